@@ -30,10 +30,10 @@ type Basis struct {
 type WarmupBasis struct {
 	_ struct{} `cbor:",toarray"`
 
-	StatedP50 float64 `json:"stated_p50"`
-	StatedP90 float64 `json:"stated_p90"`
-	P50       float64 `json:"p50"`
-	P90       float64 `json:"p90"`
+	StatedP50 float64 `json:"stated_p50_seconds"`
+	StatedP90 float64 `json:"stated_p90_seconds"`
+	P50       float64 `json:"p50_seconds"`
+	P90       float64 `json:"p90_seconds"`
 	Seen      int     `json:"seen"` // lags observed, up to 64
 }
 
@@ -42,7 +42,7 @@ type WarmupBasis struct {
 type RateBasis struct {
 	_ struct{} `cbor:",toarray"`
 
-	Dimension string  `json:"dimension"`
+	Dimension string  `json:"resource"`
 	Used      float64 `json:"used,omitempty"`    // by the decision
 	Stated    float64 `json:"stated,omitempty"`  // in the configuration, or of a benchmark
 	Learned   float64 `json:"learned,omitempty"` // from telemetry; of KV the median of what engines report

@@ -60,17 +60,21 @@ const (
 func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if d.Stale {
 		stale := condition(d, TelemetryStale, "", Warning, cfg, words{
-			Summary:     d.of() + "no current telemetry, so an overload would come without a warning",
+			Summary:     "no current telemetry, so an overload would come without a warning",
 			Description: capital(d.Reason) + " Forewarm removes no replica until telemetry is back.",
 			Action:      "Check that gateways run and reach NATS, and that their clocks are right. Forewarm's page /readyz says what was refused.",
 		})
 		return append([]Condition{stale}, faulty(d, pf, cfg)...) // a clock that is off makes a pool stale
 	}
 	out := slices.Concat(faulty(d, pf, cfg), storm(d, pf, cfg), overObjective(d, cfg), contradicted(d, cfg))
+	var why []Condition
 	for _, side := range d.sides() {
 		out = append(out, prospects(side, pf, cfg)...)
+		if len(why) == 0 {
+			why = causes(side, pf, cfg) // the same for either role
+		}
 	}
-	return out
+	return append(out, why...)
 }
 
 // contradicted are the warnings that replicas were observed to do something else than is configured.
@@ -81,7 +85,7 @@ func contradicted(d *Decision, cfg Config) (out []Condition) {
 	for _, c := range d.Basis.Contradicts {
 		said, mend := c.Words()
 		out = append(out, condition(d, RateContradicted, c.Dimension, Warning, cfg, words{
-			Summary:     d.of() + noun(c.Dimension) + " of a replica is not what the configuration says",
+			Summary:     noun(c.Dimension) + " of a replica is not what the configuration says",
 			Description: said, Action: mend,
 		}))
 	}
@@ -93,8 +97,7 @@ func prospects(d *Decision, pf *forecaster.PoolForecast, cfg Config) (out []Cond
 	who, help := drivenBy(d.Drivers, pf, d.Binding), relief(d, pf)
 	out = append(saturation(d, pf, who, help, cfg), limit(d, pf, who, help, cfg)...)
 	out = append(out, belowReserve(d, cfg)...)
-	out = append(out, degraded(d, pf, cfg)...)
-	return append(out, causes(d, pf, cfg)...)
+	return append(out, degraded(d, pf, cfg)...)
 }
 
 // faulty is the warning that part of the telemetry is missing or in the wrong minutes.
@@ -106,7 +109,7 @@ func faulty(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if n := len(pf.Minute.Faults); n > 1 {
 		who = fmt.Sprintf("%d producers", n)
 	}
-	w := words{Summary: d.of() + "telemetry of " + who + " is missing or in the wrong minutes", Action: "Check that the producers run and reach NATS, and that NTP sets their clocks."}
+	w := words{Summary: "telemetry of " + who + " is missing or in the wrong minutes", Action: "Check that the producers run and reach NATS, and that NTP sets their clocks."}
 	for i := range pf.Minute.Faults {
 		w = w.and(fault(&pf.Minute.Faults[i]))
 	}
@@ -182,9 +185,9 @@ func saturation(d *Decision, pf *forecaster.PoolForecast, who, help string, cfg 
 			action = d.toDo(help)
 		}
 		page := condition(d, TooLateToWarm, late[0].Dimension, severityOf(d), cfg, words{
-			Summary:     d.of() + d.outcome(late[0], late[0].Probability, soon.window),
+			Summary:     d.outcome(late[0], late[0].Probability, soon.window) + ", and new replicas come too late",
 			Description: sentence(d.odds(late, soon), who, done(d)), Action: action,
-		}.and(fmt.Sprintf("A new replica needs %s to start, which is too late.", span(d.Lead))).and(d.besides(late)...)).load(d, late, pf, soon)
+		}.and(fmt.Sprintf("A new replica needs %s to start.", span(d.Lead))).and(d.besides(late)...)).load(d, late, pf, soon)
 		page.Fading, page.Immediate = late[0].Probability < cfg.AlertProbability, late[0].Probability >= sureProbability
 		out = append(out, page)
 	}
@@ -205,7 +208,7 @@ func belowReserve(d *Decision, cfg Config) []Condition {
 		action = d.toDo("accept that a failure overloads the pool")
 	}
 	c := condition(d, BelowReserve, d.Binding, Warning, cfg, words{
-		Summary:     d.of() + "too few replicas if " + failures(d.Reserves.Failure),
+		Summary:     "too few " + d.role() + "replicas if " + failures(d.Reserves.Failure),
 		Description: sentence(capital(said)+".", done(d)), Action: action,
 	}.and(d.assumed()))
 	c.Fading = fading
@@ -252,11 +255,11 @@ func (d *Decision) belowReserve() (said string, fading bool) {
 func warning(d *Decision, likely []*ResourceEvidence, pf *forecaster.PoolForecast, who, help string, cfg Config) Condition {
 	early := d.early(cfg)
 	c := condition(d, SaturationAhead, likely[0].Dimension, Warning, cfg, words{
-		Summary:     d.of() + d.outcome(likely[0], early.at(likely[0]), early.window),
+		Summary:     d.outcome(likely[0], early.at(likely[0]), early.window),
 		Description: sentence(d.odds(likely, early), who, done(d)), Action: d.toDo(help),
 	}.and(d.besides(likely)...)).load(d, likely, pf, early)
 	if d.WarnFrom > 0 {
-		c.Annotations["threshold"] = d.threshold()
+		c.Annotations["warning_threshold"] = d.threshold()
 	}
 	return c
 }
@@ -292,7 +295,7 @@ func limit(d *Decision, pf *forecaster.PoolForecast, who, help string, cfg Confi
 	}
 	soon := d.soon(cfg)
 	c := condition(d, AtCapacityLimit, likely[0].Dimension, severityOf(d), cfg, words{
-		Summary:     d.of() + d.outcome(likely[0], likely[0].Probability, soon.window),
+		Summary:     d.outcome(likely[0], likely[0].Probability, soon.window) + ", and no more replicas are allowed",
 		Description: sentence(d.odds(likely, soon), who, done(d)), Action: d.toDo(help),
 	}.and(d.besides(likely)...)).load(d, likely, pf, soon)
 	c.Fading = likely[0].Probability < cfg.AlertProbability
@@ -310,7 +313,7 @@ func degraded(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition 
 		return nil
 	}
 	poor := words{
-		Summary: d.of() + "the forecast of " + noun(f.Dimension) + " is poor",
+		Summary: "the forecast of " + noun(f.Dimension) + " is poor",
 		Action:  "Expect later warnings than usual. Long queues and full KV memory still add replicas. If that is not enough, raise replicas.min.",
 	}
 	if f.Fallback {
@@ -349,7 +352,7 @@ func causes(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 			continue
 		}
 		c := condition(d, CacheHitCollapse, features.DimPrefill, Warning, cfg, words{
-			Summary:     d.of() + "prefix " + cmp.Or(changesOf(pf, driver.Class, d.Binding).cache(), Change(driver.Cause, driver.Factor)) + " in class " + shorten(driver.Class),
+			Summary:     "prefix " + cmp.Or(changesOf(pf, driver.Class, d.Binding).cache(), Change(driver.Cause, driver.Factor)) + " in class " + shorten(driver.Class, mostName),
 			Description: sentence(capital(d.outcome(r, r.Probability, d.soon(cfg).window))+".", drivenBy(d.Drivers[i:i+1], pf, d.Binding), done(d)),
 			Action:      "Check what changed in the prompts or the routing of class " + driver.Class + ".",
 		}.and("Prompts that are not cached must be computed again.")).load(d, []*ResourceEvidence{r}, pf, d.soon(cfg))
@@ -365,6 +368,7 @@ func condition(d *Decision, name AlertName, resource string, severity Severity, 
 	if d.ofPrefill() {
 		role = string(capacity.PrefillRole)
 	}
+	said.Summary = d.of(said.Summary)
 	c := Condition{Name: name, Pool: d.Pool, Role: role, Resource: resource, Severity: severity, Annotations: said.annotations(name, d.Pool, cfg)}
 	c.Annotations["decision"], c.Annotations["mode"] = d.EventID(), string(d.Mode)
 	return c
@@ -384,14 +388,14 @@ func (w words) annotations(name AlertName, pool string, cfg Config) map[string]s
 
 // load adds to a condition what runs out, how likely, how soon and by whom.
 func (c Condition) load(d *Decision, likely []*ResourceEvidence, pf *forecaster.PoolForecast, l look) Condition {
-	c.Annotations["probability"], c.Annotations["eta"] = fmt.Sprintf("%.2f", l.at(likely[0])), written(d.Tick, likely[0].ETA.P50)
+	c.Annotations["saturation_probability"], c.Annotations["saturation_at"] = fmt.Sprintf("%.2f", l.at(likely[0])), written(d.Tick, likely[0].ETA.P50)
 	var names []string
 	for _, r := range likely {
 		names = append(names, r.Dimension)
 	}
 	c.Annotations["resources"] = strings.Join(names, ", ")
 	if said := d.Diagnosed(); said != "" {
-		c.Annotations["diagnosis"] = said
+		c.Annotations["diagnosis"], c.Annotations["diagnosis_evidence"] = string(d.Diagnosis), said
 	}
 	if len(d.Drivers) > 0 {
 		c.Class, c.Annotations["driver"] = principal(d.Drivers).Class, describe(d.Drivers, pf, d.Binding)

@@ -30,7 +30,7 @@ type Config struct {
 	AlertProbability float64 `yaml:"alert_probability"` // of saturation within the lead window, to raise a page
 	// FalseAlarmsPerWeek is how many warnings of a pool may come to nothing: from which probability on it is warned is learned from
 	// that, and moves no page; 0 warns from AlertProbability on.
-	FalseAlarmsPerWeek float64 `yaml:"false_alarms_per_week"`
+	FalseAlarmsPerWeek float64 `yaml:"false_warnings_per_week"`
 
 	RaiseAfter   int    `yaml:"raise_after"`   // ticks in a row that a condition must hold
 	ResolveAfter int    `yaml:"resolve_after"` // ticks in a row that it must be gone
@@ -100,7 +100,7 @@ func (c Config) Check() error {
 	case len(c.Priorities) > maxPriorities:
 		return fmt.Errorf("priorities: %d classes are listed; list the %d most important", len(c.Priorities), maxPriorities)
 	case !(c.FalseAlarmsPerWeek >= 0 && c.FalseAlarmsPerWeek <= maxFalseAlarms):
-		return fmt.Errorf("false_alarms_per_week: %g is out of 0…%d; set how many warnings of a pool may come to nothing, such as 10, or 0 to warn from alert_probability on", c.FalseAlarmsPerWeek, maxFalseAlarms)
+		return fmt.Errorf("false_warnings_per_week: %g is out of 0…%d; set how many warnings of a pool may come to nothing, such as 10, or 0 to warn from alert_probability on", c.FalseAlarmsPerWeek, maxFalseAlarms)
 	case c.MaxStepOut < 0:
 		return fmt.Errorf("max_step_out: %d is below 0; set 0 for no limit", c.MaxStepOut)
 	case !(c.WaitingPerReplica > 0):

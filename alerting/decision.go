@@ -98,7 +98,7 @@ type Decision struct {
 	// WarnFrom is the probability of saturation within forecaster.WarningWindow from which on the pool is warned; 0 where that
 	// is not learned. FalsePerWeek is how many warnings a week are expected to come to nothing at it, 0 where that is not learned.
 	WarnFrom     float64 `json:"warn_from,omitempty" cbor:"44,keyasint,omitempty"`
-	FalsePerWeek float64 `json:"false_alarms_per_week,omitempty" cbor:"45,keyasint,omitempty"`
+	FalsePerWeek float64 `json:"false_warnings_per_week,omitempty" cbor:"45,keyasint,omitempty"`
 
 	Symptoms *Symptoms `json:"-" cbor:"46,keyasint,omitempty"` // of Diagnosis; nil without one
 

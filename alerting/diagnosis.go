@@ -184,24 +184,25 @@ type Symptoms struct {
 	KVUse                            float64 // of the fullest replica, 0…1
 }
 
-// Diagnosed is what the latencies say runs short, with what they rest on, as a sentence for people; "" when they do not tell.
+// Diagnosed is what the latencies say runs short, with what they rest on, in sentences for people; "" when they do not tell.
 func (d *Decision) Diagnosed() string {
 	if d.Diagnosis == BottleneckNone {
 		return ""
 	}
-	text := "Latencies say that it is short of " + d.Diagnosis.Words()
+	text := "High latencies point to " + d.Diagnosis.Words() + "."
 	x := d.Symptoms
 	if x == nil { // of a journal of older versions
-		return text + "."
+		return text
 	}
-	text += fmt.Sprintf(" (90th percentiles: first token after %s, %s before; %s a token after that, %s before", latency(x.TTFT), latency(x.TTFTBefore), latency(x.ITL), latency(x.ITLBefore))
+	text += fmt.Sprintf(" The slowest tenth of the requests gets the first token after %s or more (before: %s), and each further token after %s (before: %s).",
+		latency(x.TTFT), latency(x.TTFTBefore), latency(x.ITL), latency(x.ITLBefore))
 	if !math.IsNaN(x.Waiting) {
-		text += fmt.Sprintf("; %.1f requests wait per replica", x.Waiting)
+		text += fmt.Sprintf(" On average %.1f requests wait per replica.", x.Waiting)
 	}
 	if !math.IsNaN(x.KVUse) {
-		text += fmt.Sprintf("; the fullest KV cache is %s full", percent(x.KVUse))
+		text += fmt.Sprintf(" The fullest KV cache is %s full.", percent(x.KVUse))
 	}
-	return text + ")."
+	return text
 }
 
 // latency is seconds in two digits, or whole minutes, for people.

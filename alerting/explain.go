@@ -35,11 +35,11 @@ type Explanation struct {
 type ExplainedResource struct {
 	Resource     string        `json:"resource"`
 	Demand       float64       `json:"demand"`
-	PerReplica   float64       `json:"per_replica"`
-	Need         float64       `json:"need"` // demand at the decision quantile, its largest minute in the lead window
-	NeedReplicas int           `json:"need_replicas"`
-	Probability  float64       `json:"probability"`
-	ETA          SaturationETA `json:"saturation_eta"`
+	PerReplica   float64       `json:"replica_capacity"`
+	Need         float64       `json:"demand_quantile"` // demand at the decision quantile, its largest minute in the lead window
+	NeedReplicas int           `json:"needed_replicas"`
+	Probability  float64       `json:"saturation_probability"`
+	ETA          SaturationETA `json:"saturation_at"`
 	AfterFailure *Outage       `json:"after_failure,omitempty"` // the two above on the replicas left when those kept for failures fail
 	Retries      *Retried      `json:"retries,omitempty"`       // what they add to demand and need
 }
@@ -66,7 +66,7 @@ type Supply struct {
 	Tick    time.Time `json:"tick"`
 	Ready   int       `json:"ready"`
 	Pending int       `json:"pending"`
-	Desired int       `json:"desired"`
+	Desired int       `json:"desired_replicas"`
 }
 
 // Peak is demand against capacity at one tick.
@@ -75,7 +75,7 @@ type Peak struct {
 	Resource string    `json:"resource"`
 	Replicas int       `json:"replicas"` // whose capacity it is
 	Demand   float64   `json:"demand"`
-	Use      float64   `json:"use"` // demand over capacity
+	Use      float64   `json:"utilisation"` // demand over capacity
 }
 
 // Explain says how d came about, and what came of it by the decisions of the same pool after it, in order.
@@ -117,7 +117,7 @@ func steps(d *Decision) []Step {
 	}
 	out = append(out, Step{d.Needed, d.neededFor(takes)})
 	if own := d.own(); len(own) > 0 {
-		return append(out, Step{d.Desired, "asked for, limited by " + strings.Join(own, ", ")})
+		return append(out, Step{d.Desired, "asked for, limited by " + bounded(own)})
 	}
 	return append(out, Step{d.Desired, fmt.Sprintf("asked for (at most %d are allowed)", d.Limit)})
 }
@@ -245,6 +245,12 @@ func writeSteps(w io.Writer, d *Decision, steps []Step) {
 	}
 }
 
+// history and madeFrom are what a forecast rests on.
+var (
+	history  = map[forecaster.Confidence]string{forecaster.Cold: "less than an hour of traffic", forecaster.Warm: "less than two days of traffic", forecaster.Seasonal: "two days of traffic or more"}
+	madeFrom = map[string]string{modelNetwork: "by the network, ", modelLast: "mostly that demand stays as it is, which was the better forecast lately, "}
+)
+
 // facts are the inputs, one a line.
 func facts(w io.Writer, d *Decision) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -262,9 +268,7 @@ func facts(w io.Writer, d *Decision) {
 	if v := d.Prefilling(); v != nil {
 		fact("prefill replicas", "%d ready, %d starting (as asked for before: they do not report)", v.Ready, v.Pending)
 	}
-	if fact("forecast", "confidence: %s", d.Confidence); d.Model != "" {
-		fact("", "model: %s", d.Model)
-	}
+	fact("forecast", "%sfrom %s", madeFrom[d.Model], history[d.Confidence])
 	fact("a start takes", "up to %s", span(d.Lead))
 	if b := d.Basis; b != nil {
 		basis(fact, b, slices.Concat(d.Prompts, d.Resources))
@@ -272,16 +276,16 @@ func facts(w io.Writer, d *Decision) {
 	if d.WarnFrom > 0 {
 		fact("warnings", "%s", d.threshold())
 	}
-	fact("certainty", "%s (%s)", percent(d.Quantile), d.QuantileFrom)
+	fact("certainty", "%s that the replicas are enough (%s)", percent(d.Quantile), d.QuantileFrom)
 	if d.KeepQuantile > d.Quantile {
-		fact("", "%s before a replica goes: it takes a start to get it back", percent(d.KeepQuantile))
+		fact("", "%s before a replica is given up, because a start is needed to get it back", percent(d.KeepQuantile))
 	}
 	for i := range d.Drivers {
-		fact("driver", "%s", describe(d.Drivers[i:i+1], nil, d.Binding))
+		fact("cause", "%s", describe(d.Drivers[i:i+1], nil, d.Binding))
 	}
 	if v := d.Prefilling(); v != nil {
 		for i := range v.Drivers {
-			fact("driver of prefill", "%s", describe(v.Drivers[i:i+1], nil, v.Binding))
+			fact("cause (prefill)", "%s", describe(v.Drivers[i:i+1], nil, v.Binding))
 		}
 	}
 	for i := range d.Events {

@@ -196,7 +196,7 @@ func TestEarlyWarning(t *testing.T) {
 		t.Fatalf("%+v: want a warning", got)
 	}
 	for key, want := range map[string]string{
-		"summary": "may be full within 28 min (30 % likely)", "probability": "0.31", "threshold": "A warning begins at a chance of 20 % within 28 min. Expected false warnings a week: about 4.",
+		"summary": "may be full within 28 min (30 % likely)", "saturation_probability": "0.31", "warning_threshold": "A warning begins at a chance of 20 % within 28 min. Expected false warnings a week: about 4.",
 	} {
 		if !strings.Contains(got[0].Annotations[key], want) {
 			t.Errorf("%s is %q, want %q in it", key, got[0].Annotations[key], want)

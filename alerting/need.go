@@ -163,12 +163,18 @@ func (p *plan) shortFrom(cfg Config) time.Time {
 	return p.now
 }
 
+// What the forecast of a decision is from.
+const (
+	modelNetwork = "network"
+	modelLast    = "last value"
+)
+
 // modelOf names what a forecast is from.
 func modelOf(f *forecaster.Forecast) string {
 	if f.Fallback {
-		return "last value"
+		return modelLast
 	}
-	return "network"
+	return modelNetwork
 }
 
 // finite is v, or 0 when it is NaN or infinite.

@@ -22,7 +22,6 @@ type Delivery struct {
 	Newer  func(ctx context.Context) (n Notice, ok bool, err error)
 	Settle func() error // it is dealt with
 	Return func() error // it is not
-	Hold   func() error // it takes more time: to be called each second
 }
 
 // Report tells that a report was made. Its pages are with the maker.

@@ -205,7 +205,7 @@ func overObjective(d *Decision, cfg Config) []Condition {
 		return nil
 	}
 	w := words{
-		Summary:     d.of() + strings.TrimSuffix(said(d.Objectives), " at the 90th percentile"),
+		Summary:     strings.TrimSuffix(said(d.Objectives), " at the 90th percentile"),
 		Description: fmt.Sprintf("This has been so for one request in ten since %s. It points to %s.", clock(b.Since), b.Binds.Words()),
 		Action:      "If it lasts when the new replicas are ready, check the engines, the network and changes of the model.",
 	}
@@ -228,9 +228,9 @@ func overObjective(d *Decision, cfg Config) []Condition {
 		}
 	}
 	c := condition(d, LatencyObjective, "", severity, cfg, w)
-	c.Annotations["bottleneck"] = string(b.Binds)
+	c.Annotations["diagnosis"] = string(b.Binds)
 	if diagnosed := d.Diagnosed(); diagnosed != "" {
-		c.Annotations["diagnosis"] = diagnosed
+		c.Annotations["diagnosis_evidence"] = diagnosed
 	}
 	return []Condition{c}
 }

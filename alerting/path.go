@@ -14,8 +14,8 @@ type PathPoint struct {
 
 	Minute   int     `json:"minute"`
 	Median   float32 `json:"p50"`
-	Quantile float32 `json:"quantile"` // at the decision's quantile
-	Ready    int     `json:"ready"`    // those on the way with the median warm-up lag
+	Quantile float32 `json:"demand_quantile"` // at the decision's quantile
+	Ready    int     `json:"ready"`           // those on the way with the median warm-up lag
 }
 
 // pathEvery is how many minutes lie between the points that are kept.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/forecaster"
@@ -19,7 +18,7 @@ const EventType = "forewarm.prescale.v1"
 type Event = CloudEvent[Prescale]
 
 // Prescale is the data of a pre-scale event. Times are RFC 3339 in UTC, null when there is none; probabilities and
-// quantiles are fractions; durations are written in seconds as in "720s".
+// quantiles are fractions.
 type Prescale struct {
 	ID         string    `json:"id"`         // pool and generation: the same each time the event is sent
 	Generation int64     `json:"generation"` // a lower one than already seen is stale
@@ -30,7 +29,7 @@ type Prescale struct {
 	NeededBy        *time.Time        `json:"needed_by"` // when the asked-for replicas must serve
 	Mode            Mode              `json:"mode"`      // only active decisions are meant to be obeyed
 	Action          Action            `json:"action"`
-	Current         Current           `json:"current"`
+	Current         Current           `json:"replicas"`
 	DesiredReplicas int               `json:"desired_replicas"`          // that the pool should have, pending ones included
 	Withheld        string            `json:"withheld,omitempty"`        // why desired_replicas is not to be obeyed, as in the first minutes
 	DesiredByRole   *Roles            `json:"desired_by_role,omitempty"` // of a disaggregated pool; decode is desired_replicas
@@ -40,11 +39,11 @@ type Prescale struct {
 	BindingResource string        `json:"binding_resource,omitempty"`   // the resource that takes most replicas; missing where no capacity is known
 	Diagnosis       Bottleneck    `json:"diagnosis,omitempty"`          // what latencies say binds now: prefill, decode, slots, kv, prefill_and_decode
 	Diagnosed       string        `json:"diagnosis_evidence,omitempty"` // the same in a sentence, with the latencies
-	Probability     *float64      `json:"probability"`                  // of saturation within the lead window if nothing is done; null where no capacity is known
-	SaturationETA   SaturationETA `json:"saturation_eta"`               // when it runs out if nothing is done
+	Probability     *float64      `json:"saturation_probability"`       // of saturation within the lead window if nothing is done; null where no capacity is known
+	SaturationETA   SaturationETA `json:"saturation_at"`                // when it runs out if nothing is done
 	AfterFailure    *Outage       `json:"after_failure,omitempty"`      // the same on the replicas left when those kept for failures fail
 	Prefill         *RoleOutage   `json:"prefill_saturation,omitempty"` // of a disaggregated pool's prefill replicas, of which the above says nothing
-	LeadTime        string        `json:"lead_time"`                    // the warm-up quantile used
+	LeadTime        float64       `json:"lead_time_seconds"`            // the warm-up quantile used
 	Quantile        float64       `json:"quantile"`                     // of demand that is provided for
 	QuantileFrom    string        `json:"quantile_from"`                // stated, cost or default
 
@@ -66,9 +65,9 @@ type Prescale struct {
 // 90 %.
 type EventData struct {
 	Name   string  `json:"name"`
-	Factor float64 `json:"factor"`
-	Low    float64 `json:"low"`
-	High   float64 `json:"high"`
+	Factor float64 `json:"learned_factor"`
+	Low    float64 `json:"low_factor"`
+	High   float64 `json:"high_factor"`
 }
 
 // Current is the replicas there are.
@@ -107,15 +106,15 @@ type DriverData struct {
 
 // Outage is how likely and when a resource runs out.
 type Outage struct {
-	Probability   float64       `json:"probability"`
-	SaturationETA SaturationETA `json:"saturation_eta"`
+	Probability   float64       `json:"saturation_probability"`
+	SaturationETA SaturationETA `json:"saturation_at"`
 }
 
 // RoleOutage is how likely and when the replicas of one role run out of what binds them.
 type RoleOutage struct {
 	BindingResource string        `json:"binding_resource,omitempty"`
-	Probability     *float64      `json:"probability"`
-	SaturationETA   SaturationETA `json:"saturation_eta"`
+	Probability     *float64      `json:"saturation_probability"`
+	SaturationETA   SaturationETA `json:"saturation_at"`
 	AfterFailure    *Outage       `json:"after_failure,omitempty"` // the same on the replicas left when those kept for failures fail
 }
 
@@ -128,7 +127,7 @@ func NewEvent(d *Decision) Event {
 		DesiredReplicas: d.Desired, DesiredByRole: d.ByRole, FloorReplicas: d.SeenFloor(), Reserves: d.Reserves,
 		BindingResource: d.Binding, Probability: chance(d.Binding, d.Probability),
 		SaturationETA: at(tick, d.ETA), AfterFailure: d.binding().outage(tick),
-		LeadTime: fmt.Sprintf("%.0fs", d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
+		LeadTime: math.Round(d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
 		Drivers: make([]DriverData, 0, len(d.Drivers)), Constraints: list(d.Constraints), Reason: d.Reason,
 		Evidence: fmt.Sprintf("%s@%s#%d", d.Pool, tick.Format(time.RFC3339), d.Sequence),
 		Model:    d.Model, Confidence: string(d.Confidence), Warnings: list(d.Warnings),
@@ -161,20 +160,15 @@ func NewEvent(d *Decision) Event {
 	return newCloudEvent(data.ID, EventType, d.Pool, tick, data)
 }
 
-// ReadPrescale reads what consumers of pre-scale events get: by its content type a CloudEvent in structured mode, or in
-// binary mode the data alone. Whether the advice is to be obeyed is for the caller to say: see Mode, Withheld, Generation
-// and ExpiresAt.
-func ReadPrescale(contentType string, body []byte) (Prescale, error) {
+// ReadPrescale reads what consumers of pre-scale events get: a CloudEvent in structured mode. Whether the advice is to be obeyed is for
+// the caller to say: see Mode, Withheld, Generation and ExpiresAt.
+func ReadPrescale(body []byte) (Prescale, error) {
 	var e Event
-	if strings.HasPrefix(contentType, StructuredType) { // it may have parameters
-		if err := json.Unmarshal(body, &e); err != nil {
-			return Prescale{}, fmt.Errorf("read a pre-scale event: %w", err)
-		}
-		if e.Type != EventType {
-			return Prescale{}, fmt.Errorf("read a pre-scale event: its type is %q, and not %s", e.Type, EventType)
-		}
-	} else if err := json.Unmarshal(body, &e.Data); err != nil {
-		return Prescale{}, fmt.Errorf("read a pre-scale event's data: %w", err)
+	if err := json.Unmarshal(body, &e); err != nil {
+		return Prescale{}, fmt.Errorf("read a pre-scale event: %w", err)
+	}
+	if e.Type != EventType {
+		return Prescale{}, fmt.Errorf("read a pre-scale event: its type is %q, and not %s", e.Type, EventType)
 	}
 	if e.Data.ID == "" || e.Data.ExpiresAt.IsZero() {
 		return Prescale{}, errors.New("read a pre-scale event: it has no id or no expires_at")

@@ -28,7 +28,7 @@ func decided() Decision {
 			Class: "agent", Cause: "prompt_length", Factor: 2.1, Share: .61,
 			Tenant: "acme", TenantShare: .6217, TenantMargin: .0085, Feature: "search", FeatureShare: .4,
 		}},
-		Reserves: capacity.Reserves{Failure: 1}, AskedAt: noon, Model: "seasonal_day 0.70", Reason: "KV memory full in ~19 min.",
+		Reserves: capacity.Reserves{Failure: 1}, AskedAt: noon, Model: "network", Reason: "KV memory full in ~19 min.",
 	}
 }
 
@@ -69,15 +69,11 @@ func TestNewEventOfNothing(t *testing.T) {
 }
 
 func TestReadPrescaleRefuses(t *testing.T) {
-	for body, contentType := range map[string]string{
-		"":   StructuredType,
-		"no": "application/json",
-		`{}`: "application/json",
-		`{"type":"forewarm.alert.v1","data":{"id":"a-1","expires_at":"2026-03-02T12:00:00Z"}}`: StructuredType,
-		`{"type":"forewarm.prescale.v1","data":{"id":"a-1"}}`:                                  StructuredType + "; charset=utf-8",
+	for _, body := range []string{
+		"", "no", `{}`, `{"type":"forewarm.alert.v1","data":{"id":"a-1","expires_at":"2026-03-02T12:00:00Z"}}`, `{"type":"forewarm.prescale.v1","data":{"id":"a-1"}}`,
 	} {
-		if e, err := ReadPrescale(contentType, []byte(body)); err == nil {
-			t.Errorf("%s %s was read as %+v", contentType, body, e)
+		if e, err := ReadPrescale([]byte(body)); err == nil {
+			t.Errorf("%s was read as %+v", body, e)
 		}
 	}
 }

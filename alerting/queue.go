@@ -10,10 +10,10 @@ import (
 // QueuePlan is how much a queue before the pool may absorb until more replicas can be ready. What waits longer than the
 // deadline misses its objective, is given up and comes again, so that a longer queue serves nobody.
 type QueuePlan struct {
-	DeadlineS     float64 `json:"deadline_s" cbor:"1,keyasint"`     // longest wait that still meets the objective for the first token: less what its prompt takes
-	MaxRequests   int     `json:"max_requests" cbor:"2,keyasint"`   // that may wait in the whole pool: what it serves within the deadline
-	BurstRequests int     `json:"burst_requests" cbor:"3,keyasint"` // beyond the forecast that can be taken within the lead time; negative when it is short already
-	Amplification float64 `json:"amplification" cbor:"4,keyasint"`  // attempts per call in the last ten minutes
+	DeadlineS     float64 `json:"deadline_seconds" cbor:"1,keyasint"`  // longest wait that still meets the objective for the first token: less what its prompt takes
+	MaxRequests   int     `json:"max_requests" cbor:"2,keyasint"`      // that may wait in the whole pool: what it serves within the deadline
+	BurstRequests int     `json:"burst_requests" cbor:"3,keyasint"`    // beyond the forecast that can be taken within the lead time; negative when it is short already
+	Amplification float64 `json:"attempts_per_call" cbor:"4,keyasint"` // attempts per call in the last ten minutes
 }
 
 // maxQueue bounds a plan's numbers.

@@ -38,9 +38,19 @@ func (p *plan) reason(d *Decision, cfg Config) string {
 // limited names the bounds that moved what is asked for away from what is needed.
 func (d *Decision) limited() string {
 	if own := d.own(); len(own) > 0 && d.Needed != d.Desired {
-		return "Limited by " + strings.Join(own, ", ") + "."
+		return "Limited by " + bounded(own) + "."
 	}
 	return ""
+}
+
+// bounded lists constraints for people: "replicas.max 16 (19 wanted)".
+func bounded(constraints []string) string {
+	var parts []string
+	for _, c := range constraints {
+		bound, wanted, _ := strings.Cut(strings.TrimPrefix(c, prefillPrefix), ": ")
+		parts = append(parts, bound+" ("+wanted+")")
+	}
+	return strings.Join(parts, ", ")
 }
 
 // promptFinding is finding for prefill replicas, where their number is to change or should.
@@ -152,9 +162,9 @@ func outlook(d *Decision, cfg Config) string {
 		said, _ := d.belowReserve()
 		return capital(said) + "."
 	}
-	text := fmt.Sprintf("With %s certainty %s needs no more than %s within %s", percent(d.Quantile), noun(d.Binding), d.count(r.NeedReplicas), span(window))
+	text := fmt.Sprintf("To be %s sure of enough %s in the next %s, the pool needs %s", percent(d.Quantile), noun(d.Binding), span(window), d.count(r.NeedReplicas))
 	if kept := d.Reserves.String(); kept != "" {
-		text += ", and a reserve: " + kept
+		text += ", and as a reserve " + kept
 	}
 	return text + "."
 }

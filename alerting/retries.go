@@ -14,9 +14,9 @@ import (
 type Retried struct {
 	Attempts float64 `json:"attempts_per_call" cbor:"1,keyasint"`
 	// Load of all attempts over that of the calls, had each been served at once, in the last ten minutes.
-	Factor       float64 `json:"load_factor" cbor:"2,keyasint"`
-	Demand       float64 `json:"demand_without" cbor:"3,keyasint"`        // now, without retries
-	NeedReplicas int     `json:"need_replicas_without" cbor:"4,keyasint"` // that the forecast takes, without retries
+	Factor       float64 `json:"load_ratio" cbor:"2,keyasint"`
+	Demand       float64 `json:"demand_without" cbor:"3,keyasint"`          // now, without retries
+	NeedReplicas int     `json:"needed_replicas_without" cbor:"4,keyasint"` // that the forecast takes, without retries
 	// How many replicas more the retries would take than may be asked for on their account.
 	Refused int    `json:"replicas_refused,omitempty" cbor:"5,keyasint,omitempty"`
 	Why     string `json:"why_refused,omitempty" cbor:"6,keyasint,omitempty"`
@@ -46,11 +46,11 @@ func (p *plan) retried(r *resource, cfg Config) {
 	bound := func(all, calls int) int {
 		most := mostByRetries * max(calls, 1)
 		if all > most {
-			out.Why = fmt.Sprintf("no more than %d times what calls take is asked for retries", mostByRetries)
+			out.Why = fmt.Sprintf("with retries, at most %d times the replicas that calls need are asked for", mostByRetries)
 		}
 		if p.roomy(cfg) && min(all, most) > max(there, calls) {
 			most = max(there, calls)
-			out.Why = "the engines have room, so calls fail for other reasons than load"
+			out.Why = "the engines have room, so requests fail for other reasons than load"
 		}
 		return min(all, most)
 	}
@@ -78,7 +78,7 @@ func (d *Decision) byRetries() string {
 		return ""
 	}
 	x := r.Retries
-	return fmt.Sprintf("in the last ten minutes %.1f attempts a call made the load %.1f times as large; without retries %s would do", x.Attempts, x.Factor, d.count(x.NeedReplicas))
+	return fmt.Sprintf("in the last ten minutes retries made the load %.1f times as large; without them %s would do", x.Factor, d.count(x.NeedReplicas))
 }
 
 // notForRetries says how many replicas were not asked for retries, and why; "" where none.
@@ -87,7 +87,7 @@ func (d *Decision) notForRetries() string {
 	if r == nil || r.Retries == nil || r.Retries.Refused == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d more are not asked for: %s.", r.Retries.Refused, r.Retries.Why)
+	return fmt.Sprintf("%d more replicas are not asked for: %s.", r.Retries.Refused, r.Retries.Why)
 }
 
 // Retried is what retries add to the load on a resource, of either role; nil where they add nothing, and of no decision.
@@ -139,17 +139,17 @@ func storm(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 		}
 	}
 	w := words{
-		Summary:     fmt.Sprintf("%s%s of the requests are retries", d.of(), percent(pf.Retries.Share)),
+		Summary:     percent(pf.Retries.Share) + " of the requests are retries",
 		Description: "Retries load the replicas without serving more users.",
 		Action:      "Find out why requests fail. Have clients wait longer between attempts.",
 	}
 	if class != "" {
 		w.Description += " Most come from class " + class + "."
 	}
+	w.Description = sentence(w.Description, d.notForRetries())
 	if r := d.binding(); r != nil && d.Probability >= fadeShare*cfg.AlertProbability {
-		w.Description = sentence(w.Description, capital(d.outcome(r, d.Probability, d.soon(cfg).window))+".", done(d))
+		w = w.and(capital(d.outcome(r, d.Probability, d.soon(cfg).window))+".", done(d))
 	}
-	w = w.and(d.notForRetries())
 	if said := d.byRetries(); said != "" {
 		w = w.and(capital(said) + ".")
 	}

@@ -17,11 +17,11 @@ func TestRetriesAreSizedWithinABound(t *testing.T) {
 		says    string // of the reason and the constraints
 	}{
 		"no retries":                    {1, nil, 4, ""},
-		"half of the calls again":       {1.5, nil, 6, "1.5 times as large; without retries 4 replicas would do"},
+		"half of the calls again":       {1.5, nil, 6, "1.5 times as large; without them 4 replicas would do"},
 		"more than retries may ask for": {5, nil, 12, "retries 12: 18 wanted for KV memory"},
 		"an idle pool": {2, func(in *Input) {
 			in.Minute.State.KVUsedMax, in.Minute.State.WaitingPerReady = .2, 0
-		}, 4, "3 more are not asked for: the engines have room"},
+		}, 4, "3 more replicas are not asked for: the engines have room"},
 		"engines that do not tell": {2, func(in *Input) { in.Minute.State.KVUsedMax = math.NaN() }, 7, "2.0 times as large"},
 		"an idle pool with a queue": {2, func(in *Input) {
 			in.Minute.State.KVUsedMax, in.Minute.State.WaitingPerReady, in.Minute.QueueGrowing = .2, 2, true

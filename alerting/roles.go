@@ -19,7 +19,7 @@ type Roles struct {
 	Decode  int `json:"decode" cbor:"2,keyasint"`
 	// Chance that the prefill replicas that were last asked for, without those kept for failures, run out within the lead time
 	// and decision.hold. The event's probability is of the replicas that decode alone.
-	PrefillProbability float64 `json:"prefill_probability" cbor:"3,keyasint,omitempty"`
+	PrefillProbability float64 `json:"prefill_saturation_probability" cbor:"3,keyasint,omitempty"`
 
 	PrefillReady    int                 `json:"prefill_ready" cbor:"4,keyasint,omitempty"`
 	PrefillPending  int                 `json:"prefill_pending" cbor:"5,keyasint,omitempty"`

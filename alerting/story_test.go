@@ -203,6 +203,11 @@ func TestAlertsReadLikeMessages(t *testing.T) {
 			t.Errorf("%s: annotation mode is %q", night.name, c.Annotations["mode"])
 		}
 		checkWords(t, night.name, c)
+		for i := range conditions {
+			if other := &conditions[i]; other != c && other.Annotations["summary"] == c.Annotations["summary"] {
+				t.Errorf("%s: %s has the summary of %s", night.name, other.Name, c.Name)
+			}
+		}
 		fmt.Fprintf(&text, "%s\n%s (%s, class %s)\n%s\n%s\n=> %s\n\n", night.name, c.Name, c.Severity, c.Class, c.Annotations["summary"], c.Annotations["description"], c.Annotations["action"])
 	}
 	const golden = "testdata/alerts.golden.txt"
@@ -254,7 +259,7 @@ func TestAnnotations(t *testing.T) {
 		delete(got, said)
 	}
 	want := map[string]string{
-		"mode": "active", "resources": "kv", "decision": "llama70b-h100-12", "probability": "0.86", "eta": "2026-03-02T12:19:00Z",
+		"mode": "active", "resources": "kv", "decision": "llama70b-h100-12", "saturation_probability": "0.86", "saturation_at": "2026-03-02T12:19:00Z",
 		"driver":      "class agent, tenant acme (62 % of it), feature search (40 % of it): prompts 2.1 times as long",
 		"runbook_url": "https://example.org/runbooks/ForewarmSaturationAhead", "dashboard_url": "https://example.org/pools/llama70b-h100",
 	}

@@ -24,12 +24,17 @@ const (
 	maxWords   = 60
 )
 
-// of begins a summary: whose replicas it is about.
-func (d *Decision) of() string { return "Pool " + shorten(d.Pool) + ": " }
+// of says which pool a summary is about. A long name is cut so that the summary is not too long.
+func (d *Decision) of(summary string) string {
+	const before, after = "Pool ", ": "
+	return before + shorten(d.Pool, max(maxSummary-len(before+after)-len([]rune(summary)), 8)) + after + summary
+}
+
+// mostName is how many characters of a class or receiver a summary has.
+const mostName = 40
 
 // shorten keeps a name from filling a summary.
-func shorten(name string) string {
-	const most = 40
+func shorten(name string, most int) string {
 	if r := []rune(name); len(r) > most {
 		return string(r[:most-1]) + "…"
 	}
@@ -146,7 +151,7 @@ func (d *Decision) besides(likely []*ResourceEvidence) (out []string) {
 	if r := likely[0]; !d.over(r) {
 		out = append(out, d.use(r))
 		if earliest := r.ETA.P10; earliest >= 5*time.Minute && earliest != forecaster.Never {
-			out = append(out, fmt.Sprintf("It is unlikely within %.0f min.", math.Floor(earliest.Minutes())))
+			out = append(out, fmt.Sprintf("At least %.0f min are left, probably.", math.Floor(earliest.Minutes())))
 		}
 	}
 	if others := likely[1:]; len(others) > 0 {

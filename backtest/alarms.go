@@ -99,7 +99,7 @@ type AlarmPoint struct {
 	Recall       Number `json:"recall"`    // share of onsets announced in time
 	LeadP50      Number `json:"lead_p50_s"`
 	FalsePerWeek Number `json:"false_per_week"`
-	// HourlyFalsePerWeek judges an alarm that stands anew each hour, by the hour that follows: as decision.false_alarms_per_week
+	// HourlyFalsePerWeek judges an alarm that stands anew each hour, by the hour that follows: as decision.false_warnings_per_week
 	// counts them.
 	HourlyFalsePerWeek Number `json:"hourly_false_per_week"`
 	Announced          Number `json:"announced_share"` // of all minutes, in which an alarm stood

@@ -56,7 +56,7 @@ type SLO struct {
 	TTFTStretch float64
 	// ITL bounds the mean time per output token after the first.
 	ITL time.Duration
-	// Waiting is how many requests may wait per ready replica at the end of a minute that is not saturated.
+	// Waiting is how many requests may wait per ready replica at the end of a minute that is not counted as queued.
 	Waiting float64
 }
 

@@ -111,9 +111,10 @@ func (c *Cluster) waiting() int { return len(c.queue) + len(c.preempted) }
 // Metrics is how well a run went. A user's request counts once, whatever its attempts.
 type Metrics struct {
 	Minutes int
-	// A minute is saturated at whose end more requests waited than SLO.Waiting per ready replica, or in which a request was
-	// rejected or left the queue after waiting longer than SLO.TTFT.
-	SaturatedMinutes int
+	// QueuedMinutes are those at whose end more requests waited than SLO.Waiting per ready replica, or in which a request was
+	// rejected or left the queue after waiting longer than SLO.TTFT. Users notice them. A saturation is something else: load
+	// above the planned capacity, which leaves a margin before requests queue.
+	QueuedMinutes    int
 	Requests         int64 // that users made
 	Finished         int64
 	Failed           int64 // never served
@@ -170,7 +171,7 @@ func (c *Cluster) endMinute() {
 	}
 	c.metrics.Minutes++
 	if c.slow || c.metrics.Rejected > c.rejected || float64(m.Waiting) > c.cfg.SLO.Waiting*float64(m.Ready) {
-		c.metrics.SaturatedMinutes++
+		c.metrics.QueuedMinutes++
 	}
 	c.minute, c.slow, c.rejected = m, false, c.metrics.Rejected
 }

@@ -175,8 +175,8 @@ func TestClusterRejectsAndRetries(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if m := c.Metrics(); m.Failed != 1 || m.SLOAttainment() != 0 || m.SaturatedMinutes != 2 {
-		t.Errorf("want one failed request and two saturated minutes: %+v", m)
+	if m := c.Metrics(); m.Failed != 1 || m.SLOAttainment() != 0 || m.QueuedMinutes != 2 {
+		t.Errorf("want one failed request and two minutes with a queue: %+v", m)
 	}
 }
 

@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"path/filepath"
-	"reflect"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -31,7 +30,7 @@ type Config struct {
 	DedupEntries int            `yaml:"dedup_entries"` // request ids remembered
 	PrefixBlocks int            `yaml:"prefix_blocks"` // prompt blocks remembered per pool
 
-	Features Features                `yaml:"features"`
+	Features features.Config         `yaml:"features"`
 	Classify features.ClassifyConfig `yaml:"classify"`
 	Pools    []capacity.Config       `yaml:"pools"`
 	// DefaultPool serves pools that are not listed, up to MaxPools in all; without it their telemetry is refused.
@@ -60,7 +59,7 @@ type Config struct {
 	Log      Log                   `yaml:"log"`
 }
 
-// Log says how much is logged to stderr, and how.
+// Log is what is logged to stderr, and how.
 type Log struct {
 	Level  string `yaml:"level"`  // debug, info, warn, error
 	Format string `yaml:"format"` // console, json
@@ -72,56 +71,28 @@ type Report struct {
 	Timezone string `yaml:"timezone"` // IANA name, or Local
 	Suggest  bool   `yaml:"suggest"`  // run the period again with other settings, and show what they would have cost
 
-	// ReportConfig says where reports are delivered.
+	// ReportConfig is where reports are delivered.
 	sink.ReportConfig `yaml:",inline"`
-}
-
-// Features is the part of features.Config that a user may set.
-type Features struct {
-	Lateness    time.Duration `yaml:"lateness"`
-	Revise      time.Duration `yaml:"revise"`
-	FutureBound time.Duration `yaml:"future_bound"`
-	MaxClasses  int           `yaml:"max_classes"`
-	MaxTenants  int           `yaml:"max_tenants"`
-	MaxReplicas int           `yaml:"max_replicas"`
-	ReplicaTTL  time.Duration `yaml:"replica_ttl"`
-	StaleAfter  time.Duration `yaml:"stale_after"`
-	ClassTTL    time.Duration `yaml:"class_ttl"`
 }
 
 // Default is what an empty file means.
 func Default() *Config {
-	p, f := pipeline.DefaultConfig(), features.DefaultConfig()
+	p := pipeline.DefaultConfig()
 	return &Config{
 		Clock: p.Clock, Every: p.Every, DedupEntries: p.DedupEntries, PrefixBlocks: p.PrefixBlocks, MaxPools: p.MaxPools,
-		Features: Features{
-			Lateness: f.Lateness, Revise: f.Revise, FutureBound: f.FutureBound, MaxClasses: f.MaxClasses,
-			MaxTenants: f.MaxTenants, MaxReplicas: f.MaxReplicas, ReplicaTTL: f.ReplicaTTL, StaleAfter: f.StaleAfter,
-			ClassTTL: f.ClassTTL,
-		},
-		Decision:    p.Decision,
-		NATS:        jetstream.DefaultConfig(),
-		Listeners:   listener.DefaultConfig(),
-		Scrape:      scrape.DefaultConfig(),
-		Storage:     storage.DefaultConfig(),
-		RemoteWrite: remote.DefaultWrite(),
-		OTLP:        remote.DefaultOTLP(),
-		Backfill:    remote.DefaultBackfill(),
-		Report:      Report{Schedule: "0 7 * * 1", Timezone: "UTC", Suggest: true},
-		Server:      server.DefaultConfig(),
-		PromQL:      promapi.DefaultConfig(),
-		KEDA:        rpc.DefaultConfig(),
-		Log:         Log{Level: "info", Format: "console"},
+		Features:  features.DefaultConfig(),
+		Decision:  p.Decision,
+		NATS:      jetstream.DefaultConfig(),
+		Listeners: listener.DefaultConfig(),
+		Scrape:    scrape.DefaultConfig(),
+		Storage:   storage.DefaultConfig(),
+		OTLP:      remote.DefaultOTLP(),
+		Backfill:  remote.DefaultBackfill(),
+		Report:    Report{Schedule: "0 7 * * 1", Timezone: "UTC", Suggest: true},
+		Server:    server.DefaultConfig(),
+		PromQL:    promapi.DefaultConfig(),
+		Log:       Log{Level: "info", Format: "console"},
 	}
-}
-
-// aggregation is the features.Config that this configuration means.
-func (c *Config) aggregation() features.Config {
-	f, s := features.DefaultConfig(), c.Features
-	f.Lateness, f.Revise, f.FutureBound = s.Lateness, s.Revise, s.FutureBound
-	f.MaxClasses, f.MaxTenants, f.MaxReplicas = s.MaxClasses, s.MaxTenants, s.MaxReplicas
-	f.ReplicaTTL, f.StaleAfter, f.ClassTTL = s.ReplicaTTL, s.StaleAfter, s.ClassTTL
-	return f
 }
 
 // MostPools is how many pools there can be.
@@ -150,9 +121,4 @@ func (c *Config) BackfillSources() []remote.Source {
 		return []remote.Source{{Pool: c.Pools[0].Name}}
 	}
 	return c.Backfill.Sources
-}
-
-// newValue is the value that an element of a list, or an optional section, starts from before its keys are read.
-func newValue(t reflect.Type) reflect.Value {
-	return reflect.New(t).Elem()
 }

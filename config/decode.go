@@ -53,7 +53,7 @@ func (d *decoder) decode(node ast.Node, v reflect.Value, path string, depth int)
 	switch {
 	case t.Kind() == reflect.Pointer:
 		if v.IsNil() {
-			v.Set(newValue(t.Elem()).Addr())
+			v.Set(reflect.New(t.Elem()))
 		}
 		d.decode(node, v.Elem(), path, depth+1)
 	case isSection(t):
@@ -162,7 +162,7 @@ func (d *decoder) mapping(node ast.Node, v reflect.Value, path string, depth int
 	m := reflect.MakeMap(v.Type())
 	for _, kv := range values {
 		name := kv.Key.GetToken().Value
-		elem := newValue(v.Type().Elem())
+		elem := reflect.New(v.Type().Elem()).Elem()
 		d.source[join(path, name)] = d.at(kv.Key)
 		d.decode(kv.Value, elem, join(path, name), depth+1)
 		m.SetMapIndex(reflect.ValueOf(name).Convert(v.Type().Key()), elem)
@@ -179,7 +179,7 @@ func (d *decoder) list(node ast.Node, v reflect.Value, path string, depth int) {
 	list := reflect.MakeSlice(v.Type(), 0, len(seq.Values))
 	for i, elem := range seq.Values {
 		p := fmt.Sprintf("%s[%d]", path, i)
-		item := newValue(v.Type().Elem())
+		item := reflect.New(v.Type().Elem()).Elem()
 		d.source[p] = d.at(elem)
 		d.decode(elem, item, p, depth+1)
 		list = reflect.Append(list, item)

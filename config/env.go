@@ -15,7 +15,7 @@ func EnvName(key string) string {
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// inEnv says whether a key of type t can be set from the environment: values and lists of values can, keys inside lists,
+// inEnv reports whether a key of type t can be set from the environment: values and lists of values can, keys inside lists,
 // maps and optional sections are set in the file only.
 func inEnv(t reflect.Type) bool {
 	switch t.Kind() {

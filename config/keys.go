@@ -41,7 +41,7 @@ func fieldsOf(t reflect.Type) []field {
 	return fields
 }
 
-// isSection says whether t has keys of its own, as opposed to being a value.
+// isSection reports whether t has keys of its own, as opposed to being a value.
 func isSection(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]() && !unmarshalsItself(t)
 }
@@ -66,8 +66,7 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// nearest is the candidate that takes the fewest edits from name (Levenshtein distance, swapped neighbours counting as
-// one), or "" when none is within a third of its length. Cost O(len(name)·len(candidate)) for each.
+// nearest is the candidate that takes the fewest edits from name (Levenshtein distance), or "" when none is within a third of its length. Cost O(len(name)·len(candidate)) for each.
 func nearest(name string, candidates []string) string {
 	best, bestDistance := "", len(name)/3+2
 	for _, c := range candidates {
@@ -78,9 +77,7 @@ func nearest(name string, candidates []string) string {
 	return best
 }
 
-// distance is the optimal string alignment distance of a and b.
 func distance(a, b string) int {
-	var before []int
 	last := make([]int, len(b)+1)
 	for j := range last {
 		last[j] = j
@@ -94,11 +91,8 @@ func distance(a, b string) int {
 				cost = 0
 			}
 			now[j+1] = min(last[j+1]+1, now[j]+1, last[j]+cost)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				now[j+1] = min(now[j+1], before[j-1]+1)
-			}
 		}
-		before, last = last, now
+		last = now
 	}
 	return last[len(b)]
 }

@@ -100,7 +100,7 @@ func (a anchors) Visit(node ast.Node) ast.Visitor {
 	return a
 }
 
-// isPath says whether key holds a path on disk, or a list of them.
+// isPath reports whether key holds a path on disk, or a list of them.
 func isPath(key string) bool {
 	key, _, _ = strings.Cut(key[strings.LastIndexByte(key, '.')+1:], "[")
 	switch key {

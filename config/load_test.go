@@ -137,7 +137,7 @@ func TestTimezoneReachesThePool(t *testing.T) {
 func TestEnvironmentWins(t *testing.T) {
 	env := map[string]string{
 		"FOREWARM_DECISION_HOLD": "3m", "FOREWARM_FEATURES_MAX_CLASSES": "7", "FOREWARM_STORAGE_DIR": "data",
-		"FOREWARM_STORAGE_FORECAST_MINUTES": "[15, 30]", "FOREWARM_LOG_LEVEL": "debug",
+		"FOREWARM_SINKS_ALERTMANAGER_URLS": "[http://a, http://b]", "FOREWARM_LOG_LEVEL": "debug",
 		"FOREWARM_PORT": "tcp://10.0.0.1:9464", // as Kubernetes sets it
 	}
 	getenv := func(name string) string { return env[name] }
@@ -150,11 +150,11 @@ func TestEnvironmentWins(t *testing.T) {
 		Hold                   time.Duration
 		MaxClasses, MaxTenants int
 		Dir                    string
-		Minutes                []int
+		URLs                   []string
 		Level                  string
 	}
-	want := values{3 * time.Minute, 7, 3, "data", []int{15, 30}, "debug"}
-	got := values{c.Decision.Hold, c.Features.MaxClasses, c.Features.MaxTenants, c.Storage.Dir, c.Storage.ForecastMinutes, c.Log.Level}
+	want := values{3 * time.Minute, 7, 3, "data", []string{"http://a", "http://b"}, "debug"}
+	got := values{c.Decision.Hold, c.Features.MaxClasses, c.Features.MaxTenants, c.Storage.Dir, c.Sinks.Alertmanager.URLs, c.Log.Level}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

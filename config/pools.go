@@ -24,7 +24,7 @@ const (
 func (c *Config) Pipeline() (pipeline.Config, error) {
 	p := pipeline.DefaultConfig()
 	p.Clock, p.Every, p.DedupEntries, p.PrefixBlocks, p.MaxPools = c.Clock, c.Every, c.DedupEntries, c.PrefixBlocks, c.MaxPools
-	p.Features, p.Classify, p.Decision = c.aggregation(), c.Classify, c.Decision
+	p.Features, p.Classify, p.Decision = c.Features, c.Classify, c.Decision
 	if c.NATS.Partitioned() {
 		p.Owns = c.NATS.Owns
 	}

@@ -51,7 +51,7 @@ func (d *decoder) scalar(node ast.Node, v reflect.Value, path string) {
 	}
 }
 
-// fits says whether a value is written as the type of v is: the library itself would cut 1.5 to a whole number.
+// fits reports whether a value is written as the type of v is: the library itself would cut 1.5 to a whole number.
 func fits(node ast.Node, v reflect.Value) bool {
 	switch {
 	case unmarshalsItself(v.Type()):
@@ -84,7 +84,7 @@ func parseDuration(s string) (time.Duration, error) {
 	return total + more, err
 }
 
-// hasPassword says whether text is a URL, or a list of them, with a password in it.
+// hasPassword reports whether text is a URL, or a list of them, with a password in it.
 func hasPassword(text string) bool {
 	for part := range strings.SplitSeq(text, ",") {
 		if u, err := url.Parse(strings.TrimSpace(part)); err == nil && u.User != nil {

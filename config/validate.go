@@ -14,7 +14,7 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// checker collects what is out of bounds; source says where each key was set.
+// checker collects what is out of bounds; source has the place where each key was set.
 type checker struct {
 	source map[string]string
 	errs   Errors
@@ -77,7 +77,7 @@ func (k *checker) oneOf(key, v string, allowed ...string) {
 	}
 }
 
-// section takes over what a package says of its own Config: "key: value is out of …" or "key is value: it must …".
+// section takes over the error of a package about its own Config: "key: value is out of …" or "key is value: it must …".
 func (k *checker) section(name string, err error) {
 	if err == nil {
 		return
@@ -95,7 +95,7 @@ func (k *checker) section(name string, err error) {
 	k.add(e.Key, e)
 }
 
-// Check says what is wrong with a configuration that was not loaded; the error is [Errors].
+// Check is for a configuration that was not loaded; the error is [Errors].
 func (c *Config) Check() error {
 	if errs := c.check(nil); len(errs) > 0 {
 		return errs
@@ -103,7 +103,7 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// check finds what a type cannot say, in the order of [Config]. source says where each key was set.
+// check finds what types do not rule out, in the order of [Config]. source has the place where each key was set.
 func (c *Config) check(source map[string]string) Errors {
 	k := &checker{source: source}
 	k.oneOf("clock", string(c.Clock), string(pipeline.WallClock), string(pipeline.EventClock))
@@ -121,72 +121,59 @@ func (c *Config) check(source map[string]string) Errors {
 	k.section("nats", c.NATS.Validate())
 	k.section("listeners", c.Listeners.Check())
 	k.section("scrape", c.Scrape.Validate())
-	c.checkProducers(k)
 	_, err := sink.Open(c.Sinks, sink.Deps{})
 	k.section("sinks", err)
 	k.section("storage", c.Storage.Validate())
 	k.section("remote_write", c.RemoteWrite.Check())
 	k.section("otlp", c.OTLP.Check())
-	c.checkBackfill(k)
+	k.section("backfill", c.Backfill.Check())
 	c.checkReport(k)
 	k.section("server", c.Server.Check())
 	k.section("promql", c.PromQL.Check())
 	k.section("keda", c.KEDA.Check())
 	k.section("dynamo", c.Dynamo.Check())
+	c.checkSources(k)
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "console", "json")
 	return k.errs
 }
 
-// checkProducers finds subjects and targets all of whose telemetry would be refused, and planners that would hear nothing.
-func (c *Config) checkProducers(k *checker) {
+// checkSources finds sources of telemetry that the clock or the pools do not fit, and planners of no pool.
+func (c *Config) checkSources(k *checker) {
 	if len(c.Scrape.Jobs) > 0 && c.Clock == pipeline.EventClock {
 		k.fail("clock", string(c.Clock), "must be wall where engines are scraped, for they live now", "set clock: wall, or remove scrape.jobs")
+	}
+	var names []string
+	for i := range c.Pools {
+		names = append(names, c.Pools[i].Name)
+	}
+	known := func(pool, format string, i int) {
+		if pool != "" { // else that it is missing is another error
+			k.oneOf(fmt.Sprintf(format, i), pool, names...)
+		}
+	}
+	if c.Backfill.URL != "" {
+		switch {
+		case c.Clock == pipeline.EventClock:
+			k.fail("clock", string(c.Clock), "must be wall where a past is read, for it ends now", "set clock: wall, or remove backfill.url")
+		case len(c.Backfill.Sources) == 0 && len(names) != 1:
+			k.fail("backfill.sources", len(c.Backfill.Sources), "must say of which pool the past is, where there is not one", "list a source for each pool")
+		}
+		for i, s := range c.Backfill.Sources {
+			known(s.Pool, "backfill.sources[%d].pool", i)
+		}
 	}
 	if c.DefaultPool != nil {
 		return
 	}
-	var names []string
-	for i := range c.Pools {
-		names = append(names, c.Pools[i].Name)
-	}
 	for i, s := range c.NATS.Sources {
-		if s.Pool != "" {
-			k.oneOf(fmt.Sprintf("nats.sources[%d].pool", i), s.Pool, names...)
-		}
+		known(s.Pool, "nats.sources[%d].pool", i)
 	}
 	for i, j := range c.Scrape.Jobs {
-		if j.Pool != "" { // that it is missing was said
-			k.oneOf(fmt.Sprintf("scrape.jobs[%d].pool", i), j.Pool, names...)
-		}
+		known(j.Pool, "scrape.jobs[%d].pool", i)
 	}
-	for i := range c.Dynamo.Planners {
-		if pool := c.Dynamo.Planners[i].Pool; pool != "" { // likewise
-			k.oneOf(fmt.Sprintf("dynamo.planners[%d].pool", i), pool, names...)
-		}
-	}
-}
-
-// checkBackfill finds what would keep a first start from reading the past.
-func (c *Config) checkBackfill(k *checker) {
-	k.section("backfill", c.Backfill.Check())
-	if c.Backfill.URL == "" {
-		return
-	}
-	var names []string
-	for i := range c.Pools {
-		names = append(names, c.Pools[i].Name)
-	}
-	switch {
-	case c.Clock == pipeline.EventClock:
-		k.fail("clock", string(c.Clock), "must be wall where a past is read, for it ends now", "set clock: wall, or remove backfill.url")
-	case len(c.Backfill.Sources) == 0 && len(names) != 1:
-		k.fail("backfill.sources", len(c.Backfill.Sources), "must say of which pool the past is, where there is not one", "list a source for each pool")
-	}
-	for i, s := range c.Backfill.Sources {
-		if s.Pool != "" { // that it is missing was said
-			k.oneOf(fmt.Sprintf("backfill.sources[%d].pool", i), s.Pool, names...)
-		}
+	for i, p := range c.Dynamo.Planners {
+		known(p.Pool, "dynamo.planners[%d].pool", i)
 	}
 }
 

@@ -12,29 +12,29 @@ type Service struct {
 type Config struct {
 	// Lateness is how long after its end a minute stays open for its first count: tick T is due when the clock reads
 	// T + Lateness. Zero for traces in arrival order.
-	Lateness time.Duration
+	Lateness time.Duration `yaml:"lateness"`
 	// Revise is how long after its first count a minute can still be amended by records that came late, typically
 	// because they are written when the request ends. Later records are refused as late, and their totals kept
 	// ([Window.Late]): where each request is one record at its end, Revise should exceed the longest request and the
 	// delay of its record, or else minutes settle without what long requests held in them. Rounded up to whole minutes.
-	Revise time.Duration
+	Revise time.Duration `yaml:"revise"`
 	// FutureBound refuses records whose event time is further ahead of the clock.
-	FutureBound time.Duration
+	FutureBound time.Duration `yaml:"future_bound"`
 	// MaxClasses is the number of classes that all pools may have together; further ones are counted as OverflowClass of
 	// their pool. A class costs some 65 KiB.
-	MaxClasses int
+	MaxClasses int `yaml:"max_classes"`
 	// MaxTenants is the number of heavy tenants, and of heavy features, listed per class.
-	MaxTenants int
+	MaxTenants int `yaml:"max_tenants"`
 	// MaxReplicas bounds the replicas tracked per pool, ReplicaTTL forgets the silent ones.
-	MaxReplicas int
-	ReplicaTTL  time.Duration
+	MaxReplicas int           `yaml:"max_replicas"`
+	ReplicaTTL  time.Duration `yaml:"replica_ttl"`
 	// StaleAfter is how long a pool may be silent before its telemetry counts as stale.
-	StaleAfter time.Duration
+	StaleAfter time.Duration `yaml:"stale_after"`
 	// ClassTTL forgets a class that had no traffic for this long, so that churned class names do not fill the cap.
-	ClassTTL time.Duration
+	ClassTTL time.Duration `yaml:"class_ttl"`
 	// Service by pool, for KV occupancy by Little's law; DefaultService is used for a pool without a row.
-	Service        map[string]Service
-	DefaultService Service
+	Service        map[string]Service `yaml:"-"`
+	DefaultService Service            `yaml:"-"`
 }
 
 // DefaultConfig is what an unset configuration means.

@@ -40,11 +40,11 @@ const (
 
 // ProducerFault is a fault of a producer that concerns a pool.
 type ProducerFault struct {
-	Producer string    `cbor:"1,keyasint"`
-	Kind     FaultKind `cbor:"2,keyasint"`
-	Seconds  float64   `cbor:"3,keyasint,omitempty"` // by which its clock is off, at least
-	Future   uint64    `cbor:"4,keyasint,omitempty"` // records refused because they lay too far ahead
-	Since    time.Time `cbor:"5,keyasint"`           // last heard of, when silent
+	Producer string    `json:"source" cbor:"1,keyasint"`
+	Kind     FaultKind `json:"kind" cbor:"2,keyasint"`
+	Seconds  float64   `json:"clock_skew_seconds,omitempty" cbor:"3,keyasint,omitempty"` // by which its clock is off, at least
+	Future   uint64    `json:"future_records,omitempty" cbor:"4,keyasint,omitempty"`     // records refused because they lay too far ahead
+	Since    time.Time `json:"heard,omitzero" cbor:"5,keyasint"`                         // last heard of, when silent
 }
 
 // Tick judges the producers at the end of a minute, in the order of their names, and fills in the pools what concerns

@@ -48,12 +48,27 @@ type Batch struct {
 	Ignored   int // records that are sound and carry no demand, such as tool calls, health checks, what a response cache answered
 }
 
-// Reset empties b for reuse; the slices keep their capacity.
+// Records is how many records b has, refused ones included.
+func (b *Batch) Records() int {
+	return len(b.Requests) + len(b.Sums) + len(b.Replicas) + len(b.Acks) + len(b.Refused)
+}
+
+// keptRecords bounds the memory that Reset keeps in each slice.
+const keptRecords = 4096
+
+// Reset empties b for reuse. The slices keep their capacity, unless it is large.
 func (b *Batch) Reset() {
 	b.Sequence, b.ReceivedAt, b.Source, b.Watermark, b.Ignored = 0, time.Time{}, "", nil, 0
-	b.Requests, b.Sums, b.Replicas = b.Requests[:0], b.Sums[:0], b.Replicas[:0]
-	b.Acks, b.Refused = b.Acks[:0], b.Refused[:0]
+	b.Requests, b.Sums, b.Replicas = emptied(b.Requests), emptied(b.Sums), emptied(b.Replicas)
+	b.Acks, b.Refused = emptied(b.Acks), emptied(b.Refused)
 	b.Histories = nil // rare and large
+}
+
+func emptied[T any](list []T) []T {
+	if cap(list) > keptRecords {
+		return nil
+	}
+	return list[:0]
 }
 
 // Reason is a stable, machine-readable cause of a refusal: a metric label, and a header of the dead-letter message.

@@ -116,7 +116,7 @@ func TestPrefillOnThePage(t *testing.T) {
 	out.Projections[0].Prompts.Resources[0].PerReplica = 1 // the board has a copy
 	s := newTestServer(fixedReader{pools: b.Pools()})
 	for path, wants := range map[string][]string{
-		"/pools/chat":        {`2 ready, 1 starting, 3 asked for`, `<data value="0.429">43 %</data>`, "86 %", "first token after 3.2 s, 0.5 s before; 30 ms a token"},
+		"/pools/chat":        {`2 ready, 1 starting, 3 asked for`, `<data value="0.429">43 %</data>`, "86 %", "the first token after 3.2 s or more (before: 0.5 s)"},
 		"/api/v1/pools/chat": {`"prefill_needed": 5`, `"resource": "transfer"`, `"prefill_reserves": {`, "first token after 3.2 s"},
 	} {
 		body := get(t, s, path).Body.String()

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -46,9 +48,9 @@ type statusJSON struct {
 	Mode        alerting.Mode `json:"mode"`                   // advisory or active
 	Clock       string        `json:"clock"`                  // wall or event
 	Tick        *time.Time    `json:"tick"`                   // the newest
-	Sequence    uint64        `json:"sequence"`               // of the telemetry stream, up to which it is read
+	Sequence    uint64        `json:"stream_sequence"`        // of the telemetry stream, up to which it is read
 	StateDigest string        `json:"state_digest,omitempty"` // equal on daemons with equal state
-	Lag         *uint64       `json:"lag"`                    // messages that are not read yet
+	Lag         *uint64       `json:"stream_lag_messages"`    // messages that are not read yet
 	Pools       int           `json:"pools"`                  // how many there are
 
 	Producers []producerJSON   `json:"producers"` // who sends telemetry
@@ -132,12 +134,12 @@ func positive(v float64) number {
 
 // limitJSON is a limit of the whole pool that no replica lifts.
 type limitJSON struct {
-	Limit       string            `json:"limit"`       // requests or tokens
-	PerS        number            `json:"per_s"`       // the limit
-	Demand      number            `json:"demand"`      // of the newest minute
-	Utilisation number            `json:"utilisation"` // demand over the limit
-	ETA         etaJSON           `json:"eta_seconds"` // until it is reached; null is beyond the hour
-	Probability map[string]number `json:"probability"` // that it is reached, by horizon in minutes
+	Limit       string            `json:"limit"`                  // requests or tokens
+	PerS        number            `json:"per_s"`                  // the limit
+	Demand      number            `json:"demand"`                 // of the newest minute
+	Utilisation number            `json:"utilisation"`            // demand over the limit
+	ETA         etaJSON           `json:"saturation_eta_seconds"` // until it is reached; null is beyond the hour
+	Probability map[string]number `json:"saturation_probability"` // that it is reached, by horizon in minutes
 }
 
 // basisJSON is one rate: given by a benchmark, learned from telemetry, or stated in the configuration. Learned is null
@@ -175,30 +177,30 @@ type replicasJSON struct {
 }
 
 type decisionJSON struct {
-	ID          string                `json:"id"`                              // pool and generation
-	Generation  int64                 `json:"generation"`                      // a lower one is stale
-	Mode        alerting.Mode         `json:"mode"`                            // advisory or active
-	Action      alerting.Action       `json:"action"`                          // scale_out, scale_in or hold
-	Desired     int                   `json:"desired_replicas"`                // that the pool should have
-	Withheld    string                `json:"withheld,omitempty"`              // why autoscalers get no advice yet
-	ByRole      *alerting.Roles       `json:"desired_by_role,omitempty"`       // of a disaggregated pool
-	Floor       *int                  `json:"floor_replicas"`                  // null where no capacity is known
-	NeededBy    *time.Time            `json:"needed_by"`                       // when they must serve
-	Expires     *time.Time            `json:"expires_at"`                      // after this nobody should obey
-	Binding     string                `json:"binding_resource,omitempty"`      // that needs most replicas
-	Probability number                `json:"probability"`                     // of saturation within the lead window if nothing is done
-	ETA         etaJSON               `json:"saturation_eta_seconds"`          // until then; null is beyond the hour
-	WarnFrom    number                `json:"warn_from"`                       // probability within the lead time and 15 minutes
-	FalseAlarms number                `json:"false_alarms_per_week,omitempty"` // expected at that; missing where it is not learned
-	Quantile    number                `json:"quantile"`                        // of demand that is provided for
-	Confidence  forecaster.Confidence `json:"confidence"`                      // cold, warm or seasonal
-	Drivers     []driverJSON          `json:"drivers"`                         // who is behind a rise
-	Constraints []string              `json:"constraints"`                     // bounds that changed the number
-	Warnings    []string              `json:"warnings"`                        // what was assumed
-	Reason      string                `json:"reason"`                          // in sentences
-	Model       string                `json:"model,omitempty"`                 // that forecast the binding resource
+	ID          string                `json:"id"`                                // pool and generation
+	Generation  int64                 `json:"generation"`                        // a lower one is stale
+	Mode        alerting.Mode         `json:"mode"`                              // advisory or active
+	Action      alerting.Action       `json:"action"`                            // scale_out, scale_in or hold
+	Desired     int                   `json:"desired_replicas"`                  // that the pool should have
+	Withheld    string                `json:"withheld,omitempty"`                // why autoscalers get no advice yet
+	ByRole      *alerting.Roles       `json:"desired_by_role,omitempty"`         // of a disaggregated pool
+	Floor       *int                  `json:"floor_replicas"`                    // null where no capacity is known
+	NeededBy    *time.Time            `json:"needed_by"`                         // when they must serve
+	Expires     *time.Time            `json:"expires_at"`                        // after this nobody should obey
+	Binding     string                `json:"binding_resource,omitempty"`        // that needs most replicas
+	Probability number                `json:"saturation_probability"`            // of saturation within the lead window if nothing is done
+	ETA         etaJSON               `json:"saturation_eta_seconds"`            // until then; null is beyond the hour
+	WarnFrom    number                `json:"warning_threshold"`                 // probability within the lead time and 15 minutes
+	FalseAlarms number                `json:"false_warnings_per_week,omitempty"` // expected at that; missing where it is not learned
+	Quantile    number                `json:"quantile"`                          // of demand that is provided for
+	Confidence  forecaster.Confidence `json:"confidence"`                        // cold, warm or seasonal
+	Drivers     []driverJSON          `json:"drivers"`                           // who is behind a rise
+	Constraints []string              `json:"constraints"`                       // bounds that changed the number
+	Warnings    []string              `json:"warnings"`                          // what was assumed
+	Reason      string                `json:"reason"`                            // in sentences
+	Model       string                `json:"model,omitempty"`                   // that forecast the binding resource
 
-	ActionsPerDay int                       `json:"actions_per_day"`              // how often more or fewer were asked for in the last day
+	ActionsPerDay int                       `json:"scaling_actions_per_day"`      // how often more or fewer were asked for in the last day
 	Diagnosis     alerting.Bottleneck       `json:"diagnosis,omitempty"`          // what latencies say binds now
 	Diagnosed     string                    `json:"diagnosis_evidence,omitempty"` // the same in a sentence, with the latencies
 	Admission     []alerting.AdmissionLimit `json:"admission_limits,omitempty"`   // when saturation cannot be averted
@@ -223,8 +225,8 @@ type driverJSON struct {
 
 type resourceJSON struct {
 	Resource    string            `json:"resource"`               // prefill, decode, kv or requests
-	Unit        string            `json:"unit"`                   // of demand and per_replica
-	PerReplica  number            `json:"per_replica"`            // what one replica is planned with
+	Unit        string            `json:"unit"`                   // of demand and replica_capacity
+	PerReplica  number            `json:"replica_capacity"`       // what one replica is planned with
 	Demand      number            `json:"demand"`                 // of the newest minute
 	Utilisation number            `json:"utilisation"`            // demand over the capacity of ready replicas
 	Headroom    *etaJSON          `json:"headroom"`               // null without a replica
@@ -285,6 +287,7 @@ func poolToJSON(p *PoolView) poolJSON {
 		Replicas:  replicasJSON{p.State.Ready, p.State.Pending, p.State.Draining, p.State.Observed},
 		Resources: []resourceJSON{}, Limits: []limitJSON{}, Alerts: append([]alerting.Alert{}, p.Alerts...),
 	}
+	slices.SortStableFunc(out.Alerts, func(a, b alerting.Alert) int { return strings.Compare(a.Labels["severity"], b.Labels["severity"]) }) // pages first
 	if d := p.Decision; d != nil {
 		out.Tick = instant(d.Tick)
 		out.Replicas.Ready, out.Replicas.Pending = d.Ready, d.Pending

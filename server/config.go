@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
 	"time"
 
 	"github.com/forewarm/forewarm/internal/httpguard"
@@ -55,16 +54,15 @@ func DefaultConfig() Config {
 // Check is nil for a usable configuration; else it names the key, the value, the bound and the mend. It resolves no
 // address.
 func (c Config) Check() error {
-	host, port, err := net.SplitHostPort(c.Listen)
-	if err != nil {
-		return fmt.Errorf("listen: %q is not host:port; write one such as 127.0.0.1:9464", c.Listen)
+	if err := httpguard.CheckAddress(c.Listen, 9464); err != nil {
+		return fmt.Errorf("listen: %w", err)
 	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("listen: port %q is out of 0…65535; write one such as 9464, or 0 for a free one", port)
+	if c.Probes != "" {
+		if err := httpguard.CheckAddress(c.Probes, 9463); err != nil {
+			return fmt.Errorf("probes: %w", err)
+		}
 	}
-	if _, _, err := net.SplitHostPort(c.Probes); err != nil && c.Probes != "" {
-		return fmt.Errorf("probes: %q is not host:port; write one such as 0.0.0.0:9463", c.Probes)
-	}
+	host, _, _ := net.SplitHostPort(c.Listen)
 	if _, err := c.Proxy.prefixes(); err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ func fullOutput() *pipeline.Output {
 				Binding: features.DimKV, Probability: .18, ETA: kv.ETA, Lead: 13 * time.Minute, Quantile: .95, Confidence: forecaster.Warm, WarnFrom: .25, FalsePerWeek: 4.5,
 				Resources:   []alerting.ResourceEvidence{{Dimension: features.DimKV, Ahead: .28, PerReplica: 100_000, Demand: 400_000, AfterFailure: &forecaster.Chance{Ahead: .61}}, {Dimension: features.DimPrefill, Ahead: .02}},
 				Drivers:     []forecaster.Driver{{Class: "rag", Cause: "prompt_length", Factor: 2, Share: .7}},
-				Constraints: []string{"replicas.max = 8"}, Reason: "KV memory is <90 % likely to last 14 minutes; 8 replicas hold it.", Model: "seasonal_day",
+				Constraints: []string{"replicas.max = 8"}, Reason: "KV memory is <90 % likely to last 14 minutes; 8 replicas hold it.", Model: "network",
 				Objectives:    []alerting.Objective{{Latency: alerting.LatencyTTFT, P90: 3, Stated: 2, Over: true}, {Latency: alerting.LatencyITL, P90: .03, Stated: .05}},
 				ActionsPerDay: 12, Diagnosis: alerting.BottleneckKV, Admission: []alerting.AdmissionLimit{{Class: "batch", TokensPerS: 40, Share: .5}},
 				Queue: &alerting.QueuePlan{DeadlineS: 1.5, MaxRequests: 30, BurstRequests: -20, Amplification: 1.2}},
@@ -117,7 +117,7 @@ func fullOutput() *pipeline.Output {
 		},
 		Alerts: []alerting.Alert{
 			{Name: alerting.SaturationAhead, Labels: map[string]string{"pool": "chat", "resource": features.DimKV, "severity": "warning"},
-				Annotations: map[string]string{"summary": "KV memory runs out in 14 minutes.", "threshold": "25 % within 28 min"}, StartsAt: origin.Add(-time.Minute), UpdatedAt: origin, EndsAt: origin.Add(5 * time.Minute)},
+				Annotations: map[string]string{"summary": "KV memory runs out in 14 minutes.", "warning_threshold": "25 % within 28 min"}, StartsAt: origin.Add(-time.Minute), UpdatedAt: origin, EndsAt: origin.Add(5 * time.Minute)},
 			{Name: alerting.RetryStorm, Labels: map[string]string{"pool": "chat"}, StartsAt: origin.Add(-time.Hour), UpdatedAt: origin, Resolved: true},
 		},
 	}

@@ -229,14 +229,14 @@ var families = []family{
 			}
 		})
 	}},
-	{"forewarm_bottleneck", "gauge", "1 for the resource that is short by the latencies of the pool: prefill, decode, slots, kv or prefill_and_decode. Absent when they do not tell.", func(out *pipeline.Output, add add) {
+	{"forewarm_diagnosis", "gauge", "1 for the resource that is short by the latencies of the pool: prefill, decode, slots, kv or prefill_and_decode. Absent when they do not tell.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			if d := &out.Decisions[i]; d.Diagnosis != alerting.BottleneckNone {
 				add(1, "pool", d.Pool, "resource", string(d.Diagnosis))
 			}
 		}
 	}},
-	{"forewarm_scaling_actions", "gauge", "Times in the last day that more or fewer replicas were asked for.", func(out *pipeline.Output, add add) {
+	{"forewarm_scaling_actions_per_day", "gauge", "Times in the last day that more or fewer replicas were asked for.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			add(float64(out.Decisions[i].ActionsPerDay), "pool", out.Decisions[i].Pool)
 		}
@@ -260,7 +260,7 @@ var families = []family{
 			add(r.Utilisation, "pool", pool, "resource", r.Dimension)
 		})
 	}},
-	{"forewarm_warning_false_per_week", "gauge", "Expected false warnings per week at forewarm_warning_threshold. A warning that lasts counts once an hour. Absent until it is learned.", func(out *pipeline.Output, add add) {
+	{"forewarm_false_warnings_per_week", "gauge", "Expected false warnings per week at forewarm_warning_threshold. A warning that lasts counts once an hour. Absent until it is learned.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			if d := &out.Decisions[i]; d.FalsePerWeek > 0 {
 				add(d.FalsePerWeek, "pool", d.Pool)

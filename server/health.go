@@ -66,7 +66,7 @@ func checks(st Status, pools []PoolView, lagLimit uint64, now time.Time) []Check
 		lag,
 		tickCheck(st, now),
 		troubleCheck("stream", "as it should be", st.Stream),
-		modelCheck(st, pools),
+		poolsCheck(st, pools),
 		troubleCheck("telemetry", "none refused", st.Refused),
 		troubleCheck("storage", "written", st.Storage),
 		troubleCheck("sinks", "delivering", st.Sinks),
@@ -103,17 +103,17 @@ func troubleCheck(name, sound, trouble string) Check {
 	return Check{Name: name, OK: true, Degraded: true, Detail: "degraded: " + trouble}
 }
 
-// modelCheck never keeps the daemon from being ready: cold and stale pools hold their replicas, which is safe, and it
+// poolsCheck never keeps the daemon from being ready: cold and stale pools hold their replicas, which is safe, and it
 // says so.
-func modelCheck(st Status, pools []PoolView) Check {
-	c := Check{Name: "model", OK: true, Detail: "warm"}
+func poolsCheck(st Status, pools []PoolView) Check {
+	c := Check{Name: "pools", OK: true, Detail: "warm"}
 	var weak []string
 	for i := range pools {
 		switch p := &pools[i]; {
 		case p.Stale:
-			weak = append(weak, p.Pool+" is stale")
+			weak = append(weak, p.Pool+" has no current telemetry")
 		case p.Projection == nil || p.Projection.Confidence == forecaster.Cold:
-			weak = append(weak, p.Pool+" is cold")
+			weak = append(weak, p.Pool+" has less than an hour of history")
 		}
 	}
 	switch {
@@ -126,7 +126,7 @@ func modelCheck(st Status, pools []PoolView) Check {
 		if more := len(weak) - most; more > 0 {
 			weak = append(weak[:most], fmt.Sprintf("%d more", more))
 		}
-		c.Degraded, c.Detail = true, "degraded: "+strings.Join(weak, ", ")+"; such pools do not scale in"
+		c.Degraded, c.Detail = true, "degraded: "+strings.Join(weak, ", ")+"; no replica is removed there"
 	}
 	return c
 }

@@ -26,16 +26,16 @@ type AccuracyRow struct {
 	Outcomes int    `json:"outcomes"`
 	// Skill is the share of the loss of the last value, taken as the forecast, that is saved: 1 is perfect, 0 no better.
 	Skill   number `json:"skill_against_last_value"`
-	Covered number `json:"covered_90"` // share of outcomes that did not exceed the 90 % quantile: 0.9 is right
+	Covered number `json:"coverage_90"` // share of outcomes that did not exceed the 90 % quantile: 0.9 is right
 }
 
 // AlarmWeek is what came of the warnings of a week.
 type AlarmWeek struct {
 	From    time.Time `json:"from"`
-	True    int       `json:"true_alarms"`  // saturation came
-	Averted int       `json:"averted"`      // it would have come, had no replica been added
-	False   int       `json:"false_alarms"` // neither
-	Missed  int       `json:"missed"`       // saturations without a warning
+	True    int       `json:"true_warnings"`  // saturation came
+	Averted int       `json:"averted"`        // it would have come, had no replica been added
+	False   int       `json:"false_warnings"` // neither
+	Missed  int       `json:"missed"`         // saturations without a warning
 }
 
 // ReportFile is a report that is kept.

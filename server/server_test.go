@@ -117,10 +117,10 @@ func TestReadiness(t *testing.T) {
 			if check.OK == (check.Name == c.failing) {
 				t.Errorf("%s: check %s is %v", name, check.Name, check.OK)
 			}
-			if check.Name == "model" && !check.Degraded { // the fixture has a stale pool
+			if check.Name == "pools" && !check.Degraded { // the fixture has a stale pool
 				t.Errorf("%s: model is not marked degraded: %s", name, check.Detail)
 			}
-			if trouble := map[string]string{"storage": r.status.Storage, "sinks": r.status.Sinks}[check.Name]; check.Name != "model" &&
+			if trouble := map[string]string{"storage": r.status.Storage, "sinks": r.status.Sinks}[check.Name]; check.Name != "pools" &&
 				(check.Degraded != (trouble != "") || !strings.Contains(check.Detail, trouble)) {
 				t.Errorf("%s: check %s is degraded: %v, %s", name, check.Name, check.Degraded, check.Detail)
 			}

@@ -80,6 +80,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, name string, get p
 		RefreshSeconds: int(s.cfg.Refresh.Seconds()), Alerts: st.Alerts, Body: body}
 	for _, c := range checks(st, s.reader.Pools(), s.cfg.LagLimit, time.Now()) {
 		if !c.OK || c.Degraded {
+			c.Detail = strings.TrimPrefix(c.Detail, "degraded: ")
 			f.Trouble = append(f.Trouble, c)
 		}
 	}
@@ -106,6 +107,8 @@ type poolBody struct {
 	Curve           *figure
 	Hours           []bandJSON // of the forecast, for the table
 	Oldest          time.Time  // of the slider
+	Reserve         string     // replicas kept beside what demand needs
+	PrefillReserve  string
 	Notes           []string
 	Classes         []string
 }
@@ -136,18 +139,20 @@ func (s *Server) poolPage(r *http.Request) (string, any, error) {
 	}
 	slices.Sort(b.Classes)
 	if d := p.Decision; d != nil {
-		b.Notes = append(append(b.Notes, d.Constraints...), d.Warnings...)
+		for _, warning := range d.Warnings {
+			if !slices.ContainsFunc(p.Alerts, func(a alerting.Alert) bool { return strings.HasPrefix(warning, a.Annotations["description"]) }) {
+				b.Notes = append(b.Notes, sentence(warning))
+			}
+		}
 		if d.Withheld != "" && d.Mode == alerting.Active {
-			b.Notes = append(b.Notes, "autoscalers get no advice yet: "+d.Withheld)
+			b.Notes = append(b.Notes, "Autoscalers get no advice: "+d.Withheld+".")
 		}
 		if said := d.Diagnosed(); said != "" {
 			b.Notes = append(b.Notes, said)
 		}
-		if kept := d.Reserves.String(); kept != "" {
-			b.Notes = append(b.Notes, "in reserve: "+kept)
-		}
-		if v := d.Prefilling(); v != nil && v.Reserves.String() != "" {
-			b.Notes = append(b.Notes, "in reserve of prefill replicas: "+v.Reserves.String())
+		b.Reserve = d.Reserves.String()
+		if v := d.Prefilling(); v != nil {
+			b.PrefillReserve = v.Reserves.String()
 		}
 	}
 	return p.Pool, b, nil
@@ -259,7 +264,7 @@ func (s *Server) decisionPage(r *http.Request) (string, any, error) {
 	}
 	var text bytes.Buffer
 	err = x.WriteText(&text)
-	return x.ID, map[string]string{"ID": x.ID, "Text": text.String()}, err
+	return x.ID, map[string]string{"ID": x.ID, "Reason": x.Decision.Reason, "Text": text.String()}, err
 }
 
 // known is a number of the API, whatever its type, and whether it is one.
@@ -298,7 +303,7 @@ func percent(v any) template.HTML {
 	case f < -9.99:
 		return data(f, "below −999 %")
 	}
-	return data(f, strings.Replace(fmt.Sprintf("%.0f %%", 100*f), "-", "−", 1))
+	return data(f, strings.Replace(fmt.Sprintf("%.0f %%", math.Round(100*f)+0), "-", "−", 1)) // + 0 makes 0 of −0
 }
 
 // points is a share as a chance, which is never certain.
@@ -330,6 +335,12 @@ func horizon(name string) string {
 		return fmt.Sprintf("largest of %d to %d", forecaster.WindowFrom, forecaster.WindowTo)
 	}
 	return name
+}
+
+// sentence begins and ends a text as a sentence.
+func sentence(text string) string {
+	first := min(1, len(text))
+	return strings.ToUpper(text[:first]) + strings.TrimSuffix(text[first:], ".") + "."
 }
 
 // words is a name of programs for people.

@@ -38,7 +38,7 @@ func TestPages(t *testing.T) {
 		"/pools/chat/classes/*":  "Length of prompts",
 		"/what-if?pool=chat":     "no traffic to plan from",
 		"/quality":               `<data value="0.21">21 %</data>`,
-		"/explain/chat-3":        "<pre>",
+		"/explain/chat-3":        `<pre tabindex="0">`,
 		"/reports":               "reports/report-2026-11-16T0000Z.html",
 		"/static/forewarm.js":    `"use strict"`,
 		"/static/forewarm.css":   "prefers-color-scheme",

@@ -2,8 +2,8 @@ package storage
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -51,10 +51,7 @@ func (s *Store) commit(t int64, windows []features.Window, forecasts []forecaste
 	for i := range forecasts {
 		tx.forecasts(forecasts[i].Total)
 	}
-	tx.sums(windows)
-	for i := range windows {
-		tx.window(&windows[i])
-	}
+	tx.windows(windows)
 	for i := range forecasts {
 		tx.forecasts(forecasts[i].Classes)
 	}
@@ -69,18 +66,13 @@ type transaction struct {
 }
 
 func (tx *transaction) decision(d *alerting.Decision) {
-	key := groupKey{kind: poolGroup, Key: features.Key{Pool: d.Pool}}
 	t := d.Tick.UnixMilli()
-	g := tx.lookup(key)
-	for i := range poolValues {
-		tx.put(key, g, i, t, poolValues[i].value(d))
+	for _, x := range poolValues {
+		tx.put(seriesKey{name: x.series, pool: d.Pool, more: x.label}, t, x.value(d))
 	}
-	key.kind = resourceGroup
 	for r := range d.Resources {
-		key.name = d.Resources[r].Dimension
-		g := tx.lookup(key)
-		for i := range resourceValues {
-			tx.put(key, g, i, t, resourceValues[i].value(&d.Resources[r]))
+		for _, x := range resourceValues {
+			tx.put(seriesKey{name: x.series, pool: d.Pool, resource: d.Resources[r].Dimension, more: x.label}, t, x.value(&d.Resources[r]))
 		}
 	}
 }
@@ -92,179 +84,137 @@ func (tx *transaction) forecasts(fs []forecaster.Forecast) {
 		if f.Class != features.TotalClass && !tx.retained.owns(f.Key) {
 			continue
 		}
-		key := groupKey{kind: forecastGroup, Key: f.Key, name: f.Dimension}
-		t := f.Origin.UnixMilli()
-		g := tx.lookup(key)
-		for h := range tx.horizons {
+		key := demandKey(ForecastSeries, f.Key)
+		key.dimension = f.Dimension
+		for h := range horizons {
+			key.horizon = horizons[h]
 			q := &f.WindowMax
-			if h < len(tx.cfg.ForecastMinutes) {
-				q = &f.Minute[tx.cfg.ForecastMinutes[h]-1]
+			if h < len(forecastMinutes) {
+				q = &f.Minute[forecastMinutes[h]-1]
 			}
 			for i, v := range q {
-				tx.put(key, g, h*forecaster.NumLevels+i, t, v)
+				key.quantile = levelLabels[i]
+				tx.put(key, f.Origin.UnixMilli(), v)
 			}
 		}
 	}
 }
 
-func (tx *transaction) window(w *features.Window) {
-	if !w.Settled {
-		return
-	}
-	if !tx.retained.owns(w.Key) {
-		tx.counters.Pooled++
-		return
-	}
-	key := groupKey{kind: windowGroup, Key: w.Key}
-	t := w.Start.Add(features.Minute).UnixMilli()
-	g := tx.lookup(key)
-	for i := range features.Dimensions {
-		v, ok := features.Dimensions[i].Value(w)
-		if !ok {
-			v = math.NaN()
-		}
-		tx.put(key, g, i, t, v)
-	}
-	i := len(features.Dimensions)
-	for _, shape := range shapes {
-		for _, level := range shapeLevels {
-			tx.put(key, g, i, t, shape.value(w, level))
-			i++
-		}
-	}
-	if w.Late != nil {
-		tx.late(key, g, t, w.Late)
-	}
-	tx.accounts(w)
-}
-
-func (tx *transaction) late(key groupKey, g *group, t int64, l *features.Late) {
-	first := len(features.Dimensions) + len(shapes)*len(shapeLevels)
-	for i, late := range lateValues {
-		tx.put(key, g, first+i, t, *late.of(l))
-	}
-}
-
-// sums stores, of every pool and minute that settled, the sum over all classes, and that over those without series of
-// their own.
-func (tx *transaction) sums(windows []features.Window) {
-	sums := map[sumKey]*sum{}
-	var order []*sum
-	add := func(w *features.Window, class string) *sum {
-		k := sumKey{features.Key{Pool: w.Pool, Class: class}, w.Start.Add(features.Minute).UnixMilli()}
-		x := sums[k]
-		if x == nil {
-			x = &sum{sumKey: k, values: slices.Repeat([]float64{math.NaN()}, len(features.Dimensions))}
-			sums[k] = x
-			order = append(order, x)
-		}
-		x.add(w)
-		return x
-	}
+// windows stores the minutes that settled: of each the sums over classes first, then the classes with series of their own.
+func (tx *transaction) windows(windows []features.Window) {
+	settled, late := minutes{}, map[int64]map[features.Key]*features.Late{}
 	for i := range windows {
 		w := &windows[i]
 		if !w.Settled {
 			continue
 		}
-		add(w, features.TotalClass)
-		if !tx.retained.owns(w.Key) {
-			add(w, features.OverflowClass).addLate(w.Late)
+		key, own := w.Key, tx.retained.owns(w.Key)
+		if !own {
+			tx.counters.Pooled++
+			key.Class = features.OverflowClass
+		}
+		end := settled.add(w, valuesOf(w), own)
+		if w.Late != nil {
+			if late[end] == nil {
+				late[end] = map[features.Key]*features.Late{}
+			}
+			if late[end][key] == nil {
+				late[end][key] = &features.Late{}
+			}
+			for _, x := range lateValues {
+				*x.of(late[end][key]) += *x.of(w.Late)
+			}
 		}
 	}
-	for _, x := range order {
-		key := groupKey{kind: windowGroup, Key: x.Key}
-		g := tx.lookup(key)
-		for d, v := range x.values {
-			tx.put(key, g, d, x.end, v)
-		}
-		if x.late != (features.Late{}) {
-			tx.late(key, g, x.end, &x.late)
+	for _, end := range slices.Sorted(maps.Keys(settled)) {
+		sums := settled.sums(end)
+		for _, key := range slices.SortedFunc(maps.Keys(sums), sumsFirst) {
+			for d, v := range sums[key] {
+				tx.put(demandKey(features.Dimensions[d].Series, key), end, v)
+			}
+			if l := late[end][key]; l != nil {
+				for _, x := range lateValues {
+					tx.put(demandKey(x.series, key), end, *x.of(l))
+				}
+			}
 		}
 	}
-}
-
-// sumKey is a pool with the name of a sum, and the end of a minute, Unix ms.
-type sumKey struct {
-	features.Key
-	end int64
-}
-
-// sum is the sum over classes of the dimensions that add up: rates, and levels that are forecast; the maxima of classes do
-// not. As in the forecast of a total, a class that does not know a dimension takes no part in it; when none knows it the
-// sum is unknown.
-type sum struct {
-	sumKey
-	values []float64 // by features.Dimensions
-	late   features.Late
-}
-
-func (s *sum) add(w *features.Window) {
-	for d := range features.Dimensions {
-		dim := &features.Dimensions[d]
-		v, ok := dim.Value(w)
-		switch {
-		case !ok || dim.Kind != features.Rate && !dim.Forecast:
-		case math.IsNaN(s.values[d]):
-			s.values[d] = v
-		default:
-			s.values[d] += v
+	for i := range windows {
+		if w := &windows[i]; w.Settled && tx.retained.owns(w.Key) {
+			tx.shapes(w)
+			tx.accounts(w)
 		}
 	}
 }
 
-func (s *sum) addLate(l *features.Late) {
-	if l == nil {
-		return
+// sumsFirst orders the sums over classes before classes: what matters most comes first.
+func sumsFirst(a, b features.Key) int {
+	isSum := func(k features.Key) bool { return k.Class == features.TotalClass || k.Class == features.OverflowClass }
+	switch {
+	case isSum(a) == isSum(b):
+		return a.Compare(b)
+	case isSum(a):
+		return -1
 	}
-	for _, late := range lateValues {
-		*late.of(&s.late) += *late.of(l)
+	return 1
+}
+
+// valuesOf are those of a settled window by features.Dimensions, NaN where they are not known.
+func valuesOf(w *features.Window) []float64 {
+	out := make([]float64, len(features.Dimensions))
+	for i := range out {
+		v, ok := features.Dimensions[i].Value(w)
+		if out[i] = v; !ok {
+			out[i] = math.NaN()
+		}
+	}
+	return out
+}
+
+func (tx *transaction) shapes(w *features.Window) {
+	for _, shape := range shapes {
+		key := demandKey(shape.series, w.Key)
+		for _, level := range shapeLevels {
+			key.quantile = level.label
+			tx.put(key, w.Start.Add(features.Minute).UnixMilli(), shape.value(w, level.q))
+		}
 	}
 }
 
-// put appends one sample to the i-th series of a group, or counts why not. A nil group is one that did not fit.
-func (tx *transaction) put(key groupKey, g *group, i int, t int64, v float64) {
+// put appends one sample to a series, or counts why not.
+func (tx *transaction) put(key seriesKey, t int64, v float64) {
 	c := &tx.counters
 	switch {
 	case math.IsNaN(v):
-		c.Unknown++
-		return
+		return // it is not known
 	case t > tx.tick:
-		c.Future++
-		return
-	case g == nil:
-		c.Capped++
+		c.Refused++
 		return
 	}
-	g.used = tx.tick
-	sr := &g.series[i]
-	if sr.labels.IsEmpty() {
-		if c.ActiveSeries >= tx.cfg.MaxSeries {
+	sr := tx.series[key]
+	if sr == nil {
+		if len(tx.series) >= tx.cfg.MaxSeries {
 			c.Capped++
 			return
 		}
-		c.ActiveSeries++
-		sr.labels = key.labels(i, tx.horizons)
-		sr.last = math.MinInt64
+		sr = &series{labels: key.labels(), last: math.MinInt64}
 		if last, ok := tx.resumed[string(sr.labels.Bytes(nil))]; ok {
 			sr.last = last
 		}
+		tx.series[key] = sr
 	}
+	sr.used = tx.tick
 	if t <= sr.last {
 		c.Repeated++
 		return
 	}
 	ref, err := tx.app.Append(sr.ref, sr.labels, 0, t, v, nil, nil, promstorage.AppendV2Options{})
-	switch {
-	case err == nil:
-		sr.ref, sr.last = ref, t
-		c.Appended++
-	case errors.Is(err, promstorage.ErrTooOldSample), errors.Is(err, promstorage.ErrOutOfBounds), errors.Is(err, promstorage.ErrOutOfOrderSample):
-		c.TooOld++
-	case errors.Is(err, promstorage.ErrDuplicateSampleForTimestamp):
-		c.Conflicting++
-	default:
-		if c.Failed++; c.Failed == 1 {
-			tx.log.Error("a sample cannot be stored", "series", sr.labels.String(), "err", err)
+	if err != nil {
+		if c.Refused++; c.Refused == 1 {
+			tx.log.Warn("a sample cannot be stored; such samples are counted", "series", sr.labels.String(), "err", err)
 		}
+		return
 	}
+	sr.ref, sr.last = ref, t
+	c.Appended++
 }

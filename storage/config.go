@@ -2,10 +2,7 @@ package storage
 
 import (
 	"fmt"
-	"slices"
 	"time"
-
-	"github.com/forewarm/forewarm/forecaster"
 )
 
 // Config says where history is kept and how much of it.
@@ -26,18 +23,13 @@ type Config struct {
 	// MaxSeries bounds the series written to within the last three hours. When it is reached new series are left out and
 	// counted; decisions and pool totals are offered before classes.
 	MaxSeries int `yaml:"max_series"`
-	// ForecastMinutes are the horizons, in minutes, whose forecasts are kept; the window maximum always is.
-	ForecastMinutes []int `yaml:"forecast_minutes"`
 }
-
-// maxForecastMinutes bounds the horizons kept: each is nine series per pool, class and dimension.
-const maxForecastMinutes = 12
 
 // DefaultConfig is what an unset configuration means.
 func DefaultConfig() Config {
 	return Config{
 		Dir: "forewarm-data", Retention: 30 * 24 * time.Hour, MaxBytes: 4 << 30, SnapshotEvery: time.Minute,
-		MaxClasses: 80, MaxSeries: 20_000, ForecastMinutes: []int{5, 15, 30, 60},
+		MaxClasses: 80, MaxSeries: 20_000,
 	}
 }
 
@@ -56,16 +48,6 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("max_classes is %d: it must be at least 1", c.MaxClasses)
 	case c.MaxSeries < 100:
 		return fmt.Errorf("max_series is %d: it must be at least 100", c.MaxSeries)
-	case len(c.ForecastMinutes) == 0 || len(c.ForecastMinutes) > maxForecastMinutes:
-		return fmt.Errorf("forecast_minutes has %d entries: name 1 to %d horizons", len(c.ForecastMinutes), maxForecastMinutes)
-	}
-	for i, m := range c.ForecastMinutes {
-		if m < 1 || m > forecaster.Horizon {
-			return fmt.Errorf("forecast_minutes has %d: a horizon is 1 to %d minutes", m, forecaster.Horizon)
-		}
-		if slices.Contains(c.ForecastMinutes[:i], m) {
-			return fmt.Errorf("forecast_minutes has %d twice: name each horizon once", m)
-		}
 	}
 	return nil
 }

@@ -5,4 +5,4 @@ package storage
 import "math"
 
 // Free does not look: that the disk is full is learned from writes that fail.
-func (realDisk) Free(string) (int64, error) { return math.MaxInt64, nil }
+func Free(string) (int64, error) { return math.MaxInt64, nil }

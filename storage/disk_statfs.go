@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-func (realDisk) Free(dir string) (int64, error) {
+// Free is the space, in bytes, that is left where a directory is.
+func Free(dir string) (int64, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
 		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}

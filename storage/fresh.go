@@ -20,13 +20,59 @@ import (
 // settled values are stored. Bounds: the classes of features, and freshMost of time.
 type fresh struct {
 	mu      sync.Mutex
-	minutes map[int64]map[features.Key]freshValues // by the end of the minute, Unix ms
+	minutes minutes
 }
 
-// freshValues are those of one class by features.Dimensions; own says that it has series of its own.
-type freshValues struct {
+// minutes are the demand of classes by the end of the minute, Unix ms.
+type minutes map[int64]map[features.Key]classValues
+
+// classValues are those of one class by features.Dimensions; own says that it has series of its own.
+type classValues struct {
 	values []float64
 	own    bool
+}
+
+// add puts a window's values in the place of earlier ones, and gives the end of its minute.
+func (m minutes) add(w *features.Window, values []float64, own bool) (end int64) {
+	end = w.Start.Add(features.Minute).UnixMilli()
+	if m[end] == nil {
+		m[end] = map[features.Key]classValues{}
+	}
+	m[end][w.Key] = classValues{values, own}
+	return end
+}
+
+// sums are the values of a minute by series: of the classes with series of their own, of the pool, and of its other classes together.
+// A sum is of the dimensions that add up: rates, and levels that are forecast; the maxima of classes do not. As in the forecast of a
+// total, a class that does not know a dimension takes no part in it; when none knows it the sum is unknown.
+func (m minutes) sums(end int64) map[features.Key][]float64 {
+	out := map[features.Key][]float64{}
+	add := func(pool, class string, values []float64) {
+		sum := out[features.Key{Pool: pool, Class: class}]
+		if sum == nil {
+			sum = slices.Repeat([]float64{math.NaN()}, len(values))
+			out[features.Key{Pool: pool, Class: class}] = sum
+		}
+		for d, v := range values {
+			switch dim := &features.Dimensions[d]; {
+			case math.IsNaN(v) || dim.Kind != features.Rate && !dim.Forecast:
+			case math.IsNaN(sum[d]):
+				sum[d] = v
+			default:
+				sum[d] += v
+			}
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(m[end]), features.Key.Compare) {
+		x := m[end][key]
+		add(key.Pool, features.TotalClass, x.values)
+		if x.own {
+			out[key] = x.values
+		} else {
+			add(key.Pool, features.OverflowClass, x.values)
+		}
+	}
+	return out
 }
 
 // freshMost is for how long a minute is kept that never settles: the largest features.revise, and a minute.
@@ -36,58 +82,20 @@ const freshMost = 61 * 60_000
 func (f *fresh) take(windows []features.Window, tick int64, owns func(features.Key) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.minutes == nil {
-		f.minutes = map[int64]map[features.Key]freshValues{}
-	}
 	for i := range windows {
 		w := &windows[i]
-		end := w.Start.Add(features.Minute).UnixMilli()
 		if w.Settled {
-			delete(f.minutes, end) // the classes of a minute settle together
-			continue
-		}
-		if f.minutes[end] == nil {
-			f.minutes[end] = map[features.Key]freshValues{}
-		}
-		f.minutes[end][w.Key] = freshValues{w.Expected(), owns(w.Key)}
-	}
-	maps.DeleteFunc(f.minutes, func(end int64, _ map[features.Key]freshValues) bool { return end < tick-freshMost })
-}
-
-// sums adds the classes of a minute up to series: those of a class, of the pool and of the classes without series.
-func sums(classes map[features.Key]freshValues) map[features.Key][]float64 {
-	out := map[features.Key][]float64{}
-	add := func(key features.Key, values []float64, all bool) {
-		if out[key] == nil {
-			out[key] = slices.Repeat([]float64{math.NaN()}, len(values))
-		}
-		for d, v := range values {
-			if dim := &features.Dimensions[d]; !math.IsNaN(v) && (all || dim.Kind == features.Rate || dim.Forecast) {
-				out[key][d] = zeroNaN(out[key][d]) + v
-			}
+			delete(f.minutes, w.Start.Add(features.Minute).UnixMilli()) // the classes of a minute settle together
+		} else {
+			f.minutes.add(w, w.Expected(), owns(w.Key))
 		}
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(classes), features.Key.Compare) {
-		x := classes[key]
-		add(features.Key{Pool: key.Pool, Class: features.TotalClass}, x.values, false)
-		if !x.own {
-			key.Class = features.OverflowClass
-		}
-		add(key, x.values, x.own)
-	}
-	return out
-}
-
-func zeroNaN(v float64) float64 {
-	if math.IsNaN(v) {
-		return 0
-	}
-	return v
+	maps.DeleteFunc(f.minutes, func(end int64, _ map[features.Key]classValues) bool { return end < tick-freshMost })
 }
 
 // freshQuerier reads the minutes from mint to maxt.
 type freshQuerier struct {
-	promstorage.Querier // does nothing
+	promstorage.Querier // does nothing: the names and values of labels are those of settled minutes
 	of                  *fresh
 	mint, maxt          int64
 }
@@ -104,11 +112,12 @@ func (q freshQuerier) series(matchers []*labels.Matcher) (out []promstorage.Seri
 		if end < q.mint || end > q.maxt {
 			continue
 		}
-		for key, values := range sums(q.of.minutes[end]) {
+		for key, values := range q.of.minutes.sums(end) {
 			for d, v := range values {
 				s, seen := found[name{key, d}]
 				if !seen && !math.IsNaN(v) {
-					l := groupKey{kind: windowGroup, Key: key}.labels(d, nil)
+					k := demandKey(features.Dimensions[d].Series, key)
+					l := k.labels()
 					if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(l.Get(m.Name)) }) {
 						s = &promql.Series{Metric: l}
 					}
@@ -132,17 +141,6 @@ func (q freshQuerier) series(matchers []*labels.Matcher) (out []promstorage.Seri
 // Select implements storage.Querier.
 func (q freshQuerier) Select(_ context.Context, _ bool, _ *promstorage.SelectHints, matchers ...*labels.Matcher) promstorage.SeriesSet {
 	return &freshSet{left: q.series(matchers)}
-}
-
-// LabelValues implements storage.Querier.
-func (q freshQuerier) LabelValues(_ context.Context, name string, _ *promstorage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	found := map[string]bool{}
-	for _, s := range q.series(matchers) {
-		if v := s.Labels().Get(name); v != "" {
-			found[v] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(found)), nil, nil
 }
 
 type freshSet struct {

@@ -63,15 +63,6 @@ func TestFreshMinutes(t *testing.T) {
 	if diff := cmp.Diff(map[string][]string{of("chat"): {"1=6"}, of("_other"): {"1=1"}, of("*"): {"1=7"}}, read(s)); diff != "" {
 		t.Errorf("what reports read (-want +got):\n%s", diff)
 	}
-	q, err := s.Queryable().Querier(0, minute(100).UnixMilli())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer q.Close()
-	classes, _, err := q.LabelValues(t.Context(), "class", nil)
-	if err != nil || !slices.Equal(classes, []string{"*", "_other", "chat"}) {
-		t.Errorf("classes %q, %v", classes, err)
-	}
 	s.fresh.take(nil, minute(200).Add(time.Hour).UnixMilli(), s.retained.owns)
 	if len(s.fresh.minutes) > 0 {
 		t.Errorf("%d minutes are kept for hours", len(s.fresh.minutes))

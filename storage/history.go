@@ -55,7 +55,7 @@ func (h History) Observed(ctx context.Context, from, to time.Time, fn func(key f
 // Dimension is Observed for one dimension.
 func (h History) Dimension(ctx context.Context, d *features.Dimension, from, to time.Time, fn func(key features.Key, values []float64) error) error {
 	return h.minutes(ctx, d.Series, from, to, func(l labels.Labels, values []float64) error {
-		return fn(features.Key{Pool: l.Get("pool"), Class: l.Get("class")}, values)
+		return fn(keyOf(l), values)
 	})
 }
 
@@ -68,7 +68,7 @@ func (h History) Lengths(ctx context.Context, from, to time.Time, fn func(key fe
 			if err != nil {
 				return err
 			}
-			return fn(features.Key{Pool: l.Get("pool"), Class: l.Get("class")}, i == 1, level, values)
+			return fn(keyOf(l), i == 1, level, values)
 		}); err != nil {
 			return err
 		}
@@ -89,6 +89,46 @@ func equal(having map[string]string) (all []*labels.Matcher) {
 	return all
 }
 
+// each calls fn with the samples from mint to maxt, Unix ms, of every series that matches, ordered by its labels. The slices are valid
+// during the call.
+func (h History) each(ctx context.Context, mint, maxt int64, fn func(l labels.Labels, times []int64, values []float64) error, matching ...*labels.Matcher) error {
+	q, err := h.querier(mint, maxt)
+	if err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	defer q.Close()
+	var it chunkenc.Iterator
+	var times []int64
+	var values []float64
+	set := q.Select(ctx, true, nil, matching...)
+	for set.Next() {
+		at := set.At()
+		times, values = times[:0], values[:0]
+		for it = at.Iterator(it); it.Next() == chunkenc.ValFloat; {
+			t, v := it.At()
+			times, values = append(times, t), append(values, v)
+		}
+		if err := it.Err(); err != nil {
+			return fmt.Errorf("history of %s: %w", at.Labels(), err)
+		}
+		if err := fn(at.Labels(), times, values); err != nil {
+			return err
+		}
+	}
+	if err := set.Err(); err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	return nil
+}
+
+func named(name string) *labels.Matcher {
+	return labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, name)
+}
+
+func keyOf(l labels.Labels) features.Key {
+	return features.Key{Pool: l.Get("pool"), Class: l.Get("class")}
+}
+
 // minutes calls fn with every series of a name that matches by the minute, ordered by its labels.
 func (h History) minutes(ctx context.Context, name string, from, to time.Time, fn func(l labels.Labels, values []float64) error, only ...*labels.Matcher) error {
 	from = from.Truncate(features.Minute)
@@ -98,69 +138,35 @@ func (h History) minutes(ctx context.Context, name string, from, to time.Time, f
 	}
 	// A minute is stamped with its end.
 	mint, maxt := from.Add(features.Minute).UnixMilli(), from.Add(time.Duration(n)*features.Minute).UnixMilli()
-	q, err := h.querier(mint, maxt)
-	if err != nil {
-		return fmt.Errorf("history: %w", err)
-	}
-	defer q.Close()
-	values := make([]float64, n)
-	set := q.Select(ctx, true, nil, append(only, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, name))...)
-	var it chunkenc.Iterator
-	for set.Next() {
-		at := set.At()
-		for i := range values {
-			values[i] = math.NaN()
+	byMinute := make([]float64, n)
+	return h.each(ctx, mint, maxt, func(l labels.Labels, times []int64, values []float64) error {
+		for i := range byMinute {
+			byMinute[i] = math.NaN()
 		}
-		it = at.Iterator(it)
-		for it.Next() == chunkenc.ValFloat {
-			t, v := it.At()
-			if i := int((t - mint) / features.Minute.Milliseconds()); i >= 0 && i < n {
-				values[i] = v
-			}
+		for i, t := range times {
+			byMinute[(t-mint)/features.Minute.Milliseconds()] = values[i]
 		}
-		if err := it.Err(); err != nil {
-			return fmt.Errorf("history of %s: %w", at.Labels(), err)
-		}
-		if err := fn(at.Labels(), values); err != nil {
-			return err
-		}
-	}
-	if err := set.Err(); err != nil {
-		return fmt.Errorf("history of %s: %w", name, err)
-	}
-	return nil
+		return fn(l, byMinute)
+	}, append(only, named(name))...)
 }
 
 // Late calls fn, in the order of keys, with what came too late and was handed out with the minutes of [from, to) of each
 // class that had any.
 func (h History) Late(ctx context.Context, from, to time.Time, fn func(key features.Key, late features.Late) error) error {
-	q, err := h.Store.Querier(from.Add(features.Minute).UnixMilli(), to.UnixMilli())
-	if err != nil {
-		return fmt.Errorf("history: %w", err)
-	}
-	defer q.Close()
 	sums := map[features.Key]*features.Late{}
-	var it chunkenc.Iterator
 	for _, v := range lateValues {
-		set := q.Select(ctx, true, nil, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, v.series))
-		for set.Next() {
-			at := set.At()
-			l := at.Labels()
-			key := features.Key{Pool: l.Get("pool"), Class: l.Get("class")}
+		err := h.each(ctx, from.Add(features.Minute).UnixMilli(), to.UnixMilli(), func(l labels.Labels, _ []int64, values []float64) error {
+			key := keyOf(l)
 			if sums[key] == nil {
 				sums[key] = &features.Late{}
 			}
-			it = at.Iterator(it)
-			for it.Next() == chunkenc.ValFloat {
-				_, n := it.At()
+			for _, n := range values {
 				*v.of(sums[key]) += n
 			}
-			if err := it.Err(); err != nil {
-				return fmt.Errorf("history of %s: %w", l, err)
-			}
-		}
-		if err := set.Err(); err != nil {
-			return fmt.Errorf("history of %s: %w", v.series, err)
+			return nil
+		}, named(v.series))
+		if err != nil {
+			return err
 		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(sums), features.Key.Compare) {
@@ -172,26 +178,24 @@ func (h History) Late(ctx context.Context, from, to time.Time, fn func(key featu
 }
 
 // Forecasts calls fn with every forecast issued in [from, to): ordered by pool, its total before its classes, class and
-// dimension as text, then by origin. What is not kept is NaN in it: minutes other than Config.ForecastMinutes, Last, Weights. It is valid during the
+// dimension as text, then by origin. What is not kept is NaN in it: minutes other than 5, 15, 30 and 60, Last, Weights. It is valid during the
 // call. Costs memory for the samples of one pool, class and dimension.
 func (h History) Forecasts(ctx context.Context, from, to time.Time, fn func(*forecaster.Forecast) error) error {
-	q, err := h.Store.Querier(from.UnixMilli(), to.UnixMilli()-1)
+	q, err := h.querier(from.UnixMilli(), to.UnixMilli()-1)
 	if err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
 	defer q.Close()
-	name := labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, ForecastSeries)
-	pools, _, err := q.LabelValues(ctx, "pool", nil, name)
+	pools, _, err := q.LabelValues(ctx, "pool", nil, named(ForecastSeries))
 	if err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
 	slices.Sort(pools)
 	for _, pool := range pools {
 		for _, total := range []labels.MatchType{labels.MatchEqual, labels.MatchNotEqual} {
-			// Sorted series come by class, dimension, horizon, quantile: the labels' order by name.
-			set := q.Select(ctx, true, nil, name, labels.MustNewMatcher(labels.MatchEqual, "pool", pool), labels.MustNewMatcher(total, "class", features.TotalClass))
-			if err := readForecasts(set, pool, fn); err != nil {
-				return fmt.Errorf("history of forecasts for %s: %w", pool, err)
+			of := labels.MustNewMatcher(labels.MatchEqual, "pool", pool)
+			if err := h.readForecasts(ctx, from, to, fn, named(ForecastSeries), of, labels.MustNewMatcher(total, "class", features.TotalClass)); err != nil {
+				return err
 			}
 		}
 	}
@@ -200,16 +204,8 @@ func (h History) Forecasts(ctx context.Context, from, to time.Time, fn func(*for
 
 // ForecastsOf is Forecasts for one pool, class and dimension.
 func (h History) ForecastsOf(ctx context.Context, key features.Key, dimension string, from, to time.Time, fn func(*forecaster.Forecast) error) error {
-	q, err := h.Store.Querier(from.UnixMilli(), to.UnixMilli()-1)
-	if err != nil {
-		return fmt.Errorf("history: %w", err)
-	}
-	defer q.Close()
 	only := equal(map[string]string{model.MetricNameLabel: ForecastSeries, "pool": key.Pool, "class": key.Class, "dimension": dimension})
-	if err := readForecasts(q.Select(ctx, true, nil, only...), key.Pool, fn); err != nil {
-		return fmt.Errorf("history of forecasts for %s: %w", key.Pool, err)
-	}
-	return nil
+	return h.readForecasts(ctx, from, to, fn, only...)
 }
 
 // Decisions calls fn with every decision whose tick is in [from, to), in order.
@@ -217,36 +213,24 @@ func (h History) Decisions(ctx context.Context, from, to time.Time, fn func(*ale
 	return h.Log.Read(ctx, from, to, fn)
 }
 
-// readForecasts joins the series of each class and dimension, which come one after the other, into forecasts.
-func readForecasts(set promstorage.SeriesSet, pool string, fn func(*forecaster.Forecast) error) error {
+// readForecasts joins the series of each class and dimension, which come one after the other, into forecasts: sorted series of a pool
+// come by class, dimension, horizon and quantile, the order of the labels' names.
+func (h History) readForecasts(ctx context.Context, from, to time.Time, fn func(*forecaster.Forecast) error, matching ...*labels.Matcher) error {
 	var b forecastBundle
-	var it chunkenc.Iterator
-	for set.Next() {
-		at := set.At()
-		l := at.Labels()
-		key, dimension := features.Key{Pool: pool, Class: l.Get("class")}, l.Get("dimension")
+	err := h.each(ctx, from.UnixMilli(), to.UnixMilli()-1, func(l labels.Labels, times []int64, values []float64) error {
+		key, dimension := keyOf(l), l.Get("dimension")
 		if key != b.Key || dimension != b.dimension {
 			if err := b.emit(fn); err != nil {
 				return err
 			}
 			b = forecastBundle{Key: key, dimension: dimension}
 		}
-		minute, level, ok := forecastSlot(l)
-		if !ok {
-			continue // of another version's horizons or levels
+		if minute, level, ok := forecastSlot(l); ok { // otherwise of another version's horizons or levels
+			b.columns = append(b.columns, forecastColumn{minute: minute, level: level, times: slices.Clone(times), values: slices.Clone(values)})
 		}
-		column := forecastColumn{minute: minute, level: level}
-		it = at.Iterator(it)
-		for it.Next() == chunkenc.ValFloat {
-			t, v := it.At()
-			column.times, column.values = append(column.times, t), append(column.values, v)
-		}
-		if err := it.Err(); err != nil {
-			return err
-		}
-		b.columns = append(b.columns, column)
-	}
-	if err := set.Err(); err != nil {
+		return nil
+	}, matching...)
+	if err != nil {
 		return err
 	}
 	return b.emit(fn)

@@ -13,20 +13,20 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/tsdb"
-	"github.com/prometheus/prometheus/tsdb/wlog"
+	"github.com/prometheus/prometheus/tsdb/fileutil"
 )
 
 // probeBytes is what the chunks of the log may take: a sample is smaller in a chunk than in the log.
 const probeBytes = walSegment / 4
 
-// start opens the TSDB. One that is damaged is renamed, and an empty one is opened: it is a cache.
+// start opens the TSDB. One that is damaged is renamed, in the place of an earlier one, and an empty one is opened: it is a cache.
 func (s *Store) start() error {
 	err := s.openDB()
 	if err == nil || errors.Is(err, errGaveUp) || errors.As(err, new(*FullError)) || errors.As(err, new(syscall.Errno)) && !errors.Is(err, fs.ErrNotExist) {
 		return err // a disk that fails is no damage
 	}
-	to, e := renameDamaged(s.disk, s.dir)
-	if e != nil {
+	to := s.dir + ".damaged" // nothing reads it
+	if e := fileutil.Replace(s.dir, to); e != nil {
 		return fmt.Errorf("%w, and it cannot be renamed: %w", err, e)
 	}
 	s.counters.Damaged++
@@ -65,17 +65,17 @@ func (s *Store) openDB() (err error) {
 
 // probe finds out whether the disk takes what reading the log may write: the TSDB ends the process where it does not.
 func (s *Store) probe() error {
-	if err := s.disk.MkdirAll(s.dir); err != nil {
+	if err := os.MkdirAll(s.dir, 0o750); err != nil {
 		return err
 	}
-	if err := roomFor(s.disk, s.dir, 0); err != nil {
+	if err := s.hasRoom(); err != nil {
 		return err
 	}
-	path := filepath.Join(s.dir, "probe"+tempSuffix)
-	if err := writeFile(s.disk, path, exactly(make([]byte, probeBytes))); err != nil {
+	path := filepath.Join(s.dir, "probe")
+	if err := WriteFile(path, make([]byte, probeBytes)); err != nil {
 		return err
 	}
-	return s.disk.Remove(path)
+	return os.Remove(path)
 }
 
 // total is the value of a counter.
@@ -91,24 +91,6 @@ func total(r prometheus.Gatherer, name string) (n uint64) {
 	return n
 }
 
-// damagedSuffix marks what was renamed; nothing reads it.
-const damagedSuffix = ".damaged"
-
-// renameDamaged renames what is damaged, and returns the new name.
-func renameDamaged(d disk, path string) (name string, err error) {
-	to := path + damagedSuffix
-	for n := 2; ; n++ {
-		if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-		to = fmt.Sprintf("%s%s.%d", path, damagedSuffix, n)
-	}
-	if err := d.Rename(path, to); err != nil {
-		return "", err
-	}
-	return filepath.Base(to), d.SyncDir(filepath.Dir(path))
-}
-
 var errGaveUp = errors.New("the TSDB gave up")
 
 // recovered turns a panic of the TSDB into an error: it panics when chunks cannot be written, and again, on a nil pointer, when
@@ -122,7 +104,7 @@ func recovered(err *error) {
 // ready is nil where a tick can be stored. After a write that failed the TSDB is opened again: what it wrote of a record may
 // be torn, and all that follows would be lost with the next start.
 func (s *Store) ready() error {
-	if err := roomFor(s.disk, s.dir, 0); err != nil {
+	if err := s.hasRoom(); err != nil {
 		return err
 	}
 	if !s.suspect {
@@ -146,10 +128,8 @@ func (s *Store) ready() error {
 	if err := s.openDB(); err != nil {
 		return err
 	}
-	for _, g := range s.groups {
-		for i := range g.series {
-			g.series[i].ref = 0
-		}
+	for _, x := range s.series {
+		x.ref = 0
 	}
 	s.suspect = false
 	s.log.Info("the series go on", "ticks lost since the start", s.counters.LostTicks)
@@ -208,28 +188,6 @@ func (s *Store) CompactError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.compactError
-}
-
-// Sync makes what is stored survive a loss of power.
-func (s *Store) Sync() error {
-	for _, log := range []string{"wal", "wbl"} {
-		dir := filepath.Join(s.dir, log)
-		_, last, err := wlog.Segments(dir)
-		if err != nil || last < 0 {
-			continue // where there is none, there is nothing to sync
-		}
-		f, err := os.Open(wlog.SegmentName(dir, last)) // those before it are synced as they end
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = errors.Join(f.Sync(), f.Close())
-		}
-		if err != nil {
-			return fmt.Errorf("series: %w", err)
-		}
-	}
-	return nil
 }
 
 // Close waits for a compaction under way and closes the files; what was appended is in the write-ahead log.

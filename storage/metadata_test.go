@@ -3,20 +3,29 @@ package storage
 import (
 	"testing"
 
-	"github.com/prometheus/common/model"
-
 	"github.com/forewarm/forewarm/features"
 )
 
 // Every series that is written is described, and nothing else.
 func TestSeriesHelpIsComplete(t *testing.T) {
-	written := map[string]bool{}
-	horizons := []string{"15"}
-	for _, kind := range []groupKind{windowGroup, forecastGroup, poolGroup, resourceGroup, accountGroup, accountGroup + 1, accountGroup + 2, accountGroup + 3} {
-		k := groupKey{kind: kind, Key: features.Key{Pool: "p", Class: "c"}, name: features.DimKV}
-		for i := range k.size(horizons) {
-			written[k.labels(i, horizons).Get(model.MetricNameLabel)] = true
-		}
+	written := map[string]bool{ForecastSeries: true}
+	for _, x := range features.Dimensions {
+		written[x.Series] = true
+	}
+	for _, x := range shapes {
+		written[x.series] = true
+	}
+	for _, x := range lateValues {
+		written[x.series] = true
+	}
+	for _, x := range poolValues {
+		written[x.series] = true
+	}
+	for _, x := range resourceValues {
+		written[x.series] = true
+	}
+	for _, x := range accounts {
+		written[x.series] = true
 	}
 	help := SeriesHelp()
 	for name := range written {

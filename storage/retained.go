@@ -13,8 +13,6 @@ import (
 const (
 	// tokensHalfLife is how fast the tokens fade by which classes are ranked.
 	tokensHalfLife = 6 * time.Hour
-	// rankEvery is how often, in the time of ticks, lighter classes can lose their place.
-	rankEvery = time.Hour
 	// clearlyHeavier is how many times the tokens of another a class must have to take its place: series that begin and end
 	// say less than ones that go on.
 	clearlyHeavier = 2
@@ -28,7 +26,6 @@ type retained struct {
 	most    int
 	own     int   // classes that have a place
 	now     int64 // newest tick, Unix ms
-	ranked  int64 // tick at which places were exchanged last, Unix ms
 	classes map[features.Key]*weight
 }
 
@@ -82,7 +79,7 @@ func (c *retained) weigh(key features.Key, tokens float64, at int64) *weight {
 }
 
 // observe ranks the classes after the windows of a tick: a window counts when it settled, and the first of a class at
-// once. Each hour silent classes are forgotten, and heavier classes take the places of lighter ones.
+// once. Silent classes are forgotten.
 func (c *retained) observe(windows []features.Window, tick int64) {
 	c.now = tick
 	for i := range windows {
@@ -91,27 +88,14 @@ func (c *retained) observe(windows []features.Window, tick int64) {
 			c.weigh(w.Key, w.PromptTokens+w.OutputTokens, w.Start.UnixMilli())
 		}
 	}
-	if tick-c.ranked >= rankEvery.Milliseconds() {
-		c.ranked = tick
-		maps.DeleteFunc(c.classes, func(_ features.Key, w *weight) bool { return tick-w.at >= activeFor.Milliseconds() })
-		c.rank(true)
-	} else if c.own < min(c.most, len(c.classes)) {
-		c.rank(false)
-	}
+	maps.DeleteFunc(c.classes, func(_ features.Key, w *weight) bool { return tick-w.at >= activeFor.Milliseconds() })
+	c.rank()
 }
 
-// rank gives the places to the heaviest classes; without exchange, only those that are free. The order is total, so that
-// the same log leads to the same history.
-func (c *retained) rank(exchange bool) {
+// rank gives the places to the heaviest classes. The order is total, so that the same log leads to the same history.
+func (c *retained) rank() {
 	ranked := slices.SortedFunc(maps.Values(c.classes), func(a, b *weight) int {
-		switch {
-		case exchange || a.own == b.own:
-			return cmp.Or(cmp.Compare(b.worth(), a.worth()), a.key.Compare(b.key))
-		case a.own:
-			return -1
-		default:
-			return 1
-		}
+		return cmp.Or(cmp.Compare(b.worth(), a.worth()), a.key.Compare(b.key))
 	})
 	c.own = min(c.most, len(ranked))
 	for i, w := range ranked {

@@ -21,6 +21,12 @@ const ForecastSeries = "forewarm_forecast"
 // HorizonWindowMax is the horizon label of the largest minute in forecaster.WindowFrom..WindowTo.
 const HorizonWindowMax = forecaster.HorizonWindowMax
 
+// forecastMinutes are the horizons whose forecasts are kept, and horizons their labels, with that of the window maximum.
+var (
+	forecastMinutes = [...]int{5, 15, 30, 60}
+	horizons        = [...]string{"5", "15", "30", "60", HorizonWindowMax}
+)
+
 // levelLabels are forecaster.Levels as label values.
 var levelLabels = func() (out [forecaster.NumLevels]string) {
 	for i, level := range forecaster.Levels {
@@ -39,7 +45,10 @@ var tokenSeries = func() (out [3]string) {
 }()
 
 // shapeLevels are the quantiles kept of each shape.
-var shapeLevels = []float64{.5, .95}
+var shapeLevels = []struct {
+	q     float64
+	label string
+}{{.5, "0.5"}, {.95, "0.95"}}
 
 // A shape is a distribution over a minute's requests, one series per level; labels pool, class, quantile.
 type shape struct {
@@ -135,88 +144,36 @@ func etaSeconds(d time.Duration) float64 {
 	return d.Seconds()
 }
 
-// groupKind says which table a group of series follows.
-type groupKind uint8
-
-const (
-	windowGroup   groupKind = iota // features.Dimensions, then shapes by level, then lateValues
-	forecastGroup                  // horizons by level
-	poolGroup                      // poolValues
-	resourceGroup                  // resourceValues
-	accountGroup                   // one series; those of the further accounts follow
-)
-
-// groupKey names the series that are written together; name is the dimension of a forecast or resource,
-// or one of an account.
-type groupKey struct {
-	kind groupKind
-	features.Key
-	name string
+// seriesKey names a series: its labels by name, where they are not "". more is one that only some series have.
+type seriesKey struct {
+	name, pool, class                      string
+	dimension, horizon, quantile, resource string
+	more                                   [2]string
 }
 
-// group is a bundle of series found by one look-up.
-type group struct {
-	series []series
-	used   int64 // newest tick that wrote to it, Unix ms
+// demandKey is the series of a dimension, or another number of a class's minutes.
+func demandKey(name string, of features.Key) seriesKey {
+	return seriesKey{name: name, pool: of.Pool, class: of.Class}
 }
 
-// series is one series of the TSDB, created with its first sample.
+func (k *seriesKey) labels() labels.Labels {
+	b := labels.NewScratchBuilder(8)
+	for _, l := range [...][2]string{
+		{model.MetricNameLabel, k.name}, {"class", k.class}, {"dimension", k.dimension}, {"horizon", k.horizon},
+		{"pool", k.pool}, {"quantile", k.quantile}, {"resource", k.resource}, k.more,
+	} {
+		if l[1] != "" {
+			b.Add(l[0], l[1])
+		}
+	}
+	b.Sort()
+	return b.Labels()
+}
+
+// series is one series of the TSDB.
 type series struct {
 	ref    promstorage.SeriesRef
-	labels labels.Labels // empty before the first sample
-	last   int64         // newest sample, Unix ms
-}
-
-// size is the number of series in a group of this kind.
-func (k groupKey) size(horizons []string) int {
-	switch k.kind {
-	case windowGroup:
-		return len(features.Dimensions) + len(shapes)*len(shapeLevels) + len(lateValues)
-	case forecastGroup:
-		return len(horizons) * forecaster.NumLevels
-	case poolGroup:
-		return len(poolValues)
-	case resourceGroup:
-		return len(resourceValues)
-	default:
-		return 1
-	}
-}
-
-// labels of the i-th series of the group.
-func (k groupKey) labels(i int, horizons []string) labels.Labels {
-	switch k.kind {
-	case windowGroup:
-		if i < len(features.Dimensions) {
-			return labels.FromStrings(model.MetricNameLabel, features.Dimensions[i].Series, "class", k.Class, "pool", k.Pool)
-		}
-		i -= len(features.Dimensions)
-		if n := len(shapes) * len(shapeLevels); i >= n {
-			return labels.FromStrings(model.MetricNameLabel, lateValues[i-n].series, "class", k.Class, "pool", k.Pool)
-		}
-		level := strconv.FormatFloat(shapeLevels[i%len(shapeLevels)], 'g', -1, 64)
-		return labels.FromStrings(model.MetricNameLabel, shapes[i/len(shapeLevels)].series,
-			"class", k.Class, "pool", k.Pool, "quantile", level)
-	case forecastGroup:
-		return labels.FromStrings(model.MetricNameLabel, ForecastSeries, "class", k.Class, "dimension", k.name,
-			"horizon", horizons[i/forecaster.NumLevels], "pool", k.Pool, "quantile", levelLabels[i%forecaster.NumLevels])
-	case poolGroup:
-		return labelled(poolValues[i].label, model.MetricNameLabel, poolValues[i].series, "pool", k.Pool)
-	case resourceGroup:
-		return labelled(resourceValues[i].label, model.MetricNameLabel, resourceValues[i].series, "pool", k.Pool, "resource", k.name)
-	default:
-		a, more := &accounts[k.kind-accountGroup], [2]string{}
-		if k.name != "" {
-			more = [2]string{a.label, k.name}
-		}
-		return labelled(more, model.MetricNameLabel, a.series, "class", k.Class, "pool", k.Pool)
-	}
-}
-
-// labelled are labels with another one, unless that has no name.
-func labelled(more [2]string, l ...string) labels.Labels {
-	if more[0] != "" {
-		l = append(l, more[:]...)
-	}
-	return labels.FromStrings(l...)
+	labels labels.Labels
+	last   int64 // newest sample, Unix ms
+	used   int64 // newest tick that wrote to it, Unix ms
 }

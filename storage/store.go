@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -35,22 +35,16 @@ const (
 
 // StoreCounters say what became of the samples offered since the store was opened.
 type StoreCounters struct {
-	Appended    uint64
-	Repeated    uint64 // at or before the newest sample of the series: a replay offers it again
-	Unknown     uint64 // NaN: not stored
-	Future      uint64 // after the tick: refused
-	TooOld      uint64 // further back than the TSDB takes
-	Conflicting uint64 // another value is stored for that time
-	Capped      uint64 // of series beyond Config.MaxSeries
-	Pooled      uint64 // windows, not samples, that are in their pool's features.OverflowClass: of classes beyond Config.MaxClasses
-	Failed      uint64 // refused by the TSDB for another reason
-	LostTicks   uint64 // ticks none of whose samples are stored, because the disk is full or does not work
+	Appended  uint64
+	Repeated  uint64 // at or before the newest sample of the series: a replay offers it again
+	Refused   uint64 // after the tick, or by the TSDB: too old, or another value is stored for that time
+	Capped    uint64 // of series beyond Config.MaxSeries
+	Pooled    uint64 // windows, not samples, that are in their pool's features.OverflowClass: of classes beyond Config.MaxClasses
+	LostTicks uint64 // ticks none of whose samples are stored, because the disk is full or does not work
 
 	Corruptions     uint64 // of the write-ahead log, cut off on opening
 	Damaged         uint64 // databases that were renamed on opening
 	CompactFailures uint64 // attempts to compact that failed; each is made again
-
-	ActiveSeries int
 }
 
 // Store is the embedded TSDB. Appending is for one goroutine; reading is safe beside it.
@@ -58,11 +52,10 @@ type StoreCounters struct {
 // A disk that fails costs history and nothing else: ticks that cannot be stored are counted, and storing goes on by itself
 // once the disk does.
 type Store struct {
-	log      *slog.Logger
-	cfg      Config
-	dir      string
-	disk     disk
-	horizons []string // label values: of Config.ForecastMinutes, then HorizonWindowMax
+	log  *slog.Logger
+	cfg  Config
+	dir  string
+	free func(dir string) (bytes int64, err error)
 
 	// open is held by all who use db, and alone by who replaces it.
 	open        sync.RWMutex
@@ -71,8 +64,8 @@ type Store struct {
 
 	fresh fresh
 
-	mu           sync.Mutex // guards what follows
-	groups       map[groupKey]*group
+	mu           sync.Mutex            // guards what follows
+	series       map[seriesKey]*series // at most Config.MaxSeries
 	retained     retained
 	resumed      map[string]int64 // newest sample of each series found on opening, by label bytes
 	resumedTo    int64            // newest of those, Unix ms
@@ -87,17 +80,11 @@ type Store struct {
 
 // OpenStore opens the TSDB under cfg.Dir, and reads the newest hours of its write-ahead log to know what is there. A log that
 // is torn is cut, and a database that is damaged renamed; both are counted. On a full disk it opens the TSDB once there is room.
-func OpenStore(cfg Config, log *slog.Logger) (*Store, error) { return newStore(realDisk{}, cfg, log) }
-
-func newStore(d disk, cfg Config, log *slog.Logger) (*Store, error) {
+func OpenStore(cfg Config, log *slog.Logger) (*Store, error) {
 	s := &Store{
-		log: log, cfg: cfg, dir: filepath.Join(cfg.Dir, "tsdb"), disk: d, groups: map[groupKey]*group{},
+		log: log, cfg: cfg, dir: filepath.Join(cfg.Dir, "tsdb"), free: Free, series: map[seriesKey]*series{}, fresh: fresh{minutes: minutes{}},
 		retained: newRetained(cfg.MaxClasses), maintaining: make(chan struct{}, 1), retry: reopenEvery,
 	}
-	for _, m := range cfg.ForecastMinutes {
-		s.horizons = append(s.horizons, strconv.Itoa(m))
-	}
-	s.horizons = append(s.horizons, HorizonWindowMax)
 	switch err := s.start(); {
 	case errors.As(err, new(*FullError)):
 		s.suspect = true
@@ -142,7 +129,7 @@ func (s *Store) resume() error {
 			s.retained.weigh(features.Key{Pool: l.Get("pool"), Class: class}, sum*features.Minute.Seconds(), last)
 		}
 	}
-	s.retained.rank(false)
+	s.retained.rank()
 	return set.Err()
 }
 
@@ -202,20 +189,7 @@ func (s *Store) Counters() StoreCounters {
 	return s.counters
 }
 
-// lookup finds or makes a group; nil when it would exceed the bound.
-func (s *Store) lookup(k groupKey) *group {
-	g := s.groups[k]
-	if g == nil {
-		if s.counters.ActiveSeries >= s.cfg.MaxSeries || len(s.groups) >= s.cfg.MaxSeries {
-			return nil
-		}
-		g = &group{series: make([]series, k.size(s.horizons))}
-		s.groups[k] = g
-	}
-	return g
-}
-
-// sweep forgets, once an hour of ticks, the groups that were not written to for a while.
+// sweep forgets, once an hour of ticks, the series that were not written to for a while.
 func (s *Store) sweep(tick int64) {
 	if tick-s.swept < time.Hour.Milliseconds() {
 		return
@@ -224,15 +198,5 @@ func (s *Store) sweep(tick int64) {
 	if tick-s.resumedTo > activeFor.Milliseconds() {
 		s.resumed = nil // the replay is over
 	}
-	for k, g := range s.groups {
-		if tick-g.used < activeFor.Milliseconds() {
-			continue
-		}
-		for i := range g.series {
-			if !g.series[i].labels.IsEmpty() {
-				s.counters.ActiveSeries--
-			}
-		}
-		delete(s.groups, k)
-	}
+	maps.DeleteFunc(s.series, func(_ seriesKey, x *series) bool { return tick-x.used >= activeFor.Milliseconds() })
 }

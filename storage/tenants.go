@@ -3,14 +3,11 @@ package storage
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"time"
 
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
 	"github.com/forewarm/forewarm/features"
 )
@@ -33,16 +30,16 @@ var accounts = [...]account{
 // accountFade is the factor by which the account of a class's tenants fades each minute.
 var accountFade = math.Exp2(-float64(features.Minute) / float64(features.RankingHalfLife))
 
-// named is a name that has a series of its own: one that fell silent keeps it until another is clearly heavier than it
+// heavy is a name that has a series of its own: one that fell silent keeps it until another is clearly heavier than it
 // lately was, so that the series of what comes and goes has no holes.
-type named struct {
+type heavy struct {
 	name string
 	peak float64 // tokens of its account, fading by tokensHalfLife
 }
 
 // names are those of one account of a class, at most account.kept.
 type names struct {
-	list []named
+	list []heavy
 	at   int64 // tick at which they were looked at last, Unix ms
 }
 
@@ -56,15 +53,15 @@ func (s *names) rank(a *account, r *features.Ranking, tick int64) {
 	s.at = tick
 	for i := range r.Top {
 		name, share, _ := r.Name(i)
-		if share < a.least || slices.ContainsFunc(s.list, func(t named) bool { return t.name == name }) {
+		if share < a.least || slices.ContainsFunc(s.list, func(t heavy) bool { return t.name == name }) {
 			continue
 		}
-		x := named{name, accountOf(r, name)}
+		x := heavy{name, accountOf(r, name)}
 		if len(s.list) < a.kept {
 			s.list = append(s.list, x)
 			continue
 		}
-		lightest := slices.MinFunc(s.list, func(a, b named) int { return cmp.Compare(a.peak, b.peak) })
+		lightest := slices.MinFunc(s.list, func(a, b heavy) int { return cmp.Compare(a.peak, b.peak) })
 		if x.peak > clearlyHeavier*lightest.peak {
 			s.list[slices.Index(s.list, lightest)] = x
 		}
@@ -94,8 +91,9 @@ func (tx *transaction) accounts(w *features.Window) {
 		s.names[kind].rank(a, r, tx.tick)
 		rest := r.Total
 		put := func(name string, tokens float64) {
-			key := groupKey{kind: accountGroup + groupKind(kind), Key: w.Key, name: name}
-			tx.put(key, tx.lookup(key), 0, tx.tick, tokens*(1-accountFade)/features.Minute.Seconds())
+			key := demandKey(a.series, w.Key)
+			key.more = [2]string{a.label, name}
+			tx.put(key, tx.tick, tokens*(1-accountFade)/features.Minute.Seconds())
 		}
 		for _, t := range s.names[kind].list {
 			tokens := accountOf(r, t.name)
@@ -117,35 +115,18 @@ func (h History) Tokens(ctx context.Context, by string, from, to time.Time, fn f
 		return nil
 	}
 	mint, minute := from.UnixMilli(), features.Minute.Milliseconds()
-	q, err := h.Store.Querier(mint, mint+int64(n)*minute)
-	if err != nil {
-		return fmt.Errorf("history: %w", err)
-	}
-	defer q.Close()
-	values := make([]float64, n)
-	set := q.Select(ctx, true, nil, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, "forewarm_"+by+"_tokens_per_second"))
-	var it chunkenc.Iterator
-	for set.Next() {
-		at := set.At()
-		for i := range values {
-			values[i] = math.NaN()
+	byMinute := make([]float64, n)
+	return h.each(ctx, mint, mint+int64(n)*minute, func(l labels.Labels, times []int64, means []float64) error {
+		for i := range byMinute {
+			byMinute[i] = math.NaN()
 		}
-		it = at.Iterator(it)
 		before, mean := int64(math.MinInt64), 0.0
-		for it.Next() == chunkenc.ValFloat {
-			t, v := it.At()
-			if i := int((t-mint)/minute) - 1; t-before == minute && i >= 0 && i < n {
-				values[i] = max((v-accountFade*mean)/(1-accountFade), 0)
+		for i, t := range times {
+			if m := (t-mint)/minute - 1; t-before == minute && m >= 0 {
+				byMinute[m] = max((means[i]-accountFade*mean)/(1-accountFade), 0)
 			}
-			before, mean = t, v
+			before, mean = t, means[i]
 		}
-		if err := it.Err(); err != nil {
-			return fmt.Errorf("history of %s: %w", at.Labels(), err)
-		}
-		l := at.Labels()
-		if err := fn(features.Key{Pool: l.Get("pool"), Class: l.Get("class")}, l.Get(by), values); err != nil {
-			return err
-		}
-	}
-	return set.Err()
+		return fn(keyOf(l), l.Get(by), byMinute)
+	}, named("forewarm_"+by+"_tokens_per_second"))
 }

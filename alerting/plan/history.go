@@ -112,7 +112,7 @@ func liveTraffic(p *Pool, source string, minutes []rates, classes map[string]rat
 	if !cached {
 		t.Notes = append(t.Notes, "Nothing was served from cache, or nobody said so: all prompt tokens count as prefill.")
 	}
-	t.Notes = append(t.Notes, "Of lengths the median and the 95th percentile of each minute are kept: outputs are taken as exponential, and their moments as the KV tokens held imply.")
+	t.Notes = append(t.Notes, "Only the median and the 95th percentile of lengths are kept for each minute, so how much lengths vary is estimated.")
 	sums := map[string]tally{}
 	for name, r := range classes {
 		if !math.IsNaN(r.requests) {

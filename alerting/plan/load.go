@@ -129,7 +129,7 @@ type Stated struct {
 func (s Stated) Load() (Load, error) {
 	switch {
 	case !(s.RequestsPerS >= 0) || math.IsInf(s.RequestsPerS, 0):
-		return Load{}, fmt.Errorf("requests_per_s %g is no rate", s.RequestsPerS)
+		return Load{}, fmt.Errorf("requests_per_s is %g: it must be above 0", s.RequestsPerS)
 	case !(s.CacheHit >= 0 && s.CacheHit <= 1):
 		return Load{}, fmt.Errorf("cache_hit %g is out of 0…1", s.CacheHit)
 	}

@@ -24,7 +24,7 @@ type RequestsAtOne struct {
 	// TokensHeld is what the replica holds in requests of that length.
 	TokensHeld number `json:"tokens_per_replica"`
 	Most       int    `json:"most"`
-	Safe       int    `json:"safe"` // within kv_target
+	Planned    int    `json:"planned"` // within kv_target
 	Binding    string `json:"binding"`
 }
 
@@ -54,7 +54,7 @@ func MemoryOf(f *capacity.Fit, lengths Contexts) *Memory {
 			continue
 		}
 		r := RequestsAtOne{Context: c.name, Tokens: number(c.tokens), TokensHeld: number(f.Tokens(c.tokens))}
-		r.Most, r.Safe, r.Binding = f.Requests(c.tokens)
+		r.Most, r.Planned, r.Binding = f.Requests(c.tokens)
 		m.Requests = append(m.Requests, r)
 	}
 	return m

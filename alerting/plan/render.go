@@ -12,6 +12,7 @@ import (
 	texttemplate "text/template"
 	"time"
 
+	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/internal/markdown"
 )
 
@@ -22,7 +23,7 @@ var (
 	page string
 
 	textTemplate = texttemplate.Must(texttemplate.New("sheet").Funcs(texttemplate.FuncMap{
-		"text": markdown.Text, "amount": amount, "percent": percent, "multiple": multiple, "money": money, "kib": kib, "gib": gib, "span": func(n number) string { return span(float64(n)) },
+		"text": markdown.Text, "amount": amount, "percent": percent, "multiple": multiple, "money": money, "bound": boundBy, "kib": kib, "gib": gib, "span": func(n number) string { return span(float64(n)) },
 	}).Parse(text))
 	pageTemplate = template.Must(template.New("page").Parse(page))
 )
@@ -89,7 +90,7 @@ func (s *Sheet) Headline() string {
 	text := fmt.Sprintf("The launch (%s) fits.", s.Launch.describe())
 	switch {
 	case launch.First == "" && (launch.Replicas > s.Replicas || launch.Prefill > s.Prefill):
-		text = fmt.Sprintf("The launch (%s) just fits. To be safe, it needs %s.", s.Launch.describe(), takes)
+		text = fmt.Sprintf("The launch (%s) fits, but leaves no reserve. With the reserve it needs %s.", s.Launch.describe(), takes)
 	case launch.First != "":
 		text = fmt.Sprintf("The launch (%s) runs out of %s first, %s. It needs %s.", s.Launch.describe(), launch.FirstTitle(), launch.WhenText(), takes)
 	}
@@ -171,6 +172,23 @@ func (o *Outcome) WhenText() string {
 		text += ", before a new replica is ready"
 	}
 	return text
+}
+
+// boundBy is what keeps a replica from carrying more, in words.
+func boundBy(name string) string {
+	switch name {
+	case capacity.Slots:
+		return "requests at once (max_num_seqs)"
+	case capacity.KV:
+		return "KV memory"
+	case capacity.Context:
+		return "the longest request of the model"
+	case capacity.Prefill:
+		return "prompt tokens/s"
+	case capacity.Decode:
+		return "output tokens/s"
+	}
+	return name
 }
 
 // memoryPart is a part of a GPU's memory.

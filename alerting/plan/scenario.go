@@ -37,7 +37,7 @@ type Cohort struct{ Share, Tokens float64 }
 var longCohort = Cohort{Share: .05, Tokens: 32_768}
 
 // Scenarios are the questions of a sheet, around a launch: as it is, as it is stated, better and worse than that, and the
-// what-ifs, each alone. Those that do not apply to the pool, or would repeat another, are left out.
+// what-ifs, each alone. Those that do not apply to the pool, or would come to the same as one before, are left out.
 func (in *Input) Scenarios() []Scenario {
 	launch, p := in.Launch, &in.Pool
 	best, worst, late := launch.less(uncertainty), launch, launch
@@ -51,6 +51,11 @@ func (in *Input) Scenarios() []Scenario {
 	if long.Tokens == 0 {
 		long.Tokens = longCohort.Tokens
 	}
+	cached := slices.ContainsFunc(in.Traffic.Minutes, func(l Load) bool { return l.Cached > 0 })
+	worstTitle := "worst case: 1.5 times the launch's rate, half the cache hits, 15 % more attempts"
+	if !cached {
+		worstTitle = "worst case: 1.5 times the launch's rate, 15 % more attempts"
+	}
 	lost := "a replica is lost"
 	if p.Disaggregated {
 		lost = "a replica of each role is lost"
@@ -59,7 +64,7 @@ func (in *Input) Scenarios() []Scenario {
 		{"baseline", "as it is", Same},
 		{"launch", "the launch as stated", launch},
 		{"best", "best case: two thirds of what the launch adds", best},
-		{"worst", "worst case: 1.5 times the launch's rate, half the cache hits, 15 % more attempts", worst},
+		{"worst", worstTitle, worst},
 		{"silent", "requests on plan, prompts twice as long, no cache hits", with(func(c *Change) { c.Prompt, c.CacheHit = 2, 0 })},
 		{"cache_miss", "no cache hits", with(func(c *Change) { c.CacheHit = 0 })},
 		{"long_prompts", "prompts twice as long", with(func(c *Change) { c.Prompt = 2 })},
@@ -71,9 +76,6 @@ func (in *Input) Scenarios() []Scenario {
 		{"replica_lost", lost, with(func(c *Change) { c.Lost = 1 })},
 		{"failover", "another region fails over: twice the traffic", with(func(c *Change) { c.Rate = 2 })},
 	}
-	if best == launch {
-		all = slices.DeleteFunc(all, func(s Scenario) bool { return s.Name == "best" })
-	}
 	if p.Limits != (capacity.Limits{}) || p.BudgetHourUSD > 0 {
 		all = append(all, Scenario{"limits_halved", "rate limits, quota and budget at half", with(func(c *Change) { c.Limits = 0.5 })})
 	}
@@ -83,7 +85,15 @@ func (in *Input) Scenarios() []Scenario {
 	if len(in.Traffic.Classes) > 1 {
 		all = append(all, Scenario{"mix_shift", "half of the other requests become those of the heaviest class", with(func(c *Change) { c.Shift = 0.5 })})
 	}
-	return all
+	seen := map[Change]bool{}
+	return slices.DeleteFunc(all, func(s Scenario) bool {
+		if !cached {
+			s.CacheHit = 1
+		}
+		repeats := seen[s.Change] && s.Name != "launch"
+		seen[s.Change] = true
+		return repeats
+	})
 }
 
 // Outcome is what a scenario comes to.
@@ -101,7 +111,7 @@ type Outcome struct {
 	TooLate bool `json:"too_late"`
 
 	Replicas int    `json:"replicas"`                   // that it takes at the 95th percentile of the minutes, reserves included
-	Prefill  int    `json:"replicas_prefill,omitempty"` // of a disaggregated pool, with their own reserves
+	Prefill  int    `json:"prefill_replicas,omitempty"` // of a disaggregated pool, with their own reserves
 	Blocked  string `json:"blocked_by,omitempty"`       // the key whose bound is below Replicas or Prefill, or the limit that no replica lifts
 
 	HourUSD number `json:"usd_per_hour"`
@@ -295,7 +305,7 @@ func (e *evaluation) queue(o *Outcome, worst float64, at int, lead time.Duration
 			demand = e.loads[at].Requests * (1 - 1/worst) * lead.Seconds()
 		}
 	}
-	o.Uses = append(o.Uses, use(Queue, "requests waiting after a warm-up", "requests", demand, have))
+	o.Uses = append(o.Uses, use(Queue, "requests waiting when a new replica is ready", "requests", demand, have))
 }
 
 // budget sets the price of the replicas it takes against the budget.

@@ -68,13 +68,13 @@ type Sheet struct {
 	Source       string    `json:"source"`
 	Minutes      int       `json:"minutes"`
 	Replicas     int       `json:"replicas"` // there are
-	Prefill      int       `json:"replicas_prefill,omitempty"`
-	PrefillLimit int       `json:"limit_prefill,omitempty"`
-	Limit        int       `json:"replicas_limit"`
-	LimitBy      string    `json:"replicas_limit_by"`
+	Prefill      int       `json:"prefill_replicas,omitempty"`
+	PrefillLimit int       `json:"limit_prefill_replicas,omitempty"`
+	Limit        int       `json:"limit_replicas"`
+	LimitBy      string    `json:"limit_by"`
 	Lead         number    `json:"lead_time_seconds"`
 	Ramp         number    `json:"ramp_seconds"`
-	Attempts     number    `json:"attempts_per_request"` // that the load includes
+	Attempts     number    `json:"attempts_per_call"` // that the load includes
 	Launch       Change    `json:"launch"`
 	Rates        string    `json:"rates_source"` // where service rates are from
 	Memory       *Memory   `json:"memory,omitempty"`

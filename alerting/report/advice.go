@@ -51,6 +51,8 @@ func (p *Pool) State() state {
 const (
 	// leastOutcomes are the independent outcomes from which a quantile is judged.
 	leastOutcomes = 30
+	// leastFalse are the false warnings from which they are worth advice: fewer are expected of any pool.
+	leastFalse = 3
 	// suggestionsShown bounds what a reader is asked to do about a pool.
 	suggestionsShown = 3
 	// contradiction is the difference of a learned number from a stated one from which one of them should be changed.
@@ -83,7 +85,7 @@ func (p *Pool) suggestions() (out []string) {
 	decided := 10*d.Decided >= 9*d.Minutes
 	suggest(!decided, "Find out why Forewarm made no decision for %s of the time, unless it is new.", percent(1-Number(d.Decided)/Number(d.Minutes)))
 	suggest(decided && 10*d.Observed < 9*d.Minutes, "Mend the telemetry: it is missing for %s of the time.", percent(1-Number(d.Observed)/Number(d.Minutes)))
-	suggest(s.False > s.InTime+s.Averted, "Lower decision.false_alarms_per_week if the %s disturb.", count(s.False, "false warning"))
+	suggest(s.False >= leastFalse && s.False > s.InTime+s.Averted, "If the %s disturb, lower decision.false_warnings_per_week.", count(s.False, "false warning"))
 	if a := p.main(); a != nil && a.Q90.Effective >= leastOutcomes && a.Q90.High < .9 {
 		suggest(true, "Raise decision.quantile for a while: the upper bound that should hold in 90 %% of the minutes held in %s.", percent(a.Q90.Share))
 	}

@@ -62,7 +62,7 @@ func (b *builder) cause(pool, resource string, e run) string {
 	switch each := first.factor() / requests; {
 	case first.before == 0:
 		return fmt.Sprintf("Class %s began.", class)
-	case resource == features.DimRequests || math.IsNaN(each):
+	case resource == features.DimRequests || math.IsNaN(each) || math.Abs(each-1) < .05:
 		return fmt.Sprintf("Class %s rose to %.1f times its load of the hour before.", class, first.factor())
 	default:
 		return fmt.Sprintf("Class %s rose to %.1f times its load of the hour before: %.1f times the requests, each %.1f times as large.", class, first.factor(), requests, each)

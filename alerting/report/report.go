@@ -121,7 +121,7 @@ type Covered struct {
 type Saturation struct {
 	Probability      float64 `json:"probability"`       // from which a decision is a warning, where the decision has no threshold of its own
 	KnownMinutes     int     `json:"known_minutes"`     // in which demand and capacity are known
-	SaturatedMinutes int     `json:"saturated_minutes"` // of those
+	SaturatedMinutes int     `json:"saturated_minutes"` // of those, in which the load was above the planned capacity
 	WarnedMinutes    int     `json:"warned_minutes"`    // in which a decision warned: one that always does is never late, and says nothing
 
 	InTime  int `json:"in_time"`

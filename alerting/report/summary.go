@@ -83,7 +83,7 @@ func (r *Report) traffic(period string) string {
 	return text + "."
 }
 
-// saturated says how long the load was more than the ready replicas can carry.
+// saturated says how long the load was above the planned capacity of the ready replicas.
 func (r *Report) saturated() string {
 	s, episodes := r.saturations(), 0
 	var worst *Episode
@@ -97,13 +97,13 @@ func (r *Report) saturated() string {
 	}
 	switch {
 	case s.KnownMinutes == 0:
-		return "Whether the replicas could carry the load is not known: load and capacity were never known together."
+		return "Whether the load was above the planned capacity is not known: load and capacity were never known together."
 	case worst == nil && s.SaturatedMinutes == 0:
-		return "The ready replicas could carry the load at all times."
+		return "The load was within the planned capacity of the ready replicas at all times."
 	case worst == nil:
-		return fmt.Sprintf("The load was more than the ready replicas can carry for %s, at the beginning.", count(s.SaturatedMinutes, "minute"))
+		return fmt.Sprintf("The load was above the planned capacity of the ready replicas for %s, at the beginning.", count(s.SaturatedMinutes, "minute"))
 	}
-	text := fmt.Sprintf("The load was more than the ready replicas can carry (a saturation) %s, for %s in all. The worst began on %s and lasted %d min; the load reached %s of the capacity for %s",
+	text := fmt.Sprintf("The load was above the planned capacity of the ready replicas (a saturation) %s, for %s in all. The worst began on %s and lasted %d min; the load reached %s of the capacity for %s",
 		times(episodes), count(s.SaturatedMinutes, "minute"), r.Day(worst.Start), worst.Minutes, percent(worst.Utilisation), resource(worst.Resource))
 	if len(r.Pools) > 1 {
 		text += " of " + of

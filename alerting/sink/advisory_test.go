@@ -45,7 +45,7 @@ func TestAdvisoryIsMarked(t *testing.T) {
 		stream := &bodies{}
 		deps := subjects
 		deps.NATS = stream
-		sinks := map[string]alerting.Sink{"nats": NewNATS(NATSConfig{}, deps)}
+		sinks := map[string]alerting.Sink{"nats": NewNATS(deps)}
 		for name, kind := range httpSinks {
 			if kind.watchdog {
 				continue // it says nothing but that it is there

@@ -2,7 +2,6 @@ package sink
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,26 +9,23 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/httpclient"
 )
 
 // AlertmanagerConfig is the alertmanager block.
 type AlertmanagerConfig struct {
 	URLs         []string          `yaml:"urls"`          // of every peer of the cluster, without /api/v2/alerts
-	Timeout      time.Duration     `yaml:"timeout"`       // of one request; 0 means 10s
 	Labels       map[string]string `yaml:"labels"`        // added to every alert, such as cluster; alerts' own labels win
 	GeneratorURL string            `yaml:"generator_url"` // of Forewarm's page, as a reader of the alert reaches it; the link leads to the decision
 
 	Watchdog bool `yaml:"watchdog"` // send ForewarmWatchdog, which always fires, for a dead man's switch
 
-	Username        string `yaml:"username"`          // basic authentication
-	PasswordFile    string `yaml:"password_file"`     // read at each request, so that it can rotate
-	BearerTokenFile string `yaml:"bearer_token_file"` // likewise
+	httpclient.Config `yaml:",inline"`
 }
 
 // Alertmanager posts alerts to one peer of an Alertmanager cluster (API v2, POST /api/v2/alerts). Each peer is a sink of
@@ -46,20 +42,19 @@ type Alertmanager struct {
 
 // NewAlertmanagers is one sink for each of c.URLs. Errors start with the key below alertmanager.
 func NewAlertmanagers(c AlertmanagerConfig) ([]*Alertmanager, error) {
-	switch {
-	case c.Timeout < 0:
-		return nil, fmt.Errorf("timeout: %s is below 0; set 10s", c.Timeout)
-	case c.Username != "" && c.BearerTokenFile != "":
-		return nil, errors.New("username: set beside bearer_token_file; keep one of them")
-	case (c.Username == "") != (c.PasswordFile == ""):
-		return nil, errors.New("password_file: username and password_file go together; set both or neither")
+	transport, err := c.Transport("alertmanager")
+	if err != nil {
+		return nil, err
 	}
-	client := newClient(cmp.Or(c.Timeout, 10*time.Second))
+	client := &http.Client{Transport: transport, CheckRedirect: httpclient.Stay}
 	var peers []*Alertmanager
 	for i, raw := range c.URLs {
+		if err := c.Check(raw); err != nil {
+			return nil, fmt.Errorf("urls[%d]: %w", i, err)
+		}
 		u, err := url.Parse(raw)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return nil, fmt.Errorf("urls[%d]: %q is no http or https URL; write it like http://alertmanager:9093", i, raw)
+		if err != nil {
+			return nil, fmt.Errorf("urls[%d]: %w", i, err)
 		}
 		name := "alertmanager/" + u.Host + strings.TrimSuffix(u.Path, "/")
 		if slices.ContainsFunc(peers, func(p *Alertmanager) bool { return p.name == name }) {
@@ -124,9 +119,6 @@ func (s *Alertmanager) post(ctx context.Context, alerts []postable) error {
 		return alerting.Permanent{Err: err}
 	}
 	req.Header.Set("Content-Type", "application/json")
-	if err := s.authorize(req); err != nil {
-		return err
-	}
 	err = post(s.client, req, s.name)
 	if gone, ok := errors.AsType[alerting.Gone](err); ok {
 		return alerting.Permanent(gone) // of a proxy: Alertmanager itself never asks to be left alone
@@ -158,22 +150,4 @@ func (s *Alertmanager) render(a *alerting.Alert) postable {
 		p.StartsAt = now
 	}
 	return p
-}
-
-func (s *Alertmanager) authorize(req *http.Request) error {
-	path := cmp.Or(s.cfg.BearerTokenFile, s.cfg.PasswordFile)
-	if path == "" {
-		return nil
-	}
-	secret, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("read the secret for alertmanager: %w", err)
-	}
-	text := strings.TrimSpace(string(secret))
-	if s.cfg.BearerTokenFile != "" {
-		req.Header.Set("Authorization", "Bearer "+text)
-	} else {
-		req.SetBasicAuth(s.cfg.Username, text)
-	}
-	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/httpclient"
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
@@ -37,7 +38,7 @@ func TestAlertmanagerPosts(t *testing.T) {
 	if err := os.WriteFile(token, []byte("s3cret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := newPeer(t, AlertmanagerConfig{URLs: []string{peer.URL + "/am/"}, BearerTokenFile: token, GeneratorURL: "http://forewarm",
+	s := newPeer(t, AlertmanagerConfig{URLs: []string{peer.URL + "/am/"}, Config: httpclient.Config{BearerTokenFile: token}, GeneratorURL: "http://forewarm",
 		Labels: map[string]string{"cluster": "eu", "pool": "loses"}})
 	// The wall clock is long past the alert's event time, as in a replay.
 	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
@@ -79,20 +80,11 @@ func newPeer(t *testing.T, c AlertmanagerConfig) *Alertmanager {
 
 func TestOpenNamesTheKey(t *testing.T) {
 	for want, cfg := range map[string]AlertmanagerConfig{
-		`sinks.alertmanager.urls[1]: "alertmanager:9093" is no http or https URL`: {URLs: []string{"http://a", "alertmanager:9093"}},
-		`sinks.alertmanager.urls[1]: "http://a/" is there twice`:                  {URLs: []string{"http://a", "http://a/"}},
-		`sinks.alertmanager.timeout: -1s is below 0`:                              {URLs: []string{"http://a"}, Timeout: -time.Second},
-		`sinks.alertmanager.password_file: username and password_file`:            {URLs: []string{"http://a"}, Username: "u"},
-		`sinks.alertmanager.username: set beside bearer_token_file`:               {URLs: []string{"http://a"}, Username: "u", BearerTokenFile: "t"},
+		`sinks.alertmanager.urls[1]: url is "alertmanager:9093"`:                                  {URLs: []string{"http://a", "alertmanager:9093"}},
+		`sinks.alertmanager.urls[1]: "http://a/" is there twice`:                                  {URLs: []string{"http://a", "http://a/"}},
+		`sinks.alertmanager.urls[0]: username is "u": it must be set together with password_file`: {URLs: []string{"http://a"}, Config: httpclient.Config{Username: "u"}},
 	} {
 		if _, err := Open(Config{Alertmanager: cfg}, Deps{}); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("error %v, want %s…", err, want)
-		}
-	}
-	for want, delivery := range map[string]Delivery{
-		"sinks.delivery.timeout: -1s is below 0;": {Timeout: -time.Second},
-	} {
-		if _, err := Open(Config{Delivery: delivery}, Deps{}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("error %v, want %s…", err, want)
 		}
 	}
@@ -162,7 +154,7 @@ func TestRealCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := newMemoryLog()
-	d := NewDispatcher(Delivery{Timeout: time.Second}, []alerting.Sink{peers[0], peers[1]}, log.open, func(Failure) {}, noop.Tracer{})
+	d := NewDispatcher([]alerting.Sink{peers[0], peers[1]}, log.open, func(Failure) {}, noop.Tracer{})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- d.Run(ctx) }()

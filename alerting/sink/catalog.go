@@ -13,7 +13,6 @@ type Config struct {
 	Alertmanager AlertmanagerConfig `yaml:"alertmanager"`
 	Webhooks     []WebhookConfig    `yaml:"webhooks"`
 	Heartbeat    HeartbeatConfig    `yaml:"heartbeat"`
-	Delivery     Delivery           `yaml:"delivery"`
 }
 
 // Deps is what the sinks need from the process.
@@ -21,19 +20,16 @@ type Deps struct {
 	NATS Publisher // nil leaves the NATS sink out
 	// PrescaleSubject and AlertSubject name the subject of a pool's events and alerts, escaped and with the prefix.
 	PrescaleSubject, AlertSubject func(pool string) string
-	// Pages are those of a report that is to be delivered; nil where there are none.
+	// Pages are those of a report that is to be delivered.
 	Pages func(*alerting.Report) (*Pages, error)
 }
 
 // Open builds the configured sinks. It starts nothing and connects to nothing. Errors name the key, its value and the
 // mend.
 func Open(c Config, deps Deps) ([]alerting.Sink, error) {
-	if err := c.Delivery.check(); err != nil {
-		return nil, fmt.Errorf("sinks.delivery.%w", err)
-	}
 	var sinks []alerting.Sink
 	if deps.NATS != nil && !c.NATS.Off {
-		sinks = append(sinks, NewNATS(c.NATS, deps))
+		sinks = append(sinks, NewNATS(deps))
 	}
 	peers, err := NewAlertmanagers(c.Alertmanager)
 	if err != nil {
@@ -50,16 +46,14 @@ func Open(c Config, deps Deps) ([]alerting.Sink, error) {
 		if err != nil {
 			return nil, fmt.Errorf("sinks.webhooks[%d].%w", i, err)
 		}
-		if deps.Pages != nil {
-			s.pages = deps.Pages
-		}
+		s.pages = deps.Pages
 		sinks = append(sinks, s)
 	}
-	heartbeat, err := NewHeartbeat(c.Heartbeat)
-	if err != nil {
-		return nil, fmt.Errorf("sinks.heartbeat.%w", err)
-	}
 	if c.Heartbeat != (HeartbeatConfig{}) {
+		heartbeat, err := NewHeartbeat(c.Heartbeat)
+		if err != nil {
+			return nil, fmt.Errorf("sinks.heartbeat.%w", err)
+		}
 		sinks = append(sinks, heartbeat)
 	}
 	return sinks, nil

@@ -1,10 +1,8 @@
 package sink
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -13,24 +11,18 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// Delivery paces the dispatcher; zero values mean what their comments say.
-type Delivery struct {
-	Timeout    time.Duration `yaml:"timeout"`     // of one attempt; 0 means 15s
-	Backoff    time.Duration `yaml:"backoff"`     // after the first failure in a row, doubling; 0 means 500ms
-	MaxBackoff time.Duration `yaml:"max_backoff"` // 0 means 1m
+// pace is how long one attempt may take, and how long to wait after the first failure in a row: twice as long after each, up to
+// longest.
+type pace struct {
+	timeout, first, longest time.Duration
 }
 
-func (c Delivery) check() error {
-	for _, span := range []struct {
-		key   string
-		value time.Duration
-	}{{"timeout", c.Timeout}, {"backoff", c.Backoff}, {"max_backoff", c.MaxBackoff}} {
-		if span.value < 0 {
-			return fmt.Errorf("%s: %s is below 0; set 0 for the default, or more", span.key, span.value)
-		}
-	}
-	return nil
-}
+// Advice and alerts lapse within minutes. Servers that refuse the first attempt at a mail (greylisting), or lock out who gives a wrong
+// password, want minutes between attempts.
+var (
+	signalPace = pace{15 * time.Second, 500 * time.Millisecond, 15 * time.Second}
+	reportPace = pace{time.Minute, time.Minute, time.Hour}
+)
 
 // Stats counts what became of a sink's notices in this process.
 type Stats struct {
@@ -74,23 +66,14 @@ type Dispatcher struct {
 
 // NewDispatcher prepares delivery to sinks; [Dispatcher.Run] does it. open gives the queue of a sink: of reports or of all else,
 // of which at most so many are under way. report is told of failures, by one goroutine per sink. tracer makes a span of each
-// attempt. cfg is one that Open accepted.
-func NewDispatcher(cfg Delivery, sinks []alerting.Sink, open func(sink string, reports bool, most int) Queue, report func(Failure), tracer trace.Tracer) *Dispatcher {
-	cfg.Timeout = cmp.Or(cfg.Timeout, 15*time.Second)
-	cfg.Backoff = cmp.Or(cfg.Backoff, 500*time.Millisecond)
-	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, time.Minute)
+// attempt.
+func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool, most int) Queue, report func(Failure), tracer trace.Tracer) *Dispatcher {
 	d := &Dispatcher{}
 	for _, s := range sinks {
-		own := cfg
-		if p, ok := s.(pacer); ok {
-			own.Backoff, own.MaxBackoff = p.Pace()
-		}
-		if p, ok := s.(patient); ok {
-			own.Timeout = p.Patience()
-		}
-		l := &lane{sink: s, cfg: own, report: report, tracer: tracer, stats: Stats{Sink: s.Name()}, more: make(chan struct{}, 1), own: map[string]ownNotice{}, delivered: map[string]string{}}
+		l := &lane{sink: s, signals: signalPace, report: report, tracer: tracer, stats: Stats{Sink: s.Name()}, own: newOwnQueue()}
+		l.queues = []Queue{l.own}
 		for _, reports := range []bool{false, true} {
-			if accepts(s, sample(reports)) || !reports && acceptsSignals(s) {
+			if wants(s, reports) {
 				l.queues = append(l.queues, open(s.Name(), reports, l.most()))
 			}
 		}
@@ -99,16 +82,12 @@ func NewDispatcher(cfg Delivery, sinks []alerting.Sink, open func(sink string, r
 	return d
 }
 
-// sample is a notice by which to ask whether a sink wants its kind.
-func sample(report bool) alerting.Notice {
-	if report {
-		return alerting.Notice{Report: &alerting.Report{}}
+// wants says whether a sink takes any reports, or anything else.
+func wants(s alerting.Sink, reports bool) bool {
+	if reports {
+		return accepts(s, alerting.Notice{Report: &alerting.Report{}})
 	}
-	return alerting.Notice{Alert: &alerting.Alert{}}
-}
-
-func acceptsSignals(s alerting.Sink) bool {
-	return accepts(s, alerting.Notice{Decision: &alerting.Decision{Action: alerting.ScaleOut}})
+	return accepts(s, alerting.Notice{Alert: &alerting.Alert{}}) || accepts(s, alerting.Notice{Decision: &alerting.Decision{Action: alerting.ScaleOut}})
 }
 
 // selector is implemented by sinks that want only some notices.
@@ -130,16 +109,6 @@ type namer interface {
 	ID(alerting.Notice) string
 }
 
-// pacer is implemented by sinks whose consumers expect another pace of retries than Delivery's.
-type pacer interface {
-	Pace() (backoff, maxBackoff time.Duration)
-}
-
-// patient is implemented by sinks that are given more time for an attempt than Delivery's.
-type patient interface {
-	Patience() time.Duration
-}
-
 // keeper is implemented by sinks that keep what they are told, so that they want notices that newer ones have replaced, too.
 type keeper interface {
 	KeepsAll()
@@ -155,9 +124,14 @@ const batchMost = 256
 
 // Tell hands the daemon's own notices to every sink that accepts them, past the log, which they may be about. One that could not
 // be delivered is tried again with the next call, until it lapses; a newer one of its identity takes its place.
-func (d *Dispatcher) Tell(now time.Time, notices ...alerting.Notice) {
+func (d *Dispatcher) Tell(notices ...alerting.Notice) {
 	for _, l := range d.lanes {
-		l.tell(now, notices)
+		for _, n := range notices {
+			if accepts(l.sink, n) {
+				l.own.add(n)
+			}
+		}
+		l.own.wake()
 	}
 }
 
@@ -184,22 +158,17 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		for _, q := range l.queues {
 			lanes.Go(func() { l.run(ctx, sending, q) })
 		}
-		lanes.Go(func() { l.runOwn(ctx, sending) })
 	}
 	go func() {
 		lanes.Wait()
 		close(finished)
 	}()
 	<-ctx.Done()
-	for range 2 {
-		timer := time.NewTimer(lastAttempt / 2)
-		select {
-		case <-finished:
-			timer.Stop()
-			return nil
-		case <-timer.C:
-			stop()
-		}
+	defer time.AfterFunc(lastAttempt/2, stop).Stop()
+	select {
+	case <-finished:
+		return nil
+	case <-time.After(lastAttempt):
+		return errors.New("a sink does not stop")
 	}
-	return errors.New("a sink does not stop")
 }

@@ -133,7 +133,6 @@ func (q *memoryQueue) Next(ctx context.Context, most int) (all []*alerting.Deliv
 					return nil
 				},
 				Return: func() error { return nil },
-				Hold:   func() error { return nil },
 			})
 		}
 		q.mu.Unlock()
@@ -162,12 +161,12 @@ func (q *memoryQueue) NoteTold(_ context.Context, identity, id string) error {
 }
 
 // run runs a dispatcher over sinks until act is done.
-func run(t *testing.T, cfg Delivery, log *memoryLog, sinks []alerting.Sink, report func(Failure), act func(d *Dispatcher)) (stats []Stats, err error) {
+func run(t *testing.T, log *memoryLog, sinks []alerting.Sink, report func(Failure), act func(d *Dispatcher)) (stats []Stats, err error) {
 	t.Helper()
 	if report == nil {
 		report = func(Failure) {}
 	}
-	d := NewDispatcher(cfg, sinks, log.open, report, noop.Tracer{})
+	d := NewDispatcher(sinks, log.open, report, noop.Tracer{})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	done := make(chan error)
@@ -179,16 +178,16 @@ func run(t *testing.T, cfg Delivery, log *memoryLog, sinks []alerting.Sink, repo
 }
 
 // deliver does so within a bubble of fake time.
-func deliver(t *testing.T, cfg Delivery, sinks []alerting.Sink, act func(log *memoryLog)) (stats []Stats, err error) {
+func deliver(t *testing.T, sinks []alerting.Sink, act func(log *memoryLog)) (stats []Stats, err error) {
 	t.Helper()
 	log := newMemoryLog()
-	return run(t, cfg, log, sinks, nil, func(*Dispatcher) { act(log) })
+	return run(t, log, sinks, nil, func(*Dispatcher) { act(log) })
 }
 
 func TestDispatcherDelivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{name: "s"}
-		stats, err := deliver(t, Delivery{}, []alerting.Sink{s}, func(log *memoryLog) {
+		stats, err := deliver(t, []alerting.Sink{s}, func(log *memoryLog) {
 			log.enqueue(decision("a", 1), alert("a", false))
 			synctest.Wait()
 		})
@@ -219,7 +218,7 @@ func TestDispatcherRests(t *testing.T) {
 			return nil
 		}}
 		log := newMemoryLog()
-		stats, err := run(t, Delivery{Backoff: time.Second, MaxBackoff: time.Minute}, log, []alerting.Sink{s}, func(f Failure) {
+		stats, err := run(t, log, []alerting.Sink{s}, func(f Failure) {
 			if f.Err == nil {
 				f.Failures = -f.Failures
 			}
@@ -235,8 +234,8 @@ func TestDispatcherRests(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if n := len(at); n < 30 || n > 90 {
-			t.Errorf("%d attempts in 29 minutes, want one or two a minute", n)
+		if n := len(at); n < 29*4 || n > 29*8+10 {
+			t.Errorf("%d attempts in 29 minutes, want four to eight a minute", n)
 		}
 		if len(said) < 5 || len(said) > 8 || said[0] != 1 || said[len(said)-1] >= 0 {
 			t.Errorf("told of failures %v", said)
@@ -256,7 +255,7 @@ func TestDispatcherNewestSupersedes(t *testing.T) {
 			}
 			return nil
 		}}
-		stats, err := deliver(t, Delivery{}, []alerting.Sink{s}, func(log *memoryLog) {
+		stats, err := deliver(t, []alerting.Sink{s}, func(log *memoryLog) {
 			log.enqueue(decision("a", 1))
 			synctest.Wait() // the first one is on its way
 			log.enqueue(decision("a", 2), alert("a", false), decision("b", 1), decision("a", 3), alert("a", true))
@@ -306,7 +305,7 @@ func TestDispatcherGivesUp(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &script{name: "s", send: tt.send}
 				log := newMemoryLog()
-				stats, _ := run(t, Delivery{}, log, []alerting.Sink{all{s}}, nil, func(*Dispatcher) {
+				stats, _ := run(t, log, []alerting.Sink{all{s}}, nil, func(*Dispatcher) {
 					log.enqueue(tt.notices...)
 					time.Sleep(tt.wait)
 					synctest.Wait()
@@ -334,7 +333,7 @@ func TestDispatcherHangingSink(t *testing.T) {
 		bad := &script{name: "bad", send: func(context.Context, int) error { <-hang; return nil }}
 		good := &script{name: "good"}
 		start := time.Now()
-		_, err := deliver(t, Delivery{}, []alerting.Sink{bad, good}, func(log *memoryLog) {
+		_, err := deliver(t, []alerting.Sink{bad, good}, func(log *memoryLog) {
 			for i := range 100 {
 				log.enqueue(decision(fmt.Sprint(i), 1))
 			}
@@ -403,7 +402,7 @@ func TestDispatcherBatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &tt.sink
-				stats, err := deliver(t, Delivery{}, []alerting.Sink{s}, func(log *memoryLog) {
+				stats, err := deliver(t, []alerting.Sink{s}, func(log *memoryLog) {
 					log.enqueue(alert("a", false), alert("b", false), alert("c", false))
 					time.Sleep(time.Minute)
 				})
@@ -435,7 +434,7 @@ func TestDispatcherSendsOnce(t *testing.T) {
 		log := newMemoryLog()
 		each, once := &script{name: "each"}, &episodes{script{name: "once"}}
 		tell := func(alerts ...alerting.Notice) {
-			if _, err := run(t, Delivery{}, log, []alerting.Sink{each, once}, nil, func(*Dispatcher) {
+			if _, err := run(t, log, []alerting.Sink{each, once}, nil, func(*Dispatcher) {
 				for _, n := range alerts {
 					log.enqueue(n)
 					synctest.Wait()
@@ -473,12 +472,12 @@ func TestDispatcherTells(t *testing.T) {
 			}
 			return nil
 		}}}
-		stats, err := run(t, Delivery{}, newMemoryLog(), []alerting.Sink{s}, nil, func(d *Dispatcher) {
+		stats, err := run(t, newMemoryLog(), []alerting.Sink{s}, nil, func(d *Dispatcher) {
 			for range 3 {
-				d.Tell(time.Now(), alert("", false))
+				d.Tell(alert("", false))
 				time.Sleep(time.Minute)
 			}
-			d.Tell(time.Now(), alert("", true))
+			d.Tell(alert("", true))
 			time.Sleep(time.Minute)
 		})
 		if want := []Stats{{Sink: "s", Sent: 2, Retried: 1}}; err != nil || cmp.Diff(want, stats) != "" {
@@ -500,7 +499,7 @@ func TestDispatcherObeys(t *testing.T) {
 			return nil
 		}}
 		gone := &script{name: "gone", send: func(context.Context, int) error { return alerting.Gone{Err: errors.New("410")} }}
-		stats, err := deliver(t, Delivery{}, []alerting.Sink{busy, gone}, func(log *memoryLog) {
+		stats, err := deliver(t, []alerting.Sink{busy, gone}, func(log *memoryLog) {
 			log.enqueue(decision("a", 1))
 			synctest.Wait()
 			log.enqueue(decision("a", 2), decision("b", 1))

@@ -5,36 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 )
 
 // HeartbeatConfig is the heartbeat block.
 type HeartbeatConfig struct {
-	URL       string `yaml:"url"`        // https, or http to this machine
-	URLFile   string `yaml:"url_file"`   // instead of url, where it is a secret; read each time
-	AllowHTTP bool   `yaml:"allow_http"` // to other machines
+	Target `yaml:",inline"`
 }
 
 // Heartbeat calls a URL (GET) each minute while the daemon is well, for a service that raises the alarm when it stops being
 // called. It is the watchdog for those without Alertmanager, or in whose Alertmanager one does not trust alone.
 type Heartbeat struct {
-	cfg    HeartbeatConfig
-	client *http.Client
+	cfg HeartbeatConfig
 }
 
 // NewHeartbeat checks c. Errors start with the key below heartbeat.
 func NewHeartbeat(c HeartbeatConfig) (*Heartbeat, error) {
-	if c.URL != "" && c.URLFile != "" {
-		return nil, errors.New("url: set beside url_file; keep one of them")
-	}
-	if c.URL != "" {
-		if err := checkURL(c.URL, c.AllowHTTP); err != nil {
-			return nil, fmt.Errorf("url: %w", err)
-		}
-	}
-	return &Heartbeat{c, newClient(15 * time.Second)}, nil
+	return &Heartbeat{c}, c.check()
 }
 
 // Name is "heartbeat".
@@ -45,7 +33,7 @@ func (*Heartbeat) Accepts(n alerting.Notice) bool { return isWatchdog(n) }
 
 // Send calls the URL once.
 func (s *Heartbeat) Send(ctx context.Context, _ alerting.Notice) error {
-	target, err := readURL(s.cfg.URL, s.cfg.URLFile, s.cfg.AllowHTTP)
+	target, err := s.cfg.read()
 	if err != nil {
 		return fmt.Errorf("heartbeat: %w", err)
 	}
@@ -54,7 +42,7 @@ func (s *Heartbeat) Send(ctx context.Context, _ alerting.Notice) error {
 		return alerting.Permanent{Err: errors.New("heartbeat: its URL cannot be used")}
 	}
 	req.Header.Set("User-Agent", "forewarm")
-	return post(s.client, req, "heartbeat")
+	return post(client, req, "heartbeat")
 }
 
 func isWatchdog(n alerting.Notice) bool { return n.Alert != nil && n.Alert.Name == alerting.Watchdog }

@@ -13,7 +13,7 @@ func TestWatchdogGoesWhereItIsWanted(t *testing.T) {
 	watchdog.Alert.Name = alerting.Watchdog
 	asking := newPeer(t, AlertmanagerConfig{URLs: []string{"http://a"}, Watchdog: true})
 	silent := newPeer(t, AlertmanagerConfig{URLs: []string{"http://a"}})
-	beat, err := NewHeartbeat(HeartbeatConfig{URL: "https://hc.example.org/ping/x"})
+	beat, err := NewHeartbeat(HeartbeatConfig{Target{URL: "https://hc.example.org/ping/x"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,10 +34,10 @@ func TestWatchdogGoesWhereItIsWanted(t *testing.T) {
 
 func TestHeartbeatConfig(t *testing.T) {
 	for want, c := range map[string]HeartbeatConfig{
-		"sinks.heartbeat.url: set beside url_file":              {URL: "https://a", URLFile: "f"},
-		"sinks.heartbeat.url: not an https URL":                 {URL: "hc.example.org"},
-		"sinks.heartbeat.url: http to another machine can be":   {URL: "http://hc.example.org"},
-		"sinks.heartbeat.url: it carries a password; leave tha": {URL: "https://u:p@hc.example.org"},
+		"sinks.heartbeat.url: set it or url_file":               {Target{URL: "https://a", URLFile: "f"}},
+		"sinks.heartbeat.url: not an https URL":                 {Target{URL: "hc.example.org"}},
+		"sinks.heartbeat.url: http to another machine can be":   {Target{URL: "http://hc.example.org"}},
+		"sinks.heartbeat.url: it carries a password; leave tha": {Target{URL: "https://u:p@hc.example.org"}},
 	} {
 		if _, err := Open(Config{Heartbeat: c}, Deps{}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("error %v, want %s…", err, want)

@@ -14,15 +14,14 @@ import (
 	"unicode"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/httpclient"
 )
 
 // maxReply is how much of a refusal is read for its error.
 const maxReply = 512
 
-// newClient is a client that follows no redirect: where notices go is the configuration's to say.
-func newClient(timeout time.Duration) *http.Client {
-	return &http.Client{Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-}
+// client follows no redirect: where notices go is the configuration's to say. The context of a request bounds its time.
+var client = &http.Client{CheckRedirect: httpclient.Stay}
 
 // post sends req and says what its answer means: nil for 2xx, [alerting.Gone] for 410, a plain error or
 // [alerting.Later] for what may go better another time (no answer, 408, 425, 429, 5xx), and [alerting.Permanent] for the
@@ -77,16 +76,27 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// checkURL refuses what is no URL, and http to another machine unless that is allowed. Its errors do not show the URL.
-func checkURL(raw string, allowHTTP bool) error {
-	u, err := url.Parse(raw)
+// Target is where to send to.
+type Target struct {
+	URL       string `yaml:"url"`        // https, or http to this machine
+	URLFile   string `yaml:"url_file"`   // instead of url, where it is a secret; read at each attempt
+	AllowHTTP bool   `yaml:"allow_http"` // to other machines: anyone on the way can read it
+}
+
+// check refuses what is no URL, and http to another machine unless that is allowed. Its errors do not show the URL.
+func (t *Target) check() error {
+	u, err := url.Parse(t.URL)
 	switch {
+	case (t.URL == "") == (t.URLFile == ""):
+		return errors.New("url: set it or url_file, one of the two")
+	case t.URL == "":
+		return nil
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("not an https URL; write it like https://hooks.example.org/forewarm")
+		return errors.New("url: not an https URL; write it like https://hooks.example.org/forewarm")
 	case u.User != nil:
-		return errors.New("it carries a password; leave that out")
-	case u.Scheme == "http" && !allowHTTP && !loopback(u.Hostname()):
-		return errors.New("http to another machine can be read on the way; use https, or set allow_http: true")
+		return errors.New("url: it carries a password; leave that out")
+	case u.Scheme == "http" && !t.AllowHTTP && !loopback(u.Hostname()):
+		return errors.New("url: http to another machine can be read on the way; use https, or set allow_http: true")
 	}
 	return nil
 }
@@ -96,18 +106,18 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// readURL is where to send to, now: url, or what file holds.
-func readURL(url, file string, allowHTTP bool) (string, error) {
-	if file == "" {
-		return url, nil
+// read is the URL now: the stated one, or what the file holds.
+func (t *Target) read() (string, error) {
+	if t.URLFile == "" {
+		return t.URL, nil
 	}
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile(t.URLFile)
 	if err != nil {
 		return "", fmt.Errorf("url_file: %w", err)
 	}
-	raw := strings.TrimSpace(string(text))
-	if err := checkURL(raw, allowHTTP); err != nil {
-		return "", fmt.Errorf("url_file %s: %w", file, err)
+	there := Target{URL: strings.TrimSpace(string(text)), AllowHTTP: t.AllowHTTP}
+	if err := there.check(); err != nil {
+		return "", fmt.Errorf("url_file %s: %w", t.URLFile, err)
 	}
-	return raw, nil
+	return there.URL, nil
 }

@@ -17,11 +17,12 @@ import (
 
 // lane delivers to one sink.
 type lane struct {
-	sink   alerting.Sink
-	cfg    Delivery
-	queues []Queue // of signals, of reports
-	report func(Failure)
-	tracer trace.Tracer
+	sink    alerting.Sink
+	signals pace // of all but reports
+	own     *ownQueue
+	queues  []Queue // of the daemon's own notices, of signals, of reports
+	report  func(Failure)
+	tracer  trace.Tracer
 
 	sending sync.Mutex // held during an attempt
 
@@ -29,20 +30,7 @@ type lane struct {
 	stats Stats
 	fails int       // attempts in a row that failed
 	said  time.Time // when a failure was last told of
-
-	// The daemon's own notices, of which the log knows nothing.
-	more      chan struct{}
-	own       map[string]ownNotice // by identity, at most ownMost
-	delivered map[string]string    // id under which an identity was last delivered
 }
-
-type ownNotice struct {
-	notice  alerting.Notice
-	expires time.Time
-}
-
-// ownMost bounds the daemon's own notices: one a condition of its.
-const ownMost = 256
 
 // firstSurvey and lastSurvey pace attempts to read a queue that cannot be read.
 const (
@@ -82,7 +70,9 @@ func (l *lane) most() int {
 func (l *lane) settle(ctx, sending context.Context, q Queue, ds []*alerting.Delivery) (err error) {
 	due := make([]*alerting.Delivery, 0, len(ds))
 	for _, d := range ds {
-		l.count(func(s *Stats) { s.Queued = d.Waiting })
+		if q != Queue(l.own) {
+			l.count(func(s *Stats) { s.Queued = d.Waiting })
+		}
 		wanted, e := l.wanted(ctx, q, d)
 		switch {
 		case e != nil:
@@ -167,6 +157,13 @@ func (l *lane) id(n alerting.Notice) (id string, naming bool) {
 	return n.ID(), false
 }
 
+func (l *lane) pace(n alerting.Notice) pace {
+	if n.Report != nil {
+		return reportPace
+	}
+	return l.signals
+}
+
 // attempt makes one attempt at all that is given.
 func (l *lane) attempt(ctx context.Context, ds []*alerting.Delivery) (err error) {
 	l.sending.Lock()
@@ -183,36 +180,12 @@ func (l *lane) attempt(ctx context.Context, ds []*alerting.Delivery) (err error)
 		}
 		span.End()
 	}()
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, l.pace(ds[0].Notice).timeout)
 	defer cancel()
-	held := make(chan struct{})
-	defer close(held)
-	go hold(held, ds)
 	if len(ds) == 1 {
 		return l.sink.Send(ctx, notices[0])
 	}
 	return l.sink.(batcher).SendAll(ctx, notices)
-}
-
-// holdEvery is how often the log is told that an attempt goes on.
-const holdEvery = time.Second
-
-// hold keeps notices from going to another daemon during an attempt.
-func hold(done <-chan struct{}, ds []*alerting.Delivery) {
-	ticker := time.NewTicker(holdEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-ticker.C:
-		}
-		for _, d := range ds {
-			if d.Hold != nil { // nil for the daemon's own
-				_ = d.Hold() // else it is delivered twice, under its id
-			}
-		}
-	}
 }
 
 // maxRest bounds how long a consumer may ask to be left alone.
@@ -239,7 +212,8 @@ func (l *lane) book(n alerting.Notice, err error) (again bool, pause time.Durati
 	l.count(func(s *Stats) { s.Retried++ })
 	fails := l.failed(n, err, true)
 	// Doubling, and half of it random, so that daemons that failed together do not return together.
-	pause = min(l.cfg.Backoff<<min(fails-1, 20), l.cfg.MaxBackoff)
+	p := l.pace(n)
+	pause = min(p.first<<min(fails-1, 20), p.longest)
 	pause = pause/2 + time.Duration(rand.Float64()*float64(pause)/2)
 	if later, ok := errors.AsType[alerting.Later](err); ok {
 		pause = max(pause, min(later.After, maxRest))
@@ -273,70 +247,6 @@ func (l *lane) recovered() {
 	l.mu.Unlock()
 	if fails > 0 {
 		l.report(Failure{Sink: l.stats.Sink, Failures: fails})
-	}
-}
-
-// tell takes the daemon's own notices, and has those tried that wait.
-func (l *lane) tell(now time.Time, notices []alerting.Notice) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, n := range notices {
-		identity := n.Identity()
-		if _, known := l.own[identity]; accepts(l.sink, n) && (known || len(l.own) < ownMost) {
-			l.own[identity] = ownNotice{n, now.Add(n.Life())}
-		}
-	}
-	select {
-	case l.more <- struct{}{}:
-	default:
-	}
-}
-
-// runOwn delivers the daemon's own notices until ctx is done.
-func (l *lane) runOwn(ctx, sending context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-l.more:
-		}
-		l.mu.Lock()
-		waiting := make([]ownNotice, 0, len(l.own))
-		for identity, o := range l.own {
-			if delete(l.own, identity); time.Now().After(o.expires) || l.stats.Disabled {
-				l.stats.Lapsed++
-				continue
-			}
-			waiting = append(waiting, o)
-		}
-		l.mu.Unlock()
-		for _, o := range waiting {
-			l.deliverOwn(ctx, sending, o)
-		}
-	}
-}
-
-func (l *lane) deliverOwn(ctx, sending context.Context, o ownNotice) {
-	identity := o.notice.Identity()
-	id, _ := l.id(o.notice)
-	if l.delivered[identity] == id || ctx.Err() != nil {
-		return
-	}
-	err := l.attempt(sending, []*alerting.Delivery{{Notice: o.notice}})
-	again, pause := l.book(o.notice, err)
-	if err == nil {
-		if len(l.delivered) >= ownMost {
-			clear(l.delivered)
-		}
-		l.delivered[identity] = id
-	}
-	if again {
-		l.mu.Lock()
-		if _, newer := l.own[identity]; !newer {
-			l.own[identity] = o
-		}
-		l.mu.Unlock()
-		sleep.For(ctx, pause)
 	}
 }
 

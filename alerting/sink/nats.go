@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -16,8 +15,7 @@ import (
 
 // NATSConfig is the nats block.
 type NATSConfig struct {
-	Off    bool `yaml:"off"`    // publish neither events nor alerts
-	Binary bool `yaml:"binary"` // CloudEvents in binary mode: attributes in headers, data in the body
+	Off bool `yaml:"off"` // publish neither events nor alerts
 }
 
 // Publisher is the part of jetstream.JetStream that the NATS sink uses. PublishMsg returns when the stream has stored
@@ -27,13 +25,10 @@ type Publisher interface {
 }
 
 // NATS publishes pre-scale events and alerts to JetStream. The message id makes the stream drop what a retry repeats.
-type NATS struct {
-	cfg  NATSConfig
-	deps Deps
-}
+type NATS struct{ deps Deps }
 
 // NewNATS is the sink that publishes through deps.NATS.
-func NewNATS(c NATSConfig, deps Deps) *NATS { return &NATS{c, deps} }
+func NewNATS(deps Deps) *NATS { return &NATS{deps} }
 
 // Name is "nats".
 func (*NATS) Name() string { return "nats" }
@@ -57,40 +52,25 @@ func (s *NATS) Send(ctx context.Context, n alerting.Notice) error {
 	return err
 }
 
-// message is n as the stream stores it: a CloudEvent by the NATS binding 1.0.3, section 3. In structured mode the body is the
-// whole event. In binary mode the body is its data, and headers carry the attributes. Only binary mode has ce-* headers,
-// because readers take any ce-specversion header for binary mode. Their names are in lower case: nats.go reads headers
-// case-sensitively.
+// message is n as the stream stores it: a CloudEvent in structured mode by the NATS binding 1.0.3, section 3. It has no ce-* headers,
+// which readers take for binary mode.
 func (s *NATS) message(n alerting.Notice) (*nats.Msg, error) {
 	e, err := n.CloudEvent()
 	if err != nil {
 		return nil, err
 	}
-	m := &nats.Msg{Subject: s.deps.PrescaleSubject(e.Subject), Header: nats.Header{}}
+	m := nats.NewMsg(s.deps.PrescaleSubject(e.Subject))
 	if n.Alert != nil {
 		m.Subject = s.deps.AlertSubject(e.Subject)
 		e.ID = n.ID() // each update of an alert is an event of its own
 	}
-	set := func(name, value string) { m.Header[name] = []string{headerValue(value)} }
-	set(jetstream.MsgIDHeader, e.ID)
-	if !s.cfg.Binary {
-		set("Content-Type", alerting.StructuredType)
-		m.Data, err = json.Marshal(e)
-		return m, err
-	}
-	set("Content-Type", e.DataContentType)
-	set("ce-specversion", e.SpecVersion)
-	set("ce-id", e.ID)
-	set("ce-source", e.Source)
-	set("ce-type", e.Type)
-	set("ce-subject", e.Subject)
-	set("ce-time", e.Time.Format(time.RFC3339))
-	set("ce-datacontenttype", e.DataContentType) // the SDK for Go reads this one, and not Content-Type
-	m.Data = e.Data
-	return m, nil
+	m.Header.Set(jetstream.MsgIDHeader, headerValue(e.ID))
+	m.Header.Set("Content-Type", alerting.StructuredType)
+	m.Data, err = json.Marshal(e)
+	return m, err
 }
 
-// headerValue percent-encodes what a CloudEvents header may not carry: space, ", % and all that is not printable ASCII.
+// headerValue percent-encodes what a header may not carry: space, ", % and all that is not printable ASCII.
 func headerValue(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

@@ -58,7 +58,7 @@ func TestNATS(t *testing.T) {
 	}
 	deps := subjects
 	deps.NATS = js
-	s := NewNATS(NATSConfig{}, deps)
+	s := NewNATS(deps)
 	for range 2 { // the second delivery of each is a retry
 		for _, n := range []alerting.Notice{decision("llama 70.b", 4), alert("llama 70.b", false)} {
 			if err := s.Send(t.Context(), n); err != nil {
@@ -134,7 +134,7 @@ func TestNATSFaults(t *testing.T) {
 			deps.NATS = js
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
-			err := NewNATS(NATSConfig{}, deps).Send(ctx, tt.notice)
+			err := NewNATS(deps).Send(ctx, tt.notice)
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -226,13 +226,13 @@ func TestNATSMends(t *testing.T) {
 			deps, failed := subjects, make(chan error, 100)
 			deps.NATS = w.js
 			log := newMemoryLog()
-			d := NewDispatcher(Delivery{Timeout: 200 * time.Millisecond, Backoff: 10 * time.Millisecond, MaxBackoff: 50 * time.Millisecond},
-				[]alerting.Sink{NewNATS(NATSConfig{}, deps)}, log.open, func(f Failure) {
-					select {
-					case failed <- f.Err:
-					default:
-					}
-				}, noop.Tracer{})
+			d := NewDispatcher([]alerting.Sink{NewNATS(deps)}, log.open, func(f Failure) {
+				select {
+				case failed <- f.Err:
+				default:
+				}
+			}, noop.Tracer{})
+			d.lanes[0].signals = pace{200 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond}
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error)
 			go func() { done <- d.Run(ctx) }()

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 )
@@ -21,24 +20,6 @@ type Pages struct {
 	// MailText and MailHTML are its first page, for readers of mail.
 	MailText []byte `cbor:"4,keyasint"`
 	MailHTML []byte `cbor:"5,keyasint"`
-}
-
-// file is one of a report's files.
-type file struct {
-	extension, contentType string
-	data                   []byte
-}
-
-func (p *Pages) files() []file {
-	return []file{
-		{".md", "text/markdown; charset=utf-8", p.Markdown},
-		{".json", "application/json", p.JSON},
-		{".html", "text/html; charset=utf-8", p.HTML},
-	}
-}
-
-func noPages(*alerting.Report) (*Pages, error) {
-	return nil, alerting.Permanent{Err: errors.New("there are no pages of reports")}
 }
 
 // maxEmbedded bounds the report that goes along with a webhook's event; larger ones are named only.
@@ -58,9 +39,8 @@ func (s *Webhook) reportEvent(r *alerting.Report) ([]byte, error) {
 
 // ReportConfig says where reports are delivered beside webhooks.
 type ReportConfig struct {
-	Dir         string            `yaml:"dir"` // "" is reports/ in the storage directory
-	ObjectStore ObjectStoreConfig `yaml:"object_store"`
-	Mail        MailConfig        `yaml:"mail"`
+	Dir  string     `yaml:"dir"` // "" is reports/ in the storage directory
+	Mail MailConfig `yaml:"mail"`
 }
 
 // ReportDeps is what the destinations of reports need from the process.
@@ -68,19 +48,12 @@ type ReportDeps struct {
 	// Pages gives the pages of a report that is to be delivered; alerting.Permanent where they are gone.
 	Pages     func(*alerting.Report) (*Pages, error)
 	WriteFile func(path string, data []byte) error // whole or not at all, and durably
-	Objects   Objects                              // nil leaves the object store out
 }
 
 // OpenReports builds the configured destinations of reports: a folder always, and what else c names. It connects to
 // nothing. Errors name the key, its value and the mend.
 func OpenReports(c ReportConfig, deps ReportDeps) ([]alerting.Sink, error) {
 	sinks := []alerting.Sink{&folder{c.Dir, deps}}
-	if err := c.ObjectStore.check(); err != nil {
-		return nil, fmt.Errorf("report.object_store.%w", err)
-	}
-	if c.ObjectStore.Bucket != "" && deps.Objects != nil {
-		sinks = append(sinks, &objectStore{c.ObjectStore, deps})
-	}
 	if c.Mail.Host != "" || len(c.Mail.To) > 0 {
 		m, err := newMailer(c.Mail, deps)
 		if err != nil {
@@ -119,17 +92,14 @@ func (*folder) Name() string { return "report/folder" }
 // Accepts is true for reports.
 func (*folder) Accepts(n alerting.Notice) bool { return n.Report != nil }
 
-// Pace is that of a disk that someone has to make room on.
-func (*folder) Pace() (backoff, maxBackoff time.Duration) { return 5 * time.Second, 10 * time.Minute }
-
 // Send writes the files; those of an earlier attempt have the same names.
 func (s *folder) Send(_ context.Context, n alerting.Notice) error {
 	pages, err := s.deps.Pages(n.Report)
 	if err != nil {
 		return err
 	}
-	for _, f := range pages.files() {
-		if err := s.deps.WriteFile(filepath.Join(s.dir, n.Report.Name+f.extension), f.data); err != nil {
+	for extension, data := range map[string][]byte{".md": pages.Markdown, ".json": pages.JSON, ".html": pages.HTML} {
+		if err := s.deps.WriteFile(filepath.Join(s.dir, n.Report.Name+extension), data); err != nil {
 			return fmt.Errorf("report.dir %s: %w; make room in it, or make it writable", s.dir, err)
 		}
 	}

@@ -5,15 +5,13 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	netmail "net/mail"
 	"os"
 	"strings"
-	"time"
 
+	"github.com/prometheus/common/config"
 	"github.com/wneessen/go-mail"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -30,10 +28,7 @@ type MailConfig struct {
 
 	Username     string `yaml:"username"` // "" sends without authentication
 	PasswordFile string `yaml:"password_file"`
-	PasswordEnv  string `yaml:"password_env"` // instead, the environment variable that holds it
-	CAFile       string `yaml:"ca_file"`      // that signed the server's certificate; "" means those of the system
-
-	Timeout time.Duration `yaml:"timeout"` // of one attempt; 0 means 1m
+	CAFile       string `yaml:"ca_file"` // that signed the server's certificate; "" means those of the system
 }
 
 // How the connection is encrypted.
@@ -56,14 +51,10 @@ func (c *MailConfig) check() error {
 		return errors.New("tls: none, with a password for another machine, which anyone on the way could read; set starttls or tls")
 	case c.TLS == noTLS && c.CAFile != "":
 		return errors.New("ca_file: set without encryption; set tls: starttls, or remove it")
-	case c.Username != "" && (c.PasswordFile == "") == (c.PasswordEnv == ""):
-		return errors.New("password_file: set it or password_env, one of the two, beside username")
-	case c.Username == "" && (c.PasswordFile != "" || c.PasswordEnv != ""):
-		return errors.New("username: not set beside a password; set it")
+	case (c.Username == "") != (c.PasswordFile == ""):
+		return errors.New("password_file: username and password_file go together; set both or neither")
 	case len(c.To) == 0 || len(c.To) > 100:
 		return fmt.Errorf("to: %d addresses; list 1 to 100", len(c.To))
-	case c.Timeout < 0 || c.Timeout > 10*time.Minute:
-		return fmt.Errorf("timeout: %s is out of 0s…10m; set 1m", c.Timeout)
 	}
 	if _, err := netmail.ParseAddress(c.From); err != nil {
 		return fmt.Errorf("from: %q is no address (%w); write such as Forewarm <forewarm@example.org>", c.From, err)
@@ -83,7 +74,7 @@ type mailer struct {
 }
 
 func newMailer(c MailConfig, deps ReportDeps) (*mailer, error) {
-	c.TLS, c.Timeout = cmp.Or(c.TLS, startTLS), cmp.Or(c.Timeout, time.Minute)
+	c.TLS = cmp.Or(c.TLS, startTLS)
 	c.Port = cmp.Or(c.Port, map[string]int{startTLS: 587, implicitTLS: 465, noTLS: 25}[c.TLS])
 	return &mailer{c, deps}, c.check()
 }
@@ -93,12 +84,6 @@ func (*mailer) Name() string { return "report/mail" }
 
 // Accepts is true for reports.
 func (*mailer) Accepts(n alerting.Notice) bool { return n.Report != nil }
-
-// Pace is that of a mail queue: servers that refuse a first attempt (greylisting) want minutes between attempts.
-func (*mailer) Pace() (backoff, maxBackoff time.Duration) { return time.Minute, time.Hour }
-
-// Patience is the configured timeout.
-func (s *mailer) Patience() time.Duration { return s.cfg.Timeout }
 
 // Send hands the mail to the server. Its Message-ID is the same over retries and restarts, so that a mailbox can tell a
 // mail that came twice.
@@ -155,7 +140,7 @@ func (s *mailer) messageID(r *alerting.Report) string {
 
 // client reads the secrets, so that they can change, and connects to nothing.
 func (s *mailer) client() (*mail.Client, error) {
-	options := []mail.Option{mail.WithPort(s.cfg.Port), mail.WithTimeout(s.cfg.Timeout), mail.WithoutNoop()}
+	options := []mail.Option{mail.WithPort(s.cfg.Port), mail.WithTimeout(reportPace.timeout), mail.WithoutNoop()}
 	switch s.cfg.TLS {
 	case startTLS:
 		options = append(options, mail.WithTLSPolicy(mail.TLSMandatory))
@@ -164,41 +149,21 @@ func (s *mailer) client() (*mail.Client, error) {
 	case noTLS:
 		options = append(options, mail.WithTLSPolicy(mail.NoTLS))
 	}
-	config := &tls.Config{ServerName: s.cfg.Host, MinVersion: tls.VersionTLS12}
-	if s.cfg.CAFile != "" {
-		pem, err := os.ReadFile(s.cfg.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("report.mail.ca_file: %w", err)
-		}
-		if config.RootCAs = x509.NewCertPool(); !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("report.mail.ca_file %s holds no certificate in PEM", s.cfg.CAFile)
-		}
+	tlsConfig, err := config.NewTLSConfig(&config.TLSConfig{CAFile: s.cfg.CAFile, ServerName: s.cfg.Host})
+	if err != nil {
+		return nil, fmt.Errorf("report.mail.ca_file: %w", err)
 	}
-	options = append(options, mail.WithTLSConfig(config))
+	options = append(options, mail.WithTLSConfig(tlsConfig))
 	if s.cfg.Username != "" {
-		password, err := s.password()
+		password, err := os.ReadFile(s.cfg.PasswordFile)
 		if err != nil {
-			return nil, fmt.Errorf("report.mail.%w", err)
+			return nil, fmt.Errorf("report.mail.password_file: %w", err)
 		}
 		// The library refuses PLAIN and LOGIN without encryption to anything but this machine.
-		options = append(options, mail.WithUsername(s.cfg.Username), mail.WithPassword(password),
+		options = append(options, mail.WithUsername(s.cfg.Username), mail.WithPassword(strings.TrimSpace(string(password))),
 			mail.WithOpportunisticSMTPAuth(mail.SMTPAuthSCRAMSHA256, mail.SMTPAuthPlain, mail.SMTPAuthLogin))
 	}
 	return mail.NewClient(s.cfg.Host, options...)
-}
-
-func (s *mailer) password() (string, error) {
-	if s.cfg.PasswordFile != "" {
-		text, err := os.ReadFile(s.cfg.PasswordFile)
-		if err != nil {
-			return "", fmt.Errorf("password_file: %w", err)
-		}
-		return strings.TrimSpace(string(text)), nil
-	}
-	if text := os.Getenv(s.cfg.PasswordEnv); text != "" {
-		return text, nil
-	}
-	return "", fmt.Errorf("password_env: %s is not set", s.cfg.PasswordEnv)
 }
 
 // Probe greets the server, and logs in where a user is configured.

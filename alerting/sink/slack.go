@@ -10,30 +10,10 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// slackBody is a message of Slack's incoming webhooks: text for notifications and for whoever shows no blocks.
-type slackBody struct {
-	Text   string       `json:"text"`
-	Blocks []slackBlock `json:"blocks"`
-}
+// slackMost is how many characters of title and text are sent; Slack cuts longer messages.
+const slackMost = 3000
 
-type slackBlock struct {
-	Type     string      `json:"type"`
-	Text     *slackText  `json:"text,omitempty"`
-	Elements []slackText `json:"elements,omitempty"`
-}
-
-type slackText struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
-}
-
-// Slack's bounds on the texts of blocks.
-const (
-	slackHeader  = 150
-	slackSection = 3000
-)
-
-// slackMessage is n for people, told at now.
+// slackMessage is n for people, told at now, as a text in Slack's markup. Mattermost and others show it, too.
 func slackMessage(n alerting.Notice, now time.Time) ([]byte, error) {
 	var title, text string
 	var context []string
@@ -56,14 +36,8 @@ func slackMessage(n alerting.Notice, now time.Time) ([]byte, error) {
 		context = append(context, "`forewarm explain "+n.Decision.EventID()+"`")
 	}
 	context = append(context, fmt.Sprintf("<!date^%d^{date_short_pretty} {time}|%s>", now.Unix(), now.UTC().Format("2006-01-02 15:04 UTC")))
-	return json.Marshal(slackBody{
-		Text: cut(slackEscape(title+": "+text), slackSection),
-		Blocks: []slackBlock{
-			{Type: "header", Text: &slackText{"plain_text", cut(title, slackHeader)}},
-			{Type: "section", Text: &slackText{"mrkdwn", cut(slackEscape(text), slackSection)}},
-			{Type: "context", Elements: []slackText{{"mrkdwn", cut(strings.Join(context, " · "), slackSection)}}},
-		},
-	})
+	body := cut("*"+slackEscape(title)+"*\n"+slackEscape(text), slackMost) + "\n" + strings.Join(context, " · ")
+	return json.Marshal(map[string]string{"text": body})
 }
 
 func slackAlert(a *alerting.Alert) (title, text string) {

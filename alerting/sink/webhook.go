@@ -19,16 +19,12 @@ import (
 
 // WebhookConfig is one of webhooks.
 type WebhookConfig struct {
-	Name      string        `yaml:"name"`       // in logs, metrics and errors, where the URL may be a secret
-	URL       string        `yaml:"url"`        // https, or http to this machine
-	URLFile   string        `yaml:"url_file"`   // instead of url, where it is a secret; read at each attempt
-	AllowHTTP bool          `yaml:"allow_http"` // to other machines: anyone on the way can read it
-	Format    Format        `yaml:"format"`     // "" means cloudevents
-	Send      []string      `yaml:"send"`       // alerts, prescale, reports; none means the first two, but alerts only for slack
-	Timeout   time.Duration `yaml:"timeout"`    // of one attempt; 0 means 15s
+	Name   string `yaml:"name"` // in logs, metrics and errors, where the URL may be a secret
+	Target `yaml:",inline"`
+	Format Format   `yaml:"format"` // "" means cloudevents
+	Send   []string `yaml:"send"`   // alerts, prescale, reports; none means the first two, but alerts only for slack
 
 	SecretFile string `yaml:"secret_file"` // keys that sign, one a line; read at each attempt, so that they can rotate
-	SecretEnv  string `yaml:"secret_env"`  // instead, the environment variable that holds them
 }
 
 // Format is how a webhook's body is written.
@@ -52,10 +48,9 @@ const (
 // webhook-timestamp and webhook-signature. An alert is told when it is raised and when it is over, not at each tick. The
 // id of a message stays the same over retries and restarts.
 type Webhook struct {
-	cfg    WebhookConfig
-	client *http.Client
-	now    func() time.Time
-	pages  func(*alerting.Report) (*Pages, error)
+	cfg   WebhookConfig
+	now   func() time.Time
+	pages func(*alerting.Report) (*Pages, error)
 }
 
 // NewWebhook checks c. Errors start with the key below the webhook's.
@@ -72,34 +67,19 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 		return nil, fmt.Errorf("name: %q is no name; write letters, digits and dashes", c.Name)
 	case c.Format != CloudEvents && c.Format != Slack:
 		return nil, fmt.Errorf("format: %q is unknown; set cloudevents or slack", c.Format)
-	case (c.URL == "") == (c.URLFile == ""):
-		return nil, errors.New("url: set it or url_file, one of the two")
-	case c.SecretFile != "" && c.SecretEnv != "":
-		return nil, errors.New("secret_env: set beside secret_file; keep one of them")
-	case c.Format == CloudEvents && c.SecretFile == "" && c.SecretEnv == "":
-		return nil, errors.New("secret_file: not set, so that the consumer could not tell who sends; name a file with whsec_ and 32 random bytes in base64, or set secret_env")
-	case c.Timeout < 0 || c.Timeout > time.Minute:
-		return nil, fmt.Errorf("timeout: %s is out of 0s…1m; set 15s", c.Timeout)
+	case c.Format == CloudEvents && c.SecretFile == "":
+		return nil, errors.New("secret_file: not set, so that the consumer could not tell who sends; name a file with whsec_ and 32 random bytes in base64")
 	}
 	for i, what := range c.Send {
 		if what != sendAlerts && what != sendPrescale && what != sendReports {
 			return nil, fmt.Errorf("send[%d]: %q is unknown; set alerts, prescale or reports", i, what)
 		}
 	}
-	if c.URL != "" {
-		if err := checkURL(c.URL, c.AllowHTTP); err != nil {
-			return nil, fmt.Errorf("url: %w", err)
-		}
-	}
-	return &Webhook{cfg: c, client: newClient(cmp.Or(c.Timeout, 15*time.Second)), now: time.Now, pages: noPages}, nil
+	return &Webhook{cfg: c, now: time.Now}, c.check()
 }
 
 // Name is "webhook/" and the configured name.
 func (s *Webhook) Name() string { return "webhook/" + s.cfg.Name }
-
-// Pace of retries is that of webhooks: 5 s at first as the specification recommends, then doubling up to its second step of
-// 5 minutes, for advice lapses before its later ones.
-func (*Webhook) Pace() (backoff, maxBackoff time.Duration) { return 5 * time.Second, 5 * time.Minute }
 
 // Accepts is true for what the configuration wants sent. The watchdog is for Alertmanager; a message in a chat about an
 // unchanged number of replicas is none.
@@ -130,7 +110,7 @@ func (s *Webhook) ID(n alerting.Notice) string {
 
 // Send posts n once.
 func (s *Webhook) Send(ctx context.Context, n alerting.Notice) error {
-	target, err := readURL(s.cfg.URL, s.cfg.URLFile, s.cfg.AllowHTTP)
+	target, err := s.cfg.read()
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Name(), err)
 	}
@@ -150,7 +130,7 @@ func (s *Webhook) Send(ctx context.Context, n alerting.Notice) error {
 	if err := s.sign(req.Header, messageID(s.ID(n)), body); err != nil {
 		return fmt.Errorf("%s: %w", s.Name(), err)
 	}
-	return post(s.client, req, s.Name())
+	return post(client, req, s.Name())
 }
 
 func (s *Webhook) body(n alerting.Notice) (body []byte, contentType string, err error) {
@@ -174,22 +154,18 @@ func (s *Webhook) sign(h http.Header, id string, body []byte) error {
 	at := s.now()
 	h.Set("webhook-id", id)
 	h.Set("webhook-timestamp", strconv.FormatInt(at.Unix(), 10))
-	source, text := "secret_env "+s.cfg.SecretEnv, os.Getenv(s.cfg.SecretEnv)
-	switch {
-	case s.cfg.SecretFile != "":
-		secret, err := os.ReadFile(s.cfg.SecretFile)
-		if err != nil {
-			return fmt.Errorf("secret_file: %w", err)
-		}
-		source, text = "secret_file "+s.cfg.SecretFile, string(secret)
-	case s.cfg.SecretEnv == "":
+	if s.cfg.SecretFile == "" {
 		return nil
 	}
-	keys, err := parseKeys(text)
+	keys, err := os.ReadFile(s.cfg.SecretFile)
 	if err != nil {
-		return fmt.Errorf("%s: %w", source, err)
+		return fmt.Errorf("secret_file: %w", err)
 	}
-	h.Set("webhook-signature", sign(keys, id, at, body))
+	signatures, err := sign(string(keys), id, at, body)
+	if err != nil {
+		return fmt.Errorf("secret_file %s: %w", s.cfg.SecretFile, err)
+	}
+	h.Set("webhook-signature", signatures)
 	return nil
 }
 

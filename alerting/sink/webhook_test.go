@@ -2,8 +2,6 @@ package sink
 
 import (
 	"bytes"
-	"crypto/ed25519"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -50,13 +48,9 @@ func newWebhook(t *testing.T, c WebhookConfig) *Webhook {
 
 // TestSignatureVector is the vector that the reference libraries are tested with.
 func TestSignatureVector(t *testing.T) {
-	keys, err := parseKeys(testKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := sign(keys, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
-	if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want {
-		t.Errorf("%s, want %s", got, want)
+	got, err := sign(testKey, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
+	if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want || err != nil {
+		t.Errorf("%s, want %s: %v", got, want, err)
 	}
 }
 
@@ -87,10 +81,9 @@ func TestWebhookVerifies(t *testing.T) {
 		keys []string
 		ok   bool
 	}{
-		"one key":           {keys: []string{testKey}, ok: true},
-		"exchange":          {keys: []string{"# new, then old", otherKey, "", testKey}, ok: true},
-		"the other key":     {keys: []string{otherKey}},
-		"beside asymmetric": {keys: []string{"whsk_" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)), testKey}, ok: true},
+		"one key":       {keys: []string{testKey}, ok: true},
+		"exchange":      {keys: []string{"# new, then old", otherKey, "", testKey}, ok: true},
+		"the other key": {keys: []string{otherKey}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -101,7 +94,7 @@ func TestWebhookVerifies(t *testing.T) {
 				}
 				got = append(got, id, event.ID, event.Type, event.Subject)
 			})
-			s := newWebhook(t, WebhookConfig{Name: "ops", URL: server.URL, SecretFile: keyFile(t, tt.keys...)})
+			s := newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URL: server.URL}, SecretFile: keyFile(t, tt.keys...)})
 			err := s.Send(t.Context(), decision("llama 70.b", 4))
 			if _, permanent := errors.AsType[alerting.Permanent](err); permanent == tt.ok || (err == nil) != tt.ok {
 				t.Fatalf("error %v", err)
@@ -121,32 +114,15 @@ func TestWebhookVerifies(t *testing.T) {
 	}
 }
 
-func TestAsymmetricSignature(t *testing.T) {
-	public, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := parseKeys("whsk_" + base64.StdEncoding.EncodeToString(private))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := sign(keys, "a-1", time.Unix(1614265330, 0), []byte("body"))
-	signature, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(text, "v1a,"))
-	if err != nil || !ed25519.Verify(public, []byte("a-1.1614265330.body"), signature) {
-		t.Errorf("%s does not verify: %v", text, err)
-	}
-}
-
 func TestKeysAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                              "no key",
-		"hunter2hunter2":                "line 1: a key begins with whsec_",
-		testKey + "\nwhsec_c2hvcnQ=":    "line 2: a whsec_ key is 24 to 64 random bytes",
-		"whsk_c2hvcnQ=":                 "line 1: a whsk_ key is 64 bytes",
-		"whsec_***":                     "line 1: a whsec_ key is",
+		"hunter2hunter2":                "line 1: a key is whsec_",
+		testKey + "\nwhsec_c2hvcnQ=":    "line 2: a key is whsec_ and 24 or more random bytes",
+		"whsec_***":                     "line 1: a key is whsec_",
 		strings.Repeat(testKey+"\n", 9): "line 9: more than 8 keys",
 	} {
-		_, err := parseKeys(text)
+		_, err := sign(text, "a-1", time.Unix(1614265330, 0), nil)
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("error %v, want %s…", err, want)
 			continue
@@ -159,12 +135,12 @@ func TestKeysAreRefused(t *testing.T) {
 	}
 }
 
-// A key and a URL that are exchanged count from the next attempt on, without a restart; the environment will do too.
+// A key and a URL that are exchanged count from the next attempt on, without a restart.
 func TestWebhookReadsSecretsAnew(t *testing.T) {
 	taken := 0
 	server := consumer(t, testKey, func(string, []byte) { taken++ })
 	secret, url := keyFile(t, otherKey), keyFile(t, "http://127.0.0.1:1/old/SECRET")
-	s := newWebhook(t, WebhookConfig{Name: "ops", URLFile: url, SecretFile: secret})
+	s := newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URLFile: url}, SecretFile: secret})
 	if err := s.Send(t.Context(), decision("a", 1)); err == nil || strings.Contains(err.Error(), "SECRET") {
 		t.Errorf("error %v", err)
 	}
@@ -176,26 +152,17 @@ func TestWebhookReadsSecretsAnew(t *testing.T) {
 	if err := s.Send(t.Context(), decision("a", 1)); err != nil || taken != 1 {
 		t.Errorf("%d taken, error %v", taken, err)
 	}
-	t.Setenv("HOOK_KEY", testKey)
-	s = newWebhook(t, WebhookConfig{Name: "ops", URL: server.URL, SecretEnv: "HOOK_KEY"})
-	if err := s.Send(t.Context(), decision("a", 2)); err != nil || taken != 2 {
-		t.Errorf("%d taken, error %v", taken, err)
-	}
-	t.Setenv("HOOK_KEY", "")
-	if err := s.Send(t.Context(), decision("a", 3)); err == nil || !strings.Contains(err.Error(), "secret_env HOOK_KEY: no key") {
-		t.Errorf("error %v", err)
-	}
 	if err := os.WriteFile(url, []byte("http://elsewhere.example/SECRET"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s = newWebhook(t, WebhookConfig{Name: "ops", URLFile: url, SecretFile: secret})
+	s = newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URLFile: url}, SecretFile: secret})
 	if err := s.Send(t.Context(), decision("a", 4)); err == nil || !strings.Contains(err.Error(), "http to another machine") || strings.Contains(err.Error(), "SECRET") {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestWebhookConfig(t *testing.T) {
-	sound := WebhookConfig{Name: "ops", URL: "https://hooks.example.org/x", SecretEnv: "K"}
+	sound := WebhookConfig{Name: "ops", Target: Target{URL: "https://hooks.example.org/x"}, SecretFile: "k"}
 	for want, change := range map[string]func(c *WebhookConfig){
 		`sinks.webhooks[1].name: "" is no name`:                                        func(c *WebhookConfig) { c.Name = "" },
 		`sinks.webhooks[1].name: "other" is taken`:                                     func(c *WebhookConfig) { c.Name = "other" },
@@ -205,9 +172,7 @@ func TestWebhookConfig(t *testing.T) {
 		`sinks.webhooks[1].url: not an https URL`:                                      func(c *WebhookConfig) { c.URL = "hooks.example.org" },
 		`sinks.webhooks[1].url: it carries a password`:                                 func(c *WebhookConfig) { c.URL = "https://u:p@hooks.example.org" },
 		`sinks.webhooks[1].url: http to another machine can be read on the way`:        func(c *WebhookConfig) { c.URL = "http://10.0.0.1/" },
-		`sinks.webhooks[1].secret_env: set beside secret_file; keep one of them`:       func(c *WebhookConfig) { c.SecretFile = "f" },
-		`sinks.webhooks[1].secret_file: not set, so that the consumer could not`:       func(c *WebhookConfig) { c.SecretEnv = "" },
-		`sinks.webhooks[1].timeout: 2m0s is out of 0s…1m`:                              func(c *WebhookConfig) { c.Timeout = 2 * time.Minute },
+		`sinks.webhooks[1].secret_file: not set, so that the consumer could not`:       func(c *WebhookConfig) { c.SecretFile = "" },
 	} {
 		c := sound
 		change(&c)
@@ -232,9 +197,9 @@ func TestWebhookConfig(t *testing.T) {
 
 // TestWebhookSelects: who gets what, and what is one message.
 func TestWebhookSelects(t *testing.T) {
-	events := newWebhook(t, WebhookConfig{Name: "ops", URL: "https://a", SecretEnv: "K"})
-	chat := newWebhook(t, WebhookConfig{Name: "chat", URL: "https://a", Format: Slack})
-	both := newWebhook(t, WebhookConfig{Name: "both", URL: "https://a", Format: Slack, Send: []string{"alerts", "prescale"}})
+	events := newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URL: "https://a"}, SecretFile: "k"})
+	chat := newWebhook(t, WebhookConfig{Name: "chat", Target: Target{URL: "https://a"}, Format: Slack})
+	both := newWebhook(t, WebhookConfig{Name: "both", Target: Target{URL: "https://a"}, Format: Slack, Send: []string{"alerts", "prescale"}})
 	out, hold, watchdog := decision("a", 1), decision("a", 2), alert("a", false)
 	out.Decision.Action, hold.Decision.Action, watchdog.Alert.Name = alerting.ScaleOut, alerting.Hold, alerting.Watchdog
 	for name, tt := range map[string]struct {
@@ -300,11 +265,11 @@ func TestSlackGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got slackBody
+	var got struct{ Text string }
 	if err := json.Unmarshal(body, &got); err != nil {
 		t.Fatal(err)
 	}
-	if h, s := len([]rune(got.Blocks[0].Text.Text)), len([]rune(got.Blocks[1].Text.Text)); h != slackHeader || s != slackSection {
-		t.Errorf("a header of %d characters and a section of %d", h, s)
+	if n := len([]rune(got.Text)); n < slackMost || n > slackMost+1000 || !strings.Contains(got.Text, "|runbook>") {
+		t.Errorf("%d characters: %s", n, got.Text[len(got.Text)-300:])
 	}
 }

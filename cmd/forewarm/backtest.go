@@ -52,6 +52,8 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 			*policies = "forewarm,recorded,static_peak,reactive_keda,reactive_floor,oracle"
 		}
 		c.Report = cmp.Or(c.Report, "backtest.html")
+	case prometheus.given(f) != "":
+		return usagef("-%s goes with -prometheus: leave it out, or name a Prometheus in place of the trace", prometheus.given(f))
 	case len(rest) == 0:
 		return usagef("name a trace, for example: forewarm backtest -plot trace.svg trace.csv.gz; or a Prometheus: forewarm backtest -prometheus http://prometheus:9090 -pool chat")
 	}

@@ -50,6 +50,16 @@ func (p *prometheusFlags) register(f *flag.FlagSet) {
 	f.DurationVar(&p.timeout, "query-timeout", 30*time.Second, "longest time of one query, which is over a day")
 }
 
+// given is a flag that was given and says nothing without -prometheus; "" without any.
+func (p *prometheusFlags) given(f *flag.FlagSet) (name string) {
+	f.Visit(func(x *flag.Flag) {
+		if slices.Contains([]string{"days", "until", "preset", "match", "query", "http-config", "query-timeout"}, x.Name) {
+			name = x.Name
+		}
+	})
+	return name
+}
+
 // sources are those of a configuration, or the total that the flags tell of.
 func (p *prometheusFlags) sources(cfg *config.Config, pool string) (sources []remote.Source) {
 	stated := p.source != (remote.Source{})

@@ -79,7 +79,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 		if err := checkEmbedded(cfg, std); err != nil {
 			return usageError{err}
 		}
-		return checkOthers(ctx, cfg, nil, std)
+		return checkOthers(ctx, cfg, std)
 	}
 	conn, err := jetstream.Connect(cfg.NATS, nil)
 	if err != nil {
@@ -143,7 +143,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 			fmt.Fprintf(std.out, "warning: %s\n", fault)
 		}
 	}
-	return checkOthers(ctx, cfg, js, std)
+	return checkOthers(ctx, cfg, std)
 }
 
 // warnCapacity says so when nothing is known of what a replica holds or does: no resource of the pool can be forecast to
@@ -216,11 +216,7 @@ func checkLog(ctx context.Context, js natsjs.JetStream, c jetstream.Config, std 
 }
 
 func checkHealth(ctx context.Context, url string, std streams) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return usagef("-health is %q: %w", url, err)
-	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := getDaemon(ctx, "-health", url, "")
 	if err != nil {
 		return err
 	}

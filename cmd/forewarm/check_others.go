@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	natsjs "github.com/nats-io/nats.go/jetstream"
-
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest/jetstream"
@@ -20,9 +18,8 @@ import (
 )
 
 // checkOthers asks what is configured beside NATS whether it would do its part: the Prometheus with a past, the receiver of
-// samples, Alertmanager, and where reports go. All are asked before the first error is returned. js is nil for an embedded
-// server, which is not running.
-func checkOthers(ctx context.Context, cfg *config.Config, js natsjs.JetStream, std streams) error {
+// samples, Alertmanager, and where reports go. All are asked before the first error is returned.
+func checkOthers(ctx context.Context, cfg *config.Config, std streams) error {
 	var errs []error
 	found := func(what, detail string, err error) {
 		if err != nil {
@@ -42,11 +39,7 @@ func checkOthers(ctx context.Context, cfg *config.Config, js natsjs.JetStream, s
 		return usageError{err}
 	}
 	if cfg.Report.Schedule != "" && cfg.Clock == pipeline.WallClock {
-		deps := sink.ReportDeps{WriteFile: storage.WriteFile}
-		if js != nil {
-			deps.Objects = js
-		}
-		destinations, err := sink.OpenReports(cfg.Reports(), deps)
+		destinations, err := sink.OpenReports(cfg.Reports(), sink.ReportDeps{WriteFile: storage.WriteFile})
 		if err != nil {
 			return usageError{err}
 		}

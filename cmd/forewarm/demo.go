@@ -31,7 +31,7 @@ const (
 	// side by side.
 	demoContext = 3000
 	// demoKVTarget is the KV use that the reactive autoscaler aims at: half, because at 70 % it costs what Forewarm
-	// costs and saturates three times as long.
+	// costs and has a queue three times as long.
 	demoKVTarget = 0.5
 	// The first day teaches the daily shape; the second is watched and counted, with the launch in its morning.
 	demoHistory  = 24 * time.Hour
@@ -46,6 +46,9 @@ func demo(ctx context.Context, args []string, std streams) (err error) {
 	seconds := f.Float64("seconds", 60, "how long the second day takes on the screen")
 	if err := parseOnly(f, args, std); err != nil {
 		return err
+	}
+	if !(*seconds > 0 && *seconds <= 24*3600) {
+		return usagef("-seconds is %g: it must be above 0, up to 86400", *seconds)
 	}
 	dir, err := os.MkdirTemp("", "forewarm-demo-")
 	if err != nil {
@@ -307,18 +310,20 @@ func (d *demoRun) table(std streams, before [2]backtest.Metrics) {
 	row := func(name, format string, x, y any) {
 		fmt.Fprintf(std.out, "  %-24s %14s %14s\n", name, fmt.Sprintf(format, x), fmt.Sprintf(format, y))
 	}
-	row("saturated minutes", "%d", a.SaturatedMinutes, b.SaturatedMinutes)
+	row("minutes with a queue", "%d", a.QueuedMinutes, b.QueuedMinutes)
 	row("SLO attainment", "%.2f %%", 100*a.SLOAttainment(), 100*b.SLOAttainment())
 	row("requests never served", "%d", a.Failed, b.Failed)
 	row("GPU-hours", "%.0f", a.GPUHours, b.GPUHours)
 	row("scaling actions", "%d", a.ScaleActions, b.ScaleActions)
-	fmt.Fprintf(std.out, "\nreactive only: KEDA on queue length (4 a replica) and KV use (%.0f %%) by the Horizontal Pod Autoscaler's rules. It took %s.\n", 100*demoKVTarget, time.Since(d.began).Round(time.Second))
+	fmt.Fprintf(std.out, "\nminutes with a queue: more than 4 requests waited per ready replica, or one was refused or gave up. Saturations, which the page and reports\n"+
+		"count, come before that: the load is above the capacity that is planned with, which keeps a margin.\n")
+	fmt.Fprintf(std.out, "reactive only: KEDA on queue length (4 a replica) and KV use (%.0f %%) by the Horizontal Pod Autoscaler's rules. It took %s.\n", 100*demoKVTarget, time.Since(d.began).Round(time.Second))
 }
 
 // since is what was counted after an earlier count.
 func since(now, then backtest.Metrics) backtest.Metrics {
 	now.Minutes -= then.Minutes
-	now.SaturatedMinutes -= then.SaturatedMinutes
+	now.QueuedMinutes -= then.QueuedMinutes
 	now.Requests -= then.Requests
 	now.Finished -= then.Finished
 	now.Failed -= then.Failed

@@ -79,7 +79,7 @@ type screen struct {
 	events []string
 	text   string
 	drawn  bool
-	start  [2]int // saturated minutes when the watching began
+	start  [2]int // minutes with a queue when the watching began
 	began  bool
 }
 
@@ -111,7 +111,7 @@ func (s *screen) event(e *alerting.Event) {
 func (s *screen) minute(t *demoTick) {
 	a, b := s.d.forewarm, s.d.reactive
 	if !s.began {
-		s.start, s.began = [2]int{a.Metrics().SaturatedMinutes, b.Metrics().SaturatedMinutes}, true
+		s.start, s.began = [2]int{a.Metrics().QueuedMinutes, b.Metrics().QueuedMinutes}, true
 	}
 	f, dim, per := bindingForecast(t)
 	if f == nil {
@@ -129,7 +129,7 @@ func (s *screen) minute(t *demoTick) {
 	if t.projection.ETA.P50 != forecaster.Never {
 		eta = fmt.Sprintf("in ~%d min", int(t.projection.ETA.P50.Minutes()))
 	}
-	fmt.Fprintf(&o, "%s   %s: now %s %s; in 20 min %s (95 %%: %s)   P(saturated within %d min) %.0f %%, %s   %s\n",
+	fmt.Fprintf(&o, "%s   %s: now %s %s; in 20 min %s (95 %%: %s)   chance to run out within %d min %.0f %%, %s   %s\n",
 		t.at.Format("Mon 15:04"), dim.Name, short(f.Last), dim.Unit, short(f.Minute[19][forecaster.L50]), short(f.Minute[19][forecaster.L95]),
 		int(t.projection.Lead.Minutes())+5, 100*t.projection.Probability, eta, f.Confidence)
 	s.chart(&o, f, per)
@@ -137,7 +137,7 @@ func (s *screen) minute(t *demoTick) {
 	fmt.Fprintf(&o, "\n%-22s %16s %16s\n", "", "Forewarm", "reactive only")
 	fmt.Fprintf(&o, "%-22s %16s %16s\n", "replicas", fmt.Sprintf("%d ready +%d", ra.Ready, ra.Pending), fmt.Sprintf("%d ready +%d", rb.Ready, rb.Pending))
 	fmt.Fprintf(&o, "%-22s %16d %16d\n", "waiting requests", ra.Waiting, rb.Waiting)
-	fmt.Fprintf(&o, "%-22s %16d %16d\n", "saturated minutes", a.Metrics().SaturatedMinutes-s.start[0], b.Metrics().SaturatedMinutes-s.start[1])
+	fmt.Fprintf(&o, "%-22s %16d %16d\n", "minutes with a queue", a.Metrics().QueuedMinutes-s.start[0], b.Metrics().QueuedMinutes-s.start[1])
 	o.WriteString("\n")
 	for _, e := range s.events {
 		fmt.Fprintln(&o, clip(e, 118))

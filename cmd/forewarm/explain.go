@@ -33,14 +33,18 @@ func runExplain(ctx context.Context, args []string, std streams) (err error) {
 		return usagef("name one decision: an event's id such as chat-29500000, or a pool for its newest")
 	}
 	ref, sc, nc := rest[0], storage.DefaultConfig(), jetstream.DefaultConfig()
-	given := 0
-	for _, s := range []string{*path, *dir, *at} {
-		if s != "" {
-			given++
+	sources, from := 0, "server.listen"
+	f.Visit(func(x *flag.Flag) {
+		switch x.Name {
+		case "url":
+			from = "-url"
+			fallthrough
+		case "config", "data":
+			sources++
 		}
-	}
+	})
 	switch {
-	case given > 1:
+	case sources > 1:
 		return usagef("give one of -config, -data and -url")
 	case *dir != "":
 		sc.Dir = *dir
@@ -52,9 +56,9 @@ func runExplain(ctx context.Context, args []string, std streams) (err error) {
 		sc, nc, *at = cfg.Storage, cfg.NATS, "http://"+cfg.Server.Listen
 	}
 	ask := func() error {
-		return askDaemon(ctx, std.out, *at+"/api/v1/explain/"+url.PathEscape(ref)+"?format="+*format)
+		return askDaemon(ctx, std.out, from, *at, "/api/v1/explain/"+url.PathEscape(ref)+"?format="+*format)
 	}
-	if *at != "" && *path == "" {
+	if from == "-url" {
 		return ask()
 	}
 	if err := checkDataDir(sc.Dir); err != nil {

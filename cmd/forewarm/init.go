@@ -36,7 +36,7 @@ func initConfig(ctx context.Context, args []string, std streams) error {
 	}
 	first := firstConfig{pool: *pool}
 	for _, url := range urls {
-		seen, err := scrape.Look(ctx, url)
+		seen, err := scrape.Probe(ctx, url)
 		if err != nil {
 			return fmt.Errorf("-metrics: %w", err)
 		}
@@ -102,7 +102,7 @@ type firstConfig struct {
 }
 
 // add takes over what the engines at a URL said.
-func (c *firstConfig) add(url string, seen *scrape.Seen) {
+func (c *firstConfig) add(url string, seen *scrape.Probed) {
 	c.replicas += len(seen.Replicas)
 	for i := range seen.Replicas {
 		if kv := seen.Replicas[i].KVCapacityTokens; kv > 0 {

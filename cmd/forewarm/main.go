@@ -13,8 +13,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/forewarm/forewarm/internal/daemon"
 )
@@ -114,7 +116,7 @@ func parse(f *flag.FlagSet, args []string, std streams) ([]string, error) {
 			f.PrintDefaults()
 			return nil, err
 		case err != nil:
-			return nil, usagef("%w: run forewarm %s -h for the list", err, f.Name())
+			return nil, usagef("%w: run forewarm %s -h for the list", plainly(f, err), f.Name())
 		}
 		args = f.Args()
 		if len(args) > 0 {
@@ -122,6 +124,27 @@ func parse(f *flag.FlagSet, args []string, std streams) ([]string, error) {
 		}
 	}
 	return rest, nil
+}
+
+// unfit is how the flag package words a value that does not fit.
+var unfit = regexp.MustCompile(`^invalid value (".*") for flag -([^:]+): (?:parse error|value out of range)$`)
+
+// plainly says what the value of a flag must be.
+func plainly(f *flag.FlagSet, err error) error {
+	m := unfit.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err
+	}
+	must := "a number"
+	switch f.Lookup(m[2]).Value.(flag.Getter).Get().(type) {
+	case time.Duration:
+		must = "a duration, such as 90s or 20m"
+	case int, int64:
+		must = "a whole number"
+	case uint64:
+		must = "a whole number from 0 on"
+	}
+	return fmt.Errorf("-%s is %s: it must be %s", m[2], m[1], must)
 }
 
 // parseOnly is parse for subcommands that take flags and nothing else.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"io"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 
 // planFlags are the flags of forewarm plan.
 type planFlags struct {
+	flags        *flag.FlagSet
 	config, pool string
 	model        capacity.Config // of a pool described by flags
 	contexts     string
@@ -41,6 +43,7 @@ type planFlags struct {
 func runPlan(ctx context.Context, args []string, std streams) error {
 	f := flag.NewFlagSet("plan", flag.ContinueOnError)
 	p := planFlags{launch: plan.Same}
+	p.flags = f
 	p.define(f)
 	if err := parseOnly(f, args, std); err != nil {
 		return err
@@ -92,11 +95,14 @@ func (p *planFlags) define(f *flag.FlagSet) {
 	m := &p.model
 	f.StringVar(&m.ModelConfig, "model", "", "the model's config.json `file`, in place of -config")
 	f.StringVar(&m.GPU.Type, "gpu", "", "`type` of GPU, such as h100-80g, or its memory, such as 80GiB")
-	f.IntVar(&m.GPU.PerReplica, "gpus", 0, "GPUs of a replica (default: -tp · -pp · -dp)")
+	f.Func("gpus", "`number` of GPUs of a replica (default: -tp · -pp · -dp)", func(s string) (err error) {
+		m.GPU.PerReplica, err = atLeastOne(s)
+		return err
+	})
 	f.IntVar(&m.GPU.Pipeline, "pp", 1, "pipeline stages of a replica")
 	f.IntVar(&m.GPU.Data, "dp", 1, "data-parallel ranks of a replica")
 	f.Func("tp", "tensor-parallel `ranks` of a replica (default 1)", func(s string) (err error) {
-		m.GPU.PerReplica, err = strconv.Atoi(s)
+		m.GPU.PerReplica, err = atLeastOne(s)
 		m.GPU.PerReplica = -m.GPU.PerReplica // by sign: times -pp and -dp
 		return err
 	})
@@ -158,6 +164,14 @@ func (p *planFlags) define(f *flag.FlagSet) {
 	f.StringVar(&p.out, "o", "", "write to `file` instead of standard output")
 }
 
+func atLeastOne(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		return 0, errors.New("it must be a whole number from 1 on")
+	}
+	return n, nil
+}
+
 // sources of traffic, by their flags.
 var trafficFlags = []string{"trace", "demand", "requests-per-s", "from", "data"}
 
@@ -199,8 +213,11 @@ func (p *planFlags) check(given map[string]bool) error {
 		return usagef("-long-share is %g: it must be a share above 0, up to 1", p.long.Share)
 	case !(p.long.Tokens >= 1 && p.long.Tokens <= 1e8):
 		return usagef("-long-tokens is %g: it must be 1 to 100000000", p.long.Tokens)
-	case p.replicas < 0 || p.prefill < 0 || p.replicas > 100_000 || p.prefill > 100_000:
-		return usagef("-replicas is out of 0 to 100000")
+	}
+	for name, bound := range map[string]struct{ v, least int }{"replicas": {p.replicas, 0}, "prefill-replicas": {p.prefill, 0}, "max-replicas": {p.model.Replicas.Max, 0}, "pp": {p.model.GPU.Pipeline, 1}, "dp": {p.model.GPU.Data, 1}} {
+		if bound.v < bound.least || bound.v > 100_000 {
+			return usagef("-%s is %d: it must be %d to 100000", name, bound.v, bound.least)
+		}
 	}
 	for name, v := range map[string]float64{"launch": p.launch.Rate, "launch-prompt": p.launch.Prompt, "launch-output": p.launch.Output} {
 		if !(v > 0 && v <= 1000) {
@@ -209,8 +226,11 @@ func (p *planFlags) check(given map[string]bool) error {
 	}
 	for name, v := range map[string]float64{"launch-cache-hit": p.launch.CacheHit, "launch-retry": p.retry, "waiting-per-replica": p.waiting} {
 		if !(v >= 0 && v <= 1000) {
-			return usagef("-%s is %g: it must not be negative", name, v)
+			return usagef("-%s is %g: it must be 0 to 1000", name, v)
 		}
+	}
+	if given["requests-per-s"] {
+		return p.readStated(new(plan.Input))
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -77,6 +76,6 @@ func (p *planFlags) askLive(ctx context.Context, given map[string]string, std st
 		}
 	}
 	return writeTo(p.out, std.out, func(w io.Writer) error {
-		return askDaemon(ctx, w, strings.TrimSuffix(p.from, "/")+"/api/v1/plan?"+query.Encode())
+		return askDaemon(ctx, w, "-from", p.from, "/api/v1/plan?"+query.Encode())
 	})
 }

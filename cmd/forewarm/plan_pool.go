@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -61,20 +63,32 @@ func (p *planFlags) describedPool(given map[string]bool) (capacity.Pool, float64
 	}
 	pool, err := capacity.NewFrom(c, files)
 	if err != nil {
-		return capacity.Pool{}, 0, usageError{flagged(err, c.Name)}
+		return capacity.Pool{}, 0, usageError{p.flagged(err)}
 	}
 	return pool, p.waiting, nil
 }
 
-// flagged turns the names of keys into those of flags.
-func flagged(err error, pool string) error {
-	text := strings.TrimPrefix(err.Error(), "pools["+pool+"].")
-	key, rest, _ := strings.Cut(text, ":")
-	name, ok := map[string]string{"gpu": "gpu", "gpu.type": "gpu", "gpu.memory": "gpu", "gpu.per_replica": "gpus", "model_config": "model", "curve_file": "curve"}[key]
-	if !ok {
-		name = strings.ReplaceAll(strings.TrimPrefix(key, "gpu."), "_", "-")
-	}
-	return errors.New("-" + name + ":" + rest)
+// Errors about what the flags describe begin with the pool or the class; keys are names of keys in them.
+var (
+	beginning = regexp.MustCompile(`^(?:pools\[[^\]]*\]\.|class "[^"]*": )`)
+	keys      = regexp.MustCompile(`^[a-z]+:|[a-z]+[0-9]*(?:[._][a-z]+[0-9]*)+`)
+)
+
+// renamed are the flags whose names are not those of their keys.
+var renamed = map[string]string{
+	"gpu.type": "gpu", "gpu.memory": "gpu", "gpu.per_replica": "gpus", "model_config": "model", "curve_file": "curve", "reserves.failure": "reserve", "replicas.max": "max-replicas",
+	"limits.requests_per_min": "limit-requests-per-min", "limits.tokens_per_min": "limit-tokens-per-min", "disaggregated.prefill_replicas.max": "prefill-replicas", "name:": "pool",
+}
+
+// flagged turns the names of keys in an error into those of flags.
+func (p *planFlags) flagged(err error) error {
+	return errors.New(keys.ReplaceAllStringFunc(beginning.ReplaceAllString(err.Error(), ""), func(key string) string {
+		name := cmp.Or(renamed[key], strings.NewReplacer(".", "-", "_", "-").Replace(strings.TrimPrefix(key, "gpu.")))
+		if p.flags.Lookup(strings.TrimSuffix(name, ":")) == nil {
+			return key
+		}
+		return "-" + name
+	}))
 }
 
 func (p *planFlags) configured(given map[string]bool) (capacity.Pool, float64, error) {

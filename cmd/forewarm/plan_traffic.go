@@ -25,7 +25,15 @@ func (p *planFlags) readTraffic(ctx context.Context, in *plan.Input, given map[s
 	case given["demand"]:
 		return p.readDemand(in)
 	}
-	return statedTraffic(in, "stated rates", []statedClass{p.stated.class})
+	return p.readStated(in)
+}
+
+// readStated takes the traffic that the flags state.
+func (p *planFlags) readStated(in *plan.Input) error {
+	if err := statedTraffic(in, "stated rates", []statedClass{p.stated.class}); err != nil {
+		return usageError{p.flagged(err)}
+	}
+	return nil
 }
 
 // statedClass is a class as a demand file and the flags state it. A p95 that is left out is three times the p50.
@@ -74,7 +82,7 @@ func statedTraffic(in *plan.Input, source string, classes []statedClass) error {
 			return usagef("class %q: %w", c.Class, err)
 		}
 		if load.Requests == 0 {
-			return usagef("class %q has no requests_per_s: state how many there are", c.Class)
+			return usagef("class %q: requests_per_s is 0: state how many there are", c.Class)
 		}
 		total = total.Plus(load)
 		t.Classes = append(t.Classes, plan.Class{Name: c.Class, Load: load})

@@ -180,8 +180,8 @@ func runHere(ctx context.Context, args ...string) (code int, stdout, stderr stri
 
 // daemonStatus is the part of /api/v1/status that tests wait for.
 type daemonStatus struct {
-	Sequence uint64  `json:"sequence"`
-	Lag      *uint64 `json:"lag"`
+	Sequence uint64  `json:"stream_sequence"`
+	Lag      *uint64 `json:"stream_lag_messages"`
 	Tick     *time.Time
 }
 

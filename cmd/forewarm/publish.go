@@ -90,9 +90,9 @@ func publish(ctx context.Context, args []string, std streams) error {
 	if err != nil {
 		return err
 	}
-	conn, err := jetstream.Connect(c, nil)
+	conn, err := connect(c)
 	if err != nil {
-		return usagef("no NATS server at %s: %w; start the daemon (forewarm serve), or name another server with -nats or -config", jetstream.Redact(c.URL), errors.Unwrap(err))
+		return err
 	}
 	defer conn.Close()
 	js, err := natsjs.New(conn)
@@ -116,6 +116,15 @@ func publish(ctx context.Context, args []string, std streams) error {
 	}
 	fmt.Fprintf(std.out, "stored %s on %s in %s\n", count(*n, "record"), subject, time.Since(began).Round(time.Millisecond))
 	return nil
+}
+
+// connect connects to the server that natsFlags name.
+func connect(c jetstream.Config, options ...nats.Option) (*nats.Conn, error) {
+	conn, err := jetstream.Connect(c, nil, options...)
+	if err != nil {
+		return nil, usagef("no NATS server at %s: %w; start the daemon (forewarm serve), or name another server with -nats or -config", jetstream.Redact(c.URL), errors.Unwrap(err))
+	}
+	return conn, nil
 }
 
 // endedNow is the record of a request that ended at a time.

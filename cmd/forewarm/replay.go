@@ -21,6 +21,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/internal/sleep"
 )
 
 // traceFlags are the flags by which backtest and replay read traces.
@@ -71,9 +72,9 @@ func replay(ctx context.Context, args []string, std streams) error {
 		return err
 	}
 	defer reader.Close()
-	conn, err := jetstream.Connect(nc, nil, nats.NoReconnect())
+	conn, err := connect(nc, nats.NoReconnect())
 	if err != nil {
-		return usageError{err}
+		return err
 	}
 	conn.Close() // only to see that it is there, before anything long begins
 	began := time.Now()
@@ -116,6 +117,12 @@ func replay(ctx context.Context, args []string, std streams) error {
 }
 
 func openTrace(path string, o backtest.Options) (*backtest.Reader, error) {
+	switch {
+	case o.PrefixBlocks < 0:
+		return nil, usagef("-prefix-blocks is %d: it must be a number of blocks, or 0 for a cache that forgets nothing", o.PrefixBlocks)
+	case o.Bin < 0:
+		return nil, usagef("-bin is %s: it must not be negative", o.Bin)
+	}
 	r, err := backtest.Open(path, o)
 	if err != nil {
 		return nil, usageError{err}
@@ -263,16 +270,14 @@ func (r *replayer) pace(ctx context.Context, t time.Time) error {
 		return ctx.Err()
 	}
 	due := r.began.Add(time.Duration(float64(t.Sub(r.first)) / r.speed))
-	wait := time.Until(due)
-	if wait <= 0 {
+	if time.Until(due) <= 0 {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
+	if err := r.publisher.Flush(ctx); err != nil { // what is due is not to wait for a full window
+		return err
 	}
+	if !sleep.For(ctx, time.Until(due)) {
+		return ctx.Err()
+	}
+	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -78,7 +79,9 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 		return fmt.Errorf("%w; -suggest reads a directory that no daemon holds, such as a copy", err)
 	case errors.Is(err, storage.ErrLocked) && daemonAt != "":
 		query := url.Values{"from": {*from}, "to": {*to}, "timezone": {*timezone}, "format": {*format}}
-		return writeTo(*out, std.out, func(w io.Writer) error { return askDaemon(ctx, w, "http://"+daemonAt+"/api/v1/report?"+query.Encode()) })
+		return writeTo(*out, std.out, func(w io.Writer) error {
+			return askDaemon(ctx, w, "server.listen", "http://"+daemonAt, "/api/v1/report?"+query.Encode())
+		})
 	case errors.Is(err, storage.ErrLocked):
 		return fmt.Errorf("%w; or ask it: report -config FILE, or GET /api/v1/report", err)
 	case err != nil:
@@ -106,15 +109,27 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	return writeTo(*out, std.out, func(w io.Writer) error { return write(w, r) })
 }
 
-// askDaemon copies what a running daemon answers.
-func askDaemon(ctx context.Context, w io.Writer, address string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+// getDaemon asks the daemon at base for a path. Errors name the flag or key that base is from.
+func getDaemon(ctx context.Context, from, base, path string) (*http.Response, error) {
+	if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, usagef("%s is %q: it must be the URL of a running daemon, such as http://127.0.0.1:9464", from, base)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+path, http.NoBody)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return fmt.Errorf("the daemon does not answer: %w", err)
+		return nil, fmt.Errorf("no daemon answers at %s: %w; see that it runs (forewarm serve), and that %s is its address, which is server.listen in its configuration", base, errors.Unwrap(err), from)
+	}
+	return res, nil
+}
+
+// askDaemon copies what a running daemon answers.
+func askDaemon(ctx context.Context, w io.Writer, from, base, path string) error {
+	res, err := getDaemon(ctx, from, base, path)
+	if err != nil {
+		return err
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
@@ -133,7 +148,7 @@ func askDaemon(ctx context.Context, w io.Writer, address string) error {
 // checkDataDir sees that dir is a daemon's, before anything is made in it.
 func checkDataDir(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, "tsdb")); err != nil {
-		return usagef("%s is no data directory: %w; name the storage.dir of a daemon that has run with -data or -config", dir, err)
+		return usagef("%q is no data directory: %w; with -data or -config, name the storage.dir of a daemon that has run", dir, err)
 	}
 	return nil
 }

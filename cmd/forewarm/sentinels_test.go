@@ -88,7 +88,7 @@ func TestNoSentinels(t *testing.T) {
 						break
 					}
 					walkJSON(t, m.Subject, m.Data)
-					if name == "no capacity" && s == prescale && !bytes.Contains(m.Data, []byte(`"probability":null`)) {
+					if name == "no capacity" && s == prescale && !bytes.Contains(m.Data, []byte(`"saturation_probability":null`)) {
 						t.Errorf("a probability without any capacity: %s", m.Data)
 					}
 				}

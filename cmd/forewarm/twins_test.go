@@ -270,7 +270,7 @@ func newHouse(t *testing.T, servers int) *house {
 			fmt.Sprintf("nats: {url: %q, stream: {replicas: %d, max_bytes: 67108864}, decisions: {max_bytes: 67108864}}", url, servers),
 			"clock: event", "features: {lateness: 0s}", "log: {level: warn}", "decision: {mode: active}",
 			"storage: {dir: "+filepath.Join(h.dirs[i], "data")+", snapshot_every: 100ms}", "server: {listen: "+h.http[i]+"}", "keda: {listen: "+h.keda[i]+"}",
-			"sinks: {delivery: {max_backoff: 1s}, alertmanager: {urls: ['"+h.hook.server.URL+"']}, webhooks: [{name: ops, url: '"+h.hook.server.URL+"', send: [prescale], secret_file: "+filepath.Join(h.dirs[i], "keys")+"}]}",
+			"sinks: {alertmanager: {urls: ['"+h.hook.server.URL+"']}, webhooks: [{name: ops, url: '"+h.hook.server.URL+"', send: [prescale], secret_file: "+filepath.Join(h.dirs[i], "keys")+"}]}",
 			"remote_write: {url: '"+h.hook.server.URL+"/api/v1/write'}",
 			"pools:", "  - {name: fleet, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 40}}")
 		h.start(t, i)

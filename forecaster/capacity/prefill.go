@@ -125,13 +125,17 @@ func (s *Service) prefillPoints() (points []prefillPoint) {
 	return points
 }
 
+// leastSlope is in seconds a token: 100 M tokens/s are beyond any replica, so less is an error of rounding, of prompts that all took
+// as long as each other.
+const leastSlope = 1e-8
+
 // prefillRate is the rate R at which a replica computes prompts. Its interval has every R for which some way of sharing explains
 // the slopes at all loads about as well as the best does. ok is false where that leaves too much open.
 func (s *Service) prefillRate() (e Estimate, ok bool) {
 	points := s.prefillPoints()
 	least, most := math.Inf(1), 0.0
 	for _, p := range points {
-		if p.slope > 0 {
+		if p.slope > leastSlope {
 			margin := 2 * math.Sqrt(p.variance)
 			least, most = min(least, .8/(p.slope+margin)), max(most, 1.25*(p.load+1/max(p.slope-margin, p.slope/4)))
 		}

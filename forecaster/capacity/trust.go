@@ -37,7 +37,7 @@ type Basis struct {
 type Contradiction struct {
 	_ struct{} `cbor:",toarray"`
 
-	Dimension string    `json:"dimension"`
+	Dimension string    `json:"resource"`
 	Source    Source    `json:"source"` // of Stated
 	Stated    float64   `json:"stated"`
 	Learned   float64   `json:"learned"`
@@ -129,7 +129,7 @@ func (p *Pool) choose(t *Trusted, b *Basis, s *Service, name string, modelled fl
 	b.Learned = learned
 	value := learned.Value
 	if learned.Extrapolated {
-		b.Note = "extrapolated: no load was seen near the one at which the objective, the slots or the KV cache of a replica bind"
+		b.Note = "extrapolated: no load was seen yet that is near the most a replica can take"
 	}
 	if modelled <= 0 {
 		b.Source, b.Extrapolated = Learned, learned.Extrapolated

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 	natsjwt "github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
@@ -54,7 +55,7 @@ func TestAuthentication(t *testing.T) {
 		"credentials":       {func(o *server.Options) { o.TrustedOperators, o.AccountResolver = operator, resolver }, Config{CredsFile: file("user.creds", creds)}},
 		"TLS": {func(o *server.Options) {
 			o.TLS, o.TLSConfig = true, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
-		}, Config{TLS: TLS{CAFile: file("ca.pem", ca)}}},
+		}, Config{TLS: tlsconfig.Client{CAFile: file("ca.pem", ca)}}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

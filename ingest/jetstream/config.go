@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/ingest/codec"
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
 // Config says which NATS to use and what to keep there. With a URL the daemon is a client of that server; without one
@@ -22,12 +23,12 @@ type Config struct {
 	User         string `yaml:"user"`
 	PasswordFile string `yaml:"password_file"`
 	TokenFile    string `yaml:"token_file"`
-	TLS          TLS    `yaml:"tls"`
 
-	Embedded EmbeddedConfig `yaml:"embedded"`
-	Stream   StreamConfig   `yaml:"stream"`
-	Kept     KeptConfig     `yaml:"decisions"`
-	Prefix   string         `yaml:"prefix"` // first tokens of every subject
+	TLS      tlsconfig.Client `yaml:"tls"` // all empty means the URL alone decides
+	Embedded EmbeddedConfig   `yaml:"embedded"`
+	Stream   StreamConfig     `yaml:"stream"`
+	Kept     KeptConfig       `yaml:"decisions"`
+	Prefix   string           `yaml:"prefix"` // first tokens of every subject
 	// Partition is i/n for a daemon that serves the i-th part of all pools, "" for one that serves all.
 	Partition string   `yaml:"partition"`
 	Sources   []Source `yaml:"sources"` // subjects of others that carry telemetry too
@@ -35,19 +36,11 @@ type Config struct {
 	Fields []codec.FieldName `yaml:"fields"`
 }
 
-// TLS names the files of a TLS connection; all empty means the URL alone decides.
-type TLS struct {
-	CAFile     string `yaml:"ca_file"`
-	CertFile   string `yaml:"cert_file"`
-	KeyFile    string `yaml:"key_file"`
-	ServerName string `yaml:"server_name"`
-}
-
 // EmbeddedConfig is the server that runs when no URL is set.
 type EmbeddedConfig struct {
 	Listen   string `yaml:"listen"`    // host:port for producers; "none" serves this process only
 	StoreDir string `yaml:"store_dir"` // "" is nats/ in the storage directory
-	// Sync says how much a power cut can take: always syncs each message before it is acknowledged; a time such as 10s is how
+	// Sync bounds what a power cut can lose: always syncs each message before it is acknowledged; a time such as 10s is how
 	// often what was acknowledged is synced.
 	Sync string `yaml:"sync"`
 }
@@ -98,13 +91,13 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate names the first key that is out of bounds, its value, the bound and the mend.
+// Validate names the first key that is out of bounds, its value, the bound and what to do.
 func (c *Config) Validate() error {
 	if err := c.validateAuth(); err != nil {
 		return err
 	}
-	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
-		return fmt.Errorf("tls.cert_file is %q and tls.key_file is %q: set both, or neither", c.TLS.CertFile, c.TLS.KeyFile)
+	if err := c.TLS.Check(); err != nil {
+		return fmt.Errorf("tls.%w", err)
 	}
 	if c.URL == "" && c.Embedded.Listen != listenNone {
 		if _, _, err := net.SplitHostPort(c.Embedded.Listen); err != nil {

@@ -1,7 +1,6 @@
 package jetstream
 
 import (
-	"crypto/tls"
 	"fmt"
 	"net/url"
 	"os"
@@ -10,11 +9,13 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
 // Connect dials c.URL, or e when there is an embedded server. It fails when the first attempt does, with an error that
-// names nats.url; afterwards the connection mends itself for ever, in silence unless [LogTo] is among the extra options.
-// These come last and so win.
+// names nats.url. Later it reconnects for ever, and logs that only if [LogTo] is among the extra options. These override the
+// others.
 func Connect(c Config, e *Embedded, extra ...nats.Option) (*nats.Conn, error) {
 	opts, err := c.clientOptions()
 	if err != nil {
@@ -65,10 +66,17 @@ func (c *Config) clientOptions() ([]nats.Option, error) {
 		}
 		opts = append(opts, nats.Token(token))
 	}
-	return append(opts, c.TLS.options()...), nil
+	if c.TLS != (tlsconfig.Client{}) {
+		t, err := c.TLS.Open()
+		if err != nil {
+			return nil, fmt.Errorf("nats.tls.%w", err)
+		}
+		opts = append(opts, nats.Secure(t))
+	}
+	return opts, nil
 }
 
-// LogTo reports what befalls a connection: that it is lost, back, or refused something.
+// LogTo logs that a connection is lost, back, or refused something.
 func LogTo(log *zap.Logger) nats.Option {
 	return func(o *nats.Options) error {
 		o.DisconnectedErrCB = func(_ *nats.Conn, err error) {
@@ -84,20 +92,6 @@ func LogTo(log *zap.Logger) nats.Option {
 		}
 		return nil
 	}
-}
-
-func (t TLS) options() []nats.Option {
-	if t == (TLS{}) {
-		return nil
-	}
-	opts := []nats.Option{nats.Secure(&tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12})}
-	if t.CAFile != "" {
-		opts = append(opts, nats.RootCAs(t.CAFile))
-	}
-	if t.CertFile != "" {
-		opts = append(opts, nats.ClientCert(t.CertFile, t.KeyFile))
-	}
-	return opts
 }
 
 // readSecret reads the one line that the file named by key holds.

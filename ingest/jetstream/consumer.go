@@ -25,13 +25,13 @@ type ConsumerConfig struct {
 	Start  uint64
 	Limits ingest.Limits
 	Log    *zap.Logger
-	// OnGap, when set, is told of sequences that the stream has no more (got > want: retention or a purge removed
-	// want … got-1) or has again (got < want: the stream was made anew or lost its end; it is read from got on, and
-	// want-got sequences will occur twice). It is called on a goroutine of Run.
+	// OnGap, when set, is called when the stream does not go on at the wanted sequence. With got > want, retention or a purge
+	// removed want … got-1. With got < want, the stream was made again or lost its end: it is read from got on, and want-got
+	// sequences occur twice. It is called on a goroutine of Run.
 	OnGap func(want, got uint64)
 	// Missing, when set, makes the stream again after somebody deleted it. It is called on a goroutine of Run.
 	Missing func(ctx context.Context) error
-	// Inspect, when set, says what is wrong with the stream, from the server's answer each second.
+	// Inspect, when set, gives the faults of the stream, from the server's answer each second.
 	Inspect func(*jetstream.StreamInfo) []string
 }
 
@@ -40,7 +40,7 @@ type ConsumerConfig struct {
 type Consumer struct {
 	js     jetstream.JetStream
 	cfg    ConsumerConfig
-	routes []route // of cfg.Sources
+	routes []route
 
 	// Owned by the goroutine that receives.
 	next    uint64 // sequence wanted next; 0 while anything will do
@@ -62,18 +62,21 @@ func NewConsumer(js jetstream.JetStream, cfg ConsumerConfig) *Consumer {
 	return c
 }
 
-// watchEvery is how often the end of the stream is looked up.
-const watchEvery = time.Second
+const (
+	watchEvery     = time.Second // how often the end of the stream is looked up
+	handedOver     = 32          // most batches that are handled at once
+	batchesRecords = 512         // with so many records they are handed over: some 180 KiB, which are still in a processor's cache when they are applied
+	sliceCount     = 8           // of batches that are filled or wait to be handled
+)
 
-// Run decodes messages on a goroutine of its own and hands them to handle on this one, in stream order and as many at a
-// time as are there, at most 32, until ctx ends (it returns nil, after batches that were decoded already are handled) or
-// handle fails (it returns that error). There is a batch for each message, valid until handle returns. Run can be called
-// once.
+// Run decodes messages on a goroutine of its own and hands them to handle on this one, in stream order, up to 32 at a
+// time. It returns nil when ctx ends, after the decoded batches are handled, or the error of handle. There is a batch for each
+// message, valid until handle returns. Run can be called once.
 func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) error {
 	ctx, stop := context.WithCancel(ctx)
-	free, ready := make(chan *parcel, parcels), make(chan *parcel, parcels)
-	for range parcels {
-		free <- new(parcel)
+	free, ready := make(chan []ingest.Batch, sliceCount), make(chan []ingest.Batch, sliceCount)
+	for range sliceCount {
+		free <- make([]ingest.Batch, 0, handedOver)
 	}
 	go func() {
 		defer close(ready)
@@ -91,32 +94,27 @@ func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) e
 		<-watched
 	}()
 	for {
-		var p *parcel
 		select {
 		case b := <-c.injected:
 			if err := handle([]ingest.Batch{b}); err != nil {
 				return err
 			}
-			continue
-		case p = <-ready:
-		}
-		if p == nil {
-			return nil
-		}
-		if p.n > 0 {
-			batches := p.batches[:p.n]
-			if err := handle(batches); err != nil {
-				return err
+		case batches, ok := <-ready:
+			if !ok {
+				return nil
 			}
-			c.handled.Store(batches[len(batches)-1].Sequence)
+			if len(batches) > 0 {
+				if err := handle(batches); err != nil {
+					return err
+				}
+				c.handled.Store(batches[len(batches)-1].Sequence)
+			}
+			free <- batches[:0]
 		}
-		p.reset()
-		free <- p
 	}
 }
 
-// Inject has a watermark handled that the stream does not take, between two of its messages. It returns once Run has it, or
-// false when ctx has ended before.
+// Inject hands a watermark that the stream does not take to Run, between two messages. It returns false when ctx ends before.
 func (c *Consumer) Inject(ctx context.Context, at time.Time) bool {
 	select {
 	case c.injected <- ingest.Batch{ReceivedAt: time.Now().UTC(), Watermark: &ingest.Watermark{At: at}}:
@@ -126,7 +124,7 @@ func (c *Consumer) Inject(ctx context.Context, at time.Time) bool {
 	}
 }
 
-// watch asks the stream each watchEvery how far it has come: what was fetched knows only how far it had come then.
+// watch reads the state of the stream each watchEvery. Fetched messages only have the state of their time.
 func (c *Consumer) watch(ctx context.Context) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
@@ -142,7 +140,7 @@ func (c *Consumer) watch(ctx context.Context) {
 
 func (c *Consumer) look(ctx context.Context) {
 	if !c.js.Conn().IsConnected() {
-		return // which is said elsewhere
+		return // Fault reports that
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
@@ -170,7 +168,7 @@ func (c *Consumer) look(ctx context.Context) {
 	c.fault.Store(&fault)
 }
 
-// Fault is what was wrong with the stream when it was last looked at, "" for nothing.
+// Fault is what is wrong with the stream, at most watchEvery ago; "" for nothing.
 func (c *Consumer) Fault() string {
 	if !c.js.Conn().IsConnected() {
 		return "it cannot be seen without a connection"
@@ -191,7 +189,7 @@ func (c *Consumer) Pending() (messages uint64, ok bool) {
 // Lost counts the messages that were gone from the stream before they could be read.
 func (c *Consumer) Lost() uint64 { return c.lost.Load() }
 
-// gap books that the stream goes on at got instead of c.next.
+// gap counts and logs that the stream goes on at got instead of c.next.
 func (c *Consumer) gap(got uint64) {
 	want := c.next
 	if got > want {

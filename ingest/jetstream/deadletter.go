@@ -53,20 +53,9 @@ func (d *DeadLetter) letter(sequence uint64, r *ingest.Refusal) *nats.Msg {
 	m := nats.NewMsg(d.subject)
 	m.Data = r.Record
 	m.Header.Set(HeaderReason, string(r.Reason))
-	m.Header.Set(HeaderDetail, headerText(r.Detail))
+	m.Header.Set(HeaderDetail, r.Detail)
 	m.Header.Set(HeaderSequence, strconv.FormatUint(sequence, 10))
 	return m
-}
-
-// headerText makes one line of s.
-func headerText(s string) string {
-	b := []byte(s)
-	for i, c := range b {
-		if c < ' ' || c == 0x7f {
-			b[i] = ' '
-		}
-	}
-	return string(b)
 }
 
 // Dropped counts the letters that were lost because the queue was full or the connection refused them.

@@ -50,8 +50,8 @@ type Embedded struct {
 }
 
 // StartEmbedded starts a server as c.Embedded says and waits until it serves. With c.User set, it asks clients for that
-// user and password. Without, clients without credentials may publish telemetry and read what Forewarm says, and whoever
-// wants to do more has to know the password in [CredentialFile]. Errors name the key to mend.
+// user and password. Without it, clients without credentials may publish telemetry and read what Forewarm publishes;
+// everything else needs the password in [CredentialFile]. Errors name the key.
 func StartEmbedded(ctx context.Context, c Config, log *zap.Logger) (*Embedded, error) {
 	e := &Embedded{cfg: c, log: log}
 	if err := checkWritable(c.Embedded.StoreDir); err != nil {
@@ -180,7 +180,7 @@ func (e *Embedded) credential() (err error) {
 	return nil
 }
 
-// permissions are those of clients without credentials: they publish telemetry, read what Forewarm says, and look at what
+// permissions are those of clients without credentials: they publish telemetry, read what Forewarm publishes, and see what
 // streams there are. They cannot make, change, purge or delete one.
 func (c *Config) permissions() *server.Permissions {
 	publish := []string{c.Prefix + ".telemetry.>", c.Prefix + ".prescale.ack.>"}
@@ -256,7 +256,7 @@ func (l *serverLog) Noticef(format string, v ...any) { l.log.Debugf(format, v...
 func (l *serverLog) Debugf(string, ...any)           {}
 func (l *serverLog) Tracef(string, ...any)           {}
 
-// Errorf passes errors on, and writes that fail once: the server says it of each message, and says it nowhere else.
+// Errorf logs errors, but only the first failed write of a message: the server logs each of them.
 func (l *serverLog) Errorf(format string, v ...any) {
 	if strings.Contains(format, "failed to store a msg") || strings.Contains(strings.ToLower(format), "critical write error") {
 		if err := fmt.Errorf(format, v...); !l.broken.CompareAndSwap(nil, &err) {
@@ -268,7 +268,7 @@ func (l *serverLog) Errorf(format string, v ...any) {
 
 func (l *serverLog) Warnf(format string, v ...any) {
 	if strings.HasPrefix(format, "Maximum payloads over") || strings.HasPrefix(format, "Plaintext passwords") {
-		return // maxPayload says why they are let in; the passwords are in no file of the server's
+		return // see maxPayload; the passwords are in no file of the server
 	}
 	l.log.Warnf(format, v...)
 }

@@ -18,7 +18,7 @@ func (c *Config) Others() []string {
 	return []string{c.Decisions(), SignalsStream, ForecastsStream, "OBJ_" + c.State(), "KV_" + c.Told()}
 }
 
-// Faults says what is wrong with a stream, each with its mend.
+// Faults gives what is wrong with a stream, and what to do.
 func Faults(info *jetstream.StreamInfo, c *Config) (out []string) {
 	name := info.Config.Name
 	if have := info.Config.Replicas; have < c.Stream.Replicas {
@@ -37,7 +37,7 @@ func Faults(info *jetstream.StreamInfo, c *Config) (out []string) {
 	return out
 }
 
-// Skew says that the clock of the server whose answer came at now is another than this machine's; "" when it is not.
+// Skew reports that the clock of the server, whose answer came at now, differs from this machine's; "" when it does not.
 func Skew(info *jetstream.StreamInfo, now time.Time) string {
 	if skew := info.TimeStamp.Sub(now); !info.TimeStamp.IsZero() && skew.Abs() > maxSkew {
 		return fmt.Sprintf("the clock of the NATS server is %s from this machine's: set both by NTP", skew.Round(time.Second))
@@ -45,7 +45,7 @@ func Skew(info *jetstream.StreamInfo, now time.Time) string {
 	return ""
 }
 
-// Short says that the log of decisions is so full that it reaches back less far than it is asked to; "" when it does not.
+// Short reports that the log of decisions is full and younger than max_age; "" when it is not.
 func Short(info *jetstream.StreamInfo, c *Config, now time.Time) string {
 	reach := now.Sub(info.State.FirstTime)
 	if most := info.Config.MaxBytes; most <= 0 || int64(info.State.Bytes) < most/10*9 || reach >= c.Kept.MaxAge {
@@ -70,7 +70,7 @@ func Small(c *Config, pools int, every time.Duration) string {
 		c.Kept.MaxBytes>>20, pools, need/(1<<20), c.Kept.MaxAge, float64(c.Kept.MaxBytes)/rate/86400)
 }
 
-// Room says that the disk of the embedded server, with so many bytes free beside those that its store uses, is full before
+// Room reports that the disk of the embedded server, with so many bytes free beside those that its store uses, is full before
 // the streams are; "" when it is not.
 func Room(c *Config, dir string, used, free int64) string {
 	if free >= c.Stream.MaxBytes+c.Kept.MaxBytes-used {
@@ -80,7 +80,7 @@ func Room(c *Config, dir string, used, free int64) string {
 		c.Stream.MaxBytes>>20, c.Kept.MaxBytes>>20, dir, (free+used)>>20, used>>20, free>>20)
 }
 
-// Denied adds to an error what the server refused the connection to do, which an answer that does not come does not say.
+// Denied adds to an error what the server refused to the connection. A timeout does not tell that.
 func Denied(conn *nats.Conn, err error) error {
 	if last := conn.LastError(); err != nil && errors.Is(last, nats.ErrPermissionViolation) {
 		return fmt.Errorf("%w: %w; allow that to the daemon's user", err, last)

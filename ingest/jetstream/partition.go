@@ -42,7 +42,7 @@ func (c *Config) partition() partition {
 	return p
 }
 
-// Partitioned says whether this daemon serves a part of the pools only.
+// Partitioned reports whether this daemon serves a part of the pools only.
 func (c *Config) Partitioned() bool { return c.partition().count > 0 }
 
 // PartitionOf is the index of the partition that a pool belongs to: the FNV-1a hash of its name as a token of a subject, modulo
@@ -57,7 +57,7 @@ func (c *Config) PartitionOf(pool string) int {
 	return int(h.Sum32() % uint32(n))
 }
 
-// Owns says whether a pool belongs to this daemon's partition.
+// Owns reports whether a pool belongs to this daemon's partition.
 func (c *Config) Owns(pool string) bool {
 	return !c.Partitioned() || c.PartitionOf(pool) == c.partition().index
 }

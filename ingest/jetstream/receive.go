@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/textproto"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -25,10 +27,9 @@ const (
 	retryWait      = 200 * time.Millisecond
 )
 
-// receive sends decoded batches to ready until ctx ends. Each session reads through one short-lived server-side
-// consumer; whatever breaks it (a restart, a lost connection, a message lost on the way), the next one starts at the
-// sequence after the last that was delivered.
-func (c *Consumer) receive(ctx context.Context, free <-chan *parcel, ready chan<- *parcel) {
+// receive sends decoded batches to ready until ctx ends. Each session reads through one short-lived consumer on the server.
+// When it breaks (a restart, a lost connection, a lost message), the next session starts after the last delivered message.
+func (c *Consumer) receive(ctx context.Context, free <-chan []ingest.Batch, ready chan<- []ingest.Batch) {
 	for ctx.Err() == nil {
 		err := c.session(ctx, free, ready)
 		if ctx.Err() != nil {
@@ -39,14 +40,54 @@ func (c *Consumer) receive(ctx context.Context, free <-chan *parcel, ready chan<
 	}
 }
 
-func (c *Consumer) session(ctx context.Context, free <-chan *parcel, ready chan<- *parcel) error {
-	ctx, stop := context.WithCancel(ctx) // lets go of a message that waits for a parcel when the session breaks
+// session decodes messages into free slices. It sends a slice to ready when it is full, when no more messages wait, and at
+// the end. That send never blocks, because ready has room for all slices.
+func (c *Consumer) session(ctx context.Context, free <-chan []ingest.Batch, ready chan<- []ingest.Batch) error {
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	consumer, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.close(ctx, consumer)
+	var (
+		mu        sync.Mutex // messages come on a goroutine of the client
+		delivered uint64
+		records   int
+		batches   []ingest.Batch // nil while none is being filled
+	)
+	take := func(m jetstream.Msg) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return err
+		}
+		if meta.Sequence.Consumer != delivered+1 { // true for all messages after a lost one, too
+			return fmt.Errorf("delivery %d came in place of %d", meta.Sequence.Consumer, delivered+1)
+		}
+		if batches == nil {
+			select {
+			case batches = <-free:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		delivered++
+		batches = batches[:len(batches)+1]
+		b := &batches[len(batches)-1]
+		b.Reset()
+		c.decode(m, meta, b)
+		records += b.Records()
+		if len(batches) == cap(batches) || records >= batchesRecords || meta.NumPending == 0 {
+			ready <- batches
+			batches, records = nil, 0
+		}
+		return nil
+	}
 	broken := make(chan error, 1) // the first reason counts
 	fail := func(err error) {
 		select {
@@ -54,12 +95,10 @@ func (c *Consumer) session(ctx context.Context, free <-chan *parcel, ready chan<
 		default:
 		}
 	}
-	packer := &packer{Consumer: c, free: free, ready: ready}
-	defer packer.end()
 	limit := max(fetchBytes, 2*int(c.js.Conn().MaxPayload()))
 	reading, err := consumer.Consume(
 		func(m jetstream.Msg) {
-			if err := packer.take(ctx, m); err != nil {
+			if err := take(m); err != nil {
 				fail(err)
 			}
 		},
@@ -68,17 +107,22 @@ func (c *Consumer) session(ctx context.Context, free <-chan *parcel, ready chan<
 	if err != nil {
 		return err
 	}
-	defer reading.Stop()
-	defer stop() // before the packer ends, which waits for the message at hand
 	select {
-	case err := <-broken:
-		return err
+	case err = <-broken:
 	case <-ctx.Done():
-		return ctx.Err()
+		err = ctx.Err()
 	}
+	stop() // take accepts no message after this
+	reading.Stop()
+	mu.Lock()
+	defer mu.Unlock()
+	if batches != nil {
+		ready <- batches
+	}
+	return err
 }
 
-// open makes a server-side consumer that starts at c.next.
+// open makes a consumer on the server that starts at c.next.
 func (c *Consumer) open(ctx context.Context) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
@@ -107,7 +151,7 @@ func (c *Consumer) open(ctx context.Context) (jetstream.Consumer, error) {
 	})
 }
 
-// close removes the consumer from the server, which would otherwise do so itself after orphanAge.
+// close removes the consumer from the server, which would otherwise keep it for orphanAge.
 func (c *Consumer) close(ctx context.Context, consumer jetstream.Consumer) {
 	if !c.js.Conn().IsConnected() {
 		return
@@ -126,18 +170,20 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 	c.next = sequence + 1
 	c.last.Store(max(c.last.Load(), sequence+meta.NumPending))
 	b.Sequence, b.ReceivedAt = sequence, meta.Timestamp.UTC()
-	about, ok := c.about(m.Subject())
+	about, ok := codec.ParseSubject(c.cfg.Prefix, m.Subject())
+	if !ok {
+		about, ok = routeOf(c.routes, m.Subject())
+	}
 	if !ok && strings.HasPrefix(m.Subject(), c.cfg.Prefix+".telemetry."+topicProbe+".") {
 		b.Ignored++
 		return
 	}
-	if !ok {
-		// Whatever it carries may be prompts, so that none of it is kept.
+	if !ok { // the message may hold prompts, so the refusal keeps none of it
 		detail := fmt.Sprintf("subject %.200q carries no telemetry", m.Subject())
 		b.Refused = append(b.Refused, ingest.Refusal{Reason: ingest.ReasonUnknownSubject, Detail: detail})
 		return
 	}
-	describe(&about, m.Headers())
+	addHeaders(&about, m.Headers())
 	about.Fields = c.cfg.Fields
 	if about.ContentType != "" && !c.warned && codec.HoldsPrompts(about.ContentType) {
 		c.warned = true
@@ -147,38 +193,25 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 	c.decoder.Decode(about, m.Data(), c.cfg.Limits, b)
 }
 
-// describe adds what the headers of a message say of it.
-func describe(about *codec.Meta, h nats.Header) {
-	if contentType := header(h, headerContentType); contentType != "" {
-		about.ContentType = contentType
-	}
-	about.Source = header(h, codec.HeaderSource)
-	about.Encoding = strings.Join(headerValues(h, headerContentEncoding), ", ")
-}
-
 // The headers that say how a message is encoded.
 const (
 	headerContentType     = "Content-Type"
 	headerContentEncoding = "Content-Encoding"
 )
 
-// header gives the first value of key.
-func header(h nats.Header, key string) string {
-	if values := headerValues(h, key); len(values) > 0 {
-		return values[0]
-	}
-	return ""
-}
-
-// headerValues gives the values of key in any case, for not every producer writes it alike.
-func headerValues(h nats.Header, key string) []string {
-	if values := h.Values(key); len(values) > 0 || len(h) == 0 {
-		return values
-	}
-	for k, values := range h {
-		if strings.EqualFold(k, key) && len(values) > 0 {
-			return values
+// addHeaders adds what the headers of a message say about it. Producers write their names in any case.
+func addHeaders(about *codec.Meta, h nats.Header) {
+	for key, values := range h {
+		if len(values) == 0 || values[0] == "" {
+			continue
+		}
+		switch textproto.CanonicalMIMEHeaderKey(key) {
+		case headerContentType:
+			about.ContentType = values[0]
+		case headerContentEncoding:
+			about.Encoding = strings.Join(values, ", ")
+		case codec.HeaderSource:
+			about.Source = values[0]
 		}
 	}
-	return nil
 }

@@ -15,13 +15,12 @@ import (
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
-// A Relay takes in the sources whose messages hold what users wrote (see [codec.HoldsPrompts]): it decodes each message
-// and stores what it carries in the telemetry stream, as native records. Until that is done the message waits in the intake
-// stream, in the server's memory; so no prompt comes to rest on a disk of Forewarm's, and a restart of the daemon loses
-// nothing. What comes while the intake is full takes the place of the oldest, which is counted as lost.
+// A Relay reads sources whose messages may hold prompts (see [codec.HoldsPrompts]). It decodes each message and stores its
+// records in the telemetry stream, in the native format. Until then the message waits in the intake stream, in the server's
+// memory. So no prompt is written to a disk of Forewarm, and a restart of the daemon loses nothing. A full intake drops its
+// oldest messages, which are counted as lost.
 //
-// A message may be relayed twice, where the daemon dies between storing its records and saying so: the fold drops records
-// whose ids it has seen.
+// A message is relayed twice if the daemon dies before it acknowledges it. The pipeline drops records whose ids it has seen.
 type Relay struct {
 	js     jetstream.JetStream
 	stream string
@@ -42,15 +41,16 @@ type RelayConfig struct {
 	Sources []Source
 	Fields  *codec.FieldMap
 	Limits  ingest.Limits
-	Store   func(context.Context, *ingest.Batch) error // see [Inlet.Store]
-	Refused func([]ingest.Refusal)                     // is told of records that could not be used
-	Ignored func(int)                                  // and how many carry no demand
+	Store   func(context.Context, *ingest.Batch) error // see [StreamWriter.Store]
+	Refused func([]ingest.Refusal)                     // receives records that could not be used
+	Ignored func(int)                                  // receives how many records carry no demand
 	Log     *zap.Logger
 }
 
 const (
 	relayDurable  = "forewarm"
 	relayMessages = 256 // most that are stored at once
+	relayRecords  = 4096
 	relayAckWait  = 30 * time.Second
 )
 
@@ -123,17 +123,11 @@ func (r *Relay) take(ctx context.Context, m jetstream.Msg) error {
 		}
 		r.last = meta.Sequence.Stream
 	}
-	about, ok := codec.Meta{}, false
-	for i := range r.routes {
-		if covers(r.routes[i].subject, m.Subject()) {
-			about, ok = r.routes[i].about, true
-			break
-		}
-	}
+	about, ok := routeOf(r.routes, m.Subject())
 	if !ok { // of a source that is no longer one
 		return m.Ack()
 	}
-	describe(&about, m.Headers())
+	addHeaders(&about, m.Headers())
 	about.Fields = r.cfg.Fields
 	if len(r.held) > 0 && about.Source != r.batch.Source { // a batch has one producer
 		if err := r.flush(ctx); err != nil {
@@ -143,7 +137,7 @@ func (r *Relay) take(ctx context.Context, m jetstream.Msg) error {
 	r.batch.ReceivedAt = meta.Timestamp.UTC()
 	r.decoder.Decode(about, m.Data(), r.cfg.Limits, &r.batch)
 	r.held = append(r.held, m)
-	if meta.NumPending > 0 && len(r.held) < relayMessages && recordsOf(&r.batch) < keptRecords {
+	if meta.NumPending > 0 && len(r.held) < relayMessages && r.batch.Records() < relayRecords {
 		return nil
 	}
 	return r.flush(ctx)
@@ -151,7 +145,7 @@ func (r *Relay) take(ctx context.Context, m jetstream.Msg) error {
 
 // flush stores what is held, and lets go of the messages.
 func (r *Relay) flush(ctx context.Context) error {
-	if recordsOf(&r.batch) > len(r.batch.Refused) {
+	if r.batch.Records() > len(r.batch.Refused) {
 		ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 		defer cancel()
 		if err := r.cfg.Store(ctx, &r.batch); err != nil {
@@ -169,9 +163,6 @@ func (r *Relay) flush(ctx context.Context) error {
 	}
 	clear(r.held) // their data may hold prompts
 	r.held = r.held[:0]
-	if cap(r.batch.Requests) > keptRecords || cap(r.batch.Refused) > keptRecords {
-		r.batch = ingest.Batch{}
-	}
 	r.batch.Reset()
 	return nil
 }

@@ -55,9 +55,9 @@ func TestRelayStoresNoPrompt(t *testing.T) {
 		t.Fatalf("the telemetry stream has %v", got)
 	}
 	stored, refusals := make(chan struct{}, 9), make(chan ingest.Refusal, 9)
-	inlet := NewInlet(js, &c)
+	writer := NewStreamWriter(js, &c)
 	intake := relaying(t, c, js, func(ctx context.Context, b *ingest.Batch) error {
-		err := inlet.Store(ctx, b)
+		err := writer.Store(ctx, b)
 		for range b.Requests {
 			stored <- struct{}{}
 		}

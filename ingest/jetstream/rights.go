@@ -17,7 +17,7 @@ type Rights struct{ Publish, Subscribe []string }
 const (
 	apiPrefix = "$JS.API."
 	inboxes   = "_INBOX.>"
-	// userInfo is where a server answers with the rights of whom asks.
+	// userInfo is the subject where a server answers with the rights of the asking user.
 	userInfo = "$SYS.REQ.USER.INFO"
 )
 
@@ -104,7 +104,7 @@ type granted struct {
 }
 
 // CheckRights fails where the user of a connection lacks a right that the daemon needs, and names the subjects. A server that
-// does not say what rights there are is no error: warn is told.
+// does not say what rights there are is no error: warn is called.
 func (c *Config) CheckRights(ctx context.Context, conn *nats.Conn, warn func(error)) error {
 	missing, err := missingRights(ctx, conn, c.DaemonRights())
 	if errors.Is(err, nats.ErrPermissionViolation) {
@@ -154,7 +154,7 @@ func missingRights(ctx context.Context, conn *nats.Conn, need Rights) (missing R
 	return missing, nil
 }
 
-// allows says whether lists of a server's configuration let all subjects of a pattern pass; an empty list of what is allowed has
+// allows reports whether lists of a server's configuration let all subjects of a pattern pass; an empty list of what is allowed has
 // no limit.
 func allows(allow, deny []string, subject string) bool {
 	if slices.ContainsFunc(deny, func(d string) bool { d, _, _ = strings.Cut(d, " "); return overlap(d, subject) }) {

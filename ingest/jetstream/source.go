@@ -53,8 +53,8 @@ func (c *Config) validateSources() error {
 	return nil
 }
 
-// relays says whether a [Relay] takes a source in: one that may hold prompts, and with partitions each, because only its records
-// say to which pool they belong.
+// relays reports whether a [Relay] reads a source: one that may hold prompts, and with partitions each source, because only
+// its records name their pools.
 func (c *Config) relays(s Source) bool {
 	contentType, _ := codec.ContentTypeOf(s.Format)
 	return c.Partitioned() || codec.HoldsPrompts(contentType)
@@ -70,7 +70,7 @@ func (c *Config) intake(stored []string) (subjects []string) {
 	return subjects
 }
 
-// route is what a subject outside the prefix says of its messages.
+// route describes the messages of a subject outside the prefix.
 type route struct {
 	subject string
 	about   codec.Meta
@@ -85,14 +85,11 @@ func routesOf(sources []Source) []route {
 	return routes
 }
 
-// about is what a subject says of its messages; ok is false when it carries no telemetry.
-func (c *Consumer) about(subject string) (m codec.Meta, ok bool) {
-	if m, ok = codec.ParseSubject(c.cfg.Prefix, subject); ok {
-		return m, true
-	}
-	for i := range c.routes {
-		if covers(c.routes[i].subject, subject) {
-			return c.routes[i].about, true
+// routeOf describes the messages of a subject; ok is false when no route has it.
+func routeOf(routes []route, subject string) (m codec.Meta, ok bool) {
+	for i := range routes {
+		if covers(routes[i].subject, subject) {
+			return routes[i].about, true
 		}
 	}
 	return codec.Meta{}, false

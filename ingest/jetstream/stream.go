@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The streams of what Forewarm says.
+// The streams of what Forewarm publishes.
 const (
 	SignalsStream   = "FOREWARM_SIGNALS"   // pre-scale events and alerts
 	ForecastsStream = "FOREWARM_FORECASTS" // the latest forecast of each class
@@ -176,7 +176,7 @@ func ensure(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCo
 	return stream, nil
 }
 
-// unmade says why the stream that want describes could not be had, and what to do about it.
+// unmade explains why the stream that want describes could not be made, and what to do.
 func unmade(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, err error) error {
 	var refused *jetstream.APIError
 	switch {
@@ -200,7 +200,7 @@ const noRoom = 10047
 // subjectsOverlap is the server's code for a stream with subjects that another one has.
 const subjectsOverlap = 10065
 
-// taken says which stream has a subject of want, and what to do about it.
+// taken names the stream that has a subject of want, and what to do.
 func taken(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
 	for _, subject := range want.Subjects {
 		name, err := js.StreamNameBySubject(ctx, subject)
@@ -226,7 +226,7 @@ func find(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConf
 	return js.Stream(ctx, name)
 }
 
-// adoptable says why a user's stream cannot serve for subjects.
+// adoptable explains why a user's stream cannot hold subjects; nil if it can.
 func adoptable(have jetstream.StreamConfig, subjects []string) error {
 	for _, want := range subjects {
 		covered := false

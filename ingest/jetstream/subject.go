@@ -6,16 +6,16 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// isPrefix says whether prefix is one or more tokens of a subject, none of them a wildcard.
+// isPrefix reports whether prefix is one or more tokens of a subject, none of them a wildcard.
 func isPrefix(prefix string) bool { return isSubject(prefix) && !strings.ContainsAny(prefix, "*>") }
 
-// isSubject says whether subject is one that clients may publish to, or a pattern of such with the wildcards * and >.
+// isSubject reports whether subject is one that clients may publish to, or a pattern of such with the wildcards * and >.
 func isSubject(subject string) bool {
 	return server.IsValidSubject(subject) && !strings.HasPrefix(subject, "$")
 }
 
-// covers says whether every subject that want matches is matched by have too. Both may hold the wildcards * and >.
+// covers reports whether every subject that want matches is matched by have too. Both may hold the wildcards * and >.
 func covers(have, want string) bool { return server.SubjectMatchesFilter(want, have) }
 
-// overlap says whether a subject is matched by both a and b.
+// overlap reports whether a subject is matched by both a and b.
 func overlap(a, b string) bool { return server.SubjectsCollide(a, b) }

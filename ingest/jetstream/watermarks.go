@@ -34,9 +34,9 @@ type Ticker struct {
 	started chan struct{} // closed by the first Sync
 }
 
-// NewTicker publishes through js to the watermark subject below prefix. outcome is told how each attempt to store a
-// watermark ended; an attempt that failed is made again each second. offline is offered a minute whose watermark cannot be
-// stored for offlineAfter, and may go on without the stream, which it says.
+// NewTicker publishes through js to the watermark subject below prefix. outcome is called with the result of each
+// attempt to store a watermark; a failed attempt is repeated each second. offline is called with a minute whose watermark
+// cannot be stored for offlineAfter. It returns true if the daemon ticks without the stream.
 func NewTicker(js jetstream.JetStream, prefix string, lateness time.Duration, outcome func(error), offline func(context.Context, time.Time) bool, log *zap.Logger) *Ticker {
 	publish := func(ctx context.Context, subject, id string, data []byte) error {
 		m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
@@ -56,7 +56,7 @@ const (
 	offlineAfter = 5 * time.Second
 	// maxPending bounds the minutes that wait; the oldest are let go of.
 	maxPending = 24 * 60
-	// jump is by how much the server's clock has to be set for the log to say so.
+	// jump is the smallest change of the server's clock that is logged.
 	jump = time.Minute
 )
 
@@ -84,10 +84,9 @@ func (t *Ticker) now() time.Time {
 func (t *Ticker) newest() time.Time { return t.now().Add(-t.lateness).Truncate(time.Minute) }
 
 // Run publishes until ctx ends, and then returns nil. It begins after the first Sync. In a stream that was in use it begins with
-// the newest minute that is over: a daemon that was restarted when that was due did not store it. A watermark that could not be stored is offered again until
-// the next one is due, which then stands for both; unless its minute ticked offline. Those are stored later, in order, so
-// that what reads the stream again takes the steps that were taken meanwhile. Where the clock goes back, no minute is closed
-// until it is past the newest one again.
+// the newest minute that is over, because a daemon that restarted when that was due did not store it. A failed watermark is
+// repeated until the next one is due, which includes it. Minutes that ticked offline are stored later, in order, so that a
+// replay takes the same steps. After the clock goes back, no minute is closed until it is past the newest one again.
 func (t *Ticker) Run(ctx context.Context, inUse bool) error {
 	select {
 	case <-t.started:

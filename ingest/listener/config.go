@@ -3,9 +3,9 @@ package listener
 import (
 	"fmt"
 	"net"
-	"strconv"
 
 	"github.com/forewarm/forewarm/internal/httpguard"
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
 // Config says which listeners there are.
@@ -16,21 +16,14 @@ type Config struct {
 	GRPC  Endpoint `yaml:"grpc"` // OTLP
 }
 
-// Endpoint is one listener, whom it lets in and how much of it.
+// Endpoint is one listener, its credentials and its bounds.
 type Endpoint struct {
-	Listen       string  `yaml:"listen"`     // host:port; "" is off
-	TokenFile    string  `yaml:"token_file"` // holds the token that clients send as Authorization: Bearer
-	TLS          TLS     `yaml:"tls"`
-	MaxBytes     int     `yaml:"max_bytes"`      // of a request, as sent and decompressed
-	RequestsPerS float64 `yaml:"requests_per_s"` // further ones are told to come back later
-	Concurrent   int     `yaml:"concurrent"`     // requests at once; further ones are told to come back later
-}
-
-// TLS names the files of a listener's TLS; all empty means none.
-type TLS struct {
-	CertFile     string `yaml:"cert_file"`
-	KeyFile      string `yaml:"key_file"`
-	ClientCAFile string `yaml:"client_ca_file"` // who signs the certificates that clients must show; "" asks for none
+	Listen       string           `yaml:"listen"`     // host:port; "" is off
+	TokenFile    string           `yaml:"token_file"` // holds the token that clients send as Authorization: Bearer
+	TLS          tlsconfig.Server `yaml:"tls"`
+	MaxBytes     int              `yaml:"max_bytes"`      // of a request, as sent and decompressed
+	RequestsPerS float64          `yaml:"requests_per_s"` // further ones are refused for now
+	Concurrent   int              `yaml:"concurrent"`     // requests at once; further ones are told to come back later
 }
 
 // DefaultConfig is what an unset configuration means: no listeners. Bodies over HTTP may be larger, for the webhooks of
@@ -42,7 +35,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Check is nil for a usable configuration; else it names the key, the value, the bound and the mend. It opens no file and
+// Check is nil for a usable configuration; else it names the key, the value, the bound and what to do. It opens no file and
 // resolves no address.
 func (c *Config) Check() error {
 	if err := c.HTTP.check("http", 4318); err != nil {
@@ -53,7 +46,7 @@ func (c *Config) Check() error {
 
 func (e *Endpoint) check(name string, usual int) error {
 	fail := func(key, format string, args ...any) error {
-		return fmt.Errorf("%s.%s: %s", name, key, fmt.Sprintf(format, args...))
+		return fmt.Errorf("%s.%s: %w", name, key, fmt.Errorf(format, args...))
 	}
 	switch {
 	case e.MaxBytes < 1<<10 || e.MaxBytes > 64<<20:
@@ -62,20 +55,17 @@ func (e *Endpoint) check(name string, usual int) error {
 		return fail("requests_per_s", "%g is out of 0…1e6; set how many the busiest second may bring", e.RequestsPerS)
 	case e.Concurrent < 1 || e.Concurrent > 10_000:
 		return fail("concurrent", "%d is out of 1…10000; each takes memory for its body", e.Concurrent)
-	case (e.TLS.CertFile == "") != (e.TLS.KeyFile == ""):
-		return fail("tls.cert_file", "%q is set, or not, unlike tls.key_file: set both, or neither", e.TLS.CertFile)
-	case e.TLS.ClientCAFile != "" && e.TLS.CertFile == "":
-		return fail("tls.client_ca_file", "%q needs TLS; set tls.cert_file and tls.key_file", e.TLS.ClientCAFile)
-	case e.Listen == "":
+	}
+	if err := e.TLS.Check(); err != nil {
+		return fmt.Errorf("%s.tls.%w", name, err)
+	}
+	if e.Listen == "" {
 		return nil
 	}
-	host, port, err := net.SplitHostPort(e.Listen)
-	if err != nil {
-		return fail("listen", "%q is not host:port; write one such as 127.0.0.1:%d", e.Listen, usual)
+	if err := httpguard.CheckAddress(e.Listen, usual); err != nil {
+		return fail("listen", "%w", err)
 	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fail("listen", "port %q is out of 0…65535; write one such as %d, or 0 for a free one", port, usual)
-	}
+	host, _, _ := net.SplitHostPort(e.Listen)
 	if !httpguard.IsLoopback(host) && e.TokenFile == "" && e.TLS.ClientCAFile == "" {
 		return fail("listen", "%q is open to the network and asks for no credentials; set %s.token_file, or %s.tls with a client_ca_file, or listen on 127.0.0.1", e.Listen, name, name)
 	}

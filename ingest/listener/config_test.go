@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -29,20 +30,22 @@ func TestConfigCheck(t *testing.T) {
 		change func(*Config)
 		want   string // "" is no error
 	}{
-		"default":              {func(*Config) {}, ""},
-		"loopback":             {func(c *Config) { c.HTTP.Listen, c.GRPC.Listen = "127.0.0.1:4318", "[::1]:4317" }, ""},
-		"localhost":            {func(c *Config) { c.HTTP.Listen = "localhost:4318" }, ""},
-		"network":              {func(c *Config) { c.HTTP.Listen = "10.0.0.1:4318" }, "http.listen: "},
-		"every address":        {func(c *Config) { c.GRPC.Listen = ":4317" }, "grpc.listen: "},
-		"zero address":         {func(c *Config) { c.GRPC.Listen = "0.0.0.0:4317" }, "set grpc.token_file"},
-		"name":                 {func(c *Config) { c.GRPC.Listen = "gpu-7:4317" }, "asks for no credentials"},
-		"network, token":       {func(c *Config) { c.HTTP.Listen, c.HTTP.TokenFile = ":4318", "t" }, ""},
-		"network, mTLS":        {func(c *Config) { c.HTTP.Listen, c.HTTP.TLS = ":4318", TLS{"c", "k", "ca"} }, ""},
-		"network, server TLS":  {func(c *Config) { c.HTTP.Listen, c.HTTP.TLS = ":4318", TLS{"c", "k", ""} }, "http.listen: "},
+		"default":        {func(*Config) {}, ""},
+		"loopback":       {func(c *Config) { c.HTTP.Listen, c.GRPC.Listen = "127.0.0.1:4318", "[::1]:4317" }, ""},
+		"localhost":      {func(c *Config) { c.HTTP.Listen = "localhost:4318" }, ""},
+		"network":        {func(c *Config) { c.HTTP.Listen = "10.0.0.1:4318" }, "http.listen: "},
+		"every address":  {func(c *Config) { c.GRPC.Listen = ":4317" }, "grpc.listen: "},
+		"zero address":   {func(c *Config) { c.GRPC.Listen = "0.0.0.0:4317" }, "set grpc.token_file"},
+		"name":           {func(c *Config) { c.GRPC.Listen = "gpu-7:4317" }, "asks for no credentials"},
+		"network, token": {func(c *Config) { c.HTTP.Listen, c.HTTP.TokenFile = ":4318", "t" }, ""},
+		"network, mTLS": {func(c *Config) {
+			c.HTTP.Listen, c.HTTP.TLS = ":4318", tlsconfig.Server{CertFile: "c", KeyFile: "k", ClientCAFile: "ca"}
+		}, ""},
+		"network, server TLS":  {func(c *Config) { c.HTTP.Listen, c.HTTP.TLS = ":4318", tlsconfig.Server{CertFile: "c", KeyFile: "k"} }, "http.listen: "},
 		"no port":              {func(c *Config) { c.HTTP.Listen = "localhost" }, "http.listen: "},
 		"bad port":             {func(c *Config) { c.HTTP.Listen = "localhost:http" }, "http.listen: "},
-		"certificate alone":    {func(c *Config) { c.HTTP.TLS.CertFile = "c" }, "http.tls.cert_file: "},
-		"clients' CA alone":    {func(c *Config) { c.GRPC.TLS.ClientCAFile = "ca" }, "grpc.tls.client_ca_file: "},
+		"certificate alone":    {func(c *Config) { c.HTTP.TLS.CertFile = "c" }, "http.tls.cert_file is "},
+		"clients' CA alone":    {func(c *Config) { c.GRPC.TLS.ClientCAFile = "ca" }, "grpc.tls.client_ca_file is "},
 		"no bytes":             {func(c *Config) { c.HTTP.MaxBytes = 0 }, "http.max_bytes: "},
 		"too many bytes":       {func(c *Config) { c.HTTP.MaxBytes = 1 << 30 }, "http.max_bytes: "},
 		"no requests":          {func(c *Config) { c.HTTP.RequestsPerS = 0 }, "http.requests_per_s: "},
@@ -74,8 +77,8 @@ func TestNewSaysWhatToMend(t *testing.T) {
 		"listeners.grpc.listen is ":        func(c *Config) { c.GRPC.Listen = taken.Addr().String() },
 		"listeners.http.token_file is ":    func(c *Config) { c.HTTP.TokenFile = "/none" },
 		"the file is empty":                func(c *Config) { c.HTTP.TokenFile = empty },
-		"listeners.http.tls.cert_file is ": func(c *Config) { c.HTTP.TLS = TLS{CertFile: empty, KeyFile: empty} },
-		"listeners.grpc.tls.cert_file is ": func(c *Config) { c.GRPC.TLS = TLS{CertFile: "/none", KeyFile: "/none"} },
+		"listeners.http.tls.cert_file is ": func(c *Config) { c.HTTP.TLS = tlsconfig.Server{CertFile: empty, KeyFile: empty} },
+		"listeners.grpc.tls.cert_file is ": func(c *Config) { c.GRPC.TLS = tlsconfig.Server{CertFile: "/none", KeyFile: "/none"} },
 	} {
 		c := onLoopback()
 		change(&c)
@@ -131,7 +134,7 @@ func TestClientCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := onLoopback()
-	c.HTTP.TLS = TLS{
+	c.HTTP.TLS = tlsconfig.Server{
 		CertFile: writePEM(t, "CERTIFICATE", own.Certificate[0]), KeyFile: writePEM(t, "PRIVATE KEY", key),
 		ClientCAFile: writePEM(t, "CERTIFICATE", ca.Certificate[0]),
 	}
@@ -178,7 +181,7 @@ func TestClientCertificates(t *testing.T) {
 func TestCertificateIsReadAnew(t *testing.T) {
 	ca := certificate(t, nil)
 	dir := t.TempDir()
-	files := TLS{CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key")}
+	files := tlsconfig.Server{CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key")}
 	written := time.Now().Add(-time.Hour)
 	write := func(cert, key []byte) {
 		t.Helper()

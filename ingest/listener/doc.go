@@ -8,5 +8,5 @@
 // A listener is off until it has an address. It accepts clients that hold the token or a certificate, and must ask for one
 // of them where its address is not loopback. Bounds: bytes of a request, as sent and decompressed, requests a second,
 // requests at once, connections, header bytes, and the time that each step may take. What is over a bound is refused with
-// a status that says whether to try again, and counted.
+// a status that reports whether to try again, and counted.
 package listener

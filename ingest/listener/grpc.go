@@ -26,9 +26,9 @@ var grpcCodes = []string{"OK", "InvalidArgument", "Unauthenticated", "ResourceEx
 
 // grpcServer answers Export of the OTLP trace and logs services (opentelemetry.proto.collector.{trace,logs}.v1).
 // Messages reach the decoder as bytes, as those over HTTP do: one decoder reads and bounds every export.
-type grpcServer struct{ *door }
+type grpcServer struct{ *handler }
 
-func newGRPC(d *door) server { return &grpcServer{d} }
+func newGRPC(h *handler) server { return &grpcServer{h} }
 
 func (s *grpcServer) serve(ctx context.Context, l net.Listener) error {
 	options := []grpc.ServerOption{
@@ -124,7 +124,7 @@ func (s *grpcServer) export(ctx context.Context, contentType string, request []b
 			m.Source = values[0]
 		}
 	}
-	out, err := s.accept(ctx, m, request, s.maxBytes)
+	out, err := s.accept(ctx, m, request)
 	if err != nil {
 		s.complain(err)
 		return nil, status.Error(codes.Unavailable, "the telemetry stream does not answer")

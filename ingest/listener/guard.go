@@ -20,7 +20,7 @@ type guard struct {
 	asks  bool              // for the token
 	rate  *rate.Limiter
 	slots *semaphore.Weighted // a request takes one while it is stored
-	// memory is for bodies that are on their way, whose senders may take their time.
+	// memory is for bodies that are being read, perhaps from slow senders.
 	memory *budget
 }
 
@@ -46,7 +46,7 @@ func newGuard(name string, e *Endpoint) (*guard, error) {
 	return g, nil
 }
 
-// admits says whether the value of an Authorization header holds the token. It takes as long for every wrong one.
+// admits reports whether the value of an Authorization header holds the token. It takes as long for every wrong one.
 func (g *guard) admits(authorization string) bool {
 	if !g.asks {
 		return true

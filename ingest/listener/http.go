@@ -27,25 +27,30 @@ const retryAfter = "5"
 
 // httpServer answers POST /v1/traces and /v1/logs as OTLP/HTTP has it, and POST /v1/telemetry/{format}?pool=&class= for every format of
 // package ingest. Bodies may be compressed by gzip or zstd. A producer may name itself in the header Forewarm-Source.
-type httpServer struct{ *door }
+type httpServer struct{ *handler }
 
-func newHTTP(d *door) server { return &httpServer{d} }
+func newHTTP(h *handler) server { return &httpServer{h} }
 
 func (s *httpServer) serve(ctx context.Context, l net.Listener) error {
 	return httpguard.Serve(ctx, &http.Server{
-		Handler: s.handler(), TLSConfig: s.secure, MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: headerTimeout,
-		ReadTimeout: s.timeouts.body, WriteTimeout: s.timeouts.body + s.timeouts.store + grace, IdleTimeout: idleTimeout, ErrorLog: zap.NewStdLog(s.log),
+		Handler: s.mux(), TLSConfig: s.secure, MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: headerTimeout,
+		ReadTimeout: s.timeouts.body, WriteTimeout: s.timeouts.body + s.timeouts.store + grace, IdleTimeout: idleTimeout, ErrorLog: zap.NewStdLog(s.Log),
 	}, l, grace)
 }
 
-func (s *httpServer) handler() http.Handler {
+func (s *httpServer) mux() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/traces", s.postTraces)
-	mux.HandleFunc("POST /v1/logs", s.postLogs)
+	mux.HandleFunc("POST /v1/traces", s.postExport(codec.ContentTypeOTLP, codec.ContentTypeOTLPJSON, "rejectedSpans"))
+	mux.HandleFunc("POST /v1/logs", s.postExport(codec.ContentTypeOTLPLogs, codec.ContentTypeOTLPLogsJSON, "rejectedLogRecords"))
 	mux.HandleFunc("POST /v1/telemetry/{format}", s.postTelemetry)
 	return s.counted(httpguard.Guard(s.listen, s.hosts, s.authorized(mux), func(w http.ResponseWriter, r *http.Request, why string) {
-		writeStatus(w, mediaType(r.Header.Get("Content-Type")) != "application/x-protobuf", http.StatusForbidden, why)
+		refuse(w, r, http.StatusForbidden, why)
 	}))
+}
+
+// refuse answers in the kind of the request.
+func refuse(w http.ResponseWriter, r *http.Request, code int, why string) {
+	writeStatus(w, mediaType(r.Header.Get("Content-Type")) != "application/x-protobuf", code, why)
 }
 
 // authorized lets only clients through that hold the token, if there is one.
@@ -53,7 +58,7 @@ func (s *httpServer) authorized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.admits(r.Header.Get("Authorization")) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			writeStatus(w, mediaType(r.Header.Get("Content-Type")) != "application/x-protobuf", http.StatusUnauthorized, "the token is missing or wrong; send it as Authorization: Bearer")
+			refuse(w, r, http.StatusUnauthorized, "the token is missing or wrong; send it as Authorization: Bearer")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -125,15 +130,15 @@ func codeOf(o *outcome) int {
 	return http.StatusBadRequest
 }
 
-// take lets a request in, reads its body and has it accepted. A code other than 0 says how to refuse it, and why.
+// take reads the body of a request and stores its records. A code other than 0 refuses the request; message is the reason.
 func (s *httpServer) take(w http.ResponseWriter, r *http.Request, contentType string) (out outcome, code int, message string) {
-	busy := func() (outcome, int, string) {
+	later := func(code int, why string) (outcome, int, string) {
 		w.Header().Set("Retry-After", retryAfter)
-		return out, http.StatusServiceUnavailable, "too many requests at once"
+		return out, code, why
 	}
+	const busy = "too many requests at once"
 	if !s.rate.Allow() {
-		w.Header().Set("Retry-After", retryAfter)
-		return out, http.StatusTooManyRequests, "too many requests a second; send larger batches"
+		return later(http.StatusTooManyRequests, "too many requests a second; send larger batches")
 	}
 	client, _, _ := net.SplitHostPort(r.RemoteAddr)
 	share := s.memory.of(client)
@@ -141,31 +146,30 @@ func (s *httpServer) take(w http.ResponseWriter, r *http.Request, contentType st
 	body, err := share.read(http.MaxBytesReader(w, r.Body, int64(s.maxBytes)))
 	s.bytes.Add(uint64(len(body)))
 	if errors.Is(err, errNoMemory) {
-		return busy()
+		return later(http.StatusServiceUnavailable, busy)
 	}
 	if err != nil {
 		code, message = s.bodyFault(err)
 		return out, code, message
 	}
 	if !s.slots.TryAcquire(1) {
-		return busy()
+		return later(http.StatusServiceUnavailable, busy)
 	}
 	defer s.slots.Release(1)
 	query := r.URL.Query()
 	out, err = s.accept(r.Context(), codec.Meta{
 		ContentType: contentType, Encoding: r.Header.Get("Content-Encoding"),
 		Pool: query.Get("pool"), Class: query.Get("class"), Source: r.Header.Get(codec.HeaderSource),
-	}, body, s.maxBytes)
+	}, body)
 	if err != nil {
 		s.complain(err)
-		w.Header().Set("Retry-After", retryAfter)
-		return out, http.StatusServiceUnavailable, "the telemetry stream does not answer"
+		return later(http.StatusServiceUnavailable, "the telemetry stream does not answer")
 	}
 	s.stored(&out)
 	return out, 0, ""
 }
 
-// bodyFault says why a body could not be read.
+// bodyFault is the answer to a body that could not be read.
 func (s *httpServer) bodyFault(err error) (code int, message string) {
 	var large *http.MaxBytesError
 	switch {

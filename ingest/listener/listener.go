@@ -36,10 +36,10 @@ var usualTimeouts = timeouts{body: 15 * time.Second, store: 10 * time.Second}
 // Deps are what listeners need of the rest.
 type Deps struct {
 	Store Store
-	// Refused is told of each request's unusable records; it is called by many goroutines at once.
+	// Refused receives the unusable records of a request, from many goroutines at once.
 	Refused func([]ingest.Refusal)
-	// Serves says whether telemetry of a pool is counted; nil for any. Records of others are stored as all are, for the stream may
-	// have further readers, but their producers are told. It is called by many goroutines at once.
+	// Serves reports whether telemetry of a pool is counted; nil for any. Records of other pools are stored too, for other
+	// readers of the stream, but the answer names the pools. It is called by many goroutines at once.
 	Serves func(pool string) bool
 	Fields *codec.FieldMap // names of users' own in foreign formats
 	Log    *zap.Logger
@@ -63,61 +63,70 @@ type server interface {
 	serve(ctx context.Context, l net.Listener) error
 }
 
-// door is what the servers have in common.
-type door struct {
-	*intake
+// handler is what the servers have in common.
+type handler struct {
+	Deps
 	*guard
 	*tally
+	timeouts   timeouts
 	secure     *tls.Config // nil without TLS
 	maxBytes   int
 	concurrent int // requests at once
 	listen     string
 	hosts      []string
-	log        *zap.Logger
 	outage     rate.Sometimes
 }
 
 // seldom is how often what fails for every client is logged.
 func seldom() rate.Sometimes { return rate.Sometimes{Interval: 10 * time.Second} }
 
+// WarnOfCertificate logs that a new certificate cannot be used.
+func WarnOfCertificate(log *zap.Logger) func(error) {
+	often := seldom()
+	return func(err error) {
+		often.Do(func() {
+			log.Warn("a listener's new certificate cannot be used; it keeps the one before", zap.Error(err))
+		})
+	}
+}
+
 // complain logs that the store failed: once in a while, for during an outage every request finds out.
-func (d *door) complain(err error) {
-	d.outage.Do(func() {
-		d.log.Warn("telemetry is not stored; its producers are asked to try again", zap.String("listener", d.listener), zap.Error(err))
+func (h *handler) complain(err error) {
+	h.outage.Do(func() {
+		h.Log.Warn("telemetry is not stored; its producers are asked to try again", zap.String("listener", h.listener), zap.Error(err))
 	})
 }
 
-// New reads the files that c names and opens its addresses; Run serves on them. Errors name the key to mend.
+// New reads the files that c names and opens its addresses; Run serves on them. Errors name the key.
 func New(c Config, deps Deps) (*Listeners, error) { return open(c, deps, usualTimeouts) }
 
 func open(c Config, deps Deps, t timeouts) (*Listeners, error) {
 	l := &Listeners{}
-	in := &intake{store: deps.Store, refused: deps.Refused, serves: deps.Serves, fields: deps.Fields, timeouts: t}
-	listen := func(name string, e *Endpoint, t *tally, serverOf func(*door) server) error {
+	listen := func(name string, e *Endpoint, codes []string, serverOf func(*handler) server) error {
 		if e.Listen == "" {
 			return nil
 		}
-		d := &door{intake: in, tally: t, maxBytes: e.MaxBytes, concurrent: e.Concurrent, listen: e.Listen, hosts: c.Hosts, log: deps.Log, outage: seldom()}
+		h := &handler{Deps: deps, tally: newTally(name, codes...), timeouts: t, maxBytes: e.MaxBytes, concurrent: e.Concurrent, listen: e.Listen, hosts: c.Hosts, outage: seldom()}
 		var err error
-		if d.guard, err = newGuard(name, e); err != nil {
+		if h.guard, err = newGuard(name, e); err != nil {
 			return err
 		}
-		if d.secure, err = e.TLS.Load("listeners."+name+".tls", deps.Log); err != nil {
-			return err
+		if h.secure, err = e.TLS.Open(WarnOfCertificate(deps.Log)); err != nil {
+			return fmt.Errorf("listeners.%s.tls.%w", name, err)
 		}
 		socket, err := net.Listen("tcp", e.Listen)
 		if err != nil {
 			return fmt.Errorf("listeners.%s.listen is %q: %w; choose another address, or port 0 for a free one", name, e.Listen, err)
 		}
-		l.running = append(l.running, running{name, netutil.LimitListener(socket, maxConnections), serverOf(d), t})
-		if host, _, _ := net.SplitHostPort(e.Listen); d.secure == nil && !httpguard.IsLoopback(host) {
+		l.running = append(l.running, running{name, netutil.LimitListener(socket, maxConnections), serverOf(h), h.tally})
+		if host, _, _ := net.SplitHostPort(e.Listen); h.secure == nil && !httpguard.IsLoopback(host) {
 			deps.Log.Warn("a token crosses the network in clear; set tls, or put a proxy with TLS before the listener", zap.String("listener", name))
 		}
 		return nil
 	}
-	err := listen("http", &c.HTTP, newTally("http", httpCodes...), newHTTP)
+	err := listen("http", &c.HTTP, httpCodes, newHTTP)
 	if err == nil {
-		err = listen("grpc", &c.GRPC, newTally("grpc", grpcCodes...), newGRPC)
+		err = listen("grpc", &c.GRPC, grpcCodes, newGRPC)
 	}
 	if err != nil {
 		l.Close()
@@ -143,7 +152,7 @@ func (l *Listeners) Run(ctx context.Context) error {
 // Close closes the sockets of listeners that were never run.
 func (l *Listeners) Close() {
 	for _, r := range l.running {
-		_ = r.socket.Close() // an error says that it is closed already
+		_ = r.socket.Close() // an error means that it is closed already
 	}
 }
 

@@ -6,44 +6,34 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
-
-	"github.com/forewarm/forewarm/ingest/codec"
 )
 
-// postTraces and postLogs take in an OTLP/HTTP export (opentelemetry.io/docs/specs/otlp, section OTLP/HTTP): protobuf or JSON,
-// answered in kind. Spans and log records that cannot be used make a partial success, which the exporter must not send again; so
-// 400 is only for what is no export at all.
-func (s *httpServer) postTraces(w http.ResponseWriter, r *http.Request) {
-	s.postExport(w, r, codec.ContentTypeOTLP, codec.ContentTypeOTLPJSON, "rejectedSpans")
-}
-
-func (s *httpServer) postLogs(w http.ResponseWriter, r *http.Request) {
-	s.postExport(w, r, codec.ContentTypeOTLPLogs, codec.ContentTypeOTLPLogsJSON, "rejectedLogRecords")
-}
-
-func (s *httpServer) postExport(w http.ResponseWriter, r *http.Request, protobuf, json, rejected string) {
-	var contentType string
-	asJSON := false
-	switch mediaType(r.Header.Get("Content-Type")) {
-	case "application/x-protobuf", "application/protobuf":
-		contentType = protobuf
-	case "application/json":
-		contentType, asJSON = json, true
-	default:
-		writeStatus(w, true, http.StatusUnsupportedMediaType, "want Content-Type application/x-protobuf or application/json")
-		return
-	}
-	out, code, message := s.take(w, r, contentType)
-	switch {
-	case code != 0:
-		writeStatus(w, asJSON, code, message)
-	case out.unreadable():
-		writeStatus(w, asJSON, codeOf(&out), out.complaint())
-	case asJSON:
-		writeJSON(w, http.StatusOK, exportAnswer(&out, rejected))
-	default:
-		w.Header().Set("Content-Type", "application/x-protobuf")
-		_, _ = w.Write(appendExportAnswer(nil, &out))
+// postExport takes in OTLP/HTTP exports (opentelemetry.io/docs/specs/otlp, section OTLP/HTTP): protobuf or JSON, answered in
+// kind. Spans and log records that cannot be used make a partial success, which the exporter must not send again; so 400 is
+// only for what is no export at all. protobuf and json are content types, rejected is the member that counts what is refused.
+func (s *httpServer) postExport(protobuf, json, rejected string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		contentType, asJSON := protobuf, false
+		switch mediaType(r.Header.Get("Content-Type")) {
+		case "application/x-protobuf", "application/protobuf":
+		case "application/json":
+			contentType, asJSON = json, true
+		default:
+			writeStatus(w, true, http.StatusUnsupportedMediaType, "want Content-Type application/x-protobuf or application/json")
+			return
+		}
+		out, code, message := s.take(w, r, contentType)
+		switch {
+		case code != 0:
+			writeStatus(w, asJSON, code, message)
+		case out.unreadable():
+			writeStatus(w, asJSON, codeOf(&out), out.complaint())
+		case asJSON:
+			writeJSON(w, http.StatusOK, exportAnswer(&out, rejected))
+		default:
+			w.Header().Set("Content-Type", "application/x-protobuf")
+			_, _ = w.Write(appendExportAnswer(nil, &out))
+		}
 	}
 }
 
@@ -63,14 +53,17 @@ func appendExportAnswer(dst []byte, o *outcome) []byte {
 	if o.refused == 0 {
 		return dst
 	}
-	const partialSuccess, rejected, errorMessage = 1, 1, 2
-	var partial []byte
-	partial = protowire.AppendTag(partial, rejected, protowire.VarintType)
-	partial = protowire.AppendVarint(partial, uint64(o.refused))
-	partial = protowire.AppendTag(partial, errorMessage, protowire.BytesType)
-	partial = protowire.AppendString(partial, o.complaint())
+	const partialSuccess = 1
 	dst = protowire.AppendTag(dst, partialSuccess, protowire.BytesType)
-	return protowire.AppendBytes(dst, partial)
+	return protowire.AppendBytes(dst, appendNumberAndText(nil, uint64(o.refused), o.complaint()))
+}
+
+// appendNumberAndText appends a message with a number in field 1 and a text in field 2.
+func appendNumberAndText(dst []byte, number uint64, text string) []byte {
+	dst = protowire.AppendTag(dst, 1, protowire.VarintType)
+	dst = protowire.AppendVarint(dst, number)
+	dst = protowire.AppendTag(dst, 2, protowire.BytesType)
+	return protowire.AppendString(dst, text)
 }
 
 // writeStatus answers with a google.rpc.Status, as OTLP/HTTP wants failures.
@@ -80,15 +73,9 @@ func writeStatus(w http.ResponseWriter, asJSON bool, code int, message string) {
 		writeJSON(w, code, map[string]any{"code": rpc, "message": message})
 		return
 	}
-	const statusCode, statusMessage = 1, 2
-	var body []byte
-	body = protowire.AppendTag(body, statusCode, protowire.VarintType)
-	body = protowire.AppendVarint(body, uint64(rpc))
-	body = protowire.AppendTag(body, statusMessage, protowire.BytesType)
-	body = protowire.AppendString(body, message)
 	w.Header().Set("Content-Type", "application/x-protobuf")
 	w.WriteHeader(code)
-	_, _ = w.Write(body)
+	_, _ = w.Write(appendNumberAndText(nil, uint64(rpc), message))
 }
 
 // rpcCode is the gRPC code that means what an HTTP status does.

@@ -15,9 +15,8 @@ import (
 
 // client asks the targets of one job.
 type client struct {
-	job   Job
-	http  *http.Client
-	limit int64
+	job  Job
+	http *http.Client
 
 	last   []string // addresses that the job's name last resolved to; nil before it did
 	listed bool     // it had resolved before: an address that is new now was not there then
@@ -27,7 +26,7 @@ type client struct {
 const accept = "text/plain;version=0.0.4;q=0.9,application/openmetrics-text;version=1.0.0;q=0.5," +
 	"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.3"
 
-func newClient(j Job, limit int64) (*client, error) {
+func newClient(j Job) (*client, error) {
 	j = j.complete()
 	transport := &http.Transport{
 		MaxIdleConnsPerHost: 1, IdleConnTimeout: 2 * time.Minute, ResponseHeaderTimeout: time.Minute,
@@ -36,11 +35,11 @@ func newClient(j Job, limit int64) (*client, error) {
 	if j.Scheme == "https" {
 		var err error
 		if transport.TLSClientConfig, err = j.TLS.Open(); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("tls.%w", err)
 		}
 	}
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a redirect leads to a login page, or elsewhere
-	return &client{job: j, http: &http.Client{Transport: transport, CheckRedirect: stay}, limit: limit}, nil
+	return &client{job: j, http: &http.Client{Transport: transport, CheckRedirect: stay}}, nil
 }
 
 // buffers keep the memory of answers for the next ones, unless it is large.
@@ -82,12 +81,12 @@ func (c *client) ask(ctx context.Context, address string) (exposition, error) {
 			buffers.Put(body)
 		}
 	}()
-	n, err := body.ReadFrom(io.LimitReader(response.Body, c.limit+1))
+	n, err := body.ReadFrom(io.LimitReader(response.Body, maxBodyBytes+1))
 	switch {
 	case err != nil:
 		return nil, err
-	case n > c.limit:
-		return nil, &failure{reasonTooLarge, fmt.Errorf("the answer has more than scrape.max_body_bytes, %d", c.limit)}
+	case n > maxBodyBytes:
+		return nil, &failure{reasonTooLarge, fmt.Errorf("the answer has more than %d bytes", maxBodyBytes)}
 	}
 	return parse(body.Bytes(), response.Header.Get("Content-Type"))
 }

@@ -12,8 +12,8 @@ import (
 type engine struct {
 	name    string
 	anchors []string            // metrics that every rank has; without one of them it is not this engine
-	labels  []string            // that tell ranks apart
-	keep    func(s sample) bool // says which series of the anchors are of ranks; nil for all
+	labels  []string            // that distinguish ranks
+	keep    func(s sample) bool // selects the series of the anchors that are of ranks; nil for all
 	workers bool                // ranks are workers elsewhere, with names of their own, and not parts of the target
 	read    func(r rank, to *ingest.Replica)
 }
@@ -33,12 +33,12 @@ func Engines() []string {
 	return names
 }
 
-// maxRanks bounds the replicas that one target tells of.
+// maxRanks bounds the replicas of one target.
 const maxRanks = 1024
 
-// replicas reads what a target says of the engines in it: the one that is wanted, or with [Auto] all that are there,
-// workers elsewhere only where there is none; elsewhere says that it is those. Pool, time and start are left to the
-// caller.
+// replicas gives the replicas of a target: those of the wanted engine, or with [Auto] those of all engines in it. With
+// [Auto], workers elsewhere count only where the target has no engine. elsewhere is true when the replicas are such workers.
+// The caller sets pool, time and start.
 func (e exposition) replicas(target, wanted string) (out []ingest.Replica, elsewhere bool, err error) {
 	type found struct {
 		engine *engine

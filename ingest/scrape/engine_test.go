@@ -273,8 +273,8 @@ func TestParseRefuses(t *testing.T) {
 		}
 	}
 	e, err := parse([]byte("go_goroutines 5\nvllm:time_to_first_token_seconds_bucket{le=\"1\"} 5\n"), "")
-	if err != nil || len(e) != 0 {
-		t.Errorf("kept %v of what is of no use (%v)", e, err)
+	if err != nil || len(e) != 1 {
+		t.Errorf("kept %v (%v)", e, err)
 	}
 	if _, _, err := e.replicas("h:1", Auto); reasonOf(err) != reasonNoEngine || !strings.Contains(err.Error(), "is the path right") {
 		t.Errorf("no engine: %v", err)

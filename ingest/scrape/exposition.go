@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/prometheus/model/textparse"
 )
 
-// exposition is what one target exposes of the metrics that tell of an engine, by name.
+// exposition is what one target exposes, by the names of metrics. Buckets of histograms are left out.
 type exposition map[string][]sample
 
 type sample struct {
@@ -24,17 +24,17 @@ type sample struct {
 	value  float64
 }
 
-// maxSeries bounds the series kept of one answer. Engines expose a few dozen that count, Dynamo's frontend some for each
+// maxSeries bounds the series of one answer, buckets excepted. Engines expose some hundred, Dynamo's frontend some for each
 // worker.
 const maxSeries = 50_000
 
-// parse reads the Prometheus text, OpenMetrics or protobuf format, as contentType says. An error means that none of it
-// is to be trusted.
+// parse reads the Prometheus text, OpenMetrics or protobuf format, as contentType says. After an error no sample is
+// usable.
 func parse(body []byte, contentType string) (exposition, error) {
 	if !isExposition(contentType) {
 		return nil, &failure{reasonNotMetrics, fmt.Errorf("content type %.64q is no exposition of metrics%s", contentType, hint(contentType))}
 	}
-	// An error beside a parser only says that the fallback was used.
+	// With a parser, an error only means that the fallback is used.
 	p, err := textparse.New(body, contentType, labels.NewSymbolTable(), textparse.ParserOptions{IgnoreNativeHistograms: true, FallbackContentType: "text/plain"})
 	if p == nil {
 		return nil, &failure{reasonBadExposition, err}
@@ -52,18 +52,15 @@ func parse(body []byte, contentType string) (exposition, error) {
 			continue
 		}
 		series, _, value := p.Series()
-		if math.IsNaN(value) || !mayMatter(series) {
+		if math.IsNaN(value) || bytes.Contains(series, []byte("_bucket{")) { // most series are buckets of histograms
 			continue
+		}
+		if kept++; kept > maxSeries {
+			return nil, &failure{reasonTooLarge, fmt.Errorf("more than %d series", maxSeries)}
 		}
 		var l labels.Labels
 		p.Labels(&l)
 		name := canonical(l.Get(model.MetricNameLabel))
-		if !matters(name) {
-			continue
-		}
-		if kept++; kept > maxSeries {
-			return nil, &failure{reasonTooLarge, fmt.Errorf("more than %d series of engines", maxSeries)}
-		}
 		found[name] = append(found[name], sample{l, value})
 	}
 }
@@ -86,34 +83,9 @@ func hint(contentType string) string {
 
 const processStart = "process_start_time_seconds"
 
-// prefixes are those of the engines' metrics. Some collectors write an underscore for the colon.
-var prefixes = [...]string{
-	"vllm", "ray_vllm_", "sglang", "trtllm", "nv_trt_llm_", "dynamo_frontend_", "llm_d_epp_", "llm_d_router_epp_", "inference_pool_", processStart,
-	"num_requests_", "gpu_cache_usage_perc", "kv_cache_usage_perc", "num_preemptions", "prompt_tokens_total",
-}
-
 // bare are the names of vLLM's metrics that NVIDIA NIM exposes without a prefix.
 var bare = [...]string{
 	"num_requests_running", "num_requests_waiting", "gpu_cache_usage_perc", "kv_cache_usage_perc", "num_preemptions_total", "prompt_tokens_total",
-}
-
-// mayMatter says whether the series, as the answer writes it, can be of use; most are buckets of histograms.
-func mayMatter(series []byte) bool {
-	for _, p := range prefixes {
-		if bytes.HasPrefix(series, []byte(p)) {
-			return !bytes.Contains(series, []byte("_bucket{"))
-		}
-	}
-	return bytes.HasPrefix(series, []byte("{")) // a quoted name
-}
-
-func matters(name string) bool {
-	for _, p := range prefixes {
-		if strings.HasPrefix(name, p) {
-			return true
-		}
-	}
-	return false
 }
 
 // canonical writes a name as the engine's own documentation does.
@@ -129,7 +101,7 @@ func canonical(name string) string {
 	return name
 }
 
-// started is when the process began that answered; zero where it does not say, or several do.
+// started is when the process that answered began; zero where that is not exposed, or is exposed by several.
 func (e exposition) started() time.Time {
 	s := e[processStart]
 	if len(s) != 1 || !(s[0].value > 0 && s[0].value < 1e11) {

@@ -46,7 +46,7 @@ type failure struct {
 func (f *failure) Error() string { return f.reason.String() + ": " + f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// reasonOf says why err came of a request.
+// reasonOf gives the reason of an error of a request.
 func reasonOf(err error) Reason {
 	var f *failure
 	var name *net.DNSError

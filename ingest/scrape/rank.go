@@ -10,10 +10,10 @@ import (
 )
 
 // rank is one engine among those of a target: a data-parallel rank, a model, a worker. It reads the series that carry
-// its labels, and those that do not tell ranks apart.
+// its labels, and those without labels of ranks.
 type rank struct {
 	exposition exposition
-	labels     []string // that tell ranks apart
+	labels     []string // that distinguish ranks
 	values     []string // its own
 	alone      bool     // there is no other
 	where      [2]string
@@ -54,8 +54,8 @@ func (r rank) with(label, value string) rank {
 	return r
 }
 
-// each calls f for the samples of r under a name. Those without the rank's labels speak of all ranks: shared says whether
-// they are wanted.
+// each calls f for the samples of r under a name. Those without labels of ranks are of all ranks, and are
+// included if shared is true.
 func (r rank) each(name string, shared bool, f func(s sample)) {
 	for _, s := range r.exposition[name] {
 		mine := r.where[0] == "" || s.labels.Get(r.where[0]) == r.where[1]
@@ -69,8 +69,8 @@ func (r rank) each(name string, shared bool, f func(s sample)) {
 	}
 }
 
-// gauge is the highest value under the first of the names that has one: what is told once for each tensor-parallel rank,
-// or in part for each priority, is one number. NaN when there is none.
+// gauge is the highest value under the first of the names that has one: tensor-parallel ranks repeat a value, and
+// priorities have a part of it each. NaN when there is none.
 func (r rank) gauge(names ...string) float64 {
 	highest := math.NaN()
 	for _, name := range names {

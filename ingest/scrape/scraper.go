@@ -20,7 +20,7 @@ import (
 type Deps struct {
 	// Publish stores one replica report in the telemetry stream. It is called from several goroutines at once.
 	Publish func(ctx context.Context, r *ingest.Replica) error
-	// Took, when set, is told how long each look at a target took. It is called from several goroutines at once.
+	// Took, when set, is called with the duration of each scrape, from several goroutines at once.
 	Took func(time.Duration)
 	// Lookup gives the addresses of a name; nil asks the system's resolver.
 	Lookup func(ctx context.Context, name string) ([]string, error)
@@ -41,16 +41,16 @@ type Scraper struct {
 
 // counters of a Scraper.
 type counters struct {
-	looks, busy, published, unpublished, leftOut atomic.Uint64
-	failures                                     [reasonCount]atomic.Uint64
-	targets                                      atomic.Int64
+	scrapes, busy, published, unpublished, leftOut atomic.Uint64
+	failures                                       [reasonCount]atomic.Uint64
+	targets                                        atomic.Int64
 }
 
 // Stats are counts since the Scraper began.
 type Stats struct {
-	Looks       uint64            // at targets
+	Scrapes     uint64            // at targets
 	Failures    map[string]uint64 // of them, by reason
-	Skipped     uint64            // looks that did not begin because the one before was not over
+	Skipped     uint64            // scrapes that did not begin because the one before was not over
 	Published   uint64            // replica reports
 	Unpublished uint64            // those that the stream did not take
 	LeftOut     uint64            // addresses of names beyond the bound on targets
@@ -67,7 +67,7 @@ func New(c Config, deps Deps) (*Scraper, error) {
 		s.deps.Lookup = net.DefaultResolver.LookupHost
 	}
 	for i, j := range c.Jobs {
-		client, err := newClient(j, c.MaxBodyBytes)
+		client, err := newClient(j)
 		if err != nil {
 			return nil, fmt.Errorf("jobs[%d].%w", i, err)
 		}
@@ -81,7 +81,7 @@ func (s *Scraper) Run(ctx context.Context) error {
 	s.began = time.Now()
 	var looking sync.WaitGroup
 	defer looking.Wait()
-	room := make(chan struct{}, s.cfg.Concurrency)
+	room := make(chan struct{}, maxScrapes)
 	for {
 		start := time.Now()
 		targets := s.find(ctx)
@@ -96,7 +96,7 @@ func (s *Scraper) Run(ctx context.Context) error {
 			}
 			looking.Go(func() {
 				defer func() { <-room }()
-				s.look(ctx, t)
+				s.scrape(ctx, t)
 			})
 		}
 		if !sleep.For(ctx, time.Until(start.Add(s.cfg.Interval))) {
@@ -105,8 +105,8 @@ func (s *Scraper) Run(ctx context.Context) error {
 	}
 }
 
-// look asks one target and publishes what it says.
-func (s *Scraper) look(ctx context.Context, t *target) {
+// scrape scrapes one target and publishes its reports.
+func (s *Scraper) scrape(ctx context.Context, t *target) {
 	if !t.mu.TryLock() {
 		s.stats.busy.Add(1)
 		return
@@ -115,31 +115,31 @@ func (s *Scraper) look(ctx context.Context, t *target) {
 	asking, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	began := time.Now()
-	said, err := t.look(asking, time.Now)
+	reports, err := t.scrape(asking, time.Now)
 	if ctx.Err() != nil {
 		return // it was we who hung up
 	}
-	s.stats.looks.Add(1)
+	s.stats.scrapes.Add(1)
 	if s.deps.Took != nil {
 		s.deps.Took(time.Since(began))
 	}
 	if err != nil {
 		s.stats.failures[reasonOf(err)].Add(1)
 	}
-	s.tell(t, err)
-	s.publish(ctx, said)
+	s.logChange(t, err)
+	s.publish(ctx, reports)
 }
 
-// tell logs when a target begins to fail, fails for another reason, or is well again.
-func (s *Scraper) tell(t *target, err error) {
+// logChange logs when a target begins to fail, fails for another reason, or answers again.
+func (s *Scraper) logChange(t *target, err error) {
 	trouble := ""
 	if err != nil {
 		trouble = reasonOf(err).String()
 	}
-	if trouble == t.trouble {
+	if trouble == t.lastFailure {
 		return
 	}
-	t.trouble = trouble
+	t.lastFailure = trouble
 	fields := []zap.Field{zap.String("pool", t.client.job.Pool), zap.String("target", t.address)}
 	if err == nil {
 		s.deps.Log.Info("engine answers again", fields...)
@@ -148,11 +148,11 @@ func (s *Scraper) tell(t *target, err error) {
 	s.deps.Log.Warn("engine cannot be scraped", append(fields, zap.String("reason", trouble), zap.Error(err))...)
 }
 
-func (s *Scraper) publish(ctx context.Context, said []ingest.Replica) {
-	for i := range said {
-		if err := s.deps.Publish(ctx, &said[i]); err != nil {
+func (s *Scraper) publish(ctx context.Context, reports []ingest.Replica) {
+	for i := range reports {
+		if err := s.deps.Publish(ctx, &reports[i]); err != nil {
 			s.stats.unpublished.Add(1)
-			s.deps.Log.Debug("replica report not stored", zap.String("pool", said[i].Pool), zap.String("replica", said[i].Name), zap.Error(err))
+			s.deps.Log.Debug("replica report not stored", zap.String("pool", reports[i].Pool), zap.String("replica", reports[i].Name), zap.Error(err))
 			continue
 		}
 		s.stats.published.Add(1)
@@ -162,7 +162,7 @@ func (s *Scraper) publish(ctx context.Context, said []ingest.Replica) {
 // Stats of everything since Run was called.
 func (s *Scraper) Stats() Stats {
 	out := Stats{
-		Looks: s.stats.looks.Load(), Skipped: s.stats.busy.Load(), Published: s.stats.published.Load(), Unpublished: s.stats.unpublished.Load(),
+		Scrapes: s.stats.scrapes.Load(), Skipped: s.stats.busy.Load(), Published: s.stats.published.Load(), Unpublished: s.stats.unpublished.Load(),
 		LeftOut: s.stats.leftOut.Load(), Targets: int(s.stats.targets.Load()), Failures: map[string]uint64{},
 	}
 	for i := range s.stats.failures {
@@ -174,8 +174,8 @@ func (s *Scraper) Stats() Stats {
 // Reasons lists why a scrape can fail, for metrics that must exist at zero.
 func Reasons() []string { return reasonNames[:] }
 
-// find lists the targets of this round, ordered by job and address. Those that were listed and are no longer, by a name
-// that resolves, are said to be gone; a name that does not resolve leaves its targets as they were.
+// find lists the targets of this round, ordered by job and address. Targets that a name no longer resolves to are
+// reported gone. A name that does not resolve at all keeps its targets.
 func (s *Scraper) find(ctx context.Context) []*target {
 	found := map[string]*target{}
 	for job, addresses := range s.resolve(ctx) {
@@ -210,9 +210,9 @@ func (s *Scraper) find(ctx context.Context) []*target {
 	return list
 }
 
-// forget says of the replicas of a target that is listed no more that they are gone.
+// forget reports that the replicas of a target are gone, because it is no longer listed.
 func (s *Scraper) forget(ctx context.Context, t *target) {
-	t.mu.Lock() // at most as long as a look takes
+	t.mu.Lock() // at most as long as a scrape takes
 	defer t.mu.Unlock()
 	s.publish(ctx, t.end(time.Now().UTC()))
 }

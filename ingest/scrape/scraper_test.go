@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
 // roundTrip answers requests without a network.
@@ -86,7 +87,7 @@ func TestLooksAreSpread(t *testing.T) {
 		if d := cmp.Diff(want, got); d != "" {
 			t.Error(d)
 		}
-		if stats.Looks != 6 || stats.Published != 6 || stats.Targets != 3 {
+		if stats.Scrapes != 6 || stats.Published != 6 || stats.Targets != 3 {
 			t.Errorf("%+v", stats)
 		}
 	})
@@ -95,8 +96,7 @@ func TestLooksAreSpread(t *testing.T) {
 func TestLooksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := DefaultConfig()
-		c.Concurrency = 2
-		for i := range 30 {
+		for i := range 20 * maxScrapes {
 			c.Jobs = append(c.Jobs, Job{Pool: "p", Targets: []string{fmt.Sprintf("h:%d", i+1)}})
 		}
 		var mu sync.Mutex
@@ -112,8 +112,8 @@ func TestLooksAreBounded(t *testing.T) {
 			mu.Unlock()
 			return nil, r.Context().Err()
 		}, 5*time.Minute)
-		// Each look takes 10s, two at a time: 60 of them in five minutes, none of which says anything of a replica.
-		if most != 2 || stats.Looks < 54 || stats.Looks > 60 || stats.Failures["timeout"] != stats.Looks || stats.Published != 0 {
+		// Each look takes 10s: 30 times maxScrapes in five minutes, none of which says anything of a replica.
+		if most != maxScrapes || stats.Scrapes < 27*maxScrapes || stats.Scrapes > 30*maxScrapes || stats.Failures["timeout"] != stats.Scrapes || stats.Published != 0 {
 			t.Errorf("at most %d at once, %+v", most, stats)
 		}
 	})
@@ -157,7 +157,7 @@ func TestStartsAreDated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		var reported []string
-		s, err := New(Config{Interval: 15 * time.Second, Timeout: time.Second, Concurrency: 1, MaxBodyBytes: 1 << 20, Jobs: []Job{{Pool: "p", DNS: "engines:1"}}}, Deps{
+		s, err := New(Config{Interval: 15 * time.Second, Timeout: time.Second, Jobs: []Job{{Pool: "p", DNS: "engines:1"}}}, Deps{
 			Publish: func(_ context.Context, r *ingest.Replica) error {
 				reported = append(reported, fmt.Sprint(r.Name, " ", r.StartupSeconds))
 				return nil
@@ -199,7 +199,7 @@ func TestUnpublishedReportsAreCounted(t *testing.T) {
 		_, stats := run(t, c, nil, func(*diary, *http.Request) (*http.Response, error) {
 			return answer("vllm:num_requests_running 1\n")
 		}, time.Second)
-		if stats.Looks != 1 || stats.Published != 0 || stats.Unpublished != 1 {
+		if stats.Scrapes != 1 || stats.Published != 0 || stats.Unpublished != 1 {
 			t.Errorf("%+v", stats)
 		}
 	})
@@ -209,8 +209,6 @@ func TestValidate(t *testing.T) {
 	for want, change := range map[string]func(c *Config){
 		`interval is 0s`:                               func(c *Config) { c.Interval = 0 },
 		`timeout is 20s: it must be 100ms to`:          func(c *Config) { c.Timeout = 20 * time.Second },
-		`concurrency is 0`:                             func(c *Config) { c.Concurrency = 0 },
-		`max_body_bytes is 1`:                          func(c *Config) { c.MaxBodyBytes = 1 },
 		`jobs[0].pool is ""`:                           func(c *Config) { c.Jobs[0].Pool = "" },
 		`jobs[0].targets is empty`:                     func(c *Config) { c.Jobs[0].Targets = nil },
 		`jobs[0].targets[1] is "b": it must be host`:   func(c *Config) { c.Jobs[0].Targets = []string{"a:1", "b"} },
@@ -236,7 +234,7 @@ func TestValidate(t *testing.T) {
 		}
 	}
 	c := DefaultConfig()
-	c.Jobs = []Job{{Pool: "p", Targets: []string{"a:1"}, Scheme: "https", TLS: TLS{CAFile: "none.pem"}}}
+	c.Jobs = []Job{{Pool: "p", Targets: []string{"a:1"}, Scheme: "https", TLS: tlsconfig.Client{CAFile: "none.pem"}}}
 	if _, err := New(c, Deps{Log: zap.NewNop()}); err == nil || !strings.Contains(err.Error(), `jobs[0].tls.ca_file is "none.pem"`) {
 		t.Errorf("missing file: %v", err)
 	}

@@ -15,29 +15,29 @@ type target struct {
 	address string
 
 	mu        sync.Mutex // held while it is looked at
-	names     []string   // replicas that it told of last
-	elsewhere bool       // they are no part of the target: what befalls it says nothing of them
+	names     []string   // of its replicas in the last reports
+	elsewhere bool       // they are no part of the target, and may live when it fails
 	since     time.Time  // a process that began before was not watched from its beginning
-	away      bool       // the last look, or the list of targets, said that no engine serves there …
+	away      bool       // the last scrape, or the list of targets, showed that no engine serves there …
 	down      bool       // … nor that a process is there
 	ready     time.Time  // when one last did
 
-	trouble string // why the last look failed, "" when it did not
+	lastFailure string // the reason, "" when the last scrape succeeded
 }
 
-// look asks the target once, and gives what is to be said of its replicas at that time.
-func (t *target) look(ctx context.Context, now func() time.Time) ([]ingest.Replica, error) {
+// scrape asks the target once, and gives reports on its replicas.
+func (t *target) scrape(ctx context.Context, now func() time.Time) ([]ingest.Replica, error) {
 	e, err := t.client.ask(ctx, t.address)
-	var said []ingest.Replica
+	var reports []ingest.Replica
 	var elsewhere bool
 	if err == nil {
-		said, elsewhere, err = e.replicas(t.address, t.client.job.Engine)
+		reports, elsewhere, err = e.replicas(t.address, t.client.job.Engine)
 	}
 	at := now().UTC()
 	switch reason := reasonOf(err); {
 	case err == nil:
 		if t.elsewhere = elsewhere; !elsewhere {
-			t.date(said, e.started(), at)
+			t.date(reports, e.started(), at)
 		}
 		t.away, t.down, t.ready = false, false, at
 	case t.elsewhere:
@@ -47,12 +47,12 @@ func (t *target) look(ctx context.Context, now func() time.Time) ([]ingest.Repli
 	case reason == reasonUnavailable:
 		t.away = true
 		for _, name := range t.known() {
-			said = append(said, unknown(name, ingest.ReplicaLoading))
+			reports = append(reports, unknown(name, ingest.ReplicaLoading))
 		}
 	default:
-		return nil, err // says nothing of the replicas
+		return nil, err // the state of the replicas is unknown
 	}
-	return t.tell(said, at), err
+	return t.complete(reports, at), err
 }
 
 // known is what the target's replicas are called: its address before they were seen, unless they are elsewhere.
@@ -63,42 +63,42 @@ func (t *target) known() []string {
 	return []string{t.address}
 }
 
-// end says that the target is listed no more, and so are its replicas.
+// end reports that the replicas of a target that is no longer listed are gone.
 func (t *target) end(at time.Time) []ingest.Replica {
 	if t.elsewhere {
 		return nil
 	}
-	return t.tell(nil, at)
+	return t.complete(nil, at)
 }
 
-// tell completes what is said at a time, and adds that those are gone of whom it is said no more.
-func (t *target) tell(said []ingest.Replica, at time.Time) []ingest.Replica {
-	names := make(map[string]bool, len(said))
-	for i := range said {
-		names[said[i].Name] = true
+// complete adds pool and time to reports, and a report that a replica is gone for each one without a report.
+func (t *target) complete(reports []ingest.Replica, at time.Time) []ingest.Replica {
+	names := make(map[string]bool, len(reports))
+	for i := range reports {
+		names[reports[i].Name] = true
 	}
 	for _, name := range t.names {
 		if !names[name] {
-			said = append(said, unknown(name, ingest.ReplicaGone))
+			reports = append(reports, unknown(name, ingest.ReplicaGone))
 		}
 	}
 	t.names = t.names[:0]
-	for i := range said {
-		said[i].Pool, said[i].At = t.client.job.Pool, at
-		if said[i].State != ingest.ReplicaGone {
-			t.names = append(t.names, said[i].Name)
+	for i := range reports {
+		reports[i].Pool, reports[i].At = t.client.job.Pool, at
+		if reports[i].State != ingest.ReplicaGone {
+			t.names = append(t.names, reports[i].Name)
 		}
 	}
-	return said
+	return reports
 }
 
-// date sets when the process began and how long it took until it was ready: as the engine says, else as it was watched.
-// A start is only dated when the engine was away at the last look, for else it may be ready for long. As a busy engine
-// may be away too, its process must have begun while it was watched and not ready, or not have been there at all.
-func (t *target) date(said []ingest.Replica, started, at time.Time) {
+// date sets when the process began and how long it took until it was ready: as the engine exposes it, else as observed.
+// A start is dated only when the engine was away at the last scrape; otherwise it may be ready for long. A busy engine
+// may be away too, so its process must have begun while it was watched and not ready, or not have been there at all.
+func (t *target) date(reports []ingest.Replica, started, at time.Time) {
 	fresh := t.away && started.After(t.since) && started.After(t.ready) && started.Before(at)
-	for i := range said {
-		r := &said[i]
+	for i := range reports {
+		r := &reports[i]
 		took := r.StartupSeconds
 		r.StartedAt, r.StartupSeconds = started, math.NaN()
 		switch {

@@ -21,13 +21,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-func newTarget(t *testing.T, j Job, address string, limit int64) *target {
+func newTarget(t *testing.T, j Job, address string) *target {
 	t.Helper()
-	c, err := newClient(j, limit)
+	c, err := newClient(j)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,7 @@ func TestLife(t *testing.T) {
 	}
 	const one, two = "vllm:num_requests_running 5\n", "vllm:num_requests_running{engine=\"0\"} 1\nvllm:num_requests_running{engine=\"1\"} 2\n"
 	began := func(at time.Time) string { return fmt.Sprintf("process_start_time_seconds %d\n", at.Unix()) }
-	target := newTarget(t, Job{Pool: "p"}, address, 1<<20)
+	target := newTarget(t, Job{Pool: "p"}, address)
 	for i, step := range []struct {
 		at     time.Duration
 		answer http.HandlerFunc // nil: nobody listens
@@ -98,7 +99,7 @@ func TestLife(t *testing.T) {
 			serving = &http.Server{Handler: server.Config.Handler}
 			go serving.Serve(listener)
 		}
-		got, err := target.look(t.Context(), func() time.Time { return noon.Add(step.at) })
+		got, err := target.scrape(t.Context(), func() time.Time { return noon.Add(step.at) })
 		if reason := ""; err != nil || step.reason != "" {
 			if err != nil {
 				reason = reasonOf(err).String()
@@ -129,7 +130,7 @@ func TestLife(t *testing.T) {
 // TestWorkersElsewhere: a frontend that is away says nothing of the workers it told of; one that it lists no more is gone.
 func TestWorkersElsewhere(t *testing.T) {
 	const worker = "dynamo_frontend_worker_active_decode_blocks{worker_id=%q,dp_rank=\"0\",worker_type=\"decode\"} 1\nprocess_start_time_seconds 1795262390\n"
-	target := newTarget(t, Job{Pool: "p"}, "frontend:1", 1<<20)
+	target := newTarget(t, Job{Pool: "p"}, "frontend:1")
 	for i, step := range []struct {
 		status int // 0: nobody listens
 		body   string
@@ -147,7 +148,7 @@ func TestWorkersElsewhere(t *testing.T) {
 			}
 			return &http.Response{StatusCode: step.status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(step.body))}, nil
 		})
-		got, _ := target.look(t.Context(), func() time.Time { return noon })
+		got, _ := target.scrape(t.Context(), func() time.Time { return noon })
 		if d := cmp.Diff(step.want, said(got)); d != "" {
 			t.Errorf("step %d: %s", i, d)
 		}
@@ -204,7 +205,7 @@ func TestAnswersThatCannotBeUsed(t *testing.T) {
 			ctx, cancel = context.WithTimeout(ctx, 20*time.Millisecond)
 			defer cancel()
 		}
-		_, err := newTarget(t, j, address, 1<<20).client.ask(ctx, address)
+		_, err := newTarget(t, j, address).client.ask(ctx, address)
 		return err
 	}
 	for name, tc := range map[string]struct {
@@ -249,13 +250,13 @@ func TestTLS(t *testing.T) {
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newTarget(t, Job{Scheme: "https", TLS: TLS{CAFile: ca}}, address, 1<<20).client.ask(t.Context(), address); err != nil {
+	if _, err := newTarget(t, Job{Scheme: "https", TLS: tlsconfig.Client{CAFile: ca}}, address).client.ask(t.Context(), address); err != nil {
 		t.Errorf("with its CA: %v", err)
 	}
-	if _, err := newTarget(t, Job{Scheme: "https"}, address, 1<<20).client.ask(t.Context(), address); reasonOf(err) != reasonTLS {
+	if _, err := newTarget(t, Job{Scheme: "https"}, address).client.ask(t.Context(), address); reasonOf(err) != reasonTLS {
 		t.Errorf("without its CA: %v", err)
 	}
-	if _, err := newTarget(t, Job{Scheme: "https", TLS: TLS{CAFile: ca, ServerName: "other"}}, address, 1<<20).client.ask(t.Context(), address); reasonOf(err) != reasonTLS {
+	if _, err := newTarget(t, Job{Scheme: "https", TLS: tlsconfig.Client{CAFile: ca, ServerName: "other"}}, address).client.ask(t.Context(), address); reasonOf(err) != reasonTLS {
 		t.Errorf("of another name: %v", err)
 	}
 }

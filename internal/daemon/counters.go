@@ -77,7 +77,7 @@ func (d *Daemon) exportStorage() {
 		{"forewarm_series_appended_total", "Samples written to the time-series database.", func() uint64 { return d.store.Counters().Appended }},
 		{"forewarm_series_refused_total", "Samples that the time-series database did not take.", func() uint64 {
 			c := d.store.Counters()
-			return c.Future + c.TooOld + c.Conflicting + c.Capped + c.Failed
+			return c.Refused + c.Capped
 		}},
 		{"forewarm_series_capped_total", "Samples left out because storage.max_series is reached.", func() uint64 { return d.store.Counters().Capped }},
 		{"forewarm_series_pooled_total", "Minutes of classes beyond storage.max_classes, which are in the history as part of _other.", func() uint64 { return d.store.Counters().Pooled }},

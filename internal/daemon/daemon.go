@@ -238,7 +238,7 @@ func (d *Daemon) openSources(first uint64) error {
 	}
 	if d.intakeStream != nil {
 		d.relay = jetstream.NewRelay(d.js, d.intakeStream.CachedInfo().Config.Name, jetstream.RelayConfig{
-			Sources: d.cfg.NATS.Sources, Fields: fields, Limits: ingest.DefaultLimits(), Store: jetstream.NewInlet(d.js, &d.cfg.NATS).Store,
+			Sources: d.cfg.NATS.Sources, Fields: fields, Limits: ingest.DefaultLimits(), Store: jetstream.NewStreamWriter(d.js, &d.cfg.NATS).Store,
 			Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Ignored: d.exporter.CountIgnored, Log: d.log,
 		})
 	}
@@ -352,12 +352,8 @@ func (d *Daemon) openSinks() error {
 	if err != nil {
 		return err
 	}
-	var pages func(*alerting.Report) (*sink.Pages, error)
-	if d.reporter != nil {
-		pages = d.pages
-	}
 	sinks, err := sink.Open(d.cfg.Sinks, sink.Deps{
-		Pages:           pages,
+		Pages:           d.pages,
 		NATS:            d.js,
 		PrescaleSubject: func(pool string) string { return ingest.PrescaleSubject(prefix, pool) },
 		AlertSubject:    func(pool string) string { return ingest.AlertSubject(prefix, pool) },
@@ -368,7 +364,7 @@ func (d *Daemon) openSinks() error {
 	open := func(name string, reports bool, most int) sink.Queue {
 		return d.decisions.Queue(d.told, name, reports, most)
 	}
-	d.dispatcher = sink.NewDispatcher(d.cfg.Sinks.Delivery, append(sinks, destinations...), open, d.undelivered, d.tracer)
+	d.dispatcher = sink.NewDispatcher(append(sinks, destinations...), open, d.undelivered, d.tracer)
 	return nil
 }
 
@@ -376,7 +372,7 @@ func (d *Daemon) openSinks() error {
 // telemetry.
 func (d *Daemon) openListeners(fields *codec.FieldMap) (err error) {
 	d.listeners, err = listener.New(d.cfg.Listeners, listener.Deps{
-		Store:   jetstream.NewInlet(d.js, &d.cfg.NATS),
+		Store:   jetstream.NewStreamWriter(d.js, &d.cfg.NATS),
 		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) },
 		Serves:  func(pool string) bool { return d.served.Load().has(pool) },
 		Fields:  fields, Log: d.log,

@@ -215,7 +215,7 @@ func checkHTTP(t *testing.T, p *inProcess, requests int) {
 		"/api/v1/pools":      `"pool": "chat"`,
 		"/api/v1/pools/chat": `"desired_replicas": 4`,
 		"/api/v1/pools/chat/forecast?dimension=decode": `"decode"`,
-		"/api/v1/status":                            `"lag": 0`,
+		"/api/v1/status":                            `"stream_lag_messages": 0`,
 		"/api/v1/report":                            "# Forewarm report",
 		"/api/v1/plan?pool=chat&launch=2":           "<h1>Launch sheet of chat</h1>",
 		"/api/v1/plan?format=json":                  `"name": "silent"`,

@@ -93,7 +93,7 @@ func TestNight(t *testing.T) {
 		pools = append(pools, fmt.Sprintf("{name: %s, kv_capacity_tokens: 11500, kv_target: 0.9, prefill_tokens_per_s: 270, prefill_target: 1, decode_tokens_per_s: 220, %s}", c.pool, strings.TrimPrefix(own, ", ")))
 	}
 	p := startDaemon(t, "clock: event", "decision: {mode: active}", "features: {lateness: 30s}",
-		"sinks: {alertmanager: {urls: ['http://127.0.0.1:1'], timeout: 1s}, delivery: {max_backoff: 1s}}", "pools: ["+strings.Join(pools, ", ")+"]")
+		"sinks: {alertmanager: {urls: ['http://127.0.0.1:1']}}", "pools: ["+strings.Join(pools, ", ")+"]")
 	alerts := testenv.Subscribe(t, p.conn, "forewarm.alert.>")
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 	for m := range nightMinutes {

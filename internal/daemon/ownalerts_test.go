@@ -71,7 +71,7 @@ func TestOwnAlerts(t *testing.T) {
 	dir := t.TempDir()
 	keys := testenv.WriteFile(t, filepath.Join(dir, "keys"), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	p := startDaemonIn(t, dir, "features: {future_bound: 1h, stale_after: 1h, revise: 1h}", "decision: {mode: active}", "pools: [{name: chat, decode_tokens_per_s: 400, replicas: {max: 4}}]",
-		"sinks: {delivery: {max_backoff: 1s}, alertmanager: {urls: ['"+alertmanager+"']}, webhooks: [{name: ops, url: '"+consumer.URL+"', secret_file: "+keys+"}]}")
+		"sinks: {alertmanager: {urls: ['"+alertmanager+"']}, webhooks: [{name: ops, url: '"+consumer.URL+"', secret_file: "+keys+"}]}")
 
 	now, w := time.Now(), newSelfWatch(p.cfg.Decision)
 	p.lookAfter(w, now)

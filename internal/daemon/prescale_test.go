@@ -17,26 +17,20 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestPrescaleConsumer has the example consumer scale by the events of a daemon in either mode of CloudEvents, and the daemon
+// TestPrescaleConsumer has the example consumer scale by the events of a daemon, and the daemon
 // learn from its answers how long replicas take.
 func TestPrescaleConsumer(t *testing.T) {
 	consumer := filepath.Join(t.TempDir(), "prescale")
 	if out, err := exec.Command("go", "build", "-o", consumer, "../../deploy/examples/prescale").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	for mode, contentType := range map[string]string{"structured": alerting.StructuredType, "binary": "application/json"} {
-		t.Run(mode, func(t *testing.T) { consumePrescale(t, consumer, mode == "binary", contentType) })
-	}
-}
-
-func consumePrescale(t *testing.T, consumer string, binary bool, contentType string) {
 	dir := t.TempDir()
 	calls, script := filepath.Join(dir, "calls"), filepath.Join(dir, "scale.sh")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\necho $1 >> "+calls+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	p := startDaemon(t,
-		"clock: event", "features: {lateness: 0s}", "decision: {mode: active}", fmt.Sprintf("sinks: {nats: {binary: %t}}", binary),
+		"clock: event", "features: {lateness: 0s}", "decision: {mode: active}",
 		"pools: [{name: chat, decode_tokens_per_s: 100, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 9}}]",
 	)
 	answers := testenv.Subscribe(t, p.conn, "forewarm.prescale.ack.chat")
@@ -88,8 +82,8 @@ func consumePrescale(t *testing.T, consumer string, binary bool, contentType str
 	asked, last := map[string]bool{}, 0                               // of the events that were in force
 	testenv.Await(t, "the last number to be scaled to", func() bool { // of as many events as have come by then
 		for m, err := events.NextMsg(time.Millisecond); err == nil; m, err = events.NextMsg(time.Millisecond) {
-			e, err := alerting.ReadPrescale(m.Header.Get("Content-Type"), m.Data)
-			if err != nil || m.Header.Get("Content-Type") != contentType || m.Header.Get("Nats-Msg-Id") != e.ID {
+			e, err := alerting.ReadPrescale(m.Data)
+			if err != nil || m.Header.Get("Content-Type") != alerting.StructuredType || m.Header.Get("Nats-Msg-Id") != e.ID {
 				t.Fatalf("%v: %s, headers %v", err, m.Data, m.Header)
 			}
 			if e.ExpiresAt.After(time.Now()) {

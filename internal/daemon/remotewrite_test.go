@@ -32,7 +32,7 @@ func testRemoteWrite(t *testing.T, receive func(dir, address string) *testenv.Se
 	dir := t.TempDir()
 	lines := []string{
 		soundPool, "clock: event", "log: {level: error}",
-		"remote_write: {url: '" + receiver.URL + "/api/v1/write', labels: {cluster: eu}, samples_per_request: 100}",
+		"remote_write: {url: '" + receiver.URL + "/api/v1/write', labels: {cluster: eu}}",
 	}
 	p := startDaemonIn(t, dir, lines...)
 	start := time.Now().UTC().Truncate(time.Hour).Add(-2 * time.Hour)

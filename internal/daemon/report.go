@@ -185,7 +185,7 @@ func (d *Daemon) openReporter() ([]alerting.Sink, error) {
 		render: d.renderReport,
 		tell:   d.tellReport,
 	}
-	return sink.OpenReports(d.cfg.Reports(), sink.ReportDeps{Pages: d.pages, WriteFile: storage.WriteFile, Objects: d.js})
+	return sink.OpenReports(d.cfg.Reports(), sink.ReportDeps{Pages: d.pages, WriteFile: storage.WriteFile})
 }
 
 // runReports makes reports until ctx ends.

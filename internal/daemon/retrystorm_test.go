@@ -79,7 +79,7 @@ func TestRetryStorm(t *testing.T) {
 	var before, during alerting.Prescale
 	loads := map[string]float64{} // of prefill, as decisions in the storm had it, by when
 	for m := range testenv.Next(events) {
-		e, err := alerting.ReadPrescale(alerting.StructuredType, m.Data)
+		e, err := alerting.ReadPrescale(m.Data)
 		if err != nil {
 			t.Fatal(err)
 		}

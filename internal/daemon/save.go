@@ -176,7 +176,6 @@ func (d *Daemon) storeState(state io.Reader, s *saving, decided <-chan struct{},
 	now := d.stream.Load()
 	x := stream.State{Stream: now.Config.Name, Created: now.Created, Sequence: s.sequence, Version: d.version}
 	saved, err := d.states.Save(ctx, x, state)
-	d.stored("series fsync", d.store.Sync())
 	if saved.Name == "" {
 		return nil, err
 	}

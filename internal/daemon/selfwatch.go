@@ -83,7 +83,7 @@ func (d *Daemon) lookAfter(w *selfWatch, now time.Time) {
 		a := alerting.NewWatchdog(w.began, now.UTC().Truncate(time.Second), d.cfg.Decision)
 		notices = append(notices, alerting.Notice{Alert: &a})
 	}
-	d.dispatcher.Tell(now, notices...)
+	d.dispatcher.Tell(notices...)
 }
 
 // count is what came since the oldest look that is remembered.

@@ -38,13 +38,13 @@ func TestTroubleEndsWhenItIsOver(t *testing.T) {
 	}
 
 	during := make(chan string, 2)
-	d.dispatcher = sink.NewDispatcher(sink.Delivery{Backoff: time.Millisecond}, []alerting.Sink{&flaky{}}, func(string, bool, int) sink.Queue { return idle{} }, func(f sink.Failure) {
+	d.dispatcher = sink.NewDispatcher([]alerting.Sink{&flaky{}}, func(string, bool, int) sink.Queue { return idle{} }, func(f sink.Failure) {
 		d.undelivered(f)
 		during <- d.sinkTrouble()
 	}, noop.Tracer{})
 	now := time.Now()
 	tell := func() {
-		d.dispatcher.Tell(now, alerting.Notice{Decision: &alerting.Decision{Pool: "p", Tick: now, Expires: now.Add(time.Hour)}})
+		d.dispatcher.Tell(alerting.Notice{Decision: &alerting.Decision{Pool: "p", Tick: now, Expires: now.Add(time.Hour)}})
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -44,6 +45,18 @@ func ServeBy(ctx context.Context, srv *http.Server, grace time.Duration, serve f
 		err = errors.Join(err, stopped)
 	}
 	return err
+}
+
+// CheckAddress is nil for host:port. The error begins with the address; usual is a port to write.
+func CheckAddress(address string, usual int) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("%q is not host:port; write one such as 127.0.0.1:%d", address, usual)
+	}
+	return nil
 }
 
 // IsLoopback says whether a host is this machine alone; an empty host is every address.

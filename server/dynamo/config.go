@@ -7,8 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forewarm/forewarm/ingest/listener"
-	"github.com/forewarm/forewarm/ingest/scrape"
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 	"github.com/forewarm/forewarm/server/rpc"
 )
 
@@ -29,24 +28,24 @@ const (
 // Planner is one planner, and the pool whose workers it scales. A planner does not say on whose behalf it asks, so each has
 // an address of its own to ask at.
 type Planner struct {
-	Pool      string       `yaml:"pool"`
-	Component string       `yaml:"component"` // what the replicas of a pool that is not disaggregated are: prefill or decode workers; "" is decode, as are those that do both
-	Stages    []Stage      `yaml:"stages"`    // none means propose
-	Listen    string       `yaml:"listen"`    // host:port where the planner asks
-	TLS       listener.TLS `yaml:"tls"`
+	Pool      string           `yaml:"pool"`
+	Component string           `yaml:"component"` // what the replicas of a pool that is not disaggregated are: prefill or decode workers; "" is decode, as are those that do both
+	Stages    []Stage          `yaml:"stages"`    // none means propose
+	Listen    string           `yaml:"listen"`    // host:port where the planner asks
+	TLS       tlsconfig.Server `yaml:"tls"`
 
-	Registry    string        `yaml:"registry"`     // host:port of the planner's gateway; "" when the planner's external_plugins name Listen
-	RegistryTLS scrape.TLS    `yaml:"registry_tls"` // "" in all is plaintext
-	TokenFile   string        `yaml:"token_file"`   // holds the token that the gateway wants; read again each time
-	Endpoint    string        `yaml:"endpoint"`     // grpc://host:port of Listen as the planner reaches it; "" is grpc://Listen
-	Priority    int           `yaml:"priority"`     // the lowest of a stage has precedence; 0 means 10
-	Interval    time.Duration `yaml:"interval"`     // throughput_adjustment_interval_seconds of the planner; 0 means 1m
+	Registry    string           `yaml:"registry"`     // host:port of the planner's gateway; "" when the planner's external_plugins name Listen
+	RegistryTLS tlsconfig.Client `yaml:"registry_tls"` // "" in all is plaintext
+	TokenFile   string           `yaml:"token_file"`   // holds the token that the gateway wants; read again each time
+	Endpoint    string           `yaml:"endpoint"`     // grpc://host:port of Listen as the planner reaches it; "" is grpc://Listen
+	Priority    int              `yaml:"priority"`     // the lowest of a stage has precedence; 0 means 10
+	Interval    time.Duration    `yaml:"interval"`     // throughput_adjustment_interval_seconds of the planner; 0 means 1m
 }
 
 // maxPlanners bounds the listeners.
 const maxPlanners = 64
 
-// Check is nil for a usable configuration; else it names the key, the value, the bound and the mend. It opens no file and
+// Check is nil for a usable configuration; else it names the key, the value, the bound and what to do. It opens no file and
 // resolves no address.
 func (c Config) Check() error {
 	if len(c.Planners) > maxPlanners {
@@ -74,7 +73,7 @@ func (p *Planner) check() error {
 		return fmt.Errorf("interval: %s is out of 0s…1h; set the planner's throughput_adjustment_interval_seconds", p.Interval)
 	case p.Endpoint != "" && !strings.HasPrefix(p.Endpoint, "grpc://"):
 		return fmt.Errorf("endpoint: %q is not grpc://host:port; write where the planner reaches listen", p.Endpoint)
-	case p.Registry == "" && (p.TokenFile != "" || p.Endpoint != "" || p.RegistryTLS != scrape.TLS{}):
+	case p.Registry == "" && (p.TokenFile != "" || p.Endpoint != "" || p.RegistryTLS != tlsconfig.Client{}):
 		return fmt.Errorf("registry: %q, though keys are set that are for it; name the planner's gateway as host:port, or remove them", p.Registry)
 	}
 	for _, s := range p.Stages {
@@ -82,10 +81,11 @@ func (p *Planner) check() error {
 			return fmt.Errorf("stages: %q is unknown; set predict, propose, or both", s)
 		}
 	}
-	if p.Registry != "" {
-		if _, _, err := net.SplitHostPort(p.Registry); err != nil {
-			return fmt.Errorf("registry: %q is not host:port; write that of the planner's gateway", p.Registry)
-		}
+	if _, _, err := net.SplitHostPort(p.Registry); p.Registry != "" && err != nil {
+		return fmt.Errorf("registry: %q is not host:port; write that of the planner's gateway", p.Registry)
+	}
+	if err := p.RegistryTLS.Check(); err != nil {
+		return fmt.Errorf("registry_tls.%w", err)
 	}
 	if err := p.RPC().Check(); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (p *Planner) check() error {
 
 // RPC is the listener of the planner.
 func (p *Planner) RPC() rpc.Config {
-	return rpc.Config{Listen: p.Listen, TLS: p.TLS, MaxCalls: 16, MaxBytes: 10 << 20} // the planner's own bound on messages
+	return rpc.Config{Listen: p.Listen, TLS: p.TLS, MaxBytes: 10 << 20} // the planner's own bound on messages
 }
 
 func (p *Planner) stages() []Stage {
@@ -107,27 +107,6 @@ func (p *Planner) stages() []Stage {
 		return []Stage{Propose}
 	}
 	return p.Stages
-}
-
-func (p *Planner) component() string {
-	if p.Component == "" {
-		return componentDecode
-	}
-	return p.Component
-}
-
-func (p *Planner) priority() uint32 {
-	if p.Priority == 0 {
-		return 10
-	}
-	return uint32(p.Priority)
-}
-
-func (p *Planner) interval() time.Duration {
-	if p.Interval == 0 {
-		return time.Minute
-	}
-	return p.Interval
 }
 
 // PluginID is the name by which a stage is registered.

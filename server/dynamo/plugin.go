@@ -1,6 +1,7 @@
 package dynamo
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -45,7 +46,7 @@ func (s *plugin) Propose(context.Context, *pb.ProposeStageRequest) (*pb.ProposeS
 	if withheld != "" {
 		return &pb.ProposeStageResponse{Result: &pb.ProposeStageResponse_Accept{Accept: &pb.AcceptResult{}}}, nil
 	}
-	floors := []*pb.ComponentTarget{floor(s.planner.component(), advice.Replicas)}
+	floors := []*pb.ComponentTarget{floor(cmp.Or(s.planner.Component, componentDecode), advice.Replicas)}
 	if roles := advice.View.Decision.ByRole; roles != nil {
 		floors = []*pb.ComponentTarget{floor(componentPrefill, roles.Prefill), floor(componentDecode, roles.Decode)}
 	}

@@ -1,11 +1,13 @@
 package dynamo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,8 +16,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/forewarm/forewarm/ingest/scrape"
 	"github.com/forewarm/forewarm/internal/sleep"
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 	pb "github.com/forewarm/forewarm/server/dynamo/pluginpb"
 )
 
@@ -47,13 +49,13 @@ type Registrar struct {
 }
 
 // NewRegistrar connects to nothing yet. listen is the address that Planner.Listen came to, and version the program's. Errors
-// name the key to mend.
+// name the key.
 func NewRegistrar(p Planner, listen, version string, log *zap.Logger) (*Registrar, error) {
 	secure := insecure.NewCredentials()
-	if p.RegistryTLS != (scrape.TLS{}) {
+	if p.RegistryTLS != (tlsconfig.Client{}) {
 		c, err := p.RegistryTLS.Open()
 		if err != nil {
-			return nil, fmt.Errorf("registry_%w", err)
+			return nil, fmt.Errorf("registry_tls.%w", err)
 		}
 		secure = credentials.NewTLS(c)
 	}
@@ -62,11 +64,8 @@ func NewRegistrar(p Planner, listen, version string, log *zap.Logger) (*Registra
 		return nil, fmt.Errorf("registry is %q: %w; write host:port of the planner's gateway", p.Registry, err)
 	}
 	r := &Registrar{
-		planner: p, endpoint: p.Endpoint, version: version, conn: conn, client: pb.NewPluginRegistryClient(conn), log: log, pace: usualPace,
+		planner: p, endpoint: cmp.Or(p.Endpoint, "grpc://"+listen), version: version, conn: conn, client: pb.NewPluginRegistryClient(conn), log: log, pace: usualPace,
 		registered: map[Stage]*atomic.Bool{},
-	}
-	if r.endpoint == "" {
-		r.endpoint = "grpc://" + listen
 	}
 	for _, s := range p.stages() {
 		r.registered[s] = new(atomic.Bool)
@@ -74,7 +73,7 @@ func NewRegistrar(p Planner, listen, version string, log *zap.Logger) (*Registra
 	return r, nil
 }
 
-// Registered says whether the planner has accepted a stage, as far as is known.
+// Registered reports whether the planner has accepted a stage, as far as is known.
 func (r *Registrar) Registered(s Stage) bool { return r.registered[s].Load() }
 
 // Stages are those that are registered.
@@ -83,17 +82,11 @@ func (r *Registrar) Stages() []Stage { return r.planner.stages() }
 // Run registers the stages, sends their heartbeats, and begins again where the planner does not know them any more. When ctx
 // ends it takes its leave.
 func (r *Registrar) Run(ctx context.Context) error {
-	ended := make(chan struct{})
-	stages := r.planner.stages()
-	for _, s := range stages {
-		go func() {
-			defer func() { ended <- struct{}{} }()
-			r.keep(ctx, s)
-		}()
+	var stages sync.WaitGroup
+	for _, s := range r.planner.stages() {
+		stages.Go(func() { r.keep(ctx, s) })
 	}
-	for range stages {
-		<-ended
-	}
+	stages.Wait()
 	return r.conn.Close()
 }
 
@@ -112,7 +105,7 @@ func (r *Registrar) keep(ctx context.Context, s Stage) {
 		if ctx.Err() != nil {
 			break
 		}
-		if text := err.Error(); text != complaint { // an outage is told once
+		if text := err.Error(); text != complaint { // an outage is logged once
 			complaint = text
 			r.log.Warn("the planner does not have the plug-in", append(r.fields(s), zap.Error(err))...)
 		}
@@ -144,23 +137,23 @@ func (r *Registrar) register(ctx context.Context, s Stage) error {
 	return nil
 }
 
-// announcement says how the planner is to use a stage. A floor is asked for in each of the planner's ticks, a prediction
+// announcement tells the planner how to use a stage. A floor is asked for in each of the planner's ticks, a prediction
 // once an interval. Between calls the planner holds nothing of ours: a floor stands no longer than the daemon that gave it.
 func (r *Registrar) announcement(s Stage, token string) *pb.RegisterRequest {
 	a := &pb.RegisterRequest{
-		PluginId: r.planner.PluginID(s), PluginType: string(s), Priority: r.planner.priority(), Endpoint: r.endpoint, Version: r.version,
+		PluginId: r.planner.PluginID(s), PluginType: string(s), Priority: uint32(cmp.Or(r.planner.Priority, 10)), Endpoint: r.endpoint, Version: r.version,
 		HoldPolicy: pb.HoldPolicy_ACCEPT_WHEN_IDLE, ProtocolVersion: protocolVersion, AuthToken: token,
 	}
 	if s == Predict {
 		const traffic = "observations.traffic"
 		a.Needs, a.RequiresProducedFields = []string{traffic}, []string{traffic}
-		a.ExecutionIntervalSeconds = float32(r.planner.interval().Seconds())
+		a.ExecutionIntervalSeconds = float32(cmp.Or(r.planner.Interval, time.Minute).Seconds())
 		a.ObservationWindowSeconds = a.ExecutionIntervalSeconds
 	}
 	return a
 }
 
-// errForgotten says that the planner does not know the plug-in any more, perhaps because it was started again.
+// errForgotten means that the planner does not know the plug-in any more, perhaps because it was started again.
 var errForgotten = errors.New("the planner has forgotten the plug-in")
 
 // heartbeats sends them until one is not taken.

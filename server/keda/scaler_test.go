@@ -52,7 +52,7 @@ func (d *daemon) decide(change func(*alerting.Decision)) {
 
 func dial(t *testing.T, d *daemon) pb.ExternalScalerClient {
 	t.Helper()
-	c := rpc.DefaultConfig()
+	c := rpc.Config{}
 	c.Listen = "127.0.0.1:0"
 	s, err := rpc.Open("keda", c, func(string, codes.Code) {}, zap.NewNop())
 	if err != nil {

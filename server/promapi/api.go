@@ -15,7 +15,9 @@ import (
 
 const (
 	maxFormBytes = 1 << 20
-	maxPoints    = 11_000 // of a series in one answer
+	maxPoints    = 11_000          // of a series in one answer
+	maxQueries   = 4               // that are evaluated at once; others wait
+	lookback     = 5 * time.Minute // how long a sample is the value of its series
 )
 
 // Metadata describes the series of one name.
@@ -44,8 +46,8 @@ func New(cfg Config, data storage.Queryable, metadata map[string]Metadata, versi
 	return &API{
 		cfg: cfg, data: data, metadata: metadata, version: version, log: log, parser: p, now: time.Now,
 		engine: promql.NewEngine(promql.EngineOpts{
-			Logger: log, MaxSamples: cfg.MaxSamples, Timeout: cfg.Timeout, ActiveQueryTracker: newGate(cfg.MaxConcurrent),
-			LookbackDelta: cfg.Lookback, NoStepSubqueryIntervalFn: func(int64) int64 { return time.Minute.Milliseconds() },
+			Logger: log, MaxSamples: cfg.MaxSamples, Timeout: cfg.Timeout, ActiveQueryTracker: make(gate, maxQueries),
+			LookbackDelta: lookback, NoStepSubqueryIntervalFn: func(int64) int64 { return time.Minute.Milliseconds() },
 			EnableAtModifier: true, EnableNegativeOffset: true, Parser: p,
 		}),
 	}

@@ -77,8 +77,7 @@ func (b blockedQuerier) Select(ctx context.Context, _ bool, _ *storage.SelectHin
 // A query that takes too long, or waits too long for its turn, is given up; so is one whose client went away.
 func TestTimeAndTurns(t *testing.T) {
 	cfg := DefaultConfig()
-	cfg.MaxConcurrent = 1
-	data := blocked{asked: make(chan struct{}, 1)}
+	data := blocked{asked: make(chan struct{}, maxQueries)}
 	h := newAPI(t, cfg, data)
 	query := func(ctx context.Context, timeout time.Duration) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
@@ -87,9 +86,11 @@ func TestTimeAndTurns(t *testing.T) {
 		return w
 	}
 	ctx, leave := context.WithCancel(t.Context())
-	first := make(chan *httptest.ResponseRecorder)
-	go func() { first <- query(ctx, time.Hour) }()
-	<-data.asked // it has its turn now, and keeps it
+	first := make(chan *httptest.ResponseRecorder, maxQueries)
+	for range maxQueries {
+		go func() { first <- query(ctx, time.Hour) }()
+		<-data.asked // it has its turn now, and keeps it
+	}
 	if w := query(t.Context(), 10*time.Millisecond); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"errorType":"timeout"`) {
 		t.Errorf("a query without a turn: status %d, %s", w.Code, w.Body)
 	}
@@ -180,10 +181,8 @@ func TestPrometheusVersion(t *testing.T) {
 // Every key out of bounds is named.
 func TestConfigCheck(t *testing.T) {
 	for name, change := range map[string]func(*Config){
-		"timeout":        func(c *Config) { c.Timeout = time.Minute },
-		"max_samples":    func(c *Config) { c.MaxSamples = 1 },
-		"max_concurrent": func(c *Config) { c.MaxConcurrent = 0 },
-		"lookback":       func(c *Config) { c.Lookback = time.Second },
+		"timeout":     func(c *Config) { c.Timeout = time.Minute },
+		"max_samples": func(c *Config) { c.MaxSamples = 1 },
 	} {
 		c := DefaultConfig()
 		change(&c)

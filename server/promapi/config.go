@@ -7,28 +7,22 @@ import (
 
 // Config bounds what queries may cost.
 type Config struct {
-	Timeout       time.Duration `yaml:"timeout"`        // of a query, the wait for its turn included
-	MaxSamples    int           `yaml:"max_samples"`    // that one query holds in memory at once, 16 bytes each
-	MaxConcurrent int           `yaml:"max_concurrent"` // queries that are evaluated at once; others wait
-	Lookback      time.Duration `yaml:"lookback"`       // how long a sample stands for its series' value
+	Timeout    time.Duration `yaml:"timeout"`     // of a query, the wait for its turn included
+	MaxSamples int           `yaml:"max_samples"` // that one query holds in memory at once, 16 bytes each
 }
 
 // DefaultConfig is what an unset configuration means.
 func DefaultConfig() Config {
-	return Config{Timeout: 20 * time.Second, MaxSamples: 5_000_000, MaxConcurrent: 4, Lookback: 5 * time.Minute}
+	return Config{Timeout: 20 * time.Second, MaxSamples: 5_000_000}
 }
 
-// Check is nil for a usable configuration; else it names the key, the value, the bound and the mend.
+// Check is nil for a usable configuration; else it names the key, the value, the bound and what to do.
 func (c Config) Check() error {
 	switch {
 	case c.Timeout < 100*time.Millisecond || c.Timeout > 25*time.Second:
 		return fmt.Errorf("timeout: %s is out of 100ms…25s; the listener gives an answer 30s", c.Timeout)
 	case c.MaxSamples < 1000 || c.MaxSamples > 100_000_000:
 		return fmt.Errorf("max_samples: %d is out of 1000…100000000; each takes 16 bytes", c.MaxSamples)
-	case c.MaxConcurrent < 1 || c.MaxConcurrent > 64:
-		return fmt.Errorf("max_concurrent: %d is out of 1…64; about the number of cores is enough", c.MaxConcurrent)
-	case c.Lookback < time.Minute || c.Lookback > time.Hour:
-		return fmt.Errorf("lookback: %s is out of 1m…1h; series have a sample a minute, 5m is Prometheus' default", c.Lookback)
 	}
 	return nil
 }

@@ -58,15 +58,11 @@ func writeTexts(s *jsoniter.Stream, name string, texts []string) {
 
 func writeData(s *jsoniter.Stream, data any) {
 	switch d := data.(type) {
-	case queryData:
+	case parser.Value:
 		s.WriteRaw(`{"resultType":`)
-		s.WriteString(string(d.result.Type()))
+		s.WriteString(string(d.Type()))
 		s.WriteRaw(`,"result":`)
-		writeValue(s, d.result)
-		if d.stats != nil {
-			s.WriteRaw(`,"stats":`)
-			s.WriteVal(d.stats)
-		}
+		writeValue(s, d)
 		s.WriteObjectEnd()
 	case []labels.Labels:
 		writeArray(s, len(d), func(i int) { writeLabels(s, d[i]) })
@@ -75,7 +71,8 @@ func writeData(s *jsoniter.Stream, data any) {
 	}
 }
 
-// writeValue writes the result of a query. Samples are [seconds, "value"]; NaN and infinities are why values are texts.
+// writeValue writes the result of a query. Samples are [seconds, "value"]: JSON has no numbers for NaN and infinities. No
+// series has native histograms.
 func writeValue(s *jsoniter.Stream, v parser.Value) {
 	switch v := v.(type) {
 	case promql.Vector:
@@ -92,31 +89,18 @@ func writeValue(s *jsoniter.Stream, v parser.Value) {
 func writeSample(s *jsoniter.Stream, x *promql.Sample) {
 	s.WriteRaw(`{"metric":`)
 	writeLabels(s, x.Metric)
-	if x.H != nil {
-		s.WriteRaw(`,"histogram":`)
-		writePoint(s, x.T, func() { jsonutil.MarshalHistogram(x.H, s) })
-	} else {
-		s.WriteRaw(`,"value":`)
-		writePoint(s, x.T, func() { jsonutil.MarshalFloat(x.F, s) })
-	}
+	s.WriteRaw(`,"value":`)
+	writePoint(s, x.T, func() { jsonutil.MarshalFloat(x.F, s) })
 	s.WriteObjectEnd()
 }
 
 func writeSeries(s *jsoniter.Stream, x *promql.Series) {
 	s.WriteRaw(`{"metric":`)
 	writeLabels(s, x.Metric)
-	if len(x.Floats) > 0 {
-		s.WriteRaw(`,"values":`)
-		writeArray(s, len(x.Floats), func(i int) {
-			writePoint(s, x.Floats[i].T, func() { jsonutil.MarshalFloat(x.Floats[i].F, s) })
-		})
-	}
-	if len(x.Histograms) > 0 {
-		s.WriteRaw(`,"histograms":`)
-		writeArray(s, len(x.Histograms), func(i int) {
-			writePoint(s, x.Histograms[i].T, func() { jsonutil.MarshalHistogram(x.Histograms[i].H, s) })
-		})
-	}
+	s.WriteRaw(`,"values":`)
+	writeArray(s, len(x.Floats), func(i int) {
+		writePoint(s, x.Floats[i].T, func() { jsonutil.MarshalFloat(x.Floats[i].F, s) })
+	})
 	s.WriteObjectEnd()
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/prometheus/promql"
 )
 
-// statusClientClosed says that the client went away before the answer; the number is nginx', and Prometheus'.
+// statusClientClosed means that the client went away before the answer; the number is nginx', and Prometheus'.
 const statusClientClosed = 499
 
 // failure is an error in Prometheus' terms: a kind, which is the errorType of the answer and decides its status, and the

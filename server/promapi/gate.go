@@ -5,12 +5,10 @@ import "context"
 // gate lets a number of queries in at once; it is a promql.QueryTracker. Those that wait do so within their own timeout.
 type gate chan struct{}
 
-func newGate(n int) gate { return make(gate, n) }
-
 // GetMaxConcurrent implements promql.QueryTracker.
 func (g gate) GetMaxConcurrent() int { return cap(g) }
 
-// Insert waits for a turn; an error says that ctx ended first.
+// Insert waits for a turn; an error means that ctx ended first.
 func (g gate) Insert(ctx context.Context, _ string) (int, error) {
 	select {
 	case g <- struct{}{}:

@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// metricMetadata says type, help and unit of series by their names.
+// metricMetadata gives type, help and unit of series by their names.
 func (a *API) metricMetadata(_ context.Context, r *http.Request) (answer, *failure) {
 	limit := -1                                                  // none
 	for _, name := range []string{"limit", "limit_per_metric"} { // there is one description of a name

@@ -12,14 +12,10 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// The ends of time, as Prometheus writes them: clients ask for "everything" by these texts, which [time.Parse] cannot
-// read, for their years have more than four digits.
+// The first and last time that Prometheus knows.
 var (
 	minTime = time.Unix(math.MinInt64/1000+62135596801, 0).UTC()
 	maxTime = time.Unix(math.MaxInt64/1000-62135596801, 999999999).UTC()
-
-	minTimeText = minTime.Format(time.RFC3339Nano)
-	maxTimeText = maxTime.Format(time.RFC3339Nano)
 )
 
 // parseTime reads Unix seconds, with a fraction rounded to milliseconds, or RFC 3339.
@@ -31,12 +27,6 @@ func parseTime(s string) (time.Time, error) {
 	}
 	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
 		return t, nil
-	}
-	switch s {
-	case minTimeText:
-		return minTime, nil
-	case maxTimeText:
-		return maxTime, nil
 	}
 	return time.Time{}, fmt.Errorf("cannot parse %q to a valid timestamp", s)
 }

@@ -8,16 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/util/annotations"
-	"github.com/prometheus/prometheus/util/stats"
 )
-
-// queryData is the result of a query; stats is nil unless asked for.
-type queryData struct {
-	result parser.Value
-	stats  stats.QueryStats
-}
 
 var errTruncated = errors.New("results truncated due to limit")
 
@@ -101,11 +93,7 @@ func (a *API) evaluate(ctx context.Context, r *http.Request, limit int,
 		return x, failed(res.Err)
 	}
 	x.warnings = truncate(res, limit)
-	data := queryData{result: res.Value}
-	if r.Form.Get("stats") != "" {
-		data.stats = stats.NewQueryStats(q.Stats())
-	}
-	x.data = data
+	x.data = res.Value
 	return x, nil
 }
 
@@ -128,26 +116,8 @@ func truncate(res *promql.Result, limit int) annotations.Annotations {
 	return res.Warnings
 }
 
-// queryExemplars answers that there are none: series here have no exemplars. What it is asked must be sound all the same.
-func (a *API) queryExemplars(_ context.Context, r *http.Request) (answer, *failure) {
-	start, f := timeParam(r, "start", minTime)
-	if f != nil {
-		return answer{}, f
-	}
-	end, f := timeParam(r, "end", maxTime)
-	if f != nil {
-		return answer{}, f
-	}
-	if end.Before(start) {
-		return answer{}, refuse(errors.New("end timestamp must not be before start timestamp"))
-	}
-	expr, err := a.parser.ParseExpr(r.Form.Get("query"))
-	if err != nil {
-		return answer{}, refuse(err)
-	}
-	if len(parser.ExtractSelectors(expr)) == 0 {
-		return answer{}, nil
-	}
+// queryExemplars answers that there are none: series here have no exemplars.
+func (a *API) queryExemplars(context.Context, *http.Request) (answer, *failure) {
 	return answer{data: []string{}}, nil
 }
 

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -21,6 +22,7 @@ import (
 
 const (
 	maxConnections    = 64
+	maxCalls          = 256 // at once, streams included; further ones are refused for now
 	maxHeaderBytes    = 16 << 10
 	connectionTimeout = 10 * time.Second
 	callTimeout       = 10 * time.Second // of a call with one answer
@@ -37,21 +39,21 @@ type Server struct {
 	slots  *semaphore.Weighted // a call takes one
 	count  func(method string, code codes.Code)
 
-	stopping context.Context // ends when Run is told to
+	stopping context.Context // ends when Run is to stop
 	stop     context.CancelFunc
 }
 
 // Open opens the address of c, which must have one. Errors name a key below key. The caller registers services and then
-// calls Run or Close. count is told of every call that ends; it may be called from many goroutines at once.
+// calls Run or Close. count is called for every call that ends, from many goroutines at once.
 func Open(key string, c Config, count func(method string, code codes.Code), log *zap.Logger) (*Server, error) {
-	secure, err := c.TLS.Load(key+".tls", log)
+	secure, err := c.TLS.Open(listener.WarnOfCertificate(log))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s.tls.%w", key, err)
 	}
-	s := &Server{slots: semaphore.NewWeighted(int64(c.MaxCalls)), count: count}
+	s := &Server{slots: semaphore.NewWeighted(maxCalls), count: count}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	options := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(c.MaxBytes), grpc.MaxHeaderListSize(maxHeaderBytes), grpc.MaxConcurrentStreams(uint32(c.MaxCalls)),
+		grpc.MaxRecvMsgSize(cmp.Or(c.MaxBytes, 64<<10)), grpc.MaxHeaderListSize(maxHeaderBytes), grpc.MaxConcurrentStreams(maxCalls),
 		grpc.ConnectionTimeout(connectionTimeout), grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: connectionTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPing, PermitWithoutStream: true}),

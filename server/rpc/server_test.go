@@ -19,13 +19,14 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/forewarm/forewarm/ingest/listener"
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 	pb "github.com/forewarm/forewarm/server/keda/externalscalerpb"
 )
 
@@ -58,7 +59,7 @@ func (c *counts) add(method string, code codes.Code) {
 	c.n[method+" "+code.String()]++
 }
 
-func run(t *testing.T, c Config) (address string, n *counts, stop func()) {
+func run(t *testing.T, c Config, calls int64) (address string, n *counts, stop func()) {
 	t.Helper()
 	n = &counts{n: map[string]int{}}
 	c.Listen = "127.0.0.1:0"
@@ -66,6 +67,7 @@ func run(t *testing.T, c Config) (address string, n *counts, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.slots = semaphore.NewWeighted(calls)
 	pb.RegisterExternalScalerServer(s, service{})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -91,9 +93,8 @@ func dial(t *testing.T, address string, secure credentials.TransportCredentials)
 }
 
 func TestBounds(t *testing.T) {
-	c := DefaultConfig()
-	c.MaxCalls, c.MaxBytes = 1, 1<<10
-	address, n, stop := run(t, c)
+	c := Config{MaxBytes: 1 << 10}
+	address, n, stop := run(t, c, 1)
 	client := dial(t, address, insecure.NewCredentials())
 	long := &pb.ScaledObjectRef{Name: strings.Repeat("x", 2<<10)}
 	if _, err := client.IsActive(t.Context(), long); status.Code(err) != codes.ResourceExhausted {
@@ -126,9 +127,9 @@ func TestTLS(t *testing.T) {
 	ca, serverPair, clientPair := certificates(t, dir)
 	roots := x509.NewCertPool()
 	roots.AddCert(ca)
-	c := DefaultConfig()
-	c.TLS = listener.TLS{CertFile: filepath.Join(dir, "server.pem"), KeyFile: filepath.Join(dir, "server.key"), ClientCAFile: filepath.Join(dir, "ca.pem")}
-	address, _, _ := run(t, c)
+	c := Config{}
+	c.TLS = tlsconfig.Server{CertFile: filepath.Join(dir, "server.pem"), KeyFile: filepath.Join(dir, "server.key"), ClientCAFile: filepath.Join(dir, "ca.pem")}
+	address, _, _ := run(t, c, maxCalls)
 	for name, tt := range map[string]struct {
 		secure credentials.TransportCredentials
 		ok     bool
@@ -156,9 +157,9 @@ func TestOpenFails(t *testing.T) {
 	defer taken.Close()
 	for want, change := range map[string]func(*Config){
 		"keda.listen = 127.0.0.1:":             func(c *Config) { c.Listen = taken.Addr().String() },
-		`keda.tls.cert_file is "/nowhere.pem"`: func(c *Config) { c.TLS = listener.TLS{CertFile: "/nowhere.pem", KeyFile: "/nowhere.key"} },
+		`keda.tls.cert_file is "/nowhere.pem"`: func(c *Config) { c.TLS = tlsconfig.Server{CertFile: "/nowhere.pem", KeyFile: "/nowhere.key"} },
 	} {
-		c := DefaultConfig()
+		c := Config{}
 		c.Listen = "127.0.0.1:0"
 		change(&c)
 		if _, err := Open("keda", c, nil, zap.NewNop()); err == nil || !strings.Contains(err.Error(), want) {
@@ -168,18 +169,16 @@ func TestOpenFails(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	if err := DefaultConfig().Check(); err != nil {
+	if err := (Config{}).Check(); err != nil {
 		t.Error(err)
 	}
 	for want, change := range map[string]func(*Config){
-		"listen: ":             func(c *Config) { c.Listen = "9465" },
-		"listen: port":         func(c *Config) { c.Listen = "127.0.0.1:keda" },
-		"max_calls: 0":         func(c *Config) { c.MaxCalls = 0 },
-		"max_bytes: 1":         func(c *Config) { c.MaxBytes = 1 },
-		"tls.cert_file: ":      func(c *Config) { c.TLS.KeyFile = "k" },
-		"tls.client_ca_file: ": func(c *Config) { c.TLS.ClientCAFile = "ca" },
+		"listen: ":                    func(c *Config) { c.Listen = "9465" },
+		`listen: "127.0.0.1:keda" is`: func(c *Config) { c.Listen = "127.0.0.1:keda" },
+		"tls.cert_file is ":           func(c *Config) { c.TLS.KeyFile = "k" },
+		"tls.client_ca_file is ":      func(c *Config) { c.TLS.ClientCAFile = "ca" },
 	} {
-		c := DefaultConfig()
+		c := Config{}
 		change(&c)
 		if err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -8,7 +8,22 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/forewarm/forewarm/internal/httpclient"
 )
+
+// Endpoint says how a server is reached.
+type Endpoint struct {
+	URL               string `yaml:"url"` // "" for none
+	httpclient.Config `yaml:",inline"`
+}
+
+func (e *Endpoint) check() error {
+	if e.URL == "" {
+		return nil
+	}
+	return e.Check(e.URL)
+}
 
 // BackfillConfig says what is asked of an existing Prometheus at the first start, so that seasons are known from the first
 // hour on.

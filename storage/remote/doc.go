@@ -4,6 +4,6 @@
 // Reading is by range queries, a day at a time ([Past]); what comes back enters the pipeline through the event log, not here.
 // Writing is Prometheus' remote write, out of the TSDB's write-ahead log ([Writer]).
 //
-// Nothing here owns a goroutine. Bounds: 16 MiB an answer; [BackfillConfig] for time and days; [WriteConfig] for time and what
-// is sent at once.
+// Nothing here owns a goroutine. Bounds: 16 MiB an answer; [BackfillConfig] for time and days; 2,000 samples and 30
+// seconds a request to write.
 package remote

@@ -29,6 +29,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 	"golang.org/x/time/rate"
+
+	"github.com/forewarm/forewarm/internal/httpclient"
 )
 
 // OTLPConfig says which OpenTelemetry collector gets the daemon's own traces and metrics, by OTLP over HTTP.
@@ -52,7 +54,7 @@ func (c *OTLPConfig) Check() error {
 	u, err := url.Parse(c.URL)
 	switch {
 	case err == nil && (strings.HasSuffix(u.Path, tracesPath) || strings.HasSuffix(u.Path, metricsPath)):
-		return fmt.Errorf("url is %q: it must be without %s and %s, which are added", redacted(c.URL), tracesPath, metricsPath)
+		return fmt.Errorf("url is %q: it must be without %s and %s, which are added", httpclient.Redacted(c.URL), tracesPath, metricsPath)
 	case c.MetricsInterval != 0 && (c.MetricsInterval < time.Second || c.MetricsInterval > time.Hour):
 		return fmt.Errorf("metrics_interval is %s: it must be 1s to 1h, or 0s to send no metrics", c.MetricsInterval)
 	case c.URL != "" && !c.Traces && c.MetricsInterval == 0:
@@ -85,11 +87,11 @@ func NewOTLP(ctx context.Context, cfg OTLPConfig, version, instance string, expo
 	if cfg.URL == "" {
 		return o, nil
 	}
-	transport, err := cfg.transport("otlp")
+	transport, err := cfg.Transport("otlp")
 	if err != nil {
 		return nil, err
 	}
-	client := &http.Client{Transport: bounded{transport}, Timeout: otlpTimeout, CheckRedirect: stay}
+	client := &http.Client{Transport: bounded{transport}, Timeout: otlpTimeout, CheckRedirect: httpclient.Stay}
 	self, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
 		attribute.String("service.name", "forewarm"), attribute.String("service.version", version), attribute.String("service.instance.id", instance),
 	), resource.WithFromEnv())

@@ -5,16 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/api"
 	promapi "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
+
+	"github.com/forewarm/forewarm/internal/httpclient"
+	"github.com/forewarm/forewarm/internal/sleep"
 )
 
 const (
@@ -29,12 +32,11 @@ type Past struct {
 	timeout time.Duration // of one query
 	api     promapi.API
 	pause   time.Duration // before the second attempt; each further one waits twice as long
-	attempt int
 }
 
 // NewPast reads the certificates of cfg and connects to nothing.
 func NewPast(cfg BackfillConfig) (*Past, error) {
-	transport, err := cfg.transport("backfill")
+	transport, err := cfg.Transport("backfill")
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +45,7 @@ func NewPast(cfg BackfillConfig) (*Past, error) {
 
 // NewPastWith is NewPast with Prometheus' own configuration of an HTTP client.
 func NewPastWith(url string, timeout time.Duration, client config.HTTPClientConfig) (*Past, error) {
-	if err := (&Endpoint{URL: url}).check(); err != nil {
+	if err := new(httpclient.Config).Check(url); err != nil {
 		return nil, err
 	}
 	transport, err := config.NewRoundTripperFromConfig(client, "past")
@@ -58,7 +60,7 @@ func newPast(url string, timeout time.Duration, transport http.RoundTripper) (*P
 	if err != nil {
 		return nil, fmt.Errorf("url is %q: %w", url, err)
 	}
-	return &Past{url: url, timeout: timeout, api: promapi.NewAPI(client), pause: pause, attempt: attempts}, nil
+	return &Past{url: url, timeout: timeout, api: promapi.NewAPI(client), pause: pause}, nil
 }
 
 // bounded lets no answer be longer than maxAnswer.
@@ -67,27 +69,9 @@ type bounded struct{ http.RoundTripper }
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := b.RoundTripper.RoundTrip(r)
 	if err == nil {
-		resp.Body = struct {
-			io.Reader
-			io.Closer
-		}{&limited{resp.Body, maxAnswer}, resp.Body}
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer)
 	}
 	return resp, err
-}
-
-// limited fails in place of reading more.
-type limited struct {
-	r    io.Reader
-	left int
-}
-
-func (l *limited) Read(b []byte) (int, error) {
-	if l.left <= 0 {
-		return 0, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
-	}
-	n, err := l.r.Read(b[:min(len(b), l.left)])
-	l.left -= n
-	return n, err
 }
 
 // A Question is one query of a source, ready to be asked; Query is "" where there is nothing to ask, for Reason.
@@ -181,13 +165,9 @@ func (p *Past) Minutes(ctx context.Context, query string, start time.Time, n int
 
 // retry asks, and tries again where the server is away or busy.
 func (p *Past) retry(ctx context.Context, query string, ask func(ctx context.Context) error) (err error) {
-	for i, wait := 0, p.pause; i < p.attempt; i, wait = i+1, 2*wait {
-		if i > 0 {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(wait):
-			}
+	for i, wait := 0, p.pause; i < attempts; i, wait = i+1, 2*wait {
+		if i > 0 && !sleep.For(ctx, wait) {
+			return ctx.Err()
 		}
 		limited, cancel := context.WithTimeout(ctx, p.timeout)
 		err = ask(limited)
@@ -195,12 +175,14 @@ func (p *Past) retry(ctx context.Context, query string, ask func(ctx context.Con
 		if err == nil {
 			return nil
 		}
-		var answered *promapi.Error
-		if errors.As(err, &answered) && answered.Type != promapi.ErrServer && answered.Type != promapi.ErrTimeout {
+		if answered, ok := errors.AsType[*promapi.Error](err); ok && answered.Type != promapi.ErrServer && answered.Type != promapi.ErrTimeout {
 			break // the same again
 		}
 	}
-	return fmt.Errorf("query %s of %s: %w", strconv.Quote(query), redacted(p.url), err)
+	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
+		err = fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+	}
+	return fmt.Errorf("query %s of %s: %w", strconv.Quote(query), httpclient.Redacted(p.url), err)
 }
 
 func (p *Past) ask(ctx context.Context, query string, start time.Time, n int) ([]float64, error) {
@@ -226,4 +208,36 @@ func (p *Past) ask(ctx context.Context, query string, start time.Time, n int) ([
 		}
 	}
 	return values, nil
+}
+
+// probeMinutes are asked for by Probe.
+const probeMinutes = 60
+
+// Probe asks a query once, over the newest hour before now, and gives the number of minutes that have a value. Errors say
+// what to mend.
+func (p *Past) Probe(ctx context.Context, query string, now time.Time) (known, minutes int, err error) {
+	values, err := p.ask(ctx, query, now.UTC().Truncate(time.Minute).Add(-probeMinutes*time.Minute), probeMinutes)
+	if err != nil {
+		mend := Mend(err, "backfill.url", "backfill.sources[].queries or match", "the credentials below backfill")
+		return 0, 0, fmt.Errorf("query %s of %s: %w; %s", query, httpclient.Redacted(p.url), err, mend)
+	}
+	for _, v := range values {
+		if !math.IsNaN(v) {
+			known++
+		}
+	}
+	return known, probeMinutes, nil
+}
+
+// Mend says what to do about an error of a query, by the names that the user knows the address, the queries and the credentials by.
+func Mend(err error, address, queries, credentials string) string {
+	var answered *promapi.Error
+	switch {
+	case !errors.As(err, &answered):
+	case answered.Type == promapi.ErrBadData || answered.Type == promapi.ErrExec:
+		return "mend " + queries
+	case strings.Contains(answered.Msg, "401") || strings.Contains(answered.Msg, "403"):
+		return "check " + credentials
+	}
+	return "check " + address + ", the address of a Prometheus without /api/v1, and that it can be reached from here"
 }

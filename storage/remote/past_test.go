@@ -15,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/common/config"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/forewarm/forewarm/internal/httpclient"
 )
 
 func TestQuestions(t *testing.T) {
@@ -137,7 +139,7 @@ func TestMinutes(t *testing.T) {
 			_, _ = w.Write([]byte(a))
 		}))
 		cfg := DefaultBackfill()
-		cfg.Endpoint = Endpoint{URL: srv.URL, Username: "me", PasswordFile: password, Headers: map[string]string{"X-Scope-OrgID": "llm"}}
+		cfg.Endpoint = Endpoint{srv.URL, httpclient.Config{Username: "me", PasswordFile: password, Headers: map[string]string{"X-Scope-OrgID": "llm"}}}
 		p, err := NewPast(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -177,9 +179,9 @@ func TestBackfillCheck(t *testing.T) {
 		`username is "me"`:                   func(c *BackfillConfig) { c.Username = "me" },
 		"bearer_token_file is set":           func(c *BackfillConfig) { c.Username, c.PasswordFile, c.BearerTokenFile = "me", "f", "g" },
 		"tls is set":                         func(c *BackfillConfig) { c.URL, c.TLS.CAFile = "http://prometheus", "ca.pem" },
-		`tls.cert_file is "c.pem"`:           func(c *BackfillConfig) { c.TLS.CertFile = "c.pem" },
+		"tls: exactly one of key":            func(c *BackfillConfig) { c.TLS.CertFile = "c.pem" },
 		`headers is with "a b"`:              func(c *BackfillConfig) { c.Headers = map[string]string{"a b": "c"} },
-		"headers is with authorization":      func(c *BackfillConfig) { c.Headers = map[string]string{"authorization": "c"} },
+		`headers: setting header "Author`:    func(c *BackfillConfig) { c.Headers = map[string]string{"authorization": "c"} },
 		"sources[1].pool is empty":           func(c *BackfillConfig) { c.Sources[1].Pool = "" },
 		`sources[1].class is "": it must be`: func(c *BackfillConfig) { c.Sources[1].Class = "" },
 	} {

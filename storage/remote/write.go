@@ -1,49 +1,35 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
 
-	remoteapi "github.com/prometheus/client_golang/exp/api/remote"
+	"github.com/golang/snappy"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/tsdb/record"
 
+	"github.com/forewarm/forewarm/internal/httpclient"
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
-// WriteConfig says to whom everything that is stored is sent as well, by Prometheus' remote-write protocol.
+// WriteConfig says to whom everything that is stored is sent as well, by Prometheus' remote-write protocol 1.0.
 type WriteConfig struct {
 	Endpoint `yaml:",inline"`
-	// Protocol is 1, which all take (VictoriaMetrics only this), or 2, which is a third of the bytes; a receiver that does
-	// not know 2 is sent 1.
-	Protocol int `yaml:"protocol"`
 	// Labels are added to every series that does not have them.
-	Labels            map[string]string `yaml:"labels"`
-	SamplesPerRequest int               `yaml:"samples_per_request"`
-	Timeout           time.Duration     `yaml:"timeout"` // of one request
-}
-
-// DefaultWrite sends nothing.
-func DefaultWrite() WriteConfig {
-	return WriteConfig{Protocol: 1, SamplesPerRequest: 2000, Timeout: 30 * time.Second}
+	Labels map[string]string `yaml:"labels"`
 }
 
 // Check is nil for a usable configuration; else it names the key, its value and the mend.
 func (c *WriteConfig) Check() error {
-	switch {
-	case c.Protocol != 1 && c.Protocol != 2:
-		return fmt.Errorf("protocol is %d: it must be 1 or 2", c.Protocol)
-	case c.SamplesPerRequest < 1 || c.SamplesPerRequest > 10_000:
-		return fmt.Errorf("samples_per_request is %d: it must be 1 to 10000", c.SamplesPerRequest)
-	case c.Timeout < time.Second || c.Timeout > 10*time.Minute:
-		return fmt.Errorf("timeout is %s: it must be 1s to 10m", c.Timeout)
-	}
 	for name := range c.Labels {
 		if !model.LegacyValidation.IsValidLabelName(name) || name == model.MetricNameLabel {
 			return fmt.Errorf("labels is with %q: it must have names of labels", name)
@@ -61,10 +47,13 @@ type WriteStats struct {
 	Gaps     uint64
 }
 
-// How long to wait before the next attempt: from firstPause, twice as long each time, up to lastPause.
 const (
+	// firstPause is how long to wait before the second attempt: twice as long before each further one, up to lastPause.
 	firstPause = time.Second
 	lastPause  = 30 * time.Second
+	// samplesPerRequest and writeTimeout bound one request.
+	samplesPerRequest = 2000
+	writeTimeout      = 30 * time.Second
 )
 
 // Writer sends what the TSDB appends to a receiver of remote write: the TSDB's write-ahead log is the queue.
@@ -77,12 +66,10 @@ type Writer struct {
 	dir     string // of the TSDB
 	log     *slog.Logger
 	trouble func(error)
-	api     *remoteapi.API
-	status  int // of the newest answer; of the goroutine of Run
-	pauses  remoteapi.BackoffConfig
+	client  *http.Client
+	pause   time.Duration // after the first failure in a row
 
 	follower follower // of the goroutine of Run
-	protocol int
 
 	segment, offset                     atomic.Int64
 	sent, rejected, lost, retries, gaps atomic.Uint64
@@ -91,7 +78,8 @@ type Writer struct {
 // NewWriter reads the certificates of cfg and connects to nothing. dir is the TSDB's, which is open. trouble is told of each
 // failure, and with nil that all is well again; on the goroutine of Run.
 func NewWriter(cfg WriteConfig, dir string, log *slog.Logger, trouble func(error)) (*Writer, error) {
-	w := &Writer{cfg: cfg, dir: dir, log: log, trouble: trouble, protocol: cfg.Protocol, pauses: remoteapi.BackoffConfig{Min: firstPause, Max: lastPause}}
+	client, err := cfg.client()
+	w := &Writer{cfg: cfg, dir: dir, log: log, trouble: trouble, client: client, pause: firstPause}
 	w.follower = follower{
 		dir: dir, log: log, take: w.take, labels: w.labels,
 		lost: func(why string, err error) {
@@ -103,7 +91,12 @@ func NewWriter(cfg WriteConfig, dir string, log *slog.Logger, trouble func(error
 			w.offset.Store(bytes)
 		},
 	}
-	return w, w.connect()
+	return w, err
+}
+
+func (c *WriteConfig) client() (*http.Client, error) {
+	transport, err := c.Transport("remote_write")
+	return &http.Client{Transport: transport, Timeout: writeTimeout, CheckRedirect: httpclient.Stay}, err
 }
 
 // labels adds those of the configuration.
@@ -117,33 +110,6 @@ func (w *Writer) labels(ls labels.Labels) labels.Labels {
 	return b.Labels()
 }
 
-func (w *Writer) connect() error {
-	transport, err := w.cfg.transport("remote_write")
-	if err != nil {
-		return err
-	}
-	client := &http.Client{Transport: watched{bounded{transport}, &w.status}, Timeout: w.cfg.Timeout, CheckRedirect: stay}
-	w.api, err = remoteapi.NewAPI(w.cfg.URL, remoteapi.WithAPIPath(""), remoteapi.WithAPIHTTPClient(client), remoteapi.WithAPIBackoff(w.pauses))
-	return err
-}
-
-// stay follows no redirect: that is to a login page, or elsewhere.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-
-// watched notes the status of the newest answer, 0 when there was none.
-type watched struct {
-	http.RoundTripper
-	status *int
-}
-
-func (t watched) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := t.RoundTripper.RoundTrip(r)
-	if *t.status = 0; err == nil {
-		*t.status = resp.StatusCode
-	}
-	return resp, err
-}
-
 // Run sends what the TSDB appends until ctx ends.
 func (w *Writer) Run(ctx context.Context) error {
 	w.follower.run(ctx)
@@ -152,15 +118,15 @@ func (w *Writer) Run(ctx context.Context) error {
 
 // take sends samples of the log; false when ctx ended before.
 func (w *Writer) take(ctx context.Context, all []record.RefSample) bool {
-	for part := range slices.Chunk(all, w.cfg.SamplesPerRequest) {
-		samples := make([]sample, 0, len(part))
+	for part := range slices.Chunk(all, samplesPerRequest) {
+		series := make([]prompb.TimeSeries, 0, len(part))
 		for _, x := range part {
 			if ls, ok := w.follower.series[x.Ref]; ok {
-				samples = append(samples, sample{ls, x.T, x.V})
+				series = append(series, prompb.TimeSeries{Labels: prompb.FromLabels(ls, nil), Samples: []prompb.Sample{{Timestamp: x.T, Value: x.V}}})
 			}
 		}
-		w.lost.Add(uint64(len(part) - len(samples)))
-		if len(samples) > 0 && !w.deliver(ctx, samples) {
+		w.lost.Add(uint64(len(part) - len(series)))
+		if len(series) > 0 && !w.deliver(ctx, series) {
 			return false
 		}
 	}
@@ -168,10 +134,10 @@ func (w *Writer) take(ctx context.Context, all []record.RefSample) bool {
 }
 
 // deliver sends samples until they are dealt with; false when ctx ended before.
-func (w *Writer) deliver(ctx context.Context, samples []sample) bool {
-	count := uint64(len(samples))
-	for wait := w.pauses.Min; ; wait = min(2*wait, w.pauses.Max) {
-		err := w.send(ctx, samples)
+func (w *Writer) deliver(ctx context.Context, series []prompb.TimeSeries) bool {
+	count := uint64(len(series))
+	for wait := w.pause; ; wait = min(2*wait, lastPause) {
+		status, err := post(ctx, w.client, w.cfg.URL, series)
 		switch {
 		case err == nil:
 			w.sent.Add(count)
@@ -179,17 +145,14 @@ func (w *Writer) deliver(ctx context.Context, samples []sample) bool {
 			return true
 		case ctx.Err() != nil:
 			return false
-		case w.protocol == 2 && (w.status == http.StatusUnsupportedMediaType || w.status/100 == 2):
-			w.protocol = 1
-			w.log.Warn("the receiver does not take remote write 2.0; it is sent 1.0", "cause", err.Error())
-			continue
-		case slices.Contains(unsound, w.status):
+		case slices.Contains(unsound, status):
 			if w.rejected.Add(count) == count {
 				w.log.Error("the receiver refuses samples; they are left out, and counted", "samples", count, "cause", err.Error())
 			}
 			return true
 		}
-		w.say(err)
+		w.retries.Add(1)
+		w.trouble(fmt.Errorf("remote write: %w", err))
 		if !sleep.For(ctx, wait) {
 			return false
 		}
@@ -201,20 +164,53 @@ var unsound = []int{
 	http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity,
 }
 
-// send makes one delivery, with retries while the receiver is away or busy.
-func (w *Writer) send(ctx context.Context, samples []sample) (err error) {
-	if w.protocol == 2 {
-		_, err = w.api.Write(ctx, remoteapi.WriteV2MessageType, version2(samples), remoteapi.WithWriteRetryCallback(w.say))
-	} else {
-		_, err = w.api.Write(ctx, remoteapi.WriteV1MessageType, version1(samples), remoteapi.WithWriteRetryCallback(w.say))
+// post makes one attempt. status is that of the answer, 0 when there was none.
+func post(ctx context.Context, client *http.Client, url string, series []prompb.TimeSeries) (status int, err error) {
+	message, err := (&prompb.WriteRequest{Timeseries: series}).Marshal()
+	if err != nil {
+		return 0, err
 	}
-	return err
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(snappy.Encode(nil, message)))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Content-Type", "application/x-protobuf")
+	req.Header.Set("Content-Encoding", "snappy")
+	req.Header.Set("X-Prometheus-Remote-Write-Version", "0.1.0")
+	req.Header.Set("User-Agent", "forewarm")
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 == 2 {
+		return resp.StatusCode, nil
+	}
+	reply, _ := io.ReadAll(io.LimitReader(resp.Body, 512)) // of a cut answer the status says enough
+	return resp.StatusCode, fmt.Errorf("%s answers %s: %s", httpclient.Redacted(url), resp.Status, bytes.TrimSpace(reply))
 }
 
-// say tells of an attempt that failed and is made again.
-func (w *Writer) say(err error) {
-	w.retries.Add(1)
-	w.trouble(fmt.Errorf("remote write to %s: %w", redacted(w.cfg.URL), err))
+// ProbeWrite sends no samples, which asks for all that sending some would need. Errors say what to mend.
+func ProbeWrite(ctx context.Context, c WriteConfig) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	code, err := post(ctx, client, c.URL, nil)
+	mend := "check remote_write.url, and that it can be reached from here"
+	switch {
+	case err == nil:
+		return nil
+	case code == http.StatusNotFound || code == http.StatusMethodNotAllowed:
+		mend = "check the path of remote_write.url; a Prometheus takes samples at /api/v1/write when it runs with --web.enable-remote-write-receiver"
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		mend = "check the credentials and headers below remote_write"
+	case code/100 == 3:
+		mend = "redirects are not followed; set the url that it leads to"
+	case code/100 == 5 || code == http.StatusTooManyRequests:
+		mend = "the receiver is there, and in trouble; samples would wait on disk"
+	}
+	return fmt.Errorf("%w; %s", err, mend)
 }
 
 // Stats are safe to ask for at any time.

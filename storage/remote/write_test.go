@@ -19,7 +19,6 @@ import (
 	remoteapi "github.com/prometheus/client_golang/exp/api/remote"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
-	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/tsdb/wlog"
 
@@ -30,9 +29,6 @@ var quiet = slog.New(slog.DiscardHandler)
 
 // receiver takes remote write as the specification's own server does, and notes each sample as text.
 type receiver struct {
-	t       *testing.T
-	accepts remoteapi.MessageTypes
-
 	mu       sync.Mutex
 	statuses []int // answered to the next requests in place of taking them; 0 breaks the connection off
 	got      []string
@@ -52,48 +48,25 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		w.WriteHeader(status)
 		return
 	}
-	remoteapi.NewWriteHandler(r, r.accepts).ServeHTTP(w, q)
+	remoteapi.NewWriteHandler(r, remoteapi.MessageTypes{remoteapi.WriteV1MessageType}).ServeHTTP(w, q)
 }
 
 // Store implements what remoteapi.NewWriteHandler wants.
-func (r *receiver) Store(q *http.Request, kind remoteapi.WriteMessageType) (*remoteapi.WriteResponse, error) {
+func (r *receiver) Store(q *http.Request, _ remoteapi.WriteMessageType) (*remoteapi.WriteResponse, error) {
 	body, err := io.ReadAll(q.Body)
 	if err != nil {
 		return nil, err
 	}
 	resp := remoteapi.NewWriteResponse()
 	builder := labels.NewScratchBuilder(0)
-	note := func(ls labels.Labels, t int64, v float64) {
-		r.got = append(r.got, fmt.Sprintf("%s %d %g", ls, t, v))
-		resp.Samples++
+	var m prompb.WriteRequest
+	if err := m.Unmarshal(body); err != nil {
+		return nil, err
 	}
-	switch kind {
-	case remoteapi.WriteV1MessageType:
-		var m prompb.WriteRequest
-		if err := m.Unmarshal(body); err != nil {
-			return nil, err
-		}
-		for _, s := range m.Timeseries {
-			for _, x := range s.Samples {
-				note(s.ToLabels(&builder, nil), x.Timestamp, x.Value)
-			}
-		}
-	case remoteapi.WriteV2MessageType:
-		var m writev2.Request
-		if err := m.Unmarshal(body); err != nil {
-			return nil, err
-		}
-		for _, s := range m.Timeseries {
-			ls, err := s.ToLabels(&builder, m.Symbols)
-			if err != nil {
-				return nil, err
-			}
-			if meta, err := s.ToMetadata(m.Symbols); err != nil || meta.Type != "gauge" || (meta.Help == "") != strings.HasPrefix(ls.Get("__name__"), "x") {
-				r.t.Errorf("%s: metadata %+v, %v", ls, meta, err)
-			}
-			for _, x := range s.Samples {
-				note(ls, x.Timestamp, x.Value)
-			}
+	for _, s := range m.Timeseries {
+		for _, x := range s.Samples {
+			r.got = append(r.got, fmt.Sprintf("%s %d %g", s.ToLabels(&builder, nil), x.Timestamp, x.Value))
+			resp.Samples++
 		}
 	}
 	return resp, nil
@@ -138,18 +111,14 @@ func put(t *testing.T, db *tsdb.DB, from, to int) (want []string) {
 }
 
 // follow runs a writer over the log of dir until stop.
-func follow(t *testing.T, dir, url string, protocol int) (w *Writer, stop func()) {
+func follow(t *testing.T, dir, url string) (w *Writer, stop func()) {
 	t.Helper()
-	cfg := DefaultWrite()
-	cfg.URL, cfg.SamplesPerRequest, cfg.Labels, cfg.Protocol = url, 10, map[string]string{"cluster": "eu"}, protocol
+	cfg := WriteConfig{Endpoint: Endpoint{URL: url}, Labels: map[string]string{"cluster": "eu"}}
 	w, err := NewWriter(cfg, dir, quiet, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.pauses = remoteapi.BackoffConfig{Min: time.Millisecond, Max: 2 * time.Millisecond}
-	if err := w.connect(); err != nil {
-		t.Fatal(err)
-	}
+	w.pause = time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -167,26 +136,20 @@ func follow(t *testing.T, dir, url string, protocol int) (w *Writer, stop func()
 // Whatever the receiver answers for a while, every sample arrives in order, late ones too, once it takes them; only what it
 // refuses for what it is is left out, and counted.
 func TestWriter(t *testing.T) {
-	v1, v2 := remoteapi.MessageTypes{remoteapi.WriteV1MessageType}, remoteapi.MessageTypes{remoteapi.WriteV1MessageType, remoteapi.WriteV2MessageType}
 	for name, c := range map[string]struct {
-		protocol int
-		accepts  remoteapi.MessageTypes
 		statuses []int
 		rejected int // requests
 		retries  bool
 	}{
-		"version 1":              {1, v1, nil, 0, false},
-		"version 2":              {2, v2, nil, 0, false},
-		"version 2 to version 1": {2, v1, nil, 0, false},
-		"version 2 unnoticed":    {2, v2, []int{204}, 0, false}, // a receiver that does not look at what it is sent
-		"busy":                   {1, v1, []int{503, 429, 500, 502}, 0, true},
-		"away":                   {1, v1, []int{0, 0, 0}, 0, true},
-		"not known to it":        {1, v1, []int{401, 403, 404, 408, 302}, 0, true},
-		"refused":                {1, v1, []int{400, 422}, 2, false},
+		"well":            {nil, 0, false},
+		"busy":            {[]int{503, 429, 500, 502}, 0, true},
+		"away":            {[]int{0, 0, 0}, 0, true},
+		"not known to it": {[]int{401, 403, 404, 408, 302}, 0, true},
+		"refused":         {[]int{400, 422}, 2, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &receiver{t: t, accepts: c.accepts, statuses: slices.Clone(c.statuses)}
+			r := &receiver{statuses: slices.Clone(c.statuses)}
 			srv := httptest.NewUnstartedServer(r)
 			srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 			srv.Start()
@@ -194,7 +157,7 @@ func TestWriter(t *testing.T) {
 			dir := t.TempDir()
 			db := tsdbIn(t, dir)
 			defer db.Close()
-			w, stop := follow(t, dir, srv.URL+"/api/v1/push", c.protocol)
+			w, stop := follow(t, dir, srv.URL+"/api/v1/push")
 			defer stop()
 			want := put(t, db, 0, 45)
 			testenv.Await(t, "all to be dealt with", func() bool { return w.Stats().Sent+w.Stats().Rejected == 45 })
@@ -212,7 +175,7 @@ func TestWriter(t *testing.T) {
 // What was not sent before a restart is sent after it, over as many segments as it takes, and what was sent is not sent again.
 // What the TSDB has removed meanwhile is a gap, which is counted.
 func TestWriterRestarts(t *testing.T) {
-	r := &receiver{t: t, accepts: remoteapi.MessageTypes{remoteapi.WriteV1MessageType}}
+	r := &receiver{}
 	srv := httptest.NewServer(r)
 	defer srv.Close()
 	dir := t.TempDir()
@@ -222,11 +185,11 @@ func TestWriterRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	db = tsdbIn(t, dir)
-	w, stop := follow(t, dir, srv.URL, 1)
+	w, stop := follow(t, dir, srv.URL)
 	want := put(t, db, 10, 50)
 	testenv.Await(t, "the first to be sent", func() bool { return w.Stats().Sent == 40 })
 	stop()
-	w, stop = follow(t, dir, "http://127.0.0.1:1/", 1)
+	w, stop = follow(t, dir, "http://127.0.0.1:1/")
 	want = append(want, put(t, db, 50, 5000)...)
 	testenv.Await(t, "an attempt", func() bool { return w.Stats().Retries > 0 && w.Waiting() > 0 })
 	stop()
@@ -235,7 +198,7 @@ func TestWriterRestarts(t *testing.T) {
 	}
 	db = tsdbIn(t, dir)
 	defer func() { _ = db.Close() }()
-	w, stop = follow(t, dir, srv.URL, 1)
+	w, stop = follow(t, dir, srv.URL)
 	want = append(want, put(t, db, 5000, 5050)...)
 	testenv.Await(t, "the rest to be sent", func() bool { return w.Stats().Sent == 5000 && w.Waiting() == 0 })
 	stop()
@@ -249,7 +212,7 @@ func TestWriterRestarts(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, positionFile), fmt.Appendf(nil, `{"segment":%d,"records":3}`, first-1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w, stop = follow(t, dir, srv.URL, 1)
+	w, stop = follow(t, dir, srv.URL)
 	defer stop()
 	testenv.Await(t, "the gap to be counted", func() bool { return w.Stats().Gaps == 1 })
 }
@@ -257,15 +220,11 @@ func TestWriterRestarts(t *testing.T) {
 // Every key out of bounds is named.
 func TestWriteCheck(t *testing.T) {
 	for want, change := range map[string]func(*WriteConfig){
-		"protocol is 3":              func(c *WriteConfig) { c.Protocol = 3 },
-		"samples_per_request is 0":   func(c *WriteConfig) { c.SamplesPerRequest = 0 },
-		"timeout is 0s":              func(c *WriteConfig) { c.Timeout = 0 },
 		`labels is with "a-b"`:       func(c *WriteConfig) { c.Labels = map[string]string{"a-b": "c"} },
 		`labels is with "__name__"`:  func(c *WriteConfig) { c.Labels = map[string]string{"__name__": "c"} },
 		`url is "ftp://victoria:21"`: func(c *WriteConfig) { c.URL = "ftp://victoria:21" },
 	} {
-		c := DefaultWrite()
-		c.URL = "http://victoria:8428/api/v1/write"
+		c := WriteConfig{Endpoint: Endpoint{URL: "http://victoria:8428/api/v1/write"}}
 		if err := c.Check(); err != nil {
 			t.Error(err)
 		}

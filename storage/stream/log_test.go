@@ -198,9 +198,9 @@ func TestQueueGivesAgain(t *testing.T) {
 			}
 		}
 	}
-	first := next(a.Queue(told, "ops", false, 1))
-	q := b.Queue(told, "ops", false, 1)
-	again := next(q) // after holdMost
+	hung, q := a.Queue(told, "ops", false, 1), b.Queue(told, "ops", false, 1)
+	hung.wait, q.wait = time.Second, time.Second
+	first, again := next(hung), next(q)
 	if first.Notice.ID() != again.Notice.ID() {
 		t.Errorf("%s came again as %s", first.Notice.ID(), again.Notice.ID())
 	}

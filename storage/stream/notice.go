@@ -98,18 +98,19 @@ type Queue struct {
 	name      string // of the durable consumer
 	sink      string
 	reports   bool
-	most      int // under way at once
+	most      int           // under way at once
+	wait      time.Duration // for a daemon that was killed
 	consumer  jetstream.Consumer
 	settled   uint64 // sequence of the newest one settled here
 }
 
 // Queue prepares the queue of a sink: of reports, or of all else. most is how many notices may be under way.
 func (l *Log) Queue(delivered jetstream.KeyValue, sink string, reports bool, most int) *Queue {
-	kind := "signals"
+	kind, wait := "signals", signalWait
 	if reports {
-		kind = "reports"
+		kind, wait = "reports", reportWait
 	}
-	return &Queue{log: l, delivered: delivered, name: "sink-" + kind + "-" + token(sink), sink: sink, reports: reports, most: most}
+	return &Queue{log: l, delivered: delivered, name: "sink-" + kind + "-" + token(sink), sink: sink, reports: reports, most: most, wait: wait}
 }
 
 // token makes one word of letters, digits, dashes and underscores of any name.
@@ -129,9 +130,10 @@ func token(name string) string {
 const (
 	// reportLife is how far back a new sink is told of reports.
 	reportLife = 72 * time.Hour
-	// holdMost is for how long a notice is left to a daemon that says nothing of it: after that it goes to a twin, or again to
-	// the daemon that has been started again.
-	holdMost = 3 * time.Second
+	// signalWait and reportWait are for how long a notice is left to a daemon that was killed: longer than an attempt may take. After
+	// that it goes to a twin, or again to the daemon that has been started again.
+	signalWait = 20 * time.Second
+	reportWait = 70 * time.Second
 	// unusedFor is when the server forgets the queue of a sink that is no longer configured.
 	unusedFor = 30 * 24 * time.Hour
 )
@@ -149,7 +151,7 @@ func (q *Queue) open(ctx context.Context) error {
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		cfg := jetstream.ConsumerConfig{
 			Durable: q.name, Description: "Forewarm: what " + q.sink + " is to be told", FilterSubjects: filters,
-			AckPolicy: jetstream.AckExplicitPolicy, AckWait: holdMost, MaxAckPending: q.most, InactiveThreshold: unusedFor,
+			AckPolicy: jetstream.AckExplicitPolicy, AckWait: q.wait, MaxAckPending: q.most, InactiveThreshold: unusedFor,
 			DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: new(time.Now().Add(-reportLife)),
 		}
 		if q.settled > 0 {
@@ -215,7 +217,7 @@ func (q *Queue) delivery(m jetstream.Msg) (*alerting.Delivery, error) {
 		q.settled = max(q.settled, meta.Sequence.Stream)
 		return m.Ack()
 	}
-	d.Return, d.Hold = m.Nak, m.InProgress
+	d.Return = m.Nak
 	d.Newer = func(ctx context.Context) (alerting.Notice, bool, error) {
 		return q.newer(ctx, m.Subject(), meta.Sequence.Stream)
 	}

@@ -27,33 +27,29 @@ func TestEvents(t *testing.T) {
 		Name: alerting.TooLateToWarm, Labels: map[string]string{"pool": "chat"}, Annotations: map[string]string{"summary": "KV runs out"},
 		StartsAt: at, UpdatedAt: at, EndsAt: at.Add(5 * time.Minute),
 	}}
-	for mode, cfg := range map[string]sink.NATSConfig{"structured": {}, "binary": {Binary: true}} {
-		t.Run(mode, func(t *testing.T) {
-			e := send(t, cfg, decision)
-			var d alerting.Prescale
-			if err := e.DataAs(&d); err != nil {
-				t.Fatal(err)
-			}
-			if e.Type() != alerting.EventType || e.ID() != "chat-7" || e.Subject() != "chat" || !e.Time().Equal(at) || e.DataContentType() != "application/json" {
-				t.Errorf("attributes: %s", e)
-			}
-			if d.DesiredReplicas != 5 || d.Generation != 7 || d.Action != alerting.ScaleOut || d.Reason != "KV runs out" {
-				t.Errorf("data: %+v", d)
-			}
-			e = send(t, cfg, alert)
-			var a alerting.AlertData
-			if err := e.DataAs(&a); err != nil {
-				t.Fatal(err)
-			}
-			if e.Type() != alerting.AlertType || e.Subject() != "chat" || a.Name != alerting.TooLateToWarm || a.State != "firing" || a.Annotations["summary"] != "KV runs out" {
-				t.Errorf("%s\ndata: %+v", e, a)
-			}
-		})
+	e := send(t, decision)
+	var d alerting.Prescale
+	if err := e.DataAs(&d); err != nil {
+		t.Fatal(err)
+	}
+	if e.Type() != alerting.EventType || e.ID() != "chat-7" || e.Subject() != "chat" || !e.Time().Equal(at) || e.DataContentType() != "application/json" {
+		t.Errorf("attributes: %s", e)
+	}
+	if d.DesiredReplicas != 5 || d.Generation != 7 || d.Action != alerting.ScaleOut || d.Reason != "KV runs out" {
+		t.Errorf("data: %+v", d)
+	}
+	e = send(t, alert)
+	var a alerting.AlertData
+	if err := e.DataAs(&a); err != nil {
+		t.Fatal(err)
+	}
+	if e.Type() != alerting.AlertType || e.Subject() != "chat" || a.Name != alerting.TooLateToWarm || a.State != "firing" || a.Annotations["summary"] != "KV runs out" {
+		t.Errorf("%s\ndata: %+v", e, a)
 	}
 }
 
 // send returns the event that the SDK's protocol for JetStream receives from a server on which the sink published the notice.
-func send(t *testing.T, cfg sink.NATSConfig, n alerting.Notice) event.Event {
+func send(t *testing.T, n alerting.Notice) event.Event {
 	t.Helper()
 	conn := connect(t)
 	js, err := jetstream.New(conn)
@@ -64,7 +60,7 @@ func send(t *testing.T, cfg sink.NATSConfig, n alerting.Notice) event.Event {
 		t.Fatal(err)
 	}
 	subject := func(pool string) string { return "events." + pool }
-	s := sink.NewNATS(cfg, sink.Deps{NATS: js, PrescaleSubject: subject, AlertSubject: subject})
+	s := sink.NewNATS(sink.Deps{NATS: js, PrescaleSubject: subject, AlertSubject: subject})
 	if err := s.Send(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}

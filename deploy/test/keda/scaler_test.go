@@ -202,7 +202,7 @@ func (d *daemon) replay(t *testing.T, from, to time.Duration) {
 	nearlyAll := traceStart.Add(to - 10*time.Minute) // no lag alone may be that of a moment ago
 	await(t, "the telemetry to be applied", func() bool {
 		var status struct {
-			Lag  *int
+			Lag  *int `json:"stream_lag_messages"`
 			Tick time.Time
 		}
 		body, err := d.fetch("/api/v1/status")

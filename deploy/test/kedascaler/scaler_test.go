@@ -141,7 +141,7 @@ func (d *daemon) replay(t *testing.T) (desired int) {
 		t.Fatalf("replay: %v\n%s", err, out)
 	}
 	var status struct {
-		Lag  *int
+		Lag  *int `json:"stream_lag_messages"`
 		Tick time.Time
 	}
 	await(t, "the telemetry to be folded", func() bool {

@@ -103,20 +103,22 @@ var paths = map[string]string{
 	"/quality": "[data-part=quality]", "/explain/chat": "pre", "/reports": "[data-part=reports]",
 }
 
-// TestPages opens each page at two sizes: nothing is complained of, nothing is wider than the window, and axe finds nothing.
+// TestPages opens each page at three sizes: nothing is complained of, neither a page nor a table scrolls sideways, and axe finds nothing.
 func TestPages(t *testing.T) {
 	chromium(t)
 	d := startDaemon(t)
 	axe := axeCore(t)
-	for _, width := range []int64{1280, 390} {
+	for _, width := range []int64{1280, 900, 390} {
 		for path, part := range paths {
 			t.Run(fmt.Sprintf("%s at %d", path, width), func(t *testing.T) {
 				w := open(t, int(width), 900)
 				var broad int64
+				var scrolling []string
 				w.run(t, path, chromedp.EmulateViewport(width, 900), chromedp.Navigate(d.url+path), chromedp.WaitVisible(part, chromedp.ByQuery),
-					chromedp.Evaluate("document.documentElement.scrollWidth", &broad))
-				if broad > width {
-					t.Errorf("%s is %d wide in a window of %d", path, broad, width)
+					chromedp.Evaluate("document.documentElement.scrollWidth", &broad),
+					chromedp.Evaluate(`[...document.querySelectorAll(".scroll:has(table)")].filter(s => s.scrollWidth > s.clientWidth + 1).map(s => s.textContent.slice(0, 60))`, &scrolling))
+				if broad > width || len(scrolling) > 0 {
+					t.Errorf("%s is %d wide in a window of %d, and these tables scroll: %q", path, broad, width, scrolling)
 				}
 				if axe == "" {
 					t.Skip("no axe-core: npm is not there, or its registry is not; install Debian's package npm")
@@ -143,7 +145,7 @@ func TestNumbers(t *testing.T) {
 		Resources   []struct {
 			Resource    string
 			Demand      float64
-			PerReplica  float64 `json:"per_replica"`
+			PerReplica  float64 `json:"replica_capacity"`
 			Utilisation float64
 		}
 	}
@@ -175,7 +177,7 @@ func TestNumbers(t *testing.T) {
 	for _, r := range pool.Resources {
 		row := "tr[data-resource=" + r.Resource + "] "
 		same(row+"[data-field=demand]", r.Demand)
-		same(row+"[data-field=per_replica]", r.PerReplica)
+		same(row+"[data-field=replica_capacity]", r.PerReplica)
 		same(row+"[data-field=utilisation]", r.Utilisation)
 	}
 
@@ -278,7 +280,7 @@ pools: [{name: chat, decode_tokens_per_s: 400, prefill_tokens_per_s: 9000, kv_ca
 	nearlyAll := time.Date(2024, 1, 1, 2, 50, 0, 0, time.UTC)
 	await(t, "the telemetry to be counted", func() bool {
 		var status struct {
-			Lag  *int
+			Lag  *int `json:"stream_lag_messages"`
 			Tick *time.Time
 		}
 		body, err := fetch(d.url + "/api/v1/status")

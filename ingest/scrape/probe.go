@@ -12,8 +12,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// Seen is what the engines at one URL say when they are asked once.
-type Seen struct {
+// Probed is what the engines at one URL expose.
+type Probed struct {
 	Job      Job              // that would scrape them; its pool is left to the caller
 	Engine   string           // one of Engines
 	Models   []string         // as the metrics name them, in order; empty where they do not
@@ -21,22 +21,22 @@ type Seen struct {
 	Silent   error            // addresses of the host that did not; nil when all did
 }
 
-// Look asks the engines at the URL of their metrics once: each address that its host stands for. Without a path it is
-// /metrics. The error says why none answered.
-func Look(ctx context.Context, metrics string) (Seen, error) {
+// Probe scrapes the engines at the URL of their metrics once: each address of its host. The default path is /metrics. The
+// error tells why no engine answered.
+func Probe(ctx context.Context, metrics string) (Probed, error) {
 	u, err := url.Parse(metrics)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return Seen{}, fmt.Errorf("%.100q is no URL of metrics; write one such as http://10.0.0.1:8000/metrics", metrics)
+		return Probed{}, fmt.Errorf("%.100q is no URL of metrics; write one such as http://10.0.0.1:8000/metrics", metrics)
 	case u.User != nil:
-		return Seen{}, errors.New("the URL must not carry a password; name the engine without it, and set bearer_token_file in scrape.jobs")
+		return Probed{}, errors.New("the URL must not carry a password; name the engine without it, and set bearer_token_file in scrape.jobs")
 	}
 	if u.Path == "/" {
 		u.Path = ""
 	}
 	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 	address := net.JoinHostPort(u.Hostname(), port)
-	seen, addresses := Seen{Job: Job{Scheme: u.Scheme, Path: u.Path}}, []string{address}
+	seen, addresses := Probed{Job: Job{Scheme: u.Scheme, Path: u.Path}}, []string{address}
 	if hosts := several(ctx, u.Hostname()); hosts != nil {
 		seen.Job.DNS, addresses = address, addresses[:0]
 		for _, host := range hosts {
@@ -48,9 +48,9 @@ func Look(ctx context.Context, metrics string) (Seen, error) {
 	} else {
 		seen.Job.Targets = addresses
 	}
-	client, err := newClient(seen.Job, DefaultConfig().MaxBodyBytes)
+	client, err := newClient(seen.Job)
 	if err != nil {
-		return Seen{}, err
+		return Probed{}, err
 	}
 	defer client.http.CloseIdleConnections()
 	var silent []error
@@ -60,15 +60,15 @@ func Look(ctx context.Context, metrics string) (Seen, error) {
 		}
 	}
 	if len(seen.Replicas) == 0 {
-		return Seen{}, errors.Join(silent...)
+		return Probed{}, errors.Join(silent...)
 	}
 	slices.Sort(seen.Models)
 	seen.Models, seen.Silent = slices.Compact(seen.Models), errors.Join(silent...)
 	return seen, nil
 }
 
-// ask adds what one address says.
-func (s *Seen) ask(ctx context.Context, c *client, address string) error {
+// ask adds the engines at one address.
+func (s *Probed) ask(ctx context.Context, c *client, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, DefaultConfig().Timeout)
 	defer cancel()
 	e, err := c.ask(ctx, address)
@@ -95,8 +95,8 @@ func (s *Seen) ask(ctx context.Context, c *client, address string) error {
 	return nil
 }
 
-// several gives the addresses of a name that stands for more than one machine, nil for others. One address of each family
-// is one machine.
+// several gives the addresses of a name with more than one machine, nil for other names. One IPv4 and one IPv6 address are
+// one machine.
 func several(ctx context.Context, host string) (hosts []string) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()

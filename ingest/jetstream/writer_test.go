@@ -16,8 +16,8 @@ import (
 	"github.com/forewarm/forewarm/ingest/codec"
 )
 
-// TestInletKeepsOrder stores a batch that is too large for one message, and reads it back as it was.
-func TestInletKeepsOrder(t *testing.T) {
+// TestStreamWriterKeepsOrder stores a batch that is too large for one message, and reads it back as it was.
+func TestStreamWriterKeepsOrder(t *testing.T) {
 	c, js := testServer(t)
 	stream := telemetry(t, js, c)
 	at := time.UnixMilli(1795240800000).UTC()
@@ -29,7 +29,7 @@ func TestInletKeepsOrder(t *testing.T) {
 		})
 	}
 	b.Replicas = []ingest.Replica{{Pool: "p", Name: "r", At: at, KVUsedRatio: 0.5}}
-	if err := NewInlet(js, &c).Store(testContext(t), b); err != nil {
+	if err := NewStreamWriter(js, &c).Store(testContext(t), b); err != nil {
 		t.Fatal(err)
 	}
 	var got ingest.Batch
@@ -42,7 +42,7 @@ func TestInletKeepsOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(m.Data) > inletBytes || m.Header.Get(jetstream.MsgIDHeader) == "" {
+		if len(m.Data) > writerBytes || m.Header.Get(jetstream.MsgIDHeader) == "" {
 			t.Errorf("message %d has %d bytes, headers %v", sequence, len(m.Data), m.Header)
 		}
 		about, _ := codec.ParseSubject(c.Prefix, m.Subject)
@@ -57,12 +57,12 @@ func TestInletKeepsOrder(t *testing.T) {
 	}
 }
 
-func TestInletGivesUp(t *testing.T) {
+func TestStreamWriterGivesUp(t *testing.T) {
 	c, js := testServer(t)
 	b := &ingest.Batch{Replicas: []ingest.Replica{{Pool: "p", Name: "r", At: time.UnixMilli(1795240800000)}}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	wantError(t, NewInlet(js, &c).Store(ctx, b), "publish to forewarm.telemetry.request._._") // there is no stream
+	wantError(t, NewStreamWriter(js, &c).Store(ctx, b), "publish to forewarm.telemetry.request._._") // there is no stream
 	js.Conn().Close()
-	wantError(t, NewInlet(js, &c).Store(t.Context(), b), "disconnected")
+	wantError(t, NewStreamWriter(js, &c).Store(t.Context(), b), "disconnected")
 }

@@ -18,16 +18,7 @@ type Store interface {
 	Store(ctx context.Context, b *ingest.Batch) error
 }
 
-// intake decodes what the listeners were sent, and stores it.
-type intake struct {
-	store    Store
-	refused  func([]ingest.Refusal)
-	serves   func(pool string) bool
-	fields   *codec.FieldMap
-	timeouts timeouts
-}
-
-// outcome is what became of one request's records.
+// outcome counts one request's records.
 type outcome struct {
 	accepted, refused, ignored int            // unserved ones are among the refused
 	first                      ingest.Refusal // Reason "" when nothing was refused
@@ -37,17 +28,17 @@ type outcome struct {
 
 // accept decodes body and stores what it carries. Refusals are reported when the rest is stored, so that a request which
 // is sent again reports them once.
-func (i *intake) accept(ctx context.Context, m codec.Meta, body []byte, maxBytes int) (outcome, error) {
+func (h *handler) accept(ctx context.Context, m codec.Meta, body []byte) (outcome, error) {
 	b := batches.Get().(*ingest.Batch)
-	defer recycle(b)
+	defer batches.Put(b)
+	b.Reset()
 	limits := ingest.DefaultLimits()
-	limits.MessageBytes = maxBytes
-	m.Kind, m.Fields = codec.KindRequest, i.fields
-	b.ReceivedAt = time.Now().UTC() // the end of what says no time of its own
+	limits.MessageBytes = h.maxBytes
+	m.Kind, m.Fields = codec.KindRequest, h.Fields
+	b.ReceivedAt = time.Now().UTC() // the end of requests without a time
 	codec.Decode(m, body, limits, b)
 	out := outcome{
-		accepted: len(b.Requests) + len(b.Sums) + len(b.Replicas) + len(b.Acks),
-		refused:  len(b.Refused), ignored: b.Ignored,
+		accepted: b.Records() - len(b.Refused), refused: len(b.Refused), ignored: b.Ignored,
 	}
 	if b.Watermark != nil {
 		out.accepted++
@@ -55,16 +46,16 @@ func (i *intake) accept(ctx context.Context, m codec.Meta, body []byte, maxBytes
 	if out.refused > 0 {
 		out.first = b.Refused[0]
 	}
-	i.findUnserved(b, &out)
+	h.findUnserved(b, &out)
 	if out.accepted+out.unserved > 0 {
-		ctx, cancel := context.WithTimeout(ctx, i.timeouts.store)
+		ctx, cancel := context.WithTimeout(ctx, h.timeouts.store)
 		defer cancel()
-		if err := i.store.Store(ctx, b); err != nil {
+		if err := h.Store.Store(ctx, b); err != nil {
 			return outcome{}, err
 		}
 	}
 	if len(b.Refused) > 0 {
-		i.refused(b.Refused) // the fold counts those of unknown pools when it reads them
+		h.Refused(b.Refused) // the fold counts those of unknown pools when it reads them
 	}
 	return out, nil
 }
@@ -73,14 +64,14 @@ func (i *intake) accept(ctx context.Context, m codec.Meta, body []byte, maxBytes
 const unknownPools = 5
 
 // findUnserved counts the records that the fold will refuse for their pools.
-func (i *intake) findUnserved(b *ingest.Batch, out *outcome) {
-	if i.serves == nil {
+func (h *handler) findUnserved(b *ingest.Batch, out *outcome) {
+	if h.Serves == nil {
 		return
 	}
 	last, served := "", true // mostly the same
 	look := func(pool string) {
 		if pool != last {
-			last, served = pool, i.serves(pool)
+			last, served = pool, h.Serves(pool)
 		}
 		if served {
 			return
@@ -112,12 +103,12 @@ func (i *intake) findUnserved(b *ingest.Batch, out *outcome) {
 	}
 }
 
-// nameUnserved says which pools are not served, and how to mend that.
+// nameUnserved names pools that are not served, and what to do.
 func (o *outcome) nameUnserved() string {
 	return fmt.Sprintf("%d of pools that are not in the configuration, such as %.64q: add them under pools, or set default_pool", o.unserved, o.unknown)
 }
 
-// unreadable says whether the message as a whole could not be read.
+// unreadable reports whether the message as a whole could not be read.
 func (o *outcome) unreadable() bool {
 	if o.accepted+o.ignored > 0 || o.refused != 1 {
 		return false
@@ -130,7 +121,7 @@ func (o *outcome) unreadable() bool {
 	return false
 }
 
-// complaint says what was refused, "" when nothing was.
+// complaint is what was refused, "" for nothing.
 func (o *outcome) complaint() string {
 	if o.refused == 0 {
 		return ""
@@ -142,14 +133,4 @@ func (o *outcome) complaint() string {
 	return complaint
 }
 
-// keepRecords bounds the batches that are used again.
-const keepRecords = 4096
-
 var batches = sync.Pool{New: func() any { return new(ingest.Batch) }}
-
-func recycle(b *ingest.Batch) {
-	if cap(b.Requests) <= keepRecords && cap(b.Sums) <= keepRecords && cap(b.Refused) <= keepRecords {
-		b.Reset()
-		batches.Put(b)
-	}
-}

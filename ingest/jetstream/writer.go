@@ -12,23 +12,25 @@ import (
 	"github.com/forewarm/forewarm/ingest/codec"
 )
 
-// Inlet stores in the telemetry stream what came by other ways than NATS, as native records. Unlike a [Publisher] it keeps
-// no order between calls, serves many goroutines at once, and gives up when ctx ends: the producer still has the records.
-type Inlet struct {
+// StreamWriter stores records that did not come by NATS in the telemetry stream, in the native format. Unlike a [Publisher] it
+// keeps no order between calls, serves many goroutines at once, and gives up when ctx ends: the producer still has the records.
+type StreamWriter struct {
 	js     jetstream.JetStream
 	prefix string
 	split  bool // a message for each pool, which the server takes to the pool's partition
 }
 
-// NewInlet stores telemetry where c has it.
-func NewInlet(js jetstream.JetStream, c *Config) *Inlet { return &Inlet{js, c.Prefix, c.Partitioned()} }
+// NewStreamWriter stores telemetry where c has it.
+func NewStreamWriter(js jetstream.JetStream, c *Config) *StreamWriter {
+	return &StreamWriter{js, c.Prefix, c.Partitioned()}
+}
 
-// inletBytes is how much a message of an [Inlet] holds at most, unless one record alone is larger: half of what NATS
+// writerBytes is the size of the largest message of a [StreamWriter], unless one record alone is larger: half of what NATS
 // servers accept by default.
-const inletBytes = 512 << 10
+const writerBytes = 512 << 10
 
 // Store waits until the stream holds all of b, refusals excepted. Large batches become several messages, in order.
-func (i *Inlet) Store(ctx context.Context, b *ingest.Batch) error {
+func (i *StreamWriter) Store(ctx context.Context, b *ingest.Batch) error {
 	if !i.split {
 		return i.store(ctx, ingest.RequestSubject(i.prefix, "", ""), b)
 	}
@@ -71,12 +73,12 @@ func byPool(b *ingest.Batch) map[string]*ingest.Batch {
 	return parts
 }
 
-func (i *Inlet) store(ctx context.Context, subject string, b *ingest.Batch) error {
+func (i *StreamWriter) store(ctx context.Context, subject string, b *ingest.Batch) error {
 	if !i.js.Conn().IsConnected() {
 		return nats.ErrDisconnected // it would keep the message, and send it some time after we gave up
 	}
 	data := codec.AppendProtobuf(nil, b)
-	if len(data) > inletBytes {
+	if len(data) > writerBytes {
 		if first, rest, ok := halve(b); ok {
 			if err := i.store(ctx, subject, first); err != nil {
 				return err
@@ -98,15 +100,15 @@ func (i *Inlet) store(ctx context.Context, subject string, b *ingest.Batch) erro
 // halve parts b in two that make up b in order; ok is false when it has one record.
 func halve(b *ingest.Batch) (first, rest *ingest.Batch, ok bool) {
 	first, rest = &ingest.Batch{Source: b.Source}, &ingest.Batch{Source: b.Source, Watermark: b.Watermark}
-	left := (len(b.Requests) + len(b.Sums) + len(b.Replicas) + len(b.Acks) + 1) / 2
+	left := (b.Records() - len(b.Refused) + 1) / 2
 	first.Requests, rest.Requests, left = cut(b.Requests, left)
 	first.Sums, rest.Sums, left = cut(b.Sums, left)
 	first.Replicas, rest.Replicas, left = cut(b.Replicas, left)
 	first.Acks, rest.Acks, _ = cut(b.Acks, left)
-	return first, rest, len(rest.Requests)+len(rest.Sums)+len(rest.Replicas)+len(rest.Acks) > 0
+	return first, rest, rest.Records() > 0
 }
 
-// cut parts list after at most n elements, and says how many more the first part could take.
+// cut splits list after at most n elements; left is how many more the first part could take.
 func cut[T any](list []T, n int) (first, rest []T, left int) {
 	k := min(n, len(list))
 	return list[:k], list[k:], n - k

@@ -1,0 +1,95 @@
+// Package httpclient has what the clients of Prometheus, Alertmanager and stores of samples share: authentication, headers and TLS. It
+// owns no goroutine.
+package httpclient
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/prometheus/common/config"
+	"golang.org/x/net/http/httpguts"
+)
+
+// Config says how a client authenticates. Secrets are named by file, and read again for each request.
+type Config struct {
+	Username        string            `yaml:"username"`
+	PasswordFile    string            `yaml:"password_file"`
+	BearerTokenFile string            `yaml:"bearer_token_file"`
+	Headers         map[string]string `yaml:"headers"` // such as X-Scope-OrgID for a tenant of Mimir
+	TLS             TLS               `yaml:"tls"`
+}
+
+// TLS names the files of a TLS connection; all empty trusts what the system trusts.
+type TLS struct {
+	CAFile     string `yaml:"ca_file"`
+	CertFile   string `yaml:"cert_file"`
+	KeyFile    string `yaml:"key_file"`
+	ServerName string `yaml:"server_name"`
+}
+
+// Check is nil for what can be tried with a URL; else it names the key, its value and the mend. It opens no file.
+func (c *Config) Check(raw string) error {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("url is %q: it must be http://host or https://host, with a port and path where there are any", Redacted(raw))
+	case u.User != nil:
+		return errors.New("url is one with a password: set username and password_file")
+	case (c.Username == "") != (c.PasswordFile == ""):
+		return fmt.Errorf("username is %q: it must be set together with password_file", c.Username)
+	case c.Username != "" && c.BearerTokenFile != "":
+		return errors.New("bearer_token_file is set: it must not come with username")
+	case u.Scheme != "https" && c.TLS != (TLS{}):
+		return errors.New("tls is set: it must come with an https url")
+	}
+	for name := range c.Headers {
+		if !httpguts.ValidHeaderFieldName(name) {
+			return fmt.Errorf("headers is with %q: it must have names of HTTP headers", name)
+		}
+	}
+	p := c.prometheus()
+	if err := p.TLSConfig.Validate(); err != nil {
+		return fmt.Errorf("tls: %w", err)
+	}
+	if err := p.Validate(); err != nil {
+		return fmt.Errorf("headers: %w", err)
+	}
+	return nil
+}
+
+// Redacted is a URL without its password.
+func Redacted(raw string) string {
+	if u, err := url.Parse(raw); err == nil {
+		return u.Redacted()
+	}
+	return "…"
+}
+
+func (c *Config) prometheus() *config.HTTPClientConfig {
+	p := &config.HTTPClientConfig{
+		EnableHTTP2: true, BearerTokenFile: c.BearerTokenFile,
+		TLSConfig:   config.TLSConfig{CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, ServerName: c.TLS.ServerName},
+		HTTPHeaders: &config.Headers{Headers: map[string]config.Header{}},
+	}
+	if c.Username != "" {
+		p.BasicAuth = &config.BasicAuth{Username: c.Username, PasswordFile: c.PasswordFile}
+	}
+	for name, value := range c.Headers {
+		p.HTTPHeaders.Headers[name] = config.Header{Values: []string{value}}
+	}
+	return p
+}
+
+// Transport reads the certificates; errors name the file. name tells it from others in traces.
+func (c *Config) Transport(name string) (http.RoundTripper, error) {
+	p := c.prometheus()
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	return config.NewRoundTripperFromConfig(*p, name)
+}
+
+// Stay follows no redirect: where a client connects to is the configuration's to say.
+func Stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -1,0 +1,112 @@
+// Package tlsconfig reads the files that TLS sections of the configuration name.
+package tlsconfig
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"sync/atomic"
+)
+
+// Client names the files of a client's TLS; all empty trusts what the system trusts.
+type Client struct {
+	CAFile     string `yaml:"ca_file"`
+	CertFile   string `yaml:"cert_file"`
+	KeyFile    string `yaml:"key_file"`
+	ServerName string `yaml:"server_name"`
+}
+
+// Check opens no file. The error begins with a key.
+func (c Client) Check() error { return checkPair(c.CertFile, c.KeyFile) }
+
+// Open reads the files. The error begins with a key.
+func (c Client) Open() (*tls.Config, error) {
+	t := &tls.Config{ServerName: c.ServerName, MinVersion: tls.VersionTLS12}
+	var err error
+	if c.CAFile != "" {
+		if t.RootCAs, err = readCA("ca_file", c.CAFile); err != nil {
+			return nil, err
+		}
+	}
+	if c.CertFile != "" {
+		pair, err := readPair(c.CertFile, c.KeyFile)
+		if err != nil {
+			return nil, err
+		}
+		t.Certificates = []tls.Certificate{*pair}
+	}
+	return t, nil
+}
+
+// Server names the files of a listener's TLS; all empty means no TLS.
+type Server struct {
+	CertFile     string `yaml:"cert_file"`
+	KeyFile      string `yaml:"key_file"`
+	ClientCAFile string `yaml:"client_ca_file"` // signs the certificates that clients must show; "" asks for none
+}
+
+// Check opens no file. The error begins with a key.
+func (s Server) Check() error {
+	if s.ClientCAFile != "" && s.CertFile == "" {
+		return fmt.Errorf("client_ca_file is %q: it needs TLS; set cert_file and key_file", s.ClientCAFile)
+	}
+	return checkPair(s.CertFile, s.KeyFile)
+}
+
+// Open reads the files; nil means no TLS. The certificate is read again for each connection, because certificates expire. When
+// that fails, the last one stays in use and warn is called, on any goroutine. The clients' CA is read once. The error begins
+// with a key.
+func (s Server) Open(warn func(error)) (*tls.Config, error) {
+	if s == (Server{}) {
+		return nil, nil
+	}
+	pair, err := readPair(s.CertFile, s.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	var last atomic.Pointer[tls.Certificate]
+	last.Store(pair)
+	t := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if pair, err := readPair(s.CertFile, s.KeyFile); err == nil {
+			last.Store(pair)
+		} else {
+			warn(err)
+		}
+		return last.Load(), nil
+	}}
+	if s.ClientCAFile != "" {
+		t.ClientAuth = tls.RequireAndVerifyClientCert
+		if t.ClientCAs, err = readCA("client_ca_file", s.ClientCAFile); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+func checkPair(cert, key string) error {
+	if (cert == "") != (key == "") {
+		return fmt.Errorf("cert_file is %q: it must be set together with key_file, which is %q", cert, key)
+	}
+	return nil
+}
+
+func readPair(cert, key string) (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("cert_file is %q, key_file %q: %w; name a certificate and its key in PEM", cert, key, err)
+	}
+	return &pair, nil
+}
+
+func readCA(key, path string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s is %q: %w; name a file that the daemon may read", key, path, err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s is %q: no certificate in it; name a file of certificates in PEM", key, path)
+	}
+	return pool, nil
+}
