@@ -47,6 +47,8 @@ type Config struct {
 	Storage   storage.Config   `yaml:"storage"`
 	// RemoteWrite gets what is stored as well.
 	RemoteWrite remote.WriteConfig `yaml:"remote_write"`
+	// OTLP gets the daemon's own traces and metrics.
+	OTLP remote.OTLPConfig `yaml:"otlp"`
 	// Backfill is asked once, at the first start.
 	Backfill remote.BackfillConfig `yaml:"backfill"`
 	Report   Report                `yaml:"report"`
@@ -84,12 +86,21 @@ func Default() *Config {
 		Listeners: listener.DefaultConfig(),
 		Scrape:    scrape.DefaultConfig(),
 		Storage:   storage.DefaultConfig(),
+		OTLP:      remote.DefaultOTLP(),
 		Backfill:  remote.DefaultBackfill(),
 		Report:    Report{Schedule: "0 7 * * 1", Timezone: "UTC", Suggest: true},
 		Server:    server.DefaultConfig(),
 		PromQL:    promapi.DefaultConfig(),
 		Log:       Log{Level: "info", Format: "console"},
 	}
+}
+
+// MostPools is how many pools there can be.
+func (c *Config) MostPools() int {
+	if c.DefaultPool == nil {
+		return len(c.Pools)
+	}
+	return max(len(c.Pools), c.MaxPools)
 }
 
 // StreamDir is where an embedded NATS server keeps its streams.

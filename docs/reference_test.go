@@ -31,7 +31,7 @@ import (
 func TestGenerated(t *testing.T) {
 	d := startDaemon(t, strings.Join([]string{
 		"pools: [{name: chat, replicas: {max: 4}}]", "listeners: {http: {listen: '127.0.0.1:0'}}", "keda: {listen: '127.0.0.1:0'}",
-		"remote_write: {url: 'http://127.0.0.1:1'}", "scrape: {jobs: [{pool: chat, targets: ['127.0.0.1:1']}]}", "",
+		"remote_write: {url: 'http://127.0.0.1:1'}", "otlp: {url: 'http://127.0.0.1:1'}", "scrape: {jobs: [{pool: chat, targets: ['127.0.0.1:1']}]}", "",
 	}, "\n"))
 	api, exposition := openAPI(t, d), string(get(t, d.base+"/metrics"))
 	source := parseSource(t)

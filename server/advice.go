@@ -60,7 +60,7 @@ func Advise(r Reader, pool, role string, now time.Time) (Advice, error) {
 	v := &views[i]
 	d := v.Decision
 	if d == nil {
-		return Advice{}, &Withheld{pool, "nothing is decided yet"}
+		return Advice{}, &Withheld{pool, "nothing is decided yet since the daemon started with this configuration"}
 	}
 	if err := withheld(d); err != nil {
 		return Advice{}, err

@@ -29,14 +29,11 @@ func NewBoard() *Board {
 // Pools are the views of the last tick, ordered by name.
 func (b *Board) Pools() []PoolView { return *b.views.Load() }
 
-// Recall takes up the last decisions of before a start, one a pool, so that advice which still stands is given before the
-// first tick. It belongs to the goroutine that runs the pipeline, as [Board.Observe] does.
-func (b *Board) Recall(decisions []alerting.Decision) {
-	views := make([]PoolView, 0, len(decisions))
-	for i := range decisions {
-		d := cloneDecision(&decisions[i])
-		v := PoolView{Pool: d.Pool, Decision: d, Decided: d.Tick}
-		views, b.last[d.Pool] = append(views, v), v
+// Recall takes up what was known of pools before a start, so that a decision which still stands is given before the first
+// tick. It takes the views over. It belongs to the goroutine that runs the pipeline, as [Board.Observe] does.
+func (b *Board) Recall(views []PoolView) {
+	for _, v := range views {
+		b.last[v.Pool] = v
 	}
 	slices.SortFunc(views, func(x, y PoolView) int { return strings.Compare(x.Pool, y.Pool) })
 	b.views.Store(&views)

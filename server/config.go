@@ -13,6 +13,7 @@ import (
 // Config says where the server listens, and what it calls ready and current.
 type Config struct {
 	Listen     string        `yaml:"listen"`      // host:port; a host other than loopback shows everything to the network
+	Probes     string        `yaml:"probes"`      // host:port of /healthz and /readyz alone, without TLS, credentials and reasons; "" for none
 	Hosts      []string      `yaml:"hosts"`       // names under which it is asked for although it listens on loopback, as by a proxy
 	WebConfig  string        `yaml:"web_config"`  // file with TLS, users and client certificates, as Prometheus has it
 	Proxy      Proxy         `yaml:"proxy"`       // that says who asks
@@ -55,6 +56,11 @@ func DefaultConfig() Config {
 func (c Config) Check() error {
 	if err := httpguard.CheckAddress(c.Listen, 9464); err != nil {
 		return fmt.Errorf("listen: %w", err)
+	}
+	if c.Probes != "" {
+		if err := httpguard.CheckAddress(c.Probes, 9463); err != nil {
+			return fmt.Errorf("probes: %w", err)
+		}
 	}
 	host, _, _ := net.SplitHostPort(c.Listen)
 	if _, err := c.Proxy.prefixes(); err != nil {

@@ -32,15 +32,26 @@ func healthz(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
-	r := readiness{Ready: true, Checks: checks(s.reader.Status(), s.reader.Pools(), s.cfg.LagLimit, time.Now())}
+	code, r := s.readiness()
+	s.writeJSON(w, code, r)
+}
+
+// probeReady answers without reasons, which are not for everyone.
+func (s *Server) probeReady(w http.ResponseWriter, _ *http.Request) {
+	code, r := s.readiness()
+	w.WriteHeader(code)
+	_, _ = fmt.Fprintf(w, "ready: %t\n", r.Ready)
+}
+
+func (s *Server) readiness() (code int, r readiness) {
+	code, r = http.StatusOK, readiness{Ready: true, Checks: checks(s.reader.Status(), s.reader.Pools(), s.cfg.LagLimit, time.Now())}
 	for _, c := range r.Checks {
 		r.Ready = r.Ready && c.OK
 	}
-	code := http.StatusOK
 	if !r.Ready {
 		code = http.StatusServiceUnavailable
 	}
-	s.writeJSON(w, code, r)
+	return code, r
 }
 
 func checks(st Status, pools []PoolView, lagLimit uint64, now time.Time) []Check {

@@ -49,6 +49,7 @@ type Server struct {
 	Plan    func(ctx context.Context, query url.Values) (*plan.Sheet, error)
 	Quality func(ctx context.Context) (*Quality, error)
 	Reports func() ([]ReportFile, error)
+	Around  func(http.Handler) http.Handler // of all requests
 }
 
 type route struct {
@@ -80,10 +81,14 @@ func (s *Server) Handler() http.Handler {
 	for _, r := range s.extra {
 		mux.Handle(r.pattern, r.handler)
 	}
-	return httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, secured(s.known(mux)), func(w http.ResponseWriter, _ *http.Request, why string) {
+	guarded := httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, secured(s.known(mux)), func(w http.ResponseWriter, _ *http.Request, why string) {
 		s.foreign.Add(1)
 		http.Error(w, why, http.StatusForbidden)
 	})
+	if s.Around != nil {
+		return s.Around(guarded)
+	}
+	return guarded
 }
 
 // known lets requests through that the configured proxy vouches for; all of them where there is none. /healthz says nothing that
@@ -150,10 +155,31 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          zap.NewStdLog(s.log),
 	}
-	log := slog.New(zapslog.NewHandler(s.log.WithOptions(zap.IncreaseLevel(zap.WarnLevel)).Core()))
+	log := slog.New(zapslog.NewHandler(s.log.WithOptions(zap.IncreaseLevel(max(zap.WarnLevel, s.log.Level()))).Core()))
 	return httpguard.ServeBy(ctx, srv, shutdownTimeout, func() error {
 		return web.Serve(l, srv, &web.FlagConfig{WebConfigFile: &s.cfg.WebConfig}, log)
 	})
+}
+
+// ListenProbes opens the address for probes; nil where none is configured.
+func (s *Server) ListenProbes() (net.Listener, error) {
+	if s.cfg.Probes == "" {
+		return nil, nil //nolint:nilnil // none is configured
+	}
+	l, err := net.Listen("tcp", s.cfg.Probes)
+	if err != nil {
+		return nil, fmt.Errorf("server.probes = %s: %w; choose another address", s.cfg.Probes, err)
+	}
+	return l, nil
+}
+
+// RunProbes answers probes on l until ctx ends. It closes l.
+func (s *Server) RunProbes(ctx context.Context, l net.Listener) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", healthz)
+	mux.HandleFunc("GET /readyz", s.probeReady)
+	srv := &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, MaxHeaderBytes: maxHeaderBytes, ErrorLog: zap.NewStdLog(s.log)}
+	return httpguard.Serve(ctx, srv, l, shutdownTimeout)
 }
 
 func (s *Server) writeMetrics(w http.ResponseWriter, _ *http.Request) {

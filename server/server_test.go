@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -103,6 +104,11 @@ func TestReadiness(t *testing.T) {
 		var got readiness
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 			t.Fatal(err)
+		}
+		probe := httptest.NewRecorder()
+		newTestServer(r).probeReady(probe, nil)
+		if probe.Code != w.Code || probe.Body.String() != fmt.Sprintf("ready: %t\n", c.ready) {
+			t.Errorf("%s: a probe is told %d %s", name, probe.Code, probe.Body)
 		}
 		if got.Ready != c.ready || (w.Code == http.StatusOK) != c.ready {
 			t.Errorf("%s: ready %v with status %d, want %v", name, got.Ready, w.Code, c.ready)
@@ -256,10 +262,11 @@ func TestWhoMayRead(t *testing.T) {
 	}
 }
 
-// TestWebConfig: the file that Prometheus' programs take has users asked for a password.
+// TestWebConfig: the file that Prometheus' programs take has users asked for a password; probes are asked for none, and told
+// no reasons.
 func TestWebConfig(t *testing.T) {
 	cfg := DefaultConfig()
-	cfg.Listen, cfg.WebConfig = "127.0.0.1:0", filepath.Join(t.TempDir(), "web.yaml")
+	cfg.Listen, cfg.Probes, cfg.WebConfig = "127.0.0.1:0", "127.0.0.1:0", filepath.Join(t.TempDir(), "web.yaml")
 	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
 	if err == nil {
 		err = os.WriteFile(cfg.WebConfig, []byte("basic_auth_users: {ann: '"+string(hash)+"'}\n"), 0o600)
@@ -272,9 +279,28 @@ func TestWebConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	probes, err := s.ListenProbes()
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
+	done := make(chan error, 2)
 	go func() { done <- s.Run(ctx, l) }()
+	go func() { done <- s.RunProbes(ctx, probes) }()
+	ask := func(path string) string {
+		response, err := http.Get("http://" + probes.Addr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, _ := io.ReadAll(response.Body) // what is missing fails the test
+		return fmt.Sprint(response.StatusCode, " ", string(body))
+	}
+	for path, want := range map[string]string{"/healthz": "200 ok\n", "/readyz": "200 ready: true\n", "/metrics": "404 404 page not found\n"} {
+		if got := ask(path); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
 	for password, want := range map[string]int{"secret": 200, "wrong": 401} {
 		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.Addr().String()+"/api/v1/pools", nil)
 		r.SetBasicAuth("ann", password)
@@ -288,8 +314,10 @@ func TestWebConfig(t *testing.T) {
 		}
 	}
 	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("Run: %v", err)
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
 	}
 	s.cfg.WebConfig += ".gone"
 	if _, err := s.Listen(); err == nil || !strings.Contains(err.Error(), "server.web_config") {

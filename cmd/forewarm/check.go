@@ -68,6 +68,9 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 		warnCapacity(pc.DefaultPool, std)
 	}
 	checkDoors(cfg, std)
+	if small := jetstream.Small(&cfg.NATS, cfg.MostPools(), cfg.Every); small != "" {
+		fmt.Fprintf(std.out, "warning: %s\n", small)
+	}
 	if offline {
 		return nil
 	}

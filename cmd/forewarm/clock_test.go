@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,7 +28,7 @@ func TestClockJumps(t *testing.T) {
 		t.Skip("FOREWARM_KILLS is not set: it takes eight minutes")
 	}
 	program := buildWith(t, map[string]string{
-		filepath.Join(runtime.GOROOT(), "src/time/time.go"): shiftedTime(t),
+		timeSource(t): shiftedTime(t),
 		"shift.go": `package main
 
 import ("os"; "os/signal"; "syscall"; "time")
@@ -97,10 +97,20 @@ func init() {
 	t.Logf("%d minutes have a decision; the daemon said:\n%s", len(minutes), daemon.out.String())
 }
 
+// timeSource is where the source of time.Now is.
+func timeSource(t *testing.T) string {
+	t.Helper()
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(strings.TrimSpace(string(root)), "src/time/time.go")
+}
+
 // shiftedTime is the source of package time with a clock that is Shift seconds ahead.
 func shiftedTime(t *testing.T) string {
 	t.Helper()
-	source, err := os.ReadFile(filepath.Join(runtime.GOROOT(), "src/time/time.go"))
+	source, err := os.ReadFile(timeSource(t))
 	if err != nil {
 		t.Fatal(err)
 	}

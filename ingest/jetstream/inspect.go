@@ -55,6 +55,21 @@ func Short(info *jetstream.StreamInfo, c *Config, now time.Time) string {
 		info.Config.Name, reach.Round(time.Minute), c.Kept.MaxAge, info.Config.MaxBytes>>20)
 }
 
+// decisionBytes is about what a decision of a pool takes in the log, with its notices.
+const decisionBytes = 3 << 10
+
+// Small says that the log of decisions cannot hold those of so many pools, which decide every so often, for as long as it is
+// asked to; "" when it can.
+func Small(c *Config, pools int, every time.Duration) string {
+	rate := float64(pools) * decisionBytes / every.Seconds()
+	need := rate * c.Kept.MaxAge.Seconds()
+	if c.Partitioned() || need <= float64(c.Kept.MaxBytes) { // how many pools are in a partition is not known
+		return ""
+	}
+	return fmt.Sprintf("nats.decisions.max_bytes is %d MiB, and %d pools (those that are listed, or max_pools with default_pool) need about %.0f MiB for a nats.decisions.max_age of %s: the oldest decisions go after about %.0f days; raise max_bytes, or lower max_age or max_pools",
+		c.Kept.MaxBytes>>20, pools, need/(1<<20), c.Kept.MaxAge, float64(c.Kept.MaxBytes)/rate/86400)
+}
+
 // Room reports that the disk of the embedded server, with so many bytes free beside those that its store uses, is full before
 // the streams are; "" when it is not.
 func Room(c *Config, dir string, used, free int64) string {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"go.uber.org/zap/exp/zapslog"
 	"golang.org/x/sync/errgroup"
@@ -70,6 +71,8 @@ type Daemon struct {
 
 	store     *storage.Store
 	writer    *remote.Writer // nil when nothing is sent to a remote
+	otlp      *remote.OTLP
+	tracer    trace.Tracer
 	decisions *stream.Log
 	reader    *stream.Reader
 	states    *stream.States
@@ -84,6 +87,7 @@ type Daemon struct {
 	dispatcher   *sink.Dispatcher
 	reporter     *reporter // nil without a schedule
 	listener     net.Listener
+	probes       net.Listener // nil when none is configured
 	server       *server.Server
 	board        *server.Board
 	scalers      []*scaler
@@ -105,6 +109,7 @@ type Daemon struct {
 	decided      map[string]decided // newest decision of each pool that was said
 	configured   []capacity.Pool
 	collector    collector
+	ticking      tickSpans
 	onTick       func(*pipeline.Output)
 	tickTook     func(seconds float64)
 
@@ -161,6 +166,9 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 			err = errors.Join(err, d.Close())
 		}
 	}()
+	if err := d.openOTLP(ctx); err != nil {
+		return nil, err
+	}
 	if cfg.Server.WVA.Namespace != "" {
 		d.exporter.ExportWVA(cfg.Server.WVA)
 	}
@@ -173,6 +181,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 	if err := d.restore(ctx); err != nil {
 		return nil, err
 	}
+	d.pipeline.Stage = d.ticking.enter
 	if err := d.openSinks(); err != nil {
 		return nil, ConfigError{err}
 	}
@@ -239,10 +248,19 @@ func (d *Daemon) openSources(first uint64) error {
 
 func (d *Daemon) openServer(reader server.Reader) (err error) {
 	d.server = server.New(d.cfg.Server, reader, d.exporter, d.log)
+	if d.cfg.OTLP.URL != "" && d.cfg.OTLP.Traces {
+		d.server.Around = d.traceRequests
+	}
 	if d.listener, err = d.server.Listen(); err != nil {
 		return ConfigError{err}
 	}
 	d.onClose(func() error { _ = d.listener.Close(); return nil }) // Run has closed it already, if it came to that
+	if d.probes, err = d.server.ListenProbes(); err != nil {
+		return ConfigError{err}
+	}
+	if d.probes != nil {
+		d.onClose(func() error { _ = d.probes.Close(); return nil }) // likewise
+	}
 	return nil
 }
 
@@ -264,6 +282,9 @@ func (d *Daemon) connect(ctx context.Context) error {
 func (d *Daemon) openLog(ctx context.Context) (err error) {
 	if _, err = jetstream.EnsureDecisions(ctx, d.js, d.cfg.NATS); err != nil {
 		return err
+	}
+	if small := jetstream.Small(&d.cfg.NATS, d.cfg.MostPools(), d.cfg.Every); small != "" {
+		d.log.Warn(small)
 	}
 	bucket, err := jetstream.EnsureState(ctx, d.js, d.cfg.NATS)
 	if err != nil {
@@ -347,7 +368,7 @@ func (d *Daemon) openSinks() error {
 	open := func(name string, reports bool, most int) sink.Queue {
 		return d.decisions.Queue(d.delivered, name, reports, most)
 	}
-	d.dispatcher = sink.NewDispatcher(append(sinks, destinations...), open, d.undelivered)
+	d.dispatcher = sink.NewDispatcher(append(sinks, destinations...), open, d.undelivered, d.tracer)
 	return nil
 }
 
@@ -386,6 +407,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer stop()
 	downstream, _ := errgroup.WithContext(serving)
 	downstream.Go(func() error { return d.server.Run(serving, d.listener) })
+	if d.probes != nil {
+		downstream.Go(func() error { return d.server.RunProbes(serving, d.probes) })
+	}
 	downstream.Go(func() error { return d.deadLetter.Run(serving) })
 	if d.writer != nil {
 		downstream.Go(func() error { return d.writer.Run(serving) })
@@ -412,7 +436,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	err := upstream.Wait()
 	err = errors.Join(err, d.saveLast())
 	stop()
-	return errors.Join(err, downstream.Wait())
+	err = errors.Join(err, downstream.Wait())
+	d.otlp.Close()
+	return err
 }
 
 // runSources lets telemetry in, and hands the messages of the stream to handle.
@@ -493,7 +519,9 @@ func (d *Daemon) apply(batches []ingest.Batch, emit func(*pipeline.Output)) (tic
 
 // emit hands on what a tick produced: first what others wait for, then the series of reports and queries.
 func (d *Daemon) emit(out *pipeline.Output) {
+	d.ticking.enter("publish")
 	d.announce(out)
+	d.ticking.enter("store")
 	if d.resumed == nil || out.Tick.After(d.resumed.decided) { // until then what was decided last is shown, see recall
 		d.board.Observe(out)
 		d.exporter.Observe(out)
@@ -501,6 +529,7 @@ func (d *Daemon) emit(out *pipeline.Output) {
 	err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions)
 	d.noteWrite("series", err)
 	d.noteWrite("compaction", d.store.CompactError())
+	d.ticking.err = err
 	if err != nil {
 		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
 	}
@@ -512,6 +541,7 @@ func (d *Daemon) emit(out *pipeline.Output) {
 		}
 		s.Producers = slices.Clone(out.Producers)
 	})
+	d.ticking.end(out)
 	if d.onTick != nil {
 		d.onTick(out)
 	}
@@ -536,6 +566,7 @@ func (d *Daemon) announce(out *pipeline.Output) {
 		notices = append(notices, alerting.Notice{Alert: &out.Alerts[i]})
 	}
 	if err := d.decisions.Add(out.Tick, entries, notices); err != nil {
+		d.ticking.err = err
 		d.log.Error("a tick is not in the log", zap.Time("tick", out.Tick), zap.Error(err))
 	}
 	if !out.Tick.After(d.loggedTick) {
@@ -552,6 +583,7 @@ func (d *Daemon) announce(out *pipeline.Output) {
 		}
 	}
 	if err := publishForecasts(d.conn, d.cfg.NATS.Prefix, out.Forecasts); err != nil {
+		d.ticking.err = err
 		d.log.Warn("forecasts were not published", zap.Time("tick", out.Tick), zap.Error(err))
 	}
 }

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -218,6 +219,9 @@ func TestScalersAfterARestart(t *testing.T) {
 		advice, err := server.Advise(d, "chat", server.RoleAll, time.Now().Add(tt.off))
 		if advice.Replicas != tt.want || (err == nil) != (tt.want > 0) {
 			t.Errorf("%+v: told %d, %v", tt, advice.Replicas, err)
+		}
+		if _, unknown := errors.AsType[*server.UnknownPool](err); unknown {
+			t.Errorf("%+v: the pool is not known: %v", tt, err)
 		}
 		if err := d.Close(); err != nil {
 			t.Error(err)

@@ -192,9 +192,6 @@ func TestChart(t *testing.T) {
 				kinds = append(kinds, o.kind)
 			}
 			want := append(slices.Clone(everywhere), x.kinds...)
-			if name == "full" { // the kubelet's way of asking is not that of the test
-				want = slices.DeleteFunc(want, func(kind string) bool { return kind == "Pod" })
-			}
 			slices.Sort(kinds)
 			slices.Sort(want)
 			if !slices.Equal(kinds, want) {
@@ -317,7 +314,7 @@ func judge(t *testing.T, all []object) {
 		t.Errorf("nobody mounts %v", volumes)
 	}
 	for _, p := range []*core.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
-		if p == nil || p.HTTPGet == nil || ports[p.HTTPGet.Port.StrVal] != 9464 {
+		if p == nil || p.HTTPGet == nil || ports[p.HTTPGet.Port.StrVal] != 9463 {
 			t.Errorf("probe %v", p)
 		}
 	}
@@ -495,7 +492,6 @@ func TestRefused(t *testing.T) {
 		"config: {nats: {url: ''}}":              "several daemons need one NATS server",
 		"scaledObjects: [{pool: chat}]":          "missing properties",
 		"persistence: {size: huge}":              "does not match pattern",
-		"probe: exec":                            "must be one of",
 		"scaledObjects: [{pool: a, deployment: b, fallbackReplicas: 1}]": "config.pools has no pool a",
 	} {
 		if _, err := template(values); err == nil || !strings.Contains(err.Error(), want) {

@@ -23,6 +23,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- define "forewarm.ports" -}}
 {{- $c := .Values.config -}}
 http: 9464
+probes: 9463
 {{- if not (dig "nats" "url" "" $c) }}
 nats: 4222
 {{- end }}
@@ -38,10 +39,4 @@ otlp-grpc: {{ regexFind "[0-9]+$" . }}
 {{- range $i, $planner := dig "dynamo" "planners" list $c }}
 dynamo-{{ $i }}: {{ regexFind "[0-9]+$" $planner.listen }}
 {{- end }}
-{{- end }}
-
-{{/* What a probe does, of the root context and a path. */}}
-{{- define "forewarm.probe" -}}
-{{- $probe := (index . 0).Values.probe -}}
-{{- if eq $probe "tcp" }}tcpSocket: {port: http}{{ else }}httpGet: {path: {{ index . 1 }}, port: http, scheme: {{ upper $probe }}}{{ end }}
 {{- end }}
