@@ -1,9 +1,6 @@
 package backtest
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // Account is what a run of a pool cost and gave, since its start or between two instants.
 type Account struct {
@@ -65,9 +62,7 @@ type Result struct {
 
 	SaturatedMinutes int    `json:"saturated_minutes"`
 	ActionsPerDay    Number `json:"actions_per_day"`
-	// Regret is GPU-hours over those of the oracle at the same saturated share, less one; null without an oracle.
-	Regret  Number `json:"regret"`
-	Default bool   `json:"default"` // the setting that the documentation of the policy's original has
+	Default          bool   `json:"default"` // the setting that the documentation of the policy's original has
 }
 
 // reversedShare is the share of the actions that took an ask back; NaN without an action.
@@ -80,6 +75,5 @@ func (a *Account) result(policy, knob string) Result {
 		GPUHours: Number(a.GPUHours), ScaleActions: a.Actions, SaturatedMinutes: a.Saturated,
 		ReversedShare: Number(a.reversedShare()),
 		ActionsPerDay: Number(share(float64(a.Actions), float64(a.Minutes)/1440)),
-		Regret:        Number(math.NaN()),
 	}
 }

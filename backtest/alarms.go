@@ -59,7 +59,7 @@ func (w *watch) serve(at time.Time, need float64) {
 // project takes in what is forecast at t; calibrator is the pipeline's.
 func (w *watch) project(t time.Time, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator, demand *Demand) {
 	if w.calibrator == nil {
-		w.calibrator = calibrator.Beside()
+		w.calibrator = calibrator.WithSharedRanks()
 	}
 	w.line.Judge(w.calibrator.Learn(t, demand.before(t)))
 	if f.Stale {

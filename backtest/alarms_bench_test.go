@@ -69,7 +69,7 @@ func TestAlarmBenchmark(t *testing.T) {
 // alarms are those of a third of the pool's trace, by size.
 func (p *policyPool) alarms(t *testing.T, third int) (all []*sizedAlarms, err error) {
 	r, err := newRunner(t.Context(), RunConfig{
-		Traces: []string{p.path(t, 0)}, Options: Options{Start: p.start, Only: p.only}, Seed: 1, PeakReplicas: policyReplicas,
+		Trace: p.path(t, 0), Options: Options{Start: p.start, Only: p.only}, Seed: 1, PeakReplicas: policyReplicas,
 		Warmup:    capacity.Lag{P50: 6 * time.Minute, P90: 12 * time.Minute},
 		ScoreFrom: float64(third-1) / 3, ScoreTo: float64(third) / 3, watchShares: alarmShares,
 	})

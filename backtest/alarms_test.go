@@ -107,38 +107,6 @@ func TestAlarmThatStandsForHoursAnnouncesNothing(t *testing.T) {
 	}
 }
 
-func TestPages(t *testing.T) {
-	p := newPager(DefaultStart.Add(10 * time.Minute))
-	page := alerting.Alert{Name: alerting.TooLateToWarm, Labels: map[string]string{"pool": "p", "severity": string(alerting.Page)}}
-	warning := alerting.Alert{Name: alerting.SaturationAhead, Labels: map[string]string{"pool": "p", "severity": string(alerting.Warning)}}
-	resolved := page
-	resolved.Resolved = true
-	saturated := 0
-	for m := range 200 {
-		at := DefaultStart.Add(time.Duration(m) * time.Minute)
-		switch m {
-		case 5: // before what is scored
-			p.tick(at, []alerting.Alert{page})
-		case 6:
-			p.tick(at, []alerting.Alert{resolved})
-		case 20, 21: // one page, that comes true
-			p.tick(at, []alerting.Alert{page, warning})
-		case 40:
-			p.tick(at, []alerting.Alert{resolved})
-		case 100: // one that does not
-			p.tick(at, []alerting.Alert{page})
-		}
-		if m == 30 {
-			saturated++
-		}
-		p.minute(at, Account{Saturated: saturated})
-	}
-	if got := p.pages(); got.Raised != 2 || got.False != 1 || math.Abs(float64(got.PerWeek)-7*day/190.) > 1e-9 {
-		t.Errorf("%+v: want two pages, one of them false, in 190 minutes", got)
-	}
-}
-
-// One who knows the level announces what rises slowly, and not what jumps up for one minute.
 func TestKnowingTheLevel(t *testing.T) {
 	w := &watch{pool: capacity.Pool{Warmup: capacity.NewWarmup(5*time.Minute, 5*time.Minute)}, cfg: alerting.DefaultConfig(), replicas: 2, from: DefaultStart}
 	for m := range 2000 {

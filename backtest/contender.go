@@ -42,7 +42,7 @@ func (c *contender) decide(t time.Time, sequence uint64, f *forecaster.PoolForec
 		return
 	}
 	if c.calibrator == nil {
-		c.calibrator = calibrator.Beside()
+		c.calibrator = calibrator.WithSharedRanks()
 	}
 	c.calibrator.Learn(t, demand.before(t))
 	c.other.decide(t, sequence, f, c.calibrator, c.pool)

@@ -3,7 +3,7 @@
 // It holds readers of traces ([Open]) and of what a monitoring system recorded ([Recorded]); the simulated pool that turns the
 // demand of a minute and a number of replicas into saturated minutes and cost ([FluidPool]); the scaling policies that meet the same
 // demand and the same warm-ups ([Policies]); and the accounts: forecasts against what came ([Score]), policies at equal saturation
-// ([Comparison]), alarms and pages ([Alarms], [Pages]), in JSON and as a page for people. For the demo and for tests, which need
+// ([Comparison]), alarms ([Alarms]), in JSON and as a page for people. For the demo and for tests, which need
 // single requests, there are a generator of traffic ([NewWorkload]) and a pool that serves each request ([Cluster]).
 //
 // One pass over a trace feeds the pipeline and steps every pool. [Run] makes a contender of each setting of each policy; those of

@@ -19,7 +19,7 @@ import (
 func tableOf(t *testing.T, trace string, pool *capacity.Pool, decisions bool) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "table.csv")
-	cfg := RunConfig{Traces: []string{write(t, trace)}, Pool: pool, Every: 5 * time.Minute, Forecasts: path}
+	cfg := RunConfig{Trace: write(t, trace), Pool: pool, Every: 5 * time.Minute, Forecasts: path}
 	if decisions {
 		cfg.Forecasts, cfg.Decisions = "", path
 	}

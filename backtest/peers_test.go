@@ -144,7 +144,7 @@ func (s *peerSeries) peers(t *testing.T) (out []figure) {
 // origin of the last third; peer scores those of the other forecaster, where there are any.
 func (tr peerTrace) forecast(t *testing.T, series []*peerSeries, peer func(s *peerSeries, a *alarm)) (out []onset) {
 	r, err := newRunner(t.Context(), RunConfig{
-		Traces: []string{filepath.Join(*traceDir, tr.file)}, Options: Options{Start: tr.start},
+		Trace: filepath.Join(*traceDir, tr.file), Options: Options{Start: tr.start},
 		Every: originGrid * time.Minute, ScoreFrom: 2.0 / 3,
 	})
 	if err != nil {

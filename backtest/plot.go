@@ -1,9 +1,9 @@
 package backtest
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -20,28 +20,22 @@ type plot struct {
 }
 
 type fanPoint struct {
-	at            time.Time
-	q50, q80, q95 float64
+	at       time.Time
+	q50, q95 float64
 }
 
 // plotLead is how far ahead the plotted forecasts are at the least.
 const plotLead = 15
 
-// newPlot chooses the dimension that the trace reports, when none is named.
-func newPlot(dimension string, demand *Demand, from time.Time) (*plot, error) {
+// newPlot chooses the first dimension that the trace reports.
+func newPlot(demand *Demand, from time.Time) (*plot, error) {
 	peak := demand.Peak()
-	if dimension == "" {
-		for _, d := range []string{features.DimPrefill, features.DimDecode, features.DimRequests, features.DimKV} {
-			if peak.Of(d) > 0 {
-				dimension = d
-				break
-			}
+	for _, d := range []string{features.DimPrefill, features.DimDecode, features.DimRequests, features.DimKV} {
+		if peak.Of(d) > 0 {
+			return &plot{dimension: d, from: from}, nil
 		}
 	}
-	if !(peak.Of(dimension) > 0) {
-		return nil, fmt.Errorf("plot-dimension %q: the trace does not report it; use one of %s", dimension, strings.Join(loadDimensions[:], ", "))
-	}
-	return &plot{dimension: dimension, from: from}, nil
+	return nil, errors.New("there is nothing to plot: the trace reports no demand")
 }
 
 // add takes the forecasts of one origin. Later origins overwrite the minutes that they are near enough to.
@@ -57,7 +51,7 @@ func (p *plot) add(totals []forecaster.Forecast) {
 		}
 		for h := plotLead; h < forecaster.Horizon; h++ {
 			q := &f.Minute[h]
-			p.fan = append(p.fan, fanPoint{f.Origin.Add(time.Duration(h) * features.Minute), q[forecaster.L50], q[forecaster.L80], q[forecaster.L95]})
+			p.fan = append(p.fan, fanPoint{f.Origin.Add(time.Duration(h) * features.Minute), q[forecaster.L50], q[forecaster.L95]})
 		}
 	}
 }

@@ -92,7 +92,7 @@ func TestPolicyBenchmark(t *testing.T) {
 func (p *policyPool) compare(t *testing.T) (all []Comparison, err error) {
 	for draw := range *compareDraws {
 		s, err := Run(t.Context(), RunConfig{
-			Traces: []string{p.path(t, draw)}, Options: Options{Start: p.start, Only: p.only}, Policies: []string{"all"}, Sweep: true,
+			Trace: p.path(t, draw), Options: Options{Start: p.start, Only: p.only}, Policies: []string{"all"}, Sweep: true,
 			Seed: 1 + uint64(draw), ScoreFrom: 2. / 3, PeakReplicas: policyReplicas, Warmup: capacity.Lag{P50: 6 * time.Minute, P90: 12 * time.Minute},
 		})
 		if err != nil {

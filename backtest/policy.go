@@ -90,9 +90,6 @@ var Policies = []PolicySpec{
 	{Name: "holt_winters", Help: "PromQL's double_exponential_smoothing of the demand over an hour, as a KEDA trigger", New: newHoltWinters, Knobs: []Knob{
 		{"utilisation", utilisations, .8}, {"smoothing", []float64{.3, .5, .8}, .5}, {"trend", []float64{.1, .3}, .1}, {"scale_in", scaleIns, 5},
 	}},
-	{Name: "last_value_planner", Help: "the mean of the last interval, once an interval, as Dynamo's planner with its constant predictor", New: newLastValue, Knobs: []Knob{
-		{"utilisation", utilisations, .8}, {"interval", []float64{1, 3, 5, 10}, 3},
-	}},
 	{Name: OraclePolicy, Help: "knows the demand to come and each replica's warm-up, and pays it", New: newOracle, Clairvoyant: true, Knobs: []Knob{
 		{"violation_cost", []float64{1, 3, 5, 7, 9, 11, 13, 14, 15, 16, 17, 18, 19, 20, 22, 25, 30, 40, 60, 100, 200, 1e6}, 1e6}, {"others", []float64{3, 12, 40}, 3},
 	}},

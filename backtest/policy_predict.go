@@ -1,7 +1,5 @@
 package backtest
 
-import "math"
-
 // window is the newest values of a series, a ring.
 type window struct {
 	values []float64
@@ -59,34 +57,4 @@ func (p *holtWinters) smoothed() float64 {
 	return level
 }
 
-// lastValue is the mean need of the last interval, acted on once each interval, as Dynamo's planner does with its
-// constant predictor.
-type lastValue struct {
-	utilisation float64
-	interval    int // minutes
-	sum         float64
-	n, answer   int
-}
-
-func newLastValue(_ Scene, set Setting) Policy {
-	return &lastValue{utilisation: set[0], interval: int(set[1])}
-}
-
-func (l *lastValue) Desired(o Observation) int {
-	l.sum += o.Need
-	l.n++
-	if l.n%l.interval == 0 {
-		l.answer, l.sum = replicas(l.sum/float64(l.interval), l.utilisation), 0
-	}
-	if l.n < l.interval {
-		return o.Ready + o.Pending
-	}
-	return l.answer
-}
-
 const day = 1440 // minutes
-
-// replicas is what a need takes at a utilisation; at least one.
-func replicas(need, utilisation float64) int {
-	return max(1, int(math.Ceil(need/utilisation-1e-9)))
-}

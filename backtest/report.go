@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -49,10 +48,8 @@ type page struct {
 	Title, Scored, Sizing string
 	Shown                 []Result // one row a policy: the default setting, or the one chosen before
 	Recorded, Own         *Result  // where it is recorded what replicas there were
-	Curves                template.HTML
 	Forecast              template.HTML
 	Tracks                []drawnTrack
-	Stated                []ReliabilityBin // that have projections
 }
 
 type drawnTrack struct {
@@ -63,7 +60,7 @@ type drawnTrack struct {
 // writeReport writes the page for people: self-contained, without scripts, and printable.
 func (r *runner) writeReport(path string, s *Summary) error {
 	p := page{
-		Summary: s, Title: strings.Join(r.names(), ", "),
+		Summary: s, Title: r.name(),
 		Scored: fmt.Sprintf("%s to %s UTC", r.scores.from.UTC().Format("2006-01-02 15:04"), r.scoredUntil().UTC().Format("2006-01-02 15:04")),
 		Sizing: r.sizingText(),
 	}
@@ -83,14 +80,8 @@ func (r *runner) writeReport(path string, s *Summary) error {
 	if len(r.plot.fan) > 0 {
 		p.Forecast = template.HTML(r.plot.draw(r.demand).String())
 	}
-	p.Curves = drawCurves(r.curves())
 	for _, c := range shown {
 		p.Tracks = append(p.Tracks, drawnTrack{c.spec.Name, c.spec.knob(c.set), c.track.draw()})
-	}
-	for _, b := range s.Reliability.Bins {
-		if b.N > 0 {
-			p.Stated = append(p.Stated, b)
-		}
 	}
 	file, err := os.Create(path)
 	if err != nil {
@@ -103,15 +94,12 @@ func (r *runner) writeReport(path string, s *Summary) error {
 	return file.Close()
 }
 
-// names are the traces' file names.
-func (r *runner) names() (names []string) {
+// name is that of the trace's file, or of the recorded pool.
+func (r *runner) name() string {
 	if r.cfg.Recorded != nil {
-		return []string{"pool " + r.cfg.Options.Pool}
+		return "pool " + r.cfg.Options.Pool
 	}
-	for _, t := range r.cfg.Traces {
-		names = append(names, filepath.Base(t))
-	}
-	return names
+	return filepath.Base(r.cfg.Trace)
 }
 
 func (r *runner) scoredUntil() time.Time {
@@ -157,29 +145,6 @@ func (r *runner) shown(s *Summary) (all []*contender) {
 		if best != nil {
 			all = append(all, best)
 		}
-	}
-	return all
-}
-
-// namedCurve is one policy's curve, with every setting tried.
-type namedCurve struct {
-	name   string
-	points []point
-	knobs  []string // of points
-	line   curve
-}
-
-// curves are those of all policies: over the first knob, the others as chosen beforehand.
-func (r *runner) curves() (all []namedCurve) {
-	for i := range r.policies {
-		spec := &r.policies[i]
-		chosen := tune(outcomes(r.field, spec), Targets[0])
-		n := namedCurve{name: spec.Name, points: points(chosen, func(o *outcome) *Account { return &o.scored })}
-		for _, o := range chosen {
-			n.knobs = append(n.knobs, spec.knob(o.set))
-		}
-		n.line = newCurve(slices.Clone(n.points))
-		all = append(all, n)
 	}
 	return all
 }

@@ -16,7 +16,7 @@ import (
 func TestReport(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.html")
 	mustRun(t, RunConfig{
-		Traces: []string{writeTrace(t, 5*time.Hour)}, Report: path, Policies: []string{"forewarm", "reactive_floor", "static_peak", "oracle"}, Sweep: true,
+		Trace: writeTrace(t, 5*time.Hour), Report: path, Policies: []string{"forewarm", "reactive_floor", "static_peak", "oracle"}, Sweep: true,
 		ScoreFrom: .4, PeakReplicas: 6, Decide: 5 * time.Minute,
 	})
 	raw, err := os.ReadFile(path)
@@ -24,7 +24,7 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(raw)
-	for _, part := range []string{"At equal saturation", "Cost against attainment", "<h2>Policies", "Replicas, demand and headroom", "Alarms", "Forecasts of the pool", "reactive_floor", "Gap to the oracle"} {
+	for _, part := range []string{"At equal saturation", "<h2>Policies", "Replicas and demand", "Alarms", "Forecasts of the pool", "reactive_floor", "Gap to the oracle"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("the page lacks %q", part)
 		}
@@ -34,7 +34,7 @@ func TestReport(t *testing.T) {
 	}
 	svgs := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(text, -1)
 	if len(svgs) < 5 {
-		t.Errorf("%d drawings, want the curves and one track a policy", len(svgs))
+		t.Errorf("%d drawings, want the forecast and one track a policy", len(svgs))
 	}
 	for _, svg := range svgs {
 		d := xml.NewDecoder(strings.NewReader(svg))
@@ -47,7 +47,7 @@ func TestReport(t *testing.T) {
 		}
 	}
 	// Without a sweep, and without Forewarm among the policies, there is still a page.
-	mustRun(t, RunConfig{Traces: []string{writeTrace(t, time.Hour)}, Report: path, Policies: []string{"static_peak"}})
+	mustRun(t, RunConfig{Trace: writeTrace(t, time.Hour), Report: path, Policies: []string{"static_peak"}})
 	if raw, err = os.ReadFile(path); err != nil || !strings.Contains(string(raw), "static_peak") {
 		t.Errorf("%v: no page of a single policy", err)
 	}

@@ -30,7 +30,7 @@ func TestRerunIsTheRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := mustRun(t, RunConfig{Traces: []string{write(t, b.String())}, Pool: &pool, Decide: 5 * time.Minute, Seed: 4, Options: Options{Bin: time.Minute}})
+	s := mustRun(t, RunConfig{Trace: write(t, b.String()), Pool: &pool, Decide: 5 * time.Minute, Seed: 4, Options: Options{Bin: time.Minute}})
 	past := PoolHistory{
 		Start: DefaultStart, Demand: map[string][]float64{capacity.Requests: demand}, Initial: 9, Every: 5 * time.Minute, Stale: 3 * time.Minute,
 		Lag: capacity.Lag{P50: 3 * time.Minute, P90: 4 * time.Minute},

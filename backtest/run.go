@@ -15,7 +15,7 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// Run drives the pipeline over the traces on the event clock. It reads them twice: once for the demand that sizes and
+// Run drives the pipeline over the trace on the event clock. It reads it twice: once for the demand that sizes and
 // loads the simulated pools, and once through the pipeline. Cancelling ctx ends it with the context's error.
 func Run(ctx context.Context, cfg RunConfig) (summary Summary, err error) {
 	r, err := newRunner(ctx, cfg)
@@ -58,13 +58,11 @@ type runner struct {
 	scores   *scores
 	// reliability judges the projections of all settings.
 	reliability forecaster.Reliability
-	best        curve    // the oracle's
 	watches     []*watch // of the pool's size, then of others
-	pager       *pager
-	plot        *plot // nil when none is wanted
+	plot        *plot    // nil when none is wanted
 
 	forecasts, decisions *table
-	traces               []TraceSummary
+	trace                TraceSummary
 	origins, holes       int
 }
 
@@ -102,7 +100,7 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	}
 	r.scores, r.until = newScores(r.share(cfg.ScoreFrom)), r.share(cfg.ScoreTo)
 	if cfg.Plot != "" || cfg.Report != "" {
-		if r.plot, err = newPlot(cfg.PlotDimension, r.demand, r.scores.from); err != nil {
+		if r.plot, err = newPlot(r.demand, r.scores.from); err != nil {
 			return nil, err
 		}
 	}
@@ -191,7 +189,6 @@ func (r *runner) serve(t time.Time) {
 				r.decisions.rival(r.start, r.pool.Name, c.spec.Name, o, desired)
 			}
 		}
-		r.pager.minute(r.now, r.own.pool.Account())
 	}
 }
 
@@ -216,8 +213,11 @@ func (r *runner) emit(out *pipeline.Output) {
 		r.decisions.decision(r.start, &out.Decisions[i])
 		r.own.pool.obey(&out.Decisions[i])
 	}
-	r.judge(out.Tick, out.Projections)
-	r.pager.tick(out.Tick, out.Alerts)
+	before := out.Tick.Add(-features.Minute)
+	r.reliability.Observe(before.Unix()/60, r.demand.At(before).Of)
+	for i := range out.Projections {
+		r.judge(out.Tick, &out.Projections[i])
+	}
 	for i := range out.Forecasts {
 		load, calibrator := out.Forecasts[i].Load(), r.pipeline.Calibrator(out.Forecasts[i].Pool)
 		for _, w := range r.watches {
@@ -226,8 +226,15 @@ func (r *runner) emit(out *pipeline.Output) {
 		for _, c := range r.field {
 			c.decide(out.Tick, out.Sequence, load, calibrator, r.demand)
 			if c.other != nil {
-				r.issue(out.Tick, &c.other.projection)
+				r.judge(out.Tick, &c.other.projection)
 			}
 		}
+	}
+}
+
+// judge takes down a projection of the scored part whose window is over before the run is.
+func (r *runner) judge(t time.Time, p *forecaster.Projection) {
+	if !t.Before(r.scores.from) && !t.Add(forecaster.Horizon*features.Minute).After(r.until) {
+		r.reliability.Issue(p, &r.pool.Warmup, p.Lead+r.cfg.Decision.Hold)
 	}
 }

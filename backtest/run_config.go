@@ -3,12 +3,12 @@ package backtest
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -18,8 +18,8 @@ const maxPeakReplicas = 10_000
 
 // RunConfig is one backtest.
 type RunConfig struct {
-	Traces []string // files; several are read as one log, of one pool
-	// Recorded, when it is set, takes the place of the traces.
+	Trace string // a file
+	// Recorded, when it is set, takes the place of the trace.
 	Recorded *Recorded
 	Options  Options
 
@@ -48,8 +48,7 @@ type RunConfig struct {
 	// Files to write, none when empty.
 	Forecasts, Decisions, Summary string
 	Report                        string // a page for people, with plots
-	// Plot is an SVG of the pool's forecasts of PlotDimension ("" is the first that the trace reports).
-	Plot, PlotDimension string
+	Plot                          string // an SVG of the pool's forecasts of prefill, or of the first dimension that the trace reports
 
 	// watchShares are of quarter hours that further watched pools are enough for.
 	watchShares []float64
@@ -61,24 +60,24 @@ type RunConfig struct {
 // Progress says how far a run has come.
 type Progress struct {
 	Stage       string // "scan", then "run"
-	Read, Total int64  // bytes of the traces in this stage, or recorded minutes
+	Read, Total int64  // bytes of the trace in this stage, or recorded minutes
 }
 
 // Summary is what a backtest found.
 type Summary struct {
-	Traces  []TraceSummary `json:"traces"`
-	Start   time.Time      `json:"start"` // t_s = 0
-	Minutes int            `json:"minutes"`
-	Origins int            `json:"origins"`                // at which forecasts were made
-	Holes   int            `json:"hole_minutes,omitempty"` // minutes of silence that were taken for holes in the log, not for zero traffic
-	// Refused counts records that the pipeline could not use, by reason; rows that the reader refused are in Traces.
-	Refused       map[ingest.Reason]uint64 `json:"refused"`
-	Scores        []Score                  `json:"scores"`
-	Reliability   *Reliability             `json:"reliability"`
-	Disaggregated bool                     `json:"disaggregated,omitempty"` // prompts have replicas of their own: GPU-hours and actions are of both roles, saturated minutes those of either
-	Policies      []Result                 `json:"policies"`
-	Alarms        *Alarms                  `json:"alarms"` // of a pool that nobody scales
-	Pages         *Pages                   `json:"pages"`  // of the pool that Forewarm scales
+	Trace   TraceSummary `json:"trace"`
+	Start   time.Time    `json:"start"` // t_s = 0
+	Minutes int          `json:"minutes"`
+	Origins int          `json:"origins"`                // at which forecasts were made
+	Holes   int          `json:"hole_minutes,omitempty"` // minutes of silence that were taken for holes in the log, not for zero traffic
+	// Refused counts records that the pipeline could not use, by reason; rows that the reader refused are in Trace.
+	Refused map[ingest.Reason]uint64 `json:"refused"`
+	Scores  []Score                  `json:"scores"`
+	// Reliability says how many of the saturations came that projections stated at some probability, supply held as they assumed it.
+	Reliability   []forecaster.ReliabilityBin `json:"reliability,omitempty"`
+	Disaggregated bool                        `json:"disaggregated,omitempty"` // prompts have replicas of their own: GPU-hours and actions are of both roles, saturated minutes those of either
+	Policies      []Result                    `json:"policies"`
+	Alarms        *Alarms                     `json:"alarms"` // of a pool that nobody scales
 	// Comparisons are made of a sweep, one for each of Targets.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
 	// NotKnown says what a recorded pool does not tell; none of a trace.
@@ -105,8 +104,8 @@ func (c *RunConfig) Check() error {
 
 // complete puts defaults in place of what is not set, and checks all of it.
 func (c *RunConfig) complete() error {
-	if len(c.Traces) == 0 && c.Recorded == nil {
-		return errors.New("no trace: name one or more files")
+	if c.Trace == "" && c.Recorded == nil {
+		return errors.New("no trace: name a file")
 	}
 	if c.Every == 0 {
 		c.Every = 15 * time.Minute
@@ -160,9 +159,6 @@ func (c *RunConfig) complete() error {
 		if c.Pool != nil {
 			c.Options.Pool = c.Pool.Name
 		}
-	}
-	if c.PlotDimension != "" && !slices.Contains(loadDimensions[:], c.PlotDimension) {
-		return fmt.Errorf("plot-dimension %q is none: use one of %s", c.PlotDimension, strings.Join(loadDimensions[:], ", "))
 	}
 	return c.checkWarmup()
 }

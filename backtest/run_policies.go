@@ -14,7 +14,6 @@ import (
 func (r *runner) enter() error {
 	r.now = r.demand.Start
 	r.sizing = NewFluidPool(decodePool(r.pool), r.demand.Start, r.cfg.Seed)
-	r.pager = newPager(r.scores.from)
 	scene := r.scene(r.sizing)
 	var prompts Scene
 	if r.pool.Disaggregated {
@@ -76,14 +75,13 @@ func (r *runner) contender(spec *PolicySpec, set Setting) *contender {
 
 func (r *runner) summary() Summary {
 	s := Summary{
-		Traces: r.traces, Start: r.start, Minutes: len(r.demand.Minutes), Origins: r.origins, Holes: r.holes,
-		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(), Reliability: r.reliabilityTable(), Disaggregated: r.pool.Disaggregated,
-		Alarms: r.watches[0].alarms(), Pages: r.pager.pages(),
+		Trace: r.trace, Start: r.start, Minutes: len(r.demand.Minutes), Origins: r.origins, Holes: r.holes,
+		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(), Reliability: r.reliability.Bins(), Disaggregated: r.pool.Disaggregated,
+		Alarms: r.watches[0].alarms(),
 	}
 	if r.cfg.Recorded != nil {
 		s.NotKnown = r.cfg.Recorded.notes(r.cfg.Pool == nil && r.hasReplicas())
 	}
-	r.best = r.oracle()
 	for i := range r.policies {
 		for _, c := range r.field {
 			if c.spec.Name == r.policies[i].Name {
@@ -126,22 +124,7 @@ func outcomes(field []*contender, spec *PolicySpec) (all []outcome) {
 func (r *runner) row(o *outcome, c *contender) Result {
 	row := o.scored.result(c.spec.Name, c.spec.knob(c.set))
 	row.Default = c.isDefault()
-	if least := r.best.hoursAt(o.scored.SaturatedShare()); !math.IsInf(least, 1) {
-		row.Regret = Number(o.scored.GPUHours/least - 1)
-	}
 	return row
-}
-
-// oracle is the oracle's curve in the scored part; empty when it does not take part.
-func (r *runner) oracle() curve {
-	var ps []point
-	for _, c := range r.field {
-		if c.spec.Name == OraclePolicy {
-			o := c.outcome()
-			ps = append(ps, o.scored.point())
-		}
-	}
-	return newCurve(ps)
 }
 
 // quantile is the one that the pipeline's own decisions provide for.

@@ -56,7 +56,7 @@ func TestNothingAfterTheOriginIsKnown(t *testing.T) {
 	const cut = 2 * time.Hour
 	rows := func(until time.Duration) map[string]string {
 		dir := t.TempDir()
-		cfg := RunConfig{Traces: []string{writeTrace(t, until)}, Forecasts: filepath.Join(dir, "f.csv"), Decisions: filepath.Join(dir, "d.csv"), Pool: testPool(t)}
+		cfg := RunConfig{Trace: writeTrace(t, until), Forecasts: filepath.Join(dir, "f.csv"), Decisions: filepath.Join(dir, "d.csv"), Pool: testPool(t)}
 		mustRun(t, cfg)
 		kept := map[string]string{}
 		for _, name := range []string{"f.csv", "d.csv"} {
@@ -101,7 +101,7 @@ func TestRunIsDeterministicAndComplete(t *testing.T) {
 	policies := []string{"forewarm", "static_peak", "reactive_keda", "holt_winters", "oracle"}
 	run := func(name string) (Summary, []byte) {
 		cfg := RunConfig{
-			Traces: []string{writeTrace(t, 4*time.Hour)}, Forecasts: filepath.Join(dir, name+".csv.gz"), Decisions: filepath.Join(dir, name+"-d.csv"),
+			Trace: writeTrace(t, 4*time.Hour), Forecasts: filepath.Join(dir, name+".csv.gz"), Decisions: filepath.Join(dir, name+"-d.csv"),
 			Summary: filepath.Join(dir, name+".json"), Policies: policies, Sweep: true, Seed: 3, PeakReplicas: 6, Decide: 5 * time.Minute,
 		}
 		s := mustRun(t, cfg)
@@ -117,7 +117,7 @@ func TestRunIsDeterministicAndComplete(t *testing.T) {
 	}
 	a, files := run("a")
 	b, again := run("b")
-	a.Traces, b.Traces = nil, nil // the paths differ
+	a.Trace, b.Trace = TraceSummary{}, TraceSummary{} // the paths differ
 	if diff := cmp.Diff(a, b, cmp.Comparer(func(x, y Number) bool { return x == y || math.IsNaN(float64(x)) && math.IsNaN(float64(y)) })); diff != "" || !bytes.Equal(files, again) {
 		t.Errorf("two runs differ: %s", diff)
 	}
@@ -213,7 +213,7 @@ func checkForecasts(t *testing.T, path string) {
 
 // A variant decides as the pipeline itself does when it has the same quantile.
 func TestVariantsDecideAsThePipeline(t *testing.T) {
-	cfg := RunConfig{Traces: []string{writeTrace(t, 3*time.Hour)}, Pool: testPool(t), Decide: time.Minute}
+	cfg := RunConfig{Trace: writeTrace(t, 3*time.Hour), Pool: testPool(t), Decide: time.Minute}
 	r, err := newRunner(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -261,9 +261,9 @@ func TestVariantsDecideAsThePipeline(t *testing.T) {
 func TestScoresAgreeWithTheForecasts(t *testing.T) {
 	dir := t.TempDir()
 	trace := writeTrace(t, 4*time.Hour)
-	cfg := RunConfig{Traces: []string{trace}, Forecasts: filepath.Join(dir, "f.csv")}
+	cfg := RunConfig{Trace: trace, Forecasts: filepath.Join(dir, "f.csv")}
 	s := mustRun(t, cfg)
-	r, err := newRunner(t.Context(), RunConfig{Traces: cfg.Traces})
+	r, err := newRunner(t.Context(), RunConfig{Trace: cfg.Trace})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,17 +311,16 @@ func TestScoresAgreeWithTheForecasts(t *testing.T) {
 }
 
 func TestRunRefusesWrongConfigurations(t *testing.T) {
-	trace := []string{"testdata/requests.csv"}
+	trace := "testdata/requests.csv"
 	for want, cfg := range map[string]RunConfig{
 		"no trace":                             {},
-		"every 1m30s is not a positive number": {Traces: trace, Every: 90 * time.Second},
-		"every 15m0s is no multiple of decide": {Traces: trace, Every: 15 * time.Minute, Decide: 4 * time.Minute},
-		"score-from 1 is out of":               {Traces: trace, ScoreFrom: 1},
-		`unknown policy "best"`:                {Traces: trace, Policies: []string{"best"}},
-		"no such file":                         {Traces: []string{"testdata/none.csv"}},
-		"peak-replicas -1":                     {Traces: trace, PeakReplicas: -1},
-		`plot-dimension "gpu" is none`:         {Traces: trace, PlotDimension: "gpu"},
-		"warmup-p50: 0s":                       {Traces: trace, Warmup: capacity.Lag{P90: time.Minute}},
+		"every 1m30s is not a positive number": {Trace: trace, Every: 90 * time.Second},
+		"every 15m0s is no multiple of decide": {Trace: trace, Every: 15 * time.Minute, Decide: 4 * time.Minute},
+		"score-from 1 is out of":               {Trace: trace, ScoreFrom: 1},
+		`unknown policy "best"`:                {Trace: trace, Policies: []string{"best"}},
+		"no such file":                         {Trace: "testdata/none.csv"},
+		"peak-replicas -1":                     {Trace: trace, PeakReplicas: -1},
+		"warmup-p50: 0s":                       {Trace: trace, Warmup: capacity.Lag{P90: time.Minute}},
 	} {
 		if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -329,15 +328,15 @@ func TestRunRefusesWrongConfigurations(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Run(ctx, RunConfig{Traces: trace}); !errors.Is(err, context.Canceled) {
+	if _, err := Run(ctx, RunConfig{Trace: trace}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
 
-func TestRunReadsSeveralTracesAsOneLog(t *testing.T) {
+func TestRunTellsItsProgress(t *testing.T) {
 	var stages []string
 	s := mustRun(t, RunConfig{
-		Traces: []string{"testdata/burstgpt1.csv", "testdata/requests.csv"}, Every: time.Minute,
+		Trace: "testdata/requests.csv", Every: time.Minute,
 		Progress: func(p Progress) {
 			if p.Total == 0 || p.Read > p.Total {
 				t.Errorf("progress %+v", p)
@@ -347,7 +346,7 @@ func TestRunReadsSeveralTracesAsOneLog(t *testing.T) {
 			}
 		},
 	})
-	if len(s.Traces) != 2 || s.Traces[0].Rows != 2 || s.Traces[1].Rows != 3 || s.Minutes != 1 {
+	if s.Trace.Rows != 3 || s.Minutes != 1 {
 		t.Errorf("%+v", s)
 	}
 	if diff := cmp.Diff([]string{"scan", "run"}, stages); diff != "" {
@@ -367,7 +366,7 @@ func TestRunServesRoles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := mustRun(t, RunConfig{Traces: []string{trace}, Pool: &pool, Policies: []string{"forewarm", OraclePolicy}})
+		s := mustRun(t, RunConfig{Trace: trace, Pool: &pool, Policies: []string{"forewarm", OraclePolicy}})
 		oracle := s.Policies[slices.IndexFunc(s.Policies, func(r Result) bool { return r.Policy == OraclePolicy })]
 		if most := c.Disaggregated.PrefillReplicas.Max; !s.Disaggregated || most > 1 && (oracle.SaturatedMinutes > 20 || oracle.GPUHours < 12 || oracle.GPUHours > 32) {
 			t.Errorf("the oracle scales both roles: %d minutes saturated for %g GPU-hours", oracle.SaturatedMinutes, oracle.GPUHours)
@@ -395,7 +394,7 @@ func TestRunObeysTheConfiguration(t *testing.T) {
 	run := func(itl time.Duration, maxClasses int) (decisions, forecasts string) {
 		pool, f := testPool(t), features.DefaultConfig()
 		pool.Rates.ITL, f.MaxClasses = itl, maxClasses
-		cfg := RunConfig{Traces: []string{trace}, Decisions: filepath.Join(dir, "d.csv"), Forecasts: filepath.Join(dir, "f.csv"), Pool: pool, Features: &f}
+		cfg := RunConfig{Trace: trace, Decisions: filepath.Join(dir, "d.csv"), Forecasts: filepath.Join(dir, "f.csv"), Pool: pool, Features: &f}
 		mustRun(t, cfg)
 		for path, to := range map[string]*string{cfg.Decisions: &decisions, cfg.Forecasts: &forecasts} {
 			b, err := os.ReadFile(path)
@@ -418,9 +417,9 @@ func TestRunObeysTheConfiguration(t *testing.T) {
 
 func TestWideBinsAreNoted(t *testing.T) {
 	for bin, want := range map[time.Duration]bool{time.Minute: false, 10 * time.Minute: true} {
-		s := mustRun(t, RunConfig{Traces: []string{write(t, "t_s,class,requests\n0,taxi,5\n600,taxi,6\n1200,taxi,7\n")}, Options: Options{Bin: bin}})
-		if got := slices.Contains(s.Traces[0].Notes, wideBins); got != want {
-			t.Errorf("bins of %s: notes %q", bin, s.Traces[0].Notes)
+		s := mustRun(t, RunConfig{Trace: write(t, "t_s,class,requests\n0,taxi,5\n600,taxi,6\n1200,taxi,7\n"), Options: Options{Bin: bin}})
+		if got := slices.Contains(s.Trace.Notes, wideBins); got != want {
+			t.Errorf("bins of %s: notes %q", bin, s.Trace.Notes)
 		}
 	}
 }
@@ -438,7 +437,7 @@ func TestHolesAreNoSilence(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	cfg := RunConfig{Traces: []string{write(t, b.String())}, Decide: 15 * time.Minute, Forecasts: filepath.Join(dir, "f.csv"), Decisions: filepath.Join(dir, "d.csv")}
+	cfg := RunConfig{Trace: write(t, b.String()), Decide: 15 * time.Minute, Forecasts: filepath.Join(dir, "f.csv"), Decisions: filepath.Join(dir, "d.csv")}
 	s := mustRun(t, cfg)
 	cells := func(path string, each func(at time.Duration, row []string)) {
 		all, err := os.ReadFile(path)

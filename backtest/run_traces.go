@@ -35,55 +35,34 @@ func (r *runner) service() features.Service {
 // wideBins is what to know of the scores of a trace whose bins are wider than a minute.
 const wideBins = "bins are spread evenly over their minutes, so minutes of a bin that is not over are known from its sum: leads shorter than the bin flatter"
 
-// read hands what is recorded to do, or opens the traces and hands over what is in them.
+// read hands what is recorded to do, or opens the trace and hands over what is in it.
 func (r *runner) read(stage string, do func(log eventLog, timed bool) error) error {
 	if x := r.cfg.Recorded; x != nil {
 		r.start = x.Start
-		r.traces = []TraceSummary{{Path: x.Source, Format: "recorded minutes", Rows: int64(x.minutes())}}
+		r.trace = TraceSummary{Path: x.Source, Format: "recorded minutes", Rows: int64(x.minutes())}
 		log := newRecordedLog(x, r.cfg.Options.Pool)
 		return do(r.watched(log, func() Progress { return Progress{stage, int64(log.minute), int64(x.minutes())} }), false)
 	}
-	var streams []Items
-	var readers []*Reader
-	defer func() {
-		for _, x := range readers {
-			_ = x.Close() // was only read
-		}
-	}()
-	timed := false
-	for i, path := range r.cfg.Traces {
-		x, err := Open(path, r.cfg.Options)
-		if err != nil {
-			return err
-		}
-		readers, streams = append(readers, x), append(streams, x)
-		timed = timed || x.Format().timed
-		if i == 0 || x.Start().Before(r.start) {
-			r.start = x.Start()
-		}
-	}
-	log := r.watched(NewSource(Merge(streams...), r.cfg.Options.Pool), func() Progress {
-		p := Progress{Stage: stage}
-		for _, x := range readers {
-			read, total := x.Progress()
-			p.Read, p.Total = p.Read+read, p.Total+total
-		}
-		return p
-	})
-	if err := do(log, timed); err != nil {
+	x, err := Open(r.cfg.Trace, r.cfg.Options)
+	if err != nil {
 		return err
 	}
-	r.traces = r.traces[:0]
-	for i, x := range readers {
-		n := x.Counts()
-		t := TraceSummary{Path: r.cfg.Traces[i], Format: x.Format().Name, Rows: n.Rows, Refused: n.Refused, Disordered: n.Disordered, Notes: x.Notes()}
-		if x.order.widest() > int64(features.Minute) {
-			t.Notes = append(slices.Clip(t.Notes), wideBins)
-		}
-		if n.First != nil {
-			t.First = n.First.Error()
-		}
-		r.traces = append(r.traces, t)
+	defer func() { _ = x.Close() }() // was only read
+	r.start = x.Start()
+	log := r.watched(NewSource(x, r.cfg.Options.Pool), func() Progress {
+		read, total := x.Progress()
+		return Progress{stage, read, total}
+	})
+	if err := do(log, x.Format().timed); err != nil {
+		return err
+	}
+	n := x.Counts()
+	r.trace = TraceSummary{Path: r.cfg.Trace, Format: x.Format().Name, Rows: n.Rows, Refused: n.Refused, Disordered: n.Disordered, Notes: x.Notes()}
+	if x.order.widest() > int64(features.Minute) {
+		r.trace.Notes = append(slices.Clip(r.trace.Notes), wideBins)
+	}
+	if n.First != nil {
+		r.trace.First = n.First.Error()
 	}
 	return nil
 }

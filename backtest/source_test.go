@@ -74,19 +74,6 @@ func TestSourceBoundsBatches(t *testing.T) {
 	}
 }
 
-func TestMergeKeepsTimeOrder(t *testing.T) {
-	a, b := listed{requestAt(1), requestAt(4)}, listed{requestAt(2), requestAt(3), requestAt(5)}
-	m := Merge(&a, &b, &listed{})
-	var got []float64
-	var it Item
-	for m.Next(&it) == nil {
-		got = append(got, it.At().Sub(DefaultStart).Seconds())
-	}
-	if diff := cmp.Diff([]float64{1, 2, 3, 4, 5}, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestScanSumsByTheMinute(t *testing.T) {
 	cfg := features.DefaultConfig()
 	cfg.Lateness, cfg.Revise = 0, 0

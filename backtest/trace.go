@@ -61,7 +61,7 @@ func (it Item) At() time.Time {
 	return knownAt(it.Request)
 }
 
-// Items is a stream of traffic in the order in which it becomes known; Next answers io.EOF at its end.
+// Items is a stream of traffic in the order in which it becomes known; Next returns io.EOF at its end.
 type Items interface {
 	Next(it *Item) error
 }

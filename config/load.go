@@ -32,7 +32,7 @@ func Load(path string) (*Config, error) {
 // Parse is [Load] of bytes that are at hand. Messages name file, and relative paths in data are relative to its
 // directory. The files that the configuration names are read from disk.
 func Parse(file string, data []byte, getenv func(string) string) (*Config, error) {
-	d := decoder{file: filepath.Base(file), dir: filepath.Dir(file), anchors: map[string]ast.Node{}, source: map[string]string{}}
+	d := newDecoder(file)
 	c := Default()
 	v := reflect.ValueOf(c).Elem()
 	if err := d.document(data, v); err != nil {
@@ -46,6 +46,10 @@ func Parse(file string, data []byte, getenv func(string) string) (*Config, error
 		return nil, errs
 	}
 	return c, nil
+}
+
+func newDecoder(file string) *decoder {
+	return &decoder{file: filepath.Base(file), dir: filepath.Dir(file), anchors: map[string]ast.Node{}, source: map[string]string{}}
 }
 
 // document decodes the one YAML document in data; an empty one changes nothing.

@@ -39,7 +39,7 @@ func (c *Config) Pipeline() (pipeline.Config, error) {
 			p.DefaultPool = &pool
 		}
 	}
-	p.Events = c.events(k)
+	p.Events, p.Define = c.events(k), c.definer()
 	if len(k.errs) > 0 {
 		return pipeline.Config{}, k.errs
 	}
@@ -101,7 +101,15 @@ func (c *Config) checkPools(k *checker) {
 
 // pool builds one pool. key names it in messages, place is where its keys are in the file.
 func (k *checker) pool(key, place string, cfg capacity.Config) (capacity.Pool, bool) {
-	var files capacity.Files
+	files, ok := k.files(key, place, &cfg)
+	if !ok {
+		return capacity.Pool{}, false
+	}
+	return k.build(key, place, cfg, files)
+}
+
+// files reads what a pool names.
+func (k *checker) files(key, place string, cfg *capacity.Config) (files capacity.Files, ok bool) {
 	for _, file := range []struct {
 		key, path, mend string
 		most            int64
@@ -113,10 +121,15 @@ func (k *checker) pool(key, place string, cfg capacity.Config) (capacity.Pool, b
 		data, err := readFile(file.path, file.most)
 		if err != nil {
 			k.failAt(place+file.key, key+file.key, file.path, err.Error(), file.mend)
-			return capacity.Pool{}, false
+			return files, false
 		}
 		*file.into = data
 	}
+	return files, true
+}
+
+// build makes a pool of its keys and files.
+func (k *checker) build(key, place string, cfg capacity.Config, files capacity.Files) (capacity.Pool, bool) {
 	if mode := alerting.Mode(cfg.Mode); mode != "" && mode != alerting.Advisory && mode != alerting.Active {
 		k.failAt(place+".mode", key+".mode", cfg.Mode, "is unknown", "set advisory or active, or leave it out for decision.mode")
 		return capacity.Pool{}, false

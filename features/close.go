@@ -146,19 +146,48 @@ func (a *Aggregator) age() {
 				c.accounts.fade(fade)
 				return false
 			}
-			for i := range c.buckets {
-				a.release(c, i)
-			}
-			c.gone = true
-			delete(p.byName, c.key.Class)
-			if c.key.Class != OverflowClass {
-				a.named--
-			}
-			a.counters.ClassesEvicted++
+			a.evict(p, c)
 			return true
 		})
 	}
 	if a.counters.ClassesEvicted > evicted {
 		a.arrivals.release()
+	}
+}
+
+// evict lets go of what a class holds; the caller takes it off the pool's list.
+func (a *Aggregator) evict(p *pool, c *class) {
+	for i := range c.buckets {
+		a.release(c, i)
+	}
+	c.gone = true
+	delete(p.byName, c.key.Class)
+	if c.key.Class != OverflowClass {
+		a.named--
+	}
+	a.counters.ClassesEvicted++
+}
+
+// Forget forgets a pool and all of its classes. What Close returned is not valid any more.
+func (a *Aggregator) Forget(name string) {
+	p := a.known(name)
+	if p == nil {
+		return
+	}
+	for _, c := range p.classes {
+		a.evict(p, c)
+	}
+	a.arrivals.release()
+	delete(a.byName, name)
+	delete(a.cfg.Service, name)
+	a.latest = nil
+	a.pools = slices.DeleteFunc(a.pools, func(q *pool) bool { return q == p })
+}
+
+// SetService has a pool's requests without times take their KV occupancy from s.
+func (a *Aggregator) SetService(pool string, s Service) {
+	a.cfg.Service[pool] = s
+	if p := a.known(pool); p != nil {
+		p.service = a.cfg.service(pool)
 	}
 }

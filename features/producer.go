@@ -204,6 +204,13 @@ func (p *Producers) forget(gone func(*producer) bool) {
 	})
 }
 
+// Forget forgets what all producers sent of a pool.
+func (p *Producers) Forget(pool string) {
+	for _, x := range p.list {
+		x.feeds = slices.DeleteFunc(x.feeds, func(f feed) bool { return f.pool == pool })
+	}
+}
+
 // feed finds what a producer sends of a pool; nil beyond maxFeeds.
 func (x *producer) feed(pool string, heard unixTime) *feed {
 	for i := range x.feeds {

@@ -41,7 +41,7 @@ func TestBackfillAccuracy(t *testing.T) {
 		var losses [3][2]reference // by part of the day: taught, cold
 		for m := first; m < first+day-30; m++ {
 			for k, x := range []*series{taught, cold} {
-				x.push(s.start+int64(m), exactly(s.y[m]))
+				x.push(s.start+int64(m), exact(s.y[m]))
 				var said Forecast
 				if m%step == 0 && m-first >= minKnown && x.forecast(&said) {
 					losses[dayPart(m-first)][k].score(&said, s.y[m+15:m+31])

@@ -417,7 +417,7 @@ func (s *traceSerie) scoreWith(from, to float64, step int, forget func(*series))
 	var minutes float64
 	alarm := s.alarms(from)
 	for m := s.first; m < end; m++ {
-		if x.push(s.start+int64(m), exactly(s.y[m])); forget != nil {
+		if x.push(s.start+int64(m), exact(s.y[m])); forget != nil {
 			forget(x)
 		}
 		o := m + 1

@@ -76,15 +76,15 @@ func TestBackfillRefuses(t *testing.T) {
 		values    []float64
 		want      string
 	}{
-		{c, features.DimRequests, minuteAt(-100), make([]float64, 200), "overlaps what is known"},
-		{c, features.DimRequests, minuteAt(9), []float64{1}, "overlaps what is known"},
-		{c, features.DimRequests, minuteAt(-5), []float64{1}, "overlaps what is known"}, // older than what is known
-		{c, features.DimPrefill, minuteAt(20), []float64{-1}, "no demand"},
-		{c, features.DimPrefill, minuteAt(20), []float64{math.Inf(1)}, "no demand"},
-		{c, features.DimRetry, minuteAt(20), []float64{1}, "no dimension"},
+		{c, features.DimRequests, minuteAt(-100), make([]float64, 200), "overlaps the known minutes"},
+		{c, features.DimRequests, minuteAt(9), []float64{1}, "overlaps the known minutes"},
+		{c, features.DimRequests, minuteAt(-5), []float64{1}, "overlaps the known minutes"}, // older than what is known
+		{c, features.DimPrefill, minuteAt(20), []float64{-1}, "not a demand"},
+		{c, features.DimPrefill, minuteAt(20), []float64{math.Inf(1)}, "not a demand"},
+		{c, features.DimRetry, minuteAt(20), []float64{1}, "is not forecast"},
 		{c, features.DimPrefill, minuteAt(20).Add(time.Second), []float64{1}, "whole minute"},
 		{c, features.DimPrefill, minuteAt(20), make([]float64, 60*24*28+1), "too many"},
-		{features.Key{Pool: "p", Class: features.OverflowClass}, features.DimPrefill, minuteAt(20), []float64{1}, "which classes"},
+		{features.Key{Pool: "p", Class: features.OverflowClass}, features.DimPrefill, minuteAt(20), []float64{1}, "its classes change"},
 		{features.Key{Class: "c"}, features.DimPrefill, minuteAt(20), []float64{1}, "name a pool"},
 	} {
 		if err := f.Backfill(tc.key, tc.dimension, tc.start, tc.values); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -94,7 +94,7 @@ func TestBackfillRefuses(t *testing.T) {
 	if string(bytesOf(t, f)) != string(before) {
 		t.Error("a refused back-fill has changed something")
 	}
-	if err := f.Backfill(features.Key{Pool: "p", Class: "d"}, features.DimPrefill, minuteAt(20), []float64{1}); err == nil || !strings.Contains(err.Error(), "forecasts of their own") {
+	if err := f.Backfill(features.Key{Pool: "p", Class: "d"}, features.DimPrefill, minuteAt(20), []float64{1}); err == nil || !strings.Contains(err.Error(), "maximum of 1 classes") {
 		t.Errorf("more classes than may have forecasts: %v", err)
 	}
 }

@@ -2,10 +2,9 @@ package forecaster
 
 import "math"
 
-// Scores are where outcomes lie in a forecast, as quantiles of the standard normal. Those of a calibrated forecast are
-// standard normal themselves. So a forecast is calibrated by the quantiles of its past scores: its quantile at level τ is
-// read off its own distribution at the score that a share τ of past outcomes stayed below. What was too narrow becomes
-// wider, what was too high becomes lower, what was skewed becomes straight.
+// The score of an outcome is the standard normal quantile of its level in the forecast. Scores of a calibrated forecast
+// are standard normal. So a forecast is calibrated by the quantiles of its past scores: its new quantile at level τ is
+// the value at the τ-quantile of past scores. This corrects width, bias and skew.
 
 // gaussian are the standard normal quantiles at Levels, the scores of a calibrated forecast.
 var gaussian = Quantiles{-1.6449, -1.2816, -.6745, 0, .6745, .8416, 1.2816, 1.6449, 2.3263}
@@ -18,34 +17,35 @@ var gaussianSparsity = func() (s Quantiles) {
 	return s
 }()
 
-// tracker follows the quantiles of scores: each moves up after a score above it and down after one below, by the inverse of
-// the density there over the number of origins remembered (stochastic approximation: Tierney 1983, doi:10.1137/0904048). So
-// level τ covers τ of the outcomes in the long run, whatever the process does (Gibbs and Candès 2021, arXiv:2106.00170).
+// tracker follows the quantiles of scores. Each moves up after a score above it and down after one below. The step is
+// the inverse density there over the number of remembered origins (stochastic approximation: Tierney 1983,
+// doi:10.1137/0904048). So level τ covers τ of the outcomes in the long run, whatever the process does (Gibbs and
+// Candès 2021, arXiv:2106.00170).
 type tracker struct {
 	Score [NumLevels]float32
-	Seen  float32 // origins, and those that the start is worth
+	Seen  float32 // number of origins, the prior included
 }
 
 const (
-	trackerPrior  = 100   // origins' worth of belief that the network is calibrated
-	trackerMemory = 200.0 // origins that are remembered
-	minSparsity   = 0.1   // of the standard normal's: keeps a quantile moving where scores collapsed
-	maxSparsity   = 4     // likewise: keeps a lone outlier from throwing a tail
+	trackerPrior  = 100   // weight, in origins, of the prior that the network is calibrated
+	trackerMemory = 200.0 // origins
+	minSparsity   = 0.1   // of the standard normal's: a quantile keeps moving where scores coincide
+	maxSparsity   = 4     // one outlier does not move a tail far
 )
 
-// newTracker is calibrated, as far as so many origins would show.
-func newTracker(worth float64) (t tracker) {
-	t.Seen = float32(worth)
+// newTracker is calibrated; that prior weighs as much as that many origins.
+func newTracker(origins float64) (t tracker) {
+	t.Seen = float32(origins)
 	for i, z := range gaussian {
 		t.Score[i] = float32(z)
 	}
 	return t
 }
 
-// follow takes the score of an outcome. Where a distribution has an atom, an outcome in it has a range of scores: the
-// quantiles move as they would on average for scores drawn from that part of a standard normal (randomised PIT: Czado,
-// Gneiting and Held 2009, doi:10.1111/j.1541-0420.2009.01191.x, §2).
-func (t *tracker) follow(from, to float64) {
+// observe takes the score of an outcome. Where a distribution has an atom, an outcome in it has a range of scores: the
+// quantiles move by the mean step for scores drawn from that part of a standard normal (randomised PIT: Czado, Gneiting
+// and Held 2009, doi:10.1111/j.1541-0420.2009.01191.x, §2).
+func (t *tracker) observe(from, to float64) {
 	gain := max(1/trackerMemory, 1/float64(t.Seen))
 	was := t.Score
 	for i, tau := range Levels {
@@ -72,10 +72,10 @@ func (t *tracker) follow(from, to float64) {
 // phi is the standard normal distribution function.
 func phi(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }
 
-// warp reads a distribution at scores, all moved by shift. What is no wider than the least width is zero.
-func warp(a *axis, scores *[NumLevels]float32, shift, least float64) (q Quantiles) {
+// quantilesAt reads a distribution at scores plus shift. Roots of at most minWidth become zero.
+func quantilesAt(a *rootQuantiles, scores *[NumLevels]float32, shift, minWidth float64) (q Quantiles) {
 	for i, x := range scores {
-		if z := a.at(float64(x)+shift, least); z > least {
+		if z := a.at(float64(x)+shift, minWidth); z > minWidth {
 			q[i] = unroot(z)
 		}
 	}
@@ -83,24 +83,24 @@ func warp(a *axis, scores *[NumLevels]float32, shift, least float64) (q Quantile
 	return q
 }
 
-// between interpolates what was learned at two knots.
-func (w *knotWeight) between(a, b *[NumLevels]float32) (s [NumLevels]float32) {
+// interpolate what was learned at two knots.
+func (w *knotWeight) interpolate(a, b *[NumLevels]float32) (s [NumLevels]float32) {
 	for i := range s {
 		s[i] = float32(w.a)*a[i] + float32(w.b)*b[i]
 	}
 	return s
 }
 
-// stage is how long a series has been silent. What follows on traffic differs from what follows on silence, which is
-// silence again the more often the longer it has lasted.
+// stage classifies how long a series has been silent. Forecasts after traffic and after silence have different errors:
+// the longer the silence, the more often it continues.
 type stage int
 
 // stageMinutes are the silent minutes at which stages begin.
 var stageMinutes = [...]int{15, 60, 240}
 
 const (
-	numStages    = len(stageMinutes) + 1
-	longestQuiet = 240
+	numStages        = len(stageMinutes) + 1
+	maxSilentMinutes = 240
 )
 
 func stageOf(quiet int) (s stage) {
@@ -110,7 +110,7 @@ func stageOf(quiet int) (s stage) {
 	return s
 }
 
-// calibration corrects the forecasts of one knot, by the stage of the origin.
+// calibration corrects the forecasts of one knot, for each stage of the origin.
 type calibration [numStages]tracker
 
 func newCalibration() (c calibration) {

@@ -6,44 +6,44 @@ import (
 	"time"
 )
 
-// calibratedHorizons are the minutes ahead, ascending, for which it is learned what paths are worth; for minutes in between it
-// lies in between, for those before the first it is as there.
+// calibratedHorizons are the minutes ahead, ascending, at which paths are calibrated. Minutes in between are
+// interpolated; earlier ones are like the first.
 var calibratedHorizons = [...]int{5, 15, 30, Horizon}
 
 const numHorizons = len(calibratedHorizons)
 
-// How ranks are kept. calibratorMemory is in windows that do not overlap: forty hours of a quarter hour.
 const (
 	rankBins         = 20
-	calibratorMemory = 160
-	rankPrior        = 0.5 // windows that each bin counts for at first
+	calibratorMemory = 160 // windows that do not overlap: 40 hours for windows of 15 minutes
+	rankPrior        = 0.5 // windows in each bin at the start
 )
 
-// lagLevels are the levels of the warm-up lag at which outcomes are looked at in turn, one a minute.
+// lagLevels is the number of levels of the warm-up lag that origins take in turn.
 const lagLevels = 8
 
-// Calibrator is how the windows ahead of a pool turned out, set against the sample paths: the rank of each window's highest
-// demand among the paths' highest. Were the paths right, ranks would be uniform; where they are not, a share of paths is
-// turned into the probability that it was worth so far, which is the recalibration of Kuleshov, Fenner and Ermon (2018,
-// "Accurate uncertainties for deep learning using calibrated regression", §3). What supply a projection assumes does not
-// matter to it: it learns from every window, also where nothing was ever short.
+// Calibrator calibrates the sample paths of a pool. It keeps the rank of each window's highest demand among the paths'
+// highest. If the paths are right, ranks are uniform. If not, a share of paths is turned into the probability that it
+// had so far: the recalibration of Kuleshov, Fenner and Ermon (2018, "Accurate uncertainties for deep learning using
+// calibrated regression", §3). Ranks do not depend on supply, so it learns from every window, also if nothing was ever
+// short.
 //
-// It learns from windows of each of calibratedHorizons, for what is far is known less well.
+// It learns from windows of each of calibratedHorizons, because forecasts are worse far ahead.
 //
-// It also says of each hour whether demand exceeded the supply that the projection assumed at its beginning, for the alert
-// threshold that is learned from that. Replicas on their way are ready as a level of the warm-up lag has it; levels take turns.
+// It also says of each hour whether demand exceeded the supply that the projection assumed at its beginning. The alert
+// threshold is learned from that. Pending replicas are ready by a level of the warm-up lag; origins take the levels in
+// turn.
 //
-// Bounds: Horizon windows of each dimension wait for their end.
+// Bounds: Horizon open windows of each dimension.
 type Calibrator struct {
 	state  CalibratorState
-	shared *Calibrator // has the ranks, where it is not this
+	shared *Calibrator // has the ranks; nil if this one has them
 }
 
-// Beside is an Calibrator for another pool of the same demand: it takes the ranks that o learns, and says what came of a supply
-// of its own. Its own state does not hold the ranks.
-func (o *Calibrator) Beside() *Calibrator { return &Calibrator{shared: o} }
+// WithSharedRanks returns a Calibrator for another pool with the same demand. It uses the ranks that o learns, and
+// reports outcomes for its own supply. Its state does not hold the ranks.
+func (o *Calibrator) WithSharedRanks() *Calibrator { return &Calibrator{shared: o} }
 
-// CalibratorState is what an Calibrator learned and waits for, for a snapshot.
+// CalibratorState is a Calibrator in a snapshot.
 type CalibratorState struct {
 	Dimensions []calibratorDimension `cbor:"1,keyasint"`
 }
@@ -52,42 +52,41 @@ type calibratorDimension struct {
 	Name  string                         `cbor:"1,keyasint"`
 	Ranks [numHorizons][rankBins]float64 `cbor:"2,keyasint"` // windows by rank, older ones counting less
 	Open  []openWindow                   `cbor:"4,keyasint"` // oldest first
-	Tails [numHorizons]excess            `cbor:"5,keyasint"` // of what exceeded nearly all paths
+	Tails [numHorizons]excess            `cbor:"5,keyasint"` // excess over the paths' 95 % quantile
 }
 
-// openWindow is what was said of the minutes from an origin on that are not over.
+// openWindow is what was forecast at an origin whose minutes are not over.
 type openWindow struct {
 	_ struct{} `cbor:",toarray"`
 
-	From  int64                              // the first minute, Unix time
-	Done  int                                // of calibratedHorizons, those over
-	Peaks [numHorizons][rankBins - 1]float32 // quantiles of the paths' highest demand, at 1/20, 2/20, …; zero in an Calibrator Beside another
-	Holds []holding                          // the supply that was assumed; none when it is not known
+	From     int64                              // the first minute, Unix time
+	Done     int                                // number of calibratedHorizons that are over
+	Peaks    [numHorizons][rankBins - 1]float32 // quantiles of the paths' highest demand, at 1/20, 2/20, …; zero with shared ranks
+	Capacity []capacityStep                     // the assumed supply; nil if not known
 }
 
-// holding is what a pool carries from a minute of a window on.
-type holding struct {
+// capacityStep is the capacity of a pool from a minute of a window on.
+type capacityStep struct {
 	_ struct{} `cbor:",toarray"`
 
-	From   int // minute, counted from 0
-	Demand float32
+	From     int // minute, counted from 0
+	Capacity float32
 }
 
-// State is what was learned and what is waited for; it is the Calibrator's own.
+// State is for a snapshot; it shares memory with o.
 func (o *Calibrator) State() CalibratorState { return o.state }
 
-// Restore replaces it.
+// Restore replaces the state.
 func (o *Calibrator) Restore(s CalibratorState) { o.state = s }
 
-// Issue takes down what the paths say of the minutes from their origin on, and the supply that p, and p.Prompts of its own
-// replicas, assumed. A stale forecast says nothing, and nil takes nothing down.
-// O(dimensions · paths · Horizon).
+// Issue records the forecast and the supply that the projection p assumed (p.Prompts for prefill replicas). It ignores
+// a stale forecast; a nil Calibrator does nothing. O(dimensions · paths · Horizon).
 func (o *Calibrator) Issue(pf *PoolForecast, p *Projection, lag Lag) {
 	if o == nil || pf.Stale {
 		return
 	}
 	minute := pf.Origin.Unix() / 60
-	level := (float64(minute*5%lagLevels) + .5) / lagLevels // 5 is odd: every level in turn, none beside its neighbour
+	level := (float64(minute*5%lagLevels) + .5) / lagLevels // 5 is odd: every level in turn, not beside the one before
 	ready := usable(pf.Origin, lag, p.Supply, 0, level)[0]
 	prompts, ofPrompts := p.Prompts, [Horizon]float32{}
 	if prompts != nil {
@@ -96,12 +95,12 @@ func (o *Calibrator) Issue(pf *PoolForecast, p *Projection, lag Lag) {
 	for d, name := range pf.Paths.Dimensions {
 		w := openWindow{From: minute}
 		if o.shared == nil {
-			w.take(pf.Paths.At[d])
+			w.setPeaks(pf.Paths.At[d])
 		}
 		if r := p.of(name); r != nil {
-			w.Holds = holdings(&ready, r.PerReplica)
+			w.Capacity = capacitySteps(&ready, r.PerReplica)
 		} else if r := prompts.of(name); r != nil {
-			w.Holds = holdings(&ofPrompts, r.PerReplica)
+			w.Capacity = capacitySteps(&ofPrompts, r.PerReplica)
 		}
 		k := o.state.dimension(name)
 		k.Open = append(k.Open, w)
@@ -109,7 +108,7 @@ func (o *Calibrator) Issue(pf *PoolForecast, p *Projection, lag Lag) {
 	}
 }
 
-// of is a resource of p; nil when p is nil or has none of that dimension.
+// of returns the projection of a dimension; nil if p is nil or has none.
 func (p *Projection) of(dimension string) *ResourceProjection {
 	if p == nil {
 		return nil
@@ -120,19 +119,19 @@ func (p *Projection) of(dimension string) *ResourceProjection {
 	return nil
 }
 
-// holdings are the changes of what so many replicas carry.
-func holdings(ready *[Horizon]float32, per float64) []holding {
-	var out []holding
+// capacitySteps are the changes of the capacity of ready replicas.
+func capacitySteps(ready *[Horizon]float32, per float64) []capacityStep {
+	var out []capacityStep
 	for h, n := range ready {
 		if h == 0 || n != ready[h-1] {
-			out = append(out, holding{From: h, Demand: float32(per * float64(n))})
+			out = append(out, capacityStep{From: h, Capacity: float32(per * float64(n))})
 		}
 	}
 	return out
 }
 
-// take fills in the quantiles of the paths' highest demand by each horizon.
-func (w *openWindow) take(paths [][Horizon]float32) {
+// setPeaks fills in the quantiles of the paths' highest demand by each horizon.
+func (w *openWindow) setPeaks(paths [][Horizon]float32) {
 	highest, sorted := make([]float32, len(paths)), make([]float32, len(paths))
 	from := 0
 	for i, h := range calibratedHorizons {
@@ -148,15 +147,15 @@ func (w *openWindow) take(paths [][Horizon]float32) {
 	}
 }
 
-// Outcome is what came of a window of Horizon minutes for which the supply is known that was assumed at its beginning.
+// Outcome is the result of a window of Horizon minutes whose assumed supply is known.
 type Outcome struct {
 	Dimension string
 	Minute    int64 // the first, Unix time
-	Short     bool  // demand exceeded that supply in some minute, whatever was asked for since
+	Short     bool  // demand exceeded the assumed supply in some minute
 }
 
-// Learn takes in the windows that were over before now; demand is what a dimension came to in a minute, NaN where that is
-// not known, and a window with such a minute teaches nothing. It returns the outcomes of those of Horizon minutes.
+// Learn takes the windows that ended before now and returns the outcomes of those of Horizon minutes. demand is that of
+// a dimension in a minute, NaN if unknown. A window with an unknown minute is skipped.
 func (o *Calibrator) Learn(now time.Time, demand func(dimension string, minute int64) float64) (over []Outcome) {
 	newest := now.Unix()/60 - 1
 	for i := range o.state.Dimensions {
@@ -178,31 +177,31 @@ func (o *Calibrator) Learn(now time.Time, demand func(dimension string, minute i
 	return over
 }
 
-// learn takes in a window as long as the i-th horizon; demand is of its minutes, counted from 0. Windows that overlap count
-// for a whole one together. known says that the demand of each minute is known, and what it was held against.
+// learn takes a window of the i-th horizon; minutes of demand count from 0. Overlapping windows together count as one.
+// known is true if the demand of each minute and the supply are known.
 func (k *calibratorDimension) learn(w *openWindow, i int, ranks bool, demand func(minute int) float64) (short, known bool) {
-	highest, holds := 0., w.Holds
+	highest, holds := 0., w.Capacity
 	for m := range calibratedHorizons[i] {
 		y := demand(m)
 		highest = max(highest, y) // NaN stays
 		for len(holds) > 1 && holds[1].From <= m {
 			holds = holds[1:]
 		}
-		short = short || len(holds) > 0 && y > float64(holds[0].Demand)
+		short = short || len(holds) > 0 && y > float64(holds[0].Capacity)
 	}
 	if math.IsNaN(highest) {
 		return false, false
 	}
 	weight := 1 / float64(calibratedHorizons[i])
 	if ranks {
-		rank(&k.Ranks[i], &w.Peaks[i], float32(highest), weight)
+		countRank(&k.Ranks[i], &w.Peaks[i], float32(highest), weight)
 		k.Tails[i].learn(&w.Peaks[i], float32(highest), weight)
 	}
-	return short, len(w.Holds) > 0
+	return short, len(w.Capacity) > 0
 }
 
-// rank counts the rank of a window's highest demand; where paths tie with it, evenly over the ranks that it may have.
-func rank(ranks *[rankBins]float64, peaks *[rankBins - 1]float32, highest float32, weight float64) {
+// countRank counts the rank of a window's highest demand. A tie with paths counts evenly over the possible ranks.
+func countRank(ranks *[rankBins]float64, peaks *[rankBins - 1]float32, highest float32, weight float64) {
 	for i := range ranks {
 		ranks[i] *= 1 - weight/calibratorMemory
 	}
@@ -220,7 +219,7 @@ func rank(ranks *[rankBins]float64, peaks *[rankBins - 1]float32, highest float3
 	}
 }
 
-// dimension finds or adds one, keeping the order of their coming.
+// dimension finds or adds a dimension, in order of arrival.
 func (s *CalibratorState) dimension(name string) *calibratorDimension {
 	if d := s.find(name); d != nil {
 		return d
@@ -229,7 +228,7 @@ func (s *CalibratorState) dimension(name string) *calibratorDimension {
 	return &s.Dimensions[len(s.Dimensions)-1]
 }
 
-// find is nil for a dimension that is not known.
+// find returns nil for an unknown dimension.
 func (s *CalibratorState) find(name string) *calibratorDimension {
 	for i := range s.Dimensions {
 		if s.Dimensions[i].Name == name {
@@ -239,15 +238,16 @@ func (s *CalibratorState) find(name string) *calibratorDimension {
 	return nil
 }
 
-// worth is what shares of a dimension's paths are worth, at each of calibratedHorizons. The zero value takes them at their word.
-type worth struct {
+// recalibration turns shares of paths into probabilities, at each of calibratedHorizons. The zero value changes
+// nothing.
+type recalibration struct {
 	known bool
 	ranks [numHorizons]rankCurve
 	tails [numHorizons]excess
 }
 
-// worth is what was learned of a dimension, for a projection. A nil Calibrator takes the paths at their word.
-func (o *Calibrator) worth(name string) (w worth) {
+// recalibration of a dimension. That of a nil Calibrator changes nothing.
+func (o *Calibrator) recalibration(name string) (w recalibration) {
 	if o == nil {
 		return w
 	}
@@ -265,8 +265,8 @@ func (o *Calibrator) worth(name string) (w worth) {
 	return w
 }
 
-// between are the horizons that minute h, counted from 1, lies between, and how far it is from the first to the second.
-func between(h int) (a, b int, by float64) {
+// horizonsAround are the horizons on both sides of minute h, counted from 1, and its position between them, 0…1.
+func horizonsAround(h int) (a, b int, by float64) {
 	for b < numHorizons-1 && calibratedHorizons[b] < h {
 		b++
 	}
@@ -277,15 +277,15 @@ func between(h int) (a, b int, by float64) {
 	return a, b, float64(h-calibratedHorizons[a]) / float64(calibratedHorizons[b]-calibratedHorizons[a])
 }
 
-// probability is what a share of paths that saturate by minute h, counted from 1, is worth.
-// Where fewer than a twentieth do, ranks say how often all but a twentieth of the paths were exceeded, and the tail says by
-// how much. Before the first horizon, that grows with the minutes.
-func (w *worth) probability(share float64, h int, far *margins) float64 {
+// probability is the calibrated probability for a share of paths that saturate by minute h, counted from 1. If fewer
+// than a twentieth do, it is the probability of exceeding all but a twentieth, times that of the tail beyond. Before
+// the first horizon it grows with the minutes.
+func (w *recalibration) probability(share float64, h int, far *margins) float64 {
 	if !w.known {
 		return share
 	}
-	a, b, by := between(h)
-	near, next := w.exceeded(a, share, far), w.exceeded(b, share, far)
+	a, b, by := horizonsAround(h)
+	near, next := w.atHorizon(a, share, far), w.atHorizon(b, share, far)
 	p := near + by*(next-near)
 	if first := calibratedHorizons[0]; h < first && share < 1./rankBins {
 		p = max(p*float64(h)/float64(first), 1-w.ranks[a].at(1-share))
@@ -293,20 +293,20 @@ func (w *worth) probability(share float64, h int, far *margins) float64 {
 	return p
 }
 
-// exceeded is what a share of paths is worth by what was learned of the i-th horizon.
-func (w *worth) exceeded(i int, share float64, far *margins) float64 {
+// atHorizon is the calibrated probability for a share of paths at the i-th horizon.
+func (w *recalibration) atHorizon(i int, share float64, far *margins) float64 {
 	if share >= 1./rankBins {
 		return 1 - w.ranks[i].at(1-share)
 	}
-	return (1 - w.ranks[i][rankBins-1]) * far.beyond(&w.tails[i], i)
+	return (1 - w.ranks[i][rankBins-1]) * far.tailProbability(&w.tails[i], i)
 }
 
-// level is the share of paths that says p of minute h, by the ranks.
-func (w *worth) level(p float64, h int) float64 {
+// level is the share of paths whose calibrated probability is p at minute h.
+func (w *recalibration) level(p float64, h int) float64 {
 	if !w.known {
 		return p
 	}
-	a, b, by := between(h)
+	a, b, by := horizonsAround(h)
 	c := w.ranks[a]
 	for i := range c {
 		c[i] += by * (w.ranks[b][i] - c[i])
@@ -326,10 +326,10 @@ func newRankCurve(ranks *[rankBins]float64) (c rankCurve) {
 	return c
 }
 
-// rankCurve is the share of ranks up to each twentieth.
+// rankCurve is the cumulative share of ranks at each twentieth.
 type rankCurve [rankBins + 1]float64
 
-// at is the probability of what a share of paths u, 0…1, says. Linear between twentieths.
+// at is the probability for a share u of paths, 0…1. Linear between twentieths.
 func (c *rankCurve) at(u float64) float64 {
 	if u >= 1 {
 		return 1
@@ -339,7 +339,7 @@ func (c *rankCurve) at(u float64) float64 {
 	return c[i] + (x-float64(i))*(c[i+1]-c[i])
 }
 
-// level is the share of paths that says p: the inverse of at, 0 ≤ p ≤ 1.
+// level is the inverse of at, 0 ≤ p ≤ 1.
 func (c *rankCurve) level(p float64) float64 {
 	i := 1
 	for i < rankBins && c[i] < p {
@@ -348,12 +348,12 @@ func (c *rankCurve) level(p float64) float64 {
 	return (float64(i-1) + (p-c[i-1])/(c[i]-c[i-1])) / rankBins
 }
 
-// windowMinutes is a window in whole minutes, at least one and within the horizon.
+// windowMinutes is a window in whole minutes, within 1…Horizon.
 func windowMinutes(window time.Duration) int {
 	return min(Horizon, max(1, int(math.Ceil(window.Minutes()))))
 }
 
-// Load is what all attempts came to, of a dimension of a pool in a minute, Unix time, as is known by now; NaN when it is not.
+// Load is the load of all attempts, of a dimension of a pool in a minute (Unix time), as known now; NaN if unknown.
 func (f *Forecaster) Load(pool, dimension string, minute int64) float64 {
 	for _, p := range f.pools {
 		if p.name != pool {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // evenly is a pool whose paths are spread evenly from 0 to 100 at an origin, each the same in all minutes.
@@ -109,7 +110,7 @@ func TestOutlookSaysWhatCameOfSupply(t *testing.T) {
 	if ranks := o.state.find("kv").Ranks[0]; ranks[9]+ranks[10] < .9 {
 		t.Errorf("ranks are %v, where demand is the paths' median", ranks)
 	}
-	beside := o.Beside()
+	beside := o.WithSharedRanks()
 	if share := run(beside, Supply{Ready: 1, Pending: make([]time.Time, 1)}, false); math.Abs(share-.5) > .05 {
 		t.Errorf("two replicas are enough, half of the time there are two, and %.2f of the hours were short", share)
 	}
@@ -158,7 +159,7 @@ func TestRankCurveInverts(t *testing.T) {
 	var o Calibrator
 	d := o.state.dimension("kv")
 	d.Ranks[0], d.Ranks[1] = [rankBins]float64{9, 4, 2, 0, 0, 1, 7}, [rankBins]float64{15: 30}
-	w := o.worth("kv")
+	w := o.recalibration("kv")
 	var none margins
 	for p := 0.; p <= 1; p += .01 {
 		for _, h := range []int{1, 5, 11, 15} {
@@ -170,7 +171,7 @@ func TestRankCurveInverts(t *testing.T) {
 			}
 		}
 	}
-	plain := (*Calibrator)(nil).worth("kv")
+	plain := (*Calibrator)(nil).recalibration("kv")
 	if p := plain.probability(.3, 60, &none); p != .3 || plain.level(.3, 60) != .3 {
 		t.Errorf("without an calibrator 0.3 becomes %g", p)
 	}
@@ -181,20 +182,19 @@ func TestRankCurveInverts(t *testing.T) {
 func TestReliability(t *testing.T) {
 	const window = 10 * time.Minute
 	var r Reliability
-	project := func(minute int, stated float64, supply Supply, eta ETA) {
-		p := Projection{Origin: minuteAt(minute), Supply: supply, Resources: []ResourceProjection{{Dimension: "kv", PerReplica: 100, ETA: eta}}}
+	project := func(minute int, stated float64, supply Supply) {
+		p := Projection{Origin: minuteAt(minute), Supply: supply, Resources: []ResourceProjection{{Dimension: "kv", PerReplica: 100}}}
 		for h := range Horizon {
 			p.Resources[0].Probability[h] = stated
 		}
 		r.Issue(&p, halfLag{}, window)
 	}
-	never := ETA{Never, Never, Never}
-	project(0, .8, Supply{Ready: 2}, ETA{3 * time.Minute, 5 * time.Minute, Never})           // 200 hold until minute 5
-	project(0, .8, Supply{Ready: 9}, never)                                                  // enough
-	project(0, .2, Supply{Ready: 2, Pending: []time.Time{minuteAt(0)}}, never)               // ready in time, or not
-	project(6, .97, Supply{Ready: 1}, ETA{0, 0, 0})                                          // short from the start
-	project(20, .5, Supply{Ready: 2}, never)                                                 // is not over
-	project(0, 0, Supply{Ready: 2, Pending: []time.Time{minuteAt(-1), minuteAt(-2)}}, never) // the same lag for both
+	project(0, .8, Supply{Ready: 2})                                                  // 200 hold until minute 5
+	project(0, .8, Supply{Ready: 9})                                                  // enough
+	project(0, .2, Supply{Ready: 2, Pending: []time.Time{minuteAt(0)}})               // ready in time, or not
+	project(6, .97, Supply{Ready: 1})                                                 // short from the start
+	project(65, .5, Supply{Ready: 2})                                                 // is not over
+	project(0, 0, Supply{Ready: 2, Pending: []time.Time{minuteAt(-1), minuteAt(-2)}}) // the same lag for both
 	for m := range 70 {
 		r.Observe(minuteAt(m).Unix()/60, func(string) float64 {
 			if m == 5 || m == 6 {
@@ -203,25 +203,11 @@ func TestReliability(t *testing.T) {
 			return 150
 		})
 	}
-	bins, eta := r.Table()
-	if b := bins[0]; b.Windows != 1 || !(b.Low > .05 && b.Low < .2 && b.High > .8 && b.High < .95) {
-		t.Errorf("half of one window came: %+v", b)
+	want := []ReliabilityBin{
+		{0, .05, 1, 0, .5, 1}, {.15, .25, 1, .2, .5, 1}, {.75, .85, 2, .8, .5, 1}, {.95, 1, 1, .97, 1, 1},
 	}
-	if b := bins[8]; b.N != 2 || b.Windows != 1 {
-		t.Errorf("two projections of the same minutes: %+v", b)
-	}
-	if b := bins[5]; b.Windows != 0 || !math.IsNaN(b.Low) {
-		t.Errorf("nothing was stated: %+v", b)
-	}
-	want := map[int][3]float64{0: {1, 0, .5}, 2: {1, .2, .5}, 8: {2, .8, .5}, 10: {1, .97, 1}}
-	for i, b := range bins {
-		got := [3]float64{float64(b.N), b.Stated, b.Came}
-		if w, ok := want[i]; ok && cmp.Diff(w, got, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })) != "" || !ok && b.N != 0 {
-			t.Errorf("%g to %g: %v, want %v", b.From, b.To, got, w)
-		}
-	}
-	if eta[0].N != 1 || eta[0].Came != 0 || eta[1].N != 1 || eta[1].Came != 1 || eta[2].N != 0 || !math.IsNaN(eta[2].Came) {
-		t.Errorf("%+v", eta)
+	if diff := cmp.Diff(want, r.Bins(), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -6,10 +6,10 @@ import (
 	"github.com/forewarm/forewarm/forecaster/model"
 )
 
-// floor is the least that medians are in a pool's first two hours, as a root, and its share, which fades in the second hour.
-// Requests that run for long make demand rise for as long after a start, and the network, which knows nothing else, takes the
-// rise for a burst. Classes that begin later have no floor: new services are often tried out and gone. The floor is the level of
-// the last quarter of what is known, and lies between the largest of the last three minutes and the smaller of the last two.
+// floor is the least median, as a root, in a pool's first two hours, and its weight, which fades in the second hour.
+// Long requests make demand rise after a start, and the network takes the rise for a burst. Classes that begin later
+// have no floor: new services are often tried out and stopped. The floor is the level of the last quarter of the known
+// minutes, limited by the largest of the last three minutes and the smaller of the last two.
 func (s *series) floor() (root, share float64) {
 	h := s.history
 	if h.Known >= 2*coldMinutes || s.began {
@@ -29,8 +29,8 @@ func (s *series) floor() (root, share float64) {
 	return math.Sqrt(level), math.Min(1, float64(2*coldMinutes-h.Known)/coldMinutes)
 }
 
-// lift raises a median to a floor. The tails stay, so that demand may fall or rise all the same.
-func lift(q *Quantiles, root, share float64) {
+// raiseMedian raises a median to a floor. The tails stay, so demand may still fall or rise.
+func raiseMedian(q *Quantiles, root, share float64) {
 	rise := share * (root - math.Sqrt(q[L50]))
 	if !(rise > 0) {
 		return

@@ -8,60 +8,59 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// Scheduled events multiply demand. The series of a pool hold demand without them: what was observed is divided by what
-// events are thought to have made of it, so that neither levels nor seasons learn a launch as if it came every day; what
-// is forecast is multiplied again, and widened by how uncertain the change from now is.
+// Scheduled events multiply demand. The series of a pool hold demand without them: observed demand is divided by the
+// expected factor of its events. So neither levels nor seasons learn a launch as if it came every day. Forecasts are
+// multiplied again, and widened by the uncertainty of the change from now.
 //
-// How much an event really does is learned in its first hour, against what was forecast just before it began: the
-// logarithm of the factor has a normal prior, stated by the calendar, and each minute is a noisy observation of it (a
-// scalar Kalman filter). An event that was put off is so believed for minutes, not for hours; one that repeats starts
-// next time from what it was this time.
+// The factor is learned in the first hour of an event, against the forecast just before it began. The logarithm of the
+// factor has a normal prior from the calendar, and each minute is a noisy observation of it (a scalar Kalman filter).
+// So an event that does not come is corrected within minutes. A repeated event starts with the factor of the last time.
 const (
-	// effectMinutes is how long an event is learned from; what came before it forecasts no further.
+	// effectMinutes is how long an event is learned from: the forecast before it ends there.
 	effectMinutes = Horizon
-	// effectTogether is how many minutes count as one: their errors are far from independent.
+	// effectTogether is how many minutes count as one, because their errors are far from independent.
 	effectTogether = 10
-	// leastEffect is the strength from which on an event can be told from noise.
-	leastEffect = 0.25
-	// leastNoise is the least standard deviation of a minute's logarithm.
-	leastNoise = 0.05
-	// effectDrift is what a factor may change by from one occurrence to the next: a standard deviation of its logarithm.
+	// minEffect is the least strength that is learned from; a weaker effect is lost in noise.
+	minEffect = 0.25
+	// minNoise is the least standard deviation of a minute's logarithm.
+	minNoise = 0.05
+	// effectDrift is the change of a factor between occurrences: a standard deviation of its logarithm.
 	effectDrift = 0.1
-	// before the origin, this many minutes tell how strong the events are in what the models have seen.
+	// effectBack is the number of minutes before the origin whose strength the models have seen.
 	effectBack = 10
 )
 
-// effect is what is known of one event of the pool.
+// effect is what is known about one event of the pool.
 type effect struct {
 	event *Event
 
 	effectState
-	at       int64 // minute for which strengths hold
+	at       int64 // minute of strength
 	strength [effectBack + Horizon]float64
-	came     float64 // demand of the classes concerned in the minute that is being observed
+	observed float64 // demand, in the minute being observed, of the classes that the event applies to
 }
 
-// effectState is the part of it that snapshots keep.
+// effectState is the part of effect in snapshots.
 type effectState struct {
 	Name   string  `cbor:"1,keyasint"`
-	Stated float64 `cbor:"2,keyasint"` // the factor of the calendar: when that changes, all begins again
+	Stated float64 `cbor:"2,keyasint"` // the factor of the calendar; when it changes, learning restarts
 	Mean   float64 `cbor:"3,keyasint"` // of the logarithm of the factor
 	Var    float64 `cbor:"4,keyasint"`
-	// Begun is the minute in which it began last, 0 before that; Expected is what had been forecast for the minutes from
-	// then on, of Dimension, and Noise its standard deviation.
+	// Begun is the minute of the last start, 0 if there was none. Expected is the forecast made then, of Dimension, and
+	// Noise its standard deviation.
 	Begun     int64     `cbor:"5,keyasint,omitempty"`
 	Dimension int       `cbor:"6,keyasint,omitempty"`
 	Expected  []float32 `cbor:"7,keyasint,omitempty"`
 	Noise     []float32 `cbor:"8,keyasint,omitempty"`
-	Newest    int64     `cbor:"9,keyasint,omitempty"` // the newest minute in which it was felt
+	Newest    int64     `cbor:"9,keyasint,omitempty"` // the newest minute with an effect
 }
 
 func newEffect(e *Event) *effect {
-	return &effect{event: e, at: -1, effectState: effectState{Name: e.Name, Stated: e.Factor, Mean: math.Log(e.Factor), Var: e.spread() * e.spread()}}
+	return &effect{event: e, at: -1, effectState: effectState{Name: e.Name, Stated: e.Factor, Mean: math.Log(e.Factor), Var: e.logSD() * e.logSD()}}
 }
 
-// look works out the strengths around a minute.
-func (x *effect) look(minute int64) {
+// setMinute computes the strengths around a minute.
+func (x *effect) setMinute(minute int64) {
 	if x.at == minute {
 		return
 	}
@@ -73,10 +72,10 @@ func (x *effect) look(minute int64) {
 
 func middle(minute int64) time.Time { return time.Unix(60*minute+30, 0).UTC() }
 
-// now is the strength in the minute looked at, ahead that h minutes later, seen the mean over the last minutes.
+// now is the strength in the minute set, ahead h minutes later, recent the mean over the last minutes.
 func (x *effect) now() float64        { return x.strength[effectBack-1] }
 func (x *effect) ahead(h int) float64 { return x.strength[effectBack-1+h] }
-func (x *effect) seen() float64 {
+func (x *effect) recent() float64 {
 	sum := 0.0
 	for _, s := range x.strength[:effectBack] {
 		sum += s
@@ -84,7 +83,7 @@ func (x *effect) seen() float64 {
 	return sum / effectBack
 }
 
-// near says whether the event is felt anywhere around the minute looked at.
+// near reports whether the event has any strength around the minute set.
 func (x *effect) near() bool {
 	for _, s := range x.strength {
 		if s > 0 {
@@ -94,7 +93,7 @@ func (x *effect) near() bool {
 	return false
 }
 
-// multiplier is what the events make of the demand of a class in a minute.
+// multiplier is the expected factor of the events on the demand of a class in a minute.
 func (p *pool) multiplier(class string, minute int64) float64 {
 	sum := 0.0
 	for _, x := range p.effects {
@@ -113,28 +112,28 @@ func (p *pool) multiplier(class string, minute int64) float64 {
 	return math.Exp(sum)
 }
 
-// base is what a dimension of a window will come to, without the events. What came with them in the newest minute counts
-// towards those.
-func (p *pool) base(d int, w *features.Window, multiplier float64, newest bool) (features.Estimate, bool) {
+// withoutEvents is the nowcast of a window's dimension, divided by the factor of events. Demand of the newest minute is
+// also counted for learning the events.
+func (p *pool) withoutEvents(d int, w *features.Window, multiplier float64, newest bool) (features.Estimate, bool) {
 	now, ok := dimensions[d].Now(w)
 	if ok && newest {
-		p.towards(w.Class, d, now)
+		p.countForEvents(w.Class, d, now)
 	}
 	if ok && multiplier != 1 {
-		magnify(&now, 1/multiplier)
+		scale(&now, 1/multiplier)
 	}
 	return now, ok
 }
 
-func magnify(e *features.Estimate, by float64) {
+func scale(e *features.Estimate, by float64) {
 	e.Mean, e.Counted, e.SD, e.Low, e.High = e.Mean*by, e.Counted*by, e.SD*by, e.Low*by, e.High*by
 }
 
-// expectEvents notes, of events that begin in a minute, what was forecast before it.
+// expectEvents records the forecast before each event that begins in a minute.
 func (p *pool) expectEvents(minute int64) {
 	for _, x := range p.effects {
-		x.look(minute)
-		x.came = math.NaN()
+		x.setMinute(minute)
+		x.observed = math.NaN()
 		if x.now() == 0 {
 			continue
 		}
@@ -145,15 +144,15 @@ func (p *pool) expectEvents(minute int64) {
 	}
 }
 
-// begin takes what is forecast of the classes that the event concerns, in the first dimension that they have.
+// begin records the forecast of the classes that the event applies to, in their first dimension.
 func (x *effect) begin(minute int64, p *pool) {
 	if x.Begun != 0 {
-		x.Var = math.Min(x.Var+effectDrift*effectDrift, x.event.spread()*x.event.spread())
+		x.Var = math.Min(x.Var+effectDrift*effectDrift, x.event.logSD()*x.event.logSD())
 	}
 	x.Begun, x.Expected, x.Noise = minute, nil, nil
 	for d := range dimensions {
 		var f Forecast
-		if !p.expected(x.event.Class, d, &f) {
+		if !p.forecastWithoutEvents(x.event.Class, d, &f) {
 			continue
 		}
 		x.Dimension = d
@@ -162,15 +161,15 @@ func (x *effect) begin(minute int64, p *pool) {
 			q := &f.Minute[h]
 			x.Expected[h], x.Noise[h] = float32(q[L50]), 1
 			if q[L10] > 0 {
-				x.Noise[h] = float32(math.Max(leastNoise, math.Log(q[L90]/q[L10])/(2*gaussian[L90])))
+				x.Noise[h] = float32(math.Max(minNoise, math.Log(q[L90]/q[L10])/(2*gaussian[L90])))
 			}
 		}
 		return
 	}
 }
 
-// expected forecasts a class, or with no name the pool, without events.
-func (p *pool) expected(name string, d int, f *Forecast) bool {
+// forecastWithoutEvents forecasts a class, or the pool if the name is empty.
+func (p *pool) forecastWithoutEvents(name string, d int, f *Forecast) bool {
 	if name == "" {
 		return p.total[d] != nil && p.total[d].forecast(f)
 	}
@@ -178,39 +177,39 @@ func (p *pool) expected(name string, d int, f *Forecast) bool {
 	return c != nil && c.series[d] != nil && c.series[d].forecast(f)
 }
 
-// towards counts what came of a class, events and all, for the events that concern it.
-func (p *pool) towards(class string, d int, now features.Estimate) {
+// countForEvents adds demand of a class, events included, to the events that apply to it.
+func (p *pool) countForEvents(class string, d int, now features.Estimate) {
 	for _, x := range p.effects {
 		if x.now() > 0 && d == x.Dimension && x.event.applies(class) {
-			x.came = zeroIfNaN(x.came) + now.Mean
+			x.observed = zeroIfNaN(x.observed) + now.Mean
 		}
 	}
 }
 
-// learnEvents takes what came in a minute.
+// learnEvents updates the factors of events from the demand of a minute.
 func (p *pool) learnEvents(minute int64) {
 	for _, x := range p.effects {
 		h, s := minute-x.Begun, x.now()
-		if s < leastEffect || math.IsNaN(x.came) || h < 0 || h >= int64(len(x.Expected)) {
+		if s < minEffect || math.IsNaN(x.observed) || h < 0 || h >= int64(len(x.Expected)) {
 			continue
 		}
 		expected, noise := float64(x.Expected[h]), float64(x.Noise[h])
 		if !(expected > 0) {
 			continue
 		}
-		seen := math.Log(math.Max(x.came/expected, 1.0/maxEventFactor)) / s
+		seen := math.Log(math.Max(x.observed/expected, 1.0/maxEventFactor)) / s
 		r := effectTogether * noise * noise / (s * s)
 		gain := x.Var / (x.Var + r)
 		by := gain * (seen - x.Mean)
 		x.Mean += by
 		x.Var *= 1 - gain
-		p.rebase(x, minute, by)
+		p.amendSince(x, minute, by)
 	}
 }
 
-// rebase takes the minutes since an event began, up to the one before the newest, for what they are without it now that
-// the logarithm of its factor has been moved.
-func (p *pool) rebase(x *effect, newest int64, by float64) {
+// amendSince corrects the minutes from the start of an event to before the newest, after the logarithm of its factor
+// has changed.
+func (p *pool) amendSince(x *effect, newest int64, by float64) {
 	for m := x.Begun; m < newest; m++ {
 		factor := math.Exp(-by * x.event.strength(middle(m)))
 		for _, c := range p.classes {
@@ -232,7 +231,7 @@ func (p *pool) rebase(x *effect, newest int64, by float64) {
 	}
 }
 
-// effectStates are those of all events, for a snapshot.
+// effectStates are the effects in a snapshot.
 func (p *pool) effectStates() (all []effectState) {
 	for _, x := range p.effects {
 		all = append(all, x.effectState)
@@ -240,7 +239,7 @@ func (p *pool) effectStates() (all []effectState) {
 	return all
 }
 
-// restoreEffects takes up what was learned of events that are still in the calendar as they were.
+// restoreEffects restores the effects of events that are still in the calendar with the same factor.
 func (p *pool) restoreEffects(all []effectState) error {
 	for i := range all {
 		for _, x := range p.effects {

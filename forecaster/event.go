@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// EventConfig is one line of the calendar of what is known to come: a launch, a campaign, a nightly batch. Times are
-// minutes; a line about a class that has no traffic yet has nothing to multiply.
+// EventConfig is one entry of the calendar of known events: a launch, a campaign, a nightly batch. Times are minutes.
+// An event of a class without traffic has no effect.
 type EventConfig struct {
 	Name  string `yaml:"name"`
 	Pool  string `yaml:"pool"`
@@ -17,18 +17,18 @@ type EventConfig struct {
 	// Ramp is how long demand takes to change after Start, and to change back once Duration is over.
 	Ramp     time.Duration `yaml:"ramp"`
 	Duration time.Duration `yaml:"duration"`
-	// Factor is demand with the event over demand without it; Uncertainty says that 90 % of such events come out between
-	// Factor/Uncertainty and Factor·Uncertainty.
+	// Factor is demand with the event over demand without it; in 90 % of such events it is between Factor/Uncertainty
+	// and Factor·Uncertainty.
 	Factor      float64 `yaml:"factor"`
 	Uncertainty float64 `yaml:"uncertainty"`
 	Repeat      string  `yaml:"repeat"` // daily or weekly, at the same time by the pool's clock; "": once
 }
 
-// Event is an EventConfig that was checked.
+// Event is a validated EventConfig.
 type Event struct {
 	EventConfig
-	start time.Time // in the zone whose clock repetitions follow
-	days  int       // from one start to the next, 0 for once
+	start time.Time // in the zone of repetitions
+	days  int       // between starts; 0: once
 }
 
 // Bounds of an event.
@@ -39,12 +39,12 @@ const (
 	defaultUncertainty   = 1.5
 	maxEventDuration     = 7 * 24 * time.Hour
 	day                  = 24 * time.Hour
-	ninety               = 1.6449 // standard deviations on either side that hold 90 % of a normal distribution
+	z90                  = 1.6449 // 90 % of a normal distribution are within so many standard deviations
 	eventDefaultDuration = time.Hour
 )
 
-// NewEvent checks an event of a pool whose clock is zone's, UTC when nil. Left out are: a duration of an hour, a ramp of
-// none, an uncertainty of 1.5. Errors name the key, the value, the bound and the mend.
+// NewEvent validates an event. zone is that of the pool, UTC if nil. Defaults: duration 1 h, no ramp, uncertainty 1.5.
+// Errors name the key, the value, the bound and the fix.
 func NewEvent(c EventConfig, zone *time.Location) (Event, error) {
 	if zone == nil {
 		zone = time.UTC
@@ -75,7 +75,7 @@ func NewEvent(c EventConfig, zone *time.Location) (Event, error) {
 	}
 	switch {
 	case c.Name == "":
-		return e, fmt.Errorf("name: must not be empty; say what is to come")
+		return e, fmt.Errorf("name: must not be empty; name the event")
 	case c.Pool == "":
 		return e, fmt.Errorf("pool: must not be empty; name the pool that serves it")
 	case !(c.Factor >= 1.0/maxEventFactor && c.Factor <= maxEventFactor):
@@ -92,11 +92,11 @@ func NewEvent(c EventConfig, zone *time.Location) (Event, error) {
 	return e, nil
 }
 
-// strength is how much of the event is felt at t, from 0 to 1: demand is multiplied by Factor to that power, so that a
-// ramp grows by the same share each minute.
+// strength of the event at t, 0…1: demand is multiplied by Factor to that power, so a ramp grows by the same share each
+// minute.
 func (e *Event) strength(t time.Time) float64 {
 	if e.days == 0 {
-		return e.since(t.Sub(e.start))
+		return e.strengthAfter(t.Sub(e.start))
 	}
 	if t.Before(e.start) {
 		return 0
@@ -107,14 +107,14 @@ func (e *Event) strength(t time.Time) float64 {
 	best := 0.0
 	for _, back := range [...]int{0, e.days} { // the newest start may lie later today, or the one before may not be over
 		if begun := time.Date(y, m, d-back, hour, minute, second, 0, e.start.Location()); !begun.Before(e.start) {
-			best = math.Max(best, e.since(t.Sub(begun)))
+			best = math.Max(best, e.strengthAfter(t.Sub(begun)))
 		}
 	}
 	return best
 }
 
-// since is the strength so long after a start.
-func (e *Event) since(past time.Duration) float64 {
+// strengthAfter is the strength at a time after a start.
+func (e *Event) strengthAfter(past time.Duration) float64 {
 	switch over := past - e.Duration; {
 	case past < 0, over >= e.Ramp && over >= 0:
 		return 0
@@ -126,8 +126,8 @@ func (e *Event) since(past time.Duration) float64 {
 	return 1
 }
 
-// applies says whether the event changes the demand of a class.
+// applies reports whether the event changes the demand of a class.
 func (e *Event) applies(class string) bool { return e.Class == "" || e.Class == class }
 
-// spread is the standard deviation of the logarithm of the factor that Uncertainty says.
-func (e *Event) spread() float64 { return math.Log(e.Uncertainty) / ninety }
+// logSD is the standard deviation of the logarithm of the factor, from Uncertainty.
+func (e *Event) logSD() float64 { return math.Log(e.Uncertainty) / z90 }

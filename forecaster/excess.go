@@ -5,28 +5,25 @@ import (
 	"slices"
 )
 
-// excess is how far outcomes exceeded the 95 % quantile of the paths' highest demand where they did: the mean excess over a
-// threshold, on the logarithm's scale, in multiples of the distance from the paths' median to that quantile. An exponential
-// beyond a threshold is the simplest of the distributions that peaks over thresholds tend to (Pickands 1975,
-// doi:10.1214/aos/1176343003). The zero value has learned nothing.
+// excess is the mean excess of outcomes over the 95 % quantile of the paths' highest demand: the logarithm of their
+// ratio, in multiples of that from the paths' median to the quantile. The exponential is the simplest limit
+// distribution of peaks over a threshold (Pickands 1975, doi:10.1214/aos/1176343003). The zero value has learned
+// nothing.
 type excess struct {
 	_ struct{} `cbor:",toarray"`
 
-	Windows, Sum float64 // that exceeded it, older ones counting less, and the sum of theirs
+	Windows, Sum float64 // number of windows above the quantile, with forgetting, and the sum of their excess
 }
 
-// What a tail is held by before much is learned: tailPrior windows of a normal distribution's mean excess, which is 0.25 of the
-// distance from its median to its 95 % quantile. No outcome counts as farther than mostExcess; a distance below leastMargin counts
-// as that, for what hardly varied so far may yet. A probability below leastTail is none.
 const (
-	tailPrior   = 2.0
-	normalRatio = 0.25
-	mostExcess  = 5.0
-	leastMargin = 0.02
-	leastTail   = 1e-4
+	tailPrior   = 2.0  // windows that the prior is worth
+	normalRatio = 0.25 // the prior: mean excess of a normal distribution, in distances from median to 95 % quantile
+	maxExcess   = 5.0  // of one outcome
+	minMargin   = 0.02 // distance from median to 95 % quantile: demand that hardly varied may still do so
+	minTail     = 1e-4 // smaller probabilities are zero
 )
 
-// learn takes in a window whose highest demand was that, and forgets by weight of a window as ranks do.
+// learn takes the highest demand of a window. Older windows are forgotten as in countRank.
 func (t *excess) learn(peaks *[rankBins - 1]float32, highest float32, weight float64) {
 	t.Windows *= 1 - weight/calibratorMemory
 	t.Sum *= 1 - weight/calibratorMemory
@@ -34,12 +31,12 @@ func (t *excess) learn(peaks *[rankBins - 1]float32, highest float32, weight flo
 	if float64(highest) <= high || high <= 0 {
 		return
 	}
-	spread := mostExcess
+	spread := maxExcess
 	if median > 0 {
-		spread = max(math.Log(high/median), leastMargin)
+		spread = max(math.Log(high/median), minMargin)
 	}
 	t.Windows += weight
-	t.Sum += weight * min(math.Log(float64(highest)/high)/spread, mostExcess)
+	t.Sum += weight * min(math.Log(float64(highest)/high)/spread, maxExcess)
 }
 
 // ratio is the mean excess in multiples of the spread.
@@ -47,11 +44,11 @@ func (t *excess) ratio() float64 {
 	return (t.Sum + tailPrior*normalRatio) / (t.Windows + tailPrior)
 }
 
-// margins is how much more than its paths a resource could take: the logarithms of the factors on all demand at which a twentieth of
-// the paths, and half of them, saturate by each of calibratedHorizons; +Inf where no factor does it.
+// margins are the logarithms of the factors on demand at which a twentieth, and a half, of the paths of a resource
+// saturate by each of calibratedHorizons; +Inf if no factor does.
 type margins [numHorizons]struct{ twentieth, half float64 }
 
-// newMargins looks at the paths of a resource of which so much is ready. O(paths · (Horizon + log paths)).
+// newMargins: per is the capacity of one ready replica. O(paths · (Horizon + log paths)).
 func newMargins(per float64, demand, ready [][Horizon]float32) (r margins) {
 	least, sorted := make([]float64, len(demand)), make([]float64, len(demand))
 	for j := range least {
@@ -76,9 +73,9 @@ func newMargins(per float64, demand, ready [][Horizon]float32) (r margins) {
 	return r
 }
 
-// beyond is the probability, 0…1, that a window whose highest demand exceeds the 95 % quantile of the paths' saturates the i-th
-// horizon's: the share of an exponential beyond how far that is.
-func (r *margins) beyond(t *excess, i int) float64 {
+// tailProbability is the probability, 0…1, that a window whose highest demand exceeds the 95 % quantile of the paths
+// also saturates by the i-th horizon.
+func (r *margins) tailProbability(t *excess, i int) float64 {
 	far := r[i].twentieth
 	switch {
 	case far <= 0:
@@ -86,11 +83,11 @@ func (r *margins) beyond(t *excess, i int) float64 {
 	case math.IsInf(far, 1):
 		return 0
 	}
-	spread := max(r[i].half-far, leastMargin)
+	spread := max(r[i].half-far, minMargin)
 	if math.IsInf(spread, 1) {
-		spread = mostExcess
+		spread = maxExcess
 	}
-	if p := math.Exp(-far / (spread * t.ratio())); p >= leastTail {
+	if p := math.Exp(-far / (spread * t.ratio())); p >= minTail {
 		return p
 	}
 	return 0

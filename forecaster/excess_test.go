@@ -77,14 +77,14 @@ func TestExcessIsBounded(t *testing.T) {
 			highest = math.MaxFloat32
 		}
 		e.learn(&peaks, highest, 1)
-		if r := e.ratio(); !(r > 0 && r <= mostExcess) {
+		if r := e.ratio(); !(r > 0 && r <= maxExcess) {
 			t.Fatalf("a mean excess of %g spreads", r)
 		}
 	}
 	last := 1.
 	for far := -1.; far < 5; far += .1 {
 		r := margins{{far, far + .5}}
-		if p := r.beyond(&e, 0); p > last || p < 0 {
+		if p := r.tailProbability(&e, 0); p > last || p < 0 {
 			t.Errorf("%g at %g, after %g", p, far, last)
 		} else {
 			last = p
@@ -92,7 +92,7 @@ func TestExcessIsBounded(t *testing.T) {
 	}
 	inf := math.Inf(1)
 	for _, r := range []margins{{{inf, inf}}, {{.5, inf}}, {{math.Inf(-1), math.Inf(-1)}}, {{math.Inf(-1), inf}}} {
-		if p := r.beyond(&e, 0); !(p >= 0 && p <= 1) {
+		if p := r.tailProbability(&e, 0); !(p >= 0 && p <= 1) {
 			t.Errorf("%+v: %g", r[0], p)
 		}
 	}

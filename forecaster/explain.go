@@ -10,19 +10,19 @@ import (
 	"github.com/forewarm/forewarm/forecaster/network"
 )
 
-// Basis is what a forecast was made of, as far as its quantiles do not show it: kept with each forecast for [Explain].
-// Values are in the dimension's unit, of the minute 15 minutes ahead, and without scheduled events.
+// Basis is kept with each forecast for [Explain]. Values are in the dimension's unit, 15 minutes ahead, without
+// scheduled events.
 type Basis struct {
-	Input   *network.Input // what the network saw; nil when it had nothing to go by. Not to be changed
-	Raw     Quantiles      // what the network said; yesterday, last value and calibration made the rest of it
+	Input   *network.Input // nil if the network had no input. Read-only
+	Raw     Quantiles      // of the network, before yesterday, last value and calibration
 	Level   float64        // mean of the last half hour or so
 	Covered [2]Covered     // of minutes 15 ahead, and of the window maximum
-	Events  []EventEffect  // those that are felt within the horizon or were just now
-	Now     shapeSums      // load of the last ten minutes, and of ten an hour before
-	Then    shapeSums
+	Events  []EventEffect  // with an effect within the horizon or just before
+	Now     shapeSums      // load of the last ten minutes
+	Then    shapeSums      // load of the ten minutes an hour before
 }
 
-// Covered counts outcomes at or below each quantile that was published, one in originEvery minutes, with a memory of a week.
+// Covered counts outcomes at or below each published quantile, one in originEvery minutes, with a memory of a week.
 type Covered struct {
 	N     float32            `cbor:"1,keyasint"`
 	Below [NumLevels]float32 `cbor:"2,keyasint"`
@@ -41,31 +41,31 @@ func (c *Covered) add(y float64, published *Quantiles) {
 	}
 }
 
-// basis notes what the distribution q of the middle lead was made of.
-func (s *series) basis(v *view) Basis {
+// basis records the parts of the forecast 15 minutes ahead.
+func (s *series) basis(v *rawForecast) Basis {
 	b := Basis{Input: v.input, Level: s.history.Level(model.Level30m), Covered: s.Coverage}
-	for i, z := range v.axis[midLead] {
+	for i, z := range v.quantiles[midLead] {
 		b.Raw[i] = unroot(float64(z))
 	}
 	return b
 }
 
-// EventEffect is what one event of the calendar does to a forecast.
+// EventEffect is the effect of one event on a forecast.
 type EventEffect struct {
 	Name    string  `json:"name"`
 	Stated  float64 `json:"stated_factor"`
 	Learned float64 `json:"learned_factor"`
-	Low     float64 `json:"low_factor"` // between Low and High with a probability of 90 %
+	Low     float64 `json:"low_factor"` // true factor is in [Low, High] with a probability of 90 %
 	High    float64 `json:"high_factor"`
 	Now     float64 `json:"strength_now"` // 0 to 1
 	Ahead   float64 `json:"strength_ahead"`
 }
 
-// changes compares the load of the last ten minutes with that of an hour before: factors, and hit ratios from 0 to 1.
+// changes compares the load of the last ten minutes with an hour before: factors, and hit ratios from 0 to 1.
 func (b *Basis) changes() map[string]*float64 {
 	now, then := &b.Now, &b.Then
 	each := func(sum, requests float32) float64 {
-		if min(now.Minutes, then.Minutes) < leastMinutes {
+		if min(now.Minutes, then.Minutes) < minMinutes {
 			return math.NaN()
 		}
 		return ratio(float64(sum), float64(requests))
@@ -89,8 +89,8 @@ func (s *shapeSums) add(o *shapeSums) {
 	s.Output += o.Output
 }
 
-// Explanation says what a forecast rests on. Values are in Unit, of the minute LeadMinutes ahead; what is not known is
-// null. Bounded by the number of groups of inputs, levels and events.
+// Explanation lists what a forecast was made from. Values are in Unit, LeadMinutes ahead; unknown ones are null.
+// Bounded by the number of input groups, levels and events.
 type Explanation struct {
 	Pool        string              `json:"pool"`
 	Class       string              `json:"class"`
@@ -116,8 +116,8 @@ type LevelValue struct {
 	Value *float64 `json:"value"`
 }
 
-// Parts are the level of the last half hour or so, the factor of events, and what yesterday, last value and calibration have added to
-// the network's median and to its 95 % quantile, null while an event changes the forecast.
+// Parts are the level of about the last half hour, the factor of events, and what yesterday, last value and calibration
+// added to the network's median and 95 % quantile: null while an event changes the forecast.
 type Parts struct {
 	Level         *float64 `json:"level"`
 	EventFactor   float64  `json:"event_factor"`
@@ -125,21 +125,21 @@ type Parts struct {
 	Calibration95 *float64 `json:"calibration_95"`
 }
 
-// InputView is a group of the network's inputs, and by how much its median would be lower if they were as they usually are
-// (occlusion: Zeiler and Fergus 2014, doi:10.1007/978-3-319-10590-1_53).
+// InputView is a group of the network's inputs, and by how much the median falls if they are at their means (occlusion:
+// Zeiler and Fergus 2014, doi:10.1007/978-3-319-10590-1_53).
 type InputView struct {
 	Input string   `json:"input"`
 	Moved *float64 `json:"moved"`
 }
 
-// CoverageView is how often outcomes were at or below what was published.
+// CoverageView is how often outcomes were at or below the published quantiles.
 type CoverageView struct {
 	Target   string       `json:"target"` // 15m, or max15_30m
 	Outcomes int          `json:"outcomes"`
 	Below    []LevelValue `json:"below"`
 }
 
-// Explain says what a forecast rests on.
+// Explain returns what a forecast was made from.
 func Explain(f *Forecast) Explanation {
 	b := &f.Basis
 	x := Explanation{
@@ -167,7 +167,7 @@ func Explain(f *Forecast) Explanation {
 	return x
 }
 
-// occlusions are the groups of inputs by how much they moved the network's median.
+// occlusions are the groups of inputs, those that moved the network's median most first.
 func occlusions(b *Basis) []InputView {
 	all := []InputView{}
 	if b.Input == nil {
@@ -194,7 +194,7 @@ func levelValues(q *Quantiles) []LevelValue {
 	return out
 }
 
-// known is nil for what is not known.
+// known is nil for an unknown value.
 func known(y float64) *float64 {
 	if math.IsNaN(y) || math.IsInf(y, 0) {
 		return nil

@@ -21,7 +21,7 @@ func TestFirstHour(t *testing.T) {
 			s, x := newSeries(testKey, 0), Scorer{}
 			for m := ts.first; m < len(ts.y); m++ {
 				minute := ts.start + int64(m)
-				s.push(minute, exactly(ts.y[m]))
+				s.push(minute, exact(ts.y[m]))
 				x.Observe(minute, ts.y[m])
 				var f Forecast
 				if f.Origin = minuteAt(int(minute + 1 - startMinute)); s.forecast(&f) {
@@ -31,7 +31,7 @@ func TestFirstHour(t *testing.T) {
 			var own, last float64
 			for _, a := range x.Scores() {
 				if n := a.Against(LastValue).N; n > 0 {
-					own, last = own+a.MeanPinball()*float64(a.N), last+a.rivalLoss[LastValue]/float64(n)*float64(a.N)
+					own, last = own+a.MeanPinball()*float64(a.N), last+a.baselineLoss[LastValue]/float64(n)*float64(a.N)
 				}
 			}
 			t.Logf("%s %s %s: pinball %.3f of the last value's", ts.trace, ts.class, ts.dim, own/last)

@@ -12,31 +12,31 @@ import (
 
 // Config parameterises a Forecaster.
 type Config struct {
-	// Settle is how long after its first count a minute can still be amended (features.Config.Revise): learning from an
-	// outcome waits for it.
+	// Settle is how long after its first count a minute can still change (features.Config.Revise). Outcomes are learned
+	// after it.
 	Settle time.Duration
-	// StaleAfter is how long a pool may be silent before its forecasts count as stale.
+	// StaleAfter is the silence after which a pool's forecasts are stale.
 	StaleAfter time.Duration
-	// MaxClasses is how many classes all pools may have together, as in features.Config: about 30 KiB each. Not positive means
+	// MaxClasses bounds the classes of all pools together, as in features.Config: about 30 KiB each. 0 or less means
 	// DefaultMaxClasses.
 	MaxClasses int
-	// Shown is how many classes of a pool, the heaviest by tokens, are in its forecasts. Not positive means DefaultShown.
+	// Shown is the number of classes of a pool, heaviest by tokens first, in its forecasts. 0 or less means
+	// DefaultShown.
 	Shown int
-	// Zones are the time zones, by pool, whose clocks daily and weekly seasons follow; that of pools which it does not name
-	// is Zone. Nil is UTC.
+	// Zones are the time zones of daily and weekly seasons, by pool; Zone is that of the other pools. Nil is UTC.
 	Zones map[string]*time.Location
 	Zone  *time.Location
-	// Events are the calendar of what is known to come, of all pools. At most MaxEvents, each name once in a pool.
+	// Events are the calendar of all pools. At most MaxEvents, with unique names in a pool.
 	Events []Event
 }
 
-// DefaultMaxClasses is what an unset Config.MaxClasses means.
+// DefaultMaxClasses is the default of Config.MaxClasses.
 const DefaultMaxClasses = 10_000
 
-// DefaultShown is what an unset Config.Shown means.
+// DefaultShown is the default of Config.Shown.
 const DefaultShown = 64
 
-// forecast dimensions, in the order of features.Dimensions.
+// dimensions are the forecast ones, in the order of features.Dimensions.
 var dimensions = func() (ds []features.Dimension) {
 	for _, d := range features.Dimensions {
 		if d.Forecast {
@@ -61,19 +61,19 @@ type pool struct {
 	minute   features.PoolMinute
 	retries  retries
 
-	newest int64 // minute observed
-	ranked int64 // minute in which classes were ranked last
+	newest int64 // newest observed minute
+	ranked int64 // minute of the last ranking
 
-	effects []*effect // of the calendar's events of this pool, in its order
+	effects []*effect // of this pool's events, in the order of the calendar
 }
 
 // class has series by index into dimensions; nil until the dimension is known.
 type class struct {
 	key    features.Key
 	series []*series
-	weight float64 // tokens, fading, as of shape.Newest
-	shown  bool    // is in the output
-	began  bool    // while the pool was watched
+	weight float64 // tokens with decay, as of shape.Newest
+	shown  bool    // in the output
+	began  bool    // while the pool was observed
 	shape  shape
 }
 
@@ -90,15 +90,15 @@ func New(cfg Config) *Forecaster {
 
 func (f *Forecaster) settleMinutes() int { return int(f.cfg.Settle / features.Minute) }
 
-// Observe takes what features.Aggregator.Close returned for one tick: the newest minute, and earlier minutes whose counts
-// or nowcasts changed. Models start from nowcasts and learn from settled counts. Windows are ordered by minute and key.
+// Observe takes the result of features.Aggregator.Close for one tick: the newest minute, and earlier minutes whose
+// counts or nowcasts changed, ordered by minute and key. Models start from nowcasts and learn from settled counts.
 // O(windows).
 func (f *Forecaster) Observe(windows []features.Window, pools []features.PoolMinute) {
 	for i := range pools {
 		p := f.pool(pools[i].Pool)
 		p.minute = pools[i]
 		p.retries.observe(p.minute.Attempts, p.minute.Start.Unix()/60)
-		p.minute.Attempts = nil // they are in there
+		p.minute.Attempts = nil // p.retries has them
 	}
 	for len(windows) > 0 {
 		n := 1
@@ -108,24 +108,24 @@ func (f *Forecaster) Observe(windows []features.Window, pools []features.PoolMin
 		f.pool(windows[0].Pool).observe(windows[:n], f.settleMinutes())
 		windows = windows[n:]
 	}
-	for i := range pools { // not before: a hole in time that was jumped over is none of the classes' silence
+	for i := range pools { // after the windows: a skipped gap in time is not silence of the classes
 		f.pool(pools[i].Pool).forget(pools[i].Start.Unix() / 60)
 	}
 }
 
-// forgetAfter is how many minutes a class may be left out of the windows before it is forgotten: the aggregator lists
-// every class it still follows, silent ones too.
+// forgetAfter is how many minutes after its last window a class is dropped. The aggregator lists every class it
+// follows, also silent ones.
 const forgetAfter = 1440
 
 func (p *pool) forget(minute int64) {
 	p.classes = slices.DeleteFunc(p.classes, func(c *class) bool { return c.shape.Newest < minute-forgetAfter })
 }
 
-// sums add up the classes of a pool in one minute, by index into dimensions.
+// sums over the classes of a pool in one minute, by index into dimensions.
 type sums struct {
-	first []features.Estimate // of classes whose newest minute it is
-	moved []float64           // by how much the others changed
-	was   []float64           // the pool's totals before
+	newest []features.Estimate // of classes with no newer minute
+	delta  []float64           // change of the other classes
+	before []float64           // the pool's totals before
 }
 
 // observe takes the windows of one pool and one minute.
@@ -140,83 +140,83 @@ func (p *pool) observe(windows []features.Window, settle int) {
 	t := sums{unknowns(), make([]float64, len(dimensions)), make([]float64, len(dimensions))}
 	for d, s := range p.total {
 		if s != nil {
-			t.was[d] = s.history.At(minute)
+			t.before[d] = s.history.At(minute)
 		}
 	}
 	for i := range windows {
 		w := &windows[i]
 		c := p.class(features.Key{Pool: p.name, Class: w.Class})
 		multiplier := p.multiplier(w.Class, minute)
-		c.weigh(minute, w)
+		c.addWeight(minute, w)
 		c.shape.observe(minute, w)
 		for d := range dimensions {
-			now, ok := p.base(d, w, multiplier, newest)
+			now, ok := p.withoutEvents(d, w, multiplier, newest)
 			if !ok {
 				now = unknown
 			}
-			p.take(c, d, minute, now, &t, settle)
+			p.countClass(c, d, minute, now, &t, settle)
 		}
 	}
 	if newest {
 		p.learnEvents(minute)
 	}
 	for d := range dimensions {
-		p.add(d, minute, &t, settle)
+		p.updateTotal(d, minute, &t, settle)
 	}
 }
 
-// add brings the pool's total up to what its classes add up to.
-func (p *pool) add(d int, minute int64, t *sums, settle int) {
+// updateTotal updates the pool's total from the sums of its classes.
+func (p *pool) updateTotal(d int, minute int64, t *sums, settle int) {
 	s := p.total[d]
 	if s == nil {
-		if math.IsNaN(t.first[d].Mean) {
+		if math.IsNaN(t.newest[d].Mean) {
 			return
 		}
 		s = p.newSeries(features.Key{Pool: p.name, Class: features.TotalClass}, settle)
 		p.total[d] = s
 	}
 	if minute > s.history.Newest || s.history.Known == 0 {
-		s.push(minute, t.first[d])
+		s.push(minute, t.newest[d])
 		return
 	}
-	if t.moved[d] != 0 {
-		s.history.Amend(minute, math.Max(0, zeroIfNaN(t.was[d])+t.moved[d]))
+	if t.delta[d] != 0 {
+		s.history.Amend(minute, math.Max(0, zeroIfNaN(t.before[d])+t.delta[d]))
 	}
-	s.learnReporting(minute, &t.first[d], t.was[d])
+	s.learnReporting(minute, &t.newest[d], t.before[d])
 }
 
-// take counts what a minute of a class will come to, and adds it to the sums.
-func (p *pool) take(c *class, d int, minute int64, now features.Estimate, t *sums, settle int) {
+// countClass adds the nowcast of a class's minute to its series and to the sums.
+func (p *pool) countClass(c *class, d int, minute int64, now features.Estimate, t *sums, settle int) {
 	s, ok := c.series[d], !math.IsNaN(now.Mean)
 	if s == nil {
 		if !ok {
 			return
 		}
 		if !slices.ContainsFunc(c.series, func(s *series) bool { return s != nil }) {
-			c.began = p.begins(c, minute)
+			c.began = p.justBegan(c, minute)
 		}
 		s = p.newSeries(c.key, settle)
 		s.began = c.began
 		c.series[d] = s
 	}
 	if ok {
-		t.first[d] = plus(t.first[d], now)
+		t.newest[d] = plus(t.newest[d], now)
 	}
 	if h := s.history; h.Known > 0 && minute <= h.Newest {
 		if was := h.At(minute); s.amend(minute, now) {
-			t.moved[d] += now.Mean - zeroIfNaN(was)
+			t.delta[d] += now.Mean - zeroIfNaN(was)
 		}
 		return
 	}
 	s.push(minute, now)
 	if ok {
-		t.moved[d] += now.Mean // a class that was heard of late, if this is an earlier minute of the pool
+		t.delta[d] += now.Mean // used if this is an earlier minute of the pool: a class that appeared late
 	}
 }
 
-// begins says whether a class that is first heard of in a minute has just begun: the quarter of an hour before is known.
-func (p *pool) begins(c *class, minute int64) bool {
-	watched := func(s *series) bool {
+// justBegan reports whether a class that is new in a minute has just begun: the 15 minutes before are known.
+func (p *pool) justBegan(c *class, minute int64) bool {
+	known := func(s *series) bool {
 		for m := minute - 15; m < minute; m++ {
 			if s == nil || math.IsNaN(s.history.At(m)) {
 				return false
@@ -224,7 +224,7 @@ func (p *pool) begins(c *class, minute int64) bool {
 		}
 		return true
 	}
-	return c.key.Class != features.OverflowClass && slices.ContainsFunc(p.total, watched)
+	return c.key.Class != features.OverflowClass && slices.ContainsFunc(p.total, known)
 }
 
 func zeroIfNaN(x float64) float64 {
@@ -234,8 +234,8 @@ func zeroIfNaN(x float64) float64 {
 	return x
 }
 
-// Forecast answers for every pool at origin, the end of the newest minute observed. O(pools × shown classes × dimensions)
-// passes of the network.
+// Forecast returns the forecasts of all pools at origin, the end of the newest observed minute. O(pools × shown classes
+// × dimensions) passes of the network.
 func (f *Forecaster) Forecast(origin time.Time) []PoolForecast {
 	out := make([]PoolForecast, 0, len(f.pools))
 	for _, p := range f.pools {
@@ -247,7 +247,7 @@ func (f *Forecaster) Forecast(origin time.Time) []PoolForecast {
 func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast {
 	pf := PoolForecast{Pool: p.name, Origin: origin, Minute: p.minute}
 	pf.Stale = p.minute.LastEvent.IsZero() || origin.Sub(p.minute.LastEvent) > staleAfter
-	events := p.upcoming()
+	events := p.eventForecasts()
 	var allNow, allThen shapeSums
 	for _, c := range p.classes {
 		now, then := c.shape.sum(0), c.shape.sum(shapeBack)
@@ -283,7 +283,7 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 	return pf
 }
 
-// Of returns the forecast of the pool's total for a dimension, nil when there is none.
+// Of returns the forecast of the pool's total for a dimension; nil if there is none.
 func (pf *PoolForecast) Of(dimension string) *Forecast {
 	for i := range pf.Total {
 		if pf.Total[i].Dimension == dimension {
@@ -293,9 +293,9 @@ func (pf *PoolForecast) Of(dimension string) *Forecast {
 	return nil
 }
 
-// pool finds or adds a pool, keeping the order.
+// pool finds or adds a pool, in order of name.
 func (f *Forecaster) pool(name string) *pool {
-	i, ok := slices.BinarySearchFunc(f.pools, name, func(p *pool, n string) int { return strings.Compare(p.name, n) })
+	i, ok := f.find(name)
 	if !ok {
 		zone, own := f.cfg.Zones[name]
 		if !own {
@@ -314,14 +314,48 @@ func (f *Forecaster) pool(name string) *pool {
 	return f.pools[i]
 }
 
-// newSeries is an empty series of a class of the pool, or of its total.
+// SetZone has the seasons of a pool follow the clocks of a time zone from now on; nil is UTC.
+func (f *Forecaster) SetZone(name string, zone *time.Location) {
+	f.cfg.Zones[name] = zone
+	i, ok := f.find(name)
+	if !ok {
+		return
+	}
+	p := f.pools[i]
+	p.calendar = model.NewCalendar(zone)
+	follow := func(all []*series) {
+		for _, s := range all {
+			if s != nil {
+				s.history.Calendar = p.calendar
+			}
+		}
+	}
+	follow(p.total)
+	for _, c := range p.classes {
+		follow(c.series)
+	}
+}
+
+// Forget forgets a pool.
+func (f *Forecaster) Forget(name string) {
+	delete(f.cfg.Zones, name)
+	if i, ok := f.find(name); ok {
+		f.pools = slices.Delete(f.pools, i, i+1)
+	}
+}
+
+func (f *Forecaster) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(f.pools, name, func(p *pool, n string) int { return strings.Compare(p.name, n) })
+}
+
+// newSeries returns an empty series of a class of the pool, or of its total.
 func (p *pool) newSeries(key features.Key, settle int) *series {
 	s := newSeries(key, settle)
 	s.history.Calendar = p.calendar
 	return s
 }
 
-// find finds a class with series of its own, nil when there is none.
+// find returns a class; nil if it has no series.
 func (p *pool) find(name string) *class {
 	i, ok := slices.BinarySearchFunc(p.classes, name, func(c *class, n string) int { return strings.Compare(c.key.Class, n) })
 	if !ok {
@@ -330,7 +364,7 @@ func (p *pool) find(name string) *class {
 	return p.classes[i]
 }
 
-// class finds or adds a class, keeping the order.
+// class finds or adds a class, in order of name.
 func (p *pool) class(key features.Key) *class {
 	i, ok := slices.BinarySearchFunc(p.classes, key.Class, func(c *class, n string) int { return strings.Compare(c.key.Class, n) })
 	if !ok {

@@ -45,7 +45,7 @@ func TestFreshSeriesAreWideAndHonest(t *testing.T) {
 			y := draw(100, k.make(rand.New(rand.NewPCG(seed, uint64(n)))))
 			s := newSeries(testKey, 0)
 			for i := range 60 {
-				s.push(startMinute+int64(i), exactly(y[i]))
+				s.push(startMinute+int64(i), exact(y[i]))
 				if i+1 < minKnown || i > minKnown && i%20 != 0 {
 					continue
 				}

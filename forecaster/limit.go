@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Limit is one of a whole pool that no replica lifts, such as a rate limit or a quota.
+// Limit is a limit of a whole pool that more replicas do not raise, such as a rate limit or a quota.
 type Limit struct {
 	Name       string
-	Dimensions []string // of demand, which count together
-	PerS       float64  // most of their sum a second
+	Dimensions []string // of demand, summed up
+	PerS       float64  // largest sum, per second
 }
 
-// ProjectLimits sets the sample paths of a pool's demand against its limits, as Project does against what replicas carry;
-// PerReplica of the results is the limit. It takes paths at their word. A limit that is 0, or of a dimension that has no
-// forecast, is left out. O(limits × paths × minutes).
+// ProjectLimits compares the sample paths of a pool's demand with its limits, as Project does with capacity; PerReplica
+// of the results is the limit. Paths are not calibrated. A limit of 0, or of a dimension without a forecast, is
+// skipped. O(limits × paths × minutes).
 func ProjectLimits(pf *PoolForecast, limits []Limit, window time.Duration) []ResourceProjection {
 	var out []ResourceProjection
 	var one [][Horizon]float32
@@ -38,7 +38,7 @@ func ProjectLimits(pf *PoolForecast, limits []Limit, window time.Duration) []Res
 	return out
 }
 
-// sum adds the paths of dimensions, and their newest demand; ok is false when one has no forecast.
+// sum adds up the paths of dimensions, and their newest demand; ok is false if one has no forecast.
 func (pf *PoolForecast) sum(dimensions []string) (paths [][Horizon]float32, now float64, ok bool) {
 	for _, name := range dimensions {
 		at := -1

@@ -10,7 +10,7 @@ import (
 
 func TestWidenOnlyBeyondTheUsual(t *testing.T) {
 	q := Quantiles{81, 100, 121, 144, 169, 180, 200, 225, 289}
-	calm, shaken := anchor{Uncertain: 1, Usual: 1}, anchor{Uncertain: 2, Usual: 1}
+	calm, shaken := nowcast{Uncertain: 1, Usual: 1}, nowcast{Uncertain: 2, Usual: 1}
 	same, wide := q, q
 	calm.widen(&same)
 	shaken.widen(&wide)
@@ -27,18 +27,18 @@ func TestWidenOnlyBeyondTheUsual(t *testing.T) {
 
 // A minute's nowcast loses its uncertainty as it is amended; what is left weighs less the older the minute is.
 func TestAnchorReckonsOpenMinutes(t *testing.T) {
-	var a anchor
-	sure, unsure := exactly(100), features.Estimate{Mean: 100, Counted: 60, SD: 10}
-	a.move(unsure, 100)
+	var a nowcast
+	sure, unsure := exact(100), features.Estimate{Mean: 100, Counted: 60, SD: 10}
+	a.push(unsure, 100)
 	if want := .01 * 100 / 400; math.Abs(a.Uncertain-want) > 1e-12 {
 		t.Errorf("uncertain by %v, want (10 %% of 10)²/4·100 = %v", a.Uncertain, want)
 	}
 	a.learnReporting(&unsure, 0)
-	a.move(sure, 100)
+	a.push(sure, 100)
 	if want := .0081 * 100 / 400; math.Abs(a.Uncertain-want) > 1e-12 {
 		t.Errorf("a minute later uncertain by %v, want %v", a.Uncertain, want)
 	}
-	a.move(sure, 100)
+	a.push(sure, 100)
 	if a.Uncertain != 0 {
 		t.Errorf("uncertain by %v when all is known", a.Uncertain)
 	}
@@ -50,12 +50,12 @@ func TestNowcastIsNoEndOfSilence(t *testing.T) {
 	for i := range 40 {
 		s.push(startMinute+int64(i), features.Estimate{Mean: .01, SD: .1})
 	}
-	if s.quiet() < 15 {
+	if s.silentMinutes() < 15 {
 		t.Error("not silent, but nothing was counted")
 	}
-	late := exactly(1)
+	late := exact(1)
 	s.amend(s.history.Newest-3, late)
-	if s.quiet() != 3 {
+	if s.silentMinutes() != 3 {
 		t.Error("silent in spite of a late record")
 	}
 }
@@ -64,7 +64,7 @@ func TestNowcastIsNoEndOfSilence(t *testing.T) {
 func TestBurstWidensBeforeItSettles(t *testing.T) {
 	s := newSeries(testKey, 10)
 	for i := range 60 {
-		s.push(startMinute+int64(i), exactly(0))
+		s.push(startMinute+int64(i), exact(0))
 	}
 	for i := range 5 {
 		s.push(startMinute+60+int64(i), features.Estimate{Mean: 100, Counted: 50, SD: 60})
@@ -105,8 +105,8 @@ func TestNowcastsForecastBetter(t *testing.T) {
 					loss += Pinball(Levels[level], truth[i], issued[j].Minute[4][level])
 				}
 			}
-			if now := issued[i].Now; nowcast && i > 10 && now != s.anchor.Newest {
-				t.Fatalf("minute %d: demand now %+v, nowcast %+v", i, now, s.anchor.Newest)
+			if now := issued[i].Now; nowcast && i > 10 && now != s.nowcast.Newest {
+				t.Fatalf("minute %d: demand now %+v, nowcast %+v", i, now, s.nowcast.Newest)
 			}
 		}
 		return loss

@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	onsetLeast = 3   // minutes that a level must have lasted on either side of a change
-	onsetShare = 0.5 // of the variance that a change must explain to be one
+	onsetMinMinutes = 3   // minutes on either side of a change
+	onsetShare      = 0.5 // of the variance that a change must explain
 )
 
-// onset is when a series rose to the level it has now: the split of the minutes from, …, to in two levels that leaves the
-// least squares (Hinkley 1970, Biometrika 57, 1), on the square-root scale; after a hole, the first minute that is known
-// again. The zero time when no one split explains most of what changed, or a straight line explains more. O(to − from).
+// onset is when a series rose to its present level: the split of the minutes from, …, to in two levels with the least
+// squares (Hinkley 1970, Biometrika 57, 1), on the square-root scale; after a gap, the first known minute. The zero
+// time if no split explains most of the change, or a straight line explains more. O(to − from).
 func onset(h *model.History, from, to int64) time.Time {
 	var n, sum, squares, minutes, minutesSquared, product float64
 	for m := from; m <= to; m++ {
@@ -42,7 +42,7 @@ func onset(h *model.History, from, to int64) time.Time {
 			continue
 		}
 		after, right := n-before, sum-left
-		if before >= onsetLeast && after >= onsetLeast && right/after > left/before {
+		if before >= onsetMinMinutes && after >= onsetMinMinutes && right/after > left/before {
 			if gain := left*left/before + right*right/after - sum*sum/n; gain > best {
 				best, at = gain, m
 			}

@@ -10,11 +10,11 @@ import (
 // NumPaths is the number of joint sample paths of a pool.
 const NumPaths = 128
 
-// persistence is the dependence of a path's minutes: the correlation of a minute's normal score with that of the next.
+// persistence is the correlation of the normal scores of consecutive minutes of a path.
 const persistence = 0.95
 
-// pathRanks are the ranks that paths take at each minute: the same for all pools and dimensions, so that what is high in one
-// dimension is high in the others. They are drawn from a Gaussian copula, a first-order autoregression over minutes.
+// pathRanks are the ranks of paths at each minute: the same for all pools and dimensions, so a path that is high in one
+// dimension is high in the others. Drawn from a Gaussian copula, a first-order autoregression over minutes.
 var pathRanks = func() (ranks [NumPaths][Horizon]uint8) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var scores [NumPaths]float64
@@ -36,7 +36,7 @@ var pathRanks = func() (ranks [NumPaths][Horizon]uint8) {
 	return ranks
 }()
 
-// samplePaths are joint paths of a total: at each minute they are evenly spaced quantiles of the forecast, taken by rank.
+// samplePaths are joint paths of a total: evenly spaced quantiles of the forecast at each minute, assigned by rank.
 func samplePaths(minutes *[Horizon]Quantiles) [][Horizon]float32 {
 	paths := make([][Horizon]float32, NumPaths)
 	for j := range paths {

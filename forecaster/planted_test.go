@@ -132,7 +132,7 @@ func (c plantedCase) changes(t testing.TB) map[plantedCase]*[plantedHours]hourly
 	for i := range before {
 		y := at(i, seasonal(i, strength, phase))
 		sum += y
-		s.push(startMinute+int64(i), exactly(y))
+		s.push(startMinute+int64(i), exact(y))
 	}
 	out := map[plantedCase]*[plantedHours]hourly{}
 	for _, c.factor = range factors {
@@ -158,7 +158,7 @@ func (s *series) hours(y []float64, unit float64) *[plantedHours]hourly {
 	out := new([plantedHours]hourly)
 	from := s.history.Newest + 1
 	for i := range plantedHours * 60 {
-		s.push(from+int64(i), exactly(y[i]))
+		s.push(from+int64(i), exact(y[i]))
 		var f Forecast
 		if i%4 == 3 && s.forecast(&f) {
 			out[i/60].take(&f, y[i+1:], unit)
@@ -295,7 +295,7 @@ func TestPlantedTraces(t *testing.T) {
 		}
 		s, sum := newSeries(testKey, 0), 0.0
 		for i := tr.first; i < 2*third-plantedHours*60-WindowTo; i++ {
-			s.push(tr.start+int64(i), exactly(tr.y[i]))
+			s.push(tr.start+int64(i), exact(tr.y[i]))
 			sum += tr.y[i]
 			if i < third || (i-third)%(third/instants) != 0 {
 				continue

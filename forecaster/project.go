@@ -11,45 +11,43 @@ import (
 	"github.com/forewarm/forewarm/forecaster/model"
 )
 
-// Capacity says what one replica can safely carry of a dimension; reportedKV is the KV capacity that engines report, 0
-// when they do not. ok is false for a dimension that does not limit the pool.
+// Capacity is the safe load of one replica in a dimension. reportedKV is the KV capacity that engines report, 0 if they
+// do not. ok is false if the dimension does not limit the pool.
 type Capacity interface {
 	PerReplica(dimension string, reportedKV float64) (safe float64, ok bool)
 }
 
-// Uncertain is a Capacity that was estimated: it lies between low and high times what PerReplica says with a probability of
-// 90 %. 1 and 1 for a dimension that is known for sure.
+// Uncertain is a Capacity that was estimated: with 90 % probability it is between low and high times PerReplica. 1 and
+// 1 if it is exact.
 type Uncertain interface {
 	Spread(dimension string) (low, high float64)
 }
 
-// Lag is the distribution of the time from asking for a replica to having it.
+// Lag is the distribution of the warm-up lag.
 type Lag interface {
 	Quantile(p float64) time.Duration
-	// ReadyBy is the probability that a replica asked for at requested, and not ready at now, is ready at t.
+	// ReadyBy is the probability that a replica requested then, and not ready at now, is ready at t.
 	ReadyBy(requested, now, t time.Time) float64
 }
 
-// leadQuantile of the warm-up lag is what a decision must look past.
+// leadQuantile of the warm-up lag is the lead time.
 const leadQuantile = 0.9
 
-// LeadTime is the nearest instant that scaling can still change: the 90 % quantile of the warm-up lag and one tick.
+// LeadTime is how soon a decision can take effect: the 90 % quantile of the warm-up lag and one tick.
 func LeadTime(lag Lag) time.Duration { return lag.Quantile(leadQuantile) + features.Minute }
 
-// warnedBeyond is how far beyond the lead time warnings look. On the second thirds of eleven traces, of windows of 12, 18, 24, 30 and
-// 45 minutes with a lead of 13, those of 24 to 45 announced most saturations in time for the same false alarms: 12 % more than
-// one of 18.
-const warnedBeyond = 15 * time.Minute
+// warningMargin is how far warnings look beyond the lead time. With a lead of 13 minutes, on the second thirds of
+// eleven traces, windows of 24 to 45 minutes warned of most saturations in time at equal false alarms: 12 % more than
+// 18 minutes.
+const warningMargin = 15 * time.Minute
 
-// WarningWindow is how far ahead a saturation is warned of: what scaling still can change, and a quarter hour more to see it
-// coming.
-func WarningWindow(lead time.Duration) time.Duration { return lead + warnedBeyond }
+// WarningWindow is how far ahead a saturation is warned of: the lead time and a quarter of an hour.
+func WarningWindow(lead time.Duration) time.Duration { return lead + warningMargin }
 
-// Project sets the sample paths of a pool's demand against its supply: replicas that are ready now, plus pending ones as they
-// become ready; ResourceProjection.AfterFailure has what is left without the reserve that is kept for failures. Each path
-// draws its own warm-up lag, and its own capacity where that is Uncertain. window is how far ahead
-// probabilities and headroom are summed up. calibrator turns shares of paths into probabilities; nil takes them at their
-// word. O(resources × paths × minutes).
+// Project compares the sample paths of a pool's demand with its supply: ready replicas, and pending ones as they become
+// ready. ResourceProjection.AfterFailure is for the supply without the reserve for failures. Each path draws its own
+// warm-up lag, and its own capacity if that is Uncertain. window is the span of probabilities and headroom. calibrator
+// turns shares of paths into probabilities; nil uses the shares. O(resources × paths × minutes).
 func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve int, window time.Duration, calibrator *Calibrator) Projection {
 	p := Projection{
 		Pool: pf.Pool, Origin: pf.Origin, Lead: LeadTime(lag), Supply: supply, Reserve: reserve, Stale: pf.Stale,
@@ -64,7 +62,7 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 			continue
 		}
 		if carries := pf.Minute.Carries(name, per); carries > per {
-			p.Warnings = append(p.Warnings, fmt.Sprintf("requests share prefixes: the engines hold %.2f of their KV tokens, and a replica counts for as much more", per/carries))
+			p.Warnings = append(p.Warnings, fmt.Sprintf("requests share prefixes: the engines hold only %.2f of their KV tokens, so the KV capacity of a replica counts as larger", per/carries))
 			per = carries
 		}
 		r := projectResource(name, per, pf, pf.Paths.At[d], drawCapacity(pool, name, ready), span, calibrator)
@@ -93,13 +91,13 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 	f := pf.Of(p.Binding)
 	p.Confidence = f.Confidence
 	if f.Fallback {
-		p.Warnings = append(p.Warnings, "the last value was better than the network at "+p.Binding+" of late; it has the larger part in the forecast")
+		p.Warnings = append(p.Warnings, "the last value recently forecast "+p.Binding+" better than the network; it has the larger weight")
 	}
 	return p
 }
 
-// readyPaths is the number of usable replicas on each path at the start of each minute. 53 is odd, so every level of the lag
-// is visited once, in an order unrelated to the paths' ranks. All replicas of a path are as slow as each other.
+// readyPaths is the number of usable replicas on each path at the start of each minute. 53 is odd, so every level of
+// the lag occurs once, in an order unrelated to the paths' ranks. All replicas of a path have the same level.
 func readyPaths(pf *PoolForecast, lag Lag, supply Supply, reserve int) [][Horizon]float32 {
 	var levels [NumPaths]float64
 	for j := range levels {
@@ -108,8 +106,8 @@ func readyPaths(pf *PoolForecast, lag Lag, supply Supply, reserve int) [][Horizo
 	return usable(pf.Origin, lag, supply, reserve, levels[:]...)
 }
 
-// usable is the number of replicas, less reserve, that are ready at the start of each minute from origin on, where the lag of
-// those on their way is at each of these levels of its distribution. O(Horizon · (pending · levels)).
+// usable is the number of ready replicas minus reserve, at the start of each minute from origin on, one row for each
+// level of the lag of pending replicas. O(Horizon · (pending · levels)).
 func usable(origin time.Time, lag Lag, supply Supply, reserve int, levels ...float64) [][Horizon]float32 {
 	out := make([][Horizon]float32, len(levels))
 	ready := make([]float64, len(supply.Pending))
@@ -131,8 +129,8 @@ func usable(origin time.Time, lag Lag, supply Supply, reserve int, levels ...flo
 	return out
 }
 
-// drawCapacity is ready with each path's replicas worth more or less, by the spread of their capacity; ready itself when
-// that is known for sure. The distribution is piecewise linear through its bounds and the middle.
+// drawCapacity scales each path's replicas by a level of their capacity's distribution, which is piecewise linear
+// through its bounds and the middle. It returns ready if the capacity is exact.
 func drawCapacity(pool Capacity, dimension string, ready [][Horizon]float32) [][Horizon]float32 {
 	u, ok := pool.(Uncertain)
 	if !ok {
@@ -142,7 +140,7 @@ func drawCapacity(pool Capacity, dimension string, ready [][Horizon]float32) [][
 	if low == 1 && high == 1 {
 		return ready
 	}
-	const tail, least = 0.45, 0.05 // from the middle to a bound; no replica is worth less than a twentieth
+	const tail, least = 0.45, 0.05 // from the middle to a bound; the least factor
 	out := make([][Horizon]float32, len(ready))
 	for j := range ready {
 		// 37 is odd: every level once, in an order unrelated to the ranks' and the lags'.
@@ -151,16 +149,16 @@ func drawCapacity(pool Capacity, dimension string, ready [][Horizon]float32) [][
 		if level < 0 {
 			side = 1 - low
 		}
-		worth := float32(math.Max(1+level/tail*side, least))
+		factor := float32(math.Max(1+level/tail*side, least))
 		for h := range ready[j] {
-			out[j][h] = ready[j][h] * worth
+			out[j][h] = ready[j][h] * factor
 		}
 	}
 	return out
 }
 
 func projectResource(name string, per float64, pf *PoolForecast, demand, ready [][Horizon]float32, span int, calibrator *Calibrator) ResourceProjection {
-	worth := calibrator.worth(name)
+	recalibrated := calibrator.recalibration(name)
 	r := ResourceProjection{Dimension: name, PerReplica: per, Utilisation: math.NaN()}
 	if f := pf.Of(name); f != nil {
 		r.Demand = f.Now.Mean
@@ -175,7 +173,7 @@ func projectResource(name string, per float64, pf *PoolForecast, demand, ready [
 				passage = h + 1
 			}
 			if h < span {
-				headroom[j] = min(headroom[j], 1-demand/capacity) // without a replica NaN or infinite: there is no share to speak of
+				headroom[j] = min(headroom[j], 1-demand/capacity) // NaN or infinite without a replica
 			}
 		}
 		if passage <= Horizon {
@@ -186,12 +184,12 @@ func projectResource(name string, per float64, pf *PoolForecast, demand, ready [
 		r.Probability[h] = math.Min(1, r.Probability[h]+r.Probability[h-1])
 	}
 	var far margins
-	if worth.known {
+	if recalibrated.known {
 		far = newMargins(per, demand, ready)
 	}
-	least := 0.0 // what is by a minute is by the next one
+	least := 0.0 // probabilities must not decrease
 	for h, p := range r.Probability {
-		least = math.Max(least, worth.probability(p, h+1, &far))
+		least = math.Max(least, recalibrated.probability(p, h+1, &far))
 		r.Probability[h] = least
 	}
 	slices.Sort(headroom) // NaN first
@@ -204,7 +202,7 @@ func projectResource(name string, per float64, pf *PoolForecast, demand, ready [
 		return Never
 	}
 	at := func(p float64) float64 {
-		if v := headroom[min(int((1-worth.level(1-p, span))*float64(len(headroom))), len(headroom)-1)]; !math.IsInf(v, 0) {
+		if v := headroom[min(int((1-recalibrated.level(1-p, span))*float64(len(headroom))), len(headroom)-1)]; !math.IsInf(v, 0) {
 			return v
 		}
 		return math.NaN()
@@ -214,8 +212,8 @@ func projectResource(name string, per float64, pf *PoolForecast, demand, ready [
 	return r
 }
 
-// Drivers names the classes that a pool's demand for a dimension comes from, at most n: first those of which something changed over
-// the last hour, then the others, heaviest rise first.
+// Drivers names the classes behind a pool's demand for a dimension, at most n: first those with a cause in the last
+// hour, then the others, largest rise first.
 func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 	p := f.pool(poolName)
 	d := slices.IndexFunc(dimensions, func(d features.Dimension) bool { return d.Name == dimension })
@@ -229,7 +227,7 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 		isNew       bool
 	}
 	var rises []rise
-	var total, requests, before float64 // of requests, what came of classes that can be compared
+	var total, requests, before float64 // of requests: of the classes that can be compared
 	for _, c := range p.classes {
 		s := c.series[d]
 		if s == nil {
@@ -244,9 +242,9 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 		was, is := c.shape.sum(shapeBack), c.shape.sum(0)
 		r := rise{c, h, now, now * attempts(&is), false}
 		switch then := h.Mean(h.Newest-shapeBack-shapeSpan+1, h.Newest-shapeBack); {
-		case is.Minutes < leastMinutes:
+		case is.Minutes < minMinutes:
 			r.growth = 0
-		case was.Minutes >= leastMinutes:
+		case was.Minutes >= minMinutes:
 			r.growth -= zeroIfNaN(then) * attempts(&was)
 			r.isNew = was.Requests == 0
 		default:
@@ -255,10 +253,10 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 			}
 		}
 		requests += float64(is.Requests)
-		if was.Minutes >= leastMinutes || r.isNew {
+		if was.Minutes >= minMinutes || r.isNew {
 			before += float64(was.Requests)
 		} else {
-			before += float64(is.Requests) // as if nothing had changed
+			before += float64(is.Requests) // not comparable: as if nothing had changed
 		}
 		rises = append(rises, r)
 	}
@@ -271,7 +269,7 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 		var size float64
 		switch {
 		case r.growth <= 0:
-		case r.isNew && r.now >= leastShare*total && before >= leastShare*requests: // a pool without any traffic before is no comparison
+		case r.isNew && r.now >= minShare*total && before >= minShare*requests: // not if the pool had no traffic before
 			cause, size = CauseMix, part
 		case !r.isNew:
 			cause, size = r.shape.cause(dimension)
@@ -289,17 +287,17 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 			out = append(out, driver)
 			continue
 		}
-		driver.TenantRise, driver.FeatureRise = 0, 0 // chance
+		driver.TenantRise, driver.FeatureRise = 0, 0 // not significant
 		others = append(others, driver)
 	}
 	out = append(out, others...)
 	return out[:min(n, len(out))]
 }
 
-// maxCauses is how many classes of a pool are asked for a cause, at least.
+// maxCauses is the least number of classes that are tested for a cause.
 const maxCauses = 16
 
-// attempts are those a call in a load; 1 where nothing came.
+// attempts per call of a load; 1 without calls.
 func attempts(s *shapeSums) float64 {
 	if s.Requests == 0 {
 		return 1

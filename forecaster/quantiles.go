@@ -28,9 +28,8 @@ const (
 // Quantiles is a distribution by its quantiles at Levels; non-decreasing.
 type Quantiles [NumLevels]float64
 
-// At is the quantile at level tau: linear in tau between levels; below the first it falls linearly to zero at tau = 0
-// (demand is never negative), above the last it extends the slope of the last two levels in −ln(1−tau), an exponential
-// tail.
+// At is the quantile at level tau: linear in tau between levels; below the first level linear to zero at tau = 0; above
+// the last an exponential tail, with the slope of the last two levels in −ln(1−tau).
 func (q *Quantiles) At(tau float64) float64 {
 	switch {
 	case tau <= 0:
@@ -50,8 +49,8 @@ func (q *Quantiles) At(tau float64) float64 {
 	return q[i-1] + f*(q[i]-q[i-1])
 }
 
-// CDF is the level of x, the inverse of At; 0 for x < 0, and at most 0.9999. Where the distribution has an atom (flat
-// quantiles, or a lowest quantile of zero) it is the middle of the atom, so that PIT values stay uniform on average.
+// CDF is the level of x, the inverse of At; 0 for x < 0, and at most 0.9999. At an atom (equal quantiles, or a lowest
+// quantile of zero) it is the middle of the atom, so PIT values stay uniform on average.
 func (q *Quantiles) CDF(x float64) float64 {
 	const n = NumLevels
 	if !(x >= 0) {
@@ -79,8 +78,8 @@ func (q *Quantiles) CDF(x float64) float64 {
 	return Levels[i-1] + f*(Levels[i]-Levels[i-1])
 }
 
-// below and upTo are the lowest and the highest level whose quantile is x; 0 for both when there is none. The quantile
-// at level 0 is 0, that at level 1 is unbounded.
+// below and upTo are the lowest and highest level whose quantile is x; 0 if there is none. The quantile at level 0 is
+// 0.
 func (q *Quantiles) below(x float64) float64 {
 	if x == 0 {
 		return 0
@@ -102,8 +101,8 @@ func (q *Quantiles) upTo(x float64) float64 {
 	return 0
 }
 
-// Sort makes q non-decreasing and non-negative: crossing quantiles are rearranged (Chernozhukov, Fernández-Val and
-// Galichon 2010, doi:10.3982/ECTA7880), which never raises the pinball loss.
+// Sort makes q non-decreasing and non-negative. Rearranging crossed quantiles never raises the pinball loss
+// (Chernozhukov, Fernández-Val and Galichon 2010, doi:10.3982/ECTA7880).
 func (q *Quantiles) Sort() {
 	for i := range q {
 		if !(q[i] > 0) {

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// weightHalfLife is how fast the tokens fade by which classes are ranked, in minutes.
+	// weightHalfLife of the tokens that rank classes, in minutes.
 	weightHalfLife = 360
-	// rankEvery is how often classes are ranked, in minutes.
+	// rankEvery is the interval of ranking, in minutes.
 	rankEvery = 15
 )
 
-// weigh adds the tokens of a minute's first count to a class's weight.
-func (c *class) weigh(minute int64, w *features.Window) {
+// addWeight adds the tokens of a minute's first count.
+func (c *class) addWeight(minute int64, w *features.Window) {
 	if minute > c.shape.Newest {
 		c.weight = c.weightAt(minute) + w.PromptTokens + w.OutputTokens
 	}
@@ -26,7 +26,8 @@ func (c *class) weightAt(minute int64) float64 {
 	return c.weight * math.Exp2(-float64(max(minute-c.shape.Newest, 0))/weightHalfLife)
 }
 
-// rank has the heaviest classes in the output; some more stay for a while, so that they do not come and go. Ties go by name.
+// rank selects the heaviest classes for the output. A shown class stays until a quarter more classes outrank it, so
+// output is stable. Ties go by name.
 func (p *pool) rank(minute int64) {
 	if minute%rankEvery != 0 || minute <= p.ranked {
 		return

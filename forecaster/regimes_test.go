@@ -174,7 +174,7 @@ func TestGapsLoseNothing(t *testing.T) {
 		const before = 2 * 1440
 		feed(f, 0, before, y)
 		was := f.pools[0].classes[0].series[0]
-		learned := was.learnt
+		learned := was.corrections
 		nothing := func(int) float64 { return math.NaN() }
 		feed(f, before, before+gap/2, nothing)
 		g := restoredOf(t, f)
@@ -183,7 +183,7 @@ func TestGapsLoseNothing(t *testing.T) {
 		}
 		s := f.pools[0].classes[0].series[0]
 		// What was forecast before the gap is not judged by minutes that nobody knows: at most that of the last settled ones.
-		if learned != s.learnt {
+		if learned != s.corrections {
 			t.Errorf("gap of %d minutes: what was learned has changed", gap)
 		}
 		values := draw(before+gap+40, noisy(rand.New(rand.NewPCG(4, uint64(gap)))))
@@ -229,7 +229,7 @@ func TestNeverWorseThanTheLastValue(t *testing.T) {
 				s, x := newSeries(testKey, 0), Scorer{Minutes: []int{15, 30}, From: startMinute + 720}
 				for i := range y {
 					m := startMinute + int64(i)
-					s.push(m, exactly(y[i]))
+					s.push(m, exact(y[i]))
 					x.Observe(m, y[i])
 					var f Forecast
 					if f.Origin = minuteAt(i + 1); s.forecast(&f) {
@@ -238,7 +238,7 @@ func TestNeverWorseThanTheLastValue(t *testing.T) {
 					size += y[i]
 				}
 				for _, a := range x.Scores() {
-					own, last = own+a.MeanPinball(), last+a.rivalLoss[LastValue]/float64(a.Against(LastValue).N)
+					own, last = own+a.MeanPinball(), last+a.baselineLoss[LastValue]/float64(a.Against(LastValue).N)
 				}
 			}
 			if own > 1.06*last+1e-6*size/1800 {
@@ -278,7 +278,7 @@ func TestWeekendsAreNotYesterday(t *testing.T) {
 		if day < 5 && minute >= 8*60 && minute < 18*60 {
 			rate = 80
 		}
-		s.push(first+i, exactly(counted(r, rate)))
+		s.push(first+i, exact(counted(r, rate)))
 	}
 	var f Forecast
 	s.forecast(&f)
@@ -308,7 +308,7 @@ func TestCoverageAfterAShift(t *testing.T) {
 				})
 				s := newSeries(testKey, 0)
 				for i := range end {
-					s.push(startMinute+int64(i), exactly(y[i]))
+					s.push(startMinute+int64(i), exact(y[i]))
 					var f Forecast
 					switch {
 					case i%4 != 0 || i < before/2 || !s.forecast(&f):

@@ -11,7 +11,7 @@ func Pinball(tau, y, q float64) float64 {
 	return (1 - tau) * (q - y)
 }
 
-// ScoredLevels are the levels whose mean pinball is reported, those that sizing uses.
+// ScoredLevels are the levels of MeanPinball, those that sizing uses.
 var ScoredLevels = [5]int{L50, L80, L90, L95, L99}
 
 // MeanPinball is the pinball loss of q for outcome y, averaged over ScoredLevels, in y's unit.
@@ -26,24 +26,24 @@ func MeanPinball(y float64, q *Quantiles) float64 {
 // HorizonWindowMax names the largest minute of WindowFrom..WindowTo where a horizon in minutes is expected.
 const HorizonWindowMax = "max15_30"
 
-// Accumulator holds what the forecasts of one series at one horizon were worth. A Scorer fills it. Fixed size but for the
+// Accumulator has the scores of the forecasts of one series at one horizon. A Scorer fills it. Fixed size but for the
 // outcomes of the last few origins, O(horizon) per outcome.
 type Accumulator struct {
 	Horizon string // minutes, or HorizonWindowMax
 	N       int    // outcomes
-	Missing int    // forecasts whose outcome is not known
+	Missing int    // forecasts with an unknown outcome
 
 	sum, err, absErr float64 // Σ|y|; Σ(median − y) and Σ|median − y|
-	lastN            int     // outcomes for which the last value was known
-	lastErr, lastOwn float64 // Σ|y − last value|, and the medians' part over the same outcomes
+	lastN            int     // outcomes with a known last value
+	lastErr, lastOwn float64 // Σ|y − last value|; Σ|median − y| over the same outcomes
 	loss             Quantiles
-	rivalLoss        [NumBaselines]float64 // Σ of their mean pinball, where they had a forecast
+	baselineLoss     [NumBaselines]float64 // Σ of mean pinball, where they had a forecast
 	serials          serials
 }
 
-// add counts outcome y of forecast q, made at an origin (in minutes); last is what the last value says, rivals are the
-// forecasts of the baselines, NaN for those that slept.
-func (a *Accumulator) add(origin int64, y float64, q *Quantiles, last float64, rivals *[NumBaselines]Quantiles) {
+// add counts outcome y of forecast q made at an origin (in minutes). last is the last-value forecast; baselines without
+// a forecast are NaN.
+func (a *Accumulator) add(origin int64, y float64, q *Quantiles, last float64, baselines *[NumBaselines]Quantiles) {
 	a.N++
 	a.sum += math.Abs(y)
 	e := q[L50] - y
@@ -62,11 +62,11 @@ func (a *Accumulator) add(origin int64, y float64, q *Quantiles, last float64, r
 		}
 	}
 	own := MeanPinball(y, q)
-	for b := range rivals {
-		rival := MeanPinball(y, &rivals[b]) // NaN when it slept
-		x.of[NumLevels+b] = own - rival
-		if !math.IsNaN(rival) {
-			a.rivalLoss[b] += rival
+	for b := range baselines {
+		loss := MeanPinball(y, &baselines[b]) // NaN without a forecast
+		x.of[NumLevels+b] = own - loss
+		if !math.IsNaN(loss) {
+			a.baselineLoss[b] += loss
 		}
 	}
 	a.serials.add(x)
@@ -75,21 +75,21 @@ func (a *Accumulator) add(origin int64, y float64, q *Quantiles, last float64, r
 // Mean is the mean outcome.
 func (a *Accumulator) Mean() float64 { return ratio(a.sum, float64(a.N)) }
 
-// WAPE is Σ|median − y| / Σ|y|; NaN without outcomes or with none but zeros.
+// WAPE is Σ|median − y| / Σ|y|; NaN if Σ|y| is 0.
 func (a *Accumulator) WAPE() float64 { return ratio(a.absErr, a.sum) }
 
 // Bias is Σ(median − y) / Σ|y|: positive when the median is too high.
 func (a *Accumulator) Bias() float64 { return ratio(a.err, a.sum) }
 
-// RelativeMAE is the median's absolute error over that of the last value repeated, at the same horizon and outcomes
-// (Hyndman and Koehler 2006, doi:10.1016/j.ijforecast.2006.03.001, §2.4). For the window maximum the last value is the
-// largest of as many minutes before the origin.
+// RelativeMAE is the median's absolute error over that of the last value, at the same horizon and outcomes (Hyndman and
+// Koehler 2006, doi:10.1016/j.ijforecast.2006.03.001, §2.4). For the window maximum the last value is the largest of as
+// many minutes before the origin.
 func (a *Accumulator) RelativeMAE() float64 { return a.share(a.lastOwn, a.lastErr) }
 
-// Skill is 1 − RelativeMAE: the share of the last value's error that the median removes. 0 is no better, negative worse.
+// Skill is 1 − RelativeMAE: 0 is no better than the last value, negative worse.
 func (a *Accumulator) Skill() float64 { return 1 - a.RelativeMAE() }
 
-// share is ratio, but NaN where the other's error is rounding beside the outcomes: nothing can be said of a share of it.
+// share is own/other, but NaN if other is only rounding error compared with the outcomes.
 func (a *Accumulator) share(own, other float64) float64 {
 	if other <= 1e-9*a.sum {
 		return math.NaN()
@@ -97,7 +97,7 @@ func (a *Accumulator) share(own, other float64) float64 {
 	return own / other
 }
 
-// Pinball is the mean loss at the level with that index, in the series' unit.
+// Pinball is the mean loss at that level index, in the series' unit.
 func (a *Accumulator) Pinball(level int) float64 { return ratio(a.loss[level], float64(a.N)) }
 
 // MeanPinball is the loss averaged over outcomes and ScoredLevels, in the series' unit.
@@ -112,13 +112,14 @@ func (a *Accumulator) MeanPinball() float64 {
 // Coverage is the share of outcomes at or below a quantile, with its 95 % interval.
 type Coverage struct {
 	Share, Low, High float64
-	// Effective is how many independent outcomes would say as much: those of overlapping horizons depend on each other.
+	// Effective is the number of independent outcomes with the same information: overlapping horizons depend on each
+	// other.
 	Effective float64
 }
 
-// Coverage of the quantile with index level. The interval is Wilson's (1927, doi:10.1080/01621459.1927.10502953) for the
-// effective number of outcomes, n·p(1−p) over the long-run variance of the hits; it is no more than n and no less than
-// the number of horizons that do not overlap.
+// Coverage of the quantile at that level index. The interval is Wilson's (1927, doi:10.1080/01621459.1927.10502953) for
+// the effective number of outcomes: n·p(1−p) over the long-run variance of the hits, at most n and at least the number
+// of horizons that do not overlap.
 func (a *Accumulator) Coverage(level int) Coverage {
 	if a.N == 0 {
 		nan := math.NaN()

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Baseline is a forecaster that costs nothing, which every other has to beat.
+// Baseline is a trivial forecaster that every other has to beat.
 type Baseline int
 
-// The baselines. Each has the quantiles of its own past errors, tracked as a stream.
+// The baselines. Each adds the quantiles of its own past errors.
 const (
 	LastValue    Baseline = iota // the newest minute
 	SeasonalDay                  // the same time yesterday, mean of ±7 minutes
@@ -17,7 +17,7 @@ const (
 	NumBaselines
 )
 
-// String is the name under which a baseline is reported.
+// String is the reported name.
 func (b Baseline) String() string {
 	return [NumBaselines]string{"last", "seasonal_day", "seasonal_week", "recent_15m"}[b]
 }
@@ -25,20 +25,20 @@ func (b Baseline) String() string {
 const (
 	minutesPerDay  = 1440
 	minutesPerWeek = 7 * minutesPerDay
-	seasonalBlur   = 7                 // minutes either side of the same time in the past
-	residualSpan   = 2 * minutesPerDay // of past errors that a new target's residual quantiles start from
-	// trackMinutes is how many minutes a scorer remembers: a week and what new targets start from.
+	seasonalBlur   = 7                 // minutes on either side
+	residualSpan   = 2 * minutesPerDay // past errors that a new target starts with
+	// trackMinutes is the memory of a scorer: a week and what new targets start with.
 	trackMinutes = minutesPerWeek + residualSpan + Horizon + seasonalBlur + 1
 )
 
-// track holds the outcomes of a series by the minute.
+// track has the outcomes of a series by minute.
 type track struct {
 	newest int64
 	known  bool
 	at     [trackMinutes]float64
 }
 
-// push takes the minute after the newest; the first may be any.
+// push appends the next minute; the first may be any.
 func (t *track) push(minute int64, y float64) {
 	if !t.known {
 		for i := range t.at {
@@ -52,7 +52,7 @@ func (t *track) push(minute int64, y float64) {
 
 func slot(minute int64) int { return int((minute%trackMinutes + trackMinutes) % trackMinutes) }
 
-// value is NaN for what is not known.
+// value is NaN if unknown.
 func (t *track) value(minute int64) float64 {
 	if !t.known || minute > t.newest || minute <= t.newest-trackMinutes {
 		return math.NaN()
@@ -72,22 +72,22 @@ func (t *track) mean(from, to int64) float64 {
 	return ratio(sum, float64(n))
 }
 
-// largest of the minutes in [from, to]; NaN when one of them is not known.
+// largest of the minutes in [from, to]; NaN if one is unknown.
 func (t *track) largest(from, to int64) float64 {
 	most := math.Inf(-1)
 	for m := from; m <= to; m++ {
-		most = max(most, t.value(m)) // NaN when one is
+		most = max(most, t.value(m)) // NaN stays
 	}
 	return most
 }
 
-// outcome of a target from an origin, the minute after the newest one known.
+// outcome of a target from an origin, the minute after the newest known one.
 func (t *track) outcome(x target, origin int64) float64 {
 	return t.largest(origin+int64(x.from)-1, origin+int64(x.to)-1)
 }
 
-// point is what baseline b expects of a target, from what was known before the origin; NaN when it has nothing to go by.
-// Of the window maximum the seasonal ones take the same span's, the others leave the difference to their errors.
+// point is the point forecast of baseline b from what was known before the origin; NaN if there is none. For the window
+// maximum, seasonal baselines use the same span; the residuals of the others absorb the difference.
 func (t *track) point(b Baseline, x target, origin int64) float64 {
 	switch b {
 	case LastValue:
@@ -106,9 +106,9 @@ func (t *track) point(b Baseline, x target, origin int64) float64 {
 	return t.mean(at-seasonalBlur, at+seasonalBlur)
 }
 
-// residuals tracks the quantiles of a baseline's errors. The first are kept; from their quantiles on each error moves
-// every level by a step of stochastic approximation that is the inverse of the density there, read off the neighbouring
-// quantiles, over the number of errors remembered (Tierney 1983, doi:10.1137/0904048). O(1) per error.
+// residuals tracks the quantiles of a baseline's errors. The first errors are kept for initial quantiles. Then each
+// error moves every level by a step of stochastic approximation: the inverse density there, from the neighbouring
+// quantiles, over the number of remembered errors (Tierney 1983, doi:10.1137/0904048). O(1) per error.
 type residuals struct {
 	n     int
 	first []float64
@@ -117,7 +117,7 @@ type residuals struct {
 }
 
 const (
-	firstResiduals    = 20               // there are no quantiles before
+	firstResiduals    = 20               // no quantiles before
 	residualsRemember = residualSpan / 2 // errors
 )
 
@@ -128,7 +128,7 @@ func (r *residuals) add(e float64) {
 	r.n++
 	if r.n <= firstResiduals {
 		if r.first = append(r.first, e); r.n == firstResiduals {
-			r.begin()
+			r.initQuantiles()
 		}
 		return
 	}
@@ -149,8 +149,8 @@ func (r *residuals) add(e float64) {
 	slices.Sort(r.at[:])
 }
 
-// begin takes the quantiles of the first errors.
-func (r *residuals) begin() {
+// initQuantiles takes the quantiles of the first errors.
+func (r *residuals) initQuantiles() {
 	slices.Sort(r.first)
 	for i, tau := range Levels {
 		k := tau * (firstResiduals - 1)
@@ -163,9 +163,9 @@ func (r *residuals) begin() {
 	r.first = nil
 }
 
-// around gives the distribution of a baseline that expects point, no less than zero; all NaN when it expects
-// nothing, or its errors are not known yet.
-func (r *residuals) around(point float64) (q Quantiles) {
+// distribution of a baseline around its point forecast, not below zero; all NaN without a point forecast or enough
+// errors.
+func (r *residuals) distribution(point float64) (q Quantiles) {
 	if r.n < firstResiduals {
 		point = math.NaN()
 	}

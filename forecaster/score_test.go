@@ -149,7 +149,7 @@ func TestBaselinesByHand(t *testing.T) {
 
 // TestBaselineSeesNothingLater: what is compared with does not change when what follows the origin does.
 func TestBaselineSeesNothingLater(t *testing.T) {
-	rivals := func(later float64) (out [][NumBaselines]Quantiles) {
+	baselines := func(later float64) (out [][NumBaselines]Quantiles) {
 		r := rand.New(rand.NewPCG(3, 4))
 		s := Scorer{Minutes: []int{1, 30}}
 		for m := range int64(2000) {
@@ -163,11 +163,11 @@ func TestBaselineSeesNothingLater(t *testing.T) {
 			s.Observe(m, y)
 		}
 		for _, x := range s.pending[0].of {
-			out = append(out, x.rivals)
+			out = append(out, x.baselines)
 		}
 		return out
 	}
-	a, b := rivals(1), rivals(1e6)
+	a, b := baselines(1), baselines(1e6)
 	for i := range a {
 		for _, base := range []Baseline{LastValue, SeasonalDay, Recent15m} {
 			if a[i][base] != b[i][base] || !(a[i][base][L50] > 90) {
@@ -225,7 +225,7 @@ func TestDieboldMariano(t *testing.T) {
 		x.of[NumLevels] = d
 		a.serials.add(x)
 	}
-	a.rivalLoss[LastValue] = 16
+	a.baselineLoss[LastValue] = 16
 	c := a.Against(LastValue)
 	close(t, "skill", c.Skill, -2.0/4)
 	dm := 2 / math.Sqrt(.5/4) * math.Sqrt((4+1-2+0.)/4)

@@ -7,15 +7,13 @@ import (
 	"strconv"
 )
 
-// Scorer matches the forecasts of one series with what came, and with what baselines would have said: the one place
-// where that is done, for backtests and reports alike. Outcomes come in order of time by Observe, forecasts by Issue.
-// What a baseline says at an origin follows from the outcomes before it alone, its residual quantiles too. Memory: nine
-// days of minutes, and the forecasts of the last hour; O(horizons × baselines) per minute.
+// Scorer scores the forecasts of one series, and those of baselines, against outcomes, for backtests and reports.
+// Outcomes come in order of time by Observe, forecasts by Issue. Baselines use only outcomes before the origin. Memory:
+// nine days of minutes, and the forecasts of the last hour; O(horizons × baselines) per minute.
 type Scorer struct {
-	// Minutes are the minutes ahead that are scored; nil means every one that a forecast has quantiles for. The window
-	// maximum always is.
+	// Minutes are the scored minutes ahead; nil means all with quantiles. The window maximum is always scored.
 	Minutes []int
-	// From is the first minute, since 1970, whose outcome counts; of a window it is the last one's.
+	// From is the first minute (since 1970) whose outcome counts; for a window, its last minute.
 	From int64
 
 	track   track
@@ -30,24 +28,24 @@ type scored struct {
 	Accumulator
 }
 
-// issued are the forecasts of one origin, by target, until the last outcome is in.
+// issued has the forecasts of one origin, by target, until the last outcome is known.
 type issued struct {
 	origin int64
 	of     []issue
 }
 
 type issue struct {
-	target *scored
-	own    Quantiles
-	last   float64
-	rivals [NumBaselines]Quantiles
+	target    *scored
+	own       Quantiles
+	last      float64
+	baselines [NumBaselines]Quantiles
 }
 
-// maxPending bounds the origins whose outcomes are waited for: a day of them, beyond any settling time.
+// maxPending bounds the origins without all outcomes: a day of them, more than any settling time.
 const maxPending = minutesPerDay
 
-// Observe takes what came in a minute since 1970, NaN when that is not known. Minutes left out are not known; one that is
-// not newer than the newest is ignored.
+// Observe takes the outcome of a minute since 1970, NaN if unknown. Skipped minutes are unknown; a minute that is not
+// newer than the newest is ignored.
 func (s *Scorer) Observe(minute int64, y float64) {
 	if math.IsInf(y, 0) {
 		y = math.NaN()
@@ -73,7 +71,7 @@ func (s *Scorer) step(minute int64, y float64) {
 	}
 	for i := range s.pending {
 		if p := &s.pending[i]; p.origin == minute+1 {
-			s.rival(p)
+			s.setBaselines(p)
 		}
 	}
 	done := 0
@@ -83,7 +81,7 @@ func (s *Scorer) step(minute int64, y float64) {
 	s.pending = slices.Delete(s.pending, 0, done)
 }
 
-// learn tells the baselines how far off they were.
+// learn adds the errors of the baselines.
 func (t *scored) learn(past *track, origin int64, outcome float64) {
 	for b := range NumBaselines {
 		t.residuals[b].add(outcome - past.point(b, t.target, origin))
@@ -105,24 +103,23 @@ func (s *Scorer) settle(t *scored, origin int64, outcome float64) {
 			t.Missing++
 			return
 		}
-		t.add(origin, outcome, &x.own, x.last, &x.rivals)
+		t.add(origin, outcome, &x.own, x.last, &x.baselines)
 	}
 }
 
-// rival notes what the baselines say at an origin, the minute after the newest.
-func (s *Scorer) rival(p *issued) {
+// setBaselines computes the baselines' forecasts at an origin, the minute after the newest.
+func (s *Scorer) setBaselines(p *issued) {
 	for i := range p.of {
 		x := &p.of[i]
 		for b := range NumBaselines {
-			x.rivals[b] = x.target.residuals[b].around(s.track.point(b, x.target.target, p.origin))
+			x.baselines[b] = x.target.residuals[b].distribution(s.track.point(b, x.target.target, p.origin))
 		}
-		// One minute's value is no forecast of a maximum: the rival is the largest of as many minutes before the origin.
+		// The last value of a maximum is the largest of as many minutes before the origin.
 		x.last = s.track.largest(p.origin-1-int64(x.target.to-x.target.from), p.origin-1)
 	}
 }
 
-// Issue notes a forecast. Its outcomes are those observed after; one that is not newer than the last issued, or whose
-// first minute has been observed, is ignored.
+// Issue records a forecast. It is ignored if it is not newer than the last one, or its first minute has been observed.
 func (s *Scorer) Issue(f *Forecast) {
 	p := issued{origin: f.Origin.Unix() / 60}
 	if n := len(s.pending); n > 0 && s.pending[n-1].origin >= p.origin || s.track.known && p.origin <= s.track.newest {
@@ -142,15 +139,15 @@ func (s *Scorer) Issue(f *Forecast) {
 		add(target{h, h}, &f.Minute[h-1])
 	}
 	add(target{WindowFrom, WindowTo}, &f.WindowMax)
-	s.rival(&p) // from what is known; newer minutes may come before the origin
+	s.setBaselines(&p) // from known minutes; newer ones may come before the origin
 	if len(s.pending) == maxPending {
 		s.pending = slices.Delete(s.pending, 0, 1)
 	}
 	s.pending = append(s.pending, p)
 }
 
-// target finds or adds a target: minutes ascending, the window maximum last. Baselines of a new one learn from the last
-// two days at once.
+// target finds or adds a target: minutes ascending, the window maximum last. Baselines of a new target learn from the
+// last two days.
 func (s *Scorer) target(x target) *scored {
 	i, ok := slices.BinarySearchFunc(s.targets, x, func(t *scored, x target) int {
 		return cmp.Or(cmp.Compare(t.to-t.from, x.to-x.from), cmp.Compare(t.to, x.to))
@@ -173,7 +170,7 @@ func (s *Scorer) target(x target) *scored {
 	return t
 }
 
-// Scores are the horizons of which a forecast was issued: minutes ascending, the window maximum last.
+// Scores of the issued horizons: minutes ascending, the window maximum last.
 func (s *Scorer) Scores() []*Accumulator {
 	out := make([]*Accumulator, len(s.targets))
 	for i, t := range s.targets {

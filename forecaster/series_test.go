@@ -29,7 +29,7 @@ func noisy(r *rand.Rand) func(i int) float64 {
 
 func run(s *series, from, n int, y func(i int) float64) {
 	for i := from; i < from+n; i++ {
-		s.push(startMinute+int64(i), exactly(y(i)))
+		s.push(startMinute+int64(i), exact(y(i)))
 	}
 }
 
@@ -41,7 +41,7 @@ func TestAnswersAfterThreeMinutes(t *testing.T) {
 		if s.forecast(&f) {
 			t.Fatalf("a forecast from %d minutes", i)
 		}
-		s.push(startMinute+int64(i), exactly(y))
+		s.push(startMinute+int64(i), exact(y))
 	}
 	if !s.forecast(&f) {
 		t.Fatal("no forecast from three minutes")
@@ -109,7 +109,7 @@ func TestCoverage(t *testing.T) {
 		}
 		v := y(i)
 		scorer.Observe(startMinute+int64(i), v)
-		s.push(startMinute+int64(i), exactly(v))
+		s.push(startMinute+int64(i), exact(v))
 	}
 	for _, a := range scorer.Scores() {
 		for level, tolerance := range map[int]float64{L50: .06, L80: .04, L90: .03, L95: .025} {
@@ -165,7 +165,7 @@ func TestFallsBackToTheLastValue(t *testing.T) {
 		network.Fitted = func() *network.Net { return net }
 		for range n {
 			level = max(500, level+5*r.NormFloat64())
-			s.push(startMinute+int64(next), exactly(level*math.Exp(.03*r.NormFloat64())))
+			s.push(startMinute+int64(next), exact(level*math.Exp(.03*r.NormFloat64())))
 			next++
 		}
 		s.forecast(&f)
@@ -209,9 +209,9 @@ func TestLateCountsStillCover(t *testing.T) {
 	for i := range n {
 		truth[i] = 100 * math.Exp(.2*r.NormFloat64())
 		if i >= 3 { // as a pool observes them: earlier minutes first
-			s.amend(startMinute+int64(i-3), exactly(truth[i-3]))
+			s.amend(startMinute+int64(i-3), exact(truth[i-3]))
 		}
-		s.push(startMinute+int64(i), exactly(.02*truth[i]))
+		s.push(startMinute+int64(i), exact(.02*truth[i]))
 		s.forecast(&issued[i])
 		if j := i - 20; j >= n/2 {
 			of++
@@ -238,7 +238,7 @@ func TestNowIsUnbiased(t *testing.T) {
 		now, came := 0.0, 0.0
 		for i := range 1440 {
 			y := 100 * math.Exp(sigma*r.NormFloat64())
-			s.push(startMinute+int64(i), exactly(y))
+			s.push(startMinute+int64(i), exact(y))
 			var f Forecast
 			if s.forecast(&f) {
 				now += f.Now.Mean

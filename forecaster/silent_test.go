@@ -26,7 +26,7 @@ func TestSilentSeriesAreCovered(t *testing.T) {
 				})
 				s := newSeries(testKey, 0)
 				for i := range n {
-					s.push(startMinute+int64(i), exactly(y[i]))
+					s.push(startMinute+int64(i), exact(y[i]))
 					var f Forecast
 					if i < warm || i%7 != 0 || !s.forecast(&f) {
 						continue

@@ -163,7 +163,7 @@ func ownLosses(x *series, y []float64, start int64, first int, origins []int) (o
 	next := first
 	for _, o := range origins {
 		for ; next < o; next++ {
-			x.push(start+int64(next), exactly(y[next]))
+			x.push(start+int64(next), exact(y[next]))
 		}
 		var f Forecast
 		x.forecast(&f)

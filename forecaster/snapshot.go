@@ -8,10 +8,10 @@ import (
 	"github.com/forewarm/forewarm/forecaster/model"
 )
 
-// snapshotVersion changes when the network, the targets, the levels or a state below changes meaning.
+// snapshotVersion changes with the network, the targets, the levels or the meaning of a state below.
 const snapshotVersion = 25
 
-// VersionError says that a state is of another version than this program reads.
+// VersionError means that a state has another version than this program reads.
 type VersionError struct {
 	Of             string // "pipeline" or "forecaster"
 	Version, Reads int
@@ -21,7 +21,7 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("the %s's state has version %d, this program reads %d", e.Of, e.Version, e.Reads)
 }
 
-// state is the first part of a Forecaster at rest. The others are the classes of its pools.
+// state is the first part of a Forecaster's state. The other parts are the classes of its pools.
 type state struct {
 	Version int         `cbor:"1,keyasint"`
 	Pools   []poolState `cbor:"2,keyasint"`
@@ -29,7 +29,7 @@ type state struct {
 
 type poolState struct {
 	Name    string              `cbor:"1,keyasint"`
-	Classes int                 `cbor:"2,keyasint"` // how many there are
+	Classes int                 `cbor:"2,keyasint"` // number of classes
 	Total   []*seriesState      `cbor:"3,keyasint"`
 	Minute  features.PoolMinute `cbor:"4,keyasint"`
 
@@ -49,16 +49,16 @@ type classState struct {
 }
 
 type seriesState struct {
-	History model.HistoryState `cbor:"1,keyasint"`
-	Anchor  anchor             `cbor:"2,keyasint"`
-	Learned int64              `cbor:"3,keyasint,omitempty"`
-	Unit    float64            `cbor:"4,keyasint"`
-	Origins []byte             `cbor:"5,keyasint"` // as binary.Write has them: there may be tens of thousands of series
-	Learnt  []byte             `cbor:"6,keyasint"`
+	History     model.HistoryState `cbor:"1,keyasint"`
+	Anchor      nowcast            `cbor:"2,keyasint"`
+	Learned     int64              `cbor:"3,keyasint,omitempty"`
+	Unit        float64            `cbor:"4,keyasint"`
+	Origins     []byte             `cbor:"5,keyasint"` // binary.Write format, for speed: there may be tens of thousands of series
+	Corrections []byte             `cbor:"6,keyasint"`
 }
 
-// Parts hands out the state in the parts that Restore takes up, in their order: what was learned of each class is put
-// together when it is its turn. Nothing may be observed meanwhile.
+// Parts calls put with each part of the state, in the order in which Restore reads them. Only one class's state is in
+// memory at a time. Do not call Observe meanwhile.
 func (f *Forecaster) Parts(put func(part any) error) error {
 	st := state{Version: snapshotVersion}
 	for _, p := range f.pools {
@@ -87,8 +87,8 @@ func seriesStates(all []*series) []*seriesState {
 		if s == nil {
 			continue
 		}
-		st := &seriesState{History: s.history.State(), Anchor: s.anchor, Learned: s.learned, Unit: s.unit}
-		st.Origins, st.Learnt = pack(s.origins), pack(&s.learnt)
+		st := &seriesState{History: s.history.State(), Anchor: s.nowcast, Learned: s.learned, Unit: s.unit}
+		st.Origins, st.Corrections = pack(s.origins), pack(&s.corrections)
 		out[i] = st
 	}
 	return out
@@ -103,14 +103,13 @@ func pack(x any) []byte {
 	return b
 }
 
-// unpack reads what pack wrote; false when the length is another.
+// unpack reads what pack wrote; false if the length differs.
 func unpack(b []byte, x any) bool {
 	n, err := binary.Decode(b, binary.LittleEndian, x)
 	return err == nil && n == len(b)
 }
 
-// Restore makes a Forecaster that goes on where the one that was frozen did; next decodes the next of its parts into what
-// it is given.
+// Restore creates a Forecaster from a state; next decodes the next part into its argument.
 func Restore(cfg Config, next func(part any) error) (*Forecaster, error) {
 	var st state
 	if err := next(&st); err != nil {
@@ -123,7 +122,7 @@ func Restore(cfg Config, next func(part any) error) (*Forecaster, error) {
 	for _, ps := range st.Pools {
 		p := f.pool(ps.Name)
 		p.minute, p.newest, p.ranked, p.retries = ps.Minute, ps.Newest, ps.Ranked, ps.Retries
-		if !ps.Retries.sound() {
+		if !ps.Retries.ordered() {
 			return nil, fmt.Errorf("forecaster state of %s has attempts out of order", ps.Name)
 		}
 		if err := p.restoreEffects(ps.Effects); err != nil {
@@ -157,10 +156,10 @@ func (f *Forecaster) restoreAll(p *pool, class string, states []*seriesState) ([
 			continue
 		}
 		s := p.newSeries(key, f.settleMinutes())
-		if !s.history.Restore(st.History) || !unpack(st.Origins, s.origins) || !unpack(st.Learnt, &s.learnt) || st.Learned > st.History.Newest {
+		if !s.history.Restore(st.History) || !unpack(st.Origins, s.origins) || !unpack(st.Corrections, &s.corrections) || st.Learned > st.History.Newest {
 			return nil, fmt.Errorf("forecaster state of %s does not have this program's shape (was features.revise changed?)", key)
 		}
-		s.anchor, s.learned, s.unit = st.Anchor, st.Learned, st.Unit
+		s.nowcast, s.learned, s.unit = st.Anchor, st.Learned, st.Unit
 		out[i] = s
 	}
 	return out, nil

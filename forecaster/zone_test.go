@@ -34,7 +34,7 @@ func TestSeasonsKeepLocalTime(t *testing.T) {
 					rate = 60
 				}
 				y[i] = math.Max(0, rate+math.Sqrt(rate)*r.NormFloat64())
-				s.push(first+int64(i), exactly(y[i]))
+				s.push(first+int64(i), exact(y[i]))
 				if i < (days-1)*1440 || i%4 != 0 {
 					continue
 				}

@@ -22,6 +22,16 @@ type Watermark struct {
 	At   time.Time
 }
 
+// Definition is the configuration of a pool that comes through the log, so that all daemons take it up at the same message.
+type Definition struct {
+	Pool string
+	// Keys are those of an element of the configuration's pools, in YAML or JSON; none say that the pool is no longer wanted.
+	Keys []byte
+}
+
+// MaxDefinitionBytes bounds the keys of one [Definition].
+const MaxDefinitionBytes = 4 << 10
+
 // Refusal is one record that could not be used, and why.
 type Refusal struct {
 	Reason Reason
@@ -31,12 +41,14 @@ type Refusal struct {
 	Record         []byte // what [Redact] leaves of the record, at most Limits.RefusedBytes; nil when there is nothing to show
 }
 
-// Batch is everything one message carried, in the order in which the pipeline applies it: requests, sums, replicas, acks,
-// histories, then the watermark.
+// Batch is everything one message carried, in the order in which the pipeline applies it: the definition, requests, sums,
+// replicas, acks, histories, then the watermark.
 type Batch struct {
 	Sequence   uint64    // stream sequence; 0 when the source has none
 	ReceivedAt time.Time // when the stream stored it, or a listener received it; zero when the source has no such time
 	Source     string    // the producer that published it; "" when it does not say
+
+	Definition *Definition // nil unless the message is one
 
 	Requests  []Request
 	Sums      []Sum
@@ -61,7 +73,7 @@ func (b *Batch) Reset() {
 	b.Sequence, b.ReceivedAt, b.Source, b.Watermark, b.Ignored = 0, time.Time{}, "", nil, 0
 	b.Requests, b.Sums, b.Replicas = emptied(b.Requests), emptied(b.Sums), emptied(b.Replicas)
 	b.Acks, b.Refused = emptied(b.Acks), emptied(b.Refused)
-	b.Histories = nil // rare and large
+	b.Histories, b.Definition = nil, nil // rare and large
 }
 
 func emptied[T any](list []T) []T {
@@ -98,11 +110,12 @@ const (
 	ReasonUnknownFormat  Reason = "unknown_format"
 	ReasonUnknownSubject Reason = "unknown_subject"
 
-	ReasonUnknownPool Reason = "unknown_pool"
-	ReasonDuplicate   Reason = "duplicate"
-	ReasonFuture      Reason = "future"
-	ReasonLate        Reason = "late"
-	ReasonNoHistory   Reason = "no_history" // what a history is of cannot learn it, or knows that time already
+	ReasonUnknownPool   Reason = "unknown_pool"
+	ReasonDuplicate     Reason = "duplicate"
+	ReasonFuture        Reason = "future"
+	ReasonLate          Reason = "late"
+	ReasonNoHistory     Reason = "no_history"     // what a history is of cannot learn it, or knows that time already
+	ReasonBadDefinition Reason = "bad_definition" // of a pool: unsound, of a configured pool, or one pool too many
 )
 
 // Reasons lists every reason, for metrics that must exist at zero and for documentation.
@@ -110,5 +123,5 @@ var Reasons = []Reason{
 	ReasonNotJSON, ReasonNotProtobuf, ReasonTruncated, ReasonBadEncoding, ReasonInvalidUTF8, ReasonWrongType, ReasonNegativeCount, ReasonHugeCount,
 	ReasonTooLarge, ReasonTooDeep, ReasonBatchTooLong, ReasonLabelTooLong, ReasonMissingField, ReasonBadTime,
 	ReasonBadEnum, ReasonBadLabel, ReasonOutOfRange, ReasonInconsistent, ReasonUnknownFormat, ReasonUnknownSubject,
-	ReasonUnknownPool, ReasonDuplicate, ReasonFuture, ReasonLate, ReasonNoHistory,
+	ReasonUnknownPool, ReasonDuplicate, ReasonFuture, ReasonLate, ReasonNoHistory, ReasonBadDefinition,
 }

@@ -27,6 +27,11 @@ func HistorySubject(prefix, pool, class string) string {
 	return prefix + ".telemetry.history." + EscapeToken(pool) + "." + EscapeToken(class)
 }
 
+// DefinitionSubject is where the configuration of a pool is published.
+func DefinitionSubject(prefix, pool string) string {
+	return prefix + ".telemetry.pool." + EscapeToken(pool)
+}
+
 // PrescaleSubject is where the pre-scale events of a pool are published; autoscalers answer below it, on prescale.ack.<pool>.
 func PrescaleSubject(prefix, pool string) string { return prefix + ".prescale." + EscapeToken(pool) }
 

@@ -3,25 +3,25 @@ package pipeline
 import "github.com/forewarm/forewarm/ingest"
 
 const (
-	// maxAdopted bounds the calls that are remembered to be counted at an attempt that was not their first; beyond it a
-	// straggling first attempt counts as a call of its own.
+	// maxAdopted bounds the remembered calls that were counted at a later attempt. Beyond it, a first attempt that
+	// comes late counts as a call of its own.
 	maxAdopted = 1 << 14
-	// attemptsBack is how many earlier attempts of a call are looked for, beside the first.
+	// attemptsBack is the number of earlier attempts of a call that are looked up, besides the first.
 	attemptsBack = 3
 )
 
-// calls tells attempts at calls that were counted from those that are demand. One user call is demand once for each pool
-// that it comes to: at its first attempt, or, when no earlier one was seen, at the first that was.
+// calls counts a user call once for each pool: at its first attempt, or, if no earlier attempt was seen, at the first
+// seen one. Other attempts are not demand.
 type calls struct {
-	// adopted are the calls that count at a later attempt: each by that attempt, and by attempt 0.
+	// adopted has the calls that count at a later attempt: each by that attempt, and by attempt 0.
 	adopted *ingest.Deduper
 }
 
 func newCalls() calls { return calls{ingest.NewDeduper(2 * maxAdopted)} }
 
-// again says whether another attempt of the call that r belongs to has been counted. seen remembers the records that
-// were counted, r among them. Attempts without an id go by their number.
-func (c *calls) again(r *ingest.Request, seen *ingest.Deduper) bool {
+// alreadyCounted reports whether another attempt of r's call was counted. seen has the counted records, including r.
+// Attempts without an id go by their number.
+func (c *calls) alreadyCounted(r *ingest.Request, seen *ingest.Deduper) bool {
 	if r.ID == "" {
 		return r.Attempt > 1
 	}
@@ -32,14 +32,14 @@ func (c *calls) again(r *ingest.Request, seen *ingest.Deduper) bool {
 		return false
 	}
 	if r.Phase != ingest.PhaseArrived && seen.Known(r.Pool, r.ID, r.Attempt, ingest.PhaseArrived) {
-		return true // so it was said to be when it arrived
+		return true // as at its arrival
 	}
 	for n := r.Attempt - 1; n >= max(1, r.Attempt-attemptsBack); n-- {
-		if attempted(r, n, seen) {
+		if attemptCounted(r, n, seen) {
 			return true
 		}
 	}
-	if r.Attempt-attemptsBack > 1 && attempted(r, 1, seen) {
+	if r.Attempt-attemptsBack > 1 && attemptCounted(r, 1, seen) {
 		return true
 	}
 	c.adopted.Seen(r.Pool, r.ID, 0, 0)
@@ -47,8 +47,8 @@ func (c *calls) again(r *ingest.Request, seen *ingest.Deduper) bool {
 	return false
 }
 
-// attempted says whether a record of the n-th attempt of r's call was counted.
-func attempted(r *ingest.Request, n int, seen *ingest.Deduper) bool {
+// attemptCounted reports whether a record of the n-th attempt of r's call was counted.
+func attemptCounted(r *ingest.Request, n int, seen *ingest.Deduper) bool {
 	for _, phase := range [...]ingest.Phase{ingest.PhaseFinished, ingest.PhaseArrived, ingest.PhaseRejected, ingest.PhaseCancelled} {
 		if seen.Known(r.Pool, r.ID, n, phase) {
 			return true

@@ -37,7 +37,7 @@ func TestACallIsDemandOnce(t *testing.T) {
 			}
 			r := ingest.Request{Pool: "p", ID: x.id, Attempt: x.attempt, Phase: x.phase}
 			seen.Seen(r.Pool, r.ID, r.Attempt, r.Phase)
-			if got := c.again(&r, seen); got != x.again {
+			if got := c.alreadyCounted(&r, seen); got != x.again {
 				t.Errorf("%s: record %d, attempt %d: again %v, want %v", name, i, x.attempt, got, x.again)
 			}
 			c.adopted = ingest.RestoreDeduper(c.adopted.State())

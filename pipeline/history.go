@@ -8,21 +8,21 @@ import (
 	"github.com/forewarm/forewarm/ingest/codec"
 )
 
-// history lets models learn from what demand was before telemetry began. It moves no time, and is refused where the models
-// know that time already: histories come first, or not at all.
-func (p *Pipeline) history(b *ingest.Batch, h *ingest.History) {
-	reason := p.teach(h)
+// applyHistory teaches the models demand from before telemetry. It does not move time. It is refused if the models
+// already know that time: histories come first.
+func (p *Pipeline) applyHistory(b *ingest.Batch, h *ingest.History) {
+	reason := p.backfill(h)
 	if reason == nil {
-		p.counted("")
+		p.count("")
 		return
 	}
 	unseen := *h
-	unseen.Values = nil // are of no use to people
+	unseen.Values = nil // too many to read
 	p.counters.Refused[ingest.ReasonNoHistory]++
 	b.Refused = append(b.Refused, ingest.Refusal{Reason: ingest.ReasonNoHistory, Detail: reason.Error(), Record: codec.AppendHistory(nil, &unseen)})
 }
 
-// KVTokens is what the KV cache of one replica of a pool holds, in tokens; 0 where that is not configured.
+// KVTokens is the KV cache of one replica of a pool, in tokens; 0 if not configured.
 func (p *Pipeline) KVTokens(pool string) float64 {
 	if e := p.entry(pool); e != nil {
 		return e.pool.KVTokens
@@ -30,9 +30,8 @@ func (p *Pipeline) KVTokens(pool string) float64 {
 	return 0
 }
 
-func (p *Pipeline) teach(h *ingest.History) error {
-	switch {
-	case p.entry(h.Pool) == nil:
+func (p *Pipeline) backfill(h *ingest.History) error {
+	if p.entry(h.Pool) == nil {
 		return errors.New(p.explain(ingest.ReasonUnknownPool, h.Pool, h.Start))
 	}
 	return p.forecaster.Backfill(features.Key{Pool: h.Pool, Class: h.Class}, h.Dimension, h.Start, h.Values)

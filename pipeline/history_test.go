@@ -88,9 +88,9 @@ func TestHistoryIsRefused(t *testing.T) {
 		change func(*ingest.History)
 		want   string
 	}{
-		"after telemetry": {p, func(*ingest.History) {}, "overlaps what is known"},
+		"after telemetry": {p, func(*ingest.History) {}, "overlaps the known minutes"},
 		"unknown pool":    {p, func(h *ingest.History) { h.Pool = "q" }, "pool \"q\" is not in the configuration"},
-		"no dimension":    {p, func(h *ingest.History) { h.Dimension = "x" }, "\"x\" is no dimension"},
+		"no dimension":    {p, func(h *ingest.History) { h.Dimension = "x" }, "\"x\" is not forecast"},
 	} {
 		b := pastOf(midnight.Add(time.Minute), 1)[0]
 		c.change(&b.Histories[0])

@@ -1,13 +1,13 @@
-// Package pipeline is the whole flow in one place: it applies an event log, record by record.
+// Package pipeline applies an event log, record by record.
 //
 //	state', outputs = step(state, event-or-tick)
 //
-// The daemon, the backtest and the tests run this same code; only the source of events and of time differ. Nothing in
-// here or below it reads a clock, opens a socket, logs, or starts a goroutine.
+// The daemon, the backtest and the tests run this same code; only the sources of events and time differ. Nothing here
+// or below reads a clock, opens a socket, logs, or starts a goroutine.
 //
-// Invariants: applying the same batches in the same order gives the same state and the same outputs, byte for byte, also
-// when a snapshot is taken and restored in between. Units: a tick is a whole minute. Bounds: those of the parts
-// (features.Config for classes and replicas, ingest.Deduper for ids); nothing else grows.
+// Invariants: the same batches in the same order give the same state and the same outputs, byte for byte, also across a
+// snapshot and restore. Units: a tick is a whole minute. Bounds: those of the parts (features.Config for classes and
+// replicas, ingest.Deduper for ids); nothing else grows.
 package pipeline
 
 import (
@@ -24,11 +24,10 @@ import (
 	"github.com/forewarm/forewarm/ingest/codec"
 )
 
-// Clock says where time comes from.
+// Clock is the source of time.
 type Clock string
 
-// The clocks. On the wall clock the log itself carries a watermark each minute; on the event clock time is how far the
-// records have come, so that a trace runs faster than life.
+// The clocks. WallClock: the log has a watermark each minute. EventClock: records move time, so a trace runs fast.
 const (
 	WallClock  Clock = "wall"
 	EventClock Clock = "event"
@@ -37,28 +36,30 @@ const (
 // Config is everything a Pipeline depends on.
 type Config struct {
 	Clock Clock
-	// Every is the spacing of forecasts and decisions, a multiple of a minute; windows are closed and models learn each
-	// minute whatever it is. Zero means each minute.
+	// Every is the interval of forecasts and decisions, a multiple of a minute; 0 means each minute. Windows close and
+	// models learn each minute in any case.
 	Every    time.Duration
 	Features features.Config
 	Classify features.ClassifyConfig
 	Decision alerting.Config
-	// Pools are known by name; telemetry of any other pool is refused, or served by a copy of DefaultPool when set.
+	// Pools have unique names. Telemetry of other pools is refused, or gets a copy of DefaultPool if that is set.
 	Pools       []capacity.Pool
 	DefaultPool *capacity.Pool
-	// Owns, where it is set, says whether a pool belongs to this pipeline; telemetry of others is refused.
+	// Define makes a pool from the keys of its definition; nil refuses all definitions. Equal keys give equal pools.
+	Define func(pool string, keys []byte) (capacity.Pool, error)
+	// Owns, if set, reports whether a pool belongs to this pipeline; telemetry of other pools is refused.
 	Owns func(pool string) bool
-	// DedupEntries bounds how many request ids are remembered.
+	// DedupEntries bounds the remembered request ids.
 	DedupEntries int
-	// PrefixBlocks bounds the prompt blocks remembered per pool, by which the cached tokens of requests that report block
-	// hashes in their place are estimated; where the pool's own caches hold fewer, those bound them. 0 leaves the cached
-	// tokens unknown.
+	// PrefixBlocks bounds the remembered prompt blocks of a pool; the size of its KV caches may bound them further.
+	// They give the cached tokens of requests that report block hashes instead. With 0, those cached tokens stay
+	// unknown.
 	PrefixBlocks int
-	// ShownClasses is how many classes of a pool, the heaviest, are in its forecasts; see forecaster.Config.Shown.
+	// ShownClasses is the number of classes of a pool, heaviest first, in its forecasts; see forecaster.Config.Shown.
 	ShownClasses int
-	// Events are the calendar of what is known to come, of all pools; see forecaster.Config.Events.
+	// Events are the calendar of all pools; see forecaster.Config.Events.
 	Events []forecaster.Event
-	// MaxPools bounds the pools that DefaultPool admits.
+	// MaxPools bounds the pools that DefaultPool and definitions admit.
 	MaxPools int
 }
 
@@ -84,33 +85,33 @@ func DefaultConfig() Config {
 	}
 }
 
-// Output is what one tick produced. Its slices are valid until the next tick.
+// Output is the result of one tick. Its slices are valid until the next tick.
 type Output struct {
-	Tick     time.Time // the origin: windows before it are in, forecasts start at it
+	Tick     time.Time // the origin: forecasts start at it, windows before it are applied
 	Sequence uint64    // of the newest message applied
 
 	Windows []features.Window // first counts of the minute before Tick, amended windows, and windows that settled
 	Pools   []features.PoolMinute
-	// Producers are those who send telemetry, as far as they can be told apart, ordered by name.
+	// Producers are the known senders of telemetry, ordered by name.
 	Producers []features.ProducerState
 	// The rest is empty on ticks that are no multiple of Config.Every.
 	Forecasts   []forecaster.PoolForecast
 	Projections []forecaster.Projection
 	Decisions   []alerting.Decision
-	Services    []PoolService    // by which the projections were made
-	Prompts     []PoolPrompts    // of those that were decided for
+	Services    []PoolService    // of the projections
+	Prompts     []PoolPrompts    // of the decisions
 	Alerts      []alerting.Alert // raised, still firing, or resolved at this tick
 }
 
-// PoolService is what a pool's replicas are taken to serve, and why.
+// PoolService is the service rates that a pool's replicas are assumed to have, and why.
 type PoolService struct {
 	Pool string
 	capacity.Trusted
-	Curve  *capacity.ServiceCurve          // of one replica; nil when it is not known
-	Limits []forecaster.ResourceProjection // of the whole pool, a second, in place of a replica's; see forecaster.ProjectLimits
+	Curve  *capacity.ServiceCurve          // of one replica; nil if unknown
+	Limits []forecaster.ResourceProjection // of the whole pool, per second; see forecaster.ProjectLimits
 }
 
-// PoolPrompts is how long the prompts of a pool's classes are. It is the pipeline's own until the next tick.
+// PoolPrompts is the prompt lengths of a pool's classes. It is read-only and valid until the next tick.
 type PoolPrompts struct {
 	Pool    string
 	Classes alerting.Prompts
@@ -129,45 +130,47 @@ type Pipeline struct {
 	producers  *features.Producers
 	forecaster *forecaster.Forecaster
 	pools      []*poolEntry // ordered by name
+	changes    uint64       // of pools; not part of the state
 	board      *alerting.Board
 	sequence   uint64
 	counters   Counters
 }
 
-// poolEntry is what is kept of a pool beside its windows and forecasts.
+// poolEntry is the state of a pool, except its windows and forecasts.
 type poolEntry struct {
-	pool       capacity.Pool
-	warmup     capacity.Warmup
-	decision   alerting.State
-	calibrator forecaster.Calibrator
-	line       alerting.Line
-	signals    alerting.Signals
-	prompts    alerting.Prompts
-	issued     []issue   // newest last, at most issuesKept
-	answered   time.Time // when an autoscaler last said that a replica is ready; to the second
-	asks       asks
-	prefix     prefix
-	service    service
+	pool         capacity.Pool
+	defined      *definition // nil unless the log defines the pool
+	warmup       capacity.Warmup
+	decision     alerting.State
+	calibrator   forecaster.Calibrator
+	line         alerting.Line
+	signals      alerting.Signals
+	prompts      alerting.Prompts
+	issued       []issue   // newest last, at most maxIssues
+	lastReadyAck time.Time // last ready ack of an autoscaler; to the second
+	asks         asks
+	prefix       prefix
+	service      service
 }
 
-// asks are the decisions' requests for replicas that are not ready yet.
+// asks are the replicas that decisions requested and that are not ready yet.
 type asks struct {
-	Open    []time.Time `cbor:"1,keyasint,omitempty"` // one a replica, ascending, at most asksKept
-	Learned time.Time   `cbor:"2,keyasint,omitzero"`  // when a replica that was asked for last became ready; to the second
+	Open    []time.Time `cbor:"1,keyasint,omitempty"` // request times, one a replica, ascending, at most maxAsks
+	Learned time.Time   `cbor:"2,keyasint,omitzero"`  // when a requested replica last became ready; to the second
 }
 
 const (
-	// answersLast is how long what replicas report of their own starts is left out after an autoscaler's answer, or a replica
-	// that was asked for: those tell the whole lag, from the ask on.
-	answersLast = 24 * time.Hour
-	asksKept    = 256
-	// askTeaches is the age beyond which an ask teaches nothing when a replica becomes ready: nobody may have obeyed it.
-	askTeaches = time.Hour
+	// ackPrecedence is how long, after an ack or a requested replica, startup times that replicas report are ignored:
+	// acks and requests give the whole lag.
+	ackPrecedence = 24 * time.Hour
+	maxAsks       = 256
+	// maxAskAge is the age beyond which a request teaches no lag: perhaps no autoscaler obeyed it.
+	maxAskAge = time.Hour
 )
 
-// decided follows a decision: was is what the one before asked for. More that is asked for is a new ask; less takes the newest
-// asks back; and no more are open than replicas are missing.
-func (a *asks) decided(d *alerting.Decision, was int) {
+// update follows a decision; was is the desired number before. An increase is a new request, a decrease takes back the
+// newest ones. No more are open than replicas are missing.
+func (a *asks) update(d *alerting.Decision, was int) {
 	if d.Mode != alerting.Active || d.Stale {
 		a.Open = nil
 		return
@@ -176,16 +179,16 @@ func (a *asks) decided(d *alerting.Decision, was int) {
 	if d.Desired < was {
 		open = open[:max(0, len(open)-(was-d.Desired))]
 	}
-	for n := max(was, d.Ready); n < d.Desired && len(open) < asksKept; n++ {
+	for n := max(was, d.Ready); n < d.Desired && len(open) < maxAsks; n++ {
 		open = append(open, d.Tick.UTC())
 	}
 	a.Open = open[max(0, len(open)-max(0, d.Desired-d.Ready)):]
 }
 
-// came is how long an ask took until a replica became ready, the ask being over; 0 when there is none, when the replica's
-// process started before it, or when it is too old to say. The ask is the newest one before the replica was first pending, where
-// that was reported for a time of warmed, else the oldest.
-func (a *asks) came(r *ingest.Replica, warmed time.Duration) time.Duration {
+// complete removes the request of a replica that became ready, and returns its lag; 0 if there is no request, the
+// process started before it, or it is too old. The request is the newest one before the replica was pending, if that
+// was reported (warmed > 0), else the oldest.
+func (a *asks) complete(r *ingest.Replica, warmed time.Duration) time.Duration {
 	at := 0
 	if warmed > 0 {
 		pending := r.At.Add(-warmed)
@@ -197,23 +200,23 @@ func (a *asks) came(r *ingest.Replica, warmed time.Duration) time.Duration {
 	}
 	lag := r.At.Sub(a.Open[at])
 	a.Open = slices.Delete(slices.Clone(a.Open), at, at+1)
-	if lag > askTeaches {
+	if lag > maxAskAge {
 		return 0
 	}
 	a.Learned = r.At.UTC().Truncate(time.Second)
 	return lag
 }
 
-// start learns the warm-up lag from a replica's reports: from the ask to the first report that it is ready. Where nobody is known
-// to obey decisions, it is the time that the replica was pending. The time that its process took to start is only the end of
-// the lag: it counts where asks teach nothing, and only when it is more than is expected anyway.
-func (e *poolEntry) start(r *ingest.Replica, life features.ReplicaLife, mode alerting.Mode) {
+// learnWarmup learns the warm-up lag from a replica's reports: from the request to its first ready report. If no
+// autoscaler is known to obey decisions, the lag is the pending time. The startup time of the process is only a part of
+// the lag: it counts if requests teach nothing, and if it is more than the median lag.
+func (e *poolEntry) learnWarmup(r *ingest.Replica, life features.ReplicaLife, mode alerting.Mode) {
 	var lag time.Duration
 	if life.New {
-		lag = e.asks.came(r, life.Warmed)
+		lag = e.asks.complete(r, life.Warmed)
 	}
 	switch {
-	case !e.answered.IsZero() && r.At.Sub(e.answered) < answersLast:
+	case !e.lastReadyAck.IsZero() && r.At.Sub(e.lastReadyAck) < ackPrecedence:
 		return
 	case mode != alerting.Active && life.Warmed > 0:
 		lag = life.Warmed
@@ -222,7 +225,7 @@ func (e *poolEntry) start(r *ingest.Replica, life features.ReplicaLife, mode ale
 		e.warmup.Observe(lag)
 		return
 	}
-	if !life.Started || !e.asks.Learned.IsZero() && r.At.Sub(e.asks.Learned) < answersLast {
+	if !life.Started || !e.asks.Learned.IsZero() && r.At.Sub(e.asks.Learned) < ackPrecedence {
 		return
 	}
 	if took := time.Duration(r.StartupSeconds * float64(time.Second)); took > e.warmup.Quantile(0.5) {
@@ -230,15 +233,15 @@ func (e *poolEntry) start(r *ingest.Replica, life features.ReplicaLife, mode ale
 	}
 }
 
-// waiting is how long ago each replica that reports to be on its way was asked for: by the asks, the oldest first, else since its
-// first report.
-func waiting(t time.Time, s *features.PoolState, asked []time.Time) []time.Duration {
+// pendingAges is how long ago each pending replica was requested: by the open requests, oldest first, else by its first
+// report.
+func pendingAges(t time.Time, s *features.PoolState, asked []time.Time) []time.Duration {
 	if !s.Observed {
 		return nil
 	}
 	var ages []time.Duration
 	for i, since := range s.PendingSince {
-		if i < len(asked) && asked[i].Before(since) && t.Sub(asked[i]) <= askTeaches {
+		if i < len(asked) && asked[i].Before(since) && t.Sub(asked[i]) <= maxAskAge {
 			since = asked[i]
 		}
 		ages = append(ages, t.Sub(since))
@@ -246,29 +249,29 @@ func waiting(t time.Time, s *features.PoolState, asked []time.Time) []time.Durat
 	return ages
 }
 
-// issue is when the replicas that a generation of advice asks for were first asked for.
+// issue is when the replicas of a generation of decisions were first requested.
 type issue struct {
 	Generation int64     `cbor:"1,keyasint"`
 	At         time.Time `cbor:"2,keyasint"`
 }
 
-const issuesKept = 64
+const maxIssues = 64
 
-func (e *poolEntry) remember(d *alerting.Decision) {
+func (e *poolEntry) recordIssue(d *alerting.Decision) {
 	if !d.Publish || d.Action == alerting.ScaleIn || d.Action == alerting.Hold && d.Desired <= d.Ready {
-		return // nothing that an answer could say took time
+		return // no ack can give a lag
 	}
-	if len(e.issued) == issuesKept {
+	if len(e.issued) == maxIssues {
 		e.issued = append(e.issued[:0], e.issued[1:]...)
 	}
 	at := d.Tick
 	if !d.AskedAt.IsZero() {
-		at = d.AskedAt // a renewal asks for nothing new, nor does a hold while replicas are on their way
+		at = d.AskedAt // a renewal requests nothing new, nor does a hold with pending replicas
 	}
 	e.issued = append(e.issued, issue{d.Generation, at})
 }
 
-func (e *poolEntry) asked(generation int64) (time.Time, bool) {
+func (e *poolEntry) issuedAt(generation int64) (time.Time, bool) {
 	for _, x := range e.issued {
 		if x.Generation == generation {
 			return x.At, true
@@ -279,15 +282,15 @@ func (e *poolEntry) asked(generation int64) (time.Time, bool) {
 
 // Counters of what was applied; they are part of the state.
 type Counters struct {
-	Records uint64                   `cbor:"1,keyasint" json:"records"` // requests, sums, replica reports and acks that were counted
-	Refused map[ingest.Reason]uint64 `cbor:"2,keyasint" json:"refused"` // by reason, decoders' refusals included
+	Records uint64                   `cbor:"1,keyasint" json:"records"` // counted requests, sums, replica reports and acks
+	Refused map[ingest.Reason]uint64 `cbor:"2,keyasint" json:"refused"` // by reason, including decoding errors
 	Ticks   uint64                   `cbor:"3,keyasint" json:"ticks"`
-	Ignored uint64                   `cbor:"4,keyasint,omitempty" json:"ignored"` // sound records that carry no demand
+	Ignored uint64                   `cbor:"4,keyasint,omitempty" json:"ignored"` // valid records without demand
 }
 
 // New returns an empty Pipeline.
 func New(cfg Config) *Pipeline {
-	cfg.Features.Service = services(&cfg)
+	cfg.Features.Service = serviceRates(&cfg)
 	p := &Pipeline{
 		Stage: func(string) {},
 		cfg:   cfg, time: newTimekeeper(&cfg),
@@ -305,16 +308,20 @@ func New(cfg Config) *Pipeline {
 	return p
 }
 
-// services are the pools' service rates, by which requests without times are given a KV occupancy.
-func services(cfg *Config) map[string]features.Service {
+// serviceRates are the configured rates of the pools. They give requests without times a KV occupancy.
+func serviceRates(cfg *Config) map[string]features.Service {
 	out := map[string]features.Service{}
 	for _, c := range cfg.Pools {
-		out[c.Name] = features.Service{PrefillTokensPerS: c.Rates.PrefillTokensPerS, ITL: c.Rates.ITL}
+		out[c.Name] = serviceOf(&c)
 	}
 	for name, s := range cfg.Features.Service {
 		out[name] = s
 	}
 	return out
+}
+
+func serviceOf(c *capacity.Pool) features.Service {
+	return features.Service{PrefillTokensPerS: c.Rates.PrefillTokensPerS, ITL: c.Rates.ITL}
 }
 
 func (c *Config) forecasterConfig() forecaster.Config {
@@ -332,8 +339,8 @@ func (c *Config) producers() features.ProducersConfig {
 	return features.ProducersConfig{ByReceipt: c.Clock == WallClock, Lateness: c.Features.Lateness, StaleAfter: c.Features.StaleAfter}
 }
 
-// Apply applies one batch. Ticks that become due on the way are run in their place among the records, each handing its
-// Output to emit. Records that could not be used are appended to b.Refused.
+// Apply applies one batch. It runs the ticks that become due, in order with the records, and calls emit with each
+// Output. Refused records are appended to b.Refused.
 func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 	if b.Sequence > 0 {
 		p.sequence = b.Sequence
@@ -345,6 +352,9 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 	p.counters.Ignored += uint64(b.Ignored)
 	for i := range b.Refused {
 		p.counters.Refused[b.Refused[i].Reason]++
+	}
+	if b.Definition != nil {
+		p.define(b, b.Definition)
 	}
 	p.producers.Begin(b.Source, b.ReceivedAt)
 	for i := range b.Requests {
@@ -378,7 +388,7 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 		}
 	}
 	for i := range b.Histories {
-		p.history(b, &b.Histories[i])
+		p.applyHistory(b, &b.Histories[i])
 	}
 	if w := b.Watermark; w != nil {
 		if reason := p.watermark(w, emit); reason != "" {
@@ -392,18 +402,18 @@ func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason 
 	if e == nil {
 		return ingest.ReasonUnknownPool
 	}
-	if reason := p.reach(r.EventTime(), emit); reason != "" {
+	if reason := p.advanceTo(r.EventTime(), emit); reason != "" {
 		return reason
 	}
 	if p.dedup.Seen(r.Pool, r.ID, r.Attempt, r.Phase) {
 		return ingest.ReasonDuplicate
 	}
-	e.prefix.complete(r, p.cfg.PrefixBlocks)
+	e.prefix.setCachedTokens(r, p.cfg.PrefixBlocks)
 	p.classify(e, r)
-	return p.counted(p.aggregator.AddAttempt(r, p.calls.again(r, p.dedup)))
+	return p.count(p.aggregator.AddAttempt(r, p.calls.alreadyCounted(r, p.dedup)))
 }
 
-// classify gives a request its class, where rules have one for it.
+// classify sets the class of a request if a rule matches.
 func (p *Pipeline) classify(e *poolEntry, r *ingest.Request) {
 	if class, ok := p.cfg.Classify.Class(r); ok {
 		r.Class = class
@@ -414,10 +424,10 @@ func (p *Pipeline) sum(s *ingest.Sum, emit func(*Output)) ingest.Reason {
 	if p.entry(s.Pool) == nil {
 		return ingest.ReasonUnknownPool
 	}
-	if reason := p.reach(s.Start, emit); reason != "" {
+	if reason := p.advanceTo(s.Start, emit); reason != "" {
 		return reason
 	}
-	return p.counted(p.aggregator.AddSum(s))
+	return p.count(p.aggregator.AddSum(s))
 }
 
 func (p *Pipeline) replica(r *ingest.Replica, emit func(*Output)) ingest.Reason {
@@ -425,17 +435,17 @@ func (p *Pipeline) replica(r *ingest.Replica, emit func(*Output)) ingest.Reason 
 	if e == nil {
 		return ingest.ReasonUnknownPool
 	}
-	if reason := p.reach(r.At, emit); reason != "" {
+	if reason := p.advanceTo(r.At, emit); reason != "" {
 		return reason
 	}
 	life := p.aggregator.AddReplica(r)
 	if !p.resuming(e) {
-		e.start(r, life, p.decision(e).Mode)
+		e.learnWarmup(r, life, p.decision(e).Mode)
 	}
-	return p.counted("")
+	return p.count("")
 }
 
-// ack takes an autoscaler's answer: a replica that became ready after an event teaches the warm-up lag.
+// ack applies an autoscaler's acknowledgement: a ready replica teaches the warm-up lag.
 func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
 	e := p.entry(a.Pool)
 	if e == nil {
@@ -443,18 +453,18 @@ func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
 	}
 	if a.Stage == ingest.AckReady && !p.resuming(e) {
 		generation := a.Generation
-		if generation == ingest.Unknown { // the id alone will do: it ends in the generation
+		if generation == ingest.Unknown { // the id ends in the generation
 			generation, _ = alerting.GenerationOf(a.Pool, a.EventID)
 		}
-		if asked, ok := e.asked(generation); ok {
+		if asked, ok := e.issuedAt(generation); ok {
 			e.warmup.Observe(a.At.Sub(asked))
-			e.answered = a.At.UTC().Truncate(time.Second)
+			e.lastReadyAck = a.At.UTC().Truncate(time.Second)
 		}
 	}
-	return p.counted("")
+	return p.count("")
 }
 
-// watermark moves time, and says of a pool that its silence until then was zero traffic.
+// watermark moves time. That of a pool means that its silence until then was zero traffic.
 func (p *Pipeline) watermark(w *ingest.Watermark, emit func(*Output)) ingest.Reason {
 	if w.Pool != "" && p.entry(w.Pool) == nil {
 		return ingest.ReasonUnknownPool
@@ -466,26 +476,26 @@ func (p *Pipeline) watermark(w *ingest.Watermark, emit func(*Output)) ingest.Rea
 		p.aggregator.AddWatermark(w)
 	}
 	if w.Pool == "" || p.cfg.Clock == EventClock {
-		p.run(p.time.promise(w.At), true, emit)
+		p.run(p.time.watermarkTick(w.At), true, emit)
 	}
 	return ""
 }
 
-// reach moves time to t where records do that, running the ticks that become due; a time too far ahead is refused.
-func (p *Pipeline) reach(t time.Time, emit func(*Output)) ingest.Reason {
+// advanceTo moves time to t, if records move it, and runs the ticks that become due. It refuses a time too far ahead.
+func (p *Pipeline) advanceTo(t time.Time, emit func(*Output)) ingest.Reason {
 	if !p.time.plausible(t) {
 		return ingest.ReasonFuture
 	}
 	switch {
 	case p.cfg.Clock == EventClock:
-		p.run(p.time.event(t), true, emit)
-	case p.time.byRecords():
-		p.run(p.time.event(t), false, emit)
+		p.run(p.time.recordTick(t), true, emit)
+	case p.time.recordsMoveTime():
+		p.run(p.time.recordTick(t), false, emit)
 	}
 	return ""
 }
 
-func (p *Pipeline) counted(reason ingest.Reason) ingest.Reason {
+func (p *Pipeline) count(reason ingest.Reason) ingest.Reason {
 	if reason == "" {
 		p.counters.Records++
 	}
@@ -495,36 +505,36 @@ func (p *Pipeline) counted(reason ingest.Reason) ingest.Reason {
 func (p *Pipeline) refuse(b *ingest.Batch, reason ingest.Reason, pool, replica string, at time.Time, record func() []byte) {
 	p.counters.Refused[reason]++
 	f := ingest.Refusal{Reason: reason, Detail: p.explain(reason, pool, at), Producer: cmp.Or(b.Source, replica), Pool: pool}
-	if reason != ingest.ReasonDuplicate { // a resend is no fault to look into
+	if reason != ingest.ReasonDuplicate { // a duplicate needs no inspection
 		f.Record = record()
 	}
 	b.Refused = append(b.Refused, f)
 }
 
-// run runs the ticks after the last one up to and including last. A hole of more than maxCatchUp is jumped over: once
-// what came before it has settled, the pipeline goes on with the hole's last minutes. Without advise no tick decides.
+// run runs the ticks after the last one up to and including last. In a gap of more than maxCatchUp, it skips from
+// where earlier minutes are final to the last part of the gap. Without advise no tick decides.
 func (p *Pipeline) run(last time.Time, advise bool, emit func(*Output)) {
 	first := p.time.next(last)
 	for t := first; !t.IsZero() && !t.After(last); t = t.Add(features.Minute) {
 		if resume := last.Add(-maxCatchUp); t.Before(resume) && t.Sub(first) > p.cfg.Features.Revise {
 			t = resume
 		}
-		// On the wall clock only the newest tick decides: advice for minutes that have passed is no advice.
+		// On the wall clock only the newest tick decides: decisions for past minutes are useless.
 		decide := advise && (p.cfg.Clock == EventClock || t.Equal(last))
 		p.tick(t, decide, emit)
 	}
 }
 
-// tick ends the minute before t: windows close, models learn, and when decide is set the pools are forecast, projected
-// and decided.
+// tick ends the minute before t: windows close and models learn. With decide, it also forecasts, projects and decides.
 func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
-	p.time.ticked(t)
+	p.time.setLast(t)
+	p.forgetSilent(t)
 	p.counters.Ticks++
 	out := Output{Tick: t, Sequence: p.sequence}
 	p.Stage("close")
 	out.Windows, out.Pools = p.aggregator.Close(t)
 	out.Producers = p.producers.Tick(t, out.Pools)
-	p.tickPools(&out)
+	p.updatePools(&out)
 	p.Stage("learn")
 	p.learnService(out.Windows, out.Pools)
 	p.forecaster.Observe(out.Windows, out.Pools)
@@ -534,13 +544,14 @@ func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 	emit(&out)
 }
 
-// tickPools does what is due each minute for what sorts and completes the records of each pool.
-func (p *Pipeline) tickPools(out *Output) {
+// updatePools updates prefix caches, signals and prompt lengths of each pool.
+func (p *Pipeline) updatePools(out *Output) {
 	for i := range out.Pools {
 		if e := p.entry(out.Pools[i].Pool); e != nil {
-			e.prefix.fit(&out.Pools[i].State, &e.pool, p.cfg.PrefixBlocks)
+			e.prefix.resize(&out.Pools[i].State, &e.pool, p.cfg.PrefixBlocks)
 			e.signals = e.signals.Add(out.Tick, out.Windows, &out.Pools[i])
 			e.prompts.Observe(e.pool.Name, out.Windows)
+			e.defined.hear(out.Pools[i].LastEvent)
 		}
 	}
 }
@@ -552,13 +563,13 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 	var conditions []alerting.Condition
 	resuming := false
 	for i := range out.Forecasts {
-		f := out.Forecasts[i].Load() // replicas have to do what all attempts ask for
+		f := out.Forecasts[i].Load() // replicas serve all attempts
 		e := p.entry(f.Pool)
 		if e == nil {
-			continue // a pool that is no longer configured
+			continue // no longer configured
 		}
 		pool, cfg := e.pool, p.decision(e)
-		pool.Warmup = e.warmup.Given(waiting(t, &f.Minute.State, e.asks.Open))
+		pool.Warmup = e.warmup.Given(pendingAges(t, &f.Minute.State, e.asks.Open))
 		trusted := pool.Trust(&e.service.learned, f.Minute.State.KVCapacityTokens, t)
 		pool.Rates = trusted.Rates
 		sending := pool.Sent(f.Computed())
@@ -573,7 +584,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		e.calibrator.Issue(f, &projection, &pool.Warmup)
 		if !t.After(e.decision.LastTick) {
 			resuming = true
-			continue // it was decided before the state was lost: see Resume
+			continue // decided before the state was lost: see Resume
 		}
 		projection.Drivers = p.forecaster.Drivers(f.Pool, projection.Binding, 3)
 		if prompts := projection.Prompts; prompts != nil {
@@ -595,12 +606,14 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		d, e.decision = alerting.Decide(t, in, e.decision, cfg)
 		out.Projections = append(out.Projections, projection)
 		out.Decisions = append(out.Decisions, d)
-		e.remember(&d)
-		e.asks.decided(&d, was)
+		e.recordIssue(&d)
+		e.asks.update(&d, was)
 		if !d.Stale {
 			e.line.Tick(t, d.Ahead(), cfg)
 		}
-		conditions = append(conditions, alerting.Conditions(&d, f, cfg)...)
+		if !d.Stale || e.defined == nil || !e.defined.Unwanted { // else the silence is no fault
+			conditions = append(conditions, alerting.Conditions(&d, f, cfg)...)
+		}
 		conditions = append(conditions, e.prompts.Condition(&d, pool.LongestPrompt(f.Minute.State.KVCapacityTokens), cfg)...)
 		out.Prompts = append(out.Prompts, PoolPrompts{f.Pool, e.prompts})
 	}
@@ -609,14 +622,14 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 	}
 }
 
-// decision is the configuration of a pool's decisions: a pool may have a mode of its own.
+// decision is the configuration of a pool's decisions; a pool may have its own mode.
 func (p *Pipeline) decision(e *poolEntry) alerting.Config {
 	cfg := p.cfg.Decision
 	cfg.Mode = cmp.Or(alerting.Mode(e.pool.Mode), cfg.Mode)
 	return cfg
 }
 
-// entry finds a pool, adding a copy of the default one for a new name; nil when the name is not served.
+// entry returns a pool, or adds a copy of the default one for a new name; nil if the pool is not served.
 func (p *Pipeline) entry(name string) *poolEntry {
 	i, ok := p.findPool(name)
 	if ok {
@@ -630,10 +643,10 @@ func (p *Pipeline) entry(name string) *poolEntry {
 	return p.addPool(c)
 }
 
-// foreign says that a pool belongs to another pipeline.
+// foreign reports whether a pool belongs to another pipeline.
 func (p *Pipeline) foreign(pool string) bool { return p.cfg.Owns != nil && !p.cfg.Owns(pool) }
 
-// Served are the pools whose telemetry is counted, ordered by name; more says that others are admitted yet.
+// Served returns the pools that are served, ordered by name; more means that further pools may be added.
 func (p *Pipeline) Served() (names []string, more bool) {
 	for _, e := range p.pools {
 		names = append(names, e.pool.Name)
@@ -641,8 +654,21 @@ func (p *Pipeline) Served() (names []string, more bool) {
 	return names, p.cfg.DefaultPool != nil && len(p.pools) < p.cfg.MaxPools
 }
 
-// NumServed is how many there are.
+// NumServed is the number of served pools.
 func (p *Pipeline) NumServed() int { return len(p.pools) }
+
+// Defined are the pools that the log defines, ordered by name.
+func (p *Pipeline) Defined() (pools []capacity.Pool) {
+	for _, e := range p.pools {
+		if e.defined != nil {
+			pools = append(pools, e.pool)
+		}
+	}
+	return pools
+}
+
+// PoolChanges counts how often a pool was added, defined anew or forgotten.
+func (p *Pipeline) PoolChanges() uint64 { return p.changes }
 
 func (p *Pipeline) findPool(name string) (int, bool) {
 	return slices.BinarySearchFunc(p.pools, name, func(e *poolEntry, n string) int { return strings.Compare(e.pool.Name, n) })
@@ -652,11 +678,11 @@ func (p *Pipeline) addPool(c capacity.Pool) *poolEntry {
 	e := &poolEntry{pool: c, warmup: c.Warmup}
 	i, _ := p.findPool(c.Name)
 	p.pools = slices.Insert(p.pools, i, e)
+	p.changes++
 	return e
 }
 
-// Calibrator is how the windows ahead of a pool turned out, as its newest projection took it; nil for a pool that is not known.
-// It is the pipeline's own.
+// Calibrator returns the calibrator of a pool's newest projection, read-only; nil for an unknown pool.
 func (p *Pipeline) Calibrator(pool string) *forecaster.Calibrator {
 	if i, ok := p.findPool(pool); ok {
 		return &p.pools[i].calibrator
@@ -667,25 +693,25 @@ func (p *Pipeline) Calibrator(pool string) *forecaster.Calibrator {
 // Sequence is the sequence of the newest message applied.
 func (p *Pipeline) Sequence() uint64 { return p.sequence }
 
-// StreamRemade says that what comes next is of another stream: no sequence of it is applied.
-func (p *Pipeline) StreamRemade() { p.sequence = 0 }
+// ResetSequence is for a new stream, of which no message has been applied.
+func (p *Pipeline) ResetSequence() { p.sequence = 0 }
 
 // LastTick is the newest tick; zero before the first.
 func (p *Pipeline) LastTick() time.Time { return p.time.Last }
 
-// Counters returns what was applied; the map is the pipeline's own.
+// Counters returns the counters; the map is read-only.
 func (p *Pipeline) Counters() Counters { return p.counters }
 
-// Omissions count what the parts had to leave out or forget to stay within their bounds. They only grow.
+// Omissions count what the parts dropped to stay within their bounds. They only grow.
 type Omissions struct {
 	Features          features.Counters
 	IDsForgotten      uint64 // by the deduper
 	BlocksForgotten   uint64 // by the prefix caches of the pools
 	ConditionsDropped uint64 // by the alert board
-	ProducersRefused  uint64 // records of producers beyond those that can be followed
+	ProducersRefused  uint64 // records of producers beyond the bound
 }
 
-// Omissions of everything applied so far, earlier runs included.
+// Omissions since the first start.
 func (p *Pipeline) Omissions() Omissions {
 	o := Omissions{Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.board.Dropped(), ProducersRefused: p.producers.Refused()}
 	for _, e := range p.pools {

@@ -294,7 +294,7 @@ func TestALeapWithinTheReviseSpanLosesNothing(t *testing.T) {
 // TestEventClockFollowsSparseTraffic: where no records are near each other, enough of them move time all the same.
 func TestEventClockFollowsSparseTraffic(t *testing.T) {
 	k := timekeeper{clock: EventClock}
-	k.event(midnight)
+	k.recordTick(midnight)
 	for i := 1; i <= rowConfirm; i++ {
 		if got, want := k.plausible(midnight.Add(time.Duration(i)*time.Hour)), i == rowConfirm; got != want {
 			t.Fatalf("record %d taken: %t, want %t", i, got, want)

@@ -6,22 +6,21 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// prefix estimates the cached tokens of a pool's requests that report the hashes of their blocks in place of them. The
-// zero value has seen none.
+// prefix estimates the cached tokens of requests that report block hashes instead. The zero value is empty.
 type prefix struct {
 	cache       *ingest.PrefixCache
 	blockTokens int64 // of the newest request with blocks
 }
 
-// prefixState is a prefix as it is kept in a snapshot.
+// prefixState is a prefix in a snapshot.
 type prefixState struct {
 	Cache       ingest.PrefixState `cbor:"1,keyasint"`
 	BlockTokens int64              `cbor:"2,keyasint"`
 }
 
-// complete sets r.CachedTokens where that is unknown and the blocks tell, remembering at most limit of them. Only
-// requests that were served count: the record of an arrival comes before its own blocks are cached.
-func (p *prefix) complete(r *ingest.Request, limit int) {
+// setCachedTokens sets r.CachedTokens if it is unknown and r has blocks; it remembers at most limit blocks. Only served
+// requests count, because an arrival is recorded before its own blocks are cached.
+func (p *prefix) setCachedTokens(r *ingest.Request, limit int) {
 	if len(r.Blocks) == 0 || r.BlockTokens <= 0 || limit == 0 || r.Phase != ingest.PhaseFinished && r.Phase != ingest.PhaseCancelled {
 		return
 	}
@@ -35,8 +34,8 @@ func (p *prefix) complete(r *ingest.Request, limit int) {
 	}
 }
 
-// fit bounds what is remembered by what the KV caches of the ready replicas hold, where both are known, and by limit.
-func (p *prefix) fit(s *features.PoolState, pool *capacity.Pool, limit int) {
+// resize bounds the remembered blocks by the KV caches of the ready replicas, if both are known, and by limit.
+func (p *prefix) resize(s *features.PoolState, pool *capacity.Pool, limit int) {
 	if p.cache == nil {
 		return
 	}
@@ -64,7 +63,7 @@ func (p *prefix) state() *prefixState {
 	return &prefixState{p.cache.State(), p.blockTokens}
 }
 
-// restore takes up a snapshot, under a limit that may have changed.
+// restore a snapshot, under a limit that may have changed.
 func (p *prefix) restore(s *prefixState, limit int) {
 	if s == nil || limit == 0 {
 		return

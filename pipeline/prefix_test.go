@@ -63,15 +63,15 @@ func TestPrefixFitsTheKVCaches(t *testing.T) {
 	} {
 		var p prefix
 		r := request
-		p.complete(&r, 8)
-		p.fit(&features.PoolState{KVCapacityTokens: tc.capacity, Ready: tc.ready, Observed: tc.observed}, &pool, 8)
+		p.setCachedTokens(&r, 8)
+		p.resize(&features.PoolState{KVCapacityTokens: tc.capacity, Ready: tc.ready, Observed: tc.observed}, &pool, 8)
 		if got := p.cache.Len(); got != tc.want {
 			t.Errorf("%s: %d blocks, want %d", name, got, tc.want)
 		}
 	}
 	var p prefix
 	r := request
-	if p.complete(&r, 0); r.CachedTokens != ingest.Unknown || p.cache != nil {
+	if p.setCachedTokens(&r, 0); r.CachedTokens != ingest.Unknown || p.cache != nil {
 		t.Errorf("with 0 blocks: %d cached", r.CachedTokens)
 	}
 }

@@ -38,7 +38,7 @@ func TestResume(t *testing.T) {
 	begin := slices.IndexFunc(log, func(b ingest.Batch) bool { return b.ReceivedAt.After(midnight.Add(lost / 2 * time.Minute)) })
 	resumed := New(cfg)
 	for _, e := range whole.pools {
-		state, err := whole.Decided(e.pool.Name)
+		state, err := whole.DecisionState(e.pool.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,8 +54,8 @@ func TestResume(t *testing.T) {
 	same := func() {
 		t.Helper()
 		for _, e := range whole.pools {
-			was, _ := whole.Decided(e.pool.Name)
-			if got, err := resumed.Decided(e.pool.Name); err != nil || !bytes.Equal(was, got) {
+			was, _ := whole.DecisionState(e.pool.Name)
+			if got, err := resumed.DecisionState(e.pool.Name); err != nil || !bytes.Equal(was, got) {
 				t.Errorf("%s: %v; was %x, is %x", e.pool.Name, err, was, got)
 			}
 		}

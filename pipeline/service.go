@@ -9,23 +9,23 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// readyKept is for how many minutes the number of ready replicas is kept: a minute that settles is at most an hour old.
+// readyKept is the number of minutes with ready replicas that are kept: a minute settles within an hour.
 const readyKept = 64
 
-// service learns what a pool's replicas do, from minutes that have settled.
+// service learns the service rates of a pool's replicas from settled minutes.
 type service struct {
 	learned capacity.Service
 	ready   readyMinutes
 }
 
-// readyMinutes are the newest numbers of ready replicas, by the minute.
+// readyMinutes are the newest numbers of ready replicas, by minute.
 type readyMinutes struct {
 	Newest int64            `cbor:"1,keyasint,omitempty"` // minute since 1970
 	Counts [readyKept]int32 `cbor:"2,keyasint"`           // by minute modulo readyKept; 0 is unknown
 }
 
-// note keeps the number of ready replicas at the end of a minute.
-func (r *readyMinutes) note(at time.Time, ready int) {
+// set the number of ready replicas at the end of a minute.
+func (r *readyMinutes) set(at time.Time, ready int) {
 	minute := at.Unix() / 60
 	for m := max(r.Newest+1, minute-readyKept+1); m < minute; m++ {
 		r.Counts[m%readyKept] = 0
@@ -34,8 +34,8 @@ func (r *readyMinutes) note(at time.Time, ready int) {
 	r.Counts[minute%readyKept] = int32(ready)
 }
 
-// during is how many replicas were ready throughout a minute; 0 when that is not known or it changed.
-func (r *readyMinutes) during(start time.Time) float64 {
+// throughout is the number of ready replicas of a minute; 0 if unknown or changed.
+func (r *readyMinutes) throughout(start time.Time) float64 {
 	before := start.Unix() / 60
 	if before+1 > r.Newest || before <= r.Newest-readyKept {
 		return 0
@@ -46,13 +46,13 @@ func (r *readyMinutes) during(start time.Time) float64 {
 	return 0
 }
 
-// serviceSums is one minute of one pool over its classes.
+// serviceSums are the sums of one minute of one pool over its classes.
 type serviceSums struct {
 	start          time.Time
-	output, area   float64 // tokens generated, token-seconds held
-	itl, itlTokens float64 // ITL by the tokens of its class
+	output, area   float64 // generated tokens; token-seconds held
+	itl, itlTokens float64 // ITL weighted by output tokens; those tokens
 	prefills       features.Prefills
-	prompts        float64 // token-seconds that prompts were held for until the first token
+	prompts        float64 // token-seconds of prompts until the first token
 	prefill        float64 // tokens
 	censored       bool
 }
@@ -73,9 +73,9 @@ func (s *serviceSums) add(w *features.Window) {
 	}
 }
 
-// minute is the average of each of so many replicas. Where prompts are computed on replicas of their own (apart), nobody says how
-// many of those there are, so that the minute says nothing of prompts.
-func (s *serviceSums) minute(replicas float64, apart bool) capacity.ServiceMinute {
+// minute is the mean of each replica. In a disaggregated pool the number of prefill replicas is unknown, so the minute
+// has no prompts.
+func (s *serviceSums) minute(replicas float64, disaggregated bool) capacity.ServiceMinute {
 	const seconds = 60
 	m := capacity.ServiceMinute{Replicas: replicas}
 	if s.itlTokens > 0 && s.itlTokens > 0.9*s.output {
@@ -84,18 +84,18 @@ func (s *serviceSums) minute(replicas float64, apart bool) capacity.ServiceMinut
 		m.KV = s.area / seconds / replicas
 		m.Context = (s.area - s.prompts) / seconds / replicas / m.Decoding
 	}
-	if !s.censored && !apart { // prompts that were turned away took nothing
+	if !s.censored && !disaggregated { // rejected prompts took no time
 		m.Prompts, m.Prefill = capacity.PrefillSums(s.prefills), s.prefill/seconds/replicas
 	}
 	return m
 }
 
-// learnService teaches each pool's service what the minutes that settled show of it.
+// learnService teaches each pool's service from the settled minutes.
 func (p *Pipeline) learnService(windows []features.Window, pools []features.PoolMinute) {
 	for i := range pools {
 		m := &pools[i]
 		if e := p.entry(m.Pool); e != nil && m.State.Observed {
-			e.service.ready.note(m.State.At, m.State.Ready)
+			e.service.ready.set(m.State.At, m.State.Ready)
 		}
 	}
 	var sums serviceSums
@@ -103,13 +103,13 @@ func (p *Pipeline) learnService(windows []features.Window, pools []features.Pool
 	pool := ""
 	finish := func() {
 		if of != nil {
-			if replicas := of.service.ready.during(sums.start); replicas > 0 {
+			if replicas := of.service.ready.throughout(sums.start); replicas > 0 {
 				of.service.learned.Observe(sums.minute(replicas, of.pool.Disaggregated))
 			}
 		}
 		sums = serviceSums{}
 	}
-	for i := range windows { // pool by pool, all of one minute
+	for i := range windows { // grouped by pool and minute
 		w := &windows[i]
 		if !w.Settled {
 			continue
@@ -123,7 +123,7 @@ func (p *Pipeline) learnService(windows []features.Window, pools []features.Pool
 	finish()
 }
 
-// limitsOf are a pool's limits. Cached tokens are not forecast, so that a quota that counts them comes sooner than is said.
+// limitsOf are a pool's limits. Cached tokens are not forecast, so a quota that counts them is reached earlier.
 func limitsOf(p *capacity.Pool) []forecaster.Limit {
 	return []forecaster.Limit{
 		{Name: "limits.requests_per_min", Dimensions: []string{features.DimRequests}, PerS: p.Limits.RequestsPerMin / 60},
@@ -131,22 +131,22 @@ func limitsOf(p *capacity.Pool) []forecaster.Limit {
 	}
 }
 
-// likely is the probability from which a limit that will be reached is worth a warning.
-const likely = 0.5
+// warnProbability is the least probability of reaching a limit that gives a warning.
+const warnProbability = 0.5
 
-// limitWarnings say which limits will probably be reached within window.
+// limitWarnings lists the limits that will probably be reached within window.
 func limitWarnings(limits []forecaster.ResourceProjection, window time.Duration) (warnings []string) {
 	minutes := min(max(int(window/features.Minute), 1), forecaster.Horizon)
 	for i := range limits {
 		l := &limits[i]
-		if p := l.Probability[minutes-1]; p >= likely {
-			warnings = append(warnings, fmt.Sprintf("%s %.0f will be reached within %d minutes with a probability of %.0f %%, and no replica lifts it", l.Dimension, 60*l.PerReplica, minutes, 100*p))
+		if p := l.Probability[minutes-1]; p >= warnProbability {
+			warnings = append(warnings, fmt.Sprintf("%s %.0f will be reached within %d minutes with a probability of %.0f %%; more replicas do not help", l.Dimension, 60*l.PerReplica, minutes, 100*p))
 		}
 	}
 	return warnings
 }
 
-// transferWarning says that prefill replicas send slower than they compute.
+// transferWarning is for prefill replicas that send more slowly than they compute.
 func transferWarning(p *capacity.Pool) string {
-	return fmt.Sprintf("a prefill replica sends %.0f tokens/s of KV cache at most (disaggregated.transfer), so that it counts for %.0f prompt tokens/s to compute", p.TransferTokensPerS, p.Rates.PrefillTokensPerS)
+	return fmt.Sprintf("a prefill replica sends at most %.0f tokens/s of KV cache (disaggregated.transfer), so it counts for %.0f prompt tokens/s", p.TransferTokensPerS, p.Rates.PrefillTokensPerS)
 }

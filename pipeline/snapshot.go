@@ -15,19 +15,19 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// snapshotVersion changes when the layout of state does.
-const snapshotVersion = 21
+// snapshotVersion changes with the layout of state.
+const snapshotVersion = 22
 
-// state is the first part of a Pipeline at rest. The others are the parts of the Forecaster, the ids of the requests seen,
-// those of the calls adopted, a poolState for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), of
-// which neither its writer nor its reader needs to hold more than one part.
+// state is the first part of a Pipeline's state. Then follow the parts of the Forecaster, the ids of seen requests and
+// of adopted calls, a poolState for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), so neither
+// writer nor reader holds more than one part.
 type state struct {
 	Version  int                 `cbor:"1,keyasint"`
 	Clock    Clock               `cbor:"2,keyasint"`
 	Sequence uint64              `cbor:"3,keyasint"`
 	Time     timekeeperState     `cbor:"4,keyasint"`
 	Counters Counters            `cbor:"5,keyasint"`
-	Pools    int                 `cbor:"9,keyasint"` // how many there are
+	Pools    int                 `cbor:"9,keyasint"` // number of pools
 	Board    alerting.BoardState `cbor:"10,keyasint"`
 
 	Producers *features.ProducersState `cbor:"20,keyasint,omitempty"`
@@ -40,8 +40,9 @@ type poolState struct {
 	Issued   []issue              `cbor:"4,keyasint"`
 	Prefix   *prefixState         `cbor:"5,keyasint,omitempty"`
 
-	Answered time.Time `cbor:"7,keyasint,omitzero"`
-	Asks     asks      `cbor:"13,keyasint"`
+	Defined      *definition `cbor:"6,keyasint,omitempty"`
+	LastReadyAck time.Time   `cbor:"7,keyasint,omitzero"`
+	Asks         asks        `cbor:"13,keyasint"`
 
 	Service    capacity.ServiceState      `cbor:"8,keyasint"`
 	Minutes    readyMinutes               `cbor:"9,keyasint"`
@@ -51,8 +52,7 @@ type poolState struct {
 	Prompts    alerting.Prompts           `cbor:"30,keyasint,omitempty"`
 }
 
-// codec encodes deterministically (RFC 8949 §4.2), so that equal states are equal bytes, and decodes within bounds that
-// the largest honest state stays far below.
+// encoder is deterministic (RFC 8949 §4.2): equal states are equal bytes. decoder has bounds far above any valid state.
 var encoder, decoder = func() (cbor.EncMode, cbor.DecMode) {
 	options := cbor.CoreDetEncOptions()
 	options.Time = cbor.TimeRFC3339Nano
@@ -67,7 +67,7 @@ var encoder, decoder = func() (cbor.EncMode, cbor.DecMode) {
 	return enc, dec
 }()
 
-// Encode writes the state as it is: the same bytes for the same state.
+// Encode writes the state: the same bytes for the same state.
 func (p *Pipeline) Encode(w io.Writer) error {
 	put := encoder.NewEncoder(w).Encode
 	if err := put(&state{
@@ -87,7 +87,7 @@ func (p *Pipeline) Encode(w io.Writer) error {
 	for _, e := range p.pools {
 		if err := put(&poolState{
 			Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: e.issued, Prefix: e.prefix.state(),
-			Answered: e.answered, Asks: e.asks, Service: e.service.learned.State(), Minutes: e.service.ready,
+			Defined: e.defined, LastReadyAck: e.lastReadyAck, Asks: e.asks, Service: e.service.learned.State(), Minutes: e.service.ready,
 			Calibrator: e.calibrator.State(), Signals: e.signals, Line: e.line, Prompts: e.prompts,
 		}); err != nil {
 			return err
@@ -96,15 +96,15 @@ func (p *Pipeline) Encode(w io.Writer) error {
 	return p.aggregator.Parts(put)
 }
 
-// ErrUnreadable says that a snapshot of this version does not hold a state of this program and configuration.
+// ErrUnreadable means that a snapshot of this version does not hold a state of this program and configuration.
 var ErrUnreadable = errors.New("snapshot does not decode")
 
-// ErrOtherClock says that a snapshot was taken on another clock than the configuration's.
+// ErrOtherClock means that a snapshot was taken with another clock than the configuration's.
 var ErrOtherClock = errors.New("snapshot was taken on another clock")
 
-// Restore makes a Pipeline that goes on from a snapshot, under a configuration that may have changed: pools that are no
-// longer configured are forgotten, new ones start empty. Of another version it is a [forecaster.VersionError]; what makes
-// no sense is [ErrUnreadable].
+// Restore creates a Pipeline from a snapshot. The configuration may have changed: pools that are no longer configured
+// are dropped, new ones start empty. Errors: [forecaster.VersionError] for another version, [ErrOtherClock],
+// [ErrUnreadable].
 func Restore(cfg Config, snapshot io.Reader) (*Pipeline, error) {
 	next := decoder.NewDecoder(snapshot).Decode
 	var s state
@@ -125,7 +125,7 @@ func Restore(cfg Config, snapshot io.Reader) (*Pipeline, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	if err := next(new(cbor.RawMessage)); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: it does not end where it should", ErrUnreadable)
+		return nil, fmt.Errorf("%w: data follows the last part", ErrUnreadable)
 	}
 	return p, nil
 }
@@ -163,15 +163,26 @@ func (p *Pipeline) restore(s *state, next func(part any) error) (err error) {
 	return err
 }
 
+// restored finds a pool whose state is restored, or adds it as it was defined. A definition that the configuration does not
+// allow any more is dropped; the pool is then served as one that was never defined.
+func (p *Pipeline) restored(pool string, defined *definition) *poolEntry {
+	if defined != nil && p.redefine(pool, defined.Keys) == nil {
+		e := p.entry(pool)
+		e.defined = defined
+		return e
+	}
+	return p.entry(pool)
+}
+
 func (p *Pipeline) restorePool(s *poolState) (err error) {
-	e := p.entry(s.Name)
+	e := p.restored(s.Name, s.Defined)
 	if e == nil {
-		return nil // it is no longer configured
+		return nil // no longer configured
 	}
 	e.warmup.Restore(s.Warmup)
 	e.calibrator.Restore(s.Calibrator)
 	e.signals, e.line, e.prompts = s.Signals, s.Line, s.Prompts
-	e.decision, e.issued, e.answered, e.asks = s.Decision, s.Issued, s.Answered, s.Asks
+	e.decision, e.issued, e.lastReadyAck, e.asks = s.Decision, s.Issued, s.LastReadyAck, s.Asks
 	e.service.learned.Restore(s.Service)
 	e.service.ready = s.Minutes
 	e.prefix.restore(s.Prefix, p.cfg.PrefixBlocks)

@@ -133,8 +133,8 @@ func TestOnlyAsksAreAnswered(t *testing.T) {
 		{alerting.Decision{Action: alerting.ScaleOut, Ready: 2, Desired: 4}, time.Time{}}, // not published
 	} {
 		x.d.Tick, x.d.Generation = midnight, int64(i)
-		e.remember(&x.d)
-		if at, ok := e.asked(int64(i)); ok == x.want.IsZero() || !at.Equal(x.want) {
+		e.recordIssue(&x.d)
+		if at, ok := e.issuedAt(int64(i)); ok == x.want.IsZero() || !at.Equal(x.want) {
 			t.Errorf("case %d: asked for at %s (%t), want %s", i, at, ok, x.want)
 		}
 	}

@@ -9,25 +9,26 @@ import (
 )
 
 const (
-	// maxLeap, beside the lateness, is how far a record or watermark may move the event clock at once, unless
-	// features.future_bound or features.revise allow more. Beyond it a time is taken for a mistake, unless jumpConfirm in a row agree, each
-	// within jumpSpread of the one before: a real gap in the traffic. So sparse that none agree, rowConfirm in a row do.
+	// maxLeap plus the lateness is how far a record or watermark may move the event clock at once, unless
+	// features.future_bound or features.revise allow more. A time beyond it is taken for an error, unless jumpConfirm
+	// in a row agree, each within jumpSpread of the one before, or rowConfirm in a row lie beyond it: a real gap in
+	// traffic.
 	maxLeap     = 5 * time.Minute
 	jumpConfirm = 8
 	jumpSpread  = 10 * time.Minute
 	rowConfirm  = 64
-	// maxCatchUp is how much of a hole in time is ticked through minute by minute.
+	// maxCatchUp is the part of a gap in time that is ticked minute by minute.
 	maxCatchUp = 24 * time.Hour
-	// patience is how long after it is due a watermark may come, before the stream's own time takes its place.
-	patience = 2 * time.Minute
+	// watermarkGrace is how late a watermark may be before the stream's time replaces it.
+	watermarkGrace = 2 * time.Minute
 )
 
-// timekeeper turns event times and promises into ticks. It never reads a clock. The first time it is told cannot be
-// checked, and time never goes back: where that one lies in the future, what follows is late until the clock is reached.
+// timekeeper turns event times and watermarks into ticks. It never reads a clock. The first time cannot be checked, and
+// time never goes back: if the first one is in the future, records are late until then.
 type timekeeper struct {
 	clock    Clock
 	lateness time.Duration
-	ahead    time.Duration // how far a record may lie beyond the stream's own time, on the event clock beyond the last tick
+	ahead    time.Duration // how far a record may be ahead of the stream's time, on the event clock of the last tick
 
 	timekeeperState
 }
@@ -35,7 +36,7 @@ type timekeeper struct {
 func newTimekeeper(c *Config) timekeeper {
 	k := timekeeper{clock: c.Clock, lateness: c.Features.Lateness, ahead: c.Features.FutureBound}
 	if c.Clock == EventClock {
-		// A leap within the span that can still be amended loses nothing, even if it was a mistake.
+		// A wrong leap within features.revise loses nothing: those minutes can still be amended.
 		k.ahead = max(k.ahead, c.Features.Revise)
 	}
 	return k
@@ -43,55 +44,55 @@ func newTimekeeper(c *Config) timekeeper {
 
 type timekeeperState struct {
 	Last   time.Time `cbor:"1,keyasint"` // newest tick
-	Stream time.Time `cbor:"2,keyasint"` // on the wall clock, newest time at which the stream stored a message
-	Jumps  int       `cbor:"3,keyasint"` // times in a row that lie too far ahead and agree
-	Row    int       `cbor:"4,keyasint"` // times in a row that lie too far ahead, agreeing or not
+	Stream time.Time `cbor:"2,keyasint"` // on the wall clock, newest time of storing a message
+	Jumps  int       `cbor:"3,keyasint"` // consecutive times too far ahead that agree
+	Row    int       `cbor:"4,keyasint"` // consecutive times too far ahead
 	Jump   time.Time `cbor:"5,keyasint"` // the newest of those
-	Live   bool      `cbor:"6,keyasint"` // on the wall clock, a watermark has come
+	Live   bool      `cbor:"6,keyasint"` // on the wall clock, a watermark was received
 }
 
-// received notes when the stream stored a message. On the event clock that says nothing, and would make the state of two
-// replays of one trace differ.
+// received records when the stream stored a message. The event clock ignores it, so two replays of a trace have the
+// same state.
 func (k *timekeeper) received(at time.Time) {
 	if k.clock == WallClock && at.After(k.Stream) {
 		k.Stream = at
 	}
 }
 
-// overdue is the newest tick for which a watermark should have come by the time of the stream, zero on the event clock
-// and before the first watermark. None comes while no daemon runs; telemetry that is stored meanwhile must not wait for
-// the next one, which would find it hours ahead.
+// overdue is the newest tick whose watermark is overdue by the stream's time; zero on the event clock and before the
+// first watermark. While no daemon runs there are no watermarks, and telemetry of that time must not wait for the next
+// one, hours later.
 func (k *timekeeper) overdue() time.Time {
-	if !k.Live || k.punctual() {
+	if !k.Live || k.noneOverdue() {
 		return time.Time{}
 	}
-	return k.given()
+	return k.streamTick()
 }
 
-// lateWatermark says that a watermark was stored long after its minute: the daemon had taken that step without the stream, which
-// refused the watermark then.
+// lateWatermark reports whether a watermark was stored long after its minute: the stream refused it at that time, and
+// the daemon ran the tick without it.
 func (k *timekeeper) lateWatermark(w *ingest.Watermark) bool {
-	return k.clock == WallClock && w.Pool == "" && !w.At.After(k.given())
+	return k.clock == WallClock && w.Pool == "" && !w.At.After(k.streamTick())
 }
 
-// punctual says that the stream's own time makes no tick due.
-func (k *timekeeper) punctual() bool {
-	return k.Stream.Sub(k.Last) < k.lateness+patience+features.Minute
+// noneOverdue reports whether the stream's time makes no tick due.
+func (k *timekeeper) noneOverdue() bool {
+	return k.Stream.Sub(k.Last) < k.lateness+watermarkGrace+features.Minute
 }
 
-// given is the newest tick that the stream's own time makes due.
-func (k *timekeeper) given() time.Time {
-	return k.Stream.Add(-k.lateness - patience).Truncate(features.Minute)
+// streamTick is the newest tick that is due by the stream's time.
+func (k *timekeeper) streamTick() time.Time {
+	return k.Stream.Add(-k.lateness - watermarkGrace).Truncate(features.Minute)
 }
 
-// plausible says whether a record or watermark may be of time t. On the wall clock the stream's own timestamps bound it;
-// on the event clock only a leap is suspect.
+// plausible reports whether a record or watermark may have time t. On the wall clock the stream's time is the bound; on
+// the event clock only a leap is suspect.
 func (k *timekeeper) plausible(t time.Time) bool {
 	if k.clock == WallClock {
 		return k.Stream.IsZero() || !t.After(k.Stream.Add(k.ahead))
 	}
 	if k.Last.IsZero() || !t.After(k.Last.Add(max(k.ahead, maxLeap+k.lateness))) {
-		k.settle()
+		k.resetJumps()
 		return true
 	}
 	if t.Sub(k.Jump).Abs() > jumpSpread {
@@ -103,35 +104,35 @@ func (k *timekeeper) plausible(t time.Time) bool {
 	if k.Jumps < jumpConfirm && k.Row < rowConfirm {
 		return false
 	}
-	k.settle()
+	k.resetJumps()
 	return true
 }
 
-// settle forgets what lay too far ahead.
-func (k *timekeeper) settle() { k.Jumps, k.Row, k.Jump = 0, 0, time.Time{} }
+// resetJumps forgets the times too far ahead.
+func (k *timekeeper) resetJumps() { k.Jumps, k.Row, k.Jump = 0, 0, time.Time{} }
 
-// byRecords says whether the records themselves move time: always on the event clock; on the wall clock until the first
-// watermark, so that a past that is loaded into an empty state is learned minute by minute.
-func (k *timekeeper) byRecords() bool { return k.clock == EventClock || !k.Live }
+// recordsMoveTime reports whether records move time: always on the event clock; on the wall clock until the first
+// watermark, so history loaded into an empty state is learned minute by minute.
+func (k *timekeeper) recordsMoveTime() bool { return k.clock == EventClock || !k.Live }
 
-// event is the newest tick that a record of time t makes due; on the wall clock the newest minutes are left to watermarks.
-func (k *timekeeper) event(t time.Time) time.Time {
-	if !k.Last.IsZero() && (t.Sub(k.Last) < k.lateness+features.Minute || k.clock == WallClock && k.punctual()) {
-		return time.Time{} // as nearly always, and cheaper than what follows
+// recordTick is the newest tick due by a record of time t; on the wall clock the newest minutes wait for watermarks.
+func (k *timekeeper) recordTick(t time.Time) time.Time {
+	if !k.Last.IsZero() && (t.Sub(k.Last) < k.lateness+features.Minute || k.clock == WallClock && k.noneOverdue()) {
+		return time.Time{} // the usual case, cheaper than the rest
 	}
 	due := t.Add(-k.lateness).Truncate(features.Minute)
 	if k.Last.IsZero() {
-		// The first record starts the clock: its own minute is the first to end.
+		// The first record starts the clock; its minute is the first to end.
 		k.Last = due
 	}
-	if k.clock == WallClock && due.After(k.given()) {
-		return k.given()
+	if k.clock == WallClock && due.After(k.streamTick()) {
+		return k.streamTick()
 	}
 	return due
 }
 
-// promise is the newest tick that a watermark at t makes due: everything before t is in.
-func (k *timekeeper) promise(t time.Time) time.Time {
+// watermarkTick is the newest tick due by a watermark at t: everything before t has been received.
+func (k *timekeeper) watermarkTick(t time.Time) time.Time {
 	k.Live = k.clock == WallClock
 	due := t.Truncate(features.Minute)
 	if k.Last.IsZero() {
@@ -140,7 +141,7 @@ func (k *timekeeper) promise(t time.Time) time.Time {
 	return due
 }
 
-// next is the tick after the last one, zero when last is not beyond it.
+// next is the tick after the last one; zero if that is after last.
 func (k *timekeeper) next(last time.Time) time.Time {
 	if !last.After(k.Last) {
 		return time.Time{}
@@ -148,9 +149,9 @@ func (k *timekeeper) next(last time.Time) time.Time {
 	return k.Last.Add(features.Minute)
 }
 
-func (k *timekeeper) ticked(t time.Time) { k.Last = t }
+func (k *timekeeper) setLast(t time.Time) { k.Last = t }
 
-// explain says for people why a record was refused.
+// explain why a record was refused, for people.
 func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) string {
 	stamp := at.UTC().Format(time.RFC3339)
 	if reason == ingest.ReasonUnknownPool && p.foreign(pool) {
@@ -165,7 +166,7 @@ func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) stri
 		return fmt.Sprintf("event time %s is %s before the newest minute, and minutes are amended for %s: set the producer's clock right, publish sooner, or raise features.revise",
 			stamp, p.time.Last.Sub(at).Round(time.Second), p.cfg.Features.Revise)
 	case ingest.ReasonDuplicate:
-		return "this id and attempt was counted before: it was sent twice, or the producer uses ids again"
+		return "this id and attempt was counted before: the record was sent twice, or the producer reuses ids"
 	}
 	return ""
 }

@@ -2,26 +2,26 @@ package plan
 
 import "math"
 
-// Change is what a scenario does to demand and supply. Factors of 1 and a Lost of 0 change nothing; see [Same].
+// Change is the effect of a scenario on demand and supply. Factors of 1 and zeros change nothing; see [Same].
 type Change struct {
 	Rate     float64 `json:"rate"`      // requests a second
-	Prompt   float64 `json:"prompt"`    // tokens of a prompt; the cached share stays
-	Output   float64 `json:"output"`    // tokens of an output
+	Prompt   float64 `json:"prompt"`    // length of prompts; the cached share stays
+	Output   float64 `json:"output"`    // length of outputs
 	CacheHit float64 `json:"cache_hit"` // cached share of the prompt
-	Retry    float64 `json:"retry"`     // attempts beyond those that there are, as a share of these, that cost as much
+	Retry    float64 `json:"retry"`     // additional attempts, as a share of the present ones, at the same cost
 	Limits   float64 `json:"limits"`    // rate limits, quota and budget
 	Lost     int     `json:"lost"`      // replicas
-	Shift    float64 `json:"shift"`     // share of every other class's requests that become such of the heaviest class
-	PutOff   int     `json:"put_off"`   // minutes that work waits at most, as with a wider batch window: demand is their mean
+	Shift    float64 `json:"shift"`     // share of the requests of other classes that become like those of the heaviest class
+	PutOff   int     `json:"put_off"`   // longest wait of work in minutes, as with a wider batch window: demand is a moving mean
 
-	Long       float64 `json:"long"`        // share of the requests whose prompts become as long as LongTokens, none of it cached
+	Long       float64 `json:"long"`        // share of the requests whose prompts get LongTokens, not cached
 	LongTokens float64 `json:"long_tokens"` // tokens
 }
 
 // Same changes nothing.
 var Same = Change{Rate: 1, Prompt: 1, Output: 1, CacheHit: 1, Limits: 1}
 
-// part is the change when a share s of it has come about.
+// part is a share s of the change.
 func (c Change) part(s float64) Change {
 	between := func(x float64) float64 { return 1 + s*(x-1) }
 	c.Rate, c.Prompt, c.Output, c.CacheHit = between(c.Rate), between(c.Prompt), between(c.Output), between(c.CacheHit)
@@ -31,8 +31,8 @@ func (c Change) part(s float64) Change {
 	return c
 }
 
-// less is the change with what it adds to the load divided by a factor; what lightens the load stays.
-func (c Change) less(factor float64) Change {
+// reduced divides the increase of load by a factor; decreases stay.
+func (c Change) reduced(factor float64) Change {
 	for _, f := range []*float64{&c.Rate, &c.Prompt, &c.Output} {
 		*f = min(*f, 1+(*f-1)/factor)
 	}
@@ -41,7 +41,7 @@ func (c Change) less(factor float64) Change {
 	return c
 }
 
-// long gives a share of the requests a long prompt; their outputs are like those of the others.
+// long gives a share of the requests a long prompt; their outputs stay.
 func (c Change) long(l Load) Load {
 	if c.Long == 0 {
 		return l
@@ -54,9 +54,8 @@ func (c Change) long(l Load) Load {
 	}
 }
 
-// putOff is the mean load of the minutes that work of each minute waits, itself included: what comes in n minutes is done
-// evenly in the n that begin with it. O(minutes).
-func putOff(loads []Load, n int) []Load {
+// movingMean spreads the load of each minute evenly over the n minutes that begin with it. O(minutes).
+func movingMean(loads []Load, n int) []Load {
 	if n <= 1 {
 		return loads
 	}
@@ -72,7 +71,7 @@ func putOff(loads []Load, n int) []Load {
 	return out
 }
 
-// apply changes a load whose classes are mixed as mix says; attempts beyond the first are in the result.
+// apply changes a load whose classes are mixed as in mix; the result includes additional attempts.
 func (c Change) apply(l Load, mix mix) Load {
 	l = c.long(mix.shift(l, c.Shift))
 	hit := l.CacheHit()
@@ -98,14 +97,14 @@ func (c Change) apply(l Load, mix mix) Load {
 	}
 }
 
-// mix is what one request of the heaviest class, and one of the others, asks for on average.
+// mix is the mean load of a request of the heaviest class, and of the other classes.
 type mix struct {
 	heavy, light Load // of one request a second
 	lightShare   float64
 	ok           bool // there are at least two classes
 }
 
-// mixOf finds the heaviest class: the one whose requests hold most KV for longest.
+// mixOf: the heaviest class is the one with the most KV-seconds a request.
 func mixOf(classes []Class, prefill, itl float64) mix {
 	var m mix
 	best, heaviest := -1.0, -1
@@ -135,7 +134,7 @@ func mixOf(classes []Class, prefill, itl float64) mix {
 	}
 }
 
-// shift makes a share of the lighter requests as heavy as the heaviest class's are on average, none beyond what l has.
+// shift makes a share of the lighter requests as heavy as those of the heaviest class, limited to what l has.
 func (m mix) shift(l Load, share float64) Load {
 	if !m.ok || share == 0 {
 		return l

@@ -2,7 +2,7 @@ package plan
 
 import "github.com/forewarm/forewarm/forecaster/capacity"
 
-// Cost is what the pool costs with the replicas there are, at its mean traffic.
+// Cost is the cost of the present replicas, at the pool's mean traffic.
 type Cost struct {
 	Date    string `json:"prices_date,omitempty"`
 	Region  string `json:"prices_region,omitempty"`
@@ -10,12 +10,11 @@ type Cost struct {
 	Hour    number `json:"usd_per_hour"`
 	capacity.UnitPrices[number]
 
-	// Who pays: the shares of each list add up to Hour.
-	Classes []Share `json:"classes,omitempty"`
-	Tenants []Share `json:"tenants,omitempty"`
+	Classes []Share `json:"classes,omitempty"` // shares of Hour, by class; they add up to it
+	Tenants []Share `json:"tenants,omitempty"` // the same by tenant
 }
 
-// Share is what one class or tenant pays of an hour's cost.
+// Share is the part of an hour's cost of one class or tenant.
 type Share struct {
 	Name string `json:"name"`
 	Cost number `json:"share_of_cost"`
@@ -23,10 +22,10 @@ type Share struct {
 	capacity.UnitPrices[number]
 }
 
-// sharesShown bounds the classes and tenants listed; the rest are added up.
+// sharesShown bounds the listed classes and tenants; the rest are summed up.
 const sharesShown = 20
 
-// costOf is nil without a price.
+// costOf returns nil without a price.
 func costOf(in *Input) *Cost {
 	p, t := &in.Pool, &in.Traffic
 	each := p.ReplicaHourUSD()
@@ -46,7 +45,7 @@ func costOf(in *Input) *Cost {
 	}
 }
 
-// work is what a class uses in an hour.
+// work is the resources that a class uses in an hour.
 func (p *Pool) work(c Class) capacity.Work {
 	const hour = 3600
 	calls, l := c.of(c.Load), c.Load.Times(hour)
@@ -55,9 +54,9 @@ func (p *Pool) work(c Class) capacity.Work {
 	return w
 }
 
-// shares divides an hour's cost among classes: each resource (tokens to prefill, tokens to generate, KV-seconds) weighs as
-// much as the pool uses of it, in a disaggregated pool within what the role costs that carries it, and is paid for in proportion to
-// its use. By request count a document of 50,000 tokens would pay as much as a greeting.
+// shares divides an hour's cost among classes. Each resource (prefill tokens, output tokens, KV-seconds) is charged by
+// its weight, and each class in proportion to its use. By request count a document of 50,000 tokens would cost as much
+// as a greeting.
 func (p *Pool) shares(classes []Class, all capacity.Work, weights capacity.CostWeights, hour float64) (out []Share) {
 	if len(classes) == 0 {
 		return nil
@@ -73,8 +72,8 @@ func (p *Pool) shares(classes []Class, all capacity.Work, weights capacity.CostW
 	return out
 }
 
-// weights are the shares of a pool's cost that are paid for each resource: by how much of it l uses, in each role of a
-// disaggregated pool by itself, for as much as its replicas are of all. All alike where no capacity is known.
+// weights are the shares of a pool's cost for each resource: in proportion to its use by l. In a disaggregated pool
+// each role has the share of its replicas. Equal if no capacity is known.
 func (p *Pool) weights(l Load) capacity.CostWeights {
 	paid := [...]string{capacity.Prefill, capacity.Decode, capacity.KV}
 	var weights [len(paid)]float64
@@ -82,24 +81,24 @@ func (p *Pool) weights(l Load) capacity.CostWeights {
 	if p.Disaggregated {
 		all += p.Prefill
 	}
-	sum, known := map[bool]float64{}, 0. // by whether it is of prefill replicas
-	apart := func(r *resource) bool { return p.Disaggregated && r.carriedBy(capacity.PrefillRole) }
+	sum, known := map[bool]float64{}, 0. // by whether the role is prefill
+	isPrefill := func(r *resource) bool { return p.Disaggregated && r.servedBy(capacity.PrefillRole) }
 	for i, name := range paid {
 		r := resourceByName(name)
 		if have := r.each(p) * float64(p.replicas(r.role, 0)); have > 0 {
 			weights[i] = r.demand(p, l) / have
-			sum[apart(r)] += weights[i]
+			sum[isPrefill(r)] += weights[i]
 		}
 	}
 	for i, name := range paid {
-		if r := resourceByName(name); sum[apart(r)] > 0 {
-			weights[i] *= float64(p.replicas(r.role, 0)) / float64(all) / sum[apart(r)]
+		if r := resourceByName(name); sum[isPrefill(r)] > 0 {
+			weights[i] *= float64(p.replicas(r.role, 0)) / float64(all) / sum[isPrefill(r)]
 			known += weights[i]
 		}
 	}
 	for i := range weights {
 		if known > 0 {
-			weights[i] /= known // a role without a known capacity is paid for as the other
+			weights[i] /= known // a role without a known capacity is charged to the other
 		} else {
 			weights[i] = 1 / float64(len(weights))
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// rates are the dimensions of demand of one minute, as daemons keep them; NaN where one is not known.
+// rates are the demand of one minute by dimension, as stored; NaN if unknown.
 type rates struct{ requests, prefill, cached, decode, kv, retry, served, wastedPrefill, wastedDecode float64 }
 
 func unknownRates() (r rates) {
@@ -50,7 +50,7 @@ func (r *rates) of(dimension string) *float64 {
 	return nil
 }
 
-// add counts v in, which may be the first that is known.
+// add adds v; the first known value replaces NaN.
 func (r *rates) add(dimension string, v float64) {
 	into := r.of(dimension)
 	switch {
@@ -62,9 +62,9 @@ func (r *rates) add(dimension string, v float64) {
 	}
 }
 
-// attempts say how much of what failed attempts did comes on top of demand, and how much of demand is served twice.
-// Demand has each call in full, whether it was served or not. A failed attempt that was followed by another comes on
-// top; one that was the last of its call does not. More attempts than calls are served where clients give up unheard.
+// attempts: again is the share of the work of failed attempts that comes on top of demand; twice is the share of demand
+// that is served twice. Demand has each call in full, served or not. A failed attempt comes on top if another followed
+// it, not if it was the last one of its call. More attempts than calls are served if clients give up unnoticed.
 func (r *rates) attempts() (again, twice float64) {
 	served := r.served
 	if math.IsNaN(served) || !(r.requests > 0) {
@@ -76,7 +76,7 @@ func (r *rates) attempts() (again, twice float64) {
 	return again, max(served/r.requests-1, 0)
 }
 
-// load is the load of all attempts. Failed attempts hold KV cache as calls do.
+// load of all attempts. Failed attempts hold KV cache as calls do.
 func (r *rates) load(p *Pool, again, twice float64) Load {
 	prompt, output := known(r.prefill)*(1+twice)+again*known(r.wastedPrefill), known(r.decode)*(1+twice)+again*known(r.wastedDecode)
 	kv := r.kv
@@ -86,7 +86,7 @@ func (r *rates) load(p *Pool, again, twice float64) Load {
 	return FromRates(r.requests+known(r.retry), prompt, known(r.cached), output, kv, p.Rates.PrefillTokensPerS, p.Rates.ITL.Seconds())
 }
 
-// liveTraffic makes traffic of minutes and of the mean rates of each class.
+// liveTraffic makes traffic from minutes and the mean rates of each class.
 func liveTraffic(p *Pool, source string, minutes []rates, classes map[string]rates) Traffic {
 	t := Traffic{Source: source}
 	cached, sum := false, unknownRates()
@@ -98,7 +98,7 @@ func liveTraffic(p *Pool, source string, minutes []rates, classes map[string]rat
 	again, twice := sum.attempts()
 	for i := range minutes {
 		if math.IsNaN(minutes[i].requests) {
-			continue // a minute without telemetry is no minute of zero traffic
+			continue // a minute without telemetry is not zero traffic
 		}
 		cached = cached || minutes[i].cached > 0
 		t.Minutes = append(t.Minutes, minutes[i].load(p, again, twice))
@@ -110,7 +110,7 @@ func liveTraffic(p *Pool, source string, minutes []rates, classes map[string]rat
 		t.Notes = append(t.Notes, fmt.Sprintf("%d minutes have no telemetry and are left out.", missing))
 	}
 	if !cached {
-		t.Notes = append(t.Notes, "Nothing was served from cache, or nobody said so: all prompt tokens count as prefill.")
+		t.Notes = append(t.Notes, "No cached tokens are known: all prompt tokens count as prefill.")
 	}
 	t.Notes = append(t.Notes, "Only the median and the 95th percentile of lengths are kept for each minute, so how much lengths vary is estimated.")
 	sums := map[string]tally{}
@@ -124,10 +124,10 @@ func liveTraffic(p *Pool, source string, minutes []rates, classes map[string]rat
 	return t
 }
 
-// ErrNoTraffic says that a history holds nothing of a pool.
+// ErrNoTraffic means that a history has no traffic of a pool.
 var ErrNoTraffic = errors.New("there is no traffic")
 
-// History is the stored demand of all pools, a value a minute.
+// History is the stored demand of all pools, one value a minute.
 type History interface {
 	Observed(ctx context.Context, from, to time.Time, fn func(key features.Key, dimension string, values []float64) error) error
 	Tokens(ctx context.Context, by string, from, to time.Time, fn func(key features.Key, name string, values []float64) error) error
@@ -135,7 +135,7 @@ type History interface {
 }
 
 // ReadHistory sets the traffic of the pool, and the lengths of its requests, from the days before end. It returns
-// [ErrNoTraffic] where there is none.
+// [ErrNoTraffic] if there is none.
 func (in *Input) ReadHistory(ctx context.Context, h History, source string, end time.Time, days int) error {
 	start := end.AddDate(0, 0, -days).Truncate(features.Minute)
 	minutes := make([]rates, int(end.Sub(start)/features.Minute))
@@ -171,7 +171,7 @@ func (in *Input) ReadHistory(ctx context.Context, h History, source string, end 
 	}
 	first, known := 0, 0.
 	for first < len(minutes) && math.IsNaN(minutes[first].requests) {
-		first++ // before the daemon began
+		first++ // before the first telemetry
 	}
 	if first == len(minutes) {
 		return fmt.Errorf("%s: %w of pool %q in the newest %s", source, ErrNoTraffic, in.Pool.Name, count(days, "day"))
@@ -189,7 +189,7 @@ func (in *Input) ReadHistory(ctx context.Context, h History, source string, end 
 		classes[class] = r
 	}
 	for math.IsNaN(minutes[len(minutes)-1].requests) {
-		minutes = minutes[:len(minutes)-1] // the newest, which had not settled
+		minutes = minutes[:len(minutes)-1] // the newest minutes have not settled
 	}
 	minutes = minutes[first:]
 	in.Traffic = liveTraffic(&in.Pool, fmt.Sprintf("%s (%s)", source, count(len(minutes), "minute")), minutes, classes)
@@ -201,7 +201,7 @@ func (in *Input) ReadHistory(ctx context.Context, h History, source string, end 
 	return err
 }
 
-// readTenants adds the loads of tenants that have series of their own: of each class in proportion to tokens.
+// readTenants adds the loads of tenants with their own series: of each class in proportion to tokens.
 func (in *Input) readTenants(ctx context.Context, h History, start, end time.Time) error {
 	tokens, all := map[string]map[string]float64{}, map[string]float64{}
 	if err := h.Tokens(ctx, "tenant", start, end, func(key features.Key, name string, values []float64) error {
@@ -234,7 +234,7 @@ func (in *Input) readTenants(ctx context.Context, h History, start, end time.Tim
 	return nil
 }
 
-// readLengths are those of each class's prompts and outputs, each minute weighted by its calls.
+// readLengths reads each class's lengths of prompts and outputs; a minute's weight is its calls.
 func readLengths(ctx context.Context, h History, pool string, start, end time.Time, calls map[string][]float64) (out []*ClassLengths, err error) {
 	byClass, medians := map[string]*ClassLengths{}, []float64(nil)
 	err = h.Lengths(ctx, start, end, func(key features.Key, output bool, level float64, values []float64) error {
@@ -266,9 +266,8 @@ func readLengths(ctx context.Context, h History, pool string, start, end time.Ti
 	return out, err
 }
 
-// SetDecided gives the pool the replicas that a decision saw, unless they are stated (above 0), and the lead time and the
-// rates of the decision.
-func (p *Pool) SetDecided(d *alerting.Decision, replicas, prefill int) {
+// ApplyDecision sets the lead time and rates of a decision, and its replicas unless they are stated (above 0).
+func (p *Pool) ApplyDecision(d *alerting.Decision, replicas, prefill int) {
 	if p.Lead = d.Lead; replicas == 0 && d.Ready > 0 {
 		p.Replicas = d.Ready
 	}

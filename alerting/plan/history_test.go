@@ -107,7 +107,7 @@ func TestPlanAsDecided(t *testing.T) {
 		"replicas given": {decision(4000, 0), 2, 2, 4000, capacity.Stated},
 	} {
 		p := plan.Pool{Pool: capacity.Pool{KVTarget: .85, Disaggregated: true, Rates: capacity.Rates{PrefillTokensPerS: 4000, Source: capacity.Stated}}, Replicas: tt.stated}
-		p.SetDecided(tt.decision, tt.stated, 0)
+		p.ApplyDecision(tt.decision, tt.stated, 0)
 		if p.Replicas != tt.replicas || p.Prefill != 3 || p.Lead != 11*time.Minute || p.Reported != 100_000 || p.Rates.PrefillTokensPerS != tt.rate || p.Rates.Source != tt.source {
 			t.Errorf("%s: %d and %d replicas, lead %s, %d KV tokens, %g tokens/s %s", name, p.Replicas, p.Prefill, p.Lead, p.Reported, p.Rates.PrefillTokensPerS, p.Rates.Source)
 		}

@@ -2,10 +2,10 @@ package plan
 
 import "math"
 
-// Contexts are percentiles of the tokens that a request holds at its end; 0 where they are not known.
+// Contexts are percentiles of the tokens of a request at its end; 0 if unknown.
 type Contexts struct{ P50, P95, Longest float64 }
 
-// Distribution is a distribution of lengths in tokens, by bins of 2 %. The zero value is empty.
+// Distribution is a histogram of lengths in tokens, with bins of 2 %. The zero value is empty.
 type Distribution struct {
 	bins  [1050]float64
 	total float64
@@ -13,13 +13,13 @@ type Distribution struct {
 
 const binsPerUnit = 50 // of the natural logarithm
 
-// Add counts a length as often as weight says; both must be at least 0.
+// Add counts a length with a weight; both must be at least 0.
 func (d *Distribution) Add(tokens, weight float64) {
 	d.bins[min(int(binsPerUnit*math.Log1p(tokens)), len(d.bins)-1)] += weight
 	d.total += weight
 }
 
-// AddLengths counts lengths of which two percentiles are known.
+// AddLengths counts lengths with two known percentiles.
 func (d *Distribution) AddLengths(l Lengths, weight float64) {
 	const points = 32
 	for i := range points {
@@ -27,7 +27,7 @@ func (d *Distribution) AddLengths(l Lengths, weight float64) {
 	}
 }
 
-// Quantile is 0 where nothing was counted.
+// Quantile is 0 if the distribution is empty.
 func (d *Distribution) Quantile(q float64) float64 {
 	if !(d.total > 0) {
 		return 0
@@ -51,8 +51,8 @@ func (d Lengths) quantile(q float64) float64 {
 // ClassLengths are the lengths of prompts and outputs of a class.
 type ClassLengths struct{ Prompt, Output Distribution }
 
-// ContextsOf are percentiles over the requests of all classes together. Prompts and outputs of a class are taken as
-// independent. Cost O(1) a class.
+// ContextsOf are percentiles over the requests of all classes, assuming that prompts and outputs of a class are
+// independent. O(1) a class.
 func ContextsOf(classes []*ClassLengths) Contexts {
 	const points = 32
 	var all Distribution

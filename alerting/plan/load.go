@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// Load is what requests ask for in a second, each attempt that a replica has to serve: a field is a sum over them.
-// Sums add up over classes, and second moments give the KV cache held on mixed traffic, where the product of means is
-// wrong by up to a factor.
+// Load is the sum of requests per second, including every attempt that a replica serves. Loads of classes add up. The
+// second moments give the KV cache held; with the product of means it would be wrong by up to a factor on mixed
+// traffic.
 type Load struct {
 	Requests float64 `json:"requests_per_s"`
 	Prompt   float64 `json:"prompt_tokens_per_s"`
@@ -44,18 +44,18 @@ func (l Load) Times(k float64) Load {
 	}
 }
 
-// KV is the tokens that requests hold at once, by Little's law: each holds its prompt while it is computed at prefill
-// tokens a second, then grows by a token every itl seconds:
+// KV is the tokens that requests hold at once, by Little's law. A request holds its prompt while it is computed at the
+// prefill rate, then grows by a token every itl seconds:
 //
 //	Σ prompt · fresh / prefill + itl · (Σ prompt · output + Σ output² / 2)
 //
-// An unknown prefill rate (0) counts no time for it.
+// With an unknown prefill rate (0) the prefill takes no time.
 func (l Load) KV(prefillTokensPerS, itl float64) float64 {
 	prompts, outputs := l.kvParts(prefillTokensPerS, itl)
 	return prompts + outputs
 }
 
-// kvParts are the tokens of KV that are of prompts, and of outputs.
+// kvParts are the parts of KV for prompts and outputs.
 func (l Load) kvParts(prefillTokensPerS, itl float64) (prompts, outputs float64) {
 	prompts = itl * l.PromptOutput
 	if prefillTokensPerS > 0 {
@@ -64,7 +64,7 @@ func (l Load) kvParts(prefillTokensPerS, itl float64) (prompts, outputs float64)
 	return prompts, itl * l.OutputSquared / 2
 }
 
-// KVOfMeans is what KV comes to with the product of mean lengths, as planners often have it; kept to show by how much.
+// KVOfMeans is KV computed from mean lengths, a common error; the sheet shows the difference.
 func (l Load) KVOfMeans(prefillTokensPerS, itl float64) float64 {
 	if l.Requests == 0 {
 		return 0
@@ -73,7 +73,7 @@ func (l Load) KVOfMeans(prefillTokensPerS, itl float64) float64 {
 	return Request(prompt, l.Cached/l.Requests, output).Times(l.Requests).KV(prefillTokensPerS, itl)
 }
 
-// Running is the requests that run at once, by Little's law.
+// Running is the number of concurrent requests, by Little's law.
 func (l Load) Running(prefillTokensPerS, itl float64) float64 {
 	n := itl * l.Output
 	if prefillTokensPerS > 0 {
@@ -82,7 +82,7 @@ func (l Load) Running(prefillTokensPerS, itl float64) float64 {
 	return n
 }
 
-// CacheHit is the cached share of prompt tokens; 0 without any.
+// CacheHit is the cached share of prompt tokens; 0 without prompts.
 func (l Load) CacheHit() float64 {
 	if l.Prompt == 0 {
 		return 0
@@ -90,7 +90,7 @@ func (l Load) CacheHit() float64 {
 	return l.Cached / l.Prompt
 }
 
-// Lengths is a stated distribution of a number of tokens: lognormal, by two of its percentiles.
+// Lengths is a lognormal distribution of token counts, by two percentiles.
 type Lengths struct{ P50, P95 float64 }
 
 // z95 is the 0.95 quantile of the standard normal distribution.
@@ -116,7 +116,7 @@ func (d Lengths) meanSquare() float64 {
 	return d.P50 * d.P50 * math.Exp(2*s*s)
 }
 
-// Stated is a class of which only rates and distributions are known. Prompt and output are taken as independent.
+// Stated is a class with stated rates and distributions. Prompt and output are assumed independent.
 type Stated struct {
 	Class        string
 	RequestsPerS float64
@@ -125,13 +125,13 @@ type Stated struct {
 	CacheHit     float64 // share of prompt tokens
 }
 
-// Load is the load of the class; errors name the number that makes no sense.
+// Load is the load of the class; errors name the invalid number.
 func (s Stated) Load() (Load, error) {
 	switch {
 	case !(s.RequestsPerS >= 0) || math.IsInf(s.RequestsPerS, 0):
 		return Load{}, fmt.Errorf("requests_per_s is %g: it must be above 0", s.RequestsPerS)
 	case !(s.CacheHit >= 0 && s.CacheHit <= 1):
-		return Load{}, fmt.Errorf("cache_hit %g is out of 0…1", s.CacheHit)
+		return Load{}, fmt.Errorf("cache_hit %g must be 0 to 1", s.CacheHit)
 	}
 	for _, d := range []struct {
 		name string
@@ -152,9 +152,9 @@ func (s Stated) Load() (Load, error) {
 // maxTokens bounds stated lengths.
 const maxTokens = 1e9
 
-// FromRates is a load of which only sums over requests are known: tokens a second, and the KV tokens held (NaN unknown).
-// Outputs are taken as exponential and independent of prompts, which gives second moments their proportions; the KV tokens
-// held give them their size.
+// FromRates is a load from sums over requests: tokens a second, and the KV tokens held (NaN unknown). Outputs are
+// assumed exponential and independent of prompts, which gives the ratios of second moments; the KV tokens give their
+// size.
 func FromRates(requests, prefill, cached, output, kv, prefillTokensPerS, itl float64) Load {
 	if !(requests > 0) {
 		return Load{}

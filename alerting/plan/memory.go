@@ -19,9 +19,9 @@ type Memory struct {
 
 // RequestsAtOne is how many requests of a context length a replica holds at once.
 type RequestsAtOne struct {
-	Context string `json:"context"` // median, p95, longest; example where the traffic does not tell
+	Context string `json:"context"` // median, p95, longest; example if the traffic has no lengths
 	Tokens  number `json:"tokens"`
-	// TokensHeld is what the replica holds in requests of that length.
+	// TokensHeld is the tokens of all these requests.
 	TokensHeld number `json:"tokens_per_replica"`
 	Most       int    `json:"most"`
 	Planned    int    `json:"planned"` // within kv_target

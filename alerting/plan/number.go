@@ -5,12 +5,12 @@ import (
 	"math"
 )
 
-// number is a float that is null in JSON when it is not known.
+// number is a float that is null in JSON if unknown.
 type number float64
 
 var unknown = number(math.NaN())
 
-// Known says whether there is a number.
+// Known reports whether n is finite.
 func (n number) Known() bool { return !math.IsNaN(float64(n)) && !math.IsInf(float64(n), 0) }
 
 // MarshalJSON implements json.Marshaler.

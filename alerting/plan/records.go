@@ -13,8 +13,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// namesKept bounds the classes, and the tenants, that are told apart; further ones are counted together.
-const namesKept = 200
+// maxNames bounds the classes, and the tenants; further ones are summed up.
+const maxNames = 200
 
 // tally is a sum over requests.
 type tally struct {
@@ -26,7 +26,7 @@ func (t *tally) add(o *tally) {
 	t.load, t.calls, t.served = t.load.Plus(o.load), t.calls+o.calls, t.served+o.served
 }
 
-// Records adds up the records of a trace by the minute. The zero value is empty.
+// Records sums up the records of a trace by minute. The zero value is empty.
 type Records struct {
 	start    time.Time
 	minutes  []Load
@@ -35,7 +35,7 @@ type Records struct {
 	contexts sketch.Quantile
 	longest  float64
 
-	uncached, outputs float64 // records that did not say
+	uncached, outputs float64 // records without cached tokens, and without output tokens
 	records           float64
 	binned            bool
 }
@@ -43,7 +43,7 @@ type Records struct {
 // maxMinutes bounds a trace: a year.
 const maxMinutes = 366 * 1440
 
-// AddSum counts a sum over requests. It is an error where the traffic becomes too long.
+// AddSum counts a sum over requests. The error means that the trace is too long.
 func (g *Records) AddSum(s *ingest.Sum) error {
 	n := known(s.Requests)
 	if n == 0 {
@@ -51,10 +51,10 @@ func (g *Records) AddSum(s *ingest.Sum) error {
 	}
 	g.binned = true
 	load := Request(known(s.PromptTokens)/n, known(s.CachedTokens)/n, known(s.OutputTokens)/n).Times(n)
-	return g.book(s.Start, &tally{load, n, math.NaN()}, s.Class)
+	return g.addTo(s.Start, &tally{load, n, math.NaN()}, s.Class)
 }
 
-// Add counts a request. It is an error where the traffic becomes too long.
+// Add counts a request. The error means that the trace is too long.
 func (g *Records) Add(r *ingest.Request) error {
 	if r.Phase == ingest.PhaseArrived {
 		return nil // its end is another record
@@ -79,18 +79,18 @@ func (g *Records) Add(r *ingest.Request) error {
 	if r.Phase == ingest.PhaseFinished && r.Status == ingest.StatusOK {
 		one.served = 1
 	}
-	return g.book(r.EventTime(), &one, r.Class, r.Tenant)
+	return g.addTo(r.EventTime(), &one, r.Class, r.Tenant)
 }
 
-// book adds a sum over requests to its minute, and to those that asked.
-func (g *Records) book(at time.Time, t *tally, of ...string) error {
+// addTo adds a sum over requests to its minute, class and tenant.
+func (g *Records) addTo(at time.Time, t *tally, of ...string) error {
 	minute := at.Truncate(features.Minute)
 	if g.start.IsZero() {
 		g.start = minute
 	}
 	i := int(minute.Sub(g.start) / features.Minute)
 	if i < 0 {
-		i = 0 // records come up when they end: one that arrived before the first to end
+		i = 0 // records come at their end: this one arrived before the first to end
 	}
 	if i >= maxMinutes {
 		return fmt.Errorf("the trace is longer than %d days: cut it, or check its times", maxMinutes/1440)
@@ -105,7 +105,7 @@ func (g *Records) book(at time.Time, t *tally, of ...string) error {
 			continue
 		}
 		sum, ok := g.by[k][name]
-		if !ok && len(g.by[k]) >= namesKept {
+		if !ok && len(g.by[k]) >= maxNames {
 			name = features.OverflowClass
 			sum = g.by[k][name]
 		}
@@ -118,7 +118,7 @@ func (g *Records) book(at time.Time, t *tally, of ...string) error {
 	return nil
 }
 
-// Fill sets the traffic, and the lengths of its requests.
+// Fill sets the traffic and the lengths of its requests.
 func (g *Records) Fill(in *Input, source string) {
 	if in.Lengths = (Contexts{}); g.contexts.Count() > 0 {
 		in.Lengths = Contexts{P50: g.contexts.Quantile(0.5), P95: g.contexts.Quantile(0.95), Longest: g.longest}
@@ -132,18 +132,18 @@ func (g *Records) Fill(in *Input, source string) {
 		*to = means(g.by[i], seconds)
 	}
 	if g.binned {
-		t.Notes = append(t.Notes, "The trace has sums, not requests: lengths are taken as equal within a bin, so active KV tokens are too low where they vary.")
+		t.Notes = append(t.Notes, "The trace has sums, not requests: lengths are assumed equal within a bin, so active KV tokens are too low if lengths vary.")
 	}
 	if g.records > 0 && g.uncached/g.records > 0.5 {
-		t.Notes = append(t.Notes, "The trace does not say what was cached: all prompt tokens count as prefill.")
+		t.Notes = append(t.Notes, "The trace has no cached tokens: all prompt tokens count as prefill.")
 	}
 	if g.records > 0 && g.outputs/g.records > 0.5 {
-		t.Notes = append(t.Notes, "The trace does not say how long outputs were: decode and KV tokens are too low.")
+		t.Notes = append(t.Notes, "The trace has no output tokens: decode and KV tokens are too low.")
 	}
 	in.Traffic = t
 }
 
-// means are mean rates of sums over so many seconds, the heaviest by tokens first.
+// means are mean rates of sums over so many seconds, heaviest by tokens first.
 func means(sums map[string]tally, seconds float64) []Class {
 	var out []Class
 	for name, sum := range sums {

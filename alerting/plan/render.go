@@ -28,10 +28,10 @@ var (
 	pageTemplate = template.Must(template.New("page").Parse(page))
 )
 
-// WriteJSON writes s as indented JSON; numbers that are not known are null.
+// WriteJSON writes s as indented JSON; unknown numbers are null.
 func WriteJSON(w io.Writer, s *Sheet) error { return encode(w, s) }
 
-// WriteMemoryJSON is WriteJSON of a replica's memory alone.
+// WriteMemoryJSON writes only a replica's memory.
 func WriteMemoryJSON(w io.Writer, m *Memory) error { return encode(w, m) }
 
 func encode(w io.Writer, v any) error {
@@ -41,7 +41,7 @@ func encode(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// render executes parts of the template. Unlike template.Execute, it writes nothing where there is an error.
+// render executes parts of the template; on an error it returns no partial text.
 func render(data any, parts ...string) (string, error) {
 	var b strings.Builder
 	for _, part := range parts {
@@ -52,10 +52,10 @@ func render(data any, parts ...string) (string, error) {
 	return b.String(), nil
 }
 
-// WriteMarkdown writes s for people. It is written in one piece; the error is that of w.
+// WriteMarkdown writes s for people, in one write; the error is that of w.
 func WriteMarkdown(w io.Writer, s *Sheet) error { return writeMarkdown(w, s, "sheet", "details") }
 
-// WriteMemoryMarkdown writes what a model takes of a replica, when there is no traffic to plan for.
+// WriteMemoryMarkdown writes the memory of a model on a replica, without traffic.
 func WriteMemoryMarkdown(w io.Writer, m *Memory) error { return writeMarkdown(w, m, "memory") }
 
 func writeMarkdown(w io.Writer, data any, parts ...string) error {
@@ -67,7 +67,7 @@ func writeMarkdown(w io.Writer, data any, parts ...string) error {
 	return err
 }
 
-// WriteHTML writes s as one page that needs nothing else: it is the Markdown.
+// WriteHTML writes the Markdown as one page without external resources.
 func WriteHTML(w io.Writer, s *Sheet) error {
 	text, err := render(s, "sheet", "details")
 	if err != nil {
@@ -83,7 +83,7 @@ func WriteHTML(w io.Writer, s *Sheet) error {
 // Title names the sheet.
 func (s *Sheet) Title() string { return "Launch sheet of " + s.Pool }
 
-// Headline is what the sheet says in a few sentences.
+// Headline is a summary in a few sentences.
 func (s *Sheet) Headline() string {
 	launch := &s.Outcomes[1]
 	takes := replicas(launch.Replicas, launch.Prefill)
@@ -111,7 +111,7 @@ func replicas(n, prefill int) string {
 	return fmt.Sprintf("%d replicas", n)
 }
 
-// describe says what a change does, in a few words.
+// describe a change in a few words.
 func (c Change) describe() string {
 	var parts []string
 	say := func(changed bool, format string, v float64) {
@@ -134,7 +134,7 @@ func (c Change) describe() string {
 	return strings.Join(parts, ", ")
 }
 
-// FirstTitle is the resource that runs out first, in words; "" when none does.
+// FirstTitle is the title of the resource that runs out first; "" if none does.
 func (o *Outcome) FirstTitle() string {
 	for _, u := range o.Uses {
 		if u.Resource == o.First {
@@ -144,7 +144,7 @@ func (o *Outcome) FirstTitle() string {
 	return o.First
 }
 
-// Worst is the worst risk of all resources.
+// Worst is the highest risk of all resources.
 func (o *Outcome) Worst() Risk {
 	worst := Okay
 	for _, u := range o.Uses {
@@ -198,7 +198,7 @@ type memoryPart struct {
 	Share number
 }
 
-// Parts are what the memory of the fullest GPU holds; parts of less than 1 MiB are left out.
+// Parts are the parts of the fullest GPU's memory, without those below 1 MiB.
 func (m *Memory) Parts() (parts []memoryPart) {
 	g := m.GPU
 	workspace := "workspace"
@@ -219,7 +219,7 @@ func (m *Memory) Parts() (parts []memoryPart) {
 	return parts
 }
 
-// Prices says of when and where prices are; "" where that is not stated.
+// Prices is the date and region of prices; "" if not stated.
 func (c *Cost) Prices() string {
 	if c.Date == "" && c.Region == "" {
 		return ""
@@ -227,22 +227,12 @@ func (c *Cost) Prices() string {
 	return strings.TrimRight(fmt.Sprintf("Prices of %s, %s", c.Date, c.Region), ", ") + "."
 }
 
-// Shares are those of classes, then of tenants.
+// Shares of classes, then of tenants.
 func (c *Cost) Shares() (all []Share) {
 	for kind, list := range [2][]Share{c.Classes, c.Tenants} {
 		for _, s := range list {
 			s.Name = [2]string{"class ", "tenant "}[kind] + s.Name
 			all = append(all, s)
-		}
-	}
-	return all
-}
-
-// Mixes are the cheapest mixes that there are.
-func (s *Sheet) Mixes() (all []*Mix) {
-	for _, m := range []*Mix{s.Mix, s.PrefillMix} {
-		if m != nil {
-			all = append(all, m)
 		}
 	}
 	return all
@@ -265,7 +255,7 @@ func amount(n number) string {
 	return digits(v)
 }
 
-// digits is v to three digits, without an exponent.
+// digits shows v with three digits, without an exponent.
 func digits(v float64) string {
 	switch a := math.Abs(v); {
 	case a >= 100 || a == 0:
@@ -291,7 +281,7 @@ func percent(n number) string {
 	return strings.Replace(fmt.Sprintf("%.0f %%", 100*float64(n)), "-", "−", 1)
 }
 
-// multiple is a factor of today's traffic.
+// multiple shows a factor of today's traffic.
 func multiple(n number) string {
 	if !n.Known() {
 		return "–"
@@ -309,14 +299,14 @@ func money(n number) string {
 	return fmt.Sprintf("%.2f", float64(n))
 }
 
-// kib is a size in KiB, as sizes of a token are written.
+// kib shows a size in KiB.
 func kib(bytes number) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(bytes)/1024), ".0") + " KiB"
 }
 
 func gib(bytes number) string { return fmt.Sprintf("%.1f", float64(bytes)/(1<<30)) }
 
-// span is a time in seconds as people write it.
+// span shows a time in seconds.
 func span(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second)).Round(time.Second)
 	switch minutes := int(d.Round(time.Minute) / time.Minute); {

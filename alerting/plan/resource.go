@@ -7,10 +7,10 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// The resources of a sheet that are none of one replica's.
+// Resources of a sheet that are not of one replica.
 const (
-	Queue      = "queue"                   // requests that wait while a replica warms up
-	RateLimit  = "limits.requests_per_min" // of the whole pool, like the next named by their keys
+	Queue      = "queue"                   // requests that wait during a warm-up
+	RateLimit  = "limits.requests_per_min" // of the whole pool; named as its configuration key, as the next
 	TokenQuota = "limits.tokens_per_min"   // prompt and output
 	Budget     = "budget"                  // $/h
 )
@@ -18,11 +18,11 @@ const (
 // resource is one row of a sheet: to add one, add a row.
 type resource struct {
 	name, title, unit string
-	// demand of a load; NaN where it cannot be told.
+	// demand of a load; NaN if unknown.
 	demand func(p *Pool, l Load) float64
-	// each is what one replica carries, 0 unknown; nil for what replicas do not add to.
+	// each is the capacity of one replica, 0 if unknown; nil if replicas do not add to it.
 	each func(p *Pool) float64
-	// whole is a limit of the whole pool, 0 none; nil for what replicas carry.
+	// whole is a limit of the whole pool, 0 if there is none; nil for resources of replicas.
 	whole func(p *Pool) float64
 	role  capacity.Role
 }
@@ -70,19 +70,20 @@ var resources = []resource{
 	},
 }
 
-// carriedBy says whether the replicas of a role of a disaggregated pool carry r: those that decode carry what no role is named for.
-func (r *resource) carriedBy(role capacity.Role) bool {
+// servedBy reports whether replicas of that role of a disaggregated pool serve r. Resources without a role are served
+// by decode replicas.
+func (r *resource) servedBy(role capacity.Role) bool {
 	return (r.role == capacity.PrefillRole) == (role == capacity.PrefillRole)
 }
 
-// Pool is the pool that a sheet is of, and how it stands.
+// Pool is a pool and its present state.
 type Pool struct {
 	capacity.Pool
-	Replicas int           // there are now; in a disaggregated pool the decode replicas
+	Replicas int           // now; in a disaggregated pool the decode replicas
 	Prefill  int           // prefill replicas of a disaggregated pool
-	Reported int           // KV cache of a replica in tokens as engines report it; 0 when they do not
-	Lead     time.Duration // from asking to ready, as decisions have it; 0 follows from the configured warm-up
-	// WaitingPerReplica is how many requests may wait for each.
+	Reported int           // KV cache of a replica in tokens as engines report it; 0 if they do not
+	Lead     time.Duration // warm-up time that decisions use; 0 means the configured warm-up
+	// WaitingPerReplica is the allowed number of waiting requests for each replica.
 	WaitingPerReplica float64
 }
 
@@ -94,21 +95,20 @@ func (p *Pool) each(dimension string) float64 {
 	return per
 }
 
-// prefillRate is the rate at which one prompt is computed; 0 unknown.
+// prefillRate is the rate of computing one prompt, in tokens/s; 0 if unknown.
 func (p *Pool) prefillRate() float64 { return p.Rates.PrefillTokensPerS }
 
 func (p *Pool) itl() float64 { return p.Rates.ITL.Seconds() }
 
-// kept is how many replicas of a role n that demand takes come to: with its reserves, and at least as many as there must be; none
-// of a role that the pool does not have.
-func (p *Pool) kept(n int, role capacity.Role) int {
+// withReserves adds reserves to n replicas of a role, and applies its minimum; 0 for a role that the pool does not have.
+func (p *Pool) withReserves(n int, role capacity.Role) int {
 	if role == capacity.PrefillRole && !p.Disaggregated {
 		return 0
 	}
 	return max(n+p.ReservesOf(role).Total(), p.BoundsOf(role).Min)
 }
 
-// replicas that carry a resource, of which lost are gone.
+// replicas of a role, without lost ones.
 func (p *Pool) replicas(role capacity.Role, lost int) int {
 	n := p.Replicas
 	if p.Disaggregated && role == capacity.PrefillRole {
@@ -117,7 +117,7 @@ func (p *Pool) replicas(role capacity.Role, lost int) int {
 	return max(n-lost, 0)
 }
 
-// ceilReplicas is how many replicas of each carry demand.
+// ceilReplicas is the number of replicas that demand needs.
 func ceilReplicas(demand, each float64) int {
 	return int(min(math.Ceil(demand/each-1e-9), maxReplicas))
 }

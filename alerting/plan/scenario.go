@@ -10,7 +10,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// Scenario is a change with a name and the question it answers.
+// Scenario is a named change.
 type Scenario struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
@@ -24,23 +24,23 @@ func with(f func(*Change)) Change {
 	return c
 }
 
-// uncertainty is the factor by which a launch may come out better or worse than stated. It is that of a scheduled event.
+// uncertainty is the factor between the stated launch and its best or worst case, as for a scheduled event.
 const uncertainty = 1.5
 
-// batchWindow is by how much work is put off to hide a shortage, minutes.
+// batchWindow is the wait in minutes that a wider batch window allows.
 const batchWindow = 240
 
 // Cohort is a group of requests with long prompts.
 type Cohort struct{ Share, Tokens float64 }
 
-// longCohort is what a sheet asks about where nothing else is stated.
+// longCohort is the default.
 var longCohort = Cohort{Share: .05, Tokens: 32_768}
 
-// Scenarios are the questions of a sheet, around a launch: as it is, as it is stated, better and worse than that, and the
-// what-ifs, each alone. Those that do not apply to the pool, or would come to the same as one before, are left out.
+// Scenarios are the baseline, the launch, its best and worst case, and single what-ifs. Scenarios that do not apply to
+// the pool, or repeat another, are left out.
 func (in *Input) Scenarios() []Scenario {
 	launch, p := in.Launch, &in.Pool
-	best, worst, late := launch.less(uncertainty), launch, launch
+	best, worst, late := launch.reduced(uncertainty), launch, launch
 	late.PutOff = batchWindow
 	worst.Rate = launch.Rate * uncertainty
 	worst.CacheHit, worst.Retry = launch.CacheHit/2, max(launch.Retry, 0.15)
@@ -96,23 +96,23 @@ func (in *Input) Scenarios() []Scenario {
 	})
 }
 
-// Outcome is what a scenario comes to.
+// Outcome is the result of a scenario.
 type Outcome struct {
 	Scenario
-	// First is the resource that runs out first, with the replicas there are; "" when none does.
+	// First is the resource that runs out first with the present replicas; "" if none does.
 	First string `json:"first,omitempty"`
-	// Share of the change at which First runs out: 0 when it is out already. When is that share of the ramp; nil when not
-	// known.
+	// Share of the change at which First runs out, 0 if it is out already. When is the time on the ramp; nil if
+	// unknown.
 	Share number   `json:"share"`
 	When  *float64 `json:"when_seconds"`
 	// Over is the share of minutes in which a resource is out.
 	Over number `json:"over_share"`
-	// TooLate: it runs out sooner than a replica warms up.
+	// TooLate: it runs out before a new replica is ready.
 	TooLate bool `json:"too_late"`
 
-	Replicas int    `json:"replicas"`                   // that it takes at the 95th percentile of the minutes, reserves included
-	Prefill  int    `json:"prefill_replicas,omitempty"` // of a disaggregated pool, with their own reserves
-	Blocked  string `json:"blocked_by,omitempty"`       // the key whose bound is below Replicas or Prefill, or the limit that no replica lifts
+	Replicas int    `json:"replicas"`                   // needed at the 95th percentile of the minutes, reserves included
+	Prefill  int    `json:"prefill_replicas,omitempty"` // of a disaggregated pool, with their reserves
+	Blocked  string `json:"blocked_by,omitempty"`       // the key whose bound is below Replicas or Prefill, or the limit that replicas do not raise
 
 	HourUSD number `json:"usd_per_hour"`
 	Uses    []Use  `json:"resources"`
@@ -125,7 +125,7 @@ type Use struct {
 	Unit     string `json:"unit"`
 	Demand   number `json:"demand"` // 95th percentile of the minutes
 	Capacity number `json:"capacity"`
-	Headroom number `json:"headroom"` // share of the capacity that is left; negative when short
+	Headroom number `json:"headroom"` // free share of the capacity; negative when short
 	Risk     Risk   `json:"risk"`
 }
 
@@ -135,9 +135,9 @@ type Risk string
 // The risks, by how much of the capacity is used.
 const (
 	Okay        Risk = "okay"      // at most 80 %
-	Tight       Risk = "tight"     // at most all of it
-	Shortfall   Risk = "shortfall" // more
-	OutOfMemory Risk = "memory"    // a shortfall of KV cache: requests are preempted or rejected, not slowed
+	Tight       Risk = "tight"     // above 80 %
+	Shortfall   Risk = "shortfall" // above 100 %
+	OutOfMemory Risk = "memory"    // a shortfall of KV cache: requests are preempted or rejected
 	Unknown     Risk = "unknown"   // the capacity is not known
 )
 
@@ -157,21 +157,21 @@ func risk(name string, demand, capacityOf float64) Risk {
 	return Okay
 }
 
-// evaluation is one scenario in the making.
+// evaluation is the computation of one scenario.
 type evaluation struct {
 	pool    *Pool
 	traffic *Traffic
 	mix     mix
 	c       Change
-	before  []Load // of each minute, as it would be without the change but for what is put off
+	before  []Load // of each minute, without the change but with PutOff
 	loads   []Load // of each minute, changed
 	sorted  []float64
 }
 
-// shareOfMinutes is what a plan is sized for: all but the busiest twentieth of the minutes.
-const shareOfMinutes = 0.95
+// sizingPercentile is the share of minutes that a plan covers.
+const sizingPercentile = 0.95
 
-// percentile of demand over the minutes, and which minute has it; NaN and -1 where it is not known. O(n log n).
+// percentile of demand over the minutes, and its minute; NaN and -1 if unknown. O(n log n).
 func (e *evaluation) percentile(r *resource) (p95 float64, at int) {
 	order := make([]int, 0, len(e.loads))
 	values := e.sorted[:0]
@@ -188,12 +188,12 @@ func (e *evaluation) percentile(r *resource) (p95 float64, at int) {
 		return math.NaN(), -1
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(values[a], values[b]) })
-	at = order[int(math.Ceil(shareOfMinutes*float64(len(order))))-1]
+	at = order[int(math.Ceil(sizingPercentile*float64(len(order))))-1]
 	return values[at], at
 }
 
-// carried is what the pool carries of a resource under the change; 0 unknown.
-func (e *evaluation) carried(r *resource) float64 {
+// capacityOf is the pool's capacity of a resource under the change; 0 if unknown.
+func (e *evaluation) capacityOf(r *resource) float64 {
 	if r.whole != nil {
 		return r.whole(e.pool) * e.c.Limits
 	}
@@ -202,19 +202,19 @@ func (e *evaluation) carried(r *resource) float64 {
 
 func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 	e.c = s.Change
-	e.loads, e.before = e.loads[:0], putOff(e.traffic.Minutes, e.c.PutOff)
+	e.loads, e.before = e.loads[:0], movingMean(e.traffic.Minutes, e.c.PutOff)
 	for _, l := range e.before {
 		e.loads = append(e.loads, e.c.apply(l, e.mix))
 	}
 	o := Outcome{Scenario: s, Share: unknown, Over: unknown, HourUSD: unknown}
 	first := math.Inf(1)
-	worst, busiest := 0.0, -1 // use of what replicas carry, and the minute of it
+	worst, busiest := 0.0, -1 // highest use of replicas, and its minute
 	over := make([]bool, len(e.loads))
 	blocked := ""
 	for i := range resources {
 		r := &resources[i]
 		demand, at := e.percentile(r)
-		have := e.carried(r)
+		have := e.capacityOf(r)
 		known := r.whole != nil && r.whole(e.pool) > 0 || r.whole == nil && r.each(e.pool) > 0
 		if !known && r.whole != nil || !known && r.name == capacity.Transfer {
 			continue // no such limit
@@ -242,7 +242,7 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 			first, o.First = share, r.name
 		}
 	}
-	o.Replicas, o.Prefill = e.pool.kept(o.Replicas, capacity.AnyRole), e.pool.kept(o.Prefill, capacity.PrefillRole)
+	o.Replicas, o.Prefill = e.pool.withReserves(o.Replicas, capacity.AnyRole), e.pool.withReserves(o.Prefill, capacity.PrefillRole)
 	if most := e.pool.PrefillReplicas.Max; o.Prefill > most {
 		o.Blocked = "disaggregated.prefill_replicas.max"
 	}
@@ -266,7 +266,7 @@ func use(name, title, unit string, demand, have float64) Use {
 	return u
 }
 
-// size raises the replicas that the outcome takes to what one resource takes.
+// size raises the replicas of the outcome to the need of one resource.
 func (e *evaluation) size(o *Outcome, r *resource, demand float64) {
 	n := ceilReplicas(demand, r.each(e.pool))
 	if e.pool.Disaggregated && r.role == capacity.PrefillRole {
@@ -276,7 +276,7 @@ func (e *evaluation) size(o *Outcome, r *resource, demand float64) {
 	o.Replicas = max(o.Replicas, n)
 }
 
-// shareAt is the share of the change at which the minute's demand for r reaches have: by bisection, to a thousandth.
+// shareAt is the share of the change at which demand for r in the minute reaches have: by bisection, to 0.001.
 func (e *evaluation) shareAt(r *resource, minute int, have float64) float64 {
 	demand := func(s float64) float64 {
 		return r.demand(e.pool, e.c.part(s).apply(e.before[minute], e.mix))
@@ -295,8 +295,8 @@ func (e *evaluation) shareAt(r *resource, minute int, have float64) float64 {
 	return high
 }
 
-// queue is what waits when a replica that is asked for at the moment of saturation becomes ready: what arrives beyond what
-// is served, for as long as the warm-up lag. A fluid queue; within a minute there are bursts beside it.
+// queue is the number of requests waiting after a warm-up that starts at saturation: arrivals above the service rate
+// for the lead time. A fluid queue: bursts within a minute come on top.
 func (e *evaluation) queue(o *Outcome, worst float64, at int, lead time.Duration) {
 	demand, have := math.NaN(), e.pool.WaitingPerReplica*float64(e.pool.replicas(capacity.DecodeRole, e.c.Lost))
 	if at >= 0 {
@@ -308,7 +308,7 @@ func (e *evaluation) queue(o *Outcome, worst float64, at int, lead time.Duration
 	o.Uses = append(o.Uses, use(Queue, "requests waiting when a new replica is ready", "requests", demand, have))
 }
 
-// budget sets the price of the replicas it takes against the budget.
+// budget compares the price of the needed replicas with the budget.
 func (e *evaluation) budget(o *Outcome, first *float64) {
 	hour := e.pool.ReplicaHourUSD()
 	if hour <= 0 {

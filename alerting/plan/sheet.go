@@ -9,24 +9,23 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// Traffic is what a pool is asked for: one load a minute, or a single one when only rates are stated.
+// Traffic is the demand of a pool: one load a minute, or a single one if only rates are stated.
 type Traffic struct {
-	Source  string // where it is from, for people
+	Source  string // for people
 	Minutes []Load // of all attempts
 	Calls
 	Notes []string
 
-	// Who asks, by mean loads, the heaviest first; nil when nobody is named. What is in none of them is charged to others.
-	Classes, Tenants []Class
+	Classes, Tenants []Class // by mean load, heaviest first; nil if unknown. The remaining cost is charged to others
 }
 
-// Calls are requests a second, each counted once however often it was tried.
+// Calls are requests a second, each counted once, without retries.
 type Calls struct {
-	Calls  float64 // 0: there are as many as attempts, and how many were served is not known
-	Served float64 // of Calls; NaN when it is not known
+	Calls  float64 // 0: as many as attempts, and Served is unknown
+	Served float64 // of Calls; NaN if unknown
 }
 
-// of are the calls behind a load.
+// of are the calls of a load.
 func (c Calls) of(l Load) Calls {
 	if c.Calls == 0 {
 		return Calls{l.Requests, math.NaN()}
@@ -34,7 +33,7 @@ func (c Calls) of(l Load) Calls {
 	return c
 }
 
-// Class is the mean load of one class, tenant and so on.
+// Class is the mean load of one class or tenant.
 type Class struct {
 	Name string
 	Load Load
@@ -50,16 +49,16 @@ func (t *Traffic) Mean() Load {
 	return sum.Times(1 / float64(max(len(t.Minutes), 1)))
 }
 
-// Input is what a sheet is made from.
+// Input is the input of a sheet.
 type Input struct {
 	Pool    Pool
 	Traffic Traffic
 	Launch  Change
-	Ramp    time.Duration // from nothing of a change to all of it; 0 is at once
-	Today   time.Time     // for the age of prices; zero leaves it out
-	Fit     *capacity.Fit // of the model on a replica; nil when none was named
+	Ramp    time.Duration // duration of the change; 0 is at once
+	Today   time.Time     // for the age of prices; zero skips it
+	Fit     *capacity.Fit // of the model on a replica; nil without a model
 	Lengths Contexts      // of requests, for Fit
-	Long    Cohort        // of requests with long prompts; zeros take the usual one
+	Long    Cohort        // requests with long prompts; zeros mean the default
 }
 
 // Sheet is a launch sheet with its scenarios.
@@ -67,22 +66,20 @@ type Sheet struct {
 	Pool         string    `json:"pool"`
 	Source       string    `json:"source"`
 	Minutes      int       `json:"minutes"`
-	Replicas     int       `json:"replicas"` // there are
+	Replicas     int       `json:"replicas"` // now
 	Prefill      int       `json:"prefill_replicas,omitempty"`
 	PrefillLimit int       `json:"limit_prefill_replicas,omitempty"`
 	Limit        int       `json:"limit_replicas"`
 	LimitBy      string    `json:"limit_by"`
 	Lead         number    `json:"lead_time_seconds"`
 	Ramp         number    `json:"ramp_seconds"`
-	Attempts     number    `json:"attempts_per_call"` // that the load includes
+	Attempts     number    `json:"attempts_per_call"` // included in the load
 	Launch       Change    `json:"launch"`
-	Rates        string    `json:"rates_source"` // where service rates are from
+	Rates        string    `json:"rates_source"` // source of the service rates
 	Memory       *Memory   `json:"memory,omitempty"`
 	Rows         []Row     `json:"sheet"`
 	Outcomes     []Outcome `json:"scenarios"`
 	Cost         *Cost     `json:"cost,omitempty"`
-	Mix          *Mix      `json:"cheapest_mix,omitempty"`
-	PrefillMix   *Mix      `json:"cheapest_mix_prefill,omitempty"` // of a disaggregated pool, whose other mix is of the replicas that decode
 	Notes        []string  `json:"notes"`
 }
 
@@ -90,18 +87,18 @@ type Sheet struct {
 type Row struct {
 	Use
 	Baseline number `json:"baseline"`
-	// Multiple of the baseline's traffic at which the resource runs out with the replicas there are.
+	// Multiple of the baseline's traffic at which the present replicas run out.
 	Multiple number `json:"runs_out_at_multiple"`
 }
 
-// New makes a sheet. Errors say what is missing.
+// New makes a sheet. Errors name what is missing.
 func New(in Input) (*Sheet, error) {
 	p, t := &in.Pool, &in.Traffic
 	if len(t.Minutes) == 0 || t.Mean().Requests <= 0 {
-		return nil, errors.New("there is no traffic to plan for")
+		return nil, errors.New("the pool has no traffic to plan for")
 	}
 	if p.Replicas <= 0 {
-		return nil, errors.New("the number of replicas there are is not known")
+		return nil, errors.New("the present number of replicas is not known")
 	}
 	lead := p.Lead
 	if lead == 0 {
@@ -125,20 +122,16 @@ func New(in Input) (*Sheet, error) {
 		s.Memory = MemoryOf(in.Fit, in.Lengths)
 	}
 	s.Cost = costOf(&in)
-	s.Mix = mixFor(p, &s.Outcomes[1], capacity.AnyRole)
-	if p.Disaggregated {
-		s.Mix, s.PrefillMix = mixFor(p, &s.Outcomes[1], capacity.DecodeRole), mixFor(p, &s.Outcomes[1], capacity.PrefillRole)
-	}
 	s.note(&in)
 	return s, nil
 }
 
-// rows puts the launch beside the baseline.
+// rows compares the launch with the baseline.
 func (s *Sheet) rows(baseline, launch *Outcome) {
 	for _, after := range launch.Uses {
 		r := Row{Use: after, Baseline: unknown, Multiple: unknown}
 		if after.Resource == Queue {
-			r.Headroom = unknown // a queue is many times its bound, or empty
+			r.Headroom = unknown // a queue is usually empty or far above its bound
 		}
 		for _, before := range baseline.Uses {
 			if before.Resource != after.Resource {
@@ -154,7 +147,7 @@ func (s *Sheet) rows(baseline, launch *Outcome) {
 	}
 }
 
-// note says what a reader should know of the figures.
+// note adds what readers should know about the figures.
 func (s *Sheet) note(in *Input) {
 	p := &in.Pool
 	mean := in.Traffic.Mean()
@@ -190,11 +183,11 @@ func (s *Sheet) note(in *Input) {
 				span(float64(o.PutOff)*60), replicas(o.Replicas, o.Prefill), replicas(launch.Replicas, launch.Prefill)))
 		}
 	}
-	if kept := p.Reserves.String(); kept != "" {
-		s.Notes = append(s.Notes, "Replicas include a reserve: "+kept+".")
+	if reserves := p.Reserves.String(); reserves != "" {
+		s.Notes = append(s.Notes, "Replicas include a reserve: "+reserves+".")
 	}
-	if kept := p.PrefillReserves.String(); p.Disaggregated && kept != "" {
-		s.Notes = append(s.Notes, "Prefill replicas include a reserve: "+kept+".")
+	if reserves := p.PrefillReserves.String(); p.Disaggregated && reserves != "" {
+		s.Notes = append(s.Notes, "Prefill replicas include a reserve: "+reserves+".")
 	}
 	if p.Prices.Date == "" && p.GPUHourUSD > 0 {
 		s.Notes = append(s.Notes, "Prices carry no date: set prices.date and prices.region.")
@@ -203,5 +196,5 @@ func (s *Sheet) note(in *Input) {
 	}
 }
 
-// staleAfter is the age from which prices are worth a note.
+// staleAfter is the age of prices that gives a note.
 const staleAfter = 90 * 24 * time.Hour

@@ -9,47 +9,47 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// matching is the series whose forecasts are being read.
-type matching struct {
+// scoring is the series whose forecasts are being scored.
+type scoring struct {
 	seriesKey
 	forecaster.Scorer
-	next int // the first minute that is not observed yet
+	next int // first minute that is not observed
 }
 
-// score notes one forecast. Those of one series come together, by origin.
+// score adds one forecast. Forecasts come grouped by series, by origin.
 func (b *builder) score(f *forecaster.Forecast) {
 	key := seriesKey{f.Key, f.Dimension}
-	if b.matching == nil || b.matching.seriesKey != key {
-		b.scored()
-		b.matching = &matching{seriesKey: key}
-		b.matching.From = b.from.Unix() / 60
+	if b.scoring == nil || b.scoring.seriesKey != key {
+		b.endSeries()
+		b.scoring = &scoring{seriesKey: key}
+		b.scoring.From = b.from.Unix() / 60
 	}
 	b.observe(b.index(f.Origin))
-	b.matching.Issue(f)
+	b.scoring.Issue(f)
 }
 
-// observe hands out what came before a minute.
+// observe passes the demand before a minute to the scorer.
 func (b *builder) observe(until int) {
-	m, base := b.matching, b.base.Unix()/60
+	m, base := b.scoring, b.base.Unix()/60
 	demand := b.observed[m.seriesKey]
 	for ; m.next < until; m.next++ {
 		m.Observe(base+int64(m.next), at(demand, m.next))
 	}
 }
 
-// scored ends the series whose forecasts were read.
-func (b *builder) scored() {
-	if b.matching == nil {
+// endSeries stores the scores of the current series.
+func (b *builder) endSeries() {
+	if b.scoring == nil {
 		return
 	}
 	_, end := b.bounds()
 	b.observe(end)
-	for _, a := range b.matching.Scores() {
+	for _, a := range b.scoring.Scores() {
 		if a.N+a.Missing > 0 {
-			b.rows[b.matching.seriesKey] = append(b.rows[b.matching.seriesKey], accuracy(b.matching.seriesKey, a))
+			b.rows[b.scoring.seriesKey] = append(b.rows[b.scoring.seriesKey], accuracy(b.scoring.seriesKey, a))
 		}
 	}
-	b.matching = nil
+	b.scoring = nil
 }
 
 // accuracy is the row of one horizon.
@@ -70,7 +70,7 @@ func covered(a *forecaster.Accumulator, level int) Covered {
 	return Covered{Number(c.Share), Number(c.Low), Number(c.High), Number(c.Effective)}
 }
 
-// accuracy gives the rows of a pool: the total first, then classes by name; dimensions in the table's order.
+// accuracy returns the rows of a pool: the total first, then classes by name, dimensions in table order.
 func (b *builder) accuracy(pool string) []Accuracy {
 	var keys []seriesKey
 	for k := range b.rows {
@@ -93,7 +93,7 @@ func (b *builder) accuracy(pool string) []Accuracy {
 	return rows
 }
 
-// rank is a dimension's place in the table; unknown ones come last.
+// rank is a dimension's position in the table; unknown ones come last.
 func rank(dimension string) int {
 	i := slices.IndexFunc(features.Dimensions, func(d features.Dimension) bool { return d.Name == dimension })
 	if i < 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// state is how a pool fared, in a word.
+// state summarises a pool in a word.
 type state string
 
 // The states, best first.
@@ -20,7 +20,7 @@ const (
 	noData state = "no data"
 )
 
-// byNeed orders pools by how much they need a reader.
+// byNeed orders pools by urgency.
 func byNeed(r *Report) []*Pool {
 	var out []*Pool
 	for i := range r.Pools {
@@ -33,8 +33,7 @@ func byNeed(r *Report) []*Pool {
 	return out
 }
 
-// State says in a word how a pool fared: act when it saturated without a warning in time, watch when there is anything
-// else to do.
+// State of a pool: act if it saturated without a timely warning, watch if there is other advice.
 func (p *Pool) State() state {
 	s := &p.Saturation
 	switch {
@@ -49,23 +48,23 @@ func (p *Pool) State() state {
 }
 
 const (
-	// leastOutcomes are the independent outcomes from which a quantile is judged.
-	leastOutcomes = 30
-	// leastFalse are the false warnings from which they are worth advice: fewer are expected of any pool.
-	leastFalse = 3
-	// suggestionsShown bounds what a reader is asked to do about a pool.
-	suggestionsShown = 3
-	// contradiction is the difference of a learned number from a stated one from which one of them should be changed.
-	contradiction = .25
+	// minOutcomes is the number of independent outcomes that judging a quantile needs.
+	minOutcomes = 30
+	// minFalse is the number of false warnings that gives advice: every pool has a few.
+	minFalse = 3
+	// adviceShown bounds the advice for a pool.
+	adviceShown = 3
+	// maxDifference is the relative difference of a learned number from a stated one that gives no advice.
+	maxDifference = .25
 )
 
-// Advice is what a reader should do about a pool, the most urgent first.
+// Advice for a pool, the most urgent first.
 func (p *Pool) Advice() []string {
 	all := p.suggestions()
 	if len(all) == 0 {
 		return []string{"Nothing to do."}
 	}
-	return all[:min(len(all), suggestionsShown)]
+	return all[:min(len(all), adviceShown)]
 }
 
 func (p *Pool) suggestions() (out []string) {
@@ -76,7 +75,7 @@ func (p *Pool) suggestions() (out []string) {
 	}
 	s, d := &p.Saturation, &p.Data
 	if d.Observed == 0 {
-		return []string{"Find out why no telemetry comes."}
+		return []string{"Find out why no telemetry arrives."}
 	}
 	surprises := s.Missed + s.Late
 	suggest(surprises > 0, "Find out why %s came without a warning in time (listed below).", count(surprises, "saturation"))
@@ -84,13 +83,13 @@ func (p *Pool) suggestions() (out []string) {
 	suggest(s.InTime > 0 && p.Decisions.Mode == string(alerting.Active), "Find out why %s came although the warning was in time: replicas may start too slowly.", count(s.InTime, "saturation"))
 	decided := 10*d.Decided >= 9*d.Minutes
 	suggest(!decided, "Find out why Forewarm made no decision for %s of the time, unless it is new.", percent(1-Number(d.Decided)/Number(d.Minutes)))
-	suggest(decided && 10*d.Observed < 9*d.Minutes, "Mend the telemetry: it is missing for %s of the time.", percent(1-Number(d.Observed)/Number(d.Minutes)))
-	suggest(s.False >= leastFalse && s.False > s.InTime+s.Averted, "If the %s disturb, lower decision.false_warnings_per_week.", count(s.False, "false warning"))
-	if a := p.main(); a != nil && a.Q90.Effective >= leastOutcomes && a.Q90.High < .9 {
+	suggest(decided && 10*d.Observed < 9*d.Minutes, "Repair the telemetry: it is missing for %s of the time.", percent(1-Number(d.Observed)/Number(d.Minutes)))
+	suggest(s.False >= minFalse && s.False > s.InTime+s.Averted, "If the %s disturb, lower decision.false_warnings_per_week.", count(s.False, "false warning"))
+	if a := p.main(); a != nil && a.Q90.Effective >= minOutcomes && a.Q90.High < .9 {
 		suggest(true, "Raise decision.quantile for a while: the upper bound that should hold in 90 %% of the minutes held in %s.", percent(a.Q90.Share))
 	}
 	for _, a := range p.Assumptions {
-		suggest(math.Abs(float64(a.Stated/a.Learned-1)) > contradiction, "Check the stated %s: it is %s, but %s was observed.", assumed(a.Name), quantity(a.Stated, a.Unit), quantity(a.Learned, a.Unit))
+		suggest(math.Abs(float64(a.Stated/a.Learned-1)) > maxDifference, "Check the stated %s: it is %s, but %s was observed.", assumed(a.Name), quantity(a.Stated, a.Unit), quantity(a.Learned, a.Unit))
 	}
 	if v := &p.Decisions.Provision; v.KnownMinutes > 0 {
 		idle := v.Over.ReplicaHours / v.Paid.ReplicaHours
@@ -99,7 +98,7 @@ func (p *Pool) suggestions() (out []string) {
 	return out
 }
 
-// main is the headline row of the resource that came nearest to its capacity, or else the first one; nil without any.
+// main is the headline row of the tightest resource, or else the first one; nil if there is none.
 func (p *Pool) main() *Accuracy {
 	rows := p.headline()
 	for i := range rows {
@@ -113,7 +112,7 @@ func (p *Pool) main() *Accuracy {
 	return &rows[0]
 }
 
-// tightest is the resource that came nearest to its capacity; "" where none is known.
+// tightest is the resource that came nearest to its capacity; "" if unknown.
 func (p *Pool) tightest() string {
 	if p.Timeline == nil {
 		return ""
@@ -121,7 +120,7 @@ func (p *Pool) tightest() string {
 	return p.Timeline.Resources[0].Resource
 }
 
-// worst is the saturation that lacked most capacity; nil without any.
+// worst is the saturation with the largest lack of capacity; nil if there is none.
 func (p *Pool) worst() (worst *Episode) {
 	for i := range p.Saturation.Episodes {
 		if e := &p.Saturation.Episodes[i]; worst == nil || e.lacked() > worst.lacked() {
@@ -131,5 +130,5 @@ func (p *Pool) worst() (worst *Episode) {
 	return worst
 }
 
-// lacked is the capacity that a saturation lacked at most, in minutes of what was ready.
+// lacked is an upper bound of the missing capacity, in minutes of the ready capacity.
 func (e *Episode) lacked() Number { return (e.Utilisation - 1) * Number(e.Minutes) }

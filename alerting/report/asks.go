@@ -8,7 +8,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// actions counts the changes of what was asked for, and those that undo the one before within an hour.
+// actions counts the changes of the desired replicas, and those that undo the one before within an hour.
 func (b *builder) actions(pool string) (n, takenBack int) {
 	ticks := b.ticks[pool]
 	up, from := false, (*tick)(nil) // the action before
@@ -28,44 +28,44 @@ func (b *builder) actions(pool string) (n, takenBack int) {
 	return n, takenBack
 }
 
-// ask is one replica that was asked for: the level-th of the pool.
-type ask struct {
-	level   int
-	asked   *tick
-	ready   *tick // nil when it did not come within its patience
-	ended   int   // the minute in which it was no longer asked for; the end of the period when it always was
-	gaveUp  bool  // before its patience was over
-	ignored bool  // it was still asked for when its patience was over
+// replicaRequest is a decision's request for one replica: the level-th of the pool.
+type replicaRequest struct {
+	level     int
+	requested *tick
+	ready     *tick // nil if it was not ready within its timeout
+	ended     int   // the minute in which it was no longer requested; else the end of the period
+	withdrawn bool  // ended within its timeout
+	ignored   bool  // still requested at the end of its timeout
 }
 
-// patience is how long an ask waits for its replica: twice the lead time, an hour at least. What is ready later came for
-// another reason, and nobody obeyed the ask.
-func (a *ask) patience() time.Duration { return max(2*a.asked.lead, time.Hour) }
+// timeout is how long a request waits for its replica: twice the lead time, at least an hour. A replica that is ready
+// later has another cause: no autoscaler obeyed the request.
+func (a *replicaRequest) timeout() time.Duration { return max(2*a.requested.lead, time.Hour) }
 
-// see takes note of a later decision; it says whether the ask has ended with it.
-func (a *ask) see(t *tick) (ended bool) {
+// update applies a later decision; it reports whether the request ended with it.
+func (a *replicaRequest) update(t *tick) (ended bool) {
 	if a.ready == nil && !a.ignored {
-		if a.ignored = t.at.Sub(a.asked.at) > a.patience(); !a.ignored && t.ready >= a.level {
+		if a.ignored = t.at.Sub(a.requested.at) > a.timeout(); !a.ignored && t.ready >= a.level {
 			a.ready = t
 		}
 	}
-	a.gaveUp = t.desired < a.level && !a.ignored
+	a.withdrawn = t.desired < a.level && !a.ignored
 	return t.desired < a.level
 }
 
-// asks follows the replicas that were asked for in the period to its end.
+// asks counts the requests of the period by result.
 func (b *builder) asks(pool string, needs []int) (out Asks) {
 	var toReady []float64
-	for _, a := range b.replicasAsked(pool) {
+	for _, a := range b.replicaRequests(pool) {
 		out.Replicas++
-		crossing, known := b.crossed(&a, needs)
+		crossing, known := b.firstNeeded(&a, needs)
 		switch {
 		case a.ready != nil:
 			out.Ready++
-			toReady = append(toReady, a.ready.at.Sub(a.asked.at).Minutes())
+			toReady = append(toReady, a.ready.at.Sub(a.requested.at).Minutes())
 		case a.ignored:
 			out.Ignored++
-		case a.gaveUp:
+		case a.withdrawn:
 			out.Withdrawn++
 		default:
 			out.Waiting++
@@ -85,15 +85,15 @@ func (b *builder) asks(pool string, needs []int) (out Asks) {
 	return out
 }
 
-// replicasAsked lists the replicas asked for in the period beyond those that were there, on the way, or asked for before.
-func (b *builder) replicasAsked(pool string) (all []ask) {
+// replicaRequests lists the replicas requested in the period, above those that were ready, pending, or requested before.
+func (b *builder) replicaRequests(pool string) (all []replicaRequest) {
 	ticks := b.ticks[pool]
 	_, end := b.bounds()
-	var open []*ask
+	var open []*replicaRequest
 	for i := range ticks {
 		t := &ticks[i]
-		open = slices.DeleteFunc(open, func(a *ask) bool {
-			if !a.see(t) {
+		open = slices.DeleteFunc(open, func(a *replicaRequest) bool {
+			if !a.update(t) {
 				return false
 			}
 			a.ended = b.index(t.at)
@@ -104,8 +104,8 @@ func (b *builder) replicasAsked(pool string) (all []ask) {
 			continue
 		}
 		for level := max(ticks[i-1].desired, t.ready+t.pending) + 1; level <= t.desired; level++ {
-			if !slices.ContainsFunc(open, func(a *ask) bool { return a.level == level }) {
-				open = append(open, &ask{level: level, asked: t, ended: end})
+			if !slices.ContainsFunc(open, func(a *replicaRequest) bool { return a.level == level }) {
+				open = append(open, &replicaRequest{level: level, requested: t, ended: end})
 			}
 		}
 	}
@@ -115,15 +115,15 @@ func (b *builder) replicasAsked(pool string) (all []ask) {
 	return all
 }
 
-// crossed is the first minute, while a replica was asked for, in which demand and the reserves took it; -1 when none did.
-// known says that demand was known until then.
-func (b *builder) crossed(a *ask, needs []int) (minute int, known bool) {
+// firstNeeded is the first minute, while a replica was requested, in which load and reserves needed it; -1 if none did.
+// known is false if the load of a minute until then is unknown.
+func (b *builder) firstNeeded(a *replicaRequest, needs []int) (minute int, known bool) {
 	known = true
-	for m := b.index(a.asked.at); m < min(a.ended, len(needs)); m++ {
+	for m := b.index(a.requested.at); m < min(a.ended, len(needs)); m++ {
 		switch n := needs[m]; {
 		case n == unknownNeed:
 			known = false
-		case n+a.asked.reserve >= a.level:
+		case n+a.requested.reserve >= a.level:
 			return m, known
 		}
 	}
@@ -133,11 +133,11 @@ func (b *builder) crossed(a *ask, needs []int) (minute int, known bool) {
 // spread summarises values.
 func spread(v []float64) Spread {
 	slices.Sort(v)
-	return Spread{Count: len(v), P50: between(v, .5), P90: between(v, .9)}
+	return Spread{Count: len(v), P50: quantile(v, .5), P90: quantile(v, .9)}
 }
 
-// between is the quantile of ascending values, linear between them; unknown without any.
-func between(v []float64, p float64) Number {
+// quantile of ascending values, linear between them; unknown without values.
+func quantile(v []float64, p float64) Number {
 	if len(v) == 0 {
 		return Number(math.NaN())
 	}

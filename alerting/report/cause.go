@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// causeBefore are the minutes before a saturation that its load is compared with.
+	// causeBefore is the number of minutes before a saturation that its load is compared with.
 	causeBefore = 60
-	// causeShare is the share of a rise from which one class is its cause.
+	// causeShare is the least share of a rise that makes one class its cause.
 	causeShare = .5
-	// causeRise is the factor from which the load of a pool has risen.
+	// causeRise is the least factor that counts as a rise of a pool's load.
 	causeRise = 1.1
 )
 
-// change is the mean of what is known of a series, before a saturation and in it.
+// change is the mean of the known minutes of a series, before a saturation and during it.
 type change struct{ before, during float64 }
 
 func (c change) rise() float64   { return c.during - c.before }
@@ -36,7 +36,7 @@ func changeOf(demand []float64, e run) change {
 	return change{mean(e.start-causeBefore, e.start), mean(e.start, e.last+1)}
 }
 
-// cause says which class raised the load of a resource in an episode, and by what; "" where demand is not known.
+// cause names the class that raised the load of a resource in an episode, and how; "" if demand is unknown.
 func (b *builder) cause(pool, resource string, e run) string {
 	whole := changeOf(b.observed[totalOf(pool, resource)], e)
 	if f := whole.factor(); math.IsNaN(f) || math.IsInf(f, 0) {

@@ -8,7 +8,7 @@ import (
 	"github.com/forewarm/forewarm/internal/draw"
 )
 
-// marksDrawn bounds the saturations that are marked in a drawing.
+// marksDrawn bounds the marked saturations of a chart.
 const marksDrawn = 200
 
 const (
@@ -16,14 +16,14 @@ const (
 	chartHeight            = 230.0
 )
 
-// figure is a chart with what it says.
+// figure is a chart with its text.
 type figure struct {
 	Title, Caption string
 	SVG            template.HTML
 	Wide           bool
 }
 
-// charts are those of a pool: load and capacity of each resource whose capacity is known, and replicas.
+// charts of a pool: load and capacity of each resource with a known capacity, and replicas.
 func (r *Report) charts(p *Pool) (out []figure) {
 	t := p.Timeline
 	if t == nil {
@@ -40,7 +40,7 @@ func (r *Report) charts(p *Pool) (out []figure) {
 	return out
 }
 
-// axis is the minutes of the bins' beginnings, or of their middles.
+// axis is the minutes of the bins' starts (at = 0) or middles (0.5).
 func (t *Timeline) axis(at float64) []float64 {
 	xs := make([]float64, len(t.Ready))
 	for i := range xs {
@@ -57,7 +57,7 @@ func floats(all []Number) []float64 {
 	return out
 }
 
-// top is the largest of what is known, 0 of nothing.
+// top is the largest known value; 0 if there is none.
 func top(lists ...[]Number) (top float64) {
 	for _, list := range lists {
 		for _, n := range list {
@@ -69,14 +69,14 @@ func top(lists ...[]Number) (top float64) {
 	return top
 }
 
-// loadChart draws load over capacity, and what was forecast of it.
+// loadChart draws load, its forecast, and capacity.
 func (r *Report) loadChart(p *Pool, x *ResourceTimeline, wide bool) figure {
 	t, width := p.Timeline, narrowWidth
 	if wide {
 		width = wideWidth
 	}
 	high, limit := top(x.Peak, x.P90), top(x.Capacity)
-	shown := limit > 0 && limit <= 3*high // a line far above would flatten the load
+	shown := limit > 0 && limit <= 3*high // a much higher line would flatten the load
 	if shown {
 		high = max(high, limit)
 	}
@@ -109,7 +109,7 @@ func perSecond(unit string) string {
 	return unit
 }
 
-// markEpisodes marks when the pool was saturated.
+// markEpisodes marks the saturated times.
 func (r *Report) markEpisodes(c *draw.Chart, p *Pool) {
 	for _, e := range p.Saturation.Episodes[:min(len(p.Saturation.Episodes), marksDrawn)] {
 		at := e.Start.Sub(p.Timeline.From).Minutes()
@@ -117,7 +117,7 @@ func (r *Report) markEpisodes(c *draw.Chart, p *Pool) {
 	}
 }
 
-// replicaChart draws the replicas that were ready, asked for and needed.
+// replicaChart draws the ready, desired and needed replicas.
 func (r *Report) replicaChart(p *Pool) figure {
 	t := p.Timeline
 	title := "Replicas of " + p.Pool

@@ -9,19 +9,19 @@ import (
 	rates "github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// Cost says who pays for the replicas. See the package comment for each definition.
+// Cost divides the cost of replicas. See the package comment for each definition.
 type Cost struct {
 	rates.UnitPrices[Number]
 
-	// Who pays: the shares of each list add up to all of Provision.Paid. Tenants, features and models are those that have
-	// series of their own; all else is others.
+	// The shares of each list add up to Provision.Paid. Tenants, features and models are those with their own series;
+	// the rest is others.
 	Classes  []CostShare `json:"classes"`
 	Tenants  []CostShare `json:"tenants"`
 	Features []CostShare `json:"features"`
 	Models   []CostShare `json:"models"`
 }
 
-// CostShare is what a class or tenant pays.
+// CostShare is the share of a class or tenant.
 type CostShare struct {
 	Name  string `json:"name"`
 	Share Number `json:"share"`
@@ -29,10 +29,10 @@ type CostShare struct {
 	rates.UnitPrices[Number]
 }
 
-// payersShown bounds the classes and the tenants of a pool that are listed; the others are added up.
+// payersShown bounds the listed classes and tenants of a pool; the others are summed up.
 const payersShown = 20
 
-// amount is what replica-minutes come to.
+// amount converts replica-minutes.
 func (v *Provision) amount(replicaMinutes float64) Amount {
 	hours := Number(replicaMinutes / 60)
 	a := Amount{ReplicaHours: hours, GPUHours: Number(math.NaN()), USD: hours * v.ReplicaHourUSD}
@@ -42,9 +42,9 @@ func (v *Provision) amount(replicaMinutes float64) Amount {
 	return a
 }
 
-// costs divides what was paid in the minutes in which demand, capacity and replicas are known.
+// costs divides what was paid in the minutes with known demand, capacity and replicas.
 func (b *builder) costs(pool string, v *Provision) (c Cost) {
-	var weights rates.CostWeights // replica-minutes that each resource alone would have taken
+	var weights rates.CostWeights // replica-minutes that each resource alone needed
 	first, end := b.bounds()
 	needs, known := b.needs(pool), make([]bool, end)
 	b.eachMinute(pool, func(t *tick, minute int) {
@@ -80,7 +80,7 @@ func (b *builder) costs(pool string, v *Provision) (c Cost) {
 		}
 		w := b.work(k.Key, known)
 		classes = append(classes, rates.Payer{Name: k.Class, Work: w})
-		for i := range by { // of a class, a tenant pays by its tokens
+		for i := range by { // a tenant has a part of the class by its tokens
 			tokens := 0.
 			for _, x := range b.payers[i][k.Key] {
 				tokens += x.tokens
@@ -107,16 +107,16 @@ func (b *builder) costs(pool string, v *Provision) (c Cost) {
 	return c
 }
 
-// payerKinds are the labels by which the tokens of a class are stored.
+// payerKinds are the labels of stored tokens.
 var payerKinds = [...]string{"tenant", "feature", "model"}
 
-// tokensOf are the tokens of a tenant, feature or model of a class. The name is empty for the tokens of all others.
+// tokensOf are the tokens of a tenant, feature or model of a class. An empty name means all others.
 type tokensOf struct {
 	name   string
 	tokens float64
 }
 
-// work is what a class used in the minutes that are known, failed attempts included.
+// work is the use of a class in the known minutes, failed attempts included.
 func (b *builder) work(key features.Key, known []bool) rates.Work {
 	sum := func(dimension string) float64 {
 		values, ok := b.observed[seriesKey{key, dimension}]
@@ -146,7 +146,7 @@ func (b *builder) work(key features.Key, known []bool) rates.Work {
 	return w
 }
 
-// shares are what payers and others pay of replica-minutes.
+// shares are the parts of replica-minutes of the payers and others.
 func (v *Provision) shares(payers []rates.Payer, whole rates.Work, weights rates.CostWeights, paid float64) []CostShare {
 	out := []CostShare{}
 	for _, x := range weights.Bill(payers, whole, paid, payersShown) {
@@ -157,7 +157,7 @@ func (v *Provision) shares(payers []rates.Payer, whole rates.Work, weights rates
 	return out
 }
 
-// of is what a class pays; unknown where it is among the others.
+// of is the share of a class; unknown if it is among the others.
 func (c *Cost) of(class string) CostShare {
 	if i := slices.IndexFunc(c.Classes, func(x CostShare) bool { return x.Name == class }); i >= 0 {
 		return c.Classes[i]

@@ -7,24 +7,24 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// tick is what the report needs of a decision.
+// tick is the part of a decision that the report needs.
 type tick struct {
 	at                      time.Time
 	ready, pending, desired int
 	reserve, least, limit   int
 	probability             float64
-	ahead, warnFrom         float64 // what warnings go by, and from which probability on; warnFrom is 0 where it is not known
+	ahead, warnFrom         float64 // probability and threshold of warnings; warnFrom is 0 if unknown
 	lead                    time.Duration
-	lag                     time.Duration // median warm-up as it was believed; else what lead says of the 90th percentile
+	lag                     time.Duration // median warm-up lag that the decision used; without it the lead less a minute
 	mode                    alerting.Mode
 	generation              int64
 	publish, stale, clamped bool
-	assumed                 bool // no replica reports: supply is believed
+	assumed                 bool // no replica reports: supply is assumed
 	capacities              []capacity
 	prompts                 []capacity // of a disaggregated pool's prefill replicas
 }
 
-// capacity is what one replica can take of one resource.
+// capacity of one replica for one resource.
 type capacity struct {
 	dimension  string
 	perReplica float64
@@ -51,14 +51,14 @@ func newTick(d *alerting.Decision) tick {
 	return t
 }
 
-// eachMinute calls fn for every minute in which a decision of the pool was in force, with the newest one: from its tick until
-// the next tick, and for holdMost when none follows sooner.
+// eachMinute calls fn for every minute with a decision of the pool in force, with the newest one: until the next tick,
+// at most maxHold.
 func (b *builder) eachMinute(pool string, fn func(t *tick, minute int)) {
 	ticks := b.ticks[pool]
 	_, end := b.bounds()
 	for i := range ticks {
 		from := b.index(ticks[i].at)
-		to := min(end, from+int(holdMost/features.Minute))
+		to := min(end, from+int(maxHold/features.Minute))
 		if i+1 < len(ticks) {
 			to = min(to, b.index(ticks[i+1].at))
 		}

@@ -163,8 +163,8 @@ func TestAdvice(t *testing.T) {
 		"active":          {func(p *Pool) { p.Saturation.Missed, p.Assumptions, p.Decisions.Mode = 0, nil, "active" }, watch, "Find out why 1 saturation came although the warning was in time: replicas may start too slowly."},
 		"false warnings":  {func(p *Pool) { calm(p); p.Saturation.False = 3 }, watch, "If the 3 false warnings disturb, lower decision.false_warnings_per_week."},
 		"a false warning": {func(p *Pool) { calm(p); p.Saturation.False = 1 }, good, "Nothing to do."},
-		"no telemetry":    {func(p *Pool) { p.Data.Observed = 0 }, noData, "Find out why no telemetry comes."},
-		"gaps":            {func(p *Pool) { calm(p); p.Data.Observed = 8064 }, watch, "Mend the telemetry: it is missing for 20 % of the time."},
+		"no telemetry":    {func(p *Pool) { p.Data.Observed = 0 }, noData, "Find out why no telemetry arrives."},
+		"gaps":            {func(p *Pool) { calm(p); p.Data.Observed = 8064 }, watch, "Repair the telemetry: it is missing for 20 % of the time."},
 		"well":            {calm, good, "Nothing to do."},
 		"few":             {func(p *Pool) { calm(p); p.Accuracy[3].Q90 = Covered{.3, 0, .8, 3} }, good, "Nothing to do."},
 		"new":             {func(p *Pool) { calm(p); p.Data.Decided = 504 }, watch, "Find out why Forewarm made no decision for 95 % of the time, unless it is new."},
@@ -233,7 +233,7 @@ func TestTimeline(t *testing.T) {
 		}
 	}
 	for minutes, want := range map[int]int{1: 1, 60: 1, 1440: 5, 10_080: 30, MaxDays * 1440: 480} {
-		if got := binWidth(minutes); got != want || (minutes+got-1)/got > mostBins {
+		if got := binWidth(minutes); got != want || (minutes+got-1)/got > maxBins {
 			t.Errorf("bins of %d minutes for %d", got, minutes)
 		}
 	}

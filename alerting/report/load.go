@@ -12,11 +12,11 @@ func totalOf(pool, dimension string) seriesKey {
 	return seriesKey{features.Key{Pool: pool, Class: features.TotalClass}, dimension}
 }
 
-// noteLoadFactors keeps, for each minute, the load factor of the first decision after it. Minutes after the last decision
-// have its factor. A decision covers at most holdMost.
-func (b *builder) noteLoadFactors(pool string) {
+// setLoadFactors sets, for each minute, the load factor of the first decision after it. Minutes after the last decision
+// have its factor. A decision covers at most maxHold.
+func (b *builder) setLoadFactors(pool string) {
 	_, end := b.bounds()
-	ticks, most := b.ticks[pool], int(holdMost/features.Minute)
+	ticks, most := b.ticks[pool], int(maxHold/features.Minute)
 	from := 0
 	for i := range ticks {
 		at := b.index(ticks[i].at)
@@ -45,7 +45,7 @@ func (b *builder) loadFactor(key seriesKey, minute int) float64 {
 	return 1
 }
 
-// loadOf is what a pool's replicas had to do in a minute: all attempts, where demand counts each call once.
+// loadOf is the load of a pool's replicas in a minute: all attempts.
 func (b *builder) loadOf(pool, resource string, minute int) float64 {
 	key := totalOf(pool, resource)
 	return at(b.observed[key], minute) * b.loadFactor(key, minute)

@@ -9,10 +9,10 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// unknown is how a number that is not known is shown.
+// unknown is the text of an unknown number.
 const unknown = "–"
 
-// percent shows a fraction with two significant digits below ten percent, whole percent above.
+// percent shows a fraction: below ten percent with one decimal, above as whole percent.
 func percent(n Number) string {
 	p := 100 * float64(n)
 	switch {
@@ -26,7 +26,7 @@ func percent(n Number) string {
 	return strconv.FormatFloat(round(p, 0), 'f', 0, 64) + " %"
 }
 
-// known is percent that rounding does not make all.
+// knownShare is percent that shows 100 % only for the whole.
 func knownShare(part, whole int) string {
 	if s := percent(Number(part) / Number(whole)); part == whole || s != percent(1) {
 		return s
@@ -34,7 +34,7 @@ func knownShare(part, whole int) string {
 	return "more than 99 %"
 }
 
-// big shows a count with three significant digits as a person would write it: 5,440, 7.46 million.
+// big shows a count with three significant digits: 5,440, 7.46 million.
 func big(n Number) string {
 	v := float64(n)
 	if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -78,7 +78,7 @@ func quantity(n Number, unit string) string {
 	return strings.TrimSpace(text + " " + unit)
 }
 
-// money shows dollars, those below one with three digits.
+// money shows dollars, with three digits below one dollar.
 func money(usd Number) string {
 	switch v := float64(usd); {
 	case math.IsNaN(v):
@@ -97,7 +97,7 @@ func minutes(n Number) string {
 	return strconv.FormatFloat(round(float64(n), 0), 'f', 0, 64) + " min"
 }
 
-// lasting shows how long something took, in hours or days where minutes say no more.
+// lasting shows a duration in minutes, or in hours or days if it is long.
 func lasting(minutes int) string {
 	const hour, day = 60, 24 * 60
 	switch {
@@ -136,10 +136,10 @@ func resource(dimension string) string {
 	return dimension
 }
 
-// tenths is big with at most one decimal, as hours are shown.
+// tenths is big with at most one decimal, for hours.
 func tenths(n Number) string { return big(Number(round(float64(n), 1))) }
 
-// hours shows GPU-hours, or replica-hours where the GPUs of one are not known, and what they cost where that is known.
+// hours shows GPU-hours, or replica-hours if the GPUs of a replica are unknown, and the cost if known.
 func (a Amount) hours() string {
 	text, unit := tenths(a.GPUHours), " GPU-hours"
 	if text == unknown {

@@ -7,11 +7,11 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// unknownNeed is the need of a minute in which demand or capacity is not known.
+// unknownNeed is the need of a minute with unknown demand or capacity.
 const unknownNeed = -1
 
-// needs gives, by minute, the replicas that the load took: in the resource that takes most, load over the
-// capacity of one by the decision in force, rounded up.
+// needs are the replicas that the load needed, by minute: in the resource that needs most, load over the capacity of
+// one by the decision in force, rounded up.
 func (b *builder) needs(pool string) []int {
 	_, end := b.bounds()
 	out := slices.Repeat([]int{unknownNeed}, end)
@@ -25,7 +25,7 @@ func (b *builder) needs(pool string) []int {
 	return out
 }
 
-// provision adds up replica-minutes; see the package comment for each definition.
+// provision sums up replica-minutes; see the package comment for each definition.
 func (b *builder) provision(pool string, needs []int) Provision {
 	out := Provision{ReplicaHourUSD: Number(math.NaN()), ShortMinuteUSD: Number(math.NaN()), LagMinutes: Number(math.NaN())}
 	if basis, ok := b.basis[pool]; ok {
@@ -35,7 +35,7 @@ func (b *builder) provision(pool string, needs []int) Provision {
 	first, end := b.bounds()
 	var ready, pending, needed, over, under, paid int // replica-minutes, and minutes
 	var lags []float64
-	must := slices.Repeat([]int{unknownNeed}, end-first)
+	required := slices.Repeat([]int{unknownNeed}, end-first)
 	b.eachMinute(pool, func(t *tick, minute int) {
 		if minute < first {
 			return
@@ -56,13 +56,13 @@ func (b *builder) provision(pool string, needs []int) Provision {
 		if need > t.ready {
 			under += need - t.ready
 		}
-		must[minute-first] = max(need, t.least)
+		required[minute-first] = max(need, t.least)
 		if t.limit > 0 {
-			must[minute-first] = min(must[minute-first], t.limit)
+			required[minute-first] = min(required[minute-first], t.limit)
 		}
 	})
 	slices.Sort(lags)
-	out.LagMinutes = between(lags, .5)
+	out.LagMinutes = quantile(lags, .5)
 	amount := func(replicaMinutes int) Amount { return out.amount(float64(replicaMinutes)) }
 	out.Ready, out.Pending = amount(ready), amount(pending)
 	if out.KnownMinutes == 0 {
@@ -70,14 +70,14 @@ func (b *builder) provision(pool string, needs []int) Provision {
 		out.Needed, out.Over, out.Under, out.Paid, out.Static, out.Hindsight, out.ShortUSD = unknown, unknown, unknown, unknown, unknown, unknown, Number(math.NaN())
 		return out
 	}
-	least := hindsight(must, int(math.Round(float64(out.LagMinutes))))
+	least := hindsight(required, int(math.Round(float64(out.LagMinutes))))
 	out.Needed, out.Over, out.Under = amount(needed), amount(over), amount(under)
-	out.Paid, out.Static, out.Hindsight = amount(paid), amount(slices.Max(must)*out.KnownMinutes), amount(least)
+	out.Paid, out.Static, out.Hindsight = amount(paid), amount(slices.Max(required)*out.KnownMinutes), amount(least)
 	out.ShortUSD = Number(under) * out.ShortMinuteUSD
 	return out
 }
 
-// assumptions are what the newest decision of a pool rests on.
+// assumptions of the newest decision of a pool.
 func (b *builder) assumptions(pool string) []Assumption {
 	out := []Assumption{}
 	basis, ok := b.basis[pool]
@@ -103,7 +103,7 @@ func (b *builder) assumptions(pool string) []Assumption {
 		Assumption{"warmup_p90", "min", known(w.StatedP90 / 60), learned(w.P90), known(w.P90 / 60)})
 }
 
-// known is a number for which zero means that it is not.
+// known is a number whose zero means unknown.
 func known(v float64) Number {
 	if v == 0 {
 		return Number(math.NaN())
@@ -111,19 +111,18 @@ func known(v float64) Number {
 	return Number(v)
 }
 
-// hindsight is the least number of replica-minutes that are paid when needs, by minute, are known beforehand and always
-// met. A replica is paid while it warms up for lag minutes and while it is ready; between two runs of minutes in which it is
-// needed it is kept where that costs less than a start. That the k-th replica can be looked at by itself, needed while the
-// need is k or more, makes the least of the whole (Lu, Chen and Andrew 2013, doi:10.1109/TPDS.2012.241, §3). A replica
-// that is first needed within a lag of the beginning is paid from there on; minutes of unknown need cost nothing, and
-// leave open what is needed. O(minutes + replicas · changes).
+// hindsight is the least number of paid replica-minutes if needs, by minute, are known beforehand and always met. A
+// replica is paid during its warm-up of lag minutes and while it is ready; between two runs of minutes that need it, it
+// is kept if that costs less than a start. Each replica k, needed while the need is k or more, can be optimised alone
+// (Lu, Chen and Andrew 2013, doi:10.1109/TPDS.2012.241, §3). A replica first needed within a lag of the beginning is
+// paid from the beginning; minutes of unknown need are skipped. O(minutes + replicas · changes).
 func hindsight(needs []int, lag int) (replicaMinutes int) {
 	most := 0
 	for _, n := range needs {
 		most = max(most, n)
 	}
-	idle := make([]int, most) // known minutes since each replica was needed last, or since the beginning
-	minutes := 0              // known ones so far
+	idle := make([]int, most) // known minutes at the end of each replica's last need, or 0
+	minutes := 0              // known so far
 	top := 0                  // replicas needed in the newest known minute
 	for _, n := range needs {
 		if n == unknownNeed {

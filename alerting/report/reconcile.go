@@ -17,26 +17,26 @@ import (
 const (
 	// MaxDays bounds a report's period, and with it its memory.
 	MaxDays = 93
-	// lookback is how far before the period demand, forecasts and decisions are read: what they said is about the period.
+	// lookback is how far before the period demand, forecasts and decisions are read, because they reach into it.
 	lookback = 2 * time.Hour
-	// holdMost is how long a decision is in force when none follows: longer silences are gaps.
-	holdMost = 15 * time.Minute
+	// maxHold is how long a decision without a successor is in force; longer silences are gaps.
+	maxHold = 15 * time.Minute
 )
 
-// Options are what counts as a warning and as one episode.
+// Options define a warning and an episode.
 type Options struct {
-	Probability float64       // of saturation, from which a decision without a threshold of its own is a warning
-	Merge       time.Duration // saturated minutes, or decisions that warn, no further apart are one
-	Zone        Zone          // of the times that people read
+	Probability float64       // of saturation: least value of a warning, for decisions without a threshold
+	Merge       time.Duration // largest gap between saturated minutes, or warning decisions, of one episode or warning
+	Zone        Zone          // of times for people
 }
 
-// DefaultOptions warn from even odds, and merge over ten minutes.
+// DefaultOptions warn at a probability of one half, and merge over ten minutes.
 func DefaultOptions() Options {
 	return Options{Probability: 0.5, Merge: 10 * time.Minute}
 }
 
-// Reconcile matches the forecasts and decisions about [from, to), cut to whole minutes, with what came. Demand must have
-// settled: choose a to that is older than the aggregation's revise span.
+// Reconcile compares forecasts and decisions of [from, to), cut to whole minutes, with outcomes. Demand must have
+// settled: to must be older than features.revise.
 func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*Report, error) {
 	from, to = from.UTC().Truncate(features.Minute), to.UTC().Truncate(features.Minute)
 	if !from.Before(to) || to.Sub(from) > MaxDays*24*time.Hour {
@@ -96,13 +96,13 @@ type seriesKey struct {
 	dimension string
 }
 
-// builder holds what was read of a history.
+// builder has the data read from a history.
 type builder struct {
 	span
 	options  Options
 	observed map[seriesKey][]float64
 	late     map[features.Key]features.Late
-	matching *matching
+	scoring  *scoring
 	rows     map[seriesKey][]Accuracy  // by horizon
 	ticks    map[string][]tick         // of each pool, by time
 	basis    map[string]alerting.Basis // of each pool's newest decision
@@ -113,10 +113,10 @@ type builder struct {
 	payers   [len(payerKinds)]map[features.Key][]tokensOf
 }
 
-// classesReported bounds the classes that are reported by themselves, over all pools: the heaviest by tokens.
+// classesReported bounds the classes of all pools that are reported, heaviest by tokens.
 const classesReported = 200
 
-// limitClasses finds the classes that are beyond the bound.
+// limitClasses finds the classes beyond the bound.
 func (b *builder) limitClasses(ctx context.Context, h History) error {
 	tokens := map[features.Key]float64{}
 	err := h.Observed(ctx, b.from, b.to, func(key features.Key, dimension string, values []float64) error {
@@ -197,28 +197,28 @@ func (b *builder) read(ctx context.Context, h History) error {
 		return err
 	}
 	for pool := range b.ticks {
-		b.noteLoadFactors(pool)
+		b.setLoadFactors(pool)
 	}
 	err := h.Forecasts(ctx, b.from.Add(-lookback), b.to, func(f *forecaster.Forecast) error {
 		if b.leftOut[f.Key] {
 			return nil
 		}
 		b.score(f)
-		b.noteForecast(f)
+		b.addForecast(f)
 		return nil
 	})
-	b.scored()
+	b.endSeries()
 	return err
 }
 
-// needed says whether a series of demand is looked at.
+// needed reports whether a series of demand is used.
 func (b *builder) needed(key features.Key, dimension string) bool {
 	d, ok := features.DimensionByName(dimension)
 	return key.Class == features.TotalClass || !b.leftOut[key] && (ok && d.Forecast || dimension == features.DimCached ||
 		dimension == features.DimServed || dimension == features.DimWastedPrefill || dimension == features.DimWastedDecode)
 }
 
-// at is the demand in a minute, NaN when it is not known.
+// at is the demand in a minute; NaN if unknown.
 func at(demand []float64, minute int) float64 {
 	if minute < 0 || minute >= len(demand) {
 		return math.NaN()
@@ -226,7 +226,7 @@ func at(demand []float64, minute int) float64 {
 	return demand[minute]
 }
 
-// pools names every pool of which anything is known in the period, in order.
+// pools are the names of all pools with data in the period, in order.
 func (b *builder) pools() []string {
 	seen := map[string]bool{}
 	first, _ := b.bounds()
@@ -257,7 +257,7 @@ func (b *builder) pools() []string {
 	return names
 }
 
-// gapsListed bounds the gaps of a pool that are named.
+// gapsListed bounds the listed gaps of a pool.
 const gapsListed = 20
 
 // longest are the longest gaps, by time.
@@ -268,7 +268,7 @@ func longest(all []Gap) []Gap {
 	return all
 }
 
-// data counts the minutes of the period that are known.
+// data counts the known minutes of the period.
 func (b *builder) data(pool string) Data {
 	first, end := b.bounds()
 	d := Data{Minutes: end - first, Gaps: []Gap{}}

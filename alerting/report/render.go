@@ -31,18 +31,18 @@ var (
 	pageTemplate = template.Must(template.New("page").Parse(page))
 )
 
-// unbroken keeps percent signs with their numbers, and units whole, where lines end.
+// unbroken keeps a number and its percent sign, and units, on one line.
 var unbroken = strings.NewReplacer(" %", "\u00a0%", "GPU-h", "GPU\u2011h", "replica-h", "replica\u2011h").Replace
 
-// What the Markdown and the page show at most; the JSON has all.
+// Bounds of the Markdown and the page; the JSON has all.
 const (
-	poolsFirst    = 64 // of which the first page says what to do
+	poolsFirst    = 64 // with advice on the first page
 	poolsDrawn    = 10 // with charts
-	classesShown  = 20 // of a pool, the heaviest
-	episodesShown = 10 // of a pool, the worst
+	classesShown  = 20 // heaviest of a pool
+	episodesShown = 10 // worst of a pool
 )
 
-// WriteJSON writes r as indented JSON; numbers that are not known are null.
+// WriteJSON writes r as indented JSON; unknown numbers are null.
 func WriteJSON(w io.Writer, r *Report) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
@@ -53,7 +53,7 @@ func WriteJSON(w io.Writer, r *Report) error {
 // view is a report for the templates.
 type view struct {
 	*Report
-	Order []*Pool // those first that need a reader most
+	Order []*Pool // most urgent first
 }
 
 // poolView is one pool for the templates.
@@ -67,7 +67,7 @@ func newView(r *Report) view { return view{r, byNeed(r)} }
 // First are the pools of the first page.
 func (v view) First() []*Pool { return v.Order[:min(len(v.Order), poolsFirst)] }
 
-// More says how many other pools there are; "" without any.
+// More is the number of other pools; "" if there are none.
 func (v view) More() string {
 	if n := len(v.Order) - poolsFirst; n > 0 {
 		return count(n, "more pool")
@@ -81,7 +81,7 @@ func (v view) Title() string { return "Forewarm report, " + v.period("2 January 
 // Clock names the zone of times.
 func (v view) Clock() string { return v.Zone.location().String() }
 
-// execute is parts of the template as Markdown.
+// execute renders parts of the template as Markdown.
 func execute(data any, parts ...string) (string, error) {
 	var b strings.Builder
 	for _, part := range parts {
@@ -92,8 +92,8 @@ func execute(data any, parts ...string) (string, error) {
 	return b.String(), nil
 }
 
-// WriteMarkdown writes r for people: the summary, what to do, then a part for each pool, whose details are folded. It is written in
-// one piece; the error is that of w.
+// WriteMarkdown writes r for people: the summary, the advice, then a section for each pool with folded details. It is
+// one write; the error is that of w.
 func WriteMarkdown(w io.Writer, r *Report) error {
 	v := newView(r)
 	out, err := execute(v, "front", "pools")
@@ -112,7 +112,7 @@ func WriteMarkdown(w io.Writer, r *Report) error {
 	return err
 }
 
-// toHTML is parts of the template as HTML.
+// toHTML renders parts of the template as HTML.
 func toHTML(data any, parts ...string) (template.HTML, error) {
 	text, err := execute(data, parts...)
 	if err != nil {
@@ -122,9 +122,8 @@ func toHTML(data any, parts ...string) (template.HTML, error) {
 	return template.HTML(out), err // escaped by the Markdown package
 }
 
-// WriteHTML writes r as one page that needs nothing else: no script, no font, no picture from elsewhere. It is the Markdown
-// with charts, of the ten pools that need a reader most. A page of forty pools is less than 3 MB. It is written in one piece;
-// the error is that of w.
+// WriteHTML writes the Markdown as one page without external resources or scripts, with charts of the ten most urgent
+// pools. A page of forty pools is less than 3 MB. It is one write; the error is that of w.
 func WriteHTML(w io.Writer, r *Report) error {
 	type section struct {
 		Head, Tables, More template.HTML
@@ -156,7 +155,7 @@ func WriteHTML(w io.Writer, r *Report) error {
 	return err
 }
 
-// WriteMail writes the first page for readers of mail.
+// WriteMail writes the first page as HTML for mail.
 func WriteMail(w io.Writer, r *Report) error {
 	body, err := toHTML(newView(r), "front", "attached")
 	if err != nil {
@@ -166,7 +165,7 @@ func WriteMail(w io.Writer, r *Report) error {
 	return err
 }
 
-// WriteText writes the first page as plain text, in lines of at most 78 characters but for names that are longer.
+// WriteText writes the first page as plain text, in lines of at most 78 characters, except for longer words.
 func WriteText(w io.Writer, r *Report) error {
 	text, err := execute(newView(r), "front", "attached")
 	if err != nil {
@@ -201,7 +200,7 @@ func wrap(b *strings.Builder, line string) {
 	b.WriteByte('\n')
 }
 
-// words are a name without underscores.
+// words is a name without underscores.
 func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
 
 // ahead is a horizon in words, without the unit.
@@ -212,7 +211,7 @@ func ahead(horizon string) string {
 	return horizon
 }
 
-// Warned says whether an episode was warned of.
+// Warned is the outcome in words.
 func (e Episode) Warned() string {
 	if e.Outcome == Missed {
 		return "no warning"
@@ -220,7 +219,7 @@ func (e Episode) Warned() string {
 	return words(string(e.Outcome))
 }
 
-// Ahead is how many minutes before its peak the load of an episode was forecast.
+// Ahead is the horizon, in minutes, of the forecasts of episodes' peaks.
 func (p *Pool) Ahead() int {
 	if p.Timeline == nil {
 		return headlineMinutes
@@ -241,7 +240,7 @@ func assumed(name string) string {
 	return words(name)
 }
 
-// Short says what a lack of replicas cost; "" where that is not known, or nothing.
+// Short is the cost of missing replicas; "" if unknown or zero.
 func (v Provision) Short() string {
 	if v.ShortUSD > 0 {
 		return "By slo_violation_minute_usd, the missing replicas cost " + money(v.ShortUSD) + "."
@@ -254,7 +253,7 @@ func row(title string, a Amount) string {
 	return fmt.Sprintf("| %s | %s | %s | %s |\n", markdown.Text(title), tenths(a.ReplicaHours), tenths(a.GPUHours), money(a.USD))
 }
 
-// ForecastError is that of the forecasts of the resource that came nearest to its capacity.
+// ForecastError is the error of the tightest resource's forecasts.
 func (p *Pool) ForecastError() string {
 	if a := p.main(); a != nil {
 		return percent(a.WAPE)
@@ -262,7 +261,7 @@ func (p *Pool) ForecastError() string {
 	return unknown
 }
 
-// Forecasts are those of the pool's total: of the resource that came nearest to its capacity, or of the others.
+// Forecasts of the pool's total: of the tightest resource, or of the others.
 func (p *Pool) Forecasts(tightest bool) (rows []Accuracy) {
 	first := p.main()
 	for _, a := range p.Accuracy {
@@ -282,7 +281,7 @@ func (p *Pool) Worst() []Episode {
 	return all
 }
 
-// Unlisted says how many saturations are not among the worst; "" without any.
+// Unlisted is the number of saturations that are not among the worst; "" if there are none.
 func (p *Pool) Unlisted() string {
 	if n := len(p.Saturation.Episodes) - episodesShown; n > 0 {
 		return count(n, "smaller saturation")
@@ -296,7 +295,7 @@ type payer struct {
 	CostShare
 }
 
-// Payers are the tenants, features and models that have series of their own.
+// Payers are the tenants, features and models with their own series.
 func (p *Pool) Payers() (rows []payer) {
 	for i, list := range [len(payerKinds)][]CostShare{p.Cost.Tenants, p.Cost.Features, p.Cost.Models} {
 		for _, x := range list {
@@ -306,10 +305,10 @@ func (p *Pool) Payers() (rows []payer) {
 	return rows
 }
 
-// LateNote says what tokens came too late for any minute, and which classes are not listed; "" where there is nothing to say.
+// LateNote is about late records and unlisted classes; "" if there are none.
 func (p *Pool) LateNote() (note string) {
 	if t := p.total(); t != nil && t.Late.Records > 0 {
-		note = fmt.Sprintf("%s came too late to count in any minute (features.revise); with them came %s of all tokens.", count(int(t.Late.Records), "record"), percent(t.Late.Share))
+		note = fmt.Sprintf("%s arrived too late to count in a minute (features.revise). They have %s of all tokens.", count(int(t.Late.Records), "record"), percent(t.Late.Share))
 	}
 	if n := max(len(p.Totals)-1-classesShown, 0) + p.Data.ClassesLeftOut; n > 0 {
 		note = strings.TrimSpace(note + fmt.Sprintf(" Lighter classes are not listed: %s.", big(Number(n))))
@@ -329,8 +328,8 @@ type classRow struct {
 func (p *Pool) Classes() (rows []classRow) {
 	errors, nearest := map[string]string{}, map[string]int{}
 	for _, a := range p.Accuracy {
-		if d, ok := nearest[a.Class]; a.Dimension == features.DimRequests && (!ok || far(a.Horizon) < d) {
-			errors[a.Class], nearest[a.Class] = percent(a.WAPE), far(a.Horizon)
+		if d, ok := nearest[a.Class]; a.Dimension == features.DimRequests && (!ok || horizonDistance(a.Horizon) < d) {
+			errors[a.Class], nearest[a.Class] = percent(a.WAPE), horizonDistance(a.Horizon)
 		}
 	}
 	totals := slices.Clone(p.Totals)

@@ -9,17 +9,17 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// load is a pool's load over capacity in one minute, in the resource where it is largest.
+// load is a pool's load over capacity in one minute, in the resource with the highest ratio.
 type load struct {
-	utilisation float64 // NaN when it is not known
+	utilisation float64 // NaN if unknown
 	resource    string
 }
 
-// run is a row of minutes or ticks that belong together.
+// run is a sequence of minutes or ticks of one episode or warning.
 type run struct {
 	start, last int // minutes
 	tick        *tick
-	reach       int // of a warning: the last minute of the claim
+	claimEnd    int // of a warning: last minute of its claim
 }
 
 func (b *builder) saturation(pool string) Saturation {
@@ -80,8 +80,8 @@ func (b *builder) saturation(pool string) Saturation {
 	return out
 }
 
-// loads gives every minute's load. It is not known where no decision was in force, where no replica was known to be ready, and
-// where no resource has both demand and capacity.
+// loads of every minute. Unknown if no decision was in force, no replica was ready, or no resource has demand and
+// capacity.
 func (b *builder) loads(pool string) []load {
 	_, end := b.bounds()
 	out := slices.Repeat([]load{{utilisation: math.NaN()}}, end)
@@ -91,7 +91,7 @@ func (b *builder) loads(pool string) []load {
 	return out
 }
 
-// load is that of a minute over the capacity of a tick's ready replicas.
+// load of a minute over the capacity of a tick's ready replicas.
 func (b *builder) load(pool string, t *tick, minute int) load {
 	out := load{utilisation: math.NaN()}
 	for _, c := range t.capacities {
@@ -112,7 +112,7 @@ func (b *builder) episodes(loads []load) (out []run) {
 	return out
 }
 
-// warns says that the decision of a tick warns of a saturation.
+// warns reports whether a tick's decision warns of a saturation.
 func (b *builder) warns(t *tick) bool {
 	if t.warnFrom > 0 {
 		return t.ahead >= t.warnFrom && !t.stale
@@ -120,7 +120,7 @@ func (b *builder) warns(t *tick) bool {
 	return t.probability >= b.options.Probability && !t.stale
 }
 
-// claims is for how long from a tick on its warning claims a saturation.
+// claims is how long after a tick its warning claims a saturation.
 func (b *builder) claims(t *tick) time.Duration {
 	claim := t.lead + b.options.Merge
 	if t.warnFrom > 0 {
@@ -137,7 +137,7 @@ func (b *builder) warnings(pool string) (out []run) {
 			continue
 		}
 		out = b.extend(out, b.index(t.at), t)
-		out[len(out)-1].reach = b.index(t.at.Add(b.claims(t)))
+		out[len(out)-1].claimEnd = b.index(t.at.Add(b.claims(t)))
 	}
 	return out
 }
@@ -151,12 +151,12 @@ func (b *builder) extend(runs []run, minute int, t *tick) []run {
 	return append(runs, run{start: minute, last: minute, tick: t})
 }
 
-// warnsOf says whether an episode lies in a warning's claim.
+// warnsOf reports whether an episode begins within a warning's claim.
 func (r run) warnsOf(episode run) bool {
-	return r.start < episode.start && episode.start <= r.reach
+	return r.start < episode.start && episode.start <= r.claimEnd
 }
 
-// during says whether a warning starts when the episode is already there.
+// during reports whether a warning starts during an episode.
 func (b *builder) during(a, episode run) bool {
 	return episode.start <= a.start && a.start <= episode.last+int(b.options.Merge/features.Minute)
 }
@@ -183,12 +183,12 @@ func (b *builder) episode(pool string, e run, loads []load, warnings []run) Epis
 	return out
 }
 
-// crossing is the first minute of a warning's claim in which demand exceeded the capacity that was ready at its
-// start, 0 when there is none; known says that it was known for every minute of the claim.
+// crossing is the first minute of a warning's claim in which load exceeded the capacity ready at its start, 0 if there
+// is none; known reports whether load was known in every minute of the claim.
 func (b *builder) crossing(pool string, a run) (minute int, known bool) {
 	_, end := b.bounds()
-	known = a.reach < end
-	for m := a.start + 1; m <= min(a.reach, end-1); m++ {
+	known = a.claimEnd < end
+	for m := a.start + 1; m <= min(a.claimEnd, end-1); m++ {
 		u := b.load(pool, a.tick, m).utilisation
 		if u > 1 {
 			return m, true

@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// Span is the time that a report is asked for.
+// Span is the requested period of a report.
 type Span struct {
-	From, To time.Time      // zero where left out, until Complete
+	From, To time.Time      // zero if left out, until Complete
 	Zone     *time.Location // in which days begin
 }
 
-// ErrNoDecision says that nothing was decided, so that there is nothing to report.
-var ErrNoDecision = errors.New("the log has no decision: none was made yet")
+// ErrNoDecision means that no decision was stored, so there is nothing to report.
+var ErrNoDecision = errors.New("the log has no decision yet")
 
-// ParseSpan reads the ends of a span and the name of its zone, "" for UTC. Errors begin with the name of what is wrong: from,
-// to or timezone.
+// ParseSpan parses the ends of a span and the name of its zone, "" for UTC. Errors begin with from, to or timezone.
 func ParseSpan(from, to, zone string) (s Span, err error) {
 	if s.Zone, err = time.LoadLocation(zone); err != nil {
 		return s, fmt.Errorf("timezone is %q: write an IANA name, such as UTC or Europe/Berlin", zone)
@@ -41,8 +40,8 @@ func (s *Span) check() error {
 	return nil
 }
 
-// Complete fills in what was left out: up to the newest decision, seven days long by the clock of the zone. A zero newest means
-// that there is no decision, which is [ErrNoDecision] where the end was left out.
+// Complete sets the ends that were left out: up to the newest decision, and seven days of the zone's calendar long. It
+// returns [ErrNoDecision] if the end was left out and newest is zero.
 func (s *Span) Complete(newest time.Time) error {
 	if s.To.IsZero() {
 		if newest.IsZero() {
@@ -56,7 +55,7 @@ func (s *Span) Complete(newest time.Time) error {
 	return s.check()
 }
 
-// ParseTime reads a time, or a day as its beginning in a zone; "" is zero. name is what the error calls it.
+// ParseTime parses a time, or a date as the start of that day in a zone; "" is zero. name is for the error.
 func ParseTime(name, s string, zone *time.Location) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
@@ -69,15 +68,15 @@ func ParseTime(name, s string, zone *time.Location) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%s is %q: write RFC 3339, such as 2026-03-02T07:00:00Z, or a date", name, s)
 }
 
-// OptionsIn are the default options, with the times of a zone.
+// OptionsIn are the default options for a zone.
 func OptionsIn(zone *time.Location) Options {
 	o := DefaultOptions()
 	o.Zone = Zone{Location: zone}
 	return o
 }
 
-// Form gives what writes a report in a format: md (or ""), json or html.
-func Form(format string) (write func(io.Writer, *Report) error, contentType string, err error) {
+// FormatWriter returns the writer of a format: md (or ""), json or html.
+func FormatWriter(format string) (write func(io.Writer, *Report) error, contentType string, err error) {
 	switch format {
 	case "", "md":
 		return WriteMarkdown, "text/markdown; charset=utf-8", nil

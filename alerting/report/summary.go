@@ -9,14 +9,14 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// headlineMinutes is the horizon that summaries speak of, or the kept one nearest to it.
+// headlineMinutes is the horizon of summaries; if it is not stored, the nearest one.
 const headlineMinutes = 15
 
-// headline gives the rows of a pool's totals at the headline horizon that have outcomes.
+// headline are the rows of a pool's total at the headline horizon with outcomes.
 func (p *Pool) headline() (rows []Accuracy) {
 	best := ""
 	for _, a := range p.Accuracy {
-		if far(a.Horizon) < far(best) {
+		if horizonDistance(a.Horizon) < horizonDistance(best) {
 			best = a.Horizon
 		}
 	}
@@ -28,26 +28,26 @@ func (p *Pool) headline() (rows []Accuracy) {
 	return rows
 }
 
-// far is how far a horizon is from the headline's.
-func far(horizon string) int {
+// horizonDistance is the distance of a horizon from the headline's.
+func horizonDistance(horizon string) int {
 	m, err := strconv.Atoi(horizon)
 	if err != nil {
 		return math.MaxInt
 	}
-	return apart(m)
+	return headlineDistance(m)
 }
 
-// summarise writes r.Summary: five sentences for a reader in a hurry.
+// summarise sets r.Summary: five sentences.
 func (r *Report) summarise() {
 	period := r.period("2 Jan 2006")
 	if len(r.Pools) == 0 {
 		r.Summary = []string{"Nothing is known of the time from " + period + ": no telemetry, forecast or decision was stored."}
 		return
 	}
-	r.Summary = []string{r.traffic(period), r.saturated(), r.warned(), r.foresaw(), r.spent()}
+	r.Summary = []string{r.traffic(period), r.saturated(), r.warningResults(), r.forecastAccuracy(), r.costSentence()}
 }
 
-// traffic says what was asked, and how much of the period is known.
+// traffic: requests and tokens, and how much of the period is known.
 func (r *Report) traffic(period string) string {
 	observed, total := 0, 0
 	requests, tokens, before := Number(math.NaN()), Number(math.NaN()), Number(0)
@@ -60,7 +60,7 @@ func (r *Report) traffic(period string) string {
 			requests.add(float64(t.Requests))
 			tokens.add(t.tokens())
 		}
-		before += p.RequestsBefore // unknown of one is unknown of all
+		before += p.RequestsBefore // NaN stays
 	}
 	who := fmt.Sprintf("%d pools", len(names))
 	if len(names) <= 3 {
@@ -111,7 +111,7 @@ func (r *Report) saturated() string {
 	return text + "."
 }
 
-// saturations adds up those of all pools.
+// saturations of all pools, summed up.
 func (r *Report) saturations() (s Saturation) {
 	for i := range r.Pools {
 		o := &r.Pools[i].Saturation
@@ -122,8 +122,8 @@ func (r *Report) saturations() (s Saturation) {
 	return s
 }
 
-// warned says whether warnings came true.
-func (r *Report) warned() string {
+// warningResults counts the results of warnings.
+func (r *Report) warningResults() string {
 	s := r.saturations()
 	if s.InTime+s.Late+s.Missed+s.Averted+s.False == 0 {
 		return "There was no warning."
@@ -132,14 +132,14 @@ func (r *Report) warned() string {
 		s.InTime, s.Late, s.Averted, s.False, s.Missed)
 }
 
-// foresaw says how good forecasts of the pools' totals were.
-func (r *Report) foresaw() string {
+// forecastAccuracy: accuracy of forecasts of the pools' totals.
+func (r *Report) forecastAccuracy() string {
 	var rows []Accuracy
 	for i := range r.Pools {
 		rows = append(rows, r.Pools[i].headline()...)
 	}
 	if len(rows) == 0 {
-		return "How good forecasts were is not known: none was stored, or what came is not known."
+		return "How good forecasts were is not known: no forecast was stored, or the load is not known."
 	}
 	better, least, most, low, high := 0, rows[0].WAPE, rows[0].WAPE, rows[0].Q90.Share, rows[0].Q90.Share
 	for _, a := range rows {
@@ -149,11 +149,11 @@ func (r *Report) foresaw() string {
 		least, most, low, high = min(least, a.WAPE), max(most, a.WAPE), min(low, a.Q90.Share), max(high, a.Q90.Share)
 	}
 	return fmt.Sprintf("Forecasts %s minutes ahead were off by %s on average. For %d of %d resources they were better than the assumption that nothing changes. The load stayed below the upper bound in %s of the minutes; the target is 90 %%.",
-		rows[0].Horizon, between2(least, most), better, len(rows), between2(low, high))
+		rows[0].Horizon, percentRange(least, most), better, len(rows), percentRange(low, high))
 }
 
-// spent says what replicas cost, and what a fixed number of them and the least possible would have cost.
-func (r *Report) spent() string {
+// costSentence: the cost of replicas, of a fixed number of them, and the least possible.
+func (r *Report) costSentence() string {
 	var paid, static, least Amount
 	known := false
 	for i := range r.Pools {
@@ -169,13 +169,13 @@ func (r *Report) spent() string {
 		paid.hours(), static.hours(), least.hours())
 }
 
-// plus is the sum of both; what is unknown of one is unknown of the sum.
+// plus is the sum; unknown if one is unknown.
 func (a Amount) plus(o Amount) Amount {
 	return Amount{a.ReplicaHours + o.ReplicaHours, a.GPUHours + o.GPUHours, a.USD + o.USD}
 }
 
-// between2 shows two shares as a range, or as one where they look alike.
-func between2(low, high Number) string {
+// percentRange shows two shares as a range, or as one if they look alike.
+func percentRange(low, high Number) string {
 	a, b := percent(low), percent(high)
 	if a == b {
 		return a

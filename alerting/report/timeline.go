@@ -9,59 +9,59 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// Timeline is a pool over the period, in bins for drawing. Lists have a value a bin, null where nothing is known; of
-// forecasts and load it is the mean over the minutes of the bin in which both are known.
+// Timeline is a pool over the period, in bins for charts. Lists have a value a bin, null if unknown; forecasts and load
+// are means over the minutes of the bin in which both are known.
 type Timeline struct {
 	From    time.Time `json:"from"`
-	Minutes int       `json:"minutes"` // of a bin
+	Minutes int       `json:"minutes"` // width of a bin
 
-	// Resources begin with the one that came nearest to its capacity, or was there to be forecast where no capacity is known.
+	// Resources: the tightest first, or the first with a forecast if no capacity is known.
 	Resources []ResourceTimeline `json:"resources"`
 
-	Ready   []Number `json:"ready"`   // replicas, the fewest
-	Desired []Number `json:"desired"` // the most that were asked for
-	Needed  []Number `json:"needed"`  // the most that the load of a minute took of any resource
-	Warned  []bool   `json:"warned"`  // whether a decision warned of saturation
+	Ready   []Number `json:"ready"`   // replicas, minimum
+	Desired []Number `json:"desired"` // maximum
+	Needed  []Number `json:"needed"`  // by the load of a minute, of any resource, maximum
+	Warned  []bool   `json:"warned"`  // a decision warned of saturation
 }
 
 // ResourceTimeline is one resource over the bins.
 type ResourceTimeline struct {
 	Resource string   `json:"resource"`
 	Unit     string   `json:"unit"`
-	Ahead    int      `json:"ahead"` // minutes ahead of the forecasts
+	Ahead    int      `json:"ahead"` // horizon of the forecasts in minutes
 	Actual   []Number `json:"actual"`
 	Peak     []Number `json:"peak"`     // the largest minute of load
-	Capacity []Number `json:"capacity"` // of the ready replicas, the least
+	Capacity []Number `json:"capacity"` // of the ready replicas, minimum
 	P10      []Number `json:"p10"`
 	P50      []Number `json:"p50"`
 	P90      []Number `json:"p90"`
 }
 
-// mostBins bounds a Timeline.
-const mostBins = 360
+// maxBins of a Timeline.
+const maxBins = 360
 
-// binMinutes are the widths of bins to choose from.
+// binMinutes are the possible widths of bins.
 var binMinutes = []int{1, 2, 5, 10, 15, 30, 60, 120, 240, 360, 480, 720}
 
-// binWidth is the least that makes at most mostBins.
+// binWidth is the least width for at most maxBins.
 func binWidth(minutes int) int {
 	for _, w := range binMinutes {
-		if (minutes+w-1)/w <= mostBins {
+		if (minutes+w-1)/w <= maxBins {
 			return w
 		}
 	}
-	return (minutes + mostBins - 1) / mostBins
+	return (minutes + maxBins - 1) / maxBins
 }
 
-// fan adds up what was forecast of one series, and what came of it.
+// fan sums up the forecasts of one series, and their outcomes.
 type fan struct {
 	ahead   int // minutes
 	bins    []fanBin
 	first   int
-	medians []float64 // of load, by minute from first on; NaN where no forecast is known
+	medians []float64 // of load, by minute from first on; NaN without a forecast
 }
 
-// median is that of a minute; NaN where it is not known.
+// median of a minute; NaN if unknown.
 func (f *fan) median(minute int) float64 {
 	if f == nil {
 		return math.NaN()
@@ -75,8 +75,8 @@ type fanBin struct {
 	n         int
 }
 
-// noteForecast notes a forecast of a pool's total at the headline horizon, or the kept one nearest to it.
-func (b *builder) noteForecast(f *forecaster.Forecast) {
+// addForecast adds a forecast of a pool's total at the headline horizon, or the nearest stored one.
+func (b *builder) addForecast(f *forecaster.Forecast) {
 	if f.Class != features.TotalClass {
 		return
 	}
@@ -86,7 +86,7 @@ func (b *builder) noteForecast(f *forecaster.Forecast) {
 	if x == nil {
 		x = &fan{first: first}
 		for h := range f.Minute {
-			if !math.IsNaN(f.Minute[h][forecaster.L50]) && (x.ahead == 0 || apart(h+1) < apart(x.ahead)) {
+			if !math.IsNaN(f.Minute[h][forecaster.L50]) && (x.ahead == 0 || headlineDistance(h+1) < headlineDistance(x.ahead)) {
 				x.ahead = h + 1
 			}
 		}
@@ -113,10 +113,10 @@ func (b *builder) noteForecast(f *forecaster.Forecast) {
 	bin.actual, bin.n = bin.actual+y*b.loadFactor(key, minute), bin.n+1
 }
 
-// apart is how far minutes ahead are from the headline's.
-func apart(ahead int) int { return max(ahead-headlineMinutes, headlineMinutes-ahead) }
+// headlineDistance is the distance in minutes from the headline horizon.
+func headlineDistance(ahead int) int { return max(ahead-headlineMinutes, headlineMinutes-ahead) }
 
-// timeline bins a pool's period; nil when nothing is known of it.
+// timeline of a pool's period; nil if nothing is known.
 func (b *builder) timeline(pool string) *Timeline {
 	first, end := b.bounds()
 	width := binWidth(end - first)
@@ -160,10 +160,10 @@ func (b *builder) timeline(pool string) *Timeline {
 	return t
 }
 
-// unknowns are n values of which none is known.
+// unknowns are n unknown values.
 func unknowns(n int) []Number { return slices.Repeat([]Number{Number(math.NaN())}, n) }
 
-// resourceTimeline bins the demand of one resource, and its forecasts.
+// resourceTimeline has the demand of one resource, and its forecasts.
 func (b *builder) resourceTimeline(pool, dimension string, n int) ResourceTimeline {
 	first, end := b.bounds()
 	t := ResourceTimeline{Resource: dimension}
@@ -190,8 +190,8 @@ func (b *builder) resourceTimeline(pool, dimension string, n int) ResourceTimeli
 	return t
 }
 
-// binding is the resource of a pool that came nearest to its capacity in the period; without any capacity, the first
-// dimension that was forecast, and "" when none was.
+// binding is the tightest resource of a pool in the period; without any capacity the first dimension with a forecast,
+// "" if there is none.
 func (b *builder) binding(pool string) (resource string) {
 	first, end := b.bounds()
 	highest := 0.0
@@ -214,14 +214,14 @@ func (b *builder) binding(pool string) (resource string) {
 	return ""
 }
 
-// most keeps the larger of what is known.
+// most keeps the larger known value.
 func (n *Number) most(v float64) {
 	if !(v <= float64(*n)) && !math.IsNaN(v) {
 		*n = Number(v)
 	}
 }
 
-// least keeps the smaller of what is known.
+// least keeps the smaller known value.
 func (n *Number) least(v float64) {
 	if !(v >= float64(*n)) && !math.IsNaN(v) {
 		*n = Number(v)

@@ -10,7 +10,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// totals adds up the demand of a pool in the period, the pool first, then classes by name.
+// totals sums up the demand of a pool in the period: the pool first, then classes by name.
 func (b *builder) totals(pool string) []Total {
 	byClass := map[string]*Total{}
 	of := func(class string) *Total {
@@ -32,7 +32,7 @@ func (b *builder) totals(pool string) []Total {
 		case features.DimRequests:
 			t.Requests = sum
 		case features.DimPrefill:
-			t.PromptTokens = sum // what is cached follows
+			t.PromptTokens = sum // without cached tokens, which are added below
 		case features.DimCached:
 			t.CachedTokens = sum
 		case features.DimDecode:
@@ -61,7 +61,7 @@ func (b *builder) totals(pool string) []Total {
 	return out
 }
 
-// sumOf adds up minutes of values a second, as far as they are known.
+// sumOf adds up minutes of rates per second, skipping unknown ones.
 func sumOf(values []float64) Number {
 	sum := Number(math.NaN())
 	for _, perSecond := range values {
@@ -70,7 +70,7 @@ func sumOf(values []float64) Number {
 	return sum
 }
 
-// add counts v when it is known; a sum is known when one of its parts is.
+// add adds v if it is known; a sum is known if one of its parts is.
 func (n *Number) add(v float64) {
 	switch {
 	case math.IsNaN(v):
@@ -90,7 +90,7 @@ func (l *LateTotal) add(o *features.Late) {
 	l.KVTokenSeconds += o.KVTokenSeconds
 }
 
-// includeLate adds what came late to the rest.
+// includeLate adds the late demand to the rest.
 func (t *Total) includeLate() {
 	if t.Late.Records > 0 {
 		t.Requests.add(t.Late.Requests)
@@ -101,7 +101,7 @@ func (t *Total) includeLate() {
 	t.Late.Share = Number(share(t.Late.PromptTokens+t.Late.OutputTokens, t.tokens()))
 }
 
-// tokens are all that are known.
+// tokens is the sum of known token counts.
 func (t *Total) tokens() float64 {
 	sum := Number(0)
 	sum.add(float64(t.PromptTokens))
@@ -116,7 +116,7 @@ func share(part, whole float64) float64 {
 	return part / whole
 }
 
-// total is the pool's own, nil when nothing is known of it.
+// total is the pool's total; nil if unknown.
 func (p *Pool) total() *Total {
 	if len(p.Totals) == 0 || p.Totals[0].Class != features.TotalClass {
 		return nil

@@ -12,6 +12,9 @@ import (
 
 	"github.com/forewarm/forewarm/backtest"
 	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 func runBacktest(ctx context.Context, args []string, std streams) error {
@@ -23,7 +26,6 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 	f.StringVar(&c.Summary, "summary", "", "write scores and policies to this JSON `file`")
 	f.StringVar(&c.Report, "report", "", "write a page with the policies' curves, plots and scores to this HTML `file`")
 	f.StringVar(&c.Plot, "plot", "", "draw the pool's forecasts against what came into this SVG `file`")
-	f.StringVar(&c.PlotDimension, "plot-dimension", "", "`dimension` of the plot (default: the first that the trace reports)")
 	f.DurationVar(&c.Every, "every", 15*time.Minute, "spacing of forecasts")
 	f.DurationVar(&c.Decide, "decide", 0, "spacing of decisions (default 1m, as the daemon)")
 	f.Float64Var(&c.ScoreFrom, "score-from", 2.0/3, "score origins after this `share` of the trace")
@@ -43,7 +45,7 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 	if err != nil {
 		return err
 	}
-	switch c.Traces = rest; {
+	switch {
 	case prometheus.url != "" && len(rest) > 0:
 		return usagef("-prometheus takes the place of a trace: leave out %s", rest[0])
 	case prometheus.url != "":
@@ -56,6 +58,10 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 		return usagef("-%s goes with -prometheus: leave it out, or name a Prometheus in place of the trace", prometheus.given(f))
 	case len(rest) == 0:
 		return usagef("name a trace, for example: forewarm backtest -plot trace.svg trace.csv.gz; or a Prometheus: forewarm backtest -prometheus http://prometheus:9090 -pool chat")
+	case len(rest) > 1:
+		return usagef("name one trace and not %d", len(rest))
+	default:
+		c.Trace = rest[0]
 	}
 	if c.Options.Start, err = parseTime("-start", *start); err != nil {
 		return err
@@ -69,8 +75,8 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 	if err := c.Check(); err != nil {
 		return usagef("-%w", err)
 	}
-	for _, path := range c.Traces {
-		if r, err := openTrace(path, c.Options); err != nil {
+	if c.Trace != "" {
+		if r, err := openTrace(c.Trace, c.Options); err != nil {
 			return err
 		} else if err := r.Close(); err != nil {
 			return err
@@ -129,28 +135,31 @@ func configure(c *backtest.RunConfig, path, name string) (*config.Config, error)
 		return nil, usageError{err}
 	}
 	c.Decision, c.Features = pc.Decision, &pc.Features
+	c.Pool, err = choosePool(&pc, path, name)
+	return cfg, err
+}
+
+// choosePool is the configured pool of that name; an empty name is that of the only one.
+func choosePool(pc *pipeline.Config, path, name string) (*capacity.Pool, error) {
 	var names []string
 	for i := range pc.Pools {
-		p := &pc.Pools[i]
-		if p.Name == name || name == "" && len(pc.Pools) == 1 {
-			c.Pool = p
-			return cfg, nil
+		if p := &pc.Pools[i]; p.Name == name || name == "" && len(pc.Pools) == 1 {
+			return p, nil
 		}
-		names = append(names, p.Name)
+		names = append(names, pc.Pools[i].Name)
 	}
 	return nil, usagef("-pool is %q: it must be one of the pools of %s: %s", name, path, strings.Join(names, ", "))
 }
 
 func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
-	for _, t := range s.Traces {
-		fmt.Fprintf(std.out, "%s: %s, %d rows", t.Path, t.Format, t.Rows)
-		if t.Refused+t.Disordered > 0 {
-			fmt.Fprintf(std.out, ", %d skipped (first: %s)", t.Refused+t.Disordered, t.First)
-		}
-		fmt.Fprintln(std.out)
-		for _, n := range t.Notes {
-			fmt.Fprintln(std.out, "  note:", n)
-		}
+	t := &s.Trace
+	fmt.Fprintf(std.out, "%s: %s, %d rows", t.Path, t.Format, t.Rows)
+	if t.Refused+t.Disordered > 0 {
+		fmt.Fprintf(std.out, ", %d skipped (first: %s)", t.Refused+t.Disordered, t.First)
+	}
+	fmt.Fprintln(std.out)
+	for _, n := range t.Notes {
+		fmt.Fprintln(std.out, "  note:", n)
 	}
 	for _, n := range s.NotKnown {
 		fmt.Fprintln(std.out, "note:", n)
@@ -167,13 +176,13 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 	if err := printReliability(std, s.Reliability); err != nil {
 		return err
 	}
-	printAlarms(std, s.Alarms, s.Pages)
+	printAlarms(std, s.Alarms)
 	if len(s.Policies) == 0 {
 		return nil
 	}
 	fmt.Fprintln(std.out)
 	if s.Disaggregated {
-		fmt.Fprintln(std.out, "prompts have replicas of their own, which each policy scales by itself: GPU-hours and actions are of both roles, saturated minutes those of either;\nalarms and pages are of the replicas that decode")
+		fmt.Fprintln(std.out, "prompts have replicas of their own, which each policy scales by itself: GPU-hours and actions are of both roles, saturated minutes those of either;\nalarms are of the replicas that decode")
 	}
 	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "policy\tknob\tsaturated minutes\tSLO attainment\tGPU-hours\tscaling actions\ttaken back\t")
@@ -186,30 +195,21 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 	return printComparisons(std, s.Comparisons)
 }
 
-// printReliability prints what came of projections, and nothing where there were none. Windows are those that do not overlap.
-func printReliability(std streams, r *backtest.Reliability) error {
-	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	n := 0
-	fmt.Fprintln(w, "\nsaturation stated\tprojections\twindows\tstated on average\tcame\tis, by so many windows\t")
-	for _, b := range r.Bins {
-		if n += b.N; b.N > 0 {
-			fmt.Fprintf(w, "%.0f to %.0f %%\t%d\t%d\t%.1f %%\t%.1f %%\t%.0f to %.0f %%\t\n", 100*b.From, 100*b.To, b.N, b.Windows, 100*b.Stated, 100*b.Came, 100*b.Low, 100*b.High)
-		}
-	}
-	if n == 0 {
+// printReliability prints how many of the stated saturations came, and nothing where none was stated. Windows do not overlap.
+func printReliability(std streams, bins []forecaster.ReliabilityBin) error {
+	if len(bins) == 0 {
 		return nil
 	}
-	for _, e := range r.ETA {
-		if e.N > 0 {
-			fmt.Fprintf(w, "by the time stated for %.0f %%\t%d\t%d\t%.1f %%\t%.1f %%\t%.0f to %.0f %%\t\n", 100*e.Level, e.N, e.Windows, 100*e.Level, 100*e.Came, 100*e.Low, 100*e.High)
-		}
+	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\nsaturation stated\tprojections\twindows\tstated on average\tcame\t")
+	for _, b := range bins {
+		fmt.Fprintf(w, "%.0f to %.0f %%\t%d\t%d\t%.1f %%\t%.1f %%\t\n", 100*b.From, 100*b.To, b.N, b.Windows, 100*b.Stated, 100*b.Came)
 	}
 	return w.Flush()
 }
 
-// printAlarms prints what announcing the saturations of a pool that nobody scales was worth, and how many pages were false of the
-// pool that obeys Forewarm.
-func printAlarms(std streams, a *backtest.Alarms, pages *backtest.Pages) {
+// printAlarms prints what announcing the saturations of a pool that nobody scales was worth.
+func printAlarms(std streams, a *backtest.Alarms) {
 	if a.Weeks == 0 {
 		return
 	}
@@ -218,7 +218,6 @@ func printAlarms(std streams, a *backtest.Alarms, pages *backtest.Pages) {
 		a.Replicas, a.Onsets, a.Weeks, orDash("%.0f %%", 100*p.Recall), orDash("%.0f min", p.LeadP50/60))
 	fmt.Fprintf(std.out, "%d alarms from a probability of %.2f on (the mean of what was learned, or as configured): %s came true, %.1f a week were false; they stood in %.1f %% of the minutes\n",
 		p.Raised, p.Threshold, orDash("%.0f %%", 100*p.Precision), p.FalsePerWeek, 100*p.Announced)
-	fmt.Fprintf(std.out, "pages of the pool that obeys Forewarm: %d, of which %d false\n", pages.Raised, pages.False)
 }
 
 // orDash is x in a format, – where it is not known.

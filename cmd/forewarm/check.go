@@ -13,7 +13,6 @@ import (
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest/jetstream"
-	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
@@ -167,24 +166,11 @@ func checkData(ctx context.Context, dir, path string, std streams) (err error) {
 		}
 		c = cfg.NATS
 	}
-	if err := checkDataDir(dir); err != nil {
-		return err
-	}
-	lock, err := storage.Lock(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	js, done, err := openJetStream(ctx, c, dir)
+	js, log, done, err := openData(ctx, c, dir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	return checkLog(ctx, js, c, std)
-}
-
-// checkLog prints what the log holds.
-func checkLog(ctx context.Context, js natsjs.JetStream, c jetstream.Config, std streams) error {
 	bucket, err := js.ObjectStore(ctx, c.State())
 	if err != nil {
 		return fmt.Errorf("object store %s: %w", c.State(), err)
@@ -198,7 +184,6 @@ func checkLog(ctx context.Context, js natsjs.JetStream, c jetstream.Config, std 
 	} else {
 		fmt.Fprintf(std.out, "ok  snapshot: sequence %d of stream %s, state sha256 %s\n", all[0].Sequence, all[0].Stream, all[0].Digest)
 	}
-	log := stream.NewReader(js, c.Decisions(), c.Inner())
 	last, pool, ok, err := log.Last(ctx)
 	if err != nil {
 		return err

@@ -142,6 +142,9 @@ func printBatch(b *ingest.Batch, file string, std streams) (records int, err err
 	for i := range b.Histories {
 		line(codec.AppendHistory(out, &b.Histories[i]))
 	}
+	if b.Definition != nil {
+		line(append(out, b.Definition.Keys...))
+	}
 	if b.Watermark != nil {
 		line(codec.AppendWatermark(out, b.Watermark))
 	}

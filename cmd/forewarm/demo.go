@@ -22,6 +22,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/internal/daemon"
+	"github.com/forewarm/forewarm/internal/sleep"
 	"github.com/forewarm/forewarm/pipeline"
 )
 
@@ -41,9 +42,9 @@ const (
 
 func demo(ctx context.Context, args []string, std streams) (err error) {
 	f := flag.NewFlagSet("demo", flag.ContinueOnError)
-	once := f.Bool("once", false, "one run at full speed, plain lines instead of a screen, then end")
+	once := f.Bool("once", false, "run at full speed, then end")
 	seed := f.Uint64("seed", 1, "of the traffic and the warm-up times")
-	seconds := f.Float64("seconds", 60, "how long the second day takes on the screen")
+	seconds := f.Float64("seconds", 60, "how long the second day takes on a terminal")
 	if err := parseOnly(f, args, std); err != nil {
 		return err
 	}
@@ -59,20 +60,18 @@ func demo(ctx context.Context, args []string, std streams) (err error) {
 	if err != nil {
 		return err
 	}
-	screen, terminal := std.out.(*os.File)
-	live := !*once && terminal && term.IsTerminal(int(screen.Fd()))
+	file, terminal := std.out.(*os.File)
+	live := !*once && terminal && term.IsTerminal(int(file.Fd()))
 	if live {
 		d.frame = time.Duration(*seconds * float64(time.Second) / (demoDay.Minutes()))
-		d.view = newScreen(screen, d)
-	} else {
-		d.view = &lines{w: std.out, d: d}
 	}
+	d.lines = demoLines{w: std.out, d: d}
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- d.daemon.Run(ctx) }()
 	err = d.play(ctx, std)
 	if err == nil && live {
-		fmt.Fprintf(std.out, "\nThe page at http://%s shows the same; press Ctrl-C to end.\n", d.daemon.HTTPAddress())
+		fmt.Fprintf(std.out, "\nThe page at http://%s has the whole day; press Ctrl-C to end.\n", d.daemon.HTTPAddress())
 		<-ctx.Done()
 	}
 	d.conn.Close()
@@ -96,7 +95,7 @@ type demoRun struct {
 	js       natsjs.JetStream
 	events   *nats.Subscription
 	ticks    chan demoTick
-	view     demoView
+	lines    demoLines
 	frame    time.Duration // wall time of a minute; 0 as fast as possible
 	start    time.Time
 	began    time.Time
@@ -112,13 +111,6 @@ type demoTick struct {
 	projection forecaster.Projection
 	forecast   forecaster.PoolForecast
 	alerts     []alerting.Alert
-}
-
-// demoView shows the run: minute by minute, event by event.
-type demoView interface {
-	phase(text string)
-	minute(t *demoTick)
-	event(e *alerting.Event)
 }
 
 func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
@@ -174,7 +166,7 @@ func (d *demoRun) take(out *pipeline.Output) {
 
 // play runs both days.
 func (d *demoRun) play(ctx context.Context, std streams) error {
-	d.view.phase(fmt.Sprintf("One day of synthetic traffic first (five classes, some 300,000 requests), so that the daily shape is known.\n"+
+	d.lines.phase(fmt.Sprintf("One day of synthetic traffic first (five classes, some 300,000 requests), so that the daily shape is known.\n"+
 		"Forewarm listens on NATS at %s and has a page at http://%s", d.daemon.NATSURL(), d.daemon.HTTPAddress()))
 	bar := newProgress(std.err, "first day", int64(demoHistory/time.Minute))
 	before := [2]backtest.Metrics{}
@@ -191,10 +183,10 @@ func (d *demoRun) play(ctx context.Context, std streams) error {
 		if m == demoHistory {
 			bar.finish()
 			before = [2]backtest.Metrics{d.forewarm.Metrics(), d.reactive.Metrics()}
-			d.view.phase(fmt.Sprintf("The second day, watched. At %s agents are rolled out: in 35 minutes they make three times the calls, with prompts 1.6 times as long.\n"+
+			d.lines.phase(fmt.Sprintf("The second day, watched. At %s agents are rolled out: in 35 minutes they make three times the calls, with prompts 1.6 times as long.\n"+
 				"Replicas take about 8 minutes to warm up.", d.start.Add(demoHistory+demoLaunchAt).Format("15:04")))
 		}
-		d.view.minute(tick)
+		d.lines.minute(tick)
 		if err := d.pause(ctx); err != nil {
 			return err
 		}
@@ -283,7 +275,7 @@ func (d *demoRun) obey(ctx context.Context, generation int64) error {
 		}
 		d.generation, d.desired = e.Data.Generation, e.Data.DesiredReplicas
 		d.forewarm.SetDesired(d.desired)
-		d.view.event(&e)
+		d.lines.event(&e)
 	}
 	return nil
 }
@@ -292,14 +284,10 @@ func (d *demoRun) pause(ctx context.Context) error {
 	if d.frame == 0 {
 		return nil
 	}
-	timer := time.NewTimer(d.frame)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
+	if !sleep.For(ctx, d.frame) {
 		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
+	return nil
 }
 
 // table closes the demo: the same day, served by both.
@@ -333,7 +321,7 @@ func since(now, then backtest.Metrics) backtest.Metrics {
 	return now
 }
 
-// usage of a resource that binds, for the views.
+// bindingForecast is the forecast of the resource that binds, its dimension, and what a replica carries of it.
 func bindingForecast(t *demoTick) (*forecaster.Forecast, features.Dimension, float64) {
 	name := t.projection.Binding
 	if name == "" {

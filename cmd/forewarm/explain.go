@@ -61,10 +61,7 @@ func runExplain(ctx context.Context, args []string, std streams) (err error) {
 	if from == "-url" {
 		return ask()
 	}
-	if err := checkDataDir(sc.Dir); err != nil {
-		return err
-	}
-	lock, err := storage.Lock(sc.Dir)
+	_, log, done, err := openData(ctx, nc, sc.Dir)
 	switch {
 	case errors.Is(err, storage.ErrLocked) && *at != "":
 		return ask()
@@ -73,13 +70,8 @@ func runExplain(ctx context.Context, args []string, std streams) (err error) {
 	case err != nil:
 		return err
 	}
-	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	reader, closeLog, err := openLog(ctx, nc, sc.Dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closeLog()) }()
-	x, err := reader.Explain(ctx, ref)
+	defer func() { err = errors.Join(err, done()) }()
+	x, err := log.Explain(ctx, ref)
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func TestReportHasWhatCameLate(t *testing.T) {
 	if err := report.WriteMarkdown(&md, r); err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf("with them came %.1f %% of all tokens", 100*lateTokens/(prompt+output)); !strings.Contains(md.String(), want) {
+	if want := fmt.Sprintf("They have %.1f %% of all tokens", 100*lateTokens/(prompt+output)); !strings.Contains(md.String(), want) {
 		t.Errorf("no %q in\n%s", want, md.String())
 	}
 	if len(r.Pools[0].Totals) != 4 || total.Class != features.TotalClass {

@@ -1,7 +1,7 @@
 // Command forewarm forecasts the load of LLM fleets in tokens and says, early enough for GPUs to warm up, what will run
 // out, when, and how many replicas it takes.
 //
-// Each subcommand is one file. This package wires the rooms together and owns every goroutine, clock and signal.
+// Each subcommand is one file: its flags, and a call. internal/daemon is what serve runs.
 // Exit codes: 0 done, 1 failed, 2 usage or configuration.
 package main
 
@@ -47,6 +47,7 @@ func commands() []command {
 		{"explain", "say what a decision rests on, what would have been otherwise, and what came of it", runExplain},
 		{"decode", "show what Forewarm understands of a message, and what it refuses", decode},
 		{"check", "check a configuration, what it connects to, or a data directory", check},
+		{"discover", "publish the pools that annotations of Kubernetes objects define, for all daemons on one NATS", discover},
 		{"nats-config", "print users with the least rights, and partitions, for the configuration of a NATS server", natsConfig},
 		{"completion", "print a script by which a shell completes commands and flags: bash, zsh or fish", completion},
 		{"version", "print the version", version},
@@ -76,14 +77,13 @@ func run(ctx context.Context, args []string, std streams) int {
 			continue
 		}
 		err := c.run(ctx, args[1:], std)
-		switch {
-		case err == nil || errors.Is(err, flag.ErrHelp):
+		if err == nil || errors.Is(err, flag.ErrHelp) {
 			return 0
-		case errors.As(err, new(usageError)), errors.As(err, new(daemon.ConfigError)):
-			fmt.Fprintln(std.err, "forewarm "+c.name+": "+oneLine(err))
-			return 2
 		}
 		fmt.Fprintln(std.err, "forewarm "+c.name+": "+oneLine(err))
+		if errors.As(err, new(usageError)) || errors.As(err, new(daemon.ConfigError)) {
+			return 2
+		}
 		return 1
 	}
 	fmt.Fprintf(std.err, "forewarm: unknown command %q: run forewarm help for the list\n", args[0])

@@ -17,9 +17,6 @@ import (
 
 // readHistory takes the traffic, replicas and rates of a data directory that no daemon holds.
 func (p *planFlags) readHistory(ctx context.Context, in *plan.Input) (err error) {
-	if err := checkDataDir(p.data); err != nil {
-		return err
-	}
 	c := storage.DefaultConfig()
 	c.Dir = p.data
 	h, log, closeHistory, err := openHistory(ctx, c, jetstream.DefaultConfig())
@@ -39,7 +36,7 @@ func (p *planFlags) readHistory(ctx context.Context, in *plan.Input) (err error)
 	}
 	if err := h.Decisions(ctx, newest.Add(-time.Hour), newest.Add(time.Hour), func(d *alerting.Decision) error {
 		if d.Pool == in.Pool.Name {
-			in.Pool.SetDecided(d, p.replicas, p.prefill)
+			in.Pool.ApplyDecision(d, p.replicas, p.prefill)
 			if p.config == "" && p.model.Replicas.Max == 0 && d.Limit > 0 {
 				in.Pool.Pool.Replicas.Max = d.Limit
 			}

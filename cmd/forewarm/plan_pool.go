@@ -104,17 +104,14 @@ func (p *planFlags) configured(given map[string]bool) (capacity.Pool, float64, e
 	if given["waiting-per-replica"] {
 		waiting = p.waiting
 	}
-	var names []string
-	for i := range pc.Pools {
-		if pool := pc.Pools[i]; pool.Name == p.pool || p.pool == "" && len(pc.Pools) == 1 {
-			if p.prefill > 0 && !pool.Disaggregated {
-				return pool, 0, usagef("-prefill-replicas: pool %q of %s has no replicas of that role: set its disaggregated.prefill_replicas.max, or leave the flag out", pool.Name, p.config)
-			}
-			return pool, waiting, nil
-		}
-		names = append(names, pc.Pools[i].Name)
+	pool, err := choosePool(&pc, p.config, p.pool)
+	if err != nil {
+		return capacity.Pool{}, 0, err
 	}
-	return capacity.Pool{}, 0, usagef("-pool is %q: it must be one of the pools of %s: %s", p.pool, p.config, strings.Join(names, ", "))
+	if p.prefill > 0 && !pool.Disaggregated {
+		return *pool, 0, usagef("-prefill-replicas: pool %q of %s has no replicas of that role: set its disaggregated.prefill_replicas.max, or leave the flag out", pool.Name, p.config)
+	}
+	return *pool, waiting, nil
 }
 
 // readSmall reads a file of at most so many bytes.

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
+
+	"github.com/nats-io/nuid"
+
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"math"
 	"slices"
@@ -43,7 +46,7 @@ func replay(ctx context.Context, args []string, std streams) error {
 	speed := f.Float64("speed", 0, "times faster than life; 1 is real time, 0 as fast as possible")
 	shift := f.String("shift", "none", "none keeps the trace's times; start, end: it starts or ends now; now: each record is stamped when it is sent")
 	batch := f.Int("batch", 1, "records a message; more than one makes NDJSON messages")
-	runID := f.String("run-id", "", "`id` that tells this replay's messages from another's (default: from the trace's name and the clock)")
+	runID := f.String("run-id", "", "`id` that tells this replay's messages from another's (default: a new one)")
 	rest, err := parse(f, args, std)
 	if err != nil {
 		return err
@@ -78,18 +81,13 @@ func replay(ctx context.Context, args []string, std streams) error {
 	}
 	conn.Close() // only to see that it is there, before anything long begins
 	began := time.Now()
-	if *runID == "" {
-		h := fnv.New32a()
-		fmt.Fprint(h, rest[0], began.UnixNano())
-		*runID = strconv.FormatUint(uint64(h.Sum32()), 36)
-	}
 	move, err := shifter(*shift, *speed, rest[0], o, began)
 	if err != nil {
 		return err
 	}
 	p := jetstream.NewPublisher(func() (*nats.Conn, error) { return jetstream.Connect(nc, nil, nats.NoReconnect()) }, 0, zap.NewNop())
 	defer p.Close()
-	r := &replayer{publisher: p, prefix: nc.Prefix, run: *runID, pool: o.Pool, batch: *batch, move: move, speed: *speed, began: began}
+	r := &replayer{publisher: p, prefix: nc.Prefix, run: cmp.Or(*runID, nuid.Next()), pool: o.Pool, batch: *batch, move: move, speed: *speed, began: began}
 	_, total := reader.Progress()
 	bar := newProgress(std.err, "replaying", total)
 	defer bar.finish()
@@ -146,9 +144,8 @@ var shifts = []string{"none", "start", "end", "now"}
 
 // shifter maps the trace's times to those published. Shifts are whole minutes, so that windows hold the same records.
 func shifter(mode string, speed float64, path string, o backtest.Options, now time.Time) (func(time.Time) time.Time, error) {
-	identity := func(t time.Time) time.Time { return t }
 	if mode == "none" {
-		return identity, nil
+		return func(t time.Time) time.Time { return t }, nil
 	}
 	first, last, err := traceSpan(path, o)
 	if err != nil {

@@ -9,16 +9,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
-
-	natsjs "github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/backtest/suggest"
@@ -27,7 +22,6 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
-	"github.com/forewarm/forewarm/storage/stream"
 )
 
 func runReport(ctx context.Context, args []string, std streams) (err error) {
@@ -46,7 +40,7 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	if *again && *path == "" {
 		return usagef("-suggest needs -config: what is in force is not in the data")
 	}
-	write, _, err := report.Form(*format)
+	write, _, err := report.FormatWriter(*format)
 	if err != nil {
 		return usagef("-format %w", err)
 	}
@@ -69,9 +63,6 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	period, err := report.ParseSpan(*from, *to, zone)
 	if err != nil {
 		return usagef("-%w", err)
-	}
-	if err := checkDataDir(sc.Dir); err != nil {
-		return err
 	}
 	h, log, closeHistory, err := openHistory(ctx, sc, nc)
 	switch {
@@ -143,68 +134,6 @@ func askDaemon(ctx context.Context, w io.Writer, from, base, path string) error 
 	}
 	_, err = io.Copy(w, res.Body)
 	return err
-}
-
-// checkDataDir sees that dir is a daemon's, before anything is made in it.
-func checkDataDir(dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, "tsdb")); err != nil {
-		return usagef("%q is no data directory: %w; with -data or -config, name the storage.dir of a daemon that has run", dir, err)
-	}
-	return nil
-}
-
-// openHistory opens a data directory that no daemon holds, and the log that goes with it.
-func openHistory(ctx context.Context, c storage.Config, nc jetstream.Config) (h storage.History, log *stream.Reader, done func() error, err error) {
-	lock, err := storage.Lock(c.Dir)
-	if err != nil {
-		return h, nil, nil, err
-	}
-	if h.Store, err = storage.OpenStore(c, slog.New(slog.DiscardHandler)); err != nil {
-		return h, nil, nil, errors.Join(err, lock.Unlock())
-	}
-	log, closeLog, err := openLog(ctx, nc, c.Dir)
-	if err != nil {
-		return h, nil, nil, errors.Join(err, h.Store.Close(), lock.Unlock())
-	}
-	h.Log = log
-	return h, log, func() error { return errors.Join(closeLog(), h.Store.Close(), lock.Unlock()) }, nil
-}
-
-// openLog reads the log of a daemon that is stopped: at the server that the configuration names, or in the files of the embedded
-// one of a data directory.
-func openLog(ctx context.Context, c jetstream.Config, dir string) (log *stream.Reader, done func() error, err error) {
-	js, done, err := openJetStream(ctx, c, dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	return stream.NewReader(js, c.Decisions(), c.Inner()), done, nil
-}
-
-func openJetStream(ctx context.Context, c jetstream.Config, dir string) (js natsjs.JetStream, done func() error, err error) {
-	var e *jetstream.Embedded
-	if c.URL == "" {
-		c.Embedded.Listen, c.Embedded.StoreDir = "none", cmp.Or(c.Embedded.StoreDir, filepath.Join(dir, "nats"))
-		if e, err = jetstream.StartEmbedded(ctx, c, zap.NewNop()); err != nil {
-			return nil, nil, err
-		}
-	}
-	conn, err := jetstream.Connect(c, e)
-	done = func() error {
-		if conn != nil {
-			conn.Close()
-		}
-		if e != nil {
-			e.Shutdown()
-		}
-		return nil
-	}
-	if err == nil {
-		js, err = natsjs.New(conn)
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, done())
-	}
-	return js, done, nil
 }
 
 func parseTime(name, s string) (time.Time, error) {

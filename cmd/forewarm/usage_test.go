@@ -87,7 +87,6 @@ func TestUsage(t *testing.T) {
 		{"backtest -score-from 2 trace.csv", 2, []string{"-score-from", "2", "0…1"}},
 		{"backtest -score-to 0.5 trace.csv", 2, []string{"-score-to", "0.5", "0.666"}},
 		{"backtest -warmup-p50 0s trace.csv", 2, []string{"-warmup-p50", "0s"}},
-		{"backtest -plot-dimension gpu trace.csv", 2, []string{"-plot-dimension", `"gpu"`, "prefill"}},
 		{"report -data . -from 2020-01-05 -to 2026-01-01", 2, []string{"-from", "2020-01-05", "93 days"}},
 		{"report -data . -from 2026-01-05 -to 2026-01-01", 2, []string{"-from", "is not before"}},
 		{"report -data none", 2, []string{"none", "-data"}},

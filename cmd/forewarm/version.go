@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 )
 
-// release is the version of a release build, set by the linker; other builds report their commit.
+// release is the version of a release build, set by the linker; other builds report what Go knows of their commit.
 var release = ""
 
 func version(_ context.Context, _ []string, std streams) error {
@@ -15,17 +15,8 @@ func version(_ context.Context, _ []string, std streams) error {
 }
 
 func versionString() string {
-	if release != "" {
-		return release
+	if info, ok := debug.ReadBuildInfo(); ok && release == "" {
+		return info.Main.Version
 	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return "devel " + s.Value
-		}
-	}
-	return "devel"
+	return release
 }

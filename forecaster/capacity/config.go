@@ -34,7 +34,6 @@ type Config struct {
 
 	Limits        Limits        `yaml:"limits"`        // of the whole pool
 	Disaggregated Disaggregated `yaml:"disaggregated"` // prefill on replicas of its own
-	Types         []Type        `yaml:"types"`         // of replicas to choose from in a plan
 
 	Warmup   Lag      `yaml:"warmup"`
 	Replicas Replicas `yaml:"replicas"`

@@ -22,7 +22,6 @@ var curveFormats = []curveFormat{
 	{"guidellm", "GuideLLM's benchmarks.json", parseGuideLLM},
 	{"aiperf", "profile_export_aiperf.json or profile_export_genai_perf.json, one or a list of them", parseAIPerf},
 	{"vllm", "vllm bench serve --save-result, one or a list of them, or one a line", parseVLLM},
-	{"aiperf-csv", "profile_export_aiperf.csv or profile_export_genai_perf.csv", parseAIPerfCSV},
 	{"csv", "a table with the columns " + strings.Join(curveColumns, ","), parseCurveCSV},
 }
 

@@ -1,7 +1,6 @@
 package capacity
 
 import (
-	"math"
 	"os"
 	"strings"
 	"testing"
@@ -36,7 +35,6 @@ func TestParseCurve(t *testing.T) {
 		"aiperf.json":     {"aiperf", 4, nil},
 		"genai_perf.json": {"aiperf", 1, nil},
 		"vllm.jsonl":      {"vllm", 4, nil},
-		"aiperf.csv":      {"aiperf-csv", 1, func(p *Point) { p.Concurrency = 0 }},
 		"plain.csv":       {"csv", 4, func(p *Point) { p.RequestsPerS = 0 }},
 	} {
 		c := curve(t, file)
@@ -76,7 +74,6 @@ func TestParseCurveRefuses(t *testing.T) {
 		"concurrency,decode_tokens_per_s\n1,-4":          "decode tokens/s is -4",
 		"concurrency,decode_tokens_per_s\n1,NaN":         "decode tokens/s is NaN",
 		`{"request_throughput":1,"output_throughput":1}`: "no measurement",
-		"Metric,avg\nTime to First Token (ms),5":         "Request Throughput is missing",
 		strings.Repeat(" ", maxCurveBytes+1):             "more than the",
 	} {
 		if _, err := ParseCurve([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
@@ -86,7 +83,7 @@ func TestParseCurveRefuses(t *testing.T) {
 }
 
 func FuzzParseCurve(f *testing.F) {
-	for _, name := range []string{"guidellm.json", "aiperf.json", "genai_perf.json", "vllm.jsonl", "aiperf.csv", "plain.csv"} {
+	for _, name := range []string{"guidellm.json", "aiperf.json", "genai_perf.json", "vllm.jsonl", "plain.csv"} {
 		data, err := os.ReadFile("testdata/curves/" + name)
 		if err != nil {
 			f.Fatal(err)
@@ -98,11 +95,9 @@ func FuzzParseCurve(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, length := range []float64{0, 1, 640, 1e6} {
-			g, err := c.Goodput(SLO{TTFT: time.Second, ITL: 40 * time.Millisecond}, length)
-			if err == nil && !(g.PrefillTokensPerS >= 0 && g.PrefillTokensPerS <= maxRate && g.DecodeTokensPerS >= 0 && g.DecodeTokensPerS <= maxRate) {
-				t.Errorf("length %g: %+v", length, g)
-			}
+		g, err := c.Goodput(SLO{TTFT: time.Second, ITL: 40 * time.Millisecond})
+		if err == nil && !(g.PrefillTokensPerS >= 0 && g.PrefillTokensPerS <= maxRate && g.DecodeTokensPerS >= 0 && g.DecodeTokensPerS <= maxRate) {
+			t.Errorf("%+v", g)
 		}
 	})
 }
@@ -112,38 +107,30 @@ func FuzzParseCurve(f *testing.F) {
 func TestGoodput(t *testing.T) {
 	c := curve(t, "guidellm.json")
 	slo := SLO{TTFT: 1200 * time.Millisecond, ITL: 50 * time.Millisecond}
-	g, err := c.Goodput(slo, 640)
-	if err != nil || !near(g.DecodeTokensPerS, 1920+384./3, 1e-9) || !near(g.PrefillTokensPerS, 7680+1536*.3/3.1, 1e-9) || g.Extrapolated || g.Open {
+	g, err := c.Goodput(slo)
+	if err != nil || !near(g.DecodeTokensPerS, 1920+384./3, 1e-9) || !near(g.PrefillTokensPerS, 7680+1536*.3/3.1, 1e-9) || g.Open {
 		t.Errorf("%+v, %v", g, err)
 	}
-	if g, err := c.Goodput(SLO{ITL: time.Second, TTFT: time.Minute}, 640); err != nil || g.DecodeTokensPerS != 2304 || !g.Open {
+	if g, err := c.Goodput(SLO{ITL: time.Second, TTFT: time.Minute}); err != nil || g.DecodeTokensPerS != 2304 || !g.Open {
 		t.Errorf("an objective that always holds: %+v, %v", g, err)
 	}
-	if g, err := c.Goodput(slo, 1000); err != nil || !g.Extrapolated {
-		t.Errorf("requests half as long again: %+v, %v", g, err)
-	}
-	if _, err := c.Goodput(SLO{ITL: 10 * time.Millisecond}, 640); err == nil || !strings.Contains(err.Error(), "ITL is 0.0125 s and the objective 0.01 s") {
+	if _, err := c.Goodput(SLO{ITL: 10 * time.Millisecond}); err == nil || !strings.Contains(err.Error(), "ITL is 0.0125 s and the objective 0.01 s") {
 		t.Errorf("an objective that never holds: %v", err)
 	}
 	// By p99 the knee comes sooner.
 	slo.Percentile = 99
-	if at99, err := c.Goodput(slo, 640); err != nil || at99.DecodeTokensPerS >= g.DecodeTokensPerS {
+	if at99, err := c.Goodput(slo); err != nil || at99.DecodeTokensPerS >= g.DecodeTokensPerS {
 		t.Errorf("%+v at p99, %+v at p90, %v", at99, g, err)
 	}
 }
 
-// TestGoodputBetweenLengths: two kinds of request, and one between them.
-func TestGoodputBetweenLengths(t *testing.T) {
+// TestGoodputOfSeveralLengths: the least counts.
+func TestGoodputOfSeveralLengths(t *testing.T) {
 	c, err := ParseCurve([]byte("concurrency,prompt,output,decode_tokens_per_s,itl_p90_s\n1,900,100,100,.01\n50,900,100,3000,.05\n1,9000,1000,90,.01\n50,9000,1000,1000,.05\n"))
 	if err != nil || len(c.Groups) != 2 {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	slo := SLO{ITL: 50 * time.Millisecond}
-	g, err := c.Goodput(slo, math.Sqrt(1000*10_000))
-	if err != nil || !near(g.DecodeTokensPerS, 2000, 1e-9) || g.Extrapolated {
-		t.Errorf("%+v, %v", g, err)
-	}
-	if g, err := c.Goodput(slo, 0); err != nil || g.DecodeTokensPerS != 1000 {
-		t.Errorf("of unknown length %+v, %v; want the least", g, err)
+	if g, err := c.Goodput(SLO{ITL: 50 * time.Millisecond}); err != nil || g.DecodeTokensPerS != 1000 {
+		t.Errorf("%+v, %v; want the least", g, err)
 	}
 }

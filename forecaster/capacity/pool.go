@@ -3,7 +3,6 @@ package capacity
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 	_ "time/tzdata" // a pool's time zone must not depend on what the machine has installed
 )
@@ -51,7 +50,6 @@ type Pool struct {
 	TransferTokensPerS float64  // that one prefill replica sends; 0 is no limit
 	Limits             Limits
 	Prices             Prices
-	Types              []Type
 	Fit                *Fit   // of the model on a replica; nil when it was not counted
 	Promised           SLO    // as stated
 	SLO                SLO    // ITL is that of Rates where none is stated
@@ -90,14 +88,11 @@ func NewFrom(c Config, files Files) (Pool, error) {
 		RatesFrom: Source(c.Rates),
 		Warmup:    NewWarmup(c.Warmup.P50, c.Warmup.P90), Replicas: c.Replicas, Reserves: c.Reserves,
 		GPUsPerReplica: c.GPU.PerReplica, GPUHourUSD: c.GPUHourUSD, SLOViolationMinuteUSD: c.SLOViolationMinuteUSD,
-		BudgetHourUSD: c.BudgetHourUSD, Quantile: c.Quantile, Limits: c.Limits, Prices: c.Prices, Types: slices.Clone(c.Types),
+		BudgetHourUSD: c.BudgetHourUSD, Quantile: c.Quantile, Limits: c.Limits, Prices: c.Prices,
 		Disaggregated: c.Disaggregated.PrefillReplicas.Max > 0, PrefillReplicas: c.Disaggregated.PrefillReplicas,
 	}
 	if p.Disaggregated {
 		p.PrefillReserves = c.prefillReserves()
-	}
-	for i := range p.Types {
-		p.Types[i].kvTarget, p.Types[i].prefillTarget = c.KVTarget, c.PrefillTarget
 	}
 	p.Promised = c.SLO
 	if p.SLO = c.SLO; p.SLO.ITL == 0 {
@@ -121,7 +116,7 @@ func (p *Pool) readCurve(c *Config, data []byte) error {
 	if err != nil {
 		return c.errorf("curve_file", "%s: %w", c.CurveFile, err)
 	}
-	good, err := curve.Goodput(p.SLO, float64(c.ContextTokens))
+	good, err := curve.Goodput(p.SLO)
 	if err != nil {
 		return c.errorf("curve_file", "%s: %w; measure a lower load, or set slo to what a replica can hold", c.CurveFile, err)
 	}
@@ -132,7 +127,7 @@ func (p *Pool) readCurve(c *Config, data []byte) error {
 	if good.DecodeTokensPerS > 0 {
 		p.Rates.DecodeTokensPerS, p.Rates.Bound = good.DecodeTokensPerS, true
 	}
-	p.Rates.Source, p.Rates.Extrapolated, p.CurveOpen = Given, good.Extrapolated, good.Open
+	p.Rates.Source, p.CurveOpen = Given, good.Open
 	return nil
 }
 

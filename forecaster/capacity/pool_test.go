@@ -135,9 +135,6 @@ func TestNewNamesKeyValueBoundAndMend(t *testing.T) {
 		{`pools[llama].prices.date: "spring" is no date`, func(c *Config) { c.Prices.Date = "spring" }},
 		{"pools[llama].slo.percentile: 95 is none of", func(c *Config) { c.SLO.Percentile = 95 }},
 		{"pools[llama].slo.ttft: -1 is below 0", func(c *Config) { c.SLO.TTFT = -time.Second }},
-		{"pools[llama].types[0].hour_usd: 0 is not above 0", func(c *Config) { c.Types = []Type{{Name: "a"}} }},
-		{"pools[llama].types[0]: has no capacity", func(c *Config) { c.Types = []Type{{Name: "a", HourUSD: 1}} }},
-		{"pools[llama].types: 9 are more than 8", func(c *Config) { c.Types = make([]Type, 9) }},
 		{"pools[llama].disaggregated.prefill_replicas: min 3, initial 3 and max 2", func(c *Config) { c.Disaggregated.PrefillReplicas = Replicas{Min: 3, Max: 2} }},
 		{"pools[llama].disaggregated.prefill_reserves: set, and prefill_replicas.max is not", func(c *Config) { c.Disaggregated.PrefillReserves = new(Reserves) }},
 		{"pools[llama].disaggregated.prefill_reserves: not set, so that the 3 replicas of reserves are kept for prefill too, above prefill_replicas.max (2)", func(c *Config) { c.Disaggregated.PrefillReplicas.Max = 2 }},
@@ -251,10 +248,6 @@ func TestPoolReadsItsCurve(t *testing.T) {
 	decode, _ := p.PerReplica(Decode, 0)
 	if !near(decode, 2048, 1e-9) || !(prefill > 7680) || p.Rates.Source != Given || p.Rates.Extrapolated {
 		t.Errorf("%g prefill and %g decode tokens/s, %+v", prefill, decode, p.Rates)
-	}
-	c.ContextTokens = 8000
-	if p, err = NewFrom(c, Files{Curve: data}); err != nil || !p.Rates.Extrapolated {
-		t.Errorf("requests twelve times as long: %+v, %v", p.Rates, err)
 	}
 	c.SLO.ITL = time.Millisecond
 	if _, err = NewFrom(c, Files{Curve: data}); err == nil || !strings.HasPrefix(err.Error(), "pools[p].curve_file: bench.json: at the lowest load measured, ITL") {

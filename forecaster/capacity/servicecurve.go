@@ -102,57 +102,25 @@ func (p *Point) check() error {
 type Goodput struct {
 	PrefillTokensPerS float64 // 0 unknown
 	DecodeTokensPerS  float64
-	// Extrapolated: the requests asked about are shorter or longer than any that were measured.
-	Extrapolated bool
 	// Open: the objective still held at the highest load that was measured, so there may be more.
 	Open bool
 }
 
 // Goodput reads the curve at its knee: prefill where TTFT passes the objective, decode where ITL does, between two
-// measurements in proportion to the latency; never the peak throughput beyond. Requests are of length tokens, prompt and
-// output together; of lengths between two groups the goodput is interpolated by log length, and 0 (unknown) takes the least
-// of all groups. An objective that the lowest load misses already is an error.
-func (c *Curve) Goodput(slo SLO, length float64) (Goodput, error) {
-	at := func(i int) (Goodput, error) { return c.Groups[i].goodput(slo) }
-	if length <= 0 {
-		least := Goodput{PrefillTokensPerS: math.Inf(1), DecodeTokensPerS: math.Inf(1)}
-		for i := range c.Groups {
-			g, err := at(i)
-			if err != nil {
-				return Goodput{}, err
-			}
-			least.PrefillTokensPerS = min(least.PrefillTokensPerS, g.PrefillTokensPerS)
-			least.DecodeTokensPerS = min(least.DecodeTokensPerS, g.DecodeTokensPerS)
-			least.Open = least.Open || g.Open
+// measurements in proportion to the latency; never the peak throughput beyond. Where requests of several lengths were measured
+// the least counts. An objective that the lowest load misses already is an error.
+func (c *Curve) Goodput(slo SLO) (Goodput, error) {
+	least := Goodput{PrefillTokensPerS: math.Inf(1), DecodeTokensPerS: math.Inf(1)}
+	for i := range c.Groups {
+		g, err := c.Groups[i].goodput(slo)
+		if err != nil {
+			return Goodput{}, err
 		}
-		return least, nil
+		least.PrefillTokensPerS = min(least.PrefillTokensPerS, g.PrefillTokensPerS)
+		least.DecodeTokensPerS = min(least.DecodeTokensPerS, g.DecodeTokensPerS)
+		least.Open = least.Open || g.Open
 	}
-	above, _ := slices.BinarySearchFunc(c.Groups, length, func(g Group, x float64) int { return cmp.Compare(g.Length, x) })
-	if above == 0 || above == len(c.Groups) {
-		i := min(above, len(c.Groups)-1)
-		g, err := at(i)
-		const near = 1.25
-		ratio := length / c.Groups[i].Length
-		g.Extrapolated = ratio > near || ratio < 1/near
-		return g, err
-	}
-	low, err := at(above - 1)
-	if err != nil {
-		return Goodput{}, err
-	}
-	high, err := at(above)
-	if err != nil {
-		return Goodput{}, err
-	}
-	a, b := c.Groups[above-1].Length, c.Groups[above].Length
-	s := 1.0
-	if a > 0 && b > a {
-		s = math.Log(length/a) / math.Log(b/a)
-	}
-	return Goodput{
-		PrefillTokensPerS: low.PrefillTokensPerS + s*(high.PrefillTokensPerS-low.PrefillTokensPerS),
-		DecodeTokensPerS:  low.DecodeTokensPerS + s*(high.DecodeTokensPerS-low.DecodeTokensPerS), Open: low.Open || high.Open,
-	}, nil
+	return least, nil
 }
 
 func (g *Group) goodput(slo SLO) (out Goodput, err error) {

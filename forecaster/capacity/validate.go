@@ -3,7 +3,6 @@ package capacity
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 )
@@ -160,24 +159,5 @@ func (c Config) checkPlanned() error {
 	if p := c.SLO.Percentile; p != 0 && p != 50 && p != 90 && p != 99 {
 		return c.errorf("slo.percentile", "%d is none of 50, 90 and 99; set the share of requests that the objective is for", p)
 	}
-	if len(c.Types) > maxTypes {
-		return c.errorf("types", "%d are more than %d; list the kinds of replica that you would buy", len(c.Types), maxTypes)
-	}
-	for i, t := range c.Types {
-		key := fmt.Sprintf("types[%d]", i)
-		switch {
-		case t.Name == "":
-			return c.errorf(key+".name", "empty; name the kind of replica")
-		case !(t.HourUSD > 0) || math.IsInf(t.HourUSD, 0):
-			return c.errorf(key+".hour_usd", "%g is not above 0; set the price of a replica for an hour", t.HourUSD)
-		case t.Max < 0 || t.Max > maxReplicas:
-			return c.errorf(key+".max", "%d is out of 0…%d; set the replicas there may be", t.Max, maxReplicas)
-		case !(t.KVCapacityTokens >= 0 && t.PrefillTokensPerS >= 0 && t.DecodeTokensPerS >= 0) || t.KVCapacityTokens+t.PrefillTokensPerS+t.DecodeTokensPerS == 0:
-			return c.errorf(key, "has no capacity; set kv_capacity_tokens, prefill_tokens_per_s and decode_tokens_per_s of a replica")
-		}
-	}
 	return nil
 }
-
-// maxTypes bounds the kinds of replica of a pool.
-const maxTypes = 8

@@ -1,7 +1,7 @@
 package model
 
-// bins is the long memory of a series: ringBins values in 16 bits each. A day's part of it takes memory from its first value
-// on, so that a series which is a day old does not pay for a week.
+// bins are the ten-minute means of a series: ringBins values in 16 bits each. A day takes memory from its first value
+// on, so a series that is a day old does not pay for a week.
 type bins [ringBins / dayBins]*[dayBins * compactBytes]byte
 
 func (b *bins) at(i int64) float32 {
@@ -35,7 +35,7 @@ func (b *bins) state() [][]byte {
 	return parts
 }
 
-// restore takes over a state, and refuses one of another shape.
+// restore takes over a state; it returns false if the state has another shape.
 func (b *bins) restore(parts [][]byte) bool {
 	if len(parts) != len(b) {
 		return false

@@ -5,18 +5,18 @@ import (
 	"math"
 )
 
-// A value that is not negative in 16 bits: 6 bits of exponent and 10 of mantissa, so that rounding changes it by at most
-// one part in 2,048 (0.05 %) between 2⁻²⁴ and 2³⁹. Smaller values are zero from half of that on, larger ones are taken
-// for the largest. All bits set: not known. The order of codes is the order of values.
+// A non-negative value in 16 bits: 6 bits of exponent and 10 of mantissa. The rounding error is at most one part in 2,048
+// (0.05 %) between 2⁻²⁴ and 2³⁹. Smaller values round to zero or 2⁻²⁴, larger ones become the largest. All bits set: not
+// known. Codes have the order of values.
 const (
-	compactDrop  = 13 // bits of a float32's mantissa that are left out
+	compactDrop  = 13 // dropped bits of a float32's mantissa
 	compactBias  = (127 - 25) << 10
 	compactMost  = 0xfffe
 	compactNaN   = 0xffff
 	compactBytes = 2
 )
 
-// compact is the code of y, rounded to the nearest, to the even one of two.
+// compact is the code of y, rounded to nearest, ties to even.
 func compact(y float32) uint16 {
 	if isNaN(y) {
 		return compactNaN
@@ -38,7 +38,7 @@ func expand(code uint16) float32 {
 	return math.Float32frombits((uint32(code) + compactBias) << compactDrop)
 }
 
-// compacts is a fixed number of values in 16 bits each, little-endian: bytes, so that they are as small in a snapshot.
+// compacts are values in 16 bits each, little-endian. They are bytes, so a snapshot holds them at the same size.
 type compacts []byte
 
 func newCompacts(n int) compacts {

@@ -3,22 +3,22 @@ package model
 import "math"
 
 const (
-	exactMinutes = 64      // the newest, kept as they came: those that can still be amended
-	ringMinutes  = 26 * 60 // covers yesterday at the same time, with smoothing, though it had 25 hours
-	binMinutes   = 10      // resolution of the long memory
+	exactMinutes = 64      // the newest minutes, in full precision: they can still be amended
+	ringMinutes  = 26 * 60 // covers the same time yesterday, with smoothing, also on a day of 25 hours
+	binMinutes   = 10      // resolution of the last 8 days
 	day          = 1440
 	dayBins      = day / binMinutes
-	ringBins     = 8 * dayBins // covers last week at the same time
+	ringBins     = 8 * dayBins // covers the same time last week
 )
 
-// History is the past of one series: the last 26 hours by the minute, the last 8 days by ten minutes, and
-// averages of the level at several time scales. Minutes count from the Unix epoch. A minute that is not known is NaN
-// and is left out of every mean. Minutes older than an hour, and bins, are kept in 16 bits: within 0.05 %. Memory: 4 KiB
-// on the first day and 6 after a week; Push and Amend are O(1).
+// History is the past of one series: the last 26 hours by the minute, the last 8 days by ten minutes, and averages at
+// several time scales. Minutes count from the Unix epoch. An unknown minute is NaN and is left out of every mean.
+// Minutes older than an hour, and bins, are kept in 16 bits: within 0.05 %. Memory: 4 KiB on the first day, 6 KiB after
+// a week. Push and Amend are O(1).
 type History struct {
-	Newest int64 // the newest minute pushed; meaningful once Known > 0
-	Known  int   // known minutes ever pushed
-	// Calendar is the local time that seasons follow; not part of the state.
+	Newest int64 // the newest minute pushed; valid if Known > 0
+	Known  int   // number of known minutes ever pushed
+	// Calendar is the local time of seasons; not part of the state.
 	Calendar *Calendar
 
 	recent  [exactMinutes]float32 // by minute mod exactMinutes
@@ -50,8 +50,7 @@ func NewHistory() *History {
 
 var nan32 = float32(math.NaN())
 
-// Push takes minute m with value y (NaN: not known). Minutes come in ascending order; minutes that were skipped become
-// unknown.
+// Push appends minute m with value y (NaN: not known). Minutes come in ascending order; skipped minutes become unknown.
 func (h *History) Push(m int64, y float64) {
 	if h.started {
 		for s := max(h.Newest+1, m-ringMinutes); s < m; s++ {
@@ -68,7 +67,7 @@ func (h *History) Push(m int64, y float64) {
 	}
 	h.bin(m / binMinutes)
 	for i, tau := range levelMinutes {
-		// Weight 1/n while the level is younger than its time constant: a plain mean of what is there.
+		// Weight 1/n while the level is younger than its time constant: a plain mean.
 		w := max(1/tau, 1/float64(h.Known+1))
 		h.levels[i] += w * (y - h.levels[i])
 	}
@@ -80,14 +79,14 @@ func (h *History) put(m int64, y float32) {
 	h.ring.set(m%ringMinutes, y)
 }
 
-// bin averages the minutes of a bin, all of which are still kept.
+// bin sets a bin to the mean of its minutes; the ring still holds all of them.
 func (h *History) bin(b int64) {
 	h.bins.set(b%ringBins, float32(h.Mean(b*binMinutes, (b+1)*binMinutes-1)))
 }
 
-// Amend replaces the value of a minute that was pushed before and is still in the minute ring. Levels are moved by what
-// is left in them of the old value, taking the minutes since then as known; a minute that was not known enters them with the
-// weight that it would have by now.
+// Amend replaces the value of an earlier minute that the ring still holds. Levels change by the weight that the old
+// value still has, as if all minutes since were known; a minute that was unknown enters with the weight that it would
+// have by now.
 func (h *History) Amend(m int64, y float64) {
 	if !h.started || m > h.Newest || m <= h.Newest-ringMinutes || math.IsNaN(y) {
 		return
@@ -113,7 +112,7 @@ func (h *History) Amend(m int64, y float64) {
 	}
 }
 
-// At is the value of minute m, NaN when it is not known or no longer kept.
+// At is the value of minute m; NaN if it is unknown or no longer kept.
 //
 //go:norace
 func (h *History) At(m int64) float64 {
@@ -126,7 +125,7 @@ func (h *History) At(m int64) float64 {
 	return float64(h.ring.at(m % ringMinutes))
 }
 
-// Last is the newest known value among the last n minutes, NaN when there is none.
+// Last is the newest known value among the last n minutes; NaN if there is none.
 func (h *History) Last(n int) float64 {
 	for m := h.Newest; m > h.Newest-int64(n); m-- {
 		if y := h.At(m); !math.IsNaN(y) {
@@ -136,7 +135,7 @@ func (h *History) Last(n int) float64 {
 	return math.NaN()
 }
 
-// Mean averages the known minutes in [from, to]; NaN when there is none. O(to−from).
+// Mean of the known minutes in [from, to]; NaN if there is none. O(to−from).
 func (h *History) Mean(from, to int64) float64 {
 	s, n := 0.0, 0
 	for m := from; m <= to; m++ {
@@ -151,7 +150,7 @@ func (h *History) Mean(from, to int64) float64 {
 	return s / float64(n)
 }
 
-// Max is the largest known minute in [from, to]; NaN when there is none. O(to−from).
+// Max is the largest known minute in [from, to]; NaN if there is none. O(to−from).
 func (h *History) Max(from, to int64) float64 {
 	best := math.NaN()
 	for m := from; m <= to; m++ {
@@ -162,8 +161,7 @@ func (h *History) Max(from, to int64) float64 {
 	return best
 }
 
-// Bins averages the known ten-minute bins around minute m, from the one before to the one after; NaN outside the last
-// 8 days.
+// Bins is the mean of the ten-minute bin of minute m and its two neighbours; NaN outside the last 8 days.
 func (h *History) Bins(m int64) float64 {
 	s, n := 0.0, 0.0
 	for b := m - binMinutes; b <= m+binMinutes; b += binMinutes {
@@ -178,8 +176,8 @@ func (h *History) Bins(m int64) float64 {
 	return s / n
 }
 
-// Bin is the mean of the ten-minute bin that minute m is in, as far as it has come; NaN when none of its minutes is known,
-// and outside the last 8 days.
+// Bin is the mean of the known minutes of the ten-minute bin of minute m; NaN if there is none, and outside the last 8
+// days.
 func (h *History) Bin(m int64) float64 {
 	b := m / binMinutes
 	if !h.started || b < 0 || b > h.Newest/binMinutes || b <= h.Newest/binMinutes-ringBins {
@@ -188,13 +186,13 @@ func (h *History) Bin(m int64) float64 {
 	return float64(h.bins.at(b % ringBins))
 }
 
-// DayBefore is the minute that showed the same local time as m a day earlier: 23 to 25 hours.
+// DayBefore is the minute with the same local time as m a day earlier: 23 to 25 hours.
 func (h *History) DayBefore(m int64) int64 { return h.Calendar.DaysBefore(m, 1) }
 
-// WeekBefore is the minute that showed the same local time as m a week earlier.
+// WeekBefore is the minute with the same local time as m a week earlier.
 func (h *History) WeekBefore(m int64) int64 { return h.Calendar.DaysBefore(m, 7) }
 
-// Level is the exponentially weighted mean with the time constant named by i; NaN before the first known minute.
+// Level is the exponentially weighted mean with time constant i (Level10m …); NaN before the first known minute.
 func (h *History) Level(i int) float64 {
 	if h.Known == 0 {
 		return math.NaN()
@@ -202,7 +200,7 @@ func (h *History) Level(i int) float64 {
 	return h.levels[i]
 }
 
-// HistoryState is the whole of a History for a snapshot.
+// HistoryState is a History in a snapshot.
 type HistoryState struct {
 	Newest  int64     `cbor:"1,keyasint"`
 	Known   int       `cbor:"2,keyasint"`
@@ -219,7 +217,7 @@ func (h *History) State() HistoryState {
 	return HistoryState{h.Newest, h.Known, h.recent[:], h.ring, h.bins.state(), h.levels[:], h.started, h.moves}
 }
 
-// Restore takes over a state, and refuses one of another shape.
+// Restore takes over a state; it returns false if the state has another shape.
 func (h *History) Restore(s HistoryState) bool {
 	if len(s.Recent) != exactMinutes || len(s.Ring) != len(h.ring) || len(s.Levels) != len(h.levels) || s.Newest < 0 {
 		return false

@@ -2,14 +2,14 @@ package model
 
 import "math"
 
-// moves are how far, and in which direction, a series moved from the mean of a quarter of an hour to the minutes 15 to 30
-// after it, on the square-root scale: exponentially weighted means over settled minutes.
+// moves are statistics of how a series moves: the difference, on the square-root scale, between the mean of 15 minutes
+// and the mean of the minutes 15 to 30 later. Exponentially weighted means over settled minutes.
 type moves struct {
 	_ struct{} `cbor:",toarray"`
 
 	Seen                           float64
 	Square, Up, Down, Peak, PeakSq [len(moveMinutes)]float64
-	Cross, Then, Now               [len(repeatMinutes)][2]float64 // of this move and that of a day, or a week, before
+	Cross, Then, Now               [len(repeatMinutes)][2]float64 // products of this move and the move a day, or a week, before
 	SeenThen                       [2]float64
 }
 
@@ -19,11 +19,11 @@ var (
 	repeatMinutes = [...]float64{1080, 4320}
 )
 
-// Move is one memory of a History's moves: the root mean square, the mean rise and the mean fall; the mean and standard
+// Move is one time scale of a History's moves: root mean square, mean rise, mean fall, and the mean and standard
 // deviation of the moves to the largest minute. In roots of the unit of the history.
 type Move struct{ Size, Up, Down, Peak, PeakSD float64 }
 
-// NumMoves is how many memories of moves there are, from short to long; NumRepeats how many of their repetition.
+// Numbers of time scales, short to long: of moves, and of their repetition.
 const (
 	NumMoves   = len(moveMinutes)
 	NumRepeats = len(repeatMinutes)
@@ -35,10 +35,10 @@ const (
 	WeekAgo
 )
 
-// Moves is how many moves have been seen.
+// Moves is the number of moves seen.
 func (h *History) Moves() float64 { return h.moves.Seen }
 
-// Move returns memory i.
+// Move returns time scale i.
 func (h *History) Move(i int) Move {
 	m := &h.moves
 	return Move{
@@ -47,8 +47,8 @@ func (h *History) Move(i int) Move {
 	}
 }
 
-// Repeat says how moves follow those of a day or a week before, by memory i: the slope of a regression through the origin,
-// within ±2, and the correlation. Both are 0 where nothing is known.
+// Repeat compares moves with those a day or a week before, on time scale i: the slope of a regression through the
+// origin, within ±2, and the correlation. Both are 0 if nothing is known.
 func (h *History) Repeat(i, season int) (slope, correlation float64) {
 	cross, then, now := h.moves.Cross[i][season], h.moves.Then[i][season], h.moves.Now[i][season]
 	if !(then > 1e-12 && now > 1e-12) {
@@ -57,7 +57,7 @@ func (h *History) Repeat(i, season int) (slope, correlation float64) {
 	return max(-2, min(2, cross/then)), max(-1, min(1, cross/math.Sqrt(then*now)))
 }
 
-// Settle counts the move that ends with minute t, whose value will not change any more. O(1).
+// Settle counts the move that ends with minute t, whose value is final. O(1).
 func (h *History) Settle(t int64) {
 	move, peak := h.moveTo(t)
 	if math.IsNaN(move) {
@@ -89,7 +89,7 @@ func (h *History) Settle(t int64) {
 	}
 }
 
-// moveTo is the move whose last minute is t, and that to the largest minute; NaN where nothing is known.
+// moveTo is the move that ends with minute t, and the move to the largest minute; NaN if unknown.
 func (h *History) moveTo(t int64) (move, peak float64) {
 	level := math.Sqrt(h.Mean(t-44, t-30))
 	return math.Sqrt(h.Mean(t-15, t)) - level, math.Sqrt(h.Max(t-15, t)) - level

@@ -8,31 +8,31 @@ import (
 	"github.com/forewarm/forewarm/forecaster/model"
 )
 
-// What the network reads of a history.
+// Spans of the history that features are computed from.
 const (
-	nearMinutes  = 1500 // minute by minute
-	sortMinutes  = 60   // for quantiles of minutes
-	noiseMinutes = 120  // for the noise of minutes
+	nearMinutes  = 1500 // single minutes
+	sortMinutes  = 60   // quantiles of minutes
+	noiseMinutes = 120  // noise of minutes
 	dayBins      = 144  // ten-minute bins of a day
 	weekBins     = 7 * dayBins
 )
 
-// Input is what the network goes by. Features and answers are distances from Level, the root of the mean of the last ten
-// minutes, in units of Spread. Spread lies between how far minutes stray from the level, and how far the level usually
-// moves within 15 to 30 minutes, both on the square-root scale. A series in another unit has the same features.
+// Input is what the network reads. Features and outputs are distances from Level in units of Spread, on the square-root
+// scale. So they do not depend on the unit of the series. Level is the root of the mean of the last ten minutes. Spread
+// combines the noise of single minutes and the usual change of the level within 15 to 30 minutes.
 type Input struct {
 	Level, Spread float64
 	X             [NumFeatures]float32
 }
 
-// Group is a part of the features.
+// Group is a named range of features.
 type Group struct {
 	Name     string
 	from, to int
 	fill     func(*filler)
 }
 
-// Groups are all features, in their order, by what they tell of a series.
+// Groups are all features, in their order.
 var Groups = [...]Group{
 	{"level", 0, 34, (*filler).levels},
 	{"single_minutes", 34, 50, (*filler).minutes},
@@ -46,9 +46,9 @@ var Groups = [...]Group{
 // NumFeatures is the length of Input.X.
 const NumFeatures = 127
 
-// Look computes the input from a history; false when there is nothing to go by: no minute of the last two hours is
-// known, or the series has been flat, or silent for a day. O(nearMinutes + weekBins).
-func Look(h *model.History) (in Input, ok bool) {
+// NewInput computes the input of the network. ok is false when no minute of the last two hours is known, or the series
+// has been flat, or zero for a day. O(nearMinutes + weekBins).
+func NewInput(h *model.History) (in Input, ok bool) {
 	var v view
 	if !v.read(h) {
 		return in, false
@@ -63,39 +63,39 @@ func Look(h *model.History) (in Input, ok bool) {
 	return in, true
 }
 
-// view is a history on the square-root scale. Sums are over the newest i minutes, of known ones only.
+// view is a history on the square-root scale. Sums are over the known ones of the newest i minutes.
 type view struct {
 	h    *model.History
-	y, z [nearMinutes]float64 // minutes and their roots, newest first; NaN unknown
+	y, z [nearMinutes]float64 // minutes and their roots, newest first; NaN if unknown
 
 	count, sum, roots, squares, zeros, steps, pairs [nearMinutes + 1]float64
 
-	bins, binSum [weekBins + 1]float64 // known ten-minute bins, and their sum
+	bins, binSum [weekBins + 1]float64 // number and sum of the known ten-minute bins
 
 	level, spread, size float64 // size is the root of a mean over hours
-	move                float64 // how far the level usually moves within 15 to 30 minutes
+	move                float64 // usual change of the level within 15 to 30 minutes
 	noise               [3]float64
-	step, empty         float64 // mean difference of neighbouring bins of a day; share of empty ones
+	step, empty         float64 // mean difference of neighbouring bins of a day; share of zero bins
 	largest             float64 // root of the largest bin of a day
 }
 
-// A young series is taken to move, and its minutes to stray, by priorMove of its size: a belief worth priorMoves observed
-// moves, and priorMinutes known minutes.
+// The prior of a young series: moves and noise are priorMove of its size. It weighs as much as priorMoves observed moves,
+// or priorMinutes known minutes.
 const (
 	priorMove    = 0.3
 	priorMoves   = 20
 	priorMinutes = 10
-	leastMove    = 0.015 // of the size; a move is never less
-	leastNoise   = 1e-3  // of the least move
-	flat         = 1e-3  // a spread below this part of the size is none
+	minMove      = 0.015 // of the size
+	minNoise     = 1e-3  // of minMove
+	flat         = 1e-3  // of the size; a series with a smaller spread is flat
 )
 
-// noiseShare is the weight of the noise of minutes in the spread, against that of moves; their logarithms are averaged.
-// Noise alone is worse on M365 and on bins of ten minutes (2 %), moves alone on World Cup (5 %).
-const noiseShare = 0.75
+// noiseWeight is the weight of the noise in the spread; moves have the rest. The logarithms are averaged. Noise alone is
+// worse on M365 and on bins of ten minutes (2 %), moves alone on World Cup (5 %).
+const noiseWeight = 0.75
 
-// moveShare are the weights of the memories of moves.
-var moveShare = [model.NumMoves]float64{0, .3, .5, .2}
+// moveWeights are the weights of the time scales of moves.
+var moveWeights = [model.NumMoves]float64{0, .3, .5, .2}
 
 func (v *view) read(h *model.History) bool {
 	v.h = h
@@ -168,40 +168,40 @@ func (v *view) readBins() {
 	}
 }
 
-// readSpread is false when the series has been flat.
+// readSpread reports false for a flat series.
 func (v *view) readSpread() bool {
 	size := max(v.size, v.level)
 	square := 0.0
-	for i, share := range moveShare {
+	for i, share := range moveWeights {
 		m := v.h.Move(i).Size
 		square += share * m * m
 	}
-	w := belief(priorMoves, v.h.Moves())
+	w := priorWeight(priorMoves, v.h.Moves())
 	v.move = math.Sqrt((1-w)*square + w*priorMove*priorMove*size*size)
 
 	v.readNoise()
 	far := math.Sqrt(max(0, v.h.Level(model.Level1d)))
 	noise := .4*v.noise[0] + .3*v.noise[1] + .15*(v.noise[2]+v.step) + .1*v.empty*far
-	w = belief(priorMinutes, float64(v.h.Known))
+	w = priorWeight(priorMinutes, float64(v.h.Known))
 	noise = w*priorMove*max(v.level, far) + (1-w)*noise
 	if v.move <= flat*size && noise <= flat*size {
 		return false
 	}
-	v.move = max(v.move, leastMove*size)
-	v.spread = math.Pow(max(noise, leastNoise*leastMove*size), noiseShare) * math.Pow(v.move, 1-noiseShare)
+	v.move = max(v.move, minMove*size)
+	v.spread = math.Pow(max(noise, minNoise*minMove*size), noiseWeight) * math.Pow(v.move, 1-noiseWeight)
 	return v.spread > 0
 }
 
-// belief is the weight of a prior that is worth so many observations, after seen of them.
-func belief(worth, seen float64) float64 {
+// priorWeight is the weight of a prior that is worth that many observations, after seen of them.
+func priorWeight(worth, seen float64) float64 {
 	if seen > 20*worth {
 		return 0
 	}
 	return worth / (worth + seen)
 }
 
-// readNoise measures how far minutes stray from the ten-minute level before them, over 30 and 110 minutes, how far single
-// minutes of a day stray from their ten-minute bin, and how much neighbouring bins differ.
+// readNoise measures the mean distance of minutes from the ten-minute level before them, over 30 and 110 minutes; of
+// single minutes of a day from their ten-minute bin; and of neighbouring bins from each other.
 func (v *view) readNoise() {
 	var n [3]float64
 	near, seen := 0.0, 0.0
@@ -249,7 +249,7 @@ func (v *view) readNoise() {
 	v.empty /= max(known, 1)
 }
 
-// mean is that of the known among the newest n minutes; NaN when there is none.
+// mean of the known ones of the newest n minutes; NaN if there is none.
 func (v *view) mean(n int) float64 {
 	if n < nearMinutes {
 		return v.sum[n] / v.count[n]
@@ -257,7 +257,7 @@ func (v *view) mean(n int) float64 {
 	return v.binSum[n/10] / v.bins[n/10]
 }
 
-// deviation is the standard deviation of roots over the newest n minutes.
+// deviation is the standard deviation of the roots of the newest n minutes.
 func (v *view) deviation(n int) float64 {
 	if v.count[n] == 0 {
 		return 0
@@ -266,7 +266,7 @@ func (v *view) deviation(n int) float64 {
 	return math.Sqrt(max(0, v.squares[n]/v.count[n]-mean*mean))
 }
 
-// span is the root of the mean of minutes [from, to) back.
+// span is the root of the mean of the minutes [from, to) ago.
 func (v *view) span(from, to int) float64 {
 	return math.Sqrt((v.sum[to] - v.sum[from]) / (v.count[to] - v.count[from]))
 }
@@ -294,7 +294,7 @@ type filler struct {
 	n int
 }
 
-// put appends a value, within ±10; an unknown one is 0.
+// put appends a value, limited to ±10; NaN becomes 0.
 func (f *filler) put(x float64) {
 	if math.IsNaN(x) {
 		x = 0
@@ -303,16 +303,16 @@ func (f *filler) put(x float64) {
 	f.n++
 }
 
-// from appends the distance of a root from the level, in units of the spread.
+// from appends the distance of a root from the level.
 func (f *filler) from(z float64) { f.units(z - f.v.level) }
 
-// units appends a difference of roots in units of the spread, bent towards ±10.
+// units appends a difference of roots in units of the spread, compressed to ±10.
 func (f *filler) units(d float64) {
 	d /= f.v.spread
 	f.put(d / (1 + math.Abs(d)/10))
 }
 
-// ratio appends the log of a size in units of the spread.
+// ratio appends the logarithm of a size in units of the spread.
 func (f *filler) ratio(s float64) { f.put(max(-3, min(3, math.Log(s/f.v.spread+1e-9)))) }
 
 func (f *filler) levels() {
@@ -395,8 +395,8 @@ func (f *filler) silence() {
 	f.put(math.Log1p(float64(since)) / 4)
 }
 
-// seasons appends what the series did after the same time of the clock a day, two days and a week before, and on the mean
-// of up to seven days.
+// seasons appends what followed the same local time one day, two days and a week ago, and the mean over up to seven
+// days.
 func (f *filler) seasons() {
 	v, h := f.v, f.v.h
 	root := func(from, to int64) float64 { return math.Sqrt(h.Mean(from, to)) }
@@ -451,7 +451,7 @@ func (f *filler) seasons() {
 	}
 }
 
-// flag says whether a season is known.
+// flag appends 1 if a season is known, else 0.
 func (f *filler) flag(z float64) {
 	if math.IsNaN(z) {
 		f.put(0)
@@ -460,7 +460,7 @@ func (f *filler) flag(z float64) {
 	f.put(1)
 }
 
-// moves appends how far, and in which direction, the series moved within 15 to 30 minutes of late.
+// moves appends the size and direction of recent moves over 15 to 30 minutes.
 func (f *filler) moves() {
 	for i := range model.NumMoves {
 		m := f.v.h.Move(i)

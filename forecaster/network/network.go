@@ -6,13 +6,13 @@ import (
 	"github.com/forewarm/forewarm/forecaster/model"
 )
 
-// Spans are the minutes ahead that are forecast, first and last: the mean of one minute, or the largest of several.
+// Spans are the forecast minutes ahead, first and last: the mean of one minute, or the largest of several.
 var Spans = [...][2]int{
 	{1, 1}, {2, 2}, {3, 3}, {5, 5}, {8, 8}, {11, 11}, {15, 15}, {18, 18}, {22, 22}, {26, 26}, {30, 30}, {40, 40},
 	{50, 50}, {60, 60}, {15, 30},
 }
 
-// The shape of what is forecast.
+// Dimensions of the output.
 const (
 	Targets   = len(Spans)
 	NumLevels = model.NumLevels
@@ -27,12 +27,12 @@ const (
 	NumWeights = 2*NumFeatures + (NumFeatures+1)*Hidden1 + (Hidden1+1)*Hidden2 + (Hidden2+1)*Outputs
 )
 
-// Net is a multilayer perceptron with two hidden layers. For each target it gives the median and the distances from each
-// quantile to the next, in units of the spread and from the level, on the square-root scale: so quantiles never cross, and
-// outputs near zero are already a forecast.
+// Net is a multilayer perceptron with two hidden layers. For each target it gives the median and the distances from
+// each quantile to the next, relative to the level, in units of the spread, on the square-root scale. So quantiles
+// never cross, and outputs near zero are already a forecast.
 type Net struct {
-	// Weights are the means of the features, the inverses of their standard deviations, and those of the three layers one
-	// after another; of each the biases, then for every input the weights to all units of the layer.
+	// Weights are the means of the features, the inverses of their standard deviations, and the three layers. Of each
+	// layer the biases come first, then for every input the weights to all units.
 	Weights [NumWeights]float32
 }
 
@@ -47,10 +47,10 @@ func (n *Net) Layer(i int) (bias, w []float32) {
 	return n.Weights[at : at+units], n.Weights[at+units : at+units*(sizes[i]+1)]
 }
 
-// farFeature bounds features, in standard deviations from their mean over all training series.
-const farFeature = 4
+// maxFeature bounds features, in standard deviations from their mean over all training series.
+const maxFeature = 4
 
-// Quantiles are a forecast on the square-root scale; negative ones stand for zero.
+// Quantiles are a forecast on the square-root scale; negative values mean zero.
 type Quantiles [Targets][NumLevels]float32
 
 // Forecast computes the quantiles of all targets. O(NumWeights).
@@ -60,7 +60,7 @@ func (n *Net) Forecast(in *Input, q *Quantiles) {
 	var o [Outputs]float32
 	var x [NumFeatures]float32
 	for j, v := range in.X {
-		x[j] = max(-farFeature, min(farFeature, float32((v-n.Weights[j])*n.Weights[NumFeatures+j])))
+		x[j] = max(-maxFeature, min(maxFeature, float32((v-n.Weights[j])*n.Weights[NumFeatures+j])))
 	}
 	n.Pass(0, x[:], a[:])
 	Activate(a[:])
@@ -76,7 +76,7 @@ func (n *Net) Forecast(in *Input, q *Quantiles) {
 	}
 }
 
-// Without is a network that takes a group of features to be as they usually are.
+// Without returns a network that sees a group of features at their means.
 func (n *Net) Without(g Group) *Net {
 	out := *n
 	_, w := out.Layer(0)
@@ -84,8 +84,8 @@ func (n *Net) Without(g Group) *Net {
 	return &out
 }
 
-// Pass takes input x through layer i, before activation. Products are rounded before they are added, so that every
-// processor gives the same sums. It shares no memory between goroutines, and tests with the race detector would spend most
+// Pass computes layer i for input x, before activation. Products are rounded before they are added, so every processor
+// gives the same sums. Pass is not instrumented by the race detector: it shares no memory, and tests would spend most
 // of their time in it.
 //
 //go:norace
@@ -104,15 +104,15 @@ func (n *Net) Pass(i int, x, out []float32) {
 }
 
 // Activate applies x·(1 + x/√(1+x²))/2 to each unit: the sigmoid-weighted linear unit (Elfwing, Uchibe and Doya 2018,
-// doi:10.1016/j.neunet.2017.12.012) with an algebraic sigmoid, which takes one root and rounds alike everywhere.
+// doi:10.1016/j.neunet.2017.12.012) with an algebraic sigmoid. It takes one root and rounds alike everywhere.
 func Activate(x []float32) {
 	for i, v := range x {
 		x[i] = v * (1 + v/root(1+float32(v*v))) / 2
 	}
 }
 
-// Spread turns the outputs of a target into ascending quantiles: the median, and from there the distances, each the
-// positive (o + √(o²+1))/2.
+// Spread turns the outputs of a target into ascending quantiles: the median, then the distances from it, each (o +
+// √(o²+1))/2.
 func Spread(o, q *[NumLevels]float32) {
 	q[Middle] = o[Middle]
 	for i := Middle + 1; i < NumLevels; i++ {

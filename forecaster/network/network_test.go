@@ -50,7 +50,7 @@ func TestForecastsAreDistributions(t *testing.T) {
 	} {
 		for _, n := range []int{1, 2, 3, 20, 200, 1000, 1500, 12000} {
 			h := history(n, y)
-			in, ok := Look(h)
+			in, ok := NewInput(h)
 			if !ok {
 				continue
 			}
@@ -80,11 +80,11 @@ func TestNothingToGoBy(t *testing.T) {
 		"unknown": func(int) float64 { return math.NaN() },
 		"silent":  func(i int) float64 { return float64(max(0, 500-i)) },
 	} {
-		if _, ok := Look(history(3000, y)); ok {
+		if _, ok := NewInput(history(3000, y)); ok {
 			t.Errorf("%s is looked at", name)
 		}
 	}
-	if _, ok := Look(model.NewHistory()); ok {
+	if _, ok := NewInput(model.NewHistory()); ok {
 		t.Error("an empty history is looked at")
 	}
 }
@@ -92,8 +92,8 @@ func TestNothingToGoBy(t *testing.T) {
 // TestUnitsDoNotMatter: a series in another unit is seen as the same, and its forecast is the same in its unit.
 func TestUnitsDoNotMatter(t *testing.T) {
 	for _, n := range []int{5, 90, 1600, 11000} {
-		one, _ := Look(history(n, noisy(1)))
-		other, ok := Look(history(n, noisy(1<<20)))
+		one, _ := NewInput(history(n, noisy(1)))
+		other, ok := NewInput(history(n, noisy(1<<20)))
 		if !ok {
 			t.Fatalf("nothing is seen of %d minutes", n)
 		}
@@ -133,7 +133,7 @@ func TestKnowsNoise(t *testing.T) {
 				inside++
 			}
 		}
-		in, _ := Look(h)
+		in, _ := NewInput(h)
 		var q Quantiles
 		Fitted().Forecast(&in, &q)
 		asked = append(asked, q)
@@ -190,14 +190,14 @@ func TestWeightsRoundTrip(t *testing.T) {
 func BenchmarkLook(b *testing.B) {
 	h := history(11000, noisy(1))
 	for b.Loop() {
-		if _, ok := Look(h); !ok {
+		if _, ok := NewInput(h); !ok {
 			b.Fatal("nothing seen")
 		}
 	}
 }
 
 func BenchmarkForecast(b *testing.B) {
-	in, _ := Look(history(11000, noisy(1)))
+	in, _ := NewInput(history(11000, noisy(1)))
 	var q Quantiles
 	for b.Loop() {
 		Fitted().Forecast(&in, &q)

@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// magic is what files of weights begin with; its digit changes when a feature or the shape of the network does.
+// magic begins a file of weights; its digit changes with the features or the shape of the network.
 const magic = "forewarm net 2\n"
 
-// Encode is the form in which weights are kept: magic, the weights as little-endian float32, and the CRC-32 of both.
+// Encode returns the file format: magic, the weights as little-endian float32, and the CRC-32 of both.
 func (n *Net) Encode() []byte {
 	b := []byte(magic)
 	for _, w := range n.Weights {
@@ -40,7 +40,7 @@ func Decode(b []byte) (*Net, error) {
 //go:embed weights.bin
 var fitted []byte
 
-// Fitted is the network that the program carries. It panics when that is not of this version: fit it again.
+// Fitted returns the embedded network. It panics if the embedded file is of another version: train it again.
 var Fitted = sync.OnceValue(func() *Net {
 	n, err := Decode(fitted)
 	if err != nil {

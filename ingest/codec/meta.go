@@ -16,6 +16,7 @@ const (
 	KindWatermark
 	KindAck
 	KindHistory
+	KindDefinition
 )
 
 // Meta is what an adapter knows of a message beside its bytes. Pool, Class and Replica come from the subject and fill
@@ -67,6 +68,8 @@ func ParseSubject(prefix, subject string) (m Meta, ok bool) {
 		return Meta{Kind: KindHistory, Pool: names[0], Class: names[1]}, true
 	case area == "telemetry" && topic == "watermark" && given <= 1:
 		return Meta{Kind: KindWatermark, Pool: names[0]}, true
+	case area == "telemetry" && topic == "pool" && given == 1:
+		return Meta{Kind: KindDefinition, Pool: names[0]}, true
 	case area == "prescale" && topic == "ack" && given == 1:
 		return Meta{Kind: KindAck, Pool: names[0]}, true
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // decodeJSON reads one native record of the kind that the subject names: forewarm.request.v1, forewarm.replica.v1, an
-// acknowledgement, a watermark or a history. Members that are null count as absent, members that are not known are ignored.
+// acknowledgement, a watermark, a history, or the keys of a pool. Members that are null count as absent, members that are not known are ignored.
 func decodeJSON(d *decoder, data []byte) {
 	switch d.meta.Kind {
 	case KindReplica:
@@ -23,8 +23,24 @@ func decodeJSON(d *decoder, data []byte) {
 		native(d, data, watermarkType, new([]ingest.Watermark))
 	case KindHistory:
 		native(d, data, historyType, &d.batch.Histories)
+	case KindDefinition:
+		decodeDefinition(d, data)
 	default:
 		native(d, data, requestType, &d.batch.Requests)
+	}
+}
+
+// decodeDefinition takes the keys of a pool as they are: the configuration reads them.
+func decodeDefinition(d *decoder, data []byte) {
+	switch {
+	case d.meta.Pool == "":
+		d.refuse(data, ingest.ReasonMissingField, "the subject names no pool")
+	case len(data) > ingest.MaxDefinitionBytes:
+		d.refuse(data, ingest.ReasonTooLarge, "the definition has %d bytes, the limit is %d", len(data), ingest.MaxDefinitionBytes)
+	case d.batch.Definition != nil:
+		d.refuse(data, ingest.ReasonBatchTooLong, "a message carries one definition")
+	default:
+		d.batch.Definition = &ingest.Definition{Pool: d.meta.Pool, Keys: bytes.Clone(data)}
 	}
 }
 

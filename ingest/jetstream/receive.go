@@ -127,7 +127,8 @@ func (c *Consumer) open(ctx context.Context) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	stream, err := c.js.Stream(ctx, c.cfg.Stream)
-	if errors.Is(err, jetstream.ErrStreamNotFound) && c.cfg.Missing != nil {
+	missing := errors.Is(err, jetstream.ErrStreamNotFound) && c.cfg.Missing != nil
+	if missing {
 		if err = c.cfg.Missing(ctx); err == nil {
 			stream, err = c.js.Stream(ctx, c.cfg.Stream)
 		}
@@ -136,7 +137,11 @@ func (c *Consumer) open(ctx context.Context) (jetstream.Consumer, error) {
 		return nil, err
 	}
 	state := stream.CachedInfo().State
-	if end := state.LastSeq + 1; c.next > end {
+	end := state.LastSeq + 1
+	if missing {
+		end = 1 // a new stream may have messages already
+	}
+	if c.next > end {
 		c.gap(end)
 		c.next = end
 	}

@@ -71,6 +71,11 @@ func (c *Config) ProducerRights() Rights {
 	return r
 }
 
+// DiscoveryRights are those of who defines pools.
+func (c *Config) DiscoveryRights() Rights {
+	return Rights{[]string{c.Prefix + ".telemetry.pool.*"}, []string{inboxes}}
+}
+
 // ConsumerRights are those of who reads pre-scale events, alerts and forecasts, live or from their streams, and acknowledges them.
 func (c *Config) ConsumerRights() Rights {
 	r := Rights{[]string{c.Prefix + ".prescale.ack.*", apiPrefix + "STREAM.NAMES"}, []string{inboxes, c.Prefix + ".prescale.*", c.Prefix + ".alert.*", c.Prefix + ".forecast.>"}}
@@ -163,7 +168,7 @@ func allows(allow, deny []string, subject string) bool {
 	return len(allow) == 0 || slices.ContainsFunc(allow, func(a string) bool { a, _, _ = strings.Cut(a, " "); return covers(a, subject) })
 }
 
-// Permissions is the part of a nats-server's configuration that has one user each for daemons, producers and consumers of c, with
+// Permissions is the part of a nats-server's configuration that has one user each for daemons, producers, consumers and discovery of c, with
 // the rights that they need and no more.
 func (c *Config) Permissions() string {
 	var b strings.Builder
@@ -177,7 +182,7 @@ func (c *Config) Permissions() string {
 	for _, u := range []struct {
 		name string
 		has  Rights
-	}{{"forewarm", daemon}, {"producer", c.ProducerRights()}, {"consumer", c.ConsumerRights()}} {
+	}{{"forewarm", daemon}, {"producer", c.ProducerRights()}, {"consumer", c.ConsumerRights()}, {"discovery", c.DiscoveryRights()}} {
 		fmt.Fprintf(&b, "    {\n      user: %s\n      password: $%s_PASSWORD # from the environment of nats-server\n      permissions: {\n", u.name, strings.ToUpper(u.name))
 		for _, l := range []struct {
 			key      string

@@ -160,20 +160,3 @@ func knownMinutes(values []float64) (n int) {
 	}
 	return n
 }
-
-// pastEvery is how often it is said how far the past is learned.
-const pastEvery = 5 * time.Second
-
-// sayPast tells how much of the past is still to be learned, and when that is over.
-func (d *Daemon) sayPast(batches []ingest.Batch) {
-	histories := slices.ContainsFunc(batches, func(b ingest.Batch) bool { return len(b.Histories) > 0 })
-	switch {
-	case histories && time.Since(d.pastSaid) >= pastEvery:
-		messages, _ := d.consumer.Pending()
-		d.log.Info("learning the past", zap.Uint64("messages to go", messages))
-		d.pastSaid = time.Now()
-	case !histories && !d.pastSaid.IsZero():
-		d.log.Info("the past is learned")
-		d.pastSaid = time.Time{}
-	}
-}

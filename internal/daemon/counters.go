@@ -7,43 +7,45 @@ import (
 
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/ingest/listener"
-	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
 )
 
-// exportCounters publishes what the parts count of themselves.
-func (d *Daemon) exportCounters() {
-	omitted := func(f func(*pipeline.Omissions) uint64) func() uint64 {
-		return func() uint64 {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			return f(&d.omissions)
-		}
-	}
-	type o = pipeline.Omissions
-	for _, c := range []struct {
-		name, help string
-		value      func() uint64
-	}{
-		{"forewarm_stream_lost_messages_total", "Messages that were gone from the telemetry stream or a source before they were read.", d.lost},
-		{"forewarm_deadletter_dropped_total", "Refused records that could not be put on the dead-letter subject.", d.deadLetter.Dropped},
-		{"forewarm_snapshots_refused_total", "Snapshots that could not be used at the start: damaged, of another version, or ahead of the stream.", func() uint64 { return uint64(d.unread) }},
-		{"forewarm_http_foreign_requests_total", "Requests to the page's address that were refused with 403: another host, or a web page of another site.", d.server.Foreign},
-		{"forewarm_dedup_forgotten_total", "Request ids forgotten to stay within the bound.", omitted(func(x *o) uint64 { return x.IDsForgotten })},
-		{"forewarm_prefix_blocks_forgotten_total", "Prompt blocks forgotten to stay within the bound or the pool's KV capacity.", omitted(func(x *o) uint64 { return x.BlocksForgotten })},
-		{"forewarm_alerts_dropped_total", "Alert conditions that are not followed because too many others are.", omitted(func(x *o) uint64 { return x.ConditionsDropped })},
-		{"forewarm_producers_refused_total", "Records of producers beyond the bound. Their clocks are not watched.", omitted(func(x *o) uint64 { return x.ProducersRefused })},
-		{"forewarm_features_amended_total", "Records that changed a minute after its first count.", omitted(func(x *o) uint64 { return x.Features.Amended })},
-		{"forewarm_features_bad_times_total", "Requests that are counted without their times, because these contradict each other.", omitted(func(x *o) uint64 { return x.Features.BadTimes })},
-		{"forewarm_features_overflow_records_total", "Records that are counted as class _other because there are too many classes.", omitted(func(x *o) uint64 { return x.Features.OverflowRecords })},
-		{"forewarm_features_classes_evicted_total", "Classes forgotten after long silence.", omitted(func(x *o) uint64 { return x.Features.ClassesEvicted })},
-		{"forewarm_features_arrivals_evicted_total", "Arrivals forgotten before their end was seen.", omitted(func(x *o) uint64 { return x.Features.ArrivalsEvicted })},
-		{"forewarm_features_skipped_windows_total", "Minutes of a long silence that were skipped.", omitted(func(x *o) uint64 { return x.Features.SkippedMinutes })},
-		{"forewarm_features_replicas_stale_total", "Replica reports older than the newest of the same replica.", omitted(func(x *o) uint64 { return x.Features.ReplicasStale })},
-		{"forewarm_features_replicas_refused_total", "Replica reports beyond the bound on replicas.", omitted(func(x *o) uint64 { return x.Features.ReplicasRefused })},
-	} {
+// counter is a number of events since the process began.
+type counter struct {
+	name, help string
+	value      func() uint64
+}
+
+func (d *Daemon) export(counters []counter) {
+	for _, c := range counters {
 		d.exporter.Counter(c.name, c.help, c.value)
 	}
+}
+
+// exportCounters publishes what the parts count of themselves.
+func (d *Daemon) exportCounters() {
+	omitted := func(n *uint64) func() uint64 {
+		return func() uint64 { return locked(d, n) }
+	}
+	o := &d.omissions
+	d.export([]counter{
+		{"forewarm_stream_lost_messages_total", "Messages that were gone from the telemetry stream or a source before they were read.", d.lost},
+		{"forewarm_deadletter_dropped_total", "Refused records that could not be put on the dead-letter subject.", d.deadLetter.Dropped},
+		{"forewarm_snapshots_refused_total", "Snapshots that could not be used at the start: damaged, of another version, or ahead of the stream.", func() uint64 { return uint64(d.snapshotsRefused) }},
+		{"forewarm_http_foreign_requests_total", "Requests to the page's address that were refused with 403: another host, or a web page of another site.", d.server.Foreign},
+		{"forewarm_dedup_forgotten_total", "Request ids forgotten to stay within the bound.", omitted(&o.IDsForgotten)},
+		{"forewarm_prefix_blocks_forgotten_total", "Prompt blocks forgotten to stay within the bound or the pool's KV capacity.", omitted(&o.BlocksForgotten)},
+		{"forewarm_alerts_dropped_total", "Alert conditions that are not followed because too many others are.", omitted(&o.ConditionsDropped)},
+		{"forewarm_producers_refused_total", "Records of producers beyond the bound. Their clocks are not watched.", omitted(&o.ProducersRefused)},
+		{"forewarm_features_amended_total", "Records that changed a minute after its first count.", omitted(&o.Features.Amended)},
+		{"forewarm_features_bad_times_total", "Requests that are counted without their times, because these contradict each other.", omitted(&o.Features.BadTimes)},
+		{"forewarm_features_overflow_records_total", "Records that are counted as class _other because there are too many classes.", omitted(&o.Features.OverflowRecords)},
+		{"forewarm_features_classes_evicted_total", "Classes forgotten after long silence.", omitted(&o.Features.ClassesEvicted)},
+		{"forewarm_features_arrivals_evicted_total", "Arrivals forgotten before their end was seen.", omitted(&o.Features.ArrivalsEvicted)},
+		{"forewarm_features_skipped_windows_total", "Minutes of a long silence that were skipped.", omitted(&o.Features.SkippedMinutes)},
+		{"forewarm_features_replicas_stale_total", "Replica reports older than the newest of the same replica.", omitted(&o.Features.ReplicasStale)},
+		{"forewarm_features_replicas_refused_total", "Replica reports beyond the bound on replicas.", omitted(&o.Features.ReplicasRefused)},
+	})
 	d.exporter.Gauge("forewarm_stream_lag_messages", "Messages of the telemetry stream that are not read yet.", func() float64 {
 		n, _ := d.consumer.Pending()
 		return float64(n)
@@ -53,10 +55,11 @@ func (d *Daemon) exportCounters() {
 	d.snapshotTook = d.exporter.Histogram("forewarm_snapshot_duration_seconds", "Time that storing a snapshot took.", pauses)
 	d.snapshotStopped = d.exporter.Histogram("forewarm_snapshot_stop_duration_seconds", "Time that the pipeline stood still for a snapshot.", pauses)
 	d.exporter.Gauge("forewarm_snapshot_bytes", "Size of the newest saved state; 0 before the first.", func() float64 {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return float64(d.savedBytes)
+		return float64(locked(d, &d.savedBytes))
 	})
+	d.exportStorage()
+	d.exportRemoteWrite()
+	d.exportReports()
 	d.exportSinks()
 	d.exportListeners()
 }
@@ -66,10 +69,7 @@ var pauses = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5
 
 // exportStorage publishes what storage counts of itself.
 func (d *Daemon) exportStorage() {
-	for _, c := range []struct {
-		name, help string
-		value      func() uint64
-	}{
+	d.export([]counter{
 		{"forewarm_log_stored_total", "Decisions that this daemon was the first to store in the log.", func() uint64 { return d.decisions.Counters().Stored }},
 		{"forewarm_log_repeated_total", "Decisions that were in the log already, and are the same: of another daemon, or made again after a restart.", func() uint64 { return d.decisions.Counters().Repeated }},
 		{"forewarm_log_divergent_total", "Decisions that differ from those in the log. Those in the log stand.", func() uint64 { return d.decisions.Counters().Divergent }},
@@ -85,14 +85,12 @@ func (d *Daemon) exportStorage() {
 		{"forewarm_series_log_corruptions_total", "Times that the log of the time-series database was damaged and was cut there.", func() uint64 { return d.store.Counters().Corruptions }},
 		{"forewarm_series_damaged_total", "Time-series databases found damaged when they were opened, and renamed.", func() uint64 { return d.store.Counters().Damaged }},
 		{"forewarm_series_compaction_failures_total", "Attempts to compact the time-series database that failed, and were made again.", func() uint64 { return d.store.Counters().CompactFailures }},
-	} {
-		d.exporter.Counter(c.name, c.help, c.value)
-	}
+	})
 	d.exporter.Gauge("forewarm_log_waiting", "Ticks that are not in the log yet.", func() float64 { return float64(d.decisions.Counters().Waiting) })
 	d.exporter.Gauge("forewarm_storage_degraded", "1 while something cannot be written. Decisions go on in memory; /readyz says what.", func() float64 {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if trouble, _ := d.troubleBut(troubleRemote); trouble != "" {
+		if trouble, _ := d.writeTrouble(troubleRemote); trouble != "" {
 			return 1
 		}
 		return 0
@@ -153,4 +151,33 @@ func (d *Daemon) exportSinks() {
 			return 0
 		})
 	}
+}
+
+// exportRemoteWrite publishes what became of the samples for the remote.
+func (d *Daemon) exportRemoteWrite() {
+	if d.writer == nil {
+		return
+	}
+	d.export([]counter{
+		{"forewarm_remote_write_sent_total", "Samples that the receiver accepted.", func() uint64 { return d.writer.Stats().Sent }},
+		{"forewarm_remote_write_rejected_total", "Samples that the receiver refused as invalid.", func() uint64 { return d.writer.Stats().Rejected }},
+		{"forewarm_remote_write_lost_total", "Samples that cannot be sent because the TSDB's log is damaged and does not name their series.", func() uint64 { return d.writer.Stats().Lost }},
+		{"forewarm_remote_write_gaps_total", "Times that a part of the TSDB's log was gone or damaged before it was sent.", func() uint64 { return d.writer.Stats().Gaps }},
+		{"forewarm_remote_write_retries_total", "Attempts to send that failed and were repeated.", func() uint64 { return d.writer.Stats().Retries }},
+	})
+	d.exporter.Gauge("forewarm_remote_write_waiting_bytes", "Bytes of the TSDB's log that are not sent yet.", func() float64 {
+		return float64(d.writer.Waiting())
+	})
+}
+
+// exportReports publishes what the reporter counts.
+func (d *Daemon) exportReports() {
+	if d.reporter == nil {
+		return
+	}
+	d.export([]counter{
+		{"forewarm_reports_made_total", "Scheduled reports that were made.", d.reporter.made.Load},
+		{"forewarm_reports_failed_total", "Attempts to make a report that failed.", d.reporter.failed.Load},
+		{"forewarm_reports_missed_total", "Scheduled reports that were skipped because the daemon was not running.", d.reporter.missed.Load},
+	})
 }

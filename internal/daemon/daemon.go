@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -75,38 +76,38 @@ type Daemon struct {
 	decisions *stream.Log
 	reader    *stream.Reader
 	states    *stream.States
-	told      natsjs.KeyValue
+	delivered natsjs.KeyValue
 
-	consumer   *jetstream.Consumer
-	ticker     *jetstream.Ticker // nil with clock: event
-	relay      *jetstream.Relay  // nil when no source needs one
-	scraper    *scrape.Scraper   // nil when nothing is scraped
-	deadLetter *jetstream.DeadLetter
-	listeners  *listener.Listeners
-	dispatcher *sink.Dispatcher
-	reporter   *reporter // nil without a schedule
-	listener   net.Listener
-	probes     net.Listener // nil when none is configured
-	server     *server.Server
-	board      *server.Board
-	scalers    []*scaler
-	registrars []*dynamo.Registrar
-	exporter   *server.Exporter
-	traffic    traffic
-	judged     quality
-	firstTick  time.Time // of this process; guarded by mu
+	consumer     *jetstream.Consumer
+	ticker       *jetstream.Ticker // nil with clock: event
+	relay        *jetstream.Relay  // nil when no source needs one
+	scraper      *scrape.Scraper   // nil when nothing is scraped
+	deadLetter   *jetstream.DeadLetter
+	listeners    *listener.Listeners
+	dispatcher   *sink.Dispatcher
+	reporter     *reporter // nil without a schedule
+	listener     net.Listener
+	probes       net.Listener // nil when none is configured
+	server       *server.Server
+	board        *server.Board
+	scalers      []*scaler
+	registrars   []*dynamo.Registrar
+	exporter     *server.Exporter
+	traffic      traffic
+	qualityCache quality
+	firstTick    time.Time // of this process; guarded by mu
 
 	// The goroutine of Consumer.Run owns the pipeline and what follows.
 	pipeline     *pipeline.Pipeline
 	resumed      *newStart // nil where a snapshot was taken up, or the stream has all
-	announced    time.Time // ticks up to here were in the log at the start
+	loggedTick   time.Time // ticks up to here were in the log at the start
 	nextSnapshot time.Time
 	nextProgress time.Time          // likewise while the daemon is behind
 	saving       *saving            // nil when none is under way
 	saved        uint64             // sequence of the newest snapshot
-	pastSaid     time.Time          // when it was last said that the past is being learned; zero when it is not
 	faults       map[faultKey]bool  // of producers, that were said
 	decided      map[string]decided // newest decision of each pool that was said
+	configured   []capacity.Pool
 	collector    collector
 	ticking      tickSpans
 	onTick       func(*pipeline.Output)
@@ -116,25 +117,24 @@ type Daemon struct {
 	served                        atomic.Pointer[served] // as of the newest messages that are applied
 	snapshotTook, snapshotStopped func(seconds float64)
 
-	planning sync.Mutex      // held while a launch sheet is made
-	pools    []capacity.Pool // as configured
+	planning sync.Mutex // held while a launch sheet is made
 
-	mu         sync.Mutex
-	status     server.Status
-	omissions  pipeline.Omissions  // as of the last tick
-	unread     int                 // snapshots that could not be taken up at this start; does not change
-	savedBytes int64               // of the newest snapshot
-	unsaved    map[string]unstored // by what it is: snapshot, log, series …
-	undelivery map[string]undelivery
-	tickedAt   time.Time         // when the newest tick came, by the clock of the machine
-	applied    uint64            // records counted since the process began
-	ignored    uint64            // those of the stream that carry no demand
-	refusals   map[string]uint64 // and those that could not be used, by reason
-	refusedBy  []*refusals       // the same of late, by producer, pool and reason
-	omitted    string            // of late, see sayOmitted
-	divergence string            // the newest, in words
-	logFault   string            // what is wrong with the streams other than that of telemetry
-	peers      map[string]peer   // by instance
+	mu               sync.Mutex
+	status           server.Status
+	omissions        pipeline.Omissions     // as of the last tick
+	snapshotsRefused int                    // snapshots that could not be taken up at this start; does not change
+	savedBytes       int64                  // of the newest snapshot
+	failedWrites     map[string]failedWrite // by what it is: snapshot, log, series …
+	sinkFailures     map[string]sinkFailure
+	tickedAt         time.Time         // when the newest tick came, by the clock of the machine
+	applied          uint64            // records counted since the process began
+	ignored          uint64            // those of the stream that carry no demand
+	refusals         map[string]uint64 // and those that could not be used, by reason
+	refusedBy        []*refusals       // the same of late, by producer, pool and reason
+	omitted          string            // of late, see logOmitted
+	divergence       string            // the newest, in words
+	logFault         string            // what is wrong with the streams other than that of telemetry
+	peers            map[string]peer   // by instance
 }
 
 func (d *Daemon) onClose(f func() error) { d.closers = append(d.closers, f) }
@@ -208,9 +208,6 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 		return nil, ConfigError{err}
 	}
 	d.exportCounters()
-	d.exportStorage()
-	d.exportRemoteWrite()
-	d.exportReports()
 	return d, nil
 }
 
@@ -293,7 +290,7 @@ func (d *Daemon) openLog(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if d.told, err = jetstream.EnsureTold(ctx, d.js, d.cfg.NATS); err != nil {
+	if d.delivered, err = jetstream.EnsureTold(ctx, d.js, d.cfg.NATS); err != nil {
 		return err
 	}
 	d.states, d.reader = stream.NewStates(bucket, d.instance), stream.NewReader(d.js, d.cfg.NATS.Decisions(), d.cfg.NATS.Inner())
@@ -343,7 +340,14 @@ func (d *Daemon) openStorage() (err error) {
 		return err
 	}
 	d.onClose(d.store.Close)
-	return d.openRemoteWrite()
+	if d.cfg.RemoteWrite.URL == "" {
+		return nil
+	}
+	d.writer, err = remote.NewWriter(d.cfg.RemoteWrite, filepath.Join(d.cfg.Storage.Dir, "tsdb"), slogFrom(d.log), func(err error) { d.noteWrite(troubleRemote, err) })
+	if err != nil {
+		return ConfigError{fmt.Errorf("remote_write: %w", err)}
+	}
+	return nil
 }
 
 func (d *Daemon) openSinks() error {
@@ -362,7 +366,7 @@ func (d *Daemon) openSinks() error {
 		return err
 	}
 	open := func(name string, reports bool, most int) sink.Queue {
-		return d.decisions.Queue(d.told, name, reports, most)
+		return d.decisions.Queue(d.delivered, name, reports, most)
 	}
 	d.dispatcher = sink.NewDispatcher(append(sinks, destinations...), open, d.undelivered, d.tracer)
 	return nil
@@ -424,7 +428,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	})
 	downstream.Go(func() error { return d.decisions.Run(serving) })
 	downstream.Go(func() error { return d.watchSelf(serving) })
-	downstream.Go(func() error { return d.greetPeers(serving) })
+	downstream.Go(func() error { return d.exchangePeers(serving) })
 
 	upstream, applying := errgroup.WithContext(ctx)
 	d.runSources(applying, upstream, func(batches []ingest.Batch) error { return d.handle(applying, batches) })
@@ -499,7 +503,6 @@ func (d *Daemon) apply(batches []ingest.Batch, emit func(*pipeline.Output)) (tic
 		ignored += batches[i].Ignored
 	}
 	after := d.pipeline.Counters()
-	d.sayPast(batches)
 	ticks := after.Ticks - before.Ticks
 	if ticks > 0 {
 		d.tickTook(time.Since(began).Seconds() / float64(ticks))
@@ -524,13 +527,13 @@ func (d *Daemon) emit(out *pipeline.Output) {
 		d.exporter.Observe(out)
 	}
 	err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions)
-	d.stored("series", err)
-	d.stored("compaction", d.store.CompactError())
+	d.noteWrite("series", err)
+	d.noteWrite("compaction", d.store.CompactError())
 	d.ticking.err = err
 	if err != nil {
 		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
 	}
-	d.sayFaults(out)
+	d.logFaults(out)
 	d.setStatus(func(s *server.Status) {
 		s.Tick, d.omissions, d.tickedAt = out.Tick, d.pipeline.Omissions(), time.Now()
 		if d.firstTick.IsZero() {
@@ -550,7 +553,7 @@ func (d *Daemon) announce(out *pipeline.Output) {
 	var notices []alerting.Notice
 	for i := range out.Decisions {
 		x := &out.Decisions[i]
-		state, err := d.pipeline.Decided(x.Pool)
+		state, err := d.pipeline.DecisionState(x.Pool)
 		if err != nil {
 			d.log.Error("the state after a decision cannot be kept", zap.Error(err))
 		}
@@ -566,11 +569,11 @@ func (d *Daemon) announce(out *pipeline.Output) {
 		d.ticking.err = err
 		d.log.Error("a tick is not in the log", zap.Time("tick", out.Tick), zap.Error(err))
 	}
-	if !out.Tick.After(d.announced) {
+	if !out.Tick.After(d.loggedTick) {
 		return // said before the last stop
 	}
 	for i := range out.Decisions {
-		d.sayDecision(&out.Decisions[i])
+		d.logDecision(&out.Decisions[i])
 	}
 	for i := range out.Services {
 		for _, c := range out.Services[i].Contradictions {
@@ -587,24 +590,43 @@ func (d *Daemon) announce(out *pipeline.Output) {
 
 // served are the pools whose telemetry is counted.
 type served struct {
-	names map[string]bool
-	more  bool // others are admitted
+	changes uint64 // of the pipeline's pools until then
+	names   map[string]bool
+	more    bool            // others are admitted
+	pools   []capacity.Pool // that are configured, or defined by the log
+}
+
+// pool is a pool as it is configured or defined; nil where it is neither.
+func (s *served) pool(name string) *capacity.Pool {
+	i := slices.IndexFunc(s.pools, func(p capacity.Pool) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.pools[i]
 }
 
 func (s *served) has(pool string) bool { return s.names[pool] || s.more && pool != "" }
 
 // noteServed lets listeners know which pools there are, when that has changed.
 func (d *Daemon) noteServed() {
-	if s := d.served.Load(); s != nil && len(s.names) == d.pipeline.NumServed() {
+	changes := d.pipeline.PoolChanges()
+	if s := d.served.Load(); s != nil && s.changes == changes {
 		return
 	}
 	names, more := d.pipeline.Served()
 	more = more || d.cfg.NATS.Partitioned() // listeners pass telemetry of other partitions on
-	s := &served{names: make(map[string]bool, len(names)), more: more}
+	s := &served{changes: changes, names: make(map[string]bool, len(names)), more: more, pools: append(slices.Clip(d.configured), d.pipeline.Defined()...)}
 	for _, name := range names {
 		s.names[name] = true
 	}
 	d.served.Store(s)
+}
+
+// locked reads what mu guards.
+func locked[T any](d *Daemon, v *T) T {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return *v
 }
 
 func (d *Daemon) setStatus(f func(*server.Status)) {
@@ -650,26 +672,6 @@ func (d *Daemon) HTTPAddress() string { return d.listener.Addr().String() }
 
 // Pools is for the HTTP server.
 func (d *Daemon) Pools() []server.PoolView { return d.board.Pools() }
-
-// sayDecision logs a decision that asks for something else than the one before; a renewal is none.
-func (d *Daemon) sayDecision(x *alerting.Decision) {
-	now := decided{x.Action, x.Desired, 0, x.Withheld}
-	if x.ByRole != nil {
-		now.prefill = x.ByRole.Prefill
-	}
-	if before, known := d.decided[x.Pool]; known && before == now {
-		return
-	}
-	d.decided[x.Pool] = now
-	d.log.Info(x.Reason, zap.String("pool", x.Pool), zap.Time("tick", x.Tick), zap.String("action", string(x.Action)), zap.Int("desired", x.Desired), zap.String("withheld", x.Withheld))
-}
-
-// decided is what makes a decision another one.
-type decided struct {
-	action           alerting.Action
-	desired, prefill int
-	withheld         string
-}
 
 // slogFrom bridges the libraries that log through log/slog. Errors are said in one line, as elsewhere.
 func slogFrom(log *zap.Logger) *slog.Logger {

@@ -91,8 +91,8 @@ func (d *Daemon) watchEmbedded(ctx context.Context) error {
 	var reopened time.Time
 	for {
 		full, broken := d.roomForStream(), d.embedded.Broken()
-		d.stored(troubleDisk, full)
-		d.stored(troubleStore, broken)
+		d.noteWrite(troubleDisk, full)
+		d.noteWrite(troubleStore, broken)
 		if broken != nil && full == nil && time.Since(reopened) > reopenEvery {
 			reopened = time.Now()
 			d.log.Warn("the disk has room: the embedded server is opened again, because it refuses all messages after a write that failed", zap.Error(broken))
@@ -115,7 +115,7 @@ func (d *Daemon) tickOffline(ctx context.Context, minute time.Time) bool {
 
 // noteWatermark notes whether a watermark could be stored.
 func (d *Daemon) noteWatermark(err error) {
-	d.stored(troubleWatermark, jetstream.Denied(d.conn, err))
+	d.noteWrite(troubleWatermark, jetstream.Denied(d.conn, err))
 }
 
 // remakeStream makes the telemetry stream that somebody has deleted again. The state goes on with it.

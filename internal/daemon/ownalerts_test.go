@@ -74,7 +74,7 @@ func TestOwnAlerts(t *testing.T) {
 		"sinks: {alertmanager: {urls: ['"+alertmanager+"']}, webhooks: [{name: ops, url: '"+consumer.URL+"', secret_file: "+keys+"}]}")
 
 	now, w := time.Now(), newSelfWatch(p.cfg.Decision)
-	p.lookAfter(w, now)
+	p.checkSelf(w, now)
 	minutes, looks := 0, 0
 	// minute goes on by one: the watermark that the ticker would write, and requests that end now by their producer's clock, or
 	// ended a while ago.
@@ -98,7 +98,7 @@ func TestOwnAlerts(t *testing.T) {
 		p.publish(t, "forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, at.UnixMilli()))
 		p.settle(t)
 		looks++
-		p.lookAfter(w, now.Add(time.Duration(looks)*time.Minute))
+		p.checkSelf(w, now.Add(time.Duration(looks)*time.Minute))
 	}
 	for range 4 {
 		minute(90*time.Second, 5*time.Minute, true)

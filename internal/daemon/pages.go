@@ -17,6 +17,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/server"
+	"github.com/forewarm/forewarm/server/promapi"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/stream"
 )
@@ -80,12 +81,12 @@ type quality struct {
 
 // quality answers with the accuracy of the last week, and the alarms of the last four.
 func (d *Daemon) quality(ctx context.Context) (*server.Quality, error) {
-	if !d.judged.mu.TryLock() {
+	if !d.qualityCache.mu.TryLock() {
 		return nil, server.Problemf(http.StatusServiceUnavailable, "the last weeks are being read: ask again in a moment")
 	}
-	defer d.judged.mu.Unlock()
+	defer d.qualityCache.mu.Unlock()
 	end := d.Status().Tick.Add(-d.cfg.Features.Revise) // what has not settled would count as missing
-	if last := d.judged.last; last != nil && end.Sub(last.To) < qualityEvery {
+	if last := d.qualityCache.last; last != nil && end.Sub(last.To) < qualityEvery {
 		return last, nil
 	}
 	q := &server.Quality{From: end.AddDate(0, 0, -7*qualityWeeks), To: end, Pools: []server.PoolQuality{}}
@@ -118,7 +119,7 @@ func (d *Daemon) quality(ctx context.Context) (*server.Quality, error) {
 	for _, pool := range slices.Sorted(maps.Keys(byPool)) {
 		q.Pools = append(q.Pools, *byPool[pool])
 	}
-	d.judged.last = q
+	d.qualityCache.last = q
 	return q, nil
 }
 
@@ -161,4 +162,13 @@ func (d *Daemon) explanation(ctx context.Context, ref string) (alerting.Explanat
 		err = server.Problemf(http.StatusNotFound, "%v", err)
 	}
 	return x, err
+}
+
+// openPromQL lets the stored series be queried as those of a Prometheus.
+func (d *Daemon) openPromQL() {
+	metadata := map[string]promapi.Metadata{}
+	for name, help := range storage.SeriesHelp() {
+		metadata[name] = promapi.Metadata{Type: "gauge", Help: help}
+	}
+	promapi.New(d.cfg.PromQL, d.store.Queryable(), metadata, d.version, slogFrom(d.log)).Register(d.server.Handle)
 }

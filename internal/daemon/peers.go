@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	greetEvery = 5 * time.Second
+	peerEvery = 5 * time.Second
 	// peerLife is for how long nothing may be heard of a peer before it counts as gone, and peersMost bounds those that are known.
-	peerLife  = 3 * greetEvery
+	peerLife  = 3 * peerEvery
 	peersMost = 32
 )
 
-// greeting is what a daemon says of itself to those that share its log.
-type greeting struct {
+// peerMessage is what a daemon sends to those that share its log.
+type peerMessage struct {
 	Instance string    `json:"instance"`
 	Version  string    `json:"version"`
 	Tick     time.Time `json:"tick"` // its newest
@@ -31,18 +31,17 @@ type greeting struct {
 
 // peer is another daemon on the same log.
 type peer struct {
-	greeting
+	peerMessage
 	heard time.Time
 }
 
-// greetPeers tells the other daemons on this log of this one, and notes those that are heard, until ctx ends. Nothing is decided
-// by it; people see it in /readyz.
-func (d *Daemon) greetPeers(ctx context.Context) error {
+// exchangePeers sends and receives peer messages until ctx ends. They are shown in /readyz, and decide nothing.
+func (d *Daemon) exchangePeers(ctx context.Context) error {
 	heard, err := d.conn.Subscribe(ingest.PeerSubject(d.cfg.NATS.Inner(), "*"), func(m *nats.Msg) {
-		var g greeting
+		var g peerMessage
 		if json.Unmarshal(m.Data, &g) == nil && g.Instance != "" && g.Instance != d.instance {
-			if d.hear(g, time.Now()) {
-				d.greet() // so that it need not wait to see this one
+			if d.notePeer(g, time.Now()) {
+				d.sendPeer() // so that it sees this one at once
 			}
 		}
 	})
@@ -51,10 +50,10 @@ func (d *Daemon) greetPeers(ctx context.Context) error {
 		return nil
 	}
 	defer func() { _ = heard.Unsubscribe() }()
-	ticker := time.NewTicker(greetEvery)
+	ticker := time.NewTicker(peerEvery)
 	defer ticker.Stop()
 	for {
-		d.greet()
+		d.sendPeer()
 		select {
 		case <-ctx.Done():
 			return nil
@@ -63,10 +62,10 @@ func (d *Daemon) greetPeers(ctx context.Context) error {
 	}
 }
 
-// greet tells the others of this daemon.
-func (d *Daemon) greet() {
+// sendPeer sends the message of this daemon.
+func (d *Daemon) sendPeer() {
 	d.mu.Lock()
-	g := greeting{d.instance, d.version, d.status.Tick}
+	g := peerMessage{d.instance, d.version, d.status.Tick}
 	d.mu.Unlock()
 	data, err := json.Marshal(g)
 	if err == nil && d.conn.IsConnected() {
@@ -77,8 +76,8 @@ func (d *Daemon) greet() {
 	}
 }
 
-// hear notes what another daemon says of itself, and says whether it was not there before.
-func (d *Daemon) hear(g greeting, now time.Time) (came bool) {
+// notePeer notes the message of another daemon, and says whether that is new.
+func (d *Daemon) notePeer(g peerMessage, now time.Time) (came bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	maps.DeleteFunc(d.peers, func(_ string, p peer) bool { return now.Sub(p.heard) > time.Hour })

@@ -88,12 +88,9 @@ func (d *Daemon) planned(in *plan.Input, name string) (view *server.PoolView, st
 	if view == nil {
 		return nil, http.StatusNotFound, fmt.Errorf("no pool %q at the last tick; /api/v1/pools lists them", name)
 	}
-	for i := range d.pools {
-		if d.pools[i].Name == view.Pool {
-			in.Pool.Pool = d.pools[i]
-		}
-	}
-	if in.Pool.Name == "" {
+	if p := d.served.Load().pool(view.Pool); p != nil {
+		in.Pool.Pool = *p
+	} else {
 		return nil, http.StatusNotFound, fmt.Errorf("pool %q is served by default_pool: list it under pools to plan for it", view.Pool)
 	}
 	in.Pool.WaitingPerReplica = d.cfg.Decision.WaitingPerReplica
@@ -108,7 +105,7 @@ func (d *Daemon) planned(in *plan.Input, name string) (view *server.PoolView, st
 		in.Pool.Prefill = in.Pool.PrefillReplicas.Initial
 	}
 	if view.Decision != nil {
-		in.Pool.SetDecided(view.Decision, replicas, prefill)
+		in.Pool.ApplyDecision(view.Decision, replicas, prefill)
 	}
 	if view.Service != nil {
 		in.Pool.Rates = view.Service.Rates

@@ -2,11 +2,9 @@ package daemon
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
-	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage/stream"
@@ -32,16 +30,16 @@ func (d *Daemon) recall(newest []stream.Record, now time.Time) {
 	d.board.Recall(views)
 }
 
-// stillAllowed says whether a pool, as it is configured now, is in the mode of x and may have as many replicas.
+// stillAllowed says whether a pool, as it is configured or defined now, is in the mode of x and may have as many replicas.
 func (d *Daemon) stillAllowed(x *alerting.Decision) bool {
 	mode := d.cfg.Decision.Mode
-	i := slices.IndexFunc(d.pools, func(p capacity.Pool) bool { return p.Name == x.Pool })
-	if i < 0 {
+	p := d.served.Load().pool(x.Pool)
+	if p == nil {
 		if d.cfg.DefaultPool != nil {
 			mode = cmp.Or(alerting.Mode(d.cfg.DefaultPool.Mode), mode)
 		}
 		return x.Mode == mode
 	}
-	most, _ := d.pools[i].Limit()
-	return x.Mode == cmp.Or(alerting.Mode(d.pools[i].Mode), mode) && x.Desired >= d.pools[i].Replicas.Min && x.Desired <= most
+	most, _ := p.Limit()
+	return x.Mode == cmp.Or(alerting.Mode(p.Mode), mode) && x.Desired >= p.Replicas.Min && x.Desired <= most
 }

@@ -33,7 +33,7 @@ func TestRefusedIsSeen(t *testing.T) {
 		"no name":      {data: sound(-1, badInputStart), want: []string{`1 record(s) of producers without a name for pool "chat" refused as late`}},
 		"unknown pool": {subject: "forewarm.telemetry.request.nobody.talk", data: sound(-1, at), want: []string{"add it under pools"}},
 		"not JSON":     {source: "gw-2", data: "<xml/>", want: []string{`of producer "gw-2" for pool "chat" refused as not_json`}},
-		"same id":      {data: sound(0, at), repeat: 30, want: []string{"30 record(s)", "as duplicate", "sent twice, or the producer uses ids again"}},
+		"same id":      {data: sound(0, at), repeat: 30, want: []string{"30 record(s)", "as duplicate", "the record was sent twice, or the producer reuses ids"}},
 		"sound":        {data: sound(-1, at)},
 		"few twice":    {data: sound(0, at) + "\n" + sound(-1, at) + "\n" + sound(-2, at)},
 	} {
@@ -131,7 +131,7 @@ func TestTurnedAwayIsSeen(t *testing.T) {
 	token := testenv.WriteFile(t, dir+"/token", "0123456789abcdef0123456789abcdef")
 	p := startDaemonIn(t, dir, "clock: event", "pools:", badInputPool, "listeners: {http: {listen: '127.0.0.1:0', token_file: "+token+"}}")
 	w := newSelfWatch(p.cfg.Decision)
-	p.lookAfter(w, time.Now())
+	p.checkSelf(w, time.Now())
 	post := func(path, authorization, body string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.listeners.Addr("http").String()+path, strings.NewReader(body))
@@ -152,7 +152,7 @@ func TestTurnedAwayIsSeen(t *testing.T) {
 			`{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"GET /","startTimeUnixNano":"1772438400000000000","endTimeUnixNano":"1772438401000000000"}]}]}]}`)
 	}
 	for minute := range 2 {
-		p.lookAfter(w, time.Now().Add(time.Duration(minute+1)*time.Minute))
+		p.checkSelf(w, time.Now().Add(time.Duration(minute+1)*time.Minute))
 	}
 	s := p.Status()
 	if !strings.Contains(s.Refused, "in 15 min 7 records are sound but ask for nothing of a pool") {

@@ -35,9 +35,9 @@ type newStart struct {
 	decided time.Time // newest tick of the log of decisions
 }
 
-func (d *Daemon) sayRelearning(how string) {
+func (d *Daemon) noteRelearning(how string) {
 	d.setStatus(func(s *server.Status) {
-		s.Restored, s.Restore = false, fmt.Sprintf("no usable snapshot (%d not taken up): learning again, %s", d.unread, how)
+		s.Restored, s.Restore = false, fmt.Sprintf("no usable snapshot (%d not taken up): learning again, %s", d.snapshotsRefused, how)
 	})
 }
 
@@ -57,7 +57,7 @@ func (d *Daemon) relearn(ctx context.Context) {
 		}
 	}
 	what := fmt.Sprintf("no usable snapshot (%d not taken up): learned again from %d minutes of stored series, and from the stream at sequence %d",
-		d.unread, minutes, d.resumed.first)
+		d.snapshotsRefused, minutes, d.resumed.first)
 	d.log.Info("the stored series are learned; what the stream has comes next", zap.Int("minutes", minutes), zap.Duration("took", time.Since(began)))
 	d.setStatus(func(s *server.Status) { s.Restored, s.Restore = true, what })
 }
@@ -84,7 +84,7 @@ func (d *Daemon) learnStored(ctx context.Context) (minutes int, err error) {
 			n, err := d.learnPast(ctx, &past{key, dim.Name, values}, from)
 			minutes += n
 			series++
-			d.sayRelearning(fmt.Sprintf("%d of %d stored series are learned", series, 4*len(chosen)))
+			d.noteRelearning(fmt.Sprintf("%d of %d stored series are learned", series, 4*len(chosen)))
 			return err
 		})
 		if err != nil {

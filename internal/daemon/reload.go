@@ -73,7 +73,7 @@ func (r *reloader) run(ctx context.Context) error {
 
 // open makes a daemon.
 func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error) {
-	log, err := newLogger(cfg.Log)
+	log, err := NewLogger(cfg.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error
 	})
 	log.Info("serving", zap.String("nats", d.Status().Connection), zap.String("http", d.listener.Addr().String()),
 		zap.String("stream", d.stream.Load().Config.Name), zap.String("clock", string(cfg.Clock)), zap.String("mode", string(cfg.Decision.Mode)))
-	d.sayReach(inContainer())
+	d.logAddresses(inContainer())
 	return d, nil
 }
 
@@ -171,9 +171,9 @@ func (r *reloader) handler(enabled bool) http.HandlerFunc {
 	}
 }
 
-// sayReach says at which addresses producers reach the daemon, and warns where a container leaves them none: its loopback
-// is its own.
-func (d *Daemon) sayReach(container bool) {
+// logAddresses logs where producers reach the daemon. It warns in a container that listens on its own loopback only, which
+// nobody outside can reach.
+func (d *Daemon) logAddresses(container bool) {
 	if d.embedded == nil {
 		return
 	}
@@ -202,7 +202,8 @@ func inContainer() bool {
 	return os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
 
-func newLogger(c config.Log) (*zap.Logger, error) {
+// NewLogger logs to stderr as the configuration says.
+func NewLogger(c config.Log) (*zap.Logger, error) {
 	level, err := zapcore.ParseLevel(c.Level)
 	if err != nil {
 		return nil, ConfigError{fmt.Errorf("log.level is %q: it must be debug, info, warn or error", c.Level)}

@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// reportEvery is how often the reporter looks at the clock. A timer until the next report would not see that the
+	// reportEvery is how often the reporter checks the clock. A timer until the next report would not see that the
 	// machine slept, or that its clock was set.
 	reportEvery = 15 * time.Second
 	// reportPatience is how long after its time a report is made though the pipeline has not come so far.
@@ -44,13 +44,13 @@ type reporter struct {
 	instance string        // told from all others by it
 	suffix   string        // of names, for the partition
 
-	event  bool                                   // periods are of the traffic's clock, which is where the pipeline has come to
-	began  func() time.Time                       // the first tick of this process; zero before it
-	folded func() time.Time                       // the newest tick
-	mark   func() (reported time.Time, err error) // the end of the newest period in the log; zero where there is none
-	render func(ctx context.Context, p report.Period) (*sink.Pages, []string, error)
-	tell   func(ctx context.Context, n alerting.Notice, pages *sink.Pages) error // by the log
-	log    *zap.Logger
+	event        bool                                   // periods are of the traffic's clock, which is that of the newest tick
+	began        func() time.Time                       // the first tick of this process; zero before it
+	newestTick   func() time.Time                       // the newest tick
+	lastReported func() (reported time.Time, err error) // the end of the newest period in the log; zero where there is none
+	render       func(ctx context.Context, p report.Period) (*sink.Pages, []string, error)
+	tell         func(ctx context.Context, n alerting.Notice, pages *sink.Pages) error // by the log
+	log          *zap.Logger
 
 	made, failed, missed atomic.Uint64
 
@@ -67,7 +67,7 @@ func (r *reporter) Run(ctx context.Context) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
-		for r.look(ctx) { // a replay can pass several periods between two looks
+		for r.makeDue(ctx) { // a replay can pass several periods at once
 		}
 		select {
 		case <-ctx.Done():
@@ -80,13 +80,13 @@ func (r *reporter) Run(ctx context.Context) {
 // clock is the time by which reports are due; zero when the pipeline's is asked for and had no tick yet.
 func (r *reporter) clock() time.Time {
 	if r.event {
-		return r.folded()
+		return r.newestTick()
 	}
 	return time.Now()
 }
 
-// look makes a report if one is due, and says whether it did.
-func (r *reporter) look(ctx context.Context) (made bool) {
+// makeDue makes a report if one is due, and says whether it did.
+func (r *reporter) makeDue(ctx context.Context) (made bool) {
 	now := r.clock()
 	if r.reported.IsZero() {
 		first := now
@@ -97,7 +97,7 @@ func (r *reporter) look(ctx context.Context) (made bool) {
 			return false
 		}
 		var err error
-		if r.reported, err = r.mark(); err != nil {
+		if r.reported, err = r.lastReported(); err != nil {
 			r.log.Error("it is not known what was reported; it is asked again", zap.Error(err))
 			r.reported = time.Time{}
 			return false
@@ -113,8 +113,8 @@ func (r *reporter) look(ctx context.Context) (made bool) {
 	switch {
 	case !due || time.Now().Before(r.retry):
 		return false
-	case r.folded().Before(p.To.Add(r.settle)) && now.Before(p.To.Add(r.settle+reportPatience)):
-		return false // what came in the meantime is still being folded
+	case r.newestTick().Before(p.To.Add(r.settle)) && now.Before(p.To.Add(r.settle+reportPatience)):
+		return false // what came in the meantime is still being applied
 	}
 	if err := r.make(ctx, p); err != nil {
 		if ctx.Err() == nil {
@@ -169,21 +169,13 @@ func (d *Daemon) openReporter() ([]alerting.Sink, error) {
 	}
 	d.reporter = &reporter{
 		schedule: schedule, event: d.cfg.Clock == pipeline.EventClock, settle: d.cfg.Features.Revise + d.cfg.Every, log: d.log,
-		instance: fmt.Sprintf("%s %d", d.stream.Load().Config.Name, d.stream.Load().Created.UnixNano()),
-		began: func() time.Time {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			return d.firstTick
-		},
-		folded: func() time.Time {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			return d.status.Tick
-		},
-		suffix: suffix,
-		mark:   d.reported,
-		render: d.renderReport,
-		tell:   d.tellReport,
+		instance:     fmt.Sprintf("%s %d", d.stream.Load().Config.Name, d.stream.Load().Created.UnixNano()),
+		began:        func() time.Time { return locked(d, &d.firstTick) },
+		newestTick:   func() time.Time { return locked(d, &d.status.Tick) },
+		suffix:       suffix,
+		lastReported: d.reported,
+		render:       d.renderReport,
+		tell:         d.tellReport,
 	}
 	return sink.OpenReports(d.cfg.Reports(), sink.ReportDeps{Pages: d.pages, WriteFile: storage.WriteFile})
 }
@@ -259,7 +251,7 @@ func (d *Daemon) tellReport(ctx context.Context, n alerting.Notice, pages *sink.
 	if err == nil {
 		err = d.decisions.Tell(ctx, n)
 	}
-	d.stored("report", err)
+	d.noteWrite("report", err)
 	return err
 }
 
@@ -278,26 +270,9 @@ func (d *Daemon) pages(n *alerting.Report) (*sink.Pages, error) {
 	return pages, cbor.Unmarshal(data, pages)
 }
 
-// exportReports publishes what the reporter counts.
-func (d *Daemon) exportReports() {
-	if d.reporter == nil {
-		return
-	}
-	for _, c := range []struct {
-		name, help string
-		value      *atomic.Uint64
-	}{
-		{"forewarm_reports_made_total", "Scheduled reports that were made.", &d.reporter.made},
-		{"forewarm_reports_failed_total", "Attempts to make a report that failed.", &d.reporter.failed},
-		{"forewarm_reports_missed_total", "Scheduled reports that were skipped because the daemon was not running.", &d.reporter.missed},
-	} {
-		d.exporter.Counter(c.name, c.help, c.value.Load)
-	}
-}
-
 // getReport answers with a report of the period that the query names, by default the last week that has settled.
 func (d *Daemon) getReport(w http.ResponseWriter, r *http.Request) {
-	write, contentType, err := report.Form(r.FormValue("format"))
+	write, contentType, err := report.FormatWriter(r.FormValue("format"))
 	if err != nil {
 		server.WriteProblem(w, server.Problemf(http.StatusBadRequest, "format %v", err))
 		return

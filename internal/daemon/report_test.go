@@ -42,8 +42,8 @@ func newDesk(t *testing.T, dir, expression, zone string) *desk {
 	d := &desk{dir: dir, ids: map[string]bool{}}
 	d.reporter = &reporter{
 		schedule: schedule, settle: 10 * time.Minute, log: zap.NewNop(), instance: "forewarm 1",
-		folded: func() time.Time { return time.Now().Add(-d.lag) },
-		mark: func() (time.Time, error) {
+		newestTick: func() time.Time { return time.Now().Add(-d.lag) },
+		lastReported: func() (time.Time, error) {
 			b, err := os.ReadFile(filepath.Join(dir, "log")) // in place of the log
 			if err != nil && d.event {
 				return time.Time{}, nil
@@ -98,7 +98,7 @@ func TestReporterOnTheEventClock(t *testing.T) {
 		began := time.Now()
 		d.event = true
 		d.began = func() time.Time { return time.Date(2024, 5, 12, 0, 0, 0, 0, time.UTC) }
-		d.folded = func() time.Time {
+		d.newestTick = func() time.Time {
 			if time.Since(began) < 20*time.Second {
 				return time.Time{} // no tick yet
 			}
@@ -111,7 +111,7 @@ func TestReporterOnTheEventClock(t *testing.T) {
 			t.Errorf("%d missed; −want +got:\n%s", d.missed.Load(), diff)
 		}
 		d.told = nil
-		d.folded = func() time.Time { return time.Date(2024, 5, 18, 0, 0, 0, 0, time.UTC) } // three at once
+		d.newestTick = func() time.Time { return time.Date(2024, 5, 18, 0, 0, 0, 0, time.UTC) } // three at once
 		d.runFor(t, time.Minute)
 		if len(d.told) != 3 || d.missed.Load() != 0 {
 			t.Errorf("made %v, %d missed", d.told, d.missed.Load())

@@ -29,22 +29,22 @@ func instanceOf(dir string) string {
 	return fmt.Sprintf("%s-%08x", host, crc32.ChecksumIEEE([]byte(dir)))
 }
 
-// restore takes up the newest snapshot that can be; the stream gives the rest. Where there is none the state is learned again
-// from what the log has.
+// restore loads the newest usable snapshot; the stream has what came after it. Without one the state is learned again from
+// the log.
 func (d *Daemon) restore(ctx context.Context) error {
 	began := time.Now()
 	pc, err := d.cfg.Pipeline()
 	if err != nil {
 		return ConfigError{err}
 	}
-	d.pools = pc.Pools
+	d.configured = pc.Pools
 	newest, err := d.reader.Newest(ctx)
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", d.cfg.NATS.Decisions(), err)
 	}
 	for i := range newest {
-		if at := newest[i].Decision.Tick; at.After(d.announced) {
-			d.announced = at
+		if at := newest[i].Decision.Tick; at.After(d.loggedTick) {
+			d.loggedTick = at
 		}
 	}
 	snapshot, err := d.load(ctx, pc)
@@ -58,7 +58,6 @@ func (d *Daemon) restore(ctx context.Context) error {
 		d.show(snapshot)
 	}
 	d.omissions = d.pipeline.Omissions()
-	d.noteServed()
 	d.log.Info("state restored", zap.String("from", what), zap.Uint64("sequence", d.pipeline.Sequence()))
 	d.setStatus(func(s *server.Status) {
 		s.Began = time.Now()
@@ -66,23 +65,24 @@ func (d *Daemon) restore(ctx context.Context) error {
 		s.Restored, s.Restore = true, what
 		s.Sequence, s.Tick = d.pipeline.Sequence(), d.pipeline.LastTick()
 	})
-	if snapshot == nil && len(newest) > 0 && (d.unread > 0 || d.stream.Load().State.FirstSeq > 1) {
-		since = d.announced
+	if snapshot == nil && len(newest) > 0 && (d.snapshotsRefused > 0 || d.stream.Load().State.FirstSeq > 1) {
+		since = d.loggedTick
 		if err := d.resume(ctx, newest); err != nil {
 			return err
 		}
 	}
 	d.decisions = stream.NewLog(d.js, stream.Config{
 		Stream: d.cfg.NATS.Decisions(), Prefix: d.cfg.NATS.Inner(), Instance: d.instance, Version: d.version,
-		Diverged: d.diverged, Trouble: func(err error) { d.stored("log", err) },
-	}, since, d.announced, slogFrom(d.log))
+		Diverged: d.diverged, Trouble: func(err error) { d.noteWrite("log", err) },
+	}, since, d.loggedTick, slogFrom(d.log))
+	d.noteServed()
 	d.recall(newest, time.Now())
 	d.nextProgress = time.Now().Add(time.Since(began))
 	return nil
 }
 
-// load restores the newest snapshot under a configuration. It returns nil where there is none that this program can use; those
-// that it cannot are said, counted and left as they are.
+// load restores the newest snapshot that this program can use, nil where there is none. The others are logged, counted and
+// kept.
 func (d *Daemon) load(ctx context.Context, cfg pipeline.Config) (*stream.State, error) {
 	d.pipeline = pipeline.New(cfg)
 	all, err := d.states.List(ctx)
@@ -112,7 +112,7 @@ func (d *Daemon) load(ctx context.Context, cfg pipeline.Config) (*stream.State, 
 		}
 		switch {
 		case err == nil && remade:
-			d.pipeline.StreamRemade()
+			d.pipeline.ResetSequence()
 			d.log.Error("the telemetry stream was deleted and made again: the state goes on, and what the old stream had beyond it is lost",
 				zap.String("stream", x.Stream), zap.Time("made", now.Created))
 			return x, nil
@@ -121,7 +121,7 @@ func (d *Daemon) load(ctx context.Context, cfg pipeline.Config) (*stream.State, 
 		case errors.Is(err, pipeline.ErrOtherClock):
 			return nil, ConfigError{err}
 		}
-		d.unread++
+		d.snapshotsRefused++
 		d.pipeline = pipeline.New(cfg)
 		d.log.Error("a snapshot is not taken up; without another the state is learned again from the log", zap.String("snapshot", x.Name),
 			zap.Uint64("sequence", x.Sequence), zap.String("of version", x.Version), zap.Error(err))
@@ -132,7 +132,7 @@ func (d *Daemon) load(ctx context.Context, cfg pipeline.Config) (*stream.State, 
 // readTimeout bounds the reading of a snapshot: one whose chunks are missing is waited for.
 const readTimeout = 30 * time.Second
 
-// take makes the pipeline of a snapshot.
+// take restores the pipeline from a snapshot.
 func (d *Daemon) take(ctx context.Context, cfg pipeline.Config, x *stream.State) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -151,11 +151,11 @@ func (d *Daemon) take(ctx context.Context, cfg pipeline.Config, x *stream.State)
 	return err
 }
 
-// resume prepares a daemon that has no snapshot although it has decided before: the pools go on from what their newest decisions
-// left.
+// resume prepares a daemon that has no snapshot although it has decided before. The pools continue from the state that is
+// stored with their newest decisions.
 func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 	have := d.stream.Load().State
-	d.resumed = &newStart{first: max(have.FirstSeq, 1), from: have.FirstTime, decided: d.announced}
+	d.resumed = &newStart{first: max(have.FirstSeq, 1), from: have.FirstTime, decided: d.loggedTick}
 	if have.Msgs == 0 {
 		d.resumed.from = time.Now()
 	}
@@ -164,18 +164,19 @@ func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 			d.log.Error("what a pool's newest decision left cannot be read: the pool begins again", zap.Error(err))
 		}
 	}
-	firing, err := d.reader.Firing(ctx, d.announced)
+	firing, err := d.reader.Firing(ctx, d.loggedTick)
 	if err != nil {
 		return err
 	}
 	d.pipeline.ResumeAlerts(firing)
 	d.log.Warn("decisions go on where the log ends", zap.Time("at", d.resumed.decided), zap.Int("pools", len(newest)), zap.Int("alerts", len(firing)),
 		zap.Time("stream from", d.resumed.from), zap.Uint64("sequence", d.resumed.first))
-	d.sayRelearning("the newest decisions are taken up")
+	d.noteRelearning("the newest decisions are taken up")
 	return nil
 }
 
-// diverged says that another daemon, or this one before a restart, decided otherwise on the same log. What the log has stands.
+// diverged logs that another daemon, or this one before a restart, decided otherwise on the same log. The decision in the log
+// is kept.
 func (d *Daemon) diverged(x stream.Divergence) {
 	d.log.Error("a decision differs from the one in the log, which stands", zap.String("pool", x.Pool), zap.Time("tick", x.Tick),
 		zap.String("ours", x.Ours), zap.String("version", d.version), zap.String("in the log", x.Theirs), zap.String("by", x.From), zap.String("of version", x.Version))

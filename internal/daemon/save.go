@@ -115,7 +115,7 @@ func (d *Daemon) endSaving(x outcome) {
 	}
 	endSpan(d.saving.span, x.err)
 	d.saving = nil
-	d.stored("snapshot", x.err)
+	d.noteWrite("snapshot", x.err)
 	if x.err != nil {
 		// A disk that is full must not stop the decisions: the state lives on in memory and in the stream.
 		d.log.Error("the state could not be saved; a restart replays more of the stream", zap.Error(x.err))

@@ -16,58 +16,58 @@ import (
 
 const (
 	selfEvery  = time.Minute
-	selfWindow = 15 // of those, over which telemetry is counted
+	selfWindow = 15 // checks, over which telemetry is counted
 )
 
-// selfWatch raises the alerts about the daemon itself, by the clock of the machine. What it knows begins with the process:
-// a problem that outlasts a restart is raised anew. One goroutine owns it.
+// selfWatch raises the alerts about the daemon itself, by the clock of the machine. It remembers nothing over a restart: a
+// problem that is still there is raised again. One goroutine owns it.
 type selfWatch struct {
 	began  time.Time
 	board  *alerting.Board
-	intake []intake // one a look, oldest first, at most selfWindow and one
+	intake []intake // one a check, oldest first, at most selfWindow and one
 
-	omitted map[string]uint64 // as of the last look
+	omitted map[string]uint64 // as of the last check
 }
 
-// intake is what became of telemetry since the process began.
+// intake counts what became of telemetry since the process began.
 type intake struct {
 	records, lost uint64
 	diverged      uint64
 	refused       map[string]uint64 // by reason; resends do not count
-	omitted       map[string]uint64 // what else was turned away, or did not count as it was sent, in words
+	omitted       map[string]uint64 // by a sentence: what else was rejected, or was not counted as it was sent
 }
 
 func newSelfWatch(cfg alerting.Config) *selfWatch {
 	return &selfWatch{began: time.Now().Truncate(time.Second), board: alerting.NewBoard(cfg)}
 }
 
-// watchSelf looks after the daemon each minute until ctx ends.
+// watchSelf checks the daemon each minute until ctx ends.
 func (d *Daemon) watchSelf(ctx context.Context) error {
 	w, ticker := newSelfWatch(d.cfg.Decision), time.NewTicker(selfEvery)
 	defer ticker.Stop()
-	d.lookAfter(w, time.Now())
+	d.checkSelf(w, time.Now())
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case now := <-ticker.C:
-			d.lookAfter(w, now)
+			d.checkSelf(w, now)
 			d.inspectLog(ctx, now)
 		}
 	}
 }
 
-// lookAfter tells what is the case with the daemon at now, and sends the watchdog while it ticks.
-func (d *Daemon) lookAfter(w *selfWatch, now time.Time) {
-	vitals, omitted := w.count(d.takenIn())
+// checkSelf raises and resolves alerts about the daemon, and sends the watchdog alert while ticks come.
+func (d *Daemon) checkSelf(w *selfWatch, now time.Time) {
+	vitals, omitted := w.count(d.countIntake())
 	if vitals.Records > 0 {
 		delete(omitted, allIgnored)
 	}
-	text := d.sayOmitted(w.omitted, omitted)
+	text := d.logOmitted(w.omitted, omitted)
 	w.omitted = omitted
 	vitals.Sinks = d.sinkVitals()
 	d.mu.Lock()
-	vitals.Storage, vitals.StorageSince = d.troubleBut(troubleRemote)
+	vitals.Storage, vitals.StorageSince = d.writeTrouble(troubleRemote)
 	vitals.Refusals, vitals.Divergence = d.refusedText(now), d.divergence
 	d.mu.Unlock()
 	var notices []alerting.Notice
@@ -86,7 +86,7 @@ func (d *Daemon) lookAfter(w *selfWatch, now time.Time) {
 	d.dispatcher.Tell(notices...)
 }
 
-// count is what came since the oldest look that is remembered.
+// count is what came since the oldest check that is remembered.
 func (w *selfWatch) count(now intake) (v alerting.Vitals, omitted map[string]uint64) {
 	w.intake = append(w.intake, now)
 	if len(w.intake) > selfWindow+1 {
@@ -108,11 +108,11 @@ func increase(now, then map[string]uint64) map[string]uint64 {
 	return out
 }
 
-// turnedAway are the answers of listeners to requests whose records were not read.
-var turnedAway = []string{"401", "403", "404", "405", "408", "413", "415", "429", "503", "Unauthenticated", "ResourceExhausted", "Unavailable", "DeadlineExceeded", "Unimplemented"}
+// refusedCodes are the answers of listeners to requests whose records were not read.
+var refusedCodes = []string{"401", "403", "404", "405", "408", "413", "415", "429", "503", "Unauthenticated", "ResourceExhausted", "Unavailable", "DeadlineExceeded", "Unimplemented"}
 
-// sayOmitted logs what is new of what was omitted in the window, and says all of it; "" for nothing.
-func (d *Daemon) sayOmitted(before, now map[string]uint64) string {
+// logOmitted logs what was not omitted before, and returns all that was omitted in the window as text; "" for nothing.
+func (d *Daemon) logOmitted(before, now map[string]uint64) string {
 	var out []string
 	for _, what := range slices.Sorted(maps.Keys(now)) {
 		out = append(out, fmt.Sprintf("in %.0f min %d %s", (selfWindow*selfEvery).Minutes(), now[what], what))
@@ -139,8 +139,8 @@ func (d *Daemon) lost() uint64 {
 	return n
 }
 
-// takenIn is what became of telemetry so far.
-func (d *Daemon) takenIn() intake {
+// countIntake counts what became of telemetry so far.
+func (d *Daemon) countIntake() intake {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now, o := intake{d.applied, d.lost(), d.decisions.Counters().Divergent, map[string]uint64{}, nil}, &d.omissions
@@ -164,7 +164,7 @@ func (d *Daemon) takenIn() intake {
 	for _, s := range d.listeners.Stats() {
 		ignored += s.Ignored
 		for _, c := range s.Requests {
-			if slices.Contains(turnedAway, c.Code) {
+			if slices.Contains(refusedCodes, c.Code) {
 				now.refused[s.Listener+" "+c.Code] = c.Requests
 				now.omitted["requests were answered "+c.Code+" by listeners."+s.Listener+": see the producer's log"] = c.Requests
 			}
@@ -174,16 +174,16 @@ func (d *Daemon) takenIn() intake {
 	return now
 }
 
-// allIgnored is worth a word only while nothing else comes.
+// allIgnored is shown only while no record counts.
 const allIgnored = "records are sound but ask for nothing of a pool, and none else came: see the producer's format with forewarm decode"
 
-// sinkVitals is how delivery goes, sink by sink.
+// sinkVitals is the state of delivery of each sink.
 func (d *Daemon) sinkVitals() []alerting.SinkVitals {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var out []alerting.SinkVitals
 	for _, s := range d.dispatcher.Stats() {
-		u, failed := d.undelivery[s.Sink]
+		u, failed := d.sinkFailures[s.Sink]
 		out = append(out, alerting.SinkVitals{Name: s.Sink, Failing: failed && u.sent == s.Sent, Since: u.since, Err: u.err, Waiting: s.Queued, Disabled: s.Disabled})
 	}
 	return out

@@ -48,7 +48,7 @@ func TestSelfWatch(t *testing.T) {
 	}
 
 	now, w := time.Now(), newSelfWatch(p.cfg.Decision)
-	p.lookAfter(w, now)
+	p.checkSelf(w, now)
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 	for seconds := 0; seconds < 150; seconds += 5 {
 		p.publish(t, "forewarm.telemetry.request.chat.talk", fmt.Appendf(nil,
@@ -61,7 +61,7 @@ func TestSelfWatch(t *testing.T) {
 		t.Errorf("before the first look %d heartbeats and %d alerts", beats, alerts)
 	}
 	for minute := range 2 {
-		p.lookAfter(w, now.Add(time.Duration(minute+1)*time.Minute))
+		p.checkSelf(w, now.Add(time.Duration(minute+1)*time.Minute))
 	}
 	testenv.Await(t, "heartbeat and alerts", func() bool { beats, alerts := count(); return beats > 0 && alerts >= 3 })
 	mu.Lock()

@@ -38,9 +38,7 @@ func (d *Daemon) openTraffic() {
 // shapeOfTraffic reads the stored series of the day before the last tick, at most every [trafficEvery] and only for another
 // tick. Cost: the samples of a day of each stored class and dimension.
 func (d *Daemon) shapeOfTraffic() server.Traffic {
-	d.mu.Lock()
-	tick := d.status.Tick
-	d.mu.Unlock()
+	tick := locked(d, &d.status.Tick)
 	t := &d.traffic
 	t.mu.Lock()
 	defer t.mu.Unlock()

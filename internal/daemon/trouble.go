@@ -14,56 +14,56 @@ import (
 	"github.com/forewarm/forewarm/alerting/sink"
 )
 
-// undelivery is a sink's newest failure; it is over when the sink has sent more.
-type undelivery struct {
+// sinkFailure is a sink's newest failure. It is over when the sink has sent more than sent.
+type sinkFailure struct {
 	sent  uint64
 	since time.Time // of the first failure since then
 	err   string
 }
 
-// unstored is why something could not be written when it was last tried.
-type unstored struct {
+// failedWrite is why something could not be written when it was last tried.
+type failedWrite struct {
 	since time.Time
 	err   string
 }
 
-// troubleRemote is the part that is no matter of this machine's disk.
+// troubleRemote is remote write, which does not depend on this machine's disk.
 const troubleRemote = "remote write"
 
-// stored notes how the last write of what ended.
-func (d *Daemon) stored(what string, err error) {
+// noteWrite notes whether the last write of a part succeeded.
+func (d *Daemon) noteWrite(what string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	u, failing := d.unsaved[what]
+	u, failing := d.failedWrites[what]
 	if err == nil {
 		if failing {
 			d.log.Info("is written again", zap.String("what", what), zap.Time("was not since", u.since))
 		}
-		delete(d.unsaved, what)
+		delete(d.failedWrites, what)
 		return
 	}
-	if d.unsaved == nil {
-		d.unsaved = map[string]unstored{}
+	if d.failedWrites == nil {
+		d.failedWrites = map[string]failedWrite{}
 	}
 	if !failing {
 		u.since = time.Now()
 		d.log.Warn("cannot be written", zap.String("what", what), zap.Error(err))
 	}
 	u.err = printable(err)
-	d.unsaved[what] = u
+	d.failedWrites[what] = u
 }
 
 // storageTrouble says what could not be written when it was last tried, "" when all was. The caller holds mu.
 func (d *Daemon) storageTrouble() string {
-	trouble, _ := d.troubleBut("")
+	trouble, _ := d.writeTrouble("")
 	return trouble
 }
 
-// troubleBut says the same without one part, and since when. The caller holds mu.
-func (d *Daemon) troubleBut(part string) (trouble string, since time.Time) {
+// writeTrouble is storageTrouble without one part, and since when. The caller holds mu.
+func (d *Daemon) writeTrouble(part string) (trouble string, since time.Time) {
 	var out []string
-	for _, what := range slices.Sorted(maps.Keys(d.unsaved)) {
-		u := d.unsaved[what]
+	for _, what := range slices.Sorted(maps.Keys(d.failedWrites)) {
+		u := d.failedWrites[what]
 		if what == part {
 			continue
 		}
@@ -87,7 +87,7 @@ func printableText(text string) string {
 	}, text)
 }
 
-// undelivered takes note of a sink that fails, or no longer does, and says so.
+// undelivered notes and logs that a sink fails, or no longer does.
 func (d *Daemon) undelivered(f sink.Failure) {
 	log := d.log.With(zap.String("sink", f.Sink), zap.Int("failures in a row", f.Failures))
 	switch {
@@ -109,28 +109,26 @@ func (d *Daemon) undelivered(f sink.Failure) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if f.Err == nil {
-		delete(d.undelivery, f.Sink)
+		delete(d.sinkFailures, f.Sink)
 		return
 	}
-	if d.undelivery == nil {
-		d.undelivery = map[string]undelivery{}
+	if d.sinkFailures == nil {
+		d.sinkFailures = map[string]sinkFailure{}
 	}
-	u, failing := d.undelivery[f.Sink]
+	u, failing := d.sinkFailures[f.Sink]
 	if !failing || u.sent != sent {
-		u = undelivery{sent: sent, since: time.Now()}
+		u = sinkFailure{sent: sent, since: time.Now()}
 	}
 	u.err = printable(f.Err)
-	d.undelivery[f.Sink] = u
+	d.sinkFailures[f.Sink] = u
 }
 
 // sinkTrouble says which sinks have delivered nothing since they last failed, "" when none.
 func (d *Daemon) sinkTrouble() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	var out []string
-	for _, s := range d.dispatcher.Stats() {
-		if u, failed := d.undelivery[s.Sink]; failed && u.sent == s.Sent {
-			out = append(out, fmt.Sprintf("%s: %s (%d wait)", s.Sink, u.err, s.Queued))
+	for _, s := range d.sinkVitals() {
+		if s.Failing {
+			out = append(out, fmt.Sprintf("%s: %s (%d wait)", s.Name, s.Err, s.Waiting))
 		}
 	}
 	return strings.Join(out, "; ")

@@ -27,12 +27,12 @@ func (f *flaky) Send(context.Context, alerting.Notice) error {
 
 func TestTroubleEndsWhenItIsOver(t *testing.T) {
 	d := &Daemon{log: zap.NewNop()}
-	d.stored("snapshot", errors.New("disk full"))
-	d.stored("log", nil)
+	d.noteWrite("snapshot", errors.New("disk full"))
+	d.noteWrite("log", nil)
 	if got := d.storageTrouble(); got != "snapshot: disk full" {
 		t.Errorf("storage: %q", got)
 	}
-	d.stored("snapshot", nil)
+	d.noteWrite("snapshot", nil)
 	if got := d.storageTrouble(); got != "" {
 		t.Errorf("storage, written again: %q", got)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/common/config"
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
 // Config says how a client authenticates. Secrets are named by file, and read again for each request.
@@ -18,15 +20,7 @@ type Config struct {
 	PasswordFile    string            `yaml:"password_file"`
 	BearerTokenFile string            `yaml:"bearer_token_file"`
 	Headers         map[string]string `yaml:"headers"` // such as X-Scope-OrgID for a tenant of Mimir
-	TLS             TLS               `yaml:"tls"`
-}
-
-// TLS names the files of a TLS connection; all empty trusts what the system trusts.
-type TLS struct {
-	CAFile     string `yaml:"ca_file"`
-	CertFile   string `yaml:"cert_file"`
-	KeyFile    string `yaml:"key_file"`
-	ServerName string `yaml:"server_name"`
+	TLS             tlsconfig.Client  `yaml:"tls"`     // all empty trusts what the system trusts
 }
 
 // Check is nil for what can be tried with a URL; else it names the key, its value and the mend. It opens no file.
@@ -41,7 +35,7 @@ func (c *Config) Check(raw string) error {
 		return fmt.Errorf("username is %q: it must be set together with password_file", c.Username)
 	case c.Username != "" && c.BearerTokenFile != "":
 		return errors.New("bearer_token_file is set: it must not come with username")
-	case u.Scheme != "https" && c.TLS != (TLS{}):
+	case u.Scheme != "https" && c.TLS != (tlsconfig.Client{}):
 		return errors.New("tls is set: it must come with an https url")
 	}
 	for name := range c.Headers {

@@ -125,7 +125,8 @@ type Log struct {
 // head is the newest decision of a pool as this writer knows it.
 type head struct {
 	sequence uint64
-	behind   bool // the log may have newer ones
+	tick     time.Time // of that decision, where it was compared; zero where it is not known
+	behind   bool      // the log may have newer ones
 }
 
 // batch is one tick on its way to the stream, or a barrier.
@@ -424,8 +425,8 @@ func (l *Log) compare(ctx context.Context, stream jetstream.Stream, b *batch) (l
 			}
 			l.heads[o.pool] = h
 		}
-		there := false
-		if h.behind {
+		there := h.tick.Equal(b.tick) // it was compared when this batch was tried before
+		if h.behind && !there {
 			if there, err = l.catchUp(ctx, stream, h, o, b.tick); err != nil {
 				return nil, err
 			}
@@ -502,7 +503,7 @@ func (l *Log) catchUp(ctx context.Context, stream jetstream.Stream, h *head, o *
 			}
 			return true, nil
 		default:
-			h.sequence = m.Sequence
+			h.sequence, h.tick = m.Sequence, tick
 			if string(r.Decision) == string(o.decision) {
 				l.count(func(c *Counters) { c.Repeated++ })
 			} else {

@@ -122,6 +122,24 @@ func TestTwoWriters(t *testing.T) {
 	}
 }
 
+// TestTwoWritersAndANewPool: a writer that is late, and meets a pool for the first time in the tick that it is late with, stores
+// no decision a second time.
+func TestTwoWritersAndANewPool(t *testing.T) {
+	js, _ := serve(t)
+	a, b := write(t, js, "a"), write(t, js, "b")
+	a.tick(t, 1, 3, "chat")
+	b.tick(t, 1, 3, "chat")
+	b.tick(t, 2, 3, "chat", "new")
+	a.tick(t, 2, 3, "chat", "new")
+	a.tick(t, 3, 3, "chat", "new")
+	if got := a.Counters(); got != (Counters{Stored: 3, Repeated: 2}) {
+		t.Errorf("%+v", got)
+	}
+	if n := messages(t, js); n != 10 {
+		t.Errorf("%d messages, want five decisions and five notices", n)
+	}
+}
+
 // TestPausedWriter: one that missed ticks of another stores nothing for them, and says what it missed.
 func TestPausedWriter(t *testing.T) {
 	js, _ := serve(t)

@@ -148,7 +148,7 @@ func (r *Reader) find(ctx context.Context, ref string, span time.Duration) (d al
 		return d, nil, err
 	}
 	if len(newest) == 0 {
-		return d, nil, errors.New("the log has no decision: none was made yet")
+		return d, nil, errors.New("the log has no decision yet")
 	}
 	last := time.Time{}
 	for i := range newest {

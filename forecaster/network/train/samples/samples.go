@@ -188,7 +188,7 @@ func stream(y []float64, count int, offset int64, r *rand.Rand) (out []sample) {
 		if !take[i+1] {
 			continue
 		}
-		in, ok := network.Look(h)
+		in, ok := network.NewInput(h)
 		if !ok {
 			continue
 		}

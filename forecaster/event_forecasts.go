@@ -2,24 +2,25 @@ package forecaster
 
 import "math"
 
-// upcoming puts the events of a pool into its forecasts of one origin. Nil when no event is near.
-type upcoming struct {
+// eventForecasts applies the events of a pool to its forecasts of one origin. Nil if no event is near.
+type eventForecasts struct {
 	pool *pool
-	// medians by dimension and minute: without events, with them, and of what each event concerns.
+	// Sums of medians by dimension and minute: without events, with events, and of the classes that each event applies
+	// to.
 	without, with [][Horizon]float64
 	concerned     [][][Horizon]float64
 }
 
-func (p *pool) upcoming() *upcoming {
+func (p *pool) eventForecasts() *eventForecasts {
 	near := false
 	for _, x := range p.effects {
-		x.look(p.newest)
+		x.setMinute(p.newest)
 		near = near || x.near()
 	}
 	if !near {
 		return nil
 	}
-	o := &upcoming{pool: p, without: make([][Horizon]float64, len(dimensions)), with: make([][Horizon]float64, len(dimensions))}
+	o := &eventForecasts{pool: p, without: make([][Horizon]float64, len(dimensions)), with: make([][Horizon]float64, len(dimensions))}
 	o.concerned = make([][][Horizon]float64, len(p.effects))
 	for i := range o.concerned {
 		o.concerned[i] = make([][Horizon]float64, len(dimensions))
@@ -27,8 +28,8 @@ func (p *pool) upcoming() *upcoming {
 	return o
 }
 
-// class multiplies the forecast of a class, and widens it by how uncertain the change from now is.
-func (o *upcoming) class(d int, f *Forecast) {
+// class multiplies the forecast of a class, and widens it by the uncertainty of the change from now.
+func (o *eventForecasts) class(d int, f *Forecast) {
 	if o == nil {
 		return
 	}
@@ -39,11 +40,11 @@ func (o *upcoming) class(d int, f *Forecast) {
 			continue
 		}
 		now += x.Mean * x.now()
-		x.list(f)
+		x.describe(f)
 		for h := range by.mean {
 			s := x.ahead(h + 1)
 			by.mean[h] += x.Mean * s
-			by.variance[h] += x.Var * (s - x.seen()) * (s - x.seen())
+			by.variance[h] += x.Var * (s - x.recent()) * (s - x.recent())
 		}
 	}
 	for h := range f.Minute {
@@ -60,20 +61,20 @@ func (o *upcoming) class(d int, f *Forecast) {
 	}
 }
 
-// list names the event in a forecast that it changes.
-func (x *effect) list(f *Forecast) {
+// describe adds the event to the basis of a forecast.
+func (x *effect) describe(f *Forecast) {
 	if !x.near() {
 		return
 	}
-	wide := ninety * math.Sqrt(x.Var)
+	wide := z90 * math.Sqrt(x.Var)
 	f.Basis.Events = append(f.Basis.Events, EventEffect{
 		Name: x.Name, Stated: x.Stated, Learned: math.Exp(x.Mean), Low: math.Exp(x.Mean - wide), High: math.Exp(x.Mean + wide),
 		Now: x.now(), Ahead: x.ahead(targets[midLead].to),
 	})
 }
 
-// total does the same for the pool, after all classes: events change what they concern of it.
-func (o *upcoming) total(d int, f *Forecast) {
+// total changes the forecast of the pool in proportion to its classes. Call it after all classes.
+func (o *eventForecasts) total(d int, f *Forecast) {
 	if o == nil {
 		return
 	}
@@ -87,36 +88,36 @@ func (o *upcoming) total(d int, f *Forecast) {
 	for i, x := range o.pool.effects {
 		share := 1.0
 		if x.event.Class != "" {
-			share = ratioOr(o.concerned[i][d][0], o.with[d][0], 0)
+			share = ratioOrDefault(o.concerned[i][d][0], o.with[d][0], 0)
 		}
-		x.list(f)
+		x.describe(f)
 		now += x.Mean * x.now() * share
 		for h := range by.mean {
 			if x.event.Class != "" {
-				share = ratioOr(o.concerned[i][d][h], o.with[d][h], 0)
+				share = ratioOrDefault(o.concerned[i][d][h], o.with[d][h], 0)
 			}
-			change := (x.ahead(h+1) - x.seen()) * share
+			change := (x.ahead(h+1) - x.recent()) * share
 			by.variance[h] += x.Var * change * change
 		}
 	}
 	by.apply(f, now)
 }
 
-func ratioOr(a, b, otherwise float64) float64 {
+func ratioOrDefault(a, b, otherwise float64) float64 {
 	if b > 0 {
 		return a / b
 	}
 	return otherwise
 }
 
-// impact is what events do to a forecast: mean and variance, by minute, of the logarithm of a factor.
+// impact is the mean and variance, by minute, of the logarithm of the factor of all events.
 type impact struct{ mean, variance [Horizon]float64 }
 
-// apply changes a forecast; now is the mean for its newest minute.
+// apply changes a forecast; now is the mean of the newest minute.
 func (c *impact) apply(f *Forecast, now float64) {
 	if now != 0 {
 		f.Last *= math.Exp(now)
-		magnify(&f.Now, math.Exp(now))
+		scale(&f.Now, math.Exp(now))
 	}
 	was := windowMedian(f)
 	widest := 0.0
@@ -133,7 +134,7 @@ func (c *impact) apply(f *Forecast, now float64) {
 	multiply(&f.WindowMax, mean, widest)
 }
 
-// windowMedian is the largest median of a minute in the window whose maximum is forecast.
+// windowMedian is the largest median of a minute in the window.
 func windowMedian(f *Forecast) (m float64) {
 	for h := WindowFrom; h <= WindowTo; h++ {
 		m = math.Max(m, f.Minute[h-1][L50])
@@ -141,8 +142,8 @@ func windowMedian(f *Forecast) (m float64) {
 	return m
 }
 
-// multiply multiplies a distribution by an independent log-normal factor whose logarithm has a mean and a variance. About
-// the median the distances of logarithms add up like standard deviations.
+// multiply multiplies a distribution by an independent log-normal factor; mean and variance are of its logarithm.
+// Distances from the median, as logarithms, add up like standard deviations.
 func multiply(q *Quantiles, mean, variance float64) {
 	if mean == 0 && variance == 0 {
 		return

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func drawAxis(t *rapid.T) (a axis) {
+func drawRootQuantiles(t *rapid.T) (a rootQuantiles) {
 	sum := rapid.Float32Range(0, 100).Draw(t, "first")
 	for i := range a {
 		a[i] = sum
@@ -20,7 +20,7 @@ func drawAxis(t *rapid.T) (a axis) {
 // TestAxisScoresInvert: a score leads back to its outcome, but for outcomes among quantiles that coincide.
 func TestAxisScoresInvert(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a := drawAxis(t)
+		a := drawRootQuantiles(t)
 		const least = 0.01
 		z := rapid.Float64Range(-50, 600).Draw(t, "z")
 		x := a.score(z, least)
@@ -36,12 +36,12 @@ func TestAxisScoresInvert(t *testing.T) {
 	})
 }
 
-// TestAxisKeepsWhatIsCalibrated: at the normal scores of the levels an axis gives its own quantiles.
-func TestAxisKeepsWhatIsCalibrated(t *testing.T) {
-	a := axis{1, 2, 4, 8, 9, 10, 20, 30, 60}
+// TestRootQuantilesAtLevels: at the normal scores of the levels a distribution has its own quantiles.
+func TestRootQuantilesAtLevels(t *testing.T) {
+	a := rootQuantiles{1, 2, 4, 8, 9, 10, 20, 30, 60}
 	for i, x := range gaussian {
 		if got := a.at(x, 1e-6); math.Abs(got-float64(a[i])) > 1e-5 {
-			t.Errorf("level %v is at %v, the axis has %v", Levels[i], got, a[i])
+			t.Errorf("level %v is at %v, want %v", Levels[i], got, a[i])
 		}
 	}
 }
@@ -49,7 +49,7 @@ func TestAxisKeepsWhatIsCalibrated(t *testing.T) {
 // TestTrackedScoresMendAWrongWidth: the scores of outcomes that spread twice as far as a distribution says come to have
 // quantiles of twice the normal ones.
 func TestTrackedScoresMendAWrongWidth(t *testing.T) {
-	var a axis
+	var a rootQuantiles
 	for i, x := range gaussian {
 		a[i] = float32(100 + x)
 	}
@@ -58,7 +58,7 @@ func TestTrackedScoresMendAWrongWidth(t *testing.T) {
 	for i := range n {
 		u := (float64(i*7919%n) + .5) / n // every level once, in an order without pattern
 		x := a.score(100+2*normal(u), 1e-3)
-		m.follow(x, x)
+		m.observe(x, x)
 	}
 	for i, x := range gaussian {
 		if got := float64(m.Score[i]); math.Abs(got-2*x) > .35 {
@@ -72,15 +72,15 @@ func normal(u float64) float64 { return distuv.UnitNormal.Quantile(u) }
 // TestAtomsSayNothingOfTheirInside: where a distribution that is right about silence has an atom at zero, outcomes of zero
 // leave the quantiles of its scores where they are.
 func TestAtomsSayNothingOfTheirInside(t *testing.T) {
-	a := axis{0, 0, 0, 0, 0, 0, 3, 5, 9} // silent four times in five
+	a := rootQuantiles{0, 0, 0, 0, 0, 0, 3, 5, 9} // silent four times in five
 	m := newTracker(300)
 	for i := range 4000 {
 		z := 0.0
 		if i%5 == 4 { // the upper fifth, evenly
 			z = a.at(phiInverse(.8+.2*(float64((i/5*37)%100)+.5)/100), 1e-3)
 		}
-		from, to := a.span(z, 1e-3)
-		m.follow(from, to)
+		from, to := a.scoreRange(z, 1e-3)
+		m.observe(from, to)
 	}
 	for i, x := range m.Score {
 		if math.Abs(float64(x)-gaussian[i]) > .15 {

@@ -2,14 +2,73 @@ package daemon
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/pipeline"
 )
+
+// logDecision logs a decision that differs from the one before.
+func (d *Daemon) logDecision(x *alerting.Decision) {
+	now := decided{x.Action, x.Desired, 0, x.Withheld}
+	if x.ByRole != nil {
+		now.prefill = x.ByRole.Prefill
+	}
+	if before, known := d.decided[x.Pool]; known && before == now {
+		return
+	}
+	d.decided[x.Pool] = now
+	d.log.Info(x.Reason, zap.String("pool", x.Pool), zap.Time("tick", x.Tick), zap.String("action", string(x.Action)), zap.Int("desired", x.Desired), zap.String("withheld", x.Withheld))
+}
+
+// decided is what makes a decision another one.
+type decided struct {
+	action           alerting.Action
+	desired, prefill int
+	withheld         string
+}
+
+// faultKey is a fault of a producer that is said once, when it begins, and once when it is over.
+type faultKey struct {
+	pool, producer string
+	kind           features.FaultKind
+}
+
+// logFaults logs the faults of producers that are new, and those that are over.
+func (d *Daemon) logFaults(out *pipeline.Output) {
+	now := map[faultKey]bool{}
+	for i := range out.Pools {
+		for _, f := range out.Pools[i].Faults {
+			key := faultKey{out.Pools[i].Pool, f.Producer, f.Kind}
+			if now[key] = true; !d.faults[key] {
+				d.log.Warn("a producer of telemetry is at fault", zap.String("pool", key.pool), zap.String("producer", key.producer),
+					zap.String("fault", string(key.kind)), zap.Float64("seconds", f.Seconds), zap.Uint64("future_records", f.Future),
+					zap.Time("tick", out.Tick))
+			}
+		}
+	}
+	var over []faultKey
+	for key := range d.faults {
+		if !now[key] {
+			over = append(over, key)
+		}
+	}
+	slices.SortFunc(over, func(a, b faultKey) int {
+		return slices.Compare([]string{a.pool, a.producer, string(a.kind)}, []string{b.pool, b.producer, string(b.kind)})
+	})
+	for _, key := range over {
+		d.log.Info("a producer of telemetry is at fault no more", zap.String("pool", key.pool), zap.String("producer", key.producer),
+			zap.String("fault", string(key.kind)), zap.Time("tick", out.Tick))
+	}
+	d.faults = now
+}
 
 // publishedMinutes and publishedLevels are what a forecast message carries: enough to plan by, small enough to send each
 // minute. The backtest writes every minute.

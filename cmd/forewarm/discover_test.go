@@ -1,0 +1,348 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/internal/testenv"
+	"github.com/forewarm/forewarm/storage/stream"
+)
+
+// cluster speaks the list, watch and create of the Kubernetes API.
+type cluster struct {
+	*httptest.Server
+	mu      sync.Mutex
+	changes []change // the version of the n-th is n+1
+	grown   chan struct{}
+	events  []string // reason and message
+	absent  string   // a resource that is not installed
+}
+
+type change struct {
+	Type     string         `json:"type"`
+	Object   map[string]any `json:"object"`
+	resource string
+}
+
+func newCluster(t *testing.T, absent string) *cluster {
+	c := &cluster{grown: make(chan struct{}), absent: absent}
+	c.Server = httptest.NewServer(http.HandlerFunc(c.serve))
+	t.Cleanup(func() { c.CloseClientConnections(); c.Close() })
+	return c
+}
+
+// change takes an object in YAML; what is ADDED, MODIFIED or DELETED.
+func (c *cluster) change(t *testing.T, what, text string) {
+	t.Helper()
+	var o map[string]any
+	if err := yaml.Unmarshal([]byte(text), &o); err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u := unstructured.Unstructured{Object: o}
+	u.SetUID(types.UID(u.GetKind() + u.GetName()))
+	u.SetResourceVersion(strconv.Itoa(len(c.changes) + 1))
+	c.changes = append(c.changes, change{what, o, discoveredKinds[u.GetKind()].resource.Resource})
+	close(c.grown)
+	c.grown = make(chan struct{})
+}
+
+func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	resource := parts[len(parts)-1]
+	w.Header().Set("Content-Type", "application/json")
+	status := func(code int, reason string) {
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code})
+	}
+	if r.Method == http.MethodPost {
+		var e struct{ Reason, Message string }
+		_ = json.NewDecoder(r.Body).Decode(&e)
+		c.mu.Lock()
+		c.events = append(c.events, e.Reason+" "+e.Message)
+		c.mu.Unlock()
+		w.WriteHeader(http.StatusCreated)
+		_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Event", "apiVersion": "v1", "metadata": map[string]any{"name": "e"}})
+		return
+	}
+	switch {
+	case resource == c.absent:
+		status(http.StatusNotFound, "NotFound")
+	case r.FormValue("sendInitialEvents") != "":
+		status(http.StatusBadRequest, "BadRequest") // an older server
+	case r.FormValue("watch") != "":
+		at, _ := strconv.Atoi(r.FormValue("resourceVersion"))
+		for out := json.NewEncoder(w); ; {
+			c.mu.Lock()
+			all, grown := c.changes, c.grown
+			c.mu.Unlock()
+			for ; at < len(all); at++ {
+				if all[at].resource == resource {
+					_ = out.Encode(all[at])
+				}
+			}
+			w.(http.Flusher).Flush()
+			select {
+			case <-grown:
+			case <-r.Context().Done():
+				return
+			}
+		}
+	default:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		now := map[string]map[string]any{}
+		kind := ""
+		for k, d := range discoveredKinds {
+			if d.resource.Resource == resource {
+				kind = k
+			}
+		}
+		for _, x := range c.changes {
+			name := (&unstructured.Unstructured{Object: x.Object}).GetName()
+			if x.resource == resource {
+				now[name] = x.Object
+				if x.Type == "DELETED" {
+					delete(now, name)
+				}
+			}
+		}
+		items := []any{}
+		for _, o := range now {
+			items = append(items, o)
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"kind": kind + "List", "apiVersion": parts[1] + "/" + parts[2], "items": items,
+			"metadata": map[string]any{"resourceVersion": strconv.Itoa(len(c.changes))},
+		})
+	}
+}
+
+func (c *cluster) said(what string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.events, func(e string) bool { return strings.Contains(e, what) })
+}
+
+func scaledObject(name, pool, more string, most int) string {
+	return fmt.Sprintf(`
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {name: %s, namespace: llm, creationTimestamp: "2026-03-01T00:00:00Z", annotations: {forewarm.dev/pool: %s, %s}}
+spec: {scaleTargetRef: {name: chat}, minReplicaCount: 1, maxReplicaCount: %d, triggers: []}`, name, pool, more, most)
+}
+
+// TestDiscover has two daemons on one log take up pools that annotations define, without a change of their configuration. They
+// decide the same throughout: before, while and after a pool is added, changed and given up, with one of them killed on the way.
+func TestDiscover(t *testing.T) {
+	c, h := newCluster(t, "horizontalpodautoscalers"), newHouse(t, 1)
+	address := testenv.FreeAddress(t)
+	p := start(t, "discover", "-config", filepath.Join(h.dirs[0], "forewarm.yaml"), "-server", c.URL, "-listen", address)
+	defer p.stop(t)
+	page := func() string { _, page := testenv.Get("http://" + address + "/metrics"); return page }
+	await := func(what, line string) {
+		t.Helper()
+		testenv.Await(t, what, func() bool { return p.over() || strings.Contains(page(), line) })
+	}
+	await("discovery", "forewarm_discovery_pools 0")
+	if code, _ := testenv.Get("http://" + address + "/readyz"); code != http.StatusOK {
+		t.Errorf("/readyz answers %d", code)
+	}
+	const rates = "forewarm.dev/decode_tokens_per_s: '400', forewarm.dev/warmup: '{p50: 6m, p90: 12m}'"
+	begin := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	got := h.play(t, 60, func(h *house, t *testing.T, m int) {
+		switch m {
+		case 10:
+			c.change(t, "ADDED", scaledObject("chat", "noted", rates, 16))
+			await("the pool", "forewarm_discovery_pools 1")
+		case 25:
+			c.change(t, "MODIFIED", scaledObject("chat", "noted", rates, 2))
+			testenv.Await(t, "the change", func() bool { return c.said(`"max":2`) })
+		case 35:
+			h.twins[1].kill(t)
+			h.start(t, 1)
+		case 40:
+			c.change(t, "DELETED", scaledObject("chat", "noted", rates, 2))
+			await("the pool to be given up", "forewarm_discovery_pools 0")
+		}
+		if m < 5 || m > 50 {
+			return
+		}
+		var b strings.Builder
+		for i := range 6 + 4*(m%20) {
+			fmt.Fprintf(&b, `{"arrived_at":%d,"prompt_tokens":500,"output_tokens":%d}`+"\n", begin.Add(time.Duration(m)*time.Minute+time.Duration(i)*time.Second).UnixMilli(), 600+100*(m%20))
+		}
+		msg := &nats.Msg{Subject: "forewarm.telemetry.request.noted.chat", Data: []byte(b.String()), Header: nats.Header{"Content-Type": {"application/x-ndjson"}}}
+		if _, err := h.js.PublishMsg(t.Context(), msg, natsjs.WithMsgID(fmt.Sprint("n-", m))); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if got.divergent > 0 || got.ticks < 60+45 {
+		t.Errorf("%d decisions, of which %d differ", got.ticks, got.divergent)
+	}
+	newest, err := stream.NewReader(h.js, jetstream.DecisionsStream, "forewarm").Newest(t.Context())
+	if err != nil || len(newest) != 2 || newest[1].Decision.Pool != "noted" || newest[1].Decision.Limit != 2 {
+		t.Errorf("%v: the newest decisions are %+v", err, newest)
+	}
+}
+
+// TestDiscoverFaults names what defines no pool, each in an event of its object and a metric; the others are published all the same.
+func TestDiscoverFaults(t *testing.T) {
+	permissions := jetstream.DefaultConfig()
+	for _, user := range []string{"FOREWARM", "PRODUCER", "CONSUMER", "DISCOVERY"} {
+		t.Setenv(user+"_PASSWORD", "secret")
+	}
+	url := testenv.StartNATS(t, permissions.Permissions())
+	conn, err := nats.Connect(url, nats.UserInfo("forewarm", "secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := natsjs.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.EnsureTelemetry(t.Context(), js, permissions); err != nil { // as daemons do
+		t.Fatal(err)
+	}
+	t.Setenv("FOREWARM_NATS_PASSWORD_FILE", testenv.WriteFile(t, filepath.Join(t.TempDir(), "password"), "secret"))
+	file := testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"), "nats: {url: '"+url+"', user: discovery}", "max_pools: 3", "log: {level: warn}", "pools: [{name: own, replicas: {max: 4}}]")
+	c := newCluster(t, "")
+	object := func(kind, name, created, annotations, spec string) string {
+		r := discoveredKinds[kind].resource
+		return fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %s, namespace: llm, creationTimestamp: %q, annotations: {%s}}\nspec: {%s}\n", r.GroupVersion(), kind, name, created, annotations, spec)
+	}
+	const day1, day2, day3 = "2026-03-01T00:00:00Z", "2026-03-02T00:00:00Z", "2026-03-03T00:00:00Z"
+	for _, text := range []string{
+		object("HorizontalPodAutoscaler", "chat", day2, "forewarm.dev/pool: chat", "minReplicas: 2, maxReplicas: 8"),
+		object("Deployment", "late", day3, "forewarm.dev/pool: chat, forewarm.dev/replicas: '{max: 9}'", "replicas: 3"),
+		object("Deployment", "plain", day1, "other: chat", "replicas: 3"),
+		object("Deployment", "batch", day1, "forewarm.dev/pool: batch, forewarm.dev/replicas: '{max: 5}', forewarm.dev/kv_dtype: fp8", ""),
+		object("Deployment", "nobounds", day1, "forewarm.dev/pool: nobounds", ""),
+		object("Deployment", "typo", day1, "forewarm.dev/pool: typo, forewarm.dev/warmpu: '{p50: 3m}', forewarm.dev/replicas: '{max: 5}'", ""),
+		object("Deployment", "bomb", day1, "forewarm.dev/pool: bomb, forewarm.dev/types: '[&a [], *a]'", ""),
+		object("Deployment", "own", day1, "forewarm.dev/pool: own, forewarm.dev/replicas: '{max: 5}'", ""),
+		object("Deployment", "toomany", day3, "forewarm.dev/pool: toomany, forewarm.dev/replicas: '{max: 5}'", ""),
+	} {
+		c.change(t, "ADDED", text)
+	}
+	c.change(t, "ADDED", strings.Replace(object("HorizontalPodAutoscaler", "keda-hpa-x", day1, "forewarm.dev/pool: chat", "maxReplicas: 8"), "annotations:",
+		"ownerReferences: [{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, name: x, uid: u, controller: true}], annotations:", 1))
+	address := testenv.FreeAddress(t)
+	p := start(t, "discover", "-config", file, "-server", c.URL, "-listen", address, "-namespaces", "llm")
+	defer p.stop(t)
+	testenv.Await(t, "all pools", func() bool {
+		_, page := testenv.Get("http://" + address + "/metrics")
+		return p.over() || strings.Contains(page, "forewarm_discovery_pools 2")
+	})
+	for _, want := range []string{
+		`ForewarmPoolDefined pool "chat" is defined: {"replicas":{"max":8,"min":2}}`, `ForewarmPoolDefined pool "batch" is defined: {"kv_dtype":"fp8","replicas":{"max":5}}`,
+		`ForewarmPoolRefused pool "chat" is defined by HorizontalPodAutoscaler llm/chat, which is older`, `ForewarmPoolRefused pool "own" is in the configuration`,
+		`ForewarmPoolRefused pools[nobounds].replicas.max`, `warmpu: unknown key; did you mean "warmup"?`, "must have no anchor", `pool "toomany" is one too many: raise max_pools, which is 3`,
+	} {
+		if !c.said(want) {
+			t.Errorf("no event says %s; there are\n%s", want, strings.Join(c.events, "\n"))
+		}
+	}
+	_, page := testenv.Get("http://" + address + "/metrics")
+	for _, want := range []string{`{reason="malformed"} 3`, `{reason="configured"} 1`, `{reason="duplicate"} 1`, `{reason="max_pools"} 1`} {
+		if !strings.Contains(page, "forewarm_discovery_faults"+want) {
+			t.Errorf("no %s in\n%s", want, page)
+		}
+	}
+	// A definition stays in force while its object is malformed.
+	c.change(t, "MODIFIED", object("Deployment", "batch", day1, "forewarm.dev/pool: batch, forewarm.dev/replicas: '{max: none}'", ""))
+	testenv.Await(t, "the fault", func() bool { return c.said("replicas.max") && c.said(`"none"`) })
+	testenv.Await(t, "the metrics of it", func() bool {
+		_, page := testenv.Get("http://" + address + "/metrics")
+		return strings.Contains(page, `forewarm_discovery_faults{reason="malformed"} 4`)
+	})
+	if _, page := testenv.Get("http://" + address + "/metrics"); !strings.Contains(page, "forewarm_discovery_pools 2") || !c.said(`pool "toomany" is one too many`) {
+		t.Error("a pool was given up, or its place, because its object is malformed")
+	}
+}
+
+// TestDiscoveryPage: the objects of the page and of deploy/keda define pools, and the page names each annotation that there is.
+func TestDiscoveryPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/discovery.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := os.ReadFile("../../deploy/keda/discovered.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := []string{string(example)}
+	for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+		texts = append(texts, m[1])
+	}
+	p, err := config.Default().Pipeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]bool{}
+	for _, text := range texts {
+		var o map[string]any
+		if err := yaml.Unmarshal([]byte(text), &o); err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &unstructured.Unstructured{}
+		if err := u.UnmarshalJSON(text); err != nil {
+			t.Fatal(err)
+		}
+		kept, err := slim(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := found([]*unstructured.Unstructured{kept.(*unstructured.Unstructured)}, nil, nil, 64, p.Define)
+		if len(f) != 1 || f[0].reason != "" && !strings.Contains(f[0].detail, "model_config") { // which default_pool has
+			t.Errorf("%s: %+v", titleOf(u), f)
+		}
+		kinds[u.GetKind()] = true
+	}
+	if len(kinds) != len(discoveredKinds) {
+		t.Errorf("there are examples of %v", kinds)
+	}
+	keys := map[string]bool{"pool": true}
+	for f := range reflect.TypeFor[capacity.Config]().Fields() {
+		if key := f.Tag.Get("yaml"); key != "name" && key != "model_config" && key != "curve_file" {
+			keys[key] = true
+		}
+	}
+	for _, m := range regexp.MustCompile("`forewarm.dev/([a-z0-9_]+)`").FindAllStringSubmatch(string(page), -1) {
+		if !keys[m[1]] {
+			t.Errorf("%s is no key of a pool", m[1])
+		}
+	}
+	for key := range keys {
+		if !strings.Contains(string(page), "`forewarm.dev/"+key+"`") {
+			t.Errorf("the page does not name forewarm.dev/%s", key)
+		}
+	}
+}
