@@ -143,7 +143,7 @@ func TestPlanMistakes(t *testing.T) {
 		{"-requests-per-s 3 -format pdf", []string{`"pdf"`, "html"}},
 		{"-requests-per-s -3", []string{"-requests-per-s is -3"}},
 		{"-requests-per-s 0", []string{"-requests-per-s"}},
-		{"-requests-per-s 3 -cache-hit 40", []string{"-cache-hit 40", "0…1"}},
+		{"-requests-per-s 3 -cache-hit 40", []string{"-cache-hit 40", "0 to 1"}},
 		{"-requests-per-s 3 -contexts 1,2", []string{"-contexts", "three"}},
 		{"-requests-per-s 3 -contexts 1,2,x", []string{"-contexts", `"x"`}},
 		{"-demand demand.yaml", []string{"demand.yaml", "request_per_s"}},

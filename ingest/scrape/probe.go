@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"slices"
@@ -80,19 +81,31 @@ func (s *Probed) ask(ctx context.Context, c *client, address string) error {
 		return err
 	}
 	s.Replicas = append(s.Replicas, replicas...)
+	var own []sample // that only the engine has
 	for i := range engines {
-		if s.Engine == "" && len(e.ranks(&engines[i])) > 0 {
-			s.Engine = engines[i].name
+		if len(e.ranks(&engines[i])) == 0 {
+			continue
+		}
+		s.Engine = cmp.Or(s.Engine, engines[i].name)
+		for _, name := range engines[i].anchors {
+			own = append(own, e[name]...)
 		}
 	}
-	for _, samples := range e {
-		for _, x := range samples {
-			if model := cmp.Or(x.labels.Get("model_name"), x.labels.Get("model")); model != "" && !slices.Contains(s.Models, model) {
-				s.Models = append(s.Models, model)
-			}
-		}
+	models := modelsOf(own)
+	if len(models) == 0 {
+		models = modelsOf(slices.Concat(slices.Collect(maps.Values(e))...))
 	}
+	s.Models = append(s.Models, models...)
 	return nil
+}
+
+func modelsOf(samples []sample) (models []string) {
+	for _, x := range samples {
+		if model := cmp.Or(x.labels.Get("model_name"), x.labels.Get("model")); model != "" {
+			models = append(models, model)
+		}
+	}
+	return models
 }
 
 // several gives the addresses of a name with more than one machine, nil for other names. One IPv4 and one IPv6 address are
