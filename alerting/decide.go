@@ -100,7 +100,7 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	}
 
 	short := desired > max(p.current, p.supply.Ready+len(st.Pending)) // of what was asked for, however long ago
-	asks := d.told() || cfg.Mode == Advisory
+	asks := d.delivered() || cfg.Mode == Advisory
 	switch {
 	case asks && (desired > max(p.asked, p.current) || short && !st.Short): // also when a replica is lost that had been asked for
 		st.LastScaleOut = now
@@ -111,7 +111,7 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	d.ActionsPerDay = len(st.ScaleOuts) + len(st.ScaleIns)
 	d.AskedAt = st.LastScaleOut.UTC() // a snapshot keeps the instant, not its zone
 	st.Short = short && asks
-	st.believe(now, p.supply, p.observed, desired, d.told())
+	st.updateSupply(now, p.supply, p.observed, desired, d.delivered())
 	st.KVTokens, st.LastDesired, st.LastTick = p.kvTokens, desired, now
 	st.publish(&d, cfg)
 	d.Reason = p.reason(&d, cfg)
@@ -120,15 +120,15 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 
 // target is the number of replicas to ask for, before the pool's bounds.
 func (p *plan) target(st *State, cfg Config) int {
-	st.look(p, cfg)
+	st.update(p, cfg)
 	there := max(p.current, p.asked)
 	if p.blind != sighted || p.need >= there {
 		return max(there, p.need)
 	}
-	p.enough = most(st.Keeps)
+	p.enough = maxKept(st.Keeps)
 	enough := min(p.enough, there)
 	if enough < there {
-		if p.blockedBy = p.stands(st.LastScaleOut, p.supply, enough, cfg); p.blockedBy != "" {
+		if p.blockedBy = p.whyKeepRequest(st.LastScaleOut, p.supply, enough, cfg); p.blockedBy != "" {
 			return there
 		}
 	}
@@ -152,7 +152,7 @@ func (p *plan) target(st *State, cfg Config) int {
 // when they may be. A start that is cancelled was paid for nothing, so an ask stands for the warm-up and decision.hold, and
 // while a replica is on its way for up to twice the warm-up. It ends sooner only when demand is known to be gone: when there
 // was none for ten minutes, or when more than a third of the replicas that are ready, and more than one, could be missed, too.
-func (p *plan) stands(asked time.Time, supply forecaster.Supply, enough int, cfg Config) string {
+func (p *plan) whyKeepRequest(asked time.Time, supply forecaster.Supply, enough int, cfg Config) string {
 	until := p.lead + cfg.Hold
 	if len(supply.Pending) > 0 {
 		until = max(until, 2*p.lead)
@@ -178,7 +178,7 @@ func (p *plan) consolidated(cfg Config) int {
 func (p *plan) danger(cfg Config) float64 { return max(cfg.KVDanger, p.in.Pool.KVTarget) }
 
 // look takes in what must stay by the newest evidence, and forgets what is out of date.
-func (st *State) look(p *plan, cfg Config) {
+func (st *State) update(p *plan, cfg Config) {
 	day := p.now.Add(-24 * time.Hour).Unix()
 	for _, actions := range []*[]int64{&st.ScaleOuts, &st.ScaleIns} {
 		*actions = slices.DeleteFunc(slices.Clone(*actions), func(at int64) bool { return at <= day })
@@ -208,7 +208,7 @@ func (st *State) asked(current int) int {
 // whyStay is what speaks against fewer replicas, of those that carry rows, although they would do; "" when nothing does. How
 // often the pool may shrink is not in it: see clamp.
 func (p *plan) whyStay(st *State, cfg Config, rows []resource) string {
-	if left := max(cfg.Cooldown, watch) - p.now.Sub(st.Sighted); left > 0 {
+	if left := max(cfg.Cooldown, minSighted) - p.now.Sub(st.Sighted); left > 0 {
 		return fmt.Sprintf("demand is watched for %s more", span(left))
 	}
 	s := &p.in.Minute.State
@@ -225,7 +225,7 @@ func (p *plan) whyStay(st *State, cfg Config, rows []resource) string {
 		return "requests are waiting"
 	}
 	for i := range rows {
-		if rows[i].tail() {
+		if rows[i].bursting() {
 			return fmt.Sprintf("a burst of %s is still draining", noun(rows[i].evidence.Dimension))
 		}
 	}
@@ -233,14 +233,14 @@ func (p *plan) whyStay(st *State, cfg Config, rows []resource) string {
 }
 
 // watch is how long demand must have been seen without a gap before replicas are given up.
-const watch = 5 * time.Minute
+const minSighted = 5 * time.Minute
 
 // burstTail is how far current demand may exceed the median forecast of the next minute before it counts as a burst
 // that has not drained.
 const burstTail = 1.2
 
 // tail says that the forecast expects a fall which has not come yet.
-func (r *resource) tail() bool {
+func (r *resource) bursting() bool {
 	return r.now > 1 && r.evidence.Demand > burstTail*r.forecast.Minute[0].At(0.5)
 }
 

@@ -102,7 +102,7 @@ func (s Signals) judge() Signals {
 	if len(s) > 1 {
 		newest.SlowTTFT, newest.SlowITL = s[len(s)-2].SlowTTFT, s[len(s)-2].SlowITL
 	}
-	recent, before := s.told()
+	recent, before := s.split()
 	switch {
 	case len(before) < fewestBefore:
 		newest.SlowTTFT, newest.SlowITL = false, false
@@ -140,7 +140,7 @@ const (
 // KV memory is full, it is that memory, whether or not the next tokens come later too: how many run is bounded by it, and so may
 // be what an iteration takes. It lasts until latencies are back to what they were before they rose. O(n log n).
 func (s Signals) Diagnose() (Bottleneck, *Symptoms) {
-	recent, before := s.told()
+	recent, before := s.split()
 	if len(recent) < fewestRecent || len(before) < fewestBefore {
 		return BottleneckNone, nil
 	}
@@ -225,7 +225,7 @@ func (x *Signal) known() bool { return !math.IsNaN(x.TTFT) && !math.IsNaN(x.ITL)
 
 // told are the minutes of which both latencies are known: the newest few, unless they are too old, and those before that are as
 // usual.
-func (s Signals) told() (recent, before Signals) {
+func (s Signals) split() (recent, before Signals) {
 	for i := len(s) - 1; i >= 0; i-- {
 		switch x := &s[i]; {
 		case !x.known():

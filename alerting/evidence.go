@@ -22,7 +22,7 @@ func (p *plan) decision(cfg Config) Decision {
 		Ready: p.supply.Ready, Pending: len(p.supply.Pending), Floor: p.floor.replicas, Reserves: p.in.Pool.Reserves,
 		Expires: p.now.Add(cfg.Expiry), Lead: p.lead, Quantile: p.tau, QuantileFrom: p.tauFrom, KeepQuantile: p.confidence,
 		Binding: p.in.Projection.Binding, Probability: finite(p.in.Projection.Probability), ETA: p.in.Projection.ETA,
-		Confidence: p.in.Projection.Confidence, Stale: p.blind == stale || p.blind == unheard, SupplyAssumed: !p.observed,
+		Confidence: p.in.Projection.Confidence, Stale: p.blind == stale || p.blind == noRequests, SupplyAssumed: !p.observed,
 		Warnings: slices.Concat(p.in.Projection.Warnings, p.warnings()),
 	}
 	if p.observed {
@@ -68,10 +68,10 @@ func (p *plan) withheld() string {
 		known = max(known, p.rows[i].forecast.Known)
 	}
 	switch {
-	case p.blind == stale || p.blind == unheard:
+	case p.blind == stale || p.blind == noRequests:
 		return "its telemetry is stale"
-	case p.blind == cold && p.observed && known < int(watch/features.Minute), p.blind == unsized && p.in.Projection.Confidence == forecaster.Cold:
-		return fmt.Sprintf("less than %s of its traffic is known", span(watch))
+	case p.blind == cold && p.observed && known < int(minSighted/features.Minute), p.blind == unsized && p.in.Projection.Confidence == forecaster.Cold:
+		return fmt.Sprintf("less than %s of its traffic is known", span(minSighted))
 	case p.blind == cold && !p.observed:
 		return "less than an hour of its traffic is known, and no replica reports how many there are"
 	}
@@ -79,7 +79,7 @@ func (p *plan) withheld() string {
 }
 
 // told says that autoscalers are told what d asks for.
-func (d *Decision) told() bool { return d.Mode == Active && d.Withheld == "" }
+func (d *Decision) delivered() bool { return d.Mode == Active && d.Withheld == "" }
 
 // named are the drivers that a decision names: the first few, as far as their numbers are finite.
 func named(all []forecaster.Driver) (drivers []forecaster.Driver) {
@@ -102,7 +102,7 @@ func (p *plan) warnings() []string {
 		out = append(out, text)
 	}
 	switch p.blind {
-	case stale, unheard:
+	case stale, noRequests:
 		out = append(out, "telemetry is stale: nothing is scaled in")
 	case unsized:
 		out = append(out, "no resource has both a capacity and a forecast: wait for minutes of traffic, and set kv_capacity_tokens or the rates of the pool where they are missing")

@@ -41,11 +41,11 @@ type plan struct {
 type blind uint8
 
 const (
-	sighted blind = iota
-	stale         // telemetry is too old
-	unheard       // engines are busy, and no request is heard of
-	unsized       // no resource has both a capacity and a demand
-	cold          // too little history
+	sighted    blind = iota
+	stale            // telemetry is too old
+	noRequests       // engines are busy, and no request is heard of
+	unsized          // no resource has both a capacity and a demand
+	cold             // too little history
 )
 
 // newPlan weighs the evidence: supply, demand by resource, the floor, and how far to trust it.
@@ -79,7 +79,7 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 	case in.Forecast == nil || in.Forecast.Stale || in.Projection.Stale:
 		p.blind = stale
 	case p.engineBusy() && p.silent():
-		p.blind = unheard
+		p.blind = noRequests
 	case len(p.rows) == 0:
 		p.blind = unsized
 	case in.Projection.Confidence == forecaster.Cold || in.Projection.Confidence == "":

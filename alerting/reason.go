@@ -121,7 +121,7 @@ const stillHeard = 5 * time.Minute
 func (p *plan) unseen(d *Decision, move string) []string {
 	why := ""
 	switch p.blind {
-	case unheard:
+	case noRequests:
 		why = fmt.Sprintf("The engines are busy (KV cache up to %s in use), but no request was reported for 10 min.", percent(finite(p.in.Minute.State.KVUsedMax)))
 	case stale:
 		why = "There is no telemetry yet."

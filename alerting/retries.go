@@ -23,14 +23,14 @@ type Retried struct {
 }
 
 const (
-	// mostByRetries is how many times the replicas that calls take may be asked for on account of retries.
-	mostByRetries = 3
+	// maxRetryFactor is how many times the replicas that calls take may be asked for on account of retries.
+	maxRetryFactor = 3
 	// idleUse is the share of KVDanger below which engines that let nobody wait have room.
 	idleUse = 0.5
 )
 
 // retried sizes a resource for all attempts, with a bound on what retries may ask for: replicas do not mend calls that fail
-// for other reasons than load. Retries ask for no more than mostByRetries times what calls take, and for no more than there is
+// for other reasons than load. Retries ask for no more than maxRetryFactor times what calls take, and for no more than there is
 // while the engines say that they have room.
 func (p *plan) retried(r *resource, cfg Config) {
 	factor, there := p.in.Forecast.Factor(r.evidence.Dimension), p.current
@@ -44,18 +44,18 @@ func (p *plan) retried(r *resource, cfg Config) {
 	calls := func(demand float64) int { return replicasFor(demand/factor, e.PerReplica) }
 	out := &Retried{Attempts: p.in.Forecast.Factor(features.DimRequests), Factor: factor, Demand: e.Demand / factor, NeedReplicas: calls(e.NeedQuantile)}
 	bound := func(all, calls int) int {
-		most := mostByRetries * max(calls, 1)
+		most := maxRetryFactor * max(calls, 1)
 		if all > most {
-			out.Why = fmt.Sprintf("with retries, at most %d times the replicas that calls need are asked for", mostByRetries)
+			out.Why = fmt.Sprintf("with retries, at most %d times the replicas that calls need are asked for", maxRetryFactor)
 		}
-		if p.roomy(cfg) && min(all, most) > max(there, calls) {
+		if p.hasRoom(cfg) && min(all, most) > max(there, calls) {
 			most = max(there, calls)
 			out.Why = "the engines have room, so requests fail for other reasons than load"
 		}
 		return min(all, most)
 	}
 	r.now = bound(r.now, calls(e.Demand))
-	r.keep = min(r.keep, max(mostByRetries*max(calls(e.NeedQuantile), 1), r.now))
+	r.keep = min(r.keep, max(maxRetryFactor*max(calls(e.NeedQuantile), 1), r.now))
 	all := e.NeedReplicas
 	e.NeedReplicas = bound(all, out.NeedReplicas)
 	if out.Refused = all - e.NeedReplicas; out.Refused == 0 {
@@ -65,7 +65,7 @@ func (p *plan) retried(r *resource, cfg Config) {
 }
 
 // roomy says that the engines report that they have room: nothing waits, and the fullest cache is far from danger.
-func (p *plan) roomy(cfg Config) bool {
+func (p *plan) hasRoom(cfg Config) bool {
 	m := &p.in.Minute
 	s := &m.State
 	return s.Observed && !m.QueueGrowing && s.KVUsedMax < idleUse*p.danger(cfg) && !(s.WaitingPerReady >= 1) && s.Preemptions == 0
@@ -74,7 +74,7 @@ func (p *plan) roomy(cfg Config) bool {
 // byRetries says in a sentence what retries add to the load on the resource that binds; "" where that is little or unknown.
 func (d *Decision) byRetries() string {
 	r := d.binding()
-	if r == nil || r.Retries == nil || r.Retries.Factor < leastByRetries {
+	if r == nil || r.Retries == nil || r.Retries.Factor < minRetryFactor {
 		return ""
 	}
 	x := r.Retries
@@ -111,8 +111,8 @@ func (r *ResourceEvidence) LoadFactor() float64 {
 	return 1
 }
 
-// leastByRetries is the factor of the load from which on retries are worth a word.
-const leastByRetries = 1.1
+// minRetryFactor is the factor of the load from which on retries are worth a word.
+const minRetryFactor = 1.1
 
 // refusals are the constraints that bounded what retries ask for.
 func refusals(rows []resource, prefix string) (constraints []string) {
@@ -124,12 +124,12 @@ func refusals(rows []resource, prefix string) (constraints []string) {
 	return constraints
 }
 
-// stormFades is the share of retries below which a storm is over.
-const stormFades = 0.10
+// stormEndShare is the share of retries below which a storm is over.
+const stormEndShare = 0.10
 
 // storm is the warning that many attempts are retries, whether the pool has room for them or not.
 func storm(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
-	if pf == nil || pf.Retries.Share < stormFades || pf.Retries.Attempts < forecaster.StormAttempts {
+	if pf == nil || pf.Retries.Share < stormEndShare || pf.Retries.Attempts < forecaster.StormAttempts {
 		return nil
 	}
 	class, most := "", float32(0)
@@ -148,7 +148,7 @@ func storm(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	}
 	w.Description = sentence(w.Description, d.notForRetries())
 	if r := d.binding(); r != nil && d.Probability >= fadeShare*cfg.AlertProbability {
-		w = w.and(capital(d.outcome(r, d.Probability, d.soon(cfg).window))+".", done(d))
+		w = w.and(capital(d.outcome(r, d.Probability, d.pageWindow(cfg).window))+".", done(d))
 	}
 	if said := d.byRetries(); said != "" {
 		w = w.and(capital(said) + ".")

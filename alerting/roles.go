@@ -227,9 +227,9 @@ func (p *plan) promptTarget(st *State, there int, cfg Config) int {
 		return there
 	}
 	st.PrefillKeeps = remember(st.PrefillKeeps, p.now, keep, cfg.Cooldown)
-	enough := most(st.PrefillKeeps)
+	enough := maxKept(st.PrefillKeeps)
 	wanted := max(need, min(there, enough))
-	if wanted < there && (p.stands(st.PrefillAsked, p.promptSupply, enough, cfg) != "" || p.whyStay(st, cfg, p.prompts) != "") {
+	if wanted < there && (p.whyKeepRequest(st.PrefillAsked, p.promptSupply, enough, cfg) != "" || p.whyStay(st, cfg, p.prompts) != "") {
 		return there
 	}
 	return wanted
@@ -243,7 +243,7 @@ func remember(keeps []kept, now time.Time, replicas int, span time.Duration) []k
 }
 
 // most is the largest number of replicas that had to stay.
-func most(keeps []kept) (replicas int) {
+func maxKept(keeps []kept) (replicas int) {
 	for _, k := range keeps {
 		replicas = max(replicas, k.Replicas)
 	}

@@ -15,14 +15,14 @@ import (
 // advisory mode it stays, because nobody is known to act.
 //
 // Most engines report only once they are ready, and for some time after they were removed. So in active mode reports are
-// corrected by what was asked for less than a lead time ago: see [State.obeyed].
+// corrected by what was asked for less than a lead time ago: see [State.corrected].
 //
 // The pipeline projects from the same supply that Decide uses.
 func CurrentSupply(now time.Time, m features.PoolMinute, p *capacity.Pool, st State, mode Mode) (supply forecaster.Supply, observed bool) {
 	if m.State.Observed {
 		supply = forecaster.Supply{Ready: m.State.Ready, Pending: reported(now, m.State)}
 		if mode == Active && !st.LastTick.IsZero() {
-			supply = st.obeyed(supply, now.Add(-forecaster.LeadTime(&p.Warmup)))
+			supply = st.corrected(supply, now.Add(-forecaster.LeadTime(&p.Warmup)))
 		}
 		return supply, true
 	}
@@ -60,7 +60,7 @@ func reported(now time.Time, s features.PoolState) []time.Time {
 // obeyed is a reported supply when what was asked for after since is under way: replicas that were asked for and do not
 // report yet are pending, and replicas that were given up and still report are gone. What was asked for longer ago and is
 // not seen is not counted on.
-func (st *State) obeyed(s forecaster.Supply, since time.Time) forecaster.Supply {
+func (st *State) corrected(s forecaster.Supply, since time.Time) forecaster.Supply {
 	missing := st.LastDesired - s.Ready - len(s.Pending)
 	if n := len(st.ScaleIns); missing < 0 && n > 0 && st.ScaleIns[n-1] > since.Unix() {
 		return asking(s, since, st.LastDesired)
@@ -76,7 +76,7 @@ func (st *State) obeyed(s forecaster.Supply, since time.Time) forecaster.Supply 
 
 // believe is what st holds of the supply after desired replicas were asked for at now. Of replicas that report, Pending
 // has all that were asked for and are not ready, however long ago. told says that autoscalers hear of it.
-func (st *State) believe(now time.Time, supply forecaster.Supply, observed bool, desired int, told bool) {
+func (st *State) updateSupply(now time.Time, supply forecaster.Supply, observed bool, desired int, told bool) {
 	switch {
 	case !told:
 	case observed:

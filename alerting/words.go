@@ -126,7 +126,7 @@ func (d *Decision) outcome(r *ResourceEvidence, probability float64, window time
 }
 
 // odds say how sure an outcome is; of one that is there, how much of the capacity demand takes.
-func (d *Decision) odds(likely []*ResourceEvidence, l look) string {
+func (d *Decision) odds(likely []*ResourceEvidence, l alertWindow) string {
 	r := likely[0]
 	switch p := l.at(r); {
 	case d.over(r):
