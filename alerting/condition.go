@@ -302,8 +302,8 @@ func limit(d *Decision, pf *forecaster.PoolForecast, who, help string, cfg Confi
 	return []Condition{c}
 }
 
-// degraded is the warning that the forecast of the binding resource is poor: a baseline has been better for long, or too
-// many outcomes exceed its 95 % quantile.
+// degraded is the warning that the forecast of the binding resource is poor: a baseline has been better for long, or
+// too many outcomes exceed its 95 % quantile.
 func degraded(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if pf == nil || d.Confidence == forecaster.Cold {
 		return nil
@@ -429,8 +429,8 @@ func share100(p float64) string {
 // seen is the number of ready and pending replicas, without those that do not report yet.
 func (d *Decision) seen() int { return d.Ready + d.Pending - d.Unreported }
 
-// tokensNow is the present demand of a class in tokens per second: uncached prompt tokens plus output tokens. ok is false
-// if it is unknown.
+// tokensNow is the present demand of a class in tokens per second: uncached prompt tokens plus output tokens. ok is
+// false if it is unknown.
 func tokensNow(pf *forecaster.PoolForecast, class string) (tokensPerS float64, ok bool) {
 	if pf == nil || class == features.OverflowClass { // in a limit, it covers more classes than in the forecast
 		return 0, false

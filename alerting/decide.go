@@ -18,10 +18,9 @@ type Input struct {
 	Pool       capacity.Pool
 	Minute     features.PoolMinute
 	Sequence   uint64
-	Signals    Signals // of the last hour; nil when nothing is known
-	Basis      *Basis  // for the decision to keep; nil keeps none
-	// WarnFrom is the probability from which on the pool is warned, FalsePerWeek how many warnings at it come to nothing: what
-	// Line.At gives.
+	Signals    Signals // of the last hour; nil if unknown
+	Basis      *Basis  // stored in the decision; may be nil
+	// WarnFrom is the alert threshold, FalsePerWeek the expected false warnings a week at it; both from Line.At.
 	WarnFrom, FalsePerWeek float64
 }
 
@@ -66,16 +65,18 @@ type kept struct {
 	Replicas int   `cbor:"2,keyasint"`
 }
 
-// Decide returns the decision for one pool at now, and the state for the next one. It is pure; cost O(resources · horizon).
+// Decide returns the decision for one pool at now, and the state for the next one. It is pure; cost O(resources ·
+// horizon).
 //
-// Desired is a total. Pending replicas count as supply, so they are not requested twice. Desired is the largest need over
-// all resources plus the reserves, and at least the reactive floor. The need is the demand quantile over the minutes until
-// Lead + Hold (see provision). Prefill replicas follow the same rules, see roles.
+// Desired is a total. Pending replicas count as supply, so they are not requested twice. Desired is the largest need
+// over all resources plus the reserves, and at least the reactive floor. The need is the demand quantile over the
+// minutes until Lead + Hold (see provision). Prefill replicas follow the same rules, see roles.
 //
-// A removed replica takes a warm-up to get back. So the pool scales in only if the demand until Lead + Cooldown fits the
-// smaller pool at the quantile plan.confidence, if that was so at each tick of the last Cooldown (the forecast is noisy),
-// and if no reason of whyStay applies. The minimum for scale-in is computed from demand, not from the current number of
-// replicas. Stale, cold or unsized evidence never scales in. The pool's bounds come last and are named in Constraints.
+// A removed replica takes a warm-up to get back. So the pool scales in only if the demand until Lead + Cooldown fits
+// the smaller pool at the quantile plan.confidence, if that was so at each tick of the last Cooldown (the forecast is
+// noisy), and if no reason of whyStay applies. The minimum for scale-in is computed from demand, not from the current
+// number of replicas. Stale, cold or unsized evidence never scales in. The pool's bounds come last and are named in
+// Constraints.
 func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	p := newPlan(now, &in, &st, cfg)
 	needed := p.target(&st, cfg)
@@ -144,10 +145,10 @@ func (p *plan) target(st *State, cfg Config) int {
 	return p.enough
 }
 
-// whyKeepRequest returns why the request made at asked is not withdrawn, although enough replicas would do; "" if it may
-// be. A cancelled start costs money without use, so a request is kept for the warm-up plus decision.hold; while a replica
-// is pending, for up to twice the warm-up. It is withdrawn earlier only if demand is clearly gone: no request for ten
-// minutes, or more than a third of the ready replicas (and more than one) are not needed.
+// whyKeepRequest returns why the request made at asked is not withdrawn, although enough replicas would do; "" if it
+// may be. A cancelled start costs money without use, so a request is kept for the warm-up plus decision.hold; while a
+// replica is pending, for up to twice the warm-up. It is withdrawn earlier only if demand is clearly gone: no request
+// for ten minutes, or more than a third of the ready replicas (and more than one) are not needed.
 func (p *plan) whyKeepRequest(asked time.Time, supply forecaster.Supply, enough int, cfg Config) string {
 	until := p.lead + cfg.Hold
 	if len(supply.Pending) > 0 {
@@ -159,8 +160,9 @@ func (p *plan) whyKeepRequest(asked time.Time, supply forecaster.Supply, enough 
 	return fmt.Sprintf("the ask of %s stands until %s", clock(asked), clock(asked.Add(until)))
 }
 
-// consolidated is the fewest ready replicas that keep the fullest KV cache below danger; 0 if unknown. It assumes that the
-// fullest cache grows like the mean, because load stays as uneven. With fewer, the reactive floor would scale out at once.
+// consolidated is the fewest ready replicas that keep the fullest KV cache below danger; 0 if unknown. It assumes that
+// the fullest cache grows like the mean, because load stays as uneven. With fewer, the reactive floor would scale out
+// at once.
 func (p *plan) consolidated(cfg Config) int {
 	s := &p.in.Minute.State
 	if !s.Observed || len(p.supply.Pending) > 0 { // pending replicas are removed first, and have an empty cache
@@ -200,8 +202,8 @@ func (st *State) asked(current int) int {
 	return st.LastDesired
 }
 
-// whyStay returns why the replicas that serve rows are not reduced, although fewer would do; "" if they may be. The limit
-// on scale-ins per day is in clamp.
+// whyStay returns why the replicas that serve rows are not reduced, although fewer would do; "" if they may be. The
+// limit on scale-ins per day is in clamp.
 func (p *plan) whyStay(st *State, cfg Config, rows []resource) string {
 	if left := max(cfg.Cooldown, minSighted) - p.now.Sub(st.Sighted); left > 0 {
 		return fmt.Sprintf("demand is watched for %s more", span(left))
@@ -286,8 +288,8 @@ func (b *bounds) clamp(target int, cfg Config) (desired int, constraints []strin
 	return desired, constraints
 }
 
-// limit is the maximum number of replicas of the pool, and its configuration key. All roles share a budget, so the prefill
-// replicas reduce it.
+// limit is the maximum number of replicas of the pool, and its configuration key. All roles share a budget, so the
+// prefill replicas reduce it.
 func (p *plan) limit() (replicas int, key string) {
 	pool := &p.in.Pool
 	replicas, key = pool.Limit()
@@ -299,8 +301,8 @@ func (p *plan) limit() (replicas int, key string) {
 	return replicas, key
 }
 
-// action compares desired with the current replicas, and if equal, with the previous request: to withdraw a request is an
-// action, too. If demand cannot be sized, a bound may lower the number, but that is no ScaleIn.
+// action compares desired with the current replicas, and if equal, with the previous request: to withdraw a request is
+// an action, too. If demand cannot be sized, a bound may lower the number, but that is no ScaleIn.
 func (p *plan) action(desired int) Action {
 	switch by := cmp.Or(cmp.Compare(desired, p.current), cmp.Compare(desired, p.asked)); {
 	case by > 0:
@@ -312,7 +314,8 @@ func (p *plan) action(desired int) Action {
 }
 
 // publish gives d a new generation if it changes the published advice or renews it. The first generation is the Unix
-// minute. There is at most one publication a minute, so a pool that lost its state starts above all earlier generations.
+// minute. There is at most one publication a minute, so a pool that lost its state starts above all earlier
+// generations.
 func (st *State) publish(d *Decision, cfg Config) {
 	changed := d.Desired != st.PublishedDesired || d.prefill() != st.PublishedPrefill || d.Action != st.PublishedAction ||
 		d.Action != Hold && d.Binding != st.PublishedBinding

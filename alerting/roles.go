@@ -10,10 +10,10 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// Roles are the replicas of a disaggregated pool by role. Decode is the desired_replicas of the pool. All other fields of a
-// decision are about decode replicas; those that begin with prefill are about replicas that only compute prompts. Prefill
-// replicas do not report, so their number is the last request. A new one is pending until the 90th percentile of the
-// warm-up lag.
+// Roles are the replicas of a disaggregated pool by role. Decode is the desired_replicas of the pool. All other fields
+// of a decision are about decode replicas; those that begin with prefill are about replicas that only compute prompts.
+// Prefill replicas do not report, so their number is the last request. A new one is pending until the 90th percentile
+// of the warm-up lag.
 type Roles struct {
 	Prefill int `json:"prefill" cbor:"1,keyasint"`
 	Decode  int `json:"decode" cbor:"2,keyasint"`
@@ -26,7 +26,7 @@ type Roles struct {
 	PrefillNeeded   int                 `json:"prefill_needed" cbor:"6,keyasint,omitempty"` // before the constraints
 	PrefillLimit    int                 `json:"prefill_limit" cbor:"7,keyasint,omitempty"`
 	PrefillReserves capacity.Reserves   `json:"prefill_reserves" cbor:"8,keyasint,omitzero"`
-	PrefillAskedAt  time.Time           `json:"prefill_asked_at,omitzero" cbor:"9,keyasint,omitzero"` // when more were last asked for
+	PrefillAskedAt  time.Time           `json:"prefill_asked_at,omitzero" cbor:"9,keyasint,omitzero"` // newest request for more
 	PrefillDrivers  []forecaster.Driver `json:"-" cbor:"10,keyasint,omitempty"`
 }
 
@@ -126,8 +126,8 @@ func PromptSupply(now time.Time, p *capacity.Pool, st *State) forecaster.Supply 
 	return arrived(now, p, forecaster.Supply{Ready: st.Prefill - len(st.PrefillPending), Pending: st.PrefillPending})
 }
 
-// Serving is the capacity of the pool's own replicas; in a disaggregated pool, of the decode replicas. A learned rate has
-// the uncertainty that t gives; with a nil t, all rates are certain.
+// Serving is the capacity of the pool's own replicas; in a disaggregated pool, of the decode replicas. A learned rate
+// has the uncertainty that t gives; with a nil t, all rates are certain.
 func Serving(p *capacity.Pool, t *capacity.Trusted) forecaster.Capacity {
 	return serving{p, t, capacity.DecodeRole}
 }
@@ -143,8 +143,8 @@ type serving struct {
 	role    capacity.Role // used if the pool is disaggregated
 }
 
-// Spread is the interval of a learned rate, divided by its value. It is 1, 1 for other rates, and for an extrapolated one,
-// which is a careful bound already.
+// Spread is the interval of a learned rate, divided by its value. It is 1, 1 for other rates, and for an extrapolated
+// one, which is a careful bound already.
 func (s serving) Spread(dimension string) (low, high float64) {
 	if s.trusted == nil {
 		return 1, 1

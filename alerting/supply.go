@@ -9,13 +9,13 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// CurrentSupply is the replicas of a pool at now, as they report. If none reports, the supply is assumed and observed is
-// false: it starts at the last report, or at the pool's initial replicas. In active mode it then follows the requests: a
-// requested replica is pending, and ready after the warm-up's 90th percentile. In advisory mode it does not change,
-// because nobody is known to scale.
+// CurrentSupply is the replicas of a pool at now, as they report. If none reports, the supply is assumed and observed
+// is false: it starts at the last report, or at the pool's initial replicas. In active mode it then follows the
+// requests: a requested replica is pending, and ready after the warm-up's 90th percentile. In advisory mode it does not
+// change, because nobody is known to scale.
 //
-// Most engines report only once they are ready, and for some time after they were removed. So in active mode reports are
-// corrected by the requests of the last lead time: see [State.corrected].
+// Most engines report only once they are ready, and for some time after they were removed. So in active mode reports
+// are corrected by the requests of the last lead time: see [State.corrected].
 //
 // The pipeline projects from the same supply that Decide uses.
 func CurrentSupply(now time.Time, m features.PoolMinute, p *capacity.Pool, st State, mode Mode) (supply forecaster.Supply, observed bool) {
@@ -56,8 +56,8 @@ func reported(now time.Time, s features.PoolState) []time.Time {
 	return since
 }
 
-// corrected applies the requests after since to a reported supply: requested replicas that do not report yet are pending,
-// and removed replicas that still report do not count. Older requests are ignored.
+// corrected applies the requests after since to a reported supply: requested replicas that do not report yet are
+// pending, and removed replicas that still report do not count. Older requests are ignored.
 func (st *State) corrected(s forecaster.Supply, since time.Time) forecaster.Supply {
 	missing := st.LastDesired - s.Ready - len(s.Pending)
 	if n := len(st.ScaleIns); missing < 0 && n > 0 && st.ScaleIns[n-1] > since.Unix() {
@@ -85,8 +85,8 @@ func (st *State) updateSupply(now time.Time, supply forecaster.Supply, observed 
 	st.SupplyKnown, st.Ready, st.Pending = true, supply.Ready, supply.Pending
 }
 
-// asking is an assumed supply after desired replicas were requested at now. New ones are pending; pending ones are removed
-// first.
+// asking is an assumed supply after desired replicas were requested at now. New ones are pending; pending ones are
+// removed first.
 func asking(s forecaster.Supply, now time.Time, desired int) forecaster.Supply {
 	s.Pending = slices.Clone(s.Pending)
 	for s.Ready+len(s.Pending) < desired {
