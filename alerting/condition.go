@@ -352,7 +352,7 @@ func causes(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 			continue
 		}
 		c := condition(d, CacheHitCollapse, features.DimPrefill, Warning, cfg, words{
-			Summary:     "prefix " + cmp.Or(changesOf(pf, driver.Class, d.Binding).cache(), Change(driver.Cause, driver.Factor)) + " in class " + shorten(driver.Class, mostName),
+			Summary:     "prefix " + cmp.Or(changesOf(pf, driver.Class, d.Binding).cache(), Change(driver.Cause, driver.Factor)) + " in class " + shorten(driver.Class, maxName),
 			Description: sentence(capital(d.outcome(r, r.Probability, d.pageWindow(cfg).window))+".", drivenBy(d.Drivers[i:i+1], pf, d.Binding), done(d)),
 			Action:      "Check what changed in the prompts or the routing of class " + driver.Class + ".",
 		}.and("Prompts that are not cached must be computed again.")).load(d, []*ResourceEvidence{r}, pf, d.pageWindow(cfg))

@@ -148,7 +148,7 @@ func (p Prompts) Condition(d *Decision, longest float64, cfg Config) []Condition
 		texts = append(texts[:promptsNamed], fmt.Sprintf("So do %d more classes.", more))
 	}
 	c := condition(d, UnboundedPrompts, features.DimPrefill, Warning, cfg, words{
-		Summary:     "prompts of class " + shorten(first, mostName) + " grow without a bound",
+		Summary:     "prompts of class " + shorten(first, maxName) + " grow without a bound",
 		Description: "Long prompts take more and more KV memory, until requests are refused.",
 		Action:      "Limit the length of prompts in the product or at the gateway.",
 	}.and(texts...))
