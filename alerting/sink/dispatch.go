@@ -24,7 +24,7 @@ var (
 	reportPace = pace{time.Minute, time.Minute, time.Hour}
 )
 
-// Stats counts what became of a sink's notices in this process.
+// Stats counts a sink's notices in this process by outcome.
 type Stats struct {
 	Sink       string
 	Sent       uint64
