@@ -28,10 +28,10 @@ var (
 type Stats struct {
 	Sink       string
 	Sent       uint64
-	Retried    uint64 // failed attempts that are tried again
+	Retried    uint64 // failed attempts with a retry
 	Superseded uint64 // replaced by a newer notice before delivery
 	Failed     uint64 // refused for good
-	Lapsed     uint64 // expired before delivery, or for a consumer that is gone
+	Lapsed     uint64 // expired before delivery, or for a disabled consumer
 	Queued     int    // waiting behind the newest one received
 	Disabled   bool   // nothing is sent until a restart
 }

@@ -23,7 +23,7 @@ const maxHitRate = 0.99
 // The hit rate is the planner's own, because the planner subtracts that share again. ok is false if R is unknown or not
 // above zero, or if the planner does not send its window. Unknown lengths are left out.
 func predict(v *server.PoolView, seen *pb.TrafficMetrics) (_ *pb.PredictionData, ok bool) {
-	most := func(dimension string) float64 {
+	largest := func(dimension string) float64 {
 		f := total(v, dimension)
 		if f == nil {
 			return math.NaN()
@@ -36,7 +36,7 @@ func predict(v *server.PoolView, seen *pb.TrafficMetrics) (_ *pb.PredictionData,
 		}
 		return peak
 	}
-	requests, duration := most(features.DimRequests), float64(seen.GetDurationS())
+	requests, duration := largest(features.DimRequests), float64(seen.GetDurationS())
 	if !(requests > 0 && duration > 0) {
 		return nil, false
 	}
@@ -46,10 +46,10 @@ func predict(v *server.PoolView, seen *pb.TrafficMetrics) (_ *pb.PredictionData,
 		p.PredictedKvHitRate = seen.KvHitRate
 		unhit = 1 - min(max(float64(seen.GetKvHitRate()), 0), maxHitRate)
 	}
-	if x := most(features.DimPrefill) / requests / unhit; x > 0 {
+	if x := largest(features.DimPrefill) / requests / unhit; x > 0 {
 		p.PredictedIsl = new(float32(x))
 	}
-	if x := most(features.DimDecode) / requests; x > 0 {
+	if x := largest(features.DimDecode) / requests; x > 0 {
 		p.PredictedOsl = new(float32(x))
 	}
 	return p, true

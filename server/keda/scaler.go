@@ -47,16 +47,16 @@ func (s *Scaler) IsActive(_ context.Context, ref *pb.ScaledObjectRef) (*pb.IsAct
 func (s *Scaler) StreamIsActive(ref *pb.ScaledObjectRef, stream grpc.ServerStreamingServer[pb.IsActiveResponse]) error {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
-	for said, was := false, false; ; {
+	for sent, last := false, false; ; {
 		n, err := s.replicas(ref)
 		if err != nil {
 			return err
 		}
-		if is := n > 0; !said || is != was {
-			if err := stream.Send(&pb.IsActiveResponse{Result: is}); err != nil {
+		if active := n > 0; !sent || active != last {
+			if err := stream.Send(&pb.IsActiveResponse{Result: active}); err != nil {
 				return err
 			}
-			said, was = true, is
+			sent, last = true, active
 		}
 		select {
 		case <-stream.Context().Done():

@@ -27,7 +27,7 @@ func (a *API) respond(w http.ResponseWriter, query string, x *answer) {
 	writeTexts(s, "infos", infos)
 	s.WriteObjectEnd()
 	if err := s.Flush(); err != nil {
-		a.log.Debug("an answer was not taken to its end", "cause", err.Error())
+		a.log.Debug("write of an answer failed", "cause", err.Error())
 	}
 }
 
@@ -43,7 +43,7 @@ func (a *API) respondFailure(w http.ResponseWriter, f *failure) {
 		_, err = w.Write(b)
 	}
 	if err != nil {
-		a.log.Debug("an error was not taken to its end", "cause", err.Error())
+		a.log.Debug("write of an error failed", "cause", err.Error())
 	}
 }
 
