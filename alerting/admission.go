@@ -9,28 +9,27 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// AdmissionLimit is what one class may be let in, so that the classes above it keep their objective.
+// AdmissionLimit is the rate limit of one class that lets the classes above it keep their objective.
 type AdmissionLimit struct {
 	Class      string  `json:"class" cbor:"1,keyasint"`        // _other for those not listed
 	TokensPerS float64 `json:"tokens_per_s" cbor:"2,keyasint"` // prompt tokens to compute and output tokens
-	Share      float64 `json:"share" cbor:"3,keyasint"`        // of what the class may ask for, at the quantile that the decision provides for
+	Share      float64 `json:"share" cbor:"3,keyasint"`        // of the class's demand at the decision quantile
 }
 
-// maxAdmissionLimits bounds the classes that have a limit of their own: the heaviest. The others share one.
+// maxAdmissionLimits bounds the classes with their own limit: the largest ones. The others share one.
 const maxAdmissionLimits = 32
 
-// asked is what a class will ask for: of the resource that runs out, and in tokens per second.
-type asked struct {
+// classDemand is the demand of a class for the binding resource, and in tokens per second.
+type classDemand struct {
 	class      string
 	demand     float64
 	tokensPerS float64
 }
 
-// admission is per-class limits for a saturation that cannot be averted: that is nearer than the lead, or that a bound of
-// the pool keeps from being averted; nil otherwise. Where both roles of a disaggregated pool are short, a class has the lower
-// limit. What is ready now is what there is to share, and classes count at the
-// quantile that decisions provide for: at the median, the more important ones would exceed what is left to them half of the
-// time, and the limit of the others would not keep their objective.
+// admission returns limits per class if a saturation cannot be averted: it comes before the lead time, or a bound of
+// the pool blocks scaling; nil otherwise. If both roles of a disaggregated pool are short, the lower limit counts. The
+// classes share the ready capacity. Their demand is taken at the decision quantile: at the median, important classes
+// would exceed their part half of the time, so the limits of the others would not protect them.
 func (p *plan) admission(d *Decision, cfg Config) []AdmissionLimit {
 	if p.blind != sighted {
 		return nil
@@ -42,7 +41,7 @@ func (p *plan) admission(d *Decision, cfg Config) []AdmissionLimit {
 	return limits
 }
 
-// lower are the limits of both lists, of a class that is in both the lower one, in the order of a and then b.
+// lower merges two lists, in the order of a and then b. A class in both gets the lower limit.
 func lower(a, b []AdmissionLimit) []AdmissionLimit {
 	for _, l := range b {
 		if i := slices.IndexFunc(a, func(x AdmissionLimit) bool { return x.Class == l.Class }); i < 0 {
@@ -54,7 +53,7 @@ func lower(a, b []AdmissionLimit) []AdmissionLimit {
 	return a
 }
 
-// admitted is admission for the replicas that d is of, of which so many are ready and b is what binds.
+// admitted is admission for the ready replicas of d's role; b is their binding resource.
 func (p *plan) admitted(d *Decision, b *resource, ready int, cfg Config) []AdmissionLimit {
 	if b == nil {
 		return nil
@@ -62,30 +61,30 @@ func (p *plan) admitted(d *Decision, b *resource, ready int, cfg Config) []Admis
 	if b.evidence.Probability < cfg.AlertProbability || !d.late(b.evidence.ETA) && d.Needed <= d.Limit {
 		return nil
 	}
-	classes := map[string]*asked{}
-	var list []*asked
+	classes := map[string]*classDemand{}
+	var list []*classDemand
 	margin := p.margin(b)
 	for i := range p.in.Forecast.Classes {
 		f := &p.in.Forecast.Classes[i]
-		most := p.provided(f, margin)
+		demand := p.provided(f, margin)
 		a := classes[f.Class]
 		if a == nil {
-			a = &asked{class: f.Class}
+			a = &classDemand{class: f.Class}
 			classes[f.Class] = a
 			list = append(list, a)
 		}
 		if f.Dimension == b.evidence.Dimension {
-			a.demand = most
+			a.demand = demand
 		}
 		if f.Dimension == features.DimPrefill || f.Dimension == features.DimDecode {
-			a.tokensPerS += most
+			a.tokensPerS += demand
 		}
 	}
 	return share(heaviest(list), b.evidence.PerReplica*float64(ready), cfg.Priorities)
 }
 
-// margin is the part of its classes' own margins, from the median to the quantile that decisions provide for, by which the
-// pool's total exceeds its median: classes are not all high at once. 1 where that is not known.
+// margin is the distance from the median to the decision quantile of the pool's total, divided by the sum of these
+// distances of its classes. It is below 1 because not all classes are high at once; 1 if unknown.
 func (p *plan) margin(b *resource) float64 {
 	sum := 0.
 	for i := range p.in.Forecast.Classes {
@@ -99,8 +98,8 @@ func (p *plan) margin(b *resource) float64 {
 	return min((p.provided(b.forecast, 1)-p.provided(b.forecast, 0))/sum, 1)
 }
 
-// provided is the most that f asks for in a minute until a replica that is asked for now is ready: the median, and margin of
-// what the quantile that decisions provide for is above it. 0 where that is not known.
+// provided is the largest demand of f in the minutes of the lead time: the median plus margin times the distance to the
+// decision quantile. 0 if unknown.
 func (p *plan) provided(f *forecaster.Forecast, margin float64) float64 {
 	n := minutes(p.lead)
 	middle := largest(f, 0.5, n)
@@ -108,15 +107,17 @@ func (p *plan) provided(f *forecaster.Forecast, margin float64) float64 {
 	return middle + margin*max(high-middle, 0)
 }
 
-// heaviest are the classes by demand, those beyond maxAdmissionLimits as one.
-func heaviest(list []*asked) (out []asked) {
-	slices.SortStableFunc(list, func(a, b *asked) int { return cmp.Or(cmp.Compare(b.demand, a.demand), cmp.Compare(a.class, b.class)) })
+// heaviest sorts the classes by demand, and merges those beyond maxAdmissionLimits into one.
+func heaviest(list []*classDemand) (out []classDemand) {
+	slices.SortStableFunc(list, func(a, b *classDemand) int {
+		return cmp.Or(cmp.Compare(b.demand, a.demand), cmp.Compare(a.class, b.class))
+	})
 	for i, a := range list {
 		switch {
 		case i < maxAdmissionLimits:
 			out = append(out, *a)
 		case i == maxAdmissionLimits:
-			out = append(out, asked{features.OverflowClass, a.demand, a.tokensPerS})
+			out = append(out, classDemand{features.OverflowClass, a.demand, a.tokensPerS})
 		default:
 			rest := &out[maxAdmissionLimits]
 			rest.demand += a.demand
@@ -126,16 +127,17 @@ func heaviest(list []*asked) (out []asked) {
 	return out
 }
 
-// share hands capacity to the classes in the order of priorities, those not named last and together. Within the rank at
-// which it runs out, all get the same share of what they ask for; what gets all it asks for has no limit. O(n log n).
-func share(classes []asked, capacity float64, priorities []string) []AdmissionLimit {
+// share gives capacity to the classes in the order of priorities; classes without a priority come last, together. If
+// capacity does not suffice for a rank, all its classes get the same share of their demand. Classes that get all of it
+// have no limit. O(n log n).
+func share(classes []classDemand, capacity float64, priorities []string) []AdmissionLimit {
 	rank := func(class string) int {
 		if i := slices.Index(priorities, class); i >= 0 {
 			return i
 		}
 		return len(priorities)
 	}
-	slices.SortStableFunc(classes, func(a, b asked) int { return cmp.Compare(rank(a.class), rank(b.class)) })
+	slices.SortStableFunc(classes, func(a, b classDemand) int { return cmp.Compare(rank(a.class), rank(b.class)) })
 	var limits []AdmissionLimit
 	for from := 0; from < len(classes); {
 		to, sum := from, 0.0

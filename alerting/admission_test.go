@@ -17,8 +17,8 @@ import (
 )
 
 func TestShareByPriority(t *testing.T) {
-	classes := func() []asked {
-		return []asked{{"batch", 400, 4000}, {"chat", 300, 3000}, {"agent", 200, 2000}, {"idle", 0, 0}}
+	classes := func() []classDemand {
+		return []classDemand{{"batch", 400, 4000}, {"chat", 300, 3000}, {"agent", 200, 2000}, {"idle", 0, 0}}
 	}
 	tests := map[string]struct {
 		capacity   float64
@@ -44,10 +44,10 @@ func TestShareFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		demands := rapid.SliceOfN(rapid.Float64Range(0, 1e6), 0, 60).Draw(t, "demands")
 		have := rapid.Float64Range(0, 1e7).Draw(t, "capacity")
-		var list []*asked
+		var list []*classDemand
 		sum := 0.0
 		for i, d := range demands {
-			list = append(list, &asked{fmt.Sprint("c", i), d, 2 * d})
+			list = append(list, &classDemand{fmt.Sprint("c", i), d, 2 * d})
 			sum += d
 		}
 		classes := heaviest(list)

@@ -23,7 +23,7 @@ const (
 	TelemetryFault   AlertName = "ForewarmTelemetryFault"
 	UnboundedPrompts AlertName = "ForewarmUnboundedPrompts"
 	LatencyObjective AlertName = "ForewarmLatencyObjective"
-	// RateContradicted says that a replica was observed to do something else than is configured.
+	// RateContradicted says that the observed rate of a replica differs from the configuration.
 	RateContradicted AlertName = "ForewarmRateContradicted"
 )
 
@@ -31,28 +31,28 @@ const (
 const (
 	InputDropped AlertName = "ForewarmInputDropped"
 	SinkFailing  AlertName = "ForewarmSinkFailing"
-	// StorageDegraded says that history or state cannot be written; decisions go on in memory.
+	// StorageDegraded says that history or state cannot be written; decisions continue in memory.
 	StorageDegraded AlertName = "ForewarmStorageDegraded"
-	// DecisionsDiverge says that two daemons on one log, or one before and after a restart, decided otherwise on the same telemetry.
+	// DecisionsDiverge says that two daemons, or one before and after a restart, decided differently from the same log.
 	DecisionsDiverge AlertName = "ForewarmDecisionsDiverge"
 	Watchdog         AlertName = "ForewarmWatchdog"
 )
 
-// AlertNames are all of them.
+// AlertNames are all alert names.
 var AlertNames = []AlertName{
 	SaturationAhead, TooLateToWarm, AtCapacityLimit, TelemetryStale, ForecastDegraded, CacheHitCollapse, RetryStorm, BelowReserve, TelemetryFault, UnboundedPrompts, LatencyObjective, RateContradicted,
 	InputDropped, SinkFailing, StorageDegraded, DecisionsDiverge, Watchdog,
 }
 
-// Alert is one alert as Alertmanager knows it. Labels identify it and stay put while it lasts; numbers live in
-// annotations, because a changing label makes a new alert.
+// Alert is one alert in the model of Alertmanager. Labels identify it and do not change while it lasts, so numbers are
+// in annotations.
 type Alert struct {
 	Name        AlertName         `json:"name" cbor:"1,keyasint"`
 	Labels      map[string]string `json:"labels" cbor:"2,keyasint"` // without alertname
 	Annotations map[string]string `json:"annotations" cbor:"3,keyasint"`
 	StartsAt    time.Time         `json:"starts_at" cbor:"4,keyasint"`
-	UpdatedAt   time.Time         `json:"updated_at" cbor:"5,keyasint"` // the tick it is from
-	EndsAt      time.Time         `json:"ends_at" cbor:"6,keyasint"`    // when it lapses unless it is sent again; at or before UpdatedAt when resolved
+	UpdatedAt   time.Time         `json:"updated_at" cbor:"5,keyasint"` // its tick
+	EndsAt      time.Time         `json:"ends_at" cbor:"6,keyasint"`    // when it ends without an update; at or before UpdatedAt if resolved
 	Resolved    bool              `json:"resolved" cbor:"7,keyasint"`
 }
 
@@ -60,7 +60,7 @@ func eventID(pool string, generation int64) string {
 	return pool + "-" + strconv.FormatInt(generation, 10)
 }
 
-// GenerationOf reads the generation off the id of a pool's event; ok is false for any other id.
+// GenerationOf is the generation in the id of a pool's event; ok is false for any other id.
 func GenerationOf(pool, id string) (generation int64, ok bool) {
 	digits, ok := strings.CutPrefix(id, pool+"-")
 	if !ok {
@@ -70,7 +70,7 @@ func GenerationOf(pool, id string) (generation int64, ok bool) {
 	return generation, err == nil && generation >= 0
 }
 
-// EventID tells the raising of an alert, and its end, from all other events. It stays the same while the alert fires.
+// EventID identifies the start or the end of an alert. It stays the same while the alert fires.
 func (a *Alert) EventID() string {
 	return fmt.Sprintf("%s@%d/%s", a.Identity(), a.StartsAt.Unix(), a.state())
 }
@@ -82,7 +82,7 @@ func (a *Alert) state() string {
 	return "firing"
 }
 
-// Identity is what stays the same while an alert lasts: its name, pool and resource, with the role and class of one that has them.
+// Identity stays the same while an alert lasts: name, pool and resource, and role and class if it has them.
 func (a *Alert) Identity() string {
 	id := string(a.Name) + "/" + a.Labels["pool"] + "/" + a.Labels["resource"]
 	for _, label := range []string{"role", "class"} {

@@ -9,8 +9,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// Basis is what a decision took for granted of its pool, kept so that a look back can hold it against what came. Zero is
-// unknown.
+// Basis is the assumptions of a decision about its pool. Reports compare them with what happened. Zero is unknown.
 type Basis struct {
 	GPUsPerReplica int     `json:"gpus_per_replica,omitempty" cbor:"1,keyasint,omitempty"`
 	ReplicaHourUSD float64 `json:"replica_hour_usd,omitempty" cbor:"2,keyasint,omitempty"`
@@ -22,11 +21,11 @@ type Basis struct {
 	Rates  []RateBasis              `json:"rates,omitempty" cbor:"7,keyasint,omitempty"`
 	Faults []features.ProducerFault `json:"faults,omitempty" cbor:"8,keyasint,omitempty"` // of the pool's telemetry
 
-	Contradicts []capacity.Contradiction `json:"contradicts,omitempty" cbor:"9,keyasint,omitempty"` // observed rates and those stated
-	Notes       []string                 `json:"notes,omitempty" cbor:"10,keyasint,omitempty"`      // what of the rates is not known, and why
+	Contradicts []capacity.Contradiction `json:"contradicts,omitempty" cbor:"9,keyasint,omitempty"` // of observed and stated rates
+	Notes       []string                 `json:"notes,omitempty" cbor:"10,keyasint,omitempty"`      // unknown rates, and why
 }
 
-// WarmupBasis is the warm-up lag as stated and as believed, by median and 90th percentile in seconds.
+// WarmupBasis is the stated and the used warm-up lag: median and 90th percentile in seconds.
 type WarmupBasis struct {
 	_ struct{} `cbor:",toarray"`
 
@@ -37,21 +36,20 @@ type WarmupBasis struct {
 	Seen      int     `json:"seen"` // lags observed, up to 64
 }
 
-// RateBasis is a rate of one replica, tokens per second, or the tokens of its whole KV cache. What is planned with is a share of
-// the cache, and of the prefill rate: kv_target and prefill_target.
+// RateBasis is a rate of one replica in tokens per second, or its KV cache in tokens. Decisions use a share of the
+// cache and of the prefill rate: kv_target and prefill_target.
 type RateBasis struct {
 	_ struct{} `cbor:",toarray"`
 
 	Dimension string  `json:"resource"`
 	Used      float64 `json:"used,omitempty"`    // by the decision
-	Stated    float64 `json:"stated,omitempty"`  // in the configuration, or of a benchmark
-	Learned   float64 `json:"learned,omitempty"` // from telemetry; of KV the median of what engines report
-	Low       float64 `json:"low,omitempty"`     // Learned is between these with a probability of 90 %; of KV the least and the most reported
+	Stated    float64 `json:"stated,omitempty"`  // in the configuration or a benchmark
+	Learned   float64 `json:"learned,omitempty"` // from telemetry; for KV the median of the reports
+	Low       float64 `json:"low,omitempty"`     // 90 % interval of Learned; for KV the smallest and largest report
 	High      float64 `json:"high,omitempty"`
 }
 
-// NewBasis says what a decision rests on: the pool as configured, its warm-up lag as believed, and what was learned of its
-// replicas.
+// NewBasis is the basis from the pool's configuration, the used warm-up lag and the learned rates.
 func NewBasis(stated *capacity.Pool, warmup *capacity.Warmup, t *capacity.Trusted, m *features.PoolMinute) *Basis {
 	b := &Basis{
 		GPUsPerReplica: stated.GPUsPerReplica, ReplicaHourUSD: stated.ReplicaHourUSD(), ShortMinuteUSD: stated.SLOViolationMinuteUSD,

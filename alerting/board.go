@@ -9,41 +9,40 @@ import (
 	"time"
 )
 
-// alertLife is how long an alert lives without being sent again: four ticks, as Prometheus' rule manager does it.
+// alertLife is how long an alert lasts without an update: four ticks, like in Prometheus' rule manager.
 const alertLife = 4 * time.Minute
 
-// maxOpen bounds the conditions that a board follows.
+// maxOpen bounds the conditions on a board.
 const maxOpen = 4096
 
-// Board raises, keeps and resolves alerts: it turns what is the case tick by tick into alerts that are rare and do not
-// flap. A condition becomes an alert after Config.RaiseAfter ticks in a row, and stops being one after
-// Config.ResolveAfter ticks without it. While a pool's telemetry is stale its other alerts stay as they are: not
-// seeing a problem is no proof that it is gone. Labels stay while an alert lasts, but a warning that has become worth a
-// page is raised anew as one; the warning lapses. It is pure; a tick costs O(open · log open).
+// Board raises, keeps and resolves alerts from the conditions of each tick, without flapping. A condition becomes an
+// alert after Config.RaiseAfter ticks in a row, and is resolved after Config.ResolveAfter ticks without it. While a
+// pool's telemetry is stale, its other alerts do not change. Labels do not change while an alert lasts. If a warning
+// becomes a page, a new alert is raised and the warning expires. It is pure; a tick costs O(open · log open).
 type Board struct {
 	raiseAfter, resolveAfter int
 	open                     []Open // by key
 	dropped                  uint64
 }
 
-// Open is one condition that is followed, whether it fires yet or not.
+// Open is one condition on a board, firing or not yet.
 type Open struct {
 	Name     AlertName `cbor:"1,keyasint"`
 	Pool     string    `cbor:"2,keyasint"`
-	Resource string    `cbor:"3,keyasint"` // resource, class and severity are those at the time it was raised
+	Resource string    `cbor:"3,keyasint"` // resource, class and severity are from when it was raised
 	Role     string    `cbor:"12,keyasint,omitempty"`
 
 	Class       string            `cbor:"4,keyasint"`
 	Severity    Severity          `cbor:"5,keyasint"`
 	Annotations map[string]string `cbor:"6,keyasint"`
-	Held        int               `cbor:"7,keyasint"` // ticks in a row that it held, up to raising; then that a warning was worth a page
+	Held        int               `cbor:"7,keyasint"` // ticks in a row with it, before raising; then ticks in a row as a page of a firing warning
 	Clear       int               `cbor:"8,keyasint"` // ticks in a row without it, while firing
 	Firing      bool              `cbor:"9,keyasint"`
 	StartsAt    time.Time         `cbor:"10,keyasint"`
 	UpdatedAt   time.Time         `cbor:"11,keyasint"`
 }
 
-// BoardState is a board's memory, for a snapshot.
+// BoardState is the state of a board, for a snapshot.
 type BoardState struct {
 	Open    []Open `cbor:"1,keyasint"`
 	Dropped uint64 `cbor:"2,keyasint"`
@@ -54,22 +53,22 @@ func NewBoard(cfg Config) *Board {
 	return &Board{raiseAfter: cfg.RaiseAfter, resolveAfter: cfg.ResolveAfter}
 }
 
-// State is the board's memory. It shares no memory with the board but annotations, which neither changes.
+// State is a copy of the board's state. They share only annotations, which neither changes.
 func (b *Board) State() BoardState {
 	return BoardState{Open: slices.Clone(b.open), Dropped: b.dropped}
 }
 
-// Restore replaces the board's memory.
+// Restore replaces the board's state.
 func (b *Board) Restore(s BoardState) {
 	b.open, b.dropped = slices.Clone(s.Open), s.Dropped
 	slices.SortFunc(b.open, Open.compare)
 }
 
-// Dropped counts conditions that were not followed because 4096 already were.
+// Dropped counts conditions that were ignored because the board was full (4096).
 func (b *Board) Dropped() uint64 { return b.dropped }
 
-// Update takes everything that is the case at now and returns the alerts that fire, in the order of pool, name and
-// role, and those that are resolved by this tick. A condition that is listed twice counts once.
+// Update takes all conditions at now and returns the firing and the newly resolved alerts, in the order of pool, name
+// and role. A condition that is listed twice counts once.
 func (b *Board) Update(now time.Time, conditions []Condition) []Alert {
 	held := make([]bool, len(b.open), len(b.open)+len(conditions))
 	blind := map[string]bool{}
@@ -113,7 +112,7 @@ func (b *Board) Update(now time.Time, conditions []Condition) []Alert {
 	return alerts
 }
 
-// hold counts a tick at which c is the case.
+// hold counts a tick with c.
 func (b *Board) hold(now time.Time, o *Open, c *Condition) {
 	o.Clear, o.UpdatedAt = 0, now
 	o.Annotations = maps.Clone(c.Annotations)
@@ -127,7 +126,7 @@ func (b *Board) hold(now time.Time, o *Open, c *Condition) {
 	}
 }
 
-// compare orders by what identifies a condition. A pool has one of each name and role, whichever resource runs out first.
+// compare orders by the identity of a condition. A pool has one per name and role, for all resources.
 func (o Open) compare(other Open) int {
 	c := cmp.Or(strings.Compare(o.Pool, other.Pool), strings.Compare(string(o.Name), string(other.Name)), strings.Compare(o.Role, other.Role))
 	if c == 0 && o.Pool == "" {
@@ -136,8 +135,8 @@ func (o Open) compare(other Open) int {
 	return c
 }
 
-// alert renders a firing condition. The annotations of a condition that is clear, but not yet for long enough, are
-// those of when it last held, and the description says so. Advisory alerts carry a label, so that a trial can be routed elsewhere.
+// alert renders a firing condition. If the condition has ended but the alert is not resolved yet, the annotations are
+// the last ones, and the description says so. Advisory alerts have a label for routing.
 func (o *Open) alert(now time.Time, resolved bool) Alert {
 	labels := map[string]string{"severity": string(o.Severity)}
 	if o.Pool != "" {
@@ -159,8 +158,8 @@ func (o *Open) alert(now time.Time, resolved bool) Alert {
 		Name: o.Name, Labels: labels, Annotations: maps.Clone(o.Annotations),
 		StartsAt: o.StartsAt.UTC(), UpdatedAt: now, EndsAt: now.Add(alertLife), Resolved: resolved,
 	}
-	if said := a.Annotations["description"]; o.Clear > 0 && said != "" {
-		a.Annotations["description"] = fmt.Sprintf("This has not been so since %s. Before: %s", clock(o.UpdatedAt), said)
+	if text := a.Annotations["description"]; o.Clear > 0 && text != "" {
+		a.Annotations["description"] = fmt.Sprintf("This has not been so since %s. Before: %s", clock(o.UpdatedAt), text)
 	}
 	if resolved {
 		a.EndsAt = now
@@ -168,8 +167,7 @@ func (o *Open) alert(now time.Time, resolved bool) Alert {
 	return a
 }
 
-// Reopen has a board go on with alerts that fire, for one whose memory was lost: they are not raised a second time, and
-// their end is told.
+// Reopen adds firing alerts to a board that lost its state: they are not raised a second time, and they are resolved.
 func (b *Board) Reopen(alerts []Alert) {
 	for i := range alerts {
 		a := &alerts[i]

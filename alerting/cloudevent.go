@@ -9,7 +9,7 @@ import (
 // EventSource is the CloudEvents source of all events; their ids are unique within it.
 const EventSource = "/forewarm"
 
-// StructuredType is the content type of a CloudEvent that is all in the body.
+// StructuredType is the content type of a CloudEvent in structured mode.
 const StructuredType = "application/cloudevents+json"
 
 // CloudEvent is an event in the JSON event format of CloudEvents 1.0.
@@ -18,7 +18,7 @@ type CloudEvent[T any] struct {
 	ID              string    `json:"id"` // idempotency key
 	Source          string    `json:"source"`
 	Type            string    `json:"type"`              // changes only with the meaning of the data
-	Subject         string    `json:"subject,omitempty"` // the pool, where the event is about one
+	Subject         string    `json:"subject,omitempty"` // the pool, if the event is about one
 	Time            time.Time `json:"time"`
 	DataContentType string    `json:"datacontenttype"`
 	Data            T         `json:"data"`
@@ -34,7 +34,7 @@ func newCloudEvent[T any](id, kind, subject string, at time.Time, data T) CloudE
 // AlertType is the type of an alert's event.
 const AlertType = "forewarm.alert.v1"
 
-// AlertEvent says that an alert fires or is resolved. Its id is that of the alert, when it was raised, and its state.
+// AlertEvent is an alert that fires or is resolved. Its id has the alert's identity, start time and state.
 type AlertEvent = CloudEvent[AlertData]
 
 // AlertData is the data of an alert's event.
@@ -59,13 +59,13 @@ func NewAlertEvent(a *Alert) AlertEvent {
 // ReportType is the type of a report's event.
 const ReportType = "forewarm.report.v1"
 
-// ReportData is the data of a report's event. Full is the whole report, null where it is too large to be sent along.
+// ReportData is the data of a report's event. Full is the whole report; null if it is too large.
 type ReportData struct {
 	Report
 	Full json.RawMessage `json:"report"`
 }
 
-// NewReportEvent renders a report; full is nil or the report as JSON. Its id is that of the period, its time the period's end.
+// NewReportEvent renders a report; full is nil or the report as JSON. Its time is the end of the period.
 func NewReportEvent(r *Report, full []byte) CloudEvent[ReportData] {
 	return newCloudEvent(r.ID, ReportType, "", r.To, ReportData{Report: *r, Full: full})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// Severity says who should be told, and how.
+// Severity is the severity label of an alert.
 type Severity string
 
 // The severities: a page wakes someone, a warning waits for the morning.
@@ -23,19 +23,19 @@ const (
 	Warning Severity = "warning"
 )
 
-// Condition is one thing that is the case at one tick and may deserve an alert. Name, Pool and Role identify it; where there is no
-// pool, Name and Resource. Resource and Class stay as they were when the alert was raised.
+// Condition is a problem at one tick that may raise an alert. Name, Pool and Role identify it; without a pool, Name and
+// Resource. Resource and Class keep their values from when the alert was raised.
 type Condition struct {
 	Name     AlertName
 	Pool     string
 	Role     string // "prefill" of a disaggregated pool's prefill replicas, else ""
-	Resource string // the one that runs out first; of the daemon's own alerts a sink; "" when none is concerned
-	Class    string // who drives it; "" when unknown
+	Resource string // that runs out first; a sink for the daemon's own alerts; "" if none
+	Class    string // that drives demand; "" if unknown
 	Severity Severity
 
-	// Fading says that the condition keeps an alert that fires but raises none.
+	// Fading conditions keep a firing alert active, but raise no new one.
 	Fading bool
-	// Immediate raises the alert at the first tick, Ticks overrides how many it takes (0: as configured).
+	// Immediate raises the alert at the first tick. Ticks is the number of ticks to raise it (0: as configured).
 	Immediate bool
 	Ticks     int
 
@@ -44,19 +44,19 @@ type Condition struct {
 
 // Parameters of the conditions.
 const (
-	fadeShare       = 0.6 // of the probability that raises an alert, above which a firing one is kept
-	sureProbability = 0.9 // at which a page waits for no second tick
-	degradedTicks   = 60  // for which the baseline must answer before it is worth a warning
+	fadeShare       = 0.6 // of the alert threshold; a firing alert stays active above it
+	sureProbability = 0.9 // from here, a page is raised at the first tick
+	degradedTicks   = 60  // ticks on the fallback forecast before the warning
 
-	collapseLoss = 0.2 // of a driving class's cache hit ratio, absolute, that is worth a warning whatever else changed
+	collapseLoss = 0.2 // absolute loss of a driving class's cache hit ratio that raises a warning
 
-	driftOutcomes = forecaster.OriginsPerDay // outcomes before a quantile can be said not to hold
-	driftShare    = 0.85                     // of outcomes below the 95 % quantile, at or below which it does not
+	driftOutcomes = forecaster.OriginsPerDay // fewest outcomes to judge a quantile
+	driftShare    = 0.85                     // of outcomes below the 95 % quantile; at or below this, it drifts
 )
 
-// Conditions are what is the case for one pool at one tick, from its decision and the evidence behind it. The two-clock
-// rule: a page needs a probable saturation that scaling cannot avert, because it is nearer than the warm-up lag
-// (replicas on their way counted) or because a limit blocks it. Everything else is a warning.
+// Conditions are the conditions of one pool at one tick, from its decision and forecast. A page needs a probable
+// saturation that scaling cannot avert: it comes before a new replica is ready (pending replicas count), or a limit
+// blocks scaling. Everything else is a warning.
 func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if d.Stale {
 		stale := condition(d, TelemetryStale, "", Warning, cfg, words{
@@ -71,28 +71,28 @@ func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Conditio
 	for _, side := range d.sides() {
 		out = append(out, prospects(side, pf, cfg)...)
 		if len(why) == 0 {
-			why = causes(side, pf, cfg) // the same for either role
+			why = causes(side, pf, cfg) // the same for both roles
 		}
 	}
 	return append(out, why...)
 }
 
-// contradicted are the warnings that replicas were observed to do something else than is configured.
+// contradicted are the warnings that observed rates of replicas differ from the configuration.
 func contradicted(d *Decision, cfg Config) (out []Condition) {
 	if d.Basis == nil {
 		return nil
 	}
 	for _, c := range d.Basis.Contradicts {
-		said, mend := c.Words()
+		description, action := c.Words()
 		out = append(out, condition(d, RateContradicted, c.Dimension, Warning, cfg, words{
 			Summary:     noun(c.Dimension) + " of a replica is not what the configuration says",
-			Description: said, Action: mend,
+			Description: description, Action: action,
 		}))
 	}
 	return out
 }
 
-// prospects are the conditions about the replicas that d is of.
+// prospects are the conditions about the replicas of d's role.
 func prospects(d *Decision, pf *forecaster.PoolForecast, cfg Config) (out []Condition) {
 	who, help := drivenBy(d.Drivers, pf, d.Binding), relief(d, pf)
 	out = append(saturation(d, pf, who, help, cfg), limit(d, pf, who, help, cfg)...)
@@ -116,39 +116,39 @@ func faulty(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	return []Condition{condition(d, TelemetryFault, "", Warning, cfg, w)}
 }
 
-// look is how far ahead an alert looks, and from which probability on it is raised.
-type look struct {
-	from   float64
-	window time.Duration
-	ahead  bool // by Chance.Ahead in place of its Probability
+// alertWindow is how far ahead an alert looks, and its threshold.
+type alertWindow struct {
+	threshold float64 // lowest probability that raises the alert
+	window    time.Duration
+	ahead     bool // use Chance.Ahead instead of its Probability
 }
 
-// soon is the look of pages, and of what is said of decisions: at what comes within the lead time and Config.Hold.
-func (d *Decision) soon(cfg Config) look {
-	return look{from: cfg.AlertProbability, window: d.Lead + cfg.Hold}
+// pageWindow is the window of pages and of reasons: the lead time plus Config.Hold.
+func (d *Decision) pageWindow(cfg Config) alertWindow {
+	return alertWindow{threshold: cfg.AlertProbability, window: d.Lead + cfg.Hold}
 }
 
-// early is the look of warnings, further ahead and from a probability of their own; soon where that is not known.
-func (d *Decision) early(cfg Config) look {
+// warningWindow is the longer window of warnings, with its own threshold; pageWindow if that threshold is unknown.
+func (d *Decision) warningWindow(cfg Config) alertWindow {
 	if d.WarnFrom == 0 {
-		return d.soon(cfg)
+		return d.pageWindow(cfg)
 	}
-	return look{from: d.WarnFrom, window: forecaster.WarningWindow(d.Lead), ahead: true}
+	return alertWindow{threshold: d.WarnFrom, window: forecaster.WarningWindow(d.Lead), ahead: true}
 }
 
-// at is the probability of r within the look's window.
-func (l look) at(r *ResourceEvidence) float64 {
+// at is the probability of r within the window.
+func (l alertWindow) at(r *ResourceEvidence) float64 {
 	if l.ahead {
 		return r.Ahead
 	}
 	return r.Probability
 }
 
-// likely are the resources whose probability is enough to keep an alert, the most probable first, and of equals the one that binds:
-// they run out for the same cause, and share one alert.
-func (d *Decision) likely(l look) (out []*ResourceEvidence) {
+// likely are the resources whose probability keeps an alert active, most probable first. Of equals, the binding one is
+// first. They run out for the same cause, so they share one alert.
+func (d *Decision) likely(l alertWindow) (out []*ResourceEvidence) {
 	for i := range d.Resources {
-		if r := &d.Resources[i]; l.at(r) >= fadeShare*l.from {
+		if r := &d.Resources[i]; l.at(r) >= fadeShare*l.threshold {
 			out = append(out, r)
 		}
 	}
@@ -165,15 +165,15 @@ func (d *Decision) likely(l look) (out []*ResourceEvidence) {
 	return out
 }
 
-// saturation is the warning that the pool runs out, and the page when it does so before a new replica can be ready.
+// saturation is the warning that the pool saturates, and the page if it does so before a new replica can be ready.
 func saturation(d *Decision, pf *forecaster.PoolForecast, who, help string, cfg Config) (out []Condition) {
-	early, soon := d.early(cfg), d.soon(cfg)
+	early, soon := d.warningWindow(cfg), d.pageWindow(cfg)
 	late := slices.DeleteFunc(d.likely(soon), func(r *ResourceEvidence) bool { return !d.late(r.ETA) })
 	if likely := d.likely(early); len(likely) > 0 {
 		c := warning(d, likely, pf, who, help, cfg)
-		// A page for the same thing is enough: the warning stays if it fires, and is not raised beside it. Where a limit blocks
-		// what is needed, the page is that of the limit.
-		c.Fading = early.at(likely[0]) < early.from || len(late) > 0
+		// A page for the same problem is enough: a firing warning stays active, but no new one is raised. If a limit
+		// blocks scaling, limit returns the page.
+		c.Fading = early.at(likely[0]) < early.threshold || len(late) > 0
 		out = append(out, c)
 	}
 	if len(late) > 0 && d.Needed <= d.Limit {
@@ -194,13 +194,13 @@ func saturation(d *Decision, pf *forecaster.PoolForecast, who, help string, cfg 
 	return out
 }
 
-// reserveSlack is the share of what a failure would leave that demand must use for an alert about the reserve to be kept.
+// reserveSlack is the share of the capacity left after a failure. A firing alert stays active while demand uses it.
 const reserveSlack = 0.9
 
-// belowReserve is the warning that the pool serves its demand, and would not after a failure that replicas are kept for.
+// belowReserve is the warning that the pool serves its demand now, but would not after the failure it reserves for.
 func belowReserve(d *Decision, cfg Config) []Condition {
-	said, fading := d.belowReserve()
-	if said == "" {
+	text, fading := d.belowReserve()
+	if text == "" {
 		return nil
 	}
 	action := "Wait. If the replicas are late, see why they do not start."
@@ -209,13 +209,13 @@ func belowReserve(d *Decision, cfg Config) []Condition {
 	}
 	c := condition(d, BelowReserve, d.Binding, Warning, cfg, words{
 		Summary:     "too few " + d.role() + "replicas if " + failures(d.Reserves.Failure),
-		Description: sentence(capital(said)+".", done(d)), Action: action,
+		Description: sentence(capital(text)+".", done(d)), Action: action,
 	}.and(d.assumed()))
 	c.Fading = fading
 	return []Condition{c}
 }
 
-// failures says that so many replicas fail.
+// failures is the clause that n replicas fail.
 func failures(n int) string {
 	if n > 1 {
 		return fmt.Sprintf("%d fail", n)
@@ -223,15 +223,15 @@ func failures(n int) string {
 	return "one fails"
 }
 
-// BelowReserve says that the pool serves its demand, and would not after a failure that replicas are kept for.
+// BelowReserve reports whether the pool serves its demand now, but would not after the failure it reserves for.
 func (d *Decision) BelowReserve() bool {
-	said, fading := d.belowReserve()
-	return said != "" && !fading
+	text, fading := d.belowReserve()
+	return text != "" && !fading
 }
 
-// belowReserve says what a failure would leave where that is less than demand takes now; "" where it is enough, or where all
-// replicas together do not do. fading is true where it is only nearly too little.
-func (d *Decision) belowReserve() (said string, fading bool) {
+// belowReserve describes a failure that would leave fewer replicas than demand needs now. It is "" if enough would be
+// left, or if even all replicas are too few. fading means that just enough would be left.
+func (d *Decision) belowReserve() (text string, fading bool) {
 	left, takes, near := max(d.Ready-d.Reserves.Failure, 0), 0, 0
 	for i := range d.Resources {
 		r := &d.Resources[i]
@@ -251,9 +251,9 @@ func (d *Decision) belowReserve() (said string, fading bool) {
 	return fmt.Sprintf("demand needs %d of %d ready %sreplicas: if %s, %s", takes, d.Ready, d.role(), failures(d.Reserves.Failure), rest), fading
 }
 
-// warning says that the pool runs out, as seen early.
+// warning is the early warning of a saturation.
 func warning(d *Decision, likely []*ResourceEvidence, pf *forecaster.PoolForecast, who, help string, cfg Config) Condition {
-	early := d.early(cfg)
+	early := d.warningWindow(cfg)
 	c := condition(d, SaturationAhead, likely[0].Dimension, Warning, cfg, words{
 		Summary:     d.outcome(likely[0], early.at(likely[0]), early.window),
 		Description: sentence(d.odds(likely, early), who, done(d)), Action: d.toDo(help),
@@ -264,7 +264,7 @@ func warning(d *Decision, likely []*ResourceEvidence, pf *forecaster.PoolForecas
 	return c
 }
 
-// threshold is from which probability on the pool is warned, for people.
+// threshold describes the warning threshold, for people.
 func (d *Decision) threshold() string {
 	text := fmt.Sprintf("A warning begins at a chance of %s within %s.", percent(d.WarnFrom), span(forecaster.WarningWindow(d.Lead)))
 	if d.FalsePerWeek > 0 {
@@ -273,13 +273,13 @@ func (d *Decision) threshold() string {
 	return text
 }
 
-// late says that something runs out, at the median, before a replica that is asked for now can be ready.
+// late reports whether a saturation comes, at the median, before a replica requested now can be ready.
 func (d *Decision) late(e forecaster.ETA) bool {
 	return e.P50 != forecaster.Never && e.P50 < d.Lead
 }
 
-// severityOf is Page for a saturation that cannot be averted. It is Warning in the first hour of history, and where no replica
-// reports.
+// severityOf is the severity of a saturation that cannot be averted: Page, but Warning in the first hour of history or
+// if no replica reports.
 func severityOf(d *Decision) Severity {
 	if d.Confidence != forecaster.Cold && !d.SupplyAssumed {
 		return Page
@@ -287,13 +287,13 @@ func severityOf(d *Decision) Severity {
 	return Warning
 }
 
-// limit is the page that a bound of the pool blocks what a probable saturation needs.
+// limit is the page that a bound of the pool blocks the replicas that a probable saturation needs.
 func limit(d *Decision, pf *forecaster.PoolForecast, who, help string, cfg Config) []Condition {
-	likely := d.likely(d.soon(cfg))
+	likely := d.likely(d.pageWindow(cfg))
 	if d.Needed <= d.Limit || len(likely) == 0 {
 		return nil
 	}
-	soon := d.soon(cfg)
+	soon := d.pageWindow(cfg)
 	c := condition(d, AtCapacityLimit, likely[0].Dimension, severityOf(d), cfg, words{
 		Summary:     d.outcome(likely[0], likely[0].Probability, soon.window) + ", and no more replicas are allowed",
 		Description: sentence(d.odds(likely, soon), who, done(d)), Action: d.toDo(help),
@@ -302,8 +302,8 @@ func limit(d *Decision, pf *forecaster.PoolForecast, who, help string, cfg Confi
 	return []Condition{c}
 }
 
-// degraded is the warning that the forecast of what binds is not worth what it should be: it has not beaten a baseline for
-// long, or too many outcomes exceed the quantile that decisions rest on.
+// degraded is the warning that the forecast of the binding resource is poor: a baseline has been better for long, or
+// too many outcomes exceed its 95 % quantile.
 func degraded(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if pf == nil || d.Confidence == forecaster.Cold {
 		return nil
@@ -331,7 +331,7 @@ func degraded(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition 
 	return nil
 }
 
-// days is so many days in words.
+// days is a number of days in words.
 func days(d float64) string {
 	if n := int(d); n > 1 {
 		return fmt.Sprintf("%d days", n)
@@ -339,7 +339,7 @@ func days(d float64) string {
 	return "24 hours"
 }
 
-// causes are warnings about what drives a saturation that is at least possible.
+// causes are warnings about the cause of a possible saturation.
 func causes(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	var out []Condition
 	r := d.binding()
@@ -352,29 +352,29 @@ func causes(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 			continue
 		}
 		c := condition(d, CacheHitCollapse, features.DimPrefill, Warning, cfg, words{
-			Summary:     "prefix " + cmp.Or(changesOf(pf, driver.Class, d.Binding).cache(), Change(driver.Cause, driver.Factor)) + " in class " + shorten(driver.Class, mostName),
-			Description: sentence(capital(d.outcome(r, r.Probability, d.soon(cfg).window))+".", drivenBy(d.Drivers[i:i+1], pf, d.Binding), done(d)),
+			Summary:     "prefix " + cmp.Or(changesOf(pf, driver.Class, d.Binding).cache(), Change(driver.Cause, driver.Factor)) + " in class " + shorten(driver.Class, maxName),
+			Description: sentence(capital(d.outcome(r, r.Probability, d.pageWindow(cfg).window))+".", drivenBy(d.Drivers[i:i+1], pf, d.Binding), done(d)),
 			Action:      "Check what changed in the prompts or the routing of class " + driver.Class + ".",
-		}.and("Prompts that are not cached must be computed again.")).load(d, []*ResourceEvidence{r}, pf, d.soon(cfg))
+		}.and("Prompts that are not cached must be computed again.")).load(d, []*ResourceEvidence{r}, pf, d.pageWindow(cfg))
 		c.Class, c.Fading = driver.Class, d.Probability < cfg.AlertProbability
 		return append(out, c) // the heaviest class is enough
 	}
 	return nil
 }
 
-// condition fills in what every condition says.
-func condition(d *Decision, name AlertName, resource string, severity Severity, cfg Config, said words) Condition {
+// condition fills in the fields that every condition has.
+func condition(d *Decision, name AlertName, resource string, severity Severity, cfg Config, w words) Condition {
 	role := ""
 	if d.ofPrefill() {
 		role = string(capacity.PrefillRole)
 	}
-	said.Summary = d.of(said.Summary)
-	c := Condition{Name: name, Pool: d.Pool, Role: role, Resource: resource, Severity: severity, Annotations: said.annotations(name, d.Pool, cfg)}
+	w.Summary = d.of(w.Summary)
+	c := Condition{Name: name, Pool: d.Pool, Role: role, Resource: resource, Severity: severity, Annotations: w.annotations(name, d.Pool, cfg)}
 	c.Annotations["decision"], c.Annotations["mode"] = d.EventID(), string(d.Mode)
 	return c
 }
 
-// annotations are those that every alert has.
+// annotations are the annotations that every alert has.
 func (w words) annotations(name AlertName, pool string, cfg Config) map[string]string {
 	out := map[string]string{"summary": zoneOnce(w.Summary), "description": zoneOnce(w.Description), "action": zoneOnce(w.Action), "mode": string(cfg.Mode)}
 	if runbook := Runbook(cfg.RunbookURL, name); runbook != "" {
@@ -386,16 +386,16 @@ func (w words) annotations(name AlertName, pool string, cfg Config) map[string]s
 	return out
 }
 
-// load adds to a condition what runs out, how likely, how soon and by whom.
-func (c Condition) load(d *Decision, likely []*ResourceEvidence, pf *forecaster.PoolForecast, l look) Condition {
+// load adds annotations: which resource saturates, how likely, when, and which class drives it.
+func (c Condition) load(d *Decision, likely []*ResourceEvidence, pf *forecaster.PoolForecast, l alertWindow) Condition {
 	c.Annotations["saturation_probability"], c.Annotations["saturation_at"] = fmt.Sprintf("%.2f", l.at(likely[0])), written(d.Tick, likely[0].ETA.P50)
 	var names []string
 	for _, r := range likely {
 		names = append(names, r.Dimension)
 	}
 	c.Annotations["resources"] = strings.Join(names, ", ")
-	if said := d.Diagnosed(); said != "" {
-		c.Annotations["diagnosis"], c.Annotations["diagnosis_evidence"] = string(d.Diagnosis), said
+	if text := d.Diagnosed(); text != "" {
+		c.Annotations["diagnosis"], c.Annotations["diagnosis_evidence"] = string(d.Diagnosis), text
 	}
 	if len(d.Drivers) > 0 {
 		c.Class, c.Annotations["driver"] = principal(d.Drivers).Class, describe(d.Drivers, pf, d.Binding)
@@ -403,7 +403,7 @@ func (c Condition) load(d *Decision, likely []*ResourceEvidence, pf *forecaster.
 	return c
 }
 
-// Runbook is the address of an alert's runbook: {alert} in url stands for its name, which else is appended. "" without one.
+// Runbook is the URL of an alert's runbook. The alert's name replaces {alert} in url, or is appended. "" without a url.
 func Runbook(url string, name AlertName) string {
 	if url == "" || strings.Contains(url, "{alert}") {
 		return strings.ReplaceAll(url, "{alert}", string(name))
@@ -418,8 +418,7 @@ func written(tick time.Time, eta time.Duration) string {
 	return fmt.Sprintf("beyond %d min", forecaster.Horizon)
 }
 
-// share100 is a ratio that may exceed 1, for people; 1 is nothing special to it, and nobody wants more than 10, or an infinite
-// one, in figures.
+// share100 is a ratio in percent, for people. It may exceed 1; more than 10 is not shown in figures.
 func share100(p float64) string {
 	if p > 10 {
 		return "more than 1000 %"
@@ -427,13 +426,13 @@ func share100(p float64) string {
 	return fmt.Sprintf("%.0f %%", 100*p)
 }
 
-// seen is how many replicas are known to be there or on their way, without those that do not report yet.
+// seen is the number of ready and pending replicas, without those that do not report yet.
 func (d *Decision) seen() int { return d.Ready + d.Pending - d.Unreported }
 
-// tokensNow are the tokens per second, prompt tokens to compute and output tokens, that a class asks for at present; ok is false
-// when that is not known.
+// tokensNow is the present demand of a class in tokens per second: uncached prompt tokens plus output tokens. ok is
+// false if it is unknown.
 func tokensNow(pf *forecaster.PoolForecast, class string) (tokensPerS float64, ok bool) {
-	if pf == nil || class == features.OverflowClass { // which stands for more classes in a limit
+	if pf == nil || class == features.OverflowClass { // in a limit, it covers more classes than in the forecast
 		return 0, false
 	}
 	for i := range pf.Classes {
@@ -444,13 +443,13 @@ func tokensNow(pf *forecaster.PoolForecast, class string) (tokensPerS float64, o
 	return tokensPerS, ok && finite(tokensPerS) > 0
 }
 
-// coarse is an amount in two digits: nobody sets a rate limit to three.
+// coarse is an amount in two digits, enough for a rate limit.
 func coarse(v float64) string {
 	unit := math.Pow(10, math.Floor(math.Log10(v))-1)
 	return amount(math.Round(v/unit) * unit)
 }
 
-// limits are the keys of the bounds that held a decision back, from constraints such as "replicas.max 16: 19 wanted".
+// limits are the configuration keys in constraints such as "replicas.max 16: 19 wanted".
 func limits(constraints []string) string {
 	var keys []string
 	for _, c := range constraints {

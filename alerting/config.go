@@ -7,35 +7,35 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// Config is how decisions are made and alerts raised. Start from [DefaultConfig].
+// Config is the configuration of decisions and alerts. Start from [DefaultConfig].
 type Config struct {
 	Mode     Mode    `yaml:"mode"`
-	Quantile float64 `yaml:"quantile"` // of demand to provide for; 0 follows from each pool's costs, 0.95 without costs
+	Quantile float64 `yaml:"quantile"` // of demand to provide for; 0 computes it from each pool's costs (0.95 without costs)
 
-	Hold              time.Duration `yaml:"hold"`                // looked ahead beyond the warm-up lag; an ask stands for both, unless demand is gone
-	Cooldown          time.Duration `yaml:"cooldown"`            // the smaller pool must have been enough this long, and be so beyond the warm-up lag
-	ScaleInConfidence float64       `yaml:"scale_in_confidence"` // quantile of demand that the smaller pool must hold; 0 leaves a third of the risk of the quantile provided for
-	ScaleInStep       int           `yaml:"scale_in_step"`       // replicas given up at a time; 0 is unlimited
-	MaxScaleIns       int           `yaml:"max_scale_ins"`       // times in a day that replicas are given up
-	MaxStepOut        int           `yaml:"max_step_out"`        // replicas asked for beyond those there are; 0 is unlimited
+	Hold              time.Duration `yaml:"hold"`                // added to the warm-up lag to look ahead; a request is kept for both, unless demand is gone
+	Cooldown          time.Duration `yaml:"cooldown"`            // how long the smaller pool must have been enough, and must be so after the warm-up lag
+	ScaleInConfidence float64       `yaml:"scale_in_confidence"` // quantile of demand that the smaller pool must serve; 0 allows a third of the risk of quantile
+	ScaleInStep       int           `yaml:"scale_in_step"`       // replicas removed at a time; 0 is unlimited
+	MaxScaleIns       int           `yaml:"max_scale_ins"`       // scale-ins per day
+	MaxStepOut        int           `yaml:"max_step_out"`        // replicas requested beyond the current ones; 0 is unlimited
 
-	Priorities []string `yaml:"priorities"` // classes, most important first: when saturation cannot be averted, the last are limited first, and those not listed before them
+	Priorities []string `yaml:"priorities"` // classes, most important first: if saturation cannot be averted, classes that are not listed are limited first, then the last
 
-	WaitingPerReplica float64 `yaml:"waiting_per_replica"` // queued requests per ready replica that force more
-	KVDanger          float64 `yaml:"kv_danger"`           // KV use of the fullest replica that forces more
+	WaitingPerReplica float64 `yaml:"waiting_per_replica"` // queued requests per ready replica that force scale-out
+	KVDanger          float64 `yaml:"kv_danger"`           // KV use of the fullest replica that forces scale-out
 
-	Renew  time.Duration `yaml:"renew"`  // unchanged advice is published again after this
-	Expiry time.Duration `yaml:"expiry"` // advice lapses this long after its tick
+	Renew  time.Duration `yaml:"renew"`  // after this, unchanged advice is published again
+	Expiry time.Duration `yaml:"expiry"` // advice expires this long after its tick
 
 	AlertProbability float64 `yaml:"alert_probability"` // of saturation within the lead window, to raise a page
-	// FalseAlarmsPerWeek is how many warnings of a pool may come to nothing: from which probability on it is warned is learned from
-	// that, and moves no page; 0 warns from AlertProbability on.
+	// FalseAlarmsPerWeek is the allowed number of false warnings of a pool. The threshold of warnings, but not of pages, is
+	// learned from it; with 0, it is AlertProbability.
 	FalseAlarmsPerWeek float64 `yaml:"false_warnings_per_week"`
 
 	RaiseAfter   int    `yaml:"raise_after"`   // ticks in a row that a condition must hold
-	ResolveAfter int    `yaml:"resolve_after"` // ticks in a row that it must be gone
-	RunbookURL   string `yaml:"runbook_url"`   // {alert} stands for the alert's name, which else is appended; "" leaves the annotation out
-	DashboardURL string `yaml:"dashboard_url"` // of the annotation of that name; {pool} stands for the pool; "" leaves it out
+	ResolveAfter int    `yaml:"resolve_after"` // ticks in a row without it
+	RunbookURL   string `yaml:"runbook_url"`   // the alert's name replaces {alert}, or is appended; "" leaves the annotation out
+	DashboardURL string `yaml:"dashboard_url"` // the pool replaces {pool}; "" leaves the annotation out
 }
 
 // DefaultConfig is what an unset configuration means.
@@ -55,10 +55,10 @@ const maxPriorities = 64
 // maxFalseAlarms a week is one each hour.
 const maxFalseAlarms = 7 * 24
 
-// defaultQuantile is provided for when neither a quantile nor costs are stated.
+// defaultQuantile is the decision quantile if neither a quantile nor costs are configured.
 const defaultQuantile = 0.95
 
-// Check is nil for a usable configuration; else it names the key, the value, the bound and the mend.
+// Check is nil for a usable configuration; else it names the key, the value, the bound and the fix.
 func (c Config) Check() error {
 	if c.Mode != Advisory && c.Mode != Active {
 		return fmt.Errorf("mode: %q is unknown; set advisory or active", c.Mode)

@@ -11,75 +11,72 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// Input is what one decision is made from, beside the pool's State.
+// Input is the input of one decision, besides the pool's State.
 type Input struct {
 	Projection forecaster.Projection
 	Forecast   *forecaster.PoolForecast // nil before the first
 	Pool       capacity.Pool
 	Minute     features.PoolMinute
 	Sequence   uint64
-	Signals    Signals // of the last hour; nil when nothing is known
-	Basis      *Basis  // for the decision to keep; nil keeps none
-	// WarnFrom is the probability from which on the pool is warned, FalsePerWeek how many warnings at it come to nothing: what
-	// Line.At gives.
+	Signals    Signals // of the last hour; nil if unknown
+	Basis      *Basis  // stored in the decision; may be nil
+	// WarnFrom is the alert threshold, FalsePerWeek the expected false warnings a week at it; both from Line.At.
 	WarnFrom, FalsePerWeek float64
 }
 
-// State is what a pool's decisions remember. The zero value is a pool never decided for. Times are whole seconds, so
-// that a snapshot keeps them exactly.
+// State is the state of a pool between decisions. The zero value is a pool without a decision. Times are whole seconds,
+// so that a snapshot keeps them exactly.
 type State struct {
-	Generation   int64     `cbor:"1,keyasint"` // begins at the minute of the first decision, Unix time; then one more per publication
+	Generation   int64     `cbor:"1,keyasint"` // starts at the Unix minute of the first decision; plus 1 per publication
 	LastDesired  int       `cbor:"2,keyasint"` // of the newest decision; meaningless while LastTick is zero
 	LastTick     time.Time `cbor:"3,keyasint"`
-	LastScaleOut time.Time `cbor:"4,keyasint"` // when more was last asked for
+	LastScaleOut time.Time `cbor:"4,keyasint"` // newest request for more replicas
 
 	LastPublished    time.Time `cbor:"6,keyasint"`
 	PublishedDesired int       `cbor:"7,keyasint"`
 	PublishedAction  Action    `cbor:"8,keyasint"`
 	PublishedBinding string    `cbor:"9,keyasint"`
 
-	Short       bool        `cbor:"14,keyasint"` // the newest decision asked for more than there was
+	Short       bool        `cbor:"14,keyasint"` // the newest decision requested more than the supply
 	SupplyKnown bool        `cbor:"10,keyasint"`
-	Ready       int         `cbor:"11,keyasint"` // last reported or believed
-	Pending     []time.Time `cbor:"12,keyasint"` // when asked for, ascending
-	KVTokens    float64     `cbor:"13,keyasint"` // KV cache of a replica as last reported; 0 when never
+	Ready       int         `cbor:"11,keyasint"` // last reported or assumed
+	Pending     []time.Time `cbor:"12,keyasint"` // request times, ascending
+	KVTokens    float64     `cbor:"13,keyasint"` // KV cache of a replica as last reported; 0 if never
 
-	Sighted   time.Time `cbor:"15,keyasint"` // since when demand could be sized; zero when it cannot
-	Keeps     []kept    `cbor:"16,keyasint"` // what had to stay at the ticks of the last Cooldown, oldest first
-	ScaleOuts []int64   `cbor:"17,keyasint"` // when more was asked for in the last day, Unix seconds, ascending
-	ScaleIns  []int64   `cbor:"18,keyasint"` // when less was
+	Sighted   time.Time `cbor:"15,keyasint"` // since when demand can be sized; zero if it cannot
+	Keeps     []kept    `cbor:"16,keyasint"` // at the ticks of the last Cooldown, oldest first
+	ScaleOuts []int64   `cbor:"17,keyasint"` // of the last day, Unix seconds, ascending
+	ScaleIns  []int64   `cbor:"18,keyasint"` // likewise
 
-	// Of a disaggregated pool's prefill replicas: those last asked for, what had to stay, which of them are taken to be on their
-	// way, and when more were last asked for.
-	PrefillKnown     bool        `cbor:"21,keyasint,omitempty"` // false before they were first decided for
-	Prefill          int         `cbor:"19,keyasint,omitempty"`
+	// The same for a disaggregated pool's prefill replicas.
+	PrefillKnown     bool        `cbor:"21,keyasint,omitempty"` // false before their first decision
+	Prefill          int         `cbor:"19,keyasint,omitempty"` // last requested
 	PrefillKeeps     []kept      `cbor:"20,keyasint,omitempty"`
-	PrefillPending   []time.Time `cbor:"22,keyasint,omitempty"` // when asked for, ascending
-	PrefillAsked     time.Time   `cbor:"23,keyasint,omitzero"`
+	PrefillPending   []time.Time `cbor:"22,keyasint,omitempty"` // request times, ascending
+	PrefillAsked     time.Time   `cbor:"23,keyasint,omitzero"`  // newest request for more
 	PublishedPrefill int         `cbor:"24,keyasint,omitempty"`
 
-	Breach *Breach `cbor:"25,keyasint,omitempty"` // of latency objectives; nil while there is none, and never changed
+	Breach *Breach `cbor:"25,keyasint,omitempty"` // of latency objectives; nil without one; immutable
 }
 
-// kept is how many replicas had to stay at one tick.
+// kept is the minimum for scale-in at one tick.
 type kept struct {
 	At       int64 `cbor:"1,keyasint"` // Unix seconds
 	Replicas int   `cbor:"2,keyasint"`
 }
 
-// Decide is the decision for one pool at now, and the state for its next one. It is pure; cost O(resources · horizon).
+// Decide returns the decision for one pool at now, and the state for the next one. It is pure; cost O(resources ·
+// horizon).
 //
-// Desired is a total: replicas on the way count as supply, so that waiting for them never asks for more. It is the
-// largest over resources of what leaves no more of the minutes until Lead + Hold short than cost makes optimal, on average
-// (see provision), plus the reserves; never less than the reactive floor. Replicas that only compute prompts are decided by the
-// same rules, see roles.
+// Desired is a total. Pending replicas count as supply, so they are not requested twice. Desired is the largest need
+// over all resources plus the reserves, and at least the reactive floor. The need is the demand quantile over the
+// minutes until Lead + Hold (see provision). Prefill replicas follow the same rules, see roles.
 //
-// A replica that is given up takes a warm-up to regain, so it may go when it is unlikely to be missed for that long: when
-// the minutes until Lead + Cooldown fit the smaller pool at the quantile of plan.confidence, which leaves a third of the risk
-// that asking for one takes; when that was so at each tick of the last Cooldown, so that the forecast's own unrest moves
-// nothing; and when nothing else speaks against it (see whyStay). What must stay does not depend on what there is: giving
-// up is as fast as demand falls, within ScaleInStep. Stale, cold or unsized evidence never scales in. The pool's bounds
-// come last and are named in Constraints.
+// A removed replica takes a warm-up to get back. So the pool scales in only if the demand until Lead + Cooldown fits
+// the smaller pool at the quantile plan.confidence, if that was so at each tick of the last Cooldown (the forecast is
+// noisy), and if no reason of whyStay applies. The minimum for scale-in is computed from demand, not from the current
+// number of replicas. Stale, cold or unsized evidence never scales in. The pool's bounds come last and are named in
+// Constraints.
 func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	p := newPlan(now, &in, &st, cfg)
 	needed := p.target(&st, cfg)
@@ -99,10 +96,10 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 		}
 	}
 
-	short := desired > max(p.current, p.supply.Ready+len(st.Pending)) // of what was asked for, however long ago
-	asks := d.told() || cfg.Mode == Advisory
+	short := desired > max(p.current, p.supply.Ready+len(st.Pending)) // st.Pending also has requests that are overdue
+	asks := d.delivered() || cfg.Mode == Advisory
 	switch {
-	case asks && (desired > max(p.asked, p.current) || short && !st.Short): // also when a replica is lost that had been asked for
+	case asks && (desired > max(p.asked, p.current) || short && !st.Short): // also if a requested replica is lost
 		st.LastScaleOut = now
 		st.ScaleOuts = append(slices.Clone(st.ScaleOuts), now.Unix())
 	case desired < min(p.asked, p.current):
@@ -111,29 +108,29 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	d.ActionsPerDay = len(st.ScaleOuts) + len(st.ScaleIns)
 	d.AskedAt = st.LastScaleOut.UTC() // a snapshot keeps the instant, not its zone
 	st.Short = short && asks
-	st.believe(now, p.supply, p.observed, desired, d.told())
+	st.updateSupply(now, p.supply, p.observed, desired, d.delivered())
 	st.KVTokens, st.LastDesired, st.LastTick = p.kvTokens, desired, now
 	st.publish(&d, cfg)
 	d.Reason = p.reason(&d, cfg)
 	return d, st
 }
 
-// target is the number of replicas to ask for, before the pool's bounds.
+// target is the number of replicas to request, before the pool's bounds.
 func (p *plan) target(st *State, cfg Config) int {
-	st.look(p, cfg)
+	st.update(p, cfg)
 	there := max(p.current, p.asked)
 	if p.blind != sighted || p.need >= there {
 		return max(there, p.need)
 	}
-	p.enough = most(st.Keeps)
+	p.enough = maxKept(st.Keeps)
 	enough := min(p.enough, there)
 	if enough < there {
-		if p.blockedBy = p.stands(st.LastScaleOut, p.supply, enough, cfg); p.blockedBy != "" {
+		if p.blockedBy = p.whyKeepRequest(st.LastScaleOut, p.supply, enough, cfg); p.blockedBy != "" {
 			return there
 		}
 	}
 	if enough >= p.current {
-		return enough // what was asked for and is not there yet may be less
+		return enough // only the request is reduced; no replica is removed
 	}
 	if p.blockedBy = p.whyStay(st, cfg, p.rows); p.blockedBy != "" {
 		return p.current
@@ -148,11 +145,11 @@ func (p *plan) target(st *State, cfg Config) int {
 	return p.enough
 }
 
-// stands says why replicas of supply that were last asked for at asked are not taken back, although enough would do; ""
-// when they may be. A start that is cancelled was paid for nothing, so an ask stands for the warm-up and decision.hold, and
-// while a replica is on its way for up to twice the warm-up. It ends sooner only when demand is known to be gone: when there
-// was none for ten minutes, or when more than a third of the replicas that are ready, and more than one, could be missed, too.
-func (p *plan) stands(asked time.Time, supply forecaster.Supply, enough int, cfg Config) string {
+// whyKeepRequest returns why the request made at asked is not withdrawn, although enough replicas would do; "" if it
+// may be. A cancelled start costs money without use, so a request is kept for the warm-up plus decision.hold; while a
+// replica is pending, for up to twice the warm-up. It is withdrawn earlier only if demand is clearly gone: no request
+// for ten minutes, or more than a third of the ready replicas (and more than one) are not needed.
+func (p *plan) whyKeepRequest(asked time.Time, supply forecaster.Supply, enough int, cfg Config) string {
 	until := p.lead + cfg.Hold
 	if len(supply.Pending) > 0 {
 		until = max(until, 2*p.lead)
@@ -163,22 +160,22 @@ func (p *plan) stands(asked time.Time, supply forecaster.Supply, enough int, cfg
 	return fmt.Sprintf("the ask of %s stands until %s", clock(asked), clock(asked.Add(until)))
 }
 
-// consolidated is the fewest ready replicas on which the fullest one's KV cache stays out of danger, when what it holds grows as
-// the mean does: load is not spread evenly, and what is uneven on many replicas is so on fewer. 0 where that is not known. With
-// fewer, the reactive floor would ask for more at once.
+// consolidated is the fewest ready replicas that keep the fullest KV cache below danger; 0 if unknown. It assumes that
+// the fullest cache grows like the mean, because load stays as uneven. With fewer, the reactive floor would scale out
+// at once.
 func (p *plan) consolidated(cfg Config) int {
 	s := &p.in.Minute.State
-	if !s.Observed || len(p.supply.Pending) > 0 { // those on their way go first, and hold nothing
+	if !s.Observed || len(p.supply.Pending) > 0 { // pending replicas are removed first, and have an empty cache
 		return 0
 	}
 	return replicasFor(float64(s.Ready)*min(finite(s.KVUsedMax), 1), p.danger(cfg))
 }
 
-// danger is the share of a replica's KV cache above which the floor asks for more: KVDanger, or what the pool fills by plan.
+// danger is the share of a replica's KV cache above which the floor scales out: KVDanger, or the pool's own target.
 func (p *plan) danger(cfg Config) float64 { return max(cfg.KVDanger, p.in.Pool.KVTarget) }
 
-// look takes in what must stay by the newest evidence, and forgets what is out of date.
-func (st *State) look(p *plan, cfg Config) {
+// update adds the minimum for scale-in of this tick, and deletes old entries.
+func (st *State) update(p *plan, cfg Config) {
 	day := p.now.Add(-24 * time.Hour).Unix()
 	for _, actions := range []*[]int64{&st.ScaleOuts, &st.ScaleIns} {
 		*actions = slices.DeleteFunc(slices.Clone(*actions), func(at int64) bool { return at <= day })
@@ -194,10 +191,10 @@ func (st *State) look(p *plan, cfg Config) {
 	st.Keeps = remember(st.Keeps, p.now, p.keep, cfg.Cooldown)
 }
 
-// maxActions bounds the actions that are remembered of each kind: one a minute.
+// maxActions bounds the stored actions of each kind: one a minute.
 const maxActions = 24 * 60
 
-// asked is what the previous decision asked for; current before there was one.
+// asked is the number that the previous decision requested; current before the first one.
 func (st *State) asked(current int) int {
 	if st.LastTick.IsZero() {
 		return current
@@ -205,10 +202,10 @@ func (st *State) asked(current int) int {
 	return st.LastDesired
 }
 
-// whyStay is what speaks against fewer replicas, of those that carry rows, although they would do; "" when nothing does. How
-// often the pool may shrink is not in it: see clamp.
+// whyStay returns why the replicas that serve rows are not reduced, although fewer would do; "" if they may be. The
+// limit on scale-ins per day is in clamp.
 func (p *plan) whyStay(st *State, cfg Config, rows []resource) string {
-	if left := max(cfg.Cooldown, watch) - p.now.Sub(st.Sighted); left > 0 {
+	if left := max(cfg.Cooldown, minSighted) - p.now.Sub(st.Sighted); left > 0 {
 		return fmt.Sprintf("demand is watched for %s more", span(left))
 	}
 	s := &p.in.Minute.State
@@ -225,39 +222,38 @@ func (p *plan) whyStay(st *State, cfg Config, rows []resource) string {
 		return "requests are waiting"
 	}
 	for i := range rows {
-		if rows[i].tail() {
+		if rows[i].bursting() {
 			return fmt.Sprintf("a burst of %s is still draining", noun(rows[i].evidence.Dimension))
 		}
 	}
 	return ""
 }
 
-// watch is how long demand must have been seen without a gap before replicas are given up.
-const watch = 5 * time.Minute
+// minSighted is how long demand must have been known without a gap before scale-in.
+const minSighted = 5 * time.Minute
 
-// burstTail is how far current demand may exceed the median forecast of the next minute before it counts as a burst
-// that has not drained.
+// burstTail is the ratio of current demand to the median forecast of the next minute above which a burst still drains.
 const burstTail = 1.2
 
-// tail says that the forecast expects a fall which has not come yet.
-func (r *resource) tail() bool {
+// bursting reports whether the forecast expects a fall that has not happened yet.
+func (r *resource) bursting() bool {
 	return r.now > 1 && r.evidence.Demand > burstTail*r.forecast.Minute[0].At(0.5)
 }
 
-// clamp puts a target within the bounds of step, limit and minimum, and names those that changed it.
+// clamp applies the bounds of step, limit and minimum to target, and names those that changed it.
 func (p *plan) clamp(target int, st *State, cfg Config) (desired int, constraints []string) {
 	b := bounds{role: capacity.AnyRole, there: p.current, least: p.in.Pool.Replicas.Min, leastKey: "replicas.min", mayShrink: len(st.ScaleIns) < cfg.MaxScaleIns || st.LastDesired < p.current}
 	b.most, b.mostKey = p.limit()
 	return b.clamp(target, cfg)
 }
 
-// bounds are those of the replicas of one role.
+// bounds are the bounds on the replicas of one role.
 type bounds struct {
 	role              capacity.Role // AnyRole for the pool's own
 	there             int           // ready and pending
 	least, most       int
 	leastKey, mostKey string
-	mayShrink         bool // they were not given up too often today
+	mayShrink         bool // max_scale_ins is not reached today
 }
 
 // clamp is [plan.clamp] for one role.
@@ -292,8 +288,8 @@ func (b *bounds) clamp(target int, cfg Config) (desired int, constraints []strin
 	return desired, constraints
 }
 
-// limit is the most replicas that the pool may have, and the key that says so. A budget is for all roles: what the prefill
-// replicas take of it is not there for the others.
+// limit is the maximum number of replicas of the pool, and its configuration key. All roles share a budget, so the
+// prefill replicas reduce it.
 func (p *plan) limit() (replicas int, key string) {
 	pool := &p.in.Pool
 	replicas, key = pool.Limit()
@@ -305,8 +301,8 @@ func (p *plan) limit() (replicas int, key string) {
 	return replicas, key
 }
 
-// action compares what is asked for with what there is, or where that is as much, with what was asked for before: an ask that
-// is taken back is an action, too. Without sight a bound may lower the number, but no replica is given up for it.
+// action compares desired with the current replicas, and if equal, with the previous request: to withdraw a request is
+// an action, too. If demand cannot be sized, a bound may lower the number, but that is no ScaleIn.
 func (p *plan) action(desired int) Action {
 	switch by := cmp.Or(cmp.Compare(desired, p.current), cmp.Compare(desired, p.asked)); {
 	case by > 0:
@@ -317,9 +313,9 @@ func (p *plan) action(desired int) Action {
 	return Hold
 }
 
-// publish numbers d when it changes the published advice, or renews it. The first number is the Unix minute: there is at
-// most one publication a minute, so numbers never overtake the clock, and a pool whose state was lost starts above all
-// that it published before.
+// publish gives d a new generation if it changes the published advice or renews it. The first generation is the Unix
+// minute. There is at most one publication a minute, so a pool that lost its state starts above all earlier
+// generations.
 func (st *State) publish(d *Decision, cfg Config) {
 	changed := d.Desired != st.PublishedDesired || d.prefill() != st.PublishedPrefill || d.Action != st.PublishedAction ||
 		d.Action != Hold && d.Binding != st.PublishedBinding
@@ -332,7 +328,7 @@ func (st *State) publish(d *Decision, cfg Config) {
 	d.Generation = st.Generation
 }
 
-// published takes over what d published.
+// published stores what d published.
 func (st *State) published(d *Decision) {
 	st.LastPublished = d.Tick
 	st.PublishedDesired, st.PublishedPrefill, st.PublishedAction, st.PublishedBinding = d.Desired, d.prefill(), d.Action, d.Binding

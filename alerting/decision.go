@@ -8,17 +8,17 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// Action is what a decision asks of the autoscaler.
+// Action is what a decision requests from the autoscaler.
 type Action string
 
-// The actions. Hold is also the answer to stale or thin evidence.
+// The actions. Hold is also the action if the evidence is stale or too little.
 const (
 	ScaleOut Action = "scale_out"
 	ScaleIn  Action = "scale_in"
 	Hold     Action = "hold"
 )
 
-// Mode says whether anyone is meant to act on a decision.
+// Mode says whether autoscalers should follow decisions.
 type Mode string
 
 // The modes. Advisory is the default of a first installation.
@@ -27,7 +27,7 @@ const (
 	Active   Mode = "active"
 )
 
-// QuantileSource says why a decision provides for the quantile it does.
+// QuantileSource is the source of the decision quantile.
 type QuantileSource string
 
 // The sources of a quantile.
@@ -37,13 +37,13 @@ const (
 	QuantileDefault  QuantileSource = "default" // neither is known
 )
 
-// Decision is what Decide concluded for one pool at one tick, with the evidence it was made from. It is a value: the
-// journal stores it, the sinks render it, and the same inputs make the same bytes again.
+// Decision is the result of Decide for one pool at one tick, with its evidence. The journal stores it and the sinks
+// render it. The same inputs give the same bytes.
 type Decision struct {
 	Pool       string    `json:"pool" cbor:"1,keyasint"`
 	Tick       time.Time `json:"tick" cbor:"2,keyasint"`
 	Sequence   uint64    `json:"sequence" cbor:"3,keyasint"`   // sequence of the newest message applied
-	Generation int64     `json:"generation" cbor:"4,keyasint"` // the Unix minute of a pool's first decision, then one more per publication
+	Generation int64     `json:"generation" cbor:"4,keyasint"` // the Unix minute of a pool's first decision, plus 1 per publication
 	Publish    bool      `json:"publish" cbor:"5,keyasint"`    // this tick changes or renews the published advice
 
 	Mode     Mode      `json:"mode" cbor:"6,keyasint"`
@@ -56,7 +56,7 @@ type Decision struct {
 	Expires  time.Time `json:"expires_at" cbor:"13,keyasint"`
 
 	Binding     string                `json:"binding_resource" cbor:"14,keyasint"`
-	Probability float64               `json:"probability" cbor:"15,keyasint"` // meaningless where Binding is empty: see Risk
+	Probability float64               `json:"probability" cbor:"15,keyasint"` // invalid if Binding is empty: see Risk
 	ETA         forecaster.ETA        `json:"eta" cbor:"16,keyasint"`
 	Lead        time.Duration         `json:"lead" cbor:"17,keyasint"`
 	Quantile    float64               `json:"quantile" cbor:"18,keyasint"`
@@ -68,74 +68,74 @@ type Decision struct {
 	Constraints []string            `json:"constraints" cbor:"23,keyasint"`
 	Warnings    []string            `json:"warnings" cbor:"24,keyasint"`
 	Reason      string              `json:"reason" cbor:"25,keyasint"` // one sentence for a person
-	Model       string              `json:"model" cbor:"26,keyasint"`  // what the forecast of the binding resource is from: network, or last value
+	Model       string              `json:"model" cbor:"26,keyasint"`  // of the forecast of the binding resource: network, or last value
 
-	Needed       int               `json:"needed" cbor:"27,keyasint"`   // what evidence asks for, before the constraints
+	Needed       int               `json:"needed" cbor:"27,keyasint"`   // before the constraints
 	Reserves     capacity.Reserves `json:"reserves" cbor:"28,keyasint"` // of prefill replicas see Roles
 	QuantileFrom QuantileSource    `json:"quantile_from" cbor:"29,keyasint"`
-	Limit        int               `json:"limit" cbor:"31,keyasint"`    // the most replicas that the pool's bounds allow
-	AskedAt      time.Time         `json:"asked_at" cbor:"30,keyasint"` // when more replicas were last asked for; zero when never
+	Limit        int               `json:"limit" cbor:"31,keyasint"`    // largest number of replicas that the pool's bounds allow
+	AskedAt      time.Time         `json:"asked_at" cbor:"30,keyasint"` // newest request for more replicas; zero if never
 
-	ActionsPerDay int                      `json:"actions_per_day" cbor:"33,keyasint,omitempty"`           // how often more or less was asked for in the last day
+	ActionsPerDay int                      `json:"actions_per_day" cbor:"33,keyasint,omitempty"`           // scale-outs and scale-ins of the last day
 	ByRole        *Roles                   `json:"desired_by_role,omitempty" cbor:"34,keyasint,omitempty"` // of a disaggregated pool
 	Growth        []forecaster.GrowthPart  `json:"growth,omitempty" cbor:"35,keyasint,omitempty"`          // why demand for Binding differs from an hour ago, in its unit; the parts add up
-	Events        []forecaster.EventEffect `json:"events,omitempty" cbor:"36,keyasint,omitempty"`          // of the calendar, that the forecast of Binding counts on
+	Events        []forecaster.EventEffect `json:"events,omitempty" cbor:"36,keyasint,omitempty"`          // of the calendar, in the forecast of Binding
 
 	Admission []AdmissionLimit `json:"admission_limits,omitempty" cbor:"37,keyasint,omitempty"` // when saturation cannot be averted
-	Queue     *QueuePlan       `json:"queue,omitempty" cbor:"38,keyasint,omitempty"`            // nil when the objective for the first token or the calls are not known
+	Queue     *QueuePlan       `json:"queue,omitempty" cbor:"38,keyasint,omitempty"`            // nil if the objective for the first token or the calls are unknown
 
-	Diagnosis Bottleneck `json:"diagnosis,omitempty" cbor:"39,keyasint,omitempty"` // what latencies say binds; "" when they do not tell
+	Diagnosis Bottleneck `json:"diagnosis,omitempty" cbor:"39,keyasint,omitempty"` // bottleneck found from latencies; "" if none
 
-	Basis *Basis `json:"basis,omitempty" cbor:"40,keyasint,omitempty"` // what was taken for granted; nil where none was given
+	Basis *Basis `json:"basis,omitempty" cbor:"40,keyasint,omitempty"` // nil if none was given
 
-	Path []PathPoint `json:"path,omitempty" cbor:"41,keyasint,omitempty"` // of Binding; none where it is not known
+	Path []PathPoint `json:"path,omitempty" cbor:"41,keyasint,omitempty"` // of Binding; empty if unknown
 
 	KeepQuantile float64 `json:"keep_quantile,omitempty" cbor:"42,keyasint,omitempty"` // of demand, that a smaller pool must hold
 
-	// Prompts is what is known of each resource of a disaggregated pool's prefill replicas; Resources are of those that decode.
+	// Prompts are the resources of a disaggregated pool's prefill replicas; Resources are those of its decode replicas.
 	Prompts []ResourceEvidence `json:"prefill_resources,omitempty" cbor:"43,keyasint,omitempty"`
 
-	// WarnFrom is the probability of saturation within forecaster.WarningWindow from which on the pool is warned; 0 where that
-	// is not learned. FalsePerWeek is how many warnings a week are expected to come to nothing at it, 0 where that is not learned.
+	// WarnFrom is the threshold of warnings: a probability of saturation within forecaster.WarningWindow. FalsePerWeek is
+	// the expected number of false warnings a week at it. Both are 0 if not learned.
 	WarnFrom     float64 `json:"warn_from,omitempty" cbor:"44,keyasint,omitempty"`
 	FalsePerWeek float64 `json:"false_warnings_per_week,omitempty" cbor:"45,keyasint,omitempty"`
 
 	Symptoms *Symptoms `json:"-" cbor:"46,keyasint,omitempty"` // of Diagnosis; nil without one
 
-	// Waiting is how many requests waited in the pool's queues at the tick, as its ready replicas reported; nil when unknown.
+	// Waiting is the number of requests in the queues of the pool's ready replicas at the tick; nil if unknown.
 	Waiting *float64 `json:"waiting,omitempty" cbor:"60,keyasint,omitempty"`
 
-	// Objectives are the latencies of the newest minutes beside those that the pool promises, as far as both are known. Breach is
-	// nil while they are within them.
+	// Objectives are the latencies of the newest minutes and their objectives, as far as both are known. Breach is nil
+	// while the latencies are within them.
 	Objectives []Objective `json:"objectives,omitempty" cbor:"48,keyasint,omitempty"`
 	Breach     *Breach     `json:"breach,omitempty" cbor:"49,keyasint,omitempty"`
 
-	Unreported int `json:"-" cbor:"47,keyasint,omitempty"` // of Pending: asked for, and not seen in any report yet
+	Unreported int `json:"-" cbor:"47,keyasint,omitempty"` // of Pending: requested, but not in any report yet
 
-	SupplyAssumed bool `json:"supply_assumed" cbor:"32,keyasint"` // no replica reports: Ready and Pending are what is believed
+	SupplyAssumed bool `json:"supply_assumed" cbor:"32,keyasint"` // no replica reports: Ready and Pending are assumed
 
-	// Withheld says why autoscalers are not told Desired, whatever the mode; "" when they are.
+	// Withheld is why autoscalers do not get Desired in any mode; "" if they do.
 	Withheld string `json:"withheld,omitempty" cbor:"70,keyasint,omitempty"`
 }
 
-// ResourceEvidence is the part of a projection that a decision rests on, per resource.
+// ResourceEvidence is the evidence of a decision on one resource.
 type ResourceEvidence struct {
 	Dimension    string         `json:"dimension" cbor:"1,keyasint"`
 	PerReplica   float64        `json:"per_replica" cbor:"2,keyasint"`
 	Demand       float64        `json:"demand" cbor:"3,keyasint"`
-	NeedQuantile float64        `json:"need" cbor:"4,keyasint"`          // demand at the decision quantile, its largest minute in the lead window
-	NeedReplicas int            `json:"need_replicas" cbor:"5,keyasint"` // what that takes, before reserves and clamps
+	NeedQuantile float64        `json:"need" cbor:"4,keyasint"`          // demand at the decision quantile in the lead window
+	NeedReplicas int            `json:"need_replicas" cbor:"5,keyasint"` // for NeedQuantile, before reserves and clamps
 	Probability  float64        `json:"probability" cbor:"6,keyasint"`
 	ETA          forecaster.ETA `json:"eta" cbor:"7,keyasint"`
-	// AfterFailure is how likely and how soon it runs out without the replicas kept for failures. nil where none are kept.
+	// AfterFailure is how likely and when it saturates without the replicas reserved for failures; nil without a reserve.
 	AfterFailure *forecaster.Chance `json:"after_failure,omitempty" cbor:"8,keyasint,omitempty"`
-	// Ahead is the probability within forecaster.WarningWindow: what warnings go by.
+	// Ahead is the probability within forecaster.WarningWindow, for warnings.
 	Ahead float64 `json:"ahead,omitempty" cbor:"9,keyasint,omitempty"`
-	// Retries is what calls that are tried again add to Demand and NeedQuantile; nil where they add nothing.
+	// Retries is what retries add to Demand and NeedQuantile; nil if nothing.
 	Retries *Retried `json:"retries,omitempty" cbor:"10,keyasint,omitempty"`
 }
 
-// Ahead is the probability that some resource runs out, of either role, within forecaster.WarningWindow: what warnings go by.
+// Ahead is the probability that a resource of any role saturates within forecaster.WarningWindow, for warnings.
 func (d *Decision) Ahead() (probability float64) {
 	probability = d.OwnAhead()
 	if prefill := d.Prefilling(); prefill != nil {
@@ -144,7 +144,7 @@ func (d *Decision) Ahead() (probability float64) {
 	return probability
 }
 
-// OwnAhead is Ahead without a disaggregated pool's prefill replicas, of which nobody knows how many there were.
+// OwnAhead is Ahead without the prefill replicas of a disaggregated pool, because their number is not reported.
 func (d *Decision) OwnAhead() (probability float64) {
 	for i := range d.Resources {
 		probability = max(probability, d.Resources[i].Ahead)
@@ -155,8 +155,8 @@ func (d *Decision) OwnAhead() (probability float64) {
 // EventID is the idempotency key of the published advice: the same pool and generation is the same event.
 func (d *Decision) EventID() string { return eventID(d.Pool, d.Generation) }
 
-// Risk is the probability that a resource saturates within the lead window if nothing is done; NaN where none was projected,
-// because no capacity is known.
+// Risk is the probability that a resource saturates within the lead window without scaling; NaN if no capacity is
+// known.
 func (d *Decision) Risk() float64 {
 	if d.Binding == "" && d.Probability == 0 {
 		return math.NaN()

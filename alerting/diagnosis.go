@@ -9,20 +9,20 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// Bottleneck is what the latencies of a pool say runs short.
+// Bottleneck is the resource that is short, as latencies show.
 type Bottleneck string
 
-// The bottlenecks. None is also the answer where there is too little to tell from.
+// The bottlenecks. None also means too little data.
 const (
 	BottleneckNone    Bottleneck = ""
-	BottleneckPrefill Bottleneck = "prefill" // the first token takes longer, the next ones do not
-	BottleneckDecode  Bottleneck = "decode"  // the next tokens take longer, the first one does not
-	BottleneckSlots   Bottleneck = "slots"   // both do, and requests queue beside free KV memory
+	BottleneckPrefill Bottleneck = "prefill" // only the first token takes longer
+	BottleneckDecode  Bottleneck = "decode"  // only the next tokens take longer
+	BottleneckSlots   Bottleneck = "slots"   // both take longer, and requests queue while KV memory is free
 	BottleneckKV      Bottleneck = "kv"      // the first token takes longer, and requests queue for KV memory
 	BottleneckBoth    Bottleneck = "prefill_and_decode"
 )
 
-// Words names b for people.
+// Words is b in words.
 func (b Bottleneck) Words() string {
 	switch b {
 	case BottleneckPrefill:
@@ -39,47 +39,47 @@ func (b Bottleneck) Words() string {
 	return ""
 }
 
-// Signal is what one minute shows of a pool's service. NaN is unknown.
+// Signal is the latencies and queues of a pool in one minute. NaN is unknown.
 type Signal struct {
 	_ struct{} `cbor:",toarray"`
 
 	Minute    int64   // since 1970
-	Reports   float64 // by which the latencies are known
+	Reports   float64 // number of requests behind the latencies
 	TTFT, ITL float64 // 90th percentiles of time to first token and time per output token of its requests, seconds
-	Waiting   float64 // requests per ready replica at its end
-	KVUse     float64 // of the fullest replica then, 0…1
-	// SlowTTFT and SlowITL say that the latency is above what was usual before it rose. Such minutes teach nothing about what is usual.
+	Waiting   float64 // requests per ready replica at the end of the minute
+	KVUse     float64 // of the fullest replica at the end, 0…1
+	// SlowTTFT and SlowITL say that the latency is above the usual one. Such minutes do not count as usual.
 	SlowTTFT, SlowITL bool
 }
 
 const (
-	signalMinutes = 60   // minutes that tell what is usual
-	signalAge     = 1440 // minutes for which they do: a fault that lasts longer is the new normal
+	signalMinutes = 60   // usual minutes kept
+	signalAge     = 1440 // their largest age in minutes: a fault that lasts longer is the new normal
 )
 
-// Signals are minutes of a pool, oldest first: the newest quarter of an hour, and before it an hour of minutes in which latencies
-// were known and as usual. While a latency is slow, those are the minutes before it rose, for a day at most.
+// Signals are minutes of a pool, oldest first: the newest 15, and 60 earlier ones with known, usual latencies. While a
+// latency is slow, the latter are from before it rose, for a day at most.
 type Signals []Signal
 
-// Add takes in the minute before t, and of those before it what was reported of their requests since: those that wait long, or
-// are long, report late, and a minute's first counts have none of them when a pool is short. The slice that s had is not changed.
+// Add appends the minute before t, and updates earlier minutes with requests reported since. Slow requests report late, so
+// the first latencies of a minute miss them. s is not changed.
 func (s Signals) Add(t time.Time, windows []features.Window, m *features.PoolMinute) Signals {
 	unknown := math.NaN()
 	s = append(slices.Clone(s), Signal{Minute: t.Unix()/60 - 1, TTFT: unknown, ITL: unknown, Waiting: m.State.WaitingPerReady, KVUse: m.State.KVUsedMax})
 	for _, l := range features.Latencies(windows, m.Pool) {
 		minute := l.Start.Unix() / 60
 		for i := len(s) - 1; i >= 0 && s[i].Minute >= minute; i-- {
-			// With many classes not all are amended at once, but when they settle: what is known by more is nearer to the whole.
+			// Classes are updated at different times. The version with more requests is more complete.
 			if x := &s[i]; x.Minute == minute && l.Reports >= x.Reports {
 				x.Reports, x.TTFT, x.ITL = l.Reports, l.TTFT, l.ITL
 			}
 		}
 	}
-	return s.forget().judge()
+	return s.prune().markSlow()
 }
 
-// forget drops the minutes that tell nothing any more.
-func (s Signals) forget() Signals {
+// prune deletes the minutes that are not needed any more.
+func (s Signals) prune() Signals {
 	newest, usual := s[len(s)-1].Minute, 0
 	kept := s[:0:0]
 	for i := len(s) - 1; i >= 0; i-- {
@@ -96,13 +96,13 @@ func (s Signals) forget() Signals {
 	return kept
 }
 
-// judge marks the newest minutes as slow where latencies are above what was usual before, and no longer where they are back.
-func (s Signals) judge() Signals {
+// markSlow marks the newest minutes as slow if their latencies are above the usual ones, until they are back.
+func (s Signals) markSlow() Signals {
 	newest := &s[len(s)-1]
 	if len(s) > 1 {
 		newest.SlowTTFT, newest.SlowITL = s[len(s)-2].SlowTTFT, s[len(s)-2].SlowITL
 	}
-	recent, before := s.told()
+	recent, before := s.split()
 	switch {
 	case len(before) < fewestBefore:
 		newest.SlowTTFT, newest.SlowITL = false, false
@@ -123,24 +123,23 @@ func (s Signals) judge() Signals {
 	return s
 }
 
-// What a change must amount to: the median of the newest five minutes of which latencies are known against the minutes before.
+// Thresholds of a change: the median of the newest five minutes with known latencies against the minutes before.
 const (
 	recentMinutes = 5
-	latestMinutes = 15 // of which the newest five are taken: what is older tells nothing of now
+	latestMinutes = 15 // largest age of the newest five
 	fewestRecent  = 3
 	fewestBefore  = 10
-	leastRise     = 1.25 // factor, and beyond the 90th percentile before
-	keptRise      = 1.1  // factor, below which a latency is as usual again
+	minRise       = 1.25 // factor from which a latency is slow, if also above the 90th percentile before
+	endRise       = 1.1  // factor below which it is usual again
 	queues        = 1.0  // waiting requests per ready replica
 	kvFull        = 0.85
 )
 
-// Diagnose tells what binds from how latencies have changed: prefill when the first token comes later and the next ones as
-// before; decode when it is the other way round; when both come later and requests queue, slots. Where they queue while the
-// KV memory is full, it is that memory, whether or not the next tokens come later too: how many run is bounded by it, and so may
-// be what an iteration takes. It lasts until latencies are back to what they were before they rose. O(n log n).
+// Diagnose finds the bottleneck from the change of latencies. Only the first token is slower: prefill. Only the next tokens
+// are slower: decode. Both are slower and requests queue: slots. If requests queue while KV memory is full, it is KV
+// memory, because it bounds how many requests run. The result lasts until latencies are usual again. O(n log n).
 func (s Signals) Diagnose() (Bottleneck, *Symptoms) {
-	recent, before := s.told()
+	recent, before := s.split()
 	if len(recent) < fewestRecent || len(before) < fewestBefore {
 		return BottleneckNone, nil
 	}
@@ -156,7 +155,7 @@ func (s Signals) Diagnose() (Bottleneck, *Symptoms) {
 	return BottleneckNone, nil
 }
 
-// binds is what high latencies say runs short, beside requests that wait per ready replica and the KV use of the fullest.
+// binds is the bottleneck, given slow latencies, waiting requests per ready replica and the KV use of the fullest one.
 func binds(ttft, itl bool, waiting, kvUse float64) Bottleneck {
 	waits := waiting >= queues
 	switch {
@@ -174,7 +173,7 @@ func binds(ttft, itl bool, waiting, kvUse float64) Bottleneck {
 	return BottleneckNone
 }
 
-// Symptoms are what a diagnosis rests on: medians over minutes, the newest few against the hour before. Latencies are the 90th
+// Symptoms are the evidence of a diagnosis: medians over the newest minutes, and over the hour before. Latencies are 90th
 // percentiles of a minute, in seconds; NaN is unknown.
 type Symptoms struct {
 	_ struct{} `cbor:",toarray"`
@@ -184,7 +183,7 @@ type Symptoms struct {
 	KVUse                            float64 // of the fullest replica, 0…1
 }
 
-// Diagnosed is what the latencies say runs short, with what they rest on, in sentences for people; "" when they do not tell.
+// Diagnosed is the diagnosis and its evidence in sentences; "" without a diagnosis.
 func (d *Decision) Diagnosed() string {
 	if d.Diagnosis == BottleneckNone {
 		return ""
@@ -205,7 +204,7 @@ func (d *Decision) Diagnosed() string {
 	return text
 }
 
-// latency is seconds in two digits, or whole minutes, for people.
+// latency is s seconds in two digits, or in whole minutes.
 func latency(s float64) string {
 	switch {
 	case s < .0995:
@@ -218,14 +217,13 @@ func latency(s float64) string {
 	return fmt.Sprintf("%.0f s", s)
 }
 
-// now are the newest minutes, latencies known or not.
+// now are the newest minutes, with or without latencies.
 func (s Signals) now() Signals { return s[max(0, len(s)-recentMinutes):] }
 
 func (x *Signal) known() bool { return !math.IsNaN(x.TTFT) && !math.IsNaN(x.ITL) }
 
-// told are the minutes of which both latencies are known: the newest few, unless they are too old, and those before that are as
-// usual.
-func (s Signals) told() (recent, before Signals) {
+// split returns the minutes with known latencies: the newest few that are not too old, and the usual ones before.
+func (s Signals) split() (recent, before Signals) {
 	for i := len(s) - 1; i >= 0; i-- {
 		switch x := &s[i]; {
 		case !x.known():
@@ -243,7 +241,7 @@ func ofTTFT(x *Signal) float64 { return x.TTFT }
 
 func ofITL(x *Signal) float64 { return x.ITL }
 
-// middle is the median of what is known, NaN without any.
+// middle is the median of the known values; NaN without any.
 func (s Signals) middle(of func(*Signal) float64) float64 {
 	v := s.values(of)
 	if len(v) == 0 {
@@ -252,16 +250,16 @@ func (s Signals) middle(of func(*Signal) float64) float64 {
 	return middle(v)
 }
 
-// rises says whether a latency is clearly above what is usual, or once it was, still above it.
+// rises reports whether a latency is clearly above the usual one, or still above it if it was slow.
 func rises(before, recent Signals, of func(*Signal) float64, slow bool) bool {
 	usual, now := before.values(of), middle(recent.values(of))
 	if slow {
-		return now >= keptRise*middle(usual)
+		return now >= endRise*middle(usual)
 	}
-	return now >= leastRise*middle(usual) && now > usual[len(usual)*9/10]
+	return now >= minRise*middle(usual) && now > usual[len(usual)*9/10]
 }
 
-// values are those that are known, ascending.
+// values are the known values, ascending.
 func (s Signals) values(of func(*Signal) float64) (known []float64) {
 	for i := range s {
 		if v := of(&s[i]); !math.IsNaN(v) {

@@ -48,7 +48,7 @@ func TestDiagnose(t *testing.T) {
 			x.Minute = int64(m)
 			x.TTFT *= 1 + .1*rng.NormFloat64()
 			x.ITL *= 1 + .1*rng.NormFloat64()
-			s = append(s, x).judge()
+			s = append(s, x).markSlow()
 		}
 		if got, _ := s.Diagnose(); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
@@ -167,7 +167,7 @@ func TestDiagnosisIsOfNow(t *testing.T) {
 			case ago < silent+recentMinutes:
 				x.TTFT = 1.5
 			}
-			s = append(s, x).judge()
+			s = append(s, x).markSlow()
 		}
 		if got, _ := s.Diagnose(); got != want {
 			t.Errorf("silent for %d minutes: %q, want %q", silent, got, want)

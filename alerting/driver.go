@@ -9,13 +9,13 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// What a class has to have changed by within the hour to be said beside its main cause.
+// The smallest changes of a class within the hour that are mentioned besides its main cause.
 const (
-	leastFactor = 1.2 // of a rate or a length
-	leastLoss   = 0.1 // of the cache hit ratio, absolute
+	minFactor = 1.2 // of a rate or a length
+	minLoss   = 0.1 // of the cache hit ratio, absolute
 )
 
-// principal is who to name first: the first driver about whom something changed, or else the one with the largest share.
+// principal is the driver to name first: the first one with a known cause, or else the one with the largest share.
 func principal(drivers []forecaster.Driver) *forecaster.Driver {
 	for i := range drivers {
 		if d := &drivers[i]; d.Cause != "" {
@@ -36,9 +36,8 @@ func heaviestOf(drivers []forecaster.Driver) *forecaster.Driver {
 	return best
 }
 
-// describe is the principal of drivers in words, with all that changed about its class and how much of the growth it is:
-// class agent, tenant acme (62 % of it, 90 % of its rise), feature search (40 % of it): prompt length ×2.1, cache hit ratio 0.71→0.32, since 14:05 UTC. pf says what was before,
-// and may be nil.
+// describe is the principal of drivers in words, with all changes of its class: class agent, tenant acme (62 % of it,
+// 90 % of its rise), feature search (40 % of it): prompts 2.1 times as long, since 14:05 UTC. pf may be nil.
 func describe(drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimension string) string {
 	first := principal(drivers)
 	text := "class " + first.Class
@@ -59,14 +58,13 @@ func describe(drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimensio
 	return text
 }
 
-// changes are what changed about a class within the hour: the causes of its drivers, then what else the sums behind its
-// forecast show.
+// changes are the changes of a class within the hour: the causes of its drivers, then others from its forecast.
 func changes(class string, drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimension string) (out []string) {
 	c := changesOf(pf, class, dimension)
-	var said []string
+	var causes []string
 	for i := range drivers {
-		if d := &drivers[i]; d.Class == class && d.Cause != "" && !slices.Contains(said, d.Cause) {
-			said = append(said, d.Cause)
+		if d := &drivers[i]; d.Class == class && d.Cause != "" && !slices.Contains(causes, d.Cause) {
+			causes = append(causes, d.Cause)
 			if text := c.cache(); d.Cause == forecaster.CauseCache && text != "" {
 				out = append(out, text)
 				continue
@@ -74,21 +72,21 @@ func changes(class string, drivers []forecaster.Driver, pf *forecaster.PoolForec
 			out = append(out, Change(d.Cause, d.Factor))
 		}
 	}
-	// Where nothing is named as a cause, other differences may be chance.
+	// Without a known cause, other differences may be chance.
 	for _, factor := range []struct{ cause, key string }{
 		{forecaster.CauseRate, "rate_factor"}, {forecaster.CausePrompt, "prompt_length_factor"}, {forecaster.CauseOutput, "output_length_factor"},
 	} {
-		if v := c[factor.key]; len(out) > 0 && v != nil && *v >= leastFactor && !slices.Contains(said, factor.cause) {
+		if v := c[factor.key]; len(out) > 0 && v != nil && *v >= minFactor && !slices.Contains(causes, factor.cause) {
 			out = append(out, Change(factor.cause, *v))
 		}
 	}
-	if text := c.cache(); text != "" && !slices.Contains(said, forecaster.CauseCache) {
+	if text := c.cache(); text != "" && !slices.Contains(causes, forecaster.CauseCache) {
 		out = append(out, text)
 	}
 	return out
 }
 
-// hourly is how a class compares with an hour before, as forecaster.Explanation has it; what is not known is nil.
+// hourly are the changes of a class from an hour before, from forecaster.Explain; nil is unknown.
 type hourly map[string]*float64
 
 func changesOf(pf *forecaster.PoolForecast, class, dimension string) hourly {
@@ -103,7 +101,7 @@ func changesOf(pf *forecaster.PoolForecast, class, dimension string) hourly {
 	return nil
 }
 
-// loss is by how much the cache hit ratio fell; 0 when that is not known.
+// loss is the absolute loss of the cache hit ratio; 0 if unknown.
 func (h hourly) loss() float64 {
 	now, before := h["cache_hit_now"], h["cache_hit_before"]
 	if now == nil || before == nil {
@@ -112,15 +110,15 @@ func (h hourly) loss() float64 {
 	return *before - *now
 }
 
-// cache says how the cache hit ratio fell, "" when it hardly did.
+// cache is the loss of the cache hit ratio in words; "" if it is small.
 func (h hourly) cache() string {
-	if h.loss() < leastLoss {
+	if h.loss() < minLoss {
 		return ""
 	}
 	return fmt.Sprintf("cache hits down from %s to %s", percent(*h["cache_hit_before"]), percent(*h["cache_hit_now"]))
 }
 
-// Change is what changed about a class within the hour, for people.
+// Change is one change of a class within the hour in words.
 func Change(cause string, factor float64) string {
 	switch cause {
 	case forecaster.CauseCache:
@@ -139,8 +137,8 @@ func Change(cause string, factor float64) string {
 	return fmt.Sprintf("%s ×%.1f", strings.ReplaceAll(cause, "_", " "), factor)
 }
 
-// portion says in brackets which share of a class somebody has, how far off that may be where it matters, and the share of
-// the rise; nothing when it is not known or all.
+// portion is a share of a class in parentheses, with a large error margin and the share of the rise; "" if the share is
+// unknown or 100 %.
 func portion(share, margin, rise float64) string {
 	if !(share > 0) || share >= .995 && margin < 0.05 {
 		return ""

@@ -9,20 +9,20 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// maxDrivers bounds the drivers that a decision names.
+// maxDrivers bounds the drivers in a decision.
 const maxDrivers = 5
 
-// maxFaults bounds the faults of producers that a decision warns of.
+// maxFaults bounds the producer faults in a decision's warnings.
 const maxFaults = 8
 
-// decision is d without what target and clamp conclude: the evidence, in numbers that are all finite.
+// decision is the Decision without the results of target and clamp. All its numbers are finite.
 func (p *plan) decision(cfg Config) Decision {
 	d := Decision{
 		Pool: p.in.Pool.Name, Tick: p.now, Sequence: p.in.Sequence, Mode: cfg.Mode,
 		Ready: p.supply.Ready, Pending: len(p.supply.Pending), Floor: p.floor.replicas, Reserves: p.in.Pool.Reserves,
 		Expires: p.now.Add(cfg.Expiry), Lead: p.lead, Quantile: p.tau, QuantileFrom: p.tauFrom, KeepQuantile: p.confidence,
 		Binding: p.in.Projection.Binding, Probability: finite(p.in.Projection.Probability), ETA: p.in.Projection.ETA,
-		Confidence: p.in.Projection.Confidence, Stale: p.blind == stale || p.blind == unheard, SupplyAssumed: !p.observed,
+		Confidence: p.in.Projection.Confidence, Stale: p.blind == stale || p.blind == noRequests, SupplyAssumed: !p.observed,
 		Warnings: slices.Concat(p.in.Projection.Warnings, p.warnings()),
 	}
 	if p.observed {
@@ -60,28 +60,28 @@ func (p *plan) decision(cfg Config) Decision {
 	return d
 }
 
-// withheld says why autoscalers get no advice yet. In the first hour the demand of now is asked for, and nothing is given up: that
-// may be obeyed once a few minutes are known, if replicas report how many there are.
+// withheld returns why autoscalers get no advice yet; "" if they do. In the first hour, decisions request replicas for
+// the present demand and never scale in. That is published once a few minutes are known, if replicas report.
 func (p *plan) withheld() string {
 	known := 0
 	for i := range p.rows {
 		known = max(known, p.rows[i].forecast.Known)
 	}
 	switch {
-	case p.blind == stale || p.blind == unheard:
+	case p.blind == stale || p.blind == noRequests:
 		return "its telemetry is stale"
-	case p.blind == cold && p.observed && known < int(watch/features.Minute), p.blind == unsized && p.in.Projection.Confidence == forecaster.Cold:
-		return fmt.Sprintf("less than %s of its traffic is known", span(watch))
+	case p.blind == cold && p.observed && known < int(minSighted/features.Minute), p.blind == unsized && p.in.Projection.Confidence == forecaster.Cold:
+		return fmt.Sprintf("less than %s of its traffic is known", span(minSighted))
 	case p.blind == cold && !p.observed:
 		return "less than an hour of its traffic is known, and no replica reports how many there are"
 	}
 	return ""
 }
 
-// told says that autoscalers are told what d asks for.
-func (d *Decision) told() bool { return d.Mode == Active && d.Withheld == "" }
+// delivered reports whether autoscalers receive d.
+func (d *Decision) delivered() bool { return d.Mode == Active && d.Withheld == "" }
 
-// named are the drivers that a decision names: the first few, as far as their numbers are finite.
+// named are the drivers in a decision: the first few with finite numbers.
 func named(all []forecaster.Driver) (drivers []forecaster.Driver) {
 	for _, driver := range all {
 		if len(drivers) < maxDrivers && !math.IsNaN(driver.Factor+driver.Share) && !math.IsInf(driver.Factor+driver.Share, 0) {
@@ -91,7 +91,7 @@ func named(all []forecaster.Driver) (drivers []forecaster.Driver) {
 	return drivers
 }
 
-// warnings are the weaknesses of the evidence that a reader should know of.
+// warnings describe the weaknesses of the evidence.
 func (p *plan) warnings() []string {
 	var out []string
 	if !p.observed {
@@ -102,7 +102,7 @@ func (p *plan) warnings() []string {
 		out = append(out, text)
 	}
 	switch p.blind {
-	case stale, unheard:
+	case stale, noRequests:
 		out = append(out, "telemetry is stale: nothing is scaled in")
 	case unsized:
 		out = append(out, "no resource has both a capacity and a forecast: wait for minutes of traffic, and set kv_capacity_tokens or the rates of the pool where they are missing")
@@ -118,7 +118,7 @@ func (p *plan) warnings() []string {
 	return out
 }
 
-// partial is a producer that fell silent while others did not, "" when there is none.
+// partial is a producer that stopped sending while others did not; "" if none.
 func (p *plan) partial() string {
 	for i := range p.in.Minute.Faults {
 		if f := &p.in.Minute.Faults[i]; f.Kind == features.FaultSilent {
@@ -128,7 +128,7 @@ func (p *plan) partial() string {
 	return ""
 }
 
-// fault says what is wrong with a producer of the pool's telemetry, and what that does to the numbers.
+// fault describes a fault of a producer, and its effect on the numbers.
 func fault(f *features.ProducerFault) string {
 	name := "producer " + f.Producer
 	if f.Producer == "" {
@@ -148,7 +148,7 @@ func fault(f *features.ProducerFault) string {
 	return fmt.Sprintf("%s has sent nothing since %s. Demand may be higher than Forewarm sees.", capital(name), clock(f.Since))
 }
 
-// overdue counts the pending replicas that were asked for more than twice the lead ago.
+// overdue counts the pending replicas that were requested more than twice the lead time ago.
 func (p *plan) overdue() (n int) {
 	for _, asked := range p.supply.Pending {
 		if p.now.Sub(asked) > 2*p.lead {

@@ -13,14 +13,14 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// ExplainSpan is how long after a decision is looked at for what came of it.
+// ExplainSpan is the period after a decision that an explanation covers.
 const ExplainSpan = time.Hour
 
-// Explanation is one decision with how it came about, what would have been otherwise, and what came of it.
+// Explanation is one decision with its reasons, its alternatives and what happened afterwards.
 type Explanation struct {
 	ID        string              `json:"id"`
 	Decision  Decision            `json:"-"`
-	Event     Prescale            `json:"decision"` // as it was, or would have been, published
+	Event     Prescale            `json:"decision"` // as published, or as it would have been
 	Resources []ExplainedResource `json:"resources"`
 	Path      []PathPoint         `json:"path,omitempty"` // of the resource that binds
 	Basis     *Basis              `json:"basis,omitempty"`
@@ -31,32 +31,33 @@ type Explanation struct {
 	After     *Aftermath          `json:"after,omitempty"` // nil before the next decision
 }
 
-// ExplainedResource is what a decision knew of one resource. Demand and capacities are in the resource's own unit.
+// ExplainedResource is the evidence of a decision on one resource. Demand and capacities are in the resource's own
+// unit.
 type ExplainedResource struct {
 	Resource     string        `json:"resource"`
 	Demand       float64       `json:"demand"`
 	PerReplica   float64       `json:"replica_capacity"`
-	Need         float64       `json:"demand_quantile"` // demand at the decision quantile, its largest minute in the lead window
+	Need         float64       `json:"demand_quantile"` // demand at the decision quantile in the lead window
 	NeedReplicas int           `json:"needed_replicas"`
 	Probability  float64       `json:"saturation_probability"`
 	ETA          SaturationETA `json:"saturation_at"`
-	AfterFailure *Outage       `json:"after_failure,omitempty"` // the two above on the replicas left when those kept for failures fail
+	AfterFailure *Outage       `json:"after_failure,omitempty"` // the two above without the replicas reserved for failures
 	Retries      *Retried      `json:"retries,omitempty"`       // what they add to demand and need
 }
 
-// Step is one number of replicas on the way to the one that was asked for.
+// Step is one step of the calculation of the requested replicas.
 type Step struct {
 	Replicas int    `json:"replicas"`
 	What     string `json:"what"`
 }
 
-// Aftermath is what came in the hour after a decision, as far as it is known.
+// Aftermath is what happened in the hour after a decision, as far as known.
 type Aftermath struct {
 	Until time.Time `json:"until"`
 	// Changes are the ticks at which the replicas changed.
 	Changes []Supply `json:"changes"`
-	// Peak is the busiest tick of the resource that bound, Without what would have been the busiest with the replicas that
-	// there were, or were on their way, at the decision.
+	// Peak is the busiest tick of the binding resource. Without is the busiest tick if the replicas (ready and pending)
+	// had stayed as at the decision.
 	Peak    *Peak `json:"peak,omitempty"`
 	Without *Peak `json:"without,omitempty"`
 }
@@ -73,12 +74,12 @@ type Supply struct {
 type Peak struct {
 	Tick     time.Time `json:"tick"`
 	Resource string    `json:"resource"`
-	Replicas int       `json:"replicas"` // whose capacity it is
+	Replicas int       `json:"replicas"` // that the capacity is of
 	Demand   float64   `json:"demand"`
 	Use      float64   `json:"utilisation"` // demand over capacity
 }
 
-// Explain says how d came about, and what came of it by the decisions of the same pool after it, in order.
+// Explain explains d. after are the later decisions of the same pool, in order.
 func Explain(d *Decision, after []Decision) Explanation {
 	x := Explanation{ID: d.EventID(), Decision: *d, Event: NewEvent(d).Data, Resources: []ExplainedResource{},
 		Path: d.Path, Basis: d.Basis, Steps: steps(d), Otherwise: otherwise(d), Ways: alternatives(d)}
@@ -98,7 +99,7 @@ func Explain(d *Decision, after []Decision) Explanation {
 	return x
 }
 
-// steps lead from demand to what was asked for.
+// steps are the steps from demand to the requested replicas.
 func steps(d *Decision) []Step {
 	var out []Step
 	takes := d.Floor
@@ -112,7 +113,7 @@ func steps(d *Decision) []Step {
 			out = append(out, Step{x.Replicas, "more as a reserve, kept " + x.For})
 		}
 	}
-	if !d.ofPrefill() && d.SeenFloor() != nil { // queues and KV use are not theirs
+	if !d.ofPrefill() && d.SeenFloor() != nil { // prefill replicas have no floor
 		out = append(out, Step{d.Floor, "for what is seen now: demand, queues, KV use and latencies"})
 	}
 	out = append(out, Step{d.Needed, d.neededFor(takes)})
@@ -122,7 +123,7 @@ func steps(d *Decision) []Step {
 	return append(out, Step{d.Desired, fmt.Sprintf("asked for (at most %d are allowed)", d.Limit)})
 }
 
-// neededFor says what Needed stands for beside what the evidence of the tick takes.
+// neededFor explains Needed, compared with the need of this tick alone.
 func (d *Decision) neededFor(takes int) string {
 	switch {
 	case len(d.Resources) == 0:
@@ -135,7 +136,7 @@ func (d *Decision) neededFor(takes int) string {
 	return "needed: the largest of these and the reserves"
 }
 
-// otherwise is what to expect had nothing been done, and what others would have done.
+// otherwise is what to expect without scaling or without a forecast.
 func otherwise(d *Decision) []string {
 	var out []string
 	for _, side := range d.sides() {
@@ -150,7 +151,7 @@ func otherwise(d *Decision) []string {
 	return out
 }
 
-// undone is what to expect of the resource that binds with the replicas there were.
+// undone is what to expect of the binding resource with the replicas at the decision.
 func (d *Decision) undone() (out []string) {
 	r := d.binding()
 	if r == nil {
@@ -165,7 +166,7 @@ func (d *Decision) undone() (out []string) {
 	return out
 }
 
-// runsOut is how likely and when a resource runs out with what had says.
+// runsOut is a sentence on how likely and when a resource saturates; had describes the replicas.
 func runsOut(d *Decision, r *ResourceEvidence, had string, c forecaster.Chance) string {
 	text := fmt.Sprintf("%s, %s is %s likely to %s within %s", had, noun(r.Dimension), percent(c.Ahead), overflows(r.Dimension), span(forecaster.WarningWindow(d.Lead)))
 	if c.ETA.P50 != forecaster.Never {
@@ -192,7 +193,7 @@ func aftermath(d *Decision, after []Decision) *Aftermath {
 	return a
 }
 
-// use is the use of a resource at the tick of x by the capacity of so many replicas; nil when that is not known.
+// use is the utilisation of a resource at the tick of x with a number of replicas; nil if unknown.
 func use(resource string, x *Decision, replicas int) *Peak {
 	for i := range x.Resources {
 		if r := &x.Resources[i]; r.Dimension == resource && r.PerReplica > 0 && replicas > 0 {
@@ -245,7 +246,7 @@ func writeSteps(w io.Writer, d *Decision, steps []Step) {
 	}
 }
 
-// history and madeFrom are what a forecast rests on.
+// history and madeFrom are the data and the model of a forecast in words.
 var (
 	history  = map[forecaster.Confidence]string{forecaster.Cold: "less than an hour of traffic", forecaster.Warm: "less than two days of traffic", forecaster.Seasonal: "two days of traffic or more"}
 	madeFrom = map[string]string{modelNetwork: "by the neural network, ", modelLast: "mostly that demand stays as it is, which was the better forecast lately, "}
@@ -291,8 +292,8 @@ func facts(w io.Writer, d *Decision) {
 	for i := range d.Events {
 		fact("event", "%s: %.1f times the demand (%.1f to %.1f)", d.Events[i].Name, d.Events[i].Learned, d.Events[i].Low, d.Events[i].High)
 	}
-	if said := d.Diagnosed(); said != "" {
-		fact("latencies", "%s", said)
+	if text := d.Diagnosed(); text != "" {
+		fact("latencies", "%s", text)
 	}
 	for _, warning := range d.Warnings {
 		fact("warning", "%s", warning)
@@ -300,7 +301,7 @@ func facts(w io.Writer, d *Decision) {
 	_ = t.Flush() // of a builder
 }
 
-// basis are the start-up time and the capacity that were taken for granted, with what they were stated to be.
+// basis writes the start-up time and the capacity that the decision used, and the stated ones.
 func basis(fact func(name, format string, a ...any), b *Basis, resources []ResourceEvidence) {
 	if w := &b.Warmup; w.P50 > 0 {
 		fact("", "half of them within %s, 90 %% within %s, from %d that were seen; stated %s and %s", seconds(w.P50), seconds(w.P90), w.Seen, seconds(w.StatedP50), seconds(w.StatedP90))
@@ -327,12 +328,12 @@ func basis(fact func(name, format string, a ...any), b *Basis, resources []Resou
 	}
 }
 
-// units are those of resources, where they are shown.
+// units are the units of resources, if shown.
 var units = map[string]string{features.DimKV: " (tokens)", features.DimPrefill: " (tokens/s)", features.DimDecode: " (tokens/s)"}
 
 func seconds(s float64) string { return fmt.Sprintf("%.1f min", s/60) }
 
-// writePath is a table of the forecast of the resource that binds, with what there is against it.
+// writePath writes a table of the forecast of the binding resource and of its capacity.
 func (d *Decision) writePath(w io.Writer) {
 	r := d.binding()
 	if r == nil || len(d.Path) == 0 {
@@ -355,7 +356,7 @@ func (d *Decision) writePath(w io.Writer) {
 	_ = t.Flush() // of a builder
 }
 
-// ways are what the ways to scale are called in a table.
+// ways are the names of the ways to scale in a table.
 var ways = map[string]string{WayNothing: "nothing more", WayReactive: "a reactive autoscaler", WayAsked: "as asked for"}
 
 // writeWays compares the ways to scale.
@@ -373,7 +374,7 @@ func writeWays(w io.Writer, d *Decision, all []Alternative) {
 		}
 		names = append(names, ways[a.Way])
 		if i+1 < len(all) && all[i+1].same(a) {
-			continue // one row for ways that come to the same
+			continue // one row for equal results
 		}
 		fmt.Fprintf(t, "    %s\t%s\t%s\tat most %s used (%s certain: %s)\n", strings.Join(names, ", "), d.count(a.Replicas), short, percent(a.Peak), percent(d.Quantile), percent(a.PeakQuantile))
 		names = nil
@@ -381,7 +382,7 @@ func writeWays(w io.Writer, d *Decision, all []Alternative) {
 	_ = t.Flush() // of a builder
 }
 
-// resources is a table of the evidence; the resource that binds, in each role, has a star.
+// resources writes a table of the evidence. The binding resource of each role has a star.
 func resources(w io.Writer, d *Decision) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "  \tdemand now\tat most\ta replica carries\treplicas needed\tchance to run out in %s\tearliest (10 %%)\tmiddle (50 %%)\tlatest (90 %%)\t\n", span(forecaster.WarningWindow(d.Lead)))

@@ -7,17 +7,17 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// floor is the least that what can be seen now asks for, whatever the forecast says, and why.
+// floor is the minimum of replicas from present observations, without the forecast.
 type floor struct {
 	replicas int
-	cause    string // for the reason; "" when only current demand asks
+	cause    string // for the reason; "" if only current demand counts
 }
 
 // queueShare is the share of the ready replicas added for each multiple of the tolerated queue.
 const queueShare = 0.1
 
-// reactive is the floor: the replicas that the newest known demand takes, more when requests queue, and more when the
-// fullest replica's KV cache is above danger. All are totals, so that replicas on the way count against them.
+// reactive is the floor: the replicas for the newest known demand, more if requests queue, and more if the fullest KV
+// cache is above danger. All are totals, so pending replicas count.
 func reactive(s features.PoolState, rows []resource, danger float64, cfg Config) floor {
 	var f floor
 	for i := range rows {

@@ -9,42 +9,43 @@ import (
 	"time"
 )
 
-// Vitals are what the daemon sees of itself, by its own clock. Counts are those of Window.
+// Vitals are the daemon's health, by its own clock. Counts are over Window.
 type Vitals struct {
 	Window  time.Duration
-	Records uint64            // of telemetry that were counted
+	Records uint64            // of telemetry, accepted
 	Refused map[string]uint64 // by reason; resends do not count
-	// Refusals says whose telemetry is refused and how to mend it; "" when that is not known.
+	// Refusals is whose telemetry is refused and how to correct it; "" if unknown.
 	Refusals string
 	Lost     uint64 // messages that left the stream before they were read
 	Sinks    []SinkVitals
-	// Storage says what could not be written when it was last tried, "" when all was, and StorageSince since when.
+	// Storage is the newest write error, "" if all writes work; StorageSince is when it began.
 	Storage      string
 	StorageSince time.Time
-	// Diverged counts decisions that differ from those in the log, and Divergence is the newest with both values and versions.
+	// Diverged counts decisions that differ from those in the log; Divergence is the newest, with both values and
+	// versions.
 	Diverged   uint64
 	Divergence string
 }
 
-// SinkVitals is how delivery to one consumer goes.
+// SinkVitals is the state of delivery to one consumer.
 type SinkVitals struct {
 	Name     string
-	Failing  bool      // nothing was delivered since the last failure
-	Since    time.Time // of the first of these failures
-	Err      string    // the newest
+	Failing  bool      // no delivery since the last failure
+	Since    time.Time // first failure in a row
+	Err      string    // newest error
 	Waiting  int
-	Disabled bool // the consumer wants no more until a restart
+	Disabled bool // nothing is sent until a restart
 }
 
 // Parameters of the daemon's own alerts.
 const (
-	droppedShare = 0.01 // of telemetry refused that is worth a warning
-	droppedLeast = 20   // records; fewer are chance, unless they are half of all
-	droppedFew   = 5    // and so many at least
+	droppedShare = 0.01 // share of refused telemetry that raises the warning
+	droppedLeast = 20   // fewest refused records for it, unless they are half of all
+	droppedFew   = 5    // fewest refused records in any case
 )
 
-// SelfConditions are what is the case with the daemon itself: telemetry that is refused or lost, a disk that takes nothing, and
-// consumers that nothing gets through to. They concern no pool.
+// SelfConditions are the conditions of the daemon itself: refused or lost telemetry, failed writes, differing decisions
+// and failing sinks. They have no pool.
 func SelfConditions(v *Vitals, cfg Config) []Condition {
 	var out []Condition
 	if w, ok := dropped(v); ok {
@@ -69,13 +70,13 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 		switch {
 		case s.Disabled:
 			out = append(out, selfCondition(SinkFailing, s.Name, cfg, words{
-				Summary:     "Forewarm sends nothing to " + shorten(s.Name, mostName) + " until it is restarted",
+				Summary:     "Forewarm sends nothing to " + shorten(s.Name, maxName) + " until it is restarted",
 				Description: "The receiver answered that it is gone: " + brief(s.Err) + ". Other receivers are not affected.",
 				Action:      "Correct the receiver's address in the configuration, and restart Forewarm.",
 			}))
 		case s.Failing:
 			out = append(out, selfCondition(SinkFailing, s.Name, cfg, words{
-				Summary:     fmt.Sprintf("Forewarm has not reached %s since %s", shorten(s.Name, mostName), clock(s.Since)),
+				Summary:     fmt.Sprintf("Forewarm has not reached %s since %s", shorten(s.Name, maxName), clock(s.Since)),
 				Description: fmt.Sprintf("%d notifications wait. The newest error: %s. Other receivers are not affected.", s.Waiting, brief(s.Err)),
 				Action:      "Check the receiver, its address and its credentials.",
 			}))
@@ -84,7 +85,7 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 	return out
 }
 
-// dropped says how much telemetry was not counted; ok is false when that is little.
+// dropped describes how much telemetry was not counted; ok is false if it is little.
 func dropped(v *Vitals) (w words, ok bool) {
 	var refused uint64
 	for _, n := range v.Refused {
@@ -113,7 +114,7 @@ func dropped(v *Vitals) (w words, ok bool) {
 	return w, true
 }
 
-// reasons are the three most frequent.
+// reasons are the three most frequent reasons.
 func reasons(refused map[string]uint64) string {
 	names := slices.SortedFunc(maps.Keys(refused), func(a, b string) int {
 		return cmp.Or(cmp.Compare(refused[b], refused[a]), strings.Compare(a, b))
@@ -125,14 +126,14 @@ func reasons(refused map[string]uint64) string {
 	return strings.Join(out, ", ")
 }
 
-func selfCondition(name AlertName, resource string, cfg Config, said words) Condition {
-	c := Condition{Name: name, Resource: resource, Severity: Warning, Annotations: said.annotations(name, "", cfg)}
-	delete(c.Annotations, "dashboard_url") // it is of a pool
+func selfCondition(name AlertName, resource string, cfg Config, w words) Condition {
+	c := Condition{Name: name, Resource: resource, Severity: Warning, Annotations: w.annotations(name, "", cfg)}
+	delete(c.Annotations, "dashboard_url") // it needs a pool
 	return c
 }
 
-// NewWatchdog is the alert that always fires, since the daemon began at began and is well at now. Whoever misses it for
-// longer than it lives knows that something on the way is not.
+// NewWatchdog is the alert that always fires while the daemon works. began is the start of the daemon. A receiver that
+// does not get it for longer than alertLife knows that the daemon or the delivery is broken.
 func NewWatchdog(began, now time.Time, cfg Config) Alert {
 	c := selfCondition(Watchdog, "", cfg, words{
 		Summary:     "Forewarm decides and delivers",

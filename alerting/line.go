@@ -9,9 +9,8 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// lineLadder are the probabilities from one of which on a pool is warned of a saturation, ascending: from a tenth to four fifths
-// by two percent points. With steps of five and ten points a tenth of what is borne was left over, for a pool is warned from the
-// next step that is rare enough.
+// lineLadder are the possible alert thresholds, ascending: 10 % to 80 % in steps of two points. With steps of five or
+// ten points, a pool uses only 90 % of its allowed false alarms, because the next lower step has too many.
 var lineLadder = func() (ladder [36]float64) {
 	for i := range ladder {
 		ladder[i] = float64(10+2*i) / 100
@@ -19,42 +18,42 @@ var lineLadder = func() (ladder [36]float64) {
 	return ladder
 }()
 
-// How lines are learned, chosen on the second thirds of sixteen traces, with pools of four sizes each: TestAlarmBenchmark. What is
-// announced for the same number of false alarms hardly depends on any of it. A prior of two days left another tenth of them over, for
-// one bad day lifts the line and many good ones are needed to bring it down.
+// How thresholds are learned; chosen on the second thirds of sixteen traces, with four pool sizes each
+// (TestAlarmBenchmark). Recall at the same number of false alarms hardly depends on them. With a prior of two days, a
+// pool uses 10 % fewer of its allowed false alarms: one bad day raises the threshold, and many good days are needed to
+// lower it.
 const (
-	lineMemory     = 28 * 24 * 60 // minutes after which an alarm counts e times less
-	linePrior      = 1            // weeks that the prior counts for
-	linePriorLine  = 0.3          // at which the prior has as many false alarms as are borne: where a young pool begins
-	lineUnwatched  = 15           // minutes between two ticks, beyond which only one was watched
+	lineMemory     = 28 * 24 * 60 // time constant in minutes: older alarms count less
+	linePrior      = 1            // weight of the prior, weeks
+	linePriorLine  = 0.3          // threshold of a new pool: there, the prior has the allowed number of false alarms
+	lineUnwatched  = 15           // a longer gap between ticks, in minutes, counts as one observed minute
 	minutesPerWeek = 7 * 24 * 60
 )
 
-// Line is the probability of saturation from which on a pool is warned: the lowest at which no more alarms than are borne
-// came to nothing. It is learned from what warnings at each of lineLadder would have been, whether they were raised or not: an
-// alarm, raised and ended as those of a Board, was false where demand did not exceed, within the hour after it was raised, the
-// supply that was assumed then. That supply is held fixed, so that a saturation which was averted makes no alarm false. An
-// alarm that stands is judged anew each hour, as if it were raised again: one that stands for days for nothing is many.
+// Line learns the alert threshold of a pool: the lowest probability of saturation with no more false alarms than
+// allowed. It simulates the alarms at each threshold of lineLadder, raised and resolved as on a Board. An alarm is
+// false if demand did not exceed, in the hour after it was raised, the supply that was assumed then. That supply is
+// fixed, so an averted saturation does not make an alarm false. An alarm that stays active is judged again each hour.
 //
-// A fixed probability gives one pool no alarm in a month and another three a day, and nobody can tell before which. The zero
-// value has learned nothing. It is pure; a tick costs O(steps), and at most an hour's alarms of each wait for their end.
+// With a fixed threshold, one pool has no alarm in a month and another has three a day. The zero value has learned
+// nothing. It is pure; a tick costs O(steps). For each step, at most the alarms of one hour are open.
 type Line struct {
 	Steps []lineStep `cbor:"1,keyasint"` // of lineLadder; none before the first tick
-	Weeks float64    `cbor:"2,keyasint"` // that were watched, older ones counting less
+	Weeks float64    `cbor:"2,keyasint"` // observed; older ones count less
 	Last  int64      `cbor:"3,keyasint"` // newest tick, Unix minute
 }
 
-// lineStep is what warnings at one probability would have been.
+// lineStep has the simulated alarms at one threshold.
 type lineStep struct {
 	_ struct{} `cbor:",toarray"`
 
 	Alarm Alarm
-	Since int64   // when the alarm that stands was raised or last judged, Unix minute
-	Open  []claim // that are not over, oldest first
-	False float64 // alarms, older ones counting less
+	Since int64   // when the active alarm was raised or last judged, Unix minute
+	Open  []claim // not judged yet, oldest first
+	False float64 // false alarms; older ones count less
 }
 
-// claim is an alarm that waits for what comes.
+// claim is an alarm that is not judged yet.
 type claim struct {
 	_ struct{} `cbor:",toarray"`
 
@@ -62,15 +61,15 @@ type claim struct {
 	Known, Came bool
 }
 
-// Alarm is raised and ended by a probability as a Board does it with conditions. The zero value does not stand.
+// Alarm is raised and resolved by a probability, like the conditions of a Board. The zero value is inactive.
 type Alarm struct {
 	_ struct{} `cbor:",toarray"`
 
-	Held, Clear int // ticks in a row at the line before it is raised; below fadeShare of it while it stands
+	Held, Clear int // ticks in a row: at the threshold before it is raised; below fadeShare of it while active
 	Stands      bool
 }
 
-// Tick takes in a probability, and says whether the alarm stands.
+// Tick adds a probability, and returns whether the alarm is active.
 func (a *Alarm) Tick(probability, line float64, cfg Config) bool {
 	switch {
 	case a.Stands && probability >= fadeShare*line:
@@ -89,8 +88,8 @@ func (a *Alarm) Tick(probability, line float64, cfg Config) bool {
 	return a.Stands
 }
 
-// Judge takes in what came of the hour from a minute on: whether demand exceeded the supply that was assumed at its beginning.
-// Of several resources, one that did is enough.
+// Judge adds outcomes of hours: whether demand exceeded the supply that was assumed at the beginning. One of several
+// resources is enough.
 func (l *Line) Judge(outcomes []forecaster.Outcome) {
 	for _, o := range outcomes {
 		for i := range l.Steps {
@@ -102,7 +101,7 @@ func (l *Line) Judge(outcomes []forecaster.Outcome) {
 	}
 }
 
-// Tick takes in the probability of saturation that warnings go by, after the outcomes of the hours that were over by now.
+// Tick adds the probability of saturation used for warnings. Call it after Judge with all outcomes up to now.
 func (l *Line) Tick(now time.Time, probability float64, cfg Config) {
 	minute := now.Unix() / int64(features.Minute/time.Second)
 	if len(l.Steps) != len(lineLadder) { // the first tick
@@ -129,7 +128,7 @@ func (l *Line) Tick(now time.Time, probability float64, cfg Config) {
 	}
 }
 
-// settle counts the alarms that are over. One of which it is not known what came counts as none.
+// settle counts the false alarms among those whose hour is over. An unknown outcome does not count.
 func (s *lineStep) settle(minute int64) {
 	over := 0
 	for over < len(s.Open) && s.Open[over].At+forecaster.Horizon <= minute {
@@ -141,19 +140,19 @@ func (s *lineStep) settle(minute int64) {
 	s.Open = slices.Delete(s.Open, 0, over)
 }
 
-// At is the line, and how many alarms a week are expected to come to nothing at it; where cfg has none learned, that of
-// AlertProbability, and 0 for what is not known.
+// At is the threshold, and the expected number of false alarms a week at it. If cfg sets no FalseAlarmsPerWeek, it is
+// AlertProbability and 0 (unknown).
 func (l *Line) At(cfg Config) (probability, falsePerWeek float64) {
 	if cfg.FalseAlarmsPerWeek == 0 {
 		return cfg.AlertProbability, 0
 	}
 	for i, p := range lineLadder {
 		prior := cfg.FalseAlarmsPerWeek * (linePriorLine / p) * (linePriorLine / p)
-		came := 0.
+		falseAlarms := 0.
 		if i < len(l.Steps) {
-			came = l.Steps[i].False
+			falseAlarms = l.Steps[i].False
 		}
-		probability, falsePerWeek = p, (came+linePrior*prior)/(l.Weeks+linePrior)
+		probability, falsePerWeek = p, (falseAlarms+linePrior*prior)/(l.Weeks+linePrior)
 		if falsePerWeek <= cfg.FalseAlarmsPerWeek*(1+1e-9) {
 			break
 		}

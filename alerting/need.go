@@ -10,10 +10,10 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// maxNeed bounds a computed number of replicas, far above any limit of a pool.
+// maxNeed bounds the computed number of replicas, far above the limit of any pool.
 const maxNeed = 1_000_000
 
-// replicasFor is how many replicas of capacity per hold demand; a hair above a whole number is rounding, not demand.
+// replicasFor is the number of replicas with capacity per for demand. It tolerates rounding errors.
 func replicasFor(demand, per float64) int {
 	return int(min(max(math.Ceil(demand/per-1e-9), 0), maxNeed))
 }
@@ -23,7 +23,7 @@ func minutes(d time.Duration) int {
 	return min(max(int((d+features.Minute-1)/features.Minute), 1), forecaster.Horizon)
 }
 
-// largest is the greatest tau-quantile over minutes 1…n; 0 when the forecast has no finite value.
+// largest is the largest tau-quantile over minutes 1…n; 0 if the forecast has no finite value.
 func largest(f *forecaster.Forecast, tau float64, n int) (demand float64) {
 	for h := range n {
 		if v := f.Minute[h].At(tau); !math.IsNaN(v) && !math.IsInf(v, 0) {
@@ -33,10 +33,9 @@ func largest(f *forecaster.Forecast, tau float64, n int) (demand float64) {
 	return demand
 }
 
-// provision is what leaves a share of 1 − tau of the minutes 1…n short on average: the tau-quantile of demand in a minute
-// drawn at random from them. Minutes, not windows, are what being short is counted in; and a window's worst minute decides
-// only as far as it weighs among the others, so that a shortage of one minute does not cost what one of all does. ok is false
-// when the forecast has no finite value. O(n).
+// provision is the demand to provide for: with it, on average a share of 1 − tau of the minutes 1…n is short. It is the
+// tau-quantile of demand in a random one of these minutes, because cost counts short minutes: one short minute costs
+// less than n. ok is false if the forecast has no finite value. O(n).
 func provision(f *forecaster.Forecast, tau float64, n int) (demand float64, ok bool) {
 	var known []*forecaster.Quantiles
 	low, high := math.Inf(1), math.Inf(-1)
@@ -50,7 +49,7 @@ func provision(f *forecaster.Forecast, tau float64, n int) (demand float64, ok b
 	if len(known) == 0 {
 		return 0, false
 	}
-	const halvings, near = 30, 1e-6 // of the demand, far below what a replica more or less rests on
+	const halvings, near = 30, 1e-6 // near is relative to demand, and far below one replica
 	for i := 0; i < halvings && high-low > near*high; i++ {
 		middle, below := low+(high-low)/2, 0.
 		for _, q := range known {
@@ -65,16 +64,16 @@ func provision(f *forecaster.Forecast, tau float64, n int) (demand float64, ok b
 	return high, true
 }
 
-// resource is one resource of the pool as a decision sees it.
+// resource is one resource of the pool in a decision.
 type resource struct {
 	forecast *forecaster.Forecast
 	evidence ResourceEvidence
-	now      int // replicas that the newest known demand takes
-	keep     int // replicas that must stay for the scale-in window
+	now      int // replicas for the newest known demand
+	keep     int // minimum for scale-in
 }
 
-// resources are those whose capacity and demand are both known, in the order of the forecast: of the pool's own replicas,
-// and of those that only compute prompts where it has them.
+// resources are the resources with known capacity and demand, in the order of the forecast: of the pool's own replicas,
+// and of its prefill replicas, if any.
 func (p *plan) resources(cfg Config) (own, prompts []resource) {
 	for i := range p.in.Forecast.Total {
 		f := &p.in.Forecast.Total[i]
@@ -117,8 +116,9 @@ func (p *plan) resources(cfg Config) (own, prompts []resource) {
 	return own, prompts
 }
 
-// coldCache is how much prefill one replica fewer costs: the prompts that its prefix cache served, of ten minutes, have to
-// be computed elsewhere, until they are cached there. In a disaggregated pool it is the prefill replicas that have the cache.
+// coldCache is the extra prefill demand after one replica is removed: the others must compute the prompts that its
+// prefix cache served (mean of ten minutes), until they have cached them. In a disaggregated pool, prefill replicas
+// have the cache.
 func (p *plan) coldCache(f *forecaster.Forecast) (tokensPerS float64) {
 	const seconds = 600
 	there := p.current
@@ -131,11 +131,10 @@ func (p *plan) coldCache(f *forecaster.Forecast) (tokensPerS float64) {
 	return finite(float64(f.Basis.Now.Cached)) / seconds / float64(there)
 }
 
-// binding is the resource that takes most replicas; among equals the one that the projection names. nil when there is
-// none.
+// binding is the resource that needs most replicas; of equals, the projection's binding one. nil without any.
 func (p *plan) binding() *resource { return mostOf(p.rows, p.in.Projection.Binding) }
 
-// mostOf is the row that takes most replicas, among equals the one of dimension; nil without any.
+// mostOf is the row that needs most replicas; of equals, the one of dimension. nil without any.
 func mostOf(rows []resource, dimension string) *resource {
 	var best *resource
 	for i := range rows {
@@ -148,8 +147,8 @@ func mostOf(rows []resource, dimension string) *resource {
 	return best
 }
 
-// shortFrom is when demand at the decision quantile first takes more than ready replicas, reserves included; now when
-// it does already, or when only the floor asks for more.
+// shortFrom is when demand at the decision quantile, plus reserves, first needs more than the ready replicas; now if it
+// already does, or if only the floor needs more.
 func (p *plan) shortFrom(cfg Config) time.Time {
 	for h := range minutes(p.lead + cfg.Hold) {
 		for i := range p.rows {
@@ -163,13 +162,13 @@ func (p *plan) shortFrom(cfg Config) time.Time {
 	return p.now
 }
 
-// What the forecast of a decision is from.
+// The models of a forecast.
 const (
 	modelNetwork = "network"
 	modelLast    = "last value"
 )
 
-// modelOf names what a forecast is from.
+// modelOf is the model of a forecast.
 func modelOf(f *forecaster.Forecast) string {
 	if f.Fallback {
 		return modelLast
@@ -177,7 +176,7 @@ func modelOf(f *forecaster.Forecast) string {
 	return modelNetwork
 }
 
-// finite is v, or 0 when it is NaN or infinite.
+// finite is v, or 0 if it is NaN or infinite.
 func finite(v float64) float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return 0

@@ -13,28 +13,28 @@ type Notice struct {
 	Report   *Report   `cbor:"3,keyasint,omitempty"`
 }
 
-// Delivery is a notice of the log that a sink has to deal with. It comes again, to this daemon or a twin, until it is settled.
+// Delivery is a notice of the log for one sink. It is redelivered, to this daemon or another one, until it is settled.
 type Delivery struct {
 	Notice  Notice
 	Stored  time.Time // by the server's clock
-	Waiting int       // how many come after it
-	// Newer is the notice that has replaced this one in the log, where there is one.
+	Waiting int       // number of notices after it
+	// Newer is the notice that has replaced this one in the log; ok is false without one.
 	Newer  func(ctx context.Context) (n Notice, ok bool, err error)
-	Settle func() error // it is dealt with
-	Return func() error // it is not
+	Settle func() error // acknowledges it
+	Return func() error // requests its redelivery
 }
 
-// Report tells that a report was made. Its pages are with the maker.
+// Report is the notice of a new report. It does not have the pages.
 type Report struct {
-	ID      string    `cbor:"1,keyasint" json:"id"`   // one and the same each time the report of a period is made
+	ID      string    `cbor:"1,keyasint" json:"id"`   // always the same for one period
 	Name    string    `cbor:"2,keyasint" json:"name"` // of its files, without an extension; likewise
 	From    time.Time `cbor:"3,keyasint" json:"from"`
 	To      time.Time `cbor:"4,keyasint" json:"to"`
 	Summary []string  `cbor:"5,keyasint" json:"summary"` // one sentence each
-	When    string    `cbor:"6,keyasint" json:"-"`       // From and To for people, by the clock of their zone
+	When    string    `cbor:"6,keyasint" json:"-"`       // From and To in words, in their zone
 }
 
-// Period is the time that the report is about, for people.
+// Period is the period of the report in words.
 func (r *Report) Period() string {
 	if r.When != "" {
 		return r.When
@@ -42,8 +42,8 @@ func (r *Report) Period() string {
 	return Period(r.From.UTC(), r.To.UTC(), "2 Jan 2006")
 }
 
-// Period is the time between two for people, by the clock of from's location, which it names, with the time of day unless both
-// are midnights. layout is that of a day.
+// Period is the period between two times in words, in the location of from, with its name. It has the time of day
+// unless both are midnights. layout is the layout of a day.
 func Period(from, to time.Time, layout string) string {
 	zone := from.Location()
 	to = to.In(zone)
@@ -56,16 +56,16 @@ func Period(from, to time.Time, layout string) string {
 	return Clock(from, layout) + " to " + Clock(to, layout) + " " + zone.String()
 }
 
-// Clock is what clocks show at t where it is: with the zone's abbreviation when they show it twice, because they are set
-// back.
+// Clock is the local time at t. It has the zone's abbreviation if the same local time occurs twice, because clocks are
+// set back.
 func Clock(t time.Time, layout string) string {
-	const most = 3 * time.Hour // by which clocks are set back
-	_, ahead := t.Zone()
-	_, before := t.Add(-most).Zone()
-	_, after := t.Add(most).Zone()
+	const maxShift = 3 * time.Hour // of clocks that are set back
+	_, offset := t.Zone()
+	_, before := t.Add(-maxShift).Zone()
+	_, after := t.Add(maxShift).Zone()
 	for _, other := range []int{before, after} {
-		again := t.Add(time.Duration(ahead-other) * time.Second)
-		if _, offset := again.Zone(); other != ahead && offset == other {
+		same := t.Add(time.Duration(offset-other) * time.Second) // the same local time with the other offset
+		if _, actual := same.Zone(); other != offset && actual == other {
 			return t.Format(layout + " MST")
 		}
 	}
@@ -73,14 +73,14 @@ func Clock(t time.Time, layout string) string {
 }
 
 const (
-	// resolvedLife is for how long the end of an alert is worth telling.
+	// resolvedLife is how long the end of an alert is delivered.
 	resolvedLife = 15 * time.Minute
-	// reportLife is that of a report: it waits for the sink that missed it, and only a newer one takes its place.
+	// reportLife is the same for a report: only a newer one replaces it.
 	reportLife = 365 * 24 * time.Hour
 )
 
-// Identity is what a newer notice replaces: the decision for a pool, an alert while it lasts, or the report. "" for an
-// empty notice.
+// Identity is the same for notices that replace each other: decisions for a pool, updates of one alert, or reports. ""
+// for an empty notice.
 func (n Notice) Identity() string {
 	switch {
 	case n.Decision != nil:
@@ -93,7 +93,7 @@ func (n Notice) Identity() string {
 	return ""
 }
 
-// ID tells this notice from all others, now and after a restart: the same tick makes the same id again.
+// ID identifies the notice, also after a restart: the same tick gives the same id.
 func (n Notice) ID() string {
 	switch {
 	case n.Decision != nil:
@@ -106,8 +106,8 @@ func (n Notice) ID() string {
 	return ""
 }
 
-// Life is for how long the notice is worth delivering, counted from when it is stored: advice until it expires, an alert that
-// fires until it would lapse, the end of an alert for a quarter of an hour. Reports do not lapse.
+// Life is how long the notice is delivered, counted from when it is stored: advice until it expires, a firing alert
+// until its end time, a resolved alert for 15 minutes. Reports practically do not expire.
 func (n Notice) Life() time.Duration {
 	switch {
 	case n.Report != nil:
@@ -122,16 +122,15 @@ func (n Notice) Life() time.Duration {
 	return n.Alert.EndsAt.Sub(n.Alert.UpdatedAt)
 }
 
-// Sink delivers notices to one consumer. Send blocks until the consumer has the notice, or fails; it must be safe to
-// call again with the same notice, because a delivery that failed may have arrived. The dispatcher calls one Send at a
-// time per sink, tries again on errors that are neither [Permanent] nor [Gone], not before the time that a [Later] asks for,
-// and gives up when the notice lapses.
+// Sink delivers notices to one consumer. Send blocks until the consumer has the notice, or fails. It must be
+// idempotent, because a delivery that failed may have arrived. The dispatcher calls one Send at a time per sink. It
+// retries errors that are neither [Permanent] nor [Gone], after the pause of a [Later], until the notice expires.
 type Sink interface {
 	Name() string
 	Send(ctx context.Context, n Notice) error
 }
 
-// Permanent wraps an error that trying again cannot mend: the consumer understood the notice and refuses it.
+// Permanent wraps an error that is not retried: the consumer refuses the notice.
 type Permanent struct{ Err error }
 
 // Error says what the wrapped error says.
@@ -140,7 +139,7 @@ func (p Permanent) Error() string { return p.Err.Error() }
 // Unwrap is the wrapped error.
 func (p Permanent) Unwrap() error { return p.Err }
 
-// Gone wraps the error of a consumer that wants no notice any more, now or later.
+// Gone wraps the error of a consumer that accepts no more notices.
 type Gone struct{ Err error }
 
 // Error says what the wrapped error says.
@@ -149,7 +148,7 @@ func (g Gone) Error() string { return g.Err.Error() }
 // Unwrap is the wrapped error.
 func (g Gone) Unwrap() error { return g.Err }
 
-// Later wraps the error of a consumer that is to be left alone for a while.
+// Later wraps the error of a consumer that asks for a pause.
 type Later struct {
 	Err   error
 	After time.Duration

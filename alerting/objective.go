@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Objective is a latency of the newest minutes beside what the pool's configuration promises.
+// Objective is a latency of the newest minutes, and its objective in the pool's configuration.
 type Objective struct {
 	Latency string  `json:"latency" cbor:"1,keyasint"`           // ttft or itl
 	P90     float64 `json:"p90_seconds" cbor:"2,keyasint"`       // median of the newest minutes' 90th percentiles
@@ -23,8 +23,8 @@ const (
 	LatencyITL  = "itl"
 )
 
-// Breach is a time in which latencies are over their objectives, and what was asked for because of it. It is part of the state
-// of decisions, and ends reliefHold after the latencies are back.
+// Breach is a period in which latencies are over their objectives, with the replicas requested for that. It is part of
+// the decision state, and ends reliefHold after the latencies are back.
 type Breach struct {
 	Since time.Time  `json:"since" cbor:"1,keyasint"`
 	Until time.Time  `json:"until" cbor:"2,keyasint"` // the newest tick at which a latency was over its objective
@@ -36,7 +36,7 @@ type Breach struct {
 	Prefill Relief `json:"prefill" cbor:"7,keyasint,omitzero"` // of a disaggregated pool's prefill replicas
 }
 
-// Relief is the floor that a breach sets for the replicas of one role. The zero value sets none.
+// Relief is the minimum of replicas of one role during a breach. The zero value sets none.
 type Relief struct {
 	From     int       `json:"from" cbor:"1,keyasint"`              // ready at first
 	Replicas int       `json:"replicas" cbor:"2,keyasint"`          // the floor; at most twice From
@@ -46,18 +46,18 @@ type Relief struct {
 }
 
 const (
-	fewestReports  = 20               // of latencies in the newest minutes, for their percentiles to tell
-	objectiveBack  = 0.9              // of an objective, below which a latency is within it again
-	leastRelief    = 0.1              // of a latency, by which more replicas must have lowered it
-	reliefJudged   = 8 * time.Minute  // after replicas are ready: the newest minutes and their reports are all of them
-	reliefHold     = 30 * time.Minute // for which the floor stays once latencies are within their objectives
-	largestMore    = 2                // times the replicas of before that a floor may become
+	minReports     = 20               // fewest requests in the newest minutes for usable percentiles
+	objectiveBack  = 0.9              // share of the objective below which a breach ends
+	minRelief      = 0.1              // share by which new replicas must lower the latency
+	reliefJudged   = 8 * time.Minute  // after the replicas are ready: then all newest minutes are with them
+	reliefHold     = 30 * time.Minute // how long the floor stays after the breach
+	maxGrowth      = 2                // largest floor, in multiples of the first ready replicas
 	reliefPerRound = 0.1              // of the ready replicas, for each multiple of the objective
 )
 
-// objectives hold the newest latencies against what the pool promises, and raise the floors of the roles that explain a breach:
-// a first step at once, and another each time that the last one is ready and lowered the latency by leastRelief. A step that did
-// not is taken back, and no other follows until the breach is over: whatever is slow then is not for want of replicas.
+// objectives compares the newest latencies with the pool's objectives, and raises the floors of the roles that cause a
+// breach. The first step is immediate. The next one follows if the last one is ready and lowered the latency by
+// minRelief. If it did not, the floor is dropped until the end of the breach: replicas are not the cause then.
 func (p *plan) objectives(was *Breach) {
 	now := p.in.Signals.now()
 	if was != nil {
@@ -76,7 +76,7 @@ func (p *plan) objectives(was *Breach) {
 	case !b.TTFT && !b.ITL:
 		if p.breach != nil && p.now.Sub(b.Until) < reliefHold {
 			b.Own.Replicas, b.Prefill.Replicas = min(b.Own.Replicas, p.current), min(b.Prefill.Replicas, p.promptSupply.Ready+len(p.promptSupply.Pending))
-			p.breach = &b // keeps what is there, and asks for no more
+			p.breach = &b // keeps the current replicas, but requests no more
 		} else {
 			p.breach = nil
 		}
@@ -111,8 +111,8 @@ func (p *plan) objectives(was *Breach) {
 	}
 }
 
-// objective says how far a latency is beyond what is promised of it, 0 where it is within; over is whether it is beyond, and known
-// that enough of the newest minutes tell.
+// objective returns a latency divided by its objective, or 0 if it is within. It updates over. known is false if too
+// few of the newest minutes have latencies.
 func (p *plan) objective(name string, of func(*Signal) float64, promised time.Duration, over *bool) (excess float64, known bool) {
 	var minutes Signals
 	reports := 0.
@@ -126,7 +126,7 @@ func (p *plan) objective(name string, of func(*Signal) float64, promised time.Du
 		*over = false
 		return 0, false
 	}
-	if len(minutes) < fewestRecent || reports < fewestReports {
+	if len(minutes) < fewestRecent || reports < minReports {
 		return 0, false
 	}
 	x := Objective{Latency: name, P90: minutes.middle(of), Stated: promised.Seconds()}
@@ -143,7 +143,7 @@ func (p *plan) objective(name string, of func(*Signal) float64, promised time.Du
 	return x.P90 / x.Stated, true
 }
 
-// step goes on with a floor at now, with so many replicas ready and a latency of excess times its objective.
+// step updates the floor at now, with ready replicas and a latency of excess times its objective.
 func (r *Relief) step(now time.Time, ready int, excess float64) {
 	switch {
 	case ready == 0 || r.Failed:
@@ -155,7 +155,7 @@ func (r *Relief) step(now time.Time, ready int, excess float64) {
 	case r.ReadyAt.IsZero():
 		r.ReadyAt = now.UTC()
 	case now.Sub(r.ReadyAt) < reliefJudged:
-	case excess > (1-leastRelief)*r.Excess:
+	case excess > (1-minRelief)*r.Excess:
 		r.Failed = true
 	default:
 		r.raise(ready, excess)
@@ -164,10 +164,10 @@ func (r *Relief) step(now time.Time, ready int, excess float64) {
 
 func (r *Relief) raise(ready int, excess float64) {
 	more := int(math.Ceil(float64(ready) * min(reliefPerRound*excess, 1)))
-	r.Replicas, r.Excess, r.ReadyAt = max(r.Replicas, min(ready+more, largestMore*r.From)), excess, time.Time{}
+	r.Replicas, r.Excess, r.ReadyAt = max(r.Replicas, min(ready+more, maxGrowth*r.From)), excess, time.Time{}
 }
 
-// floor is how many replicas the breach takes.
+// floor is the minimum of replicas during the breach.
 func (r *Relief) floor() int {
 	if r.Failed {
 		return 0
@@ -175,16 +175,16 @@ func (r *Relief) floor() int {
 	return r.Replicas
 }
 
-// slow is which latencies are over their objectives, or, while nothing new is known of them, when they last were.
+// slow is a clause about the latencies over their objectives, or when they last were if nothing newer is known.
 func (p *plan) slow() string {
 	if slices.ContainsFunc(p.promises, func(x Objective) bool { return x.Over }) {
-		return said(p.promises)
+		return overInWords(p.promises)
 	}
 	return "latencies were over their objectives until " + clock(p.breach.Until)
 }
 
-// said is which latencies are over their objectives, in the middle of a sentence.
-func said(all []Objective) string {
+// overInWords is a clause about the latencies over their objectives.
+func overInWords(all []Objective) string {
 	var parts []string
 	for _, x := range all {
 		if x.Over {
@@ -198,14 +198,14 @@ func said(all []Objective) string {
 	return strings.Join(parts, ", and ") + " at the 90th percentile"
 }
 
-// overObjective is the alert that a latency is over its objective: a page once more replicas do not help.
+// overObjective is the alert that a latency is over its objective. It is a page if more replicas do not help.
 func overObjective(d *Decision, cfg Config) []Condition {
 	b := d.Breach
 	if b == nil || !slices.ContainsFunc(d.Objectives, func(x Objective) bool { return x.Over }) {
 		return nil
 	}
 	w := words{
-		Summary:     strings.TrimSuffix(said(d.Objectives), " at the 90th percentile"),
+		Summary:     strings.TrimSuffix(overInWords(d.Objectives), " at the 90th percentile"),
 		Description: fmt.Sprintf("This has been so for one request in ten since %s. It points to %s.", clock(b.Since), b.Binds.Words()),
 		Action:      "If it lasts when the new replicas are ready, check the engines, the network and changes of the model.",
 	}

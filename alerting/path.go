@@ -7,21 +7,21 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// PathPoint is what was expected of the resource that binds so many minutes ahead: demand in its unit, and the replicas that
-// are ready by then if none is asked for.
+// PathPoint is the forecast of the binding resource some minutes ahead: demand in its unit, and the replicas that are
+// ready by then if no more are requested.
 type PathPoint struct {
 	_ struct{} `cbor:",toarray"`
 
 	Minute   int     `json:"minute"`
 	Median   float32 `json:"p50"`
 	Quantile float32 `json:"demand_quantile"` // at the decision's quantile
-	Ready    int     `json:"ready"`           // those on the way with the median warm-up lag
+	Ready    int     `json:"ready"`           // pending ones after the median warm-up lag
 }
 
-// pathEvery is how many minutes lie between the points that are kept.
+// pathEvery is the distance of the points in minutes.
 const pathEvery = 5
 
-// path is the forecast of r over the horizon, as far as it is known.
+// path is the forecast of r over the horizon, as far as known.
 func (p *plan) path(r *resource) []PathPoint {
 	var out []PathPoint
 	for h := pathEvery; h <= forecaster.Horizon; h += pathEvery {
@@ -42,23 +42,23 @@ func (p *plan) path(r *resource) []PathPoint {
 
 // The ways to scale that an explanation compares.
 const (
-	WayNothing  = "nothing"  // what is ready, and no more: replicas on the way were asked for before
-	WayReactive = "reactive" // from now on, in each minute what that minute's demand takes, ready a warm-up later
-	WayAsked    = "asked"    // what is on the way, and what the decision asks for beyond that, ready a warm-up later
+	WayNothing  = "nothing"  // the ready replicas only, without the pending ones
+	WayReactive = "reactive" // each minute, request replicas for the demand of that minute, ready a warm-up later
+	WayAsked    = "asked"    // the pending replicas and those that the decision requests, ready a warm-up later
 )
 
-// Alternative is what was to be expected of the resource that binds in one way to scale, over the minutes of the path, with
-// the median warm-up lag.
+// Alternative is the forecast of the binding resource with one way to scale, over the minutes of the path, with the
+// median warm-up lag.
 type Alternative struct {
 	Way          string     `json:"way"`
 	Replicas     int        `json:"replicas"`      // at the end
-	ShortFrom    *time.Time `json:"short_from"`    // when the median of demand first exceeds capacity; null when it does not
-	ShortMinutes int        `json:"short_minutes"` // in which it does
+	ShortFrom    *time.Time `json:"short_from"`    // when the median of demand first exceeds capacity; null if never
+	ShortMinutes int        `json:"short_minutes"` // how long it does
 	Peak         float64    `json:"peak"`          // the largest share of the capacity in use, at the median of demand
 	PeakQuantile float64    `json:"peak_quantile"` // at the decision's quantile
 }
 
-// same says that two ways come to the same.
+// same reports whether two ways have the same result.
 func (a Alternative) same(b Alternative) bool {
 	if a.ShortFrom != nil && b.ShortFrom != nil && a.ShortFrom.Equal(*b.ShortFrom) {
 		a.ShortFrom = b.ShortFrom
@@ -67,7 +67,7 @@ func (a Alternative) same(b Alternative) bool {
 	return a == b
 }
 
-// alternatives are none where no path is known.
+// alternatives are the ways to scale; nil without a path.
 func alternatives(d *Decision) []Alternative {
 	r := d.binding()
 	if r == nil || len(d.Path) == 0 || !(r.PerReplica > 0) {
@@ -116,7 +116,7 @@ func alternatives(d *Decision) []Alternative {
 	return out
 }
 
-// byMinute is the path at each minute from now on, straight between its points.
+// byMinute is the path at each minute from now on, interpolated linearly.
 func (d *Decision) byMinute(now float64) (median, quantile []float64, ready []int) {
 	before := PathPoint{Median: float32(now), Quantile: float32(now), Ready: d.Ready}
 	for _, next := range d.Path {
@@ -131,8 +131,7 @@ func (d *Decision) byMinute(now float64) (median, quantile []float64, ready []in
 	return append(median, float64(before.Median)), append(quantile, float64(before.Quantile)), append(ready, before.Ready)
 }
 
-// binding is the evidence on the resource that binds, nil without one.
-// SeenFloor is the reactive floor; nil where nothing asks for replicas, and no resource has a capacity that could.
+// SeenFloor is the reactive floor; nil if it is 0 because no resource has a capacity.
 func (d *Decision) SeenFloor() *int {
 	if d.Floor == 0 && len(d.Resources) == 0 {
 		return nil
@@ -141,6 +140,7 @@ func (d *Decision) SeenFloor() *int {
 	return &floor
 }
 
+// binding is the evidence on the binding resource; nil without one.
 func (d *Decision) binding() *ResourceEvidence {
 	for i := range d.Resources {
 		if d.Resources[i].Dimension == d.Binding {

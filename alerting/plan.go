@@ -9,15 +9,15 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// plan is one decision in the making.
+// plan has the intermediate values of one decision.
 type plan struct {
 	now      time.Time
 	in       *Input
 	supply   forecaster.Supply
 	observed bool
 	current  int // ready and pending replicas
-	asked    int // what the previous decision asked for; current before there was one
-	// promptSupply is of the replicas that only compute prompts, in a disaggregated pool.
+	asked    int // requested by the previous decision; current before the first one
+	// promptSupply is the prefill replicas of a disaggregated pool.
 	promptSupply forecaster.Supply
 	kvTokens     float64
 	lead         time.Duration
@@ -26,29 +26,29 @@ type plan struct {
 	// confidence is the quantile of demand that must fit a smaller pool; see provision.
 	confidence float64
 	rows       []resource
-	prompts    []resource // of the replicas that only compute prompts, in a disaggregated pool
+	prompts    []resource // of the prefill replicas, in a disaggregated pool
 	floor      floor
 	promises   []Objective
 	breach     *Breach
-	need       int    // to ask for: demand at tau, reserves, floor
-	keep       int    // what must stay when scaling in; at least need
-	enough     int    // the most that had to stay lately
+	need       int    // replicas for demand at tau, reserves and floor
+	keep       int    // minimum for scale-in; at least need
+	enough     int    // largest minimum for scale-in of the last Cooldown
 	blind      blind  // why demand cannot be sized
-	blockedBy  string // why fewer replicas, though enough, are not asked for
+	blockedBy  string // why the pool does not scale in, although fewer replicas are enough
 }
 
-// blind says why a decision cannot rest on the forecast.
+// blind is why a decision cannot use the forecast.
 type blind uint8
 
 const (
-	sighted blind = iota
-	stale         // telemetry is too old
-	unheard       // engines are busy, and no request is heard of
-	unsized       // no resource has both a capacity and a demand
-	cold          // too little history
+	sighted    blind = iota // the forecast is usable
+	stale                   // telemetry is too old
+	noRequests              // engines are busy, but no request is reported
+	unsized                 // no resource has both a capacity and a demand
+	cold                    // too little history
 )
 
-// newPlan weighs the evidence: supply, demand by resource, the floor, and how far to trust it.
+// newPlan computes supply, demand by resource and the floor, and checks whether the forecast is usable.
 func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 	p := &plan{now: now, in: in, lead: in.Projection.Lead, kvTokens: st.KVTokens}
 	p.supply, p.observed = CurrentSupply(now, in.Minute, &in.Pool, *st, cfg.Mode)
@@ -79,7 +79,7 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 	case in.Forecast == nil || in.Forecast.Stale || in.Projection.Stale:
 		p.blind = stale
 	case p.engineBusy() && p.silent():
-		p.blind = unheard
+		p.blind = noRequests
 	case len(p.rows) == 0:
 		p.blind = unsized
 	case in.Projection.Confidence == forecaster.Cold || in.Projection.Confidence == "":
@@ -90,8 +90,8 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 	return p
 }
 
-// size is how many replicas rows take beside reserves, and at least least: to ask for, and to keep when scaling in. With too
-// little history the demand of now is all there is to ask for.
+// size is the number of replicas that rows need with reserves, at least least: to request, and to keep at scale-in.
+// With too little history, only the present demand is requested.
 func (p *plan) size(rows []resource, reserves capacity.Reserves, least int) (need, keep int) {
 	need, more := least, reserves.Total()
 	for i := range rows {
@@ -105,31 +105,31 @@ func (p *plan) size(rows []resource, reserves capacity.Reserves, least int) (nee
 	return need, max(keep, need)
 }
 
-// busyKV is the share of a replica's KV cache that is not in use by accident.
+// busyKV is the share of a replica's KV cache in use from which its engine counts as busy.
 const busyKV = 0.1
 
-// engineBusy says that an engine holds requests, by its own account.
+// engineBusy reports whether an engine reports that it has requests.
 func (p *plan) engineBusy() bool {
 	s := &p.in.Minute.State
 	return s.Observed && (finite(s.KVUsedMax) >= busyKV || finite(s.WaitingPerReady) >= 1)
 }
 
-// requestless says that demand is known, and there is none: either that is so, or requests are no longer heard of.
+// requestless reports whether demand is known to be zero: there are no requests, or they are no longer reported.
 func (p *plan) requestless() bool {
 	return len(p.rows) > 0 && !slices.ContainsFunc(p.rows, func(r resource) bool { return r.evidence.Demand > 0 })
 }
 
-// silent says that there was no request for ten minutes: a minute without one is common in a pool of few.
+// silent reports whether there was no request for ten minutes. One minute without requests is common in a small pool.
 func (p *plan) silent() bool {
 	return p.requestless() && p.in.Forecast.Total[0].Basis.Now.Requests == 0
 }
 
-// scaleInRisk is the risk that giving a replica up may take, over that which asking for one leaves: what is missed then stays
-// missed for a whole warm-up. A third was best or near it on the second thirds of eleven pools; a half is hardly worse, but
-// moves replicas half again as often.
+// scaleInRisk is the risk allowed at scale-in, divided by the risk at scale-out. It is lower because a missing replica
+// then takes a whole warm-up to replace. A third was best or near it on the second thirds of eleven pools; a half is
+// hardly worse, but scales 1.5 times as often.
 const scaleInRisk = 1. / 3
 
-// quantile is the share of possible demand to provide for, and where it comes from.
+// quantile is the decision quantile of demand, and its source.
 func quantile(pool *capacity.Pool, cfg Config) (tau float64, from QuantileSource) {
 	if pool.Quantile > 0 {
 		return pool.Quantile, QuantileStated

@@ -17,52 +17,51 @@ const EventType = "forewarm.prescale.v1"
 // Event is a decision as a CloudEvent.
 type Event = CloudEvent[Prescale]
 
-// Prescale is the data of a pre-scale event. Times are RFC 3339 in UTC, null when there is none; probabilities and
-// quantiles are fractions.
+// Prescale is the data of a pre-scale event. Times are RFC 3339 in UTC or null; probabilities and quantiles are
+// fractions.
 type Prescale struct {
 	ID         string    `json:"id"`         // pool and generation: the same each time the event is sent
-	Generation int64     `json:"generation"` // a lower one than already seen is stale
+	Generation int64     `json:"generation"` // events with a lower one than already seen are stale
 	Pool       string    `json:"pool"`
 	IssuedAt   time.Time `json:"issued_at"`  // the tick of the decision
-	ExpiresAt  time.Time `json:"expires_at"` // after this nobody should obey
+	ExpiresAt  time.Time `json:"expires_at"` // ignore the event after this
 
-	NeededBy        *time.Time        `json:"needed_by"` // when the asked-for replicas must serve
-	Mode            Mode              `json:"mode"`      // only active decisions are meant to be obeyed
+	NeededBy        *time.Time        `json:"needed_by"` // when the requested replicas must serve
+	Mode            Mode              `json:"mode"`      // follow only active decisions
 	Action          Action            `json:"action"`
 	Current         Current           `json:"replicas"`
-	DesiredReplicas int               `json:"desired_replicas"`          // that the pool should have, pending ones included
-	Withheld        string            `json:"withheld,omitempty"`        // why desired_replicas is not to be obeyed, as in the first minutes
+	DesiredReplicas int               `json:"desired_replicas"`          // that the pool should have, including pending ones
+	Withheld        string            `json:"withheld,omitempty"`        // why not to follow desired_replicas, such as in the first minutes
 	DesiredByRole   *Roles            `json:"desired_by_role,omitempty"` // of a disaggregated pool; decode is desired_replicas
-	FloorReplicas   *int              `json:"floor_replicas"`            // that the load of this minute takes without a forecast; null where no capacity is known
-	Reserves        capacity.Reserves `json:"reserves"`                  // replicas kept beside what demand needs
+	FloorReplicas   *int              `json:"floor_replicas"`            // for the load of this minute, without a forecast; null if no capacity is known
+	Reserves        capacity.Reserves `json:"reserves"`                  // replicas kept in addition to the need of demand
 
-	BindingResource string        `json:"binding_resource,omitempty"`   // the resource that takes most replicas; missing where no capacity is known
-	Diagnosis       Bottleneck    `json:"diagnosis,omitempty"`          // what latencies say binds now: prefill, decode, slots, kv, prefill_and_decode
+	BindingResource string        `json:"binding_resource,omitempty"`   // the resource that needs most replicas; missing if no capacity is known
+	Diagnosis       Bottleneck    `json:"diagnosis,omitempty"`          // present bottleneck, from latencies: prefill, decode, slots, kv, prefill_and_decode
 	Diagnosed       string        `json:"diagnosis_evidence,omitempty"` // the same in a sentence, with the latencies
-	Probability     *float64      `json:"saturation_probability"`       // of saturation within the lead window if nothing is done; null where no capacity is known
-	SaturationETA   SaturationETA `json:"saturation_at"`                // when it runs out if nothing is done
-	AfterFailure    *Outage       `json:"after_failure,omitempty"`      // the same on the replicas left when those kept for failures fail
-	Prefill         *RoleOutage   `json:"prefill_saturation,omitempty"` // of a disaggregated pool's prefill replicas, of which the above says nothing
+	Probability     *float64      `json:"saturation_probability"`       // of saturation within the lead window without scaling; null if no capacity is known
+	SaturationETA   SaturationETA `json:"saturation_at"`                // when it saturates without scaling
+	AfterFailure    *Outage       `json:"after_failure,omitempty"`      // the same without the replicas reserved for failures
+	Prefill         *RoleOutage   `json:"prefill_saturation,omitempty"` // of a disaggregated pool's prefill replicas; the above is for decode replicas
 	LeadTime        float64       `json:"lead_time_seconds"`            // the warm-up quantile used
-	Quantile        float64       `json:"quantile"`                     // of demand that is provided for
+	Quantile        float64       `json:"quantile"`                     // of demand to provide for
 	QuantileFrom    string        `json:"quantile_from"`                // stated, cost or default
 
-	Drivers     []DriverData            `json:"drivers"`                    // who is behind a rise
+	Drivers     []DriverData            `json:"drivers"`                    // causes of a rise
 	Growth      []forecaster.GrowthPart `json:"growth,omitempty"`           // of demand for the binding resource over the last hour, in its unit
-	Events      []EventData             `json:"events,omitempty"`           // scheduled ones that the forecast counts on
+	Events      []EventData             `json:"events,omitempty"`           // scheduled events in the forecast
 	Constraints []string                `json:"constraints"`                // bounds that changed the number, such as "replicas.max 16: 19 wanted"
-	Admission   []AdmissionLimit        `json:"admission_limits,omitempty"` // by class, while saturation cannot be averted; a class without one is not limited
-	Queue       *QueuePlan              `json:"queue,omitempty"`            // what a queue before the pool may absorb until more replicas are ready
-	Retries     *Retried                `json:"retries,omitempty"`          // what calls that are tried again add to the load on the binding resource
+	Admission   []AdmissionLimit        `json:"admission_limits,omitempty"` // by class, while saturation cannot be averted; other classes are not limited
+	Queue       *QueuePlan              `json:"queue,omitempty"`            // what a queue in front of the pool may absorb until more replicas are ready
+	Retries     *Retried                `json:"retries,omitempty"`          // load that retries add to the binding resource
 	Reason      string                  `json:"reason"`                     // in sentences, for people
 	Evidence    string                  `json:"evidence"`                   // of the journal: pool, tick and stream sequence
-	Model       string                  `json:"model,omitempty"`            // that forecast the binding resource
+	Model       string                  `json:"model,omitempty"`            // of the forecast of the binding resource
 	Confidence  string                  `json:"confidence"`                 // cold below an hour of known minutes, warm below two days, then seasonal
 	Warnings    []string                `json:"warnings"`                   // what was assumed, in sentences
 }
 
-// EventData is a scheduled event: demand with it over demand without, which is within low and high with a probability of
-// 90 %.
+// EventData is a scheduled event: demand with it divided by demand without. low to high is the 90 % interval.
 type EventData struct {
 	Name   string  `json:"name"`
 	Factor float64 `json:"learned_factor"`
@@ -70,27 +69,27 @@ type EventData struct {
 	High   float64 `json:"high_factor"`
 }
 
-// Current is the replicas there are.
+// Current is the current replicas.
 type Current struct {
 	Ready   int `json:"ready"`
 	Pending int `json:"pending"`
 }
 
-// SaturationETA is when the binding resource runs out, by quantile of time; null is beyond the horizon.
+// SaturationETA is when the binding resource saturates, by quantile of time; null is beyond the horizon.
 type SaturationETA struct {
 	P10 *time.Time `json:"p10"`
 	P50 *time.Time `json:"p50"`
 	P90 *time.Time `json:"p90"`
 }
 
-// DriverData names who is behind a rise, and by what.
+// DriverData is the class, tenant and cause of a rise.
 type DriverData struct {
 	Class  string     `json:"class"`
 	Tenant string     `json:"tenant,omitempty"`
-	Cause  string     `json:"cause,omitempty"` // missing where nothing changed enough, as is factor
+	Cause  string     `json:"cause,omitempty"` // missing, like factor, if no change is large enough
 	Factor float64    `json:"factor,omitempty"`
 	Share  float64    `json:"share"`
-	Since  *time.Time `json:"since,omitempty"` // when its demand rose to what it is
+	Since  *time.Time `json:"since,omitempty"` // when its demand rose to the present level
 
 	// Shares of the class's tokens; the true ones lie within share ± margin.
 	TenantShare   float64 `json:"tenant_share,omitempty"`
@@ -99,26 +98,26 @@ type DriverData struct {
 	FeatureShare  float64 `json:"feature_share,omitempty"`
 	FeatureMargin float64 `json:"feature_margin,omitempty"`
 
-	// Shares of what the class's tokens rose by within the last half hour.
+	// Shares of the rise of the class's tokens within the last half hour.
 	TenantRise  float64 `json:"tenant_rise,omitempty"`
 	FeatureRise float64 `json:"feature_rise,omitempty"`
 }
 
-// Outage is how likely and when a resource runs out.
+// Outage is how likely and when a resource saturates.
 type Outage struct {
 	Probability   float64       `json:"saturation_probability"`
 	SaturationETA SaturationETA `json:"saturation_at"`
 }
 
-// RoleOutage is how likely and when the replicas of one role run out of what binds them.
+// RoleOutage is how likely and when the binding resource of one role saturates.
 type RoleOutage struct {
 	BindingResource string        `json:"binding_resource,omitempty"`
 	Probability     *float64      `json:"saturation_probability"`
 	SaturationETA   SaturationETA `json:"saturation_at"`
-	AfterFailure    *Outage       `json:"after_failure,omitempty"` // the same on the replicas left when those kept for failures fail
+	AfterFailure    *Outage       `json:"after_failure,omitempty"` // the same without the replicas reserved for failures
 }
 
-// NewEvent renders a decision. The event shares no memory with d but its strings' and lists'.
+// NewEvent renders a decision. The event shares strings and lists with d.
 func NewEvent(d *Decision) Event {
 	tick := d.Tick.UTC()
 	data := Prescale{
@@ -160,8 +159,8 @@ func NewEvent(d *Decision) Event {
 	return newCloudEvent(data.ID, EventType, d.Pool, tick, data)
 }
 
-// ReadPrescale reads what consumers of pre-scale events get: a CloudEvent in structured mode. Whether the advice is to be obeyed is for
-// the caller to say: see Mode, Withheld, Generation and ExpiresAt.
+// ReadPrescale reads a pre-scale event: a CloudEvent in structured mode. The caller must check Mode, Withheld,
+// Generation and ExpiresAt.
 func ReadPrescale(body []byte) (Prescale, error) {
 	var e Event
 	if err := json.Unmarshal(body, &e); err != nil {
@@ -176,7 +175,7 @@ func ReadPrescale(body []byte) (Prescale, error) {
 	return e.Data, nil
 }
 
-// outage is what a failure would lead to; nil where no replica is kept for that.
+// outage is the effect of a failure; nil without a reserve for it.
 func (r *ResourceEvidence) outage(tick time.Time) *Outage {
 	if r == nil || r.AfterFailure == nil {
 		return nil
@@ -184,7 +183,7 @@ func (r *ResourceEvidence) outage(tick time.Time) *Outage {
 	return &Outage{round(r.AfterFailure.Probability), at(tick, r.AfterFailure.ETA)}
 }
 
-// at is the instants of an ETA.
+// at is the absolute times of an ETA.
 func at(tick time.Time, e forecaster.ETA) SaturationETA {
 	return SaturationETA{P10: ahead(tick, e.P10), P50: ahead(tick, e.P50), P90: ahead(tick, e.P90)}
 }
@@ -205,7 +204,7 @@ func instant(t time.Time) *time.Time {
 	return new(t.UTC())
 }
 
-// list is s, [] in JSON when it is nil: a consumer need not tell null from empty.
+// list is s, or an empty list if nil, so that JSON has no null.
 func list(s []string) []string {
 	if s == nil {
 		return []string{}
@@ -213,8 +212,7 @@ func list(s []string) []string {
 	return s
 }
 
-// round keeps four decimals: more are noise in a share or factor.
-// chance is the probability that a resource saturates; nil where none was projected.
+// chance is the probability that a resource saturates; nil without a projection.
 func chance(binding string, probability float64) *float64 {
 	if binding == "" {
 		return nil
@@ -223,4 +221,5 @@ func chance(binding string, probability float64) *float64 {
 	return &probability
 }
 
+// round keeps four decimals, enough for a share or factor.
 func round(v float64) float64 { return math.Round(v*1e4) / 1e4 }

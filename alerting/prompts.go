@@ -13,38 +13,38 @@ import (
 )
 
 const (
-	promptClasses  = 64               // followed in a pool: those with the most prompt tokens
-	promptBlock    = 200              // prompts of which a 99th percentile is taken
-	promptNow      = 10 * time.Minute // memory of what a class's prompts are like now
-	promptUsual    = 24 * time.Hour   // memory of what they are like usually
-	promptKnown    = time.Hour        // of prompts before growth can be told
-	promptGrowth   = 2                // times the usual 99th percentile that is growth
-	promptNear     = 0.9              // of the longest prompt a replica takes that is near it
-	promptShare    = 0.1              // of the pool's prompt tokens from which a class matters
-	promptsNamed   = 3                // classes that an alert names
-	promptFadesOut = 0.8              // of these lines, above which a firing alert is kept
+	promptClasses  = 64               // tracked per pool: those with the most prompt tokens
+	promptBlock    = 200              // prompts per 99th percentile
+	promptNow      = 10 * time.Minute // time constant of the present length
+	promptUsual    = 24 * time.Hour   // time constant of the usual length
+	promptKnown    = time.Hour        // of prompts before growth is computed
+	promptGrowth   = 2                // alert threshold: multiple of the usual 99th percentile
+	promptNear     = 0.9              // alert threshold: share of the longest prompt a replica accepts
+	promptShare    = 0.1              // of the pool's prompt tokens from which a class counts
+	promptsNamed   = 3                // classes in an alert
+	promptFadesOut = 0.8              // of the thresholds; a firing alert stays active above it
 )
 
-// Prompts follows how long the prompts of a pool's classes are. At most [promptClasses], by name.
+// Prompts are the prompt lengths of a pool's classes, by name; at most [promptClasses].
 type Prompts []PromptTrend
 
-// PromptTrend is the 99th percentile of a class's prompts, taken of blocks of prompts so that its bias does not depend on how
-// many come. Lengths are logarithms to base 2.
+// PromptTrend is the 99th percentile of a class's prompt lengths, over blocks of prompts so that its bias does not depend on
+// the rate. Lengths are logarithms to base 2.
 type PromptTrend struct {
 	_ struct{} `cbor:",toarray"`
 
 	Class      string
-	Now, Usual float64          // running means with memories of promptNow and promptUsual
+	Now, Usual float64          // running means with time constants promptNow and promptUsual
 	Known      float64          // minutes of prompts in Usual, up to promptUsual
-	Tokens     float64          // prompt tokens a minute, with a memory of promptUsual/24
+	Tokens     float64          // prompt tokens a minute, with time constant promptUsual/24
 	At         int64            // newest minute since 1970
 	From       int64            // first minute of Block
 	Block      *sketch.Quantile // of lengths, not yet in the means
-	Tenant     string           // who has most of the class's tokens, "" when nobody is named
-	Share      float64          // of the tokens, that tenant's
+	Tenant     string           // with most of the class's tokens; "" if unknown
+	Share      float64          // of the tokens that Tenant has
 }
 
-// Observe takes in those windows of a pool that have settled. The slice that p had is changed.
+// Observe adds the settled windows of a pool. It changes the slice of p.
 func (p *Prompts) Observe(pool string, windows []features.Window) {
 	for i := range windows {
 		w := &windows[i]
@@ -100,7 +100,7 @@ func (t *PromptTrend) Length() float64 {
 	return math.Exp2(t.Now)
 }
 
-// Growth is Length over what it is usually; NaN before an hour of prompts is known.
+// Growth is Length divided by the usual length; NaN before an hour of prompts is known.
 func (t *PromptTrend) Growth() float64 {
 	if t.Known < promptKnown.Minutes() {
 		return math.NaN()
@@ -108,14 +108,14 @@ func (t *PromptTrend) Growth() float64 {
 	return math.Exp2(t.Now - t.Usual)
 }
 
-// Condition is the warning that prompts grow without bound: the 99th percentile of a class that matters has come near longest,
-// the longest prompt that a replica takes (0: not known), or is twice what it is usually. nil when that is not so.
+// Condition is the warning that prompts grow without bound: the 99th percentile of a large class is near longest (the
+// longest prompt that a replica accepts; 0 if unknown), or twice the usual one. nil otherwise.
 func (p Prompts) Condition(d *Decision, longest float64, cfg Config) []Condition {
 	total := 0.0
 	for i := range p {
 		total += p[i].Tokens
 	}
-	var said []string
+	var texts []string
 	first, fading := "", true
 	list := slices.SortedStableFunc(slices.Values(p), func(a, b PromptTrend) int { return cmp.Compare(b.Tokens, a.Tokens) })
 	for i := range list {
@@ -137,21 +137,21 @@ func (p Prompts) Condition(d *Decision, longest float64, cfg Config) []Condition
 			text += fmt.Sprintf("; a replica takes at most %s", amount(longest))
 		}
 		text += "."
-		if said = append(said, text); first == "" {
+		if texts = append(texts, text); first == "" {
 			first = t.Class
 		}
 	}
-	if len(said) == 0 {
+	if len(texts) == 0 {
 		return nil
 	}
-	if more := len(said) - promptsNamed; more > 0 {
-		said = append(said[:promptsNamed], fmt.Sprintf("So do %d more classes.", more))
+	if more := len(texts) - promptsNamed; more > 0 {
+		texts = append(texts[:promptsNamed], fmt.Sprintf("So do %d more classes.", more))
 	}
 	c := condition(d, UnboundedPrompts, features.DimPrefill, Warning, cfg, words{
-		Summary:     "prompts of class " + shorten(first, mostName) + " grow without a bound",
+		Summary:     "prompts of class " + shorten(first, maxName) + " grow without a bound",
 		Description: "Long prompts take more and more KV memory, until requests are refused.",
 		Action:      "Limit the length of prompts in the product or at the gateway.",
-	}.and(said...))
+	}.and(texts...))
 	c.Class, c.Fading = first, fading
 	return []Condition{c}
 }

@@ -7,26 +7,26 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// QueuePlan is how much a queue before the pool may absorb until more replicas can be ready. What waits longer than the
-// deadline misses its objective, is given up and comes again, so that a longer queue serves nobody.
+// QueuePlan is how much a queue in front of the pool may absorb until more replicas are ready. Requests that wait
+// longer than the deadline miss their objective and are retried, so a longer queue does not help.
 type QueuePlan struct {
-	DeadlineS     float64 `json:"deadline_seconds" cbor:"1,keyasint"`  // longest wait that still meets the objective for the first token: less what its prompt takes
-	MaxRequests   int     `json:"max_requests" cbor:"2,keyasint"`      // that may wait in the whole pool: what it serves within the deadline
-	BurstRequests int     `json:"burst_requests" cbor:"3,keyasint"`    // beyond the forecast that can be taken within the lead time; negative when it is short already
+	DeadlineS     float64 `json:"deadline_seconds" cbor:"1,keyasint"`  // longest wait that still meets the objective for the first token
+	MaxRequests   int     `json:"max_requests" cbor:"2,keyasint"`      // largest queue of the whole pool: what it serves within the deadline
+	BurstRequests int     `json:"burst_requests" cbor:"3,keyasint"`    // requests beyond the forecast that fit within the lead time; negative if the pool is short
 	Amplification float64 `json:"attempts_per_call" cbor:"4,keyasint"` // attempts per call in the last ten minutes
 }
 
 // maxQueue bounds a plan's numbers.
 const maxQueue = 1_000_000_000
 
-// queue is the plan by what the binding resource serves, of the two roles of a disaggregated pool the one that serves less. With C its capacity that is ready, D its demand, λ calls per
-// second, a attempts per call, T the objective for the first token, P the demand of prompt tokens and R a replica's rate for
-// them, and L the lead time:
+// queue is the plan for the binding resource; in a disaggregated pool, for the role that serves less. C is its ready
+// capacity, D its demand, λ the attempts per second, T the objective for the first token, P the demand of prompt
+// tokens, R a replica's rate for them, and L the lead time:
 //
-//	W = T − (P/λ)/R,  µ = C·λ/D,  most waiting = µ·W (Little's law),  burst = (µ − a·λ)·L + µ·W.
+//	W = T − (P/λ)/R,  µ = C·λ/D,  largest queue = µ·W (Little's law),  burst = (µ − λ)·L + µ·W.
 //
-// λ, D and P are medians, averaged over the lead; the deadline W is T where P or R is not known, and never below 0. nil when the
-// objective, the calls or the resource are not known.
+// λ, D and P are medians, averaged over the lead time. The deadline W is T if P or R is unknown, and at least 0. nil if
+// the objective, the requests or the resource are unknown.
 func (p *plan) queue() *QueuePlan {
 	b := p.binding()
 	deadline := p.in.Pool.SLO.TTFT.Seconds()
@@ -58,7 +58,7 @@ func (p *plan) queue() *QueuePlan {
 	}
 }
 
-// total is the pool's forecast of a dimension; nil without one.
+// total is the pool's forecast of a dimension; nil if unknown.
 func (p *plan) total(dimension string) *forecaster.Forecast {
 	for i := range p.in.Forecast.Total {
 		if f := &p.in.Forecast.Total[i]; f.Dimension == dimension {

@@ -10,15 +10,15 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// reason is the decision in a few sentences, for someone woken by it.
+// reason is the decision in a few sentences, for people.
 func (p *plan) reason(d *Decision, cfg Config) string {
 	s := p.finding(d, cfg)
 	if p.asked != d.Desired && p.asked != p.current {
 		s = append(s, fmt.Sprintf("Before, it was %d.", p.asked))
 	}
 	s = append(s, d.limited())
-	if said := d.byRetries(); said != "" {
-		s = append(s, capital(said)+".", d.notForRetries())
+	if text := d.byRetries(); text != "" {
+		s = append(s, capital(text)+".", d.notForRetries())
 	}
 	if d.Action == ScaleOut {
 		s = append(s, drivenBy(d.Drivers, p.in.Forecast, d.Binding))
@@ -35,7 +35,7 @@ func (p *plan) reason(d *Decision, cfg Config) string {
 	return zoneOnce(sentence(s...))
 }
 
-// limited names the bounds that moved what is asked for away from what is needed.
+// limited names the bounds that made Desired different from Needed.
 func (d *Decision) limited() string {
 	if own := d.own(); len(own) > 0 && d.Needed != d.Desired {
 		return "Limited by " + bounded(own) + "."
@@ -43,7 +43,7 @@ func (d *Decision) limited() string {
 	return ""
 }
 
-// bounded lists constraints for people: "replicas.max 16 (19 wanted)".
+// bounded is constraints in words: "replicas.max 16 (19 wanted)".
 func bounded(constraints []string) string {
 	var parts []string
 	for _, c := range constraints {
@@ -53,7 +53,7 @@ func bounded(constraints []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// promptFinding is finding for prefill replicas, where their number is to change or should.
+// promptFinding is finding for prefill replicas, if their number changes or should change.
 func (p *plan) promptFinding(v *Decision, cfg Config) []string {
 	move := v.move()
 	switch {
@@ -69,12 +69,12 @@ func (p *plan) promptFinding(v *Decision, cfg Config) []string {
 	return []string{outlook(v, cfg), "No more than " + v.count(v.Desired) + " are allowed."}
 }
 
-// move is the change that d asks for.
+// move is a sentence about the change that d requests.
 func (d *Decision) move() string {
 	return fmt.Sprintf("%s %s (%d now).", d.asking(), d.count(d.Desired), d.Ready+d.Pending)
 }
 
-// asking begins the sentence of what d does.
+// asking is the beginning of that sentence.
 func (d *Decision) asking() string {
 	switch {
 	case d.Mode == Advisory:
@@ -85,7 +85,7 @@ func (d *Decision) asking() string {
 	return "Asking for"
 }
 
-// finding is what was found, and what is done about it.
+// finding is the sentences about the problem and the action.
 func (p *plan) finding(d *Decision, cfg Config) []string {
 	move, stay := d.move(), fmt.Sprintf("Staying at %d.", d.Desired)
 	more, fewer := d.Desired > p.current, d.Desired < p.current
@@ -114,20 +114,20 @@ func (p *plan) finding(d *Decision, cfg Config) []string {
 	return []string{outlook(d, cfg), stay}
 }
 
-// stillHeard is how long ago the newest record may have come of a pool that sends telemetry.
-const stillHeard = 5 * time.Minute
+// recentRecord is the largest age of the newest record of a pool that sends telemetry.
+const recentRecord = 5 * time.Minute
 
-// unseen is the finding when the forecast cannot be used.
+// unseen is the finding if the forecast cannot be used.
 func (p *plan) unseen(d *Decision, move string) []string {
 	why := ""
 	switch p.blind {
-	case unheard:
+	case noRequests:
 		why = fmt.Sprintf("The engines are busy (KV cache up to %s in use), but no request was reported for 10 min.", percent(finite(p.in.Minute.State.KVUsedMax)))
 	case stale:
 		why = "There is no telemetry yet."
 		at, heard := p.in.Minute.LastEvent, p.in.Minute.Heard
 		switch {
-		case heard.After(at) && p.now.Sub(heard) < stillHeard:
+		case heard.After(at) && p.now.Sub(heard) < recentRecord:
 			why = "Telemetry comes, but none that counts for the newest minutes: see the producers' clocks, and what /readyz says is refused."
 		case heard.After(at): // the producers' clocks were behind
 			at = heard
@@ -146,7 +146,7 @@ func (p *plan) unseen(d *Decision, move string) []string {
 	return []string{why, "Holding " + d.count(d.Desired) + "."}
 }
 
-// outlook says what the binding resource will do. It speaks of running out only where that is the likelier outcome.
+// outlook is a sentence about the binding resource. It predicts a saturation only if that is more likely than not.
 func outlook(d *Decision, cfg Config) string {
 	r := d.binding()
 	window := d.Lead + cfg.Hold
@@ -159,8 +159,8 @@ func outlook(d *Decision, cfg Config) string {
 		return fmt.Sprintf("%s (%s likely by %s).", capital(d.outcome(r, r.Probability, window)), likelihood(r.Probability), clock(d.Tick.Add(window)))
 	}
 	if d.BelowReserve() && r.NeedReplicas <= d.Ready && d.Reserves.Failure == d.Reserves.Total() {
-		said, _ := d.belowReserve()
-		return capital(said) + "."
+		text, _ := d.belowReserve()
+		return capital(text) + "."
 	}
 	text := fmt.Sprintf("To be %s sure of enough %s in the next %s, the pool needs %s", percent(d.Quantile), noun(d.Binding), span(window), d.count(r.NeedReplicas))
 	if kept := d.Reserves.String(); kept != "" {
@@ -184,7 +184,7 @@ func noun(dimension string) string {
 	return dimension
 }
 
-// percent is a share for people; certainty is never claimed by rounding.
+// percent is a share in percent. Only exact values are shown as 0 % or 100 %.
 func percent(p float64) string {
 	switch {
 	case p > 0 && p < 0.005:
@@ -200,12 +200,12 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%.0f min", math.Ceil(d.Minutes()-1e-9))
 }
 
-// clock is a time of day, always UTC: a sentence may be read anywhere.
+// clock is a time of day in UTC.
 func clock(t time.Time) string { return t.UTC().Format("15:04" + zone) }
 
 const zone = " UTC"
 
-// zoneOnce leaves the zone to the first time of day in a text.
+// zoneOnce keeps the zone only at the first time of day in a text.
 func zoneOnce(text string) string {
 	before, after, found := strings.Cut(text, zone)
 	if !found {

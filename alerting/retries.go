@@ -9,29 +9,28 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// Retried is what calls that are tried again add to the load on a resource. Demand and needed replicas elsewhere are of all
-// attempts.
+// Retried is the load that retries add to a resource. Demand and needed replicas elsewhere include all attempts.
 type Retried struct {
 	Attempts float64 `json:"attempts_per_call" cbor:"1,keyasint"`
-	// Load of all attempts over that of the calls, had each been served at once, in the last ten minutes.
+	// Load of all attempts divided by the load without retries, in the last ten minutes.
 	Factor       float64 `json:"load_ratio" cbor:"2,keyasint"`
 	Demand       float64 `json:"demand_without" cbor:"3,keyasint"`          // now, without retries
-	NeedReplicas int     `json:"needed_replicas_without" cbor:"4,keyasint"` // that the forecast takes, without retries
-	// How many replicas more the retries would take than may be asked for on their account.
+	NeedReplicas int     `json:"needed_replicas_without" cbor:"4,keyasint"` // for the forecast, without retries
+	// Replicas that retries would need beyond the bound on them.
 	Refused int    `json:"replicas_refused,omitempty" cbor:"5,keyasint,omitempty"`
 	Why     string `json:"why_refused,omitempty" cbor:"6,keyasint,omitempty"`
 }
 
 const (
-	// mostByRetries is how many times the replicas that calls take may be asked for on account of retries.
-	mostByRetries = 3
-	// idleUse is the share of KVDanger below which engines that let nobody wait have room.
+	// maxRetryFactor bounds the replicas requested with retries, in multiples of those without.
+	maxRetryFactor = 3
+	// idleUse is the share of KVDanger below which engines without a queue have room.
 	idleUse = 0.5
 )
 
-// retried sizes a resource for all attempts, with a bound on what retries may ask for: replicas do not mend calls that fail
-// for other reasons than load. Retries ask for no more than mostByRetries times what calls take, and for no more than there is
-// while the engines say that they have room.
+// retried sizes a resource for all attempts, and bounds the replicas for retries: more replicas do not help calls that fail
+// for other reasons than load. The bound is maxRetryFactor times the need without retries, or the current replicas while
+// the engines have room.
 func (p *plan) retried(r *resource, cfg Config) {
 	factor, there := p.in.Forecast.Factor(r.evidence.Dimension), p.current
 	if !(factor > 1) {
@@ -44,18 +43,18 @@ func (p *plan) retried(r *resource, cfg Config) {
 	calls := func(demand float64) int { return replicasFor(demand/factor, e.PerReplica) }
 	out := &Retried{Attempts: p.in.Forecast.Factor(features.DimRequests), Factor: factor, Demand: e.Demand / factor, NeedReplicas: calls(e.NeedQuantile)}
 	bound := func(all, calls int) int {
-		most := mostByRetries * max(calls, 1)
+		most := maxRetryFactor * max(calls, 1)
 		if all > most {
-			out.Why = fmt.Sprintf("with retries, at most %d times the replicas that calls need are asked for", mostByRetries)
+			out.Why = fmt.Sprintf("with retries, at most %d times the replicas that calls need are asked for", maxRetryFactor)
 		}
-		if p.roomy(cfg) && min(all, most) > max(there, calls) {
+		if p.hasRoom(cfg) && min(all, most) > max(there, calls) {
 			most = max(there, calls)
 			out.Why = "the engines have room, so requests fail for other reasons than load"
 		}
 		return min(all, most)
 	}
 	r.now = bound(r.now, calls(e.Demand))
-	r.keep = min(r.keep, max(mostByRetries*max(calls(e.NeedQuantile), 1), r.now))
+	r.keep = min(r.keep, max(maxRetryFactor*max(calls(e.NeedQuantile), 1), r.now))
 	all := e.NeedReplicas
 	e.NeedReplicas = bound(all, out.NeedReplicas)
 	if out.Refused = all - e.NeedReplicas; out.Refused == 0 {
@@ -64,24 +63,24 @@ func (p *plan) retried(r *resource, cfg Config) {
 	e.Retries = out
 }
 
-// roomy says that the engines report that they have room: nothing waits, and the fullest cache is far from danger.
-func (p *plan) roomy(cfg Config) bool {
+// hasRoom reports whether the engines have room: no request waits, and the fullest cache is far below danger.
+func (p *plan) hasRoom(cfg Config) bool {
 	m := &p.in.Minute
 	s := &m.State
 	return s.Observed && !m.QueueGrowing && s.KVUsedMax < idleUse*p.danger(cfg) && !(s.WaitingPerReady >= 1) && s.Preemptions == 0
 }
 
-// byRetries says in a sentence what retries add to the load on the resource that binds; "" where that is little or unknown.
+// byRetries is a sentence about the load that retries add to the binding resource; "" if it is small or unknown.
 func (d *Decision) byRetries() string {
 	r := d.binding()
-	if r == nil || r.Retries == nil || r.Retries.Factor < leastByRetries {
+	if r == nil || r.Retries == nil || r.Retries.Factor < minRetryFactor {
 		return ""
 	}
 	x := r.Retries
 	return fmt.Sprintf("in the last ten minutes retries made the load %.1f times as large; without them %s would do", x.Factor, d.count(x.NeedReplicas))
 }
 
-// notForRetries says how many replicas were not asked for retries, and why; "" where none.
+// notForRetries is a sentence about replicas that are not requested for retries, and why; "" if none.
 func (d *Decision) notForRetries() string {
 	r := d.binding()
 	if r == nil || r.Retries == nil || r.Retries.Refused == 0 {
@@ -90,7 +89,7 @@ func (d *Decision) notForRetries() string {
 	return fmt.Sprintf("%d more replicas are not asked for: %s.", r.Retries.Refused, r.Retries.Why)
 }
 
-// Retried is what retries add to the load on a resource, of either role; nil where they add nothing, and of no decision.
+// Retried is the load that retries add to a resource of any role; nil if none, or if d is nil.
 func (d *Decision) Retried(dimension string) *Retried {
 	if d == nil {
 		return nil
@@ -103,7 +102,7 @@ func (d *Decision) Retried(dimension string) *Retried {
 	return nil
 }
 
-// LoadFactor is the load of all attempts over that of the calls; 1 without retries.
+// LoadFactor is the load of all attempts divided by the load without retries; 1 if there are none.
 func (r *ResourceEvidence) LoadFactor() float64 {
 	if r.Retries != nil {
 		return r.Retries.Factor
@@ -111,10 +110,10 @@ func (r *ResourceEvidence) LoadFactor() float64 {
 	return 1
 }
 
-// leastByRetries is the factor of the load from which on retries are worth a word.
-const leastByRetries = 1.1
+// minRetryFactor is the load factor from which texts mention retries.
+const minRetryFactor = 1.1
 
-// refusals are the constraints that bounded what retries ask for.
+// refusals are the constraints from the bound on retries.
 func refusals(rows []resource, prefix string) (constraints []string) {
 	for i := range rows {
 		if x := rows[i].evidence.Retries; x != nil && x.Refused > 0 {
@@ -124,12 +123,12 @@ func refusals(rows []resource, prefix string) (constraints []string) {
 	return constraints
 }
 
-// stormFades is the share of retries below which a storm is over.
-const stormFades = 0.10
+// stormEndShare is the share of retries below which a storm ends.
+const stormEndShare = 0.10
 
-// storm is the warning that many attempts are retries, whether the pool has room for them or not.
+// storm is the warning that many attempts are retries.
 func storm(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
-	if pf == nil || pf.Retries.Share < stormFades || pf.Retries.Attempts < forecaster.StormAttempts {
+	if pf == nil || pf.Retries.Share < stormEndShare || pf.Retries.Attempts < forecaster.StormAttempts {
 		return nil
 	}
 	class, most := "", float32(0)
@@ -148,10 +147,10 @@ func storm(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	}
 	w.Description = sentence(w.Description, d.notForRetries())
 	if r := d.binding(); r != nil && d.Probability >= fadeShare*cfg.AlertProbability {
-		w = w.and(capital(d.outcome(r, d.Probability, d.soon(cfg).window))+".", done(d))
+		w = w.and(capital(d.outcome(r, d.Probability, d.pageWindow(cfg).window))+".", done(d))
 	}
-	if said := d.byRetries(); said != "" {
-		w = w.and(capital(said) + ".")
+	if text := d.byRetries(); text != "" {
+		w = w.and(capital(text) + ".")
 	}
 	c := condition(d, RetryStorm, features.DimRequests, Warning, cfg, w)
 	c.Class, c.Fading = class, pf.Retries.Share < forecaster.StormShare

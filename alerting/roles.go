@@ -10,15 +10,15 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// Roles are the replicas of a disaggregated pool by what they are for. Decode is the desired_replicas of the pool. All that a
-// decision says of replicas is of those that decode; what begins with prefill is of those that only compute prompts.
-// How many of these there are is not reported, so those last asked for are counted. The newest count as starting until the 90th
-// percentile of the warm-up lag is over.
+// Roles are the replicas of a disaggregated pool by role. Decode is the desired_replicas of the pool. All other fields
+// of a decision are about decode replicas; those that begin with prefill are about replicas that only compute prompts.
+// Prefill replicas do not report, so their number is the last request. A new one is pending until the 90th percentile
+// of the warm-up lag.
 type Roles struct {
 	Prefill int `json:"prefill" cbor:"1,keyasint"`
 	Decode  int `json:"decode" cbor:"2,keyasint"`
-	// Chance that the prefill replicas that were last asked for, without those kept for failures, run out within the lead time
-	// and decision.hold. The event's probability is of the replicas that decode alone.
+	// Saturation probability of the requested prefill replicas, without the failure reserve, within the lead time plus
+	// decision.hold. The event's probability is about the decode replicas alone.
 	PrefillProbability float64 `json:"prefill_saturation_probability" cbor:"3,keyasint,omitempty"`
 
 	PrefillReady    int                 `json:"prefill_ready" cbor:"4,keyasint,omitempty"`
@@ -26,11 +26,11 @@ type Roles struct {
 	PrefillNeeded   int                 `json:"prefill_needed" cbor:"6,keyasint,omitempty"` // before the constraints
 	PrefillLimit    int                 `json:"prefill_limit" cbor:"7,keyasint,omitempty"`
 	PrefillReserves capacity.Reserves   `json:"prefill_reserves" cbor:"8,keyasint,omitzero"`
-	PrefillAskedAt  time.Time           `json:"prefill_asked_at,omitzero" cbor:"9,keyasint,omitzero"` // when more were last asked for
+	PrefillAskedAt  time.Time           `json:"prefill_asked_at,omitzero" cbor:"9,keyasint,omitzero"` // newest request for more
 	PrefillDrivers  []forecaster.Driver `json:"-" cbor:"10,keyasint,omitempty"`
 }
 
-// prefill is how many replicas d asks for that only compute prompts; 0 in a pool without.
+// prefill is the number of prefill replicas that d requests; 0 in a pool without any.
 func (d *Decision) prefill() int {
 	if d.ByRole == nil {
 		return 0
@@ -38,8 +38,8 @@ func (d *Decision) prefill() int {
 	return d.ByRole.Prefill
 }
 
-// Prefilling is d with what it says of replicas said of those that only compute prompts; nil where a pool has none, and
-// where their demand could not be sized.
+// Prefilling is the decision for the prefill replicas, in the fields of a Decision; nil if a pool has none or if their
+// demand could not be sized.
 func (d *Decision) Prefilling() *Decision {
 	r := d.ByRole
 	if r == nil || r.PrefillLimit == 0 || len(d.Prompts) == 0 {
@@ -66,7 +66,7 @@ func (d *Decision) Prefilling() *Decision {
 	return &v
 }
 
-// sides are d, and the same of its prefill replicas where it has any.
+// sides are d and, if any, the decision for its prefill replicas.
 func (d *Decision) sides() []*Decision {
 	if prefill := d.Prefilling(); prefill != nil {
 		return []*Decision{d, prefill}
@@ -74,7 +74,7 @@ func (d *Decision) sides() []*Decision {
 	return []*Decision{d}
 }
 
-// own are the constraints of the replicas that d is of.
+// own are the constraints on the replicas of d's role.
 func (d *Decision) own() (constraints []string) {
 	for _, c := range d.Constraints {
 		if ofPrefill(c) == d.ofPrefill() {
@@ -84,7 +84,7 @@ func (d *Decision) own() (constraints []string) {
 	return constraints
 }
 
-// The beginnings of constraints on prefill replicas: of keys that are for either role, and of those that are for this one.
+// The prefixes of constraints on prefill replicas: for keys of both roles, and for keys of this role.
 const (
 	prefillPrefix = "prefill: "
 	prefillBounds = "disaggregated.prefill_replicas."
@@ -94,12 +94,12 @@ func ofPrefill(constraint string) bool {
 	return strings.HasPrefix(constraint, prefillPrefix) || strings.HasPrefix(constraint, prefillBounds)
 }
 
-// ofPrefill says that d is what Prefilling made.
+// ofPrefill reports whether d is from Prefilling.
 func (d *Decision) ofPrefill() bool {
 	return d.ByRole != nil && capacity.RoleOf(d.Binding) == capacity.PrefillRole
 }
 
-// role is that of the replicas that d is of, to stand before the word; "" where there is but one.
+// role is d's role as an adjective; "" in a pool without roles.
 func (d *Decision) role() string {
 	switch {
 	case d.ByRole == nil:
@@ -110,7 +110,7 @@ func (d *Decision) role() string {
 	return "decode "
 }
 
-// count is so many replicas of d's role, for people.
+// count is "n replicas" with d's role.
 func (d *Decision) count(n int) string {
 	if n == 1 {
 		return fmt.Sprintf("1 %sreplica", d.role())
@@ -118,7 +118,7 @@ func (d *Decision) count(n int) string {
 	return fmt.Sprintf("%d %sreplicas", n, d.role())
 }
 
-// PromptSupply is the replicas of a disaggregated pool that only compute prompts, as Roles counts them.
+// PromptSupply is the prefill replicas of a disaggregated pool, counted as in Roles.
 func PromptSupply(now time.Time, p *capacity.Pool, st *State) forecaster.Supply {
 	if !st.PrefillKnown {
 		return forecaster.Supply{Ready: p.PrefillReplicas.Initial}
@@ -126,13 +126,13 @@ func PromptSupply(now time.Time, p *capacity.Pool, st *State) forecaster.Supply 
 	return arrived(now, p, forecaster.Supply{Ready: st.Prefill - len(st.PrefillPending), Pending: st.PrefillPending})
 }
 
-// Serving is the capacity of the pool's own replicas for a projection: in a disaggregated pool others compute prompts. Where t
-// says that a rate was learned, it is as uncertain as t has it; nil is for rates that are known.
+// Serving is the capacity of the pool's own replicas; in a disaggregated pool, of the decode replicas. A learned rate
+// has the uncertainty that t gives; with a nil t, all rates are certain.
 func Serving(p *capacity.Pool, t *capacity.Trusted) forecaster.Capacity {
 	return serving{p, t, capacity.DecodeRole}
 }
 
-// Prompting is the same of the replicas that only compute prompts.
+// Prompting is the same for the prefill replicas.
 func Prompting(p *capacity.Pool, t *capacity.Trusted) forecaster.Capacity {
 	return serving{p, t, capacity.PrefillRole}
 }
@@ -140,11 +140,11 @@ func Prompting(p *capacity.Pool, t *capacity.Trusted) forecaster.Capacity {
 type serving struct {
 	pool    *capacity.Pool
 	trusted *capacity.Trusted
-	role    capacity.Role // where the pool is disaggregated
+	role    capacity.Role // used if the pool is disaggregated
 }
 
-// Spread is the interval of a rate that was learned, over its value; a careful bound that is used in place of the value has
-// none.
+// Spread is the interval of a learned rate, divided by its value. It is 1, 1 for other rates, and for an extrapolated
+// one, which is a careful bound already.
 func (s serving) Spread(dimension string) (low, high float64) {
 	if s.trusted == nil {
 		return 1, 1
@@ -164,7 +164,7 @@ func (s serving) Spread(dimension string) (low, high float64) {
 	return 1, 1
 }
 
-// PerReplica is that of the pool, without what replicas of the other role carry.
+// PerReplica is the pool's; ok is false for resources of the other role.
 func (s serving) PerReplica(dimension string, reportedKV float64) (safe float64, ok bool) {
 	if s.pool.Disaggregated && (capacity.RoleOf(dimension) == capacity.PrefillRole) != (s.role == capacity.PrefillRole) {
 		return 0, false
@@ -172,9 +172,8 @@ func (s serving) PerReplica(dimension string, reportedKV float64) (safe float64,
 	return s.pool.PerReplica(dimension, reportedKV)
 }
 
-// roles decides for the prefill replicas of a disaggregated pool, after d has decided for the others, by the same rules: demand at
-// the quantile over the lead window, reserves of their own, what had to stay at each tick of the last Cooldown, and of scaling in
-// what speaks against it, its step and how often. Steps are from those last asked for, and without sight the number stands.
+// roles adds to d the decision for the prefill replicas of a disaggregated pool. It follows the rules of Decide, with
+// their own reserves. Steps count from the last request. If demand cannot be sized, the number does not change.
 func (p *plan) roles(d *Decision, st *State, cfg Config) {
 	pool := &p.in.Pool
 	if !pool.Disaggregated {
@@ -210,9 +209,9 @@ func (p *plan) roles(d *Decision, st *State, cfg Config) {
 	}
 }
 
-// promptTarget is how many prefill replicas to ask for, before their bounds, where there are so many.
+// promptTarget is the number of prefill replicas to request, before their bounds; there is the current number.
 func (p *plan) promptTarget(st *State, there int, cfg Config) int {
-	least := 0 // what is seen now takes, reserves or not
+	least := 0 // for the present demand, without reserves
 	for i := range p.prompts {
 		least = max(least, p.prompts[i].now)
 	}
@@ -227,23 +226,23 @@ func (p *plan) promptTarget(st *State, there int, cfg Config) int {
 		return there
 	}
 	st.PrefillKeeps = remember(st.PrefillKeeps, p.now, keep, cfg.Cooldown)
-	enough := most(st.PrefillKeeps)
+	enough := maxKept(st.PrefillKeeps)
 	wanted := max(need, min(there, enough))
-	if wanted < there && (p.stands(st.PrefillAsked, p.promptSupply, enough, cfg) != "" || p.whyStay(st, cfg, p.prompts) != "") {
+	if wanted < there && (p.whyKeepRequest(st.PrefillAsked, p.promptSupply, enough, cfg) != "" || p.whyStay(st, cfg, p.prompts) != "") {
 		return there
 	}
 	return wanted
 }
 
-// remember adds what has to stay now to that of earlier ticks, and forgets what is older than span.
+// remember adds the minimum for scale-in at now, and deletes those older than span.
 func remember(keeps []kept, now time.Time, replicas int, span time.Duration) []kept {
 	old := now.Add(-span).Unix()
 	keeps = slices.DeleteFunc(slices.Clone(keeps), func(k kept) bool { return k.At <= old })
 	return append(keeps, kept{now.Unix(), replicas})
 }
 
-// most is the largest number of replicas that had to stay.
-func most(keeps []kept) (replicas int) {
+// maxKept is the largest minimum for scale-in in keeps.
+func maxKept(keeps []kept) (replicas int) {
 	for _, k := range keeps {
 		replicas = max(replicas, k.Replicas)
 	}

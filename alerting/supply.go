@@ -9,20 +9,20 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// CurrentSupply is the replicas of a pool at now: what they report, or when none does, what st believes. observed is
-// false for belief, which starts at the pool's initial replicas or at what was last reported. In active mode belief then
-// follows what was asked for: a replica is pending when asked for, and ready after the warm-up's 90th percentile. In
-// advisory mode it stays, because nobody is known to act.
+// CurrentSupply is the replicas of a pool at now, as they report. If none reports, the supply is assumed and observed
+// is false: it starts at the last report, or at the pool's initial replicas. In active mode it then follows the
+// requests: a requested replica is pending, and ready after the warm-up's 90th percentile. In advisory mode it does not
+// change, because nobody is known to scale.
 //
-// Most engines report only once they are ready, and for some time after they were removed. So in active mode reports are
-// corrected by what was asked for less than a lead time ago: see [State.obeyed].
+// Most engines report only once they are ready, and for some time after they were removed. So in active mode reports
+// are corrected by the requests of the last lead time: see [State.corrected].
 //
 // The pipeline projects from the same supply that Decide uses.
 func CurrentSupply(now time.Time, m features.PoolMinute, p *capacity.Pool, st State, mode Mode) (supply forecaster.Supply, observed bool) {
 	if m.State.Observed {
 		supply = forecaster.Supply{Ready: m.State.Ready, Pending: reported(now, m.State)}
 		if mode == Active && !st.LastTick.IsZero() {
-			supply = st.obeyed(supply, now.Add(-forecaster.LeadTime(&p.Warmup)))
+			supply = st.corrected(supply, now.Add(-forecaster.LeadTime(&p.Warmup)))
 		}
 		return supply, true
 	}
@@ -32,7 +32,7 @@ func CurrentSupply(now time.Time, m features.PoolMinute, p *capacity.Pool, st St
 	return arrived(now, p, forecaster.Supply{Ready: st.Ready, Pending: st.Pending}), false
 }
 
-// arrived is a believed supply at now: what was asked for longer ago than the warm-up's 90th percentile is ready.
+// arrived is an assumed supply at now: replicas are ready if requested longer ago than the warm-up's 90th percentile.
 func arrived(now time.Time, p *capacity.Pool, s forecaster.Supply) forecaster.Supply {
 	warm := now.Add(-p.Warmup.Quantile(0.9))
 	ready, _ := slices.BinarySearchFunc(s.Pending, warm, func(asked, t time.Time) int {
@@ -44,8 +44,7 @@ func arrived(now time.Time, p *capacity.Pool, s forecaster.Supply) forecaster.Su
 	return forecaster.Supply{Ready: s.Ready + ready, Pending: slices.Clone(s.Pending[ready:])}
 }
 
-// reported is when each pending replica was first seen, to the second, which is what a snapshot keeps of a time. A
-// pending replica without a time counts from now.
+// reported is when each pending replica was first seen, in whole seconds as in a snapshot; now if unknown.
 func reported(now time.Time, s features.PoolState) []time.Time {
 	var since []time.Time
 	for _, t := range s.PendingSince[:min(len(s.PendingSince), s.Pending)] {
@@ -57,10 +56,9 @@ func reported(now time.Time, s features.PoolState) []time.Time {
 	return since
 }
 
-// obeyed is a reported supply when what was asked for after since is under way: replicas that were asked for and do not
-// report yet are pending, and replicas that were given up and still report are gone. What was asked for longer ago and is
-// not seen is not counted on.
-func (st *State) obeyed(s forecaster.Supply, since time.Time) forecaster.Supply {
+// corrected applies the requests after since to a reported supply: requested replicas that do not report yet are
+// pending, and removed replicas that still report do not count. Older requests are ignored.
+func (st *State) corrected(s forecaster.Supply, since time.Time) forecaster.Supply {
 	missing := st.LastDesired - s.Ready - len(s.Pending)
 	if n := len(st.ScaleIns); missing < 0 && n > 0 && st.ScaleIns[n-1] > since.Unix() {
 		return asking(s, since, st.LastDesired)
@@ -74,11 +72,11 @@ func (st *State) obeyed(s forecaster.Supply, since time.Time) forecaster.Supply 
 	return s
 }
 
-// believe is what st holds of the supply after desired replicas were asked for at now. Of replicas that report, Pending
-// has all that were asked for and are not ready, however long ago. told says that autoscalers hear of it.
-func (st *State) believe(now time.Time, supply forecaster.Supply, observed bool, desired int, told bool) {
+// updateSupply stores the supply after desired replicas were requested at now. If replicas report, Pending has all
+// requested replicas that are not ready, however old. delivered says that autoscalers receive the request.
+func (st *State) updateSupply(now time.Time, supply forecaster.Supply, observed bool, desired int, delivered bool) {
 	switch {
-	case !told:
+	case !delivered:
 	case observed:
 		supply.Pending = newest(st.Pending, max(0, desired-supply.Ready), now)
 	default:
@@ -87,8 +85,8 @@ func (st *State) believe(now time.Time, supply forecaster.Supply, observed bool,
 	st.SupplyKnown, st.Ready, st.Pending = true, supply.Ready, supply.Pending
 }
 
-// asking is a believed supply after desired replicas were asked for at now: more are on their way, and of fewer those on their
-// way go first.
+// asking is an assumed supply after desired replicas were requested at now. New ones are pending; pending ones are
+// removed first.
 func asking(s forecaster.Supply, now time.Time, desired int) forecaster.Supply {
 	s.Pending = slices.Clone(s.Pending)
 	for s.Ready+len(s.Pending) < desired {
@@ -102,7 +100,7 @@ func asking(s forecaster.Supply, now time.Time, desired int) forecaster.Supply {
 	return s
 }
 
-// newest are the n newest of those pending, for the older ones have become ready; those missing were asked for at tick.
+// newest are the n newest pending replicas: the older ones have become ready. Missing ones were requested at tick.
 func newest(pending []time.Time, n int, tick time.Time) []time.Time {
 	pending = slices.Clone(pending[max(0, len(pending)-n):])
 	for len(pending) < n {

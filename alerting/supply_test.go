@@ -84,7 +84,7 @@ func TestBelief(t *testing.T) {
 			st := State{Pending: tt.was}
 			tt.want.SupplyKnown = true
 			s := forecaster.Supply{Ready: supply.Ready, Pending: append([]time.Time(nil), supply.Pending...)}
-			st.believe(noon, s, tt.observed, tt.desired, tt.told)
+			st.updateSupply(noon, s, tt.observed, tt.desired, tt.told)
 			if diff := cmp.Diff(tt.want, st); diff != "" {
 				t.Error(diff)
 			}

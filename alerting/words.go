@@ -12,11 +12,12 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// The sentences of alerts and of events' reasons; docs/style.md has the rules. One fact has one sentence, here.
+// The sentences of alerts and of events' reasons; docs/style.md has the rules. Each fact has one sentence, in this
+// file.
 
-// words are what people read of an alert. Summary says what will happen, and when, in at most maxSummary characters.
-// Description says how sure that is, why, and what was done. Action says what to do. Description and Action have at most
-// maxWords words together.
+// words are the texts of an alert. Summary is what will happen and when, in at most maxSummary characters. Description
+// is the probability, the cause and what was done. Action is what to do. Description and Action together have at most
+// maxWords words.
 type words struct{ Summary, Description, Action string }
 
 const (
@@ -24,24 +25,24 @@ const (
 	maxWords   = 60
 )
 
-// of says which pool a summary is about. A long name is cut so that the summary is not too long.
+// of adds the pool's name to a summary. A long name is cut.
 func (d *Decision) of(summary string) string {
 	const before, after = "Pool ", ": "
 	return before + shorten(d.Pool, max(maxSummary-len(before+after)-len([]rune(summary)), 8)) + after + summary
 }
 
-// mostName is how many characters of a class or receiver a summary has.
-const mostName = 40
+// maxName is how many characters of a class or receiver a summary has.
+const maxName = 40
 
-// shorten keeps a name from filling a summary.
-func shorten(name string, most int) string {
-	if r := []rune(name); len(r) > most {
-		return string(r[:most-1]) + "…"
+// shorten cuts a name to limit characters.
+func shorten(name string, limit int) string {
+	if r := []rune(name); len(r) > limit {
+		return string(r[:limit-1]) + "…"
 	}
 	return name
 }
 
-// and adds sentences to the description as long as there is room.
+// and adds sentences to the description as far as maxWords allows.
 func (w words) and(sentences ...string) words {
 	for _, s := range sentences {
 		if longer := sentence(w.Description, s); len(strings.Fields(longer+" "+w.Action)) <= maxWords {
@@ -51,21 +52,21 @@ func (w words) and(sentences ...string) words {
 	return w
 }
 
-// brief is the beginning of a text from elsewhere, such as an error; logs and /readyz have all of it.
+// brief is the beginning of a text such as an error. Logs and /readyz have all of it.
 func brief(text string) string {
-	const most = 25 // words
-	if all := strings.Fields(text); len(all) > most {
-		return strings.Join(all[:most], " ") + " …"
+	const limit = 25 // words
+	if all := strings.Fields(text); len(all) > limit {
+		return strings.Join(all[:limit], " ") + " …"
 	}
 	return text
 }
 
-// sentence joins parts that are not empty.
+// sentence joins the parts that are not empty.
 func sentence(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")
 }
 
-// capital begins a sentence.
+// capital is s with an upper-case first letter.
 func capital(s string) string {
 	if s == "" {
 		return s
@@ -73,7 +74,7 @@ func capital(s string) string {
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
-// likelihood is a probability as a person would say it: in steps of five percent.
+// likelihood is a probability in steps of five percent.
 func likelihood(p float64) string {
 	switch {
 	case p < .05:
@@ -84,7 +85,7 @@ func likelihood(p float64) string {
 	return fmt.Sprintf("%.0f %%", 5*math.Round(20*p))
 }
 
-// soonness is a time ahead as a person would say it.
+// soonness is a time ahead in words, rounded.
 func soonness(d time.Duration) string {
 	switch m := math.Ceil(d.Minutes() - 1e-9); {
 	case m <= 1:
@@ -96,7 +97,7 @@ func soonness(d time.Duration) string {
 	}
 }
 
-// overflows says what a resource comes to.
+// overflows is the verb phrase for a saturated resource.
 func overflows(dimension string) string {
 	if dimension == features.DimKV {
 		return "be full"
@@ -104,13 +105,13 @@ func overflows(dimension string) string {
 	return "be used up"
 }
 
-// over says that demand is more than what is ready can take.
+// over reports whether demand exceeds the ready capacity.
 func (d *Decision) over(r *ResourceEvidence) bool {
 	have := r.PerReplica * float64(d.Ready)
 	return have > 0 && r.Demand >= have
 }
 
-// outcome says what runs out and when: "KV memory will be full in about 14 min".
+// outcome is which resource saturates and when: "KV memory will be full in about 14 min".
 func (d *Decision) outcome(r *ResourceEvidence, probability float64, window time.Duration) string {
 	what := d.role() + noun(r.Dimension)
 	if strings.HasPrefix(noun(r.Dimension), strings.TrimSpace(d.role())) {
@@ -125,8 +126,8 @@ func (d *Decision) outcome(r *ResourceEvidence, probability float64, window time
 	return fmt.Sprintf("%s may %s within %s (%s likely)", what, overflows(r.Dimension), span(window), likelihood(probability))
 }
 
-// odds say how sure an outcome is; of one that is there, how much of the capacity demand takes.
-func (d *Decision) odds(likely []*ResourceEvidence, l look) string {
+// odds is a sentence about the probability of an outcome, or about the utilisation if it is present.
+func (d *Decision) odds(likely []*ResourceEvidence, l alertWindow) string {
 	r := likely[0]
 	switch p := l.at(r); {
 	case d.over(r):
@@ -137,7 +138,7 @@ func (d *Decision) odds(likely []*ResourceEvidence, l look) string {
 	return ""
 }
 
-// use is how much of the capacity demand takes; "" where nothing is ready.
+// use is a sentence about demand as a share of the capacity; "" if no replica is ready.
 func (d *Decision) use(r *ResourceEvidence) string {
 	have := r.PerReplica * float64(d.Ready)
 	if !(have > 0) {
@@ -146,7 +147,7 @@ func (d *Decision) use(r *ResourceEvidence) string {
 	return fmt.Sprintf("Demand is %s of the planned capacity of %s.", share100(r.Demand/have), d.count(d.Ready))
 }
 
-// besides is what else there is to say of a saturation, the most important first.
+// besides are further sentences about a saturation, the most important first.
 func (d *Decision) besides(likely []*ResourceEvidence) (out []string) {
 	if r := likely[0]; !d.over(r) {
 		out = append(out, d.use(r))
@@ -167,10 +168,10 @@ func (d *Decision) besides(likely []*ResourceEvidence) (out []string) {
 	return append(out, d.assumed())
 }
 
-// minorShare is the share of demand below which nobody drives it.
+// minorShare is the share of demand below which a class is not named as the cause.
 const minorShare = .1
 
-// drivenBy says who drives the demand and what changed; "" where no driver is known.
+// drivenBy is a sentence about the class that drives demand, and its changes; "" if no driver is known.
 func drivenBy(drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimension string) string {
 	if len(drivers) == 0 {
 		return ""
@@ -199,10 +200,10 @@ func drivenBy(drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimensio
 	return fmt.Sprintf("%s causes it: %s %s.", capital(who), strings.Join(changed[:min(2, len(changed))], " and "), when)
 }
 
-// overdue says that replicas that were asked for should be ready by now.
+// overdue reports whether the requested replicas should be ready by now.
 func (d *Decision) overdue() bool { return !d.AskedAt.IsZero() && d.AskedAt.Add(d.Lead).Before(d.Tick) }
 
-// done says what was asked for, and when it helps.
+// done is a sentence about the requested replicas, and when they are due.
 func done(d *Decision) string {
 	total, by := d.seen(), clock(d.AskedAt.Add(d.Lead))
 	switch {
@@ -226,7 +227,7 @@ func done(d *Decision) string {
 	return ""
 }
 
-// assumed says that the number of replicas is a belief.
+// assumed is a sentence that the number of replicas is assumed; "" if it is reported.
 func (d *Decision) assumed() string {
 	switch {
 	case d.ofPrefill():
@@ -237,7 +238,7 @@ func (d *Decision) assumed() string {
 	return ""
 }
 
-// toDo is what a person can do so that more replicas come; shed is what helps otherwise, in the middle of a sentence.
+// toDo is what a person can do to get more replicas. shed is what helps otherwise, for the middle of a sentence.
 func (d *Decision) toDo(shed string) string {
 	total := d.seen()
 	switch {
@@ -255,7 +256,7 @@ func (d *Decision) toDo(shed string) string {
 	return fmt.Sprintf("Nothing yet: %s will probably do.", d.count(d.Ready))
 }
 
-// raise says which limit to raise.
+// raise is the advice to raise a limit.
 func (d *Decision) raise() string {
 	takes := d.count(d.Needed)
 	if kept := d.Reserves.String(); kept != "" {
@@ -264,11 +265,11 @@ func (d *Decision) raise() string {
 	return fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", cmp.Or(limits(d.own()), "the limit"), takes, d.Limit)
 }
 
-// maxRelief bounds the classes whose admission an alert names; the event lists all.
+// maxRelief bounds the admission limits in an alert; the event lists all.
 const maxRelief = 2
 
-// relief is what is left when scaling does not help, in the middle of a sentence: the admission limits of the decision,
-// the hardest first.
+// relief is the advice if scaling does not help, for the middle of a sentence: the admission limits, lowest share
+// first.
 func relief(d *Decision, pf *forecaster.PoolForecast) string {
 	admitted := slices.SortedStableFunc(slices.Values(d.Admission), func(a, b AdmissionLimit) int { return cmp.Compare(a.Share, b.Share) })
 	if len(admitted) == 0 {

@@ -11,22 +11,21 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// The roles of replicas that can be asked for. A pool that is not disaggregated has [RoleAll] alone; in one that is, that is
-// the same as [RoleDecode], as desired_replicas is in its events.
+// The roles of replicas. A pool that is not disaggregated has only [RoleAll]. In a disaggregated one, RoleAll is the
+// same as [RoleDecode], like desired_replicas in its events.
 const (
 	RoleAll     = "all"
 	RolePrefill = string(capacity.PrefillRole)
 	RoleDecode  = string(capacity.DecodeRole)
 )
 
-// Advice is what an autoscaler that obeys is told of one pool.
+// Advice is the advice for the autoscaler of one pool.
 type Advice struct {
 	Replicas int
-	View     *PoolView // its Decision is there; the rest is not before the first tick after a start
+	View     *PoolView // has a Decision; the rest is missing before the first tick after a start
 }
 
-// Withheld says why there is no advice now. An autoscaler that is told so keeps what it has, or falls back; a number in
-// its place would be obeyed.
+// Withheld is why there is no advice now. An autoscaler that gets it keeps its replicas, or uses its fallback.
 type Withheld struct {
 	Pool   string
 	Reason string
@@ -35,10 +34,10 @@ type Withheld struct {
 // Error implements error.
 func (w *Withheld) Error() string { return fmt.Sprintf("no advice for pool %q: %s", w.Pool, w.Reason) }
 
-// UnknownPool says that the daemon has no such pool, or has heard nothing of it yet.
+// UnknownPool says that the daemon has no such pool, or no telemetry of it yet.
 type UnknownPool struct {
 	Pool  string
-	Known []string // some of those there are
+	Known []string // some of the known pools
 }
 
 // Error implements error.
@@ -49,8 +48,8 @@ func (u *UnknownPool) Error() string {
 	return fmt.Sprintf("pool %q is not known, or without telemetry as yet; there are %s", u.Pool, strings.Join(u.Known, ", "))
 }
 
-// Advise gives the replicas that a pool, or a role in it, should have, by its last decision. now is the clock of the
-// process. The error is [*UnknownPool], or [*Withheld] where the decision is not fit to be obeyed: see [withheld].
+// Advise returns the replicas that a pool, or a role in it, should have, from its last decision. now is the clock of
+// the process. The error is [*UnknownPool], or [*Withheld] if autoscalers must not follow the decision: see [withheld].
 func Advise(r Reader, pool, role string, now time.Time) (Advice, error) {
 	views := r.Pools()
 	i, ok := slices.BinarySearchFunc(views, pool, func(v PoolView, name string) int { return strings.Compare(v.Pool, name) })
@@ -79,8 +78,7 @@ func Advise(r Reader, pool, role string, now time.Time) (Advice, error) {
 	return Advice{n, v}, nil
 }
 
-// withheld is nil when a decision is fit to be obeyed, as far as it tells by itself: where too little is known to obey it, the
-// autoscaler knows better how many replicas there are; and advisory ones are for people.
+// withheld is nil if autoscalers may follow a decision. They may not if too little is known, or in advisory mode.
 func withheld(d *alerting.Decision) error {
 	switch {
 	case d.Withheld != "":
@@ -91,7 +89,7 @@ func withheld(d *alerting.Decision) error {
 	return nil
 }
 
-// replicasOf is what a decision asks for in a role.
+// replicasOf is the number of replicas that a decision requests for a role.
 func replicasOf(d *alerting.Decision, role string) (n int, ok bool) {
 	switch {
 	case role == RoleAll:

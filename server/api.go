@@ -15,7 +15,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// number is a float that is null in JSON when it is not known.
+// number is a float; NaN (unknown) is null in JSON.
 type number float64
 
 // MarshalJSON implements json.Marshaler.
@@ -48,21 +48,21 @@ type statusJSON struct {
 	Mode        alerting.Mode `json:"mode"`                   // advisory or active
 	Clock       string        `json:"clock"`                  // wall or event
 	Tick        *time.Time    `json:"tick"`                   // the newest
-	Sequence    uint64        `json:"stream_sequence"`        // of the telemetry stream, up to which it is read
+	Sequence    uint64        `json:"stream_sequence"`        // newest message read from the telemetry stream
 	StateDigest string        `json:"state_digest,omitempty"` // equal on daemons with equal state
 	Lag         *uint64       `json:"stream_lag_messages"`    // messages that are not read yet
-	Pools       int           `json:"pools"`                  // how many there are
+	Pools       int           `json:"pools"`                  // number of pools
 
-	Producers []producerJSON   `json:"producers"` // who sends telemetry
+	Producers []producerJSON   `json:"producers"` // of telemetry
 	Alerts    []alerting.Alert `json:"alerts"`    // about the daemon itself
 }
 
-// producerJSON is who sends telemetry. Its source is the Forewarm-Source header of its messages, or the replica that its
-// records name; "" stands for all who give neither.
+// producerJSON is a producer of telemetry. Its source is the Forewarm-Source header of its messages, or the replica in
+// its records; "" is all producers with neither.
 type producerJSON struct {
 	Source       string     `json:"source,omitempty"`      // name in the header Forewarm-Source
-	Declared     bool       `json:"declared"`              // true when it names itself
-	Records      uint64     `json:"records"`               // that were counted
+	Declared     bool       `json:"declared"`              // true if the header names it
+	Records      uint64     `json:"records"`               // accepted
 	Future       uint64     `json:"future_records"`        // refused because they are too far in the future
 	Watermark    *time.Time `json:"watermark"`             // newest event time
 	Heard        *time.Time `json:"heard"`                 // when its newest record was stored
@@ -88,22 +88,22 @@ type poolJSON struct {
 	Replicas  replicasJSON `json:"replicas"`   // as the decision counted them
 	outlookJSON
 	Decision  *decisionJSON    `json:"decision"`          // the newest
-	Lead      number           `json:"lead_time_seconds"` // warm-up lag that decisions look beyond
+	Lead      number           `json:"lead_time_seconds"` // warm-up lag used by decisions
 	Resources []resourceJSON   `json:"resources"`
-	Service   *serviceJSON     `json:"service"` // what a replica can do, and from where that is known
-	Limits    []limitJSON      `json:"limits"`  // of the whole pool, which no replica lifts
+	Service   *serviceJSON     `json:"service"` // rates of a replica, and their source
+	Limits    []limitJSON      `json:"limits"`  // of the whole pool; more replicas do not raise them
 	Alerts    []alerting.Alert `json:"alerts"`
 }
 
-// serviceJSON is what one replica is taken to serve within its objective, and where that comes from.
+// serviceJSON is the assumed rates of one replica within its objective, and their source.
 type serviceJSON struct {
 	Prefill     basisJSON                `json:"prefill"`
 	Decode      basisJSON                `json:"decode"`
-	Contradicts []capacity.Contradiction `json:"contradicts,omitempty"` // observed far from what is stated
+	Contradicts []capacity.Contradiction `json:"contradicts,omitempty"` // of observed and stated rates
 	Curve       *curveJSON               `json:"curve"`
 }
 
-// curveJSON is how the time per output token of a replica grows with what it generates; null where no curve is known.
+// curveJSON is how the time per output token of a replica grows with its load; null if unknown.
 type curveJSON struct {
 	Source    capacity.Source `json:"source"`
 	Knee      number          `json:"knee_tokens_per_s"`
@@ -124,7 +124,7 @@ func curveToJSON(p *PoolView) *curveJSON {
 	return out
 }
 
-// positive is null for what is 0, which stands for unknown.
+// positive is v, or null if it is 0 (unknown).
 func positive(v float64) number {
 	if v > 0 {
 		return number(v)
@@ -132,7 +132,7 @@ func positive(v float64) number {
 	return number(math.NaN())
 }
 
-// limitJSON is a limit of the whole pool that no replica lifts.
+// limitJSON is a limit of the whole pool; more replicas do not raise it.
 type limitJSON struct {
 	Limit       string            `json:"limit"`                  // requests or tokens
 	PerS        number            `json:"per_s"`                  // the limit
@@ -148,8 +148,8 @@ type basisJSON struct {
 	TokensPerS   number          `json:"tokens_per_s"`
 	Source       capacity.Source `json:"source"`
 	Extrapolated bool            `json:"extrapolated"`
-	Disagrees    bool            `json:"disagrees"`      // what was learned differs by more than 25 %: see contradicts
-	Note         string          `json:"note,omitempty"` // why nothing was learned, or that it is extrapolated
+	Disagrees    bool            `json:"disagrees"`      // the learned rate differs by more than 25 %: see contradicts
+	Note         string          `json:"note,omitempty"` // why no rate was learned, or that it is extrapolated
 	Learned      *boundsJSON     `json:"learned"`
 }
 
@@ -158,7 +158,7 @@ type boundsJSON struct {
 	Low   number `json:"low"`
 	High  number `json:"high"`
 
-	Extrapolated bool `json:"extrapolated,omitempty"` // no load near that was seen
+	Extrapolated bool `json:"extrapolated,omitempty"` // no similar load was observed
 }
 
 func basisToJSON(rate float64, b *capacity.Basis) basisJSON {
@@ -170,10 +170,10 @@ func basisToJSON(rate float64, b *capacity.Basis) basisJSON {
 }
 
 type replicasJSON struct {
-	Ready    int  `json:"ready"`    // that serve
-	Pending  int  `json:"pending"`  // that start
-	Draining int  `json:"draining"` // that end
-	Observed bool `json:"observed"` // false when no replica reports and their number is assumed
+	Ready    int  `json:"ready"`    // serving
+	Pending  int  `json:"pending"`  // starting
+	Draining int  `json:"draining"` // stopping
+	Observed bool `json:"observed"` // false if no replica reports and the number is assumed
 }
 
 type decisionJSON struct {
@@ -184,34 +184,34 @@ type decisionJSON struct {
 	Desired     int                   `json:"desired_replicas"`                  // that the pool should have
 	Withheld    string                `json:"withheld,omitempty"`                // why autoscalers get no advice yet
 	ByRole      *alerting.Roles       `json:"desired_by_role,omitempty"`         // of a disaggregated pool
-	Floor       *int                  `json:"floor_replicas"`                    // null where no capacity is known
+	Floor       *int                  `json:"floor_replicas"`                    // null if no capacity is known
 	NeededBy    *time.Time            `json:"needed_by"`                         // when they must serve
-	Expires     *time.Time            `json:"expires_at"`                        // after this nobody should obey
+	Expires     *time.Time            `json:"expires_at"`                        // ignore the decision after this
 	Binding     string                `json:"binding_resource,omitempty"`        // that needs most replicas
-	Probability number                `json:"saturation_probability"`            // of saturation within the lead window if nothing is done
+	Probability number                `json:"saturation_probability"`            // of saturation within the lead window without scaling
 	ETA         etaJSON               `json:"saturation_eta_seconds"`            // until then; null is beyond the hour
 	WarnFrom    number                `json:"warning_threshold"`                 // probability within the lead time and 15 minutes
-	FalseAlarms number                `json:"false_warnings_per_week,omitempty"` // expected at that; missing where it is not learned
-	Quantile    number                `json:"quantile"`                          // of demand that is provided for
+	FalseAlarms number                `json:"false_warnings_per_week,omitempty"` // expected at that threshold; missing if not learned
+	Quantile    number                `json:"quantile"`                          // of demand to provide for
 	Confidence  forecaster.Confidence `json:"confidence"`                        // cold, warm or seasonal
-	Drivers     []driverJSON          `json:"drivers"`                           // who is behind a rise
+	Drivers     []driverJSON          `json:"drivers"`                           // causes of a rise
 	Constraints []string              `json:"constraints"`                       // bounds that changed the number
 	Warnings    []string              `json:"warnings"`                          // what was assumed
 	Reason      string                `json:"reason"`                            // in sentences
-	Model       string                `json:"model,omitempty"`                   // that forecast the binding resource
+	Model       string                `json:"model,omitempty"`                   // of the forecast of the binding resource
 
-	ActionsPerDay int                       `json:"scaling_actions_per_day"`      // how often more or fewer were asked for in the last day
-	Diagnosis     alerting.Bottleneck       `json:"diagnosis,omitempty"`          // what latencies say binds now
+	ActionsPerDay int                       `json:"scaling_actions_per_day"`      // scale-outs and scale-ins of the last day
+	Diagnosis     alerting.Bottleneck       `json:"diagnosis,omitempty"`          // present bottleneck, from latencies
 	Diagnosed     string                    `json:"diagnosis_evidence,omitempty"` // the same in a sentence, with the latencies
 	Admission     []alerting.AdmissionLimit `json:"admission_limits,omitempty"`   // when saturation cannot be averted
-	Queue         *alerting.QueuePlan       `json:"queue,omitempty"`              // what may wait before the pool until more replicas are ready
+	Queue         *alerting.QueuePlan       `json:"queue,omitempty"`              // what a queue in front of the pool may absorb until more replicas are ready
 }
 
 type driverJSON struct {
 	Class  string `json:"class"`            // of traffic
 	Tenant string `json:"tenant,omitempty"` // the heaviest of the class
-	Cause  string `json:"cause,omitempty"`  // missing where nothing changed enough, as is factor
-	Factor number `json:"factor,omitempty"` // newest value over that of an hour ago
+	Cause  string `json:"cause,omitempty"`  // missing, like factor, if no change is large enough
+	Factor number `json:"factor,omitempty"` // newest value divided by that of an hour ago
 	Share  number `json:"share"`            // of the rise
 
 	TenantShare   number `json:"tenant_share,omitempty"` // of the class's tokens, ± the margin
@@ -219,28 +219,28 @@ type driverJSON struct {
 	Feature       string `json:"feature,omitempty"`
 	FeatureShare  number `json:"feature_share,omitempty"`
 	FeatureMargin number `json:"feature_margin,omitempty"`
-	TenantRise    number `json:"tenant_rise,omitempty"` // of what the class's tokens rose by
+	TenantRise    number `json:"tenant_rise,omitempty"` // of the rise of the class's tokens
 	FeatureRise   number `json:"feature_rise,omitempty"`
 }
 
 type resourceJSON struct {
 	Resource    string            `json:"resource"`               // prefill, decode, kv or requests
 	Unit        string            `json:"unit"`                   // of demand and replica_capacity
-	PerReplica  number            `json:"replica_capacity"`       // what one replica is planned with
+	PerReplica  number            `json:"replica_capacity"`       // planned capacity of one replica
 	Demand      number            `json:"demand"`                 // of the newest minute
 	Utilisation number            `json:"utilisation"`            // demand over the capacity of ready replicas
 	Headroom    *etaJSON          `json:"headroom"`               // null without a replica
-	ETA         etaJSON           `json:"saturation_eta_seconds"` // until it runs out; null is beyond the hour
+	ETA         etaJSON           `json:"saturation_eta_seconds"` // until it saturates; null is beyond the hour
 	Probability map[string]number `json:"saturation_probability"` // by horizon in minutes
 
-	AfterFailure *afterFailureJSON `json:"after_failure,omitempty"` // where replicas are kept for failures
-	Retries      *alerting.Retried `json:"retries,omitempty"`       // what they add to the demand
+	AfterFailure *afterFailureJSON `json:"after_failure,omitempty"` // if replicas are reserved for failures
+	Retries      *alerting.Retried `json:"retries,omitempty"`       // that they add to the demand
 }
 
-// afterFailureJSON is what is left of a resource when the replicas kept for failures fail.
+// afterFailureJSON is the state of a resource without the replicas reserved for failures.
 type afterFailureJSON struct {
 	Replicas    int      `json:"replicas"`    // ready
-	Utilisation number   `json:"utilisation"` // null where no replica is left, as is headroom
+	Utilisation number   `json:"utilisation"` // null, like headroom, if no replica is left
 	Headroom    *etaJSON `json:"headroom"`
 	ETA         etaJSON  `json:"saturation_eta_seconds"`
 	Probability number   `json:"saturation_probability"` // within the lead window
@@ -345,7 +345,7 @@ func resourceToJSON(r *forecaster.ResourceProjection) resourceJSON {
 }
 
 func headroom(s forecaster.Span) *etaJSON {
-	if math.IsNaN(s.P90) { // and so are the others
+	if math.IsNaN(s.P90) { // the others are NaN, too
 		return nil
 	}
 	return &etaJSON{number(s.P10), number(s.P50), number(s.P90)}
@@ -359,7 +359,7 @@ func afterFailureToJSON(of *forecaster.Projection, r *forecaster.ResourceProject
 	return &afterFailureJSON{of.Left(), number(of.UseAfterFailure(r)), headroom(left.Headroom), eta(left.ETA), number(left.Probability)}
 }
 
-// unit is that of a dimension, "" when it is not one of features.Dimensions.
+// unit is the unit of a dimension; "" if it is not one of features.Dimensions.
 func unit(dimension string) string {
 	for _, d := range features.Dimensions {
 		if d.Name == dimension {

@@ -9,7 +9,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// classJSON is what is stored of one class over the last day: nothing of one that storage.max_classes leaves out.
+// classJSON is the stored series of one class over the last day; empty if storage.max_classes excludes the class.
 type classJSON struct {
 	Pool    string       `json:"pool"`
 	Class   string       `json:"class"`
@@ -25,12 +25,12 @@ type seriesJSON struct {
 	Series   string      `json:"series"`
 	Quantile string      `json:"quantile,omitempty"`
 	Unit     string      `json:"unit"`
-	Group    string      `json:"group"` // those that belong in one picture
+	Group    string      `json:"group"` // series of one group are in one chart
 	Label    string      `json:"label"`
 	Points   []pointJSON `json:"points"`
 }
 
-// classSeries are those of lengths and latencies; demand comes from features.Dimensions.
+// classSeries are the series of lengths and latencies; demand comes from features.Dimensions.
 var classSeries = []seriesJSON{
 	{Series: "forewarm_prompt_tokens", Quantile: "0.5", Unit: "tokens", Group: "Length of prompts", Label: "half are below"},
 	{Series: "forewarm_prompt_tokens", Quantile: "0.95", Unit: "tokens", Group: "Length of prompts", Label: "19 of 20 are below"},
@@ -43,7 +43,7 @@ var classSeries = []seriesJSON{
 
 const (
 	classSpan = 24 * time.Hour
-	// classBin is how many minutes a point is the mean of.
+	// classBin is the minutes per point; a point is their mean.
 	classBin = 10
 )
 
@@ -56,7 +56,7 @@ func (s *Server) getClass(r *http.Request) (any, error) {
 	return s.class(r, p, r.PathValue("class"))
 }
 
-// meanOfKnown is NaN where nothing is known.
+// meanOfKnown is the mean of the known values; NaN without any.
 func meanOfKnown(values []float64) float64 {
 	sum, n := 0.0, 0.0
 	for _, v := range values {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// desiredJSON is one number for an autoscaler that reads JSON, such as KEDA's metrics-api trigger, and whose it is.
+// desiredJSON is the advice for an autoscaler that reads JSON, such as KEDA's metrics-api trigger.
 type desiredJSON struct {
 	Pool     string     `json:"pool"`
 	Role     string     `json:"role"`
@@ -15,8 +15,8 @@ type desiredJSON struct {
 	Expires  *time.Time `json:"expires_at"`
 }
 
-// getDesired answers with what a pool should have where that may be obeyed, else with 503 and the reason: an autoscaler
-// takes a status other than 200 for a failure, and a number for an order.
+// getDesired answers with the advice for a pool, or with 503 and the reason if there is none: autoscalers treat a
+// status other than 200 as a failure.
 func (s *Server) getDesired(r *http.Request) (any, error) {
 	pool, role := r.PathValue("pool"), r.FormValue("role")
 	if role == "" {

@@ -16,8 +16,8 @@ type forecastBasisJSON struct {
 	Unit string `json:"unit"`
 }
 
-// getForecastBasis answers what one forecast rests on: ?pool=chat&class=agent&dimension=kv. Without a class it is that of the
-// whole pool, without a dimension that of the resource that binds, or else the first one.
+// getForecastBasis answers with the basis of one forecast: ?pool=chat&class=agent&dimension=kv. The default class is
+// the whole pool. The default dimension is the binding resource, or else the first one.
 func (s *Server) getForecastBasis(r *http.Request) (any, error) {
 	p, err := s.find(r.FormValue("pool"))
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *Server) getForecastBasis(r *http.Request) (any, error) {
 	return nil, Problemf(http.StatusNotFound, "no forecast of class %q and dimension %q; /api/v1/pools/%s/forecast lists those there are", class, dimension, p.Pool)
 }
 
-// getExplanation answers what a decision rests on; ?format=text for terminals.
+// getExplanation answers with the explanation of a decision; ?format=text for terminals.
 func (s *Server) getExplanation(r *http.Request) (any, error) {
 	x, err := s.explain(r.Context(), r.PathValue("id"))
 	switch format := r.FormValue("format"); format {

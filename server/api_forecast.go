@@ -26,12 +26,12 @@ type forecastJSON struct {
 	WindowMax  []number              `json:"window_max"` // of the largest minute in 15…30
 }
 
-// nowJSON is the demand of the newest minute, with the bounds between which it is with a probability of 90 %.
+// nowJSON is the demand of the newest minute, with its 90 % interval.
 type nowJSON struct {
 	Mean number `json:"mean"`
 	Low  number `json:"low"`
 	High number `json:"high"`
-	// Reported is the share of it that records have come for.
+	// Reported is the share of it that is in records already.
 	Reported number `json:"reported"`
 }
 

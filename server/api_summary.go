@@ -33,7 +33,7 @@ var urgency = []string{statePage, stateWarning, stateStale, stateUndecided, stat
 type poolsJSON struct {
 	Pools []summaryJSON `json:"pools"`
 	Total int           `json:"total"`
-	Next  *string       `json:"next"` // what to ask for as after; null on the last page
+	Next  *string       `json:"next"` // value of after for the next page; null on the last page
 }
 
 // summaryJSON is a pool in one line.
@@ -58,24 +58,24 @@ type briefJSON struct {
 	Reason   string          `json:"reason"`
 }
 
-// outlookJSON is the resource of a pool that is nearest to running out, within the next hour.
+// outlookJSON is the resource of a pool that is most likely to saturate within the next hour.
 type outlookJSON struct {
 	Binding       string     `json:"binding_resource,omitempty"` // that needs most replicas
 	HeadroomNow   number     `json:"headroom_now"`               // free share of the capacity
-	HeadroomWorst *worstJSON `json:"headroom_worst_60m"`         // least free share in the next hour
-	Probability   number     `json:"saturation_probability_60m"` // that a resource runs out within the hour
-	ETA           etaJSON    `json:"saturation_eta_seconds"`     // until a resource runs out; null is beyond the hour
+	HeadroomWorst *worstJSON `json:"headroom_worst_60m"`         // smallest free share in the next hour
+	Probability   number     `json:"saturation_probability_60m"` // that a resource saturates within the hour
+	ETA           etaJSON    `json:"saturation_eta_seconds"`     // until a resource saturates; null is beyond the hour
 }
 
-// worstJSON is the least headroom of the minutes ahead: what is likely, and what is fallen short of one time in ten.
+// worstJSON is the smallest headroom of the minutes ahead: the median and the 10 % quantile.
 type worstJSON struct {
 	P10 number    `json:"p10"`
 	P50 number    `json:"p50"`
 	At  time.Time `json:"at"`
 }
 
-// outlook looks at each resource; the one that is likeliest to run out counts, and of those alike the fullest one. Of a stale pool
-// nothing is known.
+// outlook is the outlook of the resource that is most likely to saturate; of equals, the fullest one. It is unknown for
+// a stale pool.
 func outlook(p *PoolView) (out outlookJSON) {
 	unknown := number(math.NaN())
 	out = outlookJSON{HeadroomNow: unknown, Probability: unknown, ETA: etaJSON{unknown, unknown, unknown}}
@@ -97,7 +97,7 @@ func outlook(p *PoolView) (out outlookJSON) {
 	return out
 }
 
-// worst is nil where no capacity is known.
+// worst is nil if no capacity is known.
 func worst(p *PoolView, f *forecaster.Forecast) (out *worstJSON) {
 	factor := loadFactor(p.Decision, f.Dimension)
 	for h, capacity := range capacityAhead(p, f) {
@@ -109,7 +109,7 @@ func worst(p *PoolView, f *forecaster.Forecast) (out *worstJSON) {
 	return out
 }
 
-// loadFactor is what retries make of a demand.
+// loadFactor is the factor of demand through retries.
 func loadFactor(d *alerting.Decision, dimension string) float64 {
 	if x := d.Retried(dimension); x != nil {
 		return x.Factor

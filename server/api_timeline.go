@@ -14,11 +14,11 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// History reads what was stored, of one pool. No method fails because nothing is there.
+// History reads the stored data of one pool. Missing data is no error.
 type History interface {
-	// Values are those of a stored series by the minute, from from on; NaN where one is not known, nil where there is no series.
+	// Values are the values of a stored series per minute, starting at from; NaN if unknown, nil without a series.
 	Values(ctx context.Context, series string, labels map[string]string, from, to time.Time) ([]float64, error)
-	// Forecast is the newest one of from up to at; nil where none is kept. Minutes that are not kept are NaN.
+	// Forecast is the newest forecast made from from to at; nil without one. Minutes that are not stored are NaN.
 	Forecast(ctx context.Context, key features.Key, dimension string, from, at time.Time) (*forecaster.Forecast, error)
 	Decisions(ctx context.Context, pool string, from, to time.Time) ([]alerting.Decision, error)
 	Alerts(ctx context.Context, pool string) ([]alerting.Alert, error)
@@ -28,14 +28,14 @@ const (
 	timelinePast = 3 * time.Hour
 	// timelineReach is how far back the slider of the page goes.
 	timelineReach = 24 * time.Hour
-	// timelineOld is how much older than asked for a stored forecast may be.
+	// timelineOld is how much older than requested a stored forecast may be.
 	timelineOld = 10 * time.Minute
 	// timelineMost bounds what one request reads.
 	timelineMost = 24 * time.Hour
 )
 
-// timelineJSON is a resource of a pool over time: load over capacity, what was forecast at one moment, and what came. All loads
-// have what retries add.
+// timelineJSON is a resource of a pool over time: load and capacity, the forecast made at one time, and the actual
+// load. Loads include retries.
 type timelineJSON struct {
 	Pool     string    `json:"pool"`
 	Resource string    `json:"resource"`
@@ -49,12 +49,12 @@ type timelineJSON struct {
 	Actual   []pointJSON   `json:"actual"`
 	Forecast []bandJSON    `json:"forecast"`
 	Steps    []stepJSON    `json:"steps"`
-	Warmup   *spanJSON     `json:"warmup"` // a replica that is asked for at its start is ready by its end
+	Warmup   *spanJSON     `json:"warmup"` // a replica requested at its start is ready by its end
 	Marks    []markJSON    `json:"marks"`
-	Decision *decisionJSON `json:"decision"` // the one of the moment
+	Decision *decisionJSON `json:"decision"` // of that time
 }
 
-// bandJSON is what is forecast of the minute that starts at a time.
+// bandJSON is the forecast of the minute that starts at a time.
 type bandJSON struct {
 	At  time.Time `json:"at"`
 	P10 number    `json:"p10"`
@@ -63,14 +63,14 @@ type bandJSON struct {
 	P95 number    `json:"p95"`
 }
 
-// stepJSON is what there is from a time on.
+// stepJSON is the replicas from a time on.
 type stepJSON struct {
 	At       time.Time `json:"at"`
 	Ready    int       `json:"ready"`
 	Pending  int       `json:"pending"`
 	Desired  *int      `json:"desired_replicas"` // null ahead
 	Capacity number    `json:"capacity"`
-	Ahead    bool      `json:"ahead"` // expected, as replicas that are starting become ready
+	Ahead    bool      `json:"ahead"` // expected, when starting replicas become ready
 }
 
 type spanJSON struct {
@@ -78,7 +78,7 @@ type spanJSON struct {
 	To   time.Time `json:"to"`
 }
 
-// markJSON is something that happened.
+// markJSON is an event on the timeline.
 type markJSON struct {
 	At   time.Time `json:"at"`
 	Kind string    `json:"kind"` // scale_out, scale_in, warning or page
@@ -157,7 +157,7 @@ func (s *Server) timeline(r *http.Request, p *PoolView) (*timelineJSON, error) {
 	return out, err
 }
 
-// timelineQuery reads the query; without a resource it is the one that binds.
+// timelineQuery parses the query; the default resource is the binding one.
 func (s *Server) timelineQuery(r *http.Request, p *PoolView) (resource string, at time.Time, past time.Duration, err error) {
 	if resource = r.FormValue("resource"); resource == "" {
 		resource = features.DimRequests
@@ -180,7 +180,7 @@ func (s *Server) timelineQuery(r *http.Request, p *PoolView) (resource string, a
 	return resource, at, past, nil
 }
 
-// moment reads a time in RFC 3339 or Unix seconds; zero for none.
+// moment parses a time in RFC 3339 or Unix seconds; zero for none.
 func moment(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -204,7 +204,7 @@ func resourceNames() (names []string) {
 	return names
 }
 
-// decisions are those of the log, and at least the one that stands.
+// decisions are the decisions in the log, and at least the newest one.
 func (s *Server) decisions(ctx context.Context, p *PoolView, from, to time.Time) (all []alerting.Decision, err error) {
 	if s.History != nil {
 		if all, err = s.History.Decisions(ctx, p.Pool, from, to); err != nil {
@@ -217,7 +217,8 @@ func (s *Server) decisions(ctx context.Context, p *PoolView, from, to time.Time)
 	return all, nil
 }
 
-// loads are the demand of the minutes of [from, to) with the retries of each; of those that have not settled as they are expected to.
+// loads are the demand of the minutes of [from, to), with retries; the expected demand for minutes that have not
+// settled.
 func (s *Server) loads(ctx context.Context, p *PoolView, resource string, from, to time.Time, decisions []alerting.Decision) ([]pointJSON, error) {
 	from = from.Truncate(time.Minute)
 	values := slices.Repeat([]float64{math.NaN()}, max(int(to.Sub(from)/time.Minute), 0))
@@ -253,7 +254,7 @@ func bands(f *forecaster.Forecast, factor float64) []bandJSON {
 	return out
 }
 
-// steps are the replicas at each decision that changed them, and what they can serve.
+// steps are the replicas at each decision that changed them, and their capacity.
 func steps(decisions []alerting.Decision, resource string, from time.Time) []stepJSON {
 	out := []stepJSON{}
 	for i := range decisions {
@@ -280,10 +281,10 @@ func steps(decisions []alerting.Decision, resource string, from time.Time) []ste
 	return out
 }
 
-// same is equality where what is not known is alike.
+// same is equality with NaN equal to NaN.
 func same(a, b number) bool { return a == b || a != a && b != b }
 
-// stepsAhead are the replicas of each minute ahead at which some become ready.
+// stepsAhead are the replicas at each future minute in which some become ready.
 func stepsAhead(p *PoolView, f *forecaster.Forecast) (out []stepJSON) {
 	r, of := p.resource(f.Dimension)
 	if r == nil || !(r.PerReplica > 0) {
@@ -302,7 +303,7 @@ func stepsAhead(p *PoolView, f *forecaster.Forecast) (out []stepJSON) {
 	return out
 }
 
-// marks are the changes of what was asked for, and when alerts began.
+// marks are the changes of the requested replicas, and the starts of alerts.
 func (s *Server) marks(ctx context.Context, p *PoolView, decisions []alerting.Decision, from, to time.Time) ([]markJSON, error) {
 	out := []markJSON{}
 	for i := range decisions {
@@ -328,8 +329,8 @@ func (s *Server) marks(ctx context.Context, p *PoolView, decisions []alerting.De
 	return out, nil
 }
 
-// capacityAhead is what the pool can serve in each minute ahead: what is ready, and pending replicas once they had their
-// lead time. It is nil when the dimension has no known capacity.
+// capacityAhead is the capacity of the pool in each future minute: of ready replicas, and of pending ones after their
+// lead time. It is nil if the capacity of the dimension is unknown.
 func capacityAhead(p *PoolView, f *forecaster.Forecast) []float64 {
 	r, of := p.resource(f.Dimension)
 	if r == nil || !(r.PerReplica > 0) {

@@ -12,8 +12,8 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// Board keeps what the last ticks said of every pool. [Board.Observe] belongs to the goroutine that runs the pipeline;
-// [Board.Pools] is for everyone. Memory: one copy of the last forecasts.
+// Board has the newest results of every pool. Only the pipeline's goroutine calls [Board.Observe]; [Board.Pools] is
+// safe for concurrent use. Memory: one copy of the last forecasts.
 type Board struct {
 	last  map[string]PoolView // by pool; owned by the caller of Observe
 	views atomic.Pointer[[]PoolView]
@@ -29,8 +29,8 @@ func NewBoard() *Board {
 // Pools are the views of the last tick, ordered by name.
 func (b *Board) Pools() []PoolView { return *b.views.Load() }
 
-// Recall takes up what was known of pools before a start, so that a decision which still stands is given before the first
-// tick. It takes the views over. It belongs to the goroutine that runs the pipeline, as [Board.Observe] does.
+// Recall sets the views of pools from before a restart, so that a valid decision is available before the first tick. It
+// owns the views afterwards. Only the pipeline's goroutine calls it, like [Board.Observe].
 func (b *Board) Recall(views []PoolView) {
 	for _, v := range views {
 		b.last[v.Pool] = v
@@ -39,8 +39,8 @@ func (b *Board) Recall(views []PoolView) {
 	b.views.Store(&views)
 }
 
-// Observe takes over what a tick produced, copying all of it. A pool that the tick does not name is forgotten; one for
-// which the tick decided nothing keeps its last decision. Cost: linear in the size of the output.
+// Observe copies the output of a tick. Pools that are not in it are deleted; a pool without a decision in it keeps its
+// last one. Cost: linear in the size of the output.
 func (b *Board) Observe(out *pipeline.Output) {
 	now := make(map[string]PoolView, len(out.Pools))
 	for _, m := range out.Pools {

@@ -20,7 +20,7 @@ const (
 	halfWidth, halfHeight = 460.0, 190.0
 )
 
-// highestLimit is how far above the load, as a factor, a capacity is still drawn; it would flatten the load.
+// highestLimit is the largest factor of capacity over load that is drawn: a higher capacity would flatten the load.
 const highestLimit = 3
 
 // figure is one picture.
@@ -31,13 +31,13 @@ type figure struct {
 	Note   string
 }
 
-// key explains what is drawn in a class of the style sheet; a box for what is filled, else a line.
+// key is a legend entry for a class of the style sheet: a box for areas, else a line.
 type key struct {
 	Class, Name string
 	Filled      bool
 }
 
-// highest is the largest of what is known, 0 of nothing.
+// highest is the largest known value; 0 without any.
 func highest(lists ...[]float64) (top float64) {
 	for _, list := range lists {
 		for _, v := range list {
@@ -49,10 +49,10 @@ func highest(lists ...[]float64) (top float64) {
 	return top
 }
 
-// minutesFrom is where a time lies on an axis that begins at from.
+// minutesFrom is the position of a time on an axis that begins at from.
 func minutesFrom(from, t time.Time) float64 { return t.Sub(from).Minutes() }
 
-// timeAxis is an empty picture of the time between two.
+// timeAxis is an empty chart of the time between two times.
 func timeAxis(title, description, unit string, width, height float64, from, to time.Time, top float64) *draw.Chart {
 	c := draw.New(width, height, title, description, 0, minutesFrom(from, to), 0, top)
 	c.YAxis(unit, draw.Short)
@@ -60,7 +60,7 @@ func timeAxis(title, description, unit string, width, height float64, from, to t
 	return c
 }
 
-// loadChart draws load over capacity from what /timeline answers.
+// loadChart draws load and capacity from the answer of /timeline.
 func loadChart(t *timelineJSON) *figure {
 	if t.At.IsZero() {
 		return nil
@@ -114,7 +114,7 @@ func loadChart(t *timelineJSON) *figure {
 	return out
 }
 
-// drawSteps holds each value until the next one.
+// drawSteps draws each value until the next one.
 func drawSteps(c *draw.Chart, t *timelineJSON, class string, values []float64) {
 	for i, x := range t.Steps {
 		end := t.To
@@ -135,14 +135,14 @@ func drawSteps(c *draw.Chart, t *timelineJSON, class string, values []float64) {
 	}
 }
 
-// marks draws what happened along the upper edge.
+// marks draws events along the upper edge.
 func marks(c *draw.Chart, t *timelineJSON, top float64) {
 	for _, x := range t.Marks {
 		c.Dot("mark "+x.Kind, minutesFrom(t.From, x.At), 1.04*top, x.At.Format("15:04")+" "+x.Text)
 	}
 }
 
-// replicaChart draws ready replicas, those that are starting on top of them, and what was asked for.
+// replicaChart draws ready replicas, starting ones on top of them, and the requested number.
 func replicaChart(t *timelineJSON) *figure {
 	if len(t.Steps) == 0 {
 		return nil
@@ -194,8 +194,8 @@ func lineChart(title, unit string, from, to time.Time, series []seriesJSON) *fig
 	return out
 }
 
-// curveChart draws the service curve of a replica, with the knee at the objective and where the pool is on it; nil where there
-// is none.
+// curveChart draws the service curve of a replica, with its point at the objective and the pool's present point; nil
+// without a curve.
 func curveChart(s *curveJSON) *figure {
 	if s == nil {
 		return nil
@@ -234,7 +234,7 @@ func curveChart(s *curveJSON) *figure {
 	return out
 }
 
-// decoding is how many tokens a second each ready replica has to generate now; NaN when that is not known.
+// decoding is the tokens per second that each ready replica must generate now; NaN if unknown.
 func (p *PoolView) decoding() float64 {
 	r, of := p.resource(features.DimDecode)
 	if r == nil || of.Supply.Ready == 0 {
@@ -243,7 +243,7 @@ func (p *PoolView) decoding() float64 {
 	return r.Demand / float64(of.Supply.Ready)
 }
 
-// along is the height of a line at x; beyond its ends that of the nearest one.
+// along is the height of a line at x; beyond its ends, the height of the nearest end.
 func along(xs, ys []float64, x float64) float64 {
 	i, _ := slices.BinarySearch(xs, x)
 	switch {
@@ -255,7 +255,7 @@ func along(xs, ys []float64, x float64) float64 {
 	return ys[i-1] + (ys[i]-ys[i-1])*(x-xs[i-1])/(xs[i]-xs[i-1])
 }
 
-// dimensionName is a dimension for people.
+// dimensionName is a dimension in words.
 func dimensionName(dimension string) string {
 	switch dimension {
 	case features.DimPrefill:

@@ -10,14 +10,14 @@ import (
 	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
-// Config says where the server listens, and what it calls ready and current.
+// Config is the configuration of the server.
 type Config struct {
 	Listen     string        `yaml:"listen"`      // host:port; a host other than loopback shows everything to the network
 	Probes     string        `yaml:"probes"`      // host:port of /healthz and /readyz alone, without TLS, credentials and reasons; "" for none
-	Hosts      []string      `yaml:"hosts"`       // names under which it is asked for although it listens on loopback, as by a proxy
+	Hosts      []string      `yaml:"hosts"`       // additional host names of requests if it listens on loopback, such as through a proxy
 	WebConfig  string        `yaml:"web_config"`  // file with TLS, users and client certificates, as Prometheus has it
-	Proxy      Proxy         `yaml:"proxy"`       // that says who asks
-	Open       bool          `yaml:"open"`        // anyone on the network may read, and is asked for nothing
+	Proxy      Proxy         `yaml:"proxy"`       // that authenticates users
+	Open       bool          `yaml:"open"`        // anyone on the network may read, without authentication
 	Lifecycle  bool          `yaml:"lifecycle"`   // POST /-/reload reads the configuration again, as SIGHUP does
 	LagLimit   uint64        `yaml:"lag_limit"`   // messages behind the stream beyond which the daemon is not ready
 	StaleAfter time.Duration `yaml:"stale_after"` // wall-clock age of the last tick at which gauges are withdrawn
@@ -25,10 +25,10 @@ type Config struct {
 	WVA        WVA           `yaml:"wva"`
 }
 
-// Proxy is one that asks people who they are before it passes requests on.
+// Proxy is a proxy that authenticates users before it forwards requests.
 type Proxy struct {
 	UserHeader string   `yaml:"user_header"` // that it sets, such as X-Forwarded-User; "" for no proxy
-	From       []string `yaml:"from"`        // addresses or networks that it asks from; others are refused
+	From       []string `yaml:"from"`        // addresses or networks of the proxy; others are refused
 }
 
 // prefixes are From as networks.
@@ -51,7 +51,7 @@ func DefaultConfig() Config {
 	return Config{Listen: "127.0.0.1:9464", LagLimit: 10_000, StaleAfter: 10 * time.Minute, Refresh: 15 * time.Second}
 }
 
-// Check is nil for a usable configuration; else it names the key, the value, the bound and the mend. It resolves no
+// Check is nil for a usable configuration; else it names the key, the value, the bound and the fix. It resolves no
 // address.
 func (c Config) Check() error {
 	if err := httpguard.CheckAddress(c.Listen, 9464); err != nil {

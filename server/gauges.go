@@ -26,17 +26,17 @@ var forecastQuantiles = []int{forecaster.L50, forecaster.L90, forecaster.L95}
 // add writes one sample of a family; labels alternate names and values.
 type add func(value float64, labels ...string)
 
-// familyOf is one metric that is made of a T.
+// familyOf is one metric rendered from a T.
 type familyOf[T any] struct {
 	name, kind, help string
 	samples          func(out *T, add add)
 }
 
-// family is one metric that a tick sets again. What the last tick did not name is not there any more.
+// family is one metric that each tick sets. Series that are not in the last tick are deleted.
 type family = familyOf[pipeline.Output]
 
-// families are the gauges of a tick. A label called quantile belongs to summaries alone, say Prometheus' conventions, so
-// the two gauges that carry one, as published, go without a declared type.
+// families are the gauges of a tick. By Prometheus' conventions only summaries have a label quantile, so the two gauges
+// with that label have no declared type.
 var families = []family{
 	{"forewarm_advice_valid", "gauge", "1 when an autoscaler may obey the decision: the mode is active, telemetry is fresh, and enough of it is known (5 minutes if replicas report, else an hour).", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
@@ -294,7 +294,7 @@ func eachEvidence(out *pipeline.Output, visit func(d *alerting.Decision, r *aler
 	}
 }
 
-// eachSide visits what was decided of a pool's own replicas, and of a disaggregated pool's prefill replicas.
+// eachSide visits the decisions for a pool's own replicas, and for a disaggregated pool's prefill replicas.
 func eachSide(out *pipeline.Output, visit func(d *alerting.Decision, role string)) {
 	for i := range out.Decisions {
 		visit(&out.Decisions[i], RoleAll)
@@ -312,7 +312,7 @@ func eachPrompts(out *pipeline.Output, visit func(pool string, x *alerting.Promp
 	}
 }
 
-// demand is the newest minute's, of whole pools, under the names that PromQL has.
+// demand is the demand of whole pools in the newest minute, with the names of the stored series.
 var demand = func() (out []family) {
 	for _, dim := range features.Dimensions {
 		if dim.Forecast {
@@ -328,7 +328,7 @@ var demand = func() (out []family) {
 	return out
 }()
 
-// eachChange visits what changed about the classes that drive a pool's demand, each class and cause once.
+// eachChange visits the changes of the classes that drive a pool's demand, each class and cause once.
 func eachChange(d *alerting.Decision, visit func(x *forecaster.Driver)) {
 	for i := range d.Drivers {
 		x := &d.Drivers[i]
@@ -387,7 +387,7 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// render writes families of out in the text exposition format. A value that is not known (NaN) is left out.
+// render writes families of out in the text exposition format. Unknown values (NaN) are left out.
 func render[T any](out *T, families []familyOf[T]) []byte {
 	var b bytes.Buffer
 	for _, f := range families {

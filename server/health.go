@@ -14,7 +14,7 @@ import (
 type Check struct {
 	Name     string `json:"name"`
 	OK       bool   `json:"ok"`
-	Degraded bool   `json:"degraded,omitempty"` // ready, but not at full strength; the detail says how
+	Degraded bool   `json:"degraded,omitempty"` // ready, but with a problem; see the detail
 	Detail   string `json:"detail"`
 }
 
@@ -24,8 +24,8 @@ type readiness struct {
 	Checks []Check `json:"checks"`
 }
 
-// healthz answers whether the process is alive; it depends on nothing else, so that an outage of NATS does not restart
-// every daemon.
+// healthz answers whether the process is alive. It has no other dependency, so an outage of NATS does not restart all
+// daemons.
 func healthz(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte("ok\n"))
@@ -36,7 +36,7 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	s.writeJSON(w, code, r)
 }
 
-// probeReady answers without reasons, which are not for everyone.
+// probeReady answers without reasons, which are not public.
 func (s *Server) probeReady(w http.ResponseWriter, _ *http.Request) {
 	code, r := s.readiness()
 	w.WriteHeader(code)
@@ -75,10 +75,10 @@ func checks(st Status, pools []PoolView, lagLimit uint64, now time.Time) []Check
 	return all
 }
 
-// tickLimit is how old the newest tick may be on the wall clock, where one comes each minute.
+// tickLimit is the largest age of the newest tick by the wall clock; ticks come each minute.
 const tickLimit = 3 * time.Minute
 
-// tickCheck fails when ticks stay away, whatever keeps them.
+// tickCheck fails if the newest tick is too old.
 func tickCheck(st Status, now time.Time) Check {
 	c := Check{Name: "tick", OK: true, Detail: "comes as telemetry does"}
 	if st.Clock != string(pipeline.WallClock) {
@@ -95,7 +95,7 @@ func tickCheck(st Status, now time.Time) Check {
 	return c
 }
 
-// troubleCheck never keeps the daemon from being ready: the decisions go on in memory and to the other sinks.
+// troubleCheck never makes the daemon unready: decisions continue in memory and to the other sinks.
 func troubleCheck(name, sound, trouble string) Check {
 	if trouble == "" {
 		return Check{Name: name, OK: true, Detail: sound}
@@ -103,8 +103,7 @@ func troubleCheck(name, sound, trouble string) Check {
 	return Check{Name: name, OK: true, Degraded: true, Detail: "degraded: " + trouble}
 }
 
-// poolsCheck never keeps the daemon from being ready: cold and stale pools hold their replicas, which is safe, and it
-// says so.
+// poolsCheck never makes the daemon unready: cold and stale pools safely hold their replicas.
 func poolsCheck(st Status, pools []PoolView) Check {
 	c := Check{Name: "pools", OK: true, Detail: "warm"}
 	var weak []string

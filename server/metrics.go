@@ -19,13 +19,13 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// Exporter is what /metrics says: counters of this process, and the gauges of the last tick. The gauges are withdrawn
-// when no tick came for a while, so that nothing scales on what a stuck daemon last believed. All methods may be called
-// from any goroutine.
+// Exporter is the content of /metrics: counters of this process, and the gauges of the last tick. The gauges are
+// withdrawn after some time without a tick, so that nothing scales on values of a stuck daemon. All methods are safe
+// for concurrent use.
 //
-// Cardinality: pools × resources × 8, and pools × (classes + 2) × dimensions × 9, where classes are those whose forecasts
-// are given out: the 64 heaviest of a pool, and for a while up to 80. Traffic has
-// (stored classes + pools) × 4 × 10 series. Each producer has 5 more; features bounds the number of producers.
+// Cardinality: pools × resources × 8, and pools × (classes + 2) × dimensions × 9, where classes are those with
+// forecasts: the 64 heaviest of a pool, and temporarily up to 80. Traffic has (stored classes + pools) × 4 × 10 series.
+// Each producer has 5 more; features bounds the number of producers.
 type Exporter struct {
 	set     *metrics.Set
 	records *metrics.Counter
@@ -33,19 +33,19 @@ type Exporter struct {
 	events  *metrics.Counter
 
 	staleAfter time.Duration
-	families   []family // that a tick sets
+	families   []family // set by each tick
 
 	mu       sync.Mutex
 	help     map[string]string
 	writers  []func(io.Writer)
-	gauges   []byte    // of the last tick that decided, rendered
-	decided  time.Time // when that was, by the clock of this process
+	gauges   []byte    // of the last tick with decisions, rendered
+	decided  time.Time // time of that tick, by the clock of this process
 	tick     time.Time
 	sequence uint64
 }
 
-// NewExporter returns an exporter whose gauges live for staleAfter. It switches on metadata for the metrics library,
-// which knows that only for the whole process.
+// NewExporter returns an exporter that withdraws gauges after staleAfter. It enables metadata in the metrics library
+// for the whole process.
 func NewExporter(version string, staleAfter time.Duration) *Exporter {
 	metrics.ExposeMetadata(true)
 	e := &Exporter{set: metrics.NewSet(), staleAfter: staleAfter, families: slices.Concat(families, demand), help: map[string]string{}}
@@ -76,7 +76,7 @@ func NewExporter(version string, staleAfter time.Duration) *Exporter {
 	return e
 }
 
-// Observe takes over what a tick produced.
+// Observe sets the gauges from the output of a tick.
 func (e *Exporter) Observe(out *pipeline.Output) {
 	for i := range out.Decisions {
 		e.decisions(out.Decisions[i].Action).Inc()
@@ -108,7 +108,7 @@ func (e *Exporter) CountRefused(reason ingest.Reason, n int) {
 	e.counter(`forewarm_ingest_refused_total{reason="`+string(reason)+`"}`, "Telemetry records refused, by reason.").Add(n)
 }
 
-// CountCall adds a call that ended at a gRPC listener; all three are of small fixed sets.
+// CountCall adds a finished call at a gRPC listener; all three values are from small fixed sets.
 func (e *Exporter) CountCall(service, method, code string) {
 	e.counter("forewarm_rpc_calls_total{service="+strconv.Quote(service)+",method="+strconv.Quote(method)+",code="+strconv.Quote(code)+"}",
 		"Calls that autoscalers made, by their outcome.").Inc()
@@ -120,13 +120,13 @@ func (e *Exporter) Gauge(name, help string, f func() float64) {
 	e.set.NewGauge(name, f)
 }
 
-// Histogram exposes how what it is told is distributed over buckets, given by their upper bounds. A name is registered once.
+// Histogram exposes a histogram of observed values; buckets are upper bounds. A name is registered once.
 func (e *Exporter) Histogram(name, help string, buckets []float64) (observe func(float64)) {
 	e.describe(name, help)
 	return e.set.NewPrometheusHistogramExt(name, buckets).Update
 }
 
-// Counter exposes a count that is kept elsewhere and never falls; name ends in _total and may carry labels.
+// Counter exposes a counter that f returns; name ends in _total and may have labels.
 func (e *Exporter) Counter(name, help string, f func() uint64) {
 	e.describe(name, help)
 	e.Write(func(w io.Writer) { metrics.WriteCounterUint64(w, name, f()) })
@@ -135,7 +135,7 @@ func (e *Exporter) Counter(name, help string, f func() uint64) {
 // Gather exposes everything in a registry of the Prometheus client library, such as that of the embedded TSDB.
 func (e *Exporter) Gather(g prometheus.Gatherer) {
 	e.Write(func(w io.Writer) {
-		families, _ := g.Gather() // what was gathered before an error is still worth showing
+		families, _ := g.Gather() // on an error, export what was gathered before it
 		for _, f := range families {
 			if _, err := expfmt.MetricFamilyToText(w, f); err != nil {
 				return
@@ -182,8 +182,7 @@ func (e *Exporter) Write(f func(w io.Writer)) {
 	e.writers = append(e.writers, f)
 }
 
-// describeAll fills in the help texts, which the metrics library leaves empty, and drops a family's metadata when it
-// comes again.
+// describeAll adds the help texts, which the metrics library leaves empty, and deletes repeated metadata of a family.
 func (e *Exporter) describeAll(text []byte) []byte {
 	e.mu.Lock()
 	defer e.mu.Unlock()

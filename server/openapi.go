@@ -11,14 +11,14 @@ import (
 	"github.com/forewarm/forewarm/alerting/plan"
 )
 
-// operation is one path of the API: what it is for, what it may be asked with, and what it answers. The routes and the OpenAPI
-// document are made from the same list.
+// operation is one path of the API: purpose, parameters and response. The routes and the OpenAPI document come from the
+// same list.
 type operation struct {
 	path    string
 	summary string
 	query   []parameter
 	answers any    // a value of the type
-	get     answer // nil where the daemon adds the route itself
+	get     answer // nil if the daemon adds the route
 }
 
 type parameter struct{ name, help string }
@@ -48,7 +48,7 @@ func (s *Server) operations() []operation {
 var planParameters = []parameter{{"pool", ""}, {"launch", "traffic as a multiple of today's"}, {"prompt", "length of prompts as a multiple"}, {"output", "length of outputs as a multiple"},
 	{"cache_hit", "cache hits as a multiple"}, {"retry", "attempts more, as a share"}, {"replicas", "that there are"}, {"prefill_replicas", "that there are"}, {"ramp", "such as 20m"}, {"format", "html, md or json"}}
 
-// getOpenAPI answers with the description of the API, in OpenAPI 3.1.
+// getOpenAPI answers with the OpenAPI 3.1 document of the API.
 func (s *Server) getOpenAPI(*http.Request) (any, error) {
 	type object = map[string]any
 	schemas, paths := object{}, object{}
@@ -75,7 +75,7 @@ func (s *Server) getOpenAPI(*http.Request) (any, error) {
 		"paths": paths, "components": object{"schemas": schemas}}, nil
 }
 
-// schemaOf describes how a type is encoded; named structs go to schemas, where they are once.
+// schemaOf is the schema of a type; named structs are added once to schemas.
 func schemaOf(t reflect.Type, schemas map[string]any) map[string]any {
 	type object = map[string]any
 	switch {
@@ -86,7 +86,7 @@ func schemaOf(t reflect.Type, schemas map[string]any) map[string]any {
 	case t.Kind() == reflect.Float64 && t.Implements(reflect.TypeFor[json.Marshaler]()):
 		return object{"type": []string{"number", "null"}}
 	case t.Implements(reflect.TypeFor[json.Marshaler]()):
-		return object{} // as it writes itself
+		return object{} // it has its own encoding
 	}
 	switch t.Kind() {
 	case reflect.String:
@@ -111,7 +111,7 @@ func schemaOf(t reflect.Type, schemas map[string]any) map[string]any {
 			return objectOf(t, schemas)
 		}
 		if _, done := schemas[name]; !done {
-			schemas[name] = nil // a type may hold itself
+			schemas[name] = nil // for recursive types
 			schemas[name] = objectOf(t, schemas)
 		}
 		return object{"$ref": "#/components/schemas/" + name}

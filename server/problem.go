@@ -11,8 +11,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Problem is why there is no answer, as RFC 9457 has it: the body of every failure below /api/v1. Detail says what is wrong and
-// what mends it.
+// Problem is an error response (RFC 9457) below /api/v1. Detail says what is wrong and how to fix it.
 type Problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -28,7 +27,7 @@ func Problemf(status int, format string, args ...any) *Problem {
 	return &Problem{"about:blank", http.StatusText(status), status, fmt.Sprintf(format, args...)}
 }
 
-// asProblem is err as a problem; one that does not say its status is the server's own.
+// asProblem is err as a problem; an error without a status is an internal one.
 func asProblem(err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
@@ -45,13 +44,13 @@ func WriteProblem(w http.ResponseWriter, err error) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// answer is what a handler of the API found.
+// answer handles a request of the API.
 type answer func(r *http.Request) (any, error)
 
 // plainText is an answer that is not JSON.
 type plainText string
 
-// api serves answers as JSON with an ETag: who has the same answer already gets 304.
+// api serves answers as JSON with an ETag, and 304 if the client has the same answer.
 func (s *Server) api(get answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := get(r)
@@ -74,7 +73,7 @@ func (s *Server) api(get answer) http.HandlerFunc {
 		_, _ = sum.Write(body)
 		tag := `"` + strconv.FormatUint(sum.Sum64(), 36) + `"`
 		w.Header().Set("ETag", tag)
-		w.Header().Set("Cache-Control", "no-cache") // that is: ask whether it changed
+		w.Header().Set("Cache-Control", "no-cache") // clients must revalidate
 		if r.Header.Get("If-None-Match") == tag {
 			w.WriteHeader(http.StatusNotModified)
 			return

@@ -12,33 +12,33 @@ type Quality struct {
 	Pools []PoolQuality `json:"pools"`
 }
 
-// PoolQuality is that of one pool.
+// PoolQuality is the quality of one pool.
 type PoolQuality struct {
 	Pool     string        `json:"pool"`
 	Accuracy []AccuracyRow `json:"accuracy"`
 	Weeks    []AlarmWeek   `json:"weeks"`
 }
 
-// AccuracyRow is how far forecasts of one resource and horizon were off.
+// AccuracyRow is the accuracy of forecasts of one resource and horizon.
 type AccuracyRow struct {
 	Resource string `json:"resource"`
 	Horizon  string `json:"horizon"` // minutes, or window_max for the largest of minutes 15 to 30
 	Outcomes int    `json:"outcomes"`
-	// Skill is the share of the loss of the last value, taken as the forecast, that is saved: 1 is perfect, 0 no better.
+	// Skill is the share of the baseline's loss that is saved; the baseline forecasts the last value. 1 is perfect.
 	Skill   number `json:"skill_against_last_value"`
 	Covered number `json:"coverage_90"` // share of outcomes that did not exceed the 90 % quantile: 0.9 is right
 }
 
-// AlarmWeek is what came of the warnings of a week.
+// AlarmWeek is the outcomes of the warnings of a week.
 type AlarmWeek struct {
 	From    time.Time `json:"from"`
 	True    int       `json:"true_warnings"`  // saturation came
-	Averted int       `json:"averted"`        // it would have come, had no replica been added
+	Averted int       `json:"averted"`        // saturation would have come without more replicas
 	False   int       `json:"false_warnings"` // neither
 	Missed  int       `json:"missed"`         // saturations without a warning
 }
 
-// ReportFile is a report that is kept.
+// ReportFile is a stored report.
 type ReportFile struct {
 	Name  string    `json:"name"`
 	Made  time.Time `json:"made"`
@@ -49,7 +49,7 @@ type reportsJSON struct {
 	Reports []ReportFile `json:"reports"`
 }
 
-// NewAccuracyRow is a row of numbers that may not be known.
+// NewAccuracyRow is a row; NaN is unknown.
 func NewAccuracyRow(resource, horizon string, outcomes int, skill, covered float64) AccuracyRow {
 	return AccuracyRow{resource, horizon, outcomes, number(skill), number(covered)}
 }

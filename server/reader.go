@@ -9,22 +9,22 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// Reader is what the server knows of the daemon. Both methods are called from many goroutines at once and return at
-// once; what they return is never changed afterwards, by either side.
+// Reader is the server's view of the daemon. Both methods must be safe for concurrent use and must not block. Nobody
+// changes their results.
 type Reader interface {
 	Status() Status
 	// Pools are ordered by name.
 	Pools() []PoolView
 }
 
-// Status is how the daemon itself is doing.
+// Status is the state of the daemon itself.
 type Status struct {
 	Version     string
 	Mode        alerting.Mode
 	Clock       string    // wall or event
-	Began       time.Time // the process, by the clock of the machine
+	Began       time.Time // start of the process, by the clock of the machine
 	Tick        time.Time // zero before the first tick
-	TickedAt    time.Time // when that came, by the clock of the machine; zero before the first of this process
+	TickedAt    time.Time // when that ran, by the clock of the machine; zero before the first one of this process
 	Sequence    uint64    // sequence of the newest message applied
 	StateDigest string    // "" when not computed
 
@@ -32,37 +32,37 @@ type Status struct {
 	Connection string // the server's address, or why there is no connection
 	Lag        uint64 // messages of the stream that are not applied yet
 	LagKnown   bool
-	Stream     string // what is wrong with the telemetry stream, and the mend; "" for nothing
+	Stream     string // what is wrong with the telemetry stream, and the fix; "" if nothing
 
 	Producers []features.ProducerState // as of the last tick, ordered by name
 
 	Restored bool   // the start-up restore is over, with or without a snapshot
 	Restore  string // what was restored: "snapshot at 1234", "no snapshot: empty state"
 
-	Peers   string // which other daemons share the log, and how far they are
-	Storage string // what could not be written when it was last tried, "" when all was
-	Sinks   string // which sinks fail and why, "" when none
-	Refused string // telemetry that was refused of late: whose, why, how to mend it; "" for none
+	Peers   string // other daemons on the same log, and their positions
+	Storage string // newest write error; "" if all writes work
+	Sinks   string // failing sinks and why; "" if none
+	Refused string // recently refused telemetry: producer, reason and fix; "" if none
 
 	Alerts []alerting.Alert // firing ones about the daemon itself
 }
 
-// PoolView is one pool at the last tick. Decision and Projection are nil when the tick made none; between a start and the
-// first tick there may be a Decision of before, and nothing else.
+// PoolView is one pool at the last tick. Decision and Projection are nil if the tick made none. Between a start and the
+// first tick, there may only be a Decision from before.
 type PoolView struct {
 	Pool       string
 	State      features.PoolState
 	Covered    bool
 	LastEvent  time.Time
 	Decision   *alerting.Decision
-	Decided    time.Time // when Decision came, by the clock of this process
+	Decided    time.Time // when Decision was made, by the clock of this process
 	Projection *forecaster.Projection
-	Service    *capacity.Trusted               // what a replica is taken to serve; nil when the tick projected nothing
+	Service    *capacity.Trusted               // assumed rates of a replica; nil without a projection
 	Limits     []forecaster.ResourceProjection // of the whole pool
 	Forecasts  []forecaster.Forecast           // totals first, then by class; in either, as listed in features.Dimensions
 	Stale      bool
 	Alerts     []alerting.Alert       // firing ones
-	Curve      *capacity.ServiceCurve // of a replica; nil when it is not known
+	Curve      *capacity.ServiceCurve // of a replica; nil if unknown
 }
 
 // total finds the forecast of one dimension of the whole pool, or nil.
@@ -75,7 +75,7 @@ func (p *PoolView) total(dimension string) *forecaster.Forecast {
 	return nil
 }
 
-// resource finds the projection of one dimension, and of the replicas that carry it; nil without.
+// resource finds the projection of one dimension, and that of the replicas that serve it; nil without.
 func (p *PoolView) resource(dimension string) (*forecaster.ResourceProjection, *forecaster.Projection) {
 	for _, of := range p.roles() {
 		for i := range of.Resources {

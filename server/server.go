@@ -28,12 +28,12 @@ const (
 	shutdownTimeout = 5 * time.Second
 )
 
-// Metrics writes the text that /metrics answers; [Exporter] is one. It is called from many goroutines at once.
+// Metrics writes the body of /metrics; [Exporter] implements it. It must be safe for concurrent use.
 type Metrics interface {
 	WritePrometheus(w io.Writer)
 }
 
-// Server answers HTTP requests from what its reader knows.
+// Server answers HTTP requests from the data of its reader.
 type Server struct {
 	cfg     Config
 	reader  Reader
@@ -42,14 +42,14 @@ type Server struct {
 	extra   []route
 	foreign atomic.Uint64
 
-	// What the server itself does not know of; nil without it. Set before Handler or Run.
+	// Data from other parts of the daemon; nil without it. Set before Handler or Run.
 	Traffic func() Traffic // the shape of demand
 	History History
 	Explain func(ctx context.Context, ref string) (alerting.Explanation, error)
 	Plan    func(ctx context.Context, query url.Values) (*plan.Sheet, error)
 	Quality func(ctx context.Context) (*Quality, error)
 	Reports func() ([]ReportFile, error)
-	Around  func(http.Handler) http.Handler // of all requests
+	Around  func(http.Handler) http.Handler // middleware for all requests
 }
 
 type route struct {
@@ -57,7 +57,7 @@ type route struct {
 	handler http.Handler
 }
 
-// Handle adds a route, before Handler or Run: for answers that need what the server may not know of, such as reports.
+// Handle adds a route with data from other parts of the daemon, such as reports. Call it before Handler or Run.
 func (s *Server) Handle(pattern string, h http.Handler) { s.extra = append(s.extra, route{pattern, h}) }
 
 // New returns a server; it starts nothing.
@@ -65,7 +65,7 @@ func New(cfg Config, reader Reader, metrics Metrics, log *zap.Logger) *Server {
 	return &Server{cfg: cfg, reader: reader, metrics: metrics, log: log}
 }
 
-// Handler routes every path that the server answers; all are GET (and HEAD).
+// Handler routes all paths of the server; all are GET (and HEAD).
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthz)
@@ -91,8 +91,8 @@ func (s *Server) Handler() http.Handler {
 	return guarded
 }
 
-// known lets requests through that the configured proxy vouches for; all of them where there is none. /healthz says nothing that
-// needs it, and is for those who look after the process.
+// known accepts only requests that the configured proxy has authenticated; all requests without a proxy. /healthz is
+// always open.
 func (s *Server) known(next http.Handler) http.Handler {
 	if s.cfg.Proxy.UserHeader == "" {
 		return next
@@ -114,13 +114,13 @@ func (s *Server) known(next http.Handler) http.Handler {
 	})
 }
 
-// Foreign counts the requests that were refused because a web page of somebody else may have sent them.
+// Foreign counts the requests refused because another web site may have sent them.
 func (s *Server) Foreign() uint64 { return s.foreign.Load() }
 
-// DocumentPolicy is the Content-Security-Policy of a document that brings its style with it, such as a report.
+// DocumentPolicy is the Content-Security-Policy of a document with inline style, such as a report.
 const DocumentPolicy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
-// secured sets the headers that keep a browser from doing anything with an answer but show it.
+// secured sets the headers that restrict a browser to showing an answer.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -132,7 +132,7 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// Listen opens the configured address. It is apart from [Server.Run] so that a taken port is found before anything runs.
+// Listen opens the configured address. It is separate from [Server.Run], so that a used port is found before the start.
 func (s *Server) Listen() (net.Listener, error) {
 	if err := web.Validate(s.cfg.WebConfig); err != nil {
 		return nil, fmt.Errorf("server.web_config = %s: %w", s.cfg.WebConfig, err)
@@ -144,7 +144,7 @@ func (s *Server) Listen() (net.Listener, error) {
 	return l, nil
 }
 
-// Run answers requests on l until ctx ends, then lets those under way finish for a few seconds. It closes l.
+// Run answers requests on l until ctx ends, then waits a few seconds for running ones. It closes l.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{
 		Handler:           s.Handler(),
@@ -161,7 +161,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	})
 }
 
-// ListenProbes opens the address for probes; nil where none is configured.
+// ListenProbes opens the address for probes; nil if none is configured.
 func (s *Server) ListenProbes() (net.Listener, error) {
 	if s.cfg.Probes == "" {
 		return nil, nil //nolint:nilnil // none is configured

@@ -7,13 +7,13 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// TrafficSpan names the span of [Traffic] for people.
+// TrafficSpan is the span of [Traffic] in words.
 const TrafficSpan = "the last day"
 
-// Traffic is the shape of demand by pool, class and dimension over the last day of settled minutes; none before there are any.
+// Traffic is the shape of demand by pool, class and dimension over the last day of settled minutes; empty before.
 type Traffic = []features.Traffic
 
-// trafficFamilies are its gauges.
+// trafficFamilies are the gauges of Traffic.
 var trafficFamilies = []familyOf[Traffic]{
 	{"forewarm_traffic_burst_seconds", "untyped", "Length of bursts in the last day, by quantile. A burst is a run of minutes above twice the mean. Quantile 1 is the longest; class * is the pool.", func(out *Traffic, add add) {
 		eachTraffic(out, func(t *features.Traffic, labels []string) {

@@ -28,7 +28,7 @@ import (
 //go:embed templates static
 var files embed.FS
 
-// pages are the templates by name, each in the frame.
+// pages are the templates by name, each with the frame.
 var pages = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
 	for _, name := range []string{"fleet", "pool", "class", "whatif", "quality", "decision", "reports", "problem"} {
@@ -39,7 +39,7 @@ var pages = func() map[string]*template.Template {
 	return all
 }()
 
-// frame is what is around every page.
+// frame is the common part of all pages.
 type frame struct {
 	Root           string // of relative links
 	Page, Title    string
@@ -51,7 +51,7 @@ type frame struct {
 	Body           any
 }
 
-// page finds what a page shows; title is of the window.
+// page returns the content of a page; title is the window's.
 type page func(r *http.Request) (title string, body any, err error)
 
 func (s *Server) routePages(mux *http.ServeMux) {
@@ -97,7 +97,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, name string, get p
 
 func (s *Server) fleetPage(*http.Request) (string, any, error) { return "Fleet", s.summaries(), nil }
 
-// poolBody is what the page of a pool shows.
+// poolBody is the content of the page of a pool.
 type poolBody struct {
 	poolJSON
 	Resource, Unit  string
@@ -107,7 +107,7 @@ type poolBody struct {
 	Curve           *figure
 	Hours           []bandJSON // of the forecast, for the table
 	Oldest          time.Time  // of the slider
-	Reserve         string     // replicas kept beside what demand needs
+	Reserve         string     // replicas kept in addition to the need of demand
 	PrefillReserve  string
 	Notes           []string
 	Classes         []string
@@ -147,8 +147,8 @@ func (s *Server) poolPage(r *http.Request) (string, any, error) {
 		if d.Withheld != "" && d.Mode == alerting.Active {
 			b.Notes = append(b.Notes, "Autoscalers get no advice: "+d.Withheld+".")
 		}
-		if said := d.Diagnosed(); said != "" {
-			b.Notes = append(b.Notes, said)
+		if text := d.Diagnosed(); text != "" {
+			b.Notes = append(b.Notes, text)
 		}
 		b.Reserve = d.Reserves.String()
 		if v := d.Prefilling(); v != nil {
@@ -158,7 +158,7 @@ func (s *Server) poolPage(r *http.Request) (string, any, error) {
 	return p.Pool, b, nil
 }
 
-// classBody is what the page of a class shows.
+// classBody is the content of the page of a class.
 type classBody struct {
 	*classJSON
 	Figures []*figure
@@ -187,13 +187,13 @@ func (s *Server) classPage(r *http.Request) (string, any, error) {
 	return c.Class + " of " + c.Pool, b, nil
 }
 
-// slider is one number of what if.
+// slider is one parameter of the what-if page.
 type slider struct {
 	Name, Title, Unit, Value string
 	Min, Max, Step           string
 }
 
-// whatIfBody is what the page of what if shows.
+// whatIfBody is the content of the what-if page.
 type whatIfBody struct {
 	Pools   []string
 	Pool    string
@@ -267,7 +267,7 @@ func (s *Server) decisionPage(r *http.Request) (string, any, error) {
 	return x.ID, map[string]string{"ID": x.ID, "Reason": x.Decision.Reason, "Text": text.String()}, err
 }
 
-// known is a number of the API, whatever its type, and whether it is one.
+// known is a number of the API of any type; ok is false if unknown.
 func known(v any) (f float64, ok bool) {
 	switch x := reflect.ValueOf(v); {
 	case x.CanFloat():
@@ -282,7 +282,7 @@ func known(v any) (f float64, ok bool) {
 
 const unknownText = template.HTML(`<span class="unknown">unknown</span>`)
 
-// data shows a number as people say it, and keeps the one of the API beside it.
+// data shows a rounded number, with the exact value of the API as an attribute.
 func data(f float64, text string) template.HTML {
 	return template.HTML(fmt.Sprintf(`<data value="%s">%s</data>`, strconv.FormatFloat(f, 'g', -1, 64), template.HTMLEscapeString(text)))
 }
@@ -306,7 +306,7 @@ func percent(v any) template.HTML {
 	return data(f, strings.Replace(fmt.Sprintf("%.0f %%", math.Round(100*f)+0), "-", "−", 1)) // + 0 makes 0 of −0
 }
 
-// points is a share as a chance, which is never certain.
+// points is a probability in percent, never shown as 0 % or 100 %.
 func points(v any) template.HTML {
 	f, ok := known(v)
 	switch {
@@ -329,7 +329,7 @@ func stamp(t time.Time, layout string) template.HTML {
 	return template.HTML(`<time datetime="` + t.Format(time.RFC3339) + `">` + t.Format(layout) + `</time>`)
 }
 
-// horizon is how far ahead a forecast looked.
+// horizon is the horizon of a forecast in words.
 func horizon(name string) string {
 	if name == forecaster.HorizonWindowMax {
 		return fmt.Sprintf("largest of %d to %d", forecaster.WindowFrom, forecaster.WindowTo)
@@ -337,13 +337,13 @@ func horizon(name string) string {
 	return name
 }
 
-// sentence begins and ends a text as a sentence.
+// sentence is a text with an upper-case first letter and a full stop.
 func sentence(text string) string {
 	first := min(1, len(text))
 	return strings.ToUpper(text[:first]) + strings.TrimSuffix(text[first:], ".") + "."
 }
 
-// words is a name of programs for people.
+// words is an identifier in words.
 func words(v any) string { return strings.ReplaceAll(fmt.Sprint(v), "_", " ") }
 
 // etaText is a time to saturation with its range.
@@ -363,7 +363,7 @@ func etaText(e etaJSON) string {
 	return "about " + minutes(middle) + " min (" + minutes(early) + " to " + minutes(late) + ")"
 }
 
-// RunsOut says when a pool runs out, in a few words; "" where that is not known.
+// RunsOut is when a pool saturates, in a few words; "" if unknown.
 func (o outlookJSON) RunsOut() string {
 	if _, ok := known(o.Probability); !ok {
 		return ""

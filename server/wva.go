@@ -7,16 +7,16 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// WVA says how pools are labelled in the gauges of llm-d's Workload Variant Autoscaler.
+// WVA is the labels of pools in the gauges of llm-d's Workload Variant Autoscaler.
 type WVA struct {
 	Namespace       string `yaml:"namespace"`        // of the workloads; "" leaves the gauges out
 	AcceleratorType string `yaml:"accelerator_type"` // of every pool
 }
 
-// ExportWVA has the decisions of ticks told under the names that llm-d's Workload Variant Autoscaler uses too, with its
-// labels (internal/constants/metrics.go there), so that what was made to obey it obeys Forewarm: the variant is the pool.
-// Autoscalers do as these gauges say. So they are there only for advice that may be obeyed; an autoscaler whose metric is
-// gone keeps what it has. Call it before the first tick.
+// ExportWVA also exports decisions with the metric names and labels of llm-d's Workload Variant Autoscaler
+// (internal/constants/metrics.go there), so that its autoscalers can follow Forewarm: the variant is the pool. The
+// gauges exist only for advice that autoscalers may follow; without the metric, an autoscaler keeps its replicas. Call
+// it before the first tick.
 func (e *Exporter) ExportWVA(c WVA) {
 	gauge := func(name, help string, value func(d *alerting.Decision) float64) family {
 		return family{name, "gauge", help, func(out *pipeline.Output, add add) {

@@ -21,17 +21,17 @@ import (
 type AlertmanagerConfig struct {
 	URLs         []string          `yaml:"urls"`          // of every peer of the cluster, without /api/v2/alerts
 	Labels       map[string]string `yaml:"labels"`        // added to every alert, such as cluster; alerts' own labels win
-	GeneratorURL string            `yaml:"generator_url"` // of Forewarm's page, as a reader of the alert reaches it; the link leads to the decision
+	GeneratorURL string            `yaml:"generator_url"` // of Forewarm's page, for the alert's link to the decision
 
 	Watchdog bool `yaml:"watchdog"` // send ForewarmWatchdog, which always fires, for a dead man's switch
 
 	httpclient.Config `yaml:",inline"`
 }
 
-// Alertmanager posts alerts to one peer of an Alertmanager cluster (API v2, POST /api/v2/alerts). Each peer is a sink of
-// its own: peers tell each other of notifications, not of alerts, so each has to hear of all, and one that hangs must not
-// keep the others waiting. Alerts are sent again at each tick while they fire and end by themselves soon after the last
-// one (endsAt), so that a Forewarm that died leaves no alert behind.
+// Alertmanager posts alerts to one peer of an Alertmanager cluster (API v2, POST /api/v2/alerts). Each peer is a
+// separate sink: peers share notifications but not alerts, so each must get all alerts, and one that hangs must not
+// delay the others. Firing alerts are sent at each tick. They end soon after the last one (endsAt), so a dead Forewarm
+// leaves no alert.
 type Alertmanager struct {
 	cfg    AlertmanagerConfig
 	name   string
@@ -68,7 +68,7 @@ func NewAlertmanagers(c AlertmanagerConfig) ([]*Alertmanager, error) {
 // Name is "alertmanager/" and the peer's address.
 func (s *Alertmanager) Name() string { return s.name }
 
-// Accepts is true for alerts, and for the watchdog where it is wanted.
+// Accepts is true for alerts, and for the watchdog if configured.
 func (s *Alertmanager) Accepts(n alerting.Notice) bool {
 	return n.Alert != nil && (s.cfg.Watchdog || !isWatchdog(n))
 }
@@ -87,7 +87,7 @@ func (s *Alertmanager) Send(ctx context.Context, n alerting.Notice) error {
 	return s.SendAll(ctx, []alerting.Notice{n})
 }
 
-// SendAll posts the alerts of notices together, as the API wants those of one tick.
+// SendAll posts the alerts of notices in one request.
 func (s *Alertmanager) SendAll(ctx context.Context, notices []alerting.Notice) error {
 	alerts := []postable{}
 	for _, n := range notices {
@@ -101,7 +101,7 @@ func (s *Alertmanager) SendAll(ctx context.Context, notices []alerting.Notice) e
 	return s.post(ctx, alerts)
 }
 
-// Probe posts no alert, which asks for all that posting one would need.
+// Probe posts an empty list, which needs the same access as an alert.
 func (s *Alertmanager) Probe(ctx context.Context) (string, error) {
 	if err := s.post(ctx, []postable{}); err != nil {
 		return "", fmt.Errorf("%w; check sinks.alertmanager.urls and the credentials", err)
@@ -121,13 +121,13 @@ func (s *Alertmanager) post(ctx context.Context, alerts []postable) error {
 	req.Header.Set("Content-Type", "application/json")
 	err = post(s.client, req, s.name)
 	if gone, ok := errors.AsType[alerting.Gone](err); ok {
-		return alerting.Permanent(gone) // of a proxy: Alertmanager itself never asks to be left alone
+		return alerting.Permanent(gone) // from a proxy: Alertmanager itself never answers 410
 	}
 	return err
 }
 
-// render turns event time into wall-clock time: Alertmanager knows no other, and a replayed alert would have ended
-// before it began. An alert that fires lives on from now for as long as its tick gave it.
+// render converts event time to wall-clock time, as Alertmanager needs it: else a replayed alert would have ended
+// already. A firing alert lasts, from now, as long as it would from its tick.
 func (s *Alertmanager) render(a *alerting.Alert) postable {
 	labels := maps.Clone(s.cfg.Labels)
 	if labels == nil {

@@ -20,12 +20,12 @@ type Deps struct {
 	NATS Publisher // nil leaves the NATS sink out
 	// PrescaleSubject and AlertSubject name the subject of a pool's events and alerts, escaped and with the prefix.
 	PrescaleSubject, AlertSubject func(pool string) string
-	// Pages are those of a report that is to be delivered.
+	// Pages returns the pages of a report.
 	Pages func(*alerting.Report) (*Pages, error)
 }
 
 // Open builds the configured sinks. It starts nothing and connects to nothing. Errors name the key, its value and the
-// mend.
+// fix.
 func Open(c Config, deps Deps) ([]alerting.Sink, error) {
 	var sinks []alerting.Sink
 	if deps.NATS != nil && !c.NATS.Off {

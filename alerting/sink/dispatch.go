@@ -11,70 +11,70 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// pace is how long one attempt may take, and how long to wait after the first failure in a row: twice as long after each, up to
-// longest.
+// pace is how long one attempt may take, and how long to wait after the first failure in a row: twice as long after
+// each, up to longest.
 type pace struct {
 	timeout, first, longest time.Duration
 }
 
-// Advice and alerts lapse within minutes. Servers that refuse the first attempt at a mail (greylisting), or lock out who gives a wrong
-// password, want minutes between attempts.
+// Advice and alerts lapse within minutes. Servers that refuse the first attempt at a mail (greylisting), or lock out
+// who gives a wrong password, want minutes between attempts.
 var (
 	signalPace = pace{15 * time.Second, 500 * time.Millisecond, 15 * time.Second}
 	reportPace = pace{time.Minute, time.Minute, time.Hour}
 )
 
-// Stats counts what became of a sink's notices in this process.
+// Stats counts a sink's notices in this process by outcome.
 type Stats struct {
 	Sink       string
 	Sent       uint64
-	Retried    uint64 // failed attempts that are tried again
-	Superseded uint64 // replaced by something newer before they were delivered
+	Retried    uint64 // failed attempts with a retry
+	Superseded uint64 // replaced by a newer notice before delivery
 	Failed     uint64 // refused for good
-	Lapsed     uint64 // not delivered while they were worth telling, or for a consumer that is gone
-	Queued     int    // behind the one at hand, as of the newest
-	Disabled   bool   // the consumer wants no more until a restart
+	Lapsed     uint64 // expired before delivery, or for a disabled consumer
+	Queued     int    // waiting behind the newest one received
+	Disabled   bool   // nothing is sent until a restart
 }
 
-// Failure is how a sink fails. It is told when that begins, each saidEvery while it lasts, and when it is over.
+// Failure is the failure of a sink. It is reported when it begins, then each reportEvery, and when it ends.
 type Failure struct {
 	Sink     string
 	Notice   alerting.Notice
-	Err      error // nil when it is over
+	Err      error // nil at the end of the failure
 	Failures int   // attempts in a row
-	Final    bool  // this notice is not tried again
+	Final    bool  // no retry of this notice
 
 	Disabled bool // the consumer is gone: nothing is sent to it until a restart
 }
 
-// saidEvery is how often a failure that lasts is told of.
-const saidEvery = 5 * time.Minute
+// reportEvery is how often a lasting failure is reported.
+const reportEvery = 5 * time.Minute
 
-// Queue gives the notices of the log to one sink, until each is settled. It is for one goroutine.
+// Queue returns the notices of the log for one sink, until each is settled. It is for one goroutine.
 type Queue interface {
-	// Next waits for the next notices, so many at most; none when none came for a while.
-	Next(ctx context.Context, most int) ([]*alerting.Delivery, error)
-	// Delivered is the id of the notice that the sink last took of an identity, "" when it took none lately.
+	// Next waits for the next notices and returns at most limit of them; none after a time without any.
+	Next(ctx context.Context, limit int) ([]*alerting.Delivery, error)
+	// Delivered is the id of the last notice delivered for an identity; "" if none lately.
 	Delivered(ctx context.Context, identity string) (id string, err error)
 	NoteTold(ctx context.Context, identity, id string) error
 }
 
-// Dispatcher hands notices to sinks, each at its own pace: a sink that hangs or refuses holds up only its own queue.
+// Dispatcher delivers notices to sinks. A sink that hangs or refuses delays only its own queue.
 type Dispatcher struct {
 	lanes []*lane
 }
 
-// NewDispatcher prepares delivery to sinks; [Dispatcher.Run] does it. open gives the queue of a sink: of reports or of all else,
-// of which at most so many are under way. report is told of failures, by one goroutine per sink. tracer makes a span of each
-// attempt.
-func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool, most int) Queue, report func(Failure), tracer trace.Tracer) *Dispatcher {
+// NewDispatcher prepares delivery to sinks; [Dispatcher.Run] does it. open returns a queue of a sink: of reports, or of
+// all other notices, with at most limit of them unacknowledged. report is called with failures, by one goroutine per
+// sink. tracer makes a span of each attempt.
+func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool, limit int) Queue, report func(Failure), tracer trace.Tracer) *Dispatcher {
 	d := &Dispatcher{}
 	for _, s := range sinks {
 		l := &lane{sink: s, signals: signalPace, report: report, tracer: tracer, stats: Stats{Sink: s.Name()}, own: newOwnQueue()}
 		l.queues = []Queue{l.own}
 		for _, reports := range []bool{false, true} {
 			if wants(s, reports) {
-				l.queues = append(l.queues, open(s.Name(), reports, l.most()))
+				l.queues = append(l.queues, open(s.Name(), reports, l.batchSize()))
 			}
 		}
 		d.lanes = append(d.lanes, l)
@@ -82,7 +82,7 @@ func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool, m
 	return d
 }
 
-// wants says whether a sink takes any reports, or anything else.
+// wants reports whether a sink accepts any reports, or any other notices.
 func wants(s alerting.Sink, reports bool) bool {
 	if reports {
 		return accepts(s, alerting.Notice{Report: &alerting.Report{}})
@@ -90,40 +90,39 @@ func wants(s alerting.Sink, reports bool) bool {
 	return accepts(s, alerting.Notice{Alert: &alerting.Alert{}}) || accepts(s, alerting.Notice{Decision: &alerting.Decision{Action: alerting.ScaleOut}})
 }
 
-// selector is implemented by sinks that want only some notices.
+// selector is implemented by sinks that accept only some notices.
 type selector interface {
 	Accepts(alerting.Notice) bool
 }
 
-// accepts says whether a sink wants n. Nobody has to hear of the watchdog, or get reports, who does not ask for it.
+// accepts reports whether a sink accepts n. Only sinks that select them get the watchdog and reports.
 func accepts(s alerting.Sink, n alerting.Notice) bool {
-	if picky, ok := s.(selector); ok {
-		return picky.Accepts(n)
+	if s, ok := s.(selector); ok {
+		return s.Accepts(n)
 	}
 	return !isWatchdog(n) && n.Report == nil
 }
 
-// namer is implemented by sinks that tell some notices as one: what has the same id is sent once. The others tell each
-// notice under its own id.
+// namer is implemented by sinks that send only one of the notices with the same id. The other sinks send each notice.
 type namer interface {
 	ID(alerting.Notice) string
 }
 
-// keeper is implemented by sinks that keep what they are told, so that they want notices that newer ones have replaced, too.
+// keeper is implemented by sinks that store notices, so that they need those that newer ones have replaced, too.
 type keeper interface {
 	KeepsAll()
 }
 
-// batcher is implemented by sinks whose consumers take several notices at once. SendAll fails as Send does, for all of them.
+// batcher is implemented by sinks that send several notices at once. SendAll returns errors like Send, for all of them.
 type batcher interface {
 	SendAll(ctx context.Context, notices []alerting.Notice) error
 }
 
-// batchMost bounds the notices that are sent at once, as Prometheus bounds its own.
-const batchMost = 256
+// maxBatch bounds the notices that are sent at once, like Prometheus does.
+const maxBatch = 256
 
-// Tell hands the daemon's own notices to every sink that accepts them, past the log, which they may be about. One that could not
-// be delivered is tried again with the next call, until it lapses; a newer one of its identity takes its place.
+// Tell sends the daemon's own notices to every sink that accepts them. They bypass the log, because they may be about
+// the log. A failed one is retried with the next call, until it expires or a newer one of its identity replaces it.
 func (d *Dispatcher) Tell(notices ...alerting.Notice) {
 	for _, l := range d.lanes {
 		for _, n := range notices {
@@ -144,11 +143,11 @@ func (d *Dispatcher) Stats() []Stats {
 	return out
 }
 
-// lastAttempt is how long an attempt that is under way may still take when the process ends.
+// lastAttempt is how long a running attempt may still take when the process ends.
 const lastAttempt = time.Second
 
-// Run delivers until ctx is done. What is not delivered then stays in the log, for a twin or the next start. It does not wait
-// for a sink that ignores its context.
+// Run delivers until ctx is done. Undelivered notices stay in the log, for another daemon or the next start. Run
+// returns an error if a sink ignores its context.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

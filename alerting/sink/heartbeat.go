@@ -14,8 +14,8 @@ type HeartbeatConfig struct {
 	Target `yaml:",inline"`
 }
 
-// Heartbeat calls a URL (GET) each minute while the daemon is well, for a service that raises the alarm when it stops being
-// called. It is the watchdog for those without Alertmanager, or in whose Alertmanager one does not trust alone.
+// Heartbeat calls a URL (GET) each minute while the daemon works, for a service that raises an alarm if the calls stop.
+// It is a watchdog that does not need Alertmanager.
 type Heartbeat struct {
 	cfg HeartbeatConfig
 }

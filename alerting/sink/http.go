@@ -17,25 +17,25 @@ import (
 	"github.com/forewarm/forewarm/internal/httpclient"
 )
 
-// maxReply is how much of a refusal is read for its error.
+// maxReply is how many bytes of an error response are read.
 const maxReply = 512
 
-// client follows no redirect: where notices go is the configuration's to say. The context of a request bounds its time.
+// client follows no redirect: only the configuration says where notices go. The context of a request bounds its time.
 var client = &http.Client{CheckRedirect: httpclient.Stay}
 
-// post sends req and says what its answer means: nil for 2xx, [alerting.Gone] for 410, a plain error or
-// [alerting.Later] for what may go better another time (no answer, 408, 425, 429, 5xx), and [alerting.Permanent] for the
-// rest. Errors name the consumer by to, never by its URL, which may be a secret.
+// post sends req. It returns nil for 2xx, [alerting.Gone] for 410, a plain error or [alerting.Later] if a retry may
+// succeed (no answer, 408, 425, 429, 5xx), and else [alerting.Permanent]. Errors have the name to, but not the URL,
+// which may be a secret.
 func post(client *http.Client, req *http.Request, to string) error {
 	resp, err := client.Do(req)
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err // the rest of it is the URL
+			err = e.Err // without the URL
 		}
 		return fmt.Errorf("post to %s: %w", to, err)
 	}
 	defer resp.Body.Close()
-	reply, _ := io.ReadAll(io.LimitReader(resp.Body, maxReply)) // of a cut answer the status says enough
+	reply, _ := io.ReadAll(io.LimitReader(resp.Body, maxReply)) // on an error, the status is enough
 	code := resp.StatusCode
 	if code/100 == 2 {
 		return nil
@@ -55,7 +55,7 @@ func post(client *http.Client, req *http.Request, to string) error {
 	return alerting.Permanent{Err: err}
 }
 
-// printable is what a consumer answered without what a terminal would take for commands.
+// printable is text without control characters, which a terminal may interpret.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -65,7 +65,7 @@ func printable(text string) string {
 	}, text)
 }
 
-// retryAfter reads a Retry-After header, in seconds or as a date (RFC 9110 §10.2.3); 0 when it says nothing.
+// retryAfter parses a Retry-After header, in seconds or as a date (RFC 9110 §10.2.3); 0 if it has neither.
 func retryAfter(text string, now time.Time) time.Duration {
 	if s, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return time.Duration(s) * time.Second
@@ -76,14 +76,14 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// Target is where to send to.
+// Target is the URL of a consumer.
 type Target struct {
 	URL       string `yaml:"url"`        // https, or http to this machine
-	URLFile   string `yaml:"url_file"`   // instead of url, where it is a secret; read at each attempt
-	AllowHTTP bool   `yaml:"allow_http"` // to other machines: anyone on the way can read it
+	URLFile   string `yaml:"url_file"`   // instead of url, if it is a secret; read at each attempt
+	AllowHTTP bool   `yaml:"allow_http"` // to other machines, although it is not encrypted
 }
 
-// check refuses what is no URL, and http to another machine unless that is allowed. Its errors do not show the URL.
+// check refuses invalid URLs, and http to another machine unless that is allowed. Its errors do not show the URL.
 func (t *Target) check() error {
 	u, err := url.Parse(t.URL)
 	switch {
@@ -106,7 +106,7 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// read is the URL now: the stated one, or what the file holds.
+// read is the current URL, from the configuration or the file.
 func (t *Target) read() (string, error) {
 	if t.URLFile == "" {
 		return t.URL, nil
@@ -115,9 +115,9 @@ func (t *Target) read() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("url_file: %w", err)
 	}
-	there := Target{URL: strings.TrimSpace(string(text)), AllowHTTP: t.AllowHTTP}
-	if err := there.check(); err != nil {
+	fromFile := Target{URL: strings.TrimSpace(string(text)), AllowHTTP: t.AllowHTTP}
+	if err := fromFile.check(); err != nil {
 		return "", fmt.Errorf("url_file %s: %w", t.URLFile, err)
 	}
-	return there.URL, nil
+	return fromFile.URL, nil
 }

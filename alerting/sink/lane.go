@@ -15,10 +15,10 @@ import (
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
-// lane delivers to one sink.
+// lane is the delivery to one sink.
 type lane struct {
 	sink    alerting.Sink
-	signals pace // of all but reports
+	signals pace // of all notices but reports
 	own     *ownQueue
 	queues  []Queue // of the daemon's own notices, of signals, of reports
 	report  func(Failure)
@@ -26,47 +26,47 @@ type lane struct {
 
 	sending sync.Mutex // held during an attempt
 
-	mu    sync.Mutex // guards what follows
-	stats Stats
-	fails int       // attempts in a row that failed
-	said  time.Time // when a failure was last told of
+	mu         sync.Mutex // guards what follows
+	stats      Stats
+	fails      int       // failed attempts in a row
+	reportedAt time.Time // when a failure was last reported
 }
 
-// firstSurvey and lastSurvey pace attempts to read a queue that cannot be read.
+// minQueueRetry and maxQueueRetry bound the pause before a failed read of a queue is retried.
 const (
-	firstSurvey = 200 * time.Millisecond
-	lastSurvey  = 5 * time.Second
+	minQueueRetry = 200 * time.Millisecond
+	maxQueueRetry = 5 * time.Second
 )
 
-// run delivers what the log has until ctx is done. An attempt under way then ends with sending.
+// run delivers the notices of q until ctx is done. A running attempt then ends with sending.
 func (l *lane) run(ctx, sending context.Context, q Queue) {
-	wait := firstSurvey
+	wait := minQueueRetry
 	for ctx.Err() == nil {
-		ds, err := q.Next(ctx, l.most())
+		ds, err := q.Next(ctx, l.batchSize())
 		if err == nil {
 			err = l.settle(ctx, sending, q, ds)
 		}
 		if err == nil {
-			wait = firstSurvey
+			wait = minQueueRetry
 			continue
 		}
 		if ctx.Err() == nil {
 			l.failed(alerting.Notice{}, err, false)
 		}
 		sleep.For(ctx, wait)
-		wait = min(2*wait, lastSurvey)
+		wait = min(2*wait, maxQueueRetry)
 	}
 }
 
-// most is how many notices go to the consumer at once.
-func (l *lane) most() int {
-	if _, several := l.sink.(batcher); several {
-		return batchMost
+// batchSize is how many notices are sent at once.
+func (l *lane) batchSize() int {
+	if _, ok := l.sink.(batcher); ok {
+		return maxBatch
 	}
 	return 1
 }
 
-// settle deals with notices of the log that came together. An error is that of the log.
+// settle delivers, skips or returns notices of the log. Errors are those of the log.
 func (l *lane) settle(ctx, sending context.Context, q Queue, ds []*alerting.Delivery) (err error) {
 	due := make([]*alerting.Delivery, 0, len(ds))
 	for _, d := range ds {
@@ -87,17 +87,17 @@ func (l *lane) settle(ctx, sending context.Context, q Queue, ds []*alerting.Deli
 		part := due
 		failure := l.attempt(sending, part)
 		if _, refused := errors.AsType[alerting.Permanent](failure); refused && len(due) > 1 {
-			part = due[:1] // so that one which the consumer refuses takes no other with it
+			part = due[:1] // send one by one, so that only the refused notice fails
 			failure = l.attempt(sending, part)
 		}
 		due = due[len(part):]
 		pause := time.Duration(0)
 		for _, d := range part {
-			again, after := l.book(d.Notice, failure)
+			retry, after := l.record(d.Notice, failure)
 			pause = max(pause, after)
 			id, naming := l.id(d.Notice)
 			switch {
-			case again:
+			case retry:
 				err = errors.Join(err, d.Return())
 				continue
 			case naming && failure == nil:
@@ -116,7 +116,7 @@ func (l *lane) settle(ctx, sending context.Context, q Queue, ds []*alerting.Deli
 	return err
 }
 
-// wanted says whether a notice is still to be delivered, and counts why not.
+// wanted reports whether a notice is still to be delivered, and counts why not.
 func (l *lane) wanted(ctx context.Context, q Queue, d *alerting.Delivery) (bool, error) {
 	n := d.Notice
 	if !accepts(l.sink, n) {
@@ -138,7 +138,7 @@ func (l *lane) wanted(ctx context.Context, q Queue, d *alerting.Delivery) (bool,
 	case err != nil:
 		return false, err
 	case replaced && accepts(l.sink, newer):
-		if newID, _ := l.id(newer); newID != id { // else it says the same again
+		if newID, _ := l.id(newer); newID != id { // the same id has the same content
 			l.count(func(s *Stats) { s.Superseded++ })
 		}
 		return false, nil
@@ -149,7 +149,7 @@ func (l *lane) wanted(ctx context.Context, q Queue, d *alerting.Delivery) (bool,
 	return true, nil
 }
 
-// id is the one under which the sink tells n, and whether it tells others under the same.
+// id is the id under which the sink sends n. naming is true if other notices may have the same id.
 func (l *lane) id(n alerting.Notice) (id string, naming bool) {
 	if s, ok := l.sink.(namer); ok {
 		return s.ID(n), true
@@ -164,7 +164,7 @@ func (l *lane) pace(n alerting.Notice) pace {
 	return l.signals
 }
 
-// attempt makes one attempt at all that is given.
+// attempt tries once to send ds.
 func (l *lane) attempt(ctx context.Context, ds []*alerting.Delivery) (err error) {
 	l.sending.Lock()
 	defer l.sending.Unlock()
@@ -188,11 +188,11 @@ func (l *lane) attempt(ctx context.Context, ds []*alerting.Delivery) (err error)
 	return l.sink.(batcher).SendAll(ctx, notices)
 }
 
-// maxRest bounds how long a consumer may ask to be left alone.
-const maxRest = time.Hour
+// maxRetryAfter bounds the pause that a consumer may ask for.
+const maxRetryAfter = time.Hour
 
-// book notes the outcome of an attempt, and says whether and when to make another.
-func (l *lane) book(n alerting.Notice, err error) (again bool, pause time.Duration) {
+// record counts the outcome of an attempt, and returns whether to retry, and after which pause.
+func (l *lane) record(n alerting.Notice, err error) (retry bool, pause time.Duration) {
 	_, permanent := errors.AsType[alerting.Permanent](err)
 	_, gone := errors.AsType[alerting.Gone](err)
 	switch {
@@ -204,24 +204,24 @@ func (l *lane) book(n alerting.Notice, err error) (again bool, pause time.Durati
 		l.count(func(s *Stats) { s.Failed++; s.Disabled = true })
 		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: 1, Final: true, Disabled: true})
 		return false, 0
-	case permanent: // it answers, so that what fails is the notice
+	case permanent: // the sink works; only this notice fails
 		l.count(func(s *Stats) { s.Failed++ })
 		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: 1, Final: true})
 		return false, 0
 	}
 	l.count(func(s *Stats) { s.Retried++ })
 	fails := l.failed(n, err, true)
-	// Doubling, and half of it random, so that daemons that failed together do not return together.
+	// Exponential backoff with 50 % jitter, so that daemons do not retry at the same time.
 	p := l.pace(n)
 	pause = min(p.first<<min(fails-1, 20), p.longest)
 	pause = pause/2 + time.Duration(rand.Float64()*float64(pause)/2)
 	if later, ok := errors.AsType[alerting.Later](err); ok {
-		pause = max(pause, min(later.After, maxRest))
+		pause = max(pause, min(later.After, maxRetryAfter))
 	}
 	return true, pause
 }
 
-// failed counts a failure in a row, and tells of it when it is the first or enough time has passed.
+// failed counts a failure, and reports it if it is the first in a row or reportEvery has passed.
 func (l *lane) failed(n alerting.Notice, err error, attempt bool) (fails int) {
 	l.mu.Lock()
 	if attempt || l.fails == 0 {
@@ -229,12 +229,12 @@ func (l *lane) failed(n alerting.Notice, err error, attempt bool) (fails int) {
 	}
 	fails = l.fails
 	now := time.Now()
-	say := fails == 1 || now.Sub(l.said) >= saidEvery
-	if say {
-		l.said = now
+	report := fails == 1 || now.Sub(l.reportedAt) >= reportEvery
+	if report {
+		l.reportedAt = now
 	}
 	l.mu.Unlock()
-	if say {
+	if report {
 		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: fails})
 	}
 	return fails

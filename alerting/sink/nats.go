@@ -24,7 +24,7 @@ type Publisher interface {
 	PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error)
 }
 
-// NATS publishes pre-scale events and alerts to JetStream. The message id makes the stream drop what a retry repeats.
+// NATS publishes pre-scale events and alerts to JetStream. The message id lets the stream drop duplicates of retries.
 type NATS struct{ deps Deps }
 
 // NewNATS is the sink that publishes through deps.NATS.
@@ -33,10 +33,11 @@ func NewNATS(deps Deps) *NATS { return &NATS{deps} }
 // Name is "nats".
 func (*NATS) Name() string { return "nats" }
 
-// KeepsAll says that the stream is a history.
+// KeepsAll marks the stream as a history of all notices.
 func (*NATS) KeepsAll() {}
 
-// Send publishes n and waits until the stream has it. A message that the server's limits forbid is [alerting.Permanent].
+// Send publishes n and waits until the stream has it. It returns [alerting.Permanent] for a message over the server's
+// limits.
 func (s *NATS) Send(ctx context.Context, n alerting.Notice) error {
 	m, err := s.message(n)
 	if err != nil {
@@ -52,8 +53,8 @@ func (s *NATS) Send(ctx context.Context, n alerting.Notice) error {
 	return err
 }
 
-// message is n as the stream stores it: a CloudEvent in structured mode by the NATS binding 1.0.3, section 3. It has no ce-* headers,
-// which readers take for binary mode.
+// message is n as a CloudEvent in structured mode (NATS binding 1.0.3, section 3). It has no ce-* headers, which mean
+// binary mode.
 func (s *NATS) message(n alerting.Notice) (*nats.Msg, error) {
 	e, err := n.CloudEvent()
 	if err != nil {
@@ -62,7 +63,7 @@ func (s *NATS) message(n alerting.Notice) (*nats.Msg, error) {
 	m := nats.NewMsg(s.deps.PrescaleSubject(e.Subject))
 	if n.Alert != nil {
 		m.Subject = s.deps.AlertSubject(e.Subject)
-		e.ID = n.ID() // each update of an alert is an event of its own
+		e.ID = n.ID() // each update of an alert is a separate event
 	}
 	m.Header.Set(jetstream.MsgIDHeader, headerValue(e.ID))
 	m.Header.Set("Content-Type", alerting.StructuredType)
@@ -70,7 +71,7 @@ func (s *NATS) message(n alerting.Notice) (*nats.Msg, error) {
 	return m, err
 }
 
-// headerValue percent-encodes what a header may not carry: space, ", % and all that is not printable ASCII.
+// headerValue percent-encodes space, ", % and all characters that are not printable ASCII.
 func headerValue(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

@@ -10,30 +10,30 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// ownQueue has the daemon's own notices, which are not in the log: the newest of each identity. What could not be delivered is tried
-// again when it is woken.
+// ownQueue has the daemon's own notices, which are not in the log: the newest of each identity. Failed ones are retried
+// at the next wake.
 type ownQueue struct {
 	woken chan struct{}
-	round []*alerting.Delivery // those of the last waking that are not handed out yet; of the goroutine of Next
+	batch []*alerting.Delivery // of the last wake, not yet returned by Next; only for its goroutine
 
-	mu      sync.Mutex                    // guards what follows
-	notices map[string]*alerting.Delivery // by identity, at most ownMost
-	told    map[string]string             // id under which an identity was delivered last, at most ownMost
+	mu        sync.Mutex                    // guards what follows
+	notices   map[string]*alerting.Delivery // by identity, at most maxOwn
+	delivered map[string]string             // identity to the id last delivered, at most maxOwn
 }
 
-// ownMost bounds the daemon's own notices: one a condition of its.
-const ownMost = 256
+// maxOwn bounds the daemon's own notices.
+const maxOwn = 256
 
 func newOwnQueue() *ownQueue {
-	return &ownQueue{woken: make(chan struct{}, 1), notices: map[string]*alerting.Delivery{}, told: map[string]string{}}
+	return &ownQueue{woken: make(chan struct{}, 1), notices: map[string]*alerting.Delivery{}, delivered: map[string]string{}}
 }
 
-// add puts a notice in the place of an earlier one of its identity.
+// add replaces the notice of the same identity, or adds n.
 func (q *ownQueue) add(n alerting.Notice) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	identity, nothing := n.Identity(), func() error { return nil }
-	if _, known := q.notices[identity]; !known && len(q.notices) >= ownMost {
+	if _, known := q.notices[identity]; !known && len(q.notices) >= maxOwn {
 		return
 	}
 	d := &alerting.Delivery{Notice: n, Stored: time.Now(), Return: nothing}
@@ -57,20 +57,20 @@ func (q *ownQueue) wake() {
 }
 
 // Next implements Queue.
-func (q *ownQueue) Next(ctx context.Context, most int) ([]*alerting.Delivery, error) {
-	if len(q.round) == 0 {
+func (q *ownQueue) Next(ctx context.Context, limit int) ([]*alerting.Delivery, error) {
+	if len(q.batch) == 0 {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-q.woken:
 		}
 		q.mu.Lock()
-		q.round = slices.Collect(maps.Values(q.notices))
+		q.batch = slices.Collect(maps.Values(q.notices))
 		q.mu.Unlock()
 	}
-	n := min(most, len(q.round))
-	out := q.round[:n]
-	q.round = q.round[n:]
+	n := min(limit, len(q.batch))
+	out := q.batch[:n]
+	q.batch = q.batch[n:]
 	return out, nil
 }
 
@@ -78,16 +78,16 @@ func (q *ownQueue) Next(ctx context.Context, most int) ([]*alerting.Delivery, er
 func (q *ownQueue) Delivered(_ context.Context, identity string) (string, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.told[identity], nil
+	return q.delivered[identity], nil
 }
 
 // NoteTold implements Queue.
 func (q *ownQueue) NoteTold(_ context.Context, identity, id string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.told) >= ownMost {
-		clear(q.told)
+	if len(q.delivered) >= maxOwn {
+		clear(q.delivered)
 	}
-	q.told[identity] = id
+	q.delivered[identity] = id
 	return nil
 }

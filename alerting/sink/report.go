@@ -12,17 +12,17 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// Pages are a report as it is delivered.
+// Pages are the rendered pages of a report.
 type Pages struct {
 	Markdown []byte `cbor:"1,keyasint"`
 	JSON     []byte `cbor:"2,keyasint"`
 	HTML     []byte `cbor:"3,keyasint"`
-	// MailText and MailHTML are its first page, for readers of mail.
+	// MailText and MailHTML are its first page, for mail.
 	MailText []byte `cbor:"4,keyasint"`
 	MailHTML []byte `cbor:"5,keyasint"`
 }
 
-// maxEmbedded bounds the report that goes along with a webhook's event; larger ones are named only.
+// maxEmbedded bounds the report in a webhook's event, in bytes; the event leaves out a larger one.
 const maxEmbedded = 1 << 20
 
 func (s *Webhook) reportEvent(r *alerting.Report) ([]byte, error) {
@@ -37,7 +37,7 @@ func (s *Webhook) reportEvent(r *alerting.Report) ([]byte, error) {
 	return json.Marshal(alerting.NewReportEvent(r, full))
 }
 
-// ReportConfig says where reports are delivered beside webhooks.
+// ReportConfig is where reports are delivered, besides webhooks.
 type ReportConfig struct {
 	Dir  string     `yaml:"dir"` // "" is reports/ in the storage directory
 	Mail MailConfig `yaml:"mail"`
@@ -45,13 +45,13 @@ type ReportConfig struct {
 
 // ReportDeps is what the destinations of reports need from the process.
 type ReportDeps struct {
-	// Pages gives the pages of a report that is to be delivered; alerting.Permanent where they are gone.
+	// Pages returns the pages of a report; alerting.Permanent if they do not exist any more.
 	Pages     func(*alerting.Report) (*Pages, error)
-	WriteFile func(path string, data []byte) error // whole or not at all, and durably
+	WriteFile func(path string, data []byte) error // atomic and durable
 }
 
-// OpenReports builds the configured destinations of reports: a folder always, and what else c names. It connects to
-// nothing. Errors name the key, its value and the mend.
+// OpenReports builds the destinations of reports: always a folder, and mail if configured. It connects to nothing.
+// Errors name the key, its value and the fix.
 func OpenReports(c ReportConfig, deps ReportDeps) ([]alerting.Sink, error) {
 	sinks := []alerting.Sink{&folder{c.Dir, deps}}
 	if c.Mail.Host != "" || len(c.Mail.To) > 0 {
@@ -64,13 +64,13 @@ func OpenReports(c ReportConfig, deps ReportDeps) ([]alerting.Sink, error) {
 	return sinks, nil
 }
 
-// probed is a sink that can say whether it would deliver.
+// probed is a sink that can check whether it would deliver.
 type probed interface {
 	alerting.Sink
 	Probe(ctx context.Context) (detail string, err error)
 }
 
-// Probe asks each sink that can say so whether it would deliver, and tells what it said. Nothing is delivered.
+// Probe checks each sink that implements probed, and calls found with the result. Nothing is delivered.
 func Probe(ctx context.Context, sinks []alerting.Sink, found func(sink, detail string, err error)) {
 	for _, s := range sinks {
 		if p, ok := s.(probed); ok {
@@ -106,7 +106,7 @@ func (s *folder) Send(_ context.Context, n alerting.Notice) error {
 	return nil
 }
 
-// Probe writes a file, and removes it: into the folder, or where that would be made.
+// Probe writes and removes a file in the folder, or in its first existing parent.
 func (s *folder) Probe(context.Context) (string, error) {
 	dir := s.dir
 	for {

@@ -17,8 +17,8 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// MailConfig is the mail block: reports go out by SMTP (RFC 5321), their first page as text and HTML, all of them
-// attached.
+// MailConfig is the mail block: reports are sent by SMTP (RFC 5321), the first page as text and HTML, and the whole
+// report as an attachment.
 type MailConfig struct {
 	Host string   `yaml:"host"` // of the mail server; "" sends none
 	Port int      `yaml:"port"` // 0 means 587 for starttls, 465 for tls, 25 for none
@@ -38,7 +38,7 @@ const (
 	noTLS       = "none"
 )
 
-// check is nil for a configuration that can be tried; else it begins with the key.
+// check is nil for a usable configuration. Errors start with the key.
 func (c *MailConfig) check() error {
 	switch {
 	case c.Host == "" || strings.ContainsAny(c.Host, " /:@") && !strings.Contains(c.Host, "::"):
@@ -85,8 +85,8 @@ func (*mailer) Name() string { return "report/mail" }
 // Accepts is true for reports.
 func (*mailer) Accepts(n alerting.Notice) bool { return n.Report != nil }
 
-// Send hands the mail to the server. Its Message-ID is the same over retries and restarts, so that a mailbox can tell a
-// mail that came twice.
+// Send sends the mail to the server. Its Message-ID stays the same over retries and restarts, so that a mailbox can
+// detect duplicates.
 func (s *mailer) Send(ctx context.Context, n alerting.Notice) error {
 	pages, err := s.deps.Pages(n.Report)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *mailer) Send(ctx context.Context, n alerting.Notice) error {
 	}
 	refused, isSend := errors.AsType[*mail.SendError](err)
 	err = fmt.Errorf("mail by %s: %w", client.ServerAddr(), err)
-	// Only what the server says of the mail itself is final; a wrong password or certificate can be mended.
+	// Only a refusal of the mail itself is final; a wrong password or certificate can be corrected.
 	if isSend && refused.ErrorCode()/100 == 5 {
 		return alerting.Permanent{Err: err}
 	}
@@ -128,7 +128,7 @@ func (s *mailer) message(r *alerting.Report, pages *Pages) (*mail.Msg, error) {
 	return m, m.AttachReader(r.Name+".html", bytes.NewReader(pages.HTML), mail.WithFileContentType(mail.TypeTextHTML))
 }
 
-// messageID names the report and this configuration's mailboxes, at the sender's domain.
+// messageID identifies the report and the configured mailboxes, at the sender's domain.
 func (s *mailer) messageID(r *alerting.Report) string {
 	domain := "forewarm.invalid"
 	if a, err := netmail.ParseAddress(s.cfg.From); err == nil {
@@ -138,7 +138,7 @@ func (s *mailer) messageID(r *alerting.Report) string {
 	return fmt.Sprintf("%s.%x@%s", r.Name, sum[:8], domain)
 }
 
-// client reads the secrets, so that they can change, and connects to nothing.
+// client reads the secrets at each call, so that they can change. It connects to nothing.
 func (s *mailer) client() (*mail.Client, error) {
 	options := []mail.Option{mail.WithPort(s.cfg.Port), mail.WithTimeout(reportPace.timeout), mail.WithoutNoop()}
 	switch s.cfg.TLS {
@@ -166,7 +166,7 @@ func (s *mailer) client() (*mail.Client, error) {
 	return mail.NewClient(s.cfg.Host, options...)
 }
 
-// Probe greets the server, and logs in where a user is configured.
+// Probe connects to the server, and logs in if a user is configured.
 func (s *mailer) Probe(ctx context.Context) (string, error) {
 	client, err := s.client()
 	if err != nil {

@@ -10,12 +10,13 @@ import (
 )
 
 const (
-	maxKeys  = 8  // that sign at once, while keys are exchanged
-	leastKey = 38 // characters of a key: whsec_ and 24 bytes in base64
+	maxKeys   = 8  // at once, for key rotation
+	minKeyLen = 38 // characters: whsec_ and 24 bytes in base64
 )
 
-// sign is the webhook-signature header of the Standard Webhooks specification: one signature (v1, HMAC-SHA256) a key. text has a key
-// a line; empty lines and those that begin with # do not count. id has no full stop in it. Errors never show a key.
+// sign is the webhook-signature header of the Standard Webhooks specification: one signature (v1, HMAC-SHA256) per key.
+// text has one key per line; empty lines and lines that begin with # are ignored. id has no full stop. Errors never
+// show a key.
 func sign(text, id string, at time.Time, body []byte) (string, error) {
 	var out []string
 	number := 0
@@ -29,7 +30,7 @@ func sign(text, id string, at time.Time, body []byte) (string, error) {
 			return "", fmt.Errorf("line %d: more than %d keys; remove those that no consumer goes by", number, maxKeys)
 		}
 		key, err := standardwebhooks.NewWebhook(line)
-		if err != nil || len(line) < leastKey || !strings.HasPrefix(line, "whsec_") {
+		if err != nil || len(line) < minKeyLen || !strings.HasPrefix(line, "whsec_") {
 			return "", fmt.Errorf("line %d: a key is whsec_ and 24 or more random bytes in base64", number)
 		}
 		signature, err := key.Sign(id, at, body)

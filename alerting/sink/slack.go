@@ -10,10 +10,10 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// slackMost is how many characters of title and text are sent; Slack cuts longer messages.
-const slackMost = 3000
+// maxSlackText is how many characters of title and text are sent; Slack cuts longer messages.
+const maxSlackText = 3000
 
-// slackMessage is n for people, told at now, as a text in Slack's markup. Mattermost and others show it, too.
+// slackMessage is n as a message in Slack's markup, sent at now. Mattermost and others show it, too.
 func slackMessage(n alerting.Notice, now time.Time) ([]byte, error) {
 	var title, text string
 	var context []string
@@ -36,7 +36,7 @@ func slackMessage(n alerting.Notice, now time.Time) ([]byte, error) {
 		context = append(context, "`forewarm explain "+n.Decision.EventID()+"`")
 	}
 	context = append(context, fmt.Sprintf("<!date^%d^{date_short_pretty} {time}|%s>", now.Unix(), now.UTC().Format("2006-01-02 15:04 UTC")))
-	body := cut("*"+slackEscape(title)+"*\n"+slackEscape(text), slackMost) + "\n" + strings.Join(context, " · ")
+	body := cut("*"+slackEscape(title)+"*\n"+slackEscape(text), maxSlackText) + "\n" + strings.Join(context, " · ")
 	return json.Marshal(map[string]string{"text": body})
 }
 
@@ -68,16 +68,17 @@ func slackDecision(d *alerting.Decision) (title, text string) {
 	return fmt.Sprintf("%s %s: %d→%d replicas %s", sign, d.Pool, d.Ready+d.Pending, d.Desired, verb), d.Reason
 }
 
-// slackEscape is text with the three characters that Slack reads as control (https://api.slack.com/reference/surfaces/formatting).
+// slackEscape is text with the three characters that Slack reads as control
+// (https://api.slack.com/reference/surfaces/formatting).
 func slackEscape(s string) string { return slackEscaper.Replace(s) }
 
 var slackEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-// cut is s, or its beginning within most characters.
-func cut(s string, most int) string {
+// cut is s, cut to limit characters.
+func cut(s string, limit int) string {
 	r := []rune(s)
-	if len(r) <= most {
+	if len(r) <= limit {
 		return s
 	}
-	return string(r[:most-1]) + "…"
+	return string(r[:limit-1]) + "…"
 }

@@ -19,10 +19,10 @@ import (
 
 // WebhookConfig is one of webhooks.
 type WebhookConfig struct {
-	Name   string `yaml:"name"` // in logs, metrics and errors, where the URL may be a secret
+	Name   string `yaml:"name"` // in logs, metrics and errors, because the URL may be a secret
 	Target `yaml:",inline"`
 	Format Format   `yaml:"format"` // "" means cloudevents
-	Send   []string `yaml:"send"`   // alerts, prescale, reports; none means the first two, but alerts only for slack
+	Send   []string `yaml:"send"`   // alerts, prescale, reports; empty means the first two, but for slack only alerts
 
 	SecretFile string `yaml:"secret_file"` // keys that sign, one a line; read at each attempt, so that they can rotate
 }
@@ -30,13 +30,13 @@ type WebhookConfig struct {
 // Format is how a webhook's body is written.
 type Format string
 
-// The formats: the CloudEvent in structured mode, signed; or a message that Slack and what imitates it can show.
+// The formats: a signed CloudEvent in structured mode, or a message for Slack and compatible chats.
 const (
 	CloudEvents Format = "cloudevents"
 	Slack       Format = "slack"
 )
 
-// What a webhook may be sent.
+// The kinds of notices for webhooks.
 const (
 	sendAlerts   = "alerts"
 	sendPrescale = "prescale"
@@ -45,8 +45,8 @@ const (
 
 // Webhook posts events and alerts to one URL, signed by the Standard Webhooks specification
 // (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md): headers webhook-id,
-// webhook-timestamp and webhook-signature. An alert is told when it is raised and when it is over, not at each tick. The
-// id of a message stays the same over retries and restarts.
+// webhook-timestamp and webhook-signature. An alert is sent when it is raised and when it is resolved, not at each
+// tick. The id of a message stays the same over retries and restarts.
 type Webhook struct {
 	cfg   WebhookConfig
 	now   func() time.Time
@@ -81,8 +81,7 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 // Name is "webhook/" and the configured name.
 func (s *Webhook) Name() string { return "webhook/" + s.cfg.Name }
 
-// Accepts is true for what the configuration wants sent. The watchdog is for Alertmanager; a message in a chat about an
-// unchanged number of replicas is none.
+// Accepts is true for the configured kinds, but not for the watchdog. Chats get no decision that holds the replicas.
 func (s *Webhook) Accepts(n alerting.Notice) bool {
 	switch {
 	case n.Report != nil:
@@ -95,8 +94,8 @@ func (s *Webhook) Accepts(n alerting.Notice) bool {
 	return false
 }
 
-// ID is that of the event: one for an alert that is raised and one for its end. In a chat advice that is renewed is the
-// same message, as long as it asks for the same.
+// ID is the event's id: an alert has one for its start and one for its end. For a chat, renewed advice has the same id
+// until it requests something else.
 func (s *Webhook) ID(n alerting.Notice) string {
 	switch {
 	case n.Alert != nil:
@@ -116,7 +115,7 @@ func (s *Webhook) Send(ctx context.Context, n alerting.Notice) error {
 	}
 	body, contentType, err := s.body(n)
 	if err != nil && n.Report != nil {
-		return err // of the pages
+		return err // no pages
 	}
 	if err != nil {
 		return alerting.Permanent{Err: fmt.Errorf("%s: %w", s.Name(), err)}
@@ -149,7 +148,7 @@ func (s *Webhook) body(n alerting.Notice) (body []byte, contentType string, err 
 	return body, alerting.StructuredType + "; charset=utf-8", err
 }
 
-// sign sets the headers of the specification. Without keys, as chats have none, it says only which message it is.
+// sign sets the headers of the specification; without keys, such as for chats, only the id and the time.
 func (s *Webhook) sign(h http.Header, id string, body []byte) error {
 	at := s.now()
 	h.Set("webhook-id", id)
@@ -169,5 +168,5 @@ func (s *Webhook) sign(h http.Header, id string, body []byte) error {
 	return nil
 }
 
-// messageID is an event's id as a header carries it: the full stop separates what is signed and may not be part of it.
+// messageID is an event's id for a header. It has no full stop, which separates the signed parts.
 func messageID(id string) string { return strings.ReplaceAll(headerValue(id), ".", "%2E") }

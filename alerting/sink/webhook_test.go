@@ -269,7 +269,7 @@ func TestSlackGolden(t *testing.T) {
 	if err := json.Unmarshal(body, &got); err != nil {
 		t.Fatal(err)
 	}
-	if n := len([]rune(got.Text)); n < slackMost || n > slackMost+1000 || !strings.Contains(got.Text, "|runbook>") {
+	if n := len([]rune(got.Text)); n < maxSlackText || n > maxSlackText+1000 || !strings.Contains(got.Text, "|runbook>") {
 		t.Errorf("%d characters: %s", n, got.Text[len(got.Text)-300:])
 	}
 }

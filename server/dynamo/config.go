@@ -25,19 +25,19 @@ const (
 	Propose Stage = "propose"
 )
 
-// Planner is one planner, and the pool whose workers it scales. A planner does not say on whose behalf it asks, so each has
-// an address of its own to ask at.
+// Planner is one planner, and the pool whose workers it scales. Calls do not identify the planner, so each has its own
+// address.
 type Planner struct {
 	Pool      string           `yaml:"pool"`
-	Component string           `yaml:"component"` // what the replicas of a pool that is not disaggregated are: prefill or decode workers; "" is decode, as are those that do both
+	Component string           `yaml:"component"` // worker kind of a pool that is not disaggregated: prefill or decode; "" is decode, also for workers that do both
 	Stages    []Stage          `yaml:"stages"`    // none means propose
-	Listen    string           `yaml:"listen"`    // host:port where the planner asks
+	Listen    string           `yaml:"listen"`    // host:port for the planner's calls
 	TLS       tlsconfig.Server `yaml:"tls"`
 
-	Registry    string           `yaml:"registry"`     // host:port of the planner's gateway; "" when the planner's external_plugins name Listen
-	RegistryTLS tlsconfig.Client `yaml:"registry_tls"` // "" in all is plaintext
-	TokenFile   string           `yaml:"token_file"`   // holds the token that the gateway wants; read again each time
-	Endpoint    string           `yaml:"endpoint"`     // grpc://host:port of Listen as the planner reaches it; "" is grpc://Listen
+	Registry    string           `yaml:"registry"`     // host:port of the planner's gateway; "" if the planner's external_plugins has Listen
+	RegistryTLS tlsconfig.Client `yaml:"registry_tls"` // all empty is plaintext
+	TokenFile   string           `yaml:"token_file"`   // token for the gateway; read for each call
+	Endpoint    string           `yaml:"endpoint"`     // grpc://host:port of Listen for the planner; "" is grpc://Listen
 	Priority    int              `yaml:"priority"`     // the lowest of a stage has precedence; 0 means 10
 	Interval    time.Duration    `yaml:"interval"`     // throughput_adjustment_interval_seconds of the planner; 0 means 1m
 }
@@ -45,8 +45,8 @@ type Planner struct {
 // maxPlanners bounds the listeners.
 const maxPlanners = 64
 
-// Check is nil for a usable configuration; else it names the key, the value, the bound and what to do. It opens no file and
-// resolves no address.
+// Check is nil for a usable configuration; else it names the key, the value, the bound and what to do. It opens no file
+// and resolves no address.
 func (c Config) Check() error {
 	if len(c.Planners) > maxPlanners {
 		return fmt.Errorf("planners: %d are more than %d; leave some to another daemon", len(c.Planners), maxPlanners)
@@ -109,5 +109,5 @@ func (p *Planner) stages() []Stage {
 	return p.Stages
 }
 
-// PluginID is the name by which a stage is registered.
+// PluginID is the name of a registered stage.
 func (p *Planner) PluginID(s Stage) string { return "forewarm-" + p.Pool + "-" + string(s) }

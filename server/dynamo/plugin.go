@@ -13,13 +13,13 @@ import (
 	pb "github.com/forewarm/forewarm/server/dynamo/pluginpb"
 )
 
-// The kinds of workers that a planner knows.
+// The kinds of workers.
 const (
 	componentPrefill = "prefill"
-	componentDecode  = "decode" // those that do both too
+	componentDecode  = "decode" // also workers that do both
 )
 
-// plugin answers one planner.
+// plugin answers the calls of one planner.
 type plugin struct {
 	pb.UnimplementedPredictPluginServer
 	pb.UnimplementedProposePluginServer
@@ -40,7 +40,7 @@ func Register(to grpc.ServiceRegistrar, p Planner, reader server.Reader) {
 	pb.RegisterPluginLifecycleServer(to, s)
 }
 
-// Propose gives a floor under the workers of the pool; of a disaggregated pool, one under those of each role.
+// Propose returns the minimum of workers of the pool; in a disaggregated pool, one for each role.
 func (s *plugin) Propose(context.Context, *pb.ProposeStageRequest) (*pb.ProposeStageResponse, error) {
 	advice, withheld := s.advise()
 	if withheld != "" {
@@ -59,7 +59,7 @@ func floor(component string, replicas int) *pb.ComponentTarget {
 	return &pb.ComponentTarget{SubComponentType: component, Replicas: new(int32(replicas)), Type: pb.OverrideType_AT_LEAST}
 }
 
-// Predict gives what the workers have to stand until more could be ready.
+// Predict returns the load on the workers until more can be ready.
 func (s *plugin) Predict(_ context.Context, request *pb.PredictStageRequest) (*pb.PredictStageResponse, error) {
 	advice, withheld := s.advise()
 	if withheld != "" {
@@ -76,18 +76,18 @@ func (s *plugin) Predict(_ context.Context, request *pb.PredictStageRequest) (*p
 	return &pb.PredictStageResponse{Predictions: p, Reason: reason(advice)}, nil
 }
 
-// Bootstrap has nothing to do: what is known comes from telemetry, and stays.
+// Bootstrap does nothing: all data comes from telemetry.
 func (s *plugin) Bootstrap(context.Context, *pb.BootstrapRequest) (*pb.BootstrapResponse, error) {
 	return &pb.BootstrapResponse{Ok: true}, nil
 }
 
-// Reset has nothing to do either: there is no state of the planner's here.
+// Reset does nothing: the plug-in has no state of the planner.
 func (s *plugin) Reset(context.Context, *pb.ResetRequest) (*pb.ResetResponse, error) {
 	return &pb.ResetResponse{Ok: true}, nil
 }
 
-// advise gives the advice for the planner's pool, or why there is none: no failure of the plug-in, which the planner would
-// count against it.
+// advise returns the advice for the planner's pool, or why there is none. That is no error, because the planner counts
+// errors of a plug-in.
 func (s *plugin) advise() (a server.Advice, withheld string) {
 	a, err := server.Advise(s.reader, s.planner.Pool, server.RoleAll, time.Now())
 	if err != nil {

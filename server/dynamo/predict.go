@@ -10,20 +10,20 @@ import (
 	pb "github.com/forewarm/forewarm/server/dynamo/pluginpb"
 )
 
-// maxHitRate bounds the prefix-cache hit rate that prompts are scaled up by.
+// maxHitRate bounds the prefix-cache hit rate that scales up prompts.
 const maxHitRate = 0.99
 
-// predict turns a forecast into what a planner reads: the requests of one observation window, and the mean lengths of their
-// prompts and outputs, in tokens. The planner provides for their products, so these are made to be the quantiles of demand
-// that the decision provides for. With q the decision's quantile, H the minutes until replicas asked for now are ready, and
-// R, P, D the largest q-quantile within H of requests, prompt tokens to prefill, and output tokens, all per second:
+// predict converts a forecast to the planner's form: the requests of one observation window, and the mean lengths of
+// their prompts and outputs, in tokens. The planner provides for the products, so these are the demand quantiles of the
+// decision. With q the decision's quantile, H the minutes until replicas requested now are ready, and R, P, D the
+// largest q-quantile within H of requests, uncached prompt tokens and output tokens, all per second:
 //
 //	num_req = R · duration    isl = P / R / (1 − hit rate)    osl = D / R
 //
-// The hit rate is the planner's own, and goes back to it, for it takes the share that hits off again. ok is false when R is
-// not known, or not above zero, or the planner does not say how long its window is; lengths that are not known are left out.
+// The hit rate is the planner's own, because the planner subtracts that share again. ok is false if R is unknown or not
+// above zero, or if the planner does not send its window. Unknown lengths are left out.
 func predict(v *server.PoolView, seen *pb.TrafficMetrics) (_ *pb.PredictionData, ok bool) {
-	most := func(dimension string) float64 {
+	largest := func(dimension string) float64 {
 		f := total(v, dimension)
 		if f == nil {
 			return math.NaN()
@@ -36,7 +36,7 @@ func predict(v *server.PoolView, seen *pb.TrafficMetrics) (_ *pb.PredictionData,
 		}
 		return peak
 	}
-	requests, duration := most(features.DimRequests), float64(seen.GetDurationS())
+	requests, duration := largest(features.DimRequests), float64(seen.GetDurationS())
 	if !(requests > 0 && duration > 0) {
 		return nil, false
 	}
@@ -46,16 +46,16 @@ func predict(v *server.PoolView, seen *pb.TrafficMetrics) (_ *pb.PredictionData,
 		p.PredictedKvHitRate = seen.KvHitRate
 		unhit = 1 - min(max(float64(seen.GetKvHitRate()), 0), maxHitRate)
 	}
-	if x := most(features.DimPrefill) / requests / unhit; x > 0 {
+	if x := largest(features.DimPrefill) / requests / unhit; x > 0 {
 		p.PredictedIsl = new(float32(x))
 	}
-	if x := most(features.DimDecode) / requests; x > 0 {
+	if x := largest(features.DimDecode) / requests; x > 0 {
 		p.PredictedOsl = new(float32(x))
 	}
 	return p, true
 }
 
-// minutes is how many whole minutes are forecast over a lead time, at least one.
+// minutes is a lead time in whole minutes of forecast, at least one.
 func minutes(lead time.Duration) int {
 	return min(max(int(math.Ceil(lead.Minutes())), 1), forecaster.Horizon)
 }

@@ -29,13 +29,13 @@ const (
 // pace is how often a registrar calls.
 type pace struct {
 	heartbeat              time.Duration
-	firstBackoff, maxAfter time.Duration // before it tries again to register, doubling
+	firstBackoff, maxAfter time.Duration // bounds of the exponential backoff before a retry
 }
 
-// usualPace has heartbeats at a third of the planner's timeout, of which it forgives one.
+// usualPace has heartbeats at a third of the planner's timeout, so that one may be lost.
 var usualPace = pace{heartbeat: 5 * time.Second, firstBackoff: time.Second, maxAfter: 30 * time.Second}
 
-// Registrar keeps the stages of a planner registered at its gateway for as long as it runs.
+// Registrar keeps the stages of a planner registered at its gateway while it runs.
 type Registrar struct {
 	planner  Planner
 	endpoint string
@@ -48,7 +48,7 @@ type Registrar struct {
 	registered map[Stage]*atomic.Bool
 }
 
-// NewRegistrar connects to nothing yet. listen is the address that Planner.Listen came to, and version the program's. Errors
+// NewRegistrar connects to nothing yet. listen is the actual address of Planner.Listen, version the program's. Errors
 // name the key.
 func NewRegistrar(p Planner, listen, version string, log *zap.Logger) (*Registrar, error) {
 	secure := insecure.NewCredentials()
@@ -73,14 +73,14 @@ func NewRegistrar(p Planner, listen, version string, log *zap.Logger) (*Registra
 	return r, nil
 }
 
-// Registered reports whether the planner has accepted a stage, as far as is known.
+// Registered reports whether the planner has accepted a stage, as far as known.
 func (r *Registrar) Registered(s Stage) bool { return r.registered[s].Load() }
 
-// Stages are those that are registered.
+// Stages are the stages to register.
 func (r *Registrar) Stages() []Stage { return r.planner.stages() }
 
-// Run registers the stages, sends their heartbeats, and begins again where the planner does not know them any more. When ctx
-// ends it takes its leave.
+// Run registers the stages, sends heartbeats, and registers again if the planner does not know a stage any more. When
+// ctx ends, it unregisters.
 func (r *Registrar) Run(ctx context.Context) error {
 	var stages sync.WaitGroup
 	for _, s := range r.planner.stages() {
@@ -105,7 +105,7 @@ func (r *Registrar) keep(ctx context.Context, s Stage) {
 		if ctx.Err() != nil {
 			break
 		}
-		if text := err.Error(); text != complaint { // an outage is logged once
+		if text := err.Error(); text != complaint { // log an outage once
 			complaint = text
 			r.log.Warn("the planner does not have the plug-in", append(r.fields(s), zap.Error(err))...)
 		}
@@ -113,10 +113,10 @@ func (r *Registrar) keep(ctx context.Context, s Stage) {
 	}
 	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	_ = r.unregister(leave, s, "graceful_shutdown") // the planner would find out by itself
+	_ = r.unregister(leave, s, "graceful_shutdown") // on an error, the planner detects it by missing heartbeats
 }
 
-// register announces a stage. An earlier self that the planner still knows is taken off first: it may have been elsewhere.
+// register registers a stage. It first unregisters an earlier process, which may have had another address.
 func (r *Registrar) register(ctx context.Context, s Stage) error {
 	if err := r.unregister(ctx, s, "restart"); err != nil {
 		return err
@@ -137,8 +137,8 @@ func (r *Registrar) register(ctx context.Context, s Stage) error {
 	return nil
 }
 
-// announcement tells the planner how to use a stage. A floor is asked for in each of the planner's ticks, a prediction
-// once an interval. Between calls the planner holds nothing of ours: a floor stands no longer than the daemon that gave it.
+// announcement is how the planner should call a stage: propose at each planner tick, predict once per interval. The
+// planner keeps no result between calls, so a minimum ends with the daemon.
 func (r *Registrar) announcement(s Stage, token string) *pb.RegisterRequest {
 	a := &pb.RegisterRequest{
 		PluginId: r.planner.PluginID(s), PluginType: string(s), Priority: uint32(cmp.Or(r.planner.Priority, 10)), Endpoint: r.endpoint, Version: r.version,
@@ -153,10 +153,10 @@ func (r *Registrar) announcement(s Stage, token string) *pb.RegisterRequest {
 	return a
 }
 
-// errForgotten means that the planner does not know the plug-in any more, perhaps because it was started again.
+// errForgotten means that the planner does not know the plug-in any more, such as after its restart.
 var errForgotten = errors.New("the planner has forgotten the plug-in")
 
-// heartbeats sends them until one is not taken.
+// heartbeats sends heartbeats until one fails.
 func (r *Registrar) heartbeats(ctx context.Context, s Stage) error {
 	for {
 		if !sleep.For(ctx, r.pace.heartbeat) {
@@ -189,7 +189,7 @@ func (r *Registrar) unregister(ctx context.Context, s Stage, reason string) erro
 	return err
 }
 
-// token reads the file each time, for tokens of service accounts are renewed.
+// token reads the file each time, because tokens of service accounts are renewed.
 func (r *Registrar) token() (string, error) {
 	if r.planner.TokenFile == "" {
 		return "", nil

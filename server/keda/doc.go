@@ -1,7 +1,7 @@
-// Package keda answers KEDA as an external scaler, for triggers of type external and external-push: the metric is the
-// number of replicas that a pool should have, and its target one a replica, so that the Horizontal Pod Autoscaler comes to
-// that number.
+// Package keda is an external scaler for KEDA, for triggers of type external and external-push. The metric is the
+// number of replicas that a pool should have, and its target is 1 per replica, so the Horizontal Pod Autoscaler
+// computes that number.
 //
-// Where there is no advice that may be obeyed (see server.Advise) the answer is an error that says why, never a number:
-// KEDA then applies the fallback of the ScaledObject, and without one the autoscaler keeps what it has.
+// Without advice (see server.Advise) the answer is an error with the reason, never a number: KEDA then applies the
+// fallback of the ScaledObject; without one, the autoscaler keeps its replicas.
 package keda

@@ -13,16 +13,16 @@ import (
 	pb "github.com/forewarm/forewarm/server/keda/externalscalerpb"
 )
 
-// MetricName is the one metric there is. KEDA puts the number of the trigger before it.
+// MetricName is the only metric. KEDA prefixes the number of the trigger.
 const MetricName = "forewarm-desired-replicas"
 
-// target is the metric's target a replica: the autoscaler wants ceil(value / target) replicas.
+// target is the metric's target per replica: the autoscaler computes ceil(value / target) replicas.
 const target = 1
 
-// watchEvery is how often a stream looks whether its answer is another.
+// watchEvery is how often a stream checks for a changed answer.
 const watchEvery = time.Second
 
-// Scaler implements the external scaler. Its methods are called from many goroutines at once.
+// Scaler implements the external scaler. It is safe for concurrent use.
 type Scaler struct {
 	pb.UnimplementedExternalScalerServer
 	reader server.Reader
@@ -33,7 +33,7 @@ func Register(to grpc.ServiceRegistrar, reader server.Reader) {
 	pb.RegisterExternalScalerServer(to, &Scaler{reader: reader})
 }
 
-// IsActive says whether the target should have replicas at all.
+// IsActive reports whether the target should have at least one replica.
 func (s *Scaler) IsActive(_ context.Context, ref *pb.ScaledObjectRef) (*pb.IsActiveResponse, error) {
 	n, err := s.replicas(ref)
 	if err != nil {
@@ -42,21 +42,21 @@ func (s *Scaler) IsActive(_ context.Context, ref *pb.ScaledObjectRef) (*pb.IsAct
 	return &pb.IsActiveResponse{Result: n > 0}, nil
 }
 
-// StreamIsActive says the same at once, and again when it is otherwise. The stream ends with an error when there is no
-// advice any more; KEDA opens another.
+// StreamIsActive sends the same at once and at each change. The stream ends with an error if there is no advice any
+// more; KEDA opens a new one.
 func (s *Scaler) StreamIsActive(ref *pb.ScaledObjectRef, stream grpc.ServerStreamingServer[pb.IsActiveResponse]) error {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
-	for said, was := false, false; ; {
+	for sent, last := false, false; ; {
 		n, err := s.replicas(ref)
 		if err != nil {
 			return err
 		}
-		if is := n > 0; !said || is != was {
-			if err := stream.Send(&pb.IsActiveResponse{Result: is}); err != nil {
+		if active := n > 0; !sent || active != last {
+			if err := stream.Send(&pb.IsActiveResponse{Result: active}); err != nil {
 				return err
 			}
-			said, was = true, is
+			sent, last = true, active
 		}
 		select {
 		case <-stream.Context().Done():
@@ -66,7 +66,7 @@ func (s *Scaler) StreamIsActive(ref *pb.ScaledObjectRef, stream grpc.ServerStrea
 	}
 }
 
-// GetMetricSpec answers the same whatever is known of the pool, so that the autoscaler is there before the advice is.
+// GetMetricSpec does not depend on the pool's data, so that the autoscaler can start before there is advice.
 func (s *Scaler) GetMetricSpec(_ context.Context, ref *pb.ScaledObjectRef) (*pb.GetMetricSpecResponse, error) {
 	if _, err := readTrigger(ref); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (s *Scaler) StreamMetricSpec(ref *pb.ScaledObjectRef, stream grpc.ServerStr
 	return ended(stream.Context())
 }
 
-// GetMetrics gives the number of replicas that the pool should have.
+// GetMetrics returns the number of replicas that the pool should have.
 func (s *Scaler) GetMetrics(_ context.Context, request *pb.GetMetricsRequest) (*pb.GetMetricsResponse, error) {
 	if name := request.GetMetricName(); name != MetricName {
 		return nil, status.Errorf(codes.InvalidArgument, "there is no metric %q, only %s", name, MetricName)
@@ -119,7 +119,7 @@ func (s *Scaler) replicas(ref *pb.ScaledObjectRef) (int, error) {
 	return 0, status.Error(codes.Unavailable, err.Error())
 }
 
-// ended is why a stream is over: its client left, or the daemon stops.
+// ended is why a stream ended: the client closed it, or the daemon stops.
 func ended(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		return status.Error(codes.DeadlineExceeded, "the deadline of the call has passed")

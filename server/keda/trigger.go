@@ -12,22 +12,22 @@ import (
 	pb "github.com/forewarm/forewarm/server/keda/externalscalerpb"
 )
 
-// trigger is what the metadata of a trigger asks about.
+// trigger is the metadata of a trigger.
 type trigger struct {
 	pool string
 	role string
 }
 
-// The keys of a trigger's metadata that are ours. KEDA hands over its own as well, and may come to have more.
+// Forewarm's keys in a trigger's metadata. KEDA also sends its own keys, and may add more.
 const (
 	keyPool = "pool"
 	keyRole = "role"
 )
 
-// fromEnv ends a key whose value KEDA has looked up in the environment of the target.
+// fromEnv is the suffix of a key whose value KEDA reads from the environment of the target.
 const fromEnv = "FromEnv"
 
-// readTrigger reads the metadata that KEDA sends with every call. The error is a gRPC status that names the key.
+// readTrigger parses the metadata that KEDA sends with every call. The error is a gRPC status that names the key.
 func readTrigger(ref *pb.ScaledObjectRef) (trigger, error) {
 	t := trigger{role: server.RoleAll}
 	metadata := ref.GetScalerMetadata()
@@ -50,7 +50,7 @@ func readTrigger(ref *pb.ScaledObjectRef) (trigger, error) {
 	return t, nil
 }
 
-// misspelt finds which of our keys was meant: one that went unread would select all roles.
+// misspelt finds the key that was probably meant: a misspelt one would select all roles.
 func misspelt(key string) (string, bool) {
 	for _, ours := range []string{keyPool, keyRole} {
 		if strings.EqualFold(strings.NewReplacer("_", "", "-", "").Replace(key), ours) {

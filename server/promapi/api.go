@@ -16,8 +16,8 @@ import (
 const (
 	maxFormBytes = 1 << 20
 	maxPoints    = 11_000          // of a series in one answer
-	maxQueries   = 4               // that are evaluated at once; others wait
-	lookback     = 5 * time.Minute // how long a sample is the value of its series
+	maxQueries   = 4               // concurrent; others wait
+	lookback     = 5 * time.Minute // how long a sample is valid
 )
 
 // Metadata describes the series of one name.
@@ -39,8 +39,8 @@ type API struct {
 	now      func() time.Time
 }
 
-// New returns an API over data, which must be safe for concurrent use. metadata is by the names of series; version is that
-// of this program.
+// New returns an API over data, which must be safe for concurrent use. metadata is by series name; version is the
+// program's.
 func New(cfg Config, data storage.Queryable, metadata map[string]Metadata, version string, log *slog.Logger) *API {
 	p := parser.NewParser(parser.Options{})
 	return &API{
@@ -78,10 +78,10 @@ func (a *API) Register(handle func(pattern string, h http.Handler)) {
 	}
 }
 
-// An endpoint answers one request whose form is parsed, within ctx.
+// An endpoint answers one request with a parsed form.
 type endpoint func(ctx context.Context, r *http.Request) (answer, *failure)
 
-// answer is what an endpoint says. Its data may live on what done releases; nil data has no body.
+// answer is the result of an endpoint. done releases memory that data uses; nil data has no body.
 type answer struct {
 	data     any
 	warnings annotations.Annotations

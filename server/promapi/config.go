@@ -7,8 +7,8 @@ import (
 
 // Config bounds what queries may cost.
 type Config struct {
-	Timeout    time.Duration `yaml:"timeout"`     // of a query, the wait for its turn included
-	MaxSamples int           `yaml:"max_samples"` // that one query holds in memory at once, 16 bytes each
+	Timeout    time.Duration `yaml:"timeout"`     // of a query, including the wait
+	MaxSamples int           `yaml:"max_samples"` // that one query may hold in memory, 16 bytes each
 }
 
 // DefaultConfig is what an unset configuration means.

@@ -11,12 +11,12 @@ import (
 	"github.com/prometheus/prometheus/util/jsonutil"
 )
 
-// flushBytes is how much of an answer is held before it is sent.
+// flushBytes is how many bytes of an answer are buffered.
 const flushBytes = 64 << 10
 
 var codec = jsoniter.ConfigCompatibleWithStandardLibrary
 
-// respond writes an answer as it is encoded, so that a large one takes no more memory than its samples.
+// respond streams an answer, so that a large one needs no more memory than its samples.
 func (a *API) respond(w http.ResponseWriter, query string, x *answer) {
 	w.Header().Set("Content-Type", "application/json")
 	warnings, infos := x.warnings.AsStrings(query, 10, 10)
@@ -27,7 +27,7 @@ func (a *API) respond(w http.ResponseWriter, query string, x *answer) {
 	writeTexts(s, "infos", infos)
 	s.WriteObjectEnd()
 	if err := s.Flush(); err != nil {
-		a.log.Debug("an answer was not taken to its end", "cause", err.Error())
+		a.log.Debug("write of an answer failed", "cause", err.Error())
 	}
 }
 
@@ -43,11 +43,11 @@ func (a *API) respondFailure(w http.ResponseWriter, f *failure) {
 		_, err = w.Write(b)
 	}
 	if err != nil {
-		a.log.Debug("an error was not taken to its end", "cause", err.Error())
+		a.log.Debug("write of an error failed", "cause", err.Error())
 	}
 }
 
-// writeTexts writes a member of an object that holds texts, where there are any.
+// writeTexts writes a member of an object with texts, if any.
 func writeTexts(s *jsoniter.Stream, name string, texts []string) {
 	if len(texts) > 0 {
 		s.WriteMore()
@@ -71,8 +71,8 @@ func writeData(s *jsoniter.Stream, data any) {
 	}
 }
 
-// writeValue writes the result of a query. Samples are [seconds, "value"]: JSON has no numbers for NaN and infinities. No
-// series has native histograms.
+// writeValue writes the result of a query. Samples are [seconds, "value"]: JSON has no numbers for NaN and infinities.
+// No series has native histograms.
 func writeValue(s *jsoniter.Stream, v parser.Value) {
 	switch v := v.(type) {
 	case promql.Vector:
@@ -126,8 +126,8 @@ func writeLabels(s *jsoniter.Stream, ls labels.Labels) {
 	s.WriteObjectEnd()
 }
 
-// writeArray writes n elements, and sends what is ready from time to time. After an error of the receiver the rest is
-// encoded for nobody, within the same bound of memory.
+// writeArray writes n elements, and flushes from time to time. After a write error it continues without effect, within
+// the same bound of memory.
 func writeArray(s *jsoniter.Stream, n int, element func(i int)) {
 	s.WriteArrayStart()
 	for i := range n {

@@ -9,11 +9,10 @@ import (
 	"github.com/prometheus/prometheus/promql"
 )
 
-// statusClientClosed means that the client went away before the answer; the number is nginx', and Prometheus'.
+// statusClientClosed means that the client closed the connection before the answer, as in nginx and Prometheus.
 const statusClientClosed = 499
 
-// failure is an error in Prometheus' terms: a kind, which is the errorType of the answer and decides its status, and the
-// cause.
+// failure is an error of Prometheus' API: the kind is the errorType of the answer and decides its status.
 type failure struct {
 	kind  kind
 	cause error
@@ -35,12 +34,12 @@ var (
 
 func refuse(cause error) *failure { return &failure{badData, cause} }
 
-// invalid names the parameter that cannot be used.
+// invalid is the failure of an invalid parameter.
 func invalid(parameter string, cause error) *failure {
 	return refuse(fmt.Errorf("invalid parameter %q: %w", parameter, cause))
 }
 
-// failed sorts an error of the engine or of the series.
+// failed classifies an error of the engine or of the series.
 func failed(err error) *failure {
 	var (
 		gone    promql.ErrQueryCanceled

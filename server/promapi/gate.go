@@ -2,7 +2,7 @@ package promapi
 
 import "context"
 
-// gate lets a number of queries in at once; it is a promql.QueryTracker. Those that wait do so within their own timeout.
+// gate limits concurrent queries; it is a promql.QueryTracker. The wait counts toward a query's timeout.
 type gate chan struct{}
 
 // GetMaxConcurrent implements promql.QueryTracker.
@@ -18,8 +18,8 @@ func (g gate) Insert(ctx context.Context, _ string) (int, error) {
 	}
 }
 
-// Delete gives the turn back.
+// Delete ends the turn.
 func (g gate) Delete(int) { <-g }
 
-// Close implements promql.QueryTracker; there is nothing to release.
+// Close implements promql.QueryTracker.
 func (g gate) Close() error { return nil }

@@ -10,10 +10,10 @@ import (
 	"strconv"
 )
 
-// metricMetadata gives type, help and unit of series by their names.
+// metricMetadata returns type, help and unit of series by name.
 func (a *API) metricMetadata(_ context.Context, r *http.Request) (answer, *failure) {
 	limit := -1                                                  // none
-	for _, name := range []string{"limit", "limit_per_metric"} { // there is one description of a name
+	for _, name := range []string{"limit", "limit_per_metric"} { // a name has one description
 		text := r.Form.Get(name)
 		if text == "" {
 			continue
@@ -38,11 +38,10 @@ func (a *API) metricMetadata(_ context.Context, r *http.Request) (answer, *failu
 	return answer{data: found}, nil
 }
 
-// prometheusVersion is the release of Prometheus whose engine is built in: its module's v0.315.0 is known as 3.15.0.
+// prometheusVersion is the release of the built-in Prometheus engine: module v0.315.0 is release 3.15.0.
 const prometheusVersion = "3.15.0"
 
-// buildInfo tells the version of Prometheus whose API this is, by which clients judge what they may ask; Forewarm's own
-// is beside it.
+// buildInfo returns the Prometheus version, from which clients derive the supported API, and Forewarm's version.
 func (a *API) buildInfo(context.Context, *http.Request) (answer, *failure) {
 	return answer{data: map[string]string{
 		"version": prometheusVersion, "revision": a.version, "branch": "", "buildUser": "", "buildDate": "",
@@ -50,7 +49,7 @@ func (a *API) buildInfo(context.Context, *http.Request) (answer, *failure) {
 	}}, nil
 }
 
-// rules answers that there are none: Forewarm evaluates no rules of its own.
+// rules answers with no rules: Forewarm evaluates none.
 func (a *API) rules(context.Context, *http.Request) (answer, *failure) {
 	return answer{data: map[string][]string{"groups": {}}}, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// The first and last time that Prometheus knows.
+// The first and last time of Prometheus.
 var (
 	minTime = time.Unix(math.MinInt64/1000+62135596801, 0).UTC()
 	maxTime = time.Unix(math.MaxInt64/1000-62135596801, 999999999).UTC()
@@ -59,7 +59,7 @@ func timeParam(r *http.Request, name string, absent time.Time) (time.Time, *fail
 	return t, nil
 }
 
-// limitParam reads an optional limit; 0 stands for none.
+// limitParam reads an optional limit; 0 means none.
 func limitParam(r *http.Request) (int, *failure) {
 	s := r.Form.Get("limit")
 	if s == "" {
@@ -75,14 +75,14 @@ func limitParam(r *http.Request) (int, *failure) {
 	return n, nil
 }
 
-// selection is what series, labels and label values are asked about.
+// selection is the parameters of series, labels and label values.
 type selection struct {
 	from, to int64 // Unix ms, both included
 	matchers [][]*labels.Matcher
 	limit    int // 0 for none
 }
 
-// selectionParams reads what is asked about; unsound makes a failure of selectors that are not.
+// selectionParams reads a selection; unsound makes the failure for invalid selectors.
 func (a *API) selectionParams(r *http.Request, unsound func(error) *failure) (s selection, f *failure) {
 	if s.limit, f = limitParam(r); f != nil {
 		return s, f
@@ -103,7 +103,7 @@ func (a *API) selectionParams(r *http.Request, unsound func(error) *failure) (s 
 	return s, nil
 }
 
-// parseSelectors reads selectors; each must exclude something.
+// parseSelectors parses selectors; each must exclude something.
 func (a *API) parseSelectors(texts []string) ([][]*labels.Matcher, error) {
 	sets, err := a.parser.ParseMetricSelectors(texts)
 	if err != nil {
@@ -126,7 +126,7 @@ func excludes(set []*labels.Matcher) bool {
 	return false
 }
 
-// hint asks for one more than the limit, so that a cut is seen.
+// hint requests one more than the limit, to detect a cut result.
 func (s *selection) hint() int {
 	if s.limit > 0 && s.limit < math.MaxInt {
 		return s.limit + 1

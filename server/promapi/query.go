@@ -60,7 +60,7 @@ func (a *API) queryRange(ctx context.Context, r *http.Request) (answer, *failure
 	})
 }
 
-// evaluate runs a query within the timeout that was asked for, where it is the shorter one.
+// evaluate runs a query within the shorter of the requested and the configured timeout.
 func (a *API) evaluate(ctx context.Context, r *http.Request, limit int,
 	prepare func(context.Context, promql.QueryOpts, string) (promql.Query, error),
 ) (answer, *failure) {
@@ -97,7 +97,7 @@ func (a *API) evaluate(ctx context.Context, r *http.Request, limit int,
 	return x, nil
 }
 
-// truncate cuts a result to a number of series, 0 for all, and gives its warnings.
+// truncate cuts a result to a number of series (0 for all), and returns its warnings.
 func truncate(res *promql.Result, limit int) annotations.Annotations {
 	cut := false
 	switch v := res.Value.(type) {
@@ -116,12 +116,12 @@ func truncate(res *promql.Result, limit int) annotations.Annotations {
 	return res.Warnings
 }
 
-// queryExemplars answers that there are none: series here have no exemplars.
+// queryExemplars answers with no exemplars: stored series have none.
 func (a *API) queryExemplars(context.Context, *http.Request) (answer, *failure) {
 	return answer{data: []string{}}, nil
 }
 
-// formatQuery lays an expression out over lines.
+// formatQuery formats an expression over lines.
 func (a *API) formatQuery(_ context.Context, r *http.Request) (answer, *failure) {
 	expr, err := a.parser.ParseExpr(r.Form.Get("query"))
 	if err != nil {

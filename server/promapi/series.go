@@ -74,7 +74,7 @@ func (a *API) labelValues(ctx context.Context, r *http.Request) (answer, *failur
 	})
 }
 
-// strings looks up texts for each selector, or once where there is none, and joins them in order.
+// strings looks up texts for each selector, or once without any, and merges them in order.
 func (a *API) strings(ctx context.Context, r *http.Request,
 	lookUp func(storage.Querier, *storage.LabelHints, []*labels.Matcher) ([]string, annotations.Annotations, error),
 ) (answer, *failure) {
@@ -86,7 +86,7 @@ func (a *API) strings(ctx context.Context, r *http.Request,
 	if err != nil {
 		return answer{}, failed(err)
 	}
-	x := answer{done: func() { _ = q.Close() }} // the texts live on it
+	x := answer{done: func() { _ = q.Close() }} // the texts use its memory
 	if len(s.matchers) == 0 {
 		s.matchers = [][]*labels.Matcher{nil}
 	}

@@ -11,11 +11,11 @@ import (
 type Config struct {
 	Listen   string           `yaml:"listen"` // host:port; "" is off, and a host other than loopback shows advice to the network
 	TLS      tlsconfig.Server `yaml:"tls"`
-	MaxBytes int              `yaml:"-"` // of a message that is received; 0 means 64 KiB
+	MaxBytes int              `yaml:"-"` // of a received message; 0 means 64 KiB
 }
 
-// Check is nil for a usable configuration; else it names the key, the value, the bound and what to do. It opens no file and
-// resolves no address.
+// Check is nil for a usable configuration; else it names the key, the value, the bound and what to do. It opens no file
+// and resolves no address.
 func (c Config) Check() error {
 	if err := c.TLS.Check(); err != nil {
 		return fmt.Errorf("tls.%w", err)

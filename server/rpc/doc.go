@@ -1,3 +1,3 @@
-// Package rpc runs the gRPC listeners at which autoscalers ask: with TLS, and with bounds on connections, on calls at once
-// and on the size of messages. What is answered is read only.
+// Package rpc runs the gRPC listeners for autoscalers, with TLS and bounds on connections, concurrent calls and message
+// size. All services are read-only.
 package rpc

@@ -22,13 +22,13 @@ import (
 
 const (
 	maxConnections    = 64
-	maxCalls          = 256 // at once, streams included; further ones are refused for now
+	maxCalls          = 256 // concurrent calls and streams; further ones are refused
 	maxHeaderBytes    = 16 << 10
 	connectionTimeout = 10 * time.Second
 	callTimeout       = 10 * time.Second // of a call with one answer
 	grace             = 2 * time.Second
 
-	// Clients of autoscalers ping idle connections, some each ten seconds.
+	// Autoscalers ping idle connections, some each ten seconds.
 	leastPing = 5 * time.Second
 )
 
@@ -36,10 +36,10 @@ const (
 type Server struct {
 	socket net.Listener
 	grpc   *grpc.Server
-	slots  *semaphore.Weighted // a call takes one
+	slots  *semaphore.Weighted // one per call
 	count  func(method string, code codes.Code)
 
-	stopping context.Context // ends when Run is to stop
+	stopping context.Context // ends when Run stops
 	stop     context.CancelFunc
 }
 
@@ -71,16 +71,16 @@ func Open(key string, c Config, count func(method string, code codes.Code), log 
 // RegisterService implements [grpc.ServiceRegistrar].
 func (s *Server) RegisterService(d *grpc.ServiceDesc, impl any) { s.grpc.RegisterService(d, impl) }
 
-// Addr is where it listens.
+// Addr is the listening address.
 func (s *Server) Addr() net.Addr { return s.socket.Addr() }
 
-// Close releases the address of a server that does not run any more, or never did.
+// Close releases the address of a server that does not run.
 func (s *Server) Close() {
 	s.stop()
 	_ = s.socket.Close()
 }
 
-// Run answers calls until ctx ends, then ends the contexts of streams and lets what is under way finish for a moment.
+// Run answers calls until ctx ends, then ends the contexts of streams and waits shortly for running calls.
 func (s *Server) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, s.stop)()
 	return listener.ServeGRPC(ctx, s.grpc, netutil.LimitListener(s.socket, maxConnections), grace)
@@ -114,7 +114,7 @@ func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 // endingStream is a stream that ends with its client and with the server.
 type endingStream struct {
 	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // it replaces the one that the stream carries
+	ctx context.Context //nolint:containedctx // it replaces the stream's context
 }
 
 // Context implements [grpc.ServerStream].
