@@ -96,7 +96,7 @@ func (t *arrivals) pop() arrival {
 // release drops references to evicted classes.
 func (t *arrivals) release() {
 	for i := range t.queue[t.head:] {
-		if e := &t.queue[t.head+i]; e.class != nil && e.class.gone {
+		if e := &t.queue[t.head+i]; e.class != nil && e.class.evicted {
 			e.class = nil
 		}
 	}

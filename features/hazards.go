@@ -74,11 +74,11 @@ func (h *hazards) shares(s []share, priors []prior, quantum float64) {
 // change of the service within minutes, sparse ones average over a day.
 const (
 	memoryRecords = 2000
-	memoryLeast   = 8    // minutes
-	memoryMost    = 1440 // minutes
+	minMemory   = 8    // minutes
+	maxMemory    = 1440 // minutes
 )
 
 // keep is the factor by which delays fade each minute in which so many records come.
 func keep(recordsPerMinute float64) float32 {
-	return float32(1 - 1/math.Max(memoryLeast, math.Min(memoryRecords/recordsPerMinute, memoryMost)))
+	return float32(1 - 1/math.Max(minMemory, math.Min(memoryRecords/recordsPerMinute, maxMemory)))
 }

@@ -360,7 +360,7 @@ func TestEstimateBetweenCountAndLevel(t *testing.T) {
 // Deviations find the quantiles of errors that the model did not foresee.
 func TestDeviationsCover(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	v := newMisses()
+	v := newAgeErrors()
 	inside, of := 0, 0
 	for i := range 20000 {
 		z := 2 + 3*rng.ExpFloat64()

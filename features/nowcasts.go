@@ -24,7 +24,7 @@ type nowcasts struct {
 type issuedNow struct {
 	Mean float32 `cbor:"1,keyasint"`
 	SD   float32 `cbor:"2,keyasint"`
-	Few  bool    `cbor:"3,keyasint"` // see misses
+	Few  bool    `cbor:"3,keyasint"` // see ageErrors
 }
 
 const (

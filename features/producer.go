@@ -92,33 +92,33 @@ func (p *Producers) Begin(source string, received time.Time) {
 	}
 }
 
-// Request takes note of a record and of what became of it.
-func (p *Producers) Request(r *ingest.Request, became ingest.Reason) {
-	if became == ingest.ReasonUnknownPool {
+// Request takes note of a record and of what refusal of it.
+func (p *Producers) Request(r *ingest.Request, refusal ingest.Reason) {
+	if refusal == ingest.ReasonUnknownPool {
 		return
 	}
 	at, sure := unixTimeOf(r.FinishedAt), true
 	if r.Phase == ingest.PhaseArrived || at == never {
 		at, sure = unixTimeOf(r.EventTime()), r.Phase == ingest.PhaseArrived
 	}
-	p.record(r.ReplicaName, r.Pool, at, sure, true, became)
+	p.record(r.ReplicaName, r.Pool, at, sure, true, refusal)
 }
 
 // Sum takes note of one; its delay says nothing, for its span may have only begun at its start.
-func (p *Producers) Sum(s *ingest.Sum, became ingest.Reason) {
-	if became != ingest.ReasonUnknownPool {
-		p.record("", s.Pool, unixTimeOf(s.Start), false, true, became)
+func (p *Producers) Sum(s *ingest.Sum, refusal ingest.Reason) {
+	if refusal != ingest.ReasonUnknownPool {
+		p.record("", s.Pool, unixTimeOf(s.Start), false, true, refusal)
 	}
 }
 
 // Replica takes note of a report.
-func (p *Producers) Replica(r *ingest.Replica, became ingest.Reason) {
-	if became != ingest.ReasonUnknownPool {
-		p.record(r.Name, r.Pool, unixTimeOf(r.At), true, false, became)
+func (p *Producers) Replica(r *ingest.Replica, refusal ingest.Reason) {
+	if refusal != ingest.ReasonUnknownPool {
+		p.record(r.Name, r.Pool, unixTimeOf(r.At), true, false, refusal)
 	}
 }
 
-func (p *Producers) record(replica, pool string, at unixTime, sure, demand bool, became ingest.Reason) {
+func (p *Producers) record(replica, pool string, at unixTime, sure, demand bool, refusal ingest.Reason) {
 	name := p.source
 	if name == "" {
 		name = replica
@@ -132,16 +132,16 @@ func (p *Producers) record(replica, pool string, at unixTime, sure, demand bool,
 	}
 	x.declared = x.declared || p.source != ""
 	x.records++
-	if p.received != never && became != ingest.ReasonDuplicate {
+	if p.received != never && refusal != ingest.ReasonDuplicate {
 		x.delays[0].add(int64(p.received-min(max(at, p.received-maxDelay), p.received+maxDelay)), sure)
 	}
-	if became == ingest.ReasonFuture {
+	if refusal == ingest.ReasonFuture {
 		x.future++
 		at = never // whenever that was
 	}
 	heard := p.received
 	if !p.cfg.ByReceipt {
-		if heard = at; became != "" {
+		if heard = at; refusal != "" {
 			return // on the event clock, a record that was refused says nothing of time
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// leastSure is how many records a clock is judged by.
-const leastSure = 10
+// minSureRecords is how many records a clock is judged by.
+const minSureRecords = 10
 
 // skewTolerance is what is taken for no skew: machines on NTP agree to far less.
 const skewTolerance = 500 * time.Millisecond
@@ -55,7 +55,7 @@ func (p *Producers) Tick(t time.Time, pools []PoolMinute) []ProducerState {
 	p.states, p.faults = p.states[:0], p.faults[:0]
 	p.least = p.least[:0]
 	for _, x := range p.list {
-		if d := x.recent(); d.Sure >= leastSure {
+		if d := x.recent(); d.Sure >= minSureRecords {
 			p.least = append(p.least, max(delaySeconds(d.LeastSure), 0))
 		}
 	}
@@ -89,7 +89,7 @@ func (p *Producers) skew(d *delays) float64 {
 	switch {
 	case d.Least < -int64(skewTolerance):
 		return -delaySeconds(d.Least)
-	case d.Sure < leastSure:
+	case d.Sure < minSureRecords:
 		return math.NaN()
 	}
 	if late := delaySeconds(d.LeastSure) - p.usual(max(delaySeconds(d.LeastSure), 0)); late > skewTolerance.Seconds() {

@@ -39,12 +39,12 @@ type ReplicaLife struct {
 	Started bool          // its process has started, and the report says how long that took
 }
 
-// startKnown is how long after it was ready a start may still be reported.
-const startKnown = 10 * time.Minute
+// maxStartDelay is how long after it was ready a start may still be reported.
+const maxStartDelay = 10 * time.Minute
 
-// askedWithin is how long ago a pool must have reported for a replica that is then first seen pending to have been asked for
+// maxReportGap is how long ago a pool must have reported for a replica that is then first seen pending to have been asked for
 // just now: after a silence it may have been waiting for longer.
-const askedWithin = 2 * time.Minute
+const maxReportGap = 2 * time.Minute
 
 // warmed is how long the replica took from being asked for to r, its first report of being ready; 0 when r is none, or when
 // that is not known: a replica that served before has only been started again.
@@ -62,7 +62,7 @@ func (k *replica) start(r *ingest.Replica) bool {
 	}
 	k.started = r.StartedAt.UTC()
 	ready := r.StartedAt.Add(time.Duration(r.StartupSeconds * float64(time.Second)))
-	return r.At.Sub(ready) <= startKnown
+	return r.At.Sub(ready) <= maxStartDelay
 }
 
 // add takes in a report. One that is older than what is known of the replica is left out, and so is a new replica when
@@ -86,7 +86,7 @@ func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) (ok bool, life Re
 	f.reported = later(f.reported, r.At)
 	life.Warmed = known.warmed(r)
 	if known.last.State == ingest.ReplicaGone {
-		known.fresh = !heard.IsZero() && r.At.Sub(heard) <= askedWithin
+		known.fresh = !heard.IsZero() && r.At.Sub(heard) <= maxReportGap
 	}
 	if r.State == ingest.ReplicaReady {
 		life.New, known.fresh = known.fresh, false

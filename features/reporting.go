@@ -16,7 +16,7 @@ import "math"
 // less. φ, the dispersion of the increments, is learned as in quasi-binomial models (McCullagh and Nelder 1989, §4.5).
 //
 // The variance is scaled, and the interval is set, by what the standardised errors of earlier nowcasts were at the same
-// age: it holds in the long run whatever the model misses, such as a service that slows down from minute to minute. 400
+// age: it holds in the long run whatever the model ageErrors, such as a service that slows down from minute to minute. 400
 // bytes and 8 per age; O(ages) a minute.
 type reporting struct {
 	Hazards hazards `cbor:"1,keyasint"`
@@ -32,7 +32,7 @@ type reporting struct {
 	Usual    float32 `cbor:"7,keyasint"` // mean of μ
 	Strays   float32 `cbor:"8,keyasint"` // how many, up to strayMinutes
 
-	Errors [scoredAges]misses `cbor:"9,keyasint"`
+	Errors [scoredAges]ageErrors `cbor:"9,keyasint"`
 
 	Size float32 `cbor:"10,keyasint"` // mean value of a record: what φ is taken to be at first
 }
@@ -51,7 +51,7 @@ const (
 func newReporting(ages int) reporting {
 	d := reporting{Hazards: newHazards(ages)}
 	for i := range d.Errors {
-		d.Errors[i] = newMisses()
+		d.Errors[i] = newAgeErrors()
 	}
 	return d
 }

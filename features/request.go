@@ -203,7 +203,7 @@ func (a *Aggregator) countEnd(c *class, w *bucket, e *delta) (tokens float64) {
 		w.PromptWasted += e.uncached()
 		w.OutputWasted += float64(max(e.output, 0))
 	}
-	var demand asked
+	var demand callDemand
 	to := e.demandKind(c.pool, c)
 	if to == unserved || to == delayed {
 		var ok bool

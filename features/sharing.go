@@ -9,11 +9,11 @@ import (
 
 const (
 	sharingMinutes = 32   // of evidence, the newest
-	sharingLeast   = 15   // minutes, before it is believed
-	sharingSpread  = 0.25 // interquartile range over median, at most
-	sharingWorth   = 0.95 // a ratio above it is none
+	minSharingMinutes   = 15   // minutes, before it is believed
+	maxSharingSpread  = 0.25 // interquartile range over median, at most
+	maxSharingRatio   = 0.95 // a ratio above it is none
 	sharingSlack   = 0.1  // of the ratio, below what the share of cached tokens explains: long requests weigh more
-	sharingTokens  = 1024 // held in a minute, at least, for a ratio to mean anything
+	minSharingTokens  = 1024 // held in a minute, at least, for a ratio to mean anything
 	useGap         = 2 * minuteLength
 )
 
@@ -35,7 +35,7 @@ type KVSharing struct {
 // as if nothing were shared, unless the evidence is good: a quarter of an hour of minutes that agree, in which sharing
 // took no more than what is cached.
 func (s *KVSharing) Ratio() float64 {
-	if s.Minutes < sharingLeast || !(s.Spread <= sharingSpread) || !(s.Upper < sharingWorth) || !(s.Measured >= s.Least-sharingSlack) {
+	if s.Minutes < minSharingMinutes || !(s.Spread <= maxSharingSpread) || !(s.Upper < maxSharingRatio) || !(s.Measured >= s.Least-sharingSlack) {
 		return 1
 	}
 	return s.Upper
@@ -117,7 +117,7 @@ type sharing struct {
 // learn takes in a minute, unless the requests' occupancy is not known well, or not of all of them, or the engines' is
 // not known for nine tenths of their time.
 func (s *sharing) learn(h *heldMinute, turned float64, u *engineUse) {
-	if h.sums > 0 || h.modelled > .1*h.timed || h.timed < sharingTokens*seconds || h.known < .95*(h.attempts-turned) ||
+	if h.sums > 0 || h.modelled > .1*h.timed || h.timed < minSharingTokens*seconds || h.known < .95*(h.attempts-turned) ||
 		u.Serving == 0 || u.Seconds < .9*seconds*u.Serving {
 		return
 	}
