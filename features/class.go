@@ -45,8 +45,8 @@ type class struct {
 	reports    Reports
 	moments    sketch.Moments // fading
 	expected   Expected
-	late       Late      // since a window settled last
-	accounts   accounts  // fading
+	late       Late     // since a window settled last
+	accounts   accounts // fading
 	evicted    bool
 	buckets    []*bucket // by slot, nil where nothing came; nil altogether while nothing is open
 	open       int       // number of buckets

@@ -63,7 +63,7 @@ func (e *delta) demandKind(p *pool, c *class) demandKind {
 	return served
 }
 
-// asked is what a call would have held and generated.
+// callDemand is the occupancy and output of a call that is served at once and to its end.
 type callDemand struct {
 	life
 	cached float64 // expected cached tokens, when the record has none

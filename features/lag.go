@@ -2,7 +2,7 @@ package features
 
 import "math"
 
-// lag is what a pool knows of its reporting delay, to lend to classes that are young.
+// lag is the reporting delay of a pool, the prior for young classes.
 type lag struct {
 	Late bool      `cbor:"1,keyasint"` // records have come after the first count of their minute
 	Gap  int64     `cbor:"2,keyasint"` // the newest minute at whose end telemetry was not alive

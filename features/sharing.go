@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	sharingMinutes = 32   // of evidence, the newest
-	minSharingMinutes   = 15   // minutes, before it is believed
+	sharingMinutes    = 32   // of evidence, the newest
+	minSharingMinutes = 15   // minutes, before it is believed
 	maxSharingSpread  = 0.25 // interquartile range over median, at most
 	maxSharingRatio   = 0.95 // a ratio above it is none
-	sharingSlack   = 0.1  // of the ratio, below what the share of cached tokens explains: long requests weigh more
+	sharingSlack      = 0.1  // of the ratio, below what the share of cached tokens explains: long requests weigh more
 	minSharingTokens  = 1024 // held in a minute, at least, for a ratio to mean anything
-	useGap         = 2 * minuteLength
+	useGap            = 2 * minuteLength
 )
 
 // KVSharing compares the KV tokens that a pool's engines say they hold with those that its requests hold by themselves.
