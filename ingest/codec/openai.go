@@ -179,8 +179,8 @@ func isEventStream(data []byte) bool {
 	return false
 }
 
-// streams joins the events of streamed responses within one message: each event adds to the response of its id, or to
-// the one that was last added to when it has no id.
+// streams joins the events of streamed responses within one message: each event adds to the response of its id, or without
+// an id to the response of the event before.
 type streams struct {
 	d    *decoder
 	open *simplelru.LRU[string, *stream] // by id
