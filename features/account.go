@@ -14,8 +14,8 @@ const countersPerName = 8
 // RankingHalfLife is the time in which half of an account fades.
 const RankingHalfLife = 30 * time.Minute
 
-// Ranking lists the largest consumers of a class's tokens, largest first. It counts prompt and output tokens, which fade
-// with RankingHalfLife.
+// Ranking lists the largest consumers of a class's tokens, largest first. It counts prompt and output tokens, which
+// fade with RankingHalfLife.
 type Ranking struct {
 	Top   []sketch.Count `cbor:"1,keyasint,omitempty"` // at most Config.MaxTenants
 	Total float64        `cbor:"2,keyasint,omitempty"` // tokens in the account, nameless ones included

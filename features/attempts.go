@@ -2,8 +2,8 @@ package features
 
 import "slices"
 
-// Attempts counts the attempts of one minute of a pool. Demand counts each call once; the other attempts are load beyond
-// demand. The arrays are indexed by forecast dimension, in its unit.
+// Attempts counts the attempts of one minute of a pool. Demand counts each call once; the other attempts are load
+// beyond demand. The arrays are indexed by forecast dimension, in its unit.
 type Attempts struct {
 	_ struct{} `cbor:",toarray"`
 
@@ -108,8 +108,8 @@ func (p *pool) tried(s *queuePressure, e *delta, minute int64) {
 	}
 }
 
-// countRetried counts the computed prompt tokens of a retry. It subtracts a prompt that was counted at arrival and never
-// reached an engine.
+// countRetried counts the computed prompt tokens of a retry. It subtracts a prompt that was counted at arrival and
+// never reached an engine.
 func countRetried(c *class, w *bucket, e *delta) {
 	reached := !e.ends || e.reached(c.pool.service)
 	switch {

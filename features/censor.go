@@ -1,7 +1,7 @@
 package features
 
-// Bounds beyond which a pool was too small for a minute. A short and stable queue is normal. A queue that grows or stays
-// long is work beyond the pool's capacity.
+// Bounds beyond which a pool was too small for a minute. A short and stable queue is normal. A queue that grows or
+// stays long is work beyond the pool's capacity.
 const (
 	turnedShare = 0.01 // share of attempts that were turned away
 	minTurned   = 2    // the same as a count; both must be reached

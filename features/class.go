@@ -101,8 +101,8 @@ func (a *Aggregator) known(name string) *pool {
 	return p
 }
 
-// class finds or adds the class of a record of the given minute, and marks the minute as one with traffic. A name beyond
-// the cap, or the reserved name of the total, becomes OverflowClass.
+// class finds or adds the class of a record of the given minute, and marks the minute as one with traffic. A name
+// beyond the cap, or the reserved name of the total, becomes OverflowClass.
 func (a *Aggregator) class(p *pool, name string, minute int64) *class {
 	c := a.lookup(p, name, minute)
 	c.born, c.last = min(c.born, minute), max(c.last, minute)

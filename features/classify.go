@@ -15,9 +15,9 @@ type ClassifyConfig struct {
 	Rules []Rule `yaml:"rules"`
 }
 
-// Rule gives its class to requests that meet all its conditions. A label meets a list if it matches any of its patterns;
-// every label meets an empty list. In a pattern, * matches any text, also none, and ? matches one character. The
-// pattern "" matches an absent label.
+// Rule gives its class to requests that meet all its conditions. A label meets a list if it matches any of its
+// patterns; every label meets an empty list. In a pattern, * matches any text, also none, and ? matches one character.
+// The pattern "" matches an absent label.
 type Rule struct {
 	Class string `yaml:"class"`
 

@@ -12,17 +12,17 @@ var fade = math.Exp2(-float64(Minute) / float64(RankingHalfLife))
 // Close ends the minute [t − 1 min, t); t is a minute boundary. It returns, ordered by minute and then by Key,
 //
 //   - the first count of that minute for every class of every pool;
-//   - windows inside the revise span that have changed since they were last returned: their counts, Covered, Censored or
-//     the nowcast;
+//   - windows inside the revise span that have changed since they were last returned: their counts, Covered, Censored
+//     or the nowcast;
 //   - the final form of the minute that settles, [t − Revise − 1 min, t − Revise), for every class that is as old.
 //
-// Windows are Settled when they are final; with Config.Revise zero the first count is. A minute without telemetry of the
-// pool is returned too, with Covered false, so that the gap is visible. The second result has one entry for each known
-// pool, ordered by name.
+// Windows are Settled when they are final; with Config.Revise zero the first count is. A minute without telemetry of
+// the pool is returned too, with Covered false, so that the gap is visible. The second result has one entry for each
+// known pool, ordered by name.
 //
-// The results are valid until the next Close. The sketches in windows that are not settled change with the next Add. The
-// caller calls Close for each minute in turn. A boundary that is not after the last one returns nothing. Skipped minutes
-// are counted in Counters.SkippedMinutes and get no first count.
+// The results are valid until the next Close. The sketches in windows that are not settled change with the next Add.
+// The caller calls Close for each minute in turn. A boundary that is not after the last one returns nothing. Skipped
+// minutes are counted in Counters.SkippedMinutes and get no first count.
 //
 // It costs O(classes × Revise in minutes).
 func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {

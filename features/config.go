@@ -15,13 +15,13 @@ type Config struct {
 	Lateness time.Duration `yaml:"lateness"`
 	// Revise is how long after its first count late records can still change a minute. Records are typically late
 	// because they are written when the request ends. Later ones are refused, and only their totals are kept
-	// ([Window.Late]). If each request is one record at its end, Revise should exceed the longest request plus the delay
-	// of its record; otherwise minutes settle without the tokens of long requests. Rounded up to whole minutes.
+	// ([Window.Late]). If each request is one record at its end, Revise should exceed the longest request plus the
+	// delay of its record; otherwise minutes settle without the tokens of long requests. Rounded up to whole minutes.
 	Revise time.Duration `yaml:"revise"`
 	// FutureBound refuses records whose event time is further ahead of the clock.
 	FutureBound time.Duration `yaml:"future_bound"`
-	// MaxClasses is the number of classes that all pools may have together; further ones are counted as OverflowClass of
-	// their pool. A class costs some 65 KiB.
+	// MaxClasses is the number of classes that all pools may have together; further ones are counted as OverflowClass
+	// of their pool. A class costs some 65 KiB.
 	MaxClasses int `yaml:"max_classes"`
 	// MaxTenants is the number of heavy tenants, and of heavy features, listed per class.
 	MaxTenants int `yaml:"max_tenants"`

@@ -10,8 +10,8 @@ const delayBins = 20
 
 // delays are those of one producer's records within a span, in nanoseconds from the event to its storing in the stream.
 type delays struct {
-	// Least is the smallest of all, math.MaxInt64 when there is none. LeastSure is the smallest of records with an exact
-	// event time.
+	// Least is the smallest of all, math.MaxInt64 when there is none. LeastSure is the smallest of records with an
+	// exact event time.
 	Least     int64             `cbor:"1,keyasint"`
 	LeastSure int64             `cbor:"2,keyasint"`
 	Sure      uint64            `cbor:"3,keyasint"`

@@ -14,7 +14,8 @@ type delta struct {
 
 	names [accountKinds]string // for whom, "" when that is not known
 
-	// The pool's expected output tokens and cached share of the prompt, for a call that did not finish. NaN when unknown.
+	// The pool's expected output tokens and cached share of the prompt, for a call that did not finish. NaN when
+	// unknown.
 	usualOutput, usualCached float64
 
 	minute int32 // in which the request counts

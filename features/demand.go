@@ -12,8 +12,8 @@ const (
 	delayed                    // waited in a queue: the same without the wait replaces throughput
 )
 
-// enter counts generated tokens and held token-seconds of one minute: added to the Retried fields, or subtracted from the
-// fields that correct throughput to demand.
+// enter counts generated tokens and held token-seconds of one minute: added to the Retried fields, or subtracted from
+// the fields that correct throughput to demand.
 func (to demandKind) enter(w *Window, output, kv float64) {
 	switch to {
 	case served:
@@ -72,10 +72,10 @@ type callDemand struct {
 	scale float64
 }
 
-// demand is the demand of an unserved or delayed call: what it would hold and generate if served from its arrival to its
-// end at the class's speed without a queue. A delayed call has its own lengths. An unserved one has expected lengths:
-// cached tokens from the class's share, output from the tokens generated so far, at most its limit. ok is false when the
-// output cannot be estimated.
+// demand is the demand of an unserved or delayed call: what it would hold and generate if served from its arrival to
+// its end at the class's speed without a queue. A delayed call has its own lengths. An unserved one has expected
+// lengths: cached tokens from the class's share, output from the tokens generated so far, at most its limit. ok is
+// false when the output cannot be estimated.
 func (e *delta) demand(p *pool, c *class, to demandKind) (d callDemand, ok bool) {
 	prompt, output := float64(e.prompt), float64(e.output)
 	todo := e.uncached()

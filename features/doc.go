@@ -4,8 +4,8 @@
 // It is pure: no clock, no I/O, no logging, no goroutine; time enters as arguments.
 //
 // Demand is what users asked for, not what was served. Calls that a pool turned away count with the expected values of
-// their class. Retries do not count. In minutes with a queue ([Window.Censored]) tokens are demand of the minute in which
-// they were requested.
+// their class. Retries do not count. In minutes with a queue ([Window.Censored]) tokens are demand of the minute in
+// which they were requested.
 //
 // Invariants: a minute without evidence is not a minute without traffic ([Window.Covered]). Every request is counted in
 // exactly one minute, that of its arrival; if that has settled, in the totals of late records ([Window.Late]). The same

@@ -7,8 +7,8 @@ import (
 
 const (
 	promptBuckets = 7
-	// shapeMemory is the memory of an expected value in requests. Each new one weighs 1/shapeMemory, so that the mean of
-	// exponential lengths has a standard error of about 1.6 %.
+	// shapeMemory is the memory of an expected value in requests. Each new one weighs 1/shapeMemory, so that the mean
+	// of exponential lengths has a standard error of about 1.6 %.
 	shapeMemory = 2048
 	// shapePrior is the weight of the more general mean, in requests.
 	shapePrior = 4
@@ -54,8 +54,8 @@ type Expected struct {
 	Hits    ratio                `cbor:"5,keyasint"` // cached tokens per prompt token, of all prompts
 }
 
-// outputOf is the expected output of a prompt in tokens, by shrinkage: the bucket's mean has the class's mean as a prior
-// of shapePrior requests, and that has the pool's mean as its prior. NaN when nothing was served yet.
+// outputOf is the expected output of a prompt in tokens, by shrinkage: the bucket's mean has the class's mean as a
+// prior of shapePrior requests, and that has the pool's mean as its prior. NaN when nothing was served yet.
 func (e *Expected) outputOf(bucket int, usual float64) float64 {
 	return shrunk(&e.Output, usual, bucket)
 }
@@ -120,8 +120,8 @@ func (e *Expected) service(pool *Expected, s Service) (prefillTokensPerS, itlSec
 
 // learn adds a request that was served. One that was cut off adds its tokens but no request. Outputs are taken as
 // exponential, which is a good approximation in production (Y. Xiang et al., ServeGen, arXiv:2505.09999). For such
-// censored data Σ tokens / Σ finished requests is the maximum-likelihood mean (R. Deemer, D. Votaw, Ann. Math. Stat. 26,
-// 1955). The mean of finished requests alone would be too short.
+// censored data Σ tokens / Σ finished requests is the maximum-likelihood mean (R. Deemer, D. Votaw, Ann. Math. Stat.
+// 26, 1955). The mean of finished requests alone would be too short.
 func (e *Expected) learn(r *delta) {
 	b, ended := promptBucket(r.prompt), float32(1)
 	if r.how != finished {

@@ -15,8 +15,8 @@ type Late struct {
 	KVTokenSeconds float64 `cbor:"6,keyasint,omitempty"`
 }
 
-// addLate adds a record of a request that is refused as late; seen is its arrival, if that was counted. What the request
-// held and generated in open minutes is counted there.
+// addLate adds a record of a request that is refused as late; seen is its arrival, if that was counted. What the
+// request held and generated in open minutes is counted there.
 func (a *Aggregator) addLate(r *ingest.Request, t *requestTimes, seen *arrival, hash uint64, call bool) {
 	p := a.pool(r.Pool)
 	name := r.Class

@@ -4,10 +4,10 @@ import "math"
 
 // Estimate is a nowcast: the expected settled value of a minute that is still being reported, in the dimension's unit.
 //
-// Records usually come when a request ends. So the newest minutes miss the running requests, and rates seem to fall. The
-// reported share of a minute at age d is estimated from the reporting triangle by reverse-time hazards (see [hazards]).
-// The rest is predicted from it and from the recent level (see [reporting]). If no record ever came late, the estimate is
-// exactly the count.
+// Records usually come when a request ends. So the newest minutes miss the running requests, and rates seem to fall.
+// The reported share of a minute at age d is estimated from the reporting triangle by reverse-time hazards (see
+// [hazards]). The rest is predicted from it and from the recent level (see [reporting]). If no record ever came late,
+// the estimate is exactly the count.
 //
 // Records after Config.Revise are refused as late and are not predicted. If requests run longer than that, the settled
 // count and its nowcast are too low.

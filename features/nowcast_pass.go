@@ -16,8 +16,8 @@ type nowcasting struct {
 	copied    Window     // copy of a bucket's window
 }
 
-// nowcast updates the delays of all classes for the minute that closes, and estimates all open minutes. Increments after a
-// minute without telemetry are a backlog, and nothing is learned from them.
+// nowcast updates the delays of all classes for the minute that closes, and estimates all open minutes. Increments
+// after a minute without telemetry are a backlog, and nothing is learned from them.
 func (a *Aggregator) nowcast() {
 	a.estimates = a.estimates[:0]
 	if a.revise == 0 {
@@ -115,7 +115,8 @@ func (a *Aggregator) nowcastClass(p *pool, c *class) {
 	a.estimates = a.estimates[:d.block+d.ages*len(d.Rows)]
 }
 
-// nowcastRow learns the increments of one dimension of a class, scores the minute that settles, and estimates open ones.
+// nowcastRow learns the increments of one dimension of a class, scores the minute that settles, and estimates open
+// ones.
 func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 	n, d, r, oldest := &a.nowcasting, c.nowcasts, &c.nowcasts.Rows[row], int(a.revise)
 	value := func(age int) float64 { return n.values[age*len(d.Rows)+row] }
@@ -163,7 +164,8 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 // teaches reports whether the increments of a minute since the last Close show usual delays.
 func (p *pool) teaches(c *class, m int64) bool { return m > p.lag.Gap && m >= c.nowcasts.Since }
 
-// read reads the values of the open minutes of a class. A quantity that the class usually reports is zero until reported.
+// read reads the values of the open minutes of a class. A quantity that the class usually reports is zero until
+// reported.
 func (a *Aggregator) read(p *pool, c *class, n *nowcasting) {
 	ages := int(a.revise) + 1
 	n.values, n.records, n.shares = grown(n.values, ages*len(nowcasted)), grown(n.records, ages), grown(n.shares, ages)

@@ -2,7 +2,8 @@ package features
 
 import "time"
 
-// PoolState is the state of a pool's replicas at one instant. It counts replicas that reported within Config.ReplicaTTL.
+// PoolState is the state of a pool's replicas at one instant. It counts replicas that reported within
+// Config.ReplicaTTL.
 type PoolState struct {
 	Pool string
 	At   time.Time
@@ -27,22 +28,23 @@ type PoolMinute struct {
 	Start   time.Time
 	Covered bool
 	State   PoolState
-	// QueueGrowing reports that demand in this minute exceeded the pool's capacity: its queue or the time in it grew, or
-	// it turned requests away. Its throughput in such a minute is its capacity, not the demand.
+	// QueueGrowing reports that demand in this minute exceeded the pool's capacity: its queue or the time in it grew,
+	// or it turned requests away. Its throughput in such a minute is its capacity, not the demand.
 	QueueGrowing bool
-	// KVSharing is the saving of the engines' caches by shared prefixes. The kv dimension does not include it; use Carries
-	// to compare demand with a capacity.
+	// KVSharing is the saving of the engines' caches by shared prefixes. The kv dimension does not include it; use
+	// Carries to compare demand with a capacity.
 	KVSharing KVSharing
-	// LastEvent is the newest event time of the pool; zero when nothing came yet. Its age is the staleness of telemetry.
+	// LastEvent is the newest event time of the pool; zero when nothing came yet. Its age is the staleness of
+	// telemetry.
 	LastEvent time.Time
 	// Heard is when the newest record of the pool was stored, counted or refused; on the event clock its event time.
 	Heard time.Time
 	// Attempts has the open minutes, oldest first; nil without recent retries.
 	Attempts []Attempts
 
-	// Producers is the number of known live producers of the pool's requests. Complete is the newest event of the slowest
-	// of them, zero without any: demand before it is complete. Faults are theirs and those of silent producers. See
-	// [Producers].
+	// Producers is the number of known live producers of the pool's requests. Complete is the newest event of the
+	// slowest of them, zero without any: demand before it is complete. Faults are theirs and those of silent producers.
+	// See [Producers].
 	Producers int
 	Complete  time.Time
 	Faults    []ProducerFault

@@ -2,13 +2,14 @@ package features
 
 import "math"
 
-// prior is the pool's prior of its classes' reporting delay at one age: a hazard, and its weight in steps of a value (see
-// reporting.quantum).
+// prior is the pool's prior of its classes' reporting delay at one age: a hazard, and its weight in steps of a value
+// (see reporting.quantum).
 //
 // It is an empirical Bayes prior. The hazards of classes vary about a mean μ with the variance τ² = μ(1−μ)/(s+1) of a
-// beta distribution, which weighs as much as s steps. If classes have similar delays, the prior of a young class has much
-// weight. If they differ, for example because their outputs differ in length, a few steps of its own outweigh the prior.
-// The mean is over classes and not over records, because a new class is as likely to be like a rare one as like a busy one.
+// beta distribution, which weighs as much as s steps. If classes have similar delays, the prior of a young class has
+// much weight. If they differ, for example because their outputs differ in length, a few steps of its own outweigh the
+// prior. The mean is over classes and not over records, because a new class is as likely to be like a rare one as like
+// a busy one.
 type prior struct{ hazard, steps float64 }
 
 const (

@@ -22,15 +22,16 @@ const (
 
 // ProducersConfig defines the faults of producers.
 type ProducersConfig struct {
-	// ByReceipt uses the times at which the stream stored messages: on the wall clock. Without them, the skew of clocks is
-	// unknown.
+	// ByReceipt uses the times at which the stream stored messages: on the wall clock. Without them, the skew of clocks
+	// is unknown.
 	ByReceipt  bool
 	Lateness   time.Duration // a larger clock skew is a fault
 	StaleAfter time.Duration // a longer silence is a fault, when other producers of the pool are live
 }
 
-// Producers tracks those who send telemetry: progress in event time, clock skew and silence. The messages name a producer
-// (the Forewarm-Source header); otherwise the replica of its records does. All others are one producer named "".
+// Producers tracks those who send telemetry: progress in event time, clock skew and silence. The messages name a
+// producer (the Forewarm-Source header); otherwise the replica of its records does. All others are one producer named
+// "".
 //
 // If a clock is ahead, records seem to be stored before their event: the smallest delay is negative, and the skew is at
 // least that. If a clock is behind, all delays are too long. A producer that holds records back looks the same, and the

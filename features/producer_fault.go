@@ -20,11 +20,11 @@ type ProducerState struct {
 	Future    uint64    // records refused because they are too far in the future
 	Watermark time.Time // newest event
 	Heard     time.Time // newest message
-	// Skew is the minimum clock skew in seconds: positive ahead, negative behind or held back; NaN with too little data,
-	// and on the event clock.
+	// Skew is the minimum clock skew in seconds: positive ahead, negative behind or held back; NaN with too little
+	// data, and on the event clock.
 	Skew float64
-	// Delays from the event to its storage in the stream, in seconds over the last ten to twenty minutes; NaN when unknown.
-	// For a producer that sends batches, the typical delay is far above the least.
+	// Delays from the event to its storage in the stream, in seconds over the last ten to twenty minutes; NaN when
+	// unknown. For a producer that sends batches, the typical delay is far above the least.
 	DelayLeast, DelayTypical float64
 }
 
@@ -47,8 +47,8 @@ type ProducerFault struct {
 	Since    time.Time `json:"heard,omitzero" cbor:"5,keyasint"`                         // newest message, when silent
 }
 
-// Tick returns the states of the producers at the end of a minute, in the order of their names, and sets the fields about
-// producers in pools. The results are valid until the next tick. O(producers × pools of each).
+// Tick returns the states of the producers at the end of a minute, in the order of their names, and sets the fields
+// about producers in pools. The results are valid until the next tick. O(producers × pools of each).
 func (p *Producers) Tick(t time.Time, pools []PoolMinute) []ProducerState {
 	now := unixTimeOf(t)
 	p.forget(func(x *producer) bool { return x.lastSeen < now-unixTime(producerTTL) })
@@ -98,8 +98,8 @@ func (p *Producers) skew(d *delays) float64 {
 	return 0
 }
 
-// usual is the median of the least delays of the other producers, in seconds; own is that of the producer itself. It is 0
-// without others.
+// usual is the median of the least delays of the other producers, in seconds; own is that of the producer itself. It is
+// 0 without others.
 func (p *Producers) usual(own float64) float64 {
 	n := len(p.least) - 1
 	if n < 1 {

@@ -42,12 +42,12 @@ type ReplicaLife struct {
 // maxStartDelay is the longest delay from ready to the report of a startup time.
 const maxStartDelay = 10 * time.Minute
 
-// maxReportGap is the longest gap in a pool's reports before the first report of a pending replica. After a longer gap the
-// replica may have been pending before.
+// maxReportGap is the longest gap in a pool's reports before the first report of a pending replica. After a longer gap
+// the replica may have been pending before.
 const maxReportGap = 2 * time.Minute
 
-// warmed is the time from pending to r, the first report of ready; 0 when r is not that report or the time is unknown. It
-// is 0 for a replica that served before, which was only restarted.
+// warmed is the time from pending to r, the first report of ready; 0 when r is not that report or the time is unknown.
+// It is 0 for a replica that served before, which was only restarted.
 func (k *replica) warmed(r *ingest.Replica) time.Duration {
 	if !k.fresh || k.pendingSince.IsZero() || r.State != ingest.ReplicaReady {
 		return 0
@@ -65,8 +65,8 @@ func (k *replica) start(r *ingest.Replica) bool {
 	return r.At.Sub(ready) <= maxStartDelay
 }
 
-// add adds a report. It refuses a report older than the newest one, and a new replica when the fleet is full; ok is false
-// then.
+// add adds a report. It refuses a report older than the newest one, and a new replica when the fleet is full; ok is
+// false then.
 func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) (ok bool, life ReplicaLife) {
 	known, ok := f.byName[r.Name]
 	switch {

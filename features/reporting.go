@@ -45,8 +45,8 @@ const (
 	priorStray      = 0.1        // prior of ν² …
 	priorStrays     = 10         // … and its weight in minutes
 	minStray        = 0.05 * .05 // of ν²
-	// contradiction is the squared deviation in standard deviations at which a level loses weight. Only counts above the
-	// level can reach it, so a smaller bound would bias nowcasts of rare classes upwards.
+	// contradiction is the squared deviation in standard deviations at which a level loses weight. Only counts above
+	// the level can reach it, so a smaller bound would bias nowcasts of rare classes upwards.
 	contradiction = 9
 )
 

@@ -11,17 +11,17 @@ import (
 // (ingest.PhaseArrived), that record counts the request and its prompt. The later record with the same id and attempt
 // adds the rest. The two may come in either order.
 //
-// A rejected, cancelled or failed request is demand too: its prompt, and the expected output, cached share and occupancy
-// of its class, at least the generated output. An attempt > 1 is treated as a retry of a counted call (see
+// A rejected, cancelled or failed request is demand too: its prompt, and the expected output, cached share and
+// occupancy of its class, at least the generated output. An attempt > 1 is treated as a retry of a counted call (see
 // [Aggregator.AddAttempt] for the other case): it counts in Retries, and its work in the Retried fields. See Attempts.
 //
 // If the times of the first and the last token are known, output tokens count in the minutes that generated them, and
-// those of settled minutes in the oldest open one. Otherwise they count in the minute of arrival, or if that is settled,
-// of the end.
+// those of settled minutes in the oldest open one. Otherwise they count in the minute of arrival, or if that is
+// settled, of the end.
 //
-// Refusals: ReasonLate when its minute is settled (its tokens are in [Window.Late], and its occupancy and output of open
-// minutes in those), ReasonFuture beyond the open span, ReasonDuplicate for a second end or arrival, ReasonMissingField
-// for an arrival without id, which cannot be joined with an end.
+// Refusals: ReasonLate when its minute is settled (its tokens are in [Window.Late], and its occupancy and output of
+// open minutes in those), ReasonFuture beyond the open span, ReasonDuplicate for a second end or arrival,
+// ReasonMissingField for an arrival without id, which cannot be joined with an end.
 func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason {
 	return a.AddAttempt(r, r.Attempt > 1)
 }

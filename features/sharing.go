@@ -23,15 +23,16 @@ type KVSharing struct {
 	// Measured is the median over minutes of engines' tokens / requests' tokens, Upper the upper quartile, Spread the
 	// interquartile range over the median; NaN without minutes.
 	Measured, Upper, Spread float64
-	// Least is the smallest ratio that sharing can explain: the share of uncached prompt tokens, 1 when producers do not
-	// report them.
+	// Least is the smallest ratio that sharing can explain: the share of uncached prompt tokens, 1 when producers do
+	// not report them.
 	Least float64
 	// Minutes is the number of minutes with evidence, at most 32: reports of every replica and times of most requests.
 	Minutes int
 }
 
-// Ratio is cache tokens per request token, in (0, 1]: the upper quartile of the measured ratios. It is 1 (nothing shared)
-// without good evidence, which is at least 15 minutes that agree and are plausible for the share of cached tokens.
+// Ratio is cache tokens per request token, in (0, 1]: the upper quartile of the measured ratios. It is 1 (nothing
+// shared) without good evidence, which is at least 15 minutes that agree and are plausible for the share of cached
+// tokens.
 func (s *KVSharing) Ratio() float64 {
 	if s.Minutes < minSharingMinutes || !(s.Spread <= maxSharingSpread) || !(s.Upper < maxSharingRatio) || !(s.Measured >= s.Least-sharingSlack) {
 		return 1
@@ -39,8 +40,8 @@ func (s *KVSharing) Ratio() float64 {
 	return s.Upper
 }
 
-// Carries is the demand that a capacity of a dimension can serve. For KV it is larger than the capacity if requests share
-// tokens, because demand counts shared tokens for each request.
+// Carries is the demand that a capacity of a dimension can serve. For KV it is larger than the capacity if requests
+// share tokens, because demand counts shared tokens for each request.
 func (m *PoolMinute) Carries(dimension string, capacity float64) float64 {
 	if dimension == DimKV {
 		return capacity / m.KVSharing.Ratio()
@@ -112,7 +113,8 @@ type sharing struct {
 	n      int // number of ratios ever added
 }
 
-// learn adds a minute if the occupancy of nearly all requests is known well, and that of the engines for 90 % of the time.
+// learn adds a minute if the occupancy of nearly all requests is known well, and that of the engines for 90 % of the
+// time.
 func (s *sharing) learn(h *heldMinute, turned float64, u *engineUse) {
 	if h.sums > 0 || h.modelled > .1*h.timed || h.timed < minSharingTokens*seconds || h.known < .95*(h.attempts-turned) ||
 		u.Serving == 0 || u.Seconds < .9*seconds*u.Serving {

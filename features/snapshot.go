@@ -161,8 +161,8 @@ func (a *Aggregator) classSnapshot(c *class) ClassSnapshot {
 }
 
 // Restore makes an Aggregator that continues exactly where the saved one stopped; next decodes the next part into its
-// argument. If cfg has changed, minutes outside the open span and the lightest tenants are dropped. Classes and replicas
-// beyond a smaller cap stay until they are silent. The error names the invalid value.
+// argument. If cfg has changed, minutes outside the open span and the lightest tenants are dropped. Classes and
+// replicas beyond a smaller cap stay until they are silent. The error names the invalid value.
 func Restore(cfg Config, next func(part any) error) (*Aggregator, error) {
 	a := New(cfg)
 	if err := a.restore(next); err != nil {

@@ -9,8 +9,8 @@ import (
 // Minute is the width of a window.
 const Minute = time.Minute
 
-// KVSlotCount is the number of slots of a minute with their own occupancy, so that its maximum within the minute is known
-// at a resolution of ten seconds.
+// KVSlotCount is the number of slots of a minute with their own occupancy, so that its maximum within the minute is
+// known at a resolution of ten seconds.
 const KVSlotCount = 6
 
 const (
@@ -21,10 +21,10 @@ const (
 // Window is the demand of one class of one pool in one minute of event time [Start, Start+Minute).
 //
 // It has two kinds of values. Demand: Requests, PromptTokens and CachedTokens count each call of a user once, in the
-// minute of its arrival, however it ended. Throughput: OutputTokens, KVTokenSeconds, KVSlots and KVModelled count the work
-// for all attempts, which is limited by the pool's capacity. The fields that end in Retried, Unserved and Delayed correct
-// throughput to demand; the extractors in [Dimensions] add them. Moments and shapes are of served requests. If the Known
-// field of a count is zero, the count was not reported in this minute: it is unknown, not zero.
+// minute of its arrival, however it ended. Throughput: OutputTokens, KVTokenSeconds, KVSlots and KVModelled count the
+// work for all attempts, which is limited by the pool's capacity. The fields that end in Retried, Unserved and Delayed
+// correct throughput to demand; the extractors in [Dimensions] add them. Moments and shapes are of served requests. If
+// the Known field of a count is zero, the count was not reported in this minute: it is unknown, not zero.
 type Window struct {
 	Key   `cbor:"1,keyasint"`
 	Start time.Time `cbor:"2,keyasint"`
@@ -33,11 +33,11 @@ type Window struct {
 	Covered bool `cbor:"3,keyasint,omitempty"`
 	// Settled reports that no record can change this window any more (the lateness bound has passed).
 	Settled bool `cbor:"4,keyasint,omitempty"`
-	// Nowcast has the expected settled values of the forecast dimensions; read it with Dimension.Now. Nil when nothing is
-	// missing any more, or no record ever came late.
+	// Nowcast has the expected settled values of the forecast dimensions; read it with Dimension.Now. Nil when nothing
+	// is missing any more, or no record ever came late.
 	Nowcast []Estimate `cbor:"-"`
-	// Reports are the values that the class has ever reported. In a covered minute without records only they are zero; the
-	// others are unknown.
+	// Reports are the values that the class has ever reported. In a covered minute without records only they are zero;
+	// the others are unknown.
 	Reports Reports `cbor:"5,keyasint,omitempty"`
 
 	Records   float64 `cbor:"6,keyasint,omitempty"` // requests and sums of this minute
@@ -82,26 +82,26 @@ type Window struct {
 	ITL         *sketch.Quantile `cbor:"30,keyasint,omitempty"`
 	QueueWait   *sketch.Quantile `cbor:"31,keyasint,omitempty"`
 
-	// The work of engines for Retries: prompt tokens computed, tokens generated (part of OutputTokens) and token-seconds
-	// held (part of KVTokenSeconds and KVModelled). It is load, but no demand: see Attempts.
+	// The work of engines for Retries: prompt tokens computed, tokens generated (part of OutputTokens) and
+	// token-seconds held (part of KVTokenSeconds and KVModelled). It is load, but no demand: see Attempts.
 	PromptRetried float64 `cbor:"40,keyasint,omitempty"`
 	OutputRetried float64 `cbor:"41,keyasint,omitempty"`
 	KVRetried     float64 `cbor:"42,keyasint,omitempty"`
 
-	// The expected demand of rejected, cancelled and failed calls, minus what they were served: prompt tokens in the cache,
-	// tokens to generate, token-seconds to hold. The last two are in the minutes of service without a wait.
+	// The expected demand of rejected, cancelled and failed calls, minus what they were served: prompt tokens in the
+	// cache, tokens to generate, token-seconds to hold. The last two are in the minutes of service without a wait.
 	CachedUnserved float64 `cbor:"43,keyasint,omitempty"`
 	OutputUnserved float64 `cbor:"44,keyasint,omitempty"`
 	KVUnserved     float64 `cbor:"45,keyasint,omitempty"`
 
-	// Corrections that move the service of calls that waited in a queue to the minutes of service without a wait: negative
-	// where they were served, positive where they would have been. Tokens and token-seconds. They count as demand only in a
-	// Censored minute.
+	// Corrections that move the service of calls that waited in a queue to the minutes of service without a wait:
+	// negative where they were served, positive where they would have been. Tokens and token-seconds. They count as
+	// demand only in a Censored minute.
 	OutputDelayed float64 `cbor:"46,keyasint,omitempty"`
 	KVDelayed     float64 `cbor:"47,keyasint,omitempty"`
 
-	// Censored reports that the pool did not serve all demand at once: its queue grew or was long, or it turned requests
-	// away. Then throughput is no measure of demand.
+	// Censored reports that the pool did not serve all demand at once: its queue grew or was long, or it turned
+	// requests away. Then throughput is no measure of demand.
 	Censored bool `cbor:"48,keyasint,omitempty"`
 
 	// Served counts the attempts that finished. Wasted counts the prompt tokens computed and the tokens generated for
@@ -110,8 +110,8 @@ type Window struct {
 	PromptWasted float64 `cbor:"51,keyasint,omitempty"`
 	OutputWasted float64 `cbor:"56,keyasint,omitempty"`
 
-	// Late has the refused late records since the class last settled a minute. They belong to older minutes. Nil without
-	// any.
+	// Late has the refused late records since the class last settled a minute. They belong to older minutes. Nil
+	// without any.
 	Late *Late `cbor:"49,keyasint,omitempty"`
 
 	// The largest consumers of tokens, at the tick that returned this window; nil without names.
@@ -139,8 +139,8 @@ const (
 	ReportsTimes // start and end of a request
 )
 
-// knows reports whether a value of this window is known: it was reported in this minute, or the minute is covered without
-// records and the class reports the value.
+// knows reports whether a value of this window is known: it was reported in this minute, or the minute is covered
+// without records and the class reports the value.
 func (w *Window) knows(what Reports, reported bool) bool {
 	return w.Covered && (reported || w.Records == 0 && w.Reports&what != 0)
 }

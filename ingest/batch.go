@@ -2,8 +2,8 @@ package ingest
 
 import "time"
 
-// Sum is traffic that a producer has summed over at most one minute (binned traces). Fields that are NaN are unknown. A sum
-// counts in the minute of its Start.
+// Sum is traffic that a producer has summed over at most one minute (binned traces). Fields that are NaN are unknown. A
+// sum counts in the minute of its Start.
 type Sum struct {
 	Pool, Class string
 	Start       time.Time
@@ -13,9 +13,10 @@ type Sum struct {
 	KVTokens                                 *float64 // measured mean of tokens held; nil when unknown
 }
 
-// Watermark states that the clock reached At and, with a Pool, that every record of the pool before At has been published.
-// So a minute without records before At has zero traffic and not missing data. The daemon writes one without a pool into the
-// telemetry stream each minute of wall-clock time. Because time is an event of the log, a replay is exact.
+// Watermark states that the clock reached At and, with a Pool, that every record of the pool before At has been
+// published. So a minute without records before At has zero traffic and not missing data. The daemon writes one without
+// a pool into the telemetry stream each minute of wall-clock time. Because time is an event of the log, a replay is
+// exact.
 type Watermark struct {
 	Pool string // "" is time only
 	At   time.Time
@@ -40,8 +41,8 @@ type Refusal struct {
 	Record         []byte // the redacted record, at most Limits.RefusedBytes; nil when nothing may be kept
 }
 
-// Batch has the records of one message, in the order in which the pipeline applies them: the definition, requests, sums,
-// replicas, acks, histories, then the watermark.
+// Batch has the records of one message, in the order in which the pipeline applies them: the definition, requests,
+// sums, replicas, acks, histories, then the watermark.
 type Batch struct {
 	Sequence   uint64    // stream sequence; 0 when the source has none
 	ReceivedAt time.Time // when the stream stored it, or a listener received it; zero when unknown
@@ -85,8 +86,8 @@ func emptied[T any](list []T) []T {
 // Reason is a stable, machine-readable cause of a refusal: a metric label, and a header of the dead-letter message.
 type Reason string
 
-// The reasons of refusals. Those above the blank line come from decoders, those below it from the pipeline, which knows the
-// earlier records and the time.
+// The reasons of refusals. Those above the blank line come from decoders, those below it from the pipeline, which knows
+// the earlier records and the time.
 const (
 	ReasonNotJSON        Reason = "not_json"
 	ReasonNotProtobuf    Reason = "not_protobuf"

@@ -8,8 +8,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Deduper remembers seen records by pool, id, attempt and phase. It has two generations of half its capacity. When the newer
-// one is full, the older one is dropped. So it always has the latest capacity/2 records.
+// Deduper remembers seen records by pool, id, attempt and phase. It has two generations of half its capacity. When the
+// newer one is full, the older one is dropped. So it always has the latest capacity/2 records.
 //
 // Entries are 64-bit hashes with a fixed seed. A new record counts as a duplicate with probability n/2⁶⁴ for n entries,
 // 5·10⁻¹⁴ for a million. 18 to 38 bytes an entry, allocated on demand and reused; O(length of the id) a call.
@@ -66,7 +66,8 @@ func (d *Deduper) Known(pool, id string, attempt int, phase Phase) bool {
 	return d.known(d.hash(pool, id, attempt, phase))
 }
 
-// hashRecord prefixes each part with its length, so that different records have different bytes. It returns key for reuse.
+// hashRecord prefixes each part with its length, so that different records have different bytes. It returns key for
+// reuse.
 func hashRecord(key []byte, pool, id string, attempt int, phase Phase) (uint64, []byte) {
 	if id == "" {
 		return 0, key

@@ -32,8 +32,8 @@ type Replica struct {
 	PreemptionsTotal                  int64
 	PrefixHitsTotal, PrefixQueryTotal int64
 
-	// Start of the process, and the time until it was ready; zero and NaN when unknown. The first reports after a start have
-	// both. StartedAt identifies the start, so that it counts once.
+	// Start of the process, and the time until it was ready; zero and NaN when unknown. The first reports after a start
+	// have both. StartedAt identifies the start, so that it counts once.
 	StartedAt      time.Time
 	StartupSeconds float64
 }
@@ -67,8 +67,8 @@ type Ack struct {
 // MaxHistoryMinutes bounds the values of one [History]: a day.
 const MaxHistoryMinutes = 24 * 60
 
-// History is demand before telemetry began, recorded by another system. The models of one class, or of a pool's total (class
-// "*"), learn from it in one dimension. It is an event of the log, so that a replay learns the same.
+// History is demand before telemetry began, recorded by another system. The models of one class, or of a pool's total
+// (class "*"), learn from it in one dimension. It is an event of the log, so that a replay learns the same.
 type History struct {
 	Pool, Class, Dimension string
 	Start                  time.Time // of the first minute

@@ -6,8 +6,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Unknown is a token count that the producer did not report. It is not zero, so that a missing cached count does not lower a
-// hit rate.
+// Unknown is a token count that the producer did not report. It is not zero, so that a missing cached count does not
+// lower a hit rate.
 const Unknown int64 = -1
 
 // Phase is the point of a request's life at which its record was written.
@@ -44,10 +44,10 @@ func (s Status) String() string { return nameOf(statusNames, int(s)) }
 
 // Request is one telemetry record of one inference request (forewarm.request.v1).
 //
-// Only Pool, one of ArrivedAt and FinishedAt, and PromptTokens are required, the last only for served requests: a producer
-// that turns a request away need not count its tokens. A zero time and the count [Unknown] mean "not reported". Prompt counts
-// include cached tokens, as in OpenAI and OpenTelemetry. All strings are bounded by [Limits]; Session is a hash (see
-// [HashSession]), the clear value is never kept.
+// Only Pool, one of ArrivedAt and FinishedAt, and PromptTokens are required, the last only for served requests: a
+// producer that turns a request away need not count its tokens. A zero time and the count [Unknown] mean "not
+// reported". Prompt counts include cached tokens, as in OpenAI and OpenTelemetry. All strings are bounded by [Limits];
+// Session is a hash (see [HashSession]), the clear value is never kept.
 //
 // A decoded request also satisfies: every count is [Unknown] or within [0, Limits.Tokens]; CachedTokens ≤ PromptTokens;
 // FinishedAt, when known, is not before any other known time; Attempt ≥ 1. The other times may have any order, because
@@ -66,8 +66,8 @@ type Request struct {
 
 	PromptTokens, CachedTokens, OutputTokens, MaxOutputTokens int64
 
-	// Blocks are sequence hashes of the prompt's leading blocks of BlockTokens tokens each, from producers that report them
-	// in place of cached tokens. Each hash covers its block and all before it.
+	// Blocks are sequence hashes of the prompt's leading blocks of BlockTokens tokens each, from producers that report
+	// them in place of cached tokens. Each hash covers its block and all before it.
 	Blocks      []uint64
 	BlockTokens int64
 }
@@ -88,8 +88,8 @@ func nameOf(names []string, i int) string {
 	return "unknown"
 }
 
-// HashSession is the 64-bit xxHash (seed 0) of the name of a conversation or agent run. It is kept in place of the clear
-// value. 0 is no session.
+// HashSession is the 64-bit xxHash (seed 0) of the name of a conversation or agent run. It is kept in place of the
+// clear value. 0 is no session.
 func HashSession(session string) uint64 {
 	if session == "" {
 		return 0

@@ -32,7 +32,8 @@ func DefinitionSubject(prefix, pool string) string {
 	return prefix + ".telemetry.pool." + EscapeToken(pool)
 }
 
-// PrescaleSubject is where the pre-scale events of a pool are published; autoscalers answer below it, on prescale.ack.<pool>.
+// PrescaleSubject is where the pre-scale events of a pool are published; autoscalers answer below it, on
+// prescale.ack.<pool>.
 func PrescaleSubject(prefix, pool string) string { return prefix + ".prescale." + EscapeToken(pool) }
 
 // ForecastSubject is where the forecasts of a class are published.
@@ -60,8 +61,8 @@ func DeadLetterSubject(prefix string) string { return prefix + ".deadletter" }
 // noName is the token of an empty name; an equal name is escaped.
 const noName = "_"
 
-// EscapeToken makes one token of a subject from any name: special characters of NATS or a terminal, and all that are not
-// ASCII, are percent-encoded byte by byte; the empty name becomes "_".
+// EscapeToken makes one token of a subject from any name: special characters of NATS or a terminal, and all that are
+// not ASCII, are percent-encoded byte by byte; the empty name becomes "_".
 func EscapeToken(name string) string {
 	switch name {
 	case "":

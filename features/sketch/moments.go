@@ -37,8 +37,8 @@ func (m *Moments) Scale(factor float64) {
 	m.OutputSq *= factor
 }
 
-// Products are E[prompt·output] / (E[prompt]·E[output]) and E[output²] / E[output]², which correct the product of means.
-// Both are 1 without data.
+// Products are E[prompt·output] / (E[prompt]·E[output]) and E[output²] / E[output]², which correct the product of
+// means. Both are 1 without data.
 func (m *Moments) Products() (promptOutput, outputSq float64) {
 	promptOutput, outputSq = 1, 1
 	if po := m.Prompt * m.Output; po > 0 {

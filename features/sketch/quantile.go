@@ -11,8 +11,9 @@ const (
 	RelativeAccuracy = 1.0 / (2*binsPerOctave + 1)
 )
 
-// Bin 0 counts zeros. The other bins divide every octave of MinValue..MaxValue into 2⁶ equal parts. So the bin of a value
-// is the leading bits of its IEEE 754 form (the linearly interpolated mapping of DDSketch), the same on every machine.
+// Bin 0 counts zeros. The other bins divide every octave of MinValue..MaxValue into 2⁶ equal parts. So the bin of a
+// value is the leading bits of its IEEE 754 form (the linearly interpolated mapping of DDSketch), the same on every
+// machine.
 const (
 	binsPerOctave = 1 << binBits
 	binBits       = 6
@@ -39,12 +40,13 @@ func valueOf(bin int) float64 {
 	return 2 * low * high / (low + high)
 }
 
-// Quantile is a mergeable quantile sketch of non-negative values. Its quantiles are within [RelativeAccuracy], less than
-// 1 %, of the true ones (Masson, Rim and Lee 2019, DDSketch, section 2, doi:10.14778/3352063.3352135). Merging adds no
-// error. The zero value is empty and ready for use. Methods that read treat nil as empty.
+// Quantile is a mergeable quantile sketch of non-negative values. Its quantiles are within [RelativeAccuracy], less
+// than 1 %, of the true ones (Masson, Rim and Lee 2019, DDSketch, section 2, doi:10.14778/3352063.3352135). Merging
+// adds no error. The zero value is empty and ready for use. Methods that read treat nil as empty.
 //
-// Add costs O(1), a few nanoseconds. Memory is two bytes a value, or four bytes for each bin between the smallest and the
-// largest if that is less: 256 bytes for each factor of two, at most 15 KiB. A bin counts up to 2³²−1 and stays there.
+// Add costs O(1), a few nanoseconds. Memory is two bytes a value, or four bytes for each bin between the smallest and
+// the largest if that is less: 256 bytes for each factor of two, at most 15 KiB. A bin counts up to 2³²−1 and stays
+// there.
 type Quantile struct {
 	sum       float64
 	count     uint64

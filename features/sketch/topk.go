@@ -37,8 +37,8 @@ const (
 // Metwally, Agrawal and El Abbadi 2005, section 3, doi:10.1007/978-3-540-30570-5_27, with weights.
 //
 // With m counters and total weight W, every name heavier than W/m has a counter, and no counter's Error exceeds W/m.
-// Floor is a tighter bound. Add costs O(m): a linear search over four-byte hashes is faster than a map. Scale costs O(1)
-// amortised.
+// Floor is a tighter bound. Add costs O(m): a linear search over four-byte hashes is faster than a map. Scale costs
+// O(1) amortised.
 type TopK struct {
 	capacity int
 	unit     float64 // the weight of a stored one
@@ -111,8 +111,8 @@ func (t *TopK) lightest() (pos int) {
 	return pos
 }
 
-// Merge adds the weights of o. The error bounds add: W₁/m₁ + W₂/m₂, which is (W₁+W₂)/m for equal sizes (Cafaro, Pulimeno
-// and Tempesta 2016, doi:10.1016/j.ins.2015.09.003).
+// Merge adds the weights of o. The error bounds add: W₁/m₁ + W₂/m₂, which is (W₁+W₂)/m for equal sizes (Cafaro,
+// Pulimeno and Tempesta 2016, doi:10.1016/j.ins.2015.09.003).
 func (t *TopK) Merge(o *TopK) {
 	t.rewrite()
 	all := make([]Count, 0, len(t.counters)+len(o.counters))

@@ -12,8 +12,8 @@ const (
 	Given   Source = "given"   // a benchmark's curve
 )
 
-// Rates are the service rates of one replica: the maximum for prompts, the others within its latency objective. Zero means
-// unknown.
+// Rates are the service rates of one replica: the maximum for prompts, the others within its latency objective. Zero
+// means unknown.
 type Rates struct {
 	PrefillTokensPerS float64 // uncached prompt tokens, by a replica that does only prefill
 	DecodeTokensPerS  float64 // output tokens
@@ -26,8 +26,8 @@ type Rates struct {
 	Bound             bool // DecodeTokensPerS was measured or learned with MaxNumSeqs, which does not limit it further
 }
 
-// Decode is the decode capacity in tokens per second: the stated rate, and at most MaxNumSeqs/ITL unless Bound. Zero when
-// neither is known.
+// Decode is the decode capacity in tokens per second: the stated rate, and at most MaxNumSeqs/ITL unless Bound. Zero
+// when neither is known.
 func (r Rates) Decode() float64 {
 	if r.MaxNumSeqs <= 0 || r.ITL <= 0 || r.Bound {
 		return r.DecodeTokensPerS

@@ -78,9 +78,9 @@ func or(v, otherwise float64) float64 {
 // NewFit counts the bytes of a model on one replica. Errors name missing fields of the config, or say that no memory is
 // left for the cache.
 //
-// Tensor parallelism divides attention, dense and embedding weights. The pipeline stage with most layers counts. Experts
-// are divided over tensor × data ranks, as in vLLM and SGLang. Adapters take rank · Σ(in + out) elements of two bytes of
-// the linear layers on a GPU (Hu et al. 2021, arXiv:2106.09685), without routed experts.
+// Tensor parallelism divides attention, dense and embedding weights. The pipeline stage with most layers counts.
+// Experts are divided over tensor × data ranks, as in vLLM and SGLang. Adapters take rank · Σ(in + out) elements of two
+// bytes of the linear layers on a GPU (Hu et al. 2021, arXiv:2106.09685), without routed experts.
 func NewFit(m Model, d Deployment) (Fit, error) {
 	d = d.withDefaults()
 	f := Fit{Model: m, deployment: d, GPUs: d.Tensor * d.Pipeline * d.Data}
@@ -183,8 +183,9 @@ const (
 //
 //	2 · batched tokens · (3 · up + 4 · width) + 10 · sequences · vocabulary + context
 //
-// for the widest feed-forward layer and the residuals around it in two bytes, logits in two and twice in four. vLLM printed
-// 1.26 GiB for the first two terms of Llama-3-8B at 8192 tokens and 256 sequences (vllm-project/vllm#10511); this gives 1.21.
+// for the widest feed-forward layer and the residuals around it in two bytes, logits in two and twice in four. vLLM
+// printed 1.26 GiB for the first two terms of Llama-3-8B at 8192 tokens and 256 sequences (vllm-project/vllm#10511);
+// this gives 1.21.
 func (m Model) workspace(d Deployment) float64 {
 	activations := 2 * float64(d.BatchedTokens) * (3*float64(m.Weights.Up) + 4*float64(m.Weights.Width))
 	logits := 10 * float64(d.MaxNumSeqs) * float64(m.Weights.Vocabulary)
@@ -213,8 +214,8 @@ func (f *Fit) Tokens(context float64) float64 {
 	return math.Floor(f.GPU.KV / f.RequestBytes(context) * context * float64(f.deployment.Data))
 }
 
-// Requests is the number of requests of context tokens that the replica holds at once, the number within the safe share,
-// and the binding limit: KV, Slots, or Context when the model does not support so many tokens.
+// Requests is the number of requests of context tokens that the replica holds at once, the number within the safe
+// share, and the binding limit: KV, Slots, or Context when the model does not support so many tokens.
 func (f *Fit) Requests(context float64) (most, safe int, binding string) {
 	d := &f.deployment
 	if f.Model.MaxContext > 0 && context > float64(f.Model.MaxContext) {

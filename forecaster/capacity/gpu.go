@@ -9,8 +9,8 @@ import (
 type GPUType struct {
 	Name    string
 	SheetGB float64 // memory by the vendor's data sheet
-	// VisibleGiB is the memory available to a process, as engines print it at start: without the memory of error correction
-	// (in-band ECC takes a sixteenth of GDDR6) and of the driver.
+	// VisibleGiB is the memory available to a process, as engines print it at start: without the memory of error
+	// correction (in-band ECC takes a sixteenth of GDDR6) and of the driver.
 	VisibleGiB float64
 }
 

@@ -79,8 +79,8 @@ func (m Model) layerBytes(kvDType string, tp int) (float64, error) {
 // maxGPUs bounds the GPUs of one replica.
 const maxGPUs = 1024
 
-// element is the size of one cached number in bytes. Engines serve float32 checkpoints in half precision by default (vLLM
-// --dtype auto), so only an override makes it four bytes.
+// element is the size of one cached number in bytes. Engines serve float32 checkpoints in half precision by default
+// (vLLM --dtype auto), so only an override makes it four bytes.
 func (m Model) element(kvDType string) (float64, error) {
 	name := strings.ToLower(strings.TrimPrefix(kvDType, "torch."))
 	if name == "" || name == "auto" {

@@ -95,10 +95,10 @@ func (f fields) window() (int, error) {
 	return f.integer(maxContext, "sliding_window", "attention_chunk_size")
 }
 
-// windowedLayers is the number of windowed layers. Gemma 3 and Cohere have one full layer in sliding_window_pattern (Gemma
-// 3: six by default). In Gemma 2 every second layer is full, the first is windowed. In Qwen 2 the layers up to
-// max_window_layers are full. In Llama 4 no_rope_layers marks windowed layers with 1; by default each fourth is full. In
-// all others every layer is windowed.
+// windowedLayers is the number of windowed layers. Gemma 3 and Cohere have one full layer in sliding_window_pattern
+// (Gemma 3: six by default). In Gemma 2 every second layer is full, the first is windowed. In Qwen 2 the layers up to
+// max_window_layers are full. In Llama 4 no_rope_layers marks windowed layers with 1; by default each fourth is full.
+// In all others every layer is windowed.
 func (f fields) windowedLayers(layers int) (int, error) {
 	pattern, err := f.integer(maxLayers, "sliding_window_pattern", "_sliding_window_pattern")
 	if err != nil {
@@ -123,8 +123,8 @@ func (f fields) windowedLayers(layers int) (int, error) {
 	return layers - min(full, layers), err
 }
 
-// chunkedLayers is the number of layers of Llama 4 that attend to their chunk of attention_chunk_size tokens: those with
-// rotary positions. Transformers derives missing layer_types in the same way.
+// chunkedLayers is the number of layers of Llama 4 that attend to their chunk of attention_chunk_size tokens: those
+// with rotary positions. Transformers derives missing layer_types in the same way.
 func (f fields) chunkedLayers(layers int) (int, error) {
 	var rotary []int
 	if raw, ok := f["no_rope_layers"]; ok && string(raw) != "null" {
@@ -148,8 +148,8 @@ func (f fields) chunkedLayers(layers int) (int, error) {
 	return layers - layers/every, err
 }
 
-// state is the state of the cacheless layers per sequence, in bytes, at two bytes an element (four for the recurrence of
-// Qwen3-Next): the matrix of a gated delta net, heads · key · value, and its convolution's window (Yang et al. 2024,
+// state is the state of the cacheless layers per sequence, in bytes, at two bytes an element (four for the recurrence
+// of Qwen3-Next): the matrix of a gated delta net, heads · key · value, and its convolution's window (Yang et al. 2024,
 // arXiv:2412.06464). unknown reports that the config does not have its size.
 func (f fields) state(layers int) (bytes float64, unknown bool) {
 	if layers <= 0 {

@@ -17,14 +17,14 @@ type ServiceMinute struct {
 // Service learns the service rates of one replica from telemetry. The zero value has learned nothing. Copies are
 // independent. Observing and reading cost O(1).
 //
-// The time of an iteration is modelled as linear: it reads the weights once, computes each sequence and reads its cache.
-// ITL(b, kv) = a₀ + a₁·b + a₂·kv with a₁, a₂ ≥ 0. It is fitted by least squares. Weights halve in about a day. Huber's
-// weight min(1, k·s/|residual|) bounds the influence of one minute (Huber 1964, doi:10.1214/aoms/1177703732). The normal
-// equations are kept, not their solution. So if b and kv only changed together, the sum of their effects is still right
-// for such loads.
+// The time of an iteration is modelled as linear: it reads the weights once, computes each sequence and reads its
+// cache. ITL(b, kv) = a₀ + a₁·b + a₂·kv with a₁, a₂ ≥ 0. It is fitted by least squares. Weights halve in about a day.
+// Huber's weight min(1, k·s/|residual|) bounds the influence of one minute (Huber 1964, doi:10.1214/aoms/1177703732).
+// The normal equations are kept, not their solution. So if b and kv only changed together, the sum of their effects is
+// still right for such loads.
 //
-// The prefill rate follows from the differences in time between long and short prompts of the same minute. Common delays,
-// such as of the network or a queue, cancel out. See prefill.go.
+// The prefill rate follows from the differences in time between long and short prompts of the same minute. Common
+// delays, such as of the network or a queue, cancel out. See prefill.go.
 type Service struct {
 	state ServiceState
 }
@@ -101,8 +101,9 @@ func (s *Service) observeDecode(m ServiceMinute) {
 	st.Seen = fade*st.Seen + 1
 }
 
-// erlangWait is the mean wait in M/M/c divided by the mean service time: C(c, cρ) / (c·(1 − ρ)), +Inf from ρ = 1. C follows
-// from Erlang's B by the recursion B(k) = a·B(k−1) / (k + a·B(k−1)), which cannot overflow. O(min(c, maxErlangServers)).
+// erlangWait is the mean wait in M/M/c divided by the mean service time: C(c, cρ) / (c·(1 − ρ)), +Inf from ρ = 1. C
+// follows from Erlang's B by the recursion B(k) = a·B(k−1) / (k + a·B(k−1)), which cannot overflow. O(min(c,
+// maxErlangServers)).
 func erlangWait(c int, rho float64) float64 {
 	if rho >= 1 {
 		return math.Inf(1)
@@ -123,8 +124,8 @@ type law struct{ a0, a1, a2 float64 }
 
 func (l law) at(b, kv float64) float64 { return l.a0 + l.a1*b + l.a2*kv }
 
-// law is the least-squares solution with non-negative slopes: the best allowed one of the four without one slope, both or
-// none. A very small ridge makes collinear loads solvable.
+// law is the least-squares solution with non-negative slopes: the best allowed one of the four without one slope, both
+// or none. A very small ridge makes collinear loads solvable.
 func (s *Service) law() law {
 	n := &s.state.Normal
 	best, bestLoss := law{}, math.Inf(1)
@@ -190,8 +191,8 @@ type Estimate struct {
 	Extrapolated bool
 }
 
-// Decode is the decode goodput of a replica in tokens/s: b/ITL(b, b·context) for the largest b within slots, the safe KV
-// tokens and the objective, where context is the mean number of tokens of a sequence. ok is false before an hour of
+// Decode is the decode goodput of a replica in tokens/s: b/ITL(b, b·context) for the largest b within slots, the safe
+// KV tokens and the objective, where context is the mean number of tokens of a sequence. ok is false before an hour of
 // traffic, or when no load meets the objective.
 func (s *Service) Decode(slots int, kvTokens, objective float64) (e Estimate, ok bool) {
 	st := &s.state
@@ -229,17 +230,17 @@ func (s *Service) Decode(slots int, kvTokens, objective float64) (e Estimate, ok
 	return e, true
 }
 
-// deviation is the standard error of the fitted ITL at a load in scaled units, x = (1, b, kv): σ·√(x'·N⁻¹·x), where N are
-// the normal equations divided by ten, because errors of neighbouring minutes are correlated. It is at least 1.5 % of the
-// mean ITL.
+// deviation is the standard error of the fitted ITL at a load in scaled units, x = (1, b, kv): σ·√(x'·N⁻¹·x), where N
+// are the normal equations divided by ten, because errors of neighbouring minutes are correlated. It is at least 1.5 %
+// of the mean ITL.
 func (s *Service) deviation(b, kv float64) float64 {
 	n := &s.state.Normal
 	y, _ := solve([3][4]float64{{n[0], n[1], n[2], 1}, {n[1], n[3] + 1e-6*n[3], n[4], b}, {n[2], n[4], n[5] + 1e-6*n[5], kv}})
 	return max(perMean*s.state.Scale*math.Sqrt(max(10*(y[0]+b*y[1]+kv*y[2]), 0)), 0.015*n[6]/n[0])
 }
 
-// Prefill is the rate at which a replica that does only prefill computes prompts, in tokens/s. ok is false before an hour
-// of traffic, and when lengths and loads do not determine the rate within 10 %.
+// Prefill is the rate at which a replica that does only prefill computes prompts, in tokens/s. ok is false before an
+// hour of traffic, and when lengths and loads do not determine the rate within 10 %.
 func (s *Service) Prefill() (e Estimate, ok bool) {
 	if s.state.Prompts < minMinutes {
 		return e, false

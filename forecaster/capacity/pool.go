@@ -29,8 +29,8 @@ type Pool struct {
 	PrefillTarget float64 // share of Rates.PrefillTokensPerS to plan with
 	KVBytes       KVBytes // of one token; zero when no model was given
 	Rates         Rates
-	// RatesFrom selects the rates to use when stated and learned ones contradict each other: Stated, Learned, or "" for the
-	// lower after a day's notice.
+	// RatesFrom selects the rates to use when stated and learned ones contradict each other: Stated, Learned, or "" for
+	// the lower after a day's notice.
 	RatesFrom Source
 	Warmup    Warmup
 
@@ -131,8 +131,8 @@ func (p *Pool) readCurve(c *Config, data []byte) error {
 	return nil
 }
 
-// LongestPrompt is the longest prompt of a replica in tokens: the model's context, or the whole cache if that is less; 0
-// when unknown. reported is the cache's capacity that engines report, 0 when unknown.
+// LongestPrompt is the longest prompt of a replica in tokens: the model's context, or the whole cache if that is less;
+// 0 when unknown. reported is the cache's capacity that engines report, 0 when unknown.
 func (p *Pool) LongestPrompt(reported float64) float64 {
 	longest := reported
 	if !(longest > 0) {
@@ -247,8 +247,9 @@ func (c Config) zone() (*time.Location, error) {
 	return zone, nil
 }
 
-// PerReplica is the safe capacity of one replica in the dimension's unit; ok is false when it is unknown or the dimension
-// is no resource. reportedKV is the KV cache in tokens that the engines report; if positive it replaces the configuration.
+// PerReplica is the safe capacity of one replica in the dimension's unit; ok is false when it is unknown or the
+// dimension is no resource. reportedKV is the KV cache in tokens that the engines report; if positive it replaces the
+// configuration.
 func (p *Pool) PerReplica(dimension string, reportedKV float64) (safe float64, ok bool) {
 	switch dimension {
 	case KV:
@@ -269,7 +270,8 @@ func (p *Pool) PerReplica(dimension string, reportedKV float64) (safe float64, o
 	return safe, safe > 0
 }
 
-// prefill is the prefill capacity of a replica: PrefillTarget of its rate, because near the full rate queues are unbounded.
+// prefill is the prefill capacity of a replica: PrefillTarget of its rate, because near the full rate queues are
+// unbounded.
 func (p *Pool) prefill() float64 {
 	if p.Rates.Sustained {
 		return p.Rates.PrefillTokensPerS
@@ -305,7 +307,8 @@ func (p *Pool) Limit() (replicas int, key string) {
 	return replicas, key
 }
 
-// Budget is the number of replicas of all roles that the pool's budget pays for; ok is false without a budget or a price.
+// Budget is the number of replicas of all roles that the pool's budget pays for; ok is false without a budget or a
+// price.
 func (p *Pool) Budget() (replicas int, ok bool) {
 	hour := p.ReplicaHourUSD()
 	if !(hour > 0) || !(p.BudgetHourUSD > 0) {

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// PrefillSums are sums over the requests of one minute: how many, their prompt tokens x to prefill, their seconds t from leaving
-// the queue to the first token, and Σx², Σx·t.
+// PrefillSums are sums over the requests of one minute: how many, their prompt tokens x to prefill, their seconds t
+// from leaving the queue to the first token, and Σx², Σx·t.
 type PrefillSums struct {
 	N, Tokens, Seconds, TokensSq, TokenSeconds float64
 }
 
-// prefillBin has sums over minutes of about the same load, which fade. Sxx and Sxt are the sums of squares and products of
-// a minute about its means.
+// prefillBin has sums over minutes of about the same load, which fade. Sxx and Sxt are the sums of squares and products
+// of a minute about its means.
 type prefillBin struct {
 	_ struct{} `cbor:",toarray"`
 
@@ -45,11 +45,12 @@ const (
 	widest      = 1.26   // largest high/low of a usable interval
 )
 
-// sharing are models of the slowdown of concurrent prompts. A prompt takes x/R · (1 + share·W) beyond the overhead, with
-// W = W₁^(1−router) · W_c^router. Router 0 is processor sharing on each replica with random routing, W₁ = ρ/(1 − ρ) for any
-// distribution (Kleinrock 1976, Queueing Systems II, §4.4). Router 1 is Erlang's wait for c replicas that share all work,
-// which is close to routing to the least busy replica (Gupta et al. 2007, doi:10.1016/j.peva.2007.06.012). With share 0
-// prompts are computed one after the other; then the wait does not depend on the prompt's length.
+// sharing are models of the slowdown of concurrent prompts. A prompt takes x/R · (1 + share·W) beyond the overhead,
+// with W = W₁^(1−router) · W_c^router. Router 0 is processor sharing on each replica with random routing, W₁ = ρ/(1 −
+// ρ) for any distribution (Kleinrock 1976, Queueing Systems II, §4.4). Router 1 is Erlang's wait for c replicas that
+// share all work, which is close to routing to the least busy replica (Gupta et al. 2007,
+// doi:10.1016/j.peva.2007.06.012). With share 0 prompts are computed one after the other; then the wait does not depend
+// on the prompt's length.
 var sharing = [...]struct{ share, router float64 }{{0, 0}, {.25, 1}, {.5, 1}, {1, 1}, {1, 2. / 3}, {1, 1. / 3}, {1, 0}}
 
 func (s *Service) observePrefill(m ServiceMinute) {
@@ -124,12 +125,12 @@ func (s *Service) prefillPoints() (points []prefillPoint) {
 	return points
 }
 
-// minSlope is in seconds a token: 100 M tokens/s are beyond any replica. A smaller slope is a rounding error for prompts of
-// equal time.
+// minSlope is in seconds a token: 100 M tokens/s are beyond any replica. A smaller slope is a rounding error for
+// prompts of equal time.
 const minSlope = 1e-8
 
-// prefillRate is the rate R at which a replica computes prompts. Its interval has every R for which a model of sharing fits
-// the slopes at all loads about as well as the best fit. ok is false if the interval is too wide.
+// prefillRate is the rate R at which a replica computes prompts. Its interval has every R for which a model of sharing
+// fits the slopes at all loads about as well as the best fit. ok is false if the interval is too wide.
 func (s *Service) prefillRate() (e Estimate, ok bool) {
 	points := s.prefillPoints()
 	least, most := math.Inf(1), 0.0

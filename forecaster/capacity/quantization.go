@@ -25,8 +25,8 @@ func (q Quantization) bytes(w Weights, dtype float64) (embedding, attention, den
 	return w.Embedding * dtype, w.Attention * linear, w.Dense * linear, w.Experts * expert
 }
 
-// ParseQuantization reads a user's dtype for weights: "" and "auto" mean that of the checkpoint (from); bf16, fp8, int8,
-// int4 and the like apply to all linear layers.
+// ParseQuantization reads a user's dtype for weights: "" and "auto" mean that of the checkpoint (from); bf16, fp8,
+// int8, int4 and the like apply to all linear layers.
 func ParseQuantization(dtype string, from Quantization) (Quantization, error) {
 	name := strings.ToLower(dtype)
 	switch name {
@@ -54,8 +54,8 @@ func grouped(bits, group float64) float64 {
 	return bits + (16+bits)/group
 }
 
-// quantization reads quantization_config: of fp8 and compressed-tensors (vLLM), GPTQ and AWQ, bitsandbytes, MXFP4 (4-bit
-// values that share an 8-bit scale by 32, of experts only) and NVFP4 (by 16).
+// quantization reads quantization_config: of fp8 and compressed-tensors (vLLM), GPTQ and AWQ, bitsandbytes, MXFP4
+// (4-bit values that share an 8-bit scale by 32, of experts only) and NVFP4 (by 16).
 func (f fields) quantization() (q Quantization, err error) {
 	raw, ok := f["quantization_config"]
 	if !ok || string(raw) == "null" {

@@ -15,8 +15,8 @@ const (
 // Transfer is the resource of sending KV cache from prefill to decode replicas, in tokens per second of one sender.
 const Transfer = "transfer"
 
-// RoleOf is the role that serves a dimension in a disaggregated pool. A prompt occupies its prefill replica only while it
-// is computed and sent, so the KV cache counts for decode.
+// RoleOf is the role that serves a dimension in a disaggregated pool. A prompt occupies its prefill replica only while
+// it is computed and sent, so the KV cache counts for decode.
 func RoleOf(dimension string) Role {
 	switch dimension {
 	case Prefill, Transfer:
@@ -43,8 +43,9 @@ func (p *Pool) BoundsOf(role Role) Replicas {
 	return p.Replicas
 }
 
-// Sent lowers the prefill rate of p to the rate at which a prefill replica sends KV cache, if that is the lower one, and
-// reports whether it did. All tokens of a prompt are sent; computed is the share that is not in the replica's cache.
+// Sent lowers the prefill rate of p to the rate at which a prefill replica sends KV cache, if that is the lower one,
+// and reports whether it did. All tokens of a prompt are sent; computed is the share that is not in the replica's
+// cache.
 func (p *Pool) Sent(computed float64) bool {
 	if !p.Disaggregated || !(p.TransferTokensPerS > 0) || !(computed > 0) {
 		return false

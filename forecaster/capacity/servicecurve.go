@@ -107,7 +107,8 @@ type Goodput struct {
 }
 
 // Goodput reads the curve at its knee: prefill where TTFT exceeds the objective, decode where ITL does, with linear
-// interpolation. With several lengths it is the smallest. It is an error if the lowest load already misses the objective.
+// interpolation. With several lengths it is the smallest. It is an error if the lowest load already misses the
+// objective.
 func (c *Curve) Goodput(slo SLO) (Goodput, error) {
 	least := Goodput{PrefillTokensPerS: math.Inf(1), DecodeTokensPerS: math.Inf(1)}
 	for i := range c.Groups {
@@ -144,8 +145,8 @@ func (g *Group) goodput(slo SLO) (out Goodput, err error) {
 	return out, nil
 }
 
-// knee is the rate at which latency exceeds the objective; 0 is no objective. open reports that no load exceeds it; ok is
-// false when the lowest load does.
+// knee is the rate at which latency exceeds the objective; 0 is no objective. open reports that no load exceeds it; ok
+// is false when the lowest load does.
 func (g *Group) knee(objective float64, latency, rate func(*Point) float64) (at float64, open, ok bool) {
 	for i := range g.Points {
 		p := &g.Points[i]

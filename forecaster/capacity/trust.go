@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// contradiction is the difference between an observed and a given or stated rate, as a share of the latter, from which
-	// they contradict each other; calm is the difference below which the contradiction ends.
+	// contradiction is the difference between an observed and a given or stated rate, as a share of the latter, from
+	// which they contradict each other; calm is the difference below which the contradiction ends.
 	contradiction = 0.25
 	calm          = 0.2
 	// notice is how long users are warned of a contradiction before the lower rate is used.
@@ -80,11 +80,11 @@ func about(v float64) string {
 	return fmt.Sprintf("%.0f", math.Round(v/digit)*digit)
 }
 
-// Trust chooses the rates of a replica: given by a benchmark, else learned, else stated. If a learned rate differs by more
-// than 25 % from a given or stated one, users are warned for a day before the lower one is used; Pool.RatesFrom decides at
-// once. An extrapolated learned rate replaces another only if it is lower. It is not limited to observed loads: more
-// replicas have less load each, so their rate would fall and the pool would grow again. kvTokens is the cache of a replica
-// that engines report, 0 when unknown. s stores the start of contradictions.
+// Trust chooses the rates of a replica: given by a benchmark, else learned, else stated. If a learned rate differs by
+// more than 25 % from a given or stated one, users are warned for a day before the lower one is used; Pool.RatesFrom
+// decides at once. An extrapolated learned rate replaces another only if it is lower. It is not limited to observed
+// loads: more replicas have less load each, so their rate would fall and the pool would grow again. kvTokens is the
+// cache of a replica that engines report, 0 when unknown. s stores the start of contradictions.
 func (p *Pool) Trust(s *Service, kvTokens float64, now time.Time) Trusted {
 	t := Trusted{Rates: p.Rates}
 	if kvTokens > 0 && p.KVTokens > 0 && math.Abs(kvTokens/p.KVTokens-1) > contradiction {

@@ -21,8 +21,9 @@ const (
 	spreadWeight = 3
 )
 
-// Warmup is the distribution of the lag between the request for a replica and its readiness. It is lognormal, from a prior
-// with a median and a 90th percentile, and from the observations since the lag last changed. Copies are independent.
+// Warmup is the distribution of the lag between the request for a replica and its readiness. It is lognormal, from a
+// prior with a median and a 90th percentile, and from the observations since the lag last changed. Copies are
+// independent.
 type Warmup struct {
 	prior lognormal
 	state WarmupState
@@ -72,9 +73,10 @@ func (w *Warmup) Restore(s WarmupState) {
 	w.fit = w.pooled(logs(s.Observed))
 }
 
-// Given is the distribution with the waits of replicas that are not ready yet. Each wait is a lower bound of a lag, so a
-// long one increases the distribution at once. It is the censored normal model by expectation and maximisation (Dempster,
-// Laird and Rubin 1977, §4.3, JRSS B 39), of the newest 64, each at most an hour. O(rounds · (waiting + observations)).
+// Given is the distribution with the waits of replicas that are not ready yet. Each wait is a lower bound of a lag, so
+// a long one increases the distribution at once. It is the censored normal model by expectation and maximisation
+// (Dempster, Laird and Rubin 1977, §4.3, JRSS B 39), of the newest 64, each at most an hour. O(rounds · (waiting +
+// observations)).
 func (w Warmup) Given(waiting []time.Duration) Warmup {
 	const rounds = 8 // enough to converge
 	waiting = waiting[max(0, len(waiting)-warmupWindow):]
@@ -122,8 +124,8 @@ func (w *Warmup) pooled(lags []float64) lognormal {
 	return lognormal{(k*w.prior.mu + n*mean) / (k + n), math.Sqrt(variance)}
 }
 
-// A change is detected when the mean of the newest lags, four or more, differs from that of the others by so many standard
-// errors. A rise needs fewer than a fall, because a rise makes replicas late.
+// A change is detected when the mean of the newest lags, four or more, differs from that of the others by so many
+// standard errors. A rise needs fewer than a fall, because a rise makes replicas late.
 const (
 	fewestNew  = 4
 	plainRise  = 2.5
@@ -131,9 +133,9 @@ const (
 	worthwhile = 0.1 // of ln seconds: smaller changes are ignored
 )
 
-// changed is the index of the first lag after the newest change, 0 without a change: the split with the largest difference
-// of means in standard errors, as in adaptive windowing (Bifet and Gavaldà 2007, doi:10.1137/1.9781611972771.42).
-// The variance within the parts is pooled with the prior's. O(n²) for n ≤ 64.
+// changed is the index of the first lag after the newest change, 0 without a change: the split with the largest
+// difference of means in standard errors, as in adaptive windowing (Bifet and Gavaldà 2007,
+// doi:10.1137/1.9781611972771.42). The variance within the parts is pooled with the prior's. O(n²) for n ≤ 64.
 func changed(lags []float64, sigma float64) (begin int) {
 	largest := 1.0
 	for i := fewestNew; i+fewestNew <= len(lags); i++ {
@@ -176,8 +178,8 @@ func moments(x []float64) (mean, squares float64) {
 	return mean, squares
 }
 
-// beyond are mean and variance of ln seconds above x: those of the truncated normal distribution,
-// µ + σλ and σ²(1 + αλ − λ²) with α = (x − µ)/σ and λ = φ(α)/(1 − Φ(α)). Far in the tail, where λ is 0/0, the mean is x.
+// beyond are mean and variance of ln seconds above x: those of the truncated normal distribution, µ + σλ and σ²(1 + αλ
+// − λ²) with α = (x − µ)/σ and λ = φ(α)/(1 − Φ(α)). Far in the tail, where λ is 0/0, the mean is x.
 func (l lognormal) beyond(x float64) (mean, variance float64) {
 	if l.sigma == 0 {
 		return max(l.mu, x), 0
@@ -197,9 +199,9 @@ func (w *Warmup) Quantile(p float64) time.Duration {
 	return time.Duration(min(s, maxWarmup.Seconds()) * float64(time.Second)).Round(time.Millisecond)
 }
 
-// ReadyBy is the probability that a replica, requested at requested and not ready at now, is ready at t: 1 − S(t)/S(now)
-// with S the survival function of the lag; 0 for t ≤ now. It is low for an overdue replica, because the lognormal's hazard
-// falls in the tail.
+// ReadyBy is the probability that a replica, requested at requested and not ready at now, is ready at t: 1 −
+// S(t)/S(now) with S the survival function of the lag; 0 for t ≤ now. It is low for an overdue replica, because the
+// lognormal's hazard falls in the tail.
 func (w *Warmup) ReadyBy(requested, now, t time.Time) float64 {
 	if !t.After(now) {
 		return 0

@@ -82,8 +82,8 @@ func groupedAttention(heads, kvHeads, headDim int, hidden float64) (l linear) {
 	return l
 }
 
-// latentAttention is that of DeepSeek-V2 (§2.1, arXiv:2405.04434): queries through a rank of their own where q_lora_rank is
-// set, keys and values through the cached latent.
+// latentAttention is that of DeepSeek-V2 (§2.1, arXiv:2405.04434): queries through a rank of their own where
+// q_lora_rank is set, keys and values through the cached latent.
 func (f fields) latentAttention(heads int, hidden float64) (l linear, err error) {
 	read := f.reader(&err)
 	query := read(maxHidden, "q_lora_rank")
@@ -111,8 +111,9 @@ func (f fields) linearAttention(hidden float64) float64 {
 	return hidden * (2*keys + 3*values)
 }
 
-// feedForward adds the dense and the expert layers. Which layers have experts is stated as in DeepSeek (all but the first
-// first_k_dense_replace), Qwen (each decoder_sparse_step-th, less mlp_only_layers), Llama 4 and Jamba (each so many-th).
+// feedForward adds the dense and the expert layers. Which layers have experts is stated as in DeepSeek (all but the
+// first first_k_dense_replace), Qwen (each decoder_sparse_step-th, less mlp_only_layers), Llama 4 and Jamba (each so
+// many-th).
 func (f fields) feedForward(w *Weights, layers int, matrices float64) (err error) {
 	read := f.reader(&err)
 	experts := read(1<<16, "num_local_experts", "num_experts", "n_routed_experts")

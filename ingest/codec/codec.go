@@ -1,7 +1,7 @@
 // Package codec decodes the messages that producers publish into records of package ingest, and encodes such records.
 //
-// It is pure: no clock, no I/O, no logging, no goroutine. A decoder never panics and never keeps a slice of its input. A
-// bad record does not affect the others. Prompt text is never kept, not even of a refused record ([Redact]).
+// It is pure: no clock, no I/O, no logging, no goroutine. A decoder never panics and never keeps a slice of its input.
+// A bad record does not affect the others. Prompt text is never kept, not even of a refused record ([Redact]).
 package codec
 
 import (
@@ -82,15 +82,15 @@ func ContentTypeOf(name string) (contentType string, ok bool) {
 	return "", false
 }
 
-// HoldsPrompts reports whether, by the schema, messages of that content type may hold users' text. NVIDIA Dynamo's traces do
-// not, unless payloads are enabled.
+// HoldsPrompts reports whether, by the schema, messages of that content type may hold users' text. NVIDIA Dynamo's
+// traces do not, unless payloads are enabled.
 func HoldsPrompts(contentType string) bool {
 	f := formatOf(contentType)
 	return f != nil && f.prompts
 }
 
-// Decode appends the records of one message and its refusals to b. It never fails as a whole: an unusable record is refused
-// with a reason, the others stay. Nothing in b aliases data. O(len(data)).
+// Decode appends the records of one message and its refusals to b. It never fails as a whole: an unusable record is
+// refused with a reason, the others stay. Nothing in b aliases data. O(len(data)).
 func Decode(m Meta, data []byte, lim ingest.Limits, b *ingest.Batch) {
 	d := decoders.Get().(*Decoder)
 	d.Decode(m, data, lim, b)

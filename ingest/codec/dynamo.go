@@ -7,9 +7,9 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// The request traces of NVIDIA Dynamo, schema dynamo.request.trace.v1, as its NATS and file sinks write them: one row, one a
-// line, or an array; a row may be the member event of another object. Rows of requests with session headers are complete.
-// The others are compact: output, arrival, and the prompt's length and hashes of blocks.
+// The request traces of NVIDIA Dynamo, schema dynamo.request.trace.v1, as its NATS and file sinks write them: one row,
+// one a line, or an array; a row may be the member event of another object. Rows of requests with session headers are
+// complete. The others are compact: output, arrival, and the prompt's length and hashes of blocks.
 var dynamoFields = newFieldTree(paths{
 	fieldSchema:        {"schema"},
 	fieldObject:        {"event_type"},
@@ -34,9 +34,9 @@ var dynamoFields = newFieldTree(paths{
 
 const dynamoSchema = "dynamo.request.trace.v1"
 
-// decodeDynamo reads request traces. Rows of other event types are ignored, such as request_payload, which holds prompts and
-// answers. Cached tokens are those of the row, else the router's hit rate times the prompt; without either, the hashes are
-// passed on as [ingest.Request.Blocks].
+// decodeDynamo reads request traces. Rows of other event types are ignored, such as request_payload, which holds
+// prompts and answers. Cached tokens are those of the row, else the router's hit rate times the prompt; without either,
+// the hashes are passed on as [ingest.Request.Blocks].
 func decodeDynamo(d *decoder, data []byte) { d.foreign(data, (*decoder).dynamoRow) }
 
 func (d *decoder) dynamoRow(r *record) {

@@ -12,8 +12,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// The encoders write the compact native JSON that [Decode] reads: without unknown values, times as whole Unix milliseconds.
-// They append to dst and return it, like the append functions of strconv.
+// The encoders write the compact native JSON that [Decode] reads: without unknown values, times as whole Unix
+// milliseconds. They append to dst and return it, like the append functions of strconv.
 
 // AppendRequest appends r. The hash of the session is written as session_hash.
 func AppendRequest(dst []byte, r *ingest.Request) []byte { return appendRecord(dst, requestType, r) }

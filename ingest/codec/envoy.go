@@ -51,8 +51,9 @@ var envoyFields = newFieldTree(paths{
 	fieldObject:          {"mcp.method.name", "mcp_method", "method"},
 })
 
-// decodeEnvoy reads access logs. The gateway logs all traffic: tool calls (MCP) and requests without a body, such as the
-// list of models, are ignored. Envoy's %RESPONSE_FLAGS% show a client that left or a full pool after the status was sent.
+// decodeEnvoy reads access logs. The gateway logs all traffic: tool calls (MCP) and requests without a body, such as
+// the list of models, are ignored. Envoy's %RESPONSE_FLAGS% show a client that left or a full pool after the status was
+// sent.
 func decodeEnvoy(d *decoder, data []byte) {
 	d.foreign(data, func(d *decoder, r *record) {
 		if !r.counted() && !isLLMCall(r.members[fieldObject]) {

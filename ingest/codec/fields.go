@@ -113,8 +113,8 @@ func (p paths) or(others ...paths) (all paths) {
 	return all
 }
 
-// fieldTree finds the fields of a record in one pass: it is a trie of the keys of the paths. The most trusted path in the
-// record wins. A key with dots is the same as nesting: "gen_ai.usage" and {"gen_ai":{"usage":… are one path.
+// fieldTree finds the fields of a record in one pass: it is a trie of the keys of the paths. The most trusted path in
+// the record wins. A key with dots is the same as nesting: "gen_ai.usage" and {"gen_ai":{"usage":… are one path.
 type fieldTree struct {
 	children map[string]*fieldTree
 	leaf     bool
@@ -220,8 +220,8 @@ func (r *record) counted() bool {
 // set sets the value of f.
 func (r *record) set(f field, v value, rank uint16) { r.members[f], r.ranks[f] = v, rank }
 
-// keep sets the value of f unless a more trusted one was found. Missing values hide no others, and neither do objects and
-// lists in place of one value.
+// keep sets the value of f unless a more trusted one was found. Missing values hide no others, and neither do objects
+// and lists in place of one value.
 func (r *record) keep(f field, v value, rank uint16) {
 	if v.kind == '"' {
 		v.raw = bytes.TrimSpace(v.raw)
@@ -242,8 +242,8 @@ func (r *record) add(later *record) {
 	}
 }
 
-// find reads the next object of j and keeps the values in the tree; it skips all others. A string in place of an object is
-// read as JSON text. Recursion is bounded by the depth of the tree.
+// find reads the next object of j and keeps the values in the tree; it skips all others. A string in place of an object
+// is read as JSON text. Recursion is bounded by the depth of the tree.
 func (d *decoder) find(j *jsonReader, tree *fieldTree, r *record) {
 	d.object(j, "a record", func(key []byte) {
 		node := tree.at(key)
@@ -286,8 +286,8 @@ func (d *decoder) isSound(text []byte) bool {
 	return !nestsDeeper(text, d.limits.Depth) && jsontext.Value(text).IsValid(jsonOptions...)
 }
 
-// FieldName gives a field of a foreign format other names, because users choose the keys of an access log or of metadata.
-// Paths are keys joined by dots, the most trusted first. They come before the format's own paths.
+// FieldName gives a field of a foreign format other names, because users choose the keys of an access log or of
+// metadata. Paths are keys joined by dots, the most trusted first. They come before the format's own paths.
 type FieldName struct {
 	Format string   `yaml:"format"` // litellm, openai, envoy, sglang or kong
 	Field  string   `yaml:"field"`  // name in the native format

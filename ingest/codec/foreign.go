@@ -7,8 +7,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// foreign reads a message of a foreign format. It finds the fields of each record, removes the log shipper's wrapping, and
-// calls decode, which ends in accept or [decoder.skip].
+// foreign reads a message of a foreign format. It finds the fields of each record, removes the log shipper's wrapping,
+// and calls decode, which ends in accept or [decoder.skip].
 func (d *decoder) foreign(data []byte, decode func(d *decoder, r *record)) {
 	if d.meta.Kind != KindRequest {
 		d.refuse(data, ingest.ReasonUnknownFormat, "records of this format belong on a request subject")
@@ -43,7 +43,8 @@ func (d *decoder) foreignRecord(data []byte, decode func(r *record)) {
 // wrappers are the keys of unparsed lines in log shippers: Vector and Fluent Bit.
 var wrappers = [...]string{"message", "log"}
 
-// unwrap finds, for a record without counts, the fields of the object in a log shipper's wrapper, which may be a string.
+// unwrap finds, for a record without counts, the fields of the object in a log shipper's wrapper, which may be a
+// string.
 func (d *decoder) unwrap(data []byte, r *record) {
 	if r.counted() {
 		return

@@ -33,8 +33,8 @@ type inflater struct {
 	zstdAtMost int // the bound that zstd was made for
 }
 
-// inflate decompresses data to at most atMost bytes. The result is valid until the next call of release. Without a result,
-// reason is not "".
+// inflate decompresses data to at most atMost bytes. The result is valid until the next call of release. Without a
+// result, reason is not "".
 func (p *inflater) inflate(encoding string, data []byte, atMost int) (plain []byte, reason ingest.Reason, detail string) {
 	var err error
 	switch {

@@ -21,14 +21,16 @@ type value struct {
 // kindNames are the kinds of values, for messages.
 var kindNames = map[byte]string{'"': "a string", '0': "a number", 't': "a boolean", 'f': "a boolean", 'n': "null", '{': "an object", '[': "a list", 0: "nothing"}
 
-// jsonReader reads JSON in order without a copy. Its methods read one value each. After an error every call reads nothing.
+// jsonReader reads JSON in order without a copy. Its methods read one value each. After an error every call reads
+// nothing.
 type jsonReader struct {
 	buffer  bytes.Buffer
 	decoder jsontext.Decoder
 	err     error
 }
 
-// The last value of a repeated key counts. UTF-8 is checked for the whole text, so that half a surrogate pair is U+FFFD.
+// The last value of a repeated key counts. UTF-8 is checked for the whole text, so that half a surrogate pair is
+// U+FFFD.
 var jsonOptions = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
 func (j *jsonReader) reset(data []byte) {
@@ -125,8 +127,8 @@ func nestsDeeper(data []byte, depth int) bool {
 	return false
 }
 
-// object calls member with each key of an object; member reads the value. null has no members. Other values are a fault of
-// the record.
+// object calls member with each key of an object; member reads the value. null has no members. Other values are a fault
+// of the record.
 func (d *decoder) object(j *jsonReader, name string, member func(key []byte)) {
 	if kind := j.kind(); kind != '{' {
 		if j.skip(); kind != 'n' {
@@ -142,8 +144,8 @@ func (d *decoder) object(j *jsonReader, name string, member func(key []byte)) {
 	j.token()
 }
 
-// list calls element before each element of a list; element reads it. null has no elements. Other values are a fault of the
-// record.
+// list calls element before each element of a list; element reads it. null has no elements. Other values are a fault of
+// the record.
 func (d *decoder) list(j *jsonReader, name string, element func()) {
 	if kind := j.kind(); kind != '[' {
 		if j.skip(); kind != 'n' {

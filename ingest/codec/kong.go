@@ -2,8 +2,9 @@ package codec
 
 import "bytes"
 
-// Lines of Kong's http-log and file-log plugins, with the fields of its AI Proxy plugins.
-// Names: https://developer.konghq.com/ai-gateway/ai-audit-log-reference/, and Kong/kong: kong/llm/plugin/shared-filters/serialize-analytics.lua.
+// Lines of Kong's http-log and file-log plugins, with the fields of its AI Proxy plugins. Names:
+// https://developer.konghq.com/ai-gateway/ai-audit-log-reference/, and Kong/kong:
+// kong/llm/plugin/shared-filters/serialize-analytics.lua.
 var kongFields = newFieldTree(paths{
 	fieldID:         {"request.id"},
 	fieldPool:       {"pool", "request.headers.x-forewarm-pool"},
@@ -28,9 +29,9 @@ var kongPaths = paths{
 	fieldCacheHit:     {"cache.cache_status"},
 }
 
-// decodeKong reads lines. It ignores calls of other services, calls that send nothing to a model, and answers from Kong's
-// semantic cache. Kong itself answers 429 when its rate limits refuse a call. Such a line counts if it has a model of the AI
-// Proxy or a pool.
+// decodeKong reads lines. It ignores calls of other services, calls that send nothing to a model, and answers from
+// Kong's semantic cache. Kong itself answers 429 when its rate limits refuse a call. Such a line counts if it has a
+// model of the AI Proxy or a pool.
 func decodeKong(d *decoder, data []byte) {
 	d.foreign(data, func(d *decoder, r *record) {
 		if bytes.EqualFold(r.text(fieldCacheHit), []byte("hit")) || !r.counted() && (!r.has(fieldModel) && !r.has(fieldPool) || !isLLMCall(r.members[fieldObject])) {

@@ -12,8 +12,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// The native format is strict. Readers of foreign formats are lenient: they accept a count as a number or a string, a time
-// in any unit, and a dash, an empty string, null or Python's None for an unknown value.
+// The native format is strict. Readers of foreign formats are lenient: they accept a count as a number or a string, a
+// time in any unit, and a dash, an empty string, null or Python's None for an unknown value.
 
 // missing reports whether the member is missing.
 func (v value) missing() bool {
@@ -99,8 +99,8 @@ func (d *decoder) looseTime(v value) time.Time {
 	return t
 }
 
-// looseLayouts are the accepted dates. Without a zone they are UTC. UTC is the only zone name: package time would read any
-// other one as UTC.
+// looseLayouts are the accepted dates. Without a zone they are UTC. UTC is the only zone name: package time would read
+// any other one as UTC.
 var looseLayouts = [...]string{
 	time.RFC3339, // with or without a fraction, as all of them
 	"2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02 15:04:05Z0700",
@@ -204,8 +204,8 @@ func (d *decoder) looseHashes(v value, limit int64) (all []uint64) {
 	return slices.Clip(all)
 }
 
-// outcomeOf reads how the request of a record ended. An unknown word does not refuse a request with counted tokens: they
-// were served.
+// outcomeOf reads how the request of a record ended. An unknown word does not refuse a request with counted tokens:
+// they were served.
 func (d *decoder) outcomeOf(r *record) ingest.Status {
 	read := func() ingest.Status { return d.outcome(r.members[fieldStatus], r.members[fieldCode]) }
 	if r.counted() {
@@ -214,8 +214,8 @@ func (d *decoder) outcomeOf(r *record) ingest.Status {
 	return read()
 }
 
-// outcome reads how a request ended: a word, or an HTTP status. Codes of a busy server are rejections, because the request
-// was not served.
+// outcome reads how a request ended: a word, or an HTTP status. Codes of a busy server are rejections, because the
+// request was not served.
 func (d *decoder) outcome(word, code value) ingest.Status {
 	status := ingest.StatusOK
 	if text := d.looseText(word); len(text) > 0 {

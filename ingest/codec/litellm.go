@@ -54,13 +54,13 @@ var liteLLMFields = newFieldTree(paths{
 	fieldUsage:    {"usage"},
 })
 
-// decodeLiteLLM reads LiteLLM's payloads. It ignores a cache_hit, which is an answer from the proxy's response cache; a hit
-// of the engine's prefix cache is in metadata.usage_object. A failure counts the tokens that it reports; without any its
-// prompt is unknown. Calls that generate no text are ignored: tools, files, stored responses and batches, whose usage is
-// that of other calls.
+// decodeLiteLLM reads LiteLLM's payloads. It ignores a cache_hit, which is an answer from the proxy's response cache; a
+// hit of the engine's prefix cache is in metadata.usage_object. A failure counts the tokens that it reports; without
+// any its prompt is unknown. Calls that generate no text are ignored: tools, files, stored responses and batches, whose
+// usage is that of other calls.
 //
-// Anthropic excludes tokens read from its cache and written to it; LiteLLM adds them to prompt_tokens. If prompt_tokens is
-// smaller than these, it did not.
+// Anthropic excludes tokens read from its cache and written to it; LiteLLM adds them to prompt_tokens. If prompt_tokens
+// is smaller than these, it did not.
 //
 // trace_id is no session: LiteLLM makes a new one for each call.
 func decodeLiteLLM(d *decoder, data []byte) {
@@ -114,8 +114,8 @@ func printedCount(text []byte, name string) (digits []byte) {
 	return nil
 }
 
-// isManagement reports whether a call_type is no inference by a language model. LiteLLM names them by verb and object, such
-// as aretrieve_batch, and adds new ones with each version. Its list is CallTypes in litellm/types/utils.py.
+// isManagement reports whether a call_type is no inference by a language model. LiteLLM names them by verb and object,
+// such as aretrieve_batch, and adds new ones with each version. Its list is CallTypes in litellm/types/utils.py.
 func isManagement(callType []byte) bool {
 	for _, word := range managementWords {
 		if bytes.Contains(callType, word) {
@@ -128,8 +128,8 @@ func isManagement(callType []byte) bool {
 var managementWords = bytes.Fields([]byte(`get_ list_ delete_ cancel_ retrieve_ update_ batch file fine_tuning vector_store search
 	mcp container skill eval _agent client_secret image video speech transcription ocr moderation management`))
 
-// tags reads missing fields from tags: "class:chat" is the class, likewise pool, tenant, tier, feature and route; the first
-// other tag is the feature. LiteLLM itself adds the user agent as a tag.
+// tags reads missing fields from tags: "class:chat" is the class, likewise pool, tenant, tier, feature and route; the
+// first other tag is the feature. LiteLLM itself adds the user agent as a tag.
 func (d *decoder) tags(r *record) {
 	if r.members[fieldTags].kind != '[' {
 		return

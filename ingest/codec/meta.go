@@ -26,7 +26,8 @@ type Meta struct {
 	Encoding    string // compression: [EncodingGzip], [EncodingZstd], or "" for none
 	Pool, Class string
 	Replica     string
-	// Source is the name of the producer, from the header [HeaderSource]; "" when unknown. Each producer has its own clock.
+	// Source is the name of the producer, from the header [HeaderSource]; "" when unknown. Each producer has its own
+	// clock.
 	Source string
 	// Fields are users' names for fields of foreign formats; nil is none.
 	Fields *FieldMap
@@ -35,8 +36,8 @@ type Meta struct {
 // HeaderSource is the message header in which a producer names itself.
 const HeaderSource = "Forewarm-Source"
 
-// ParseSubject reads a subject. Trailing tokens may be missing, because records can name their pool, class and replica. ok is
-// false for a subject without telemetry.
+// ParseSubject reads a subject. Trailing tokens may be missing, because records can name their pool, class and replica.
+// ok is false for a subject without telemetry.
 func ParseSubject(prefix, subject string) (m Meta, ok bool) {
 	rest, ok := strings.CutPrefix(subject, prefix+".")
 	if !ok {

@@ -12,7 +12,8 @@ import (
 )
 
 // decodeJSON reads one native record of the kind that the subject names: forewarm.request.v1, forewarm.replica.v1, an
-// acknowledgement, a watermark, a history, or the keys of a pool. Members that are null count as absent, members that are not known are ignored.
+// acknowledgement, a watermark, a history, or the keys of a pool. Members that are null count as absent, members that
+// are not known are ignored.
 func decodeJSON(d *decoder, data []byte) {
 	switch d.meta.Kind {
 	case KindReplica:
@@ -92,8 +93,8 @@ func native[T any](d *decoder, data []byte, t *recordType[T], list *[]T) {
 	}
 }
 
-// decodeNDJSON reads a batch: one native JSON record a line. It skips blank lines. A bad line is refused alone; the lines
-// beyond Limits.BatchRecords are refused together.
+// decodeNDJSON reads a batch: one native JSON record a line. It skips blank lines. A bad line is refused alone; the
+// lines beyond Limits.BatchRecords are refused together.
 func decodeNDJSON(d *decoder, data []byte) { d.lines(data, decodeJSON) }
 
 // decodeSumNDJSON reads a batch of sums.

@@ -70,9 +70,9 @@ var usagePaths = paths{
 	fieldTotalTokens:      {"total_tokens"},
 }
 
-// decodeOpenAI reads responses and usage objects. created is the arrival, as vLLM and SGLang set it. A record without any
-// time ended when the stream stored the message or a listener received it, because usage is published at the end of a
-// request. Without that time too it is refused.
+// decodeOpenAI reads responses and usage objects. created is the arrival, as vLLM and SGLang set it. A record without
+// any time ended when the stream stored the message or a listener received it, because usage is published at the end of
+// a request. Without that time too it is refused.
 //
 // The events of a stream are one request: they are joined within a message, by id. The last value of each field counts.
 func decodeOpenAI(d *decoder, data []byte) {
@@ -116,9 +116,9 @@ func (d *decoder) acceptOpenAI(r *record) {
 	d.accept(&q)
 }
 
-// inferTokens adds cached tokens to the prompt count if they are missing, and derives the output from a total. The total
-// includes the reasoning that xAI and Gemini leave out of the output. input_tokens beside cache_read_input_tokens or
-// cache_creation_input_tokens, as in Anthropic's usage, excludes both: prompt = input + read + written.
+// inferTokens adds cached tokens to the prompt count if they are missing, and derives the output from a total. The
+// total includes the reasoning that xAI and Gemini leave out of the output. input_tokens beside cache_read_input_tokens
+// or cache_creation_input_tokens, as in Anthropic's usage, excludes both: prompt = input + read + written.
 func (d *decoder) inferTokens(r *record, q *ingest.Request) {
 	limit := d.limits.Tokens
 	total := d.looseCount(r.members[fieldTotalTokens], limit)
@@ -168,8 +168,8 @@ func eventData(data []byte) (events []byte, framed bool) {
 	return events, true
 }
 
-// isEventStream reports whether data begins with a field of an event, or with a keep-alive comment (WHATWG HTML, section
-// 9.2.6). No JSON begins so.
+// isEventStream reports whether data begins with a field of an event, or with a keep-alive comment (WHATWG HTML,
+// section 9.2.6). No JSON begins so.
 func isEventStream(data []byte) bool {
 	for _, field := range [...]string{"data:", "event:", "id:", "retry:", ":"} {
 		if bytes.HasPrefix(data, []byte(field)) {
@@ -179,8 +179,8 @@ func isEventStream(data []byte) bool {
 	return false
 }
 
-// streams joins the events of streamed responses within one message: each event adds to the response of its id, or without
-// an id to the response of the event before.
+// streams joins the events of streamed responses within one message: each event adds to the response of its id, or
+// without an id to the response of the event before.
 type streams struct {
 	d    *decoder
 	open *simplelru.LRU[string, *stream] // by id
@@ -201,8 +201,8 @@ func newStreams(d *decoder) *streams {
 	return s
 }
 
-// isEvent reports whether a record is a part of a streamed response, by its type. Events of a legacy completion have the
-// type of a complete one, and a usage of null except in the last.
+// isEvent reports whether a record is a part of a streamed response, by its type. Events of a legacy completion have
+// the type of a complete one, and a usage of null except in the last.
 func isEvent(r *record) bool {
 	object := r.members[fieldObject]
 	if object.kind != '"' {

@@ -18,26 +18,26 @@ import (
 //   - both are in one export and one is an ancestor of the other. The innermost span counts and inherits missing values
 //     (see otlp_nest.go), also from agents and servers above it. Calls of one agent are not ancestors of each other, so
 //     they all count;
-//   - or both have the same response id (gen_ai.response.id, gen_ai.request.id) and the same pool: the pipeline drops the
-//     later one as a duplicate.
+//   - or both have the same response id (gen_ai.response.id, gen_ai.request.id) and the same pool: the pipeline drops
+//     the later one as a duplicate.
 //
-// If a gateway and its engine export separately and share no id, only one of them may be sent here. A span does not show
-// how many others a sampler dropped: sampled traces understate demand.
+// If a gateway and its engine export separately and share no id, only one of them may be sent here. A span does not
+// show how many others a sampler dropped: sampled traces understate demand.
 //
-// The pool is the attribute forewarm.pool (of the span or its resource), else that of the subject or URL, else the model,
-// else service.name. Prompts, answers, events and links are skipped without being read.
+// The pool is the attribute forewarm.pool (of the span or its resource), else that of the subject or URL, else the
+// model, else service.name. Prompts, answers, events and links are skipped without being read.
 
-// The content types of OTLP trace exports (opentelemetry.io/docs/specs/otlp, TracesData). OTLP/HTTP uses application/json
-// for its JSON. On the telemetry stream that is the native record.
+// The content types of OTLP trace exports (opentelemetry.io/docs/specs/otlp, TracesData). OTLP/HTTP uses
+// application/json for its JSON. On the telemetry stream that is the native record.
 const (
 	ContentTypeOTLP     = "application/x-protobuf"
 	ContentTypeOTLPJSON = "application/vnd.forewarm.otlp+json"
 )
 
-// The names of the attributes are those of the OpenTelemetry conventions for generative AI, new and old; of vLLM and SGLang
-// (gen_ai.latency.*, seconds); of OpenInference (llm.token_count.*), which Envoy AI Gateway speaks; of OpenLLMetry
-// (llm.usage.*, traceloop.*); of LiteLLM (metadata.*) and of the Vercel AI SDK (ai.*). Users can set those that start with
-// forewarm. for values that the others do not have.
+// The names of the attributes are those of the OpenTelemetry conventions for generative AI, new and old; of vLLM and
+// SGLang (gen_ai.latency.*, seconds); of OpenInference (llm.token_count.*), which Envoy AI Gateway speaks; of
+// OpenLLMetry (llm.usage.*, traceloop.*); of LiteLLM (metadata.*) and of the Vercel AI SDK (ai.*). Users can set those
+// that start with forewarm. for values that the others do not have.
 var otlpFields = newFieldTree(paths{
 	fieldPromptTokens: {
 		"gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt", "llm.usage.prompt_tokens",
@@ -199,8 +199,8 @@ func (x *export) reject(id [8]byte) {
 	x.refuse(nil, x.refusal.Reason, "span %x: %s", id, x.refusal.Detail)
 }
 
-// nameModel takes the requested model of OpenInference's clients from the parameters of the call. Their llm.model_name is
-// that of the response. A failed call has none, and would count in another pool than the others.
+// nameModel takes the requested model of OpenInference's clients from the parameters of the call. Their llm.model_name
+// is that of the response. A failed call has none, and would count in another pool than the others.
 func (x *export) nameModel() {
 	if parameters := x.embeddedRecord(fieldParameters, parameterFields); parameters.has(fieldModel) {
 		x.attrs.set(fieldModel, parameters.members[fieldModel], 1)
@@ -236,16 +236,16 @@ func (x *export) isInference() bool {
 	return counted || a.has(fieldCall) || a.is(fieldSpanKind, "LLM", "EMBEDDING") || a.contains(fieldOperation, inferences...)
 }
 
-// inferences are parts of the operation names of inferences: in the conventions, such as text_completion, and in LiteLLM,
-// such as acompletion, aresponses and anthropic_messages.
+// inferences are parts of the operation names of inferences: in the conventions, such as text_completion, and in
+// LiteLLM, such as acompletion, aresponses and anthropic_messages.
 var inferences = []string{"chat", "completion", "generate_content", "embedding", "responses", "messages"}
 
-// otherModels are parts of the names of models for images, sound or ranking, and of calls of them. They count no tokens.
-// Some producers give their spans the kind of language models.
+// otherModels are parts of the names of models for images, sound or ranking, and of calls of them. They count no
+// tokens. Some producers give their spans the kind of language models.
 var otherModels = []string{"image", "dall-e", "whisper", "transcribe", "tts", "speech", "audio", "video", "rerank"}
 
-// request reads the current span. Pool and class stay empty unless the span names them, and the prompt Unknown without a
-// count.
+// request reads the current span. Pool and class stay empty unless the span names them, and the prompt Unknown without
+// a count.
 func (x *export) request() ingest.Request {
 	r := x.requestOf(&x.attrs)
 	x.tokens(&r)
@@ -264,8 +264,8 @@ func (x *export) request() ingest.Request {
 // isSized reports whether the prompt length of a request is known.
 func isSized(r *ingest.Request) bool { return r.PromptTokens != ingest.Unknown }
 
-// exclusive are instrumentations whose prompt count leaves out tokens read from and written to the cache, as Anthropic's
-// and Bedrock's responses do: all versions, or those below a minor version of 0.
+// exclusive are instrumentations whose prompt count leaves out tokens read from and written to the cache, as
+// Anthropic's and Bedrock's responses do: all versions, or those below a minor version of 0.
 var exclusive = map[string]int{
 	"opentelemetry.instrumentation.bedrock": 0, "@arizeai/openinference-instrumentation-bedrock": 0, "@traceloop/instrumentation-anthropic": 28,
 }
@@ -278,9 +278,9 @@ func (x *export) countsApart() bool {
 }
 
 // tokens reads the counts. By convention the prompt includes the tokens read from the cache and written to it. Some
-// producers exclude them, as Anthropic's API does. Then the prompt is smaller than these, or the total includes them too,
-// or the instrumentation is known for it; the sum is used. Other tokens in a total beyond prompt and output were read from
-// a cache at Anthropic and Bedrock; elsewhere they are reasoning, which is output.
+// producers exclude them, as Anthropic's API does. Then the prompt is smaller than these, or the total includes them
+// too, or the instrumentation is known for it; the sum is used. Other tokens in a total beyond prompt and output were
+// read from a cache at Anthropic and Bedrock; elsewhere they are reasoning, which is output.
 func (x *export) tokens(r *ingest.Request) {
 	_, written := x.cacheCounts(&x.attrs)
 	written = max(written, 0)
@@ -311,8 +311,8 @@ func (x *export) tokens(r *ingest.Request) {
 	}
 }
 
-// anthropicCounts reads the cache's counts from Anthropic's own usage, which the Vercel AI SDK passes on. exclusive reports
-// that the prompt leaves them out: before version 6 it does.
+// anthropicCounts reads the cache's counts from Anthropic's own usage, which the Vercel AI SDK passes on. exclusive
+// reports that the prompt leaves them out: before version 6 it does.
 func (x *export) anthropicCounts(r *ingest.Request, written *int64) (exclusive bool) {
 	usage := x.embeddedRecord(fieldProviderMetadata, anthropicFields)
 	count := func(f field) int64 {

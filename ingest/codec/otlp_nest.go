@@ -29,7 +29,8 @@ const (
 	seeking
 )
 
-// nearest returns, for each span, the nearest span above it of a kind, or none. A cycle of parents ends the search. O(n).
+// nearest returns, for each span, the nearest span above it of a kind, or none. A cycle of parents ends the search.
+// O(n).
 func (t spanTree) nearest(is func(n *node) bool) []int {
 	at := make(map[spanKey]int, len(t))
 	for i := range t {
@@ -70,8 +71,8 @@ func (t spanTree) nearest(is func(n *node) bool) []int {
 // maxDonors bounds the spans that one inherits from.
 const maxDonors = 8
 
-// close selects the export's inferences that count, and fills in their missing values. One with counts covers those above
-// it and those without counts directly below it.
+// close selects the export's inferences that count, and fills in their missing values. One with counts covers those
+// above it and those without counts directly below it.
 func (x *export) close() {
 	if over := x.spans - x.limits.BatchRecords; over > 0 {
 		x.refuse(nil, ingest.ReasonBatchTooLong, "%d spans beyond the limit of %d", over, x.limits.BatchRecords)
@@ -120,8 +121,8 @@ func (x *export) close() {
 	}
 }
 
-// explain copies a rejection or cancellation from a failed span without counts to the spans above it, which count in its
-// place, if those say only that they failed.
+// explain copies a rejection or cancellation from a failed span without counts to the spans above it, which count in
+// its place, if those say only that they failed.
 func (x *export) explain(i int, above []int) {
 	r := &x.requests[x.tree[i].request]
 	for k, n := above[i], 0; k != none && n < maxDonors && (r.Status == ingest.StatusRejected || r.Status == ingest.StatusCancelled); k, n = above[k], n+1 {
@@ -139,8 +140,8 @@ type sample struct {
 }
 
 // join merges the spans that an engine reports for several answers to one request: vLLM's spans of a request with n > 1
-// have the same response id, parent and prompt. Their outputs are summed, the prompt counts once. The other spans are then
-// covered. Those that come in a later export are dropped as duplicates.
+// have the same response id, parent and prompt. Their outputs are summed, the prompt counts once. The other spans are
+// then covered. Those that come in a later export are dropped as duplicates.
 func (x *export) join(covered []bool, above, heirs []int) {
 	first := map[sample]*ingest.Request{}
 	for i := range x.tree {
@@ -175,7 +176,8 @@ func (x *export) join(covered []bool, above, heirs []int) {
 	}
 }
 
-// inherit fills in the missing values of r from an inference above it. It takes counts only if that has no other below it.
+// inherit fills in the missing values of r from an inference above it. It takes counts only if that has no other below
+// it.
 func inherit(r, from *ingest.Request, alone bool) {
 	for _, name := range [...]struct{ to, from *string }{
 		{&r.Pool, &from.Pool}, {&r.Class, &from.Class}, {&r.Model, &from.Model}, {&r.Tenant, &from.Tenant}, {&r.Tier, &from.Tier},

@@ -21,8 +21,9 @@ func decodeOTLP(d *decoder, data []byte) {
 	}
 }
 
-// decodeOTLPJSON reads a TracesData in the JSON of OTLP: ids in hexadecimal, 64-bit integers as strings or numbers, names
-// in lowerCamelCase or snake_case. The collector's file exporter writes one a line; they count as one export. O(len(data)).
+// decodeOTLPJSON reads a TracesData in the JSON of OTLP: ids in hexadecimal, 64-bit integers as strings or numbers,
+// names in lowerCamelCase or snake_case. The collector's file exporter writes one a line; they count as one export.
+// O(len(data)).
 func decodeOTLPJSON(d *decoder, data []byte) {
 	if d.belongs() {
 		x := export{decoder: d}
@@ -144,8 +145,8 @@ func (x *export) read(p part, export otlpMessage, scope func(scope part)) {
 	}
 }
 
-// otlpNesting is the number of JSON levels per level of an attribute (value, arrayValue, values), plus one for the export
-// around it.
+// otlpNesting is the number of JSON levels per level of an attribute (value, arrayValue, values), plus one for the
+// export around it.
 const otlpNesting = 4
 
 // readResource reads a ResourceSpans or ResourceLogs.
@@ -301,10 +302,11 @@ func (d *decoder) print(digits []byte) []byte {
 	return d.scratch[len(d.scratch)-len(digits):]
 }
 
-// An OTLP logs export may have the request traces that NVIDIA Dynamo writes with DYN_REQUEST_TRACE_SINKS=otel: log records
-// with the attributes schema and payload, the row (see decodeDynamo). Other log records are ignored.
+// An OTLP logs export may have the request traces that NVIDIA Dynamo writes with DYN_REQUEST_TRACE_SINKS=otel: log
+// records with the attributes schema and payload, the row (see decodeDynamo). Other log records are ignored.
 //
-// The pool is the resource's forewarm.pool, else that of the subject or URL, else the row's model, else the resource's service.name.
+// The pool is the resource's forewarm.pool, else that of the subject or URL, else the row's model, else the resource's
+// service.name.
 
 // The content types of OTLP logs exports, LogsData in the schema.
 const (

@@ -66,8 +66,8 @@ const (
 	keepTable       = 4096 // largest table that a decoder keeps for its next message
 )
 
-// decodeProtobuf reads a forewarm.v1.Batch, on a subject of any kind. A bad record is refused alone. If the frames around
-// the records are broken, the rest of the message is refused as one. O(len(data)).
+// decodeProtobuf reads a forewarm.v1.Batch, on a subject of any kind. A bad record is refused alone. If the frames
+// around the records are broken, the rest of the message is refused as one. O(len(data)).
 func decodeProtobuf(d *decoder, data []byte) {
 	records, sound := 0, 0
 	d.table = d.table[:0]

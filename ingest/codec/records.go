@@ -7,8 +7,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// member is one member of a native record: its name in JSON, its number in protobuf, and a pointer to its value. The type of
-// the pointer that at returns determines how the member is read and written.
+// member is one member of a native record: its name in JSON, its number in protobuf, and a pointer to its value. The
+// type of the pointer that at returns determines how the member is read and written.
 type member[T any] struct {
 	name   string
 	number uint32
@@ -40,8 +40,8 @@ type recordType[T any] struct {
 	byNumber []int          // likewise, -1 for none
 }
 
-// newRecordType makes a recordType. complete fills in values from the subject or from other members, and refuses an unusable
-// record.
+// newRecordType makes a recordType. complete fills in values from the subject or from other members, and refuses an
+// unusable record.
 func newRecordType[T any](empty T, complete func(d *decoder, r *T), members []member[T]) *recordType[T] {
 	t := &recordType[T]{members: members, empty: empty, complete: complete, byName: map[string]int{}}
 	for i, m := range members {
@@ -156,8 +156,8 @@ func add[T any](d *decoder, t *recordType[T], list *[]T, read func(r *T)) {
 	}
 }
 
-// source is a member of a record in either encoding. Each method returns its value, or false when it is absent or the record
-// is refused.
+// source is a member of a record in either encoding. Each method returns its value, or false when it is absent or the
+// record is refused.
 type source interface {
 	text(d *decoder) ([]byte, bool)
 	label(d *decoder) (string, bool)
@@ -313,8 +313,8 @@ func (d *decoder) fillClass(class *string) {
 	}
 }
 
-// checkRequest refuses a request with inconsistent fields. One that was not served may have an unknown prompt: a producer
-// that turns a request away need not count its tokens.
+// checkRequest refuses a request with inconsistent fields. One that was not served may have an unknown prompt: a
+// producer that turns a request away need not count its tokens.
 func (d *decoder) checkRequest(r *ingest.Request) {
 	switch {
 	case r.Attempt < 1:

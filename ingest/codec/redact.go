@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Redact removes prompt text from a refused record. It keeps keys, numbers, and short identifying strings under keys of the
-// formats (id, pool, model, status, arrived_at …). Every other string becomes its length, "<812>", and all else except
-// punctuation becomes ~. It reads tokens only, so it also works on broken JSON. It keeps nothing of data that does not begin
-// as JSON.
+// Redact removes prompt text from a refused record. It keeps keys, numbers, and short identifying strings under keys of
+// the formats (id, pool, model, status, arrived_at …). Every other string becomes its length, "<812>", and all else
+// except punctuation becomes ~. It reads tokens only, so it also works on broken JSON. It keeps nothing of data that
+// does not begin as JSON.
 //
 // The result has at most limit bytes, from the first 64 KiB of data. O(length), one allocation.
 func Redact(data []byte, limit int) []byte {
@@ -113,8 +113,8 @@ func (r *redactor) word() {
 	r.at += end
 }
 
-// identifying maps keys with names, states and times to the longest string that is kept: the keys of the native format, and
-// the last key of each path of the foreign ones.
+// identifying maps keys with names, states and times to the longest string that is kept: the keys of the native format,
+// and the last key of each path of the foreign ones.
 var identifying = identifyingKeys(liteLLMFields, openAIFields, envoyFields, sglangFields, kongFields)
 
 func identifyingKeys(tables ...*fieldTree) map[string]int {

@@ -6,9 +6,9 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// split calls each for every record of a message in a foreign JSON format: one object, an array of them, or one of either a
-// line. Only brackets separate records, so a record that is broken inside does not affect the others. Records beyond
-// Limits.BatchRecords are refused together. O(len(data)).
+// split calls each for every record of a message in a foreign JSON format: one object, an array of them, or one of
+// either a line. Only brackets separate records, so a record that is broken inside does not affect the others. Records
+// beyond Limits.BatchRecords are refused together. O(len(data)).
 //
 // at is the shipper's time of the record, zero when there is none: Fluent Bit wraps each as [time, record].
 func (d *decoder) split(data []byte, each func(record []byte, at value)) {
@@ -32,8 +32,8 @@ func (d *decoder) split(data []byte, each func(record []byte, at value)) {
 	}
 }
 
-// hasRecordLines reports whether data has one record a line, and not one value on several lines. It also works on broken
-// data: the lines of a formatted record are indented, and those of an array follow its bracket.
+// hasRecordLines reports whether data has one record a line, and not one value on several lines. It also works on
+// broken data: the lines of a formatted record are indented, and those of an array follow its bracket.
 func (d *decoder) hasRecordLines(data []byte) bool {
 	first, rest, many := bytes.Cut(data, newline)
 	if !many {
@@ -81,13 +81,15 @@ func (s *splitter) value(data []byte) {
 	}
 }
 
-// isText reports whether data is a line of text that begins with a bracket, as in Envoy's own log, and no array of records.
+// isText reports whether data is a line of text that begins with a bracket, as in Envoy's own log, and no array of
+// records.
 func isText(data []byte) bool {
 	first := bytes.TrimLeft(data[1:], " \t\r\n,")
 	return len(first) > 0 && bytes.IndexByte([]byte("{[]"), first[0]) < 0 && valueEnd(data) < len(data)
 }
 
-// shipped reads Fluent Bit's pair of a time and a record. In its newer form the time is a list of the time and metadata.
+// shipped reads Fluent Bit's pair of a time and a record. In its newer form the time is a list of the time and
+// metadata.
 func (s *splitter) shipped(pair []byte) {
 	at, rest := firstElement(pair)
 	if len(at) > 0 && at[0] == '[' {
@@ -115,8 +117,8 @@ func (s *splitter) record(data []byte, at value) {
 	s.each(withoutNonFinite(data), at)
 }
 
-// withoutNonFinite replaces NaN, Infinity and -Infinity by null. Python's json writes them, but they are not JSON. A record
-// without them is returned unchanged. O(len(data)).
+// withoutNonFinite replaces NaN, Infinity and -Infinity by null. Python's json writes them, but they are not JSON. A
+// record without them is returned unchanged. O(len(data)).
 func withoutNonFinite(data []byte) []byte {
 	if !bytes.Contains(data, []byte("NaN")) && !bytes.Contains(data, []byte("Infinity")) {
 		return data
@@ -159,8 +161,8 @@ func (s *splitter) full() bool {
 }
 
 // valueEnd returns the length of the JSON value at the start of data, by its brackets and quotes alone: at least 1, and
-// len(data) when it has no end. A closing bracket also closes unclosed inner ones. One without an opening bracket ends the
-// value before it. A bare word ends before a comma, a bracket or white space. O(length of the value).
+// len(data) when it has no end. A closing bracket also closes unclosed inner ones. One without an opening bracket ends
+// the value before it. A bare word ends before a comma, a bracket or white space. O(length of the value).
 func valueEnd(data []byte) int {
 	lists, depth := uint64(0), 0 // open brackets: bit i is set if the one at depth i is of a list
 	for i := 0; i < len(data); i++ {

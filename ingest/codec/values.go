@@ -123,8 +123,8 @@ func (d *decoder) checkLabel(name string, text []byte) bool {
 	return reason == ""
 }
 
-// labelFault returns why text is no valid label: it is too long, is not UTF-8, or has control characters (Unicode's category
-// Cc: U+0000 to U+001F and U+007F to U+009F); "" if it is valid.
+// labelFault returns why text is no valid label: it is too long, is not UTF-8, or has control characters (Unicode's
+// category Cc: U+0000 to U+001F and U+007F to U+009F); "" if it is valid.
 func labelFault(text []byte, limit int) ingest.Reason {
 	if len(text) > limit {
 		return ingest.ReasonLabelTooLong
@@ -153,8 +153,8 @@ func hashSession(session []byte) uint64 {
 // maxNames bounds the names that a Decoder remembers.
 const maxNames = 1 << 16
 
-// names converts recurring bytes such as labels to strings. It returns known strings again without an allocation. When it
-// has maxNames, it drops all.
+// names converts recurring bytes such as labels to strings. It returns known strings again without an allocation. When
+// it has maxNames, it drops all.
 type names map[string]string
 
 func (n *names) of(b []byte) string {
