@@ -9,7 +9,7 @@ import (
 // MaxRules is the most classify rules there can be.
 const MaxRules = 256
 
-// ClassifyConfig configures the classes of requests whose producer gives none.
+// ClassifyConfig configures classes for requests without one from their producer.
 type ClassifyConfig struct {
 	// Rules are tried in order. The first match wins.
 	Rules []Rule `yaml:"rules"`

@@ -18,19 +18,19 @@ type Config struct {
 	// ([Window.Late]). If each request is one record at its end, Revise should exceed the longest request plus the
 	// delay of its record; otherwise minutes settle without the tokens of long requests. Rounded up to whole minutes.
 	Revise time.Duration `yaml:"revise"`
-	// FutureBound refuses records whose event time is further ahead of the clock.
+	// FutureBound refuses records with an event time further ahead of the clock.
 	FutureBound time.Duration `yaml:"future_bound"`
 	// MaxClasses is the number of classes that all pools may have together; further ones are counted as OverflowClass
 	// of their pool. A class costs some 65 KiB.
 	MaxClasses int `yaml:"max_classes"`
-	// MaxTenants is the number of heavy tenants, and of heavy features, listed per class.
+	// MaxTenants is the largest number of names in each Ranking of a class.
 	MaxTenants int `yaml:"max_tenants"`
 	// MaxReplicas bounds the replicas tracked per pool, ReplicaTTL forgets the silent ones.
 	MaxReplicas int           `yaml:"max_replicas"`
 	ReplicaTTL  time.Duration `yaml:"replica_ttl"`
 	// StaleAfter is how long a pool may be silent before its telemetry counts as stale.
 	StaleAfter time.Duration `yaml:"stale_after"`
-	// ClassTTL forgets a class that had no traffic for this long, so that churned class names do not fill the cap.
+	// ClassTTL removes a class without traffic for this long, so that old class names do not fill the cap.
 	ClassTTL time.Duration `yaml:"class_ttl"`
 	// Service by pool, for KV occupancy by Little's law; DefaultService is used for a pool without a row.
 	Service        map[string]Service `yaml:"-"`

@@ -164,8 +164,7 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 // teaches reports whether the increments of a minute since the last Close show usual delays.
 func (p *pool) teaches(c *class, m int64) bool { return m > p.lag.Gap && m >= c.nowcasts.Since }
 
-// read reads the values of the open minutes of a class. A quantity that the class usually reports is zero until
-// reported.
+// read reads the values of the open minutes of a class. A usually reported value is zero until reported.
 func (a *Aggregator) read(p *pool, c *class, n *nowcasting) {
 	ages := int(a.revise) + 1
 	n.values, n.records, n.shares = grown(n.values, ages*len(nowcasted)), grown(n.records, ages), grown(n.shares, ages)

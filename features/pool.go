@@ -34,8 +34,7 @@ type PoolMinute struct {
 	// KVSharing is the saving of the engines' caches by shared prefixes. The kv dimension does not include it; use
 	// Carries to compare demand with a capacity.
 	KVSharing KVSharing
-	// LastEvent is the newest event time of the pool; zero when nothing came yet. Its age is the staleness of
-	// telemetry.
+	// LastEvent is the newest event time of the pool; zero without records. Its age is the staleness of telemetry.
 	LastEvent time.Time
 	// Heard is when the newest record of the pool was stored, counted or refused; on the event clock its event time.
 	Heard time.Time

@@ -141,7 +141,7 @@ func increase(before, now int64) int64 {
 	return now - before
 }
 
-// forget drops the replicas whose newest report is before t.
+// forget drops the replicas without a report since t.
 func (f *fleet) forget(t time.Time) {
 	f.replicas = slices.DeleteFunc(f.replicas, func(r *replica) bool {
 		if !r.last.At.Before(t) {

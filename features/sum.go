@@ -12,7 +12,7 @@ import (
 //
 // KV occupancy of a sum follows by Little's law from its means. The error is up to 2× on mixed traffic, because the
 // product of means is not the mean of products. If the class also has request records, their ratio of the two corrects
-// it. It is unknown when any of requests, prompt and output is.
+// it. It is unknown if requests, prompt or output is unknown.
 func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 	at := unixTimeOf(s.Start)
 	minute := at.minute()

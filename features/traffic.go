@@ -25,8 +25,7 @@ type Traffic struct {
 	Minutes   int     // known ones
 	Mean      float64 // of the known minutes, in the dimension's unit
 
-	// Peak1 is the largest minute over Mean, and Peak15 the largest mean of fifteen consecutive known minutes over
-	// Mean.
+	// Peak1 is the largest minute over Mean, Peak15 the largest mean of 15 consecutive known minutes over Mean.
 	Peak1, Peak15 float64
 	Quantiles     [len(TrafficLevels)]float64 // of the minutes at TrafficLevels, in the dimension's unit
 

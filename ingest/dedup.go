@@ -66,8 +66,7 @@ func (d *Deduper) Known(pool, id string, attempt int, phase Phase) bool {
 	return d.known(d.hash(pool, id, attempt, phase))
 }
 
-// hashRecord prefixes each part with its length, so that different records have different bytes. It returns key for
-// reuse.
+// hashRecord prefixes each part with its length, so that records have different bytes. It returns key for reuse.
 func hashRecord(key []byte, pool, id string, attempt int, phase Phase) (uint64, []byte) {
 	if id == "" {
 		return 0, key

@@ -32,8 +32,7 @@ func DefinitionSubject(prefix, pool string) string {
 	return prefix + ".telemetry.pool." + EscapeToken(pool)
 }
 
-// PrescaleSubject is where the pre-scale events of a pool are published; autoscalers answer below it, on
-// prescale.ack.<pool>.
+// PrescaleSubject is where a pool's pre-scale events are published; autoscalers answer on prescale.ack.<pool>.
 func PrescaleSubject(prefix, pool string) string { return prefix + ".prescale." + EscapeToken(pool) }
 
 // ForecastSubject is where the forecasts of a class are published.

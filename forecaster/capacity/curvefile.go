@@ -25,8 +25,7 @@ var curveFormats = []curveFormat{
 	{"csv", "a table with the columns " + strings.Join(curveColumns, ","), parseCurveCSV},
 }
 
-// ParseCurve reads a benchmark of one replica, in any of the formats it recognises. Errors say what is wrong with the
-// file.
+// ParseCurve reads a benchmark of one replica in a known format. Errors say what is wrong with the file.
 func ParseCurve(data []byte) (Curve, error) {
 	if len(data) > maxCurveBytes {
 		return Curve{}, fmt.Errorf("the file has %d bytes, more than the %d allowed; leave out the single requests", len(data), maxCurveBytes)

@@ -270,8 +270,7 @@ func (p *Pool) PerReplica(dimension string, reportedKV float64) (safe float64, o
 	return safe, safe > 0
 }
 
-// prefill is the prefill capacity of a replica: PrefillTarget of its rate, because near the full rate queues are
-// unbounded.
+// prefill is the prefill capacity of a replica: PrefillTarget of its rate. Near the full rate queues are unbounded.
 func (p *Pool) prefill() float64 {
 	if p.Rates.Sustained {
 		return p.Rates.PrefillTokensPerS
@@ -307,8 +306,7 @@ func (p *Pool) Limit() (replicas int, key string) {
 	return replicas, key
 }
 
-// Budget is the number of replicas of all roles that the pool's budget pays for; ok is false without a budget or a
-// price.
+// Budget is the number of replicas of all roles that the budget pays for; ok is false without a budget or a price.
 func (p *Pool) Budget() (replicas int, ok bool) {
 	hour := p.ReplicaHourUSD()
 	if !(hour > 0) || !(p.BudgetHourUSD > 0) {

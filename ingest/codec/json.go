@@ -29,8 +29,7 @@ type jsonReader struct {
 	err     error
 }
 
-// The last value of a repeated key counts. UTF-8 is checked for the whole text, so that half a surrogate pair is
-// U+FFFD.
+// The last value of a repeated key counts. UTF-8 is checked for the whole text; half a surrogate pair becomes U+FFFD.
 var jsonOptions = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
 func (j *jsonReader) reset(data []byte) {

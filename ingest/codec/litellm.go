@@ -56,8 +56,8 @@ var liteLLMFields = newFieldTree(paths{
 
 // decodeLiteLLM reads LiteLLM's payloads. It ignores a cache_hit, which is an answer from the proxy's response cache; a
 // hit of the engine's prefix cache is in metadata.usage_object. A failure counts the tokens that it reports; without
-// any its prompt is unknown. Calls that generate no text are ignored: tools, files, stored responses and batches, whose
-// usage is that of other calls.
+// any its prompt is unknown. Calls that generate no text are ignored: tools, files, stored responses and batches,
+// which repeat the usage of other calls.
 //
 // Anthropic excludes tokens read from its cache and written to it; LiteLLM adds them to prompt_tokens. If prompt_tokens
 // is smaller than these, it did not.

@@ -12,8 +12,8 @@ import (
 )
 
 // decodeJSON reads one native record of the kind that the subject names: forewarm.request.v1, forewarm.replica.v1, an
-// acknowledgement, a watermark, a history, or the keys of a pool. Members that are null count as absent, members that
-// are not known are ignored.
+// acknowledgement, a watermark, a history, or the keys of a pool. Null members count as absent,
+// unknown ones are ignored.
 func decodeJSON(d *decoder, data []byte) {
 	switch d.meta.Kind {
 	case KindReplica:

@@ -270,7 +270,7 @@ var exclusive = map[string]int{
 	"opentelemetry.instrumentation.bedrock": 0, "@arizeai/openinference-instrumentation-bedrock": 0, "@traceloop/instrumentation-anthropic": 28,
 }
 
-func (x *export) countsApart() bool {
+func (x *export) countsExclusive() bool {
 	var minor int
 	below, known := exclusive[string(x.scope)]
 	_, err := fmt.Sscanf(string(x.version), "0.%d", &minor)
@@ -295,7 +295,7 @@ func (x *export) tokens(r *ingest.Request) {
 	case r.PromptTokens == ingest.Unknown && r.OutputTokens != ingest.Unknown && total >= r.OutputTokens:
 		r.PromptTokens = total - r.OutputTokens
 	case r.PromptTokens == ingest.Unknown:
-	case counted, r.PromptTokens < cached, cached > 0 && x.countsApart():
+	case counted, r.PromptTokens < cached, cached > 0 && x.countsExclusive():
 		r.PromptTokens += cached
 	case r.OutputTokens == ingest.Unknown || total == ingest.Unknown || more <= 0:
 	case more == cached, x.attrs.contains(fieldProvider, "anthropic", "aws", "bedrock"):

@@ -29,8 +29,7 @@ const (
 	seeking
 )
 
-// nearest returns, for each span, the nearest span above it of a kind, or none. A cycle of parents ends the search.
-// O(n).
+// nearest returns, for each span, the nearest span of a kind above it, or none. A cycle ends the search. O(n).
 func (t spanTree) nearest(is func(n *node) bool) []int {
 	at := make(map[spanKey]int, len(t))
 	for i := range t {
@@ -176,8 +175,7 @@ func (x *export) join(covered []bool, above, heirs []int) {
 	}
 }
 
-// inherit fills in the missing values of r from an inference above it. It takes counts only if that has no other below
-// it.
+// inherit fills in the missing values of r from an inference above it, and counts only if r is the only one below that.
 func inherit(r, from *ingest.Request, alone bool) {
 	for _, name := range [...]struct{ to, from *string }{
 		{&r.Pool, &from.Pool}, {&r.Class, &from.Class}, {&r.Model, &from.Model}, {&r.Tenant, &from.Tenant}, {&r.Tier, &from.Tier},

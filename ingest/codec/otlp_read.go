@@ -305,8 +305,7 @@ func (d *decoder) print(digits []byte) []byte {
 // An OTLP logs export may have the request traces that NVIDIA Dynamo writes with DYN_REQUEST_TRACE_SINKS=otel: log
 // records with the attributes schema and payload, the row (see decodeDynamo). Other log records are ignored.
 //
-// The pool is the resource's forewarm.pool, else that of the subject or URL, else the row's model, else the resource's
-// service.name.
+// The pool is the resource's forewarm.pool, else that of the subject or URL, else the row's model, else service.name.
 
 // The content types of OTLP logs exports, LogsData in the schema.
 const (

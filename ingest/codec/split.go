@@ -81,8 +81,7 @@ func (s *splitter) value(data []byte) {
 	}
 }
 
-// isText reports whether data is a line of text that begins with a bracket, as in Envoy's own log, and no array of
-// records.
+// isText reports whether data is a line of text that begins with a bracket, as in Envoy's own log, and no array.
 func isText(data []byte) bool {
 	first := bytes.TrimLeft(data[1:], " \t\r\n,")
 	return len(first) > 0 && bytes.IndexByte([]byte("{[]"), first[0]) < 0 && valueEnd(data) < len(data)
