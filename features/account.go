@@ -7,24 +7,24 @@ import (
 	"github.com/forewarm/forewarm/features/sketch"
 )
 
-// countersPerName is how many counters stand behind each name that is listed: with eight, a listed weight is off by at
-// most 1/(8·Config.MaxTenants) of the class's tokens.
+// countersPerName is the number of counters per listed name. With eight, the error of a listed weight is at most
+// 1/(8·Config.MaxTenants) of the class's tokens.
 const countersPerName = 8
 
 // RankingHalfLife is the time in which half of an account fades.
 const RankingHalfLife = 30 * time.Minute
 
-// Ranking lists who the tokens of a class were for, heaviest first: prompt and output tokens in a running account with a
-// half-life of RankingHalfLife.
+// Ranking lists the largest consumers of a class's tokens, largest first. It counts prompt and output tokens, which
+// fade with RankingHalfLife.
 type Ranking struct {
 	Top   []sketch.Count `cbor:"1,keyasint,omitempty"` // at most Config.MaxTenants
 	Total float64        `cbor:"2,keyasint,omitempty"` // tokens in the account, nameless ones included
-	// Floor bounds what is not known: it is at least the Error of every listed name, and the weight of every other one.
+	// Floor is an upper bound of the Error of every listed name and of the weight of every other name.
 	Floor float64 `cbor:"3,keyasint,omitempty"`
 }
 
-// First is the heaviest name; its true share of the account is within share ± margin, fractions of one. When nobody was
-// named, r is nil, the name is empty and the numbers are NaN.
+// First is the heaviest name. Its true share of the account is within share ± margin, fractions of one. Without any
+// name, r is nil, the name is empty and the numbers are NaN.
 func (r *Ranking) First() (name string, share, margin float64) {
 	if r == nil || len(r.Top) == 0 || !(r.Total > 0) {
 		return "", math.NaN(), math.NaN()
@@ -39,13 +39,13 @@ func (r *Ranking) Name(i int) (name string, share, margin float64) {
 	return c.Name, min(c.Weight/r.Total-margin, 1), margin
 }
 
-// account is a Ranking as it is kept. A class that names nobody has none.
+// account is the state of a Ranking. It is nil before the first name.
 type account struct {
 	names  sketch.TopK
 	latest Ranking
 }
 
-// book adds tokens to the account at *at for a name, "" for nobody that is known.
+// book adds tokens to the account at *at for a name; "" is unknown.
 func book(at **account, name string, tokens float64, counters int) {
 	if *at == nil {
 		if name == "" {
@@ -56,7 +56,7 @@ func book(at **account, name string, tokens float64, counters int) {
 	(*at).names.Add(name, tokens)
 }
 
-// By what the tokens of a class are told apart.
+// The kinds of account of a class.
 const (
 	byTenant = iota
 	byFeature
@@ -68,7 +68,7 @@ const (
 // accounts are those of a class, each nil before the first name.
 type accounts [accountKinds]*account
 
-// weigh books the tokens that a record brought in the accounts of its class.
+// weigh adds the tokens of a record to the accounts of its class.
 func (a *Aggregator) weigh(c *class, e *delta, tokens float64) {
 	if tokens > 0 {
 		for kind, name := range e.names {
@@ -83,14 +83,14 @@ func (all *accounts) fade(factor float64) {
 	}
 }
 
-// rank brings the rankings of at most n names up to date.
+// rank updates the rankings of at most n names.
 func (all *accounts) rank(n int) {
 	for _, a := range all {
 		a.rank(n)
 	}
 }
 
-// restore takes up accounts, with as many counters as are configured now.
+// restore restores accounts with the number of counters that is configured now.
 func (all *accounts) restore(states [accountKinds]*sketch.TopKState, counters int) error {
 	for kind, s := range states {
 		if s == nil {
@@ -113,7 +113,7 @@ func (a *account) fade(factor float64) {
 	}
 }
 
-// rank brings the ranking of at most n names up to date.
+// rank updates the ranking of at most n names.
 func (a *account) rank(n int) {
 	if a == nil {
 		return
@@ -121,7 +121,7 @@ func (a *account) rank(n int) {
 	a.latest = Ranking{Top: a.names.Top(n), Total: a.names.Total(), Floor: a.names.Floor()}
 }
 
-// ranking is the account's own until rank is called again.
+// ranking is valid until rank is called again.
 func (a *account) ranking() *Ranking {
 	if a == nil || len(a.latest.Top) == 0 {
 		return nil

@@ -6,19 +6,19 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// aheadMinutes is how far occupancy may reach beyond the newest minute: only traces with drawn times know the future.
+// aheadMinutes is how far occupancy may extend beyond the newest minute. Only traces with generated times need it.
 const aheadMinutes = 60
 
 // Aggregator adds records to windows, one minute of event time per pool and class.
 //
-// It owns no clock. The caller adds records in the order of the log and calls Close at every minute boundary; which
-// minutes are open follows from the last Close alone. With o the first minute that has not been closed and R =
-// Config.Revise in minutes, the open span is [o − R, o + 60 and a little): records before it are late, records beyond
-// it are in the future. The first record opens the span when no Close has come before it.
+// It owns no clock. The caller adds records in the order of the log and calls Close at every minute boundary. The open
+// minutes depend only on the last Close. With o the first minute that is not closed and R = Config.Revise in minutes,
+// the open span is about [o − R, o + 60). Records before it are late, records beyond it are in the future. Before the
+// first Close, the first record opens the span.
 //
 // Every Add costs O(1) amortised, plus the ten-second slots that a request's life touches. Memory is bounded by classes
-// × open minutes. Pools are bounded by the caller, who refuses those it does not know. An Aggregator must not be used
-// by two goroutines at once.
+// × open minutes. The caller bounds the pools: it refuses unknown ones. An Aggregator must not be used by two
+// goroutines at once.
 type Aggregator struct {
 	cfg           Config
 	revise, ahead int64 // minutes
@@ -29,19 +29,19 @@ type Aggregator struct {
 	open    int64 // first minute that has not been closed
 
 	byName   map[string]*pool
-	named    int     // classes of all pools beside OverflowClass
+	named    int     // classes of all pools without OverflowClass
 	pools    []*pool // ordered by name
 	latest   *pool   // the last one looked up
 	arrivals arrivals
 	counters Counters
 
-	round  int64 // Closes so far and one; a bucket of the last one is new
-	unseen int64 // the first minute that was never returned
+	round  int64 // number of Closes so far, plus one
+	unseen int64 // first minute that was never returned
 
 	windows    []Window
 	minutes    []PoolMinute
 	estimates  []Estimate // the nowcasts of windows
-	delta      delta      // of the request at hand
+	delta      delta      // of the current request
 	nowcasting nowcasting
 }
 
@@ -63,15 +63,15 @@ func New(cfg Config) *Aggregator {
 // Counters are the counts since the Aggregator began, snapshots included.
 func (a *Aggregator) Counters() Counters { return a.counters }
 
-// AddReplica takes in the state of one replica. The caller has checked that its pool is known and that it is not ahead
-// of the clock.
+// AddReplica adds a report of one replica. The caller has checked that its pool is known and that its time is not in
+// the future.
 func (a *Aggregator) AddReplica(r *ingest.Replica) ReplicaLife {
 	at := unixTimeOf(r.At)
 	a.begin(at.minute())
 	p := a.pool(r.Pool)
 	before := p.fleet.newest(r.Name)
-	taken, life := p.fleet.add(r, a.cfg.MaxReplicas, &a.counters)
-	if taken {
+	added, life := p.fleet.add(r, a.cfg.MaxReplicas, &a.counters)
+	if added {
 		a.noteQueue(p, at)
 		a.noteUse(p, &before, r)
 	}
@@ -79,8 +79,8 @@ func (a *Aggregator) AddReplica(r *ingest.Replica) ReplicaLife {
 	return life
 }
 
-// AddWatermark takes in a promise about time. One that names a pool covers that pool's minutes up to it, so that
-// silence in them is zero traffic; one without a pool says nothing to the Aggregator.
+// AddWatermark adds a watermark. The minutes of its pool up to it are covered: without records, traffic was zero in
+// them. A watermark without a pool changes nothing here.
 func (a *Aggregator) AddWatermark(w *ingest.Watermark) {
 	if w.Pool == "" {
 		return
@@ -91,8 +91,8 @@ func (a *Aggregator) AddWatermark(w *ingest.Watermark) {
 	p.lastEvent = max(p.lastEvent, at)
 }
 
-// begin opens the span at the first record. Until the first Close, a record beyond the span opens it again, so that one
-// that is absurdly old cannot keep the others out.
+// begin opens the span at the first record. Until the first Close, a record beyond the span moves it, so that one very
+// old record cannot exclude the others.
 func (a *Aggregator) begin(minute int64) {
 	switch {
 	case !a.started:
@@ -106,10 +106,10 @@ func (a *Aggregator) begin(minute int64) {
 func (a *Aggregator) oldest() int64 { return a.open - a.revise }
 func (a *Aggregator) end() int64    { return a.open + a.ahead }
 
-// holds says whether a minute is in the open span.
+// holds reports whether a minute is in the open span.
 func (a *Aggregator) holds(minute int64) bool { return minute >= a.oldest() && minute < a.end() }
 
-// refuse says why a record of this minute cannot be counted, and counts that.
+// refuse returns why a record of this minute cannot be counted, "" if it can, and counts the refusal.
 func (a *Aggregator) refuse(minute int64) ingest.Reason {
 	switch {
 	case minute < a.oldest():
@@ -122,7 +122,7 @@ func (a *Aggregator) refuse(minute int64) ingest.Reason {
 	return ""
 }
 
-// evidence notes that a record of the pool fell into a minute.
+// evidence marks that a record of the pool has this minute.
 func (a *Aggregator) evidence(p *pool, minute int64, at unixTime) {
 	p.lastEvent = max(p.lastEvent, at)
 	if a.holds(minute) {
@@ -130,10 +130,9 @@ func (a *Aggregator) evidence(p *pool, minute int64, at unixTime) {
 	}
 }
 
-// covered says whether telemetry of the pool was alive in a minute of the open span. One producer that is behind the others
-// does not unset that: what it still holds back is a reporting delay, which the nowcast adds, and one that flushes each
-// minute would blank every newest minute. How far the slowest has come is in [PoolMinute].Complete; beyond the bounds of
-// ProducersConfig that is a fault, which warns, and while one is silent nothing is scaled in.
+// covered reports whether telemetry of the pool was alive in a minute of the open span. A slow producer does not unset
+// that: its missing records are a reporting delay, which the nowcast corrects. [PoolMinute].Complete has the progress
+// of the slowest producer. Beyond the bounds of ProducersConfig that is a fault: it warns and stops scale-in.
 func (a *Aggregator) covered(p *pool, minute int64) bool {
 	return p.coverage[a.slot(minute)].evidence || p.watermark >= unixTime(minute+1)*minuteLength
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// maxArrivals bounds the requests between their arrival and their end that are remembered, over all pools; the oldest
-// go first. A request that was forgotten is counted a second time at its end, if its minute is still open.
+// maxArrivals bounds the remembered requests in flight, over all pools; the oldest is evicted first. An evicted request
+// is counted a second time at its end, if its minute is still open.
 const maxArrivals = 1 << 18
 
-// arrivals remembers which requests have been counted at their arrival, so that the record at their end does not count
-// them again, and the other way round when the two come out of order.
+// arrivals remembers the requests that were counted, so that the records of arrival and end, in either order, count a
+// request once.
 type arrivals struct {
 	capacity int
 	queue    []arrival // oldest first, from index head
@@ -24,7 +24,7 @@ type arrivals struct {
 // arrival is one request, by hash.
 type arrival struct {
 	Hash   uint64
-	Minute int64 // in which its arrival was counted
+	Minute int64 // minute of arrival
 	Ended  bool
 	Prompt bool // prompt tokens were counted
 	Cached bool // cached tokens were counted
@@ -44,7 +44,7 @@ func arrivalHash(r *ingest.Request) uint64 {
 		for i := range len(s) {
 			h = (h ^ uint64(s[i])) * prime
 		}
-		h = (h ^ 0xff) * prime // no byte of UTF-8
+		h = (h ^ 0xff) * prime // 0xff is not in UTF-8
 	}
 	return (h ^ uint64(r.Attempt)) * prime
 }
@@ -58,8 +58,7 @@ func (t *arrivals) find(hash uint64) *arrival {
 	return &t.queue[pos-t.base]
 }
 
-// add remembers a request that find did not know, and says whether another one had to be forgotten that was still
-// needed.
+// add remembers a request that find does not have. evicted reports that a request in flight was evicted for it.
 func (t *arrivals) add(e arrival) (evicted bool) {
 	if len(t.queue)-t.head >= t.capacity {
 		evicted = !t.pop().Ended
@@ -69,8 +68,8 @@ func (t *arrivals) add(e arrival) (evicted bool) {
 	return evicted
 }
 
-// forget drops from the old end what ended before the open span began; a late arrival record is refused by then. What
-// has not ended within a day will not be waited for either.
+// forget drops the oldest requests that ended before the open span: their late arrival records are refused. Requests
+// without an end are dropped after a day.
 func (t *arrivals) forget(oldest int64) {
 	for t.head < len(t.queue) {
 		e := &t.queue[t.head]
@@ -94,16 +93,16 @@ func (t *arrivals) pop() arrival {
 	return e
 }
 
-// release lets go of classes that are forgotten.
+// release drops references to evicted classes.
 func (t *arrivals) release() {
 	for i := range t.queue[t.head:] {
-		if e := &t.queue[t.head+i]; e.class != nil && e.class.gone {
+		if e := &t.queue[t.head+i]; e.class != nil && e.class.evicted {
 			e.class = nil
 		}
 	}
 }
 
-// snapshot names classes by their number.
+// snapshot refers to classes by number.
 func (t *arrivals) snapshot(number map[*class]uint32) *ArrivalSnapshot {
 	s := &ArrivalSnapshot{}
 	for _, e := range t.queue[t.head:] {
@@ -125,7 +124,7 @@ func (t *arrivals) snapshot(number map[*class]uint32) *ArrivalSnapshot {
 
 func (t *arrivals) restore(s ArrivalSnapshot, classes []*class) error {
 	if s.Classes == nil {
-		s.Classes = make([]uint32, len(s.Hashes)) // of a state that did not keep them
+		s.Classes = make([]uint32, len(s.Hashes))
 	}
 	if len(s.Minutes) != len(s.Hashes) || len(s.Flags) != len(s.Hashes) || len(s.Classes) != len(s.Hashes) || len(s.Hashes) > t.capacity {
 		return errors.New("the columns of arrivals differ in length, or are too long")
@@ -146,7 +145,7 @@ func (t *arrivals) restore(s ArrivalSnapshot, classes []*class) error {
 	return nil
 }
 
-// numbered are the classes of all pools, as the State lists them.
+// numbered lists the classes of all pools in the order of State.
 func (a *Aggregator) numbered() (classes []*class) {
 	for _, p := range a.pools {
 		classes = append(classes, p.classes...)

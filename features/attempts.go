@@ -2,31 +2,31 @@ package features
 
 import "slices"
 
-// Attempts is what one minute of a pool tells of calls that were tried more than once. Demand counts each call once; this
-// is what the other attempts add to it. The arrays go by the place of a dimension among those that are forecast, in its unit.
+// Attempts counts the attempts of one minute of a pool. Demand counts each call once; the other attempts are load
+// beyond demand. The arrays are indexed by forecast dimension, in its unit.
 type Attempts struct {
 	_ struct{} `cbor:",toarray"`
 
 	Minute      int64   // Unix time
 	Retries     float32 // attempts at calls that were counted before
 	Failed      float32 // attempts of any number that were rejected, cancelled or failed
-	FailedCalls float32 // those of them that count for their call
+	FailedCalls float32 // those of Failed that are counted as calls
 
 	Calls    [forecastDimensions]float32 // demand, without the correction for queues
-	Again    [forecastDimensions]float32 // what engines did for attempts at calls that were counted before
-	Unserved [forecastDimensions]float32 // the part of Calls that was expected of failed attempts, and not done for them
+	Again    [forecastDimensions]float32 // work of engines for Retries
+	Unserved [forecastDimensions]float32 // the part of Calls that failed attempts still needed
 }
 
 // forecastDimensions is how many rows of Dimensions are forecast.
 const forecastDimensions = 4
 
-// attemptsSpan is for how many minutes after the last retry a pool's attempts are still told.
+// attemptsSpan is for how many minutes after the last retry a pool's attempts are still returned.
 const attemptsSpan = 10
 
-// LoadFactor is the load of all attempts over that of the calls, for a dimension that is forecast, over some minutes:
-// 1 + (again − unserved · retried) / calls, and at least 1. What a failed attempt was not served is part of its call's demand.
-// Where the call was tried again, the later attempts did that work, and it counts once: retried is the share of failed calls
-// for which another attempt came.
+// LoadFactor is the load of all attempts divided by the load of the calls, for a forecast dimension, over some minutes:
+// 1 + (again − unserved · retried) / calls, at least 1. The unserved part of a failed attempt is in its call's demand.
+// If the call was retried, later attempts did that work, and it must count once. retried is the share of failed calls
+// that were retried.
 func LoadFactor(rows []Attempts, dimension string) float64 {
 	d := slices.IndexFunc(nowcasted, func(i int) bool { return Dimensions[i].Name == dimension })
 	var calls, again, unserved, retries, failed, failedCalls float64
@@ -45,8 +45,8 @@ func LoadFactor(rows []Attempts, dimension string) float64 {
 	return 1
 }
 
-// attempts adds up the classes of a pool, for each minute of the open span that has begun; nil when nothing was tried again
-// lately. O(classes × Revise in minutes).
+// attempts sums the classes of a pool, for each minute of the open span that has begun. It is nil without recent
+// retries. O(classes × Revise in minutes).
 func (a *Aggregator) attempts(p *pool) []Attempts {
 	if p.retried < a.oldest()-attemptsSpan {
 		return nil
@@ -70,7 +70,7 @@ func (a *Aggregator) attempts(p *pool) []Attempts {
 				row.Unserved[d] += float32(unserved)
 			}
 		}
-		if prompts > 0 { // of the prompts that no engine saw, the share that is not in its cache would be computed
+		if prompts > 0 { // an engine would compute the uncached share of the unseen prompts
 			row.Unserved[prefillPlace] += s.Unseen * row.Calls[prefillPlace] / float32(prompts)
 		}
 		rows = append(rows, row)
@@ -78,11 +78,11 @@ func (a *Aggregator) attempts(p *pool) []Attempts {
 	return rows
 }
 
-// prefillPlace is that of DimPrefill among the dimensions that are forecast.
+// prefillPlace is the index of DimPrefill among the forecast dimensions.
 const prefillPlace = 1
 
-// reached says that an engine worked on an attempt: there is a trace of its service, or it ended in an error after so long
-// that its prompt can have been computed.
+// reached reports that an engine worked on an attempt: the record shows service, or an error came so late that the
+// prompt can have been computed.
 func (e *delta) reached(s Service) bool {
 	if !e.neverServed() {
 		return true
@@ -91,7 +91,7 @@ func (e *delta) reached(s Service) bool {
 		e.arrived.secondsTo(e.finished) >= max(e.uncached(), 1)/s.PrefillTokensPerS
 }
 
-// tried notes an attempt in the minute that it counts in.
+// tried counts an attempt in its minute.
 func (p *pool) tried(s *queuePressure, e *delta, minute int64) {
 	if !e.call {
 		p.retried = max(p.retried, minute)
@@ -108,8 +108,8 @@ func (p *pool) tried(s *queuePressure, e *delta, minute int64) {
 	}
 }
 
-// countRetried counts the prompt of a retry: what an engine had to compute of it. One that was counted at its arrival and
-// never reached an engine is taken back.
+// countRetried counts the computed prompt tokens of a retry. It subtracts a prompt that was counted at arrival and
+// never reached an engine.
 func countRetried(c *class, w *bucket, e *delta) {
 	reached := !e.ends || e.reached(c.pool.service)
 	switch {

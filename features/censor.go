@@ -1,24 +1,24 @@
 package features
 
-// When a pool counts as too small for what came in a minute. All of it is about a queue: one that is short and stays
-// short is how a pool works, one that grows or stands is work that it cannot take.
+// Bounds beyond which a pool was too small for a minute. A short and stable queue is normal. A queue that grows or
+// stays long is work beyond the pool's capacity.
 const (
-	turnedShare = 0.01 // of the attempts, turned away; and at least turnedLeast
-	turnedLeast = 2
-	queueGrowth = 1   // waiting requests per ready replica that came to the queue in a minute
-	queueStands = 3   // waiting requests per ready replica
-	waitStands  = 3   // s in the queue on average; what the mean must have grown by, too, when it grew
-	waitGrowth  = 1.3 // what it must have grown by at least as a factor
-	waitLeast   = 10  // attempts that a mean is taken of
+	turnedShare = 0.01 // share of attempts that were turned away
+	minTurned   = 2    // the same as a count; both must be reached
+	queueGrowth = 1    // growth of the queue in a minute, requests per ready replica
+	longQueue   = 3    // waiting requests per ready replica
+	longWait    = 3    // mean time in the queue, and growth of it, s
+	waitGrowth  = 1.3  // growth of the mean time in the queue, factor
+	minWaits    = 10   // attempts needed for a mean
 )
 
-// queuePressure is what the records of one minute say of a pool's queue. Attempts count by arrival.
+// queuePressure is the evidence of a pool's queue in one minute. Attempts count by arrival.
 type queuePressure struct {
 	Attempts float32 `cbor:"1,keyasint,omitempty"`
 	Turned   float32 `cbor:"2,keyasint,omitempty"` // rejected, or cancelled before they were served
-	Waited   float32 `cbor:"3,keyasint,omitempty"` // s in the queue, over those of Started
+	Waited   float32 `cbor:"3,keyasint,omitempty"` // total time in the queue of Started, s
 	Started  float32 `cbor:"4,keyasint,omitempty"` // attempts whose time in the queue is known
-	// Waiting are the requests in the queue per ready replica, by the newest reports of the minute.
+	// Waiting is the number of queued requests per ready replica, from the newest reports of the minute.
 	Waiting  float32 `cbor:"5,keyasint,omitempty"`
 	Reported bool    `cbor:"6,keyasint,omitempty"` // Waiting is known
 
@@ -27,10 +27,10 @@ type queuePressure struct {
 	Unseen      float32 `cbor:"9,keyasint,omitempty"` // prompt tokens of the first attempts that never reached an engine
 }
 
-// end takes in the end of an attempt.
+// end counts the end of an attempt.
 func (s *queuePressure) end(e *delta) {
 	if e.neverServed() {
-		if !e.failed() { // which says little of a queue
+		if !e.failed() { // a failure is no evidence of a queue
 			s.Turned++
 		}
 		return
@@ -41,32 +41,32 @@ func (s *queuePressure) end(e *delta) {
 	}
 }
 
-// wait is the mean time in the queue in seconds; ok is false for a mean of too few.
+// wait is the mean time in the queue in seconds; ok is false for too few attempts.
 func (s *queuePressure) wait() (mean float32, ok bool) {
-	return s.Waited / max(s.Started, 1), s.Started >= waitLeast
+	return s.Waited / max(s.Started, 1), s.Started >= minWaits
 }
 
-// turns says that too many attempts were turned away.
-func (s *queuePressure) turns() bool {
-	return s.Turned >= turnedLeast && s.Turned >= turnedShare*s.Attempts
+// turnsAway reports that too many attempts were turned away.
+func (s *queuePressure) turnsAway() bool {
+	return s.Turned >= minTurned && s.Turned >= turnedShare*s.Attempts
 }
 
-// grows says that the queue, or the time in it, grew since the minute before.
+// grows reports that attempts were turned away, or that the queue or the time in it grew since the minute before.
 func (s *queuePressure) grows(before *queuePressure) bool {
-	was, measured := before.wait()
-	is, ok := s.wait()
-	return s.turns() ||
-		ok && measured && is >= was+waitStands && is >= was*waitGrowth ||
+	old, oldOK := before.wait()
+	wait, ok := s.wait()
+	return s.turnsAway() ||
+		ok && oldOK && wait >= old+longWait && wait >= old*waitGrowth ||
 		s.Reported && before.Reported && s.Waiting >= before.Waiting+queueGrowth
 }
 
-// stands says that there is a queue; one that is only known by the time in it must have grown to be one.
-func (s *queuePressure) stands(grown bool) bool {
+// long reports that the queue is long. If only the time in it is known, it must have grown before.
+func (s *queuePressure) long(grown bool) bool {
 	wait, ok := s.wait()
-	return grown && ok && wait >= waitStands || s.Reported && s.Waiting >= queueStands
+	return grown && ok && wait >= longWait || s.Reported && s.Waiting >= longQueue
 }
 
-// noteQueue books how long the queue of a pool is. A report belongs to the minute that it ends.
+// noteQueue records the length of a pool's queue. A report at a minute boundary belongs to the minute that ends there.
 func (a *Aggregator) noteQueue(p *pool, at unixTime) {
 	if m := (at - 1).minute(); a.holds(m) && p.fleet.reporting > 0 {
 		s := &p.coverage[a.slot(m)].queuePressure
@@ -74,7 +74,7 @@ func (a *Aggregator) noteQueue(p *pool, at unixTime) {
 	}
 }
 
-// before is the coverage of the minute before one of the open span.
+// before is the coverage of the previous minute.
 func (a *Aggregator) before(p *pool, minute int64) *coverage {
 	if a.holds(minute - 1) {
 		return &p.coverage[a.slot(minute-1)]
@@ -82,13 +82,13 @@ func (a *Aggregator) before(p *pool, minute int64) *coverage {
 	return &p.settled
 }
 
-// growing says that a pool's queue grew in a minute of the open span.
+// growing reports that a pool's queue grew in a minute of the open span.
 func (a *Aggregator) growing(p *pool, minute int64) bool {
 	return p.coverage[a.slot(minute)].queuePressure.grows(&a.before(p, minute).queuePressure)
 }
 
-// censored says that what a pool served in a minute of the open span was not what was asked of it then: its queue grew,
-// or stood and was worked off. The minutes before it have been asked about.
+// censored reports that a pool did not serve the demand of a minute of the open span at once: its queue grew or was
+// long. The caller has asked about the minutes before.
 func (a *Aggregator) censored(p *pool, minute int64) bool {
-	return a.growing(p, minute) || p.coverage[a.slot(minute)].queuePressure.stands(a.before(p, minute).censored)
+	return a.growing(p, minute) || p.coverage[a.slot(minute)].queuePressure.long(a.before(p, minute).censored)
 }

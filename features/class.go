@@ -9,7 +9,7 @@ import (
 	"github.com/forewarm/forewarm/features/sketch"
 )
 
-// pool is what the Aggregator keeps of one pool.
+// pool is the state of one pool.
 type pool struct {
 	name      string
 	service   Service
@@ -17,7 +17,7 @@ type pool struct {
 	lastEvent unixTime
 	watermark unixTime
 	coverage  []coverage // by slot
-	settled   coverage   // of the minute that left the open span last
+	settled   coverage   // of the minute that settled last
 	expected  Expected
 	sharing   sharing
 	byName    map[string]*class
@@ -27,17 +27,17 @@ type pool struct {
 	retried   int64 // the newest minute with an attempt at a call that was counted before
 }
 
-// coverage is the evidence of life of a pool in one minute, and of its queue.
+// coverage is the evidence of telemetry and of a queue of a pool in one minute.
 type coverage struct {
-	evidence      bool // a record fell into the minute
+	evidence      bool // a record has this minute
 	queuePressure queuePressure
 	use           engineUse
 
-	returned, censored bool // what the windows that were returned last said
+	returned, censored bool // Covered and Censored of the windows that were returned last
 }
 
-// class is what the Aggregator keeps of one class of a pool. One without an open window is small: a few hundred bytes,
-// and the names of tenants that have not faded yet.
+// class is the state of one class of a pool. Without an open window it is a few hundred bytes and the names of recent
+// tenants.
 type class struct {
 	key        Key
 	pool       *pool
@@ -45,9 +45,9 @@ type class struct {
 	reports    Reports
 	moments    sketch.Moments // fading
 	expected   Expected
-	late       Late      // since a window settled last
-	accounts   accounts  // fading
-	gone       bool      // it is forgotten
+	late       Late     // since a window settled last
+	accounts   accounts // fading
+	evicted    bool
 	buckets    []*bucket // by slot, nil where nothing came; nil altogether while nothing is open
 	open       int       // number of buckets
 	nowcasts   *nowcasts // nil while nothing ever came late
@@ -61,7 +61,7 @@ type bucket struct {
 	changed int64 // Aggregator.round of the newest change
 }
 
-// dirty says whether the bucket of a minute has changed since it was returned last.
+// dirty reports whether the bucket of a minute has changed since it was last returned.
 func (a *Aggregator) dirty(at *bucket, m int64) bool { return at.changed == a.round || m >= a.unseen }
 
 // shapes are the sketches of a window.
@@ -101,15 +101,15 @@ func (a *Aggregator) known(name string) *pool {
 	return p
 }
 
-// class finds the class that a record of the given minute belongs to, and notes the minute as one with traffic. A name
-// beyond the cap, and the reserved name of the total, go to OverflowClass.
+// class finds or adds the class of a record of the given minute, and marks the minute as one with traffic. A name
+// beyond the cap, or the reserved name of the total, becomes OverflowClass.
 func (a *Aggregator) class(p *pool, name string, minute int64) *class {
 	c := a.lookup(p, name, minute)
 	c.born, c.last = min(c.born, minute), max(c.last, minute)
 	return c
 }
 
-// lookup is class without the note.
+// lookup is class without the mark.
 func (a *Aggregator) lookup(p *pool, name string, minute int64) *class {
 	c, ok := p.byName[name]
 	if !ok {
@@ -137,7 +137,7 @@ func (a *Aggregator) newClass(p *pool, name string) *class {
 	return c
 }
 
-// bucket is the accumulating window of a minute of the open span, which the caller is about to change.
+// bucket returns the bucket of a minute of the open span, for the caller to change.
 func (a *Aggregator) bucket(c *class, minute int64) *bucket {
 	if c.buckets == nil {
 		c.buckets = make([]*bucket, a.slots())
@@ -151,7 +151,7 @@ func (a *Aggregator) bucket(c *class, minute int64) *bucket {
 	return *at
 }
 
-// find is the bucket of a minute of the open span, nil when nothing came.
+// find is the bucket of a minute of the open span, nil without records.
 func (a *Aggregator) find(c *class, minute int64) *bucket {
 	if c.buckets == nil {
 		return nil
@@ -181,5 +181,5 @@ func (w *bucket) measure(shape int, v float64) {
 // slots is the length of a ring that holds the open span: the next power of two, so that a slot is a mask.
 func (a *Aggregator) slots() int { return 1 << bits.Len64(uint64(a.revise+a.ahead-1)) }
 
-// slot is where a minute of the open span lies in a ring.
+// slot is the index of a minute of the open span in a ring.
 func (a *Aggregator) slot(minute int64) int { return int(minute & a.mask) }

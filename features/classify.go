@@ -9,15 +9,15 @@ import (
 // MaxRules is the most classify rules there can be.
 const MaxRules = 256
 
-// ClassifyConfig says how requests get a class that their producer did not give them.
+// ClassifyConfig configures classes for requests without one from their producer.
 type ClassifyConfig struct {
-	// Rules are tried in order, the first that fits wins.
+	// Rules are tried in order. The first match wins.
 	Rules []Rule `yaml:"rules"`
 }
 
-// Rule gives its class to requests that meet all its conditions. A list is met by a label that any of its patterns fits,
-// an empty list by all. In a pattern * stands for any text, also none, and ? for any one character; the pattern "" fits
-// a label that is absent.
+// Rule gives its class to requests that meet all its conditions. A label meets a list if it matches any of its
+// patterns; every label meets an empty list. In a pattern, * matches any text, also none, and ? matches one character.
+// The pattern "" matches an absent label.
 type Rule struct {
 	Class string `yaml:"class"`
 
@@ -39,7 +39,8 @@ type Rule struct {
 	Override bool `yaml:"override"`
 }
 
-// Class is the class that the rules give a request; false when none fits. It depends on the request alone. O(rules × patterns).
+// Class is the class that the rules give a request; false when none matches. It depends only on the request.
+// O(rules × patterns).
 func (c *ClassifyConfig) Class(r *ingest.Request) (string, bool) {
 	for i := range c.Rules {
 		if x := &c.Rules[i]; (r.Class == "" || x.Override) && x.fits(r) {

@@ -22,11 +22,11 @@ func (e *RuleError) Error() string {
 	return strings.TrimSuffix(fmt.Sprintf("rule %d (class %q): %s %s", e.Rule+1, e.Class, e.Field, e.Bound), " ")
 }
 
-// Check finds rules that cannot do what they say.
+// Check finds rules that can have no effect or are contradictory.
 func (c *ClassifyConfig) Check() []*RuleError {
 	var errs []*RuleError
 	label := ingest.DefaultLimits().LabelBytes
-	caught, caughtOverride := -1, false // the rule that leaves nothing for those after it
+	caught, caughtOverride := -1, false // the rule that matches every request, so that later ones have no effect
 	for i := range c.Rules {
 		r := &c.Rules[i]
 		fail := func(field string, value any, bound, mend string) {
@@ -64,7 +64,7 @@ func (c *ClassifyConfig) Check() []*RuleError {
 	return errs
 }
 
-// unconditional says whether a rule fits every request.
+// unconditional reports whether a rule matches every request.
 func (r *Rule) unconditional() bool {
 	conditions := [...][]string{r.Pool, r.Model, r.Route, r.Tenant, r.Tier, r.Feature, r.Region, r.Given}
 	for _, patterns := range conditions {

@@ -6,24 +6,23 @@ import (
 	"time"
 )
 
-// fade is the factor by which the account of tenants and lengths fades each minute.
+// fade is the decay factor of accounts and moments per minute.
 var fade = math.Exp2(-float64(Minute) / float64(RankingHalfLife))
 
 // Close ends the minute [t − 1 min, t); t is a minute boundary. It returns, ordered by minute and then by Key,
 //
 //   - the first count of that minute for every class of every pool;
-//   - windows inside the revise span that records, evidence that telemetry was alive or the pool too small, or the passing
-//     of time (their nowcast) have changed since they were returned last;
+//   - windows inside the revise span that have changed since they were last returned: their counts, Covered, Censored
+//     or the nowcast;
 //   - the final form of the minute that settles, [t − Revise − 1 min, t − Revise), for every class that is as old.
 //
-// Windows are Settled when they are final; with Config.Revise zero the first count is. A minute in which no telemetry
-// of the pool was alive is returned too, with Covered false, so that the gap is seen. The second result has one entry
-// for each pool ever heard of, ordered by name.
+// Windows are Settled when they are final; with Config.Revise zero the first count is. A minute without telemetry of
+// the pool is returned too, with Covered false, so that the gap is visible. The second result has one entry for each
+// known pool, ordered by name.
 //
-// The results are the Aggregator's: they are valid until the next Close, and the sketches in windows that are not
-// settled change with the next Add. The caller calls Close for each minute in turn; a boundary that is not ahead of the
-// last one returns nothing, and minutes that were jumped over are counted in Counters.SkippedMinutes and never get a
-// first count.
+// The results are valid until the next Close. The sketches in windows that are not settled change with the next Add.
+// The caller calls Close for each minute in turn. A boundary that is not after the last one returns nothing. Skipped
+// minutes are counted in Counters.SkippedMinutes and get no first count.
 //
 // It costs O(classes × Revise in minutes).
 func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
@@ -38,7 +37,7 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 		}
 		a.advance(next - 1)
 		for _, p := range a.pools {
-			p.lag.Gap = a.open // the minutes that were jumped over have no first count to measure a delay from
+			p.lag.Gap = a.open // skipped minutes have no first count, so no delay can be measured
 		}
 	}
 	a.closed = true
@@ -87,13 +86,13 @@ func (a *Aggregator) collect(m int64) {
 			w.Nowcast = c.nowcasts.of(a, m)
 			a.windows = append(a.windows, w)
 		}
-		if settled && !censored { // where starts are not known, what waits seems to hold
+		if settled && !censored { // with unknown start times, waiting requests would seem to hold tokens
 			p.sharing.learn(&held, float64(cov.queuePressure.Turned), &cov.use)
 		}
 	}
 }
 
-// settle does what is done once for a window of a minute that settles; at is nil when nothing came.
+// settle completes the window of a minute that settles; at is nil without records.
 func (a *Aggregator) settle(p *pool, c *class, at *bucket, w *Window) {
 	if c.late != (Late{}) {
 		late := c.late
@@ -105,7 +104,7 @@ func (a *Aggregator) settle(p *pool, c *class, at *bucket, w *Window) {
 	}
 }
 
-// window is what a class asked for in a minute; at is nil when nothing came.
+// window is the window of a class in a minute; at is nil without records.
 func (c *class) window(at *bucket, m int64, covered, censored, settled bool) Window {
 	var w Window
 	if at != nil {
@@ -120,7 +119,7 @@ func (c *class) window(at *bucket, m int64, covered, censored, settled bool) Win
 	return w
 }
 
-// advance moves the open span on, so that it begins Revise before the given minute.
+// advance moves the open span, so that it begins Revise before the given minute.
 func (a *Aggregator) advance(open int64) {
 	for m := a.oldest(); m < min(open-a.revise, a.end()); m++ {
 		i := a.slot(m)
@@ -134,7 +133,7 @@ func (a *Aggregator) advance(open int64) {
 	a.open = open
 }
 
-// age lets old weight fade and forgets what has been silent too long.
+// age fades accounts and moments, and evicts silent replicas and classes.
 func (a *Aggregator) age() {
 	a.arrivals.forget(a.oldest())
 	forgotten, evicted := max(minutes(a.cfg.ClassTTL), a.revise+a.ahead), a.counters.ClassesEvicted
@@ -155,12 +154,12 @@ func (a *Aggregator) age() {
 	}
 }
 
-// evict lets go of what a class holds; the caller takes it off the pool's list.
+// evict releases the buckets of a class. The caller removes it from the pool's list.
 func (a *Aggregator) evict(p *pool, c *class) {
 	for i := range c.buckets {
 		a.release(c, i)
 	}
-	c.gone = true
+	c.evicted = true
 	delete(p.byName, c.key.Class)
 	if c.key.Class != OverflowClass {
 		a.named--
@@ -168,7 +167,7 @@ func (a *Aggregator) evict(p *pool, c *class) {
 	a.counters.ClassesEvicted++
 }
 
-// Forget forgets a pool and all of its classes. What Close returned is not valid any more.
+// Forget removes a pool and all of its classes. Earlier results of Close become invalid.
 func (a *Aggregator) Forget(name string) {
 	p := a.known(name)
 	if p == nil {
@@ -184,7 +183,7 @@ func (a *Aggregator) Forget(name string) {
 	a.pools = slices.DeleteFunc(a.pools, func(q *pool) bool { return q == p })
 }
 
-// SetService has a pool's requests without times take their KV occupancy from s.
+// SetService sets the service rates from which the KV occupancy of a pool's requests without times is computed.
 func (a *Aggregator) SetService(pool string, s Service) {
 	a.cfg.Service[pool] = s
 	if p := a.known(pool); p != nil {

@@ -1,6 +1,6 @@
 package features
 
-// Counters count what the aggregation took in, and everything it had to leave out. They only grow.
+// Counters count the accepted records and everything that was left out. They only grow.
 type Counters struct {
 	Requests uint64 // request records counted
 	Sums     uint64 // sums counted
@@ -8,7 +8,7 @@ type Counters struct {
 	Late     uint64 // records refused because their minute was settled
 	Future   uint64 // records refused because their minute is beyond the open span
 	Amended  uint64 // records that changed a minute after its first count
-	BadTimes uint64 // requests whose times contradict each other or span more than a day, taken as if without times
+	BadTimes uint64 // requests with contradictory times or a span of more than a day, treated as without times
 
 	OverflowRecords uint64 // records pooled under OverflowClass
 	ClassesEvicted  uint64 // classes forgotten after Config.ClassTTL of silence

@@ -5,14 +5,13 @@ import (
 	"math/bits"
 )
 
-// delayBins count delays on a logarithmic scale: bin 0 is below a quarter of a second, each next one twice as wide, the
-// last open.
+// delayBins is the number of logarithmic bins. Bin 0 is below 0.25 s, each next one is twice as wide, the last is open.
 const delayBins = 20
 
 // delays are those of one producer's records within a span, in nanoseconds from the event to its storing in the stream.
 type delays struct {
-	// Least is the smallest of all, math.MaxInt64 when there is none. LeastSure is that of records whose event is known to
-	// the instant; others may be of an event that began long before.
+	// Least is the smallest of all, math.MaxInt64 when there is none. LeastSure is the smallest of records with an
+	// exact event time.
 	Least     int64             `cbor:"1,keyasint"`
 	LeastSure int64             `cbor:"2,keyasint"`
 	Sure      uint64            `cbor:"3,keyasint"`
@@ -31,7 +30,7 @@ func (d *delays) add(ns int64, sure bool) {
 	d.Bins[min(bits.Len64(uint64(max(ns, 0)/250e6)), delayBins-1)]++
 }
 
-// joined are the delays of two spans.
+// joined merges the delays of two spans.
 func (d delays) joined(o *delays) delays {
 	d.Least, d.LeastSure, d.Sure = min(d.Least, o.Least), min(d.LeastSure, o.LeastSure), d.Sure+o.Sure
 	for i, n := range o.Bins {

@@ -14,8 +14,8 @@ type delta struct {
 
 	names [accountKinds]string // for whom, "" when that is not known
 
-	// What the pool lets expect of a call that was not served to its end, when it came: output tokens, and the share of its
-	// prompt in the cache. NaN when nothing is known.
+	// The pool's expected output tokens and cached share of the prompt, for a call that did not finish. NaN when
+	// unknown.
 	usualOutput, usualCached float64
 
 	minute int32 // in which the request counts
@@ -30,7 +30,7 @@ type delta struct {
 	uncounted bool // the prompt is in the minute without cached tokens
 }
 
-// read takes from a record what is in it.
+// read fills the delta from a record.
 func (e *delta) read(r *ingest.Request, t *requestTimes) {
 	e.arrived, e.started, e.first, e.finished = t.arrived, t.started, t.first, t.finished
 	e.prompt, e.cached, e.output, e.most = r.PromptTokens, r.CachedTokens, r.OutputTokens, r.MaxOutputTokens
@@ -48,7 +48,7 @@ func (e *delta) event() unixTime {
 	return e.finished
 }
 
-// outcome is how an attempt ended, as far as demand goes.
+// outcome is how an attempt ended, as it matters for demand.
 type outcome uint8
 
 const (
@@ -57,8 +57,8 @@ const (
 	cutOff           // cancelled or failed, possibly before it was served at all
 )
 
-// outcomeOf reads phase and status. A failed attempt is one that the pool did not serve to its end, whatever the cause:
-// the user still wants an answer.
+// outcomeOf reads phase and status. An attempt that did not finish counts as cut off whatever the cause: the user still
+// wants an answer.
 func outcomeOf(r *ingest.Request) outcome {
 	switch {
 	case r.Phase == ingest.PhaseRejected || r.Status == ingest.StatusRejected:
@@ -69,27 +69,26 @@ func outcomeOf(r *ingest.Request) outcome {
 	return finished
 }
 
-// neverServed says of an attempt that it ended in the queue: nothing that would show that it had left it is known. So
-// all rejected ones did.
+// neverServed reports that an attempt ended in the queue: the record shows no service. This includes all rejected ones.
 func (e *delta) neverServed() bool {
 	return e.how == rejected || e.how == cutOff && e.started == never && e.first == never && e.output <= 0
 }
 
-// teaches says that the attempt tells what calls like it need. Retries do not: they come from the calls that were not
-// served before, which are the long ones. Nor do errors: one that comes at the end would count as an output that goes on.
+// teaches reports whether expected lengths are learned from the attempt. Retries are left out: they are mostly of long
+// calls. Errors are left out: one at the end would count as an output that continues.
 func (e *delta) teaches() bool {
 	return e.ends && e.call && !e.failed() && e.prompt >= 0 && e.output >= 0 && !e.neverServed()
 }
 
-// failed says that an error ended the attempt.
+// failed reports that an error ended the attempt.
 func (e *delta) failed() bool { return e.how == cutOff && !e.cancelled }
 
-// uncached is the number of prompt tokens to prefill; all of them when the cached ones are not known.
+// uncached is the number of prompt tokens to prefill; all of them when the cached count is unknown.
 func (e *delta) uncached() float64 {
 	return float64(max(e.prompt, 0) - min(max(e.cached, 0), max(e.prompt, 0)))
 }
 
-// expect notes what the pool lets expect of a call that was not served to its end.
+// expect sets the pool's expected values for a call that did not finish.
 func (e *delta) expect(p *Expected) {
 	e.usualOutput, e.usualCached = math.NaN(), math.NaN()
 	if e.ends && e.call && e.prompt >= 0 && e.how != finished {

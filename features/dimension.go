@@ -1,6 +1,6 @@
 package features
 
-// Kind says how a dimension aggregates.
+// Kind is how a dimension aggregates.
 type Kind uint8
 
 // The kinds of dimension: a rate per second, or a level (tokens held).
@@ -36,10 +36,10 @@ type Dimension struct {
 	Forecast bool // corrected for reporting delay and projected ahead; the others are reported only
 	// Value extracts the dimension from a window; ok is false when the window does not know it.
 	Value func(w *Window) (value float64, ok bool)
-	// attempts is what a window adds to Attempts, of those that are forecast.
+	// attempts is the window's part of Attempts; nil unless Forecast.
 	attempts func(w *Window) (calls, again, unserved float64)
 
-	nowcast int // index into Window.Nowcast, of those that are forecast
+	nowcast int // index into Window.Nowcast; valid if Forecast
 }
 
 // Dimensions is the table: to add a dimension, add a row. Rates are averaged over the minute. The order is the order of

@@ -7,28 +7,28 @@ import (
 
 const (
 	promptBuckets = 7
-	// shapeMemory is how many requests an expected value remembers: each newer one weighs 1/shapeMemory, so that the
-	// mean of exponential lengths has a standard error of about 1.6 %.
+	// shapeMemory is the memory of an expected value in requests. Each new one weighs 1/shapeMemory, so that the mean
+	// of exponential lengths has a standard error of about 1.6 %.
 	shapeMemory = 2048
-	// shapePrior is the weight of what is known in general, in requests, against what is known in particular.
+	// shapePrior is the weight of the more general mean, in requests.
 	shapePrior = 4
-	// paceLeast is how many requests say how fast a class is served.
-	paceLeast = 8
+	// minPaceRequests is the number of requests needed to estimate the speed of a class.
+	minPaceRequests = 8
 )
 
-// promptBucket sorts prompts by length: below 128 tokens, and then by factors of four up to 128 Ki and beyond.
+// promptBucket is the bucket of a prompt length: below 128 tokens, then by factors of four up to 128 Ki and beyond.
 func promptBucket(tokens int64) int {
 	return min(max(bits.Len64(uint64(max(tokens, 0)))-6, 0)/2, promptBuckets-1)
 }
 
-// ratio is a fading Σ Value / Σ Per over the latest shapeMemory requests or so, kept as two means.
+// ratio is Σ Value / Σ Per over about the latest shapeMemory requests, kept as two fading means.
 type ratio struct {
 	N     float32 `cbor:"1,keyasint,omitempty"` // requests, at most shapeMemory
 	Value float32 `cbor:"2,keyasint,omitempty"`
 	Per   float32 `cbor:"3,keyasint,omitempty"`
 }
 
-// add takes in the sums over n requests.
+// add adds the sums over n requests.
 func (r *ratio) add(n, value, per float32) {
 	r.N = min(r.N+n, shapeMemory)
 	share := min(n/r.N, 1)
@@ -44,8 +44,8 @@ func (r *ratio) of() float64 {
 	return float64(r.Value) / float64(r.Per)
 }
 
-// Expected is what requests of one class, or of one pool, turn out to need, learnt from those that were served. It
-// fades by requests and not by time, so that a class remembers through a quiet night. 204 bytes.
+// Expected has the expected values of requests of one class or pool, learned from those that were served. It fades by
+// requests and not by time, so that it keeps its values without traffic. 204 bytes.
 type Expected struct {
 	Output  [promptBuckets]ratio `cbor:"1,keyasint"` // output tokens per request, by prompt length
 	Cached  [promptBuckets]ratio `cbor:"2,keyasint"` // cached tokens per prompt token, by prompt length
@@ -54,14 +54,13 @@ type Expected struct {
 	Hits    ratio                `cbor:"5,keyasint"` // cached tokens per prompt token, of all prompts
 }
 
-// outputOf is the expected output of a prompt in tokens, by shrinkage: the mean of the prompt's bucket, with the mean of
-// the whole class for shapePrior more requests, and that with what is usual in the pool for as many. NaN when nothing was
-// served yet.
+// outputOf is the expected output of a prompt in tokens, by shrinkage: the bucket's mean has the class's mean as a
+// prior of shapePrior requests, and that has the pool's mean as its prior. NaN when nothing was served yet.
 func (e *Expected) outputOf(bucket int, usual float64) float64 {
 	return shrunk(&e.Output, usual, bucket)
 }
 
-// cachedOf is the expected share of a prompt in the prefix cache, 0..1, in the same way; NaN when it was never reported.
+// cachedOf is the expected cached share of a prompt, 0..1, likewise; NaN when it was never reported.
 func (e *Expected) cachedOf(bucket int, usual float64) float64 {
 	return shrunk(&e.Cached, usual, bucket)
 }
@@ -71,7 +70,7 @@ func shrunk(class *[promptBuckets]ratio, usual float64, bucket int) float64 {
 	return mixed(&class[bucket], mixed(&all, usual))
 }
 
-// usual is a pool's mean of a bucket, with that of all its buckets for shapePrior more requests; NaN when there is none.
+// usual is a pool's mean of a bucket, with the mean of all its buckets as prior; NaN when there is none.
 func usual(pool *[promptBuckets]ratio, bucket int) float64 {
 	all := overall(pool)
 	return mixed(&pool[bucket], all.of())
@@ -91,7 +90,7 @@ func overall(of *[promptBuckets]ratio) (all ratio) {
 	return all
 }
 
-// mixed is the ratio r with a prior that weighs shapePrior requests; a prior that is not known weighs nothing.
+// mixed is the ratio r with a prior that weighs shapePrior requests; an unknown prior weighs nothing.
 func mixed(r *ratio, prior float64) float64 {
 	switch own := r.of(); {
 	case math.IsNaN(own):
@@ -104,25 +103,25 @@ func mixed(r *ratio, prior float64) float64 {
 	}
 }
 
-// service is how fast requests of the class are served when they need not queue, from what was measured on at least
-// paceLeast of its requests, or of its pool's, or else the rates the pool was configured with.
+// service is the speed of service of the class without a queue. It is measured on at least minPaceRequests requests of
+// the class or else of its pool; without them it is the pool's configured rate.
 func (e *Expected) service(pool *Expected, s Service) (prefillTokensPerS, itlSeconds float64) {
 	prefillTokensPerS, itlSeconds = s.PrefillTokensPerS, s.ITL.Seconds()
 	for _, from := range [...]*Expected{pool, e} {
-		if from.Prefill.N >= paceLeast && from.Prefill.Value > 0 {
+		if from.Prefill.N >= minPaceRequests && from.Prefill.Value > 0 {
 			prefillTokensPerS = 1 / from.Prefill.of()
 		}
-		if from.Decode.N >= paceLeast && from.Decode.Value > 0 {
+		if from.Decode.N >= minPaceRequests && from.Decode.Value > 0 {
 			itlSeconds = from.Decode.of()
 		}
 	}
 	return prefillTokensPerS, itlSeconds
 }
 
-// learn takes in a request that was served. One that was cut off counts for its tokens, and for no request: outputs are
-// taken as exponential, as they are in production to a good approximation (Y. Xiang et al., ServeGen, arXiv:2505.09999),
-// and of an exponential observed so Σ tokens / Σ requests that ended is the maximum-likelihood mean (R. Deemer, D. Votaw,
-// Ann. Math. Stat. 26, 1955), not that of the short ones that survive.
+// learn adds a request that was served. One that was cut off adds its tokens but no request. Outputs are taken as
+// exponential, which is a good approximation in production (Y. Xiang et al., ServeGen, arXiv:2505.09999). For such
+// censored data Σ tokens / Σ finished requests is the maximum-likelihood mean (R. Deemer, D. Votaw, Ann. Math. Stat.
+// 26, 1955). The mean of finished requests alone would be too short.
 func (e *Expected) learn(r *delta) {
 	b, ended := promptBucket(r.prompt), float32(1)
 	if r.how != finished {
@@ -135,7 +134,7 @@ func (e *Expected) learn(r *delta) {
 	}
 }
 
-// pace is how fast requests that arrived in one minute, and did not queue, were served: seconds and tokens of N of them.
+// pace is the speed of service of N requests that arrived in one minute and did not queue.
 type pace struct {
 	N       float32 `cbor:"1,keyasint,omitempty"`
 	Prefill float32 `cbor:"2,keyasint,omitempty"` // s to the first token
@@ -152,8 +151,7 @@ func (p *pace) add(e *delta, l *life) {
 	p.Output += float32(e.output)
 }
 
-// learnPace takes in a minute that is settled and in which there was no queue: a full pool serves also those slowly that
-// slip in before it forms.
+// learnPace adds a settled minute without a queue. In minutes with a queue the full pool serves all requests slowly.
 func (e *Expected) learnPace(p *pace) {
 	if p.Todo > 0 {
 		e.Prefill.add(p.N, p.Prefill, p.Todo)

@@ -7,11 +7,11 @@ import "math"
 //
 //	g(d) = Σ x(m,d) / Σ N(m,d)   F(d) = Π_{j>d} (1 − g(j))
 //
-// g is the hazard in reverse time, which does not need the minutes to be complete: the newest increments of minutes that
-// are still open teach at once (Kalbfleisch and Lawless 1989, Lawless 1994; see Höhle and an der Heiden 2014,
-// doi:10.1111/biom.12194, §3). F(d) is the share reported at age d of what is reported at all until the minute settles; 1/F is
-// the chain ladder's development factor (Mack 1993, doi:10.2143/AST.23.2.2005092). A value that shrinks as records come
-// (prompt tokens that turn out to be cached) has negative hazards and shares above 1. O(ages) in time and memory.
+// g is the hazard in reverse time. It does not need complete minutes: increments of open minutes are learned at once
+// (Kalbfleisch and Lawless 1989, Lawless 1994; see Höhle and an der Heiden 2014, doi:10.1111/biom.12194, §3). F(d) is
+// the share of the settled value that is reported at age d; 1/F is the chain ladder's development factor (Mack 1993,
+// doi:10.2143/AST.23.2.2005092). A value that shrinks with later records (prompt tokens that prove to be cached) has
+// negative hazards and shares above 1. O(ages) in time and memory.
 type hazards struct {
 	Late []float32 `cbor:"1,keyasint"` // Σ x by age, from 1
 	Seen []float32 `cbor:"2,keyasint"` // Σ N by age, from 1
@@ -28,13 +28,13 @@ func (h *hazards) fade(keep float32) {
 	}
 }
 
-// learn takes the increment x at an age, by which the value grew to n.
+// learn adds the increment x at an age; n is the value after it.
 func (h *hazards) learn(age int, x, n float64) {
 	h.Late[age-1] += float32(x)
 	h.Seen[age-1] += float32(n)
 }
 
-// at is g(age), 0 where nothing was seen.
+// at is g(age), 0 without data.
 func (h *hazards) at(age int) float64 {
 	if !(h.Seen[age-1] > 0) {
 		return 0
@@ -42,18 +42,18 @@ func (h *hazards) at(age int) float64 {
 	return min(float64(h.Late[age-1])/float64(h.Seen[age-1]), 1)
 }
 
-// blend is g(age) of a class, given the prior of its pool, and how many steps of a value the answer rests on. The prior loses weight
-// evenly until the class has seen mostSteps, so that a class that has delays of its own, or none, keeps nothing of it.
+// blend is g(age) of a class with the prior of its pool, and the number of steps that it is based on. The weight of the
+// prior falls linearly to zero at maxSteps of the class, so that a class with its own delays does not keep the prior's.
 func (h *hazards) blend(age int, prior prior, quantum float64) (hazard, steps float64) {
 	if !(quantum > 0) {
 		return prior.hazard, prior.steps
 	}
 	own := math.Max(0, float64(h.Seen[age-1])/quantum)
-	due := prior.steps * math.Max(0, 1-own/mostSteps)
+	due := prior.steps * math.Max(0, 1-own/maxSteps)
 	return (own*h.at(age) + due*prior.hazard) / (own + due), own + due
 }
 
-// share is how much of a minute's value is reported at some age, F, and the variance of its estimate's logarithm, by
+// share is the reported share F of a minute's value at an age, and the variance of the logarithm of its estimate, by
 // Greenwood's formula in reverse time: Σ_{j>d} g/((1−g)·n) with n the steps seen.
 type share struct{ reported, logVariance float64 }
 
@@ -70,15 +70,15 @@ func (h *hazards) shares(s []share, priors []prior, quantum float64) {
 	}
 }
 
-// Memory of the delays: as many minutes as it takes to see memoryRecords records, within bounds. Busy classes follow a
-// change of the service within minutes, sparse ones average over a day.
+// Memory of the delays: the minutes in which memoryRecords records come, within bounds. Busy classes adapt to a change
+// of the service within minutes, sparse ones average over a day.
 const (
 	memoryRecords = 2000
-	memoryLeast   = 8    // minutes
-	memoryMost    = 1440 // minutes
+	minMemory     = 8    // minutes
+	maxMemory     = 1440 // minutes
 )
 
-// keep is the factor by which delays fade each minute in which so many records come.
+// keep is the decay factor of delays per minute, for a rate of records.
 func keep(recordsPerMinute float64) float32 {
-	return float32(1 - 1/math.Max(memoryLeast, math.Min(memoryRecords/recordsPerMinute, memoryMost)))
+	return float32(1 - 1/math.Max(minMemory, math.Min(memoryRecords/recordsPerMinute, maxMemory)))
 }

@@ -5,7 +5,7 @@ import "strings"
 // OverflowClass collects the classes of a pool beyond Config.MaxClasses.
 const OverflowClass = "_other"
 
-// TotalClass names the pool total where a class name is expected in outputs.
+// TotalClass is the class name of the pool total in outputs.
 const TotalClass = "*"
 
 // Key names one series of windows.

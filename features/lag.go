@@ -2,10 +2,10 @@ package features
 
 import "math"
 
-// lag is what a pool knows of its reporting delay, to lend to classes that are young.
+// lag is the reporting delay of a pool, the prior for young classes.
 type lag struct {
 	Late bool      `cbor:"1,keyasint"` // records have come after the first count of their minute
-	Gap  int64     `cbor:"2,keyasint"` // the newest minute at whose end telemetry was not alive
+	Gap  int64     `cbor:"2,keyasint"` // the newest minute without live telemetry at its end
 	Rows []hazards `cbor:"3,keyasint"`
 }
 

@@ -2,22 +2,21 @@ package features
 
 import "github.com/forewarm/forewarm/ingest"
 
-// Late adds up what records held that came after the minutes they belong to had settled: the windows of those minutes
-// are as they were, but whoever adds windows up can add this, and has all that was reported. Windows and Late of a class
-// together count each token once.
+// Late sums the records that came after their minutes had settled. The windows of those minutes do not change. Windows
+// and Late of a class together count each token once.
 type Late struct {
 	Records  float64 `cbor:"1,keyasint,omitempty"` // refused
 	Requests float64 `cbor:"2,keyasint,omitempty"` // calls, as in Window
-	// Tokens of calls. OutputTokens are those generated in settled minutes; KVTokenSeconds is the area held in them, also
-	// by requests that are counted: their ends came after Config.Revise, or after their minutes were over all the same.
+	// Tokens of calls. OutputTokens were generated in settled minutes. KVTokenSeconds is the area held in them, also by
+	// requests that are counted, if their ends were reported too late.
 	PromptTokens   float64 `cbor:"3,keyasint,omitempty"`
 	CachedTokens   float64 `cbor:"4,keyasint,omitempty"`
 	OutputTokens   float64 `cbor:"5,keyasint,omitempty"`
 	KVTokenSeconds float64 `cbor:"6,keyasint,omitempty"`
 }
 
-// addLate takes in a record of a request that is refused as late; seen is its arrival, when that was counted. What the
-// request held and generated in minutes that are open still is booked there: the engine had it in its cache then.
+// addLate adds a record of a request that is refused as late; seen is its arrival, if that was counted. What the
+// request held and generated in open minutes is counted there.
 func (a *Aggregator) addLate(r *ingest.Request, t *requestTimes, seen *arrival, hash uint64, call bool) {
 	p := a.pool(r.Pool)
 	name := r.Class
@@ -60,7 +59,7 @@ func (a *Aggregator) addLate(r *ingest.Request, t *requestTimes, seen *arrival, 
 	}
 }
 
-// serveLate books what the pool did for a request in minutes that are open, and adds up the rest.
+// serveLate counts the service of a request in open minutes, and adds the rest to Late.
 func (a *Aggregator) serveLate(p *pool, c *class, e *delta, call bool) {
 	l, timed := e.life(p.service)
 	to := served
@@ -82,7 +81,7 @@ func (a *Aggregator) serveLate(p *pool, c *class, e *delta, call bool) {
 	}
 }
 
-// addLateSum takes in a sum that is refused as late.
+// addLateSum adds a sum that is refused as late.
 func (a *Aggregator) addLateSum(s *ingest.Sum) {
 	late := &a.class(a.pool(s.Pool), s.Class, a.oldest()).late
 	late.Records++

@@ -11,15 +11,15 @@ import (
 // maxLatencyWindows bounds the classes that a minute's latencies are taken from.
 const maxLatencyWindows = 256
 
-// Latency is what the requests of one minute waited, as far as they have reported: 90th percentiles of time to first token and of
-// time per output token in seconds, NaN where none reports it.
+// Latency has 90th percentiles of the reported requests of one minute: time to first token and time per output token in
+// seconds, NaN without data.
 type Latency struct {
 	Start     time.Time
-	Reports   float64 // by which the percentiles are known
+	Reports   float64 // number of values behind the percentiles
 	TTFT, ITL float64
 }
 
-// Latencies are those of a pool, of each minute that windows are of, over its classes, in the order in which minutes come up.
+// Latencies has one entry for each minute of the pool's windows, over its classes, in the order of the windows.
 // O(windows · minutes) and a merge of at most 256 windows a minute.
 func Latencies(windows []Window, pool string) []Latency {
 	type sums struct {

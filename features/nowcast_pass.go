@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// nowcasting is the room that the pass over one class works in, kept for the next one.
+// nowcasting is the scratch space of the pass over one class, reused for the next one.
 type nowcasting struct {
 	values    []float64  // by age and row
 	records   []float64  // by age
 	shares    []share    // by age
 	priorFits []priorFit // of one row, by age
 	priors    []prior    // to the classes of the pool, by row and age, from 1
-	nothing   Window     // stands in for minutes in which nothing came
-	copied    Window     // of a bucket, which must not change
+	nothing   Window     // for minutes without records
+	copied    Window     // copy of a bucket's window
 }
 
-// nowcast brings the delays of all classes up to date with the minute that is about to close, and estimates all open
-// minutes. Increments that follow a minute in which telemetry was not alive are a backlog, and teach nothing.
+// nowcast updates the delays of all classes for the minute that closes, and estimates all open minutes. Increments
+// after a minute without telemetry are a backlog, and nothing is learned from them.
 func (a *Aggregator) nowcast() {
 	a.estimates = a.estimates[:0]
 	if a.revise == 0 {
@@ -39,7 +39,7 @@ func (a *Aggregator) nowcast() {
 		for i := range p.lag.Rows {
 			p.lag.Rows[i].fade(keep(records))
 		}
-		a.lend(p)
+		a.fitPriors(p)
 		for _, c := range p.classes {
 			if c.nowcasts == nil && c.open > 0 {
 				c.nowcasts = newNowcasts(a.revise, a.open)
@@ -51,8 +51,8 @@ func (a *Aggregator) nowcast() {
 	}
 }
 
-// lend finds what the classes of a pool know of their delays that is of use to others. O(classes × rows × ages).
-func (a *Aggregator) lend(p *pool) {
+// fitPriors computes the priors of a pool from the delays of its classes. O(classes × rows × ages).
+func (a *Aggregator) fitPriors(p *pool) {
 	n, ages := &a.nowcasting, int(a.revise)
 	n.priors = n.priors[:0]
 	for row := range nowcasted {
@@ -75,7 +75,7 @@ func (a *Aggregator) lend(p *pool) {
 	}
 }
 
-// amended says whether a minute of a pool has changed after its first count.
+// amended reports whether a minute of a pool has changed after its first count.
 func (a *Aggregator) amended(p *pool) bool {
 	for _, c := range p.classes {
 		for m := a.oldest(); c.open > 0 && m < a.open; m++ {
@@ -115,8 +115,8 @@ func (a *Aggregator) nowcastClass(p *pool, c *class) {
 	a.estimates = a.estimates[:d.block+d.ages*len(d.Rows)]
 }
 
-// nowcastRow learns from the increments of one dimension of a class, scores the minute that settles, and estimates the
-// open ones.
+// nowcastRow learns the increments of one dimension of a class, scores the minute that settles, and estimates open
+// ones.
 func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 	n, d, r, oldest := &a.nowcasting, c.nowcasts, &c.nowcasts.Rows[row], int(a.revise)
 	value := func(age int) float64 { return n.values[age*len(d.Rows)+row] }
@@ -133,7 +133,7 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 		m := a.open - int64(age)
 		x := float64(float32(value(age)) - d.Last[d.slot(m)*len(d.Rows)+row])
 		if !p.teaches(c, m) || a.censored(p, m) != p.coverage[a.slot(m)].censored || math.IsNaN(x) {
-			continue // or its values mean something else since
+			continue // or the meaning of its values has changed
 		}
 		r.learn(age, x, value(age))
 		p.lag.Rows[row].learn(age, x, value(age))
@@ -161,10 +161,10 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 	}
 }
 
-// teaches says whether what came for a minute since the last Close tells of the usual delays.
+// teaches reports whether the increments of a minute since the last Close show usual delays.
 func (p *pool) teaches(c *class, m int64) bool { return m > p.lag.Gap && m >= c.nowcasts.Since }
 
-// read takes the values of the open minutes of a class. What the class usually reports and has not yet is zero so far.
+// read reads the values of the open minutes of a class. A usually reported value is zero until reported.
 func (a *Aggregator) read(p *pool, c *class, n *nowcasting) {
 	ages := int(a.revise) + 1
 	n.values, n.records, n.shares = grown(n.values, ages*len(nowcasted)), grown(n.records, ages), grown(n.shares, ages)

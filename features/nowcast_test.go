@@ -316,7 +316,7 @@ func TestPriorIsWorthWhatClassesHaveInCommon(t *testing.T) {
 		mean     float64
 		from, to float64 // steps
 	}{
-		{"alike", func(int) float64 { return .3 }, .3, 15, mostSteps},
+		{"alike", func(int) float64 { return .3 }, .3, 15, maxSteps},
 		{"of one kind or the other", func(class int) float64 { return .1 + .4*float64(class%2) }, .3, 2.5, 6},
 		{"all or nothing", func(class int) float64 { return float64(class % 2) }, .5, 1, 1},
 	} {
@@ -360,7 +360,7 @@ func TestEstimateBetweenCountAndLevel(t *testing.T) {
 // Deviations find the quantiles of errors that the model did not foresee.
 func TestDeviationsCover(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	v := newMisses()
+	v := newAgeErrors()
 	inside, of := 0, 0
 	for i := range 20000 {
 		z := 2 + 3*rng.ExpFloat64()

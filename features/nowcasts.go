@@ -2,34 +2,33 @@ package features
 
 import "math"
 
-// nowcasts are those of a class: the reporting of each row of nowcasted, and the open minutes. A class has them once
-// records of its pool came late and it has traffic; before that they cost nothing. With a revise span of ten minutes
-// they are about 3 KiB.
+// nowcasts are the nowcasts of a class: the reporting of each row of nowcasted, and the open minutes. A class has them
+// once records of its pool came late and it has traffic. With a revise span of ten minutes they take about 3 KiB.
 type nowcasts struct {
-	Since   int64       `cbor:"1,keyasint"` // the first minute that was followed from its first count on
-	Records float32     `cbor:"2,keyasint"` // a minute, over half an hour
-	Settled float32     `cbor:"3,keyasint"` // minutes that Records has seen, up to that
+	Since   int64       `cbor:"1,keyasint"` // the first minute that was observed from its first count
+	Records float32     `cbor:"2,keyasint"` // records per minute, averaged over half an hour
+	Settled float32     `cbor:"3,keyasint"` // minutes in that average
 	Rows    []reporting `cbor:"4,keyasint"`
 
 	// Of the open minutes, by minute modulo their number:
-	Last   []float32   `cbor:"5,keyasint"` // the value at the last Close, by row; NaN when it was not known
+	Last   []float32   `cbor:"5,keyasint"` // the value at the last Close, by row; NaN when unknown
 	Issued []issuedNow `cbor:"6,keyasint"` // by row and scored age
 	Open   []byte      `cbor:"7,keyasint"` // bit 0: something was missing at the last Close; bit 1: at the one before
 
-	block int // where in Aggregator.estimates the nowcasts of this Close begin, by age and row
-	ages  int // how many ages there are from there
+	block int // index in Aggregator.estimates of the first nowcast of this Close, by age and row
+	ages  int // number of ages from there
 }
 
 // issuedNow is a nowcast that waits for its minute to settle.
 type issuedNow struct {
 	Mean float32 `cbor:"1,keyasint"`
 	SD   float32 `cbor:"2,keyasint"`
-	Few  bool    `cbor:"3,keyasint"` // see misses
+	Few  bool    `cbor:"3,keyasint"` // see ageErrors
 }
 
 const (
 	recordsMinutes = 30
-	// missingSteps is the part of one request that must be missing from a minute for it to have a nowcast.
+	// missingSteps is how much of one request must be missing from a minute for a nowcast.
 	missingSteps = 0.01
 )
 
@@ -45,7 +44,7 @@ func newNowcasts(revise, since int64) *nowcasts {
 	return d
 }
 
-// fits says whether a restored state has the shape for this revise span.
+// fits reports whether a restored state matches this revise span.
 func (d *nowcasts) fits(revise int64) bool {
 	n := int(revise) + 1
 	ok := len(d.Rows) == len(nowcasted) && len(d.Last) == n*len(nowcasted) &&
@@ -60,19 +59,19 @@ func (h *hazards) fits(revise int64) bool {
 	return len(h.Late) == int(revise) && len(h.Seen) == int(revise)
 }
 
-// count takes the records of a minute that settles.
+// count adds the records of a minute that settles.
 func (d *nowcasts) count(records float64) {
 	d.Settled = min(d.Settled+1, recordsMinutes)
 	d.Records += (float32(records) - d.Records) / d.Settled
 }
 
-// slot is where an open minute lies in the rings.
+// slot is the index of an open minute in the rings.
 func (d *nowcasts) slot(minute int64) int {
 	n := int64(len(d.Open))
 	return int(((minute % n) + n) % n)
 }
 
-// issue keeps a nowcast to be scored, and the count that the next increment is measured from.
+// issue stores a nowcast to be scored, and the count before the next increment.
 func (d *nowcasts) issue(row int, m int64, age int, e *Estimate, few bool) {
 	i := d.slot(m)*len(d.Rows) + row
 	d.Last[i] = float32(e.Counted)
@@ -81,7 +80,7 @@ func (d *nowcasts) issue(row int, m int64, age int, e *Estimate, few bool) {
 	}
 }
 
-// score compares the nowcasts of a minute with what it came to.
+// score compares the nowcasts of a minute with its settled value.
 func (d *nowcasts) score(row int, m int64, y float64) {
 	i := d.slot(m)*len(d.Rows) + row
 	for age, was := range d.Issued[i*scoredAges : (i+1)*scoredAges] {
@@ -91,7 +90,7 @@ func (d *nowcasts) score(row int, m int64, y float64) {
 	}
 }
 
-// of are the nowcasts of a minute, nil when nothing is missing from it.
+// of returns the nowcasts of a minute, nil when it is complete.
 func (d *nowcasts) of(a *Aggregator, m int64) []Estimate {
 	if d == nil {
 		return nil
@@ -104,5 +103,5 @@ func (d *nowcasts) of(a *Aggregator, m int64) []Estimate {
 	return a.estimates[i : i+len(d.Rows) : i+len(d.Rows)]
 }
 
-// moved says whether the nowcast of an open minute may have changed.
+// moved reports whether the nowcast of an open minute may have changed.
 func (d *nowcasts) moved(m int64) bool { return d != nil && d.Open[d.slot(m)]&3 != 0 }

@@ -2,7 +2,7 @@ package features
 
 import "time"
 
-// maxLife is the longest life of a request that is believed; beyond it the times are taken to be wrong.
+// maxLife is the longest plausible life of a request. Beyond it the times are treated as wrong.
 const maxLife = 24 * time.Hour
 
 const maxLifeMinutes = int64(maxLife / Minute)
@@ -17,8 +17,8 @@ type life struct {
 	contradictory  bool    // the times exist, but cannot be true
 }
 
-// life is that of a request whose start and end are known: it starts when it leaves the queue, or else when
-// it arrives. Without the time of its first token, that is where the pool's prefill speed puts it.
+// life is the life of a request with known start and end. It starts when the request leaves the queue, or else at its
+// arrival. An unknown time of the first token is computed from the pool's prefill speed.
 func (e *delta) life(s Service) (l life, ok bool) {
 	l.start = max(e.started, e.arrived)
 	if l.start == never || e.finished == never || e.finished == l.start {
@@ -65,7 +65,7 @@ func (l *life) generated(x float64) float64 {
 	return l.rate * (x - l.first)
 }
 
-// secondsAt is when a minute begins in a life.
+// secondsAt is the beginning of a minute in seconds of the life.
 func (l *life) secondsAt(minute int64) float64 {
 	return l.start.secondsTo(unixTime(minute) * minuteLength)
 }
@@ -73,8 +73,8 @@ func (l *life) secondsAt(minute int64) float64 {
 // decodes is the minute of the first output token.
 func (l *life) decodes() int64 { return (l.start + unixTime(l.first*float64(second))).minute() }
 
-// occupy spreads the occupancy of a life over the minutes and slots it touches, and books it by its kind. What falls
-// before the open span is late, what falls beyond it is only counted.
+// occupy adds the occupancy of a life to its minutes and slots, by kind. Occupancy before the open span is late, that
+// beyond it is only counted.
 func (a *Aggregator) occupy(c *class, l *life, to demandKind) {
 	first := max(l.start.minute(), a.oldest())
 	x := l.secondsAt(first)
@@ -92,7 +92,7 @@ func (a *Aggregator) occupy(c *class, l *life, to demandKind) {
 		inMinute := 0.0
 		next := x + slotSeconds
 		for i := range w.KVSlots {
-			if next > 0 { // the first slots may lie before the start
+			if next > 0 { // the first slots may be before the start
 				area := l.held(next)
 				w.KVSlots[i] += area - held
 				inMinute += area - held
@@ -112,8 +112,7 @@ func (a *Aggregator) occupy(c *class, l *life, to demandKind) {
 	}
 }
 
-// generate books the output tokens of a request, and books them by their kind; w is the minute of its arrival, or the
-// oldest open one.
+// generate counts the output tokens of a request by kind; w is the minute of its arrival, or the oldest open one.
 func (a *Aggregator) generate(c *class, w *bucket, e *delta, l *life, timed bool, to demandKind) {
 	if !timed || e.first == never {
 		if e.finished != never && e.event().minute() < a.oldest() {
@@ -130,8 +129,8 @@ func (a *Aggregator) generate(c *class, w *bucket, e *delta, l *life, timed bool
 	a.generateFrom(c, l, first, 0, to)
 }
 
-// generateFrom books the output tokens of a life beyond the first done ones in the minutes from first on; those that it
-// generated before go to first.
+// generateFrom counts the output tokens of a life after the first done ones. Those from before the minute first are
+// counted in first.
 func (a *Aggregator) generateFrom(c *class, l *life, first int64, done float64, to demandKind) {
 	x := l.secondsAt(first)
 	for m := first; m < a.end() && done < l.output; m++ {
@@ -145,8 +144,8 @@ func (a *Aggregator) generateFrom(c *class, l *life, first int64, done float64, 
 	a.counters.OutputBeyondOpen += l.output - done
 }
 
-// modelled is the area that a request without times holds, token-seconds by Little's law: prompt·T_prefill +
-// ITL·(prompt·output + output²/2), with T_prefill the time to prefill what is not cached.
+// modelled is the area that a request without times holds, in token-seconds by Little's law: prompt·T_prefill +
+// ITL·(prompt·output + output²/2), where T_prefill is the time to prefill the uncached tokens.
 func modelled(prompt, uncached, output float64, s Service) float64 {
 	return prompt*uncached/s.PrefillTokensPerS + s.ITL.Seconds()*(prompt*output+output*output/2)
 }

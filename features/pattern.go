@@ -2,10 +2,10 @@ package features
 
 import "unicode/utf8"
 
-// fits says whether a pattern with * (any text) and ? (any one character) covers all of a value. O(pattern × value) at
-// worst: only the last * is ever tried again.
+// fits reports whether a pattern with * (any text) and ? (any one character) matches all of a value. O(pattern × value)
+// at worst: only the last * is retried.
 func fits(pattern, value string) bool {
-	star, tried := -1, 0 // where the last * is, and where in value its text ends so far
+	star, tried := -1, 0 // index of the last *, and the end of its text in value
 	p, v := 0, 0
 	for v < len(value) {
 		_, width := utf8.DecodeRuneInString(value[v:])

@@ -2,7 +2,7 @@ package features
 
 import "time"
 
-// PoolState is what replica reports say of a pool at one instant. Counts are of replicas heard of within
+// PoolState is the state of a pool's replicas at one instant. It counts replicas that reported within
 // Config.ReplicaTTL.
 type PoolState struct {
 	Pool string
@@ -28,22 +28,22 @@ type PoolMinute struct {
 	Start   time.Time
 	Covered bool
 	State   PoolState
-	// QueueGrowing says that more came in this minute than the pool could take: its queue or the time in it grew, or it
-	// turned requests away. What it served in such a minute is its capacity, not the demand.
+	// QueueGrowing reports that demand in this minute exceeded the pool's capacity: its queue or the time in it grew,
+	// or it turned requests away. Its throughput in such a minute is its capacity, not the demand.
 	QueueGrowing bool
-	// KVSharing is how much less the engines hold than the requests do on their own, for sharing prefixes. The kv
-	// dimension counts in full; see Carries for setting it against a capacity.
+	// KVSharing is the saving of the engines' caches by shared prefixes. The kv dimension does not include it; use
+	// Carries to compare demand with a capacity.
 	KVSharing KVSharing
-	// LastEvent is the newest event time of the pool; zero when nothing came yet. Its age is the staleness of telemetry.
+	// LastEvent is the newest event time of the pool; zero without records. Its age is the staleness of telemetry.
 	LastEvent time.Time
-	// Heard is when the newest record of the pool was stored, whatever became of it; on the event clock its event time.
+	// Heard is when the newest record of the pool was stored, counted or refused; on the event clock its event time.
 	Heard time.Time
-	// Attempts are the minutes that can still change, oldest first; nil when no call was tried again lately.
+	// Attempts has the open minutes, oldest first; nil without recent retries.
 	Attempts []Attempts
 
-	// Producers is how many producers of the pool's requests are live, of those that can be told apart; Complete the newest
-	// event of the slowest of them, zero when there are none: demand is all in up to there. Faults are theirs, and those of
-	// the producers that fell silent. See [Producers].
+	// Producers is the number of known live producers of the pool's requests. Complete is the newest event of the
+	// slowest of them, zero without any: demand before it is complete. Faults are theirs and those of silent producers.
+	// See [Producers].
 	Producers int
 	Complete  time.Time
 	Faults    []ProducerFault

@@ -1,7 +1,7 @@
 package features
 
-// Prefills are sums over requests from which the rate of prefill and what is added to it follow, as a line through time over
-// tokens.
+// Prefills are sums over requests for a linear regression of prefill time on tokens: the slope is the rate, the
+// intercept is the overhead.
 type Prefills struct {
 	N            float64 // requests with known prompt and time to the first token
 	Tokens       float64 // Σ prompt tokens that were not cached

@@ -2,25 +2,25 @@ package features
 
 import "math"
 
-// prior is what a pool knows of its reporting delay at one age, for its classes: a hazard, and how many steps of a
-// value (see reporting.quantum) that is worth.
+// prior is the pool's prior of its classes' reporting delay at one age: a hazard, and its weight in steps of a value
+// (see reporting.quantum).
 //
-// It is the empirical Bayes prior of the hazards of classes: they scatter about a mean μ with the variance τ² = μ(1−μ)/(s+1)
-// of a beta distribution, which weighs as much as s steps seen. So where classes report alike, a young one is held to
-// their delay, and where every class has a delay of its own, as it has when their outputs differ in length, a few steps
-// of its own outweigh the prior. The mean is of classes and not of records: the next class is no likelier to be like a
-// busy one than like any other.
+// It is an empirical Bayes prior. The hazards of classes vary about a mean μ with the variance τ² = μ(1−μ)/(s+1) of a
+// beta distribution, which weighs as much as s steps. If classes have similar delays, the prior of a young class has
+// much weight. If they differ, for example because their outputs differ in length, a few steps of its own outweigh the
+// prior. The mean is over classes and not over records, because a new class is as likely to be like a rare one as like
+// a busy one.
 type prior struct{ hazard, steps float64 }
 
 const (
-	usualSteps   = 30.0 // worth of a prior before classes have shown how much they differ …
-	usualClasses = 3.0  // … and how many classes that belief is worth
-	mostSteps    = 300.0
+	usualSteps   = 30.0 // initial weight of a prior in steps …
+	usualClasses = 3.0  // … and the weight of that assumption in classes
+	maxSteps     = 300.0
 )
 
-// priorFit takes what each class knows, and finds the prior by the method of moments with general weights (Kleinman 1973,
-// doi:10.1080/01621459.1973.10481332; DerSimonian and Kacker 2007, doi:10.1016/j.cct.2006.04.004, equation 6). A class that has
-// seen n steps weighs w = n/(n+usualSteps): those that have seen much weigh the same, however much it is. O(1).
+// priorFit fits the prior to the hazards of classes by the method of moments with general weights (Kleinman 1973,
+// doi:10.1080/01621459.1973.10481332; DerSimonian and Kacker 2007, doi:10.1016/j.cct.2006.04.004, equation 6). A class
+// with n steps weighs w = n/(n+usualSteps), so that busy classes have nearly equal weight. O(1).
 type priorFit struct {
 	weight, square     float64 // Σw, Σw²
 	sum, sumSquares    float64 // Σwg, Σwg²
@@ -51,7 +51,7 @@ func (l *priorFit) prior(pool float64) prior {
 	misfit := (l.sumSquares-l.weight*own*own)/scale - (l.noise - l.noiseSquare/l.weight)
 	classes := l.weight - l.square/l.weight
 	share := (misfit + usualClasses/(usualSteps+1)) / (classes + usualClasses) // τ²/μ(1−μ) = 1/(s+1)
-	return prior{mean, math.Min(1/math.Max(share, 1e-9)-1, mostSteps)}.atLeast(1)
+	return prior{mean, math.Min(1/math.Max(share, 1e-9)-1, maxSteps)}.atLeast(1)
 }
 
 func (l prior) atLeast(steps float64) prior {

@@ -11,44 +11,43 @@ import (
 
 const (
 	maxProducers = 256
-	maxFeeds     = 16 // pools of one producer that are told apart
-	// producerTTL forgets a producer that was silent for so long.
+	maxFeeds     = 16 // tracked pools per producer
+	// producerTTL is the silence after which a producer is forgotten.
 	producerTTL = time.Hour
-	// delaySpan is how long delays are collected before the ones before them are let go: what is known of a producer's
-	// delays is one to two spans old at most.
+	// delaySpan is the length of a span of delays. The current span and the one before are kept.
 	delaySpan = 10 * time.Minute
-	// maxDelay is the longest delay that is told from longer ones, in either direction.
+	// maxDelay clips delays in both directions.
 	maxDelay = 366 * 24 * unixTime(time.Hour)
 )
 
-// ProducersConfig says what is a fault.
+// ProducersConfig defines the faults of producers.
 type ProducersConfig struct {
-	// ByReceipt says that the times at which the stream stored messages can be trusted to be those of a replay, too: on the
-	// wall clock. Otherwise they leave no trace, and clocks cannot be judged.
+	// ByReceipt uses the times at which the stream stored messages: on the wall clock. Without them, the skew of clocks
+	// is unknown.
 	ByReceipt  bool
-	Lateness   time.Duration // a clock that is off by more is a fault
-	StaleAfter time.Duration // a producer that is silent for longer is, when others of its pool are not
+	Lateness   time.Duration // a larger clock skew is a fault
+	StaleAfter time.Duration // a longer silence is a fault, when other producers of the pool are live
 }
 
-// Producers watches those who send telemetry: how far each has come in event time, how far its clock is off, and whether
-// it fell silent. A producer is named by its messages (the Forewarm-Source header), or else by the replica that its
-// records are of. All who name neither are one producer with the name "".
+// Producers tracks those who send telemetry: progress in event time, clock skew and silence. The messages name a
+// producer (the Forewarm-Source header); otherwise the replica of its records does. All others are one producer named
+// "".
 //
-// Of a clock that is ahead, records seem to be stored before they happened, so the smallest delay is below zero, and the
-// clock is off by at least as much. Of one that is behind, all delays are too long; so are those of a producer that holds
-// its records back, and the two cannot be told apart. One that sends in batches has long delays too, but the last record
-// of a batch does not wait: its smallest delay is short. Only records whose event is known to the instant count for
-// that: an arrival, an end with its time, the report of a replica.
+// If a clock is ahead, records seem to be stored before their event: the smallest delay is negative, and the skew is at
+// least that. If a clock is behind, all delays are too long. A producer that holds records back looks the same, and the
+// two cannot be distinguished. One that sends batches has long delays too, but its smallest delay is short, because the
+// last record of a batch does not wait. Only records with an exact event time count for that: an arrival, an end with
+// its time, a report of a replica.
 //
-// At most 256 producers are followed, new ones beyond are counted; one named by its messages takes the place of the
-// replica that was silent longest. O(1) a record. A Producers must not be used by two goroutines at once.
+// At most 256 producers are tracked; the others are counted. A producer named by its messages replaces the replica that
+// was silent longest. O(1) a record. A Producers must not be used by two goroutines at once.
 type Producers struct {
 	cfg     ProducersConfig
 	byName  map[string]*producer
 	list    []*producer // ordered by name
 	latest  *producer
 	refused uint64
-	rotated unixTime // when the delays began to be collected again
+	rotated unixTime // beginning of the current span of delays
 
 	source   string // of the batch that is being applied
 	received unixTime
@@ -58,33 +57,33 @@ type Producers struct {
 	faults []ProducerFault
 }
 
-// producer is what is known of one.
+// producer is the state of one producer.
 type producer struct {
 	name      string
 	declared  bool // by its messages
 	records   uint64
-	future    uint64 // records refused because they lie too far ahead
+	future    uint64 // records refused because they are too far in the future
 	watermark unixTime
-	heard     unixTime
+	lastSeen  unixTime
 	delays    [2]delays // this span, and the one before
 	feeds     []feed
 }
 
-// feed is what a producer sends of one pool.
+// feed is the state of a producer in one pool.
 type feed struct {
 	pool      string
-	since     unixTime // first heard of
-	heard     unixTime // last heard of
+	firstSeen unixTime
+	lastSeen  unixTime
 	watermark unixTime // newest request; never when it sends only reports of replicas
-	pause     unixTime // the longest usual silence: the longest gap, fading by 2 % with each message
+	pause     unixTime // usual longest silence: the longest gap, which decays by 2 % with each message
 }
 
-// NewProducers knows none.
+// NewProducers makes a Producers without any producer.
 func NewProducers(cfg ProducersConfig) *Producers {
 	return &Producers{cfg: cfg, byName: map[string]*producer{}, rotated: never}
 }
 
-// Begin tells of the batch whose records come next: who published it, "" for unknown, and when the stream stored it.
+// Begin starts a batch of records: source is its publisher, "" for unknown, received the time the stream stored it.
 func (p *Producers) Begin(source string, received time.Time) {
 	p.source, p.received = source, never
 	if p.cfg.ByReceipt {
@@ -92,33 +91,33 @@ func (p *Producers) Begin(source string, received time.Time) {
 	}
 }
 
-// Request takes note of a record and of what became of it.
-func (p *Producers) Request(r *ingest.Request, became ingest.Reason) {
-	if became == ingest.ReasonUnknownPool {
+// Request adds a record and why it was refused; "" if it was not.
+func (p *Producers) Request(r *ingest.Request, refusal ingest.Reason) {
+	if refusal == ingest.ReasonUnknownPool {
 		return
 	}
 	at, sure := unixTimeOf(r.FinishedAt), true
 	if r.Phase == ingest.PhaseArrived || at == never {
 		at, sure = unixTimeOf(r.EventTime()), r.Phase == ingest.PhaseArrived
 	}
-	p.record(r.ReplicaName, r.Pool, at, sure, true, became)
+	p.record(r.ReplicaName, r.Pool, at, sure, true, refusal)
 }
 
-// Sum takes note of one; its delay says nothing, for its span may have only begun at its start.
-func (p *Producers) Sum(s *ingest.Sum, became ingest.Reason) {
-	if became != ingest.ReasonUnknownPool {
-		p.record("", s.Pool, unixTimeOf(s.Start), false, true, became)
+// Sum adds a sum. Its delay is not exact: only the start of its span is known.
+func (p *Producers) Sum(s *ingest.Sum, refusal ingest.Reason) {
+	if refusal != ingest.ReasonUnknownPool {
+		p.record("", s.Pool, unixTimeOf(s.Start), false, true, refusal)
 	}
 }
 
-// Replica takes note of a report.
-func (p *Producers) Replica(r *ingest.Replica, became ingest.Reason) {
-	if became != ingest.ReasonUnknownPool {
-		p.record(r.Name, r.Pool, unixTimeOf(r.At), true, false, became)
+// Replica adds a report.
+func (p *Producers) Replica(r *ingest.Replica, refusal ingest.Reason) {
+	if refusal != ingest.ReasonUnknownPool {
+		p.record(r.Name, r.Pool, unixTimeOf(r.At), true, false, refusal)
 	}
 }
 
-func (p *Producers) record(replica, pool string, at unixTime, sure, demand bool, became ingest.Reason) {
+func (p *Producers) record(replica, pool string, at unixTime, sure, demand bool, refusal ingest.Reason) {
 	name := p.source
 	if name == "" {
 		name = replica
@@ -132,24 +131,24 @@ func (p *Producers) record(replica, pool string, at unixTime, sure, demand bool,
 	}
 	x.declared = x.declared || p.source != ""
 	x.records++
-	if p.received != never && became != ingest.ReasonDuplicate {
+	if p.received != never && refusal != ingest.ReasonDuplicate {
 		x.delays[0].add(int64(p.received-min(max(at, p.received-maxDelay), p.received+maxDelay)), sure)
 	}
-	if became == ingest.ReasonFuture {
+	if refusal == ingest.ReasonFuture {
 		x.future++
-		at = never // whenever that was
+		at = never
 	}
-	heard := p.received
+	seen := p.received
 	if !p.cfg.ByReceipt {
-		if heard = at; became != "" {
-			return // on the event clock, a record that was refused says nothing of time
+		if seen = at; refusal != "" {
+			return // on the event clock, the time of a refused record is not used
 		}
 	}
-	x.heard, x.watermark = max(x.heard, heard), max(x.watermark, at)
-	if f := x.feed(pool, heard); f != nil {
-		if gap := heard - f.heard; gap > 0 {
+	x.lastSeen, x.watermark = max(x.lastSeen, seen), max(x.watermark, at)
+	if f := x.feed(pool, seen); f != nil {
+		if gap := seen - f.lastSeen; gap > 0 {
 			f.pause = max(gap, f.pause-f.pause/50)
-			f.heard = heard
+			f.lastSeen = seen
 		}
 		if demand {
 			f.watermark = max(f.watermark, at)
@@ -157,7 +156,7 @@ func (p *Producers) record(replica, pool string, at unixTime, sure, demand bool,
 	}
 }
 
-// find gives a producer, a new one if there is room; nil if not.
+// find returns a producer, a new one if necessary; nil when there are too many.
 func (p *Producers) find(name string) *producer {
 	declared := p.source != ""
 	if x, ok := p.byName[name]; ok {
@@ -167,7 +166,7 @@ func (p *Producers) find(name string) *producer {
 		p.refused++
 		return nil
 	}
-	x := &producer{name: name, declared: declared, watermark: never, heard: never, delays: [2]delays{noDelays, noDelays}}
+	x := &producer{name: name, declared: declared, watermark: never, lastSeen: never, delays: [2]delays{noDelays, noDelays}}
 	p.insert(x)
 	return x
 }
@@ -180,23 +179,23 @@ func (p *Producers) insert(x *producer) {
 
 // makeRoom forgets the replica that was silent longest.
 func (p *Producers) makeRoom() bool {
-	var out *producer
+	var oldest *producer
 	for _, x := range p.list {
-		if !x.declared && (out == nil || x.heard < out.heard) {
-			out = x
+		if !x.declared && (oldest == nil || x.lastSeen < oldest.lastSeen) {
+			oldest = x
 		}
 	}
-	if out == nil {
+	if oldest == nil {
 		return false
 	}
-	p.forget(func(x *producer) bool { return x == out })
+	p.forget(func(x *producer) bool { return x == oldest })
 	return true
 }
 
-func (p *Producers) forget(gone func(*producer) bool) {
+func (p *Producers) forget(match func(*producer) bool) {
 	p.latest = nil
 	p.list = slices.DeleteFunc(p.list, func(x *producer) bool {
-		if gone(x) {
+		if match(x) {
 			delete(p.byName, x.name)
 			return true
 		}
@@ -204,31 +203,29 @@ func (p *Producers) forget(gone func(*producer) bool) {
 	})
 }
 
-// Forget forgets what all producers sent of a pool.
+// Forget removes a pool from all producers.
 func (p *Producers) Forget(pool string) {
 	for _, x := range p.list {
 		x.feeds = slices.DeleteFunc(x.feeds, func(f feed) bool { return f.pool == pool })
 	}
 }
 
-// feed finds what a producer sends of a pool; nil beyond maxFeeds.
-func (x *producer) feed(pool string, heard unixTime) *feed {
-	for i := range x.feeds {
-		if x.feeds[i].pool == pool {
-			return &x.feeds[i]
-		}
+// feed finds or adds the feed of a pool; nil beyond maxFeeds.
+func (x *producer) feed(pool string, seen unixTime) *feed {
+	if f := x.of(pool); f != nil {
+		return f
 	}
 	if len(x.feeds) == maxFeeds {
 		return nil
 	}
-	x.feeds = append(x.feeds, feed{pool: pool, since: heard, heard: heard, watermark: never})
+	x.feeds = append(x.feeds, feed{pool: pool, firstSeen: seen, lastSeen: seen, watermark: never})
 	return &x.feeds[len(x.feeds)-1]
 }
 
-// Refused counts the records of producers that there was no room for.
+// Refused counts the records of untracked producers.
 func (p *Producers) Refused() uint64 { return p.refused }
 
-// seconds of a delay, NaN for none.
+// delaySeconds converts a delay from nanoseconds to seconds; NaN for none.
 func delaySeconds(ns int64) float64 {
 	if ns == math.MaxInt64 {
 		return math.NaN()

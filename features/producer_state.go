@@ -2,7 +2,7 @@ package features
 
 import "errors"
 
-// ProducersState is a Producers at rest. Times are in nanoseconds.
+// ProducersState is the saved state of a Producers. Times are in nanoseconds.
 type ProducersState struct {
 	Producers []ProducerSnapshot `cbor:"1,keyasint"` // ordered by name
 	Refused   uint64             `cbor:"2,keyasint"`
@@ -21,7 +21,7 @@ type ProducerSnapshot struct {
 	Feeds     []FeedSnapshot `cbor:"8,keyasint"`
 }
 
-// FeedSnapshot is what a producer sends of one pool.
+// FeedSnapshot is the state of a producer in one pool.
 type FeedSnapshot struct {
 	Pool      string `cbor:"1,keyasint"`
 	Since     int64  `cbor:"2,keyasint"`
@@ -30,7 +30,7 @@ type FeedSnapshot struct {
 	Pause     int64  `cbor:"5,keyasint"`
 }
 
-// State is a copy of what is known; nil before the first tick when nothing is.
+// State is a copy of the state; nil before the first tick without records.
 func (p *Producers) State() *ProducersState {
 	if len(p.list) == 0 && p.refused == 0 && p.rotated == never {
 		return nil
@@ -39,17 +39,17 @@ func (p *Producers) State() *ProducersState {
 	for _, x := range p.list {
 		ps := ProducerSnapshot{
 			Name: x.name, Declared: x.declared, Records: x.records, Future: x.future,
-			Watermark: int64(x.watermark), Heard: int64(x.heard), Delays: x.delays,
+			Watermark: int64(x.watermark), Heard: int64(x.lastSeen), Delays: x.delays,
 		}
 		for _, f := range x.feeds {
-			ps.Feeds = append(ps.Feeds, FeedSnapshot{f.pool, int64(f.since), int64(f.heard), int64(f.watermark), int64(f.pause)})
+			ps.Feeds = append(ps.Feeds, FeedSnapshot{f.pool, int64(f.firstSeen), int64(f.lastSeen), int64(f.watermark), int64(f.pause)})
 		}
 		s.Producers = append(s.Producers, ps)
 	}
 	return s
 }
 
-// RestoreProducers goes on from a state; nil is none.
+// RestoreProducers continues from a state; nil is none.
 func RestoreProducers(cfg ProducersConfig, s *ProducersState) (*Producers, error) {
 	p := NewProducers(cfg)
 	if s == nil {
@@ -62,7 +62,7 @@ func RestoreProducers(cfg ProducersConfig, s *ProducersState) (*Producers, error
 		}
 		x := &producer{
 			name: ps.Name, declared: ps.Declared, records: ps.Records, future: ps.Future,
-			watermark: unixTime(ps.Watermark), heard: unixTime(ps.Heard), delays: ps.Delays,
+			watermark: unixTime(ps.Watermark), lastSeen: unixTime(ps.Heard), delays: ps.Delays,
 		}
 		for _, f := range ps.Feeds {
 			x.feeds = append(x.feeds, feed{f.Pool, unixTime(f.Since), unixTime(f.Heard), unixTime(f.Watermark), unixTime(f.Pause)})

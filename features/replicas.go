@@ -9,7 +9,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// fleet is what replica reports say of one pool: the newest report of each replica.
+// fleet has the newest report of each replica of one pool.
 type fleet struct {
 	byName      map[string]*replica
 	replicas    []*replica // ordered by name
@@ -20,34 +20,34 @@ type fleet struct {
 	serving     int64   // replicas that serve
 
 	capacities []float64   // scratch
-	pending    []time.Time // lent to the caller of state()
+	pending    []time.Time // result of state()
 }
 
 type replica struct {
 	last         ingest.Replica
 	pendingSince time.Time // zero unless pending or loading
-	fresh        bool      // it was first seen just now, while others were heard, and was not ready yet
-	started      time.Time // when the process started whose start was told last
+	fresh        bool      // first seen while the pool reported, and not ready since
+	started      time.Time // process start of the newest reported startup
 }
 
 func newFleet() fleet { return fleet{byName: make(map[string]*replica)} }
 
-// ReplicaLife is what a report tells of a replica's start that was not known before.
+// ReplicaLife is the new information about a replica's start in a report.
 type ReplicaLife struct {
-	Warmed  time.Duration // from being pending to being ready, when this is the first report of that; else 0
-	New     bool          // this is its first report of being ready, and the pool was heard of before
-	Started bool          // its process has started, and the report says how long that took
+	Warmed  time.Duration // from pending to ready, in the first report of ready; else 0
+	New     bool          // first report of ready, for a replica that appeared while the pool reported
+	Started bool          // the report has the startup time of a new process
 }
 
-// startKnown is how long after it was ready a start may still be reported.
-const startKnown = 10 * time.Minute
+// maxStartDelay is the longest delay from ready to the report of a startup time.
+const maxStartDelay = 10 * time.Minute
 
-// askedWithin is how long ago a pool must have reported for a replica that is then first seen pending to have been asked for
-// just now: after a silence it may have been waiting for longer.
-const askedWithin = 2 * time.Minute
+// maxReportGap is the longest gap in a pool's reports before the first report of a pending replica. After a longer gap
+// the replica may have been pending before.
+const maxReportGap = 2 * time.Minute
 
-// warmed is how long the replica took from being asked for to r, its first report of being ready; 0 when r is none, or when
-// that is not known: a replica that served before has only been started again.
+// warmed is the time from pending to r, the first report of ready; 0 when r is not that report or the time is unknown.
+// It is 0 for a replica that served before, which was only restarted.
 func (k *replica) warmed(r *ingest.Replica) time.Duration {
 	if !k.fresh || k.pendingSince.IsZero() || r.State != ingest.ReplicaReady {
 		return 0
@@ -55,18 +55,18 @@ func (k *replica) warmed(r *ingest.Replica) time.Duration {
 	return r.At.Sub(k.pendingSince)
 }
 
-// start says whether r tells of a start of the replica that was not known yet.
+// start reports whether r has a new startup time of the replica.
 func (k *replica) start(r *ingest.Replica) bool {
 	if !(r.StartupSeconds > 0) || r.StartedAt.IsZero() || r.State != ingest.ReplicaReady || r.StartedAt.Equal(k.started) {
 		return false
 	}
 	k.started = r.StartedAt.UTC()
 	ready := r.StartedAt.Add(time.Duration(r.StartupSeconds * float64(time.Second)))
-	return r.At.Sub(ready) <= startKnown
+	return r.At.Sub(ready) <= maxStartDelay
 }
 
-// add takes in a report. One that is older than what is known of the replica is left out, and so is a new replica when
-// the fleet is full of others that are not silent; ok says that it was taken.
+// add adds a report. It refuses a report older than the newest one, and a new replica when the fleet is full; ok is
+// false then.
 func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) (ok bool, life ReplicaLife) {
 	known, ok := f.byName[r.Name]
 	switch {
@@ -82,11 +82,11 @@ func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) (ok bool, life Re
 		f.preemptions += float64(increase(known.last.PreemptionsTotal, r.PreemptionsTotal))
 	}
 	n.ReplicaReports++
-	heard := f.reported
+	previous := f.reported
 	f.reported = later(f.reported, r.At)
 	life.Warmed = known.warmed(r)
 	if known.last.State == ingest.ReplicaGone {
-		known.fresh = !heard.IsZero() && r.At.Sub(heard) <= askedWithin
+		known.fresh = !previous.IsZero() && r.At.Sub(previous) <= maxReportGap
 	}
 	if r.State == ingest.ReplicaReady {
 		life.New, known.fresh = known.fresh, false
@@ -106,7 +106,7 @@ func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) (ok bool, life Re
 	return true, life
 }
 
-// count adds a report to the queue of the whole fleet and to the replicas that serve, or with sign −1 takes it off.
+// count adds a report to the fleet's queue and number of serving replicas, or subtracts it with sign −1.
 func (f *fleet) count(r *ingest.Replica, sign int64) {
 	if r.State == ingest.ReplicaReady || r.State == ingest.ReplicaDraining {
 		f.serving += sign
@@ -117,7 +117,7 @@ func (f *fleet) count(r *ingest.Replica, sign int64) {
 	}
 }
 
-// newest is the newest report of a replica, that of one that is gone when there is none.
+// newest is the newest report of a replica; without one its state is ReplicaGone.
 func (f *fleet) newest(name string) ingest.Replica {
 	if r, ok := f.byName[name]; ok {
 		return r.last
@@ -133,7 +133,7 @@ func (f *fleet) insert(name string) *replica {
 	return known
 }
 
-// increase of a counter that starts again at zero when its process does.
+// increase is the increase of a counter that restarts at zero with its process.
 func increase(before, now int64) int64 {
 	if now < before {
 		return now
@@ -141,7 +141,7 @@ func increase(before, now int64) int64 {
 	return now - before
 }
 
-// forget drops the replicas that were last heard of before t.
+// forget drops the replicas without a report since t.
 func (f *fleet) forget(t time.Time) {
 	f.replicas = slices.DeleteFunc(f.replicas, func(r *replica) bool {
 		if !r.last.At.Before(t) {
@@ -153,7 +153,7 @@ func (f *fleet) forget(t time.Time) {
 	})
 }
 
-// state sums the fleet up at one instant, of replicas heard of within ttl. It starts a new count of preemptions.
+// state summarizes the replicas that reported within ttl before at. It resets the count of preemptions.
 func (f *fleet) state(pool string, at time.Time, ttl time.Duration) PoolState {
 	s := PoolState{Pool: pool, At: at, ReportedAt: f.reported, KVUsedMax: math.NaN(), WaitingPerReady: math.NaN()}
 	s.Preemptions, f.preemptions = f.preemptions, 0

@@ -4,33 +4,32 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// AddRequest counts one record of a request, "" says it was counted. The caller has checked that the pool is known,
-// that the record is no duplicate and not ahead of the clock.
+// AddRequest counts one record of a request. It returns "" or the reason of a refusal. The caller has checked that the
+// pool is known, and that the record is no duplicate and not in the future.
 //
-// A request counts once, in the minute of its arrival, whatever becomes of it. Where a producer also sends a record at
-// arrival (ingest.PhaseArrived), that one counts the request and its prompt, and the later record with the same id and
-// attempt adds the rest; either may come first.
+// A request counts once, in the minute of its arrival, however it ends. If a producer also sends a record at arrival
+// (ingest.PhaseArrived), that record counts the request and its prompt. The later record with the same id and attempt
+// adds the rest. The two may come in either order.
 //
-// What it asked for is demand also when it was rejected, cancelled or failed: its prompt, and the output, cached share
-// and occupancy that its class lets expect, of which what was generated is a lower bound. An attempt > 1 is taken for a
-// retry of a call that has been counted (see [Aggregator.AddAttempt] for one that has not): it counts as Retries,
-// and what an engine did for it as retried. See Attempts for what that adds to demand.
+// A rejected, cancelled or failed request is demand too: its prompt, and the expected output, cached share and
+// occupancy of its class, at least the generated output. An attempt > 1 is treated as a retry of a counted call (see
+// [Aggregator.AddAttempt] for the other case): it counts in Retries, and its work in the Retried fields. See Attempts.
 //
-// Output tokens are booked in the minutes that generated them when the times of the first and the last token are known;
-// of those minutes, settled ones go to the oldest open one. Otherwise they are booked in the minute of arrival, or when
-// that is settled, of the end.
+// If the times of the first and the last token are known, output tokens count in the minutes that generated them, and
+// those of settled minutes in the oldest open one. Otherwise they count in the minute of arrival, or if that is
+// settled, of the end.
 //
-// Refusals: ReasonLate when its minute is settled (its tokens are in [Window.Late] then, and what it held and generated in
-// open minutes in those), ReasonFuture beyond the open span, ReasonDuplicate for a second end
-// or arrival, ReasonMissingField for an arrival without id, which no end could be joined to.
+// Refusals: ReasonLate when its minute is settled (its tokens are in [Window.Late], and its occupancy and output of
+// open minutes in those), ReasonFuture beyond the open span, ReasonDuplicate for a second end or arrival,
+// ReasonMissingField for an arrival without id, which cannot be joined with an end.
 func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason {
 	return a.AddAttempt(r, r.Attempt > 1)
 }
 
-// AddAttempt counts a record as AddRequest does, whatever the number of its attempt: again says that another attempt of
+// AddAttempt counts a record as AddRequest does, but ignores its number of attempt. retry means that another attempt of
 // the same call has been counted, so that this one is no demand.
-func (a *Aggregator) AddAttempt(r *ingest.Request, again bool) ingest.Reason {
-	call := !again
+func (a *Aggregator) AddAttempt(r *ingest.Request, retry bool) ingest.Reason {
+	call := !retry
 	t := requestTimesOf(r)
 	minute := t.event.minute()
 	a.begin(minute)
@@ -40,7 +39,7 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, again bool) ingest.Reason {
 	}
 	if seen == nil {
 		reason = a.refuse(minute)
-	} else if seen.Ended { // an arrival that was overtaken by its end: all of it is counted
+	} else if seen.Ended { // an arrival that came after its end: all is counted
 		return ""
 	} else if minute = seen.Minute; max(minute, t.finished.minute()) < a.oldest() {
 		reason = a.refuse(minute)
@@ -59,7 +58,7 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, again bool) ingest.Reason {
 	p := a.pool(r.Pool)
 	var c *class
 	if seen != nil && seen.class != nil {
-		c = seen.class // the first record decides: all of a request is in one class
+		c = seen.class // the first record sets the class of a request
 	} else {
 		c = a.lookup(p, r.Class, minute)
 	}
@@ -103,7 +102,7 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, again bool) ingest.Reason {
 	return ""
 }
 
-// seen looks a request up among those that were counted before, in pools that send records at arrival.
+// seen finds the earlier record of a request, in pools that send records at arrival.
 func (a *Aggregator) seen(r *ingest.Request) (seen *arrival, hash uint64, reason ingest.Reason) {
 	arrived := r.Phase == ingest.PhaseArrived
 	if p := a.known(r.Pool); !arrived && (p == nil || !p.phased) {
@@ -122,9 +121,8 @@ func (a *Aggregator) seen(r *ingest.Request) (seen *arrival, hash uint64, reason
 	return seen, hash, ""
 }
 
-// toCount says whether prompt and cached tokens are to be counted: where they have not been yet. Cached tokens say nothing
-// without the prompt they are part of, nor when the request was never served; they are taken off the minute that has the
-// prompt, which must be open, or not at all.
+// toCount sets whether prompt and cached tokens must still be counted. Cached tokens need a known prompt and a request
+// that was served. They belong to the minute of the prompt, and are not counted if that has settled.
 func (e *delta) toCount(done *arrival, open bool) {
 	e.prompts = e.prompt >= 0 && !done.Prompt
 	e.caches = e.prompt >= 0 && !done.Cached && (open || !done.Prompt) && e.cached >= 0 && !e.neverServed()
@@ -158,7 +156,7 @@ func countArrival(c *class, w *bucket, call bool) {
 	}
 }
 
-// countPrompt counts prompt and cached tokens that have not been counted yet, and says how many that are.
+// countPrompt counts the prompt and cached tokens that toCount selected, and returns the new prompt tokens.
 func (a *Aggregator) countPrompt(c *class, w *bucket, e *delta) (tokens float64) {
 	prompt := float64(e.prompt)
 	if e.prompts {
@@ -188,8 +186,8 @@ func (a *Aggregator) countPrompt(c *class, w *bucket, e *delta) (tokens float64)
 	return tokens
 }
 
-// countEnd counts what is known of a request when it is over, and says how many tokens it generated: w is the minute of its
-// arrival, or the oldest open one.
+// countEnd counts the end of a request and returns its generated tokens; w is the minute of its arrival, or the oldest
+// open one.
 func (a *Aggregator) countEnd(c *class, w *bucket, e *delta) (tokens float64) {
 	switch {
 	case e.how == rejected:
@@ -203,7 +201,7 @@ func (a *Aggregator) countEnd(c *class, w *bucket, e *delta) (tokens float64) {
 		w.PromptWasted += e.uncached()
 		w.OutputWasted += float64(max(e.output, 0))
 	}
-	var demand asked
+	var demand callDemand
 	to := e.demandKind(c.pool, c)
 	if to == unserved || to == delayed {
 		var ok bool
@@ -229,7 +227,7 @@ func (a *Aggregator) countEnd(c *class, w *bucket, e *delta) (tokens float64) {
 	return tokens
 }
 
-// serve counts what the pool did for an attempt, and says how many tokens it generated.
+// serve counts the service of an attempt and returns its generated tokens.
 func (a *Aggregator) serve(c *class, w *bucket, e *delta, to demandKind) (tokens float64) {
 	w.countDelay(shapeTTFT, e.arrived, e.first, 1)
 	w.countDelay(shapeQueueWait, e.arrived, e.started, 1)
@@ -278,8 +276,8 @@ func (a *Aggregator) serve(c *class, w *bucket, e *delta, to demandKind) (tokens
 	return output
 }
 
-// countDelay counts the time between two instants, shared over n steps; instants that are missing or in the wrong order
-// are no measurement.
+// countDelay counts the time between two instants divided by n. It ignores instants that are missing or in the wrong
+// order.
 func (w *bucket) countDelay(shape int, from, to unixTime, n int64) {
 	if from == never || to < from || n < 1 {
 		return
@@ -291,10 +289,10 @@ func (w *bucket) countDelay(shape int, from, to unixTime, n int64) {
 	w.measure(shape, delay)
 }
 
-// moments are the times of a request.
+// requestTimes are the times of a request.
 type requestTimes struct {
 	arrived, started, first, finished unixTime
-	event                             unixTime // the one it counts at
+	event                             unixTime // arrival, or else end
 }
 
 func requestTimesOf(r *ingest.Request) requestTimes {

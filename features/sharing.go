@@ -8,41 +8,40 @@ import (
 )
 
 const (
-	sharingMinutes = 32   // of evidence, the newest
-	sharingLeast   = 15   // minutes, before it is believed
-	sharingSpread  = 0.25 // interquartile range over median, at most
-	sharingWorth   = 0.95 // a ratio above it is none
-	sharingSlack   = 0.1  // of the ratio, below what the share of cached tokens explains: long requests weigh more
-	sharingTokens  = 1024 // held in a minute, at least, for a ratio to mean anything
-	useGap         = 2 * minuteLength
+	sharingMinutes    = 32   // newest minutes kept
+	minSharingMinutes = 15   // minutes needed to use the ratio
+	maxSharingSpread  = 0.25 // interquartile range over median
+	maxSharingRatio   = 0.95 // from this ratio on nothing is shared
+	sharingSlack      = 0.1  // tolerance below the smallest plausible ratio: long requests weigh more
+	minSharingTokens  = 1024 // tokens held in a minute that gives a ratio
+	useGap            = 2 * minuteLength
 )
 
-// KVSharing compares the KV tokens that a pool's engines say they hold with those that its requests hold by themselves.
-// Engines with a prefix cache keep blocks that several running requests begin with once, while occupancy, as the sum
-// over requests, counts them for each.
+// KVSharing compares the KV tokens that a pool's engines report with the sum over its requests. Engines with a prefix
+// cache keep blocks of a common prefix once; the sum counts them for each running request.
 type KVSharing struct {
 	// Measured is the median over minutes of engines' tokens / requests' tokens, Upper the upper quartile, Spread the
 	// interquartile range over the median; NaN without minutes.
 	Measured, Upper, Spread float64
-	// Least is the least that sharing can explain: the share of prompt tokens that were not cached, 1 when producers do
+	// Least is the smallest ratio that sharing can explain: the share of uncached prompt tokens, 1 when producers do
 	// not report them.
 	Least float64
-	// Minutes of evidence, at most 32, the newest that settled with reports of every replica and times of most requests.
+	// Minutes is the number of minutes with evidence, at most 32: reports of every replica and times of most requests.
 	Minutes int
 }
 
-// Ratio is what a request's tokens count for in the cache: in (0, 1], the upper quartile of what was measured. It is 1,
-// as if nothing were shared, unless the evidence is good: a quarter of an hour of minutes that agree, in which sharing
-// took no more than what is cached.
+// Ratio is cache tokens per request token, in (0, 1]: the upper quartile of the measured ratios. It is 1 (nothing
+// shared) without good evidence, which is at least 15 minutes that agree and are plausible for the share of cached
+// tokens.
 func (s *KVSharing) Ratio() float64 {
-	if s.Minutes < sharingLeast || !(s.Spread <= sharingSpread) || !(s.Upper < sharingWorth) || !(s.Measured >= s.Least-sharingSlack) {
+	if s.Minutes < minSharingMinutes || !(s.Spread <= maxSharingSpread) || !(s.Upper < maxSharingRatio) || !(s.Measured >= s.Least-sharingSlack) {
 		return 1
 	}
 	return s.Upper
 }
 
-// Carries is the demand for a dimension that a capacity carries: more KV tokens than fit into the cache where requests
-// share some, for demand counts those for each request; anything else as it is.
+// Carries is the demand that a capacity of a dimension can serve. For KV it is larger than the capacity if requests
+// share tokens, because demand counts shared tokens for each request.
 func (m *PoolMinute) Carries(dimension string, capacity float64) float64 {
 	if dimension == DimKV {
 		return capacity / m.KVSharing.Ratio()
@@ -50,11 +49,11 @@ func (m *PoolMinute) Carries(dimension string, capacity float64) float64 {
 	return capacity
 }
 
-// engineUse is what engines reported of one minute.
+// engineUse is the use of the KV cache in one minute, as engines report it.
 type engineUse struct {
 	Area    float64 `cbor:"1,keyasint,omitempty"` // token-seconds held
-	Seconds float64 `cbor:"2,keyasint,omitempty"` // of replicas, that Area is of
-	Serving float64 `cbor:"3,keyasint,omitempty"` // replicas, by the newest reports of the minute
+	Seconds float64 `cbor:"2,keyasint,omitempty"` // replica-seconds that Area covers
+	Serving float64 `cbor:"3,keyasint,omitempty"` // serving replicas, from the newest reports of the minute
 }
 
 // usedTokens is the KV tokens that a replica holds; NaN when unknown.
@@ -70,7 +69,7 @@ func usedTokens(r *ingest.Replica) float64 {
 	return math.NaN()
 }
 
-// noteUse books what a replica held between two reports, in a straight line from one to the other.
+// noteUse adds the tokens that a replica held between two reports, by linear interpolation.
 func (a *Aggregator) noteUse(p *pool, before, now *ingest.Replica) {
 	at := unixTimeOf(now.At)
 	if m := (at - 1).minute(); a.holds(m) {
@@ -94,7 +93,7 @@ func (a *Aggregator) noteUse(p *pool, before, now *ingest.Replica) {
 	}
 }
 
-// heldMinute is what the requests of a pool held in one minute that settles, over its classes.
+// heldMinute is the occupancy of a pool in one minute that settles, over its classes.
 type heldMinute struct {
 	timed, modelled       float64 // token-seconds
 	attempts, known, sums float64
@@ -111,13 +110,13 @@ func (h *heldMinute) add(w *Window) {
 // sharing is the evidence of one pool: the ratios of the newest minutes.
 type sharing struct {
 	ratios [sharingMinutes]float32
-	n      int // ever
+	n      int // number of ratios ever added
 }
 
-// learn takes in a minute, unless the requests' occupancy is not known well, or not of all of them, or the engines' is
-// not known for nine tenths of their time.
+// learn adds a minute if the occupancy of nearly all requests is known well, and that of the engines for 90 % of the
+// time.
 func (s *sharing) learn(h *heldMinute, turned float64, u *engineUse) {
-	if h.sums > 0 || h.modelled > .1*h.timed || h.timed < sharingTokens*seconds || h.known < .95*(h.attempts-turned) ||
+	if h.sums > 0 || h.modelled > .1*h.timed || h.timed < minSharingTokens*seconds || h.known < .95*(h.attempts-turned) ||
 		u.Serving == 0 || u.Seconds < .9*seconds*u.Serving {
 		return
 	}
@@ -125,7 +124,7 @@ func (s *sharing) learn(h *heldMinute, turned float64, u *engineUse) {
 	s.n++
 }
 
-// summary of the evidence; cached is the share of prompt tokens in the prefix cache.
+// summary summarizes the evidence; cached is the share of prompt tokens in the prefix cache.
 func (s *sharing) summary(cached float64) KVSharing {
 	out := KVSharing{Measured: math.NaN(), Upper: math.NaN(), Spread: math.NaN(), Least: 1, Minutes: min(s.n, sharingMinutes)}
 	if cached >= 0 {
@@ -151,7 +150,7 @@ func (s *sharing) state() (ratios []float32) {
 	return ratios
 }
 
-// restore takes up the newest of ratios.
+// restore restores the newest of ratios.
 func (s *sharing) restore(ratios []float32) {
 	*s = sharing{}
 	for _, r := range ratios {

@@ -8,9 +8,9 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// State is the first part of an Aggregator at rest. The others are a ClassSnapshot for each class of each pool, then an
-// an ArrivalSnapshot: plain data, ordered, so that equal Aggregators encode to equal bytes. Minutes count
-// from the Unix epoch, times are in nanoseconds from it (0 is no time).
+// State is the first part of a saved Aggregator. Then come a ClassSnapshot for each class of each pool and an
+// ArrivalSnapshot. The data is ordered, so that equal Aggregators encode to equal bytes. Minutes count from the Unix
+// epoch, times are in nanoseconds from it (0 is no time).
 type State struct {
 	Started  bool           `cbor:"1,keyasint"` // a record has opened the span
 	Closed   bool           `cbor:"6,keyasint"` // Close has been called
@@ -31,13 +31,13 @@ type PoolSnapshot struct {
 	Reported    int64              `cbor:"8,keyasint"`
 	Preemptions float64            `cbor:"9,keyasint"`
 	Expected    Expected           `cbor:"40,keyasint"`
-	Settled     CoverageSnapshot   `cbor:"41,keyasint"` // of the minute that left the open span last
+	Settled     CoverageSnapshot   `cbor:"41,keyasint"` // of the minute that settled last
 	Sharing     []float32          `cbor:"42,keyasint"` // ratios, oldest first
 	Lag         lag                `cbor:"20,keyasint"`
 	Retried     int64              `cbor:"43,keyasint"`
 }
 
-// CoverageSnapshot is the evidence of life of a pool in one minute.
+// CoverageSnapshot is the evidence of telemetry of a pool in one minute.
 type CoverageSnapshot struct {
 	Minute   int64 `cbor:"1,keyasint"`
 	Evidence bool  `cbor:"2,keyasint"`
@@ -69,10 +69,10 @@ type ClassSnapshot struct {
 
 	Expected Expected  `cbor:"40,keyasint"`
 	Late     Late      `cbor:"41,keyasint"`
-	Nowcasts *nowcasts `cbor:"20,keyasint,omitempty"` // nil when nothing ever came late
+	Nowcasts *nowcasts `cbor:"20,keyasint,omitempty"` // nil when no record ever came late
 }
 
-// WindowSnapshot is one open minute of a class. What follows from its place (key, start, coverage) is left out.
+// WindowSnapshot is one open minute of a class, without key, start and coverage, which follow from its position.
 type WindowSnapshot struct {
 	Minute int64  `cbor:"1,keyasint"`
 	Dirty  bool   `cbor:"2,keyasint"`
@@ -95,7 +95,7 @@ type ArrivalSnapshot struct {
 	Hashes  []uint64 `cbor:"1,keyasint"`
 	Minutes []int64  `cbor:"2,keyasint"`
 	Flags   []byte   `cbor:"3,keyasint"`
-	Classes []uint32 `cbor:"4,keyasint,omitempty"` // numbers from one, zero for a class that is forgotten
+	Classes []uint32 `cbor:"4,keyasint,omitempty"` // numbers from one, zero for an evicted class
 }
 
 func (a *Aggregator) poolSnapshot(p *pool) PoolSnapshot {
@@ -119,7 +119,7 @@ func (a *Aggregator) poolSnapshot(p *pool) PoolSnapshot {
 	return s
 }
 
-// Parts hands out the state in the parts that Restore takes up, in their order. A part is valid until put returns.
+// Parts calls put with each part of the state, in the order that Restore expects. A part is valid until put returns.
 func (a *Aggregator) Parts(put func(part any) error) error {
 	s := State{Started: a.started, Closed: a.closed, Open: a.open, Counters: a.counters}
 	for _, p := range a.pools {
@@ -160,10 +160,9 @@ func (a *Aggregator) classSnapshot(c *class) ClassSnapshot {
 	return s
 }
 
-// Restore makes an Aggregator that goes on exactly where the one that was saved did; next decodes the next of its parts
-// into what it is given. When cfg has changed since, what no longer fits is left out: minutes outside the open span, the
-// lightest tenants; classes and replicas beyond a smaller cap stay until they fall silent. The error names what in the
-// parts cannot be.
+// Restore makes an Aggregator that continues exactly where the saved one stopped; next decodes the next part into its
+// argument. If cfg has changed, minutes outside the open span and the lightest tenants are dropped. Classes and
+// replicas beyond a smaller cap stay until they are silent. The error names the invalid value.
 func Restore(cfg Config, next func(part any) error) (*Aggregator, error) {
 	a := New(cfg)
 	if err := a.restore(next); err != nil {

@@ -6,14 +6,13 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// AddSum counts traffic that its producer has added up, "" says it was counted. It belongs to the minute its Start lies
-// in. Fields that are NaN stay unknown. The caller has checked that the pool is known and the time not ahead of the
-// clock. Refusals are those of AddRequest.
+// AddSum counts traffic that its producer has summed, in the minute of its Start. It returns "" or the reason of a
+// refusal, as AddRequest does. Fields that are NaN stay unknown. The caller has checked that the pool is known and the
+// time not in the future.
 //
-// KV occupancy of a sum follows by Little's law from its means, which is off by up to 2× on mixed traffic, because the
-// product of means is not the mean of products. Where the class also has requests of its own, the ratio of the two,
-// measured on those, corrects it; for purely binned traffic it stays a rough figure. It is unknown when any of
-// requests, prompt and output is.
+// KV occupancy of a sum follows by Little's law from its means. The error is up to 2× on mixed traffic, because the
+// product of means is not the mean of products. If the class also has request records, their ratio of the two corrects
+// it. It is unknown if requests, prompt or output is unknown.
 func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 	at := unixTimeOf(s.Start)
 	minute := at.minute()
@@ -68,7 +67,7 @@ func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 	return ""
 }
 
-// modelledSum is the area that the requests of a sum hold, in token-seconds; NaN when it cannot be told.
+// modelledSum is the area that the requests of a sum hold, in token-seconds; NaN when unknown.
 func (c *class) modelledSum(s *ingest.Sum, cached float64, service Service) float64 {
 	if s.Requests == 0 && s.PromptTokens == 0 && s.OutputTokens == 0 {
 		return 0

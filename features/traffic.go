@@ -7,34 +7,34 @@ import (
 	"strconv"
 )
 
-// TrafficLevels are the quantiles of demand by the minute that [Traffic] has.
+// TrafficLevels are the quantiles of per-minute demand in [Traffic].
 var TrafficLevels = [...]float64{.5, .9, .95, .99}
 
 const (
 	// peakMinutes is the wider of the two windows of Traffic's peaks.
 	peakMinutes = 15
-	// burstFactor is how many times the mean a minute must exceed to be part of a burst.
+	// burstFactor is the smallest ratio of a burst's minutes to the mean.
 	burstFactor = 2
 )
 
 // Traffic is the shape of the demand of one class ([TotalClass] is the pool) in one dimension, over a span of whole
-// minutes. Only known minutes count; what cannot be told from them is NaN.
+// minutes. Only known minutes count; values that they do not determine are NaN.
 type Traffic struct {
 	Key
 	Dimension string
 	Minutes   int     // known ones
 	Mean      float64 // of the known minutes, in the dimension's unit
 
-	// Peak1 is the largest minute over Mean, and Peak15 the largest mean of fifteen consecutive known minutes over Mean.
+	// Peak1 is the largest minute over Mean, Peak15 the largest mean of 15 consecutive known minutes over Mean.
 	Peak1, Peak15 float64
 	Quantiles     [len(TrafficLevels)]float64 // of the minutes at TrafficLevels, in the dimension's unit
 
 	// A burst is a run of consecutive minutes with more than twice Mean. A minute that is not known ends it.
 	Bursts                       int
-	BurstP50, BurstP90, BurstMax float64 // minutes that bursts lasted; NaN without any
+	BurstP50, BurstP90, BurstMax float64 // lengths of bursts in minutes; NaN without any
 }
 
-// TrafficOf describes values, one for each minute, NaN where demand is not known. O(n log n).
+// TrafficOf describes values, one for each minute, NaN where demand is unknown. O(n log n).
 func TrafficOf(key Key, dimension string, values []float64) Traffic {
 	nan := math.NaN()
 	t := Traffic{Key: key, Dimension: dimension, Mean: nan, Peak1: nan, Peak15: nan, BurstP50: nan, BurstP90: nan, BurstMax: nan}
@@ -87,14 +87,15 @@ func TrafficOf(key Key, dimension string, values []float64) Traffic {
 	return t
 }
 
-// QuantileOf ascending values of which there is one at least, linear between them (Hyndman and Fan 1996, doi:10.2307/2684934, definition 7).
+// QuantileOf is the quantile p of at least one ascending value, with linear interpolation (Hyndman and Fan 1996,
+// doi:10.2307/2684934, definition 7).
 func QuantileOf(sorted []float64, p float64) float64 {
 	at := p * float64(len(sorted)-1)
 	low := int(at)
 	return sorted[low] + (at-float64(low))*(sorted[min(low+1, len(sorted)-1)]-sorted[low])
 }
 
-// MarshalJSON shows what is not known as null.
+// MarshalJSON writes unknown values as null.
 func (t Traffic) MarshalJSON() ([]byte, error) {
 	known := func(v float64) *float64 {
 		if math.IsNaN(v) {

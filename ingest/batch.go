@@ -2,30 +2,30 @@ package ingest
 
 import "time"
 
-// Sum is traffic that a producer has already added up over a span of at most one minute (binned traces, edge
-// aggregators). Fields that are NaN are unknown. Sums count at the minute that Start lies in.
+// Sum is traffic that a producer has summed over at most one minute (binned traces). Fields that are NaN are unknown. A
+// sum counts in the minute of its Start.
 type Sum struct {
 	Pool, Class string
 	Start       time.Time
 	Requests    float64
 	// Token counts over the span; PromptTokens includes CachedTokens.
 	PromptTokens, CachedTokens, OutputTokens float64
-	KVTokens                                 *float64 // that were held on average, where they were measured
+	KVTokens                                 *float64 // measured mean of tokens held; nil when unknown
 }
 
-// Watermark is a promise about time: the clock reached At and, when Pool is named, every record of that pool before At
-// has been published, so that silence up to At is zero traffic and not missing data. The daemon itself writes one
-// without a pool into the telemetry stream each minute of wall-clock time: time is an event in the log like any other,
-// which is what makes a replay of the log exact.
+// Watermark states that the clock reached At and, with a Pool, that every record of the pool before At has been
+// published. So a minute without records before At has zero traffic and not missing data. The daemon writes one without
+// a pool into the telemetry stream each minute of wall-clock time. Because time is an event of the log, a replay is
+// exact.
 type Watermark struct {
-	Pool string // "" names no pool: time only
+	Pool string // "" is time only
 	At   time.Time
 }
 
-// Definition is the configuration of a pool that comes through the log, so that all daemons take it up at the same message.
+// Definition is the configuration of a pool in the log, so that all daemons apply it at the same message.
 type Definition struct {
 	Pool string
-	// Keys are those of an element of the configuration's pools, in YAML or JSON; none say that the pool is no longer wanted.
+	// Keys are the keys of an element of the configuration's pools, in YAML or JSON; empty removes the pool.
 	Keys []byte
 }
 
@@ -35,18 +35,18 @@ const MaxDefinitionBytes = 4 << 10
 // Refusal is one record that could not be used, and why.
 type Refusal struct {
 	Reason Reason
-	Detail string // for people: which field, which value, which bound
-	// Producer is the source of the message, or the replica that the record is of; "" when neither is known.
+	Detail string // for users: field, value and bound
+	// Producer is the source of the message, or the replica of the record; "" when unknown.
 	Producer, Pool string
-	Record         []byte // what [Redact] leaves of the record, at most Limits.RefusedBytes; nil when there is nothing to show
+	Record         []byte // the redacted record, at most Limits.RefusedBytes; nil when nothing may be kept
 }
 
-// Batch is everything one message carried, in the order in which the pipeline applies it: the definition, requests, sums,
-// replicas, acks, histories, then the watermark.
+// Batch has the records of one message, in the order in which the pipeline applies them: the definition, requests,
+// sums, replicas, acks, histories, then the watermark.
 type Batch struct {
 	Sequence   uint64    // stream sequence; 0 when the source has none
-	ReceivedAt time.Time // when the stream stored it, or a listener received it; zero when the source has no such time
-	Source     string    // the producer that published it; "" when it does not say
+	ReceivedAt time.Time // when the stream stored it, or a listener received it; zero when unknown
+	Source     string    // the producer; "" when unknown
 
 	Definition *Definition // nil unless the message is one
 
@@ -57,10 +57,10 @@ type Batch struct {
 	Watermark *Watermark
 	Histories []History
 	Refused   []Refusal
-	Ignored   int // records that are sound and carry no demand, such as tool calls, health checks, what a response cache answered
+	Ignored   int // valid records without demand, such as tool calls, health checks and answers of a response cache
 }
 
-// Records is how many records b has, refused ones included.
+// Records is the number of records of b, with refused ones.
 func (b *Batch) Records() int {
 	return len(b.Requests) + len(b.Sums) + len(b.Replicas) + len(b.Acks) + len(b.Refused)
 }
@@ -86,8 +86,8 @@ func emptied[T any](list []T) []T {
 // Reason is a stable, machine-readable cause of a refusal: a metric label, and a header of the dead-letter message.
 type Reason string
 
-// The reasons for which a record is refused. Reasons above the blank line come from decoders, those below it from the
-// fold (which alone knows what was seen before and what time it is).
+// The reasons of refusals. Those above the blank line come from decoders, those below it from the pipeline, which knows
+// the earlier records and the time.
 const (
 	ReasonNotJSON        Reason = "not_json"
 	ReasonNotProtobuf    Reason = "not_protobuf"
@@ -114,8 +114,8 @@ const (
 	ReasonDuplicate     Reason = "duplicate"
 	ReasonFuture        Reason = "future"
 	ReasonLate          Reason = "late"
-	ReasonNoHistory     Reason = "no_history"     // what a history is of cannot learn it, or knows that time already
-	ReasonBadDefinition Reason = "bad_definition" // of a pool: unsound, of a configured pool, or one pool too many
+	ReasonNoHistory     Reason = "no_history"     // the history's model cannot learn it, or has data of that time
+	ReasonBadDefinition Reason = "bad_definition" // of a pool: invalid, of a configured pool, or beyond the limit
 )
 
 // Reasons lists every reason, for metrics that must exist at zero and for documentation.

@@ -8,13 +8,11 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Deduper remembers which records were seen, by pool, id, attempt and phase, in at most a given number of entries: two
-// generations of half of them each, of which the older is forgotten when the newer is full. So the latest capacity/2
-// records are always remembered, and none older than capacity.
+// Deduper remembers seen records by pool, id, attempt and phase. It has two generations of half its capacity. When the
+// newer one is full, the older one is dropped. So it always has the latest capacity/2 records.
 //
-// Entries are 64-bit hashes with a fixed seed: a fresh record is taken for a duplicate with probability n/2⁶⁴ for n
-// remembered ones, 5·10⁻¹⁴ for a million. 18 to 38 bytes an entry, taken as they come and used again from then on;
-// O(length of the id) a call.
+// Entries are 64-bit hashes with a fixed seed. A new record counts as a duplicate with probability n/2⁶⁴ for n entries,
+// 5·10⁻¹⁴ for a million. 18 to 38 bytes an entry, allocated on demand and reused; O(length of the id) a call.
 type Deduper struct {
 	half              int
 	current, previous map[uint64]struct{}
@@ -27,7 +25,7 @@ func NewDeduper(capacity int) *Deduper {
 	return &Deduper{half: max(1, capacity/2), current: map[uint64]struct{}{}, previous: map[uint64]struct{}{}}
 }
 
-// Seen says whether this record was seen before, and remembers it. A record without an id is never a duplicate.
+// Seen reports whether this record was seen before, and remembers it. A record without an id is never a duplicate.
 func (d *Deduper) Seen(pool, id string, attempt int, phase Phase) bool {
 	return d.seen(d.hash(pool, id, attempt, phase))
 }
@@ -60,7 +58,7 @@ func (d *Deduper) known(h uint64) bool {
 	return now || before
 }
 
-// Known says whether this record was seen before, and remembers nothing.
+// Known reports whether this record was seen before, without remembering it.
 func (d *Deduper) Known(pool, id string, attempt int, phase Phase) bool {
 	if id == "" {
 		return false
@@ -68,7 +66,7 @@ func (d *Deduper) Known(pool, id string, attempt int, phase Phase) bool {
 	return d.known(d.hash(pool, id, attempt, phase))
 }
 
-// hashRecord frames each part by its length, so that no two records share their bytes. It gives key back for the next.
+// hashRecord prefixes each part with its length, so that records have different bytes. It returns key for reuse.
 func hashRecord(key []byte, pool, id string, attempt int, phase Phase) (uint64, []byte) {
 	if id == "" {
 		return 0, key
@@ -85,22 +83,22 @@ func hashRecord(key []byte, pool, id string, attempt int, phase Phase) (uint64, 
 // Len is the number of records remembered.
 func (d *Deduper) Len() int { return len(d.current) + len(d.previous) }
 
-// Forgotten counts the records that had to be forgotten to stay within the capacity.
+// Forgotten counts the records that were dropped to stay within the capacity.
 func (d *Deduper) Forgotten() uint64 { return d.forgotten }
 
-// DeduperState is a Deduper as it is kept in a snapshot. Both generations are sorted, so that equal sets have equal bytes.
+// DeduperState is the saved state of a Deduper. Both generations are sorted, so that equal sets have equal bytes.
 type DeduperState struct {
 	Half              int
 	Current, Previous []uint64
 	Forgotten         uint64
 }
 
-// State copies what d remembers. O(n log n).
+// State copies the entries of d. O(n log n).
 func (d *Deduper) State() DeduperState {
 	return DeduperState{Half: d.half, Forgotten: d.forgotten, Current: slices.Sorted(maps.Keys(d.current)), Previous: slices.Sorted(maps.Keys(d.previous))}
 }
 
-// RestoreDeduper makes the Deduper that s was taken from.
+// RestoreDeduper makes a Deduper from its state.
 func RestoreDeduper(s DeduperState) *Deduper {
 	d := NewDeduper(2)
 	d.half, d.forgotten = max(1, s.Half), s.Forgotten

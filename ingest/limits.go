@@ -7,11 +7,11 @@ type Limits struct {
 	Depth        int   // deepest JSON nesting
 	LabelBytes   int   // longest pool, class, tenant, … name
 	Tokens       int64 // largest token count in one record
-	SumTokens    int64 // largest count in one sum, which adds up many records
-	RefusedBytes int   // how much of a refused record is kept for the dead-letter subject
+	SumTokens    int64 // largest count in one sum
+	RefusedBytes int   // largest part of a refused record on the dead-letter subject
 }
 
-// DefaultLimits are generous for real traffic and small for a hostile one.
+// DefaultLimits are large enough for real traffic and small enough against attacks.
 func DefaultLimits() Limits {
 	return Limits{
 		MessageBytes: 8 << 20, BatchRecords: 50_000, Depth: 32, LabelBytes: 256,

@@ -2,10 +2,10 @@ package ingest
 
 import "time"
 
-// ReplicaState is where a replica stands in its life.
+// ReplicaState is the state of a replica in its life cycle.
 type ReplicaState uint8
 
-// The states of a replica. Pending waits for a machine, Loading loads weights; both are supply that is not there yet.
+// The states of a replica. Pending waits for a machine, Loading loads weights; neither serves yet.
 const (
 	ReplicaReady ReplicaState = iota
 	ReplicaPending
@@ -32,16 +32,16 @@ type Replica struct {
 	PreemptionsTotal                  int64
 	PrefixHitsTotal, PrefixQueryTotal int64
 
-	// When its process started, and how long that took until it was ready; zero and NaN where it does not say. The first
-	// reports after a start carry both; it is known by StartedAt, and counted once.
+	// Start of the process, and the time until it was ready; zero and NaN when unknown. The first reports after a start
+	// have both. StartedAt identifies the start, so that it counts once.
 	StartedAt      time.Time
 	StartupSeconds float64
 }
 
-// AckStage says how far a pre-scale event has come at the autoscaler.
+// AckStage is the progress of a pre-scale event at the autoscaler.
 type AckStage uint8
 
-// The stages of a pre-scale event; accepted → started → ready teaches the warm-up lag.
+// The stages of a pre-scale event. The warm-up lag is learned from accepted → started → ready.
 const (
 	AckAccepted AckStage = iota
 	AckStarted
@@ -61,18 +61,17 @@ type Ack struct {
 	Generation int64 // [Unknown] when not reported
 	Stage      AckStage
 	At         time.Time
-	Replicas   int // how many replicas the answer is about; negative when not reported
+	Replicas   int // number of replicas in the answer; negative when not reported
 }
 
 // MaxHistoryMinutes bounds the values of one [History]: a day.
 const MaxHistoryMinutes = 24 * 60
 
-// History is what demand was before telemetry began, as another system recorded it: it teaches the models of one class,
-// or of a pool's total (class "*"), in one dimension. It is an event of the log like any other, so that a replay learns
-// the same.
+// History is demand before telemetry began, recorded by another system. The models of one class, or of a pool's total
+// (class "*"), learn from it in one dimension. It is an event of the log, so that a replay learns the same.
 type History struct {
 	Pool, Class, Dimension string
 	Start                  time.Time // of the first minute
-	// Values are averages over consecutive minutes, in the dimension's unit; NaN where nothing is known.
+	// Values are averages over consecutive minutes, in the dimension's unit; NaN when unknown.
 	Values []float64
 }

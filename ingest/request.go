@@ -6,11 +6,11 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Unknown marks a token count that the producer did not report. It is never zero: a missing cached count must not
-// drag a hit rate down.
+// Unknown is a token count that the producer did not report. It is not zero, so that a missing cached count does not
+// lower a hit rate.
 const Unknown int64 = -1
 
-// Phase says at which point of a request's life its record was written.
+// Phase is the point of a request's life at which its record was written.
 type Phase uint8
 
 // The phases of a request. A producer that writes one record a request, at its end, uses PhaseFinished.
@@ -44,14 +44,14 @@ func (s Status) String() string { return nameOf(statusNames, int(s)) }
 
 // Request is one telemetry record of one inference request (forewarm.request.v1).
 //
-// Only Pool, one of ArrivedAt and FinishedAt, and PromptTokens are required, the last of requests that were served: who
-// turns one away need not count its tokens. A zero time and the count [Unknown] mean
-// "not reported". Token counts include cached tokens in the prompt, as OpenAI and OpenTelemetry count them. All strings
-// are bounded by [Limits]; Session is a hash (see [HashSession]), the clear value is never kept.
+// Only Pool, one of ArrivedAt and FinishedAt, and PromptTokens are required, the last only for served requests: a
+// producer that turns a request away need not count its tokens. A zero time and the count [Unknown] mean "not
+// reported". Prompt counts include cached tokens, as in OpenAI and OpenTelemetry. All strings are bounded by [Limits];
+// Session is a hash (see [HashSession]), the clear value is never kept.
 //
 // A decoded request also satisfies: every count is [Unknown] or within [0, Limits.Tokens]; CachedTokens ≤ PromptTokens;
-// FinishedAt, when known, is not before any other known time; Attempt ≥ 1. The other times may stand in any order, for
-// gateways and engines read different clocks.
+// FinishedAt, when known, is not before any other known time; Attempt ≥ 1. The other times may have any order, because
+// gateways and engines have different clocks.
 type Request struct {
 	ID                                                       string
 	Pool, Class                                              string
@@ -66,13 +66,13 @@ type Request struct {
 
 	PromptTokens, CachedTokens, OutputTokens, MaxOutputTokens int64
 
-	// Blocks are the sequence hashes of the prompt's leading blocks of BlockTokens tokens each, where a producer reports
-	// them in place of cached tokens: each hash stands for its block and all before it.
+	// Blocks are sequence hashes of the prompt's leading blocks of BlockTokens tokens each, from producers that report
+	// them in place of cached tokens. Each hash covers its block and all before it.
 	Blocks      []uint64
 	BlockTokens int64
 }
 
-// EventTime is the instant a request counts at: its arrival, or its end when the arrival is not known.
+// EventTime is the time at which a request counts: its arrival, or its end when the arrival is unknown.
 func (r *Request) EventTime() time.Time {
 	if !r.ArrivedAt.IsZero() {
 		return r.ArrivedAt
@@ -80,7 +80,7 @@ func (r *Request) EventTime() time.Time {
 	return r.FinishedAt
 }
 
-// nameOf gives names[i], and "unknown" for a value that no constant has.
+// nameOf returns names[i], or "unknown" for a value without a name.
 func nameOf(names []string, i int) string {
 	if i < len(names) {
 		return names[i]
@@ -88,8 +88,8 @@ func nameOf(names []string, i int) string {
 	return "unknown"
 }
 
-// HashSession is how the opaque name of a conversation or agent run is kept: as its 64-bit xxHash (seed 0), so that the
-// clear value need not be. 0 stands for no session.
+// HashSession is the 64-bit xxHash (seed 0) of the name of a conversation or agent run. It is kept in place of the
+// clear value. 0 is no session.
 func HashSession(session string) uint64 {
 	if session == "" {
 		return 0

@@ -22,7 +22,7 @@ func WatermarkSubject(prefix, pool string) string {
 	return prefix + ".telemetry.watermark." + EscapeToken(pool)
 }
 
-// HistorySubject is where the past of a class, or of a pool's total, is published.
+// HistorySubject is where the history of a class, or of a pool's total, is published.
 func HistorySubject(prefix, pool, class string) string {
 	return prefix + ".telemetry.history." + EscapeToken(pool) + "." + EscapeToken(class)
 }
@@ -32,7 +32,7 @@ func DefinitionSubject(prefix, pool string) string {
 	return prefix + ".telemetry.pool." + EscapeToken(pool)
 }
 
-// PrescaleSubject is where the pre-scale events of a pool are published; autoscalers answer below it, on prescale.ack.<pool>.
+// PrescaleSubject is where a pool's pre-scale events are published; autoscalers answer on prescale.ack.<pool>.
 func PrescaleSubject(prefix, pool string) string { return prefix + ".prescale." + EscapeToken(pool) }
 
 // ForecastSubject is where the forecasts of a class are published.
@@ -46,22 +46,22 @@ func AlertSubject(prefix, pool string) string { return prefix + ".alert." + Esca
 // DecisionSubject is where the log keeps the decisions of a pool.
 func DecisionSubject(prefix, pool string) string { return prefix + ".decision." + EscapeToken(pool) }
 
-// NoticeSubject is where the log keeps what is to be told of a kind, pool and identity: a newer notice on it replaces an older one.
+// NoticeSubject is where the log keeps the notice of a kind, pool and identity; a newer notice replaces the older one.
 func NoticeSubject(prefix, kind, pool, identity string) string {
 	return prefix + ".notice." + kind + "." + EscapeToken(pool) + "." + EscapeToken(identity)
 }
 
-// PeerSubject is where a daemon tells those that share its log of itself.
+// PeerSubject is where a daemon announces itself to others that share its log.
 func PeerSubject(prefix, instance string) string { return prefix + ".peer." + instance }
 
 // DeadLetterSubject is where refused telemetry is published.
 func DeadLetterSubject(prefix string) string { return prefix + ".deadletter" }
 
-// noName stands for an empty name; a name that reads like it is escaped.
+// noName is the token of an empty name; an equal name is escaped.
 const noName = "_"
 
-// EscapeToken makes one token of a subject out of any name: what NATS or a terminal would stumble over, and all that is
-// not ASCII, is percent-encoded byte by byte; the empty name becomes "_".
+// EscapeToken makes one token of a subject from any name: special characters of NATS or a terminal, and all that are
+// not ASCII, are percent-encoded byte by byte; the empty name becomes "_".
 func EscapeToken(name string) string {
 	switch name {
 	case "":

@@ -15,24 +15,20 @@ func (s *Quantile) add(bin uint16, n uint32) {
 	if s.count == uint64(n) {
 		s.low, s.high = bin, bin
 	}
-	// Whole octaves, so that a growing range is copied seldom.
+	// The range grows by whole octaves, so that it is rarely copied.
 	low, high := min(s.low, bin)&^(binsPerOctave-1), max(s.high, bin)|(binsPerOctave-1)
 	span := int(high) - int(low) + 1
-	if most := s.mostListed(span); len(s.dense) == 0 && n == 1 && len(s.list) < most {
+	// A count takes four bytes, a listed value two: list values while that takes less memory.
+	if len(s.dense) == 0 && n == 1 && len(s.list) < 2*span {
 		s.list = append(s.list, bin)
-		s.low, s.high, s.most = low, high, uint16(most)
+		s.low, s.high = low, high
 		return
 	}
 	s.spread(low, span)
 	s.dense[bin-s.low] = saturating(s.dense[bin-s.low], n)
 }
 
-// mostListed is how many values are listed before counts for a span of bins take less memory.
-func (s *Quantile) mostListed(span int) int {
-	return 2 * span // a count takes four bytes, a listed value two
-}
-
-// spread counts what is there in an array of span bins from low, which include those in use.
+// spread moves all counts into an array of span bins from low. These include the bins in use.
 func (s *Quantile) spread(low uint16, span int) {
 	used := s.dense
 	if cap(s.dense) < span {
@@ -46,7 +42,7 @@ func (s *Quantile) spread(low uint16, span int) {
 		s.dense[bin-low]++
 	}
 	s.list = nil
-	s.low, s.high, s.most = low, low+uint16(span-1), 0
+	s.low, s.high = low, low+uint16(span-1)
 }
 
 func saturating(a, b uint32) uint32 {
@@ -58,7 +54,7 @@ func saturating(a, b uint32) uint32 {
 
 // each calls f for every bin in use, in ascending order.
 func (s *Quantile) each(f func(bin int, count uint32)) {
-	var few [64]uint16 // most lists are short: they are sorted on the stack
+	var few [64]uint16 // short lists are sorted on the stack
 	list := append(few[:0], s.list...)
 	slices.Sort(list)
 	for len(list) > 0 {

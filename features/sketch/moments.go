@@ -1,7 +1,7 @@
 package sketch
 
-// Moments are the sums over requests from which mean KV occupancy follows by Little's law. The product of means,
-// E[prompt]·E[output], is not E[prompt·output]: on mixed traffic it is off by up to 2×.
+// Moments are sums over requests, to compute mean KV occupancy by Little's law. E[prompt·output] is needed because the
+// product of means E[prompt]·E[output] differs from it by up to 2× on mixed traffic.
 type Moments struct {
 	N            float64 // requests with known prompt and output
 	Prompt       float64 // Σ prompt tokens
@@ -10,7 +10,7 @@ type Moments struct {
 	OutputSq     float64 // Σ output²
 }
 
-// Add counts one request of the given token counts.
+// Add counts one request with the given numbers of tokens.
 func (m *Moments) Add(prompt, output float64) {
 	m.N++
 	m.Prompt += prompt
@@ -28,7 +28,7 @@ func (m *Moments) Merge(o Moments) {
 	m.OutputSq += o.OutputSq
 }
 
-// Scale multiplies all sums by a factor, which lets old requests fade.
+// Scale multiplies all sums by a factor, to fade old requests.
 func (m *Moments) Scale(factor float64) {
 	m.N *= factor
 	m.Prompt *= factor
@@ -37,8 +37,8 @@ func (m *Moments) Scale(factor float64) {
 	m.OutputSq *= factor
 }
 
-// Products are E[prompt·output] / (E[prompt]·E[output]) and E[output²] / E[output]²: how far the product of means is
-// off on this traffic. Both are 1 when nothing is known.
+// Products are E[prompt·output] / (E[prompt]·E[output]) and E[output²] / E[output]², which correct the product of
+// means. Both are 1 without data.
 func (m *Moments) Products() (promptOutput, outputSq float64) {
 	promptOutput, outputSq = 1, 1
 	if po := m.Prompt * m.Output; po > 0 {

@@ -7,13 +7,13 @@ const (
 	MinValue = 0x1p-20 // about 10⁻⁶; smaller values count as zero
 	MaxValue = 0x1p37  // about 10¹¹; larger values count as MaxValue
 
-	// RelativeAccuracy bounds |estimate − value| / value, as long as the value is in MinValue..MaxValue.
+	// RelativeAccuracy bounds |estimate − value| / value for values in MinValue..MaxValue.
 	RelativeAccuracy = 1.0 / (2*binsPerOctave + 1)
 )
 
-// Bin 0 counts zeros. The bins after it cut every octave of MinValue..MaxValue into equal parts, so that the bin of a
-// value is the leading bits of its IEEE 754 form: the linearly interpolated mapping of DDSketch with 2⁶ bins an octave,
-// in integers, the same on every machine.
+// Bin 0 counts zeros. The other bins divide every octave of MinValue..MaxValue into 2⁶ equal parts. So the bin of a
+// value is the leading bits of its IEEE 754 form (the linearly interpolated mapping of DDSketch), the same on every
+// machine.
 const (
 	binsPerOctave = 1 << binBits
 	binBits       = 6
@@ -30,7 +30,7 @@ func binOf(v float64) uint16 {
 	return uint16(math.Float64bits(v)>>binShift - binBase)
 }
 
-// valueOf is the value that stands for a bin: its harmonic mean, which is relatively as far from either end.
+// valueOf is the harmonic mean of a bin's ends. Its relative distance from both ends is equal.
 func valueOf(bin int) float64 {
 	if bin == 0 {
 		return 0
@@ -40,24 +40,22 @@ func valueOf(bin int) float64 {
 	return 2 * low * high / (low + high)
 }
 
-// Quantile is a mergeable quantile sketch of non-negative values. The value it gives for a quantile is within
-// [RelativeAccuracy], less than 1 %, of the true one (Masson, Rim and Lee 2019, DDSketch, section 2,
-// doi:10.14778/3352063.3352135), and merging adds no error: the merge of parts is the sketch of the whole. The zero
-// value is empty and ready for use; the reading methods also take nil for empty.
+// Quantile is a mergeable quantile sketch of non-negative values. Its quantiles are within [RelativeAccuracy], less
+// than 1 %, of the true ones (Masson, Rim and Lee 2019, DDSketch, section 2, doi:10.14778/3352063.3352135). Merging
+// adds no error. The zero value is empty and ready for use. Methods that read treat nil as empty.
 //
-// Add costs O(1), a few nanoseconds. Memory is two bytes a value until a count for each bin between the smallest and
-// the largest takes less: at most 15 KiB, and 256 bytes for each factor of two in between. A bin counts to 2³²−1 and
-// stays there.
+// Add costs O(1), a few nanoseconds. Memory is two bytes a value, or four bytes for each bin between the smallest and
+// the largest if that is less: 256 bytes for each factor of two, at most 15 KiB. A bin counts up to 2³²−1 and stays
+// there.
 type Quantile struct {
 	sum       float64
 	count     uint64
-	list      []uint16 // bin of each value as it came, while that takes less memory than
-	dense     []uint32 // the counts of the bins low..low+len(dense)−1
-	low, high uint16   // the octaves of the bins in use
-	most      uint16   // values that the list takes while they lie in these; 0 when that is not known
+	list      []uint16 // bins of the values, while that takes less memory than dense
+	dense     []uint32 // counts of the bins low..low+len(dense)−1
+	low, high uint16   // first and last bin of the octaves in use
 }
 
-// Add counts one value. NaN and negative values are no measurement of a size or a delay, and are left out.
+// Add counts one value. It ignores NaN and negative values.
 func (s *Quantile) Add(v float64) {
 	if !(v >= 0) {
 		return
@@ -67,7 +65,7 @@ func (s *Quantile) Add(v float64) {
 	s.add(binOf(v), 1)
 }
 
-// Merge adds everything that o has counted.
+// Merge adds the values of o.
 func (s *Quantile) Merge(o *Quantile) {
 	if o.Count() == 0 {
 		return
@@ -83,8 +81,8 @@ func (s *Quantile) Merge(o *Quantile) {
 	}
 }
 
-// Quantile is the value at rank q·(n−1), for q in 0..1; NaN when the sketch is empty or q lies outside. O(values) while
-// they are few, then O(bins).
+// Quantile is the value at rank q·(n−1), for q in 0..1; NaN when the sketch is empty or q is outside. O(values) for few
+// values, then O(bins).
 func (s *Quantile) Quantile(q float64) float64 {
 	if s.Count() == 0 || !(q >= 0 && q <= 1) {
 		return math.NaN()

@@ -28,7 +28,7 @@ func (s *Quantile) AppendBinary(b []byte) ([]byte, error) {
 		return append(b, 0), nil
 	}
 	start := len(b)
-	b = append(b, 0, 0) // of the number of bins, at most maxBin+1: a varint of two bytes or one
+	b = append(b, 0, 0) // space for the number of bins, a varint of at most two bytes
 	n, last := 0, 0
 	s.each(func(bin int, count uint32) {
 		b = binary.AppendUvarint(b, uint64(bin-last))
@@ -76,7 +76,7 @@ func (s *Quantile) decode(data []byte) error {
 	return nil
 }
 
-// restore counts a bin n times in the form that as many single values would have led to.
+// restore counts a bin n times. The form in memory is the same as after n single values.
 func (s *Quantile) restore(bin uint16, n uint32) {
 	for ; n > 0 && len(s.dense) == 0; n-- {
 		s.add(bin, 1)
@@ -86,14 +86,14 @@ func (s *Quantile) restore(bin uint16, n uint32) {
 	}
 }
 
-// Equal says that two sketches have the same bytes; nil equals empty.
+// Equal reports whether two sketches have the same bytes; nil equals empty.
 func (s *Quantile) Equal(o *Quantile) bool {
 	a, _ := s.MarshalBinary()
 	b, _ := o.MarshalBinary()
 	return bytes.Equal(a, b)
 }
 
-// uvarints reads from rest until it runs short.
+// uvarints reads from rest; short is set when it ends too early.
 type uvarints struct {
 	rest  []byte
 	short bool

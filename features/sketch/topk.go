@@ -16,8 +16,8 @@ type Count struct {
 	Weight, Error float64
 }
 
-// order puts the heaviest first, equal weights by name: a total order, so that which name is evicted never depends on
-// how the counters happen to lie in memory.
+// order sorts by falling weight, then by name. It is a total order, so that evictions do not depend on the order of
+// counters in memory.
 func order(a, b Count) int {
 	if c := cmp.Compare(b.Weight, a.Weight); c != 0 {
 		return c
@@ -27,9 +27,9 @@ func order(a, b Count) int {
 
 const (
 	maxCounters = 1 << 15
-	// minUnit is how far weights fade before they are written again: 32 half-lives.
+	// minUnit is the smallest unit, after 32 half-lives. Then the weights are rewritten.
 	minUnit = 1.0 / (1 << 32)
-	// negligible is the weight below which a counter is given up when weights are written again.
+	// negligible is the weight below which a rewrite drops a counter.
 	negligible = 0.5
 )
 
@@ -37,12 +37,12 @@ const (
 // Metwally, Agrawal and El Abbadi 2005, section 3, doi:10.1007/978-3-540-30570-5_27, with weights.
 //
 // With m counters and total weight W, every name heavier than W/m has a counter, and no counter's Error exceeds W/m.
-// Floor is the tighter bound that this stream has led to. Add costs O(m): four bytes are looked at for each counter, one
-// after the other, where a map's places are apart in memory. Scale costs O(1) amortised.
+// Floor is a tighter bound. Add costs O(m): a linear search over four-byte hashes is faster than a map. Scale costs
+// O(1) amortised.
 type TopK struct {
 	capacity int
-	unit     float64 // what a stored weight of one is worth
-	floor    float64 // no name without a counter weighs more than this
+	unit     float64 // the weight of a stored one
+	floor    float64 // upper bound of the weight of names without a counter
 	total    float64
 	counters []Count
 	hashes   []uint32 // of the names of counters
@@ -56,14 +56,14 @@ func NewTopK(counters int) *TopK {
 // Len is the number of names that have a counter.
 func (t *TopK) Len() int { return len(t.counters) }
 
-// Floor bounds the weight of every name that has no counter, and the Error of every one that has.
+// Floor is an upper bound of the weight of names without a counter, and of the Error of all others.
 func (t *TopK) Floor() float64 { return t.floor * t.unit }
 
-// Total is the weight of all that was added, nameless weight included.
+// Total is the total weight added, also without a name.
 func (t *TopK) Total() float64 { return t.total * t.unit }
 
-// Add gives a name more weight; that of "" counts in the total alone. Weights that are not positive and finite are left
-// out. The sketch keeps the string of a new name.
+// Add adds weight to a name; the weight of "" counts only in the total. It ignores weights that are not positive and
+// finite. The sketch keeps the string of a new name.
 func (t *TopK) Add(name string, weight float64) {
 	if !(weight > 0) || math.IsInf(weight, 1) {
 		return
@@ -111,22 +111,22 @@ func (t *TopK) lightest() (pos int) {
 	return pos
 }
 
-// Merge adds everything that o has counted. The error bounds of the two add up: W₁/m₁ + W₂/m₂, which is (W₁+W₂)/m for
-// equal sizes (Cafaro, Pulimeno and Tempesta 2016, doi:10.1016/j.ins.2015.09.003).
+// Merge adds the weights of o. The error bounds add: W₁/m₁ + W₂/m₂, which is (W₁+W₂)/m for equal sizes (Cafaro,
+// Pulimeno and Tempesta 2016, doi:10.1016/j.ins.2015.09.003).
 func (t *TopK) Merge(o *TopK) {
 	t.rewrite()
 	all := make([]Count, 0, len(t.counters)+len(o.counters))
 	for _, c := range t.counters {
 		other := Count{Weight: o.Floor(), Error: o.Floor()}
 		if pos := o.find(c.Name); pos >= 0 {
-			other = o.worth(pos)
+			other = o.unscaled(pos)
 		}
 		c.Weight += other.Weight
 		c.Error += other.Error
 		all = append(all, c)
 	}
 	for pos := range o.counters {
-		c := o.worth(pos)
+		c := o.unscaled(pos)
 		if t.find(c.Name) < 0 {
 			c.Weight += t.floor
 			c.Error += t.floor
@@ -136,15 +136,15 @@ func (t *TopK) Merge(o *TopK) {
 	t.set(all, t.floor+o.Floor(), t.total+o.Total())
 }
 
-// worth is a counter in whole weights.
-func (t *TopK) worth(pos int) Count {
+// unscaled is a counter with its weights in units of one.
+func (t *TopK) unscaled(pos int) Count {
 	c := t.counters[pos]
 	c.Weight *= t.unit
 	c.Error *= t.unit
 	return c
 }
 
-// Scale multiplies all weights by a factor in 0..1, which lets old weight fade; the bounds hold for the faded weights.
+// Scale multiplies all weights by a factor in 0..1, to fade old ones. The bounds hold for the scaled weights.
 func (t *TopK) Scale(factor float64) {
 	t.unit *= factor
 	if t.unit >= minUnit {
@@ -165,7 +165,7 @@ func (t *TopK) Scale(factor float64) {
 // rewrite stores the weights in units of one.
 func (t *TopK) rewrite() {
 	for pos := range t.counters {
-		t.counters[pos] = t.worth(pos)
+		t.counters[pos] = t.unscaled(pos)
 	}
 	t.floor, t.total, t.unit = t.Floor(), t.Total(), 1
 }
@@ -182,12 +182,12 @@ func (t *TopK) Top(n int) []Count {
 	return all
 }
 
-// TopKState is a TopK at rest. Equal sketches have equal states.
+// TopKState is the saved state of a TopK. Equal sketches have equal states.
 type TopKState struct {
 	Counters     int
-	Unit         float64 // what a weight of one below is worth; 0 means 1
+	Unit         float64 // the weight of a one below; 0 means 1
 	Floor, Total float64
-	Counts       []Count // as Top orders them
+	Counts       []Count // in the order of Top
 }
 
 // State is a copy of the sketch.
@@ -197,8 +197,7 @@ func (t *TopK) State() TopKState {
 	return s
 }
 
-// RestoreTopK makes a sketch from its state. Counters may have been changed meanwhile: when there are fewer, the
-// lightest names go.
+// RestoreTopK makes a sketch from its state. With fewer Counters than names it drops the lightest names.
 func RestoreTopK(s TopKState) (*TopK, error) {
 	t := NewTopK(s.Counters)
 	seen := make(map[string]bool, len(s.Counts))

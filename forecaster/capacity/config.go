@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// Config is the capacity block of one pool in the configuration. Zero values mean what their comments say; [New]
-// checks the rest.
+// Config is the capacity block of one pool in the configuration. [New] checks it.
 type Config struct {
 	Name string `yaml:"name"`
 
 	Mode     string `yaml:"mode"`     // advisory or active; "" means decision.mode
-	Timezone string `yaml:"timezone"` // IANA name of the zone whose clock the pool's users live by; "" means UTC
+	Timezone string `yaml:"timezone"` // IANA name of the users' time zone; "" means UTC
 
 	ModelConfig      string  `yaml:"model_config"` // path of the model's config.json; the caller reads it
 	KVDType          string  `yaml:"kv_dtype"`     // dtype of the KV cache; "" follows the model
@@ -20,9 +19,9 @@ type Config struct {
 	KVCapacityTokens int     `yaml:"kv_capacity_tokens"` // per replica; overrides what model_config and gpu give
 	KVTarget         float64 `yaml:"kv_target"`          // safe share of the KV cache; 0 means 0.85
 	Fragmentation    float64 `yaml:"fragmentation"`      // share of the cache lost to partly filled blocks
-	ContextTokens    int     `yaml:"context_tokens"`     // of a request as it runs; only windowed layers depend on it; 0 counts them in full
+	ContextTokens    int     `yaml:"context_tokens"`     // of a running request, for windowed layers; 0 counts these in full
 
-	PrefillTokensPerS float64       `yaml:"prefill_tokens_per_s"` // per replica that does nothing else; 0 is unknown
+	PrefillTokensPerS float64       `yaml:"prefill_tokens_per_s"` // per replica that does only prefill; 0 is unknown
 	PrefillTarget     float64       `yaml:"prefill_target"`       // share of that rate to plan with; 0 means 0.7
 	DecodeTokensPerS  float64       `yaml:"decode_tokens_per_s"`  // per replica at the latency objective; 0 is unknown
 	MaxRequestsPerS   float64       `yaml:"max_requests_per_s"`   // per replica; 0 is no limit
@@ -42,18 +41,18 @@ type Config struct {
 	GPUHourUSD            float64 `yaml:"gpu_hour_usd"`             // price of one GPU for an hour; 0 is unknown
 	SLOViolationMinuteUSD float64 `yaml:"slo_violation_minute_usd"` // cost of a minute short of one replica; 0 is unknown
 	BudgetHourUSD         float64 `yaml:"budget_hour_usd"`          // most the pool may cost per hour; 0 is unlimited
-	Quantile              float64 `yaml:"quantile"`                 // of demand to provide for; 0 follows from cost
-	Prices                Prices  `yaml:"prices"`                   // when and where they were taken
+	Quantile              float64 `yaml:"quantile"`                 // of demand to provide for; 0 computes it from cost
+	Prices                Prices  `yaml:"prices"`                   // date and region of the prices
 }
 
-// GPU is what one replica runs on. Sizes are written like 80GiB.
+// GPU describes the GPUs of one replica. Sizes are written like 80GiB.
 type GPU struct {
 	Type           string  `yaml:"type"`            // a name of GPUTypes; gives the memory
 	Memory         string  `yaml:"memory"`          // of one GPU; wins over type
 	PerReplica     int     `yaml:"per_replica"`     // GPUs: tensor · pipeline · data; 0 means 1
 	Pipeline       int     `yaml:"pipeline"`        // stages; 0 means 1
 	Data           int     `yaml:"data"`            // data-parallel ranks; 0 means 1
-	ExpertParallel bool    `yaml:"expert_parallel"` // experts are whole on a rank
+	ExpertParallel bool    `yaml:"expert_parallel"` // each expert is on one rank
 	Utilization    float64 `yaml:"utilization"`     // share the engine may use; 0 means 0.9
 	Weights        string  `yaml:"weights"`         // of the checkpoint; "" counts them from model_config
 	WeightsDType   string  `yaml:"weights_dtype"`   // "" follows the checkpoint
@@ -75,13 +74,13 @@ type Replicas struct {
 	Initial int `yaml:"initial"` // assumed until a replica reports; 0 means max(min, 1)
 }
 
-// Reserves are replicas kept beside what demand needs, each for its own reason.
+// Reserves are replicas kept in addition to those that demand needs, by purpose.
 type Reserves struct {
 	Failure     int `yaml:"failure" json:"failure,omitempty" cbor:"1,keyasint"`                   // N+1 and the like
-	Failover    int `yaml:"failover" json:"failover,omitempty" cbor:"4,keyasint"`                 // for what comes from another region when that fails
+	Failover    int `yaml:"failover" json:"failover,omitempty" cbor:"4,keyasint"`                 // for the traffic of a failed region
 	Rollout     int `yaml:"rollout" json:"rollout,omitempty" cbor:"2,keyasint"`                   // taken by an update in progress
 	Maintenance int `yaml:"maintenance" json:"maintenance,omitempty" cbor:"5,keyasint,omitempty"` // taken by planned work on nodes
-	Warm        int `yaml:"warm" json:"warm,omitempty" cbor:"3,keyasint"`                         // kept ready for a burst nobody can foresee
+	Warm        int `yaml:"warm" json:"warm,omitempty" cbor:"3,keyasint"`                         // ready for a burst that cannot be forecast
 }
 
 // Reserve is one of the reserves.

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Work is what requests used of a pool: a sum over some time, or a rate a second.
+// Work is the use of a pool by requests: a sum over some time, or a rate a second.
 type Work struct {
 	Calls                 float64 // requests, each once however often it was tried
-	Served                float64 // of Calls; NaN when it is not known
+	Served                float64 // of Calls; NaN when unknown
 	Prompt, Fresh, Output float64 // tokens of all attempts; Fresh is the part of Prompt that was not cached
 	KVPrompt, KVOutput    float64 // KV token-seconds that prompts and outputs hold
 }
@@ -34,23 +34,23 @@ func (w Work) Plus(o Work) Work { return w.join(o, func(a, b float64) float64 { 
 // Times is k times the work.
 func (w Work) Times(k float64) Work { return w.join(w, func(a, _ float64) float64 { return k * a }) }
 
-// rest is all of which parts are not in w; nothing where they are more.
+// rest is w minus parts, at least zero.
 func (w Work) rest(parts Work) Work {
 	return w.join(parts, func(a, b float64) float64 { return max(a-b, 0) })
 }
 
-// CostWeights are the shares of a cost that are paid for prompt tokens to compute, for output tokens, and for KV token-seconds.
+// CostWeights are the shares of a cost for computed prompt tokens, for output tokens, and for KV token-seconds.
 type CostWeights struct{ Prefill, Decode, KV float64 }
 
-// Charge is what somebody pays for prompts and for outputs.
+// Charge is the price of prompts and of outputs.
 type Charge struct{ Prompt, Output float64 }
 
 // Total is both together.
 func (c Charge) Total() float64 { return c.Prompt + c.Output }
 
-// Charge is what part pays of the cost of all: of each resource in proportion to its use, not by the number of requests. A
-// prompt pays for its computation, an output for its tokens, and each for the KV cache that it holds. The charges of
-// parts that add up to all add up to the cost.
+// Charge is the part's share of the cost of all. It is proportional to the use of each resource, not to the number of
+// requests. A prompt pays for its computation, an output for its tokens, and each for the KV cache that it holds. The
+// charges of parts that sum to all sum to the cost.
 func (w CostWeights) Charge(part, all Work, cost float64) Charge {
 	var c Charge
 	kv, used := all.KVPrompt+all.KVOutput, 0.
@@ -67,7 +67,7 @@ func (w CostWeights) Charge(part, all Work, cost float64) Charge {
 	}
 	for _, x := range [][2]float64{{w.Prefill, all.Fresh}, {w.Decode, all.Output}, {w.KV, kv}} {
 		if x[1] > 0 {
-			used += x[0] // what nobody used is paid for as the rest
+			used += x[0] // the cost of unused resources is divided like the rest
 		}
 	}
 	if used > 0 {
@@ -79,7 +79,7 @@ func (w CostWeights) Charge(part, all Work, cost float64) Charge {
 	return Charge{}
 }
 
-// rounding is the share of all requests and tokens that may be missing from those of all payers together by rounding.
+// rounding is the tolerated rounding error of the payers' sum, as a share of all requests and tokens.
 const rounding = 1e-3
 
 // Payer is who pays a part of a cost.
@@ -89,9 +89,9 @@ type Payer struct {
 	Charge Charge
 }
 
-// Bill divides the cost of all: among those who pay most, the largest part first, and others, who are the payers beyond
-// most and what of all is nobody's work. The charges add up to the cost. It is nil where there was no work.
-func (w CostWeights) Bill(payers []Payer, all Work, cost float64, most int) []Payer {
+// Bill divides the cost of all among the payers of the limit largest charges, largest first, and "others": the other
+// payers and work without a payer. The charges sum to the cost. It is nil without work.
+func (w CostWeights) Bill(payers []Payer, all Work, cost float64, limit int) []Payer {
 	var sum Work
 	for _, p := range payers {
 		sum = sum.Plus(p.Work)
@@ -107,10 +107,10 @@ func (w CostWeights) Bill(payers []Payer, all Work, cost float64, most int) []Pa
 	total := func(p Payer) float64 { return w.Charge(p.Work, all, cost).Total() }
 	payers = slices.Clone(payers)
 	slices.SortStableFunc(payers, func(a, b Payer) int { return cmp.Compare(total(b), total(a)) })
-	for _, p := range payers[min(len(payers), most):] {
+	for _, p := range payers[min(len(payers), limit):] {
 		rest = rest.Plus(p.Work)
 	}
-	payers = payers[:min(len(payers), most)]
+	payers = payers[:min(len(payers), limit)]
 	if rest != (Work{}) {
 		payers = append(payers, Payer{Name: "others", Work: rest})
 	}
@@ -120,7 +120,7 @@ func (w CostWeights) Bill(payers []Payer, all Work, cost float64, most int) []Pa
 	return payers
 }
 
-// UnitPrices are what a unit of work costs in dollars; NaN where there was none, or it is not known.
+// UnitPrices are the prices of a unit of work in dollars; NaN without work or when unknown.
 type UnitPrices[N ~float64] struct {
 	Request      N `json:"usd_per_request"`
 	Served       N `json:"usd_per_served_request"`

@@ -2,7 +2,7 @@ package capacity
 
 import "time"
 
-// Source says where service rates come from, in rising order of trust.
+// Source is the origin of service rates, in rising order of trust.
 type Source string
 
 // The sources of service rates.
@@ -12,21 +12,22 @@ const (
 	Given   Source = "given"   // a benchmark's curve
 )
 
-// Rates is what one replica serves: of prompts as fast as it can, of the rest while its latency objective holds. Zero means unknown.
+// Rates are the service rates of one replica: the maximum for prompts, the others within its latency objective. Zero
+// means unknown.
 type Rates struct {
-	PrefillTokensPerS float64 // prompt tokens that were not cached, by a replica that does nothing else
+	PrefillTokensPerS float64 // uncached prompt tokens, by a replica that does only prefill
 	DecodeTokensPerS  float64 // output tokens
 	RequestsPerS      float64 // a limit on admissions, such as a gateway's
-	MaxNumSeqs        int     // sequences that decode side by side
+	MaxNumSeqs        int     // sequences that decode at once
 	ITL               time.Duration
 	Source            Source
-	Extrapolated      bool // beyond what was measured or seen
-	Sustained         bool // PrefillTokensPerS was sustained in a benchmark within the objective, or is sent: all of it is capacity
-	Bound             bool // DecodeTokensPerS was measured or learned with the slots there are, which bound it no further
+	Extrapolated      bool // beyond the observed loads
+	Sustained         bool // PrefillTokensPerS was measured within the objective, or is a transfer rate: all of it is capacity
+	Bound             bool // DecodeTokensPerS was measured or learned with MaxNumSeqs, which does not limit it further
 }
 
-// Decode is the decode capacity in tokens per second: the stated rate, and no more than MaxNumSeqs sequences yield at
-// one token per ITL each, unless it was measured with these slots. Zero when neither is known.
+// Decode is the decode capacity in tokens per second: the stated rate, and at most MaxNumSeqs/ITL unless Bound. Zero
+// when neither is known.
 func (r Rates) Decode() float64 {
 	if r.MaxNumSeqs <= 0 || r.ITL <= 0 || r.Bound {
 		return r.DecodeTokensPerS

@@ -2,8 +2,8 @@ package capacity
 
 import "strings"
 
-// parseAIPerf reads the summary of AIPerf, or of GenAI-Perf before it: an object a run, with {unit, avg, p50, p90, p99, …} by
-// metric; the concurrency stands in input_config. A run without it is placed by its requests a second.
+// parseAIPerf reads the summary of AIPerf or of its predecessor GenAI-Perf: an object a run, with {unit, avg, p50, p90,
+// p99, …} by metric and the concurrency in input_config. Runs without a concurrency are ordered by requests a second.
 func parseAIPerf(data []byte) ([]Point, error) {
 	list := documents(data)
 	if len(list) == 0 || list[0].object("request_throughput") == nil || list[0].object("time_to_first_token") == nil && list[0].object("request_latency") == nil {
@@ -14,7 +14,7 @@ func parseAIPerf(data []byte) ([]Point, error) {
 		avg := func(name string) float64 { return d.object(name).float("avg") }
 		latency := func(name string) Percentiles {
 			m := d.object(name)
-			unit, _ := m.text("unit") // milliseconds when it is not said
+			unit, _ := m.text("unit") // default: milliseconds
 			k := secondsOf(unit)
 			return Percentiles{k * m.float("p50"), k * m.float("p90"), k * m.float("p99")}
 		}

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// curveColumns are those of the plain table: tokens, tokens/s, and latencies in seconds. Any order, and all but
-// concurrency and one rate may be missing or empty.
+// curveColumns are the columns of the CSV table, in any order: tokens, tokens/s, and latencies in seconds. Only
+// concurrency and one rate are required.
 var curveColumns = []string{
 	"concurrency", "prompt", "output", "prefill_tokens_per_s", "decode_tokens_per_s",
 	"ttft_p50_s", "ttft_p90_s", "ttft_p99_s", "itl_p50_s", "itl_p90_s", "itl_p99_s",

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// parseGuideLLM reads the report of GuideLLM: benchmarks[].metrics, each a distribution by status (successful, incomplete,
-// errored, total) with mean and percentiles (p50, p90, p99); latencies in milliseconds
+// parseGuideLLM reads the report of GuideLLM: benchmarks[].metrics, each a distribution by status (successful,
+// incomplete, errored, total) with mean and percentiles (p50, p90, p99); latencies in milliseconds
 // (src/guidellm/benchmark/schemas/generative/metrics.py, src/guidellm/schemas/statistics.py).
 func parseGuideLLM(data []byte) ([]Point, error) {
 	var report struct {

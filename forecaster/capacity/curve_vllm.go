@@ -1,7 +1,7 @@
 package capacity
 
-// parseVLLM reads what vllm bench serve --save-result writes (--append-result: one object a line): totals and, by default,
-// median and p99 of latencies in milliseconds; p90 with --metric-percentiles (vllm/benchmarks/serve.py).
+// parseVLLM reads what vllm bench serve --save-result writes (--append-result: one object a line): totals and, by
+// default, median and p99 of latencies in milliseconds; p90 with --metric-percentiles (vllm/benchmarks/serve.py).
 func parseVLLM(data []byte) ([]Point, error) {
 	list := documents(data)
 	if len(list) == 0 || list[0]["request_throughput"] == nil || list[0]["output_throughput"] == nil {

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// curveFormat is one way in which benchmarks are written.
+// curveFormat is one format of benchmark files.
 type curveFormat struct {
 	name, help string
-	// parse gives the measurements, or errNotThis for a file of another format.
+	// parse returns the measurements, or errNotThis for a file of another format.
 	parse func(data []byte) ([]Point, error)
 }
 
@@ -25,7 +25,7 @@ var curveFormats = []curveFormat{
 	{"csv", "a table with the columns " + strings.Join(curveColumns, ","), parseCurveCSV},
 }
 
-// ParseCurve reads a benchmark of one replica, in any of the formats it recognises. Errors say what is wrong with the file.
+// ParseCurve reads a benchmark of one replica in a known format. Errors say what is wrong with the file.
 func ParseCurve(data []byte) (Curve, error) {
 	if len(data) > maxCurveBytes {
 		return Curve{}, fmt.Errorf("the file has %d bytes, more than the %d allowed; leave out the single requests", len(data), maxCurveBytes)
@@ -50,7 +50,7 @@ func ParseCurve(data []byte) (Curve, error) {
 	return Curve{}, fmt.Errorf("the file is none of: %s", strings.Join(names, "; "))
 }
 
-// documents are the JSON objects of a file: one, a list of them, or one a line. Nil when there is none.
+// documents are the JSON objects of a file: one, a list of them, or one a line. Nil without any.
 func documents(data []byte) []fields {
 	var list []fields
 	if json.Unmarshal(data, &list) == nil {
@@ -67,7 +67,7 @@ func documents(data []byte) []fields {
 	return list
 }
 
-// float is the first of the named numbers that is there; 0 when none is.
+// float is the first named number that is present; 0 when none is.
 func (f fields) float(names ...string) float64 {
 	for _, name := range names {
 		var v *float64

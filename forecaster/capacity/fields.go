@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// fields is one JSON object, its values not yet parsed.
+// fields is one JSON object with unparsed values.
 type fields map[string]json.RawMessage
 
 // integer is the first of the named fields that is present; 0 when none is.

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// Deployment is how one replica runs a model: the GPUs it has, and what shares their memory with the KV cache.
+// Deployment is how one replica runs a model: its GPUs, and the other uses of their memory.
 type Deployment struct {
 	GPUBytes    float64 // of one GPU
 	Utilization float64 // share of it that the engine may use; 0 means 0.9
@@ -26,14 +26,14 @@ type Deployment struct {
 	KVTarget      float64 // share of the cache that is safe to fill; 0 means 0.85
 }
 
-// Bytes is what takes the memory of the fullest GPU of a replica.
+// Bytes is the use of memory of the fullest GPU of a replica.
 type Bytes struct {
 	Memory    float64 `json:"memory"`
 	Unused    float64 `json:"unused"` // beyond utilization
 	Weights   float64 `json:"weights"`
 	Workspace float64 `json:"workspace"`
 	Adapters  float64 `json:"adapters"`
-	KV        float64 `json:"kv"` // left for the cache, fragmentation taken off
+	KV        float64 `json:"kv"` // left for the cache, without fragmentation
 }
 
 // Fit is a model on a replica.
@@ -43,7 +43,7 @@ type Fit struct {
 	GPU        Bytes   // on the fullest one
 	Checkpoint float64 // bytes of the weights, once
 	TokenBytes KVBytes // of one token with every layer in full
-	// ModelTokenBytes is the KV cache of one token without copies: what a model takes on a GPU of its own.
+	// ModelTokenBytes is the KV cache of one token without copies, as on a single GPU.
 	ModelTokenBytes float64
 	Estimated       bool // Workspace is an estimate
 
@@ -75,12 +75,12 @@ func or(v, otherwise float64) float64 {
 	return v
 }
 
-// NewFit counts the bytes of a model on one replica. Errors say what the config does not tell, or that nothing is left for
-// the cache.
+// NewFit counts the bytes of a model on one replica. Errors name missing fields of the config, or say that no memory is
+// left for the cache.
 //
-// Tensor parallelism divides attention, dense and embedding weights; of pipeline stages the one with most layers counts;
-// experts are divided over tensor × data ranks, as vLLM and SGLang do it. Adapters take rank · Σ(in + out) elements of two
-// bytes of the linear layers on a GPU (Hu et al. 2021, arXiv:2106.09685), routed experts left out.
+// Tensor parallelism divides attention, dense and embedding weights. The pipeline stage with most layers counts.
+// Experts are divided over tensor × data ranks, as in vLLM and SGLang. Adapters take rank · Σ(in + out) elements of two
+// bytes of the linear layers on a GPU (Hu et al. 2021, arXiv:2106.09685), without routed experts.
 func NewFit(m Model, d Deployment) (Fit, error) {
 	d = d.withDefaults()
 	f := Fit{Model: m, deployment: d, GPUs: d.Tensor * d.Pipeline * d.Data}
@@ -134,7 +134,7 @@ func NewFit(m Model, d Deployment) (Fit, error) {
 
 const gib = 1 << 30
 
-// weigh puts the weights on the fullest GPU.
+// weigh computes the weights on the fullest GPU.
 func (f *Fit) weigh() error {
 	d, m := &f.deployment, &f.Model
 	tensor, ranks := float64(d.Tensor), float64(d.Tensor*d.Data)
@@ -157,7 +157,7 @@ func (f *Fit) weigh() error {
 		f.Checkpoint = d.WeightsBytes
 		f.GPU.Weights = d.WeightsBytes * f.share / tensor
 		return nil
-	default: // stated in sum: divide it as what was counted
+	default: // only the sum is stated: divide it in the counted proportions
 		f.Checkpoint = d.WeightsBytes
 		scale := d.WeightsBytes / counted
 		embedding, attention, dense, experts = embedding*scale, attention*scale, dense*scale, experts*scale
@@ -173,19 +173,19 @@ func (f *Fit) weigh() error {
 	return nil
 }
 
-// Sizes of what an engine keeps beside weights and cache: the CUDA context and graphs, and the buffers of collectives when
-// GPUs talk to each other.
+// Sizes of an engine's other memory: the CUDA context and graphs, and the buffers of collectives between GPUs.
 const (
 	contextBytes    = 1 << 30
 	collectiveBytes = 1 << 30
 )
 
-// workspace estimates the bytes on a GPU that are neither weights nor cache:
+// workspace estimates the bytes on a GPU without weights and cache:
 //
 //	2 · batched tokens · (3 · up + 4 · width) + 10 · sequences · vocabulary + context
 //
-// for the widest feed-forward layer and the residuals around it in two bytes, logits in two and twice in four. vLLM printed
-// 1.26 GiB for the first two terms of Llama-3-8B at 8192 tokens and 256 sequences (vllm-project/vllm#10511); this gives 1.21.
+// for the widest feed-forward layer and the residuals around it in two bytes, logits in two and twice in four. vLLM
+// printed 1.26 GiB for the first two terms of Llama-3-8B at 8192 tokens and 256 sequences (vllm-project/vllm#10511);
+// this gives 1.21.
 func (m Model) workspace(d Deployment) float64 {
 	activations := 2 * float64(d.BatchedTokens) * (3*float64(m.Weights.Up) + 4*float64(m.Weights.Width))
 	logits := 10 * float64(d.MaxNumSeqs) * float64(m.Weights.Vocabulary)
@@ -196,7 +196,7 @@ func (m Model) workspace(d Deployment) float64 {
 	return bytes
 }
 
-// RequestBytes is what a request of context tokens takes of the cache on the fullest GPU.
+// RequestBytes is the cache of a request with context tokens on the fullest GPU, in bytes.
 func (f *Fit) RequestBytes(context float64) float64 {
 	bytes, err := f.Model.RequestBytes(f.deployment.KVDType, f.deployment.Tensor, f.share, context)
 	if err != nil {
@@ -205,8 +205,8 @@ func (f *Fit) RequestBytes(context float64) float64 {
 	return bytes
 }
 
-// Tokens is how many tokens the replica holds in requests of context tokens each, all data-parallel ranks together. With
-// every layer in full it does not depend on the context.
+// Tokens is the capacity of the replica's cache in tokens, for requests of context tokens each, over all data-parallel
+// ranks. It depends on the context only with windowed layers.
 func (f *Fit) Tokens(context float64) float64 {
 	if !(context > 0) {
 		return 0
@@ -214,8 +214,8 @@ func (f *Fit) Tokens(context float64) float64 {
 	return math.Floor(f.GPU.KV / f.RequestBytes(context) * context * float64(f.deployment.Data))
 }
 
-// Requests is how many requests of context tokens the replica holds at once, how many of them within the safe share, and
-// what keeps it from more: KV or Slots, or Context when the model was not made for so many tokens.
+// Requests is the number of requests of context tokens that the replica holds at once, the number within the safe
+// share, and the binding limit: KV, Slots, or Context when the model does not support so many tokens.
 func (f *Fit) Requests(context float64) (most, safe int, binding string) {
 	d := &f.deployment
 	if f.Model.MaxContext > 0 && context > float64(f.Model.MaxContext) {

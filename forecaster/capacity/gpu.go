@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// GPUType is a GPU as its data sheet has it, and what of its memory a process sees.
+// GPUType is a GPU with its memory by the data sheet and as a process sees it.
 type GPUType struct {
 	Name    string
 	SheetGB float64 // memory by the vendor's data sheet
-	// VisibleGiB is the memory that the driver offers a process, as engines print it when they start: the sheet's less what
-	// error correction and the driver keep (in-band ECC takes a sixteenth of GDDR6).
+	// VisibleGiB is the memory available to a process, as engines print it at start: without the memory of error
+	// correction (in-band ECC takes a sixteenth of GDDR6) and of the driver.
 	VisibleGiB float64
 }
 

@@ -5,24 +5,24 @@ import (
 	"strings"
 )
 
-// Model is what a model's config.json says about its size.
+// Model is the size of a model, from its config.json.
 type Model struct {
 	TotalLayers int    // of every kind
 	Layers      int    // layers that keep keys and values per token
-	Windowed    int    // of Layers, those that keep the newest Window tokens only
+	Windowed    int    // of Layers, those that keep only the newest Window tokens
 	Window      int    // tokens; 0 when no layer is windowed
 	KVHeads     int    // key/value heads: attention heads for MHA, fewer for GQA, 1 for MQA
 	HeadDim     int    // dimension of one head
 	Latent      int    // kv_lora_rank + qk_rope_head_dim for multi-head latent attention, 0 for all others
 	DType       string // dtype of the weights as written, "" when absent
 
-	StateBytes   float64 // kept of each sequence by layers without a cache per token
-	StateUnknown bool    // there are such layers, and the config does not tell how much they keep
+	StateBytes   float64 // state per sequence of layers without a cache per token
+	StateUnknown bool    // the config does not have the size of that state
 
-	MaxContext   int // tokens that the model was made for; 0 when the config does not say
+	MaxContext   int // longest supported context in tokens; 0 when unknown
 	Weights      Weights
 	Quantization Quantization
-	Vision       bool // there is an image encoder, whose weights are not counted
+	Vision       bool // the model has an image encoder; its weights are not counted
 }
 
 // KVBytes is the KV cache that one token takes, in bytes.
@@ -50,9 +50,8 @@ func (m Model) BytesPerToken(kvDType string, tp int) (KVBytes, error) {
 	return KVBytes{PerReplica: perGPU * float64(tp), PerGPU: perGPU}, nil
 }
 
-// RequestBytes is what a sequence of context tokens takes of the KV cache on the fullest GPU when a stage of the model
-// holds share of its layers: full layers keep all of it, windowed ones min(context, window), and layers with a state of
-// fixed size that state, over tp GPUs.
+// RequestBytes is the KV cache of a sequence of context tokens on the fullest of tp GPUs, in bytes, for a stage with a
+// share of the layers. Full layers keep all tokens, windowed ones min(context, window), others a state of fixed size.
 func (m Model) RequestBytes(kvDType string, tp int, share, context float64) (float64, error) {
 	perLayer, err := m.layerBytes(kvDType, tp)
 	if err != nil {
@@ -80,8 +79,8 @@ func (m Model) layerBytes(kvDType string, tp int) (float64, error) {
 // maxGPUs bounds the GPUs of one replica.
 const maxGPUs = 1024
 
-// element is the size of one cached number in bytes. Engines serve float32 checkpoints in half precision unless told
-// otherwise (vLLM --dtype auto), so only an override makes the cache four bytes wide.
+// element is the size of one cached number in bytes. Engines serve float32 checkpoints in half precision by default
+// (vLLM --dtype auto), so only an override makes it four bytes.
 func (m Model) element(kvDType string) (float64, error) {
 	name := strings.ToLower(strings.TrimPrefix(kvDType, "torch."))
 	if name == "" || name == "auto" {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// kinds counts the layers of a model by what they keep of the tokens they have seen.
+// kinds counts the layers of a model by their kind of cache.
 type kinds struct {
 	cached   int // keep keys and values per token; the others a state of fixed size
-	windowed int // of cached, those that keep the newest window tokens only
+	windowed int // of cached, those that keep only the newest window tokens
 	window   int // tokens
 }
 
@@ -21,7 +21,7 @@ var (
 	windowed  = []string{"sliding_attention", "local_attention", "chunked_attention", "sliding_window"}
 )
 
-// layers sorts the layers: by layer_types where the config lists them, else by the rule its family states them with.
+// layers counts the layers by kind: from layer_types, or else by the rule of the model's family.
 func (f fields) layers(layers int) (kinds, error) {
 	k := kinds{cached: layers}
 	window, err := f.window()
@@ -57,7 +57,7 @@ func (f fields) layers(layers int) (kinds, error) {
 	return k, nil
 }
 
-// attentionLayers is how many layers of a hybrid have attention, by the fields of Qwen3-Next (one in
+// attentionLayers is the number of attention layers of a hybrid, by the fields of Qwen3-Next (one in
 // full_attention_interval), Jamba (one in attn_layer_period), Bamba (attn_layer_indices) and Nemotron-H (a * in
 // hybrid_override_pattern).
 func (f fields) attentionLayers(layers int) (int, error) {
@@ -88,17 +88,17 @@ func (f fields) window() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// Qwen 2 and 3 state a window and leave it unused unless this flag is set.
+	// Qwen 2 and 3 use their window only if this flag is set.
 	if raw, ok := f["use_sliding_window"]; ok && string(raw) != "true" || !ok && strings.HasPrefix(family, "qwen") {
 		return 0, nil
 	}
 	return f.integer(maxContext, "sliding_window", "attention_chunk_size")
 }
 
-// windowedLayers is how many of the layers look back over the window only. Gemma 3 and Cohere have one full layer in
-// sliding_window_pattern (Gemma 3: six where it is not stated); Gemma 2 every second, beginning with a windowed one; Qwen
-// 2 full ones up to max_window_layers; Llama 4 those that no_rope_layers marks with 1, all but each fourth where it marks
-// none; all others windows throughout.
+// windowedLayers is the number of windowed layers. Gemma 3 and Cohere have one full layer in sliding_window_pattern
+// (Gemma 3: six by default). In Gemma 2 every second layer is full, the first is windowed. In Qwen 2 the layers up to
+// max_window_layers are full. In Llama 4 no_rope_layers marks windowed layers with 1; by default each fourth is full.
+// In all others every layer is windowed.
 func (f fields) windowedLayers(layers int) (int, error) {
 	pattern, err := f.integer(maxLayers, "sliding_window_pattern", "_sliding_window_pattern")
 	if err != nil {
@@ -123,8 +123,8 @@ func (f fields) windowedLayers(layers int) (int, error) {
 	return layers - min(full, layers), err
 }
 
-// chunkedLayers is how many layers of Llama 4 attend to their own chunk of attention_chunk_size tokens: those with rotary
-// positions, as transformers derives layer_types where the config leaves them out.
+// chunkedLayers is the number of layers of Llama 4 that attend to their chunk of attention_chunk_size tokens: those
+// with rotary positions. Transformers derives missing layer_types in the same way.
 func (f fields) chunkedLayers(layers int) (int, error) {
 	var rotary []int
 	if raw, ok := f["no_rope_layers"]; ok && string(raw) != "null" {
@@ -148,9 +148,9 @@ func (f fields) chunkedLayers(layers int) (int, error) {
 	return layers - layers/every, err
 }
 
-// state is what the cacheless layers keep of a sequence, in bytes, at two bytes an element (the recurrence of Qwen3-Next
-// is kept in four): the matrix of a gated delta net, heads · key · value, and its convolution's window (Yang et al.
-// 2024, arXiv:2412.06464). unknown says that the config does not tell.
+// state is the state of the cacheless layers per sequence, in bytes, at two bytes an element (four for the recurrence
+// of Qwen3-Next): the matrix of a gated delta net, heads · key · value, and its convolution's window (Yang et al. 2024,
+// arXiv:2412.06464). unknown reports that the config does not have its size.
 func (f fields) state(layers int) (bytes float64, unknown bool) {
 	if layers <= 0 {
 		return 0, false

@@ -16,7 +16,7 @@ const (
 	maxContext    = 1 << 30
 )
 
-// nested names where multimodal models keep the configuration of their language model.
+// nested are the keys under which multimodal models have the configuration of their language model.
 var nested = []string{"text_config", "language_config", "llm_config", "thinker_config"}
 
 // ParseModel reads a Hugging Face config.json. It knows the field names of Llama, Qwen, Mistral, Gemma, DeepSeek,
@@ -38,7 +38,7 @@ func ParseModel(config []byte) (Model, error) {
 	if err != nil {
 		return Model{}, err
 	}
-	// What holds for the whole checkpoint may stand outside, where the language model is nested.
+	// With a nested language model, fields of the whole checkpoint may be in the outer object.
 	if m.DType == "" {
 		if m.DType, err = outer.text("torch_dtype", "dtype"); err != nil {
 			return Model{}, err
@@ -55,7 +55,7 @@ func ParseModel(config []byte) (Model, error) {
 	return m, nil
 }
 
-// language descends to the object that describes the language model.
+// language returns the object of the language model.
 func (f fields) language(depth int) (fields, error) {
 	for _, name := range nested {
 		raw, ok := f[name]
@@ -126,9 +126,9 @@ func (f fields) model() (m Model, err error) {
 	return m, err
 }
 
-// kvHeads resolves the number of key/value heads: stated, one for the multi_query families, else one per attention
-// head. Falcon's second architecture states num_kv_heads and leaves multi_query set; its first one has the field too,
-// filled with the number of attention heads, and means multi_query.
+// kvHeads is the number of key/value heads: the stated one, one for the multi_query families, else one per attention
+// head. Falcon's second architecture sets num_kv_heads and multi_query. Its first one has num_kv_heads too, with the
+// number of attention heads, but uses multi_query.
 func (f fields) kvHeads(heads int) (int, error) {
 	multiQuery, newFalcon := f.flag("multi_query"), f.flag("new_decoder_architecture")
 	if multiQuery && !newFalcon {

@@ -16,21 +16,21 @@ const (
 	Slots    = "slots"    // requests at once
 )
 
-// Context is what binds a request that is longer than its model was made for.
+// Context is the binding limit of a request that is longer than its model supports.
 const Context = "context"
 
-// Pool is what one pool can hold and do, checked and with defaults filled in. It is a value.
+// Pool is the capacity of one pool, checked and with defaults filled in.
 type Pool struct {
 	Name          string
 	Mode          string         // of decisions; "" for that of all pools
-	Zone          *time.Location // whose clock daily and weekly seasons follow; nil is UTC
+	Zone          *time.Location // of daily and weekly seasons; nil is UTC
 	KVTokens      float64        // KV cache of one replica in tokens, before KVTarget; 0 is unknown
 	KVTarget      float64
 	PrefillTarget float64 // share of Rates.PrefillTokensPerS to plan with
 	KVBytes       KVBytes // of one token; zero when no model was given
 	Rates         Rates
-	// RatesFrom says which rates decide where stated and learned ones contradict each other: Stated, Learned, or "" for the lower
-	// after a day's notice.
+	// RatesFrom selects the rates to use when stated and learned ones contradict each other: Stated, Learned, or "" for
+	// the lower after a day's notice.
 	RatesFrom Source
 	Warmup    Warmup
 
@@ -41,32 +41,32 @@ type Pool struct {
 	GPUHourUSD            float64
 	SLOViolationMinuteUSD float64
 	BudgetHourUSD         float64
-	Quantile              float64 // stated; 0 follows from cost
+	Quantile              float64 // stated; 0 computes it from cost
 	WaitingPerReplica     float64 // requests that may wait per replica
 
 	Disaggregated      bool // prompts are computed on replicas of their own; Replicas are those that decode
 	PrefillReplicas    Replicas
-	PrefillReserves    Reserves // of those, beside Reserves of the others
+	PrefillReserves    Reserves // of PrefillReplicas
 	TransferTokensPerS float64  // that one prefill replica sends; 0 is no limit
 	Limits             Limits
 	Prices             Prices
-	Fit                *Fit   // of the model on a replica; nil when it was not counted
+	Fit                *Fit   // of the model on a replica; nil without a model
 	Promised           SLO    // as stated
-	SLO                SLO    // ITL is that of Rates where none is stated
-	MaxContext         int    // tokens that the model was made for; 0 when it is not known
-	Curve              *Curve // of a benchmark; nil when there is none
-	CurveOpen          bool   // the objective held at the highest load that it measured
+	SLO                SLO    // with the ITL of Rates when none is stated
+	MaxContext         int    // longest supported context in tokens; 0 when unknown
+	Curve              *Curve // of a benchmark; nil without one
+	CurveOpen          bool   // the objective held at its highest load
 
-	tokenBytes float64 // KV cache of one token without copies: what is sent of it
+	tokenBytes float64 // KV cache of one token without copies, as it is sent
 }
 
-// Files are the contents of the files that a Config names; nil where it names none.
+// Files are the contents of the files that a Config names; nil without a name.
 type Files struct {
 	Model []byte // model_config
 	Curve []byte // curve_file
 }
 
-// New is [NewFrom] for a pool that names no file but its model's config.json, which may be nil.
+// New is [NewFrom] for a pool without other files than its model's config.json, which may be nil.
 func New(c Config, modelJSON []byte) (Pool, error) { return NewFrom(c, Files{Model: modelJSON}) }
 
 // NewFrom builds a pool. Errors name the key, its value, the bound and the mend.
@@ -107,7 +107,7 @@ func NewFrom(c Config, files Files) (Pool, error) {
 	return p, p.readTransfer(&c)
 }
 
-// readCurve takes service rates from a benchmark: they are measured, and win over those that are stated.
+// readCurve reads service rates from a benchmark. They are measured, so they replace the stated ones.
 func (p *Pool) readCurve(c *Config, data []byte) error {
 	if data == nil {
 		return nil
@@ -131,8 +131,8 @@ func (p *Pool) readCurve(c *Config, data []byte) error {
 	return nil
 }
 
-// LongestPrompt is how many prompt tokens a replica can take at most: the model's context, or the whole cache where that is
-// less; reported is the cache's capacity as engines say, 0 when they do not. 0 when nothing is known.
+// LongestPrompt is the longest prompt of a replica in tokens: the model's context, or the whole cache if that is less;
+// 0 when unknown. reported is the cache's capacity that engines report, 0 when unknown.
 func (p *Pool) LongestPrompt(reported float64) float64 {
 	longest := reported
 	if !(longest > 0) {
@@ -144,7 +144,7 @@ func (p *Pool) LongestPrompt(reported float64) float64 {
 	return longest
 }
 
-// readModel sizes the cache from the model's config.json, nil when the pool names none.
+// readModel computes the size of the cache from the model's config.json, which may be nil.
 func (p *Pool) readModel(c *Config, modelJSON []byte) error {
 	hasGPU := c.GPU.Memory != "" || c.GPU.Type != ""
 	if modelJSON == nil {
@@ -177,7 +177,7 @@ func (p *Pool) readModel(c *Config, modelJSON []byte) error {
 	fit, err := NewFit(model, d)
 	if err != nil {
 		if p.KVTokens > 0 {
-			return nil // what the engine says is enough
+			return nil // the engine's report is sufficient
 		}
 		return c.errorf("gpu", "%w", err)
 	}
@@ -220,7 +220,7 @@ func (c *Config) deployment(tensor int) (Deployment, error) {
 	return d, nil
 }
 
-// readTransfer turns the bandwidth between the roles into tokens.
+// readTransfer converts the bandwidth between the roles to tokens per second.
 func (p *Pool) readTransfer(c *Config) error {
 	if c.Disaggregated.Transfer == "" {
 		return nil
@@ -238,7 +238,7 @@ func (p *Pool) readTransfer(c *Config) error {
 	return nil
 }
 
-// zone is the pool's time zone. "Local" is refused, for it would make forecasts depend on the machine.
+// zone is the pool's time zone. "Local" is refused, because forecasts would depend on the machine.
 func (c Config) zone() (*time.Location, error) {
 	zone, err := time.LoadLocation(c.Timezone)
 	if err != nil || zone == time.Local {
@@ -247,9 +247,9 @@ func (c Config) zone() (*time.Location, error) {
 	return zone, nil
 }
 
-// PerReplica is the safe capacity of one replica in the dimension's unit; ok is false when it is not known or the
-// dimension is no resource. reportedKV is the KV cache in tokens that the engines report, and wins over the
-// configuration when positive.
+// PerReplica is the safe capacity of one replica in the dimension's unit; ok is false when it is unknown or the
+// dimension is no resource. reportedKV is the KV cache in tokens that the engines report; if positive it replaces the
+// configuration.
 func (p *Pool) PerReplica(dimension string, reportedKV float64) (safe float64, ok bool) {
 	switch dimension {
 	case KV:
@@ -270,7 +270,7 @@ func (p *Pool) PerReplica(dimension string, reportedKV float64) (safe float64, o
 	return safe, safe > 0
 }
 
-// prefill is the prefill capacity of a replica: PrefillTarget of its rate, for near all of it prompts queue without bound.
+// prefill is the prefill capacity of a replica: PrefillTarget of its rate. Near the full rate queues are unbounded.
 func (p *Pool) prefill() float64 {
 	if p.Rates.Sustained {
 		return p.Rates.PrefillTokensPerS
@@ -278,14 +278,14 @@ func (p *Pool) prefill() float64 {
 	return p.PrefillTarget * p.Rates.PrefillTokensPerS
 }
 
-// Bounds of the quantile that follows from cost. Below, a pool would be short most of the time; above, the forecast's
-// tail is extrapolated and no longer checked against outcomes.
+// Bounds of the quantile that is computed from cost. Below, a pool would be too small most of the time. Above, the
+// forecast's tail is extrapolated and not checked against outcomes.
 const (
 	minCostQuantile = 0.5
 	maxCostQuantile = 0.99
 )
 
-// CostQuantile is the quantile of demand that costs least to provide for, the newsvendor's critical ratio
+// CostQuantile is the quantile of demand with the lowest expected cost, the newsvendor's critical ratio
 // τ = Cu/(Cu + Co) (Arrow, Harris and Marschak 1951, doi:10.2307/1906813), with Cu the cost of a minute short of a
 // replica and Co the price of a replica's minute, within 0.5…0.99. ok is false when either cost is unknown.
 func (p *Pool) CostQuantile() (tau float64, ok bool) {
@@ -297,7 +297,7 @@ func (p *Pool) CostQuantile() (tau float64, ok bool) {
 	return min(max(under/(under+over), minCostQuantile), maxCostQuantile), true
 }
 
-// Limit is the most replicas the pool may have, and the key that says so.
+// Limit is the largest allowed number of replicas, and the key that sets it.
 func (p *Pool) Limit() (replicas int, key string) {
 	replicas, key = p.Replicas.Max, "replicas.max"
 	if n, ok := p.Budget(); ok && n < replicas {
@@ -306,7 +306,7 @@ func (p *Pool) Limit() (replicas int, key string) {
 	return replicas, key
 }
 
-// Budget is how many replicas, of all roles together, the pool's budget pays for; ok is false without a budget or a price.
+// Budget is the number of replicas of all roles that the budget pays for; ok is false without a budget or a price.
 func (p *Pool) Budget() (replicas int, ok bool) {
 	hour := p.ReplicaHourUSD()
 	if !(hour > 0) || !(p.BudgetHourUSD > 0) {

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// PrefillSums are sums over the requests of one minute: how many, their prompt tokens x to prefill, their seconds t from leaving
-// the queue to the first token, and Σx², Σx·t.
+// PrefillSums are sums over the requests of one minute: how many, their prompt tokens x to prefill, their seconds t
+// from leaving the queue to the first token, and Σx², Σx·t.
 type PrefillSums struct {
 	N, Tokens, Seconds, TokensSq, TokenSeconds float64
 }
 
-// prefillBin is what minutes of about the same load showed. Sxx and Sxt are the sums of squares and products of a minute about
-// its means; all sums fade.
+// prefillBin has sums over minutes of about the same load, which fade. Sxx and Sxt are the sums of squares and products
+// of a minute about its means.
 type prefillBin struct {
 	_ struct{} `cbor:",toarray"`
 
@@ -21,36 +21,36 @@ type prefillBin struct {
 	SxtSxt, SxtSxx, SxxSxx    float64 // of their squares and products, for the standard error of the slope
 	LoadSxx, ReplicasSxx      float64 // load and replicas, weighted by Sxx
 	Requests, Tokens, Seconds float64
-	Idle                      int // minutes since the newest of these
+	Idle                      int // minutes since the newest minute of the bin
 }
 
-// Constants of the prefill fit. Those without a source were chosen on planted pools, see planted_test.go.
+// Constants of the prefill fit. Those without a source were chosen on simulated pools, see planted_test.go.
 const (
-	prefillFade = 0.999  // of what earlier minutes weigh: half in 12 hours, so that a day's quiet and busy hours are compared
-	forgotten   = 1500   // minutes of other loads after which what a load showed is dropped: a day
-	prefillBins = 32     // of load, a factor of √2 apart, the first around leastLoad
-	leastLoad   = 16     // tokens/s
+	prefillFade = 0.999  // decay of weights per minute: half in 12 hours, so that quiet and busy hours of a day are compared
+	maxIdle     = 1500   // minutes of other loads after which a bin is dropped: a day
+	prefillBins = 32     // of load, by factors of √2, the first around minLoad
+	minLoad     = 16     // tokens/s
 	fewMinutes  = 8      // a bin with fewer is left out
-	farOff      = 8      // mean absolute deviations by which a minute's slope may differ before it is left out
-	correlated  = 2      // neighbouring minutes err alike: the variance of a mean is so many times as large
+	maxOutlier  = 8      // a minute whose slope deviates by more mean absolute deviations is left out
+	correlated  = 2      // factor of the variance of a mean, because errors of neighbouring minutes are correlated
 	lawError    = 0.02   // relative standard error of the law itself
-	waitError   = 0.05   // and of what prompts wait for each other
-	busiest     = 0.97   // share of the rate: at more the wait within a minute is no longer that of a steady state
-	overload    = 1.1    // share of the rate that minutes may exceed it by
+	waitError   = 0.05   // and of the wait of prompts for each other
+	busiest     = 0.97   // share of the rate above which a minute is too short for a steady state
+	overload    = 1.1    // largest load over the rate
 	chi90       = 2.7055 // 90 % quantile of χ² with one degree of freedom
-	rateStep    = 1.01   // between the rates that are tried
-	tooHigh     = 1.07   // a fit may be so much too high: an iteration costs something beside its tokens
-	tooLow      = 1.03   // and so much too low
-	contradicts = 4      // χ² by degree of freedom from which loads contradict each other, as for hours after a change of the rate
-	widest      = 1.26   // the largest high/low of an interval that counts as known
+	rateStep    = 1.01   // factor between the candidate rates
+	tooHigh     = 1.07   // largest overestimate of a fit: an iteration has a fixed cost
+	tooLow      = 1.03   // largest underestimate of a fit
+	contradicts = 4      // χ² per degree of freedom from which loads contradict each other, as for hours after a change of the rate
+	widest      = 1.26   // largest high/low of a usable interval
 )
 
-// sharing are the ways in which prompts that are computed at the same time may slow each other down. A prompt takes
-// x/R · (1 + share·W) beyond the overhead, with W = W₁^(1−router) · W_c^router: between what processor sharing on each replica
-// by itself gives (router 0, prompts spread blindly, W₁ = ρ/(1 − ρ) whatever the distribution; Kleinrock 1976, Queueing Systems
-// II, §4.4) and Erlang's wait for c replicas that share all work, which a router to the least busy comes near to (router 1;
-// Gupta et al. 2007, doi:10.1016/j.peva.2007.06.012). With share 0 prompts are computed one after the other: then what a
-// prompt waits for does not depend on its own length.
+// sharing are models of the slowdown of concurrent prompts. A prompt takes x/R · (1 + share·W) beyond the overhead,
+// with W = W₁^(1−router) · W_c^router. Router 0 is processor sharing on each replica with random routing, W₁ = ρ/(1 −
+// ρ) for any distribution (Kleinrock 1976, Queueing Systems II, §4.4). Router 1 is Erlang's wait for c replicas that
+// share all work, which is close to routing to the least busy replica (Gupta et al. 2007,
+// doi:10.1016/j.peva.2007.06.012). With share 0 prompts are computed one after the other; then the wait does not depend
+// on the prompt's length.
 var sharing = [...]struct{ share, router float64 }{{0, 0}, {.25, 1}, {.5, 1}, {1, 1}, {1, 2. / 3}, {1, 1. / 3}, {1, 0}}
 
 func (s *Service) observePrefill(m ServiceMinute) {
@@ -63,12 +63,12 @@ func (s *Service) observePrefill(m ServiceMinute) {
 		return
 	}
 	st := &s.state
-	bin := &st.Loads[min(max(int(2*math.Log2(m.Prefill/leastLoad)+.5), 0), prefillBins-1)]
+	bin := &st.Loads[min(max(int(2*math.Log2(m.Prefill/minLoad)+.5), 0), prefillBins-1)]
 	st.Prompts = fade*st.Prompts + 1
 	if bin.Minutes >= 3 && bin.Sxx > 0 && sxx > 0 {
-		// A minute far from what its load showed so far is left out. If such minutes go on, they become usual.
+		// A minute far from the earlier ones of its load is left out. If such minutes continue, they are accepted.
 		residual := math.Abs(sxt-bin.Sxt/bin.Sxx*sxx) / math.Sqrt(sxx)
-		bound := farOff * st.Residual
+		bound := maxOutlier * st.Residual
 		st.Residual += scaleFade * (min(residual, max(bound, sxt/math.Sqrt(sxx)*1e-3)) - st.Residual)
 		if residual > bound && bound > 0 {
 			return
@@ -85,7 +85,7 @@ func (s *Service) observePrefill(m ServiceMinute) {
 }
 
 func (b *prefillBin) fade() {
-	if b.Idle++; b.Minutes == 0 || b.Idle > forgotten {
+	if b.Idle++; b.Minutes == 0 || b.Idle > maxIdle {
 		*b = prefillBin{}
 		return
 	}
@@ -96,7 +96,7 @@ func (b *prefillBin) fade() {
 	}
 }
 
-// prefillPoint is what one load showed: seconds that a prompt takes longer for each token, and their variance.
+// prefillPoint is the measurement at one load: seconds per additional token of a prompt, and their variance.
 type prefillPoint struct{ load, replicas, slope, variance float64 }
 
 func (s *Service) prefillPoints() (points []prefillPoint) {
@@ -112,7 +112,7 @@ func (s *Service) prefillPoints() (points []prefillPoint) {
 			variance: correlated * scores / (b.Sxx * b.Sxx),
 		})
 	}
-	// What prompts wait for each other is less sure the longer it is.
+	// The error grows with the wait of prompts for each other.
 	least := math.Inf(1)
 	for _, p := range points {
 		least = min(least, math.Abs(p.slope))
@@ -125,17 +125,17 @@ func (s *Service) prefillPoints() (points []prefillPoint) {
 	return points
 }
 
-// leastSlope is in seconds a token: 100 M tokens/s are beyond any replica, so less is an error of rounding, of prompts that all took
-// as long as each other.
-const leastSlope = 1e-8
+// minSlope is in seconds a token: 100 M tokens/s are beyond any replica. A smaller slope is a rounding error for
+// prompts of equal time.
+const minSlope = 1e-8
 
-// prefillRate is the rate R at which a replica computes prompts. Its interval has every R for which some way of sharing explains
-// the slopes at all loads about as well as the best does. ok is false where that leaves too much open.
+// prefillRate is the rate R at which a replica computes prompts. Its interval has every R for which a model of sharing
+// fits the slopes at all loads about as well as the best fit. ok is false if the interval is too wide.
 func (s *Service) prefillRate() (e Estimate, ok bool) {
 	points := s.prefillPoints()
 	least, most := math.Inf(1), 0.0
 	for _, p := range points {
-		if p.slope > leastSlope {
+		if p.slope > minSlope {
 			margin := 2 * math.Sqrt(p.variance)
 			least, most = min(least, .8/(p.slope+margin)), max(most, 1.25*(p.load+1/max(p.slope-margin, p.slope/4)))
 		}
@@ -165,7 +165,7 @@ func (s *Service) prefillRate() (e Estimate, ok bool) {
 	return e, e.Low > 0 && e.High <= widest*e.Low
 }
 
-// prefillMisfit is the χ² of a rate under the way of sharing that suits it best.
+// prefillMisfit is the χ² of a rate for the best model of sharing.
 func prefillMisfit(points []prefillPoint, rate float64) float64 {
 	var sums [len(sharing)]float64
 	for _, p := range points {

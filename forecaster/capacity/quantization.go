@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Quantization is how the weights of a checkpoint are stored. The zero value is in the model's dtype throughout.
+// Quantization is how the weights of a checkpoint are stored. The zero value means the model's dtype for all.
 type Quantization struct {
 	Method  string  // as the config names it
-	Bits    float64 // per quantised weight, scales and zero points included; below 0 for a method that is not known
-	Experts bool    // of routed experts only; otherwise of all linear layers. Embeddings never are
+	Bits    float64 // per quantised weight, scales and zero points included; below 0 for an unknown method
+	Experts bool    // only routed experts are quantised; otherwise all linear layers. Embeddings never are
 }
 
-// bytes is the size of weights w in bytes, with elements of dtype bytes where they are not quantised.
+// bytes is the size of weights w in bytes; unquantised elements have dtype bytes.
 func (q Quantization) bytes(w Weights, dtype float64) (embedding, attention, dense, experts float64) {
 	linear, expert := dtype, dtype
 	if q.Bits > 0 {
@@ -25,8 +25,8 @@ func (q Quantization) bytes(w Weights, dtype float64) (embedding, attention, den
 	return w.Embedding * dtype, w.Attention * linear, w.Dense * linear, w.Experts * expert
 }
 
-// ParseQuantization reads a dtype for weights as users write it: "" and "auto" follow the checkpoint (from), bf16, fp8,
-// int8, int4 and the like are applied to all linear layers.
+// ParseQuantization reads a user's dtype for weights: "" and "auto" mean that of the checkpoint (from); bf16, fp8,
+// int8, int4 and the like apply to all linear layers.
 func ParseQuantization(dtype string, from Quantization) (Quantization, error) {
 	name := strings.ToLower(dtype)
 	switch name {
@@ -54,8 +54,8 @@ func grouped(bits, group float64) float64 {
 	return bits + (16+bits)/group
 }
 
-// quantization reads quantization_config: of fp8 and compressed-tensors (vLLM), GPTQ and AWQ, bitsandbytes, MXFP4 (4-bit
-// values that share an 8-bit scale by 32, of experts only) and NVFP4 (by 16).
+// quantization reads quantization_config: of fp8 and compressed-tensors (vLLM), GPTQ and AWQ, bitsandbytes, MXFP4
+// (4-bit values that share an 8-bit scale by 32, of experts only) and NVFP4 (by 16).
 func (f fields) quantization() (q Quantization, err error) {
 	raw, ok := f["quantization_config"]
 	if !ok || string(raw) == "null" {
@@ -101,7 +101,7 @@ func (f fields) quantization() (q Quantization, err error) {
 	return q, nil
 }
 
-// groupBits is the width of the widest group of compressed-tensors' config_groups; −1 when none states it.
+// groupBits is the width of the widest group of compressed-tensors' config_groups; −1 when unknown.
 func (f fields) groupBits() float64 {
 	var groups map[string]struct {
 		Weights *struct {

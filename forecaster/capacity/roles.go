@@ -2,10 +2,10 @@ package capacity
 
 import "time"
 
-// Role is what the replicas of a disaggregated pool are for.
+// Role is the role of replicas in a disaggregated pool.
 type Role string
 
-// The roles. In a pool that is not disaggregated every replica does all.
+// The roles. In a pool that is not disaggregated every replica has both.
 const (
 	AnyRole     Role = ""
 	PrefillRole Role = "prefill" // computes prompts and sends their KV cache on
@@ -15,8 +15,8 @@ const (
 // Transfer is the resource of sending KV cache from prefill to decode replicas, in tokens per second of one sender.
 const Transfer = "transfer"
 
-// RoleOf is the role whose replicas carry a dimension when the pool is disaggregated: a prompt occupies its prefill replica
-// only while it is computed and sent, so the cache that is held counts for decode.
+// RoleOf is the role that serves a dimension in a disaggregated pool. A prompt occupies its prefill replica only while
+// it is computed and sent, so the KV cache counts for decode.
 func RoleOf(dimension string) Role {
 	switch dimension {
 	case Prefill, Transfer:
@@ -27,7 +27,7 @@ func RoleOf(dimension string) Role {
 	return AnyRole
 }
 
-// ReservesOf are those of the replicas of a role.
+// ReservesOf are the reserves of a role.
 func (p *Pool) ReservesOf(role Role) Reserves {
 	if p.Disaggregated && role == PrefillRole {
 		return p.PrefillReserves
@@ -43,9 +43,9 @@ func (p *Pool) BoundsOf(role Role) Replicas {
 	return p.Replicas
 }
 
-// Sent lowers the rate at which a prefill replica of p is taken to compute prompts to that at which it sends their KV cache on,
-// where that is what binds: all tokens of a prompt are sent, and computed is the share of them that is not served from its
-// cache. It says whether it did.
+// Sent lowers the prefill rate of p to the rate at which a prefill replica sends KV cache, if that is the lower one,
+// and reports whether it did. All tokens of a prompt are sent; computed is the share that is not in the replica's
+// cache.
 func (p *Pool) Sent(computed float64) bool {
 	if !p.Disaggregated || !(p.TransferTokensPerS > 0) || !(computed > 0) {
 		return false
@@ -58,28 +58,27 @@ func (p *Pool) Sent(computed float64) bool {
 	return true
 }
 
-// Disaggregated is a pool whose prompts are computed on replicas of their own. The pool's replicas are then those that
-// decode.
+// Disaggregated configures separate replicas for prefill. The pool's replicas are then those for decode.
 type Disaggregated struct {
 	PrefillReplicas Replicas `yaml:"prefill_replicas"`
-	// PrefillReserves are kept beside what prompts take; nil keeps as many as Config.Reserves says, of each role.
+	// PrefillReserves are the reserves of prefill replicas; nil means the same as Config.Reserves.
 	PrefillReserves *Reserves `yaml:"prefill_reserves"`
 	Transfer        string    `yaml:"transfer"` // KV cache that one prefill replica sends per second, a size such as 40GB; "" is no limit
 }
 
-// Limits are of the whole pool and no replica lifts them. Zero is none.
+// Limits are limits of the whole pool, which more replicas do not raise. Zero is none.
 type Limits struct {
 	RequestsPerMin float64 `yaml:"requests_per_min"`
 	TokensPerMin   float64 `yaml:"tokens_per_min"` // prompt and output
 }
 
-// Prices say when and where the pool's prices were taken.
+// Prices are the date and region of the pool's prices.
 type Prices struct {
 	Date   string `yaml:"date"` // YYYY-MM-DD
 	Region string `yaml:"region"`
 }
 
-// Age of the prices at a time; ok is false when either is not known.
+// Age is the age of the prices at a time; ok is false when either is unknown.
 func (p Prices) Age(at time.Time) (age time.Duration, ok bool) {
 	date, err := time.Parse(time.DateOnly, p.Date)
 	if err != nil || at.IsZero() {
@@ -88,7 +87,7 @@ func (p Prices) Age(at time.Time) (age time.Duration, ok bool) {
 	return at.Sub(date), true
 }
 
-// prefillReserves are those stated, or as many as are kept of the other replicas.
+// prefillReserves are the stated ones, or those of the decode replicas.
 func (c *Config) prefillReserves() Reserves {
 	if r := c.Disaggregated.PrefillReserves; r != nil {
 		return *r

@@ -18,7 +18,7 @@ type Point struct {
 	TTFT, ITL         Percentiles
 }
 
-// load is by what points are ordered: more of it is more work.
+// load is the sort key of points.
 func (p *Point) load() float64 {
 	if p.Concurrency > 0 {
 		return p.Concurrency
@@ -26,16 +26,16 @@ func (p *Point) load() float64 {
 	return p.RequestsPerS
 }
 
-// length of a request, by which measurements of one kind of request are told from those of another.
+// length of a request in tokens; points of similar length form a group.
 func (p *Point) length() float64 { return p.Prompt + p.Output }
 
-// Curve is what a benchmark measured of one replica: the same requests at rising load, once or for several lengths.
+// Curve is a benchmark of one replica: the same requests at rising load, for one or several lengths.
 type Curve struct {
 	Format string // of the file
 	Groups []Group
 }
 
-// Group is the measurements of requests of one length, by rising load.
+// Group has the points of requests of one length, by rising load.
 type Group struct {
 	Length float64 // tokens, prompt and output
 	Points []Point
@@ -48,7 +48,7 @@ const (
 	maxRate        = 1e12 // of tokens or requests a second
 )
 
-// newCurve sorts points into groups: those whose lengths are within a tenth of each other are of one kind.
+// newCurve groups points whose lengths are within a tenth of each other.
 func newCurve(format string, points []Point) (Curve, error) {
 	if len(points) == 0 {
 		return Curve{}, errors.New("there is no measurement with requests that were served")
@@ -98,17 +98,17 @@ func (p *Point) check() error {
 	return nil
 }
 
-// Goodput is the most a replica serves within its objective.
+// Goodput is the maximum throughput of a replica within its objective.
 type Goodput struct {
 	PrefillTokensPerS float64 // 0 unknown
 	DecodeTokensPerS  float64
-	// Open: the objective still held at the highest load that was measured, so there may be more.
+	// Open reports that the objective held at the highest measured load, so the goodput may be larger.
 	Open bool
 }
 
-// Goodput reads the curve at its knee: prefill where TTFT passes the objective, decode where ITL does, between two
-// measurements in proportion to the latency; never the peak throughput beyond. Where requests of several lengths were measured
-// the least counts. An objective that the lowest load misses already is an error.
+// Goodput reads the curve at its knee: prefill where TTFT exceeds the objective, decode where ITL does, with linear
+// interpolation. With several lengths it is the smallest. It is an error if the lowest load already misses the
+// objective.
 func (c *Curve) Goodput(slo SLO) (Goodput, error) {
 	least := Goodput{PrefillTokensPerS: math.Inf(1), DecodeTokensPerS: math.Inf(1)}
 	for i := range c.Groups {
@@ -145,13 +145,13 @@ func (g *Group) goodput(slo SLO) (out Goodput, err error) {
 	return out, nil
 }
 
-// knee is the rate where latency passes the objective, 0 being none; open says that it does not, ok is false when it has
-// passed it at the lowest load.
+// knee is the rate at which latency exceeds the objective; 0 is no objective. open reports that no load exceeds it; ok
+// is false when the lowest load does.
 func (g *Group) knee(objective float64, latency, rate func(*Point) float64) (at float64, open, ok bool) {
 	for i := range g.Points {
 		p := &g.Points[i]
 		if here := latency(p); objective <= 0 || here <= objective {
-			at = max(at, rate(p)) // throughput may fall again beyond its peak while latency still holds
+			at = max(at, rate(p)) // throughput may fall beyond its peak before latency exceeds the objective
 			continue
 		}
 		if i == 0 {
@@ -164,11 +164,11 @@ func (g *Group) knee(objective float64, latency, rate func(*Point) float64) (at 
 	return at, true, true
 }
 
-// ServiceCurve is how the time per output token of one replica grows with what it generates.
+// ServiceCurve is the time per output token of one replica by throughput.
 type ServiceCurve struct {
 	Source    Source  // Given by a benchmark, or Learned
 	Points    []Load  // by rising load
-	Knee      float64 // tokens/s that the replica is taken to generate within the objective
+	Knee      float64 // assumed tokens/s within the objective
 	Objective float64 // seconds per token; 0 without one
 }
 
@@ -177,11 +177,11 @@ type Load struct{ TokensPerS, ITL float64 }
 
 const (
 	curvePoints = 24  // of a learned curve
-	curveBeyond = 1.5 // times the objective, and the knee, up to which a learned curve is drawn
+	curveBeyond = 1.5 // end of a learned curve as a multiple of the objective and the knee
 	curveMost   = 4096
 )
 
-// ServiceCurve is the benchmark's curve that the pool's rate was read from, else what was learned; nil when there is neither.
+// ServiceCurve is the benchmark's curve behind the pool's rate, else the learned curve; nil without either.
 func (p *Pool) ServiceCurve(s *Service, t *Trusted) *ServiceCurve {
 	c := &ServiceCurve{Source: Learned, Knee: t.Rates.Decode(), Objective: p.SLO.ITL.Seconds()}
 	if p.Curve != nil {
@@ -200,7 +200,7 @@ func (p *Pool) ServiceCurve(s *Service, t *Trusted) *ServiceCurve {
 	}
 	for i := range curvePoints {
 		b := int(math.Round(math.Pow(curveMost, float64(i)/(curvePoints-1))))
-		rate, ok := s.Decode(b, 0, math.MaxFloat32) // no objective and no cache ends it: what b requests at once generate
+		rate, ok := s.Decode(b, 0, math.MaxFloat32) // of b requests at once, without limits of objective and cache
 		itl := float64(b) / rate.Value
 		if !ok || c.Objective > 0 && itl > curveBeyond*c.Objective || len(c.Points) > 1 && rate.Value > curveBeyond*max(c.Knee, c.Points[1].TokensPerS) {
 			break

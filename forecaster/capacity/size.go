@@ -20,8 +20,8 @@ var units = []struct {
 // maxSize bounds a memory size: 1 PiB.
 const maxSize = 1 << 50
 
-// ParseSize reads a memory size such as "80GiB", "141 GB" or "512MiB" into bytes. A unit is required, because a bare
-// number is as likely meant in GiB as in bytes.
+// ParseSize reads a memory size such as "80GiB", "141 GB" or "512MiB" into bytes. A unit is required, because a plain
+// number could mean GiB or bytes.
 func ParseSize(s string) (bytes float64, err error) {
 	for _, u := range units {
 		number, ok := strings.CutSuffix(strings.TrimSpace(s), u.suffix)

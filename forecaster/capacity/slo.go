@@ -2,18 +2,18 @@ package capacity
 
 import "time"
 
-// SLO is what requests are promised; zero durations promise nothing.
+// SLO is the latency objective of requests; zero durations are no objective.
 type SLO struct {
 	TTFT time.Duration `yaml:"ttft"` // from arrival to the first token
 	ITL  time.Duration `yaml:"itl"`  // from one output token to the next
-	// Percentile of requests for which both hold, by which curves are read: 50, 90 or 99; 0 means 90.
+	// Percentile of requests for which both must hold: 50, 90 or 99; 0 means 90.
 	Percentile int `yaml:"percentile"`
 }
 
 // Percentiles of a latency in seconds; 0 is unknown.
 type Percentiles struct{ P50, P90, P99 float64 }
 
-// at is the percentile that was asked for, or the next higher one that is known, or the next lower; 0 when none is.
+// at is the given percentile, or the next higher known one, or the next lower; 0 when none is known.
 func (p Percentiles) at(percentile int) float64 {
 	order := [...]float64{p.P90, p.P99, p.P50}
 	switch percentile {

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// contradiction is how far what was observed may differ from what was given or stated, as a share of the latter, before it
-	// decides anything by itself; calm is the difference below which a contradiction is over.
+	// contradiction is the difference between an observed and a given or stated rate, as a share of the latter, from
+	// which they contradict each other; calm is the difference below which the contradiction ends.
 	contradiction = 0.25
 	calm          = 0.2
-	// notice is how long people are told of a contradiction before the lower of the two rates is used.
+	// notice is how long users are warned of a contradiction before the lower rate is used.
 	notice = 24 * time.Hour
 )
 
-// Trusted are the rates that a decision goes by, and what speaks against them.
+// Trusted are the rates that decisions use, and their contradictions.
 type Trusted struct {
 	Rates           Rates
 	Prefill, Decode Basis
@@ -24,16 +24,16 @@ type Trusted struct {
 	Contradictions  []Contradiction
 }
 
-// Basis is where one rate comes from.
+// Basis is the origin of one rate.
 type Basis struct {
 	Source       Source
 	Learned      Estimate // zero when nothing was learned
 	Disagrees    bool     // by more than 25 %, see Contradiction
 	Extrapolated bool
-	Note         string // why nothing was learned, although there was traffic, or that Learned is extrapolated; else ""
+	Note         string // why nothing was learned in spite of traffic, or that Learned is extrapolated; else ""
 }
 
-// Contradiction is a rate of a replica that was observed to be far from what it was given or stated to be.
+// Contradiction is a rate of a replica whose learned value is far from the given or stated one.
 type Contradiction struct {
 	_ struct{} `cbor:",toarray"`
 
@@ -44,17 +44,17 @@ type Contradiction struct {
 	Low       float64   `json:"low"` // Learned is between these with a probability of 90 %
 	High      float64   `json:"high"`
 	Since     time.Time `json:"since"`
-	From      time.Time `json:"from,omitzero"` // when the learned rate decides; zero where it does not
+	From      time.Time `json:"from,omitzero"` // when the learned rate takes effect; zero if it does not
 }
 
-// String is what Words says, for the log.
+// String is the text of Words, for the log.
 func (c Contradiction) String() string {
-	said, mend := c.Words()
-	return said + " " + mend
+	summary, mend := c.Words()
+	return summary + " " + mend
 }
 
-// Words are the contradiction with its evidence and what happens, and what to do, for people.
-func (c Contradiction) Words() (said, mend string) {
+// Words are texts for users: the contradiction with its evidence and effect, and what to do.
+func (c Contradiction) Words() (summary, mend string) {
 	key, then := c.Dimension+"_tokens_per_s", "The "+string(c.Source)+" one is used, for it is lower"
 	switch {
 	case c.Dimension == KV:
@@ -74,17 +74,17 @@ func (c Contradiction) Words() (said, mend string) {
 		c.Dimension, about(c.Learned), about(c.Low), about(c.High), about(c.Stated), c.Source, then), "Correct " + key + ", or set rates to learned or stated."
 }
 
-// about is a number in three digits, so that a text does not change with each minute.
+// about formats a number with three digits, so that a text does not change each minute.
 func about(v float64) string {
 	digit := math.Pow10(max(int(math.Log10(max(v, 1)))-2, 0))
 	return fmt.Sprintf("%.0f", math.Round(v/digit)*digit)
 }
 
-// Trust chooses between what is known of a replica: given by a benchmark, else learned, else stated. Where what was learned is
-// further than 25 % from what is given or stated, people are told for a day before the lower of the two is used; Pool.RatesFrom
-// decides it at once. A learned rate that is extrapolated replaces no other but by being lower. It is not cut down to the loads
-// that were seen: then more replicas would carry less each, be believed to carry less, and be more again. kvTokens are those of a replica as engines report them, 0 when they do not. s keeps since when rates
-// contradict each other.
+// Trust chooses the rates of a replica: given by a benchmark, else learned, else stated. If a learned rate differs by
+// more than 25 % from a given or stated one, users are warned for a day before the lower one is used; Pool.RatesFrom
+// decides at once. An extrapolated learned rate replaces another only if it is lower. It is not limited to observed
+// loads: more replicas have less load each, so their rate would fall and the pool would grow again. kvTokens is the
+// cache of a replica that engines report, 0 when unknown. s stores the start of contradictions.
 func (p *Pool) Trust(s *Service, kvTokens float64, now time.Time) Trusted {
 	t := Trusted{Rates: p.Rates}
 	if kvTokens > 0 && p.KVTokens > 0 && math.Abs(kvTokens/p.KVTokens-1) > contradiction {
@@ -97,12 +97,12 @@ func (p *Pool) Trust(s *Service, kvTokens float64, now time.Time) Trusted {
 		kvTokens = p.KVTokens
 	}
 	prefill, known := s.Prefill()
-	if p.Rates.Sustained { // what a replica sustains is compared with what it sustained
+	if p.Rates.Sustained { // compare sustained rates
 		prefill.Value, prefill.Low, prefill.High = p.PrefillTarget*prefill.Value, p.PrefillTarget*prefill.Low, p.PrefillTarget*prefill.High
 	}
 	used := p.choose(&t, &t.Prefill, s, Prefill, p.Rates.PrefillTokensPerS, prefill, known, now)
 	t.Rates.PrefillTokensPerS = used
-	if !known && s.state.Prompts >= enough {
+	if !known && s.state.Prompts >= minMinutes {
 		t.Prefill.Note = "not known: prompts are too alike in length, or loads in height, to tell the rate from overheads and queues"
 	}
 	decode, known := s.Decode(p.Rates.MaxNumSeqs, kvTokens*p.KVTarget, p.SLO.ITL.Seconds())
@@ -120,11 +120,11 @@ func (p *Pool) Trust(s *Service, kvTokens float64, now time.Time) Trusted {
 	return t
 }
 
-// choose fills in the basis of one rate, and says what it is.
+// choose fills in the basis of one rate and returns the rate.
 func (p *Pool) choose(t *Trusted, b *Basis, s *Service, name string, modelled float64, learned Estimate, known bool, now time.Time) (rate float64) {
 	*b = Basis{Source: p.Rates.Source, Extrapolated: p.Rates.Extrapolated}
 	if !known {
-		return modelled // a contradiction goes on until what is learned says otherwise
+		return modelled // a contradiction continues until there is a learned rate again
 	}
 	b.Learned = learned
 	value := learned.Value
@@ -141,7 +141,7 @@ func (p *Pool) choose(t *Trusted, b *Basis, s *Service, name string, modelled fl
 	if learned.Extrapolated && value > modelled {
 		return modelled
 	}
-	// What was learned counts where it is sure: its whole interval differs.
+	// The whole interval of the learned rate must differ.
 	limit := contradiction
 	if s.state.Contradicted[slices.Index(contradictable[:], name)] != 0 {
 		limit = calm
@@ -168,7 +168,7 @@ func (p *Pool) choose(t *Trusted, b *Basis, s *Service, name string, modelled fl
 	return value
 }
 
-// contradicted is since when a rate has been contradicted, where it is.
+// contradicted is the start of the contradiction of a rate, if there is one.
 func (s *Service) contradicted(name string, is bool, now time.Time) time.Time {
 	since := &s.state.Contradicted[slices.Index(contradictable[:], name)]
 	if !is {
@@ -179,5 +179,5 @@ func (s *Service) contradicted(name string, is bool, now time.Time) time.Time {
 	return time.Unix(*since, 0).UTC()
 }
 
-// contradictable are the resources by their place in ServiceState.Contradicted.
+// contradictable are the resources in the order of ServiceState.Contradicted.
 var contradictable = [...]string{KV, Prefill, Decode}

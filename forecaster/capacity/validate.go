@@ -13,7 +13,7 @@ const maxReplicas = 100_000
 // Shares of a replica's KV cache and prefill rate to plan with.
 const (
 	defaultKVTarget      = 0.85
-	defaultPrefillTarget = 0.7 // beyond, prompts queue without bound
+	defaultPrefillTarget = 0.7 // above, queues of prompts grow long
 )
 
 func (c Config) withDefaults() Config {
@@ -30,7 +30,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// check is every rule that a configuration can break on its own.
+// check checks the configuration without the files that it names.
 func (c Config) check() error {
 	if c.Name == "" {
 		return errors.New("pools[].name: empty; name the pool as its telemetry does")
@@ -106,7 +106,7 @@ func (c Config) checkReplicas() error {
 	return nil
 }
 
-// checkReserves is of either role.
+// checkReserves checks the reserves of one role.
 func (c Config) checkReserves(key string, r Reserves) error {
 	for _, x := range r.Each() {
 		if x.Replicas < 0 {
@@ -116,7 +116,7 @@ func (c Config) checkReserves(key string, r Reserves) error {
 	return nil
 }
 
-// checkRoles is of the replicas that only compute prompts.
+// checkRoles checks the configuration of prefill replicas.
 func (c Config) checkRoles() error {
 	r, kept := c.Disaggregated.PrefillReplicas, c.Disaggregated.PrefillReserves
 	switch {
@@ -149,7 +149,7 @@ func (c Config) checkWarmup() error {
 	return nil
 }
 
-// checkPlanned is of the keys that only plans go by.
+// checkPlanned checks the keys that only plans use.
 func (c Config) checkPlanned() error {
 	if c.Prices.Date != "" {
 		if _, err := time.Parse(time.DateOnly, c.Prices.Date); err != nil {

@@ -9,31 +9,31 @@ import (
 // Bounds on what is remembered of warm-ups.
 const (
 	warmupWindow = 64             // observations kept; older ones are forgotten
-	maxWarmup    = 24 * time.Hour // what takes longer is a replica that never came, not a slow one
-	maxWaiting   = time.Hour      // a replica that waits longer says no more than that: it may be one that never comes
+	maxWarmup    = 24 * time.Hour // a longer warm-up is treated as failed
+	maxWaiting   = time.Hour      // a longer wait counts as this one: the replica may never come
 )
 
-// The prior counts as priorWeight observations, and less by priorFade with each real one, for it is the oldest; its
-// spread never counts as fewer than spreadWeight, so that a few equal lags are not taken for a constant.
+// The prior counts as priorWeight observations, reduced by priorFade with each real one. Its spread always counts as at
+// least spreadWeight observations, so that a few equal lags are not treated as constant.
 const (
 	priorWeight  = 10
 	priorFade    = 0.9
 	spreadWeight = 3
 )
 
-// Warmup is the distribution of the lag between asking for a replica and having it ready: lognormal, from a prior given
-// by its median and 90th percentile and from the observations since the lag last changed. It is a value: copies are
+// Warmup is the distribution of the lag between the request for a replica and its readiness. It is lognormal, from a
+// prior with a median and a 90th percentile, and from the observations since the lag last changed. Copies are
 // independent.
 type Warmup struct {
 	prior lognormal
 	state WarmupState
-	fit   lognormal // of prior and observations, and of what [Warmup.Given] was told
+	fit   lognormal // of prior, observations and the waits of [Warmup.Given]
 }
 
 // WarmupState is what a Warmup learned.
 type WarmupState struct {
 	Observed []time.Duration `cbor:"1,keyasint"` // since the lag last changed, oldest first, at most 64
-	Seen     int             `cbor:"2,keyasint"` // observations ever, up to 64: by so many has the prior aged
+	Seen     int             `cbor:"2,keyasint"` // number of observations, up to 64; they reduce the prior
 }
 
 // lognormal are the mean and standard deviation of ln seconds.
@@ -49,8 +49,8 @@ func NewWarmup(p50, p90 time.Duration) Warmup {
 	return Warmup{prior: prior, fit: prior}
 }
 
-// Observe counts one warm-up that ended, and forgets those before a change that it makes plain. Lags that are not
-// positive or beyond a day are ignored. O(observations).
+// Observe adds a completed warm-up, and drops those before a detected change. It ignores lags that are not positive or
+// longer than a day. O(observations).
 func (w *Warmup) Observe(d time.Duration) {
 	if d <= 0 || d > maxWarmup {
 		return
@@ -62,23 +62,23 @@ func (w *Warmup) Observe(d time.Duration) {
 	w.fit = w.pooled(logs(w.state.Observed))
 }
 
-// State is what was observed, for a snapshot.
+// State is the state for a snapshot.
 func (w *Warmup) State() WarmupState {
 	return WarmupState{Observed: slices.Clone(w.state.Observed), Seen: w.state.Seen}
 }
 
-// Restore replaces what was observed. States are not checked: they come from [Warmup.State].
+// Restore replaces the state. It is not checked, because it comes from [Warmup.State].
 func (w *Warmup) Restore(s WarmupState) {
 	w.state = WarmupState{Observed: slices.Clone(s.Observed), Seen: s.Seen}
 	w.fit = w.pooled(logs(s.Observed))
 }
 
-// Given is the distribution when replicas that were asked for so long ago are still not ready: each lag is at least
-// that, so those that wait longer than replicas usually do raise it at once, before any of them is ready. It is the
-// censored normal model by expectation and maximisation (Dempster, Laird and Rubin 1977, §4.3, JRSS B 39), of the newest
-// 64, each taken for no more than an hour. O(rounds · (waiting + observations)).
+// Given is the distribution with the waits of replicas that are not ready yet. Each wait is a lower bound of a lag, so
+// a long one increases the distribution at once. It is the censored normal model by expectation and maximisation
+// (Dempster, Laird and Rubin 1977, §4.3, JRSS B 39), of the newest 64, each at most an hour. O(rounds · (waiting +
+// observations)).
 func (w Warmup) Given(waiting []time.Duration) Warmup {
-	const rounds = 8 // each closes most of what is left
+	const rounds = 8 // enough to converge
 	waiting = waiting[max(0, len(waiting)-warmupWindow):]
 	observed := logs(w.state.Observed)
 	for range rounds {
@@ -101,11 +101,11 @@ func (w Warmup) Given(waiting []time.Duration) Warmup {
 	return w
 }
 
-// age is how many observations the prior counts for.
+// age is the weight of the prior in observations.
 func (w *Warmup) age() float64 { return priorWeight * math.Pow(priorFade, float64(w.state.Seen)) }
 
-// pooled is prior and observations as the conjugate normal model pools them (Gelman et al., Bayesian Data Analysis,
-// 3rd ed., §3.3): with k the weight of the prior and n lags of mean m and sum of squares S about it,
+// pooled combines prior and observations by the conjugate normal model (Gelman et al., Bayesian Data Analysis, 3rd ed.,
+// §3.3): with k the weight of the prior and n lags of mean m and sum of squares S about it,
 //
 //	µ = (k·µ₀ + n·m)/(k + n),  σ² = (ν·σ₀² + S + k·n/(k + n)·(m − µ₀)²)/(ν + n),  ν = max(k, 3).
 func (w *Warmup) pooled(lags []float64) lognormal {
@@ -117,25 +117,25 @@ func (w *Warmup) pooled(lags []float64) lognormal {
 	k := w.age()
 	freedom := max(k, spreadWeight)
 	if w.prior.sigma == 0 {
-		freedom = k // a lag stated to be constant states no spread
+		freedom = k // a constant prior has no spread
 	}
 	shift := mean - w.prior.mu
 	variance := (freedom*w.prior.sigma*w.prior.sigma + squares + k*n/(k+n)*shift*shift) / (freedom + n)
 	return lognormal{(k*w.prior.mu + n*mean) / (k + n), math.Sqrt(variance)}
 }
 
-// A change is plain when the newest lags, four or more, differ in mean from those before by so many standard errors. A
-// rise is believed sooner than a fall: it is the one that makes replicas late.
+// A change is detected when the mean of the newest lags, four or more, differs from that of the others by so many
+// standard errors. A rise needs fewer than a fall, because a rise makes replicas late.
 const (
 	fewestNew  = 4
 	plainRise  = 2.5
 	plainFall  = 4
-	worthwhile = 0.1 // of ln seconds: smaller changes do not matter
+	worthwhile = 0.1 // of ln seconds: smaller changes are ignored
 )
 
-// changed is where the newest regime of lags begins, 0 when all are of one: the split with the largest difference of
-// means, in standard errors, as adaptive windowing has it (Bifet and Gavaldà 2007, doi:10.1137/1.9781611972771.42).
-// The variance within the parts is pooled with the prior's. O(n²) for n ≤ 64.
+// changed is the index of the first lag after the newest change, 0 without a change: the split with the largest
+// difference of means in standard errors, as in adaptive windowing (Bifet and Gavaldà 2007,
+// doi:10.1137/1.9781611972771.42). The variance within the parts is pooled with the prior's. O(n²) for n ≤ 64.
 func changed(lags []float64, sigma float64) (begin int) {
 	largest := 1.0
 	for i := fewestNew; i+fewestNew <= len(lags); i++ {
@@ -178,8 +178,8 @@ func moments(x []float64) (mean, squares float64) {
 	return mean, squares
 }
 
-// beyond are mean and variance of ln seconds given that they exceed x: those of the truncated normal distribution,
-// µ + σλ and σ²(1 + αλ − λ²) with α = (x − µ)/σ and λ = φ(α)/(1 − Φ(α)). Far in the tail, where λ is 0/0, the mean is x.
+// beyond are mean and variance of ln seconds above x: those of the truncated normal distribution, µ + σλ and σ²(1 + αλ
+// − λ²) with α = (x − µ)/σ and λ = φ(α)/(1 − Φ(α)). Far in the tail, where λ is 0/0, the mean is x.
 func (l lognormal) beyond(x float64) (mean, variance float64) {
 	if l.sigma == 0 {
 		return max(l.mu, x), 0
@@ -199,16 +199,16 @@ func (w *Warmup) Quantile(p float64) time.Duration {
 	return time.Duration(min(s, maxWarmup.Seconds()) * float64(time.Second)).Round(time.Millisecond)
 }
 
-// ReadyBy is the probability that a replica asked for at requested, and not ready at now, is ready at t: 1 − S(t)/S(now)
-// with S the survival function of the lag. 0 for t ≤ now. An overdue replica stays doubtful: the lognormal's hazard
-// falls in the tail.
+// ReadyBy is the probability that a replica, requested at requested and not ready at now, is ready at t: 1 −
+// S(t)/S(now) with S the survival function of the lag; 0 for t ≤ now. It is low for an overdue replica, because the
+// lognormal's hazard falls in the tail.
 func (w *Warmup) ReadyBy(requested, now, t time.Time) float64 {
 	if !t.After(now) {
 		return 0
 	}
 	alive := w.survival(now.Sub(requested))
 	if alive <= 0 {
-		return 1 // a constant lag that is over: ready any moment
+		return 1 // a constant lag that is over
 	}
 	return 1 - w.survival(t.Sub(requested))/alive
 }

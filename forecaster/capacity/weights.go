@@ -18,20 +18,20 @@ type Weights struct {
 
 	// Width is hidden_size, and Up the widest feed-forward layer of a GPU that is not sharded: they size activations.
 	Width, Up, Vocabulary int
-	// Adapted is, over the linear layers that adapters attach to, Σ(in + out): what one rank of an adapter takes.
+	// Adapted is Σ(in + out) over the linear layers with adapters: the elements of one rank of an adapter.
 	Adapted float64
 }
 
 // Total is the number of weights.
 func (w Weights) Total() float64 { return w.Embedding + w.Attention + w.Dense + w.Experts }
 
-// ungated names the families whose feed-forward layers have two matrices; the others have three (SwiGLU and the like).
+// ungated names the families with two matrices per feed-forward layer; the others have three (SwiGLU and the like).
 var ungated = []string{"gpt2", "gpt_bigcode", "gpt_neox", "gptj", "falcon", "mpt", "opt", "phi", "bloom", "starcoder2"}
 
-// tied names the families that use one embedding for input and output unless they say otherwise.
+// tied names the families that by default use one embedding for input and output.
 var tied = []string{"gemma", "gemma2", "gemma3", "gemma3_text", "gpt2", "gpt_bigcode", "falcon", "cohere", "cohere2"}
 
-// weights counts the weights of a model whose config has the fields that tell; zero where it has not.
+// weights counts the weights of a model; zero if its config lacks the necessary fields.
 func (f fields) weights(m *Model, heads, hidden, headDim int) (Weights, error) {
 	var err error
 	read := f.reader(&err)
@@ -82,8 +82,8 @@ func groupedAttention(heads, kvHeads, headDim int, hidden float64) (l linear) {
 	return l
 }
 
-// latentAttention is that of DeepSeek-V2 (§2.1, arXiv:2405.04434): queries through a rank of their own where q_lora_rank is
-// set, keys and values through the cached latent.
+// latentAttention is that of DeepSeek-V2 (§2.1, arXiv:2405.04434): queries through q_lora_rank if that is set, keys and
+// values through the cached latent.
 func (f fields) latentAttention(heads int, hidden float64) (l linear, err error) {
 	read := f.reader(&err)
 	query := read(maxHidden, "q_lora_rank")
@@ -111,8 +111,9 @@ func (f fields) linearAttention(hidden float64) float64 {
 	return hidden * (2*keys + 3*values)
 }
 
-// feedForward adds the dense and the expert layers. Which layers have experts is stated as in DeepSeek (all but the first
-// first_k_dense_replace), Qwen (each decoder_sparse_step-th, less mlp_only_layers), Llama 4 and Jamba (each so many-th).
+// feedForward adds the dense and the expert layers. Layers with experts are stated as in DeepSeek (all but the first
+// first_k_dense_replace), Qwen (each decoder_sparse_step-th, without mlp_only_layers), or Llama 4 and Jamba (each
+// n-th).
 func (f fields) feedForward(w *Weights, layers int, matrices float64) (err error) {
 	read := f.reader(&err)
 	experts := read(1<<16, "num_local_experts", "num_experts", "n_routed_experts")

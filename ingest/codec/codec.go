@@ -1,7 +1,7 @@
 // Package codec decodes the messages that producers publish into records of package ingest, and encodes such records.
 //
-// It is pure: no clock, no I/O, no logging, no goroutine. A decoder never panics and never keeps a slice of its input. One
-// bad record refuses that record and no other. Prompt text is never kept, not even of a record that is refused ([Redact]).
+// It is pure: no clock, no I/O, no logging, no goroutine. A decoder never panics and never keeps a slice of its input.
+// A bad record does not affect the others. Prompt text is never kept, not even of a refused record ([Redact]).
 package codec
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// format is one encoding of telemetry. decode appends what data holds to d.batch, and refuses the rest.
+// format is one encoding of telemetry. decode appends the records of data to d.batch, and refuses invalid ones.
 type format struct {
-	name        string // as configurations call it
-	contentType string // as messages call it
+	name        string // in configurations
+	contentType string // in messages
 	decode      func(d *decoder, data []byte)
-	fields      *fieldTree // where a foreign format keeps what requests need; nil for the others
+	fields      *fieldTree // fields of a foreign format; nil for the others
 	binary      bool       // not JSON: nothing of a refused record is kept
-	prompts     bool       // messages may hold what users wrote, by the schema
+	prompts     bool       // by its schema, messages may hold users' text
 	renamable   bool       // users may give fields other names
 }
 
@@ -34,7 +34,7 @@ const (
 	ContentTypeSumNDJSON = "application/vnd.forewarm.sum+x-ndjson"
 )
 
-// The content types of formats that others write; most of their producers set none, and are known by their subject.
+// The content types of foreign formats. Most of their producers set none; their subject determines the format.
 const (
 	ContentTypeDynamo  = "application/vnd.dynamo.request.trace.v1+json"
 	ContentTypeLiteLLM = "application/vnd.forewarm.litellm+json"
@@ -44,7 +44,7 @@ const (
 	ContentTypeKong    = "application/vnd.forewarm.kong+json"
 )
 
-// formats lists every format; the first is that of messages which name none.
+// formats lists every format; the first is the default.
 var formats = [...]format{
 	{name: "json", contentType: ContentTypeJSON, decode: decodeJSON},
 	{name: "ndjson", contentType: ContentTypeNDJSON, decode: decodeNDJSON},
@@ -82,15 +82,15 @@ func ContentTypeOf(name string) (contentType string, ok bool) {
 	return "", false
 }
 
-// HoldsPrompts says whether messages of that content type may hold what users wrote, by the schema. NVIDIA Dynamo's traces do
-// not, unless they are asked for payloads.
+// HoldsPrompts reports whether, by the schema, messages of that content type may hold users' text. NVIDIA Dynamo's
+// traces do not, unless payloads are enabled.
 func HoldsPrompts(contentType string) bool {
 	f := formatOf(contentType)
 	return f != nil && f.prompts
 }
 
-// Decode appends to b what one message carries, and its refusals. It never fails as a whole: a record that cannot be
-// used is refused with a reason, the other records of the message stay. Nothing in b aliases data. O(len(data)).
+// Decode appends the records of one message and its refusals to b. It never fails as a whole: an unusable record is
+// refused with a reason, the others stay. Nothing in b aliases data. O(len(data)).
 func Decode(m Meta, data []byte, lim ingest.Limits, b *ingest.Batch) {
 	d := decoders.Get().(*Decoder)
 	d.Decode(m, data, lim, b)
@@ -99,9 +99,8 @@ func Decode(m Meta, data []byte, lim ingest.Limits, b *ingest.Batch) {
 
 var decoders = sync.Pool{New: func() any { return new(Decoder) }}
 
-// Decoder decodes many messages of one goroutine. It gives a label that comes again as the same string in memory, which
-// allocates nothing, and by which whoever folds the records finds its class without a look at the name. The zero value is
-// ready for use.
+// Decoder decodes many messages of one goroutine. It returns a repeated label as the same string in memory. That saves
+// allocations, and the aggregation finds its class faster. The zero value is ready for use.
 type Decoder struct{ decoder decoder }
 
 // Decode decodes one message as the function [Decode] does.
@@ -120,7 +119,7 @@ func (x *Decoder) Decode(m Meta, data []byte, lim ingest.Limits, b *ingest.Batch
 	d.meta, d.batch, d.binary, d.fields = Meta{}, nil, false, nil
 }
 
-// keepScratch bounds the unescaped strings whose memory a decoder keeps for its next message, in bytes.
+// keepScratch bounds the memory for unescaped strings that a decoder keeps for its next message, in bytes.
 const keepScratch = 64 << 10
 
 // decoder is the state of one call of [Decoder.Decode].
@@ -129,9 +128,9 @@ type decoder struct {
 	limits  ingest.Limits
 	batch   *ingest.Batch
 	binary  bool           // not JSON: nothing of a refused record is kept
-	fields  *fieldTree     // of a foreign format, with the names that users gave
-	service string         // names the pool of a record that nothing else gives one; "" for none
-	refusal ingest.Refusal // why the record at hand is unusable; Reason "" while it is not
+	fields  *fieldTree     // of a foreign format, with users' names
+	service string         // default pool of a record; "" for none
+	refusal ingest.Refusal // why the current record is refused; Reason "" while it is not
 
 	// These outlive the call, for reuse.
 	json     jsonReader
@@ -140,8 +139,8 @@ type decoder struct {
 	found    record // of a foreign format
 	names    names
 	inflater inflater
-	scratch  []byte       // unescaped strings of the message at hand
-	table    []tableEntry // of the protobuf batch at hand
+	scratch  []byte       // unescaped strings of the current message
+	table    []tableEntry // of the current protobuf batch
 }
 
 func (d *decoder) message(data []byte) {
@@ -176,7 +175,7 @@ func (d *decoder) message(data []byte) {
 	f.decode(d, plain)
 }
 
-// byteOrderMark begins what some Windows software writes; a reader of JSON may pass over it (RFC 8259, section 8.1).
+// byteOrderMark precedes JSON of some Windows software; readers may ignore it (RFC 8259, section 8.1).
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
 func formatOf(contentType string) *format {
@@ -190,7 +189,7 @@ func formatOf(contentType string) *format {
 	return nil
 }
 
-// refuse books record as unusable, and keeps what [Redact] leaves of it for people to look at.
+// refuse adds a refusal of record, with the redacted record for users.
 func (d *decoder) refuse(record []byte, reason ingest.Reason, detail string, args ...any) {
 	r := ingest.Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...), Producer: cmp.Or(d.meta.Source, d.meta.Replica), Pool: d.meta.Pool}
 	if !d.binary {

@@ -7,9 +7,9 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// The request traces of NVIDIA Dynamo, schema dynamo.request.trace.v1, as its NATS and file sinks write them: one row, one a
-// line, or an array; a row may be wrapped as the member event of another object. Rows of requests with session headers tell
-// all. Those without are compact: output, arrival, and of the prompt its length and the hashes of its blocks.
+// The request traces of NVIDIA Dynamo, schema dynamo.request.trace.v1, as its NATS and file sinks write them: one row,
+// one a line, or an array; a row may be the member event of another object. Rows of requests with session headers are
+// complete. The others are compact: output, arrival, and the prompt's length and hashes of blocks.
 var dynamoFields = newFieldTree(paths{
 	fieldSchema:        {"schema"},
 	fieldObject:        {"event_type"},
@@ -34,9 +34,9 @@ var dynamoFields = newFieldTree(paths{
 
 const dynamoSchema = "dynamo.request.trace.v1"
 
-// decodeDynamo reads request traces. Rows of any other event type are ignored; of request_payload, which holds prompts and
-// answers, nothing is read but its type. Cached tokens are what the row says, else the router's hit rate of the prompt; where
-// it gives neither, the hashes are handed on as [ingest.Request.Blocks].
+// decodeDynamo reads request traces. Rows of other event types are ignored, such as request_payload, which holds
+// prompts and answers. Cached tokens are those of the row, else the router's hit rate times the prompt; without either,
+// the hashes are passed on as [ingest.Request.Blocks].
 func decodeDynamo(d *decoder, data []byte) { d.foreign(data, (*decoder).dynamoRow) }
 
 func (d *decoder) dynamoRow(r *record) {
@@ -60,7 +60,7 @@ func (d *decoder) dynamoRow(r *record) {
 	}
 	ended := d.looseTime(m[fieldLoggedAt])
 	q := d.requestOf(r)
-	for _, f := range [...]field{fieldFinish, fieldError} { // the engine's reason tells of what the API's has no word for
+	for _, f := range [...]field{fieldFinish, fieldError} { // the engine's reason has values that the API's lacks
 		switch reason := r.text(f); {
 		case bytes.HasPrefix(reason, []byte("error")):
 			q.Status = ingest.StatusError
@@ -69,22 +69,22 @@ func (d *decoder) dynamoRow(r *record) {
 		}
 	}
 	dropLate(&q)
-	if q.FinishedAt.IsZero() && ended.After(q.ArrivedAt) { // Dynamo dates an event of unknown end at the arrival
+	if q.FinishedAt.IsZero() && ended.After(q.ArrivedAt) { // with an unknown end, Dynamo uses the arrival as event time
 		q.FinishedAt = ended
-		if early := q.FirstTokenAt.Sub(ended); early > 0 && early < time.Millisecond { // event times are whole ones
+		if early := q.FirstTokenAt.Sub(ended); early > 0 && early < time.Millisecond { // event times are whole milliseconds
 			q.FinishedAt = q.FirstTokenAt
 		}
 	}
 	if length := d.looseCount(m[fieldBlockedTokens], d.limits.Tokens); q.PromptTokens <= 0 && length > q.PromptTokens {
-		q.PromptTokens = length // Dynamo reports an input of 0 where it only knows the cached tokens
+		q.PromptTokens = length // Dynamo reports an input of 0 when it only knows the cached tokens
 	}
 	if rate, ok := d.looseNumber(m[fieldHitRate]); ok && q.CachedTokens == ingest.Unknown && q.PromptTokens >= 0 {
 		d.ratio(m[fieldHitRate].name, rate, &rate)
 		q.CachedTokens = int64(rate*float64(q.PromptTokens) + 0.5)
 	}
 	if size := d.looseCount(m[fieldBlockTokens], d.limits.Tokens); size > 0 && q.PromptTokens > 0 && r.has(fieldBlocks) {
-		most := (q.PromptTokens + size - 1) / size // the last block may be a part of one
-		q.Blocks, q.BlockTokens = d.looseHashes(m[fieldBlocks], most), size
+		limit := (q.PromptTokens + size - 1) / size // the last block may be partial
+		q.Blocks, q.BlockTokens = d.looseHashes(m[fieldBlocks], limit), size
 	}
 	if d.meta.Pool == "" && q.Model == "" {
 		q.Pool = d.service

@@ -12,10 +12,10 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// The encoders write the compact native JSON that [Decode] reads back: what is unknown is left out, times are Unix
-// milliseconds (finer parts are dropped). They append to dst and return it, as the append functions of strconv do.
+// The encoders write the compact native JSON that [Decode] reads: without unknown values, times as whole Unix
+// milliseconds. They append to dst and return it, like the append functions of strconv.
 
-// AppendRequest appends r. The session, of which only the hash is left, is written as session_hash.
+// AppendRequest appends r. The hash of the session is written as session_hash.
 func AppendRequest(dst []byte, r *ingest.Request) []byte { return appendRecord(dst, requestType, r) }
 
 // AppendSum appends s; its content type is [ContentTypeSum].
@@ -40,7 +40,7 @@ func appendRecord[T any](dst []byte, t *recordType[T], r *T) []byte {
 	start := len(dst)
 	for i := range t.members {
 		m := memberOf(r, t.members[i].at(r))
-		if m.kind == 0 || m.kind == 'b' || m.kind == 'B' { // unknown, or what JSON does not carry
+		if m.kind == 0 || m.kind == 'b' || m.kind == 'B' { // unknown, or not in JSON
 			continue
 		}
 		if len(dst) > start {
@@ -76,7 +76,7 @@ func (m *memberValue) append(dst []byte) []byte {
 	return append(dst, ']')
 }
 
-// memberValue is what is written of a member: its kind, and the value of that kind.
+// memberValue is the written value of a member: its kind, and the value of that kind.
 type memberValue struct {
 	kind    byte // 0 for nothing, l label, " string, t time, 0 whole, . amount, h hash, e enumeration, b block tokens, B hashes, [ amounts
 	text    string
@@ -87,7 +87,7 @@ type memberValue struct {
 	amounts []float64
 }
 
-// memberOf gives what is written of a member, in either encoding, of the record of.
+// memberOf returns the written value of a member of the record of, for both encodings.
 func memberOf(of, from any) (m memberValue) {
 	count := func(kind byte, n int64, known bool) {
 		if known {
@@ -150,10 +150,10 @@ func memberOf(of, from any) (m memberValue) {
 	case *ingest.AckStage:
 		enum(uint8(*v), v.String(), true)
 	}
-	return m // nothing of a clear session name, which is not kept
+	return m // a clear session name is never kept
 }
 
-// endedWell says whether phase and status of a request are what they are when left out.
+// endedWell reports whether phase and status of a request are the defaults.
 func endedWell(of any) bool {
 	r := of.(*ingest.Request)
 	return r.Phase == ingest.PhaseFinished && r.Status == ingest.StatusOK

@@ -6,8 +6,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// JSON access logs of Envoy AI Gateway. Their keys are the user's choice; these are the ones of its documentation and
-// examples, of OpenTelemetry's names and of the metadata keys themselves. Others are named in [Fields].
+// JSON access logs of Envoy AI Gateway. Users choose the keys. These are the keys of its documentation and examples, of
+// OpenTelemetry's names and of the metadata. Users name others by [FieldName].
 // Schema: https://aigateway.envoyproxy.io/docs/capabilities/observability/accesslogs.
 var envoyFields = newFieldTree(paths{
 	fieldID:    {"x-request-id", "x_request_id", "request_id"},
@@ -51,9 +51,9 @@ var envoyFields = newFieldTree(paths{
 	fieldObject:          {"mcp.method.name", "mcp_method", "method"},
 })
 
-// decodeEnvoy reads access logs. The gateway logs a line for whatever passes it: tool calls (MCP) and requests that send
-// nothing, such as the list of models, are passed over. A response whose status had been sent when its client left or
-// its pool was full is told by the flags, of Envoy's %RESPONSE_FLAGS%.
+// decodeEnvoy reads access logs. The gateway logs all traffic: tool calls (MCP) and requests without a body, such as
+// the list of models, are ignored. Envoy's %RESPONSE_FLAGS% show a client that left or a full pool after the status was
+// sent.
 func decodeEnvoy(d *decoder, data []byte) {
 	d.foreign(data, func(d *decoder, r *record) {
 		if !r.counted() && !isLLMCall(r.members[fieldObject]) {
@@ -64,7 +64,7 @@ func decodeEnvoy(d *decoder, data []byte) {
 		if status, ok := flagged(r.text(fieldTags)); ok {
 			q.Status = status
 		}
-		if path, _, ok := bytes.Cut([]byte(q.Route), []byte{'?'}); ok { // a query can say anything
+		if path, _, ok := bytes.Cut([]byte(q.Route), []byte{'?'}); ok { // a query may contain users' text
 			q.Route = string(path)
 		}
 		d.inferTokens(r, &q)
@@ -72,12 +72,12 @@ func decodeEnvoy(d *decoder, data []byte) {
 	})
 }
 
-// isLLMCall says whether what a line says of its method, of HTTP or MCP, may be a call of a model.
+// isLLMCall reports whether a method of HTTP or MCP may be a call of a model.
 func isLLMCall(method value) bool {
 	return method.missing() || bytes.EqualFold(method.raw, []byte("POST"))
 }
 
-// flagged reads the response flags that say more than the code: a client that left, a limit that was met.
+// flagged reads the response flags of a client that left or a limit that was reached.
 func flagged(flags []byte) (status ingest.Status, ok bool) {
 	for flag := range bytes.SplitSeq(flags, []byte{','}) {
 		switch string(bytes.TrimSpace(flag)) {

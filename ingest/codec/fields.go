@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// field is something of a request that foreign formats say, each under names of its own.
+// field is a field of a request in foreign formats, each with its own names.
 type field uint8
 
 const (
@@ -36,7 +36,7 @@ const (
 	fieldOutputTokens
 	fieldMaxOutputTokens
 
-	// What requests are made of where a format does not say the thing itself.
+	// Fields from which missing fields of a request are computed.
 	fieldLoggedAt // when a log line was written or shipped
 	fieldTotalTokens
 	fieldCacheReadTokens  // of the prompt, but not in a prompt count that is exclusive
@@ -51,10 +51,10 @@ const (
 	fieldCacheHit // a whole response came from a cache, and no engine saw the request
 	fieldStream
 	fieldTags
-	fieldObject // what kind of record it is
+	fieldObject // kind of record
 	fieldUsage  // null: reported, but not by this record
 
-	// Of these a configuration cannot give other names.
+	// A configuration cannot give other names to these.
 	fieldQueueMS
 	fieldSchema
 	fieldFinish
@@ -69,9 +69,9 @@ const (
 	fieldCallType
 	fieldSpanKind
 	fieldCall
-	fieldParameters // can hold text of users: only the model is read
+	fieldParameters // may hold users' text: only the model is read
 	fieldProvider
-	fieldProviderMetadata // can hold text of users: only counts are read
+	fieldProviderMetadata // may hold users' text: only counts are read
 	fieldPayload          // a row of Dynamo's
 	fieldService
 	fieldInstance
@@ -79,7 +79,7 @@ const (
 	fieldCount
 )
 
-// fieldNames are the names that a configuration may give other keys to. Those of a request are as in the native format.
+// fieldNames are the names of fields in a configuration. Those of a request are as in the native format.
 var fieldNames = [fieldUsage + 1]string{
 	"id", "pool", "class", "model", "tenant", "tier", "feature", "route", "region", "replica", "session", "attempt", "status",
 	"arrived_at", "started_at", "first_token_at", "finished_at", "prompt_tokens", "cached_tokens", "output_tokens", "max_output_tokens",
@@ -87,10 +87,10 @@ var fieldNames = [fieldUsage + 1]string{
 	"retries", "code", "cache_hit", "stream", "tags", "object", "usage",
 }
 
-// paths says where a format keeps each field, the most trusted place first: keys from the outside in, joined by dots.
+// paths are the paths of each field in a format, the most trusted first: keys from the outside in, joined by dots.
 type paths [fieldCount][]string
 
-// below gives the paths of p below each of prefixes.
+// below returns the paths of p below each of prefixes.
 func (p paths) below(prefixes ...string) (all paths) {
 	for _, prefix := range prefixes {
 		for f := range p {
@@ -113,19 +113,18 @@ func (p paths) or(others ...paths) (all paths) {
 	return all
 }
 
-// fieldTree finds the fields of a record in one walk over it: the keys of the paths as a trie. The most trusted path of a
-// field that a record has wins. A key that has dots itself is as good as nesting: "gen_ai.usage" and {"gen_ai":{"usage":…
-// are one path.
+// fieldTree finds the fields of a record in one pass: it is a trie of the keys of the paths. The most trusted path in
+// the record wins. A key with dots is the same as nesting: "gen_ai.usage" and {"gen_ai":{"usage":… are one path.
 type fieldTree struct {
 	children map[string]*fieldTree
 	leaf     bool
 	field    field
-	rank     uint16 // 1 + place in the paths of the field; lower wins
+	rank     uint16 // 1 + index in the paths of the field; the lowest wins
 	path     string
 	paths    paths // of the root
 }
 
-// newFieldTree builds the tree of the paths in layers. Where several layers have a path, it says what the first has it for.
+// newFieldTree builds the tree of the paths in layers. If several layers have a path, the first one defines its field.
 func newFieldTree(layers ...paths) *fieldTree {
 	root := &fieldTree{paths: layers[0].or(layers[1:]...)}
 	var ranks [fieldCount]uint16
@@ -152,7 +151,7 @@ func newFieldTree(layers ...paths) *fieldTree {
 	return root
 }
 
-// at gives the node that key leads to, nil when there is none.
+// at returns the node of key, nil without one.
 func (t *fieldTree) at(key []byte) *fieldTree {
 	for t != nil {
 		name, rest, dotted := bytes.Cut(key, []byte{'.'})
@@ -165,7 +164,7 @@ func (t *fieldTree) at(key []byte) *fieldTree {
 	return nil
 }
 
-// names names the most trusted places of fields, for people.
+// names lists the most trusted paths of fields, for messages.
 func (t *fieldTree) names(fields ...field) string {
 	var all []string
 	for _, f := range fields {
@@ -177,22 +176,22 @@ func (t *fieldTree) names(fields ...field) string {
 	return strings.Join(all, ", ")
 }
 
-// record is what a walk found, by field.
+// record has the found values by field.
 type record struct {
 	members [fieldCount]value
-	ranks   [fieldCount]uint16 // of the path that was met; 0 for none
+	ranks   [fieldCount]uint16 // of the found path; 0 for none
 }
 
-// lastRank is that of a member which no path names.
+// lastRank is the rank of a member without a path.
 const lastRank = 1<<16 - 1
 
-// has says whether the record says anything of f.
+// has reports whether the record has f.
 func (r *record) has(f field) bool { return r.ranks[f] != 0 }
 
-// text gives what the record says of f as it stands.
+// text returns the raw value of f.
 func (r *record) text(f field) []byte { return r.members[f].raw }
 
-// is says whether f is one of words, in any case.
+// is reports whether f is one of words, in any case.
 func (r *record) is(f field, words ...string) bool {
 	for _, word := range words {
 		if bytes.EqualFold(r.text(f), []byte(word)) {
@@ -202,7 +201,7 @@ func (r *record) is(f field, words ...string) bool {
 	return false
 }
 
-// contains says whether one of words is a part of f, in any case.
+// contains reports whether f contains one of words, in any case.
 func (r *record) contains(f field, words ...string) bool {
 	text := bytes.ToLower(r.text(f))
 	for _, word := range words {
@@ -213,16 +212,16 @@ func (r *record) contains(f field, words ...string) bool {
 	return false
 }
 
-// counted says whether the record has any count of tokens.
+// counted reports whether the record has any count of tokens.
 func (r *record) counted() bool {
 	return r.has(fieldPromptTokens) || r.has(fieldOutputTokens) || r.has(fieldTotalTokens)
 }
 
-// set makes v what the record says of f.
+// set sets the value of f.
 func (r *record) set(f field, v value, rank uint16) { r.members[f], r.ranks[f] = v, rank }
 
-// keep remembers v as the value of its field unless a more trusted one has been met. What stands for missing hides no other,
-// and neither does an object or a list where there should be one value.
+// keep sets the value of f unless a more trusted one was found. Missing values hide no others, and neither do objects
+// and lists in place of one value.
 func (r *record) keep(f field, v value, rank uint16) {
 	if v.kind == '"' {
 		v.raw = bytes.TrimSpace(v.raw)
@@ -234,7 +233,7 @@ func (r *record) keep(f field, v value, rank uint16) {
 	}
 }
 
-// add takes over what a later part of the same record says.
+// add adds the values of a later part of the same record.
 func (r *record) add(later *record) {
 	for f := range fieldCount {
 		if later.has(f) {
@@ -243,8 +242,8 @@ func (r *record) add(later *record) {
 	}
 }
 
-// find reads the object that j is before and keeps what the tree names; nothing else is looked into. A string where the tree
-// expects an object is read as the JSON text it may hold. Objects nest no deeper than the tree, so recursion is bounded.
+// find reads the next object of j and keeps the values in the tree; it skips all others. A string in place of an object
+// is read as JSON text. Recursion is bounded by the depth of the tree.
 func (d *decoder) find(j *jsonReader, tree *fieldTree, r *record) {
 	d.object(j, "a record", func(key []byte) {
 		node := tree.at(key)
@@ -260,7 +259,7 @@ func (d *decoder) find(j *jsonReader, tree *fieldTree, r *record) {
 		if node.leaf {
 			r.keep(node.field, d.valueOf(node.path, raw), node.rank)
 		}
-		if len(node.children) > 0 && string(key) != "message" && string(key) != "log" { // what stands there may be what a user wrote
+		if len(node.children) > 0 && string(key) != "message" && string(key) != "log" { // these may hold users' text
 			if text := d.embedded(raw); text != nil {
 				var inner jsonReader
 				inner.reset(text)
@@ -270,7 +269,7 @@ func (d *decoder) find(j *jsonReader, tree *fieldTree, r *record) {
 	})
 }
 
-// embedded gives the JSON object that a JSON string holds; nil when it holds none that is sound.
+// embedded returns the JSON object in a JSON string; nil without a valid one.
 func (d *decoder) embedded(raw []byte) []byte {
 	if len(raw) < 2 || raw[0] != '"' || raw[1] != '{' && raw[1] != '\\' && raw[1] != ' ' {
 		return nil
@@ -282,24 +281,23 @@ func (d *decoder) embedded(raw []byte) []byte {
 	return text
 }
 
-// isSound says whether text is JSON within the limits.
+// isSound reports whether text is valid JSON within the limits.
 func (d *decoder) isSound(text []byte) bool {
 	return !nestsDeeper(text, d.limits.Depth) && jsontext.Value(text).IsValid(jsonOptions...)
 }
 
-// FieldName says under which other names records of a foreign format keep a field, for users may name as they like the
-// keys of an access log, or the entry of metadata that tells the class. Paths are keys joined by dots, the most trusted
-// first; they come before those that the format knows.
+// FieldName gives a field of a foreign format other names, because users choose the keys of an access log or of
+// metadata. Paths are keys joined by dots, the most trusted first. They come before the format's own paths.
 type FieldName struct {
 	Format string   `yaml:"format"` // litellm, openai, envoy, sglang or kong
-	Field  string   `yaml:"field"`  // as the native format calls it
+	Field  string   `yaml:"field"`  // name in the native format
 	Paths  []string `yaml:"paths"`
 }
 
-// FieldMap is what [CompileFields] makes of names; nil names none.
+// FieldMap is the result of [CompileFields]; nil has no names.
 type FieldMap struct{ trees map[string]*fieldTree } // by content type
 
-// of gives the fields of f, with the names in m before its own.
+// of returns the fields of f, with the names in m before its own.
 func (m *FieldMap) of(f *format) *fieldTree {
 	if m != nil {
 		if tree := m.trees[f.contentType]; tree != nil {
@@ -309,10 +307,10 @@ func (m *FieldMap) of(f *format) *fieldTree {
 	return f.fields
 }
 
-// maxFieldNames bounds the other names in all: each is looked for in each record.
+// maxFieldNames bounds the number of names, because each is searched in each record.
 const maxFieldNames = 256
 
-// CompileFields checks names, and prepares them for [Meta]. Errors name the element at fault.
+// CompileFields checks names, and prepares them for [Meta]. Errors name the invalid element.
 func CompileFields(names []FieldName) (*FieldMap, error) {
 	if len(names) == 0 {
 		return nil, nil

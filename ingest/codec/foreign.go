@@ -7,8 +7,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// foreign reads a message of a foreign format: each record of it is found by the format's fields, freed from the
-// log shipper's wrapping, and handed to decode, which ends in accept or [decoder.skip].
+// foreign reads a message of a foreign format. It finds the fields of each record, removes the log shipper's wrapping,
+// and calls decode, which ends in accept or [decoder.skip].
 func (d *decoder) foreign(data []byte, decode func(d *decoder, r *record)) {
 	if d.meta.Kind != KindRequest {
 		d.refuse(data, ingest.ReasonUnknownFormat, "records of this format belong on a request subject")
@@ -24,7 +24,7 @@ func (d *decoder) foreign(data []byte, decode func(d *decoder, r *record)) {
 	})
 }
 
-// foreignRecord finds the fields of one record and hands them to decode, or refuses it.
+// foreignRecord finds the fields of one record and calls decode with them, or refuses it.
 func (d *decoder) foreignRecord(data []byte, decode func(r *record)) {
 	d.refusal = ingest.Refusal{}
 	r := &d.found
@@ -37,14 +37,14 @@ func (d *decoder) foreignRecord(data []byte, decode func(r *record)) {
 	if d.refusal.Reason != "" {
 		d.refuse(data, d.refusal.Reason, "%s", d.refusal.Detail)
 	}
-	*r = record{} // it points into the message
+	*r = record{} // release the message
 }
 
-// wrappers are the keys under which log shippers put a line that they did not parse: Vector and Fluent Bit.
+// wrappers are the keys of unparsed lines in log shippers: Vector and Fluent Bit.
 var wrappers = [...]string{"message", "log"}
 
-// unwrap finds, for a record that has no counts, those of the object that a log shipper wrapped in it, as a string or as it
-// is.
+// unwrap finds, for a record without counts, the fields of the object in a log shipper's wrapper, which may be a
+// string.
 func (d *decoder) unwrap(data []byte, r *record) {
 	if r.counted() {
 		return
@@ -66,9 +66,9 @@ func (d *decoder) unwrap(data []byte, r *record) {
 		var own record
 		d.json.reset(inner)
 		if d.find(&d.json, d.fields, &own); !own.counted() && !own.has(fieldArrivedAt) && !own.has(fieldFinishedAt) {
-			return // not a record, just text that happens to be JSON
+			return // text that is JSON by chance
 		}
-		for _, f := range [...]field{fieldArrivedAt, fieldFinishedAt} { // of the line, not of what it logs
+		for _, f := range [...]field{fieldArrivedAt, fieldFinishedAt} { // times of the line, not of the request
 			r.set(f, value{}, 0)
 		}
 		r.add(&own)
@@ -76,8 +76,7 @@ func (d *decoder) unwrap(data []byte, r *record) {
 	}
 }
 
-// requestOf makes a request of what all foreign formats say alike. Where a record says how long something took, the
-// instants follow.
+// requestOf makes a request from the fields common to all foreign formats. It computes missing times from durations.
 func (d *decoder) requestOf(r *record) ingest.Request {
 	m := &r.members
 	count := func(f field) int64 { return d.looseCount(m[f], d.limits.Tokens) }
@@ -122,7 +121,7 @@ func (d *decoder) requestOf(r *record) ingest.Request {
 	return q
 }
 
-// accept appends a request that a foreign record was read as, unless its fields do not go together.
+// accept appends the request of a foreign record, unless its fields are inconsistent.
 func (d *decoder) accept(q *ingest.Request) {
 	if q.Pool == "" {
 		q.Pool = d.meta.Pool
@@ -135,7 +134,7 @@ func (d *decoder) accept(q *ingest.Request) {
 	}
 	d.fillClass(&q.Class)
 	if q.Status != ingest.StatusOK && q.PromptTokens <= 0 && q.OutputTokens <= 0 {
-		q.PromptTokens = ingest.Unknown // producers write 0 where they counted nothing
+		q.PromptTokens = ingest.Unknown // producers write 0 for unknown
 	}
 	if q.PromptTokens == ingest.Unknown {
 		q.CachedTokens = ingest.Unknown
@@ -147,7 +146,7 @@ func (d *decoder) accept(q *ingest.Request) {
 	}
 }
 
-// dropLate leaves out instants behind the end, of clocks of different machines or rounded ones.
+// dropLate removes times after the end, which come from different clocks or rounding.
 func dropLate(q *ingest.Request) {
 	for _, t := range [...]*time.Time{&q.StartedAt, &q.FirstTokenAt} {
 		if !q.FinishedAt.IsZero() && q.FinishedAt.Before(*t) {
@@ -156,7 +155,7 @@ func dropLate(q *ingest.Request) {
 	}
 }
 
-// checkForeign refuses a request whose times lead out of all bounds, and says where what is missing was looked for.
+// checkForeign refuses a request with times out of bounds or missing fields, and names the paths of these.
 func (d *decoder) checkForeign(q *ingest.Request) {
 	for _, t := range [...]time.Time{q.ArrivedAt, q.StartedAt, q.FirstTokenAt, q.FinishedAt} {
 		if !t.IsZero() && (t.Before(earliest) || !t.Before(latest)) {
@@ -172,5 +171,5 @@ func (d *decoder) checkForeign(q *ingest.Request) {
 	d.checkRequest(q)
 }
 
-// skip passes over a record that is sound and no request: what a cache answered, a tool call, a health check.
+// skip ignores a valid record that is no request: an answer from a cache, a tool call, a health check.
 func (d *decoder) skip() { d.batch.Ignored++ }

@@ -13,10 +13,10 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// The content encodings of messages (RFC 9110, section 8.4). One at most: stacked ones are refused.
+// The content encodings of messages (RFC 9110, section 8.4). More than one per message is refused.
 const (
 	EncodingGzip = "gzip" // RFC 1952
-	EncodingZstd = "zstd" // RFC 8878, without dictionary and with windows of at most 8 MiB, as RFC 9659 has it
+	EncodingZstd = "zstd" // RFC 8878, without dictionary and with windows of at most 8 MiB (RFC 9659)
 )
 
 const (
@@ -24,8 +24,7 @@ const (
 	keepPlain  = 1 << 20 // largest buffer that a decoder keeps for its next message, in bytes
 )
 
-// inflater undoes content encodings. Its parts are made when they are needed first, and used again. It starts no
-// goroutine.
+// inflater decompresses messages. Its parts are made at first use and reused. It starts no goroutine.
 type inflater struct {
 	plain      []byte // what the last message decoded to
 	source     bytes.Reader
@@ -34,8 +33,8 @@ type inflater struct {
 	zstdAtMost int // the bound that zstd was made for
 }
 
-// inflate decodes data, which comes out at most atMost bytes long: it stops soon after that. The result is valid until
-// the next call of release. A reason other than "" says why there is none.
+// inflate decompresses data to at most atMost bytes. The result is valid until the next call of release. Without a
+// result, reason is not "".
 func (p *inflater) inflate(encoding string, data []byte, atMost int) (plain []byte, reason ingest.Reason, detail string) {
 	var err error
 	switch {
@@ -90,7 +89,7 @@ func (p *inflater) unzstd(data []byte, atMost int) (err error) {
 	return err
 }
 
-// release lets go of the last message, and of a buffer that is large.
+// release releases the last message, and a large buffer.
 func (p *inflater) release() {
 	p.source.Reset(nil)
 	if p.plain = p.plain[:0]; cap(p.plain) > keepPlain {

@@ -11,25 +11,25 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// value is one member of a record. Its bytes belong to the message. The zero value is a member that the record lacks.
+// value is one member of a record. Its bytes belong to the message. The zero value is a missing member.
 type value struct {
-	name string // for people
+	name string // for messages
 	kind byte   // of JSON: " 0 t f n { [
 	raw  []byte // a string without quotes and escapes, anything else as it stands
 }
 
-// kindNames are the kinds of values, for people.
+// kindNames are the kinds of values, for messages.
 var kindNames = map[byte]string{'"': "a string", '0': "a number", 't': "a boolean", 'f': "a boolean", 'n': "null", '{': "an object", '[': "a list", 0: "nothing"}
 
-// jsonReader reads JSON front to back without a copy. Its methods read one value each. The first fault ends it: every later
-// call reads nothing.
+// jsonReader reads JSON in order without a copy. Its methods read one value each. After an error every call reads
+// nothing.
 type jsonReader struct {
 	buffer  bytes.Buffer
 	decoder jsontext.Decoder
 	err     error
 }
 
-// The last value of a repeated key counts. UTF-8 is checked for the whole text, so that half a surrogate pair is U+FFFD.
+// The last value of a repeated key counts. UTF-8 is checked for the whole text; half a surrogate pair becomes U+FFFD.
 var jsonOptions = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
 func (j *jsonReader) reset(data []byte) {
@@ -58,7 +58,7 @@ func (j *jsonReader) token() {
 	}
 }
 
-// kind is that of the next value, 0 at the end or before a fault.
+// kind is the kind of the next value, 0 at the end or before an error.
 func (j *jsonReader) kind() byte {
 	if j.err != nil {
 		return 0
@@ -66,7 +66,7 @@ func (j *jsonReader) kind() byte {
 	return byte(j.decoder.PeekKind())
 }
 
-// end says what is wrong with the text, and where, once all that is wanted of it was read.
+// end returns the error of the text and its offset, after the last read.
 func (j *jsonReader) end() (reason ingest.Reason, at int64) {
 	if j.err == nil {
 		if _, j.err = j.decoder.ReadToken(); errors.Is(j.err, io.EOF) {
@@ -83,8 +83,8 @@ func (j *jsonReader) end() (reason ingest.Reason, at int64) {
 	return ingest.ReasonNotJSON, at
 }
 
-// document reads the one JSON text that data is by read, which leaves out nothing. A fault of the text counts before a
-// fault of a part. O(len(data)).
+// document reads data, one JSON text, with read, which must read all of it. An error of the text replaces a fault of a
+// part. O(len(data)).
 func (d *decoder) document(data []byte, j *jsonReader, depth int, read func()) {
 	if nestsDeeper(data, depth) {
 		d.refusal = ingest.Refusal{}
@@ -105,7 +105,7 @@ func (d *decoder) document(data []byte, j *jsonReader, depth int, read func()) {
 	}
 }
 
-// nestsDeeper says whether more than depth brackets are open at once.
+// nestsDeeper reports whether more than depth brackets are open at once.
 func nestsDeeper(data []byte, depth int) bool {
 	if bytes.Count(data, []byte{'{'})+bytes.Count(data, []byte{'['}) <= depth {
 		return false
@@ -126,8 +126,8 @@ func nestsDeeper(data []byte, depth int) bool {
 	return false
 }
 
-// object calls member with each key of an object; member reads the value. null has no members. Anything else is a fault of
-// the record.
+// object calls member with each key of an object; member reads the value. null has no members. Other values are a fault
+// of the record.
 func (d *decoder) object(j *jsonReader, name string, member func(key []byte)) {
 	if kind := j.kind(); kind != '{' {
 		if j.skip(); kind != 'n' {
@@ -143,8 +143,8 @@ func (d *decoder) object(j *jsonReader, name string, member func(key []byte)) {
 	j.token()
 }
 
-// list calls element before each element of a list; element reads it. null has no elements. Anything else is a fault of the
-// record.
+// list calls element before each element of a list; element reads it. null has no elements. Other values are a fault of
+// the record.
 func (d *decoder) list(j *jsonReader, name string, element func()) {
 	if kind := j.kind(); kind != '[' {
 		if j.skip(); kind != 'n' {
@@ -161,7 +161,7 @@ func (d *decoder) list(j *jsonReader, name string, element func()) {
 // value reads the value of a member.
 func (d *decoder) value(j *jsonReader, name string) value { return d.valueOf(name, j.raw()) }
 
-// valueOf takes raw for a value.
+// valueOf makes a value of raw.
 func (d *decoder) valueOf(name string, raw []byte) value {
 	if len(raw) == 0 {
 		return value{}
@@ -175,7 +175,7 @@ func (d *decoder) valueOf(name string, raw []byte) value {
 	return value{name, '0', raw}
 }
 
-// unquote gives the text of a JSON string, valid until the message ends.
+// unquote returns the text of a JSON string, valid until the message ends.
 func (d *decoder) unquote(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw[min(1, len(raw)):max(0, len(raw)-1)]

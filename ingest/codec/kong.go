@@ -2,8 +2,9 @@ package codec
 
 import "bytes"
 
-// Lines of Kong's http-log and file-log plugins, with what its AI Proxy plugins say of a call of a model.
-// Names: https://developer.konghq.com/ai-gateway/ai-audit-log-reference/, and Kong/kong: kong/llm/plugin/shared-filters/serialize-analytics.lua.
+// Lines of Kong's http-log and file-log plugins, with the fields of its AI Proxy plugins. Names:
+// https://developer.konghq.com/ai-gateway/ai-audit-log-reference/, and Kong/kong:
+// kong/llm/plugin/shared-filters/serialize-analytics.lua.
 var kongFields = newFieldTree(paths{
 	fieldID:         {"request.id"},
 	fieldPool:       {"pool", "request.headers.x-forewarm-pool"},
@@ -19,7 +20,7 @@ var kongFields = newFieldTree(paths{
 	fieldDurationMS: {"latencies.request"},
 }.or(kongPaths.or(usagePaths.below("usage.")).below("ai.proxy.", "ai.proxy-advanced.", "ai.ai-proxy.", "ai.ai-proxy-advanced.")))
 
-// kongPaths are what a plugin says beside the usage.
+// kongPaths are the fields of a plugin without the usage.
 var kongPaths = paths{
 	fieldModel:        {"meta.request_model", "meta.response_model"},
 	fieldTTFTMS:       {"usage.time_to_first_token"},
@@ -28,9 +29,9 @@ var kongPaths = paths{
 	fieldCacheHit:     {"cache.cache_status"},
 }
 
-// decodeKong reads lines. Calls of other services, calls that send nothing to a model, and answers from Kong's semantic cache are
-// passed over. Kong itself answers 429 where its rate limits refuse a call: such a line counts where the AI Proxy named the model or
-// the record names a pool.
+// decodeKong reads lines. It ignores calls of other services, calls that send nothing to a model, and answers from
+// Kong's semantic cache. Kong itself answers 429 when its rate limits refuse a call. Such a line counts if it has a
+// model of the AI Proxy or a pool.
 func decodeKong(d *decoder, data []byte) {
 	d.foreign(data, func(d *decoder, r *record) {
 		if bytes.EqualFold(r.text(fieldCacheHit), []byte("hit")) || !r.counted() && (!r.has(fieldModel) && !r.has(fieldPool) || !isLLMCall(r.members[fieldObject])) {

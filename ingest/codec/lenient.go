@@ -12,10 +12,10 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// The native format is strict. Formats of other software are not ours to be strict about: their readers take a count as
-// a number or as a string, an instant in any unit, and a dash, an empty string, null or Python's None for what is not known.
+// The native format is strict. Readers of foreign formats are lenient: they accept a count as a number or a string, a
+// time in any unit, and a dash, an empty string, null or Python's None for an unknown value.
 
-// missing says whether the record leaves the member out.
+// missing reports whether the member is missing.
 func (v value) missing() bool {
 	switch v.kind {
 	case 0, 'n':
@@ -54,8 +54,8 @@ func (d *decoder) looseNumber(v value) (f float64, ok bool) {
 	return f, true
 }
 
-// forgiving reads what a request can do without: what cannot be read is as good as missing. So a limit of -1 tokens, or
-// an instant of a clock that started with the machine, is no reason to miss the request.
+// forgiving reads an optional member: an invalid value counts as missing. So a limit of -1 tokens, or a time since the
+// start of the machine, does not refuse the request.
 func forgiving[T any](d *decoder, read func() T) T {
 	before := d.refusal
 	v := read()
@@ -74,10 +74,10 @@ func (d *decoder) looseSpan(v value, unit time.Duration) time.Duration {
 	})
 }
 
-// looseTime reads an instant: a date and time in a layout of [looseLayouts], or a number, or a string of one, since the
-// epoch. The number's size tells its unit, for the years 2000 to 2199 are 9·10⁸ to 7·10⁹ seconds, and no two units share
-// a number. Digits are kept to the nanosecond. The zero time when it is missing: 0 seconds, and Go's 0001-01-01T00:00:00Z,
-// stand for a time that was never set.
+// looseTime reads a time: a date and time in a layout of [looseLayouts], or a number since the epoch, which may be a
+// string. The number's size determines its unit: the years 2000 to 2199 are 9·10⁸ to 7·10⁹ seconds, so units do not
+// overlap. The precision is a nanosecond. It returns the zero time for a missing value, 0 seconds and Go's
+// 0001-01-01T00:00:00Z.
 func (d *decoder) looseTime(v value) time.Time {
 	if v.missing() {
 		return time.Time{}
@@ -99,8 +99,8 @@ func (d *decoder) looseTime(v value) time.Time {
 	return t
 }
 
-// looseLayouts are the dates that are understood. Without a zone they are UTC. Of zones by name only UTC is known: package
-// time would take any other for it.
+// looseLayouts are the accepted dates. Without a zone they are UTC. UTC is the only zone name: package time would read
+// any other one as UTC.
 var looseLayouts = [...]string{
 	time.RFC3339, // with or without a fraction, as all of them
 	"2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02 15:04:05Z0700",
@@ -152,7 +152,7 @@ func parseEpoch(raw []byte) (time.Time, bool) {
 	return at.UTC(), true
 }
 
-// looseLabel reads a name that recurs; looseName reads one that does not. A number is a name too; "" when it is missing.
+// looseLabel reads a name that recurs, looseName another one. A number is a name too; "" when it is missing.
 func (d *decoder) looseLabel(v value) string { return d.names.of(d.looseName(v)) }
 
 func (d *decoder) looseName(v value) []byte {
@@ -163,13 +163,12 @@ func (d *decoder) looseName(v value) []byte {
 	return text
 }
 
-// attribute reads a name that only says whom or what a request belongs to: one that is too long, or no name at all, is
-// left out, for it is no reason to miss the request.
+// attribute reads an optional name. An invalid or too long one is left out and does not refuse the request.
 func (d *decoder) attribute(v value) string {
 	return forgiving(d, func() string { return d.looseLabel(v) })
 }
 
-// looseText gives the text of a string, the digits of a number, true or false; nil when it is missing.
+// looseText returns the text of a string, the digits of a number, true or false; nil when it is missing.
 func (d *decoder) looseText(v value) []byte {
 	switch {
 	case v.missing():
@@ -186,15 +185,14 @@ func looseFlag(v value) bool {
 	return bytes.EqualFold(v.raw, []byte("true")) || string(v.raw) == "1"
 }
 
-// looseHashes reads at most most unsigned 64-bit numbers of a list. They never pass through a float64, and may stand in
-// quotes, as writers do that know of readers that would.
-func (d *decoder) looseHashes(v value, most int64) (all []uint64) {
+// looseHashes reads at most limit unsigned 64-bit numbers of a list, without loss of precision. They may be in quotes.
+func (d *decoder) looseHashes(v value, limit int64) (all []uint64) {
 	var j jsonReader
 	j.reset(v.raw)
 	d.list(&j, v.name, func() {
 		hash, err := strconv.ParseUint(string(d.value(&j, v.name).raw), 10, 64)
 		switch {
-		case int64(len(all)) == most:
+		case int64(len(all)) == limit:
 		case errors.Is(err, strconv.ErrRange):
 			d.fail(ingest.ReasonHugeCount, "%s holds a number beyond 64 bits", v.name)
 		case err != nil:
@@ -206,8 +204,8 @@ func (d *decoder) looseHashes(v value, most int64) (all []uint64) {
 	return slices.Clip(all)
 }
 
-// outcomeOf reads how the request of a record ended. A word that is not known, of a newer version or of a gateway's own,
-// is no reason to miss a request whose tokens are counted: they were served.
+// outcomeOf reads how the request of a record ended. An unknown word does not refuse a request with counted tokens:
+// they were served.
 func (d *decoder) outcomeOf(r *record) ingest.Status {
 	read := func() ingest.Status { return d.outcome(r.members[fieldStatus], r.members[fieldCode]) }
 	if r.counted() {
@@ -216,8 +214,8 @@ func (d *decoder) outcomeOf(r *record) ingest.Status {
 	return read()
 }
 
-// outcome reads how a request ended: a word, or an HTTP status. Codes by which a server says that it is too busy are
-// rejections, whoever is at fault in the others: the request was not served.
+// outcome reads how a request ended: a word, or an HTTP status. Codes of a busy server are rejections, because the
+// request was not served.
 func (d *decoder) outcome(word, code value) ingest.Status {
 	status := ingest.StatusOK
 	if text := d.looseText(word); len(text) > 0 {
@@ -233,17 +231,17 @@ func (d *decoder) outcome(word, code value) ingest.Status {
 		s, ok := codeOutcome(text)
 		if !ok {
 			if s, ok = outcomes[strings.ToLower(string(text))]; !ok {
-				s = ingest.StatusError // an error that has a name
+				s = ingest.StatusError // an error name
 			}
 		}
 		if status == ingest.StatusOK || status == ingest.StatusCancelled && s == ingest.StatusError || s == ingest.StatusRejected || s == ingest.StatusCancelled {
-			status = s // an engine that aborts a request itself says why; a client that leaves does not
+			status = s // an engine that aborts a request gives a reason; a client that leaves does not
 		}
 	}
 	return status
 }
 
-// outcomes are the words by which formats say how a request ended, and the names of errors that are rejections.
+// outcomes are the words for the end of a request, and the names of errors that are rejections.
 var outcomes = wordsOf(map[ingest.Status]string{
 	ingest.StatusOK:        "ok success succeeded completed finished stop length incomplete eos tool_calls content_filter",
 	ingest.StatusError:     "error failure failed timeout expired",
@@ -261,7 +259,7 @@ func wordsOf(lists map[ingest.Status]string) map[string]ingest.Status {
 	return words
 }
 
-// codeOutcome reads an HTTP status; 0 is how proxies log a client that left before there was one, as nginx does by 499.
+// codeOutcome reads an HTTP status. Proxies log 0 for a client that left before there was one; nginx logs 499.
 func codeOutcome(text []byte) (ingest.Status, bool) {
 	code, ok := smallInt(text)
 	switch {

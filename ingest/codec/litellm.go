@@ -54,14 +54,13 @@ var liteLLMFields = newFieldTree(paths{
 	fieldUsage:    {"usage"},
 })
 
-// decodeLiteLLM reads LiteLLM's payloads. cache_hit is the proxy's response cache: no engine saw such a request, so it is
-// passed over; a hit of the engine's prefix cache is in metadata.usage_object. A failure loads the pool only by the
-// tokens it reports; without any it says that a request failed, or was turned away, and its prompt is not known. Calls
-// that generate no text of their own are passed over: tools, files, stored responses and batches, whose usage is that of
-// other calls.
+// decodeLiteLLM reads LiteLLM's payloads. It ignores a cache_hit, which is an answer from the proxy's response cache; a
+// hit of the engine's prefix cache is in metadata.usage_object. A failure counts the tokens that it reports; without
+// any its prompt is unknown. Calls that generate no text are ignored: tools, files, stored responses and batches,
+// which repeat the usage of other calls.
 //
-// LiteLLM adds what Anthropic counts apart, the tokens read from its cache and written to it, to prompt_tokens. Where
-// prompt_tokens is smaller than these, it did not.
+// Anthropic excludes tokens read from its cache and written to it; LiteLLM adds them to prompt_tokens. If prompt_tokens
+// is smaller than these, it did not.
 //
 // trace_id is no session: LiteLLM makes a new one for each call.
 func decodeLiteLLM(d *decoder, data []byte) {
@@ -74,7 +73,7 @@ func decodeLiteLLM(d *decoder, data []byte) {
 		usageText(r)
 		q := d.requestOf(r)
 		if r.contains(fieldRoute, "passthrough", "pass_through", "rerank") && q.PromptTokens <= 0 && q.OutputTokens <= 0 {
-			d.skip() // nobody knows what was called, or what it took
+			d.skip() // neither model nor tokens are known
 			return
 		}
 		read, written := d.cacheCounts(r)
@@ -85,14 +84,14 @@ func decodeLiteLLM(d *decoder, data []byte) {
 			q.CachedTokens = read
 		}
 		if !looseFlag(r.members[fieldStream]) && q.FirstTokenAt.Equal(q.FinishedAt) {
-			q.FirstTokenAt = time.Time{} // when the whole response came; of its first token nothing is known
+			q.FirstTokenAt = time.Time{} // time of the whole response; that of its first token is unknown
 		}
 		d.accept(&q)
 	})
 }
 
-// usageText reads the counts of payloads that LiteLLM writes with generic_api_use_v1. All their values are what Python prints, and
-// the counts are only in usage.
+// usageText reads the counts of payloads that LiteLLM writes with generic_api_use_v1. Their values are Python's printed
+// form, and the counts are only in usage.
 func usageText(r *record) {
 	for f, all := range usagePaths {
 		for _, path := range all {
@@ -104,7 +103,7 @@ func usageText(r *record) {
 	}
 }
 
-// printedCount finds a count in what Python prints of an object or a dictionary: Usage(prompt_tokens=30, …) or
+// printedCount finds a count in Python's printed form of an object or a dictionary: Usage(prompt_tokens=30, …) or
 // {'prompt_tokens': 30, …}.
 func printedCount(text []byte, name string) (digits []byte) {
 	for _, form := range [...][2]string{{"(", "="}, {" ", "="}, {"'", "': "}} {
@@ -115,8 +114,8 @@ func printedCount(text []byte, name string) (digits []byte) {
 	return nil
 }
 
-// isManagement says whether a call_type is of no inference by a language model. LiteLLM names them by what is done to
-// what, such as aretrieve_batch, and adds new ones with each version; its own list is CallTypes in litellm/types/utils.py.
+// isManagement reports whether a call_type is no inference by a language model. LiteLLM names them by verb and object,
+// such as aretrieve_batch, and adds new ones with each version. Its list is CallTypes in litellm/types/utils.py.
 func isManagement(callType []byte) bool {
 	for _, word := range managementWords {
 		if bytes.Contains(callType, word) {
@@ -129,8 +128,8 @@ func isManagement(callType []byte) bool {
 var managementWords = bytes.Fields([]byte(`get_ list_ delete_ cancel_ retrieve_ update_ batch file fine_tuning vector_store search
 	mcp container skill eval _agent client_secret image video speech transcription ocr moderation management`))
 
-// tags reads what tags say that no field does: "class:chat" is the class, likewise pool, tenant, tier, feature and route;
-// the first other tag is the feature. LiteLLM adds the user agent as a tag of its own.
+// tags reads missing fields from tags: "class:chat" is the class, likewise pool, tenant, tier, feature and route; the
+// first other tag is the feature. LiteLLM itself adds the user agent as a tag.
 func (d *decoder) tags(r *record) {
 	if r.members[fieldTags].kind != '[' {
 		return

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Kind is what a message is about; adapters derive it from the subject.
+// Kind is the kind of a message, from its subject.
 type Kind uint8
 
 // The kinds of message on the telemetry stream.
@@ -19,26 +19,25 @@ const (
 	KindDefinition
 )
 
-// Meta is what an adapter knows of a message beside its bytes. Pool, Class and Replica come from the subject and fill
-// fields that the record leaves out.
+// Meta is the metadata of a message. Pool, Class and Replica come from the subject and fill missing fields of records.
 type Meta struct {
 	Kind        Kind
 	ContentType string // "" means application/json; parameters such as charset are ignored
-	Encoding    string // how the bytes are compressed: [EncodingGzip], [EncodingZstd], or "" for not at all
+	Encoding    string // compression: [EncodingGzip], [EncodingZstd], or "" for none
 	Pool, Class string
 	Replica     string
-	// Source names the producer that published the message, for clocks differ from producer to producer; "" when it does
-	// not say. Adapters take it from the header [HeaderSource].
+	// Source is the name of the producer, from the header [HeaderSource]; "" when unknown. Each producer has its own
+	// clock.
 	Source string
-	// Fields are the names that users gave to what foreign formats say; nil leaves it at those which the formats know.
+	// Fields are users' names for fields of foreign formats; nil is none.
 	Fields *FieldMap
 }
 
 // HeaderSource is the message header in which a producer names itself.
 const HeaderSource = "Forewarm-Source"
 
-// ParseSubject reads what a subject says of its message. Trailing tokens may be missing, for records can name their pool,
-// class and replica themselves. ok is false for a subject that carries no telemetry.
+// ParseSubject reads a subject. Trailing tokens may be missing, because records can name their pool, class and replica.
+// ok is false for a subject without telemetry.
 func ParseSubject(prefix, subject string) (m Meta, ok bool) {
 	rest, ok := strings.CutPrefix(subject, prefix+".")
 	if !ok {
@@ -76,7 +75,7 @@ func ParseSubject(prefix, subject string) (m Meta, ok bool) {
 	return Meta{}, false
 }
 
-// unescapeToken undoes [EscapeToken]. A token that other software wrote may hold characters that need no escape.
+// unescapeToken reverses [EscapeToken]. A token of other software may have unescaped characters.
 func unescapeToken(token string) (name string, ok bool) {
 	if token == "_" { // the empty name
 		return "", true

@@ -12,7 +12,8 @@ import (
 )
 
 // decodeJSON reads one native record of the kind that the subject names: forewarm.request.v1, forewarm.replica.v1, an
-// acknowledgement, a watermark, a history, or the keys of a pool. Members that are null count as absent, members that are not known are ignored.
+// acknowledgement, a watermark, a history, or the keys of a pool. Null members count as absent,
+// unknown ones are ignored.
 func decodeJSON(d *decoder, data []byte) {
 	switch d.meta.Kind {
 	case KindReplica:
@@ -30,7 +31,7 @@ func decodeJSON(d *decoder, data []byte) {
 	}
 }
 
-// decodeDefinition takes the keys of a pool as they are: the configuration reads them.
+// decodeDefinition keeps the keys of a pool; the configuration parses them.
 func decodeDefinition(d *decoder, data []byte) {
 	switch {
 	case d.meta.Pool == "":
@@ -92,8 +93,8 @@ func native[T any](d *decoder, data []byte, t *recordType[T], list *[]T) {
 	}
 }
 
-// decodeNDJSON reads a batch: one native JSON record a line. Blank lines are skipped. A bad line, such as a last one that
-// was cut, refuses itself only; the lines beyond Limits.BatchRecords are refused together.
+// decodeNDJSON reads a batch: one native JSON record a line. It skips blank lines. A bad line is refused alone; the
+// lines beyond Limits.BatchRecords are refused together.
 func decodeNDJSON(d *decoder, data []byte) { d.lines(data, decodeJSON) }
 
 // decodeSumNDJSON reads a batch of sums.
@@ -119,7 +120,7 @@ func (d *decoder) lines(data []byte, decode func(d *decoder, line []byte)) {
 
 var newline = []byte{'\n'}
 
-// The methods by which a member of a native record is read from JSON.
+// These methods read a member of a native record from JSON.
 
 func (v *value) text(d *decoder) ([]byte, bool) {
 	if v.kind != '"' {
@@ -155,7 +156,7 @@ func (v *value) instant(d *decoder) (t time.Time, ok bool) {
 		}
 		t = time.UnixMilli(int64(ms)).UTC()
 	case '"':
-		if t.UnmarshalText(v.raw) != nil && t.UnmarshalText(bytes.ToUpper(v.raw)) != nil { // t and z may be in lower case
+		if t.UnmarshalText(v.raw) != nil && t.UnmarshalText(bytes.ToUpper(v.raw)) != nil { // T and Z may be in lower case
 			d.fail(ingest.ReasonBadTime, "%s is %s, want RFC 3339", v.name, quoted(v.raw))
 			return t, false
 		}
@@ -167,7 +168,7 @@ func (v *value) instant(d *decoder) (t time.Time, ok bool) {
 	return t, d.checkTime(v.name, t, "numbers are Unix milliseconds")
 }
 
-// hash reads 16 hexadecimal digits, for JSON numbers lose bits above 2⁵³.
+// hash reads 16 hexadecimal digits, because JSON numbers lose bits above 2⁵³.
 func (v *value) hash(d *decoder) (uint64, bool) {
 	text, ok := v.text(d)
 	if !ok {
@@ -196,7 +197,7 @@ func (v *value) enum(d *decoder, known []string) (uint8, bool) {
 // hashes are in protobuf only.
 func (v *value) hashes(*decoder, []uint64) ([]uint64, bool) { return nil, false }
 
-// amounts reads a list of numbers that are not negative; null is not known.
+// amounts reads a list of numbers that are not negative; null is unknown.
 func (v *value) amounts(d *decoder) (all []float64, ok bool) {
 	var j jsonReader
 	j.reset(v.raw)

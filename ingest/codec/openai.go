@@ -10,9 +10,9 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// Responses of OpenAI's APIs and those alike, or the usage object of one: chat completions, completions, embeddings, the
+// Responses of OpenAI's and similar APIs, or the usage object of one: chat completions, completions, embeddings, the
 // Responses API, lines of a batch's output, Anthropic's messages, and the events of a stream of any of them. A wrapper
-// may add what a response does not say: pool, class, tenant, times.
+// may add pool, class, tenant and times.
 // Schemas: https://platform.openai.com/docs/api-reference, https://docs.anthropic.com/en/api/messages.
 var openAIFields = newFieldTree(paths{
 	fieldPool:         {"pool"},
@@ -41,7 +41,7 @@ var openAIFields = newFieldTree(paths{
 	usagePaths.below("x_groq.usage.", ""), // the first in the last chunk of Groq's streams
 ))
 
-// responsePaths are the members of a response beside the usage.
+// responsePaths are the members of a response without the usage.
 var responsePaths = paths{
 	fieldID:              {"id"},
 	fieldModel:           {"model"},
@@ -70,11 +70,11 @@ var usagePaths = paths{
 	fieldTotalTokens:      {"total_tokens"},
 }
 
-// decodeOpenAI reads responses and usage objects. created is taken for the arrival, as vLLM and SGLang set it. A record
-// that says no time at all ended when the stream stored the message or a listener received it, for usage is published
-// at the end of a request; without that time too it is refused.
+// decodeOpenAI reads responses and usage objects. created is the arrival, as vLLM and SGLang set it. A record without
+// any time ended when the stream stored the message or a listener received it, because usage is published at the end of
+// a request. Without that time too it is refused.
 //
-// The events of a stream are one request, whose last word on each field counts: they are joined within a message, by id.
+// The events of a stream are one request: they are joined within a message, by id. The last value of each field counts.
 func decodeOpenAI(d *decoder, data []byte) {
 	s := newStreams(d)
 	events, framed := eventData(data)
@@ -83,12 +83,12 @@ func decodeOpenAI(d *decoder, data []byte) {
 		object := r.text(fieldObject)
 		switch status := string(r.text(fieldStatus)); {
 		case bytes.HasPrefix(object, []byte("thread")) && string(object) != "thread.run":
-			d.skip() // the steps and messages of an assistant's run, whose usage the run adds up
+			d.skip() // steps and messages of an assistant's run, which has the sum of their usage
 		case framed && !r.has(fieldID) && !r.has(fieldObject) && !r.has(fieldCode) && !r.counted():
-			d.skip() // what Azure found in the prompt, before the response begins
+			d.skip() // Azure's content filter results of the prompt, before the response
 		case framed || isEvent(r) || s.isOpen(id):
 			s.add(id, r)
-		case status == "queued" || status == "in_progress": // of a response that is asked for again until it is there
+		case status == "queued" || status == "in_progress": // a response that clients poll
 			d.skip()
 		default:
 			d.acceptOpenAI(r)
@@ -100,13 +100,13 @@ func decodeOpenAI(d *decoder, data []byte) {
 func (d *decoder) acceptOpenAI(r *record) {
 	if m := &r.members[fieldArrivedAt]; strings.HasSuffix(m.name, "created") || strings.HasSuffix(m.name, "created_at") {
 		if at, ok := parseEpoch(m.raw); ok && at.Before(earliest) {
-			*m = value{} // the server counts from its start
+			*m = value{} // seconds since the start of the server
 		}
 	}
 	q := d.requestOf(r)
 	d.inferTokens(r, &q)
 	if strings.HasSuffix(r.members[fieldArrivedAt].name, "created") && !q.FinishedAt.IsZero() && q.FinishedAt.Before(q.ArrivedAt) {
-		q.ArrivedAt = q.FinishedAt // rounded, or of another clock
+		q.ArrivedAt = q.FinishedAt // rounded, or from another clock
 	}
 	if q.ArrivedAt.IsZero() && q.FinishedAt.IsZero() {
 		if q.FinishedAt = d.batch.ReceivedAt; q.FinishedAt.IsZero() {
@@ -116,10 +116,9 @@ func (d *decoder) acceptOpenAI(r *record) {
 	d.accept(&q)
 }
 
-// inferTokens makes the prompt count one that includes cached tokens, and derives the output from a total, which includes the
-// reasoning that xAI and Gemini leave out of it. Where the
-// count is input_tokens beside cache_read_input_tokens or cache_creation_input_tokens, as Anthropic has them, it leaves
-// both out: prompt = input + read + written.
+// inferTokens adds cached tokens to the prompt count if they are missing, and derives the output from a total. The
+// total includes the reasoning that xAI and Gemini leave out of the output. input_tokens beside cache_read_input_tokens
+// or cache_creation_input_tokens, as in Anthropic's usage, excludes both: prompt = input + read + written.
 func (d *decoder) inferTokens(r *record, q *ingest.Request) {
 	limit := d.limits.Tokens
 	total := d.looseCount(r.members[fieldTotalTokens], limit)
@@ -143,20 +142,19 @@ func (d *decoder) inferTokens(r *record, q *ingest.Request) {
 	}
 }
 
-// cacheCounts reads the tokens of the prompt that were read from a cache and written to it, each [Unknown] when missing.
+// cacheCounts reads the prompt tokens read from a cache and written to it, each [Unknown] when missing.
 func (d *decoder) cacheCounts(r *record) (read, written int64) {
 	return d.looseCount(r.members[fieldCacheReadTokens], d.limits.Tokens), d.looseCount(r.members[fieldCacheWriteTokens], d.limits.Tokens)
 }
 
-// include adds to a prompt count what it leaves out.
+// include adds cache tokens to a prompt count.
 func (d *decoder) include(q *ingest.Request, read, written int64) {
 	if q.PromptTokens += max(read, 0) + max(written, 0); q.PromptTokens > d.limits.Tokens {
 		d.fail(ingest.ReasonHugeCount, "the prompt and the cached tokens beside it are %d, the limit is %d", q.PromptTokens, d.limits.Tokens)
 	}
 }
 
-// eventData takes the framing of server-sent events off a stream that was recorded as it was sent; framed says whether
-// there was one.
+// eventData removes the framing of server-sent events from a recorded stream; framed reports whether there was one.
 func eventData(data []byte) (events []byte, framed bool) {
 	if !isEventStream(bytes.TrimSpace(data)) {
 		return data, false
@@ -170,8 +168,8 @@ func eventData(data []byte) (events []byte, framed bool) {
 	return events, true
 }
 
-// isEventStream says whether data begins with a field of an event, or with a comment by which servers keep a connection
-// open (WHATWG HTML, section 9.2.6); no JSON begins so.
+// isEventStream reports whether data begins with a field of an event, or with a keep-alive comment (WHATWG HTML,
+// section 9.2.6). No JSON begins so.
 func isEventStream(data []byte) bool {
 	for _, field := range [...]string{"data:", "event:", "id:", "retry:", ":"} {
 		if bytes.HasPrefix(data, []byte(field)) {
@@ -181,8 +179,8 @@ func isEventStream(data []byte) bool {
 	return false
 }
 
-// streams joins the events of streamed responses within one message: each event adds to the response of its id, or to
-// the one that was last added to when it has no id.
+// streams joins the events of streamed responses within one message: each event adds to the response of its id, or
+// without an id to the response of the event before.
 type streams struct {
 	d    *decoder
 	open *simplelru.LRU[string, *stream] // by id
@@ -194,17 +192,17 @@ type stream struct {
 	count  int
 }
 
-// maxStreams bounds the responses that are joined at once; the oldest is closed for the next one.
+// maxStreams bounds the open responses; beyond it the oldest is closed.
 const maxStreams = 256
 
 func newStreams(d *decoder) *streams {
 	s := &streams{d: d}
-	s.open, _ = simplelru.NewLRU(maxStreams, func(_ string, o *stream) { s.end(o) }) // fails for no capacity only
+	s.open, _ = simplelru.NewLRU(maxStreams, func(_ string, o *stream) { s.end(o) }) // fails only for capacity 0
 	return s
 }
 
-// isEvent says whether a record is a part of a streamed response, by its type. Those of a legacy completion have the type
-// of a whole one, and a usage of null until the last.
+// isEvent reports whether a record is a part of a streamed response, by its type. Events of a legacy completion have
+// the type of a complete one, and a usage of null except in the last.
 func isEvent(r *record) bool {
 	object := r.members[fieldObject]
 	if object.kind != '"' {
@@ -225,7 +223,7 @@ func (s *streams) isOpen(id string) bool { return id != "" && s.open.Contains(id
 
 func (s *streams) add(id string, r *record) {
 	s.last = cmp.Or(id, s.last)
-	if o, ok := s.open.Peek(s.last); ok { // the oldest ends first, whichever was added to last
+	if o, ok := s.open.Peek(s.last); ok { // Peek keeps the order of eviction
 		o.events.add(r)
 		o.count++
 		return
@@ -246,15 +244,15 @@ func (s *streams) end(o *stream) {
 	switch u := &o.events; {
 	case u.counted(), forgiving(d, func() ingest.Status { return d.outcomeOf(u) }) != ingest.StatusOK:
 		d.acceptOpenAI(u)
-	case string(u.text(fieldStatus)) == "requires_action": // an assistant's run, which goes on in another stream
+	case string(u.text(fieldStatus)) == "requires_action": // an assistant's run that continues in another stream
 		d.skip()
-	case o.count == 1 && u.has(fieldUsage): // each event is a message of its own, and another has the usage
+	case o.count == 1 && u.has(fieldUsage): // each event is its own message, and another has the usage
 		d.skip()
 	default:
 		d.fail(ingest.ReasonMissingField, "usage is missing in every event of a stream: ask for it by stream_options.include_usage")
 	}
 	if d.refusal.Reason != "" {
 		d.refuse(nil, d.refusal.Reason, "%s", d.refusal.Detail)
-		d.refusal = ingest.Refusal{} // not of the record at hand
+		d.refusal = ingest.Refusal{} // not of the current record
 	}
 }

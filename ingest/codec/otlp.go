@@ -7,39 +7,37 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// An OTLP trace export becomes one request for each inference that its spans tell of.
+// An OTLP trace export becomes one request for each inference among its spans.
 //
-// A span is an inference when it carries token counts, or an operation name or span kind that says so; agents, tools,
-// chains and workflows, whose counts add up those of others, and all spans of other software are ignored and counted.
-// An inference that failed may leave its tokens unknown. One that ended well without counts is refused, for somebody forgot
-// to ask for usage.
+// A span is an inference if it has token counts, or the operation name or span kind of one. Agents, tools, chains and
+// workflows sum the counts of other spans. They and all spans of other software are ignored and counted. A failed
+// inference may have unknown tokens. A successful one without counts is refused: probably usage was not requested.
 //
-// One request may be told twice, by its gateway (or client library) and by its engine. It counts once where
+// A gateway (or client library) and an engine may both report a request. It counts once if
 //
-//   - both are in one export and one is an ancestor of the other: the innermost counts, for it did the work, and takes
-//     over what it does not say itself (see otlp_nest.go), also from agents and servers above it. The other calls of an agent are no ancestors of each
-//     other, so they all count;
-//   - or both name the same response (gen_ai.response.id, gen_ai.request.id) and the same pool: the fold drops the later
-//     one as a duplicate.
+//   - both are in one export and one is an ancestor of the other. The innermost span counts and inherits missing values
+//     (see otlp_nest.go), also from agents and servers above it. Calls of one agent are not ancestors of each other, so
+//     they all count;
+//   - or both have the same response id (gen_ai.response.id, gen_ai.request.id) and the same pool: the pipeline drops
+//     the later one as a duplicate.
 //
-// Where a gateway and its engine export by different ways and share no id, nothing in either span says that they are
-// the same request. Then only one of them may be sent here. Nor does a span say how many others a sampler dropped: traces
-// that are sampled understate demand.
+// If a gateway and its engine export separately and share no id, only one of them may be sent here. A span does not
+// show how many others a sampler dropped: sampled traces understate demand.
 //
-// The pool is the attribute forewarm.pool (of the span or its resource), else that of the subject or URL, else the model,
-// else service.name. Prompts, answers, events and links are skipped over without being read.
+// The pool is the attribute forewarm.pool (of the span or its resource), else that of the subject or URL, else the
+// model, else service.name. Prompts, answers, events and links are skipped without being read.
 
-// The content types of OTLP trace exports (opentelemetry.io/docs/specs/otlp, TracesData). OTLP/HTTP itself calls its JSON
-// application/json, which on the telemetry stream is the native record.
+// The content types of OTLP trace exports (opentelemetry.io/docs/specs/otlp, TracesData). OTLP/HTTP uses
+// application/json for its JSON. On the telemetry stream that is the native record.
 const (
 	ContentTypeOTLP     = "application/x-protobuf"
 	ContentTypeOTLPJSON = "application/vnd.forewarm.otlp+json"
 )
 
-// The names of the attributes are those of the OpenTelemetry conventions for generative AI, new and old; of vLLM and SGLang
-// (gen_ai.latency.*, seconds); of OpenInference (llm.token_count.*), which Envoy AI Gateway speaks; of OpenLLMetry
-// (llm.usage.*, traceloop.*); of LiteLLM (metadata.*) and of the Vercel AI SDK (ai.*). Those that start with forewarm. are
-// ours, for users to set where the others do not say enough.
+// The names of the attributes are those of the OpenTelemetry conventions for generative AI, new and old; of vLLM and
+// SGLang (gen_ai.latency.*, seconds); of OpenInference (llm.token_count.*), which Envoy AI Gateway speaks; of
+// OpenLLMetry (llm.usage.*, traceloop.*); of LiteLLM (metadata.*) and of the Vercel AI SDK (ai.*). Users can set those
+// that start with forewarm. for values that the others do not have.
 var otlpFields = newFieldTree(paths{
 	fieldPromptTokens: {
 		"gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt", "llm.usage.prompt_tokens",
@@ -113,33 +111,33 @@ var otlpFields = newFieldTree(paths{
 	fieldInstance: {"service.instance.id", "k8s.pod.name", "host.name"},
 })
 
-// ofResource is added to the rank of what a resource says, for its spans know better.
+// ofResource is added to the rank of a resource's attributes, so that those of its spans win.
 const ofResource = 1 << 10
 
-// otlpLevels is how deep messages are read: an export, a resource, a scope, a span, an attribute, its value, a list and a value in it.
+// otlpLevels is the depth of messages: export, resource, scope, span, attribute, its value, a list and a value in it.
 const otlpLevels = 8
 
 // export is the state of decoding one export.
 type export struct {
 	*decoder
-	resource record // what the attributes of the resource at hand say
-	scope    []byte // the instrumentation at hand
+	resource record // attributes of the current resource
+	scope    []byte // current instrumentation
 	version  []byte
-	attrs    record                 // of the span at hand, and of its resource
-	readers  [otlpLevels]jsonReader // of the messages at hand, by their level
+	attrs    record                 // of the current span and its resource
+	readers  [otlpLevels]jsonReader // of the current messages, by level
 	level    int
-	span     node // at hand
-	failed   bool // the span at hand
+	span     node // current span
+	failed   bool // the current span failed
 	spans    int
 
 	tree     spanTree
-	requests []ingest.Request // which the nodes of tree point into
+	requests []ingest.Request // indexed by nodes of tree
 
 	kept   int    // requests
 	source string // of all of them, or ""
 }
 
-// belongs says whether an export may come on the subject at hand, and refuses it otherwise.
+// belongs reports whether an export may have this subject, and refuses it otherwise.
 func (d *decoder) belongs() bool {
 	if d.meta.Kind != KindRequest {
 		d.refuse(nil, ingest.ReasonUnknownFormat, "traces belong on a request subject")
@@ -147,14 +145,14 @@ func (d *decoder) belongs() bool {
 	return d.meta.Kind == KindRequest
 }
 
-// begin starts a span; false says that the export holds too many.
+// begin starts a span; it returns false if the export has too many.
 func (x *export) begin() bool {
 	x.spans++
 	x.attrs, x.span, x.failed, x.refusal = x.resource, node{request: none}, false, ingest.Refusal{}
 	return x.spans <= x.limits.BatchRecords
 }
 
-// end books the span at hand.
+// end adds the current span to the tree.
 func (x *export) end() {
 	x.nameModel()
 	n := &x.span
@@ -163,7 +161,7 @@ func (x *export) end() {
 		x.reject(n.id)
 	case !x.isInference():
 		x.batch.Ignored++
-		if r, said := x.context(); said {
+		if r, ok := x.context(); ok {
 			n.request = len(x.requests)
 			x.requests = append(x.requests, r)
 		}
@@ -173,39 +171,39 @@ func (x *export) end() {
 		if x.refusal.Reason != "" {
 			x.reject(n.id)
 		} else {
-			n.request, n.inference, n.asked = len(x.requests), true, string(x.attrs.text(fieldResponseID))
+			n.request, n.inference, n.responseID = len(x.requests), true, string(x.attrs.text(fieldResponseID))
 			x.requests = append(x.requests, r)
 		}
 	}
 	x.tree = append(x.tree, *n)
 }
 
-// context gives what a span that is no inference, such as an agent's, says of the requests below it. What its resource says is of
-// its own service.
-func (x *export) context() (r ingest.Request, said bool) {
+// context returns the attributes of a span that is no inference, such as an agent's, for the requests below it. The
+// resource is left out: it describes the span's own service.
+func (x *export) context() (r ingest.Request, ok bool) {
 	own := func(f field) value {
 		if !x.attrs.has(f) || x.attrs.ranks[f] >= ofResource {
 			return value{}
 		}
-		said = true
+		ok = true
 		return x.attrs.members[f]
 	}
 	r.Pool, r.Class, r.Tenant = x.attribute(own(fieldPool)), x.attribute(own(fieldClass)), x.attribute(own(fieldTenant))
 	r.Tier, r.Feature, r.Route = x.attribute(own(fieldTier)), x.attribute(own(fieldFeature)), x.attribute(own(fieldRoute))
 	r.Session = hashSession(own(fieldSession).raw)
-	return r, said
+	return r, ok
 }
 
-// reject refuses a span. Its bytes are not kept, for there may be a prompt in them.
+// reject refuses a span. Its bytes are not kept, because they may contain a prompt.
 func (x *export) reject(id [8]byte) {
 	x.refuse(nil, x.refusal.Reason, "span %x: %s", id, x.refusal.Detail)
 }
 
-// nameModel takes the model that OpenInference's clients asked for from the parameters of the call. Their llm.model_name is that of
-// the response: a call that fails has none, and would land in another pool than those that succeed.
+// nameModel takes the requested model of OpenInference's clients from the parameters of the call. Their llm.model_name
+// is that of the response. A failed call has none, and would count in another pool than the others.
 func (x *export) nameModel() {
-	if asked := x.embeddedRecord(fieldParameters, parameterFields); asked.has(fieldModel) {
-		x.attrs.set(fieldModel, asked.members[fieldModel], 1)
+	if parameters := x.embeddedRecord(fieldParameters, parameterFields); parameters.has(fieldModel) {
+		x.attrs.set(fieldModel, parameters.members[fieldModel], 1)
 	}
 }
 
@@ -222,15 +220,15 @@ func (x *export) embeddedRecord(f field, tree *fieldTree) (r record) {
 	return r
 }
 
-// isInference says whether the span at hand tells of one call of a model.
+// isInference reports whether the current span is one call of a model.
 func (x *export) isInference() bool {
 	a := &x.attrs
 	counted := a.has(fieldPromptTokens) || a.has(fieldTotalTokens)
 	switch {
 	case a.has(fieldSpanKind) && !a.is(fieldSpanKind, "LLM", "EMBEDDING"),
-		a.has(fieldCall) && !a.contains(fieldCall, ".do"), // ai.generateText adds up its ai.generateText.doGenerate
+		a.has(fieldCall) && !a.contains(fieldCall, ".do"), // ai.generateText is the sum of its ai.generateText.doGenerate
 		a.is(fieldOperation, "invoke_agent", "create_agent", "execute_tool", "invoke_workflow", "plan", "retrieval",
-			"fetch_response"), // of a response that was generated in the background, and may be fetched many times
+			"fetch_response"), // of a response generated in the background; it may be fetched many times
 		isManagement(a.text(fieldOperation)), isManagement(a.text(fieldCallType)),
 		!counted && (a.contains(fieldModel, otherModels...) || a.contains(fieldCall, otherModels...)):
 		return false
@@ -238,22 +236,22 @@ func (x *export) isInference() bool {
 	return counted || a.has(fieldCall) || a.is(fieldSpanKind, "LLM", "EMBEDDING") || a.contains(fieldOperation, inferences...)
 }
 
-// inferences are parts of the operation names of calls of a language model: of the conventions, such as text_completion, and of
+// inferences are parts of the operation names of inferences: in the conventions, such as text_completion, and in
 // LiteLLM, such as acompletion, aresponses and anthropic_messages.
 var inferences = []string{"chat", "completion", "generate_content", "embedding", "responses", "messages"}
 
-// otherModels are parts of the names of models that make or read images and sound or rank texts, and of calls of them. Some producers
-// give their spans the kind of language models. They count no tokens.
+// otherModels are parts of the names of models for images, sound or ranking, and of calls of them. They count no
+// tokens. Some producers give their spans the kind of language models.
 var otherModels = []string{"image", "dall-e", "whisper", "transcribe", "tts", "speech", "audio", "video", "rerank"}
 
-// request reads the span at hand. Pool and class stay empty unless the span names them, and the prompt Unknown if no
-// count gives it.
+// request reads the current span. Pool and class stay empty unless the span names them, and the prompt Unknown without
+// a count.
 func (x *export) request() ingest.Request {
 	r := x.requestOf(&x.attrs)
 	x.tokens(&r)
 	x.outcome(&r)
 	dropLate(&r)
-	if r.ReplicaName == "" && x.attrs.has(fieldDurationS) { // engines alone report it, and they are the replica
+	if r.ReplicaName == "" && x.attrs.has(fieldDurationS) { // only engines report a duration; the instance is the replica
 		r.ReplicaName = x.attribute(x.attrs.members[fieldInstance])
 	}
 	x.identify(&r)
@@ -263,41 +261,41 @@ func (x *export) request() ingest.Request {
 	return r
 }
 
-// isSized says whether the size of a request is known.
+// isSized reports whether the prompt length of a request is known.
 func isSized(r *ingest.Request) bool { return r.PromptTokens != ingest.Unknown }
 
-// apart are instrumentations whose prompts leave out what the cache read and wrote, as the responses of Anthropic and Bedrock do:
-// all versions, or those below a minor version of 0.
-var apart = map[string]int{
+// exclusive are instrumentations whose prompt count leaves out tokens read from and written to the cache, as
+// Anthropic's and Bedrock's responses do: all versions, or those below a minor version of 0.
+var exclusive = map[string]int{
 	"opentelemetry.instrumentation.bedrock": 0, "@arizeai/openinference-instrumentation-bedrock": 0, "@traceloop/instrumentation-anthropic": 28,
 }
 
-func (x *export) countsApart() bool {
+func (x *export) countsExclusive() bool {
 	var minor int
-	below, known := apart[string(x.scope)]
+	below, known := exclusive[string(x.scope)]
 	_, err := fmt.Sscanf(string(x.version), "0.%d", &minor)
 	return known && (below == 0 || err == nil && minor < below)
 }
 
-// tokens reads the counts. By convention the prompt includes the tokens that were read from the cache and those that were
-// written to it. Some producers count them apart, as Anthropic's API does, and the prompt is the sum: it is smaller than these, or
-// the total has them too, or the instrumentation is known for it. What else a total has beyond prompt and output was read from a
-// cache at Anthropic and Bedrock, and elsewhere it is reasoning, which is output.
+// tokens reads the counts. By convention the prompt includes the tokens read from the cache and written to it. Some
+// producers exclude them, as Anthropic's API does. Then the prompt is smaller than these, or the total includes them
+// too, or the instrumentation is known for it; the sum is used. Other tokens in a total beyond prompt and output were
+// read from a cache at Anthropic and Bedrock; elsewhere they are reasoning, which is output.
 func (x *export) tokens(r *ingest.Request) {
 	_, written := x.cacheCounts(&x.attrs)
 	written = max(written, 0)
 	total := x.looseCount(x.attrs.members[fieldTotalTokens], x.limits.Tokens)
 	counted := x.anthropicCounts(r, &written)
 	if n, ok := smallInt(printedCount(x.attrs.text(fieldUsage), "cached_tokens")); ok && r.CachedTokens == ingest.Unknown && n <= r.PromptTokens {
-		r.CachedTokens = n // LiteLLM has no attribute of its own for them
+		r.CachedTokens = n // LiteLLM has no other attribute for them
 	}
 	cached := max(r.CachedTokens, 0) + written
-	more := total - r.PromptTokens - r.OutputTokens // is known where all three are
+	more := total - r.PromptTokens - r.OutputTokens // valid if all three are known
 	switch {
 	case r.PromptTokens == ingest.Unknown && r.OutputTokens != ingest.Unknown && total >= r.OutputTokens:
 		r.PromptTokens = total - r.OutputTokens
 	case r.PromptTokens == ingest.Unknown:
-	case counted, r.PromptTokens < cached, cached > 0 && x.countsApart():
+	case counted, r.PromptTokens < cached, cached > 0 && x.countsExclusive():
 		r.PromptTokens += cached
 	case r.OutputTokens == ingest.Unknown || total == ingest.Unknown || more <= 0:
 	case more == cached, x.attrs.contains(fieldProvider, "anthropic", "aws", "bedrock"):
@@ -313,9 +311,9 @@ func (x *export) tokens(r *ingest.Request) {
 	}
 }
 
-// anthropicCounts reads the cache's counts from Anthropic's own usage, which the Vercel AI SDK hands on, and says whether the prompt
-// leaves them out: before version 6 it does.
-func (x *export) anthropicCounts(r *ingest.Request, written *int64) (apart bool) {
+// anthropicCounts reads the cache's counts from Anthropic's own usage, which the Vercel AI SDK passes on. exclusive
+// reports that the prompt leaves them out: before version 6 it does.
+func (x *export) anthropicCounts(r *ingest.Request, written *int64) (exclusive bool) {
 	usage := x.embeddedRecord(fieldProviderMetadata, anthropicFields)
 	count := func(f field) int64 {
 		return forgiving(x.decoder, func() int64 { return x.looseCount(usage.members[f], x.limits.Tokens) })
@@ -331,7 +329,7 @@ func (x *export) anthropicCounts(r *ingest.Request, written *int64) (apart bool)
 
 var anthropicFields = newFieldTree(usagePaths.below("anthropic.usage."))
 
-// outcome reads how the request ended. A failure that counted no tokens has Unknown ones: some producers write 0.
+// outcome reads how the request ended. Zero tokens of a failure become Unknown.
 func (x *export) outcome(r *ingest.Request) {
 	a := &x.attrs
 	code := parseNumber(a.text(fieldHTTPStatus))
@@ -349,13 +347,13 @@ func (x *export) outcome(r *ingest.Request) {
 	}
 }
 
-// tellingID is the shortest response id that is taken to be unique: shorter ones, such as Ollama's chatcmpl-0 to
+// minUniqueID is the shortest response id that is treated as unique. Shorter ones, such as Ollama's chatcmpl-0 to
 // chatcmpl-999, recur.
-const tellingID = 16
+const minUniqueID = 16
 
-// identify gives r the id of the response, which gateway and engine may share, or else the span's own.
+// identify sets the id of r to that of the response, which gateway and engine may share, or else to the span's.
 func (x *export) identify(r *ingest.Request) {
-	if len(x.attrs.text(fieldResponseID)) >= tellingID {
+	if len(x.attrs.text(fieldResponseID)) >= minUniqueID {
 		r.ID = x.attribute(x.attrs.members[fieldResponseID])
 	}
 	if r.ID != "" || x.span.trace == [16]byte{} && x.span.id == [8]byte{} {

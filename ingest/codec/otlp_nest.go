@@ -2,22 +2,22 @@ package codec
 
 import "github.com/forewarm/forewarm/ingest"
 
-// none is no index.
+// none is the index of nothing.
 const none = -1
 
-// node is a span's place in its trace.
+// node is a span in its trace.
 type node struct {
 	trace           [16]byte
 	id, parent      [8]byte
-	request         int    // index of what it says among the requests of the export, or none
-	inference       bool   // it tells of a request, and not only of whom those below it are for
-	asked           string // the id that it gives its request, which other spans may name too
+	request         int    // index of its request in the export, or none
+	inference       bool   // it is an inference, not only context for those below it
+	responseID      string // other spans may have the same
 	service, source string
 }
 
 type spanTree []node
 
-// spanKey is a span's name in an export.
+// spanKey identifies a span in an export.
 type spanKey struct {
 	trace [16]byte
 	id    [8]byte
@@ -29,7 +29,7 @@ const (
 	seeking
 )
 
-// nearest gives, for each span, the nearest span above it that is of a kind, or none. A circle of parents ends the search. O(n).
+// nearest returns, for each span, the nearest span of a kind above it, or none. A cycle ends the search. O(n).
 func (t spanTree) nearest(is func(n *node) bool) []int {
 	at := make(map[spanKey]int, len(t))
 	for i := range t {
@@ -67,11 +67,11 @@ func (t spanTree) nearest(is func(n *node) bool) []int {
 	return above
 }
 
-// maxDonors bounds the spans that one takes over from.
+// maxDonors bounds the spans that one inherits from.
 const maxDonors = 8
 
-// close settles which of the export's inferences count, and fills in what they leave out. One that has counts covers
-// those above it, and makes those without counts right below it superfluous.
+// close selects the export's inferences that count, and fills in their missing values. One with counts covers those
+// above it and those without counts directly below it.
 func (x *export) close() {
 	if over := x.spans - x.limits.BatchRecords; over > 0 {
 		x.refuse(nil, ingest.ReasonBatchTooLong, "%d spans beyond the limit of %d", over, x.limits.BatchRecords)
@@ -82,7 +82,7 @@ func (x *export) close() {
 	above := x.tree.nearest(func(n *node) bool { return n.inference })
 	telling := x.tree.nearest(func(n *node) bool { return n.request != none })
 	covered := make([]bool, len(x.tree))
-	heirs := make([]int, len(x.tree)) // inferences with counts right below
+	heirs := make([]int, len(x.tree)) // inferences with counts directly below
 	for i := range x.tree {
 		n := &x.tree[i]
 		switch {
@@ -92,7 +92,7 @@ func (x *export) close() {
 			x.explain(i, above)
 			continue
 		}
-		for k := above[i]; k != none && k != i && !covered[k] && !covered[i]; k = above[k] { // what covers i covers these too
+		for k := above[i]; k != none && k != i && !covered[k] && !covered[i]; k = above[k] { // a cover of i covers these too
 			covered[k] = true
 		}
 		if above[i] != none {
@@ -120,8 +120,8 @@ func (x *export) close() {
 	}
 }
 
-// explain tells those above a span that failed without counts, which stand for it, that it was turned away or cancelled, where they
-// say only that they failed.
+// explain copies a rejection or cancellation from a failed span without counts to the spans above it, which count in
+// its place, if those say only that they failed.
 func (x *export) explain(i int, above []int) {
 	r := &x.requests[x.tree[i].request]
 	for k, n := above[i], 0; k != none && n < maxDonors && (r.Status == ingest.StatusRejected || r.Status == ingest.StatusCancelled); k, n = above[k], n+1 {
@@ -131,29 +131,28 @@ func (x *export) explain(i int, above []int) {
 	}
 }
 
-// sample is what the spans of one request's answers have in common.
+// sample is the key that the spans of one request's answers share.
 type sample struct {
 	id, service, source string
 	parent              spanKey
 	prompt              int64
 }
 
-// join makes one request of those that an engine reports apart because several answers were asked for: vLLM's spans of one
-// request with n > 1 name the same request, the same parent and the same prompt. Their outputs add up, the prompt counts once. The spans that
-// are merely part of such a request are covered then. Those that end so much later that another export has them are dropped as
-// duplicates.
+// join merges the spans that an engine reports for several answers to one request: vLLM's spans of a request with n > 1
+// have the same response id, parent and prompt. Their outputs are summed, the prompt counts once. The other spans are
+// then covered. Those that come in a later export are dropped as duplicates.
 func (x *export) join(covered []bool, above, heirs []int) {
 	first := map[sample]*ingest.Request{}
 	for i := range x.tree {
 		n := &x.tree[i]
 		root := n.parent == [8]byte{}
-		if !n.inference || covered[i] || n.asked == "" || root && len(n.asked) < tellingID {
+		if !n.inference || covered[i] || n.responseID == "" || root && len(n.responseID) < minUniqueID {
 			continue
 		}
 		r := &x.requests[n.request]
-		key := sample{n.asked, n.service, n.source, spanKey{n.trace, n.parent}, r.PromptTokens}
+		key := sample{n.responseID, n.service, n.source, spanKey{n.trace, n.parent}, r.PromptTokens}
 		if root {
-			key.parent = spanKey{} // each is a trace of its own
+			key.parent = spanKey{} // each is its own trace
 		}
 		all := first[key]
 		if all == nil {
@@ -176,7 +175,7 @@ func (x *export) join(covered []bool, above, heirs []int) {
 	}
 }
 
-// inherit fills in what r does not know from an inference above it; counts only from one that tells of r alone.
+// inherit fills in the missing values of r from an inference above it, and counts only if r is the only one below that.
 func inherit(r, from *ingest.Request, alone bool) {
 	for _, name := range [...]struct{ to, from *string }{
 		{&r.Pool, &from.Pool}, {&r.Class, &from.Class}, {&r.Model, &from.Model}, {&r.Tenant, &from.Tenant}, {&r.Tier, &from.Tier},
@@ -203,7 +202,7 @@ func inherit(r, from *ingest.Request, alone bool) {
 	}
 }
 
-// keep puts r into the batch, and notes its producer for as long as it is that of all requests.
+// keep adds r to the batch. The producer is kept only while it is the same for all requests.
 func (x *export) keep(r *ingest.Request, n *node) {
 	for _, pool := range [...]string{x.meta.Pool, r.Model, n.service} {
 		if r.Pool == "" {

@@ -9,8 +9,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// The reader of OTLP in its two encodings. Numbers are those of opentelemetry/proto/trace/v1/trace.proto, logs/v1/logs.proto
-// and common/v1/common.proto. Prompts, answers, events and links are skipped over without being looked into.
+// The reader of OTLP in its two encodings. Numbers are those of opentelemetry/proto/trace/v1/trace.proto,
+// logs/v1/logs.proto and common/v1/common.proto. Prompts, answers, events and links are skipped without being read.
 
 // decodeOTLP reads a TracesData, or the ExportTraceServiceRequest that has the same bytes. O(len(data)).
 func decodeOTLP(d *decoder, data []byte) {
@@ -21,9 +21,9 @@ func decodeOTLP(d *decoder, data []byte) {
 	}
 }
 
-// decodeOTLPJSON reads a TracesData in the JSON of OTLP: ids in hexadecimal, 64-bit integers as strings or numbers, names
-// in lowerCamelCase, or as the schema has them. The collector's file exporter writes one a line; their spans count as
-// those of one export. O(len(data)).
+// decodeOTLPJSON reads a TracesData in the JSON of OTLP: ids in hexadecimal, 64-bit integers as strings or numbers,
+// names in lowerCamelCase or snake_case. The collector's file exporter writes one a line; they count as one export.
+// O(len(data)).
 func decodeOTLPJSON(d *decoder, data []byte) {
 	if d.belongs() {
 		x := export{decoder: d}
@@ -49,11 +49,11 @@ func (d *decoder) decodeLogs(p part) {
 // part is a message of OTLP, or a member of one.
 type part struct {
 	json   bool
-	raw    []byte // of JSON as it stands; of protobuf the content of a field with a length
-	number uint64 // of protobuf the value of any other field
+	raw    []byte // JSON text, or the content of a protobuf field with a length
+	number uint64 // value of any other protobuf field
 }
 
-// otlpMessage has the numbers of the members of a message by their names in lowerCamelCase.
+// otlpMessage maps the names of members in lowerCamelCase to their numbers.
 type otlpMessage map[string]uint32
 
 // The members that are read. TracesData and LogsData differ in names only.
@@ -72,7 +72,7 @@ var (
 	listMessage           = otlpMessage{"values": 1}
 )
 
-// number gives the number of a member, 0 for one that is not known. key may also be as the schema has it: trace_id.
+// number returns the number of a member, 0 for an unknown one. key may also be in snake_case: trace_id.
 func (m otlpMessage) number(key []byte) uint32 {
 	camel := make([]byte, 0, 32)
 	for i, c := range key {
@@ -94,7 +94,7 @@ func (x *export) each(p part, m otlpMessage, f func(number uint32, member part))
 			content, _ := w.Bytes()
 			varint, _ := w.Uint64()
 			fixed, _ := w.Fixed64()
-			f(w.FieldNum, part{raw: content, number: varint | fixed}) // it is one of the two
+			f(w.FieldNum, part{raw: content, number: varint | fixed}) // one of the two is zero
 		}
 		if w.fault != "" {
 			x.fail(w.fault, "it breaks within its %d bytes", len(p.raw))
@@ -120,11 +120,11 @@ func (x *export) each(p part, m otlpMessage, f func(number uint32, member part))
 	x.level--
 }
 
-// read calls scope with each ScopeSpans or ScopeLogs of an export. Their resource may stand behind them, so it is looked for
+// read calls scope with each ScopeSpans or ScopeLogs of an export. Their resource may come after them, so it is read
 // first.
 func (x *export) read(p part, export otlpMessage, scope func(scope part)) {
 	x.refusal = ingest.Refusal{}
-	if p.json { // before anything of it counts
+	if p.json { // check all before any part counts
 		x.document(p.raw, &x.json, otlpNesting*x.limits.Depth, x.json.skip)
 	}
 	resources := 0
@@ -145,8 +145,8 @@ func (x *export) read(p part, export otlpMessage, scope func(scope part)) {
 	}
 }
 
-// otlpNesting is how many levels of JSON an attribute takes for each of its own (value, arrayValue, values), and one more
-// for the export around it.
+// otlpNesting is the number of JSON levels per level of an attribute (value, arrayValue, values), plus one for the
+// export around it.
 const otlpNesting = 4
 
 // readResource reads a ResourceSpans or ResourceLogs.
@@ -221,7 +221,7 @@ func (x *export) readSpan(p part) {
 	})
 }
 
-// readID takes an id of the right length, in JSON hexadecimal and in quotes; another is none.
+// readID reads an id of the right length, in JSON a hexadecimal string. It ignores others.
 func readID(to []byte, p part) {
 	switch {
 	case !p.json && len(p.raw) == len(to):
@@ -250,7 +250,7 @@ func (x *export) readAttribute(p part, to *record, rank uint16) {
 	}
 }
 
-// anyValue reads an AnyValue. A list counts as its first value; within a list there is none, so that it recurs once at most.
+// anyValue reads an AnyValue. A list counts as its first value. Lists in lists are ignored, so recursion is bounded.
 func (x *export) anyValue(p part, name string, inLists bool) (v value) {
 	x.each(p, valueMessage, func(number uint32, member part) {
 		v = value{name, '{', nil}
@@ -285,7 +285,7 @@ func (x *export) text(name string, p part) value {
 	return value{name, '"', p.raw}
 }
 
-// integer reads a number, in JSON maybe in quotes.
+// integer reads a number; JSON may have it in quotes.
 func (x *export) integer(name string, p part) value {
 	v := value{name, '0', nil}
 	if !p.json {
@@ -296,16 +296,16 @@ func (x *export) integer(name string, p part) value {
 	return v
 }
 
-// print keeps digits until the message ends.
+// print stores digits until the message ends.
 func (d *decoder) print(digits []byte) []byte {
 	d.scratch = append(d.scratch, digits...)
 	return d.scratch[len(d.scratch)-len(digits):]
 }
 
-// An OTLP logs export is read for the request traces that NVIDIA Dynamo writes with DYN_REQUEST_TRACE_SINKS=otel: each is a log
-// record whose attributes schema and payload hold the schema and the row (see decodeDynamo). Other log records are passed over.
+// An OTLP logs export may have the request traces that NVIDIA Dynamo writes with DYN_REQUEST_TRACE_SINKS=otel: log
+// records with the attributes schema and payload, the row (see decodeDynamo). Other log records are ignored.
 //
-// The pool is the resource's forewarm.pool, else that of the subject or URL, else the row's model, else the resource's service.name.
+// The pool is the resource's forewarm.pool, else that of the subject or URL, else the row's model, else service.name.
 
 // The content types of OTLP logs exports, LogsData in the schema.
 const (
@@ -319,7 +319,7 @@ type logs struct {
 	meta Meta // of the message
 }
 
-// row decodes the row of the log record at hand.
+// row decodes the row of the current log record.
 func (x *logs) row() {
 	d := x.decoder
 	if x.spans++; x.spans > d.limits.BatchRecords {

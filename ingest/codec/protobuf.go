@@ -21,15 +21,15 @@ const (
 	batchWatermark = 6
 )
 
-// wire reads one protobuf message front to back. The first fault ends it.
+// wire reads one protobuf message in order, up to the first fault.
 type wire struct {
 	easyproto.FieldContext
-	rest  []byte // behind the field at hand
+	rest  []byte // after the current field
 	fault ingest.Reason
-	name  string // of the member of a record that the field at hand is
+	name  string // of the current member of a record
 }
 
-// next reads the next field; false at the end or at a fault. Groups, which proto3 does not have, are faults.
+// next reads the next field; false at the end or at a fault. Groups are faults: proto3 has none.
 func (w *wire) next() bool {
 	if len(w.rest) == 0 || w.fault != "" {
 		return false
@@ -43,7 +43,7 @@ func (w *wire) next() bool {
 	return true
 }
 
-// wireFault says why no field can be read from data: it is cut, or is no protobuf.
+// wireFault returns why no field can be read from data: it is truncated, or is no protobuf.
 func wireFault(data []byte) ingest.Reason {
 	number, kind, n := protowire.ConsumeTag(data)
 	if n >= 0 && kind != protowire.StartGroupType {
@@ -55,19 +55,19 @@ func wireFault(data []byte) ingest.Reason {
 	return ingest.ReasonNotProtobuf
 }
 
-// tableEntry is one string of a batch's table: the label, or why it cannot be one.
+// tableEntry is one string of a batch's table: the label, or the reason of its refusal.
 type tableEntry struct {
 	name  string
 	fault ingest.Reason
 }
 
 const (
-	labelsPerRecord = 9    // more strings than that for each record no batch can use
-	keepTable       = 4096 // bounds the table that a decoder keeps for its next message
+	labelsPerRecord = 9    // largest number of strings that a record uses
+	keepTable       = 4096 // largest table that a decoder keeps for its next message
 )
 
-// decodeProtobuf reads a forewarm.v1.Batch, whatever the kind of the subject. A record that cannot be used refuses only
-// itself. Where the frames around the records break, the rest of the message is refused as one. O(len(data)).
+// decodeProtobuf reads a forewarm.v1.Batch, on a subject of any kind. A bad record is refused alone. If the frames
+// around the records are broken, the rest of the message is refused as one. O(len(data)).
 func decodeProtobuf(d *decoder, data []byte) {
 	records, sound := 0, 0
 	d.table = d.table[:0]
@@ -101,7 +101,7 @@ func decodeProtobuf(d *decoder, data []byte) {
 	}
 }
 
-// protobufRecords decodes the records of sound frames, in their order.
+// protobufRecords decodes the records of valid frames, in order.
 func (d *decoder) protobufRecords(data []byte) {
 	records := 0
 	for frames := (wire{rest: data}); records < d.limits.BatchRecords && frames.next(); {
@@ -148,9 +148,9 @@ func protobufRecord[T any](d *decoder, data []byte, t *recordType[T], list *[]T)
 	})
 }
 
-// The methods by which a member of a native record is read from the field at hand.
+// These methods read a member of a native record from the current field.
 
-// typed refuses the record if ok says that the field has another type than the schema says.
+// typed refuses the record if ok is false: the field has another type than in the schema.
 func (w *wire) typed(d *decoder, ok bool) bool {
 	if !ok {
 		d.fail(ingest.ReasonWrongType, "%s has not the type that the schema says", w.name)
@@ -163,7 +163,7 @@ func (w *wire) text(d *decoder) ([]byte, bool) {
 	return text, w.typed(d, ok) && len(text) > 0
 }
 
-// label reads an index into the batch's table of strings; 0 says nothing.
+// label reads an index into the batch's table of strings; 0 is absent.
 func (w *wire) label(d *decoder) (string, bool) {
 	index, ok := w.Uint64()
 	switch {
@@ -201,7 +201,7 @@ func (w *wire) hash(d *decoder) (uint64, bool) {
 	return hash, w.typed(d, ok)
 }
 
-// enum reads the number of a name, which is one more than its constant; 0 says nothing.
+// enum reads the number of a name, which is one more than its constant; 0 is absent.
 func (w *wire) enum(d *decoder, known []string) (uint8, bool) {
 	n, ok := w.Uint64()
 	if !w.typed(d, ok) || n == 0 {
@@ -219,12 +219,12 @@ func (w *wire) hashes(d *decoder, all []uint64) ([]uint64, bool) {
 	return all, w.typed(d, ok)
 }
 
-// amounts are in JSON only.
+// amounts are only in JSON.
 func (w *wire) amounts(*decoder) ([]float64, bool) { return nil, false }
 
 var marshalers easyproto.MarshalerPool
 
-// AppendProtobuf appends what b holds as one forewarm.v1.Batch, refusals and histories excepted; its content type is
+// AppendProtobuf appends b as one forewarm.v1.Batch, without refusals and histories; its content type is
 // [ContentTypeProtobuf]. [Decode] reads the same records back, times to the nanosecond. Equal batches give equal bytes.
 // About 60 bytes a request. Safe for concurrent use on distinct batches.
 func AppendProtobuf(dst []byte, b *ingest.Batch) []byte {
@@ -252,7 +252,7 @@ func AppendProtobuf(dst []byte, b *ingest.Batch) []byte {
 	return dst
 }
 
-// protobufWriter writes one batch: the records, and meanwhile the table of the strings that they use.
+// protobufWriter writes the records of one batch, and collects the table of their strings.
 type protobufWriter struct {
 	strings, records *easyproto.MessageMarshaler
 	table            map[string]uint64 // index of each string but ""

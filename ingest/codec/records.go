@@ -7,41 +7,41 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// member is one member of a native record: its name in JSON, its number in protobuf, and where a record keeps it. The type
-// of the pointer that at gives says how the member is read and written.
+// member is one member of a native record: its name in JSON, its number in protobuf, and a pointer to its value. The
+// type of the pointer that at returns determines how the member is read and written.
 type member[T any] struct {
 	name   string
 	number uint32
 	at     func(*T) any
 }
 
-// The types of members beside string (which does not recur), time.Time, int64 (a count of tokens), float64 (an amount) and
-// the enumerations.
+// The types of members, in addition to string (which does not recur), time.Time, int64 (a count of tokens), float64 (an
+// amount) and the enumerations.
 type (
 	label       string  // recurs
 	attempt     int     // 1 is the first
 	counter     int64   // grows over the life of a process
 	ratio       float64 // 0 to 1
 	seconds     float64 // at most a day
-	session     uint64  // a clear name in the record, of which the hash is kept
+	session     uint64  // hash of a clear name in the record
 	sessionHash uint64
-	hashes      []uint64 // in protobuf only, as is blockTokens
+	hashes      []uint64 // only in protobuf, as blockTokens
 	blockTokens int64
-	amounts     []float64 // in JSON only
+	amounts     []float64 // only in JSON
 )
 
 // recordType describes one kind of native record.
 type recordType[T any] struct {
 	members  []member[T]
-	empty    T // nothing is known of it yet
+	empty    T // a record with all values unknown
 	complete func(d *decoder, r *T)
 
 	byName   map[string]int // index of a member
 	byNumber []int          // likewise, -1 for none
 }
 
-// newRecordType prepares t for use. complete fills in what follows from the subject or from other members, and refuses a
-// record that cannot be used.
+// newRecordType makes a recordType. complete fills in values from the subject or from other members, and refuses an
+// unusable record.
 func newRecordType[T any](empty T, complete func(d *decoder, r *T), members []member[T]) *recordType[T] {
 	t := &recordType[T]{members: members, empty: empty, complete: complete, byName: map[string]int{}}
 	for i, m := range members {
@@ -142,7 +142,7 @@ var historyType = newRecordType(ingest.History{}, (*decoder).completeHistory, []
 	{"values", 0, func(h *ingest.History) any { return (*amounts)(&h.Values) }},
 })
 
-// add appends to list the record that read makes of an empty one, unless it is refused.
+// add calls read with an empty record and appends it to list, unless it is refused.
 func add[T any](d *decoder, t *recordType[T], list *[]T, read func(r *T)) {
 	d.refusal = ingest.Refusal{}
 	*list = append(*list, t.empty)
@@ -156,8 +156,8 @@ func add[T any](d *decoder, t *recordType[T], list *[]T, read func(r *T)) {
 	}
 }
 
-// source is a member of a record in either encoding. Each method gives its value, or false where the member says nothing or
-// refuses the record.
+// source is a member of a record in either encoding. Each method returns its value, or false when it is absent or the
+// record is refused.
 type source interface {
 	text(d *decoder) ([]byte, bool)
 	label(d *decoder) (string, bool)
@@ -169,7 +169,7 @@ type source interface {
 	amounts(d *decoder) ([]float64, bool)
 }
 
-// read keeps the value of a member.
+// read stores the value of a member in to.
 func (d *decoder) read(s source, name string, to any) {
 	switch to := to.(type) {
 	case *label:
@@ -251,7 +251,7 @@ func readEnum[E ~uint8](d *decoder, s source, known []string, to *E) {
 	}
 }
 
-// completeRequest also derives the one of phase and status that a record leaves out from the other.
+// completeRequest also derives a missing phase from the status, and a missing status from the phase.
 func (d *decoder) completeRequest(r *ingest.Request) {
 	d.fillPool(&r.Pool)
 	d.fillClass(&r.Class)
@@ -266,10 +266,10 @@ func (d *decoder) completeRequest(r *ingest.Request) {
 			d.fail(ingest.ReasonMissingField, "block_tokens is missing")
 			return
 		}
-		most := (max(r.PromptTokens, 0) + r.BlockTokens - 1) / r.BlockTokens // the last block may be a part of one
-		r.Blocks = r.Blocks[:min(len(r.Blocks), int(most))]
+		limit := (max(r.PromptTokens, 0) + r.BlockTokens - 1) / r.BlockTokens // the last block may be partial
+		r.Blocks = r.Blocks[:min(len(r.Blocks), int(limit))]
 	}
-	if d.binary && r.Attempt == 0 { // as proto3 leaves it out
+	if d.binary && r.Attempt == 0 { // absent in proto3
 		r.Attempt = 1
 	}
 	d.checkRequest(r)
@@ -286,7 +286,7 @@ func phaseOf(s ingest.Status) ingest.Phase {
 	return ingest.PhaseFinished
 }
 
-// statusOf is how a request ended whose record says only p.
+// statusOf is the status of a request whose record has only the phase p.
 func statusOf(p ingest.Phase) ingest.Status {
 	switch p {
 	case ingest.PhaseRejected:
@@ -297,7 +297,7 @@ func statusOf(p ingest.Phase) ingest.Status {
 	return ingest.StatusOK
 }
 
-// fillPool takes from the subject the pool that the record leaves out; fillClass does so for the class.
+// fillPool fills in a missing pool from the subject; fillClass does so for the class.
 func (d *decoder) fillPool(pool *string) {
 	if *pool == "" {
 		*pool = d.meta.Pool
@@ -313,8 +313,8 @@ func (d *decoder) fillClass(class *string) {
 	}
 }
 
-// checkRequest refuses a request whose fields do not go together. One that was not served may leave its prompt unknown:
-// who turns a request away need not count its tokens.
+// checkRequest refuses a request with inconsistent fields. One that was not served may have an unknown prompt: a
+// producer that turns a request away need not count its tokens.
 func (d *decoder) checkRequest(r *ingest.Request) {
 	switch {
 	case r.Attempt < 1:
@@ -376,7 +376,7 @@ func (d *decoder) completeAck(a *ingest.Ack) {
 	}
 }
 
-// completeWatermark keeps the watermark: a message carries one.
+// completeWatermark sets the watermark of the batch; a message has one.
 func (d *decoder) completeWatermark(w *ingest.Watermark) {
 	if w.Pool == "" {
 		w.Pool = d.meta.Pool
@@ -419,7 +419,7 @@ func enumNames[E interface {
 	return names
 }
 
-// The names of the enumerations in records, and the value that stands for "not given" while a record is decoded.
+// The names of the enumerations in records, and the value for "absent" while a record is decoded.
 var (
 	phaseNames        = enumNames[ingest.Phase]()
 	statusNames       = enumNames[ingest.Status]()

@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// Redact gives what may be kept of a record that is refused: its shape, as JSON where the record is JSON. Keys stay, and
-// the numbers and short identifying strings under keys that some format has a use for (id, pool, model, status,
-// arrived_at …). Every other string becomes its length, "<812>", and what else is not punctuation becomes ~. So no prompt
-// text is kept, wherever in the record it stands and however broken the record is: the pass is lexical. Nothing is kept
-// of what does not begin as JSON.
+// Redact removes prompt text from a refused record. It keeps keys, numbers, and short identifying strings under keys of
+// the formats (id, pool, model, status, arrived_at …). Every other string becomes its length, "<812>", and all else
+// except punctuation becomes ~. It reads tokens only, so it also works on broken JSON. It keeps nothing of data that
+// does not begin as JSON.
 //
-// At most limit bytes come out, of the first 64 KiB that go in. O(length), one allocation.
+// The result has at most limit bytes, from the first 64 KiB of data. O(length), one allocation.
 func Redact(data []byte, limit int) []byte {
 	data = bytes.TrimLeft(data, " \t\r\n")
 	if len(data) == 0 || data[0] != '{' && data[0] != '[' || limit <= 0 {
@@ -67,7 +66,7 @@ func (r *redactor) token() {
 	}
 }
 
-// str passes over a string from its opening quote.
+// str processes a string from its opening quote.
 func (r *redactor) str() {
 	end := stringEnd(r.data, r.at)
 	text := r.data[r.at+1 : min(end, len(r.data))]
@@ -94,7 +93,7 @@ func (r *redactor) str() {
 	}
 }
 
-// word passes over a run of what is neither a string, nor punctuation, nor white space.
+// word processes a run of characters without quotes, punctuation and white space.
 func (r *redactor) word() {
 	rest := r.data[r.at:]
 	end := bytes.IndexAny(rest, "\"{}[],: \t\r\n")
@@ -114,8 +113,8 @@ func (r *redactor) word() {
 	r.at += end
 }
 
-// identifying are the keys whose strings are names, states and times, and the longest string that is kept of each: the
-// keys of the native format, and the last of each path of the foreign ones.
+// identifying maps keys with names, states and times to the longest string that is kept: the keys of the native format,
+// and the last key of each path of the foreign ones.
 var identifying = identifyingKeys(liteLLMFields, openAIFields, envoyFields, sglangFields, kongFields)
 
 func identifyingKeys(tables ...*fieldTree) map[string]int {
@@ -129,12 +128,12 @@ func identifyingKeys(tables ...*fieldTree) map[string]int {
 	for i, name := range fieldNames {
 		keys[name] = limit(field(i))
 	}
-	delete(keys, fieldNames[fieldSession]) // hashed, never kept in clear
+	delete(keys, fieldNames[fieldSession]) // only its hash may be kept
 	for _, t := range tables {
 		for f, all := range t.paths {
 			for _, path := range all {
 				last := path[strings.LastIndexByte(path, '.')+1:]
-				for _, key := range [...]string{path, last} { // a path may be a key that has dots
+				for _, key := range [...]string{path, last} { // a path may be one key with dots
 					if field(f) != fieldSession {
 						keys[key] = max(keys[key], limit(field(f)))
 					}
@@ -142,12 +141,12 @@ func identifyingKeys(tables ...*fieldTree) map[string]int {
 			}
 		}
 	}
-	delete(keys, "request") // of Kong's latencies; elsewhere it holds what users wrote
+	delete(keys, "request") // of Kong's latencies; elsewhere it may hold users' text
 	return keys
 }
 
-// quoted shows a value of a message in a Detail, if it is short as an enumeration's or made as a number or a time;
-// otherwise it says how long the value is, for it may be text.
+// quoted formats a value of a message for a Detail, if it is as short as that of an enumeration, a number or a time. Of
+// others it gives only the length, because they may be users' text.
 func quoted(text []byte) string {
 	if len(text) <= redactWord && isIdentifier(text) || isInstant(text) {
 		return strconv.Quote(string(text))
@@ -157,12 +156,12 @@ func quoted(text []byte) string {
 
 const numerals = "0123456789"
 
-// isIdentifier says whether text could be a name, an id, a path or a date: no white space, nothing that is not ASCII.
+// isIdentifier reports whether text could be a name, an id, a path or a date: ASCII without white space.
 func isIdentifier(text []byte) bool {
 	return isMadeOf(text, numerals+"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-:/@+=")
 }
 
-// isInstant says whether text is made of what numbers, dates and times are made of.
+// isInstant reports whether text has only the characters of numbers, dates and times.
 func isInstant(text []byte) bool { return len(text) <= 40 && isMadeOf(text, numerals+"-+.: TZe") }
 
 func isNumeral(word []byte) bool { return isMadeOf(word, numerals+"-+.eE") }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// SGLang's request metrics, one JSON object a line (--export-metrics-to-file): the members of meta_info beside
-// request_parameters, a string of JSON that holds the prompt unless it was left out. Times are in seconds.
+// SGLang's request metrics, one JSON object a line (--export-metrics-to-file): the members of meta_info, and
+// request_parameters, a string of JSON that may hold the prompt. Times are in seconds.
 // Source of the names: sgl-project/sglang, python/sglang/srt/managers/request_metrics_exporter.py.
 var sglangFields = newFieldTree(sglangPaths.below("", "meta_info.").or(paths{
 	fieldID:              {"request_parameters.rid"},
@@ -38,8 +38,8 @@ var sglangPaths = paths{
 	fieldCode:         {"finish_reason.status_code"},
 }
 
-// decodeSGLang reads SGLang's request metrics. Older versions count some instants from the start of the machine; those
-// are not known. Its health checks are passed over.
+// decodeSGLang reads SGLang's request metrics. Some times of older versions count from the start of the machine and are
+// treated as unknown. Its health checks are ignored.
 func decodeSGLang(d *decoder, data []byte) {
 	d.foreign(data, func(d *decoder, r *record) {
 		if bytes.Contains(r.text(fieldID), []byte("HEALTH_CHECK")) {

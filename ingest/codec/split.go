@@ -7,8 +7,8 @@ import (
 )
 
 // split calls each for every record of a message in a foreign JSON format: one object, an array of them, or one of
-// either a line, as senders and log shippers batch them. A record is cut out by its brackets alone, so one that is broken
-// inside is one record, and the others stay. Records beyond Limits.BatchRecords are refused together. O(len(data)).
+// either a line. Only brackets separate records, so a record that is broken inside does not affect the others. Records
+// beyond Limits.BatchRecords are refused together. O(len(data)).
 //
 // at is the shipper's time of the record, zero when there is none: Fluent Bit wraps each as [time, record].
 func (d *decoder) split(data []byte, each func(record []byte, at value)) {
@@ -32,8 +32,8 @@ func (d *decoder) split(data []byte, each func(record []byte, at value)) {
 	}
 }
 
-// hasRecordLines tells records on lines of their own from one value that is printed on many lines, even where either is
-// broken: the lines of a printed record are indented, and those of an array follow its bracket.
+// hasRecordLines reports whether data has one record a line, and not one value on several lines. It also works on
+// broken data: the lines of a formatted record are indented, and those of an array follow its bracket.
 func (d *decoder) hasRecordLines(data []byte) bool {
 	first, rest, many := bytes.Cut(data, newline)
 	if !many {
@@ -52,7 +52,7 @@ type splitter struct {
 	records, over int
 }
 
-// value hands out the record or the array of records that data, without white space around it, is.
+// value processes data, a record or an array of records without white space around it.
 func (s *splitter) value(data []byte) {
 	if data[0] != '[' || isText(data) {
 		s.record(data, value{})
@@ -81,14 +81,14 @@ func (s *splitter) value(data []byte) {
 	}
 }
 
-// isText tells a line of text that begins with a bracket, as those of Envoy's own log do, from an array of records.
+// isText reports whether data is a line of text that begins with a bracket, as in Envoy's own log, and no array.
 func isText(data []byte) bool {
 	first := bytes.TrimLeft(data[1:], " \t\r\n,")
 	return len(first) > 0 && bytes.IndexByte([]byte("{[]"), first[0]) < 0 && valueEnd(data) < len(data)
 }
 
-// shipped reads Fluent Bit's pair of a time and a record. In its newer form the time is a list itself, of the time and
-// what the shipper knows of the record.
+// shipped reads Fluent Bit's pair of a time and a record. In its newer form the time is a list of the time and
+// metadata.
 func (s *splitter) shipped(pair []byte) {
 	at, rest := firstElement(pair)
 	if len(at) > 0 && at[0] == '[' {
@@ -102,7 +102,7 @@ func (s *splitter) shipped(pair []byte) {
 	s.record(record[:valueEnd(record)], value{"the shipper's time", '0', at})
 }
 
-// firstElement gives the first element of an array and what follows it.
+// firstElement returns the first element of an array and the rest.
 func firstElement(array []byte) (element, rest []byte) {
 	rest = bytes.TrimLeft(array[1:], " \t\r\n")
 	end := valueEnd(rest)
@@ -116,9 +116,8 @@ func (s *splitter) record(data []byte, at value) {
 	s.each(withoutNonFinite(data), at)
 }
 
-// withoutNonFinite writes null for the numbers that JSON does not have: Python's json writes NaN, Infinity and -Infinity
-// for what was divided by zero, which is no reason to miss the request. A record without them comes back as it is.
-// O(len(data)).
+// withoutNonFinite replaces NaN, Infinity and -Infinity by null. Python's json writes them, but they are not JSON. A
+// record without them is returned unchanged. O(len(data)).
 func withoutNonFinite(data []byte) []byte {
 	if !bytes.Contains(data, []byte("NaN")) && !bytes.Contains(data, []byte("Infinity")) {
 		return data
@@ -160,12 +159,11 @@ func (s *splitter) full() bool {
 	return false
 }
 
-// valueEnd gives the length of the JSON value that data begins with, by its brackets and quotes alone: len(data) when it
-// has no end, at least 1. A bracket that closes an outer one closes those within it too, so that a value with one missing
-// still ends; one that nothing opened ends the value before it. A bare word ends before a comma, a bracket or white
-// space. O(length of the value).
+// valueEnd returns the length of the JSON value at the start of data, by its brackets and quotes alone: at least 1, and
+// len(data) when it has no end. A closing bracket also closes unclosed inner ones. One without an opening bracket ends
+// the value before it. A bare word ends before a comma, a bracket or white space. O(length of the value).
 func valueEnd(data []byte) int {
-	lists, depth := uint64(0), 0 // the brackets that are open: bit i is set when that at depth i is of a list
+	lists, depth := uint64(0), 0 // open brackets: bit i is set if the one at depth i is of a list
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; c {
 		case '"':
@@ -197,7 +195,7 @@ func valueEnd(data []byte) int {
 	return len(data)
 }
 
-// stringEnd gives the offset of the quote that closes the string whose opening quote is at i; len(data) when none does.
+// stringEnd returns the offset of the closing quote of the string with its opening quote at i; len(data) without one.
 func stringEnd(data []byte, i int) int {
 	for i++; i < len(data); i++ {
 		switch data[i] {

@@ -12,25 +12,25 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// earliest and latest bound every time in a record; what lies outside is a wrong unit or a broken clock.
+// earliest and latest bound every time in a record; others have a wrong unit or come from a broken clock.
 var (
 	earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	latest   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
 const (
-	counterLimit      = 1 << 53      // what every reader of JSON keeps exact
-	maxStartupSeconds = 24 * 60 * 60 // what takes longer is a wrong unit
+	counterLimit      = 1 << 53      // integers up to it are exact in every JSON reader
+	maxStartupSeconds = 24 * 60 * 60 // a longer one has a wrong unit
 )
 
-// fail marks the record at hand as unusable; the first fault counts.
+// fail marks the current record as unusable; the first fault counts.
 func (d *decoder) fail(reason ingest.Reason, detail string, args ...any) {
 	if d.refusal.Reason == "" {
 		d.refusal = ingest.Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...)}
 	}
 }
 
-// number keeps a number in [0, limit]; NaN is not known.
+// number stores a number in [0, limit]; NaN is unknown.
 func (d *decoder) number(name string, f, limit float64, to *float64) {
 	switch {
 	case f < 0:
@@ -42,7 +42,7 @@ func (d *decoder) number(name string, f, limit float64, to *float64) {
 	}
 }
 
-// count keeps a whole number in [0, limit]. 12.0 and 1e3 are whole numbers too.
+// count stores a whole number in [0, limit]. 12.0 and 1e3 are whole numbers too.
 func (d *decoder) count(name string, f float64, limit int64, to *int64) {
 	whole := float64(*to)
 	if d.number(name, f, float64(limit), &whole); whole != math.Trunc(whole) {
@@ -52,7 +52,7 @@ func (d *decoder) count(name string, f float64, limit int64, to *int64) {
 	*to = int64(whole)
 }
 
-// ratio keeps a number in [0, 1]; NaN is not known.
+// ratio stores a number in [0, 1]; NaN is unknown.
 func (d *decoder) ratio(name string, f float64, to *float64) {
 	if f < 0 || f > 1 {
 		d.fail(ingest.ReasonOutOfRange, "%s is %g, want 0 to 1", name, f)
@@ -61,7 +61,7 @@ func (d *decoder) ratio(name string, f float64, to *float64) {
 	*to = math.Abs(f)
 }
 
-// checkTime refuses the record if t is out of bounds; unit says what numbers are taken for.
+// checkTime refuses the record if t is out of bounds; unit is the assumed unit of numbers.
 func (d *decoder) checkTime(name string, t time.Time, unit string) bool {
 	if t.Before(earliest) || !t.Before(latest) {
 		d.fail(ingest.ReasonBadTime, "%s is %s, outside the years 2000 to 2199 (%s)", name, t.Format(time.RFC3339), unit)
@@ -70,7 +70,7 @@ func (d *decoder) checkTime(name string, t time.Time, unit string) bool {
 	return true
 }
 
-// parseNumber parses a decimal number: NaN where it is none, ±Inf where it is out of range.
+// parseNumber parses a decimal number: NaN if it is none, ±Inf if it is out of range.
 func parseNumber(raw []byte) float64 {
 	if n, ok := smallInt(raw); ok {
 		return float64(n)
@@ -82,7 +82,7 @@ func parseNumber(raw []byte) float64 {
 	return f
 }
 
-// smallInt parses a run of at most 18 digits, which no int64 overflows.
+// smallInt parses a run of at most 18 digits, which cannot overflow an int64.
 func smallInt(raw []byte) (n int64, ok bool) {
 	if len(raw) == 0 || len(raw) > 18 {
 		return 0, false
@@ -98,7 +98,7 @@ func smallInt(raw []byte) (n int64, ok bool) {
 
 func isDigit(c byte) bool { return c-'0' <= 9 }
 
-// label gives a name that recurs, as one string in memory; "" where it cannot be one.
+// label returns a name that recurs, as one string in memory; "" if it is invalid.
 func (d *decoder) label(name string, text []byte) string {
 	if known, ok := d.names[string(text)]; ok && len(known) <= d.limits.LabelBytes {
 		return known
@@ -123,8 +123,8 @@ func (d *decoder) checkLabel(name string, text []byte) bool {
 	return reason == ""
 }
 
-// labelFault says why text cannot be a label: it is too long, is not UTF-8, or has control characters (Unicode's category
-// Cc: U+0000 to U+001F and U+007F to U+009F). "" means that it can.
+// labelFault returns why text is no valid label: it is too long, is not UTF-8, or has control characters (Unicode's
+// category Cc: U+0000 to U+001F and U+007F to U+009F); "" if it is valid.
 func labelFault(text []byte, limit int) ingest.Reason {
 	if len(text) > limit {
 		return ingest.ReasonLabelTooLong
@@ -153,8 +153,8 @@ func hashSession(session []byte) uint64 {
 // maxNames bounds the names that a Decoder remembers.
 const maxNames = 1 << 16
 
-// names makes strings of bytes that recur, as labels do. A string that was made before is given again, which allocates
-// nothing. When maxNames are remembered, all are forgotten.
+// names converts recurring bytes such as labels to strings. It returns known strings again without an allocation. When
+// it has maxNames, it drops all.
 type names map[string]string
 
 func (n *names) of(b []byte) string {
