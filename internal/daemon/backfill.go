@@ -19,17 +19,17 @@ import (
 	"github.com/forewarm/forewarm/storage/remote"
 )
 
-// past is what demand was of one class, or of a pool's total, in one dimension: a value a minute.
+// past is the history of a class, or of a pool's total, in one dimension: one value per minute.
 type past struct {
 	key       features.Key
 	dimension string
 	values    []float64
 }
 
-// readPast asks the configured Prometheus, at a first start, what demand was, and stores the answer in the telemetry
-// stream, from where the pipeline takes it like all else. All is read before anything is stored, for histories must come
-// before the first tick. It gives the sequence from which the stream is to be read: what is older is in the past that was
-// read. An error means that nothing was stored.
+// readPast reads the demand history from the configured Prometheus at the first start. It stores the history in the
+// telemetry stream, where the pipeline reads it like all telemetry. It reads all before it stores any, because
+// histories must come before the first tick. It returns the sequence from which to read the stream, because older
+// messages are in the history. On an error nothing was stored.
 func (d *Daemon) readPast(ctx context.Context) (start uint64, err error) {
 	c := &d.cfg.Backfill
 	from, to := time.Now().UTC().Truncate(features.Minute).AddDate(0, 0, -c.Days), time.Now().UTC().Truncate(features.Minute)
@@ -39,7 +39,7 @@ func (d *Daemon) readPast(ctx context.Context) (start uint64, err error) {
 	}
 	sources := d.cfg.BackfillSources()
 	if len(sources) == 0 {
-		return 0, nil // they are of other partitions
+		return 0, nil // they belong to other partitions
 	}
 	d.log.Info("first start: reading what demand was", zap.Int("days", c.Days), zap.Time("from", from))
 	var pasts []past
@@ -67,7 +67,7 @@ func (d *Daemon) readPast(ctx context.Context) (start uint64, err error) {
 	return last + 1, nil
 }
 
-// readSource asks all questions of a source; those without any value are left out, and said to be.
+// readSource runs all queries of a source. It logs and leaves out those without values.
 func (d *Daemon) readSource(ctx context.Context, reader *remote.Past, s *remote.Source, from time.Time, minutes int) (found []past, err error) {
 	key := features.Key{Pool: s.Pool, Class: cmp.Or(s.Class, features.TotalClass)}
 	kvTokens := d.pipeline.KVTokens(s.Pool)
@@ -96,7 +96,7 @@ func (d *Daemon) readSource(ctx context.Context, reader *remote.Past, s *remote.
 	return found, nil
 }
 
-// withTotals adds the total of every pool and dimension that has classes only: their sum, where all are known.
+// withTotals adds the total of each pool and dimension that has classes only: their sum, if all are known.
 func withTotals(pasts []past) []past {
 	type sum struct{ pool, dimension string }
 	totals, at := map[sum]bool{}, map[sum]int{}
@@ -137,7 +137,7 @@ func (d *Daemon) storePast(ctx context.Context, pasts []past, from time.Time) er
 	return nil
 }
 
-// histories are what is known of a past whose first minute is from, in parts of which each takes a moment to learn.
+// histories splits a past that begins at from into parts. Each part takes a moment to learn.
 func (p *past) histories(from time.Time) (all []ingest.History) {
 	at := 0
 	for part := range slices.Chunk(p.values, lessonMinutes) {

@@ -17,16 +17,16 @@ import (
 
 const (
 	peerEvery = 5 * time.Second
-	// peerLife is for how long nothing may be heard of a peer before it counts as gone, and peersMost bounds those that are known.
+	// peerLife is how long a silent peer is kept, and peersMost bounds the number of peers.
 	peerLife  = 3 * peerEvery
 	peersMost = 32
 )
 
-// peerMessage is what a daemon sends to those that share its log.
+// peerMessage is sent to daemons on the same log.
 type peerMessage struct {
 	Instance string    `json:"instance"`
 	Version  string    `json:"version"`
-	Tick     time.Time `json:"tick"` // its newest
+	Tick     time.Time `json:"tick"` // its newest tick
 }
 
 // peer is another daemon on the same log.
@@ -35,13 +35,13 @@ type peer struct {
 	heard time.Time
 }
 
-// exchangePeers sends and receives peer messages until ctx ends. They are shown in /readyz, and decide nothing.
+// exchangePeers sends and receives peer messages until ctx ends. /readyz shows the peers; they affect no decision.
 func (d *Daemon) exchangePeers(ctx context.Context) error {
 	heard, err := d.conn.Subscribe(ingest.PeerSubject(d.cfg.NATS.Inner(), "*"), func(m *nats.Msg) {
 		var g peerMessage
 		if json.Unmarshal(m.Data, &g) == nil && g.Instance != "" && g.Instance != d.instance {
 			if d.notePeer(g, time.Now()) {
-				d.sendPeer() // so that it sees this one at once
+				d.sendPeer() // so that the new peer sees this one at once
 			}
 		}
 	})
@@ -62,7 +62,6 @@ func (d *Daemon) exchangePeers(ctx context.Context) error {
 	}
 }
 
-// sendPeer sends the message of this daemon.
 func (d *Daemon) sendPeer() {
 	d.mu.Lock()
 	g := peerMessage{d.instance, d.version, d.status.Tick}
@@ -76,7 +75,7 @@ func (d *Daemon) sendPeer() {
 	}
 }
 
-// notePeer notes the message of another daemon, and says whether that is new.
+// notePeer records a peer's message, and reports whether the peer is new.
 func (d *Daemon) notePeer(g peerMessage, now time.Time) (came bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,7 +95,7 @@ func (d *Daemon) notePeer(g peerMessage, now time.Time) (came bool) {
 	return came
 }
 
-// peersText says which daemons share the log. A peer that fell silent stays in it for an hour.
+// peersText lists the daemons that share the log. A silent peer stays listed for an hour.
 func (d *Daemon) peersText(now time.Time) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/forewarm/forewarm/storage"
 )
 
-// planDays are the newest days that a daemon plans from.
+// planDays is how many days of history a plan uses.
 const planDays = 7
 
 // getPlan answers with the launch sheet of a pool, from its last week, its replicas and what they are taken to serve:
@@ -47,7 +47,7 @@ func (d *Daemon) getPlan(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// plan makes the launch sheet that a query asks for. One is made at a time.
+// plan makes the launch sheet of a query. One runs at a time.
 func (d *Daemon) plan(ctx context.Context, query url.Values) (*plan.Sheet, error) {
 	if !d.planning.TryLock() {
 		return nil, server.Problemf(http.StatusTooManyRequests, "another plan is being made: ask again in a moment")
@@ -61,7 +61,7 @@ func (d *Daemon) plan(ctx context.Context, query url.Values) (*plan.Sheet, error
 	if err != nil {
 		return nil, server.Problemf(status, "%v", err)
 	}
-	end := view.State.At.Add(-d.cfg.Features.Revise) // what has not settled is not stored
+	end := view.State.At.Add(-d.cfg.Features.Revise) // unsettled minutes are not stored
 	err = in.ReadHistory(ctx, storage.History{Store: d.store, Log: d.reader}, "the last week", end, planDays)
 	if errors.Is(err, plan.ErrNoTraffic) {
 		return nil, server.Problemf(http.StatusNotFound, "%v", err)
@@ -77,7 +77,7 @@ func (d *Daemon) plan(ctx context.Context, query url.Values) (*plan.Sheet, error
 	return sheet, nil
 }
 
-// planned fills in the pool, as it is configured and as it stands.
+// planned fills in the configuration and current state of the pool.
 func (d *Daemon) planned(in *plan.Input, name string) (view *server.PoolView, status int, err error) {
 	views := d.Pools()
 	for i := range views {
@@ -94,7 +94,7 @@ func (d *Daemon) planned(in *plan.Input, name string) (view *server.PoolView, st
 		return nil, http.StatusNotFound, fmt.Errorf("pool %q is served by default_pool: list it under pools to plan for it", view.Pool)
 	}
 	in.Pool.WaitingPerReplica = d.cfg.Decision.WaitingPerReplica
-	replicas, prefill := in.Pool.Replicas, in.Pool.Prefill // as asked
+	replicas, prefill := in.Pool.Replicas, in.Pool.Prefill // from the query
 	if replicas == 0 {
 		in.Pool.Replicas = in.Pool.Pool.Replicas.Initial
 	}
@@ -113,7 +113,6 @@ func (d *Daemon) planned(in *plan.Input, name string) (view *server.PoolView, st
 	return view, 0, nil
 }
 
-// readLaunch reads the launch from a query.
 func readLaunch(in *plan.Input, query url.Values) error {
 	in.Launch.Rate = 3
 	var replicas, prefill float64

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// trafficSpan is how far back the shape of traffic looks.
+	// trafficSpan is how much history the shape covers.
 	trafficSpan = 24 * time.Hour
-	// trafficEvery is how long, on the wall clock, a shape stands before the history is read again.
+	// trafficEvery is the least time between two reads of the history, on the wall clock.
 	trafficEvery = time.Minute
 )
 
-// traffic keeps the shape of the last day's demand, as read from the stored series. One for each stored class and dimension.
+// traffic caches the shape of the last day's demand, per stored class and dimension.
 type traffic struct {
 	mu   sync.Mutex
 	read time.Time // on the wall clock
