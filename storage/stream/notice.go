@@ -15,20 +15,20 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// headerPool is the pool that a notice is of.
+// headerPool names the pool of a notice.
 const headerPool = "Forewarm-Pool"
 
-// The kinds of notices, as their subjects name them.
+// Kinds of notices in subjects.
 const (
 	kindPrescale = "prescale"
 	kindAlert    = "alert"
 	kindReport   = "report"
 )
 
-// noticeMost is for how long a notice stays in the log at least, so that one which lapses is counted by the sinks that missed it.
+// noticeMost is the least time a notice stays in the log, so that sinks count one that expires undelivered.
 const noticeMost = time.Hour
 
-// noticeMessage is a notice as the log keeps it.
+// noticeMessage encodes a notice for the log.
 func (l *Log) noticeMessage(n *alerting.Notice) (*nats.Msg, error) {
 	kind, pool, identity := kindReport, "", ""
 	switch {
@@ -51,7 +51,7 @@ func (l *Log) noticeMessage(n *alerting.Notice) (*nats.Msg, error) {
 	return m, nil
 }
 
-// Tell stores a notice that no tick has, once under its id.
+// Tell stores a notice outside a tick, once per id.
 func (l *Log) Tell(ctx context.Context, n alerting.Notice) error {
 	m, err := l.noticeMessage(&n)
 	if err != nil {
@@ -60,7 +60,7 @@ func (l *Log) Tell(ctx context.Context, n alerting.Notice) error {
 	if last, ok, err := l.lastNotice(ctx, m.Subject); err != nil {
 		return err
 	} else if ok && last.ID() == n.ID() {
-		return nil // by a twin, or before a crash
+		return nil // stored by a twin, or before a crash
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -68,7 +68,7 @@ func (l *Log) Tell(ctx context.Context, n alerting.Notice) error {
 	return err
 }
 
-// Reported is the newest report that was told of; nil when there is none.
+// Reported returns the newest stored report, nil if there is none.
 func (l *Log) Reported(ctx context.Context) (*alerting.Report, error) {
 	n, _, err := l.lastNotice(ctx, ingest.NoticeSubject(l.cfg.Prefix, kindReport, "", ""))
 	return n.Report, err
@@ -91,20 +91,20 @@ func (l *Log) lastNotice(ctx context.Context, subject string) (n alerting.Notice
 	return n, err == nil, err
 }
 
-// Queue gives one sink the notices of the log, in their order; twins share it. It is for one goroutine.
+// Queue delivers the log's notices to one sink, in order; twins share it. It is for one goroutine.
 type Queue struct {
 	log       *Log
 	delivered jetstream.KeyValue
 	name      string // of the durable consumer
 	sink      string
 	reports   bool
-	most      int           // under way at once
-	wait      time.Duration // for a daemon that was killed
+	most      int           // notices being delivered at once
+	wait      time.Duration // until another daemon gets the notice
 	consumer  jetstream.Consumer
-	settled   uint64 // sequence of the newest one settled here
+	settled   uint64 // sequence of the newest acknowledged here
 }
 
-// Queue prepares the queue of a sink: of reports, or of all else. most is how many notices may be under way.
+// Queue prepares the queue of a sink, for reports or for all other notices. most bounds the notices being delivered.
 func (l *Log) Queue(delivered jetstream.KeyValue, sink string, reports bool, most int) *Queue {
 	kind, wait := "signals", signalWait
 	if reports {
@@ -113,7 +113,7 @@ func (l *Log) Queue(delivered jetstream.KeyValue, sink string, reports bool, mos
 	return &Queue{log: l, delivered: delivered, name: "sink-" + kind + "-" + token(sink), sink: sink, reports: reports, most: most, wait: wait}
 }
 
-// token makes one word of letters, digits, dashes and underscores of any name.
+// token converts a name to letters, digits, dashes and underscores.
 func token(name string) string {
 	var b strings.Builder
 	for _, c := range []byte(name) {
@@ -128,17 +128,17 @@ func token(name string) string {
 }
 
 const (
-	// reportLife is how far back a new sink is told of reports.
+	// reportLife is the age of the oldest report that a new sink gets.
 	reportLife = 72 * time.Hour
-	// signalWait and reportWait are for how long a notice is left to a daemon that was killed: longer than an attempt may take. After
-	// that it goes to a twin, or again to the daemon that has been started again.
+	// signalWait and reportWait exceed the time of one attempt. After that a notice of a killed daemon goes to a twin,
+	// or to the restarted daemon.
 	signalWait = 20 * time.Second
 	reportWait = 70 * time.Second
-	// unusedFor is when the server forgets the queue of a sink that is no longer configured.
+	// unusedFor is when the server deletes the queue of a removed sink.
 	unusedFor = 30 * 24 * time.Hour
 )
 
-// open finds the durable consumer, or makes it: where it was deleted, behind what was settled here.
+// open finds the durable consumer. If it was deleted, open creates it after the last acknowledged notice.
 func (q *Queue) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -159,7 +159,7 @@ func (q *Queue) open(ctx context.Context) error {
 			q.log.log.Warn("the queue of a sink was deleted, and is made again where it ended", "consumer", q.name)
 		}
 		c, err = q.log.js.CreateConsumer(ctx, q.log.cfg.Stream, cfg)
-		if errors.Is(err, jetstream.ErrConsumerExists) { // by a twin, at this moment
+		if errors.Is(err, jetstream.ErrConsumerExists) { // a twin created it at the same time
 			c, err = q.log.js.Consumer(ctx, q.log.cfg.Stream, q.name)
 		}
 	}
@@ -170,10 +170,10 @@ func (q *Queue) open(ctx context.Context) error {
 	return nil
 }
 
-// waitMost is how long one request for the next notice waits.
+// waitMost bounds one request for the next notice.
 const waitMost = 30 * time.Second
 
-// Next waits for the next notices, so many at most; none when none came for a while.
+// Next waits for up to most notices; none if none came for a while.
 func (q *Queue) Next(ctx context.Context, most int) (all []*alerting.Delivery, err error) {
 	if q.consumer == nil {
 		if err := q.open(ctx); err != nil {
@@ -199,7 +199,7 @@ func (q *Queue) Next(ctx context.Context, most int) (all []*alerting.Delivery, e
 		if left -= came; came == 0 || left == 0 || err != nil {
 			break
 		}
-		batch, err = q.consumer.FetchNoWait(left) // those of the same tick are there
+		batch, err = q.consumer.FetchNoWait(left) // the rest of the same tick
 	}
 	if err != nil {
 		q.consumer = nil
@@ -227,7 +227,7 @@ func (q *Queue) delivery(m jetstream.Msg) (*alerting.Delivery, error) {
 	return d, nil
 }
 
-// newer is the notice that has replaced one, where there is one.
+// newer returns the notice that replaced one, if any.
 func (q *Queue) newer(ctx context.Context, subject string, sequence uint64) (n alerting.Notice, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -245,7 +245,7 @@ func (q *Queue) newer(ctx context.Context, subject string, sequence uint64) (n a
 	return n, err == nil, err
 }
 
-// Delivered is the id of the notice that a sink last took of an identity, "" when it took none within a week.
+// Delivered returns the id of the last notice of an identity that a sink accepted within a week, or "".
 func (q *Queue) Delivered(ctx context.Context, identity string) (id string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -259,7 +259,7 @@ func (q *Queue) Delivered(ctx context.Context, identity string) (id string, err 
 	return string(e.Value()), nil
 }
 
-// NoteTold keeps it.
+// NoteTold stores that id.
 func (q *Queue) NoteTold(ctx context.Context, identity, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
