@@ -41,12 +41,12 @@ func (d *Daemon) readPast(ctx context.Context) (start uint64, err error) {
 	if len(sources) == 0 {
 		return 0, nil // they belong to other partitions
 	}
-	d.log.Info("first start: reading what demand was", zap.Int("days", c.Days), zap.Time("from", from))
+	d.log.Info("first start: reading the demand history", zap.Int("days", c.Days), zap.Time("from", from))
 	var pasts []past
 	for _, s := range sources {
 		found, err := d.readSource(ctx, reader, &s, from, int(to.Sub(from)/features.Minute))
 		if err != nil {
-			return 0, fmt.Errorf("backfill: %w; mend it, or remove backfill.url to start without a past", err)
+			return 0, fmt.Errorf("backfill: %w; fix it, or remove backfill.url to start without history", err)
 		}
 		pasts = append(pasts, found...)
 	}
@@ -62,7 +62,7 @@ func (d *Daemon) readPast(ctx context.Context) (start uint64, err error) {
 		return 0, fmt.Errorf("backfill: %w", err)
 	}
 	if n := stream.CachedInfo().State.Msgs; n > 0 {
-		d.log.Info("telemetry that is older than the first start is in the past that was read, and passed over", zap.Uint64("messages", n))
+		d.log.Info("the stream's telemetry from before the first start is skipped: the history has it", zap.Uint64("messages", n))
 	}
 	return last + 1, nil
 }
@@ -78,7 +78,7 @@ func (d *Daemon) readSource(ctx context.Context, reader *remote.Past, s *remote.
 	}
 	for _, q := range s.Questions(kvTokens) {
 		if q.Query == "" {
-			d.log.Info("a query is not asked", zap.String("of", key.String()), zap.String("query", q.Name), zap.String("because", q.Reason))
+			d.log.Info("a query is not run", zap.String("of", key.String()), zap.String("query", q.Name), zap.String("because", q.Reason))
 			continue
 		}
 		values, err := reader.Minutes(ctx, q.Query, from, minutes, nil)
@@ -87,7 +87,7 @@ func (d *Daemon) readSource(ctx context.Context, reader *remote.Past, s *remote.
 		case err != nil:
 			return nil, fmt.Errorf("of %s: %s: %w", key, q.Name, err)
 		case known == 0:
-			d.log.Warn("a query has no value in all that time, and teaches nothing", zap.String("of", key.String()), zap.String("query", q.Query))
+			d.log.Warn("a query has no value in the whole period", zap.String("of", key.String()), zap.String("query", q.Query))
 		default:
 			d.log.Info("read", zap.String("of", key.String()), zap.String("dimension", q.Name), zap.Int("minutes", known), zap.Int("of minutes", minutes))
 			found = append(found, past{key: key, dimension: q.Name, values: values})

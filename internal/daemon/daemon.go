@@ -554,7 +554,7 @@ func (d *Daemon) announce(out *pipeline.Output) {
 		x := &out.Decisions[i]
 		state, err := d.pipeline.DecisionState(x.Pool)
 		if err != nil {
-			d.log.Error("the state after a decision cannot be kept", zap.Error(err))
+			d.log.Error("the state after a decision cannot be encoded", zap.Error(err))
 		}
 		entries = append(entries, stream.Entry{Decision: x, State: state})
 		if x.Publish {

@@ -66,7 +66,7 @@ func (d *Daemon) inspectLog(ctx context.Context, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if found != "" && d.logFault == "" {
-		d.log.Error("something is wrong with what keeps decisions and states", zap.String("fault", found))
+		d.log.Error("the streams of decisions and states have a fault", zap.String("fault", found))
 	}
 	d.logFault = found
 }
@@ -94,9 +94,9 @@ func (d *Daemon) watchEmbedded(ctx context.Context) error {
 		d.noteWrite(troubleStore, broken)
 		if broken != nil && full == nil && time.Since(reopened) > reopenEvery {
 			reopened = time.Now()
-			d.log.Warn("the disk has room: the embedded server is opened again, because it refuses all messages after a write that failed", zap.Error(broken))
+			d.log.Warn("the disk has room: restarting the embedded server, which refuses all messages after a failed write", zap.Error(broken))
 			if err := d.embedded.Reopen(ctx); err != nil && ctx.Err() == nil {
-				return fmt.Errorf("%w; it could not be opened again: mend the disk and restart", err)
+				return fmt.Errorf("%w; the server could not be restarted: repair the disk and restart the daemon", err)
 			}
 		}
 		select {
@@ -128,7 +128,7 @@ func (d *Daemon) remakeStream(ctx context.Context) error {
 	if info.Config.Name != before {
 		return fmt.Errorf("the stream %s, which Forewarm did not make, was deleted: make it again, or restart to use %s", before, info.Config.Name)
 	}
-	d.log.Error("the telemetry stream was deleted: it is made again, empty, and what it held that was not read is lost; see who may delete streams", zap.String("stream", before))
+	d.log.Error("the telemetry stream was deleted. It is created again, empty; its unread messages are lost. Check who may delete streams", zap.String("stream", before))
 	d.stream.Store(info)
 	return nil
 }

@@ -48,7 +48,7 @@ func (d *Daemon) logFaults(out *pipeline.Output) {
 		for _, f := range out.Pools[i].Faults {
 			key := faultKey{out.Pools[i].Pool, f.Producer, f.Kind}
 			if now[key] = true; !d.faults[key] {
-				d.log.Warn("a producer of telemetry is at fault", zap.String("pool", key.pool), zap.String("producer", key.producer),
+				d.log.Warn("a producer of telemetry has a fault", zap.String("pool", key.pool), zap.String("producer", key.producer),
 					zap.String("fault", string(key.kind)), zap.Float64("seconds", f.Seconds), zap.Uint64("future_records", f.Future),
 					zap.Time("tick", out.Tick))
 			}
@@ -64,7 +64,7 @@ func (d *Daemon) logFaults(out *pipeline.Output) {
 		return slices.Compare([]string{a.pool, a.producer, string(a.kind)}, []string{b.pool, b.producer, string(b.kind)})
 	})
 	for _, key := range over {
-		d.log.Info("a producer of telemetry is at fault no more", zap.String("pool", key.pool), zap.String("producer", key.producer),
+		d.log.Info("a producer's fault has ended", zap.String("pool", key.pool), zap.String("producer", key.producer),
 			zap.String("fault", string(key.kind)), zap.Time("tick", out.Tick))
 	}
 	d.faults = now

@@ -17,9 +17,9 @@ import (
 
 const (
 	peerEvery = 5 * time.Second
-	// peerLife is how long a silent peer is kept, and peersMost bounds the number of peers.
-	peerLife  = 3 * peerEvery
-	peersMost = 32
+	// peerLife is how long a silent peer is kept, and maxPeers bounds the number of peers.
+	peerLife = 3 * peerEvery
+	maxPeers = 32
 )
 
 // peerMessage is sent to daemons on the same log.
@@ -32,12 +32,12 @@ type peerMessage struct {
 // peer is another daemon on the same log.
 type peer struct {
 	peerMessage
-	heard time.Time
+	seenAt time.Time
 }
 
 // exchangePeers sends and receives peer messages until ctx ends. /readyz shows the peers; they affect no decision.
 func (d *Daemon) exchangePeers(ctx context.Context) error {
-	heard, err := d.conn.Subscribe(ingest.PeerSubject(d.cfg.NATS.Inner(), "*"), func(m *nats.Msg) {
+	subscription, err := d.conn.Subscribe(ingest.PeerSubject(d.cfg.NATS.Inner(), "*"), func(m *nats.Msg) {
 		var g peerMessage
 		if json.Unmarshal(m.Data, &g) == nil && g.Instance != "" && g.Instance != d.instance {
 			if d.notePeer(g, time.Now()) {
@@ -49,7 +49,7 @@ func (d *Daemon) exchangePeers(ctx context.Context) error {
 		d.log.Warn("other daemons on this log cannot be seen", zap.Error(err))
 		return nil
 	}
-	defer func() { _ = heard.Unsubscribe() }()
+	defer func() { _ = subscription.Unsubscribe() }()
 	ticker := time.NewTicker(peerEvery)
 	defer ticker.Stop()
 	for {
@@ -71,28 +71,28 @@ func (d *Daemon) sendPeer() {
 		err = d.conn.Publish(ingest.PeerSubject(d.cfg.NATS.Inner(), ingest.EscapeToken(d.instance)), data)
 	}
 	if err != nil {
-		d.log.Debug("other daemons on this log were not greeted", zap.Error(err))
+		d.log.Debug("the message to other daemons on this log was not sent", zap.Error(err))
 	}
 }
 
 // notePeer records a peer's message, and reports whether the peer is new.
-func (d *Daemon) notePeer(g peerMessage, now time.Time) (came bool) {
+func (d *Daemon) notePeer(g peerMessage, now time.Time) (isNew bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	maps.DeleteFunc(d.peers, func(_ string, p peer) bool { return now.Sub(p.heard) > time.Hour })
+	maps.DeleteFunc(d.peers, func(_ string, p peer) bool { return now.Sub(p.seenAt) > time.Hour })
 	before, known := d.peers[g.Instance]
 	switch {
-	case !known && len(d.peers) >= peersMost:
+	case !known && len(d.peers) >= maxPeers:
 		return false
-	case !known || now.Sub(before.heard) > peerLife || before.Version != g.Version:
-		came = true
+	case !known || now.Sub(before.seenAt) > peerLife || before.Version != g.Version:
+		isNew = true
 		d.log.Info("another daemon shares the log", zap.String("instance", g.Instance), zap.String("version", g.Version))
 	}
 	if d.peers == nil {
 		d.peers = map[string]peer{}
 	}
 	d.peers[g.Instance] = peer{g, now}
-	return came
+	return isNew
 }
 
 // peersText lists the daemons that share the log. A silent peer stays listed for an hour.
@@ -106,7 +106,7 @@ func (d *Daemon) peersText(now time.Time) string {
 		if p.Tick.IsZero() {
 			text = fmt.Sprintf("%s (version %s, no tick yet)", printableText(name), printableText(p.Version))
 		}
-		if age := now.Sub(p.heard); age > peerLife {
+		if age := now.Sub(p.seenAt); age > peerLife {
 			text += fmt.Sprintf(" not heard for %s", age.Round(time.Second))
 		}
 		out = append(out, text)

@@ -43,7 +43,7 @@ func (d *Daemon) getPlan(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", kind)
 	if err := write(w, sheet); err != nil {
-		d.log.Debug("a plan's reader went away", zap.Error(err))
+		d.log.Debug("the client of a plan disconnected", zap.Error(err))
 	}
 }
 
@@ -117,9 +117,9 @@ func readLaunch(in *plan.Input, query url.Values) error {
 	in.Launch.Rate = 3
 	var replicas, prefill float64
 	for _, x := range []struct {
-		name        string
-		into        *float64
-		least, most float64
+		name     string
+		into     *float64
+		min, max float64
 	}{
 		{"launch", &in.Launch.Rate, 1e-3, 1000}, {"prompt", &in.Launch.Prompt, 1e-3, 1000}, {"output", &in.Launch.Output, 1e-3, 1000},
 		{"cache_hit", &in.Launch.CacheHit, 0, 1000}, {"retry", &in.Launch.Retry, 0, 1000},
@@ -131,8 +131,8 @@ func readLaunch(in *plan.Input, query url.Values) error {
 			continue
 		}
 		v, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(v >= x.least && v <= x.most) {
-			return fmt.Errorf("%s is %q: it must be a number from %g to %g", x.name, text, x.least, x.most)
+		if err != nil || !(v >= x.min && v <= x.max) {
+			return fmt.Errorf("%s is %q: it must be a number from %g to %g", x.name, text, x.min, x.max)
 		}
 		*x.into = v
 	}

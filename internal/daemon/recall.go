@@ -39,6 +39,6 @@ func (d *Daemon) stillAllowed(x *alerting.Decision) bool {
 		}
 		return x.Mode == mode
 	}
-	most, _ := p.Limit()
-	return x.Mode == cmp.Or(alerting.Mode(p.Mode), mode) && x.Desired >= p.Replicas.Min && x.Desired <= most
+	limit, _ := p.Limit()
+	return x.Mode == cmp.Or(alerting.Mode(p.Mode), mode) && x.Desired >= p.Replicas.Min && x.Desired <= limit
 }

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	refusalsKept   = 15 * time.Minute // how long a kind is shown after its newest record
-	refusalsSaid   = 10 * time.Minute // between two log lines about one kind
-	refusalsMost   = 64               // kinds that are counted separately; the rest is one kind per reason
-	refusalsFew    = 5                // duplicates that are not logged
-	refusalsListed = 4                // kinds that one text lists
+	refusalShownFor   = 15 * time.Minute // how long a kind is shown after its newest record
+	refusalLogEvery   = 10 * time.Minute // between two log lines about one kind
+	refusalKindsMax   = 64               // kinds that are counted separately; the rest is one kind per reason
+	duplicatesIgnored = 5                // duplicates that are not logged
+	refusalsListed    = 4                // kinds that one text lists
 )
 
 // refusalKind groups refused records by producer, pool and reason.
@@ -31,7 +31,7 @@ type refusals struct {
 	refusalKind
 	n, of       uint64 // refused records, and all records since the first of them
 	first, last time.Time
-	said        time.Time
+	loggedAt    time.Time
 	detail      string // of the newest record
 }
 
@@ -51,9 +51,9 @@ func (d *Daemon) noteRefused(refused []ingest.Refusal) {
 		}
 		x := d.refusalsOf(refusalKind{f.Producer, f.Pool, f.Reason}, now)
 		x.n++
-		few := f.Reason == ingest.ReasonDuplicate && x.n < refusalsFew
-		if x.last, x.detail = now, f.Detail; !few && x.shown(d.applied) && now.Sub(x.said) >= refusalsSaid {
-			x.said = now
+		ignored := f.Reason == ingest.ReasonDuplicate && x.n < duplicatesIgnored
+		if x.last, x.detail = now, f.Detail; !ignored && x.shown(d.applied) && now.Sub(x.loggedAt) >= refusalLogEvery {
+			x.loggedAt = now
 			d.log.Warn("telemetry is refused: "+f.Detail, zap.String("producer", f.Producer), zap.String("pool", f.Pool),
 				zap.String("reason", string(f.Reason)), zap.Uint64("records", x.n), zap.Time("since", x.first))
 		}
@@ -67,7 +67,7 @@ func (d *Daemon) refusalsOf(kind refusalKind, now time.Time) *refusals {
 		return d.refusedBy[i]
 	}
 	d.forgetRefusals(now)
-	if len(d.refusedBy) >= refusalsMost {
+	if len(d.refusedBy) >= refusalKindsMax {
 		kind.producer, kind.pool = "(others)", ""
 		if i := slices.IndexFunc(d.refusedBy, is); i >= 0 {
 			return d.refusedBy[i]
@@ -79,7 +79,7 @@ func (d *Daemon) refusalsOf(kind refusalKind, now time.Time) *refusals {
 }
 
 func (d *Daemon) forgetRefusals(now time.Time) {
-	d.refusedBy = slices.DeleteFunc(d.refusedBy, func(x *refusals) bool { return now.Sub(x.last) > refusalsKept })
+	d.refusedBy = slices.DeleteFunc(d.refusedBy, func(x *refusals) bool { return now.Sub(x.last) > refusalShownFor })
 }
 
 // shown reports whether users should see it. Duplicates are harmless unless they are most of the telemetry.

@@ -55,12 +55,12 @@ func (d *Daemon) relearn(ctx context.Context) {
 		if minutes, err = d.learnStored(ctx); ctx.Err() != nil {
 			return
 		} else if err != nil {
-			d.log.Warn("not all that is stored could be learned from", zap.Error(err))
+			d.log.Warn("not all stored series could be learned", zap.Error(err))
 		}
 	}
 	what := fmt.Sprintf("no usable snapshot (%d not taken up): learned again from %d minutes of stored series, and from the stream at sequence %d",
 		d.snapshotsRefused, minutes, d.resumed.first)
-	d.log.Info("the stored series are learned; what the stream has comes next", zap.Int("minutes", minutes), zap.Duration("took", time.Since(began)))
+	d.log.Info("the stored series are learned; the stream comes next", zap.Int("minutes", minutes), zap.Duration("took", time.Since(began)))
 	d.setStatus(func(s *server.Status) { s.Restored, s.Restore = true, what })
 }
 

@@ -120,10 +120,10 @@ func (r *reloader) serve(ctx context.Context, d *Daemon) (next *config.Config, e
 			answer <- err
 		}
 	}
-	r.log.Info("the configuration is sound: the daemon restarts with it")
+	r.log.Info("the configuration is valid: the daemon restarts with it")
 	stop()
 	if err := errors.Join(<-ended, d.Close()); err != nil {
-		r.log.Warn("the daemon did not stop well before it restarts", zap.Error(err)) // the stream has what the state lacks
+		r.log.Warn("the daemon did not stop cleanly before the restart", zap.Error(err)) // the stream has what the state lacks
 	}
 	return next, nil
 }
@@ -167,7 +167,7 @@ func (r *reloader) handler(enabled bool) http.HandlerFunc {
 			return
 		}
 		w.WriteHeader(http.StatusAccepted)
-		_, _ = io.WriteString(w, "the configuration is sound: the daemon restarts with it\n")
+		_, _ = io.WriteString(w, "the configuration is valid: the daemon restarts with it\n")
 	}
 }
 
@@ -187,7 +187,7 @@ func (d *Daemon) logAddresses(container bool) {
 	}
 	d.log.Info("producers publish to the embedded server", zap.String("url", d.embedded.URL()), zap.String("reached from", from))
 	if container && from != "the network" {
-		d.log.Warn("this is a container, and nothing outside it can send telemetry: it listens on the container's loopback alone. Set FOREWARM_NATS_EMBEDDED_LISTEN=0.0.0.0:4222 and publish port 4222, or set nats.url",
+		d.log.Warn("this is a container, and nothing outside it can send telemetry: it listens on the container's loopback only. Set FOREWARM_NATS_EMBEDDED_LISTEN=0.0.0.0:4222 and publish port 4222, or set nats.url",
 			zap.Strings("listens on", addresses))
 	}
 }

@@ -49,7 +49,7 @@ type reporter struct {
 	newestTick   func() time.Time                       // the newest tick
 	lastReported func() (reported time.Time, err error) // end of the newest period in the log, or zero
 	render       func(ctx context.Context, p report.Period) (*sink.Pages, []string, error)
-	tell         func(ctx context.Context, n alerting.Notice, pages *sink.Pages) error // stores it in the log
+	store        func(ctx context.Context, n alerting.Notice, pages *sink.Pages) error // stores it in the log
 	log          *zap.Logger
 
 	made, failed, missed atomic.Uint64
@@ -98,7 +98,7 @@ func (r *reporter) makeDue(ctx context.Context) (made bool) {
 		}
 		var err error
 		if r.reported, err = r.lastReported(); err != nil {
-			r.log.Error("it is not known what was reported; it is asked again", zap.Error(err))
+			r.log.Error("the newest report could not be read; retrying", zap.Error(err))
 			r.reported = time.Time{}
 			return false
 		}
@@ -120,7 +120,7 @@ func (r *reporter) makeDue(ctx context.Context) (made bool) {
 		if ctx.Err() == nil {
 			r.failed.Add(1)
 			r.retry = time.Now().Add(reportPause)
-			r.log.Error("a report that is due could not be made, and is tried again", zap.Time("from", p.From), zap.Time("to", p.To), zap.Error(err))
+			r.log.Error("a due report could not be made; retrying", zap.Time("from", p.From), zap.Time("to", p.To), zap.Error(err))
 		}
 		return false
 	}
@@ -142,7 +142,7 @@ func (r *reporter) make(ctx context.Context, p report.Period) error {
 	n := &alerting.Report{Name: "report-" + p.To.UTC().Format("2006-01-02T1504Z") + r.suffix, From: p.From.UTC(), To: p.To.UTC(), Summary: summary}
 	n.When = alerting.Period(p.From.In(r.schedule.Zone()), p.To, "2 Jan 2006")
 	n.ID = fmt.Sprintf("%s-%x", n.Name, sha256.Sum256([]byte(r.instance+n.From.Format(time.RFC3339))))[:len(n.Name)+17]
-	if err := r.tell(ctx, alerting.Notice{Report: n}, pages); err != nil {
+	if err := r.store(ctx, alerting.Notice{Report: n}, pages); err != nil {
 		return err
 	}
 	r.log.Info("report made", zap.String("report", n.Name), zap.Strings("summary", summary))
@@ -175,7 +175,7 @@ func (d *Daemon) openReporter() ([]alerting.Sink, error) {
 		suffix:       suffix,
 		lastReported: d.reported,
 		render:       d.renderReport,
-		tell:         d.tellReport,
+		store:        d.storeReport,
 	}
 	return sink.OpenReports(d.cfg.Reports(), sink.ReportDeps{Pages: d.pages, WriteFile: storage.WriteFile})
 }
@@ -242,8 +242,8 @@ func (d *Daemon) reported() (time.Time, error) {
 	return log.CachedInfo().Created, nil
 }
 
-// tellReport stores a report's pages for all twins, then its notice.
-func (d *Daemon) tellReport(ctx context.Context, n alerting.Notice, pages *sink.Pages) error {
+// storeReport stores a report's pages for all twins, then its notice.
+func (d *Daemon) storeReport(ctx context.Context, n alerting.Notice, pages *sink.Pages) error {
 	data, err := cbor.Marshal(pages)
 	if err == nil {
 		err = d.states.PutPages(ctx, n.Report.ID, data)
@@ -306,6 +306,6 @@ func (d *Daemon) getReport(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
 	if err := write(w, rep); err != nil {
-		d.log.Debug("a report's reader went away", zap.Error(err))
+		d.log.Debug("the client of a report disconnected", zap.Error(err))
 	}
 }

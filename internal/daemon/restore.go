@@ -113,7 +113,7 @@ func (d *Daemon) load(ctx context.Context, cfg pipeline.Config) (*stream.State, 
 		switch {
 		case err == nil && remade:
 			d.pipeline.ResetSequence()
-			d.log.Error("the telemetry stream was deleted and made again: the state goes on, and what the old stream had beyond it is lost",
+			d.log.Error("the telemetry stream was deleted and created again: the state continues, and later messages of the old stream are lost",
 				zap.String("stream", x.Stream), zap.Time("made", now.Created))
 			return x, nil
 		case err == nil:
@@ -123,7 +123,7 @@ func (d *Daemon) load(ctx context.Context, cfg pipeline.Config) (*stream.State, 
 		}
 		d.snapshotsRefused++
 		d.pipeline = pipeline.New(cfg)
-		d.log.Error("a snapshot is not taken up; without another the state is learned again from the log", zap.String("snapshot", x.Name),
+		d.log.Error("a snapshot cannot be restored; without another the state is learned from the log", zap.String("snapshot", x.Name),
 			zap.Uint64("sequence", x.Sequence), zap.String("of version", x.Version), zap.Error(err))
 	}
 	return nil, nil
@@ -161,7 +161,7 @@ func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 	}
 	for i := range newest {
 		if _, err := d.pipeline.Resume(newest[i].Decision.Pool, newest[i].State); err != nil {
-			d.log.Error("what a pool's newest decision left cannot be read: the pool begins again", zap.Error(err))
+			d.log.Error("the state stored with a pool's newest decision cannot be read: the pool starts without state", zap.Error(err))
 		}
 	}
 	firing, err := d.reader.Firing(ctx, d.loggedTick)
@@ -169,7 +169,7 @@ func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 		return err
 	}
 	d.pipeline.ResumeAlerts(firing)
-	d.log.Warn("decisions go on where the log ends", zap.Time("at", d.resumed.decided), zap.Int("pools", len(newest)), zap.Int("alerts", len(firing)),
+	d.log.Warn("decisions continue at the end of the log", zap.Time("at", d.resumed.decided), zap.Int("pools", len(newest)), zap.Int("alerts", len(firing)),
 		zap.Time("stream from", d.resumed.from), zap.Uint64("sequence", d.resumed.first))
 	d.noteRelearning("the newest decisions are taken up")
 	return nil
@@ -178,7 +178,7 @@ func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 // diverged logs that another daemon, or this one before a restart, made another decision from the same log. The stored
 // decision is kept.
 func (d *Daemon) diverged(x stream.Divergence) {
-	d.log.Error("a decision differs from the one in the log, which stands", zap.String("pool", x.Pool), zap.Time("tick", x.Tick),
+	d.log.Error("a decision differs from the one in the log, which is kept", zap.String("pool", x.Pool), zap.Time("tick", x.Tick),
 		zap.String("ours", x.Ours), zap.String("version", d.version), zap.String("in the log", x.Theirs), zap.String("by", x.From), zap.String("of version", x.Version))
 	d.mu.Lock()
 	defer d.mu.Unlock()

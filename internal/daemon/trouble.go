@@ -92,13 +92,13 @@ func (d *Daemon) undelivered(f sink.Failure) {
 	log := d.log.With(zap.String("sink", f.Sink), zap.Int("failures in a row", f.Failures))
 	switch {
 	case f.Err == nil:
-		log.Info("a sink takes notices again")
+		log.Info("a sink accepts notices again")
 	case f.Disabled:
-		log.Error("a sink wants no more notices and gets none until a restart: remove it from the configuration, or mend the consumer and restart", zap.Error(f.Err))
+		log.Error("a sink refuses all notices and gets none until a restart: remove it from the configuration, or fix the consumer and restart", zap.Error(f.Err))
 	case f.Final:
-		log.Warn("a notice was refused, and is not tried again", zap.String("notice", f.Notice.ID()), zap.Error(f.Err))
+		log.Warn("a notice was refused and is not retried", zap.String("notice", f.Notice.ID()), zap.Error(f.Err))
 	default:
-		log.Warn("nothing gets through to a sink; it is tried again, and the next word of it comes in some minutes", zap.String("notice", f.Notice.ID()), zap.Error(f.Err))
+		log.Warn("deliveries to a sink fail; they are retried, and logged again in some minutes", zap.String("notice", f.Notice.ID()), zap.Error(f.Err))
 	}
 	var sent uint64
 	for _, s := range d.dispatcher.Stats() {
