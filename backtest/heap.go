@@ -1,6 +1,6 @@
 package backtest
 
-// ordered can be in a heap of its kind.
+// ordered is an element of a heap.
 type ordered[T any] interface{ before(other T) bool }
 
 var (
@@ -17,7 +17,7 @@ func (h *heap[T]) push(x T) {
 	h.up(len(*h) - 1)
 }
 
-// remove takes out element i. O(log n).
+// remove removes element i. O(log n).
 func (h *heap[T]) remove(i int) T {
 	var none T
 	s := *h

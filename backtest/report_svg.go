@@ -7,7 +7,7 @@ import (
 	"github.com/forewarm/forewarm/internal/draw"
 )
 
-// draw shows demand, ready replicas, and ready replicas with those that warm up.
+// draw shows demand, ready replicas, and the sum of ready and warming replicas.
 func (t *track) draw() template.HTML {
 	if t == nil || len(t.bins) == 0 {
 		return ""

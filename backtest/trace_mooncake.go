@@ -8,13 +8,12 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// MooncakeBlock is the number of tokens that one hash id of a Mooncake trace stands for.
+// MooncakeBlock is the number of tokens per hash id of a Mooncake trace.
 const MooncakeBlock = 512
 
 // mooncakeReader reads Mooncake's JSONL (arXiv 2407.00079): timestamp in ms, input_length, output_length and hash_ids,
-// one id for each block of 512 prompt tokens. Cached tokens are computed: a prompt hits the cache as far as its leading
-// blocks were seen before, in a least-recently-used cache of Options.PrefixBlocks blocks. Ids are unsigned 64-bit and
-// never pass through a float.
+// with one id per block of 512 prompt tokens. Cached tokens are the leading blocks that are in a least-recently-used
+// cache of Options.PrefixBlocks blocks. Ids are unsigned 64-bit and never converted to float.
 type mooncakeReader struct {
 	lines *lineScanner
 	most  float64
