@@ -25,7 +25,7 @@ func (a *Account) SaturatedShare() float64 { return share(float64(a.Saturated), 
 // orders are the desired replicas, and how often their number changed.
 type orders struct {
 	target            int
-	asked             []time.Time   // order times of the newest replicas, ascending
+	orderedAt         []time.Time   // order times of the newest replicas, ascending
 	warmup            time.Duration // a removal within it reverses the order
 	actions, reversed int
 }
@@ -37,13 +37,13 @@ func (o *orders) set(n int, now time.Time) {
 	}
 	o.actions++
 	for range n - o.target {
-		o.asked = append(o.asked, now)
+		o.orderedAt = append(o.orderedAt, now)
 	}
-	if last := len(o.asked) - 1; n < o.target && last >= 0 {
-		if now.Sub(o.asked[last]) < o.warmup {
+	if last := len(o.orderedAt) - 1; n < o.target && last >= 0 {
+		if now.Sub(o.orderedAt[last]) < o.warmup {
 			o.reversed++
 		}
-		o.asked = o.asked[:max(0, last+1-(o.target-n))]
+		o.orderedAt = o.orderedAt[:max(0, last+1-(o.target-n))]
 	}
 	o.target = n
 }

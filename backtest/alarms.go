@@ -36,14 +36,14 @@ const (
 
 // newWatch creates a pool that was large enough in part of the tuning part's quarter hours.
 func newWatch(pool capacity.Pool, cfg alerting.Config, tuning []float64, part float64, from time.Time) *watch {
-	var most []float64
+	var peaks []float64
 	for i := watchMax; i <= len(tuning); i++ {
-		most = append(most, slices.Max(tuning[i-watchMax:i]))
+		peaks = append(peaks, slices.Max(tuning[i-watchMax:i]))
 	}
 	w := &watch{pool: pool, cfg: cfg, replicas: 1, from: from}
-	if len(most) > 0 {
-		slices.Sort(most)
-		w.replicas = max(1, int(most[int(part*float64(len(most)-1))]))
+	if len(peaks) > 0 {
+		slices.Sort(peaks)
+		w.replicas = max(1, int(peaks[int(part*float64(len(peaks)-1))]))
 	}
 	return w
 }

@@ -119,7 +119,7 @@ func (c *Cluster) next() (at float64, do func()) {
 		earlier(c.retries[0].due, c.retry)
 	}
 	if len(c.patience) > 0 {
-		earlier(c.patience[0].arrived+c.cfg.Patience.Seconds(), c.losePatience)
+		earlier(c.patience[0].arrived+c.cfg.Patience.Seconds(), c.cancelOldest)
 	}
 	if len(c.queue) > 0 {
 		earlier(c.queue[0].arrived+c.cfg.QueueTimeout.Seconds(), func() { c.reject(pop(&c.queue)) })
@@ -202,11 +202,11 @@ func (c *Cluster) reject(q *call) {
 	c.waited(q)
 	c.metrics.Rejected++
 	c.report(q, ingest.PhaseRejected)
-	c.again(q)
+	c.scheduleRetry(q)
 }
 
-// again ends an attempt that was not served, and schedules the next.
-func (c *Cluster) again(q *call) {
+// scheduleRetry ends an attempt that was not served, and schedules the next.
+func (c *Cluster) scheduleRetry(q *call) {
 	q.over = true
 	if q.attempt >= c.cfg.MaxAttempts || c.tooLong(q) {
 		c.metrics.Failed++
@@ -217,8 +217,8 @@ func (c *Cluster) again(q *call) {
 	})
 }
 
-// losePatience cancels the oldest attempt if it is still open.
-func (c *Cluster) losePatience() {
+// cancelOldest cancels the oldest attempt if it is still open.
+func (c *Cluster) cancelOldest() {
 	q := pop(&c.patience)
 	if q.over {
 		return
@@ -234,7 +234,7 @@ func (c *Cluster) losePatience() {
 	}
 	c.metrics.Cancelled++
 	c.report(q, ingest.PhaseCancelled)
-	c.again(q)
+	c.scheduleRetry(q)
 	if r != nil && r.state == ingest.ReplicaDraining && r.running() == 0 {
 		c.remove(r)
 	}

@@ -40,7 +40,7 @@ type FluidPool struct {
 	orders  orders
 
 	backlog float64               // waiting replica-minutes
-	again   [fluidRetries]float64 // replica-minutes to retry in the next minute, by number of attempts
+	retries [fluidRetries]float64 // replica-minutes to retry in the next minute, by number of attempts
 	need    float64               // of the last minute, replicas
 	load    Load                  // of the last minute
 
@@ -52,8 +52,8 @@ type FluidPool struct {
 
 // warming is a replica that warms up.
 type warming struct {
-	number       uint64
-	asked, ready time.Time
+	number         uint64
+	ordered, ready time.Time
 }
 
 // NewFluidPool creates a pool at a minute boundary, with its initial replicas ready. For a disaggregated pool it has
@@ -92,14 +92,14 @@ func (p *FluidPool) Need(l Load) float64 {
 
 // SetDesired asks for n replicas, within the pool's bounds.
 func (p *FluidPool) SetDesired(n int) {
-	most, _ := p.pool.Limit()
-	n = min(most, max(p.pool.Replicas.Min, n))
+	limit, _ := p.pool.Limit()
+	n = min(limit, max(p.pool.Replicas.Min, n))
 	p.orders.set(n, p.now)
 	p.account.Actions, p.account.Reversed = p.orders.actions, p.orders.reversed
 	for len(p.ready)+len(p.pending) < n {
 		p.started++
 		k := p.started - uint64(p.pool.Replicas.Initial)
-		w := warming{number: p.started, asked: p.now, ready: p.now.Add(p.lag(k))}
+		w := warming{number: p.started, ordered: p.now, ready: p.now.Add(p.lag(k))}
 		p.pending = append(p.pending, w)
 		p.changed = append(p.changed, p.report(w.number, ingest.ReplicaLoading, p.now))
 	}
@@ -162,7 +162,7 @@ func (p *FluidPool) serve(load Load) (saturated bool) {
 		if w.ready.Before(end) {
 			serving += min(1, end.Sub(w.ready).Minutes())
 			p.ready = append(p.ready, w.number)
-			p.warmed = append(p.warmed, end.Sub(w.asked)-reportEarly)
+			p.warmed = append(p.warmed, end.Sub(w.ordered)-reportEarly)
 		} else {
 			left = append(left, w)
 		}
@@ -171,7 +171,7 @@ func (p *FluidPool) serve(load Load) (saturated bool) {
 
 	p.load, p.need = load, p.Need(load)
 	arrives := p.need
-	for _, work := range p.again {
+	for _, work := range p.retries {
 		arrives += work
 	}
 	work := arrives + p.backlog
@@ -194,7 +194,7 @@ func (p *FluidPool) serve(load Load) (saturated bool) {
 		turned = min(lost/arrives, 1)
 	}
 	for i, before := 0, p.need; i < fluidRetries; i++ {
-		p.again[i], before = turned*before, p.again[i]
+		p.retries[i], before = turned*before, p.retries[i]
 	}
 	p.now = end
 	return saturated
@@ -277,7 +277,7 @@ func (p *FluidPool) state() features.PoolState {
 		s.WaitingPerReady = float64(int64(o.Waiting / float64(o.Ready)))
 	}
 	for _, w := range p.pending {
-		s.PendingSince = append(s.PendingSince, w.asked)
+		s.PendingSince = append(s.PendingSince, w.ordered)
 	}
 	return s
 }

@@ -71,7 +71,7 @@ func (p *plot) write(path string, demand *Demand) error {
 // draw needs at least one forecast.
 func (p *plot) draw(demand *Demand) *draw.Chart {
 	from, to := p.fan[0].at, demand.End()
-	var xs, q50, q95, minutes, came []float64
+	var xs, q50, q95, minutes, outcomes []float64
 	top := 0.0
 	for i := range p.fan {
 		if x := &p.fan[i]; x.at.Before(to) {
@@ -80,7 +80,7 @@ func (p *plot) draw(demand *Demand) *draw.Chart {
 	}
 	for t := from; t.Before(to); t = t.Add(features.Minute) {
 		v := demand.At(t).Of(p.dimension)
-		minutes, came = append(minutes, t.Sub(from).Minutes()), append(came, v)
+		minutes, outcomes = append(minutes, t.Sub(from).Minutes()), append(outcomes, v)
 		if v > top {
 			top = v
 		}
@@ -93,7 +93,7 @@ func (p *plot) draw(demand *Demand) *draw.Chart {
 	c.YAxis(dim.Unit, draw.Short)
 	c.Days(from)
 	c.Band("inner", xs, q50, q95)
-	c.Line("actual", minutes, came)
+	c.Line("actual", minutes, outcomes)
 	c.Line("median", xs, q50)
 	return c
 }

@@ -8,8 +8,8 @@ import "math"
 // largest number proposed in the stabilisation window, five minutes by default. The HPA acts every 15 s and may each
 // time double, or add four; that is sixteenfold or sixteen more per minute.
 type hpa struct {
-	asked []int // proposals of the last minutes, a ring of the stabilisation window
-	n     int
+	proposals []int // of the last minutes, a ring of the stabilisation window
+	n         int
 }
 
 const (
@@ -18,7 +18,7 @@ const (
 )
 
 func newHPA(stabilisationMinutes float64) hpa {
-	return hpa{asked: make([]int, max(1, int(stabilisationMinutes)))}
+	return hpa{proposals: make([]int, max(1, int(stabilisationMinutes)))}
 }
 
 // average evaluates an AverageValue metric: total over target, or current if it is within the tolerance.
@@ -32,13 +32,13 @@ func (*hpa) average(total, target float64, current int) int {
 // settle converts the metrics' proposal to the HPA's desired replicas; at least one.
 func (h *hpa) settle(want, current int) int {
 	want = max(want, 1)
-	if most := max(current<<hpaSteps, current+4*hpaSteps); want > most {
-		want = most
+	if limit := max(current<<hpaSteps, current+4*hpaSteps); want > limit {
+		want = limit
 	}
-	h.asked[h.n%len(h.asked)] = want
+	h.proposals[h.n%len(h.proposals)] = want
 	h.n++
-	for _, asked := range h.asked[:min(h.n, len(h.asked))] {
-		want = max(want, min(asked, current))
+	for _, proposed := range h.proposals[:min(h.n, len(h.proposals))] {
+		want = max(want, min(proposed, current))
 	}
 	return want
 }

@@ -20,7 +20,7 @@ type knative struct {
 	n           int
 
 	panicking int // minutes until the panic ends, including the next one
-	most      int // largest result in this panic
+	panicMax  int // largest result in this panic
 }
 
 const (
@@ -43,15 +43,15 @@ func (k *knative) Desired(o Observation) int {
 	answer := int(want)
 	if k.panicking > 0 {
 		k.panicking--
-		k.most = max(k.most, answer)
-		answer = k.most
+		k.panicMax = max(k.panicMax, answer)
+		answer = k.panicMax
 	} else {
-		k.most = 0
+		k.panicMax = 0
 	}
 	k.delay[k.n%len(k.delay)] = answer
 	k.n++
-	for _, asked := range k.delay[:min(k.n, len(k.delay))] {
-		answer = max(answer, asked)
+	for _, result := range k.delay[:min(k.n, len(k.delay))] {
+		answer = max(answer, result)
 	}
 	return answer
 }

@@ -120,12 +120,12 @@ const seenShare = .99
 // at least the default planned share.
 func (r *Recorded) seenPool(name string, demand *Demand, warmup capacity.Lag) (capacity.Pool, error) {
 	var each Load
-	most := 1
+	peak := 1
 	for i := range each {
 		var seen []float64
 		for m := range demand.Minutes {
 			n := r.replicas(m + int(demand.Start.Sub(r.Start)/features.Minute))
-			if most = max(most, n); n > 0 && demand.Minutes[m][i] > 0 {
+			if peak = max(peak, n); n > 0 && demand.Minutes[m][i] > 0 {
 				seen = append(seen, demand.Minutes[m][i]/float64(n))
 			}
 		}
@@ -137,7 +137,7 @@ func (r *Recorded) seenPool(name string, demand *Demand, warmup capacity.Lag) (c
 			each[i] = max(each[i], kvTarget*r.KVTokens)
 		}
 	}
-	return sizedPool(name, each, capacity.Replicas{Min: 1, Max: 4 * most, Initial: max(1, r.replicas(0))}, warmup)
+	return sizedPool(name, each, capacity.Replicas{Min: 1, Max: 4 * peak, Initial: max(1, r.replicas(0))}, warmup)
 }
 
 // recordedPolicy has the recorded replicas.
@@ -154,11 +154,11 @@ func (p recordedPolicy) Desired(o Observation) int {
 
 // recordedReplicas is a pool with the recorded replicas, without other bounds.
 func (r *Recorded) recordedReplicas(pool capacity.Pool) capacity.Pool {
-	most := 0
+	peak := 0
 	for m := range r.Replicas {
-		most = max(most, r.replicas(m))
+		peak = max(peak, r.replicas(m))
 	}
-	pool.Replicas = capacity.Replicas{Max: most, Initial: r.replicas(0)}
+	pool.Replicas = capacity.Replicas{Max: peak, Initial: r.replicas(0)}
 	pool.BudgetHourUSD = 0
 	pool.Warmup = capacity.NewWarmup(time.Second, time.Second)
 	return pool

@@ -77,7 +77,7 @@ type rerun struct {
 	history    *PoolHistory
 	forecaster *forecaster.Forecaster
 	pool       string
-	heard      time.Time     // end of the newest minute with known demand
+	lastKnown  time.Time     // end of the newest minute with known demand
 	binding    capacity.Pool // the dimensions with a capacity
 	variants   []rerunVariant
 }
@@ -162,7 +162,7 @@ func (r *rerun) observe(m int, start time.Time) {
 	}
 	var windows []features.Window
 	if known {
-		windows, r.heard = []features.Window{w}, start.Add(features.Minute)
+		windows, r.lastKnown = []features.Window{w}, start.Add(features.Minute)
 	}
-	r.forecaster.Observe(windows, []features.PoolMinute{{Pool: r.pool, Start: start, Covered: known, LastEvent: r.heard}})
+	r.forecaster.Observe(windows, []features.PoolMinute{{Pool: r.pool, Start: start, Covered: known, LastEvent: r.lastKnown}})
 }

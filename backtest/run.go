@@ -107,8 +107,7 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	return r, r.create()
 }
 
-// hasReplicas reports whether replicas were recorded. It is false for a disaggregated pool, because the data has one
-// number for both roles.
+// hasReplicas reports whether replicas were recorded. The data has one number for both roles of a disaggregated pool.
 func (r *runner) hasReplicas() bool {
 	return r.cfg.Recorded != nil && r.cfg.Recorded.replicas(math.MaxInt) > 0
 }

@@ -154,9 +154,9 @@ func (r *runner) need(load Load) float64 { return r.sizing.Need(load) }
 
 // scene returns the input for policies of p; p draws the warm-ups.
 func (r *runner) scene(p *FluidPool) Scene {
-	most, _ := p.pool.Limit()
+	limit, _ := p.pool.Limit()
 	future := &Future{
-		Start: r.demand.Start, Min: p.pool.Replicas.Min, Max: most, Initial: p.pool.Replicas.Initial,
+		Start: r.demand.Start, Min: p.pool.Replicas.Min, Max: limit, Initial: p.pool.Replicas.Initial,
 		Lag: p.minutesToWarm(),
 	}
 	peak := 1.0

@@ -44,7 +44,7 @@ type Source struct {
 	held      bool
 	end       time.Time     // of the open minute; zero before the first item
 	first     time.Time     // time of the first item
-	heard     time.Time     // time of the newest item
+	newest    time.Time     // time of the newest item
 	longest   time.Duration // longest silence before it
 	finished  bool
 	n         uint64
@@ -92,15 +92,15 @@ func (s *Source) Next(b *ingest.Batch) error {
 				s.end = at.Truncate(features.Minute).Add(features.Minute)
 			}
 			s.close(b, end)
-			if s.heard.Before(end.Add(-features.Minute)) && s.hole(at) {
+			if s.newest.Before(end.Add(-features.Minute)) && s.hole(at) {
 				s.watermark.Pool = ""
 			}
 			return nil
 		}
 		if s.first.IsZero() {
-			s.first, s.heard = at, at
+			s.first, s.newest = at, at
 		}
-		s.heard, s.longest = at, max(s.longest, at.Sub(s.heard))
+		s.newest, s.longest = at, max(s.longest, at.Sub(s.newest))
 		s.add(b)
 	}
 	s.stamp(b)
@@ -109,8 +109,8 @@ func (s *Source) Next(b *ingest.Batch) error {
 
 // hole reports whether the silence before an item is a hole in the log.
 func (s *Source) hole(at time.Time) bool {
-	silence := at.Sub(s.heard)
-	return silence > maxSilence || silence >= holeLeast && silence > holeTimes*s.longest && s.heard.Sub(s.first) >= holeAfter
+	silence := at.Sub(s.newest)
+	return silence > maxSilence || silence >= holeLeast && silence > holeTimes*s.longest && s.newest.Sub(s.first) >= holeAfter
 }
 
 func (s *Source) add(b *ingest.Batch) {

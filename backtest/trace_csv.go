@@ -59,9 +59,9 @@ func (f csvFormat) open(l *lineScanner, o Options) (rowReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &csvReader{csvFormat: f, lines: l, most: float64(o.Limits.Tokens), label: o.Limits.LabelBytes, absent: o.Class, names: map[string]string{}}
+	c := &csvReader{csvFormat: f, lines: l, maxCount: float64(o.Limits.Tokens), label: o.Limits.LabelBytes, absent: o.Class, names: map[string]string{}}
 	if sniffBins(header, o) {
-		c.most = maxBin
+		c.maxCount = maxBin
 	}
 	return c, c.header(header, f.needs)
 }
@@ -69,11 +69,11 @@ func (f csvFormat) open(l *lineScanner, o Options) (rowReader, error) {
 // csvReader reads rows of a format.
 type csvReader struct {
 	csvFormat
-	lines  *lineScanner
-	most   float64           // largest count
-	label  int               // largest class name, bytes
-	absent string            // class of rows without one
-	names  map[string]string // interned class names
+	lines    *lineScanner
+	maxCount float64           // largest count
+	label    int               // largest class name, bytes
+	absent   string            // class of rows without one
+	names    map[string]string // interned class names
 
 	index  map[string]int // columns by name
 	fields [][]byte
@@ -135,7 +135,7 @@ func (c *csvReader) next(w *row) error {
 		name string
 		to   *float64
 	}{{c.requests, &w.requests}, {c.prompt, &w.prompt}, {c.cached, &w.cached}, {c.output, &w.output}} {
-		if *f.to, err = c.number(f.name, c.most); err != nil {
+		if *f.to, err = c.number(f.name, c.maxCount); err != nil {
 			return err
 		}
 	}
@@ -158,7 +158,7 @@ func (c *csvReader) text(column string) []byte {
 }
 
 // number returns a count; NaN if the field is empty or absent.
-func (c *csvReader) number(column string, most float64) (float64, error) {
+func (c *csvReader) number(column string, limit float64) (float64, error) {
 	b := c.text(column)
 	if len(b) == 0 {
 		return math.NaN(), nil
@@ -169,8 +169,8 @@ func (c *csvReader) number(column string, most float64) (float64, error) {
 		return 0, badRow(fmt.Sprintf("%s %q is not a number: leave it empty when unknown", column, clip(b, 40)))
 	case x < 0:
 		return 0, badRow(fmt.Sprintf("%s %s is negative: leave it empty when unknown", column, b))
-	case x > most:
-		return 0, badRow(fmt.Sprintf("%s %s is above %g: check the unit", column, b, most))
+	case x > limit:
+		return 0, badRow(fmt.Sprintf("%s %s is above %g: check the unit", column, b, limit))
 	}
 	return x, nil
 }

@@ -36,11 +36,11 @@ func (o *orderBuffer) widthOf(class string) int64 {
 
 // widest returns the widest bin of any class, ns; 0 if the trace is not binned.
 func (o *orderBuffer) widest() int64 {
-	most := o.width
+	widest := o.width
 	for _, w := range o.widths {
-		most = max(most, w)
+		widest = max(widest, w)
 	}
-	return most
+	return widest
 }
 
 // inferWidths sets the width of current and later rows, and describes the result. A given width applies to all.

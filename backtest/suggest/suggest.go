@@ -212,8 +212,8 @@ func (p *recordedPool) setCapacity() {
 		PrefillTokensPerS: median[capacity.Prefill], DecodeTokensPerS: median[capacity.Decode], RequestsPerS: median[capacity.Requests],
 		ITL: p.pool.Rates.ITL, Sustained: true, Bound: true, Source: p.pool.Rates.Source,
 	}
-	most, _ := p.pool.Limit()
-	p.Initial = min(max(p.Initial, p.pool.Replicas.Min), most)
+	limit, _ := p.pool.Limit()
+	p.Initial = min(max(p.Initial, p.pool.Replicas.Min), limit)
 	p.InitialPrefill = min(max(p.InitialPrefill, p.pool.PrefillReplicas.Min), p.pool.PrefillReplicas.Max)
 }
 
