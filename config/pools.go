@@ -14,13 +14,13 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// Bounds on files that pools name. A model's config.json has a few kilobytes; a benchmark may hold a sample of its requests.
+// Bounds of files that pools name. A model's config.json has a few kilobytes; a benchmark may include samples.
 const (
 	maxModelBytes = 1 << 20
 	maxCurveBytes = 64 << 20
 )
 
-// Pipeline is the configuration of the fold that this configuration means. It reads the files that pools name.
+// Pipeline returns the pipeline's configuration. It reads the files that pools name.
 func (c *Config) Pipeline() (pipeline.Config, error) {
 	p := pipeline.DefaultConfig()
 	p.Clock, p.Every, p.DedupEntries, p.PrefixBlocks, p.MaxPools = c.Clock, c.Every, c.DedupEntries, c.PrefixBlocks, c.MaxPools
@@ -48,13 +48,13 @@ func (c *Config) Pipeline() (pipeline.Config, error) {
 
 const defaultPoolKey = "default_pool"
 
-// named gives a template the name that its checks need.
+// named gives a template a name for its checks.
 func named(c capacity.Config) capacity.Config {
 	c.Name = defaultPoolKey
 	return c
 }
 
-// poolKey names a pool in messages: by its name, or by its place when it has none.
+// poolKey names a pool in messages: by its name, or by its index.
 func poolKey(pools []capacity.Config, i int) string {
 	if name := pools[i].Name; name != "" {
 		return "pools[" + name + "]"
@@ -99,7 +99,7 @@ func (c *Config) checkPools(k *checker) {
 	}
 }
 
-// pool builds one pool. key names it in messages, place is where its keys are in the file.
+// pool creates one pool. key names it in messages, place is its path in the file.
 func (k *checker) pool(key, place string, cfg capacity.Config) (capacity.Pool, bool) {
 	files, ok := k.files(key, place, &cfg)
 	if !ok {
@@ -108,7 +108,7 @@ func (k *checker) pool(key, place string, cfg capacity.Config) (capacity.Pool, b
 	return k.build(key, place, cfg, files)
 }
 
-// files reads what a pool names.
+// files reads the files that a pool names.
 func (k *checker) files(key, place string, cfg *capacity.Config) (files capacity.Files, ok bool) {
 	for _, file := range []struct {
 		key, path, mend string
@@ -128,7 +128,7 @@ func (k *checker) files(key, place string, cfg *capacity.Config) (files capacity
 	return files, true
 }
 
-// build makes a pool of its keys and files.
+// build creates a pool from its keys and files.
 func (k *checker) build(key, place string, cfg capacity.Config, files capacity.Files) (capacity.Pool, bool) {
 	if mode := alerting.Mode(cfg.Mode); mode != "" && mode != alerting.Advisory && mode != alerting.Active {
 		k.failAt(place+".mode", key+".mode", cfg.Mode, "is unknown", "set advisory or active, or leave it out for decision.mode")
@@ -144,7 +144,7 @@ func (k *checker) build(key, place string, cfg capacity.Config, files capacity.F
 	return pool, true
 }
 
-// readFile is nil without an error when no file is named.
+// readFile returns nil, nil for an empty path.
 func readFile(path string, most int64) ([]byte, error) {
 	if path == "" {
 		return nil, nil
@@ -164,7 +164,7 @@ func readFile(path string, most int64) ([]byte, error) {
 	return data, nil
 }
 
-// rootCause drops the operation and the path, which the message names already.
+// rootCause removes the operation and the path, which the message already has.
 func rootCause(err error) error {
 	var p *os.PathError
 	if errors.As(err, &p) {
@@ -173,9 +173,9 @@ func rootCause(err error) error {
 	return err
 }
 
-// checkLead makes sure that the forecast reaches past the warm-up: a replica that is asked for now is ready after the
-// lead time, and must then be needed for as long as an ask stands; one that is given up can be back only after the lead
-// time, and must not be needed until then or for the cooldown that follows.
+// checkLead checks that the forecast is longer than the warm-up. A replica ordered now is ready after the lead time,
+// and must then be needed for the hold time. A removed replica can be back only after the lead time, and must not be
+// needed until then, or during the cooldown after it.
 func (c *Config) checkLead(k *checker, key, place string, pool *capacity.Pool) {
 	horizon := forecaster.Horizon * features.Minute
 	p90 := forecaster.LeadTime(&pool.Warmup) - features.Minute
@@ -185,7 +185,7 @@ func (c *Config) checkLead(k *checker, key, place string, pool *capacity.Pool) {
 			"shorten the warm-up (keep weights on local disk, pull images ahead) or decision.hold")
 	} else if most := horizon - features.Minute - p90; c.Decision.Cooldown > most {
 		at := "decision.cooldown"
-		if k.source[at] == "" { // left at its default, so the warm-up is what was set
+		if k.source[at] == "" { // a default, so the warm-up was set
 			at = place + ".warmup.p90"
 		}
 		k.failAt(at, "decision.cooldown", c.Decision.Cooldown,

@@ -36,16 +36,16 @@ import (
 )
 
 const (
-	// discoverEvery is how often what is watched is compared with what was published.
+	// discoverEvery is how often the watched objects are compared with the published definitions.
 	discoverEvery = time.Second
-	// repeatEvery is how often a definition is published again: for a stream that was purged, and so that daemons see that the
-	// pool is still wanted.
+	// repeatEvery is how often a definition is republished: after a purge of the stream, and to show daemons that the
+	// pool still exists.
 	repeatEvery = 10 * time.Minute
 	// askedTimeout bounds one request to the Kubernetes API or NATS.
 	askedTimeout = 5 * time.Second
 )
 
-// discover publishes pools that annotations define to the telemetry stream, where all daemons find them.
+// discover publishes pools that annotations define to the telemetry stream, for all daemons.
 func discover(ctx context.Context, args []string, std streams) error {
 	f := flag.NewFlagSet("discover", flag.ContinueOnError)
 	path := f.String("config", "forewarm.yaml", "configuration `file` of the daemons")
@@ -67,7 +67,7 @@ func discover(ctx context.Context, args []string, std streams) error {
 	return d.run(ctx, l)
 }
 
-// discovery watches annotated objects. Its loop owns what is not atomic.
+// discovery watches annotated objects. Its loop owns all fields that are not atomic.
 type discovery struct {
 	cfg     *config.Config
 	pools   pipeline.Config
@@ -77,8 +77,8 @@ type discovery struct {
 	watches []*watched
 
 	published map[string]publication // by pool
-	said      map[string]string      // detail by object
-	failing   bool                   // the newest publication
+	said      map[string]string      // logged detail by object
+	failing   bool                   // the last publication failed
 	ready     atomic.Bool
 
 	metrics *metrics.Set
@@ -149,7 +149,7 @@ func (d *discovery) watch(resource schema.GroupVersionResource, namespace string
 		d.log.Warn("objects cannot be watched; pools stay as they are", zap.String("resource", resource.String()), zap.String("namespace", namespace), zap.Error(err))
 	}
 	if err := errors.Join(w.informer.SetTransform(slim), w.informer.SetWatchErrorHandlerWithContext(failed)); err != nil {
-		panic(err) // it was started
+		panic(err) // it was started before
 	}
 	d.watches = append(d.watches, w)
 }
@@ -187,8 +187,7 @@ func (d *discovery) run(ctx context.Context, l net.Listener) error {
 	return group.Wait()
 }
 
-// compare publishes what differs from what was published. It does nothing before all objects were read: an object that is not
-// read yet is not gone.
+// compare publishes the differences. It waits until all objects are read, because an unread object is not deleted.
 func (d *discovery) compare(ctx context.Context, now time.Time) {
 	var objects []*unstructured.Unstructured
 	for _, w := range d.watches {
@@ -244,7 +243,7 @@ func (d *discovery) compare(ctx context.Context, now time.Time) {
 	d.ready.Store(err == nil)
 }
 
-// publish has the stream take a definition that it does not have, or that is due again; without keys, that it is taken back.
+// publish stores a definition in the stream. Without keys it revokes the definition.
 func (d *discovery) publish(ctx context.Context, pool string, keys []byte, now time.Time) error {
 	was, ok := d.published[pool]
 	if ok && keys != nil && bytes.Equal(was.keys, keys) && now.Sub(was.at) < repeatEvery {
@@ -260,7 +259,7 @@ func (d *discovery) publish(ctx context.Context, pool string, keys []byte, now t
 	return nil
 }
 
-// say logs what an object comes to, and has Kubernetes show it with the object.
+// say logs the result for an object, and creates a Kubernetes event for it.
 func (d *discovery) say(ctx context.Context, f *finding) {
 	o, kind, reason := f.object, "Normal", "ForewarmPoolDefined"
 	if f.reason != "" {
@@ -272,7 +271,7 @@ func (d *discovery) say(ctx context.Context, f *finding) {
 	now := time.Now().UTC().Format(time.RFC3339)
 	event := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Event", "type": kind, "reason": reason, "message": f.detail[:min(len(f.detail), 1024)],
-		"metadata": map[string]any{ // the API keeps one event of a name, for an hour
+		"metadata": map[string]any{ // the API keeps one event per name, for an hour
 			"namespace": o.GetNamespace(), "name": fmt.Sprintf("%.200s.%08x", o.GetName(), crc32.ChecksumIEEE([]byte(string(o.GetUID())+f.detail))),
 		},
 		"involvedObject": map[string]any{"apiVersion": o.GetAPIVersion(), "kind": o.GetKind(), "namespace": o.GetNamespace(), "name": o.GetName(), "uid": string(o.GetUID())},
