@@ -315,7 +315,7 @@ func (c *Cluster) SetDesired(n int) {
 		c.observe(r)
 	}
 	for ; alive > n; alive-- {
-		r := c.superfluous()
+		r := c.nextToRemove()
 		if !r.serving() || r.running() == 0 {
 			c.remove(r)
 			continue
@@ -325,8 +325,8 @@ func (c *Cluster) SetDesired(n int) {
 	}
 }
 
-// superfluous returns the next replica to remove.
-func (c *Cluster) superfluous() *replica {
+// nextToRemove returns the next replica to remove.
+func (c *Cluster) nextToRemove() *replica {
 	var least *replica
 	for _, r := range slices.Backward(c.replicas) {
 		switch {

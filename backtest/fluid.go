@@ -11,8 +11,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// queuePatience is how long work waits in a fluid pool before users give up, minutes.
-const queuePatience = 0.5
+// maxQueueMinutes is how long work waits in a fluid pool before users give up, minutes.
+const maxQueueMinutes = 0.5
 
 // fluidRetries is the number of retries, as in [Cluster].
 const fluidRetries = 2
@@ -46,8 +46,8 @@ type FluidPool struct {
 
 	account Account
 
-	prompts *FluidPool // computes the prompts of a disaggregated pool, while this pool decodes; otherwise nil
-	both    int        // minutes in which both were saturated
+	prompts       *FluidPool // computes the prompts of a disaggregated pool, while this pool decodes; otherwise nil
+	bothSaturated int        // minutes in which both were saturated
 }
 
 // warming is a replica that warms up.
@@ -148,7 +148,7 @@ func (p *FluidPool) obey(d *alerting.Decision) {
 func (p *FluidPool) Step(load Load) {
 	saturated := p.serve(load)
 	if p.prompts != nil && p.prompts.serve(load) && saturated {
-		p.both++
+		p.bothSaturated++
 	}
 }
 
@@ -184,7 +184,7 @@ func (p *FluidPool) serve(load Load) (saturated bool) {
 	if saturated = work > serving; saturated {
 		p.account.Saturated++
 		p.account.Met += weight * serving / work
-		p.backlog = min(work-serving, queuePatience*max(serving, 1))
+		p.backlog = min(work-serving, maxQueueMinutes*max(serving, 1))
 	} else {
 		p.account.Met += weight
 		p.backlog = 0
@@ -288,7 +288,7 @@ func (p *FluidPool) Account() Account {
 	sum := p.account
 	if p.prompts != nil {
 		prompts := p.prompts.account
-		sum.Saturated += prompts.Saturated - p.both
+		sum.Saturated += prompts.Saturated - p.bothSaturated
 		sum.Met = max(sum.Met+prompts.Met-sum.Asked, 0)
 		sum.GPUHours += prompts.GPUHours
 		sum.Actions, sum.Reversed = sum.Actions+prompts.Actions, sum.Reversed+prompts.Reversed

@@ -172,7 +172,7 @@ func (p *planner) serve(need float64, from []uint32) {
 	}
 	for row := range p.rows {
 		serving := float64(row + p.min)
-		most := queuePatience * max(serving, 1) // backlog
+		most := maxQueueMinutes * max(serving, 1) // backlog
 		for b := range backlogs {
 			i := p.state(row, b)
 			if math.IsInf(p.moved[i], 1) {

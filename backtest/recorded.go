@@ -113,8 +113,8 @@ func (l *recordedLog) sum(i int, class string, start time.Time) (sum ingest.Sum,
 	return sum, known
 }
 
-// seenShare is the quantile of a replica's load that is taken as its capacity.
-const seenShare = .99
+// capacityQuantile is the quantile of a replica's load that is taken as its capacity.
+const capacityQuantile = .99
 
 // seenPool returns the recorded pool. A replica's capacity is the load observed in nearly all minutes, and for KV cache
 // at least the default planned share.
@@ -131,7 +131,7 @@ func (r *Recorded) seenPool(name string, demand *Demand, warmup capacity.Lag) (c
 		}
 		if len(seen) > 0 {
 			slices.Sort(seen)
-			each[i] = seen[int(seenShare*float64(len(seen)-1))]
+			each[i] = seen[int(capacityQuantile*float64(len(seen)-1))]
 		}
 		if loadDimensions[i] == capacity.KV && each[i] > 0 {
 			each[i] = max(each[i], kvTarget*r.KVTokens)
@@ -173,7 +173,7 @@ func (r *Recorded) notes(sized bool) []string {
 		"Replicas of which nothing was recorded, such as those that warmed up, are in no GPU-hours of the recorded pool. Those of the other policies are counted from the ask on.",
 	}
 	if sized {
-		notes = append(notes, fmt.Sprintf("What a replica can carry is not recorded. It is taken to be the most that it was seen to carry in %g %% of the minutes; if it can carry more, more can be saved. State it in a configuration (-config).", 100*seenShare))
+		notes = append(notes, fmt.Sprintf("What a replica can carry is not recorded. It is taken to be the most that it was seen to carry in %g %% of the minutes; if it can carry more, more can be saved. State it in a configuration (-config).", 100*capacityQuantile))
 	}
 	return append(notes, r.Notes...)
 }

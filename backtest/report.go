@@ -112,7 +112,7 @@ func (r *runner) scoredUntil() time.Time {
 func (r *runner) sizingText() string {
 	warmup := fmt.Sprintf("warm-up p50 %s, p90 %s", r.pool.Warmup.Quantile(.5).Round(time.Second), r.pool.Warmup.Quantile(.9).Round(time.Second))
 	if r.cfg.Pool == nil && r.hasReplicas() {
-		return fmt.Sprintf("a replica carries what one was seen to carry in %g %% of the minutes, %s", 100*seenShare, warmup)
+		return fmt.Sprintf("a replica carries what one was seen to carry in %g %% of the minutes, %s", 100*capacityQuantile, warmup)
 	}
 	if r.cfg.Pool != nil {
 		if r.pool.Disaggregated {

@@ -15,10 +15,10 @@ const (
 	batchRecords = 1024
 	// maxSilence is the longest silence that counts as zero traffic. A longer one is a hole in the log: no data.
 	maxSilence = 7 * 24 * time.Hour
-	// A shorter silence is a hole if it is holeTimes as long as any before and at least holeLeast, after the first
+	// A shorter silence is a hole if it is holeTimes as long as any before and at least minHole, after the first
 	// holeAfter of a trace. That time shows its normal silence, for example at night.
 	holeTimes = 10
-	holeLeast = time.Hour
+	minHole   = time.Hour
 	holeAfter = 48 * time.Hour
 )
 
@@ -110,7 +110,7 @@ func (s *Source) Next(b *ingest.Batch) error {
 // hole reports whether the silence before an item is a hole in the log.
 func (s *Source) hole(at time.Time) bool {
 	silence := at.Sub(s.newest)
-	return silence > maxSilence || silence >= holeLeast && silence > holeTimes*s.longest && s.newest.Sub(s.first) >= holeAfter
+	return silence > maxSilence || silence >= minHole && silence > holeTimes*s.longest && s.newest.Sub(s.first) >= holeAfter
 }
 
 func (s *Source) add(b *ingest.Batch) {

@@ -17,7 +17,7 @@ import (
 
 // fresh holds the expected demand of minutes that have not settled. The TSDB cannot change a stored value, so these
 // minutes stay in memory. PromQL reads them with the TSDB, under the same names, until the settled values are stored.
-// Bounds: the classes of features, and freshMost of time.
+// Bounds: the classes of features, and maxFreshAge of time.
 type fresh struct {
 	mu      sync.Mutex
 	minutes minutes
@@ -75,8 +75,8 @@ func (m minutes) sums(end int64) map[features.Key][]float64 {
 	return out
 }
 
-// freshMost is how long an unsettled minute is kept: the largest features.revise, plus a minute.
-const freshMost = 61 * 60_000
+// maxFreshAge is how long an unsettled minute is kept: the largest features.revise, plus a minute.
+const maxFreshAge = 61 * 60_000
 
 // take replaces the unsettled minutes, and drops the settled ones.
 func (f *fresh) take(windows []features.Window, tick int64, owns func(features.Key) bool) {
@@ -90,7 +90,7 @@ func (f *fresh) take(windows []features.Window, tick int64, owns func(features.K
 			f.minutes.add(w, w.Expected(), owns(w.Key))
 		}
 	}
-	maps.DeleteFunc(f.minutes, func(end int64, _ map[features.Key]classValues) bool { return end < tick-freshMost })
+	maps.DeleteFunc(f.minutes, func(end int64, _ map[features.Key]classValues) bool { return end < tick-maxFreshAge })
 }
 
 // freshQuerier reads the minutes from mint to maxt, Unix ms.

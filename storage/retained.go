@@ -39,8 +39,8 @@ type weight struct {
 	names [len(accounts)]names
 }
 
-// worth returns the rank value. A class with a slot gets more, so that slots change rarely.
-func (w *weight) worth() float64 {
+// rankValue returns the rank value. A class with a slot gets more, so that slots change rarely.
+func (w *weight) rankValue() float64 {
 	if w.own {
 		return clearlyHeavier * w.tokens
 	}
@@ -95,7 +95,7 @@ func (c *retained) observe(windows []features.Window, tick int64) {
 // rank assigns the slots to the heaviest classes. The order is total, so the same log gives the same history.
 func (c *retained) rank() {
 	ranked := slices.SortedFunc(maps.Values(c.classes), func(a, b *weight) int {
-		return cmp.Or(cmp.Compare(b.worth(), a.worth()), a.key.Compare(b.key))
+		return cmp.Or(cmp.Compare(b.rankValue(), a.rankValue()), a.key.Compare(b.key))
 	})
 	c.own = min(c.most, len(ranked))
 	for i, w := range ranked {

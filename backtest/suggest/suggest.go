@@ -23,12 +23,12 @@ import (
 const (
 	// learnDays before the period train the models: a week has each day once.
 	learnDays = 7
-	// leastLearned of known demand must come first; in a first week it is the first day.
-	leastLearned = 24 * time.Hour
-	// leastCounted must remain after that.
-	leastCounted = 48 * time.Hour
-	// mostDays is the part of a longer period that is run, its newest days.
-	mostDays = 14
+	// minLearned of known demand must come first; in a first week it is the first day.
+	minLearned = 24 * time.Hour
+	// minCounted must remain after that.
+	minCounted = 48 * time.Hour
+	// maxDays is the part of a longer period that is run, its newest days.
+	maxDays = 14
 	// variantSeed draws the warm-ups: the same for all variants and reports.
 	variantSeed = 1
 )
@@ -79,7 +79,7 @@ type recordedPool struct {
 // readRecorded reads the history of the period and the days before, for each configured pool.
 func readRecorded(ctx context.Context, h report.History, cfg *pipeline.Config, from, to time.Time) (map[string]*recordedPool, error) {
 	from, to = from.Truncate(features.Minute), to.Truncate(features.Minute)
-	if newest := to.Add(-mostDays * 24 * time.Hour); from.Before(newest) {
+	if newest := to.Add(-maxDays * 24 * time.Hour); from.Before(newest) {
 		from = newest
 	}
 	start := from.Add(-learnDays * 24 * time.Hour)
@@ -167,7 +167,7 @@ func (p *recordedPool) trim(counted int) (known bool) {
 	if first == math.MaxInt {
 		return false
 	}
-	p.Start, p.From = p.Start.Add(time.Duration(first)*features.Minute), max(counted-first, int(leastLearned/features.Minute))
+	p.Start, p.From = p.Start.Add(time.Duration(first)*features.Minute), max(counted-first, int(minLearned/features.Minute))
 	for dimension, values := range p.Demand {
 		p.Demand[dimension] = values[min(first, len(values)):]
 	}
@@ -179,7 +179,7 @@ func (p *recordedPool) run(ctx context.Context, decision alerting.Config, to *re
 	switch {
 	case len(p.perReplica) == 0:
 		return missingError("no decision of the period knew the capacity of a replica")
-	case p.Counted() < leastCounted:
+	case p.Counted() < minCounted:
 		return missingError("two days are needed, after one that models learn from")
 	}
 	p.setCapacity()

@@ -27,8 +27,8 @@ type prometheusFlags struct {
 	source             remote.Source
 }
 
-// mostBacktestDays bounds -days, because the data is held in memory.
-const mostBacktestDays = 92
+// maxBacktestDays bounds -days, because the data is held in memory.
+const maxBacktestDays = 92
 
 func (p *prometheusFlags) register(f *flag.FlagSet) {
 	f.StringVar(&p.url, "prometheus", "", "read a pool's last weeks from the Prometheus, VictoriaMetrics or Thanos at this `URL` in place of a trace")
@@ -83,8 +83,8 @@ func (p *prometheusFlags) sources(cfg *config.Config, pool string) (sources []re
 // connect creates the reader. If the configuration has the same address, it connects as the daemon does.
 func (p *prometheusFlags) connect(cfg *config.Config) (*remote.Past, error) {
 	switch presets := remote.Presets(); {
-	case p.days < 1 || p.days > mostBacktestDays:
-		return nil, usagef("-days is %d: it must be 1 to %d", p.days, mostBacktestDays)
+	case p.days < 1 || p.days > maxBacktestDays:
+		return nil, usagef("-days is %d: it must be 1 to %d", p.days, maxBacktestDays)
 	case p.source.Preset != "" && !slices.Contains(presets, p.source.Preset):
 		return nil, usagef("-preset is %q: it must be one of %s", p.source.Preset, strings.Join(presets, ", "))
 	}

@@ -67,7 +67,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	if pc.DefaultPool != nil {
 		warnCapacity(pc.DefaultPool, std)
 	}
-	checkDoors(cfg, std)
+	checkAccess(cfg, std)
 	if small := jetstream.Small(&cfg.NATS, cfg.MostPools(), cfg.Every); small != "" {
 		fmt.Fprintf(std.out, "warning: %s\n", small)
 	}

@@ -86,8 +86,8 @@ func checkPast(ctx context.Context, cfg *config.Config, std streams) error {
 	return nil
 }
 
-// checkDoors prints how network clients authenticate.
-func checkDoors(cfg *config.Config, std streams) {
+// checkAccess prints how network clients authenticate.
+func checkAccess(cfg *config.Config, std streams) {
 	if c := &cfg.Server; httpguard.IsOpen(c.Listen) && (c.WebConfig != "" || c.Proxy.UserHeader != "") {
 		fmt.Fprintf(std.out, "ok  server: %s asks for what %s says\n", c.Listen, cmp.Or(c.WebConfig, "the proxy"))
 	} else if httpguard.IsOpen(c.Listen) {

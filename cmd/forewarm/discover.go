@@ -41,8 +41,8 @@ const (
 	// repeatEvery is how often a definition is republished: after a purge of the stream, and to show daemons that the
 	// pool still exists.
 	repeatEvery = 10 * time.Minute
-	// askedTimeout bounds one request to the Kubernetes API or NATS.
-	askedTimeout = 5 * time.Second
+	// requestTimeout bounds one request to the Kubernetes API or NATS.
+	requestTimeout = 5 * time.Second
 )
 
 // discover publishes pools that annotations define to the telemetry stream, for all daemons.
@@ -77,7 +77,7 @@ type discovery struct {
 	watches []*watched
 
 	published map[string]publication // by pool
-	said      map[string]string      // logged detail by object
+	logged    map[string]string      // logged detail by object
 	failing   bool                   // the last publication failed
 	ready     atomic.Bool
 
@@ -96,7 +96,7 @@ type watched struct {
 }
 
 func newDiscovery(path, server string, namespaces []string) (d *discovery, stop func(), err error) {
-	d = &discovery{published: map[string]publication{}, said: map[string]string{}, metrics: metrics.NewSet()}
+	d = &discovery{published: map[string]publication{}, logged: map[string]string{}, metrics: metrics.NewSet()}
 	if d.cfg, err = config.Load(path); err != nil {
 		return nil, nil, err
 	}
@@ -148,7 +148,7 @@ func (d *discovery) watch(resource schema.GroupVersionResource, namespace string
 		d.metrics.GetOrCreateCounter(`forewarm_discovery_errors_total{of="kubernetes"}`).Inc()
 		d.log.Warn("objects cannot be watched; pools stay as they are", zap.String("resource", resource.String()), zap.String("namespace", namespace), zap.Error(err))
 	}
-	if err := errors.Join(w.informer.SetTransform(slim), w.informer.SetWatchErrorHandlerWithContext(failed)); err != nil {
+	if err := errors.Join(w.informer.SetTransform(stripUnused), w.informer.SetWatchErrorHandlerWithContext(failed)); err != nil {
 		panic(err) // it was started before
 	}
 	d.watches = append(d.watches, w)
@@ -166,7 +166,7 @@ func (d *discovery) run(ctx context.Context, l net.Listener) error {
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { d.metrics.WritePrometheus(w) })
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return httpguard.Serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: askedTimeout}, l, askedTimeout)
+		return httpguard.Serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: requestTimeout}, l, requestTimeout)
 	})
 	for _, w := range d.watches {
 		group.Go(func() error { w.informer.RunWithContext(ctx); return nil })
@@ -202,8 +202,8 @@ func (d *discovery) compare(ctx context.Context, now time.Time) {
 		}
 	}
 	var errs []error
-	named, faults, said := map[string]bool{}, map[string]int{}, map[string]string{}
-	for _, f := range found(objects, d.pools.Pools, d.published, d.cfg.MaxPools, d.pools.Define) {
+	named, faults, logged := map[string]bool{}, map[string]int{}, map[string]string{}
+	for _, f := range evaluate(objects, d.pools.Pools, d.published, d.cfg.MaxPools, d.pools.Define) {
 		named[f.pool], faults[f.reason] = true, faults[f.reason]+1
 		if f.reason == "" {
 			err := d.publish(ctx, f.pool, f.keys, now)
@@ -213,11 +213,11 @@ func (d *discovery) compare(ctx context.Context, now time.Time) {
 			f.detail = fmt.Sprintf("pool %q is defined: %s", f.pool, f.keys)
 		}
 		title := titleOf(f.object)
-		if said[title] = f.detail; d.said[title] != f.detail {
-			d.say(ctx, &f)
+		if logged[title] = f.detail; d.logged[title] != f.detail {
+			d.logFinding(ctx, &f)
 		}
 	}
-	d.said = said
+	d.logged = logged
 	for pool, was := range d.published {
 		switch {
 		case !named[pool]:
@@ -249,7 +249,7 @@ func (d *discovery) publish(ctx context.Context, pool string, keys []byte, now t
 	if ok && keys != nil && bytes.Equal(was.keys, keys) && now.Sub(was.at) < repeatEvery {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, askedTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if _, err := d.js.Publish(ctx, ingest.DefinitionSubject(d.cfg.NATS.Prefix, pool), keys); err != nil {
 		d.metrics.GetOrCreateCounter(`forewarm_discovery_errors_total{of="nats"}`).Inc()
@@ -259,8 +259,8 @@ func (d *discovery) publish(ctx context.Context, pool string, keys []byte, now t
 	return nil
 }
 
-// say logs the result for an object, and creates a Kubernetes event for it.
-func (d *discovery) say(ctx context.Context, f *finding) {
+// logFinding logs the result for an object, and creates a Kubernetes event for it.
+func (d *discovery) logFinding(ctx context.Context, f *finding) {
 	o, kind, reason := f.object, "Normal", "ForewarmPoolDefined"
 	if f.reason != "" {
 		kind, reason = "Warning", "ForewarmPoolRefused"
@@ -277,7 +277,7 @@ func (d *discovery) say(ctx context.Context, f *finding) {
 		"involvedObject": map[string]any{"apiVersion": o.GetAPIVersion(), "kind": o.GetKind(), "namespace": o.GetNamespace(), "name": o.GetName(), "uid": string(o.GetUID())},
 		"source":         map[string]any{"component": "forewarm"}, "count": int64(1), "firstTimestamp": now, "lastTimestamp": now,
 	}}
-	ctx, cancel := context.WithTimeout(ctx, askedTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	_, err := d.kube.Resource(schema.GroupVersionResource{Version: "v1", Resource: "events"}).Namespace(o.GetNamespace()).Create(ctx, event, meta.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {

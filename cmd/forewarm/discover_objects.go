@@ -41,9 +41,9 @@ var discoveredKinds = map[string]discovered{
 	"Deployment": {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, nil},
 }
 
-// slim removes fields that discovery does not read, in place: the informer owns the object. Of an object without
+// stripUnused removes fields that discovery does not read, in place: the informer owns the object. Of an object without
 // annotations it keeps the name.
-func slim(object any) (any, error) {
+func stripUnused(object any) (any, error) {
 	o, ok := object.(*unstructured.Unstructured)
 	if !ok {
 		return object, nil
@@ -114,10 +114,10 @@ type finding struct {
 	detail string
 }
 
-// found evaluates annotated objects, the oldest first. If two name a pool, the older one defines it. HPAs of KEDA are
+// evaluate evaluates annotated objects, the oldest first. If two name a pool, the older one defines it. HPAs of KEDA are
 // skipped, because KEDA copies the annotations of its ScaledObject. A published pool keeps its slot while its object is
 // malformed.
-func found(objects []*unstructured.Unstructured, configured []capacity.Pool, published map[string]publication, most int, define func(pool string, keys []byte) (capacity.Pool, error)) []finding {
+func evaluate(objects []*unstructured.Unstructured, configured []capacity.Pool, published map[string]publication, most int, define func(pool string, keys []byte) (capacity.Pool, error)) []finding {
 	slices.SortFunc(objects, func(a, b *unstructured.Unstructured) int {
 		return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), strings.Compare(titleOf(a), titleOf(b)))
 	})

@@ -116,7 +116,7 @@ func parse(f *flag.FlagSet, args []string, std streams) ([]string, error) {
 			f.PrintDefaults()
 			return nil, err
 		case err != nil:
-			return nil, usagef("%w: run forewarm %s -h for the list", plainly(f, err), f.Name())
+			return nil, usagef("%w: run forewarm %s -h for the list", valueError(f, err), f.Name())
 		}
 		args = f.Args()
 		if len(args) > 0 {
@@ -126,12 +126,12 @@ func parse(f *flag.FlagSet, args []string, std streams) ([]string, error) {
 	return rest, nil
 }
 
-// unfit matches the flag package's error for an invalid value.
-var unfit = regexp.MustCompile(`^invalid value (".*") for flag -([^:]+): (?:parse error|value out of range)$`)
+// invalidValue matches the flag package's error for an invalid value.
+var invalidValue = regexp.MustCompile(`^invalid value (".*") for flag -([^:]+): (?:parse error|value out of range)$`)
 
-// plainly says what the value of a flag must be.
-func plainly(f *flag.FlagSet, err error) error {
-	m := unfit.FindStringSubmatch(err.Error())
+// valueError says what the value of a flag must be.
+func valueError(f *flag.FlagSet, err error) error {
+	m := invalidValue.FindStringSubmatch(err.Error())
 	if m == nil {
 		return err
 	}

@@ -55,8 +55,8 @@ func (p *planFlags) readHistory(ctx context.Context, in *plan.Input) (err error)
 	return err
 }
 
-// ofPlanning are the flags that are sent to a daemon, which knows the rest of a plan.
-var ofPlanning = map[string]string{
+// launchFlags are the flags that are sent to a daemon, which knows the rest of a plan.
+var launchFlags = map[string]string{
 	"pool": "pool", "launch": "launch", "launch-prompt": "prompt", "launch-output": "output", "launch-cache-hit": "cache_hit", "launch-retry": "retry",
 	"ramp": "ramp", "replicas": "replicas", "prefill-replicas": "prefill_replicas", "long-share": "long_share", "long-tokens": "long_tokens", "format": "format",
 }
@@ -65,8 +65,8 @@ var ofPlanning = map[string]string{
 func (p *planFlags) askLive(ctx context.Context, given map[string]string, std streams) error {
 	query := url.Values{"format": {p.format}}
 	for name, value := range given {
-		if ofPlanning[name] != "" {
-			query.Set(ofPlanning[name], value)
+		if launchFlags[name] != "" {
+			query.Set(launchFlags[name], value)
 		} else if name != "from" && name != "o" {
 			return usagef("-%s does not go with -from, for the daemon plans with its own pool: leave it out, or plan its data with -data", name)
 		}

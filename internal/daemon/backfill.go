@@ -140,7 +140,7 @@ func (d *Daemon) storePast(ctx context.Context, pasts []past, from time.Time) er
 // histories splits a past that begins at from into parts. Each part takes a moment to learn.
 func (p *past) histories(from time.Time) (all []ingest.History) {
 	at := 0
-	for part := range slices.Chunk(p.values, lessonMinutes) {
+	for part := range slices.Chunk(p.values, learnStepMinutes) {
 		if knownMinutes(part) > 0 {
 			all = append(all, ingest.History{
 				Pool: p.key.Pool, Class: p.key.Class, Dimension: p.dimension, Start: from.Add(time.Duration(at) * features.Minute), Values: part,

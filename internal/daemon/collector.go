@@ -10,9 +10,9 @@ import (
 // short-lived; 10 % with thousands of classes, which stay: ten thousand leave some 50 MiB of garbage a minute, about
 // one collection. Between these the growth is a fixed span.
 const (
-	collectorSpan  = 80 << 20 // bytes
-	mostGCPercent  = 100
-	leastGCPercent = 10
+	collectorSpan = 80 << 20 // bytes
+	maxGCPercent  = 100
+	minGCPercent  = 10
 )
 
 // collector sets GOGC from the live heap. The zero value changes nothing.
@@ -27,8 +27,8 @@ func newCollector() collector {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return collector{}
 	}
-	debug.SetGCPercent(leastGCPercent)
-	return collector{live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}, percent: leastGCPercent}
+	debug.SetGCPercent(minGCPercent)
+	return collector{live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}, percent: minGCPercent}
 }
 
 // adjust updates GOGC after a collection. It is cheap enough for each tick.
@@ -46,5 +46,5 @@ func (c *collector) adjust() {
 // gcPercent returns GOGC for a number of live bytes, in steps of a tenth.
 func gcPercent(live uint64) int {
 	percent := int(collectorSpan * 100 / max(live, 1))
-	return max(leastGCPercent, min(percent/10*10, mostGCPercent))
+	return max(minGCPercent, min(percent/10*10, maxGCPercent))
 }

@@ -24,8 +24,8 @@ const (
 	// storedClasses is how many of a pool's heaviest classes learn from the stored series. The others learn from the
 	// stream.
 	storedClasses = 16
-	// lessonMinutes is the step of learning. It takes well under a second, and the daemon can stop after each.
-	lessonMinutes = 6 * 60
+	// learnStepMinutes is the step of learning. It takes well under a second, and the daemon can stop after each.
+	learnStepMinutes = 6 * 60
 )
 
 // newStart is the start without a snapshot: from the newest decisions, the stream, and the stored series before the

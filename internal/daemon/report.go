@@ -31,8 +31,8 @@ const (
 	// reportEvery is how often the reporter checks the clock. A single timer would miss a sleep of the machine, or a
 	// change of its clock.
 	reportEvery = 15 * time.Second
-	// reportPatience is how long a report waits for a pipeline that is behind.
-	reportPatience = time.Hour
+	// reportMaxWait is how long a report waits for a pipeline that is behind.
+	reportMaxWait = time.Hour
 	// reportPause is the time between two attempts to make a report.
 	reportPause = 5 * time.Minute
 )
@@ -113,7 +113,7 @@ func (r *reporter) makeDue(ctx context.Context) (made bool) {
 	switch {
 	case !due || time.Now().Before(r.retry):
 		return false
-	case r.newestTick().Before(p.To.Add(r.settle)) && now.Before(p.To.Add(r.settle+reportPatience)):
+	case r.newestTick().Before(p.To.Add(r.settle)) && now.Before(p.To.Add(r.settle+reportMaxWait)):
 		return false // messages that arrived meanwhile are still being applied
 	}
 	if err := r.make(ctx, p); err != nil {

@@ -32,15 +32,15 @@ type outcome struct {
 	err      error
 }
 
-// snapshotRest is the pause after a snapshot, as a multiple of its duration. So snapshots use the disk and a core for
+// snapshotPauseFactor is the pause after a snapshot, as a multiple of its duration. So snapshots use the disk and a core for
 // at most 5 % of the time.
-const snapshotRest = 19
+const snapshotPauseFactor = 19
 
-// progressRest is the least time between two snapshots while the daemon is behind.
-const progressRest = time.Second
+// progressPause is the least time between two snapshots while the daemon is behind.
+const progressPause = time.Second
 
-// tickPatience is how long a due snapshot waits for a tick.
-const tickPatience = time.Minute
+// tickMaxWait is how long a due snapshot waits for a tick.
+const tickMaxWait = time.Minute
 
 // keepState saves the state when it is due. While the daemon is behind, it also saves after progress, so that a process
 // that restarts often advances. The pipeline stops while the state is written to a file, so this begins right after a
@@ -60,7 +60,7 @@ func (d *Daemon) keepState(ticked bool) {
 	now := time.Now()
 	late := now.Sub(d.nextSnapshot)
 	behind, _ := d.consumer.Pending()
-	if late >= 0 && (ticked || late > tickPatience) || behind > 0 && now.After(d.nextProgress) {
+	if late >= 0 && (ticked || late > tickMaxWait) || behind > 0 && now.After(d.nextProgress) {
 		d.startSaving(false)
 	}
 }
@@ -142,9 +142,9 @@ func (d *Daemon) saveLast() error {
 // scheduleSnapshot sets when the next snapshot is due; began is the start of the last one.
 func (d *Daemon) scheduleSnapshot(began time.Time) {
 	now := time.Now()
-	rest := snapshotRest * now.Sub(began)
+	rest := snapshotPauseFactor * now.Sub(began)
 	d.nextSnapshot = now.Add(max(d.cfg.Storage.SnapshotEvery, rest))
-	d.nextProgress = now.Add(max(progressRest, rest))
+	d.nextProgress = now.Add(max(progressPause, rest))
 }
 
 // saveTimeout bounds the writing of a snapshot, and logTimeout the wait for the decisions that it includes.

@@ -45,7 +45,7 @@ type follower struct {
 
 const (
 	positionFile = "remote.json" // in the TSDB's directory, and deleted with it
-	lookEvery    = time.Second   // for new records
+	pollEvery    = time.Second   // for new records
 	keepEvery    = time.Second   // the position; a crash repeats up to this much
 	retryEvery   = 5 * time.Second
 )
@@ -185,7 +185,7 @@ func (f *follower) segment(ctx context.Context) error {
 		case err != nil && !errors.Is(err, io.EOF):
 			return fmt.Errorf("segment %d: %w", f.at.Segment, err)
 		}
-		if !sleep.For(ctx, lookEvery) {
+		if !sleep.For(ctx, pollEvery) {
 			return nil
 		}
 	}

@@ -138,17 +138,17 @@ func kvTokens(s *model.Sample) float64 {
 	return float64(s.Value)
 }
 
-// minutesAsked is the span of one query: a day.
-const minutesAsked = 24 * 60
+// minutesPerQuery is the span of one query: a day.
+const minutesPerQuery = 24 * 60
 
 // Minutes returns the value of a query for n minutes from start, evaluated at the end of each minute. NaN means
 // unknown, also for negative and infinite values. It queries a day at a time and calls step, if set, after each. Errors
 // have the query and the server's message.
 func (p *Past) Minutes(ctx context.Context, query string, start time.Time, n int, step func()) (values []float64, err error) {
-	for at := 0; at < n; at += minutesAsked {
+	for at := 0; at < n; at += minutesPerQuery {
 		var day []float64
 		err = p.retry(ctx, query, func(ctx context.Context) (err error) {
-			day, err = p.ask(ctx, query, start.Add(time.Duration(at)*time.Minute), min(minutesAsked, n-at))
+			day, err = p.ask(ctx, query, start.Add(time.Duration(at)*time.Minute), min(minutesPerQuery, n-at))
 			return err
 		})
 		if err != nil {

@@ -145,7 +145,7 @@ func (w *Writer) deliver(ctx context.Context, series []prompb.TimeSeries) bool {
 			return true
 		case ctx.Err() != nil:
 			return false
-		case slices.Contains(unsound, status):
+		case slices.Contains(invalidCodes, status):
 			if w.rejected.Add(count) == count {
 				w.log.Error("the receiver refuses samples; they are left out, and counted", "samples", count, "cause", err.Error())
 			}
@@ -159,8 +159,8 @@ func (w *Writer) deliver(ctx context.Context, series []prompb.TimeSeries) bool {
 	}
 }
 
-// unsound are the response codes for invalid samples, which a retry does not change.
-var unsound = []int{
+// invalidCodes are the response codes for invalid samples, which a retry does not change.
+var invalidCodes = []int{
 	http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity,
 }
 

@@ -23,13 +23,13 @@ import (
 const (
 	// queueBytes bounds the ticks that wait for the stream.
 	queueBytes = 16 << 20
-	// batchMost is the largest batch of a server, in messages.
-	batchMost = 1000
+	// maxBatch is the largest batch of a server, in messages.
+	maxBatch = 1000
 	// firstPause is the pause after a failure. It doubles up to lastPause.
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
-	// askTimeout bounds one request to the server.
-	askTimeout = 5 * time.Second
+	// requestTimeout bounds one request to the server.
+	requestTimeout = 5 * time.Second
 )
 
 // Headers of a decision.
@@ -344,7 +344,7 @@ func (l *Log) store(ctx context.Context, b *batch) error {
 	if b.done != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*requestTimeout)
 	defer cancel()
 	if len(b.decisions) == 0 {
 		if !b.tick.IsZero() && !b.tick.After(l.newest) {
@@ -369,24 +369,24 @@ func (l *Log) store(ctx context.Context, b *batch) error {
 			l.reached(b.tick)
 			return nil
 		case !errors.As(err, &refused) || attempt > 2:
-			l.doubt(left)
+			l.markUnknown(left)
 			return err
 		case refused.ErrorCode == duplicateInBatch: // the server remembers ids of purged messages; the check of sequences is enough
-			l.doubt(left)
+			l.markUnknown(left)
 			for _, m := range b.notices {
 				m.Header.Del(jetstream.MsgIDHeader)
 			}
 		case refused.ErrorCode == wrongLastSequence, refused.ErrorCode == wrongLastSequenceConstant:
-			l.doubt(left)
+			l.markUnknown(left)
 		default:
-			l.doubt(left)
+			l.markUnknown(left)
 			return err
 		}
 	}
 }
 
-// doubt marks pools whose last write has an unknown result. The log is read before the next write for them.
-func (l *Log) doubt(offers []offer) {
+// markUnknown marks pools whose last write has an unknown result. The log is read before the next write for them.
+func (l *Log) markUnknown(offers []offer) {
 	for i := range offers {
 		l.heads[offers[i].pool].behind = true
 	}
@@ -425,13 +425,13 @@ func (l *Log) compare(ctx context.Context, stream jetstream.Stream, b *batch) (l
 			}
 			l.heads[o.pool] = h
 		}
-		there := h.tick.Equal(b.tick) // compared in an earlier attempt
-		if h.behind && !there {
-			if there, err = l.catchUp(ctx, stream, h, o, b.tick); err != nil {
+		exists := h.tick.Equal(b.tick) // compared in an earlier attempt
+		if h.behind && !exists {
+			if exists, err = l.catchUp(ctx, stream, h, o, b.tick); err != nil {
 				return nil, err
 			}
 		}
-		if there {
+		if exists {
 			l.reached(b.tick)
 		} else {
 			left = append(left, *o)
@@ -458,7 +458,7 @@ func (l *Log) open(ctx context.Context, stream jetstream.Stream, subject string)
 
 // catchUp reads a pool's decisions up to a tick, and reports whether the decision of that tick needs no write. It
 // compares a stored one.
-func (l *Log) catchUp(ctx context.Context, stream jetstream.Stream, h *head, o *offer, tick time.Time) (there bool, err error) {
+func (l *Log) catchUp(ctx context.Context, stream jetstream.Stream, h *head, o *offer, tick time.Time) (exists bool, err error) {
 	for {
 		m, err := stream.GetMsg(ctx, h.sequence+1, jetstream.WithGetMsgSubject(o.subject))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -531,12 +531,12 @@ func (l *Log) diverged(d Divergence) {
 // write stores decisions and notices as one atomic batch, if each pool's head is the one that this writer knows. If
 // they exceed one batch, notices go first, with ids that prevent duplicates after a second attempt.
 func (l *Log) write(ctx context.Context, offers []offer, notices []*nats.Msg) error {
-	room := batchMost - len(offers)
-	if len(offers) > batchMost {
-		return fmt.Errorf("%d decisions of one tick: the most is %d pools", len(offers), batchMost)
+	room := maxBatch - len(offers)
+	if len(offers) > maxBatch {
+		return fmt.Errorf("%d decisions of one tick: the most is %d pools", len(offers), maxBatch)
 	}
 	for len(offers) > 0 && len(notices) > room {
-		n := min(batchMost, len(notices)-room)
+		n := min(maxBatch, len(notices)-room)
 		if _, err := l.commit(ctx, notices[:n]); err != nil && !isDuplicate(err) {
 			return err
 		}

@@ -25,8 +25,8 @@ const (
 	kindReport   = "report"
 )
 
-// noticeMost is the least time a notice stays in the log, so that sinks count one that expires undelivered.
-const noticeMost = time.Hour
+// minNoticeLife is the least time a notice stays in the log, so that sinks count one that expires undelivered.
+const minNoticeLife = time.Hour
 
 // noticeMessage encodes a notice for the log.
 func (l *Log) noticeMessage(n *alerting.Notice) (*nats.Msg, error) {
@@ -46,7 +46,7 @@ func (l *Log) noticeMessage(n *alerting.Notice) (*nats.Msg, error) {
 	m.Header.Set(headerPool, pool)
 	m.Header.Set(jetstream.MsgIDHeader, n.ID())
 	if n.Report == nil {
-		m.Header.Set(jetstream.MsgTTLHeader, (2*n.Life() + noticeMost).Round(time.Second).String())
+		m.Header.Set(jetstream.MsgTTLHeader, (2*n.Life() + minNoticeLife).Round(time.Second).String())
 	}
 	return m, nil
 }
@@ -62,7 +62,7 @@ func (l *Log) Tell(ctx context.Context, n alerting.Notice) error {
 	} else if ok && last.ID() == n.ID() {
 		return nil // stored by a twin, or before a crash
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	_, err = l.js.PublishMsg(ctx, m)
 	return err
@@ -75,7 +75,7 @@ func (l *Log) Reported(ctx context.Context) (*alerting.Report, error) {
 }
 
 func (l *Log) lastNotice(ctx context.Context, subject string) (n alerting.Notice, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	stream, err := l.js.Stream(ctx, l.cfg.Stream)
 	if err != nil {
@@ -140,7 +140,7 @@ const (
 
 // open finds the durable consumer. If it was deleted, open creates it after the last acknowledged notice.
 func (q *Queue) open(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	prefix := q.log.cfg.Prefix + ".notice."
 	filters := []string{prefix + kindPrescale + ".>", prefix + kindAlert + ".>"}
@@ -170,8 +170,8 @@ func (q *Queue) open(ctx context.Context) error {
 	return nil
 }
 
-// waitMost bounds one request for the next notice.
-const waitMost = 30 * time.Second
+// maxFetchWait bounds one request for the next notice.
+const maxFetchWait = 30 * time.Second
 
 // Next waits for up to most notices; none if none came for a while.
 func (q *Queue) Next(ctx context.Context, most int) (all []*alerting.Delivery, err error) {
@@ -180,7 +180,7 @@ func (q *Queue) Next(ctx context.Context, most int) (all []*alerting.Delivery, e
 			return nil, err
 		}
 	}
-	waiting, cancel := context.WithTimeout(ctx, waitMost)
+	waiting, cancel := context.WithTimeout(ctx, maxFetchWait)
 	defer cancel()
 	batch, err := q.consumer.Fetch(1, jetstream.FetchContext(waiting))
 	for left := most; err == nil && left > 0; {
@@ -229,7 +229,7 @@ func (q *Queue) delivery(m jetstream.Msg) (*alerting.Delivery, error) {
 
 // newer returns the notice that replaced one, if any.
 func (q *Queue) newer(ctx context.Context, subject string, sequence uint64) (n alerting.Notice, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	stream, err := q.log.js.Stream(ctx, q.log.cfg.Stream)
 	if err != nil {
@@ -247,7 +247,7 @@ func (q *Queue) newer(ctx context.Context, subject string, sequence uint64) (n a
 
 // Delivered returns the id of the last notice of an identity that a sink accepted within a week, or "".
 func (q *Queue) Delivered(ctx context.Context, identity string) (id string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	e, err := q.delivered.Get(ctx, q.key(identity))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -261,7 +261,7 @@ func (q *Queue) Delivered(ctx context.Context, identity string) (id string, err 
 
 // NoteTold stores that id.
 func (q *Queue) NoteTold(ctx context.Context, identity, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	_, err := q.delivered.Put(ctx, q.key(identity), []byte(id))
 	return err

@@ -237,7 +237,7 @@ func scan(ctx context.Context, js jetstream.JetStream, stream, subject string, f
 		_ = js.DeleteConsumer(ctx, stream, consumer.CachedInfo().Name) // the server deletes it later anyway
 	}()
 	for left := consumer.CachedInfo().NumPending; left > 0; {
-		batch, err := consumer.Fetch(int(min(left, scanBatch)), jetstream.FetchMaxWait(askTimeout))
+		batch, err := consumer.Fetch(int(min(left, scanBatch)), jetstream.FetchMaxWait(requestTimeout))
 		if err != nil {
 			return err
 		}
