@@ -40,16 +40,16 @@ func (h *heap[T]) up(i int) {
 
 func (h *heap[T]) down(i int) {
 	for s := *h; ; {
-		least := i
+		smallest := i
 		for c := 2*i + 1; c <= 2*i+2 && c < len(s); c++ {
-			if s[c].before(s[least]) {
-				least = c
+			if s[c].before(s[smallest]) {
+				smallest = c
 			}
 		}
-		if least == i {
+		if smallest == i {
 			return
 		}
-		s[i], s[least] = s[least], s[i]
-		i = least
+		s[i], s[smallest] = s[smallest], s[i]
+		i = smallest
 	}
 }

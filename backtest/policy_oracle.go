@@ -57,12 +57,12 @@ const spare = 2
 // backlog. It is exact for the fluid pool, except for the grid of backlogs, the mean lag, and retries.
 // O(minutes · peak · backlogs).
 func cheapest(f *Future, lag, violation float64) []int {
-	most := 0.0
+	peak := 0.0
 	for _, n := range f.Need {
-		most = max(most, n)
+		peak = max(peak, n)
 	}
 	p := planner{min: f.Min, lag: lag, violation: violation}
-	p.rows = max(min(f.Max, int(math.Ceil(most))+spare)-f.Min+1, 1)
+	p.rows = max(min(f.Max, int(math.Ceil(peak))+spare)-f.Min+1, 1)
 	p.begin(f.Initial)
 	piece := max(maxStates/len(p.cost), 2*longestLag)
 	var plan []int
@@ -172,16 +172,16 @@ func (p *planner) serve(need float64, from []uint32) {
 	}
 	for row := range p.rows {
 		serving := float64(row + p.min)
-		most := maxQueueMinutes * max(serving, 1) // backlog
+		limit := maxQueueMinutes * max(serving, 1) // backlog
 		for b := range backlogs {
 			i := p.state(row, b)
 			if math.IsInf(p.moved[i], 1) {
 				continue
 			}
 			cost, after := p.moved[i]+serving, 0
-			if left := need + min(backlogs[b], most) - serving; left > 0 {
+			if left := need + min(backlogs[b], limit) - serving; left > 0 {
 				cost += p.violation
-				for left = min(left, most); backlogs[after] < left; after++ {
+				for left = min(left, limit); backlogs[after] < left; after++ {
 				}
 			}
 			if to := p.state(row, after); cost < p.next[to] {

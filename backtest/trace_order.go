@@ -71,8 +71,8 @@ func (o *orderBuffer) smallestSteps() (notes []string) {
 	})
 	for from := 0; from < len(points); {
 		to := from
-		var least int64
-		var steps, atLeast int
+		var smallest int64
+		var steps, smallestCount int
 		for ; to < len(points) && points[to].class == points[from].class; to++ {
 			if to == from || points[to].at == points[to-1].at {
 				continue
@@ -80,17 +80,17 @@ func (o *orderBuffer) smallestSteps() (notes []string) {
 			step := points[to].at - points[to-1].at
 			steps++
 			switch {
-			case least == 0 || step < least:
-				least, atLeast = step, 1
-			case step == least:
-				atLeast++
+			case smallest == 0 || step < smallest:
+				smallest, smallestCount = step, 1
+			case step == smallest:
+				smallestCount++
 			}
 		}
-		if steps >= 2 && 2*atLeast > steps && least <= int64(maxBinWidth) {
-			o.widths[points[from].class] = least
+		if steps >= 2 && 2*smallestCount > steps && smallest <= int64(maxBinWidth) {
+			o.widths[points[from].class] = smallest
 		}
-		if least > 0 && (o.width == 0 || least < o.width) {
-			o.width = least
+		if smallest > 0 && (o.width == 0 || smallest < o.width) {
+			o.width = smallest
 		}
 		from = to
 	}

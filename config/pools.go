@@ -72,12 +72,12 @@ func (c *Config) checkPools(k *checker) {
 	for i := range c.Pools {
 		place := fmt.Sprintf("pools[%d]", i)
 		name := c.Pools[i].Name
-		first, twice := seen[name]
+		first, duplicate := seen[name]
 		switch {
 		case name == "":
 			k.fail(place+".name", name, "must not be empty", "name the pool as its telemetry does")
 			continue
-		case twice:
+		case duplicate:
 			k.fail(place+".name", name, fmt.Sprintf("must be unique, and is that of pools[%d]", first), "rename or remove one of them")
 			continue
 		case strings.ContainsAny(name, ".*> \t\r\n"):
@@ -112,13 +112,13 @@ func (k *checker) pool(key, place string, cfg capacity.Config) (capacity.Pool, b
 func (k *checker) files(key, place string, cfg *capacity.Config) (files capacity.Files, ok bool) {
 	for _, file := range []struct {
 		key, path, mend string
-		most            int64
+		limit           int64
 		into            *[]byte
 	}{
 		{".model_config", cfg.ModelConfig, "name the config.json of the model that the pool serves", maxModelBytes, &files.Model},
 		{".curve_file", cfg.CurveFile, "name a benchmark of one of the pool's replicas", maxCurveBytes, &files.Curve},
 	} {
-		data, err := readFile(file.path, file.most)
+		data, err := readFile(file.path, file.limit)
 		if err != nil {
 			k.failAt(place+file.key, key+file.key, file.path, err.Error(), file.mend)
 			return files, false
@@ -145,7 +145,7 @@ func (k *checker) build(key, place string, cfg capacity.Config, files capacity.F
 }
 
 // readFile returns nil, nil for an empty path.
-func readFile(path string, most int64) ([]byte, error) {
+func readFile(path string, limit int64) ([]byte, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -154,12 +154,12 @@ func readFile(path string, most int64) ([]byte, error) {
 		return nil, fmt.Errorf("cannot be read (%w)", rootCause(err))
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("cannot be read (%w)", rootCause(err))
-	case int64(len(data)) > most:
-		return nil, fmt.Errorf("must be at most %d bytes", most)
+	case int64(len(data)) > limit:
+		return nil, fmt.Errorf("must be at most %d bytes", limit)
 	}
 	return data, nil
 }
@@ -179,17 +179,17 @@ func rootCause(err error) error {
 func (c *Config) checkLead(k *checker, key, place string, pool *capacity.Pool) {
 	horizon := forecaster.Horizon * features.Minute
 	p90 := forecaster.LeadTime(&pool.Warmup) - features.Minute
-	if most := horizon - features.Minute - c.Decision.Hold; p90 > most {
+	if limit := horizon - features.Minute - c.Decision.Hold; p90 > limit {
 		k.failAt(place+".warmup.p90", key+".warmup.p90", p90,
-			fmt.Sprintf("must be at most %s: the forecast horizon %s less one tick and decision.hold %s", show(most), show(horizon), show(c.Decision.Hold)),
+			fmt.Sprintf("must be at most %s: the forecast horizon %s less one tick and decision.hold %s", show(limit), show(horizon), show(c.Decision.Hold)),
 			"shorten the warm-up (keep weights on local disk, pull images ahead) or decision.hold")
-	} else if most := horizon - features.Minute - p90; c.Decision.Cooldown > most {
+	} else if limit := horizon - features.Minute - p90; c.Decision.Cooldown > limit {
 		at := "decision.cooldown"
 		if k.source[at] == "" { // a default, so the warm-up was set
 			at = place + ".warmup.p90"
 		}
 		k.failAt(at, "decision.cooldown", c.Decision.Cooldown,
-			fmt.Sprintf("must be at most %s: the forecast horizon %s less one tick and %s.warmup.p90 %s", show(most), show(horizon), key, show(p90)),
+			fmt.Sprintf("must be at most %s: the forecast horizon %s less one tick and %s.warmup.p90 %s", show(limit), show(horizon), key, show(p90)),
 			"shorten it or the warm-up (keep weights on local disk, pull images ahead)")
 	}
 }

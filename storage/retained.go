@@ -18,12 +18,12 @@ const (
 	clearlyHeavier = 2
 )
 
-// retained ranks classes for series of their own: the heaviest by tokens over all pools, at most most. Free slots are
+// retained ranks classes for series of their own: the heaviest by tokens over all pools, at most limit. Free slots are
 // used at once. A pool's other classes are summed in features.OverflowClass.
 //
 // It remembers the classes of the last hours, about 100 bytes each. The bounds of features apply.
 type retained struct {
-	most    int
+	limit   int
 	own     int   // classes with a slot
 	now     int64 // newest tick, Unix ms
 	classes map[features.Key]*weight
@@ -47,7 +47,9 @@ func (w *weight) rankValue() float64 {
 	return w.tokens
 }
 
-func newRetained(most int) retained { return retained{most: most, classes: map[features.Key]*weight{}} }
+func newRetained(limit int) retained {
+	return retained{limit: limit, classes: map[features.Key]*weight{}}
+}
 
 // owns reports whether a class has its own series. A new class gets them while there is room.
 func (c *retained) owns(key features.Key) bool {
@@ -55,7 +57,7 @@ func (c *retained) owns(key features.Key) bool {
 		return false
 	}
 	w := c.classes[key]
-	if w == nil && c.own < c.most {
+	if w == nil && c.own < c.limit {
 		w = c.weigh(key, 0, c.now)
 		w.own = true
 		c.own++
@@ -97,7 +99,7 @@ func (c *retained) rank() {
 	ranked := slices.SortedFunc(maps.Values(c.classes), func(a, b *weight) int {
 		return cmp.Or(cmp.Compare(b.rankValue(), a.rankValue()), a.key.Compare(b.key))
 	})
-	c.own = min(c.most, len(ranked))
+	c.own = min(c.limit, len(ranked))
 	for i, w := range ranked {
 		w.own = i < c.own
 	}

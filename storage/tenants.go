@@ -16,7 +16,7 @@ import (
 type account struct {
 	series, label string
 	kept          int     // names of a class with their own series
-	least         float64 // least share of the class's account for a series
+	minShare      float64 // minShare share of the class's account for a series
 	of            func(w *features.Window) *features.Ranking
 }
 
@@ -53,7 +53,7 @@ func (s *names) rank(a *account, r *features.Ranking, tick int64) {
 	s.at = tick
 	for i := range r.Top {
 		name, share, _ := r.Name(i)
-		if share < a.least || slices.ContainsFunc(s.list, func(t heavy) bool { return t.name == name }) {
+		if share < a.minShare || slices.ContainsFunc(s.list, func(t heavy) bool { return t.name == name }) {
 			continue
 		}
 		x := heavy{name, accountOf(r, name)}

@@ -117,7 +117,7 @@ type finding struct {
 // evaluate evaluates annotated objects, the oldest first. If two name a pool, the older one defines it. HPAs of KEDA are
 // skipped, because KEDA copies the annotations of its ScaledObject. A published pool keeps its slot while its object is
 // malformed.
-func evaluate(objects []*unstructured.Unstructured, configured []capacity.Pool, published map[string]publication, most int, define func(pool string, keys []byte) (capacity.Pool, error)) []finding {
+func evaluate(objects []*unstructured.Unstructured, configured []capacity.Pool, published map[string]publication, limit int, define func(pool string, keys []byte) (capacity.Pool, error)) []finding {
 	slices.SortFunc(objects, func(a, b *unstructured.Unstructured) int {
 		return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), strings.Compare(titleOf(a), titleOf(b)))
 	})
@@ -143,8 +143,8 @@ func evaluate(objects []*unstructured.Unstructured, configured []capacity.Pool, 
 			if _, ok := published[pool]; ok {
 				places++
 			}
-		case places >= most:
-			f.reason, f.detail = faultTooMany, fmt.Sprintf("pool %q is one too many: raise max_pools, which is %d", pool, most)
+		case places >= limit:
+			f.reason, f.detail = faultTooMany, fmt.Sprintf("pool %q is one too many: raise max_pools, which is %d", pool, limit)
 		default:
 			f.keys, by[pool] = keys, o
 			places++

@@ -50,14 +50,14 @@ func (p *planFlags) describedPool(given map[string]bool) (capacity.Pool, float64
 	var files capacity.Files
 	for _, file := range []struct {
 		flag, path string
-		most       int64
+		limit      int64
 		into       *[]byte
 	}{{"model", c.ModelConfig, 1 << 20, &files.Model}, {"curve", c.CurveFile, 64 << 20, &files.Curve}} {
 		if file.path == "" {
 			continue
 		}
 		var err error
-		if *file.into, err = readSmall(file.path, file.most); err != nil {
+		if *file.into, err = readSmall(file.path, file.limit); err != nil {
 			return capacity.Pool{}, 0, usagef("-%s %s cannot be read: %w", file.flag, file.path, err)
 		}
 	}
@@ -115,15 +115,15 @@ func (p *planFlags) configured(given map[string]bool) (capacity.Pool, float64, e
 }
 
 // readSmall reads a file up to a size in bytes.
-func readSmall(path string, most int64) ([]byte, error) {
+func readSmall(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("it has more than %d bytes", most)
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("it has more than %d bytes", limit)
 	}
 	return data, err
 }

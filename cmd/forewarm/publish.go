@@ -72,12 +72,12 @@ func publish(ctx context.Context, args []string, std streams) error {
 	if err := parseOnly(f, args, std); err != nil {
 		return err
 	}
-	most := ingest.DefaultLimits().Tokens / 2
+	limit := ingest.DefaultLimits().Tokens / 2
 	switch {
 	case *pool == "":
 		return usagef(`-pool is "": name a pool that the daemon serves`)
-	case *input < 0 || *input > most || *output < 0 || *output > most:
-		return usagef("-input is %d and -output is %d: each must be 0 to %d", *input, *output, most)
+	case *input < 0 || *input > limit || *output < 0 || *output > limit:
+		return usagef("-input is %d and -output is %d: each must be 0 to %d", *input, *output, limit)
 	case *cached < 0 || *cached > *input:
 		return usagef("-cached is %d: it must be 0 to -input, %d", *cached, *input)
 	case *n < 1:

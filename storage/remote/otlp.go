@@ -97,11 +97,11 @@ func NewOTLP(ctx context.Context, cfg OTLPConfig, version, instance string, expo
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	said := rate.Sometimes{Interval: 5 * time.Minute}
+	logged := rate.Sometimes{Interval: 5 * time.Minute}
 	ended := func(err error) {
 		if err != nil {
 			o.Failures.Add(1)
-			said.Do(func() {
+			logged.Do(func() {
 				log.Warn("traces or metrics do not reach the OpenTelemetry collector; they are lost and counted, and the next ones are tried", "cause", err.Error())
 			})
 		}

@@ -241,9 +241,9 @@ func scan(ctx context.Context, js jetstream.JetStream, stream, subject string, f
 		if err != nil {
 			return err
 		}
-		came := false
+		received := false
 		for m := range batch.Messages() {
-			came = true
+			received = true
 			left--
 			if err := fn(m); err != nil {
 				if errors.Is(err, errEnough) {
@@ -257,7 +257,7 @@ func scan(ctx context.Context, js jetstream.JetStream, stream, subject string, f
 			return batch.Error()
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case !came:
+		case !received:
 			return nil // they were deleted meanwhile
 		}
 	}
