@@ -31,7 +31,7 @@ const (
 	watchShare = .9
 	watchMax   = 16 // minutes
 	quiet      = 30 // minutes without saturation before a new one
-	notice     = 60 // minutes before a saturation in which its alarm can begin
+	notice     = 60 // minutes before a saturation in which its alarm may begin
 )
 
 // newWatch creates a pool that was large enough in part of the tuning part's quarter hours.

@@ -47,7 +47,7 @@ type FluidPool struct {
 	account Account
 
 	prompts       *FluidPool // computes the prompts of a disaggregated pool, while this pool decodes; otherwise nil
-	bothSaturated int        // minutes in which both were saturated
+	bothSaturated int        // minutes in which both roles were saturated
 }
 
 // warming is a replica that warms up.

@@ -31,7 +31,7 @@ func (s *Store) start() error {
 		return fmt.Errorf("%w, and it cannot be renamed: %w", err, e)
 	}
 	s.counters.Damaged++
-	s.log.Error("the time-series database is damaged: it was renamed, and an empty one is opened", "dir", s.dir, "renamed to", to, "cause", err.Error())
+	s.log.Error("the time-series database is damaged: it was renamed and replaced by an empty one", "dir", s.dir, "renamed to", to, "cause", err.Error())
 	return s.openDB()
 }
 
@@ -59,7 +59,7 @@ func (s *Store) openDB() (err error) {
 	s.db = db
 	if n := total(metrics, "prometheus_tsdb_wal_corruptions_total"); n > 0 {
 		s.counters.Corruptions += n
-		s.log.Warn("the log of the series was torn or corrupted: it was cut there, and what follows is lost to the history", "dir", s.dir)
+		s.log.Warn("the log of the series was torn or corrupted: it was truncated, and later samples are lost", "dir", s.dir)
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (s *Store) ready() error {
 		x.ref = 0
 	}
 	s.suspect = false
-	s.log.Info("the series go on", "ticks lost since the start", s.counters.LostTicks)
+	s.log.Info("series are stored again", "ticks lost since the start", s.counters.LostTicks)
 	return nil
 }
 
@@ -179,7 +179,7 @@ func (s *Store) compacted(err error) {
 		return
 	}
 	s.compactError = fmt.Errorf("series in %s could not be compacted, which is tried again: %w", s.dir, err)
-	s.log.Error("the series could not be compacted; it is tried again", "dir", s.dir, "cause", err.Error())
+	s.log.Error("the series could not be compacted; retrying", "dir", s.dir, "cause", err.Error())
 	s.counters.CompactFailures++
 	s.suspect = s.suspect || errors.Is(err, errGaveUp)
 }

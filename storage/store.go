@@ -87,7 +87,7 @@ func OpenStore(cfg Config, log *slog.Logger) (*Store, error) {
 	switch err := s.start(); {
 	case errors.As(err, new(*FullError)):
 		s.suspect = true
-		log.Error("there is no history until the disk has room", "dir", s.dir, "cause", err.Error())
+		log.Error("no history is stored or read until the disk has room", "dir", s.dir, "cause", err.Error())
 		return s, nil
 	case err != nil:
 		return nil, fmt.Errorf("series in %s: %w", s.dir, err)

@@ -146,7 +146,7 @@ func (d *discovery) watch(resource schema.GroupVersionResource, namespace string
 			return
 		}
 		d.metrics.GetOrCreateCounter(`forewarm_discovery_errors_total{of="kubernetes"}`).Inc()
-		d.log.Warn("objects cannot be watched; pools stay as they are", zap.String("resource", resource.String()), zap.String("namespace", namespace), zap.Error(err))
+		d.log.Warn("objects cannot be watched; pools do not change", zap.String("resource", resource.String()), zap.String("namespace", namespace), zap.Error(err))
 	}
 	if err := errors.Join(w.informer.SetTransform(stripUnused), w.informer.SetWatchErrorHandlerWithContext(failed)); err != nil {
 		panic(err) // it was started before
@@ -237,7 +237,7 @@ func (d *discovery) compare(ctx context.Context, now time.Time) {
 	}
 	err := errors.Join(errs...)
 	if err != nil && !d.failing {
-		d.log.Error("definitions are not published; it goes on by itself", zap.Error(err))
+		d.log.Error("definitions are not published; retrying", zap.Error(err))
 	}
 	d.failing = err != nil
 	d.ready.Store(err == nil)
@@ -281,6 +281,6 @@ func (d *discovery) logFinding(ctx context.Context, f *finding) {
 	defer cancel()
 	_, err := d.kube.Resource(schema.GroupVersionResource{Version: "v1", Resource: "events"}).Namespace(o.GetNamespace()).Create(ctx, event, meta.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		d.log.Debug("Kubernetes takes no event", zap.Error(err))
+		d.log.Debug("Kubernetes did not accept an event", zap.Error(err))
 	}
 }

@@ -1,5 +1,5 @@
-// Command forewarm forecasts the load of LLM fleets in tokens. It tells, early enough for GPUs to warm up, which
-// resource will run out, when, and how many replicas are needed.
+// Command forewarm forecasts the load of LLM fleets in tokens. It shows which resource will run out, when, and how many
+// replicas are needed, early enough for GPUs to warm up.
 //
 // Each subcommand is one file with its flags and a call. serve runs internal/daemon. Exit codes: 0 done, 1 failed, 2
 // usage or configuration.

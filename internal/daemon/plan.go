@@ -21,8 +21,9 @@ import (
 // planDays is how many days of history a plan uses.
 const planDays = 7
 
-// getPlan answers with the launch sheet of a pool, from its last week, its replicas and what they are taken to serve:
-// /api/v1/plan?pool=chat&launch=3&prompt=1.5&output=1&cache_hit=0.5&retry=0.1&long_share=0.05&long_tokens=32768&replicas=4&ramp=20m&format=html.
+// getPlan answers with the launch sheet of a pool, from its last week, replicas and rates:
+// /api/v1/plan?pool=chat&launch=3&prompt=1.5&output=1&cache_hit=0.5&retry=0.1&replicas=4&ramp=20m. Others: long_share,
+// long_tokens, prefill_replicas, format.
 func (d *Daemon) getPlan(w http.ResponseWriter, r *http.Request) {
 	write, kind := plan.WriteHTML, "text/html; charset=utf-8"
 	switch f := r.FormValue("format"); f {

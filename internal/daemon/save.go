@@ -32,8 +32,8 @@ type outcome struct {
 	err      error
 }
 
-// snapshotPauseFactor is the pause after a snapshot, as a multiple of its duration. So snapshots use the disk and a core for
-// at most 5 % of the time.
+// snapshotPauseFactor is the pause after a snapshot as a multiple of its duration, so that snapshots use the disk and a
+// core for at most 5 % of the time.
 const snapshotPauseFactor = 19
 
 // progressPause is the least time between two snapshots while the daemon is behind.

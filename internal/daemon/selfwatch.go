@@ -117,7 +117,7 @@ func (d *Daemon) logOmitted(before, now map[string]uint64) string {
 	for _, what := range slices.Sorted(maps.Keys(now)) {
 		out = append(out, fmt.Sprintf("in %.0f min %d %s", (selfWindow*selfEvery).Minutes(), now[what], what))
 		if before[what] == 0 {
-			d.log.Warn("telemetry is left out: "+what, zap.Uint64("so far", now[what]))
+			d.log.Warn("telemetry is skipped: "+what, zap.Uint64("so far", now[what]))
 		}
 	}
 	return strings.Join(out, "; ")

@@ -57,7 +57,7 @@ func (f *follower) run(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		if err := f.follow(ctx); err != nil && ctx.Err() == nil {
-			f.log.Warn("the log of the series cannot be read for the remote; it is tried again", "cause", err.Error())
+			f.log.Warn("remote write cannot read the log of the series; retrying", "cause", err.Error())
 			sleep.For(ctx, retryEvery)
 		}
 	}
@@ -199,7 +199,7 @@ func (f *follower) keep() {
 		err = storage.WriteFile(filepath.Join(f.dir, positionFile), data)
 	}
 	if err != nil {
-		f.log.Debug("where the remote is in the log of the series is not written down", "cause", err.Error())
+		f.log.Debug("the position of remote write was not stored", "cause", err.Error())
 	}
 }
 

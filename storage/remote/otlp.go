@@ -102,7 +102,7 @@ func NewOTLP(ctx context.Context, cfg OTLPConfig, version, instance string, expo
 		if err != nil {
 			o.Failures.Add(1)
 			logged.Do(func() {
-				log.Warn("traces or metrics do not reach the OpenTelemetry collector; they are lost and counted, and the next ones are tried", "cause", err.Error())
+				log.Warn("traces or metrics do not reach the OpenTelemetry collector; they are dropped and counted", "cause", err.Error())
 			})
 		}
 	}

@@ -84,7 +84,7 @@ func NewWriter(cfg WriteConfig, dir string, log *slog.Logger, trouble func(error
 		dir: dir, log: log, take: w.take, labels: w.labels,
 		lost: func(why string, err error) {
 			w.gaps.Add(1)
-			log.Error("samples are lost to the remote: "+why, "cause", fmt.Sprint(err))
+			log.Error("remote write lost samples: "+why, "cause", fmt.Sprint(err))
 		},
 		offset: func(segment int, bytes int64) {
 			w.segment.Store(int64(segment))
@@ -147,7 +147,7 @@ func (w *Writer) deliver(ctx context.Context, series []prompb.TimeSeries) bool {
 			return false
 		case slices.Contains(invalidCodes, status):
 			if w.rejected.Add(count) == count {
-				w.log.Error("the receiver refuses samples; they are left out, and counted", "samples", count, "cause", err.Error())
+				w.log.Error("the receiver refuses samples; they are skipped and counted", "samples", count, "cause", err.Error())
 			}
 			return true
 		}

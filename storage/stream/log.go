@@ -332,7 +332,7 @@ func (l *Log) fail(err error) {
 	l.changed.Broadcast()
 	l.mu.Unlock()
 	if first {
-		l.log.Error("decisions cannot be stored in the log; they wait in memory, and it goes on by itself", "cause", err.Error())
+		l.log.Error("decisions cannot be stored in the log; they wait in memory and are retried", "cause", err.Error())
 	}
 	if l.cfg.Trouble != nil {
 		l.cfg.Trouble(err)

@@ -156,7 +156,7 @@ func (q *Queue) open(ctx context.Context) error {
 		}
 		if q.settled > 0 {
 			cfg.DeliverPolicy, cfg.OptStartTime, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, nil, q.settled+1
-			q.log.log.Warn("the queue of a sink was deleted, and is made again where it ended", "consumer", q.name)
+			q.log.log.Warn("the queue of a sink was deleted; it is created again at its last position", "consumer", q.name)
 		}
 		c, err = q.log.js.CreateConsumer(ctx, q.log.cfg.Stream, cfg)
 		if errors.Is(err, jetstream.ErrConsumerExists) { // a twin created it at the same time
@@ -222,7 +222,7 @@ func (q *Queue) delivery(m jetstream.Msg) (*alerting.Delivery, error) {
 		return q.newer(ctx, m.Subject(), meta.Sequence.Stream)
 	}
 	if err := cbor.Unmarshal(m.Data(), &d.Notice); err != nil {
-		return nil, errors.Join(fmt.Errorf("message %d is no notice of this version, and is passed over: %w", meta.Sequence.Stream, err), m.Term())
+		return nil, errors.Join(fmt.Errorf("message %d is no notice of this version, and is skipped: %w", meta.Sequence.Stream, err), m.Term())
 	}
 	return d, nil
 }
