@@ -61,7 +61,7 @@ func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Conditio
 	if d.Stale {
 		stale := condition(d, TelemetryStale, "", Warning, cfg, words{
 			Summary:     "no current telemetry, so an overload would come without a warning",
-			Description: capital(d.Reason) + " Forewarm removes no replica until telemetry is back.",
+			Description: capital(d.Reason) + " Until telemetry is back, autoscalers get no number (KEDA uses its fallback).",
 			Action:      "Check that gateways run and reach NATS, and that their clocks are right. Forewarm's page /readyz says what was refused.",
 		})
 		return append([]Condition{stale}, faulty(d, pf, cfg)...) // a clock that is off makes a pool stale

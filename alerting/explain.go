@@ -132,7 +132,7 @@ func (d *Decision) neededFor(takes int) string {
 	case d.Needed < takes:
 		return "needed by the demand of now alone: the history is too short for the forecast"
 	}
-	return "needed"
+	return "needed: the largest of these and the reserves"
 }
 
 // otherwise is what to expect had nothing been done, and what others would have done.
@@ -248,7 +248,7 @@ func writeSteps(w io.Writer, d *Decision, steps []Step) {
 // history and madeFrom are what a forecast rests on.
 var (
 	history  = map[forecaster.Confidence]string{forecaster.Cold: "less than an hour of traffic", forecaster.Warm: "less than two days of traffic", forecaster.Seasonal: "two days of traffic or more"}
-	madeFrom = map[string]string{modelNetwork: "by the network, ", modelLast: "mostly that demand stays as it is, which was the better forecast lately, "}
+	madeFrom = map[string]string{modelNetwork: "by the neural network, ", modelLast: "mostly that demand stays as it is, which was the better forecast lately, "}
 )
 
 // facts are the inputs, one a line.

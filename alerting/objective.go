@@ -219,7 +219,7 @@ func overObjective(d *Decision, cfg Config) []Condition {
 		case r.Failed:
 			severity = Page
 			w.Description += fmt.Sprintf(" %d more %sreplicas (%d now) hardly lowered it, so Forewarm asks for no more.", r.Replicas-r.From, side.role(), r.Replicas)
-			w.Action = "More replicas do not help. Check the engines, the network and changes of the model."
+			w.Action = "Do not add replicas. Check the engines, the network and changes of the model."
 		case r.floor() > side.Limit:
 			severity = Page
 			w.Action = fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", cmp.Or(limits(side.own()), "the limit"), side.count(r.Replicas), side.Limit)

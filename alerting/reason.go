@@ -154,9 +154,9 @@ func outlook(d *Decision, cfg Config) string {
 	case r == nil:
 		return "No resource is known to run out."
 	case d.over(r):
-		return fmt.Sprintf("%s: demand is %s of the capacity of %s.", capital(d.outcome(r, r.Probability, window)), share100(r.Demand/(r.PerReplica*float64(d.Ready))), d.count(d.Ready))
+		return fmt.Sprintf("%s: demand is %s of the planned capacity of %s.", capital(d.outcome(r, r.Probability, window)), share100(r.Demand/(r.PerReplica*float64(d.Ready))), d.count(d.Ready))
 	case r.Probability >= 0.5 && r.ETA.P50 != forecaster.Never:
-		return fmt.Sprintf("%s (%s likely within %s).", capital(d.outcome(r, r.Probability, window)), likelihood(r.Probability), span(window))
+		return fmt.Sprintf("%s (%s likely by %s).", capital(d.outcome(r, r.Probability, window)), likelihood(r.Probability), clock(d.Tick.Add(window)))
 	}
 	if d.BelowReserve() && r.NeedReplicas <= d.Ready && d.Reserves.Failure == d.Reserves.Total() {
 		said, _ := d.belowReserve()

@@ -198,7 +198,7 @@ func TestPrefillReserves(t *testing.T) {
 	if first.Desired != 6 || first.ByRole.Prefill != 5 || first.ByRole.PrefillNeeded != 5 || first.ByRole.PrefillReserves.Total() != 2 {
 		t.Errorf("%d decode and %+v, want 4 and 3 with 2 in reserve of each", first.Desired, *first.ByRole)
 	}
-	if want := "Prefill throughput is used up now: demand is 125 % of the capacity of 2 prefill replicas. Advising 5 prefill replicas (2 now)."; !strings.HasSuffix(first.Reason, want) {
+	if want := "Prefill throughput is over its planned limit now: demand is 125 % of the planned capacity of 2 prefill replicas. Advising 5 prefill replicas (2 now)."; !strings.HasSuffix(first.Reason, want) {
 		t.Errorf("%q\nlacks %q", first.Reason, want)
 	}
 	for m := range 30 { // neither grows nor goes
@@ -263,7 +263,7 @@ func TestPrefillAlerts(t *testing.T) {
 		alert    AlertName // "" is none
 		says     string
 	}{
-		"too few":                 {ready: 2, alert: SaturationAhead, says: "Demand is 125 % of the capacity of 2 prefill replicas."},
+		"too few":                 {ready: 2, alert: SaturationAhead, says: "Demand is 125 % of the planned capacity of 2 prefill replicas."},
 		"enough":                  {ready: 4},
 		"a failure would be felt": {ready: 3, reserves: capacity.Reserves{Failure: 1}, alert: BelowReserve, says: "Demand needs 3 of 3 ready prefill replicas: if one fails, the rest is overloaded."},
 		"a limit":                 {ready: 2, reserves: capacity.Reserves{Failure: 1}, most: 2, alert: AtCapacityLimit, says: "Raise disaggregated.prefill_replicas.max: 4 prefill replicas (reserve included) are needed, 2 are allowed."},

@@ -118,9 +118,9 @@ func (d *Decision) outcome(r *ResourceEvidence, probability float64, window time
 	}
 	switch {
 	case d.over(r):
-		return what + " " + strings.Replace(overflows(r.Dimension), "be", "is", 1) + " now"
+		return what + " is over its planned limit now"
 	case probability >= .5 && r.ETA.P50 != forecaster.Never:
-		return what + " will " + overflows(r.Dimension) + " " + soonness(r.ETA.P50)
+		return what + " will " + overflows(r.Dimension) + " " + soonness(min(r.ETA.P50, window)) // half of the chance lies before the window ends
 	}
 	return fmt.Sprintf("%s may %s within %s (%s likely)", what, overflows(r.Dimension), span(window), likelihood(probability))
 }
@@ -132,7 +132,7 @@ func (d *Decision) odds(likely []*ResourceEvidence, l look) string {
 	case d.over(r):
 		return d.use(r)
 	case p >= .5:
-		return fmt.Sprintf("It is %s likely within %s.", likelihood(p), span(l.window))
+		return fmt.Sprintf("That is %s likely by %s.", likelihood(p), clock(d.Tick.Add(l.window)))
 	}
 	return ""
 }
@@ -143,7 +143,7 @@ func (d *Decision) use(r *ResourceEvidence) string {
 	if !(have > 0) {
 		return ""
 	}
-	return fmt.Sprintf("Demand is %s of the capacity of %s.", share100(r.Demand/have), d.count(d.Ready))
+	return fmt.Sprintf("Demand is %s of the planned capacity of %s.", share100(r.Demand/have), d.count(d.Ready))
 }
 
 // besides is what else there is to say of a saturation, the most important first.
@@ -151,7 +151,7 @@ func (d *Decision) besides(likely []*ResourceEvidence) (out []string) {
 	if r := likely[0]; !d.over(r) {
 		out = append(out, d.use(r))
 		if earliest := r.ETA.P10; earliest >= 5*time.Minute && earliest != forecaster.Never {
-			out = append(out, fmt.Sprintf("At least %.0f min are left, probably.", math.Floor(earliest.Minutes())))
+			out = append(out, fmt.Sprintf("It may happen as early as %s.", clock(d.Tick.Add(earliest))))
 		}
 	}
 	if others := likely[1:]; len(others) > 0 {
@@ -220,6 +220,8 @@ func done(d *Decision) string {
 		return fmt.Sprintf("Forewarm waits for %d of %s to start, due by %s.", d.Pending, d.count(total), by)
 	case d.Pending > 0:
 		return fmt.Sprintf("Forewarm waits for %d of %s to start.", d.Pending, d.count(total))
+	case d.Needed > d.Limit:
+		return fmt.Sprintf("Forewarm can ask for no more than %s.", d.count(d.Limit))
 	}
 	return ""
 }

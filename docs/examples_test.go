@@ -51,7 +51,7 @@ func TestExamples(t *testing.T) {
 // TestAlertsPage: the page lists the alerts that the program has, and their runbooks are there.
 func TestAlertsPage(t *testing.T) {
 	var listed []alerting.AlertName
-	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(read(t, "alerts.md"), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| \\[`(\\w+)`\\]").FindAllStringSubmatch(read(t, "alerts.md"), -1) {
 		listed = append(listed, alerting.AlertName(m[1]))
 		if _, err := os.Stat(filepath.Join(root, "deploy", "runbooks", m[1]+".md")); err != nil {
 			t.Error(err)

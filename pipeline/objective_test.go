@@ -100,7 +100,7 @@ func TestLatencyOverItsObjectiveRaisesTheFloor(t *testing.T) {
 				t.Errorf("%d replicas, want %d to %d", peak, normal+1, tt.most)
 			case alerted == nil || alerted[0] > 6:
 				t.Errorf("alerted in minutes %v", alerted)
-			case tt.helped && paged != nil, !tt.helped && (paged == nil || !strings.Contains(text, "More replicas do not help")):
+			case tt.helped && paged != nil, !tt.helped && (paged == nil || !strings.Contains(text, "Do not add replicas")):
 				t.Errorf("paged in minutes %v", paged)
 			case last.Desired != normal:
 				t.Errorf("%d replicas are kept in the end", last.Desired)

@@ -103,7 +103,7 @@ func (r *Report) saturated() string {
 	case worst == nil:
 		return fmt.Sprintf("The load was above the planned capacity of the ready replicas for %s, at the beginning.", count(s.SaturatedMinutes, "minute"))
 	}
-	text := fmt.Sprintf("The load was above the planned capacity of the ready replicas (a saturation) %s, for %s in all. The worst began on %s and lasted %d min; the load reached %s of the capacity for %s",
+	text := fmt.Sprintf("The load was above the planned capacity of the ready replicas (a saturation) %s, for %s in all. The longest began on %s and lasted %d min; the load reached %s of the capacity for %s",
 		times(episodes), count(s.SaturatedMinutes, "minute"), r.Day(worst.Start), worst.Minutes, percent(worst.Utilisation), resource(worst.Resource))
 	if len(r.Pools) > 1 {
 		text += " of " + of

@@ -44,8 +44,8 @@ func slackAlert(a *alerting.Alert) (title, text string) {
 	title, text = a.Annotations["summary"], a.Annotations["description"]
 	switch {
 	case a.Resolved:
-		title = "✅ Over: " + title
-		return title, fmt.Sprintf("It was so for %.0f min.", math.Ceil(a.UpdatedAt.Sub(a.StartsAt).Minutes()))
+		title = "✅ Resolved: " + title
+		return title, fmt.Sprintf("The alert fired for %.0f min.", math.Ceil(a.UpdatedAt.Sub(a.StartsAt).Minutes()))
 	case a.Labels["severity"] == string(alerting.Page):
 		title = "🚨 " + title
 	default:

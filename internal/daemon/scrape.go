@@ -32,7 +32,7 @@ func (d *Daemon) openScraper() (err error) {
 		return err
 	}
 	stats := d.scraper.Stats
-	d.exporter.Counter("forewarm_scrape_looks_total", "Scrapes of targets.", func() uint64 { return stats().Scrapes })
+	d.exporter.Counter("forewarm_scrapes_total", "Scrapes of targets.", func() uint64 { return stats().Scrapes })
 	d.exporter.Counter("forewarm_scrape_skipped_total", "Scrapes that did not begin because the one before was not over.", func() uint64 { return stats().Skipped })
 	d.exporter.Counter("forewarm_scrape_reports_total", "Replica reports published.", func() uint64 { return stats().Published })
 	d.exporter.Counter("forewarm_scrape_unpublished_total", "Replica reports that the stream did not store.", func() uint64 { return stats().Unpublished })

@@ -224,6 +224,9 @@ func startDaemon(t *testing.T, collector string) *daemon {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
+	if err := os.WriteFile(filepath.Join(dir, "keys"), []byte("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	config := filepath.Join(dir, "forewarm.yaml")
 	if err := os.WriteFile(config, fmt.Appendf(nil, `
 clock: event
@@ -232,13 +235,13 @@ server: {listen: %[2]q}
 nats: {embedded: {listen: %[3]q}}
 otlp: {url: 'http://%[4]s', metrics_interval: 1s}
 report: {schedule: '0 * * * *', suggest: false}
-sinks: {webhooks: [{name: broken, url: 'http://127.0.0.1:1/', secret_env: KEYS}]}
+sinks: {webhooks: [{name: broken, url: 'http://127.0.0.1:1/', secret_file: %[1]s/keys}]}
 pools: [{name: chat, decode_tokens_per_s: 400, replicas: {min: 1, max: 9}}]
 `, dir, d.http, d.nats, collector), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	serve := exec.Command(d.program, "serve", "-config", config)
-	serve.Stderr, serve.Env = &d.log, append(os.Environ(), "KEYS=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	serve.Stderr = &d.log
 	if err := serve.Start(); err != nil {
 		t.Fatal(err)
 	}
