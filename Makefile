@@ -6,8 +6,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 RACE    := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 FUZZTIME ?= 30s
 
-# Packages that start no goroutine (see docs/packages.md; a test checks it). Their own tests need no race detector, which
-# makes them five times slower. The tests of their callers use it.
+# Packages that start no goroutine (see docs/packages.md; a test checks it). Their own tests need no race detector,
+# which makes them five times slower. The tests of their callers use it.
 MODULE := github.com/forewarm/forewarm
 SEQUENTIAL := $(addprefix $(MODULE)/,alerting alerting/plan alerting/report backtest backtest/suggest features features/sketch forecaster \
             forecaster/capacity forecaster/model forecaster/network ingest ingest/codec ingest/telemetrypb internal/draw pipeline)

@@ -114,7 +114,7 @@ type finding struct {
 	detail string
 }
 
-// evaluate evaluates annotated objects, the oldest first. If two name a pool, the older one defines it. HPAs of KEDA are
+// evaluate checks annotated objects, the oldest first. If two name a pool, the older one defines it. HPAs of KEDA are
 // skipped, because KEDA copies the annotations of its ScaledObject. A published pool keeps its slot while its object is
 // malformed.
 func evaluate(objects []*unstructured.Unstructured, configured []capacity.Pool, published map[string]publication, limit int, define func(pool string, keys []byte) (capacity.Pool, error)) []finding {
