@@ -2,16 +2,16 @@ package backtest
 
 import "time"
 
-// Account is what a run of a pool cost and gave, since its start or between two instants.
+// Account is the cost and service of a pool, since its start or between two times.
 type Account struct {
 	Minutes, Saturated int
-	Asked, Met         float64 // weight of what was asked for, and of what was served within the objectives
-	GPUHours           float64 // warming up included
-	Actions            int     // changes of the number of replicas asked for
-	Reversed           int     // those of them that took back what had been asked for less than a warm-up before
+	Asked, Met         float64 // weight of the requests, and of those served within the objectives
+	GPUHours           float64 // including warm-up
+	Actions            int     // changes of the desired replicas
+	Reversed           int     // actions that removed a replica ordered less than a warm-up before
 }
 
-// Since is the account from b on, of the same pool.
+// Since is the account since b, of the same pool.
 func (a Account) Since(b Account) Account {
 	return Account{
 		Minutes: a.Minutes - b.Minutes, Saturated: a.Saturated - b.Saturated, Asked: a.Asked - b.Asked, Met: a.Met - b.Met,
@@ -19,56 +19,56 @@ func (a Account) Since(b Account) Account {
 	}
 }
 
-// SaturatedShare is the share of minutes that were saturated; NaN without a minute.
+// SaturatedShare is the share of saturated minutes; NaN without a minute.
 func (a *Account) SaturatedShare() float64 { return share(float64(a.Saturated), float64(a.Minutes)) }
 
-// orders are the replicas that are asked for, and how often their number changed.
+// orders are the desired replicas, and how often their number changed.
 type orders struct {
 	target            int
-	asked             []time.Time   // when the newest of them were asked for, ascending
-	warmup            time.Duration // giving up a replica sooner takes the ask back
+	orderedAt         []time.Time   // order times of the newest replicas, ascending
+	warmup            time.Duration // a removal within it reverses the order
 	actions, reversed int
 }
 
-// set asks for n replicas; of fewer the newest go.
+// set asks for n replicas; it removes the newest.
 func (o *orders) set(n int, now time.Time) {
 	if n == o.target {
 		return
 	}
 	o.actions++
 	for range n - o.target {
-		o.asked = append(o.asked, now)
+		o.orderedAt = append(o.orderedAt, now)
 	}
-	if last := len(o.asked) - 1; n < o.target && last >= 0 {
-		if now.Sub(o.asked[last]) < o.warmup {
+	if last := len(o.orderedAt) - 1; n < o.target && last >= 0 {
+		if now.Sub(o.orderedAt[last]) < o.warmup {
 			o.reversed++
 		}
-		o.asked = o.asked[:max(0, last+1-(o.target-n))]
+		o.orderedAt = o.orderedAt[:max(0, last+1-(o.target-n))]
 	}
 	o.target = n
 }
 
-// Result is how one setting of one policy did.
+// Result is the result of one setting of one policy.
 type Result struct {
 	Policy         string `json:"policy"`
 	Knob           string `json:"knob"`
 	SaturatedShare Number `json:"saturated_share"` // of minutes
 	SLOAttainment  Number `json:"slo_attainment"`  // share of requests within the objectives
-	GPUHours       Number `json:"gpu_hours"`       // warming up included
+	GPUHours       Number `json:"gpu_hours"`       // including warm-up
 	ScaleActions   int    `json:"scale_actions"`
-	// ReversedShare is the share of the actions that gave up a replica which had been asked for less than the warm-up's 90th
-	// percentile before; null without an action.
+	// ReversedShare is the share of actions that removed a replica ordered less than the warm-up's 90th percentile
+	// before; null without an action.
 	ReversedShare Number `json:"reversed_share"`
 
 	SaturatedMinutes int    `json:"saturated_minutes"`
 	ActionsPerDay    Number `json:"actions_per_day"`
-	Default          bool   `json:"default"` // the setting that the documentation of the policy's original has
+	Default          bool   `json:"default"` // the default setting in the documentation of the original
 }
 
-// reversedShare is the share of the actions that took an ask back; NaN without an action.
+// reversedShare is the share of actions that reversed an order; NaN without an action.
 func (a *Account) reversedShare() float64 { return share(float64(a.Reversed), float64(a.Actions)) }
 
-// result is the account as a row of the summary.
+// result converts the account to a row of the summary.
 func (a *Account) result(policy, knob string) Result {
 	return Result{
 		Policy: policy, Knob: knob, SaturatedShare: Number(a.SaturatedShare()), SLOAttainment: Number(share(a.Met, a.Asked)),

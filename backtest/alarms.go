@@ -11,10 +11,9 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// watch is a pool of a fixed size that nobody scales, so that what Forewarm says of its saturation can come true. Its size
-// is what the tuning part needs in nine of ten quarter hours: the largest minute of sixteen, at its 90 % quantile. It is warned
-// as a pool of the daemon is: of the same probability, from a line that is learned from the trace's beginning on, by alarms that
-// are raised and ended alike.
+// watch is a pool of fixed size without scaling, so that forecast saturation can happen. Its size is the need of the
+// tuning part in 90 % of quarter hours: the largest minute of sixteen, at its 90 % quantile. Its alarms work as in the
+// daemon: same probability, a threshold learned from the start of the trace, same rules for start and end.
 type watch struct {
 	pool       capacity.Pool
 	replicas   int
@@ -23,40 +22,40 @@ type watch struct {
 	line       alerting.Line
 	cfg        alerting.Config
 
-	need        []float64 // of each minute from from on
-	probability []float64 // of saturation within the warning window, as projected at the minute's beginning; NaN when it was not
-	lines       []float64 // from which the pool was warned then
+	need        []float64 // of each minute since from
+	probability []float64 // of saturation within the warning window, at the start of the minute; NaN if none was made
+	lines       []float64 // alert threshold of the minute
 }
 
 const (
 	watchShare = .9
 	watchMax   = 16 // minutes
-	quiet      = 30 // minutes without saturation after which the next is a new one
-	notice     = 60 // minutes before a saturation for which an alarm counts as its own
+	quiet      = 30 // minutes without saturation before a new one
+	notice     = 60 // minutes before a saturation in which its alarm may begin
 )
 
-// newWatch is a pool that was enough in part of the quarter hours of the tuning part.
+// newWatch creates a pool that was large enough in part of the tuning part's quarter hours.
 func newWatch(pool capacity.Pool, cfg alerting.Config, tuning []float64, part float64, from time.Time) *watch {
-	var most []float64
+	var peaks []float64
 	for i := watchMax; i <= len(tuning); i++ {
-		most = append(most, slices.Max(tuning[i-watchMax:i]))
+		peaks = append(peaks, slices.Max(tuning[i-watchMax:i]))
 	}
 	w := &watch{pool: pool, cfg: cfg, replicas: 1, from: from}
-	if len(most) > 0 {
-		slices.Sort(most)
-		w.replicas = max(1, int(most[int(part*float64(len(most)-1))]))
+	if len(peaks) > 0 {
+		slices.Sort(peaks)
+		w.replicas = max(1, int(peaks[int(part*float64(len(peaks)-1))]))
 	}
 	return w
 }
 
-// serve takes in a minute's need.
+// serve adds a minute's need.
 func (w *watch) serve(at time.Time, need float64) {
 	if !at.Before(w.from) {
 		w.need = append(w.need, need)
 	}
 }
 
-// project takes in what is forecast at t; calibrator is the pipeline's.
+// project adds the forecast at t; calibrator is the pipeline's.
 func (w *watch) project(t time.Time, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator, demand *Demand) {
 	if w.calibrator == nil {
 		w.calibrator = calibrator.WithSharedRanks()
@@ -79,30 +78,30 @@ func (w *watch) project(t time.Time, f *forecaster.PoolForecast, calibrator *for
 	w.probability[len(w.probability)-1], w.lines[len(w.lines)-1] = p.Probability, line
 }
 
-// Alarms is what announcing the saturation of a pool of fixed size was worth.
+// Alarms is the quality of saturation alarms for a pool of fixed size.
 type Alarms struct {
 	Replicas int    `json:"replicas"` // of the pool
 	Weeks    Number `json:"weeks"`
-	// Onsets are saturations after half an hour without. Announced they are by an alarm that lasted at the last instant at
-	// which a median warm-up would have averted them and was raised, or came true, in the hour before.
+	// Onsets are saturations after half an hour without one. An onset is announced if an alarm was active at the last
+	// time at which a median warm-up would have prevented it, and was raised or came true in the hour before.
 	Onsets int `json:"onsets"`
-	// Operating is as configured: from the learned line on, its threshold the mean, or at alert_probability.
+	// Operating is the configured point: the learned threshold, with its mean here, or alert_probability.
 	Operating AlarmPoint `json:"operating_point"`
-	Learned   bool       `json:"learned"` // Operating is
+	Learned   bool       `json:"learned"` // Operating is learned
 }
 
-// AlarmPoint is what alarms at one threshold of probability are worth.
+// AlarmPoint is the quality of alarms at one probability threshold.
 type AlarmPoint struct {
 	Threshold    Number `json:"threshold"`
 	Raised       int    `json:"raised"`
-	Precision    Number `json:"precision"` // share of alarms that saturation followed, within an hour of their end
+	Precision    Number `json:"precision"` // share of alarms with a saturation until an hour after their end
 	Recall       Number `json:"recall"`    // share of onsets announced in time
 	LeadP50      Number `json:"lead_p50_s"`
 	FalsePerWeek Number `json:"false_per_week"`
-	// HourlyFalsePerWeek judges an alarm that stands anew each hour, by the hour that follows: as decision.false_warnings_per_week
-	// counts them.
+	// HourlyFalsePerWeek counts each hour of an alarm by the hour that follows, as decision.false_warnings_per_week
+	// does.
 	HourlyFalsePerWeek Number `json:"hourly_false_per_week"`
-	Announced          Number `json:"announced_share"` // of all minutes, in which an alarm stood
+	Announced          Number `json:"announced_share"` // share of all minutes with an active alarm
 }
 
 func (w *watch) alarms() *Alarms {
@@ -119,7 +118,7 @@ func (w *watch) alarms() *Alarms {
 	return a
 }
 
-// always scores the alarms at the same threshold in each minute.
+// always scores alarms at a constant threshold.
 func (w *watch) always(threshold float64, onsets []int) AlarmPoint {
 	p := w.at(func(int) float64 { return threshold }, onsets)
 	p.Threshold = Number(threshold)
@@ -128,7 +127,7 @@ func (w *watch) always(threshold float64, onsets []int) AlarmPoint {
 
 func (w *watch) saturated(minute int) bool { return w.need[minute] > float64(w.replicas) }
 
-// onsets are the minutes in which a saturation began.
+// onsets returns the minutes in which a saturation began.
 func (w *watch) onsets() (minutes []int) {
 	last := -quiet - 1
 	for m := range w.need {
@@ -142,10 +141,10 @@ func (w *watch) onsets() (minutes []int) {
 	return minutes
 }
 
-// episode is an alarm, from the minute that raised it to the first that is over.
+// episode is an alarm, from its first minute to the first minute after it.
 type episode struct{ from, to int }
 
-// episodes are the alarms at a threshold. None is raised while the pool is saturated: that is no news.
+// episodes returns the alarms at a threshold. None is raised while the pool is saturated.
 func (w *watch) episodes(threshold func(minute int) float64) (all []episode) {
 	var alarm alerting.Alarm
 	for m := range min(len(w.need), len(w.probability)) {
@@ -202,12 +201,13 @@ func (w *watch) at(threshold func(minute int) float64, onsets []int) AlarmPoint 
 	return p
 }
 
-// fresh says that an alarm was raised, or came true, within notice before a saturation: one that stands for days announces nothing.
+// fresh reports whether an alarm was raised or came true within notice before a saturation. An alarm that lasts for
+// days announces nothing.
 func (w *watch) fresh(e episode, onset int) bool {
 	return onset-e.from <= notice || w.saturates(onset-notice, onset)
 }
 
-// saturates says whether the pool is saturated in some minute from one up to another.
+// saturates reports whether the pool is saturated in a minute of [from, to).
 func (w *watch) saturates(from, to int) bool {
 	for m := from; m < min(to, len(w.need)); m++ {
 		if w.saturated(m) {
@@ -217,7 +217,7 @@ func (w *watch) saturates(from, to int) bool {
 	return false
 }
 
-// meanLine is the mean of the lines from which the pool was warned.
+// meanLine is the mean alert threshold.
 func (w *watch) meanLine() Number {
 	sum, n := 0., 0.
 	for _, x := range w.lines {

@@ -10,16 +10,16 @@ import (
 
 // Cluster is a simulated pool at request level.
 //
-// Requests wait in one queue, first come, first served. The first goes to the ready replica with the most free KV tokens that has a
-// free slot and room for the prompt. A replica computes its prompts side by side (the prefill rate is shared equally) and decodes
-// its sequences together, one token each every ITL(b, kv). Every output token holds KV; when the cache is full the newest sequence
-// is preempted, and later computes its prompt and its output so far again. A request that waits too long is rejected and tried again.
+// Requests wait in one FIFO queue. The first goes to the ready replica with the most free KV tokens, a free slot and
+// room for the prompt. A replica's prompts share its prefill rate equally. It decodes its sequences together, one token
+// each per ITL(b, kv). Each output token holds KV. When the cache is full the newest sequence is preempted, and later
+// computes its prompt and output again. A request that waits too long is rejected and retried.
 //
-// Time is continuous. Between two events of a replica its rates are taken as constant, and they are refreshed each second. So the
-// end of a sequence is the time at which a counter of tokens passes a mark, and an event costs O(log b).
+// Time is continuous. A replica's rates are constant between its events, and updated each second. So a sequence ends
+// when a token counter passes a mark, and an event costs O(log b).
 //
-// The warm-up of the k-th started replica depends on the seed and k alone, so it is the same under all policies. A Cluster is not
-// safe for concurrent use.
+// The warm-up of the k-th started replica depends only on the seed and k, so it is the same for all policies. A Cluster
+// is not safe for concurrent use.
 type Cluster struct {
 	cfg  ClusterConfig
 	seed uint64
@@ -31,34 +31,34 @@ type Cluster struct {
 	orders   orders
 	admitted uint64
 
-	arrivals  []Arrival // submitted, not due yet
-	retries   []*call   // due RetryAfter from their rejection, in order
+	arrivals  []Arrival // submitted, in the future
+	retries   []*call   // due RetryAfter after their rejection, in order
 	queue     []*call   // never started
-	preempted []*call   // go before the queue, newest preemption last
-	patience  []*call   // every attempt by its beginning, those that are over included
+	preempted []*call   // before the queue, newest preemption last
+	patience  []*call   // all attempts by start time, including ended ones
 
 	requests []ingest.Request
 	states   []ingest.Replica
 	metrics  Metrics
 	minute   Minute
-	slow     bool  // a request of the open minute waited longer than the objective
-	rejected int64 // attempts before the open minute
+	slow     bool  // a request of this minute waited longer than the objective
+	rejected int64 // attempts before this minute
 }
 
 // call is one attempt of one request.
 type call struct {
 	Arrival
 	attempt        int
-	first, arrived float64 // s: of the first attempt, of this one
+	first, arrived float64 // s: start of the first attempt, of this one
 	started, token float64 // s: left the queue, first token; NaN before
 	due            float64 // s: of a retry
 	admitted       uint64  // order of admission
-	generated      float64 // output tokens so far, up to date when preempted
+	generated      float64 // output tokens so far, updated at preemption
 	replica        *replica
 	over           bool
-	kv             float64 // tokens held when decoding began or prefill was admitted
-	mark           float64 // of the replica's prefill or decode counter at which this phase ends
-	from           float64 // of the decode counter at which decoding began
+	kv             float64 // tokens held at the start of decode or prefill
+	mark           float64 // value of the replica's prefill or decode counter at the end of this phase
+	from           float64 // decode counter at the start of decode
 }
 
 // before orders calls by mark, ties by order of admission.
@@ -66,7 +66,7 @@ func (q *call) before(other *call) bool {
 	return q.mark < other.mark || q.mark == other.mark && q.admitted < other.admitted
 }
 
-// NewCluster is a pool with its initial replicas ready.
+// NewCluster creates a pool with its initial replicas ready.
 func NewCluster(cfg ClusterConfig, seed uint64) (*Cluster, error) {
 	if cfg.Start.IsZero() {
 		cfg.Start = DefaultStart
@@ -82,11 +82,11 @@ func NewCluster(cfg ClusterConfig, seed uint64) (*Cluster, error) {
 	return c, nil
 }
 
-// Submit hands over an arrival, in order of time and not before the cluster's clock. It takes effect when Advance
-// passes its time.
+// Submit adds an arrival, in order of time and not before the cluster's clock. It takes effect when Advance passes its
+// time.
 func (c *Cluster) Submit(a Arrival) { c.arrivals = append(c.arrivals, a) }
 
-// Now is the cluster's clock.
+// Now returns the cluster's clock.
 func (c *Cluster) Now() time.Time { return c.clock(c.now) }
 
 // Advance runs the pool until a time.
@@ -103,8 +103,8 @@ func (c *Cluster) Advance(until time.Time) {
 	c.now = max(c.now, end)
 }
 
-// next is the earliest event. Of those at the same time a replica's comes first and the second's last, so that capacity frees
-// before it is asked for. O(replicas).
+// next returns the earliest event. At equal times replicas come first, so that they free capacity, and the second comes
+// last. O(replicas).
 func (c *Cluster) next() (at float64, do func()) {
 	at, do = c.tick, c.second
 	earlier := func(t float64, what func()) {
@@ -119,7 +119,7 @@ func (c *Cluster) next() (at float64, do func()) {
 		earlier(c.retries[0].due, c.retry)
 	}
 	if len(c.patience) > 0 {
-		earlier(c.patience[0].arrived+c.cfg.Patience.Seconds(), c.losePatience)
+		earlier(c.patience[0].arrived+c.cfg.Patience.Seconds(), c.cancelOldest)
 	}
 	if len(c.queue) > 0 {
 		earlier(c.queue[0].arrived+c.cfg.QueueTimeout.Seconds(), func() { c.reject(pop(&c.queue)) })
@@ -136,14 +136,14 @@ func (c *Cluster) next() (at float64, do func()) {
 	return at, do
 }
 
-// pop takes the first element out of a queue that is not empty.
+// pop removes the first element of a queue that is not empty.
 func pop[T any](queue *[]T) T {
 	x := (*queue)[0]
 	*queue = (*queue)[1:]
 	return x
 }
 
-// second refreshes the rates of every replica, and closes the minute when one is over.
+// second updates the rates of all replicas, and closes the minute at its end.
 func (c *Cluster) second() {
 	c.tick++
 	for _, r := range c.replicas {
@@ -151,7 +151,7 @@ func (c *Cluster) second() {
 			r.sync(c.now)
 			r.plan()
 		}
-		if r.state != ingest.ReplicaPending { // it occupies its GPUs from loading on
+		if r.state != ingest.ReplicaPending { // a replica holds its GPUs from loading on
 			c.metrics.GPUHours += float64(c.cfg.GPUsPerReplica) / 3600
 		}
 	}
@@ -187,26 +187,26 @@ func (c *Cluster) enqueue(q *call) {
 	c.admit()
 }
 
-// tooLong says that a request will never fit.
+// tooLong reports whether a request can never fit.
 func (c *Cluster) tooLong(q *call) bool {
 	return q.PromptTokens+q.OutputTokens > c.cfg.KVCapacityTokens
 }
 
-// waited notes how long an attempt waited, at the end of its wait.
+// waited records the waiting time of an attempt.
 func (c *Cluster) waited(q *call) {
 	c.slow = c.slow || c.now-q.arrived > c.cfg.SLO.TTFT.Seconds()
 }
 
-// reject ends an attempt, and plans the next.
+// reject ends an attempt and schedules the next.
 func (c *Cluster) reject(q *call) {
 	c.waited(q)
 	c.metrics.Rejected++
 	c.report(q, ingest.PhaseRejected)
-	c.again(q)
+	c.scheduleRetry(q)
 }
 
-// again ends an attempt that was not served, and plans the next.
-func (c *Cluster) again(q *call) {
+// scheduleRetry ends an attempt that was not served, and schedules the next.
+func (c *Cluster) scheduleRetry(q *call) {
 	q.over = true
 	if q.attempt >= c.cfg.MaxAttempts || c.tooLong(q) {
 		c.metrics.Failed++
@@ -217,8 +217,8 @@ func (c *Cluster) again(q *call) {
 	})
 }
 
-// losePatience cancels the oldest attempt, unless it is over.
-func (c *Cluster) losePatience() {
+// cancelOldest cancels the oldest attempt if it is still open.
+func (c *Cluster) cancelOldest() {
 	q := pop(&c.patience)
 	if q.over {
 		return
@@ -234,7 +234,7 @@ func (c *Cluster) losePatience() {
 	}
 	c.metrics.Cancelled++
 	c.report(q, ingest.PhaseCancelled)
-	c.again(q)
+	c.scheduleRetry(q)
 	if r != nil && r.state == ingest.ReplicaDraining && r.running() == 0 {
 		c.remove(r)
 	}
@@ -274,7 +274,7 @@ func (c *Cluster) admit() {
 	}
 }
 
-// step handles whatever is due at a replica.
+// step handles the due events of a replica.
 func (c *Cluster) step(r *replica) {
 	if !r.serving() {
 		r.warm(c)
@@ -296,9 +296,9 @@ func (c *Cluster) clock(s float64) time.Time {
 	return c.cfg.Start.Add(time.Duration(s * float64(time.Second)))
 }
 
-// SetDesired asks for n replicas, within the pool's bounds. More are started at once and warm up. Of fewer, those still warming up
-// are given up first, the newest before the others, and then the ready ones with the least to do drain: they take nothing new,
-// finish what they have, and go.
+// SetDesired asks for n replicas, within the pool's bounds. New ones start at once and warm up. To remove some, it
+// first cancels the newest that warm up. Then the ready ones with the least work drain: they accept no requests, finish
+// their work, and stop.
 func (c *Cluster) SetDesired(n int) {
 	n = min(c.cfg.Max, max(c.cfg.Min, n))
 	c.orders.set(n, c.Now())
@@ -315,7 +315,7 @@ func (c *Cluster) SetDesired(n int) {
 		c.observe(r)
 	}
 	for ; alive > n; alive-- {
-		r := c.superfluous()
+		r := c.nextToRemove()
 		if !r.serving() || r.running() == 0 {
 			c.remove(r)
 			continue
@@ -325,8 +325,8 @@ func (c *Cluster) SetDesired(n int) {
 	}
 }
 
-// superfluous is the replica to give up next.
-func (c *Cluster) superfluous() *replica {
+// nextToRemove returns the next replica to remove.
+func (c *Cluster) nextToRemove() *replica {
 	var least *replica
 	for _, r := range slices.Backward(c.replicas) {
 		switch {

@@ -12,56 +12,55 @@ import (
 // ClusterConfig describes a simulated pool. Start from [DefaultClusterConfig].
 type ClusterConfig struct {
 	Pool  string
-	Start time.Time // the cluster's clock begins here; zero means DefaultStart
+	Start time.Time // start of the cluster's clock; zero means DefaultStart
 
 	Initial, Min, Max int          // replicas; the initial ones are ready at Start
-	Warmup            capacity.Lag // from asking for a replica to having it; lognormal
-	PendingShare      float64      // share of the warm-up spent waiting for a machine, the rest loads weights
+	Warmup            capacity.Lag // from the order of a replica until it is ready; lognormal
+	PendingShare      float64      // share of the warm-up before a machine is found; the rest loads weights
 	GPUsPerReplica    int
 
 	KVCapacityTokens  int64
-	MaxNumSeqs        int     // sequences a replica runs side by side
-	PrefillTokensPerS float64 // of one replica, shared among the prompts it is working on
+	MaxNumSeqs        int     // sequences per replica at once
+	PrefillTokensPerS float64 // of one replica, shared among its prompts
 	ITL               ITL
 
-	// A request that waited QueueTimeout is rejected; the client tries again after RetryAfter, MaxAttempts times in all.
-	// So it does when MaxQueue requests wait already.
+	// A request is rejected after QueueTimeout, or if MaxQueue requests wait. The client retries after RetryAfter, with
+	// up to MaxAttempts attempts.
 	QueueTimeout, RetryAfter time.Duration
 	MaxAttempts, MaxQueue    int
-	// Patience is how long after an attempt began its client cancels it, wherever it is by then, and tries again in the
-	// same way. Zero is for ever.
+	// Patience is the time after which the client cancels an attempt in any phase, and retries in the same way. Zero
+	// means never.
 	Patience time.Duration
-	// ReportArrivals makes the pool write a record of each attempt when it arrives, too.
+	// ReportArrivals makes the pool also write a record when an attempt arrives.
 	ReportArrivals bool
 
 	SLO SLO
 }
 
-// ITL is the law of the time per output token, ITL(b, kv) = Base + PerSequence·b + PerThousandKV·kv/1000 for b sequences
-// that hold kv tokens: each iteration reads the weights once, and every sequence's cache.
+// ITL is the time per output token: ITL(b, kv) = Base + PerSequence·b + PerThousandKV·kv/1000 for b sequences that hold
+// kv tokens. Each iteration reads the weights once, and each sequence's cache.
 type ITL struct {
 	Base, PerSequence, PerThousandKV time.Duration
 }
 
-// At is the inter-token latency in seconds.
+// At returns the inter-token latency in seconds.
 func (l ITL) At(sequences int, kvTokens float64) float64 {
 	return l.Base.Seconds() + l.PerSequence.Seconds()*float64(sequences) + l.PerThousandKV.Seconds()/1000*kvTokens
 }
 
-// SLO is what users were promised.
+// SLO holds the service level objectives.
 type SLO struct {
-	// TTFT bounds the time from the client's first attempt to the first token, beside TTFTStretch times what the prompt
-	// takes on an idle replica: a long prompt may take longer.
+	// TTFT bounds the time from the client's first attempt to the first token. TTFTStretch times the prompt's time on
+	// an idle replica is added, because a long prompt may take longer.
 	TTFT        time.Duration
 	TTFTStretch float64
 	// ITL bounds the mean time per output token after the first.
 	ITL time.Duration
-	// Waiting is how many requests may wait per ready replica at the end of a minute that is not counted as queued.
+	// Waiting is the largest queue per ready replica at the end of a minute that does not count as queued.
 	Waiting float64
 }
 
-// DefaultClusterConfig is a pool of replicas like a 30-billion-parameter model on two GPUs, that take about eight
-// minutes to warm up.
+// DefaultClusterConfig has replicas like a 30-billion-parameter model on two GPUs, with about eight minutes of warm-up.
 func DefaultClusterConfig() ClusterConfig {
 	return ClusterConfig{
 		Pool: "demo", Initial: 4, Min: 1, Max: 24,
@@ -73,8 +72,8 @@ func DefaultClusterConfig() ClusterConfig {
 	}
 }
 
-// DecodeTokensPerS is the decode goodput of a replica whose sequences hold context tokens each on average: b/ITL(b,
-// b·context) for the largest b within MaxNumSeqs, KVTarget of the cache, and the objective.
+// DecodeTokensPerS is the decode goodput of a replica with sequences of context tokens on average: b/ITL(b, b·context)
+// for the largest b within MaxNumSeqs, KVTarget of the cache, and the objective.
 func (c *ClusterConfig) DecodeTokensPerS(context float64) float64 {
 	best := 0.0
 	for b := 1; b <= c.MaxNumSeqs; b++ {
@@ -88,10 +87,10 @@ func (c *ClusterConfig) DecodeTokensPerS(context float64) float64 {
 	return best
 }
 
-// Shares of a replica's KV cache and prefill rate to plan with.
+// Planned shares of a replica's KV cache and prefill rate.
 const kvTarget, prefillTarget = 0.85, 0.7
 
-// Capacity is what a forecaster should be told of this pool, for sequences that hold context tokens on average.
+// Capacity is this pool's configuration for a forecaster, for sequences of context tokens on average.
 func (c *ClusterConfig) Capacity(context float64) capacity.Config {
 	return capacity.Config{
 		Name: c.Pool, KVCapacityTokens: int(c.KVCapacityTokens), KVTarget: kvTarget, GPU: capacity.GPU{PerReplica: c.GPUsPerReplica},

@@ -9,23 +9,23 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// instant absorbs rounding of the clock: what is due within it is due now, s. A float64 holds a decade of seconds to
-// that precision.
+// instant absorbs rounding of the clock: events within it are due now, s. A float64 holds a decade of seconds to that
+// precision.
 const instant = 1e-7
 
-// replica is one replica of a cluster. Its counters are as of at.
+// replica is one replica of a cluster. Its counters are valid at time at.
 type replica struct {
 	cfg   *ClusterConfig
 	name  string
 	state ingest.ReplicaState
 
-	at   float64 // s; the counters hold for this time
-	next float64 // s; its next event, +Inf for none
+	at   float64 // s; time of the counters
+	next float64 // s; next event, +Inf if none
 
 	prefilling heap[*call] // by mark on prefilled
 	decoding   heap[*call] // by mark on decoded
-	prefilled  float64     // prompt tokens that each prefilling sequence has been given since the replica began
-	decoded    float64     // output tokens, likewise
+	prefilled  float64     // prompt tokens per prefilling sequence since the replica started
+	decoded    float64     // output tokens, in the same way
 	itl        float64     // s, since at
 	kv         float64     // tokens held
 
@@ -33,7 +33,7 @@ type replica struct {
 	askedAt, readyAt           float64 // s
 }
 
-// newReplica starts a replica in a state; one that is not ready yet draws its warm-up.
+// newReplica starts a replica in a state. If it is not ready, it draws its warm-up.
 func (c *Cluster) newReplica(state ingest.ReplicaState) *replica {
 	r := &replica{cfg: &c.cfg, state: state, at: c.now, next: math.Inf(1)}
 	r.itl = c.cfg.ITL.At(0, 0)
@@ -52,7 +52,7 @@ func (c *Cluster) newReplica(state ingest.ReplicaState) *replica {
 // z90 is the 0.9 quantile of the standard normal distribution.
 const z90 = 1.2815515655446004
 
-// warmupDraw is the warm-up of the k-th started replica in seconds: lognormal, a function of seed and k alone.
+// warmupDraw returns the warm-up of the k-th started replica in seconds: lognormal, a function of seed and k only.
 func warmupDraw(p50, p90 float64, seed, k uint64) float64 {
 	sigma := math.Log(p90/p50) / z90
 	return p50 * math.Exp(sigma*rand.New(rand.NewPCG(seed, k)).NormFloat64())
@@ -62,7 +62,7 @@ func (r *replica) serving() bool {
 	return r.state == ingest.ReplicaReady || r.state == ingest.ReplicaDraining
 }
 
-// warm takes the replica one state further: pending, loading, ready.
+// warm moves the replica to its next state: pending, loading, ready.
 func (r *replica) warm(c *Cluster) {
 	r.at = c.now
 	if r.state == ingest.ReplicaPending {
@@ -77,8 +77,8 @@ func (r *replica) running() int { return len(r.prefilling) + len(r.decoding) }
 
 func (r *replica) free() float64 { return float64(r.cfg.KVCapacityTokens) - r.kv }
 
-// fits says whether the replica can start q now. One percent of the cache is kept free for the sequences that run, so
-// that an admission does not preempt the next moment.
+// fits reports whether the replica can start q now. It keeps one percent of the cache free for running sequences, so
+// that an admission causes no preemption at once.
 func (r *replica) fits(q *call) bool {
 	if r.state != ingest.ReplicaReady || r.running() >= r.cfg.MaxNumSeqs {
 		return false
@@ -86,10 +86,10 @@ func (r *replica) fits(q *call) bool {
 	return r.running() == 0 || r.kv+q.held() <= .99*float64(r.cfg.KVCapacityTokens)
 }
 
-// held is the KV that q takes when it starts.
+// held returns the KV that q takes at its start.
 func (q *call) held() float64 { return float64(q.PromptTokens) + q.generated }
 
-// sync brings the counters to time t.
+// sync advances the counters to time t.
 func (r *replica) sync(t float64) {
 	dt := t - r.at
 	if dt <= 0 || !r.serving() {
@@ -105,14 +105,14 @@ func (r *replica) sync(t float64) {
 	}
 }
 
-// plan sets the rates from now on and finds the next event. The counters must be up to date.
+// plan updates the rates and finds the next event. The counters must be current.
 func (r *replica) plan() {
 	r.itl = r.cfg.ITL.At(len(r.decoding), r.kv)
 	r.next = r.at + min(r.untilPrompt(), r.untilOutput(), r.untilFull())
 }
 
-// untilPrompt, untilOutput and untilFull are the seconds until the first prompt is done, the first output is done, and
-// the cache is full at the present rates; +Inf when that does not come.
+// untilPrompt, untilOutput and untilFull are the seconds until the first prompt ends, the first output ends, and the
+// cache is full, at the current rates; +Inf means never.
 
 func (r *replica) untilPrompt() float64 {
 	n := len(r.prefilling)
@@ -137,7 +137,7 @@ func (r *replica) untilFull() float64 {
 	return max(0, r.free()) * r.itl / float64(n)
 }
 
-// take starts q: its prompt, and what it had generated before a preemption, is computed except for the cached part.
+// take starts q. It computes the prompt and the output from before a preemption, except for the cached part.
 func (r *replica) take(q *call) {
 	q.kv, q.replica = q.held(), r
 	r.kv += q.kv
@@ -148,7 +148,7 @@ func (r *replica) take(q *call) {
 	r.plan()
 }
 
-// endPrefills gives the prompts that are done their first token and lets them decode.
+// endPrefills starts decoding the prompts that are complete, with their first token.
 func (r *replica) endPrefills(c *Cluster) {
 	for r.untilPrompt() < instant {
 		q := r.prefilling.remove(0)
@@ -173,7 +173,7 @@ func (r *replica) endOutputs(c *Cluster) {
 	}
 }
 
-// preempt frees the cache when it is full: the newest sequences give way until the rest can go on.
+// preempt frees a full cache: it stops the newest sequences until the rest can continue.
 func (r *replica) preempt(c *Cluster) {
 	for r.untilFull() < instant {
 		set, at := &r.decoding, -1
@@ -192,7 +192,7 @@ func (r *replica) preempt(c *Cluster) {
 	}
 }
 
-// stop takes out element i of a set of sequences, and brings its counts up to date.
+// stop removes element i of a set of sequences, and updates its counts.
 func (r *replica) stop(set *heap[*call], i int) *call {
 	q := set.remove(i)
 	if set == &r.decoding {
@@ -205,7 +205,7 @@ func (r *replica) stop(set *heap[*call], i int) *call {
 	return q
 }
 
-// drop takes out q at time t.
+// drop removes q at time t.
 func (r *replica) drop(q *call, t float64) {
 	r.sync(t)
 	for _, set := range []*heap[*call]{&r.prefilling, &r.decoding} {
@@ -217,7 +217,7 @@ func (r *replica) drop(q *call, t float64) {
 	r.plan()
 }
 
-// release frees KV; an empty replica holds none, whatever rounding left.
+// release frees KV. An empty replica holds exactly none, in spite of rounding.
 func (r *replica) release(kv float64) {
 	r.kv = max(0, r.kv-kv)
 	if r.running() == 0 {

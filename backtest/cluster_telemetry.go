@@ -7,19 +7,19 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// maxTelemetry bounds the records that wait for Drain; further ones are dropped and counted.
+// maxTelemetry bounds the records until Drain; more are dropped and counted.
 const maxTelemetry = 1 << 20
 
-// Drain hands over the telemetry since the last call, as a real pool and its gateway would have reported it: one record
-// per attempt at its end and, with ReportArrivals, at its arrival, a report of every replica at each full minute and at each change of its state. The slices are
-// the caller's.
+// Drain returns the telemetry since the last call, as a real pool and its gateway would report it: one record per
+// attempt at its end and, with ReportArrivals, at its arrival; a report of each replica at each full minute and at each
+// change of its state. The caller owns the slices.
 func (c *Cluster) Drain() (requests []ingest.Request, replicas []ingest.Replica) {
 	requests, replicas = c.requests, c.states
 	c.requests, c.states = nil, nil
 	return requests, replicas
 }
 
-// finish ends a request well.
+// finish ends a request successfully.
 func (c *Cluster) finish(q *call) {
 	q.over = true
 	c.metrics.Finished++
@@ -33,7 +33,7 @@ func (c *Cluster) finish(q *call) {
 	c.report(q, ingest.PhaseFinished)
 }
 
-// report writes a record of an attempt: at its arrival, or when it is over.
+// report writes a record of an attempt, at its arrival or its end.
 func (c *Cluster) report(q *call, phase ingest.Phase) {
 	if len(c.requests) >= maxTelemetry {
 		c.metrics.TelemetryDropped++
@@ -91,8 +91,8 @@ func (c *Cluster) observe(r *replica) {
 	c.states = append(c.states, report)
 }
 
-// shareOfQueue is how much of the common queue a ready replica reports as its own: an equal part, the first replicas
-// one more when it does not come out even.
+// shareOfQueue is the part of the common queue that a ready replica reports: an equal part, and the remainder on the
+// first replicas.
 func (c *Cluster) shareOfQueue(r *replica) int64 {
 	ready, place := 0, 0
 	for _, other := range c.replicas {
@@ -108,28 +108,28 @@ func (c *Cluster) shareOfQueue(r *replica) int64 {
 
 func (c *Cluster) waiting() int { return len(c.queue) + len(c.preempted) }
 
-// Metrics is how well a run went. A user's request counts once, whatever its attempts.
+// Metrics is the result of a run. A user's request counts once for all its attempts.
 type Metrics struct {
 	Minutes int
-	// QueuedMinutes are those at whose end more requests waited than SLO.Waiting per ready replica, or in which a request was
-	// rejected or left the queue after waiting longer than SLO.TTFT. Users notice them. A saturation is something else: load
-	// above the planned capacity, which leaves a margin before requests queue.
+	// QueuedMinutes are minutes with more than SLO.Waiting requests per ready replica waiting at the end, or with a
+	// request that was rejected or waited longer than SLO.TTFT. Users notice them. A saturation is load above the
+	// planned capacity, which has a margin before requests queue.
 	QueuedMinutes    int
-	Requests         int64 // that users made
+	Requests         int64 // of users
 	Finished         int64
 	Failed           int64 // never served
 	SLOMet           int64 // finished within both objectives
 	Retries          int64
 	Rejected         int64 // attempts
-	Cancelled        int64 // attempts, by clients that lost patience
+	Cancelled        int64 // attempts, by clients after Patience
 	Preemptions      int64
-	GPUHours         float64 // from loading to the end, waiting for a machine not included
-	ScaleActions     int     // changes of the number asked for
+	GPUHours         float64 // from loading to the end, without waiting for a machine
+	ScaleActions     int     // changes of the desired replicas
 	TelemetryDropped int64
 }
 
-// SLOAttainment is the share of requests served within both objectives; those never served missed them, those still
-// under way do not count.
+// SLOAttainment is the share of requests served within both objectives. Requests that were never served missed them;
+// open ones do not count.
 func (m *Metrics) SLOAttainment() float64 {
 	return share(float64(m.SLOMet), float64(m.Finished+m.Failed))
 }
@@ -141,17 +141,17 @@ func share(part, whole float64) float64 {
 	return part / whole
 }
 
-// Minute is how things stood at the end of a minute.
+// Minute is the state at the end of a minute.
 type Minute struct {
 	Waiting        int
 	Ready, Pending int
-	KVUse          float64 // highest share of its KV cache that any ready replica uses; NaN when none is ready
+	KVUse          float64 // highest KV cache use of a ready replica, 0..1; NaN if none is ready
 }
 
-// Metrics is the account so far.
+// Metrics returns the counts so far.
 func (c *Cluster) Metrics() Metrics { return c.metrics }
 
-// Minute is the newest full minute; before the first no replica is ready.
+// Minute returns the newest full minute; before the first no replica is ready.
 func (c *Cluster) Minute() Minute { return c.minute }
 
 func (c *Cluster) endMinute() {

@@ -5,40 +5,39 @@ import (
 	"slices"
 )
 
-// Targets are the shares of saturated minutes at which policies are compared.
+// Targets are the shares of saturated minutes for comparing policies.
 var Targets = []float64{.01, .005}
 
-// outcome is what one setting of one policy came to, in the part of the trace that settings are chosen on and in the part
-// that is scored.
+// outcome is the result of one setting of one policy in the tuning part and in the scored part of the trace.
 type outcome struct {
 	set            Setting
 	tuning, scored Account
 }
 
-// Comparison sets Forewarm against the best rival and the oracle at one share of saturated minutes. Costs are GPU-hours
-// of the scored part, read off each policy's curve over its first knob. The other knobs of every policy are those that
-// cost least at the target in the tuning part.
+// Comparison compares Forewarm with the best rival and the oracle at one share of saturated minutes. Costs are
+// GPU-hours of the scored part, read from each policy's curve over its first knob. The other knobs are those of least
+// cost at the target in the tuning part.
 type Comparison struct {
 	SaturatedShare float64 `json:"saturated_share"`
-	// Costs has every policy, in the order of the catalog.
+	// Costs has all policies, in the order of the catalog.
 	Costs []Cost `json:"costs"`
 
 	BestRival string `json:"best_rival"`
-	// GapClosed is (rival − Forewarm) / (rival − oracle): 1 is as good as the oracle, 0 as the best rival.
+	// GapClosed is (rival − Forewarm) / (rival − oracle): 1 equals the oracle, 0 the best rival.
 	GapClosed Number `json:"gap_closed"`
-	// SaturationRatio is Forewarm's saturated minutes over the fewest that a rival has for the same GPU-hours.
+	// SaturationRatio is Forewarm's saturated minutes over the fewest of a rival with the same GPU-hours.
 	SaturationRatio Number `json:"saturation_ratio"`
 }
 
 // Cost is one policy in a Comparison.
 type Cost struct {
 	Policy   string `json:"policy"`
-	GPUHours Number `json:"gpu_hours"` // at the target; null when no setting saturates as little
-	// Tuned is the setting that cost least at the target in the tuning part, and what it came to in the scored part.
+	GPUHours Number `json:"gpu_hours"` // at the target; null if no setting reaches it
+	// Tuned is the setting of least cost at the target in the tuning part, and its result in the scored part.
 	Tuned       string `json:"tuned"`
 	Carried     Number `json:"carried_saturated_share"`
 	CarriedCost Number `json:"carried_gpu_hours"`
-	// Actions of that setting in the scored part, and the share of them that took an ask back.
+	// Actions of that setting in the scored part, and the share that reversed an order.
 	Actions       int    `json:"carried_scale_actions"`
 	ReversedShare Number `json:"carried_reversed_share"`
 }
@@ -46,10 +45,10 @@ type Cost struct {
 // field is the policies of a run with their outcomes.
 type field struct {
 	specs    []PolicySpec
-	outcomes [][]outcome // of each of specs
+	outcomes [][]outcome // one slice per policy in specs
 }
 
-// compare reads all policies at one target.
+// compare compares all policies at one target.
 func (f *field) compare(target float64) Comparison {
 	c := Comparison{SaturatedShare: target, GapClosed: Number(math.NaN()), SaturationRatio: Number(math.NaN())}
 	best, oracle, own := math.Inf(1), math.Inf(1), math.Inf(1)
@@ -88,8 +87,8 @@ func (f *field) compare(target float64) Comparison {
 	return c
 }
 
-// tune is the outcomes over the first knob of the other knobs' values that cost least at the target in the tuning part;
-// where none reaches the target, of those that come nearest.
+// tune returns the outcomes over the first knob, with the other knobs at least cost for the target in the tuning part.
+// If none reaches the target, it takes the nearest.
 func tune(all []outcome, target float64) []outcome {
 	var best []outcome
 	least := [2]float64{math.Inf(1), math.Inf(1)}
@@ -103,7 +102,7 @@ func tune(all []outcome, target float64) []outcome {
 	return best
 }
 
-// groups are the outcomes that differ in the first knob alone.
+// groups groups outcomes that differ only in the first knob.
 func groups(all []outcome) (gs [][]outcome) {
 next:
 	for _, o := range all {
@@ -118,8 +117,8 @@ next:
 	return gs
 }
 
-// carry is the outcome of the setting that was cheapest in the tuning part among those within the target; of the least
-// saturated one when none was.
+// carry returns the outcome of the cheapest setting within the target in the tuning part, or else of the least
+// saturated one.
 func carry(group []outcome, target float64) *outcome {
 	best := &group[0]
 	rank := func(o *outcome) [2]float64 {

@@ -7,18 +7,18 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// contender is one setting of one policy with the pool that it scales.
+// contender is one setting of one policy with its pool.
 type contender struct {
 	spec       *PolicySpec
 	set        Setting
 	pool       *FluidPool
 	policy     Policy                 // nil for Forewarm
-	prompter   Policy                 // the same policy for the prefill replicas of a disaggregated pool
-	other      *variant               // Forewarm at a setting that is not the pipeline's; nil for the pipeline itself and for rivals
+	prompter   Policy                 // the policy for the prefill replicas of a disaggregated pool
+	other      *variant               // Forewarm with another setting than the pipeline's; otherwise nil
 	calibrator *forecaster.Calibrator // of other
 
-	tuning Account // when the scored part begins
-	track  *track  // nil when nothing is to be drawn
+	tuning Account // at the start of the scored part
+	track  *track  // nil without a drawing
 }
 
 // step serves a minute and lets a rival decide.
@@ -36,7 +36,7 @@ func (c *contender) step(load Load) (o Observation, desired int) {
 	return o, desired
 }
 
-// decide is Forewarm's turn, after the pipeline's tick, of which calibrator is.
+// decide makes Forewarm's decision after the pipeline's tick; calibrator is the pipeline's.
 func (c *contender) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator, demand *Demand) {
 	if c.other == nil {
 		return
@@ -52,10 +52,10 @@ func (c *contender) outcome() outcome {
 	return outcome{set: c.set, tuning: c.tuning, scored: c.pool.Account().Since(c.tuning)}
 }
 
-// isDefault says whether this is the setting that the documentation of the policy's original has.
+// isDefault reports whether this is the default setting in the documentation of the original.
 func (c *contender) isDefault() bool { return slices.Equal(c.set, c.spec.defaults()) }
 
-// track is a pool over the scored time, in bins of whole minutes, for drawing.
+// track is a pool's history in the scored part, in bins of whole minutes, for drawing.
 type track struct {
 	from  time.Time
 	width time.Duration
@@ -64,11 +64,11 @@ type track struct {
 
 type trackBin struct {
 	need         float64 // largest
-	ready, asked float64 // mean replicas; asked includes those on their way
+	ready, asked float64 // mean replicas; asked includes those that warm up
 	minutes      float64
 }
 
-// trackBins is how many bins a track has at most.
+// trackBins bounds the bins of a track.
 const trackBins = 600
 
 func newTrack(from, to time.Time) *track {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// point is what one setting of a policy came to.
+// point is the result of one setting of a policy.
 type point struct {
 	saturated float64 // share of minutes
 	hours     float64 // GPU-hours
@@ -14,9 +14,8 @@ type point struct {
 
 func (a *Account) point() point { return point{a.SaturatedShare(), a.GPUHours} }
 
-// curve is cost against attainment: the points that no other beats in both, by rising saturation and falling cost.
-// Between two neighbours a pool that follows the one setting part of the time and the other the rest gets what lies on
-// the straight line, so that is how it is read.
+// curve is cost against saturation: the points that are not worse than another in both, by rising saturation and
+// falling cost. It is linear between points, because a pool can use each of two settings for part of the time.
 type curve []point
 
 func newCurve(points []point) curve {
@@ -32,8 +31,8 @@ func newCurve(points []point) curve {
 	return c
 }
 
-// hoursAt is the cost of a share of saturated minutes: that of the cheapest setting when all saturate less; +Inf when
-// none saturates as little.
+// hoursAt returns the cost of a share of saturated minutes: that of the cheapest setting if all saturate less; +Inf if
+// all saturate more.
 func (c curve) hoursAt(saturated float64) float64 {
 	if len(c) == 0 || c[0].saturated > saturated {
 		return math.Inf(1)
@@ -46,8 +45,8 @@ func (c curve) hoursAt(saturated float64) float64 {
 	return c[len(c)-1].hours
 }
 
-// saturatedAt is the share of saturated minutes that a cost buys: that of the least saturated setting when all cost
-// less; +Inf when none is as cheap.
+// saturatedAt returns the share of saturated minutes for a cost: that of the least saturated setting if all cost less;
+// +Inf if all cost more.
 func (c curve) saturatedAt(hours float64) float64 {
 	if len(c) == 0 || c[len(c)-1].hours > hours {
 		return math.Inf(1)

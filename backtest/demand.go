@@ -13,13 +13,13 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// loadDimensions are the dimensions of demand that can be a replica's resource, in the order of Load.
+// loadDimensions are the demand dimensions that can be a replica's resource, in the order of Load.
 var loadDimensions = [...]string{capacity.KV, capacity.Prefill, capacity.Decode, capacity.Requests}
 
-// Load is what all attempts of one minute ask of a pool, by loadDimensions, in their units; NaN where it is not known.
+// Load is the demand of all attempts of one minute, by loadDimensions, in their units; NaN if unknown.
 type Load [len(loadDimensions)]float64
 
-// Of is the load of one dimension; NaN for one that is no resource.
+// Of returns the load of one dimension; NaN if that is no resource.
 func (l Load) Of(dimension string) float64 {
 	for i, d := range loadDimensions {
 		if d == dimension {
@@ -29,16 +29,16 @@ func (l Load) Of(dimension string) float64 {
 	return math.NaN()
 }
 
-// maxDemandMinutes bounds a trace: four years, which take 64 MiB.
+// maxDemandMinutes bounds a trace: four years, or 64 MiB.
 const maxDemandMinutes = 4 * 366 * 1440
 
-// Demand is a trace's load, minute by minute.
+// Demand is a trace's load by minute.
 type Demand struct {
 	Start   time.Time // of the first minute
 	Minutes []Load
 }
 
-// At is the load of the minute that begins at t; all NaN outside the trace.
+// At returns the load of the minute that begins at t; NaN outside the trace.
 func (d *Demand) At(t time.Time) Load {
 	i := int(t.Sub(d.Start) / features.Minute)
 	if i < 0 || i >= len(d.Minutes) {
@@ -47,7 +47,7 @@ func (d *Demand) At(t time.Time) Load {
 	return d.Minutes[i]
 }
 
-// before looks demand up, by dimension and Unix minute, as far as it is known at t: NaN from then on.
+// before returns a lookup of demand known at t, by dimension and Unix minute: NaN from t on.
 func (d *Demand) before(t time.Time) func(dimension string, minute int64) float64 {
 	return func(dimension string, minute int64) float64 {
 		at := time.Unix(minute*60, 0)
@@ -63,7 +63,7 @@ func (d *Demand) End() time.Time { return d.Start.Add(time.Duration(len(d.Minute
 
 var unknownLoad = Load{math.NaN(), math.NaN(), math.NaN(), math.NaN()}
 
-// Peak is the load of the busiest minute, for each dimension on its own; NaN for those never known.
+// Peak returns the largest load of each dimension separately; NaN if never known.
 func (d *Demand) Peak() Load {
 	peak := unknownLoad
 	for _, m := range d.Minutes {
@@ -76,9 +76,8 @@ func (d *Demand) Peak() Load {
 	return peak
 }
 
-// Scan reads an event log to its end and sums its demand by the minute with the pipeline's own aggregation. It is what knows
-// the future in a backtest: the busiest minute that sizes a replica, the traffic that a simulated pool serves, and the
-// oracle.
+// Scan reads an event log to its end and sums its demand by minute, with the pipeline's aggregation. It is for parts of
+// a backtest that know the future: the size of replicas, the traffic of simulated pools, and the oracle.
 func Scan(ctx context.Context, log eventLog, cfg features.Config) (*Demand, error) {
 	aggregator := features.New(cfg)
 	demand := &Demand{}
@@ -112,7 +111,7 @@ func Scan(ctx context.Context, log eventLog, cfg features.Config) (*Demand, erro
 			return nil, err
 		}
 	}
-	for until := end.Add(cfg.Revise); end.Before(until); { // what settles after the trace's end
+	for until := end.Add(cfg.Revise); end.Before(until); { // late windows after the trace's end
 		end = end.Add(features.Minute)
 		if err := demand.close(aggregator, end); err != nil {
 			return nil, err
@@ -121,7 +120,7 @@ func Scan(ctx context.Context, log eventLog, cfg features.Config) (*Demand, erro
 	return demand, nil
 }
 
-// close ends a minute and takes in the windows that are final.
+// close ends a minute and adds the settled windows.
 func (d *Demand) close(a *features.Aggregator, t time.Time) error {
 	windows, pools := a.Close(t)
 	at := -1
@@ -151,7 +150,7 @@ func (d *Demand) close(a *features.Aggregator, t time.Time) error {
 			}
 		}
 	}
-	if at >= 0 && len(pools) > 0 && len(pools[0].Attempts) > 0 { // the oldest minute is the one that settled
+	if at >= 0 && len(pools) > 0 && len(pools[0].Attempts) > 0 { // the oldest minute is the settled one
 		for j, name := range loadDimensions {
 			d.Minutes[at][j] *= features.LoadFactor(pools[0].Attempts[:1], name)
 		}
@@ -159,9 +158,9 @@ func (d *Demand) close(a *features.Aggregator, t time.Time) error {
 	return nil
 }
 
-// PeakPool is the pool of which the trace's busiest minute needs n replicas, in every resource whose demand is known:
-// KV, prefill and decode, or requests where only those are counted. So each resource binds when it peaks. Replicas are
-// bounded by four times n.
+// PeakPool returns a pool that needs n replicas in the busiest minute, in each resource with known demand: KV, prefill
+// and decode, or requests if only those are counted. So each resource binds at its peak. Replicas are bounded by four
+// times n.
 func PeakPool(name string, peak Load, n int, warmup capacity.Lag) (capacity.Pool, error) {
 	if n < 1 {
 		return capacity.Pool{}, fmt.Errorf("peak replicas %d: use 1 or more", n)
@@ -172,9 +171,9 @@ func PeakPool(name string, peak Load, n int, warmup capacity.Lag) (capacity.Pool
 	return sizedPool(name, peak, capacity.Replicas{Min: 1, Max: 4 * n, Initial: n}, warmup)
 }
 
-// sizedPool is the pool of which a replica carries so much of every resource; what is not positive does not bind.
+// sizedPool returns a pool with a replica's capacity per resource; zero, negative and NaN do not bind.
 func sizedPool(name string, each Load, replicas capacity.Replicas, warmup capacity.Lag) (capacity.Pool, error) {
-	const whole = 1e-9 // keeps rounding from asking for one more at the peak itself
+	const whole = 1e-9 // prevents one replica more at the peak from rounding
 	of := func(dimension string) float64 {
 		if x := each.Of(dimension); x > 0 {
 			return x * (1 + whole)

@@ -11,55 +11,54 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// queuePatience is how long work waits in a fluid pool before its users give up, minutes.
-const queuePatience = 0.5
+// maxQueueMinutes is how long work waits in a fluid pool before users give up, minutes.
+const maxQueueMinutes = 0.5
 
-// fluidRetries is how often they try again, as those of [Cluster] do.
+// fluidRetries is the number of retries, as in [Cluster].
 const fluidRetries = 2
 
-// FluidPool is a simulated pool in which work flows: what a policy's replica count means for a whole trace, minute by
-// minute, also where only sums per bin are known.
+// FluidPool simulates a pool with continuous work. It shows the effect of a policy's replica counts on a whole trace,
+// minute by minute, also if only sums per bin are known.
 //
-// A minute's demand needs max over resources of demand / safe capacity of a replica; that many replicas serve it. What
-// they cannot serve waits. What would wait longer than half a minute comes again in the next minute, twice at most, and is
-// lost then. Replicas that are asked for are
-// ready after a lognormal warm-up, the k-th one's drawn from the seed and k alone, so that all policies have the same
-// luck; a fraction of a minute counts. Replicas that are given up go at once, those still warming up first. Not in the
-// model: single requests, their order, preemption and prefix locality; [Cluster] has them.
+// A minute needs the maximum over resources of demand / safe capacity of a replica. The rest of the work waits. Work
+// that would wait longer than half a minute is retried in the next minute, at most twice, and then lost. A new replica
+// is ready after a lognormal warm-up, with fractions of minutes. It is drawn from the seed and the replica's number
+// only, so all policies get the same warm-ups. Removed replicas stop at once, those that warm up first. Not modelled:
+// single requests, their order, preemption and prefix locality; [Cluster] has them.
 type FluidPool struct {
 	pool     capacity.Pool
-	each     Load // safe capacity of a replica; NaN where unknown
+	each     Load // safe capacity of a replica; NaN if unknown
 	seed     uint64
 	p50, p90 float64 // of the warm-up, s
 
 	now     time.Time
-	ready   []uint64 // numbers of the replicas that serve, ascending
+	ready   []uint64 // numbers of the ready replicas, ascending
 	pending []warming
 	warmed  []time.Duration
-	changed []ingest.Replica // reports of what changed since the last reports
+	changed []ingest.Replica // reports of changes since the last reports
 	started uint64
 	orders  orders
 
-	backlog float64               // replica-minutes that wait
-	again   [fluidRetries]float64 // that come again in the next minute, by how often they were tried
+	backlog float64               // waiting replica-minutes
+	retries [fluidRetries]float64 // replica-minutes to retry in the next minute, by number of attempts
 	need    float64               // of the last minute, replicas
 	load    Load                  // of the last minute
 
 	account Account
 
-	prompts *FluidPool // computes the prompts of a disaggregated pool, of which this one decodes; nil otherwise
-	both    int        // minutes in which both were saturated
+	prompts       *FluidPool // computes the prompts of a disaggregated pool, while this pool decodes; otherwise nil
+	bothSaturated int        // minutes in which both roles were saturated
 }
 
-// warming is a replica on its way.
+// warming is a replica that warms up.
 type warming struct {
-	number       uint64
-	asked, ready time.Time
+	number         uint64
+	ordered, ready time.Time
 }
 
-// NewFluidPool is a pool at a minute boundary, with its initial replicas ready. Of a disaggregated one it decodes, which is what is
-// observed and scaled as the pool; beside it is one for the prompts, which reports nothing. Neither waits for the other, and the
-// time that it takes to send KV cache is left out.
+// NewFluidPool creates a pool at a minute boundary, with its initial replicas ready. For a disaggregated pool it has
+// the decode replicas, which are observed and scaled as the pool. A second pool has the prefill replicas and reports
+// nothing. The two are independent, and the transfer of KV cache takes no time.
 func NewFluidPool(pool capacity.Pool, start time.Time, seed uint64) *FluidPool {
 	if pool.Disaggregated {
 		p := NewFluidPool(decodePool(pool), start, seed)
@@ -80,7 +79,7 @@ func NewFluidPool(pool capacity.Pool, start time.Time, seed uint64) *FluidPool {
 	return p
 }
 
-// Need is the number of replicas, not rounded, that serve a load; 0 when nothing is known of it.
+// Need returns the number of replicas for a load, not rounded; 0 if the load is unknown.
 func (p *FluidPool) Need(l Load) float64 {
 	need := 0.0
 	for i, x := range l {
@@ -93,14 +92,14 @@ func (p *FluidPool) Need(l Load) float64 {
 
 // SetDesired asks for n replicas, within the pool's bounds.
 func (p *FluidPool) SetDesired(n int) {
-	most, _ := p.pool.Limit()
-	n = min(most, max(p.pool.Replicas.Min, n))
+	limit, _ := p.pool.Limit()
+	n = min(limit, max(p.pool.Replicas.Min, n))
 	p.orders.set(n, p.now)
 	p.account.Actions, p.account.Reversed = p.orders.actions, p.orders.reversed
 	for len(p.ready)+len(p.pending) < n {
 		p.started++
 		k := p.started - uint64(p.pool.Replicas.Initial)
-		w := warming{number: p.started, asked: p.now, ready: p.now.Add(p.lag(k))}
+		w := warming{number: p.started, ordered: p.now, ready: p.now.Add(p.lag(k))}
 		p.pending = append(p.pending, w)
 		p.changed = append(p.changed, p.report(w.number, ingest.ReplicaLoading, p.now))
 	}
@@ -116,12 +115,12 @@ func (p *FluidPool) SetDesired(n int) {
 	}
 }
 
-// lag is the warm-up of the k-th replica that is started after the initial ones.
+// lag returns the warm-up of the k-th replica started after the initial ones.
 func (p *FluidPool) lag(k uint64) time.Duration {
 	return time.Duration(warmupDraw(p.p50, p.p90, p.seed, k) * float64(time.Second))
 }
 
-// decodePool is the part of a disaggregated pool that decodes, as a pool; another pool is that itself.
+// decodePool returns the decode part of a disaggregated pool, or another pool as it is.
 func decodePool(p capacity.Pool) capacity.Pool {
 	if p.Disaggregated {
 		p.Rates.PrefillTokensPerS, p.Disaggregated = 0, false
@@ -129,7 +128,7 @@ func decodePool(p capacity.Pool) capacity.Pool {
 	return p
 }
 
-// promptPool is the part of a disaggregated pool that computes prompts, as a pool.
+// promptPool returns the prefill part of a disaggregated pool, as a pool.
 func promptPool(p capacity.Pool) capacity.Pool {
 	p.Replicas, p.Reserves, p.Disaggregated = p.PrefillReplicas, p.PrefillReserves, false
 	p.KVTokens, p.BudgetHourUSD = 0, 0
@@ -149,11 +148,11 @@ func (p *FluidPool) obey(d *alerting.Decision) {
 func (p *FluidPool) Step(load Load) {
 	saturated := p.serve(load)
 	if p.prompts != nil && p.prompts.serve(load) && saturated {
-		p.both++
+		p.bothSaturated++
 	}
 }
 
-// serve serves a minute, and says whether it was saturated.
+// serve serves a minute, and reports whether it was saturated.
 func (p *FluidPool) serve(load Load) (saturated bool) {
 	end := p.now.Add(features.Minute)
 	serving := float64(len(p.ready))
@@ -163,7 +162,7 @@ func (p *FluidPool) serve(load Load) (saturated bool) {
 		if w.ready.Before(end) {
 			serving += min(1, end.Sub(w.ready).Minutes())
 			p.ready = append(p.ready, w.number)
-			p.warmed = append(p.warmed, end.Sub(w.asked)-reportEarly)
+			p.warmed = append(p.warmed, end.Sub(w.ordered)-reportEarly)
 		} else {
 			left = append(left, w)
 		}
@@ -172,7 +171,7 @@ func (p *FluidPool) serve(load Load) (saturated bool) {
 
 	p.load, p.need = load, p.Need(load)
 	arrives := p.need
-	for _, work := range p.again {
+	for _, work := range p.retries {
 		arrives += work
 	}
 	work := arrives + p.backlog
@@ -185,24 +184,24 @@ func (p *FluidPool) serve(load Load) (saturated bool) {
 	if saturated = work > serving; saturated {
 		p.account.Saturated++
 		p.account.Met += weight * serving / work
-		p.backlog = min(work-serving, queuePatience*max(serving, 1))
+		p.backlog = min(work-serving, maxQueueMinutes*max(serving, 1))
 	} else {
 		p.account.Met += weight
 		p.backlog = 0
 	}
-	turned := 0.0 // away, of what arrived
+	turned := 0.0 // lost share of the arrivals
 	if lost := work - serving - p.backlog; lost > 0 && arrives > 0 {
 		turned = min(lost/arrives, 1)
 	}
 	for i, before := 0, p.need; i < fluidRetries; i++ {
-		p.again[i], before = turned*before, p.again[i]
+		p.retries[i], before = turned*before, p.retries[i]
 	}
 	p.now = end
 	return saturated
 }
 
-// Observe is what a policy can see at the end of a minute. Where requests are not counted, each replica-minute of
-// waiting work counts as one.
+// Observe returns what a policy sees at the end of a minute. If requests are not counted, one replica-minute of waiting
+// work counts as one request.
 func (p *FluidPool) Observe() Observation {
 	o := Observation{At: p.now, Ready: len(p.ready), Pending: len(p.pending), Need: p.need, Backlog: p.backlog}
 	if rate := p.load.Of(capacity.Requests); p.need > 0 && rate > 0 {
@@ -214,8 +213,8 @@ func (p *FluidPool) Observe() Observation {
 	return o
 }
 
-// kvUse is the share of the ready replicas' KV cache in use; where KV demand is not known, of whatever resource is used
-// most, for a queue and a full cache come together.
+// kvUse is the used share of the ready replicas' KV cache. If KV demand is unknown it is the share of the busiest
+// resource, because a queue and a full cache come together.
 func (p *FluidPool) kvUse() float64 {
 	used := p.need + p.backlog
 	if kv := p.load[0] / p.each[0]; kv >= 0 {
@@ -230,18 +229,18 @@ func (p *FluidPool) kvUse() float64 {
 	return min(1, used/float64(len(p.ready))*p.pool.KVTarget)
 }
 
-// reportEarly is how long before the end of a minute its reports are made, so that they are part of it.
+// reportEarly is how long before the end of a minute its reports are made, so that the minute includes them.
 const reportEarly = time.Millisecond
 
-// Warmed are the lags of the replicas that became ready since the last call, as their reports show them.
+// Warmed returns the lags of the replicas that became ready since the last call, as in their reports.
 func (p *FluidPool) Warmed() []time.Duration {
 	w := p.warmed
 	p.warmed = nil
 	return w
 }
 
-// Reports appends what the replicas report: changes when they happened, then each replica's state just before the end
-// of the last minute, so that it is known at its end.
+// Reports appends the replicas' reports: changes at their times, then each replica's state just before the end of the
+// last minute.
 func (p *FluidPool) Reports(to []ingest.Replica) []ingest.Replica {
 	to = append(to, p.changed...)
 	p.changed = p.changed[:0]
@@ -278,18 +277,18 @@ func (p *FluidPool) state() features.PoolState {
 		s.WaitingPerReady = float64(int64(o.Waiting / float64(o.Ready)))
 	}
 	for _, w := range p.pending {
-		s.PendingSince = append(s.PendingSince, w.asked)
+		s.PendingSince = append(s.PendingSince, w.ordered)
 	}
 	return s
 }
 
-// Account is how the pool did so far. Of a disaggregated pool it is what both roles cost, the minutes in which either was
-// saturated, and the requests that each served, as if those that one lost were others than the other's where that can be.
+// Account returns the result so far. For a disaggregated pool it is the cost of both roles, the minutes in which either
+// was saturated, and the requests that both served. It assumes that the two roles lose different requests if possible.
 func (p *FluidPool) Account() Account {
 	sum := p.account
 	if p.prompts != nil {
 		prompts := p.prompts.account
-		sum.Saturated += prompts.Saturated - p.both
+		sum.Saturated += prompts.Saturated - p.bothSaturated
 		sum.Met = max(sum.Met+prompts.Met-sum.Asked, 0)
 		sum.GPUHours += prompts.GPUHours
 		sum.Actions, sum.Reversed = sum.Actions+prompts.Actions, sum.Reversed+prompts.Reversed

@@ -1,6 +1,6 @@
 package backtest
 
-// ordered can be in a heap of its kind.
+// ordered is an element of a heap.
 type ordered[T any] interface{ before(other T) bool }
 
 var (
@@ -17,7 +17,7 @@ func (h *heap[T]) push(x T) {
 	h.up(len(*h) - 1)
 }
 
-// remove takes out element i. O(log n).
+// remove removes element i. O(log n).
 func (h *heap[T]) remove(i int) T {
 	var none T
 	s := *h
@@ -40,16 +40,16 @@ func (h *heap[T]) up(i int) {
 
 func (h *heap[T]) down(i int) {
 	for s := *h; ; {
-		least := i
+		smallest := i
 		for c := 2*i + 1; c <= 2*i+2 && c < len(s); c++ {
-			if s[c].before(s[least]) {
-				least = c
+			if s[c].before(s[smallest]) {
+				smallest = c
 			}
 		}
-		if least == i {
+		if smallest == i {
 			return
 		}
-		s[i], s[least] = s[least], s[i]
-		i = least
+		s[i], s[smallest] = s[smallest], s[i]
+		i = smallest
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// table writes a CSV file, gzipped when its name ends in .gz. Its first error is returned by Close. A nil table writes nothing.
+// table writes a CSV file, gzipped if its name ends in .gz. Close returns the first error. A nil table writes nothing.
 type table struct {
 	file *os.File
 	zip  *gzip.Writer
@@ -25,7 +25,7 @@ type table struct {
 	row  []string
 }
 
-// createTable begins a file with its header.
+// createTable creates a file with its header.
 func createTable(path, header string) (*table, error) {
 	file, err := os.Create(path)
 	if err != nil {
@@ -45,7 +45,7 @@ func createTable(path, header string) (*table, error) {
 // write writes a row; the csv.Writer keeps the first error.
 func (t *table) write(cells ...string) { _ = t.csv.Write(cells) }
 
-// Close writes out what is buffered.
+// Close flushes and closes the file.
 func (t *table) Close() error {
 	if t == nil {
 		return nil
@@ -58,7 +58,7 @@ func (t *table) Close() error {
 	return errors.Join(append(errs, t.file.Close())...)
 }
 
-// number is a cell of a table; empty is unknown.
+// number formats a cell; empty means unknown.
 func number(x float64) string {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return ""
@@ -72,10 +72,10 @@ const (
 	forecastsHeader = "origin_s,class,dimension,h_min,q50,q80,q90,q95,q99"
 	decisionsHeader = "t_s,pool,policy,ready,pending,desired,binding,probability,eta_p50_s"
 
-	forecastMinutes = 30 // written ahead of each origin
+	forecastMinutes = 30 // minutes after each origin that are written
 )
 
-// forecasts writes the rows of one origin: each minute to 30, then the window maximum.
+// forecasts writes the rows of one origin: each minute up to 30, then the window maximum.
 func (t *table) forecasts(start time.Time, fs []forecaster.Forecast) {
 	if t == nil {
 		return
@@ -96,7 +96,7 @@ func (t *table) forecasts(start time.Time, fs []forecaster.Forecast) {
 	}
 }
 
-// decision writes what Forewarm decided.
+// decision writes a decision of Forewarm.
 func (t *table) decision(start time.Time, d *alerting.Decision) {
 	eta := ""
 	if d.ETA.P50 != forecaster.Never {
@@ -105,7 +105,7 @@ func (t *table) decision(start time.Time, d *alerting.Decision) {
 	t.decided(d.Tick.Sub(start), d.Pool, ForewarmPolicy, d.Ready, d.Pending, d.Desired, d.Binding, number(d.Probability), eta)
 }
 
-// rival writes what another policy decided; it names no resource, probability or time.
+// rival writes a decision of another policy, without resource, probability and time.
 func (t *table) rival(start time.Time, pool, policy string, o Observation, desired int) {
 	t.decided(o.At.Sub(start), pool, policy, o.Ready, o.Pending, desired, "", "", "")
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/forewarm/forewarm/internal/draw"
 )
 
-// plot draws the pool's demand for one dimension against what was forecast of it, each minute by the newest forecast
-// made at least plotLead minutes before it: what was known when there was still time to warm up a replica.
+// plot draws the pool's demand and forecasts in one dimension. Each minute shows the newest forecast made at least
+// plotLead minutes before, when a replica could still warm up.
 type plot struct {
 	dimension string
 	from      time.Time
@@ -24,10 +24,10 @@ type fanPoint struct {
 	q50, q95 float64
 }
 
-// plotLead is how far ahead the plotted forecasts are at the least.
+// plotLead is the shortest lead of a plotted forecast.
 const plotLead = 15
 
-// newPlot chooses the first dimension that the trace reports.
+// newPlot selects the first dimension of the trace.
 func newPlot(demand *Demand, from time.Time) (*plot, error) {
 	peak := demand.Peak()
 	for _, d := range []string{features.DimPrefill, features.DimDecode, features.DimRequests, features.DimKV} {
@@ -38,7 +38,7 @@ func newPlot(demand *Demand, from time.Time) (*plot, error) {
 	return nil, errors.New("there is nothing to plot: the trace reports no demand")
 }
 
-// add takes the forecasts of one origin. Later origins overwrite the minutes that they are near enough to.
+// add adds the forecasts of one origin. They replace earlier forecasts of the same minutes.
 func (p *plot) add(totals []forecaster.Forecast) {
 	for i := range totals {
 		f := &totals[i]
@@ -56,7 +56,7 @@ func (p *plot) add(totals []forecaster.Forecast) {
 	}
 }
 
-// plotStyle is the style of a plot, which stands alone.
+// plotStyle is the style of a stand-alone plot.
 const plotStyle = `text{font:12px sans-serif;fill:#57606a}.end{text-anchor:end}.grid{stroke:#d0d7de;fill:none}.inner{fill:#9ec5fe;fill-opacity:.55}` +
 	`.actual{fill:none;stroke:#57606a;stroke-width:.8}.median{fill:none;stroke:#0b5ed7;stroke-width:1.6}.name{font-size:14px;fill:#1b1f24}`
 
@@ -68,10 +68,10 @@ func (p *plot) write(path string, demand *Demand) error {
 	return os.WriteFile(path, []byte(p.draw(demand).Standalone(plotStyle)), 0o644)
 }
 
-// draw needs a forecast.
+// draw needs at least one forecast.
 func (p *plot) draw(demand *Demand) *draw.Chart {
 	from, to := p.fan[0].at, demand.End()
-	var xs, q50, q95, minutes, came []float64
+	var xs, q50, q95, minutes, outcomes []float64
 	top := 0.0
 	for i := range p.fan {
 		if x := &p.fan[i]; x.at.Before(to) {
@@ -80,7 +80,7 @@ func (p *plot) draw(demand *Demand) *draw.Chart {
 	}
 	for t := from; t.Before(to); t = t.Add(features.Minute) {
 		v := demand.At(t).Of(p.dimension)
-		minutes, came = append(minutes, t.Sub(from).Minutes()), append(came, v)
+		minutes, outcomes = append(minutes, t.Sub(from).Minutes()), append(outcomes, v)
 		if v > top {
 			top = v
 		}
@@ -93,7 +93,7 @@ func (p *plot) draw(demand *Demand) *draw.Chart {
 	c.YAxis(dim.Unit, draw.Short)
 	c.Days(from)
 	c.Band("inner", xs, q50, q95)
-	c.Line("actual", minutes, came)
+	c.Line("actual", minutes, outcomes)
 	c.Line("median", xs, q50)
 	return c
 }

@@ -12,34 +12,33 @@ import (
 type Observation struct {
 	At             time.Time
 	Ready, Pending int
-	Waiting        float64 // requests queued in the whole pool
-	KVUse          float64 // 0..1, of the fullest ready replica; NaN when none is ready
-	Need           float64 // last minute's demand in replicas, not rounded; NaN when not measured
-	Backlog        float64 // what waits, in minutes of one replica; NaN when not measured
+	Waiting        float64 // queued requests of the pool
+	KVUse          float64 // 0..1, of the fullest ready replica; NaN if none is ready
+	Need           float64 // last minute's demand in replicas, not rounded; NaN if unknown
+	Backlog        float64 // waiting work, in minutes of one replica; NaN if unknown
 }
 
-// Policy decides each minute how many replicas a pool should have. It may keep state; it is asked once a minute, in
-// order of time.
+// Policy decides the replicas of a pool once a minute, in order of time. It may keep state.
 type Policy interface {
 	Desired(o Observation) int
 }
 
-// Scene is what policies are made for.
+// Scene is the input for creating policies.
 type Scene struct {
-	PeakReplicas int       // that the busiest minute of the whole trace needs, for who provides for the peak
+	PeakReplicas int       // for the busiest minute of the trace
 	Recorded     *Recorded // nil for a trace
-	// Future is what only a clairvoyant policy may read.
+	// Future is for a clairvoyant policy only.
 	Future *Future
 }
 
-// Knob is something that can be set of a policy.
+// Knob is a parameter of a policy.
 type Knob struct {
 	Name    string
-	Values  []float64 // that a sweep tries
-	Default float64   // what the documentation of the original has, where there is one
+	Values  []float64 // for a sweep
+	Default float64   // from the documentation of the original, if any
 }
 
-// Setting is a value for each knob of a policy, in their order.
+// Setting has a value for each knob of a policy, in their order.
 type Setting []float64
 
 // PolicySpec is one row of the catalog of policies.
@@ -48,28 +47,28 @@ type PolicySpec struct {
 	Knobs      []Knob
 	// A clairvoyant policy reads the future, and is no rival.
 	Clairvoyant bool
-	// New makes the policy; nil for Forewarm itself, whose decisions come from the pipeline.
+	// New creates the policy; nil for Forewarm, which decides in the pipeline.
 	New func(s Scene, set Setting) Policy
 }
 
-// Names of the policies that are more than rivals.
+// Names of policies with a special role.
 const (
-	ForewarmPolicy = "forewarm" // obeys the pipeline's decisions
+	ForewarmPolicy = "forewarm" // follows the pipeline's decisions
 	OraclePolicy   = "oracle"
-	RecordedPolicy = "recorded" // takes part where it is known what replicas there were
+	RecordedPolicy = "recorded" // used if the replicas were recorded
 )
 
-// defaultQuantile is what Forewarm provides for when neither a quantile nor costs are stated.
+// defaultQuantile is Forewarm's quantile without a configured quantile or costs.
 const defaultQuantile = .95
 
 var (
 	utilisations = []float64{.3, .4, .45, .5, .55, .6, .65, .7, .75, .8, .85, .9, 1}
-	// scaleIns are windows, in minutes, whose largest answer counts before replicas are given up: the Horizontal Pod
-	// Autoscaler's default, and up to twice the half hour that operators of slow starters set.
+	// scaleIns are stabilisation windows for scale-in, in minutes: the Horizontal Pod Autoscaler's default, and up to
+	// twice the half hour that is usual for replicas that start slowly.
 	scaleIns = []float64{5, 15, 30, 60}
 )
 
-// Policies lists every policy: to add one, write a type and add a row.
+// Policies lists all policies. To add one, write a type and add a row.
 var Policies = []PolicySpec{
 	{Name: ForewarmPolicy, Help: "obeys Forewarm's decisions", Knobs: []Knob{
 		{"quantile", []float64{.3, .5, .6, .7, .75, .8, .85, .9, .925, .95, .97, .98, .99, .995, .999}, defaultQuantile},
@@ -95,7 +94,7 @@ var Policies = []PolicySpec{
 	}},
 }
 
-// PolicyNames resolves a list such as "forewarm,oracle" or "all" to rows of the catalog, in its order.
+// PolicyNames converts a list such as "forewarm,oracle" or "all" to rows of the catalog, in its order.
 func PolicyNames(list []string) ([]PolicySpec, error) {
 	var chosen []PolicySpec
 	var names []string
@@ -113,10 +112,10 @@ func PolicyNames(list []string) ([]PolicySpec, error) {
 	return chosen, nil
 }
 
-// rival says whether Forewarm is measured by the policy.
+// rival reports whether Forewarm is compared with the policy.
 func (p *PolicySpec) rival() bool { return p.Name != ForewarmPolicy && !p.Clairvoyant }
 
-// defaults is the setting that the documentation of the original has.
+// defaults returns the default setting in the documentation of the original.
 func (p *PolicySpec) defaults() Setting {
 	var set Setting
 	for _, k := range p.Knobs {
@@ -125,7 +124,7 @@ func (p *PolicySpec) defaults() Setting {
 	return set
 }
 
-// grid is every setting of a sweep: all combinations of the knobs' values, the last knob turning fastest.
+// grid returns all combinations of the knobs' values; the last knob varies fastest.
 func (p *PolicySpec) grid() []Setting {
 	all := []Setting{nil}
 	for _, k := range p.Knobs {
@@ -140,7 +139,7 @@ func (p *PolicySpec) grid() []Setting {
 	return all
 }
 
-// settings are those to run: the default alone, or those of a sweep with the default among them.
+// settings returns the settings to run: the default only, or a sweep that includes it.
 func (p *PolicySpec) settings(sweep bool) []Setting {
 	defaults := p.defaults()
 	var all []Setting

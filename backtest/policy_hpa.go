@@ -2,14 +2,14 @@ package backtest
 
 import "math"
 
-// hpa holds the rules of the Kubernetes Horizontal Pod Autoscaler (kubernetes.io, "Horizontal Pod Autoscaling",
-// "Algorithm details" and "Configurable scaling behavior"), by which KEDA's triggers act too. Each metric asks for a
-// number of replicas, the largest wins. A metric within 10 % of its target asks for what there is. Replicas are given up
-// only down to the largest number asked for in the stabilisation window, five minutes unless it is set. The HPA acts
-// every 15 s and may each time double, or add four; asked once a minute, that is sixteenfold or sixteen more.
+// hpa has the rules of the Kubernetes Horizontal Pod Autoscaler (kubernetes.io, "Horizontal Pod Autoscaling",
+// "Algorithm details" and "Configurable scaling behavior"). KEDA's triggers use them too. Each metric proposes a number
+// of replicas; the largest wins. Within 10 % of its target a metric proposes the current number. Scale-in stops at the
+// largest number proposed in the stabilisation window, five minutes by default. The HPA acts every 15 s and may each
+// time double, or add four; that is sixteenfold or sixteen more per minute.
 type hpa struct {
-	asked []int // of the last minutes, a ring as long as the stabilisation window
-	n     int
+	proposals []int // of the last minutes, a ring of the stabilisation window
+	n         int
 }
 
 const (
@@ -18,10 +18,10 @@ const (
 )
 
 func newHPA(stabilisationMinutes float64) hpa {
-	return hpa{asked: make([]int, max(1, int(stabilisationMinutes)))}
+	return hpa{proposals: make([]int, max(1, int(stabilisationMinutes)))}
 }
 
-// average is the answer of an AverageValue metric: total over target, unless each replica is near enough to its target.
+// average evaluates an AverageValue metric: total over target, or current if it is within the tolerance.
 func (*hpa) average(total, target float64, current int) int {
 	if current > 0 && math.Abs(total/(target*float64(current))-1) <= hpaTolerance {
 		return current
@@ -29,16 +29,16 @@ func (*hpa) average(total, target float64, current int) int {
 	return int(math.Ceil(total/target - 1e-9))
 }
 
-// settle makes of what the metrics want what the HPA asks for; at least one.
+// settle converts the metrics' proposal to the HPA's desired replicas; at least one.
 func (h *hpa) settle(want, current int) int {
 	want = max(want, 1)
-	if most := max(current<<hpaSteps, current+4*hpaSteps); want > most {
-		want = most
+	if limit := max(current<<hpaSteps, current+4*hpaSteps); want > limit {
+		want = limit
 	}
-	h.asked[h.n%len(h.asked)] = want
+	h.proposals[h.n%len(h.proposals)] = want
 	h.n++
-	for _, asked := range h.asked[:min(h.n, len(h.asked))] {
-		want = max(want, min(asked, current))
+	for _, proposed := range h.proposals[:min(h.n, len(h.proposals))] {
+		want = max(want, min(proposed, current))
 	}
 	return want
 }

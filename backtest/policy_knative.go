@@ -3,24 +3,24 @@ package backtest
 import "math"
 
 // knative is the Knative Pod Autoscaler on concurrency (knative.dev, "Autoscaling", and pkg/autoscaler/scaling of
-// knative/serving). What waits counts as concurrency, as it does in Knative's proxies. A replica's concurrency limit is
-// what it safely serves, and the target is a share of it: container-concurrency-target-percentage, 70 by default.
+// knative/serving). Waiting requests count as concurrency, as in Knative's proxies. A replica's concurrency limit is
+// its safe capacity. The target is a share of it: container-concurrency-target-percentage, 70 by default.
 //
-// Two windows ask for ceil(concurrency / target): the stable one of 60 s, and the panic one of 6 s. A panic begins when
-// the latter asks for twice the ready replicas, and ends when that has not been so for a stable window; while it lasts
-// nothing is given up. One answer may be a thousand times the ready replicas, and half of them
-// (max-scale-up-rate, max-scale-down-rate). scale-down-delay has the largest answer of that long stand; by default it
-// is none. Scaling to zero begins where the stable window saw nothing, and waits scale-to-zero-grace-period, 30 s;
-// the pool's minimum comes after.
+// Two windows need ceil(concurrency / target) replicas: the stable one of 60 s and the panic one of 6 s. A panic starts
+// when the panic window needs twice the ready replicas. It ends when that was not so for a stable window. During a
+// panic there is no scale-in. One step may go to a thousand times the ready replicas, or to half of them
+// (max-scale-up-rate, max-scale-down-rate). scale-down-delay keeps the largest result of its window; the default is
+// none. Scale to zero needs a stable window without requests, and waits scale-to-zero-grace-period, 30 s. The pool's
+// minimum applies after all this.
 //
-// Asked once a minute the two windows are the same minute, so a panic begins a minute late at most.
+// With one evaluation a minute both windows are the same minute, so a panic starts up to a minute late.
 type knative struct {
 	utilisation float64
-	delay       []int // answers of the last minutes, a ring
+	delay       []int // results of the last minutes, a ring
 	n           int
 
-	panicking int // minutes for which the panic lasts still, the one to come included
-	most      int // asked for in this panic
+	panicking int // minutes until the panic ends, including the next one
+	panicMax  int // largest result in this panic
 }
 
 const (
@@ -43,15 +43,15 @@ func (k *knative) Desired(o Observation) int {
 	answer := int(want)
 	if k.panicking > 0 {
 		k.panicking--
-		k.most = max(k.most, answer)
-		answer = k.most
+		k.panicMax = max(k.panicMax, answer)
+		answer = k.panicMax
 	} else {
-		k.most = 0
+		k.panicMax = 0
 	}
 	k.delay[k.n%len(k.delay)] = answer
 	k.n++
-	for _, asked := range k.delay[:min(k.n, len(k.delay))] {
-		answer = max(answer, asked)
+	for _, result := range k.delay[:min(k.n, len(k.delay))] {
+		answer = max(answer, result)
 	}
 	return answer
 }

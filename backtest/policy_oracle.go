@@ -5,20 +5,19 @@ import (
 	"time"
 )
 
-// Future is what a clairvoyant policy knows of a run.
+// Future is a run's future, for a clairvoyant policy.
 type Future struct {
 	Start    time.Time
-	Need     []float64 // replicas that each minute from Start on needs, not rounded
+	Need     []float64 // replicas needed in each minute from Start, not rounded
 	Min, Max int       // replicas of the pool
 	Initial  int       // ready at Start
-	// Lag is how many whole minutes before it serves the k-th replica must be started, k from 1.
+	// Lag is the lead, in whole minutes, with which the k-th replica must be started; k from 1.
 	Lag func(k int) int
 }
 
-// oracle follows the cheapest plan that exists for a price of saturated minutes, which is its knob: in replica-minutes a
-// minute. It knows the demand and each replica's warm-up, and pays the warm-up as all do. So its curve of cost against
-// saturation is the convex lower bound of all policies' curves, but for what is lost in carrying the plan out (see
-// schedule).
+// oracle follows the cheapest plan for a price of a saturated minute, in replica-minutes; the price is its knob. It
+// knows the demand and each replica's warm-up, and also waits for the warm-up. So its curve of cost against saturation
+// is the convex lower bound of all policies' curves, except for losses in execution (see schedule).
 type oracle struct {
 	start   time.Time
 	desired []int
@@ -27,7 +26,7 @@ type oracle struct {
 func newOracle(s Scene, set Setting) Policy {
 	f := s.Future
 	lag := 0.0
-	const typical = 512 // replicas over whose warm-ups a plan takes the mean
+	const typical = 512 // replicas in the mean warm-up of a plan
 	for k := 1; k <= typical; k++ {
 		lag += float64(f.Lag(k)) / typical
 	}
@@ -42,29 +41,28 @@ func (p *oracle) Desired(o Observation) int {
 	return p.desired[at]
 }
 
-// backlogs are the levels of waiting work, in replica-minutes, that a plan tells apart; work in between counts as the
-// next level up, so that a plan never hopes for too much.
+// backlogs is the grid of waiting work in a plan, in replica-minutes. Work in between is rounded up, so a plan is never
+// too optimistic.
 var backlogs = [...]float64{0, .1, .2, .4, .7, 1, 1.5, 2, 3, 4.5, 7, 10, 20, 50, math.Inf(1)}
 
-// maxStates bounds the memory of a plan: states of all minutes that are planned at once, 4 bytes each. A longer trace is
-// planned piece by piece, each with as much of the next as a plan looks ahead.
+// maxStates bounds a plan's memory: states of all minutes planned at once, 4 bytes each. A longer trace is planned in
+// parts, each with some minutes of the next as look-ahead.
 const maxStates = 8 << 20
 
-// spare is how many replicas beyond the peak a plan may use, to work off a backlog.
+// spare is the number of replicas above the peak that a plan may use for a backlog.
 const spare = 2
 
-// cheapest is the number of ready replicas of each minute that costs least, when a replica costs 1 a minute, another lag
-// minutes before it is ready, and a saturated minute violation: by dynamic programming over ready replicas and backlog,
-// which is exact for the fluid pool but for the grid of backlogs, for lag, of which it takes the mean, and for what was turned
-// away and comes again.
+// cheapest returns the cheapest number of ready replicas per minute. A replica costs 1 per minute, also for lag minutes
+// before it is ready, and a saturated minute costs violation. It is dynamic programming over ready replicas and
+// backlog. It is exact for the fluid pool, except for the grid of backlogs, the mean lag, and retries.
 // O(minutes · peak · backlogs).
 func cheapest(f *Future, lag, violation float64) []int {
-	most := 0.0
+	peak := 0.0
 	for _, n := range f.Need {
-		most = max(most, n)
+		peak = max(peak, n)
 	}
 	p := planner{min: f.Min, lag: lag, violation: violation}
-	p.rows = max(min(f.Max, int(math.Ceil(most))+spare)-f.Min+1, 1)
+	p.rows = max(min(f.Max, int(math.Ceil(peak))+spare)-f.Min+1, 1)
 	p.begin(f.Initial)
 	piece := max(maxStates/len(p.cost), 2*longestLag)
 	var plan []int
@@ -79,24 +77,24 @@ func cheapest(f *Future, lag, violation float64) []int {
 	return plan
 }
 
-// planner is the dynamic programme. A state is a number of ready replicas and a level of backlogs.
+// planner is the dynamic program. A state is a number of ready replicas and a backlog level.
 type planner struct {
 	min, rows      int // replicas are min…min+rows−1
 	lag, violation float64
-	length         int // minutes of a plan that are kept; 0 is all
+	length         int // kept minutes of a plan; 0 is all
 
-	cost, next, moved []float64 // least cost of each state; of the next minute's; after replicas changed
-	came              []uint16  // row from which a state was moved to
-	from              []uint32  // state before, of each minute's states
+	cost, next, moved []float64 // least cost of each state: now, in the next minute, after a change of replicas
+	moveFrom          []uint16  // row before the move to each state
+	from              []uint32  // previous state, for each minute's states
 }
 
-// state is the index of a row and a level of backlog.
+// state is the index of a row and a backlog level.
 func (*planner) state(row, backlog int) int { return row*len(backlogs) + backlog }
 
-// begin makes the pool's initial replicas the only free ones.
+// begin makes the initial replicas free. Each further one costs its start.
 func (p *planner) begin(initial int) {
 	states := p.rows * len(backlogs)
-	p.cost, p.next, p.moved, p.came = make([]float64, states), make([]float64, states), make([]float64, states), make([]uint16, states)
+	p.cost, p.next, p.moved, p.moveFrom = make([]float64, states), make([]float64, states), make([]float64, states), make([]uint16, states)
 	for i := range p.cost {
 		p.cost[i] = math.Inf(1)
 	}
@@ -105,7 +103,7 @@ func (p *planner) begin(initial int) {
 	}
 }
 
-// plan is the cheapest plan for a need, of which it keeps the first length minutes and goes on from there.
+// plan returns the cheapest plan for a need. It keeps the first length minutes, and the next plan continues from there.
 func (p *planner) plan(need []float64) []int {
 	states := len(p.cost)
 	if size := states * len(need); cap(p.from) < size {
@@ -142,8 +140,8 @@ func (p *planner) plan(need []float64) []int {
 	return plan
 }
 
-// move finds for each state the cheapest to come from at the beginning of a minute: fewer replicas for the price of
-// starts, more for nothing.
+// move finds the cheapest predecessor of each state at the start of a minute. More replicas cost their start; fewer
+// cost nothing.
 func (p *planner) move() {
 	for b := range backlogs {
 		up, at := math.Inf(1), 0
@@ -152,7 +150,7 @@ func (p *planner) move() {
 			if up += p.lag; p.cost[i] <= up {
 				up, at = p.cost[i], row
 			}
-			p.moved[i], p.came[i] = up, uint16(at)
+			p.moved[i], p.moveFrom[i] = up, uint16(at)
 		}
 		down, at := math.Inf(1), 0
 		for row := p.rows - 1; row >= 0; row-- {
@@ -161,50 +159,50 @@ func (p *planner) move() {
 				down, at = p.cost[i], row
 			}
 			if down < p.moved[i] {
-				p.moved[i], p.came[i] = down, uint16(at)
+				p.moved[i], p.moveFrom[i] = down, uint16(at)
 			}
 		}
 	}
 }
 
-// serve has each state serve a minute's need.
+// serve applies a minute's need to each state.
 func (p *planner) serve(need float64, from []uint32) {
 	for i := range p.next {
 		p.next[i] = math.Inf(1)
 	}
 	for row := range p.rows {
 		serving := float64(row + p.min)
-		most := queuePatience * max(serving, 1) // backlog
+		limit := maxQueueMinutes * max(serving, 1) // backlog
 		for b := range backlogs {
 			i := p.state(row, b)
 			if math.IsInf(p.moved[i], 1) {
 				continue
 			}
 			cost, after := p.moved[i]+serving, 0
-			if left := need + min(backlogs[b], most) - serving; left > 0 {
+			if left := need + min(backlogs[b], limit) - serving; left > 0 {
 				cost += p.violation
-				for left = min(left, most); backlogs[after] < left; after++ {
+				for left = min(left, limit); backlogs[after] < left; after++ {
 				}
 			}
 			if to := p.state(row, after); cost < p.next[to] {
 				p.next[to] = cost
-				from[to] = uint32(p.state(int(p.came[i]), b))
+				from[to] = uint32(p.state(int(p.moveFrom[i]), b))
 			}
 		}
 	}
 	p.cost, p.next = p.next, p.cost
 }
 
-// schedule is how many replicas to ask for at the beginning of each minute, so that those of plan are ready: each is
-// asked for its own warm-up ahead of the minute that it serves first, in the order of their numbers. One that would have
-// to be asked for again before it could be given up stays, also when as many others as given are asked for first; and while one is on its way none is given up, for a pool gives
-// up first those that warm up.
+// schedule returns the replicas to ask for at the start of each minute, so that those of plan are ready. Each replica
+// is ordered by its own warm-up before its first minute, in order of numbers. A replica stays if it would have to be
+// ordered again before its removal, even if others more are ordered first. No replica is removed while one warms
+// up, because a pool removes the warming ones first.
 func schedule(f *Future, plan []int, others int) []int {
 	desired := make([]int, len(plan))
 	have, started := f.Initial, 0
-	warm := 0 // the minute from which all that were started serve
+	warm := 0 // minute in which all started replicas are ready
 	for t := range plan {
-		// How long until level have+i is needed, i from 1, and what of have is needed again before a warm-up is over.
+		// Minutes until level have+i is needed, i from 1, and the part of have that is needed again within a warm-up.
 		more, keep := 0, plan[t]
 		level := have
 		for u := t; u < len(plan) && u-t <= longestLag; u++ {
@@ -232,7 +230,7 @@ func schedule(f *Future, plan []int, others int) []int {
 	return desired
 }
 
-// slowest is the longest lag of the next n replicas after the k-th.
+// slowest returns the longest lag of the next n replicas after the k-th.
 func (f *Future) slowest(k, n int) (lag int) {
 	for i := 1; i <= n; i++ {
 		lag = max(lag, f.Lag(k+i))
@@ -240,5 +238,5 @@ func (f *Future) slowest(k, n int) (lag int) {
 	return lag
 }
 
-// longestLag bounds how far ahead a replica is asked for, minutes.
+// longestLag bounds how far ahead a replica is ordered, minutes.
 const longestLag = 240

@@ -1,6 +1,6 @@
 package backtest
 
-// window is the newest values of a series, a ring.
+// window is a ring of a series' newest values.
 type window struct {
 	values []float64
 	n      int
@@ -13,14 +13,14 @@ func (w *window) add(x float64) {
 	w.n++
 }
 
-// len is how many values are known.
+// len is the number of known values.
 func (w *window) len() int { return min(w.n, len(w.values)) }
 
-// back is the value of i minutes ago, i < len.
+// back returns the value of i minutes ago, i < len.
 func (w *window) back(i int) float64 { return w.values[(w.n-1-i)%len(w.values)] }
 
 // holtWinters is Prometheus' double_exponential_smoothing (holt_winters before version 3) of the need: Holt's linear
-// method without a season, of which PromQL answers the smoothed value of now.
+// method without a season. PromQL returns the smoothed current value.
 type holtWinters struct {
 	utilisation, smoothing, trend float64
 	need                          window

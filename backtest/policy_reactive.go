@@ -2,7 +2,7 @@ package backtest
 
 import "math"
 
-// Reactive is KEDA with two triggers, by the rules of the Horizontal Pod Autoscaler:
+// Reactive is KEDA with two triggers and the rules of the Horizontal Pod Autoscaler:
 //
 //   - queue: waiting requests over WaitingPerReplica, as an AverageValue metric;
 //   - KV use: ceil(ready · use / KVTarget), as a Value metric.
@@ -14,7 +14,7 @@ type Reactive struct {
 
 const hpaStabilisation = 5 // minutes, the HPA's default
 
-// NewReactive has the thresholds that KEDA's examples for LLM engines use: four waiting requests per replica.
+// NewReactive has the thresholds of KEDA's examples for LLM engines: four waiting requests per replica.
 func NewReactive(kvTarget float64) *Reactive {
 	return &Reactive{WaitingPerReplica: 4, KVTarget: kvTarget, hpa: newHPA(hpaStabilisation)}
 }
@@ -25,7 +25,7 @@ func newReactive(_ Scene, set Setting) Policy {
 	return r
 }
 
-// Desired is the HPA's answer.
+// Desired returns the HPA's result.
 func (r *Reactive) Desired(o Observation) int {
 	current := o.Ready + o.Pending
 	return r.hpa.settle(max(r.hpa.average(o.Waiting, r.WaitingPerReplica, current), r.byKV(o, current)), current)
@@ -33,7 +33,7 @@ func (r *Reactive) Desired(o Observation) int {
 
 func (r *Reactive) byKV(o Observation, current int) int {
 	if math.IsNaN(o.KVUse) {
-		return current // the metric is missing: the HPA does not act on it
+		return current // without the metric the HPA does not act
 	}
 	ratio := o.KVUse / r.KVTarget
 	if math.Abs(ratio-1) <= hpaTolerance {
@@ -42,8 +42,8 @@ func (r *Reactive) byKV(o Observation, current int) int {
 	return int(math.Ceil(float64(o.Ready)*ratio - 1e-9))
 }
 
-// reactiveFloor is KEDA on the demand itself, which no full replica hides, with a long stabilisation window: what an
-// operator of replicas that start slowly sets up who does not forecast.
+// reactiveFloor is KEDA on demand, which is known even when all replicas are full, with a long stabilisation window. It
+// is a good setup without forecasts for replicas that start slowly.
 type reactiveFloor struct {
 	utilisation float64
 	hpa         hpa

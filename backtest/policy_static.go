@@ -2,8 +2,8 @@ package backtest
 
 import "math"
 
-// static keeps a share of the peak. Where its share is read off a curve of the scored part, it knows the level there: a rival
-// that is stronger than what an operator can set up, but on flat demand.
+// static keeps a share of the peak. On the curve of the scored part it knows the level of that part. So it is stronger
+// than a real static setup, except on flat demand.
 type static int
 
 func newStatic(s Scene, set Setting) Policy {

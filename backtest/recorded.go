@@ -12,25 +12,25 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// Recorded is what a monitoring system recorded of a pool, by the minute. It takes the place of a trace.
+// Recorded is a pool's monitoring data by minute. It replaces a trace.
 type Recorded struct {
-	Source string    // where it was read
+	Source string    // address of the source
 	Start  time.Time // of the first minute
 	Series []RecordedSeries
-	// Replicas served in each minute, NaN where that is not known; nil when nothing is known of them.
+	// Replicas that were ready in each minute, NaN if unknown; nil if all are unknown.
 	Replicas []float64
-	KVTokens float64  // that the KV cache of a replica holds; 0 when it is not known
-	Notes    []string // what its readers should know
+	KVTokens float64  // KV cache of a replica; 0 if unknown
+	Notes    []string // remarks for users
 }
 
-// RecordedSeries is the demand of a class in one dimension: averages over minutes in the dimension's unit, NaN where they are not
-// known.
+// RecordedSeries is the demand of a class in one dimension: averages per minute in the dimension's unit, NaN if
+// unknown.
 type RecordedSeries struct {
 	Class, Dimension string
 	Values           []float64
 }
 
-// minutes are all that are recorded.
+// minutes is the number of recorded minutes.
 func (r *Recorded) minutes() (n int) {
 	for i := range r.Series {
 		n = max(n, len(r.Series[i].Values))
@@ -38,7 +38,7 @@ func (r *Recorded) minutes() (n int) {
 	return n
 }
 
-// replicas that served in a minute, the newest known before it where they are not known; 0 when they never were.
+// replicas returns the ready replicas in a minute, or the newest known before it, or 0.
 func (r *Recorded) replicas(minute int) int {
 	for m := min(minute, len(r.Replicas)-1); m >= 0; m-- {
 		if x := r.Replicas[m]; !math.IsNaN(x) {
@@ -48,8 +48,8 @@ func (r *Recorded) replicas(minute int) int {
 	return 0
 }
 
-// recordedLog is the event log of what was recorded: each minute's sums by class, and a watermark. In a minute of which nothing is
-// known the watermark names no pool, so that the minute is no data and not zero traffic.
+// recordedLog is the event log of the recorded data: each minute's sums by class, and a watermark. In a minute without
+// data the watermark names no pool, so that the minute is unknown, not zero traffic.
 type recordedLog struct {
 	*Recorded
 	pool      string
@@ -70,7 +70,7 @@ func newRecordedLog(r *Recorded, pool string) *recordedLog {
 	return l
 }
 
-// Next fills b with the next minute; io.EOF after the last.
+// Next sets b to the next minute; io.EOF after the last.
 func (l *recordedLog) Next(b *ingest.Batch) error {
 	b.Reset()
 	if l.minute >= l.minutes() {
@@ -113,58 +113,58 @@ func (l *recordedLog) sum(i int, class string, start time.Time) (sum ingest.Sum,
 	return sum, known
 }
 
-// seenShare is the share of minutes in which a replica carried no more than it is taken to carry.
-const seenShare = .99
+// capacityQuantile is the quantile of a replica's load that is taken as its capacity.
+const capacityQuantile = .99
 
-// seenPool is the recorded pool, whose replicas carry what they were seen to carry in nearly all minutes. Of the KV cache they
-// carry at least the share that is planned with by default.
+// seenPool returns the recorded pool. A replica's capacity is the load observed in nearly all minutes, and for KV cache
+// at least the default planned share.
 func (r *Recorded) seenPool(name string, demand *Demand, warmup capacity.Lag) (capacity.Pool, error) {
 	var each Load
-	most := 1
+	peak := 1
 	for i := range each {
 		var seen []float64
 		for m := range demand.Minutes {
 			n := r.replicas(m + int(demand.Start.Sub(r.Start)/features.Minute))
-			if most = max(most, n); n > 0 && demand.Minutes[m][i] > 0 {
+			if peak = max(peak, n); n > 0 && demand.Minutes[m][i] > 0 {
 				seen = append(seen, demand.Minutes[m][i]/float64(n))
 			}
 		}
 		if len(seen) > 0 {
 			slices.Sort(seen)
-			each[i] = seen[int(seenShare*float64(len(seen)-1))]
+			each[i] = seen[int(capacityQuantile*float64(len(seen)-1))]
 		}
 		if loadDimensions[i] == capacity.KV && each[i] > 0 {
 			each[i] = max(each[i], kvTarget*r.KVTokens)
 		}
 	}
-	return sizedPool(name, each, capacity.Replicas{Min: 1, Max: 4 * most, Initial: max(1, r.replicas(0))}, warmup)
+	return sizedPool(name, each, capacity.Replicas{Min: 1, Max: 4 * peak, Initial: max(1, r.replicas(0))}, warmup)
 }
 
-// recordedPolicy has the replicas that there were.
+// recordedPolicy has the recorded replicas.
 type recordedPolicy struct {
 	*Recorded
 }
 
 func newRecorded(s Scene, _ Setting) Policy { return recordedPolicy{s.Recorded} }
 
-// Desired are the replicas of the minute that begins.
+// Desired returns the replicas of the next minute.
 func (p recordedPolicy) Desired(o Observation) int {
 	return p.replicas(int(o.At.Sub(p.Start) / features.Minute))
 }
 
-// recordedReplicas is a pool with replicas that are there when they were, whatever bounds the pool has.
+// recordedReplicas is a pool with the recorded replicas, without other bounds.
 func (r *Recorded) recordedReplicas(pool capacity.Pool) capacity.Pool {
-	most := 0
+	peak := 0
 	for m := range r.Replicas {
-		most = max(most, r.replicas(m))
+		peak = max(peak, r.replicas(m))
 	}
-	pool.Replicas = capacity.Replicas{Max: most, Initial: r.replicas(0)}
+	pool.Replicas = capacity.Replicas{Max: peak, Initial: r.replicas(0)}
 	pool.BudgetHourUSD = 0
 	pool.Warmup = capacity.NewWarmup(time.Second, time.Second)
 	return pool
 }
 
-// notes say what the figures do not tell.
+// notes lists the limits of the results.
 func (r *Recorded) notes(sized bool) []string {
 	notes := []string{
 		"There are sums of minutes, not requests. So lengths and latencies of single requests, sessions, tenants, retries and the time that requests waited are not known.",
@@ -173,7 +173,7 @@ func (r *Recorded) notes(sized bool) []string {
 		"Replicas of which nothing was recorded, such as those that warmed up, are in no GPU-hours of the recorded pool. Those of the other policies are counted from the ask on.",
 	}
 	if sized {
-		notes = append(notes, fmt.Sprintf("What a replica can carry is not recorded. It is taken to be the most that it was seen to carry in %g %% of the minutes; if it can carry more, more can be saved. State it in a configuration (-config).", 100*seenShare))
+		notes = append(notes, fmt.Sprintf("What a replica can carry is not recorded. It is taken to be the most that it was seen to carry in %g %% of the minutes; if it can carry more, more can be saved. State it in a configuration (-config).", 100*capacityQuantile))
 	}
 	return append(notes, r.Notes...)
 }

@@ -25,7 +25,7 @@ var reportTemplate = template.Must(template.New("report.html").Funcs(template.Fu
 	"minutes": func(x any) string { return cellText(x, 1./60, "%.0f min") },
 }).ParseFS(templates, "templates/report.html"))
 
-// cellText is a number of a table, – where there is none.
+// cellText formats a number for a table, – if unknown.
 func cellText(x any, times float64, format string) string {
 	var v float64
 	switch x := x.(type) {
@@ -42,12 +42,12 @@ func cellText(x any, times float64, format string) string {
 	return fmt.Sprintf(format, times*v)
 }
 
-// page is what the report shows.
+// page is the content of the report.
 type page struct {
 	*Summary
 	Title, Scored, Sizing string
-	Shown                 []Result // one row a policy: the default setting, or the one chosen before
-	Recorded, Own         *Result  // where it is recorded what replicas there were
+	Shown                 []Result // one row per policy: the tuned or the default setting
+	Recorded, Own         *Result  // if the replicas were recorded
 	Forecast              template.HTML
 	Tracks                []drawnTrack
 }
@@ -57,7 +57,7 @@ type drawnTrack struct {
 	SVG          template.HTML
 }
 
-// writeReport writes the page for people: self-contained, without scripts, and printable.
+// writeReport writes a self-contained, printable page without scripts.
 func (r *runner) writeReport(path string, s *Summary) error {
 	p := page{
 		Summary: s, Title: r.name(),
@@ -88,13 +88,13 @@ func (r *runner) writeReport(path string, s *Summary) error {
 		return err
 	}
 	if err := reportTemplate.Execute(file, &p); err != nil {
-		_ = file.Close() // the first error tells more
+		_ = file.Close() // the first error is more useful
 		return err
 	}
 	return file.Close()
 }
 
-// name is that of the trace's file, or of the recorded pool.
+// name is that of the trace file, or of the recorded pool.
 func (r *runner) name() string {
 	if r.cfg.Recorded != nil {
 		return "pool " + r.cfg.Options.Pool
@@ -112,7 +112,7 @@ func (r *runner) scoredUntil() time.Time {
 func (r *runner) sizingText() string {
 	warmup := fmt.Sprintf("warm-up p50 %s, p90 %s", r.pool.Warmup.Quantile(.5).Round(time.Second), r.pool.Warmup.Quantile(.9).Round(time.Second))
 	if r.cfg.Pool == nil && r.hasReplicas() {
-		return fmt.Sprintf("a replica carries what one was seen to carry in %g %% of the minutes, %s", 100*seenShare, warmup)
+		return fmt.Sprintf("a replica carries what one was seen to carry in %g %% of the minutes, %s", 100*capacityQuantile, warmup)
 	}
 	if r.cfg.Pool != nil {
 		if r.pool.Disaggregated {
@@ -123,7 +123,7 @@ func (r *runner) sizingText() string {
 	return fmt.Sprintf("the busiest minute needs %d replicas, %s", r.cfg.PeakReplicas, warmup)
 }
 
-// shown is one contender of each policy: that of the setting chosen beforehand at the first target, or the default.
+// shown returns one contender per policy: the setting tuned for the first target, or the default.
 func (r *runner) shown(s *Summary) (all []*contender) {
 	tuned := map[string]string{}
 	if len(s.Comparisons) > 0 {

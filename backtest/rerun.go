@@ -13,33 +13,33 @@ import (
 
 // PoolHistory is the recorded history of one pool, for a run with other settings.
 //
-// Of the traffic it has the pool's settled demand, without reporting delay, sessions or classes. Decisions rest on the
-// forecasts of the totals, to which classes add only what is known of sessions and events.
+// Its traffic is the pool's settled demand, without reporting delay, sessions or classes. Decisions use the forecasts
+// of totals. Classes add only sessions and events to them.
 type PoolHistory struct {
-	Start time.Time // of the first minute, from which models learn
-	From  int       // the first minute that counts
-	// Demand is the pool's, by dimension: a value a minute, in the dimension's unit, NaN where it is not known.
+	Start time.Time // first minute, at which learning starts
+	From  int       // first minute that counts
+	// Demand is the pool's, by dimension: one value per minute in the dimension's unit, NaN if unknown.
 	Demand         map[string][]float64
-	Lag            capacity.Lag // that replicas take in the run
-	Initial        int          // replicas that are ready at From
-	InitialPrefill int          // the same of prefill replicas, in a disaggregated pool
+	Lag            capacity.Lag // of replicas in the run
+	Initial        int          // replicas ready at From
+	InitialPrefill int          // prefill replicas ready at From, in a disaggregated pool
 	Events         []forecaster.Event
 	Every          time.Duration // between decisions
 	Stale          time.Duration // silence after which a forecast is stale
 }
 
-// Variant is a configuration that a history is run with.
+// Variant is a configuration for a run.
 type Variant struct {
-	Pool     capacity.Pool // its warm-up lag is the prior, from which the run learns
+	Pool     capacity.Pool // its warm-up lag is the prior for learning
 	Decision alerting.Config
 }
 
-// rerunClass is the one class of a rerun.
+// rerunClass is the only class of a rerun.
 const rerunClass = "all"
 
-// Rerun serves a history once for each variant: the same demand, forecasts and warm-up draws, with decisions and replicas
-// of its own. It returns each variant's account of the minutes from PoolHistory.From on. step, when set, is called after
-// each minute. The cost is that of forecasting the history, and some 0.1 ms a minute and variant.
+// Rerun serves a history once per variant: with the same demand, forecasts and warm-ups, and its own decisions and
+// replicas. It returns each variant's account from PoolHistory.From on. It calls step, if set, after each minute. The
+// cost is forecasting the history, plus 0.1 ms per minute and variant.
 func Rerun(ctx context.Context, history *PoolHistory, variants []Variant, seed uint64, step func(done, all int)) ([]Account, error) {
 	r := newRerun(history, variants, seed)
 	all := history.minutes()
@@ -59,12 +59,12 @@ func Rerun(ctx context.Context, history *PoolHistory, variants []Variant, seed u
 	return accounts, nil
 }
 
-// Counted is how long the part of the history is that counts.
+// Counted is the length of the counted part of the history.
 func (p *PoolHistory) Counted() time.Duration {
 	return time.Duration(max(p.minutes()-p.From, 0)) * features.Minute
 }
 
-// minutes are all that the history has.
+// minutes is the length of the history.
 func (p *PoolHistory) minutes() (n int) {
 	for _, values := range p.Demand {
 		n = max(n, len(values))
@@ -77,8 +77,8 @@ type rerun struct {
 	history    *PoolHistory
 	forecaster *forecaster.Forecaster
 	pool       string
-	heard      time.Time     // the end of the newest minute whose demand is known
-	binding    capacity.Pool // says which dimensions have a capacity
+	lastKnown  time.Time     // end of the newest minute with known demand
+	binding    capacity.Pool // the dimensions with a capacity
 	variants   []rerunVariant
 }
 
@@ -105,7 +105,7 @@ func newRerun(history *PoolHistory, variants []Variant, seed uint64) *rerun {
 	return r
 }
 
-// minute is served, then learned from, then decided after.
+// minute serves a minute, learns from it, and then decides.
 func (r *rerun) minute(m int) {
 	start := r.history.Start.Add(time.Duration(m) * features.Minute)
 	end := start.Add(features.Minute)
@@ -127,7 +127,7 @@ func (r *rerun) minute(m int) {
 	}
 }
 
-// load is the demand of a minute.
+// load returns the demand of a minute.
 func (p *PoolHistory) load(m int) Load {
 	l := unknownLoad
 	for i, d := range loadDimensions {
@@ -138,7 +138,7 @@ func (p *PoolHistory) load(m int) Load {
 	return l
 }
 
-// observe tells the forecaster of a minute: of what can bind, for nothing else moves a decision.
+// observe passes a minute to the forecaster, with the dimensions that can bind. Others affect no decision.
 func (r *rerun) observe(m int, start time.Time) {
 	load := r.history.load(m)
 	seconds := features.Minute.Seconds()
@@ -162,7 +162,7 @@ func (r *rerun) observe(m int, start time.Time) {
 	}
 	var windows []features.Window
 	if known {
-		windows, r.heard = []features.Window{w}, start.Add(features.Minute)
+		windows, r.lastKnown = []features.Window{w}, start.Add(features.Minute)
 	}
-	r.forecaster.Observe(windows, []features.PoolMinute{{Pool: r.pool, Start: start, Covered: known, LastEvent: r.heard}})
+	r.forecaster.Observe(windows, []features.PoolMinute{{Pool: r.pool, Start: start, Covered: known, LastEvent: r.lastKnown}})
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// Run drives the pipeline over the trace on the event clock. It reads it twice: once for the demand that sizes and
-// loads the simulated pools, and once through the pipeline. Cancelling ctx ends it with the context's error.
+// Run runs the pipeline over the trace on the event clock. It reads the trace twice: for the demand of the simulated
+// pools, and through the pipeline. It stops with ctx's error.
 func Run(ctx context.Context, cfg RunConfig) (summary Summary, err error) {
 	r, err := newRunner(ctx, cfg)
 	if err != nil {
@@ -40,7 +40,7 @@ func Run(ctx context.Context, cfg RunConfig) (summary Summary, err error) {
 	return r.summary(), nil
 }
 
-// runner is one run: the pipeline with a simulated pool that obeys it, and all that listens.
+// runner is one run: the pipeline, its simulated pool, and the other pools and outputs.
 type runner struct {
 	cfg      RunConfig
 	policies []PolicySpec
@@ -48,18 +48,18 @@ type runner struct {
 	demand   *Demand
 	pool     capacity.Pool
 
-	until time.Time // what comes from here on is not run
+	until time.Time // end of the run
 
 	pipeline *pipeline.Pipeline
-	own      *contender   // obeys the pipeline
+	own      *contender   // follows the pipeline
 	field    []*contender // all settings in the order of policies, and own
-	now      time.Time    // what was served until
-	sizing   *FluidPool   // that serves nothing: what a load needs, and the warm-ups that are drawn
+	now      time.Time    // end of the served time
+	sizing   *FluidPool   // never serves; computes needs and warm-ups
 	scores   *scores
 	// reliability judges the projections of all settings.
 	reliability forecaster.Reliability
 	watches     []*watch // of the pool's size, then of others
-	plot        *plot    // nil when none is wanted
+	plot        *plot    // nil without a plot
 
 	forecasts, decisions *table
 	trace                TraceSummary
@@ -107,15 +107,15 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	return r, r.create()
 }
 
-// hasReplicas says whether it is recorded what replicas there were. Those of two roles are not told apart.
+// hasReplicas reports whether replicas were recorded. The data has one number for both roles of a disaggregated pool.
 func (r *runner) hasReplicas() bool {
 	return r.cfg.Recorded != nil && r.cfg.Recorded.replicas(math.MaxInt) > 0
 }
 
-// shares of quarter hours that the watched pools are enough for.
+// shares of quarter hours for which the watched pools are large enough.
 func (r *runner) shares() []float64 { return append([]float64{watchShare}, r.cfg.watchShares...) }
 
-// share is the minute at a share of the trace.
+// share returns the minute at a share of the trace.
 func (r *runner) share(part float64) time.Time {
 	return r.demand.Start.Add(time.Duration(part*float64(len(r.demand.Minutes))) * time.Minute)
 }
@@ -154,7 +154,7 @@ func (r *runner) run(ctx context.Context) error {
 				}
 				r.serve(batch.Watermark.At)
 				if batch.Watermark.Pool == "" {
-					r.holes++ // in which nothing is heard of replicas either
+					r.holes++ // no data of replicas either
 				} else {
 					batch.Replicas = r.own.pool.Reports(batch.Replicas)
 				}
@@ -168,11 +168,11 @@ func (r *runner) pipelineConfig(timed bool) pipeline.Config {
 	cfg := pipeline.DefaultConfig()
 	cfg.Clock, cfg.Every, cfg.Features, cfg.Decision = pipeline.EventClock, r.cfg.Decide, r.features(timed), r.cfg.Decision
 	cfg.Pools = []capacity.Pool{r.pool}
-	cfg.ShownClasses = cfg.Features.MaxClasses // for here nobody waits
+	cfg.ShownClasses = cfg.Features.MaxClasses // no limit for speed here
 	return cfg
 }
 
-// serve lets the simulated pools serve the minutes before t, and the rivals decide.
+// serve serves the minutes before t in the simulated pools, and lets the rivals decide.
 func (r *runner) serve(t time.Time) {
 	for ; r.now.Before(t); r.now = r.now.Add(features.Minute) {
 		load := r.demand.At(r.now)
@@ -192,8 +192,8 @@ func (r *runner) serve(t time.Time) {
 	}
 }
 
-// emit takes one tick's output. What is forecast in a hole of the log is neither written nor scored: nothing is known of what it
-// starts from, nor of what came.
+// emit handles one tick's output. Forecasts in a hole of the log are neither written nor scored, because their input
+// and outcome are unknown.
 func (r *runner) emit(out *pipeline.Output) {
 	r.scores.observe(out.Windows)
 	if len(out.Forecasts) > 0 && out.Tick.Unix()%int64(r.cfg.Every/time.Second) == 0 && out.Forecasts[0].Minute.Covered {
@@ -232,7 +232,7 @@ func (r *runner) emit(out *pipeline.Output) {
 	}
 }
 
-// judge takes down a projection of the scored part whose window is over before the run is.
+// judge records a projection of the scored part if its window ends within the run.
 func (r *runner) judge(t time.Time, p *forecaster.Projection) {
 	if !t.Before(r.scores.from) && !t.Add(forecaster.Horizon*features.Minute).After(r.until) {
 		r.reliability.Issue(p, &r.pool.Warmup, p.Lead+r.cfg.Decision.Hold)

@@ -13,96 +13,96 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// maxPeakReplicas bounds RunConfig.PeakReplicas; a pool may then grow to four times as many.
+// maxPeakReplicas bounds RunConfig.PeakReplicas; a pool may have four times as many.
 const maxPeakReplicas = 10_000
 
-// RunConfig is one backtest.
+// RunConfig configures one backtest.
 type RunConfig struct {
 	Trace string // a file
-	// Recorded, when it is set, takes the place of the trace.
+	// Recorded, if set, replaces the trace.
 	Recorded *Recorded
 	Options  Options
 
-	// Every is the spacing of the forecasts that are written and scored; 0 means 15 minutes. Decide is that of
-	// decisions, a divisor of Every in whole minutes; 0 means each minute, as in the daemon.
+	// Every is the interval of written and scored forecasts; 0 means 15 minutes. Decide is the interval of decisions, a
+	// divisor of Every in whole minutes; 0 means one minute, as in the daemon.
 	Every, Decide time.Duration
-	// What comes between these shares of the trace is scored; settings of policies are chosen on what comes before, and
-	// what comes after is not run. A ScoreTo of 0 means 1.
+	// The trace between these shares is scored. Policies are tuned on the part before; the part after is not run. A
+	// ScoreTo of 0 means 1.
 	ScoreFrom, ScoreTo float64
 
 	Decision alerting.Config // zero means alerting.DefaultConfig, in active mode
-	// Features is how traffic is aggregated; nil means features.DefaultConfig. Its Lateness is taken as 0, and so is
-	// its Revise unless records carry times: traces come in order.
+	// Features configures the aggregation; nil means features.DefaultConfig. Lateness is set to 0, and so is Revise
+	// unless records have times: traces are in order.
 	Features *features.Config
 
-	// Pool is what serves the traffic. Without it the capacity of a replica is such that the busiest minute needs
-	// PeakReplicas (0 means 8), and replicas warm up as Warmup says.
+	// Pool serves the traffic. Without it the busiest minute needs PeakReplicas (0 means 8), and replicas have the lag
+	// Warmup.
 	Pool         *capacity.Pool
 	PeakReplicas int
 	Warmup       capacity.Lag
 
-	Policies []string // of the catalog; "all" is every one; none is forewarm alone
-	Sweep    bool     // every setting of each policy's knobs, not the default alone
+	Policies []string // of the catalog; "all" for all, empty for Forewarm only
+	Sweep    bool     // all settings of the knobs, not only the default
 	Seed     uint64   // of the warm-ups
 
-	// Files to write, none when empty.
+	// Output files; "" for none.
 	Forecasts, Decisions, Summary string
-	Report                        string // a page for people, with plots
-	Plot                          string // an SVG of the pool's forecasts of prefill, or of the first dimension that the trace reports
+	Report                        string // a page with plots
+	Plot                          string // an SVG of the forecasts of prefill, or of the trace's first dimension
 
-	// watchShares are of quarter hours that further watched pools are enough for.
+	// watchShares are the shares of quarter hours for further watched pools.
 	watchShares []float64
 
-	// Progress, when set, is called now and then from Run's goroutine.
+	// Progress, if set, is called repeatedly on Run's goroutine.
 	Progress func(Progress)
 }
 
-// Progress says how far a run has come.
+// Progress of a run.
 type Progress struct {
 	Stage       string // "scan", then "run"
 	Read, Total int64  // bytes of the trace in this stage, or recorded minutes
 }
 
-// Summary is what a backtest found.
+// Summary is the result of a backtest.
 type Summary struct {
 	Trace   TraceSummary `json:"trace"`
 	Start   time.Time    `json:"start"` // t_s = 0
 	Minutes int          `json:"minutes"`
-	Origins int          `json:"origins"`                // at which forecasts were made
-	Holes   int          `json:"hole_minutes,omitempty"` // minutes of silence that were taken for holes in the log, not for zero traffic
-	// Refused counts records that the pipeline could not use, by reason; rows that the reader refused are in Trace.
+	Origins int          `json:"origins"`                // with forecasts
+	Holes   int          `json:"hole_minutes,omitempty"` // minutes without data that are not zero traffic
+	// Refused counts records that the pipeline could not use, by reason; Trace counts unusable rows.
 	Refused map[ingest.Reason]uint64 `json:"refused"`
 	Scores  []Score                  `json:"scores"`
-	// Reliability says how many of the saturations came that projections stated at some probability, supply held as they assumed it.
+	// Reliability compares the projected probability of saturation with its frequency, if supply was as projected.
 	Reliability   []forecaster.ReliabilityBin `json:"reliability,omitempty"`
-	Disaggregated bool                        `json:"disaggregated,omitempty"` // prompts have replicas of their own: GPU-hours and actions are of both roles, saturated minutes those of either
+	Disaggregated bool                        `json:"disaggregated,omitempty"` // prompts have their own replicas: GPU-hours and actions are of both roles, saturated minutes of either
 	Policies      []Result                    `json:"policies"`
-	Alarms        *Alarms                     `json:"alarms"` // of a pool that nobody scales
-	// Comparisons are made of a sweep, one for each of Targets.
+	Alarms        *Alarms                     `json:"alarms"` // of a pool without scaling
+	// Comparisons exist for a sweep, one per target.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
-	// NotKnown says what a recorded pool does not tell; none of a trace.
+	// NotKnown lists the limits of recorded data; none for a trace.
 	NotKnown []string `json:"not_known,omitempty"`
 }
 
-// TraceSummary is what was read of one file.
+// TraceSummary describes the read part of one file.
 type TraceSummary struct {
 	Path       string   `json:"path"`
 	Format     string   `json:"format"`
 	Rows       int64    `json:"rows"`
 	Refused    int64    `json:"refused"`
 	Disordered int64    `json:"disordered"`
-	First      string   `json:"first_refused,omitempty"` // where and why
+	First      string   `json:"first_refused,omitempty"` // place and reason
 	Notes      []string `json:"notes,omitempty"`
 }
 
-// Check says what is wrong with a configuration, before a trace is opened. Messages begin with the setting's name as the
-// backtest command's flags have it, without the dash.
+// Check checks a configuration before a trace is opened. Messages begin with the name of the command's flag, without
+// the dash.
 func (c *RunConfig) Check() error {
 	d := *c
 	return d.complete()
 }
 
-// complete puts defaults in place of what is not set, and checks all of it.
+// complete sets defaults and checks the configuration.
 func (c *RunConfig) complete() error {
 	if c.Trace == "" && c.Recorded == nil {
 		return errors.New("no trace: name a file")
@@ -111,7 +111,7 @@ func (c *RunConfig) complete() error {
 		c.Every = 15 * time.Minute
 	}
 	if c.Decide == 0 {
-		c.Decide = features.Minute // as the daemon
+		c.Decide = features.Minute // as in the daemon
 	}
 	for _, x := range []struct {
 		name string
@@ -163,7 +163,7 @@ func (c *RunConfig) complete() error {
 	return c.checkWarmup()
 }
 
-// checkWarmup puts the question to the pool that the warm-up would be of.
+// checkWarmup checks the warm-up with the pool's own rules.
 func (c *RunConfig) checkWarmup() error {
 	if c.Pool != nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// enter makes the pools that the run serves: of the pipeline, of Forewarm at the other settings of its knob, of rivals.
+// enter creates the pools of the run: of the pipeline, of Forewarm with other settings, and of rivals.
 func (r *runner) enter() error {
 	r.now = r.demand.Start
 	r.sizing = NewFluidPool(decodePool(r.pool), r.demand.Start, r.cfg.Seed)
@@ -39,14 +39,14 @@ func (r *runner) enter() error {
 			r.field = append(r.field, c)
 		}
 	}
-	if r.own == nil { // the pipeline needs a pool all the same
+	if r.own == nil { // the pipeline always needs a pool
 		r.own = r.contender(&Policies[0], Setting{r.quantile()})
 		r.field = append(r.field, r.own)
 	}
 	return nil
 }
 
-// settings are those of a policy to run; of Forewarm that of the configuration is the default.
+// settings returns the settings of a policy to run. Forewarm's default is the configuration.
 func (r *runner) settings(spec *PolicySpec) []Setting {
 	if spec.New != nil {
 		return spec.settings(r.cfg.Sweep)
@@ -60,7 +60,7 @@ func (r *runner) settings(spec *PolicySpec) []Setting {
 	return settings
 }
 
-// contender makes a pool for a setting of a policy.
+// contender creates a pool for a setting of a policy.
 func (r *runner) contender(spec *PolicySpec, set Setting) *contender {
 	pool := r.pool
 	if spec.Name == RecordedPolicy {
@@ -96,7 +96,7 @@ func (r *runner) summary() Summary {
 	return s
 }
 
-// compare reads all policies at each target.
+// compare compares all policies at each target.
 func (r *runner) compare() (all []Comparison) {
 	var f field
 	for _, spec := range r.policies {
@@ -110,7 +110,7 @@ func (r *runner) compare() (all []Comparison) {
 	return all
 }
 
-// outcomes are those of a policy's settings.
+// outcomes returns the results of a policy's settings.
 func outcomes(field []*contender, spec *PolicySpec) (all []outcome) {
 	for _, c := range field {
 		if c.spec.Name == spec.Name {
@@ -120,17 +120,17 @@ func outcomes(field []*contender, spec *PolicySpec) (all []outcome) {
 	return all
 }
 
-// row is a contender's row of the summary.
+// row returns a contender's row of the summary.
 func (r *runner) row(o *outcome, c *contender) Result {
 	row := o.scored.result(c.spec.Name, c.spec.knob(c.set))
 	row.Default = c.isDefault()
 	return row
 }
 
-// quantile is the one that the pipeline's own decisions provide for.
+// quantile returns the quantile of the pipeline's decisions.
 func (r *runner) quantile() float64 { return Quantile(&r.pool, r.cfg.Decision) }
 
-// Quantile is the one that decisions provide for: stated, or that follows from cost, or the default.
+// Quantile returns the quantile of decisions: configured, from costs, or the default.
 func Quantile(pool *capacity.Pool, cfg alerting.Config) float64 {
 	if pool.Quantile > 0 {
 		return pool.Quantile
@@ -144,19 +144,19 @@ func Quantile(pool *capacity.Pool, cfg alerting.Config) float64 {
 	return defaultQuantile
 }
 
-// minutes is how many minutes of demand there are before t.
+// minutes returns the minutes of demand before t.
 func (r *runner) minutes(t time.Time) int {
 	return min(max(int(t.Sub(r.demand.Start)/features.Minute), 0), len(r.demand.Minutes))
 }
 
-// need is how many replicas a load takes.
+// need returns the replicas for a load.
 func (r *runner) need(load Load) float64 { return r.sizing.Need(load) }
 
-// scene is what policies of p are made for; p draws the warm-ups.
+// scene returns the input for policies of p; p draws the warm-ups.
 func (r *runner) scene(p *FluidPool) Scene {
-	most, _ := p.pool.Limit()
+	limit, _ := p.pool.Limit()
 	future := &Future{
-		Start: r.demand.Start, Min: p.pool.Replicas.Min, Max: most, Initial: p.pool.Replicas.Initial,
+		Start: r.demand.Start, Min: p.pool.Replicas.Min, Max: limit, Initial: p.pool.Replicas.Initial,
 		Lag: p.minutesToWarm(),
 	}
 	peak := 1.0
@@ -168,7 +168,7 @@ func (r *runner) scene(p *FluidPool) Scene {
 	return Scene{PeakReplicas: int(math.Ceil(peak - 1e-6)), Recorded: r.cfg.Recorded, Future: future}
 }
 
-// minutesToWarm is the k-th replica's warm-up in whole minutes, each drawn once.
+// minutesToWarm returns the warm-up of the k-th replica in whole minutes, drawn once each.
 func (p *FluidPool) minutesToWarm() func(k int) int {
 	var drawn []int
 	return func(k int) int {

@@ -7,8 +7,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// features is how traffic is aggregated. Traces without times of their own are complete minute by minute; recorded
-// telemetry comes at the end of requests, and is amended as in life.
+// features configures the aggregation. Traces without request times are complete minute by minute. Recorded telemetry
+// arrives at the end of requests, with amendments, as in production.
 func (r *runner) features(timed bool) features.Config {
 	c := *r.cfg.Features
 	c.Lateness = 0
@@ -19,8 +19,8 @@ func (r *runner) features(timed bool) features.Config {
 	return c
 }
 
-// service is by what both the demand and the pipeline turn token counts into time: the pool's own speed, as in life. A
-// replica that is sized after the trace's peak has no speed of its own.
+// service converts token counts to time, for the demand and the pipeline: with the pool's own speed. A replica sized by
+// the trace's peak has none.
 func (r *runner) service() features.Service {
 	s := r.cfg.Features.DefaultService
 	if p := r.cfg.Pool; p != nil && p.Rates.PrefillTokensPerS > 0 {
@@ -32,10 +32,10 @@ func (r *runner) service() features.Service {
 	return s
 }
 
-// wideBins is what to know of the scores of a trace whose bins are wider than a minute.
+// wideBins is a caveat for scores of traces with bins wider than a minute.
 const wideBins = "bins are spread evenly over their minutes, so minutes of a bin that is not over are known from its sum: leads shorter than the bin flatter"
 
-// read hands what is recorded to do, or opens the trace and hands over what is in it.
+// read passes the recorded data, or the opened trace, to do.
 func (r *runner) read(stage string, do func(log eventLog, timed bool) error) error {
 	if x := r.cfg.Recorded; x != nil {
 		r.start = x.Start
@@ -47,7 +47,7 @@ func (r *runner) read(stage string, do func(log eventLog, timed bool) error) err
 	if err != nil {
 		return err
 	}
-	defer func() { _ = x.Close() }() // was only read
+	defer func() { _ = x.Close() }() // opened for reading only
 	r.start = x.Start()
 	log := r.watched(NewSource(x, r.cfg.Options.Pool), func() Progress {
 		read, total := x.Progress()
@@ -67,7 +67,7 @@ func (r *runner) read(stage string, do func(log eventLog, timed bool) error) err
 	return nil
 }
 
-// watched is a log of which it is told after each batch how far it is read.
+// watched wraps a log to report progress after each batch.
 func (r *runner) watched(log eventLog, progress func() Progress) eventLog {
 	if r.cfg.Progress == nil {
 		return log

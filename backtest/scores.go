@@ -11,15 +11,15 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// Score is how well one series was forecast at one horizon, over every origin that was scored. Rates are compared as
-// averages over a minute; "max15_30" is the largest of the minutes 15 to 30.
+// Score is the forecast quality of one series at one horizon, over all scored origins. Rates are averages over a
+// minute; "max15_30" is the largest of the minutes 15 to 30.
 type Score struct {
 	Class     string `json:"class"` // "*" is the pool
 	Dimension string `json:"dimension"`
 	Horizon   string `json:"horizon"` // minutes, or max15_30
 	N         int    `json:"n"`
 	WAPE      Number `json:"wape"`    // of the median
-	MASE      Number `json:"mase"`    // its absolute error over that of the last value at the same horizon
+	MASE      Number `json:"mase"`    // absolute error over that of the last value at the same horizon
 	Bias      Number `json:"bias"`    // of the median, share of the mean
 	Pinball   Number `json:"pinball"` // mean over the levels .5 .8 .9 .95 .99, in the dimension's unit
 	Cover90   Number `json:"coverage_90"`
@@ -29,26 +29,26 @@ type Score struct {
 	Baselines []BaselineScore `json:"baselines"`
 }
 
-// LevelScore is one quantile's: its mean loss, and the share of outcomes at or below it with a 95 % interval.
+// LevelScore is of one quantile: its mean loss, and the share of outcomes at or below it with a 95 % interval.
 type LevelScore struct {
 	Level     float64 `json:"level"`
 	Pinball   Number  `json:"pinball"`
 	Coverage  Number  `json:"coverage"`
 	Low       Number  `json:"low"`
 	High      Number  `json:"high"`
-	Effective Number  `json:"effective_n"` // outcomes of overlapping horizons count for less than their number
+	Effective Number  `json:"effective_n"` // outcomes, fewer for overlapping horizons
 }
 
-// BaselineScore compares with a forecaster that costs nothing, which has the quantiles of its own past errors.
+// BaselineScore compares with a simple forecaster that has the quantiles of its own past errors.
 type BaselineScore struct {
 	Baseline string `json:"baseline"`
-	N        int    `json:"n"`     // outcomes that both forecast
+	N        int    `json:"n"`     // outcomes with both forecasts
 	Skill    Number `json:"skill"` // 1 − mean pinball over the baseline's
 	DM       Number `json:"dm"`    // Diebold–Mariano statistic, negative when Forewarm is better
 	P        Number `json:"p"`     // two-sided
 }
 
-// Number is a float64 that is null in JSON when it is not finite.
+// Number is a float64 that is null in JSON if it is not finite.
 type Number float64
 
 // MarshalJSON writes six significant digits.
@@ -59,12 +59,12 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, float64(n), 'g', 6, 64), nil
 }
 
-// scoredMinutes are the minutes ahead that scores are kept of, beside the window maximum.
+// scoredMinutes are the scored horizons, beside the window maximum.
 var scoredMinutes = []int{1, 5, 15, 30}
 
 // scores has a scorer for each series.
 type scores struct {
-	from   time.Time // origins before it are not scored
+	from   time.Time // earlier origins are not scored
 	series map[seriesKey]*forecaster.Scorer
 }
 
@@ -83,7 +83,7 @@ func (s *scores) of(key seriesKey) *forecaster.Scorer {
 	return x
 }
 
-// issue notes the forecasts of an origin.
+// issue records the forecasts of an origin.
 func (s *scores) issue(fs []forecaster.Forecast) {
 	for i := range fs {
 		if f := &fs[i]; !f.Origin.Before(s.from) {
@@ -92,7 +92,7 @@ func (s *scores) issue(fs []forecaster.Forecast) {
 	}
 }
 
-// observe takes what came of the minutes that are final in a tick's windows.
+// observe scores the settled minutes in a tick's windows.
 func (s *scores) observe(windows []features.Window) {
 	for from := 0; from < len(windows); {
 		to := from
@@ -106,7 +106,7 @@ func (s *scores) observe(windows []features.Window) {
 	}
 }
 
-// settle takes one minute, classes first and then their sum.
+// settle scores one minute, classes first and then their sum.
 func (s *scores) settle(windows []features.Window) {
 	minute := windows[0].Start.Unix() / 60
 	for _, d := range features.Dimensions {
@@ -131,7 +131,7 @@ func (s *scores) settle(windows []features.Window) {
 	}
 }
 
-// all are those that have outcomes, by class (the pool first), dimension as in features.Dimensions, and horizon.
+// all returns the scores with outcomes, by class (the pool first), dimension as in features.Dimensions, and horizon.
 func (s *scores) all() []Score {
 	rank := map[string]int{}
 	for i, d := range features.Dimensions {

@@ -11,40 +11,41 @@ import (
 )
 
 const (
-	// batchRecords is how many records a Source puts into one batch at most.
+	// batchRecords bounds the records in a batch.
 	batchRecords = 1024
 	// maxSilence is the longest silence that counts as zero traffic. A longer one is a hole in the log: no data.
 	maxSilence = 7 * 24 * time.Hour
-	// So is a shorter one that is holeTimes as long as any before it and lasts at least holeLeast, once a trace has had
-	// holeAfter to show how long it falls silent of itself, at night for example.
+	// A shorter silence is a hole if it is holeTimes as long as any before and at least minHole, after the first
+	// holeAfter of a trace. That time shows its normal silence, for example at night.
 	holeTimes = 10
-	holeLeast = time.Hour
+	minHole   = time.Hour
 	holeAfter = 48 * time.Hour
 )
 
-// eventLog is a log of batches in the order of event time; io.EOF ends it. What a batch points to is valid until the next call.
+// eventLog is a log of batches in order of event time; io.EOF ends it. A batch's pointers are valid until the next
+// call.
 type eventLog interface {
 	Next(b *ingest.Batch) error
 }
 
-// Source turns a trace into the batches of an event log, in the order of event time.
+// Source converts a trace to the batches of an event log, in order of event time.
 //
-// A trace is a complete log. So at the end of every minute the source promises, with a watermark that names the pool,
-// that everything before it has been said: silence is zero traffic, and with features.Config.Lateness 0 the windows of
-// [o−60 s, o) are complete at origin o while nothing from o on has been seen. All of a trace is one pool. In a hole of the
-// log, by the constants above, minutes pass under watermarks that name no pool and promise nothing.
+// A trace is complete. So at the end of each minute the source writes a watermark for the pool: silence is zero
+// traffic. With features.Config.Lateness 0 the windows of [o−60 s, o) are complete at origin o, and nothing from o on
+// is known. A trace has one pool. In a hole of the log (see the constants above) the watermarks name no pool, so they
+// promise nothing.
 //
-// A bin wider than a minute is spread evenly over its minutes, each revealed at its start. The minutes of a bin that is
-// not over at the origin are therefore known from the whole bin's sum.
+// A bin wider than a minute is spread evenly over its minutes, each revealed at its start. So minutes of a bin that is
+// not over at the origin are known from the whole bin's sum.
 type Source struct {
 	items     Items
 	pool      string
 	item      Item
 	held      bool
 	end       time.Time     // of the open minute; zero before the first item
-	first     time.Time     // item
-	heard     time.Time     // the newest item
-	longest   time.Duration // silence before it
+	first     time.Time     // time of the first item
+	newest    time.Time     // time of the newest item
+	longest   time.Duration // longest silence before it
 	finished  bool
 	n         uint64
 	sequence  uint64
@@ -59,8 +60,8 @@ func NewSource(items Items, pool string) *Source {
 	return &Source{items: items, pool: pool}
 }
 
-// Next fills b with what comes next, at most to the end of a minute; io.EOF when everything was said. What b points to
-// is valid until the next call.
+// Next sets b to the next batch, at most to the end of a minute; io.EOF at the end. b's pointers are valid until the
+// next call.
 func (s *Source) Next(b *ingest.Batch) error {
 	b.Reset()
 	if s.finished {
@@ -91,25 +92,25 @@ func (s *Source) Next(b *ingest.Batch) error {
 				s.end = at.Truncate(features.Minute).Add(features.Minute)
 			}
 			s.close(b, end)
-			if s.heard.Before(end.Add(-features.Minute)) && s.hole(at) {
+			if s.newest.Before(end.Add(-features.Minute)) && s.hole(at) {
 				s.watermark.Pool = ""
 			}
 			return nil
 		}
 		if s.first.IsZero() {
-			s.first, s.heard = at, at
+			s.first, s.newest = at, at
 		}
-		s.heard, s.longest = at, max(s.longest, at.Sub(s.heard))
+		s.newest, s.longest = at, max(s.longest, at.Sub(s.newest))
 		s.add(b)
 	}
 	s.stamp(b)
 	return nil
 }
 
-// hole says whether the silence that ends with an item at a time is one of the log.
+// hole reports whether the silence before an item is a hole in the log.
 func (s *Source) hole(at time.Time) bool {
-	silence := at.Sub(s.heard)
-	return silence > maxSilence || silence >= holeLeast && silence > holeTimes*s.longest && s.heard.Sub(s.first) >= holeAfter
+	silence := at.Sub(s.newest)
+	return silence > maxSilence || silence >= minHole && silence > holeTimes*s.longest && s.newest.Sub(s.first) >= holeAfter
 }
 
 func (s *Source) add(b *ingest.Batch) {
@@ -123,7 +124,7 @@ func (s *Source) add(b *ingest.Batch) {
 	s.n++
 	request := *s.item.Request
 	request.Pool = s.pool
-	if request.ID == "" && request.Attempt <= 1 { // a later attempt would look like the first that is seen of its call
+	if request.ID == "" && request.Attempt <= 1 { // otherwise a later attempt would look like the first of its call
 		request.ID = strconv.FormatUint(s.n, 10)
 	}
 	b.Requests = append(b.Requests, request)

@@ -15,45 +15,44 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// DefaultStart is the time of t_s = 0 when a trace does not say: a Monday, midnight UTC.
+// DefaultStart is the time of t_s = 0 if a trace has none: a Monday, midnight UTC.
 var DefaultStart = time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// DefaultPool is the pool that a trace's traffic belongs to unless Options name another.
+// DefaultPool is the pool of a trace's traffic unless Options name one.
 const DefaultPool = "trace"
 
-// maxBinWidth is the widest bin that is spread over its minutes.
+// maxBinWidth bounds the width of a bin, which is spread over its minutes.
 const maxBinWidth = 24 * time.Hour
 
-// Options says how to read a trace. The zero value finds everything out from the file.
+// Options configure the reading of a trace. The zero value detects everything.
 type Options struct {
-	// Format is a name of [Formats]; "" recognises it by the first line.
+	// Format is a name of [Formats]; "" detects it by the first line.
 	Format string
-	// Start is the time of t_s = 0, a whole minute. Zero means [DefaultStart] for traces with relative times, and the
-	// minute of the first record for traces with calendar times.
+	// Start is the time of t_s = 0, a whole minute. Zero means [DefaultStart] for relative times, and the minute of the
+	// first record for calendar times.
 	Start time.Time
-	// Bin is the width of the rows of a binned trace; zero infers it (see [Reader.Notes]). A positive Bin also says that a
+	// Bin is the row width of a binned trace; zero infers it (see [Reader.Notes]). A positive Bin also means that a
 	// file without a requests column is binned.
 	Bin time.Duration
-	// Pool is "" for DefaultPool. Class names the class of formats that have none; "" takes the file's name without
-	// its extensions.
+	// Pool is "" for DefaultPool. Class is for formats without classes; "" is the file name without its extensions.
 	Pool, Class string
-	Only        string // class whose traffic alone is kept; "" keeps all
-	Strict      bool   // ends at the first unusable row, in place of skipping and counting it
-	// PrefixBlocks bounds the prefix cache that turns block hashes into cached tokens; 0 means DefaultPrefixBlocks.
+	Only        string // keeps the traffic of this class only; "" keeps all
+	Strict      bool   // stops at the first unusable row, instead of counting it
+	// PrefixBlocks bounds the prefix cache that converts block hashes to cached tokens; 0 means DefaultPrefixBlocks.
 	PrefixBlocks int
-	// Reorder is how many rows are held to bring them into the order of time; 0 means the format's default. A row further out
-	// of order is unusable.
+	// Reorder is the number of rows in the sort buffer; 0 means the format's default. A row further out of order is
+	// unusable.
 	Reorder int
 	Limits  ingest.Limits // of counts and names; the zero value means ingest.DefaultLimits
 }
 
-// Item is one entry of a trace: one of its fields is set. What it points to is valid until the next Next.
+// Item is one entry of a trace, with one field set. Its pointers are valid until the next Next.
 type Item struct {
 	Request *ingest.Request
 	Sum     *ingest.Sum
 }
 
-// At is the event time at which the item becomes known.
+// At returns the event time at which the item becomes known.
 func (it Item) At() time.Time {
 	if it.Sum != nil {
 		return it.Sum.Start
@@ -61,20 +60,20 @@ func (it Item) At() time.Time {
 	return knownAt(it.Request)
 }
 
-// Items is a stream of traffic in the order in which it becomes known; Next returns io.EOF at its end.
+// Items is a stream of traffic in the order of becoming known; Next returns io.EOF at its end.
 type Items interface {
 	Next(it *Item) error
 }
 
-// Counts says what a reader met.
+// Counts of rows.
 type Counts struct {
 	Rows       int64 // usable rows
-	Refused    int64 // rows skipped as unusable
-	Disordered int64 // rows skipped because they were further out of order than the reorder buffer reaches
-	First      error // the first skipped row, nil when none was
+	Refused    int64 // unusable, skipped
+	Disordered int64 // skipped, because the reorder buffer was too short
+	First      error // of the first skipped row, or nil
 }
 
-// Reader streams one trace in the order of time. It is not safe for concurrent use.
+// Reader reads one trace in order of time. It is not safe for concurrent use.
 type Reader struct {
 	path   string
 	opts   Options
@@ -96,7 +95,7 @@ type Reader struct {
 	sum     ingest.Sum
 }
 
-// Open opens a trace, gzipped or not, and recognises its format. The caller closes the reader.
+// Open opens a trace, gzipped or not, and detects its format. The caller closes the reader.
 func Open(path string, opts Options) (*Reader, error) {
 	if opts.Limits == (ingest.Limits{}) {
 		opts.Limits = ingest.DefaultLimits()
@@ -119,7 +118,7 @@ func Open(path string, opts Options) (*Reader, error) {
 	}
 	r := &Reader{path: path, opts: opts, file: file}
 	if err := r.open(file); err != nil {
-		_ = file.Close() // the first error tells more
+		_ = file.Close() // the first error is more useful
 		return nil, err
 	}
 	return r, nil
@@ -161,29 +160,29 @@ func (r *Reader) open(file io.Reader) error {
 // Close closes the file.
 func (r *Reader) Close() error { return r.file.Close() }
 
-// Format is the format that was recognised or given.
+// Format returns the detected or given format.
 func (r *Reader) Format() Format { return r.format }
 
-// Start is the time of t_s = 0.
+// Start returns the time of t_s = 0.
 func (r *Reader) Start() time.Time { return r.start }
 
-// Counts is what the reader met so far.
+// Counts returns the counts so far.
 func (r *Reader) Counts() Counts { return r.counts }
 
-// Notes are sentences on what was inferred about the trace, such as its bin width.
+// Notes are sentences on inferred properties of the trace, such as its bin width.
 func (r *Reader) Notes() []string { return r.notes }
 
-// Progress is how many bytes of the file have been read, of how many.
+// Progress returns the read and the total bytes of the file.
 func (r *Reader) Progress() (read, total int64) {
-	read, _ = r.file.Seek(0, io.SeekCurrent) // where that is not known there is no progress to show
+	read, _ = r.file.Seek(0, io.SeekCurrent) // no progress if the position is unknown
 	if info, err := r.file.Stat(); err == nil {
 		total = info.Size()
 	}
 	return read, total
 }
 
-// Next sets it to the next item in the order of time. It answers io.EOF at the end, and an error that names the line of an unusable
-// row when reading strictly; other errors are of the file itself.
+// Next sets it to the next item in order of time. It returns io.EOF at the end. A strict reader returns an error with
+// the line of an unusable row; other errors are of the file.
 func (r *Reader) Next(it *Item) error {
 	if err := r.fill(); err != nil {
 		return err
@@ -218,7 +217,7 @@ func (r *Reader) Next(it *Item) error {
 	return nil
 }
 
-// fill reads rows until the order buffer is full.
+// fill reads rows until the sort buffer is full.
 func (r *Reader) fill() error {
 	for len(r.order.rows) < r.order.bound && !r.eof {
 		if err := r.read(); err != nil {
@@ -228,7 +227,7 @@ func (r *Reader) fill() error {
 	return nil
 }
 
-// begin reads the first rows, from which the start and the bin widths follow.
+// begin reads the first rows, to find the start and the bin widths.
 func (r *Reader) begin() error {
 	if err := r.fill(); err != nil {
 		return err
@@ -259,7 +258,7 @@ func (r *Reader) begin() error {
 	return nil
 }
 
-// read takes one row from the file into the order buffer.
+// read takes one row from the file into the sort buffer.
 func (r *Reader) read() error {
 	w := &row{}
 	err := r.rows.next(w)
@@ -287,7 +286,7 @@ func (r *Reader) read() error {
 	return nil
 }
 
-// refuse notes why the newest row cannot be used, which ends a strict reading.
+// refuse records why the newest row is unusable. That ends a strict reading.
 func (r *Reader) refuse(what string) error {
 	err := fmt.Errorf("%s:%d: %s", r.path, r.lines.line, what)
 	if r.opts.Strict {

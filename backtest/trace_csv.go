@@ -15,24 +15,24 @@ import (
 
 const (
 	maxSeconds = 1e10    // from a trace's start: three centuries
-	maxBin     = 1 << 53 // of the counts of a bin: a float64 counts exactly up to there
-	maxAttempt = 1 << 16 // at one call
-	maxClasses = 1 << 16 // whose names a reader keeps to share their memory
+	maxBin     = 1 << 53 // of a count in a bin: float64 is exact up to here
+	maxAttempt = 1 << 16 // of one call
+	maxClasses = 1 << 16 // bound of interned class names
 )
 
-// csvFormat names the columns of a CSV format, "" where it has none. Columns are found by name, and others are ignored. A field
-// that is empty or absent is unknown.
+// csvFormat names the columns of a CSV format, "" for none. Columns are found by name; others are ignored. An empty or
+// absent field is unknown.
 type csvFormat struct {
-	needs []string // columns that must be there
+	needs []string // required columns
 
 	at, class, requests, prompt, cached, output, session, attempt string
 
 	calendar bool   // at is a calendar time, else seconds from the trace's start
-	kind     string // is added to the class; both in lower case
+	kind     string // added to the class; both in lower case
 }
 
 var (
-	// nativeCSV is Forewarm's own, a row a request or a bin.
+	// nativeCSV is Forewarm's format, one row per request or bin.
 	nativeCSV = csvFormat{
 		needs: []string{"t_s", "class"}, at: "t_s", class: "class", requests: "requests", prompt: "prompt_tokens", cached: "cached_tokens",
 		output: "output_tokens", session: "session", attempt: "attempt",
@@ -41,14 +41,14 @@ var (
 	azureCSV = csvFormat{
 		needs: []string{"TIMESTAMP", "ContextTokens", "GeneratedTokens"}, at: "TIMESTAMP", prompt: "ContextTokens", output: "GeneratedTokens", calendar: true,
 	}
-	// burstCSV is BurstGPT (arXiv 2401.17644), whose class is the model and the log type, such as chatgpt/conversation.
+	// burstCSV is BurstGPT (arXiv 2401.17644). The class is the model and the log type, such as chatgpt/conversation.
 	burstCSV = csvFormat{
 		needs: []string{"Timestamp", "Model", "Request tokens", "Response tokens"}, at: "Timestamp", class: "Model", kind: "Log Type",
 		prompt: "Request tokens", output: "Response tokens", session: "Session ID",
 	}
 )
 
-// sniff says whether a header has the columns.
+// sniff reports whether a header has the columns.
 func (f csvFormat) sniff(header []byte, _ Options) bool {
 	var c csvReader
 	return c.header(header, f.needs) == nil
@@ -59,9 +59,9 @@ func (f csvFormat) open(l *lineScanner, o Options) (rowReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &csvReader{csvFormat: f, lines: l, most: float64(o.Limits.Tokens), label: o.Limits.LabelBytes, absent: o.Class, names: map[string]string{}}
+	c := &csvReader{csvFormat: f, lines: l, maxCount: float64(o.Limits.Tokens), label: o.Limits.LabelBytes, absent: o.Class, names: map[string]string{}}
 	if sniffBins(header, o) {
-		c.most = maxBin
+		c.maxCount = maxBin
 	}
 	return c, c.header(header, f.needs)
 }
@@ -69,13 +69,13 @@ func (f csvFormat) open(l *lineScanner, o Options) (rowReader, error) {
 // csvReader reads rows of a format.
 type csvReader struct {
 	csvFormat
-	lines  *lineScanner
-	most   float64           // of a count
-	label  int               // bytes of a class name at most
-	absent string            // class of rows that name none
-	names  map[string]string // of classes, each once
+	lines    *lineScanner
+	maxCount float64           // largest count
+	label    int               // largest class name, bytes
+	absent   string            // class of rows without one
+	names    map[string]string // interned class names
 
-	index  map[string]int // of columns by name
+	index  map[string]int // columns by name
 	fields [][]byte
 }
 
@@ -85,7 +85,7 @@ func (c *csvReader) header(line []byte, needs []string) error {
 		return err
 	}
 	c.index = map[string]int{}
-	for i := len(c.fields) - 1; i >= 0; i-- { // the first of a name counts
+	for i := len(c.fields) - 1; i >= 0; i-- { // of equal names the first one counts
 		c.index[string(bytes.TrimSpace(c.fields[i]))] = i
 	}
 	for _, name := range needs {
@@ -96,7 +96,7 @@ func (c *csvReader) header(line []byte, needs []string) error {
 	return nil
 }
 
-// split cuts a row into its fields.
+// split divides a row into fields.
 func (c *csvReader) split(line []byte) error {
 	if bytes.IndexByte(line, '"') < 0 {
 		c.fields = c.fields[:0]
@@ -135,7 +135,7 @@ func (c *csvReader) next(w *row) error {
 		name string
 		to   *float64
 	}{{c.requests, &w.requests}, {c.prompt, &w.prompt}, {c.cached, &w.cached}, {c.output, &w.output}} {
-		if *f.to, err = c.number(f.name, c.most); err != nil {
+		if *f.to, err = c.number(f.name, c.maxCount); err != nil {
 			return err
 		}
 	}
@@ -149,7 +149,7 @@ func (c *csvReader) next(w *row) error {
 	return err
 }
 
-// text is a field of the row, nil when it is absent.
+// text returns a field of the row, nil if absent.
 func (c *csvReader) text(column string) []byte {
 	if i, ok := c.index[column]; ok && i < len(c.fields) && column != "" {
 		return bytes.TrimSpace(c.fields[i])
@@ -157,8 +157,8 @@ func (c *csvReader) text(column string) []byte {
 	return nil
 }
 
-// number is a count; NaN when the field is empty or absent.
-func (c *csvReader) number(column string, most float64) (float64, error) {
+// number returns a count; NaN if the field is empty or absent.
+func (c *csvReader) number(column string, limit float64) (float64, error) {
 	b := c.text(column)
 	if len(b) == 0 {
 		return math.NaN(), nil
@@ -169,13 +169,13 @@ func (c *csvReader) number(column string, most float64) (float64, error) {
 		return 0, badRow(fmt.Sprintf("%s %q is not a number: leave it empty when unknown", column, clip(b, 40)))
 	case x < 0:
 		return 0, badRow(fmt.Sprintf("%s %s is negative: leave it empty when unknown", column, b))
-	case x > most:
-		return 0, badRow(fmt.Sprintf("%s %s is above %g: check the unit", column, b, most))
+	case x > limit:
+		return 0, badRow(fmt.Sprintf("%s %s is above %g: check the unit", column, b, limit))
 	}
 	return x, nil
 }
 
-// time is the row's time in nanoseconds.
+// time returns the row's time in nanoseconds.
 func (c *csvReader) time() (int64, error) {
 	if c.calendar {
 		at, err := calendarTime(c.text(c.at))
@@ -188,7 +188,7 @@ func (c *csvReader) time() (int64, error) {
 	return nanoseconds(t), err
 }
 
-// name is the row's class.
+// name returns the row's class.
 func (c *csvReader) name() string {
 	name := c.text(c.class)
 	if c.kind != "" {
@@ -210,7 +210,7 @@ func (c *csvReader) name() string {
 	return s
 }
 
-// nanoseconds rounds seconds down to the microsecond, so that no row slips into the next minute.
+// nanoseconds rounds seconds down to the microsecond, so that no row moves to the next minute.
 func nanoseconds(s float64) int64 { return int64(math.Floor(s*1e6)) * int64(time.Microsecond) }
 
 // calendarLayouts are those of the 2023 and 2024 editions of the Azure trace; a time without a zone is in UTC.

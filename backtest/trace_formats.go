@@ -10,30 +10,30 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// Format is one way in which traces are written.
+// Format is a format of traces.
 type Format struct {
 	Name string
 	Help string
 
 	binned   bool // rows are sums over spans
-	absolute bool // rows carry calendar times
-	timed    bool // rows carry the times of a request's life
-	blocks   bool // rows carry block hashes, from which cached tokens follow
+	absolute bool // rows have calendar times
+	timed    bool // rows have the times of a request's phases
+	blocks   bool // rows have block hashes, for cached tokens
 	reorder  int  // default bound of the reorder buffer, rows
 
 	sniff func(first []byte, o Options) bool
 	open  func(l *lineScanner, o Options) (rowReader, error)
 }
 
-// Bounds of the reorder buffer by kind of trace. Records with times come up at the request's end, but are often written in
-// order of arrival: the buffer has to hold what arrives while the longest request runs.
+// Bounds of the reorder buffer by kind of trace. A record with times becomes known at the request's end, but is often
+// written in order of arrival. The buffer must hold the arrivals during the longest request.
 const (
 	reorderRequests = 4096
-	reorderRecords  = 1 << 17 // of about half a kilobyte each: 64 MiB
+	reorderRecords  = 1 << 17 // about half a kilobyte each: 64 MiB
 	reorderBins     = 1 << 20
 )
 
-// Formats lists every trace format, in the order in which they are tried.
+// Formats lists all trace formats, in order of detection.
 var Formats = []Format{
 	{Name: "bins", Help: "CSV t_s,class,requests,prompt_tokens,cached_tokens,output_tokens: sums per bin", binned: true, reorder: reorderBins, sniff: sniffBins, open: nativeCSV.open},
 	{Name: "requests", Help: "CSV t_s,class,prompt_tokens,cached_tokens,output_tokens[,session,attempt]: one row a request", reorder: reorderRequests, sniff: nativeCSV.sniff, open: nativeCSV.open},
@@ -59,32 +59,32 @@ func recognise(first []byte, o Options) (Format, error) {
 	return Format{}, fmt.Errorf("the first line %q is of no known trace format: the header must be that of one of %s", clip(first, 60), known)
 }
 
-// rowReader reads a format row by row in file order. It answers io.EOF at the end and a badRow for a row that cannot be
-// used; it can go on after that.
+// rowReader reads a format row by row in file order. It returns io.EOF at the end and a badRow for an unusable row, and
+// can continue after that.
 type rowReader interface {
 	next(w *row) error
 }
 
-// badRow says why a row cannot be used, and the mend.
+// badRow says why a row is unusable, and the fix.
 type badRow string
 
 func (b badRow) Error() string { return string(b) }
 
-// before orders rows by time, ties in file order.
+// before orders rows by time, then by file order.
 func (w *row) before(other *row) bool {
 	return w.at < other.at || w.at == other.at && w.seq < other.seq
 }
 
-// row is one row of any format. Counts that are NaN are unknown.
+// row is one row of any format. NaN counts are unknown.
 type row struct {
-	at    int64 // ns since the trace's zero, or since 1970 when the format has calendar times
+	at    int64 // ns since the trace's zero, or since 1970 for calendar times
 	width int64 // ns; 0 for a single request
-	seq   int64 // order of arrival, breaks ties of at
+	seq   int64 // arrival order, for equal at
 
 	class   string
 	session uint64
-	attempt int             // 0 where the format does not tell
-	record  *ingest.Request // the whole record, of formats that carry more than the counts below
+	attempt int             // 0 if the format has none
+	record  *ingest.Request // the whole record, for formats with more than the counts below
 
 	requests, prompt, cached, output float64
 }
@@ -96,8 +96,8 @@ func (w *row) ofClass() string {
 	return w.class
 }
 
-// split cuts off what lies in the row's first minute, the counts in proportion to time, and leaves the rest. shift is
-// added to find the minutes.
+// split separates the part in the row's first minute, with counts in proportion to time, from the rest. shift is added
+// to find the minutes.
 func (w *row) split(shift int64) (piece, rest *row) {
 	const minute = int64(time.Minute)
 	a, b := *w, *w
@@ -116,7 +116,7 @@ func (w *row) split(shift int64) (piece, rest *row) {
 	return piece, rest
 }
 
-// count is a token count, Unknown for NaN.
+// count returns a token count, Unknown for NaN.
 func count(x float64) int64 {
 	if math.IsNaN(x) {
 		return ingest.Unknown
@@ -124,8 +124,8 @@ func count(x float64) int64 {
 	return int64(x)
 }
 
-// knownAt is when a record can have been written: at the request's end when that is known and the record is of the
-// end, at its arrival otherwise.
+// knownAt returns the earliest time at which a record can be written: the request's end, if it is known and the record
+// is of the end, otherwise its arrival.
 func knownAt(r *ingest.Request) time.Time {
 	if r.Phase != ingest.PhaseArrived && !r.FinishedAt.IsZero() {
 		return r.FinishedAt
@@ -144,7 +144,7 @@ func shiftTimes(r *ingest.Request, by time.Duration) {
 	}
 }
 
-// sniffBins recognises sums by their column of requests, or takes any native rows for sums where their width is given.
+// sniffBins detects bins by their requests column. If the bin width is given, all native rows are bins.
 func sniffBins(first []byte, o Options) bool {
 	var c csvReader
 	return c.header(first, []string{"t_s", "class", "requests"}) == nil || o.Bin > 0 && nativeCSV.sniff(first, o)

@@ -11,7 +11,7 @@ import (
 // maxLine bounds one line of a trace, bytes.
 const maxLine = 4 << 20
 
-// lineScanner reads lines of at most maxLine bytes and knows their number.
+// lineScanner reads lines of at most maxLine bytes and counts them.
 type lineScanner struct {
 	s      *bufio.Scanner
 	line   int // number of the newest line, from 1
@@ -24,14 +24,14 @@ func newLineScanner(r io.Reader) *lineScanner {
 	return &lineScanner{s: s}
 }
 
-// peek is the first line; the next call of next answers it again.
+// peek returns the first line; the next call of next returns it too.
 func (l *lineScanner) peek() ([]byte, error) {
 	b, err := l.next()
 	l.peeked = err == nil
 	return b, err
 }
 
-// next is the next line that is not blank, without its end and without a byte order mark. It is valid until the next call.
+// next returns the next line that is not blank, without its end and byte order mark. It is valid until the next call.
 func (l *lineScanner) next() ([]byte, error) {
 	if l.peeked {
 		l.peeked = false

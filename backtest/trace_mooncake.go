@@ -8,22 +8,21 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// MooncakeBlock is the number of tokens that one hash id of a Mooncake trace stands for.
+// MooncakeBlock is the number of tokens per hash id of a Mooncake trace.
 const MooncakeBlock = 512
 
 // mooncakeReader reads Mooncake's JSONL (arXiv 2407.00079): timestamp in ms, input_length, output_length and hash_ids,
-// one id for each block of 512 prompt tokens. Cached tokens are computed: a prompt hits the cache as far as its leading
-// blocks were seen before, in a least-recently-used cache of Options.PrefixBlocks blocks. Ids are unsigned 64-bit and
-// never pass through a float.
+// with one id per block of 512 prompt tokens. Cached tokens are the leading blocks that are in a least-recently-used
+// cache of Options.PrefixBlocks blocks. Ids are unsigned 64-bit and never converted to float.
 type mooncakeReader struct {
-	lines *lineScanner
-	most  float64
-	class string
-	cache *ingest.PrefixCache
+	lines    *lineScanner
+	maxCount float64
+	class    string
+	cache    *ingest.PrefixCache
 }
 
 func openMooncake(l *lineScanner, o Options) (rowReader, error) {
-	return &mooncakeReader{lines: l, most: float64(o.Limits.Tokens), class: o.Class, cache: newPrefixCache(o)}, nil
+	return &mooncakeReader{lines: l, maxCount: float64(o.Limits.Tokens), class: o.Class, cache: newPrefixCache(o)}, nil
 }
 
 func (m *mooncakeReader) next(w *row) error {
@@ -52,8 +51,8 @@ func (m *mooncakeReader) next(w *row) error {
 		if f.from == nil {
 			continue
 		}
-		if *f.from < 0 || *f.from > m.most {
-			return badRow(fmt.Sprintf("%s %g is not between 0 and %g tokens", f.name, *f.from, m.most))
+		if *f.from < 0 || *f.from > m.maxCount {
+			return badRow(fmt.Sprintf("%s %g is not between 0 and %g tokens", f.name, *f.from, m.maxCount))
 		}
 		*f.to = *f.from
 	}

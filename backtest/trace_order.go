@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// orderBuffer holds rows to bring them into the order of time.
+// orderBuffer sorts rows by time.
 type orderBuffer struct {
 	rows  heap[*row]
 	bound int
 	seq   int64
 
 	widths map[string]int64 // ns by class, of a binned trace
-	width  int64            // of a class without its own
+	width  int64            // of the other classes
 }
 
 func (o *orderBuffer) push(w *row) {
@@ -26,7 +26,7 @@ func (o *orderBuffer) push(w *row) {
 	o.rows.push(w)
 }
 
-// widthOf is the bin width of a class's rows, ns.
+// widthOf returns the bin width of a class's rows, ns.
 func (o *orderBuffer) widthOf(class string) int64 {
 	if w, ok := o.widths[class]; ok {
 		return w
@@ -34,18 +34,18 @@ func (o *orderBuffer) widthOf(class string) int64 {
 	return o.width
 }
 
-// widest is the widest bin of any class, ns; 0 when the trace is not binned.
+// widest returns the widest bin of any class, ns; 0 if the trace is not binned.
 func (o *orderBuffer) widest() int64 {
-	most := o.width
+	widest := o.width
 	for _, w := range o.widths {
-		most = max(most, w)
+		widest = max(widest, w)
 	}
-	return most
+	return widest
 }
 
-// inferWidths sets the width of every row held and of those to come, and says what it concluded. A given width holds
-// for all. Otherwise a class whose rows mostly stand at its smallest positive step of t_s has that step as its width,
-// and all others have the smallest step in the file. O(n log n).
+// inferWidths sets the width of current and later rows, and describes the result. A given width applies to all.
+// Otherwise, if most steps of t_s in a class equal its smallest positive step, that is its width. All other classes get
+// the smallest step in the file. O(n log n).
 func (o *orderBuffer) inferWidths(given time.Duration) (notes []string) {
 	o.width, o.widths = int64(given), map[string]int64{}
 	if given == 0 {
@@ -71,8 +71,8 @@ func (o *orderBuffer) smallestSteps() (notes []string) {
 	})
 	for from := 0; from < len(points); {
 		to := from
-		var least int64
-		var steps, atLeast int
+		var smallest int64
+		var steps, smallestCount int
 		for ; to < len(points) && points[to].class == points[from].class; to++ {
 			if to == from || points[to].at == points[to-1].at {
 				continue
@@ -80,17 +80,17 @@ func (o *orderBuffer) smallestSteps() (notes []string) {
 			step := points[to].at - points[to-1].at
 			steps++
 			switch {
-			case least == 0 || step < least:
-				least, atLeast = step, 1
-			case step == least:
-				atLeast++
+			case smallest == 0 || step < smallest:
+				smallest, smallestCount = step, 1
+			case step == smallest:
+				smallestCount++
 			}
 		}
-		if steps >= 2 && 2*atLeast > steps && least <= int64(maxBinWidth) {
-			o.widths[points[from].class] = least
+		if steps >= 2 && 2*smallestCount > steps && smallest <= int64(maxBinWidth) {
+			o.widths[points[from].class] = smallest
 		}
-		if least > 0 && (o.width == 0 || least < o.width) {
-			o.width = least
+		if smallest > 0 && (o.width == 0 || smallest < o.width) {
+			o.width = smallest
 		}
 		from = to
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/forewarm/forewarm/ingest/codec"
 )
 
-// recordReader reads recorded telemetry, one JSON object a line, by the same decoder that the daemon uses. A record comes
-// up when it was written: at the request's end where that is known, as in life.
+// recordReader reads recorded telemetry, one JSON object per line, with the daemon's decoder. A record becomes known at
+// the request's end, if that is known.
 type recordReader struct {
 	lines *lineScanner
 	meta  codec.Meta
@@ -53,7 +53,7 @@ func (n *recordReader) next(w *row) error {
 	}
 }
 
-// row takes over a record, with the cached tokens that follow from its blocks.
+// row converts a record, with the cached tokens of its blocks.
 func (n *recordReader) row(r ingest.Request) row {
 	hit := int64(n.cache.Hit(r.Blocks)) * r.BlockTokens
 	if r.CachedTokens == ingest.Unknown && len(r.Blocks) > 0 {
@@ -63,16 +63,16 @@ func (n *recordReader) row(r ingest.Request) row {
 	return row{at: knownAt(&r).UnixNano(), class: r.Class, record: &r}
 }
 
-// DefaultPrefixBlocks is the size of the prefix cache when Options give none: 2²⁰ blocks are more than public traces fill, so that
-// hits are those of a cache without bounds.
+// DefaultPrefixBlocks is the default size of the prefix cache: 2²⁰ blocks are more than public traces fill, so it acts
+// as unbounded.
 const DefaultPrefixBlocks = 1 << 20
 
-// newPrefixCache makes what turns block hashes into cached tokens.
+// newPrefixCache creates the cache that converts block hashes to cached tokens.
 func newPrefixCache(o Options) *ingest.PrefixCache {
 	return ingest.NewPrefixCache(cmp.Or(max(o.PrefixBlocks, 0), DefaultPrefixBlocks))
 }
 
-// prefixNote says how cached tokens were found.
+// prefixNote describes how cached tokens were computed.
 func prefixNote(o Options) string {
 	if o.PrefixBlocks > 0 {
 		return fmt.Sprintf("cached tokens that no row tells are the hits of a cache of %d blocks", o.PrefixBlocks)

@@ -8,11 +8,11 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// variant is Forewarm at another decision quantile: the same forecasts, projected and decided by the same functions for
-// a pool of its own. Forecasts do not depend on the pool, so one pipeline serves all settings; what their paths are worth
-// with the supply of this one a Calibrator beside the pipeline's learns.
+// variant is Forewarm with another decision quantile. It uses the same functions with a pool of its own. Forecasts do
+// not depend on the pool, so one pipeline serves all settings. A separate Calibrator corrects the probabilities for
+// this pool's supply.
 type variant struct {
-	pool       capacity.Pool // with the warm-up lag as learned
+	pool       capacity.Pool // with the learned warm-up lag
 	cfg        alerting.Config
 	state      alerting.State
 	projection forecaster.Projection // the newest
@@ -23,8 +23,8 @@ func newVariant(pool capacity.Pool, cfg alerting.Config, quantile float64) *vari
 	return &variant{pool: pool, cfg: cfg}
 }
 
-// decide has the pool obey the decision that Forewarm would make for it at t, and returns it. calibrator is of
-// this pool, nil takes paths at their word.
+// decide returns Forewarm's decision for the pool at t, and scales the pool. calibrator is of this pool; nil applies no
+// correction.
 func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator, obeys *FluidPool) alerting.Decision {
 	for _, lag := range obeys.Warmed() {
 		v.pool.Warmup.Observe(lag)

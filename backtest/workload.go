@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Arrival is one request of a synthetic workload as the client sends it.
+// Arrival is one request of a synthetic workload, as sent by the client.
 type Arrival struct {
 	ID            uint64 // 1, 2, … in order of time
 	At            time.Time
@@ -16,22 +16,22 @@ type Arrival struct {
 	PromptTokens, CachedTokens, OutputTokens, MaxOutputTokens int64
 }
 
-// WorkloadConfig parameterises a workload.
+// WorkloadConfig configures a workload.
 type WorkloadConfig struct {
 	Start   time.Time     // zero means DefaultStart
-	Rate    float64       // multiplies every class's rate; 0 means 1, about 300,000 requests a day
+	Rate    float64       // factor of all rates; 0 means 1, about 300,000 requests a day
 	Classes []ClassConfig // nil means DefaultClasses
 	Launch  Launch
 }
 
-// Workload generates arrivals in order of time, without end. The same configuration and seed give the same arrivals.
-// It is not safe for concurrent use.
+// Workload generates endless arrivals in order of time. The same configuration and seed give the same arrivals. It is
+// not safe for concurrent use.
 type Workload struct {
 	classes []*classStream
 	n       uint64
 }
 
-// NewWorkload seeds every class on its own, so that a change to one leaves the others' arrivals as they were.
+// NewWorkload seeds each class separately, so that a change to one does not affect the others.
 func NewWorkload(cfg WorkloadConfig, seed uint64) *Workload {
 	if cfg.Start.IsZero() {
 		cfg.Start = DefaultStart
@@ -49,7 +49,7 @@ func NewWorkload(cfg WorkloadConfig, seed uint64) *Workload {
 	return w
 }
 
-// Next is the next arrival. O(classes).
+// Next returns the next arrival. O(classes).
 func (w *Workload) Next() Arrival {
 	first := w.classes[0]
 	for _, s := range w.classes[1:] {
@@ -63,11 +63,11 @@ func (w *Workload) Next() Arrival {
 	return a
 }
 
-// classStream is the arrivals of one class: a renewal process in operational time, mapped to the clock through the
-// integral of the rate, which is taken constant within each step of rateStep.
+// classStream generates the arrivals of one class: a renewal process in operational time. The integral of the rate,
+// which is constant within rateStep, converts it to the clock.
 type classStream struct {
 	cfg    ClassConfig
-	number uint64 // keeps session ids of classes apart
+	number uint64 // makes session ids unique between classes
 	launch Launch
 	scale  float64 // rate factor of the workload
 	start  time.Time
@@ -76,7 +76,7 @@ type classStream struct {
 	day    float64 // mean of cfg.Day
 
 	at     float64 // s since start of the next arrival
-	step   int64   // index of the rate step that at lies in
+	step   int64   // index of the rate step of at
 	rate   float64 // per second in that step
 	bursts []float64
 	live   sessions
@@ -106,7 +106,7 @@ func newClassStream(cfg ClassConfig, w WorkloadConfig, number uint64, rng *rand.
 	return s
 }
 
-// take is the stream's next arrival; then it draws the one after.
+// take returns the next arrival and draws the one after it.
 func (s *classStream) take() Arrival {
 	a := Arrival{
 		At: s.start.Add(time.Duration(s.at*1e3) * time.Millisecond), Class: s.cfg.Name, Tenant: s.tenant(), MaxOutputTokens: s.cfg.MaxOutput,
@@ -116,7 +116,7 @@ func (s *classStream) take() Arrival {
 	return a
 }
 
-// advance moves to the next arrival: it spends a gap of mean one against the integral of the rate.
+// advance moves to the next arrival, at a gap of mean one in the integral of the rate.
 func (s *classStream) advance() {
 	gap := s.gap()
 	for {
@@ -142,7 +142,7 @@ func (s *classStream) gap() float64 {
 	return gammaDraw(s.rng, k) / k
 }
 
-// rateAt is the expected rate at t seconds from the start, and rolls the random bursts forward.
+// rateAt returns the expected rate at t seconds from the start, and advances the random bursts.
 func (s *classStream) rateAt(t float64) float64 {
 	at := s.start.Add(time.Duration(t * float64(time.Second)))
 	midnight := at.Truncate(24 * time.Hour)
@@ -171,7 +171,7 @@ func (s *classStream) rateAt(t float64) float64 {
 	return rate * s.ramp(t, s.launch.RateFactor)
 }
 
-// ramp is how far a launch has come at t: from 1 to factor along a smooth step.
+// ramp is the launch's factor at t: a smooth step from 1 to factor.
 func (s *classStream) ramp(t, factor float64) float64 {
 	if s.launch.At.IsZero() {
 		return 1

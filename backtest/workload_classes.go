@@ -2,19 +2,19 @@ package backtest
 
 import "time"
 
-// ClassConfig is the law of one class's traffic. The shapes are those found in production by ServeGen (arXiv
-// 2505.09999, NSDI'26): arrivals come in bursts, with Gamma or Weibull gaps; prompt lengths have a lognormal body and a
-// Pareto tail; output lengths are exponential. The numbers are ours.
+// ClassConfig is the law of one class's traffic. The shapes are from production data in ServeGen (arXiv 2505.09999,
+// NSDI'26): bursts with Gamma or Weibull gaps; prompt lengths with a lognormal body and a Pareto tail; exponential
+// output lengths. The numbers are ours.
 type ClassConfig struct {
 	Name string
 
-	// PerSecond is the mean rate of requests over a day.
+	// PerSecond is the mean request rate over a day.
 	PerSecond float64
-	// Gap is the law of the gaps between requests, Shape its shape parameter; 1 is a Poisson process, less is burstier.
+	// Gap is the law of the gaps between requests with parameter Shape; 1 is a Poisson process, less is burstier.
 	Gap   GapLaw
 	Shape float64
-	// Day is the rate at each hour of the day relative to its mean, read off linearly between hours. Weekend multiplies
-	// it on Saturday and Sunday.
+	// Day is the rate at each hour relative to its mean, with linear interpolation. Weekend multiplies it on Saturday
+	// and Sunday.
 	Day     [24]float64
 	Weekend float64
 	// Bursts recur; see Burst.
@@ -24,16 +24,16 @@ type ClassConfig struct {
 	// exponent TailIndex.
 	PromptMedian, PromptSigma      float64
 	TailShare, TailFrom, TailIndex float64
-	// Preamble is the system prompt and tool description that every prompt begins with, and that the prefix cache holds.
+	// Preamble is the cached system prompt and tool description at the start of each prompt, tokens.
 	Preamble int64
 	// OutputMean is the mean of the exponential output length.
 	OutputMean float64
 	// Context and MaxOutput bound a prompt and an output.
 	Context, MaxOutput int64
 
-	// Turns is the mean number of requests in a session (geometric); each further turn sends the earlier ones again.
+	// Turns is the mean number of requests in a session (geometric); each further turn repeats the earlier ones.
 	Turns float64
-	// Hit is the probability that a further turn finds its earlier turns in the prefix cache.
+	// Hit is the probability that the prefix cache has the earlier turns.
 	Hit float64
 	// Tenants share the class's requests as 1, 1/2, 1/3, …
 	Tenants []string
@@ -48,16 +48,16 @@ const (
 	Weibull
 )
 
-// Burst is a surge that recurs: it begins every Every after midnight at Offset, or, when Random is set, at times of a
-// Poisson process with that mean gap; it multiplies the rate by Factor at once and decays over Length to nothing.
+// Burst is a recurring surge. It begins every Every after midnight at Offset or, if Random is set, at times of a
+// Poisson process with that mean gap. It multiplies the rate by Factor at once and decays to nothing over Length.
 type Burst struct {
 	Every, Offset, Length time.Duration
 	Factor                float64
 	Random                bool
 }
 
-// Launch is a change of behaviour of one class that lasts: over Ramp from At on its rate grows to RateFactor times, and
-// its prompts to ContextFactor times what they were. A zero At means no launch.
+// Launch is a lasting change of one class: over Ramp from At on its rate grows to RateFactor times, and its prompts to
+// ContextFactor times. A zero At means no launch.
 type Launch struct {
 	Class                     string
 	At                        time.Time
@@ -70,7 +70,7 @@ func DefaultLaunch(at time.Time) Launch {
 	return Launch{Class: "agent", At: at, Ramp: 35 * time.Minute, RateFactor: 3, ContextFactor: 1.6}
 }
 
-// Hours of a day by who is behind the traffic: people at leisure, people at work, and machines.
+// Hours of a day by the source of the traffic: leisure, work, and machines.
 var (
 	leisure = [24]float64{.62, .48, .38, .32, .30, .34, .48, .70, .92, 1.08, 1.18, 1.24, 1.22, 1.20, 1.22, 1.26, 1.28, 1.28, 1.30, 1.38, 1.46, 1.40, 1.16, .86}
 	work    = [24]float64{.22, .16, .14, .14, .16, .24, .48, .92, 1.52, 1.92, 2.04, 1.88, 1.48, 1.70, 1.98, 2.00, 1.84, 1.46, .98, .72, .58, .50, .42, .32}

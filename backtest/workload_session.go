@@ -5,24 +5,24 @@ import "math"
 // cacheBlock is the granularity of prefix caching in the workload, tokens.
 const cacheBlock = 16
 
-// maxSessions bounds the sessions that a class keeps going.
+// maxSessions bounds the open sessions of a class.
 const maxSessions = 256
 
-// session is one conversation or agent run that may send another turn.
+// session is one conversation or agent run that may have another turn.
 type session struct {
 	id      uint64
-	context int64   // tokens that the next turn sends again
+	context int64   // tokens that the next turn repeats
 	stretch float64 // context factor of the launch at its start
 }
 
-// sessions are those of a class that may go on; beyond maxSessions the one drawn is replaced.
+// sessions are a class's open sessions; beyond maxSessions a random one is replaced.
 type sessions struct {
 	open []session
 	n    uint64
 }
 
-// shape draws the lengths of an arrival: it goes on with an open session, or begins one. With g = Turns the chance to
-// go on is 1 − 1/g, so that sessions have g turns on average in the long run.
+// shape draws the lengths of an arrival, which continues a session or begins one. With g = Turns the probability to
+// continue is 1 − 1/g, so that sessions have g turns on average in the long run.
 func (s *classStream) shape(a *Arrival) {
 	c := &s.cfg
 	stretch := s.ramp(s.at, s.launch.ContextFactor)
@@ -38,7 +38,7 @@ func (s *classStream) shape(a *Arrival) {
 		live.n++
 		begun := session{id: s.number<<48 | live.n, context: int64(float64(c.Preamble) * stretch), stretch: stretch}
 		switch {
-		case i >= 0: // a session that has filled its context gives way
+		case i >= 0: // a session with a full context is replaced
 			live.open[i] = begun
 		case len(live.open) < s.openSessions():
 			live.open = append(live.open, begun)
@@ -47,7 +47,7 @@ func (s *classStream) shape(a *Arrival) {
 			i = s.rng.IntN(len(live.open))
 			live.open[i] = begun
 		}
-		a.CachedTokens = blocks(begun.context) // the preamble is warm
+		a.CachedTokens = blocks(begun.context) // the preamble is cached
 	} else if s.rng.Float64() < c.Hit {
 		a.CachedTokens = blocks(live.open[i].context)
 	} else {
@@ -60,12 +60,12 @@ func (s *classStream) shape(a *Arrival) {
 	a.Session = open.id
 }
 
-// openSessions is how many sessions go on at once, in proportion to the rate: about four minutes of the class's traffic.
+// openSessions returns the number of open sessions, in proportion to the rate: about four minutes of traffic.
 func (s *classStream) openSessions() int {
 	return min(maxSessions, max(4, int(s.rate*240/s.cfg.Turns)))
 }
 
-// prompt draws the length of what a turn adds: a lognormal body with a Pareto tail.
+// prompt draws the added length of a turn: a lognormal body with a Pareto tail.
 func (s *classStream) prompt() float64 {
 	c := &s.cfg
 	if s.rng.Float64() < c.TailShare {

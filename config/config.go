@@ -22,21 +22,20 @@ import (
 	"github.com/forewarm/forewarm/storage/remote"
 )
 
-// Config is the whole configuration: each section is the Config of the package that obeys it, except for the few that
-// belong to the program itself.
+// Config is the whole configuration. Most sections are the Config of the package that uses them.
 type Config struct {
 	Clock        pipeline.Clock `yaml:"clock"`
-	Every        time.Duration  `yaml:"every"`         // spacing of forecasts and decisions, whole minutes
+	Every        time.Duration  `yaml:"every"`         // interval of forecasts and decisions, whole minutes
 	DedupEntries int            `yaml:"dedup_entries"` // request ids remembered
 	PrefixBlocks int            `yaml:"prefix_blocks"` // prompt blocks remembered per pool
 
 	Features features.Config         `yaml:"features"`
 	Classify features.ClassifyConfig `yaml:"classify"`
 	Pools    []capacity.Config       `yaml:"pools"`
-	// DefaultPool serves pools that are not listed, up to MaxPools in all; without it their telemetry is refused.
+	// DefaultPool serves pools that are not listed, up to MaxPools in all. Without it their telemetry is refused.
 	DefaultPool *capacity.Config `yaml:"default_pool"`
 	MaxPools    int              `yaml:"max_pools"`
-	// Events are what is known to come: launches, campaigns, nightly batches.
+	// Events are expected changes: launches, campaigns, nightly batches.
 	Events []forecaster.EventConfig `yaml:"events"`
 
 	Decision  alerting.Config  `yaml:"decision"`
@@ -45,11 +44,11 @@ type Config struct {
 	Scrape    scrape.Config    `yaml:"scrape"`
 	Sinks     sink.Config      `yaml:"sinks"`
 	Storage   storage.Config   `yaml:"storage"`
-	// RemoteWrite gets what is stored as well.
+	// RemoteWrite also receives the stored series.
 	RemoteWrite remote.WriteConfig `yaml:"remote_write"`
-	// OTLP gets the daemon's own traces and metrics.
+	// OTLP receives the daemon's own traces and metrics.
 	OTLP remote.OTLPConfig `yaml:"otlp"`
-	// Backfill is asked once, at the first start.
+	// Backfill is queried once, at the first start.
 	Backfill remote.BackfillConfig `yaml:"backfill"`
 	Report   Report                `yaml:"report"`
 	Server   server.Config         `yaml:"server"`
@@ -59,23 +58,23 @@ type Config struct {
 	Log      Log                   `yaml:"log"`
 }
 
-// Log is what is logged to stderr, and how.
+// Log configures the log on stderr.
 type Log struct {
 	Level  string `yaml:"level"`  // debug, info, warn, error
 	Format string `yaml:"format"` // console, json
 }
 
-// Report schedules the report on how well the forecasts did.
+// Report schedules the report on the quality of forecasts.
 type Report struct {
 	Schedule string `yaml:"schedule"` // cron: minute hour day-of-month month day-of-week; "" for never
 	Timezone string `yaml:"timezone"` // IANA name, or Local
-	Suggest  bool   `yaml:"suggest"`  // run the period again with other settings, and show what they would have cost
+	Suggest  bool   `yaml:"suggest"`  // rerun the period with other settings, and show their cost
 
-	// ReportConfig is where reports are delivered.
+	// ReportConfig configures the delivery of reports.
 	sink.ReportConfig `yaml:",inline"`
 }
 
-// Default is what an empty file means.
+// Default is the configuration of an empty file.
 func Default() *Config {
 	p := pipeline.DefaultConfig()
 	return &Config{
@@ -95,7 +94,7 @@ func Default() *Config {
 	}
 }
 
-// MostPools is how many pools there can be.
+// MostPools is the largest number of pools.
 func (c *Config) MostPools() int {
 	if c.DefaultPool == nil {
 		return len(c.Pools)
@@ -103,19 +102,19 @@ func (c *Config) MostPools() int {
 	return max(len(c.Pools), c.MaxPools)
 }
 
-// StreamDir is where an embedded NATS server keeps its streams.
+// StreamDir is the directory of an embedded NATS server's streams.
 func (c *Config) StreamDir() string {
 	return cmp.Or(c.NATS.Embedded.StoreDir, filepath.Join(c.Storage.Dir, "nats"))
 }
 
-// Reports says where reports go.
+// Reports configures the delivery of reports.
 func (c *Config) Reports() sink.ReportConfig {
 	r := c.Report.ReportConfig
 	r.Dir = cmp.Or(r.Dir, filepath.Join(c.Storage.Dir, "reports"))
 	return r
 }
 
-// BackfillSources are the configured ones, or else the total of the first pool.
+// BackfillSources returns the configured sources, or the total of the first pool.
 func (c *Config) BackfillSources() []remote.Source {
 	if len(c.Backfill.Sources) == 0 && len(c.Pools) > 0 {
 		return []remote.Source{{Pool: c.Pools[0].Name}}

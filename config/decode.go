@@ -9,17 +9,16 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// MaxNodes bounds the values a file may expand to; it is aliases that make a short file long.
+// MaxNodes bounds the values in a file. Aliases can make a short file large.
 const MaxNodes = 100_000
 
-// maxDepth bounds nesting, aliases counted in.
+// maxDepth bounds nesting, including aliases.
 const maxDepth = 32
 
-// decoder copies a YAML tree onto structs, on top of the defaults that are there. It collects what is wrong instead of
-// stopping at the first, and remembers where each key was set.
+// decoder copies a YAML tree to structs with defaults. It collects all errors, and records where each key was set.
 type decoder struct {
-	file    string // as messages name it
-	dir     string // what relative paths are relative to
+	file    string // name in messages
+	dir     string // base of relative paths
 	anchors map[string]ast.Node
 	source  map[string]string // key → file:line
 	nodes   int
@@ -37,7 +36,7 @@ func (d *decoder) at(node ast.Node) string {
 	return d.file + ":" + strconv.Itoa(node.GetToken().Position.Line)
 }
 
-// decode copies node onto v, which path names. A null leaves the default.
+// decode copies node to v at path. A null keeps the default.
 func (d *decoder) decode(node ast.Node, v reflect.Value, path string, depth int) {
 	if d.nodes++; d.nodes > MaxNodes || depth > maxDepth {
 		if len(d.errs) == 0 {
@@ -90,7 +89,7 @@ func (d *decoder) resolve(node ast.Node, path string) ast.Node {
 	return nil
 }
 
-// entries are the key-value pairs of a mapping node; ok is false, and the error recorded, when it is none.
+// entries returns the pairs of a mapping node. For another node it records an error, and ok is false.
 func (d *decoder) entries(node ast.Node, path string) (values []*ast.MappingValueNode, ok bool) {
 	switch n := node.(type) {
 	case *ast.MappingNode:
@@ -113,7 +112,7 @@ func (d *decoder) section(node ast.Node, v reflect.Value, path string, depth int
 	}
 	fields := fieldsOf(v.Type())
 	for _, kv := range values {
-		if kv.Key.IsMergeKey() { // merged keys first: those written out win
+		if kv.Key.IsMergeKey() { // merged keys first, so that explicit ones override them
 			d.decode(kv.Value, v, path, depth+1)
 		}
 	}

@@ -9,14 +9,15 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// definer gives the function that makes a pool of the keys of its definition: they change those of default_pool, where there is
-// one. A definition names no file, for only this daemon may have it; the files of default_pool are read here, once.
+// definer returns the function that creates a pool from the keys of its definition, with the values of default_pool as
+// defaults. A definition names no files, because only this daemon may have them. The files of default_pool are read
+// once, here.
 func (c *Config) definer() func(pool string, keys []byte) (capacity.Pool, error) {
 	var base capacity.Config
 	if c.DefaultPool != nil {
 		base = *c.DefaultPool
 	}
-	files, _ := (&checker{}).files("", "", &base) // that they cannot be read was found with default_pool
+	files, _ := (&checker{}).files("", "", &base) // an unreadable file was reported with default_pool
 	return func(pool string, keys []byte) (capacity.Pool, error) {
 		d := newDecoder("definition")
 		defined := base

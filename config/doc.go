@@ -1,10 +1,10 @@
-// Package config assembles every package's own Config into one file, reads it strictly, and says what is wrong with it
-// in one line each.
+// Package config combines the Config of all packages in one file, reads it strictly, and reports each error in one
+// line.
 //
-// A key that nobody knows is an error that names the nearest known key; a value out of its bound is an error that names
-// the bound and the mend. Every scalar key can be set from the environment as FOREWARM_SECTION_KEY, which wins over the
-// file. Secrets come from files that keys ending in _file name, or from the environment, never from the configuration
-// itself. Relative paths in the file are relative to it.
+// The error for an unknown key names the nearest known key. The error for a value out of bounds names the bound and the
+// fix. The environment variable FOREWARM_SECTION_KEY overrides a scalar key of the file. Secrets are in files named by
+// keys ending in _file, or in the environment, never in the configuration itself. Relative paths are relative to the
+// file.
 //
-// Bounds: a file holds at most [MaxBytes], and expands (with YAML aliases) to at most [MaxNodes] values.
+// Bounds: a file has at most [MaxBytes], and with YAML aliases at most [MaxNodes] values.
 package config

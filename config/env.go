@@ -7,16 +7,16 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// EnvPrefix starts the name of every environment variable that sets a key.
+// EnvPrefix begins the names of environment variables for keys.
 const EnvPrefix = "FOREWARM_"
 
-// EnvName is the variable that sets key: nats.url is FOREWARM_NATS_URL.
+// EnvName returns the variable for a key: nats.url is FOREWARM_NATS_URL.
 func EnvName(key string) string {
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// inEnv reports whether a key of type t can be set from the environment: values and lists of values can, keys inside lists,
-// maps and optional sections are set in the file only.
+// inEnv reports whether the environment can set a key of type t: a value or a list of values. Keys inside lists, maps
+// and optional sections are only in the file.
 func inEnv(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Map:
@@ -27,8 +27,8 @@ func inEnv(t reflect.Type) bool {
 	return true
 }
 
-// env sets keys of section v from the environment. Other variables that start with the prefix are left alone:
-// Kubernetes injects its own for a service called forewarm.
+// env sets keys of section v from the environment. It ignores other variables with the prefix, because Kubernetes
+// creates some for a service called forewarm.
 func (d *decoder) env(v reflect.Value, path string, getenv func(string) string) {
 	for _, f := range fieldsOf(v.Type()) {
 		p := join(path, f.name)
@@ -42,7 +42,7 @@ func (d *decoder) env(v reflect.Value, path string, getenv func(string) string) 
 	}
 }
 
-// fromEnv sets v from the text of a variable: text as it is, everything else as YAML, so that [a, b] is a list.
+// fromEnv sets v from a variable: text as it is, other types as YAML, so that [a, b] is a list.
 func (d *decoder) fromEnv(name, value string, v reflect.Value, path string) {
 	d.source[path] = name
 	if v.Kind() == reflect.String && !unmarshalsItself(v.Type()) {

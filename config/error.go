@@ -2,15 +2,15 @@ package config
 
 import "strings"
 
-// Error is one thing that is wrong with a configuration. Its text is one line:
+// Error is one error in a configuration. Its text is one line:
 //
 //	forewarm.yaml:12: pools[0].warmup.p90 = 75m: must be at most 55m; …
 type Error struct {
-	Source string // file:line or the environment variable that set the key; "" when it was left at its default
+	Source string // file:line or environment variable of the key; "" for a default
 	Key    string // as in pools[0].warmup.p90
-	Value  string // what it is set to; "" when it is absent
-	Bound  string // what it must be
-	Mend   string // what to do about it
+	Value  string // the value; "" if absent
+	Bound  string // the valid values
+	Mend   string // the fix
 }
 
 // Error implements error.
@@ -32,7 +32,7 @@ func (e *Error) Error() string {
 	return oneLine(b.String())
 }
 
-// Errors is everything that is wrong with a configuration, in the order of the file; one line each.
+// Errors are all errors in a configuration, in the order of the file; one line each.
 type Errors []*Error
 
 // Error implements error.
@@ -53,7 +53,7 @@ func (es Errors) Unwrap() []error {
 	return out
 }
 
-// oneLine folds white space, and cuts what is too long to read.
+// oneLine collapses white space, and truncates long text.
 func oneLine(s string) string {
 	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "�")
 	if r := []rune(s); len(r) > 400 {

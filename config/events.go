@@ -10,7 +10,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// events are those of the calendar, checked; what is wrong with the others is in k.
+// events returns the valid events of the calendar; k gets the errors of the others.
 func (c *Config) events(k *checker) (all []forecaster.Event) {
 	if len(c.Events) > forecaster.MaxEvents {
 		k.fail("events", len(c.Events), fmt.Sprintf("must be at most %d", forecaster.MaxEvents), "remove what is over")
@@ -38,7 +38,7 @@ func (c *Config) events(k *checker) (all []forecaster.Event) {
 	return all
 }
 
-// zone is the time zone of a pool, and whether it is served. A zone that is none is found when the pool is checked.
+// zone returns the time zone of a pool, and whether it is served. An invalid zone is reported with the pool.
 func (c *Config) zone(pool string) (*time.Location, bool) {
 	i := slices.IndexFunc(c.Pools, func(p capacity.Config) bool { return p.Name == pool })
 	var name string

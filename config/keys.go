@@ -10,14 +10,14 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// field is one key of a configuration struct; fields of inlined structs count as the outer struct's own.
+// field is one key of a configuration struct. Fields of inlined structs count as the outer struct's.
 type field struct {
 	name  string
 	index []int
 	typ   reflect.Type
 }
 
-// fieldsOf lists the keys of struct type t in the order of declaration.
+// fieldsOf lists the keys of struct type t in order of declaration.
 func fieldsOf(t reflect.Type) []field {
 	var fields []field
 	for i := range t.NumField() {
@@ -41,7 +41,7 @@ func fieldsOf(t reflect.Type) []field {
 	return fields
 }
 
-// isSection reports whether t has keys of its own, as opposed to being a value.
+// isSection reports whether t has keys, in contrast to a value.
 func isSection(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]() && !unmarshalsItself(t)
 }
@@ -66,7 +66,8 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// nearest is the candidate that takes the fewest edits from name (Levenshtein distance), or "" when none is within a third of its length. Cost O(len(name)·len(candidate)) for each.
+// nearest returns the candidate with the smallest Levenshtein distance from name, or "" if none is within a third of
+// its length. Cost O(len(name)·len(candidate)) for each.
 func nearest(name string, candidates []string) string {
 	best, bestDistance := "", len(name)/3+2
 	for _, c := range candidates {

@@ -16,8 +16,8 @@ import (
 // MaxBytes bounds the size of a configuration file.
 const MaxBytes = 1 << 20
 
-// Load reads and validates the configuration at path, with overrides from the process environment. An empty path means
-// the defaults. What is wrong with the configuration comes back as [Errors]; other errors are about reading the file.
+// Load reads and validates the configuration at path, with overrides from the environment. An empty path means the
+// defaults. Errors in the configuration are [Errors]; other errors are of reading the file.
 func Load(path string) (*Config, error) {
 	if path == "" {
 		return Parse("", nil, os.Getenv)
@@ -29,8 +29,8 @@ func Load(path string) (*Config, error) {
 	return Parse(path, data, os.Getenv)
 }
 
-// Parse is [Load] of bytes that are at hand. Messages name file, and relative paths in data are relative to its
-// directory. The files that the configuration names are read from disk.
+// Parse is [Load] for data in memory. Messages name file, and relative paths in data are relative to its directory. It
+// reads the files that the configuration names.
 func Parse(file string, data []byte, getenv func(string) string) (*Config, error) {
 	d := newDecoder(file)
 	c := Default()
@@ -93,7 +93,7 @@ func syntaxError(file string, err error) *Error {
 	return e
 }
 
-// anchors collects every &name of a document.
+// anchors collects the &name anchors of a document.
 type anchors map[string]ast.Node
 
 // Visit implements ast.Visitor.
@@ -104,7 +104,7 @@ func (a anchors) Visit(node ast.Node) ast.Visitor {
 	return a
 }
 
-// isPath reports whether key holds a path on disk, or a list of them.
+// isPath reports whether key is a path on disk, or a list of them.
 func isPath(key string) bool {
 	key, _, _ = strings.Cut(key[strings.LastIndexByte(key, '.')+1:], "[")
 	switch key {

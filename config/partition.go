@@ -10,7 +10,7 @@ import (
 	"github.com/forewarm/forewarm/storage/remote"
 )
 
-// KeepOwn takes out of the configuration what is about pools of other partitions. All partitions have the same file.
+// KeepOwn removes settings for pools of other partitions. All partitions have the same file.
 func (c *Config) KeepOwn() {
 	if !c.NATS.Partitioned() {
 		return

@@ -14,13 +14,13 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// Bounds on files that pools name. A model's config.json has a few kilobytes; a benchmark may hold a sample of its requests.
+// Bounds of files that pools name. A model's config.json has a few kilobytes; a benchmark may include samples.
 const (
 	maxModelBytes = 1 << 20
 	maxCurveBytes = 64 << 20
 )
 
-// Pipeline is the configuration of the fold that this configuration means. It reads the files that pools name.
+// Pipeline returns the pipeline's configuration. It reads the files that pools name.
 func (c *Config) Pipeline() (pipeline.Config, error) {
 	p := pipeline.DefaultConfig()
 	p.Clock, p.Every, p.DedupEntries, p.PrefixBlocks, p.MaxPools = c.Clock, c.Every, c.DedupEntries, c.PrefixBlocks, c.MaxPools
@@ -48,13 +48,13 @@ func (c *Config) Pipeline() (pipeline.Config, error) {
 
 const defaultPoolKey = "default_pool"
 
-// named gives a template the name that its checks need.
+// named gives a template a name for its checks.
 func named(c capacity.Config) capacity.Config {
 	c.Name = defaultPoolKey
 	return c
 }
 
-// poolKey names a pool in messages: by its name, or by its place when it has none.
+// poolKey names a pool in messages: by its name, or by its index.
 func poolKey(pools []capacity.Config, i int) string {
 	if name := pools[i].Name; name != "" {
 		return "pools[" + name + "]"
@@ -72,12 +72,12 @@ func (c *Config) checkPools(k *checker) {
 	for i := range c.Pools {
 		place := fmt.Sprintf("pools[%d]", i)
 		name := c.Pools[i].Name
-		first, twice := seen[name]
+		first, duplicate := seen[name]
 		switch {
 		case name == "":
 			k.fail(place+".name", name, "must not be empty", "name the pool as its telemetry does")
 			continue
-		case twice:
+		case duplicate:
 			k.fail(place+".name", name, fmt.Sprintf("must be unique, and is that of pools[%d]", first), "rename or remove one of them")
 			continue
 		case strings.ContainsAny(name, ".*> \t\r\n"):
@@ -99,7 +99,7 @@ func (c *Config) checkPools(k *checker) {
 	}
 }
 
-// pool builds one pool. key names it in messages, place is where its keys are in the file.
+// pool creates one pool. key names it in messages, place is its path in the file.
 func (k *checker) pool(key, place string, cfg capacity.Config) (capacity.Pool, bool) {
 	files, ok := k.files(key, place, &cfg)
 	if !ok {
@@ -108,17 +108,17 @@ func (k *checker) pool(key, place string, cfg capacity.Config) (capacity.Pool, b
 	return k.build(key, place, cfg, files)
 }
 
-// files reads what a pool names.
+// files reads the files that a pool names.
 func (k *checker) files(key, place string, cfg *capacity.Config) (files capacity.Files, ok bool) {
 	for _, file := range []struct {
 		key, path, mend string
-		most            int64
+		limit           int64
 		into            *[]byte
 	}{
 		{".model_config", cfg.ModelConfig, "name the config.json of the model that the pool serves", maxModelBytes, &files.Model},
 		{".curve_file", cfg.CurveFile, "name a benchmark of one of the pool's replicas", maxCurveBytes, &files.Curve},
 	} {
-		data, err := readFile(file.path, file.most)
+		data, err := readFile(file.path, file.limit)
 		if err != nil {
 			k.failAt(place+file.key, key+file.key, file.path, err.Error(), file.mend)
 			return files, false
@@ -128,7 +128,7 @@ func (k *checker) files(key, place string, cfg *capacity.Config) (files capacity
 	return files, true
 }
 
-// build makes a pool of its keys and files.
+// build creates a pool from its keys and files.
 func (k *checker) build(key, place string, cfg capacity.Config, files capacity.Files) (capacity.Pool, bool) {
 	if mode := alerting.Mode(cfg.Mode); mode != "" && mode != alerting.Advisory && mode != alerting.Active {
 		k.failAt(place+".mode", key+".mode", cfg.Mode, "is unknown", "set advisory or active, or leave it out for decision.mode")
@@ -144,8 +144,8 @@ func (k *checker) build(key, place string, cfg capacity.Config, files capacity.F
 	return pool, true
 }
 
-// readFile is nil without an error when no file is named.
-func readFile(path string, most int64) ([]byte, error) {
+// readFile returns nil, nil for an empty path.
+func readFile(path string, limit int64) ([]byte, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -154,17 +154,17 @@ func readFile(path string, most int64) ([]byte, error) {
 		return nil, fmt.Errorf("cannot be read (%w)", rootCause(err))
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("cannot be read (%w)", rootCause(err))
-	case int64(len(data)) > most:
-		return nil, fmt.Errorf("must be at most %d bytes", most)
+	case int64(len(data)) > limit:
+		return nil, fmt.Errorf("must be at most %d bytes", limit)
 	}
 	return data, nil
 }
 
-// rootCause drops the operation and the path, which the message names already.
+// rootCause removes the operation and the path, which the message already has.
 func rootCause(err error) error {
 	var p *os.PathError
 	if errors.As(err, &p) {
@@ -173,23 +173,23 @@ func rootCause(err error) error {
 	return err
 }
 
-// checkLead makes sure that the forecast reaches past the warm-up: a replica that is asked for now is ready after the
-// lead time, and must then be needed for as long as an ask stands; one that is given up can be back only after the lead
-// time, and must not be needed until then or for the cooldown that follows.
+// checkLead checks that the forecast is longer than the warm-up. A replica ordered now is ready after the lead time,
+// and must then be needed for the hold time. A removed replica can be back only after the lead time, and must not be
+// needed until then, or during the cooldown after it.
 func (c *Config) checkLead(k *checker, key, place string, pool *capacity.Pool) {
 	horizon := forecaster.Horizon * features.Minute
 	p90 := forecaster.LeadTime(&pool.Warmup) - features.Minute
-	if most := horizon - features.Minute - c.Decision.Hold; p90 > most {
+	if limit := horizon - features.Minute - c.Decision.Hold; p90 > limit {
 		k.failAt(place+".warmup.p90", key+".warmup.p90", p90,
-			fmt.Sprintf("must be at most %s: the forecast horizon %s less one tick and decision.hold %s", show(most), show(horizon), show(c.Decision.Hold)),
+			fmt.Sprintf("must be at most %s: the forecast horizon %s less one tick and decision.hold %s", show(limit), show(horizon), show(c.Decision.Hold)),
 			"shorten the warm-up (keep weights on local disk, pull images ahead) or decision.hold")
-	} else if most := horizon - features.Minute - p90; c.Decision.Cooldown > most {
+	} else if limit := horizon - features.Minute - p90; c.Decision.Cooldown > limit {
 		at := "decision.cooldown"
-		if k.source[at] == "" { // left at its default, so the warm-up is what was set
+		if k.source[at] == "" { // a default, so the warm-up was set
 			at = place + ".warmup.p90"
 		}
 		k.failAt(at, "decision.cooldown", c.Decision.Cooldown,
-			fmt.Sprintf("must be at most %s: the forecast horizon %s less one tick and %s.warmup.p90 %s", show(most), show(horizon), key, show(p90)),
+			fmt.Sprintf("must be at most %s: the forecast horizon %s less one tick and %s.warmup.p90 %s", show(limit), show(horizon), key, show(p90)),
 			"shorten it or the warm-up (keep weights on local disk, pull images ahead)")
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// scalar decodes one value, strictly: a number where text is wanted is text, anything else of the wrong type is an error.
+// scalar decodes one value strictly. A number is valid text; any other value of a wrong type is an error.
 func (d *decoder) scalar(node ast.Node, v reflect.Value, path string) {
 	var err error
 	switch {
@@ -51,7 +51,7 @@ func (d *decoder) scalar(node ast.Node, v reflect.Value, path string) {
 	}
 }
 
-// fits reports whether a value is written as the type of v is: the library itself would cut 1.5 to a whole number.
+// fits reports whether a value has the notation of v's type. The library would truncate 1.5 to an integer.
 func fits(node ast.Node, v reflect.Value) bool {
 	switch {
 	case unmarshalsItself(v.Type()):
@@ -66,7 +66,7 @@ func fits(node ast.Node, v reflect.Value) bool {
 	return true
 }
 
-// parseDuration reads Go's notation, with days as well: 90s, 1h30m, 8d, 1d12h.
+// parseDuration reads Go's notation with days: 90s, 1h30m, 8d, 1d12h.
 func parseDuration(s string) (time.Duration, error) {
 	days, rest, found := strings.Cut(s, "d")
 	if !found {
@@ -84,7 +84,7 @@ func parseDuration(s string) (time.Duration, error) {
 	return total + more, err
 }
 
-// hasPassword reports whether text is a URL, or a list of them, with a password in it.
+// hasPassword reports whether text has a URL with a password.
 func hasPassword(text string) bool {
 	for part := range strings.SplitSeq(text, ",") {
 		if u, err := url.Parse(strings.TrimSpace(part)); err == nil && u.User != nil {
@@ -96,7 +96,7 @@ func hasPassword(text string) bool {
 	return false
 }
 
-// want describes the values of type t to a person.
+// want describes the values of type t for people.
 func want(t reflect.Type) string {
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
@@ -119,7 +119,7 @@ func want(t reflect.Type) string {
 	return "a valid value"
 }
 
-// text is what was written, for a message.
+// text returns the original text of a value, for a message.
 func text(node ast.Node) string {
 	switch node.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:

@@ -7,14 +7,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // report.timezone must not depend on what the machine has installed
+	_ "time/tzdata" // report.timezone must not depend on the machine
 
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// checker collects what is out of bounds; source has the place where each key was set.
+// checker collects values out of bounds; source has the place of each key.
 type checker struct {
 	source map[string]string
 	errs   Errors
@@ -24,12 +24,12 @@ func (k *checker) fail(key string, value any, bound, mend string) {
 	k.failAt(key, key, value, bound, mend)
 }
 
-// failAt is fail for a key that messages name otherwise than the file places it.
+// failAt is fail for a key with another name in messages than in the file.
 func (k *checker) failAt(place, key string, value any, bound, mend string) {
 	k.add(place, &Error{Key: key, Value: show(value), Bound: bound, Mend: mend})
 }
 
-// add records an error about the key that is at place in the file; an absent key is reported where its section starts.
+// add records an error about the key at place in the file. An absent key is reported at the start of its section.
 func (k *checker) add(place string, e *Error) {
 	for at := place; e.Source == "" && at != ""; at = parent(at) {
 		e.Source = k.source[at]
@@ -37,7 +37,7 @@ func (k *checker) add(place string, e *Error) {
 	k.errs = append(k.errs, e)
 }
 
-// show writes a value as a user would: text in quotes, durations without empty units.
+// show formats a value as a user would: quoted text, durations without empty units.
 func show(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -56,7 +56,7 @@ func show(value any) string {
 	return fmt.Sprint(value)
 }
 
-// parent is the section or list element that key is in: pools[0].warmup.p90 → pools[0].warmup.
+// parent returns the section or list element of a key: pools[0].warmup.p90 → pools[0].warmup.
 func parent(key string) string {
 	return key[:max(0, strings.LastIndexAny(key, ".["))]
 }
@@ -77,7 +77,7 @@ func (k *checker) oneOf(key, v string, allowed ...string) {
 	}
 }
 
-// section takes over the error of a package about its own Config: "key: value is out of …" or "key is value: it must …".
+// section converts a package's error about its own Config: "key: value is out of …" or "key is value: it must …".
 func (k *checker) section(name string, err error) {
 	if err == nil {
 		return
@@ -95,7 +95,7 @@ func (k *checker) section(name string, err error) {
 	k.add(e.Key, e)
 }
 
-// Check is for a configuration that was not loaded; the error is [Errors].
+// Check checks a configuration that was not loaded; the error is [Errors].
 func (c *Config) Check() error {
 	if errs := c.check(nil); len(errs) > 0 {
 		return errs
@@ -103,7 +103,7 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// check finds what types do not rule out, in the order of [Config]. source has the place where each key was set.
+// check finds errors that types do not exclude, in the order of [Config]. source has the place of each key.
 func (c *Config) check(source map[string]string) Errors {
 	k := &checker{source: source}
 	k.oneOf("clock", string(c.Clock), string(pipeline.WallClock), string(pipeline.EventClock))
@@ -138,7 +138,7 @@ func (c *Config) check(source map[string]string) Errors {
 	return k.errs
 }
 
-// checkSources finds sources of telemetry that the clock or the pools do not fit, and planners of no pool.
+// checkSources checks that sources of telemetry fit the clock and the pools, and that planners have a pool.
 func (c *Config) checkSources(k *checker) {
 	if len(c.Scrape.Jobs) > 0 && c.Clock == pipeline.EventClock {
 		k.fail("clock", string(c.Clock), "must be wall where engines are scraped, for they live now", "set clock: wall, or remove scrape.jobs")
@@ -148,7 +148,7 @@ func (c *Config) checkSources(k *checker) {
 		names = append(names, c.Pools[i].Name)
 	}
 	known := func(pool, format string, i int) {
-		if pool != "" { // else that it is missing is another error
+		if pool != "" { // an empty pool is reported elsewhere
 			k.oneOf(fmt.Sprintf(format, i), pool, names...)
 		}
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// Append stores what one tick produced, in one transaction: the settled windows, the forecasts at the kept horizons, the
-// decisions. Samples that cannot be stored are counted and left out. An error means that the tick's samples are lost to
-// the series (a full disk, say); the store goes on with the next tick.
+// Append stores the output of one tick in one transaction: settled windows, forecasts at the kept horizons, decisions.
+// It counts and skips samples that cannot be stored. An error means that the tick's samples are lost, for example on a
+// full disk. The store continues with the next tick.
 func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []forecaster.PoolForecast, decisions []alerting.Decision) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,11 +40,11 @@ func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []fo
 	return nil
 }
 
-// commit is Append where the disk is well. The TSDB panics on some failures of the disk.
+// commit is Append without a check of the disk. The TSDB panics on some disk failures.
 func (s *Store) commit(t int64, windows []features.Window, forecasts []forecaster.PoolForecast, decisions []alerting.Decision) (err error) {
 	defer recovered(&err)
 	tx := &transaction{Store: s, app: s.db.AppenderV2(context.Background()), tick: t}
-	// What matters most first: under Config.MaxSeries the later ones are left out.
+	// The most important first: Config.MaxSeries drops the later ones.
 	for i := range decisions {
 		tx.decision(&decisions[i])
 	}
@@ -58,7 +58,7 @@ func (s *Store) commit(t int64, windows []features.Window, forecasts []forecaste
 	return tx.app.Commit()
 }
 
-// transaction is one tick being appended.
+// transaction appends one tick.
 type transaction struct {
 	*Store
 	app  promstorage.AppenderV2
@@ -80,7 +80,7 @@ func (tx *transaction) decision(d *alerting.Decision) {
 func (tx *transaction) forecasts(fs []forecaster.Forecast) {
 	for f := range fs {
 		f := &fs[f]
-		// What is forecast together need not be what is kept together, so that its forecasts are not kept.
+		// The forecaster's overflow class may hold other classes than the stored one, so its forecasts are not stored.
 		if f.Class != features.TotalClass && !tx.retained.owns(f.Key) {
 			continue
 		}
@@ -100,7 +100,7 @@ func (tx *transaction) forecasts(fs []forecaster.Forecast) {
 	}
 }
 
-// windows stores the minutes that settled: of each the sums over classes first, then the classes with series of their own.
+// windows stores the settled minutes: first sums over classes, then the classes with their own series.
 func (tx *transaction) windows(windows []features.Window) {
 	settled, late := minutes{}, map[int64]map[features.Key]*features.Late{}
 	for i := range windows {
@@ -147,7 +147,7 @@ func (tx *transaction) windows(windows []features.Window) {
 	}
 }
 
-// sumsFirst orders the sums over classes before classes: what matters most comes first.
+// sumsFirst orders sums before classes, because they are more important.
 func sumsFirst(a, b features.Key) int {
 	isSum := func(k features.Key) bool { return k.Class == features.TotalClass || k.Class == features.OverflowClass }
 	switch {
@@ -159,7 +159,7 @@ func sumsFirst(a, b features.Key) int {
 	return 1
 }
 
-// valuesOf are those of a settled window by features.Dimensions, NaN where they are not known.
+// valuesOf returns a settled window's values by features.Dimensions, NaN if unknown.
 func valuesOf(w *features.Window) []float64 {
 	out := make([]float64, len(features.Dimensions))
 	for i := range out {
@@ -181,12 +181,12 @@ func (tx *transaction) shapes(w *features.Window) {
 	}
 }
 
-// put appends one sample to a series, or counts why not.
+// put appends one sample to a series, or counts the reason why not.
 func (tx *transaction) put(key seriesKey, t int64, v float64) {
 	c := &tx.counters
 	switch {
 	case math.IsNaN(v):
-		return // it is not known
+		return // unknown
 	case t > tx.tick:
 		c.Refused++
 		return

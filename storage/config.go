@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// Config says where history is kept and how much of it.
+// Config is the place and size of the history.
 type Config struct {
-	// Dir holds everything; one daemon owns it.
+	// Dir holds all files; one daemon locks it.
 	Dir string `yaml:"dir"`
-	// Retention is how long series are kept, in the time of the data.
+	// Retention is how long series are kept, in event time.
 	Retention time.Duration `yaml:"retention"`
-	// MaxBytes bounds the compacted blocks of the series; the oldest go first. The write-ahead log and the newest hours
-	// come on top.
+	// MaxBytes bounds the compacted blocks of the series; the oldest are deleted first. The write-ahead log and the
+	// newest hours are extra.
 	MaxBytes int64 `yaml:"max_bytes"`
-	// SnapshotEvery is how often the state is saved: how much of the stream a restart replays at most. It is saved less
-	// often where that would take more than 5 % of the time.
+	// SnapshotEvery is the time between saves of the state. A restart replays at most this much of the stream. It is
+	// longer if saving would take more than 5 % of the time.
 	SnapshotEvery time.Duration `yaml:"snapshot_every"`
-	// MaxClasses is how many classes, over all pools, have series of their own: the heaviest by tokens. The others of a pool
-	// are kept together, as features.OverflowClass. A class takes some 200 series, most of them of its forecasts.
+	// MaxClasses is the number of classes with their own series over all pools, the heaviest by tokens. A pool's other
+	// classes are summed in features.OverflowClass. A class has about 200 series, most of them forecasts.
 	MaxClasses int `yaml:"max_classes"`
-	// MaxSeries bounds the series written to within the last three hours. When it is reached new series are left out and
-	// counted; decisions and pool totals are offered before classes.
+	// MaxSeries bounds the series written within the last three hours. At the bound new series are dropped and counted;
+	// decisions and pool totals come before classes.
 	MaxSeries int `yaml:"max_series"`
 }
 
-// DefaultConfig is what an unset configuration means.
+// DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
 		Dir: "forewarm-data", Retention: 30 * 24 * time.Hour, MaxBytes: 4 << 30, SnapshotEvery: time.Minute,
@@ -33,7 +33,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate names the first key that is out of bounds, its value and the bound.
+// Validate returns an error with the first key that is out of bounds, its value and the bound.
 func (c *Config) Validate() error {
 	switch {
 	case c.Dir == "":

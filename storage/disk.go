@@ -9,12 +9,12 @@ import (
 	"github.com/prometheus/prometheus/tsdb/fileutil"
 )
 
-// Reserve is the space, in bytes, that storage leaves to others on its file system: no series are written where less would be left.
+// Reserve is the free space, in bytes, that storage leaves on its file system. Below it no series are written.
 const Reserve = 16 << 20
 
-// Space is what is free where a directory is, or will be, and what the files in it take, in bytes.
+// Space returns the free bytes at a directory, which may not exist yet, and the bytes of its files.
 func Space(dir string) (free, used int64, err error) {
-	used, _ = fileutil.DirSize(dir) // up to what cannot be read
+	used, _ = fileutil.DirSize(dir) // without unreadable files
 	for at := dir; ; at = filepath.Dir(at) {
 		if free, err = Free(at); !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
 			return free, used, err
@@ -22,7 +22,7 @@ func Space(dir string) (free, used int64, err error) {
 	}
 }
 
-// FullError says that a file system has no room for what was to be written.
+// FullError means that a file system has too little room.
 type FullError struct {
 	Dir        string
 	Free, Need int64 // bytes
@@ -32,7 +32,7 @@ func (e *FullError) Error() string {
 	return fmt.Sprintf("the disk of %s is full: %d MiB are free, %d MiB are needed; it goes on by itself once there is room", e.Dir, e.Free>>20, (e.Need+1<<20-1)>>20)
 }
 
-// hasRoom is nil where the reserve is left. Where that cannot be known the write will tell.
+// hasRoom returns an error if less than Reserve is free. If the free space is unknown, the write decides.
 func (s *Store) hasRoom() error {
 	if free, err := s.free(s.dir); err == nil && free < Reserve {
 		return &FullError{s.dir, free, Reserve}

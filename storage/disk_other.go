@@ -4,5 +4,5 @@ package storage
 
 import "math"
 
-// Free does not look: that the disk is full is learned from writes that fail.
+// Free is unknown here. A full disk shows when a write fails.
 func Free(string) (int64, error) { return math.MaxInt64, nil }

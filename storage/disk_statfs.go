@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Free is the space, in bytes, that is left where a directory is.
+// Free returns the free bytes at a directory.
 func Free(dir string) (int64, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {

@@ -1,9 +1,9 @@
-// Package storage keeps on local disk the history of what the pipeline produced: series in an embedded Prometheus TSDB. What must
-// last is in package stream; the history is a cache.
+// Package storage keeps the pipeline's history on local disk, as series in an embedded Prometheus TSDB. It is a cache;
+// package stream keeps the durable data.
 //
-// It decides nothing; beside the appends it compacts, on one goroutine a [Store]. One process owns a directory ([Lock]). What the
-// series are is in docs/series.md.
+// It decides nothing. It compacts beside the appends, on one goroutine per [Store]. One process owns a directory
+// ([Lock]). docs/series.md lists the series.
 //
-// Invariants: appending again what is stored changes nothing; a failed or refused sample is counted and never stops the
-// pipeline. Bounds: Config.MaxClasses classes, Config.MaxSeries active series, Config.Retention and Config.MaxBytes of history.
+// Invariants: appending stored samples again changes nothing; a failed or refused sample is counted and never stops the
+// pipeline. Bounds: Config.MaxClasses, Config.MaxSeries active series, Config.Retention and Config.MaxBytes.
 package storage

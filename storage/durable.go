@@ -9,15 +9,15 @@ import (
 	"github.com/prometheus/prometheus/tsdb/fileutil"
 )
 
-// DirLock is the right of one process to a directory. The kernel releases it when the process dies, however it dies.
+// DirLock is a process's lock on a directory. The kernel releases it when the process dies.
 type DirLock struct {
 	release fileutil.Releaser
 }
 
-// ErrLocked says that another process holds a directory.
+// ErrLocked means that another process holds a directory.
 var ErrLocked = errors.New("in use by another forewarm")
 
-// Lock claims dir, making it when needed. It fails when another process holds it.
+// Lock locks dir, and creates it if needed. It fails if another process holds it.
 func Lock(dir string) (*DirLock, error) {
 	name := filepath.Join(dir, "lock")
 	if err := os.MkdirAll(dir, 0o750); err != nil {
@@ -33,11 +33,11 @@ func Lock(dir string) (*DirLock, error) {
 	return &DirLock{release: r}, nil
 }
 
-// Unlock gives the directory back.
+// Unlock releases the directory.
 func (l *DirLock) Unlock() error { return l.release.Release() }
 
-// WriteFile makes path hold exactly data, or leaves it as it was, and makes its directory when needed: the file is written beside,
-// synced, renamed, and the directory synced. An error after the rename leaves the new file in place, whole.
+// WriteFile writes data to path atomically, and creates its directory if needed. It writes a second file, syncs and
+// renames it, and syncs the directory. After an error path has its old or its new content, never a part.
 func WriteFile(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
@@ -54,6 +54,6 @@ func WriteFile(path string, data []byte) error {
 	if err = errors.Join(err, f.Close()); err == nil {
 		return fileutil.Rename(beside, path)
 	}
-	_ = os.Remove(beside) // or else a full disk stays full
+	_ = os.Remove(beside) // otherwise a full disk stays full
 	return fmt.Errorf("%w (the file before it is untouched)", err)
 }

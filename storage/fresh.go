@@ -15,24 +15,24 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// fresh is the demand of minutes that have not settled, as it is expected to settle. The TSDB takes one value for a time and
-// keeps it, so these minutes are held in memory and PromQL reads them beside the TSDB, under the same names, until the
-// settled values are stored. Bounds: the classes of features, and freshMost of time.
+// fresh holds the expected demand of minutes that have not settled. The TSDB cannot change a stored value, so these
+// minutes stay in memory. PromQL reads them with the TSDB, under the same names, until the settled values are stored.
+// Bounds: the classes of features, and maxFreshAge of time.
 type fresh struct {
 	mu      sync.Mutex
 	minutes minutes
 }
 
-// minutes are the demand of classes by the end of the minute, Unix ms.
+// minutes holds the demand of classes by the end of the minute, Unix ms.
 type minutes map[int64]map[features.Key]classValues
 
-// classValues are those of one class by features.Dimensions; own says that it has series of its own.
+// classValues holds the values of one class by features.Dimensions; own means that it has its own series.
 type classValues struct {
 	values []float64
 	own    bool
 }
 
-// add puts a window's values in the place of earlier ones, and gives the end of its minute.
+// add replaces a window's values, and returns the end of its minute.
 func (m minutes) add(w *features.Window, values []float64, own bool) (end int64) {
 	end = w.Start.Add(features.Minute).UnixMilli()
 	if m[end] == nil {
@@ -42,9 +42,9 @@ func (m minutes) add(w *features.Window, values []float64, own bool) (end int64)
 	return end
 }
 
-// sums are the values of a minute by series: of the classes with series of their own, of the pool, and of its other classes together.
-// A sum is of the dimensions that add up: rates, and levels that are forecast; the maxima of classes do not. As in the forecast of a
-// total, a class that does not know a dimension takes no part in it; when none knows it the sum is unknown.
+// sums returns the values of a minute by series: classes with their own series, the pool, and its other classes
+// together. Only dimensions that add up are summed: rates and forecast levels, but not maxima. As in the forecast of a
+// total, a class with an unknown value is skipped; if all are unknown, so is the sum.
 func (m minutes) sums(end int64) map[features.Key][]float64 {
 	out := map[features.Key][]float64{}
 	add := func(pool, class string, values []float64) {
@@ -75,10 +75,10 @@ func (m minutes) sums(end int64) map[features.Key][]float64 {
 	return out
 }
 
-// freshMost is for how long a minute is kept that never settles: the largest features.revise, and a minute.
-const freshMost = 61 * 60_000
+// maxFreshAge is how long an unsettled minute is kept: the largest features.revise, plus a minute.
+const maxFreshAge = 61 * 60_000
 
-// take replaces what is known of the minutes that have not settled, and drops those that have.
+// take replaces the unsettled minutes, and drops the settled ones.
 func (f *fresh) take(windows []features.Window, tick int64, owns func(features.Key) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,12 +90,12 @@ func (f *fresh) take(windows []features.Window, tick int64, owns func(features.K
 			f.minutes.add(w, w.Expected(), owns(w.Key))
 		}
 	}
-	maps.DeleteFunc(f.minutes, func(end int64, _ map[features.Key]classValues) bool { return end < tick-freshMost })
+	maps.DeleteFunc(f.minutes, func(end int64, _ map[features.Key]classValues) bool { return end < tick-maxFreshAge })
 }
 
-// freshQuerier reads the minutes from mint to maxt.
+// freshQuerier reads the minutes from mint to maxt, Unix ms.
 type freshQuerier struct {
-	promstorage.Querier // does nothing: the names and values of labels are those of settled minutes
+	promstorage.Querier // no-op: label names and values are those of settled minutes
 	of                  *fresh
 	mint, maxt          int64
 }
@@ -107,7 +107,7 @@ func (q freshQuerier) series(matchers []*labels.Matcher) (out []promstorage.Seri
 		key features.Key
 		d   int
 	}
-	found := map[name]*promql.Series{} // nil where it does not match
+	found := map[name]*promql.Series{} // nil if it does not match
 	for _, end := range slices.Sorted(maps.Keys(q.of.minutes)) {
 		if end < q.mint || end > q.maxt {
 			continue

@@ -19,11 +19,11 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// History reads back what was stored, in the terms in which it was made. Reports are its readers.
+// History reads the stored data back as the pipeline's types, for reports.
 type History struct {
 	Store *Store
 	Log   Decisions
-	// Unsettled has minutes that have not settled read as well, as they are expected to settle.
+	// Unsettled includes unsettled minutes with their expected values.
 	Unsettled bool
 }
 
@@ -35,13 +35,13 @@ func (h History) querier(mint, maxt int64) (promstorage.Querier, error) {
 	return h.Store.Querier(mint, maxt)
 }
 
-// Decisions gives every decision whose tick is in [from, to), in order.
+// Decisions passes all decisions with a tick in [from, to), in order.
 type Decisions interface {
 	Read(ctx context.Context, from, to time.Time, fn func(*alerting.Decision) error) error
 }
 
-// Observed calls fn with every series of settled demand, ordered by dimension, then key: values[i] is the minute that
-// starts at from + i minutes, NaN where it is not known. from is cut to the minute. The slice is valid during the call.
+// Observed calls fn with each series of settled demand, ordered by dimension, then key. values[i] is the minute that
+// starts at from + i minutes, NaN if unknown. from is truncated to the minute. The slice is valid during the call.
 func (h History) Observed(ctx context.Context, from, to time.Time, fn func(key features.Key, dimension string, values []float64) error) error {
 	for i := range features.Dimensions {
 		d := &features.Dimensions[i]
@@ -59,8 +59,8 @@ func (h History) Dimension(ctx context.Context, d *features.Dimension, from, to 
 	})
 }
 
-// Lengths calls fn with what is kept of the lengths of each class's prompts and outputs, in tokens: the quantile at level of
-// each minute's requests, as Observed has minutes.
+// Lengths calls fn with the stored quantiles of each class's prompt and output lengths, in tokens. values has the
+// quantile of each minute's requests, as in Observed.
 func (h History) Lengths(ctx context.Context, from, to time.Time, fn func(key features.Key, output bool, level float64, values []float64) error) error {
 	for i, s := range []string{promptSeries, outputSeries} {
 		if err := h.minutes(ctx, s, from, to, func(l labels.Labels, values []float64) error {
@@ -76,12 +76,12 @@ func (h History) Lengths(ctx context.Context, from, to time.Time, fn func(key fe
 	return nil
 }
 
-// Values calls fn with the stored series of a name that have all of the labels, by the minute as in Observed.
+// Values calls fn with the stored series that have a name and all of the labels, by minute as in Observed.
 func (h History) Values(ctx context.Context, name string, having map[string]string, from, to time.Time, fn func(values []float64) error) error {
 	return h.minutes(ctx, name, from, to, func(_ labels.Labels, values []float64) error { return fn(values) }, equal(having)...)
 }
 
-// equal matches each of the labels.
+// equal returns a matcher for each label.
 func equal(having map[string]string) (all []*labels.Matcher) {
 	for _, label := range slices.Sorted(maps.Keys(having)) {
 		all = append(all, labels.MustNewMatcher(labels.MatchEqual, label, having[label]))
@@ -89,8 +89,8 @@ func equal(having map[string]string) (all []*labels.Matcher) {
 	return all
 }
 
-// each calls fn with the samples from mint to maxt, Unix ms, of every series that matches, ordered by its labels. The slices are valid
-// during the call.
+// each calls fn with the samples from mint to maxt, Unix ms, of each matching series, ordered by labels. The slices are
+// valid during the call.
 func (h History) each(ctx context.Context, mint, maxt int64, fn func(l labels.Labels, times []int64, values []float64) error, matching ...*labels.Matcher) error {
 	q, err := h.querier(mint, maxt)
 	if err != nil {
@@ -129,14 +129,14 @@ func keyOf(l labels.Labels) features.Key {
 	return features.Key{Pool: l.Get("pool"), Class: l.Get("class")}
 }
 
-// minutes calls fn with every series of a name that matches by the minute, ordered by its labels.
+// minutes calls fn with each matching series of a name by minute, ordered by labels.
 func (h History) minutes(ctx context.Context, name string, from, to time.Time, fn func(l labels.Labels, values []float64) error, only ...*labels.Matcher) error {
 	from = from.Truncate(features.Minute)
 	n := int(to.Sub(from) / features.Minute)
 	if n <= 0 {
 		return nil
 	}
-	// A minute is stamped with its end.
+	// The timestamp of a minute is its end.
 	mint, maxt := from.Add(features.Minute).UnixMilli(), from.Add(time.Duration(n)*features.Minute).UnixMilli()
 	byMinute := make([]float64, n)
 	return h.each(ctx, mint, maxt, func(l labels.Labels, times []int64, values []float64) error {
@@ -150,8 +150,7 @@ func (h History) minutes(ctx context.Context, name string, from, to time.Time, f
 	}, append(only, named(name))...)
 }
 
-// Late calls fn, in the order of keys, with what came too late and was handed out with the minutes of [from, to) of each
-// class that had any.
+// Late calls fn for each class with late data that was added to the minutes of [from, to), ordered by key.
 func (h History) Late(ctx context.Context, from, to time.Time, fn func(key features.Key, late features.Late) error) error {
 	sums := map[features.Key]*features.Late{}
 	for _, v := range lateValues {
@@ -177,9 +176,9 @@ func (h History) Late(ctx context.Context, from, to time.Time, fn func(key featu
 	return nil
 }
 
-// Forecasts calls fn with every forecast issued in [from, to): ordered by pool, its total before its classes, class and
-// dimension as text, then by origin. What is not kept is NaN in it: minutes other than 5, 15, 30 and 60, Last, Weights. It is valid during the
-// call. Costs memory for the samples of one pool, class and dimension.
+// Forecasts calls fn with each forecast issued in [from, to), ordered by pool (its total first), class, dimension and
+// origin. NaN marks what is not stored: minutes other than 5, 15, 30 and 60, Last, Weights. The forecast is valid
+// during the call. It needs memory for the samples of one pool, class and dimension.
 func (h History) Forecasts(ctx context.Context, from, to time.Time, fn func(*forecaster.Forecast) error) error {
 	q, err := h.querier(from.UnixMilli(), to.UnixMilli()-1)
 	if err != nil {
@@ -208,13 +207,13 @@ func (h History) ForecastsOf(ctx context.Context, key features.Key, dimension st
 	return h.readForecasts(ctx, from, to, fn, only...)
 }
 
-// Decisions calls fn with every decision whose tick is in [from, to), in order.
+// Decisions calls fn with each decision with a tick in [from, to), in order.
 func (h History) Decisions(ctx context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
 	return h.Log.Read(ctx, from, to, fn)
 }
 
-// readForecasts joins the series of each class and dimension, which come one after the other, into forecasts: sorted series of a pool
-// come by class, dimension, horizon and quantile, the order of the labels' names.
+// readForecasts joins the series of each class and dimension into forecasts. A pool's series are sorted by label names:
+// class, dimension, horizon, quantile. So those of one class and dimension are adjacent.
 func (h History) readForecasts(ctx context.Context, from, to time.Time, fn func(*forecaster.Forecast) error, matching ...*labels.Matcher) error {
 	var b forecastBundle
 	err := h.each(ctx, from.UnixMilli(), to.UnixMilli()-1, func(l labels.Labels, times []int64, values []float64) error {
@@ -225,7 +224,7 @@ func (h History) readForecasts(ctx context.Context, from, to time.Time, fn func(
 			}
 			b = forecastBundle{Key: key, dimension: dimension}
 		}
-		if minute, level, ok := forecastSlot(l); ok { // otherwise of another version's horizons or levels
+		if minute, level, ok := forecastSlot(l); ok { // otherwise another version's horizon or level
 			b.columns = append(b.columns, forecastColumn{minute: minute, level: level, times: slices.Clone(times), values: slices.Clone(values)})
 		}
 		return nil
@@ -236,7 +235,7 @@ func (h History) readForecasts(ctx context.Context, from, to time.Time, fn func(
 	return b.emit(fn)
 }
 
-// forecastSlot says where in a Forecast a series' values belong; minute 0 is the window maximum.
+// forecastSlot returns the place of a series in a Forecast; minute 0 is the window maximum.
 func forecastSlot(l labels.Labels) (minute, level int, ok bool) {
 	if h := l.Get("horizon"); h != HorizonWindowMax {
 		m, err := strconv.Atoi(h)
@@ -249,7 +248,7 @@ func forecastSlot(l labels.Labels) (minute, level int, ok bool) {
 	return minute, level, level >= 0
 }
 
-// forecastBundle is everything stored of one pool, class and dimension.
+// forecastBundle has the series of one pool, class and dimension.
 type forecastBundle struct {
 	features.Key
 	dimension string
@@ -264,7 +263,7 @@ type forecastColumn struct {
 	values        []float64
 }
 
-// emit walks all columns by time.
+// emit merges the columns by time.
 func (b *forecastBundle) emit(fn func(*forecaster.Forecast) error) error {
 	var f forecaster.Forecast
 	for {

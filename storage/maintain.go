@@ -16,21 +16,22 @@ import (
 	"github.com/prometheus/prometheus/tsdb/fileutil"
 )
 
-// probeBytes is what the chunks of the log may take: a sample is smaller in a chunk than in the log.
+// probeBytes bounds the chunks made from the log: samples are smaller in chunks.
 const probeBytes = walSegment / 4
 
-// start opens the TSDB. One that is damaged is renamed, in the place of an earlier one, and an empty one is opened: it is a cache.
+// start opens the TSDB. It renames a damaged one, replacing an earlier one, and opens an empty one, because the TSDB is
+// a cache.
 func (s *Store) start() error {
 	err := s.openDB()
 	if err == nil || errors.Is(err, errGaveUp) || errors.As(err, new(*FullError)) || errors.As(err, new(syscall.Errno)) && !errors.Is(err, fs.ErrNotExist) {
-		return err // a disk that fails is no damage
+		return err // a failing disk is no damage
 	}
-	to := s.dir + ".damaged" // nothing reads it
+	to := s.dir + ".damaged" // not read again
 	if e := fileutil.Replace(s.dir, to); e != nil {
 		return fmt.Errorf("%w, and it cannot be renamed: %w", err, e)
 	}
 	s.counters.Damaged++
-	s.log.Error("the time-series database is damaged: it was renamed, and an empty one is opened", "dir", s.dir, "renamed to", to, "cause", err.Error())
+	s.log.Error("the time-series database is damaged: it was renamed and replaced by an empty one", "dir", s.dir, "renamed to", to, "cause", err.Error())
 	return s.openDB()
 }
 
@@ -45,9 +46,9 @@ func (s *Store) openDB() (err error) {
 	o.MaxBytes = s.cfg.MaxBytes
 	o.OutOfOrderTimeWindow = outOfOrder.Milliseconds()
 	o.WALSegmentSize = walSegment
-	o.MaxBlockChunkSegmentSize = walSegment // it is allocated before it is filled; by default half a GiB
+	o.MaxBlockChunkSegmentSize = walSegment // it is preallocated; the default is half a GiB
 	o.StripeSize = 1024
-	o.NoLockfile = true                   // the directory is locked as a whole
+	o.NoLockfile = true                   // the directory is locked already
 	o.BlockReloadInterval = math.MaxInt64 // see Store.maintain
 	metrics := prometheus.NewRegistry()
 	db, err := tsdb.Open(s.dir, s.log, metrics, o, nil)
@@ -58,12 +59,12 @@ func (s *Store) openDB() (err error) {
 	s.db = db
 	if n := total(metrics, "prometheus_tsdb_wal_corruptions_total"); n > 0 {
 		s.counters.Corruptions += n
-		s.log.Warn("the log of the series was torn or corrupted: it was cut there, and what follows is lost to the history", "dir", s.dir)
+		s.log.Warn("the log of the series was torn or corrupted: it was truncated, and later samples are lost", "dir", s.dir)
 	}
 	return nil
 }
 
-// probe finds out whether the disk takes what reading the log may write: the TSDB ends the process where it does not.
+// probe checks that the disk has room for reading the log. Without room the TSDB would end the process.
 func (s *Store) probe() error {
 	if err := os.MkdirAll(s.dir, 0o750); err != nil {
 		return err
@@ -78,9 +79,9 @@ func (s *Store) probe() error {
 	return os.Remove(path)
 }
 
-// total is the value of a counter.
+// total returns the value of a counter.
 func total(r prometheus.Gatherer, name string) (n uint64) {
-	families, _ := r.Gather() // what is there counts
+	families, _ := r.Gather() // partial results are enough
 	for _, f := range families {
 		if f.GetName() == name {
 			for _, m := range f.GetMetric() {
@@ -93,16 +94,16 @@ func total(r prometheus.Gatherer, name string) (n uint64) {
 
 var errGaveUp = errors.New("the TSDB gave up")
 
-// recovered turns a panic of the TSDB into an error: it panics when chunks cannot be written, and again, on a nil pointer, when
-// it is used or closed after that.
+// recovered turns a panic of the TSDB into an error. It panics if it cannot write chunks, and then on a nil pointer
+// when it is used or closed.
 func recovered(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("%w: %v", errGaveUp, r)
 	}
 }
 
-// ready is nil where a tick can be stored. After a write that failed the TSDB is opened again: what it wrote of a record may
-// be torn, and all that follows would be lost with the next start.
+// ready returns nil if a tick can be stored. After a failed write it reopens the TSDB: a torn record would lose all
+// later ones at the next start.
 func (s *Store) ready() error {
 	if err := s.hasRoom(); err != nil {
 		return err
@@ -132,7 +133,7 @@ func (s *Store) ready() error {
 		x.ref = 0
 	}
 	s.suspect = false
-	s.log.Info("the series go on", "ticks lost since the start", s.counters.LostTicks)
+	s.log.Info("series are stored again", "ticks lost since the start", s.counters.LostTicks)
 	return nil
 }
 
@@ -141,8 +142,8 @@ func closed(db *tsdb.DB) (err error) {
 	return db.Close()
 }
 
-// maintain moves full chunks to files and compacts, beside the appends. The TSDB's own goroutine would do the same, and end the
-// process when the disk fails.
+// maintain moves full chunks to files and compacts, beside the appends. The TSDB's own goroutine is not used: it ends
+// the process if the disk fails.
 func (s *Store) maintain() {
 	head, now := s.db.Head(), time.Now()
 	if now.Before(s.maintainAt) && (s.compactError != nil || head.MaxTime()-head.MinTime() <= tsdb.DefaultBlockDuration*3/2) {
@@ -163,14 +164,14 @@ func (s *Store) maintain() {
 	}()
 }
 
-// compact maps full chunks and compacts where it is time to.
+// compact maps full chunks, and compacts if it is due.
 func compact(db *tsdb.DB) (err error) {
 	defer recovered(&err)
 	db.ForceHeadMMap()
 	return db.Compact(context.Background())
 }
 
-// compacted takes note of how that went.
+// compacted records the result of a compaction.
 func (s *Store) compacted(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,19 +179,19 @@ func (s *Store) compacted(err error) {
 		return
 	}
 	s.compactError = fmt.Errorf("series in %s could not be compacted, which is tried again: %w", s.dir, err)
-	s.log.Error("the series could not be compacted; it is tried again", "dir", s.dir, "cause", err.Error())
+	s.log.Error("the series could not be compacted; retrying", "dir", s.dir, "cause", err.Error())
 	s.counters.CompactFailures++
 	s.suspect = s.suspect || errors.Is(err, errGaveUp)
 }
 
-// CompactError is why the last attempt to compact failed, nil when it did not.
+// CompactError returns the error of the last attempt to compact, or nil.
 func (s *Store) CompactError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.compactError
 }
 
-// Close waits for a compaction under way and closes the files; what was appended is in the write-ahead log.
+// Close waits for a running compaction and closes the files. The write-ahead log has all appended samples.
 func (s *Store) Close() error {
 	s.maintaining <- struct{}{}
 	defer func() { <-s.maintaining }()

@@ -2,7 +2,7 @@ package storage
 
 import "github.com/forewarm/forewarm/features"
 
-// seriesHelp says what the series are that no table describes elsewhere.
+// seriesHelp describes the series that no other table describes.
 var seriesHelp = map[string]string{
 	ForecastSeries:                      "Demand forecast, stamped with the time of issue; horizon is in minutes, or the maximum over 15 to 30. Class * is the pool.",
 	"forewarm_prompt_tokens":            "Prompt tokens of a call, as a quantile over the minute's calls.",
@@ -26,7 +26,7 @@ var seriesHelp = map[string]string{
 	"forewarm_replica_capacity":         "What one replica holds or does, in the resource's unit.",
 }
 
-// SeriesHelp says what each series is that a [Store] writes, by name. All are gauges.
+// SeriesHelp describes each series of a [Store], by name. All are gauges.
 func SeriesHelp() map[string]string {
 	all := make(map[string]string, len(seriesHelp)+len(features.Dimensions)+len(accounts))
 	for name, help := range seriesHelp {

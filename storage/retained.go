@@ -11,51 +11,53 @@ import (
 )
 
 const (
-	// tokensHalfLife is how fast the tokens fade by which classes are ranked.
+	// tokensHalfLife is the half-life of the token counts that rank classes.
 	tokensHalfLife = 6 * time.Hour
-	// clearlyHeavier is how many times the tokens of another a class must have to take its place: series that begin and end
-	// say less than ones that go on.
+	// clearlyHeavier is the factor by which a class must exceed another to replace it. It avoids series that often
+	// start and end.
 	clearlyHeavier = 2
 )
 
-// retained are the classes that have series of their own: over all pools the heaviest by tokens, at most most. Places that
-// are free are taken at once. The other classes of a pool are in the history together, as features.OverflowClass.
+// retained ranks classes for series of their own: the heaviest by tokens over all pools, at most limit. Free slots are
+// used at once. A pool's other classes are summed in features.OverflowClass.
 //
-// It remembers the classes that had a window in the last hours: about 100 bytes each, of as many as features keeps.
+// It remembers the classes of the last hours, about 100 bytes each. The bounds of features apply.
 type retained struct {
-	most    int
-	own     int   // classes that have a place
+	limit   int
+	own     int   // classes with a slot
 	now     int64 // newest tick, Unix ms
 	classes map[features.Key]*weight
 }
 
-// weight is what is known of a class to rank it.
+// weight is the ranking data of a class.
 type weight struct {
 	key    features.Key
-	tokens float64 // fading, as of at
+	tokens float64 // decayed to at
 	at     int64   // newest minute, Unix ms
 	own    bool
 
 	names [len(accounts)]names
 }
 
-// worth is what a class is ranked by: one that has a place is worth more, so that places do not change often.
-func (w *weight) worth() float64 {
+// rankValue returns the rank value. A class with a slot gets more, so that slots change rarely.
+func (w *weight) rankValue() float64 {
 	if w.own {
 		return clearlyHeavier * w.tokens
 	}
 	return w.tokens
 }
 
-func newRetained(most int) retained { return retained{most: most, classes: map[features.Key]*weight{}} }
+func newRetained(limit int) retained {
+	return retained{limit: limit, classes: map[features.Key]*weight{}}
+}
 
-// owns says whether a class has series of its own; one that was never weighed gets them while there is room.
+// owns reports whether a class has its own series. A new class gets them while there is room.
 func (c *retained) owns(key features.Key) bool {
 	if key.Class == features.OverflowClass {
 		return false
 	}
 	w := c.classes[key]
-	if w == nil && c.own < c.most {
+	if w == nil && c.own < c.limit {
 		w = c.weigh(key, 0, c.now)
 		w.own = true
 		c.own++
@@ -63,7 +65,7 @@ func (c *retained) owns(key features.Key) bool {
 	return w != nil && w.own
 }
 
-// weigh adds tokens of a minute to those of a class.
+// weigh adds tokens of a minute to a class.
 func (c *retained) weigh(key features.Key, tokens float64, at int64) *weight {
 	w := c.classes[key]
 	if w == nil {
@@ -78,8 +80,8 @@ func (c *retained) weigh(key features.Key, tokens float64, at int64) *weight {
 	return w
 }
 
-// observe ranks the classes after the windows of a tick: a window counts when it settled, and the first of a class at
-// once. Silent classes are forgotten.
+// observe ranks the classes after the windows of a tick. It counts settled windows, and a class's first window at once.
+// It drops silent classes.
 func (c *retained) observe(windows []features.Window, tick int64) {
 	c.now = tick
 	for i := range windows {
@@ -92,12 +94,12 @@ func (c *retained) observe(windows []features.Window, tick int64) {
 	c.rank()
 }
 
-// rank gives the places to the heaviest classes. The order is total, so that the same log leads to the same history.
+// rank assigns the slots to the heaviest classes. The order is total, so the same log gives the same history.
 func (c *retained) rank() {
 	ranked := slices.SortedFunc(maps.Values(c.classes), func(a, b *weight) int {
-		return cmp.Or(cmp.Compare(b.worth(), a.worth()), a.key.Compare(b.key))
+		return cmp.Or(cmp.Compare(b.rankValue(), a.rankValue()), a.key.Compare(b.key))
 	})
-	c.own = min(c.most, len(ranked))
+	c.own = min(c.limit, len(ranked))
 	for i, w := range ranked {
 		w.own = i < c.own
 	}

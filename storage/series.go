@@ -14,20 +14,20 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// ForecastSeries is the name of every forecast series; labels pool, class, dimension, horizon (minutes, or
-// [HorizonWindowMax]) and quantile tell them apart.
+// ForecastSeries is the name of all forecast series. Labels: pool, class, dimension, horizon (minutes, or
+// [HorizonWindowMax]) and quantile.
 const ForecastSeries = "forewarm_forecast"
 
 // HorizonWindowMax is the horizon label of the largest minute in forecaster.WindowFrom..WindowTo.
 const HorizonWindowMax = forecaster.HorizonWindowMax
 
-// forecastMinutes are the horizons whose forecasts are kept, and horizons their labels, with that of the window maximum.
+// forecastMinutes are the stored horizons, and horizons their labels, including the window maximum.
 var (
 	forecastMinutes = [...]int{5, 15, 30, 60}
 	horizons        = [...]string{"5", "15", "30", "60", HorizonWindowMax}
 )
 
-// levelLabels are forecaster.Levels as label values.
+// levelLabels has forecaster.Levels as label values.
 var levelLabels = func() (out [forecaster.NumLevels]string) {
 	for i, level := range forecaster.Levels {
 		out[i] = strconv.FormatFloat(level, 'g', -1, 64)
@@ -35,7 +35,7 @@ var levelLabels = func() (out [forecaster.NumLevels]string) {
 	return out
 }()
 
-// tokenSeries add up to the tokens that a class asks for.
+// tokenSeries add up to the tokens of a class.
 var tokenSeries = func() (out [3]string) {
 	for i, name := range []string{features.DimPrefill, features.DimCached, features.DimDecode} {
 		d, _ := features.DimensionByName(name)
@@ -44,13 +44,13 @@ var tokenSeries = func() (out [3]string) {
 	return out
 }()
 
-// shapeLevels are the quantiles kept of each shape.
+// shapeLevels are the stored quantiles of each shape.
 var shapeLevels = []struct {
 	q     float64
 	label string
 }{{.5, "0.5"}, {.95, "0.95"}}
 
-// A shape is a distribution over a minute's requests, one series per level; labels pool, class, quantile.
+// A shape is a distribution over a minute's requests, with one series per level; labels pool, class, quantile.
 type shape struct {
 	series string
 	value  func(w *features.Window, q float64) float64
@@ -69,8 +69,8 @@ var shapes = []shape{
 	{"forewarm_itl_seconds", func(w *features.Window, q float64) float64 { return quantile(w.ITL, q) }},
 }
 
-// A lateValue is one number of what came too late for its own minute, stored with the minute that settled next, where
-// there was any; labels pool, class.
+// A lateValue is one number of the late data, stored with the next minute that settled, if it is not 0; labels pool,
+// class.
 type lateValue struct {
 	series string
 	of     func(l *features.Late) *float64
@@ -85,7 +85,7 @@ var lateValues = []lateValue{
 	{"forewarm_late_kv_token_seconds", func(l *features.Late) *float64 { return &l.KVTokenSeconds }},
 }
 
-// quantile of a sketch, NaN when there is none.
+// quantile returns a sketch's quantile, NaN without a sketch.
 func quantile[S interface {
 	comparable
 	Quantile(q float64) float64
@@ -97,8 +97,8 @@ func quantile[S interface {
 	return sketch.Quantile(q)
 }
 
-// A poolValue is one number of a decision; label pool, and another where a name has several. Names and labels are those of
-// /metrics.
+// A poolValue is one number of a decision. Labels: pool, and another if several series share a name. Names and labels
+// are those of /metrics.
 type poolValue struct {
 	series string
 	label  [2]string
@@ -117,10 +117,10 @@ func seenFloor(d *alerting.Decision) float64 {
 	if floor := d.SeenFloor(); floor != nil {
 		return float64(*floor)
 	}
-	return math.NaN() // which is not stored
+	return math.NaN() // not stored
 }
 
-// A resourceValue is one number of a decision's evidence; labels pool, resource, and another where a name has several.
+// A resourceValue is one number of a decision's evidence. Labels: pool, resource, and another if several share a name.
 type resourceValue struct {
 	series string
 	label  [2]string
@@ -136,7 +136,7 @@ var resourceValues = []resourceValue{
 	{"forewarm_replica_capacity", [2]string{}, func(r *alerting.ResourceEvidence) float64 { return r.PerReplica }},
 }
 
-// etaSeconds writes "not within the horizon" as infinity, so that it compares as later than any time.
+// etaSeconds is infinite for "not within the horizon", so that it compares as later than any time.
 func etaSeconds(d time.Duration) float64 {
 	if d == forecaster.Never {
 		return math.Inf(1)
@@ -144,14 +144,14 @@ func etaSeconds(d time.Duration) float64 {
 	return d.Seconds()
 }
 
-// seriesKey names a series: its labels by name, where they are not "". more is one that only some series have.
+// seriesKey identifies a series by its labels, without those that are "". more is a label that only some series have.
 type seriesKey struct {
 	name, pool, class                      string
 	dimension, horizon, quantile, resource string
 	more                                   [2]string
 }
 
-// demandKey is the series of a dimension, or another number of a class's minutes.
+// demandKey identifies a series of a class's demand.
 func demandKey(name string, of features.Key) seriesKey {
 	return seriesKey{name: name, pool: of.Pool, class: of.Class}
 }

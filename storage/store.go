@@ -21,65 +21,64 @@ import (
 )
 
 const (
-	// outOfOrder is how far behind the newest sample another series may be: windows that settle late.
+	// outOfOrder is how far a series may lag behind the newest sample, for windows that settle late.
 	outOfOrder = 3 * time.Hour
-	// activeFor is how long a series without samples counts against Config.MaxSeries and is looked up without creating it.
+	// activeFor is how long a series without new samples counts for Config.MaxSeries and stays in the index.
 	activeFor = 3 * time.Hour
-	// walSegment keeps the write-ahead log of a small installation small.
+	// walSegment keeps the write-ahead log small in small installations.
 	walSegment = 16 << 20
-	// reopenEvery is how long to wait between two attempts to open a TSDB after a failure: each reads the log.
+	// reopenEvery is the pause between attempts to reopen a failed TSDB: each reads the log.
 	reopenEvery = 10 * time.Second
-	// maintainEvery is how often chunks that are full are moved to files.
+	// maintainEvery is how often full chunks are moved to files.
 	maintainEvery = time.Minute
 )
 
-// StoreCounters say what became of the samples offered since the store was opened.
+// StoreCounters count samples since the store was opened.
 type StoreCounters struct {
 	Appended  uint64
-	Repeated  uint64 // at or before the newest sample of the series: a replay offers it again
-	Refused   uint64 // after the tick, or by the TSDB: too old, or another value is stored for that time
+	Repeated  uint64 // not newer than the newest sample of the series, as in a replay
+	Refused   uint64 // later than the tick, or refused by the TSDB: too old, or another value for that time
 	Capped    uint64 // of series beyond Config.MaxSeries
-	Pooled    uint64 // windows, not samples, that are in their pool's features.OverflowClass: of classes beyond Config.MaxClasses
-	LostTicks uint64 // ticks none of whose samples are stored, because the disk is full or does not work
+	Pooled    uint64 // windows, not samples, summed in features.OverflowClass because of Config.MaxClasses
+	LostTicks uint64 // ticks without any stored sample, because the disk is full or fails
 
-	Corruptions     uint64 // of the write-ahead log, cut off on opening
-	Damaged         uint64 // databases that were renamed on opening
-	CompactFailures uint64 // attempts to compact that failed; each is made again
+	Corruptions     uint64 // of the write-ahead log, truncated on opening
+	Damaged         uint64 // databases renamed on opening
+	CompactFailures uint64 // failed attempts to compact; each is retried
 }
 
-// Store is the embedded TSDB. Appending is for one goroutine; reading is safe beside it.
+// Store is the embedded TSDB. Only one goroutine may append; reads are safe beside it.
 //
-// A disk that fails costs history and nothing else: ticks that cannot be stored are counted, and storing goes on by itself
-// once the disk does.
+// A failing disk loses only history. Ticks that cannot be stored are counted. Storing resumes when the disk recovers.
 type Store struct {
 	log  *slog.Logger
 	cfg  Config
 	dir  string
 	free func(dir string) (bytes int64, err error)
 
-	// open is held by all who use db, and alone by who replaces it.
+	// open is read-locked by users of db, and locked to replace it.
 	open        sync.RWMutex
-	db          *tsdb.DB // nil while it cannot be opened again
+	db          *tsdb.DB // nil until it can be reopened
 	maintaining chan struct{}
 
 	fresh fresh
 
-	mu           sync.Mutex            // guards what follows
+	mu           sync.Mutex            // guards the fields below
 	series       map[seriesKey]*series // at most Config.MaxSeries
 	retained     retained
-	resumed      map[string]int64 // newest sample of each series found on opening, by label bytes
-	resumedTo    int64            // newest of those, Unix ms
+	resumed      map[string]int64 // newest sample of each series at opening, by label bytes
+	resumedTo    int64            // the newest of those, Unix ms
 	swept        int64            // tick of the last sweep, Unix ms
 	counters     StoreCounters
-	compactError error         // why the last attempt to compact failed
-	suspect      bool          // a write has failed, so that the log may be torn in its middle
-	retry        time.Duration // between two attempts to open the TSDB again
+	compactError error         // error of the last attempt to compact
+	suspect      bool          // a write failed, so the log may be torn
+	retry        time.Duration // between two attempts to reopen the TSDB
 	retryAt      time.Time
-	maintainAt   time.Time // when chunks are mapped and blocks compacted next, unless there is much
+	maintainAt   time.Time // next time to map chunks and compact blocks, or earlier with much data
 }
 
-// OpenStore opens the TSDB under cfg.Dir, and reads the newest hours of its write-ahead log to know what is there. A log that
-// is torn is cut, and a database that is damaged renamed; both are counted. On a full disk it opens the TSDB once there is room.
+// OpenStore opens the TSDB under cfg.Dir, and reads the newest hours of its write-ahead log. It truncates a torn log
+// and renames a damaged database, and counts both. On a full disk it opens the TSDB once there is room.
 func OpenStore(cfg Config, log *slog.Logger) (*Store, error) {
 	s := &Store{
 		log: log, cfg: cfg, dir: filepath.Join(cfg.Dir, "tsdb"), free: Free, series: map[seriesKey]*series{}, fresh: fresh{minutes: minutes{}},
@@ -88,7 +87,7 @@ func OpenStore(cfg Config, log *slog.Logger) (*Store, error) {
 	switch err := s.start(); {
 	case errors.As(err, new(*FullError)):
 		s.suspect = true
-		log.Error("there is no history until the disk has room", "dir", s.dir, "cause", err.Error())
+		log.Error("no history is stored or read until the disk has room", "dir", s.dir, "cause", err.Error())
 		return s, nil
 	case err != nil:
 		return nil, fmt.Errorf("series in %s: %w", s.dir, err)
@@ -99,7 +98,7 @@ func OpenStore(cfg Config, log *slog.Logger) (*Store, error) {
 	return s, nil
 }
 
-// resume notes the newest sample of every recent series, so that a replay is recognised, and which classes have some.
+// resume records the newest sample of each recent series, to recognise a replay, and the classes with series.
 func (s *Store) resume() error {
 	newest, ok := s.newest()
 	if !ok {
@@ -133,7 +132,7 @@ func (s *Store) resume() error {
 	return set.Err()
 }
 
-// newest is the time of the newest sample, Unix ms; ok is false when there is none.
+// newest returns the time of the newest sample, Unix ms; ok is false if there is none.
 func (s *Store) newest() (t int64, ok bool) {
 	t = math.MinInt64
 	for _, b := range s.db.BlockMetas() {
@@ -145,7 +144,7 @@ func (s *Store) newest() (t int64, ok bool) {
 	return t, t > math.MinInt64
 }
 
-// Queryable is the store as PromQL reads it: with the minutes that have not settled, as far as they are known.
+// Queryable returns the store for PromQL, with the unsettled minutes.
 func (s *Store) Queryable() promstorage.Queryable {
 	return promstorage.QueryableFunc(func(mint, maxt int64) (promstorage.Querier, error) {
 		q, err := s.Querier(mint, maxt)
@@ -182,21 +181,21 @@ func (r *reading) Close() error {
 	return r.Querier.Close()
 }
 
-// Counters are since opening.
+// Counters returns the counts since opening.
 func (s *Store) Counters() StoreCounters {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counters
 }
 
-// sweep forgets, once an hour of ticks, the series that were not written to for a while.
+// sweep drops inactive series once per hour of ticks.
 func (s *Store) sweep(tick int64) {
 	if tick-s.swept < time.Hour.Milliseconds() {
 		return
 	}
 	s.swept = tick
 	if tick-s.resumedTo > activeFor.Milliseconds() {
-		s.resumed = nil // the replay is over
+		s.resumed = nil // the replay has ended
 	}
 	maps.DeleteFunc(s.series, func(_ seriesKey, x *series) bool { return tick-x.used >= activeFor.Milliseconds() })
 }

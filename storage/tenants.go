@@ -12,11 +12,11 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// An account tells the tokens of a class apart by a label.
+// An account divides the tokens of a class by a label.
 type account struct {
 	series, label string
-	kept          int     // how many names of a class have a series of their own
-	least         float64 // share of the class's account from which a name can have one
+	kept          int     // names of a class with their own series
+	minShare      float64 // minShare share of the class's account for a series
 	of            func(w *features.Window) *features.Ranking
 }
 
@@ -27,23 +27,23 @@ var accounts = [...]account{
 	{"forewarm_tier_tokens_per_second", "tier", 4, 0.05, func(w *features.Window) *features.Ranking { return w.Tiers }},
 }
 
-// accountFade is the factor by which the account of a class's tenants fades each minute.
+// accountFade is the decay of an account per minute.
 var accountFade = math.Exp2(-float64(features.Minute) / float64(features.RankingHalfLife))
 
-// heavy is a name that has a series of its own: one that fell silent keeps it until another is clearly heavier than it
-// lately was, so that the series of what comes and goes has no holes.
+// heavy is a name with its own series. A silent name keeps its series until another is clearly heavier than its recent
+// peak, so that series have few gaps.
 type heavy struct {
 	name string
-	peak float64 // tokens of its account, fading by tokensHalfLife
+	peak float64 // tokens of its account, decayed by tokensHalfLife
 }
 
-// names are those of one account of a class, at most account.kept.
+// names are the names of one account of a class, at most account.kept.
 type names struct {
 	list []heavy
-	at   int64 // tick at which they were looked at last, Unix ms
+	at   int64 // tick of the last update, Unix ms
 }
 
-// rank gives series to those of a ranking that weigh enough.
+// rank gives series to the heaviest names of a ranking.
 func (s *names) rank(a *account, r *features.Ranking, tick int64) {
 	fade := math.Exp2(-float64(tick-s.at) / float64(tokensHalfLife.Milliseconds()))
 	for i := range s.list {
@@ -53,7 +53,7 @@ func (s *names) rank(a *account, r *features.Ranking, tick int64) {
 	s.at = tick
 	for i := range r.Top {
 		name, share, _ := r.Name(i)
-		if share < a.least || slices.ContainsFunc(s.list, func(t heavy) bool { return t.name == name }) {
+		if share < a.minShare || slices.ContainsFunc(s.list, func(t heavy) bool { return t.name == name }) {
 			continue
 		}
 		x := heavy{name, accountOf(r, name)}
@@ -68,7 +68,7 @@ func (s *names) rank(a *account, r *features.Ranking, tick int64) {
 	}
 }
 
-// accountOf is the middle of what a name may weigh; one that is not listed weighs next to nothing.
+// accountOf returns the middle of the possible range of a name's account, 0 for a name that is not listed.
 func accountOf(r *features.Ranking, name string) float64 {
 	for i := range r.Top {
 		if c := &r.Top[i]; c.Name == name {
@@ -78,8 +78,8 @@ func accountOf(r *features.Ranking, name string) float64 {
 	return 0
 }
 
-// accounts stores what the accounts of a class stand at, as running means: the names with series, and all the
-// others together without a name. The rankings are those of the tick, not of the window's minute.
+// accounts stores the running means of a class's accounts: the names with series, and the sum of the others without a
+// name. The rankings are of the tick, not of the window's minute.
 func (tx *transaction) accounts(w *features.Window) {
 	s := tx.retained.classes[w.Key]
 	for kind := range accounts {
@@ -104,10 +104,10 @@ func (tx *transaction) accounts(w *features.Window) {
 	}
 }
 
-// Tokens calls fn, in the order of labels, with the tokens a second of each tenant (or feature, model: by) that has a series,
-// and with those of a class's others under the name "": values[i] is what was reported in the minute that starts at from + i minutes,
-// NaN where it is not known. They follow from running means, so that a minute counts where the one before is known, too.
-// from is cut to the minute. The slice is valid during the call.
+// Tokens calls fn, ordered by labels, with the tokens per second of each tenant (or feature, or model: by) with a
+// series. The name "" has the class's others. values[i] is the minute that starts at from + i minutes, NaN if unknown.
+// The values are differences of running means, so they need the previous minute too. from is truncated to the minute.
+// The slice is valid during the call.
 func (h History) Tokens(ctx context.Context, by string, from, to time.Time, fn func(key features.Key, name string, values []float64) error) error {
 	from = from.Truncate(features.Minute)
 	n := int(to.Sub(from) / features.Minute)

@@ -1,4 +1,4 @@
-// Package suggest runs the recorded history of a pool again with other settings, and says what they would have cost.
+// Package suggest reruns the recorded history of a pool with other settings, and computes their cost.
 package suggest
 
 import (
@@ -21,21 +21,21 @@ import (
 )
 
 const (
-	// learnDays before the period are what models learn from: a week has each day once.
+	// learnDays before the period train the models: a week has each day once.
 	learnDays = 7
-	// leastLearned must be known before what counts; of a first week the first day is learned from.
-	leastLearned = 24 * time.Hour
-	// leastCounted must be left after that.
-	leastCounted = 48 * time.Hour
-	// mostDays of a longer period, the newest, are run again.
-	mostDays = 14
+	// minLearned of known demand must come first; in a first week it is the first day.
+	minLearned = 24 * time.Hour
+	// minCounted must remain after that.
+	minCounted = 48 * time.Hour
+	// maxDays is the part of a longer period that is run, its newest days.
+	maxDays = 14
 	// variantSeed draws the warm-ups: the same for all variants and reports.
 	variantSeed = 1
 )
 
-// OtherSettings runs the period of a report again, for each of its pools, with the configuration in force and with a few
-// other settings, and adds what they would have cost to the report. A week of a pool takes some 20 s of one core for each
-// of its resources. step, when set, is called with the progress.
+// OtherSettings reruns a report's period for each pool, with the current configuration and a few others. It adds their
+// costs to the report. A week of a pool takes some 20 s of one core per resource. It calls step, if set, with the
+// progress.
 func OtherSettings(ctx context.Context, h report.History, cfg pipeline.Config, r *report.Report, step func(thousandths int)) error {
 	recorded, err := readRecorded(ctx, h, &cfg, r.From, r.To)
 	if err != nil {
@@ -63,23 +63,23 @@ func OtherSettings(ctx context.Context, h report.History, cfg pipeline.Config, r
 	return nil
 }
 
-// missingError says what is missing for a run.
+// missingError says which data a run lacks.
 type missingError string
 
 func (e missingError) Error() string { return string(e) }
 
-// recordedPool is the history of a pool, and what decisions said of its replicas.
+// recordedPool is the history of a pool, with its replicas from decisions.
 type recordedPool struct {
 	backtest.PoolHistory
 	pool       capacity.Pool        // as configured
-	perReplica map[string][]float64 // capacity of a replica by dimension, by decision
-	weighed    int                  // minutes from Start on of which Demand is the load of all attempts
+	perReplica map[string][]float64 // capacity of a replica by dimension, for each decision
+	weighed    int                  // minutes from Start on with Demand as the load of all attempts
 }
 
-// readRecorded reads what is kept of the period and of the days before it, of every pool that is configured.
+// readRecorded reads the history of the period and the days before, for each configured pool.
 func readRecorded(ctx context.Context, h report.History, cfg *pipeline.Config, from, to time.Time) (map[string]*recordedPool, error) {
 	from, to = from.Truncate(features.Minute), to.Truncate(features.Minute)
-	if newest := to.Add(-mostDays * 24 * time.Hour); from.Before(newest) {
+	if newest := to.Add(-maxDays * 24 * time.Hour); from.Before(newest) {
 		from = newest
 	}
 	start := from.Add(-learnDays * 24 * time.Hour)
@@ -121,8 +121,8 @@ func readRecorded(ctx context.Context, h report.History, cfg *pipeline.Config, f
 	return pools, err
 }
 
-// weigh has the demand of the minutes since the decision before be the load of all attempts, as the report has it: the run serves
-// that, and learns from it.
+// weigh converts demand since the previous decision to the load of all attempts, as in the report. The run serves and
+// learns from that load.
 func (p *recordedPool) weigh(d *alerting.Decision) {
 	const longest = 15 // minutes
 	to := int(d.Tick.Sub(p.Start) / features.Minute)
@@ -135,8 +135,8 @@ func (p *recordedPool) weigh(d *alerting.Decision) {
 	p.weighed = to
 }
 
-// decided takes the next decision of the period: its capacity of a replica, the replicas that there were at first, and the
-// newest estimate of the warm-up lag.
+// decided adds the next decision of the period: the capacity of a replica, the initial replicas, and the newest
+// estimate of the warm-up lag.
 func (p *recordedPool) decided(d *alerting.Decision) {
 	if len(p.perReplica) == 0 {
 		p.Initial = d.Ready + d.Pending
@@ -155,8 +155,8 @@ func (p *recordedPool) decided(d *alerting.Decision) {
 	}
 }
 
-// trim has the history begin with the first minute in which demand is known, and says whether there is one. counted is the
-// first minute of the period.
+// trim removes minutes before the first known demand, and reports whether there is any. counted is the first minute of
+// the period.
 func (p *recordedPool) trim(counted int) (known bool) {
 	first := math.MaxInt
 	for _, values := range p.Demand {
@@ -167,19 +167,19 @@ func (p *recordedPool) trim(counted int) (known bool) {
 	if first == math.MaxInt {
 		return false
 	}
-	p.Start, p.From = p.Start.Add(time.Duration(first)*features.Minute), max(counted-first, int(leastLearned/features.Minute))
+	p.Start, p.From = p.Start.Add(time.Duration(first)*features.Minute), max(counted-first, int(minLearned/features.Minute))
 	for dimension, values := range p.Demand {
 		p.Demand[dimension] = values[min(first, len(values)):]
 	}
 	return true
 }
 
-// run adds the other settings of a pool to its report. A missingError says that the history does not suffice.
+// run adds the other settings of a pool to its report. A missingError means that the history is too short.
 func (p *recordedPool) run(ctx context.Context, decision alerting.Config, to *report.Pool, step func(done, all int)) error {
 	switch {
 	case len(p.perReplica) == 0:
 		return missingError("no decision of the period knew the capacity of a replica")
-	case p.Counted() < leastCounted:
+	case p.Counted() < minCounted:
 		return missingError("two days are needed, after one that models learn from")
 	}
 	p.setCapacity()
@@ -200,7 +200,7 @@ func (p *recordedPool) run(ctx context.Context, decision alerting.Config, to *re
 	return nil
 }
 
-// setCapacity has the pool's replicas carry the median of what decisions took them to carry, and nothing else bind.
+// setCapacity sets a replica's capacity to the median over decisions; other resources do not bind.
 func (p *recordedPool) setCapacity() {
 	median := map[string]float64{}
 	for dimension, values := range p.perReplica {
@@ -212,12 +212,12 @@ func (p *recordedPool) setCapacity() {
 		PrefillTokensPerS: median[capacity.Prefill], DecodeTokensPerS: median[capacity.Decode], RequestsPerS: median[capacity.Requests],
 		ITL: p.pool.Rates.ITL, Sustained: true, Bound: true, Source: p.pool.Rates.Source,
 	}
-	most, _ := p.pool.Limit()
-	p.Initial = min(max(p.Initial, p.pool.Replicas.Min), most)
+	limit, _ := p.pool.Limit()
+	p.Initial = min(max(p.Initial, p.pool.Replicas.Min), limit)
 	p.InitialPrefill = min(max(p.InitialPrefill, p.pool.PrefillReplicas.Min), p.pool.PrefillReplicas.Max)
 }
 
-// variants are the configuration in force and the others, with a row for each of the others.
+// variants returns the current configuration and the others, with a row for each of the others.
 func (p *recordedPool) variants(decision alerting.Config) (rows []report.OtherSetting, variants []backtest.Variant) {
 	base := backtest.Variant{Pool: p.pool, Decision: decision}
 	variants = append(variants, base)
@@ -240,10 +240,10 @@ func (p *recordedPool) variants(decision alerting.Config) (rows []report.OtherSe
 	return rows, variants
 }
 
-// quantileText is a quantile as configurations have it.
+// quantileText formats a quantile as in configurations.
 func quantileText(q float64) string { return strconv.FormatFloat(q, 'g', 4, 64) }
 
-// shortDuration is a duration as configurations have it: 5m, 1m30s.
+// shortDuration formats a duration as in configurations: 5m, 1m30s.
 func shortDuration(d time.Duration) string {
 	s := d.Round(time.Second).String()
 	for _, zero := range []string{"m0s", "h0m"} {

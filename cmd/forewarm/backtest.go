@@ -123,8 +123,7 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 	return nil
 }
 
-// configure takes the pool that serves the trace, how its traffic is aggregated and how decisions are made, from a
-// configuration.
+// configure reads the pool, the aggregation and the decisions from a configuration.
 func configure(c *backtest.RunConfig, path, name string) (*config.Config, error) {
 	cfg, err := config.Load(path)
 	if err != nil {
@@ -139,7 +138,7 @@ func configure(c *backtest.RunConfig, path, name string) (*config.Config, error)
 	return cfg, err
 }
 
-// choosePool is the configured pool of that name; an empty name is that of the only one.
+// choosePool returns the configured pool of that name; an empty name is for the only one.
 func choosePool(pc *pipeline.Config, path, name string) (*capacity.Pool, error) {
 	var names []string
 	for i := range pc.Pools {
@@ -195,7 +194,7 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 	return printComparisons(std, s.Comparisons)
 }
 
-// printReliability prints how many of the stated saturations came, and nothing where none was stated. Windows do not overlap.
+// printReliability prints how many of the projected saturations came, if there were any. Windows do not overlap.
 func printReliability(std streams, bins []forecaster.ReliabilityBin) error {
 	if len(bins) == 0 {
 		return nil
@@ -208,7 +207,7 @@ func printReliability(std streams, bins []forecaster.ReliabilityBin) error {
 	return w.Flush()
 }
 
-// printAlarms prints what announcing the saturations of a pool that nobody scales was worth.
+// printAlarms prints the quality of alarms for a pool without scaling.
 func printAlarms(std streams, a *backtest.Alarms) {
 	if a.Weeks == 0 {
 		return
@@ -220,7 +219,7 @@ func printAlarms(std streams, a *backtest.Alarms) {
 		p.Raised, p.Threshold, orDash("%.0f %%", 100*p.Precision), p.FalsePerWeek, 100*p.Announced)
 }
 
-// orDash is x in a format, – where it is not known.
+// orDash formats x, – if unknown.
 func orDash(format string, x backtest.Number) string {
 	if math.IsNaN(float64(x)) {
 		return "–"
@@ -228,7 +227,7 @@ func orDash(format string, x backtest.Number) string {
 	return fmt.Sprintf(format, x)
 }
 
-// printComparisons prints what the same saturation costs with each policy.
+// printComparisons prints each policy's cost at equal saturation.
 func printComparisons(std streams, all []backtest.Comparison) error {
 	for _, c := range all {
 		fmt.Fprintf(std.out, "\nat %g %% saturated minutes:\n", 100*c.SaturatedShare)
@@ -245,7 +244,7 @@ func printComparisons(std streams, all []backtest.Comparison) error {
 	return nil
 }
 
-// printScores prints those of the pool; the summary file has every class.
+// printScores prints the scores of the pool; the summary file has all classes.
 func printScores(std streams, scores []backtest.Score) error {
 	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "class\tdimension\thorizon\tn\tWAPE\tagainst last value\tbias\tcoverage 90 %\tcoverage 95 %\tskill: last\tday\tweek\t15 min\t")
@@ -262,8 +261,8 @@ func printScores(std streams, scores []backtest.Score) error {
 	return w.Flush()
 }
 
-// skill shows how much of a baseline's quantile loss is gone, with a star where chance would do as much in less than one
-// case in twenty. A baseline that had nothing to go by at most of the n outcomes is left out.
+// skill formats the reduction of a baseline's quantile loss, with a star if it is significant at 5 %. It skips a
+// baseline that had no data for most of the n outcomes.
 func skill(b backtest.BaselineScore, n int) string {
 	if math.IsNaN(float64(b.Skill)) || 2*b.N < n {
 		return "–"

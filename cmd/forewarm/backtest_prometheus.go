@@ -19,7 +19,7 @@ import (
 	"github.com/forewarm/forewarm/storage/remote"
 )
 
-// prometheusFlags say what is read of which Prometheus.
+// prometheusFlags configure the data to read from a Prometheus.
 type prometheusFlags struct {
 	url, client, until string
 	days               int
@@ -27,8 +27,8 @@ type prometheusFlags struct {
 	source             remote.Source
 }
 
-// mostBacktestDays bounds -days: what is read is held in memory.
-const mostBacktestDays = 92
+// maxBacktestDays bounds -days, because the data is held in memory.
+const maxBacktestDays = 92
 
 func (p *prometheusFlags) register(f *flag.FlagSet) {
 	f.StringVar(&p.url, "prometheus", "", "read a pool's last weeks from the Prometheus, VictoriaMetrics or Thanos at this `URL` in place of a trace")
@@ -50,7 +50,7 @@ func (p *prometheusFlags) register(f *flag.FlagSet) {
 	f.DurationVar(&p.timeout, "query-timeout", 30*time.Second, "longest time of one query, which is over a day")
 }
 
-// given is a flag that was given and says nothing without -prometheus; "" without any.
+// given returns a set flag that needs -prometheus, or "".
 func (p *prometheusFlags) given(f *flag.FlagSet) (name string) {
 	f.Visit(func(x *flag.Flag) {
 		if slices.Contains([]string{"days", "until", "preset", "match", "query", "http-config", "query-timeout"}, x.Name) {
@@ -60,7 +60,7 @@ func (p *prometheusFlags) given(f *flag.FlagSet) (name string) {
 	return name
 }
 
-// sources are those of a configuration, or the total that the flags tell of.
+// sources returns the configured sources, or the total that the flags describe.
 func (p *prometheusFlags) sources(cfg *config.Config, pool string) (sources []remote.Source) {
 	stated := p.source != (remote.Source{})
 	if cfg != nil && !stated {
@@ -80,11 +80,11 @@ func (p *prometheusFlags) sources(cfg *config.Config, pool string) (sources []re
 	return sources
 }
 
-// connect makes the reader; with a configuration that has the same address, as the daemon connects.
+// connect creates the reader. If the configuration has the same address, it connects as the daemon does.
 func (p *prometheusFlags) connect(cfg *config.Config) (*remote.Past, error) {
 	switch presets := remote.Presets(); {
-	case p.days < 1 || p.days > mostBacktestDays:
-		return nil, usagef("-days is %d: it must be 1 to %d", p.days, mostBacktestDays)
+	case p.days < 1 || p.days > maxBacktestDays:
+		return nil, usagef("-days is %d: it must be 1 to %d", p.days, maxBacktestDays)
 	case p.source.Preset != "" && !slices.Contains(presets, p.source.Preset):
 		return nil, usagef("-preset is %q: it must be one of %s", p.source.Preset, strings.Join(presets, ", "))
 	}
@@ -106,8 +106,8 @@ func (p *prometheusFlags) connect(cfg *config.Config) (*remote.Past, error) {
 	return reader, nil
 }
 
-// read asks all questions about a pool. kvTokens is what a replica's KV cache is configured to hold, 0 for not. step is called
-// after each query.
+// read runs all queries of a pool. kvTokens is the configured KV cache of a replica, 0 if not set. It calls step after
+// each query.
 func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool string, kvTokens float64, step func(done, all int)) (*backtest.Recorded, error) {
 	reader, err := p.connect(cfg)
 	if err != nil {
@@ -120,7 +120,7 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 		}
 	}
 	until = until.UTC().Truncate(features.Minute)
-	address, _ := url.Parse(p.url) // it was checked
+	address, _ := url.Parse(p.url) // already checked
 	r := &backtest.Recorded{Source: fmt.Sprintf("%s, %d days", address.Redacted(), p.days), Start: until.AddDate(0, 0, -p.days), KVTokens: kvTokens}
 	minutes, sources, done := p.days*24*60, p.sources(cfg, pool), 0
 	mend := func(err error) error {
@@ -185,7 +185,8 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 	return r, nil
 }
 
-// replicasOf asks for the replicas of a pool. Several classes may share replicas or not, so that one of them must state the query.
+// replicasOf returns the query for a pool's replicas. Several classes may share replicas or not, so one must configure
+// the query.
 func replicasOf(sources []remote.Source) remote.Question {
 	for i := range sources {
 		if len(sources) == 1 || sources[i].Queries.Replicas != "" {
@@ -195,7 +196,7 @@ func replicasOf(sources []remote.Source) remote.Question {
 	return remote.Question{Name: "replicas", Reason: "the queries of classes may count a part of them: state backfill.sources[].queries.replicas once, of the whole pool"}
 }
 
-// trim drops the minutes before the first of which any demand is known.
+// trim drops the minutes before the first known demand.
 func trim(r *backtest.Recorded) {
 	first := math.MaxInt
 	for _, s := range r.Series {

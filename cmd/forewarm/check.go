@@ -67,7 +67,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	if pc.DefaultPool != nil {
 		warnCapacity(pc.DefaultPool, std)
 	}
-	checkDoors(cfg, std)
+	checkAccess(cfg, std)
 	if small := jetstream.Small(&cfg.NATS, cfg.MostPools(), cfg.Every); small != "" {
 		fmt.Fprintf(std.out, "warning: %s\n", small)
 	}
@@ -113,7 +113,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 			continue // there are no sources to relay
 		}
 		i := s.CachedInfo()
-		if n == 0 { // telemetry, whose stream may be a user's of another name
+		if n == 0 { // telemetry; a user's stream may have another name
 			for _, fault := range append(jetstream.Faults(i, &cfg.NATS), jetstream.Skew(i, time.Now())) {
 				if fault != "" {
 					fmt.Fprintf(std.out, "warning: %s\n", fault)
@@ -131,10 +131,10 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	if _, err := jetstream.EnsureTold(ctx, js, cfg.NATS); err != nil {
 		return usageError{err}
 	}
-	for _, name := range cfg.NATS.Others() { // the buckets among them
+	for _, name := range cfg.NATS.Others() { // including the buckets
 		s, err := js.Stream(ctx, name)
 		if errors.Is(err, natsjs.ErrStreamNotFound) {
-			continue // it is a user's of another name
+			continue // a user's stream has another name
 		} else if err != nil {
 			return usageError{fmt.Errorf("stream %s: %w", name, err)}
 		}
@@ -145,8 +145,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	return checkOthers(ctx, cfg, std)
 }
 
-// warnCapacity says so when nothing is known of what a replica holds or does: no resource of the pool can be forecast to
-// run out.
+// warnCapacity warns if a replica's capacity is unknown: then the pool has no resource for a saturation forecast.
 func warnCapacity(p *capacity.Pool, std streams) {
 	for _, resource := range []string{capacity.KV, capacity.Prefill, capacity.Decode, capacity.Requests} {
 		if _, ok := p.PerReplica(resource, 0); ok {
@@ -156,7 +155,7 @@ func warnCapacity(p *capacity.Pool, std streams) {
 	fmt.Fprintf(std.out, "warning: pool %s has no capacity (KV cache, prefill, decode or request limit), so unless its replicas report their KV cache only the reactive floor sizes it; set kv_capacity_tokens, prefill_tokens_per_s or decode_tokens_per_s\n", p.Name)
 }
 
-// checkData prints what a stopped daemon left: two directories with the same lines hold the same state and decisions.
+// checkData prints the data of a stopped daemon. Directories with the same lines have the same state and decisions.
 func checkData(ctx context.Context, dir, path string, std streams) (err error) {
 	c := jetstream.DefaultConfig()
 	if path != "" {

@@ -17,8 +17,8 @@ import (
 	"github.com/forewarm/forewarm/storage/remote"
 )
 
-// checkOthers asks what is configured beside NATS whether it would do its part: the Prometheus with a past, the receiver of
-// samples, Alertmanager, and where reports go. All are asked before the first error is returned.
+// checkOthers checks the configured services beside NATS: the Prometheus for backfill, the remote-write receiver,
+// Alertmanager, and the receivers of reports. It checks all before it returns the first error.
 func checkOthers(ctx context.Context, cfg *config.Config, std streams) error {
 	var errs []error
 	found := func(what, detail string, err error) {
@@ -52,7 +52,7 @@ func checkOthers(ctx context.Context, cfg *config.Config, std streams) error {
 	return nil
 }
 
-// checkPast asks every question that a first start would, for the newest hour.
+// checkPast runs each query of a first start, for the newest hour.
 func checkPast(ctx context.Context, cfg *config.Config, std streams) error {
 	reader, err := remote.NewPast(cfg.Backfill)
 	if err != nil {
@@ -86,8 +86,8 @@ func checkPast(ctx context.Context, cfg *config.Config, std streams) error {
 	return nil
 }
 
-// checkDoors says what is asked of those who come over the network.
-func checkDoors(cfg *config.Config, std streams) {
+// checkAccess prints how network clients authenticate.
+func checkAccess(cfg *config.Config, std streams) {
 	if c := &cfg.Server; httpguard.IsOpen(c.Listen) && (c.WebConfig != "" || c.Proxy.UserHeader != "") {
 		fmt.Fprintf(std.out, "ok  server: %s asks for what %s says\n", c.Listen, cmp.Or(c.WebConfig, "the proxy"))
 	} else if httpguard.IsOpen(c.Listen) {
@@ -103,7 +103,7 @@ func checkDoors(cfg *config.Config, std streams) {
 	}
 }
 
-// checkEmbedded says what the embedded server asks of its disk.
+// checkEmbedded prints the disk use of the embedded server.
 func checkEmbedded(cfg *config.Config, std streams) error {
 	c, dir := &cfg.NATS, cfg.StreamDir()
 	fmt.Fprintf(std.out, "ok  nats: an embedded server on %s, telemetry of at most %d MiB and decisions of at most %d in %s, sync %s\n", c.Embedded.Listen, c.Stream.MaxBytes>>20, c.Kept.MaxBytes>>20, dir, c.Embedded.Sync)

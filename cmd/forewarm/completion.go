@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// completions are scripts for shells. They ask forewarm itself what can be written, see printCandidates.
+// completions are scripts for shells. They call forewarm for the candidates, see printCandidates.
 var completions = map[string]string{
 	"bash": `# Completion of forewarm in bash: source <(forewarm completion bash)
 _forewarm() {
@@ -39,7 +39,7 @@ complete -c forewarm -a '(__forewarm)'
 `,
 }
 
-// completion prints a script by which a shell completes commands and their flags.
+// completion prints a shell script that completes commands and their flags.
 func completion(ctx context.Context, args []string, std streams) error {
 	f := flag.NewFlagSet("completion", flag.ContinueOnError)
 	asked, of := false, ""
@@ -62,8 +62,8 @@ func completion(ctx context.Context, args []string, std streams) error {
 	return err
 }
 
-// printCandidates prints what can be written where a word begins so: a candidate a line, and after a tab what it is for.
-// Nothing is printed where a file may stand.
+// printCandidates prints completions of a word, one per line, each with a description after a tab. It prints nothing if
+// a file name is possible.
 func printCandidates(ctx context.Context, w io.Writer, of, word string) {
 	candidate := func(name, about string) {
 		if strings.HasPrefix(name, word) {
@@ -91,7 +91,7 @@ func printCandidates(ctx context.Context, w io.Writer, of, word string) {
 	}
 }
 
-// flagsOf asks a command for its flags, without running it.
+// flagsOf returns a command's flags without running it.
 func flagsOf(ctx context.Context, c command) (all []*flag.Flag) {
 	_ = c.run(ctx, nil, streams{out: io.Discard, err: io.Discard, flags: func(f *flag.FlagSet) {
 		f.VisitAll(func(f *flag.Flag) { all = append(all, f) })

@@ -17,10 +17,10 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// openData opens the log of a daemon that is stopped: at the server that the configuration names, or in the data directory. It is
+// openData opens the log of a stopped daemon, at the configured server or in the data directory. It returns
 // [storage.ErrLocked] while a daemon holds the directory.
 func openData(ctx context.Context, c jetstream.Config, dir string) (js natsjs.JetStream, log *stream.Reader, done func() error, err error) {
-	if _, err := os.Stat(filepath.Join(dir, "tsdb")); err != nil { // before anything is made in it
+	if _, err := os.Stat(filepath.Join(dir, "tsdb")); err != nil { // before a file is created in it
 		return nil, nil, nil, usagef("%s is no data directory: %w; name the storage.dir of a daemon that has run with -data or -config", dir, err)
 	}
 	lock, err := storage.Lock(dir)

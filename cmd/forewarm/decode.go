@@ -19,7 +19,7 @@ import (
 	"github.com/forewarm/forewarm/ingest/codec"
 )
 
-// decode shows what Forewarm understands of messages: what serve would count of them, and what it would refuse and why.
+// decode shows how Forewarm reads messages: what serve would count, and what it would refuse and why.
 func decode(_ context.Context, args []string, std streams) error {
 	f := flag.NewFlagSet("decode", flag.ContinueOnError)
 	format := f.String("format", "json", "`format` of the messages, one of those that -formats lists")
@@ -96,7 +96,7 @@ func decode(_ context.Context, args []string, std streams) error {
 	return nil
 }
 
-// encodings are the endings that tell how a file is compressed.
+// encodings maps file extensions to compressions.
 var encodings = map[string]string{".gz": codec.EncodingGzip, ".zst": codec.EncodingZstd}
 
 func listFormats(w io.Writer) error {
@@ -108,7 +108,7 @@ func listFormats(w io.Writer) error {
 	return t.Flush()
 }
 
-// readMessage reads a file, or the standard input as "-", up to one byte more than a message may have.
+// readMessage reads a file, or the standard input for "-", up to one byte more than the largest message.
 func readMessage(file string) (data []byte, err error) {
 	in := os.Stdin
 	if file != "-" {
@@ -120,7 +120,7 @@ func readMessage(file string) (data []byte, err error) {
 	return io.ReadAll(io.LimitReader(in, int64(ingest.DefaultLimits().MessageBytes)+1))
 }
 
-// printBatch writes records in the native format, one a line, and tells what did not become one.
+// printBatch writes records in the native format, one per line, and reports what was not converted.
 func printBatch(b *ingest.Batch, file string, std streams) (records int, err error) {
 	var out []byte
 	line := func(o []byte) {

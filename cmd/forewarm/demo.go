@@ -28,13 +28,13 @@ import (
 
 const (
 	demoPool = "demo"
-	// demoContext is the mean context of a running sequence of the demo's traffic, in tokens; it decides how many decode
-	// side by side.
+	// demoContext is the mean context of a running sequence in the demo, in tokens. It determines how many decode at
+	// once.
 	demoContext = 3000
-	// demoKVTarget is the KV use that the reactive autoscaler aims at: half, because at 70 % it costs what Forewarm
-	// costs and has a queue three times as long.
+	// demoKVTarget is the KV use target of the reactive autoscaler. At 70 % it would cost the same as Forewarm, with a
+	// queue three times as long.
 	demoKVTarget = 0.5
-	// The first day teaches the daily shape; the second is watched and counted, with the launch in its morning.
+	// The first day is for learning the daily shape. The second is shown and counted, with the launch in its morning.
 	demoHistory  = 24 * time.Hour
 	demoDay      = 24 * time.Hour
 	demoLaunchAt = 9*time.Hour + 30*time.Minute
@@ -77,13 +77,13 @@ func demo(ctx context.Context, args []string, std streams) (err error) {
 	d.conn.Close()
 	stop()
 	if errors.Is(err, context.Canceled) {
-		err = nil // the watcher has seen enough
+		err = nil // the view has ended
 	}
 	return errors.Join(err, <-ended, d.daemon.Close())
 }
 
-// demoRun is the demo: one workload, two pools with the same arrivals and the same warm-up draws. One obeys the pre-scale
-// events that the daemon publishes on NATS, the other an autoscaler that reacts.
+// demoRun is the demo: one workload, and two pools with the same arrivals and warm-ups. One follows the daemon's
+// pre-scale events on NATS, the other a reactive autoscaler.
 type demoRun struct {
 	daemon   *daemon.Daemon
 	workload *backtest.Workload
@@ -96,15 +96,15 @@ type demoRun struct {
 	events   *nats.Subscription
 	ticks    chan demoTick
 	lines    demoLines
-	frame    time.Duration // wall time of a minute; 0 as fast as possible
+	frame    time.Duration // wall time per minute; 0 as fast as possible
 	start    time.Time
 	began    time.Time
 
-	desired    int // as the newest event asks
+	desired    int // of the newest event
 	generation int64
 }
 
-// demoTick is what the view needs of one tick.
+// demoTick is the view's data of one tick.
 type demoTick struct {
 	at         time.Time
 	decision   alerting.Decision
@@ -135,7 +135,7 @@ func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 	cfg.Features.Lateness = 0
 	cfg.Decision.Mode = alerting.Active
 	cfg.Storage.Dir = dir
-	cfg.Report.Schedule = "" // a demo lasts hours
+	cfg.Report.Schedule = "" // a demo takes hours at most
 	cfg.NATS.Embedded.Listen = "127.0.0.1:0"
 	cfg.Server.Listen = "127.0.0.1:0"
 	if err := cfg.Check(); err != nil {
@@ -156,7 +156,7 @@ func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 	return d, nil
 }
 
-// take runs in the daemon's goroutine.
+// take is called on the daemon's goroutine.
 func (d *demoRun) take(out *pipeline.Output) {
 	if len(out.Decisions) == 0 {
 		return
@@ -195,7 +195,7 @@ func (d *demoRun) play(ctx context.Context, std streams) error {
 	return nil
 }
 
-// step plays the minute that ends at end in both pools, tells the daemon, and lets both obey.
+// step runs the minute until end in both pools, sends the telemetry to the daemon, and scales both pools.
 func (d *demoRun) step(ctx context.Context, end time.Time) (*demoTick, error) {
 	for d.next.At.Before(end) {
 		d.forewarm.Submit(d.next)
@@ -204,7 +204,7 @@ func (d *demoRun) step(ctx context.Context, end time.Time) (*demoTick, error) {
 	}
 	d.forewarm.Advance(end)
 	d.reactive.Advance(end)
-	d.reactive.Drain() // nobody listens to its telemetry but its own autoscaler
+	d.reactive.Drain() // only its own autoscaler reads its telemetry
 	r := d.reactive.Minute()
 	d.reactive.SetDesired(d.keda.Desired(backtest.Observation{At: end, Ready: r.Ready, Pending: r.Pending, Waiting: float64(r.Waiting), KVUse: r.KVUse}))
 	if err := d.publish(ctx, end); err != nil {
@@ -227,7 +227,7 @@ func (d *demoRun) step(ctx context.Context, end time.Time) (*demoTick, error) {
 	}
 }
 
-// publish sends a minute's telemetry of the obeying pool, and the promise that the minute is over.
+// publish sends a minute's telemetry of Forewarm's pool, and the watermark.
 func (d *demoRun) publish(ctx context.Context, end time.Time) error {
 	requests, replicas := d.forewarm.Drain()
 	var body []byte
@@ -239,8 +239,8 @@ func (d *demoRun) publish(ctx context.Context, end time.Time) error {
 	}
 	body = body[:0]
 	for i := range replicas {
-		// A report at the very end of the minute belongs to it: as the first sign of the next one it would end the
-		// minute before the other replicas are heard.
+		// A report at the very end of the minute belongs to it. Otherwise it would end the minute before the other
+		// reports arrive.
 		if !replicas[i].At.Before(end) {
 			replicas[i].At = end.Add(-time.Millisecond)
 		}
@@ -260,7 +260,7 @@ func (d *demoRun) send(ctx context.Context, subject string, body []byte) error {
 	return err
 }
 
-// obey waits for the event of a generation, as an autoscaler would receive it, and does what it says.
+// obey waits for the event of a generation, as an autoscaler would, and applies it.
 func (d *demoRun) obey(ctx context.Context, generation int64) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -290,7 +290,7 @@ func (d *demoRun) pause(ctx context.Context) error {
 	return nil
 }
 
-// table closes the demo: the same day, served by both.
+// table prints the results of both pools for the same day.
 func (d *demoRun) table(std streams, before [2]backtest.Metrics) {
 	a, b := since(d.forewarm.Metrics(), before[0]), since(d.reactive.Metrics(), before[1])
 	fmt.Fprintf(std.out, "\nThe second day, %d requests, the same arrivals and warm-up draws for both:\n\n", a.Requests)
@@ -308,7 +308,7 @@ func (d *demoRun) table(std streams, before [2]backtest.Metrics) {
 	fmt.Fprintf(std.out, "reactive only: KEDA on queue length (4 a replica) and KV use (%.0f %%) by the Horizontal Pod Autoscaler's rules. It took %s.\n", 100*demoKVTarget, time.Since(d.began).Round(time.Second))
 }
 
-// since is what was counted after an earlier count.
+// since returns the difference of two counts.
 func since(now, then backtest.Metrics) backtest.Metrics {
 	now.Minutes -= then.Minutes
 	now.QueuedMinutes -= then.QueuedMinutes
@@ -321,7 +321,7 @@ func since(now, then backtest.Metrics) backtest.Metrics {
 	return now
 }
 
-// bindingForecast is the forecast of the resource that binds, its dimension, and what a replica carries of it.
+// bindingForecast returns the forecast of the binding resource, its dimension, and a replica's capacity.
 func bindingForecast(t *demoTick) (*forecaster.Forecast, features.Dimension, float64) {
 	name := t.projection.Binding
 	if name == "" {

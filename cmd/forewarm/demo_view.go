@@ -9,13 +9,13 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// demoLines tells the demo: each pre-scale event, and every half hour how things stand.
+// demoLines prints the demo: each pre-scale event, and the state every half hour.
 type demoLines struct {
 	w       io.Writer
 	d       *demoRun
 	watched bool
-	// ahead are the forecasts for twenty minutes later by minute and dimension, for another may bind by then; kept until
-	// they can be compared.
+	// ahead has the forecasts for twenty minutes later, by minute and dimension, because another may bind by then. They
+	// are kept until they can be compared.
 	ahead map[int64]map[string]forecaster.Quantiles
 	ready int
 }
@@ -68,7 +68,7 @@ func (l *demoLines) event(e *alerting.Event) {
 	fmt.Fprintf(l.w, "%s  pre-scale event: %s\n", e.Time.UTC().Format("15:04"), e.Data.Reason)
 }
 
-// short writes a number for people: 1234567 as 1.23M.
+// short formats a number for people: 1234567 as 1.23M.
 func short(x float64) string {
 	switch a := math.Abs(x); {
 	case a >= 999_500:

@@ -36,16 +36,16 @@ import (
 )
 
 const (
-	// discoverEvery is how often what is watched is compared with what was published.
+	// discoverEvery is how often the watched objects are compared with the published definitions.
 	discoverEvery = time.Second
-	// repeatEvery is how often a definition is published again: for a stream that was purged, and so that daemons see that the
-	// pool is still wanted.
+	// repeatEvery is how often a definition is republished: after a purge of the stream, and to show daemons that the
+	// pool still exists.
 	repeatEvery = 10 * time.Minute
-	// askedTimeout bounds one request to the Kubernetes API or NATS.
-	askedTimeout = 5 * time.Second
+	// requestTimeout bounds one request to the Kubernetes API or NATS.
+	requestTimeout = 5 * time.Second
 )
 
-// discover publishes pools that annotations define to the telemetry stream, where all daemons find them.
+// discover publishes pools that annotations define to the telemetry stream, for all daemons.
 func discover(ctx context.Context, args []string, std streams) error {
 	f := flag.NewFlagSet("discover", flag.ContinueOnError)
 	path := f.String("config", "forewarm.yaml", "configuration `file` of the daemons")
@@ -67,7 +67,7 @@ func discover(ctx context.Context, args []string, std streams) error {
 	return d.run(ctx, l)
 }
 
-// discovery watches annotated objects. Its loop owns what is not atomic.
+// discovery watches annotated objects. Its loop owns all fields that are not atomic.
 type discovery struct {
 	cfg     *config.Config
 	pools   pipeline.Config
@@ -77,8 +77,8 @@ type discovery struct {
 	watches []*watched
 
 	published map[string]publication // by pool
-	said      map[string]string      // detail by object
-	failing   bool                   // the newest publication
+	logged    map[string]string      // logged detail by object
+	failing   bool                   // the last publication failed
 	ready     atomic.Bool
 
 	metrics *metrics.Set
@@ -96,7 +96,7 @@ type watched struct {
 }
 
 func newDiscovery(path, server string, namespaces []string) (d *discovery, stop func(), err error) {
-	d = &discovery{published: map[string]publication{}, said: map[string]string{}, metrics: metrics.NewSet()}
+	d = &discovery{published: map[string]publication{}, logged: map[string]string{}, metrics: metrics.NewSet()}
 	if d.cfg, err = config.Load(path); err != nil {
 		return nil, nil, err
 	}
@@ -146,10 +146,10 @@ func (d *discovery) watch(resource schema.GroupVersionResource, namespace string
 			return
 		}
 		d.metrics.GetOrCreateCounter(`forewarm_discovery_errors_total{of="kubernetes"}`).Inc()
-		d.log.Warn("objects cannot be watched; pools stay as they are", zap.String("resource", resource.String()), zap.String("namespace", namespace), zap.Error(err))
+		d.log.Warn("objects cannot be watched; pools do not change", zap.String("resource", resource.String()), zap.String("namespace", namespace), zap.Error(err))
 	}
-	if err := errors.Join(w.informer.SetTransform(slim), w.informer.SetWatchErrorHandlerWithContext(failed)); err != nil {
-		panic(err) // it was started
+	if err := errors.Join(w.informer.SetTransform(stripUnused), w.informer.SetWatchErrorHandlerWithContext(failed)); err != nil {
+		panic(err) // it was started before
 	}
 	d.watches = append(d.watches, w)
 }
@@ -166,7 +166,7 @@ func (d *discovery) run(ctx context.Context, l net.Listener) error {
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { d.metrics.WritePrometheus(w) })
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return httpguard.Serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: askedTimeout}, l, askedTimeout)
+		return httpguard.Serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: requestTimeout}, l, requestTimeout)
 	})
 	for _, w := range d.watches {
 		group.Go(func() error { w.informer.RunWithContext(ctx); return nil })
@@ -187,8 +187,7 @@ func (d *discovery) run(ctx context.Context, l net.Listener) error {
 	return group.Wait()
 }
 
-// compare publishes what differs from what was published. It does nothing before all objects were read: an object that is not
-// read yet is not gone.
+// compare publishes the differences. It waits until all objects are read, because an unread object is not deleted.
 func (d *discovery) compare(ctx context.Context, now time.Time) {
 	var objects []*unstructured.Unstructured
 	for _, w := range d.watches {
@@ -203,8 +202,8 @@ func (d *discovery) compare(ctx context.Context, now time.Time) {
 		}
 	}
 	var errs []error
-	named, faults, said := map[string]bool{}, map[string]int{}, map[string]string{}
-	for _, f := range found(objects, d.pools.Pools, d.published, d.cfg.MaxPools, d.pools.Define) {
+	named, faults, logged := map[string]bool{}, map[string]int{}, map[string]string{}
+	for _, f := range evaluate(objects, d.pools.Pools, d.published, d.cfg.MaxPools, d.pools.Define) {
 		named[f.pool], faults[f.reason] = true, faults[f.reason]+1
 		if f.reason == "" {
 			err := d.publish(ctx, f.pool, f.keys, now)
@@ -214,11 +213,11 @@ func (d *discovery) compare(ctx context.Context, now time.Time) {
 			f.detail = fmt.Sprintf("pool %q is defined: %s", f.pool, f.keys)
 		}
 		title := titleOf(f.object)
-		if said[title] = f.detail; d.said[title] != f.detail {
-			d.say(ctx, &f)
+		if logged[title] = f.detail; d.logged[title] != f.detail {
+			d.logFinding(ctx, &f)
 		}
 	}
-	d.said = said
+	d.logged = logged
 	for pool, was := range d.published {
 		switch {
 		case !named[pool]:
@@ -238,19 +237,19 @@ func (d *discovery) compare(ctx context.Context, now time.Time) {
 	}
 	err := errors.Join(errs...)
 	if err != nil && !d.failing {
-		d.log.Error("definitions are not published; it goes on by itself", zap.Error(err))
+		d.log.Error("definitions are not published; retrying", zap.Error(err))
 	}
 	d.failing = err != nil
 	d.ready.Store(err == nil)
 }
 
-// publish has the stream take a definition that it does not have, or that is due again; without keys, that it is taken back.
+// publish stores a definition in the stream. Without keys it revokes the definition.
 func (d *discovery) publish(ctx context.Context, pool string, keys []byte, now time.Time) error {
 	was, ok := d.published[pool]
 	if ok && keys != nil && bytes.Equal(was.keys, keys) && now.Sub(was.at) < repeatEvery {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, askedTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if _, err := d.js.Publish(ctx, ingest.DefinitionSubject(d.cfg.NATS.Prefix, pool), keys); err != nil {
 		d.metrics.GetOrCreateCounter(`forewarm_discovery_errors_total{of="nats"}`).Inc()
@@ -260,8 +259,8 @@ func (d *discovery) publish(ctx context.Context, pool string, keys []byte, now t
 	return nil
 }
 
-// say logs what an object comes to, and has Kubernetes show it with the object.
-func (d *discovery) say(ctx context.Context, f *finding) {
+// logFinding logs the result for an object, and creates a Kubernetes event for it.
+func (d *discovery) logFinding(ctx context.Context, f *finding) {
 	o, kind, reason := f.object, "Normal", "ForewarmPoolDefined"
 	if f.reason != "" {
 		kind, reason = "Warning", "ForewarmPoolRefused"
@@ -272,16 +271,16 @@ func (d *discovery) say(ctx context.Context, f *finding) {
 	now := time.Now().UTC().Format(time.RFC3339)
 	event := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Event", "type": kind, "reason": reason, "message": f.detail[:min(len(f.detail), 1024)],
-		"metadata": map[string]any{ // the API keeps one event of a name, for an hour
+		"metadata": map[string]any{ // the API keeps one event per name, for an hour
 			"namespace": o.GetNamespace(), "name": fmt.Sprintf("%.200s.%08x", o.GetName(), crc32.ChecksumIEEE([]byte(string(o.GetUID())+f.detail))),
 		},
 		"involvedObject": map[string]any{"apiVersion": o.GetAPIVersion(), "kind": o.GetKind(), "namespace": o.GetNamespace(), "name": o.GetName(), "uid": string(o.GetUID())},
 		"source":         map[string]any{"component": "forewarm"}, "count": int64(1), "firstTimestamp": now, "lastTimestamp": now,
 	}}
-	ctx, cancel := context.WithTimeout(ctx, askedTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	_, err := d.kube.Resource(schema.GroupVersionResource{Version: "v1", Resource: "events"}).Namespace(o.GetNamespace()).Create(ctx, event, meta.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		d.log.Debug("Kubernetes takes no event", zap.Error(err))
+		d.log.Debug("Kubernetes did not accept an event", zap.Error(err))
 	}
 }

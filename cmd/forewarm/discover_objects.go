@@ -22,8 +22,7 @@ const (
 	annotationPool   = annotationPrefix + "pool"
 )
 
-// discovered is a kind of object that may define a pool. The bounds of replicas are in these fields of its spec, with these
-// defaults.
+// discovered is a kind of object that may define a pool. bounds are fields of its spec, with their defaults.
 type discovered struct {
 	resource schema.GroupVersionResource
 	bounds   []bound
@@ -42,8 +41,9 @@ var discoveredKinds = map[string]discovered{
 	"Deployment": {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, nil},
 }
 
-// slim leaves of an object, which nobody else has, what discovery reads: of one that is not annotated the name.
-func slim(object any) (any, error) {
+// stripUnused removes fields that discovery does not read, in place: the informer owns the object. Of an object without
+// annotations it keeps the name.
+func stripUnused(object any) (any, error) {
 	o, ok := object.(*unstructured.Unstructured)
 	if !ok {
 		return object, nil
@@ -57,7 +57,7 @@ func slim(object any) (any, error) {
 	return o, nil
 }
 
-// keysOf are the keys of the pool that an object defines, as JSON: its bounds of replicas, then its annotations.
+// keysOf returns the keys of an object's pool as JSON: its bounds of replicas, then its annotations.
 func keysOf(o *unstructured.Unstructured) ([]byte, error) {
 	keys, replicas := map[string]any{}, map[string]any{}
 	for _, b := range discoveredKinds[o.GetKind()].bounds {
@@ -95,7 +95,7 @@ func keysOf(o *unstructured.Unstructured) ([]byte, error) {
 	return text, err
 }
 
-// The reasons for which an object defines no pool.
+// Reasons why an object defines no pool.
 const (
 	faultMalformed  = "malformed"
 	faultConfigured = "configured"
@@ -105,19 +105,19 @@ const (
 
 var faultReasons = []string{faultMalformed, faultConfigured, faultDuplicate, faultTooMany}
 
-// finding is what an annotated object comes to.
+// finding is the result for an annotated object.
 type finding struct {
 	object *unstructured.Unstructured
 	pool   string
 	keys   []byte
-	reason string // one of faultReasons, or "" where the object defines the pool
+	reason string // one of faultReasons, or "" if the object defines the pool
 	detail string
 }
 
-// found judges annotated objects, the oldest first: of two that name a pool the older one defines it. HPAs that KEDA made are
-// passed over, for KEDA copies the annotations of its ScaledObject. A pool that was published keeps its place while its object is
+// evaluate checks annotated objects, the oldest first. If two name a pool, the older one defines it. HPAs of KEDA are
+// skipped, because KEDA copies the annotations of its ScaledObject. A published pool keeps its slot while its object is
 // malformed.
-func found(objects []*unstructured.Unstructured, configured []capacity.Pool, published map[string]publication, most int, define func(pool string, keys []byte) (capacity.Pool, error)) []finding {
+func evaluate(objects []*unstructured.Unstructured, configured []capacity.Pool, published map[string]publication, limit int, define func(pool string, keys []byte) (capacity.Pool, error)) []finding {
 	slices.SortFunc(objects, func(a, b *unstructured.Unstructured) int {
 		return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), strings.Compare(titleOf(a), titleOf(b)))
 	})
@@ -143,8 +143,8 @@ func found(objects []*unstructured.Unstructured, configured []capacity.Pool, pub
 			if _, ok := published[pool]; ok {
 				places++
 			}
-		case places >= most:
-			f.reason, f.detail = faultTooMany, fmt.Sprintf("pool %q is one too many: raise max_pools, which is %d", pool, most)
+		case places >= limit:
+			f.reason, f.detail = faultTooMany, fmt.Sprintf("pool %q is one too many: raise max_pools, which is %d", pool, limit)
 		default:
 			f.keys, by[pool] = keys, o
 			places++

@@ -140,7 +140,7 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (c *cluster) said(what string) bool {
+func (c *cluster) logged(what string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.ContainsFunc(c.events, func(e string) bool { return strings.Contains(e, what) })
@@ -179,7 +179,7 @@ func TestDiscover(t *testing.T) {
 			await("the pool", "forewarm_discovery_pools 1")
 		case 25:
 			c.change(t, "MODIFIED", scaledObject("chat", "noted", rates, 2))
-			testenv.Await(t, "the change", func() bool { return c.said(`"max":2`) })
+			testenv.Await(t, "the change", func() bool { return c.logged(`"max":2`) })
 		case 35:
 			h.twins[1].kill(t)
 			h.start(t, 1)
@@ -262,7 +262,7 @@ func TestDiscoverFaults(t *testing.T) {
 		`ForewarmPoolRefused pool "chat" is defined by HorizontalPodAutoscaler llm/chat, which is older`, `ForewarmPoolRefused pool "own" is in the configuration`,
 		`ForewarmPoolRefused pools[nobounds].replicas.max`, `warmpu: unknown key; did you mean "warmup"?`, "must have no anchor", `pool "toomany" is one too many: raise max_pools, which is 3`,
 	} {
-		if !c.said(want) {
+		if !c.logged(want) {
 			t.Errorf("no event says %s; there are\n%s", want, strings.Join(c.events, "\n"))
 		}
 	}
@@ -274,12 +274,12 @@ func TestDiscoverFaults(t *testing.T) {
 	}
 	// A definition stays in force while its object is malformed.
 	c.change(t, "MODIFIED", object("Deployment", "batch", day1, "forewarm.dev/pool: batch, forewarm.dev/replicas: '{max: none}'", ""))
-	testenv.Await(t, "the fault", func() bool { return c.said("replicas.max") && c.said(`"none"`) })
+	testenv.Await(t, "the fault", func() bool { return c.logged("replicas.max") && c.logged(`"none"`) })
 	testenv.Await(t, "the metrics of it", func() bool {
 		_, page := testenv.Get("http://" + address + "/metrics")
 		return strings.Contains(page, `forewarm_discovery_faults{reason="malformed"} 4`)
 	})
-	if _, page := testenv.Get("http://" + address + "/metrics"); !strings.Contains(page, "forewarm_discovery_pools 2") || !c.said(`pool "toomany" is one too many`) {
+	if _, page := testenv.Get("http://" + address + "/metrics"); !strings.Contains(page, "forewarm_discovery_pools 2") || !c.logged(`pool "toomany" is one too many`) {
 		t.Error("a pool was given up, or its place, because its object is malformed")
 	}
 }
@@ -316,11 +316,11 @@ func TestDiscoveryPage(t *testing.T) {
 		if err := u.UnmarshalJSON(text); err != nil {
 			t.Fatal(err)
 		}
-		kept, err := slim(u)
+		kept, err := stripUnused(u)
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := found([]*unstructured.Unstructured{kept.(*unstructured.Unstructured)}, nil, nil, 64, p.Define)
+		f := evaluate([]*unstructured.Unstructured{kept.(*unstructured.Unstructured)}, nil, nil, 64, p.Define)
 		if len(f) != 1 || f[0].reason != "" && !strings.Contains(f[0].detail, "model_config") { // which default_pool has
 			t.Errorf("%s: %+v", titleOf(u), f)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/forewarm/forewarm/storage"
 )
 
-// runExplain says what a decision rests on, from a data directory or a running daemon.
+// runExplain explains a decision, from a data directory or a running daemon.
 func runExplain(ctx context.Context, args []string, std streams) (err error) {
 	f := flag.NewFlagSet("explain", flag.ContinueOnError)
 	path := f.String("config", "", "configuration `file`: its storage.dir is read, or the daemon that holds it is asked")

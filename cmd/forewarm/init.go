@@ -17,7 +17,7 @@ import (
 	"github.com/forewarm/forewarm/ingest/scrape"
 )
 
-// initConfig writes a first configuration, from what engines say where it is told their addresses.
+// initConfig writes a first configuration, from the metrics of the given engines.
 func initConfig(ctx context.Context, args []string, std streams) error {
 	f := flag.NewFlagSet("init", flag.ContinueOnError)
 	var urls []string
@@ -72,10 +72,10 @@ func initConfig(ctx context.Context, args []string, std streams) error {
 	return nil
 }
 
-// poolName is what needs no quotes in YAML, and is one token of a NATS subject.
+// poolName needs no quotes in YAML, and is one token of a NATS subject.
 var poolName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// writeNew writes a file that does not exist, or with force one that does.
+// writeNew writes a new file; with force it may replace one.
 func writeNew(path string, text []byte, force bool) (err error) {
 	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	if !force {
@@ -91,17 +91,17 @@ func writeNew(path string, text []byte, force bool) (err error) {
 	return errors.Join(err, file.Close())
 }
 
-// firstConfig is what is known for a first configuration.
+// firstConfig is the data for a first configuration.
 type firstConfig struct {
 	pool     string
 	replicas int
-	kv       []int64 // tokens of each replica that says
+	kv       []int64 // tokens per replica, if its metrics have it
 	source   []string
 	jobs     []string
 	notes    []string
 }
 
-// add takes over what the engines at a URL said.
+// add adds the data of the engines at a URL.
 func (c *firstConfig) add(url string, seen *scrape.Probed) {
 	c.replicas += len(seen.Replicas)
 	for i := range seen.Replicas {
@@ -111,7 +111,7 @@ func (c *firstConfig) add(url string, seen *scrape.Probed) {
 	}
 	model := "a model without a name"
 	if len(seen.Models) > 0 {
-		model = fmt.Sprintf("%.200q", strings.Join(seen.Models, ", ")) // it may hold anything, and stands in a comment
+		model = fmt.Sprintf("%.200q", strings.Join(seen.Models, ", ")) // any text is possible, and it goes into a comment
 	}
 	c.source = append(c.source, fmt.Sprintf("%s serves %s on %s at %s", seen.Engine, model, count(len(seen.Replicas), "replica"), url))
 	if seen.Silent != nil {
@@ -135,10 +135,10 @@ func (c *firstConfig) add(url string, seen *scrape.Probed) {
 	c.jobs = append(c.jobs, job+"}")
 }
 
-// configLine is a line of a first configuration: what it sets, whether that was read or guessed, and why it is so.
+// configLine is one setting of a first configuration, its origin (read or guessed) and its reason.
 type configLine struct{ yaml, from, why string }
 
-// lines are the configuration. What is off, or has to be known first, is commented out.
+// lines returns the configuration. Settings that are off, or that the user must fill in, are commented out.
 func (c *firstConfig) lines() []configLine {
 	var all []configLine
 	add := func(yaml, from, why string) { all = append(all, configLine{yaml, from, why}) }
@@ -171,7 +171,7 @@ func (c *firstConfig) lines() []configLine {
 	return all
 }
 
-// render writes lines as YAML, with comments in a column.
+// render formats lines as YAML, with aligned comments.
 func render(lines []configLine) []byte {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -189,6 +189,6 @@ func render(lines []configLine) []byte {
 			fmt.Fprintf(t, "%s\t%s\n", l.yaml, comment)
 		}
 	}
-	_ = t.Flush() // a strings.Builder takes everything
+	_ = t.Flush() // a strings.Builder returns no error
 	return []byte(b.String())
 }

@@ -1,8 +1,8 @@
-// Command forewarm forecasts the load of LLM fleets in tokens and says, early enough for GPUs to warm up, what will run
-// out, when, and how many replicas it takes.
+// Command forewarm forecasts the load of LLM fleets in tokens. It shows which resource will run out, when, and how many
+// replicas are needed, early enough for GPUs to warm up.
 //
-// Each subcommand is one file: its flags, and a call. internal/daemon is what serve runs.
-// Exit codes: 0 done, 1 failed, 2 usage or configuration.
+// Each subcommand is one file with its flags and a call. serve runs internal/daemon. Exit codes: 0 done, 1 failed, 2
+// usage or configuration.
 package main
 
 import (
@@ -27,10 +27,10 @@ type command struct {
 	run           func(ctx context.Context, args []string, std streams) error
 }
 
-// streams are what a command works with: the standard streams, so that tests can hold them.
+// streams are a command's standard streams, which tests replace.
 type streams struct {
 	out, err io.Writer
-	flags    func(*flag.FlagSet) // is handed the flags of a command in place of running it, where it is set
+	flags    func(*flag.FlagSet) // if set, it receives a command's flags, and the command does not run
 }
 
 // commands lists every command, in the order of the help.
@@ -54,7 +54,7 @@ func commands() []command {
 	}
 }
 
-// usageError is a mistake in how the program was called or configured: exit code 2.
+// usageError is an error in the arguments or the configuration: exit code 2.
 type usageError struct{ error }
 
 func usagef(format string, a ...any) error { return usageError{fmt.Errorf(format, a...)} }
@@ -66,7 +66,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run is main without the process around it.
+// run is main without the process.
 func run(ctx context.Context, args []string, std streams) int {
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" {
 		usage(std.out)
@@ -100,13 +100,13 @@ func usage(w io.Writer) {
 	fmt.Fprint(w, "\nforewarm COMMAND -h lists a command's flags. Start with: forewarm demo\n")
 }
 
-// parse parses a subcommand's flags; what is wrong with them is a usage error. Arguments may follow or precede flags.
+// parse parses a subcommand's flags, before or after arguments. An invalid flag is a usage error.
 func parse(f *flag.FlagSet, args []string, std streams) ([]string, error) {
 	if std.flags != nil {
 		std.flags(f)
 		return nil, flag.ErrHelp
 	}
-	f.SetOutput(io.Discard) // the error says it all, in one line
+	f.SetOutput(io.Discard) // the error has the whole message, in one line
 	var rest []string
 	for len(args) > 0 {
 		switch err := f.Parse(args); {
@@ -116,7 +116,7 @@ func parse(f *flag.FlagSet, args []string, std streams) ([]string, error) {
 			f.PrintDefaults()
 			return nil, err
 		case err != nil:
-			return nil, usagef("%w: run forewarm %s -h for the list", plainly(f, err), f.Name())
+			return nil, usagef("%w: run forewarm %s -h for the list", valueError(f, err), f.Name())
 		}
 		args = f.Args()
 		if len(args) > 0 {
@@ -126,12 +126,12 @@ func parse(f *flag.FlagSet, args []string, std streams) ([]string, error) {
 	return rest, nil
 }
 
-// unfit is how the flag package words a value that does not fit.
-var unfit = regexp.MustCompile(`^invalid value (".*") for flag -([^:]+): (?:parse error|value out of range)$`)
+// invalidValue matches the flag package's error for an invalid value.
+var invalidValue = regexp.MustCompile(`^invalid value (".*") for flag -([^:]+): (?:parse error|value out of range)$`)
 
-// plainly says what the value of a flag must be.
-func plainly(f *flag.FlagSet, err error) error {
-	m := unfit.FindStringSubmatch(err.Error())
+// valueError says what the value of a flag must be.
+func valueError(f *flag.FlagSet, err error) error {
+	m := invalidValue.FindStringSubmatch(err.Error())
 	if m == nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func plainly(f *flag.FlagSet, err error) error {
 	return fmt.Errorf("-%s is %s: it must be %s", m[2], m[1], must)
 }
 
-// parseOnly is parse for subcommands that take flags and nothing else.
+// parseOnly is parse for subcommands without arguments.
 func parseOnly(f *flag.FlagSet, args []string, std streams) error {
 	rest, err := parse(f, args, std)
 	if err == nil && len(rest) > 0 {

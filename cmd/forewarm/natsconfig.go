@@ -9,7 +9,7 @@ import (
 	"github.com/forewarm/forewarm/ingest/jetstream"
 )
 
-// natsConfig prints what a NATS server needs to know of Forewarm.
+// natsConfig prints the configuration for a NATS server.
 func natsConfig(_ context.Context, args []string, std streams) error {
 	f := flag.NewFlagSet("nats-config", flag.ContinueOnError)
 	path := f.String("config", "", "configuration `file` of the daemon; without one, the defaults")

@@ -214,9 +214,9 @@ func (p *planFlags) check(given map[string]bool) error {
 	case !(p.long.Tokens >= 1 && p.long.Tokens <= 1e8):
 		return usagef("-long-tokens is %g: it must be 1 to 100000000", p.long.Tokens)
 	}
-	for name, bound := range map[string]struct{ v, least int }{"replicas": {p.replicas, 0}, "prefill-replicas": {p.prefill, 0}, "max-replicas": {p.model.Replicas.Max, 0}, "pp": {p.model.GPU.Pipeline, 1}, "dp": {p.model.GPU.Data, 1}} {
-		if bound.v < bound.least || bound.v > 100_000 {
-			return usagef("-%s is %d: it must be %d to 100000", name, bound.v, bound.least)
+	for name, bound := range map[string]struct{ v, min int }{"replicas": {p.replicas, 0}, "prefill-replicas": {p.prefill, 0}, "max-replicas": {p.model.Replicas.Max, 0}, "pp": {p.model.GPU.Pipeline, 1}, "dp": {p.model.GPU.Data, 1}} {
+		if bound.v < bound.min || bound.v > 100_000 {
+			return usagef("-%s is %d: it must be %d to 100000", name, bound.v, bound.min)
 		}
 	}
 	for name, v := range map[string]float64{"launch": p.launch.Rate, "launch-prompt": p.launch.Prompt, "launch-output": p.launch.Output} {

@@ -15,7 +15,7 @@ import (
 	"github.com/forewarm/forewarm/storage"
 )
 
-// readHistory takes the traffic, replicas and rates of a data directory that no daemon holds.
+// readHistory reads traffic, replicas and rates from a data directory that no daemon holds.
 func (p *planFlags) readHistory(ctx context.Context, in *plan.Input) (err error) {
 	c := storage.DefaultConfig()
 	c.Dir = p.data
@@ -55,19 +55,18 @@ func (p *planFlags) readHistory(ctx context.Context, in *plan.Input) (err error)
 	return err
 }
 
-// ofPlanning are the flags that a daemon is asked with; all else of a plan comes from it.
-var ofPlanning = map[string]string{
+// launchFlags are the flags that are sent to a daemon, which knows the rest of a plan.
+var launchFlags = map[string]string{
 	"pool": "pool", "launch": "launch", "launch-prompt": "prompt", "launch-output": "output", "launch-cache-hit": "cache_hit", "launch-retry": "retry",
 	"ramp": "ramp", "replicas": "replicas", "prefill-replicas": "prefill_replicas", "long-share": "long_share", "long-tokens": "long_tokens", "format": "format",
 }
 
-// askLive copies the sheet that a running daemon makes: its pool, traffic, rates, bounds and lead time are those that its
-// decisions go by.
+// askLive prints the sheet of a running daemon: with the pool, traffic, rates, bounds and lead time of its decisions.
 func (p *planFlags) askLive(ctx context.Context, given map[string]string, std streams) error {
 	query := url.Values{"format": {p.format}}
 	for name, value := range given {
-		if ofPlanning[name] != "" {
-			query.Set(ofPlanning[name], value)
+		if launchFlags[name] != "" {
+			query.Set(launchFlags[name], value)
 		} else if name != "from" && name != "o" {
 			return usagef("-%s does not go with -from, for the daemon plans with its own pool: leave it out, or plan its data with -data", name)
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// describedPool is the pool of the configuration, or the one that the flags describe, and how many requests may wait for
-// one of its replicas.
+// describedPool returns the pool from the configuration or the flags, and the number of requests that may wait per
+// replica.
 func (p *planFlags) describedPool(given map[string]bool) (capacity.Pool, float64, error) {
 	if p.config != "" {
 		return p.configured(given)
@@ -50,14 +50,14 @@ func (p *planFlags) describedPool(given map[string]bool) (capacity.Pool, float64
 	var files capacity.Files
 	for _, file := range []struct {
 		flag, path string
-		most       int64
+		limit      int64
 		into       *[]byte
 	}{{"model", c.ModelConfig, 1 << 20, &files.Model}, {"curve", c.CurveFile, 64 << 20, &files.Curve}} {
 		if file.path == "" {
 			continue
 		}
 		var err error
-		if *file.into, err = readSmall(file.path, file.most); err != nil {
+		if *file.into, err = readSmall(file.path, file.limit); err != nil {
 			return capacity.Pool{}, 0, usagef("-%s %s cannot be read: %w", file.flag, file.path, err)
 		}
 	}
@@ -68,19 +68,19 @@ func (p *planFlags) describedPool(given map[string]bool) (capacity.Pool, float64
 	return pool, p.waiting, nil
 }
 
-// Errors about what the flags describe begin with the pool or the class; keys are names of keys in them.
+// Errors about the flags begin with the pool or the class, and name keys.
 var (
 	beginning = regexp.MustCompile(`^(?:pools\[[^\]]*\]\.|class "[^"]*": )`)
 	keys      = regexp.MustCompile(`^[a-z]+:|[a-z]+[0-9]*(?:[._][a-z]+[0-9]*)+`)
 )
 
-// renamed are the flags whose names are not those of their keys.
+// renamed maps keys to flags with other names.
 var renamed = map[string]string{
 	"gpu.type": "gpu", "gpu.memory": "gpu", "gpu.per_replica": "gpus", "model_config": "model", "curve_file": "curve", "reserves.failure": "reserve", "replicas.max": "max-replicas",
 	"limits.requests_per_min": "limit-requests-per-min", "limits.tokens_per_min": "limit-tokens-per-min", "disaggregated.prefill_replicas.max": "prefill-replicas", "name:": "pool",
 }
 
-// flagged turns the names of keys in an error into those of flags.
+// flagged replaces key names in an error by flag names.
 func (p *planFlags) flagged(err error) error {
 	return errors.New(keys.ReplaceAllStringFunc(beginning.ReplaceAllString(err.Error(), ""), func(key string) string {
 		name := cmp.Or(renamed[key], strings.NewReplacer(".", "-", "_", "-").Replace(strings.TrimPrefix(key, "gpu.")))
@@ -114,21 +114,21 @@ func (p *planFlags) configured(given map[string]bool) (capacity.Pool, float64, e
 	return *pool, waiting, nil
 }
 
-// readSmall reads a file of at most so many bytes.
-func readSmall(path string, most int64) ([]byte, error) {
+// readSmall reads a file up to a size in bytes.
+func readSmall(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("it has more than %d bytes", most)
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("it has more than %d bytes", limit)
 	}
 	return data, err
 }
 
-// readContexts takes the lengths of requests that -contexts states.
+// readContexts reads the lengths of requests in -contexts.
 func (p *planFlags) readContexts(c *plan.Contexts) error {
 	if p.contexts != "" {
 		parts := strings.Split(p.contexts, ",")
@@ -146,7 +146,7 @@ func (p *planFlags) readContexts(c *plan.Contexts) error {
 	return nil
 }
 
-// printMemory says what the model takes of a replica, when there is no traffic to plan for.
+// printMemory prints the model's memory per replica, if there is no traffic to plan for.
 func (p *planFlags) printMemory(pool capacity.Pool, std streams) error {
 	if pool.Fit == nil {
 		return usagef("no traffic is given, and no model and GPU whose memory could be counted: add -trace, -requests-per-s, -demand, -from or -data")

@@ -15,7 +15,7 @@ import (
 	"github.com/forewarm/forewarm/backtest"
 )
 
-// readTraffic fills in what the pool is asked for, from the one source that was given.
+// readTraffic reads the pool's traffic from the one source in the flags.
 func (p *planFlags) readTraffic(ctx context.Context, in *plan.Input, given map[string]bool, std streams) (err error) {
 	switch {
 	case given["trace"]:
@@ -28,7 +28,7 @@ func (p *planFlags) readTraffic(ctx context.Context, in *plan.Input, given map[s
 	return p.readStated(in)
 }
 
-// readStated takes the traffic that the flags state.
+// readStated reads the traffic in the flags.
 func (p *planFlags) readStated(in *plan.Input) error {
 	if err := statedTraffic(in, "stated rates", []statedClass{p.stated.class}); err != nil {
 		return usageError{p.flagged(err)}
@@ -36,7 +36,7 @@ func (p *planFlags) readStated(in *plan.Input) error {
 	return nil
 }
 
-// statedClass is a class as a demand file and the flags state it. A p95 that is left out is three times the p50.
+// statedClass is a class in a demand file or the flags. The default p95 is three times the p50.
 type statedClass struct {
 	Class        string  `yaml:"class"`
 	RequestsPerS float64 `yaml:"requests_per_s"`

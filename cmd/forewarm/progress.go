@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 )
 
-// progress shows how far long work has come, when w is a terminal; elsewhere it says nothing. It is nil-safe.
+// progress shows the progress of long work if w is a terminal. It is nil-safe.
 type progress struct{ bar *progressbar.ProgressBar }
 
 func newProgress(w io.Writer, label string, total int64) *progress {
@@ -26,7 +26,7 @@ func newProgress(w io.Writer, label string, total int64) *progress {
 
 func (p *progress) set(done int64) {
 	if p != nil {
-		_ = p.bar.Set64(done) // drawing is best effort
+		_ = p.bar.Set64(done) // an error in drawing does not matter
 	}
 }
 

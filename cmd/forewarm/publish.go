@@ -21,8 +21,7 @@ import (
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
-// natsFlags are the flags of commands that publish: which NATS server, and who connects. Call the result after the flags are
-// parsed.
+// natsFlags adds the flags of commands that publish: NATS server and user. Call the result after the flags are parsed.
 func natsFlags(f *flag.FlagSet) func() (jetstream.Config, error) {
 	path := f.String("config", "", "configuration `file` of the daemon: its nats section says how to connect")
 	url := f.String("nats", "", "NATS server `URL` (default: of -config, or nats://127.0.0.1:4222)")
@@ -50,16 +49,16 @@ func natsFlags(f *flag.FlagSet) func() (jetstream.Config, error) {
 }
 
 const (
-	// publishTimeout bounds the wait for the acknowledgement of one record, which is sent so many times: a server that restarts
-	// may lose what was under way.
+	// publishTimeout bounds the wait for the acknowledgement of one record, which is sent several times: a restarting
+	// server may lose messages.
 	publishTimeout  = 2 * time.Second
 	publishAttempts = 3
-	// The records of publish tell of requests with these latencies.
+	// Latencies in the records of publish.
 	publishTTFT = 500 * time.Millisecond
 	publishITL  = 25 * time.Millisecond
 )
 
-// publish sends telemetry of requests that have just ended, to try an installation.
+// publish sends telemetry of requests that have just ended, to test an installation.
 func publish(ctx context.Context, args []string, std streams) error {
 	f := flag.NewFlagSet("publish", flag.ContinueOnError)
 	connection := natsFlags(f)
@@ -73,12 +72,12 @@ func publish(ctx context.Context, args []string, std streams) error {
 	if err := parseOnly(f, args, std); err != nil {
 		return err
 	}
-	most := ingest.DefaultLimits().Tokens / 2
+	limit := ingest.DefaultLimits().Tokens / 2
 	switch {
 	case *pool == "":
 		return usagef(`-pool is "": name a pool that the daemon serves`)
-	case *input < 0 || *input > most || *output < 0 || *output > most:
-		return usagef("-input is %d and -output is %d: each must be 0 to %d", *input, *output, most)
+	case *input < 0 || *input > limit || *output < 0 || *output > limit:
+		return usagef("-input is %d and -output is %d: each must be 0 to %d", *input, *output, limit)
 	case *cached < 0 || *cached > *input:
 		return usagef("-cached is %d: it must be 0 to -input, %d", *cached, *input)
 	case *n < 1:
@@ -118,7 +117,7 @@ func publish(ctx context.Context, args []string, std streams) error {
 	return nil
 }
 
-// connect connects to the server that natsFlags name.
+// connect connects to the server of natsFlags.
 func connect(c jetstream.Config, options ...nats.Option) (*nats.Conn, error) {
 	conn, err := jetstream.Connect(c, nil, options...)
 	if err != nil {
@@ -127,7 +126,7 @@ func connect(c jetstream.Config, options ...nats.Option) (*nats.Conn, error) {
 	return conn, nil
 }
 
-// endedNow is the record of a request that ended at a time.
+// endedNow returns the record of a request that ends at end.
 func endedNow(end time.Time, input, cached, output int64) ingest.Request {
 	first := end.Add(-min(time.Duration(output)*publishITL, time.Minute))
 	return ingest.Request{
@@ -136,7 +135,7 @@ func endedNow(end time.Time, input, cached, output int64) ingest.Request {
 	}
 }
 
-// publishOne waits until a stream holds a record. Errors name the subject and what to do.
+// publishOne waits until a stream stores a record. Errors name the subject and the fix.
 func publishOne(ctx context.Context, conn *nats.Conn, js natsjs.JetStream, subject string, x *ingest.Request) error {
 	var err error
 	for range publishAttempts {
@@ -150,7 +149,7 @@ func publishOne(ctx context.Context, conn *nats.Conn, js natsjs.JetStream, subje
 	switch last := conn.LastError(); {
 	case err == nil:
 		return nil
-	case errors.Is(last, nats.ErrPermissionViolation): // the server answers to a refused message with nothing
+	case errors.Is(last, nats.ErrPermissionViolation): // the server sends no reply to a refused message
 		return fmt.Errorf("publish to %s: %w; allow this user to publish there (forewarm nats-config prints the permissions), or connect as another user with -creds or -config", subject, last)
 	case errors.Is(err, natsjs.ErrNoStreamResponse):
 		return fmt.Errorf("publish to %s: no stream holds this subject; start forewarm serve, which makes the stream, or correct -prefix", subject)

@@ -27,7 +27,7 @@ import (
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
-// traceFlags are the flags by which backtest and replay read traces.
+// traceFlags adds the flags for reading traces in backtest and replay.
 func traceFlags(f *flag.FlagSet, o *backtest.Options) (start *string) {
 	f.StringVar(&o.Format, "format", "", "trace `format` (default: recognised by the first line)")
 	f.DurationVar(&o.Bin, "bin", 0, "bin `width` of a binned trace (default: inferred)")
@@ -79,7 +79,7 @@ func replay(ctx context.Context, args []string, std streams) error {
 	if err != nil {
 		return err
 	}
-	conn.Close() // only to see that it is there, before anything long begins
+	conn.Close() // checks the connection before any long work
 	began := time.Now()
 	move, err := shifter(*shift, *speed, rest[0], o, began)
 	if err != nil {
@@ -128,7 +128,7 @@ func openTrace(path string, o backtest.Options) (*backtest.Reader, error) {
 	return r, nil
 }
 
-// traceNotes says what the reader assumed, and what it had to leave out.
+// traceNotes prints the reader's assumptions, and what it skipped.
 func traceNotes(r *backtest.Reader, std streams) error {
 	for _, n := range r.Notes() {
 		fmt.Fprintln(std.err, "note:", n)
@@ -142,7 +142,7 @@ func traceNotes(r *backtest.Reader, std streams) error {
 // shifts are the values of -shift.
 var shifts = []string{"none", "start", "end", "now"}
 
-// shifter maps the trace's times to those published. Shifts are whole minutes, so that windows hold the same records.
+// shifter maps the trace's times to published times. Shifts are whole minutes, so that windows hold the same records.
 func shifter(mode string, speed float64, path string, o backtest.Options, now time.Time) (func(time.Time) time.Time, error) {
 	if mode == "none" {
 		return func(t time.Time) time.Time { return t }, nil
@@ -184,7 +184,7 @@ func traceSpan(path string, o backtest.Options) (first, last time.Time, err erro
 	}
 }
 
-// replayer publishes batches at their pace.
+// replayer publishes batches in time.
 type replayer struct {
 	publisher   *jetstream.Publisher
 	prefix, run string
@@ -231,21 +231,21 @@ func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 		if err := r.pace(ctx, w.At); err != nil {
 			return err
 		}
-		// In a hole of the trace as well: a daemon takes a leap in time for a mistake until several records agree on it.
+		// Also in a hole of the trace: a daemon treats a jump in time as an error until several records confirm it.
 		moved := ingest.Watermark{Pool: r.pool, At: r.move(w.At)}
 		return r.publish(ctx, ingest.WatermarkSubject(r.prefix, r.pool), codec.ContentTypeJSON, codec.AppendWatermark(nil, &moved))
 	}
 	return nil
 }
 
-// flush publishes what is buffered once it is a full message, or the last of its batch.
+// flush publishes a full message, or the last one of a batch.
 func (r *replayer) flush(ctx context.Context, pool, class, contentType string, done, of int) error {
 	r.records++
 	if done%r.batch != 0 && done != of {
 		return nil
 	}
 	if r.batch > 1 {
-		class = "" // records of one message may be of several classes, and name them
+		class = "" // records of several classes name their class
 	}
 	err := r.publish(ctx, ingest.RequestSubject(r.prefix, pool, class), contentType, r.buffer)
 	r.buffer = r.buffer[:0]
@@ -270,7 +270,7 @@ func (r *replayer) pace(ctx context.Context, t time.Time) error {
 	if time.Until(due) <= 0 {
 		return ctx.Err()
 	}
-	if err := r.publisher.Flush(ctx); err != nil { // what is due is not to wait for a full window
+	if err := r.publisher.Flush(ctx); err != nil { // due records must not wait for a full window
 		return err
 	}
 	if !sleep.For(ctx, time.Until(due)) {

@@ -100,7 +100,7 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	return writeTo(*out, std.out, func(w io.Writer) error { return write(w, r) })
 }
 
-// getDaemon asks the daemon at base for a path. Errors name the flag or key that base is from.
+// getDaemon requests a path from the daemon at base. Errors name the flag or key that base is from.
 func getDaemon(ctx context.Context, from, base, path string) (*http.Response, error) {
 	if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, usagef("%s is %q: it must be the URL of a running daemon, such as http://127.0.0.1:9464", from, base)
@@ -116,7 +116,7 @@ func getDaemon(ctx context.Context, from, base, path string) (*http.Response, er
 	return res, nil
 }
 
-// askDaemon copies what a running daemon answers.
+// askDaemon copies the response of a running daemon.
 func askDaemon(ctx context.Context, w io.Writer, from, base, path string) error {
 	res, err := getDaemon(ctx, from, base, path)
 	if err != nil {
@@ -125,7 +125,7 @@ func askDaemon(ctx context.Context, w io.Writer, from, base, path string) error 
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		var p server.Problem
-		_ = json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&p) // the status says enough
+		_ = json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&p) // the status is enough
 		err := fmt.Errorf("the daemon answers %s: %s", res.Status, p.Detail)
 		if res.StatusCode == http.StatusBadRequest {
 			return usageError{err}
@@ -144,7 +144,7 @@ func parseTime(name, s string) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-// writeTo writes a file whole, or to w when no path is given.
+// writeTo writes a file atomically, or to w if path is empty.
 func writeTo(path string, w io.Writer, write func(io.Writer) error) error {
 	if path == "" {
 		return write(w)

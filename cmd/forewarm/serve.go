@@ -26,7 +26,7 @@ func serve(ctx context.Context, args []string, std streams) error {
 	return daemon.Serve(ctx, func() (*config.Config, error) { return serveConfig(*path, *clock, *partition) }, hangups, versionString())
 }
 
-// serveConfig reads a configuration. A clock and a partition that are given on the command line win.
+// serveConfig reads a configuration. clock and partition from the command line override it.
 func serveConfig(path, clock, partition string) (*config.Config, error) {
 	cfg, err := config.Load(path)
 	if err != nil {

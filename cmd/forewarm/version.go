@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 )
 
-// release is the version of a release build, set by the linker; other builds report what Go knows of their commit.
+// release is the version of a release build, set by the linker. Other builds show their commit.
 var release = ""
 
 func version(_ context.Context, _ []string, std streams) error {

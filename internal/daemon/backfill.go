@@ -19,17 +19,17 @@ import (
 	"github.com/forewarm/forewarm/storage/remote"
 )
 
-// past is what demand was of one class, or of a pool's total, in one dimension: a value a minute.
+// past is the history of a class, or of a pool's total, in one dimension: one value per minute.
 type past struct {
 	key       features.Key
 	dimension string
 	values    []float64
 }
 
-// readPast asks the configured Prometheus, at a first start, what demand was, and stores the answer in the telemetry
-// stream, from where the pipeline takes it like all else. All is read before anything is stored, for histories must come
-// before the first tick. It gives the sequence from which the stream is to be read: what is older is in the past that was
-// read. An error means that nothing was stored.
+// readPast reads the demand history from the configured Prometheus at the first start. It stores the history in the
+// telemetry stream, where the pipeline reads it like all telemetry. It reads all before it stores any, because
+// histories must come before the first tick. It returns the sequence from which to read the stream, because older
+// messages are in the history. On an error nothing was stored.
 func (d *Daemon) readPast(ctx context.Context) (start uint64, err error) {
 	c := &d.cfg.Backfill
 	from, to := time.Now().UTC().Truncate(features.Minute).AddDate(0, 0, -c.Days), time.Now().UTC().Truncate(features.Minute)
@@ -39,14 +39,14 @@ func (d *Daemon) readPast(ctx context.Context) (start uint64, err error) {
 	}
 	sources := d.cfg.BackfillSources()
 	if len(sources) == 0 {
-		return 0, nil // they are of other partitions
+		return 0, nil // they belong to other partitions
 	}
-	d.log.Info("first start: reading what demand was", zap.Int("days", c.Days), zap.Time("from", from))
+	d.log.Info("first start: reading the demand history", zap.Int("days", c.Days), zap.Time("from", from))
 	var pasts []past
 	for _, s := range sources {
 		found, err := d.readSource(ctx, reader, &s, from, int(to.Sub(from)/features.Minute))
 		if err != nil {
-			return 0, fmt.Errorf("backfill: %w; mend it, or remove backfill.url to start without a past", err)
+			return 0, fmt.Errorf("backfill: %w; fix it, or remove backfill.url to start without history", err)
 		}
 		pasts = append(pasts, found...)
 	}
@@ -62,12 +62,12 @@ func (d *Daemon) readPast(ctx context.Context) (start uint64, err error) {
 		return 0, fmt.Errorf("backfill: %w", err)
 	}
 	if n := stream.CachedInfo().State.Msgs; n > 0 {
-		d.log.Info("telemetry that is older than the first start is in the past that was read, and passed over", zap.Uint64("messages", n))
+		d.log.Info("the stream's telemetry from before the first start is skipped: the history has it", zap.Uint64("messages", n))
 	}
 	return last + 1, nil
 }
 
-// readSource asks all questions of a source; those without any value are left out, and said to be.
+// readSource runs all queries of a source. It logs and leaves out those without values.
 func (d *Daemon) readSource(ctx context.Context, reader *remote.Past, s *remote.Source, from time.Time, minutes int) (found []past, err error) {
 	key := features.Key{Pool: s.Pool, Class: cmp.Or(s.Class, features.TotalClass)}
 	kvTokens := d.pipeline.KVTokens(s.Pool)
@@ -78,7 +78,7 @@ func (d *Daemon) readSource(ctx context.Context, reader *remote.Past, s *remote.
 	}
 	for _, q := range s.Questions(kvTokens) {
 		if q.Query == "" {
-			d.log.Info("a query is not asked", zap.String("of", key.String()), zap.String("query", q.Name), zap.String("because", q.Reason))
+			d.log.Info("a query is not run", zap.String("of", key.String()), zap.String("query", q.Name), zap.String("because", q.Reason))
 			continue
 		}
 		values, err := reader.Minutes(ctx, q.Query, from, minutes, nil)
@@ -87,7 +87,7 @@ func (d *Daemon) readSource(ctx context.Context, reader *remote.Past, s *remote.
 		case err != nil:
 			return nil, fmt.Errorf("of %s: %s: %w", key, q.Name, err)
 		case known == 0:
-			d.log.Warn("a query has no value in all that time, and teaches nothing", zap.String("of", key.String()), zap.String("query", q.Query))
+			d.log.Warn("a query has no value in the whole period", zap.String("of", key.String()), zap.String("query", q.Query))
 		default:
 			d.log.Info("read", zap.String("of", key.String()), zap.String("dimension", q.Name), zap.Int("minutes", known), zap.Int("of minutes", minutes))
 			found = append(found, past{key: key, dimension: q.Name, values: values})
@@ -96,7 +96,7 @@ func (d *Daemon) readSource(ctx context.Context, reader *remote.Past, s *remote.
 	return found, nil
 }
 
-// withTotals adds the total of every pool and dimension that has classes only: their sum, where all are known.
+// withTotals adds the total of each pool and dimension that has classes only: their sum, if all are known.
 func withTotals(pasts []past) []past {
 	type sum struct{ pool, dimension string }
 	totals, at := map[sum]bool{}, map[sum]int{}
@@ -137,10 +137,10 @@ func (d *Daemon) storePast(ctx context.Context, pasts []past, from time.Time) er
 	return nil
 }
 
-// histories are what is known of a past whose first minute is from, in parts of which each takes a moment to learn.
+// histories splits a past that begins at from into parts. Each part takes a moment to learn.
 func (p *past) histories(from time.Time) (all []ingest.History) {
 	at := 0
-	for part := range slices.Chunk(p.values, lessonMinutes) {
+	for part := range slices.Chunk(p.values, learnStepMinutes) {
 		if knownMinutes(part) > 0 {
 			all = append(all, ingest.History{
 				Pool: p.key.Pool, Class: p.key.Class, Dimension: p.dimension, Start: from.Add(time.Duration(at) * features.Minute), Values: part,

@@ -47,7 +47,7 @@ func testBackfill(t *testing.T, serve func(t testing.TB, days int, end time.Time
 	testenv.Await(t, "the past to be learned", func() bool { return p.Status().Lag == 0 && p.Status().LagKnown })
 	t.Logf("%d days in %s", *pastDays, time.Since(began).Round(time.Millisecond))
 	p.stop()
-	lessons := uint64(*pastDays * ingest.MaxHistoryMinutes / lessonMinutes)
+	lessons := uint64(*pastDays * ingest.MaxHistoryMinutes / learnStepMinutes)
 	if got := p.pipeline.Counters(); got.Records != lessons || len(got.Refused) > 0 {
 		t.Errorf("folded: %+v", got)
 	}

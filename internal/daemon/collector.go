@@ -6,32 +6,32 @@ import (
 	"runtime/metrics"
 )
 
-// What the heap may grow by between two collections: as much again while it is small, for what comes in from the stream is
-// soon garbage; no more than a tenth once thousands of classes are kept, which stay: ten thousand leave some 50 MiB of garbage
-// a minute, so that this is a collection. In between it is a span of its own.
+// Bounds for the growth of the heap between two collections: 100 % while it is small, because most messages are
+// short-lived; 10 % with thousands of classes, which stay: ten thousand leave some 50 MiB of garbage a minute, about
+// one collection. Between these the growth is a fixed span.
 const (
-	collectorSpan  = 80 << 20 // bytes
-	mostGCPercent  = 100
-	leastGCPercent = 10
+	collectorSpan = 80 << 20 // bytes
+	maxGCPercent  = 100
+	minGCPercent  = 10
 )
 
-// collector sets how far the heap grows by what is kept in it. A zero one leaves that to the environment.
+// collector sets GOGC from the live heap. The zero value changes nothing.
 type collector struct {
 	live    []metrics.Sample
 	percent int
 }
 
-// newCollector leaves little room until the first tick, for a state that is restored leaves much behind. Where GOGC or
-// GOMEMLIMIT is set it changes nothing.
+// newCollector starts with a small growth, because a restored state leaves much garbage. If GOGC or GOMEMLIMIT is set
+// it changes nothing.
 func newCollector() collector {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return collector{}
 	}
-	debug.SetGCPercent(leastGCPercent)
-	return collector{live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}, percent: leastGCPercent}
+	debug.SetGCPercent(minGCPercent)
+	return collector{live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}, percent: minGCPercent}
 }
 
-// adjust takes note of what the last collection left. It is cheap enough for each tick.
+// adjust updates GOGC after a collection. It is cheap enough for each tick.
 func (c *collector) adjust() {
 	if c.live == nil {
 		return
@@ -43,8 +43,8 @@ func (c *collector) adjust() {
 	}
 }
 
-// gcPercent is how far the heap may grow when so many bytes of it are kept, in steps of a tenth of that.
+// gcPercent returns GOGC for a number of live bytes, in steps of a tenth.
 func gcPercent(live uint64) int {
 	percent := int(collectorSpan * 100 / max(live, 1))
-	return max(leastGCPercent, min(percent/10*10, mostGCPercent))
+	return max(minGCPercent, min(percent/10*10, maxGCPercent))
 }

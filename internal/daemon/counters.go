@@ -10,7 +10,7 @@ import (
 	"github.com/forewarm/forewarm/storage"
 )
 
-// counter is a number of events since the process began.
+// counter counts events since the start of the process.
 type counter struct {
 	name, help string
 	value      func() uint64
@@ -22,7 +22,7 @@ func (d *Daemon) export(counters []counter) {
 	}
 }
 
-// exportCounters publishes what the parts count of themselves.
+// exportCounters exports the counters of the parts.
 func (d *Daemon) exportCounters() {
 	omitted := func(n *uint64) func() uint64 {
 		return func() uint64 { return locked(d, n) }
@@ -64,10 +64,10 @@ func (d *Daemon) exportCounters() {
 	d.exportListeners()
 }
 
-// pauses are the upper bounds of how long the pipeline stops for something, in seconds.
+// pauses are histogram bounds for pauses of the pipeline, seconds.
 var pauses = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
-// exportStorage publishes what storage counts of itself.
+// exportStorage exports the counters of storage.
 func (d *Daemon) exportStorage() {
 	d.export([]counter{
 		{"forewarm_log_stored_total", "Decisions that this daemon was the first to store in the log.", func() uint64 { return d.decisions.Counters().Stored }},
@@ -104,7 +104,7 @@ func (d *Daemon) exportStorage() {
 	})
 }
 
-// exportListeners publishes what each listener was sent.
+// exportListeners exports the requests of each listener.
 func (d *Daemon) exportListeners() {
 	for i, s := range d.listeners.Stats() {
 		for j, c := range s.Requests {
@@ -126,7 +126,7 @@ func (d *Daemon) exportListeners() {
 	}
 }
 
-// exportSinks publishes what became of each sink's notices.
+// exportSinks exports the results of delivery of each sink.
 func (d *Daemon) exportSinks() {
 	for _, c := range []struct {
 		name, help string
@@ -153,7 +153,7 @@ func (d *Daemon) exportSinks() {
 	}
 }
 
-// exportRemoteWrite publishes what became of the samples for the remote.
+// exportRemoteWrite exports the results of remote write.
 func (d *Daemon) exportRemoteWrite() {
 	if d.writer == nil {
 		return
@@ -170,7 +170,7 @@ func (d *Daemon) exportRemoteWrite() {
 	})
 }
 
-// exportReports publishes what the reporter counts.
+// exportReports exports the counters of reports.
 func (d *Daemon) exportReports() {
 	if d.reporter == nil {
 		return

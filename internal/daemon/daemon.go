@@ -1,4 +1,4 @@
-// Package daemon is the running Forewarm: what is built, in which order, how it works together, and how it stops. It owns the
+// Package daemon is the running Forewarm. It builds the parts in order, connects them and stops them. It owns the
 // goroutines, the clock and the connections.
 package daemon
 
@@ -41,20 +41,20 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// Options are what a daemon is given beside its configuration.
+// Options are settings that are not in the configuration.
 type Options struct {
 	Version string
 	Log     *zap.Logger
 	OnTick  func(*pipeline.Output) // is called after each tick, on the goroutine of the pipeline; may be nil
 }
 
-// ConfigError says that a daemon cannot start with its configuration, or with what that names.
+// ConfigError is an error in the configuration, or in a file that it names.
 type ConfigError struct{ error }
 
 func (e ConfigError) Unwrap() error { return e.error }
 
-// Daemon is one running Forewarm: the pipeline, what feeds it, and what it feeds. [New] builds it in a straight line and
-// starts nothing that Run does not own; Close undoes that line in reverse.
+// Daemon is one running Forewarm: the pipeline, its inputs and its outputs. [New] opens the parts in order, and Close
+// closes them in reverse order. Run owns all goroutines.
 type Daemon struct {
 	cfg     *config.Config
 	version string
@@ -64,13 +64,13 @@ type Daemon struct {
 	embedded *jetstream.Embedded
 	conn     *nats.Conn
 	js       natsjs.JetStream
-	instance string                            // told from all other daemons by it
+	instance string                            // unique to this daemon
 	stream   atomic.Pointer[natsjs.StreamInfo] // of telemetry
 
 	intakeStream natsjs.Stream // nil when no source needs a relay
 
 	store     *storage.Store
-	writer    *remote.Writer // nil when nothing is sent to a remote
+	writer    *remote.Writer // nil without remote write
 	otlp      *remote.OTLP
 	tracer    trace.Tracer
 	decisions *stream.Log
@@ -87,7 +87,7 @@ type Daemon struct {
 	dispatcher   *sink.Dispatcher
 	reporter     *reporter // nil without a schedule
 	listener     net.Listener
-	probes       net.Listener // nil when none is configured
+	probes       net.Listener // nil if not configured
 	server       *server.Server
 	board        *server.Board
 	scalers      []*scaler
@@ -99,14 +99,14 @@ type Daemon struct {
 
 	// The goroutine of Consumer.Run owns the pipeline and what follows.
 	pipeline     *pipeline.Pipeline
-	resumed      *newStart // nil where a snapshot was taken up, or the stream has all
-	loggedTick   time.Time // ticks up to here were in the log at the start
+	resumed      *newStart // nil if a snapshot was restored, or if the stream has all telemetry
+	loggedTick   time.Time // newest tick in the log at the start
 	nextSnapshot time.Time
-	nextProgress time.Time          // likewise while the daemon is behind
-	saving       *saving            // nil when none is under way
+	nextProgress time.Time          // the same while the daemon is behind
+	saving       *saving            // nil if no snapshot is being written
 	saved        uint64             // sequence of the newest snapshot
-	faults       map[faultKey]bool  // of producers, that were said
-	decided      map[string]decided // newest decision of each pool that was said
+	faults       map[faultKey]bool  // of producers, already logged
+	decided      map[string]decided // newest logged decision of each pool
 	configured   []capacity.Pool
 	collector    collector
 	ticking      tickSpans
@@ -114,7 +114,7 @@ type Daemon struct {
 	tickTook     func(seconds float64)
 
 	// Safe for concurrent use.
-	served                        atomic.Pointer[served] // as of the newest messages that are applied
+	served                        atomic.Pointer[served] // after the newest applied messages
 	snapshotTook, snapshotStopped func(seconds float64)
 
 	planning sync.Mutex // held while a launch sheet is made
@@ -122,24 +122,24 @@ type Daemon struct {
 	mu               sync.Mutex
 	status           server.Status
 	omissions        pipeline.Omissions     // as of the last tick
-	snapshotsRefused int                    // snapshots that could not be taken up at this start; does not change
+	snapshotsRefused int                    // snapshots that this start could not use; constant
 	savedBytes       int64                  // of the newest snapshot
-	failedWrites     map[string]failedWrite // by what it is: snapshot, log, series …
+	failedWrites     map[string]failedWrite // by part: snapshot, log, series …
 	sinkFailures     map[string]sinkFailure
-	tickedAt         time.Time         // when the newest tick came, by the clock of the machine
+	tickedAt         time.Time         // wall clock at the newest tick
 	applied          uint64            // records counted since the process began
-	ignored          uint64            // those of the stream that carry no demand
-	refusals         map[string]uint64 // and those that could not be used, by reason
-	refusedBy        []*refusals       // the same of late, by producer, pool and reason
-	omitted          string            // of late, see logOmitted
-	divergence       string            // the newest, in words
-	logFault         string            // what is wrong with the streams other than that of telemetry
+	ignored          uint64            // records of the stream without demand
+	refusals         map[string]uint64 // records that could not be used, by reason
+	refusedBy        []*refusals       // recent ones, by producer, pool and reason
+	omitted          string            // recent ones, see logOmitted
+	divergence       string            // text of the newest
+	logFault         string            // fault of the streams other than telemetry
 	peers            map[string]peer   // by instance
 }
 
 func (d *Daemon) onClose(f func() error) { d.closers = append(d.closers, f) }
 
-// Close releases everything, newest first.
+// Close closes all parts, the newest first.
 func (d *Daemon) Close() error {
 	var errs []error
 	for i := len(d.closers) - 1; i >= 0; i-- {
@@ -149,8 +149,8 @@ func (d *Daemon) Close() error {
 	return errors.Join(errs...)
 }
 
-// New opens storage and connections and restores the state. On an error nothing stays open. It returns a [ConfigError] where
-// the configuration is at fault.
+// New opens storage and connections and restores the state. After an error nothing stays open. It returns a
+// [ConfigError] if the configuration is wrong.
 func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err error) {
 	d := &Daemon{
 		cfg: cfg, version: o.Version, log: o.Log, onTick: o.OnTick, instance: instanceOf(cfg.Storage.Dir), collector: newCollector(),
@@ -211,12 +211,12 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 	return d, nil
 }
 
-// openSources opens what telemetry comes from; an empty state reads the stream from sequence first on, where that is set.
+// openSources opens the sources of telemetry. An empty state reads the stream from sequence first, if that is set.
 func (d *Daemon) openSources(first uint64) error {
 	if err := d.openScraper(); err != nil {
 		return ConfigError{fmt.Errorf("scrape.%w", err)}
 	}
-	var start uint64 // what the stream still has
+	var start uint64 // first sequence in the stream
 	if d.pipeline.Sequence() > 0 {
 		start = d.pipeline.Sequence() + 1
 	} else if first > 0 {
@@ -254,17 +254,17 @@ func (d *Daemon) openServer(reader server.Reader) (err error) {
 	if d.listener, err = d.server.Listen(); err != nil {
 		return ConfigError{err}
 	}
-	d.onClose(func() error { _ = d.listener.Close(); return nil }) // Run has closed it already, if it came to that
+	d.onClose(func() error { _ = d.listener.Close(); return nil }) // Run may have closed it already
 	if d.probes, err = d.server.ListenProbes(); err != nil {
 		return ConfigError{err}
 	}
 	if d.probes != nil {
-		d.onClose(func() error { _ = d.probes.Close(); return nil }) // likewise
+		d.onClose(func() error { _ = d.probes.Close(); return nil }) // Run may have closed it already
 	}
 	return nil
 }
 
-// connect joins NATS, or starts one, and makes sure of the streams.
+// connect connects to NATS, or starts a server, and ensures that the streams exist.
 func (d *Daemon) connect(ctx context.Context) error {
 	if err := d.join(ctx); err != nil {
 		return err
@@ -278,7 +278,7 @@ func (d *Daemon) connect(ctx context.Context) error {
 	return d.openLog(ctx)
 }
 
-// openLog makes sure of what is to last, and reads it.
+// openLog ensures that the stream of decisions exists, and reads it.
 func (d *Daemon) openLog(ctx context.Context) (err error) {
 	if _, err = jetstream.EnsureDecisions(ctx, d.js, d.cfg.NATS); err != nil {
 		return err
@@ -297,7 +297,7 @@ func (d *Daemon) openLog(ctx context.Context) (err error) {
 	return nil
 }
 
-// join joins NATS, or starts one, and makes sure of the telemetry stream.
+// join connects to NATS, or starts a server, and ensures that the telemetry stream exists.
 func (d *Daemon) join(ctx context.Context) (err error) {
 	c := d.cfg.NATS
 	if c.URL == "" {
@@ -333,7 +333,7 @@ func (d *Daemon) join(ctx context.Context) (err error) {
 
 func (d *Daemon) openStorage() (err error) {
 	quiet := d.log
-	if quiet.Level() == zap.InfoLevel { // the TSDB says a dozen lines each two hours of what goes well
+	if quiet.Level() == zap.InfoLevel { // the TSDB logs a dozen lines every two hours without a fault
 		quiet = quiet.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
 	}
 	if d.store, err = storage.OpenStore(d.cfg.Storage, slogFrom(quiet)); err != nil {
@@ -372,7 +372,7 @@ func (d *Daemon) openSinks() error {
 	return nil
 }
 
-// openListeners opens the addresses that producers without NATS send to. What they send goes through the stream like all
+// openListeners opens the addresses for producers without NATS. What they send goes through the stream, like all
 // telemetry.
 func (d *Daemon) openListeners(fields *codec.FieldMap) (err error) {
 	d.listeners, err = listener.New(d.cfg.Listeners, listener.Deps{
@@ -391,8 +391,7 @@ func (d *Daemon) openListeners(fields *codec.FieldMap) (err error) {
 	return nil
 }
 
-// refuse counts records that could not be used, and shows them to people. Sequence 0 stands for none. It is safe for
-// concurrent use.
+// refuse counts and shows records that could not be used. Sequence 0 means none. It is safe for concurrent use.
 func (d *Daemon) refuse(sequence uint64, refused []ingest.Refusal) {
 	for i := range refused {
 		d.exporter.CountRefused(refused[i].Reason, 1)
@@ -401,7 +400,7 @@ func (d *Daemon) refuse(sequence uint64, refused []ingest.Refusal) {
 	d.deadLetter.Send(sequence, refused)
 }
 
-// Run works until ctx ends, then drains: the consumer first, then a last snapshot, then what feeds on it.
+// Run works until ctx ends. Then it stops the consumer, saves a last snapshot, and stops the outputs.
 func (d *Daemon) Run(ctx context.Context) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -421,7 +420,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		downstream.Go(func() error { return r.Run(serving) })
 	}
 	downstream.Go(func() error {
-		if err := d.dispatcher.Run(serving); err != nil { // the log has what it was to deliver
+		if err := d.dispatcher.Run(serving); err != nil { // the log keeps what was not delivered
 			d.log.Warn("delivery", zap.Error(err))
 		}
 		return nil
@@ -441,7 +440,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return err
 }
 
-// runSources lets telemetry in, and hands the messages of the stream to handle.
+// runSources starts the sources of telemetry, and passes the messages of the stream to handle.
 func (d *Daemon) runSources(ctx context.Context, group *errgroup.Group, handle func([]ingest.Batch) error) {
 	group.Go(func() error {
 		d.relearn(ctx)
@@ -452,7 +451,7 @@ func (d *Daemon) runSources(ctx context.Context, group *errgroup.Group, handle f
 	})
 	if d.ticker != nil {
 		group.Go(func() error {
-			if s, err := d.js.Stream(ctx, d.stream.Load().Config.Name); err == nil { // else inspectStream is the first to
+			if s, err := d.js.Stream(ctx, d.stream.Load().Config.Name); err == nil { // on an error inspectStream sets the clock first
 				d.ticker.Sync(s.CachedInfo().TimeStamp)
 			}
 			return d.ticker.Run(ctx, d.stream.Load().State.LastSeq > 0)
@@ -470,8 +469,8 @@ func (d *Daemon) runSources(ctx context.Context, group *errgroup.Group, handle f
 	}
 }
 
-// handle applies the messages that came together. Histories take long, and are applied one by one, until ctx ends: the next start
-// goes on there.
+// handle applies a batch of messages. Histories take long, so they are applied one by one until ctx ends. The next
+// start continues there.
 func (d *Daemon) handle(ctx context.Context, batches []ingest.Batch) error {
 	for len(batches) > 0 {
 		n := len(batches)
@@ -487,11 +486,11 @@ func (d *Daemon) handle(ctx context.Context, batches []ingest.Batch) error {
 	return nil
 }
 
-// errStopped ends the pipeline before all that was received is applied.
+// errStopped ends the pipeline before all received messages are applied.
 var errStopped = errors.New("stopped")
 
-// apply applies messages, tells of what became of them, and says whether there was a tick among them. What those with a tick
-// take is taken for the tick's.
+// apply applies messages, counts the results, and reports whether a tick was among them. The time of the whole batch
+// counts as the time of its ticks.
 func (d *Daemon) apply(batches []ingest.Batch, emit func(*pipeline.Output)) (ticked bool) {
 	before, began, ignored := d.pipeline.Counters(), time.Now(), 0
 	for i := range batches {
@@ -517,12 +516,12 @@ func (d *Daemon) apply(batches []ingest.Batch, emit func(*pipeline.Output)) (tic
 	return ticks > 0
 }
 
-// emit hands on what a tick produced: first what others wait for, then the series of reports and queries.
+// emit passes on the output of a tick: first what other parts wait for, then the series for reports and queries.
 func (d *Daemon) emit(out *pipeline.Output) {
 	d.ticking.enter("publish")
 	d.announce(out)
 	d.ticking.enter("store")
-	if d.resumed == nil || out.Tick.After(d.resumed.decided) { // until then what was decided last is shown, see recall
+	if d.resumed == nil || out.Tick.After(d.resumed.decided) { // until then the last decisions are shown, see recall
 		d.board.Observe(out)
 		d.exporter.Observe(out)
 	}
@@ -547,7 +546,7 @@ func (d *Daemon) emit(out *pipeline.Output) {
 	}
 }
 
-// announce has what a tick decided and has to tell stored in the log, from where the sinks take it.
+// announce stores the decisions and notices of a tick in the log. The sinks read them there.
 func (d *Daemon) announce(out *pipeline.Output) {
 	var entries []stream.Entry
 	var notices []alerting.Notice
@@ -555,7 +554,7 @@ func (d *Daemon) announce(out *pipeline.Output) {
 		x := &out.Decisions[i]
 		state, err := d.pipeline.DecisionState(x.Pool)
 		if err != nil {
-			d.log.Error("the state after a decision cannot be kept", zap.Error(err))
+			d.log.Error("the state after a decision cannot be encoded", zap.Error(err))
 		}
 		entries = append(entries, stream.Entry{Decision: x, State: state})
 		if x.Publish {
@@ -570,7 +569,7 @@ func (d *Daemon) announce(out *pipeline.Output) {
 		d.log.Error("a tick is not in the log", zap.Time("tick", out.Tick), zap.Error(err))
 	}
 	if !out.Tick.After(d.loggedTick) {
-		return // said before the last stop
+		return // logged before the restart
 	}
 	for i := range out.Decisions {
 		d.logDecision(&out.Decisions[i])
@@ -588,15 +587,15 @@ func (d *Daemon) announce(out *pipeline.Output) {
 	}
 }
 
-// served are the pools whose telemetry is counted.
+// served is the set of pools that count telemetry.
 type served struct {
-	changes uint64 // of the pipeline's pools until then
+	changes uint64 // the pipeline's counter of changes at that time
 	names   map[string]bool
-	more    bool            // others are admitted
-	pools   []capacity.Pool // that are configured, or defined by the log
+	more    bool            // other pools are admitted
+	pools   []capacity.Pool // configured, or defined by the log
 }
 
-// pool is a pool as it is configured or defined; nil where it is neither.
+// pool returns a configured or defined pool, or nil.
 func (s *served) pool(name string) *capacity.Pool {
 	i := slices.IndexFunc(s.pools, func(p capacity.Pool) bool { return p.Name == name })
 	if i < 0 {
@@ -607,14 +606,14 @@ func (s *served) pool(name string) *capacity.Pool {
 
 func (s *served) has(pool string) bool { return s.names[pool] || s.more && pool != "" }
 
-// noteServed lets listeners know which pools there are, when that has changed.
+// noteServed updates the set of pools for the listeners if it changed.
 func (d *Daemon) noteServed() {
 	changes := d.pipeline.PoolChanges()
 	if s := d.served.Load(); s != nil && s.changes == changes {
 		return
 	}
 	names, more := d.pipeline.Served()
-	more = more || d.cfg.NATS.Partitioned() // listeners pass telemetry of other partitions on
+	more = more || d.cfg.NATS.Partitioned() // listeners pass on telemetry of other partitions
 	s := &served{changes: changes, names: make(map[string]bool, len(names)), more: more, pools: append(slices.Clip(d.configured), d.pipeline.Defined()...)}
 	for _, name := range names {
 		s.names[name] = true
@@ -622,7 +621,7 @@ func (d *Daemon) noteServed() {
 	d.served.Store(s)
 }
 
-// locked reads what mu guards.
+// locked reads a value that mu guards.
 func locked[T any](d *Daemon, v *T) T {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -635,7 +634,7 @@ func (d *Daemon) setStatus(f func(*server.Status)) {
 	f(&d.status)
 }
 
-// Status is for the HTTP server.
+// Status returns the status for the HTTP server.
 func (d *Daemon) Status() server.Status {
 	d.mu.Lock()
 	s := d.status
@@ -659,7 +658,7 @@ func (d *Daemon) Status() server.Status {
 	return s
 }
 
-// NATSURL is the address of the embedded NATS server, or else of the one that the configuration names.
+// NATSURL returns the address of the embedded NATS server, or the configured one.
 func (d *Daemon) NATSURL() string {
 	if d.embedded != nil {
 		return d.embedded.URL()
@@ -667,13 +666,13 @@ func (d *Daemon) NATSURL() string {
 	return d.cfg.NATS.URL
 }
 
-// HTTPAddress is where the page and the API are, host:port.
+// HTTPAddress returns the address of the page and the API, host:port.
 func (d *Daemon) HTTPAddress() string { return d.listener.Addr().String() }
 
-// Pools is for the HTTP server.
+// Pools returns the pools for the HTTP server.
 func (d *Daemon) Pools() []server.PoolView { return d.board.Pools() }
 
-// slogFrom bridges the libraries that log through log/slog. Errors are said in one line, as elsewhere.
+// slogFrom adapts the logger for libraries that use log/slog. It keeps an error on one line.
 func slogFrom(log *zap.Logger) *slog.Logger {
 	return slog.New(zapslog.NewHandler(log.Core(), zapslog.AddStacktraceAt(slog.Level(math.MaxInt))))
 }

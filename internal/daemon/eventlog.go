@@ -14,14 +14,14 @@ import (
 	"github.com/forewarm/forewarm/storage"
 )
 
-// The parts of storage that are the telemetry stream's.
+// Parts of storage in the telemetry stream.
 const (
 	troubleDisk      = "telemetry disk"
 	troubleStore     = "telemetry store"
 	troubleWatermark = "telemetry watermark"
 )
 
-// inspectStream says what is wrong with the telemetry stream, and has the ticker go by the server's clock. It is called each
+// inspectStream returns the faults of the telemetry stream, and sets the ticker to the server's clock. It runs every
 // second.
 func (d *Daemon) inspectStream(info *natsjs.StreamInfo) []string {
 	if d.ticker != nil {
@@ -32,7 +32,7 @@ func (d *Daemon) inspectStream(info *natsjs.StreamInfo) []string {
 		faults = append(faults, skew)
 	}
 	if d.embedded == nil || d.roomForStream() != nil {
-		return faults // of a full disk storage says that it is
+		return faults // storage reports a full disk
 	}
 	if free, err := storage.Free(d.cfg.StreamDir()); err == nil {
 		if room := jetstream.Room(&d.cfg.NATS, d.cfg.StreamDir(), int64(info.State.Bytes), free); room != "" {
@@ -42,8 +42,7 @@ func (d *Daemon) inspectStream(info *natsjs.StreamInfo) []string {
 	return faults
 }
 
-// inspectLog looks what is wrong with the streams other than that of telemetry, and whether the log of decisions reaches back as
-// far as it should.
+// inspectLog checks the other streams, and whether the log of decisions covers the configured retention.
 func (d *Daemon) inspectLog(ctx context.Context, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -51,7 +50,7 @@ func (d *Daemon) inspectLog(ctx context.Context, now time.Time) {
 	for _, name := range d.cfg.NATS.Others() {
 		s, err := d.js.Stream(ctx, name)
 		if errors.Is(err, natsjs.ErrStreamNotFound) {
-			continue // it is a user's of another name, or is gone: who stores the next message says so
+			continue // a user's stream has another name, or it was deleted: the next write reports it
 		} else if err != nil {
 			faults = append(faults, fmt.Sprintf("stream %s: %v", name, jetstream.Denied(d.conn, err)))
 			continue
@@ -67,12 +66,12 @@ func (d *Daemon) inspectLog(ctx context.Context, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if found != "" && d.logFault == "" {
-		d.log.Error("something is wrong with what keeps decisions and states", zap.String("fault", found))
+		d.log.Error("the streams of decisions and states have a fault", zap.String("fault", found))
 	}
 	d.logFault = found
 }
 
-// roomForStream says that the disk of the embedded server is full.
+// roomForStream returns an error if the disk of the embedded server is full.
 func (d *Daemon) roomForStream() error {
 	if free, err := storage.Free(d.cfg.StreamDir()); err == nil && free < storage.Reserve {
 		return &storage.FullError{Dir: d.cfg.StreamDir(), Free: free, Need: storage.Reserve}
@@ -80,11 +79,11 @@ func (d *Daemon) roomForStream() error {
 	return nil
 }
 
-// reopenEvery is how long a server that was opened again is left alone, where it fails for another reason than a full disk.
+// reopenEvery is the pause between two restarts of a server that fails without a full disk.
 const reopenEvery = 10 * time.Second
 
-// watchEmbedded looks each second whether the embedded server can store, until ctx ends. After a write that failed it takes
-// no message until it is opened again, which is done once its disk has room.
+// watchEmbedded checks each second whether the embedded server can store, until ctx ends. After a failed write the
+// server takes no message until it is restarted, which waits for free disk space.
 func (d *Daemon) watchEmbedded(ctx context.Context) error {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -95,9 +94,9 @@ func (d *Daemon) watchEmbedded(ctx context.Context) error {
 		d.noteWrite(troubleStore, broken)
 		if broken != nil && full == nil && time.Since(reopened) > reopenEvery {
 			reopened = time.Now()
-			d.log.Warn("the disk has room: the embedded server is opened again, because it refuses all messages after a write that failed", zap.Error(broken))
+			d.log.Warn("the disk has room: restarting the embedded server, which refuses all messages after a failed write", zap.Error(broken))
 			if err := d.embedded.Reopen(ctx); err != nil && ctx.Err() == nil {
-				return fmt.Errorf("%w; it could not be opened again: mend the disk and restart", err)
+				return fmt.Errorf("%w; the server could not be restarted: repair the disk and restart the daemon", err)
 			}
 		}
 		select {
@@ -108,17 +107,18 @@ func (d *Daemon) watchEmbedded(ctx context.Context) error {
 	}
 }
 
-// tickOffline ends a minute without the stream, where the embedded server cannot store: nobody else can write to it either.
+// tickOffline ends a minute without the stream while the embedded server cannot store. Nobody else can write to it
+// either.
 func (d *Daemon) tickOffline(ctx context.Context, minute time.Time) bool {
 	return d.embedded != nil && d.embedded.Broken() != nil && d.consumer.Inject(ctx, minute)
 }
 
-// noteWatermark notes whether a watermark could be stored.
+// noteWatermark records whether a watermark was stored.
 func (d *Daemon) noteWatermark(err error) {
 	d.noteWrite(troubleWatermark, jetstream.Denied(d.conn, err))
 }
 
-// remakeStream makes the telemetry stream that somebody has deleted again. The state goes on with it.
+// remakeStream creates a deleted telemetry stream again. The state continues with it.
 func (d *Daemon) remakeStream(ctx context.Context) error {
 	stream, err := jetstream.EnsureTelemetry(ctx, d.js, d.cfg.NATS)
 	if err != nil {
@@ -128,7 +128,7 @@ func (d *Daemon) remakeStream(ctx context.Context) error {
 	if info.Config.Name != before {
 		return fmt.Errorf("the stream %s, which Forewarm did not make, was deleted: make it again, or restart to use %s", before, info.Config.Name)
 	}
-	d.log.Error("the telemetry stream was deleted: it is made again, empty, and what it held that was not read is lost; see who may delete streams", zap.String("stream", before))
+	d.log.Error("the telemetry stream was deleted. It is created again, empty; its unread messages are lost. Check who may delete streams", zap.String("stream", before))
 	d.stream.Store(info)
 	return nil
 }

@@ -18,13 +18,13 @@ import (
 	"github.com/forewarm/forewarm/storage/remote"
 )
 
-// openOTLP has the daemon's own traces and metrics sent to a collector, where one is configured.
+// openOTLP exports the daemon's own traces and metrics to the configured collector, if any.
 func (d *Daemon) openOTLP(ctx context.Context) error {
 	o, err := remote.NewOTLP(ctx, d.cfg.OTLP, d.version, d.instance, d.exporter.WritePrometheus, slogFrom(d.log))
 	if err != nil {
 		return ConfigError{fmt.Errorf("otlp: %w", err)}
 	}
-	d.onClose(func() error { o.Close(); return nil }) // Run has closed it already, if it came to that
+	d.onClose(func() error { o.Close(); return nil }) // Run may have closed it already
 	d.otlp, d.tracer = o, o.Traces.Tracer("github.com/forewarm/forewarm")
 	d.ticking.tracer = d.tracer
 	if d.cfg.OTLP.URL != "" {
@@ -34,7 +34,7 @@ func (d *Daemon) openOTLP(ctx context.Context) error {
 	return nil
 }
 
-// traceRequests makes a span of each request, except those of probes and of a Prometheus.
+// traceRequests makes a span for each request, except probes and Prometheus scrapes.
 func (d *Daemon) traceRequests(next http.Handler) http.Handler {
 	return otelhttp.NewHandler(next, "request", otelhttp.WithTracerProvider(d.otlp.Traces), otelhttp.WithMeterProvider(metricnoop.NewMeterProvider()),
 		otelhttp.WithPropagators(propagation.TraceContext{}), otelhttp.WithFilter(func(r *http.Request) bool {
@@ -42,7 +42,7 @@ func (d *Daemon) traceRequests(next http.Handler) http.Handler {
 		}))
 }
 
-// endSpan ends a span, which says what went wrong in it.
+// endSpan ends a span and records its error.
 func endSpan(span trace.Span, err error) {
 	if err != nil {
 		span.SetStatus(codes.Error, err.Error())
@@ -50,7 +50,7 @@ func endSpan(span trace.Span, err error) {
 	span.End()
 }
 
-// tickSpans are the spans of the tick under way: one of all, and one of each stage.
+// tickSpans are the spans of the current tick: one of the tick and one of each stage.
 type tickSpans struct {
 	tracer trace.Tracer
 	ctx    context.Context // of the tick
@@ -59,7 +59,7 @@ type tickSpans struct {
 	err    error // of the stage
 }
 
-// enter ends a stage, and begins another. The first one begins the tick.
+// enter ends the current stage and begins another. The first one begins the tick.
 func (t *tickSpans) enter(stage string) {
 	if t.tick == nil {
 		t.ctx, t.tick = t.tracer.Start(context.Background(), "tick")

@@ -15,7 +15,7 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// logDecision logs a decision that differs from the one before.
+// logDecision logs a decision that differs from the previous one.
 func (d *Daemon) logDecision(x *alerting.Decision) {
 	now := decided{x.Action, x.Desired, 0, x.Withheld}
 	if x.ByRole != nil {
@@ -28,27 +28,27 @@ func (d *Daemon) logDecision(x *alerting.Decision) {
 	d.log.Info(x.Reason, zap.String("pool", x.Pool), zap.Time("tick", x.Tick), zap.String("action", string(x.Action)), zap.Int("desired", x.Desired), zap.String("withheld", x.Withheld))
 }
 
-// decided is what makes a decision another one.
+// decided holds the fields of a decision that are compared.
 type decided struct {
 	action           alerting.Action
 	desired, prefill int
 	withheld         string
 }
 
-// faultKey is a fault of a producer that is said once, when it begins, and once when it is over.
+// faultKey is a fault of a producer. It is logged when it begins and when it ends.
 type faultKey struct {
 	pool, producer string
 	kind           features.FaultKind
 }
 
-// logFaults logs the faults of producers that are new, and those that are over.
+// logFaults logs new faults of producers, and faults that ended.
 func (d *Daemon) logFaults(out *pipeline.Output) {
 	now := map[faultKey]bool{}
 	for i := range out.Pools {
 		for _, f := range out.Pools[i].Faults {
 			key := faultKey{out.Pools[i].Pool, f.Producer, f.Kind}
 			if now[key] = true; !d.faults[key] {
-				d.log.Warn("a producer of telemetry is at fault", zap.String("pool", key.pool), zap.String("producer", key.producer),
+				d.log.Warn("a producer of telemetry has a fault", zap.String("pool", key.pool), zap.String("producer", key.producer),
 					zap.String("fault", string(key.kind)), zap.Float64("seconds", f.Seconds), zap.Uint64("future_records", f.Future),
 					zap.Time("tick", out.Tick))
 			}
@@ -64,14 +64,14 @@ func (d *Daemon) logFaults(out *pipeline.Output) {
 		return slices.Compare([]string{a.pool, a.producer, string(a.kind)}, []string{b.pool, b.producer, string(b.kind)})
 	})
 	for _, key := range over {
-		d.log.Info("a producer of telemetry is at fault no more", zap.String("pool", key.pool), zap.String("producer", key.producer),
+		d.log.Info("a producer's fault has ended", zap.String("pool", key.pool), zap.String("producer", key.producer),
 			zap.String("fault", string(key.kind)), zap.Time("tick", out.Tick))
 	}
 	d.faults = now
 }
 
-// publishedMinutes and publishedLevels are what a forecast message carries: enough to plan by, small enough to send each
-// minute. The backtest writes every minute.
+// publishedMinutes and publishedLevels are the content of a forecast message: enough for planning, and small. The
+// backtest writes every minute.
 var (
 	publishedMinutes = []int{1, 5, 10, 15, 20, 25, 30, 45, 60}
 	publishedLevels  = []int{forecaster.L10, forecaster.L50, forecaster.L80, forecaster.L90, forecaster.L95, forecaster.L99}
@@ -97,8 +97,8 @@ type forecastQuant struct {
 	Max15To30  []float64             `json:"max15_30"`
 }
 
-// publishForecasts sends one message per class and one per pool total. The stream keeps the newest; a lost one is
-// replaced a minute later, so nothing waits for acknowledgements.
+// publishForecasts sends one message per class and per pool total. The stream keeps the newest. A lost message is
+// replaced a minute later, so it waits for no acknowledgement.
 func publishForecasts(conn *nats.Conn, prefix string, pools []forecaster.PoolForecast) error {
 	for i := range pools {
 		pf := &pools[i]

@@ -22,7 +22,7 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// openPages gives the server what pages and API need beside the last tick.
+// openPages gives the server the data of pages and API beyond the last tick.
 func (d *Daemon) openPages() {
 	d.server.History = stored{storage.History{Store: d.store, Log: d.reader, Unsettled: true}, d.reader}
 	d.server.Explain = d.explanation
@@ -32,7 +32,7 @@ func (d *Daemon) openPages() {
 	d.server.Handle("GET /reports/{name}", http.HandlerFunc(d.getReportFile))
 }
 
-// stored is the past of one pool, from the series and the log.
+// stored reads the history of one pool from the series and the log.
 type stored struct {
 	history storage.History
 	log     *stream.Reader
@@ -67,25 +67,25 @@ func (s stored) Alerts(ctx context.Context, pool string) ([]alerting.Alert, erro
 }
 
 const (
-	// qualityWeeks are the weeks that are looked at.
+	// qualityWeeks is the period, in weeks.
 	qualityWeeks = 4
-	// qualityEvery is how long, by the ticks, what was found stands.
+	// qualityEvery is how long a result is cached, in the time of ticks.
 	qualityEvery = time.Hour
 )
 
-// quality keeps how good forecasts and alarms were, because to find it out reads weeks of forecasts.
+// quality caches the quality of forecasts and alarms, because it reads weeks of forecasts.
 type quality struct {
 	mu   sync.Mutex
 	last *server.Quality
 }
 
-// quality answers with the accuracy of the last week, and the alarms of the last four.
+// quality returns the accuracy of the last week, and the alarms of the last four.
 func (d *Daemon) quality(ctx context.Context) (*server.Quality, error) {
 	if !d.qualityCache.mu.TryLock() {
 		return nil, server.Problemf(http.StatusServiceUnavailable, "the last weeks are being read: ask again in a moment")
 	}
 	defer d.qualityCache.mu.Unlock()
-	end := d.Status().Tick.Add(-d.cfg.Features.Revise) // what has not settled would count as missing
+	end := d.Status().Tick.Add(-d.cfg.Features.Revise) // unsettled minutes would count as missing
 	if last := d.qualityCache.last; last != nil && end.Sub(last.To) < qualityEvery {
 		return last, nil
 	}
@@ -123,7 +123,7 @@ func (d *Daemon) quality(ctx context.Context) (*server.Quality, error) {
 	return q, nil
 }
 
-// reportFiles are the pages of reports in the folder, the newest first.
+// reportFiles lists the report pages in the folder, the newest first.
 func (d *Daemon) reportFiles() (files []server.ReportFile, err error) {
 	entries, err := os.ReadDir(d.cfg.Reports().Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -134,11 +134,11 @@ func (d *Daemon) reportFiles() (files []server.ReportFile, err error) {
 			files = append(files, server.ReportFile{Name: e.Name(), Made: info.ModTime().UTC(), Bytes: info.Size()})
 		}
 	}
-	slices.Reverse(files) // names have the time
+	slices.Reverse(files) // names begin with the time
 	return files, err
 }
 
-// getReportFile answers with a report of the folder.
+// getReportFile answers with a report from the folder.
 func (d *Daemon) getReportFile(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
 	name := r.PathValue("name")
@@ -146,7 +146,7 @@ func (d *Daemon) getReportFile(w http.ResponseWriter, r *http.Request) {
 		server.WriteProblem(w, server.Problemf(http.StatusNotFound, "no report %q; /reports lists them", name))
 		return
 	}
-	root, err := os.OpenRoot(d.cfg.Reports().Dir) // nothing outside it is opened, whatever the name
+	root, err := os.OpenRoot(d.cfg.Reports().Dir) // it opens nothing outside the folder
 	if err != nil {
 		server.WriteProblem(w, server.Problemf(http.StatusNotFound, "there is no folder of reports: %v", err))
 		return
@@ -155,7 +155,7 @@ func (d *Daemon) getReportFile(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, root.FS(), name)
 }
 
-// explanation is what the server answers for a decision.
+// explanation returns the server's explanation of a decision.
 func (d *Daemon) explanation(ctx context.Context, ref string) (alerting.Explanation, error) {
 	x, err := d.reader.Explain(ctx, ref)
 	if errors.Is(err, stream.ErrNoDecision) {
@@ -164,7 +164,7 @@ func (d *Daemon) explanation(ctx context.Context, ref string) (alerting.Explanat
 	return x, err
 }
 
-// openPromQL lets the stored series be queried as those of a Prometheus.
+// openPromQL serves PromQL queries over the stored series.
 func (d *Daemon) openPromQL() {
 	metadata := map[string]promapi.Metadata{}
 	for name, help := range storage.SeriesHelp() {

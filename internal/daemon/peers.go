@@ -17,31 +17,31 @@ import (
 
 const (
 	peerEvery = 5 * time.Second
-	// peerLife is for how long nothing may be heard of a peer before it counts as gone, and peersMost bounds those that are known.
-	peerLife  = 3 * peerEvery
-	peersMost = 32
+	// peerLife is how long a silent peer is kept, and maxPeers bounds the number of peers.
+	peerLife = 3 * peerEvery
+	maxPeers = 32
 )
 
-// peerMessage is what a daemon sends to those that share its log.
+// peerMessage is sent to daemons on the same log.
 type peerMessage struct {
 	Instance string    `json:"instance"`
 	Version  string    `json:"version"`
-	Tick     time.Time `json:"tick"` // its newest
+	Tick     time.Time `json:"tick"` // its newest tick
 }
 
 // peer is another daemon on the same log.
 type peer struct {
 	peerMessage
-	heard time.Time
+	seenAt time.Time
 }
 
-// exchangePeers sends and receives peer messages until ctx ends. They are shown in /readyz, and decide nothing.
+// exchangePeers sends and receives peer messages until ctx ends. /readyz shows the peers; they affect no decision.
 func (d *Daemon) exchangePeers(ctx context.Context) error {
-	heard, err := d.conn.Subscribe(ingest.PeerSubject(d.cfg.NATS.Inner(), "*"), func(m *nats.Msg) {
+	subscription, err := d.conn.Subscribe(ingest.PeerSubject(d.cfg.NATS.Inner(), "*"), func(m *nats.Msg) {
 		var g peerMessage
 		if json.Unmarshal(m.Data, &g) == nil && g.Instance != "" && g.Instance != d.instance {
 			if d.notePeer(g, time.Now()) {
-				d.sendPeer() // so that it sees this one at once
+				d.sendPeer() // so that the new peer sees this one at once
 			}
 		}
 	})
@@ -49,7 +49,7 @@ func (d *Daemon) exchangePeers(ctx context.Context) error {
 		d.log.Warn("other daemons on this log cannot be seen", zap.Error(err))
 		return nil
 	}
-	defer func() { _ = heard.Unsubscribe() }()
+	defer func() { _ = subscription.Unsubscribe() }()
 	ticker := time.NewTicker(peerEvery)
 	defer ticker.Stop()
 	for {
@@ -62,7 +62,6 @@ func (d *Daemon) exchangePeers(ctx context.Context) error {
 	}
 }
 
-// sendPeer sends the message of this daemon.
 func (d *Daemon) sendPeer() {
 	d.mu.Lock()
 	g := peerMessage{d.instance, d.version, d.status.Tick}
@@ -72,31 +71,31 @@ func (d *Daemon) sendPeer() {
 		err = d.conn.Publish(ingest.PeerSubject(d.cfg.NATS.Inner(), ingest.EscapeToken(d.instance)), data)
 	}
 	if err != nil {
-		d.log.Debug("other daemons on this log were not greeted", zap.Error(err))
+		d.log.Debug("the message to other daemons on this log was not sent", zap.Error(err))
 	}
 }
 
-// notePeer notes the message of another daemon, and says whether that is new.
-func (d *Daemon) notePeer(g peerMessage, now time.Time) (came bool) {
+// notePeer records a peer's message, and reports whether the peer is new.
+func (d *Daemon) notePeer(g peerMessage, now time.Time) (isNew bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	maps.DeleteFunc(d.peers, func(_ string, p peer) bool { return now.Sub(p.heard) > time.Hour })
+	maps.DeleteFunc(d.peers, func(_ string, p peer) bool { return now.Sub(p.seenAt) > time.Hour })
 	before, known := d.peers[g.Instance]
 	switch {
-	case !known && len(d.peers) >= peersMost:
+	case !known && len(d.peers) >= maxPeers:
 		return false
-	case !known || now.Sub(before.heard) > peerLife || before.Version != g.Version:
-		came = true
+	case !known || now.Sub(before.seenAt) > peerLife || before.Version != g.Version:
+		isNew = true
 		d.log.Info("another daemon shares the log", zap.String("instance", g.Instance), zap.String("version", g.Version))
 	}
 	if d.peers == nil {
 		d.peers = map[string]peer{}
 	}
 	d.peers[g.Instance] = peer{g, now}
-	return came
+	return isNew
 }
 
-// peersText says which daemons share the log. A peer that fell silent stays in it for an hour.
+// peersText lists the daemons that share the log. A silent peer stays listed for an hour.
 func (d *Daemon) peersText(now time.Time) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -107,7 +106,7 @@ func (d *Daemon) peersText(now time.Time) string {
 		if p.Tick.IsZero() {
 			text = fmt.Sprintf("%s (version %s, no tick yet)", printableText(name), printableText(p.Version))
 		}
-		if age := now.Sub(p.heard); age > peerLife {
+		if age := now.Sub(p.seenAt); age > peerLife {
 			text += fmt.Sprintf(" not heard for %s", age.Round(time.Second))
 		}
 		out = append(out, text)

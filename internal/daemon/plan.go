@@ -18,11 +18,12 @@ import (
 	"github.com/forewarm/forewarm/storage"
 )
 
-// planDays are the newest days that a daemon plans from.
+// planDays is how many days of history a plan uses.
 const planDays = 7
 
-// getPlan answers with the launch sheet of a pool, from its last week, its replicas and what they are taken to serve:
-// /api/v1/plan?pool=chat&launch=3&prompt=1.5&output=1&cache_hit=0.5&retry=0.1&long_share=0.05&long_tokens=32768&replicas=4&ramp=20m&format=html.
+// getPlan answers with the launch sheet of a pool, from its last week, replicas and rates:
+// /api/v1/plan?pool=chat&launch=3&prompt=1.5&output=1&cache_hit=0.5&retry=0.1&replicas=4&ramp=20m. Others: long_share,
+// long_tokens, prefill_replicas, format.
 func (d *Daemon) getPlan(w http.ResponseWriter, r *http.Request) {
 	write, kind := plan.WriteHTML, "text/html; charset=utf-8"
 	switch f := r.FormValue("format"); f {
@@ -43,11 +44,11 @@ func (d *Daemon) getPlan(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", kind)
 	if err := write(w, sheet); err != nil {
-		d.log.Debug("a plan's reader went away", zap.Error(err))
+		d.log.Debug("the client of a plan disconnected", zap.Error(err))
 	}
 }
 
-// plan makes the launch sheet that a query asks for. One is made at a time.
+// plan makes the launch sheet of a query. One runs at a time.
 func (d *Daemon) plan(ctx context.Context, query url.Values) (*plan.Sheet, error) {
 	if !d.planning.TryLock() {
 		return nil, server.Problemf(http.StatusTooManyRequests, "another plan is being made: ask again in a moment")
@@ -61,7 +62,7 @@ func (d *Daemon) plan(ctx context.Context, query url.Values) (*plan.Sheet, error
 	if err != nil {
 		return nil, server.Problemf(status, "%v", err)
 	}
-	end := view.State.At.Add(-d.cfg.Features.Revise) // what has not settled is not stored
+	end := view.State.At.Add(-d.cfg.Features.Revise) // unsettled minutes are not stored
 	err = in.ReadHistory(ctx, storage.History{Store: d.store, Log: d.reader}, "the last week", end, planDays)
 	if errors.Is(err, plan.ErrNoTraffic) {
 		return nil, server.Problemf(http.StatusNotFound, "%v", err)
@@ -77,7 +78,7 @@ func (d *Daemon) plan(ctx context.Context, query url.Values) (*plan.Sheet, error
 	return sheet, nil
 }
 
-// planned fills in the pool, as it is configured and as it stands.
+// planned fills in the configuration and current state of the pool.
 func (d *Daemon) planned(in *plan.Input, name string) (view *server.PoolView, status int, err error) {
 	views := d.Pools()
 	for i := range views {
@@ -94,7 +95,7 @@ func (d *Daemon) planned(in *plan.Input, name string) (view *server.PoolView, st
 		return nil, http.StatusNotFound, fmt.Errorf("pool %q is served by default_pool: list it under pools to plan for it", view.Pool)
 	}
 	in.Pool.WaitingPerReplica = d.cfg.Decision.WaitingPerReplica
-	replicas, prefill := in.Pool.Replicas, in.Pool.Prefill // as asked
+	replicas, prefill := in.Pool.Replicas, in.Pool.Prefill // from the query
 	if replicas == 0 {
 		in.Pool.Replicas = in.Pool.Pool.Replicas.Initial
 	}
@@ -113,14 +114,13 @@ func (d *Daemon) planned(in *plan.Input, name string) (view *server.PoolView, st
 	return view, 0, nil
 }
 
-// readLaunch reads the launch from a query.
 func readLaunch(in *plan.Input, query url.Values) error {
 	in.Launch.Rate = 3
 	var replicas, prefill float64
 	for _, x := range []struct {
-		name        string
-		into        *float64
-		least, most float64
+		name     string
+		into     *float64
+		min, max float64
 	}{
 		{"launch", &in.Launch.Rate, 1e-3, 1000}, {"prompt", &in.Launch.Prompt, 1e-3, 1000}, {"output", &in.Launch.Output, 1e-3, 1000},
 		{"cache_hit", &in.Launch.CacheHit, 0, 1000}, {"retry", &in.Launch.Retry, 0, 1000},
@@ -132,8 +132,8 @@ func readLaunch(in *plan.Input, query url.Values) error {
 			continue
 		}
 		v, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(v >= x.least && v <= x.most) {
-			return fmt.Errorf("%s is %q: it must be a number from %g to %g", x.name, text, x.least, x.most)
+		if err != nil || !(v >= x.min && v <= x.max) {
+			return fmt.Errorf("%s is %q: it must be a number from %g to %g", x.name, text, x.min, x.max)
 		}
 		*x.into = v
 	}

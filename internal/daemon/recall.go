@@ -10,10 +10,9 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// recall has autoscalers told what was decided before a restart, until the first tick decides again: each pool's newest decision
-// in the log, as long as it has not lapsed and is not older than telemetry may be. Decisions of another mode, or of a pool
-// that may now have fewer or more replicas, were made by another configuration and are not repeated. On the event clock no
-// one knows how old a decision is. Pools whose decision is not repeated are known all the same.
+// recall shows autoscalers each pool's newest decision in the log until the first tick. It skips decisions that have
+// lapsed, that are older than stale_after, or that the current mode or bounds of the pool do not allow. On the event
+// clock the age is unknown, so it skips all. The board lists pools without such a decision too.
 func (d *Daemon) recall(newest []stream.Record, now time.Time) {
 	var views []server.PoolView
 	for i := range newest {
@@ -30,7 +29,7 @@ func (d *Daemon) recall(newest []stream.Record, now time.Time) {
 	d.board.Recall(views)
 }
 
-// stillAllowed says whether a pool, as it is configured or defined now, is in the mode of x and may have as many replicas.
+// stillAllowed reports whether the current configuration of the pool allows the mode and the replicas of x.
 func (d *Daemon) stillAllowed(x *alerting.Decision) bool {
 	mode := d.cfg.Decision.Mode
 	p := d.served.Load().pool(x.Pool)
@@ -40,6 +39,6 @@ func (d *Daemon) stillAllowed(x *alerting.Decision) bool {
 		}
 		return x.Mode == mode
 	}
-	most, _ := p.Limit()
-	return x.Mode == cmp.Or(alerting.Mode(p.Mode), mode) && x.Desired >= p.Replicas.Min && x.Desired <= most
+	limit, _ := p.Limit()
+	return x.Mode == cmp.Or(alerting.Mode(p.Mode), mode) && x.Desired >= p.Replicas.Min && x.Desired <= limit
 }

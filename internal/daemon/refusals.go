@@ -13,30 +13,30 @@ import (
 )
 
 const (
-	refusalsKept   = 15 * time.Minute // a kind of refusal is shown for so long after its newest record
-	refusalsSaid   = 10 * time.Minute // between two lines of the log about the same kind
-	refusalsMost   = 64               // kinds that are told apart; further ones count as one for each reason
-	refusalsFew    = 5                // duplicates that are not worth a line of the log
-	refusalsListed = 4                // kinds that one text lists
+	refusalShownFor   = 15 * time.Minute // how long a kind is shown after its newest record
+	refusalLogEvery   = 10 * time.Minute // between two log lines about one kind
+	refusalKindsMax   = 64               // kinds that are counted separately; the rest is one kind per reason
+	duplicatesIgnored = 5                // duplicates that are not logged
+	refusalsListed    = 4                // kinds that one text lists
 )
 
-// refusalKind is what is counted together: records of one producer and pool that are refused for one reason.
+// refusalKind groups refused records by producer, pool and reason.
 type refusalKind struct {
 	producer, pool string
 	reason         ingest.Reason
 }
 
-// refusals is what was refused of one kind, by the clock of the machine.
+// refusals counts one kind, on the wall clock.
 type refusals struct {
 	refusalKind
-	n, of       uint64 // records, and those counted before the first of them
+	n, of       uint64 // refused records, and all records since the first of them
 	first, last time.Time
-	said        time.Time
+	loggedAt    time.Time
 	detail      string // of the newest record
 }
 
-// noteRefused counts what could not be used, and logs what is new. Duplicates are shown by refusedText only where they are
-// most of the telemetry.
+// noteRefused counts refused records, and logs new kinds. refusedText shows duplicates only if they are most of the
+// telemetry.
 func (d *Daemon) noteRefused(refused []ingest.Refusal) {
 	now := time.Now()
 	d.mu.Lock()
@@ -51,23 +51,23 @@ func (d *Daemon) noteRefused(refused []ingest.Refusal) {
 		}
 		x := d.refusalsOf(refusalKind{f.Producer, f.Pool, f.Reason}, now)
 		x.n++
-		few := f.Reason == ingest.ReasonDuplicate && x.n < refusalsFew
-		if x.last, x.detail = now, f.Detail; !few && x.shown(d.applied) && now.Sub(x.said) >= refusalsSaid {
-			x.said = now
+		ignored := f.Reason == ingest.ReasonDuplicate && x.n < duplicatesIgnored
+		if x.last, x.detail = now, f.Detail; !ignored && x.shown(d.applied) && now.Sub(x.loggedAt) >= refusalLogEvery {
+			x.loggedAt = now
 			d.log.Warn("telemetry is refused: "+f.Detail, zap.String("producer", f.Producer), zap.String("pool", f.Pool),
 				zap.String("reason", string(f.Reason)), zap.Uint64("records", x.n), zap.Time("since", x.first))
 		}
 	}
 }
 
-// refusalsOf finds the count of a kind, or begins one. The caller holds mu.
+// refusalsOf finds or creates the count of a kind. The caller holds mu.
 func (d *Daemon) refusalsOf(kind refusalKind, now time.Time) *refusals {
 	is := func(x *refusals) bool { return x.refusalKind == kind }
 	if i := slices.IndexFunc(d.refusedBy, is); i >= 0 {
 		return d.refusedBy[i]
 	}
 	d.forgetRefusals(now)
-	if len(d.refusedBy) >= refusalsMost {
+	if len(d.refusedBy) >= refusalKindsMax {
 		kind.producer, kind.pool = "(others)", ""
 		if i := slices.IndexFunc(d.refusedBy, is); i >= 0 {
 			return d.refusedBy[i]
@@ -79,15 +79,15 @@ func (d *Daemon) refusalsOf(kind refusalKind, now time.Time) *refusals {
 }
 
 func (d *Daemon) forgetRefusals(now time.Time) {
-	d.refusedBy = slices.DeleteFunc(d.refusedBy, func(x *refusals) bool { return now.Sub(x.last) > refusalsKept })
+	d.refusedBy = slices.DeleteFunc(d.refusedBy, func(x *refusals) bool { return now.Sub(x.last) > refusalShownFor })
 }
 
-// shown says whether people should know: always but for duplicates, which are harmless unless little else comes.
+// shown reports whether users should see it. Duplicates are harmless unless they are most of the telemetry.
 func (x *refusals) shown(applied uint64) bool {
 	return x.reason != ingest.ReasonDuplicate || x.n > applied-x.of
 }
 
-// refusedText says what is refused of late, by whom it was sent and how to mend that; "" for nothing. The caller holds mu.
+// refusedText lists recent refusals, their senders and the fix, "" if none. The caller holds mu.
 func (d *Daemon) refusedText(now time.Time) string {
 	d.forgetRefusals(now)
 	var out []string

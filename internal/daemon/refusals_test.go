@@ -93,10 +93,10 @@ func TestManyKindsOfRefusals(t *testing.T) {
 	p.settle(t)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n, text := len(p.refusedBy), p.refusedText(time.Now()); n != refusalsMost+1 || len(text) > 2000 || !strings.Contains(text, `"(others)"`) {
+	if n, text := len(p.refusedBy), p.refusedText(time.Now()); n != refusalKindsMax+1 || len(text) > 2000 || !strings.Contains(text, `"(others)"`) {
 		t.Errorf("%d kinds are kept, and said are %d bytes: %s", n, len(text), text)
 	}
-	if text := p.refusedText(time.Now().Add(2 * refusalsKept)); text != "" {
+	if text := p.refusedText(time.Now().Add(2 * refusalShownFor)); text != "" {
 		t.Errorf("half an hour later %s", text)
 	}
 }

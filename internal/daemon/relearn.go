@@ -21,18 +21,19 @@ import (
 )
 
 const (
-	// storedClasses is how many classes of a pool, the heaviest, learn from the stored series. The others do from the stream.
+	// storedClasses is how many of a pool's heaviest classes learn from the stored series. The others learn from the
+	// stream.
 	storedClasses = 16
-	// lessonMinutes are learned from at a time, between two looks at whether the daemon shall stop: well under a second.
-	lessonMinutes = 6 * 60
+	// learnStepMinutes is the step of learning. It takes well under a second, and the daemon can stop after each.
+	learnStepMinutes = 6 * 60
 )
 
-// newStart is what a daemon without a snapshot goes on from: the newest decisions, the stream as far as it reaches back, and the
-// stored series before that.
+// newStart is the start without a snapshot: from the newest decisions, the stream, and the stored series before the
+// stream.
 type newStart struct {
-	first   uint64    // sequence that the stream begins with
-	from    time.Time // when the stream stored it
-	decided time.Time // newest tick of the log of decisions
+	first   uint64    // first sequence in the stream
+	from    time.Time // when that message was stored
+	decided time.Time // newest tick in the log of decisions
 }
 
 func (d *Daemon) noteRelearning(how string) {
@@ -41,8 +42,9 @@ func (d *Daemon) noteRelearning(how string) {
 	})
 }
 
-// relearn has the models learn from the stored series what was before the stream; the pipeline goes on from there. On the event
-// clock nobody knows what was before. It ends early when ctx does, and is done again by the next start.
+// relearn trains the models from the stored series before the stream. The pipeline continues from there. It does
+// nothing on the event clock, because the age of the series is unknown. It stops when ctx ends; the next start repeats
+// it.
 func (d *Daemon) relearn(ctx context.Context) {
 	if d.resumed == nil {
 		return
@@ -53,16 +55,16 @@ func (d *Daemon) relearn(ctx context.Context) {
 		if minutes, err = d.learnStored(ctx); ctx.Err() != nil {
 			return
 		} else if err != nil {
-			d.log.Warn("not all that is stored could be learned from", zap.Error(err))
+			d.log.Warn("not all stored series could be learned", zap.Error(err))
 		}
 	}
 	what := fmt.Sprintf("no usable snapshot (%d not taken up): learned again from %d minutes of stored series, and from the stream at sequence %d",
 		d.snapshotsRefused, minutes, d.resumed.first)
-	d.log.Info("the stored series are learned; what the stream has comes next", zap.Int("minutes", minutes), zap.Duration("took", time.Since(began)))
+	d.log.Info("the stored series are learned; the stream comes next", zap.Int("minutes", minutes), zap.Duration("took", time.Since(began)))
 	d.setStatus(func(s *server.Status) { s.Restored, s.Restore = true, what })
 }
 
-// learnStored teaches the pools' totals and heaviest classes; minutes are those of all series.
+// learnStored trains on the pools' totals and heaviest classes. minutes is the sum over all series.
 func (d *Daemon) learnStored(ctx context.Context) (minutes int, err error) {
 	history := storage.History{Store: d.store}
 	to := d.resumed.from.Truncate(features.Minute)
@@ -94,7 +96,7 @@ func (d *Daemon) learnStored(ctx context.Context) (minutes int, err error) {
 	return minutes, nil
 }
 
-// learnPast teaches one series, and says how many minutes of it are known.
+// learnPast trains on one series, and returns how many of its minutes are known.
 func (d *Daemon) learnPast(ctx context.Context, p *past, from time.Time) (minutes int, err error) {
 	for _, h := range p.histories(from) {
 		if err := ctx.Err(); err != nil {
@@ -110,7 +112,7 @@ func (d *Daemon) learnPast(ctx context.Context, p *past, from time.Time) (minute
 	return minutes, nil
 }
 
-// heaviestStored are the total and the heaviest classes of each pool, by the tokens that were stored.
+// heaviestStored returns the total and the heaviest classes of each pool, by stored tokens.
 func heaviestStored(ctx context.Context, history storage.History, from, to time.Time) (map[features.Key]bool, error) {
 	tokens := map[features.Key]float64{}
 	for i := range features.Dimensions {

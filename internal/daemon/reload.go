@@ -20,42 +20,42 @@ import (
 	"github.com/forewarm/forewarm/server"
 )
 
-// Serve runs a daemon until ctx ends. It reads the configuration again, and continues with it, on each of hangups and on
-// POST /-/reload. It returns a [ConfigError], or the error of load, where the daemon cannot start.
+// Serve runs a daemon until ctx ends. It reloads the configuration on each value of hangups and on POST /-/reload. It
+// returns a [ConfigError], or the error of load, if the daemon cannot start.
 func Serve(ctx context.Context, load func() (*config.Config, error), hangups <-chan os.Signal, version string) error {
 	r := &reloader{load: load, version: version, hangups: hangups, posts: make(chan chan<- error)}
 	return r.run(ctx)
 }
 
-// reloader runs a daemon, and another one in its place when the configuration is reloaded: the first drains and saves its
-// state, the second takes it up, as after a restart of the process. What came in between is in the stream.
+// reloader runs a daemon, and replaces it when the configuration is reloaded. The old one saves its state, and the new
+// one restores it, as after a restart of the process. The stream has the messages in between.
 type reloader struct {
-	load    func() (*config.Config, error) // reads the configuration, and checks it
+	load    func() (*config.Config, error) // reads and checks the configuration
 	version string
 	hangups <-chan os.Signal
-	posts   chan chan<- error // of /-/reload; each is told what is wrong with the configuration, nil for nothing
+	posts   chan chan<- error // of /-/reload; each receives the error of the configuration, or nil
 
 	log *zap.Logger // of the configuration in use
 
 	mu         sync.Mutex
-	successful bool      // the last reload, or the start
+	successful bool      // result of the last reload or the start
 	since      time.Time // when the configuration in use was loaded
 }
 
-// run serves until ctx ends. A new configuration that is unsound, or that no daemon starts with, is refused: the one before stays.
+// run serves until ctx ends. It keeps the old configuration if the new one is invalid, or if no daemon starts with it.
 func (r *reloader) run(ctx context.Context) error {
 	cfg, err := r.load()
 	if err != nil {
 		return err
 	}
-	var before *config.Config // to go back to
+	var before *config.Config // the previous configuration
 	for refused := false; ; {
 		d, err := r.open(ctx, cfg)
 		switch {
 		case err != nil && before == nil:
 			return err
 		case err != nil && ctx.Err() != nil:
-			return nil // it was stopped between two daemons
+			return nil // stopped between two daemons
 		case err != nil:
 			r.refuse(err)
 			cfg, before, refused = before, nil, true
@@ -71,7 +71,7 @@ func (r *reloader) run(ctx context.Context) error {
 	}
 }
 
-// open makes a daemon.
+// open creates a daemon.
 func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error) {
 	log, err := NewLogger(cfg.Log)
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error
 	return d, nil
 }
 
-// serve runs a daemon until ctx ends, or until there is another configuration, which it returns.
+// serve runs a daemon until ctx ends, or until there is a new configuration, which it returns.
 func (r *reloader) serve(ctx context.Context, d *Daemon) (next *config.Config, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -120,21 +120,21 @@ func (r *reloader) serve(ctx context.Context, d *Daemon) (next *config.Config, e
 			answer <- err
 		}
 	}
-	r.log.Info("the configuration is sound: the daemon restarts with it")
+	r.log.Info("the configuration is valid: the daemon restarts with it")
 	stop()
 	if err := errors.Join(<-ended, d.Close()); err != nil {
-		r.log.Warn("the daemon did not stop well before it restarts", zap.Error(err)) // the stream has what its state lacks
+		r.log.Warn("the daemon did not stop cleanly before the restart", zap.Error(err)) // the stream has what the state lacks
 	}
 	return next, nil
 }
 
-// refuse says that a configuration is not used.
+// refuse logs that a configuration is not used.
 func (r *reloader) refuse(err error) {
 	r.note(false)
 	r.log.Error("the configuration is not reloaded, the one before stays in use: " + oneLine(err))
 }
 
-// note takes down how a reload ended.
+// note records the result of a reload.
 func (r *reloader) note(successful bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,7 +149,7 @@ func (r *reloader) state() (successful bool, since time.Time) {
 	return r.successful, r.since
 }
 
-// handler reloads the configuration, and says so before the daemon restarts.
+// handler reloads the configuration, and answers before the daemon restarts.
 func (r *reloader) handler(enabled bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		if !enabled {
@@ -167,12 +167,12 @@ func (r *reloader) handler(enabled bool) http.HandlerFunc {
 			return
 		}
 		w.WriteHeader(http.StatusAccepted)
-		_, _ = io.WriteString(w, "the configuration is sound: the daemon restarts with it\n")
+		_, _ = io.WriteString(w, "the configuration is valid: the daemon restarts with it\n")
 	}
 }
 
-// logAddresses logs where producers reach the daemon. It warns in a container that listens on its own loopback only, which
-// nobody outside can reach.
+// logAddresses logs the addresses for producers. It warns if a container listens on its own loopback only, which nobody
+// outside can reach.
 func (d *Daemon) logAddresses(container bool) {
 	if d.embedded == nil {
 		return
@@ -187,12 +187,13 @@ func (d *Daemon) logAddresses(container bool) {
 	}
 	d.log.Info("producers publish to the embedded server", zap.String("url", d.embedded.URL()), zap.String("reached from", from))
 	if container && from != "the network" {
-		d.log.Warn("this is a container, and nothing outside it can send telemetry: it listens on the container's loopback alone. Set FOREWARM_NATS_EMBEDDED_LISTEN=0.0.0.0:4222 and publish port 4222, or set nats.url",
+		d.log.Warn("this is a container, and nothing outside it can send telemetry: it listens on the container's loopback only. Set FOREWARM_NATS_EMBEDDED_LISTEN=0.0.0.0:4222 and publish port 4222, or set nats.url",
 			zap.Strings("listens on", addresses))
 	}
 }
 
-// inContainer says that the process has a network of its own, by the marks that Docker, Podman and Kubernetes leave.
+// inContainer reports whether Docker, Podman or Kubernetes runs the process, from the files and variables that they
+// set.
 func inContainer() bool {
 	for _, mark := range []string{"/.dockerenv", "/run/.containerenv"} {
 		if _, err := os.Stat(mark); err == nil {
@@ -202,7 +203,7 @@ func inContainer() bool {
 	return os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
 
-// NewLogger logs to stderr as the configuration says.
+// NewLogger creates a logger to stderr.
 func NewLogger(c config.Log) (*zap.Logger, error) {
 	level, err := zapcore.ParseLevel(c.Level)
 	if err != nil {

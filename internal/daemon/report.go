@@ -28,40 +28,40 @@ import (
 )
 
 const (
-	// reportEvery is how often the reporter checks the clock. A timer until the next report would not see that the
-	// machine slept, or that its clock was set.
+	// reportEvery is how often the reporter checks the clock. A single timer would miss a sleep of the machine, or a
+	// change of its clock.
 	reportEvery = 15 * time.Second
-	// reportPatience is how long after its time a report is made though the pipeline has not come so far.
-	reportPatience = time.Hour
-	// reportPause is how long a report that could not be made waits for the next attempt.
+	// reportMaxWait is how long a report waits for a pipeline that is behind.
+	reportMaxWait = time.Hour
+	// reportPause is the time between two attempts to make a report.
 	reportPause = 5 * time.Minute
 )
 
-// reporter makes reports when they are due. What it does to the world is in functions, which tests replace.
+// reporter makes reports when they are due. Its effects are functions, so that tests can replace them.
 type reporter struct {
 	schedule *report.Schedule
-	settle   time.Duration // after its end, until a period's demand is settled
-	instance string        // told from all others by it
+	settle   time.Duration // time from a period's end until its demand is settled
+	instance string        // unique to this daemon
 	suffix   string        // of names, for the partition
 
-	event        bool                                   // periods are of the traffic's clock, which is that of the newest tick
-	began        func() time.Time                       // the first tick of this process; zero before it
+	event        bool                                   // periods follow the newest tick, not the wall clock
+	began        func() time.Time                       // the first tick of this process, or zero
 	newestTick   func() time.Time                       // the newest tick
-	lastReported func() (reported time.Time, err error) // the end of the newest period in the log; zero where there is none
+	lastReported func() (reported time.Time, err error) // end of the newest period in the log, or zero
 	render       func(ctx context.Context, p report.Period) (*sink.Pages, []string, error)
-	tell         func(ctx context.Context, n alerting.Notice, pages *sink.Pages) error // by the log
+	store        func(ctx context.Context, n alerting.Notice, pages *sink.Pages) error // stores it in the log
 	log          *zap.Logger
 
 	made, failed, missed atomic.Uint64
 
-	reported time.Time // of the goroutine of Run; zero until the clock is known
-	retry    time.Time // not before, after a failure, on the wall clock
+	reported time.Time // owned by Run; zero until the clock is known
+	retry    time.Time // wall clock of the next attempt after a failure
 }
 
 // Run makes reports until ctx ends.
 func (r *reporter) Run(ctx context.Context) {
 	every := reportEvery
-	if r.event { // traffic's time can pass much faster
+	if r.event { // the time of the traffic can pass much faster
 		every = time.Second
 	}
 	ticker := time.NewTicker(every)
@@ -77,7 +77,7 @@ func (r *reporter) Run(ctx context.Context) {
 	}
 }
 
-// clock is the time by which reports are due; zero when the pipeline's is asked for and had no tick yet.
+// clock returns the time for the schedule. It is zero if the pipeline's clock is used and had no tick yet.
 func (r *reporter) clock() time.Time {
 	if r.event {
 		return r.newestTick()
@@ -85,12 +85,12 @@ func (r *reporter) clock() time.Time {
 	return time.Now()
 }
 
-// makeDue makes a report if one is due, and says whether it did.
+// makeDue makes a report if one is due, and reports whether it did.
 func (r *reporter) makeDue(ctx context.Context) (made bool) {
 	now := r.clock()
 	if r.reported.IsZero() {
 		first := now
-		if r.event { // a replay can have passed much of its time before the first look
+		if r.event { // a replay can pass several periods before the first check
 			first = r.began()
 		}
 		if first.IsZero() {
@@ -98,29 +98,29 @@ func (r *reporter) makeDue(ctx context.Context) (made bool) {
 		}
 		var err error
 		if r.reported, err = r.lastReported(); err != nil {
-			r.log.Error("it is not known what was reported; it is asked again", zap.Error(err))
+			r.log.Error("the newest report could not be read; retrying", zap.Error(err))
 			r.reported = time.Time{}
 			return false
 		}
-		if r.reported.IsZero() { // before the first start there was nothing to report
+		if r.reported.IsZero() { // nothing to report before the first start
 			r.reported = first
 		}
 	}
 	p, missed, due := r.schedule.Due(r.reported, now.Add(-r.settle))
-	if due && r.event && 0 < missed && missed < 100 { // traffic's time passed, not the daemon's: each period has its report
+	if due && r.event && 0 < missed && missed < 100 { // event clock: each missed period gets its report
 		p, missed, due = r.schedule.Due(r.reported, r.schedule.Next(r.reported))
 	}
 	switch {
 	case !due || time.Now().Before(r.retry):
 		return false
-	case r.newestTick().Before(p.To.Add(r.settle)) && now.Before(p.To.Add(r.settle+reportPatience)):
-		return false // what came in the meantime is still being applied
+	case r.newestTick().Before(p.To.Add(r.settle)) && now.Before(p.To.Add(r.settle+reportMaxWait)):
+		return false // messages that arrived meanwhile are still being applied
 	}
 	if err := r.make(ctx, p); err != nil {
 		if ctx.Err() == nil {
 			r.failed.Add(1)
 			r.retry = time.Now().Add(reportPause)
-			r.log.Error("a report that is due could not be made, and is tried again", zap.Time("from", p.From), zap.Time("to", p.To), zap.Error(err))
+			r.log.Error("a due report could not be made; retrying", zap.Time("from", p.From), zap.Time("to", p.To), zap.Error(err))
 		}
 		return false
 	}
@@ -133,7 +133,7 @@ func (r *reporter) makeDue(ctx context.Context) (made bool) {
 	return true
 }
 
-// make makes the report of a period and tells the sinks.
+// make makes the report of a period and notifies the sinks.
 func (r *reporter) make(ctx context.Context, p report.Period) error {
 	pages, summary, err := r.render(ctx, p)
 	if err != nil {
@@ -142,15 +142,15 @@ func (r *reporter) make(ctx context.Context, p report.Period) error {
 	n := &alerting.Report{Name: "report-" + p.To.UTC().Format("2006-01-02T1504Z") + r.suffix, From: p.From.UTC(), To: p.To.UTC(), Summary: summary}
 	n.When = alerting.Period(p.From.In(r.schedule.Zone()), p.To, "2 Jan 2006")
 	n.ID = fmt.Sprintf("%s-%x", n.Name, sha256.Sum256([]byte(r.instance+n.From.Format(time.RFC3339))))[:len(n.Name)+17]
-	if err := r.tell(ctx, alerting.Notice{Report: n}, pages); err != nil {
+	if err := r.store(ctx, alerting.Notice{Report: n}, pages); err != nil {
 		return err
 	}
 	r.log.Info("report made", zap.String("report", n.Name), zap.Strings("summary", summary))
 	return nil
 }
 
-// openReporter prepares reports on schedule, and gives the sinks that get them. On the event clock the schedule is that of
-// the traffic's time.
+// openReporter prepares scheduled reports, and returns their sinks. On the event clock the schedule follows the time of
+// the traffic.
 func (d *Daemon) openReporter() ([]alerting.Sink, error) {
 	if d.cfg.Report.Schedule == "" {
 		return nil, nil
@@ -175,12 +175,11 @@ func (d *Daemon) openReporter() ([]alerting.Sink, error) {
 		suffix:       suffix,
 		lastReported: d.reported,
 		render:       d.renderReport,
-		tell:         d.tellReport,
+		store:        d.storeReport,
 	}
 	return sink.OpenReports(d.cfg.Reports(), sink.ReportDeps{Pages: d.pages, WriteFile: storage.WriteFile})
 }
 
-// runReports makes reports until ctx ends.
 func (d *Daemon) runReports(ctx context.Context) error {
 	if d.reporter == nil {
 		<-ctx.Done()
@@ -190,7 +189,7 @@ func (d *Daemon) runReports(ctx context.Context) error {
 	return nil
 }
 
-// renderReport makes all pages of the report of a period.
+// renderReport makes all pages of a report.
 func (d *Daemon) renderReport(ctx context.Context, p report.Period) (_ *sink.Pages, _ []string, err error) {
 	ctx, span := d.tracer.Start(ctx, "report", trace.WithAttributes(attribute.String("forewarm.from", p.From.UTC().Format(time.RFC3339)), attribute.String("forewarm.to", p.To.UTC().Format(time.RFC3339))))
 	defer func() { endSpan(span, err) }()
@@ -222,7 +221,8 @@ func (d *Daemon) renderReport(ctx context.Context, p report.Period) (_ *sink.Pag
 	return pages, r.Summary, nil
 }
 
-// reported is the end of the newest period that was told of. On the wall clock all that came before the log counts as reported.
+// reported returns the end of the newest reported period. On the wall clock, all time before the log counts as
+// reported.
 func (d *Daemon) reported() (time.Time, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -242,8 +242,8 @@ func (d *Daemon) reported() (time.Time, error) {
 	return log.CachedInfo().Created, nil
 }
 
-// tellReport keeps a report's pages where all twins find them, then tells of it once.
-func (d *Daemon) tellReport(ctx context.Context, n alerting.Notice, pages *sink.Pages) error {
+// storeReport stores a report's pages for all twins, then its notice.
+func (d *Daemon) storeReport(ctx context.Context, n alerting.Notice, pages *sink.Pages) error {
 	data, err := cbor.Marshal(pages)
 	if err == nil {
 		err = d.states.PutPages(ctx, n.Report.ID, data)
@@ -255,7 +255,8 @@ func (d *Daemon) tellReport(ctx context.Context, n alerting.Notice, pages *sink.
 	return err
 }
 
-// pages are those of a report that is to be delivered. Only the newest has them: who missed an older one is better served by it.
+// pages returns the pages of a report to deliver. Only the newest report has pages, because an older one is of less
+// use.
 func (d *Daemon) pages(n *alerting.Report) (*sink.Pages, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -270,7 +271,7 @@ func (d *Daemon) pages(n *alerting.Report) (*sink.Pages, error) {
 	return pages, cbor.Unmarshal(data, pages)
 }
 
-// getReport answers with a report of the period that the query names, by default the last week that has settled.
+// getReport answers with the report of the queried period, by default the last week that has settled.
 func (d *Daemon) getReport(w http.ResponseWriter, r *http.Request) {
 	write, contentType, err := report.FormatWriter(r.FormValue("format"))
 	if err != nil {
@@ -294,7 +295,7 @@ func (d *Daemon) getReport(w http.ResponseWriter, r *http.Request) {
 		server.WriteProblem(w, server.Problemf(http.StatusBadRequest, "%v", err))
 		return
 	}
-	if r.FormValue("to") == "" { // what has not settled yet would count as missing
+	if r.FormValue("to") == "" { // unsettled minutes would count as missing
 		span.To = span.To.Add(-d.cfg.Features.Revise)
 	}
 	rep, err := report.Reconcile(r.Context(), storage.History{Store: d.store, Log: d.reader}, span.From, span.To, report.OptionsIn(span.Zone))
@@ -305,6 +306,6 @@ func (d *Daemon) getReport(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
 	if err := write(w, rep); err != nil {
-		d.log.Debug("a report's reader went away", zap.Error(err))
+		d.log.Debug("the client of a report disconnected", zap.Error(err))
 	}
 }

@@ -56,7 +56,7 @@ func newDesk(t *testing.T, dir, expression, zone string) *desk {
 		render: func(context.Context, report.Period) (*sink.Pages, []string, error) {
 			return &sink.Pages{}, nil, d.broken
 		},
-		tell: func(_ context.Context, n alerting.Notice, _ *sink.Pages) error {
+		store: func(_ context.Context, n alerting.Notice, _ *sink.Pages) error {
 			if d.deaf {
 				return errors.New("no space left on device")
 			}
@@ -125,7 +125,7 @@ func TestReporterTellsTheZone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t, dir, "0 0 * * 1", "Europe/Berlin")
 		var titles []string
-		d.tell = func(_ context.Context, n alerting.Notice, _ *sink.Pages) error {
+		d.store = func(_ context.Context, n alerting.Notice, _ *sink.Pages) error {
 			titles = append(titles, n.Report.Period())
 			return nil
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// instanceOf names a daemon by its machine and data directory, which one process holds.
+// instanceOf names a daemon by its host and data directory, which one process locks.
 func instanceOf(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs
@@ -29,8 +29,8 @@ func instanceOf(dir string) string {
 	return fmt.Sprintf("%s-%08x", host, crc32.ChecksumIEEE([]byte(dir)))
 }
 
-// restore loads the newest usable snapshot; the stream has what came after it. Without one the state is learned again from
-// the log.
+// restore loads the newest usable snapshot. The stream has the later messages. Without a snapshot the state is learned
+// from the log.
 func (d *Daemon) restore(ctx context.Context) error {
 	began := time.Now()
 	pc, err := d.cfg.Pipeline()
@@ -81,15 +81,15 @@ func (d *Daemon) restore(ctx context.Context) error {
 	return nil
 }
 
-// load restores the newest snapshot that this program can use, nil where there is none. The others are logged, counted and
-// kept.
+// load restores the newest snapshot that this version can use, nil if there is none. It logs, counts and keeps the
+// others.
 func (d *Daemon) load(ctx context.Context, cfg pipeline.Config) (*stream.State, error) {
 	d.pipeline = pipeline.New(cfg)
 	all, err := d.states.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// Of now, for a twin may have saved what came since the stream was joined.
+	// Read the stream now: a twin may have saved a newer state since this daemon connected.
 	telemetry, err := d.js.Stream(ctx, d.stream.Load().Config.Name)
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (d *Daemon) load(ctx context.Context, cfg pipeline.Config) (*stream.State, 
 		switch {
 		case err == nil && remade:
 			d.pipeline.ResetSequence()
-			d.log.Error("the telemetry stream was deleted and made again: the state goes on, and what the old stream had beyond it is lost",
+			d.log.Error("the telemetry stream was deleted and created again: the state continues, and later messages of the old stream are lost",
 				zap.String("stream", x.Stream), zap.Time("made", now.Created))
 			return x, nil
 		case err == nil:
@@ -123,13 +123,13 @@ func (d *Daemon) load(ctx context.Context, cfg pipeline.Config) (*stream.State, 
 		}
 		d.snapshotsRefused++
 		d.pipeline = pipeline.New(cfg)
-		d.log.Error("a snapshot is not taken up; without another the state is learned again from the log", zap.String("snapshot", x.Name),
+		d.log.Error("a snapshot cannot be restored; without another the state is learned from the log", zap.String("snapshot", x.Name),
 			zap.Uint64("sequence", x.Sequence), zap.String("of version", x.Version), zap.Error(err))
 	}
 	return nil, nil
 }
 
-// readTimeout bounds the reading of a snapshot: one whose chunks are missing is waited for.
+// readTimeout bounds reading a snapshot, because missing chunks block it.
 const readTimeout = 30 * time.Second
 
 // take restores the pipeline from a snapshot.
@@ -151,7 +151,7 @@ func (d *Daemon) take(ctx context.Context, cfg pipeline.Config, x *stream.State)
 	return err
 }
 
-// resume prepares a daemon that has no snapshot although it has decided before. The pools continue from the state that is
+// resume prepares a daemon that has decisions in the log but no snapshot. The pools continue from the state that is
 // stored with their newest decisions.
 func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 	have := d.stream.Load().State
@@ -161,7 +161,7 @@ func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 	}
 	for i := range newest {
 		if _, err := d.pipeline.Resume(newest[i].Decision.Pool, newest[i].State); err != nil {
-			d.log.Error("what a pool's newest decision left cannot be read: the pool begins again", zap.Error(err))
+			d.log.Error("the state stored with a pool's newest decision cannot be read: the pool starts without state", zap.Error(err))
 		}
 	}
 	firing, err := d.reader.Firing(ctx, d.loggedTick)
@@ -169,16 +169,16 @@ func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 		return err
 	}
 	d.pipeline.ResumeAlerts(firing)
-	d.log.Warn("decisions go on where the log ends", zap.Time("at", d.resumed.decided), zap.Int("pools", len(newest)), zap.Int("alerts", len(firing)),
+	d.log.Warn("decisions continue at the end of the log", zap.Time("at", d.resumed.decided), zap.Int("pools", len(newest)), zap.Int("alerts", len(firing)),
 		zap.Time("stream from", d.resumed.from), zap.Uint64("sequence", d.resumed.first))
 	d.noteRelearning("the newest decisions are taken up")
 	return nil
 }
 
-// diverged logs that another daemon, or this one before a restart, decided otherwise on the same log. The decision in the log
-// is kept.
+// diverged logs that another daemon, or this one before a restart, made another decision from the same log. The stored
+// decision is kept.
 func (d *Daemon) diverged(x stream.Divergence) {
-	d.log.Error("a decision differs from the one in the log, which stands", zap.String("pool", x.Pool), zap.Time("tick", x.Tick),
+	d.log.Error("a decision differs from the one in the log, which is kept", zap.String("pool", x.Pool), zap.Time("tick", x.Tick),
 		zap.String("ours", x.Ours), zap.String("version", d.version), zap.String("in the log", x.Theirs), zap.String("by", x.From), zap.String("of version", x.Version))
 	d.mu.Lock()
 	defer d.mu.Unlock()

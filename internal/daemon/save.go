@@ -18,34 +18,34 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// saving is a state on its way to the bucket.
+// saving is a state that is being written to the bucket.
 type saving struct {
 	span     trace.Span
 	began    time.Time
 	sequence uint64
-	done     chan outcome // of one
+	done     chan outcome // receives one outcome
 }
 
-// outcome is what became of a saving: the snapshot, unless none was needed or it could not be written, and what went wrong.
+// outcome is the result of a saving: the snapshot, or nil if none was needed or it failed, and the error.
 type outcome struct {
 	snapshot *stream.State
 	err      error
 }
 
-// snapshotRest is how many times as long as the last snapshot took the next one waits at least: neither a slow disk nor a
-// large state may keep the disk, and a core, busy for more than 5 % of the time.
-const snapshotRest = 19
+// snapshotPauseFactor is the pause after a snapshot as a multiple of its duration, so that snapshots use the disk and a
+// core for at most 5 % of the time.
+const snapshotPauseFactor = 19
 
-// progressRest is the least time between two snapshots while the daemon is behind.
-const progressRest = time.Second
+// progressPause is the least time between two snapshots while the daemon is behind.
+const progressPause = time.Second
 
-// tickPatience is how long a snapshot that is due waits for a tick to pass.
-const tickPatience = time.Minute
+// tickMaxWait is how long a due snapshot waits for a tick.
+const tickMaxWait = time.Minute
 
-// keepState saves the state when it is due. While the daemon is behind, it also saves by progress, so that a process that never
-// lives for long gets on. The pipeline stands still while the state is written to a file:
-// the log buffers what comes meanwhile. So it begins right after a tick. The file goes to the bucket while the pipeline goes on,
-// one file after the other, so that the newest snapshot is the one that has come furthest.
+// keepState saves the state when it is due. While the daemon is behind, it also saves after progress, so that a process
+// that restarts often advances. The pipeline stops while the state is written to a file, so this begins right after a
+// tick. The log buffers new messages meanwhile. The upload to the bucket runs beside the pipeline, one file at a time,
+// so the newest snapshot is the most advanced one.
 func (d *Daemon) keepState(ticked bool) {
 	if d.saving != nil {
 		select {
@@ -60,13 +60,13 @@ func (d *Daemon) keepState(ticked bool) {
 	now := time.Now()
 	late := now.Sub(d.nextSnapshot)
 	behind, _ := d.consumer.Pending()
-	if late >= 0 && (ticked || late > tickPatience) || behind > 0 && now.After(d.nextProgress) {
+	if late >= 0 && (ticked || late > tickMaxWait) || behind > 0 && now.After(d.nextProgress) {
 		d.startSaving(false)
 	}
 }
 
-// startSaving writes the state to a file and has it stored. A state that is stored already is not stored again, and unless own is
-// set neither is one while another daemon's is fresh.
+// startSaving writes the state to a file and stores it. It skips a state that is stored already. Unless own is set, it
+// also skips while another daemon's snapshot is fresh.
 func (d *Daemon) startSaving(own bool) {
 	s := &saving{began: time.Now(), sequence: d.pipeline.Sequence(), done: make(chan outcome, 1)}
 	if s.sequence == d.saved {
@@ -88,14 +88,14 @@ func (d *Daemon) startSaving(own bool) {
 	}()
 }
 
-// writeState writes the state to a file in the data directory, which is read from its start.
+// writeState writes the state to a file in the data directory, and seeks to its start.
 func (d *Daemon) writeState() (_ *os.File, err error) {
 	file, err := os.Create(filepath.Join(d.cfg.Storage.Dir, "state.tmp"))
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		if err != nil { // or else a full disk stays full
+		if err != nil { // otherwise a full disk stays full
 			err = errors.Join(err, file.Close(), os.Remove(file.Name()))
 		}
 	}()
@@ -107,7 +107,7 @@ func (d *Daemon) writeState() (_ *os.File, err error) {
 	return file, err
 }
 
-// endSaving takes note of how a saving has ended.
+// endSaving records the result of a saving.
 func (d *Daemon) endSaving(x outcome) {
 	d.scheduleSnapshot(d.saving.began)
 	if x.snapshot != nil {
@@ -117,12 +117,12 @@ func (d *Daemon) endSaving(x outcome) {
 	d.saving = nil
 	d.noteWrite("snapshot", x.err)
 	if x.err != nil {
-		// A disk that is full must not stop the decisions: the state lives on in memory and in the stream.
+		// A full disk must not stop the decisions. The state is still in memory and in the stream.
 		d.log.Error("the state could not be saved; a restart replays more of the stream", zap.Error(x.err))
 	}
 }
 
-// awaitSaving waits for the saving under way, if there is one.
+// awaitSaving waits for the current saving, if any.
 func (d *Daemon) awaitSaving() error {
 	if d.saving == nil {
 		return nil
@@ -132,19 +132,19 @@ func (d *Daemon) awaitSaving() error {
 	return x.err
 }
 
-// saveLast saves the last state, once the pipeline has ended.
+// saveLast saves the last state after the pipeline has ended.
 func (d *Daemon) saveLast() error {
-	_ = d.awaitSaving() // the next one makes up for it
+	_ = d.awaitSaving() // the next one replaces it
 	d.startSaving(true)
 	return d.awaitSaving()
 }
 
-// scheduleSnapshot says when the one after that which began at the given time is due.
+// scheduleSnapshot sets when the next snapshot is due; began is the start of the last one.
 func (d *Daemon) scheduleSnapshot(began time.Time) {
 	now := time.Now()
-	rest := snapshotRest * now.Sub(began)
+	rest := snapshotPauseFactor * now.Sub(began)
 	d.nextSnapshot = now.Add(max(d.cfg.Storage.SnapshotEvery, rest))
-	d.nextProgress = now.Add(max(progressRest, rest))
+	d.nextProgress = now.Add(max(progressPause, rest))
 }
 
 // saveTimeout bounds the writing of a snapshot, and logTimeout the wait for the decisions that it includes.
@@ -153,7 +153,7 @@ const (
 	logTimeout  = 30 * time.Second
 )
 
-// storeState stores a state once the log has the decisions that led to it. It runs on a goroutine of its own.
+// storeState stores a state after the log has its decisions. It runs on its own goroutine.
 func (d *Daemon) storeState(state io.Reader, s *saving, decided <-chan struct{}, own bool) (*stream.State, error) {
 	if !d.conn.IsConnected() {
 		return nil, nats.ErrDisconnected
@@ -161,7 +161,7 @@ func (d *Daemon) storeState(state io.Reader, s *saving, decided <-chan struct{},
 	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
 	defer cancel()
 	if !own && d.states.Fresh(ctx, d.version, d.cfg.Storage.SnapshotEvery) {
-		return nil, nil //nolint:nilnil // another daemon's will do
+		return nil, nil //nolint:nilnil // another daemon's snapshot is enough
 	}
 	began := time.Now()
 	defer func() { d.snapshotTook(time.Since(began).Seconds()) }()
@@ -169,7 +169,7 @@ func (d *Daemon) storeState(state io.Reader, s *saving, decided <-chan struct{},
 	defer done()
 	switch err := d.decisions.Await(waiting, decided); {
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, nil //nolint:nilnil // the log takes longer, as in a fast replay: the next state will do
+		return nil, nil //nolint:nilnil // the log is behind, as in a fast replay: the next state is enough
 	case err != nil:
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (d *Daemon) storeState(state io.Reader, s *saving, decided <-chan struct{},
 	return &saved, err
 }
 
-// show makes known which state is saved.
+// show publishes which state is saved.
 func (d *Daemon) show(x *stream.State) {
 	d.setStatus(func(s *server.Status) { s.StateDigest, d.savedBytes = x.Digest, x.Bytes })
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/forewarm/forewarm/server/rpc"
 )
 
-// scaler is a gRPC listener at which autoscalers of one kind ask.
+// scaler is a gRPC listener for one kind of autoscaler.
 type scaler struct {
 	*rpc.Server
 	service string
 }
 
-// openScalers opens those that have an address.
+// openScalers opens the listeners that have an address.
 func (d *Daemon) openScalers() error {
 	if d.cfg.KEDA.Listen != "" {
 		s, err := d.openScaler("keda", "keda", d.cfg.KEDA)
@@ -34,7 +34,7 @@ func (d *Daemon) openScalers() error {
 	return nil
 }
 
-// openPlanner opens the listener of one planner of NVIDIA Dynamo, and prepares its registration. key is its place in the
+// openPlanner opens the listener of one NVIDIA Dynamo planner, and prepares its registration. key is its key in the
 // configuration.
 func (d *Daemon) openPlanner(key string, p dynamo.Planner) error {
 	s, err := d.openScaler("dynamo", key, p.RPC())
@@ -62,7 +62,7 @@ func (d *Daemon) openPlanner(key string, p dynamo.Planner) error {
 	return nil
 }
 
-// openScaler opens a listener without services. key is its place in the configuration.
+// openScaler opens a listener without services. key is its key in the configuration.
 func (d *Daemon) openScaler(service, key string, c rpc.Config) (*scaler, error) {
 	s, err := rpc.Open(key, c, func(method string, code codes.Code) { d.exporter.CountCall(service, method, code.String()) }, d.log)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/forewarm/forewarm/ingest/scrape"
 )
 
-// scrapeSource is how the reports of the scraper name their producer, whose clock is the daemon's own.
+// scrapeSource is the producer name of scraped reports. Its clock is the daemon's.
 const scrapeSource = "scrape"
 
-// storeTimeout bounds the wait for the stream to store one replica report.
+// storeTimeout bounds storing one replica report in the stream.
 const storeTimeout = 5 * time.Second
 
-// openScraper prepares what scrapes the engines; nil when the configuration names none.
+// openScraper prepares the scraper of engines; nil if none is configured.
 func (d *Daemon) openScraper() (err error) {
 	if len(d.cfg.Scrape.Jobs) == 0 {
 		return nil
@@ -45,7 +45,7 @@ func (d *Daemon) openScraper() (err error) {
 	return nil
 }
 
-// publishReplica stores a report as an engine would that reports itself: what it says is folded when it is read back.
+// publishReplica stores a report like that of an engine. It is applied when it is read back.
 func (d *Daemon) publishReplica(ctx context.Context, r *ingest.Replica) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()

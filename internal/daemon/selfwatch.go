@@ -16,25 +16,25 @@ import (
 
 const (
 	selfEvery  = time.Minute
-	selfWindow = 15 // checks, over which telemetry is counted
+	selfWindow = 15 // checks in the evaluation window
 )
 
-// selfWatch raises the alerts about the daemon itself, by the clock of the machine. It remembers nothing over a restart: a
-// problem that is still there is raised again. One goroutine owns it.
+// selfWatch raises the alerts about the daemon itself, on the wall clock. It has no state over a restart: a problem
+// that persists is raised again. One goroutine owns it.
 type selfWatch struct {
 	began  time.Time
 	board  *alerting.Board
-	intake []intake // one a check, oldest first, at most selfWindow and one
+	intake []intake // one per check, oldest first, at most selfWindow + 1
 
-	omitted map[string]uint64 // as of the last check
+	omitted map[string]uint64 // at the last check
 }
 
-// intake counts what became of telemetry since the process began.
+// intake counts telemetry since the start of the process, by result.
 type intake struct {
 	records, lost uint64
 	diverged      uint64
-	refused       map[string]uint64 // by reason; resends do not count
-	omitted       map[string]uint64 // by a sentence: what else was rejected, or was not counted as it was sent
+	refused       map[string]uint64 // by reason; without resends
+	omitted       map[string]uint64 // by text: other records that were rejected or changed
 }
 
 func newSelfWatch(cfg alerting.Config) *selfWatch {
@@ -57,7 +57,7 @@ func (d *Daemon) watchSelf(ctx context.Context) error {
 	}
 }
 
-// checkSelf raises and resolves alerts about the daemon, and sends the watchdog alert while ticks come.
+// checkSelf raises and resolves alerts about the daemon. It sends the watchdog alert while ticks come.
 func (d *Daemon) checkSelf(w *selfWatch, now time.Time) {
 	vitals, omitted := w.count(d.countIntake())
 	if vitals.Records > 0 {
@@ -86,7 +86,7 @@ func (d *Daemon) checkSelf(w *selfWatch, now time.Time) {
 	d.dispatcher.Tell(notices...)
 }
 
-// count is what came since the oldest check that is remembered.
+// count returns the counts since the oldest check in the window.
 func (w *selfWatch) count(now intake) (v alerting.Vitals, omitted map[string]uint64) {
 	w.intake = append(w.intake, now)
 	if len(w.intake) > selfWindow+1 {
@@ -97,7 +97,7 @@ func (w *selfWatch) count(now intake) (v alerting.Vitals, omitted map[string]uin
 	return v, increase(now.omitted, then.omitted)
 }
 
-// increase is by how much counts grew, without those that did not.
+// increase returns the counts that grew, and by how much.
 func increase(now, then map[string]uint64) map[string]uint64 {
 	out := map[string]uint64{}
 	for name, n := range now {
@@ -108,29 +108,29 @@ func increase(now, then map[string]uint64) map[string]uint64 {
 	return out
 }
 
-// refusedCodes are the answers of listeners to requests whose records were not read.
+// refusedCodes are response codes of listeners for requests that were not read.
 var refusedCodes = []string{"401", "403", "404", "405", "408", "413", "415", "429", "503", "Unauthenticated", "ResourceExhausted", "Unavailable", "DeadlineExceeded", "Unimplemented"}
 
-// logOmitted logs what was not omitted before, and returns all that was omitted in the window as text; "" for nothing.
+// logOmitted logs new omissions, and returns all of the window as text, "" if none.
 func (d *Daemon) logOmitted(before, now map[string]uint64) string {
 	var out []string
 	for _, what := range slices.Sorted(maps.Keys(now)) {
 		out = append(out, fmt.Sprintf("in %.0f min %d %s", (selfWindow*selfEvery).Minutes(), now[what], what))
 		if before[what] == 0 {
-			d.log.Warn("telemetry is left out: "+what, zap.Uint64("so far", now[what]))
+			d.log.Warn("telemetry is skipped: "+what, zap.Uint64("so far", now[what]))
 		}
 	}
 	return strings.Join(out, "; ")
 }
 
-// ticks says whether a tick came within server.stale_after.
+// ticks reports whether a tick came within server.stale_after.
 func (d *Daemon) ticks(now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return !d.tickedAt.IsZero() && now.Sub(d.tickedAt) <= d.cfg.Server.StaleAfter
 }
 
-// lost counts messages that were gone before they were read.
+// lost returns the number of messages that were deleted before they were read.
 func (d *Daemon) lost() uint64 {
 	n := d.consumer.Lost()
 	if d.relay != nil {
@@ -139,7 +139,7 @@ func (d *Daemon) lost() uint64 {
 	return n
 }
 
-// countIntake counts what became of telemetry so far.
+// countIntake counts telemetry so far.
 func (d *Daemon) countIntake() intake {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -177,7 +177,7 @@ func (d *Daemon) countIntake() intake {
 // allIgnored is shown only while no record counts.
 const allIgnored = "records are sound but ask for nothing of a pool, and none else came: see the producer's format with forewarm decode"
 
-// sinkVitals is the state of delivery of each sink.
+// sinkVitals returns the delivery state of each sink.
 func (d *Daemon) sinkVitals() []alerting.SinkVitals {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// trafficSpan is how far back the shape of traffic looks.
+	// trafficSpan is how much history the shape covers.
 	trafficSpan = 24 * time.Hour
-	// trafficEvery is how long, on the wall clock, a shape stands before the history is read again.
+	// trafficEvery is the least time between two reads of the history, on the wall clock.
 	trafficEvery = time.Minute
 )
 
-// traffic keeps the shape of the last day's demand, as read from the stored series. One for each stored class and dimension.
+// traffic caches the shape of the last day's demand, per stored class and dimension.
 type traffic struct {
 	mu   sync.Mutex
 	read time.Time // on the wall clock
@@ -35,8 +35,8 @@ func (d *Daemon) openTraffic() {
 	d.exporter.Write(func(w io.Writer) { _, _ = w.Write(server.RenderTraffic(d.shapeOfTraffic())) })
 }
 
-// shapeOfTraffic reads the stored series of the day before the last tick, at most every [trafficEvery] and only for another
-// tick. Cost: the samples of a day of each stored class and dimension.
+// shapeOfTraffic reads the series of the day before the last tick, at most once per [trafficEvery] and tick. Cost: the
+// samples of a day of each stored class and dimension.
 func (d *Daemon) shapeOfTraffic() server.Traffic {
 	tick := locked(d, &d.status.Tick)
 	t := &d.traffic
@@ -59,7 +59,7 @@ func (d *Daemon) shapeOfTraffic() server.Traffic {
 			return nil
 		})
 		if err != nil {
-			d.log.Warn("the shape of traffic cannot be read from the series", zap.Error(err))
+			d.log.Warn("the traffic shape cannot be read from the series", zap.Error(err))
 			return t.last
 		}
 	}

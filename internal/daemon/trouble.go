@@ -14,23 +14,23 @@ import (
 	"github.com/forewarm/forewarm/alerting/sink"
 )
 
-// sinkFailure is a sink's newest failure. It is over when the sink has sent more than sent.
+// sinkFailure is a sink's newest failure. It ends when the sink's count of deliveries exceeds sent.
 type sinkFailure struct {
 	sent  uint64
-	since time.Time // of the first failure since then
+	since time.Time // of the first failure in this run of failures
 	err   string
 }
 
-// failedWrite is why something could not be written when it was last tried.
+// failedWrite is the error of the last attempt to write.
 type failedWrite struct {
 	since time.Time
 	err   string
 }
 
-// troubleRemote is remote write, which does not depend on this machine's disk.
+// troubleRemote is remote write. It does not depend on the local disk.
 const troubleRemote = "remote write"
 
-// noteWrite notes whether the last write of a part succeeded.
+// noteWrite records whether the last write of a part succeeded.
 func (d *Daemon) noteWrite(what string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -53,13 +53,13 @@ func (d *Daemon) noteWrite(what string, err error) {
 	d.failedWrites[what] = u
 }
 
-// storageTrouble says what could not be written when it was last tried, "" when all was. The caller holds mu.
+// storageTrouble lists the parts that failed at their last write, "" if none. The caller holds mu.
 func (d *Daemon) storageTrouble() string {
 	trouble, _ := d.writeTrouble("")
 	return trouble
 }
 
-// writeTrouble is storageTrouble without one part, and since when. The caller holds mu.
+// writeTrouble is storageTrouble without one part, and when it began. The caller holds mu.
 func (d *Daemon) writeTrouble(part string) (trouble string, since time.Time) {
 	var out []string
 	for _, what := range slices.Sorted(maps.Keys(d.failedWrites)) {
@@ -75,7 +75,7 @@ func (d *Daemon) writeTrouble(part string) (trouble string, since time.Time) {
 	return strings.Join(out, "; "), since
 }
 
-// printable is an error for people: what a server answered may hold anything.
+// printable makes an error safe to show: a server's response may contain anything.
 func printable(err error) string { return printableText(err.Error()) }
 
 func printableText(text string) string {
@@ -87,18 +87,18 @@ func printableText(text string) string {
 	}, text)
 }
 
-// undelivered notes and logs that a sink fails, or no longer does.
+// undelivered records and logs that a sink fails or has recovered.
 func (d *Daemon) undelivered(f sink.Failure) {
 	log := d.log.With(zap.String("sink", f.Sink), zap.Int("failures in a row", f.Failures))
 	switch {
 	case f.Err == nil:
-		log.Info("a sink takes notices again")
+		log.Info("a sink accepts notices again")
 	case f.Disabled:
-		log.Error("a sink wants no more notices and gets none until a restart: remove it from the configuration, or mend the consumer and restart", zap.Error(f.Err))
+		log.Error("a sink refuses all notices and gets none until a restart: remove it from the configuration, or fix the consumer and restart", zap.Error(f.Err))
 	case f.Final:
-		log.Warn("a notice was refused, and is not tried again", zap.String("notice", f.Notice.ID()), zap.Error(f.Err))
+		log.Warn("a notice was refused and is not retried", zap.String("notice", f.Notice.ID()), zap.Error(f.Err))
 	default:
-		log.Warn("nothing gets through to a sink; it is tried again, and the next word of it comes in some minutes", zap.String("notice", f.Notice.ID()), zap.Error(f.Err))
+		log.Warn("deliveries to a sink fail; they are retried, and logged again in some minutes", zap.String("notice", f.Notice.ID()), zap.Error(f.Err))
 	}
 	var sent uint64
 	for _, s := range d.dispatcher.Stats() {
@@ -123,7 +123,7 @@ func (d *Daemon) undelivered(f sink.Failure) {
 	d.sinkFailures[f.Sink] = u
 }
 
-// sinkTrouble says which sinks have delivered nothing since they last failed, "" when none.
+// sinkTrouble lists the sinks that delivered nothing since their last failure, "" if none.
 func (d *Daemon) sinkTrouble() string {
 	var out []string
 	for _, s := range d.sinkVitals() {

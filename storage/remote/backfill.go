@@ -12,7 +12,7 @@ import (
 	"github.com/forewarm/forewarm/internal/httpclient"
 )
 
-// Endpoint says how a server is reached.
+// Endpoint is how to reach a server.
 type Endpoint struct {
 	URL               string `yaml:"url"` // "" for none
 	httpclient.Config `yaml:",inline"`
@@ -25,44 +25,45 @@ func (e *Endpoint) check() error {
 	return e.Check(e.URL)
 }
 
-// BackfillConfig says what is asked of an existing Prometheus at the first start, so that seasons are known from the first
-// hour on.
+// BackfillConfig configures the queries to an existing Prometheus at the first start. So seasons are known from the
+// first hour.
 type BackfillConfig struct {
 	Endpoint `yaml:",inline"`
 	Days     int           `yaml:"days"`    // how far back
-	Timeout  time.Duration `yaml:"timeout"` // of one query, which is over a day
-	// Sources are what to ask about; without any, about the total of the one pool.
+	Timeout  time.Duration `yaml:"timeout"` // of one query, which covers a day
+	// Sources are what to query; by default the total of the one pool.
 	Sources []Source `yaml:"sources"`
 }
 
-// Source is the past of one class of a pool, or of its total.
+// Source is the history of one class of a pool, or of its total.
 type Source struct {
 	Pool   string `yaml:"pool"`
 	Class  string `yaml:"class"`  // "" is the total
-	Preset string `yaml:"preset"` // whose metrics the default queries are for, of [Presets]; "" is vllm
-	// Match is put for $match in the queries: label matchers such as model_name="llama".
+	Preset string `yaml:"preset"` // metrics of the default queries, one of [Presets]; "" is vllm
+	// Match replaces $match in the queries: label matchers such as model_name="llama".
 	Match   string  `yaml:"match"`
 	Queries Queries `yaml:"queries"`
 }
 
-// Queries give one series each: rates per second, tokens held, and the replicas that serve. In them $match stands for
-// Source.Match, $kv_capacity_tokens for what the KV cache of one replica holds. "" is the preset's query; "none" asks nothing.
+// Queries return one series each: rates per second, tokens held, ready replicas. Variables are $match for Source.Match
+// and $kv_capacity_tokens for the KV cache of one replica. "" is the preset's query; "none" disables one.
 type Queries struct {
 	Requests string `yaml:"requests"`
 	Prefill  string `yaml:"prefill"`
 	Decode   string `yaml:"decode"`
 	KV       string `yaml:"kv"`
-	// Replicas is asked by the backtest alone.
+	// Replicas is used by the backtest only.
 	Replicas string `yaml:"replicas"`
-	// KVCapacity is asked once, where the pool's configuration does not say what a KV cache holds. Its value is tokens, unless
-	// its series has them in labels, as vLLM's vllm:cache_config_info.
+	// KVCapacity is used once, if the pool's configuration has no KV capacity. It is the value in tokens, or follows
+	// from labels such as those of vllm:cache_config_info.
 	KVCapacity string `yaml:"kv_capacity"`
 }
 
-// presets are the queries for the metrics of engines and gateways. Rates are over two minutes, for which scrapes may be a minute
-// apart. Prompt tokens that came from a cache are no prefill, where the metrics tell them. Of vLLM they are taken from
-// vllm:prompt_tokens_cached_total, because its counters of prefix-cache hits count waiting requests again at each step. An engine
-// with a KV cache of its own counts as a replica, so each data-parallel rank does. Gateways know no replicas and no KV cache.
+// presets are the queries for the metrics of engines and gateways. Rates cover two minutes, so that scrape intervals up
+// to a minute work. Cached prompt tokens are not prefill, if the metrics have them. For vLLM that is
+// vllm:prompt_tokens_cached_total, because its prefix-cache counters count a waiting request at each step. Each engine
+// with its own KV cache is a replica, so each data-parallel rank is one. Gateways have no metrics of replicas and KV
+// cache.
 var presets = map[string]Queries{
 	"vllm": {
 		Requests:   `sum(rate(vllm:request_success_total{$match}[2m]))`,
@@ -104,27 +105,27 @@ var presets = map[string]Queries{
 	},
 }
 
-// uncached is the rate of a counter of prompt tokens without those that another counts as cached.
+// uncached is the rate of prompt tokens minus cached ones.
 func uncached(prompt, cached string) string {
 	return fmt.Sprintf("clamp_min(sum(rate(%s{$match}[2m])) - (sum(rate(%s{$match}[2m])) or vector(0)), 0)", prompt, cached)
 }
 
-// Presets are the names of the engines and gateways that queries are known for.
+// Presets lists the engines and gateways with known queries.
 func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
 
-// None in place of a query asks nothing.
+// None disables a query.
 const None = "none"
 
-// kvVariable stands for the KV capacity of a replica.
+// kvVariable is replaced by the KV capacity of a replica.
 const kvVariable = "$kv_capacity_tokens"
 
-// MaxDays is how many days the models remember.
+// MaxDays is the length of the models' memory, days.
 const MaxDays = 28
 
-// DefaultBackfill asks nothing.
+// DefaultBackfill has no queries.
 func DefaultBackfill() BackfillConfig { return BackfillConfig{Days: 14, Timeout: 30 * time.Second} }
 
-// Check is nil for a usable configuration; else it names the key, its value and the mend.
+// Check returns an error that names the key, its value and the fix, or nil.
 func (c *BackfillConfig) Check() error {
 	switch {
 	case c.Days < 1 || c.Days > MaxDays:
@@ -153,8 +154,7 @@ func (c *BackfillConfig) Check() error {
 	return nil
 }
 
-// complete fills in a query: the default for an empty one, and what its variables stand for. An empty query, with the
-// reason, asks nothing.
+// complete fills in the default query and the variables. An empty result has a reason and is not run.
 func complete(query, absent, match string, kvCapacityTokens float64) (filled, reason string) {
 	switch query {
 	case "":

@@ -1,8 +1,8 @@
-// Package remote speaks to the Prometheus-like servers around Forewarm: it reads from one what demand was before telemetry
-// began, and writes to one what is stored.
+// Package remote exchanges data with Prometheus-like servers: it reads demand from before the telemetry, and writes the
+// stored series.
 //
-// Reading is by range queries, a day at a time ([Past]); what comes back enters the pipeline through the event log, not here.
-// Writing is Prometheus' remote write, out of the TSDB's write-ahead log ([Writer]).
+// Reading uses range queries of one day ([Past]). The caller stores the results in the event log. Writing is Prometheus
+// remote write from the TSDB's write-ahead log ([Writer]).
 //
 // Nothing here owns a goroutine. Bounds: 16 MiB an answer; [BackfillConfig] for time and days; 2,000 samples and 30
 // seconds a request to write.

@@ -20,45 +20,44 @@ import (
 	"github.com/forewarm/forewarm/storage"
 )
 
-// position is where in the TSDB's write-ahead log a reader is: so many records of a segment are dealt with.
+// position is a reader's place in the TSDB's write-ahead log: a segment and the number of handled records in it.
 type position struct {
 	Segment int `json:"segment"`
 	Records int `json:"records"`
 }
 
-// follower reads the samples that the TSDB appends from its write-ahead log, in order, and goes on after a restart where it
-// was. Prometheus' own reader begins at the present when it is started, and passes over samples that are older: those of
-// windows that settle after a restart.
+// follower reads new samples from the TSDB's write-ahead log, in order, and continues after a restart. Prometheus' own
+// reader starts at the present and skips older samples. Windows that settle after a restart would be lost.
 type follower struct {
 	dir    string // of the TSDB
 	log    *slog.Logger
-	take   func(ctx context.Context, samples []record.RefSample) bool // false once ctx has ended
-	labels func(labels.Labels) labels.Labels                          // as they are sent
+	take   func(ctx context.Context, samples []record.RefSample) bool // false after ctx has ended
+	labels func(labels.Labels) labels.Labels                          // converts labels for the receiver
 
 	at         position
-	known      bool // where it was
+	known      bool // the position is known
 	kept       time.Time
-	checkpoint string // that the series were read from
+	checkpoint string // the newest that was read for series
 	series     map[chunks.HeadSeriesRef]labels.Labels
-	lost       func(why string, err error) // what was not read is gone
+	lost       func(why string, err error) // called when unread records were deleted
 	offset     func(segment int, bytes int64)
 }
 
 const (
-	positionFile = "remote.json" // in the TSDB's directory: it goes with it
-	lookEvery    = time.Second   // for what was appended
-	keepEvery    = time.Second   // the position, which a crash forgets so much of
+	positionFile = "remote.json" // in the TSDB's directory, and deleted with it
+	pollEvery    = time.Second   // for new records
+	keepEvery    = time.Second   // the position; a crash repeats up to this much
 	retryEvery   = 5 * time.Second
 )
 
 // run reads until ctx ends.
 func (f *follower) run(ctx context.Context) {
 	if data, err := os.ReadFile(filepath.Join(f.dir, positionFile)); err == nil {
-		f.known = json.Unmarshal(data, &f.at) == nil // otherwise it begins with what this process appends
+		f.known = json.Unmarshal(data, &f.at) == nil // otherwise it starts with the samples of this process
 	}
 	for ctx.Err() == nil {
 		if err := f.follow(ctx); err != nil && ctx.Err() == nil {
-			f.log.Warn("the log of the series cannot be read for the remote; it is tried again", "cause", err.Error())
+			f.log.Warn("remote write cannot read the log of the series; retrying", "cause", err.Error())
 			sleep.For(ctx, retryEvery)
 		}
 	}
@@ -69,7 +68,7 @@ func (f *follower) run(ctx context.Context) {
 
 func (f *follower) wal() string { return filepath.Join(f.dir, "wal") }
 
-// follow reads one segment after the other.
+// follow reads one segment after another.
 func (f *follower) follow(ctx context.Context) error {
 	first, last, err := wlog.Segments(f.wal())
 	if err != nil || last < 0 {
@@ -96,8 +95,7 @@ func (f *follower) follow(ctx context.Context) error {
 	return nil
 }
 
-// learn reads which series there are before the segment, where the newest checkpoint has not been read; so it forgets those
-// that are no more.
+// learn reads the series of the newest checkpoint, if that is new, and of later segments. It drops deleted series.
 func (f *follower) learn() error {
 	checkpoint, index, err := wlog.LastCheckpoint(f.wal())
 	if errors.Is(err, record.ErrNotFound) {
@@ -126,7 +124,7 @@ func (f *follower) learn() error {
 			}
 		}
 		if err := errors.Join(r.Err(), segments.Close()); err != nil {
-			f.log.Warn("the log of the series is torn", "cause", err.Error()) // samples of a series that is not known are counted
+			f.log.Warn("the log of the series is torn", "cause", err.Error()) // samples of unknown series are counted
 		}
 	}
 	return nil
@@ -142,7 +140,7 @@ func (f *follower) store(dec *record.Decoder, rec []byte) {
 	}
 }
 
-// segment reads the segment to its end, once there is a newer one.
+// segment reads a segment to its end, until there is a newer one.
 func (f *follower) segment(ctx context.Context) error {
 	s, err := wlog.OpenReadSegment(wlog.SegmentName(f.wal(), f.at.Segment))
 	if err != nil {
@@ -187,13 +185,13 @@ func (f *follower) segment(ctx context.Context) error {
 		case err != nil && !errors.Is(err, io.EOF):
 			return fmt.Errorf("segment %d: %w", f.at.Segment, err)
 		}
-		if !sleep.For(ctx, lookEvery) {
+		if !sleep.For(ctx, pollEvery) {
 			return nil
 		}
 	}
 }
 
-// keep writes down the position. Where that fails more is sent again after a restart.
+// keep stores the position. If that fails, a restart sends some samples again.
 func (f *follower) keep() {
 	f.kept = time.Now()
 	data, err := json.Marshal(f.at)
@@ -201,11 +199,11 @@ func (f *follower) keep() {
 		err = storage.WriteFile(filepath.Join(f.dir, positionFile), data)
 	}
 	if err != nil {
-		f.log.Debug("where the remote is in the log of the series is not written down", "cause", err.Error())
+		f.log.Debug("the position of remote write was not stored", "cause", err.Error())
 	}
 }
 
-// waiting is how many bytes of the log come after an offset of a segment.
+// waiting returns the bytes of the log after an offset of a segment.
 func waiting(dir string, segment int, offset int64) (bytes int64) {
 	wal := filepath.Join(dir, "wal")
 	_, last, err := wlog.Segments(wal)

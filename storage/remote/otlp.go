@@ -33,7 +33,7 @@ import (
 	"github.com/forewarm/forewarm/internal/httpclient"
 )
 
-// OTLPConfig says which OpenTelemetry collector gets the daemon's own traces and metrics, by OTLP over HTTP.
+// OTLPConfig configures the collector for the daemon's own traces and metrics, by OTLP over HTTP.
 type OTLPConfig struct {
 	Endpoint        `yaml:",inline"` // its URL is without /v1/traces and /v1/metrics
 	Traces          bool             `yaml:"traces"`
@@ -43,13 +43,13 @@ type OTLPConfig struct {
 // DefaultOTLP sends nothing.
 func DefaultOTLP() OTLPConfig { return OTLPConfig{Traces: true, MetricsInterval: time.Minute} }
 
-// The paths of OTLP over HTTP.
+// Paths of OTLP over HTTP.
 const (
 	tracesPath  = "/v1/traces"
 	metricsPath = "/v1/metrics"
 )
 
-// Check is nil for a usable configuration; else it names the key, its value and the mend.
+// Check returns an error that names the key, its value and the fix, or nil.
 func (c *OTLPConfig) Check() error {
 	u, err := url.Parse(c.URL)
 	switch {
@@ -65,23 +65,22 @@ func (c *OTLPConfig) Check() error {
 
 const (
 	otlpTimeout  = 10 * time.Second // of one request
-	lastExport   = 3 * time.Second  // of all that is sent when the daemon stops
-	spansWaiting = 2048             // further ones are dropped
+	lastExport   = 3 * time.Second  // for the last export at shutdown
+	spansWaiting = 2048             // spans in the queue; more are dropped
 	pointsAtOnce = 10_000           // in one request
 )
 
-// OTLP sends the daemon's own traces and metrics. Goroutines of the OpenTelemetry SDK do it: they hold nobody up.
+// OTLP exports the daemon's own traces and metrics. Goroutines of the OpenTelemetry SDK send, so callers do not wait.
 type OTLP struct {
-	Traces   trace.TracerProvider // does nothing where none are sent
+	Traces   trace.TracerProvider // no-op without traces
 	Failures atomic.Uint64        // exports that failed
-	Dropped  atomic.Uint64        // spans that were too many to wait
+	Dropped  atomic.Uint64        // spans dropped because the queue was full
 	waiting  atomic.Int64         // spans
 	stops    []func(context.Context) error
 }
 
-// NewOTLP begins to send. version and instance describe this daemon; exposition writes its metrics in the text format of
-// Prometheus, and is asked at each interval. Errors are of what cfg names: the collector may be away, which is said each five
-// minutes.
+// NewOTLP starts the export. version and instance describe this daemon. exposition writes its metrics in Prometheus'
+// text format, once per interval. Errors are of cfg. An unreachable collector is logged every five minutes.
 func NewOTLP(ctx context.Context, cfg OTLPConfig, version, instance string, exposition func(io.Writer), log *slog.Logger) (*OTLP, error) {
 	o := &OTLP{Traces: noop.NewTracerProvider()}
 	if cfg.URL == "" {
@@ -98,12 +97,12 @@ func NewOTLP(ctx context.Context, cfg OTLPConfig, version, instance string, expo
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	said := rate.Sometimes{Interval: 5 * time.Minute}
+	logged := rate.Sometimes{Interval: 5 * time.Minute}
 	ended := func(err error) {
 		if err != nil {
 			o.Failures.Add(1)
-			said.Do(func() {
-				log.Warn("traces or metrics do not reach the OpenTelemetry collector; they are lost and counted, and the next ones are tried", "cause", err.Error())
+			logged.Do(func() {
+				log.Warn("traces or metrics do not reach the OpenTelemetry collector; they are dropped and counted", "cause", err.Error())
 			})
 		}
 	}
@@ -129,16 +128,16 @@ func NewOTLP(ctx context.Context, cfg OTLPConfig, version, instance string, expo
 	return o, nil
 }
 
-// Close sends what waits, for a short time.
+// Close exports the queue, for up to lastExport.
 func (o *OTLP) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastExport)
 	defer cancel()
 	for _, stop := range o.stops {
-		_ = stop(ctx) // the collector is away, which was said
+		_ = stop(ctx) // an unreachable collector was already logged
 	}
 }
 
-// spanQueue drops and counts spans where too many wait.
+// spanQueue drops and counts spans when the queue is full.
 type spanQueue struct {
 	sdktrace.SpanProcessor
 	of *OTLP
@@ -155,7 +154,7 @@ func (q spanQueue) OnEnd(s sdktrace.ReadOnlySpan) {
 	}
 }
 
-// spanExporter tells how exports end. The SDK hears of no error: it would write it to standard error.
+// spanExporter records results. It hides errors from the SDK, which would print them to standard error.
 type spanExporter struct {
 	sdktrace.SpanExporter
 	of    *OTLP
@@ -179,7 +178,7 @@ func (e metricExporter) Export(ctx context.Context, m *metricdata.ResourceMetric
 	return nil
 }
 
-// gatherer reads back what the function writes, so that metrics are sent under the names that /metrics has.
+// gatherer parses what the function writes, so that exported metrics have the names of /metrics.
 type gatherer func(io.Writer)
 
 // Gather implements prometheus.Gatherer.

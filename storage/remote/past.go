@@ -21,20 +21,20 @@ import (
 )
 
 const (
-	maxAnswer = 16 << 20 // bytes of one answer; a day of minutes is 40 kB
-	attempts  = 4        // of one query, where another may help
+	maxAnswer = 16 << 20 // bytes; a day of minutes is 40 kB
+	attempts  = 4        // of one query
 	pause     = time.Second
 )
 
-// Past reads what demand was from a Prometheus.
+// Past reads demand history from a Prometheus.
 type Past struct {
 	url     string
 	timeout time.Duration // of one query
 	api     promapi.API
-	pause   time.Duration // before the second attempt; each further one waits twice as long
+	pause   time.Duration // before the second attempt; doubles for each further one
 }
 
-// NewPast reads the certificates of cfg and connects to nothing.
+// NewPast reads the certificates of cfg. It does not connect.
 func NewPast(cfg BackfillConfig) (*Past, error) {
 	transport, err := cfg.Transport("backfill")
 	if err != nil {
@@ -43,7 +43,7 @@ func NewPast(cfg BackfillConfig) (*Past, error) {
 	return newPast(cfg.URL, cfg.Timeout, transport)
 }
 
-// NewPastWith is NewPast with Prometheus' own configuration of an HTTP client.
+// NewPastWith is NewPast with Prometheus' own HTTP client configuration.
 func NewPastWith(url string, timeout time.Duration, client config.HTTPClientConfig) (*Past, error) {
 	if err := new(httpclient.Config).Check(url); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func newPast(url string, timeout time.Duration, transport http.RoundTripper) (*P
 	return &Past{url: url, timeout: timeout, api: promapi.NewAPI(client), pause: pause}, nil
 }
 
-// bounded lets no answer be longer than maxAnswer.
+// bounded limits responses to maxAnswer.
 type bounded struct{ http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -74,15 +74,14 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// A Question is one query of a source, ready to be asked; Query is "" where there is nothing to ask, for Reason.
+// A Question is one query of a source. Query is "" if there is none; Reason says why.
 type Question struct {
 	Name   string // of the query: requests, prefill, decode, kv
 	Query  string
 	Reason string
 }
 
-// Questions of a source whose replicas hold so many KV tokens each, 0 for unknown. They are named like the dimensions of
-// demand.
+// Questions returns the queries of a source, by dimension. kvCapacityTokens is that of one replica, 0 if unknown.
 func (s *Source) Questions(kvCapacityTokens float64) []Question {
 	d := s.defaults()
 	return []Question{
@@ -91,7 +90,7 @@ func (s *Source) Questions(kvCapacityTokens float64) []Question {
 	}
 }
 
-// Replicas asks how many replicas served.
+// Replicas returns the query for the number of ready replicas.
 func (s *Source) Replicas() Question {
 	return s.question("replicas", s.Queries.Replicas, s.defaults().Replicas, 0)
 }
@@ -103,8 +102,8 @@ func (s *Source) question(name, query, absent string, kvCapacityTokens float64) 
 	return Question{name, filled, reason}
 }
 
-// KVCapacity is what the KV cache of one replica of a source held at a time, in tokens; 0 where it is not known. Of several series
-// the largest counts.
+// KVCapacity returns the KV cache of one replica at a time, in tokens; 0 if unknown. Of several series it takes the
+// largest.
 func (p *Past) KVCapacity(ctx context.Context, s *Source, at time.Time) (tokens float64, err error) {
 	q := s.question("kv_capacity", s.Queries.KVCapacity, s.defaults().KVCapacity, 0)
 	if q.Query == "" {
@@ -124,7 +123,7 @@ func (p *Past) KVCapacity(ctx context.Context, s *Source, at time.Time) (tokens 
 	return tokens, err
 }
 
-// kvTokens is the capacity that a series says: by labels, as vLLM's, or by its value; 0 when it says none.
+// kvTokens reads the capacity from labels, as of vLLM, or from the value; 0 if absent.
 func kvTokens(s *model.Sample) float64 {
 	number := func(label model.LabelName) float64 {
 		x, err := strconv.ParseFloat(string(s.Metric[label]), 64)
@@ -139,17 +138,17 @@ func kvTokens(s *model.Sample) float64 {
 	return float64(s.Value)
 }
 
-// minutesAsked are those of one query: a day.
-const minutesAsked = 24 * 60
+// minutesPerQuery is the span of one query: a day.
+const minutesPerQuery = 24 * 60
 
-// Minutes gives the value of a query for n minutes from start on, each evaluated at its end; NaN where there is none. What
-// no demand can be (negative, infinite) is not known. It asks a day at a time; step, when set, is called after each. Errors
-// carry the query and what the server said.
+// Minutes returns the value of a query for n minutes from start, evaluated at the end of each minute. NaN means
+// unknown, also for negative and infinite values. It queries a day at a time and calls step, if set, after each. Errors
+// have the query and the server's message.
 func (p *Past) Minutes(ctx context.Context, query string, start time.Time, n int, step func()) (values []float64, err error) {
-	for at := 0; at < n; at += minutesAsked {
+	for at := 0; at < n; at += minutesPerQuery {
 		var day []float64
 		err = p.retry(ctx, query, func(ctx context.Context) (err error) {
-			day, err = p.ask(ctx, query, start.Add(time.Duration(at)*time.Minute), min(minutesAsked, n-at))
+			day, err = p.ask(ctx, query, start.Add(time.Duration(at)*time.Minute), min(minutesPerQuery, n-at))
 			return err
 		})
 		if err != nil {
@@ -163,7 +162,7 @@ func (p *Past) Minutes(ctx context.Context, query string, start time.Time, n int
 	return values, nil
 }
 
-// retry asks, and tries again where the server is away or busy.
+// retry repeats a query while the server is unreachable or busy.
 func (p *Past) retry(ctx context.Context, query string, ask func(ctx context.Context) error) (err error) {
 	for i, wait := 0, p.pause; i < attempts; i, wait = i+1, 2*wait {
 		if i > 0 && !sleep.For(ctx, wait) {
@@ -176,7 +175,7 @@ func (p *Past) retry(ctx context.Context, query string, ask func(ctx context.Con
 			return nil
 		}
 		if answered, ok := errors.AsType[*promapi.Error](err); ok && answered.Type != promapi.ErrServer && answered.Type != promapi.ErrTimeout {
-			break // the same again
+			break // the result would be the same
 		}
 	}
 	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
@@ -210,11 +209,10 @@ func (p *Past) ask(ctx context.Context, query string, start time.Time, n int) ([
 	return values, nil
 }
 
-// probeMinutes are asked for by Probe.
+// probeMinutes is the span of Probe.
 const probeMinutes = 60
 
-// Probe asks a query once, over the newest hour before now, and gives the number of minutes that have a value. Errors say
-// what to mend.
+// Probe runs a query over the last hour, and returns how many minutes have a value. Errors name the fix.
 func (p *Past) Probe(ctx context.Context, query string, now time.Time) (known, minutes int, err error) {
 	values, err := p.ask(ctx, query, now.UTC().Truncate(time.Minute).Add(-probeMinutes*time.Minute), probeMinutes)
 	if err != nil {
@@ -229,7 +227,7 @@ func (p *Past) Probe(ctx context.Context, query string, now time.Time) (known, m
 	return known, probeMinutes, nil
 }
 
-// Mend says what to do about an error of a query, by the names that the user knows the address, the queries and the credentials by.
+// Mend describes the fix for a query's error, with the user's names for the address, the queries and the credentials.
 func Mend(err error, address, queries, credentials string) string {
 	var answered *promapi.Error
 	switch {

@@ -21,14 +21,14 @@ import (
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
-// WriteConfig says to whom everything that is stored is sent as well, by Prometheus' remote-write protocol 1.0.
+// WriteConfig configures the receiver of all stored series, by Prometheus remote write 1.0.
 type WriteConfig struct {
 	Endpoint `yaml:",inline"`
 	// Labels are added to every series that does not have them.
 	Labels map[string]string `yaml:"labels"`
 }
 
-// Check is nil for a usable configuration; else it names the key, its value and the mend.
+// Check returns an error that names the key, its value and the fix, or nil.
 func (c *WriteConfig) Check() error {
 	for name := range c.Labels {
 		if !model.LegacyValidation.IsValidLabelName(name) || name == model.MetricNameLabel {
@@ -38,17 +38,17 @@ func (c *WriteConfig) Check() error {
 	return c.check()
 }
 
-// WriteStats count samples since the writer was made; Retries are attempts, and Gaps what was gone before it was sent.
+// WriteStats count samples; Retries are attempts, and Gaps are losses from the log before sending.
 type WriteStats struct {
 	Sent     uint64
-	Rejected uint64 // refused by the receiver for what they are
-	Lost     uint64 // of series that are not known
+	Rejected uint64 // refused as invalid by the receiver
+	Lost     uint64 // of unknown series
 	Retries  uint64
 	Gaps     uint64
 }
 
 const (
-	// firstPause is how long to wait before the second attempt: twice as long before each further one, up to lastPause.
+	// firstPause is the pause before the second attempt. It doubles up to lastPause.
 	firstPause = time.Second
 	lastPause  = 30 * time.Second
 	// samplesPerRequest and writeTimeout bound one request.
@@ -56,11 +56,11 @@ const (
 	writeTimeout      = 30 * time.Second
 )
 
-// Writer sends what the TSDB appends to a receiver of remote write: the TSDB's write-ahead log is the queue.
+// Writer sends new samples of the TSDB by remote write. The TSDB's write-ahead log is the queue.
 //
-// The receiver gets everything at least once, in order, also what settles late and what waited over a restart; but for what
-// the TSDB has removed from its log meanwhile, which reaches back two to three hours. What the receiver refuses as unsound
-// (400, 413, 422 …) is counted and left out; anything else (it is away, busy, or does not know us) is tried again.
+// The receiver gets each sample at least once, in order, also late and queued ones. The log reaches back two to three
+// hours; older samples are lost. Samples that the receiver refuses as invalid (400, 413, 422 …) are counted and
+// skipped. Other failures (unreachable, busy, unauthorized) are retried.
 type Writer struct {
 	cfg     WriteConfig
 	dir     string // of the TSDB
@@ -69,14 +69,14 @@ type Writer struct {
 	client  *http.Client
 	pause   time.Duration // after the first failure in a row
 
-	follower follower // of the goroutine of Run
+	follower follower // owned by the goroutine of Run
 
 	segment, offset                     atomic.Int64
 	sent, rejected, lost, retries, gaps atomic.Uint64
 }
 
-// NewWriter reads the certificates of cfg and connects to nothing. dir is the TSDB's, which is open. trouble is told of each
-// failure, and with nil that all is well again; on the goroutine of Run.
+// NewWriter reads the certificates of cfg. It does not connect. dir is the directory of the open TSDB. trouble receives
+// each failure, and nil after recovery, on the goroutine of Run.
 func NewWriter(cfg WriteConfig, dir string, log *slog.Logger, trouble func(error)) (*Writer, error) {
 	client, err := cfg.client()
 	w := &Writer{cfg: cfg, dir: dir, log: log, trouble: trouble, client: client, pause: firstPause}
@@ -84,7 +84,7 @@ func NewWriter(cfg WriteConfig, dir string, log *slog.Logger, trouble func(error
 		dir: dir, log: log, take: w.take, labels: w.labels,
 		lost: func(why string, err error) {
 			w.gaps.Add(1)
-			log.Error("samples are lost to the remote: "+why, "cause", fmt.Sprint(err))
+			log.Error("remote write lost samples: "+why, "cause", fmt.Sprint(err))
 		},
 		offset: func(segment int, bytes int64) {
 			w.segment.Store(int64(segment))
@@ -99,7 +99,7 @@ func (c *WriteConfig) client() (*http.Client, error) {
 	return &http.Client{Transport: transport, Timeout: writeTimeout, CheckRedirect: httpclient.Stay}, err
 }
 
-// labels adds those of the configuration.
+// labels adds the configured labels.
 func (w *Writer) labels(ls labels.Labels) labels.Labels {
 	b := labels.NewBuilder(ls)
 	for name, value := range w.cfg.Labels {
@@ -110,13 +110,13 @@ func (w *Writer) labels(ls labels.Labels) labels.Labels {
 	return b.Labels()
 }
 
-// Run sends what the TSDB appends until ctx ends.
+// Run sends new samples until ctx ends.
 func (w *Writer) Run(ctx context.Context) error {
 	w.follower.run(ctx)
 	return nil
 }
 
-// take sends samples of the log; false when ctx ended before.
+// take sends samples of the log; false if ctx ended before.
 func (w *Writer) take(ctx context.Context, all []record.RefSample) bool {
 	for part := range slices.Chunk(all, samplesPerRequest) {
 		series := make([]prompb.TimeSeries, 0, len(part))
@@ -133,7 +133,7 @@ func (w *Writer) take(ctx context.Context, all []record.RefSample) bool {
 	return true
 }
 
-// deliver sends samples until they are dealt with; false when ctx ended before.
+// deliver sends samples until they are accepted or refused; false if ctx ended before.
 func (w *Writer) deliver(ctx context.Context, series []prompb.TimeSeries) bool {
 	count := uint64(len(series))
 	for wait := w.pause; ; wait = min(2*wait, lastPause) {
@@ -145,9 +145,9 @@ func (w *Writer) deliver(ctx context.Context, series []prompb.TimeSeries) bool {
 			return true
 		case ctx.Err() != nil:
 			return false
-		case slices.Contains(unsound, status):
+		case slices.Contains(invalidCodes, status):
 			if w.rejected.Add(count) == count {
-				w.log.Error("the receiver refuses samples; they are left out, and counted", "samples", count, "cause", err.Error())
+				w.log.Error("the receiver refuses samples; they are skipped and counted", "samples", count, "cause", err.Error())
 			}
 			return true
 		}
@@ -159,12 +159,12 @@ func (w *Writer) deliver(ctx context.Context, series []prompb.TimeSeries) bool {
 	}
 }
 
-// unsound are the answers that say that the samples are at fault; they would be the same again.
-var unsound = []int{
+// invalidCodes are the response codes for invalid samples, which a retry does not change.
+var invalidCodes = []int{
 	http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity,
 }
 
-// post makes one attempt. status is that of the answer, 0 when there was none.
+// post makes one attempt. status is 0 without a response.
 func post(ctx context.Context, client *http.Client, url string, series []prompb.TimeSeries) (status int, err error) {
 	message, err := (&prompb.WriteRequest{Timeseries: series}).Marshal()
 	if err != nil {
@@ -186,11 +186,11 @@ func post(ctx context.Context, client *http.Client, url string, series []prompb.
 	if resp.StatusCode/100 == 2 {
 		return resp.StatusCode, nil
 	}
-	reply, _ := io.ReadAll(io.LimitReader(resp.Body, 512)) // of a cut answer the status says enough
+	reply, _ := io.ReadAll(io.LimitReader(resp.Body, 512)) // if the body is cut, the status is enough
 	return resp.StatusCode, fmt.Errorf("%s answers %s: %s", httpclient.Redacted(url), resp.Status, bytes.TrimSpace(reply))
 }
 
-// ProbeWrite sends no samples, which asks for all that sending some would need. Errors say what to mend.
+// ProbeWrite sends an empty request to check address and credentials. Errors name the fix.
 func ProbeWrite(ctx context.Context, c WriteConfig) error {
 	client, err := c.client()
 	if err != nil {
@@ -213,10 +213,10 @@ func ProbeWrite(ctx context.Context, c WriteConfig) error {
 	return fmt.Errorf("%w; %s", err, mend)
 }
 
-// Stats are safe to ask for at any time.
+// Stats is safe for concurrent use.
 func (w *Writer) Stats() WriteStats {
 	return WriteStats{Sent: w.sent.Load(), Rejected: w.rejected.Load(), Lost: w.lost.Load(), Retries: w.retries.Load(), Gaps: w.gaps.Load()}
 }
 
-// Waiting is how many bytes of the TSDB's log are not sent yet.
+// Waiting returns the unsent bytes of the TSDB's log.
 func (w *Writer) Waiting() int64 { return waiting(w.dir, int(w.segment.Load()), w.offset.Load()) }

@@ -1,11 +1,11 @@
-// Package stream keeps in JetStream what must last: each tick's decisions with the state that they leave, what the tick has to
-// tell, and snapshots of the whole state.
+// Package stream keeps durable data in JetStream: each tick's decisions with the state after them, the notices of the
+// tick, and snapshots of the whole state.
 //
-// The stream FOREWARM_DECISIONS has one subject for a pool's decisions and one for each notice that a newer one replaces. All
-// that one tick adds is one atomic batch, and is stored only where each pool's newest decision is the one that the writer knows:
-// so several daemons with one configuration write each tick once, and a daemon that was paused writes nothing. Who comes second
-// compares what is there with its own.
+// The stream FOREWARM_DECISIONS has one subject per pool for decisions, and one per notice identity, where a newer
+// notice replaces the older. All messages of a tick are one atomic batch. The batch is stored only if each pool's
+// newest decision is the one that the writer knows. So several daemons with one configuration write each tick once, and
+// a daemon that was paused writes nothing. The second writer compares the stored decisions with its own.
 //
-// Bounds: queueBytes of ticks that wait to be stored; messages go with storage.retention, notices with twice the time for which
-// they are worth telling.
+// Bounds: queueBytes of ticks wait to be stored. Messages are deleted after storage.retention, notices after twice
+// their useful life.
 package stream

@@ -21,24 +21,24 @@ import (
 )
 
 const (
-	// queueBytes bounds the ticks that wait while the stream cannot be written.
+	// queueBytes bounds the ticks that wait for the stream.
 	queueBytes = 16 << 20
-	// batchMost is how many messages a server takes in one batch.
-	batchMost = 1000
-	// firstPause is how long to wait after a failure, doubling up to lastPause.
+	// maxBatch is the largest batch of a server, in messages.
+	maxBatch = 1000
+	// firstPause is the pause after a failure. It doubles up to lastPause.
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
-	// askTimeout bounds one question to the server.
-	askTimeout = 5 * time.Second
+	// requestTimeout bounds one request to the server.
+	requestTimeout = 5 * time.Second
 )
 
-// The headers of a decision.
+// Headers of a decision.
 const (
 	headerFrom    = "Forewarm-Instance"
 	headerVersion = "Forewarm-Version"
 )
 
-// The server's codes for a batch that another writer came before.
+// Error codes of the server if another writer was first.
 const (
 	wrongLastSequence         = 10071
 	wrongLastSequenceConstant = 10164
@@ -55,81 +55,81 @@ var encoding = func() cbor.EncMode {
 	return m
 }()
 
-// record is what the message of a decision holds.
+// record is the payload of a decision's message.
 type record struct {
 	Decision cbor.RawMessage `cbor:"1,keyasint"`
-	State    []byte          `cbor:"2,keyasint"` // of the pool after it, as the pipeline gave it
+	State    []byte          `cbor:"2,keyasint"` // of the pool after the decision
 }
 
-// Record is a decision of the log.
+// Record is a stored decision.
 type Record struct {
 	Decision alerting.Decision
 	State    []byte
 }
 
-// placed is the part of a decision that says where it is.
+// placed is the part of a decision that identifies it.
 type placed struct {
 	Pool    string    `cbor:"1,keyasint"`
 	Tick    time.Time `cbor:"2,keyasint"`
 	Desired int       `cbor:"10,keyasint"`
 }
 
-// Counters say what became of the decisions offered since the log was opened.
+// Counters count the decisions since the log was opened, by result.
 type Counters struct {
 	Stored    uint64
-	Repeated  uint64 // were there already, and the same: of a twin, or made again after a restart
-	Divergent uint64 // were there already with other content, or are there and were not made, or the other way round
-	Waiting   uint64 // ticks that are not stored yet
-	Lost      uint64 // ticks that waited when there was no more room for them
+	Repeated  uint64 // stored before with the same content: by a twin, or before a restart
+	Divergent uint64 // stored with other content, stored but not made here, or made here but not stored
+	Waiting   uint64 // ticks not stored yet
+	Lost      uint64 // ticks dropped because the queue was full
 }
 
-// Divergence is a decision that differs from the one in the log, which stands.
+// Divergence is a decision that differs from the stored one. The stored one is kept.
 type Divergence struct {
 	Pool          string
 	Tick          time.Time
-	Ours, Theirs  string // what each asks for, and the digest of the whole decision; "no decision" where there is none
-	From, Version string // who wrote the one in the log
+	Ours, Theirs  string // desired replicas and digest of each decision; "no decision" if there is none
+	From, Version string // writer of the stored one
 }
 
-// Config says where the log is and who writes.
+// Config is the place of the log and its writer.
 type Config struct {
 	Stream   string
 	Prefix   string
-	Instance string // told from all other daemons by it
+	Instance string // unique to this daemon
 	Version  string // of the program
-	// Diverged is told of each divergence, on the goroutine of Run.
+	// Diverged receives each divergence, on the goroutine of Run.
 	Diverged func(Divergence)
-	// Trouble is told of a tick that could not be stored when it was last tried, and with nil that one could.
+	// Trouble receives the error of the last attempt to store a tick, or nil after a success.
 	Trouble func(error)
 }
 
-// Log is the stream of decisions and notices. Add is for one goroutine; the rest is safe beside it.
+// Log is the stream of decisions and notices. Only one goroutine may call Add; the rest is safe for concurrent use.
 type Log struct {
 	js  jetstream.JetStream
 	cfg Config
 	log *slog.Logger
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	changed  *sync.Cond
 	queue    []*batch
 	bytes    int
-	failing  error // why the oldest batch could not be stored when it was last tried
+	failing  error // error of the last attempt to store the oldest batch
 	counters Counters
 
-	// Of the goroutine of Run.
+	// Owned by the goroutine of Run.
 	heads  map[string]*head
-	since  time.Time // tick of the state that was taken up, which knows the decisions up to it
-	newest time.Time // tick of the newest decision stored or compared
+	since  time.Time // tick of the restored state, which includes the decisions up to it
+	newest time.Time // tick of the newest stored or compared decision
 }
 
-// head is the newest decision of a pool as this writer knows it.
+// head is a pool's newest decision that this writer knows.
 type head struct {
 	sequence uint64
-	tick     time.Time // of that decision, where it was compared; zero where it is not known
+	tick     time.Time // of that decision, if it was compared; otherwise zero
 	behind   bool      // the log may have newer ones
 }
 
-// batch is one tick on its way to the stream, or a barrier.
+// batch is one tick waiting for the stream, or a barrier.
 type batch struct {
 	tick      time.Time
 	decisions []offer
@@ -138,30 +138,30 @@ type batch struct {
 	done      chan struct{} // of a barrier
 }
 
-// offer is one decision that is to be stored.
+// offer is a decision to store.
 type offer struct {
 	pool, subject string
 	desired       int
-	decision      []byte // the part that is compared
+	decision      []byte // the compared part
 	payload       []byte
 }
 
-// NewLog prepares a log; Run stores. since is the newest tick of the state that is taken up: the decisions up to it are not made
-// again. newest is the tick of the log's newest decision.
+// NewLog prepares a log; Run stores. since is the newest tick of the restored state: the decisions up to it are not
+// made again. newest is the tick of the log's newest decision.
 func NewLog(js jetstream.JetStream, cfg Config, since, newest time.Time, log *slog.Logger) *Log {
 	l := &Log{js: js, cfg: cfg, log: log, heads: map[string]*head{}, since: since, newest: newest}
 	l.changed = sync.NewCond(&l.mu)
 	return l
 }
 
-// Entry is a decision and the state that it leaves.
+// Entry is a decision and the state after it.
 type Entry struct {
 	Decision *alerting.Decision
 	State    []byte
 }
 
-// Add has what one tick decided and has to tell stored. It waits only while the queue is full and the stream takes what it is
-// given; where it does not, the oldest ticks are lost to the log and counted.
+// Add queues the decisions and notices of a tick. If the queue is full it waits while the stream accepts messages. If
+// the stream fails, it drops the oldest ticks and counts them.
 func (l *Log) Add(tick time.Time, entries []Entry, notices []alerting.Notice) error {
 	b := &batch{tick: tick}
 	for _, e := range entries {
@@ -214,14 +214,14 @@ func (l *Log) push(b *batch) {
 	l.changed.Broadcast()
 }
 
-// Barrier marks how far the log was added to: the channel is closed once all before it is stored.
+// Barrier returns a channel that is closed when all earlier ticks are stored.
 func (l *Log) Barrier() <-chan struct{} {
 	b := &batch{done: make(chan struct{})}
 	l.push(b)
 	return b.done
 }
 
-// Await waits for a barrier. It is an error when ctx ends before, or while the stream cannot be written.
+// Await waits for a barrier. It fails if ctx ends, or while the stream cannot be written.
 func (l *Log) Await(ctx context.Context, barrier <-chan struct{}) error {
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
@@ -242,7 +242,7 @@ func (l *Log) Await(ctx context.Context, barrier <-chan struct{}) error {
 	}
 }
 
-// Counters are since opening.
+// Counters returns the counts since opening.
 func (l *Log) Counters() Counters {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -255,7 +255,7 @@ func (l *Log) count(f func(c *Counters)) {
 	f(&l.counters)
 }
 
-// Run stores what is added until ctx ends.
+// Run stores queued ticks until ctx ends.
 func (l *Log) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() {
 		l.mu.Lock()
@@ -288,7 +288,7 @@ func (l *Log) Run(ctx context.Context) error {
 	}
 }
 
-// first waits for the oldest batch; nil when ctx has ended.
+// first waits for the oldest batch; nil after ctx has ended.
 func (l *Log) first(ctx context.Context) *batch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -301,7 +301,7 @@ func (l *Log) first(ctx context.Context) *batch {
 	return l.queue[0]
 }
 
-// shift takes the first batch, which is stored, off the queue.
+// shift removes the stored first batch from the queue.
 func (l *Log) shift(b *batch) {
 	l.mu.Lock()
 	failed := l.failing != nil
@@ -332,23 +332,23 @@ func (l *Log) fail(err error) {
 	l.changed.Broadcast()
 	l.mu.Unlock()
 	if first {
-		l.log.Error("decisions cannot be stored in the log; they wait in memory, and it goes on by itself", "cause", err.Error())
+		l.log.Error("decisions cannot be stored in the log; they wait in memory and are retried", "cause", err.Error())
 	}
 	if l.cfg.Trouble != nil {
 		l.cfg.Trouble(err)
 	}
 }
 
-// store makes sure that a batch is in the stream: by writing it, or by finding it there.
+// store ensures that a batch is in the stream: it writes it, or finds it there.
 func (l *Log) store(ctx context.Context, b *batch) error {
 	if b.done != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*requestTimeout)
 	defer cancel()
 	if len(b.decisions) == 0 {
 		if !b.tick.IsZero() && !b.tick.After(l.newest) {
-			return nil // told when the log came to this tick first
+			return nil // notified when the log first reached this tick
 		}
 		return l.write(ctx, nil, b.notices)
 	}
@@ -369,24 +369,24 @@ func (l *Log) store(ctx context.Context, b *batch) error {
 			l.reached(b.tick)
 			return nil
 		case !errors.As(err, &refused) || attempt > 2:
-			l.doubt(left)
+			l.markUnknown(left)
 			return err
-		case refused.ErrorCode == duplicateInBatch: // the server remembers ids of what was purged; the fence is enough
-			l.doubt(left)
+		case refused.ErrorCode == duplicateInBatch: // the server remembers ids of purged messages; the check of sequences is enough
+			l.markUnknown(left)
 			for _, m := range b.notices {
 				m.Header.Del(jetstream.MsgIDHeader)
 			}
 		case refused.ErrorCode == wrongLastSequence, refused.ErrorCode == wrongLastSequenceConstant:
-			l.doubt(left)
+			l.markUnknown(left)
 		default:
-			l.doubt(left)
+			l.markUnknown(left)
 			return err
 		}
 	}
 }
 
-// doubt has the log looked at before anything is written for these pools again: whether they are stored is not known.
-func (l *Log) doubt(offers []offer) {
+// markUnknown marks pools whose last write has an unknown result. The log is read before the next write for them.
+func (l *Log) markUnknown(offers []offer) {
 	for i := range offers {
 		l.heads[offers[i].pool].behind = true
 	}
@@ -398,7 +398,7 @@ func (l *Log) reached(tick time.Time) {
 	}
 }
 
-// noticesOf are those of a batch that go with the decisions that are left of it.
+// noticesOf returns a batch's notices for the decisions that remain to be stored.
 func noticesOf(b *batch, left []offer) []*nats.Msg {
 	if len(left) == len(b.decisions) {
 		return b.notices
@@ -414,7 +414,7 @@ func noticesOf(b *batch, left []offer) []*nats.Msg {
 	return out
 }
 
-// compare gives the offers that the log does not have.
+// compare returns the offers that the log does not have.
 func (l *Log) compare(ctx context.Context, stream jetstream.Stream, b *batch) (left []offer, err error) {
 	for i := range b.decisions {
 		o := &b.decisions[i]
@@ -425,13 +425,13 @@ func (l *Log) compare(ctx context.Context, stream jetstream.Stream, b *batch) (l
 			}
 			l.heads[o.pool] = h
 		}
-		there := h.tick.Equal(b.tick) // it was compared when this batch was tried before
-		if h.behind && !there {
-			if there, err = l.catchUp(ctx, stream, h, o, b.tick); err != nil {
+		exists := h.tick.Equal(b.tick) // compared in an earlier attempt
+		if h.behind && !exists {
+			if exists, err = l.catchUp(ctx, stream, h, o, b.tick); err != nil {
 				return nil, err
 			}
 		}
-		if there {
+		if exists {
 			l.reached(b.tick)
 		} else {
 			left = append(left, *o)
@@ -440,7 +440,7 @@ func (l *Log) compare(ctx context.Context, stream jetstream.Stream, b *batch) (l
 	return left, nil
 }
 
-// open finds where a pool's decisions stand that the state knows.
+// open finds the sequence of a pool's newest decision that the state includes.
 func (l *Log) open(ctx context.Context, stream jetstream.Stream, subject string) (*head, error) {
 	m, err := stream.GetLastMsgForSubject(ctx, subject)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -456,8 +456,9 @@ func (l *Log) open(ctx context.Context, stream jetstream.Stream, subject string)
 	return &head{sequence: first - 1, behind: true}, err
 }
 
-// catchUp reads a pool's decisions on to a tick, and says whether that one needs no writing. One that is there is compared.
-func (l *Log) catchUp(ctx context.Context, stream jetstream.Stream, h *head, o *offer, tick time.Time) (there bool, err error) {
+// catchUp reads a pool's decisions up to a tick, and reports whether the decision of that tick needs no write. It
+// compares a stored one.
+func (l *Log) catchUp(ctx context.Context, stream jetstream.Stream, h *head, o *offer, tick time.Time) (exists bool, err error) {
 	for {
 		m, err := stream.GetMsg(ctx, h.sequence+1, jetstream.WithGetMsgSubject(o.subject))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -468,7 +469,7 @@ func (l *Log) catchUp(ctx context.Context, stream jetstream.Stream, h *head, o *
 			case err != nil:
 				return false, err
 			case last.Sequence > h.sequence:
-				continue // a twin's came between the two questions
+				continue // a twin wrote between the two requests
 			default:
 				h.sequence = last.Sequence
 			}
@@ -497,7 +498,7 @@ func (l *Log) catchUp(ctx context.Context, stream jetstream.Stream, h *head, o *
 			if err != nil {
 				return false, err
 			}
-			if info.State.FirstSeq <= h.sequence+1 { // else the log had one, which was purged
+			if info.State.FirstSeq <= h.sequence+1 { // otherwise the stored one was purged
 				d.Theirs = noDecision
 				l.diverged(d)
 			}
@@ -527,15 +528,15 @@ func (l *Log) diverged(d Divergence) {
 	}
 }
 
-// write stores decisions and notices as one atomic batch, where each decision's pool is as far as this writer knows. What is too
-// much for one batch begins with notices, under ids that keep a second attempt from telling them again.
+// write stores decisions and notices as one atomic batch, if each pool's head is the one that this writer knows. If
+// they exceed one batch, notices go first, with ids that prevent duplicates after a second attempt.
 func (l *Log) write(ctx context.Context, offers []offer, notices []*nats.Msg) error {
-	room := batchMost - len(offers)
-	if len(offers) > batchMost {
-		return fmt.Errorf("%d decisions of one tick: the most is %d pools", len(offers), batchMost)
+	room := maxBatch - len(offers)
+	if len(offers) > maxBatch {
+		return fmt.Errorf("%d decisions of one tick: the most is %d pools", len(offers), maxBatch)
 	}
 	for len(offers) > 0 && len(notices) > room {
-		n := min(batchMost, len(notices)-room)
+		n := min(maxBatch, len(notices)-room)
 		if _, err := l.commit(ctx, notices[:n]); err != nil && !isDuplicate(err) {
 			return err
 		}
@@ -570,15 +571,15 @@ func isDuplicate(err error) bool {
 	return ok && refused.ErrorCode == duplicateInBatch
 }
 
-// commit stores messages all or none, and gives the sequence of the last one.
+// commit stores all messages or none, and returns the last sequence.
 func (l *Log) commit(ctx context.Context, messages []*nats.Msg) (last uint64, err error) {
 	conn, id := l.js.Conn(), nuid.Next()
 	if !conn.IsConnected() {
-		return 0, nats.ErrDisconnected // it would keep the messages, and send them some time after we gave up
+		return 0, nats.ErrDisconnected // the client would buffer them and send them later
 	}
 	var answer *nats.Msg
 	for i, m := range messages {
-		if len(messages) == 1 { // needs no batch, for which the server makes and syncs files
+		if len(messages) == 1 { // a batch of one would make the server create and sync files
 			m.Header.Del("Nats-Batch-Id")
 			m.Header.Del("Nats-Batch-Sequence")
 			m.Header.Del("Nats-Batch-Commit")
@@ -588,7 +589,7 @@ func (l *Log) commit(ctx context.Context, messages []*nats.Msg) (last uint64, er
 		m.Header.Set("Nats-Batch-Id", id)
 		m.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
 		if i < len(messages)-1 {
-			m.Header.Del("Nats-Batch-Commit") // of an attempt before
+			m.Header.Del("Nats-Batch-Commit") // of an earlier attempt
 			err = conn.PublishMsg(m)
 		} else {
 			m.Header.Set("Nats-Batch-Commit", "1")

@@ -15,20 +15,20 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// headerPool is the pool that a notice is of.
+// headerPool names the pool of a notice.
 const headerPool = "Forewarm-Pool"
 
-// The kinds of notices, as their subjects name them.
+// Kinds of notices in subjects.
 const (
 	kindPrescale = "prescale"
 	kindAlert    = "alert"
 	kindReport   = "report"
 )
 
-// noticeMost is for how long a notice stays in the log at least, so that one which lapses is counted by the sinks that missed it.
-const noticeMost = time.Hour
+// minNoticeLife is the least time a notice stays in the log, so that sinks count one that expires undelivered.
+const minNoticeLife = time.Hour
 
-// noticeMessage is a notice as the log keeps it.
+// noticeMessage encodes a notice for the log.
 func (l *Log) noticeMessage(n *alerting.Notice) (*nats.Msg, error) {
 	kind, pool, identity := kindReport, "", ""
 	switch {
@@ -46,12 +46,12 @@ func (l *Log) noticeMessage(n *alerting.Notice) (*nats.Msg, error) {
 	m.Header.Set(headerPool, pool)
 	m.Header.Set(jetstream.MsgIDHeader, n.ID())
 	if n.Report == nil {
-		m.Header.Set(jetstream.MsgTTLHeader, (2*n.Life() + noticeMost).Round(time.Second).String())
+		m.Header.Set(jetstream.MsgTTLHeader, (2*n.Life() + minNoticeLife).Round(time.Second).String())
 	}
 	return m, nil
 }
 
-// Tell stores a notice that no tick has, once under its id.
+// Tell stores a notice outside a tick, once per id.
 func (l *Log) Tell(ctx context.Context, n alerting.Notice) error {
 	m, err := l.noticeMessage(&n)
 	if err != nil {
@@ -60,22 +60,22 @@ func (l *Log) Tell(ctx context.Context, n alerting.Notice) error {
 	if last, ok, err := l.lastNotice(ctx, m.Subject); err != nil {
 		return err
 	} else if ok && last.ID() == n.ID() {
-		return nil // by a twin, or before a crash
+		return nil // stored by a twin, or before a crash
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	_, err = l.js.PublishMsg(ctx, m)
 	return err
 }
 
-// Reported is the newest report that was told of; nil when there is none.
+// Reported returns the newest stored report, nil if there is none.
 func (l *Log) Reported(ctx context.Context) (*alerting.Report, error) {
 	n, _, err := l.lastNotice(ctx, ingest.NoticeSubject(l.cfg.Prefix, kindReport, "", ""))
 	return n.Report, err
 }
 
 func (l *Log) lastNotice(ctx context.Context, subject string) (n alerting.Notice, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	stream, err := l.js.Stream(ctx, l.cfg.Stream)
 	if err != nil {
@@ -91,29 +91,29 @@ func (l *Log) lastNotice(ctx context.Context, subject string) (n alerting.Notice
 	return n, err == nil, err
 }
 
-// Queue gives one sink the notices of the log, in their order; twins share it. It is for one goroutine.
+// Queue delivers the log's notices to one sink, in order; twins share it. It is for one goroutine.
 type Queue struct {
 	log       *Log
 	delivered jetstream.KeyValue
 	name      string // of the durable consumer
 	sink      string
 	reports   bool
-	most      int           // under way at once
-	wait      time.Duration // for a daemon that was killed
+	limit     int           // notices being delivered at once
+	wait      time.Duration // until another daemon gets the notice
 	consumer  jetstream.Consumer
-	settled   uint64 // sequence of the newest one settled here
+	settled   uint64 // sequence of the newest acknowledged here
 }
 
-// Queue prepares the queue of a sink: of reports, or of all else. most is how many notices may be under way.
-func (l *Log) Queue(delivered jetstream.KeyValue, sink string, reports bool, most int) *Queue {
+// Queue prepares the queue of a sink, for reports or for all other notices. limit bounds the notices being delivered.
+func (l *Log) Queue(delivered jetstream.KeyValue, sink string, reports bool, limit int) *Queue {
 	kind, wait := "signals", signalWait
 	if reports {
 		kind, wait = "reports", reportWait
 	}
-	return &Queue{log: l, delivered: delivered, name: "sink-" + kind + "-" + token(sink), sink: sink, reports: reports, most: most, wait: wait}
+	return &Queue{log: l, delivered: delivered, name: "sink-" + kind + "-" + token(sink), sink: sink, reports: reports, limit: limit, wait: wait}
 }
 
-// token makes one word of letters, digits, dashes and underscores of any name.
+// token converts a name to letters, digits, dashes and underscores.
 func token(name string) string {
 	var b strings.Builder
 	for _, c := range []byte(name) {
@@ -128,19 +128,19 @@ func token(name string) string {
 }
 
 const (
-	// reportLife is how far back a new sink is told of reports.
+	// reportLife is the age of the oldest report that a new sink gets.
 	reportLife = 72 * time.Hour
-	// signalWait and reportWait are for how long a notice is left to a daemon that was killed: longer than an attempt may take. After
-	// that it goes to a twin, or again to the daemon that has been started again.
+	// signalWait and reportWait exceed the time of one attempt. After that a notice of a killed daemon goes to a twin,
+	// or to the restarted daemon.
 	signalWait = 20 * time.Second
 	reportWait = 70 * time.Second
-	// unusedFor is when the server forgets the queue of a sink that is no longer configured.
+	// unusedFor is when the server deletes the queue of a removed sink.
 	unusedFor = 30 * 24 * time.Hour
 )
 
-// open finds the durable consumer, or makes it: where it was deleted, behind what was settled here.
+// open finds the durable consumer. If it was deleted, open creates it after the last acknowledged notice.
 func (q *Queue) open(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	prefix := q.log.cfg.Prefix + ".notice."
 	filters := []string{prefix + kindPrescale + ".>", prefix + kindAlert + ".>"}
@@ -151,15 +151,15 @@ func (q *Queue) open(ctx context.Context) error {
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		cfg := jetstream.ConsumerConfig{
 			Durable: q.name, Description: "Forewarm: what " + q.sink + " is to be told", FilterSubjects: filters,
-			AckPolicy: jetstream.AckExplicitPolicy, AckWait: q.wait, MaxAckPending: q.most, InactiveThreshold: unusedFor,
+			AckPolicy: jetstream.AckExplicitPolicy, AckWait: q.wait, MaxAckPending: q.limit, InactiveThreshold: unusedFor,
 			DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: new(time.Now().Add(-reportLife)),
 		}
 		if q.settled > 0 {
 			cfg.DeliverPolicy, cfg.OptStartTime, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, nil, q.settled+1
-			q.log.log.Warn("the queue of a sink was deleted, and is made again where it ended", "consumer", q.name)
+			q.log.log.Warn("the queue of a sink was deleted; it is created again at its last position", "consumer", q.name)
 		}
 		c, err = q.log.js.CreateConsumer(ctx, q.log.cfg.Stream, cfg)
-		if errors.Is(err, jetstream.ErrConsumerExists) { // by a twin, at this moment
+		if errors.Is(err, jetstream.ErrConsumerExists) { // a twin created it at the same time
 			c, err = q.log.js.Consumer(ctx, q.log.cfg.Stream, q.name)
 		}
 	}
@@ -170,23 +170,23 @@ func (q *Queue) open(ctx context.Context) error {
 	return nil
 }
 
-// waitMost is how long one request for the next notice waits.
-const waitMost = 30 * time.Second
+// maxFetchWait bounds one request for the next notice.
+const maxFetchWait = 30 * time.Second
 
-// Next waits for the next notices, so many at most; none when none came for a while.
-func (q *Queue) Next(ctx context.Context, most int) (all []*alerting.Delivery, err error) {
+// Next waits for up to limit notices; none if none came for a while.
+func (q *Queue) Next(ctx context.Context, limit int) (all []*alerting.Delivery, err error) {
 	if q.consumer == nil {
 		if err := q.open(ctx); err != nil {
 			return nil, err
 		}
 	}
-	waiting, cancel := context.WithTimeout(ctx, waitMost)
+	waiting, cancel := context.WithTimeout(ctx, maxFetchWait)
 	defer cancel()
 	batch, err := q.consumer.Fetch(1, jetstream.FetchContext(waiting))
-	for left := most; err == nil && left > 0; {
-		came := 0
+	for left := limit; err == nil && left > 0; {
+		received := 0
 		for m := range batch.Messages() {
-			came++
+			received++
 			var d *alerting.Delivery
 			if d, err = q.delivery(m); err != nil {
 				return all, err
@@ -196,10 +196,10 @@ func (q *Queue) Next(ctx context.Context, most int) (all []*alerting.Delivery, e
 		if err = batch.Error(); errors.Is(err, nats.ErrTimeout) || waiting.Err() != nil {
 			err = nil
 		}
-		if left -= came; came == 0 || left == 0 || err != nil {
+		if left -= received; received == 0 || left == 0 || err != nil {
 			break
 		}
-		batch, err = q.consumer.FetchNoWait(left) // those of the same tick are there
+		batch, err = q.consumer.FetchNoWait(left) // the rest of the same tick
 	}
 	if err != nil {
 		q.consumer = nil
@@ -222,14 +222,14 @@ func (q *Queue) delivery(m jetstream.Msg) (*alerting.Delivery, error) {
 		return q.newer(ctx, m.Subject(), meta.Sequence.Stream)
 	}
 	if err := cbor.Unmarshal(m.Data(), &d.Notice); err != nil {
-		return nil, errors.Join(fmt.Errorf("message %d is no notice of this version, and is passed over: %w", meta.Sequence.Stream, err), m.Term())
+		return nil, errors.Join(fmt.Errorf("message %d is no notice of this version, and is skipped: %w", meta.Sequence.Stream, err), m.Term())
 	}
 	return d, nil
 }
 
-// newer is the notice that has replaced one, where there is one.
+// newer returns the notice that replaced one, if any.
 func (q *Queue) newer(ctx context.Context, subject string, sequence uint64) (n alerting.Notice, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	stream, err := q.log.js.Stream(ctx, q.log.cfg.Stream)
 	if err != nil {
@@ -245,9 +245,9 @@ func (q *Queue) newer(ctx context.Context, subject string, sequence uint64) (n a
 	return n, err == nil, err
 }
 
-// Delivered is the id of the notice that a sink last took of an identity, "" when it took none within a week.
+// Delivered returns the id of the last notice of an identity that a sink accepted within a week, or "".
 func (q *Queue) Delivered(ctx context.Context, identity string) (id string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	e, err := q.delivered.Get(ctx, q.key(identity))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -259,9 +259,9 @@ func (q *Queue) Delivered(ctx context.Context, identity string) (id string, err 
 	return string(e.Value()), nil
 }
 
-// NoteTold keeps it.
+// NoteTold stores that id.
 func (q *Queue) NoteTold(ctx context.Context, identity, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	_, err := q.delivered.Put(ctx, q.key(identity), []byte(id))
 	return err

@@ -17,7 +17,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// ErrNoDecision says that the log has no such decision, or none any more.
+// ErrNoDecision means that the log has no such decision, or no longer has it.
 var ErrNoDecision = errors.New("no such decision in the log")
 
 // Reader reads the decisions of a log.
@@ -27,14 +27,15 @@ type Reader struct {
 	prefix string
 }
 
-// NewReader reads a stream whose subjects are below prefix.
+// NewReader reads a stream with subjects below prefix.
 func NewReader(js jetstream.JetStream, stream, prefix string) *Reader {
 	return &Reader{js, stream, prefix}
 }
 
 func (r *Reader) subjects() string { return r.prefix + ".decision.>" }
 
-// disorder is how far the ticks of pools may be apart in the log: their batches are stored one after the other.
+// disorder bounds how far ticks of different pools can be out of order, because their batches are stored one after the
+// other.
 const disorder = 10 * time.Minute
 
 // Read calls fn with every decision whose tick is in [from, to), in the order of the log.
@@ -76,7 +77,7 @@ func (r *Reader) read(ctx context.Context, subject string, from, to time.Time, f
 	return nil
 }
 
-// search gives a sequence before which no decision of a subject is from a tick on, and from which on all are. Ticks ascend.
+// search returns a sequence: earlier decisions of a subject are before from, later ones are not. Ticks ascend.
 func search(ctx context.Context, stream jetstream.Stream, subject string, from time.Time) (sequence uint64, err error) {
 	info, err := stream.Info(ctx)
 	if err != nil {
@@ -97,7 +98,7 @@ func search(ctx context.Context, stream jetstream.Stream, subject string, from t
 	return first + uint64(n), err
 }
 
-// Newest is the newest decision of each pool, with the state that it leaves.
+// Newest returns the newest decision of each pool, with the state after it.
 func (r *Reader) Newest(ctx context.Context) (all []Record, err error) {
 	err = scan(ctx, r.js, r.stream, r.subjects(), 0, true, func(m jetstream.Msg) error {
 		x, err := decode(m.Data())
@@ -110,7 +111,7 @@ func (r *Reader) Newest(ctx context.Context) (all []Record, err error) {
 	return all, err
 }
 
-// Last is the newest decision's tick and pool; ok is false where there is none.
+// Last returns tick and pool of the newest decision; ok is false if there is none.
 func (r *Reader) Last(ctx context.Context) (tick time.Time, pool string, ok bool, err error) {
 	all, err := r.Newest(ctx)
 	for i := range all {
@@ -121,7 +122,7 @@ func (r *Reader) Last(ctx context.Context) (tick time.Time, pool string, ok bool
 	return tick, pool, ok, err
 }
 
-// Digest is the SHA-256 of all decisions with what they leave, in the order of the log.
+// Digest is the SHA-256 of all decisions and their states, in the order of the log.
 func (r *Reader) Digest(ctx context.Context) (sum [sha256.Size]byte, err error) {
 	h := sha256.New()
 	err = scan(ctx, r.js, r.stream, r.subjects(), 1, false, func(m jetstream.Msg) error {
@@ -131,7 +132,7 @@ func (r *Reader) Digest(ctx context.Context) (sum [sha256.Size]byte, err error) 
 	return [sha256.Size]byte(h.Sum(nil)), err
 }
 
-// Explain says what a decision rests on. It returns [ErrNoDecision] where there is none that ref names, see find.
+// Explain explains a decision. It returns [ErrNoDecision] if ref names none, see find.
 func (r *Reader) Explain(ctx context.Context, ref string) (alerting.Explanation, error) {
 	d, after, err := r.find(ctx, ref, alerting.ExplainSpan)
 	if err != nil {
@@ -140,8 +141,8 @@ func (r *Reader) Explain(ctx context.Context, ref string) (alerting.Explanation,
 	return alerting.Explain(&d, after), nil
 }
 
-// find looks a decision up, with those of its pool in the span after it. ref is an event's id (pool and generation), an
-// event's evidence (pool@tick#sequence), or a pool, whose newest decision is meant.
+// find returns a decision, and those of its pool in the span after it. ref is an event's id (pool and generation), an
+// event's evidence (pool@tick#sequence), or a pool, for its newest decision.
 func (r *Reader) find(ctx context.Context, ref string, span time.Duration) (d alerting.Decision, after []alerting.Decision, err error) {
 	newest, err := r.Newest(ctx)
 	if err != nil {
@@ -181,7 +182,7 @@ func (r *Reader) find(ctx context.Context, ref string, span time.Duration) (d al
 	return d, nil, fmt.Errorf("%w: %q; give the id of an event such as chat-29500000, its evidence, or a pool's name for its newest decision", ErrNoDecision, ref)
 }
 
-// reference says which decision ref means, and from which tick on to look; nil where it can only be a pool's name.
+// reference parses ref into a match and the first tick to search; match is nil if ref can only be the name of a pool.
 func reference(ref string, last time.Time) (match func(*alerting.Decision) bool, from time.Time) {
 	if i := strings.LastIndex(ref, "@"); i > 0 {
 		tick, _, _ := strings.Cut(ref[i+1:], "#")
@@ -210,13 +211,14 @@ func decode(data []byte) (x Record, err error) {
 	return x, err
 }
 
-// errEnough ends a reading that has what it wants.
+// errEnough ends a scan early.
 var errEnough = errors.New("enough")
 
-// scanBatch is how many messages are fetched at a time.
+// scanBatch is how many messages are fetched at once.
 const scanBatch = 256
 
-// scan calls fn with the messages that a stream has now below a subject, from a sequence on, or only the last of each subject.
+// scan calls fn with the stream's current messages below a subject, from a sequence on, or only the last of each
+// subject.
 func scan(ctx context.Context, js jetstream.JetStream, stream, subject string, from uint64, last bool, fn func(jetstream.Msg) error) error {
 	cfg := jetstream.ConsumerConfig{
 		FilterSubject: subject, AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: 30 * time.Second,
@@ -232,16 +234,16 @@ func scan(ctx context.Context, js jetstream.JetStream, stream, subject string, f
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = js.DeleteConsumer(ctx, stream, consumer.CachedInfo().Name) // the server forgets it anyway
+		_ = js.DeleteConsumer(ctx, stream, consumer.CachedInfo().Name) // the server deletes it later anyway
 	}()
 	for left := consumer.CachedInfo().NumPending; left > 0; {
-		batch, err := consumer.Fetch(int(min(left, scanBatch)), jetstream.FetchMaxWait(askTimeout))
+		batch, err := consumer.Fetch(int(min(left, scanBatch)), jetstream.FetchMaxWait(requestTimeout))
 		if err != nil {
 			return err
 		}
-		came := false
+		received := false
 		for m := range batch.Messages() {
-			came = true
+			received = true
 			left--
 			if err := fn(m); err != nil {
 				if errors.Is(err, errEnough) {
@@ -255,14 +257,14 @@ func scan(ctx context.Context, js jetstream.JetStream, stream, subject string, f
 			return batch.Error()
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case !came:
-			return nil // they went meanwhile
+		case !received:
+			return nil // they were deleted meanwhile
 		}
 	}
 	return nil
 }
 
-// Alerts are those of a pool that the log still has, newest state each: for some hours after their end.
+// Alerts returns the newest state of each alert of a pool in the log. Alerts stay for some hours after their end.
 func (r *Reader) Alerts(ctx context.Context, pool string) (alerts []alerting.Alert, err error) {
 	err = scan(ctx, r.js, r.stream, r.prefix+".notice."+kindAlert+"."+ingest.EscapeToken(pool)+".>", 0, true, func(m jetstream.Msg) error {
 		var n alerting.Notice

@@ -16,27 +16,27 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// State says what a snapshot holds: the state after the message with sequence Sequence of a stream.
+// State describes a snapshot: the state after message Sequence of a stream.
 type State struct {
 	Name     string // of the object
 	Stream   string
-	Created  time.Time // of the stream: one that was made again has other messages
+	Created  time.Time // of the stream; a recreated stream has other messages
 	Sequence uint64
 	Version  string // of the program
 	Bytes    int64
 	Digest   string    // SHA-256 of the state, in hex
-	At       time.Time // when it was stored, by the server's clock
+	At       time.Time // storage time by the server's clock
 }
 
-// States are the snapshots in a bucket: two objects for each daemon that shares the log, which it writes in turn. A bucket puts the
-// new description of an object in the place of the old one before it knows that all of the new content is stored; so an object that
-// is written while the bucket is full is lost. It is for one goroutine.
+// States are the snapshots in a bucket: two objects per daemon on the log, written in turn. A bucket replaces an
+// object's description before the new content is complete, so a full bucket loses the object being written. States is
+// for one goroutine.
 type States struct {
 	bucket   jetstream.ObjectStore
 	instance string
 }
 
-// NewStates keeps snapshots of a daemon in a bucket.
+// NewStates returns a daemon's snapshots in a bucket.
 func NewStates(bucket jetstream.ObjectStore, instance string) *States {
 	return &States{bucket, instance}
 }
@@ -44,11 +44,11 @@ func NewStates(bucket jetstream.ObjectStore, instance string) *States {
 const (
 	statePrefix = "state/"
 	bufferBytes = 256 << 10
-	// forgetAfter is how much older than ours the snapshot of another daemon is when it is removed.
+	// forgetAfter is the age, relative to our snapshot, at which another daemon's is removed.
 	forgetAfter = time.Hour
 )
 
-// List gives the snapshots there are, the one that has come furthest first.
+// List returns all snapshots, the most advanced first.
 func (s *States) List(ctx context.Context) (all []State, err error) {
 	infos, err := s.bucket.List(ctx)
 	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
@@ -82,7 +82,7 @@ func stateOf(i *jetstream.ObjectInfo) (x State, ok bool) {
 	return x, true
 }
 
-// Open gives a state to read. Its end is an error where it is not what was stored.
+// Open returns a reader of a state. At the end it returns an error if the content is not what was stored.
 func (s *States) Open(ctx context.Context, x State) (io.ReadCloser, error) {
 	object, err := s.bucket.Get(ctx, x.Name)
 	if err != nil {
@@ -96,13 +96,13 @@ type reading struct {
 	io.Closer
 }
 
-// Fresh says whether another daemon stored a snapshot of the same program within a time, so that none of ours is needed.
+// Fresh reports whether another daemon of this version stored a snapshot within a time, so that ours is not needed.
 func (s *States) Fresh(ctx context.Context, version string, within time.Duration) bool {
 	all, err := s.List(ctx)
 	if err != nil {
 		return false
 	}
-	var own time.Time // of the newest
+	var own time.Time // of our newest
 	for i := range all {
 		if s.owns(&all[i]) && all[i].At.After(own) {
 			own = all[i].At
@@ -117,8 +117,8 @@ func (s *States) name(turn int) string { return fmt.Sprintf("%s%s/%d", statePref
 
 func (s *States) owns(x *State) bool { return x.Name == s.name(0) || x.Name == s.name(1) }
 
-// Save stores a state in the place of this daemon's last but one, and removes those of daemons that are gone. After an error the
-// last one is still there.
+// Save replaces this daemon's older snapshot, and removes those of daemons that have ended. After an error the newer
+// snapshot still exists.
 func (s *States) Save(ctx context.Context, x State, content io.Reader) (State, error) {
 	all, err := s.List(ctx)
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *States) Save(ctx context.Context, x State, content io.Reader) (State, e
 	return saved, s.forget(ctx, &saved)
 }
 
-// forget removes the snapshots that are long behind.
+// forget removes snapshots that are far behind.
 func (s *States) forget(ctx context.Context, own *State) error {
 	all, err := s.List(ctx)
 	for i := range all {
@@ -153,7 +153,7 @@ func (s *States) forget(ctx context.Context, own *State) error {
 	return err
 }
 
-// remove deletes an object that may be there.
+// remove deletes an object, if it exists.
 func (s *States) remove(ctx context.Context, name string) error {
 	if err := s.bucket.Delete(ctx, name); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
 		return fmt.Errorf("snapshot %s: %w", name, err)
@@ -161,16 +161,16 @@ func (s *States) remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// pagesObject holds the pages of the newest report.
+// pagesObject has the pages of the newest report.
 const pagesObject = "report"
 
-// PutPages keeps the pages of the newest report, for whichever daemon delivers it.
+// PutPages stores the pages of the newest report, for the daemon that delivers it.
 func (s *States) PutPages(ctx context.Context, id string, pages []byte) error {
 	_, err := s.bucket.Put(ctx, jetstream.ObjectMeta{Name: pagesObject, Metadata: map[string]string{"id": id}}, strings.NewReader(string(pages)))
 	return err
 }
 
-// Pages gives them; ok is false where they are of another report.
+// Pages returns the stored pages; ok is false if they are of another report.
 func (s *States) Pages(ctx context.Context, id string) (pages []byte, ok bool, err error) {
 	object, err := s.bucket.Get(ctx, pagesObject)
 	if errors.Is(err, jetstream.ErrObjectNotFound) {
