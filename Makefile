@@ -12,6 +12,10 @@ MODULE := github.com/forewarm/forewarm
 SEQUENTIAL := $(addprefix $(MODULE)/,alerting alerting/plan alerting/report backtest backtest/suggest features features/sketch forecaster \
             forecaster/capacity forecaster/model forecaster/network ingest ingest/codec ingest/telemetrypb internal/draw pipeline)
 
+# Tests of the whole program start processes and wait for them. With the race detector all together take ten minutes, so only those
+# with most going on at once run with it. The daemon's own tests, in internal/daemon, do so as well. The longest packages come first.
+PROGRAM := $(MODULE)/cmd/forewarm
+
 .PHONY: build test test-long test-keda-scaler lint ablation held-out bench bench-accuracy bench-policies bench-alarms bench-learned microbench fuzz cover clean
 
 build: ## a static binary in bin/
@@ -20,8 +24,9 @@ build: ## a static binary in bin/
 test: ## vet and all tests; every change must pass them
 	$(if $(RACE),,@echo 'no C compiler: testing without the race detector')
 	$(GO) vet ./...
-	$(GO) test -timeout 20m $(SEQUENTIAL)
-	$(GO) test $(RACE) -timeout 20m $(filter-out $(SEQUENTIAL),$(shell $(GO) list ./...))
+	$(GO) test -timeout 20m $(PROGRAM) $(SEQUENTIAL)
+	$(GO) test $(RACE) -timeout 20m $(MODULE)/internal/daemon $(filter-out $(SEQUENTIAL) $(PROGRAM),$(shell $(GO) list ./...))
+	$(GO) test $(RACE) -timeout 20m -run '^Test(Twins|Reload|Discover)' $(PROGRAM)
 
 KILLS ?= 100
 test-long: ## faults of two daemons on one log, KILLS random kills, and clock jumps; prints the table of docs/durability.md
