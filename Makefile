@@ -12,8 +12,8 @@ MODULE := github.com/forewarm/forewarm
 SEQUENTIAL := $(addprefix $(MODULE)/,alerting alerting/plan alerting/report backtest backtest/suggest features features/sketch forecaster \
             forecaster/capacity forecaster/model forecaster/network ingest ingest/codec ingest/telemetrypb internal/draw pipeline)
 
-# Tests of the whole program start processes and wait for them. With the race detector all together take ten minutes, so only those
-# with most going on at once run with it. The daemon's own tests, in internal/daemon, do so as well. The longest packages come first.
+# Tests of the whole program start processes and wait for them. All of them take ten minutes with the race detector.
+# So only the most concurrent ones run with it, and the tests of internal/daemon. The longest packages come first.
 PROGRAM := $(MODULE)/cmd/forewarm
 
 .PHONY: build test test-long test-keda-scaler lint ablation held-out bench bench-accuracy bench-policies bench-alarms bench-learned microbench fuzz cover clean

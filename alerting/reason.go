@@ -64,9 +64,9 @@ func (p *plan) promptFinding(v *Decision, cfg Config) []string {
 	case v.Action == ScaleOut && p.blind != sighted:
 		return []string{move}
 	case v.Action == ScaleOut:
-		return []string{outlook(v, cfg), move}
+		return []string{riskSentence(v, cfg), move}
 	}
-	return []string{outlook(v, cfg), "No more than " + v.count(v.Desired) + " are allowed."}
+	return []string{riskSentence(v, cfg), "No more than " + v.count(v.Desired) + " are allowed."}
 }
 
 // move is a sentence about the change that d requests.
@@ -97,9 +97,9 @@ func (p *plan) finding(d *Decision, cfg Config) []string {
 	case more && p.need <= p.current && d.Needed <= p.current:
 		return []string{"The pool is below its least size.", move}
 	case more && p.need <= p.current:
-		return []string{outlook(d, cfg), move}
+		return []string{riskSentence(d, cfg), move}
 	case more:
-		return []string{outlook(d, cfg), move, fmt.Sprintf("A new one takes up to %s.", span(d.Lead))}
+		return []string{riskSentence(d, cfg), move, fmt.Sprintf("A new one takes up to %s.", span(d.Lead))}
 	case fewer && p.enough >= p.current:
 		return []string{"The pool is above its largest size.", move}
 	case fewer:
@@ -109,9 +109,9 @@ func (p *plan) finding(d *Decision, cfg Config) []string {
 	case d.Needed < p.current && d.Desired == p.current && d.Desired > p.in.Pool.Replicas.Min:
 		return []string{capital(d.count(d.Needed)) + " would do.", stay}
 	case d.Needed > d.Desired:
-		return []string{outlook(d, cfg), "No more than " + d.count(d.Desired) + " are allowed."}
+		return []string{riskSentence(d, cfg), "No more than " + d.count(d.Desired) + " are allowed."}
 	}
-	return []string{outlook(d, cfg), stay}
+	return []string{riskSentence(d, cfg), stay}
 }
 
 // recentRecord is the largest age of the newest record of a pool that sends telemetry.
@@ -146,8 +146,8 @@ func (p *plan) unseen(d *Decision, move string) []string {
 	return []string{why, "Holding " + d.count(d.Desired) + "."}
 }
 
-// outlook is a sentence about the binding resource. It predicts a saturation only if that is more likely than not.
-func outlook(d *Decision, cfg Config) string {
+// riskSentence is a sentence about the binding resource. It predicts a saturation only if that is more likely than not.
+func riskSentence(d *Decision, cfg Config) string {
 	r := d.binding()
 	window := d.Lead + cfg.Hold
 	switch {

@@ -66,17 +66,17 @@ func TestBelief(t *testing.T) {
 	supply := forecaster.Supply{Ready: 3, Pending: []time.Time{early, late}}
 	tests := map[string]struct {
 		desired  int
-		told     bool
+		advised  bool
 		observed bool
 		was      []time.Time
 		want     State
 	}{
-		"more is pending from now on":          {desired: 6, told: true, want: State{Ready: 3, Pending: []time.Time{early, late, noon}}},
-		"the newest ask is cancelled":          {desired: 4, told: true, want: State{Ready: 3, Pending: []time.Time{early}}},
-		"then ready replicas go":               {desired: 1, told: true, want: State{Ready: 1, Pending: []time.Time{}}},
+		"more is pending from now on":          {desired: 6, advised: true, want: State{Ready: 3, Pending: []time.Time{early, late, noon}}},
+		"the newest ask is cancelled":          {desired: 4, advised: true, want: State{Ready: 3, Pending: []time.Time{early}}},
+		"then ready replicas go":               {desired: 1, advised: true, want: State{Ready: 1, Pending: []time.Time{}}},
 		"nobody acts on advice":                {desired: 9, want: State{Ready: 3, Pending: []time.Time{early, late}}},
-		"asks that do not report yet are kept": {desired: 6, told: true, observed: true, was: []time.Time{early}, want: State{Ready: 3, Pending: []time.Time{early, noon, noon}}},
-		"the oldest ask is met first":          {desired: 4, told: true, observed: true, was: []time.Time{early, late}, want: State{Ready: 3, Pending: []time.Time{late}}},
+		"asks that do not report yet are kept": {desired: 6, advised: true, observed: true, was: []time.Time{early}, want: State{Ready: 3, Pending: []time.Time{early, noon, noon}}},
+		"the oldest ask is met first":          {desired: 4, advised: true, observed: true, was: []time.Time{early, late}, want: State{Ready: 3, Pending: []time.Time{late}}},
 		"nobody acts on advice, observed":      {desired: 9, observed: true, want: State{Ready: 3, Pending: []time.Time{early, late}}},
 	}
 	for name, tt := range tests {
@@ -84,7 +84,7 @@ func TestBelief(t *testing.T) {
 			st := State{Pending: tt.was}
 			tt.want.SupplyKnown = true
 			s := forecaster.Supply{Ready: supply.Ready, Pending: append([]time.Time(nil), supply.Pending...)}
-			st.updateSupply(noon, s, tt.observed, tt.desired, tt.told)
+			st.updateSupply(noon, s, tt.observed, tt.desired, tt.advised)
 			if diff := cmp.Diff(tt.want, st); diff != "" {
 				t.Error(diff)
 			}

@@ -12,17 +12,17 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// unwantedFor is how long a pool must have no telemetry before it is forgotten, once its definition was taken back.
-const unwantedFor = time.Hour
+// withdrawnAfter is how long a pool must be without telemetry before it is deleted, once its definition was withdrawn.
+const withdrawnAfter = time.Hour
 
-// definition is what the log says of a pool that the configuration does not list.
+// definition is the definition of a pool from the log.
 type definition struct {
-	Keys     []byte    `cbor:"1,keyasint"`
-	Heard    time.Time `cbor:"2,keyasint"` // newest telemetry or definition of the pool; to the minute
-	Unwanted bool      `cbor:"3,keyasint,omitempty"`
+	Keys      []byte    `cbor:"1,keyasint"`
+	LastSeen  time.Time `cbor:"2,keyasint"` // newest telemetry or definition of the pool; to the minute
+	Withdrawn bool      `cbor:"3,keyasint,omitempty"`
 }
 
-// define takes up a pool's definition, or refuses it and says why.
+// define applies a pool's definition, or refuses it with the reason.
 func (p *Pipeline) define(b *ingest.Batch, x *ingest.Definition) {
 	if err := p.redefine(x.Pool, x.Keys); err != nil {
 		p.counters.Refused[ingest.ReasonBadDefinition]++
@@ -45,11 +45,11 @@ func (p *Pipeline) redefine(name string, keys []byte) error {
 		return fmt.Errorf("pool %q is in the configuration, which wins: remove it from pools, or its definition", name)
 	case len(keys) == 0:
 		if served && e.defined != nil {
-			e.defined.Unwanted = true
+			e.defined.Withdrawn = true
 		}
 		return nil
 	case served && e.defined != nil && bytes.Equal(e.defined.Keys, keys):
-		e.defined.Heard, e.defined.Unwanted = p.time.Last, false
+		e.defined.LastSeen, e.defined.Withdrawn = p.time.Last, false
 		return nil
 	case !served && len(p.pools) >= p.cfg.MaxPools:
 		return fmt.Errorf("pool %q is one too many: max_pools is %d", name, p.cfg.MaxPools)
@@ -66,32 +66,32 @@ func (p *Pipeline) redefine(name string, keys []byte) error {
 	learned := e.warmup.State()
 	e.pool, e.warmup = c, c.Warmup
 	e.warmup.Restore(learned)
-	e.defined = &definition{Keys: keys, Heard: p.time.Last}
+	e.defined = &definition{Keys: keys, LastSeen: p.time.Last}
 	p.changes++
 	p.aggregator.SetService(name, serviceOf(&c))
 	p.forecaster.SetZone(name, c.Zone)
 	return nil
 }
 
-// hear notes telemetry of the pool.
-func (d *definition) hear(at time.Time) {
-	if d != nil && at.After(d.Heard) {
-		d.Heard = at.UTC().Truncate(features.Minute)
+// observeTelemetry keeps the time of the newest telemetry.
+func (d *definition) observeTelemetry(at time.Time) {
+	if d != nil && at.After(d.LastSeen) {
+		d.LastSeen = at.UTC().Truncate(features.Minute)
 	}
 }
 
-// forgetSilent begins a tick: it forgets the pools of which neither telemetry nor a definition has come for Features.ClassTTL, and
-// those that are unwanted and silent.
+// forgetSilent deletes defined pools without telemetry and without a definition for Features.ClassTTL. It also deletes
+// pools whose definition was withdrawn, once they are silent.
 func (p *Pipeline) forgetSilent(t time.Time) {
 	p.pools = slices.DeleteFunc(p.pools, func(e *poolEntry) bool {
 		if e.defined == nil {
 			return false
 		}
-		if e.defined.Heard.IsZero() { // it was defined before the first tick
-			e.defined.Heard = t
+		if e.defined.LastSeen.IsZero() { // it was defined before the first tick
+			e.defined.LastSeen = t
 		}
-		silent := t.Sub(e.defined.Heard)
-		if silent < unwantedFor || !e.defined.Unwanted && silent < p.cfg.Features.ClassTTL {
+		silent := t.Sub(e.defined.LastSeen)
+		if silent < withdrawnAfter || !e.defined.Withdrawn && silent < p.cfg.Features.ClassTTL {
 			return false
 		}
 		p.changes++

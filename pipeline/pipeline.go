@@ -551,7 +551,7 @@ func (p *Pipeline) updatePools(out *Output) {
 			e.prefix.resize(&out.Pools[i].State, &e.pool, p.cfg.PrefixBlocks)
 			e.signals = e.signals.Add(out.Tick, out.Windows, &out.Pools[i])
 			e.prompts.Observe(e.pool.Name, out.Windows)
-			e.defined.hear(out.Pools[i].LastEvent)
+			e.defined.observeTelemetry(out.Pools[i].LastEvent)
 		}
 	}
 }
@@ -611,7 +611,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		if !d.Stale {
 			e.line.Tick(t, d.Ahead(), cfg)
 		}
-		if !d.Stale || e.defined == nil || !e.defined.Unwanted { // else the silence is no fault
+		if !d.Stale || e.defined == nil || !e.defined.Withdrawn { // else the silence is no fault
 			conditions = append(conditions, alerting.Conditions(&d, f, cfg)...)
 		}
 		conditions = append(conditions, e.prompts.Condition(&d, pool.LongestPrompt(f.Minute.State.KVCapacityTokens), cfg)...)

@@ -208,7 +208,7 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// TestDiscoverFaults names what defines no pool, each in an event of its object and a metric; the others are published all the same.
+// TestDiscoverFaults: each object that defines no valid pool has an Event and is in a metric. The other pools are published.
 func TestDiscoverFaults(t *testing.T) {
 	permissions := jetstream.DefaultConfig()
 	for _, user := range []string{"FOREWARM", "PRODUCER", "CONSUMER", "DISCOVERY"} {

@@ -159,8 +159,7 @@ func missingRights(ctx context.Context, conn *nats.Conn, need Rights) (missing R
 	return missing, nil
 }
 
-// allows reports whether lists of a server's configuration let all subjects of a pattern pass; an empty list of what is allowed has
-// no limit.
+// allows reports whether the lists permit all subjects of a pattern. An empty list of allowed subjects permits all.
 func allows(allow, deny []string, subject string) bool {
 	if slices.ContainsFunc(deny, func(d string) bool { d, _, _ = strings.Cut(d, " "); return overlap(d, subject) }) {
 		return false
@@ -168,8 +167,8 @@ func allows(allow, deny []string, subject string) bool {
 	return len(allow) == 0 || slices.ContainsFunc(allow, func(a string) bool { a, _, _ = strings.Cut(a, " "); return covers(a, subject) })
 }
 
-// Permissions is the part of a nats-server's configuration that has one user each for daemons, producers, consumers and discovery of c, with
-// the rights that they need and no more.
+// Permissions is the users part of a nats-server configuration. Daemons, producers, consumers and discovery have a user
+// each, with the least rights.
 func (c *Config) Permissions() string {
 	var b strings.Builder
 	daemon, each := c.DaemonRights(), *c

@@ -22,7 +22,7 @@ type Endpoint struct {
 	TokenFile    string           `yaml:"token_file"` // holds the token that clients send as Authorization: Bearer
 	TLS          tlsconfig.Server `yaml:"tls"`
 	MaxBytes     int              `yaml:"max_bytes"`      // of a request, as sent and decompressed
-	RequestsPerS float64          `yaml:"requests_per_s"` // further ones are refused for now
+	RequestsPerS float64          `yaml:"requests_per_s"` // above it: HTTP 429, or RESOURCE_EXHAUSTED by gRPC
 	Concurrent   int              `yaml:"concurrent"`     // requests at once; further ones are told to come back later
 }
 

@@ -88,23 +88,12 @@ func (p *inProcess) publish(t *testing.T, subject string, data []byte) {
 	}
 }
 
-// settle waits until the stream has everything that was published, and the fold everything in the stream.
+// settle waits until the stream has everything that was published, the daemon has applied it, and the log has the decisions.
 func (p *inProcess) settle(t *testing.T) {
 	t.Helper()
-	// On one connection the answer comes after everything before it; a watermark of long ago changes nothing, once
-	// there is a first record.
-	m, err := p.conn.Request("forewarm.telemetry.watermark._", []byte(`{"at":978307200000}`), testenv.Patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ack struct {
-		Seq uint64 `json:"seq"`
-	}
-	if err := json.Unmarshal(m.Data, &ack); err != nil || ack.Seq == 0 {
-		t.Fatalf("the stream answers %q (%v)", m.Data, err)
-	}
-	testenv.Await(t, "the fold to reach the end of the stream", func() bool {
-		return p.Status().Sequence >= ack.Seq
+	sequence := testenv.StoredSequence(t, p.conn)
+	testenv.Await(t, "the daemon to reach the end of the stream", func() bool {
+		return p.Status().Sequence >= sequence
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package httpclient has what the clients of Prometheus, Alertmanager and stores of samples share: authentication, headers and TLS. It
-// owns no goroutine.
+// Package httpclient is shared by the clients of Prometheus, Alertmanager and remote storage. It has authentication,
+// headers and TLS. It starts no goroutine.
 package httpclient
 
 import (

@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"testing"
 	"time"
@@ -59,4 +60,21 @@ func Next(s *nats.Subscription) func(func(*nats.Msg) bool) {
 			}
 		}
 	}
+}
+
+// StoredSequence is the sequence of the telemetry stream after everything that conn has published. It publishes a watermark
+// of long ago, which changes nothing once there is a first record.
+func StoredSequence(t testing.TB, conn *nats.Conn) uint64 {
+	t.Helper()
+	m, err := conn.Request("forewarm.telemetry.watermark._", []byte(`{"at":978307200000}`), Patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ack struct {
+		Seq uint64 `json:"seq"`
+	}
+	if err := json.Unmarshal(m.Data, &ack); err != nil || ack.Seq == 0 {
+		t.Fatalf("the stream answers %q (%v)", m.Data, err)
+	}
+	return ack.Seq
 }

@@ -182,7 +182,7 @@ func (d *daemon) activate(t *testing.T) {
 	})
 }
 
-// traceStart is where the traces of replay begin: with 2024 unless it is told otherwise.
+// traceStart is the time of t_s = 0 in a replayed trace, by default.
 var traceStart = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // replay publishes a part of a load that takes several replicas, and waits until it is applied.

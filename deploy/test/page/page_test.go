@@ -103,7 +103,8 @@ var paths = map[string]string{
 	"/quality": "[data-part=quality]", "/explain/chat": "pre", "/reports": "[data-part=reports]",
 }
 
-// TestPages opens each page at three sizes: nothing is complained of, neither a page nor a table scrolls sideways, and axe finds nothing.
+// TestPages opens each page at three sizes. The console has no error, neither the page nor a table scrolls sideways, and axe
+// finds nothing.
 func TestPages(t *testing.T) {
 	chromium(t)
 	d := startDaemon(t)

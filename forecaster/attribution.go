@@ -50,7 +50,7 @@ func (a *attribution) observe(minute int64, r *features.Ranking) {
 	if a.Then.At <= a.Since { // one minute is too little to compare with
 		return
 	}
-	if i, rise := a.riser(minute, r); rise >= minRise {
+	if i, rise := a.fastestGrowing(minute, r); rise >= minRise {
 		a.Name, a.Share, a.Margin = r.Name(i)
 		a.Rise = min(rise, 1)
 	}
@@ -76,10 +76,10 @@ func (s *rankingAt) weight(name string) float64 {
 	return 0
 }
 
-// riser is the index of the name whose tokens a minute rose most since a.Then, and its share of the whole rise; 0 if
+// fastestGrowing is the index of the name whose tokens a minute rose most since a.Then, and its share of the whole rise; 0 if
 // the rise is small. Weights decay, so what a name received since is its weight minus the rest of its old one; a.Since
 // limits how much a weight can hold.
-func (a *attribution) riser(minute int64, r *features.Ranking) (most int, share float64) {
+func (a *attribution) fastestGrowing(minute int64, r *features.Ranking) (most int, share float64) {
 	fade := math.Exp2(-float64(features.Minute) / float64(features.RankingHalfLife))
 	held := func(minutes int64) float64 { return (1 - math.Pow(fade, float64(minutes))) / (1 - fade) }
 	left := math.Pow(fade, float64(minute-a.Then.At))
