@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -103,7 +104,7 @@ var paths = map[string]string{
 	"/quality": "[data-part=quality]", "/explain/chat": "pre", "/reports": "[data-part=reports]",
 }
 
-// TestPages opens each page at three sizes. The console has no error, neither the page nor a table scrolls sideways, and axe
+// TestPages opens each page at three sizes and in two themes. The console has no error, neither the page nor a table scrolls sideways, and axe
 // finds nothing.
 func TestPages(t *testing.T) {
 	chromium(t)
@@ -111,27 +112,33 @@ func TestPages(t *testing.T) {
 	axe := axeCore(t)
 	for _, width := range []int64{1280, 900, 390} {
 		for path, part := range paths {
-			t.Run(fmt.Sprintf("%s at %d", path, width), func(t *testing.T) {
-				w := open(t, int(width), 900)
-				var broad int64
-				var scrolling []string
-				w.run(t, path, chromedp.EmulateViewport(width, 900), chromedp.Navigate(d.url+path), chromedp.WaitVisible(part, chromedp.ByQuery),
-					chromedp.Evaluate("document.documentElement.scrollWidth", &broad),
-					chromedp.Evaluate(`[...document.querySelectorAll(".scroll:has(table)")].filter(s => s.scrollWidth > s.clientWidth + 1).map(s => s.textContent.slice(0, 60))`, &scrolling))
-				if broad > width || len(scrolling) > 0 {
-					t.Errorf("%s is %d wide in a window of %d, and these tables scroll: %q", path, broad, width, scrolling)
-				}
-				if axe == "" {
-					t.Skip("no axe-core: npm is not there, or its registry is not; install Debian's package npm")
-				}
-				var found []string
-				w.run(t, path, chromedp.Evaluate(axe, nil), chromedp.Evaluate(`axe.run().then(r => r.violations.map(v => v.id + ": " + v.help + ": " + v.nodes.map(n => n.html).slice(0, 3).join(" ")))`, &found,
-					func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
-				for _, f := range found {
-					t.Errorf("%s: %s", path, f)
-				}
-			})
+			for _, theme := range []string{"light", "dark"} {
+				t.Run(fmt.Sprintf("%s at %d, %s", path, width, theme), func(t *testing.T) { checkPage(t, d.url+path, part, width, theme, axe) })
+			}
 		}
+	}
+}
+
+// checkPage opens a page in a window of a width, in a light or dark theme.
+func checkPage(t *testing.T, url, part string, width int64, theme, axe string) {
+	w := open(t, int(width), 900)
+	var broad int64
+	var scrolling []string
+	w.run(t, url, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}),
+		chromedp.EmulateViewport(width, 900), chromedp.Navigate(url), chromedp.WaitVisible(part, chromedp.ByQuery),
+		chromedp.Evaluate("document.documentElement.scrollWidth", &broad),
+		chromedp.Evaluate(`[...document.querySelectorAll(".scroll:has(table)")].filter(s => s.scrollWidth > s.clientWidth + 1).map(s => s.textContent.slice(0, 60))`, &scrolling))
+	if broad > width || len(scrolling) > 0 {
+		t.Errorf("the page is %d wide in a window of %d, and these tables scroll: %q", broad, width, scrolling)
+	}
+	if axe == "" {
+		t.Skip("no axe-core: npm is not there, or its registry is not; install Debian's package npm")
+	}
+	var found []string
+	w.run(t, url, chromedp.Evaluate(axe, nil), chromedp.Evaluate(`axe.run().then(r => r.violations.map(v => v.id + ": " + v.help + ": " + v.nodes.map(n => n.html).slice(0, 3).join(" ")))`, &found,
+		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	for _, f := range found {
+		t.Error(f)
 	}
 }
 
