@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,13 +107,13 @@ func troubleCheck(name, sound, trouble string) Check {
 // poolsCheck never makes the daemon unready: cold and stale pools safely hold their replicas.
 func poolsCheck(st Status, pools []PoolView) Check {
 	c := Check{Name: "pools", OK: true, Detail: "warm"}
-	var weak []string
+	var stale, cold []string
 	for i := range pools {
 		switch p := &pools[i]; {
 		case p.Stale:
-			weak = append(weak, p.Pool+" has no current telemetry")
+			stale = append(stale, p.Pool)
 		case p.Projection == nil || p.Projection.Confidence == forecaster.Cold:
-			weak = append(weak, p.Pool+" has less than an hour of history")
+			cold = append(cold, p.Pool)
 		}
 	}
 	switch {
@@ -120,12 +121,23 @@ func poolsCheck(st Status, pools []PoolView) Check {
 		c.Degraded, c.Detail = true, "degraded: no tick yet, nothing is decided"
 	case len(pools) == 0:
 		c.Degraded, c.Detail = true, "degraded: no telemetry of any pool has come yet"
-	case len(weak) > 0:
-		const most = 8
-		if more := len(weak) - most; more > 0 {
-			weak = append(weak[:most], fmt.Sprintf("%d more", more))
-		}
-		c.Degraded, c.Detail = true, "degraded: "+strings.Join(weak, ", ")+"; no replica is removed there"
+	case len(stale)+len(cold) > 0:
+		weak := slices.Concat(having(stale, "no current telemetry"), having(cold, "less than an hour of history"))
+		c.Degraded, c.Detail = true, "degraded: "+strings.Join(weak, "; ")+"; no replica is removed there"
 	}
 	return c
+}
+
+// having is a clause about some pools, of which it names the first three; none for no pools.
+func having(pools []string, what string) []string {
+	const named = 3
+	switch more := len(pools) - named; {
+	case len(pools) == 0:
+		return nil
+	case len(pools) == 1:
+		return []string{pools[0] + " has " + what}
+	case more > 0:
+		return []string{fmt.Sprintf("%s and %d more have %s", strings.Join(pools[:named], ", "), more, what)}
+	}
+	return []string{strings.Join(pools, ", ") + " have " + what}
 }
