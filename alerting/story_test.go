@@ -14,6 +14,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 // nights are situations that someone is woken by or finds in the morning: what the decision knew, and the alert that is to
@@ -178,6 +179,9 @@ func TestAlertsReadLikeMessages(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.RunbookURL = ""
 	var text strings.Builder
+	write := func(title string, c *Condition) {
+		fmt.Fprintf(&text, "%s\n%s (%s, class %s)\n%s\n%s\n=> %s\n\n", title, c.Name, c.Severity, c.Class, c.Annotations["summary"], c.Annotations["description"], c.Annotations["action"])
+	}
 	for _, night := range nights {
 		d := decided()
 		d.ETA = forecaster.ETA{P10: 9 * time.Minute, P50: 14 * time.Minute, P90: 31 * time.Minute}
@@ -208,7 +212,11 @@ func TestAlertsReadLikeMessages(t *testing.T) {
 				t.Errorf("%s: %s has the summary of %s", night.name, other.Name, c.Name)
 			}
 		}
-		fmt.Fprintf(&text, "%s\n%s (%s, class %s)\n%s\n%s\n=> %s\n\n", night.name, c.Name, c.Severity, c.Class, c.Annotations["summary"], c.Annotations["description"], c.Annotations["action"])
+		write(night.name, c)
+	}
+	for _, c := range otherAlerts() {
+		checkWords(t, string(c.Name), &c)
+		write("without a forecast", &c)
 	}
 	const golden = "testdata/alerts.golden.txt"
 	if *update {
@@ -266,4 +274,17 @@ func TestAnnotations(t *testing.T) {
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// otherAlerts are one of each kind that does not rest on a forecast, but the watchdog.
+func otherAlerts() []Condition {
+	d := &Decision{Pool: "llama", Tick: noon, Mode: Active, Basis: &Basis{Contradicts: []capacity.Contradiction{
+		{Dimension: features.DimPrefill, Source: capacity.Stated, Stated: 12_000, Learned: 8_000, Low: 7_400, High: 8_600, Since: noon, From: noon.Add(24 * time.Hour)},
+	}}}
+	growing := Prompts{{Class: "rag", Tenant: "acme", Share: .8, Tokens: 1e6, Known: 1440, Now: 15, Usual: 13.5}}
+	vitals := Vitals{
+		Window: 15 * time.Minute, Records: 1100, Refused: map[string]uint64{"bad_time": 60}, Storage: "series: the disk of /data is full", StorageSince: noon,
+		Diverged: 2, Divergence: "chat at 12:00", Sinks: []SinkVitals{{Name: "webhook/ops", Failing: true, Since: noon, Err: "connection refused", Waiting: 3}},
+	}
+	return slices.Concat(contradicted(d, DefaultConfig()), growing.Condition(d, 40_000, DefaultConfig()), SelfConditions(&vitals, DefaultConfig()))
 }
