@@ -9,7 +9,7 @@ FUZZTIME ?= 30s
 # Packages that start no goroutine (see docs/packages.md; a test checks it). Their own tests need no race detector,
 # which makes them five times slower. The tests of their callers use it.
 MODULE := github.com/forewarm/forewarm
-SEQUENTIAL := $(addprefix $(MODULE)/,alerting alerting/plan alerting/report backtest backtest/suggest features features/sketch forecaster \
+SEQUENTIAL := $(addprefix $(MODULE)/,alerting alerting/plan alerting/report backtest features features/sketch forecaster \
             forecaster/capacity forecaster/model forecaster/network ingest ingest/codec ingest/telemetrypb internal/draw pipeline)
 
 # Tests of the whole program start processes and wait for them. All of them take ten minutes with the race detector.

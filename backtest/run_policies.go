@@ -5,9 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 // enter creates the pools of the run: of the pipeline, of Forewarm with other settings, and of rivals.
@@ -127,18 +125,15 @@ func (r *runner) row(o *outcome, c *contender) Result {
 	return row
 }
 
-// quantile returns the quantile of the pipeline's decisions.
-func (r *runner) quantile() float64 { return Quantile(&r.pool, r.cfg.Decision) }
-
-// Quantile returns the quantile of decisions: configured, from costs, or the default.
-func Quantile(pool *capacity.Pool, cfg alerting.Config) float64 {
-	if pool.Quantile > 0 {
-		return pool.Quantile
+// quantile returns the quantile of the pipeline's decisions: configured, from costs, or the default.
+func (r *runner) quantile() float64 {
+	if r.pool.Quantile > 0 {
+		return r.pool.Quantile
 	}
-	if cfg.Quantile > 0 {
-		return cfg.Quantile
+	if r.cfg.Decision.Quantile > 0 {
+		return r.cfg.Decision.Quantile
 	}
-	if tau, ok := pool.CostQuantile(); ok {
+	if tau, ok := r.pool.CostQuantile(); ok {
 		return tau
 	}
 	return defaultQuantile

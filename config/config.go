@@ -68,7 +68,6 @@ type Log struct {
 type Report struct {
 	Schedule string `yaml:"schedule"` // cron: minute hour day-of-month month day-of-week; "" for never
 	Timezone string `yaml:"timezone"` // IANA name, or Local
-	Suggest  bool   `yaml:"suggest"`  // rerun the period with other settings, and show their cost
 
 	// ReportConfig configures the delivery of reports.
 	sink.ReportConfig `yaml:",inline"`
@@ -87,7 +86,7 @@ func Default() *Config {
 		Storage:   storage.DefaultConfig(),
 		OTLP:      remote.DefaultOTLP(),
 		Backfill:  remote.DefaultBackfill(),
-		Report:    Report{Schedule: "0 7 * * 1", Timezone: "UTC", Suggest: true},
+		Report:    Report{Schedule: "0 7 * * 1", Timezone: "UTC"},
 		Server:    server.DefaultConfig(),
 		PromQL:    promapi.DefaultConfig(),
 		Log:       Log{Level: "info", Format: "console"},

@@ -75,8 +75,4 @@
 // replicas (Σ load / PerReplica), and each class pays its share of each. KV is divided between prompts and outputs as
 // prompt : output/2, and failed attempts hold as much as the calls of their class. Tenants, features and models pay for
 // their classes by tokens. Those without their own series are others.
-//
-// Other settings are added by the caller if it can run the period again (forewarm report -suggest): GPU-hours and
-// saturated minutes of the same simulation of the recorded demand, with the present configuration and with one other
-// value. They are no recommendation: one week does not show which value is better beyond chance.
 package report

@@ -90,10 +90,8 @@ func week() *Report {
 				{Name: "prefill_rate", Unit: "tokens/s", Stated: 12_000, Learned: 9000, Used: 9000},
 				{Name: "kv_per_replica", Unit: "tokens", Stated: 1e6, Learned: nan, Used: 1e6},
 			},
-			OtherSettings:     []OtherSetting{{"quantile", "0.9", "0.95", 5443, 6010, 14, 9}, {"decision.cooldown", "15m", "5m", 5443, 5120, 14, 14}},
-			OtherSettingsNote: "Seven days were run again in a simulation.",
 		},
-		{Pool: "silent", OtherSettingsNote: "No other setting was tried: no demand of it is kept.", Data: Data{Minutes: 10080, Decided: 10079}, Saturation: Saturation{Probability: .5, LeadMinutes: nan},
+		{Pool: "silent", Data: Data{Minutes: 10080, Decided: 10079}, Saturation: Saturation{Probability: .5, LeadMinutes: nan},
 			Decisions: Decisions{Mode: "active", Ticks: 10079, Stale: 10079}},
 	}}
 	r.summarise()

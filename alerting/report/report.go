@@ -38,12 +38,7 @@ type Pool struct {
 	Decisions      Decisions    `json:"decisions"`
 	Cost           Cost         `json:"cost"`
 	Assumptions    []Assumption `json:"assumptions"` // of the newest decision
-	// OtherSettings are set by a caller that can run the period again; OtherSettingsNote says how, or why there are
-	// none.
-	OtherSettings     []OtherSetting `json:"other_settings,omitempty"`
-	OtherSettingsNote string         `json:"other_settings_note,omitempty"`
-
-	Timeline *Timeline `json:"timeline"` // null if neither capacity nor forecasts are known
+	Timeline       *Timeline    `json:"timeline"`    // null if neither capacity nor forecasts are known
 }
 
 // Data counts the known minutes of the period.
@@ -233,16 +228,4 @@ type Assumption struct {
 	Stated  Number `json:"stated"`
 	Learned Number `json:"learned"`
 	Used    Number `json:"used"`
-}
-
-// OtherSetting compares the period with another value of one setting. Both figures of a kind come from the same
-// simulation of the recorded demand.
-type OtherSetting struct {
-	Setting             string `json:"setting"` // key in the configuration, such as decision.cooldown
-	Now                 string `json:"now"`
-	Other               string `json:"other"`
-	GPUHoursNow         Number `json:"gpu_hours_now"` // replica-hours if the GPUs of a replica are unknown
-	GPUHours            Number `json:"gpu_hours"`
-	SaturatedMinutesNow int    `json:"saturated_minutes_now"`
-	SaturatedMinutes    int    `json:"saturated_minutes"`
 }

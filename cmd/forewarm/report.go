@@ -16,10 +16,8 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/alerting/report"
-	"github.com/forewarm/forewarm/backtest/suggest"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest/jetstream"
-	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
 )
@@ -33,18 +31,14 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	timezone := f.String("timezone", "", "IANA `zone` that days begin by, and that times are shown by (default: report.timezone of -config, or UTC)")
 	format := f.String("format", "md", "md, json or html")
 	out := f.String("o", "", "write to `file` instead of standard output")
-	again := f.Bool("suggest", false, "run the period again with other settings, and show what they would have cost; takes some 20 s for each resource and week of a pool, and -config")
 	if err := parseOnly(f, args, std); err != nil {
 		return err
-	}
-	if *again && *path == "" {
-		return usagef("-suggest needs -config: what is in force is not in the data")
 	}
 	write, _, err := report.FormatWriter(*format)
 	if err != nil {
 		return usagef("-format %w", err)
 	}
-	sc, nc, daemonAt, settings, zone := storage.DefaultConfig(), jetstream.DefaultConfig(), "", pipeline.Config{}, *timezone
+	sc, nc, daemonAt, zone := storage.DefaultConfig(), jetstream.DefaultConfig(), "", *timezone
 	switch {
 	case *dir != "" && *path != "":
 		return usagef("give -config or -data, not both")
@@ -55,9 +49,6 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 		if err != nil {
 			return usageError{err}
 		}
-		if settings, err = cfg.Pipeline(); err != nil {
-			return usageError{err}
-		}
 		sc, nc, daemonAt, zone = cfg.Storage, cfg.NATS, cfg.Server.Listen, cmp.Or(zone, cfg.Report.Timezone)
 	}
 	period, err := report.ParseSpan(*from, *to, zone)
@@ -66,8 +57,6 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	}
 	h, log, closeHistory, err := openHistory(ctx, sc, nc)
 	switch {
-	case errors.Is(err, storage.ErrLocked) && *again:
-		return fmt.Errorf("%w; -suggest reads a directory that no daemon holds, such as a copy", err)
 	case errors.Is(err, storage.ErrLocked) && daemonAt != "":
 		query := url.Values{"from": {*from}, "to": {*to}, "timezone": {*timezone}, "format": {*format}}
 		return writeTo(*out, std.out, func(w io.Writer) error {
@@ -89,11 +78,6 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 		return usagef("-%w", err)
 	}
 	r, err := report.Reconcile(ctx, h, period.From, period.To, report.OptionsIn(period.Zone))
-	if err == nil && *again {
-		bar := newProgress(std.err, "running again", 1000*int64(len(r.Pools)))
-		err = suggest.OtherSettings(ctx, h, settings, r, func(done int) { bar.set(int64(done)) })
-		bar.finish()
-	}
 	if err != nil {
 		return err
 	}

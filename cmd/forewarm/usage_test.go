@@ -92,7 +92,6 @@ func TestUsage(t *testing.T) {
 		{"report -data none", 2, []string{"none", "-data"}},
 		{"report -data . -config sound.yaml", 2, []string{"-config or -data"}},
 		{"report -format pdf", 2, []string{"-format", `"pdf"`, "md, json or html"}},
-		{"report -data . -suggest", 2, []string{"-suggest", "-config"}},
 		{"report -data . -timezone Mars/Olympus", 2, []string{"-timezone", `"Mars/Olympus"`, "Europe/Berlin"}},
 		{"report -data . -from then", 2, []string{"-from", `"then"`, "RFC 3339"}},
 		{"explain", 2, []string{"name one decision", "chat-"}},

@@ -21,7 +21,6 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/alerting/sink"
-	"github.com/forewarm/forewarm/backtest/suggest"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
@@ -195,12 +194,6 @@ func (d *Daemon) renderReport(ctx context.Context, p report.Period) (_ *sink.Pag
 	defer func() { endSpan(span, err) }()
 	h := storage.History{Store: d.store, Log: d.reader}
 	r, err := report.Reconcile(ctx, h, p.From, p.To, report.OptionsIn(d.reporter.schedule.Zone()))
-	if err == nil && d.cfg.Report.Suggest {
-		var settings pipeline.Config
-		if settings, err = d.cfg.Pipeline(); err == nil {
-			err = suggest.OtherSettings(ctx, h, settings, r, nil)
-		}
-	}
 	if err != nil {
 		return nil, nil, err
 	}

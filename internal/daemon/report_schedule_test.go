@@ -37,7 +37,7 @@ func TestReportOtherSettingsOnSchedule(t *testing.T) {
 	site.close()
 	box := startInbox(t)
 	p := startDaemonIn(t, dir, soundPool, "log: {level: error}",
-		fmt.Sprintf("report: {schedule: '%d %d * * %d', timezone: UTC, suggest: true, mail: {host: localhost, port: %d, tls: none, from: fw@example.org, to: [ops@example.org]}}",
+		fmt.Sprintf("report: {schedule: '%d %d * * %d', timezone: UTC, mail: {host: localhost, port: %d, tls: none, from: fw@example.org, to: [ops@example.org]}}",
 			due.Minute(), due.Hour(), due.Weekday(), box.port))
 	mail := strings.ReplaceAll(<-box.mails, "=\r\n", "") // quoted-printable
 	if !strings.Contains(mail, "Forewarm") {

@@ -234,7 +234,7 @@ storage: {dir: %[1]s/data, snapshot_every: 1s}
 server: {listen: %[2]q}
 nats: {embedded: {listen: %[3]q}}
 otlp: {url: 'http://%[4]s', metrics_interval: 1s}
-report: {schedule: '0 * * * *', suggest: false}
+report: {schedule: '0 * * * *'}
 sinks: {webhooks: [{name: broken, url: 'http://127.0.0.1:1/', secret_file: %[1]s/keys}]}
 pools: [{name: chat, decode_tokens_per_s: 400, replicas: {min: 1, max: 9}}]
 `, dir, d.http, d.nats, collector), 0o600); err != nil {
