@@ -29,18 +29,17 @@ type Input struct {
 type Group struct {
 	Name     string
 	from, to int
-	fill     func(*filler)
 }
 
 // Groups are all features, in their order.
 var Groups = [...]Group{
-	{"level", 0, 34, (*filler).levels},
-	{"single_minutes", 34, 50, (*filler).minutes},
-	{"variability", 50, 59, (*filler).spreads},
-	{"silence", 59, 67, (*filler).silence},
-	{"earlier_days", 67, 96, (*filler).seasons},
-	{"recent_changes", 96, 116, (*filler).moves},
-	{"age", 116, NumFeatures, (*filler).age},
+	{"level", 0, 34},
+	{"single_minutes", 34, 50},
+	{"variability", 50, 59},
+	{"silence", 59, 67},
+	{"earlier_days", 67, 96},
+	{"recent_changes", 96, 116},
+	{"age", 116, NumFeatures},
 }
 
 // NumFeatures is the length of Input.X.
@@ -55,11 +54,20 @@ func NewInput(h *model.History) (in Input, ok bool) {
 	}
 	in.Level, in.Spread = v.level, v.spread
 	f := filler{v: &v, x: &in.X}
-	for _, g := range Groups {
-		if g.fill(&f); f.n != g.to {
-			panic(fmt.Sprintf("network: %d features after %s, Groups says %d", f.n, g.Name, g.to))
-		}
-	}
+	f.levels()
+	f.end("level")
+	f.minutes()
+	f.end("single_minutes")
+	f.spreads()
+	f.end("variability")
+	f.silence()
+	f.end("silence")
+	f.seasons()
+	f.end("earlier_days")
+	f.moves()
+	f.end("recent_changes")
+	f.age()
+	f.end("age")
 	return in, true
 }
 
@@ -292,6 +300,15 @@ type filler struct {
 	v *view
 	x *[NumFeatures]float32
 	n int
+}
+
+// end panics if the features so far do not end where the named group does.
+func (f *filler) end(group string) {
+	for _, g := range Groups {
+		if g.Name == group && f.n != g.to {
+			panic(fmt.Sprintf("network: %d features after %s, Groups says %d", f.n, g.Name, g.to))
+		}
+	}
 }
 
 // put appends a value, limited to ±10; NaN becomes 0.
