@@ -13,6 +13,7 @@ import (
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/ingest/scrape"
+	"github.com/forewarm/forewarm/internal/otlp"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/server/dynamo"
@@ -46,8 +47,8 @@ type Config struct {
 	Storage   storage.Config   `yaml:"storage"`
 	// RemoteWrite also receives the stored series.
 	RemoteWrite remote.WriteConfig `yaml:"remote_write"`
-	// OTLP receives the daemon's own traces and metrics.
-	OTLP remote.OTLPConfig `yaml:"otlp"`
+	// OTLP receives the daemon's own traces.
+	OTLP otlp.Config `yaml:"otlp"`
 	// Backfill is queried once, at the first start.
 	Backfill remote.BackfillConfig `yaml:"backfill"`
 	Report   Report                `yaml:"report"`
@@ -84,7 +85,6 @@ func Default() *Config {
 		Listeners: listener.DefaultConfig(),
 		Scrape:    scrape.DefaultConfig(),
 		Storage:   storage.DefaultConfig(),
-		OTLP:      remote.DefaultOTLP(),
 		Backfill:  remote.DefaultBackfill(),
 		Report:    Report{Schedule: "0 7 * * 1", Timezone: "UTC"},
 		Server:    server.DefaultConfig(),

@@ -33,6 +33,7 @@ import (
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/ingest/scrape"
+	"github.com/forewarm/forewarm/internal/otlp"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/server/dynamo"
@@ -71,7 +72,7 @@ type Daemon struct {
 
 	store     *storage.Store
 	writer    *remote.Writer // nil without remote write
-	otlp      *remote.OTLP
+	otlp      *otlp.Exporter
 	tracer    trace.Tracer
 	decisions *stream.Log
 	reader    *stream.Reader
@@ -248,7 +249,7 @@ func (d *Daemon) openSources(first uint64) error {
 
 func (d *Daemon) openServer(reader server.Reader) (err error) {
 	d.server = server.New(d.cfg.Server, reader, d.exporter, d.log)
-	if d.cfg.OTLP.URL != "" && d.cfg.OTLP.Traces {
+	if d.cfg.OTLP.URL != "" {
 		d.server.Around = d.traceRequests
 	}
 	if d.listener, err = d.server.Listen(); err != nil {

@@ -14,13 +14,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/internal/otlp"
 	"github.com/forewarm/forewarm/pipeline"
-	"github.com/forewarm/forewarm/storage/remote"
 )
 
-// openOTLP exports the daemon's own traces and metrics to the configured collector, if any.
+// openOTLP exports the daemon's own traces to the configured collector, if any.
 func (d *Daemon) openOTLP(ctx context.Context) error {
-	o, err := remote.NewOTLP(ctx, d.cfg.OTLP, d.version, d.instance, d.exporter.WritePrometheus, slogFrom(d.log))
+	o, err := otlp.New(ctx, d.cfg.OTLP, d.version, d.instance, slogFrom(d.log))
 	if err != nil {
 		return ConfigError{fmt.Errorf("otlp: %w", err)}
 	}

@@ -1,7 +1,6 @@
-package remote
+package otlp
 
 import (
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -13,21 +12,14 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// own are a daemon's metrics, for tests.
-func own(w io.Writer) {
-	_, _ = io.WriteString(w, "# HELP a_total As.\n# TYPE a_total counter\na_total{x=\"1\"} 2\nb{y=\"z\"} 3\n")
-}
-
 // A collector that takes requests and never answers holds nobody up: spans beyond the bound are lost and counted, and the end
 // comes soon.
-func TestOTLPHangs(t *testing.T) {
+func TestCollectorHangs(t *testing.T) {
 	hang := make(chan struct{})
 	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
 	defer collector.Close()
 	defer close(hang)
-	cfg := DefaultOTLP()
-	cfg.URL = collector.URL
-	o, err := NewOTLP(t.Context(), cfg, "v1", "i", own, quiet)
+	o, err := New(t.Context(), Config{URL: collector.URL}, "v1", "i", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +43,7 @@ func TestOTLPHangs(t *testing.T) {
 }
 
 // Exports that fail are counted, and spoken of once in a while; the next ones are tried.
-func TestOTLPAway(t *testing.T) {
+func TestCollectorAway(t *testing.T) {
 	var away atomic.Bool
 	var taken atomic.Int64
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -66,10 +58,9 @@ func TestOTLPAway(t *testing.T) {
 	}))
 	defer collector.Close()
 	var said strings.Builder
-	cfg := DefaultOTLP()
-	cfg.URL, cfg.Headers = collector.URL+"/otlp/", map[string]string{"X-Scope-OrgID": "llm"}
-	cfg.MetricsInterval = time.Hour
-	o, err := NewOTLP(t.Context(), cfg, "v1", "i", own, slog.New(slog.NewTextHandler(&said, nil)))
+	cfg := Config{URL: collector.URL + "/otlp/"}
+	cfg.Headers = map[string]string{"X-Scope-OrgID": "llm"}
+	o, err := New(t.Context(), cfg, "v1", "i", slog.New(slog.NewTextHandler(&said, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,25 +75,23 @@ func TestOTLPAway(t *testing.T) {
 			return o.waiting.Load() == 0 && (o.Failures.Load() == uint64(want+1) || taken.Load() > before)
 		})
 	}
-	o.Close() // sends the metrics
+	o.Close()
 	if got := said.String(); strings.Count(got, "do not reach") != 1 || !strings.Contains(got, "400") {
 		t.Errorf("said:\n%s", got)
 	}
-	if failed, got := o.Failures.Load(), taken.Load(); failed != 3 || got != 2 || o.Dropped.Load() != 0 {
+	if failed, got := o.Failures.Load(), taken.Load(); failed != 3 || got != 1 || o.Dropped.Load() != 0 {
 		t.Errorf("%d exports failed, %d came", failed, got)
 	}
 }
 
-func TestOTLPConfig(t *testing.T) {
-	for want, set := range map[string]func(c *OTLPConfig){
-		"":                      func(c *OTLPConfig) { c.URL = "https://collector:4318/base" },
-		"url is \"collector:4":  func(c *OTLPConfig) { c.URL = "collector:4318" },
-		"without /v1/traces":    func(c *OTLPConfig) { c.URL = "http://collector:4318/v1/traces" },
-		"metrics_interval is 1": func(c *OTLPConfig) { c.MetricsInterval = time.Millisecond },
-		"traces is false":       func(c *OTLPConfig) { c.URL, c.Traces, c.MetricsInterval = "http://c", false, 0 },
+func TestConfig(t *testing.T) {
+	for url, want := range map[string]string{
+		"":                                "",
+		"https://collector:4318/base":     "",
+		"collector:4318":                  `url is "collector:4`,
+		"http://collector:4318/v1/traces": "without /v1/traces",
 	} {
-		c := DefaultOTLP()
-		set(&c)
+		c := Config{URL: url}
 		if err := c.Check(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
