@@ -59,23 +59,6 @@ func (h History) Dimension(ctx context.Context, d *features.Dimension, from, to 
 	})
 }
 
-// Lengths calls fn with the stored quantiles of each class's prompt and output lengths, in tokens. values has the
-// quantile of each minute's requests, as in Observed.
-func (h History) Lengths(ctx context.Context, from, to time.Time, fn func(key features.Key, output bool, level float64, values []float64) error) error {
-	for i, s := range []string{promptSeries, outputSeries} {
-		if err := h.minutes(ctx, s, from, to, func(l labels.Labels, values []float64) error {
-			level, err := strconv.ParseFloat(l.Get("quantile"), 64)
-			if err != nil {
-				return err
-			}
-			return fn(keyOf(l), i == 1, level, values)
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Values calls fn with the stored series that have a name and all of the labels, by minute as in Observed.
 func (h History) Values(ctx context.Context, name string, having map[string]string, from, to time.Time, fn func(values []float64) error) error {
 	return h.minutes(ctx, name, from, to, func(_ labels.Labels, values []float64) error { return fn(values) }, equal(having)...)

@@ -11,19 +11,9 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/features/sketch"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/storage"
 )
-
-// lengthsOf are a hundred requests of a length.
-func lengthsOf(tokens float64) *sketch.Quantile {
-	q := new(sketch.Quantile)
-	for range 100 {
-		q.Add(tokens)
-	}
-	return q
-}
 
 // TestPlanFromHistory: what a store keeps of two classes is the pool's traffic once, not once more for their total; the
 // minutes before the daemon began and those without telemetry are left out.
@@ -44,7 +34,7 @@ func TestPlanFromHistory(t *testing.T) {
 				Key: features.Key{Pool: "p", Class: class}, Start: at, Covered: minute != 30, Settled: true, Reports: 255, Records: requests,
 				Requests: requests, RequestsKnown: requests, PromptKnown: requests, PromptTokens: 1000 * requests, CachedKnown: requests,
 				CachedTokens: 250 * requests, OutputKnown: requests, OutputTokens: 110 * requests, KVKnown: requests, KVModelled: 3300 * requests, KVRetried: 300 * requests, Attempts: 1.1 * requests, Retries: 0.1 * requests,
-				Served: requests, PromptWasted: 75 * requests, OutputWasted: 5 * requests, PromptRetried: 75 * requests, OutputRetried: 10 * requests, Prompt: lengthsOf(map[string]float64{"agent": 8000, "chat": 1000}[class]), Output: lengthsOf(100),
+				Served: requests, PromptWasted: 75 * requests, OutputWasted: 5 * requests, PromptRetried: 75 * requests, OutputRetried: 10 * requests,
 			}
 			windows = append(windows, w)
 		}
@@ -69,15 +59,8 @@ func TestPlanFromHistory(t *testing.T) {
 	if kv := mean.KV(5000, .025); math.Abs(kv-9847) > 1 {
 		t.Errorf("%g KV tokens are held, want 9847", kv)
 	}
-	if math.Abs(got.Calls.Calls-3) > 1e-9 || math.Abs(got.Served-3) > 1e-9 {
-		t.Errorf("%g calls/s, %g of them served, want 3 and 3", got.Calls.Calls, got.Served)
-	}
-	if len(got.Classes) != 2 || got.Classes[0].Name != "chat" || math.Abs(got.Classes[0].Load.Requests-2.2) > 1e-9 {
-		t.Errorf("classes %+v", got.Classes)
-	}
-	// Prompts of 1,000 tokens with two in three requests, and of 8,000 with the others; outputs of 100.
-	if c := in.Lengths; math.Abs(c.P50-1100) > 30 || math.Abs(c.P95-8100) > 200 {
-		t.Errorf("lengths %+v, want 1,100 and 8,100", c)
+	if math.Abs(got.Calls-3) > 1e-9 {
+		t.Errorf("%g calls/s, want 3", got.Calls)
 	}
 	in.Pool.Name = "other"
 	if err := in.ReadHistory(context.Background(), storage.History{Store: store}, "test", start.Add(time.Hour), 1); !errors.Is(err, plan.ErrNoTraffic) {

@@ -51,26 +51,11 @@ func (l Load) Times(k float64) Load {
 //
 // With an unknown prefill rate (0) the prefill takes no time.
 func (l Load) KV(prefillTokensPerS, itl float64) float64 {
-	prompts, outputs := l.kvParts(prefillTokensPerS, itl)
-	return prompts + outputs
-}
-
-// kvParts are the parts of KV for prompts and outputs.
-func (l Load) kvParts(prefillTokensPerS, itl float64) (prompts, outputs float64) {
-	prompts = itl * l.PromptOutput
+	kv := itl * (l.PromptOutput + l.OutputSquared/2)
 	if prefillTokensPerS > 0 {
-		prompts += l.PromptFresh / prefillTokensPerS
+		kv += l.PromptFresh / prefillTokensPerS
 	}
-	return prompts, itl * l.OutputSquared / 2
-}
-
-// KVOfMeans is KV computed from mean lengths, a common error; the sheet shows the difference.
-func (l Load) KVOfMeans(prefillTokensPerS, itl float64) float64 {
-	if l.Requests == 0 {
-		return 0
-	}
-	prompt, output := l.Prompt/l.Requests, l.Output/l.Requests
-	return Request(prompt, l.Cached/l.Requests, output).Times(l.Requests).KV(prefillTokensPerS, itl)
+	return kv
 }
 
 // Running is the number of concurrent requests, by Little's law.

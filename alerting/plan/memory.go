@@ -17,9 +17,12 @@ type Memory struct {
 	Requests   []RequestsAtOne `json:"requests"`
 }
 
+// Contexts are tokens of a request at its end; 0 if unknown.
+type Contexts struct{ Mean, P50, P95, Longest float64 }
+
 // RequestsAtOne is how many requests of a context length a replica holds at once.
 type RequestsAtOne struct {
-	Context string `json:"context"` // median, p95, longest; example if the traffic has no lengths
+	Context string `json:"context"` // mean, median, p95, longest; example without traffic
 	Tokens  number `json:"tokens"`
 	// TokensHeld is the tokens of all these requests.
 	TokensHeld number `json:"tokens_per_replica"`
@@ -42,12 +45,12 @@ func MemoryOf(f *capacity.Fit, lengths Contexts) *Memory {
 		name   string
 		tokens float64
 	}
-	contexts := []context{{"median", lengths.P50}, {"p95", lengths.P95}, {"longest", lengths.Longest}}
-	if lengths.P50 == 0 {
+	contexts := []context{{"mean", lengths.Mean}, {"median", lengths.P50}, {"p95", lengths.P95}, {"longest", lengths.Longest}}
+	if lengths.Mean == 0 && lengths.P50 == 0 {
 		contexts[0], contexts[1] = context{"example", 2048}, context{"example", 8192}
 	}
 	if lengths.Longest == 0 {
-		contexts[2] = context{"longest of the model", float64(f.Model.MaxContext)}
+		contexts[3] = context{"longest of the model", float64(f.Model.MaxContext)}
 	}
 	for _, c := range contexts {
 		if !(c.tokens > 0) {

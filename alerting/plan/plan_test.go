@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -35,8 +33,7 @@ func launchPool(t testing.TB, change func(*capacity.Config)) Pool {
 
 // launchTraffic is 100 requests/s with 180k prompt and 6k output tokens/s, 85 % of the prompts from cache.
 func launchTraffic() Traffic {
-	load := Request(1800, 1530, 60).Times(100)
-	return Traffic{Source: "test", Minutes: []Load{load}, Classes: []Class{{Name: "chat", Load: load}}}
+	return Traffic{Source: "test", Minutes: []Load{Request(1800, 1530, 60).Times(100)}}
 }
 
 func sheet(t testing.TB, in Input) *Sheet {
@@ -151,32 +148,6 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestBatchWindow: two hours a day of three times the traffic look like twice when work may wait four hours, and the sheet
-// says that a plan for that hides a shortage.
-func TestBatchWindow(t *testing.T) {
-	one := launchTraffic().Minutes[0]
-	in := Input{Pool: launchPool(t, nil), Launch: Same, Traffic: Traffic{Minutes: make([]Load, 2*1440)}}
-	for i := range in.Traffic.Minutes {
-		in.Traffic.Minutes[i] = one
-		if m := i % 1440; m >= 600 && m < 720 {
-			in.Traffic.Minutes[i] = one.Times(3)
-		}
-	}
-	s := sheet(t, in)
-	launch, late := s.outcome(t, "launch"), s.outcome(t, "batch_window")
-	if late.Replicas >= launch.Replicas || !near(demandOf(late.Uses, capacity.Requests), 200, .01) || !near(demandOf(launch.Uses, capacity.Requests), 300, .01) {
-		t.Errorf("%d replicas for %g requests/s, and %d for %g when work waits; want 300 and 200", launch.Replicas, demandOf(launch.Uses, capacity.Requests), late.Replicas, demandOf(late.Uses, capacity.Requests))
-	}
-	if !slices.ContainsFunc(s.Notes, func(n string) bool { return strings.Contains(n, "hides that shortage") }) {
-		t.Errorf("not noted: %q", s.Notes)
-	}
-	for _, o := range sheet(t, Input{Pool: launchPool(t, nil), Traffic: launchTraffic(), Launch: Same}).Outcomes {
-		if o.PutOff > 0 {
-			t.Error("a single minute has nothing to put off")
-		}
-	}
-}
-
 // demandOf is the demand for a resource.
 func demandOf(uses []Use, name string) float64 {
 	for _, u := range uses {
@@ -265,150 +236,12 @@ func TestReservesOfRoles(t *testing.T) {
 	}
 }
 
-// TestRolesArePaidApart: what a role costs is paid by who uses it.
-func TestRolesArePaidApart(t *testing.T) {
-	readers, writers := Request(10_000, 0, 10).Times(2), Request(10, 0, 1000).Times(2)
-	p := launchPool(t, func(c *capacity.Config) {
-		c.Disaggregated.PrefillReplicas.Max, c.KVCapacityTokens, c.Reserves.Failure = 20, 10_000_000, 1
-	})
-	p.Replicas, p.Prefill = 2, 6
-	s := sheet(t, Input{Pool: p, Launch: Same, Traffic: Traffic{Minutes: []Load{readers.Plus(writers)}, Classes: []Class{{Name: "readers", Load: readers}, {Name: "writers", Load: writers}}}})
-	for _, c := range s.Cost.Classes {
-		if want := map[string]float64{"readers": .75, "writers": .25}[c.Name]; math.Abs(float64(c.Cost)-want) > .02 {
-			t.Errorf("%s pay %.2f of the cost, want about %.2f: 6 of 8 replicas compute prompts", c.Name, c.Cost, want)
-		}
-	}
-}
-
-// TestSharesOfCost: whoever uses tokens and cache pays, not whoever sends requests.
-func TestSharesOfCost(t *testing.T) {
-	greetings, documents := Request(100, 0, 50).Times(90), Request(50_000, 0, 1000).Times(1)
-	in := Input{Pool: launchPool(t, nil), Launch: Same, Traffic: Traffic{
-		Minutes: []Load{greetings.Plus(documents)}, Classes: []Class{{Name: "greetings", Load: greetings}, {Name: "documents", Load: documents}}, Calls: Calls{80, 72},
-	}}
-	c := sheet(t, in).Cost
-	if c == nil || c.Classes[0].Name != "documents" || !(c.Classes[0].Cost > .7) {
-		t.Fatalf("%+v", c)
-	}
-	if sum := float64(c.Classes[0].Hour + c.Classes[1].Hour); !near(sum, 30, 1e-9) {
-		t.Errorf("classes pay %g of 30 $/h", sum)
-	}
-	if !near(float64(c.Request), 30./(80*3600), 1e-9) || !near(float64(c.Served), 30./(72*3600), 1e-9) {
-		t.Errorf("a request costs %g, one that was served %g", c.Request, c.Served)
-	}
-}
-
-// TestCostAddsUp: what is paid is the sum of what each class or tenant pays, and of what prompts and outputs cost; and nothing
-// is paid twice.
-func TestCostAddsUp(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		p := launchPool(t, func(c *capacity.Config) {
-			n := func(name string) int { return rapid.IntRange(0, 3).Draw(r, name) }
-			c.Reserves = capacity.Reserves{Failure: n("failure"), Failover: n("failover"), Rollout: n("rollout"), Maintenance: n("maintenance"), Warm: n("warm")}
-			if rapid.Bool().Draw(r, "roles") {
-				c.Disaggregated.PrefillReplicas.Max = 20
-			}
-			if rapid.Bool().Draw(r, "unknown") {
-				c.KVCapacityTokens, c.PrefillTokensPerS, c.DecodeTokensPerS, c.MaxRequestsPerS, c.MaxNumSeqs = 0, 0, 0, 0, 0
-			}
-		})
-		p.Replicas, p.Prefill = rapid.IntRange(1, 20).Draw(r, "replicas"), rapid.IntRange(0, 20).Draw(r, "prefill")
-		var in Input
-		in.Pool, in.Launch = p, Same
-		var sum Load
-		for i := range rapid.IntRange(1, 30).Draw(r, "classes") {
-			l := loads().Draw(r, "load")
-			sum = sum.Plus(l)
-			calls := l.Requests / rapid.Float64Range(1, 3).Draw(r, "attempts")
-			in.Traffic.Classes = append(in.Traffic.Classes, Class{strconv.Itoa(i), l, Calls{calls, calls * rapid.Float64Range(0, 1).Draw(r, "served")}})
-		}
-		in.Traffic.Minutes = []Load{sum}
-		in.Traffic.Tenants = in.Traffic.Classes[:len(in.Traffic.Classes)/2] // the others are nameless
-		c := costOf(&in)
-		hour := float64(c.Hour)
-		prompts := 0.
-		for _, x := range [][2]float64{{float64(c.PromptTokens), sum.Prompt}, {float64(c.OutputTokens), sum.Output}} {
-			if x[1] > 0 {
-				prompts += x[0] * x[1] * 3.6
-			}
-		}
-		for what, got := range map[string]float64{"classes": hours(c.Classes), "prompts and outputs": prompts} {
-			if !near(got, hour, 1e-6) {
-				r.Errorf("%s add up to %g of %g $/h", what, got, hour)
-			}
-		}
-		if len(in.Traffic.Tenants) > 0 && !near(hours(c.Tenants), hour, 1e-6) {
-			r.Errorf("tenants and others pay %g of %g $/h", hours(c.Tenants), hour)
-		}
-	})
-}
-
-func hours(shares []Share) (sum float64) {
-	for _, s := range shares {
-		sum += float64(s.Hour)
-	}
-	return sum
-}
-
-// TestBestCase: it is two thirds of what a launch adds, and no scenario where a launch adds nothing.
-func TestBestCase(t *testing.T) {
-	for _, tt := range []struct {
-		launch Change
-		want   float64 // requests/s; 0 where there is no best case
-	}{
-		{with(func(c *Change) { c.Rate = 4 }), 300}, {with(func(c *Change) { c.Prompt = 2 }), 100}, {Same, 0},
-		{with(func(c *Change) { c.Rate = .5 }), 0}, {with(func(c *Change) { c.CacheHit = .5 }), 100},
-	} {
-		s := sheet(t, Input{Pool: launchPool(t, nil), Traffic: launchTraffic(), Launch: tt.launch})
-		got := 0.
-		for i := range s.Outcomes {
-			if o := &s.Outcomes[i]; o.Name == "best" {
-				if got = demandOf(o.Uses, capacity.Requests); demandOf(o.Uses, capacity.Prefill) > demandOf(s.Outcomes[1].Uses, capacity.Prefill) || o.Change == tt.launch {
-					t.Errorf("the best case of %+v is %+v", tt.launch, o.Change)
-				}
-			}
-		}
-		if !near(got, tt.want, 1e-9) {
-			t.Errorf("the best case of %+v has %g requests/s, want %g", tt.launch, got, tt.want)
-		}
-	}
-}
-
-// TestLongContext: a tenth of the requests with 50,000 prompt tokens, counted request by request.
-func TestLongContext(t *testing.T) {
-	p := launchPool(t, nil)
-	in := Input{Pool: p, Traffic: launchTraffic(), Launch: Same, Long: Cohort{.1, 50_000}}
-	s := sheet(t, in)
-	o := s.outcome(t, "long_context")
-	want := Request(1800, 1530, 60).Times(90).Plus(Request(50_000, 0, 60).Times(10))
-	for name, v := range map[string]float64{
-		capacity.Requests: 100, capacity.Prefill: want.Prompt - want.Cached, capacity.Decode: want.Output, capacity.KV: want.KV(p.prefillRate(), p.itl()),
-	} {
-		if got := demandOf(o.Uses, name); !near(got, v, 1e-9) {
-			t.Errorf("%g %s, want %g", got, name, v)
-		}
-	}
-	if !strings.Contains(strings.Join(s.Notes, "\n"), "50.0k tokens does not fit") {
-		t.Errorf("a replica holds 24,000 tokens, and the notes are %q", s.Notes)
-	}
-}
-
-// TestContextsOfAMixture: nine short requests for each long one have the median of the short ones and the 95th
-// percentile in the middle of the long ones.
-func TestContextsOfAMixture(t *testing.T) {
-	var short, long ClassLengths
-	short.Prompt.AddLengths(Lengths{500, 1000}, 9)
-	short.Output.AddLengths(Lengths{100, 200}, 9)
-	long.Prompt.AddLengths(Lengths{40_000, 60_000}, 1)
-	long.Output.AddLengths(Lengths{1000, 1000}, 1)
-	if c := ContextsOf([]*ClassLengths{&short, &long}); !near(c.P50, 650, .05) || !near(c.P95, 41_000, .05) {
+// TestCost: an hour of all replicas is divided by the calls, not by the attempts.
+func TestCost(t *testing.T) {
+	in := Input{Pool: launchPool(t, nil), Launch: Same, Traffic: launchTraffic()}
+	in.Traffic.Calls = 80
+	if c := sheet(t, in).Cost; !near(float64(c.Hour), 30, 1e-9) || !near(float64(c.Request), 30./(80*3600), 1e-9) {
 		t.Errorf("%+v", c)
-	}
-	if c := ContextsOf([]*ClassLengths{&short}); !near(c.P95, 1115, .05) { // 1,115 by a simulation of a million requests
-		t.Errorf("%+v of one class", c)
-	}
-	if c := ContextsOf(nil); c != (Contexts{}) {
-		t.Errorf("%+v of nothing", c)
 	}
 }
 
@@ -428,21 +261,21 @@ func loads() *rapid.Generator[Load] {
 func TestChange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := loads().Draw(t, "load")
-		same := Same.apply(l, mix{})
+		same := Same.apply(l)
 		for _, x := range [][2]float64{{same.Requests, l.Requests}, {same.Prompt, l.Prompt}, {same.Cached, l.Cached}, {same.Output, l.Output}, {same.PromptFresh, l.PromptFresh}, {same.KV(5000, .02), l.KV(5000, .02)}} {
 			if !near(x[0], x[1], 1e-9) && math.Abs(x[0]-x[1]) > 1e-6*l.PromptSquared {
 				t.Fatalf("unchanged %+v is %+v", l, same)
 			}
 		}
-		double := with(func(c *Change) { c.Rate = 2 }).apply(l, mix{})
+		double := with(func(c *Change) { c.Rate = 2 }).apply(l)
 		if !near(double.KV(5000, .02), 2*l.KV(5000, .02), 1e-6) {
 			t.Fatalf("twice the rate holds %g KV tokens, once %g", double.KV(5000, .02), l.KV(5000, .02))
 		}
-		cold := with(func(c *Change) { c.CacheHit = 0 }).apply(l, mix{})
+		cold := with(func(c *Change) { c.CacheHit = 0 }).apply(l)
 		if cold.Cached != 0 || !near(cold.Prompt, l.Prompt, 1e-9) || cold.KV(5000, .02) < l.KV(5000, .02)*(1-1e-9) {
 			t.Fatalf("without cache hits %+v becomes %+v", l, cold)
 		}
-		long := with(func(c *Change) { c.Prompt, c.Output = 2, 3 }).apply(l, mix{})
+		long := with(func(c *Change) { c.Prompt, c.Output = 2, 3 }).apply(l)
 		if !near(long.PromptOutput, 6*l.PromptOutput, 1e-9) || !near(long.OutputSquared, 9*l.OutputSquared, 1e-9) || !near(long.CacheHit(), l.CacheHit(), 1e-9) {
 			t.Fatalf("%+v becomes %+v", l, long)
 		}
@@ -465,9 +298,6 @@ func TestKVByLittlesLaw(t *testing.T) {
 	l := Request(500, 100, 200).Times(3).Plus(Request(30_000, 0, 20).Times(.5))
 	if want := 3*held(500, 100, 200) + .5*held(30_000, 0, 20); !near(l.KV(prefill, itl), want, 1e-9) {
 		t.Errorf("%g KV tokens, want %g", l.KV(prefill, itl), want)
-	}
-	if wrong := l.KVOfMeans(prefill, itl); near(wrong, l.KV(prefill, itl), .1) {
-		t.Errorf("the means of a mixed load give %g, as good as %g", wrong, l.KV(prefill, itl))
 	}
 }
 
@@ -504,21 +334,12 @@ func TestFromRates(t *testing.T) {
 	}
 }
 
-func TestMixShift(t *testing.T) {
-	small, large := Request(100, 0, 100).Times(9), Request(20_000, 0, 1000).Times(1)
-	m := mixOf([]Class{{Name: "small", Load: small}, {Name: "large", Load: large}}, 5000, .02)
-	got := m.shift(small.Plus(large), .5)
-	if want := small.Times(.5).Plus(large.Times(5.5)); !near(got.Prompt, want.Prompt, 1e-9) || !near(got.OutputSquared, want.OutputSquared, 1e-9) || !near(got.Requests, 10, 1e-9) {
-		t.Errorf("%+v, want %+v", got, want)
-	}
-}
-
 func TestRendering(t *testing.T) {
 	in := Input{Pool: launchPool(t, func(c *capacity.Config) {
 		c.Prices = capacity.Prices{Date: "2026-01-05", Region: "eu-1"}
 		c.Reserves.Failure = 1
 	}), Traffic: launchTraffic(), Launch: with(func(c *Change) { c.Rate = 3 }), Today: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)}
-	in.Traffic.Classes = append(in.Traffic.Classes, Class{Name: `<script>alert("|")</script>`, Load: Request(1, 0, 1)})
+	in.Traffic.Notes = []string{`<script>alert("|")</script>`}
 	s := sheet(t, in)
 	var md, page, js bytes.Buffer
 	for _, err := range []error{WriteMarkdown(&md, s), WriteHTML(&page, s), WriteJSON(&js, s)} {

@@ -1,11 +1,8 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -13,25 +10,11 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// maxNames bounds the classes, and the tenants; further ones are summed up.
-const maxNames = 200
-
-// tally is a sum over requests.
-type tally struct {
-	load          Load
-	calls, served float64
-}
-
-func (t *tally) add(o *tally) {
-	t.load, t.calls, t.served = t.load.Plus(o.load), t.calls+o.calls, t.served+o.served
-}
-
 // Records sums up the records of a trace by minute. The zero value is empty.
 type Records struct {
 	start    time.Time
 	minutes  []Load
-	all      tally
-	by       [2]map[string]tally // class, tenant
+	calls    float64
 	contexts sketch.Quantile
 	longest  float64
 
@@ -51,7 +34,8 @@ func (g *Records) AddSum(s *ingest.Sum) error {
 	}
 	g.binned = true
 	load := Request(known(s.PromptTokens)/n, known(s.CachedTokens)/n, known(s.OutputTokens)/n).Times(n)
-	return g.addTo(s.Start, &tally{load, n, math.NaN()}, s.Class)
+	g.calls += n
+	return g.addTo(s.Start, load)
 }
 
 // Add counts a request. The error means that the trace is too long.
@@ -67,23 +51,20 @@ func (g *Records) Add(r *ingest.Request) error {
 		g.outputs++
 	}
 	prompt, output := float64(max(r.PromptTokens, 0)), float64(max(r.OutputTokens, 0))
-	one := tally{load: Request(prompt, min(float64(max(r.CachedTokens, 0)), prompt), output)}
+	load := Request(prompt, min(float64(max(r.CachedTokens, 0)), prompt), output)
 	rejected := r.Phase == ingest.PhaseRejected || r.Status == ingest.StatusRejected
 	if r.Attempt <= 1 {
-		one.calls = 1
+		g.calls++
 		g.contexts.Add(prompt + output)
 		g.longest = max(g.longest, prompt+output)
 	} else if rejected {
-		one.load = Load{Requests: 1} // no replica computes it again
+		load = Load{Requests: 1} // no replica computes it again
 	}
-	if r.Phase == ingest.PhaseFinished && r.Status == ingest.StatusOK {
-		one.served = 1
-	}
-	return g.addTo(r.EventTime(), &one, r.Class, r.Tenant)
+	return g.addTo(r.EventTime(), load)
 }
 
-// addTo adds a sum over requests to its minute, class and tenant.
-func (g *Records) addTo(at time.Time, t *tally, of ...string) error {
+// addTo adds a sum over requests to its minute.
+func (g *Records) addTo(at time.Time, l Load) error {
 	minute := at.Truncate(features.Minute)
 	if g.start.IsZero() {
 		g.start = minute
@@ -98,23 +79,7 @@ func (g *Records) addTo(at time.Time, t *tally, of ...string) error {
 	for len(g.minutes) <= i {
 		g.minutes = append(g.minutes, Load{})
 	}
-	g.minutes[i] = g.minutes[i].Plus(t.load.Times(1 / features.Minute.Seconds()))
-	g.all.add(t)
-	for k, name := range of {
-		if name == "" && k > 0 {
-			continue
-		}
-		sum, ok := g.by[k][name]
-		if !ok && len(g.by[k]) >= maxNames {
-			name = features.OverflowClass
-			sum = g.by[k][name]
-		}
-		sum.add(t)
-		if g.by[k] == nil {
-			g.by[k] = map[string]tally{}
-		}
-		g.by[k][strings.Clone(name)] = sum
-	}
+	g.minutes[i] = g.minutes[i].Plus(l.Times(1 / features.Minute.Seconds()))
 	return nil
 }
 
@@ -126,10 +91,7 @@ func (g *Records) Fill(in *Input, source string) {
 	seconds := float64(len(g.minutes)) * features.Minute.Seconds()
 	t := Traffic{
 		Source: fmt.Sprintf("%s (%s)", source, count(len(g.minutes), "minute")), Minutes: g.minutes,
-		Calls: Calls{Calls: g.all.calls / seconds, Served: g.all.served / seconds},
-	}
-	for i, to := range []*[]Class{&t.Classes, &t.Tenants} {
-		*to = means(g.by[i], seconds)
+		Calls: g.calls / seconds,
 	}
 	if g.binned {
 		t.Notes = append(t.Notes, "The trace has sums, not requests: lengths are assumed equal within a bin, so active KV tokens are too low if lengths vary.")
@@ -141,18 +103,6 @@ func (g *Records) Fill(in *Input, source string) {
 		t.Notes = append(t.Notes, "The trace has no output tokens: decode and KV tokens are too low.")
 	}
 	in.Traffic = t
-}
-
-// means are mean rates of sums over so many seconds, heaviest by tokens first.
-func means(sums map[string]tally, seconds float64) []Class {
-	var out []Class
-	for name, sum := range sums {
-		out = append(out, Class{Name: name, Load: sum.load.Times(1 / seconds), Calls: Calls{Calls: sum.calls / seconds, Served: sum.served / seconds}})
-	}
-	slices.SortFunc(out, func(a, b Class) int {
-		return cmp.Or(cmp.Compare(b.Load.Prompt+b.Load.Output, a.Load.Prompt+a.Load.Output), strings.Compare(a.Name, b.Name))
-	})
-	return out
 }
 
 func count(n int, noun string) string {

@@ -227,17 +227,6 @@ func (c *Cost) Prices() string {
 	return strings.TrimRight(fmt.Sprintf("Prices of %s, %s", c.Date, c.Region), ", ") + "."
 }
 
-// Shares of classes, then of tenants.
-func (c *Cost) Shares() (all []Share) {
-	for kind, list := range [2][]Share{c.Classes, c.Tenants} {
-		for _, s := range list {
-			s.Name = [2]string{"class ", "tenant "}[kind] + s.Name
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
 // amount is a number to three digits, thousands as k and so on.
 func amount(n number) string {
 	v := float64(n)

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -24,33 +23,12 @@ func with(f func(*Change)) Change {
 	return c
 }
 
-// uncertainty is the factor between the stated launch and its best or worst case, as for a scheduled event.
-const uncertainty = 1.5
-
-// batchWindow is the wait in minutes that a wider batch window allows.
-const batchWindow = 240
-
-// Cohort is a group of requests with long prompts.
-type Cohort struct{ Share, Tokens float64 }
-
-// longCohort is the default.
-var longCohort = Cohort{Share: .05, Tokens: 32_768}
-
-// Scenarios are the baseline, the launch, its best and worst case, and single what-ifs. Scenarios that do not apply to
-// the pool, or repeat another, are left out.
+// Scenarios are the baseline, the launch, its worst case, and single what-ifs. Scenarios that do not apply to the pool,
+// or repeat another, are left out.
 func (in *Input) Scenarios() []Scenario {
 	launch, p := in.Launch, &in.Pool
-	best, worst, late := launch.reduced(uncertainty), launch, launch
-	late.PutOff = batchWindow
-	worst.Rate = launch.Rate * uncertainty
-	worst.CacheHit, worst.Retry = launch.CacheHit/2, max(launch.Retry, 0.15)
-	long := in.Long
-	if long.Share == 0 {
-		long.Share = longCohort.Share
-	}
-	if long.Tokens == 0 {
-		long.Tokens = longCohort.Tokens
-	}
+	worst := launch
+	worst.Rate, worst.CacheHit, worst.Retry = launch.Rate*1.5, launch.CacheHit/2, max(launch.Retry, 0.15)
 	cached := slices.ContainsFunc(in.Traffic.Minutes, func(l Load) bool { return l.Cached > 0 })
 	worstTitle := "worst case: 1.5 times the launch's rate, half the cache hits, 15 % more attempts"
 	if !cached {
@@ -63,27 +41,17 @@ func (in *Input) Scenarios() []Scenario {
 	all := []Scenario{
 		{"baseline", "as it is", Same},
 		{"launch", "the launch as stated", launch},
-		{"best", "best case: two thirds of what the launch adds", best},
 		{"worst", worstTitle, worst},
 		{"silent", "requests on plan, prompts twice as long, no cache hits", with(func(c *Change) { c.Prompt, c.CacheHit = 2, 0 })},
 		{"cache_miss", "no cache hits", with(func(c *Change) { c.CacheHit = 0 })},
 		{"long_prompts", "prompts twice as long", with(func(c *Change) { c.Prompt = 2 })},
-		{"long_context", fmt.Sprintf("%.3g %% of requests with prompts of %s tokens, nothing cached", 100*long.Share, amount(number(long.Tokens))),
-			with(func(c *Change) { c.Long, c.LongTokens = long.Share, long.Tokens })},
 		{"long_outputs", "outputs 60 % longer", with(func(c *Change) { c.Output = 1.6 })},
 		{"retries", "15 % more attempts by retries", with(func(c *Change) { c.Retry = 0.15 })},
-		{"traffic_x3", "three times the traffic", with(func(c *Change) { c.Rate = 3 })},
 		{"replica_lost", lost, with(func(c *Change) { c.Lost = 1 })},
 		{"failover", "another region fails over: twice the traffic", with(func(c *Change) { c.Rate = 2 })},
 	}
 	if p.Limits != (capacity.Limits{}) || p.BudgetHourUSD > 0 {
 		all = append(all, Scenario{"limits_halved", "rate limits, quota and budget at half", with(func(c *Change) { c.Limits = 0.5 })})
-	}
-	if len(in.Traffic.Minutes) >= 2*batchWindow {
-		all = append(all, Scenario{"batch_window", "the launch with the batch window widened: work waits up to 4 h", late})
-	}
-	if len(in.Traffic.Classes) > 1 {
-		all = append(all, Scenario{"mix_shift", "half of the other requests become those of the heaviest class", with(func(c *Change) { c.Shift = 0.5 })})
 	}
 	seen := map[Change]bool{}
 	return slices.DeleteFunc(all, func(s Scenario) bool {
@@ -161,9 +129,7 @@ func risk(name string, demand, capacityOf float64) Risk {
 type evaluation struct {
 	pool    *Pool
 	traffic *Traffic
-	mix     mix
 	c       Change
-	before  []Load // of each minute, without the change but with PutOff
 	loads   []Load // of each minute, changed
 	sorted  []float64
 }
@@ -202,9 +168,9 @@ func (e *evaluation) capacityOf(r *resource) float64 {
 
 func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 	e.c = s.Change
-	e.loads, e.before = e.loads[:0], movingMean(e.traffic.Minutes, e.c.PutOff)
-	for _, l := range e.before {
-		e.loads = append(e.loads, e.c.apply(l, e.mix))
+	e.loads = e.loads[:0]
+	for _, l := range e.traffic.Minutes {
+		e.loads = append(e.loads, e.c.apply(l))
 	}
 	o := Outcome{Scenario: s, Share: unknown, Over: unknown, HourUSD: unknown}
 	first := math.Inf(1)
@@ -279,7 +245,7 @@ func (e *evaluation) size(o *Outcome, r *resource, demand float64) {
 // shareAt is the share of the change at which demand for r in the minute reaches have: by bisection, to 0.001.
 func (e *evaluation) shareAt(r *resource, minute int, have float64) float64 {
 	demand := func(s float64) float64 {
-		return r.demand(e.pool, e.c.part(s).apply(e.before[minute], e.mix))
+		return r.demand(e.pool, e.c.part(s).apply(e.traffic.Minutes[minute]))
 	}
 	if demand(0) > have || e.c.Lost > 0 || e.c.Limits < 1 {
 		return 0

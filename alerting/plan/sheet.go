@@ -1,9 +1,9 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -11,33 +11,10 @@ import (
 
 // Traffic is the demand of a pool: one load a minute, or a single one if only rates are stated.
 type Traffic struct {
-	Source  string // for people
-	Minutes []Load // of all attempts
-	Calls
-	Notes []string
-
-	Classes, Tenants []Class // by mean load, heaviest first; nil if unknown. The remaining cost is charged to others
-}
-
-// Calls are requests a second, each counted once, without retries.
-type Calls struct {
-	Calls  float64 // 0: as many as attempts, and Served is unknown
-	Served float64 // of Calls; NaN if unknown
-}
-
-// of are the calls of a load.
-func (c Calls) of(l Load) Calls {
-	if c.Calls == 0 {
-		return Calls{l.Requests, math.NaN()}
-	}
-	return c
-}
-
-// Class is the mean load of one class or tenant.
-type Class struct {
-	Name string
-	Load Load
-	Calls
+	Source  string  // for people
+	Minutes []Load  // of all attempts
+	Calls   float64 // requests a second, each counted once, without retries; 0: as many as attempts
+	Notes   []string
 }
 
 // Mean is the mean load of the minutes.
@@ -58,7 +35,6 @@ type Input struct {
 	Today   time.Time     // for the age of prices; zero skips it
 	Fit     *capacity.Fit // of the model on a replica; nil without a model
 	Lengths Contexts      // of requests, for Fit
-	Long    Cohort        // requests with long prompts; zeros mean the default
 }
 
 // Sheet is a launch sheet with its scenarios.
@@ -79,8 +55,17 @@ type Sheet struct {
 	Memory       *Memory   `json:"memory,omitempty"`
 	Rows         []Row     `json:"sheet"`
 	Outcomes     []Outcome `json:"scenarios"`
-	Cost         *Cost     `json:"cost,omitempty"`
+	Cost         *Cost     `json:"cost,omitempty"` // nil without a price
 	Notes        []string  `json:"notes"`
+}
+
+// Cost is the cost of the present replicas, at the pool's mean traffic.
+type Cost struct {
+	Date    string `json:"prices_date,omitempty"`
+	Region  string `json:"prices_region,omitempty"`
+	GPUHour number `json:"usd_per_gpu_hour"`
+	Hour    number `json:"usd_per_hour"`
+	Request number `json:"usd_per_request"`
 }
 
 // Row is a resource before and after the launch, at the 95th percentile of the minutes.
@@ -105,23 +90,30 @@ func New(in Input) (*Sheet, error) {
 		lead = p.Warmup.Quantile(0.9) + time.Minute
 	}
 	limit, key := p.Limit()
+	calls := cmp.Or(t.Calls, t.Mean().Requests)
 	s := &Sheet{
 		Pool: p.Name, Source: t.Source, Minutes: len(t.Minutes), Replicas: p.Replicas, Limit: limit, LimitBy: key,
 		Lead: number(lead.Seconds()), Ramp: number(in.Ramp.Seconds()), Launch: in.Launch, Rates: string(p.Rates.Source),
-		Attempts: number(t.Mean().Requests / t.of(t.Mean()).Calls), Notes: append([]string{}, t.Notes...),
+		Attempts: number(t.Mean().Requests / calls), Notes: append([]string{}, t.Notes...),
 	}
 	if p.Disaggregated {
 		s.Prefill, s.PrefillLimit = p.Prefill, p.PrefillReplicas.Max
 	}
-	e := evaluation{pool: p, traffic: t, mix: mixOf(t.Classes, p.prefillRate(), p.itl())}
+	e := evaluation{pool: p, traffic: t}
 	for _, scenario := range in.Scenarios() {
 		s.Outcomes = append(s.Outcomes, e.run(scenario, in.Ramp, lead))
 	}
 	s.rows(&s.Outcomes[0], &s.Outcomes[1])
 	if in.Fit != nil {
+		if in.Lengths == (Contexts{}) {
+			in.Lengths.Mean = (t.Mean().Prompt + t.Mean().Output) / t.Mean().Requests
+		}
 		s.Memory = MemoryOf(in.Fit, in.Lengths)
 	}
-	s.Cost = costOf(&in)
+	if each := p.ReplicaHourUSD(); each > 0 {
+		hour := each * float64(p.Replicas+s.Prefill)
+		s.Cost = &Cost{Date: p.Prices.Date, Region: p.Prices.Region, GPUHour: number(p.GPUHourUSD), Hour: number(hour), Request: number(hour / 3600 / calls)}
+	}
 	s.note(&in)
 	return s, nil
 }
@@ -151,18 +143,9 @@ func (s *Sheet) rows(baseline, launch *Outcome) {
 func (s *Sheet) note(in *Input) {
 	p := &in.Pool
 	mean := in.Traffic.Mean()
-	if right, wrong := mean.KV(p.prefillRate(), p.itl()), mean.KVOfMeans(p.prefillRate(), p.itl()); right > 0 && (wrong < 0.9*right || wrong > 1.1*right) {
-		s.Notes = append(s.Notes, fmt.Sprintf("Sizing with average lengths would put the active KV tokens at %.0f %% of what they are.", 100*wrong/right))
-	}
 	if s.Attempts > 1.001 {
 		s.Notes = append(s.Notes, fmt.Sprintf("The load includes retries: %.3g attempts a request. Without them there would be %s requests/s on average, in place of %s.",
 			float64(s.Attempts), amount(number(mean.Requests)/s.Attempts), amount(number(mean.Requests))))
-	}
-	for i := range s.Outcomes {
-		if o := &s.Outcomes[i]; o.Long > 0 && p.each(capacity.KV) > 0 && o.LongTokens > p.each(capacity.KV) {
-			s.Notes = append(s.Notes, fmt.Sprintf("A prompt of %s tokens does not fit in the KV cache of a replica, which holds %s: more replicas do not help.",
-				amount(number(o.LongTokens)), amount(number(p.each(capacity.KV)))))
-		}
 	}
 	s.Notes = append(s.Notes, fmt.Sprintf("Service rates of a replica are %s.", p.Rates.Source))
 	if p.Rates.Extrapolated {
@@ -174,13 +157,6 @@ func (s *Sheet) note(in *Input) {
 	for _, r := range s.Rows {
 		if r.Risk == Unknown && r.Resource != capacity.Requests {
 			s.Notes = append(s.Notes, fmt.Sprintf("The capacity of %s is not known, so it can run out unseen.", r.Title))
-		}
-	}
-	launch := &s.Outcomes[1]
-	for i := range s.Outcomes {
-		if o := &s.Outcomes[i]; o.PutOff > 0 && (o.Replicas < launch.Replicas || o.First == "" && launch.First != "") {
-			s.Notes = append(s.Notes, fmt.Sprintf("Were all work put off by up to %s, the launch would take %s in place of %s: a plan that counts on a wider batch window hides that shortage.",
-				span(float64(o.PutOff)*60), replicas(o.Replicas, o.Prefill), replicas(launch.Replicas, launch.Prefill)))
 		}
 	}
 	if reserves := p.Reserves.String(); reserves != "" {

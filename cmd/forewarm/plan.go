@@ -33,7 +33,6 @@ type planFlags struct {
 	replicas, prefill int
 	launch            plan.Change
 	retry             float64
-	long              plan.Cohort
 	ramp              time.Duration
 	waiting           float64
 
@@ -63,7 +62,7 @@ func runPlan(ctx context.Context, args []string, std streams) error {
 	if !p.hasTraffic(given) {
 		return p.printMemory(pool, std)
 	}
-	in := plan.Input{Pool: plan.Pool{Pool: pool, Replicas: p.replicas, Prefill: p.prefill, WaitingPerReplica: waiting}, Launch: p.launch, Ramp: p.ramp, Fit: pool.Fit, Long: p.long}
+	in := plan.Input{Pool: plan.Pool{Pool: pool, Replicas: p.replicas, Prefill: p.prefill, WaitingPerReplica: waiting}, Launch: p.launch, Ramp: p.ramp, Fit: pool.Fit}
 	in.Launch.Retry = p.retry
 	if in.Today.IsZero() {
 		in.Today = time.Now().UTC()
@@ -155,8 +154,6 @@ func (p *planFlags) define(f *flag.FlagSet) {
 	f.Float64Var(&p.launch.Output, "launch-output", 1, "`factor` of the launch on output lengths")
 	f.Float64Var(&p.launch.CacheHit, "launch-cache-hit", 1, "`factor` of the launch on the cache hit ratio")
 	f.Float64Var(&p.retry, "launch-retry", 0, "more attempts at the launch than now, as a `share` of those")
-	f.Float64Var(&p.long.Share, "long-share", 0.05, "`share` of the requests in the scenario with long prompts")
-	f.Float64Var(&p.long.Tokens, "long-tokens", 32768, "`tokens` of a prompt in the scenario with long prompts")
 	f.DurationVar(&p.ramp, "ramp", 20*time.Minute, "time until all of a change has come; 0s is at once")
 	f.Float64Var(&p.waiting, "waiting-per-replica", 4, "queued requests that a replica may have")
 
@@ -209,10 +206,6 @@ func (p *planFlags) check(given map[string]bool) error {
 		return usagef("-days is %d: it must be 1 to 400", p.days)
 	case p.ramp < 0:
 		return usagef("-ramp is %s: it must not be negative", p.ramp)
-	case !(p.long.Share > 0 && p.long.Share <= 1):
-		return usagef("-long-share is %g: it must be a share above 0, up to 1", p.long.Share)
-	case !(p.long.Tokens >= 1 && p.long.Tokens <= 1e8):
-		return usagef("-long-tokens is %g: it must be 1 to 100000000", p.long.Tokens)
 	}
 	for name, bound := range map[string]struct{ v, min int }{"replicas": {p.replicas, 0}, "prefill-replicas": {p.prefill, 0}, "max-replicas": {p.model.Replicas.Max, 0}, "pp": {p.model.GPU.Pipeline, 1}, "dp": {p.model.GPU.Data, 1}} {
 		if bound.v < bound.min || bound.v > 100_000 {

@@ -58,7 +58,7 @@ func (p *planFlags) readHistory(ctx context.Context, in *plan.Input) (err error)
 // launchFlags are the flags that are sent to a daemon, which knows the rest of a plan.
 var launchFlags = map[string]string{
 	"pool": "pool", "launch": "launch", "launch-prompt": "prompt", "launch-output": "output", "launch-cache-hit": "cache_hit", "launch-retry": "retry",
-	"ramp": "ramp", "replicas": "replicas", "prefill-replicas": "prefill_replicas", "long-share": "long_share", "long-tokens": "long_tokens", "format": "format",
+	"ramp": "ramp", "replicas": "replicas", "prefill-replicas": "prefill_replicas", "format": "format",
 }
 
 // askLive prints the sheet of a running daemon: with the pool, traffic, rates, bounds and lead time of its decisions.

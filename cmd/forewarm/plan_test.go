@@ -108,11 +108,11 @@ func TestPlanAsksTheDaemon(t *testing.T) {
 	}))
 	defer daemon.Close()
 	var out, failed bytes.Buffer
-	args := []string{"plan", "-from", daemon.URL, "-pool", "chat", "-launch", "2", "-launch-cache-hit", "0", "-ramp", "1h", "-replicas", "5", "-long-share", "0.1"}
+	args := []string{"plan", "-from", daemon.URL, "-pool", "chat", "-launch", "2", "-launch-cache-hit", "0", "-ramp", "1h", "-replicas", "5"}
 	if code := run(t.Context(), args, streams{out: &out, err: &failed}); code != 0 || out.String() != "# Launch sheet\n" {
 		t.Fatalf("exit %d: %s%s", code, out.String(), failed.String())
 	}
-	if want := "/api/v1/plan?cache_hit=0&format=md&launch=2&long_share=0.1&pool=chat&ramp=1h0m0s&replicas=5"; asked != want {
+	if want := "/api/v1/plan?cache_hit=0&format=md&launch=2&pool=chat&ramp=1h0m0s&replicas=5"; asked != want {
 		t.Errorf("asked %s, want %s", asked, want)
 	}
 }
@@ -152,7 +152,6 @@ func TestPlanMistakes(t *testing.T) {
 		{"-data none", []string{"none", "storage.dir"}},
 		{"-from http://127.0.0.1:1 -max-replicas 9", []string{"-max-replicas", "-from", "leave it out"}},
 		{"-config sound.yaml -requests-per-s 3 -prefill-replicas 2", []string{"-prefill-replicas", "chat", "disaggregated.prefill_replicas.max"}},
-		{"-requests-per-s 3 -long-share 2", []string{"-long-share", "up to 1"}},
 	} {
 		var out, failed bytes.Buffer
 		code := run(t.Context(), append([]string{"plan"}, strings.Fields(tc.args)...), streams{out: &out, err: &failed})

@@ -65,7 +65,6 @@ const p95OverP50 = 3
 func statedTraffic(in *plan.Input, source string, classes []statedClass) error {
 	t := plan.Traffic{Source: source}
 	var total plan.Load
-	var lengths []*plan.ClassLengths
 	for _, c := range classes {
 		if c.PromptP95 == 0 {
 			c.PromptP95 = p95OverP50 * c.PromptP50
@@ -85,13 +84,7 @@ func statedTraffic(in *plan.Input, source string, classes []statedClass) error {
 			return usagef("class %q: requests_per_s is 0: state how many there are", c.Class)
 		}
 		total = total.Plus(load)
-		t.Classes = append(t.Classes, plan.Class{Name: c.Class, Load: load})
-		var each plan.ClassLengths
-		each.Prompt.AddLengths(s.Prompt, c.RequestsPerS)
-		each.Output.AddLengths(s.Output, c.RequestsPerS)
-		lengths = append(lengths, &each)
 	}
-	in.Lengths = plan.ContextsOf(lengths)
 	t.Minutes = []plan.Load{total}
 	t.Notes = append(t.Notes, "Rates are stated: take them at the 95th percentile of the minutes, not at the mean.")
 	in.Traffic = t

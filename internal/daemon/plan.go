@@ -22,8 +22,8 @@ import (
 const planDays = 7
 
 // getPlan answers with the launch sheet of a pool, from its last week, replicas and rates:
-// /api/v1/plan?pool=chat&launch=3&prompt=1.5&output=1&cache_hit=0.5&retry=0.1&replicas=4&ramp=20m. Others: long_share,
-// long_tokens, prefill_replicas, format.
+// /api/v1/plan?pool=chat&launch=3&prompt=1.5&output=1&cache_hit=0.5&retry=0.1&replicas=4&ramp=20m. Others: prefill_replicas,
+// format.
 func (d *Daemon) getPlan(w http.ResponseWriter, r *http.Request) {
 	write, kind := plan.WriteHTML, "text/html; charset=utf-8"
 	switch f := r.FormValue("format"); f {
@@ -124,7 +124,6 @@ func readLaunch(in *plan.Input, query url.Values) error {
 	}{
 		{"launch", &in.Launch.Rate, 1e-3, 1000}, {"prompt", &in.Launch.Prompt, 1e-3, 1000}, {"output", &in.Launch.Output, 1e-3, 1000},
 		{"cache_hit", &in.Launch.CacheHit, 0, 1000}, {"retry", &in.Launch.Retry, 0, 1000},
-		{"long_share", &in.Long.Share, 1e-6, 1}, {"long_tokens", &in.Long.Tokens, 1, 1e8},
 		{"replicas", &replicas, 0, 100_000}, {"prefill_replicas", &prefill, 0, 100_000},
 	} {
 		text := strings.TrimSpace(query.Get(x.name))
