@@ -22,11 +22,11 @@ type Score struct {
 	MASE      Number `json:"mase"`    // absolute error over that of the last value at the same horizon
 	Bias      Number `json:"bias"`    // of the median, share of the mean
 	Pinball   Number `json:"pinball"` // mean over the levels .5 .8 .9 .95 .99, in the dimension's unit
+	Skill     Number `json:"skill"`   // 1 − mean pinball over that of the last value with the quantiles of its own past errors
 	Cover90   Number `json:"coverage_90"`
 	Cover95   Number `json:"coverage_95"`
 
-	Levels    []LevelScore    `json:"levels"`
-	Baselines []BaselineScore `json:"baselines"`
+	Levels []LevelScore `json:"levels"`
 }
 
 // LevelScore is of one quantile: its mean loss, and the share of outcomes at or below it with a 95 % interval.
@@ -37,15 +37,6 @@ type LevelScore struct {
 	Low       Number  `json:"low"`
 	High      Number  `json:"high"`
 	Effective Number  `json:"effective_n"` // outcomes, fewer for overlapping horizons
-}
-
-// BaselineScore compares with a simple forecaster that has the quantiles of its own past errors.
-type BaselineScore struct {
-	Baseline string `json:"baseline"`
-	N        int    `json:"n"`     // outcomes with both forecasts
-	Skill    Number `json:"skill"` // 1 − mean pinball over the baseline's
-	DM       Number `json:"dm"`    // Diebold–Mariano statistic, negative when Forewarm is better
-	P        Number `json:"p"`     // two-sided
 }
 
 // Number is a float64 that is null in JSON if it is not finite.
@@ -158,16 +149,12 @@ func (s *scores) all() []Score {
 func score(key seriesKey, a *forecaster.Accumulator) Score {
 	x := Score{
 		Class: key.class, Dimension: key.dimension, Horizon: a.Horizon, N: a.N, WAPE: Number(a.WAPE()),
-		MASE: Number(a.RelativeMAE()), Bias: Number(a.Bias()), Pinball: Number(a.MeanPinball()),
+		MASE: Number(a.RelativeMAE()), Bias: Number(a.Bias()), Pinball: Number(a.MeanPinball()), Skill: Number(a.PinballSkill()),
 		Cover90: Number(a.Coverage(forecaster.L90).Share), Cover95: Number(a.Coverage(forecaster.L95).Share),
 	}
 	for i, level := range forecaster.Levels {
 		c := a.Coverage(i)
 		x.Levels = append(x.Levels, LevelScore{level, Number(a.Pinball(i)), Number(c.Share), Number(c.Low), Number(c.High), Number(c.Effective)})
-	}
-	for b := range forecaster.NumBaselines {
-		c := a.Against(b)
-		x.Baselines = append(x.Baselines, BaselineScore{b.String(), c.N, Number(c.Skill), Number(c.DM), Number(c.P)})
 	}
 	return x
 }

@@ -126,9 +126,7 @@ type accuracy struct {
 	// of the mass there is counted (randomised PIT). Plain coverage cannot be less than the share of outcomes that are zero,
 	// whatever is said; this one is the level's where the forecast is right.
 	tied        [4]float64
-	covered     []serialRow // the same four as plain shares, by origin
-	behind      [2]float64  // standard errors by which minutes and peak lost to the reference, NaN when there are none
-	auc, recall float64     // of onset alarms, NaN without events
+	auc, recall float64 // of onset alarms, NaN without events
 }
 
 // traceSeries reads the traces into series of one minute each, as rates per second.
@@ -267,38 +265,8 @@ func readTrace(t *testing.T, path string, tr traceOf) []traceSerie {
 var accuracyLevels = []float64{.5, .8, .9, .95, .99}
 
 // reference is the loss of the last-value forecast over the origins of a series: summed over minutes 15 to 30, and of the
-// window maximum. At has both by origin.
-type reference struct {
-	Minutes, Peak float64
-	At            [][2]float64
-}
-
-// add takes the losses from one origin; NaN where nothing was said.
-func (r *reference) add(minutes, peak float64) {
-	if !math.IsNaN(minutes) {
-		r.Minutes += minutes
-		r.Peak += peak
-	}
-	r.At = append(r.At, [2]float64{minutes, peak})
-}
-
-// behind is by how many standard errors the losses lie above those of another at the same origins, in minutes and in peaks.
-// What less than two hours lie between is taken to depend on each other.
-func (r *reference) behind(other *reference, origins []int) (z [2]float64) {
-	s := serials{lag: 120}
-	for i, o := range origins {
-		x := serialRow{origin: int64(o)}
-		for k := range z {
-			x.of[k] = r.At[i][k] - other.At[i][k]
-		}
-		s.add(x)
-	}
-	for k := range z {
-		mean, variance := s.mean(k)
-		z[k] = ratio(mean, math.Sqrt(variance))
-	}
-	return z
-}
+// window maximum.
+type reference struct{ Minutes, Peak float64 }
 
 // sharedOut is the part of an outcome y that counts as covered by the quantile at a level: all or nothing, but for a zero of
 // which zero was said.
@@ -363,7 +331,7 @@ func (s *traceSerie) refer(from, to float64, step int) (r reference) {
 		for k, tau := range accuracyLevels {
 			peakLoss += Pinball(tau, most, max(0, s.y[i]+peak[k]))
 		}
-		r.add(minutesLoss, peakLoss)
+		r.Minutes, r.Peak = r.Minutes+minutesLoss, r.Peak+peakLoss
 	}
 	_ = os.MkdirAll(filepath.Dir(kept), 0o755)
 	if f, err := os.Create(kept); err == nil {
@@ -407,10 +375,8 @@ func (s *traceSerie) scoreWith(from, to float64, step int, forget func(*series))
 	a := accuracy{trace: s.trace, class: s.class, dim: s.dim, auc: math.NaN(), recall: math.NaN()}
 	scored := map[int]bool{}
 	end := 0
-	var origins []int
 	for o := range s.origins(from, to, step) {
 		scored[o], end = true, o
-		origins = append(origins, o)
 	}
 	x := newSeries(features.Key{Pool: "pool", Class: s.class}, 0)
 	var own reference
@@ -427,12 +393,10 @@ func (s *traceSerie) scoreWith(from, to float64, step int, forget func(*series))
 		var f Forecast
 		x.forecast(&f)
 		if f.Known == 0 {
-			own.add(math.NaN(), math.NaN())
 			continue
 		}
 		a.origins++
 		most, minutesLoss, peakLoss := 0.0, 0.0, 0.0
-		was := [2]float64{a.cov90, a.cov95}
 		for h := 15; h <= 30; h++ {
 			y, q := s.y[m+h], &f.Minute[h-1]
 			most = max(most, y)
@@ -448,14 +412,11 @@ func (s *traceSerie) scoreWith(from, to float64, step int, forget func(*series))
 		for _, i := range ScoredLevels {
 			peakLoss += Pinball(Levels[i], most, f.WindowMax[i])
 		}
-		own.add(minutesLoss, peakLoss)
+		own.Minutes, own.Peak = own.Minutes+minutesLoss, own.Peak+peakLoss
 		a.tied[2] += sharedOut(most, &f.WindowMax, L90)
 		a.tied[3] += sharedOut(most, &f.WindowMax, L95)
 		a.peakCov90 += count(most <= f.WindowMax[L90])
 		a.peakCov95 += count(most <= f.WindowMax[L95])
-		a.covered = append(a.covered, serialRow{int64(o), [numSerials]float64{
-			(a.cov90 - was[0]) / 16, (a.cov95 - was[1]) / 16, count(most <= f.WindowMax[L90]), count(most <= f.WindowMax[L95]),
-		}})
 		alarm.add(m, most, 1-f.WindowMax.CDF(alarm.capacity))
 	}
 	if a.origins == 0 {
@@ -468,7 +429,6 @@ func (s *traceSerie) scoreWith(from, to float64, step int, forget func(*series))
 	for i, n := range [4]float64{minutes, minutes, float64(a.origins), float64(a.origins)} {
 		a.tied[i] /= n
 	}
-	a.behind = own.behind(&ref, origins)
 	a.auc, a.recall = alarm.judge()
 	return a
 }
@@ -536,39 +496,6 @@ func (a *alarms) judge() (auc, recall float64) {
 	return auc / float64(len(yes)*len(no)), recall / float64(len(yes))
 }
 
-// uncertain is how far the coverage of series of a trace may be off by chance: standard errors of minutes' and of the largest's,
-// where what less than two hours lie between is taken to depend on each other, and all series at an origin to be one.
-func uncertain(rs []accuracy) (se [4]float64) {
-	at := map[int64]*serialRow{}
-	n := map[int64]float64{}
-	var origins []int64
-	for _, r := range rs {
-		for _, x := range r.covered {
-			if at[x.origin] == nil {
-				at[x.origin] = &serialRow{origin: x.origin}
-				origins = append(origins, x.origin)
-			}
-			n[x.origin]++
-			for k := range se {
-				at[x.origin].of[k] += x.of[k]
-			}
-		}
-	}
-	slices.Sort(origins)
-	s := serials{lag: 120}
-	for _, o := range origins {
-		for k := range se {
-			at[o].of[k] /= n[o]
-		}
-		s.add(*at[o])
-	}
-	for k := range se {
-		_, variance := s.mean(k)
-		se[k] = math.Sqrt(variance)
-	}
-	return se
-}
-
 func printAccuracy(t *testing.T, results []accuracy, part string) {
 	verbose := os.Getenv("FOREWARM_ACCURACY_VERBOSE") != ""
 	var all []accuracy
@@ -576,7 +503,7 @@ func printAccuracy(t *testing.T, results []accuracy, part string) {
 	line := func(name string, rs []accuracy) {
 		var pin, peak, n, worst, worstPeak, auc, recall, events float64
 		var c, tied [4]float64
-		var over, clearly [2]int // series worse than 1.02, and those of them by two standard errors
+		var over [2]int // series worse than 1.02
 		for _, r := range rs {
 			if r.origins == 0 || math.IsInf(r.pinball, 0) || math.IsInf(r.peak, 0) { // the reference lost nothing
 				continue
@@ -592,9 +519,6 @@ func printAccuracy(t *testing.T, results []accuracy, part string) {
 			for i, x := range [2]float64{r.pinball, r.peak} {
 				if x > 1.02 {
 					over[i]++
-					if r.behind[i] > 2 {
-						clearly[i]++
-					}
 				}
 			}
 			if !math.IsNaN(r.auc) && r.class == features.TotalClass {
@@ -606,8 +530,8 @@ func printAccuracy(t *testing.T, results []accuracy, part string) {
 		}
 		fmt.Fprintf(&b, "%-44s %4.0f %7.4f %7.4f  worst %6.2f %6.2f  cov %.3f %.3f  peak %.3f %.3f  pools' AUC %.3f recall %.2f\n", name, n, math.Exp(pin/n), math.Exp(peak/n), worst, worstPeak,
 			c[0]/n, c[1]/n, c[2]/n, c[3]/n, auc/events, recall/events)
-		fmt.Fprintf(&b, "%44s      zeros shared out: cov %.3f %.3f  peak %.3f %.3f  above 1.02: %d and %d, by two standard errors %d and %d\n", "", tied[0]/n, tied[1]/n, tied[2]/n, tied[3]/n,
-			over[0], over[1], clearly[0], clearly[1])
+		fmt.Fprintf(&b, "%44s      zeros shared out: cov %.3f %.3f  peak %.3f %.3f  above 1.02: %d and %d\n", "", tied[0]/n, tied[1]/n, tied[2]/n, tied[3]/n,
+			over[0], over[1])
 	}
 	fmt.Fprintf(&b, "%s\n%-44s    n pinball    peak\n", part, "trace")
 	for len(results) > 0 {
@@ -617,12 +541,10 @@ func printAccuracy(t *testing.T, results []accuracy, part string) {
 		}
 		if verbose {
 			for _, r := range results[:n] {
-				fmt.Fprintf(&b, "  %-42s %4d %7.4f %7.4f  cov %.3f %.3f  peak %.3f %.3f  AUC %.3f recall %.2f  behind by %.1f %.1f\n", r.class+"/"+r.dim, r.origins, r.pinball, r.peak, r.cov90, r.cov95, r.peakCov90, r.peakCov95, r.auc, r.recall, r.behind[0], r.behind[1])
+				fmt.Fprintf(&b, "  %-42s %4d %7.4f %7.4f  cov %.3f %.3f  peak %.3f %.3f  AUC %.3f recall %.2f\n", r.class+"/"+r.dim, r.origins, r.pinball, r.peak, r.cov90, r.cov95, r.peakCov90, r.peakCov95, r.auc, r.recall)
 			}
 		}
 		line(results[0].trace, results[:n])
-		se := uncertain(results[:n])
-		fmt.Fprintf(&b, "%44s      standard errors: cov %.3f %.3f  peak %.3f %.3f\n", "", se[0], se[1], se[2], se[3])
 		all = append(all, results[:n]...)
 		results = results[n:]
 	}

@@ -49,9 +49,8 @@ func (t *tracker) observe(from, to float64) {
 	gain := max(1/trackerMemory, 1/float64(t.Seen))
 	was := t.Score
 	for i, tau := range Levels {
-		lo, hi := max(i-1, 0), min(i+1, NumLevels-1)
-		sparsity := float64(was[hi]-was[lo]) / (Levels[hi] - Levels[lo])
-		step := gain * min(max(sparsity, minSparsity*gaussianSparsity[i]), maxSparsity*gaussianSparsity[i])
+		lo, hi := neighbours(i)
+		step := gain * sparsity(i, float64(was[hi]-was[lo]), 1)
 		below := 0.0 // share of the outcome that lies below the quantile
 		switch x := float64(was[i]); {
 		case to < x:
@@ -68,6 +67,17 @@ func (t *tracker) observe(from, to float64) {
 	}
 	t.Seen++
 }
+
+// sparsity is the inverse density at level i, from the distance of the neighbouring quantiles. It stays within bounds
+// relative to that of a normal distribution with standard deviation unit.
+func sparsity(i int, distance, unit float64) float64 {
+	lo, hi := neighbours(i)
+	x := distance / (Levels[hi] - Levels[lo])
+	return min(max(x, minSparsity*unit*gaussianSparsity[i]), maxSparsity*unit*gaussianSparsity[i])
+}
+
+// neighbours are the levels on both sides of level i.
+func neighbours(i int) (lo, hi int) { return max(i-1, 0), min(i+1, NumLevels-1) }
 
 // phi is the standard normal distribution function.
 func phi(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }

@@ -30,8 +30,8 @@ func TestFirstHour(t *testing.T) {
 			}
 			var own, last float64
 			for _, a := range x.Scores() {
-				if n := a.Against(LastValue).N; n > 0 {
-					own, last = own+a.MeanPinball()*float64(a.N), last+a.baselineLoss[LastValue]/float64(n)*float64(a.N)
+				if a.lastN > 0 {
+					own, last = own+a.MeanPinball()*float64(a.N), last+a.lastLoss/float64(a.lastN)*float64(a.N)
 				}
 			}
 			t.Logf("%s %s %s: pinball %.3f of the last value's", ts.trace, ts.class, ts.dim, own/last)

@@ -238,7 +238,7 @@ func TestNeverWorseThanTheLastValue(t *testing.T) {
 					size += y[i]
 				}
 				for _, a := range x.Scores() {
-					own, last = own+a.MeanPinball(), last+a.baselineLoss[LastValue]/float64(a.Against(LastValue).N)
+					own, last = own+a.MeanPinball(), last+a.lastLoss/float64(a.lastN)
 				}
 			}
 			if own > 1.06*last+1e-6*size/1800 {

@@ -26,50 +26,50 @@ func MeanPinball(y float64, q *Quantiles) float64 {
 // HorizonWindowMax names the largest minute of WindowFrom..WindowTo where a horizon in minutes is expected.
 const HorizonWindowMax = "max15_30"
 
-// Accumulator has the scores of the forecasts of one series at one horizon. A Scorer fills it. Fixed size but for the
-// outcomes of the last few origins, O(horizon) per outcome.
+// Accumulator has the scores of the forecasts of one series at one horizon. A Scorer fills it.
 type Accumulator struct {
 	Horizon string // minutes, or HorizonWindowMax
 	N       int    // outcomes
 	Missing int    // forecasts with an unknown outcome
 
+	span             int64   // from the origin to the last minute of the outcome
+	first, last      int64   // origins of outcomes
 	sum, err, absErr float64 // Σ|y|; Σ(median − y) and Σ|median − y|
-	lastN            int     // outcomes with a known last value
 	lastErr, lastOwn float64 // Σ|y − last value|; Σ|median − y| over the same outcomes
 	loss             Quantiles
-	baselineLoss     [NumBaselines]float64 // Σ of mean pinball, where they had a forecast
-	serials          serials
+	covered          Quantiles // outcomes at or below each quantile
+
+	// Outcomes for which the last value had quantiles, and Σ of mean pinball over them, of both forecasts.
+	lastN                int
+	lastLoss, lastOfSame float64
 }
 
-// add counts outcome y of forecast q made at an origin (in minutes). last is the last-value forecast; baselines without
-// a forecast are NaN.
-func (a *Accumulator) add(origin int64, y float64, q *Quantiles, last float64, baselines *[NumBaselines]Quantiles) {
+// add counts outcome y of a forecast made at an origin (in minutes).
+func (a *Accumulator) add(origin int64, y float64, x *issue) {
+	if a.N == 0 {
+		a.first = origin
+	}
+	a.last = origin
 	a.N++
 	a.sum += math.Abs(y)
-	e := q[L50] - y
+	e := x.own[L50] - y
 	a.err += e
 	a.absErr += math.Abs(e)
-	if !math.IsNaN(last) {
-		a.lastN++
-		a.lastErr += math.Abs(y - last)
+	if !math.IsNaN(x.last) {
+		a.lastErr += math.Abs(y - x.last)
 		a.lastOwn += math.Abs(e)
 	}
-	x := serialRow{origin: origin}
 	for i, tau := range Levels {
-		a.loss[i] += Pinball(tau, y, q[i])
-		if y <= q[i] {
-			x.of[i] = 1
+		a.loss[i] += Pinball(tau, y, x.own[i])
+		if y <= x.own[i] {
+			a.covered[i]++
 		}
 	}
-	own := MeanPinball(y, q)
-	for b := range baselines {
-		loss := MeanPinball(y, &baselines[b]) // NaN without a forecast
-		x.of[NumLevels+b] = own - loss
-		if !math.IsNaN(loss) {
-			a.baselineLoss[b] += loss
-		}
+	if loss := MeanPinball(y, &x.baseline); !math.IsNaN(loss) {
+		a.lastN++
+		a.lastLoss += loss
+		a.lastOfSame += MeanPinball(y, &x.own)
 	}
-	a.serials.add(x)
 }
 
 // Mean is the mean outcome.
@@ -109,30 +109,30 @@ func (a *Accumulator) MeanPinball() float64 {
 	return ratio(s, float64(a.N*len(ScoredLevels)))
 }
 
+// PinballSkill is 1 − mean pinball over that of the last value with the quantiles of its own past errors, on the
+// outcomes that both forecast: 0 is no better, negative worse. NaN without such outcomes.
+func (a *Accumulator) PinballSkill() float64 { return 1 - a.share(a.lastOfSame, a.lastLoss) }
+
 // Coverage is the share of outcomes at or below a quantile, with its 95 % interval.
 type Coverage struct {
 	Share, Low, High float64
-	// Effective is the number of independent outcomes with the same information: overlapping horizons depend on each
-	// other.
-	Effective float64
+	Effective        float64 // outcomes that do not overlap: others depend on each other
 }
 
 // Coverage of the quantile at that level index. The interval is Wilson's (1927, doi:10.1080/01621459.1927.10502953) for
-// the effective number of outcomes: n·p(1−p) over the long-run variance of the hits, at most n and at least the number
-// of horizons that do not overlap.
+// the number of outcomes that do not overlap.
 func (a *Accumulator) Coverage(level int) Coverage {
 	if a.N == 0 {
 		nan := math.NaN()
 		return Coverage{nan, nan, nan, 0}
 	}
 	const z = 1.959964
-	p, variance := a.serials.mean(level)
 	n := float64(a.N)
-	apart := n / float64(a.serials.overlap())
-	effective := apart
-	if variance > 0 {
-		effective = min(n, max(apart, p*(1-p)/variance))
+	overlap := 1.0 // outcomes that share a minute
+	if a.last > a.first {
+		overlap = math.Max(1, math.Ceil(float64(a.span)*(n-1)/float64(a.last-a.first)))
 	}
+	p, effective := a.covered[level]/n, n/overlap
 	mid := (p + z*z/(2*effective)) / (1 + z*z/effective)
 	half := z / (1 + z*z/effective) * math.Sqrt(p*(1-p)/effective+z*z/(4*effective*effective))
 	return Coverage{p, max(mid-half, 0), min(mid+half, 1), effective}

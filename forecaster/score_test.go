@@ -109,47 +109,26 @@ func TestScorerMatches(t *testing.T) {
 	}
 }
 
-// TestBaselinesByHand: what baselines say is what their names say, with the quantiles of their past errors.
-func TestBaselinesByHand(t *testing.T) {
+// TestLastValueByHand: the last value has the quantiles of its past errors, here normal ones of a known width.
+func TestLastValueByHand(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	var past track
-	const n = 3 * minutesPerWeek
-	for m := range int64(n) {
-		past.push(m, 100+10*r.NormFloat64()+50*math.Sin(2*math.Pi*float64(m)/minutesPerDay))
-	}
-	mean := func(from, to int64) float64 {
-		sum := 0.0
-		for m := from; m <= to; m++ {
-			sum += past.value(m)
-		}
-		return sum / float64(to-from+1)
-	}
-	for b, want := range map[Baseline]float64{
-		LastValue: past.value(n - 1), Recent15m: mean(n-15, n-1),
-		SeasonalDay: mean(n+19-1440-7, n+19-1440+7), SeasonalWeek: mean(n+19-10080-7, n+19-10080+7),
-	} {
-		close(t, b.String(), past.point(b, target{20, 20}, n), want)
-	}
-	close(t, "yesterday's maximum", past.point(SeasonalDay, target{15, 30}, n), past.largest(n+14-1440, n+29-1440))
-	close(t, "forgotten", past.value(n-1-trackMinutes), math.NaN())
-
-	// A target that is new takes its errors from two days of the past: yesterday's are normal ones of a known width.
 	s := Scorer{Minutes: []int{20}}
-	for m := range int64(n) {
-		s.Observe(m, past.at[slot(m)])
+	for m := range int64(5000) {
+		s.Observe(m, 100+10*r.NormFloat64())
 	}
 	x := s.target(target{20, 20})
-	sd := 10 * math.Sqrt(1+1.0/15)
+	sd := 10 * math.Sqrt2
+	q := x.errors.around(100)
 	for i, z := range gaussian {
-		if got := x.residuals[SeasonalDay].at[i]; math.Abs(got-sd*z) > 0.25*sd {
-			t.Errorf("level %v of errors: %v, want about %v", Levels[i], got, sd*z)
+		if math.Abs(q[i]-100-sd*z) > 0.25*sd {
+			t.Errorf("level %v: %v, want about %v", Levels[i], q[i], 100+sd*z)
 		}
 	}
 }
 
 // TestBaselineSeesNothingLater: what is compared with does not change when what follows the origin does.
 func TestBaselineSeesNothingLater(t *testing.T) {
-	baselines := func(later float64) (out [][NumBaselines]Quantiles) {
+	baselines := func(later float64) (out []Quantiles) {
 		r := rand.New(rand.NewPCG(3, 4))
 		s := Scorer{Minutes: []int{1, 30}}
 		for m := range int64(2000) {
@@ -163,16 +142,14 @@ func TestBaselineSeesNothingLater(t *testing.T) {
 			s.Observe(m, y)
 		}
 		for _, x := range s.pending[0].of {
-			out = append(out, x.baselines)
+			out = append(out, x.baseline)
 		}
 		return out
 	}
 	a, b := baselines(1), baselines(1e6)
 	for i := range a {
-		for _, base := range []Baseline{LastValue, SeasonalDay, Recent15m} {
-			if a[i][base] != b[i][base] || !(a[i][base][L50] > 90) {
-				t.Errorf("target %d, %s: %v or %v", i, base, a[i][base], b[i][base])
-			}
+		if a[i] != b[i] || !(a[i][L50] > 90) {
+			t.Errorf("target %d: %v or %v", i, a[i], b[i])
 		}
 	}
 }
@@ -181,90 +158,25 @@ func TestNothingScoredKnowsNothing(t *testing.T) {
 	s := Scorer{Minutes: []int{1}}
 	s.Issue(saying(10, flat(10), flat(10)))
 	a := s.Scores()[0]
-	against := a.Against(LastValue)
-	for _, x := range []float64{a.Mean(), a.WAPE(), a.Bias(), a.RelativeMAE(), a.MeanPinball(), a.Coverage(L90).Share, against.Skill, against.DM, against.P} {
+	for _, x := range []float64{a.Mean(), a.WAPE(), a.Bias(), a.RelativeMAE(), a.MeanPinball(), a.Coverage(L90).Share, a.PinballSkill()} {
 		if !math.IsNaN(x) {
 			t.Errorf("a figure without outcomes is %v, want NaN", x)
 		}
 	}
 }
 
-// TestLongRunVariance: of a moving average over h terms, the mean's variance is known: that of the innovations' sum.
-func TestLongRunVariance(t *testing.T) {
-	r := rand.New(rand.NewPCG(5, 6))
-	const h, n = 15, 200_000
-	s := serials{lag: h}
-	var recent [h]float64
-	for i := range int64(n) {
-		recent[i%h] = r.NormFloat64()
-		x := serialRow{origin: i}
-		for _, e := range recent {
-			x.of[0] += e
-		}
-		s.add(x)
-	}
-	_, variance := s.mean(0)
-	// Autocovariances are h − k; with Bartlett's weights 1 − k/h their sum is h + 2·Σ(h−k)²/h instead of h².
-	want := float64(h)
-	for k := 1.0; k < h; k++ {
-		want += 2 * (h - k) * (h - k) / h
-	}
-	if got := variance * n; math.Abs(got/want-1) > 0.1 {
-		t.Errorf("long-run variance %v, want about %v", got, want)
-	}
-	if s.overlap() != h || len(s.recent) != h {
-		t.Errorf("overlap %d, %d kept", s.overlap(), len(s.recent))
-	}
-}
-
-// TestDieboldMariano works the statistic out on paper: differences 1, 3, 2, 2 of independent outcomes.
-func TestDieboldMariano(t *testing.T) {
-	a := Accumulator{serials: serials{lag: 1}}
-	for i, d := range []float64{1, 3, 2, 2} {
-		x := serialRow{origin: int64(i)}
-		x.of[NumLevels] = d
-		a.serials.add(x)
-	}
-	a.baselineLoss[LastValue] = 16
-	c := a.Against(LastValue)
-	close(t, "skill", c.Skill, -2.0/4)
-	dm := 2 / math.Sqrt(.5/4) * math.Sqrt((4+1-2+0.)/4)
-	close(t, "DM", c.DM, dm)
-	// Student with three degrees of freedom: P(|T| > t) = 1 − 2/π·(atan(t/√3) + √3·t/(t²+3))
-	close(t, "P", c.P, 1-2/math.Pi*(math.Atan(dm/math.Sqrt(3))+math.Sqrt(3)*dm/(dm*dm+3)))
-
-	// Origins half an hour apart share nothing at 15 minutes ahead; each minute, fifteen do.
-	a.serials = serials{lag: 15}
-	for i := range int64(10) {
-		a.serials.add(serialRow{origin: 30 * i})
-	}
-	if a.serials.overlap() != 1 {
-		t.Errorf("overlap %d", a.serials.overlap())
-	}
-}
-
-// TestEffectiveOutcomes: hits that come in runs count for less.
+// TestEffectiveOutcomes: outcomes of overlapping horizons count for less.
 func TestEffectiveOutcomes(t *testing.T) {
-	r := rand.New(rand.NewPCG(7, 8))
-	alone, runs := Accumulator{serials: serials{lag: 30}}, Accumulator{serials: serials{lag: 30}}
-	hit := 0.0
-	for i := range int64(20_000) {
-		var x, y serialRow
-		x.origin, y.origin = i, i
-		x.of[L80] = float64(int(r.Float64() + .8))
-		if i%15 == 0 {
-			hit = float64(int(r.Float64() + .8))
+	for _, c := range []struct {
+		span, every int64
+		want        float64
+	}{{1, 1, 100}, {15, 1, 100. / 15}, {15, 4, 25}, {15, 30, 100}} {
+		a := Accumulator{span: c.span}
+		for i := range int64(100) {
+			a.add(c.every*i, 1, &issue{})
 		}
-		y.of[L80] = hit
-		alone.serials.add(x)
-		runs.serials.add(y)
-		alone.N++
-		runs.N++
-	}
-	if e := alone.Coverage(L80).Effective; e < 15_000 {
-		t.Errorf("of 20000 independent outcomes, %v are effective", e)
-	}
-	if e := runs.Coverage(L80).Effective; e < 20_000.0/20 || e > 20_000.0/8 { // 15 alike
-		t.Errorf("of 20000 outcomes in runs of 15, %v are effective", e)
+		if e := a.Coverage(L80).Effective; math.Abs(e-c.want) > 1e-9 {
+			t.Errorf("%+v: %v are effective", c, e)
+		}
 	}
 }

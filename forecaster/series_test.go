@@ -117,8 +117,8 @@ func TestCoverage(t *testing.T) {
 				t.Errorf("%s: the %.0f %% quantile covers %.1f %%", a.Horizon, 100*Levels[level], 100*c.Share)
 			}
 		}
-		if c := a.Against(LastValue); c.N < n-Horizon || c.Skill < 0.05 || c.P > 1e-6 {
-			t.Errorf("%s: against the last value %+v", a.Horizon, c)
+		if skill := a.PinballSkill(); a.lastN < n-Horizon || skill < 0.05 {
+			t.Errorf("%s: against the last value %v of %d", a.Horizon, skill, a.lastN)
 		}
 	}
 }

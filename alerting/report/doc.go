@@ -37,9 +37,8 @@
 //	Bias        Σ(q(.5) − y) / Σy
 //	Skill       1 − Σ|q(.5) − y| / Σ|last − y| over outcomes with a known last value: the demand of the minute before the
 //	            origin, for the window maximum the largest of the sixteen minutes before it
-//	Q50 … Q99   share of y ≤ q(τ); Low and High are Wilson's for Effective outcomes: N·p(1 − p) over the variance of hits with
-//	            Bartlett's weights 1 − |k|/h for origins k < h minutes apart (h is 30 for the window maximum), at most N and
-//	            at least N/⌈h/step⌉, step being the mean minutes from origin to origin
+//	Q50 … Q99   share of y ≤ q(τ); Low and High are Wilson's for Effective outcomes, those that do not overlap: N/⌈h/step⌉, where
+//	            h is 30 for the window maximum, and step the mean minutes from origin to origin
 //
 // If records come late, the last value was not yet complete at the origin, so the real skill is larger.
 //

@@ -247,29 +247,12 @@ func printComparisons(std streams, all []backtest.Comparison) error {
 // printScores prints the scores of the pool; the summary file has all classes.
 func printScores(std streams, scores []backtest.Score) error {
 	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "class\tdimension\thorizon\tn\tWAPE\tagainst last value\tbias\tcoverage 90 %\tcoverage 95 %\tskill: last\tday\tweek\t15 min\t")
+	fmt.Fprintln(w, "class\tdimension\thorizon\tn\tWAPE\tagainst last value\tbias\tcoverage 90 %\tcoverage 95 %\tskill\t")
 	for _, x := range scores {
 		if x.Class != "*" {
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.3f\t%.3f\t%+.3f\t%.3f\t%.3f\t", x.Class, x.Dimension, x.Horizon, x.N, x.WAPE, x.MASE, x.Bias, x.Cover90, x.Cover95)
-		for _, b := range x.Baselines {
-			fmt.Fprint(w, skill(b, x.N), "\t")
-		}
-		fmt.Fprintln(w)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.3f\t%.3f\t%+.3f\t%.3f\t%.3f\t%s\t\n", x.Class, x.Dimension, x.Horizon, x.N, x.WAPE, x.MASE, x.Bias, x.Cover90, x.Cover95, orDash("%+.3f", x.Skill))
 	}
 	return w.Flush()
-}
-
-// skill formats the reduction of a baseline's quantile loss, with a star if it is significant at 5 %. It skips a
-// baseline that had no data for most of the n outcomes.
-func skill(b backtest.BaselineScore, n int) string {
-	if math.IsNaN(float64(b.Skill)) || 2*b.N < n {
-		return "–"
-	}
-	star := ""
-	if b.P < 0.05 {
-		star = "*"
-	}
-	return fmt.Sprintf("%+.3f%s", b.Skill, star)
 }
