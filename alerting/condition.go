@@ -94,7 +94,7 @@ func contradicted(d *Decision, cfg Config) (out []Condition) {
 
 // prospects are the conditions about the replicas of d's role.
 func prospects(d *Decision, pf *forecaster.PoolForecast, cfg Config) (out []Condition) {
-	who, help := drivenBy(d.Drivers, pf, d.Binding), relief(d, pf)
+	who, help := drivenBy(d.Drivers), relief(d, pf)
 	out = append(saturation(d, pf, who, help, cfg), limit(d, pf, who, help, cfg)...)
 	out = append(out, belowReserve(d, cfg)...)
 	return append(out, degraded(d, pf, cfg)...)
@@ -348,12 +348,12 @@ func causes(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	}
 	for i := range d.Drivers {
 		driver := &d.Drivers[i]
-		if driver.Cause != forecaster.CauseCache && changesOf(pf, driver.Class, d.Binding).loss() < collapseLoss {
+		if driver.Cause != forecaster.CauseCache && driver.CacheLoss < collapseLoss {
 			continue
 		}
 		c := condition(d, CacheHitCollapse, features.DimPrefill, Warning, cfg, words{
-			Summary:     "prefix " + cmp.Or(changesOf(pf, driver.Class, d.Binding).cache(), Change(driver.Cause, driver.Factor)) + " in class " + shorten(driver.Class, maxName),
-			Description: sentence(capital(d.outcome(r, r.Probability, d.pageWindow(cfg).window))+".", drivenBy(d.Drivers[i:i+1], pf, d.Binding), done(d)),
+			Summary:     "prefix " + cmp.Or(cacheLoss(driver), Change(driver.Cause, driver.Factor)) + " in class " + shorten(driver.Class, maxName),
+			Description: sentence(capital(d.outcome(r, r.Probability, d.pageWindow(cfg).window))+".", drivenBy(d.Drivers[i:i+1]), done(d)),
 			Action:      "Check what changed in the prompts or the routing of class " + driver.Class + ".",
 		}.and("Prompts that are not cached must be computed again.")).load(d, []*ResourceEvidence{r}, pf, d.pageWindow(cfg))
 		c.Class, c.Fading = driver.Class, d.Probability < cfg.AlertProbability
@@ -398,7 +398,7 @@ func (c Condition) load(d *Decision, likely []*ResourceEvidence, pf *forecaster.
 		c.Annotations["diagnosis"], c.Annotations["diagnosis_evidence"] = string(d.Diagnosis), text
 	}
 	if len(d.Drivers) > 0 {
-		c.Class, c.Annotations["driver"] = principal(d.Drivers).Class, describe(d.Drivers, pf, d.Binding)
+		c.Class, c.Annotations["driver"] = principal(d.Drivers).Class, describe(d.Drivers)
 	}
 	return c
 }

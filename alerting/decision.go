@@ -78,7 +78,6 @@ type Decision struct {
 
 	ActionsPerDay int                      `json:"actions_per_day" cbor:"33,keyasint,omitempty"`           // scale-outs and scale-ins of the last day
 	ByRole        *Roles                   `json:"desired_by_role,omitempty" cbor:"34,keyasint,omitempty"` // of a disaggregated pool
-	Growth        []forecaster.GrowthPart  `json:"growth,omitempty" cbor:"35,keyasint,omitempty"`          // why demand for Binding differs from an hour ago, in its unit; the parts add up
 	Events        []forecaster.EventEffect `json:"events,omitempty" cbor:"36,keyasint,omitempty"`          // of the calendar, in the forecast of Binding
 
 	Admission []AdmissionLimit `json:"admission_limits,omitempty" cbor:"37,keyasint,omitempty"` // when saturation cannot be averted

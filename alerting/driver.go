@@ -3,17 +3,13 @@ package alerting
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// The smallest changes of a class within the hour that are mentioned besides its main cause.
-const (
-	minFactor = 1.2 // of a rate or a length
-	minLoss   = 0.1 // of the cache hit ratio, absolute
-)
+// minLoss is the smallest absolute loss of the cache hit ratio that is mentioned besides the main cause.
+const minLoss = 0.1
 
 // principal is the driver to name first: the first one with a known cause, or else the one with the largest share.
 func principal(drivers []forecaster.Driver) *forecaster.Driver {
@@ -36,9 +32,9 @@ func heaviestOf(drivers []forecaster.Driver) *forecaster.Driver {
 	return best
 }
 
-// describe is the principal of drivers in words, with all changes of its class: class agent, tenant acme (62 % of it,
-// 90 % of its rise), feature search (40 % of it): prompts 2.1 times as long, since 14:05 UTC. pf may be nil.
-func describe(drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimension string) string {
+// describe is the principal of drivers in words: class agent, tenant acme (62 % of it, 90 % of its rise), feature search
+// (40 % of it): prompts 2.1 times as long.
+func describe(drivers []forecaster.Driver) string {
 	first := principal(drivers)
 	text := "class " + first.Class
 	if first.Tenant != "" {
@@ -47,75 +43,30 @@ func describe(drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimensio
 	if first.Feature != "" {
 		text += ", feature " + first.Feature + portion(first.FeatureShare, first.FeatureMargin, first.FeatureRise)
 	}
-	causes := changes(first.Class, drivers, pf, dimension)
-	if causes == nil {
-		return fmt.Sprintf("%s has %s of the demand, and no change of it within the hour is certain yet", text, percent(first.Share))
+	if causes := changes(first); causes != nil {
+		return text + ": " + strings.Join(causes, ", ")
 	}
-	text += ": " + strings.Join(causes, ", ")
-	if !first.Since.IsZero() {
-		text += ", since " + clock(first.Since)
-	}
-	return text
+	return fmt.Sprintf("%s has %s of the demand, and no change of it within the hour is certain yet", text, percent(first.Share))
 }
 
-// changes are the changes of a class within the hour: the causes of its drivers, then others from its forecast.
-func changes(class string, drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimension string) (out []string) {
-	c := changesOf(pf, class, dimension)
-	var causes []string
-	for i := range drivers {
-		if d := &drivers[i]; d.Class == class && d.Cause != "" && !slices.Contains(causes, d.Cause) {
-			causes = append(causes, d.Cause)
-			if text := c.cache(); d.Cause == forecaster.CauseCache && text != "" {
-				out = append(out, text)
-				continue
-			}
-			out = append(out, Change(d.Cause, d.Factor))
-		}
+// changes are the changes of a class within the hour: its cause, and a loss of cache hits.
+func changes(d *forecaster.Driver) (out []string) {
+	lost := cacheLoss(d)
+	if d.Cause != "" && (d.Cause != forecaster.CauseCache || lost == "") {
+		out = append(out, Change(d.Cause, d.Factor))
 	}
-	// Without a known cause, other differences may be chance.
-	for _, factor := range []struct{ cause, key string }{
-		{forecaster.CauseRate, "rate_factor"}, {forecaster.CausePrompt, "prompt_length_factor"}, {forecaster.CauseOutput, "output_length_factor"},
-	} {
-		if v := c[factor.key]; len(out) > 0 && v != nil && *v >= minFactor && !slices.Contains(causes, factor.cause) {
-			out = append(out, Change(factor.cause, *v))
-		}
-	}
-	if text := c.cache(); text != "" && !slices.Contains(causes, forecaster.CauseCache) {
-		out = append(out, text)
+	if lost != "" {
+		out = append(out, lost)
 	}
 	return out
 }
 
-// hourly are the changes of a class from an hour before, from forecaster.Explain; nil is unknown.
-type hourly map[string]*float64
-
-func changesOf(pf *forecaster.PoolForecast, class, dimension string) hourly {
-	if pf == nil {
-		return nil
-	}
-	for i := range pf.Classes {
-		if f := &pf.Classes[i]; f.Class == class && f.Dimension == dimension {
-			return forecaster.Explain(f).Changes
-		}
-	}
-	return nil
-}
-
-// loss is the absolute loss of the cache hit ratio; 0 if unknown.
-func (h hourly) loss() float64 {
-	now, before := h["cache_hit_now"], h["cache_hit_before"]
-	if now == nil || before == nil {
-		return 0
-	}
-	return *before - *now
-}
-
-// cache is the loss of the cache hit ratio in words; "" if it is small.
-func (h hourly) cache() string {
-	if h.loss() < minLoss {
+// cacheLoss is the loss of the cache hit ratio in words; "" if it is small.
+func cacheLoss(d *forecaster.Driver) string {
+	if d.CacheLoss < minLoss {
 		return ""
 	}
-	return fmt.Sprintf("cache hits down from %s to %s", percent(*h["cache_hit_before"]), percent(*h["cache_hit_now"]))
+	return fmt.Sprintf("cache hits down from %s to %s", percent(d.CacheHit+d.CacheLoss), percent(d.CacheHit))
 }
 
 // Change is one change of a class within the hour in words.

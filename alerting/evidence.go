@@ -51,11 +51,6 @@ func (p *plan) decision(cfg Config) Decision {
 		d.Binding, d.Probability, d.ETA, d.Model = b.evidence.Dimension, b.evidence.Probability, b.evidence.ETA, modelOf(b.forecast)
 		d.Events, d.Path = b.forecast.Basis.Events, p.path(b)
 	}
-	for _, part := range p.in.Projection.Growth {
-		if p.in.Projection.Binding == d.Binding && !math.IsNaN(part.Amount) && !math.IsInf(part.Amount, 0) {
-			d.Growth = append(d.Growth, part)
-		}
-	}
 	d.Drivers = named(p.in.Projection.Drivers)
 	return d
 }

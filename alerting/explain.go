@@ -282,11 +282,11 @@ func facts(w io.Writer, d *Decision) {
 		fact("", "%s before a replica is given up, because a start is needed to get it back", percent(d.KeepQuantile))
 	}
 	for i := range d.Drivers {
-		fact("cause", "%s", describe(d.Drivers[i:i+1], nil, d.Binding))
+		fact("cause", "%s", describe(d.Drivers[i:i+1]))
 	}
 	if v := d.Prefilling(); v != nil {
 		for i := range v.Drivers {
-			fact("cause (prefill)", "%s", describe(v.Drivers[i:i+1], nil, v.Binding))
+			fact("cause (prefill)", "%s", describe(v.Drivers[i:i+1]))
 		}
 	}
 	for i := range d.Events {

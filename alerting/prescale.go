@@ -47,18 +47,17 @@ type Prescale struct {
 	Quantile        float64       `json:"quantile"`                     // of demand to provide for
 	QuantileFrom    string        `json:"quantile_from"`                // stated, cost or default
 
-	Drivers     []DriverData            `json:"drivers"`                    // causes of a rise
-	Growth      []forecaster.GrowthPart `json:"growth,omitempty"`           // of demand for the binding resource over the last hour, in its unit
-	Events      []EventData             `json:"events,omitempty"`           // scheduled events in the forecast
-	Constraints []string                `json:"constraints"`                // bounds that changed the number, such as "replicas.max 16: 19 wanted"
-	Admission   []AdmissionLimit        `json:"admission_limits,omitempty"` // by class, while saturation cannot be averted; other classes are not limited
-	Queue       *QueuePlan              `json:"queue,omitempty"`            // what a queue in front of the pool may absorb until more replicas are ready
-	Retries     *Retried                `json:"retries,omitempty"`          // load that retries add to the binding resource
-	Reason      string                  `json:"reason"`                     // in sentences, for people
-	Evidence    string                  `json:"evidence"`                   // of the journal: pool, tick and stream sequence
-	Model       string                  `json:"model,omitempty"`            // of the forecast of the binding resource
-	Confidence  string                  `json:"confidence"`                 // cold below an hour of known minutes, warm below two days, then seasonal
-	Warnings    []string                `json:"warnings"`                   // what was assumed, in sentences
+	Drivers     []DriverData     `json:"drivers"`                    // causes of a rise
+	Events      []EventData      `json:"events,omitempty"`           // scheduled events in the forecast
+	Constraints []string         `json:"constraints"`                // bounds that changed the number, such as "replicas.max 16: 19 wanted"
+	Admission   []AdmissionLimit `json:"admission_limits,omitempty"` // by class, while saturation cannot be averted; other classes are not limited
+	Queue       *QueuePlan       `json:"queue,omitempty"`            // what a queue in front of the pool may absorb until more replicas are ready
+	Retries     *Retried         `json:"retries,omitempty"`          // load that retries add to the binding resource
+	Reason      string           `json:"reason"`                     // in sentences, for people
+	Evidence    string           `json:"evidence"`                   // of the journal: pool, tick and stream sequence
+	Model       string           `json:"model,omitempty"`            // of the forecast of the binding resource
+	Confidence  string           `json:"confidence"`                 // cold below an hour of known minutes, warm below two days, then seasonal
+	Warnings    []string         `json:"warnings"`                   // what was assumed, in sentences
 }
 
 // EventData is a scheduled event: demand with it divided by demand without. low to high is the 90 % interval.
@@ -84,12 +83,11 @@ type SaturationETA struct {
 
 // DriverData is the class, tenant and cause of a rise.
 type DriverData struct {
-	Class  string     `json:"class"`
-	Tenant string     `json:"tenant,omitempty"`
-	Cause  string     `json:"cause,omitempty"` // missing, like factor, if no change is large enough
-	Factor float64    `json:"factor,omitempty"`
-	Share  float64    `json:"share"`
-	Since  *time.Time `json:"since,omitempty"` // when its demand rose to the present level
+	Class  string  `json:"class"`
+	Tenant string  `json:"tenant,omitempty"`
+	Cause  string  `json:"cause,omitempty"` // missing, like factor, if no change is large enough
+	Factor float64 `json:"factor,omitempty"`
+	Share  float64 `json:"share"`
 
 	// Shares of the class's tokens; the true ones lie within share ± margin.
 	TenantShare   float64 `json:"tenant_share,omitempty"`
@@ -142,16 +140,12 @@ func NewEvent(d *Decision) Event {
 	if v := d.Prefilling(); v != nil {
 		data.Prefill = &RoleOutage{v.Binding, chance(v.Binding, v.Probability), at(tick, v.ETA), v.binding().outage(tick)}
 	}
-	for _, part := range d.Growth {
-		part.Amount = round(part.Amount)
-		data.Growth = append(data.Growth, part)
-	}
 	for _, e := range d.Events {
 		data.Events = append(data.Events, EventData{Name: e.Name, Factor: round(e.Learned), Low: round(e.Low), High: round(e.High)})
 	}
 	for _, driver := range d.Drivers {
 		data.Drivers = append(data.Drivers, DriverData{
-			Class: driver.Class, Tenant: driver.Tenant, Cause: driver.Cause, Factor: round(driver.Factor), Share: round(driver.Share), Since: instant(driver.Since),
+			Class: driver.Class, Tenant: driver.Tenant, Cause: driver.Cause, Factor: round(driver.Factor), Share: round(driver.Share),
 			TenantShare: round(driver.TenantShare), TenantMargin: round(driver.TenantMargin), TenantRise: round(driver.TenantRise), FeatureRise: round(driver.FeatureRise),
 			Feature: driver.Feature, FeatureShare: round(driver.FeatureShare), FeatureMargin: round(driver.FeatureMargin),
 		})

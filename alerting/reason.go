@@ -21,7 +21,7 @@ func (p *plan) reason(d *Decision, cfg Config) string {
 		s = append(s, capital(text)+".", d.notForRetries())
 	}
 	if d.Action == ScaleOut {
-		s = append(s, drivenBy(d.Drivers, p.in.Forecast, d.Binding))
+		s = append(s, drivenBy(d.Drivers))
 	}
 	for _, e := range d.Events {
 		if d.Action == ScaleOut && e.Ahead > e.Now && e.Learned > 1 {

@@ -322,11 +322,10 @@ func TestServingIsAsUncertainAsWhatWasLearned(t *testing.T) {
 	}
 }
 
-// TestDecisionNamesScheduledEventsAndGrowth: with what a reader needs to see why.
-func TestDecisionNamesScheduledEventsAndGrowth(t *testing.T) {
+// TestDecisionNamesScheduledEvents: with what a reader needs to see why.
+func TestDecisionNamesScheduledEvents(t *testing.T) {
 	in := scene{ready: 4, median: rising(10, 350, 900), last: 350, edit: func(in *Input) {
 		in.Forecast.Total[0].Basis.Events = []forecaster.EventEffect{{Name: "launch", Learned: 2.5, Low: 1.7, High: 3.8, Ahead: 1}}
-		in.Projection.Growth = []forecaster.GrowthPart{{Class: "agent", Cause: forecaster.CausePrompt, Amount: 120}}
 		in.Projection.Drivers = nil
 	}}.input(t)
 	d, _ := Decide(noon, in, State{}, DefaultConfig())
@@ -334,11 +333,7 @@ func TestDecisionNamesScheduledEventsAndGrowth(t *testing.T) {
 		t.Errorf("%q", d.Reason)
 	}
 	data := NewEvent(&d).Data
-	if len(data.Events) != 1 || data.Events[0] != (EventData{"launch", 2.5, 1.7, 3.8}) || len(data.Growth) != 1 || data.Growth[0].Amount != 120 {
-		t.Errorf("events %+v, growth %+v", data.Events, data.Growth)
-	}
-	in.Projection.Binding = features.DimDecode // growth is of a resource that does not bind
-	if d, _ := Decide(noon, in, State{}, DefaultConfig()); d.Growth != nil {
-		t.Errorf("growth %+v of another resource", d.Growth)
+	if len(data.Events) != 1 || data.Events[0] != (EventData{"launch", 2.5, 1.7, 3.8}) {
+		t.Errorf("events %+v", data.Events)
 	}
 }

@@ -28,20 +28,14 @@ var nights = []struct {
 	kept     int     // replicas, for failures
 }{
 	{name: "agents' prompts doubled", alert: SaturationAhead},
-	{name: "the same, known by the minute", alert: SaturationAhead, decision: func(d *Decision) { d.Drivers[0].Since = noon.Add(-25 * time.Minute) }},
 	{name: "the same, on trial", alert: SaturationAhead, decision: func(d *Decision) { d.Mode = Advisory }},
-	{name: "several things changed at once", alert: SaturationAhead, decision: func(d *Decision) {
-		more := d.Drivers[0]
-		more.Cause, more.Factor = forecaster.CauseCache, .32
-		d.Drivers = append(d.Drivers, more, forecaster.Driver{Class: "chat", Cause: "rate", Factor: 1.2})
-	}},
-	{name: "the same, with what was before", alert: SaturationAhead, forecast: func(pf *forecaster.PoolForecast) { pf.Classes = []forecaster.Forecast{agents()} }},
-	{name: "beneath it the prefix cache", alert: CacheHitCollapse, forecast: func(pf *forecaster.PoolForecast) { pf.Classes = []forecaster.Forecast{agents()} }},
+	{name: "the same, and the prefix cache lost hits", alert: SaturationAhead, decision: uncached},
+	{name: "beneath it the prefix cache", alert: CacheHitCollapse, decision: uncached},
 	{name: "the nightly batch has begun", alert: TooLateToWarm, decision: func(d *Decision) {
 		d.Pool, d.Binding, d.Ready, d.Pending, d.Desired, d.Needed = "demo", "prefill", 3, 2, 5, 5
 		d.Probability, d.ETA = .68, forecaster.ETA{P10: 0, P50: 3 * time.Minute, P90: forecaster.Never}
 		d.AskedAt = noon.Add(-2 * time.Minute)
-		d.Drivers = []forecaster.Driver{{Class: "summarise", Tenant: "nightly", TenantShare: .69, Cause: "rate", Factor: 3, Since: noon.Add(-4 * time.Minute)}}
+		d.Drivers = []forecaster.Driver{{Class: "summarise", Tenant: "nightly", TenantShare: .69, Cause: "rate", Factor: 3}}
 		d.Admission = []AdmissionLimit{{"chat", 9000, .95}, {"summarise", 12_400, .35}, {"batch", 0, 0}}
 	}},
 	{name: "full already, and the autoscaler does nothing", alert: TooLateToWarm, decision: func(d *Decision) {
@@ -162,16 +156,8 @@ func prefilling(d *Decision, probability float64, ahead time.Duration, ready, de
 		ETA: forecaster.ETA{P10: ahead / 2, P50: ahead, P90: ahead * 2}}}
 }
 
-// agents is the forecast of a class whose requests are 1.3 times as many as an hour ago, with prompts 2.1 times as long, of
-// which 32 % are cached and not 71 %.
-func agents() forecaster.Forecast {
-	f := forecaster.Forecast{Key: features.Key{Class: "agent"}, Dimension: "kv"}
-	then, now := &f.Basis.Then, &f.Basis.Now
-	then.Minutes, now.Minutes = 10, 10
-	then.Requests, then.Prompt, then.Output, then.PromptOfCached, then.Cached = 100, 100_000, 30_000, 100_000, 71_000
-	now.Requests, now.Prompt, now.Output, now.PromptOfCached, now.Cached = 130, 273_000, 40_000, 273_000, 87_360
-	return f
-}
+// uncached has the class that drives demand cache 32 % of its prompts, and not 71 % as an hour ago.
+func uncached(d *Decision) { d.Drivers[0].CacheHit, d.Drivers[0].CacheLoss = .32, .39 }
 
 // TestAlertsReadLikeMessages holds every alert to the words that were read and found good. Read the file before you change
 // it: it is all that someone has at three in the morning.

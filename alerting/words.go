@@ -172,12 +172,12 @@ func (d *Decision) besides(likely []*ResourceEvidence) (out []string) {
 const minorShare = .1
 
 // drivenBy is a sentence about the class that drives demand, and its changes; "" if no driver is known.
-func drivenBy(drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimension string) string {
+func drivenBy(drivers []forecaster.Driver) string {
 	if len(drivers) == 0 {
 		return ""
 	}
 	first := principal(drivers)
-	changed := changes(first.Class, drivers, pf, dimension)
+	changed := changes(first)
 	if first.Share > 0 && first.Share < minorShare {
 		return "No single class causes it."
 	}
@@ -193,11 +193,7 @@ func drivenBy(drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimensio
 	if len(changed) == 0 {
 		return capital(fmt.Sprintf("%s has %s of the demand.", who, percent(first.Share)))
 	}
-	when := "within an hour"
-	if !first.Since.IsZero() {
-		when = "since " + clock(first.Since)
-	}
-	return fmt.Sprintf("%s causes it: %s %s.", capital(who), strings.Join(changed[:min(2, len(changed))], " and "), when)
+	return fmt.Sprintf("%s causes it: %s within an hour.", capital(who), strings.Join(changed[:min(2, len(changed))], " and "))
 }
 
 // overdue reports whether the requested replicas should be ready by now.

@@ -19,7 +19,6 @@ type Basis struct {
 	Covered [2]Covered     // of minutes 15 ahead, and of the window maximum
 	Events  []EventEffect  // with an effect within the horizon or just before
 	Now     shapeSums      // load of the last ten minutes
-	Then    shapeSums      // load of the ten minutes an hour before
 }
 
 // Covered counts outcomes at or below each published quantile, one in originEvery minutes, with a memory of a week.
@@ -61,53 +60,24 @@ type EventEffect struct {
 	Ahead   float64 `json:"strength_ahead"`
 }
 
-// changes compares the load of the last ten minutes with an hour before: factors, and hit ratios from 0 to 1.
-func (b *Basis) changes() map[string]*float64 {
-	now, then := &b.Now, &b.Then
-	each := func(sum, requests float32) float64 {
-		if min(now.Minutes, then.Minutes) < minMinutes {
-			return math.NaN()
-		}
-		return ratio(float64(sum), float64(requests))
-	}
-	return map[string]*float64{
-		"rate_factor":          known(each(now.Requests, then.Requests)),
-		"prompt_length_factor": known(ratio(each(now.Prompt, now.Requests), each(then.Prompt, then.Requests))),
-		"output_length_factor": known(ratio(each(now.Output, now.Requests), each(then.Output, then.Requests))),
-		"cache_hit_now":        known(each(now.Cached, now.PromptOfCached)),
-		"cache_hit_before":     known(each(then.Cached, then.PromptOfCached)),
-	}
-}
-
-func (s *shapeSums) add(o *shapeSums) {
-	s.Minutes = max(s.Minutes, o.Minutes)
-	s.Requests += o.Requests
-	s.Retries += o.Retries
-	s.Prompt += o.Prompt
-	s.Cached += o.Cached
-	s.PromptOfCached += o.PromptOfCached
-	s.Output += o.Output
-}
-
 // Explanation lists what a forecast was made from. Values are in Unit, LeadMinutes ahead; unknown ones are null.
 // Bounded by the number of input groups, levels and events.
 type Explanation struct {
-	Pool        string              `json:"pool"`
-	Class       string              `json:"class"`
-	Dimension   string              `json:"dimension"`
-	Origin      time.Time           `json:"origin"`
-	LeadMinutes int                 `json:"lead_minutes"`
-	Confidence  Confidence          `json:"confidence"`
-	Known       int                 `json:"known_minutes"`
-	Fallback    bool                `json:"fallback"` // outcomes stay nearer to the last value than to the network's median
-	Now         *float64            `json:"now"`
-	Quantiles   []LevelValue        `json:"quantiles"`
-	WindowMax   []LevelValue        `json:"window_max"`
-	Parts       Parts               `json:"parts"`
-	Inputs      []InputView         `json:"inputs"` // what moved the median, the largest first
-	Events      []EventEffect       `json:"events"`
-	Coverage    []CoverageView      `json:"coverage"`
-	Changes     map[string]*float64 `json:"changes_in_an_hour"`
+	Pool        string         `json:"pool"`
+	Class       string         `json:"class"`
+	Dimension   string         `json:"dimension"`
+	Origin      time.Time      `json:"origin"`
+	LeadMinutes int            `json:"lead_minutes"`
+	Confidence  Confidence     `json:"confidence"`
+	Known       int            `json:"known_minutes"`
+	Fallback    bool           `json:"fallback"` // outcomes stay nearer to the last value than to the network's median
+	Now         *float64       `json:"now"`
+	Quantiles   []LevelValue   `json:"quantiles"`
+	WindowMax   []LevelValue   `json:"window_max"`
+	Parts       Parts          `json:"parts"`
+	Inputs      []InputView    `json:"inputs"` // what moved the median, the largest first
+	Events      []EventEffect  `json:"events"`
+	Coverage    []CoverageView `json:"coverage"`
 }
 
 // LevelValue is a quantile.
@@ -145,7 +115,7 @@ func Explain(f *Forecast) Explanation {
 	x := Explanation{
 		Pool: f.Pool, Class: f.Class, Dimension: f.Dimension, Origin: f.Origin.UTC(), LeadMinutes: targets[midLead].to, Confidence: f.Confidence,
 		Known: f.Known, Fallback: f.Fallback, Now: known(f.Now.Mean), Quantiles: levelValues(&f.Minute[targets[midLead].to-1]), WindowMax: levelValues(&f.WindowMax),
-		Inputs: occlusions(b), Events: append([]EventEffect{}, b.Events...), Coverage: []CoverageView{}, Changes: b.changes(),
+		Inputs: occlusions(b), Events: append([]EventEffect{}, b.Events...), Coverage: []CoverageView{},
 	}
 	q := &f.Minute[targets[midLead].to-1]
 	x.Parts = Parts{Level: known(b.Level), EventFactor: 1}

@@ -248,11 +248,10 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 	pf := PoolForecast{Pool: p.name, Origin: origin, Minute: p.minute}
 	pf.Stale = p.minute.LastEvent.IsZero() || origin.Sub(p.minute.LastEvent) > staleAfter
 	events := p.eventForecasts()
-	var allNow, allThen shapeSums
+	var all shapeSums
 	for _, c := range p.classes {
-		now, then := c.shape.sum(0), c.shape.sum(shapeBack)
-		allNow.add(&now)
-		allThen.add(&then)
+		now := c.shape.sum(0)
+		all.add(&now)
 		if !c.shown && events == nil {
 			continue
 		}
@@ -261,7 +260,7 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 			if s == nil || !s.forecast(&f) {
 				continue
 			}
-			f.Basis.Now, f.Basis.Then = now, then
+			f.Basis.Now = now
 			events.class(d, &f)
 			if c.shown {
 				pf.Classes = append(pf.Classes, f)
@@ -273,7 +272,7 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 		if s == nil || !s.forecast(&f) {
 			continue
 		}
-		f.Basis.Now, f.Basis.Then = allNow, allThen
+		f.Basis.Now = all
 		events.total(d, &f)
 		pf.Total = append(pf.Total, f)
 		pf.Paths.Dimensions = append(pf.Paths.Dimensions, f.Dimension)

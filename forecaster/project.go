@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/forecaster/model"
 )
 
 // Capacity is the safe load of one replica in a dimension. reportedKV is the KV capacity that engines report, 0 if they
@@ -222,7 +221,6 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 	}
 	type rise struct {
 		*class
-		past        *model.History
 		now, growth float64 // with retries
 		isNew       bool
 	}
@@ -240,7 +238,7 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 		}
 		total += now
 		was, is := c.shape.sum(shapeBack), c.shape.sum(0)
-		r := rise{c, h, now, now * attempts(&is), false}
+		r := rise{c, now, now * attempts(&is), false}
 		switch then := h.Mean(h.Newest-shapeBack-shapeSpan+1, h.Newest-shapeBack); {
 		case is.Minutes < minMinutes:
 			r.growth = 0
@@ -264,7 +262,7 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 	var out, others []Driver
 	for _, r := range rises[:min(max(n, maxCauses), len(rises))] {
 		is, was := r.shape.sum(0), r.shape.sum(shapeBack)
-		part := float64(is.Requests) / requests
+		part, hit := float64(is.Requests)/requests, zeroIfNaN(is.cacheHit())
 		var cause string
 		var size float64
 		switch {
@@ -279,7 +277,7 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 		}
 		tenant, feature := &r.shape.Tenant, &r.shape.Feature
 		driver := Driver{
-			Class: r.key.Class, Cause: cause, Factor: size, Share: r.now / total, Since: onset(r.past, r.past.Newest-shapeBack-shapeSpan+1, r.past.Newest),
+			Class: r.key.Class, Cause: cause, Factor: size, Share: r.now / total, CacheHit: hit, CacheLoss: zeroIfNaN(was.cacheHit() - is.cacheHit()),
 			Tenant: tenant.Name, TenantShare: zeroIfNaN(tenant.Share), TenantMargin: zeroIfNaN(tenant.Margin), TenantRise: tenant.Rise,
 			Feature: feature.Name, FeatureShare: zeroIfNaN(feature.Share), FeatureMargin: zeroIfNaN(feature.Margin), FeatureRise: feature.Rise,
 		}

@@ -59,7 +59,7 @@ type Driver struct {
 	Factor float64 // newest over an hour ago of that cause (mix: share of the pool's requests now; cache: hit ratio now; retries: share of attempts now)
 	Share  float64 // of the pool's demand for the binding resource
 
-	Since time.Time `cbor:",omitzero"` // start of the present level, within about the last hour; zero if unclear
+	CacheHit, CacheLoss float64 // share of prompt tokens that were cached, and what it lost in the hour; 0 if unknown
 
 	// Shares of the class's tokens in about the last hour, exact within ± margin. Zero without a name.
 	TenantShare, TenantMargin   float64
@@ -82,7 +82,6 @@ type Projection struct {
 	Probability float64 // that the binding resource saturates within the lead window
 	ETA         ETA
 	Drivers     []Driver
-	Growth      []GrowthPart // of the binding resource; see Forecaster.Growth
 	Confidence  Confidence
 	Stale       bool
 	Warnings    []string

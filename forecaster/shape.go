@@ -45,6 +45,24 @@ func (s *shape) observe(minute int64, w *features.Window) {
 	s.Minute[minute%shapeMinutes] = r
 }
 
+func (s *shapeSums) add(o *shapeSums) {
+	s.Minutes = max(s.Minutes, o.Minutes)
+	s.Requests += o.Requests
+	s.Retries += o.Retries
+	s.Prompt += o.Prompt
+	s.Cached += o.Cached
+	s.PromptOfCached += o.PromptOfCached
+	s.Output += o.Output
+}
+
+// cacheHit is the share of prompt tokens that were cached; NaN if it is unknown, or too few minutes are known.
+func (s *shapeSums) cacheHit() float64 {
+	if s.Minutes < minMinutes {
+		return math.NaN()
+	}
+	return ratio(float64(s.Cached), float64(s.PromptOfCached))
+}
+
 // known are the known minutes of the shapeSpan minutes that end back minutes ago.
 func (s *shape) known(back int64) (minutes []*shapeSums) {
 	for m := max(s.Newest-back-shapeSpan+1, 0); m <= s.Newest-back; m++ {
@@ -118,12 +136,42 @@ const (
 	minShare   = 0.05 // of the pool's demand, for a new class
 )
 
+// factor is one factor of a load, now and an hour ago.
+type factor struct {
+	cause     string
+	now, then float64
+	noise     float64 // standard error of the logarithm of now/then
+	shown     float64 // size of the change, for people
+}
+
+// factors of a class's load of a dimension.
+func (s *shape) factors(dimension string) []factor {
+	out := []factor{s.compare(CauseRate, requestsOf, func(r *shapeSums) float32 { return r.Minutes }), s.retries()}
+	prompt := s.compare(CausePrompt, func(r *shapeSums) float32 { return r.Prompt }, requestsOf)
+	output := s.compare(CauseOutput, func(r *shapeSums) float32 { return r.Output }, requestsOf)
+	switch dimension {
+	case features.DimPrefill:
+		cache := s.compare(CauseCache, func(r *shapeSums) float32 { return r.PromptOfCached - r.Cached }, func(r *shapeSums) float32 { return r.PromptOfCached })
+		cache.shown = 1 - cache.now
+		out = append(out, prompt, cache)
+	case features.DimDecode:
+		out = append(out, output)
+	case features.DimKV:
+		// A request holds its prompt and, on average, half of its output. Each of them counts by its part of the change.
+		held, before := prompt.now+output.now/2, prompt.then+output.then/2
+		prompt.now, prompt.then, prompt.noise = 1+(prompt.now-prompt.then)/before, 1, prompt.noise*prompt.then/before
+		output.now, output.then, output.noise = held/before/prompt.now, 1, output.noise*output.then/2/before
+		out = append(out, prompt, output)
+	}
+	return out
+}
+
 // cause is what raised the load of a dimension most, comparing the last ten minutes with an hour ago, and its size: a
 // factor for rates and lengths, the hit ratio now for the cache, the share of attempts for retries. It is empty if no
 // change is significant, or there is nothing to compare.
 func (s *shape) cause(dimension string) (name string, size float64) {
 	best := math.Log(minGrowth)
-	for _, f := range append(s.factors(dimension), s.retries()) {
+	for _, f := range s.factors(dimension) {
 		growth, enough := math.Log(f.now/f.then), true
 		switch f.cause {
 		case CauseCache:

@@ -590,7 +590,6 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		if prompts := projection.Prompts; prompts != nil {
 			prompts.Drivers = p.forecaster.Drivers(f.Pool, prompts.Binding, 3)
 		}
-		projection.Growth = p.forecaster.Growth(f.Pool, projection.Binding)
 		limits := forecaster.ProjectLimits(f, limitsOf(&pool), window)
 		projection.Warnings = append(projection.Warnings, trusted.Warnings...)
 		if sending {
