@@ -38,7 +38,6 @@ type Refusal struct {
 	Detail string // for users: field, value and bound
 	// Producer is the source of the message, or the replica of the record; "" when unknown.
 	Producer, Pool string
-	Record         []byte // the redacted record, at most Limits.RefusedBytes; nil when nothing may be kept
 }
 
 // Batch has the records of one message, in the order in which the pipeline applies them: the definition, requests,

@@ -8,13 +8,12 @@ type Limits struct {
 	LabelBytes   int   // longest pool, class, tenant, … name
 	Tokens       int64 // largest token count in one record
 	SumTokens    int64 // largest count in one sum
-	RefusedBytes int   // largest part of a refused record on the dead-letter subject
 }
 
 // DefaultLimits are large enough for real traffic and small enough against attacks.
 func DefaultLimits() Limits {
 	return Limits{
 		MessageBytes: 8 << 20, BatchRecords: 50_000, Depth: 32, LabelBytes: 256,
-		Tokens: 100_000_000, SumTokens: 1_000_000_000_000, RefusedBytes: 4 << 10,
+		Tokens: 100_000_000, SumTokens: 1_000_000_000_000,
 	}
 }

@@ -26,7 +26,7 @@ type definition struct {
 func (p *Pipeline) define(b *ingest.Batch, x *ingest.Definition) {
 	if err := p.redefine(x.Pool, x.Keys); err != nil {
 		p.counters.Refused[ingest.ReasonBadDefinition]++
-		b.Refused = append(b.Refused, ingest.Refusal{Reason: ingest.ReasonBadDefinition, Detail: err.Error(), Producer: b.Source, Pool: x.Pool, Record: x.Keys})
+		b.Refused = append(b.Refused, ingest.Refusal{Reason: ingest.ReasonBadDefinition, Detail: err.Error(), Producer: b.Source, Pool: x.Pool})
 		return
 	}
 	p.count("")

@@ -5,7 +5,6 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
-	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 // applyHistory teaches the models demand from before telemetry. It does not move time. It is refused if the models
@@ -16,10 +15,8 @@ func (p *Pipeline) applyHistory(b *ingest.Batch, h *ingest.History) {
 		p.count("")
 		return
 	}
-	unseen := *h
-	unseen.Values = nil // too many to read
 	p.counters.Refused[ingest.ReasonNoHistory]++
-	b.Refused = append(b.Refused, ingest.Refusal{Reason: ingest.ReasonNoHistory, Detail: reason.Error(), Record: codec.AppendHistory(nil, &unseen)})
+	b.Refused = append(b.Refused, ingest.Refusal{Reason: ingest.ReasonNoHistory, Detail: reason.Error()})
 }
 
 // KVTokens is the KV cache of one replica of a pool, in tokens; 0 if not configured.

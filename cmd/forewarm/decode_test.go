@@ -12,7 +12,7 @@ import (
 
 func TestDecode(t *testing.T) {
 	t.Chdir(t.TempDir())
-	const usage = `{"created":1795240800,"model":"m","tokens_in":7,"usage":{"prompt_tokens":5,"completion_tokens":2},"choices":["secret words"]}`
+	const usage = `{"created":1795240800,"model":"m","usage":{"prompt_tokens":5,"completion_tokens":2},"choices":["secret words"]}`
 	testenv.WriteFile(t, "usage.json", usage)
 	testenv.WriteFile(t, "bare.json", `{"prompt_tokens":9}`)
 	testenv.WriteFile(t, "replica.json", `{"at":"2026-11-21T06:00:00Z","state":"ready"}`)
@@ -20,7 +20,6 @@ func TestDecode(t *testing.T) {
 	testenv.WriteFile(t, "bad.json", `[`+usage+`,{"model":"m","messages":"secret words","usage":{}}]`)
 	testenv.WriteFile(t, "queued.json", `{"status":"queued"}`)
 	testenv.WriteFile(t, "native.json", `{"pool":"p","prompt_tokens":7,"arrived_at":"2026-11-21T06:00:00Z"}`)
-	testenv.WriteFile(t, "config.yaml", soundPool, "nats: {fields: [{format: openai, field: prompt_tokens, paths: [tokens_in]}]}")
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
 	z.Write([]byte(usage))
@@ -35,7 +34,6 @@ func TestDecode(t *testing.T) {
 		"native.json":                                                        {0, `{"pool":"p","arrived_at":1795240800000,"prompt_tokens":7}`, ""},
 		"-format openai usage.json":                                          {0, `{"pool":"m","model":"m","arrived_at":1795240800000,"prompt_tokens":5,"output_tokens":2}`, ""},
 		"-format openai -pool q -class c usage.json":                         {0, `"pool":"q","class":"c"`, ""},
-		"-format openai -config config.yaml usage.json":                      {0, `"prompt_tokens":7`, ""},
 		"-format openai usage.json.gz":                                       {0, `"prompt_tokens":5`, ""},
 		"-format openai -encoding identity usage.json":                       {0, `"prompt_tokens":5`, ""},
 		"-format openai -encoding gzip usage.json":                           {1, "", "usage.json: bad_encoding: "},

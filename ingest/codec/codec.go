@@ -1,7 +1,7 @@
 // Package codec decodes the messages that producers publish into records of package ingest, and encodes such records.
 //
 // It is pure: no clock, no I/O, no logging, no goroutine. A decoder never panics and never keeps a slice of its input.
-// A bad record does not affect the others. Prompt text is never kept, not even of a refused record ([Redact]).
+// A bad record does not affect the others. Prompt text is never kept, not even of a refused record.
 package codec
 
 import (
@@ -20,9 +20,8 @@ type format struct {
 	contentType string // in messages
 	decode      func(d *decoder, data []byte)
 	fields      *fieldTree // fields of a foreign format; nil for the others
-	binary      bool       // not JSON: nothing of a refused record is kept
+	binary      bool       // not JSON
 	prompts     bool       // by its schema, messages may hold users' text
-	renamable   bool       // users may give fields other names
 }
 
 // The content types of the native formats.
@@ -56,11 +55,11 @@ var formats = [...]format{
 	{name: "otlp-logs", contentType: ContentTypeOTLPLogs, decode: decodeOTLPLogs, binary: true, prompts: true},
 	{name: "otlp-logs-json", contentType: ContentTypeOTLPLogsJSON, decode: decodeOTLPLogsJSON, prompts: true},
 	{name: "dynamo", contentType: ContentTypeDynamo, decode: decodeDynamo, fields: dynamoFields},
-	{name: "litellm", contentType: ContentTypeLiteLLM, decode: decodeLiteLLM, fields: liteLLMFields, prompts: true, renamable: true},
-	{name: "openai", contentType: ContentTypeOpenAI, decode: decodeOpenAI, fields: openAIFields, prompts: true, renamable: true},
-	{name: "envoy", contentType: ContentTypeEnvoy, decode: decodeEnvoy, fields: envoyFields, prompts: true, renamable: true},
-	{name: "sglang", contentType: ContentTypeSGLang, decode: decodeSGLang, fields: sglangFields, prompts: true, renamable: true},
-	{name: "kong", contentType: ContentTypeKong, decode: decodeKong, fields: kongFields, prompts: true, renamable: true},
+	{name: "litellm", contentType: ContentTypeLiteLLM, decode: decodeLiteLLM, fields: liteLLMFields, prompts: true},
+	{name: "openai", contentType: ContentTypeOpenAI, decode: decodeOpenAI, fields: openAIFields, prompts: true},
+	{name: "envoy", contentType: ContentTypeEnvoy, decode: decodeEnvoy, fields: envoyFields, prompts: true},
+	{name: "sglang", contentType: ContentTypeSGLang, decode: decodeSGLang, fields: sglangFields, prompts: true},
+	{name: "kong", contentType: ContentTypeKong, decode: decodeKong, fields: kongFields, prompts: true},
 }
 
 // Formats lists the names of the formats, as configurations write them.
@@ -127,8 +126,8 @@ type decoder struct {
 	meta    Meta
 	limits  ingest.Limits
 	batch   *ingest.Batch
-	binary  bool           // not JSON: nothing of a refused record is kept
-	fields  *fieldTree     // of a foreign format, with users' names
+	binary  bool           // not JSON
+	fields  *fieldTree     // of a foreign format
 	service string         // default pool of a record; "" for none
 	refusal ingest.Refusal // why the current record is refused; Reason "" while it is not
 
@@ -147,31 +146,31 @@ func (d *decoder) message(data []byte) {
 	f := formatOf(d.meta.ContentType)
 	d.binary = f != nil && f.binary
 	if len(data) > d.limits.MessageBytes {
-		d.refuse(data, ingest.ReasonTooLarge, "message has %d bytes, the limit is %d", len(data), d.limits.MessageBytes)
+		d.refuse(ingest.ReasonTooLarge, "message has %d bytes, the limit is %d", len(data), d.limits.MessageBytes)
 		return
 	}
 	for _, name := range [...]*string{&d.meta.Pool, &d.meta.Class, &d.meta.Replica, &d.meta.Source} {
 		d.refusal = ingest.Refusal{}
 		d.scratch = append(d.scratch[:0], *name...)
 		if *name = d.label("a name in the subject or a header", d.scratch); d.refusal.Reason != "" {
-			d.refuse(data, d.refusal.Reason, "%s", d.refusal.Detail)
+			d.refuse(d.refusal.Reason, "%s", d.refusal.Detail)
 			return
 		}
 	}
 	d.scratch, d.batch.Source = d.scratch[:0], d.meta.Source
 	if f == nil {
-		d.refuse(data, ingest.ReasonUnknownFormat, "content type %.64q is not known", d.meta.ContentType)
+		d.refuse(ingest.ReasonUnknownFormat, "content type %.64q is not known", d.meta.ContentType)
 		return
 	}
 	plain, reason, detail := d.inflater.inflate(d.meta.Encoding, data, d.limits.MessageBytes)
 	if reason != "" {
-		d.refuse(data, reason, "%s", detail)
+		d.refuse(reason, "%s", detail)
 		return
 	}
 	if !f.binary {
 		plain = bytes.TrimPrefix(plain, byteOrderMark)
 	}
-	d.fields = d.meta.Fields.of(f)
+	d.fields = f.fields
 	f.decode(d, plain)
 }
 
@@ -189,11 +188,8 @@ func formatOf(contentType string) *format {
 	return nil
 }
 
-// refuse adds a refusal of record, with the redacted record for users.
-func (d *decoder) refuse(record []byte, reason ingest.Reason, detail string, args ...any) {
+// refuse adds a refusal. Nothing of the record is kept, because it may hold a prompt.
+func (d *decoder) refuse(reason ingest.Reason, detail string, args ...any) {
 	r := ingest.Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...), Producer: cmp.Or(d.meta.Source, d.meta.Replica), Pool: d.meta.Pool}
-	if !d.binary {
-		r.Record = Redact(record, d.limits.RefusedBytes)
-	}
 	d.batch.Refused = append(d.batch.Refused, r)
 }

@@ -2,9 +2,6 @@ package codec
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -37,7 +34,7 @@ const (
 	fieldMaxOutputTokens
 
 	// Fields from which missing fields of a request are computed.
-	fieldLoggedAt // when a log line was written or shipped
+	fieldLoggedAt // when a log line was written
 	fieldTotalTokens
 	fieldCacheReadTokens  // of the prompt, but not in a prompt count that is exclusive
 	fieldCacheWriteTokens // likewise
@@ -53,8 +50,6 @@ const (
 	fieldTags
 	fieldObject // kind of record
 	fieldUsage  // null: reported, but not by this record
-
-	// A configuration cannot give other names to these.
 	fieldQueueMS
 	fieldSchema
 	fieldFinish
@@ -69,23 +64,12 @@ const (
 	fieldCallType
 	fieldSpanKind
 	fieldCall
-	fieldParameters // may hold users' text: only the model is read
-	fieldProvider
-	fieldProviderMetadata // may hold users' text: only counts are read
-	fieldPayload          // a row of Dynamo's
+	fieldPayload // a row of Dynamo's
 	fieldService
 	fieldInstance
 
 	fieldCount
 )
-
-// fieldNames are the names of fields in a configuration. Those of a request are as in the native format.
-var fieldNames = [fieldUsage + 1]string{
-	"id", "pool", "class", "model", "tenant", "tier", "feature", "route", "region", "replica", "session", "attempt", "status",
-	"arrived_at", "started_at", "first_token_at", "finished_at", "prompt_tokens", "cached_tokens", "output_tokens", "max_output_tokens",
-	"logged_at", "total_tokens", "cache_read_tokens", "cache_write_tokens", "queue_s", "ttft_s", "ttft_ms", "duration_s", "duration_ms",
-	"retries", "code", "cache_hit", "stream", "tags", "object", "usage",
-}
 
 // paths are the paths of each field in a format, the most trusted first: keys from the outside in, joined by dots.
 type paths [fieldCount][]string
@@ -182,9 +166,6 @@ type record struct {
 	ranks   [fieldCount]uint16 // of the found path; 0 for none
 }
 
-// lastRank is the rank of a member without a path.
-const lastRank = 1<<16 - 1
-
 // has reports whether the record has f.
 func (r *record) has(f field) bool { return r.ranks[f] != 0 }
 
@@ -233,15 +214,6 @@ func (r *record) keep(f field, v value, rank uint16) {
 	}
 }
 
-// add adds the values of a later part of the same record.
-func (r *record) add(later *record) {
-	for f := range fieldCount {
-		if later.has(f) {
-			r.set(f, later.members[f], later.ranks[f])
-		}
-	}
-}
-
 // find reads the next object of j and keeps the values in the tree; it skips all others. A string in place of an object
 // is read as JSON text. Recursion is bounded by the depth of the tree.
 func (d *decoder) find(j *jsonReader, tree *fieldTree, r *record) {
@@ -259,7 +231,7 @@ func (d *decoder) find(j *jsonReader, tree *fieldTree, r *record) {
 		if node.leaf {
 			r.keep(node.field, d.valueOf(node.path, raw), node.rank)
 		}
-		if len(node.children) > 0 && string(key) != "message" && string(key) != "log" { // these may hold users' text
+		if len(node.children) > 0 {
 			if text := d.embedded(raw); text != nil {
 				var inner jsonReader
 				inner.reset(text)
@@ -284,78 +256,4 @@ func (d *decoder) embedded(raw []byte) []byte {
 // isSound reports whether text is valid JSON within the limits.
 func (d *decoder) isSound(text []byte) bool {
 	return !nestsDeeper(text, d.limits.Depth) && jsontext.Value(text).IsValid(jsonOptions...)
-}
-
-// FieldName gives a field of a foreign format other names, because users choose the keys of an access log or of
-// metadata. Paths are keys joined by dots, the most trusted first. They come before the format's own paths.
-type FieldName struct {
-	Format string   `yaml:"format"` // litellm, openai, envoy, sglang or kong
-	Field  string   `yaml:"field"`  // name in the native format
-	Paths  []string `yaml:"paths"`
-}
-
-// FieldMap is the result of [CompileFields]; nil has no names.
-type FieldMap struct{ trees map[string]*fieldTree } // by content type
-
-// of returns the fields of f, with the names in m before its own.
-func (m *FieldMap) of(f *format) *fieldTree {
-	if m != nil {
-		if tree := m.trees[f.contentType]; tree != nil {
-			return tree
-		}
-	}
-	return f.fields
-}
-
-// maxFieldNames bounds the number of names, because each is searched in each record.
-const maxFieldNames = 256
-
-// CompileFields checks names, and prepares them for [Meta]. Errors name the invalid element.
-func CompileFields(names []FieldName) (*FieldMap, error) {
-	if len(names) == 0 {
-		return nil, nil
-	}
-	total := 0
-	for _, n := range names {
-		total += len(n.Paths)
-	}
-	if total > maxFieldNames {
-		return nil, fmt.Errorf("fields has %d paths: it must have at most %d", total, maxFieldNames)
-	}
-	given := map[string]*paths{} // by format
-	for i, n := range names {
-		if err := n.check(); err != nil {
-			return nil, fmt.Errorf("fields[%d].%w", i, err)
-		}
-		if given[n.Format] == nil {
-			given[n.Format] = new(paths)
-		}
-		f := slices.Index(fieldNames[:], n.Field)
-		given[n.Format][f] = append(given[n.Format][f], n.Paths...)
-	}
-	m := &FieldMap{trees: map[string]*fieldTree{}}
-	for i := range formats {
-		if p := given[formats[i].name]; p != nil {
-			m.trees[formats[i].contentType] = newFieldTree(*p, formats[i].fields.paths)
-		}
-	}
-	return m, nil
-}
-
-func (n *FieldName) check() error {
-	renamable := func(f format) bool { return f.name == n.Format && f.renamable }
-	switch {
-	case !slices.ContainsFunc(formats[:], renamable):
-		return fmt.Errorf("format is %q: it must be one of litellm, openai, envoy, sglang, kong", n.Format)
-	case !slices.Contains(fieldNames[:], n.Field):
-		return fmt.Errorf("field is %q: it must be one of %s", n.Field, strings.Join(fieldNames[:], ", "))
-	case len(n.Paths) == 0:
-		return errors.New("paths is []: it must name a key, or several joined by dots")
-	}
-	for i, path := range n.Paths {
-		if len(path) > 256 || slices.Contains(strings.Split(path, "."), "") {
-			return fmt.Errorf("paths[%d] is %q: it must be keys joined by dots", i, path)
-		}
-	}
-	return nil
 }

@@ -1,26 +1,20 @@
 package codec
 
 import (
-	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// foreign reads a message of a foreign format. It finds the fields of each record, removes the log shipper's wrapping,
-// and calls decode, which ends in accept or [decoder.skip].
+// foreign reads a message of a foreign format. It finds the fields of each record and calls decode, which ends in accept
+// or [decoder.skip].
 func (d *decoder) foreign(data []byte, decode func(d *decoder, r *record)) {
 	if d.meta.Kind != KindRequest {
-		d.refuse(data, ingest.ReasonUnknownFormat, "records of this format belong on a request subject")
+		d.refuse(ingest.ReasonUnknownFormat, "records of this format belong on a request subject")
 		return
 	}
-	d.split(data, func(data []byte, at value) {
-		d.foreignRecord(data, func(r *record) {
-			if !r.has(fieldLoggedAt) {
-				r.members[fieldLoggedAt] = at
-			}
-			decode(d, r)
-		})
+	d.split(data, func(data []byte) {
+		d.foreignRecord(data, func(r *record) { decode(d, r) })
 	})
 }
 
@@ -31,49 +25,12 @@ func (d *decoder) foreignRecord(data []byte, decode func(r *record)) {
 	*r = record{}
 	d.document(data, &d.json, d.limits.Depth, func() { d.find(&d.json, d.fields, r) })
 	if d.refusal.Reason == "" {
-		d.unwrap(data, r)
 		decode(r)
 	}
 	if d.refusal.Reason != "" {
-		d.refuse(data, d.refusal.Reason, "%s", d.refusal.Detail)
+		d.refuse(d.refusal.Reason, "%s", d.refusal.Detail)
 	}
 	*r = record{} // release the message
-}
-
-// wrappers are the keys of unparsed lines in log shippers: Vector and Fluent Bit.
-var wrappers = [...]string{"message", "log"}
-
-// unwrap finds, for a record without counts, the fields of the object in a log shipper's wrapper, which may be a
-// string.
-func (d *decoder) unwrap(data []byte, r *record) {
-	if r.counted() {
-		return
-	}
-	var wrapped [len(wrappers)][]byte
-	d.json.reset(data)
-	d.object(&d.json, "a record", func(key []byte) {
-		i := slices.Index(wrappers[:], string(key))
-		if raw := d.json.raw(); i >= 0 && len(raw) > 0 && raw[0] == '{' {
-			wrapped[i] = raw
-		} else if i >= 0 {
-			wrapped[i] = d.embedded(raw)
-		}
-	})
-	for _, inner := range wrapped {
-		if inner == nil {
-			continue
-		}
-		var own record
-		d.json.reset(inner)
-		if d.find(&d.json, d.fields, &own); !own.counted() && !own.has(fieldArrivedAt) && !own.has(fieldFinishedAt) {
-			return // text that is JSON by chance
-		}
-		for _, f := range [...]field{fieldArrivedAt, fieldFinishedAt} { // times of the line, not of the request
-			r.set(f, value{}, 0)
-		}
-		r.add(&own)
-		return
-	}
 }
 
 // requestOf makes a request from the fields common to all foreign formats. It computes missing times from durations.

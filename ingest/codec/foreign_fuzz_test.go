@@ -58,24 +58,3 @@ func checkStored(t *testing.T, b *ingest.Batch) {
 		t.Fatalf("stored, it is read otherwise (-accepted +read), refused %+v:\n%s", stored.Refused, d)
 	}
 }
-
-// FuzzRedact checks that what is kept holds no text, whatever is around it, and is JSON where the record was.
-func FuzzRedact(f *testing.F) {
-	for _, dir := range []string{"json", "litellm", "openai", "envoy", "sglang", "kong"} {
-		for _, sample := range samples(f, dir) {
-			f.Add(sample, uint16(len(sample)/2))
-		}
-	}
-	f.Fuzz(func(t *testing.T, data []byte, at uint16) {
-		i := min(int(at), len(data))
-		if got := Redact(slices.Concat(data[:i], []byte(secret), data[i:]), 4096); len(got) > 4096 || leaks(string(got)) {
-			t.Fatalf("%q with the secret at %d becomes %q", data, i, got)
-		}
-		if got := Redact(data, 1<<20); len(got) > 0 && len(data) < redactBytes && json.Valid(data) {
-			// Numbers in lists and long ones are masked by ~, which no JSON has outside of strings.
-			if got = bytes.ReplaceAll(got, []byte{'~'}, []byte{'0'}); !json.Valid(got) {
-				t.Fatalf("%q becomes %q", data, got)
-			}
-		}
-	})
-}

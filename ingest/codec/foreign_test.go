@@ -49,12 +49,11 @@ func TestForeignSamples(t *testing.T) {
 		},
 		"litellm/bad_element.json": {
 			`{"id":"b-1","pool":"llama-70b","model":"llama-70b","arrived_at":1795240800000,"finished_at":1795240801000,"prompt_tokens":20,"output_tokens":10}`,
-			`{"id":"b-5","pool":"llama-70b","model":"llama-70b","arrived_at":1795240803000,"finished_at":1795240804000,"prompt_tokens":5,"output_tokens":1}`,
-			"bad_time", "not_json", "negative_count", "wrong_type",
+			"bad_time", "not_json",
 		},
 		"litellm/bad_truncated.json": {
 			`{"id":"c-1","pool":"llama-70b","model":"llama-70b","arrived_at":1795240800000,"finished_at":1795240801000,"prompt_tokens":20,"output_tokens":10}`,
-			"truncated", "truncated",
+			"truncated",
 		},
 		"openai/chat.json": {
 			`{"id":"chatcmpl-B9MBs8","pool":"gpt-oss-120b","model":"gpt-oss-120b","tier":"default","arrived_at":1795240800000,"prompt_tokens":1117,"cached_tokens":1024,"output_tokens":46}`,
@@ -73,15 +72,7 @@ func TestForeignSamples(t *testing.T) {
 		"openai/embedding.json": {
 			`{"pool":"bge-m3","model":"bge-m3","arrived_at":1795240800000,"prompt_tokens":8,"output_tokens":0}`,
 		},
-		"openai/stream.ndjson": { // two of them, interleaved; one reports its usage all along
-			`{"id":"chatcmpl-s1","pool":"gpt-oss-120b","model":"gpt-oss-120b","arrived_at":1795240800000,"prompt_tokens":30,"cached_tokens":16,"output_tokens":2}`,
-			`{"id":"chatcmpl-s2","pool":"gpt-oss-120b","model":"gpt-oss-120b","arrived_at":1795240801000,"prompt_tokens":9,"output_tokens":2}`,
-		},
-		"openai/events.sse": {
-			`{"id":"msg_01","pool":"claude-compatible","model":"claude-compatible","arrived_at":1795240800000,"prompt_tokens":125,"cached_tokens":100,"output_tokens":15}`,
-		},
-		"openai/bad_usage.json":    {"missing_field"}, // when was it?
-		"openai/bad_stream.ndjson": {"missing_field"}, // no usage
+		"openai/bad_usage.json": {"missing_field"}, // when was it?
 		"envoy/access.json": {
 			`{"id":"83b63da3-45a9-4196-98b8-1a7f697d6d8d","pool":"llama-70b","model":"llama-70b","route":"/v1/chat/completions","replica":"10.0.0.9:8000","arrived_at":1795240800125,"finished_at":1795240801651,"prompt_tokens":15,"output_tokens":7}`,
 		},
@@ -91,21 +82,11 @@ func TestForeignSamples(t *testing.T) {
 			`{"id":"e-3","pool":"llama-70b","model":"llama-70b","route":"/v1/chat/completions","phase":"cancelled","status":"cancelled","arrived_at":1795240802125,"finished_at":1795240803025,"prompt_tokens":700}`,
 			"ignored 2",
 		},
-		"envoy/fluentbit.json": {
-			`{"id":"e-6","pool":"llama-70b","model":"llama-70b","arrived_at":1795240800125,"finished_at":1795240802125,"prompt_tokens":1200,"output_tokens":80}`,
-			`{"id":"e-7","pool":"llama-70b","model":"llama-70b","arrived_at":1795240801125,"finished_at":1795240803125,"prompt_tokens":9,"output_tokens":3}`,
-		},
-		"envoy/vector.json": { // its own timestamp is no time of the request
-			`{"id":"e-8","pool":"llama-70b","model":"llama-70b","arrived_at":1795240800125,"finished_at":1795240802125,"prompt_tokens":9,"output_tokens":3}`,
-		},
 		"envoy/bad_tokens.json": {"missing_field"},
 		"sglang/metrics.log": { // the second has an instant of another clock; then a health check
 			`{"id":"8c1a","pool":"qwen3-32b","model":"qwen3-32b","session_hash":"65f6e62a6454c70b","arrived_at":1795240800125,"started_at":1795240800137,"first_token_at":1795240800300,"finished_at":1795240801500,"prompt_tokens":812,"cached_tokens":640,"output_tokens":44,"max_output_tokens":256}`,
 			`{"id":"8c1b","pool":"qwen3-32b","model":"qwen3-32b","phase":"rejected","status":"rejected","arrived_at":1795240801000,"finished_at":1795240801500,"output_tokens":0}`,
 			"ignored 1",
-		},
-		"sglang/vector.json": {
-			`{"id":"8c1c","pool":"qwen3-32b","model":"qwen3-32b","replica":"gpu-3","arrived_at":1795240800125,"finished_at":1795240800625,"prompt_tokens":5,"cached_tokens":0,"output_tokens":16}`,
 		},
 		"sglang/bad_lines.log": {"missing_field", "truncated"},
 		"kong/http-log.ndjson": { // then a health check, and an answer from the cache
@@ -114,23 +95,23 @@ func TestForeignSamples(t *testing.T) {
 			"ignored 2",
 		},
 		"kong/bad_tokens.json": {"missing_field"},
-		"otlp-json/ai_sdk_5.json": { // of ai 5.0.277 and @ai-sdk/anthropic 2: a prompt of 2100, beside 300 written and 900 read
-			`{"id":"msg_01AAAAAAAAAAAAAAAAAAAA0.07293336343967916","pool":"claude-x","model":"claude-x","tenant":"umbrella","feature":"summarise","session_hash":"0fa26c5e979a0bf7","arrived_at":1795240800000,"finished_at":1795240800044,"prompt_tokens":3300,"cached_tokens":900,"output_tokens":42}`,
+		"otlp-json/ai_sdk_5.json": { // of ai 5.0.277 and @ai-sdk/anthropic 2
+			`{"id":"msg_01AAAAAAAAAAAAAAAAAAAA0.07293336343967916","pool":"claude-x","model":"claude-x","tenant":"umbrella","feature":"summarise","session_hash":"0fa26c5e979a0bf7","arrived_at":1795240800000,"finished_at":1795240800044,"prompt_tokens":2100,"output_tokens":42}`,
 			`{"id":"86553c34310e40b4682c91be1b17c484-980773d6740341ee","pool":"text-embedding-3","model":"text-embedding-3","tenant":"umbrella","feature":"summarise","session_hash":"0fa26c5e979a0bf7","arrived_at":1795240800000,"finished_at":1795240800005,"prompt_tokens":77,"output_tokens":0}`,
 			"ignored 1",
 		},
 		"otlp-json/ai_sdk_7.json": { // of ai 7.0.173 and @ai-sdk/otel
-			`{"id":"chatcmpl-2935eaee13838abcdefabcdef","pool":"gpt-s","model":"gpt-s","feature":"summarise","arrived_at":1795240800000,"first_token_at":1795240800177,"finished_at":1795240800377,"prompt_tokens":500,"cached_tokens":256,"output_tokens":60}`,
-			`{"id":"d46d765fae63c7975a105a40019c1feb-0fb56c47faa66b4e","pool":"limited-x","model":"limited-x","feature":"summarise","phase":"rejected","status":"rejected","arrived_at":1795240800000,"finished_at":1795240800010}`,
+			`{"id":"chatcmpl-2935eaee13838abcdefabcdef","pool":"gpt-s","model":"gpt-s","arrived_at":1795240800000,"first_token_at":1795240800177,"finished_at":1795240800377,"prompt_tokens":500,"cached_tokens":256,"output_tokens":60}`,
+			`{"id":"d46d765fae63c7975a105a40019c1feb-0fb56c47faa66b4e","pool":"limited-x","model":"limited-x","phase":"rejected","status":"rejected","arrived_at":1795240800000,"finished_at":1795240800010}`,
 			"ignored 4",
 		},
-		"otlp-json/openllmetry.json": { // of @traceloop/instrumentation-anthropic 0.27: a prompt of 2100, beside 300 written and 900 read
-			`{"id":"5e988569d7fb05c22021795229bd99bc-8269fdbc6853ca3c","pool":"claude-x","model":"claude-x","arrived_at":1795240800000,"finished_at":1795240800052,"prompt_tokens":3300,"cached_tokens":900,"output_tokens":42,"max_output_tokens":100}`,
+		"otlp-json/openllmetry.json": { // of @traceloop/instrumentation-anthropic 0.27
+			`{"id":"5e988569d7fb05c22021795229bd99bc-8269fdbc6853ca3c","pool":"claude-x","model":"claude-x","arrived_at":1795240800000,"finished_at":1795240800052,"prompt_tokens":2100,"cached_tokens":900,"output_tokens":42,"max_output_tokens":100}`,
 		},
 		"otlp-json/openinference.json": { // of its instrumentations of @anthropic-ai/sdk 1.13, which has spans of its own, and of Bedrock
 			`{"id":"f19a4c36c0196ee5e1a2a7a0b58a5728-a988fa304313946c","pool":"limited-c","model":"limited-c","phase":"rejected","status":"rejected","arrived_at":1795240800000,"finished_at":1795240800018}`,
-			`{"id":"4b382cc224b7dffedca603662def19ab-baff27d7909989eb","pool":"claude-conv","model":"claude-conv","arrived_at":1795240800000,"finished_at":1795240800055,"prompt_tokens":3300,"output_tokens":42}`,
-			`{"id":"27d16b1e21e67be9fc7087f446813b36-5a7ee756f2d2ad0a","pool":"claude-inv","model":"claude-inv","arrived_at":1795240800000,"finished_at":1795240800016,"prompt_tokens":3300,"cached_tokens":900,"output_tokens":42}`,
+			`{"id":"4b382cc224b7dffedca603662def19ab-baff27d7909989eb","pool":"claude-conv","model":"claude-conv","arrived_at":1795240800000,"finished_at":1795240800055,"prompt_tokens":2100,"output_tokens":42}`,
+			`{"id":"27d16b1e21e67be9fc7087f446813b36-5a7ee756f2d2ad0a","pool":"claude-inv","model":"claude-inv","arrived_at":1795240800000,"finished_at":1795240800016,"prompt_tokens":2100,"cached_tokens":900,"output_tokens":42}`,
 			"ignored 1",
 		},
 	} {
@@ -162,17 +143,11 @@ func TestForeignFields(t *testing.T) {
 		{"no cache", "litellm", litellm, []string{`"id"`, `"cache_hit":"None","id"`}, `"prompt_tokens":20,"output_tokens":10`},
 		{"status of another version", "litellm", litellm, []string{`"success"`, `"perhaps"`}, `"prompt_tokens":20,"output_tokens":10`},
 		{"status of another version, no counts", "litellm", litellm, []string{`"success"`, `"perhaps"`, `:20,`, `:null,`, `:10}`, `:null}`}, "bad_enum"},
-		{"written by Python", "litellm", litellm, []string{`"prompt_tokens":20,"completion_tokens":10`, `"user":"u","usage":"Usage(completion_tokens=10, prompt_tokens=20, prompt_tokens_details=PromptTokensDetailsWrapper(audio_tokens=None, cached_tokens=16))"`},
-			`"tenant":"u","arrived_at":1795240800000,"finished_at":1795240802000,"prompt_tokens":20,"cached_tokens":16,"output_tokens":10`},
-		{"a dictionary of Python", "litellm", litellm, []string{`"prompt_tokens":20,"completion_tokens":10`, `"usage":"{'completion_tokens': 10, 'prompt_tokens': 20}"`}, `"prompt_tokens":20,"output_tokens":10`},
 		{"ranks documents", "litellm", litellm, []string{`"id"`, `"call_type":"arerank","id"`, `:20,`, `:0,`, `:10}`, `:0}`}, "ignored 1"},
 		{"ranks documents, counted", "litellm", litellm, []string{`"id"`, `"call_type":"arerank","id"`}, `"prompt_tokens":20`},
 		{"transcribes", "litellm", litellm, []string{`"id"`, `"call_type":"atranscription","id"`}, "ignored 1"},
 		{"reasoning of xAI", "openai", openai, []string{`:10}`, `:10,"total_tokens":124,"completion_tokens_details":{"reasoning_tokens":94}}`}, `"prompt_tokens":20,"output_tokens":104`},
 		{"Cohere bills others", "openai", openai, []string{`{"prompt_tokens":20,"completion_tokens":10}`, `{"billed_units":{"input_tokens":5,"output_tokens":9},"tokens":{"input_tokens":20,"output_tokens":10}}`}, `"prompt_tokens":20,"output_tokens":10`},
-		{"Cohere streams", "openai", `data: {"id":"i","type":"message-start"}` + "\n" + `data: {"type":"content-delta"}` + "\n" +
-			`data: {"type":"message-end","model":"m","created":1795240800,"delta":{"usage":{"tokens":{"input_tokens":20,"output_tokens":10}}}}`, nil, `"prompt_tokens":20,"output_tokens":10`},
-		{"a run meets a limit", "openai", openai, []string{`"chat.completion"`, `"thread.run","status":"failed","last_error":{"code":"rate_limit_exceeded"}`, `{"prompt_tokens":20,"completion_tokens":10}`, `null`}, `"status":"rejected"`},
 		{"start never set", "litellm", litellm, []string{`"startTime":1795240800`, `"startTime":0.0`}, `"model":"m","finished_at":1795240802000`},
 		{"start of Go's zero", "litellm", litellm, []string{`"startTime":1795240800`, `"startTime":"0001-01-01T00:00:00Z"`}, `"model":"m","finished_at":1795240802000`},
 		{"busy", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":"503"}`, `:20,`, `:0,`, `:10}`, `:0}`}, `"status":"rejected"`},
@@ -181,18 +156,11 @@ func TestForeignFields(t *testing.T) {
 		{"fault by name", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_class":"BadRequestError"}`}, `"status":"error"`},
 		{"no limit", "litellm", litellm, []string{`"id"`, `"model_parameters":{"max_tokens":-1},"id"`}, `"output_tokens":10}`},
 		{"no code", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":""}`}, `"status":"error"`},
-		{"tags", "litellm", litellm, []string{`"id"`, `"request_tags":["User-Agent: curl","class:chat","pool:q","tier:gold","search","more"],"id"`}, `"pool":"q","class":"chat","model":"m","tier":"gold","feature":"search"`},
 		{"prefix cache", "litellm", litellm, []string{`"id"`, `"metadata":{"usage_object":{"prompt_tokens_details":{"cached_tokens":"16"}}},"id"`}, `"cached_tokens":16`},
-		{"exclusive", "litellm", litellm, []string{`"id"`, `"metadata":{"usage_object":{"cache_read_input_tokens":80,"cache_creation_input_tokens":5}},"id"`}, `"prompt_tokens":105,"cached_tokens":80`},
-		{"inclusive", "litellm", litellm, []string{`"id"`, `"metadata":{"usage_object":{"cache_read_input_tokens":8,"cache_creation_input_tokens":5}},"id"`}, `"prompt_tokens":20,"cached_tokens":8`},
 		{"metadata as text", "litellm", litellm, []string{`"id"`, `"metadata":"{\"user_api_key_team_alias\":\"t\"}","id"`}, `"tenant":"t"`},
-		{"written counted apart", "litellm", litellm, []string{`:20,`, `:21,`, `"id"`, `"metadata":{"usage_object":{"cache_read_input_tokens":0,"cache_creation_input_tokens":1188}},"id"`}, `"prompt_tokens":1209,"cached_tokens":0`},
 		{"a trace is no session", "litellm", litellm, []string{`"id"`, `"trace_id":"7d3e0c5a-5e1a-4a8e-9a63-2f7f0c1e5b11","id"`}, `"model":"m","arrived_at"`},
 		{"passed through to nobody knows what", "litellm", litellm, []string{`"id"`, `"call_type":"pass_through_endpoint","id"`, `:20,`, `:0,`, `:10}`, `:0}`}, "ignored 1"},
 		{"passed through to a model", "litellm", litellm, []string{`"id"`, `"call_type":"pass_through_endpoint","id"`}, `"prompt_tokens":20,"output_tokens":10`},
-		{"generic_api_use_v1", "litellm", `{"id":"i","call_type":"acompletion","cache_hit":"None","startTime":"2026-11-21 06:00:00.125000","endTime":"2026-11-21 06:00:02","model":"m","user":"","messages":"[{'content': 'Usage(prompt_tokens=1)'}]",` +
-			`"response":"ModelResponse(id='i', usage=Usage(prompt_tokens=7))","usage":"Usage(completion_tokens=12, prompt_tokens=30, total_tokens=42, completion_tokens_details=None, prompt_tokens_details=PromptTokensDetailsWrapper(audio_tokens=None, cached_tokens=16, text_tokens=None))"}`,
-			nil, `"model":"m","route":"acompletion","arrived_at":1795240800125,"finished_at":1795240802000,"prompt_tokens":30,"cached_tokens":16,"output_tokens":12}`},
 		{"retried", "litellm", litellm, []string{`"id"`, `"metadata":{"attempted_retries":2},"id"`}, `"attempt":3`},
 		{"cached beyond prompt", "litellm", litellm, []string{`"id"`, `"metadata":{"usage_object":{"prompt_tokens_details":{"cached_tokens":21}}},"id"`}, "inconsistent"},
 		{"ends before it starts", "litellm", litellm, []string{"1795240802", "1795240799"}, "inconsistent"},
@@ -231,28 +199,11 @@ func TestForeignFields(t *testing.T) {
 		{"what a user wrote", "openai", openai, []string{`"id"`, `"message":"{\"status\":\"failed\",\"service_tier\":\"gold\"}","id"`}, `"model":"m","arrived_at"`},
 		{"not done yet", "openai", openai, []string{`"id"`, `"status":"in_progress","id"`}, "ignored 1"},
 		{"without usage", "openai", openai, []string{`"usage"`, `"abuse"`}, "missing_field"},
-		{"created by a clock that counts from the start", "openai", openai, []string{"1795240800", "17952408", `"id"`, `"finished_at":1795240802,"id"`}, `"model":"m","finished_at":1795240802000`},
-		{"created by such a clock, and no other time", "openai", openai, []string{"1795240800", "17952408"}, "missing_field"},
 		{"arrived in 1970", "openai", openai, []string{`"id"`, `"arrived_at":17952408,"id"`}, "bad_time"},
-		{"Groq streams", "openai", `data: {"id":"i","object":"chat.completion.chunk","created":1795240800,"model":"m","choices":[]}` + "\n\n" +
-			`data: {"id":"i","object":"chat.completion.chunk","created":1795240800,"model":"m","choices":[],"x_groq":{"id":"req_1","usage":{"queue_time":0.02,"prompt_tokens":20,"completion_tokens":10,"total_tokens":30}}}` + "\n\n", nil, `"prompt_tokens":20,"output_tokens":10}` + "\n"},
-		{"an assistant's run", "openai", `data: {"id":"run_1","object":"thread.run","created_at":1795240800,"status":"queued","model":"m","usage":null}` + "\n\n" +
-			`data: {"id":"step_1","object":"thread.run.step","created_at":1795240801,"run_id":"run_1","status":"completed","usage":{"prompt_tokens":20,"completion_tokens":10,"total_tokens":30}}` + "\n\n" +
-			`data: {"id":"msg_1","object":"thread.message","created_at":1795240801,"run_id":"run_1","status":"completed"}` + "\n\n" +
-			`data: {"id":"run_1","object":"thread.run","created_at":1795240800,"completed_at":1795240802,"status":"completed","model":"m","usage":{"prompt_tokens":20,"completion_tokens":10,"total_tokens":30}}` + "\n\n" +
-			"data: [DONE]\n\n", nil, `{"id":"run_1","pool":"m","model":"m","arrived_at":1795240800000,"finished_at":1795240802000,"prompt_tokens":20,"output_tokens":10}` + "\nignored 2\n"},
-		{"an assistant's run that waits for a tool", "openai", `data: {"id":"run_1","object":"thread.run","created_at":1795240800,"status":"queued","model":"m","usage":null}` + "\n\n" +
-			`data: {"id":"run_1","object":"thread.run","created_at":1795240800,"status":"requires_action","model":"m","usage":null}` + "\n\n", nil, "ignored 1"},
+		{"server-sent events", "openai", "data: {}", nil, "not_json"},
 		{"event of its own", "openai", openai, []string{"chat.completion", "chat.completion.chunk", `{"prompt_tokens":20,"completion_tokens":10}`, "null"}, "ignored 1"},
 		{"event that reports none", "openai", openai, []string{"chat.completion", "chat.completion.chunk", `,"usage":{"prompt_tokens":20,"completion_tokens":10}`, ""}, "missing_field"},
-		{"SSE", "openai", "data: " + strings.Replace(openai, "chat.completion", "chat.completion.chunk", 1) + "\n\ndata: [DONE]\n\n", nil, `"id":"i"`},
 
-		{"SSE kept alive", "openai", ": ping\r\n\r\nid: 7\r\ndata: " + strings.Replace(openai, "chat.completion", "chat.completion.chunk", 1) + "\r\n\r\n", nil, `"id":"i"`},
-		{"SSE without an event", "openai", ": ping\n\n", nil, "truncated"},
-		{"SSE of Azure", "openai", `data: {"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[]}` + "\n\ndata: " + strings.Replace(openai, "chat.completion", "chat.completion.chunk", 1) + "\n\n", nil, `"output_tokens":10}` + "\nignored 1\n"},
-		{"SSE that fails", "openai", `data: {"type":"response.created","response":{"id":"i","status":"in_progress","created_at":1795240800,"model":"m","usage":null}}` + "\n\n" +
-			`data: {"type":"response.failed","response":{"id":"i","status":"failed","created_at":1795240800,"model":"m","usage":null}}` + "\n\n", nil, `{"id":"i","pool":"m","model":"m","phase":"finished","status":"error"`},
-		{"SSE cut by an error", "openai", "data: " + strings.Replace(openai, `,"usage":{"prompt_tokens":20,"completion_tokens":10}`, "", 1) + "\n\n" + `data: {"error":{"code":503}}` + "\n\n", nil, `{"id":"i","pool":"m","model":"m","phase":"rejected"`},
 		{"failure on its own", "openai", `{"type":"response.failed","response":{"id":"i","status":"failed","created_at":1795240800,"model":"m","usage":null}}`, nil, `"status":"error"`},
 		{"legacy events", "openai", `{"id":"i","object":"text_completion","created":1795240800,"model":"m","choices":[{"text":"a"}],"usage":null}` + "\n" +
 			`{"id":"i","object":"text_completion","created":1795240800,"model":"m","choices":[],"usage":{"prompt_tokens":20,"completion_tokens":10}}`, nil, `{"id":"i","pool":"m","model":"m","arrived_at":1795240800000,"prompt_tokens":20,"output_tokens":10}` + "\n"},
@@ -339,7 +290,6 @@ func TestForeignBatchIsBounded(t *testing.T) {
 		"[" + strings.Repeat(record+",", 4) + record + "]",
 		strings.Repeat(record+"\n", 5),
 		"[" + record + "," + record + "]\n[" + record + ",1,2]",
-		record + "\n" + record + "\n" + strings.Repeat("[\n", 3),
 	} {
 		var b ingest.Batch
 		Decode(Meta{ContentType: ContentTypeOpenAI}, []byte(data), limits, &b)
@@ -349,72 +299,26 @@ func TestForeignBatchIsBounded(t *testing.T) {
 	}
 }
 
-// TestStreamsAreBounded: of more streamed responses than are joined at once the oldest end first, each as one record.
-func TestStreamsAreBounded(t *testing.T) {
-	var data []byte
-	const streams = 3*maxStreams + 7
-	for i := range streams {
-		data = fmt.Appendf(data, `{"id":"c%d","object":"chat.completion.chunk","created":1795240800,"model":"m"`, i)
-		if i%2 == 0 {
-			data = fmt.Appendf(data, `,"usage":{"prompt_tokens":%d}`, i+1)
-		}
-		data = append(data, "}\n"...)
-	}
-	b := decode(Meta{ContentType: ContentTypeOpenAI}, string(data))
-	if len(b.Requests) != (streams+1)/2 || len(b.Refused) != streams/2 {
-		t.Fatalf("%d requests and %d refusals of %d streams", len(b.Requests), len(b.Refused), streams)
-	}
-	for i := range b.Requests {
-		if want := int64(2*i + 1); b.Requests[i].PromptTokens != want {
-			t.Fatalf("request %d has %d prompt tokens, want %d", i, b.Requests[i].PromptTokens, want)
-		}
-	}
-}
-
-func TestFieldsHaveOtherNames(t *testing.T) {
-	fields, err := CompileFields([]FieldName{{"envoy", "prompt_tokens", []string{"my_in", "alt.in"}}, {"envoy", "tenant", []string{"x-customer"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	record := `{"start_time":1795240800,"genai_model_name":"m","input_tokens":1,"alt.in":"20","output_tokens":3,"x-customer":"acme","x-tenant-id":"no"}`
-	if got, want := read("envoy", []byte(record), Meta{Fields: fields}), `"tenant":"acme","arrived_at":1795240800000,"prompt_tokens":20,"output_tokens":3`; !strings.Contains(got, want) {
-		t.Errorf("became %swant %s", got, want)
-	}
-	for want, n := range map[string]FieldName{
-		`fields[1].format is "json"`:   {"json", "class", []string{"a"}},
-		`fields[1].field is "promt"`:   {"envoy", "promt", []string{"a"}},
-		`fields[1].paths[1] is "a..b"`: {"envoy", "class", []string{"a", "a..b"}},
-		`fields[1].paths[0] is ""`:     {"envoy", "class", []string{""}},
-		`fields[1].paths is []`:        {"envoy", "class", nil},
-		`fields has 301 paths`:         {"envoy", "class", make([]string, 300)},
-	} {
-		if _, err := CompileFields([]FieldName{{"litellm", "class", []string{"metadata.app"}}, n}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: error %v, want %s", n, err, want)
-		}
-	}
-}
-
 func TestSplitKeepsWhatIsWhole(t *testing.T) {
 	const a, b, c = `{"created":1795240801,"model":"m","usage":{"prompt_tokens":1}}`, `{"x":[{"y":"]}"}],"z":}`, `{"created":1795240803,"model":"m","usage":{"prompt_tokens":3}}`
 	for data, want := range map[string]string{
-		"[" + a + "," + b + "," + c + "]":                                 "1 3 not_json",
+		"[" + a + "," + b + "," + c + "]":                                 "1 not_json",
 		a + "\n" + b + "\n" + c:                                           "1 3 not_json",
-		`[2026-11-21 06:00:00.123][1][info] "x" {[` + "\n" + a + "\n" + c: "1 3 not_json", // of a program's own log
+		`[2026-11-21 06:00:00.123][1][info] "x" {[` + "\n" + a + "\n" + c: "1 3 wrong_type not_json", // of a program's own log
 		"half\n" + a + "\n\n" + c + "\r\n":                                "1 3 not_json",
-		"[" + a + `,{"x":[1},` + c + "]":                                  "1 3 not_json", // a bracket is missing
+		"[" + a + `,{"x":[1},` + c + "]":                                  "1 not_json", // a bracket is missing
 		"[" + a + `,{"x":1,` + c + "]":                                    "1 not_json",
 		`{"x":[1}` + "\n" + a + "\n" + `{"x":"y` + "\n" + c:               "1 3 not_json truncated",
 		"\ufeff" + a + "\n" + c:                                           "1 3",
 		"[\n" + a + ",\n" + c + "\n]\n":                                   "1 3",
-		"[\n" + a + ",\n" + b + ",\n" + c + "\n]\n":                       "1 3 not_json",
+		"[\n" + a + ",\n" + b + ",\n" + c + "\n]\n":                       "3 truncated not_json not_json not_json",
 		"{\n" + a[1:len(a)-1] + "\n}":                                     "1",
 		"[" + a + "," + c:                                                 "1 3 truncated",
-		"[" + a + "," + c[:20]:                                            "1 truncated truncated",
+		"[" + a + "," + c[:20]:                                            "1 truncated",
 		"[" + a + "," + c + "]" + "x":                                     "1 3 not_json",
 		"{\"model\": [\"m\"]\n, \"usage\": {\n  \"a\"":                    "truncated",
 		"<html>\n<body>\n":                                                "not_json",
 		"{\n  \"model\": \"m\",\n  \"usage\": {\n  \"a":                   "truncated", // one record, not many
-		"[[1795240800.5," + a + "],[[1.5,{}]," + c + "]]":                 "1 3",
 		"[[" + a + "]]":                                                   "wrong_type",
 		"[1,\"a,]\",null," + c + "]":                                      "3 wrong_type wrong_type wrong_type",
 		a + c:                                                             "not_json",

@@ -2,7 +2,6 @@ package codec
 
 import (
 	"bytes"
-	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -41,26 +40,20 @@ var liteLLMFields = newFieldTree(paths{
 		"metadata.usage_object.prompt_tokens_details.cached_tokens",
 		"metadata.usage_object.input_tokens_details.cached_tokens",
 	},
-	fieldCacheReadTokens:  {"metadata.usage_object.cache_read_input_tokens"},
-	fieldCacheWriteTokens: {"metadata.usage_object.cache_creation_input_tokens"},
-	fieldOutputTokens:     {"completion_tokens", "metadata.usage_object.completion_tokens"},
+	fieldCacheReadTokens: {"metadata.usage_object.cache_read_input_tokens"},
+	fieldOutputTokens:    {"completion_tokens", "metadata.usage_object.completion_tokens"},
 	fieldMaxOutputTokens: {
 		"model_parameters.max_completion_tokens", "model_parameters.max_tokens", "model_parameters.max_output_tokens",
 	},
 	fieldRetries:  {"metadata.attempted_retries"},
 	fieldCacheHit: {"cache_hit"},
 	fieldStream:   {"stream"},
-	fieldTags:     {"request_tags"},
-	fieldUsage:    {"usage"},
 })
 
 // decodeLiteLLM reads LiteLLM's payloads. It ignores a cache_hit, which is an answer from the proxy's response cache; a
 // hit of the engine's prefix cache is in metadata.usage_object. A failure counts the tokens that it reports; without
 // any its prompt is unknown. Calls that generate no text are ignored: tools, files, stored responses and batches,
 // which repeat the usage of other calls.
-//
-// Anthropic excludes tokens read from its cache and written to it; LiteLLM adds them to prompt_tokens. If prompt_tokens
-// is smaller than these, it did not.
 //
 // trace_id is no session: LiteLLM makes a new one for each call.
 func decodeLiteLLM(d *decoder, data []byte) {
@@ -69,49 +62,19 @@ func decodeLiteLLM(d *decoder, data []byte) {
 			d.skip()
 			return
 		}
-		d.tags(r)
-		usageText(r)
 		q := d.requestOf(r)
 		if r.contains(fieldRoute, "passthrough", "pass_through", "rerank") && q.PromptTokens <= 0 && q.OutputTokens <= 0 {
 			d.skip() // neither model nor tokens are known
 			return
 		}
-		read, written := d.cacheCounts(r)
-		if q.PromptTokens != ingest.Unknown && q.PromptTokens < max(read, 0)+max(written, 0) {
-			d.include(&q, read, written)
-		}
 		if q.CachedTokens == ingest.Unknown {
-			q.CachedTokens = read
+			q.CachedTokens = d.looseCount(r.members[fieldCacheReadTokens], d.limits.Tokens)
 		}
 		if !looseFlag(r.members[fieldStream]) && q.FirstTokenAt.Equal(q.FinishedAt) {
 			q.FirstTokenAt = time.Time{} // time of the whole response; that of its first token is unknown
 		}
 		d.accept(&q)
 	})
-}
-
-// usageText reads the counts of payloads that LiteLLM writes with generic_api_use_v1. Their values are Python's printed
-// form, and the counts are only in usage.
-func usageText(r *record) {
-	for f, all := range usagePaths {
-		for _, path := range all {
-			name := path[strings.LastIndexByte(path, '.')+1:]
-			if digits := printedCount(r.text(fieldUsage), name); len(digits) > 0 && !r.has(field(f)) {
-				r.set(field(f), value{"usage", '0', digits}, lastRank)
-			}
-		}
-	}
-}
-
-// printedCount finds a count in Python's printed form of an object or a dictionary: Usage(prompt_tokens=30, …) or
-// {'prompt_tokens': 30, …}.
-func printedCount(text []byte, name string) (digits []byte) {
-	for _, form := range [...][2]string{{"(", "="}, {" ", "="}, {"'", "': "}} {
-		if _, rest, ok := bytes.Cut(text, []byte(form[0]+name+form[1])); ok {
-			return rest[:len(rest)-len(bytes.TrimLeft(rest, numerals))]
-		}
-	}
-	return nil
 }
 
 // isManagement reports whether a call_type is no inference by a language model. LiteLLM names them by verb and object,
@@ -127,30 +90,3 @@ func isManagement(callType []byte) bool {
 
 var managementWords = bytes.Fields([]byte(`get_ list_ delete_ cancel_ retrieve_ update_ batch file fine_tuning vector_store search
 	mcp container skill eval _agent client_secret image video speech transcription ocr moderation management`))
-
-// tags reads missing fields from tags: "class:chat" is the class, likewise pool, tenant, tier, feature and route; the
-// first other tag is the feature. LiteLLM itself adds the user agent as a tag.
-func (d *decoder) tags(r *record) {
-	if r.members[fieldTags].kind != '[' {
-		return
-	}
-	var j jsonReader
-	j.reset(r.text(fieldTags))
-	d.list(&j, "request_tags", func() {
-		tag := d.value(&j, "request_tags")
-		if tag.kind != '"' || bytes.HasPrefix(tag.raw, []byte("User-Agent:")) {
-			return
-		}
-		f := fieldFeature
-		if key, rest, ok := bytes.Cut(tag.raw, []byte{':'}); ok {
-			for i := fieldPool; i <= fieldRoute; i++ {
-				if fieldNames[i] == string(key) {
-					f, tag.raw = i, rest
-				}
-			}
-		}
-		if !r.has(f) {
-			r.set(f, tag, lastRank)
-		}
-	})
-}

@@ -29,8 +29,6 @@ type Meta struct {
 	// Source is the name of the producer, from the header [HeaderSource]; "" when unknown. Each producer has its own
 	// clock.
 	Source string
-	// Fields are users' names for fields of foreign formats; nil is none.
-	Fields *FieldMap
 }
 
 // HeaderSource is the message header in which a producer names itself.

@@ -35,11 +35,11 @@ func decodeJSON(d *decoder, data []byte) {
 func decodeDefinition(d *decoder, data []byte) {
 	switch {
 	case d.meta.Pool == "":
-		d.refuse(data, ingest.ReasonMissingField, "the subject names no pool")
+		d.refuse(ingest.ReasonMissingField, "the subject names no pool")
 	case len(data) > ingest.MaxDefinitionBytes:
-		d.refuse(data, ingest.ReasonTooLarge, "the definition has %d bytes, the limit is %d", len(data), ingest.MaxDefinitionBytes)
+		d.refuse(ingest.ReasonTooLarge, "the definition has %d bytes, the limit is %d", len(data), ingest.MaxDefinitionBytes)
 	case d.batch.Definition != nil:
-		d.refuse(data, ingest.ReasonBatchTooLong, "a message carries one definition")
+		d.refuse(ingest.ReasonBatchTooLong, "a message carries one definition")
 	default:
 		d.batch.Definition = &ingest.Definition{Pool: d.meta.Pool, Keys: bytes.Clone(data)}
 	}
@@ -48,7 +48,7 @@ func decodeDefinition(d *decoder, data []byte) {
 // decodeSumJSON reads one [ingest.Sum].
 func decodeSumJSON(d *decoder, data []byte) {
 	if d.meta.Kind != KindRequest {
-		d.refuse(data, ingest.ReasonUnknownFormat, "sums belong on a request subject")
+		d.refuse(ingest.ReasonUnknownFormat, "sums belong on a request subject")
 		return
 	}
 	native(d, data, sumType, &d.batch.Sums)
@@ -89,7 +89,7 @@ func native[T any](d *decoder, data []byte, t *recordType[T], list *[]T) {
 		})
 	})
 	if d.refusal.Reason != "" {
-		d.refuse(data, d.refusal.Reason, "%s", d.refusal.Detail)
+		d.refuse(d.refusal.Reason, "%s", d.refusal.Detail)
 	}
 }
 
@@ -111,10 +111,10 @@ func (d *decoder) lines(data []byte, decode func(d *decoder, line []byte)) {
 		}
 	}
 	if over := records - d.limits.BatchRecords; over > 0 {
-		d.refuse(nil, ingest.ReasonBatchTooLong, "%d records beyond the limit of %d", over, d.limits.BatchRecords)
+		d.refuse(ingest.ReasonBatchTooLong, "%d records beyond the limit of %d", over, d.limits.BatchRecords)
 	}
 	if records == 0 {
-		d.refuse(data, ingest.ReasonTruncated, "the batch has no record")
+		d.refuse(ingest.ReasonTruncated, "the batch has no record")
 	}
 }
 

@@ -2,7 +2,6 @@ package codec
 
 import (
 	"encoding/hex"
-	"fmt"
 
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -15,9 +14,8 @@ import (
 //
 // A gateway (or client library) and an engine may both report a request. It counts once if
 //
-//   - both are in one export and one is an ancestor of the other. The innermost span counts and inherits missing values
-//     (see otlp_nest.go), also from agents and servers above it. Calls of one agent are not ancestors of each other, so
-//     they all count;
+//   - both are in one export and one is an ancestor of the other. The innermost span counts and inherits missing names
+//     (see otlp_nest.go). Calls of one agent are not ancestors of each other, so they all count;
 //   - or both have the same response id (gen_ai.response.id, gen_ai.request.id) and the same pool: the pipeline drops
 //     the later one as a duplicate.
 //
@@ -70,7 +68,6 @@ var otlpFields = newFieldTree(paths{
 
 	fieldResponseID: {"gen_ai.response.id", "gen_ai.request.id", "llm.response.id", "ai.response.id"},
 	fieldPool:       {"forewarm.pool"},
-	fieldParameters: {"llm.invocation_parameters", "embedding.invocation_parameters"},
 	fieldClass:      {"forewarm.class"},
 	fieldModel: {
 		"gen_ai.request.model", "llm.request.model_name", "gen_ai.response.model", "llm.model_name", "llm.request.model",
@@ -100,10 +97,6 @@ var otlpFields = newFieldTree(paths{
 	fieldError:      {"error.type"},
 	fieldHTTPStatus: {"http.response.status_code", "http.status_code", "http.status", "error.code", "litellm.provider.error.code"},
 
-	fieldProvider:         {"gen_ai.provider.name", "gen_ai.system", "llm.system", "llm.provider", "ai.model.provider"},
-	fieldProviderMetadata: {"ai.response.providerMetadata"},
-	fieldUsage:            {"metadata.usage_object"},
-
 	fieldSchema:  {"schema"}, // of Dynamo's log records, as is payload
 	fieldPayload: {"payload"},
 
@@ -120,9 +113,7 @@ const otlpLevels = 8
 // export is the state of decoding one export.
 type export struct {
 	*decoder
-	resource record // attributes of the current resource
-	scope    []byte // current instrumentation
-	version  []byte
+	resource record                 // attributes of the current resource
 	attrs    record                 // of the current span and its resource
 	readers  [otlpLevels]jsonReader // of the current messages, by level
 	level    int
@@ -130,7 +121,7 @@ type export struct {
 	failed   bool // the current span failed
 	spans    int
 
-	tree     spanTree
+	tree     []node
 	requests []ingest.Request // indexed by nodes of tree
 
 	kept   int    // requests
@@ -140,7 +131,7 @@ type export struct {
 // belongs reports whether an export may have this subject, and refuses it otherwise.
 func (d *decoder) belongs() bool {
 	if d.meta.Kind != KindRequest {
-		d.refuse(nil, ingest.ReasonUnknownFormat, "traces belong on a request subject")
+		d.refuse(ingest.ReasonUnknownFormat, "traces belong on a request subject")
 	}
 	return d.meta.Kind == KindRequest
 }
@@ -154,70 +145,28 @@ func (x *export) begin() bool {
 
 // end adds the current span to the tree.
 func (x *export) end() {
-	x.nameModel()
 	n := &x.span
 	switch {
 	case x.refusal.Reason != "":
 		x.reject(n.id)
 	case !x.isInference():
 		x.batch.Ignored++
-		if r, ok := x.context(); ok {
-			n.request = len(x.requests)
-			x.requests = append(x.requests, r)
-		}
 	default:
 		r := x.request()
 		n.service, n.source = x.attribute(x.attrs.members[fieldService]), x.attribute(x.attrs.members[fieldInstance])
 		if x.refusal.Reason != "" {
 			x.reject(n.id)
 		} else {
-			n.request, n.inference, n.responseID = len(x.requests), true, string(x.attrs.text(fieldResponseID))
+			n.request = len(x.requests)
 			x.requests = append(x.requests, r)
 		}
 	}
 	x.tree = append(x.tree, *n)
 }
 
-// context returns the attributes of a span that is no inference, such as an agent's, for the requests below it. The
-// resource is left out: it describes the span's own service.
-func (x *export) context() (r ingest.Request, ok bool) {
-	own := func(f field) value {
-		if !x.attrs.has(f) || x.attrs.ranks[f] >= ofResource {
-			return value{}
-		}
-		ok = true
-		return x.attrs.members[f]
-	}
-	r.Pool, r.Class, r.Tenant = x.attribute(own(fieldPool)), x.attribute(own(fieldClass)), x.attribute(own(fieldTenant))
-	r.Tier, r.Feature, r.Route = x.attribute(own(fieldTier)), x.attribute(own(fieldFeature)), x.attribute(own(fieldRoute))
-	r.Session = hashSession(own(fieldSession).raw)
-	return r, ok
-}
-
 // reject refuses a span. Its bytes are not kept, because they may contain a prompt.
 func (x *export) reject(id [8]byte) {
-	x.refuse(nil, x.refusal.Reason, "span %x: %s", id, x.refusal.Detail)
-}
-
-// nameModel takes the requested model of OpenInference's clients from the parameters of the call. Their llm.model_name
-// is that of the response. A failed call has none, and would count in another pool than the others.
-func (x *export) nameModel() {
-	if parameters := x.embeddedRecord(fieldParameters, parameterFields); parameters.has(fieldModel) {
-		x.attrs.set(fieldModel, parameters.members[fieldModel], 1)
-	}
-}
-
-var parameterFields = newFieldTree(paths{fieldModel: {"model"}})
-
-// embeddedRecord finds fields in an attribute that holds a JSON object.
-func (x *export) embeddedRecord(f field, tree *fieldTree) (r record) {
-	var j jsonReader
-	if text := x.attrs.text(f); x.isSound(text) {
-		if j.reset(text); j.kind() == '{' {
-			x.find(&j, tree, &r)
-		}
-	}
-	return r
+	x.refuse(x.refusal.Reason, "span %x: %s", id, x.refusal.Detail)
 }
 
 // isInference reports whether the current span is one call of a model.
@@ -229,8 +178,7 @@ func (x *export) isInference() bool {
 		a.has(fieldCall) && !a.contains(fieldCall, ".do"), // ai.generateText is the sum of its ai.generateText.doGenerate
 		a.is(fieldOperation, "invoke_agent", "create_agent", "execute_tool", "invoke_workflow", "plan", "retrieval",
 			"fetch_response"), // of a response generated in the background; it may be fetched many times
-		isManagement(a.text(fieldOperation)), isManagement(a.text(fieldCallType)),
-		!counted && (a.contains(fieldModel, otherModels...) || a.contains(fieldCall, otherModels...)):
+		isManagement(a.text(fieldOperation)), isManagement(a.text(fieldCallType)):
 		return false
 	}
 	return counted || a.has(fieldCall) || a.is(fieldSpanKind, "LLM", "EMBEDDING") || a.contains(fieldOperation, inferences...)
@@ -239,10 +187,6 @@ func (x *export) isInference() bool {
 // inferences are parts of the operation names of inferences: in the conventions, such as text_completion, and in
 // LiteLLM, such as acompletion, aresponses and anthropic_messages.
 var inferences = []string{"chat", "completion", "generate_content", "embedding", "responses", "messages"}
-
-// otherModels are parts of the names of models for images, sound or ranking, and of calls of them. They count no
-// tokens. Some producers give their spans the kind of language models.
-var otherModels = []string{"image", "dall-e", "whisper", "transcribe", "tts", "speech", "audio", "video", "rerank"}
 
 // request reads the current span. Pool and class stay empty unless the span names them, and the prompt Unknown without
 // a count.
@@ -264,70 +208,21 @@ func (x *export) request() ingest.Request {
 // isSized reports whether the prompt length of a request is known.
 func isSized(r *ingest.Request) bool { return r.PromptTokens != ingest.Unknown }
 
-// exclusive are instrumentations whose prompt count leaves out tokens read from and written to the cache, as
-// Anthropic's and Bedrock's responses do: all versions, or those below a minor version of 0.
-var exclusive = map[string]int{
-	"opentelemetry.instrumentation.bedrock": 0, "@arizeai/openinference-instrumentation-bedrock": 0, "@traceloop/instrumentation-anthropic": 28,
-}
-
-func (x *export) countsExclusive() bool {
-	var minor int
-	below, known := exclusive[string(x.scope)]
-	_, err := fmt.Sscanf(string(x.version), "0.%d", &minor)
-	return known && (below == 0 || err == nil && minor < below)
-}
-
 // tokens reads the counts. By convention the prompt includes the tokens read from the cache and written to it. Some
-// producers exclude them, as Anthropic's API does. Then the prompt is smaller than these, or the total includes them
-// too, or the instrumentation is known for it; the sum is used. Other tokens in a total beyond prompt and output were
-// read from a cache at Anthropic and Bedrock; elsewhere they are reasoning, which is output.
+// producers exclude them, as Anthropic's API does. Then the prompt is smaller than these, and the sum is used.
 func (x *export) tokens(r *ingest.Request) {
-	_, written := x.cacheCounts(&x.attrs)
-	written = max(written, 0)
-	total := x.looseCount(x.attrs.members[fieldTotalTokens], x.limits.Tokens)
-	counted := x.anthropicCounts(r, &written)
-	if n, ok := smallInt(printedCount(x.attrs.text(fieldUsage), "cached_tokens")); ok && r.CachedTokens == ingest.Unknown && n <= r.PromptTokens {
-		r.CachedTokens = n // LiteLLM has no other attribute for them
-	}
-	cached := max(r.CachedTokens, 0) + written
-	more := total - r.PromptTokens - r.OutputTokens // valid if all three are known
+	count := func(f field) int64 { return x.looseCount(x.attrs.members[f], x.limits.Tokens) }
+	total, cached := count(fieldTotalTokens), max(r.CachedTokens, 0)+max(count(fieldCacheWriteTokens), 0)
 	switch {
-	case r.PromptTokens == ingest.Unknown && r.OutputTokens != ingest.Unknown && total >= r.OutputTokens:
+	case isSized(r) && r.PromptTokens < cached:
+		x.addCached(r, cached)
+	case !isSized(r) && r.OutputTokens != ingest.Unknown && total >= r.OutputTokens:
 		r.PromptTokens = total - r.OutputTokens
-	case r.PromptTokens == ingest.Unknown:
-	case counted, r.PromptTokens < cached, cached > 0 && x.countsExclusive():
-		r.PromptTokens += cached
-	case r.OutputTokens == ingest.Unknown || total == ingest.Unknown || more <= 0:
-	case more == cached, x.attrs.contains(fieldProvider, "anthropic", "aws", "bedrock"):
-		r.PromptTokens += more
-	default:
-		r.OutputTokens += more
-	}
-	if r.PromptTokens > x.limits.Tokens {
-		x.fail(ingest.ReasonHugeCount, "prompt and cached tokens are %d, the limit is %d", r.PromptTokens, x.limits.Tokens)
 	}
 	if r.OutputTokens == ingest.Unknown && (x.attrs.contains(fieldOperation, "embedding") || x.attrs.contains(fieldCall, "embed") || x.attrs.is(fieldSpanKind, "EMBEDDING")) {
 		r.OutputTokens = 0 // an embedding generates nothing
 	}
 }
-
-// anthropicCounts reads the cache's counts from Anthropic's own usage, which the Vercel AI SDK passes on. exclusive
-// reports that the prompt leaves them out: before version 6 it does.
-func (x *export) anthropicCounts(r *ingest.Request, written *int64) (exclusive bool) {
-	usage := x.embeddedRecord(fieldProviderMetadata, anthropicFields)
-	count := func(f field) int64 {
-		return forgiving(x.decoder, func() int64 { return x.looseCount(usage.members[f], x.limits.Tokens) })
-	}
-	if n := count(fieldCacheReadTokens); n >= 0 {
-		r.CachedTokens = n
-	}
-	if n := count(fieldCacheWriteTokens); n >= 0 {
-		*written = n
-	}
-	return usage.has(fieldPromptTokens) && count(fieldPromptTokens) == r.PromptTokens
-}
-
-var anthropicFields = newFieldTree(usagePaths.below("anthropic.usage."))
 
 // outcome reads how the request ended. Zero tokens of a failure become Unknown.
 func (x *export) outcome(r *ingest.Request) {

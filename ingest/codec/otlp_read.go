@@ -22,12 +22,12 @@ func decodeOTLP(d *decoder, data []byte) {
 }
 
 // decodeOTLPJSON reads a TracesData in the JSON of OTLP: ids in hexadecimal, 64-bit integers as strings or numbers,
-// names in lowerCamelCase or snake_case. The collector's file exporter writes one a line; they count as one export.
+// names in lowerCamelCase. The collector's file exporter writes one a line; they count as one export.
 // O(len(data)).
 func decodeOTLPJSON(d *decoder, data []byte) {
 	if d.belongs() {
 		x := export{decoder: d}
-		d.split(data, func(data []byte, _ value) { x.read(part{json: true, raw: data}, tracesMessage, x.readScopeSpans) })
+		d.split(data, func(data []byte) { x.read(part{json: true, raw: data}, tracesMessage, x.readScopeSpans) })
 		x.close()
 	}
 }
@@ -62,8 +62,7 @@ var (
 	logsMessage           = otlpMessage{"resourceLogs": 1}
 	resourceScopesMessage = otlpMessage{"resource": 1, "scopeSpans": 2, "scopeLogs": 2}
 	resourceMessage       = otlpMessage{"attributes": 1}
-	scopeMessage          = otlpMessage{"scope": 1, "spans": 2, "logRecords": 2}
-	instrumentMessage     = otlpMessage{"name": 1, "version": 2}
+	scopeMessage          = otlpMessage{"spans": 2, "logRecords": 2}
 	logMessage            = otlpMessage{"attributes": 6}
 	spanMessage           = otlpMessage{"traceId": 1, "spanId": 2, "parentSpanId": 4, "startTimeUnixNano": 7, "endTimeUnixNano": 8, "attributes": 9, "status": 15}
 	statusMessage         = otlpMessage{"code": 3}
@@ -71,20 +70,6 @@ var (
 	valueMessage          = otlpMessage{"stringValue": 1, "boolValue": 2, "intValue": 3, "doubleValue": 4, "arrayValue": 5, "kvlistValue": 6, "bytesValue": 7}
 	listMessage           = otlpMessage{"values": 1}
 )
-
-// number returns the number of a member, 0 for an unknown one. key may also be in snake_case: trace_id.
-func (m otlpMessage) number(key []byte) uint32 {
-	camel := make([]byte, 0, 32)
-	for i, c := range key {
-		if i > 0 && key[i-1] == '_' {
-			c = bytes.ToUpper(key[i : i+1])[0]
-		}
-		if c != '_' {
-			camel = append(camel, c)
-		}
-	}
-	return m[string(camel)]
-}
 
 // each calls f with each known member of a message, and with each element of a repeated one.
 func (x *export) each(p part, m otlpMessage, f func(number uint32, member part)) {
@@ -105,7 +90,7 @@ func (x *export) each(p part, m otlpMessage, f func(number uint32, member part))
 	x.level++
 	j.reset(p.raw)
 	x.object(j, "a message of the export", func(key []byte) {
-		number := m.number(key)
+		number := m[string(key)]
 		call := func() {
 			if raw := j.raw(); number > 0 && string(raw) != "null" {
 				f(number, part{json: true, raw: raw})
@@ -141,7 +126,7 @@ func (x *export) read(p part, export otlpMessage, scope func(scope part)) {
 		x.refusal = ingest.Refusal{Reason: ingest.ReasonUnknownFormat, Detail: "there is no resourceSpans, or in logs no resourceLogs: it is no OTLP export of them"}
 	}
 	if x.refusal.Reason != "" {
-		x.refuse(nil, x.refusal.Reason, "the export of %d bytes: %s", len(p.raw), x.refusal.Detail)
+		x.refuse(x.refusal.Reason, "the export of %d bytes: %s", len(p.raw), x.refusal.Detail)
 	}
 }
 
@@ -171,20 +156,6 @@ func (x *export) readResource(p part, scope func(scope part)) {
 
 // readScopeSpans reads a ScopeSpans. A span that cannot be used refuses itself only.
 func (x *export) readScopeSpans(p part) {
-	x.scope, x.version = nil, nil
-	x.each(p, scopeMessage, func(number uint32, scope part) {
-		if number != 1 {
-			return
-		}
-		x.each(scope, instrumentMessage, func(number uint32, member part) {
-			switch number {
-			case 1:
-				x.scope = x.text("", member).raw
-			case 2:
-				x.version = x.text("", member).raw
-			}
-		})
-	})
 	x.each(p, scopeMessage, func(number uint32, span part) {
 		outer := x.refusal
 		if number == 2 && x.begin() {
@@ -213,8 +184,8 @@ func (x *export) readSpan(p part) {
 			x.readAttribute(member, &x.attrs, 0)
 		case 15:
 			x.each(member, statusMessage, func(number uint32, code part) {
-				if name := string(x.integer("code", code).raw); number == 3 {
-					x.failed = name == "2" || name == "STATUS_CODE_ERROR"
+				if number == 3 {
+					x.failed = string(x.integer("code", code).raw) == "2"
 				}
 			})
 		}
@@ -343,7 +314,7 @@ func (x *logs) row() {
 // close ends the export.
 func (x *logs) close() {
 	if over := x.spans - x.limits.BatchRecords; over > 0 {
-		x.refuse(nil, ingest.ReasonBatchTooLong, "%d log records beyond the limit of %d", over, x.limits.BatchRecords)
+		x.refuse(ingest.ReasonBatchTooLong, "%d log records beyond the limit of %d", over, x.limits.BatchRecords)
 	}
 	x.decoder.meta, x.service = x.meta, ""
 }
@@ -362,7 +333,7 @@ func (x *logs) readScopeLogs(p part) {
 			}
 		})
 		if x.refusal.Reason != "" {
-			x.refuse(nil, x.refusal.Reason, "%s", x.refusal.Detail)
+			x.refuse(x.refusal.Reason, "%s", x.refusal.Detail)
 		} else {
 			x.row()
 		}

@@ -87,17 +87,17 @@ func decodeProtobuf(d *decoder, data []byte) {
 		}
 	}
 	if len(d.table) > 0 && d.table[0] != (tableEntry{}) {
-		d.refuse(nil, ingest.ReasonInconsistent, "the first of the batch's strings is not empty, but index 0 stands for no label")
+		d.refuse(ingest.ReasonInconsistent, "the first of the batch's strings is not empty, but index 0 stands for no label")
 		return
 	}
 	d.protobufRecords(data[:sound])
 	switch {
 	case frames.fault != "":
-		d.refuse(nil, frames.fault, "the batch breaks at byte %d of %d: what follows is lost", sound, len(data))
+		d.refuse(frames.fault, "the batch breaks at byte %d of %d: what follows is lost", sound, len(data))
 	case records > d.limits.BatchRecords:
-		d.refuse(nil, ingest.ReasonBatchTooLong, "%d records beyond the limit of %d", records-d.limits.BatchRecords, d.limits.BatchRecords)
+		d.refuse(ingest.ReasonBatchTooLong, "%d records beyond the limit of %d", records-d.limits.BatchRecords, d.limits.BatchRecords)
 	case records == 0:
-		d.refuse(nil, ingest.ReasonTruncated, "the batch has no record")
+		d.refuse(ingest.ReasonTruncated, "the batch has no record")
 	}
 }
 
@@ -125,7 +125,7 @@ func (d *decoder) protobufRecords(data []byte) {
 		}
 		records++
 		if d.refusal.Reason != "" {
-			d.refuse(nil, d.refusal.Reason, "%s", d.refusal.Detail)
+			d.refuse(d.refusal.Reason, "%s", d.refusal.Detail)
 		}
 	}
 }

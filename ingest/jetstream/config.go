@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
@@ -32,8 +31,6 @@ type Config struct {
 	// Partition is i/n for a daemon that serves the i-th part of all pools, "" for one that serves all.
 	Partition string   `yaml:"partition"`
 	Sources   []Source `yaml:"sources"` // subjects of others that carry telemetry too
-	// Fields are the names under which records of foreign formats keep what users may name as they like.
-	Fields []codec.FieldName `yaml:"fields"`
 }
 
 // EmbeddedConfig is the server that runs when no URL is set.
@@ -130,9 +127,6 @@ func (c *Config) Validate() error {
 	}
 	if !isPrefix(c.Prefix) {
 		return fmt.Errorf("prefix is %q: it must be words joined by dots, without spaces, * and >", c.Prefix)
-	}
-	if _, err := codec.CompileFields(c.Fields); err != nil {
-		return err
 	}
 	return c.validateSources()
 }

@@ -20,7 +20,6 @@ type ConsumerConfig struct {
 	Prefix string
 	// Sources are the subjects outside Prefix that carry telemetry.
 	Sources []Source
-	Fields  *codec.FieldMap // names of users' own in foreign formats
 	// Start is the sequence wanted first: the one after those that the state includes. 0 takes what the stream has.
 	Start  uint64
 	Limits ingest.Limits

@@ -11,7 +11,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// The headers of a dead letter; its body is the start of the refused record, if that was at hand.
+// The headers of a dead letter. It has no body, because a refused record may hold a prompt.
 const (
 	HeaderReason   = "Forewarm-Reason"
 	HeaderDetail   = "Forewarm-Detail"
@@ -51,7 +51,6 @@ func (d *DeadLetter) Send(sequence uint64, refused []ingest.Refusal) {
 
 func (d *DeadLetter) letter(sequence uint64, r *ingest.Refusal) *nats.Msg {
 	m := nats.NewMsg(d.subject)
-	m.Data = r.Record
 	m.Header.Set(HeaderReason, string(r.Reason))
 	m.Header.Set(HeaderDetail, r.Detail)
 	m.Header.Set(HeaderSequence, strconv.FormatUint(sequence, 10))

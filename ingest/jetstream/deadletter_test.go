@@ -19,7 +19,7 @@ func TestDeadLetter(t *testing.T) {
 	}
 	d := NewDeadLetter(js.Conn(), "forewarm")
 	d.Send(7, []ingest.Refusal{
-		{Reason: ingest.ReasonNotJSON, Detail: "at byte 0\r\nof 5", Record: []byte("hello")},
+		{Reason: ingest.ReasonNotJSON, Detail: "at byte 0\r\nof 5"},
 		{Reason: ingest.ReasonDuplicate, Detail: "seen"},
 		{Reason: ingest.ReasonLate, Detail: "an hour late"},
 	})
@@ -29,8 +29,8 @@ func TestDeadLetter(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []nats.Msg{
-		{Data: []byte("hello"), Header: nats.Header{HeaderReason: {"not_json"}, HeaderDetail: {"at byte 0  of 5"}, HeaderSequence: {"7"}}},
-		{Data: []byte{}, Header: nats.Header{HeaderReason: {"late"}, HeaderDetail: {"an hour late"}, HeaderSequence: {"7"}}},
+		{Header: nats.Header{HeaderReason: {"not_json"}, HeaderDetail: {"at byte 0  of 5"}, HeaderSequence: {"7"}}},
+		{Header: nats.Header{HeaderReason: {"late"}, HeaderDetail: {"an hour late"}, HeaderSequence: {"7"}}},
 	} {
 		got, err := letters.NextMsgWithContext(testContext(t))
 		if err != nil {

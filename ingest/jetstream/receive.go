@@ -189,7 +189,6 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 		return
 	}
 	addHeaders(&about, m.Headers())
-	about.Fields = c.cfg.Fields
 	if about.ContentType != "" && !c.warned && codec.HoldsPrompts(about.ContentType) {
 		c.warned = true
 		c.cfg.Log.Warn("messages of this format may hold prompts, and the telemetry stream keeps them as they were published: name a subject of their own in nats.sources, or send them to a listener",

@@ -39,7 +39,6 @@ type Relay struct {
 // RelayConfig is what a [Relay] needs of others.
 type RelayConfig struct {
 	Sources []Source
-	Fields  *codec.FieldMap
 	Limits  ingest.Limits
 	Store   func(context.Context, *ingest.Batch) error // see [StreamWriter.Store]
 	Refused func([]ingest.Refusal)                     // receives records that could not be used
@@ -128,7 +127,6 @@ func (r *Relay) take(ctx context.Context, m jetstream.Msg) error {
 		return m.Ack()
 	}
 	addHeaders(&about, m.Headers())
-	about.Fields = r.cfg.Fields
 	if len(r.held) > 0 && about.Source != r.batch.Source { // a batch has one producer
 		if err := r.flush(ctx); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -75,8 +76,8 @@ func TestRelayStoresNoPrompt(t *testing.T) {
 	publish(t, js, "gateway.usage", usage("c"), codec.HeaderSource, "g-1")
 	<-stored
 	<-stored
-	if r := <-refusals; r.Reason != ingest.ReasonBadTime || bytes.Contains(r.Record, []byte("planted")) {
-		t.Errorf("refused %s: %s", r.Reason, r.Record)
+	if r := <-refusals; r.Reason != ingest.ReasonBadTime || strings.Contains(r.Detail, "planted") {
+		t.Errorf("refused %s: %s", r.Reason, r.Detail)
 	}
 	var got ingest.Batch
 	info, err := stream.Info(ctx)

@@ -34,7 +34,7 @@ func (h *handler) accept(ctx context.Context, m codec.Meta, body []byte) (outcom
 	b.Reset()
 	limits := ingest.DefaultLimits()
 	limits.MessageBytes = h.maxBytes
-	m.Kind, m.Fields = codec.KindRequest, h.Fields
+	m.Kind = codec.KindRequest
 	b.ReceivedAt = time.Now().UTC() // the end of requests without a time
 	codec.Decode(m, body, limits, b)
 	out := outcome{

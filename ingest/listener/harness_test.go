@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
@@ -176,15 +175,6 @@ func gzipped(t *testing.T, data []byte) []byte {
 		t.Fatal(err)
 	}
 	return out.Bytes()
-}
-
-func zstandard(t *testing.T, data []byte) []byte {
-	t.Helper()
-	w, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w.EncodeAll(data, nil)
 }
 
 func requestsBy(l *Listeners, listener, code string) uint64 {

@@ -26,7 +26,7 @@ var httpCodes = []string{"200", "400", "401", "403", "404", "405", "408", "413",
 const retryAfter = "5"
 
 // httpServer answers POST /v1/traces and /v1/logs as OTLP/HTTP has it, and POST /v1/telemetry/{format}?pool=&class= for every format of
-// package ingest. Bodies may be compressed by gzip or zstd. A producer may name itself in the header Forewarm-Source.
+// package ingest. Bodies may be compressed by gzip. A producer may name itself in the header Forewarm-Source.
 type httpServer struct{ *handler }
 
 func newHTTP(h *handler) server { return &httpServer{h} }

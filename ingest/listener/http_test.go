@@ -32,7 +32,6 @@ func TestHTTPTraces(t *testing.T) {
 		"protobuf":       {protobufOf(t, export), []string{"Content-Type", "application/x-protobuf"}},
 		"protobuf, gzip": {gzipped(t, protobufOf(t, export)), []string{"Content-Type", "application/x-protobuf", "Content-Encoding", "gzip"}},
 		"JSON":           {jsonOf(t, export), []string{"Content-Type", "application/json; charset=utf-8"}},
-		"JSON, zstd":     {zstandard(t, jsonOf(t, export)), []string{"Content-Type", "application/json", "Content-Encoding", "zstd"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m.batches = nil

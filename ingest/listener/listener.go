@@ -13,7 +13,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/forewarm/forewarm/ingest"
-	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
@@ -41,7 +40,6 @@ type Deps struct {
 	// Serves reports whether telemetry of a pool is counted; nil for any. Records of other pools are stored too, for other
 	// readers of the stream, but the answer names the pools. It is called by many goroutines at once.
 	Serves func(pool string) bool
-	Fields *codec.FieldMap // names of users' own in foreign formats
 	Log    *zap.Logger
 }
 

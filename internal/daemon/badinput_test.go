@@ -125,7 +125,7 @@ func TestBadInput(t *testing.T) {
 	gotLetters := map[ingest.Reason]int{}
 	for m := range testenv.Next(letters) {
 		gotLetters[ingest.Reason(m.Header.Get(jetstream.HeaderReason))]++
-		if m.Header.Get(jetstream.HeaderDetail) == "" || m.Header.Get(jetstream.HeaderSequence) == "" || len(m.Data) > 4<<10 || bytes.Contains(m.Data, []byte("secret")) {
+		if m.Header.Get(jetstream.HeaderDetail) == "" || m.Header.Get(jetstream.HeaderSequence) == "" || len(m.Data) > 0 {
 			t.Errorf("letter with headers %v and %d bytes", m.Header, len(m.Data))
 		}
 	}

@@ -29,7 +29,6 @@ import (
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
-	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/ingest/scrape"
@@ -223,12 +222,8 @@ func (d *Daemon) openSources(first uint64) error {
 	} else if first > 0 {
 		start = first
 	}
-	fields, err := codec.CompileFields(d.cfg.NATS.Fields)
-	if err != nil {
-		return err
-	}
 	d.consumer = jetstream.NewConsumer(d.js, jetstream.ConsumerConfig{
-		Stream: d.stream.Load().Config.Name, Prefix: d.cfg.NATS.Inner(), Sources: d.cfg.NATS.Sources, Fields: fields, Start: start, Limits: ingest.DefaultLimits(), Log: d.log,
+		Stream: d.stream.Load().Config.Name, Prefix: d.cfg.NATS.Inner(), Sources: d.cfg.NATS.Sources, Start: start, Limits: ingest.DefaultLimits(), Log: d.log,
 		Missing: d.remakeStream, Inspect: d.inspectStream,
 	})
 	if d.cfg.Clock == pipeline.WallClock {
@@ -236,12 +231,12 @@ func (d *Daemon) openSources(first uint64) error {
 	}
 	if d.intakeStream != nil {
 		d.relay = jetstream.NewRelay(d.js, d.intakeStream.CachedInfo().Config.Name, jetstream.RelayConfig{
-			Sources: d.cfg.NATS.Sources, Fields: fields, Limits: ingest.DefaultLimits(), Store: jetstream.NewStreamWriter(d.js, &d.cfg.NATS).Store,
+			Sources: d.cfg.NATS.Sources, Limits: ingest.DefaultLimits(), Store: jetstream.NewStreamWriter(d.js, &d.cfg.NATS).Store,
 			Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Ignored: d.exporter.CountIgnored, Log: d.log,
 		})
 	}
 	d.deadLetter = jetstream.NewDeadLetter(d.conn, d.cfg.NATS.Prefix)
-	if err := d.openListeners(fields); err != nil {
+	if err := d.openListeners(); err != nil {
 		return ConfigError{err}
 	}
 	return nil
@@ -375,12 +370,12 @@ func (d *Daemon) openSinks() error {
 
 // openListeners opens the addresses for producers without NATS. What they send goes through the stream, like all
 // telemetry.
-func (d *Daemon) openListeners(fields *codec.FieldMap) (err error) {
+func (d *Daemon) openListeners() (err error) {
 	d.listeners, err = listener.New(d.cfg.Listeners, listener.Deps{
 		Store:   jetstream.NewStreamWriter(d.js, &d.cfg.NATS),
 		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) },
 		Serves:  func(pool string) bool { return d.served.Load().has(pool) },
-		Fields:  fields, Log: d.log,
+		Log:     d.log,
 	})
 	if err != nil {
 		return err

@@ -46,23 +46,23 @@ func TestDynamoNeedsNoGlue(t *testing.T) {
 	}
 }
 
-// TestOwnNamesInAnAccessLog: what a gateway logs under keys of its own is counted, and its refusals keep no prompt.
-func TestOwnNamesInAnAccessLog(t *testing.T) {
+// TestAccessLogOverNATS: what a gateway logs is counted, and its refusals keep no prompt.
+func TestAccessLogOverNATS(t *testing.T) {
 	p := startDaemon(t,
 		"clock: event",
-		"nats: {embedded: {listen: '127.0.0.1:0'}, sources: [{subject: gateway.log, format: envoy, pool: chat}], fields: [{format: envoy, field: prompt_tokens, paths: [usage.in]}]}",
+		"nats: {embedded: {listen: '127.0.0.1:0'}, sources: [{subject: gateway.log, format: envoy, pool: chat}]}",
 		"pools: [{name: chat, replicas: {max: 4}}]",
 	)
 	letters := testenv.Subscribe(t, p.conn, "forewarm.deadletter")
 	p.publish(t, "gateway.log", []byte(`{"start_time":"2026-03-02T08:00:00Z","response_code":"200","body":"my secret"}`))
-	p.publish(t, "gateway.log", []byte(`{"start_time":"2026-03-02T08:00:00Z","duration":"900","response_code":"200","usage.in":"7","genai_tokens_output":2}`))
+	p.publish(t, "gateway.log", []byte(`{"start_time":"2026-03-02T08:00:00Z","duration":"900","response_code":"200","genai_tokens_input":"7","genai_tokens_output":2}`))
 	testenv.Await(t, "the line to be relayed and counted", func() bool { return testenv.Metric(t, p.base, "forewarm_ingest_records_total") > 0 })
 	if n := int(testenv.Metric(t, p.base, "forewarm_ingest_records_total")); n != 1 {
 		t.Errorf("%d records were counted, want 1", n)
 	}
 	for m := range testenv.Next(letters) {
-		if want := `{"start_time":"2026-03-02T08:00:00Z","response_code":"200","body":"<9>"}`; string(m.Data) != want {
-			t.Errorf("dead letter %s, want %s", m.Data, want)
+		if len(m.Data) > 0 {
+			t.Errorf("dead letter %s, want none of the record", m.Data)
 		}
 	}
 	if n := refused(t, p, ingest.ReasonMissingField); n != 1 {
