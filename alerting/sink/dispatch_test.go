@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/forewarm/forewarm/alerting"
 )
@@ -166,7 +165,7 @@ func run(t *testing.T, log *memoryLog, sinks []alerting.Sink, report func(Failur
 	if report == nil {
 		report = func(Failure) {}
 	}
-	d := NewDispatcher(sinks, log.open, report, noop.Tracer{})
+	d := NewDispatcher(sinks, log.open, report)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	done := make(chan error)

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/server"
@@ -20,7 +18,6 @@ import (
 
 // saving is a state that is being written to the bucket.
 type saving struct {
-	span     trace.Span
 	began    time.Time
 	sequence uint64
 	done     chan outcome // receives one outcome
@@ -73,7 +70,6 @@ func (d *Daemon) startSaving(own bool) {
 		d.scheduleSnapshot(s.began)
 		return
 	}
-	_, s.span = d.tracer.Start(context.Background(), "snapshot", trace.WithAttributes(attribute.Int64("forewarm.sequence", int64(s.sequence))))
 	d.saving = s
 	file, err := d.writeState()
 	d.snapshotStopped(time.Since(s.began).Seconds())
@@ -113,7 +109,6 @@ func (d *Daemon) endSaving(x outcome) {
 	if x.snapshot != nil {
 		d.saved = d.saving.sequence
 	}
-	endSpan(d.saving.span, x.err)
 	d.saving = nil
 	d.noteWrite("snapshot", x.err)
 	if x.err != nil {

@@ -39,10 +39,9 @@ func TestTrafficAsPlanted(t *testing.T) {
 	testenv.Await(t, "the last tick", func() bool { return !p.Status().Tick.Before(last) })
 
 	for _, c := range []struct{ path, want string }{
-		{"/metrics", `forewarm_traffic_burst_seconds{pool="chat",class="*",dimension="requests",quantile="1"} 600` + "\n"},
-		{"/metrics", `forewarm_traffic_bursts{pool="chat",class="talk",dimension="requests"} 1` + "\n"},
 		{"/metrics", `forewarm_prompt_growth_ratio{pool="chat",class="talk"} `},
-		{"/api/v1/pools/chat/traffic", `"peak_to_mean_1m": 4.9`}, // 120 over (240·20 + 10·120)/250
+		{"/api/v1/pools/chat/classes/*", `"peak_to_mean_1m": 4.9`}, // 120 over (240·20 + 10·120)/250
+		{"/api/v1/pools/chat/classes/talk", `"bursts": 1,`},
 		{"/api/v1/pools/chat", "ForewarmUnboundedPrompts"},
 		{"/api/v1/pools/chat", "class talk, tenant acme"},
 		{"/pools/chat/classes/talk", "Length of prompts"},
