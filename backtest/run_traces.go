@@ -1,8 +1,6 @@
 package backtest
 
 import (
-	"slices"
-
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -32,9 +30,6 @@ func (r *runner) service() features.Service {
 	return s
 }
 
-// wideBins is a caveat for scores of traces with bins wider than a minute.
-const wideBins = "bins are spread evenly over their minutes, so minutes of a bin that is not over are known from its sum: leads shorter than the bin flatter"
-
 // read passes the recorded data, or the opened trace, to do.
 func (r *runner) read(stage string, do func(log eventLog, timed bool) error) error {
 	if x := r.cfg.Recorded; x != nil {
@@ -58,9 +53,6 @@ func (r *runner) read(stage string, do func(log eventLog, timed bool) error) err
 	}
 	n := x.Counts()
 	r.trace = TraceSummary{Path: r.cfg.Trace, Format: x.Format().Name, Rows: n.Rows, Refused: n.Refused, Disordered: n.Disordered, Notes: x.Notes()}
-	if x.order.widest() > int64(features.Minute) {
-		r.trace.Notes = append(slices.Clip(r.trace.Notes), wideBins)
-	}
 	if n.First != nil {
 		r.trace.First = n.First.Error()
 	}

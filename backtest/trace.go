@@ -3,19 +3,21 @@ package backtest
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// DefaultStart is the time of t_s = 0 if a trace has none: a Monday, midnight UTC.
+// DefaultStart is the time of t_s = 0 if no other is given: a Monday, midnight UTC.
 var DefaultStart = time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // DefaultPool is the pool of a trace's traffic unless Options name one.
@@ -26,38 +28,40 @@ const maxBinWidth = 24 * time.Hour
 
 // Options configure the reading of a trace. The zero value detects everything.
 type Options struct {
-	// Format is a name of [Formats]; "" detects it by the first line.
-	Format string
-	// Start is the time of t_s = 0, a whole minute. Zero means [DefaultStart] for relative times, and the minute of the
-	// first record for calendar times.
+	// Start is the time of t_s = 0, a whole minute; zero means [DefaultStart]. Records have their own times.
 	Start time.Time
-	// Bin is the row width of a binned trace; zero infers it (see [Reader.Notes]). A positive Bin also means that a
-	// file without a requests column is binned.
+	// Bin is the width of a bin; zero infers it (see [Reader.Notes]). A positive Bin also means that a CSV file without
+	// a requests column has bins.
 	Bin time.Duration
-	// Pool is "" for DefaultPool. Class is for formats without classes; "" is the file name without its extensions.
+	// Pool is "" for DefaultPool. Class is for rows without one; "" is the file name without its extensions.
 	Pool, Class string
 	Only        string // keeps the traffic of this class only; "" keeps all
-	Strict      bool   // stops at the first unusable row, instead of counting it
-	// PrefixBlocks bounds the prefix cache that converts block hashes to cached tokens; 0 means DefaultPrefixBlocks.
-	PrefixBlocks int
-	// Reorder is the number of rows in the sort buffer; 0 means the format's default. A row further out of order is
-	// unusable.
-	Reorder int
-	Limits  ingest.Limits // of counts and names; the zero value means ingest.DefaultLimits
 }
 
-// Item is one entry of a trace, with one field set. Its pointers are valid until the next Next.
+// Item is one entry of a trace, with one field set.
 type Item struct {
 	Request *ingest.Request
 	Sum     *ingest.Sum
 }
 
-// At returns the event time at which the item becomes known.
+// At returns the event time at which the item becomes known. A record becomes known at the request's end, if that is
+// known and the record is of the end; a row of a CSV file at its own time.
 func (it Item) At() time.Time {
-	if it.Sum != nil {
+	switch r := it.Request; {
+	case it.Sum != nil:
 		return it.Sum.Start
+	case r.Phase != ingest.PhaseArrived && !r.FinishedAt.IsZero():
+		return r.FinishedAt
+	default:
+		return r.EventTime()
 	}
-	return knownAt(it.Request)
+}
+
+func (it Item) class() string {
+	if it.Sum != nil {
+		return it.Sum.Class
+	}
+	return it.Request.Class
 }
 
 // Items is a stream of traffic in the order of becoming known; Next returns io.EOF at its end.
@@ -65,13 +69,55 @@ type Items interface {
 	Next(it *Item) error
 }
 
+// row is an item in the sort buffer.
+type row struct {
+	Item
+	at, seq int64         // ns since 1970, and the order in the file
+	width   time.Duration // of the rest of a bin
+}
+
+// before orders rows by time, then by file order.
+func (w *row) before(other *row) bool {
+	return w.at < other.at || w.at == other.at && w.seq < other.seq
+}
+
 // Counts of rows.
 type Counts struct {
 	Rows       int64 // usable rows
 	Refused    int64 // unusable, skipped
-	Disordered int64 // skipped, because the reorder buffer was too short
+	Disordered int64 // skipped, because the sort buffer was too short
 	First      error // of the first skipped row, or nil
 }
+
+// rowReader reads a format row by row in file order. It returns io.EOF at the end and a badRow for an unusable row, and
+// can continue after that.
+type rowReader interface {
+	next() (Item, error)
+}
+
+// badRow says why a row is unusable, and the fix.
+type badRow string
+
+func (b badRow) Error() string { return string(b) }
+
+// Format is a format of traces.
+type Format struct {
+	Name   string
+	binned bool // rows are sums over spans
+	timed  bool // rows have the times of a request's phases
+	// reorder is the size of the sort buffer, in rows.
+	reorder int
+}
+
+// The formats: CSV files with a row per bin or per request, and telemetry records, one JSON object a line. A record
+// becomes known at the request's end, but is often written in order of arrival. So the buffer must hold the arrivals
+// during the longest request; a record takes about half a kilobyte.
+var (
+	binsFormat     = Format{Name: "bins", binned: true, reorder: 1 << 20}
+	requestsFormat = Format{Name: "requests", reorder: 4096}
+	ndjsonFormat   = Format{Name: "ndjson", timed: true, reorder: 1 << 17}
+	dynamoFormat   = Format{Name: "dynamo", timed: true, reorder: 1 << 17}
+)
 
 // Reader reads one trace in order of time. It is not safe for concurrent use.
 type Reader struct {
@@ -82,35 +128,27 @@ type Reader struct {
 	rows   rowReader
 	lines  *lineScanner
 
-	order  orderBuffer
-	shift  int64 // ns to add to a row's time
 	start  time.Time
-	last   int64
-	filled bool
+	sorted heap[*row]
+	seq    int64
+	last   int64         // time of the last returned row
+	bin    time.Duration // width of a bin
 	eof    bool
 
-	counts  Counts
-	notes   []string
-	request ingest.Request
-	sum     ingest.Sum
+	counts Counts
+	notes  []string
 }
 
 // Open opens a trace, gzipped or not, and detects its format. The caller closes the reader.
 func Open(path string, opts Options) (*Reader, error) {
-	if opts.Limits == (ingest.Limits{}) {
-		opts.Limits = ingest.DefaultLimits()
-	}
-	if opts.Pool == "" {
-		opts.Pool = DefaultPool
-	}
 	if opts.Class == "" {
 		opts.Class, _, _ = strings.Cut(filepath.Base(path), ".")
 	}
 	if !opts.Start.Equal(opts.Start.Truncate(time.Minute)) {
 		return nil, fmt.Errorf("start %s is not a whole minute: use %s", opts.Start.Format(time.RFC3339Nano), opts.Start.Truncate(time.Minute).Format(time.RFC3339))
 	}
-	if opts.Bin < 0 {
-		return nil, fmt.Errorf("bin %s is negative: give the width of one row, such as 10m", opts.Bin)
+	if opts.Bin < 0 || opts.Bin > maxBinWidth {
+		return nil, fmt.Errorf("bin %s is out of 0…%s: give the width of one row, such as 10m", opts.Bin, maxBinWidth)
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -125,6 +163,7 @@ func Open(path string, opts Options) (*Reader, error) {
 }
 
 func (r *Reader) open(file io.Reader) error {
+	r.opts.Pool = cmp.Or(r.opts.Pool, DefaultPool)
 	buffered := bufio.NewReaderSize(file, 64<<10)
 	var in io.Reader = buffered
 	if magic, _ := buffered.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -135,35 +174,95 @@ func (r *Reader) open(file io.Reader) error {
 		in = z
 	}
 	r.lines = newLineScanner(in)
-	first, err := r.lines.peek()
-	if errors.Is(err, io.EOF) {
-		err = errors.New("the file is empty")
-	}
-	if err == nil {
-		r.format, err = recognise(first, r.opts)
-	}
-	if err != nil {
+	if err := r.recognise(); errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s: the file is empty", r.path)
+	} else if err != nil {
 		return fmt.Errorf("%s: %w", r.path, err)
 	}
-	if r.rows, err = r.format.open(r.lines, r.opts); err != nil {
-		return fmt.Errorf("%s:1: %w", r.path, err)
-	}
-	if r.format.blocks {
-		r.notes = append(r.notes, prefixNote(r.opts))
-	}
-	if r.order.bound = r.opts.Reorder; r.order.bound <= 0 {
-		r.order.bound = r.format.reorder
-	}
 	return r.begin()
+}
+
+// recognise finds the format by the first line.
+func (r *Reader) recognise() (err error) {
+	first, err := r.lines.next()
+	if err != nil {
+		return err
+	}
+	if first[0] != '{' {
+		r.start = DefaultStart
+		if !r.opts.Start.IsZero() {
+			r.start = r.opts.Start.UTC()
+		}
+		r.rows, r.format, err = newCSVReader(r.lines, first, r.start, &r.opts)
+		return err
+	}
+	r.lines.repeat = true
+	r.format = ndjsonFormat
+	if bytes.Contains(first, []byte(`"dynamo.request.trace.v1"`)) {
+		r.format = dynamoFormat
+		r.notes = append(r.notes, fmt.Sprintf("cached tokens that no record has are the hits of a cache of %d blocks, which is hardly ever full: a real cache has fewer", prefixBlocks))
+	}
+	r.rows = newRecordReader(r.lines, r.format, &r.opts)
+	return nil
+}
+
+// begin reads the first rows, to find the start and the bin width.
+func (r *Reader) begin() error {
+	if err := r.fill(); err != nil {
+		return err
+	}
+	switch {
+	case len(r.sorted) > 0:
+	case r.counts.First != nil:
+		return fmt.Errorf("no usable row; the first was refused: %w", r.counts.First)
+	default:
+		return fmt.Errorf("%s: no rows after the header", r.path)
+	}
+	if r.format.timed {
+		r.start = r.sorted[0].Item.At().Truncate(time.Minute)
+	}
+	if !r.format.binned {
+		return nil
+	}
+	if r.bin = r.opts.Bin; r.bin == 0 {
+		r.bin = r.smallestStep()
+		r.notes = append(r.notes, fmt.Sprintf("bin width %s inferred from the smallest step of t_s in a class; give it with -bin if it is another", r.bin))
+	}
+	if r.bin > maxBinWidth {
+		return fmt.Errorf("%s: bins of %s are too wide to forecast minutes from: give the right width with -bin, at most %s", r.path, r.bin, maxBinWidth)
+	}
+	if r.bin > time.Minute {
+		r.notes = append(r.notes, wideBins)
+	}
+	for _, w := range r.sorted {
+		w.width = r.bin
+	}
+	return nil
+}
+
+// wideBins is a caveat for traces with bins wider than a minute.
+const wideBins = "bins are spread evenly over their minutes: forecasts of less than a bin ahead look better than they are"
+
+// smallestStep returns the smallest step between two bins of one class; a minute if no class has two.
+func (r *Reader) smallestStep() time.Duration {
+	slices.SortFunc(r.sorted, func(a, b *row) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.seq, b.seq)) }) // remains a heap
+	smallest, newest := int64(0), map[string]int64{}
+	for _, w := range r.sorted {
+		if before, ok := newest[w.class()]; ok && w.at > before && (smallest == 0 || w.at-before < smallest) {
+			smallest = w.at - before
+		}
+		newest[w.class()] = w.at
+	}
+	return cmp.Or(time.Duration(smallest), time.Minute)
 }
 
 // Close closes the file.
 func (r *Reader) Close() error { return r.file.Close() }
 
-// Format returns the detected or given format.
+// Format returns the detected format.
 func (r *Reader) Format() Format { return r.format }
 
-// Start returns the time of t_s = 0.
+// Start returns the time of t_s = 0; for records the minute of the first.
 func (r *Reader) Start() time.Time { return r.start }
 
 // Counts returns the counts so far.
@@ -181,45 +280,28 @@ func (r *Reader) Progress() (read, total int64) {
 	return read, total
 }
 
-// Next sets it to the next item in order of time. It returns io.EOF at the end. A strict reader returns an error with
-// the line of an unusable row; other errors are of the file.
+// Next sets it to the next item in order of time; io.EOF at the end. Other errors are of the file.
 func (r *Reader) Next(it *Item) error {
 	if err := r.fill(); err != nil {
 		return err
 	}
-	if len(r.order.rows) == 0 {
+	if len(r.sorted) == 0 {
 		return io.EOF
 	}
-	w := r.order.rows.remove(0)
+	w := r.sorted.remove(0)
 	r.last = w.at
-	*it = Item{}
-	switch {
-	case w.record != nil:
-		shiftTimes(w.record, time.Duration(r.shift))
-		it.Request = w.record
-	case w.width > 0:
-		piece, rest := w.split(r.shift)
-		if rest.width > 0 {
-			r.order.push(rest)
+	if w.width > 0 {
+		if rest := w.splitMinute(); rest != nil {
+			r.sorted.push(rest)
 		}
-		r.sum = ingest.Sum{
-			Pool: r.opts.Pool, Class: w.class, Start: time.Unix(0, piece.at+r.shift).UTC(), Requests: piece.requests,
-			PromptTokens: piece.prompt, CachedTokens: piece.cached, OutputTokens: piece.output,
-		}
-		it.Sum = &r.sum
-	default:
-		r.request = ingest.Request{
-			Pool: r.opts.Pool, Class: w.class, Session: w.session, Attempt: max(w.attempt, 1), ArrivedAt: time.Unix(0, w.at+r.shift).UTC(),
-			PromptTokens: count(w.prompt), CachedTokens: count(w.cached), OutputTokens: count(w.output), MaxOutputTokens: ingest.Unknown,
-		}
-		it.Request = &r.request
 	}
+	*it = w.Item
 	return nil
 }
 
 // fill reads rows until the sort buffer is full.
 func (r *Reader) fill() error {
-	for len(r.order.rows) < r.order.bound && !r.eof {
+	for len(r.sorted) < r.format.reorder && !r.eof {
 		if err := r.read(); err != nil {
 			return err
 		}
@@ -227,41 +309,9 @@ func (r *Reader) fill() error {
 	return nil
 }
 
-// begin reads the first rows, to find the start and the bin widths.
-func (r *Reader) begin() error {
-	if err := r.fill(); err != nil {
-		return err
-	}
-	if len(r.order.rows) == 0 {
-		if r.counts.First != nil {
-			return fmt.Errorf("no usable row; the first was refused: %w", r.counts.First)
-		}
-		return fmt.Errorf("%s: no rows after the header", r.path)
-	}
-	if r.format.binned {
-		r.notes = append(r.notes, r.order.inferWidths(r.opts.Bin)...)
-		if r.order.width > int64(maxBinWidth) {
-			return fmt.Errorf("%s: bins of %s are too wide to forecast minutes from: give the right width with -bin, at most %s", r.path, time.Duration(r.order.width), maxBinWidth)
-		}
-	}
-	base := time.Unix(0, 0).UTC()
-	r.start = DefaultStart
-	if r.format.absolute {
-		base = time.Unix(0, r.order.rows[0].at).UTC().Truncate(time.Minute)
-		r.start = base
-	}
-	if !r.opts.Start.IsZero() {
-		r.start = r.opts.Start.UTC()
-	}
-	r.shift = int64(r.start.Sub(base))
-	r.filled = true
-	return nil
-}
-
 // read takes one row from the file into the sort buffer.
 func (r *Reader) read() error {
-	w := &row{}
-	err := r.rows.next(w)
+	item, err := r.rows.next()
 	var bad badRow
 	switch {
 	case errors.Is(err, io.EOF):
@@ -269,31 +319,48 @@ func (r *Reader) read() error {
 		return nil
 	case errors.As(err, &bad):
 		r.counts.Refused++
-		return r.refuse(string(bad))
+		r.skip(string(bad))
+		return nil
 	case err != nil:
 		return fmt.Errorf("%s:%d: %w", r.path, r.lines.line, err)
-	case r.opts.Only != "" && w.ofClass() != r.opts.Only:
+	case r.opts.Only != "" && item.class() != r.opts.Only:
 		return nil
-	case r.filled && w.at < r.last:
-		r.counts.Disordered++
-		return r.refuse(fmt.Sprintf("the row lies before one %d rows earlier: sort the file by time", r.order.bound))
 	}
-	if r.filled && r.format.binned {
-		w.width = r.order.widthOf(w.class)
+	at := item.At().UnixNano()
+	if at < r.last {
+		r.counts.Disordered++
+		r.skip(fmt.Sprintf("the row lies before one %d rows earlier: sort the file by time", r.format.reorder))
+		return nil
 	}
 	r.counts.Rows++
-	r.order.push(w)
+	r.seq++
+	r.sorted.push(&row{Item: item, at: at, seq: r.seq, width: r.bin})
 	return nil
 }
 
-// refuse records why the newest row is unusable. That ends a strict reading.
-func (r *Reader) refuse(what string) error {
-	err := fmt.Errorf("%s:%d: %s", r.path, r.lines.line, what)
-	if r.opts.Strict {
-		return err
-	}
+// skip records why the newest row was skipped, if it is the first.
+func (r *Reader) skip(why string) {
 	if r.counts.First == nil {
-		r.counts.First = err
+		r.counts.First = fmt.Errorf("%s:%d: %s", r.path, r.lines.line, why)
 	}
-	return nil
+}
+
+// splitMinute shortens a bin to its first minute, with counts in proportion to time. It returns the rest, or nil.
+func (w *row) splitMinute() *row {
+	width := min(w.width, w.Sum.Start.Truncate(time.Minute).Add(time.Minute).Sub(w.Sum.Start))
+	if width == w.width {
+		return nil
+	}
+	piece, rest := *w.Sum, *w.Sum
+	rest.Start = rest.Start.Add(width)
+	part := float64(width) / float64(w.width)
+	for _, c := range []struct{ piece, rest *float64 }{
+		{&piece.Requests, &rest.Requests}, {&piece.PromptTokens, &rest.PromptTokens}, {&piece.CachedTokens, &rest.CachedTokens},
+		{&piece.OutputTokens, &rest.OutputTokens},
+	} {
+		*c.piece *= part
+		*c.rest -= *c.piece
+	}
+	w.Sum = &piece
+	return &row{Item: Item{Sum: &rest}, at: rest.Start.UnixNano(), seq: w.seq, width: w.width - width}
 }

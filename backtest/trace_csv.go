@@ -5,101 +5,61 @@ import (
 	"encoding/csv"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/ingest"
 )
 
 const (
-	maxSeconds = 1e10    // from a trace's start: three centuries
+	maxSeconds = 5e9     // from a trace's start: a century and a half, so that nanoseconds fit
 	maxBin     = 1 << 53 // of a count in a bin: float64 is exact up to here
 	maxAttempt = 1 << 16 // of one call
-	maxClasses = 1 << 16 // bound of interned class names
 )
 
-// csvFormat names the columns of a CSV format, "" for none. Columns are found by name; others are ignored. An empty or
-// absent field is unknown.
-type csvFormat struct {
-	needs []string // required columns
-
-	at, class, requests, prompt, cached, output, session, attempt string
-
-	calendar bool   // at is a calendar time, else seconds from the trace's start
-	kind     string // added to the class; both in lower case
-}
-
-var (
-	// nativeCSV is Forewarm's format, one row per request or bin.
-	nativeCSV = csvFormat{
-		needs: []string{"t_s", "class"}, at: "t_s", class: "class", requests: "requests", prompt: "prompt_tokens", cached: "cached_tokens",
-		output: "output_tokens", session: "session", attempt: "attempt",
-	}
-	// azureCSV is the Azure LLM inference trace (AzurePublicDataset, CC-BY).
-	azureCSV = csvFormat{
-		needs: []string{"TIMESTAMP", "ContextTokens", "GeneratedTokens"}, at: "TIMESTAMP", prompt: "ContextTokens", output: "GeneratedTokens", calendar: true,
-	}
-	// burstCSV is BurstGPT (arXiv 2401.17644). The class is the model and the log type, such as chatgpt/conversation.
-	burstCSV = csvFormat{
-		needs: []string{"Timestamp", "Model", "Request tokens", "Response tokens"}, at: "Timestamp", class: "Model", kind: "Log Type",
-		prompt: "Request tokens", output: "Response tokens", session: "Session ID",
-	}
-)
-
-// sniff reports whether a header has the columns.
-func (f csvFormat) sniff(header []byte, _ Options) bool {
-	var c csvReader
-	return c.header(header, f.needs) == nil
-}
-
-func (f csvFormat) open(l *lineScanner, o Options) (rowReader, error) {
-	header, err := l.next()
-	if err != nil {
-		return nil, err
-	}
-	c := &csvReader{csvFormat: f, lines: l, maxCount: float64(o.Limits.Tokens), label: o.Limits.LabelBytes, absent: o.Class, names: map[string]string{}}
-	if sniffBins(header, o) {
-		c.maxCount = maxBin
-	}
-	return c, c.header(header, f.needs)
-}
-
-// csvReader reads rows of a format.
+// csvReader reads the CSV formats: t_s, class, prompt_tokens, cached_tokens, output_tokens and, of bins, requests, of
+// requests session and attempt. Columns are found by name; others are ignored. An empty or absent field is unknown.
 type csvReader struct {
-	csvFormat
 	lines    *lineScanner
-	maxCount float64           // largest count
-	label    int               // largest class name, bytes
-	absent   string            // class of rows without one
-	names    map[string]string // interned class names
+	opts     *Options
+	start    time.Time
+	binned   bool
+	maxCount float64 // largest count
+	label    int     // largest class name, bytes
 
-	index  map[string]int // columns by name
-	fields [][]byte
+	columns map[string]int
+	fields  [][]byte
 }
 
-// header reads the header.
-func (c *csvReader) header(line []byte, needs []string) error {
-	if err := c.split(line); err != nil {
-		return err
+// newCSVReader reads the header. It is a file of bins if there is a requests column, or if the width of a bin is given.
+func newCSVReader(l *lineScanner, header []byte, start time.Time, o *Options) (*csvReader, Format, error) {
+	limits := ingest.DefaultLimits()
+	c := &csvReader{lines: l, opts: o, start: start, maxCount: float64(limits.Tokens), label: limits.LabelBytes, columns: map[string]int{}}
+	if err := c.split(header); err != nil {
+		return nil, Format{}, err
 	}
-	c.index = map[string]int{}
-	for i := len(c.fields) - 1; i >= 0; i-- { // of equal names the first one counts
-		c.index[string(bytes.TrimSpace(c.fields[i]))] = i
-	}
-	for _, name := range needs {
-		if _, ok := c.index[name]; !ok {
-			return fmt.Errorf("the header %q has no column %q: add it", clip(line, 80), name)
+	for i, name := range c.fields {
+		name := string(bytes.TrimSpace(name))
+		if _, twice := c.columns[name]; !twice { // of equal names the first one counts
+			c.columns[name] = i
 		}
 	}
-	return nil
+	for _, name := range []string{"t_s", "class"} {
+		if _, ok := c.columns[name]; !ok {
+			return nil, Format{}, fmt.Errorf("the first line %q is of no known trace format: it must be a JSON record, or a CSV header with t_s, class, prompt_tokens, cached_tokens, output_tokens", clip(header, 60))
+		}
+	}
+	if _, sums := c.columns["requests"]; sums || o.Bin > 0 {
+		c.binned, c.maxCount = true, maxBin
+		return c, binsFormat, nil
+	}
+	return c, requestsFormat, nil
 }
 
 // split divides a row into fields.
 func (c *csvReader) split(line []byte) error {
+	c.fields = c.fields[:0]
 	if bytes.IndexByte(line, '"') < 0 {
-		c.fields = c.fields[:0]
 		for field := range bytes.SplitSeq(line, []byte{','}) {
 			c.fields = append(c.fields, field)
 		}
@@ -109,55 +69,71 @@ func (c *csvReader) split(line []byte) error {
 	if err != nil {
 		return badRow(fmt.Sprintf("%v: quote fields as RFC 4180 says", err))
 	}
-	c.fields = c.fields[:0]
 	for _, f := range quoted {
 		c.fields = append(c.fields, []byte(f))
 	}
 	return nil
 }
 
-func (c *csvReader) next(w *row) error {
+func (c *csvReader) next() (Item, error) {
 	line, err := c.lines.next()
 	if err != nil {
-		return err
+		return Item{}, err
 	}
 	if err = c.split(line); err != nil {
-		return err
+		return Item{}, err
 	}
-	*w = row{class: c.name(), session: ingest.HashSession(string(c.text(c.session)))}
-	if len(w.class) > c.label {
-		return badRow("the class name is too long: is this the class column?")
+	class := string(c.text("class"))
+	switch {
+	case class == "":
+		class = c.opts.Class
+	case len(class) > c.label:
+		return Item{}, badRow("the class name is too long: is this the class column?")
 	}
-	if w.at, err = c.time(); err != nil {
-		return err
-	}
+	var t, requests, prompt, cached, output, attempt float64
 	for _, f := range []struct {
-		name string
-		to   *float64
-	}{{c.requests, &w.requests}, {c.prompt, &w.prompt}, {c.cached, &w.cached}, {c.output, &w.output}} {
-		if *f.to, err = c.number(f.name, c.maxCount); err != nil {
-			return err
+		name  string
+		limit float64
+		to    *float64
+	}{
+		{"t_s", maxSeconds, &t}, {"requests", c.maxCount, &requests}, {"prompt_tokens", c.maxCount, &prompt},
+		{"cached_tokens", c.maxCount, &cached}, {"output_tokens", c.maxCount, &output}, {"attempt", maxAttempt, &attempt},
+	} {
+		if *f.to, err = c.number(f.name, f.limit); err != nil {
+			return Item{}, err
 		}
 	}
-	if w.cached > w.prompt {
-		return badRow("cached_tokens exceeds prompt_tokens: prompt_tokens includes the cached ones")
+	switch {
+	case math.IsNaN(t):
+		return Item{}, badRow("t_s is empty: give seconds from the trace's start")
+	case cached > prompt:
+		return Item{}, badRow("cached_tokens exceeds prompt_tokens: prompt_tokens includes the cached ones")
 	}
-	attempt, err := c.number(c.attempt, maxAttempt)
-	if err == nil && attempt > 1 {
-		w.attempt = int(attempt)
+	at := c.start.Add(time.Duration(math.Floor(t*1e6)) * time.Microsecond) // rounded down, so that no row moves to the next minute
+	if c.binned {
+		return Item{Sum: &ingest.Sum{
+			Pool: c.opts.Pool, Class: class, Start: at, Requests: requests, PromptTokens: prompt, CachedTokens: cached, OutputTokens: output,
+		}}, nil
 	}
-	return err
+	r := &ingest.Request{
+		Pool: c.opts.Pool, Class: class, Session: ingest.HashSession(string(c.text("session"))), Attempt: 1, ArrivedAt: at,
+		PromptTokens: count(prompt), CachedTokens: count(cached), OutputTokens: count(output), MaxOutputTokens: ingest.Unknown,
+	}
+	if attempt > 1 {
+		r.Attempt = int(attempt)
+	}
+	return Item{Request: r}, nil
 }
 
 // text returns a field of the row, nil if absent.
 func (c *csvReader) text(column string) []byte {
-	if i, ok := c.index[column]; ok && i < len(c.fields) && column != "" {
+	if i, ok := c.columns[column]; ok && i < len(c.fields) {
 		return bytes.TrimSpace(c.fields[i])
 	}
 	return nil
 }
 
-// number returns a count; NaN if the field is empty or absent.
+// number returns a field's number; NaN if the field is empty or absent.
 func (c *csvReader) number(column string, limit float64) (float64, error) {
 	b := c.text(column)
 	if len(b) == 0 {
@@ -175,52 +151,10 @@ func (c *csvReader) number(column string, limit float64) (float64, error) {
 	return x, nil
 }
 
-// time returns the row's time in nanoseconds.
-func (c *csvReader) time() (int64, error) {
-	if c.calendar {
-		at, err := calendarTime(c.text(c.at))
-		return at.UnixNano(), err
+// count returns a token count, Unknown for NaN.
+func count(x float64) int64 {
+	if math.IsNaN(x) {
+		return ingest.Unknown
 	}
-	t, err := c.number(c.at, maxSeconds)
-	if err == nil && math.IsNaN(t) {
-		err = badRow(c.at + " is empty: give seconds from the trace's start")
-	}
-	return nanoseconds(t), err
-}
-
-// name returns the row's class.
-func (c *csvReader) name() string {
-	name := c.text(c.class)
-	if c.kind != "" {
-		name = bytes.ToLower(name)
-		if kind := bytes.TrimSuffix(bytes.ToLower(c.text(c.kind)), []byte(" log")); len(kind) > 0 {
-			name = slices.Concat(name, []byte("/"), kind)
-		}
-	}
-	if len(name) == 0 {
-		return c.absent
-	}
-	if s, ok := c.names[string(name)]; ok {
-		return s
-	}
-	s := string(name)
-	if len(c.names) < maxClasses {
-		c.names[s] = s
-	}
-	return s
-}
-
-// nanoseconds rounds seconds down to the microsecond, so that no row moves to the next minute.
-func nanoseconds(s float64) int64 { return int64(math.Floor(s*1e6)) * int64(time.Microsecond) }
-
-// calendarLayouts are those of the 2023 and 2024 editions of the Azure trace; a time without a zone is in UTC.
-var calendarLayouts = []string{"2006-01-02 15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05"}
-
-func calendarTime(b []byte) (time.Time, error) {
-	for _, layout := range calendarLayouts {
-		if t, err := time.Parse(layout, strings.TrimSpace(string(b))); err == nil && t.Year() >= 1970 && t.Year() < 2200 {
-			return t, nil
-		}
-	}
-	return time.Time{}, badRow(fmt.Sprintf("TIMESTAMP %q is not a time such as 2023-11-16 18:15:46.6805900 or 2024-05-12 00:00:00+00:00", clip(b, 40)))
+	return int64(x)
 }

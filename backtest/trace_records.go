@@ -1,81 +1,109 @@
 package backtest
 
 import (
-	"cmp"
+	"bufio"
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
 )
 
-// recordReader reads recorded telemetry, one JSON object per line, with the daemon's decoder. A record becomes known at
-// the request's end, if that is known.
+// prefixBlocks is the size of the prefix cache that converts block hashes to cached tokens: more than a trace fills.
+const prefixBlocks = 1 << 20
+
+// recordReader reads recorded telemetry, one JSON object per line, with the daemon's decoder.
 type recordReader struct {
 	lines *lineScanner
 	meta  codec.Meta
-	lim   ingest.Limits
 	cache *ingest.PrefixCache
 	batch ingest.Batch
 }
 
-func openNDJSON(l *lineScanner, o Options) (rowReader, error) {
-	return openRecords(l, o, codec.ContentTypeJSON), nil
-}
-
-func openDynamo(l *lineScanner, o Options) (rowReader, error) {
-	return openRecords(l, o, codec.ContentTypeDynamo), nil
-}
-
-func openRecords(l *lineScanner, o Options, contentType string) rowReader {
-	return &recordReader{
-		lines: l, lim: o.Limits, cache: newPrefixCache(o),
-		meta: codec.Meta{Kind: codec.KindRequest, ContentType: contentType, Pool: o.Pool, Class: o.Class},
+func newRecordReader(l *lineScanner, f Format, o *Options) *recordReader {
+	n := &recordReader{
+		lines: l, cache: ingest.NewPrefixCache(prefixBlocks),
+		meta: codec.Meta{Kind: codec.KindRequest, ContentType: codec.ContentTypeJSON, Pool: o.Pool, Class: o.Class},
 	}
+	if f == dynamoFormat {
+		n.meta.ContentType = codec.ContentTypeDynamo
+	}
+	return n
 }
 
-func (n *recordReader) next(w *row) error {
+func (n *recordReader) next() (Item, error) {
 	for {
 		line, err := n.lines.next()
 		if err != nil {
-			return err
+			return Item{}, err
 		}
 		n.batch.Reset()
-		codec.Decode(n.meta, line, n.lim, &n.batch)
+		codec.Decode(n.meta, line, ingest.DefaultLimits(), &n.batch)
 		switch {
 		case len(n.batch.Requests) == 1:
-			*w = n.row(n.batch.Requests[0])
-			return nil
+			return Item{Request: n.withHits(n.batch.Requests[0])}, nil
 		case len(n.batch.Refused) > 0:
-			return badRow(fmt.Sprintf("%s: %s", n.batch.Refused[0].Reason, n.batch.Refused[0].Detail))
+			return Item{}, badRow(fmt.Sprintf("%s: %s", n.batch.Refused[0].Reason, n.batch.Refused[0].Detail))
 		case n.batch.Ignored == 0:
-			return badRow("the line holds no request: one forewarm.request.v1 object a line")
+			return Item{}, badRow("the line holds no request: one forewarm.request.v1 object a line")
 		}
 	}
 }
 
-// row converts a record, with the cached tokens of its blocks.
-func (n *recordReader) row(r ingest.Request) row {
+// withHits returns a record with the cached tokens of its blocks.
+func (n *recordReader) withHits(r ingest.Request) *ingest.Request {
 	hit := int64(n.cache.Hit(r.Blocks)) * r.BlockTokens
 	if r.CachedTokens == ingest.Unknown && len(r.Blocks) > 0 {
 		r.CachedTokens = min(hit, r.PromptTokens)
 	}
 	r.Blocks, r.BlockTokens = nil, 0
-	return row{at: knownAt(&r).UnixNano(), class: r.Class, record: &r}
+	return &r
 }
 
-// DefaultPrefixBlocks is the default size of the prefix cache: 2²⁰ blocks are more than public traces fill, so it acts
-// as unbounded.
-const DefaultPrefixBlocks = 1 << 20
+// maxLine bounds one line of a trace, bytes.
+const maxLine = 4 << 20
 
-// newPrefixCache creates the cache that converts block hashes to cached tokens.
-func newPrefixCache(o Options) *ingest.PrefixCache {
-	return ingest.NewPrefixCache(cmp.Or(max(o.PrefixBlocks, 0), DefaultPrefixBlocks))
+// lineScanner reads lines of at most maxLine bytes and counts them.
+type lineScanner struct {
+	*bufio.Scanner
+	line   int  // number of the newest line, from 1
+	repeat bool // the next call of next returns the same line again
 }
 
-// prefixNote describes how cached tokens were computed.
-func prefixNote(o Options) string {
-	if o.PrefixBlocks > 0 {
-		return fmt.Sprintf("cached tokens that no row tells are the hits of a cache of %d blocks", o.PrefixBlocks)
+func newLineScanner(r io.Reader) *lineScanner {
+	s := bufio.NewScanner(r)
+	s.Buffer(make([]byte, 64<<10), maxLine)
+	return &lineScanner{Scanner: s}
+}
+
+// next returns the next line that is not blank, without its end and byte order mark. It is valid until the next call.
+func (l *lineScanner) next() ([]byte, error) {
+	for l.repeat || l.Scan() {
+		if !l.repeat {
+			l.line++
+		}
+		l.repeat = false
+		b := l.Bytes()
+		if l.line == 1 {
+			b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
+		}
+		if b = bytes.TrimSpace(b); len(b) > 0 {
+			return b, nil
+		}
 	}
-	return fmt.Sprintf("cached tokens that no row tells are the hits of a cache that forgets nothing (%d blocks), the most that any could be: bound it by -prefix-blocks", DefaultPrefixBlocks)
+	if err := l.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return nil, fmt.Errorf("a line is longer than %d MiB: is this a text file with one record a line?", maxLine>>20)
+	} else if err != nil {
+		return nil, err
+	}
+	return nil, io.EOF
+}
+
+func clip(b []byte, n int) string {
+	if len(b) > n {
+		return string(b[:n]) + "…"
+	}
+	return string(b)
 }

@@ -139,7 +139,6 @@ func (p *planFlags) define(f *flag.FlagSet) {
 	f.StringVar(&p.contexts, "contexts", "", "median, 95th percentile and longest `tokens` of a request, such as 2000,8000,32000 (default: of the traffic)")
 
 	f.StringVar(&p.trace, "trace", "", "trace `file` with the traffic, in any format that backtest reads")
-	f.StringVar(&p.options.Format, "trace-format", "", "`format` of the trace (default: recognised by the first line)")
 	f.StringVar(&p.start, "start", "", "`time` of t_s = 0 in the trace, RFC 3339 (default: a Monday, midnight UTC)")
 	f.StringVar(&p.demand, "demand", "", "YAML `file` with stated classes")
 	p.stated.define(f)

@@ -29,12 +29,9 @@ import (
 
 // traceFlags adds the flags for reading traces in backtest and replay.
 func traceFlags(f *flag.FlagSet, o *backtest.Options) (start *string) {
-	f.StringVar(&o.Format, "format", "", "trace `format` (default: recognised by the first line)")
 	f.DurationVar(&o.Bin, "bin", 0, "bin `width` of a binned trace (default: inferred)")
-	f.BoolFunc("strict", "end at the first unusable row instead of skipping and counting it", func(string) error { o.Strict = true; return nil })
 	f.StringVar(&o.Class, "class", "", "`class` of traces that name none (default: the file's name)")
-	f.IntVar(&o.PrefixBlocks, "prefix-blocks", 0, "`number` of blocks in the prefix cache that turns block hashes into cached tokens (default: it forgets nothing)")
-	return f.String("start", "", "`time` of t_s = 0, RFC 3339 (default: a Monday, midnight UTC)")
+	return f.String("start", "", "`time` of t_s = 0 in a CSV file, RFC 3339 (default: a Monday, midnight UTC)")
 }
 
 func replay(ctx context.Context, args []string, std streams) error {
@@ -115,12 +112,6 @@ func replay(ctx context.Context, args []string, std streams) error {
 }
 
 func openTrace(path string, o backtest.Options) (*backtest.Reader, error) {
-	switch {
-	case o.PrefixBlocks < 0:
-		return nil, usagef("-prefix-blocks is %d: it must be a number of blocks, or 0 for a cache that forgets nothing", o.PrefixBlocks)
-	case o.Bin < 0:
-		return nil, usagef("-bin is %s: it must not be negative", o.Bin)
-	}
 	r, err := backtest.Open(path, o)
 	if err != nil {
 		return nil, usageError{err}
