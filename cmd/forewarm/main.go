@@ -40,7 +40,7 @@ func commands() []command {
 		{"serve", "run the daemon: telemetry in from NATS, forecasts, pre-scale events and alerts out", serve},
 		{"demo", "watch it work: synthetic traffic with a launch, a pool that warms up slowly, no other service", demo},
 		{"backtest", "run the same pipeline over a recorded trace and score it", runBacktest},
-		{"plan", "before a launch: which resource runs out first, when, how many replicas it takes, and what a model takes of a GPU", runPlan},
+		{"plan", "before a launch: which resource runs out first, when, and how many replicas it takes", runPlan},
 		{"publish", "send telemetry records stamped now to NATS, to try an installation", publish},
 		{"replay", "publish a trace to NATS, in real time or faster", replay},
 		{"report", "reconcile a data directory's forecasts and decisions with what came", runReport},
@@ -91,6 +91,13 @@ func run(ctx context.Context, args []string, std streams) int {
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ") }
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
 
 func usage(w io.Writer) {
 	fmt.Fprint(w, "Forewarm sees LLM pools run out of KV memory and tokens/s before they do.\n\nusage: forewarm COMMAND [flags]\n\n")

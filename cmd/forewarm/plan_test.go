@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -57,21 +58,25 @@ func planned(t *testing.T, args ...string) (s plannedSheet) {
 	return s
 }
 
-const testModel = "../../forecaster/capacity/testdata/qwen3-32b.json"
-
 func TestPlanMemory(t *testing.T) {
+	model, err := filepath.Abs("../../forecaster/capacity/testdata/qwen3-32b.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	testenv.WriteFile(t, path, "pools: [{name: chat, model_config: "+model+", gpu: {type: h100-80g, per_replica: 2}, replicas: {max: 4}}]")
 	var out, failed bytes.Buffer
-	if code := run(t.Context(), []string{"plan", "-model", testModel, "-gpu", "h100-80g", "-tp", "2", "-contexts", "1000,5000,40000"}, streams{out: &out, err: &failed}); code != 0 {
+	if code := run(t.Context(), []string{"plan", "-config", path}, streams{out: &out, err: &failed}); code != 0 {
 		t.Fatalf("exit %d: %s", code, failed.String())
 	}
-	for _, want := range []string{"| weights | 30.51 |", "| median | 1000 |", "| longest | 40.0k |"} {
+	for _, want := range []string{"| weights | 30.51 |", "| example | 2048 |", "| longest of the model | 41.0k |"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
 	}
 }
 
-// TestPlanSources: the same traffic as stated, as a demand file and as a trace comes to the same.
+// TestPlanSources: the same traffic as stated and as a trace comes to the same.
 func TestPlanSources(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -80,12 +85,12 @@ func TestPlanSources(t *testing.T) {
 		rows = append(rows, fmt.Sprintf("%.1f,chat,1000,400,200", float64(i)/2))
 	}
 	testenv.WriteFile(t, "trace.csv", rows...)
-	testenv.WriteFile(t, "demand.yaml", "classes:", "  - {class: chat, requests_per_s: 2, prompt_p50: 1000, prompt_p95: 1000, output_p50: 200, output_p95: 200, cache_hit: 0.4}")
-	common := []string{"-pool", "chat", "-kv-capacity-tokens", "40000", "-prefill-tokens-per-s", "3000", "-prefill-target", "1", "-decode-tokens-per-s", "900", "-launch", "2"}
+	testenv.WriteFile(t, "c.yaml", "pools:", "  - name: chat", "    kv_capacity_tokens: 40000", "    prefill_tokens_per_s: 3000", "    prefill_target: 1",
+		"    decode_tokens_per_s: 900", "    replicas: {max: 12, initial: 3}")
+	common := []string{"-config", "c.yaml", "-launch", "2"}
 	for name, args := range map[string][]string{
-		"stated":      {"-requests-per-s", "2", "-prompt-p50", "1000", "-prompt-p95", "1000", "-output-p50", "200", "-output-p95", "200", "-cache-hit", "0.4", "-replicas", "3"},
-		"demand file": {"-demand", "demand.yaml", "-replicas", "3"},
-		"trace":       {"-trace", "trace.csv", "-replicas", "3"},
+		"stated": {"-requests-per-s", "2", "-prompt-p50", "1000", "-prompt-p95", "1000", "-output-p50", "200", "-output-p95", "200", "-cache-hit", "0.4"},
+		"trace":  {"-trace", "trace.csv"},
 	} {
 		s := planned(t, append(args, common...)...)
 		if s.Replicas != 3 {
@@ -122,35 +127,22 @@ func TestPlanMistakes(t *testing.T) {
 	t.Chdir(t.TempDir())
 	testenv.WriteFile(t, "sound.yaml", soundPool)
 	testenv.WriteFile(t, "twice.yaml", "pools: [{name: a, replicas: {max: 4}}, {name: b, replicas: {max: 4}}]")
-	testenv.WriteFile(t, "model.json", `{"num_hidden_layers":2,"num_attention_heads":4,"hidden_size":64,"layer_types":["mamba","full_attention"]}`)
-	testenv.WriteFile(t, "demand.yaml", "classes: [{class: a, request_per_s: 2}]")
-	testenv.WriteFile(t, "empty.yaml", "classes: []")
 	for _, tc := range []struct {
 		args string
 		says []string
 	}{
-		{"", []string{"-model", "-trace"}},
-		{"-model model.json", []string{"-gpu"}},
-		{"-model none.json -gpu h100-80g", []string{"none.json", "no such file"}},
-		{"-gpu ?", []string{"-gpu", `"?"`, "h100-80g"}},
-		{"-model model.json -gpu h100", []string{"-gpu", `"h100"`, "h100-80g"}},
-		{"-model model.json -gpu h100-80g", []string{"-gpu", "1 of the 2 layers keep a state"}},
-		{"-config sound.yaml", []string{"no traffic"}},
+		{"", []string{"-config", "-from"}},
+		{"-config sound.yaml -from http://127.0.0.1:1", []string{"-config", "-from"}},
+		{"-config sound.yaml", []string{"no traffic", "model_config"}},
 		{"-config sound.yaml -pool other -requests-per-s 3", []string{`"other"`, "chat"}},
 		{"-config twice.yaml -requests-per-s 3", []string{"-pool", "a, b"}},
-		{"-requests-per-s 3 -trace t.csv", []string{"-trace", "-requests-per-s"}},
-		{"-requests-per-s 3 -launch 0", []string{"-launch", "factor"}},
-		{"-requests-per-s 3 -format pdf", []string{`"pdf"`, "html"}},
-		{"-requests-per-s -3", []string{"-requests-per-s is -3"}},
-		{"-requests-per-s 0", []string{"-requests-per-s"}},
-		{"-requests-per-s 3 -cache-hit 40", []string{"-cache-hit 40", "0 to 1"}},
-		{"-requests-per-s 3 -contexts 1,2", []string{"-contexts", "three"}},
-		{"-requests-per-s 3 -contexts 1,2,x", []string{"-contexts", `"x"`}},
-		{"-demand demand.yaml", []string{"demand.yaml", "request_per_s"}},
-		{"-demand empty.yaml", []string{"empty.yaml", "0 classes"}},
-		{"-trace none.csv", []string{"none.csv"}},
-		{"-data none", []string{"none", "storage.dir"}},
-		{"-from http://127.0.0.1:1 -max-replicas 9", []string{"-max-replicas", "-from", "leave it out"}},
+		{"-config sound.yaml -requests-per-s 3 -trace t.csv", []string{"-trace", "-requests-per-s"}},
+		{"-config sound.yaml -requests-per-s 3 -launch 0", []string{"-launch is 0", "0.001 to 1000"}},
+		{"-config sound.yaml -requests-per-s 3 -format pdf", []string{`"pdf"`, "html"}},
+		{"-config sound.yaml -requests-per-s 0", []string{"-requests-per-s"}},
+		{"-config sound.yaml -requests-per-s 3 -cache-hit 40", []string{"-cache-hit 40", "0 to 1"}},
+		{"-config sound.yaml -trace none.csv", []string{"none.csv"}},
+		{"-from http://127.0.0.1:1 -requests-per-s 9", []string{"-requests-per-s", "-from", "leave it out"}},
 		{"-config sound.yaml -requests-per-s 3 -prefill-replicas 2", []string{"-prefill-replicas", "chat", "disaggregated.prefill_replicas.max"}},
 	} {
 		var out, failed bytes.Buffer

@@ -2,9 +2,6 @@ package main
 
 import (
 	"cmp"
-
-	"github.com/nats-io/nuid"
-
 	"context"
 	"errors"
 	"flag"
@@ -17,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/backtest"
@@ -41,7 +39,7 @@ func replay(ctx context.Context, args []string, std streams) error {
 	start := traceFlags(f, &o)
 	f.StringVar(&o.Pool, "pool", backtest.DefaultPool, "`pool` that the traffic belongs to; the daemon must serve it")
 	speed := f.Float64("speed", 0, "times faster than life; 1 is real time, 0 as fast as possible")
-	shift := f.String("shift", "none", "none keeps the trace's times; start, end: it starts or ends now; now: each record is stamped when it is sent")
+	shift := f.String("shift", "none", "none keeps the trace's times; start, end: it starts or ends now")
 	batch := f.Int("batch", 1, "records a message; more than one makes NDJSON messages")
 	runID := f.String("run-id", "", "`id` that tells this replay's messages from another's (default: a new one)")
 	rest, err := parse(f, args, std)
@@ -55,8 +53,6 @@ func replay(ctx context.Context, args []string, std streams) error {
 		return usagef("-speed is %v: it must be 0 (as fast as possible) or a positive factor", *speed)
 	case !slices.Contains(shifts, *shift):
 		return usagef("-shift is %q: it must be one of %s", *shift, strings.Join(shifts, ", "))
-	case *shift == "now" && *speed == 0:
-		return usagef("-shift now needs a pace: give -speed, 1 for real time")
 	case *batch < 1 || *batch > 1000:
 		return usagef("-batch is %d: it must be 1 to 1000", *batch)
 	}
@@ -78,13 +74,13 @@ func replay(ctx context.Context, args []string, std streams) error {
 	}
 	conn.Close() // checks the connection before any long work
 	began := time.Now()
-	move, err := shifter(*shift, *speed, rest[0], o, began)
+	moved, err := shiftOf(ctx, *shift, rest[0], o, began, std)
 	if err != nil {
 		return err
 	}
 	p := jetstream.NewPublisher(func() (*nats.Conn, error) { return jetstream.Connect(nc, nil, nats.NoReconnect()) }, 0, zap.NewNop())
 	defer p.Close()
-	r := &replayer{publisher: p, prefix: nc.Prefix, run: cmp.Or(*runID, nuid.Next()), pool: o.Pool, batch: *batch, move: move, speed: *speed, began: began}
+	r := &replayer{publisher: p, prefix: nc.Prefix, run: cmp.Or(*runID, nuid.Next()), pool: o.Pool, batch: *batch, moved: moved, speed: *speed, began: began}
 	_, total := reader.Progress()
 	bar := newProgress(std.err, "replaying", total)
 	defer bar.finish()
@@ -131,47 +127,53 @@ func traceNotes(r *backtest.Reader, std streams) error {
 }
 
 // shifts are the values of -shift.
-var shifts = []string{"none", "start", "end", "now"}
+var shifts = []string{"none", "start", "end"}
 
-// shifter maps the trace's times to published times. Shifts are whole minutes, so that windows hold the same records.
-func shifter(mode string, speed float64, path string, o backtest.Options, now time.Time) (func(time.Time) time.Time, error) {
-	if mode == "none" {
-		return func(t time.Time) time.Time { return t }, nil
+// shiftOf returns how far a trace's times are moved: whole minutes, so that windows hold the same records.
+func shiftOf(ctx context.Context, shift, path string, o backtest.Options, now time.Time, std streams) (time.Duration, error) {
+	if shift == "none" {
+		return 0, nil
 	}
-	first, last, err := traceSpan(path, o)
-	if err != nil {
-		return nil, err
-	}
-	by := func(d time.Duration) func(time.Time) time.Time {
-		d = d.Truncate(features.Minute)
-		return func(t time.Time) time.Time { return t.Add(d) }
-	}
-	switch mode {
-	case "start":
-		return by(now.Sub(first)), nil
-	case "end":
-		return by(now.Sub(last)), nil
-	}
-	return func(t time.Time) time.Time { return now.Add(time.Duration(float64(t.Sub(first)) / speed)).UTC() }, nil
-}
-
-func traceSpan(path string, o backtest.Options) (first, last time.Time, err error) {
 	r, err := openTrace(path, o)
 	if err != nil {
-		return first, last, err
+		return 0, err
 	}
 	defer r.Close()
+	var first, last time.Time
+	err = eachItem(ctx, r, std, func(it *backtest.Item) error {
+		if last = it.At(); first.IsZero() {
+			first = last
+		}
+		return nil
+	})
+	if shift == "end" {
+		first = last
+	}
+	return now.Sub(first).Truncate(features.Minute), err
+}
+
+// eachItem reads a trace to its end, with progress.
+func eachItem(ctx context.Context, r *backtest.Reader, std streams, do func(*backtest.Item) error) error {
+	_, size := r.Progress()
+	bar := newProgress(std.err, "reading", size)
+	defer bar.finish()
 	var it backtest.Item
-	for {
+	for n := 0; ; n++ {
 		if err := r.Next(&it); errors.Is(err, io.EOF) {
-			return first, last, nil
+			return nil
 		} else if err != nil {
-			return first, last, err
+			return err
 		}
-		if first.IsZero() {
-			first = it.At()
+		if err := do(&it); err != nil {
+			return usageError{err}
 		}
-		last = it.At()
+		if n%4096 == 0 {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			read, _ := r.Progress()
+			bar.set(read)
+		}
 	}
 }
 
@@ -181,7 +183,7 @@ type replayer struct {
 	prefix, run string
 	pool        string
 	batch       int
-	move        func(time.Time) time.Time
+	moved       time.Duration // of the trace's times
 	speed       float64
 	began       time.Time
 
@@ -199,7 +201,7 @@ func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 		x.ID = r.run + "-" + x.ID
 		for _, t := range []*time.Time{&x.ArrivedAt, &x.StartedAt, &x.FirstTokenAt, &x.FinishedAt} {
 			if !t.IsZero() {
-				*t = r.move(*t)
+				*t = t.Add(r.moved)
 			}
 		}
 		r.buffer = append(codec.AppendRequest(r.buffer, x), '\n')
@@ -212,7 +214,7 @@ func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 		if err := r.pace(ctx, x.Start); err != nil {
 			return err
 		}
-		x.Start = r.move(x.Start)
+		x.Start = x.Start.Add(r.moved)
 		r.buffer = append(codec.AppendSum(r.buffer, x), '\n')
 		if err := r.flush(ctx, x.Pool, x.Class, codec.ContentTypeSumNDJSON, i+1, len(b.Sums)); err != nil {
 			return err
@@ -223,7 +225,7 @@ func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 			return err
 		}
 		// Also in a hole of the trace: a daemon treats a jump in time as an error until several records confirm it.
-		moved := ingest.Watermark{Pool: r.pool, At: r.move(w.At)}
+		moved := ingest.Watermark{Pool: r.pool, At: w.At.Add(r.moved)}
 		return r.publish(ctx, ingest.WatermarkSubject(r.prefix, r.pool), codec.ContentTypeJSON, codec.AppendWatermark(nil, &moved))
 	}
 	return nil
