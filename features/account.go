@@ -7,17 +7,22 @@ import (
 	"github.com/forewarm/forewarm/features/sketch"
 )
 
-// countersPerName is the number of counters per listed name. With eight, the error of a listed weight is at most
-// 1/(8·Config.MaxTenants) of the class's tokens.
-const countersPerName = 8
+const (
+	// maxRanked is the largest number of names in a Ranking.
+	maxRanked = 10
+	// rankingCounters is the number of counters. The error of a listed weight is at most 1/80 of the class's tokens.
+	rankingCounters = 8 * maxRanked
+	// RankingHalfLife is the time in which half of an account fades.
+	RankingHalfLife = 30 * time.Minute
+)
 
-// RankingHalfLife is the time in which half of an account fades.
-const RankingHalfLife = 30 * time.Minute
+// fade is the decay factor of accounts per minute.
+var fade = math.Exp2(-float64(Minute) / float64(RankingHalfLife))
 
 // Ranking lists the largest consumers of a class's tokens, largest first. It counts prompt and output tokens, which
 // fade with RankingHalfLife.
 type Ranking struct {
-	Top   []sketch.Count `cbor:"1,keyasint,omitempty"` // at most Config.MaxTenants
+	Top   []sketch.Count `cbor:"1,keyasint,omitempty"` // at most 10
 	Total float64        `cbor:"2,keyasint,omitempty"` // tokens in the account, nameless ones included
 	// Floor is an upper bound of the Error of every listed name and of the weight of every other name.
 	Floor float64 `cbor:"3,keyasint,omitempty"`
@@ -39,23 +44,6 @@ func (r *Ranking) Name(i int) (name string, share, margin float64) {
 	return c.Name, min(c.Weight/r.Total-margin, 1), margin
 }
 
-// account is the state of a Ranking. It is nil before the first name.
-type account struct {
-	names  sketch.TopK
-	latest Ranking
-}
-
-// book adds tokens to the account at *at for a name; "" is unknown.
-func book(at **account, name string, tokens float64, counters int) {
-	if *at == nil {
-		if name == "" {
-			return
-		}
-		*at = &account{names: *sketch.NewTopK(counters)}
-	}
-	(*at).names.Add(name, tokens)
-}
-
 // The kinds of account of a class.
 const (
 	byTenant = iota
@@ -65,66 +53,39 @@ const (
 	accountKinds
 )
 
-// accounts are those of a class, each nil before the first name.
-type accounts [accountKinds]*account
+// accounts are the tokens of a class by name, each nil before the first name.
+type accounts [accountKinds]*sketch.TopK
 
-// weigh adds the tokens of a record to the accounts of its class.
-func (a *Aggregator) weigh(c *class, e *delta, tokens float64) {
-	if tokens > 0 {
-		for kind, name := range e.names {
-			book(&c.accounts[kind], name, tokens, countersPerName*a.cfg.MaxTenants)
-		}
-	}
-}
-
-func (all *accounts) fade(factor float64) {
-	for _, a := range all {
-		a.fade(factor)
-	}
-}
-
-// rank updates the rankings of at most n names.
-func (all *accounts) rank(n int) {
-	for _, a := range all {
-		a.rank(n)
-	}
-}
-
-// restore restores accounts with the number of counters that is configured now.
-func (all *accounts) restore(states [accountKinds]*sketch.TopKState, counters int) error {
-	for kind, s := range states {
-		if s == nil {
-			continue
-		}
-		state := *s
-		state.Counters = counters
-		names, err := sketch.RestoreTopK(state)
-		if err != nil {
-			return err
-		}
-		all[kind] = &account{names: *names}
-	}
-	return nil
-}
-
-func (a *account) fade(factor float64) {
-	if a != nil {
-		a.names.Scale(factor)
-	}
-}
-
-// rank updates the ranking of at most n names.
-func (a *account) rank(n int) {
-	if a == nil {
+// add adds the tokens of a record; "" is an unknown name.
+func (all *accounts) add(names *[accountKinds]string, tokens float64) {
+	if !(tokens > 0) {
 		return
 	}
-	a.latest = Ranking{Top: a.names.Top(n), Total: a.names.Total(), Floor: a.names.Floor()}
+	for kind, name := range names {
+		if all[kind] == nil {
+			if name == "" {
+				continue
+			}
+			all[kind] = sketch.NewTopK(rankingCounters)
+		}
+		all[kind].Add(name, tokens)
+	}
 }
 
-// ranking is valid until rank is called again.
-func (a *account) ranking() *Ranking {
-	if a == nil || len(a.latest.Top) == 0 {
-		return nil
+func (all *accounts) fade() {
+	for _, a := range all {
+		if a != nil {
+			a.Scale(fade)
+		}
 	}
-	return &a.latest
+}
+
+// rankings are nil where no name has weight.
+func (all *accounts) rankings() (out [accountKinds]*Ranking) {
+	for kind, a := range all {
+		if a != nil && len(a.Counts) > 0 {
+			out[kind] = &Ranking{Top: a.Top(maxRanked), Total: a.Total, Floor: a.Floor}
+		}
+	}
+	return out
 }

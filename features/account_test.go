@@ -32,7 +32,7 @@ func TestRankings(t *testing.T) {
 	add("", "", 3, 50)
 	add("middle", "", 4, 3)
 	w, _ := a.Close(at(60))
-	tenants := &Ranking{Top: []sketch.Count{{Name: "big", Weight: 600}, {Name: "middle", Weight: 360}}, Total: 59 * 120}
+	tenants := &Ranking{Top: []sketch.Count{{Name: "big", Weight: 600}, {Name: "middle", Weight: 360}, {Name: "small", Weight: 120}}, Total: 59 * 120}
 	if diff := cmp.Diff(tenants, w[0].Tenants, about); diff != "" {
 		t.Errorf("tenants (-want +got):\n%s", diff)
 	}
@@ -40,7 +40,7 @@ func TestRankings(t *testing.T) {
 	if diff := cmp.Diff(features, w[0].Features, about); diff != "" {
 		t.Errorf("features (-want +got):\n%s", diff)
 	}
-	models := &Ranking{Top: []sketch.Count{{Name: "of big", Weight: 600}, {Name: "of middle", Weight: 360}}, Total: 59 * 120}
+	models := &Ranking{Top: []sketch.Count{{Name: "of big", Weight: 600}, {Name: "of middle", Weight: 360}, {Name: "of small", Weight: 120}}, Total: 59 * 120}
 	if diff := cmp.Diff(models, w[0].Models, about); diff != "" {
 		t.Errorf("models (-want +got):\n%s", diff)
 	}
@@ -69,22 +69,22 @@ func TestNobodyNamedHasNoRanking(t *testing.T) {
 
 // With far more tenants than counters a listed share is off, but never by more than it says.
 func TestRankingShareKeepsItsMargin(t *testing.T) {
-	a := New(testConfig()) // 2 listed, 16 counters
-	const n = 400
+	a := New(testConfig())
+	const n = 2000
 	for i := range n {
 		tenant := fmt.Sprint("t", i)
 		if i%3 == 0 {
 			tenant = "heavy"
 		}
-		mustAdd(t, a, changed(request("", 1+float64(i)/10), from(tenant, "")))
+		mustAdd(t, a, changed(request("", 1+float64(i)/50), from(tenant, "")))
 	}
 	w, _ := a.Close(at(60))
 	name, share, margin := w[0].Tenants.First()
 	truth := math.Ceil(n/3.0) / n
-	if name != "heavy" || margin > 1.0/16/2 || math.Abs(share-truth) > margin+1e-9 {
+	if name != "heavy" || margin > 1.0/80/2 || math.Abs(share-truth) > margin+1e-9 {
 		t.Errorf("%s with %.4f ± %.4f, want heavy with %.4f", name, share, margin, truth)
 	}
-	if r := w[0].Tenants; r.Top[0].Error > r.Floor || r.Floor > r.Total/16 {
-		t.Errorf("error %v, floor %v, should be at most 1/16 of %v", r.Top[0].Error, r.Floor, r.Total)
+	if r := w[0].Tenants; r.Top[0].Error > r.Floor || r.Floor > r.Total/80 {
+		t.Errorf("error %v, floor %v, should be at most 1/80 of %v", r.Top[0].Error, r.Floor, r.Total)
 	}
 }

@@ -1,10 +1,23 @@
+// Package features aggregates requests into one-minute, event-time windows per pool and class: the demand dimensions,
+// quantile sketches of the shapes, cross-moments, and KV-cache occupancy.
+//
+// It is pure: no clock, no I/O, no logging, no goroutine; time enters as arguments.
+//
+// Demand is what users asked for, not what was served. Calls that a pool turned away count with the expected values of
+// their class. Retries do not count. In minutes with a queue ([Window.Censored]) tokens are demand of the minute in
+// which they were requested.
+//
+// Invariants: a minute without evidence is not a minute without traffic ([Window.Covered]). Every request is counted in
+// exactly one minute, that of its arrival; if that has settled, in the totals of late records ([Window.Late]). The same
+// records in the same order give the same bytes. Units: rates are per second averaged over the minute, occupancy is
+// tokens. Bounds: classes per pool, names per class, open minutes and producers are capped ([Config], [Producers]); the
+// excess is counted under [OverflowClass] or dropped and counted.
+//
+// The package also has [ClassifyConfig], which gives requests a class, [Ranking], which lists the largest consumers,
+// and [Producers], which detects faults of those who send telemetry.
 package features
 
-import (
-	"math"
-
-	"github.com/forewarm/forewarm/ingest"
-)
+import "github.com/forewarm/forewarm/ingest"
 
 // aheadMinutes is how far occupancy may extend beyond the newest minute. Only traces with generated times need it.
 const aheadMinutes = 60
@@ -35,26 +48,23 @@ type Aggregator struct {
 	arrivals arrivals
 	counters Counters
 
-	round  int64 // number of Closes so far, plus one
-	unseen int64 // first minute that was never returned
-
 	windows    []Window
 	minutes    []PoolMinute
-	estimates  []Estimate // the nowcasts of windows
-	delta      delta      // of the current request
+	delta      delta // of the current request
 	nowcasting nowcasting
 }
 
-// New makes an empty Aggregator. Bounds in cfg that are not positive mean their defaults.
+// New makes an empty Aggregator.
 func New(cfg Config) *Aggregator {
-	cfg = cfg.complete()
+	if cfg.Service == nil {
+		cfg.Service = map[string]Service{}
+	}
 	a := &Aggregator{
 		cfg:      cfg,
 		revise:   minutes(cfg.Revise),
 		ahead:    aheadMinutes + minutes(cfg.Lateness+cfg.FutureBound) + 1,
 		byName:   make(map[string]*pool),
 		arrivals: newArrivals(maxArrivals),
-		round:    1, unseen: math.MinInt64,
 	}
 	a.mask = int64(a.slots() - 1)
 	return a
@@ -69,8 +79,8 @@ func (a *Aggregator) AddReplica(r *ingest.Replica) ReplicaLife {
 	at := unixTimeOf(r.At)
 	a.begin(at.minute())
 	p := a.pool(r.Pool)
-	before := p.fleet.newest(r.Name)
-	added, life := p.fleet.add(r, a.cfg.MaxReplicas, &a.counters)
+	before := p.Fleet.newest(r.Name)
+	added, life := p.Fleet.add(r, &a.counters)
 	if added {
 		a.noteQueue(p, at)
 		a.noteUse(p, &before, r)
@@ -87,8 +97,8 @@ func (a *Aggregator) AddWatermark(w *ingest.Watermark) {
 	}
 	p := a.pool(w.Pool)
 	at := unixTimeOf(w.At)
-	p.watermark = max(p.watermark, at)
-	p.lastEvent = max(p.lastEvent, at)
+	p.Watermark = max(p.Watermark, at)
+	p.LastEvent = max(p.LastEvent, at)
 }
 
 // begin opens the span at the first record. Until the first Close, a record beyond the span moves it, so that one very
@@ -124,9 +134,9 @@ func (a *Aggregator) refuse(minute int64) ingest.Reason {
 
 // evidence marks that a record of the pool has this minute.
 func (a *Aggregator) evidence(p *pool, minute int64, at unixTime) {
-	p.lastEvent = max(p.lastEvent, at)
+	p.LastEvent = max(p.LastEvent, at)
 	if a.holds(minute) {
-		p.coverage[a.slot(minute)].evidence = true
+		p.Coverage[a.slot(minute)].Evidence = true
 	}
 }
 
@@ -134,5 +144,5 @@ func (a *Aggregator) evidence(p *pool, minute int64, at unixTime) {
 // that: its missing records are a reporting delay, which the nowcast corrects. [PoolMinute].Complete has the progress
 // of the slowest producer. Beyond the bounds of ProducersConfig that is a fault: it warns and stops scale-in.
 func (a *Aggregator) covered(p *pool, minute int64) bool {
-	return p.coverage[a.slot(minute)].evidence || p.watermark >= unixTime(minute+1)*minuteLength
+	return p.Coverage[a.slot(minute)].Evidence || p.Watermark >= unixTime(minute+1)*minuteLength
 }

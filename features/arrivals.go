@@ -1,11 +1,6 @@
 package features
 
-import (
-	"errors"
-	"fmt"
-
-	"github.com/forewarm/forewarm/ingest"
-)
+import "github.com/forewarm/forewarm/ingest"
 
 // maxArrivals bounds the remembered requests in flight, over all pools; the oldest is evicted first. An evicted request
 // is counted a second time at its end, if its minute is still open.
@@ -23,12 +18,14 @@ type arrivals struct {
 
 // arrival is one request, by hash.
 type arrival struct {
+	_ struct{} `cbor:",toarray"`
+
 	Hash   uint64
 	Minute int64 // minute of arrival
+	Class  string
 	Ended  bool
 	Prompt bool // prompt tokens were counted
 	Cached bool // cached tokens were counted
-	class  *class
 }
 
 func newArrivals(capacity int) arrivals {
@@ -91,64 +88,4 @@ func (t *arrivals) pop() arrival {
 		t.head = 0
 	}
 	return e
-}
-
-// release drops references to evicted classes.
-func (t *arrivals) release() {
-	for i := range t.queue[t.head:] {
-		if e := &t.queue[t.head+i]; e.class != nil && e.class.evicted {
-			e.class = nil
-		}
-	}
-}
-
-// snapshot refers to classes by number.
-func (t *arrivals) snapshot(number map[*class]uint32) *ArrivalSnapshot {
-	s := &ArrivalSnapshot{}
-	for _, e := range t.queue[t.head:] {
-		var flags byte
-		for bit, set := range [...]bool{e.Ended, e.Prompt, e.Cached} {
-			if set {
-				flags |= 1 << bit
-			}
-		}
-		s.Hashes, s.Minutes, s.Flags = append(s.Hashes, e.Hash), append(s.Minutes, e.Minute), append(s.Flags, flags)
-		class := uint32(0)
-		if e.class != nil {
-			class = number[e.class] + 1
-		}
-		s.Classes = append(s.Classes, class)
-	}
-	return s
-}
-
-func (t *arrivals) restore(s ArrivalSnapshot, classes []*class) error {
-	if s.Classes == nil {
-		s.Classes = make([]uint32, len(s.Hashes))
-	}
-	if len(s.Minutes) != len(s.Hashes) || len(s.Flags) != len(s.Hashes) || len(s.Classes) != len(s.Hashes) || len(s.Hashes) > t.capacity {
-		return errors.New("the columns of arrivals differ in length, or are too long")
-	}
-	for i, hash := range s.Hashes {
-		if t.find(hash) != nil {
-			return fmt.Errorf("arrival %x comes twice", hash)
-		}
-		var c *class
-		if n := int64(s.Classes[i]); n > int64(len(classes)) {
-			return fmt.Errorf("class %d of arrival %x is not known", n, hash)
-		} else if n > 0 {
-			c = classes[n-1]
-		}
-		f := s.Flags[i]
-		t.add(arrival{Hash: hash, Minute: s.Minutes[i], Ended: f&1 != 0, Prompt: f&2 != 0, Cached: f&4 != 0, class: c})
-	}
-	return nil
-}
-
-// numbered lists the classes of all pools in the order of State.
-func (a *Aggregator) numbered() (classes []*class) {
-	for _, p := range a.pools {
-		classes = append(classes, p.classes...)
-	}
-	return classes
 }

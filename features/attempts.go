@@ -48,12 +48,12 @@ func LoadFactor(rows []Attempts, dimension string) float64 {
 // attempts sums the classes of a pool, for each minute of the open span that has begun. It is nil without recent
 // retries. O(classes × Revise in minutes).
 func (a *Aggregator) attempts(p *pool) []Attempts {
-	if p.retried < a.oldest()-attemptsSpan {
+	if p.Retried < a.oldest()-attemptsSpan {
 		return nil
 	}
 	rows := make([]Attempts, 0, a.open-a.oldest()+1)
 	for m := a.oldest(); m <= a.open; m++ {
-		s := &p.coverage[a.slot(m)].queuePressure
+		s := &p.Coverage[a.slot(m)].Queue
 		row, prompts := Attempts{Minute: m, Failed: s.Failed, FailedCalls: s.FailedCalls}, 0.0
 		for _, c := range p.classes {
 			at := a.find(c, m)
@@ -87,14 +87,14 @@ func (e *delta) reached(s Service) bool {
 	if !e.neverServed() {
 		return true
 	}
-	return e.failed() && e.arrived != never && e.finished != never &&
+	return e.failed && e.arrived != never && e.finished != never &&
 		e.arrived.secondsTo(e.finished) >= max(e.uncached(), 1)/s.PrefillTokensPerS
 }
 
 // tried counts an attempt in its minute.
 func (p *pool) tried(s *queuePressure, e *delta, minute int64) {
 	if !e.call {
-		p.retried = max(p.retried, minute)
+		p.Retried = max(p.Retried, minute)
 	}
 	if !e.ends || e.how == finished {
 		return

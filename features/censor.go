@@ -30,7 +30,7 @@ type queuePressure struct {
 // end counts the end of an attempt.
 func (s *queuePressure) end(e *delta) {
 	if e.neverServed() {
-		if !e.failed() { // a failure is no evidence of a queue
+		if !e.failed { // a failure is no evidence of a queue
 			s.Turned++
 		}
 		return
@@ -68,27 +68,27 @@ func (s *queuePressure) long(grown bool) bool {
 
 // noteQueue records the length of a pool's queue. A report at a minute boundary belongs to the minute that ends there.
 func (a *Aggregator) noteQueue(p *pool, at unixTime) {
-	if m := (at - 1).minute(); a.holds(m) && p.fleet.reporting > 0 {
-		s := &p.coverage[a.slot(m)].queuePressure
-		s.Waiting, s.Reported = float32(p.fleet.waiting)/float32(p.fleet.reporting), true
+	if m := (at - 1).minute(); a.holds(m) && p.Fleet.reporting > 0 {
+		s := &p.Coverage[a.slot(m)].Queue
+		s.Waiting, s.Reported = float32(p.Fleet.waiting)/float32(p.Fleet.reporting), true
 	}
 }
 
 // before is the coverage of the previous minute.
 func (a *Aggregator) before(p *pool, minute int64) *coverage {
 	if a.holds(minute - 1) {
-		return &p.coverage[a.slot(minute-1)]
+		return &p.Coverage[a.slot(minute-1)]
 	}
-	return &p.settled
+	return &p.Settled
 }
 
 // growing reports that a pool's queue grew in a minute of the open span.
 func (a *Aggregator) growing(p *pool, minute int64) bool {
-	return p.coverage[a.slot(minute)].queuePressure.grows(&a.before(p, minute).queuePressure)
+	return p.Coverage[a.slot(minute)].Queue.grows(&a.before(p, minute).Queue)
 }
 
 // censored reports that a pool did not serve the demand of a minute of the open span at once: its queue grew or was
 // long. The caller has asked about the minutes before.
 func (a *Aggregator) censored(p *pool, minute int64) bool {
-	return a.growing(p, minute) || p.coverage[a.slot(minute)].queuePressure.long(a.before(p, minute).censored)
+	return a.growing(p, minute) || p.Coverage[a.slot(minute)].Queue.long(a.before(p, minute).Censored)
 }

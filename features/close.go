@@ -1,13 +1,6 @@
 package features
 
-import (
-	"math"
-	"slices"
-	"time"
-)
-
-// fade is the decay factor of accounts and moments per minute.
-var fade = math.Exp2(-float64(Minute) / float64(RankingHalfLife))
+import "time"
 
 // Close ends the minute [t − 1 min, t); t is a minute boundary. It returns, ordered by minute and then by Key,
 //
@@ -37,14 +30,14 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 		}
 		a.advance(next - 1)
 		for _, p := range a.pools {
-			p.lag.Gap = a.open // skipped minutes have no first count, so no delay can be measured
+			p.Lag.Gap = a.open // skipped minutes have no first count, so no delay can be measured
 		}
 	}
 	a.closed = true
 	a.windows, a.minutes = a.windows[:0], a.minutes[:0]
 	for _, p := range a.pools {
 		for _, c := range p.classes {
-			c.accounts.rank(a.cfg.MaxTenants)
+			c.rankings = c.Accounts.rankings()
 		}
 	}
 	a.nowcast()
@@ -53,12 +46,12 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 	}
 	for _, p := range a.pools {
 		a.minutes = append(a.minutes, PoolMinute{
-			Pool: p.name, Start: startOf(a.open), Covered: a.covered(p, a.open), QueueGrowing: a.growing(p, a.open), KVSharing: p.sharing.summary(p.expected.Hits.of()),
-			State: p.fleet.state(p.name, startOf(next), a.cfg.ReplicaTTL), LastEvent: p.lastEvent.time(), Attempts: a.attempts(p),
+			Pool: p.Name, Start: startOf(a.open), Covered: a.covered(p, a.open), QueueGrowing: a.growing(p, a.open),
+			KVSharing: p.Sharing.summary(p.Expected.Cached.of()), State: p.Fleet.state(p.Name, startOf(next), a.cfg.ReplicaTTL),
+			LastEvent: p.LastEvent.time(), Attempts: a.attempts(p),
 		})
 	}
 	a.advance(next)
-	a.round, a.unseen = a.round+1, a.open
 	a.age()
 	return a.windows, a.minutes
 }
@@ -67,40 +60,43 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 func (a *Aggregator) collect(m int64) {
 	settled := m == a.oldest()
 	for _, p := range a.pools {
-		covered, cov := a.covered(p, m), &p.coverage[a.slot(m)]
+		covered, cov := a.covered(p, m), &p.Coverage[a.slot(m)]
 		censored := a.censored(p, m)
-		due := settled || m == a.open || covered != cov.returned || censored != cov.censored
-		cov.returned, cov.censored = covered, censored
+		due := settled || m == a.open || covered != cov.Returned || censored != cov.Censored
+		cov.Returned, cov.Censored = covered, censored
 		var held heldMinute
 		for _, c := range p.classes {
 			at := a.find(c, m)
-			due := due || c.nowcasts.moved(m)
-			if at == nil && !(due && c.born <= m) || at != nil && !due && !a.dirty(at, m) {
+			due := due || c.Nowcasts.moved(m)
+			if at == nil && !(due && c.Born <= m) || at != nil && !due && !at.Dirty {
 				continue
+			}
+			if at != nil {
+				at.Dirty = false
 			}
 			w := c.window(at, m, covered, censored, settled)
 			if settled {
 				a.settle(p, c, at, &w)
 				held.add(&w)
 			}
-			w.Nowcast = c.nowcasts.of(a, m)
+			w.Nowcast = c.Nowcasts.of(a.open - m)
 			a.windows = append(a.windows, w)
 		}
 		if settled && !censored { // with unknown start times, waiting requests would seem to hold tokens
-			p.sharing.learn(&held, float64(cov.queuePressure.Turned), &cov.use)
+			p.Sharing.learn(&held, float64(cov.Queue.Turned), &cov.Use)
 		}
 	}
 }
 
 // settle completes the window of a minute that settles; at is nil without records.
 func (a *Aggregator) settle(p *pool, c *class, at *bucket, w *Window) {
-	if c.late != (Late{}) {
-		late := c.late
-		w.Late, c.late = &late, Late{}
+	if c.Late != (Late{}) {
+		late := c.Late
+		w.Late, c.Late = &late, Late{}
 	}
-	if at != nil && at.pace.N > 0 && !w.Censored && !a.censored(p, a.oldest()+1) {
-		c.expected.learnPace(&at.pace)
-		p.expected.learnPace(&at.pace)
+	if at != nil && at.Pace.N > 0 && !w.Censored && !a.censored(p, a.oldest()+1) {
+		c.Expected.learnPace(&at.Pace)
+		p.Expected.learnPace(&at.Pace)
 	}
 }
 
@@ -109,13 +105,11 @@ func (c *class) window(at *bucket, m int64, covered, censored, settled bool) Win
 	var w Window
 	if at != nil {
 		w = at.Window
-		w.show(at.shapes)
 	}
-	w.Key, w.Start, w.Covered, w.Censored, w.Settled = c.key, startOf(m), covered, censored, settled
-	w.Reports = c.reports
-	for kind, r := range w.rankings() {
-		*r = c.accounts[kind].ranking()
-	}
+	w.Key, w.Start, w.Covered, w.Censored, w.Settled = c.key(), startOf(m), covered, censored, settled
+	w.Reports = c.Reports
+	r := &c.rankings
+	w.Tenants, w.Features, w.Models, w.Tiers = r[byTenant], r[byFeature], r[byModel], r[byTier]
 	return w
 }
 
@@ -124,69 +118,11 @@ func (a *Aggregator) advance(open int64) {
 	for m := a.oldest(); m < min(open-a.revise, a.end()); m++ {
 		i := a.slot(m)
 		for _, p := range a.pools {
-			p.settled, p.coverage[i] = p.coverage[i], coverage{}
+			p.Settled, p.Coverage[i] = p.Coverage[i], coverage{}
 			for _, c := range p.classes {
 				a.release(c, i)
 			}
 		}
 	}
 	a.open = open
-}
-
-// age fades accounts and moments, and evicts silent replicas and classes.
-func (a *Aggregator) age() {
-	a.arrivals.forget(a.oldest())
-	forgotten, evicted := max(minutes(a.cfg.ClassTTL), a.revise+a.ahead), a.counters.ClassesEvicted
-	for _, p := range a.pools {
-		p.fleet.forget(startOf(a.open).Add(-a.cfg.ReplicaTTL))
-		p.classes = slices.DeleteFunc(p.classes, func(c *class) bool {
-			if c.last+forgotten >= a.open {
-				c.moments.Scale(fade)
-				c.accounts.fade(fade)
-				return false
-			}
-			a.evict(p, c)
-			return true
-		})
-	}
-	if a.counters.ClassesEvicted > evicted {
-		a.arrivals.release()
-	}
-}
-
-// evict releases the buckets of a class. The caller removes it from the pool's list.
-func (a *Aggregator) evict(p *pool, c *class) {
-	for i := range c.buckets {
-		a.release(c, i)
-	}
-	c.evicted = true
-	delete(p.byName, c.key.Class)
-	if c.key.Class != OverflowClass {
-		a.named--
-	}
-	a.counters.ClassesEvicted++
-}
-
-// Forget removes a pool and all of its classes. Earlier results of Close become invalid.
-func (a *Aggregator) Forget(name string) {
-	p := a.known(name)
-	if p == nil {
-		return
-	}
-	for _, c := range p.classes {
-		a.evict(p, c)
-	}
-	a.arrivals.release()
-	delete(a.byName, name)
-	delete(a.cfg.Service, name)
-	a.latest = nil
-	a.pools = slices.DeleteFunc(a.pools, func(q *pool) bool { return q == p })
-}
-
-// SetService sets the service rates from which the KV occupancy of a pool's requests without times is computed.
-func (a *Aggregator) SetService(pool string, s Service) {
-	a.cfg.Service[pool] = s
-	if p := a.known(pool); p != nil {
-		p.service = a.cfg.service(pool)
-	}
 }

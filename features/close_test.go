@@ -167,7 +167,6 @@ func BenchmarkFold(b *testing.B) {
 		rs[i] = changed(request("", 0), ofClass(fmt.Sprint("c", i%5)), tokens(int64(100+i*7%3000), int64(i%100), int64(10+i*13%500)))
 		rs[i].Tenant = fmt.Sprint("t", i*i%300)
 		rs[i].Feature = fmt.Sprint("f", i*i%30)
-		rs[i].Session = uint64(i*i) * 0x9e3779b97f4a7c15
 	}
 	b.ReportAllocs()
 	for i := range b.N {

@@ -23,57 +23,55 @@ type Config struct {
 	// MaxClasses is the number of classes that all pools may have together; further ones are counted as OverflowClass
 	// of their pool. A class costs some 65 KiB.
 	MaxClasses int `yaml:"max_classes"`
-	// MaxTenants is the largest number of names in each Ranking of a class.
-	MaxTenants int `yaml:"max_tenants"`
-	// MaxReplicas bounds the replicas tracked per pool, ReplicaTTL forgets the silent ones.
-	MaxReplicas int           `yaml:"max_replicas"`
-	ReplicaTTL  time.Duration `yaml:"replica_ttl"`
+	// ReplicaTTL forgets silent replicas.
+	ReplicaTTL time.Duration `yaml:"replica_ttl"`
 	// StaleAfter is how long a pool may be silent before its telemetry counts as stale.
 	StaleAfter time.Duration `yaml:"stale_after"`
 	// ClassTTL removes a class without traffic for this long, so that old class names do not fill the cap.
 	ClassTTL time.Duration `yaml:"class_ttl"`
 	// Service by pool, for KV occupancy by Little's law; DefaultService is used for a pool without a row.
-	Service        map[string]Service `yaml:"-"`
-	DefaultService Service            `yaml:"-"`
+	Service map[string]Service `yaml:"-"`
 }
 
 // DefaultConfig is what an unset configuration means.
 func DefaultConfig() Config {
 	return Config{
 		Lateness: 10 * time.Second, Revise: 10 * time.Minute, FutureBound: 2 * time.Minute,
-		MaxClasses: 10_000, MaxTenants: 10, MaxReplicas: 1024, ReplicaTTL: 3 * time.Minute,
-		StaleAfter:     5 * time.Minute,
-		ClassTTL:       8 * 24 * time.Hour,
-		DefaultService: Service{PrefillTokensPerS: 8000, ITL: 25 * time.Millisecond},
+		MaxClasses: 10_000, ReplicaTTL: 3 * time.Minute,
+		StaleAfter: 5 * time.Minute, ClassTTL: 8 * 24 * time.Hour,
 	}
 }
 
-// complete sets every bound that is not positive to its default. Lateness and Revise may be zero.
-func (c Config) complete() Config {
-	d := DefaultConfig()
-	orDefault(&c.MaxClasses, d.MaxClasses)
-	orDefault(&c.MaxTenants, d.MaxTenants)
-	orDefault(&c.MaxReplicas, d.MaxReplicas)
-	orDefault(&c.ReplicaTTL, d.ReplicaTTL)
-	orDefault(&c.ClassTTL, d.ClassTTL)
-	c.DefaultService = c.DefaultService.or(d.DefaultService)
-	c.Lateness, c.Revise, c.FutureBound = max(c.Lateness, 0), max(c.Revise, 0), max(c.FutureBound, 0)
-	return c
-}
+// DefaultService has the rates of a pool that states none.
+var DefaultService = Service{PrefillTokensPerS: 8000, ITL: 25 * time.Millisecond}
 
-func orDefault[T int | time.Duration](v *T, d T) {
-	if *v <= 0 {
-		*v = d
-	}
-}
-
-func (c *Config) service(pool string) Service { return c.Service[pool].or(c.DefaultService) }
-
-// or fills the unset fields of s from d.
-func (s Service) or(d Service) Service {
+// service has the default where the pool's rates are not set.
+func (c *Config) service(pool string) Service {
+	s := c.Service[pool]
 	if !(s.PrefillTokensPerS > 0) {
-		s.PrefillTokensPerS = d.PrefillTokensPerS
+		s.PrefillTokensPerS = DefaultService.PrefillTokensPerS
 	}
-	orDefault(&s.ITL, d.ITL)
+	if s.ITL <= 0 {
+		s.ITL = DefaultService.ITL
+	}
 	return s
+}
+
+// Counters count the accepted records and everything that was left out. They only grow.
+type Counters struct {
+	Requests uint64 // request records counted
+	Sums     uint64 // sums counted
+	Late     uint64 // records refused because their minute was settled
+	Future   uint64 // records refused because their minute is beyond the open span
+	Amended  uint64 // records that changed a minute after its first count
+	BadTimes uint64 // requests with contradictory times or a span of more than a day, treated as without times
+
+	OverflowRecords uint64 // records pooled under OverflowClass
+	ClassesEvicted  uint64 // classes forgotten after Config.ClassTTL of silence
+	ArrivalsEvicted uint64 // arrivals forgotten before their end was seen, because the table was full
+	SkippedMinutes  uint64 // minutes passed over because Close was not called for them
+
+	ReplicaReports  uint64 // replica reports taken
+	ReplicasStale   uint64 // replica reports older than the newest one of the same replica
+	ReplicasRefused uint64 // replica reports beyond the bound of a pool
 }

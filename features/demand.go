@@ -2,6 +2,118 @@ package features
 
 import "math"
 
+const (
+	// ratioMemory is the memory of an expected value in requests. Each new one weighs 1/ratioMemory, so that the mean
+	// of exponential lengths has a standard error of about 1.6 %.
+	ratioMemory = 2048
+	// poolPrior is the weight of the pool's mean in that of a class, in requests.
+	poolPrior = 4
+	// minPaceRequests is the number of requests needed to estimate the speed of a class.
+	minPaceRequests = 8
+)
+
+// ratio is Σ Value / Σ Per over about the latest ratioMemory requests, kept as two fading means.
+type ratio struct {
+	N     float32 `cbor:"1,keyasint,omitempty"` // requests, at most ratioMemory
+	Value float32 `cbor:"2,keyasint,omitempty"`
+	Per   float32 `cbor:"3,keyasint,omitempty"`
+}
+
+// add adds the sums over n requests.
+func (r *ratio) add(n, value, per float32) {
+	r.N = min(r.N+n, ratioMemory)
+	share := min(n/r.N, 1)
+	r.Value += (value/n - r.Value) * share
+	r.Per += (per/n - r.Per) * share
+}
+
+// of is the ratio; NaN when there is none.
+func (r *ratio) of() float64 {
+	if !(r.Per > 0) {
+		return math.NaN()
+	}
+	return float64(r.Value) / float64(r.Per)
+}
+
+// with is the ratio with a prior that weighs poolPrior requests; an unknown prior weighs nothing.
+func (r *ratio) with(prior float64) float64 {
+	switch own := r.of(); {
+	case math.IsNaN(own):
+		return prior
+	case math.IsNaN(prior):
+		return own
+	default:
+		n := float64(r.N)
+		return (n*own + poolPrior*prior) / (n + poolPrior)
+	}
+}
+
+// expected has the expected values of requests of one class or pool, learned from those that were served. It fades by
+// requests and not by time, so that it keeps its values without traffic.
+type expected struct {
+	Output  ratio `cbor:"1,keyasint"` // output tokens per request
+	Cached  ratio `cbor:"2,keyasint"` // cached tokens per prompt token
+	Prefill ratio `cbor:"3,keyasint"` // s per uncached prompt token, of requests that did not queue
+	Decode  ratio `cbor:"4,keyasint"` // s per output token, likewise
+}
+
+// learn adds a request that was served. One that was cut off adds its tokens but no request. Outputs are taken as
+// exponential, which is a good approximation in production (Y. Xiang et al., ServeGen, arXiv:2505.09999). For such
+// censored data Σ tokens / Σ finished requests is the maximum-likelihood mean (R. Deemer, D. Votaw, Ann. Math. Stat.
+// 26, 1955). The mean of finished requests alone would be too short.
+func (e *expected) learn(r *delta) {
+	ended := float32(1)
+	if r.how != finished {
+		ended = 0
+	}
+	e.Output.add(1, float32(r.output), ended)
+	if r.cached >= 0 && r.prompt > 0 {
+		e.Cached.add(1, float32(min(r.cached, r.prompt)), float32(r.prompt))
+	}
+}
+
+// pace is the speed of service of N requests that arrived in one minute and did not queue.
+type pace struct {
+	N       float32 `cbor:"1,keyasint,omitempty"`
+	Prefill float32 `cbor:"2,keyasint,omitempty"` // s to the first token
+	Todo    float32 `cbor:"3,keyasint,omitempty"` // uncached prompt tokens
+	Decode  float32 `cbor:"4,keyasint,omitempty"` // s from there to the end
+	Output  float32 `cbor:"5,keyasint,omitempty"` // tokens
+}
+
+func (p *pace) add(e *delta, l *life) {
+	p.N++
+	p.Prefill += float32(l.first)
+	p.Todo += float32(e.uncached())
+	p.Decode += float32(l.end - l.first)
+	p.Output += float32(e.output)
+}
+
+// learnPace adds a settled minute without a queue. In minutes with a queue the full pool serves all requests slowly.
+func (e *expected) learnPace(p *pace) {
+	if p.Todo > 0 {
+		e.Prefill.add(p.N, p.Prefill, p.Todo)
+	}
+	if p.Output > 0 {
+		e.Decode.add(p.N, p.Decode, p.Output)
+	}
+}
+
+// speed is the speed of service of the class without a queue. It is measured on at least minPaceRequests requests of
+// the class or else of its pool; without them it is the pool's configured rate.
+func (c *class) speed() (prefillTokensPerS, itlSeconds float64) {
+	prefillTokensPerS, itlSeconds = c.pool.service.PrefillTokensPerS, c.pool.service.ITL.Seconds()
+	for _, from := range [...]*expected{&c.pool.Expected, &c.Expected} {
+		if from.Prefill.N >= minPaceRequests && from.Prefill.Value > 0 {
+			prefillTokensPerS = 1 / from.Prefill.of()
+		}
+		if from.Decode.N >= minPaceRequests && from.Decode.Value > 0 {
+			itlSeconds = from.Decode.of()
+		}
+	}
+	return prefillTokensPerS, itlSeconds
+}
+
 // demandKind is how the throughput of an attempt relates to demand.
 type demandKind uint8
 
@@ -35,21 +147,21 @@ const minQueueDelay = second
 
 // waited is the time of an attempt in the queue, 0 when unknown. Gateways do not know the start of service. Then it is
 // the time to the first token minus the usual prefill time of the class.
-func (e *delta) waited(p *pool, c *class) unixTime {
+func (e *delta) waited(c *class) unixTime {
 	switch {
 	case e.arrived == never:
 		return 0
 	case e.started != never:
 		return e.started - e.arrived
-	case e.first == never || c.expected.Prefill.N < minPaceRequests && p.expected.Prefill.N < minPaceRequests:
+	case e.first == never || c.Expected.Prefill.N < minPaceRequests && c.pool.Expected.Prefill.N < minPaceRequests:
 		return 0
 	}
-	prefill, _ := c.expected.service(&p.expected, p.service)
+	prefill, _ := c.speed()
 	return e.first - e.arrived - unixTime(min(e.uncached()/prefill, maxLife.Seconds())*float64(second))
 }
 
 // demandKind is the kind of an attempt.
-func (e *delta) demandKind(p *pool, c *class) demandKind {
+func (e *delta) demandKind(c *class) demandKind {
 	switch {
 	case !e.call:
 		return retried
@@ -57,7 +169,7 @@ func (e *delta) demandKind(p *pool, c *class) demandKind {
 		return served
 	case e.how != finished:
 		return unserved
-	case e.output >= 0 && e.waited(p, c) >= minQueueDelay:
+	case e.output >= 0 && e.waited(c) >= minQueueDelay:
 		return delayed
 	}
 	return served
@@ -67,8 +179,8 @@ func (e *delta) demandKind(p *pool, c *class) demandKind {
 type callDemand struct {
 	life
 	cached float64 // expected cached tokens, when the record has none
-	// scale corrects the area for the variance of the output: for g known tokens and X unknown ones with mean μ and
-	// squared coefficient of variation v, E[(g + X)²] = (g + μ)² + v·μ² replaces (g + μ)².
+	// scale corrects the area for the variance of the output: for g known tokens and X unknown ones, exponential with
+	// mean μ, E[(g + X)²] = (g + μ)² + μ² replaces (g + μ)².
 	scale float64
 }
 
@@ -76,23 +188,22 @@ type callDemand struct {
 // its end at the class's speed without a queue. A delayed call has its own lengths. An unserved one has expected
 // lengths: cached tokens from the class's share, output from the tokens generated so far, at most its limit. ok is
 // false when the output cannot be estimated.
-func (e *delta) demand(p *pool, c *class, to demandKind) (d callDemand, ok bool) {
+func (e *delta) demand(c *class, to demandKind) (d callDemand, ok bool) {
 	prompt, output := float64(e.prompt), float64(e.output)
 	todo := e.uncached()
-	prefill, itl := c.expected.service(&p.expected, p.service)
+	prefill, itl := c.speed()
 	d.scale = 1
 	if to == unserved {
-		b := promptBucket(e.prompt)
 		if e.cached < 0 || e.neverServed() {
-			if share := c.expected.cachedOf(b, e.usualCached); share > 0 {
+			if share := c.Expected.Cached.with(c.pool.Expected.Cached.of()); share > 0 {
 				d.cached = share * prompt
 			}
 			todo = prompt - d.cached
 		}
-		output = e.fullOutput(c, b)
+		output = e.fullOutput(c)
 		if whole := prompt*todo/prefill + itl*(prompt*output+output*output/2); whole > 0 {
 			more := output - float64(max(e.output, 0)) // the uncertain part
-			d.scale += itl * c.variation() * more * more / 2 / whole
+			d.scale += itl * more * more / 2 / whole
 		}
 	}
 	d.life = life{start: e.event(), prompt: prompt, output: output, first: todo / prefill, rate: 1 / itl}
@@ -102,22 +213,13 @@ func (e *delta) demand(p *pool, c *class, to demandKind) (d callDemand, ok bool)
 
 // fullOutput is the expected full output of a call that did not finish, in tokens; NaN when unknown. Output lengths are
 // taken as exponential, which has no memory: a mean output is still missing, up to the request's limit.
-func (e *delta) fullOutput(c *class, bucket int) float64 {
+func (e *delta) fullOutput(c *class) float64 {
 	generated := float64(max(e.output, 0))
-	full := generated + c.expected.outputOf(bucket, e.usualOutput)
+	full := generated + c.Expected.Output.with(c.pool.Expected.Output.of())
 	if limit := float64(e.most); e.most >= 0 && !(full <= limit) {
 		full = max(limit, generated)
 	}
 	return full
-}
-
-// variation is the squared coefficient of variation of the class's output: 1, as for an exponential, without data.
-func (c *class) variation() float64 {
-	if c.moments.N < 2 {
-		return 1
-	}
-	_, squares := c.moments.Products()
-	return max(squares-1, 0)
 }
 
 // spread distributes a demand over the minutes of the open span. Tokens of settled minutes go to the oldest open one.
@@ -130,16 +232,5 @@ func (a *Aggregator) spread(c *class, l *callDemand, to demandKind) {
 		area, generated := l.held(x), l.generated(x)
 		to.enter(&a.bucket(c, m).Window, done-generated, (held-area)*l.scale) // negative: enter subtracts
 		held, done = area, generated
-	}
-}
-
-// learn updates the class's expected values from a served call; w is the minute of its arrival.
-func (c *class) learn(w *bucket, e *delta, l *life, timed bool) {
-	c.expected.learn(e)
-	if e.how == finished {
-		c.moments.Add(float64(e.prompt), float64(e.output))
-	}
-	if e.how == finished && timed && e.first != never && (e.started == never || e.started-e.arrived < minQueueDelay) {
-		w.pace.add(e, l)
 	}
 }

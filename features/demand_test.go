@@ -13,12 +13,12 @@ func rejection(id string, arrived float64, change ...func(*ingest.Request)) *ing
 }
 
 // taught is an Aggregator that has seen requests of 100 prompt tokens, half of them cached, with 20 output tokens each,
-// and of 10,000 without cache, with 200.
+// and of class long of 10,000 without cache, with 200.
 func taught(t *testing.T) *Aggregator {
 	a := New(testConfig())
 	for i := range 300 {
 		mustAdd(t, a, changed(request("", float64(i)/10), tokens(100, 50, 20)))
-		mustAdd(t, a, changed(request("", float64(i)/10), tokens(10_000, 0, 200)))
+		mustAdd(t, a, changed(request("", float64(i)/10), ofClass("long"), tokens(10_000, 0, 200)))
 	}
 	return a
 }
@@ -31,14 +31,14 @@ func TestWhatIsTurnedAwayIsDemandAsItsClassLetsExpect(t *testing.T) {
 		prefill, output, within float64 // tokens; within is the tolerance of output, relative
 	}{
 		"short":                     {rejection("a", 70), 50, 20, .1},
-		"long":                      {rejection("a", 70, tokens(10_000, ingest.Unknown, ingest.Unknown)), 10_000, 200, .05},
+		"long":                      {rejection("a", 70, ofClass("long"), tokens(10_000, ingest.Unknown, ingest.Unknown)), 10_000, 200, .05},
 		"limited":                   {rejection("a", 70, limit(8)), 50, 8, 0},
 		"cached, says a gateway":    {rejection("a", 70, tokens(100, 100, ingest.Unknown)), 50, 20, .1},
 		"cancelled in the queue":    {changed(request("a", 70), cancelled, tokens(100, ingest.Unknown, 0)), 50, 20, .1},
 		"cancelled on the way":      {changed(request("a", 70), cancelled, tokens(100, 50, 5), times(70, 71, 72)), 50, 25, .1},
 		"cancelled beyond the mean": {changed(request("a", 70), cancelled, tokens(100, 50, 400), times(70, 71, 72)), 50, 420, .05},
 		"failed":                    {changed(request("a", 70), func(r *ingest.Request) { r.Status = ingest.StatusError }, tokens(100, 50, 5)), 50, 25, .1},
-		"of a class that is new":    {rejection("a", 70, ofClass("new")), 50, 20, .2},
+		"of a class that is new":    {rejection("a", 70, ofClass("new")), 99.5, 110, .05},
 	} {
 		a, h := taught(t), history{}
 		h.closeUntil(t, a, 1, 1)
@@ -86,7 +86,7 @@ func TestRetriesAreNoDemand(t *testing.T) {
 	for m := range 2 {
 		wantDims(t, h.window(t, "chat", m), map[string]float64{DimRequests: 0, DimPrefill: 0, DimDecode: 0, DimKV: 0})
 	}
-	wantDims(t, h.window(t, "chat", 0), map[string]float64{DimRetry: 2. / 60, DimRetryTokens: (50 + 100 + 20 + 10) / 60.})
+	wantDims(t, h.window(t, "chat", 0), map[string]float64{DimRetry: 2. / 60})
 	if w := h.window(t, "chat", 1); w.KVTokenSeconds == 0 || w.OutputTokens != 10 {
 		t.Errorf("it holds %v token-seconds and generates %v tokens all the same", w.KVTokenSeconds, w.OutputTokens)
 	}
@@ -198,15 +198,7 @@ func TestExpectedOutputIsNotThatOfTheSurvivors(t *testing.T) {
 		mustAdd(t, a, r)
 	}
 	c := a.pools[0].classes[0]
-	if got := c.expected.outputOf(promptBucket(100), usual(&a.pools[0].expected.Output, promptBucket(100))); math.Abs(got/100-1) > .05 {
+	if got := c.Expected.Output.of(); math.Abs(got/100-1) > .05 {
 		t.Errorf("an output of %.1f tokens is expected, want 100", got)
-	}
-}
-
-func TestPromptBucket(t *testing.T) {
-	for tokens, want := range map[int64]int{-1: 0, 0: 0, 127: 0, 128: 1, 511: 1, 512: 2, 8191: 3, 8192: 4, 131071: 5, 131072: 6, 1 << 40: 6} {
-		if got := promptBucket(tokens); got != want {
-			t.Errorf("a prompt of %d tokens is in bucket %d, want %d", tokens, got, want)
-		}
 	}
 }

@@ -1,14 +1,5 @@
 package features
 
-// Kind is how a dimension aggregates.
-type Kind uint8
-
-// The kinds of dimension: a rate per second, or a level (tokens held).
-const (
-	Rate Kind = iota
-	Level
-)
-
 // The dimensions of demand, as named in every output.
 const (
 	DimRequests = "requests"
@@ -16,10 +7,7 @@ const (
 	DimCached   = "cached"
 	DimDecode   = "decode"
 	DimKV       = "kv"
-	DimKVMax    = "kv_max"
 	DimRetry    = "retry"
-
-	DimRetryTokens = "retry_tokens"
 
 	DimServed        = "served"
 	DimWastedPrefill = "wasted_prefill"
@@ -30,7 +18,6 @@ const (
 type Dimension struct {
 	Name     string
 	Unit     string // of Value's result
-	Kind     Kind
 	Series   string // Prometheus series name of the observed value
 	Help     string
 	Forecast bool // corrected for reporting delay and projected ahead; the others are reported only
@@ -46,7 +33,7 @@ type Dimension struct {
 // every output.
 var Dimensions = []Dimension{
 	{
-		Name: DimRequests, Unit: "1/s", Kind: Rate, Series: "forewarm_demand_requests_per_second", Forecast: true,
+		Name: DimRequests, Unit: "1/s", Series: "forewarm_demand_requests_per_second", Forecast: true,
 		Help: "Calls that arrived, each once whatever became of it and however often it was tried.",
 		Value: func(w *Window) (float64, bool) {
 			return w.Requests / seconds, w.knows(ReportsRequests, w.RequestsKnown > 0)
@@ -54,7 +41,7 @@ var Dimensions = []Dimension{
 		attempts: func(w *Window) (calls, again, unserved float64) { return w.Requests / seconds, w.Retries / seconds, 0 },
 	},
 	{
-		Name: DimPrefill, Unit: "tokens/s", Kind: Rate, Series: "forewarm_demand_prefill_tokens_per_second", Forecast: true,
+		Name: DimPrefill, Unit: "tokens/s", Series: "forewarm_demand_prefill_tokens_per_second", Forecast: true,
 		Help: "Prompt tokens of calls to prefill: not served from prefix cache, nor expected to be had they been served.",
 		Value: func(w *Window) (float64, bool) {
 			return (w.PromptTokens - w.CachedTokens - w.CachedUnserved) / seconds, w.knows(ReportsPrompt, w.PromptKnown > 0)
@@ -64,14 +51,14 @@ var Dimensions = []Dimension{
 		},
 	},
 	{
-		Name: DimCached, Unit: "tokens/s", Kind: Rate, Series: "forewarm_demand_cached_tokens_per_second",
+		Name: DimCached, Unit: "tokens/s", Series: "forewarm_demand_cached_tokens_per_second",
 		Help: "Prompt tokens served from prefix cache.",
 		Value: func(w *Window) (float64, bool) {
 			return w.CachedTokens / seconds, w.knows(ReportsCached, w.CachedKnown > 0)
 		},
 	},
 	{
-		Name: DimDecode, Unit: "tokens/s", Kind: Rate, Series: "forewarm_demand_decode_tokens_per_second", Forecast: true,
+		Name: DimDecode, Unit: "tokens/s", Series: "forewarm_demand_decode_tokens_per_second", Forecast: true,
 		Help: "Output tokens of calls, in the minute that generated them (of requests without times: that they arrived in), and " +
 			"those expected of calls that were not served to their end; in censored minutes all as if served on arrival.",
 		Value: func(w *Window) (float64, bool) {
@@ -82,7 +69,7 @@ var Dimensions = []Dimension{
 		},
 	},
 	{
-		Name: DimKV, Unit: "tokens", Kind: Level, Series: "forewarm_demand_kv_tokens", Forecast: true,
+		Name: DimKV, Unit: "tokens", Series: "forewarm_demand_kv_tokens", Forecast: true,
 		Help: "KV-cache tokens of calls, averaged over the minute: held, and expected of calls that were not served to their end; " +
 			"in censored minutes all as if served on arrival.",
 		Value: func(w *Window) (float64, bool) {
@@ -93,46 +80,28 @@ var Dimensions = []Dimension{
 		},
 	},
 	{
-		Name: DimKVMax, Unit: "tokens", Kind: Level, Series: "forewarm_demand_kv_max_tokens",
-		Help: "KV-cache tokens held by all attempts, in the fullest ten seconds of the minute.",
-		Value: func(w *Window) (float64, bool) {
-			fullest := 0.0
-			for _, area := range w.KVSlots {
-				fullest = max(fullest, area)
-			}
-			return fullest/slotSeconds + w.KVModelled/seconds, w.knows(ReportsTimes, w.KVTimed)
-		},
-	},
-	{
-		Name: DimRetry, Unit: "1/s", Kind: Rate, Series: "forewarm_demand_retries_per_second",
+		Name: DimRetry, Unit: "1/s", Series: "forewarm_demand_retries_per_second",
 		Help: "Attempts at calls that were counted before.",
 		Value: func(w *Window) (float64, bool) {
 			return w.Retries / seconds, w.knows(ReportsAttempts, w.Attempts > 0)
 		},
 	},
 	{
-		Name: DimRetryTokens, Unit: "tokens/s", Kind: Rate, Series: "forewarm_demand_retry_tokens_per_second",
-		Help: "Prompt tokens computed and output tokens generated for attempts at calls that were counted before.",
-		Value: func(w *Window) (float64, bool) {
-			return (w.PromptRetried + w.OutputRetried) / seconds, w.knows(ReportsAttempts, w.Attempts > 0 || w.OutputRetried > 0)
-		},
-	},
-	{
-		Name: DimServed, Unit: "1/s", Kind: Rate, Series: "forewarm_demand_served_per_second",
+		Name: DimServed, Unit: "1/s", Series: "forewarm_demand_served_per_second",
 		Help: "Attempts that were served to their end, in the minute in which they arrived.",
 		Value: func(w *Window) (float64, bool) {
 			return w.Served / seconds, w.knows(ReportsAttempts, w.Attempts > 0)
 		},
 	},
 	{
-		Name: DimWastedPrefill, Unit: "tokens/s", Kind: Rate, Series: "forewarm_demand_wasted_prefill_tokens_per_second",
+		Name: DimWastedPrefill, Unit: "tokens/s", Series: "forewarm_demand_wasted_prefill_tokens_per_second",
 		Help: "Prompt tokens computed for attempts that failed or were given up, in the minute in which they arrived.",
 		Value: func(w *Window) (float64, bool) {
 			return w.PromptWasted / seconds, w.knows(ReportsAttempts, w.Attempts > 0)
 		},
 	},
 	{
-		Name: DimWastedDecode, Unit: "tokens/s", Kind: Rate, Series: "forewarm_demand_wasted_decode_tokens_per_second",
+		Name: DimWastedDecode, Unit: "tokens/s", Series: "forewarm_demand_wasted_decode_tokens_per_second",
 		Help: "Output tokens generated for attempts that failed or were given up, in the minute in which they arrived.",
 		Value: func(w *Window) (float64, bool) {
 			return w.OutputWasted / seconds, w.knows(ReportsAttempts, w.Attempts > 0)

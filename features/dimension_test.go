@@ -70,11 +70,8 @@ func TestDimensionsOfAWindow(t *testing.T) {
 		DimCached:   100.0 / 60,
 		DimDecode:   100.0 / 60,
 		DimRetry:    1.0 / 60, // pressure, whose tokens are none of the above
-
-		DimRetryTokens: 340.0 / 60,
 		// Σ prompt·uncached/1000 + 0.01·(prompt·output + output²/2), over the minute
-		DimKV:    (700*600/1000.0 + .01*(700*60+60*60/2) + 300*300/1000.0 + .01*(300*40+40*40/2)) / 60,
-		DimKVMax: unknown, // the maximum within the minute takes times
+		DimKV: (700*600/1000.0 + .01*(700*60+60*60/2) + 300*300/1000.0 + .01*(300*40+40*40/2)) / 60,
 	})
 }
 
@@ -88,14 +85,14 @@ func TestUnknownIsNotZero(t *testing.T) {
 	h.closeUntil(t, a, 1, 3)
 
 	wantDims(t, h.window(t, "binned", 0), map[string]float64{
-		DimRequests: .1, DimPrefill: 10, DimCached: unknown, DimDecode: unknown, DimKV: unknown, DimKVMax: unknown, DimRetry: unknown,
+		DimRequests: .1, DimPrefill: 10, DimCached: unknown, DimDecode: unknown, DimKV: unknown, DimRetry: unknown,
 	})
 	wantDims(t, h.window(t, "tokens", 0), map[string]float64{
 		DimRequests: unknown, DimPrefill: unknown, DimCached: unknown, DimDecode: 2, DimKV: unknown,
 	})
 	// Silence while telemetry is alive: zero for what the class reports, unknown for what it never did.
 	wantDims(t, h.window(t, "binned", 1), map[string]float64{
-		DimRequests: 0, DimPrefill: 0, DimCached: unknown, DimDecode: unknown, DimKV: unknown, DimKVMax: unknown, DimRetry: unknown,
+		DimRequests: 0, DimPrefill: 0, DimCached: unknown, DimDecode: unknown, DimKV: unknown, DimRetry: unknown,
 	})
 	wantDims(t, h.window(t, "tokens", 1), map[string]float64{DimRequests: unknown, DimPrefill: unknown, DimDecode: 0})
 	// Silence of the telemetry: nothing is known.

@@ -42,27 +42,33 @@ func (h *hazards) at(age int) float64 {
 	return min(float64(h.Late[age-1])/float64(h.Seen[age-1]), 1)
 }
 
+// The delays of a pool are the prior for those of its classes.
+const (
+	priorSteps = 30.0  // weight of the prior, in steps of a value (see reporting.quantum)
+	maxSteps   = 300.0 // steps of its own from which on a class does not need the prior
+)
+
 // blend is g(age) of a class with the prior of its pool, and the number of steps that it is based on. The weight of the
-// prior falls linearly to zero at maxSteps of the class, so that a class with its own delays does not keep the prior's.
-func (h *hazards) blend(age int, prior prior, quantum float64) (hazard, steps float64) {
+// prior falls linearly to zero at maxSteps of the class, so that a class with its own delays does not keep the pool's.
+func (h *hazards) blend(age int, pool *hazards, quantum float64) (hazard, steps float64) {
 	if !(quantum > 0) {
-		return prior.hazard, prior.steps
+		return pool.at(age), priorSteps
 	}
 	own := math.Max(0, float64(h.Seen[age-1])/quantum)
-	due := prior.steps * math.Max(0, 1-own/maxSteps)
-	return (own*h.at(age) + due*prior.hazard) / (own + due), own + due
+	prior := priorSteps * math.Max(0, 1-own/maxSteps)
+	return (own*h.at(age) + prior*pool.at(age)) / (own + prior), own + prior
 }
 
 // share is the reported share F of a minute's value at an age, and the variance of the logarithm of its estimate, by
 // Greenwood's formula in reverse time: Σ_{j>d} g/((1−g)·n) with n the steps seen.
 type share struct{ reported, logVariance float64 }
 
-// shares fills s with F by age, from 0 to the settled age; priors are by age, from 1.
-func (h *hazards) shares(s []share, priors []prior, quantum float64) {
+// shares fills s with F by age, from 0 to the settled age.
+func (h *hazards) shares(s []share, pool *hazards, quantum float64) {
 	last := len(s) - 1
 	s[last] = share{reported: 1}
 	for age := last; age > 0; age-- {
-		g, steps := h.blend(age, priors[age-1], quantum)
+		g, steps := h.blend(age, pool, quantum)
 		s[age-1] = share{s[age].reported * (1 - g), s[age].logVariance}
 		if g > 0 && g < 1 {
 			s[age-1].logVariance += g / (1 - g) / (steps + 1)

@@ -2,7 +2,6 @@ package features
 
 import (
 	"math"
-	"slices"
 	"testing"
 	"time"
 
@@ -17,11 +16,11 @@ var t0 = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 // at is an instant, in seconds from t0.
 func at(s float64) time.Time { return t0.Add(time.Duration(math.Round(s * 1e9))) }
 
-// testConfig has small numbers: a revise span of three minutes, whose service numbers are easy to learnReporting with.
+// testConfig has small numbers: a revise span of three minutes, whose service numbers are easy to reckon with.
 func testConfig() Config {
 	return Config{
-		Revise: 3 * Minute, MaxClasses: 4, MaxTenants: 2, ReplicaTTL: 3 * Minute, ClassTTL: 6 * time.Hour,
-		DefaultService: Service{PrefillTokensPerS: 1000, ITL: 10 * time.Millisecond},
+		Revise: 3 * Minute, MaxClasses: 4, ReplicaTTL: 3 * Minute, ClassTTL: 6 * time.Hour,
+		Service: map[string]Service{"p": {PrefillTokensPerS: 1000, ITL: 10 * time.Millisecond}},
 	}
 }
 
@@ -105,16 +104,11 @@ func (h *history) closeUntil(t reporter, a *Aggregator, from, n int) {
 
 // detached is a copy of w that shares nothing with its Aggregator.
 func detached(w Window) Window {
-	for _, s := range w.shapes() {
+	for _, s := range [...]**sketch.Quantile{&w.Prompt, &w.Output, &w.TTFT, &w.ITL, &w.QueueWait} {
 		if *s != nil {
 			c := new(sketch.Quantile)
 			c.Merge(*s)
 			*s = c
-		}
-	}
-	for _, r := range [...]**Ranking{&w.Tenants, &w.Features} {
-		if *r != nil {
-			*r = &Ranking{slices.Clone((*r).Top), (*r).Total, (*r).Floor}
 		}
 	}
 	return w

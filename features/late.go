@@ -20,31 +20,31 @@ type Late struct {
 func (a *Aggregator) addLate(r *ingest.Request, t *requestTimes, seen *arrival, hash uint64, call bool) {
 	p := a.pool(r.Pool)
 	name := r.Class
-	if seen != nil && seen.class != nil {
-		name = seen.class.key.Class
+	if seen != nil {
+		name = seen.Class
 	}
 	c := a.class(p, name, a.oldest())
-	entry := arrival{Hash: hash, Minute: t.event.minute(), class: c}
+	entry := arrival{Hash: hash, Minute: t.event.minute(), Class: c.Name}
 	if seen != nil {
 		entry = *seen
 	}
 	var e delta
 	e.read(r, t)
 	cached := e.cached >= 0 && !e.neverServed()
-	c.late.Records++
+	c.Late.Records++
 	if call {
 		if seen == nil {
-			c.late.Requests++
+			c.Late.Requests++
 		}
 		if !entry.Prompt {
-			c.late.PromptTokens += float64(max(r.PromptTokens, 0))
+			c.Late.PromptTokens += float64(max(r.PromptTokens, 0))
 		}
 		if !entry.Cached && cached {
-			c.late.CachedTokens += float64(min(r.CachedTokens, max(r.PromptTokens, 0)))
+			c.Late.CachedTokens += float64(min(r.CachedTokens, max(r.PromptTokens, 0)))
 		}
 	}
 	if r.Phase == ingest.PhaseArrived {
-		p.phased = true
+		p.Phased = true
 	} else {
 		entry.Ended = true
 		if e.output >= 0 && !e.neverServed() {
@@ -54,7 +54,7 @@ func (a *Aggregator) addLate(r *ingest.Request, t *requestTimes, seen *arrival, 
 	entry.Prompt, entry.Cached = entry.Prompt || r.PromptTokens >= 0, entry.Cached || cached
 	if seen != nil {
 		*seen = entry
-	} else if p.phased && r.ID != "" && a.arrivals.add(entry) {
+	} else if p.Phased && r.ID != "" && a.arrivals.add(entry) {
 		a.counters.ArrivalsEvicted++
 	}
 }
@@ -77,13 +77,13 @@ func (a *Aggregator) serveLate(p *pool, c *class, e *delta, call bool) {
 		}
 	}
 	if call {
-		c.late.OutputTokens += late
+		c.Late.OutputTokens += late
 	}
 }
 
 // addLateSum adds a sum that is refused as late.
 func (a *Aggregator) addLateSum(s *ingest.Sum) {
-	late := &a.class(a.pool(s.Pool), s.Class, a.oldest()).late
+	late := &a.class(a.pool(s.Pool), s.Class, a.oldest()).Late
 	late.Records++
 	for _, x := range [...]struct {
 		to *float64

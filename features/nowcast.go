@@ -1,6 +1,9 @@
 package features
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Estimate is a nowcast: the expected settled value of a minute that is still being reported, in the dimension's unit.
 //
@@ -15,22 +18,15 @@ type Estimate struct {
 	Mean    float64
 	Counted float64 // reported by now
 	SD      float64 // of the missing part; 0 when nothing is missing
-	// Low and High bound the settled value with a probability of 90 %, learned from the errors of earlier estimates at
-	// the same age. If so little is missing that it may be nothing, Low is Counted.
-	Low, High float64
-	Share     float64 // expected reported share of the settled value; 1 when nothing is missing
+	Share   float64 // expected reported share of the settled value; 1 when nothing is missing
 }
 
 // complete is the estimate of a complete value.
-func complete(value float64) Estimate {
-	return Estimate{Mean: value, Counted: value, Low: value, High: value, Share: 1}
-}
+func complete(value float64) Estimate { return Estimate{Mean: value, Counted: value, Share: 1} }
 
-// Plus is the estimate of the sum of two values with independent errors: distances from the mean add in quadrature.
+// Plus is the estimate of the sum of two values with independent errors: deviations add in quadrature.
 func (e Estimate) Plus(o Estimate) Estimate {
 	sum := Estimate{Mean: e.Mean + o.Mean, Counted: e.Counted + o.Counted, SD: math.Hypot(e.SD, o.SD), Share: 1}
-	sum.Low = sum.Mean - math.Hypot(e.Mean-e.Low, o.Mean-o.Low)
-	sum.High = sum.Mean + math.Hypot(e.High-e.Mean, o.High-o.Mean)
 	if sum.Mean > 0 {
 		sum.Share = (e.Mean*e.Share + o.Mean*o.Share) / sum.Mean
 	}
@@ -79,3 +75,161 @@ func (d *Dimension) Now(w *Window) (e Estimate, ok bool) {
 	value, ok := d.Value(w)
 	return complete(value), ok
 }
+
+// nowcasting is the scratch space of the pass over one class, reused for the next one.
+type nowcasting struct {
+	values  []float64 // by age and row
+	records []float64 // by age
+	shares  []share   // by age
+	nothing Window    // for minutes without records
+	copied  Window    // copy of a bucket's window
+}
+
+// nowcast updates the delays of all classes for the minute that closes, and estimates all open minutes. Increments
+// after a minute without telemetry are a backlog, and nothing is learned from them.
+func (a *Aggregator) nowcast() {
+	if a.revise == 0 {
+		return
+	}
+	for _, p := range a.pools {
+		if !a.covered(p, a.open) {
+			p.Lag.Gap = a.open
+		}
+		if p.Lag.Late = p.Lag.Late || a.amended(p); !p.Lag.Late {
+			continue
+		}
+		records := 0.0
+		for _, c := range p.classes {
+			if c.Nowcasts == nil && c.open > 0 {
+				c.Nowcasts = newNowcasts(a.revise, a.open)
+			}
+			if c.Nowcasts != nil {
+				records += float64(c.Nowcasts.Records)
+			}
+		}
+		for i := range p.Lag.Rows {
+			p.Lag.Rows[i].fade(keep(records))
+		}
+		for _, c := range p.classes {
+			if c.Nowcasts != nil {
+				a.nowcastClass(p, c)
+			}
+		}
+	}
+}
+
+// amended reports whether a minute of a pool has changed after its first count.
+func (a *Aggregator) amended(p *pool) bool {
+	for _, c := range p.classes {
+		for m := a.oldest(); c.open > 0 && m < a.open; m++ {
+			if at := a.find(c, m); at != nil && at.Dirty {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (a *Aggregator) nowcastClass(p *pool, c *class) {
+	n, d := &a.nowcasting, c.Nowcasts
+	a.read(p, c, n)
+	oldest := int(a.revise)
+	if p.teaches(c, a.oldest()) {
+		d.count(n.records[oldest])
+	}
+	records := 0.0
+	for _, r := range n.records {
+		records += r
+	}
+	for i := range d.Open {
+		d.Open[i] <<= 1
+	}
+	d.Open[d.slot(a.open)] = 0
+	d.estimates = grown(d.estimates, (oldest+1)*len(d.Rows))
+	for row := range d.Rows {
+		a.nowcastRow(p, c, row, records)
+	}
+	d.ages = 0
+	for age := oldest; age >= 0 && d.ages == 0; age-- {
+		if d.Open[d.slot(a.open-int64(age))]&1 != 0 {
+			d.ages = age + 1
+		}
+	}
+}
+
+// nowcastRow learns the increments of one dimension of a class, scores the minute that settles, and estimates open
+// ones.
+func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
+	n, d, r, oldest := &a.nowcasting, c.Nowcasts, &c.Nowcasts.Rows[row], int(a.revise)
+	lag := &p.Lag.Rows[row]
+	value := func(age int) float64 { return n.values[age*len(d.Rows)+row] }
+	sum := 0.0
+	for age := range oldest + 1 {
+		if v := value(age); !math.IsNaN(v) {
+			sum += v
+		}
+	}
+	r.weigh(sum, records)
+	quantum := r.quantum()
+	r.fade(keep(float64(d.Records)))
+	for age := 1; age <= oldest; age++ {
+		m := a.open - int64(age)
+		x := float64(float32(value(age)) - d.Last[d.slot(m)*len(d.Rows)+row])
+		if !p.teaches(c, m) || a.censored(p, m) != p.Coverage[a.slot(m)].Censored || math.IsNaN(x) {
+			continue // or the meaning of its values has changed
+		}
+		r.learn(age, x, value(age))
+		lag.learn(age, x, value(age))
+	}
+	if m := a.oldest(); p.teaches(c, m) {
+		d.score(row, m, value(oldest))
+	}
+
+	r.Hazards.shares(n.shares, lag, quantum)
+	level, exposure := float64(r.Level), float64(r.Exposure)
+	for age := oldest; age >= 0; age-- {
+		m, counted := a.open-int64(age), value(age)
+		e := r.estimate(age, counted, n.shares[age], level/exposure, quantum)
+		d.estimates[age*len(d.Rows)+row] = e
+		d.issue(row, m, age, &e)
+		if math.Abs(e.Mean-counted) > missingSteps*quantum {
+			d.Open[d.slot(m)] |= 1
+		}
+		if !math.IsNaN(counted) {
+			level, exposure = levelFade*level+counted, levelFade*exposure+n.shares[age].reported
+		}
+	}
+	if y := value(oldest); !math.IsNaN(y) {
+		r.settle(y)
+	}
+}
+
+// teaches reports whether the increments of a minute since the last Close show usual delays.
+func (p *pool) teaches(c *class, m int64) bool { return m > p.Lag.Gap && m >= c.Nowcasts.Since }
+
+// read reads the values of the open minutes of a class. A usually reported value is zero until reported.
+func (a *Aggregator) read(p *pool, c *class, n *nowcasting) {
+	ages := int(a.revise) + 1
+	n.values, n.records, n.shares = grown(n.values, ages*len(nowcasted)), grown(n.records, ages), grown(n.shares, ages)
+	for age := range ages {
+		m := a.open - int64(age)
+		w := &n.nothing
+		if at := a.find(c, m); at != nil {
+			n.copied = at.Window
+			w = &n.copied
+		}
+		records := w.Records
+		w.Records, w.Covered, w.Censored, w.Reports = 0, a.covered(p, m), a.censored(p, m), c.Reports
+		for row, i := range nowcasted {
+			v, ok := Dimensions[i].Value(w)
+			if !ok {
+				v = math.NaN()
+			}
+			n.values[age*len(nowcasted)+row] = v
+		}
+		w.Records, w.Covered, w.Censored, w.Reports = records, false, false, 0
+		n.records[age] = records
+	}
+}
+
+func grown[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }

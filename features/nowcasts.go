@@ -15,15 +15,14 @@ type nowcasts struct {
 	Issued []issuedNow `cbor:"6,keyasint"` // by row and scored age
 	Open   []byte      `cbor:"7,keyasint"` // bit 0: something was missing at the last Close; bit 1: at the one before
 
-	block int // index in Aggregator.estimates of the first nowcast of this Close, by age and row
-	ages  int // number of ages from there
+	estimates []Estimate // of this Close, by age and row
+	ages      int        // number of incomplete ages
 }
 
 // issuedNow is a nowcast that waits for its minute to settle.
 type issuedNow struct {
 	Mean float32 `cbor:"1,keyasint"`
 	SD   float32 `cbor:"2,keyasint"`
-	Few  bool    `cbor:"3,keyasint"` // see ageErrors
 }
 
 const (
@@ -72,11 +71,11 @@ func (d *nowcasts) slot(minute int64) int {
 }
 
 // issue stores a nowcast to be scored, and the count before the next increment.
-func (d *nowcasts) issue(row int, m int64, age int, e *Estimate, few bool) {
+func (d *nowcasts) issue(row int, m int64, age int, e *Estimate) {
 	i := d.slot(m)*len(d.Rows) + row
 	d.Last[i] = float32(e.Counted)
 	if age < scoredAges {
-		d.Issued[i*scoredAges+age] = issuedNow{float32(e.Mean), float32(e.SD), few}
+		d.Issued[i*scoredAges+age] = issuedNow{float32(e.Mean), float32(e.SD)}
 	}
 }
 
@@ -85,22 +84,18 @@ func (d *nowcasts) score(row int, m int64, y float64) {
 	i := d.slot(m)*len(d.Rows) + row
 	for age, was := range d.Issued[i*scoredAges : (i+1)*scoredAges] {
 		if z := (y - float64(was.Mean)) / float64(was.SD); was.SD > 0 && !math.IsNaN(z) && was.Mean >= scoredFrom*d.Rows[row].Size {
-			d.Rows[row].Errors[age].score(z, was.Few)
+			d.Rows[row].Errors[age].score(z)
 		}
 	}
 }
 
-// of returns the nowcasts of a minute, nil when it is complete.
-func (d *nowcasts) of(a *Aggregator, m int64) []Estimate {
-	if d == nil {
+// of returns the nowcasts of a minute that is age minutes old, nil when it is complete.
+func (d *nowcasts) of(age int64) []Estimate {
+	if d == nil || age >= int64(d.ages) {
 		return nil
 	}
-	age := int(a.open - m)
-	if age >= d.ages {
-		return nil
-	}
-	i := d.block + age*len(d.Rows)
-	return a.estimates[i : i+len(d.Rows) : i+len(d.Rows)]
+	i := int(age) * len(d.Rows)
+	return d.estimates[i : i+len(d.Rows) : i+len(d.Rows)]
 }
 
 // moved reports whether the nowcast of an open minute may have changed.

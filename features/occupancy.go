@@ -73,42 +73,26 @@ func (l *life) secondsAt(minute int64) float64 {
 // decodes is the minute of the first output token.
 func (l *life) decodes() int64 { return (l.start + unixTime(l.first*float64(second))).minute() }
 
-// occupy adds the occupancy of a life to its minutes and slots, by kind. Occupancy before the open span is late, that
-// beyond it is only counted.
+// occupy adds the occupancy of a life to its minutes, by kind. Occupancy before the open span is late, that beyond it is
+// not counted.
 func (a *Aggregator) occupy(c *class, l *life, to demandKind) {
 	first := max(l.start.minute(), a.oldest())
 	x := l.secondsAt(first)
 	held := 0.0
 	if x > 0 {
 		held = l.held(x)
-		a.counters.KVBeforeOpen += held
 		if to != retried {
-			c.late.KVTokenSeconds += held
+			c.Late.KVTokenSeconds += held
 		}
 	}
 	for m := first; m < a.end() && x < l.end; m++ {
+		x += seconds
+		area := l.held(x)
 		w := a.bucket(c, m)
 		w.KVTimed = true
-		inMinute := 0.0
-		next := x + slotSeconds
-		for i := range w.KVSlots {
-			if next > 0 { // the first slots may be before the start
-				area := l.held(next)
-				w.KVSlots[i] += area - held
-				inMinute += area - held
-				held = area
-			}
-			if next >= l.end {
-				break
-			}
-			next += slotSeconds
-		}
-		w.KVTokenSeconds += inMinute
-		to.enter(&w.Window, 0, inMinute)
-		x += seconds
-	}
-	if x < l.end {
-		a.counters.KVBeyondOpen += l.held(l.end) - held
+		w.KVTokenSeconds += area - held
+		to.enter(&w.Window, 0, area-held)
+		held = area
 	}
 }
 
@@ -122,15 +106,11 @@ func (a *Aggregator) generate(c *class, w *bucket, e *delta, l *life, timed bool
 		to.enter(&w.Window, float64(e.output), 0)
 		return
 	}
-	first := max(l.decodes(), a.oldest())
-	if x := l.secondsAt(first); x > l.first {
-		a.counters.OutputBroughtAhead += l.generated(x)
-	}
-	a.generateFrom(c, l, first, 0, to)
+	a.generateFrom(c, l, max(l.decodes(), a.oldest()), 0, to)
 }
 
 // generateFrom counts the output tokens of a life after the first done ones. Those from before the minute first are
-// counted in first.
+// counted in first; those beyond the open span are not counted.
 func (a *Aggregator) generateFrom(c *class, l *life, first int64, done float64, to demandKind) {
 	x := l.secondsAt(first)
 	for m := first; m < a.end() && done < l.output; m++ {
@@ -141,7 +121,6 @@ func (a *Aggregator) generateFrom(c *class, l *life, first int64, done float64, 
 		to.enter(&w.Window, next-done, 0)
 		done = next
 	}
-	a.counters.OutputBeyondOpen += l.output - done
 }
 
 // modelled is the area that a request without times holds, in token-seconds by Little's law: prompt·T_prefill +

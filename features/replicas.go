@@ -9,28 +9,39 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// fleet has the newest report of each replica of one pool.
+// maxReplicas bounds the replicas of a pool that are tracked.
+const maxReplicas = 8192
+
+// fleet has the newest report of each replica of one pool. The exported fields are the saved state.
 type fleet struct {
-	byName      map[string]*replica
-	replicas    []*replica // ordered by name
-	reported    time.Time
-	preemptions float64 // since the last state()
-	waiting     int64   // requests, over the ready replicas that report it
-	reporting   int64   // those replicas
-	serving     int64   // replicas that serve
+	Replicas    []*replica `cbor:"1,keyasint,omitempty"` // ordered by name
+	Reported    time.Time  `cbor:"2,keyasint,omitzero"`
+	Preemptions float64    `cbor:"3,keyasint,omitempty"` // since the last state()
+
+	byName    map[string]*replica
+	waiting   int64 // requests, over the ready replicas that report it
+	reporting int64 // those replicas
+	serving   int64 // replicas that serve
 
 	capacities []float64   // scratch
 	pending    []time.Time // result of state()
 }
 
 type replica struct {
-	last         ingest.Replica
-	pendingSince time.Time // zero unless pending or loading
-	fresh        bool      // first seen while the pool reported, and not ready since
-	started      time.Time // process start of the newest reported startup
+	Last         ingest.Replica `cbor:"1,keyasint"`           // without pool
+	PendingSince time.Time      `cbor:"2,keyasint,omitzero"`  // zero unless pending or loading
+	Fresh        bool           `cbor:"3,keyasint,omitempty"` // first seen while the pool reported, and not ready since
+	Started      time.Time      `cbor:"4,keyasint,omitzero"`  // process start of the newest reported startup
 }
 
-func newFleet() fleet { return fleet{byName: make(map[string]*replica)} }
+// index sets the fields that follow from Replicas.
+func (f *fleet) index() {
+	f.byName = make(map[string]*replica)
+	for _, r := range f.Replicas {
+		f.byName[r.Last.Name] = r
+		f.count(&r.Last, 1)
+	}
+}
 
 // ReplicaLife is the new information about a replica's start in a report.
 type ReplicaLife struct {
@@ -49,58 +60,58 @@ const maxReportGap = 2 * time.Minute
 // warmed is the time from pending to r, the first report of ready; 0 when r is not that report or the time is unknown.
 // It is 0 for a replica that served before, which was only restarted.
 func (k *replica) warmed(r *ingest.Replica) time.Duration {
-	if !k.fresh || k.pendingSince.IsZero() || r.State != ingest.ReplicaReady {
+	if !k.Fresh || k.PendingSince.IsZero() || r.State != ingest.ReplicaReady {
 		return 0
 	}
-	return r.At.Sub(k.pendingSince)
+	return r.At.Sub(k.PendingSince)
 }
 
 // start reports whether r has a new startup time of the replica.
 func (k *replica) start(r *ingest.Replica) bool {
-	if !(r.StartupSeconds > 0) || r.StartedAt.IsZero() || r.State != ingest.ReplicaReady || r.StartedAt.Equal(k.started) {
+	if !(r.StartupSeconds > 0) || r.StartedAt.IsZero() || r.State != ingest.ReplicaReady || r.StartedAt.Equal(k.Started) {
 		return false
 	}
-	k.started = r.StartedAt.UTC()
+	k.Started = r.StartedAt.UTC()
 	ready := r.StartedAt.Add(time.Duration(r.StartupSeconds * float64(time.Second)))
 	return r.At.Sub(ready) <= maxStartDelay
 }
 
 // add adds a report. It refuses a report older than the newest one, and a new replica when the fleet is full; ok is
 // false then.
-func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) (ok bool, life ReplicaLife) {
+func (f *fleet) add(r *ingest.Replica, n *Counters) (ok bool, life ReplicaLife) {
 	known, ok := f.byName[r.Name]
 	switch {
-	case ok && r.At.Before(known.last.At):
+	case ok && r.At.Before(known.Last.At):
 		n.ReplicasStale++
 		return false, life
-	case !ok && len(f.replicas) >= limit:
+	case !ok && len(f.Replicas) >= maxReplicas:
 		n.ReplicasRefused++
 		return false, life
 	case !ok:
 		known = f.insert(r.Name)
-	case r.PreemptionsTotal >= 0 && known.last.PreemptionsTotal >= 0:
-		f.preemptions += float64(increase(known.last.PreemptionsTotal, r.PreemptionsTotal))
+	case r.PreemptionsTotal >= 0 && known.Last.PreemptionsTotal >= 0:
+		f.Preemptions += float64(increase(known.Last.PreemptionsTotal, r.PreemptionsTotal))
 	}
 	n.ReplicaReports++
-	previous := f.reported
-	f.reported = later(f.reported, r.At)
+	previous := f.Reported
+	f.Reported = later(f.Reported, r.At)
 	life.Warmed = known.warmed(r)
-	if known.last.State == ingest.ReplicaGone {
-		known.fresh = !previous.IsZero() && r.At.Sub(previous) <= maxReportGap
+	if known.Last.State == ingest.ReplicaGone {
+		known.Fresh = !previous.IsZero() && r.At.Sub(previous) <= maxReportGap
 	}
 	if r.State == ingest.ReplicaReady {
-		life.New, known.fresh = known.fresh, false
+		life.New, known.Fresh = known.Fresh, false
 	}
-	name := known.last.Name
-	f.count(&known.last, -1)
-	known.last = *r
-	known.last.Name, known.last.Pool = name, ""
-	f.count(&known.last, 1)
+	name := known.Last.Name
+	f.count(&known.Last, -1)
+	known.Last = *r
+	known.Last.Name, known.Last.Pool, known.Last.At = name, "", r.At.UTC()
+	f.count(&known.Last, 1)
 	switch {
 	case r.State != ingest.ReplicaPending && r.State != ingest.ReplicaLoading:
-		known.pendingSince = time.Time{}
-	case known.pendingSince.IsZero():
-		known.pendingSince = r.At.UTC()
+		known.PendingSince = time.Time{}
+	case known.PendingSince.IsZero():
+		known.PendingSince = r.At.UTC()
 	}
 	life.Started = known.start(r)
 	return true, life
@@ -120,16 +131,16 @@ func (f *fleet) count(r *ingest.Replica, sign int64) {
 // newest is the newest report of a replica; without one its state is ReplicaGone.
 func (f *fleet) newest(name string) ingest.Replica {
 	if r, ok := f.byName[name]; ok {
-		return r.last
+		return r.Last
 	}
 	return ingest.Replica{State: ingest.ReplicaGone}
 }
 
 func (f *fleet) insert(name string) *replica {
-	known := &replica{last: ingest.Replica{Name: name, State: ingest.ReplicaGone}}
+	known := &replica{Last: ingest.Replica{Name: name, State: ingest.ReplicaGone}}
 	f.byName[name] = known
-	i, _ := slices.BinarySearchFunc(f.replicas, name, func(r *replica, name string) int { return strings.Compare(r.last.Name, name) })
-	f.replicas = slices.Insert(f.replicas, i, known)
+	i, _ := slices.BinarySearchFunc(f.Replicas, name, func(r *replica, name string) int { return strings.Compare(r.Last.Name, name) })
+	f.Replicas = slices.Insert(f.Replicas, i, known)
 	return known
 }
 
@@ -143,43 +154,43 @@ func increase(before, now int64) int64 {
 
 // forget drops the replicas without a report since t.
 func (f *fleet) forget(t time.Time) {
-	f.replicas = slices.DeleteFunc(f.replicas, func(r *replica) bool {
-		if !r.last.At.Before(t) {
+	f.Replicas = slices.DeleteFunc(f.Replicas, func(r *replica) bool {
+		if !r.Last.At.Before(t) {
 			return false
 		}
-		f.count(&r.last, -1)
-		delete(f.byName, r.last.Name)
+		f.count(&r.Last, -1)
+		delete(f.byName, r.Last.Name)
 		return true
 	})
 }
 
 // state summarizes the replicas that reported within ttl before at. It resets the count of preemptions.
 func (f *fleet) state(pool string, at time.Time, ttl time.Duration) PoolState {
-	s := PoolState{Pool: pool, At: at, ReportedAt: f.reported, KVUsedMax: math.NaN(), WaitingPerReady: math.NaN()}
-	s.Preemptions, f.preemptions = f.preemptions, 0
+	s := PoolState{Pool: pool, At: at, ReportedAt: f.Reported, KVUsedMax: math.NaN(), WaitingPerReady: math.NaN()}
+	s.Preemptions, f.Preemptions = f.Preemptions, 0
 	f.capacities, f.pending = f.capacities[:0], f.pending[:0]
 	waiting, reporting := 0.0, 0.0
-	for _, r := range f.replicas {
-		if r.last.At.Before(at.Add(-ttl)) {
+	for _, r := range f.Replicas {
+		if r.Last.At.Before(at.Add(-ttl)) {
 			continue
 		}
 		s.Observed = true
-		switch r.last.State {
+		switch r.Last.State {
 		case ingest.ReplicaReady:
 			s.Ready++
-			if r.last.KVCapacityTokens > 0 {
-				f.capacities = append(f.capacities, float64(r.last.KVCapacityTokens))
+			if r.Last.KVCapacityTokens > 0 {
+				f.capacities = append(f.capacities, float64(r.Last.KVCapacityTokens))
 			}
-			if used := kvUsed(&r.last); !(s.KVUsedMax >= used) && !math.IsNaN(used) {
+			if used := kvUsed(&r.Last); !(s.KVUsedMax >= used) && !math.IsNaN(used) {
 				s.KVUsedMax = used
 			}
-			if r.last.Waiting >= 0 {
-				waiting += float64(r.last.Waiting)
+			if r.Last.Waiting >= 0 {
+				waiting += float64(r.Last.Waiting)
 				reporting++
 			}
 		case ingest.ReplicaPending, ingest.ReplicaLoading:
 			s.Pending++
-			f.pending = append(f.pending, r.pendingSince)
+			f.pending = append(f.pending, r.PendingSince)
 		case ingest.ReplicaDraining:
 			s.Draining++
 		}
@@ -212,9 +223,49 @@ func median(v []float64) float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b.UTC()
-	}
-	return a
+// PoolState is the state of a pool's replicas at one instant. It counts replicas that reported within
+// Config.ReplicaTTL.
+type PoolState struct {
+	Pool string
+	At   time.Time
+
+	Ready, Pending, Draining int
+	PendingSince             []time.Time // when each pending or loading replica was first seen, ascending
+	ReportedAt               time.Time   // newest replica report; zero when none ever came
+
+	KVCapacityTokens float64 // per ready replica, median of the reports; 0 when unknown
+	KVCapacityLeast  float64 // of a ready replica
+	KVCapacityMost   float64
+	KVUsedMax        float64 // highest KV use ratio of any ready replica; NaN when unknown
+	WaitingPerReady  float64 // queued requests per ready replica; NaN when unknown
+	Preemptions      float64 // since the previous tick
+
+	Observed bool // at least one replica report is fresh
+}
+
+// PoolMinute is one pool when a minute is over.
+type PoolMinute struct {
+	Pool    string
+	Start   time.Time
+	Covered bool
+	State   PoolState
+	// QueueGrowing reports that demand in this minute exceeded the pool's capacity: its queue or the time in it grew,
+	// or it turned requests away. Its throughput in such a minute is its capacity, not the demand.
+	QueueGrowing bool
+	// KVSharing is the saving of the engines' caches by shared prefixes. The kv dimension does not include it; use
+	// Carries to compare demand with a capacity.
+	KVSharing KVSharing
+	// LastEvent is the newest event time of the pool; zero without records. Its age is the staleness of telemetry.
+	LastEvent time.Time
+	// Heard is when the newest record of the pool was stored, counted or refused; on the event clock its event time.
+	Heard time.Time
+	// Attempts has the open minutes, oldest first; nil without recent retries.
+	Attempts []Attempts
+
+	// Producers is the number of known live producers of the pool's requests. Complete is the newest event of the
+	// slowest of them, zero without any: demand before it is complete. Faults are theirs and those of silent producers.
+	// See [Producers].
+	Producers int
+	Complete  time.Time
+	Faults    []ProducerFault
 }

@@ -117,21 +117,19 @@ func TestSilentReplicasAreForgotten(t *testing.T) {
 			t.Errorf("reported at %v", s.ReportedAt)
 		}
 	}
-	if !math.IsNaN(stateAt(t, a, 360).KVUsedMax) || len(restOf(t, a).Pools[0].Replicas) != 0 {
+	if !math.IsNaN(stateAt(t, a, 360).KVUsedMax) || len(a.pools[0].Fleet.Replicas) != 0 {
 		t.Error("the silent replica is still kept")
 	}
 }
 
 func TestReplicasAreCapped(t *testing.T) {
-	cfg := testConfig()
-	cfg.MaxReplicas = 2
-	a := New(cfg)
-	for i := range 5 {
-		a.AddReplica(reported(fmt.Sprint(i), float64(i), ingest.ReplicaReady))
+	a := New(testConfig())
+	for i := range maxReplicas + 3 {
+		a.AddReplica(reported(fmt.Sprint(i), 1, ingest.ReplicaReady))
 	}
 	a.AddReplica(reported("1", 20, ingest.ReplicaDraining))
-	if s := stateAt(t, a, 60); s.Ready != 1 || s.Draining != 1 {
-		t.Errorf("%d ready and %d draining, want 1 and 1", s.Ready, s.Draining)
+	if s := stateAt(t, a, 60); s.Ready != maxReplicas-1 || s.Draining != 1 {
+		t.Errorf("%d ready and %d draining, want %d and 1", s.Ready, s.Draining, maxReplicas-1)
 	}
 	if got := a.Counters().ReplicasRefused; got != 3 {
 		t.Errorf("ReplicasRefused = %d, want 3", got)

@@ -15,9 +15,8 @@ import "math"
 // It is unbiased although those minutes are incomplete. A level that the count contradicts has less weight. φ, the
 // dispersion of the increments, is learned as in quasi-binomial models (McCullagh and Nelder 1989, §4.5).
 //
-// The standardised errors of earlier nowcasts at the same age scale the variance and set the interval. So the interval
-// holds in the long run even where the model is wrong, such as for a service that slows down. 400 bytes and 8 per age;
-// O(ages) a minute.
+// The standardised errors of earlier nowcasts at the same age scale the variance. So it holds in the long run even where
+// the model is wrong, such as for a service that slows down. O(ages) in memory and time a minute.
 type reporting struct {
 	Hazards hazards `cbor:"1,keyasint"`
 
@@ -53,7 +52,7 @@ const (
 func newReporting(ages int) reporting {
 	d := reporting{Hazards: newHazards(ages)}
 	for i := range d.Errors {
-		d.Errors[i] = newAgeErrors()
+		d.Errors[i].Square = 1
 	}
 	return d
 }
@@ -106,11 +105,10 @@ func (d *reporting) stray(quantum float64) float64 {
 	return math.Max(w*priorStray+(1-w)*own, minStray)
 }
 
-// estimate nowcasts a minute with the value counted so far; level is μ, NaN when there is none. few reports that so
-// little is missing that it may be nothing.
-func (d *reporting) estimate(age int, counted float64, s share, level, quantum float64) (e Estimate, few bool) {
+// estimate nowcasts a minute with the value counted so far; level is μ, NaN when there is none.
+func (d *reporting) estimate(age int, counted float64, s share, level, quantum float64) Estimate {
 	if s.reported == 1 || !(quantum > 0) || math.IsNaN(counted) {
-		return complete(counted), false
+		return complete(counted)
 	}
 	shape, steps := d.shape(counted, s.reported, level, quantum), counted/quantum
 	rate := 0.0
@@ -127,21 +125,8 @@ func (d *reporting) estimate(age int, counted float64, s share, level, quantum f
 		off := rate * (own + (1-own)*s.reported)
 		variance += missing*missing/known + off*off*s.logVariance
 	}
-	e = Estimate{Mean: math.Max(0, counted+missing), Counted: counted, Share: s.reported}
-	was := &d.Errors[min(age, scoredAges-1)]
-	if few = missing >= 0 && missing < fewSteps*quantum; few {
-		e.SD = math.Sqrt(variance * float64(was.Few.Square))
-		e.Low = counted
-		e.High = math.Max(counted, e.Mean+float64(was.Few.High)*e.SD)
-		return e, few
-	}
-	e.SD = math.Sqrt(variance * float64(was.Many.Square))
-	e.Low = math.Max(0, e.Mean+float64(was.Many.Low)*e.SD)
-	if missing > 0 {
-		e.Low = math.Max(e.Low, counted)
-	}
-	e.High = math.Max(e.Low, e.Mean+float64(was.Many.High)*e.SD)
-	return e, few
+	square := float64(d.Errors[min(age, scoredAges-1)].Square)
+	return Estimate{Mean: math.Max(0, counted+missing), Counted: counted, SD: math.Sqrt(variance * square), Share: s.reported}
 }
 
 // shape is the prior's, reduced where the count contradicts the level; 0 without a level.
@@ -167,4 +152,52 @@ func (d *reporting) settle(y float64) {
 	}
 	d.Level = levelFade*d.Level + float32(y)
 	d.Exposure = levelFade*d.Exposure + 1
+}
+
+// scoredAges is the number of ages with their own errors: the newest, the one before, and all older ones together,
+// scored at the first of them.
+const scoredAges = 3
+
+// ageErrors are the errors of nowcasts of one age in units of the model's standard deviation.
+type ageErrors struct {
+	Square float32 `cbor:"1,keyasint"` // mean square
+	Scored float32 `cbor:"2,keyasint"`
+}
+
+const (
+	errorGain  = 1.0 / 300 // one over the memory in scored minutes
+	errorStart = 20        // weight of the model at the start, in minutes
+	errorBound = 5         // larger errors are clipped
+	scoredFrom = 0.25      // records; smaller nowcasts are not scored
+)
+
+// score adds the error of one nowcast, divided by its standard deviation.
+func (e *ageErrors) score(z float64) {
+	e.Scored++
+	gain := math.Max(errorGain, 1/(float64(e.Scored)+errorStart))
+	square := float64(e.Square)
+	e.Square = float32(square + gain*(math.Min(z*z, errorBound*errorBound)*square-square))
+}
+
+// lag is the reporting delay of a pool, the prior for young classes.
+type lag struct {
+	Late bool      `cbor:"1,keyasint"` // records have come after the first count of their minute
+	Gap  int64     `cbor:"2,keyasint"` // the newest minute without live telemetry at its end
+	Rows []hazards `cbor:"3,keyasint"`
+}
+
+func newLag(revise int64) lag {
+	l := lag{Gap: math.MinInt64, Rows: make([]hazards, len(nowcasted))}
+	for i := range l.Rows {
+		l.Rows[i] = newHazards(int(revise))
+	}
+	return l
+}
+
+func (l *lag) fits(revise int64) bool {
+	ok := len(l.Rows) == len(nowcasted)
+	for i := range l.Rows {
+		ok = ok && l.Rows[i].fits(revise)
+	}
+	return ok
 }

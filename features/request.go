@@ -1,6 +1,7 @@
 package features
 
 import (
+	"github.com/forewarm/forewarm/features/sketch"
 	"github.com/forewarm/forewarm/ingest"
 )
 
@@ -56,20 +57,19 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, retry bool) ingest.Reason {
 	}
 
 	p := a.pool(r.Pool)
-	var c *class
-	if seen != nil && seen.class != nil {
-		c = seen.class // the first record sets the class of a request
-	} else {
-		c = a.lookup(p, r.Class, minute)
+	name := r.Class
+	if seen != nil {
+		name = seen.Class // the first record sets the class of a request
 	}
+	c := a.lookup(p, name, minute)
 	e := &a.delta
 	*e = delta{}
 	e.read(r, &t)
 	e.minute, e.call, e.arrives = int32(minute), call, seen == nil
-	entry := arrival{Hash: hash, Minute: minute, class: c}
+	entry := arrival{Hash: hash, Minute: minute, Class: c.Name}
 	if seen == nil {
 		a.evidence(p, minute, t.event)
-		p.coverage[a.slot(minute)].queuePressure.Attempts++
+		p.Coverage[a.slot(minute)].Queue.Attempts++
 	} else {
 		seen.Ended = true
 		entry = *seen
@@ -78,24 +78,23 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, retry bool) ingest.Reason {
 	e.toCount(&entry, open)
 	e.uncounted = open && entry.Prompt && !entry.Cached
 	if !e.ends {
-		p.phased = true
+		p.Phased = true
 	} else {
 		entry.Ended = true
 		if ended := t.finished.minute(); t.finished != never && ended > minute && ended <= a.open {
 			a.evidence(p, ended, t.finished)
 		}
 		if open {
-			p.coverage[a.slot(minute)].queuePressure.end(e)
+			p.Coverage[a.slot(minute)].Queue.end(e)
 		}
-		e.expect(&p.expected)
 	}
 	if open {
-		p.tried(&p.coverage[a.slot(minute)].queuePressure, e, minute)
+		p.tried(&p.Coverage[a.slot(minute)].Queue, e, minute)
 	}
 	if e.teaches() {
-		p.expected.learn(e)
+		p.Expected.learn(e)
 	}
-	if seen == nil && p.phased && r.ID != "" && a.arrivals.add(entry) {
+	if seen == nil && p.Phased && r.ID != "" && a.arrivals.add(entry) {
 		a.counters.ArrivalsEvicted++
 	}
 	a.count(c, e)
@@ -105,7 +104,7 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, retry bool) ingest.Reason {
 // seen finds the earlier record of a request, in pools that send records at arrival.
 func (a *Aggregator) seen(r *ingest.Request) (seen *arrival, hash uint64, reason ingest.Reason) {
 	arrived := r.Phase == ingest.PhaseArrived
-	if p := a.known(r.Pool); !arrived && (p == nil || !p.phased) {
+	if p := a.known(r.Pool); !arrived && (p == nil || !p.Phased) {
 		return nil, 0, ""
 	}
 	if r.ID == "" {
@@ -132,7 +131,7 @@ func (e *delta) toCount(done *arrival, open bool) {
 // count adds an attempt to its class.
 func (a *Aggregator) count(c *class, e *delta) {
 	minute := int64(e.minute)
-	c.born, c.last = min(c.born, minute), max(c.last, minute)
+	c.Born, c.Last = min(c.Born, minute), max(c.Last, minute)
 	w := a.bucket(c, max(minute, a.oldest()))
 	if e.arrives {
 		countArrival(c, w, e.call)
@@ -141,11 +140,11 @@ func (a *Aggregator) count(c *class, e *delta) {
 	if e.ends {
 		tokens += a.countEnd(c, w, e)
 	}
-	a.weigh(c, e, tokens)
+	c.Accounts.add(&e.names, tokens)
 }
 
 func countArrival(c *class, w *bucket, call bool) {
-	c.reports |= ReportsRequests | ReportsAttempts
+	c.Reports |= ReportsRequests | ReportsAttempts
 	w.Records++
 	w.Attempts++
 	w.RequestsKnown++
@@ -161,11 +160,11 @@ func (a *Aggregator) countPrompt(c *class, w *bucket, e *delta) (tokens float64)
 	prompt := float64(e.prompt)
 	if e.prompts {
 		tokens = prompt
-		c.reports |= ReportsPrompt
+		c.Reports |= ReportsPrompt
 		w.PromptKnown++
 		if e.call {
 			w.PromptTokens += prompt
-			w.measure(shapePrompt, prompt)
+			measure(&w.Prompt, prompt)
 		}
 	}
 	if !e.call {
@@ -173,14 +172,11 @@ func (a *Aggregator) countPrompt(c *class, w *bucket, e *delta) (tokens float64)
 	}
 	if e.caches {
 		cached := min(float64(e.cached), prompt)
-		c.reports |= ReportsCached
+		c.Reports |= ReportsCached
 		w.CachedKnown++
 		if e.call {
 			w.CachedTokens += cached
 			w.PromptOfCachedKnown += prompt
-		}
-		if prompt > 0 {
-			w.measure(shapeCachedShare, cached/prompt)
 		}
 	}
 	return tokens
@@ -189,12 +185,6 @@ func (a *Aggregator) countPrompt(c *class, w *bucket, e *delta) (tokens float64)
 // countEnd counts the end of a request and returns its generated tokens; w is the minute of its arrival, or the oldest
 // open one.
 func (a *Aggregator) countEnd(c *class, w *bucket, e *delta) (tokens float64) {
-	switch {
-	case e.how == rejected:
-		w.Rejected++
-	case e.cancelled:
-		w.Cancelled++
-	}
 	if e.how == finished {
 		w.Served++
 	} else if !e.neverServed() {
@@ -202,10 +192,10 @@ func (a *Aggregator) countEnd(c *class, w *bucket, e *delta) (tokens float64) {
 		w.OutputWasted += float64(max(e.output, 0))
 	}
 	var demand callDemand
-	to := e.demandKind(c.pool, c)
+	to := e.demandKind(c)
 	if to == unserved || to == delayed {
 		var ok bool
-		if demand, ok = e.demand(c.pool, c, to); !ok {
+		if demand, ok = e.demand(c, to); !ok {
 			to = served
 		}
 	}
@@ -216,7 +206,7 @@ func (a *Aggregator) countEnd(c *class, w *bucket, e *delta) (tokens float64) {
 	}
 	switch to {
 	case unserved:
-		c.reports |= ReportsOutput | ReportsKV
+		c.Reports |= ReportsOutput | ReportsKV
 		if e.uncounted {
 			w.CachedUnserved += demand.cached
 		}
@@ -229,9 +219,9 @@ func (a *Aggregator) countEnd(c *class, w *bucket, e *delta) (tokens float64) {
 
 // serve counts the service of an attempt and returns its generated tokens.
 func (a *Aggregator) serve(c *class, w *bucket, e *delta, to demandKind) (tokens float64) {
-	w.countDelay(shapeTTFT, e.arrived, e.first, 1)
-	w.countDelay(shapeQueueWait, e.arrived, e.started, 1)
-	w.countDelay(shapeITL, e.first, e.finished, e.output-1)
+	measureDelay(&w.TTFT, e.arrived, e.first, 1)
+	measureDelay(&w.QueueWait, e.arrived, e.started, 1)
+	measureDelay(&w.ITL, e.first, e.finished, e.output-1)
 	from := e.started
 	if from == never {
 		from = e.arrived
@@ -249,24 +239,26 @@ func (a *Aggregator) serve(c *class, w *bucket, e *delta, to demandKind) (tokens
 		return 0
 	}
 	output := float64(e.output)
-	c.reports |= ReportsOutput
+	c.Reports |= ReportsOutput
 	w.OutputKnown++
 	if e.how == finished {
-		w.measure(shapeOutput, output)
+		measure(&w.Output, output)
 	}
 	a.generate(c, w, e, &l, timed, to)
 	if e.prompt < 0 {
 		return output
 	}
 	prompt := float64(e.prompt)
-	w.Moments.Add(prompt, output)
 	if e.teaches() {
-		c.learn(w, e, &l, timed)
+		c.Expected.learn(e)
+		atOnce := e.started == never || e.started-e.arrived < minQueueDelay
+		if e.how == finished && timed && e.first != never && atOnce {
+			w.Pace.add(e, &l)
+		}
 	}
-	c.reports |= ReportsKV
+	c.Reports |= ReportsKV
 	w.KVKnown++
 	if timed {
-		c.reports |= ReportsTimes
 		a.occupy(c, &l, to)
 		return output
 	}
@@ -276,17 +268,12 @@ func (a *Aggregator) serve(c *class, w *bucket, e *delta, to demandKind) (tokens
 	return output
 }
 
-// countDelay counts the time between two instants divided by n. It ignores instants that are missing or in the wrong
+// measureDelay counts the time between two instants divided by n. It ignores instants that are missing or in the wrong
 // order.
-func (w *bucket) countDelay(shape int, from, to unixTime, n int64) {
-	if from == never || to < from || n < 1 {
-		return
+func measureDelay(shape **sketch.Quantile, from, to unixTime, n int64) {
+	if from != never && to >= from && n >= 1 {
+		measure(shape, from.secondsTo(to)/float64(n))
 	}
-	delay := from.secondsTo(to)
-	if n > 1 {
-		delay /= float64(n)
-	}
-	w.measure(shape, delay)
 }
 
 // requestTimes are the times of a request.
@@ -301,4 +288,79 @@ func requestTimesOf(r *ingest.Request) requestTimes {
 		t.event = t.finished
 	}
 	return t
+}
+
+// delta is what a record of a request changes in its class.
+type delta struct {
+	arrived, started, first, finished unixTime
+
+	prompt, cached, output, most int64 // tokens; negative when unknown
+
+	names [accountKinds]string // for whom, "" when that is not known
+
+	minute int32 // in which the request counts
+
+	how       outcome
+	call      bool // it is the one that counts for its call
+	arrives   bool // the request has not been counted before
+	prompts   bool // its prompt is to be counted
+	caches    bool // and so are its cached tokens
+	ends      bool // the request is over
+	failed    bool // by an error
+	uncounted bool // the prompt is in the minute without cached tokens
+}
+
+// read fills the delta from a record.
+func (e *delta) read(r *ingest.Request, t *requestTimes) {
+	e.arrived, e.started, e.first, e.finished = t.arrived, t.started, t.first, t.finished
+	e.prompt, e.cached, e.output, e.most = r.PromptTokens, r.CachedTokens, r.OutputTokens, r.MaxOutputTokens
+	e.names = [accountKinds]string{byTenant: r.Tenant, byFeature: r.Feature, byModel: r.Model, byTier: r.Tier}
+	e.how = outcomeOf(r)
+	e.failed = e.how == cutOff && r.Phase != ingest.PhaseCancelled && r.Status != ingest.StatusCancelled
+	e.ends = r.Phase != ingest.PhaseArrived
+}
+
+// event is the instant that the record counts at.
+func (e *delta) event() unixTime {
+	if e.arrived != never {
+		return e.arrived
+	}
+	return e.finished
+}
+
+// outcome is how an attempt ended, as it matters for demand.
+type outcome uint8
+
+const (
+	finished outcome = iota
+	rejected         // never served: it holds and generates nothing
+	cutOff           // cancelled or failed, possibly before it was served at all
+)
+
+// outcomeOf reads phase and status. An attempt that did not finish counts as cut off whatever the cause: the user still
+// wants an answer.
+func outcomeOf(r *ingest.Request) outcome {
+	switch {
+	case r.Phase == ingest.PhaseRejected || r.Status == ingest.StatusRejected:
+		return rejected
+	case r.Phase == ingest.PhaseCancelled || r.Status == ingest.StatusCancelled || r.Status == ingest.StatusError:
+		return cutOff
+	}
+	return finished
+}
+
+// neverServed reports that an attempt ended in the queue: the record shows no service. This includes all rejected ones.
+func (e *delta) neverServed() bool {
+	return e.how == rejected || e.how == cutOff && e.started == never && e.first == never && e.output <= 0
+}
+
+// teaches reports whether expected lengths are learned from the attempt. Retries are left out: they are mostly of long
+// calls. Errors are left out: one at the end would count as an output that continues.
+func (e *delta) teaches() bool {
+	return e.ends && e.call && !e.failed && e.prompt >= 0 && e.output >= 0 && !e.neverServed()
+}
+
+// uncached is the number of prompt tokens to prefill; all of them when the cached count is unknown.
+func (e *delta) uncached() float64 {
+	return float64(max(e.prompt, 0) - min(max(e.cached, 0), max(e.prompt, 0)))
 }

@@ -73,7 +73,7 @@ func usedTokens(r *ingest.Replica) float64 {
 func (a *Aggregator) noteUse(p *pool, before, now *ingest.Replica) {
 	at := unixTimeOf(now.At)
 	if m := (at - 1).minute(); a.holds(m) {
-		p.coverage[a.slot(m)].use.Serving = float64(p.fleet.serving)
+		p.Coverage[a.slot(m)].Use.Serving = float64(p.Fleet.serving)
 	}
 	from := unixTimeOf(before.At)
 	start, end := usedTokens(before), usedTokens(now)
@@ -87,7 +87,7 @@ func (a *Aggregator) noteUse(p *pool, before, now *ingest.Replica) {
 		if span <= 0 || !a.holds(m) {
 			continue
 		}
-		u := &p.coverage[a.slot(m)].use
+		u := &p.Coverage[a.slot(m)].Use
 		u.Seconds += span
 		u.Area += span * (start + slope*(from.secondsTo(lower)+from.secondsTo(upper))/2)
 	}
@@ -109,8 +109,8 @@ func (h *heldMinute) add(w *Window) {
 
 // sharing is the evidence of one pool: the ratios of the newest minutes.
 type sharing struct {
-	ratios [sharingMinutes]float32
-	n      int // number of ratios ever added
+	Ratios [sharingMinutes]float32 `cbor:"1,keyasint"`
+	N      int                     `cbor:"2,keyasint"` // number of ratios ever added
 }
 
 // learn adds a minute if the occupancy of nearly all requests is known well, and that of the engines for 90 % of the
@@ -120,41 +120,24 @@ func (s *sharing) learn(h *heldMinute, turned float64, u *engineUse) {
 		u.Serving == 0 || u.Seconds < .9*seconds*u.Serving {
 		return
 	}
-	s.ratios[s.n%sharingMinutes] = float32(u.Area / u.Seconds * u.Serving * seconds / (h.timed + h.modelled))
-	s.n++
+	s.Ratios[s.N%sharingMinutes] = float32(u.Area / u.Seconds * u.Serving * seconds / (h.timed + h.modelled))
+	s.N++
 }
 
 // summary summarizes the evidence; cached is the share of prompt tokens in the prefix cache.
 func (s *sharing) summary(cached float64) KVSharing {
-	out := KVSharing{Measured: math.NaN(), Upper: math.NaN(), Spread: math.NaN(), Least: 1, Minutes: min(s.n, sharingMinutes)}
+	out := KVSharing{Measured: math.NaN(), Upper: math.NaN(), Spread: math.NaN(), Least: 1, Minutes: min(s.N, sharingMinutes)}
 	if cached >= 0 {
 		out.Least = 1 - cached
 	}
 	if out.Minutes == 0 {
 		return out
 	}
-	sorted := s.ratios
+	sorted := s.Ratios
 	v := sorted[:out.Minutes]
 	slices.Sort(v)
 	at := func(q float64) float64 { return float64(v[int(q*float64(len(v)-1)+.5)]) }
 	out.Measured, out.Upper = at(.5), at(.75)
 	out.Spread = (out.Upper - at(.25)) / out.Measured
 	return out
-}
-
-// state lists the ratios, oldest first.
-func (s *sharing) state() (ratios []float32) {
-	for i := max(0, s.n-sharingMinutes); i < s.n; i++ {
-		ratios = append(ratios, s.ratios[i%sharingMinutes])
-	}
-	return ratios
-}
-
-// restore restores the newest of ratios.
-func (s *sharing) restore(ratios []float32) {
-	*s = sharing{}
-	for _, r := range ratios {
-		s.ratios[s.n%sharingMinutes] = r
-		s.n++
-	}
 }

@@ -108,18 +108,3 @@ func TestSharingIsWhatEnginesHoldOfWhatRequestsHold(t *testing.T) {
 		}
 	}
 }
-
-// TestCachedShareIsOfAllPromptTokens: however rare prompts of some length are.
-func TestCachedShareIsOfAllPromptTokens(t *testing.T) {
-	var e Expected
-	for i := range 40_000 {
-		r := delta{prompt: 4000, cached: 2000, how: finished}
-		if i%10 == 0 {
-			r.prompt, r.cached = 9000, 0
-		}
-		e.learn(&r)
-	}
-	if got, want := e.Hits.of(), .9*2000/(.9*4000+.1*9000); got < .97*want || got > 1.03*want {
-		t.Errorf("%.3f of all prompt tokens are cached, want %.3f", got, want)
-	}
-}

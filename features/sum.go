@@ -10,9 +10,9 @@ import (
 // refusal, as AddRequest does. Fields that are NaN stay unknown. The caller has checked that the pool is known and the
 // time not in the future.
 //
-// KV occupancy of a sum follows by Little's law from its means. The error is up to 2× on mixed traffic, because the
-// product of means is not the mean of products. If the class also has request records, their ratio of the two corrects
-// it. It is unknown if requests, prompt or output is unknown.
+// KV occupancy of a sum follows by Little's law from its means, if it does not have its own. The error is up to 2× on
+// mixed traffic, because the product of means is not the mean of products. It is unknown if requests, prompt or output is
+// unknown.
 func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 	at := unixTimeOf(s.Start)
 	minute := at.minute()
@@ -34,33 +34,33 @@ func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 	w := a.bucket(c, minute)
 	w.Records++
 	if s.Requests >= 0 {
-		c.reports |= ReportsRequests
+		c.Reports |= ReportsRequests
 		w.RequestsKnown++
 		w.Requests += s.Requests
 	}
 	cached := min(s.CachedTokens, s.PromptTokens) // NaN when either is
 	if s.PromptTokens >= 0 {
-		c.reports |= ReportsPrompt
+		c.Reports |= ReportsPrompt
 		w.PromptKnown++
 		w.PromptTokens += s.PromptTokens
 	}
 	if cached >= 0 {
-		c.reports |= ReportsCached
+		c.Reports |= ReportsCached
 		w.CachedKnown++
 		w.CachedTokens += cached
 		w.PromptOfCachedKnown += s.PromptTokens
 	}
 	if s.OutputTokens >= 0 {
-		c.reports |= ReportsOutput
+		c.Reports |= ReportsOutput
 		w.OutputKnown++
 		w.OutputTokens += s.OutputTokens
 	}
-	area := c.modelledSum(s, cached, p.service)
+	area := modelledSum(s, cached, p.service)
 	if s.KVTokens != nil {
 		area = *s.KVTokens * seconds
 	}
 	if area >= 0 {
-		c.reports |= ReportsKV
+		c.Reports |= ReportsKV
 		w.KVKnown++
 		w.KVModelled += area
 	}
@@ -68,7 +68,7 @@ func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 }
 
 // modelledSum is the area that the requests of a sum hold, in token-seconds; NaN when unknown.
-func (c *class) modelledSum(s *ingest.Sum, cached float64, service Service) float64 {
+func modelledSum(s *ingest.Sum, cached float64, service Service) float64 {
 	if s.Requests == 0 && s.PromptTokens == 0 && s.OutputTokens == 0 {
 		return 0
 	}
@@ -78,9 +78,6 @@ func (c *class) modelledSum(s *ingest.Sum, cached float64, service Service) floa
 	if !(cached >= 0) {
 		cached = 0
 	}
-	promptOutput, outputSq := c.moments.Products()
 	prompt, output := s.PromptTokens/s.Requests, s.OutputTokens/s.Requests
-	perRequest := prompt*(s.PromptTokens-cached)/s.Requests/service.PrefillTokensPerS +
-		service.ITL.Seconds()*(promptOutput*prompt*output+outputSq*output*output/2)
-	return s.Requests * perRequest
+	return s.Requests * modelled(prompt, (s.PromptTokens-cached)/s.Requests, output, service)
 }

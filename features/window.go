@@ -1,6 +1,7 @@
 package features
 
 import (
+	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/features/sketch"
@@ -9,22 +10,37 @@ import (
 // Minute is the width of a window.
 const Minute = time.Minute
 
-// KVSlotCount is the number of slots of a minute with their own occupancy, so that its maximum within the minute is
-// known at a resolution of ten seconds.
-const KVSlotCount = 6
+const seconds = 60.0 // in a window
 
-const (
-	seconds     = 60.0 // in a window
-	slotSeconds = seconds / KVSlotCount
-)
+// OverflowClass collects the classes of a pool beyond Config.MaxClasses.
+const OverflowClass = "_other"
+
+// TotalClass is the class name of the pool total in outputs.
+const TotalClass = "*"
+
+// Key names one series of windows.
+type Key struct {
+	Pool, Class string
+}
+
+// Compare orders keys by pool, then class.
+func (k Key) Compare(o Key) int {
+	if c := strings.Compare(k.Pool, o.Pool); c != 0 {
+		return c
+	}
+	return strings.Compare(k.Class, o.Class)
+}
+
+// String gives pool/class.
+func (k Key) String() string { return k.Pool + "/" + k.Class }
 
 // Window is the demand of one class of one pool in one minute of event time [Start, Start+Minute).
 //
 // It has two kinds of values. Demand: Requests, PromptTokens and CachedTokens count each call of a user once, in the
-// minute of its arrival, however it ended. Throughput: OutputTokens, KVTokenSeconds, KVSlots and KVModelled count the
-// work for all attempts, which is limited by the pool's capacity. The fields that end in Retried, Unserved and Delayed
-// correct throughput to demand; the extractors in [Dimensions] add them. Moments and shapes are of served requests. If
-// the Known field of a count is zero, the count was not reported in this minute: it is unknown, not zero.
+// minute of its arrival, however it ended. Throughput: OutputTokens, KVTokenSeconds and KVModelled count the work for
+// all attempts, which is limited by the pool's capacity. The fields that end in Retried, Unserved and Delayed correct
+// throughput to demand; the extractors in [Dimensions] add them. Shapes are of served requests. If the Known field of a
+// count is zero, the count was not reported in this minute: it is unknown, not zero.
 type Window struct {
 	Key   `cbor:"1,keyasint"`
 	Start time.Time `cbor:"2,keyasint"`
@@ -40,12 +56,10 @@ type Window struct {
 	// the others are unknown.
 	Reports Reports `cbor:"5,keyasint,omitempty"`
 
-	Records   float64 `cbor:"6,keyasint,omitempty"` // requests and sums of this minute
-	Attempts  float64 `cbor:"7,keyasint,omitempty"` // requests of this minute, of any attempt
-	Requests  float64 `cbor:"8,keyasint,omitempty"` // calls: first attempts, and later ones of calls that were not seen before
-	Retries   float64 `cbor:"9,keyasint,omitempty"` // attempts > 1 of calls that were counted before
-	Rejected  float64 `cbor:"10,keyasint,omitempty"`
-	Cancelled float64 `cbor:"11,keyasint,omitempty"`
+	Records  float64 `cbor:"6,keyasint,omitempty"` // requests and sums of this minute
+	Attempts float64 `cbor:"7,keyasint,omitempty"` // requests of this minute, of any attempt
+	Requests float64 `cbor:"8,keyasint,omitempty"` // calls: first attempts, and later ones of calls that were not seen before
+	Retries  float64 `cbor:"9,keyasint,omitempty"` // attempts > 1 of calls that were counted before
 
 	RequestsKnown float64 `cbor:"12,keyasint,omitempty"` // records that could report a count of requests (requests, and sums that carry one)
 	PromptKnown   float64 `cbor:"13,keyasint,omitempty"` // records that reported prompt tokens
@@ -61,26 +75,21 @@ type Window struct {
 	OutputTokens float64 `cbor:"20,keyasint,omitempty"`
 
 	// KVTokenSeconds is the exact area under the KV occupancy curve in this minute, of all requests with known times.
-	// KVSlots has the same by slot (see KVSlotCount), for the maximum within the minute.
-	KVTokenSeconds float64              `cbor:"21,keyasint,omitempty"`
-	KVSlots        [KVSlotCount]float64 `cbor:"22,keyasint"`
+	KVTokenSeconds float64 `cbor:"21,keyasint,omitempty"`
 	// KVModelled is the area of requests without times, by Little's law, counted in the minute of arrival.
 	KVModelled float64 `cbor:"23,keyasint,omitempty"`
 	KVTimed    bool    `cbor:"24,keyasint,omitempty"` // at least one request with known times touched this minute
 
-	// Cross-moments over requests with known prompt and output: Σ prompt·output, Σ output².
-	Moments sketch.Moments `cbor:"25,keyasint"`
 	// Prefills are of attempts with a known time to the first token. The prefill rate is learned from them.
 	Prefills Prefills `cbor:"52,keyasint"`
 
-	// Shapes: tokens of prompt and output, cached share of the prompt (0..1), and three delays in seconds: arrival to
-	// first token, one output token to the next, arrival to leaving the queue. Nil when empty.
-	Prompt      *sketch.Quantile `cbor:"26,keyasint,omitempty"`
-	Output      *sketch.Quantile `cbor:"27,keyasint,omitempty"`
-	CachedShare *sketch.Quantile `cbor:"28,keyasint,omitempty"`
-	TTFT        *sketch.Quantile `cbor:"29,keyasint,omitempty"`
-	ITL         *sketch.Quantile `cbor:"30,keyasint,omitempty"`
-	QueueWait   *sketch.Quantile `cbor:"31,keyasint,omitempty"`
+	// Shapes: tokens of prompt and output, and three delays in seconds: arrival to first token, one output token to the
+	// next, arrival to leaving the queue. Nil when empty.
+	Prompt    *sketch.Quantile `cbor:"26,keyasint,omitempty"`
+	Output    *sketch.Quantile `cbor:"27,keyasint,omitempty"`
+	TTFT      *sketch.Quantile `cbor:"29,keyasint,omitempty"`
+	ITL       *sketch.Quantile `cbor:"30,keyasint,omitempty"`
+	QueueWait *sketch.Quantile `cbor:"31,keyasint,omitempty"`
 
 	// The work of engines for Retries: prompt tokens computed, tokens generated (part of OutputTokens) and
 	// token-seconds held (part of KVTokenSeconds and KVModelled). It is load, but no demand: see Attempts.
@@ -121,10 +130,6 @@ type Window struct {
 	Tiers    *Ranking `cbor:"55,keyasint,omitempty"` // of service
 }
 
-func (w *Window) rankings() [accountKinds]**Ranking {
-	return [...]**Ranking{byTenant: &w.Tenants, byFeature: &w.Features, byModel: &w.Models, byTier: &w.Tiers}
-}
-
 // Reports is a set of values that the records of a class report.
 type Reports uint8
 
@@ -135,8 +140,7 @@ const (
 	ReportsPrompt
 	ReportsCached
 	ReportsOutput
-	ReportsKV    // enough to compute the KV occupancy, exactly or by Little's law
-	ReportsTimes // start and end of a request
+	ReportsKV // enough to compute the KV occupancy, exactly or by Little's law
 )
 
 // knows reports whether a value of this window is known: it was reported in this minute, or the minute is covered
@@ -163,29 +167,23 @@ func (w *Window) kv() float64 {
 	return max(d, 0)
 }
 
-// The shapes of a window, as indices into shapes().
-const (
-	shapePrompt = iota
-	shapeOutput
-	shapeCachedShare
-	shapeTTFT
-	shapeITL
-	shapeQueueWait
-	shapeCount
-)
-
-// show sets the window's pointers to its non-empty shapes.
-func (w *Window) show(all *shapes) {
-	if all == nil {
-		return
-	}
-	for i, shape := range w.shapes() {
-		if all[i].Count() > 0 {
-			*shape = &all[i]
-		}
-	}
+// Prefills are sums over requests for a linear regression of prefill time on tokens: the slope is the rate, the
+// intercept is the overhead.
+type Prefills struct {
+	N            float64 // requests with known prompt and time to the first token
+	Tokens       float64 // Σ prompt tokens that were not cached
+	Seconds      float64 // Σ time to the first token, from leaving the queue where that is known
+	TokensSq     float64 // Σ tokens²
+	TokenSeconds float64 // Σ tokens·seconds
 }
 
-func (w *Window) shapes() [shapeCount]**sketch.Quantile {
-	return [...]**sketch.Quantile{&w.Prompt, &w.Output, &w.CachedShare, &w.TTFT, &w.ITL, &w.QueueWait}
+// Add counts one request.
+func (p *Prefills) Add(tokens, seconds float64) {
+	p.Merge(Prefills{1, tokens, seconds, tokens * tokens, tokens * seconds})
+}
+
+// Merge adds o to p.
+func (p *Prefills) Merge(o Prefills) {
+	p.N, p.Tokens, p.Seconds = p.N+o.N, p.Tokens+o.Tokens, p.Seconds+o.Seconds
+	p.TokensSq, p.TokenSeconds = p.TokensSq+o.TokensSq, p.TokenSeconds+o.TokenSeconds
 }

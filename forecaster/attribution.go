@@ -34,7 +34,7 @@ type rankingAt struct {
 	Weights []float64
 }
 
-// observe takes the newest ranking. O(features.Config.MaxTenants).
+// observe takes the newest ranking. O(names).
 func (a *attribution) observe(minute int64, r *features.Ranking) {
 	a.Name, a.Share, a.Margin = r.First()
 	a.Rise = 0

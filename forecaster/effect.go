@@ -126,7 +126,7 @@ func (p *pool) withoutEvents(d int, w *features.Window, multiplier float64, newe
 }
 
 func scale(e *features.Estimate, by float64) {
-	e.Mean, e.Counted, e.SD, e.Low, e.High = e.Mean*by, e.Counted*by, e.SD*by, e.Low*by, e.High*by
+	e.Mean, e.Counted, e.SD = e.Mean*by, e.Counted*by, e.SD*by
 }
 
 // expectEvents records the forecast before each event that begins in a minute.

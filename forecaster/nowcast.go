@@ -103,7 +103,7 @@ func unknowns() []features.Estimate {
 
 // exact is the estimate of an exact value; NaN if unknown.
 func exact(y float64) features.Estimate {
-	return features.Estimate{Mean: y, Counted: y, Low: y, High: y, Share: 1}
+	return features.Estimate{Mean: y, Counted: y, Share: 1}
 }
 
 // plus adds estimates; an unknown one is skipped.

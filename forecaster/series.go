@@ -337,14 +337,14 @@ func (s *series) forecast(f *Forecast) bool {
 	interpolate(&at, &f.Minute)
 	f.WindowMax = at[windowMax]
 	f.Last = s.history.Last(5)
-	f.Now = features.Estimate{Mean: f.Last, Low: f.Last, High: f.Last, Share: 1}
+	f.Now = features.Estimate{Mean: f.Last, Share: 1}
 	next := at[0][L50]
 	switch now := s.nowcast.Newest; {
 	case now.SD > 0:
 		f.Now = now
 	case s.settle > 0 && (math.IsNaN(now.Mean) || s.nowcast.Grown >= maxGrown && next > f.Last):
 		// The newest minute is unknown, or counts that seemed complete have grown: use the next minute's median.
-		f.Now.Mean, f.Now.Low, f.Now.High = next, math.Min(f.Last, next), math.Max(f.Last, next)
+		f.Now.Mean = next
 	}
 	f.Known = s.history.Known
 	f.Confidence = confidence(s.history.Known)

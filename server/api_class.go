@@ -38,7 +38,6 @@ var classSeries = []seriesJSON{
 	{Series: "forewarm_prompt_tokens", Quantile: "0.95", Unit: "tokens", Group: "Length of prompts", Label: "19 of 20 are below"},
 	{Series: "forewarm_output_tokens", Quantile: "0.5", Unit: "tokens", Group: "Length of outputs", Label: "half are below"},
 	{Series: "forewarm_output_tokens", Quantile: "0.95", Unit: "tokens", Group: "Length of outputs", Label: "19 of 20 are below"},
-	{Series: "forewarm_cached_share", Quantile: "0.5", Unit: "of 1", Group: "Share of the prompt served from cache", Label: "half are below"},
 	{Series: "forewarm_ttft_seconds", Quantile: "0.95", Unit: "s", Group: "Time to the first token", Label: "19 of 20 are below"},
 	{Series: "forewarm_itl_seconds", Quantile: "0.95", Unit: "s", Group: "Time per output token", Label: "19 of 20 are below"},
 }

@@ -26,11 +26,9 @@ type forecastJSON struct {
 	WindowMax  []number              `json:"window_max"` // of the largest minute in 15…30
 }
 
-// nowJSON is the demand of the newest minute, with its 90 % interval.
+// nowJSON is the demand of the newest minute.
 type nowJSON struct {
 	Mean number `json:"mean"`
-	Low  number `json:"low"`
-	High number `json:"high"`
 	// Reported is the share of it that is in records already.
 	Reported number `json:"reported"`
 }
@@ -61,7 +59,7 @@ func (s *Server) getForecast(r *http.Request) (any, error) {
 func forecastToJSON(f *forecaster.Forecast) forecastJSON {
 	out := forecastJSON{
 		Class: f.Class, Dimension: f.Dimension, Unit: unit(f.Dimension), Origin: f.Origin.UTC(), Last: number(f.Last),
-		Now:        nowJSON{number(f.Now.Mean), number(f.Now.Low), number(f.Now.High), number(f.Now.Share)},
+		Now:        nowJSON{number(f.Now.Mean), number(f.Now.Share)},
 		Confidence: f.Confidence, Fallback: f.Fallback,
 		Minutes: make([][]number, forecaster.Horizon), WindowMax: numbers(&f.WindowMax),
 	}

@@ -43,8 +43,7 @@ func (m minutes) add(w *features.Window, values []float64, own bool) (end int64)
 }
 
 // sums returns the values of a minute by series: classes with their own series, the pool, and its other classes
-// together. Only dimensions that add up are summed: rates and forecast levels, but not maxima. As in the forecast of a
-// total, a class with an unknown value is skipped; if all are unknown, so is the sum.
+// together. As in the forecast of a total, a class with an unknown value is skipped; if all are unknown, so is the sum.
 func (m minutes) sums(end int64) map[features.Key][]float64 {
 	out := map[features.Key][]float64{}
 	add := func(pool, class string, values []float64) {
@@ -54,8 +53,8 @@ func (m minutes) sums(end int64) map[features.Key][]float64 {
 			out[features.Key{Pool: pool, Class: class}] = sum
 		}
 		for d, v := range values {
-			switch dim := &features.Dimensions[d]; {
-			case math.IsNaN(v) || dim.Kind != features.Rate && !dim.Forecast:
+			switch {
+			case math.IsNaN(v):
 			case math.IsNaN(sum[d]):
 				sum[d] = v
 			default:

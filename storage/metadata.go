@@ -7,7 +7,6 @@ var seriesHelp = map[string]string{
 	ForecastSeries:                      "Demand forecast, stamped with the time of issue; horizon is in minutes, or the maximum over 15 to 30. Class * is the pool.",
 	"forewarm_prompt_tokens":            "Prompt tokens of a call, as a quantile over the minute's calls.",
 	"forewarm_output_tokens":            "Output tokens of a call, as a quantile over the minute's calls.",
-	"forewarm_cached_share":             "Share of a call's prompt served from prefix cache, as a quantile over the minute's calls.",
 	"forewarm_ttft_seconds":             "Time to first token, as a quantile over the minute's calls.",
 	"forewarm_itl_seconds":              "Time between output tokens, as a quantile over the minute's calls.",
 	"forewarm_late_records":             "Records that came too late for their own minute.",

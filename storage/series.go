@@ -64,7 +64,6 @@ const (
 var shapes = []shape{
 	{promptSeries, func(w *features.Window, q float64) float64 { return quantile(w.Prompt, q) }},
 	{outputSeries, func(w *features.Window, q float64) float64 { return quantile(w.Output, q) }},
-	{"forewarm_cached_share", func(w *features.Window, q float64) float64 { return quantile(w.CachedShare, q) }},
 	{"forewarm_ttft_seconds", func(w *features.Window, q float64) float64 { return quantile(w.TTFT, q) }},
 	{"forewarm_itl_seconds", func(w *features.Window, q float64) float64 { return quantile(w.ITL, q) }},
 }

@@ -160,18 +160,17 @@ func TestStoreSeries(t *testing.T) {
 	}
 }
 
-// A total is the sum of the classes that know the dimension; the classes' maxima within the minute have no sum.
+// A total is the sum of the classes that know the dimension.
 func TestStoreTotals(t *testing.T) {
 	s := openStore(t, config(t.TempDir()))
 	held, untimed := window("chat", 0, 60), window("rag", 0, 60)
-	held.KVTimed, held.KVTokenSeconds, held.KVSlots[2] = true, 6000, 6000
+	held.KVTimed, held.KVTokenSeconds = true, 6000
 	if err := s.Append(minute(1), []features.Window{held, untimed}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string][]string{
-		`{__name__="forewarm_demand_kv_tokens", class="*", pool="p"}`:        {"1=100"},
-		`{__name__="forewarm_demand_kv_tokens", class="chat", pool="p"}`:     {"1=100"},
-		`{__name__="forewarm_demand_kv_max_tokens", class="chat", pool="p"}`: {"1=600"},
+		`{__name__="forewarm_demand_kv_tokens", class="*", pool="p"}`:    {"1=100"},
+		`{__name__="forewarm_demand_kv_tokens", class="chat", pool="p"}`: {"1=100"},
 	}
 	if diff := cmp.Diff(want, dump(t, s, "forewarm_demand_kv_.+")); diff != "" {
 		t.Error(diff)

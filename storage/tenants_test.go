@@ -29,7 +29,7 @@ func TestTenants(t *testing.T) {
 		}
 		w := window("agent", m, 60)
 		w.PromptTokens = 1000
-		w.Tenants = &features.Ranking{Top: book.Top(3), Total: book.Total(), Floor: book.Floor()}
+		w.Tenants = &features.Ranking{Top: book.Top(3), Total: book.Total, Floor: book.Floor}
 		if err := s.Append(minute(m+1), []features.Window{w}, nil, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,14 @@
+// Package sketch has small summaries for windows: quantile sketches and heavy hitters. It is pure maths: no clock, no
+// I/O.
+//
+// Invariants: merging the quantile sketches of two parts equals summarising the whole. Bounds: each type states its
+// largest size. Exported fields are the state for snapshots.
 package sketch
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // The range and the precision of [Quantile].
 const (
@@ -42,17 +50,19 @@ func valueOf(bin int) float64 {
 
 // Quantile is a mergeable quantile sketch of non-negative values. Its quantiles are within [RelativeAccuracy], less
 // than 1 %, of the true ones (Masson, Rim and Lee 2019, DDSketch, section 2, doi:10.14778/3352063.3352135). Merging
-// adds no error. The zero value is empty and ready for use. Methods that read treat nil as empty.
+// adds no error. The zero value is empty and ready for use. Methods that read treat nil as empty. The fields are for
+// snapshots.
 //
 // Add costs O(1), a few nanoseconds. Memory is two bytes a value, or four bytes for each bin between the smallest and
 // the largest if that is less: 256 bytes for each factor of two, at most 15 KiB. A bin counts up to 2³²−1 and stays
 // there.
 type Quantile struct {
-	sum       float64
-	count     uint64
-	list      []uint16 // bins of the values, while that takes less memory than dense
-	dense     []uint32 // counts of the bins low..low+len(dense)−1
-	low, high uint16   // first and last bin of the octaves in use
+	Total float64  `cbor:"1,keyasint"`           // sum of the values
+	N     uint64   `cbor:"2,keyasint"`           // number of values
+	List  []uint16 `cbor:"3,keyasint,omitempty"` // bins of the values, while that takes less memory than Dense
+	Dense []uint32 `cbor:"4,keyasint,omitempty"` // counts of the bins Low..Low+len(Dense)−1
+	Low   uint16   `cbor:"5,keyasint"`           // first and last bin of the octaves in use
+	High  uint16   `cbor:"6,keyasint"`
 }
 
 // Add counts one value. It ignores NaN and negative values.
@@ -61,7 +71,7 @@ func (s *Quantile) Add(v float64) {
 		return
 	}
 	v = min(v, MaxValue)
-	s.sum += v
+	s.Total += v
 	s.add(binOf(v), 1)
 }
 
@@ -70,13 +80,13 @@ func (s *Quantile) Merge(o *Quantile) {
 	if o.Count() == 0 {
 		return
 	}
-	s.sum += o.sum
-	for _, bin := range o.list {
+	s.Total += o.Total
+	for _, bin := range o.List {
 		s.add(bin, 1)
 	}
-	for i, n := range o.dense {
+	for i, n := range o.Dense {
 		if n > 0 {
-			s.add(o.low+uint16(i), n)
+			s.add(o.Low+uint16(i), n)
 		}
 	}
 }
@@ -87,7 +97,7 @@ func (s *Quantile) Quantile(q float64) float64 {
 	if s.Count() == 0 || !(q >= 0 && q <= 1) {
 		return math.NaN()
 	}
-	rank, value, found := uint64(q*float64(s.count-1)), 0.0, false
+	rank, value, found := uint64(q*float64(s.N-1)), 0.0, false
 	s.each(func(bin int, n uint32) {
 		if found {
 			return
@@ -103,7 +113,7 @@ func (s *Quantile) Count() float64 {
 	if s == nil {
 		return 0
 	}
-	return float64(s.count)
+	return float64(s.N)
 }
 
 // Sum is the sum of the values, exact up to rounding.
@@ -111,8 +121,75 @@ func (s *Quantile) Sum() float64 {
 	if s == nil {
 		return 0
 	}
-	return s.sum
+	return s.Total
 }
 
 // Mean is Sum over Count; NaN when the sketch is empty.
 func (s *Quantile) Mean() float64 { return s.Sum() / s.Count() }
+
+// add counts a bin n times, n > 0.
+func (s *Quantile) add(bin uint16, n uint32) {
+	s.N += uint64(n)
+	if i := int(bin) - int(s.Low); uint(i) < uint(len(s.Dense)) {
+		s.Dense[i] = saturating(s.Dense[i], n)
+		return
+	}
+	if s.N == uint64(n) {
+		s.Low, s.High = bin, bin
+	}
+	// The range grows by whole octaves, so that it is rarely copied.
+	low, high := min(s.Low, bin)&^(binsPerOctave-1), max(s.High, bin)|(binsPerOctave-1)
+	span := int(high) - int(low) + 1
+	// A count takes four bytes, a listed value two: list values while that takes less memory.
+	if len(s.Dense) == 0 && n == 1 && len(s.List) < 2*span {
+		s.List = append(s.List, bin)
+		s.Low, s.High = low, high
+		return
+	}
+	s.spread(low, span)
+	s.Dense[bin-s.Low] = saturating(s.Dense[bin-s.Low], n)
+}
+
+// spread moves all counts into an array of span bins from low. These include the bins in use.
+func (s *Quantile) spread(low uint16, span int) {
+	used := s.Dense
+	if cap(s.Dense) < span {
+		s.Dense = make([]uint32, span)
+	}
+	s.Dense = s.Dense[:span]
+	at := copy(s.Dense[s.Low-low:], used) + int(s.Low-low)
+	clear(s.Dense[:s.Low-low])
+	clear(s.Dense[at:])
+	for _, bin := range s.List {
+		s.Dense[bin-low]++
+	}
+	s.List = nil
+	s.Low, s.High = low, low+uint16(span-1)
+}
+
+func saturating(a, b uint32) uint32 {
+	if sum := a + b; sum >= a {
+		return sum
+	}
+	return math.MaxUint32
+}
+
+// each calls f for every bin in use, in ascending order.
+func (s *Quantile) each(f func(bin int, count uint32)) {
+	var few [64]uint16 // short lists are sorted on the stack
+	list := append(few[:0], s.List...)
+	slices.Sort(list)
+	for len(list) > 0 {
+		n := 1
+		for n < len(list) && list[n] == list[0] {
+			n++
+		}
+		f(int(list[0]), uint32(n))
+		list = list[n:]
+	}
+	for i, n := range s.Dense {
+		if n > 0 {
+			f(int(s.Low)+i, n)
+		}
+	}
+}

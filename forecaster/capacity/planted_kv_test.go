@@ -42,7 +42,7 @@ func (p plantedCache) learn(seed uint64) (cache, held Estimate, known bool, toke
 	rng := rand.New(rand.NewPCG(seed, 22))
 	start := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
-	a := features.New(features.Config{Revise: 3 * time.Minute, ReplicaTTL: 3 * time.Minute})
+	a := features.New(features.Config{Revise: 3 * time.Minute, MaxClasses: 9, ReplicaTTL: 3 * time.Minute})
 	running, blocks := make([][]plantedSequence, p.replicas), make([]float64, p.replicas)
 	capacity, used, each := 0., 0., 0. // the latter of the newest minutes
 	for i := range blocks {

@@ -148,7 +148,7 @@ func (d *Daemon) countIntake() intake {
 	now.omitted = map[string]uint64{
 		"records are counted as class _other: raise features.max_classes, which is reached":                o.Features.OverflowRecords,
 		"requests have times that contradict each other, and count as if without times":                    o.Features.BadTimes,
-		"replica reports do not count: raise features.max_replicas, which is reached":                      o.Features.ReplicasRefused,
+		"replica reports do not count: the pool has more than 8192 replicas, divide it":                    o.Features.ReplicasRefused,
 		"records are of producers beyond those that can be followed: their clocks are not watched":         o.ProducersRefused,
 		"messages left the stream before they were read: the stream is too small, or the daemon was away":  now.lost,
 		"samples are not in the history: raise storage.max_series, which is reached":                       d.store.Counters().Capped,

@@ -1,0 +1,347 @@
+package features
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/features/sketch"
+)
+
+// The exported fields of the types here are the saved state. See Parts.
+
+// pool is the state of one pool.
+type pool struct {
+	Name      string     `cbor:"1,keyasint"`
+	Phased    bool       `cbor:"2,keyasint"` // sends a record of its own when a request arrives
+	LastEvent unixTime   `cbor:"3,keyasint"`
+	Watermark unixTime   `cbor:"4,keyasint"`
+	Coverage  []coverage `cbor:"5,keyasint"` // by slot
+	Settled   coverage   `cbor:"6,keyasint"` // of the minute that settled last
+	Expected  expected   `cbor:"7,keyasint"`
+	Sharing   sharing    `cbor:"8,keyasint"`
+	Lag       lag        `cbor:"9,keyasint"`
+	Retried   int64      `cbor:"10,keyasint"` // the newest minute with an attempt at a call that was counted before
+	Fleet     fleet      `cbor:"11,keyasint"`
+	Classes   int        `cbor:"12,keyasint"` // number of classes; only in a saved state
+
+	service Service
+	byName  map[string]*class
+	classes []*class // ordered by name
+}
+
+// coverage is the evidence of telemetry and of a queue of a pool in one minute.
+type coverage struct {
+	Evidence bool          `cbor:"1,keyasint,omitempty"` // a record has this minute
+	Queue    queuePressure `cbor:"2,keyasint,omitempty"`
+	Use      engineUse     `cbor:"3,keyasint,omitempty"`
+	// Covered and Censored of the windows that were returned last.
+	Returned bool `cbor:"4,keyasint,omitempty"`
+	Censored bool `cbor:"5,keyasint,omitempty"`
+}
+
+// class is the state of one class of a pool. Without an open window it is a few hundred bytes and the names of recent
+// tenants.
+type class struct {
+	Name     string    `cbor:"1,keyasint"`
+	Born     int64     `cbor:"2,keyasint"` // first minute with a record
+	Last     int64     `cbor:"3,keyasint"` // newest minute with a record
+	Reports  Reports   `cbor:"4,keyasint"`
+	Expected expected  `cbor:"6,keyasint"`
+	Late     Late      `cbor:"7,keyasint"` // since a window settled last
+	Accounts accounts  `cbor:"8,keyasint"`
+	Nowcasts *nowcasts `cbor:"9,keyasint,omitempty"`  // nil while no record ever came late
+	Buckets  []*bucket `cbor:"10,keyasint,omitempty"` // by slot, nil where nothing came; nil while nothing is open
+
+	pool     *pool
+	open     int // number of buckets
+	rankings [accountKinds]*Ranking
+}
+
+func (c *class) key() Key { return Key{Pool: c.pool.Name, Class: c.Name} }
+
+// bucket is the accumulating window of one minute.
+type bucket struct {
+	Window `cbor:"1,keyasint"`
+	Pace   pace `cbor:"2,keyasint"`
+	Dirty  bool `cbor:"3,keyasint,omitempty"` // changed since it was last returned
+}
+
+// measure counts a value in a sketch of the window.
+func measure(shape **sketch.Quantile, v float64) {
+	if *shape == nil {
+		*shape = new(sketch.Quantile)
+	}
+	(*shape).Add(v)
+}
+
+// pool finds a pool or adds it.
+func (a *Aggregator) pool(name string) *pool {
+	if p := a.known(name); p != nil {
+		return p
+	}
+	p := &pool{
+		Name: name, LastEvent: never, Watermark: never, Coverage: make([]coverage, a.slots()),
+		Lag: newLag(a.revise), Retried: math.MinInt64 / 2,
+	}
+	a.addPool(p)
+	return p
+}
+
+func (a *Aggregator) addPool(p *pool) {
+	p.service = a.cfg.service(p.Name)
+	p.byName = make(map[string]*class)
+	p.Fleet.index()
+	a.byName[p.Name] = p
+	i, _ := slices.BinarySearchFunc(a.pools, p.Name, func(p *pool, name string) int { return strings.Compare(p.Name, name) })
+	a.pools = slices.Insert(a.pools, i, p)
+}
+
+// known finds a pool, or nil.
+func (a *Aggregator) known(name string) *pool {
+	if p := a.latest; p != nil && p.Name == name {
+		return p
+	}
+	p, ok := a.byName[name]
+	if ok {
+		a.latest = p
+	}
+	return p
+}
+
+// class finds or adds the class of a record of the given minute, and marks the minute as one with traffic. A name
+// beyond the cap, or the reserved name of the total, becomes OverflowClass.
+func (a *Aggregator) class(p *pool, name string, minute int64) *class {
+	c := a.lookup(p, name, minute)
+	c.Born, c.Last = min(c.Born, minute), max(c.Last, minute)
+	return c
+}
+
+// lookup is class without the mark.
+func (a *Aggregator) lookup(p *pool, name string, minute int64) *class {
+	c, ok := p.byName[name]
+	if !ok {
+		if name == TotalClass || a.named >= a.cfg.MaxClasses {
+			a.counters.OverflowRecords++
+			name = OverflowClass
+		}
+		if c, ok = p.byName[name]; !ok {
+			c = &class{Name: name, Born: minute, Last: minute}
+			a.addClass(p, c)
+		}
+	}
+	return c
+}
+
+// addClass adds a class to a pool that does not have it.
+func (a *Aggregator) addClass(p *pool, c *class) {
+	c.pool = p
+	p.byName[c.Name] = c
+	if c.Name != OverflowClass {
+		a.named++
+	}
+	i, _ := slices.BinarySearchFunc(p.classes, c.Name, func(c *class, name string) int { return strings.Compare(c.Name, name) })
+	p.classes = slices.Insert(p.classes, i, c)
+}
+
+// bucket returns the bucket of a minute of the open span, for the caller to change.
+func (a *Aggregator) bucket(c *class, minute int64) *bucket {
+	if c.Buckets == nil {
+		c.Buckets = make([]*bucket, a.slots())
+	}
+	at := &c.Buckets[a.slot(minute)]
+	if *at == nil {
+		*at = &bucket{}
+		c.open++
+	}
+	(*at).Dirty = true
+	return *at
+}
+
+// find is the bucket of a minute of the open span, nil without records.
+func (a *Aggregator) find(c *class, minute int64) *bucket {
+	if c.Buckets == nil {
+		return nil
+	}
+	return c.Buckets[a.slot(minute)]
+}
+
+// release takes the bucket of a minute out of the span.
+func (a *Aggregator) release(c *class, slot int) {
+	if c.Buckets == nil || c.Buckets[slot] == nil {
+		return
+	}
+	c.Buckets[slot] = nil
+	if c.open--; c.open == 0 {
+		c.Buckets = nil
+	}
+}
+
+// slots is the length of a ring that holds the open span: the next power of two, so that a slot is a mask.
+func (a *Aggregator) slots() int { return 1 << bits.Len64(uint64(a.revise+a.ahead-1)) }
+
+// slot is the index of a minute of the open span in a ring.
+func (a *Aggregator) slot(minute int64) int { return int(minute & a.mask) }
+
+// State is the first part of a saved Aggregator. Then come the pools, each followed by its classes, and the requests in
+// flight. Equal Aggregators encode to equal bytes. Minutes count from the Unix epoch.
+type State struct {
+	Started  bool     `cbor:"1,keyasint"` // a record has opened the span
+	Closed   bool     `cbor:"2,keyasint"` // Close has been called
+	Open     int64    `cbor:"3,keyasint"` // first minute that has not been closed
+	Oldest   int64    `cbor:"4,keyasint"` // first minute of the rings
+	Pools    int      `cbor:"5,keyasint"` // number of pools
+	Counters Counters `cbor:"6,keyasint"`
+}
+
+// Parts calls put with each part of the state, in the order that Restore expects. A part is valid until put returns.
+func (a *Aggregator) Parts(put func(part any) error) error {
+	if err := put(&State{a.started, a.closed, a.open, a.oldest(), len(a.pools), a.counters}); err != nil {
+		return err
+	}
+	for _, p := range a.pools {
+		p.Classes = len(p.classes)
+		if err := put(p); err != nil {
+			return err
+		}
+		for _, c := range p.classes {
+			if err := put(c); err != nil {
+				return err
+			}
+		}
+	}
+	return put(a.arrivals.queue[a.arrivals.head:])
+}
+
+// Restore makes an Aggregator that continues exactly where the saved one stopped; next decodes the next part into its
+// argument. If cfg has changed, minutes outside the open span are dropped. Classes and replicas beyond a smaller cap
+// stay until they are silent.
+func Restore(cfg Config, next func(part any) error) (*Aggregator, error) {
+	a := New(cfg)
+	if err := a.restore(next); err != nil {
+		return nil, fmt.Errorf("restore aggregator: %w", err)
+	}
+	return a, nil
+}
+
+func (a *Aggregator) restore(next func(part any) error) error {
+	var s State
+	if err := next(&s); err != nil {
+		return err
+	}
+	a.started, a.closed, a.open, a.counters = s.Started, s.Closed, s.Open, s.Counters
+	for range s.Pools {
+		p := &pool{}
+		if err := next(p); err != nil {
+			return err
+		}
+		p.Coverage = rearranged(a, p.Coverage, s.Oldest)
+		if !p.Lag.fits(a.revise) {
+			p.Lag = newLag(a.revise)
+		}
+		a.addPool(p)
+		for range p.Classes {
+			c := &class{}
+			if err := next(c); err != nil {
+				return fmt.Errorf("pool %q: %w", p.Name, err)
+			}
+			a.restoreClass(p, c, s.Oldest)
+		}
+	}
+	var requests []arrival
+	if err := next(&requests); err != nil {
+		return err
+	}
+	for _, e := range requests {
+		a.arrivals.add(e)
+	}
+	return nil
+}
+
+func (a *Aggregator) restoreClass(p *pool, c *class, oldest int64) {
+	a.addClass(p, c)
+	if c.Nowcasts != nil && !c.Nowcasts.fits(a.revise) {
+		c.Nowcasts = nil
+	}
+	if c.Buckets == nil {
+		return
+	}
+	c.Buckets = rearranged(a, c.Buckets, oldest)
+	for _, at := range c.Buckets {
+		if at != nil {
+			c.open++
+		}
+	}
+	if c.open == 0 {
+		c.Buckets = nil
+	}
+}
+
+// rearranged is a saved ring whose first minute is oldest, in the slots of the configured span.
+func rearranged[T any](a *Aggregator, saved []T, oldest int64) []T {
+	ring := make([]T, a.slots())
+	for m := max(oldest, a.oldest()); m < min(oldest+int64(len(saved)), a.end()); m++ {
+		ring[a.slot(m)] = saved[m&int64(len(saved)-1)]
+	}
+	return ring
+}
+
+// Forget removes a pool and all of its classes. Earlier results of Close become invalid.
+func (a *Aggregator) Forget(name string) {
+	p := a.known(name)
+	if p == nil {
+		return
+	}
+	for _, c := range p.classes {
+		a.evict(p, c)
+	}
+	delete(a.byName, name)
+	delete(a.cfg.Service, name)
+	a.latest = nil
+	a.pools = slices.DeleteFunc(a.pools, func(q *pool) bool { return q == p })
+}
+
+// SetService sets the service rates from which the KV occupancy of a pool's requests without times is computed.
+func (a *Aggregator) SetService(pool string, s Service) {
+	a.cfg.Service[pool] = s
+	if p := a.known(pool); p != nil {
+		p.service = a.cfg.service(pool)
+	}
+}
+
+// age fades accounts, and evicts silent replicas and classes.
+func (a *Aggregator) age() {
+	a.arrivals.forget(a.oldest())
+	forgotten := max(minutes(a.cfg.ClassTTL), a.revise+a.ahead)
+	for _, p := range a.pools {
+		p.Fleet.forget(startOf(a.open).Add(-a.cfg.ReplicaTTL))
+		p.classes = slices.DeleteFunc(p.classes, func(c *class) bool {
+			if c.Last+forgotten >= a.open {
+				c.Accounts.fade()
+				return false
+			}
+			a.evict(p, c)
+			return true
+		})
+	}
+}
+
+// evict forgets a class. The caller removes it from the pool's list.
+func (a *Aggregator) evict(p *pool, c *class) {
+	delete(p.byName, c.Name)
+	if c.Name != OverflowClass {
+		a.named--
+	}
+	a.counters.ClassesEvicted++
+}
+
+// later is the later of two times, in UTC.
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b.UTC()
+	}
+	return a
+}
