@@ -13,7 +13,6 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
-	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 func TestShareByPriority(t *testing.T) {
@@ -182,61 +181,5 @@ func TestAdmissionKeepsTheMargin(t *testing.T) {
 	want := []AdmissionLimit{{"batch", 60 * 140. / 300, 140. / 300}}
 	if diff := cmp.Diff(want, d.Admission, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })); diff != "" {
 		t.Errorf("chat has 260 of 400, batch the rest: %s", diff)
-	}
-}
-
-// TestQueuePlan: 4 replicas of 100 tokens against 200 at 10 calls a second serve 20 calls a second.
-func TestQueuePlan(t *testing.T) {
-	queue := func(demand, factor float64, edit func(*Input)) *QueuePlan {
-		in := scene{ready: 4, median: flat(demand), last: demand}.input(t)
-		in.Pool.SLO = capacity.SLO{TTFT: 2 * time.Second}
-		f := in.Forecast.Total[0]
-		f.Dimension = features.DimRequests
-		for h := range f.Minute {
-			for i := range f.Minute[h] {
-				f.Minute[h][i] = 10
-			}
-		}
-		in.Forecast.Total = append(in.Forecast.Total, f)
-		in.Forecast.Retries.Factors = []float64{factor, factor}
-		in.Forecast = in.Forecast.Load()
-		edit(&in)
-		d, _ := Decide(noon, in, State{}, DefaultConfig())
-		return d.Queue
-	}
-	nothing := func(*Input) {}
-	prompts := func(demand, rate float64, ready int) func(*Input) {
-		return func(in *Input) {
-			f := in.Forecast.Total[0]
-			f.Dimension = features.DimPrefill
-			for h := range f.Minute {
-				for i := range f.Minute[h] {
-					f.Minute[h][i] = demand
-				}
-			}
-			in.Forecast.Total = append(in.Forecast.Total, f)
-			in.Pool.Disaggregated, in.Pool.PrefillReplicas = true, capacity.Replicas{Min: 1, Max: 999, Initial: ready}
-			in.Pool.Rates.PrefillTokensPerS = rate
-		}
-	}
-	for _, tt := range []struct {
-		name string
-		got  *QueuePlan
-		want *QueuePlan
-	}{
-		{"half used", queue(200, 1, nothing), &QueuePlan{2, 40, 10*13*60 + 40, 1}},
-		{"half of the calls are tried again", queue(200, 1.5, nothing), &QueuePlan{2, 40, 5*13*60 + 40, 1.5}},
-		{"short already", queue(800, 1, nothing), &QueuePlan{2, 10, -5*13*60 + 10, 1}},
-		{"prompts of 500 tokens at 1000 a second", queue(200, 1, prompts(5000, 1000, 99)), &QueuePlan{1.5, 30, 10*13*60 + 30, 1}},
-		{"prompts take as long as the objective", queue(200, 1, prompts(50_000, 1000, 999)), &QueuePlan{0, 0, 10 * 13 * 60, 1}},
-		{"one prefill replica serves two calls a second", queue(200, 1, prompts(5000, 1000, 1)), &QueuePlan{1.5, 3, -8*13*60 + 3, 1}},
-		{"no objective", queue(200, 1, func(in *Input) { in.Pool.SLO.TTFT = 0 }), nil},
-		{"no traffic", queue(0, 1, nothing), nil},
-		{"calls are not counted", queue(200, 1, func(in *Input) { in.Forecast.Total = in.Forecast.Total[:1] }), nil},
-		{"no replicas", queue(200, 1, func(in *Input) { in.Minute.State.Ready = 0 }), nil},
-	} {
-		if diff := cmp.Diff(tt.want, tt.got); diff != "" {
-			t.Errorf("%s: %s", tt.name, diff)
-		}
 	}
 }

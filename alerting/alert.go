@@ -17,11 +17,9 @@ const (
 	AtCapacityLimit  AlertName = "ForewarmAtCapacityLimit"
 	TelemetryStale   AlertName = "ForewarmTelemetryStale"
 	ForecastDegraded AlertName = "ForewarmForecastDegraded"
-	CacheHitCollapse AlertName = "ForewarmCacheHitCollapse"
 	RetryStorm       AlertName = "ForewarmRetryStorm"
 	BelowReserve     AlertName = "ForewarmBelowReserve"
 	TelemetryFault   AlertName = "ForewarmTelemetryFault"
-	UnboundedPrompts AlertName = "ForewarmUnboundedPrompts"
 	LatencyObjective AlertName = "ForewarmLatencyObjective"
 	// RateContradicted says that the observed rate of a replica differs from the configuration.
 	RateContradicted AlertName = "ForewarmRateContradicted"
@@ -40,7 +38,7 @@ const (
 
 // AlertNames are all alert names.
 var AlertNames = []AlertName{
-	SaturationAhead, TooLateToWarm, AtCapacityLimit, TelemetryStale, ForecastDegraded, CacheHitCollapse, RetryStorm, BelowReserve, TelemetryFault, UnboundedPrompts, LatencyObjective, RateContradicted,
+	SaturationAhead, TooLateToWarm, AtCapacityLimit, TelemetryStale, ForecastDegraded, RetryStorm, BelowReserve, TelemetryFault, LatencyObjective, RateContradicted,
 	InputDropped, SinkFailing, StorageDegraded, DecisionsDiverge, Watchdog,
 }
 

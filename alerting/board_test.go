@@ -177,7 +177,6 @@ func TestConditions(t *testing.T) {
 		"another resource's baseline":   {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Total: []forecaster.Forecast{{Dimension: "decode", Fallback: true}}}},
 		"a producer at fault": {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Minute: features.PoolMinute{
 			Faults: []features.ProducerFault{{Producer: "gw", Kind: features.FaultAhead, Seconds: 90}}}}, want: "TelemetryFault:warning"},
-		"cache collapse behind it":    {decision: with(saturating(.6, 19*time.Minute), func(d *Decision) { d.Drivers[0].Cause, d.Drivers[0].Factor = "cache", .32 }), want: "SaturationAhead:warning CacheHitCollapse:warning"},
 		"retry storm":                 {decision: saturating(.6, 19*time.Minute), forecast: retrying(.3, 100), want: "RetryStorm:warning SaturationAhead:warning"},
 		"retries without consequence": {decision: saturating(.1, forecaster.Never), forecast: retrying(.3, 100), want: "RetryStorm:warning"},
 		"a storm that fades":          {decision: saturating(.1, forecaster.Never), forecast: retrying(.12, 100), want: "RetryStorm:warning~"},

@@ -48,8 +48,6 @@ const (
 	sureProbability = 0.9 // from here, a page is raised at the first tick
 	degradedTicks   = 60  // ticks on the fallback forecast before the warning
 
-	collapseLoss = 0.2 // absolute loss of a driving class's cache hit ratio that raises a warning
-
 	driftOutcomes = forecaster.OriginsPerDay // fewest outcomes to judge a quantile
 	driftShare    = 0.85                     // of outcomes below the 95 % quantile; at or below this, it drifts
 )
@@ -67,14 +65,10 @@ func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Conditio
 		return append([]Condition{stale}, faulty(d, pf, cfg)...) // a clock that is off makes a pool stale
 	}
 	out := slices.Concat(faulty(d, pf, cfg), storm(d, pf, cfg), overObjective(d, cfg), contradicted(d, cfg))
-	var why []Condition
 	for _, side := range d.sides() {
 		out = append(out, prospects(side, pf, cfg)...)
-		if len(why) == 0 {
-			why = causes(side, pf, cfg) // the same for both roles
-		}
 	}
-	return append(out, why...)
+	return out
 }
 
 // contradicted are the warnings that observed rates of replicas differ from the configuration.
@@ -339,29 +333,6 @@ func days(d float64) string {
 	return "24 hours"
 }
 
-// causes are warnings about the cause of a possible saturation.
-func causes(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
-	var out []Condition
-	r := d.binding()
-	if r == nil || d.Probability < fadeShare*cfg.AlertProbability {
-		return nil
-	}
-	for i := range d.Drivers {
-		driver := &d.Drivers[i]
-		if driver.Cause != forecaster.CauseCache && driver.CacheLoss < collapseLoss {
-			continue
-		}
-		c := condition(d, CacheHitCollapse, features.DimPrefill, Warning, cfg, words{
-			Summary:     "prefix " + cmp.Or(cacheLoss(driver), Change(driver.Cause, driver.Factor)) + " in class " + shorten(driver.Class, maxName),
-			Description: sentence(capital(d.outcome(r, r.Probability, d.pageWindow(cfg).window))+".", drivenBy(d.Drivers[i:i+1]), done(d)),
-			Action:      "Check what changed in the prompts or the routing of class " + driver.Class + ".",
-		}.and("Prompts that are not cached must be computed again.")).load(d, []*ResourceEvidence{r}, pf, d.pageWindow(cfg))
-		c.Class, c.Fading = driver.Class, d.Probability < cfg.AlertProbability
-		return append(out, c) // the heaviest class is enough
-	}
-	return nil
-}
-
 // condition fills in the fields that every condition has.
 func condition(d *Decision, name AlertName, resource string, severity Severity, cfg Config, w words) Condition {
 	role := ""
@@ -394,9 +365,6 @@ func (c Condition) load(d *Decision, likely []*ResourceEvidence, pf *forecaster.
 		names = append(names, r.Dimension)
 	}
 	c.Annotations["resources"] = strings.Join(names, ", ")
-	if text := d.Diagnosed(); text != "" {
-		c.Annotations["diagnosis"], c.Annotations["diagnosis_evidence"] = string(d.Diagnosis), text
-	}
 	if len(d.Drivers) > 0 {
 		c.Class, c.Annotations["driver"] = principal(d.Drivers).Class, describe(d.Drivers)
 	}

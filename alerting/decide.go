@@ -18,7 +18,7 @@ type Input struct {
 	Pool       capacity.Pool
 	Minute     features.PoolMinute
 	Sequence   uint64
-	Signals    Signals // of the last hour; nil if unknown
+	Signals    Signals // of the newest minutes; nil if unknown
 	Basis      *Basis  // stored in the decision; may be nil
 	// WarnFrom is the alert threshold, FalsePerWeek the expected false warnings a week at it; both from Line.At.
 	WarnFrom, FalsePerWeek float64
@@ -88,7 +88,7 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	p.roles(&d, &st, cfg)
 	d.Action = p.action(desired)
 	st.Breach = p.breach
-	d.Admission, d.Queue = p.admission(&d, cfg), p.queue()
+	d.Admission = p.admission(&d, cfg)
 	if d.Action == ScaleOut {
 		d.NeededBy = p.shortFrom(cfg)
 		if p.floor.replicas > p.current {

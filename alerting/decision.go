@@ -81,9 +81,6 @@ type Decision struct {
 	Events        []forecaster.EventEffect `json:"events,omitempty" cbor:"36,keyasint,omitempty"`          // of the calendar, in the forecast of Binding
 
 	Admission []AdmissionLimit `json:"admission_limits,omitempty" cbor:"37,keyasint,omitempty"` // when saturation cannot be averted
-	Queue     *QueuePlan       `json:"queue,omitempty" cbor:"38,keyasint,omitempty"`            // nil if the objective for the first token or the calls are unknown
-
-	Diagnosis Bottleneck `json:"diagnosis,omitempty" cbor:"39,keyasint,omitempty"` // bottleneck found from latencies; "" if none
 
 	Basis *Basis `json:"basis,omitempty" cbor:"40,keyasint,omitempty"` // nil if none was given
 
@@ -98,8 +95,6 @@ type Decision struct {
 	// the expected number of false warnings a week at it. Both are 0 if not learned.
 	WarnFrom     float64 `json:"warn_from,omitempty" cbor:"44,keyasint,omitempty"`
 	FalsePerWeek float64 `json:"false_warnings_per_week,omitempty" cbor:"45,keyasint,omitempty"`
-
-	Symptoms *Symptoms `json:"-" cbor:"46,keyasint,omitempty"` // of Diagnosis; nil without one
 
 	// Waiting is the number of requests in the queues of the pool's ready replicas at the tick; nil if unknown.
 	Waiting *float64 `json:"waiting,omitempty" cbor:"60,keyasint,omitempty"`

@@ -29,7 +29,6 @@ func (p *plan) decision(cfg Config) Decision {
 		d.Unreported = max(0, len(p.supply.Pending)-p.in.Minute.State.Pending)
 	}
 	d.WarnFrom, d.FalsePerWeek = p.in.WarnFrom, p.in.FalsePerWeek
-	d.Diagnosis, d.Symptoms = p.in.Signals.Diagnose()
 	d.Objectives, d.Breach = p.promises, p.breach
 	d.Basis, d.Withheld = p.in.Basis, p.withheld()
 	if w := p.in.Minute.State.WaitingPerReady * float64(p.in.Minute.State.Ready); w >= 0 && !math.IsInf(w, 0) {

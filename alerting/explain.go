@@ -16,7 +16,7 @@ import (
 // ExplainSpan is the period after a decision that an explanation covers.
 const ExplainSpan = time.Hour
 
-// Explanation is one decision with its reasons, its alternatives and what happened afterwards.
+// Explanation is one decision with its reasons and what happened afterwards.
 type Explanation struct {
 	ID        string              `json:"id"`
 	Decision  Decision            `json:"-"`
@@ -26,9 +26,7 @@ type Explanation struct {
 	Basis     *Basis              `json:"basis,omitempty"`
 	Steps     []Step              `json:"steps"`
 	Prefill   []Step              `json:"prefill_steps,omitempty"` // of a disaggregated pool's prefill replicas
-	Otherwise []string            `json:"otherwise"`
-	Ways      []Alternative       `json:"alternatives,omitempty"`
-	After     *Aftermath          `json:"after,omitempty"` // nil before the next decision
+	After     *Aftermath          `json:"after,omitempty"`         // nil before the next decision
 }
 
 // ExplainedResource is the evidence of a decision on one resource. Demand and capacities are in the resource's own
@@ -82,7 +80,7 @@ type Peak struct {
 // Explain explains d. after are the later decisions of the same pool, in order.
 func Explain(d *Decision, after []Decision) Explanation {
 	x := Explanation{ID: d.EventID(), Decision: *d, Event: NewEvent(d).Data, Resources: []ExplainedResource{},
-		Path: d.Path, Basis: d.Basis, Steps: steps(d), Otherwise: otherwise(d), Ways: alternatives(d)}
+		Path: d.Path, Basis: d.Basis, Steps: steps(d)}
 	tick := d.Tick.UTC()
 	for _, side := range d.sides() {
 		for i := range side.Resources {
@@ -136,45 +134,6 @@ func (d *Decision) neededFor(takes int) string {
 	return "needed: the largest of these and the reserves"
 }
 
-// otherwise is what to expect without scaling or without a forecast.
-func otherwise(d *Decision) []string {
-	var out []string
-	for _, side := range d.sides() {
-		out = append(out, side.undone()...)
-	}
-	if len(d.Resources) > 0 {
-		out = append(out, fmt.Sprintf("Without a forecast, %s would have been asked for.", d.count(max(d.Floor, 0))))
-	}
-	if d.Mode == Advisory {
-		out = append(out, "Nobody was asked to follow it: this is advisory mode.")
-	}
-	return out
-}
-
-// undone is what to expect of the binding resource with the replicas at the decision.
-func (d *Decision) undone() (out []string) {
-	r := d.binding()
-	if r == nil {
-		return nil
-	}
-	out = append(out, runsOut(d, r, "With the "+d.count(d.Ready+d.Pending)+" there were", forecaster.Chance{Ahead: r.Ahead, ETA: r.ETA}))
-	if left := d.Ready + d.Pending - d.Reserves.Failure; r.AfterFailure != nil && left > 0 {
-		out = append(out, runsOut(d, r, "With the "+d.count(left)+" that a failure would leave", *r.AfterFailure))
-	} else if r.AfterFailure != nil {
-		out = append(out, "A failure would leave no replica.")
-	}
-	return out
-}
-
-// runsOut is a sentence on how likely and when a resource saturates; had describes the replicas.
-func runsOut(d *Decision, r *ResourceEvidence, had string, c forecaster.Chance) string {
-	text := fmt.Sprintf("%s, %s is %s likely to %s within %s", had, noun(r.Dimension), percent(c.Ahead), overflows(r.Dimension), span(forecaster.WarningWindow(d.Lead)))
-	if c.ETA.P50 != forecaster.Never {
-		text += ", and as likely as not by " + clock(d.Tick.Add(c.ETA.P50))
-	}
-	return text + "."
-}
-
 func aftermath(d *Decision, after []Decision) *Aftermath {
 	a := &Aftermath{}
 	last := Supply{Ready: d.Ready, Pending: d.Pending, Desired: d.Desired}
@@ -225,13 +184,6 @@ func (x *Explanation) WriteText(w io.Writer) error {
 		resources(&b, d)
 	}
 	d.writePath(&b)
-	if len(x.Otherwise) > 0 {
-		b.WriteString("\nWhat to expect\n")
-		for _, line := range x.Otherwise {
-			fmt.Fprintf(&b, "  %s\n", line)
-		}
-	}
-	writeWays(&b, d, x.Ways)
 	x.After.write(&b, d)
 	b.WriteString("\nWhat it rests on\n")
 	facts(&b, d)
@@ -292,9 +244,6 @@ func facts(w io.Writer, d *Decision) {
 	for i := range d.Events {
 		fact("event", "%s: %.1f times the demand (%.1f to %.1f)", d.Events[i].Name, d.Events[i].Learned, d.Events[i].Low, d.Events[i].High)
 	}
-	if text := d.Diagnosed(); text != "" {
-		fact("latencies", "%s", text)
-	}
 	for _, warning := range d.Warnings {
 		fact("warning", "%s", warning)
 	}
@@ -352,32 +301,6 @@ func (d *Decision) writePath(w io.Writer) {
 	}
 	for _, row := range rows {
 		fmt.Fprintln(t, row)
-	}
-	_ = t.Flush() // of a builder
-}
-
-// ways are the names of the ways to scale in a table.
-var ways = map[string]string{WayNothing: "nothing more", WayReactive: "a reactive autoscaler", WayAsked: "as asked for"}
-
-// writeWays compares the ways to scale.
-func writeWays(w io.Writer, d *Decision, all []Alternative) {
-	if len(all) == 0 {
-		return
-	}
-	fmt.Fprintf(w, "  In the next %d minutes, by the middle forecast of %s and the usual start:\n", d.Path[len(d.Path)-1].Minute, noun(d.Binding))
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	var names []string
-	for i, a := range all {
-		short := "enough"
-		if a.ShortFrom != nil {
-			short = fmt.Sprintf("short from %s, for %d min", clock(*a.ShortFrom), a.ShortMinutes)
-		}
-		names = append(names, ways[a.Way])
-		if i+1 < len(all) && all[i+1].same(a) {
-			continue // one row for equal results
-		}
-		fmt.Fprintf(t, "    %s\t%s\t%s\tat most %s used (%s certain: %s)\n", strings.Join(names, ", "), d.count(a.Replicas), short, percent(a.Peak), percent(d.Quantile), percent(a.PeakQuantile))
-		names = nil
 	}
 	_ = t.Flush() // of a builder
 }

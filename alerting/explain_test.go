@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +45,6 @@ func TestExplainGolden(t *testing.T) {
 	full.Prompts = []ResourceEvidence{{Dimension: "prefill", PerReplica: 12000, Demand: 4.1e4, NeedQuantile: 5.6e4, NeedReplicas: 5, Probability: .4,
 		ETA: forecaster.ETA{P10: 3 * time.Minute, P50: 25 * time.Minute, P90: forecaster.Never}, AfterFailure: &forecaster.Chance{Probability: .7, ETA: forecaster.ETA{P50: 9 * time.Minute, P90: forecaster.Never}}}}
 	full.Constraints = []string{"disaggregated.prefill_replicas.max 6: 7 wanted"}
-	full.Diagnosis, full.Symptoms = BottleneckKV, &Symptoms{TTFT: 12.4, TTFTBefore: .61, ITL: .0512, ITLBefore: .0304, Waiting: 3.4, KVUse: .97}
 	full.Basis = &Basis{Warmup: WarmupBasis{StatedP50: 360, StatedP90: 720, P50: 402, P90: 726, Seen: 7},
 		Rates: []RateBasis{{Dimension: "decode", Stated: 4.5e6, Learned: 4.2e6, Low: 4e6, High: 4.5e6}, {Dimension: "kv", Learned: 111}}}
 	for m := pathEvery; m <= forecaster.Horizon; m += pathEvery { // up to half as much again
@@ -85,40 +83,6 @@ func TestExplainGolden(t *testing.T) {
 	}
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(text.String(), "\n")); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// TestAlternatives: demand that rises from 14 replicas' worth to 18 within 30 minutes, and a warm-up of 10.
-func TestAlternatives(t *testing.T) {
-	d := decided()
-	d.Resources[0].Demand, d.Basis = 1400, &Basis{Warmup: WarmupBasis{P50: 600}}
-	d.Path = []PathPoint{{Minute: 5, Median: 1400, Quantile: 1500, Ready: 14}, {Minute: 30, Median: 1800, Quantile: 2000, Ready: 15}, {Minute: 60, Median: 1800, Quantile: 2000, Ready: 15}}
-	at := func(minute int) *time.Time { return instant(noon.Add(time.Duration(minute) * time.Minute)) }
-	want := []Alternative{
-		{Way: WayNothing, Replicas: 14, ShortFrom: at(6), ShortMinutes: 55, Peak: 1.2857, PeakQuantile: 1.4286},
-		// It follows ten minutes later: all the way up, and so far short.
-		{Way: WayReactive, Replicas: 18, ShortFrom: at(6), ShortMinutes: 28, Peak: 1.1143, PeakQuantile: 1.2143},
-		{Way: WayAsked, Replicas: 20, ShortFrom: at(6), ShortMinutes: 4, Peak: 1.0457, PeakQuantile: 1.1286},
-	}
-	if diff := cmp.Diff(want, alternatives(&d)); diff != "" {
-		t.Error(diff)
-	}
-	// Saturated, with four ready and two that were asked for on the way: the ways differ by these.
-	d.Ready, d.Pending, d.Desired, d.Resources[0].Demand = 4, 2, 6, 450
-	d.Path = []PathPoint{{Minute: 5, Median: 450, Quantile: 500, Ready: 4}, {Minute: 60, Median: 450, Quantile: 500, Ready: 6}}
-	ways := alternatives(&d)
-	if n := []int{ways[0].Replicas, ways[1].Replicas, ways[2].Replicas}; !slices.Equal(n, []int{4, 5, 6}) || ways[0].ShortMinutes <= ways[1].ShortMinutes {
-		t.Errorf("saturated: %+v", ways)
-	}
-	d.Pending, d.Desired, d.Resources[0].Demand = 0, 4, 300
-	d.Path = []PathPoint{{Minute: 60, Median: 300, Quantile: 350, Ready: 4}}
-	var text strings.Builder
-	if writeWays(&text, &d, alternatives(&d)); strings.Count(text.String(), "\n") != 2 {
-		t.Errorf("ways that come to the same have a row each: %s", text.String())
-	}
-	d.Path = nil
-	if got := alternatives(&d); got != nil {
-		t.Errorf("of a journal without paths: %+v", got)
 	}
 }
 

@@ -46,7 +46,10 @@ type Relief struct {
 }
 
 const (
-	minReports     = 20               // fewest requests in the newest minutes for usable percentiles
+	recentMinutes  = 5                // newest minutes with latencies whose median counts
+	latestMinutes  = 15               // their largest age
+	fewestRecent   = 3                // fewest of them to know a latency
+	minReports     = 20               // fewest requests in these minutes for usable percentiles
 	objectiveBack  = 0.9              // share of the objective below which a breach ends
 	minRelief      = 0.1              // share by which new replicas must lower the latency
 	reliefJudged   = 8 * time.Minute  // after the replicas are ready: then all newest minutes are with them
@@ -59,7 +62,6 @@ const (
 // breach. The first step is immediate. The next one follows if the last one is ready and lowered the latency by
 // minRelief. If it did not, the floor is dropped until the end of the breach: replicas are not the cause then.
 func (p *plan) objectives(was *Breach) {
-	now := p.in.Signals.now()
 	if was != nil {
 		p.breach = new(*was)
 	}
@@ -68,8 +70,8 @@ func (p *plan) objectives(was *Breach) {
 		b = *p.breach
 	}
 	calm := !b.TTFT && !b.ITL
-	ttft, ttftKnown := p.objective(LatencyTTFT, ofTTFT, p.in.Pool.Promised.TTFT, &b.TTFT)
-	itl, itlKnown := p.objective(LatencyITL, ofITL, p.in.Pool.Promised.ITL, &b.ITL)
+	ttft, ttftKnown := p.objective(LatencyTTFT, func(x *Signal) float64 { return x.TTFT }, p.in.Pool.Promised.TTFT, &b.TTFT)
+	itl, itlKnown := p.objective(LatencyITL, func(x *Signal) float64 { return x.ITL }, p.in.Pool.Promised.ITL, &b.ITL)
 	switch {
 	case !ttftKnown && !itlKnown && p.breach == nil:
 		return
@@ -92,7 +94,8 @@ func (p *plan) objectives(was *Breach) {
 		return
 	}
 	b.Until = p.now.UTC()
-	waiting, kv := now.middle(func(x *Signal) float64 { return x.Waiting }), now.middle(func(x *Signal) float64 { return x.KVUse })
+	now := p.in.Signals[max(0, len(p.in.Signals)-recentMinutes):]
+	waiting, kv := now.median(func(x *Signal) float64 { return x.Waiting }), now.median(func(x *Signal) float64 { return x.KVUse })
 	b.Binds = binds(b.TTFT, b.ITL, waiting, kv)
 	if !p.in.Pool.Disaggregated {
 		b.Own.step(p.now, p.supply.Ready, max(ttft, itl))
@@ -129,7 +132,7 @@ func (p *plan) objective(name string, of func(*Signal) float64, promised time.Du
 	if len(minutes) < fewestRecent || reports < minReports {
 		return 0, false
 	}
-	x := Objective{Latency: name, P90: minutes.middle(of), Stated: promised.Seconds()}
+	x := Objective{Latency: name, P90: minutes.median(of), Stated: promised.Seconds()}
 	limit := x.Stated
 	if *over {
 		limit *= objectiveBack
@@ -229,8 +232,5 @@ func overObjective(d *Decision, cfg Config) []Condition {
 	}
 	c := condition(d, LatencyObjective, "", severity, cfg, w)
 	c.Annotations["diagnosis"] = string(b.Binds)
-	if diagnosed := d.Diagnosed(); diagnosed != "" {
-		c.Annotations["diagnosis_evidence"] = diagnosed
-	}
 	return []Condition{c}
 }

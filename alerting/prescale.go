@@ -37,8 +37,6 @@ type Prescale struct {
 	Reserves        capacity.Reserves `json:"reserves"`                  // replicas kept in addition to the need of demand
 
 	BindingResource string        `json:"binding_resource,omitempty"`   // the resource that needs most replicas; missing if no capacity is known
-	Diagnosis       Bottleneck    `json:"diagnosis,omitempty"`          // present bottleneck, from latencies: prefill, decode, slots, kv, prefill_and_decode
-	Diagnosed       string        `json:"diagnosis_evidence,omitempty"` // the same in a sentence, with the latencies
 	Probability     *float64      `json:"saturation_probability"`       // of saturation within the lead window without scaling; null if no capacity is known
 	SaturationETA   SaturationETA `json:"saturation_at"`                // when it saturates without scaling
 	AfterFailure    *Outage       `json:"after_failure,omitempty"`      // the same without the replicas reserved for failures
@@ -51,7 +49,6 @@ type Prescale struct {
 	Events      []EventData      `json:"events,omitempty"`           // scheduled events in the forecast
 	Constraints []string         `json:"constraints"`                // bounds that changed the number, such as "replicas.max 16: 19 wanted"
 	Admission   []AdmissionLimit `json:"admission_limits,omitempty"` // by class, while saturation cannot be averted; other classes are not limited
-	Queue       *QueuePlan       `json:"queue,omitempty"`            // what a queue in front of the pool may absorb until more replicas are ready
 	Retries     *Retried         `json:"retries,omitempty"`          // load that retries add to the binding resource
 	Reason      string           `json:"reason"`                     // in sentences, for people
 	Evidence    string           `json:"evidence"`                   // of the journal: pool, tick and stream sequence
@@ -129,9 +126,7 @@ func NewEvent(d *Decision) Event {
 		Evidence: fmt.Sprintf("%s@%s#%d", d.Pool, tick.Format(time.RFC3339), d.Sequence),
 		Model:    d.Model, Confidence: string(d.Confidence), Warnings: list(d.Warnings),
 	}
-	data.Withheld = d.Withheld
-	data.Admission, data.Queue, data.Diagnosis = d.Admission, d.Queue, d.Diagnosis
-	data.Diagnosed = d.Diagnosed()
+	data.Withheld, data.Admission = d.Withheld, d.Admission
 	if r := d.binding(); r != nil && r.Retries != nil {
 		x := *r.Retries
 		x.Attempts, x.Factor, x.Demand = round(x.Attempts), round(x.Factor), round(x.Demand)

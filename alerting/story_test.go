@@ -30,7 +30,6 @@ var nights = []struct {
 	{name: "agents' prompts doubled", alert: SaturationAhead},
 	{name: "the same, on trial", alert: SaturationAhead, decision: func(d *Decision) { d.Mode = Advisory }},
 	{name: "the same, and the prefix cache lost hits", alert: SaturationAhead, decision: uncached},
-	{name: "beneath it the prefix cache", alert: CacheHitCollapse, decision: uncached},
 	{name: "the nightly batch has begun", alert: TooLateToWarm, decision: func(d *Decision) {
 		d.Pool, d.Binding, d.Ready, d.Pending, d.Desired, d.Needed = "demo", "prefill", 3, 2, 5, 5
 		d.Probability, d.ETA = .68, forecaster.ETA{P10: 0, P50: 3 * time.Minute, P90: forecaster.Never}
@@ -96,10 +95,8 @@ var nights = []struct {
 		d.Prompts[0].Demand = 3700
 		d.ByRole.PrefillPending, d.ByRole.PrefillAskedAt = 1, noon.Add(-3*time.Minute)
 	}},
-	{name: "prompts have outgrown them, as the latencies tell", alert: TooLateToWarm, load: .5, decision: func(d *Decision) {
+	{name: "prompts have outgrown them", alert: TooLateToWarm, load: .5, decision: func(d *Decision) {
 		prefilling(d, .97, 0, 4, 6)
-		d.Diagnosis = BottleneckPrefill
-		d.Symptoms = &Symptoms{TTFT: 3.42, TTFTBefore: .61, ITL: .0312, ITLBefore: .0304, Waiting: .4, KVUse: .52}
 	}},
 	{name: "prompts would outgrow them, should one fail", alert: BelowReserve, load: .5, decision: func(d *Decision) {
 		prefilling(d, .08, 0, 4, 6)
@@ -114,14 +111,10 @@ var nights = []struct {
 		prefilling(d, .02, 0, 4, 4)
 		d.Probability, d.ETA, d.Desired, d.Prompts[0].ETA, d.Prompts[0].Demand = p, eta, 19, never, 2000
 		d.ETA.P10, d.ETA.P50 = 0, 5*time.Minute
-		d.Diagnosis = BottleneckKV
-		d.Symptoms = &Symptoms{TTFT: 12.4, TTFTBefore: .61, ITL: .0512, ITLBefore: .0304, Waiting: 3.4, KVUse: .97}
 	}},
 	{name: "the first token comes too late", alert: LatencyObjective, decision: func(d *Decision) {
 		d.Objectives = []Objective{{Latency: LatencyTTFT, P90: 3.4, Stated: 1, Over: true}, {Latency: LatencyITL, P90: .03, Stated: .05}}
 		d.Breach = &Breach{Since: noon.Add(-4 * time.Minute), TTFT: true, Binds: BottleneckPrefill, Own: Relief{From: 14, Replicas: 19, Excess: 3.4}}
-		d.Diagnosis = BottleneckPrefill
-		d.Symptoms = &Symptoms{TTFT: 3.42, TTFTBefore: .61, ITL: .0312, ITLBefore: .0304, Waiting: .4, KVUse: .52}
 	}},
 	{name: "and more replicas did not help", alert: LatencyObjective, decision: func(d *Decision) {
 		d.Objectives = []Objective{{Latency: LatencyTTFT, P90: 3.4, Stated: 1, Over: true}, {Latency: LatencyITL, P90: .09, Stated: .05, Over: true}}
@@ -139,7 +132,7 @@ var nights = []struct {
 		c := &pf.Total[0].Basis.Covered[1]
 		c.N, c.Below[forecaster.L95] = 800, .78
 	}},
-	{name: "the prefix cache is gone", alert: CacheHitCollapse, decision: func(d *Decision) {
+	{name: "the prefix cache is gone", alert: SaturationAhead, decision: func(d *Decision) {
 		d.Drivers[0].Cause, d.Drivers[0].Factor = forecaster.CauseCache, .06
 	}},
 	{name: "clients retry", alert: RetryStorm, decision: func(d *Decision) {
@@ -267,10 +260,9 @@ func otherAlerts() []Condition {
 	d := &Decision{Pool: "llama", Tick: noon, Mode: Active, Basis: &Basis{Contradicts: []capacity.Contradiction{
 		{Dimension: features.DimPrefill, Source: capacity.Stated, Stated: 12_000, Learned: 8_000, Low: 7_400, High: 8_600, Since: noon, From: noon.Add(24 * time.Hour)},
 	}}}
-	growing := Prompts{{Class: "rag", Tenant: "acme", Share: .8, Tokens: 1e6, Known: 1440, Now: 15, Usual: 13.5}}
 	vitals := Vitals{
 		Window: 15 * time.Minute, Records: 1100, Refused: map[string]uint64{"bad_time": 60}, Storage: "series: the disk of /data is full", StorageSince: noon,
 		Diverged: 2, Divergence: "chat at 12:00", Sinks: []SinkVitals{{Name: "webhook/ops", Failing: true, Since: noon, Err: "connection refused", Waiting: 3}},
 	}
-	return slices.Concat(contradicted(d, DefaultConfig()), growing.Condition(d, 40_000, DefaultConfig()), SelfConditions(&vitals, DefaultConfig()))
+	return slices.Concat(contradicted(d, DefaultConfig()), SelfConditions(&vitals, DefaultConfig()))
 }

@@ -162,9 +162,6 @@ func (d *Decision) besides(likely []*ResourceEvidence) (out []string) {
 		}
 		out = append(out, capital(strings.Join(names, " and "))+" may run out too.")
 	}
-	if d.Diagnosis != BottleneckNone {
-		out = append(out, "High latencies also point to "+d.Diagnosis.Words()+".")
-	}
 	return append(out, d.assumed())
 }
 

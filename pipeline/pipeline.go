@@ -98,7 +98,6 @@ type Output struct {
 	Projections []forecaster.Projection
 	Decisions   []alerting.Decision
 	Services    []PoolService    // of the projections
-	Prompts     []PoolPrompts    // of the decisions
 	Alerts      []alerting.Alert // raised, still firing, or resolved at this tick
 }
 
@@ -108,12 +107,6 @@ type PoolService struct {
 	capacity.Trusted
 	Curve  *capacity.ServiceCurve          // of one replica; nil if unknown
 	Limits []forecaster.ResourceProjection // of the whole pool, per second; see forecaster.ProjectLimits
-}
-
-// PoolPrompts is the prompt lengths of a pool's classes. It is read-only and valid until the next tick.
-type PoolPrompts struct {
-	Pool    string
-	Classes alerting.Prompts
 }
 
 // Pipeline applies the log and holds the state. It is not safe for concurrent use: one goroutine owns it.
@@ -141,7 +134,6 @@ type poolEntry struct {
 	calibrator   forecaster.Calibrator
 	line         alerting.Line
 	signals      alerting.Signals
-	prompts      alerting.Prompts
 	issued       []issue   // newest last, at most maxIssues
 	lastReadyAck time.Time // last ready ack of an autoscaler; to the second
 	asks         asks
@@ -533,13 +525,12 @@ func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 	emit(&out)
 }
 
-// updatePools updates prefix caches, signals and prompt lengths of each pool.
+// updatePools updates prefix caches and signals of each pool.
 func (p *Pipeline) updatePools(out *Output) {
 	for i := range out.Pools {
 		if e := p.entry(out.Pools[i].Pool); e != nil {
 			e.prefix.resize(&out.Pools[i].State, &e.pool, p.cfg.PrefixBlocks)
 			e.signals = e.signals.Add(out.Tick, out.Windows, &out.Pools[i])
-			e.prompts.Observe(e.pool.Name, out.Windows)
 			e.defined.observeTelemetry(out.Pools[i].LastEvent)
 		}
 	}
@@ -600,8 +591,6 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		if !d.Stale || e.defined == nil || !e.defined.Withdrawn { // else the silence is no fault
 			conditions = append(conditions, alerting.Conditions(&d, f, cfg)...)
 		}
-		conditions = append(conditions, e.prompts.Condition(&d, pool.LongestPrompt(f.Minute.State.KVCapacityTokens), cfg)...)
-		out.Prompts = append(out.Prompts, PoolPrompts{f.Pool, e.prompts})
 	}
 	if !resuming {
 		out.Alerts = p.board.Update(t, conditions)

@@ -49,7 +49,6 @@ type poolState struct {
 	Calibrator forecaster.CalibratorState `cbor:"10,keyasint"`
 	Signals    alerting.Signals           `cbor:"11,keyasint"`
 	Line       alerting.Line              `cbor:"12,keyasint"`
-	Prompts    alerting.Prompts           `cbor:"30,keyasint,omitempty"`
 }
 
 // encoder is deterministic (RFC 8949 §4.2): equal states are equal bytes. decoder has bounds far above any valid state.
@@ -88,7 +87,7 @@ func (p *Pipeline) Encode(w io.Writer) error {
 		if err := put(&poolState{
 			Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: e.issued, Prefix: e.prefix.state(),
 			Defined: e.defined, LastReadyAck: e.lastReadyAck, Asks: e.asks, Service: e.service.learned.State(), Minutes: e.service.ready,
-			Calibrator: e.calibrator.State(), Signals: e.signals, Line: e.line, Prompts: e.prompts,
+			Calibrator: e.calibrator.State(), Signals: e.signals, Line: e.line,
 		}); err != nil {
 			return err
 		}
@@ -181,7 +180,7 @@ func (p *Pipeline) restorePool(s *poolState) (err error) {
 	}
 	e.warmup.Restore(s.Warmup)
 	e.calibrator.Restore(s.Calibrator)
-	e.signals, e.line, e.prompts = s.Signals, s.Line, s.Prompts
+	e.signals, e.line = s.Signals, s.Line
 	e.decision, e.issued, e.lastReadyAck, e.asks = s.Decision, s.Issued, s.LastReadyAck, s.Asks
 	e.service.learned.Restore(s.Service)
 	e.service.ready = s.Minutes

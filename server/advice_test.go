@@ -101,7 +101,6 @@ func prefilling(out *pipeline.Output) {
 	d, soon, now := &out.Decisions[0], forecaster.ETA{P50: 5 * time.Minute}, forecaster.ETA{}
 	d.ByRole = &alerting.Roles{Prefill: 3, Decode: 8, PrefillReady: 2, PrefillPending: 1, PrefillNeeded: 5, PrefillLimit: 4, PrefillReserves: capacity.Reserves{Failure: 1}}
 	d.Prompts = []alerting.ResourceEvidence{{Dimension: capacity.Transfer, Ahead: .7, ETA: soon, AfterFailure: &forecaster.Chance{Ahead: .9, ETA: now}}}
-	d.Symptoms = &alerting.Symptoms{TTFT: 3.2, TTFTBefore: .5, ITL: .03, ITLBefore: .03, Waiting: 2, KVUse: .9}
 	p := out.Projections[0]
 	p.Supply, p.Reserve, p.Prompts = forecaster.Supply{Ready: 2}, 1, nil
 	p.Resources = []forecaster.ResourceProjection{{Dimension: capacity.Transfer, PerReplica: 7000, Demand: 6000, Utilisation: .429, ETA: soon, AfterFailure: &forecaster.Remainder{Chance: forecaster.Chance{Probability: .9, ETA: now}, Headroom: forecaster.Span{P10: -.9, P50: -.8, P90: -.7}}}}
@@ -116,8 +115,8 @@ func TestPrefillOnThePage(t *testing.T) {
 	out.Projections[0].Prompts.Resources[0].PerReplica = 1 // the board has a copy
 	s := newTestServer(fixedReader{pools: b.Pools()})
 	for path, wants := range map[string][]string{
-		"/pools/chat":        {`2 ready, 1 starting, 3 asked for`, `<data value="0.429">43 %</data>`, "86 %", "the first token after 3.2 s or more (before: 0.5 s)"},
-		"/api/v1/pools/chat": {`"prefill_needed": 5`, `"resource": "transfer"`, `"prefill_reserves": {`, "first token after 3.2 s"},
+		"/pools/chat":        {`2 ready, 1 starting, 3 asked for`, `<data value="0.429">43 %</data>`, "86 %"},
+		"/api/v1/pools/chat": {`"prefill_needed": 5`, `"resource": "transfer"`, `"prefill_reserves": {`},
 	} {
 		body := get(t, s, path).Body.String()
 		for _, want := range wants {

@@ -170,12 +170,6 @@ var families = []family{
 			add(out.Pools[i].KVSharing.Ratio(), "pool", out.Pools[i].Pool)
 		}
 	}},
-	{"forewarm_prompt_growth_ratio", "gauge", "99th percentile of a class's prompt lengths now, over that of the last day. Absent before an hour is known.", func(out *pipeline.Output, add add) {
-		eachPrompts(out, func(pool string, x *alerting.PromptTrend) { add(x.Growth(), "pool", pool, "class", x.Class) })
-	}},
-	{"forewarm_prompt_length_tokens", "gauge", "99th percentile of a class's prompt lengths over about ten minutes, in tokens.", func(out *pipeline.Output, add add) {
-		eachPrompts(out, func(pool string, x *alerting.PromptTrend) { add(x.Length(), "pool", pool, "class", x.Class) })
-	}},
 	{"forewarm_queue_growing", "gauge", "1 when more came in the newest minute than the pool could serve. Its throughput is then its capacity, not the demand.", func(out *pipeline.Output, add add) {
 		for i := range out.Pools {
 			add(truth(out.Pools[i].QueueGrowing), "pool", out.Pools[i].Pool)
@@ -213,13 +207,6 @@ var families = []family{
 				add(r.Probability[h-1], "pool", pool, "resource", r.Dimension, "horizon", strconv.Itoa(h))
 			}
 		})
-	}},
-	{"forewarm_diagnosis", "gauge", "1 for the resource that is short by the latencies of the pool: prefill, decode, slots, kv or prefill_and_decode. Absent when they do not tell.", func(out *pipeline.Output, add add) {
-		for i := range out.Decisions {
-			if d := &out.Decisions[i]; d.Diagnosis != alerting.BottleneckNone {
-				add(1, "pool", d.Pool, "resource", string(d.Diagnosis))
-			}
-		}
 	}},
 	{"forewarm_scaling_actions_per_day", "gauge", "Times in the last day that more or fewer replicas were asked for.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
@@ -278,14 +265,6 @@ func eachSide(out *pipeline.Output, visit func(d *alerting.Decision, role string
 		visit(&out.Decisions[i], RoleAll)
 		if prefill := out.Decisions[i].Prefilling(); prefill != nil {
 			visit(prefill, RolePrefill)
-		}
-	}
-}
-
-func eachPrompts(out *pipeline.Output, visit func(pool string, x *alerting.PromptTrend)) {
-	for i := range out.Prompts {
-		for j := range out.Prompts[i].Classes {
-			visit(out.Prompts[i].Pool, &out.Prompts[i].Classes[j])
 		}
 	}
 }

@@ -146,9 +146,6 @@ func (s *Server) poolPage(r *http.Request) (string, any, error) {
 		if d.Withheld != "" && d.Mode == alerting.Active {
 			b.Notes = append(b.Notes, "Autoscalers get no advice: "+d.Withheld+".")
 		}
-		if text := d.Diagnosed(); text != "" {
-			b.Notes = append(b.Notes, text)
-		}
 		b.Reserve = d.Reserves.String()
 		if v := d.Prefilling(); v != nil {
 			b.PrefillReserve = v.Reserves.String()

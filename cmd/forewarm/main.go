@@ -44,7 +44,7 @@ func commands() []command {
 		{"publish", "send telemetry records stamped now to NATS, to try an installation", publish},
 		{"replay", "publish a trace to NATS, in real time or faster", replay},
 		{"report", "reconcile a data directory's forecasts and decisions with what came", runReport},
-		{"explain", "say what a decision rests on, what would have been otherwise, and what came of it", runExplain},
+		{"explain", "say what a decision rests on, and what came of it", runExplain},
 		{"decode", "show what Forewarm understands of a message, and what it refuses", decode},
 		{"check", "check a configuration, what it connects to, or a data directory", check},
 		{"discover", "publish the pools that annotations of Kubernetes objects define, for all daemons on one NATS", discover},

@@ -53,7 +53,6 @@ type Pool struct {
 	Fit                *Fit   // of the model on a replica; nil without a model
 	Promised           SLO    // as stated
 	SLO                SLO    // with the ITL of Rates when none is stated
-	MaxContext         int    // longest supported context in tokens; 0 when unknown
 	Curve              *Curve // of a benchmark; nil without one
 	CurveOpen          bool   // the objective held at its highest load
 
@@ -131,19 +130,6 @@ func (p *Pool) readCurve(c *Config, data []byte) error {
 	return nil
 }
 
-// LongestPrompt is the longest prompt of a replica in tokens: the model's context, or the whole cache if that is less;
-// 0 when unknown. reported is the cache's capacity that engines report, 0 when unknown.
-func (p *Pool) LongestPrompt(reported float64) float64 {
-	longest := reported
-	if !(longest > 0) {
-		longest = p.KVTokens
-	}
-	if context := float64(p.MaxContext); context > 0 && !(longest > 0 && longest < context) {
-		longest = context
-	}
-	return longest
-}
-
 // readModel computes the size of the cache from the model's config.json, which may be nil.
 func (p *Pool) readModel(c *Config, modelJSON []byte) error {
 	hasGPU := c.GPU.Memory != "" || c.GPU.Type != ""
@@ -157,7 +143,6 @@ func (p *Pool) readModel(c *Config, modelJSON []byte) error {
 	if err != nil {
 		return c.errorf("model_config", "%s: %w", c.ModelConfig, err)
 	}
-	p.MaxContext = model.MaxContext
 	once, err := model.BytesPerToken(c.KVDType, 1)
 	if err != nil {
 		return c.errorf("kv_dtype", "%w", err)

@@ -53,7 +53,7 @@ var nightCauses = []struct {
 	{pool: "cache", change: func(c []class, _ float64) []class {
 		c[1].cached *= .3
 		return c
-	}, warning: alerting.CacheHitCollapse, facts: []string{"class agent", "cache hits down from 7"}},
+	}, warning: alerting.TooLateToWarm, facts: []string{"Class agent", "cache hits down from 7"}},
 	{pool: "retries", change: func(c []class, m float64) []class {
 		c[1].retried = true
 		c[1].perMinute *= 1 + min(m/nightSpan, 1)
