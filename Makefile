@@ -10,7 +10,7 @@ FUZZTIME ?= 30s
 # which makes them five times slower. The tests of their callers use it.
 MODULE := github.com/forewarm/forewarm
 SEQUENTIAL := $(addprefix $(MODULE)/,alerting alerting/plan alerting/report backtest features features/sketch forecaster \
-            forecaster/capacity forecaster/model forecaster/network ingest ingest/codec ingest/telemetrypb internal/draw pipeline)
+            forecaster/capacity forecaster/model forecaster/network ingest ingest/codec internal/draw pipeline)
 
 # Tests of the whole program start processes and wait for them. All of them take ten minutes with the race detector.
 # So only the most concurrent ones run with it, and the tests of internal/daemon. The longest packages come first.
