@@ -100,7 +100,7 @@ func OpenStore(cfg Config, log *slog.Logger) (*Store, error) {
 
 // resume records the newest sample of each recent series, to recognise a replay, and the classes with series.
 func (s *Store) resume() error {
-	newest, ok := s.newest()
+	newest, ok := s.Newest()
 	if !ok {
 		return nil
 	}
@@ -132,8 +132,13 @@ func (s *Store) resume() error {
 	return set.Err()
 }
 
-// newest returns the time of the newest sample, Unix ms; ok is false if there is none.
-func (s *Store) newest() (t int64, ok bool) {
+// Newest returns the time of the newest sample, Unix ms; ok is false if there is none, or while nothing can be read.
+func (s *Store) Newest() (t int64, ok bool) {
+	s.open.RLock()
+	defer s.open.RUnlock()
+	if s.db == nil {
+		return 0, false
+	}
 	t = math.MinInt64
 	for _, b := range s.db.BlockMetas() {
 		t = max(t, b.MaxTime-1) // exclusive

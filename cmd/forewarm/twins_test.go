@@ -436,7 +436,7 @@ func (h *house) play(t *testing.T, minutes int, at func(*house, *testing.T, int)
 		}
 		testenv.Await(t, "all series to be sent", func() bool {
 			_, page := testenv.Get("http://" + h.http[i] + "/metrics")
-			return strings.Contains(page, "\nforewarm_remote_write_gaps_total 0\n") && strings.Contains(page, "\nforewarm_remote_write_waiting_bytes 0\n")
+			return strings.Contains(page, "\nforewarm_remote_write_waiting_seconds 0\n")
 		})
 		if minutes > 60 { // else too little is known to give advice
 			h.ask(t, i, &last)

@@ -154,11 +154,9 @@ func (d *Daemon) exportRemoteWrite() {
 		return
 	}
 	d.export([]counter{
-		{"forewarm_remote_write_rejected_total", "Samples that the receiver refused as invalid.", func() uint64 { return d.writer.Stats().Rejected }},
-		{"forewarm_remote_write_lost_total", "Samples that cannot be sent because the TSDB's log is damaged and does not name their series.", func() uint64 { return d.writer.Stats().Lost }},
-		{"forewarm_remote_write_gaps_total", "Times that a part of the TSDB's log was gone or damaged before it was sent.", func() uint64 { return d.writer.Stats().Gaps }},
+		{"forewarm_remote_write_rejected_total", "Samples that the receiver refused as invalid.", d.writer.Rejected.Load},
 	})
-	d.exporter.Gauge("forewarm_remote_write_waiting_bytes", "Bytes of the TSDB's log that are not sent yet.", func() float64 {
-		return float64(d.writer.Waiting())
+	d.exporter.Gauge("forewarm_remote_write_waiting_seconds", "Time between the newest sample that was sent and the newest that is stored.", func() float64 {
+		return d.writer.Waiting().Seconds()
 	})
 }

@@ -319,7 +319,7 @@ func (d *Daemon) openStorage() (err error) {
 	if d.cfg.RemoteWrite.URL == "" {
 		return nil
 	}
-	d.writer, err = remote.NewWriter(d.cfg.RemoteWrite, filepath.Join(d.cfg.Storage.Dir, "tsdb"), slogFrom(d.log), func(err error) { d.noteWrite(troubleRemote, err) })
+	d.writer, err = remote.NewWriter(d.cfg.RemoteWrite, d.store, filepath.Join(d.cfg.Storage.Dir, "tsdb"), slogFrom(d.log), func(err error) { d.noteWrite(troubleRemote, err) })
 	if err != nil {
 		return ConfigError{fmt.Errorf("remote_write: %w", err)}
 	}

@@ -2,7 +2,7 @@
 // stored series.
 //
 // Reading uses range queries of one day ([Past]). The caller stores the results in the event log. Writing is Prometheus
-// remote write from the TSDB's write-ahead log ([Writer]).
+// remote write; the TSDB is its queue ([Writer]).
 //
 // Nothing here owns a goroutine. Bounds: 16 MiB an answer; [BackfillConfig] for time and days; 2,000 samples and 30
 // seconds a request to write.

@@ -3,10 +3,14 @@ package remote
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -15,10 +19,12 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
-	"github.com/prometheus/prometheus/tsdb/record"
+	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
 	"github.com/forewarm/forewarm/internal/httpclient"
 	"github.com/forewarm/forewarm/internal/sleep"
+	"github.com/forewarm/forewarm/storage"
 )
 
 // WriteConfig configures the receiver of all stored series, by Prometheus remote write 1.0.
@@ -38,65 +44,178 @@ func (c *WriteConfig) Check() error {
 	return c.check()
 }
 
-// WriteStats count samples; Retries are attempts, and Gaps are losses from the log before sending.
-type WriteStats struct {
-	Sent     uint64
-	Rejected uint64 // refused as invalid by the receiver
-	Lost     uint64 // of unknown series
-	Retries  uint64
-	Gaps     uint64
-}
-
 const (
 	// firstPause is the pause before the second attempt. It doubles up to lastPause.
 	firstPause = time.Second
 	lastPause  = 30 * time.Second
-	// samplesPerRequest and writeTimeout bound one request.
+	// samplesPerRequest and writeTimeout bound one request; a request has whole series of one step.
 	samplesPerRequest = 2000
 	writeTimeout      = 30 * time.Second
+	// pollEvery is the time between two looks for new samples.
+	pollEvery = time.Second
+	// step is the time of samples that are read at once.
+	step = time.Hour
+	// reach is how far a new sample may lag behind the newest one: the TSDB refuses older ones.
+	reach = 3 * time.Hour
+	// positionFile is in the TSDB's directory, so that it is deleted with it.
+	positionFile = "remote.json"
 )
 
-// Writer sends new samples of the TSDB by remote write. The TSDB's write-ahead log is the queue.
+// Store is a store of series.
+type Store interface {
+	promstorage.Queryable
+	// Newest returns the time of the newest sample, Unix ms; ok is false if there is none.
+	Newest() (t int64, ok bool)
+}
+
+// Writer sends new samples of the TSDB by remote write. The TSDB itself is the queue, so a receiver may be away for as
+// long as series are kept (storage.retention), over restarts too. The first start begins with the newest hours.
 //
-// The receiver gets each sample at least once, in order, also late and queued ones. The log reaches back two to three
-// hours; older samples are lost. Samples that the receiver refuses as invalid (400, 413, 422 …) are counted and
-// skipped. Other failures (unreachable, busy, unauthorized) are retried.
+// The receiver gets each sample at least once, and those of a series in order. All series of one name get their samples
+// in order of time, because all minutes settle after the same time. So one time per name is the position. Samples that
+// the receiver refuses as invalid (400, 413, 422 …) are counted and skipped. Other failures (unreachable, busy,
+// unauthorized) are retried.
 type Writer struct {
+	Sent     atomic.Uint64 // samples
+	Rejected atomic.Uint64 // samples refused as invalid by the receiver
+	Retries  atomic.Uint64 // attempts
+
 	cfg     WriteConfig
-	dir     string // of the TSDB
+	store   Store
+	file    string // with the position
 	log     *slog.Logger
 	trouble func(error)
 	client  *http.Client
 	pause   time.Duration // after the first failure in a row
 
-	follower follower // owned by the goroutine of Run
-
-	segment, offset                     atomic.Int64
-	sent, rejected, lost, retries, gaps atomic.Uint64
+	sentTo map[string]int64 // by series name: the time up to which all is sent, Unix ms
+	done   atomic.Int64     // newest sample when all was sent, Unix ms; 0 before the first
 }
 
-// NewWriter reads the certificates of cfg. It does not connect. dir is the directory of the open TSDB. trouble receives
-// each failure, and nil after recovery, on the goroutine of Run.
-func NewWriter(cfg WriteConfig, dir string, log *slog.Logger, trouble func(error)) (*Writer, error) {
+// position is the content of positionFile.
+type position struct {
+	Done   int64            `json:"done"`
+	SentTo map[string]int64 `json:"sent_to"`
+}
+
+// NewWriter reads the certificates of cfg. It does not connect. dir is the directory of the TSDB. trouble receives each
+// failure, and nil after recovery, on the goroutine of Run.
+func NewWriter(cfg WriteConfig, store Store, dir string, log *slog.Logger, trouble func(error)) (*Writer, error) {
 	client, err := cfg.client()
-	w := &Writer{cfg: cfg, dir: dir, log: log, trouble: trouble, client: client, pause: firstPause}
-	w.follower = follower{
-		dir: dir, log: log, take: w.take, labels: w.labels,
-		lost: func(why string, err error) {
-			w.gaps.Add(1)
-			log.Error("remote write lost samples: "+why, "cause", fmt.Sprint(err))
-		},
-		offset: func(segment int, bytes int64) {
-			w.segment.Store(int64(segment))
-			w.offset.Store(bytes)
-		},
-	}
-	return w, err
+	return &Writer{cfg: cfg, store: store, file: filepath.Join(dir, positionFile), log: log, trouble: trouble, client: client, pause: firstPause}, err
 }
 
 func (c *WriteConfig) client() (*http.Client, error) {
 	transport, err := c.Transport("remote_write")
 	return &http.Client{Transport: transport, Timeout: writeTimeout, CheckRedirect: httpclient.Stay}, err
+}
+
+// Run sends new samples until ctx ends.
+func (w *Writer) Run(ctx context.Context) error {
+	at := position{SentTo: map[string]int64{}}
+	if data, err := os.ReadFile(w.file); err == nil {
+		_ = json.Unmarshal(data, &at) // without a position it begins with the newest hours
+	}
+	w.sentTo = at.SentTo
+	w.done.Store(at.Done)
+	for {
+		if err := w.sendNew(ctx); err != nil && ctx.Err() == nil {
+			w.trouble(fmt.Errorf("remote write: %w", err))
+		}
+		if !sleep.For(ctx, pollEvery) {
+			return nil
+		}
+	}
+}
+
+// sendNew sends what was stored since it was last called.
+func (w *Writer) sendNew(ctx context.Context) error {
+	newest, ok := w.store.Newest()
+	if !ok || newest == w.done.Load() {
+		return nil
+	}
+	if w.done.Load() == 0 {
+		w.done.Store(newest - reach.Milliseconds())
+	}
+	q, err := w.store.Querier(w.done.Load()-reach.Milliseconds(), newest)
+	if err != nil {
+		return err
+	}
+	names, _, err := q.LabelValues(ctx, model.MetricNameLabel, nil)
+	if err = errors.Join(err, q.Close()); err != nil {
+		return err
+	}
+	sent := int64(0)
+	for _, name := range names {
+		if err = w.sendSeries(ctx, name, newest); err != nil {
+			break
+		}
+		sent = max(sent, w.sentTo[name])
+	}
+	if err == nil {
+		w.done.Store(sent) // it is before newest if a tick is just being committed
+	}
+	data, e := json.Marshal(position{w.done.Load(), w.sentTo})
+	if e = errors.Join(e, storage.WriteFile(w.file, data)); e != nil {
+		w.log.Debug("the position of remote write was not stored; a restart sends some samples again", "cause", e.Error())
+	}
+	return err
+}
+
+// sendSeries sends the new samples of the series of a name.
+func (w *Writer) sendSeries(ctx context.Context, name string, newest int64) error {
+	from, known := w.sentTo[name]
+	if !known {
+		from = w.done.Load() - reach.Milliseconds()
+	}
+	for from < newest {
+		to := min(from+step.Milliseconds(), newest)
+		series, last, err := w.read(ctx, name, from+1, to)
+		if err != nil {
+			return err
+		}
+		for len(series) > 0 {
+			n, samples := 0, 0
+			for n < len(series) && samples < samplesPerRequest {
+				samples += len(series[n].Samples)
+				n++
+			}
+			if !w.deliver(ctx, series[:n], uint64(samples)) {
+				return ctx.Err()
+			}
+			series = series[n:]
+		}
+		from = to
+		w.sentTo[name] = max(last, w.sentTo[name], min(to, newest-reach.Milliseconds()))
+	}
+	return nil
+}
+
+// read returns the samples of a name from a time to another, and the time of the newest of them. It copies them, so
+// that a slow receiver does not keep the TSDB from deleting blocks.
+func (w *Writer) read(ctx context.Context, name string, from, to int64) (series []prompb.TimeSeries, last int64, err error) {
+	q, err := w.store.Querier(from, to)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer q.Close()
+	var it chunkenc.Iterator
+	set := q.Select(ctx, false, nil, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, name))
+	for set.Next() {
+		x := prompb.TimeSeries{Labels: prompb.FromLabels(w.labels(set.At().Labels()), nil)}
+		for it = set.At().Iterator(it); it.Next() == chunkenc.ValFloat; {
+			t, v := it.At()
+			x.Samples = append(x.Samples, prompb.Sample{Timestamp: t, Value: v})
+			last = max(last, t)
+		}
+		if err := it.Err(); err != nil {
+			return nil, 0, err
+		}
+		if len(x.Samples) > 0 {
+			series = append(series, x)
+		}
+	}
+	return series, last, set.Err()
 }
 
 // labels adds the configured labels.
@@ -110,53 +229,39 @@ func (w *Writer) labels(ls labels.Labels) labels.Labels {
 	return b.Labels()
 }
 
-// Run sends new samples until ctx ends.
-func (w *Writer) Run(ctx context.Context) error {
-	w.follower.run(ctx)
-	return nil
-}
-
-// take sends samples of the log; false if ctx ended before.
-func (w *Writer) take(ctx context.Context, all []record.RefSample) bool {
-	for part := range slices.Chunk(all, samplesPerRequest) {
-		series := make([]prompb.TimeSeries, 0, len(part))
-		for _, x := range part {
-			if ls, ok := w.follower.series[x.Ref]; ok {
-				series = append(series, prompb.TimeSeries{Labels: prompb.FromLabels(ls, nil), Samples: []prompb.Sample{{Timestamp: x.T, Value: x.V}}})
-			}
-		}
-		w.lost.Add(uint64(len(part) - len(series)))
-		if len(series) > 0 && !w.deliver(ctx, series) {
-			return false
-		}
-	}
-	return true
-}
-
-// deliver sends samples until they are accepted or refused; false if ctx ended before.
-func (w *Writer) deliver(ctx context.Context, series []prompb.TimeSeries) bool {
-	count := uint64(len(series))
+// deliver sends series until they are accepted or refused; false if ctx ended before.
+func (w *Writer) deliver(ctx context.Context, series []prompb.TimeSeries, samples uint64) bool {
 	for wait := w.pause; ; wait = min(2*wait, lastPause) {
 		status, err := post(ctx, w.client, w.cfg.URL, series)
 		switch {
 		case err == nil:
-			w.sent.Add(count)
+			w.Sent.Add(samples)
 			w.trouble(nil)
 			return true
 		case ctx.Err() != nil:
 			return false
 		case slices.Contains(invalidCodes, status):
-			if w.rejected.Add(count) == count {
-				w.log.Error("the receiver refuses samples; they are skipped and counted", "samples", count, "cause", err.Error())
+			if w.Rejected.Add(samples) == samples {
+				w.log.Error("the receiver refuses samples; they are skipped and counted", "samples", samples, "cause", err.Error())
 			}
 			return true
 		}
-		w.retries.Add(1)
+		w.Retries.Add(1)
 		w.trouble(fmt.Errorf("remote write: %w", err))
 		if !sleep.For(ctx, wait) {
 			return false
 		}
 	}
+}
+
+// Waiting is the time between the newest sample that was sent and the newest that is stored.
+func (w *Writer) Waiting() time.Duration {
+	newest, ok := w.store.Newest()
+	done := w.done.Load()
+	if !ok || done == 0 {
+		return 0
+	}
+	return time.Duration(newest-done) * time.Millisecond
 }
 
 // invalidCodes are the response codes for invalid samples, which a retry does not change.
@@ -212,11 +317,3 @@ func ProbeWrite(ctx context.Context, c WriteConfig) error {
 	}
 	return fmt.Errorf("%w; %s", err, mend)
 }
-
-// Stats is safe for concurrent use.
-func (w *Writer) Stats() WriteStats {
-	return WriteStats{Sent: w.sent.Load(), Rejected: w.rejected.Load(), Lost: w.lost.Load(), Retries: w.retries.Load(), Gaps: w.gaps.Load()}
-}
-
-// Waiting returns the unsent bytes of the TSDB's log.
-func (w *Writer) Waiting() int64 { return waiting(w.dir, int(w.segment.Load()), w.offset.Load()) }
