@@ -142,7 +142,6 @@ func (tx *transaction) windows(windows []features.Window) {
 	for i := range windows {
 		if w := &windows[i]; w.Settled && tx.retained.owns(w.Key) {
 			tx.shapes(w)
-			tx.accounts(w)
 		}
 	}
 }

@@ -27,12 +27,9 @@ var seriesHelp = map[string]string{
 
 // SeriesHelp describes each series of a [Store], by name. All are gauges.
 func SeriesHelp() map[string]string {
-	all := make(map[string]string, len(seriesHelp)+len(features.Dimensions)+len(accounts))
+	all := make(map[string]string, len(seriesHelp)+len(features.Dimensions))
 	for name, help := range seriesHelp {
 		all[name] = help
-	}
-	for _, a := range accounts {
-		all[a.series] = "Prompt and output tokens of a class by its heaviest " + a.label + "s, and of all others together (without a " + a.label + "), as a running mean with a half-life of 30 minutes."
 	}
 	for _, d := range features.Dimensions {
 		all[d.Series] = d.Help

@@ -35,8 +35,6 @@ type weight struct {
 	tokens float64 // decayed to at
 	at     int64   // newest minute, Unix ms
 	own    bool
-
-	names [len(accounts)]names
 }
 
 // rankValue returns the rank value. A class with a slot gets more, so that slots change rarely.

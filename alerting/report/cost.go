@@ -13,15 +13,11 @@ import (
 type Cost struct {
 	rates.UnitPrices[Number]
 
-	// The shares of each list add up to Provision.Paid. Tenants, features and models are those with their own series;
-	// the rest is others.
-	Classes  []CostShare `json:"classes"`
-	Tenants  []CostShare `json:"tenants"`
-	Features []CostShare `json:"features"`
-	Models   []CostShare `json:"models"`
+	// The shares add up to Provision.Paid.
+	Classes []CostShare `json:"classes"`
 }
 
-// CostShare is the share of a class or tenant.
+// CostShare is the share of a class.
 type CostShare struct {
 	Name  string `json:"name"`
 	Share Number `json:"share"`
@@ -29,7 +25,7 @@ type CostShare struct {
 	rates.UnitPrices[Number]
 }
 
-// payersShown bounds the listed classes and tenants of a pool; the others are summed up.
+// payersShown bounds the listed classes of a pool; the others are summed up.
 const payersShown = 20
 
 // amount converts replica-minutes.
@@ -70,50 +66,15 @@ func (b *builder) costs(pool string, v *Provision) (c Cost) {
 	usd := float64(v.amount(paid).USD)
 	whole := b.work(features.Key{Pool: pool, Class: features.TotalClass}, known)
 	var classes []rates.Payer
-	var by [len(payerKinds)]map[string]rates.Work
-	for i := range by {
-		by[i] = map[string]rates.Work{}
-	}
 	for _, k := range slices.SortedFunc(maps.Keys(b.observed), func(x, y seriesKey) int { return x.Compare(y.Key) }) {
 		if k.Pool != pool || k.Class == features.TotalClass || k.dimension != features.DimRequests {
 			continue
 		}
-		w := b.work(k.Key, known)
-		classes = append(classes, rates.Payer{Name: k.Class, Work: w})
-		for i := range by { // a tenant has a part of the class by its tokens
-			tokens := 0.
-			for _, x := range b.payers[i][k.Key] {
-				tokens += x.tokens
-			}
-			for _, x := range b.payers[i][k.Key] {
-				if x.name != "" && x.tokens > 0 {
-					by[i][x.name] = by[i][x.name].Plus(w.Times(x.tokens / tokens))
-				}
-			}
-		}
+		classes = append(classes, rates.Payer{Name: k.Class, Work: b.work(k.Key, known)})
 	}
 	c.UnitPrices = rates.PricesOf[Number](weights.Charge(whole, whole, usd), whole)
 	c.Classes = v.shares(classes, whole, weights, paid)
-	for i, to := range []*[]CostShare{&c.Tenants, &c.Features, &c.Models} {
-		var payers []rates.Payer
-		for _, name := range slices.Sorted(maps.Keys(by[i])) {
-			payers = append(payers, rates.Payer{Name: name, Work: by[i][name]})
-		}
-		*to = []CostShare{}
-		if len(payers) > 0 {
-			*to = v.shares(payers, whole, weights, paid)
-		}
-	}
 	return c
-}
-
-// payerKinds are the labels of stored tokens.
-var payerKinds = [...]string{"tenant", "feature", "model"}
-
-// tokensOf are the tokens of a tenant, feature or model of a class. An empty name means all others.
-type tokensOf struct {
-	name   string
-	tokens float64
 }
 
 // work is the use of a class in the known minutes, failed attempts included.

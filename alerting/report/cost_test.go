@@ -17,8 +17,7 @@ import (
 // ledger is a history of random demand and decisions.
 type ledger struct {
 	past
-	values  map[seriesKey][]float64
-	tenants map[features.Key]map[string]float64 // tokens a second
+	values map[seriesKey][]float64
 }
 
 func (l *ledger) Observed(_ context.Context, from, to time.Time, fn func(features.Key, string, []float64) error) error {
@@ -34,29 +33,12 @@ func (l *ledger) Observed(_ context.Context, from, to time.Time, fn func(feature
 	return nil
 }
 
-func (l *ledger) Tokens(_ context.Context, by string, _, _ time.Time, fn func(features.Key, string, []float64) error) error {
-	if by == "model" {
-		return nil
-	}
-	for key, tenants := range l.tenants {
-		for name, tokens := range tenants {
-			if err := fn(key, name, []float64{tokens}); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 func drawLedger(t *rapid.T) *ledger {
-	l := &ledger{values: map[seriesKey][]float64{}, tenants: map[features.Key]map[string]float64{}}
+	l := &ledger{values: map[seriesKey][]float64{}}
 	minutes := rapid.IntRange(1, 8).Draw(t, "minutes")
 	classes := rapid.SampledFrom([]int{1, 2, 3, 22}).Draw(t, "classes")
 	for c := range classes {
 		key := features.Key{Pool: "p", Class: strconv.Itoa(c)}
-		if rapid.Bool().Draw(t, "tenants") {
-			l.tenants[key] = map[string]float64{"acme": rapid.Float64Range(0, 100).Draw(t, "acme"), "": rapid.Float64Range(0, 100).Draw(t, "nameless")}
-		}
 		for _, d := range features.Dimensions {
 			if d.Name != features.DimRequests && rapid.IntRange(0, 5).Draw(t, "missing") == 0 {
 				continue // a class that does not report it
@@ -86,29 +68,19 @@ func drawLedger(t *rapid.T) *ledger {
 	return l
 }
 
-// TestCostAddsUp: what was paid is the sum of what classes pay, and of what tenants, features and models pay.
+// TestCostAddsUp: what was paid is the sum of what classes pay.
 func TestCostAddsUp(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		p := &reconcile(t, drawLedger(r), 0, 30).Pools[0]
-		v := &p.Decisions.Provision
-		paid := float64(v.Paid.ReplicaHours)
-		sums := map[string]float64{}
-		for name, list := range map[string][]CostShare{"classes": p.Cost.Classes, "tenants": p.Cost.Tenants, "features": p.Cost.Features, "models": p.Cost.Models} {
-			sum := 0.
-			for i := range list {
-				sum += float64(list[i].ReplicaHours)
-				if i > 0 && list[i].Name != "others" && list[i].Share > list[i-1].Share+1e-12 {
-					r.Errorf("%s: %s comes after one that pays less", name, list[i].Name)
-				}
-			}
-			if len(list) > 0 {
-				sums[name] = sum
+		paid, sum, list := float64(p.Decisions.Provision.Paid.ReplicaHours), 0., p.Cost.Classes
+		for i := range list {
+			sum += float64(list[i].ReplicaHours)
+			if i > 0 && list[i].Name != "others" && list[i].Share > list[i-1].Share+1e-12 {
+				r.Errorf("%s comes after one that pays less", list[i].Name)
 			}
 		}
-		for name, sum := range sums {
-			if math.Abs(sum-paid) > 1e-9*max(paid, 1) {
-				r.Errorf("%s add up to %g of %g replica-hours", name, sum, paid)
-			}
+		if len(list) > 0 && math.Abs(sum-paid) > 1e-9*max(paid, 1) {
+			r.Errorf("classes add up to %g of %g replica-hours", sum, paid)
 		}
 	})
 }

@@ -72,6 +72,5 @@
 //
 // Cost: prompt tokens to compute, output tokens and KV token-seconds are charged for Paid in proportion to their use of
 // replicas (Σ load / PerReplica), and each class pays its share of each. KV is divided between prompts and outputs as
-// prompt : output/2, and failed attempts hold as much as the calls of their class. Tenants, features and models pay for
-// their classes by tokens. Those without their own series are others.
+// prompt : output/2, and failed attempts hold as much as the calls of their class.
 package report

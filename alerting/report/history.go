@@ -22,7 +22,4 @@ type History interface {
 	Forecasts(ctx context.Context, from, to time.Time, fn func(*forecaster.Forecast) error) error
 	// Decisions reads the decisions of the interval by tick, then pool.
 	Decisions(ctx context.Context, from, to time.Time, fn func(*alerting.Decision) error) error
-	// Tokens reads the tokens a second of the tenants, features or models (by) of classes that have their own series,
-	// and those of a class's others under the name ""; values are as in Observed. Ordered by key, then name.
-	Tokens(ctx context.Context, by string, from, to time.Time, fn func(key features.Key, name string, values []float64) error) error
 }

@@ -62,7 +62,7 @@ func TestPageStandsAlone(t *testing.T) {
 	r := drawn()
 	r.Pools[0].Pool, r.Pools[0].Accuracy[0].Class, r.Pools[0].Totals[1].Class = hostile, hostile, hostile
 	r.Pools[0].Accuracy[3].Dimension, r.Pools[0].Timeline.Resources[0].Resource, r.Pools[0].Saturation.Episodes[0].Resource = hostile, hostile, hostile
-	r.Pools[0].Saturation.Episodes[0].Cause, r.Pools[0].Cost.Tenants[0].Name, r.Pools[0].Cost.Classes[0].Name, r.Pools[0].Assumptions[0].Name = hostile, hostile, hostile, hostile
+	r.Pools[0].Saturation.Episodes[0].Cause, r.Pools[0].Cost.Classes[0].Name, r.Pools[0].Assumptions[0].Name = hostile, hostile, hostile
 	r.Summary = append(r.Summary, hostile)
 	for name, write := range map[string]func(io.Writer, *Report) error{"page": WriteHTML, "mail": WriteMail} {
 		var b bytes.Buffer

@@ -110,7 +110,6 @@ type builder struct {
 	fans     map[seriesKey]*fan        // of pools' totals
 	leftOut  map[features.Key]bool
 	retries  map[seriesKey][]float64 // of pools' totals: the load of all attempts over that of calls, by minute
-	payers   [len(payerKinds)]map[features.Key][]tokensOf
 }
 
 // classesReported bounds the classes of all pools that are reported, heaviest by tokens.
@@ -173,19 +172,6 @@ func (b *builder) read(ctx context.Context, h History) error {
 		return nil
 	}); err != nil {
 		return err
-	}
-	for i, by := range payerKinds {
-		b.payers[i] = map[features.Key][]tokensOf{}
-		if err := h.Tokens(ctx, by, b.from, b.to, func(key features.Key, name string, values []float64) error {
-			x := tokensOf{name: name}
-			for _, v := range values {
-				x.tokens += zeroIfUnknown(v) * features.Minute.Seconds()
-			}
-			b.payers[i][key] = append(b.payers[i][key], x)
-			return nil
-		}); err != nil {
-			return err
-		}
 	}
 	if err := h.Decisions(ctx, b.from.Add(-lookback), b.to, func(d *alerting.Decision) error {
 		b.ticks[d.Pool] = append(b.ticks[d.Pool], newTick(d))

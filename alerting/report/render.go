@@ -289,22 +289,6 @@ func (p *Pool) Unlisted() string {
 	return ""
 }
 
-// payer is a tenant, a feature or a model in a table.
-type payer struct {
-	Kind string
-	CostShare
-}
-
-// Payers are the tenants, features and models with their own series.
-func (p *Pool) Payers() (rows []payer) {
-	for i, list := range [len(payerKinds)][]CostShare{p.Cost.Tenants, p.Cost.Features, p.Cost.Models} {
-		for _, x := range list {
-			rows = append(rows, payer{payerKinds[i], x})
-		}
-	}
-	return rows
-}
-
 // LateNote is about late records and unlisted classes; "" if there are none.
 func (p *Pool) LateNote() (note string) {
 	if t := p.total(); t != nil && t.Late.Records > 0 {

@@ -84,7 +84,6 @@ func week() *Report {
 				UnitPrices: rates.UnitPrices[Number]{Request: .0042, Served: .0043, PromptTokens: .00125, OutputTokens: .0081},
 				Classes: []CostShare{{"chat", .6, amount(408.24), rates.UnitPrices[Number]{Request: .005, Served: .0051, PromptTokens: .0012, OutputTokens: .0083}},
 					{"batch|*", .4, amount(272.16), rates.UnitPrices[Number]{Request: .0033, Served: nan, PromptTokens: .0013, OutputTokens: .0079}}},
-				Tenants: []CostShare{{"acme", .7, amount(476.28), rates.UnitPrices[Number]{Request: .005, Served: nan, PromptTokens: .0012, OutputTokens: .0083}}},
 			},
 			Assumptions: []Assumption{
 				{Name: "prefill_rate", Unit: "tokens/s", Stated: 12_000, Learned: 9000, Used: 9000},
