@@ -1,9 +1,6 @@
 package backtest
 
 import (
-	"errors"
-	"fmt"
-	"math"
 	"time"
 
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -97,31 +94,4 @@ func (c *ClusterConfig) Capacity(context float64) capacity.Config {
 		PrefillTokensPerS: c.PrefillTokensPerS, PrefillTarget: prefillTarget, DecodeTokensPerS: c.DecodeTokensPerS(context), MaxNumSeqs: c.MaxNumSeqs,
 		ITL: c.SLO.ITL, Warmup: c.Warmup, Replicas: capacity.Replicas{Min: c.Min, Max: c.Max, Initial: c.Initial},
 	}
-}
-
-func (c *ClusterConfig) check() error {
-	for _, rule := range []struct {
-		ok   bool
-		mend string
-	}{
-		{c.KVCapacityTokens > 0, "KVCapacityTokens must be positive"},
-		{c.MaxNumSeqs > 0, "MaxNumSeqs must be positive"},
-		{c.PrefillTokensPerS > 0 && !math.IsInf(c.PrefillTokensPerS, 0), "PrefillTokensPerS must be positive"},
-		{c.ITL.Base > 0 && c.ITL.PerSequence >= 0 && c.ITL.PerThousandKV >= 0, "ITL.Base must be positive and its slopes not negative"},
-		{c.Warmup.P50 > 0 && c.Warmup.P90 >= c.Warmup.P50, "Warmup needs 0 < P50 ≤ P90"},
-		{c.PendingShare >= 0 && c.PendingShare < 1, "PendingShare must be in [0, 1)"},
-		{c.Min >= 0 && c.Min <= c.Initial && c.Initial <= c.Max, "Min ≤ Initial ≤ Max must hold"},
-		{c.QueueTimeout > 0 && c.RetryAfter > 0, "QueueTimeout and RetryAfter must be positive"},
-		{c.Patience >= 0, "Patience must not be negative"},
-		{c.MaxAttempts > 0 && c.MaxQueue > 0, "MaxAttempts and MaxQueue must be positive"},
-		{c.GPUsPerReplica > 0, "GPUsPerReplica must be positive"},
-	} {
-		if !rule.ok {
-			return errors.New("simulated pool: " + rule.mend)
-		}
-	}
-	if !c.Start.Equal(c.Start.Truncate(time.Minute)) {
-		return fmt.Errorf("simulated pool: Start %s is not a whole minute", c.Start)
-	}
-	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/google/go-cmp/cmp"
 )
@@ -20,15 +19,6 @@ func stationConfig(servers int) ClusterConfig {
 	cfg.ITL = ITL{Base: time.Millisecond}
 	cfg.QueueTimeout = 24 * time.Hour
 	return cfg
-}
-
-func mustCluster(t *testing.T, cfg ClusterConfig, seed uint64) *Cluster {
-	t.Helper()
-	c, err := NewCluster(cfg, seed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // erlangC is the probability of waiting in M/M/c with offered load a.
@@ -50,7 +40,7 @@ func TestClusterWaitsAsErlangCSays(t *testing.T) {
 		const meanTokens = 2000.0 // 2 s of service
 		lambda := test.rho * float64(test.servers) / (meanTokens / 1000)
 		rng := rand.New(rand.NewPCG(7, uint64(test.servers)))
-		c := mustCluster(t, stationConfig(test.servers), 1)
+		c := NewCluster(stationConfig(test.servers), 1)
 		at, wait, n := 0.0, 0.0, 0.0
 		for i := range 100_000 {
 			at += rng.ExpFloat64() / lambda
@@ -79,7 +69,7 @@ func TestClusterHoldsKVAsLittleSays(t *testing.T) {
 	cfg.Initial, cfg.Min, cfg.Max = 1, 1, 1
 	cfg.KVCapacityTokens, cfg.MaxNumSeqs, cfg.PrefillTokensPerS = 1<<40, 1<<20, 1e9
 	rng := rand.New(rand.NewPCG(1, 2))
-	c := mustCluster(t, cfg, 1)
+	c := NewCluster(cfg, 1)
 	const lambda, prompt, output = 2.0, 1000, 300
 	at, held, samples, itl, finished := 0.0, 0.0, 0.0, 0.0, 0.0
 	for i := 0; at < 6*3600; i++ {
@@ -110,7 +100,7 @@ func TestClusterPrefillIsShared(t *testing.T) {
 	cfg := DefaultClusterConfig()
 	cfg.Initial, cfg.Min = 1, 1
 	cfg.PrefillTokensPerS = 1000
-	c := mustCluster(t, cfg, 1)
+	c := NewCluster(cfg, 1)
 	for id := range uint64(2) {
 		c.Submit(Arrival{ID: id + 1, At: DefaultStart, PromptTokens: 2000 + 1000*int64(id), CachedTokens: 1000, OutputTokens: 1})
 	}
@@ -132,7 +122,7 @@ func TestClusterPreemptsTheNewestAndRecomputes(t *testing.T) {
 	cfg := DefaultClusterConfig()
 	cfg.Initial, cfg.Min = 1, 1
 	cfg.KVCapacityTokens = 10_000
-	c := mustCluster(t, cfg, 1)
+	c := NewCluster(cfg, 1)
 	for id := range uint64(2) {
 		c.Submit(Arrival{ID: id + 1, At: DefaultStart.Add(time.Duration(id) * time.Millisecond), PromptTokens: 4000, OutputTokens: 3000})
 	}
@@ -160,7 +150,7 @@ func TestClusterPreemptsTheNewestAndRecomputes(t *testing.T) {
 func TestClusterRejectsAndRetries(t *testing.T) {
 	cfg := DefaultClusterConfig()
 	cfg.Initial, cfg.Min, cfg.MaxAttempts = 0, 0, 2
-	c := mustCluster(t, cfg, 1)
+	c := NewCluster(cfg, 1)
 	c.Submit(Arrival{ID: 1, At: DefaultStart, PromptTokens: 10, OutputTokens: 10})
 	c.Advance(DefaultStart.Add(3 * time.Minute))
 	requests, _ := c.Drain()
@@ -183,7 +173,7 @@ func TestClusterRejectsAndRetries(t *testing.T) {
 func TestClusterWarmsUpAndDrains(t *testing.T) {
 	cfg := DefaultClusterConfig()
 	cfg.Initial, cfg.Min = 1, 1
-	c := mustCluster(t, cfg, 3)
+	c := NewCluster(cfg, 3)
 	c.SetDesired(2)
 	c.Advance(DefaultStart.Add(time.Hour))
 	// A long request on each replica, then one replica too many: it drains first.
@@ -235,7 +225,7 @@ func TestWarmupDrawsAreLognormal(t *testing.T) {
 // Two runs of a day's hour are equal to the byte, whatever the steps in which the clock is advanced.
 func TestClusterIsDeterministic(t *testing.T) {
 	run := func(step time.Duration) ([]ingest.Request, Metrics) {
-		c := mustCluster(t, DefaultClusterConfig(), 9)
+		c := NewCluster(DefaultClusterConfig(), 9)
 		w := NewWorkload(WorkloadConfig{Start: DefaultStart.Add(10 * time.Hour)}, 9)
 		c.cfg.Start = DefaultStart.Add(10 * time.Hour)
 		var all []ingest.Request
@@ -260,30 +250,12 @@ func TestClusterIsDeterministic(t *testing.T) {
 	}
 }
 
-func TestClusterConfigIsChecked(t *testing.T) {
-	for name, spoil := range map[string]func(*ClusterConfig){
-		"no slots":      func(c *ClusterConfig) { c.MaxNumSeqs = 0 },
-		"warm-up":       func(c *ClusterConfig) { c.Warmup = capacity.Lag{P50: 2, P90: 1} },
-		"initial > max": func(c *ClusterConfig) { c.Initial = c.Max + 1 },
-		"odd start":     func(c *ClusterConfig) { c.Start = DefaultStart.Add(time.Second) },
-	} {
-		cfg := DefaultClusterConfig()
-		spoil(&cfg)
-		if _, err := NewCluster(cfg, 1); err == nil {
-			t.Errorf("%s: accepted", name)
-		}
-	}
-}
-
 func BenchmarkClusterHour(b *testing.B) {
 	for b.Loop() {
 		start := DefaultStart.Add(10 * time.Hour)
 		cfg := DefaultClusterConfig()
 		cfg.Start = start
-		c, err := NewCluster(cfg, 1)
-		if err != nil {
-			b.Fatal(err)
-		}
+		c := NewCluster(cfg, 1)
 		w := NewWorkload(WorkloadConfig{Start: start}, 1)
 		for a := w.Next(); a.At.Before(start.Add(time.Hour)); a = w.Next() {
 			c.Submit(a)

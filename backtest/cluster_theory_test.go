@@ -29,7 +29,7 @@ func poissonArrivals(c *Cluster, rate, until float64, output func() int64, each 
 func TestClusterOccupancyIsPoisson(t *testing.T) {
 	cfg := stationConfig(1)
 	cfg.MaxNumSeqs = 1 << 20
-	c := mustCluster(t, cfg, 1)
+	c := NewCluster(cfg, 1)
 	rng := rand.New(rand.NewPCG(5, 5))
 	const rate, hours = 4., 40.
 	output := func() int64 { // 2 s on average, at 1 ms a token
@@ -61,7 +61,7 @@ func TestClusterConservesRequests(t *testing.T) {
 	cfg.Initial, cfg.Min, cfg.Max = 3, 3, 3
 	cfg.MaxNumSeqs = 8
 	cfg.QueueTimeout, cfg.Patience = 10*time.Second, 60*time.Second
-	c := mustCluster(t, cfg, 1)
+	c := NewCluster(cfg, 1)
 	rng := rand.New(rand.NewPCG(2, 3))
 	var inside, minutes, spent, ended float64
 	const rate, hours = 1.9, 10.

@@ -1,9 +1,140 @@
 package backtest
 
 import (
+	"cmp"
 	"math"
 	"slices"
+	"time"
 )
+
+// Account is the cost and service of a pool, since its start or between two times.
+type Account struct {
+	Minutes, Saturated int
+	Asked, Met         float64 // weight of the requests, and of those served within the objectives
+	GPUHours           float64 // including warm-up
+	Actions            int     // changes of the desired replicas
+	Reversed           int     // actions that removed a replica ordered less than a warm-up before
+}
+
+// Since is the account since b, of the same pool.
+func (a Account) Since(b Account) Account {
+	return Account{
+		Minutes: a.Minutes - b.Minutes, Saturated: a.Saturated - b.Saturated, Asked: a.Asked - b.Asked, Met: a.Met - b.Met,
+		GPUHours: a.GPUHours - b.GPUHours, Actions: a.Actions - b.Actions, Reversed: a.Reversed - b.Reversed,
+	}
+}
+
+// SaturatedShare is the share of saturated minutes; NaN without a minute.
+func (a *Account) SaturatedShare() float64 { return share(float64(a.Saturated), float64(a.Minutes)) }
+
+// orders are the desired replicas, and how often their number changed.
+type orders struct {
+	target            int
+	orderedAt         []time.Time   // order times of the newest replicas, ascending
+	warmup            time.Duration // a removal within it reverses the order
+	actions, reversed int
+}
+
+// set asks for n replicas; it removes the newest.
+func (o *orders) set(n int, now time.Time) {
+	if n == o.target {
+		return
+	}
+	o.actions++
+	for range n - o.target {
+		o.orderedAt = append(o.orderedAt, now)
+	}
+	if last := len(o.orderedAt) - 1; n < o.target && last >= 0 {
+		if now.Sub(o.orderedAt[last]) < o.warmup {
+			o.reversed++
+		}
+		o.orderedAt = o.orderedAt[:max(0, last+1-(o.target-n))]
+	}
+	o.target = n
+}
+
+// Result is the result of one setting of one policy.
+type Result struct {
+	Policy         string `json:"policy"`
+	Knob           string `json:"knob"`
+	SaturatedShare Number `json:"saturated_share"` // of minutes
+	SLOAttainment  Number `json:"slo_attainment"`  // share of requests within the objectives
+	GPUHours       Number `json:"gpu_hours"`       // including warm-up
+	ScaleActions   int    `json:"scale_actions"`
+	// ReversedShare is the share of actions that removed a replica ordered less than the warm-up's 90th percentile
+	// before; null without an action.
+	ReversedShare Number `json:"reversed_share"`
+
+	SaturatedMinutes int    `json:"saturated_minutes"`
+	ActionsPerDay    Number `json:"actions_per_day"`
+	Default          bool   `json:"default"` // the default setting in the documentation of the original
+}
+
+// reversedShare is the share of actions that reversed an order; NaN without an action.
+func (a *Account) reversedShare() float64 { return share(float64(a.Reversed), float64(a.Actions)) }
+
+// result converts the account to a row of the summary.
+func (a *Account) result(policy, knob string) Result {
+	return Result{
+		Policy: policy, Knob: knob, SaturatedShare: Number(a.SaturatedShare()), SLOAttainment: Number(share(a.Met, a.Asked)),
+		GPUHours: Number(a.GPUHours), ScaleActions: a.Actions, SaturatedMinutes: a.Saturated,
+		ReversedShare: Number(a.reversedShare()),
+		ActionsPerDay: Number(share(float64(a.Actions), float64(a.Minutes)/1440)),
+	}
+}
+
+// point is the result of one setting of a policy.
+type point struct {
+	saturated float64 // share of minutes
+	hours     float64 // GPU-hours
+}
+
+func (a *Account) point() point { return point{a.SaturatedShare(), a.GPUHours} }
+
+// curve is cost against saturation: the points that are not worse than another in both, by rising saturation and
+// falling cost. It is linear between points, because a pool can use each of two settings for part of the time.
+type curve []point
+
+func newCurve(points []point) curve {
+	slices.SortFunc(points, func(a, b point) int {
+		return cmp.Or(cmp.Compare(a.saturated, b.saturated), cmp.Compare(a.hours, b.hours))
+	})
+	var c curve
+	for _, p := range points {
+		if len(c) == 0 || p.hours < c[len(c)-1].hours {
+			c = append(c, p)
+		}
+	}
+	return c
+}
+
+// hoursAt returns the cost of a share of saturated minutes: that of the cheapest setting if all saturate less; +Inf if
+// all saturate more.
+func (c curve) hoursAt(saturated float64) float64 {
+	if len(c) == 0 || c[0].saturated > saturated {
+		return math.Inf(1)
+	}
+	for i := 1; i < len(c); i++ {
+		if a, b := c[i-1], c[i]; b.saturated > saturated {
+			return a.hours + (b.hours-a.hours)*(saturated-a.saturated)/(b.saturated-a.saturated)
+		}
+	}
+	return c[len(c)-1].hours
+}
+
+// saturatedAt returns the share of saturated minutes for a cost: that of the least saturated setting if all cost less;
+// +Inf if all cost more.
+func (c curve) saturatedAt(hours float64) float64 {
+	if len(c) == 0 || c[len(c)-1].hours > hours {
+		return math.Inf(1)
+	}
+	for i := len(c) - 1; i > 0; i-- {
+		if a, b := c[i-1], c[i]; a.hours > hours {
+			return a.saturated + (b.saturated-a.saturated)*(hours-a.hours)/(b.hours-a.hours)
+		}
+	}
+	return c[0].saturated
+}
 
 // Targets are the shares of saturated minutes for comparing policies.
 var Targets = []float64{.01, .005}

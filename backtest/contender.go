@@ -4,7 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 // contender is one setting of one policy with its pool.
@@ -13,7 +15,6 @@ type contender struct {
 	set        Setting
 	pool       *FluidPool
 	policy     Policy                 // nil for Forewarm
-	prompter   Policy                 // the policy for the prefill replicas of a disaggregated pool
 	other      *variant               // Forewarm with another setting than the pipeline's; otherwise nil
 	calibrator *forecaster.Calibrator // of other
 
@@ -28,9 +29,6 @@ func (c *contender) step(load Load) (o Observation, desired int) {
 	if c.policy != nil {
 		desired = c.policy.Desired(o)
 		c.pool.SetDesired(desired)
-	}
-	if c.prompter != nil {
-		c.pool.prompts.SetDesired(c.prompter.Desired(c.pool.prompts.Observe()))
 	}
 	c.track.minute(o)
 	return o, desired
@@ -55,38 +53,42 @@ func (c *contender) outcome() outcome {
 // isDefault reports whether this is the default setting in the documentation of the original.
 func (c *contender) isDefault() bool { return slices.Equal(c.set, c.spec.defaults()) }
 
-// track is a pool's history in the scored part, in bins of whole minutes, for drawing.
-type track struct {
-	from  time.Time
-	width time.Duration
-	bins  []trackBin
+// variant is Forewarm with another decision quantile. It uses the same functions with a pool of its own. Forecasts do
+// not depend on the pool, so one pipeline serves all settings. A separate Calibrator corrects the probabilities for
+// this pool's supply.
+type variant struct {
+	pool       capacity.Pool // with the learned warm-up lag
+	cfg        alerting.Config
+	state      alerting.State
+	projection forecaster.Projection // the newest
 }
 
-type trackBin struct {
-	need         float64 // largest
-	ready, asked float64 // mean replicas; asked includes those that warm up
-	minutes      float64
+func newVariant(pool capacity.Pool, cfg alerting.Config, quantile float64) *variant {
+	cfg.Quantile, pool.Quantile = quantile, quantile
+	return &variant{pool: pool, cfg: cfg}
 }
 
-// trackBins bounds the bins of a track.
-const trackBins = 600
-
-func newTrack(from, to time.Time) *track {
-	minutes := int(to.Sub(from) / time.Minute)
-	return &track{from: from, width: time.Duration(max(1, (minutes+trackBins-1)/trackBins)) * time.Minute}
-}
-
-func (t *track) minute(o Observation) {
-	if t == nil || !o.At.After(t.from) {
-		return
+// decide returns Forewarm's decision for the pool at t, and scales the pool. calibrator is of this pool; nil applies no
+// correction.
+func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator, obeys *FluidPool) alerting.Decision {
+	for _, lag := range obeys.Warmed() {
+		v.pool.Warmup.Observe(lag)
 	}
-	i := int(o.At.Add(-time.Minute).Sub(t.from) / t.width)
-	for len(t.bins) <= i {
-		t.bins = append(t.bins, trackBin{})
+	minute := f.Minute
+	minute.State = obeys.state()
+	pool := v.pool
+	var waiting []time.Duration
+	for _, since := range minute.State.PendingSince {
+		waiting = append(waiting, t.Sub(since))
 	}
-	b := &t.bins[i]
-	b.need = max(b.need, o.Need)
-	b.minutes++
-	b.ready += (float64(o.Ready) - b.ready) / b.minutes
-	b.asked += (float64(o.Ready+o.Pending) - b.asked) / b.minutes
+	pool.Warmup = v.pool.Warmup.Given(waiting)
+	supply, _ := alerting.CurrentSupply(t, minute, &pool, v.state, v.cfg.Mode)
+	window := forecaster.LeadTime(&pool.Warmup) + v.cfg.Hold
+	v.projection = forecaster.Project(f, alerting.Serving(&pool, nil), &pool.Warmup, supply, pool.Reserves.Failure, window, calibrator)
+	calibrator.Issue(f, &v.projection, &pool.Warmup)
+	in := alerting.Input{Projection: v.projection, Forecast: f, Pool: pool, Minute: minute, Sequence: sequence}
+	var d alerting.Decision
+	d, v.state = alerting.Decide(t, in, v.state, v.cfg)
+	obeys.SetDesired(d.Desired)
+	return d
 }

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
@@ -45,9 +44,6 @@ type FluidPool struct {
 	load    Load                  // of the last minute
 
 	account Account
-
-	prompts       *FluidPool // computes the prompts of a disaggregated pool, while this pool decodes; otherwise nil
-	bothSaturated int        // minutes in which both roles were saturated
 }
 
 // warming is a replica that warms up.
@@ -56,15 +52,8 @@ type warming struct {
 	ordered, ready time.Time
 }
 
-// NewFluidPool creates a pool at a minute boundary, with its initial replicas ready. For a disaggregated pool it has
-// the decode replicas, which are observed and scaled as the pool. A second pool has the prefill replicas and reports
-// nothing. The two are independent, and the transfer of KV cache takes no time.
+// NewFluidPool creates a pool at a minute boundary, with its initial replicas ready.
 func NewFluidPool(pool capacity.Pool, start time.Time, seed uint64) *FluidPool {
-	if pool.Disaggregated {
-		p := NewFluidPool(decodePool(pool), start, seed)
-		p.prompts = NewFluidPool(promptPool(pool), start, seed+1)
-		return p
-	}
 	p := &FluidPool{pool: pool, each: unknownLoad, seed: seed, now: start, orders: orders{target: pool.Replicas.Initial, warmup: pool.Warmup.Quantile(.9)}, load: unknownLoad}
 	p.p50, p.p90 = pool.Warmup.Quantile(.5).Seconds(), pool.Warmup.Quantile(.9).Seconds()
 	for i, d := range loadDimensions {
@@ -120,40 +109,8 @@ func (p *FluidPool) lag(k uint64) time.Duration {
 	return time.Duration(warmupDraw(p.p50, p.p90, p.seed, k) * float64(time.Second))
 }
 
-// decodePool returns the decode part of a disaggregated pool, or another pool as it is.
-func decodePool(p capacity.Pool) capacity.Pool {
-	if p.Disaggregated {
-		p.Rates.PrefillTokensPerS, p.Disaggregated = 0, false
-	}
-	return p
-}
-
-// promptPool returns the prefill part of a disaggregated pool, as a pool.
-func promptPool(p capacity.Pool) capacity.Pool {
-	p.Replicas, p.Reserves, p.Disaggregated = p.PrefillReplicas, p.PrefillReserves, false
-	p.KVTokens, p.BudgetHourUSD = 0, 0
-	p.Rates = capacity.Rates{PrefillTokensPerS: p.Rates.PrefillTokensPerS, Sustained: p.Rates.Sustained, Bound: true}
-	return p
-}
-
-// obey scales the pool as decided.
-func (p *FluidPool) obey(d *alerting.Decision) {
-	p.SetDesired(d.Desired)
-	if p.prompts != nil && d.ByRole != nil {
-		p.prompts.SetDesired(d.ByRole.Prefill)
-	}
-}
-
 // Step serves one minute of demand.
 func (p *FluidPool) Step(load Load) {
-	saturated := p.serve(load)
-	if p.prompts != nil && p.prompts.serve(load) && saturated {
-		p.bothSaturated++
-	}
-}
-
-// serve serves a minute, and reports whether it was saturated.
-func (p *FluidPool) serve(load Load) (saturated bool) {
 	end := p.now.Add(features.Minute)
 	serving := float64(len(p.ready))
 	p.account.GPUHours += float64((len(p.ready)+len(p.pending))*p.pool.GPUsPerReplica) / 60
@@ -181,7 +138,7 @@ func (p *FluidPool) serve(load Load) (saturated bool) {
 		weight = r
 	}
 	p.account.Asked += weight
-	if saturated = work > serving; saturated {
+	if work > serving {
 		p.account.Saturated++
 		p.account.Met += weight * serving / work
 		p.backlog = min(work-serving, maxQueueMinutes*max(serving, 1))
@@ -197,7 +154,6 @@ func (p *FluidPool) serve(load Load) (saturated bool) {
 		p.retries[i], before = turned*before, p.retries[i]
 	}
 	p.now = end
-	return saturated
 }
 
 // Observe returns what a policy sees at the end of a minute. If requests are not counted, one replica-minute of waiting
@@ -282,16 +238,5 @@ func (p *FluidPool) state() features.PoolState {
 	return s
 }
 
-// Account returns the result so far. For a disaggregated pool it is the cost of both roles, the minutes in which either
-// was saturated, and the requests that both served. It assumes that the two roles lose different requests if possible.
-func (p *FluidPool) Account() Account {
-	sum := p.account
-	if p.prompts != nil {
-		prompts := p.prompts.account
-		sum.Saturated += prompts.Saturated - p.bothSaturated
-		sum.Met = max(sum.Met+prompts.Met-sum.Asked, 0)
-		sum.GPUHours += prompts.GPUHours
-		sum.Actions, sum.Reversed = sum.Actions+prompts.Actions, sum.Reversed+prompts.Reversed
-	}
-	return sum
-}
+// Account returns the result so far.
+func (p *FluidPool) Account() Account { return p.account }

@@ -15,23 +15,29 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// tableOf runs a backtest over a trace and returns a table that it writes.
-func tableOf(t *testing.T, trace string, pool *capacity.Pool, decisions bool) string {
+// tablesOf runs a backtest over a trace and returns the forecasts and, of a given pool, the decisions that it writes.
+func tablesOf(t *testing.T, trace string, pool *capacity.Pool) (tables string) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "table.csv")
-	cfg := RunConfig{Trace: write(t, trace), Pool: pool, Every: 5 * time.Minute, Forecasts: path}
-	if decisions {
-		cfg.Forecasts, cfg.Decisions = "", path
+	dir := t.TempDir()
+	cfg := RunConfig{Trace: write(t, trace), Pool: pool, Every: 5 * time.Minute, Forecasts: filepath.Join(dir, "f.csv")}
+	if pool != nil {
+		cfg.Decisions = filepath.Join(dir, "d.csv")
 	}
 	mustRun(t, cfg)
-	all, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
+	for _, path := range []string{cfg.Forecasts, cfg.Decisions} {
+		if path == "" {
+			continue
+		}
+		table, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables += string(table)
 	}
-	return string(all)
+	return tables
 }
 
-// upTo are the rows of a table up to a time.
+// upTo are the rows of tables up to a time.
 func upTo(table string, until time.Duration) string {
 	var kept strings.Builder
 	for line := range strings.Lines(table) {
@@ -63,25 +69,21 @@ func TestTheFutureMayBeGarbage(t *testing.T) {
 	}
 	requests, bins := past.String(), binned(t, past.String())
 	for _, tc := range []struct {
-		name      string
-		past      string
-		follows   string
-		garbage   string
-		pool      *capacity.Pool
-		decisions bool
+		name                   string
+		past, follows, garbage string
+		pool                   *capacity.Pool
 	}{
-		{"forecasts", requests, future.String(), garbage.String(), testPool(t), false},
-		{"decisions", requests, future.String(), garbage.String(), testPool(t), true},
-		{"forecasts, the pool sized after the trace's peak", requests, future.String(), garbage.String(), nil, false},
-		{"forecasts from bins", bins, "5400,chat,1,2,,3\n", "5400,!,9e9,9e9,,9e9\n5460,zz,1,1,,1\n", testPool(t), false},
+		{"a given pool", requests, future.String(), garbage.String(), testPool(t)},
+		{"the pool sized after the trace's peak", requests, future.String(), garbage.String(), nil},
+		{"bins", bins, "5400,chat,1,2,,3\n", "5400,!,9e9,9e9,,9e9\n5460,zz,1,1,,1\n", testPool(t)},
 	} {
-		want := tableOf(t, tc.past+tc.follows, tc.pool, tc.decisions)
-		if diff := cmp.Diff(upTo(want, cut), upTo(tableOf(t, tc.past+tc.garbage, tc.pool, tc.decisions), cut)); diff != "" {
+		want := tablesOf(t, tc.past+tc.follows, tc.pool)
+		if diff := cmp.Diff(upTo(want, cut), upTo(tablesOf(t, tc.past+tc.garbage, tc.pool), cut)); diff != "" {
 			t.Errorf("%s: garbage after the origin changes them (-as it was +garbage):\n%.2000s", tc.name, diff)
 		}
 		last := cut - 5*time.Minute // the newest origin of a trace that ends before the cut
 		part := upTo(want, last)
-		if diff := cmp.Diff(part, upTo(tableOf(t, tc.past, tc.pool, tc.decisions), last)); diff != "" {
+		if diff := cmp.Diff(part, upTo(tablesOf(t, tc.past, tc.pool), last)); diff != "" {
 			t.Errorf("%s: an end after the origin changes them (-as it was +cut):\n%.2000s", tc.name, diff)
 		}
 		if n := strings.Count(part, "\n"); n < 17 {

@@ -43,8 +43,8 @@ type Setting []float64
 
 // PolicySpec is one row of the catalog of policies.
 type PolicySpec struct {
-	Name, Help string
-	Knobs      []Knob
+	Name  string
+	Knobs []Knob
 	// A clairvoyant policy reads the future, and is no rival.
 	Clairvoyant bool
 	// New creates the policy; nil for Forewarm, which decides in the pipeline.
@@ -70,26 +70,34 @@ var (
 
 // Policies lists all policies. To add one, write a type and add a row.
 var Policies = []PolicySpec{
-	{Name: ForewarmPolicy, Help: "obeys Forewarm's decisions", Knobs: []Knob{
+	// Obeys Forewarm's decisions.
+	{Name: ForewarmPolicy, Knobs: []Knob{
 		{"quantile", []float64{.3, .5, .6, .7, .75, .8, .85, .9, .925, .95, .97, .98, .99, .995, .999}, defaultQuantile},
 	}},
-	{Name: RecordedPolicy, Help: "the replicas that there were", New: newRecorded, Knobs: []Knob{{"share", []float64{1}, 1}}},
-	{Name: "static_peak", Help: "always as many replicas as a share of the busiest minute needs", New: newStatic, Knobs: []Knob{
+	// The replicas that there were.
+	{Name: RecordedPolicy, New: newRecorded, Knobs: []Knob{{"share", []float64{1}, 1}}},
+	// Always as many replicas as a share of the busiest minute needs.
+	{Name: "static_peak", New: newStatic, Knobs: []Knob{
 		{"share", []float64{.3, .4, .5, .6, .65, .7, .75, .8, .85, .9, .95, 1}, 1},
 	}},
-	{Name: "reactive_keda", Help: "KEDA on queue length and KV use, by the rules of the Horizontal Pod Autoscaler", New: newReactive, Knobs: []Knob{
+	// KEDA on queue length and KV use, by the rules of the Horizontal Pod Autoscaler.
+	{Name: "reactive_keda", New: newReactive, Knobs: []Knob{
 		{"kv_target", utilisations, .7}, {"scale_in", scaleIns, 5},
 	}},
-	{Name: "reactive_floor", Help: "KEDA on the demand itself, by the rules of the Horizontal Pod Autoscaler, given up late", New: newFloor, Knobs: []Knob{
+	// KEDA on the demand itself, by the rules of the Horizontal Pod Autoscaler, given up late.
+	{Name: "reactive_floor", New: newFloor, Knobs: []Knob{
 		{"utilisation", utilisations, .8}, {"scale_in", scaleIns, 30},
 	}},
-	{Name: "knative_kpa", Help: "the Knative Pod Autoscaler on concurrency", New: newKnative, Knobs: []Knob{
+	// The Knative Pod Autoscaler on concurrency.
+	{Name: "knative_kpa", New: newKnative, Knobs: []Knob{
 		{"utilisation", utilisations, .7}, {"scale_down_delay", []float64{0, 5, 15, 30, 60}, 0},
 	}},
-	{Name: "holt_winters", Help: "PromQL's double_exponential_smoothing of the demand over an hour, as a KEDA trigger", New: newHoltWinters, Knobs: []Knob{
+	// PromQL's double_exponential_smoothing of the demand over an hour, as a KEDA trigger.
+	{Name: "holt_winters", New: newHoltWinters, Knobs: []Knob{
 		{"utilisation", utilisations, .8}, {"smoothing", []float64{.3, .5, .8}, .5}, {"trend", []float64{.1, .3}, .1}, {"scale_in", scaleIns, 5},
 	}},
-	{Name: OraclePolicy, Help: "knows the demand to come and each replica's warm-up, and pays it", New: newOracle, Clairvoyant: true, Knobs: []Knob{
+	// Knows the demand to come and each replica's warm-up, and pays it.
+	{Name: OraclePolicy, New: newOracle, Clairvoyant: true, Knobs: []Knob{
 		{"violation_cost", []float64{1, 3, 5, 7, 9, 11, 13, 14, 15, 16, 17, 18, 19, 20, 22, 25, 30, 40, 60, 100, 200, 1e6}, 1e6}, {"others", []float64{3, 12, 40}, 3},
 	}},
 }

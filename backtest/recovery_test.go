@@ -58,7 +58,7 @@ func (s surge) arrivals(seed uint64) (out []Arrival) {
 
 // served runs arrivals through a pool and hands over its telemetry second by second.
 func served(t *testing.T, cfg ClusterConfig, arrivals []Arrival, end time.Duration, each func(now time.Time, rs []ingest.Request, replicas []ingest.Replica)) Metrics {
-	c := mustCluster(t, cfg, 1)
+	c := NewCluster(cfg, 1)
 	for at := DefaultStart; at.Before(DefaultStart.Add(end)); {
 		at = at.Add(time.Second)
 		for len(arrivals) > 0 && !arrivals[0].At.After(at) {

@@ -115,9 +115,6 @@ func (r *runner) sizingText() string {
 		return fmt.Sprintf("a replica carries what one was seen to carry in %g %% of the minutes, %s", 100*capacityQuantile, warmup)
 	}
 	if r.cfg.Pool != nil {
-		if r.pool.Disaggregated {
-			return "the configured pool with prefill replicas of its own, GPU-hours and actions of both roles and saturated minutes those of either, drawn those that decode, " + warmup
-		}
 		return "the configured pool, " + warmup
 	}
 	return fmt.Sprintf("the busiest minute needs %d replicas, %s", r.cfg.PeakReplicas, warmup)

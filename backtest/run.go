@@ -24,9 +24,6 @@ func Run(ctx context.Context, cfg RunConfig) (summary Summary, err error) {
 	}
 	defer func() {
 		err = errors.Join(err, r.forecasts.Close(), r.decisions.Close())
-		if err == nil && cfg.Plot != "" {
-			err = r.plot.write(cfg.Plot, r.demand)
-		}
 		if err == nil && cfg.Report != "" {
 			err = r.writeReport(cfg.Report, &summary)
 		}
@@ -59,7 +56,7 @@ type runner struct {
 	// reliability judges the projections of all settings.
 	reliability forecaster.Reliability
 	watches     []*watch // of the pool's size, then of others
-	plot        *plot    // nil without a plot
+	plot        *plot    // nil without a report
 
 	forecasts, decisions *table
 	trace                TraceSummary
@@ -99,7 +96,7 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 		return nil, err
 	}
 	r.scores, r.until = newScores(r.share(cfg.ScoreFrom)), r.share(cfg.ScoreTo)
-	if cfg.Plot != "" || cfg.Report != "" {
+	if cfg.Report != "" {
 		if r.plot, err = newPlot(r.demand, r.scores.from); err != nil {
 			return nil, err
 		}
@@ -107,7 +104,7 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	return r, r.create()
 }
 
-// hasReplicas reports whether replicas were recorded. The data has one number for both roles of a disaggregated pool.
+// hasReplicas reports whether replicas were recorded.
 func (r *runner) hasReplicas() bool {
 	return r.cfg.Recorded != nil && r.cfg.Recorded.replicas(math.MaxInt) > 0
 }
@@ -211,7 +208,7 @@ func (r *runner) emit(out *pipeline.Output) {
 	}
 	for i := range out.Decisions {
 		r.decisions.decision(r.start, &out.Decisions[i])
-		r.own.pool.obey(&out.Decisions[i])
+		r.own.pool.SetDesired(out.Decisions[i].Desired)
 	}
 	before := out.Tick.Add(-features.Minute)
 	r.reliability.Observe(before.Unix()/60, r.demand.At(before).Of)
@@ -237,4 +234,77 @@ func (r *runner) judge(t time.Time, p *forecaster.Projection) {
 	if !t.Before(r.scores.from) && !t.Add(forecaster.Horizon*features.Minute).After(r.until) {
 		r.reliability.Issue(p, &r.pool.Warmup, p.Lead+r.cfg.Decision.Hold)
 	}
+}
+
+// features configures the aggregation. Traces without request times are complete minute by minute. Recorded telemetry
+// arrives at the end of requests, with amendments, as in production.
+func (r *runner) features(timed bool) features.Config {
+	c := *r.cfg.Features
+	c.Lateness = 0
+	if !timed {
+		c.Revise = 0
+	}
+	c.Service = map[string]features.Service{r.cfg.Options.Pool: r.service()}
+	return c
+}
+
+// service converts token counts to time, for the demand and the pipeline: with the pool's own speed. A replica sized by
+// the trace's peak has none.
+func (r *runner) service() features.Service {
+	s := features.DefaultService
+	if p := r.cfg.Pool; p != nil && p.Rates.PrefillTokensPerS > 0 {
+		s.PrefillTokensPerS = p.Rates.PrefillTokensPerS
+	}
+	if p := r.cfg.Pool; p != nil && p.Rates.ITL > 0 {
+		s.ITL = p.Rates.ITL
+	}
+	return s
+}
+
+// read passes the recorded data, or the opened trace, to do.
+func (r *runner) read(stage string, do func(log eventLog, timed bool) error) error {
+	if x := r.cfg.Recorded; x != nil {
+		r.start = x.Start
+		r.trace = TraceSummary{Path: x.Source, Format: "recorded minutes", Rows: int64(x.minutes())}
+		log := newRecordedLog(x, r.cfg.Options.Pool)
+		return do(r.watched(log, func() Progress { return Progress{stage, int64(log.minute), int64(x.minutes())} }), false)
+	}
+	x, err := Open(r.cfg.Trace, r.cfg.Options)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = x.Close() }() // opened for reading only
+	r.start = x.Start()
+	log := r.watched(NewSource(x, r.cfg.Options.Pool), func() Progress {
+		read, total := x.Progress()
+		return Progress{stage, read, total}
+	})
+	if err := do(log, x.Format().timed); err != nil {
+		return err
+	}
+	n := x.Counts()
+	r.trace = TraceSummary{Path: r.cfg.Trace, Format: x.Format().Name, Rows: n.Rows, Refused: n.Refused, Disordered: n.Disordered, Notes: x.Notes()}
+	if n.First != nil {
+		r.trace.First = n.First.Error()
+	}
+	return nil
+}
+
+// watched wraps a log to report progress after each batch.
+func (r *runner) watched(log eventLog, progress func() Progress) eventLog {
+	if r.cfg.Progress == nil {
+		return log
+	}
+	return &watchedLog{log, func() { r.cfg.Progress(progress()) }}
+}
+
+type watchedLog struct {
+	eventLog
+	tell func()
+}
+
+func (l *watchedLog) Next(b *ingest.Batch) error {
+	err := l.eventLog.Next(b)
+	l.tell()
+	return err
 }

@@ -47,8 +47,7 @@ type RunConfig struct {
 
 	// Output files; "" for none.
 	Forecasts, Decisions, Summary string
-	Report                        string // a page with plots
-	Plot                          string // an SVG of the forecasts of prefill, or of the trace's first dimension
+	Report                        string // a page with charts
 
 	// watchShares are the shares of quarter hours for further watched pools.
 	watchShares []float64
@@ -74,10 +73,9 @@ type Summary struct {
 	Refused map[ingest.Reason]uint64 `json:"refused"`
 	Scores  []Score                  `json:"scores"`
 	// Reliability compares the projected probability of saturation with its frequency, if supply was as projected.
-	Reliability   []forecaster.ReliabilityBin `json:"reliability,omitempty"`
-	Disaggregated bool                        `json:"disaggregated,omitempty"` // prompts have their own replicas: GPU-hours and actions are of both roles, saturated minutes of either
-	Policies      []Result                    `json:"policies"`
-	Alarms        *Alarms                     `json:"alarms"` // of a pool without scaling
+	Reliability []forecaster.ReliabilityBin `json:"reliability,omitempty"`
+	Policies    []Result                    `json:"policies"`
+	Alarms      *Alarms                     `json:"alarms"` // of a pool without scaling
 	// Comparisons exist for a sweep, one per target.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
 	// NotKnown lists the limits of recorded data; none for a trace.
@@ -138,6 +136,9 @@ func (c *RunConfig) complete() error {
 	}
 	c.Decision.Mode = alerting.Active
 	if c.Pool != nil {
+		if c.Pool.Disaggregated {
+			return fmt.Errorf("config: pool %q is disaggregated, and a backtest simulates replicas that compute prompts and decode: leave out its disaggregated section, or run without -config", c.Pool.Name)
+		}
 		pool := *c.Pool
 		pool.Mode, c.Pool = "", &pool
 	}

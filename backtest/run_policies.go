@@ -11,14 +11,10 @@ import (
 // enter creates the pools of the run: of the pipeline, of Forewarm with other settings, and of rivals.
 func (r *runner) enter() error {
 	r.now = r.demand.Start
-	r.sizing = NewFluidPool(decodePool(r.pool), r.demand.Start, r.cfg.Seed)
+	r.sizing = NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
 	scene := r.scene(r.sizing)
-	var prompts Scene
-	if r.pool.Disaggregated {
-		prompts = r.scene(NewFluidPool(promptPool(r.pool), r.demand.Start, r.cfg.Seed+1))
-	}
 	for _, part := range r.shares() {
-		r.watches = append(r.watches, newWatch(decodePool(r.pool), r.cfg.Decision, scene.Future.Need[:r.minutes(r.scores.from)], part, r.scores.from))
+		r.watches = append(r.watches, newWatch(r.pool, r.cfg.Decision, scene.Future.Need[:r.minutes(r.scores.from)], part, r.scores.from))
 	}
 	for i := range r.policies {
 		spec := &r.policies[i]
@@ -26,9 +22,7 @@ func (r *runner) enter() error {
 			c := r.contender(spec, set)
 			switch {
 			case spec.New != nil:
-				if c.policy = spec.New(scene, set); r.pool.Disaggregated {
-					c.prompter = spec.New(prompts, set)
-				}
+				c.policy = spec.New(scene, set)
 			case set[0] == r.quantile():
 				r.own = c
 			default:
@@ -74,7 +68,7 @@ func (r *runner) contender(spec *PolicySpec, set Setting) *contender {
 func (r *runner) summary() Summary {
 	s := Summary{
 		Trace: r.trace, Start: r.start, Minutes: len(r.demand.Minutes), Origins: r.origins, Holes: r.holes,
-		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(), Reliability: r.reliability.Bins(), Disaggregated: r.pool.Disaggregated,
+		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(), Reliability: r.reliability.Bins(),
 		Alarms: r.watches[0].alarms(),
 	}
 	if r.cfg.Recorded != nil {

@@ -51,40 +51,6 @@ func mustRun(t *testing.T, cfg RunConfig) Summary {
 	return s
 }
 
-// Rows up to an origin do not change when the trace is cut there.
-func TestNothingAfterTheOriginIsKnown(t *testing.T) {
-	const cut = 2 * time.Hour
-	rows := func(until time.Duration) map[string]string {
-		dir := t.TempDir()
-		cfg := RunConfig{Trace: writeTrace(t, until), Forecasts: filepath.Join(dir, "f.csv"), Decisions: filepath.Join(dir, "d.csv"), Pool: testPool(t)}
-		mustRun(t, cfg)
-		kept := map[string]string{}
-		for _, name := range []string{"f.csv", "d.csv"} {
-			b, err := os.ReadFile(filepath.Join(dir, name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var part strings.Builder
-			for i, line := range strings.Split(strings.TrimSpace(string(b)), "\n") {
-				at, _, _ := strings.Cut(line, ",")
-				if s, err := strconv.Atoi(at); i > 0 && (err != nil || s > int(cut.Seconds())) {
-					continue
-				}
-				part.WriteString(line + "\n")
-			}
-			kept[name] = part.String()
-		}
-		return kept
-	}
-	whole, part := rows(3*time.Hour), rows(cut)
-	if diff := cmp.Diff(whole, part); diff != "" {
-		t.Error(diff)
-	}
-	if n := strings.Count(part["f.csv"], "\n7200,*,prefill,"); n != 31 {
-		t.Errorf("%d rows for the pool's prefill at the cut itself, want 31", n)
-	}
-}
-
 func testPool(t *testing.T) *capacity.Pool {
 	t.Helper()
 	pool, err := capacity.New(capacity.Config{
@@ -351,39 +317,6 @@ func TestRunTellsItsProgress(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"scan", "run"}, stages); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// TestRunServesRoles: replicas that only compute prompts are simulated beside those that decode, scaled by each policy, and paid
-// for; what is kept in reserve of them is there.
-func TestRunServesRoles(t *testing.T) {
-	trace := writeTrace(t, 4*time.Hour)
-	run := func(edit func(*capacity.Config)) Result {
-		c := capacity.Config{Name: "trace", PrefillTokensPerS: 100, PrefillTarget: 1, DecodeTokensPerS: 1000, Replicas: capacity.Replicas{Min: 1, Max: 9},
-			Disaggregated: capacity.Disaggregated{PrefillReplicas: capacity.Replicas{Min: 1, Max: 99, Initial: 9}}}
-		edit(&c)
-		pool, err := capacity.New(c, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := mustRun(t, RunConfig{Trace: trace, Pool: &pool, Policies: []string{"forewarm", OraclePolicy}})
-		oracle := s.Policies[slices.IndexFunc(s.Policies, func(r Result) bool { return r.Policy == OraclePolicy })]
-		if most := c.Disaggregated.PrefillReplicas.Max; !s.Disaggregated || most > 1 && (oracle.SaturatedMinutes > 20 || oracle.GPUHours < 12 || oracle.GPUHours > 32) {
-			t.Errorf("the oracle scales both roles: %d minutes saturated for %g GPU-hours", oracle.SaturatedMinutes, oracle.GPUHours)
-		}
-		return s.Policies[0]
-	}
-	plain := run(func(*capacity.Config) {})
-	kept := run(func(c *capacity.Config) { c.Disaggregated.PrefillReserves = &capacity.Reserves{Failure: 3} })
-	few := run(func(c *capacity.Config) {
-		c.Disaggregated.PrefillReplicas.Max, c.Disaggregated.PrefillReplicas.Initial = 1, 1
-	})
-	const hours = 4
-	if more := float64(kept.GPUHours-plain.GPUHours) / hours; more < 1.3 || more > 3.5 || kept.SaturatedMinutes > plain.SaturatedMinutes {
-		t.Errorf("3 prefill replicas in reserve are %g more, and %d minutes are saturated in place of %d", more, kept.SaturatedMinutes, plain.SaturatedMinutes)
-	}
-	if few.SaturatedMinutes < 60 || few.SLOAttainment > .7 {
-		t.Errorf("one prefill replica is enough: %d minutes saturated, %g met", few.SaturatedMinutes, few.SLOAttainment)
 	}
 }
 

@@ -25,18 +25,6 @@ type Score struct {
 	Skill     Number `json:"skill"`   // 1 − mean pinball over that of the last value with the quantiles of its own past errors
 	Cover90   Number `json:"coverage_90"`
 	Cover95   Number `json:"coverage_95"`
-
-	Levels []LevelScore `json:"levels"`
-}
-
-// LevelScore is of one quantile: its mean loss, and the share of outcomes at or below it with a 95 % interval.
-type LevelScore struct {
-	Level     float64 `json:"level"`
-	Pinball   Number  `json:"pinball"`
-	Coverage  Number  `json:"coverage"`
-	Low       Number  `json:"low"`
-	High      Number  `json:"high"`
-	Effective Number  `json:"effective_n"` // outcomes, fewer for overlapping horizons
 }
 
 // Number is a float64 that is null in JSON if it is not finite.
@@ -151,10 +139,6 @@ func score(key seriesKey, a *forecaster.Accumulator) Score {
 		Class: key.class, Dimension: key.dimension, Horizon: a.Horizon, N: a.N, WAPE: Number(a.WAPE()),
 		MASE: Number(a.RelativeMAE()), Bias: Number(a.Bias()), Pinball: Number(a.MeanPinball()), Skill: Number(a.PinballSkill()),
 		Cover90: Number(a.Coverage(forecaster.L90).Share), Cover95: Number(a.Coverage(forecaster.L95).Share),
-	}
-	for i, level := range forecaster.Levels {
-		c := a.Coverage(i)
-		x.Levels = append(x.Levels, LevelScore{level, Number(a.Pinball(i)), Number(c.Share), Number(c.Low), Number(c.High), Number(c.Effective)})
 	}
 	return x
 }

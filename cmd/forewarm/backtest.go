@@ -25,7 +25,6 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 	f.StringVar(&c.Decisions, "decisions", "", "write every decision to this CSV `file`")
 	f.StringVar(&c.Summary, "summary", "", "write scores and policies to this JSON `file`")
 	f.StringVar(&c.Report, "report", "", "write a page with the policies' curves, plots and scores to this HTML `file`")
-	f.StringVar(&c.Plot, "plot", "", "draw the pool's forecasts against what came into this SVG `file`")
 	f.DurationVar(&c.Every, "every", 15*time.Minute, "spacing of forecasts")
 	f.DurationVar(&c.Decide, "decide", 0, "spacing of decisions (default 1m, as the daemon)")
 	f.Float64Var(&c.ScoreFrom, "score-from", 2.0/3, "score origins after this `share` of the trace")
@@ -57,7 +56,7 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 	case prometheus.given(f) != "":
 		return usagef("-%s goes with -prometheus: leave it out, or name a Prometheus in place of the trace", prometheus.given(f))
 	case len(rest) == 0:
-		return usagef("name a trace, for example: forewarm backtest -plot trace.svg trace.csv.gz; or a Prometheus: forewarm backtest -prometheus http://prometheus:9090 -pool chat")
+		return usagef("name a trace, for example: forewarm backtest -report trace.html trace.csv.gz; or a Prometheus: forewarm backtest -prometheus http://prometheus:9090 -pool chat")
 	case len(rest) > 1:
 		return usagef("name one trace and not %d", len(rest))
 	default:
@@ -180,9 +179,6 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 		return nil
 	}
 	fmt.Fprintln(std.out)
-	if s.Disaggregated {
-		fmt.Fprintln(std.out, "prompts have replicas of their own, which each policy scales by itself: GPU-hours and actions are of both roles, saturated minutes those of either;\nalarms are of the replicas that decode")
-	}
 	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "policy\tknob\tsaturated minutes\tSLO attainment\tGPU-hours\tscaling actions\ttaken back\t")
 	for _, p := range s.Policies {

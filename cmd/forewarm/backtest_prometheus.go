@@ -23,12 +23,15 @@ import (
 type prometheusFlags struct {
 	url, client, until string
 	days               int
-	timeout            time.Duration
 	source             remote.Source
 }
 
-// maxBacktestDays bounds -days, because the data is held in memory.
-const maxBacktestDays = 92
+const (
+	// maxBacktestDays bounds -days, because the data is held in memory.
+	maxBacktestDays = 92
+	// queryTimeout bounds one query, which is over a day.
+	queryTimeout = 30 * time.Second
+)
 
 func (p *prometheusFlags) register(f *flag.FlagSet) {
 	f.StringVar(&p.url, "prometheus", "", "read a pool's last weeks from the Prometheus, VictoriaMetrics or Thanos at this `URL` in place of a trace")
@@ -47,13 +50,12 @@ func (p *prometheusFlags) register(f *flag.FlagSet) {
 		return fmt.Errorf("it must be such as decode='sum(rate(tokens_total[2m]))', for requests, prefill, decode, kv, kv_capacity or replicas")
 	})
 	f.StringVar(&p.client, "http-config", "", "`file` with token, TLS and proxy: the HTTP client's configuration as promtool's --http.config.file")
-	f.DurationVar(&p.timeout, "query-timeout", 30*time.Second, "longest time of one query, which is over a day")
 }
 
 // given returns a set flag that needs -prometheus, or "".
 func (p *prometheusFlags) given(f *flag.FlagSet) (name string) {
 	f.Visit(func(x *flag.Flag) {
-		if slices.Contains([]string{"days", "until", "preset", "match", "query", "http-config", "query-timeout"}, x.Name) {
+		if slices.Contains([]string{"days", "until", "preset", "match", "query", "http-config"}, x.Name) {
 			name = x.Name
 		}
 	})
@@ -99,7 +101,7 @@ func (p *prometheusFlags) connect(cfg *config.Config) (*remote.Past, error) {
 	case cfg != nil && cfg.Backfill.URL == p.url:
 		return remote.NewPast(cfg.Backfill)
 	}
-	reader, err := remote.NewPastWith(p.url, p.timeout, client)
+	reader, err := remote.NewPastWith(p.url, queryTimeout, client)
 	if err != nil {
 		return nil, usagef("-prometheus: %w", err)
 	}

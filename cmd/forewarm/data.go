@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -51,18 +50,4 @@ func openData(ctx context.Context, c jetstream.Config, dir string) (js natsjs.Je
 		return nil, nil, nil, errors.Join(err, done())
 	}
 	return js, stream.NewReader(js, c.Decisions(), c.Inner()), done, nil
-}
-
-// openHistory is [openData] with the stored series.
-func openHistory(ctx context.Context, c storage.Config, nc jetstream.Config) (h storage.History, log *stream.Reader, done func() error, err error) {
-	_, log, closeLog, err := openData(ctx, nc, c.Dir)
-	if err != nil {
-		return h, nil, nil, err
-	}
-	store, err := storage.OpenStore(c, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return h, nil, nil, errors.Join(err, closeLog())
-	}
-	done = func() error { return errors.Join(store.Close(), closeLog()) }
-	return storage.History{Store: store, Log: log}, log, done, nil
 }

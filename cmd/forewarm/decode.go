@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -24,7 +23,6 @@ func decode(_ context.Context, args []string, std streams) error {
 	f := flag.NewFlagSet("decode", flag.ContinueOnError)
 	format := f.String("format", "json", "`format` of the messages, one of those that -formats lists")
 	list := f.Bool("formats", false, "list the formats with their content types, and stop")
-	encoding := f.String("encoding", "", "how the messages are compressed: `gzip` (default: by the ending .gz)")
 	subject := f.String("subject", "", "`subject` that the messages came on, such as forewarm.telemetry.replica.chat.r-0: of which kind they are, and whose")
 	received := f.String("received-at", "", "`time` at which the stream stored the messages, RFC 3339 (default: now)")
 	var m codec.Meta
@@ -40,9 +38,6 @@ func decode(_ context.Context, args []string, std streams) error {
 	var ok bool
 	if m.ContentType, ok = codec.ContentTypeOf(*format); !ok {
 		return usagef("-format is %q: it must be one of %s", *format, strings.Join(codec.Formats(), ", "))
-	}
-	if !slices.Contains([]string{"", "identity", codec.EncodingGzip}, *encoding) {
-		return usagef("-encoding is %q: it must be gzip or identity", *encoding)
 	}
 	at, err := parseTime("-received-at", *received)
 	if err != nil {
@@ -67,7 +62,7 @@ func decode(_ context.Context, args []string, std streams) error {
 		if err != nil {
 			return err
 		}
-		if m.Encoding = *encoding; m.Encoding == "" && filepath.Ext(file) == ".gz" {
+		if m.Encoding = ""; filepath.Ext(file) == ".gz" {
 			m.Encoding = codec.EncodingGzip
 		}
 		b := ingest.Batch{ReceivedAt: at}

@@ -35,8 +35,6 @@ func TestDecode(t *testing.T) {
 		"-format openai usage.json":                                          {0, `{"pool":"m","model":"m","arrived_at":1795240800000,"prompt_tokens":5,"output_tokens":2}`, ""},
 		"-format openai -pool q -class c usage.json":                         {0, `"pool":"q","class":"c"`, ""},
 		"-format openai usage.json.gz":                                       {0, `"prompt_tokens":5`, ""},
-		"-format openai -encoding identity usage.json":                       {0, `"prompt_tokens":5`, ""},
-		"-format openai -encoding gzip usage.json":                           {1, "", "usage.json: bad_encoding: "},
 		"-format openai -pool p bare.json":                                   {0, `"finished_at":`, ""}, // now
 		"-format openai bad.json usage.json":                                 {1, `"prompt_tokens":5`, "bad.json: missing_field: prompt_tokens is missing"},
 		"-format openai queued.json":                                         {0, "", "queued.json: ignored 1: sound, but without demand"},

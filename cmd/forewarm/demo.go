@@ -38,18 +38,16 @@ const (
 	demoHistory  = 24 * time.Hour
 	demoDay      = 24 * time.Hour
 	demoLaunchAt = 9*time.Hour + 30*time.Minute
+	// demoWatched is how long the second day takes on a terminal.
+	demoWatched = time.Minute
 )
 
 func demo(ctx context.Context, args []string, std streams) (err error) {
 	f := flag.NewFlagSet("demo", flag.ContinueOnError)
 	once := f.Bool("once", false, "run at full speed, then end")
 	seed := f.Uint64("seed", 1, "of the traffic and the warm-up times")
-	seconds := f.Float64("seconds", 60, "how long the second day takes on a terminal")
 	if err := parseOnly(f, args, std); err != nil {
 		return err
-	}
-	if !(*seconds > 0 && *seconds <= 24*3600) {
-		return usagef("-seconds is %g: it must be above 0, up to 86400", *seconds)
 	}
 	dir, err := os.MkdirTemp("", "forewarm-demo-")
 	if err != nil {
@@ -63,7 +61,7 @@ func demo(ctx context.Context, args []string, std streams) (err error) {
 	file, terminal := std.out.(*os.File)
 	live := !*once && terminal && term.IsTerminal(int(file.Fd()))
 	if live {
-		d.frame = time.Duration(*seconds * float64(time.Second) / (demoDay.Minutes()))
+		d.frame = demoWatched / time.Duration(demoDay/time.Minute)
 	}
 	d.lines = demoLines{w: std.out, d: d}
 	ctx, stop := context.WithCancel(ctx)
@@ -120,13 +118,7 @@ func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 	d := &demoRun{start: start, began: time.Now(), ticks: make(chan demoTick, 4), desired: cc.Initial}
 	d.workload = backtest.NewWorkload(backtest.WorkloadConfig{Start: start, Launch: backtest.DefaultLaunch(start.Add(demoHistory + demoLaunchAt))}, seed)
 	d.next = d.workload.Next()
-	var err error
-	if d.forewarm, err = backtest.NewCluster(cc, seed); err != nil {
-		return nil, err
-	}
-	if d.reactive, err = backtest.NewCluster(cc, seed); err != nil {
-		return nil, err
-	}
+	d.forewarm, d.reactive = backtest.NewCluster(cc, seed), backtest.NewCluster(cc, seed)
 	d.keda = backtest.NewReactive(demoKVTarget)
 
 	cfg := config.Default()
@@ -138,7 +130,8 @@ func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 	cfg.Report.Schedule = "" // a demo takes hours at most
 	cfg.NATS.Embedded.Listen = "127.0.0.1:0"
 	cfg.Server.Listen = "127.0.0.1:0"
-	if err := cfg.Check(); err != nil {
+	err := cfg.Check()
+	if err != nil {
 		return nil, err
 	}
 	if d.daemon, err = daemon.New(ctx, cfg, daemon.Options{Version: versionString(), Log: zap.NewNop(), OnTick: d.take}); err != nil {
@@ -187,8 +180,8 @@ func (d *demoRun) play(ctx context.Context, std streams) error {
 				"Replicas take about 8 minutes to warm up.", d.start.Add(demoHistory+demoLaunchAt).Format("15:04")))
 		}
 		d.lines.minute(tick)
-		if err := d.pause(ctx); err != nil {
-			return err
+		if d.frame > 0 && !sleep.For(ctx, d.frame) {
+			return ctx.Err()
 		}
 	}
 	d.table(std, before)
@@ -276,16 +269,6 @@ func (d *demoRun) obey(ctx context.Context, generation int64) error {
 		d.generation, d.desired = e.Data.Generation, e.Data.DesiredReplicas
 		d.forewarm.SetDesired(d.desired)
 		d.lines.event(&e)
-	}
-	return nil
-}
-
-func (d *demoRun) pause(ctx context.Context) error {
-	if d.frame == 0 {
-		return nil
-	}
-	if !sleep.For(ctx, d.frame) {
-		return ctx.Err()
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,11 +11,9 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestExplain: the same decision is explained by the daemon that made it, as text, JSON and a page, and by what it left on
-// disk.
+// TestExplain: the same decision is explained by the daemon that made it, as text, JSON and a page.
 func TestExplain(t *testing.T) {
-	dir := t.TempDir()
-	p := startDaemonIn(t, dir, "clock: event", "features: {lateness: 0s}", "pools: [{name: chat, decode_tokens_per_s: 400, itl: 25ms, replicas: {max: 4}}]")
+	p := startDaemon(t, "clock: event", "features: {lateness: 0s}", "pools: [{name: chat, decode_tokens_per_s: 400, itl: 25ms, replicas: {max: 4}}]")
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 	for seconds := 0; seconds < 600; seconds += 5 {
 		p.publish(t, "forewarm.telemetry.request.chat.talk", fmt.Appendf(nil,
@@ -29,14 +26,6 @@ func TestExplain(t *testing.T) {
 	code, live, errs := runHere(t.Context(), "explain", "-url", p.base, id)
 	if code != 0 || !strings.HasPrefix(live, id+", decided at 2026-03-02 08:01 UTC, advisory mode") || !strings.Contains(live, "needed without a forecast") {
 		t.Errorf("%d, %s\n%s", code, errs, live)
-	}
-	// Beside the daemon its directory is locked: the configuration says where to ask.
-	t.Setenv("FOREWARM_SERVER_LISTEN", strings.TrimPrefix(p.base, "http://"))
-	if code, text, errs := runHere(t.Context(), "explain", "-config", filepath.Join(dir, "forewarm.yaml"), id); code != 0 || text != live {
-		t.Errorf("-config: %d, %s\n%s", code, errs, text)
-	}
-	if code, _, errs := runHere(t.Context(), "explain", "-data", p.data, id); code != 1 || !strings.Contains(errs, "in use by another forewarm") {
-		t.Errorf("-data beside the daemon: %d, %s", code, errs)
 	}
 	for _, path := range []string{"/api/v1/explain/" + id, "/api/v1/explain/chat"} {
 		code, body := testenv.Get(p.base + path)
@@ -59,12 +48,5 @@ func TestExplain(t *testing.T) {
 	}
 	if code, _, errs := runHere(t.Context(), "explain", "-url", p.base, "nobody-7"); code != 1 || !strings.Contains(errs, "no such decision") {
 		t.Errorf("unknown: %d, %s", code, errs)
-	}
-
-	p.stop()
-	for _, args := range [][]string{{"explain", "-data", p.data, id}, {"explain", id, "-data", p.data, "-format", "text"}} {
-		if code, text, errs := runHere(t.Context(), args...); code != 0 || text != live {
-			t.Errorf("%v: %d, %s\n%s\nthe daemon said\n%s", args, code, errs, text, live)
-		}
 	}
 }

@@ -43,7 +43,7 @@ func commands() []command {
 		{"plan", "before a launch: which resource runs out first, when, and how many replicas it takes", runPlan},
 		{"publish", "send telemetry records stamped now to NATS, to try an installation", publish},
 		{"replay", "publish a trace to NATS, in real time or faster", replay},
-		{"report", "reconcile a data directory's forecasts and decisions with what came", runReport},
+		{"report", "compare a daemon's forecasts and decisions with what came", runReport},
 		{"explain", "say what a decision rests on, and what came of it", runExplain},
 		{"decode", "show what Forewarm understands of a message, and what it refuses", decode},
 		{"check", "check a configuration, what it connects to, or a data directory", check},

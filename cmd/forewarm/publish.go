@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/jetstream"
-	"github.com/forewarm/forewarm/internal/sleep"
 )
 
 // natsFlags adds the flags of commands that publish: NATS server and user. Call the result after the flags are parsed.
@@ -26,7 +24,6 @@ func natsFlags(f *flag.FlagSet) func() (jetstream.Config, error) {
 	path := f.String("config", "", "configuration `file` of the daemon: its nats section says how to connect")
 	url := f.String("nats", "", "NATS server `URL` (default: of -config, or nats://127.0.0.1:4222)")
 	creds := f.String("creds", "", "NATS credentials `file` (default: as -config says)")
-	prefix := f.String("prefix", "", "first tokens of every `subject` (default: of -config, or forewarm)")
 	return func() (jetstream.Config, error) {
 		cfg, err := config.Load(*path)
 		if *path == "" {
@@ -37,7 +34,6 @@ func natsFlags(f *flag.FlagSet) func() (jetstream.Config, error) {
 		}
 		c := cfg.NATS
 		c.URL = cmp.Or(*url, c.URL, "nats://"+c.Embedded.Listen)
-		c.Prefix = cmp.Or(*prefix, c.Prefix)
 		if *creds != "" {
 			c.CredsFile, c.NkeyFile, c.User, c.PasswordFile, c.TokenFile = *creds, "", "", "", ""
 		}
@@ -68,7 +64,6 @@ func publish(ctx context.Context, args []string, std streams) error {
 	cached := f.Int64("cached", 0, "`tokens` of the prompt that came from the prefix cache")
 	output := f.Int64("output", 300, "output `tokens` of a request")
 	n := f.Int("n", 1, "`number` of records; those of more than one have 50 to 150 % of the tokens")
-	rate := f.Float64("rate", 0, "records per `second`; 0 is as fast as possible")
 	if err := parseOnly(f, args, std); err != nil {
 		return err
 	}
@@ -82,8 +77,6 @@ func publish(ctx context.Context, args []string, std streams) error {
 		return usagef("-cached is %d: it must be 0 to -input, %d", *cached, *input)
 	case *n < 1:
 		return usagef("-n is %d: it must be 1 or more", *n)
-	case !(*rate >= 0) || math.IsInf(*rate, 0):
-		return usagef("-rate is %v: it must be 0 (as fast as possible) or a positive number", *rate)
 	}
 	c, err := connection()
 	if err != nil {
@@ -100,9 +93,6 @@ func publish(ctx context.Context, args []string, std streams) error {
 	}
 	subject, began := ingest.RequestSubject(c.Prefix, *pool, *class), time.Now()
 	for i := range *n {
-		if *rate > 0 && !sleep.For(ctx, time.Until(began.Add(time.Duration(float64(i)/(*rate)*float64(time.Second))))) {
-			return ctx.Err()
-		}
 		scale := 1.0
 		if *n > 1 {
 			scale = 0.5 + rand.Float64()
@@ -152,7 +142,7 @@ func publishOne(ctx context.Context, conn *nats.Conn, js natsjs.JetStream, subje
 	case errors.Is(last, nats.ErrPermissionViolation): // the server sends no reply to a refused message
 		return fmt.Errorf("publish to %s: %w; allow this user to publish there (forewarm nats-config prints the permissions), or connect as another user with -creds or -config", subject, last)
 	case errors.Is(err, natsjs.ErrNoStreamResponse):
-		return fmt.Errorf("publish to %s: no stream holds this subject; start forewarm serve, which makes the stream, or correct -prefix", subject)
+		return fmt.Errorf("publish to %s: no stream holds this subject; start forewarm serve, which makes the stream, or give its -config", subject)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("publish to %s: the server does not answer within %s; is JetStream on there?", subject, publishAttempts*publishTimeout)
 	}

@@ -3,23 +3,21 @@ package main
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestPublish: the daemon counts what publish sends, whenever that is, alone and as a stream of a rate.
+// TestPublish: the daemon counts what publish sends, whenever that is, alone and many.
 func TestPublish(t *testing.T) {
 	p := startDaemon(t, soundPool)
 	code, out, errs := runHere(t.Context(), "publish", "-nats", p.nats, "-class", "agent", "-cached", "200")
 	if code != 0 || !strings.Contains(out, "stored 1 record on forewarm.telemetry.request.chat.agent") {
 		t.Fatalf("%d, %s%s", code, out, errs)
 	}
-	began := time.Now()
-	if code, out, errs = runHere(t.Context(), "publish", "-nats", p.nats, "-n", "20", "-rate", "100"); code != 0 || time.Since(began) < 190*time.Millisecond {
-		t.Fatalf("%d after %s, %s%s", code, time.Since(began), out, errs)
+	if code, out, errs = runHere(t.Context(), "publish", "-nats", p.nats, "-n", "20"); code != 0 {
+		t.Fatalf("%d, %s%s", code, out, errs)
 	}
 	testenv.Await(t, "the records to be counted", func() bool { return testenv.Metric(t, p.base, "forewarm_ingest_records_total") == 21 })
 	p.settle(t)
@@ -50,7 +48,7 @@ func TestPublishFails(t *testing.T) {
 		url  string
 		says []string
 	}{
-		{s.ClientURL(), []string{"forewarm.telemetry.request.chat.default", "no stream holds", "forewarm serve", "-prefix", "0 of 1"}},
+		{s.ClientURL(), []string{"forewarm.telemetry.request.chat.default", "no stream holds", "forewarm serve", "-config", "0 of 1"}},
 		{strings.Replace(s.ClientURL(), "//", "//few:b@", 1), []string{"forewarm.telemetry.request.chat.default", "permissions", "forewarm nats-config", "-creds"}},
 	} {
 		code, _, errs := runHere(t.Context(), "publish", "-nats", tc.url)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,72 +15,25 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/alerting/report"
-	"github.com/forewarm/forewarm/config"
-	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/server"
-	"github.com/forewarm/forewarm/storage"
 )
 
-func runReport(ctx context.Context, args []string, std streams) (err error) {
+// runReport asks a running daemon for a report.
+func runReport(ctx context.Context, args []string, std streams) error {
 	f := flag.NewFlagSet("report", flag.ContinueOnError)
-	path := f.String("config", "", "configuration `file`; its storage.dir is read")
-	dir := f.String("data", "", "data `directory`, instead of -config")
+	at := f.String("url", "http://127.0.0.1:9464", "the running daemon")
 	from := f.String("from", "", "start of the period, RFC 3339 or a day YYYY-MM-DD of -timezone (default: a week before -to)")
 	to := f.String("to", "", "end of the period (default: the newest decision)")
-	timezone := f.String("timezone", "", "IANA `zone` that days begin by, and that times are shown by (default: report.timezone of -config, or UTC)")
+	timezone := f.String("timezone", "", "IANA `zone` that days begin by, and that times are shown by (default: report.timezone of the daemon)")
 	format := f.String("format", "md", "md, json or html")
 	out := f.String("o", "", "write to `file` instead of standard output")
 	if err := parseOnly(f, args, std); err != nil {
 		return err
 	}
-	write, _, err := report.FormatWriter(*format)
-	if err != nil {
-		return usagef("-format %w", err)
-	}
-	sc, nc, daemonAt, zone := storage.DefaultConfig(), jetstream.DefaultConfig(), "", *timezone
-	switch {
-	case *dir != "" && *path != "":
-		return usagef("give -config or -data, not both")
-	case *dir != "":
-		sc.Dir = *dir
-	case *path != "":
-		cfg, err := config.Load(*path)
-		if err != nil {
-			return usageError{err}
-		}
-		sc, nc, daemonAt, zone = cfg.Storage, cfg.NATS, cfg.Server.Listen, cmp.Or(zone, cfg.Report.Timezone)
-	}
-	period, err := report.ParseSpan(*from, *to, zone)
-	if err != nil {
-		return usagef("-%w", err)
-	}
-	h, log, closeHistory, err := openHistory(ctx, sc, nc)
-	switch {
-	case errors.Is(err, storage.ErrLocked) && daemonAt != "":
-		query := url.Values{"from": {*from}, "to": {*to}, "timezone": {*timezone}, "format": {*format}}
-		return writeTo(*out, std.out, func(w io.Writer) error {
-			return askDaemon(ctx, w, "server.listen", "http://"+daemonAt, "/api/v1/report?"+query.Encode())
-		})
-	case errors.Is(err, storage.ErrLocked):
-		return fmt.Errorf("%w; or ask it: report -config FILE, or GET /api/v1/report", err)
-	case err != nil:
-		return err
-	}
-	defer func() { err = errors.Join(err, closeHistory()) }()
-	last, _, _, err := log.Last(ctx)
-	if err != nil {
-		return err
-	}
-	if err := period.Complete(last); errors.Is(err, report.ErrNoDecision) {
-		return err
-	} else if err != nil {
-		return usagef("-%w", err)
-	}
-	r, err := report.Reconcile(ctx, h, period.From, period.To, report.OptionsIn(period.Zone))
-	if err != nil {
-		return err
-	}
-	return writeTo(*out, std.out, func(w io.Writer) error { return write(w, r) })
+	query := url.Values{"from": {*from}, "to": {*to}, "timezone": {*timezone}, "format": {*format}}
+	return writeTo(*out, std.out, func(w io.Writer) error {
+		return askDaemon(ctx, w, "-url", *at, "/api/v1/report?"+query.Encode())
+	})
 }
 
 // getDaemon requests a path from the daemon at base. Errors name the flag or key that base is from.

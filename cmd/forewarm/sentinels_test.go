@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -36,8 +35,7 @@ func TestNoSentinels(t *testing.T) {
 		"warm":        {pool + "}", 100, `{"state":"ready","kv_capacity_tokens":100000,"kv_used_ratio":0.5,"running":3,"waiting":0,"at":%d}`, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			p := startDaemonIn(t, dir, "clock: event", "features: {lateness: 0s}", "pools: ["+tc.pool+"]")
+			p := startDaemon(t, "clock: event", "features: {lateness: 0s}", "pools: ["+tc.pool+"]")
 			prescale, alerts := testenv.Subscribe(t, p.conn, "forewarm.prescale.>"), testenv.Subscribe(t, p.conn, "forewarm.alert.>")
 			if err := p.conn.Flush(); err != nil {
 				t.Fatal(err)
@@ -93,15 +91,13 @@ func TestNoSentinels(t *testing.T) {
 					}
 				}
 			}
-			p.stop()
 			if tc.minutes > 1 {
-				_, out, _ := runHere(t.Context(), "report", "-data", p.data, "-format", "json")
-				walkJSON(t, "report", []byte(out))
-				code, out, errs := runHere(t.Context(), "plan", "-config", filepath.Join(dir, "forewarm.yaml"), "-data", p.data, "-format", "json")
-				if code == 0 {
-					walkJSON(t, "plan", []byte(out))
-				} else {
-					t.Logf("plan: %s", errs)
+				for _, path := range []string{"/api/v1/report?format=json", "/api/v1/plan?format=json"} {
+					if code, body := testenv.Get(p.base + path); code == 200 {
+						walkJSON(t, path, []byte(body))
+					} else {
+						t.Logf("%s: %s", path, body)
+					}
 				}
 			}
 		})

@@ -3,7 +3,7 @@ package backtest
 import (
 	"errors"
 	"fmt"
-	"os"
+	"html/template"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -56,18 +56,6 @@ func (p *plot) add(totals []forecaster.Forecast) {
 	}
 }
 
-// plotStyle is the style of a stand-alone plot.
-const plotStyle = `text{font:12px sans-serif;fill:#57606a}.end{text-anchor:end}.grid{stroke:#d0d7de;fill:none}.inner{fill:#9ec5fe;fill-opacity:.55}` +
-	`.actual{fill:none;stroke:#57606a;stroke-width:.8}.median{fill:none;stroke:#0b5ed7;stroke-width:1.6}.name{font-size:14px;fill:#1b1f24}`
-
-// write draws the plot as a self-contained SVG.
-func (p *plot) write(path string, demand *Demand) error {
-	if len(p.fan) == 0 {
-		return fmt.Errorf("nothing to plot: no forecast of %s was made in the scored part of the trace", p.dimension)
-	}
-	return os.WriteFile(path, []byte(p.draw(demand).Standalone(plotStyle)), 0o644)
-}
-
 // draw needs at least one forecast.
 func (p *plot) draw(demand *Demand) *draw.Chart {
 	from, to := p.fan[0].at, demand.End()
@@ -96,4 +84,66 @@ func (p *plot) draw(demand *Demand) *draw.Chart {
 	c.Line("actual", minutes, outcomes)
 	c.Line("median", xs, q50)
 	return c
+}
+
+// track is a pool's history in the scored part, in bins of whole minutes, for drawing.
+type track struct {
+	from  time.Time
+	width time.Duration
+	bins  []trackBin
+}
+
+type trackBin struct {
+	need         float64 // largest
+	ready, asked float64 // mean replicas; asked includes those that warm up
+	minutes      float64
+}
+
+// trackBins bounds the bins of a track.
+const trackBins = 600
+
+func newTrack(from, to time.Time) *track {
+	minutes := int(to.Sub(from) / time.Minute)
+	return &track{from: from, width: time.Duration(max(1, (minutes+trackBins-1)/trackBins)) * time.Minute}
+}
+
+func (t *track) minute(o Observation) {
+	if t == nil || !o.At.After(t.from) {
+		return
+	}
+	i := int(o.At.Add(-time.Minute).Sub(t.from) / t.width)
+	for len(t.bins) <= i {
+		t.bins = append(t.bins, trackBin{})
+	}
+	b := &t.bins[i]
+	b.need = max(b.need, o.Need)
+	b.minutes++
+	b.ready += (float64(o.Ready) - b.ready) / b.minutes
+	b.asked += (float64(o.Ready+o.Pending) - b.asked) / b.minutes
+}
+
+// draw shows demand, ready replicas, and the sum of ready and warming replicas.
+func (t *track) draw() template.HTML {
+	if t == nil || len(t.bins) == 0 {
+		return ""
+	}
+	var xs, zero, need, ready, asked []float64
+	peak := 1.0
+	for i, b := range t.bins {
+		peak = max(peak, b.need, b.asked)
+		xs, zero = append(xs, (float64(i)+.5)*t.width.Minutes()), append(zero, 0)
+		need, ready, asked = append(need, b.need), append(ready, b.ready), append(asked, b.asked)
+	}
+	span := float64(len(t.bins)) * t.width.Minutes()
+	c := draw.New(900, 160, "Replicas and demand", fmt.Sprintf("at most %.4g replicas", peak), 0, span, 0, peak*1.05)
+	c.Right = 150
+	c.YAxis("replicas", func(v float64) string { return fmt.Sprintf("%.4g", v) })
+	c.Days(t.from.UTC())
+	c.Band("need", xs, zero, need)
+	c.Line("asked", xs, asked)
+	c.Line("ready", xs, ready)
+	for i, name := range []string{"demand", "ready", "with warming"} {
+		c.Text(c.Width-c.Right+8, 30+16*float64(i), []string{"name demand", "name own", "name warming"}[i], name)
+	}
+	return template.HTML(c.String())
 }
