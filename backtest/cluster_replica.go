@@ -30,7 +30,7 @@ type replica struct {
 	kv         float64     // tokens held
 
 	preemptions, hits, queries int64   // totals
-	askedAt, readyAt           float64 // s
+	readyAt                    float64 // s
 }
 
 // newReplica starts a replica in a state. If it is not ready, it draws its warm-up.
@@ -44,7 +44,7 @@ func (c *Cluster) newReplica(state ingest.ReplicaState) *replica {
 	c.started++
 	r.name = fmt.Sprintf("%s-%d", c.cfg.Pool, c.started)
 	lag := warmupDraw(c.cfg.Warmup.P50.Seconds(), c.cfg.Warmup.P90.Seconds(), c.seed, c.started)
-	r.askedAt, r.readyAt = c.now, c.now+lag
+	r.readyAt = c.now + lag
 	r.next = c.now + lag*c.cfg.PendingShare
 	return r
 }

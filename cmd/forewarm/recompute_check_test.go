@@ -125,36 +125,19 @@ func (x *recomputed) row(a *report.Accuracy) {
 	x.same(name+"skill", a.Skill, 1-own/last)
 	for level, c := range map[float64]report.Covered{.5: a.Q50, .8: a.Q80, .9: a.Q90, .95: a.Q95, .99: a.Q99} {
 		x.same(name+"coverage", c.Share, held[level]/n)
-		x.interval(name, a.Horizon, level, c, all)
+		x.interval(name, a.Horizon, c, all)
 	}
 }
 
-// interval is Wilson's, for the effective number of outcomes.
-func (x *recomputed) interval(name, horizon string, level float64, c report.Covered, all []scoredForecast) {
+// interval is Wilson's, for the number of outcomes that do not overlap.
+func (x *recomputed) interval(name, horizon string, c report.Covered, all []scoredForecast) {
 	h := 30.
 	if minutes, err := strconv.Atoi(horizon); err == nil {
 		h = float64(minutes)
 	}
 	n, p := float64(len(all)), float64(c.Share)
-	variance := 0.0
-	hit := func(f *scoredForecast) float64 {
-		if f.y <= f.q[level] {
-			return 1 - p
-		}
-		return -p
-	}
-	for i := range all {
-		for j := range all {
-			if apart := math.Abs(float64(all[i].origin - all[j].origin)); apart < h {
-				variance += (1 - apart/h) * hit(&all[i]) * hit(&all[j]) / n / n
-			}
-		}
-	}
 	step := float64(all[len(all)-1].origin-all[0].origin) / (n - 1)
-	effective := n / math.Ceil(h/step)
-	if variance > 1e-15 {
-		effective = math.Min(n, math.Max(effective, p*(1-p)/variance))
-	}
+	effective := n / math.Max(1, math.Ceil(h/step))
 	const z2 = 1.959964 * 1.959964
 	mid := (effective*p + z2/2) / (effective + z2)
 	half := math.Sqrt(mid*mid - effective*p*p/(effective+z2))
