@@ -13,9 +13,11 @@ import (
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/ingest/scrape"
+	"github.com/forewarm/forewarm/internal/otlp"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/server/dynamo"
+	"github.com/forewarm/forewarm/server/promapi"
 	"github.com/forewarm/forewarm/server/rpc"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/remote"
@@ -45,10 +47,13 @@ type Config struct {
 	Storage   storage.Config   `yaml:"storage"`
 	// RemoteWrite also receives the stored series.
 	RemoteWrite remote.WriteConfig `yaml:"remote_write"`
+	// OTLP receives the daemon's own traces.
+	OTLP otlp.Config `yaml:"otlp"`
 	// Backfill is queried once, at the first start.
 	Backfill remote.BackfillConfig `yaml:"backfill"`
 	Report   Report                `yaml:"report"`
 	Server   server.Config         `yaml:"server"`
+	PromQL   promapi.Config        `yaml:"promql"`
 	KEDA     rpc.Config            `yaml:"keda"`
 	Dynamo   dynamo.Config         `yaml:"dynamo"`
 	Log      Log                   `yaml:"log"`
@@ -83,6 +88,7 @@ func Default() *Config {
 		Backfill:  remote.DefaultBackfill(),
 		Report:    Report{Schedule: "0 7 * * 1", Timezone: "UTC"},
 		Server:    server.DefaultConfig(),
+		PromQL:    promapi.DefaultConfig(),
 		Log:       Log{Level: "info", Format: "console"},
 	}
 }

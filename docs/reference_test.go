@@ -31,7 +31,7 @@ import (
 func TestGenerated(t *testing.T) {
 	d := startDaemon(t, strings.Join([]string{
 		"pools: [{name: chat, replicas: {max: 4}}]", "listeners: {http: {listen: '127.0.0.1:0'}}", "keda: {listen: '127.0.0.1:0'}",
-		"remote_write: {url: 'http://127.0.0.1:1'}", "scrape: {jobs: [{pool: chat, targets: ['127.0.0.1:1']}]}", "",
+		"remote_write: {url: 'http://127.0.0.1:1'}", "otlp: {url: 'http://127.0.0.1:1'}", "scrape: {jobs: [{pool: chat, targets: ['127.0.0.1:1']}]}", "",
 	}, "\n"))
 	api, exposition := openAPI(t, d), string(get(t, d.base+"/metrics"))
 	source := parseSource(t)
@@ -164,11 +164,10 @@ func (g goSource) metrics(t *testing.T, exposition string) string {
 				case function == "Histogram":
 					m.kind = "histogram"
 				}
-				names := added(args[2:])
-				for i := 3; i < len(args) && slices.Contains([]string{"Gauge", "Counter"}, function); i += 2 {
-					names = append(names, text(args[i]))
+				if strings.HasPrefix(name, "forewarm_traffic_") {
+					m.labels = labels("pool=,class=,dimension=,") // which all of them have
 				}
-				for _, name := range names {
+				for _, name := range added(args[2:]) {
 					if label := "`" + name + "`"; !strings.Contains(m.labels, label) {
 						m.labels = strings.TrimPrefix(m.labels+", "+label, ", ")
 					}

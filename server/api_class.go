@@ -11,13 +11,13 @@ import (
 
 // classJSON is the stored series of one class over the last day; empty if storage.max_classes excludes the class.
 type classJSON struct {
-	Pool    string             `json:"pool"`
-	Class   string             `json:"class"`
-	From    time.Time          `json:"from"`
-	To      time.Time          `json:"to"`
-	Step    number             `json:"step_seconds"` // a point is the mean of the known minutes of it
-	Series  []seriesJSON       `json:"series"`
-	Traffic []features.Traffic `json:"traffic"` // shape of the demand by dimension: peaks, percentiles and bursts
+	Pool    string       `json:"pool"`
+	Class   string       `json:"class"`
+	From    time.Time    `json:"from"`
+	To      time.Time    `json:"to"`
+	Step    number       `json:"step_seconds"` // a point is the mean of the known minutes of it
+	Series  []seriesJSON `json:"series"`
+	Traffic Traffic      `json:"traffic"`
 }
 
 // seriesJSON is one stored series; its name is that in PromQL.
@@ -28,8 +28,6 @@ type seriesJSON struct {
 	Group    string      `json:"group"` // series of one group are in one chart
 	Label    string      `json:"label"`
 	Points   []pointJSON `json:"points"`
-
-	dimension string // of demand; else ""
 }
 
 // classSeries are the series of lengths and latencies; demand comes from features.Dimensions.
@@ -74,7 +72,12 @@ func (s *Server) class(r *http.Request, p *PoolView, class string) (*classJSON, 
 		to = p.Decision.Tick
 	}
 	to = to.UTC().Truncate(time.Minute)
-	out := &classJSON{Pool: p.Pool, Class: class, From: to.Add(-classSpan), To: to, Step: 60 * classBin, Series: []seriesJSON{}, Traffic: []features.Traffic{}}
+	out := &classJSON{Pool: p.Pool, Class: class, From: to.Add(-classSpan), To: to, Step: 60 * classBin, Series: []seriesJSON{}, Traffic: Traffic{}}
+	for _, t := range s.trafficOf(p.Pool) {
+		if t.Class == class {
+			out.Traffic = append(out.Traffic, t)
+		}
+	}
 	known := false
 	for i := range p.Forecasts {
 		known = known || p.Forecasts[i].Class == class
@@ -82,7 +85,7 @@ func (s *Server) class(r *http.Request, p *PoolView, class string) (*classJSON, 
 	var wanted []seriesJSON
 	for i := range features.Dimensions {
 		if d := &features.Dimensions[i]; d.Forecast {
-			wanted = append(wanted, seriesJSON{Series: d.Series, Unit: d.Unit, Group: dimensionName(d.Name), Label: "demand", dimension: d.Name})
+			wanted = append(wanted, seriesJSON{Series: d.Series, Unit: d.Unit, Group: dimensionName(d.Name), Label: "demand"})
 		}
 	}
 	for _, x := range append(wanted, classSeries...) {
@@ -99,11 +102,6 @@ func (s *Server) class(r *http.Request, p *PoolView, class string) (*classJSON, 
 		}
 		if values == nil {
 			continue
-		}
-		if x.dimension != "" {
-			if t := features.TrafficOf(features.Key{Pool: p.Pool, Class: class}, x.dimension, values); t.Minutes > 0 {
-				out.Traffic = append(out.Traffic, t)
-			}
 		}
 		x.Points = []pointJSON{}
 		for bin := range slices.Chunk(values, classBin) {

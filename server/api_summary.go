@@ -5,10 +5,16 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster"
+)
+
+const (
+	defaultPage = 100
+	mostPage    = 1000
 )
 
 // The states of a pool, the most urgent first.
@@ -23,13 +29,23 @@ const (
 
 var urgency = []string{statePage, stateWarning, stateStale, stateUndecided, stateCold, stateCalm}
 
+// poolsJSON is a page of pools.
 type poolsJSON struct {
 	Pools []summaryJSON `json:"pools"`
+	Total int           `json:"total"`
+	Next  *string       `json:"next"` // value of after for the next page; null on the last page
 }
 
 // summaryJSON is a pool in one line.
 type summaryJSON struct {
-	headJSON
+	Pool      string       `json:"pool"`
+	State     string       `json:"state"` // page, warning, stale, undecided, cold or calm
+	Tick      *time.Time   `json:"tick"`
+	Replicas  replicasJSON `json:"replicas"`
+	Desired   *int         `json:"desired_replicas"`
+	Resources int          `json:"resources"`
+	Alerts    int          `json:"alerts"` // firing ones
+	outlookJSON
 	Decision *briefJSON `json:"decision"`
 }
 
@@ -38,7 +54,6 @@ type briefJSON struct {
 	ID       string          `json:"id"`
 	Mode     alerting.Mode   `json:"mode"`
 	Action   alerting.Action `json:"action"`
-	Desired  int             `json:"desired_replicas"`
 	Withheld string          `json:"withheld,omitempty"`
 	Reason   string          `json:"reason"`
 }
@@ -102,11 +117,16 @@ func loadFactor(d *alerting.Decision, dimension string) float64 {
 	return 1
 }
 
-// head has the replicas as the decision counted them.
-func head(p *PoolView) headJSON {
-	out := headJSON{Pool: p.Pool, State: stateOf(p), Replicas: replicasJSON{p.State.Ready, p.State.Pending, p.State.Draining, p.State.Observed}, outlookJSON: outlook(p)}
+func summary(p *PoolView) summaryJSON {
+	out := summaryJSON{Pool: p.Pool, State: stateOf(p), Replicas: replicasJSON{p.State.Ready, p.State.Pending, p.State.Draining, p.State.Observed},
+		Alerts: len(p.Alerts), outlookJSON: outlook(p)}
+	if p.Projection != nil {
+		out.Resources = len(p.Projection.Resources)
+	}
 	if d := p.Decision; d != nil {
-		out.Tick, out.Replicas.Ready, out.Replicas.Pending = instant(d.Tick), d.Ready, d.Pending
+		out.Tick, out.Desired = instant(d.Tick), &d.Desired
+		out.Replicas.Ready, out.Replicas.Pending = d.Ready, d.Pending
+		out.Decision = &briefJSON{d.EventID(), d.Mode, d.Action, d.Withheld, d.Reason}
 	}
 	return out
 }
@@ -138,10 +158,7 @@ func (s *Server) summaries() []summaryJSON {
 	pools := s.reader.Pools()
 	all := make([]summaryJSON, len(pools))
 	for i := range pools {
-		all[i].headJSON = head(&pools[i])
-		if d := pools[i].Decision; d != nil {
-			all[i].Decision = &briefJSON{d.EventID(), d.Mode, d.Action, d.Desired, d.Withheld, d.Reason}
-		}
+		all[i] = summary(&pools[i])
 	}
 	slices.SortStableFunc(all, func(a, b summaryJSON) int {
 		return cmp.Or(cmp.Compare(slices.Index(urgency, a.State), slices.Index(urgency, b.State)),
@@ -150,4 +167,42 @@ func (s *Server) summaries() []summaryJSON {
 	return all
 }
 
-func (s *Server) getPools(*http.Request) (any, error) { return poolsJSON{s.summaries()}, nil }
+// getPools answers with pools: ?order=name or urgency, ?limit=, ?after= a pool.
+func (s *Server) getPools(r *http.Request) (any, error) {
+	all := s.summaries()
+	switch order := r.FormValue("order"); order {
+	case "", "name":
+		slices.SortFunc(all, func(a, b summaryJSON) int { return cmp.Compare(a.Pool, b.Pool) })
+	case "urgency":
+	default:
+		return nil, Problemf(http.StatusBadRequest, "order is %q: it must be name or urgency", order)
+	}
+	limit, err := limitOf(r)
+	if err != nil {
+		return nil, err
+	}
+	out := poolsJSON{Total: len(all)}
+	if after := r.FormValue("after"); after != "" {
+		i := slices.IndexFunc(all, func(x summaryJSON) bool { return x.Pool == after })
+		if i < 0 {
+			return nil, Problemf(http.StatusBadRequest, "after is %q: no such pool is there any more; start again without it", after)
+		}
+		all = all[i+1:]
+	}
+	if out.Pools = all[:min(limit, len(all))]; len(out.Pools) < len(all) {
+		out.Next = &out.Pools[len(out.Pools)-1].Pool
+	}
+	return out, nil
+}
+
+func limitOf(r *http.Request) (int, error) {
+	text := r.FormValue("limit")
+	if text == "" {
+		return defaultPage, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > mostPage {
+		return 0, Problemf(http.StatusBadRequest, "limit is %q: it must be a number from 1 to %d", text, mostPage)
+	}
+	return n, nil
+}

@@ -26,11 +26,14 @@ var forecastQuantiles = []int{forecaster.L50, forecaster.L90, forecaster.L95}
 // add writes one sample of a family; labels alternate names and values.
 type add func(value float64, labels ...string)
 
-// family is one metric that each tick sets. Series that are not in the last tick are deleted.
-type family struct {
+// familyOf is one metric rendered from a T.
+type familyOf[T any] struct {
 	name, kind, help string
-	samples          func(out *pipeline.Output, add add)
+	samples          func(out *T, add add)
 }
+
+// family is one metric that each tick sets. Series that are not in the last tick are deleted.
+type family = familyOf[pipeline.Output]
 
 // families are the gauges of a tick. By Prometheus' conventions only summaries have a label quantile, so the two gauges
 // with that label have no declared type.
@@ -165,6 +168,18 @@ var families = []family{
 			}
 		}
 	}},
+	{"forewarm_producer_future_records", "gauge", "Records of a producer that were refused because they are too far in the future.", func(out *pipeline.Output, add add) {
+		for i := range out.Producers {
+			add(float64(out.Producers[i].Future), "source", out.Producers[i].Name)
+		}
+	}},
+	{"forewarm_producer_watermark_timestamp_seconds", "gauge", "Newest event time of a producer.", func(out *pipeline.Output, add add) {
+		for i := range out.Producers {
+			if at := out.Producers[i].Watermark; !at.IsZero() {
+				add(float64(at.UnixMilli())/1e3, "source", out.Producers[i].Name)
+			}
+		}
+	}},
 	{"forewarm_kv_sharing_ratio", "gauge", "Share of a request's KV tokens that counts in the cache, because requests share prefixes. 1 unless the evidence is good.", func(out *pipeline.Output, add add) {
 		for i := range out.Pools {
 			add(out.Pools[i].KVSharing.Ratio(), "pool", out.Pools[i].Pool)
@@ -217,6 +232,13 @@ var families = []family{
 		for i := range out.Pools {
 			if p := &out.Pools[i]; !p.LastEvent.IsZero() {
 				add(max(0, out.Tick.Sub(p.LastEvent).Seconds()), "pool", p.Pool)
+			}
+		}
+	}},
+	{"forewarm_telemetry_complete_timestamp_seconds", "gauge", "Newest event time of the slowest producer of the pool that is alive. Demand is complete up to then.", func(out *pipeline.Output, add add) {
+		for i := range out.Pools {
+			if p := &out.Pools[i]; !p.Complete.IsZero() {
+				add(float64(p.Complete.UnixMilli())/1e3, "pool", p.Pool)
 			}
 		}
 	}},
@@ -345,7 +367,7 @@ func truth(b bool) float64 {
 }
 
 // render writes families of out in the text exposition format. Unknown values (NaN) are left out.
-func render(out *pipeline.Output, families []family) []byte {
+func render[T any](out *T, families []familyOf[T]) []byte {
 	var b bytes.Buffer
 	for _, f := range families {
 		described := false

@@ -5,51 +5,61 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/VictoriaMetrics/metrics"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/common/expfmt"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// Exporter is the content of /metrics: metrics of this process, and the gauges of the last tick. The gauges are
+// Exporter is the content of /metrics: counters of this process, and the gauges of the last tick. The gauges are
 // withdrawn after some time without a tick, so that nothing scales on values of a stuck daemon. All methods are safe
 // for concurrent use.
 //
 // Cardinality: pools × resources × 8, and pools × (classes + 2) × dimensions × 9, where classes are those with
-// forecasts: the 64 heaviest of a pool, and temporarily up to 80. Each producer has 3 more; features bounds the number
-// of producers.
+// forecasts: the 64 heaviest of a pool, and temporarily up to 80. Traffic has (stored classes + pools) × 4 × 10 series.
+// Each producer has 5 more; features bounds the number of producers.
 type Exporter struct {
-	registry *prometheus.Registry
-	records  prometheus.Counter
-	ignored  prometheus.Counter
-	refused  *prometheus.CounterVec
+	set     *metrics.Set
+	records *metrics.Counter
+	ignored *metrics.Counter
+	events  *metrics.Counter
 
 	staleAfter time.Duration
+	families   []family // set by each tick
 
-	mu      sync.Mutex
-	gauges  []byte    // of the last tick with decisions, rendered
-	decided time.Time // time of that tick, by the clock of this process
-	tick    time.Time
+	mu       sync.Mutex
+	help     map[string]string
+	writers  []func(io.Writer)
+	gauges   []byte    // of the last tick with decisions, rendered
+	decided  time.Time // time of that tick, by the clock of this process
+	tick     time.Time
+	sequence uint64
 }
 
-// NewExporter returns an exporter that withdraws gauges after staleAfter.
+// NewExporter returns an exporter that withdraws gauges after staleAfter. It enables metadata in the metrics library
+// for the whole process.
 func NewExporter(version string, staleAfter time.Duration) *Exporter {
-	e := &Exporter{
-		registry: prometheus.NewRegistry(), staleAfter: staleAfter,
-		records: prometheus.NewCounter(prometheus.CounterOpts{Name: "forewarm_ingest_records_total", Help: "Telemetry records read from the stream."}),
-		ignored: prometheus.NewCounter(prometheus.CounterOpts{Name: "forewarm_ingest_ignored_total", Help: "Telemetry records that are sound and carry no demand, such as tool events."}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forewarm_ingest_refused_total", Help: "Telemetry records refused, by reason."}, []string{"reason"}),
-	}
-	e.registry.MustRegister(e.records, e.ignored, e.refused, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	metrics.ExposeMetadata(true)
+	e := &Exporter{set: metrics.NewSet(), staleAfter: staleAfter, families: slices.Concat(families, demand), help: map[string]string{}}
+	e.records = e.counter("forewarm_ingest_records_total", "Telemetry records read from the stream.")
+	e.ignored = e.counter("forewarm_ingest_ignored_total", "Telemetry records that are sound and carry no demand, such as tool events.")
 	for _, reason := range ingest.Reasons {
 		e.CountRefused(reason, 0)
 	}
-	e.Gauge("forewarm_build_info", "Version of this build.", func() float64 { return 1 }, "version", version, "goversion", runtime.Version())
+	for _, action := range []alerting.Action{alerting.ScaleOut, alerting.ScaleIn, alerting.Hold} {
+		e.decisions(action)
+	}
+	e.events = e.counter("forewarm_prescale_events_total", "Pre-scale events issued.")
+	e.Gauge("forewarm_build_info{version="+strconv.Quote(version)+",goversion="+strconv.Quote(runtime.Version())+"}",
+		"Version of this build.", func() float64 { return 1 })
 	e.Gauge("forewarm_tick_timestamp_seconds", "Origin of the last tick, in Unix time of the pipeline's clock; 0 before the first.", func() float64 {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -58,70 +68,143 @@ func NewExporter(version string, staleAfter time.Duration) *Exporter {
 		}
 		return float64(e.tick.UnixMilli()) / 1e3
 	})
+	e.Gauge("forewarm_stream_sequence", "Sequence number in the telemetry stream up to which the last tick has read.", func() float64 {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return float64(e.sequence)
+	})
 	return e
 }
 
 // Observe sets the gauges from the output of a tick.
 func (e *Exporter) Observe(out *pipeline.Output) {
-	gauges := render(out, slices.Concat(families, demand))
+	for i := range out.Decisions {
+		e.decisions(out.Decisions[i].Action).Inc()
+		if out.Decisions[i].Publish {
+			e.events.Inc()
+		}
+	}
+	gauges := render(out, e.families)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.tick = out.Tick
+	e.tick, e.sequence = out.Tick, out.Sequence
 	if len(out.Decisions) > 0 {
 		e.gauges, e.decided = gauges, time.Now()
 	}
 }
 
+func (e *Exporter) decisions(action alerting.Action) *metrics.Counter {
+	return e.counter(`forewarm_decisions_total{action="`+string(action)+`"}`, "Decisions made, one for each pool and tick.")
+}
+
 // CountRecords adds n records read.
-func (e *Exporter) CountRecords(n int) { e.records.Add(float64(n)) }
+func (e *Exporter) CountRecords(n int) { e.records.Add(n) }
 
 // CountIgnored adds n records that carry no demand.
-func (e *Exporter) CountIgnored(n int) { e.ignored.Add(float64(n)) }
+func (e *Exporter) CountIgnored(n int) { e.ignored.Add(n) }
 
 // CountRefused adds n records that could not be used; reason is one of ingest.Reasons.
 func (e *Exporter) CountRefused(reason ingest.Reason, n int) {
-	e.refused.WithLabelValues(string(reason)).Add(float64(n))
+	e.counter(`forewarm_ingest_refused_total{reason="`+string(reason)+`"}`, "Telemetry records refused, by reason.").Add(n)
 }
 
-// Gauge exposes what f returns; labels alternate names and values. A name is registered once with the same labels.
-func (e *Exporter) Gauge(name, help string, f func() float64, labels ...string) {
-	e.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labelsOf(labels)}, f))
+// CountCall adds a finished call at a gRPC listener; all three values are from small fixed sets.
+func (e *Exporter) CountCall(service, method, code string) {
+	e.counter("forewarm_rpc_calls_total{service="+strconv.Quote(service)+",method="+strconv.Quote(method)+",code="+strconv.Quote(code)+"}",
+		"Calls that autoscalers made, by their outcome.").Inc()
 }
 
-// Counter exposes a counter that f returns; name ends in _total, labels are those of [Exporter.Gauge].
-func (e *Exporter) Counter(name, help string, f func() uint64, labels ...string) {
-	e.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labelsOf(labels)}, func() float64 { return float64(f()) }))
+// Gauge exposes what f returns; name may carry labels. A name is registered once.
+func (e *Exporter) Gauge(name, help string, f func() float64) {
+	e.describe(name, help)
+	e.set.NewGauge(name, f)
 }
 
-// Histogram exposes a histogram of observed values; buckets are upper bounds.
+// Histogram exposes a histogram of observed values; buckets are upper bounds. A name is registered once.
 func (e *Exporter) Histogram(name, help string, buckets []float64) (observe func(float64)) {
-	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
-	e.registry.MustRegister(h)
-	return h.Observe
+	e.describe(name, help)
+	return e.set.NewPrometheusHistogramExt(name, buckets).Update
 }
 
-func labelsOf(pairs []string) prometheus.Labels {
-	out := prometheus.Labels{}
-	for pair := range slices.Chunk(pairs, 2) {
-		out[pair[0]] = pair[1]
-	}
-	return out
+// Counter exposes a counter that f returns; name ends in _total and may have labels.
+func (e *Exporter) Counter(name, help string, f func() uint64) {
+	e.describe(name, help)
+	e.Write(func(w io.Writer) { metrics.WriteCounterUint64(w, name, f()) })
+}
+
+// Gather exposes everything in a registry of the Prometheus client library, such as that of the embedded TSDB.
+func (e *Exporter) Gather(g prometheus.Gatherer) {
+	e.Write(func(w io.Writer) {
+		families, _ := g.Gather() // on an error, export what was gathered before it
+		for _, f := range families {
+			if _, err := expfmt.MetricFamilyToText(w, f); err != nil {
+				return
+			}
+		}
+	})
 }
 
 // WritePrometheus writes everything in the text exposition format.
 func (e *Exporter) WritePrometheus(w io.Writer) {
 	e.mu.Lock()
-	gauges := e.gauges
+	gauges, writers := e.gauges, e.writers
 	if time.Since(e.decided) > e.staleAfter {
 		gauges = nil
 	}
 	e.mu.Unlock()
 
-	families, _ := e.registry.Gather() // on an error, export what was gathered before it
 	var own bytes.Buffer
-	for _, f := range families {
-		_, _ = expfmt.MetricFamilyToText(&own, f) // a buffer takes all
+	e.set.WritePrometheus(&own)
+	for _, write := range writers {
+		write(&own)
 	}
-	_, _ = w.Write(own.Bytes())
+	metrics.WriteProcessMetrics(&own)
+	_, _ = w.Write(e.describeAll(own.Bytes()))
 	_, _ = w.Write(gauges)
+}
+
+func (e *Exporter) counter(name, help string) *metrics.Counter {
+	e.describe(name, help)
+	return e.set.GetOrCreateCounter(name)
+}
+
+func (e *Exporter) describe(name, help string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	family, _, _ := strings.Cut(name, "{")
+	e.help[family] = help
+}
+
+// Write exposes what f writes in the text exposition format.
+func (e *Exporter) Write(f func(w io.Writer)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.writers = append(e.writers, f)
+}
+
+// describeAll adds the help texts, which the metrics library leaves empty, and deletes repeated metadata of a family.
+func (e *Exporter) describeAll(text []byte) []byte {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out bytes.Buffer
+	seen := map[string]bool{}
+	for line := range bytes.Lines(text) {
+		s := string(line)
+		if !strings.HasPrefix(s, "# ") {
+			out.Write(line)
+			continue
+		}
+		fields := strings.Fields(s) // # HELP name …
+		if key := fields[1] + fields[2]; seen[key] {
+			continue
+		} else if seen[key] = true; fields[1] == "HELP" && len(fields) == 3 {
+			help := e.help[fields[2]]
+			if help == "" {
+				help = "Resource use of the process or the Go runtime."
+			}
+			s = "# HELP " + fields[2] + " " + help + "\n"
+		}
+		out.WriteString(s)
+	}
+	return out.Bytes()
 }

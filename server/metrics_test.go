@@ -8,10 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/testenv"
@@ -40,10 +42,16 @@ func TestTelemetryIsNotYoungerThanNow(t *testing.T) {
 // fullExporter has something of every kind to tell.
 func fullExporter() *Exporter {
 	e := NewExporter(`v1 "quoted"`, time.Hour)
-	e.Counter("forewarm_sink_errors_total", "Deliveries that failed.", func() uint64 { return 2 }, "sink", "a")
-	e.Counter("forewarm_sink_errors_total", "Deliveries that failed.", func() uint64 { return 3 }, "sink", "b")
+	registry := prometheus.NewRegistry()
+	tsdb := prometheus.NewCounter(prometheus.CounterOpts{Name: "prometheus_tsdb_things_total", Help: "Things."})
+	registry.MustRegister(tsdb)
+	tsdb.Inc()
+	e.Gather(registry)
+	e.Counter(`forewarm_sink_errors_total{sink="a"}`, "Deliveries that failed.", func() uint64 { return 2 })
+	e.Counter(`forewarm_sink_errors_total{sink="b"}`, "Deliveries that failed.", func() uint64 { return 3 })
 	e.CountRecords(10)
 	e.CountRefused(ingest.ReasonNotJSON, 4)
+	e.CountCall("keda", "GetMetrics", "Unavailable")
 	e.Observe(fullOutput())
 	return e
 }
@@ -59,7 +67,7 @@ func TestExpositionIsValid(t *testing.T) {
 	}
 	for _, name := range []string{
 		"forewarm_desired_replicas", "forewarm_headroom_ratio", "forewarm_saturation_eta_seconds", "forewarm_saturation_probability",
-		"forewarm_forecast", "forewarm_build_info",
+		"forewarm_forecast", "forewarm_build_info", "prometheus_tsdb_things_total",
 	} {
 		if families[name] == nil {
 			t.Errorf("%s is missing", name)
@@ -70,6 +78,8 @@ func TestExpositionIsValid(t *testing.T) {
 		`forewarm_ingest_refused_total{reason="not_json"} 4` + "\n":       true,
 		`forewarm_ingest_refused_total{reason="late"} 0` + "\n":           true,
 		`forewarm_sink_errors_total{sink="b"} 3` + "\n":                   true,
+		`forewarm_decisions_total{action="scale_out"} 1` + "\n":           true,
+		"forewarm_prescale_events_total 1\n":                              true,
 		`forewarm_alerts_firing{alertname="ForewarmRetryStorm",pool="cha`: false,
 	} {
 		if strings.Contains(text, line) != want {
@@ -104,7 +114,7 @@ func TestGaugesDisappear(t *testing.T) {
 		if strings.Contains(text, "forewarm_desired_replicas") {
 			t.Error("gauges outlive the daemon's last decision")
 		}
-		if !strings.Contains(text, "forewarm_tick_timestamp_seconds 1.79") {
+		if !strings.Contains(text, "forewarm_tick_timestamp_seconds 179") {
 			t.Error("the time of the last tick is gone with them")
 		}
 		out := fullOutput()
@@ -120,5 +130,50 @@ func TestGaugesDisappear(t *testing.T) {
 
 // TestPromtool lints the whole of /metrics.
 func TestPromtool(t *testing.T) {
-	testenv.LintMetrics(t, exposition(fullExporter()))
+	e := fullExporter()
+	e.ExportWVA(WVA{Namespace: "llm", AcceleratorType: "H100"})
+	testenv.LintMetrics(t, exposition(e))
+}
+
+// TestWVA wants the gauges by which others are commanded for the pools whose advice may be obeyed, and for no other.
+func TestWVA(t *testing.T) {
+	const desired = `wva_desired_replicas{variant_name="chat",namespace="llm",accelerator_type="H100"} 8` + "\n"
+	active := func() *pipeline.Output {
+		out := fullOutput()
+		for i := range out.Decisions {
+			out.Decisions[i].Mode = alerting.Active
+		}
+		return out
+	}
+	e := NewExporter("v1", time.Hour)
+	e.Observe(active())
+	if strings.Contains(exposition(e), "wva_") {
+		t.Error("there without being asked for")
+	}
+	e.ExportWVA(WVA{Namespace: "llm", AcceleratorType: "H100"})
+	e.Observe(fullOutput())
+	if strings.Contains(exposition(e), "wva_") {
+		t.Error("there in advisory mode")
+	}
+	e.Observe(active())
+	text := exposition(e)
+	for _, line := range []string{
+		desired,
+		`wva_current_replicas{variant_name="chat",namespace="llm",accelerator_type="H100"} 6` + "\n",
+		`wva_desired_ratio{variant_name="chat",namespace="llm",accelerator_type="H100"} 1.3333333333333333` + "\n",
+		"# TYPE wva_desired_replicas gauge\n",
+	} {
+		if !strings.Contains(text, line) {
+			t.Errorf("no %q", line)
+		}
+	}
+	if strings.Contains(text, `variant_name="batch"`) {
+		t.Error("a pool that is stale commands")
+	}
+	none := active()
+	none.Decisions[0].Ready, none.Decisions[0].Pending = 0, 0
+	e.Observe(none)
+	if !strings.Contains(exposition(e), `wva_desired_ratio{variant_name="chat",namespace="llm",accelerator_type="H100"} 8`+"\n") {
+		t.Error("from no replicas at all the ratio is not the number wanted")
+	}
 }

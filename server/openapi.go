@@ -28,15 +28,18 @@ func (s *Server) operations() []operation {
 	dimension := parameter{"dimension", "only this dimension of demand"}
 	return []operation{
 		{"/api/v1/status", "The daemon itself: version, newest tick, producers of telemetry, alerts", nil, statusJSON{}, s.getStatus},
-		{"/api/v1/pools", "All pools, a line each, the most urgent first", nil, poolsJSON{}, s.getPools},
+		{"/api/v1/pools", "All pools, a line each", []parameter{{"order", "name or urgency"}, {"limit", "at most so many, 1 to 1000"}, {"after", "only those that come after this pool"}}, poolsJSON{}, s.getPools},
 		{"/api/v1/pools/{pool}", "One pool: resources, decision, alerts, what a replica can serve", nil, poolJSON{}, s.getPool},
 		{"/api/v1/pools/{pool}/timeline", "Load over capacity, what was forecast at one moment, and what came", []parameter{{"resource", "one of " + strings.Join(resourceNames(), ", ")},
 			{"at", "the moment, in RFC 3339 or Unix seconds; now without it"}, {"past", "how much before it, 1m to 24h"}}, timelineJSON{}, s.getTimeline},
 		{"/api/v1/pools/{pool}/forecast", "The newest forecasts, minute by minute", []parameter{class, dimension}, forecastsJSON{}, s.getForecast},
-		{"/api/v1/pools/{pool}/classes/{class}", "What is stored of a class over the last day, with peaks, percentiles and bursts; * is the whole pool", nil, classJSON{}, s.getClass},
+		{"/api/v1/pools/{pool}/traffic", "Peaks, percentiles and bursts of the last day, by class", nil, trafficJSON{}, s.getTraffic},
+		{"/api/v1/pools/{pool}/classes/{class}", "What is stored of a class over the last day", nil, classJSON{}, s.getClass},
 		{"/api/v1/pools/{pool}/desired", "How many replicas an autoscaler should give a pool; 503 while there is no advice", []parameter{{"role", "all, prefill or decode"}}, desiredJSON{}, s.getDesired},
 		{"/api/v1/explain", "What a forecast rests on", []parameter{{"pool", ""}, class, dimension}, forecastBasisJSON{}, s.getForecastBasis},
 		{"/api/v1/explain/{id...}", "What a decision rests on: an event's id, its evidence, or a pool for its newest", []parameter{{"format", "json or text"}}, alerting.Explanation{}, s.getExplanation},
+		{"/api/v1/quality", "How good forecasts and alarms were", nil, Quality{}, s.getQuality},
+		{"/api/v1/reports", "The reports that are kept", nil, reportsJSON{}, s.getReports},
 		{"/api/v1/plan", "A launch sheet: what runs out first, when, and what it takes", planParameters, plan.Sheet{}, nil},
 		{"/api/v1/report", "The report of a period", []parameter{{"from", ""}, {"to", ""}, {"timezone", ""}, {"format", "md, json or html"}}, nil, nil},
 	}

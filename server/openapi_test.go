@@ -92,14 +92,17 @@ func TestOpenAPI(t *testing.T) {
 	}
 	asked := map[string][]string{
 		"/api/v1/status":                       {"/api/v1/status"},
-		"/api/v1/pools":                        {"/api/v1/pools"},
+		"/api/v1/pools":                        {"/api/v1/pools", "/api/v1/pools?limit=1&order=urgency", "/api/v1/pools?limit=0"},
 		"/api/v1/pools/{pool}":                 {"/api/v1/pools/chat", "/api/v1/pools/batch", "/api/v1/pools/none"},
 		"/api/v1/pools/{pool}/timeline":        {"/api/v1/pools/chat/timeline?resource=kv", "/api/v1/pools/chat/timeline?at=2026-11-16T08:05:00Z", "/api/v1/pools/chat/timeline?past=1y", "/api/v1/pools/batch/timeline"},
 		"/api/v1/pools/{pool}/forecast":        {"/api/v1/pools/chat/forecast"},
+		"/api/v1/pools/{pool}/traffic":         {"/api/v1/pools/chat/traffic"},
 		"/api/v1/pools/{pool}/classes/{class}": {"/api/v1/pools/chat/classes/*", "/api/v1/pools/batch/classes/none"},
 		"/api/v1/pools/{pool}/desired":         {"/api/v1/pools/chat/desired", "/api/v1/pools/none/desired"},
 		"/api/v1/explain":                      {"/api/v1/explain?pool=chat&dimension=requests"},
 		"/api/v1/explain/{id}":                 {"/api/v1/explain/chat-3", "/api/v1/explain/chat-3?format=pdf"},
+		"/api/v1/quality":                      {"/api/v1/quality"},
+		"/api/v1/reports":                      {"/api/v1/reports"},
 		"/api/v1/plan":                         nil, // of the daemon
 		"/api/v1/report":                       nil,
 	}
@@ -150,5 +153,41 @@ func TestConform(t *testing.T) {
 		if got := conform(document, schema, v, ""); len(got) != want {
 			t.Errorf("%s: %v", text, got)
 		}
+	}
+}
+
+// TestSameAnswer: who has the answer is not sent it again.
+func TestSameAnswer(t *testing.T) {
+	s := fullServer()
+	tag := get(t, s, "/api/v1/pools").Header().Get("ETag")
+	for _, x := range []struct {
+		path string
+		want int
+	}{{"/api/v1/pools", http.StatusNotModified}, {"/api/v1/status", http.StatusOK}} {
+		if w := getWith(t, s, x.path, "If-None-Match", tag); w.Code != x.want || w.Code == http.StatusNotModified && w.Body.Len() > 0 {
+			t.Errorf("%s: %d with %d bytes, want %d", x.path, w.Code, w.Body.Len(), x.want)
+		}
+	}
+}
+
+// TestPaging: the pages have every pool once.
+func TestPaging(t *testing.T) {
+	s, seen, after := fullServer(), []string{}, ""
+	for range 3 {
+		var page poolsJSON
+		if err := json.Unmarshal(get(t, s, "/api/v1/pools?limit=1&after="+after).Body.Bytes(), &struct {
+			Pools *[]summaryJSON
+			Next  **string
+		}{&page.Pools, &page.Next}); err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, page.Pools[0].Pool)
+		if page.Next == nil {
+			break
+		}
+		after = *page.Next
+	}
+	if !slices.Equal(seen, []string{"batch", "chat"}) {
+		t.Errorf("%v", seen)
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -41,9 +43,13 @@ type Server struct {
 	foreign atomic.Uint64
 
 	// Data from other parts of the daemon; nil without it. Set before Handler or Run.
+	Traffic func() Traffic // the shape of demand
 	History History
 	Explain func(ctx context.Context, ref string) (alerting.Explanation, error)
 	Plan    func(ctx context.Context, query url.Values) (*plan.Sheet, error)
+	Quality func(ctx context.Context) (*Quality, error)
+	Reports func() ([]ReportFile, error)
+	Around  func(http.Handler) http.Handler // middleware for all requests
 }
 
 type route struct {
@@ -75,9 +81,36 @@ func (s *Server) Handler() http.Handler {
 	for _, r := range s.extra {
 		mux.Handle(r.pattern, r.handler)
 	}
-	return httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, secured(mux), func(w http.ResponseWriter, _ *http.Request, why string) {
+	guarded := httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, secured(s.known(mux)), func(w http.ResponseWriter, _ *http.Request, why string) {
 		s.foreign.Add(1)
 		http.Error(w, why, http.StatusForbidden)
+	})
+	if s.Around != nil {
+		return s.Around(guarded)
+	}
+	return guarded
+}
+
+// known accepts only requests that the configured proxy has authenticated; all requests without a proxy. /healthz is
+// always open.
+func (s *Server) known(next http.Handler) http.Handler {
+	if s.cfg.Proxy.UserHeader == "" {
+		return next
+	}
+	from, _ := s.cfg.Proxy.prefixes() // the configuration was checked
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer, err := netip.ParseAddrPort(r.RemoteAddr)
+		trusted := err == nil && slices.ContainsFunc(from, func(p netip.Prefix) bool { return p.Contains(peer.Addr().Unmap()) })
+		switch {
+		case r.URL.Path == "/healthz":
+		case !trusted:
+			WriteProblem(w, Problemf(http.StatusForbidden, "%s is not in server.proxy.from: ask through the proxy", r.RemoteAddr))
+			return
+		case r.Header.Get(s.cfg.Proxy.UserHeader) == "":
+			WriteProblem(w, Problemf(http.StatusUnauthorized, "the proxy did not say who asks: it must set %s", s.cfg.Proxy.UserHeader))
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 

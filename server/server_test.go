@@ -25,8 +25,16 @@ func newTestServer(r Reader) *Server {
 
 func get(t *testing.T, s *Server, path string) *httptest.ResponseRecorder {
 	t.Helper()
-	w := httptest.NewRecorder()
-	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil))
+	return getWith(t, s, path, "", "")
+}
+
+func getWith(t *testing.T, s *Server, path, header, value string) *httptest.ResponseRecorder {
+	t.Helper()
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil)
+	if header != "" {
+		r.Header.Set(header, value)
+	}
+	s.Handler().ServeHTTP(w, r)
 	return w
 }
 
@@ -222,16 +230,35 @@ func TestOldTick(t *testing.T) {
 	}
 }
 
-// TestOpenIsSaid: off loopback there must be something that asks, or the user says that anyone may read.
-func TestOpenIsSaid(t *testing.T) {
+// TestWhoMayRead: off loopback there must be something that asks, and a proxy's header counts only from the proxy.
+func TestWhoMayRead(t *testing.T) {
 	open := DefaultConfig()
 	open.Listen = "0.0.0.0:9464"
 	if err := open.Check(); err == nil || !strings.Contains(err.Error(), "asks for no credentials") {
 		t.Errorf("open to the network: %v", err)
 	}
-	open.Open = true
+	open.Proxy = Proxy{UserHeader: "X-Forwarded-User"}
+	if err := open.Check(); err == nil || !strings.Contains(err.Error(), "proxy.from") {
+		t.Errorf("a header from anywhere: %v", err)
+	}
+	open.Proxy.From = []string{"10.0.0.7", "10.1.0.0/16"}
 	if err := open.Check(); err != nil {
 		t.Error(err)
+	}
+	h := New(open, fullReader(), NewExporter("v1", 0), zap.NewNop()).Handler()
+	for _, c := range []struct {
+		peer, user, path string
+		want             int
+	}{
+		{"10.0.0.7:5", "ann", "/", 200}, {"10.1.2.3:5", "ann", "/api/v1/pools", 200}, {"10.0.0.8:5", "ann", "/", 403}, {"10.0.0.7:5", "", "/metrics", 401}, {"10.0.0.8:5", "", "/healthz", 200},
+	} {
+		r, w := httptest.NewRequest(http.MethodGet, c.path, nil), httptest.NewRecorder()
+		r.RemoteAddr = c.peer
+		r.Header.Set("X-Forwarded-User", c.user)
+		h.ServeHTTP(w, r)
+		if w.Code != c.want {
+			t.Errorf("%+v: %d", c, w.Code)
+		}
 	}
 }
 

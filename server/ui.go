@@ -21,6 +21,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/internal/draw"
 )
 
@@ -30,9 +31,9 @@ var files embed.FS
 // pages are the templates by name, each with the frame.
 var pages = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
-	for _, name := range []string{"fleet", "pool", "class", "whatif", "decision", "problem"} {
+	for _, name := range []string{"fleet", "pool", "class", "whatif", "quality", "decision", "reports", "problem"} {
 		all[name] = template.Must(template.New("frame.html").Funcs(template.FuncMap{
-			"short": short, "percent": percent, "change": func(d alerting.DriverData) string { return alerting.Change(d.Cause, d.Factor) }, "unit": unit, "points": points, "clock": clock, "when": when, "eta": etaText, "name": dimensionName, "words": words, "path": url.PathEscape, "query": url.QueryEscape,
+			"short": short, "percent": percent, "change": func(d driverJSON) string { return alerting.Change(d.Cause, float64(d.Factor)) }, "unit": unit, "points": points, "clock": clock, "when": when, "eta": etaText, "name": dimensionName, "words": words, "horizon": horizon, "path": url.PathEscape, "query": url.QueryEscape,
 		}).ParseFS(files, "templates/frame.html", "templates/"+name+".html"))
 	}
 	return all
@@ -61,7 +62,7 @@ func (s *Server) routePages(mux *http.ServeMux) {
 		get           page
 	}{
 		{"/{$}", "fleet", s.fleetPage}, {"/pools/{pool}", "pool", s.poolPage}, {"/pools/{pool}/classes/{class}", "class", s.classPage},
-		{"/what-if", "whatif", s.whatIfPage}, {"/explain/{id...}", "decision", s.decisionPage},
+		{"/what-if", "whatif", s.whatIfPage}, {"/quality", "quality", s.qualityPage}, {"/explain/{id...}", "decision", s.decisionPage}, {"/reports", "reports", s.reportsPage},
 	} {
 		mux.HandleFunc("GET "+x.pattern, func(w http.ResponseWriter, r *http.Request) { s.show(w, r, x.name, x.get) })
 	}
@@ -242,6 +243,16 @@ func (s *Server) whatIfPage(r *http.Request) (string, any, error) {
 	return "What if", b, nil
 }
 
+func (s *Server) qualityPage(r *http.Request) (string, any, error) {
+	q, err := s.getQuality(r)
+	return "Quality", q, err
+}
+
+func (s *Server) reportsPage(r *http.Request) (string, any, error) {
+	out, err := s.getReports(r)
+	return "Reports", out, err
+}
+
 // decisionPage explains a decision; programs ask /api/v1/explain.
 func (s *Server) decisionPage(r *http.Request) (string, any, error) {
 	x, err := s.explain(r.Context(), r.PathValue("id"))
@@ -313,6 +324,14 @@ func when(t time.Time) template.HTML  { return stamp(t, "Mon 2 Jan 2006, 15:04 M
 func stamp(t time.Time, layout string) template.HTML {
 	t = t.UTC()
 	return template.HTML(`<time datetime="` + t.Format(time.RFC3339) + `">` + t.Format(layout) + `</time>`)
+}
+
+// horizon is the horizon of a forecast in words.
+func horizon(name string) string {
+	if name == forecaster.HorizonWindowMax {
+		return fmt.Sprintf("largest of %d to %d", forecaster.WindowFrom, forecaster.WindowTo)
+	}
+	return name
 }
 
 // sentence is a text with an upper-case first letter and a full stop.

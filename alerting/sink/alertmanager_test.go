@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/httpclient"
@@ -153,7 +154,7 @@ func TestRealCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := newMemoryLog()
-	d := NewDispatcher([]alerting.Sink{peers[0], peers[1]}, log.open, func(Failure) {})
+	d := NewDispatcher([]alerting.Sink{peers[0], peers[1]}, log.open, func(Failure) {}, noop.Tracer{})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- d.Run(ctx) }()

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/forewarm/forewarm/alerting"
 )
 
@@ -64,11 +66,11 @@ type Dispatcher struct {
 
 // NewDispatcher prepares delivery to sinks; [Dispatcher.Run] does it. open returns a queue of a sink: of reports, or of
 // all other notices, with at most limit of them unacknowledged. report is called with failures, by one goroutine per
-// sink.
-func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool, limit int) Queue, report func(Failure)) *Dispatcher {
+// sink. tracer makes a span of each attempt.
+func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool, limit int) Queue, report func(Failure), tracer trace.Tracer) *Dispatcher {
 	d := &Dispatcher{}
 	for _, s := range sinks {
-		l := &lane{sink: s, signals: signalPace, report: report, stats: Stats{Sink: s.Name()}, own: newOwnQueue()}
+		l := &lane{sink: s, signals: signalPace, report: report, tracer: tracer, stats: Stats{Sink: s.Name()}, own: newOwnQueue()}
 		l.queues = []Queue{l.own}
 		for _, reports := range []bool{false, true} {
 			if wants(s, reports) {

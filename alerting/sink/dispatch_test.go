@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/forewarm/forewarm/alerting"
 )
@@ -165,7 +166,7 @@ func run(t *testing.T, log *memoryLog, sinks []alerting.Sink, report func(Failur
 	if report == nil {
 		report = func(Failure) {}
 	}
-	d := NewDispatcher(sinks, log.open, report)
+	d := NewDispatcher(sinks, log.open, report, noop.Tracer{})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	done := make(chan error)

@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/testenv"
@@ -238,7 +239,7 @@ func (r *rig) run(t *testing.T, want outcome, wait time.Duration, afterFirst fun
 		case failures <- f:
 		default:
 		}
-	})
+	}, noop.Tracer{})
 	for _, l := range d.lanes { // the real pace is tested elsewhere
 		l.signals = pace{250 * time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond}
 	}

@@ -7,6 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/sleep"
 )
@@ -18,6 +22,7 @@ type lane struct {
 	own     *ownQueue
 	queues  []Queue // of the daemon's own notices, of signals, of reports
 	report  func(Failure)
+	tracer  trace.Tracer
 
 	sending sync.Mutex // held during an attempt
 
@@ -160,13 +165,21 @@ func (l *lane) pace(n alerting.Notice) pace {
 }
 
 // attempt tries once to send ds.
-func (l *lane) attempt(ctx context.Context, ds []*alerting.Delivery) error {
+func (l *lane) attempt(ctx context.Context, ds []*alerting.Delivery) (err error) {
 	l.sending.Lock()
 	defer l.sending.Unlock()
 	var notices []alerting.Notice
+	var ids []string
 	for _, d := range ds {
-		notices = append(notices, d.Notice)
+		notices, ids = append(notices, d.Notice), append(ids, d.Notice.ID())
 	}
+	ctx, span := l.tracer.Start(ctx, "deliver", trace.WithAttributes(attribute.String("forewarm.sink", l.sink.Name()), attribute.StringSlice("forewarm.notices", ids)))
+	defer func() {
+		if err != nil {
+			span.SetStatus(codes.Error, err.Error())
+		}
+		span.End()
+	}()
 	ctx, cancel := context.WithTimeout(ctx, l.pace(ds[0].Notice).timeout)
 	defer cancel()
 	if len(ds) == 1 {

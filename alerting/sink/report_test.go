@@ -28,6 +28,7 @@ import (
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/forewarm/forewarm/alerting"
 )
@@ -381,7 +382,7 @@ func TestReportDestinationsAreApart(t *testing.T) {
 	failed := make(chan Failure, 8)
 	log := newMemoryLog()
 	d := NewDispatcher(append(sinks, newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URL: hook.URL}, SecretFile: keyFile(t, testKey)})), log.open,
-		func(f Failure) { failed <- f })
+		func(f Failure) { failed <- f }, noop.Tracer{})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

@@ -290,8 +290,8 @@ func checkPast(ctx context.Context, cfg *config.Config, std streams) error {
 
 // checkAccess prints how network clients authenticate.
 func checkAccess(cfg *config.Config, std streams) {
-	if c := &cfg.Server; httpguard.IsOpen(c.Listen) && c.WebConfig != "" {
-		fmt.Fprintf(std.out, "ok  server: %s asks for what %s says\n", c.Listen, c.WebConfig)
+	if c := &cfg.Server; httpguard.IsOpen(c.Listen) && (c.WebConfig != "" || c.Proxy.UserHeader != "") {
+		fmt.Fprintf(std.out, "ok  server: %s asks for what %s says\n", c.Listen, cmp.Or(c.WebConfig, "the proxy"))
 	} else if httpguard.IsOpen(c.Listen) {
 		fmt.Fprintf(std.out, "warning: server.listen is %s: anyone on the network may read what the page, /metrics and PromQL say, and is asked for nothing; set server.web_config, or listen on 127.0.0.1\n", c.Listen)
 	}

@@ -13,9 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/VictoriaMetrics/metrics"
 	natsjs "github.com/nats-io/nats.go/jetstream"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -82,10 +81,7 @@ type discovery struct {
 	failing   bool                   // the last publication failed
 	ready     atomic.Bool
 
-	registry *prometheus.Registry
-	count    prometheus.Gauge       // of published pools
-	faults   *prometheus.GaugeVec   // objects that define no pool, by reason
-	errors   *prometheus.CounterVec // of kubernetes or nats
+	metrics *metrics.Set
 }
 
 type publication struct {
@@ -100,13 +96,7 @@ type watched struct {
 }
 
 func newDiscovery(path, server string, namespaces []string) (d *discovery, stop func(), err error) {
-	d = &discovery{
-		published: map[string]publication{}, logged: map[string]string{}, registry: prometheus.NewRegistry(),
-		count:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "forewarm_discovery_pools", Help: "Pools that are defined by annotations."}),
-		faults: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "forewarm_discovery_faults", Help: "Objects whose annotations define no pool, by reason."}, []string{"reason"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forewarm_discovery_errors_total", Help: "Requests that failed, of Kubernetes or NATS."}, []string{"of"}),
-	}
-	d.registry.MustRegister(d.count, d.faults, d.errors)
+	d = &discovery{published: map[string]publication{}, logged: map[string]string{}, metrics: metrics.NewSet()}
 	if d.cfg, err = config.Load(path); err != nil {
 		return nil, nil, err
 	}
@@ -155,7 +145,7 @@ func (d *discovery) watch(resource schema.GroupVersionResource, namespace string
 			d.log.Debug("this kind of object is not installed", zap.String("resource", resource.String()))
 			return
 		}
-		d.errors.WithLabelValues("kubernetes").Inc()
+		d.metrics.GetOrCreateCounter(`forewarm_discovery_errors_total{of="kubernetes"}`).Inc()
 		d.log.Warn("objects cannot be watched; pools do not change", zap.String("resource", resource.String()), zap.String("namespace", namespace), zap.Error(err))
 	}
 	if err := errors.Join(w.informer.SetTransform(stripUnused), w.informer.SetWatchErrorHandlerWithContext(failed)); err != nil {
@@ -173,7 +163,7 @@ func (d *discovery) run(ctx context.Context, l net.Listener) error {
 			http.Error(w, "not all objects were read yet, or NATS takes no definition: see the log", http.StatusServiceUnavailable)
 		}
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(d.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { d.metrics.WritePrometheus(w) })
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return httpguard.Serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: requestTimeout}, l, requestTimeout)
@@ -241,9 +231,9 @@ func (d *discovery) compare(ctx context.Context, now time.Time) {
 			errs = append(errs, d.publish(ctx, pool, was.keys, now))
 		}
 	}
-	d.count.Set(float64(len(d.published)))
+	d.metrics.GetOrCreateGauge("forewarm_discovery_pools", nil).Set(float64(len(d.published)))
 	for _, reason := range faultReasons {
-		d.faults.WithLabelValues(reason).Set(float64(faults[reason]))
+		d.metrics.GetOrCreateGauge(fmt.Sprintf("forewarm_discovery_faults{reason=%q}", reason), nil).Set(float64(faults[reason]))
 	}
 	err := errors.Join(errs...)
 	if err != nil && !d.failing {
@@ -262,7 +252,7 @@ func (d *discovery) publish(ctx context.Context, pool string, keys []byte, now t
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if _, err := d.js.Publish(ctx, ingest.DefinitionSubject(d.cfg.NATS.Prefix, pool), keys); err != nil {
-		d.errors.WithLabelValues("nats").Inc()
+		d.metrics.GetOrCreateCounter(`forewarm_discovery_errors_total{of="nats"}`).Inc()
 		return fmt.Errorf("pool %s: %w", pool, err)
 	}
 	d.published[pool] = publication{keys, now}

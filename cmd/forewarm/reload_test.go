@@ -1,7 +1,9 @@
 package main
 
 import (
+	"io"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -10,13 +12,13 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestReload: a sound configuration is taken up by the same process; one that is unsound, or that no
+// TestReload: a sound configuration is taken up by the same process, by SIGHUP and over HTTP; one that is unsound, or that no
 // daemon starts with, is refused, said and counted, and the daemon goes on.
 func TestReload(t *testing.T) {
 	dir := t.TempDir()
 	path, address, other := filepath.Join(dir, "forewarm.yaml"), testenv.FreeAddress(t), testenv.FreeAddress(t)
 	write := func(listen string, more ...string) {
-		testenv.WriteFile(t, path, append(more, "storage: {dir: data}", "nats: {embedded: {listen: none}}", "server: {listen: '"+listen+"'}")...)
+		testenv.WriteFile(t, path, append(more, "storage: {dir: data}", "nats: {embedded: {listen: none}}", "server: {listen: '"+listen+"', lifecycle: true}")...)
 	}
 	write(address, soundPool)
 	p := start(t, "serve", "-config", path)
@@ -42,6 +44,9 @@ func TestReload(t *testing.T) {
 	hangup()
 	testenv.Await(t, "the refusal to be counted", page(address, bad))
 	testenv.Await(t, "the refusal to be said", said("not reloaded, the one before stays in use: forewarm.yaml:2: decision.quantile: 1.5 is out of"))
+	if code, body := askReload(t, address); code != http.StatusInternalServerError || !strings.Contains(body, "decision.quantile") {
+		t.Errorf("a bad file by HTTP: %d, %s", code, body)
+	}
 
 	taken, err := net.Listen("tcp", other)
 	if err != nil {
@@ -52,6 +57,30 @@ func TestReload(t *testing.T) {
 	testenv.Await(t, "the taken address to be said", said("server.listen = "+other))
 	testenv.Await(t, "the daemon to be back as it was", page(address, bad))
 	_ = taken.Close()
-	hangup()
+	if code, body := askReload(t, address); code != http.StatusAccepted {
+		t.Errorf("a good file by HTTP: %d, %s", code, body)
+	}
 	testenv.Await(t, "the new address", page(other, good))
+
+	testenv.WriteFile(t, path, soundPool, "storage: {dir: data}", "nats: {embedded: {listen: none}}", "server: {listen: '"+other+"'}")
+	hangup()
+	testenv.Await(t, "reloads over HTTP to be off", func() bool {
+		code, body := askReload(t, other)
+		return code == http.StatusForbidden && strings.Contains(body, "server.lifecycle")
+	})
+}
+
+// askReload posts to /-/reload; code is 0 while nobody answers.
+func askReload(t *testing.T, address string) (code int, body string) {
+	t.Helper()
+	res, err := http.Post("http://"+address+"/-/reload", "", nil)
+	if err != nil {
+		return 0, ""
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		return 0, ""
+	}
+	return res.StatusCode, string(text)
 }

@@ -27,11 +27,11 @@ func (c *Config) DaemonRights() Rights {
 	publish := []string{
 		userInfo,
 		c.Prefix + ".telemetry.>", c.Prefix + ".prescale.*", c.Prefix + ".alert.*", c.Prefix + ".forecast.>", c.Prefix + ".deadletter",
-		c.Inner() + ".decision.*", c.Inner() + ".notice.>",
+		c.Inner() + ".decision.*", c.Inner() + ".notice.>", c.Inner() + ".peer.*",
 		"$O." + c.State() + ".>", "$KV." + c.Told() + ".>",
 		apiPrefix + "INFO", apiPrefix + "STREAM.NAMES",
 	}
-	subscribe := []string{inboxes}
+	subscribe := []string{inboxes, c.Inner() + ".peer.*"}
 	if c.Partitioned() {
 		publish = append(publish, c.Inner()+".telemetry.>")
 		subscribe = append(subscribe, c.Inner()+".telemetry."+topicProbe+".*")

@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/ingest/listener"
@@ -35,10 +37,12 @@ func (d *Daemon) exportCounters() {
 		{"forewarm_prefix_blocks_forgotten_total", "Prompt blocks forgotten to stay within the bound or the pool's KV capacity.", omitted(&o.BlocksForgotten)},
 		{"forewarm_alerts_dropped_total", "Alert conditions that are not followed because too many others are.", omitted(&o.ConditionsDropped)},
 		{"forewarm_producers_refused_total", "Records of producers beyond the bound. Their clocks are not watched.", omitted(&o.ProducersRefused)},
+		{"forewarm_features_amended_total", "Records that changed a minute after its first count.", omitted(&o.Features.Amended)},
 		{"forewarm_features_bad_times_total", "Requests that are counted without their times, because these contradict each other.", omitted(&o.Features.BadTimes)},
 		{"forewarm_features_overflow_records_total", "Records that are counted as class _other because there are too many classes.", omitted(&o.Features.OverflowRecords)},
 		{"forewarm_features_classes_evicted_total", "Classes forgotten after long silence.", omitted(&o.Features.ClassesEvicted)},
 		{"forewarm_features_arrivals_evicted_total", "Arrivals forgotten before their end was seen.", omitted(&o.Features.ArrivalsEvicted)},
+		{"forewarm_features_skipped_windows_total", "Minutes of a long silence that were skipped.", omitted(&o.Features.SkippedMinutes)},
 		{"forewarm_features_replicas_stale_total", "Replica reports older than the newest of the same replica.", omitted(&o.Features.ReplicasStale)},
 		{"forewarm_features_replicas_refused_total", "Replica reports beyond the bound on replicas.", omitted(&o.Features.ReplicasRefused)},
 	})
@@ -55,6 +59,7 @@ func (d *Daemon) exportCounters() {
 	})
 	d.exportStorage()
 	d.exportRemoteWrite()
+	d.exportReports()
 	d.exportSinks()
 	d.exportListeners()
 }
@@ -103,8 +108,8 @@ func (d *Daemon) exportStorage() {
 func (d *Daemon) exportListeners() {
 	for i, s := range d.listeners.Stats() {
 		for j, c := range s.Requests {
-			d.exporter.Counter("forewarm_listener_requests_total", "Requests of producers that do not speak NATS, by status code.",
-				func() uint64 { return d.listeners.Stats()[i].Requests[j].Requests }, "listener", s.Listener, "code", c.Code)
+			d.exporter.Counter(fmt.Sprintf("forewarm_listener_requests_total{listener=%q,code=%q}", s.Listener, c.Code),
+				"Requests of producers that do not speak NATS, by status code.", func() uint64 { return d.listeners.Stats()[i].Requests[j].Requests })
 		}
 	}
 	for _, c := range []struct {
@@ -116,7 +121,7 @@ func (d *Daemon) exportListeners() {
 		{"forewarm_listener_ignored_total", "Records that came by a listener and carry no demand, such as spans of tools.", func(s *listener.Stats) uint64 { return s.Ignored }},
 	} {
 		for i, s := range d.listeners.Stats() {
-			d.exporter.Counter(c.name, c.help, func() uint64 { return c.value(&d.listeners.Stats()[i]) }, "listener", s.Listener)
+			d.exporter.Counter(fmt.Sprintf("%s{listener=%q}", c.name, s.Listener), c.help, func() uint64 { return c.value(&d.listeners.Stats()[i]) })
 		}
 	}
 }
@@ -134,17 +139,17 @@ func (d *Daemon) exportSinks() {
 		{"forewarm_sink_lapsed_total", "Notifications that expired before they were delivered, or were for a consumer that is gone.", func(s *sink.Stats) uint64 { return s.Lapsed }},
 	} {
 		for i, s := range d.dispatcher.Stats() {
-			d.exporter.Counter(c.name, c.help, func() uint64 { return c.value(&d.dispatcher.Stats()[i]) }, "sink", s.Sink)
+			d.exporter.Counter(c.name+"{sink="+strconv.Quote(s.Sink)+"}", c.help, func() uint64 { return c.value(&d.dispatcher.Stats()[i]) })
 		}
 	}
 	for i, s := range d.dispatcher.Stats() {
-		d.exporter.Gauge("forewarm_sink_queued", "Notifications that wait.", func() float64 { return float64(d.dispatcher.Stats()[i].Queued) }, "sink", s.Sink)
-		d.exporter.Gauge("forewarm_sink_disabled", "1 when the consumer answered 410 Gone: it gets nothing until a restart.", func() float64 {
+		d.exporter.Gauge("forewarm_sink_queued{sink="+strconv.Quote(s.Sink)+"}", "Notifications that wait.", func() float64 { return float64(d.dispatcher.Stats()[i].Queued) })
+		d.exporter.Gauge("forewarm_sink_disabled{sink="+strconv.Quote(s.Sink)+"}", "1 when the consumer answered 410 Gone: it gets nothing until a restart.", func() float64 {
 			if d.dispatcher.Stats()[i].Disabled {
 				return 1
 			}
 			return 0
-		}, "sink", s.Sink)
+		})
 	}
 }
 
@@ -158,5 +163,17 @@ func (d *Daemon) exportRemoteWrite() {
 	})
 	d.exporter.Gauge("forewarm_remote_write_waiting_seconds", "Time between the newest sample that was sent and the newest that is stored.", func() float64 {
 		return d.writer.Waiting().Seconds()
+	})
+}
+
+// exportReports exports the counters of reports.
+func (d *Daemon) exportReports() {
+	if d.reporter == nil {
+		return
+	}
+	d.export([]counter{
+		{"forewarm_reports_made_total", "Scheduled reports that were made.", d.reporter.made.Load},
+		{"forewarm_reports_failed_total", "Attempts to make a report that failed.", d.reporter.failed.Load},
+		{"forewarm_reports_missed_total", "Scheduled reports that were skipped because the daemon was not running.", d.reporter.missed.Load},
 	})
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"go.uber.org/zap/exp/zapslog"
 	"golang.org/x/sync/errgroup"
@@ -31,9 +32,10 @@ import (
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/ingest/scrape"
+	"github.com/forewarm/forewarm/internal/otlp"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
-	"github.com/forewarm/forewarm/server/rpc"
+	"github.com/forewarm/forewarm/server/dynamo"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/remote"
 	"github.com/forewarm/forewarm/storage/stream"
@@ -69,26 +71,31 @@ type Daemon struct {
 
 	store     *storage.Store
 	writer    *remote.Writer // nil without remote write
+	otlp      *otlp.Exporter
+	tracer    trace.Tracer
 	decisions *stream.Log
 	reader    *stream.Reader
 	states    *stream.States
 	delivered natsjs.KeyValue
 
-	consumer   *jetstream.Consumer
-	ticker     *jetstream.Ticker // nil with clock: event
-	relay      *jetstream.Relay  // nil when no source needs one
-	scraper    *scrape.Scraper   // nil when nothing is scraped
-	deadLetter *jetstream.DeadLetter
-	listeners  *listener.Listeners
-	dispatcher *sink.Dispatcher
-	reporter   *reporter // nil without a schedule
-	listener   net.Listener
-	probes     net.Listener // nil if not configured
-	server     *server.Server
-	board      *server.Board
-	scalers    []*rpc.Server
-	exporter   *server.Exporter
-	firstTick  time.Time // of this process; guarded by mu
+	consumer     *jetstream.Consumer
+	ticker       *jetstream.Ticker // nil with clock: event
+	relay        *jetstream.Relay  // nil when no source needs one
+	scraper      *scrape.Scraper   // nil when nothing is scraped
+	deadLetter   *jetstream.DeadLetter
+	listeners    *listener.Listeners
+	dispatcher   *sink.Dispatcher
+	reporter     *reporter // nil without a schedule
+	listener     net.Listener
+	probes       net.Listener // nil if not configured
+	server       *server.Server
+	board        *server.Board
+	scalers      []*scaler
+	registrars   []*dynamo.Registrar
+	exporter     *server.Exporter
+	traffic      traffic
+	qualityCache quality
+	firstTick    time.Time // of this process; guarded by mu
 
 	// The goroutine of Consumer.Run owns the pipeline and what follows.
 	pipeline     *pipeline.Pipeline
@@ -102,6 +109,7 @@ type Daemon struct {
 	decided      map[string]decided // newest logged decision of each pool
 	configured   []capacity.Pool
 	collector    collector
+	ticking      tickSpans
 	onTick       func(*pipeline.Output)
 	tickTook     func(seconds float64)
 
@@ -126,6 +134,7 @@ type Daemon struct {
 	omitted          string            // recent ones, see logOmitted
 	divergence       string            // text of the newest
 	logFault         string            // fault of the streams other than telemetry
+	peers            map[string]peer   // by instance
 }
 
 func (d *Daemon) onClose(f func() error) { d.closers = append(d.closers, f) }
@@ -157,6 +166,12 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 			err = errors.Join(err, d.Close())
 		}
 	}()
+	if err := d.openOTLP(ctx); err != nil {
+		return nil, err
+	}
+	if cfg.Server.WVA.Namespace != "" {
+		d.exporter.ExportWVA(cfg.Server.WVA)
+	}
 	if err := d.connect(ctx); err != nil {
 		return nil, ConfigError{err}
 	}
@@ -166,6 +181,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 	if err := d.restore(ctx); err != nil {
 		return nil, err
 	}
+	d.pipeline.Stage = d.ticking.enter
 	if err := d.openSinks(); err != nil {
 		return nil, ConfigError{err}
 	}
@@ -186,6 +202,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 	d.server.Handle("GET /api/v1/report", http.HandlerFunc(d.getReport))
 	d.server.Handle("GET /api/v1/plan", http.HandlerFunc(d.getPlan))
 	d.openPages()
+	d.openTraffic()
 	d.openPromQL()
 	if err := d.openScalers(); err != nil {
 		return nil, ConfigError{err}
@@ -227,6 +244,9 @@ func (d *Daemon) openSources(first uint64) error {
 
 func (d *Daemon) openServer(reader server.Reader) (err error) {
 	d.server = server.New(d.cfg.Server, reader, d.exporter, d.log)
+	if d.cfg.OTLP.URL != "" {
+		d.server.Around = d.traceRequests
+	}
 	if d.listener, err = d.server.Listen(); err != nil {
 		return ConfigError{err}
 	}
@@ -344,7 +364,7 @@ func (d *Daemon) openSinks() error {
 	open := func(name string, reports bool, most int) sink.Queue {
 		return d.decisions.Queue(d.delivered, name, reports, most)
 	}
-	d.dispatcher = sink.NewDispatcher(append(sinks, destinations...), open, d.undelivered)
+	d.dispatcher = sink.NewDispatcher(append(sinks, destinations...), open, d.undelivered, d.tracer)
 	return nil
 }
 
@@ -392,6 +412,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	for _, s := range d.scalers {
 		downstream.Go(func() error { return s.Run(serving) })
 	}
+	for _, r := range d.registrars {
+		downstream.Go(func() error { return r.Run(serving) })
+	}
 	downstream.Go(func() error {
 		if err := d.dispatcher.Run(serving); err != nil { // the log keeps what was not delivered
 			d.log.Warn("delivery", zap.Error(err))
@@ -400,6 +423,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	})
 	downstream.Go(func() error { return d.decisions.Run(serving) })
 	downstream.Go(func() error { return d.watchSelf(serving) })
+	downstream.Go(func() error { return d.exchangePeers(serving) })
 
 	upstream, applying := errgroup.WithContext(ctx)
 	d.runSources(applying, upstream, func(batches []ingest.Batch) error { return d.handle(applying, batches) })
@@ -407,7 +431,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	err := upstream.Wait()
 	err = errors.Join(err, d.saveLast())
 	stop()
-	return errors.Join(err, downstream.Wait())
+	err = errors.Join(err, downstream.Wait())
+	d.otlp.Close()
+	return err
 }
 
 // runSources starts the sources of telemetry, and passes the messages of the stream to handle.
@@ -488,7 +514,9 @@ func (d *Daemon) apply(batches []ingest.Batch, emit func(*pipeline.Output)) (tic
 
 // emit passes on the output of a tick: first what other parts wait for, then the series for reports and queries.
 func (d *Daemon) emit(out *pipeline.Output) {
+	d.ticking.enter("publish")
 	d.announce(out)
+	d.ticking.enter("store")
 	if d.resumed == nil || out.Tick.After(d.resumed.decided) { // until then the last decisions are shown, see recall
 		d.board.Observe(out)
 		d.exporter.Observe(out)
@@ -496,6 +524,7 @@ func (d *Daemon) emit(out *pipeline.Output) {
 	err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions)
 	d.noteWrite("series", err)
 	d.noteWrite("compaction", d.store.CompactError())
+	d.ticking.err = err
 	if err != nil {
 		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
 	}
@@ -507,6 +536,7 @@ func (d *Daemon) emit(out *pipeline.Output) {
 		}
 		s.Producers = slices.Clone(out.Producers)
 	})
+	d.ticking.end(out)
 	if d.onTick != nil {
 		d.onTick(out)
 	}
@@ -531,6 +561,7 @@ func (d *Daemon) announce(out *pipeline.Output) {
 		notices = append(notices, alerting.Notice{Alert: &out.Alerts[i]})
 	}
 	if err := d.decisions.Add(out.Tick, entries, notices); err != nil {
+		d.ticking.err = err
 		d.log.Error("a tick is not in the log", zap.Time("tick", out.Tick), zap.Error(err))
 	}
 	if !out.Tick.After(d.loggedTick) {
@@ -547,6 +578,7 @@ func (d *Daemon) announce(out *pipeline.Output) {
 		}
 	}
 	if err := publishForecasts(d.conn, d.cfg.NATS.Prefix, out.Forecasts); err != nil {
+		d.ticking.err = err
 		d.log.Warn("forecasts were not published", zap.Time("tick", out.Tick), zap.Error(err))
 	}
 }
@@ -607,6 +639,7 @@ func (d *Daemon) Status() server.Status {
 	s.Refused = d.refusedText(time.Now())
 	logFault := d.logFault
 	d.mu.Unlock()
+	s.Peers = d.peersText(time.Now())
 	s.Sinks = d.sinkTrouble()
 	s.Connected = d.conn.IsConnected()
 	s.Connection = d.conn.ConnectedUrlRedacted()

@@ -3,10 +3,17 @@ package daemon
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/server"
@@ -20,6 +27,9 @@ func (d *Daemon) openPages() {
 	d.server.History = stored{storage.History{Store: d.store, Log: d.reader, Unsettled: true}, d.reader}
 	d.server.Explain = d.explanation
 	d.server.Plan = d.plan
+	d.server.Quality = d.quality
+	d.server.Reports = d.reportFiles
+	d.server.Handle("GET /reports/{name}", http.HandlerFunc(d.getReportFile))
 }
 
 // stored reads the history of one pool from the series and the log.
@@ -56,6 +66,95 @@ func (s stored) Alerts(ctx context.Context, pool string) ([]alerting.Alert, erro
 	return s.log.Alerts(ctx, pool)
 }
 
+const (
+	// qualityWeeks is the period, in weeks.
+	qualityWeeks = 4
+	// qualityEvery is how long a result is cached, in the time of ticks.
+	qualityEvery = time.Hour
+)
+
+// quality caches the quality of forecasts and alarms, because it reads weeks of forecasts.
+type quality struct {
+	mu   sync.Mutex
+	last *server.Quality
+}
+
+// quality returns the accuracy of the last week, and the alarms of the last four.
+func (d *Daemon) quality(ctx context.Context) (*server.Quality, error) {
+	if !d.qualityCache.mu.TryLock() {
+		return nil, server.Problemf(http.StatusServiceUnavailable, "the last weeks are being read: ask again in a moment")
+	}
+	defer d.qualityCache.mu.Unlock()
+	end := d.Status().Tick.Add(-d.cfg.Features.Revise) // unsettled minutes would count as missing
+	if last := d.qualityCache.last; last != nil && end.Sub(last.To) < qualityEvery {
+		return last, nil
+	}
+	q := &server.Quality{From: end.AddDate(0, 0, -7*qualityWeeks), To: end, Pools: []server.PoolQuality{}}
+	if d.Status().Tick.IsZero() {
+		return q, nil
+	}
+	byPool := map[string]*server.PoolQuality{}
+	for week := range qualityWeeks {
+		to := end.AddDate(0, 0, -7*week)
+		r, err := report.Reconcile(ctx, storage.History{Store: d.store, Log: d.reader}, to.AddDate(0, 0, -7), to, report.DefaultOptions())
+		if err != nil {
+			return nil, err
+		}
+		for i := range r.Pools {
+			p := &r.Pools[i]
+			of := byPool[p.Pool]
+			if of == nil {
+				of = &server.PoolQuality{Pool: p.Pool, Accuracy: []server.AccuracyRow{}}
+				byPool[p.Pool] = of
+			}
+			for j := range p.Accuracy {
+				if a := &p.Accuracy[j]; week == 0 && a.Class == features.TotalClass && a.Outcomes > 0 {
+					of.Accuracy = append(of.Accuracy, server.NewAccuracyRow(a.Dimension, a.Horizon, a.Outcomes, float64(a.Skill), float64(a.Q90.Share)))
+				}
+			}
+			s := &p.Saturation
+			of.Weeks = append(of.Weeks, server.AlarmWeek{From: to.AddDate(0, 0, -7), True: s.InTime + s.Late, Averted: s.Averted, False: s.False, Missed: s.Missed})
+		}
+	}
+	for _, pool := range slices.Sorted(maps.Keys(byPool)) {
+		q.Pools = append(q.Pools, *byPool[pool])
+	}
+	d.qualityCache.last = q
+	return q, nil
+}
+
+// reportFiles lists the report pages in the folder, the newest first.
+func (d *Daemon) reportFiles() (files []server.ReportFile, err error) {
+	entries, err := os.ReadDir(d.cfg.Reports().Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && filepath.Ext(e.Name()) == ".html" && info.Mode().IsRegular() {
+			files = append(files, server.ReportFile{Name: e.Name(), Made: info.ModTime().UTC(), Bytes: info.Size()})
+		}
+	}
+	slices.Reverse(files) // names begin with the time
+	return files, err
+}
+
+// getReportFile answers with a report from the folder.
+func (d *Daemon) getReportFile(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
+	name := r.PathValue("name")
+	if filepath.Ext(name) != ".html" {
+		server.WriteProblem(w, server.Problemf(http.StatusNotFound, "no report %q; /reports lists them", name))
+		return
+	}
+	root, err := os.OpenRoot(d.cfg.Reports().Dir) // it opens nothing outside the folder
+	if err != nil {
+		server.WriteProblem(w, server.Problemf(http.StatusNotFound, "there is no folder of reports: %v", err))
+		return
+	}
+	defer root.Close()
+	http.ServeFileFS(w, r, root.FS(), name)
+}
+
 // explanation returns the server's explanation of a decision.
 func (d *Daemon) explanation(ctx context.Context, ref string) (alerting.Explanation, error) {
 	x, err := d.reader.Explain(ctx, ref)
@@ -71,5 +170,5 @@ func (d *Daemon) openPromQL() {
 	for name, help := range storage.SeriesHelp() {
 		metadata[name] = promapi.Metadata{Type: "gauge", Help: help}
 	}
-	promapi.New(d.store.Queryable(), metadata, d.version, slogFrom(d.log)).Register(d.server.Handle)
+	promapi.New(d.cfg.PromQL, d.store.Queryable(), metadata, d.version, slogFrom(d.log)).Register(d.server.Handle)
 }

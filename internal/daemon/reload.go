@@ -4,22 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/internal/httpguard"
+	"github.com/forewarm/forewarm/server"
 )
 
-// Serve runs a daemon until ctx ends. It reloads the configuration on each value of hangups. It
+// Serve runs a daemon until ctx ends. It reloads the configuration on each value of hangups and on POST /-/reload. It
 // returns a [ConfigError], or the error of load, if the daemon cannot start.
 func Serve(ctx context.Context, load func() (*config.Config, error), hangups <-chan os.Signal, version string) error {
-	return (&reloader{load: load, version: version, hangups: hangups}).run(ctx)
+	r := &reloader{load: load, version: version, hangups: hangups, posts: make(chan chan<- error)}
+	return r.run(ctx)
 }
 
 // reloader runs a daemon, and replaces it when the configuration is reloaded. The old one saves its state, and the new
@@ -28,10 +33,13 @@ type reloader struct {
 	load    func() (*config.Config, error) // reads and checks the configuration
 	version string
 	hangups <-chan os.Signal
+	posts   chan chan<- error // of /-/reload; each receives the error of the configuration, or nil
 
 	log *zap.Logger // of the configuration in use
 
-	successful atomic.Bool // result of the last reload or the start
+	mu         sync.Mutex
+	successful bool      // result of the last reload or the start
+	since      time.Time // when the configuration in use was loaded
 }
 
 // run serves until ctx ends. It keeps the old configuration if the new one is invalid, or if no daemon starts with it.
@@ -53,7 +61,7 @@ func (r *reloader) run(ctx context.Context) error {
 			cfg, before, refused = before, nil, true
 			continue
 		case !refused:
-			r.successful.Store(true)
+			r.note(true)
 		}
 		next, err := r.serve(ctx, d)
 		if next == nil {
@@ -74,11 +82,16 @@ func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error
 		return nil, err
 	}
 	r.log = log
+	d.server.Handle("POST /-/reload", r.handler(cfg.Server.Lifecycle))
 	d.exporter.Gauge("forewarm_config_last_reload_successful", "1 when the last reload of the configuration was successful, or there was none; else 0.", func() float64 {
-		if r.successful.Load() {
+		if successful, _ := r.state(); successful {
 			return 1
 		}
 		return 0
+	})
+	d.exporter.Gauge("forewarm_config_last_reload_success_timestamp_seconds", "Unix time when the configuration in use was loaded.", func() float64 {
+		_, since := r.state()
+		return float64(since.UnixMilli()) / 1e3
 	})
 	log.Info("serving", zap.String("nats", d.Status().Connection), zap.String("http", d.listener.Addr().String()),
 		zap.String("stream", d.stream.Load().Config.Name), zap.String("clock", string(cfg.Clock)), zap.String("mode", string(cfg.Decision.Mode)))
@@ -93,13 +106,18 @@ func (r *reloader) serve(ctx context.Context, d *Daemon) (next *config.Config, e
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
 	for next == nil {
+		var answer chan<- error
 		select {
 		case err := <-ended:
 			return nil, errors.Join(err, d.Close())
+		case answer = <-r.posts:
 		case <-r.hangups:
 		}
 		if next, err = r.load(); err != nil {
 			r.refuse(err)
+		}
+		if answer != nil {
+			answer <- err
 		}
 	}
 	r.log.Info("the configuration is valid: the daemon restarts with it")
@@ -112,8 +130,45 @@ func (r *reloader) serve(ctx context.Context, d *Daemon) (next *config.Config, e
 
 // refuse logs that a configuration is not used.
 func (r *reloader) refuse(err error) {
-	r.successful.Store(false)
+	r.note(false)
 	r.log.Error("the configuration is not reloaded, the one before stays in use: " + oneLine(err))
+}
+
+// note records the result of a reload.
+func (r *reloader) note(successful bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.successful = successful; successful {
+		r.since = time.Now()
+	}
+}
+
+func (r *reloader) state() (successful bool, since time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.successful, r.since
+}
+
+// handler reloads the configuration, and answers before the daemon restarts.
+func (r *reloader) handler(enabled bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		if !enabled {
+			server.WriteProblem(w, server.Problemf(http.StatusForbidden, "reloads over HTTP are off: set server.lifecycle to true, or send SIGHUP"))
+			return
+		}
+		answer := make(chan error, 1)
+		select {
+		case r.posts <- answer:
+		case <-req.Context().Done():
+			return
+		}
+		if err := <-answer; err != nil {
+			server.WriteProblem(w, server.Problemf(http.StatusInternalServerError, "the configuration is not reloaded: %s", oneLine(err)))
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, "the configuration is valid: the daemon restarts with it\n")
+	}
 }
 
 // logAddresses logs the addresses for producers. It warns if a container listens on its own loopback only, which nobody

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -187,7 +189,9 @@ func (d *Daemon) runReports(ctx context.Context) error {
 }
 
 // renderReport makes all pages of a report.
-func (d *Daemon) renderReport(ctx context.Context, p report.Period) (*sink.Pages, []string, error) {
+func (d *Daemon) renderReport(ctx context.Context, p report.Period) (_ *sink.Pages, _ []string, err error) {
+	ctx, span := d.tracer.Start(ctx, "report", trace.WithAttributes(attribute.String("forewarm.from", p.From.UTC().Format(time.RFC3339)), attribute.String("forewarm.to", p.To.UTC().Format(time.RFC3339))))
+	defer func() { endSpan(span, err) }()
 	h := storage.History{Store: d.store, Log: d.reader}
 	r, err := report.Reconcile(ctx, h, p.From, p.To, report.OptionsIn(d.reporter.schedule.Zone()))
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/server"
@@ -18,6 +20,7 @@ import (
 
 // saving is a state that is being written to the bucket.
 type saving struct {
+	span     trace.Span
 	began    time.Time
 	sequence uint64
 	done     chan outcome // receives one outcome
@@ -70,6 +73,7 @@ func (d *Daemon) startSaving(own bool) {
 		d.scheduleSnapshot(s.began)
 		return
 	}
+	_, s.span = d.tracer.Start(context.Background(), "snapshot", trace.WithAttributes(attribute.Int64("forewarm.sequence", int64(s.sequence))))
 	d.saving = s
 	file, err := d.writeState()
 	d.snapshotStopped(time.Since(s.began).Seconds())
@@ -109,6 +113,7 @@ func (d *Daemon) endSaving(x outcome) {
 	if x.snapshot != nil {
 		d.saved = d.saving.sequence
 	}
+	endSpan(d.saving.span, x.err)
 	d.saving = nil
 	d.noteWrite("snapshot", x.err)
 	if x.err != nil {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -33,11 +34,13 @@ func (d *Daemon) openScraper() (err error) {
 	stats := d.scraper.Stats
 	d.exporter.Counter("forewarm_scrapes_total", "Scrapes of targets.", func() uint64 { return stats().Scrapes })
 	d.exporter.Counter("forewarm_scrape_skipped_total", "Scrapes that did not begin because the one before was not over.", func() uint64 { return stats().Skipped })
+	d.exporter.Counter("forewarm_scrape_reports_total", "Replica reports published.", func() uint64 { return stats().Published })
 	d.exporter.Counter("forewarm_scrape_unpublished_total", "Replica reports that the stream did not store.", func() uint64 { return stats().Unpublished })
 	d.exporter.Counter("forewarm_scrape_left_out_total", "Addresses that are not scraped because there are too many targets.", func() uint64 { return stats().LeftOut })
 	d.exporter.Gauge("forewarm_scrape_targets", "Targets that are scraped.", func() float64 { return float64(stats().Targets) })
 	for _, reason := range scrape.Reasons() {
-		d.exporter.Counter("forewarm_scrape_failures_total", "Scrapes that failed, by reason.", func() uint64 { return stats().Failures[reason] }, "reason", reason)
+		d.exporter.Counter("forewarm_scrape_failures_total{reason="+strconv.Quote(reason)+"}", "Scrapes that failed, by reason.",
+			func() uint64 { return stats().Failures[reason] })
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -40,7 +41,7 @@ func TestTroubleEndsWhenItIsOver(t *testing.T) {
 	d.dispatcher = sink.NewDispatcher([]alerting.Sink{&flaky{}}, func(string, bool, int) sink.Queue { return idle{} }, func(f sink.Failure) {
 		d.undelivered(f)
 		during <- d.sinkTrouble()
-	})
+	}, noop.Tracer{})
 	now := time.Now()
 	tell := func() {
 		d.dispatcher.Tell(alerting.Notice{Decision: &alerting.Decision{Pool: "p", Tick: now, Expires: now.Add(time.Hour)}})

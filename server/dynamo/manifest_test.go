@@ -66,8 +66,8 @@ func TestPlannerManifest(t *testing.T) {
 	}
 	registration := &c.PluginRegistration
 	for _, p := range c.Scheduling.ExternalPlugins {
-		if p.PluginType != "propose" {
-			t.Errorf("plug-in %q of type %q is not ours", p.PluginID, p.PluginType)
+		if stage := Stage(p.PluginType); p.PluginID != (&Planner{Pool: "chat"}).PluginID(stage) || stage != Propose && stage != Predict {
+			t.Errorf("plug-in %q of type %q is none of ours", p.PluginID, p.PluginType)
 		}
 		address, plain := strings.CutPrefix(p.Endpoint, "grpc://")
 		if _, _, err := net.SplitHostPort(address); err != nil || !plain || !registration.Transport.AllowInsecureGRPC {
@@ -76,7 +76,7 @@ func TestPlannerManifest(t *testing.T) {
 		if !slices.Equal(registration.Auth.TrustedSources, []string{"static_secret"}) || registration.Auth.StaticSecrets[p.AuthToken] == "" {
 			t.Errorf("the token of %s is not trusted", p.PluginID)
 		}
-		if _, ok := pb.HoldPolicy_value[p.HoldPolicy]; !ok || p.ProtocolVersion != "1.0" || p.Priority <= 0 {
+		if _, ok := pb.HoldPolicy_value[p.HoldPolicy]; !ok || p.ProtocolVersion != protocolVersion || p.Priority <= 0 {
 			t.Errorf("hold_policy %q, protocol_version %q, priority %d", p.HoldPolicy, p.ProtocolVersion, p.Priority)
 		}
 	}

@@ -1,6 +1,7 @@
 package dynamo
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,8 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/server"
 	pb "github.com/forewarm/forewarm/server/dynamo/pluginpb"
 )
@@ -20,16 +23,37 @@ type daemon struct{ view server.PoolView }
 func (d *daemon) Status() server.Status    { return server.Status{Clock: "event"} }
 func (d *daemon) Pools() []server.PoolView { return []server.PoolView{d.view} }
 
-// newDaemon asks for 7 replicas.
+// flat is a forecast that rises by base each minute, known to the last digit: its quantiles are all the same.
+func flat(dimension string, base float64) forecaster.Forecast {
+	f := forecaster.Forecast{Key: features.Key{Pool: "chat", Class: features.TotalClass}, Dimension: dimension}
+	for h := range f.Minute {
+		for l := range f.Minute[h] {
+			f.Minute[h][l] = base * float64(h+1)
+		}
+	}
+	return f
+}
+
+// newDaemon asks for 7 replicas, and in ten minutes, when they could be ready, expects 20 requests of 100 tokens to prefill
+// and 30 of output a second.
 func newDaemon() *daemon {
 	at := time.Now()
 	return &daemon{server.PoolView{
 		Pool: "chat", Decided: at,
 		Decision: &alerting.Decision{
+			Lead: 9*time.Minute + time.Second,
 			Pool: "chat", Generation: 42, Tick: at, Expires: at.Add(15 * time.Minute), Mode: alerting.Active, Desired: 7,
-			Reason: "Load doubles.",
+			Quantile: 0.95, Confidence: forecaster.Warm, Reason: "Load doubles.",
+		},
+		Forecasts: []forecaster.Forecast{
+			flat(features.DimRequests, 2), flat(features.DimPrefill, 200), flat(features.DimDecode, 60),
+			{Key: features.Key{Pool: "chat", Class: "agent"}, Dimension: features.DimRequests},
 		},
 	}}
+}
+
+func observed(t *pb.TrafficMetrics) *pb.PipelineContext {
+	return &pb.PipelineContext{Observations: &pb.ObservationData{Traffic: t}}
 }
 
 func TestPropose(t *testing.T) {
@@ -79,16 +103,68 @@ func TestPropose(t *testing.T) {
 	}
 }
 
+func TestPredict(t *testing.T) {
+	minute := &pb.TrafficMetrics{DurationS: 60, NumReq: 100}
+	hits := &pb.TrafficMetrics{DurationS: 30, KvHitRate: proto.Float32(0.75)}
+	tests := map[string]struct {
+		change func(*daemon)
+		seen   *pb.TrafficMetrics
+		want   *pb.PredictionData // nil is no opinion
+		reason string
+	}{
+		"a minute":           {nil, minute, &pb.PredictionData{PredictedNumReq: proto.Float32(1200), PredictedIsl: proto.Float32(100), PredictedOsl: proto.Float32(30)}, "chat-42: Load doubles."},
+		"with a hit rate":    {nil, hits, &pb.PredictionData{PredictedNumReq: proto.Float32(600), PredictedIsl: proto.Float32(400), PredictedOsl: proto.Float32(30), PredictedKvHitRate: proto.Float32(0.75)}, "chat-42"},
+		"lengths not known":  {func(d *daemon) { d.view.Forecasts = d.view.Forecasts[:1] }, minute, &pb.PredictionData{PredictedNumReq: proto.Float32(1200)}, "chat-42"},
+		"requests not known": {func(d *daemon) { d.view.Forecasts = d.view.Forecasts[1:] }, minute, nil, "no requests"},
+		"not a number": {func(d *daemon) {
+			for l := range forecaster.NumLevels {
+				d.view.Forecasts[0].Minute[3][l] = math.NaN()
+			}
+		}, minute, &pb.PredictionData{PredictedNumReq: proto.Float32(1200), PredictedIsl: proto.Float32(100), PredictedOsl: proto.Float32(30)}, "chat-42"},
+		"no traffic observed": {nil, nil, nil, "planner has observed none"},
+		"stale":               {func(d *daemon) { d.view.Decision.Withheld = "its telemetry is stale" }, minute, nil, "stale"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDaemon()
+			if tt.change != nil {
+				tt.change(d)
+			}
+			s := &plugin{planner: Planner{Pool: "chat"}, reader: d}
+			got, err := s.Predict(t.Context(), &pb.PredictStageRequest{Context: observed(tt.seen)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.want != nil {
+				tt.want.Source = "forewarm-chat-predict"
+			}
+			if diff := cmp.Diff(tt.want, got.Predictions, protocmp.Transform()); diff != "" {
+				t.Error(diff)
+			}
+			if got.Final || !strings.Contains(got.Reason, tt.reason) {
+				t.Errorf("final %t, reason %q", got.Final, got.Reason)
+			}
+		})
+	}
+}
+
 func TestCheck(t *testing.T) {
 	sound := Planner{Pool: "chat", Listen: "127.0.0.1:0"}
-	if err := (Config{Planners: []Planner{sound, {Pool: "chat", Listen: "127.0.0.1:1"}}}).Check(); err != nil {
+	if err := (Config{Planners: []Planner{sound, {Pool: "chat", Listen: "127.0.0.1:1", Registry: "planner:50051", Stages: []Stage{Predict, Propose}}}}).Check(); err != nil {
 		t.Error(err)
 	}
 	for want, change := range map[string]func(*Planner){
-		"planners[0].pool: ":        func(p *Planner) { p.Pool = "" },
-		"planners[0].component: ":   func(p *Planner) { p.Component = "encode" },
-		"planners[0].listen: ":      func(p *Planner) { p.Listen = "" },
-		"planners[0].tls.cert_file": func(p *Planner) { p.TLS.KeyFile = "/key" },
+		"planners[0].pool: ":         func(p *Planner) { p.Pool = "" },
+		"planners[0].component: ":    func(p *Planner) { p.Component = "encode" },
+		"planners[0].stages: ":       func(p *Planner) { p.Stages = []Stage{"constrain"} },
+		"planners[0].listen: ":       func(p *Planner) { p.Listen = "" },
+		"planners[0].priority: ":     func(p *Planner) { p.Priority = -1 },
+		"planners[0].interval: ":     func(p *Planner) { p.Interval = 2 * time.Hour },
+		"planners[0].endpoint: \"h":  func(p *Planner) { p.Registry, p.Endpoint = "planner:1", "http://a:1" },
+		"planners[0].endpoint: \"\"": func(p *Planner) { p.Registry, p.Listen = "planner:1", "0.0.0.0:9466" },
+		"planners[0].registry: \"\"": func(p *Planner) { p.TokenFile = "/token" },
+		"planners[0].registry: \"p":  func(p *Planner) { p.Registry = "planner" },
+		"planners[0].tls.cert_file":  func(p *Planner) { p.TLS.KeyFile = "/key" },
 	} {
 		p := sound
 		change(&p)

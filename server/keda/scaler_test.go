@@ -54,7 +54,7 @@ func dial(t *testing.T, d *daemon) pb.ExternalScalerClient {
 	t.Helper()
 	c := rpc.Config{}
 	c.Listen = "127.0.0.1:0"
-	s, err := rpc.Open("keda", c, zap.NewNop())
+	s, err := rpc.Open("keda", c, func(string, codes.Code) {}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

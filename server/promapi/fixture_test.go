@@ -67,12 +67,16 @@ func fillStore(t *testing.T, dir string) *tsdb.DB {
 	return db
 }
 
-func handler(data storage.Queryable, samples int, timeout time.Duration) http.Handler {
+func newAPI(t *testing.T, cfg Config, data storage.Queryable) http.Handler {
+	t.Helper()
+	if err := cfg.Check(); err != nil {
+		t.Fatal(err)
+	}
 	mux := http.NewServeMux()
-	newAPI(data, map[string]Metadata{
+	New(cfg, data, map[string]Metadata{
 		"forewarm_forecast": {Type: "gauge", Help: "Demand forecast."},
 		"odd_values":        {Type: "gauge", Help: "Odd."},
-	}, "v1.2.3", quiet, samples, timeout).Register(mux.Handle)
+	}, "v1.2.3", quiet).Register(mux.Handle)
 	return mux
 }
 

@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"sync/atomic"
+	"path"
 	"time"
 
 	"go.uber.org/zap"
@@ -34,23 +34,23 @@ const (
 
 // Server is one listener and the services behind it.
 type Server struct {
-	socket  net.Listener
-	grpc    *grpc.Server
-	slots   *semaphore.Weighted // one per call
-	refused atomic.Uint64
+	socket net.Listener
+	grpc   *grpc.Server
+	slots  *semaphore.Weighted // one per call
+	count  func(method string, code codes.Code)
 
 	stopping context.Context // ends when Run stops
 	stop     context.CancelFunc
 }
 
 // Open opens the address of c, which must have one. Errors name a key below key. The caller registers services and then
-// calls Run or Close.
-func Open(key string, c Config, log *zap.Logger) (*Server, error) {
+// calls Run or Close. count is called for every call that ends, from many goroutines at once.
+func Open(key string, c Config, count func(method string, code codes.Code), log *zap.Logger) (*Server, error) {
 	secure, err := c.TLS.Open(listener.WarnOfCertificate(log))
 	if err != nil {
 		return nil, fmt.Errorf("%s.tls.%w", key, err)
 	}
-	s := &Server{slots: semaphore.NewWeighted(maxCalls)}
+	s := &Server{slots: semaphore.NewWeighted(maxCalls), count: count}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(cmp.Or(c.MaxBytes, 64<<10)), grpc.MaxHeaderListSize(maxHeaderBytes), grpc.MaxConcurrentStreams(maxCalls),
@@ -74,9 +74,6 @@ func (s *Server) RegisterService(d *grpc.ServiceDesc, impl any) { s.grpc.Registe
 // Addr is the listening address.
 func (s *Server) Addr() net.Addr { return s.socket.Addr() }
 
-// Refused counts the calls that were refused because too many ran.
-func (s *Server) Refused() uint64 { return s.refused.Load() }
-
 // Close releases the address of a server that does not run.
 func (s *Server) Close() {
 	s.stop()
@@ -91,9 +88,9 @@ func (s *Server) Run(ctx context.Context) error {
 
 var errFull = status.Error(codes.ResourceExhausted, "too many calls at once; try again later")
 
-func (s *Server) unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+func (s *Server) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
+	defer func() { s.count(path.Base(info.FullMethod), status.Code(err)) }()
 	if !s.slots.TryAcquire(1) {
-		s.refused.Add(1)
 		return nil, errFull
 	}
 	defer s.slots.Release(1)
@@ -102,9 +99,9 @@ func (s *Server) unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo
 	return handle(ctx, request)
 }
 
-func (s *Server) stream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
+	defer func() { s.count(path.Base(info.FullMethod), status.Code(err)) }()
 	if !s.slots.TryAcquire(1) {
-		s.refused.Add(1)
 		return errFull
 	}
 	defer s.slots.Release(1)

@@ -47,10 +47,23 @@ func (service) StreamIsActive(_ *pb.ScaledObjectRef, s grpc.ServerStreamingServe
 	return status.Error(codes.Unavailable, "stopped")
 }
 
-func run(t *testing.T, c Config, calls int64) (s *Server, stop func()) {
+// counts are the calls that ended, by method and code.
+type counts struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (c *counts) add(method string, code codes.Code) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n[method+" "+code.String()]++
+}
+
+func run(t *testing.T, c Config, calls int64) (address string, n *counts, stop func()) {
 	t.Helper()
+	n = &counts{n: map[string]int{}}
 	c.Listen = "127.0.0.1:0"
-	s, err := Open("keda", c, zap.NewNop())
+	s, err := Open("keda", c, n.add, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +79,7 @@ func run(t *testing.T, c Config, calls int64) (s *Server, stop func()) {
 		}
 	})
 	t.Cleanup(stop)
-	return s, stop
+	return s.Addr().String(), n, stop
 }
 
 func dial(t *testing.T, address string, secure credentials.TransportCredentials) pb.ExternalScalerClient {
@@ -81,8 +94,7 @@ func dial(t *testing.T, address string, secure credentials.TransportCredentials)
 
 func TestBounds(t *testing.T) {
 	c := Config{MaxBytes: 1 << 10}
-	s, stop := run(t, c, 1)
-	address := s.Addr().String()
+	address, n, stop := run(t, c, 1)
 	client := dial(t, address, insecure.NewCredentials())
 	long := &pb.ScaledObjectRef{Name: strings.Repeat("x", 2<<10)}
 	if _, err := client.IsActive(t.Context(), long); status.Code(err) != codes.ResourceExhausted {
@@ -103,8 +115,10 @@ func TestBounds(t *testing.T) {
 	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable {
 		t.Errorf("the stream of a server that stopped: %v", err)
 	}
-	if s.Refused() != 1 {
-		t.Error("refused calls are not counted")
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.n["IsActive ResourceExhausted"] == 0 || n.n["StreamIsActive Unavailable"] != 1 {
+		t.Errorf("counted %v", n.n)
 	}
 }
 
@@ -115,8 +129,7 @@ func TestTLS(t *testing.T) {
 	roots.AddCert(ca)
 	c := Config{}
 	c.TLS = tlsconfig.Server{CertFile: filepath.Join(dir, "server.pem"), KeyFile: filepath.Join(dir, "server.key"), ClientCAFile: filepath.Join(dir, "ca.pem")}
-	s, _ := run(t, c, maxCalls)
-	address := s.Addr().String()
+	address, _, _ := run(t, c, maxCalls)
 	for name, tt := range map[string]struct {
 		secure credentials.TransportCredentials
 		ok     bool
@@ -149,7 +162,7 @@ func TestOpenFails(t *testing.T) {
 		c := Config{}
 		c.Listen = "127.0.0.1:0"
 		change(&c)
-		if _, err := Open("keda", c, zap.NewNop()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Open("keda", c, nil, zap.NewNop()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

@@ -1,0 +1,316 @@
+// Package otlp has the receiver of the OpenTelemetry collector take the traces of a running daemon.
+package otlp
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/receiver/otlpreceiver"
+	"go.opentelemetry.io/collector/receiver/receivertest"
+)
+
+const patience = time.Minute
+
+// TestExport: the spans of a daemon arrive; after an outage of the collector the next ones do.
+func TestExport(t *testing.T) {
+	address := freeAddress(t)
+	c := startCollector(t, address)
+	d := startDaemon(t, address)
+	d.replay(t, "2024-01-01T00:00:00Z")
+	d.fetch(t, "/api/v1/pools/chat/forecast")
+
+	var tick span
+	await(t, "a tick that decided", func() bool {
+		for _, s := range c.spans() {
+			if s.Name() == "tick" && s.attribute("forewarm.decisions") == "1" && s.attribute("forewarm.events") != "[]" {
+				tick = s
+				return true
+			}
+		}
+		return false
+	})
+	var stages []string
+	for _, s := range c.spans() {
+		if s.ParentSpanID() == tick.SpanID() && s.TraceID() == tick.TraceID() {
+			if s.StartTimestamp() < tick.StartTimestamp() || s.EndTimestamp() > tick.EndTimestamp() {
+				t.Errorf("%s is not within its tick", s.Name())
+			}
+			stages = append(stages, s.Name())
+		}
+	}
+	if diff := cmp.Diff([]string{"close", "learn", "forecast", "decide", "publish", "store"}, stages); diff != "" {
+		t.Errorf("stages of a tick (-want +got):\n%s", diff)
+	}
+	if at := tick.attribute("forewarm.tick"); !strings.HasPrefix(at, "2024-01-01T0") || tick.attribute("forewarm.pools") != "1" || tick.attribute("forewarm.classes") != "1" {
+		t.Errorf("attributes of a tick: %v", tick.Attributes().AsRaw())
+	}
+	for _, want := range []string{"snapshot", "report", "GET /api/v1/pools/{pool}/forecast"} {
+		await(t, "a span "+want, func() bool { return slices.ContainsFunc(c.spans(), func(s span) bool { return s.Name() == want }) })
+	}
+	for sink, code := range map[string]ptrace.StatusCode{"nats": ptrace.StatusCodeUnset, "webhook/broken": ptrace.StatusCodeError} {
+		await(t, "a delivery to "+sink, func() bool {
+			return slices.ContainsFunc(c.spans(), func(s span) bool {
+				return s.Name() == "deliver" && s.attribute("forewarm.sink") == sink && s.Status().Code() == code && s.attribute("forewarm.notices") != "[]"
+			})
+		})
+	}
+	if slices.ContainsFunc(c.spans(), func(s span) bool {
+		return strings.HasSuffix(s.Name(), "/metrics") || strings.HasSuffix(s.Name(), "/healthz")
+	}) {
+		t.Error("there are spans of probes or scrapes")
+	}
+	for _, s := range c.spans() {
+		if s.service != "forewarm" || s.version == "" || s.instance == "" {
+			t.Fatalf("a span of service %q, version %q, instance %q", s.service, s.version, s.instance)
+		}
+	}
+
+	c.stop()
+	d.replay(t, "2024-01-01T03:00:00Z")
+	await(t, "exports to fail", func() bool { return d.value(t, "forewarm_otlp_failures_total") > 5 })
+	if n := strings.Count(d.log.String(), "do not reach the OpenTelemetry collector"); n != 1 {
+		t.Errorf("the daemon complained %d times", n)
+	}
+	c = startCollector(t, address)
+	d.replay(t, "2024-01-01T06:00:00Z")
+	await(t, "ticks to arrive again", func() bool {
+		return slices.ContainsFunc(c.spans(), func(s span) bool {
+			return s.Name() == "tick" && strings.HasPrefix(s.attribute("forewarm.tick"), "2024-01-01T07")
+		})
+	})
+}
+
+// collector is the receiver, with what it took.
+type collector struct {
+	traces *consumertest.TracesSink
+	stop   func()
+}
+
+func startCollector(t *testing.T, address string) *collector {
+	t.Helper()
+	c := &collector{traces: new(consumertest.TracesSink)}
+	factory := otlpreceiver.NewFactory()
+	cfg, settings := factory.CreateDefaultConfig(), receivertest.NewNopSettings(otlpreceiver.NewFactory().Type())
+	text := map[string]any{"protocols": map[string]any{"http": map[string]any{"endpoint": address}}}
+	if err := confmap.NewFromStringMap(text).Unmarshal(cfg); err != nil {
+		t.Fatal(err)
+	}
+	traces, err := factory.CreateTraces(t.Context(), settings, cfg, c.traces)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := traces.Start(t.Context(), componenttest.NewNopHost()); err != nil {
+		t.Fatal(err)
+	}
+	c.stop = sync.OnceFunc(func() {
+		if err := traces.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(c.stop)
+	return c
+}
+
+// span is one that arrived, and of whom.
+type span struct {
+	ptrace.Span
+	service, version, instance string
+}
+
+func (s span) attribute(name string) string {
+	v, _ := s.Attributes().Get(name)
+	return v.AsString()
+}
+
+func (c *collector) spans() (all []span) {
+	for _, batch := range c.traces.AllTraces() {
+		for _, r := range batch.ResourceSpans().All() {
+			of := func(key string) string {
+				v, _ := r.Resource().Attributes().Get(key)
+				return v.AsString()
+			}
+			for _, scope := range r.ScopeSpans().All() {
+				for _, s := range scope.Spans().All() {
+					all = append(all, span{s, of("service.name"), of("service.version"), of("service.instance.id")})
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b span) int { return int(int64(a.StartTimestamp()) - int64(b.StartTimestamp())) })
+	return all
+}
+
+// daemon is a Forewarm in a process of its own.
+type daemon struct {
+	program, nats, http string
+	log                 lockedBuffer
+}
+
+func startDaemon(t *testing.T, collector string) *daemon {
+	t.Helper()
+	dir := t.TempDir()
+	d := &daemon{program: filepath.Join(dir, "forewarm"), nats: freeAddress(t), http: freeAddress(t)}
+	build := exec.Command("go", "build", "-o", d.program, "./cmd/forewarm")
+	build.Dir = "../../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "keys"), []byte("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(dir, "forewarm.yaml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, `
+clock: event
+storage: {dir: %[1]s/data, snapshot_every: 1s}
+server: {listen: %[2]q}
+nats: {embedded: {listen: %[3]q}}
+otlp: {url: 'http://%[4]s'}
+report: {schedule: '0 * * * *'}
+sinks: {webhooks: [{name: broken, url: 'http://127.0.0.1:1/', secret_file: %[1]s/keys}]}
+pools: [{name: chat, decode_tokens_per_s: 400, replicas: {min: 1, max: 9}}]
+`, dir, d.http, d.nats, collector), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	serve := exec.Command(d.program, "serve", "-config", config)
+	serve.Stderr = &d.log
+	if err := serve.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = serve.Process.Signal(os.Interrupt)
+		if err := serve.Wait(); err != nil || t.Failed() {
+			t.Errorf("serve: %v\n%s", err, d.log.String())
+		}
+	})
+	await(t, "the daemon to be alive", func() bool {
+		_, err := d.get("/healthz")
+		return err == nil
+	})
+	return d
+}
+
+// replay publishes two hours of load, and waits until they are applied.
+func (d *daemon) replay(t *testing.T, start string) {
+	t.Helper()
+	trace := filepath.Join(t.TempDir(), "trace.csv")
+	rows := bytes.NewBufferString("t_s,class,prompt_tokens,cached_tokens,output_tokens\n")
+	for at := 0; at < 7200; at++ {
+		fmt.Fprintf(rows, "%d,talk,500,0,%d\n", at, 900+at%200)
+	}
+	if err := os.WriteFile(trace, rows.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(d.program, "replay", "-nats", "nats://"+d.nats, "-pool", "chat", "-batch", "100", "-start", start, trace).CombinedOutput(); err != nil {
+		t.Fatalf("replay: %v\n%s", err, out)
+	}
+	begin, err := time.Parse(time.RFC3339, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the telemetry to be applied", func() bool {
+		return d.value(t, "forewarm_tick_timestamp_seconds") > float64(begin.Add(110*time.Minute).Unix())
+	})
+}
+
+func (d *daemon) get(path string) ([]byte, error) {
+	res, err := http.Get("http://" + d.http + path)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", res.Status, body)
+	}
+	return body, err
+}
+
+func (d *daemon) fetch(t *testing.T, path string) []byte {
+	t.Helper()
+	body, err := d.get(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+func (d *daemon) families(t *testing.T) map[string]*dto.MetricFamily {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(d.fetch(t, "/metrics")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families
+}
+
+// value is that of a metric without labels.
+func (d *daemon) value(t *testing.T, name string) float64 {
+	t.Helper()
+	for _, m := range d.families(t)[name].GetMetric() {
+		return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+	}
+	return 0
+}
+
+// lockedBuffer is a log that grows while it is read.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// await waits until done.
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waited %s for %s", patience, what)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}

@@ -1,0 +1,98 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/internal/otlp"
+	"github.com/forewarm/forewarm/pipeline"
+)
+
+// openOTLP exports the daemon's own traces to the configured collector, if any.
+func (d *Daemon) openOTLP(ctx context.Context) error {
+	o, err := otlp.New(ctx, d.cfg.OTLP, d.version, d.instance, slogFrom(d.log))
+	if err != nil {
+		return ConfigError{fmt.Errorf("otlp: %w", err)}
+	}
+	d.onClose(func() error { o.Close(); return nil }) // Run may have closed it already
+	d.otlp, d.tracer = o, o.Traces.Tracer("github.com/forewarm/forewarm")
+	d.ticking.tracer = d.tracer
+	if d.cfg.OTLP.URL != "" {
+		d.exporter.Counter("forewarm_otlp_failures_total", "Exports to the OpenTelemetry collector that failed.", o.Failures.Load)
+		d.exporter.Counter("forewarm_otlp_dropped_spans_total", "Spans that were dropped because too many wait for the OpenTelemetry collector.", o.Dropped.Load)
+	}
+	return nil
+}
+
+// traceRequests makes a span for each request, except probes and Prometheus scrapes.
+func (d *Daemon) traceRequests(next http.Handler) http.Handler {
+	return otelhttp.NewHandler(next, "request", otelhttp.WithTracerProvider(d.otlp.Traces), otelhttp.WithMeterProvider(metricnoop.NewMeterProvider()),
+		otelhttp.WithPropagators(propagation.TraceContext{}), otelhttp.WithFilter(func(r *http.Request) bool {
+			return r.URL.Path != "/metrics" && r.URL.Path != "/healthz" && r.URL.Path != "/readyz"
+		}))
+}
+
+// endSpan ends a span and records its error.
+func endSpan(span trace.Span, err error) {
+	if err != nil {
+		span.SetStatus(codes.Error, err.Error())
+	}
+	span.End()
+}
+
+// tickSpans are the spans of the current tick: one of the tick and one of each stage.
+type tickSpans struct {
+	tracer trace.Tracer
+	ctx    context.Context // of the tick
+	tick   trace.Span      // nil between ticks
+	stage  trace.Span
+	err    error // of the stage
+}
+
+// enter ends the current stage and begins another. The first one begins the tick.
+func (t *tickSpans) enter(stage string) {
+	if t.tick == nil {
+		t.ctx, t.tick = t.tracer.Start(context.Background(), "tick")
+	} else {
+		t.leave()
+	}
+	_, t.stage = t.tracer.Start(t.ctx, stage)
+}
+
+func (t *tickSpans) leave() {
+	endSpan(t.stage, t.err)
+	t.err = nil
+}
+
+// end ends the tick.
+func (t *tickSpans) end(out *pipeline.Output) {
+	t.leave()
+	if t.tick.IsRecording() {
+		classes, events := 0, []string(nil)
+		for i := range out.Windows {
+			if out.Windows[i].Start.Equal(out.Tick.Add(-features.Minute)) {
+				classes++
+			}
+		}
+		for i := range out.Decisions {
+			if x := &out.Decisions[i]; x.Publish {
+				events = append(events, x.EventID())
+			}
+		}
+		t.tick.SetAttributes(attribute.String("forewarm.tick", out.Tick.UTC().Format(time.RFC3339)), attribute.Int64("forewarm.sequence", int64(out.Sequence)),
+			attribute.Int("forewarm.pools", len(out.Pools)), attribute.Int("forewarm.classes", classes), attribute.Int("forewarm.decisions", len(out.Decisions)),
+			attribute.Int("forewarm.alerts", len(out.Alerts)), attribute.StringSlice("forewarm.events", events))
+	}
+	t.tick.End()
+	t.tick = nil
+}

@@ -1,0 +1,99 @@
+package otlp
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/internal/testenv"
+)
+
+// A collector that takes requests and never answers holds nobody up: spans beyond the bound are lost and counted, and the end
+// comes soon.
+func TestCollectorHangs(t *testing.T) {
+	hang := make(chan struct{})
+	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
+	defer collector.Close()
+	defer close(hang)
+	o, err := New(t.Context(), Config{URL: collector.URL}, "v1", "i", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tracer, began := o.Traces.Tracer("t"), time.Now()
+	const spans = 20_000
+	for range spans {
+		_, span := tracer.Start(t.Context(), "s")
+		span.End()
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("%d spans took %s", spans, took)
+	}
+	if dropped, least := o.Dropped.Load(), uint64(spans-spansWaiting-1024); dropped < least { // two batches may be taken out meanwhile
+		t.Errorf("%d spans are dropped, want at least %d", dropped, least)
+	}
+	began = time.Now()
+	o.Close()
+	if took := time.Since(began); took > lastExport+time.Second {
+		t.Errorf("the end took %s", took)
+	}
+}
+
+// Exports that fail are counted, and spoken of once in a while; the next ones are tried.
+func TestCollectorAway(t *testing.T) {
+	var away atomic.Bool
+	var taken atomic.Int64
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Content-Encoding") != "gzip" || r.Header.Get("X-Scope-Orgid") != "llm" {
+			t.Errorf("headers: %v", r.Header)
+		}
+		if away.Load() {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		taken.Add(1)
+	}))
+	defer collector.Close()
+	var said strings.Builder
+	cfg := Config{URL: collector.URL + "/otlp/"}
+	cfg.Headers = map[string]string{"X-Scope-OrgID": "llm"}
+	o, err := New(t.Context(), cfg, "v1", "i", slog.New(slog.NewTextHandler(&said, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, gone := range []bool{true, true, true, false} {
+		away.Store(gone)
+		before := taken.Load()
+		for range 512 { // a batch
+			_, span := o.Traces.Tracer("t").Start(t.Context(), "s")
+			span.End()
+		}
+		testenv.Await(t, "an answer", func() bool {
+			return o.waiting.Load() == 0 && (o.Failures.Load() == uint64(want+1) || taken.Load() > before)
+		})
+	}
+	o.Close()
+	if got := said.String(); strings.Count(got, "do not reach") != 1 || !strings.Contains(got, "400") {
+		t.Errorf("said:\n%s", got)
+	}
+	if failed, got := o.Failures.Load(), taken.Load(); failed != 3 || got != 1 || o.Dropped.Load() != 0 {
+		t.Errorf("%d exports failed, %d came", failed, got)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for url, want := range map[string]string{
+		"":                                "",
+		"https://collector:4318/base":     "",
+		"collector:4318":                  `url is "collector:4`,
+		"http://collector:4318/v1/traces": "without /v1/traces",
+	} {
+		c := Config{URL: url}
+		if err := c.Check(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
