@@ -47,7 +47,7 @@ type Config struct {
 	Storage   storage.Config   `yaml:"storage"`
 	// RemoteWrite also receives the stored series.
 	RemoteWrite remote.WriteConfig `yaml:"remote_write"`
-	// OTLP receives the daemon's own traces.
+	// OTLP receives the daemon's own traces and metrics.
 	OTLP otlp.Config `yaml:"otlp"`
 	// Backfill is queried once, at the first start.
 	Backfill remote.BackfillConfig `yaml:"backfill"`

@@ -1,21 +1,32 @@
-// Package otlp sends the daemon's own traces to an OpenTelemetry collector, by OTLP over HTTP.
+// Package otlp sends the daemon's own traces and metrics to an OpenTelemetry collector, by OTLP over HTTP.
 //
-// Goroutines of the OpenTelemetry SDK send, so callers do not wait. Bounds: spansWaiting spans in the queue, otlpTimeout
-// for a request, lastExport at shutdown.
+// Goroutines of the OpenTelemetry SDK send, so callers do not wait. Bounds: spansWaiting spans in the queue, pointsAtOnce
+// points in a request, otlpTimeout for a request, lastExport at shutdown.
 package otlp
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	bridge "go.opentelemetry.io/contrib/bridges/prometheus"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -27,20 +38,23 @@ import (
 
 // Config configures the collector.
 type Config struct {
-	URL               string `yaml:"url"` // without /v1/traces; "" sends nothing
+	URL               string `yaml:"url"` // without /v1/traces and /v1/metrics; "" sends nothing
 	httpclient.Config `yaml:",inline"`
 }
 
-// tracesPath is the path of traces in OTLP over HTTP.
-const tracesPath = "/v1/traces"
+// Paths of OTLP over HTTP.
+const (
+	tracesPath  = "/v1/traces"
+	metricsPath = "/v1/metrics"
+)
 
 // Check returns an error that names the key, its value and the fix, or nil.
 func (c *Config) Check() error {
 	if c.URL == "" {
 		return nil
 	}
-	if u, err := url.Parse(c.URL); err == nil && strings.HasSuffix(u.Path, tracesPath) {
-		return fmt.Errorf("url is %q: it must be without %s, which is added", httpclient.Redacted(c.URL), tracesPath)
+	if u, err := url.Parse(c.URL); err == nil && (strings.HasSuffix(u.Path, tracesPath) || strings.HasSuffix(u.Path, metricsPath)) {
+		return fmt.Errorf("url is %q: it must be without %s and %s, which are added", httpclient.Redacted(c.URL), tracesPath, metricsPath)
 	}
 	return c.Config.Check(c.URL)
 }
@@ -49,21 +63,25 @@ const (
 	otlpTimeout  = 10 * time.Second // of one request
 	lastExport   = 3 * time.Second  // for the last export at shutdown
 	spansWaiting = 2048             // spans in the queue; more are dropped
+	pointsAtOnce = 10_000           // points of metrics in one request
 )
 
-// Exporter exports traces.
+// Exporter exports traces and metrics.
 type Exporter struct {
 	Traces   trace.TracerProvider // no-op without a collector
 	Failures atomic.Uint64        // exports that failed
 	Dropped  atomic.Uint64        // spans dropped because the queue was full
 	waiting  atomic.Int64         // spans
-	stop     func(context.Context) error
+	log      *slog.Logger
+	logged   rate.Sometimes
+	stops    []func(context.Context) error
 }
 
-// New starts the export. version and instance describe this daemon. Errors are of cfg. An unreachable collector is
-// logged every five minutes.
-func New(ctx context.Context, cfg Config, version, instance string, log *slog.Logger) (*Exporter, error) {
-	e := &Exporter{Traces: noop.NewTracerProvider(), stop: func(context.Context) error { return nil }}
+// New starts the export. version and instance describe this daemon. exposition writes its metrics in Prometheus' text
+// format. They are exported once a minute, or every OTEL_METRIC_EXPORT_INTERVAL milliseconds. Errors are of cfg. An
+// unreachable collector is logged every five minutes.
+func New(ctx context.Context, cfg Config, version, instance string, exposition func(io.Writer), log *slog.Logger) (*Exporter, error) {
+	e := &Exporter{Traces: noop.NewTracerProvider(), log: log, logged: rate.Sometimes{Interval: 5 * time.Minute}}
 	if cfg.URL == "" {
 		return e, nil
 	}
@@ -78,22 +96,44 @@ func New(ctx context.Context, cfg Config, version, instance string, log *slog.Lo
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(cfg.URL, "/")+tracesPath),
-		otlptracehttp.WithHTTPClient(client), otlptracehttp.WithCompression(otlptracehttp.GzipCompression))
+	base := strings.TrimSuffix(cfg.URL, "/")
+	spans, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(base+tracesPath), otlptracehttp.WithHTTPClient(client),
+		otlptracehttp.WithCompression(otlptracehttp.GzipCompression))
 	if err != nil {
 		return nil, err
 	}
-	queue := sdktrace.NewBatchSpanProcessor(spanExporter{exporter, e, log, &rate.Sometimes{Interval: 5 * time.Minute}}, sdktrace.WithMaxQueueSize(spansWaiting))
-	p := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spanQueue{queue, e}), sdktrace.WithResource(self))
-	e.Traces, e.stop = p, p.Shutdown
+	points, err := otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(base+metricsPath), otlpmetrichttp.WithHTTPClient(client),
+		otlpmetrichttp.WithCompression(otlpmetrichttp.GzipCompression))
+	if err != nil {
+		return nil, err
+	}
+	queue := sdktrace.NewBatchSpanProcessor(spanExporter{spans, e}, sdktrace.WithMaxQueueSize(spansWaiting))
+	traces := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spanQueue{queue, e}), sdktrace.WithResource(self))
+	reader := metric.NewPeriodicReader(metricExporter{points, e}, metric.WithMaxExportBatchSize(pointsAtOnce),
+		metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(gatherer(exposition)))))
+	metrics := metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(self))
+	e.Traces, e.stops = traces, []func(context.Context) error{traces.Shutdown, metrics.Shutdown}
 	return e, nil
 }
 
-// Close exports the queue, for up to lastExport.
+// ended counts and logs the error of an export. The error is not returned to the SDK, which would print it to standard
+// error.
+func (e *Exporter) ended(err error) {
+	if err != nil {
+		e.Failures.Add(1)
+		e.logged.Do(func() {
+			e.log.Warn("traces or metrics do not reach the OpenTelemetry collector; they are dropped and counted", "cause", err.Error())
+		})
+	}
+}
+
+// Close exports the queue and the metrics, for up to lastExport.
 func (e *Exporter) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastExport)
 	defer cancel()
-	_ = e.stop(ctx) // an unreachable collector was already logged
+	for _, stop := range e.stops {
+		_ = stop(ctx) // an unreachable collector was already logged
+	}
 }
 
 // spanQueue drops and counts spans when the queue is full.
@@ -113,21 +153,40 @@ func (q spanQueue) OnEnd(s sdktrace.ReadOnlySpan) {
 	}
 }
 
-// spanExporter counts and logs errors. It hides them from the SDK, which would print them to standard error.
+// spanExporter reports errors to ended.
 type spanExporter struct {
 	sdktrace.SpanExporter
-	of     *Exporter
-	log    *slog.Logger
-	logged *rate.Sometimes
+	of *Exporter
 }
 
 func (e spanExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	e.of.waiting.Add(-int64(len(spans)))
-	if err := e.SpanExporter.ExportSpans(ctx, spans); err != nil {
-		e.of.Failures.Add(1)
-		e.logged.Do(func() {
-			e.log.Warn("traces do not reach the OpenTelemetry collector; they are dropped and counted", "cause", err.Error())
-		})
-	}
+	e.of.ended(e.SpanExporter.ExportSpans(ctx, spans))
 	return nil
+}
+
+// metricExporter reports errors to ended.
+type metricExporter struct {
+	metric.Exporter
+	of *Exporter
+}
+
+func (e metricExporter) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
+	e.of.ended(e.Exporter.Export(ctx, m))
+	return nil
+}
+
+// gatherer parses what the function writes, so that exported metrics have the names of /metrics.
+type gatherer func(io.Writer)
+
+// Gather implements prometheus.Gatherer.
+func (g gatherer) Gather() ([]*dto.MetricFamily, error) {
+	var text bytes.Buffer
+	g(&text)
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(&text)
+	if err != nil {
+		return nil, fmt.Errorf("own metrics: %w", err)
+	}
+	return slices.Collect(maps.Values(families)), nil
 }

@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,11 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
+// own are a daemon's metrics, for tests.
+func own(w io.Writer) {
+	_, _ = io.WriteString(w, "# HELP a_total As.\n# TYPE a_total counter\na_total{x=\"1\"} 2\nb{y=\"z\"} 3\n")
+}
+
 // A collector that takes requests and never answers holds nobody up: spans beyond the bound are lost and counted, and the end
 // comes soon.
 func TestCollectorHangs(t *testing.T) {
@@ -19,7 +25,7 @@ func TestCollectorHangs(t *testing.T) {
 	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
 	defer collector.Close()
 	defer close(hang)
-	o, err := New(t.Context(), Config{URL: collector.URL}, "v1", "i", slog.New(slog.DiscardHandler))
+	o, err := New(t.Context(), Config{URL: collector.URL}, "v1", "i", own, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +66,7 @@ func TestCollectorAway(t *testing.T) {
 	var said strings.Builder
 	cfg := Config{URL: collector.URL + "/otlp/"}
 	cfg.Headers = map[string]string{"X-Scope-OrgID": "llm"}
-	o, err := New(t.Context(), cfg, "v1", "i", slog.New(slog.NewTextHandler(&said, nil)))
+	o, err := New(t.Context(), cfg, "v1", "i", own, slog.New(slog.NewTextHandler(&said, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,21 +81,22 @@ func TestCollectorAway(t *testing.T) {
 			return o.waiting.Load() == 0 && (o.Failures.Load() == uint64(want+1) || taken.Load() > before)
 		})
 	}
-	o.Close()
+	o.Close() // sends the metrics
 	if got := said.String(); strings.Count(got, "do not reach") != 1 || !strings.Contains(got, "400") {
 		t.Errorf("said:\n%s", got)
 	}
-	if failed, got := o.Failures.Load(), taken.Load(); failed != 3 || got != 1 || o.Dropped.Load() != 0 {
+	if failed, got := o.Failures.Load(), taken.Load(); failed != 3 || got != 2 || o.Dropped.Load() != 0 {
 		t.Errorf("%d exports failed, %d came", failed, got)
 	}
 }
 
 func TestConfig(t *testing.T) {
 	for url, want := range map[string]string{
-		"":                                "",
-		"https://collector:4318/base":     "",
-		"collector:4318":                  `url is "collector:4`,
-		"http://collector:4318/v1/traces": "without /v1/traces",
+		"":                                 "",
+		"https://collector:4318/base":      "",
+		"collector:4318":                   `url is "collector:4`,
+		"http://collector:4318/v1/traces":  "without /v1/traces",
+		"http://collector:4318/v1/metrics": "without /v1/traces",
 	} {
 		c := Config{URL: url}
 		if err := c.Check(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

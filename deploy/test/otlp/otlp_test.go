@@ -1,4 +1,4 @@
-// Package otlp has the receiver of the OpenTelemetry collector take the traces of a running daemon.
+// Package otlp has the receiver of the OpenTelemetry collector take the traces and metrics of a running daemon.
 package otlp
 
 import (
@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -24,6 +25,7 @@ import (
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/receiver/receivertest"
@@ -31,7 +33,7 @@ import (
 
 const patience = time.Minute
 
-// TestExport: the spans of a daemon arrive; after an outage of the collector the next ones do.
+// TestExport: a daemon's ticks and all its metrics arrive; after an outage of the collector the next ones do.
 func TestExport(t *testing.T) {
 	address := freeAddress(t)
 	c := startCollector(t, address)
@@ -85,6 +87,13 @@ func TestExport(t *testing.T) {
 		}
 	}
 
+	// Each metric, under its name, with as many series, once nothing changes any more.
+	var diff string
+	await(t, "all metrics", func() bool {
+		diff = cmp.Diff(d.metrics(t), c.newest(t))
+		return diff == ""
+	}, &diff)
+
 	c.stop()
 	d.replay(t, "2024-01-01T03:00:00Z")
 	await(t, "exports to fail", func() bool { return d.value(t, "forewarm_otlp_failures_total") > 5 })
@@ -98,17 +107,19 @@ func TestExport(t *testing.T) {
 			return s.Name() == "tick" && strings.HasPrefix(s.attribute("forewarm.tick"), "2024-01-01T07")
 		})
 	})
+	await(t, "metrics to arrive again", func() bool { return c.metrics.DataPointCount() > 0 })
 }
 
 // collector is the receiver, with what it took.
 type collector struct {
-	traces *consumertest.TracesSink
-	stop   func()
+	traces  *consumertest.TracesSink
+	metrics *consumertest.MetricsSink
+	stop    func()
 }
 
 func startCollector(t *testing.T, address string) *collector {
 	t.Helper()
-	c := &collector{traces: new(consumertest.TracesSink)}
+	c := &collector{traces: new(consumertest.TracesSink), metrics: new(consumertest.MetricsSink)}
 	factory := otlpreceiver.NewFactory()
 	cfg, settings := factory.CreateDefaultConfig(), receivertest.NewNopSettings(otlpreceiver.NewFactory().Type())
 	text := map[string]any{"protocols": map[string]any{"http": map[string]any{"endpoint": address}}}
@@ -119,12 +130,21 @@ func startCollector(t *testing.T, address string) *collector {
 	if err != nil {
 		t.Fatal(err)
 	}
+	metrics, err := factory.CreateMetrics(t.Context(), settings, cfg, c.metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := traces.Start(t.Context(), componenttest.NewNopHost()); err != nil {
 		t.Fatal(err)
 	}
+	if err := metrics.Start(t.Context(), componenttest.NewNopHost()); err != nil {
+		t.Fatal(err)
+	}
 	c.stop = sync.OnceFunc(func() {
-		if err := traces.Shutdown(context.Background()); err != nil {
-			t.Error(err)
+		for _, stop := range []func(context.Context) error{traces.Shutdown, metrics.Shutdown} {
+			if err := stop(context.Background()); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 	t.Cleanup(c.stop)
@@ -160,6 +180,35 @@ func (c *collector) spans() (all []span) {
 	return all
 }
 
+// newest is how many points each metric has, and of what type, in the newest export.
+func (c *collector) newest(t *testing.T) map[string]string {
+	t.Helper()
+	all := c.metrics.AllMetrics()
+	if len(all) == 0 {
+		return nil
+	}
+	out := map[string]string{}
+	for _, r := range all[len(all)-1].ResourceMetrics().All() {
+		for _, scope := range r.ScopeMetrics().All() {
+			for _, m := range scope.Metrics().All() {
+				switch m.Type() {
+				case pmetric.MetricTypeGauge:
+					out[m.Name()] = fmt.Sprint("gauge ", m.Gauge().DataPoints().Len())
+				case pmetric.MetricTypeSum:
+					out[m.Name()] = fmt.Sprint("counter ", m.Sum().DataPoints().Len())
+				case pmetric.MetricTypeHistogram:
+					out[m.Name()] = fmt.Sprint("histogram ", m.Histogram().DataPoints().Len())
+				case pmetric.MetricTypeSummary:
+					out[m.Name()] = fmt.Sprint("summary ", m.Summary().DataPoints().Len())
+				default:
+					t.Errorf("%s is a %s", m.Name(), m.Type())
+				}
+			}
+		}
+	}
+	return out
+}
+
 // daemon is a Forewarm in a process of its own.
 type daemon struct {
 	program, nats, http string
@@ -193,6 +242,7 @@ pools: [{name: chat, decode_tokens_per_s: 400, replicas: {min: 1, max: 9}}]
 	}
 	serve := exec.Command(d.program, "serve", "-config", config)
 	serve.Stderr = &d.log
+	serve.Env = append(os.Environ(), "OTEL_METRIC_EXPORT_INTERVAL=1000")
 	if err := serve.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -264,6 +314,21 @@ func (d *daemon) families(t *testing.T) map[string]*dto.MetricFamily {
 	return families
 }
 
+// metrics is how many series each metric of /metrics has, and of what type.
+func (d *daemon) metrics(t *testing.T) map[string]string {
+	t.Helper()
+	families := d.families(t)
+	out := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(families)) {
+		kind := strings.ToLower(families[name].GetType().String())
+		if kind == "untyped" {
+			kind = "gauge"
+		}
+		out[name] = fmt.Sprint(kind, " ", len(families[name].GetMetric()))
+	}
+	return out
+}
+
 // value is that of a metric without labels.
 func (d *daemon) value(t *testing.T, name string) float64 {
 	t.Helper()
@@ -291,14 +356,17 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// await waits until done.
-func await(t *testing.T, what string, done func() bool) {
+// await waits until done; detail is said where it never is.
+func await(t *testing.T, what string, done func() bool, detail ...*string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for !done() {
 		select {
 		case <-ctx.Done():
+			for _, d := range detail {
+				what += "\n" + *d
+			}
 			t.Fatalf("waited %s for %s", patience, what)
 		case <-time.After(100 * time.Millisecond):
 		}
