@@ -215,9 +215,9 @@ func printAlarms(std streams, a *backtest.Alarms) {
 		p.Raised, p.Threshold, orDash("%.0f %%", 100*p.Precision), p.FalsePerWeek, 100*p.Announced)
 }
 
-// orDash formats x, – if unknown.
+// orDash formats x, – if it is unknown or not reached.
 func orDash(format string, x backtest.Number) string {
-	if math.IsNaN(float64(x)) {
+	if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
 		return "–"
 	}
 	return fmt.Sprintf(format, x)
@@ -230,12 +230,13 @@ func printComparisons(std streams, all []backtest.Comparison) error {
 		w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(w, "policy\tGPU-hours\tchosen before\tits saturated minutes\tits GPU-hours\tits actions\ttaken back\t")
 		for _, p := range c.Costs {
-			fmt.Fprintf(w, "%s\t%.0f\t%s\t%.2f %%\t%.0f\t%d\t%s\t\n", p.Policy, p.GPUHours, p.Tuned, 100*p.Carried, p.CarriedCost, p.Actions, orDash("%.1f %%", 100*p.ReversedShare))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%.2f %%\t%.0f\t%d\t%s\t\n", p.Policy, orDash("%.0f", p.GPUHours), p.Tuned, 100*p.Carried, p.CarriedCost, p.Actions, orDash("%.1f %%", 100*p.ReversedShare))
 		}
 		if err := w.Flush(); err != nil {
 			return err
 		}
-		fmt.Fprintf(std.out, "best rival %s; gap to the oracle closed %.1f %%; saturated minutes at equal GPU-hours %.2f of the best rival's\n", c.BestRival, 100*c.GapClosed, c.SaturationRatio)
+		fmt.Fprintf(std.out, "best rival %s; gap to the oracle closed %s; saturated minutes at equal GPU-hours %s of the best rival's\n",
+			cmp.Or(c.BestRival, "–"), orDash("%.1f %%", 100*c.GapClosed), orDash("%.2f", c.SaturationRatio))
 	}
 	return nil
 }

@@ -86,3 +86,15 @@ func TestTrim(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestComparisonsWithoutFigures: what is unknown or not reached is a dash, not NaN or Inf.
+func TestComparisonsWithoutFigures(t *testing.T) {
+	nan, inf := backtest.Number(math.NaN()), backtest.Number(math.Inf(1))
+	var out bytes.Buffer
+	err := printComparisons(streams{out: &out}, []backtest.Comparison{{
+		SaturatedShare: .01, Costs: []backtest.Cost{{Policy: "static_peak", GPUHours: inf, ReversedShare: nan}}, GapClosed: nan, SaturationRatio: inf,
+	}})
+	if text := out.String(); err != nil || strings.Contains(text, "NaN") || strings.Contains(text, "Inf") || !strings.Contains(text, "closed –;") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
