@@ -11,12 +11,11 @@ import (
 
 // contender is one setting of one policy with its pool.
 type contender struct {
-	spec       *PolicySpec
-	set        Setting
-	pool       *FluidPool
-	policy     Policy                 // nil for Forewarm
-	other      *variant               // Forewarm with another setting than the pipeline's; otherwise nil
-	calibrator *forecaster.Calibrator // of other
+	spec   *PolicySpec
+	set    Setting
+	pool   *FluidPool
+	policy Policy   // nil for Forewarm
+	other  *variant // Forewarm with another setting than the pipeline's; otherwise nil
 
 	tuning Account // at the start of the scored part
 	track  *track  // nil without a drawing
@@ -34,18 +33,6 @@ func (c *contender) step(load Load) (o Observation, desired int) {
 	return o, desired
 }
 
-// decide makes Forewarm's decision after the pipeline's tick; calibrator is the pipeline's.
-func (c *contender) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator, demand *Demand) {
-	if c.other == nil {
-		return
-	}
-	if c.calibrator == nil {
-		c.calibrator = calibrator.WithSharedRanks()
-	}
-	c.calibrator.Learn(t, demand.before(t))
-	c.other.decide(t, sequence, f, c.calibrator, c.pool)
-}
-
 func (c *contender) outcome() outcome {
 	return outcome{set: c.set, tuning: c.tuning, scored: c.pool.Account().Since(c.tuning)}
 }
@@ -54,13 +41,11 @@ func (c *contender) outcome() outcome {
 func (c *contender) isDefault() bool { return slices.Equal(c.set, c.spec.defaults()) }
 
 // variant is Forewarm with another decision quantile. It uses the same functions with a pool of its own. Forecasts do
-// not depend on the pool, so one pipeline serves all settings. A separate Calibrator corrects the probabilities for
-// this pool's supply.
+// not depend on the pool, so one pipeline serves all settings, and its Calibrator corrects the probabilities.
 type variant struct {
-	pool       capacity.Pool // with the learned warm-up lag
-	cfg        alerting.Config
-	state      alerting.State
-	projection forecaster.Projection // the newest
+	pool  capacity.Pool // with the learned warm-up lag
+	cfg   alerting.Config
+	state alerting.State
 }
 
 func newVariant(pool capacity.Pool, cfg alerting.Config, quantile float64) *variant {
@@ -68,8 +53,8 @@ func newVariant(pool capacity.Pool, cfg alerting.Config, quantile float64) *vari
 	return &variant{pool: pool, cfg: cfg}
 }
 
-// decide returns Forewarm's decision for the pool at t, and scales the pool. calibrator is of this pool; nil applies no
-// correction.
+// decide returns Forewarm's decision for the pool at t, and scales the pool. calibrator is the pipeline's; nil applies
+// no correction.
 func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator, obeys *FluidPool) alerting.Decision {
 	for _, lag := range obeys.Warmed() {
 		v.pool.Warmup.Observe(lag)
@@ -84,9 +69,8 @@ func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecas
 	pool.Warmup = v.pool.Warmup.Given(waiting)
 	supply, _ := alerting.CurrentSupply(t, minute, &pool, v.state, v.cfg.Mode)
 	window := forecaster.LeadTime(&pool.Warmup) + v.cfg.Hold
-	v.projection = forecaster.Project(f, alerting.Serving(&pool, nil), &pool.Warmup, supply, pool.Reserves.Failure, window, calibrator)
-	calibrator.Issue(f, &v.projection, &pool.Warmup)
-	in := alerting.Input{Projection: v.projection, Forecast: f, Pool: pool, Minute: minute, Sequence: sequence}
+	projection := forecaster.Project(f, alerting.Serving(&pool, nil), &pool.Warmup, supply, pool.Reserves.Failure, window, calibrator)
+	in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: minute, Sequence: sequence}
 	var d alerting.Decision
 	d, v.state = alerting.Decide(t, in, v.state, v.cfg)
 	obeys.SetDesired(d.Desired)

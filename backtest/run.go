@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/pipeline"
@@ -53,10 +52,8 @@ type runner struct {
 	now      time.Time    // end of the served time
 	sizing   *FluidPool   // never serves; computes needs and warm-ups
 	scores   *scores
-	// reliability judges the projections of all settings.
-	reliability forecaster.Reliability
-	watches     []*watch // of the pool's size, then of others
-	plot        *plot    // nil without a report
+	watches  []*watch // of the pool's size, then of others
+	plot     *plot    // nil without a report
 
 	forecasts, decisions *table
 	trace                TraceSummary
@@ -210,29 +207,16 @@ func (r *runner) emit(out *pipeline.Output) {
 		r.decisions.decision(r.start, &out.Decisions[i])
 		r.own.pool.SetDesired(out.Decisions[i].Desired)
 	}
-	before := out.Tick.Add(-features.Minute)
-	r.reliability.Observe(before.Unix()/60, r.demand.At(before).Of)
-	for i := range out.Projections {
-		r.judge(out.Tick, &out.Projections[i])
-	}
 	for i := range out.Forecasts {
 		load, calibrator := out.Forecasts[i].Load(), r.pipeline.Calibrator(out.Forecasts[i].Pool)
 		for _, w := range r.watches {
 			w.project(out.Tick, load, calibrator, r.demand)
 		}
 		for _, c := range r.field {
-			c.decide(out.Tick, out.Sequence, load, calibrator, r.demand)
 			if c.other != nil {
-				r.judge(out.Tick, &c.other.projection)
+				c.other.decide(out.Tick, out.Sequence, load, calibrator, c.pool)
 			}
 		}
-	}
-}
-
-// judge records a projection of the scored part if its window ends within the run.
-func (r *runner) judge(t time.Time, p *forecaster.Projection) {
-	if !t.Before(r.scores.from) && !t.Add(forecaster.Horizon*features.Minute).After(r.until) {
-		r.reliability.Issue(p, &r.pool.Warmup, p.Lead+r.cfg.Decision.Hold)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -70,12 +69,10 @@ type Summary struct {
 	Origins int          `json:"origins"`                // with forecasts
 	Holes   int          `json:"hole_minutes,omitempty"` // minutes without data that are not zero traffic
 	// Refused counts records that the pipeline could not use, by reason; Trace counts unusable rows.
-	Refused map[ingest.Reason]uint64 `json:"refused"`
-	Scores  []Score                  `json:"scores"`
-	// Reliability compares the projected probability of saturation with its frequency, if supply was as projected.
-	Reliability []forecaster.ReliabilityBin `json:"reliability,omitempty"`
-	Policies    []Result                    `json:"policies"`
-	Alarms      *Alarms                     `json:"alarms"` // of a pool without scaling
+	Refused  map[ingest.Reason]uint64 `json:"refused"`
+	Scores   []Score                  `json:"scores"`
+	Policies []Result                 `json:"policies"`
+	Alarms   *Alarms                  `json:"alarms"` // of a pool without scaling
 	// Comparisons exist for a sweep, one per target.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
 	// NotKnown lists the limits of recorded data; none for a trace.

@@ -68,7 +68,7 @@ func (r *runner) contender(spec *PolicySpec, set Setting) *contender {
 func (r *runner) summary() Summary {
 	s := Summary{
 		Trace: r.trace, Start: r.start, Minutes: len(r.demand.Minutes), Origins: r.origins, Holes: r.holes,
-		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(), Reliability: r.reliability.Bins(),
+		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(),
 		Alarms: r.watches[0].alarms(),
 	}
 	if r.cfg.Recorded != nil {

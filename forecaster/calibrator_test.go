@@ -5,9 +5,6 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // evenly is a pool whose paths are spread evenly from 0 to 100 at an origin, each the same in all minutes.
@@ -174,40 +171,6 @@ func TestRankCurveInverts(t *testing.T) {
 	plain := (*Calibrator)(nil).recalibration("kv")
 	if p := plain.probability(.3, 60, &none); p != .3 || plain.level(.3, 60) != .3 {
 		t.Errorf("without an calibrator 0.3 becomes %g", p)
-	}
-}
-
-// TestReliability: a projection is judged by the demand that came against the supply that it assumed, averaged over the lag
-// of replicas that were on their way.
-func TestReliability(t *testing.T) {
-	const window = 10 * time.Minute
-	var r Reliability
-	project := func(minute int, stated float64, supply Supply) {
-		p := Projection{Origin: minuteAt(minute), Supply: supply, Resources: []ResourceProjection{{Dimension: "kv", PerReplica: 100}}}
-		for h := range Horizon {
-			p.Resources[0].Probability[h] = stated
-		}
-		r.Issue(&p, halfLag{}, window)
-	}
-	project(0, .8, Supply{Ready: 2})                                                  // 200 hold until minute 5
-	project(0, .8, Supply{Ready: 9})                                                  // enough
-	project(0, .2, Supply{Ready: 2, Pending: []time.Time{minuteAt(0)}})               // ready in time, or not
-	project(6, .97, Supply{Ready: 1})                                                 // short from the start
-	project(65, .5, Supply{Ready: 2})                                                 // is not over
-	project(0, 0, Supply{Ready: 2, Pending: []time.Time{minuteAt(-1), minuteAt(-2)}}) // the same lag for both
-	for m := range 70 {
-		r.Observe(minuteAt(m).Unix()/60, func(string) float64 {
-			if m == 5 || m == 6 {
-				return 250
-			}
-			return 150
-		})
-	}
-	want := []ReliabilityBin{
-		{0, .05, 1, 0, .5, 1}, {.15, .25, 1, .2, .5, 1}, {.75, .85, 2, .8, .5, 1}, {.95, 1, 1, .97, 1, 1},
-	}
-	if diff := cmp.Diff(want, r.Bins(), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-		t.Error(diff)
 	}
 }
 

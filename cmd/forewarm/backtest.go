@@ -12,7 +12,6 @@ import (
 
 	"github.com/forewarm/forewarm/backtest"
 	"github.com/forewarm/forewarm/config"
-	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/pipeline"
 )
@@ -171,9 +170,6 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 	} else if err := printScores(std, s.Scores); err != nil {
 		return err
 	}
-	if err := printReliability(std, s.Reliability); err != nil {
-		return err
-	}
 	printAlarms(std, s.Alarms)
 	if len(s.Policies) == 0 {
 		return nil
@@ -188,19 +184,6 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 		return err
 	}
 	return printComparisons(std, s.Comparisons)
-}
-
-// printReliability prints how many of the projected saturations came, if there were any. Windows do not overlap.
-func printReliability(std streams, bins []forecaster.ReliabilityBin) error {
-	if len(bins) == 0 {
-		return nil
-	}
-	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\nsaturation stated\tprojections\twindows\tstated on average\tcame\t")
-	for _, b := range bins {
-		fmt.Fprintf(w, "%.0f to %.0f %%\t%d\t%d\t%.1f %%\t%.1f %%\t\n", 100*b.From, 100*b.To, b.N, b.Windows, 100*b.Stated, 100*b.Came)
-	}
-	return w.Flush()
 }
 
 // printAlarms prints the quality of alarms for a pool without scaling.
