@@ -115,7 +115,7 @@ func TestEventsReachTheForecaster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(p.Events) != 2 || p.Events[0].Class != "agent" || p.Events[1].Duration != time.Hour || p.Events[1].Uncertainty != 1.5 {
+	if len(p.Events) != 2 || p.Events[0].Name == "" || p.Events[1].Duration != time.Hour || p.Events[1].Uncertainty != 1.5 {
 		t.Errorf("events %+v", p.Events)
 	}
 }

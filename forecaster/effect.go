@@ -3,6 +3,7 @@ package forecaster
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -10,7 +11,8 @@ import (
 
 // Scheduled events multiply demand. The series of a pool hold demand without them: observed demand is divided by the
 // expected factor of its events. So neither levels nor seasons learn a launch as if it came every day. Forecasts are
-// multiplied again, and widened by the uncertainty of the change from now.
+// multiplied again, and widened by the uncertainty of the change from now. An event multiplies all classes of a pool
+// alike.
 //
 // The factor is learned in the first hour of an event, against the forecast just before it began. The logarithm of the
 // factor has a normal prior from the calendar, and each minute is a noisy observation of it (a scalar Kalman filter).
@@ -35,9 +37,7 @@ type effect struct {
 	event *Event
 
 	effectState
-	at       int64 // minute of strength
-	strength [effectBack + Horizon]float64
-	observed float64 // demand, in the minute being observed, of the classes that the event applies to
+	strength [effectBack + Horizon]float64 // of the minutes around the newest
 }
 
 // effectState is the part of effect in snapshots.
@@ -56,15 +56,11 @@ type effectState struct {
 }
 
 func newEffect(e *Event) *effect {
-	return &effect{event: e, at: -1, effectState: effectState{Name: e.Name, Stated: e.Factor, Mean: math.Log(e.Factor), Var: e.logSD() * e.logSD()}}
+	return &effect{event: e, effectState: effectState{Name: e.Name, Stated: e.Factor, Mean: math.Log(e.Factor), Var: e.logSD() * e.logSD()}}
 }
 
 // setMinute computes the strengths around a minute.
 func (x *effect) setMinute(minute int64) {
-	if x.at == minute {
-		return
-	}
-	x.at = minute
 	for i := range x.strength {
 		x.strength[i] = x.event.strength(middle(minute + int64(i-effectBack+1)))
 	}
@@ -83,46 +79,13 @@ func (x *effect) recent() float64 {
 	return sum / effectBack
 }
 
-// near reports whether the event has any strength around the minute set.
-func (x *effect) near() bool {
-	for _, s := range x.strength {
-		if s > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// multiplier is the expected factor of the events on the demand of a class in a minute.
-func (p *pool) multiplier(class string, minute int64) float64 {
+// multiplier is the expected factor of the events on demand in a minute.
+func (p *pool) multiplier(minute int64) float64 {
 	sum := 0.0
 	for _, x := range p.effects {
-		if !x.event.applies(class) {
-			continue
-		}
-		if back := x.at - minute; x.at >= 0 && back >= 0 && back < effectBack {
-			sum += x.Mean * x.strength[effectBack-1-back]
-		} else {
-			sum += x.Mean * x.event.strength(middle(minute))
-		}
-	}
-	if sum == 0 {
-		return 1
+		sum += x.Mean * x.event.strength(middle(minute))
 	}
 	return math.Exp(sum)
-}
-
-// withoutEvents is the nowcast of a window's dimension, divided by the factor of events. Demand of the newest minute is
-// also counted for learning the events.
-func (p *pool) withoutEvents(d int, w *features.Window, multiplier float64, newest bool) (features.Estimate, bool) {
-	now, ok := dimensions[d].Now(w)
-	if ok && newest {
-		p.countForEvents(w.Class, d, now)
-	}
-	if ok && multiplier != 1 {
-		scale(&now, 1/multiplier)
-	}
-	return now, ok
 }
 
 func scale(e *features.Estimate, by float64) {
@@ -133,7 +96,6 @@ func scale(e *features.Estimate, by float64) {
 func (p *pool) expectEvents(minute int64) {
 	for _, x := range p.effects {
 		x.setMinute(minute)
-		x.observed = math.NaN()
 		if x.now() == 0 {
 			continue
 		}
@@ -144,15 +106,15 @@ func (p *pool) expectEvents(minute int64) {
 	}
 }
 
-// begin records the forecast of the classes that the event applies to, in their first dimension.
+// begin records the forecast of the pool in its first dimension.
 func (x *effect) begin(minute int64, p *pool) {
 	if x.Begun != 0 {
 		x.Var = math.Min(x.Var+effectDrift*effectDrift, x.event.logSD()*x.event.logSD())
 	}
 	x.Begun, x.Expected, x.Noise = minute, nil, nil
-	for d := range dimensions {
+	for d, s := range p.total {
 		var f Forecast
-		if !p.forecastWithoutEvents(x.event.Class, d, &f) {
+		if s == nil || !s.forecast(&f) {
 			continue
 		}
 		x.Dimension = d
@@ -168,36 +130,18 @@ func (x *effect) begin(minute int64, p *pool) {
 	}
 }
 
-// forecastWithoutEvents forecasts a class, or the pool if the name is empty.
-func (p *pool) forecastWithoutEvents(name string, d int, f *Forecast) bool {
-	if name == "" {
-		return p.total[d] != nil && p.total[d].forecast(f)
-	}
-	c := p.find(name)
-	return c != nil && c.series[d] != nil && c.series[d].forecast(f)
-}
-
-// countForEvents adds demand of a class, events included, to the events that apply to it.
-func (p *pool) countForEvents(class string, d int, now features.Estimate) {
-	for _, x := range p.effects {
-		if x.now() > 0 && d == x.Dimension && x.event.applies(class) {
-			x.observed = zeroIfNaN(x.observed) + now.Mean
-		}
-	}
-}
-
-// learnEvents updates the factors of events from the demand of a minute.
-func (p *pool) learnEvents(minute int64) {
+// learnEvents updates the factors of events from the demand of a minute, events included.
+func (p *pool) learnEvents(minute int64, demand func(dimension int) float64) {
 	for _, x := range p.effects {
 		h, s := minute-x.Begun, x.now()
-		if s < minEffect || math.IsNaN(x.observed) || h < 0 || h >= int64(len(x.Expected)) {
+		if s < minEffect || h < 0 || h >= int64(len(x.Expected)) {
 			continue
 		}
-		expected, noise := float64(x.Expected[h]), float64(x.Noise[h])
-		if !(expected > 0) {
+		observed, expected, noise := demand(x.Dimension), float64(x.Expected[h]), float64(x.Noise[h])
+		if math.IsNaN(observed) || !(expected > 0) {
 			continue
 		}
-		seen := math.Log(math.Max(x.observed/expected, 1.0/maxEventFactor)) / s
+		seen := math.Log(math.Max(observed/expected, 1.0/maxEventFactor)) / s
 		r := effectTogether * noise * noise / (s * s)
 		gain := x.Var / (x.Var + r)
 		by := gain * (seen - x.Mean)
@@ -212,21 +156,8 @@ func (p *pool) learnEvents(minute int64) {
 func (p *pool) amendSince(x *effect, newest int64, by float64) {
 	for m := x.Begun; m < newest; m++ {
 		factor := math.Exp(-by * x.event.strength(middle(m)))
-		for _, c := range p.classes {
-			if !x.event.applies(c.key.Class) {
-				continue
-			}
-			for d := range dimensions {
-				s := c.series[d]
-				if s == nil {
-					continue
-				}
-				was := s.history.At(m)
-				s.history.Amend(m, was*factor)
-				if t := p.total[d]; t != nil && !math.IsNaN(was) {
-					t.history.Amend(m, math.Max(0, t.history.At(m)+was*(factor-1)))
-				}
-			}
+		for s := range p.series() {
+			s.history.Amend(m, s.history.At(m)*factor)
 		}
 	}
 }
@@ -254,4 +185,86 @@ func (p *pool) restoreEffects(all []effectState) error {
 		}
 	}
 	return nil
+}
+
+// impact is what the events of a pool do to its forecasts of one origin: mean and variance, by minute, of the logarithm
+// of their factor, and the mean in the newest minute.
+type impact struct {
+	now            float64
+	mean, variance [Horizon]float64
+	events         []EventEffect
+}
+
+// impact of the events near the newest minute.
+func (p *pool) impact() (c impact) {
+	for _, x := range p.effects {
+		x.setMinute(p.newest)
+		if slices.Max(x.strength[:]) == 0 {
+			continue
+		}
+		wide := z90 * math.Sqrt(x.Var)
+		c.events = append(c.events, EventEffect{
+			Name: x.Name, Stated: x.Stated, Learned: math.Exp(x.Mean), Low: math.Exp(x.Mean - wide), High: math.Exp(x.Mean + wide),
+			Now: x.now(), Ahead: x.ahead(targets[midLead].to),
+		})
+		c.now += x.Mean * x.now()
+		for h := range c.mean {
+			s := x.ahead(h + 1)
+			c.mean[h] += x.Mean * s
+			c.variance[h] += x.Var * (s - x.recent()) * (s - x.recent())
+		}
+	}
+	return c
+}
+
+// apply multiplies a forecast, and widens it by the uncertainty of the change from now.
+func (c *impact) apply(f *Forecast) {
+	if c.events == nil {
+		return
+	}
+	f.Basis.Events = slices.Clone(c.events)
+	f.Last *= math.Exp(c.now)
+	scale(&f.Now, math.Exp(c.now))
+	was := windowMedian(f)
+	widest := 0.0
+	for h := range f.Minute {
+		multiply(&f.Minute[h], c.mean[h], c.variance[h])
+		if h+1 >= WindowFrom && h+1 <= WindowTo {
+			widest = math.Max(widest, c.variance[h])
+		}
+	}
+	mean := 0.0
+	if was > 0 {
+		mean = math.Log(windowMedian(f) / was)
+	}
+	multiply(&f.WindowMax, mean, widest)
+}
+
+// windowMedian is the largest median of a minute in the window.
+func windowMedian(f *Forecast) (m float64) {
+	for h := WindowFrom; h <= WindowTo; h++ {
+		m = math.Max(m, f.Minute[h-1][L50])
+	}
+	return m
+}
+
+// multiply multiplies a distribution by an independent log-normal factor; mean and variance are of its logarithm.
+// Distances from the median, as logarithms, add up like standard deviations.
+func multiply(q *Quantiles, mean, variance float64) {
+	if mean == 0 && variance == 0 {
+		return
+	}
+	median := q[L50]
+	for i := range q {
+		z := gaussian[i]
+		switch {
+		case q[i] == 0:
+		case median > 0:
+			d := math.Log(q[i] / median)
+			q[i] = median * math.Exp(mean+math.Copysign(math.Sqrt(d*d+z*z*variance), z))
+		default:
+			q[i] *= math.Exp(mean + z*math.Sqrt(variance))
+		}
+	}
+	q.Sort()
 }

@@ -6,12 +6,10 @@ import (
 	"time"
 )
 
-// EventConfig is one entry of the calendar of known events: a launch, a campaign, a nightly batch. Times are minutes.
-// An event of a class without traffic has no effect.
+// EventConfig is one entry of the calendar of known events of a pool: a launch, a campaign, a nightly batch.
 type EventConfig struct {
 	Name  string `yaml:"name"`
 	Pool  string `yaml:"pool"`
-	Class string `yaml:"class"` // "": all classes of the pool
 	// Start is when demand begins to change, by the pool's clock ("2026-12-01 09:00") or with an offset (RFC 3339).
 	Start string `yaml:"start"`
 	// Ramp is how long demand takes to change after Start, and to change back once Duration is over.
@@ -125,9 +123,6 @@ func (e *Event) strengthAfter(past time.Duration) float64 {
 	}
 	return 1
 }
-
-// applies reports whether the event changes the demand of a class.
-func (e *Event) applies(class string) bool { return e.Class == "" || e.Class == class }
 
 // logSD is the standard deviation of the logarithm of the factor, from Uncertainty.
 func (e *Event) logSD() float64 { return math.Log(e.Uncertainty) / z90 }

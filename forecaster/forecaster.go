@@ -1,6 +1,7 @@
 package forecaster
 
 import (
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -137,6 +138,7 @@ func (p *pool) observe(windows []features.Window, settle int) {
 		p.newest = minute
 		p.expectEvents(minute)
 	}
+	multiplier := p.multiplier(minute)
 	t := sums{unknowns(), make([]float64, len(dimensions)), make([]float64, len(dimensions))}
 	for d, s := range p.total {
 		if s != nil {
@@ -146,19 +148,20 @@ func (p *pool) observe(windows []features.Window, settle int) {
 	for i := range windows {
 		w := &windows[i]
 		c := p.class(features.Key{Pool: p.name, Class: w.Class})
-		multiplier := p.multiplier(w.Class, minute)
 		c.addWeight(minute, w)
 		c.shape.observe(minute, w)
 		for d := range dimensions {
-			now, ok := p.withoutEvents(d, w, multiplier, newest)
+			now, ok := dimensions[d].Now(w)
 			if !ok {
 				now = unknown
+			} else if multiplier != 1 {
+				scale(&now, 1/multiplier)
 			}
 			p.countClass(c, d, minute, now, &t, settle)
 		}
 	}
 	if newest {
-		p.learnEvents(minute)
+		p.learnEvents(minute, func(d int) float64 { return t.newest[d].Mean * multiplier })
 	}
 	for d := range dimensions {
 		p.updateTotal(d, minute, &t, settle)
@@ -247,12 +250,12 @@ func (f *Forecaster) Forecast(origin time.Time) []PoolForecast {
 func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast {
 	pf := PoolForecast{Pool: p.name, Origin: origin, Minute: p.minute}
 	pf.Stale = p.minute.LastEvent.IsZero() || origin.Sub(p.minute.LastEvent) > staleAfter
-	events := p.eventForecasts()
+	events := p.impact()
 	var all shapeSums
 	for _, c := range p.classes {
 		now := c.shape.sum(0)
 		all.add(&now)
-		if !c.shown && events == nil {
+		if !c.shown {
 			continue
 		}
 		for d, s := range c.series {
@@ -261,10 +264,8 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 				continue
 			}
 			f.Basis.Now = now
-			events.class(d, &f)
-			if c.shown {
-				pf.Classes = append(pf.Classes, f)
-			}
+			events.apply(&f)
+			pf.Classes = append(pf.Classes, f)
 		}
 	}
 	for d, s := range p.total {
@@ -273,7 +274,7 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 			continue
 		}
 		f.Basis.Now = all
-		events.total(d, &f)
+		events.apply(&f)
 		pf.Total = append(pf.Total, f)
 		pf.Paths.Dimensions = append(pf.Paths.Dimensions, f.Dimension)
 		pf.Paths.At = append(pf.Paths.At, samplePaths(&f.Minute))
@@ -322,16 +323,25 @@ func (f *Forecaster) SetZone(name string, zone *time.Location) {
 	}
 	p := f.pools[i]
 	p.calendar = model.NewCalendar(zone)
-	follow := func(all []*series) {
-		for _, s := range all {
-			if s != nil {
-				s.history.Calendar = p.calendar
+	for s := range p.series() {
+		s.history.Calendar = p.calendar
+	}
+}
+
+// series are those of the total and of all classes.
+func (p *pool) series() iter.Seq[*series] {
+	return func(yield func(*series) bool) {
+		for i := -1; i < len(p.classes); i++ {
+			all := p.total
+			if i >= 0 {
+				all = p.classes[i].series
+			}
+			for _, s := range all {
+				if s != nil && !yield(s) {
+					return
+				}
 			}
 		}
-	}
-	follow(p.total)
-	for _, c := range p.classes {
-		follow(c.series)
 	}
 }
 

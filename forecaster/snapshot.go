@@ -9,7 +9,7 @@ import (
 )
 
 // snapshotVersion changes with the network, the targets, the levels or the meaning of a state below.
-const snapshotVersion = 25
+const snapshotVersion = 26
 
 // VersionError means that a state has another version than this program reads.
 type VersionError struct {
