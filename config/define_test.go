@@ -17,7 +17,7 @@ func TestDefine(t *testing.T) {
 	if err := os.WriteFile(model, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := Parse("forewarm.yaml", []byte("default_pool: {model_config: "+model+", gpu: {type: h100-80g}, warmup: {p50: 3m, p90: 5m}, replicas: {max: 8}}\ndecision: {cooldown: 10m}"), func(string) string { return "" })
+	c, err := Parse("forewarm.yaml", []byte("default_pool: {model_config: "+model+", gpu: {type: h100-80g, weights: 15GiB}, warmup: {p50: 3m, p90: 5m}, replicas: {max: 8}}\ndecision: {cooldown: 10m}"), func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 
 // EventConfig is one entry of the calendar of known events of a pool: a launch, a campaign, a nightly batch.
 type EventConfig struct {
-	Name  string `yaml:"name"`
-	Pool  string `yaml:"pool"`
+	Name string `yaml:"name"`
+	Pool string `yaml:"pool"`
 	// Start is when demand begins to change, by the pool's clock ("2026-12-01 09:00") or with an offset (RFC 3339).
 	Start string `yaml:"start"`
 	// Ramp is how long demand takes to change after Start, and to change back once Duration is over.

@@ -194,14 +194,3 @@ func (s *shape) retries() factor {
 }
 
 func requestsOf(r *shapeSums) float32 { return r.Requests }
-
-// Computed is the share of the pool's prompt tokens in the last ten minutes that were not served from a cache, at least
-// 0.01; 1 if unknown.
-func (pf *PoolForecast) Computed() float64 {
-	for i := range pf.Total {
-		if now := &pf.Total[i].Basis.Now; now.PromptOfCached > 0 && now.Cached >= 0 {
-			return min(max(1-float64(now.Cached/now.PromptOfCached), 0.01), 1)
-		}
-	}
-	return 1
-}

@@ -558,7 +558,6 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		pool.Warmup = e.warmup.Given(pendingAges(t, &f.Minute.State, e.asks.Open))
 		trusted := pool.Trust(&e.service.learned, f.Minute.State.KVCapacityTokens, t)
 		pool.Rates = trusted.Rates
-		sending := pool.Sent(f.Computed())
 		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.decision, cfg.Mode)
 		lead := forecaster.LeadTime(&pool.Warmup)
 		e.line.Judge(e.calibrator.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Load(f.Pool, dimension, minute) }))
@@ -578,9 +577,6 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		}
 		limits := forecaster.ProjectLimits(f, limitsOf(&pool), window)
 		projection.Warnings = append(projection.Warnings, trusted.Warnings...)
-		if sending {
-			projection.Warnings = append(projection.Warnings, transferWarning(&pool))
-		}
 		projection.Warnings = append(projection.Warnings, limitWarnings(limits, window)...)
 		out.Services = append(out.Services, PoolService{f.Pool, trusted, pool.ServiceCurve(&e.service.learned, &trusted), limits})
 		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence, Signals: e.signals}

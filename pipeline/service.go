@@ -145,8 +145,3 @@ func limitWarnings(limits []forecaster.ResourceProjection, window time.Duration)
 	}
 	return warnings
 }
-
-// transferWarning is for prefill replicas that send more slowly than they compute.
-func transferWarning(p *capacity.Pool) string {
-	return fmt.Sprintf("a prefill replica sends at most %.0f tokens/s of KV cache (disaggregated.transfer), so it counts for %.0f prompt tokens/s", p.TransferTokensPerS, p.Rates.PrefillTokensPerS)
-}

@@ -4,16 +4,10 @@ import "github.com/forewarm/forewarm/forecaster/capacity"
 
 // Memory is the memory of a replica, and how many requests it holds.
 type Memory struct {
-	GPUs       int             `json:"gpus"`
-	GPU        capacity.Bytes  `json:"fullest_gpu_bytes"`
-	Checkpoint number          `json:"weights_bytes"`
-	Weights    number          `json:"weights"`
-	Active     number          `json:"active_weights"`
-	ModelToken number          `json:"kv_bytes_per_token"` // of the model, without copies
+	GPU        capacity.Bytes  `json:"gpu_bytes"` // of each
 	TokenBytes number          `json:"kv_bytes_per_token_and_gpu"`
 	Windowed   int             `json:"windowed_layers,omitempty"`
 	Window     int             `json:"window_tokens,omitempty"`
-	Estimated  bool            `json:"workspace_is_estimated"`
 	Requests   []RequestsAtOne `json:"requests"`
 }
 
@@ -33,14 +27,7 @@ type RequestsAtOne struct {
 
 // MemoryOf is the memory of a replica with requests of the given lengths.
 func MemoryOf(f *capacity.Fit, lengths Contexts) *Memory {
-	w := f.Model.Weights
-	m := &Memory{
-		GPUs: f.GPUs, GPU: f.GPU, Checkpoint: number(f.Checkpoint), Weights: unknown, Active: unknown,
-		ModelToken: number(f.ModelTokenBytes), TokenBytes: number(f.TokenBytes.PerGPU), Windowed: f.Model.Windowed, Window: f.Model.Window, Estimated: f.Estimated,
-	}
-	if w.Total() > 0 {
-		m.Weights, m.Active = number(w.Total()), number(w.Total()-w.Experts+w.Active)
-	}
+	m := &Memory{GPU: f.GPU, TokenBytes: number(f.TokenBytes), Windowed: f.Model.Windowed, Window: f.Model.Window}
 	type context struct {
 		name   string
 		tokens float64

@@ -23,7 +23,7 @@ var (
 	page string
 
 	textTemplate = texttemplate.Must(texttemplate.New("sheet").Funcs(texttemplate.FuncMap{
-		"text": markdown.Text, "amount": amount, "percent": percent, "multiple": multiple, "money": money, "bound": boundBy, "kib": kib, "gib": gib, "span": func(n number) string { return span(float64(n)) },
+		"text": markdown.Text, "amount": amount, "percent": percent, "multiple": multiple, "money": money, "bound": boundBy, "kib": kib, "span": func(n number) string { return span(float64(n)) },
 	}).Parse(text))
 	pageTemplate = template.Must(template.New("page").Parse(page))
 )
@@ -198,19 +198,14 @@ type memoryPart struct {
 	Share number
 }
 
-// Parts are the parts of the fullest GPU's memory, without those below 1 MiB.
+// Parts are the parts of a GPU's memory, without those below 1 MiB.
 func (m *Memory) Parts() (parts []memoryPart) {
 	g := m.GPU
-	workspace := "workspace"
-	if m.Estimated {
-		workspace = "workspace (estimated: state what the engine prints)"
-	}
 	for _, x := range []struct {
 		name  string
 		bytes float64
 	}{
-		{"weights", g.Weights}, {workspace, g.Workspace}, {"adapters", g.Adapters}, {"KV cache", g.KV}, {"fragmentation", g.Memory - g.Unused - g.Weights - g.Workspace - g.Adapters - g.KV},
-		{"not used by the engine", g.Unused}, {"in all", g.Memory},
+		{"weights", g.Weights}, {"workspace", g.Workspace}, {"KV cache", g.KV}, {"not used by the engine", g.Unused}, {"in all", g.Memory},
 	} {
 		if x.bytes >= 1<<20 {
 			parts = append(parts, memoryPart{x.name, x.bytes / (1 << 30), number(x.bytes / g.Memory)})

@@ -39,11 +39,6 @@ var resources = []resource{
 		each:   func(p *Pool) float64 { return p.each(capacity.Prefill) },
 	},
 	{
-		name: capacity.Transfer, title: "KV tokens/s to transfer", unit: "tokens/s", role: capacity.PrefillRole,
-		demand: func(_ *Pool, l Load) float64 { return l.Prompt },
-		each:   func(p *Pool) float64 { return p.each(capacity.Transfer) },
-	},
-	{
 		name: capacity.Decode, title: "output tokens/s", unit: "tokens/s", role: capacity.DecodeRole,
 		demand: func(_ *Pool, l Load) float64 { return l.Output },
 		each:   func(p *Pool) float64 { return p.each(capacity.Decode) },

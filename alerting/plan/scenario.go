@@ -182,7 +182,7 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 		demand, at := e.percentile(r)
 		have := e.capacityOf(r)
 		known := r.whole != nil && r.whole(e.pool) > 0 || r.whole == nil && r.each(e.pool) > 0
-		if !known && r.whole != nil || !known && r.name == capacity.Transfer {
+		if !known && r.whole != nil {
 			continue // no such limit
 		}
 		o.Uses = append(o.Uses, use(r.name, r.title, r.unit, demand, have))

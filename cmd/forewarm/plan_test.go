@@ -64,7 +64,7 @@ func TestPlanMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "c.yaml")
-	testenv.WriteFile(t, path, "pools: [{name: chat, model_config: "+model+", gpu: {type: h100-80g, per_replica: 2}, replicas: {max: 4}}]")
+	testenv.WriteFile(t, path, "pools: [{name: chat, model_config: "+model+", gpu: {type: h100-80g, per_replica: 2, weights: 61.02GiB}, replicas: {max: 4}}]")
 	var out, failed bytes.Buffer
 	if code := run(t.Context(), []string{"plan", "-config", path}, streams{out: &out, err: &failed}); code != 0 {
 		t.Fatalf("exit %d: %s", code, failed.String())

@@ -18,7 +18,6 @@ type Config struct {
 	GPU              GPU     `yaml:"gpu"`
 	KVCapacityTokens int     `yaml:"kv_capacity_tokens"` // per replica; overrides what model_config and gpu give
 	KVTarget         float64 `yaml:"kv_target"`          // safe share of the KV cache; 0 means 0.85
-	Fragmentation    float64 `yaml:"fragmentation"`      // share of the cache lost to partly filled blocks
 	ContextTokens    int     `yaml:"context_tokens"`     // of a running request, for windowed layers; 0 counts these in full
 
 	PrefillTokensPerS float64       `yaml:"prefill_tokens_per_s"` // per replica that does only prefill; 0 is unknown
@@ -47,18 +46,12 @@ type Config struct {
 
 // GPU describes the GPUs of one replica. Sizes are written like 80GiB.
 type GPU struct {
-	Type           string  `yaml:"type"`            // a name of GPUTypes; gives the memory
-	Memory         string  `yaml:"memory"`          // of one GPU; wins over type
-	PerReplica     int     `yaml:"per_replica"`     // GPUs: tensor · pipeline · data; 0 means 1
-	Pipeline       int     `yaml:"pipeline"`        // stages; 0 means 1
-	Data           int     `yaml:"data"`            // data-parallel ranks; 0 means 1
-	ExpertParallel bool    `yaml:"expert_parallel"` // each expert is on one rank
-	Utilization    float64 `yaml:"utilization"`     // share the engine may use; 0 means 0.9
-	Weights        string  `yaml:"weights"`         // of the checkpoint; "" counts them from model_config
-	WeightsDType   string  `yaml:"weights_dtype"`   // "" follows the checkpoint
-	Workspace      string  `yaml:"workspace"`       // on each GPU; "" estimates it
-	Adapters       int     `yaml:"adapters"`        // LoRA adapters on the GPU
-	AdapterRank    int     `yaml:"adapter_rank"`    // of the largest; 0 means 16
+	Type        string  `yaml:"type"`        // a name of GPUTypes; gives the memory
+	Memory      string  `yaml:"memory"`      // of one GPU; wins over type
+	PerReplica  int     `yaml:"per_replica"` // GPUs over which the model is divided; 0 means 1
+	Utilization float64 `yaml:"utilization"` // share the engine may use; 0 means 0.9
+	Weights     string  `yaml:"weights"`     // of the checkpoint's files
+	Workspace   string  `yaml:"workspace"`   // on each GPU, for activations, buffers and adapters; "" means 3GiB
 }
 
 // Lag is a warm-up lag by two of its percentiles; zeros mean 6 and 12 minutes.

@@ -19,8 +19,6 @@ var errNotThis = errors.New("another format")
 
 // curveFormats are tried in order: to add one, add a row.
 var curveFormats = []curveFormat{
-	{"guidellm", "GuideLLM's benchmarks.json", parseGuideLLM},
-	{"aiperf", "profile_export_aiperf.json or profile_export_genai_perf.json, one or a list of them", parseAIPerf},
 	{"vllm", "vllm bench serve --save-result, one or a list of them, or one a line", parseVLLM},
 	{"csv", "a table with the columns " + strings.Join(curveColumns, ","), parseCurveCSV},
 }
@@ -76,18 +74,6 @@ func (f fields) float(names ...string) float64 {
 		}
 	}
 	return 0
-}
-
-// object descends by keys; nil when one is missing.
-func (f fields) object(keys ...string) fields {
-	for _, key := range keys {
-		var inner fields
-		if json.Unmarshal(f[key], &inner) != nil {
-			return nil
-		}
-		f = inner
-	}
-	return f
 }
 
 const perMilli = 1e-3 // seconds of a millisecond

@@ -5,75 +5,43 @@ import (
 	"strings"
 )
 
-// Model is the size of a model, from its config.json.
+// Model is the size of a model's KV cache, from its config.json.
 type Model struct {
-	TotalLayers int    // of every kind
-	Layers      int    // layers that keep keys and values per token
-	Windowed    int    // of Layers, those that keep only the newest Window tokens
-	Window      int    // tokens; 0 when no layer is windowed
-	KVHeads     int    // key/value heads: attention heads for MHA, fewer for GQA, 1 for MQA
-	HeadDim     int    // dimension of one head
-	Latent      int    // kv_lora_rank + qk_rope_head_dim for multi-head latent attention, 0 for all others
-	DType       string // dtype of the weights as written, "" when absent
+	Layers   int    // that keep keys and values per token
+	Windowed int    // of Layers, those that keep only the newest Window tokens
+	Window   int    // tokens; 0 when no layer is windowed
+	KVHeads  int    // key/value heads: attention heads for MHA, fewer for GQA, 1 for MQA
+	HeadDim  int    // dimension of one head
+	Latent   int    // kv_lora_rank + qk_rope_head_dim for multi-head latent attention, 0 for all others
+	DType    string // dtype of the weights as written, "" when absent
 
-	StateBytes   float64 // state per sequence of layers without a cache per token
-	StateUnknown bool    // the config does not have the size of that state
-
-	MaxContext   int // longest supported context in tokens; 0 when unknown
-	Weights      Weights
-	Quantization Quantization
-	Vision       bool // the model has an image encoder; its weights are not counted
+	Hybrid     bool // some layers keep a state of fixed size per sequence instead
+	MaxContext int  // longest supported context in tokens; 0 when unknown
 }
 
-// KVBytes is the KV cache that one token takes, in bytes.
-type KVBytes struct {
-	PerReplica float64 // on all GPUs of a replica together, replicated copies included
-	PerGPU     float64 // on the fullest GPU
-}
-
-// BytesPerToken is the KV cache of one token under tensor parallelism over tp GPUs:
+// RequestBytes is the KV cache of a sequence of context tokens on one of the GPUs of a replica, in bytes. Full layers
+// keep all tokens, windowed ones the newest of their window. One token takes
 //
 //	2 · layers · kv_heads · head_dim · bytes(dtype)          MHA, GQA, MQA
 //	layers · (kv_lora_rank + qk_rope_head_dim) · bytes(dtype)  MLA
 //
-// Heads are sharded over the GPUs, ceil(kv_heads/tp) on each and never less than one, so that a tp above the number of
-// heads replicates them. MLA keeps one latent vector for all heads, which every rank holds (DeepSeek-V2, §2.1,
-// arXiv:2405.04434). kvDType overrides the cache's dtype ("fp8", …); "" and "auto" follow the model. Windowed layers
-// count like full ones: an upper bound, exact for contexts shorter than the window; [Model.RequestBytes] is exact for
-// any. Errors name the dtype or tp.
-func (m Model) BytesPerToken(kvDType string, tp int) (KVBytes, error) {
-	perLayer, err := m.layerBytes(kvDType, tp)
-	if err != nil {
-		return KVBytes{}, err
-	}
-	perGPU := float64(m.Layers) * perLayer
-	return KVBytes{PerReplica: perGPU * float64(tp), PerGPU: perGPU}, nil
-}
-
-// RequestBytes is the KV cache of a sequence of context tokens on the fullest of tp GPUs, in bytes, for a stage with a
-// share of the layers. Full layers keep all tokens, windowed ones min(context, window), others a state of fixed size.
-func (m Model) RequestBytes(kvDType string, tp int, share, context float64) (float64, error) {
-	perLayer, err := m.layerBytes(kvDType, tp)
-	if err != nil {
-		return 0, err
-	}
-	kept := float64(m.Layers-m.Windowed)*context + float64(m.Windowed)*min(context, float64(m.Window))
-	return share * (perLayer*kept + m.StateBytes/float64(tp)), nil
-}
-
-// layerBytes is the KV cache of one token in one layer on one of tp GPUs.
-func (m Model) layerBytes(kvDType string, tp int) (float64, error) {
-	if tp < 1 || tp > maxGPUs {
-		return 0, fmt.Errorf("tensor parallel %d is out of range; set 1…%d GPUs per replica", tp, maxGPUs)
+// Heads are sharded over the GPUs, ceil(kv_heads/gpus) on each and never less than one, so that more GPUs than heads
+// replicate them. MLA keeps one latent vector for all heads, which every rank holds (DeepSeek-V2, §2.1,
+// arXiv:2405.04434). kvDType overrides the cache's dtype ("fp8", …); "" and "auto" follow the model. Errors name the
+// dtype or the number of GPUs.
+func (m Model) RequestBytes(kvDType string, gpus int, context float64) (float64, error) {
+	if gpus < 1 || gpus > maxGPUs {
+		return 0, fmt.Errorf("%d GPUs per replica are out of 1…%d", gpus, maxGPUs)
 	}
 	element, err := m.element(kvDType)
 	if err != nil {
 		return 0, err
 	}
-	if m.Latent > 0 {
-		return float64(m.Latent) * element, nil
+	perLayer := float64(m.Latent) * element
+	if m.Latent == 0 {
+		perLayer = 2 * float64(m.HeadDim) * float64(max(1, (m.KVHeads+gpus-1)/gpus)) * element
 	}
-	return 2 * float64(m.HeadDim) * float64(max(1, (m.KVHeads+tp-1)/tp)) * element, nil
+	return perLayer * (float64(m.Layers-m.Windowed)*context + float64(m.Windowed)*min(context, float64(m.Window))), nil
 }
 
 // maxGPUs bounds the GPUs of one replica.

@@ -20,54 +20,44 @@ func model(t testing.TB, name string) Model {
 	return m
 }
 
-func TestBytesPerToken(t *testing.T) {
-	tests := []struct {
-		model, kvDType     string
-		tp                 int
-		perGPU, perReplica float64
+// TestRequestBytes: the cache of one token on one GPU.
+func TestRequestBytes(t *testing.T) {
+	for _, tt := range []struct {
+		model, kvDType string
+		gpus           int
+		bytes          float64
 	}{
-		{model: "qwen3-32b", tp: 1, perGPU: 256 << 10, perReplica: 256 << 10},
-		{model: "qwen3-32b", tp: 1, kvDType: "fp8", perGPU: 128 << 10, perReplica: 128 << 10},
-		{model: "qwen3-32b", tp: 1, kvDType: "float32", perGPU: 512 << 10, perReplica: 512 << 10},
-		{model: "llama3-70b", tp: 1, perGPU: 320 << 10, perReplica: 320 << 10},
-		{model: "llama3-70b", tp: 4, perGPU: 80 << 10, perReplica: 320 << 10},
-		{model: "llama3-70b", tp: 16, perGPU: 40 << 10, perReplica: 640 << 10}, // 8 heads on 16 GPUs: each held twice
-		{model: "llama3-70b", tp: 3, perGPU: 120 << 10, perReplica: 360 << 10}, // 3 + 3 + 2 heads: the fullest GPU counts
-		{model: "llama3-8b", tp: 1, perGPU: 128 << 10, perReplica: 128 << 10},
-		{model: "llama2-7b", tp: 1, perGPU: 512 << 10, perReplica: 512 << 10}, // no num_key_value_heads: one per attention head
-		{model: "mistral-7b", tp: 1, perGPU: 128 << 10, perReplica: 128 << 10},
-		{model: "gemma-7b", tp: 1, perGPU: 458752, perReplica: 458752}, // head_dim 256 is not hidden_size/heads = 192
-		{model: "deepseek-v3", tp: 1, perGPU: 70272, perReplica: 70272},
-		{model: "deepseek-v3", tp: 8, perGPU: 70272, perReplica: 8 * 70272}, // each rank holds the latent
-		{model: "falcon-7b", tp: 1, perGPU: 8192, perReplica: 8192},
-		{model: "falcon-40b", tp: 1, perGPU: 122880, perReplica: 122880},
-		{model: "starcoder", tp: 1, perGPU: 20480, perReplica: 20480},
-		{model: "starcoder", tp: 4, perGPU: 20480, perReplica: 81920},
-		{model: "dbrx", tp: 1, perGPU: 160 << 10, perReplica: 160 << 10},
-		{model: "gemma3-27b", tp: 1, perGPU: 507904, perReplica: 507904},
-		{model: "llama4-scout", tp: 8, perGPU: 24576, perReplica: 192 << 10},
-		{model: "qwen3-next-80b", tp: 1, perGPU: 24576, perReplica: 24576}, // 12 of 48 layers keep keys and values
-	}
-	for _, tt := range tests {
-		got, err := model(t, tt.model).BytesPerToken(tt.kvDType, tt.tp)
-		if err != nil {
-			t.Errorf("%s: %v", tt.model, err)
-		}
-		if want := (KVBytes{PerReplica: tt.perReplica, PerGPU: tt.perGPU}); got != want {
-			t.Errorf("%s %s tp %d: %+v, want %+v", tt.model, tt.kvDType, tt.tp, got, want)
+		{model: "qwen3-32b", gpus: 1, bytes: 256 << 10},
+		{model: "qwen3-32b", gpus: 1, kvDType: "fp8", bytes: 128 << 10},
+		{model: "qwen3-32b", gpus: 1, kvDType: "float32", bytes: 512 << 10},
+		{model: "llama3-70b", gpus: 1, bytes: 320 << 10},
+		{model: "llama3-70b", gpus: 4, bytes: 80 << 10},
+		{model: "llama3-70b", gpus: 16, bytes: 40 << 10}, // 8 heads on 16 GPUs: each held twice
+		{model: "llama3-70b", gpus: 3, bytes: 120 << 10}, // 3 + 3 + 2 heads: the fullest GPU counts
+		{model: "llama2-7b", gpus: 1, bytes: 512 << 10},  // no num_key_value_heads: one per attention head
+		{model: "mistral-7b", gpus: 1, bytes: 128 << 10},
+		{model: "gemma-7b", gpus: 1, bytes: 458752},   // head_dim 256 is not hidden_size/heads = 192
+		{model: "deepseek-v3", gpus: 8, bytes: 70272}, // each rank holds the latent
+		{model: "falcon-7b", gpus: 1, bytes: 8192},
+		{model: "falcon-40b", gpus: 1, bytes: 122880},
+		{model: "starcoder", gpus: 4, bytes: 20480},
+		{model: "dbrx", gpus: 1, bytes: 160 << 10},
+		{model: "gemma3-27b", gpus: 1, bytes: 507904},
+		{model: "llama4-scout", gpus: 8, bytes: 24576},
+	} {
+		got, err := model(t, tt.model).RequestBytes(tt.kvDType, tt.gpus, 1)
+		if err != nil || got != tt.bytes {
+			t.Errorf("%s %s on %d GPUs: %g, %v; want %g", tt.model, tt.kvDType, tt.gpus, got, err, tt.bytes)
 		}
 	}
-}
-
-func TestBytesPerTokenRefuses(t *testing.T) {
 	m := Model{Layers: 1, KVHeads: 1, HeadDim: 1}
 	for _, tt := range []struct {
 		kvDType string
-		tp      int
+		gpus    int
 		want    string
-	}{{"int3", 1, `dtype "int3"`}, {"", 0, "tensor parallel 0"}, {"", 1 << 20, "tensor parallel 1048576"}} {
-		if _, err := m.BytesPerToken(tt.kvDType, tt.tp); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%q, tp %d: error %v, want one with %q", tt.kvDType, tt.tp, err, tt.want)
+	}{{"int3", 1, `dtype "int3"`}, {"", 0, "0 GPUs"}, {"", 1 << 20, "1048576 GPUs"}} {
+		if _, err := m.RequestBytes(tt.kvDType, tt.gpus, 1); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q, %d GPUs: error %v, want one with %q", tt.kvDType, tt.gpus, err, tt.want)
 		}
 	}
 }
@@ -80,22 +70,15 @@ func TestParseModelVariants(t *testing.T) {
 		`{` + llama + `,"kv_lora_rank":null}`:                                                                       {Layers: 2, KVHeads: 4, HeadDim: 16},
 		`{"torch_dtype":"bfloat16","text_config":{` + llama + `}}`:                                                  {Layers: 2, KVHeads: 4, HeadDim: 16, DType: "bfloat16"},
 		`{"torch_dtype":"float32","thinker_config":{"text_config":{` + llama + `,"dtype":"float16"}}}`:              {Layers: 2, KVHeads: 4, HeadDim: 16, DType: "float16"},
-		`{` + llama + `,"layer_types":["linear_attention","full_attention"]}`:                                       {Layers: 1, KVHeads: 4, HeadDim: 16, StateUnknown: true},
+		`{` + llama + `,"layer_types":["linear_attention","full_attention"]}`:                                       {Layers: 2, KVHeads: 4, HeadDim: 16, Hybrid: true},
 		`{` + llama + `,"sliding_window":8,"layer_types":["sliding_attention","full_attention"]}`:                   {Layers: 2, Windowed: 1, Window: 8, KVHeads: 4, HeadDim: 16},
-		`{` + llama + `,"sliding_window":8}`:                                                                        {Layers: 2, Windowed: 2, Window: 8, KVHeads: 4, HeadDim: 16},
-		`{` + llama + `,"attention_chunk_size":8,"model_type":"llama4_text","no_rope_layers":[1,0]}`:                {Layers: 2, Windowed: 1, Window: 8, KVHeads: 4, HeadDim: 16},
-		`{` + llama + `,"attention_chunk_size":8,"model_type":"llama4_text","no_rope_layer_interval":2}`:            {Layers: 2, Windowed: 1, Window: 8, KVHeads: 4, HeadDim: 16},
-		`{` + llama + `,"sliding_window":8,"use_sliding_window":false}`:                                             {Layers: 2, KVHeads: 4, HeadDim: 16},
-		`{` + llama + `,"sliding_window":8,"model_type":"qwen2"}`:                                                   {Layers: 2, KVHeads: 4, HeadDim: 16},
-		`{` + llama + `,"attn_layer_period":2}`:                                                                     {Layers: 1, KVHeads: 4, HeadDim: 16, StateUnknown: true},
-		`{` + llama + `,"hybrid_override_pattern":"M*"}`:                                                            {Layers: 1, KVHeads: 4, HeadDim: 16, StateUnknown: true},
-		`{` + llama + `,"attn_layer_indices":[1]}`:                                                                  {Layers: 1, KVHeads: 4, HeadDim: 16, StateUnknown: true},
+		`{` + llama + `,"sliding_window":8}`:                                                                        {Layers: 2, KVHeads: 4, HeadDim: 16},
+		`{` + llama + `,"hybrid_override_pattern":"M*"}`:                                                            {Layers: 2, KVHeads: 4, HeadDim: 16, Hybrid: true},
 		`{` + llama + `,"layer_types":["sliding_attention","full_attention"]}`:                                      {Layers: 2, KVHeads: 4, HeadDim: 16},
 		`{"num_layers":28,"kv_channels":128,"num_attention_heads":32,"multi_query_group_num":2,"hidden_size":4096}`: {Layers: 28, KVHeads: 2, HeadDim: 128},
 	}
 	for config, want := range tests {
 		got, err := ParseModel([]byte(config))
-		got.TotalLayers = 0 // of these, what the cache depends on
 		if err != nil || got != want {
 			t.Errorf("%s: %+v, %v; want %+v", config, got, err, want)
 		}
@@ -144,9 +127,9 @@ func FuzzParseModel(f *testing.F) {
 		if err != nil {
 			return
 		}
-		kv, err := m.BytesPerToken("bf16", 8)
-		if err != nil || kv.PerGPU < 0 || kv.PerReplica < kv.PerGPU || math.IsInf(kv.PerReplica, 0) || math.IsNaN(kv.PerReplica) {
-			t.Errorf("%+v gives %+v, %v", m, kv, err)
+		bytes, err := m.RequestBytes("bf16", 8, 1000)
+		if err != nil || bytes < 0 || math.IsInf(bytes, 0) || math.IsNaN(bytes) {
+			t.Errorf("%+v gives %g, %v", m, bytes, err)
 		}
 	})
 }

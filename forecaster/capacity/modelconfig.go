@@ -3,6 +3,8 @@ package capacity
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // Bounds on a config.json; far beyond any real model, small enough that products of them are exact in a float64.
@@ -20,8 +22,8 @@ const (
 var nested = []string{"text_config", "language_config", "llm_config", "thinker_config"}
 
 // ParseModel reads a Hugging Face config.json. It knows the field names of Llama, Qwen, Mistral, Gemma, DeepSeek,
-// gpt-oss, Falcon, GPT-2 and its descendants, MPT, DBRX and ChatGLM, models that nest a text_config, and hybrids.
-// Errors name the field, the value and the bound.
+// gpt-oss, Falcon, GPT-2 and its descendants, MPT, DBRX and ChatGLM, and models that nest a text_config. Errors name the
+// field, the value and the bound.
 func ParseModel(config []byte) (Model, error) {
 	if len(config) > maxModelBytes {
 		return Model{}, fmt.Errorf("config.json has %d bytes, more than the %d allowed; is it the model's config?", len(config), maxModelBytes)
@@ -44,14 +46,6 @@ func ParseModel(config []byte) (Model, error) {
 			return Model{}, err
 		}
 	}
-	for _, g := range []fields{f, outer} {
-		if m.Quantization == (Quantization{}) {
-			if m.Quantization, err = g.quantization(); err != nil {
-				return Model{}, err
-			}
-		}
-	}
-	_, m.Vision = outer["vision_config"]
 	return m, nil
 }
 
@@ -92,19 +86,16 @@ func (f fields) model() (m Model, err error) {
 	if layers == 0 {
 		return Model{}, missing("num_hidden_layers")
 	}
-	kinds, err := f.layers(layers)
-	if err != nil {
+	m.Layers = layers
+	if err := f.kinds(&m); err != nil {
 		return Model{}, err
 	}
-	m.TotalLayers, m.Layers, m.Windowed, m.Window = layers, kinds.cached, kinds.windowed, kinds.window
-	m.StateBytes, m.StateUnknown = f.state(layers - kinds.cached)
 	if latent > 0 {
 		if rope == 0 {
 			return Model{}, missing("qk_rope_head_dim")
 		}
 		m.KVHeads, m.Latent = 1, latent+rope
-		m.Weights, err = f.weights(&m, heads, hidden, headDim)
-		return m, err
+		return m, nil
 	}
 	if heads == 0 {
 		return Model{}, missing("num_attention_heads")
@@ -119,11 +110,42 @@ func (f fields) model() (m Model, err error) {
 		headDim = hidden / heads
 	}
 	m.HeadDim = headDim
-	if m.KVHeads, err = f.kvHeads(heads); err != nil {
-		return Model{}, err
-	}
-	m.Weights, err = f.weights(&m, heads, hidden, headDim)
+	m.KVHeads, err = f.kvHeads(heads)
 	return m, err
+}
+
+// Kinds of layer that keep a state of fixed size instead of keys and values per token, that attend to the newest tokens
+// only, and fields of hybrids without layer_types: of Qwen3-Next, Jamba, Bamba and Nemotron-H.
+var (
+	cacheless = []string{"linear_attention", "mamba", "mamba2", "conv", "short_conv", "recurrent"}
+	windowed  = []string{"sliding_attention", "local_attention", "chunked_attention", "sliding_window"}
+	hybrids   = []string{"full_attention_interval", "attn_layer_period", "attn_layer_indices", "hybrid_override_pattern"}
+)
+
+// kinds counts the windowed layers and says whether the model is a hybrid, from layer_types. Without that list every
+// layer counts in full: an upper bound of the cache.
+func (f fields) kinds(m *Model) error {
+	raw, ok := f["layer_types"]
+	if !ok || string(raw) == "null" {
+		m.Hybrid = slices.ContainsFunc(hybrids, func(name string) bool { _, is := f[name]; return is })
+		return nil
+	}
+	window, err := f.integer(maxContext, "sliding_window", "attention_chunk_size")
+	if err != nil {
+		return err
+	}
+	var names []string
+	if err := json.Unmarshal(raw, &names); err != nil || len(names) > maxLayers {
+		return fmt.Errorf("config.json: layer_types is not a list of at most %d names", maxLayers)
+	}
+	for _, name := range names {
+		m.Hybrid = m.Hybrid || slices.Contains(cacheless, strings.ToLower(name))
+		if window > 0 && slices.Contains(windowed, strings.ToLower(name)) {
+			m.Windowed, m.Window = m.Windowed+1, window
+		}
+	}
+	m.Windowed = min(m.Windowed, m.Layers)
+	return nil
 }
 
 // kvHeads is the number of key/value heads: the stated one, one for the multi_query families, else one per attention

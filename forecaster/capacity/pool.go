@@ -27,7 +27,6 @@ type Pool struct {
 	KVTokens      float64        // KV cache of one replica in tokens, before KVTarget; 0 is unknown
 	KVTarget      float64
 	PrefillTarget float64 // share of Rates.PrefillTokensPerS to plan with
-	KVBytes       KVBytes // of one token; zero when no model was given
 	Rates         Rates
 	// RatesFrom selects the rates to use when stated and learned ones contradict each other: Stated, Learned, or "" for
 	// the lower after a day's notice.
@@ -44,19 +43,16 @@ type Pool struct {
 	Quantile              float64 // stated; 0 computes it from cost
 	WaitingPerReplica     float64 // requests that may wait per replica
 
-	Disaggregated      bool // prompts are computed on replicas of their own; Replicas are those that decode
-	PrefillReplicas    Replicas
-	PrefillReserves    Reserves // of PrefillReplicas
-	TransferTokensPerS float64  // that one prefill replica sends; 0 is no limit
-	Limits             Limits
-	Prices             Prices
-	Fit                *Fit   // of the model on a replica; nil without a model
-	Promised           SLO    // as stated
-	SLO                SLO    // with the ITL of Rates when none is stated
-	Curve              *Curve // of a benchmark; nil without one
-	CurveOpen          bool   // the objective held at its highest load
-
-	tokenBytes float64 // KV cache of one token without copies, as it is sent
+	Disaggregated   bool // prompts are computed on replicas of their own; Replicas are those that decode
+	PrefillReplicas Replicas
+	PrefillReserves Reserves // of PrefillReplicas
+	Limits          Limits
+	Prices          Prices
+	Fit             *Fit   // of the model on a replica; nil without a model
+	Promised        SLO    // as stated
+	SLO             SLO    // with the ITL of Rates when none is stated
+	Curve           *Curve // of a benchmark; nil without one
+	CurveOpen       bool   // the objective held at its highest load
 }
 
 // Files are the contents of the files that a Config names; nil without a name.
@@ -100,10 +96,7 @@ func NewFrom(c Config, files Files) (Pool, error) {
 	if err := p.readModel(&c, files.Model); err != nil {
 		return Pool{}, err
 	}
-	if err := p.readCurve(&c, files.Curve); err != nil {
-		return Pool{}, err
-	}
-	return p, p.readTransfer(&c)
+	return p, p.readCurve(&c, files.Curve)
 }
 
 // readCurve reads service rates from a benchmark. They are measured, so they replace the stated ones.
@@ -143,19 +136,13 @@ func (p *Pool) readModel(c *Config, modelJSON []byte) error {
 	if err != nil {
 		return c.errorf("model_config", "%s: %w", c.ModelConfig, err)
 	}
-	once, err := model.BytesPerToken(c.KVDType, 1)
-	if err != nil {
-		return c.errorf("kv_dtype", "%w", err)
-	}
-	p.tokenBytes = once.PerReplica
-	tensor := c.GPU.PerReplica / (c.GPU.Pipeline * c.GPU.Data)
-	if p.KVBytes, err = model.BytesPerToken(c.KVDType, tensor); err != nil {
+	if _, err := model.element(c.KVDType); err != nil {
 		return c.errorf("kv_dtype", "%w", err)
 	}
 	if !hasGPU {
 		return nil
 	}
-	d, err := c.deployment(tensor)
+	d, err := c.deployment()
 	if err != nil {
 		return err
 	}
@@ -166,7 +153,7 @@ func (p *Pool) readModel(c *Config, modelJSON []byte) error {
 		}
 		return c.errorf("gpu", "%w", err)
 	}
-	p.Fit, p.KVBytes = &fit, fit.TokenBytes
+	p.Fit = &fit
 	if p.KVTokens == 0 {
 		p.KVTokens = fit.Tokens(max(float64(c.ContextTokens), 1))
 	}
@@ -174,17 +161,16 @@ func (p *Pool) readModel(c *Config, modelJSON []byte) error {
 }
 
 // deployment is the GPU block.
-func (c *Config) deployment(tensor int) (Deployment, error) {
+func (c *Config) deployment() (Deployment, error) {
 	d := Deployment{
-		Utilization: c.GPU.Utilization, Tensor: tensor, Pipeline: c.GPU.Pipeline, Data: c.GPU.Data, ExpertParallel: c.GPU.ExpertParallel,
-		KVDType: c.KVDType, WeightsDType: c.GPU.WeightsDType, MaxNumSeqs: c.MaxNumSeqs, Adapters: c.GPU.Adapters,
-		AdapterRank: c.GPU.AdapterRank, Fragmentation: c.Fragmentation, KVTarget: c.KVTarget,
+		GPUs: c.GPU.PerReplica, Utilization: c.GPU.Utilization, Workspace: defaultWorkspace, KVDType: c.KVDType,
+		MaxNumSeqs: c.MaxNumSeqs, KVTarget: c.KVTarget,
 	}
 	for _, size := range []struct {
 		key, text string
 		into      *float64
 	}{
-		{"gpu.memory", c.GPU.Memory, &d.GPUBytes}, {"gpu.weights", c.GPU.Weights, &d.WeightsBytes}, {"gpu.workspace", c.GPU.Workspace, &d.Workspace},
+		{"gpu.memory", c.GPU.Memory, &d.GPUBytes}, {"gpu.weights", c.GPU.Weights, &d.Weights}, {"gpu.workspace", c.GPU.Workspace, &d.Workspace},
 	} {
 		if size.text == "" {
 			continue
@@ -203,24 +189,6 @@ func (c *Config) deployment(tensor int) (Deployment, error) {
 		d.GPUBytes = v
 	}
 	return d, nil
-}
-
-// readTransfer converts the bandwidth between the roles to tokens per second.
-func (p *Pool) readTransfer(c *Config) error {
-	if c.Disaggregated.Transfer == "" {
-		return nil
-	}
-	bytes, err := ParseSize(c.Disaggregated.Transfer)
-	switch {
-	case err != nil:
-		return c.errorf("disaggregated.transfer", "%w", err)
-	case !p.Disaggregated:
-		return c.errorf("disaggregated.transfer", "%s is set, and prefill_replicas.max is not; set both or neither", c.Disaggregated.Transfer)
-	case !(p.tokenBytes > 0):
-		return c.errorf("disaggregated.transfer", "%s says nothing of tokens without a model; set model_config", c.Disaggregated.Transfer)
-	}
-	p.TransferTokensPerS = bytes / p.tokenBytes
-	return nil
 }
 
 // zone is the pool's time zone. "Local" is refused, because forecasts would depend on the machine.
@@ -249,8 +217,6 @@ func (p *Pool) PerReplica(dimension string, reportedKV float64) (safe float64, o
 		safe = p.Rates.Decode()
 	case Requests:
 		safe = p.Rates.RequestsPerS
-	case Transfer:
-		safe = p.TransferTokensPerS
 	}
 	return safe, safe > 0
 }

@@ -12,14 +12,11 @@ const (
 	DecodeRole  Role = "decode"  // holds the cache and generates
 )
 
-// Transfer is the resource of sending KV cache from prefill to decode replicas, in tokens per second of one sender.
-const Transfer = "transfer"
-
 // RoleOf is the role that serves a dimension in a disaggregated pool. A prompt occupies its prefill replica only while
-// it is computed and sent, so the KV cache counts for decode.
+// it is computed, so the KV cache counts for decode.
 func RoleOf(dimension string) Role {
 	switch dimension {
-	case Prefill, Transfer:
+	case Prefill:
 		return PrefillRole
 	case Decode, KV, Slots:
 		return DecodeRole
@@ -43,27 +40,11 @@ func (p *Pool) BoundsOf(role Role) Replicas {
 	return p.Replicas
 }
 
-// Sent lowers the prefill rate of p to the rate at which a prefill replica sends KV cache, if that is the lower one,
-// and reports whether it did. All tokens of a prompt are sent; computed is the share that is not in the replica's
-// cache.
-func (p *Pool) Sent(computed float64) bool {
-	if !p.Disaggregated || !(p.TransferTokensPerS > 0) || !(computed > 0) {
-		return false
-	}
-	rate := p.TransferTokensPerS * min(computed, 1)
-	if capacity := p.prefill(); capacity > 0 && rate >= capacity {
-		return false
-	}
-	p.Rates.PrefillTokensPerS, p.Rates.Sustained = rate, true
-	return true
-}
-
 // Disaggregated configures separate replicas for prefill. The pool's replicas are then those for decode.
 type Disaggregated struct {
 	PrefillReplicas Replicas `yaml:"prefill_replicas"`
 	// PrefillReserves are the reserves of prefill replicas; nil means the same as Config.Reserves.
 	PrefillReserves *Reserves `yaml:"prefill_reserves"`
-	Transfer        string    `yaml:"transfer"` // KV cache that one prefill replica sends per second, a size such as 40GB; "" is no limit
 }
 
 // Limits are limits of the whole pool, which more replicas do not raise. Zero is none.

@@ -43,7 +43,7 @@ type Group struct {
 
 // Bounds on a curve file.
 const (
-	maxCurveBytes  = 64 << 20 // GuideLLM keeps a sample of the requests in its file
+	maxCurveBytes  = 64 << 20
 	maxCurvePoints = 10_000
 	maxRate        = 1e12 // of tokens or requests a second
 )
