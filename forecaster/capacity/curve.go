@@ -24,7 +24,7 @@ type Rates struct {
 	ITL               time.Duration
 	Source            Source
 	Extrapolated      bool // beyond the observed loads
-	Sustained         bool // PrefillTokensPerS was measured within the objective, or is a transfer rate: all of it is capacity
+	Sustained         bool // PrefillTokensPerS was measured within the objective: all of it is capacity
 	Bound             bool // DecodeTokensPerS was measured or learned with MaxNumSeqs, which does not limit it further
 }
 
