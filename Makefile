@@ -12,9 +12,11 @@ MODULE := github.com/forewarm/forewarm
 SEQUENTIAL := $(addprefix $(MODULE)/,alerting alerting/plan alerting/report backtest features features/sketch forecaster \
             forecaster/capacity forecaster/model forecaster/network ingest ingest/codec internal/draw pipeline)
 
-# Tests of the whole program start processes and wait for them. All of them take ten minutes with the race detector.
-# So only the most concurrent ones run with it, and the tests of internal/daemon. The longest packages come first.
-PROGRAM := $(MODULE)/cmd/forewarm
+# Tests of the whole program start processes, which are built without the race detector. Scenarios of internal/daemon replay
+# hours of traffic, and look at what is decided: the race detector sees the same goroutines in its other tests, ten times faster.
+PROGRAM   := $(MODULE)/cmd/forewarm
+DAEMON    := $(MODULE)/internal/daemon
+SCENARIOS := ^TestScenario
 
 .PHONY: build test test-long test-keda-scaler lint ablation held-out bench bench-accuracy bench-policies bench-alarms bench-learned microbench fuzz cover clean
 
@@ -24,9 +26,9 @@ build: ## a static binary in bin/
 test: ## vet and all tests; every change must pass them
 	$(if $(RACE),,@echo 'no C compiler: testing without the race detector')
 	$(GO) vet ./...
-	$(GO) test -timeout 20m $(PROGRAM) $(SEQUENTIAL)
-	$(GO) test $(RACE) -timeout 20m $(MODULE)/internal/daemon $(filter-out $(SEQUENTIAL) $(PROGRAM),$(shell $(GO) list ./...))
-	$(GO) test $(RACE) -timeout 20m -run '^Test(Twins|Reload|Discover)' $(PROGRAM)
+	$(GO) test -timeout 20m -parallel 4 $(PROGRAM) $(SEQUENTIAL)
+	$(GO) test -timeout 20m -parallel 4 -run '$(SCENARIOS)' $(DAEMON)
+	$(GO) test $(RACE) -timeout 20m -parallel 4 -skip '$(SCENARIOS)' $(DAEMON) $(filter-out $(SEQUENTIAL) $(PROGRAM) $(DAEMON),$(shell $(GO) list ./...))
 
 KILLS ?= 100
 test-long: ## faults of two daemons on one log, KILLS random kills, and clock jumps; prints the table of docs/durability.md

@@ -26,6 +26,7 @@ import (
 // inside the daemon or outside.
 // What it leaves must be what a daemon that nobody disturbed leaves: the same state, decisions and newest advice.
 func TestKills(t *testing.T) {
+	t.Parallel()
 	const length = 3 * time.Hour
 	trace := writeTrace(t, filepath.Join(t.TempDir(), "trace.csv"), length)
 	kills := 10
@@ -40,14 +41,17 @@ func TestKills(t *testing.T) {
 		t.Fatalf("an undisturbed daemon advised %d pools, want 1", len(want.newest))
 	}
 	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
 		compareRemains(t, want, newSite(t, trace, length).play(t, kills))
 	})
 	t.Run("reload", func(t *testing.T) {
+		t.Parallel()
 		s := newSite(t, trace, length)
 		s.reload = true
 		compareRemains(t, want, s.play(t, kills))
 	})
 	t.Run("external", func(t *testing.T) {
+		t.Parallel()
 		s := newSite(t, trace, length)
 		s.serveNATS(t)
 		compareRemains(t, want, s.play(t, 3))
@@ -57,6 +61,7 @@ func TestKills(t *testing.T) {
 // TestTwins has two daemons fold one log, and kills either at random moments: what they leave is what one that nobody disturbed
 // leaves, each tick decided once and none left out; neither finds that the other decided otherwise.
 func TestTwins(t *testing.T) {
+	t.Parallel()
 	const length = time.Hour
 	trace := writeTrace(t, filepath.Join(t.TempDir(), "trace.csv"), length)
 	want := newSite(t, trace, length).play(t, 0)

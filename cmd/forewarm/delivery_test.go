@@ -52,6 +52,7 @@ func (h *hook) got() []string {
 // the same event comes again under the same id, and once that is known, never again. The advice for the other pool, which
 // the death kept in the queue, is not lost.
 func TestKillBetweenDeliveryAndCursor(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	h := newHook(t)
 	address, page := testenv.FreeAddress(t), testenv.FreeAddress(t)

@@ -157,6 +157,7 @@ spec: {scaleTargetRef: {name: chat}, minReplicaCount: 1, maxReplicaCount: %d, tr
 // TestDiscover has two daemons on one log take up pools that annotations define, without a change of their configuration. They
 // decide the same throughout: before, while and after a pool is added, changed and given up, with one of them killed on the way.
 func TestDiscover(t *testing.T) {
+	t.Parallel()
 	c, h := newCluster(t, "horizontalpodautoscalers"), newHouse(t, 1)
 	address := testenv.FreeAddress(t)
 	p := start(t, "discover", "-config", filepath.Join(h.dirs[0], "forewarm.yaml"), "-server", c.URL, "-listen", address)

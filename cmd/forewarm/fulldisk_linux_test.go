@@ -19,6 +19,7 @@ import (
 // when there is room again it goes on by itself, the gap counted. It is killed on the full disk once, and starts there. In the
 // end nothing is damaged, and the journal lacks nothing.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	disk := testenv.SmallDisk(t, 64<<20)
 	data := filepath.Join(disk, "data")
 	address, page := testenv.FreeAddress(t), testenv.FreeAddress(t)

@@ -86,6 +86,7 @@ type poolAnswer struct {
 // Where engines have room nothing more is asked for; where they have none, no more than three times what the calls take. API, events
 // and alert say so.
 func TestRetriesAreBounded(t *testing.T) {
+	t.Parallel()
 	const begins, minutes, ready = 75, 110, 3
 	p := startDaemon(t, "clock: event", "decision: {mode: active}", "features: {lateness: 30s}", `pools:
 - &p {name: room, kv_capacity_tokens: 400000, prefill_tokens_per_s: 270, prefill_target: 1, decode_tokens_per_s: 220, warmup: {p50: 6m, p90: 12m}, replicas: {min: 3, max: 60}}
@@ -143,6 +144,7 @@ func TestRetriesAreBounded(t *testing.T) {
 // TestObjectivesRaiseTheirRole: in disaggregated pools on a running daemon the first token becomes four times as slow, and further
 // tokens three times: floors rise for the prefill replicas of the one and the decode replicas of the other, with alert and reason.
 func TestObjectivesRaiseTheirRole(t *testing.T) {
+	t.Parallel()
 	const begins, minutes, ready = 75, 90, 4
 	p := startDaemon(t, "clock: event", "decision: {mode: active}", "features: {lateness: 0s}", `pools:
 - &p {name: ttft, prefill_tokens_per_s: 5000, prefill_target: 1, decode_tokens_per_s: 2000, slo: {ttft: 1s, itl: 40ms}, replicas: {min: 4, max: 30}, disaggregated: {prefill_replicas: {min: 4, max: 30}}}
@@ -210,6 +212,7 @@ func TestObjectivesRaiseTheirRole(t *testing.T) {
 // TestPlanSaysWhichRates: a plan says that rates are learned where the daemon goes by learned ones, and stated where the
 // configuration says so.
 func TestPlanSaysWhichRates(t *testing.T) {
+	t.Parallel()
 	const minutes = 150
 	p := startDaemonIn(t, t.TempDir(), "clock: event", "decision: {mode: active}", "features: {lateness: 0s}", `pools:
 - &p {name: learned, kv_capacity_tokens: 400000, max_num_seqs: 32, slo: {itl: 40ms}, replicas: {min: 1, max: 30, initial: 1}}

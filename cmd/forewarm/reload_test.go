@@ -15,6 +15,7 @@ import (
 // TestReload: a sound configuration is taken up by the same process, by SIGHUP and over HTTP; one that is unsound, or that no
 // daemon starts with, is refused, said and counted, and the daemon goes on.
 func TestReload(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path, address, other := filepath.Join(dir, "forewarm.yaml"), testenv.FreeAddress(t), testenv.FreeAddress(t)
 	write := func(listen string, more ...string) {

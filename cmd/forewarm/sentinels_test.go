@@ -18,6 +18,7 @@ import (
 // TestNoSentinels walks every JSON output field by field: from a cold daemon, from one with fewer replicas than it keeps in reserve,
 // and from a warm one. What is unknown is missing or null, never a number or a time that stands for it. Zeros are not judged here.
 func TestNoSentinels(t *testing.T) {
+	t.Parallel()
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 	pool := "{name: chat, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {max: 4}"
 	for name, tc := range map[string]struct {
@@ -35,6 +36,7 @@ func TestNoSentinels(t *testing.T) {
 		"warm":        {pool + "}", 100, `{"state":"ready","kv_capacity_tokens":100000,"kv_used_ratio":0.5,"running":3,"waiting":0,"at":%d}`, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := startDaemon(t, "clock: event", "features: {lateness: 0s}", "pools: ["+tc.pool+"]")
 			prescale, alerts := testenv.Subscribe(t, p.conn, "forewarm.prescale.>"), testenv.Subscribe(t, p.conn, "forewarm.alert.>")
 			if err := p.conn.Flush(); err != nil {

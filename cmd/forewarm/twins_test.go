@@ -41,16 +41,17 @@ import (
 // unless a daemon was killed. It prints the table of docs/durability.md. FOREWARM_KILLS is the number of kills at random moments;
 // where it is set, the long cases run as well.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	kills, long := 12, false
 	if n, err := strconv.Atoi(os.Getenv("FOREWARM_KILLS")); err == nil {
 		kills, long = n, true
 	}
-	random := rand.New(rand.NewPCG(24, 24))
+	moments, longMoments := rand.New(rand.NewPCG(24, 24)), rand.New(rand.NewPCG(24, 25))
 	faults := []fault{
 		{name: "either twin killed at random moments", minutes: 3*kills + 10, twice: true, at: func(h *house, t *testing.T, m int) {
 			if m%3 == 2 && m/3 < kills {
-				i := random.IntN(2)
-				h.pause(time.Duration(random.IntN(300)) * time.Millisecond)
+				i := moments.IntN(2)
+				h.pause(time.Duration(moments.IntN(300)) * time.Millisecond)
 				h.twins[i].kill(t)
 				h.start(t, i)
 			}
@@ -111,7 +112,7 @@ func TestFaults(t *testing.T) {
 			case 1499:
 				for range 10 {
 					h.startBoth(t)
-					h.pause(time.Duration(500+random.IntN(1500)) * time.Millisecond)
+					h.pause(time.Duration(500+longMoments.IntN(1500)) * time.Millisecond)
 					h.killBoth(t)
 				}
 				h.startBoth(t)
@@ -127,18 +128,22 @@ func TestFaults(t *testing.T) {
 			}
 		}},
 	}
-	want := map[int]remnant{} // of unbroken runs, by their minutes
+	want := map[int]*unbroken{} // by their minutes
+	var mu sync.Mutex           // guards table
 	var table strings.Builder
 	for _, f := range faults {
 		if f.long && !long {
 			continue
 		}
 		f.minutes, f.servers = cmp.Or(f.minutes, 40), cmp.Or(f.servers, 1)
+		if want[f.minutes] == nil {
+			want[f.minutes] = &unbroken{}
+		}
+		run := want[f.minutes]
 		t.Run(f.name, func(t *testing.T) {
-			if _, ok := want[f.minutes]; !ok {
-				want[f.minutes] = newHouse(t, 1).play(t, f.minutes, func(*house, *testing.T, int) {})
-			}
-			h, unbroken := newHouse(t, f.servers), want[f.minutes]
+			t.Parallel()
+			run.once.Do(func() { run.remnant = newHouse(t, 1).play(t, f.minutes, func(*house, *testing.T, int) {}) })
+			h, unbroken := newHouse(t, f.servers), run.remnant
 			got := h.play(t, f.minutes, f.at)
 			if got.ticks != unbroken.ticks {
 				t.Errorf("%d minutes have a decision, of an unbroken run %d", got.ticks, unbroken.ticks)
@@ -152,10 +157,14 @@ func TestFaults(t *testing.T) {
 			if got.twice > 0 && !f.twice {
 				t.Errorf("%d ids were delivered twice", got.twice)
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			fmt.Fprintf(&table, "| %s | %d | %d | %d | %d |\n", f.name, unbroken.ticks-got.ticks, got.divergent, got.told, got.twice)
 		})
 	}
-	t.Logf("\n| fault | minutes without a decision | decisions that differ | notifications | of these delivered twice |\n|---|---|---|---|---|\n%s", table.String())
+	t.Cleanup(func() {
+		t.Logf("\n| fault | minutes without a decision | decisions that differ | notifications | of these delivered twice |\n|---|---|---|---|---|\n%s", table.String())
+	})
 }
 
 // fault is what breaks. at is called before the telemetry of each minute.
@@ -187,6 +196,12 @@ func otherModel(t *testing.T) string {
 		net.Weights[i] *= 1.01
 	}
 	return string(net.Encode())
+}
+
+// unbroken is a run in which nothing broke.
+type unbroken struct {
+	once sync.Once
+	remnant
 }
 
 // remnant is what a run left.

@@ -39,9 +39,10 @@ func (l *lagging) obey(minute, desired int) {
 	}
 }
 
-// TestAsksStandOnALiveDaemon serves generated traffic on a pool that lags, and wants asks to stand until their replicas are
+// TestScenarioAsksStand serves generated traffic on a pool that lags, and wants asks to stand until their replicas are
 // ready, and each change of desired to have an action and a reason.
-func TestAsksStandOnALiveDaemon(t *testing.T) {
+func TestScenarioAsksStand(t *testing.T) {
+	t.Parallel()
 	p := startDaemon(t, "clock: event", "decision: {mode: active}", "features: {lateness: 0s}",
 		"pools: [{name: asks, decode_tokens_per_s: 30, prefill_tokens_per_s: 600, prefill_target: 1, warmup: {p50: 8m, p90: 9m}, replicas: {min: 2, max: 30, initial: 4}}]")
 	start := time.Date(2026, 3, 2, 7, 0, 0, 0, time.UTC)

@@ -21,12 +21,12 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// pastDays is short, for learning a day takes a race detector a while; -past-days 14 is what a user has.
-var pastDays = flag.Int("past-days", 2, "`days` of the past in TestBackfill")
+// pastDays is short, for learning a day takes a while; -past-days 14 is what a user has.
+var pastDays = flag.Int("past-days", 2, "`days` of the past in TestScenarioBackfill")
 
-// TestBackfill: at its first start the daemon learns from a real Prometheus, or VictoriaMetrics, what vLLM's replicas served
+// TestScenarioBackfill: at its first start the daemon learns from a real Prometheus, or VictoriaMetrics, what vLLM's replicas served
 // before, and foresees from its first minutes the rise that comes each morning. The second start asks nobody.
-func TestBackfill(t *testing.T) {
+func TestScenarioBackfill(t *testing.T) {
 	t.Run("prometheus", func(t *testing.T) { testBackfill(t, testenv.PrometheusPast) })
 	t.Run("victoria", func(t *testing.T) { testBackfill(t, testenv.VictoriaPast) })
 }

@@ -88,6 +88,7 @@ func refused(t *testing.T, p *inProcess, reason ingest.Reason) int {
 // TestBadInput mixes every kind of bad input with sound records. Each is counted by its reason and, unless it is a
 // duplicate, put on the dead-letter subject; every sound record counts.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	p := startDaemon(t, "clock: event", "pools:", badInputPool)
 	letters := testenv.Subscribe(t, p.conn, "forewarm.deadletter")
 	const rounds = 3

@@ -104,6 +104,7 @@ func (p *inProcess) settle(t *testing.T) {
 
 // TestDaemon drives a pool to its limit by plain JSON over core NATS, and looks at everything that comes out.
 func TestDaemon(t *testing.T) {
+	t.Parallel()
 	alertmanager := testenv.StartAlertmanager(t)
 	p := startDaemon(t,
 		"clock: event",
@@ -242,6 +243,7 @@ func checkAlerts(t *testing.T, url string) {
 
 // TestDaemonOnTheWallClock gives the daemon the watermarks that its ticker would write over the next minutes.
 func TestDaemonOnTheWallClock(t *testing.T) {
+	t.Parallel()
 	p := startDaemon(t, "features: {future_bound: 10m}", "pools: [{name: chat, decode_tokens_per_s: 400, replicas: {max: 4}}]")
 	const minutes = 6
 	var want, ticks []time.Time
@@ -270,6 +272,7 @@ func TestDaemonOnTheWallClock(t *testing.T) {
 // TestDaemonDecidesAgainWhatACrashLost: a process that dies before a tick is in the log has told nothing of it; the next one
 // decides it again and tells it. What is in the log is compared, and not told twice.
 func TestDaemonDecidesAgainWhatACrashLost(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	config := []string{"clock: event", "features: {lateness: 0s}", "pools: [{name: a, replicas: {max: 4}}, {name: b, replicas: {max: 4}}]"}
 	p := startDaemonIn(t, dir, config...)

@@ -20,6 +20,7 @@ import (
 
 // TestDaemonListens sends each kind of telemetry that needs no NATS by its own way, and counts what the fold made of it.
 func TestDaemonListens(t *testing.T) {
+	t.Parallel()
 	p := startDaemon(t,
 		"clock: event",
 		"listeners: {http: {listen: '127.0.0.1:0'}, grpc: {listen: '127.0.0.1:0'}}",
@@ -107,6 +108,7 @@ func TestDaemonListens(t *testing.T) {
 
 // TestDefaultPoolsAreServed: with a default pool a listener takes any name until there are too many, and then those it knows.
 func TestDefaultPoolsAreServed(t *testing.T) {
+	t.Parallel()
 	p := startDaemon(t,
 		"clock: event",
 		"listeners: {http: {listen: '127.0.0.1:0'}}",

@@ -43,6 +43,7 @@ func comparableDecisions(t *testing.T, p *inProcess) (all map[string][]decisionO
 // TestPartitions: three daemons of a third of all pools each decide as one daemon of all pools does, from the telemetry that
 // producers publish as ever.
 func TestPartitions(t *testing.T) {
+	t.Parallel()
 	const partitions, minutes = 3, 30
 	lines := func(nats string) []string {
 		all := []string{nats, "clock: event", "features: {lateness: 0s}", "default_pool: {decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 40}}", "pools:"}
@@ -142,6 +143,7 @@ func TestPartitionsNeedTheirMapping(t *testing.T) {
 
 // TestPartitionOf compares the hash with the server's.
 func TestPartitionOf(t *testing.T) {
+	t.Parallel()
 	const partitions = 7
 	conn, err := nats.Connect(testenv.StartNATS(t, jetstream.Mappings("forewarm", partitions)))
 	if err != nil {
@@ -257,9 +259,11 @@ func TestLeastRights(t *testing.T) {
 	}
 	check()
 
-	// Each right is missed by name.
+	// Each right is missed by name. One server has a user without each.
 	all := c.DaemonRights()
-	for i, subject := range append(slices.Clone(all.Publish), all.Subscribe...) {
+	missing := append(slices.Clone(all.Publish), all.Subscribe...)
+	o := &server.Options{Host: "127.0.0.1", Port: -1}
+	for i, subject := range missing {
 		some := &server.Permissions{
 			Publish:   &server.SubjectPermission{Allow: slices.DeleteFunc(slices.Clone(all.Publish), func(s string) bool { return s == subject })},
 			Subscribe: &server.SubjectPermission{Allow: slices.DeleteFunc(slices.Clone(all.Subscribe), func(s string) bool { return s == subject })},
@@ -267,8 +271,11 @@ func TestLeastRights(t *testing.T) {
 		if i >= len(all.Publish) {
 			some.Subscribe.Deny = []string{subject} // an empty list allows all
 		}
-		url := testenv.StartNATSWith(t, &server.Options{Host: "127.0.0.1", Port: -1, Users: []*server.User{{Username: "u", Password: "p", Permissions: some}}})
-		conn := must(nats.Connect(strings.Replace(url, "nats://", "nats://u:p@", 1)))
+		o.Users = append(o.Users, &server.User{Username: fmt.Sprint("u", i), Password: "p", Permissions: some})
+	}
+	url := testenv.StartNATSWith(t, o)
+	for i, subject := range missing {
+		conn := must(nats.Connect(strings.Replace(url, "nats://", fmt.Sprintf("nats://u%d:p@", i), 1)))
 		var warned error
 		err := c.CheckRights(t.Context(), conn, func(err error) { warned = err })
 		if want := strings.TrimSuffix(subject, ">"); !strings.Contains(fmt.Sprint(err, warned), want) {

@@ -49,7 +49,7 @@ var nightCauses = []struct {
 		c[1].prompt *= 1 + 1.1*min(m/nightSpan, 1)
 		c[1].cached = c[1].prompt * .71
 		return c
-	}, warning: alerting.TooLateToWarm, facts: []string{"Class agent (mostly tenant acme) causes it: ", "prompts ", "times as long", " since 09:", "Forewarm asked for ", "due by"}},
+	}, warning: alerting.TooLateToWarm, facts: []string{"Class agent (mostly tenant acme) causes it: ", "prompts ", "times as long", "Forewarm asked for ", "due by"}},
 	{pool: "cache", change: func(c []class, _ float64) []class {
 		c[1].cached *= .3
 		return c
@@ -80,8 +80,9 @@ var nightCauses = []struct {
 	}, warning: alerting.AtCapacityLimit, facts: []string{"replicas.max"}},
 }
 
-// TestNight plants a cause in each pool of a running daemon, and wants to be told of each in words that say what to do.
-func TestNight(t *testing.T) {
+// TestScenarioNight plants a cause in each pool of a running daemon, and wants to be told of each in words that say what to do.
+func TestScenarioNight(t *testing.T) {
+	t.Parallel()
 	var pools []string
 	for _, c := range nightCauses {
 		own := c.replica

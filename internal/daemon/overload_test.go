@@ -20,6 +20,7 @@ import (
 // TestOverload holds the fold up, as if more came than the machine can work off: the stream keeps it, the daemon takes
 // in only a little more than it has folded, says that it lags, and in the end has counted every message.
 func TestOverload(t *testing.T) {
+	t.Parallel()
 	const messages = 20_000
 	dir := t.TempDir()
 	cfg, err := config.Load(testenv.WriteFile(t, filepath.Join(dir, "forewarm.yaml"),

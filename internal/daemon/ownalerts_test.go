@@ -59,6 +59,7 @@ func over(t *testing.T, url string, alerts map[string]string) {
 // TestOwnAlerts plants, in a daemon on the wall clock, a producer whose clock is ahead, one that holds its records back, records
 // that are refused, and a consumer that refuses; each is told to Alertmanager, and over once its cause is mended.
 func TestOwnAlerts(t *testing.T) {
+	t.Parallel()
 	alertmanager := testenv.StartAlertmanager(t)
 	var broken atomic.Bool
 	broken.Store(true)
@@ -125,6 +126,7 @@ func TestOwnAlerts(t *testing.T) {
 
 // TestSilentProducerAndBack: of two gateways one falls silent for a while, in a daemon that follows the telemetry's own time.
 func TestSilentProducerAndBack(t *testing.T) {
+	t.Parallel()
 	alertmanager := testenv.StartAlertmanager(t)
 	p := startDaemon(t, "clock: event", "features: {lateness: 30s, stale_after: 5m}", "decision: {mode: active}",
 		"sinks: {alertmanager: {urls: ['"+alertmanager+"']}}", "pools: [{name: chat, decode_tokens_per_s: 4000, replicas: {max: 4}}]")

@@ -20,6 +20,7 @@ import (
 // TestPrescaleConsumer has the example consumer scale by the events of a daemon, and the daemon
 // learn from its answers how long replicas take.
 func TestPrescaleConsumer(t *testing.T) {
+	t.Parallel()
 	consumer := filepath.Join(t.TempDir(), "prescale")
 	if out, err := exec.Command("go", "build", "-o", consumer, "../../deploy/examples/prescale").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)

@@ -103,6 +103,7 @@ func TestManyKindsOfRefusals(t *testing.T) {
 
 // TestPublishedExample pastes the record of the page on integrations into a shell, with a client that prints in place of publishing.
 func TestPublishedExample(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../../docs/integrations.md")
 	if err != nil {
 		t.Fatal(err)

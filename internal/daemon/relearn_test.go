@@ -169,6 +169,7 @@ func (h *hook) got() []string {
 // stream no longer has, and from the stream the rest; it decides no minute twice, advises under numbers that go on, tells
 // what was not delivered under its own id, and tells nothing that was.
 func TestUpgrade(t *testing.T) {
+	t.Parallel()
 	h := newHook(t)
 	site := newUpgradeSite(t)
 	for name, change := range map[string]func([]map[int]cbor.RawMessage) []map[int]cbor.RawMessage{

@@ -16,6 +16,7 @@ import (
 // TestRemoteWrite: a real Prometheus, and a real VictoriaMetrics, end up with every sample that is stored here, though they
 // were away for a while, and the daemon was restarted meanwhile.
 func TestRemoteWrite(t *testing.T) {
+	t.Parallel()
 	t.Run("prometheus", func(t *testing.T) {
 		testRemoteWrite(t, func(dir, address string) *testenv.Server {
 			return testenv.StartPrometheus(t, dir, address, "--web.enable-remote-write-receiver")

@@ -29,7 +29,7 @@ import (
 const (
 	// reportEvery is how often the reporter checks the clock. A single timer would miss a sleep of the machine, or a
 	// change of its clock.
-	reportEvery = 15 * time.Second
+	reportEvery = time.Minute
 	// reportMaxWait is how long a report waits for a pipeline that is behind.
 	reportMaxWait = time.Hour
 	// reportPause is the time between two attempts to make a report.

@@ -60,6 +60,7 @@ func (b *inbox) Data(r io.Reader) error {
 // TestReportIsDelivered: to the folder, the webhook and the mailbox, to each once, though the process dies before
 // it could note that, and though one of them was away at first.
 func TestReportIsDelivered(t *testing.T) {
+	t.Parallel()
 	box := startInbox(t)
 	var hooks, refusals atomic.Int64
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

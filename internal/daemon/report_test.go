@@ -79,12 +79,13 @@ func (d *desk) runFor(t *testing.T, span time.Duration) {
 // The bubble's clock begins at midnight of 2000-01-01 UTC, a Saturday.
 
 func TestReporterOnSchedule(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t, dir, "30 2 * * 0", "Europe/Berlin")
-		d.runFor(t, 16*24*time.Hour)
-		want := []string{"26 Dec 01:30 to 2 Jan 01:30", "2 Jan 01:30 to 9 Jan 01:30", "9 Jan 01:30 to 16 Jan 01:30"}
-		if diff := cmp.Diff(want, d.told); diff != "" || d.made.Load() != 3 || d.missed.Load() != 0 {
+		d.runFor(t, 9*24*time.Hour)
+		want := []string{"26 Dec 01:30 to 2 Jan 01:30", "2 Jan 01:30 to 9 Jan 01:30"}
+		if diff := cmp.Diff(want, d.told); diff != "" || d.made.Load() != 2 || d.missed.Load() != 0 {
 			t.Errorf("%d made, %d missed; −want +got:\n%s", d.made.Load(), d.missed.Load(), diff)
 		}
 	})

@@ -16,9 +16,10 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestRetryStorm plants failures on a running daemon: for 36 minutes 40 % of the attempts fail and are tried again. The load
+// TestScenarioRetryStorm plants failures on a running daemon: for 36 minutes 40 % of the attempts fail and are tried again. The load
 // grows by that, and is to be seen in probability and replicas; the storm is announced within five minutes and ends after it.
-func TestRetryStorm(t *testing.T) {
+func TestScenarioRetryStorm(t *testing.T) {
+	t.Parallel()
 	const begins, ends, minutes = 90, 126, 150
 	p := startDaemon(t, "clock: event", "decision: {mode: active}", "features: {lateness: 30s}",
 		"pools: [{name: storm, kv_capacity_tokens: 400000, prefill_tokens_per_s: 270, prefill_target: 1, decode_tokens_per_s: 220, warmup: {p50: 6m, p90: 12m}, replicas: {min: 3, max: 12}}]")

@@ -76,6 +76,7 @@ func TestRules(t *testing.T) {
 // TestRulesInPrometheus has a real Prometheus scrape a daemon whose pool runs out, evaluate the rules over what it scraped, and
 // tell a real Alertmanager. Only the testenv.Patience of the rules (for) is left out; promtool tests that.
 func TestRulesInPrometheus(t *testing.T) {
+	t.Parallel()
 	alertmanager := testenv.StartAlertmanager(t)
 	p := startDaemon(t, "clock: event", "features: {lateness: 0s}", "decision: {mode: active}",
 		"pools: [{name: chat, decode_tokens_per_s: 400, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 9}}]")

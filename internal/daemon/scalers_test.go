@@ -69,6 +69,7 @@ func startPlanner(t *testing.T) (p *planner, address string) {
 // TestScalers has every kind of autoscaler ask one daemon, and wants the same number from all; and no number, once nothing
 // is heard of the pool any more.
 func TestScalers(t *testing.T) {
+	t.Parallel()
 	plan, registry := startPlanner(t)
 	p := startDaemon(t,
 		"clock: event", "features: {lateness: 0s, stale_after: 2m}", "decision: {mode: active}",
@@ -173,6 +174,7 @@ func TestScalers(t *testing.T) {
 // TestScalersAfterARestart: what was decided shortly before a restart is said until the first tick, and nothing of it that is
 // not to be obeyed, or is of another configuration.
 func TestScalersAfterARestart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	const active, usual = "{mode: active}", "{min: 1, max: 9}"
 	open := func(mode, replicas string) *Daemon { // which never runs, so that no tick comes

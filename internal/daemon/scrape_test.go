@@ -20,6 +20,7 @@ import (
 // TestScrapedEnginesAreSupply: what an engine exposes becomes the state of its replica on the telemetry stream, and is
 // read back from there as what any other engine reports.
 func TestScrapedEnginesAreSupply(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../ingest/scrape/testdata/vllm.txt")
 	if err != nil {
 		t.Fatal(err)

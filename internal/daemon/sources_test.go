@@ -14,6 +14,7 @@ import (
 // TestDynamoNeedsNoGlue: what NVIDIA Dynamo publishes by itself, bytes without headers on its own subject, is counted, and
 // its cached tokens are known though no row tells them.
 func TestDynamoNeedsNoGlue(t *testing.T) {
+	t.Parallel()
 	p := startDaemon(t,
 		"clock: event",
 		"features: {lateness: 0s}",
@@ -48,6 +49,7 @@ func TestDynamoNeedsNoGlue(t *testing.T) {
 
 // TestAccessLogOverNATS: what a gateway logs is counted, and its refusals keep no prompt.
 func TestAccessLogOverNATS(t *testing.T) {
+	t.Parallel()
 	p := startDaemon(t,
 		"clock: event",
 		"nats: {embedded: {listen: '127.0.0.1:0'}, sources: [{subject: gateway.log, format: envoy, pool: chat}]}",

@@ -11,9 +11,10 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestTrafficAsPlanted: of four hours with one burst of ten minutes, metrics, API, series, page and report
-// say what was planted.
-func TestTrafficAsPlanted(t *testing.T) {
+// TestScenarioTraffic: of four hours with one burst of ten minutes, metrics, API, series, page and report say what was
+// planted.
+func TestScenarioTraffic(t *testing.T) {
+	t.Parallel()
 	p := startDaemon(t, "clock: event", "features: {lateness: 0s}", "log: {level: error}", "report: {schedule: '0 12 * * *'}",
 		"pools: [{name: chat, kv_capacity_tokens: 400000, prefill_tokens_per_s: 12000, decode_tokens_per_s: 2400, itl: 25ms, replicas: {min: 1, max: 4}}]")
 	start := time.Date(2026, 3, 2, 8, 30, 0, 0, time.UTC)

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -60,15 +61,18 @@ func Alertmanager(t testing.TB) string {
 	return Program(t, "prometheus-alertmanager", "prometheus-alertmanager", "alertmanager")
 }
 
-// FreeAddress is a loopback address that nobody listens on.
+// FreeAddress is a loopback address that nobody listens on. Its port is below those that the system gives to clients and to
+// port 0, so that no other test takes it meanwhile.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))); err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port was found")
+	return ""
 }
 
 // LintMetrics has Prometheus' own tool read and lint an exposition. It may find fault with what the metrics library names by
