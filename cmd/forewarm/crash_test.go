@@ -187,6 +187,10 @@ func (s *site) play(t *testing.T, kills int) remains {
 		speed = strconv.Itoa(int(s.length.Seconds()) / (kills + 1)) // so that it is not over before the last kill
 	}
 	producer := start(t, "replay", "-nats", "nats://"+s.nats, "-pool", "fleet", "-run-id", "same", "-speed", speed, s.trace)
+	testenv.Await(t, "the replay to begin", func() bool { // it does not wait for a daemon that is killed before
+		st, err := statusOf(s.http)
+		return producer.over() || err == nil && st.Sequence > 0
+	})
 	random := rand.New(rand.NewPCG(1, uint64(kills)))
 	for range kills {
 		timer := time.NewTimer(time.Duration(50+random.IntN(900)) * time.Millisecond)
