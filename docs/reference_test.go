@@ -364,12 +364,14 @@ func dimensions() string {
 	return b.String()
 }
 
-// TestTelemetryPage: the page has the members of each record and every reason to refuse, and its samples are read.
+// TestTelemetryPage: the page has the fields of the protobuf schema and every reason to refuse, and its samples are read.
 func TestTelemetryPage(t *testing.T) {
-	page, records := read(t, "telemetry.md"), read(t, root+"/ingest/codec/records.go")
+	page, proto := read(t, "telemetry.md"), read(t, root+"/ingest/telemetrypb/telemetry.proto")
 	for _, m := range regexp.MustCompile("(?s)<!-- fields: (\\w+) -->\n(.*?)\n\n").FindAllStringSubmatch(page, -1) {
+		_, message, _ := strings.Cut(proto, "message "+m[1]+" {")
+		message, _, _ = strings.Cut(message, "\n}")
 		var want, have []string
-		for _, f := range regexp.MustCompile(`\{"(\w+)", func\(\w+ \*ingest\.`+m[1]+`\)`).FindAllStringSubmatch(records, -1) {
+		for _, f := range regexp.MustCompile(`(?m)^  (?:optional |repeated )?\w+ (\w+) = `).FindAllStringSubmatch(message, -1) {
 			want = append(want, f[1])
 		}
 		for _, f := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(m[2], -1) {

@@ -104,7 +104,7 @@ const (
 	ReasonBadTime        Reason = "bad_time"
 	ReasonBadEnum        Reason = "bad_enum"
 	ReasonBadLabel       Reason = "bad_label"    // a name with control characters
-	ReasonOutOfRange     Reason = "out_of_range" // a ratio outside 0..1, an attempt below 1
+	ReasonOutOfRange     Reason = "out_of_range" // a ratio outside 0..1, an attempt below 1, an index outside its table
 	ReasonInconsistent   Reason = "inconsistent" // fields that contradict each other
 	ReasonUnknownFormat  Reason = "unknown_format"
 	ReasonUnknownSubject Reason = "unknown_subject"

@@ -85,8 +85,8 @@ func (b *bench) sendMinute(publisher *jetstream.Publisher, m, classes int, sent 
 			PromptTokens: int64(200 + (i*31+m)%4000), CachedTokens: int64((i*17 + m) % 200), OutputTokens: int64(20 + (i*13+m)%700), MaxOutputTokens: ingest.Unknown,
 		})
 		if len(batch.Requests) == perBatch {
-			buffer = ndjson(buffer[:0], batch.Requests)
-			b.check(publisher.Publish(context.Background(), "forewarm.telemetry.request.chat", fmt.Sprintf("%d-%d", m, i), codec.ContentTypeNDJSON, buffer))
+			buffer = codec.AppendProtobuf(buffer[:0], &batch)
+			b.check(publisher.Publish(context.Background(), "forewarm.telemetry.request.chat", fmt.Sprintf("%d-%d", m, i), codec.ContentTypeProtobuf, buffer))
 			batch.Requests = batch.Requests[:0]
 			sent++
 		}

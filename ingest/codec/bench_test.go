@@ -3,15 +3,18 @@ package codec
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/telemetrypb"
 )
 
-// The benchmarks of decoders report how many times faster they are than the standard library's in the same run.
+// The benchmarks of decoders report how many times faster they are than the standard library's or generated code in the
+// same run.
 
 // wireRecord is a request as encoding/json reads it.
 type wireRecord struct {
@@ -69,6 +72,22 @@ func BenchmarkDecodeJSON(b *testing.B) {
 	}
 }
 
+func BenchmarkDecodeProtobuf100(b *testing.B) {
+	const records = 100
+	batch := typical(records)
+	data := AppendProtobuf(nil, &batch)
+	reference := timed(b, 1000, func() error { return proto.Unmarshal(data, new(telemetrypb.Batch)) })
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		batch.Reset()
+		Decode(protobufMeta, data, ingest.DefaultLimits(), &batch)
+	}
+	own := b.Elapsed() / time.Duration(b.N)
+	b.ReportMetric(float64(own.Nanoseconds())/records, "ns/record")
+	b.ReportMetric(float64(reference)/float64(own), "x/proto.Unmarshal")
+}
+
 // timed is what one call of f takes, by the mean of n.
 func timed(t testing.TB, n int, f func() error) time.Duration {
 	t.Helper()
@@ -79,19 +98,4 @@ func timed(t testing.TB, n int, f func() error) time.Duration {
 		}
 	}
 	return time.Since(start) / time.Duration(n)
-}
-
-// typical is a batch as a gateway sends it.
-func typical(records int) ingest.Batch {
-	var b ingest.Batch
-	for i := range records {
-		arrived := at.Add(time.Duration(i) * 10 * time.Millisecond)
-		b.Requests = append(b.Requests, ingest.Request{
-			ID: fmt.Sprintf("chatcmpl-%024x", i*7919), Pool: "llama-70b", Class: "chat", Model: "llama-3-70b-instruct", Tenant: fmt.Sprintf("tenant-%d", i%50),
-			Tier: "gold", Region: "eu-west-1", ReplicaName: fmt.Sprintf("llama-70b-%d", i%8), Attempt: 1, Session: uint64(i) * 0x9e3779b97f4a7c15,
-			ArrivedAt: arrived, StartedAt: arrived.Add(20 * time.Millisecond), FirstTokenAt: arrived.Add(400 * time.Millisecond), FinishedAt: arrived.Add(5 * time.Second),
-			PromptTokens: 1234, CachedTokens: 1000, OutputTokens: 250, MaxOutputTokens: 1024,
-		})
-	}
-	return b
 }

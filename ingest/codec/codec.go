@@ -20,12 +20,14 @@ type format struct {
 	contentType string // in messages
 	decode      func(d *decoder, data []byte)
 	fields      *fieldTree // fields of a foreign format; nil for the others
+	binary      bool       // not JSON
 	prompts     bool       // by its schema, messages may hold users' text
 }
 
 // The content types of the native formats.
 const (
 	ContentTypeJSON      = "application/json"
+	ContentTypeProtobuf  = "application/vnd.forewarm.v1+protobuf"
 	ContentTypeNDJSON    = "application/x-ndjson"
 	ContentTypeSum       = "application/vnd.forewarm.sum+json"
 	ContentTypeSumNDJSON = "application/vnd.forewarm.sum+x-ndjson"
@@ -45,11 +47,12 @@ const (
 var formats = [...]format{
 	{name: "json", contentType: ContentTypeJSON, decode: decodeJSON},
 	{name: "ndjson", contentType: ContentTypeNDJSON, decode: decodeNDJSON},
+	{name: "protobuf", contentType: ContentTypeProtobuf, decode: decodeProtobuf, binary: true},
 	{name: "sum", contentType: ContentTypeSum, decode: decodeSumJSON},
 	{name: "sum-ndjson", contentType: ContentTypeSumNDJSON, decode: decodeSumNDJSON},
-	{name: "otlp", contentType: ContentTypeOTLP, decode: decodeOTLP, prompts: true},
+	{name: "otlp", contentType: ContentTypeOTLP, decode: decodeOTLP, binary: true, prompts: true},
 	{name: "otlp-json", contentType: ContentTypeOTLPJSON, decode: decodeOTLPJSON, prompts: true},
-	{name: "otlp-logs", contentType: ContentTypeOTLPLogs, decode: decodeOTLPLogs, prompts: true},
+	{name: "otlp-logs", contentType: ContentTypeOTLPLogs, decode: decodeOTLPLogs, binary: true, prompts: true},
 	{name: "otlp-logs-json", contentType: ContentTypeOTLPLogsJSON, decode: decodeOTLPLogsJSON, prompts: true},
 	{name: "dynamo", contentType: ContentTypeDynamo, decode: decodeDynamo, fields: dynamoFields},
 	{name: "litellm", contentType: ContentTypeLiteLLM, decode: decodeLiteLLM, fields: liteLLMFields, prompts: true},
@@ -109,7 +112,10 @@ func (x *Decoder) Decode(m Meta, data []byte, lim ingest.Limits, b *ingest.Batch
 	if d.scratch = d.scratch[:0]; cap(d.scratch) > keepScratch {
 		d.scratch = nil
 	}
-	d.meta, d.batch, d.fields = Meta{}, nil, nil
+	if cap(d.table) > keepTable {
+		d.table = nil
+	}
+	d.meta, d.batch, d.binary, d.fields = Meta{}, nil, false, nil
 }
 
 // keepScratch bounds the memory for unescaped strings that a decoder keeps for its next message, in bytes.
@@ -120,21 +126,25 @@ type decoder struct {
 	meta    Meta
 	limits  ingest.Limits
 	batch   *ingest.Batch
+	binary  bool           // not JSON
 	fields  *fieldTree     // of a foreign format
 	service string         // default pool of a record; "" for none
 	refusal ingest.Refusal // why the current record is refused; Reason "" while it is not
 
 	// These outlive the call, for reuse.
 	json     jsonReader
-	member   value  // of a native record
+	member   value  // of a native record in JSON
+	record   wire   // a native record in protobuf
 	found    record // of a foreign format
 	names    names
 	inflater inflater
-	scratch  []byte // unescaped strings of the current message
+	scratch  []byte       // unescaped strings of the current message
+	table    []tableEntry // of the current protobuf batch
 }
 
 func (d *decoder) message(data []byte) {
 	f := formatOf(d.meta.ContentType)
+	d.binary = f != nil && f.binary
 	if len(data) > d.limits.MessageBytes {
 		d.refuse(ingest.ReasonTooLarge, "message has %d bytes, the limit is %d", len(data), d.limits.MessageBytes)
 		return
@@ -157,12 +167,14 @@ func (d *decoder) message(data []byte) {
 		d.refuse(reason, "%s", detail)
 		return
 	}
+	if !f.binary {
+		plain = bytes.TrimPrefix(plain, byteOrderMark)
+	}
 	d.fields = f.fields
-	f.decode(d, bytes.TrimPrefix(plain, byteOrderMark))
+	f.decode(d, plain)
 }
 
-// byteOrderMark precedes JSON of some Windows software; readers may ignore it (RFC 8259, section 8.1). No protobuf begins
-// so.
+// byteOrderMark precedes JSON of some Windows software; readers may ignore it (RFC 8259, section 8.1).
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
 func formatOf(contentType string) *format {

@@ -152,8 +152,6 @@ func TestDecodeRefuses(t *testing.T) {
 		"number for a string":       {Meta{}, request(`,"class":5`), ingest.ReasonWrongType},
 		"number for a session":      {Meta{}, request(`,"session":5`), ingest.ReasonWrongType},
 		"bad session hash":          {Meta{}, request(`,"session_hash":"5"`), ingest.ReasonWrongType},
-		"half a block hash":         {Meta{}, request(`,"block_tokens":4,"blocks":"000000000000000100000000"`), ingest.ReasonWrongType},
-		"blocks of no size":         {Meta{}, request(`,"blocks":"0000000000000001"`), ingest.ReasonMissingField},
 		"object for a number":       {Meta{}, request(`,"output_tokens":{}`), ingest.ReasonWrongType},
 		"boolean for a time":        {Meta{}, request(`,"finished_at":true`), ingest.ReasonWrongType},
 		"fraction":                  {Meta{}, request(`,"output_tokens":1.5`), ingest.ReasonWrongType},

@@ -1,7 +1,8 @@
 package codec
 
 import (
-	"fmt"
+	"encoding/binary"
+	"encoding/hex"
 	"math"
 	"strconv"
 	"time"
@@ -38,81 +39,124 @@ func appendRecord[T any](dst []byte, t *recordType[T], r *T) []byte {
 	dst = append(dst, '{')
 	start := len(dst)
 	for i := range t.members {
-		before := len(dst)
-		if before > start {
+		m := memberOf(r, t.members[i].at(r))
+		if m.kind == 0 || m.kind == 'b' || m.kind == 'B' { // unknown, or not in JSON
+			continue
+		}
+		if len(dst) > start {
 			dst = append(dst, ',')
 		}
 		dst = append(append(append(dst, '"'), t.members[i].name...), '"', ':')
-		var known bool
-		if dst, known = appendMember(dst, r, t.members[i].at(r)); !known {
-			dst = dst[:before]
-		}
+		dst = m.append(dst)
 	}
 	return append(dst, '}')
 }
 
-// appendMember appends the value of a member of the record of; false when it is unknown, or the default.
-func appendMember(dst []byte, of, from any) ([]byte, bool) {
+func (m *memberValue) append(dst []byte) []byte {
+	switch m.kind {
+	case 'l', '"', 'e':
+		return appendString(dst, m.text)
+	case 't':
+		return strconv.AppendInt(dst, m.time.UnixMilli(), 10)
+	case '0':
+		return strconv.AppendInt(dst, m.whole, 10)
+	case '.':
+		return appendAmount(dst, m.amount)
+	case 'h':
+		dst = hex.AppendEncode(append(dst, '"'), binary.BigEndian.AppendUint64(nil, uint64(m.whole)))
+		return append(dst, '"')
+	}
+	dst = append(dst, '[')
+	for i, amount := range m.amounts {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendAmount(dst, amount)
+	}
+	return append(dst, ']')
+}
+
+// memberValue is the written value of a member: its kind, and the value of that kind.
+type memberValue struct {
+	kind    byte // 0 for nothing, l label, " string, t time, 0 whole, . amount, h hash, e enumeration, b block tokens, B hashes, [ amounts
+	text    string
+	time    time.Time
+	whole   int64
+	amount  float64
+	hashes  []uint64
+	amounts []float64
+}
+
+// memberOf returns the written value of a member of the record of, for both encodings.
+func memberOf(of, from any) (m memberValue) {
+	count := func(kind byte, n int64, known bool) {
+		if known {
+			m.kind, m.whole = kind, n
+		}
+	}
+	enum := func(n uint8, name string, known bool) {
+		if known {
+			m.kind, m.whole, m.text = 'e', int64(n), name
+		}
+	}
+	amount := func(f float64) {
+		if !math.IsNaN(f) && !math.IsInf(f, 0) {
+			m.kind, m.amount = '.', f
+		}
+	}
 	switch v := from.(type) {
 	case *label:
-		return appendString(dst, string(*v)), *v != ""
-	case *string:
-		return appendString(dst, *v), *v != ""
-	case *time.Time:
-		return strconv.AppendInt(dst, v.UnixMilli(), 10), !v.IsZero()
-	case *int64:
-		return strconv.AppendInt(dst, *v, 10), *v >= 0
-	case *blockTokens:
-		return strconv.AppendInt(dst, int64(*v), 10), *v > 0
-	case *counter:
-		return strconv.AppendInt(dst, int64(*v), 10), *v >= 0
-	case *int:
-		return strconv.AppendInt(dst, int64(*v), 10), *v >= 0
-	case *attempt:
-		return strconv.AppendInt(dst, int64(*v), 10), *v != 1
-	case *sessionHash:
-		return appendHashes(dst, uint64(*v)), *v != 0
-	case *blockHashes:
-		return appendHashes(dst, *v...), len(*v) > 0
-	case *float64:
-		return appendAmount(dst, *v), !math.IsNaN(*v)
-	case *seconds:
-		return appendAmount(dst, float64(*v)), !math.IsNaN(float64(*v))
-	case *ratio:
-		return appendAmount(dst, float64(*v)), !math.IsNaN(float64(*v))
-	case *amounts:
-		dst = append(dst, '[')
-		for i, amount := range *v {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = appendAmount(dst, amount)
+		if *v != "" {
+			m.kind, m.text = 'l', string(*v)
 		}
-		return append(dst, ']'), true
+	case *string:
+		if *v != "" {
+			m.kind, m.text = '"', *v
+		}
+	case *time.Time:
+		if !v.IsZero() {
+			m.kind, m.time = 't', *v
+		}
+	case *int64:
+		count('0', *v, *v >= 0)
+	case *counter:
+		count('0', int64(*v), *v >= 0)
+	case *int:
+		count('0', int64(*v), *v >= 0)
+	case *attempt:
+		count('0', int64(*v), *v != 1)
+	case *sessionHash:
+		count('h', int64(*v), *v != 0)
+	case *blockTokens:
+		count('b', int64(*v), *v > 0)
+	case *hashes:
+		if len(*v) > 0 {
+			m.kind, m.hashes = 'B', *v
+		}
+	case *float64:
+		amount(*v)
+	case *seconds:
+		amount(float64(*v))
+	case *ratio:
+		amount(float64(*v))
+	case *amounts:
+		m.kind, m.amounts = '[', *v
 	case *ingest.Phase:
-		return appendString(dst, v.String()), !endedWell(of)
+		enum(uint8(*v), v.String(), !endedWell(of))
 	case *ingest.Status:
-		return appendString(dst, v.String()), !endedWell(of)
+		enum(uint8(*v), v.String(), !endedWell(of))
 	case *ingest.ReplicaState:
-		return appendString(dst, v.String()), true
+		enum(uint8(*v), v.String(), true)
 	case *ingest.AckStage:
-		return appendString(dst, v.String()), true
+		enum(uint8(*v), v.String(), true)
 	}
-	return dst, false // a clear session name is never kept
+	return m // a clear session name is never kept
 }
 
 // endedWell reports whether phase and status of a request are the defaults.
 func endedWell(of any) bool {
 	r := of.(*ingest.Request)
 	return r.Phase == ingest.PhaseFinished && r.Status == ingest.StatusOK
-}
-
-func appendHashes(dst []byte, all ...uint64) []byte {
-	dst = append(dst, '"')
-	for _, hash := range all {
-		dst = fmt.Appendf(dst, "%016x", hash)
-	}
-	return append(dst, '"')
 }
 
 func appendAmount(dst []byte, f float64) []byte {

@@ -56,9 +56,6 @@ var anyRequest = rapid.Custom(func(t *rapid.T) ingest.Request {
 		r.StartedAt, r.FirstTokenAt, r.FinishedAt = after("start"), after("first"), end
 	}
 	r.CachedTokens = min(anyCount.Draw(t, "cached"), r.PromptTokens)
-	if r.Blocks = rapid.SliceOfN(rapid.Uint64(), 0, 3).Draw(t, "blocks"); len(r.Blocks) > 0 {
-		r.BlockTokens, r.PromptTokens = 64, max(r.PromptTokens, 64*3)
-	}
 	return r
 })
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -54,17 +53,8 @@ func checkStored(t *testing.T, b *ingest.Batch) {
 	if len(b.Requests) == 0 {
 		return
 	}
-	var lines []byte
-	want := slices.Clone(b.Requests)
-	for i := range want {
-		r := &want[i]
-		for _, at := range []*time.Time{&r.ArrivedAt, &r.StartedAt, &r.FirstTokenAt, &r.FinishedAt} {
-			*at = at.Truncate(time.Millisecond)
-		}
-		lines = append(AppendRequest(lines, r), '\n')
-	}
-	stored := decode(Meta{ContentType: ContentTypeNDJSON}, string(lines))
-	if d := diff(want, stored.Requests); d != "" || len(stored.Refused) > 0 {
+	stored := decode(protobufMeta, string(AppendProtobuf(nil, &ingest.Batch{Requests: b.Requests})))
+	if d := diff(b.Requests, stored.Requests); d != "" || len(stored.Refused) > 0 {
 		t.Fatalf("stored, it is read otherwise (-accepted +read), refused %+v:\n%s", stored.Refused, d)
 	}
 }

@@ -15,7 +15,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/telemetrypb"
 )
 
 // The fuzz targets check what every later stage relies on, for any bytes at all.
@@ -74,6 +77,40 @@ func FuzzDecodeNDJSON(f *testing.F) {
 		}
 		if want := min(max(lines, 1), limits.BatchRecords+1); n != want {
 			t.Fatalf("%d lines became %d records and refusals, want %d", lines, n, want)
+		}
+	})
+}
+
+func FuzzDecodeProtobuf(f *testing.F) {
+	for _, sample := range samples(f, "protobuf") {
+		f.Add(sample)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var b ingest.Batch
+		Decode(protobufMeta, data, ingest.DefaultLimits(), &b)
+		n := checkBatch(t, &b)
+		if b.Watermark != nil {
+			n++
+		}
+		if n+len(b.Refused) == 0 {
+			t.Fatal("neither a record nor a refusal")
+		}
+		refused := len(b.Refused)
+		b.Refused = nil
+		if d := diff(&b, decode(protobufMeta, string(AppendProtobuf(nil, &b)))); n > 0 && d != "" {
+			t.Fatal(d)
+		}
+		var m telemetrypb.Batch
+		if err := proto.Unmarshal(data, &m); err != nil || refused > 0 {
+			return
+		}
+		if len(m.Requests) != len(b.Requests) || len(m.Sums)+len(m.Replicas)+len(m.Acks) != len(b.Sums)+len(b.Replicas)+len(b.Acks) {
+			t.Fatalf("generated code finds other records: %v", &m)
+		}
+		for i, r := range b.Requests {
+			if p := m.Requests[i]; p.GetId() != r.ID || p.GetPromptTokens() != r.PromptTokens || p.CachedTokens != nil && *p.CachedTokens != r.CachedTokens || p.GetArrivedAt() != 0 && p.GetArrivedAt() != r.ArrivedAt.UnixNano() {
+				t.Fatalf("%+v, generated code reads %v", r, p)
+			}
 		}
 	})
 }

@@ -22,7 +22,7 @@ func gzipped(t testing.TB, data []byte) []byte {
 
 // TestDecodeInflates decodes every sample plain and compressed.
 func TestDecodeInflates(t *testing.T) {
-	for format, contentType := range map[string]string{"json": ContentTypeJSON, "ndjson": ContentTypeNDJSON} {
+	for format, contentType := range map[string]string{"json": ContentTypeJSON, "ndjson": ContentTypeNDJSON, "protobuf": ContentTypeProtobuf} {
 		for _, sample := range samples(t, format) {
 			plain := decode(Meta{ContentType: contentType, Pool: "p"}, string(sample))
 			for _, tc := range []struct {
@@ -94,8 +94,9 @@ func TestInflatingAllocatesLittle(t *testing.T) {
 		t.Skip("allocations tell nothing under the race detector")
 	}
 	b := typical(100)
-	millis, _ := jsonRecords(b.Requests)
-	m, data := Meta{ContentType: ContentTypeNDJSON, Encoding: EncodingGzip}, gzipped(t, bytes.Join(millis, newline))
+	plain := AppendProtobuf(nil, &b)
+	m, data := protobufMeta, gzipped(t, plain)
+	m.Encoding = EncodingGzip
 	var got ingest.Batch
 	if n := testing.AllocsPerRun(50, func() {
 		got.Reset()

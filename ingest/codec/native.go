@@ -3,7 +3,9 @@ package codec
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -71,7 +73,7 @@ func native[T any](d *decoder, data []byte, t *recordType[T], list *[]T) {
 		read := func(key []byte) {
 			if m := find(key); m != nil && v.kind != 'n' {
 				v.name = m.name
-				d.read(v, m.at(r))
+				d.read(v, m.name, m.at(r))
 			}
 		}
 		if p := (plain{data: data}); p.members(v, read) {
@@ -118,13 +120,21 @@ func (d *decoder) lines(data []byte, decode func(d *decoder, line []byte)) {
 
 var newline = []byte{'\n'}
 
-// These methods read a member of a native record.
+// These methods read a member of a native record from JSON.
 
 func (v *value) text(d *decoder) ([]byte, bool) {
 	if v.kind != '"' {
 		d.fail(ingest.ReasonWrongType, "%s is %s, want a string", v.name, kindNames[v.kind])
 	}
 	return v.raw, v.kind == '"'
+}
+
+func (v *value) label(d *decoder) (string, bool) {
+	text, ok := v.text(d)
+	if !ok {
+		return "", false
+	}
+	return d.label(v.name, text), true
 }
 
 func (v *value) number(d *decoder) (float64, bool) {
@@ -136,46 +146,59 @@ func (v *value) number(d *decoder) (float64, bool) {
 }
 
 // instant reads an RFC 3339 string or a whole number of Unix milliseconds.
-func (v *value) instant(d *decoder, to *time.Time) {
-	var t time.Time
+func (v *value) instant(d *decoder) (t time.Time, ok bool) {
 	switch v.kind {
 	case '0':
 		ms := parseNumber(v.raw)
 		if ms != math.Trunc(ms) || math.Abs(ms) > 1<<53 {
 			d.fail(ingest.ReasonBadTime, "%s is %.24s, want whole Unix milliseconds", v.name, v.raw)
-			return
+			return t, false
 		}
 		t = time.UnixMilli(int64(ms)).UTC()
 	case '"':
 		if t.UnmarshalText(v.raw) != nil && t.UnmarshalText(bytes.ToUpper(v.raw)) != nil { // T and Z may be in lower case
 			d.fail(ingest.ReasonBadTime, "%s is %s, want RFC 3339", v.name, quoted(v.raw))
-			return
+			return t, false
 		}
 		t = t.UTC()
 	default:
 		d.fail(ingest.ReasonWrongType, "%s is %s, want an RFC 3339 string or Unix milliseconds", v.name, kindNames[v.kind])
-		return
+		return t, false
 	}
-	if t.Before(earliest) || !t.Before(latest) {
-		d.fail(ingest.ReasonBadTime, "%s is %s, outside the years 2000 to 2199 (numbers are Unix milliseconds)", v.name, t.Format(time.RFC3339))
-		return
-	}
-	*to = t
+	return t, d.checkTime(v.name, t, "numbers are Unix milliseconds")
 }
 
-// hashDigits is the length of a hash in a record, in hexadecimal digits. JSON numbers lose bits above 2⁵³.
-const hashDigits = 16
-
-func (d *decoder) hash(name string, digits []byte) uint64 {
-	hash, err := strconv.ParseUint(string(digits), 16, 64)
-	if err != nil || len(digits) != hashDigits {
-		d.fail(ingest.ReasonWrongType, "%s has %s, want 16 hexadecimal digits a hash", name, quoted(digits))
+// hash reads 16 hexadecimal digits, because JSON numbers lose bits above 2⁵³.
+func (v *value) hash(d *decoder) (uint64, bool) {
+	text, ok := v.text(d)
+	if !ok {
+		return 0, false
 	}
-	return hash
+	hash, err := strconv.ParseUint(string(text), 16, 64)
+	if err != nil || len(text) != 16 {
+		d.fail(ingest.ReasonWrongType, "%s is %s, want 16 hexadecimal digits", v.name, quoted(text))
+		return 0, false
+	}
+	return hash, true
 }
+
+func (v *value) enum(d *decoder, known []string) (uint8, bool) {
+	text, ok := v.text(d)
+	if !ok {
+		return 0, false
+	}
+	i := slices.Index(known, string(text))
+	if i < 0 {
+		d.fail(ingest.ReasonBadEnum, "%s is %s, want one of %s", v.name, quoted(text), strings.Join(known, ", "))
+	}
+	return uint8(max(i, 0)), i >= 0
+}
+
+// hashes are in protobuf only.
+func (v *value) hashes(*decoder, []uint64) ([]uint64, bool) { return nil, false }
 
 // amounts reads a list of numbers that are not negative; null is unknown.
-func (v *value) amounts(d *decoder) (all []float64) {
+func (v *value) amounts(d *decoder) (all []float64, ok bool) {
 	var j jsonReader
 	j.reset(v.raw)
 	d.list(&j, v.name, func() {
@@ -185,9 +208,9 @@ func (v *value) amounts(d *decoder) (all []float64) {
 			return
 		}
 		if element.kind != 'n' {
-			d.readNumber(&element, float64(d.limits.SumTokens), &x)
+			d.readNumber(&element, v.name, float64(d.limits.SumTokens), &x)
 		}
 		all = append(all, x)
 	})
-	return all
+	return all, true
 }

@@ -3,13 +3,8 @@ package codec
 import (
 	"bytes"
 	"encoding/hex"
-	"errors"
-	"io"
 	"math"
 	"strconv"
-
-	"github.com/VictoriaMetrics/easyproto"
-	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -344,37 +339,4 @@ func (x *logs) readScopeLogs(p part) {
 		}
 		x.refusal = outer
 	})
-}
-
-// wire reads one protobuf message in order, up to the first fault.
-type wire struct {
-	easyproto.FieldContext
-	rest  []byte // after the current field
-	fault ingest.Reason
-}
-
-// next reads the next field; false at the end or at a fault. Groups are faults: proto3 has none.
-func (w *wire) next() bool {
-	if len(w.rest) == 0 || w.fault != "" {
-		return false
-	}
-	rest, err := w.NextField(w.rest)
-	if err != nil || w.FieldNum == 0 {
-		w.fault = wireFault(w.rest)
-		return false
-	}
-	w.rest = rest
-	return true
-}
-
-// wireFault returns why no field can be read from data: it is truncated, or is no protobuf.
-func wireFault(data []byte) ingest.Reason {
-	number, kind, n := protowire.ConsumeTag(data)
-	if n >= 0 && kind != protowire.StartGroupType {
-		n = protowire.ConsumeFieldValue(number, kind, data[n:])
-	}
-	if n < 0 && errors.Is(protowire.ParseError(n), io.ErrUnexpectedEOF) {
-		return ingest.ReasonTruncated
-	}
-	return ingest.ReasonNotProtobuf
 }

@@ -2,18 +2,17 @@ package codec
 
 import (
 	"math"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// member is one member of a native record: its name, and a pointer to its value. The type of the pointer that at returns
-// determines how the member is read and written.
+// member is one member of a native record: its name in JSON, its number in protobuf, and a pointer to its value. The
+// type of the pointer that at returns determines how the member is read and written.
 type member[T any] struct {
-	name string
-	at   func(*T) any
+	name   string
+	number uint32
+	at     func(*T) any
 }
 
 // The types of members, in addition to string (which does not recur), time.Time, int64 (a count of tokens), float64 (an
@@ -26,9 +25,9 @@ type (
 	seconds     float64 // at most a day
 	session     uint64  // hash of a clear name in the record
 	sessionHash uint64
-	blockHashes []uint64
-	blockTokens int64 // 0 when there are no blocks
-	amounts     []float64
+	hashes      []uint64 // only in protobuf, as blockTokens
+	blockTokens int64
+	amounts     []float64 // only in JSON
 )
 
 // recordType describes one kind of native record.
@@ -37,7 +36,8 @@ type recordType[T any] struct {
 	empty    T // a record with all values unknown
 	complete func(d *decoder, r *T)
 
-	byName map[string]int // index of a member
+	byName   map[string]int // index of a member
+	byNumber []int          // likewise, -1 for none
 }
 
 // newRecordType makes a recordType. complete fills in values from the subject or from other members, and refuses an
@@ -46,6 +46,12 @@ func newRecordType[T any](empty T, complete func(d *decoder, r *T), members []me
 	t := &recordType[T]{members: members, empty: empty, complete: complete, byName: map[string]int{}}
 	for i, m := range members {
 		t.byName[m.name] = i
+		for int(m.number) >= len(t.byNumber) {
+			t.byNumber = append(t.byNumber, -1)
+		}
+		if m.number > 0 {
+			t.byNumber[m.number] = i
+		}
 	}
 	return t
 }
@@ -54,43 +60,43 @@ var requestType = newRecordType(ingest.Request{
 	Phase: phaseCount, Status: statusCount, Attempt: 1,
 	PromptTokens: ingest.Unknown, CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown,
 }, (*decoder).completeRequest, []member[ingest.Request]{
-	{"id", func(r *ingest.Request) any { return &r.ID }},
-	{"pool", func(r *ingest.Request) any { return (*label)(&r.Pool) }},
-	{"class", func(r *ingest.Request) any { return (*label)(&r.Class) }},
-	{"model", func(r *ingest.Request) any { return (*label)(&r.Model) }},
-	{"tenant", func(r *ingest.Request) any { return (*label)(&r.Tenant) }},
-	{"tier", func(r *ingest.Request) any { return (*label)(&r.Tier) }},
-	{"feature", func(r *ingest.Request) any { return (*label)(&r.Feature) }},
-	{"route", func(r *ingest.Request) any { return (*label)(&r.Route) }},
-	{"region", func(r *ingest.Request) any { return (*label)(&r.Region) }},
-	{"replica", func(r *ingest.Request) any { return (*label)(&r.ReplicaName) }},
-	{"phase", func(r *ingest.Request) any { return &r.Phase }},
-	{"status", func(r *ingest.Request) any { return &r.Status }},
-	{"attempt", func(r *ingest.Request) any { return (*attempt)(&r.Attempt) }},
-	{"session", func(r *ingest.Request) any { return (*session)(&r.Session) }},
-	{"session_hash", func(r *ingest.Request) any { return (*sessionHash)(&r.Session) }},
-	{"arrived_at", func(r *ingest.Request) any { return &r.ArrivedAt }},
-	{"started_at", func(r *ingest.Request) any { return &r.StartedAt }},
-	{"first_token_at", func(r *ingest.Request) any { return &r.FirstTokenAt }},
-	{"finished_at", func(r *ingest.Request) any { return &r.FinishedAt }},
-	{"prompt_tokens", func(r *ingest.Request) any { return &r.PromptTokens }},
-	{"cached_tokens", func(r *ingest.Request) any { return &r.CachedTokens }},
-	{"output_tokens", func(r *ingest.Request) any { return &r.OutputTokens }},
-	{"max_output_tokens", func(r *ingest.Request) any { return &r.MaxOutputTokens }},
-	{"blocks", func(r *ingest.Request) any { return (*blockHashes)(&r.Blocks) }},
-	{"block_tokens", func(r *ingest.Request) any { return (*blockTokens)(&r.BlockTokens) }},
+	{"id", 1, func(r *ingest.Request) any { return &r.ID }},
+	{"pool", 2, func(r *ingest.Request) any { return (*label)(&r.Pool) }},
+	{"class", 3, func(r *ingest.Request) any { return (*label)(&r.Class) }},
+	{"model", 4, func(r *ingest.Request) any { return (*label)(&r.Model) }},
+	{"tenant", 5, func(r *ingest.Request) any { return (*label)(&r.Tenant) }},
+	{"tier", 18, func(r *ingest.Request) any { return (*label)(&r.Tier) }},
+	{"feature", 19, func(r *ingest.Request) any { return (*label)(&r.Feature) }},
+	{"route", 20, func(r *ingest.Request) any { return (*label)(&r.Route) }},
+	{"region", 21, func(r *ingest.Request) any { return (*label)(&r.Region) }},
+	{"replica", 22, func(r *ingest.Request) any { return (*label)(&r.ReplicaName) }},
+	{"phase", 16, func(r *ingest.Request) any { return &r.Phase }},
+	{"status", 17, func(r *ingest.Request) any { return &r.Status }},
+	{"attempt", 15, func(r *ingest.Request) any { return (*attempt)(&r.Attempt) }},
+	{"session", 23, func(r *ingest.Request) any { return (*session)(&r.Session) }},
+	{"session_hash", 6, func(r *ingest.Request) any { return (*sessionHash)(&r.Session) }},
+	{"arrived_at", 7, func(r *ingest.Request) any { return &r.ArrivedAt }},
+	{"started_at", 8, func(r *ingest.Request) any { return &r.StartedAt }},
+	{"first_token_at", 9, func(r *ingest.Request) any { return &r.FirstTokenAt }},
+	{"finished_at", 10, func(r *ingest.Request) any { return &r.FinishedAt }},
+	{"prompt_tokens", 11, func(r *ingest.Request) any { return &r.PromptTokens }},
+	{"cached_tokens", 12, func(r *ingest.Request) any { return &r.CachedTokens }},
+	{"output_tokens", 13, func(r *ingest.Request) any { return &r.OutputTokens }},
+	{"max_output_tokens", 14, func(r *ingest.Request) any { return &r.MaxOutputTokens }},
+	{"blocks", 24, func(r *ingest.Request) any { return (*hashes)(&r.Blocks) }},
+	{"block_tokens", 25, func(r *ingest.Request) any { return (*blockTokens)(&r.BlockTokens) }},
 })
 
 var sumType = newRecordType(ingest.Sum{
 	Requests: math.NaN(), PromptTokens: math.NaN(), CachedTokens: math.NaN(), OutputTokens: math.NaN(),
 }, (*decoder).completeSum, []member[ingest.Sum]{
-	{"pool", func(s *ingest.Sum) any { return (*label)(&s.Pool) }},
-	{"class", func(s *ingest.Sum) any { return (*label)(&s.Class) }},
-	{"start", func(s *ingest.Sum) any { return &s.Start }},
-	{"requests", func(s *ingest.Sum) any { return &s.Requests }},
-	{"prompt_tokens", func(s *ingest.Sum) any { return &s.PromptTokens }},
-	{"cached_tokens", func(s *ingest.Sum) any { return &s.CachedTokens }},
-	{"output_tokens", func(s *ingest.Sum) any { return &s.OutputTokens }},
+	{"pool", 1, func(s *ingest.Sum) any { return (*label)(&s.Pool) }},
+	{"class", 2, func(s *ingest.Sum) any { return (*label)(&s.Class) }},
+	{"start", 3, func(s *ingest.Sum) any { return &s.Start }},
+	{"requests", 4, func(s *ingest.Sum) any { return &s.Requests }},
+	{"prompt_tokens", 5, func(s *ingest.Sum) any { return &s.PromptTokens }},
+	{"cached_tokens", 6, func(s *ingest.Sum) any { return &s.CachedTokens }},
+	{"output_tokens", 7, func(s *ingest.Sum) any { return &s.OutputTokens }},
 })
 
 var replicaType = newRecordType(ingest.Replica{
@@ -98,42 +104,42 @@ var replicaType = newRecordType(ingest.Replica{
 	Running: ingest.Unknown, Waiting: ingest.Unknown, PreemptionsTotal: ingest.Unknown, PrefixHitsTotal: ingest.Unknown, PrefixQueryTotal: ingest.Unknown,
 	StartupSeconds: math.NaN(),
 }, (*decoder).completeReplica, []member[ingest.Replica]{
-	{"pool", func(r *ingest.Replica) any { return (*label)(&r.Pool) }},
-	{"replica", func(r *ingest.Replica) any { return (*label)(&r.Name) }},
-	{"at", func(r *ingest.Replica) any { return &r.At }},
-	{"state", func(r *ingest.Replica) any { return &r.State }},
-	{"kv_capacity_tokens", func(r *ingest.Replica) any { return &r.KVCapacityTokens }},
-	{"kv_used_tokens", func(r *ingest.Replica) any { return &r.KVUsedTokens }},
-	{"kv_used_ratio", func(r *ingest.Replica) any { return (*ratio)(&r.KVUsedRatio) }},
-	{"running", func(r *ingest.Replica) any { return &r.Running }},
-	{"waiting", func(r *ingest.Replica) any { return &r.Waiting }},
-	{"preemptions_total", func(r *ingest.Replica) any { return (*counter)(&r.PreemptionsTotal) }},
-	{"prefix_hits_total", func(r *ingest.Replica) any { return (*counter)(&r.PrefixHitsTotal) }},
-	{"prefix_queries_total", func(r *ingest.Replica) any { return (*counter)(&r.PrefixQueryTotal) }},
-	{"started_at", func(r *ingest.Replica) any { return &r.StartedAt }},
-	{"startup_seconds", func(r *ingest.Replica) any { return (*seconds)(&r.StartupSeconds) }},
+	{"pool", 1, func(r *ingest.Replica) any { return (*label)(&r.Pool) }},
+	{"replica", 2, func(r *ingest.Replica) any { return (*label)(&r.Name) }},
+	{"at", 3, func(r *ingest.Replica) any { return &r.At }},
+	{"state", 4, func(r *ingest.Replica) any { return &r.State }},
+	{"kv_capacity_tokens", 5, func(r *ingest.Replica) any { return &r.KVCapacityTokens }},
+	{"kv_used_tokens", 6, func(r *ingest.Replica) any { return &r.KVUsedTokens }},
+	{"kv_used_ratio", 7, func(r *ingest.Replica) any { return (*ratio)(&r.KVUsedRatio) }},
+	{"running", 8, func(r *ingest.Replica) any { return &r.Running }},
+	{"waiting", 9, func(r *ingest.Replica) any { return &r.Waiting }},
+	{"preemptions_total", 10, func(r *ingest.Replica) any { return (*counter)(&r.PreemptionsTotal) }},
+	{"prefix_hits_total", 11, func(r *ingest.Replica) any { return (*counter)(&r.PrefixHitsTotal) }},
+	{"prefix_queries_total", 12, func(r *ingest.Replica) any { return (*counter)(&r.PrefixQueryTotal) }},
+	{"started_at", 13, func(r *ingest.Replica) any { return &r.StartedAt }},
+	{"startup_seconds", 14, func(r *ingest.Replica) any { return (*seconds)(&r.StartupSeconds) }},
 })
 
 var ackType = newRecordType(ingest.Ack{Generation: ingest.Unknown, Stage: ackStageCount, Replicas: -1}, (*decoder).completeAck, []member[ingest.Ack]{
-	{"pool", func(a *ingest.Ack) any { return (*label)(&a.Pool) }},
-	{"event_id", func(a *ingest.Ack) any { return &a.EventID }},
-	{"generation", func(a *ingest.Ack) any { return (*counter)(&a.Generation) }},
-	{"stage", func(a *ingest.Ack) any { return &a.Stage }},
-	{"at", func(a *ingest.Ack) any { return &a.At }},
-	{"replicas", func(a *ingest.Ack) any { return &a.Replicas }},
+	{"pool", 1, func(a *ingest.Ack) any { return (*label)(&a.Pool) }},
+	{"event_id", 2, func(a *ingest.Ack) any { return &a.EventID }},
+	{"generation", 3, func(a *ingest.Ack) any { return (*counter)(&a.Generation) }},
+	{"stage", 4, func(a *ingest.Ack) any { return &a.Stage }},
+	{"at", 5, func(a *ingest.Ack) any { return &a.At }},
+	{"replicas", 6, func(a *ingest.Ack) any { return &a.Replicas }},
 })
 
 var watermarkType = newRecordType(ingest.Watermark{}, (*decoder).completeWatermark, []member[ingest.Watermark]{
-	{"pool", func(w *ingest.Watermark) any { return (*label)(&w.Pool) }},
-	{"at", func(w *ingest.Watermark) any { return &w.At }},
+	{"pool", 1, func(w *ingest.Watermark) any { return (*label)(&w.Pool) }},
+	{"at", 2, func(w *ingest.Watermark) any { return &w.At }},
 })
 
 var historyType = newRecordType(ingest.History{}, (*decoder).completeHistory, []member[ingest.History]{
-	{"pool", func(h *ingest.History) any { return (*label)(&h.Pool) }},
-	{"class", func(h *ingest.History) any { return (*label)(&h.Class) }},
-	{"dimension", func(h *ingest.History) any { return (*label)(&h.Dimension) }},
-	{"start", func(h *ingest.History) any { return &h.Start }},
-	{"values", func(h *ingest.History) any { return (*amounts)(&h.Values) }},
+	{"pool", 0, func(h *ingest.History) any { return (*label)(&h.Pool) }},
+	{"class", 0, func(h *ingest.History) any { return (*label)(&h.Class) }},
+	{"dimension", 0, func(h *ingest.History) any { return (*label)(&h.Dimension) }},
+	{"start", 0, func(h *ingest.History) any { return &h.Start }},
+	{"values", 0, func(h *ingest.History) any { return (*amounts)(&h.Values) }},
 })
 
 // add calls read with an empty record and appends it to list, unless it is refused.
@@ -150,92 +156,98 @@ func add[T any](d *decoder, t *recordType[T], list *[]T, read func(r *T)) {
 	}
 }
 
-// read stores a member in to. An absent one, and one that is refused, changes nothing.
-func (d *decoder) read(v *value, to any) {
+// source is a member of a record in either encoding. Each method returns its value, or false when it is absent or the
+// record is refused.
+type source interface {
+	text(d *decoder) ([]byte, bool)
+	label(d *decoder) (string, bool)
+	number(d *decoder) (float64, bool)
+	instant(d *decoder) (time.Time, bool)
+	hash(d *decoder) (uint64, bool)
+	enum(d *decoder, known []string) (uint8, bool)
+	hashes(d *decoder, all []uint64) ([]uint64, bool)
+	amounts(d *decoder) ([]float64, bool)
+}
+
+// read stores the value of a member in to.
+func (d *decoder) read(s source, name string, to any) {
 	switch to := to.(type) {
 	case *label:
-		if text, ok := v.text(d); ok {
-			*to = label(d.label(v.name, text))
+		if text, ok := s.label(d); ok {
+			*to = label(text)
 		}
 	case *string:
-		if text, ok := v.text(d); ok && d.checkLabel(v.name, text) {
+		if text, ok := s.text(d); ok && d.checkLabel(name, text) {
 			*to = string(text)
 		}
 	case *time.Time:
-		v.instant(d, to)
+		if t, ok := s.instant(d); ok {
+			*to = t
+		}
 	case *int64:
-		d.readCount(v, d.limits.Tokens, to)
+		d.readCount(s, name, d.limits.Tokens, to)
 	case *counter:
-		d.readCount(v, counterLimit, (*int64)(to))
+		d.readCount(s, name, counterLimit, (*int64)(to))
 	case *blockTokens:
-		d.readCount(v, d.limits.Tokens, (*int64)(to))
+		if d.binary {
+			d.readCount(s, name, d.limits.Tokens, (*int64)(to))
+		}
 	case *int:
 		n := int64(*to)
-		d.readCount(v, d.limits.Tokens, &n)
+		d.readCount(s, name, d.limits.Tokens, &n)
 		*to = int(n)
 	case *attempt:
 		n := int64(*to)
-		d.readCount(v, d.limits.Tokens, &n)
+		d.readCount(s, name, d.limits.Tokens, &n)
 		*to = attempt(n)
 	case *float64:
-		d.readNumber(v, float64(d.limits.SumTokens), to)
+		d.readNumber(s, name, float64(d.limits.SumTokens), to)
 	case *seconds:
-		d.readNumber(v, maxStartupSeconds, (*float64)(to))
+		d.readNumber(s, name, maxStartupSeconds, (*float64)(to))
 	case *ratio:
-		if f, ok := v.number(d); ok {
-			d.ratio(v.name, f, (*float64)(to))
+		if f, ok := s.number(d); ok {
+			d.ratio(name, f, (*float64)(to))
 		}
 	case *session:
-		if text, ok := v.text(d); ok {
+		if text, ok := s.text(d); ok {
 			*to = session(hashSession(text))
 		}
 	case *sessionHash:
-		if text, ok := v.text(d); ok {
-			*to = sessionHash(d.hash(v.name, text))
-		}
-	case *blockHashes:
-		if text, ok := v.text(d); ok {
-			*to = (*to)[:0]
-			for len(text) > 0 {
-				n := min(hashDigits, len(text))
-				*to = append(*to, d.hash(v.name, text[:n]))
-				text = text[n:]
-			}
+		if hash, ok := s.hash(d); ok {
+			*to = sessionHash(hash)
 		}
 	case *ingest.Phase:
-		readEnum(d, v, phaseNames, to)
+		readEnum(d, s, phaseNames, to)
 	case *ingest.Status:
-		readEnum(d, v, statusNames, to)
+		readEnum(d, s, statusNames, to)
 	case *ingest.ReplicaState:
-		readEnum(d, v, replicaStateNames, to)
+		readEnum(d, s, replicaStateNames, to)
 	case *ingest.AckStage:
-		readEnum(d, v, ackStageNames, to)
+		readEnum(d, s, ackStageNames, to)
+	case *hashes:
+		if all, ok := s.hashes(d, *to); ok {
+			*to = all
+		}
 	case *amounts:
-		*to = v.amounts(d)
+		*to, _ = s.amounts(d)
 	}
 }
 
-func (d *decoder) readNumber(v *value, limit float64, to *float64) {
-	if f, ok := v.number(d); ok {
-		d.number(v.name, f, limit, to)
+func (d *decoder) readNumber(s source, name string, limit float64, to *float64) {
+	if f, ok := s.number(d); ok {
+		d.number(name, f, limit, to)
 	}
 }
 
-func (d *decoder) readCount(v *value, limit int64, to *int64) {
-	if f, ok := v.number(d); ok {
-		d.count(v.name, f, limit, to)
+func (d *decoder) readCount(s source, name string, limit int64, to *int64) {
+	if f, ok := s.number(d); ok {
+		d.count(name, f, limit, to)
 	}
 }
 
-func readEnum[E ~uint8](d *decoder, v *value, known []string, to *E) {
-	text, ok := v.text(d)
-	if !ok {
-		return
-	}
-	if i := slices.Index(known, string(text)); i >= 0 {
-		*to = E(i)
-	} else {
-		d.fail(ingest.ReasonBadEnum, "%s is %s, want one of %s", v.name, quoted(text), strings.Join(known, ", "))
+func readEnum[E ~uint8](d *decoder, s source, known []string, to *E) {
+	if n, ok := s.enum(d, known); ok {
+		*to = E(n)
 	}
 }
 
@@ -256,6 +268,9 @@ func (d *decoder) completeRequest(r *ingest.Request) {
 		}
 		limit := (max(r.PromptTokens, 0) + r.BlockTokens - 1) / r.BlockTokens // the last block may be partial
 		r.Blocks = r.Blocks[:min(len(r.Blocks), int(limit))]
+	}
+	if d.binary && r.Attempt == 0 { // absent in proto3
+		r.Attempt = 1
 	}
 	d.checkRequest(r)
 }
@@ -371,6 +386,8 @@ func (d *decoder) completeWatermark(w *ingest.Watermark) {
 		d.fail(ingest.ReasonMissingField, "at is missing")
 	case d.batch.Watermark != nil:
 		d.fail(ingest.ReasonBatchTooLong, "a message carries one watermark")
+	case w.Pool == "" && d.meta.Kind != KindWatermark:
+		d.fail(ingest.ReasonMissingField, "the watermark names no pool: that one is of all time, and stands on the subject of watermarks alone")
 	default:
 		d.batch.Watermark = w
 	}

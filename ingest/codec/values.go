@@ -62,6 +62,15 @@ func (d *decoder) ratio(name string, f float64, to *float64) {
 	*to = math.Abs(f)
 }
 
+// checkTime refuses the record if t is out of bounds; unit is the assumed unit of numbers.
+func (d *decoder) checkTime(name string, t time.Time, unit string) bool {
+	if t.Before(earliest) || !t.Before(latest) {
+		d.fail(ingest.ReasonBadTime, "%s is %s, outside the years 2000 to 2199 (%s)", name, t.Format(time.RFC3339), unit)
+		return false
+	}
+	return true
+}
+
 // parseNumber parses a decimal number: NaN if it is none, ±Inf if it is out of range.
 func parseNumber(raw []byte) float64 {
 	if n, ok := smallInt(raw); ok {

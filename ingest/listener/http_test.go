@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 func TestHTTPTraces(t *testing.T) {
@@ -91,24 +92,29 @@ func TestHTTPFormats(t *testing.T) {
 			`"messages":[{"role":"user","content":"a prompt"}]}`
 	}
 	native := `{"id":"a","prompt_tokens":7,"arrived_at":1795240800000}`
+	protobuf := codec.AppendProtobuf(nil, &ingest.Batch{Requests: []ingest.Request{{
+		ID: "a", Pool: "p", Attempt: 1, ArrivedAt: time.UnixMilli(1795240800000), PromptTokens: 7,
+		CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown,
+	}}})
 	for name, tc := range map[string]struct {
 		path, body string
 		code       int
 		ids        string // of the stored requests
 		answer     string
 	}{
-		"LiteLLM, array":  {"litellm", "[" + lite("a") + "," + lite("b") + "]", 200, "a m,b m", `{"accepted":2,"ignored":0,"refused":0}`},
-		"LiteLLM, lines":  {"litellm?class=chat", lite("a") + "\n" + lite("b"), 200, "a m chat,b m chat", `{"accepted":2,"ignored":0,"refused":0}`},
-		"LiteLLM, single": {"litellm?pool=p", lite("a"), 200, "a p", `{"accepted":1,"ignored":0,"refused":0}`},
-		"usage, no time":  {"openai?pool=p", `{"id":"a","prompt_tokens":7}`, 200, "a p", `{"accepted":1,"ignored":0,"refused":0}`},
-		"native":          {"json?pool=p&class=c", native, 200, "a p c", `{"accepted":1,"ignored":0,"refused":0}`},
-		"native, lines":   {"ndjson?pool=p", native + "\nbroken\n", 200, "a p", `"reason":"not_json"`},
-		"OTLP":            {"otlp?pool=p", string(protobufOf(t, traces(5))), 200, "01000000000000000000000000000000-0100000000000000 p", `"accepted":1`},
-		"nothing usable":  {"json", native, 400, "", `"reason":"missing_field"`},
-		"not JSON":        {"litellm", "hello", 400, "", `"refused":1`},
-		"empty":           {"json", "", 400, "", `"reason":"truncated"`},
-		"long pool":       {"json?pool=" + strings.Repeat("x", 300), native, 400, "", `"reason":"label_too_long"`},
-		"unknown format":  {"xml", native, 404, "", "want one of json, ndjson"},
+		"LiteLLM, array":   {"litellm", "[" + lite("a") + "," + lite("b") + "]", 200, "a m,b m", `{"accepted":2,"ignored":0,"refused":0}`},
+		"LiteLLM, lines":   {"litellm?class=chat", lite("a") + "\n" + lite("b"), 200, "a m chat,b m chat", `{"accepted":2,"ignored":0,"refused":0}`},
+		"LiteLLM, single":  {"litellm?pool=p", lite("a"), 200, "a p", `{"accepted":1,"ignored":0,"refused":0}`},
+		"usage, no time":   {"openai?pool=p", `{"id":"a","prompt_tokens":7}`, 200, "a p", `{"accepted":1,"ignored":0,"refused":0}`},
+		"native":           {"json?pool=p&class=c", native, 200, "a p c", `{"accepted":1,"ignored":0,"refused":0}`},
+		"native, lines":    {"ndjson?pool=p", native + "\nbroken\n", 200, "a p", `"reason":"not_json"`},
+		"native, protobuf": {"protobuf", string(protobuf), 200, "a p", `{"accepted":1,"ignored":0,"refused":0}`},
+		"OTLP":             {"otlp?pool=p", string(protobufOf(t, traces(5))), 200, "01000000000000000000000000000000-0100000000000000 p", `"accepted":1`},
+		"nothing usable":   {"json", native, 400, "", `"reason":"missing_field"`},
+		"not JSON":         {"litellm", "hello", 400, "", `"refused":1`},
+		"empty":            {"json", "", 400, "", `"reason":"truncated"`},
+		"long pool":        {"json?pool=" + strings.Repeat("x", 300), native, 400, "", `"reason":"label_too_long"`},
+		"unknown format":   {"xml", native, 404, "", "want one of json, ndjson"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &memory{}

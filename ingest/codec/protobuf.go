@@ -1,0 +1,294 @@
+package codec
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/VictoriaMetrics/easyproto"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// The field numbers of forewarm.v1.Batch (telemetrypb/telemetry.proto).
+const (
+	batchStrings   = 1
+	batchRequests  = 2
+	batchSums      = 3
+	batchReplicas  = 4
+	batchAcks      = 5
+	batchWatermark = 6
+)
+
+// wire reads one protobuf message in order, up to the first fault.
+type wire struct {
+	easyproto.FieldContext
+	rest  []byte // after the current field
+	fault ingest.Reason
+	name  string // of the current member of a record
+}
+
+// next reads the next field; false at the end or at a fault. Groups are faults: proto3 has none.
+func (w *wire) next() bool {
+	if len(w.rest) == 0 || w.fault != "" {
+		return false
+	}
+	rest, err := w.NextField(w.rest)
+	if err != nil || w.FieldNum == 0 {
+		w.fault = wireFault(w.rest)
+		return false
+	}
+	w.rest = rest
+	return true
+}
+
+// wireFault returns why no field can be read from data: it is truncated, or is no protobuf.
+func wireFault(data []byte) ingest.Reason {
+	number, kind, n := protowire.ConsumeTag(data)
+	if n >= 0 && kind != protowire.StartGroupType {
+		n = protowire.ConsumeFieldValue(number, kind, data[n:])
+	}
+	if n < 0 && errors.Is(protowire.ParseError(n), io.ErrUnexpectedEOF) {
+		return ingest.ReasonTruncated
+	}
+	return ingest.ReasonNotProtobuf
+}
+
+// tableEntry is one string of a batch's table: the label, or the reason of its refusal.
+type tableEntry struct {
+	name  string
+	fault ingest.Reason
+}
+
+const (
+	labelsPerRecord = 9    // largest number of strings that a record uses
+	keepTable       = 4096 // largest table that a decoder keeps for its next message
+)
+
+// decodeProtobuf reads a forewarm.v1.Batch, on a subject of any kind. A bad record is refused alone. If the frames
+// around the records are broken, the rest of the message is refused as one. O(len(data)).
+func decodeProtobuf(d *decoder, data []byte) {
+	records, sound := 0, 0
+	d.table = d.table[:0]
+	frames := wire{rest: data}
+	for frames.next() { // the table may come after the records that use it
+		sound = len(data) - len(frames.rest)
+		text, isString := frames.Bytes()
+		switch {
+		case batchRequests <= frames.FieldNum && frames.FieldNum <= batchWatermark:
+			records++
+		case frames.FieldNum == batchStrings && isString && len(d.table) <= labelsPerRecord*d.limits.BatchRecords:
+			entry := tableEntry{fault: labelFault(text, d.limits.LabelBytes)}
+			if entry.fault == "" {
+				entry.name = d.names.of(text)
+			}
+			d.table = append(d.table, entry)
+		}
+	}
+	if len(d.table) > 0 && d.table[0] != (tableEntry{}) {
+		d.refuse(ingest.ReasonInconsistent, "the first of the batch's strings is not empty, but index 0 stands for no label")
+		return
+	}
+	d.protobufRecords(data[:sound])
+	switch {
+	case frames.fault != "":
+		d.refuse(frames.fault, "the batch breaks at byte %d of %d: what follows is lost", sound, len(data))
+	case records > d.limits.BatchRecords:
+		d.refuse(ingest.ReasonBatchTooLong, "%d records beyond the limit of %d", records-d.limits.BatchRecords, d.limits.BatchRecords)
+	case records == 0:
+		d.refuse(ingest.ReasonTruncated, "the batch has no record")
+	}
+}
+
+// protobufRecords decodes the records of valid frames, in order.
+func (d *decoder) protobufRecords(data []byte) {
+	records := 0
+	for frames := (wire{rest: data}); records < d.limits.BatchRecords && frames.next(); {
+		record, ok := frames.Bytes()
+		d.refusal = ingest.Refusal{}
+		switch number := frames.FieldNum; {
+		case number < batchRequests || number > batchWatermark:
+			continue
+		case !ok:
+			d.fail(ingest.ReasonWrongType, "field %d of the batch is no message", number)
+		case number == batchRequests:
+			protobufRecord(d, record, requestType, &d.batch.Requests)
+		case number == batchSums:
+			protobufRecord(d, record, sumType, &d.batch.Sums)
+		case number == batchReplicas:
+			protobufRecord(d, record, replicaType, &d.batch.Replicas)
+		case number == batchAcks:
+			protobufRecord(d, record, ackType, &d.batch.Acks)
+		case number == batchWatermark:
+			protobufRecord(d, record, watermarkType, new([]ingest.Watermark))
+		}
+		records++
+		if d.refusal.Reason != "" {
+			d.refuse(d.refusal.Reason, "%s", d.refusal.Detail)
+		}
+	}
+}
+
+// protobufRecord reads one record into list.
+func protobufRecord[T any](d *decoder, data []byte, t *recordType[T], list *[]T) {
+	add(d, t, list, func(r *T) {
+		w := &d.record
+		*w = wire{rest: data}
+		for w.next() {
+			if n := w.FieldNum; int(n) < len(t.byNumber) && t.byNumber[n] >= 0 {
+				m := &t.members[t.byNumber[n]]
+				w.name = m.name
+				d.read(w, m.name, m.at(r))
+			}
+		}
+		if w.fault != "" {
+			d.fail(w.fault, "the record of %d bytes breaks off or breaks the wire format", len(data))
+		}
+	})
+}
+
+// These methods read a member of a native record from the current field.
+
+// typed refuses the record if ok is false: the field has another type than in the schema.
+func (w *wire) typed(d *decoder, ok bool) bool {
+	if !ok {
+		d.fail(ingest.ReasonWrongType, "%s has not the type that the schema says", w.name)
+	}
+	return ok
+}
+
+func (w *wire) text(d *decoder) ([]byte, bool) {
+	text, ok := w.Bytes()
+	return text, w.typed(d, ok) && len(text) > 0
+}
+
+// label reads an index into the batch's table of strings; 0 is absent.
+func (w *wire) label(d *decoder) (string, bool) {
+	index, ok := w.Uint64()
+	switch {
+	case !w.typed(d, ok) || index == 0:
+	case index >= uint64(len(d.table)):
+		d.fail(ingest.ReasonOutOfRange, "%s is string %d, the batch has %d", w.name, index, len(d.table))
+	case d.table[index].fault != "":
+		d.fail(d.table[index].fault, "%s is string %d of the batch, which cannot be a label", w.name, index)
+	default:
+		return d.table[index].name, true
+	}
+	return "", false
+}
+
+func (w *wire) number(d *decoder) (float64, bool) {
+	if f, ok := w.Double(); ok {
+		return f, true
+	}
+	n, ok := w.Int64()
+	return float64(n), w.typed(d, ok)
+}
+
+// instant reads Unix nanoseconds; 0 is unknown.
+func (w *wire) instant(d *decoder) (t time.Time, ok bool) {
+	ns, ok := w.Sfixed64()
+	if !w.typed(d, ok) || ns == 0 {
+		return t, false
+	}
+	t = time.Unix(0, ns).UTC()
+	return t, d.checkTime(w.name, t, "times are Unix nanoseconds")
+}
+
+func (w *wire) hash(d *decoder) (uint64, bool) {
+	hash, ok := w.Fixed64()
+	return hash, w.typed(d, ok)
+}
+
+// enum reads the number of a name, which is one more than its constant; 0 is absent.
+func (w *wire) enum(d *decoder, known []string) (uint8, bool) {
+	n, ok := w.Uint64()
+	if !w.typed(d, ok) || n == 0 {
+		return 0, false
+	}
+	if n > uint64(len(known)) {
+		d.fail(ingest.ReasonBadEnum, "%s is %d, want 1 to %d", w.name, int64(n), len(known))
+		return 0, false
+	}
+	return uint8(n - 1), true
+}
+
+func (w *wire) hashes(d *decoder, all []uint64) ([]uint64, bool) {
+	all, ok := w.UnpackFixed64s(all)
+	return all, w.typed(d, ok)
+}
+
+// amounts are only in JSON.
+func (w *wire) amounts(*decoder) ([]float64, bool) { return nil, false }
+
+var marshalers easyproto.MarshalerPool
+
+// AppendProtobuf appends b as one forewarm.v1.Batch, without refusals and histories; its content type is
+// [ContentTypeProtobuf]. [Decode] reads the same records back, times to the nanosecond. Equal batches give equal bytes.
+// About 60 bytes a request. Safe for concurrent use on distinct batches.
+func AppendProtobuf(dst []byte, b *ingest.Batch) []byte {
+	strings, records := marshalers.Get(), marshalers.Get()
+	w := protobufWriter{strings.MessageMarshaler(), records.MessageMarshaler(), map[string]uint64{}}
+	w.strings.AppendString(batchStrings, "")
+	for i := range b.Requests {
+		appendProtobuf(&w, batchRequests, requestType, &b.Requests[i])
+	}
+	for i := range b.Sums {
+		appendProtobuf(&w, batchSums, sumType, &b.Sums[i])
+	}
+	for i := range b.Replicas {
+		appendProtobuf(&w, batchReplicas, replicaType, &b.Replicas[i])
+	}
+	for i := range b.Acks {
+		appendProtobuf(&w, batchAcks, ackType, &b.Acks[i])
+	}
+	if b.Watermark != nil {
+		appendProtobuf(&w, batchWatermark, watermarkType, b.Watermark)
+	}
+	dst = records.Marshal(strings.Marshal(dst))
+	marshalers.Put(strings)
+	marshalers.Put(records)
+	return dst
+}
+
+// protobufWriter writes the records of one batch, and collects the table of their strings.
+type protobufWriter struct {
+	strings, records *easyproto.MessageMarshaler
+	table            map[string]uint64 // index of each string but ""
+}
+
+func appendProtobuf[T any](w *protobufWriter, number uint32, t *recordType[T], r *T) {
+	record := w.records.AppendMessage(number)
+	for i := range t.members {
+		w.member(record, t.members[i].number, r, t.members[i].at(r))
+	}
+}
+
+// member writes a member unless it is unknown.
+func (w *protobufWriter) member(record *easyproto.MessageMarshaler, number uint32, of, from any) {
+	switch m := memberOf(of, from); m.kind {
+	case 'l':
+		index, ok := w.table[m.text]
+		if !ok {
+			index = uint64(len(w.table)) + 1
+			w.table[m.text] = index
+			w.strings.AppendString(batchStrings, m.text)
+		}
+		record.AppendUint64(number, index)
+	case '"':
+		record.AppendString(number, m.text)
+	case 't':
+		record.AppendSfixed64(number, m.time.UnixNano())
+	case '0', 'b':
+		record.AppendInt64(number, m.whole)
+	case '.':
+		record.AppendDouble(number, m.amount)
+	case 'h':
+		record.AppendFixed64(number, uint64(m.whole))
+	case 'e':
+		record.AppendInt64(number, m.whole+1)
+	case 'B':
+		record.AppendFixed64s(number, m.hashes)
+	}
+}
