@@ -288,7 +288,7 @@ func sharedOut(y float64, q *Quantiles, level int) float64 {
 // refer computes the reference, or reads it from where it was kept: error quantiles of the last two days, leads pooled
 // ±2; looked at again every hour.
 func (s *traceSerie) refer(from, to float64, step int) (r reference) {
-	kept := filepath.Join(os.TempDir(), "forewarm-accuracy", strings.ReplaceAll(fmt.Sprintf("%s_%s_%s_%.3f_%.3f_%d_%d_at.gob", s.trace, s.class, s.dim, from, to, step, len(s.y)), "/", "-"))
+	kept := filepath.Join(os.TempDir(), "forewarm-accuracy", strings.ReplaceAll(fmt.Sprintf("%s_%s_%s_%.3f_%.3f_%d_%d_sums.gob", s.trace, s.class, s.dim, from, to, step, len(s.y)), "/", "-"))
 	if f, err := os.Open(kept); err == nil {
 		defer f.Close()
 		if gob.NewDecoder(f).Decode(&r) == nil {
