@@ -84,21 +84,7 @@ type postable struct {
 
 // Send posts the alert of n.
 func (s *Alertmanager) Send(ctx context.Context, n alerting.Notice) error {
-	return s.SendAll(ctx, []alerting.Notice{n})
-}
-
-// SendAll posts the alerts of notices in one request.
-func (s *Alertmanager) SendAll(ctx context.Context, notices []alerting.Notice) error {
-	alerts := []postable{}
-	for _, n := range notices {
-		if n.Alert != nil {
-			alerts = append(alerts, s.render(n.Alert))
-		}
-	}
-	if len(alerts) == 0 {
-		return nil
-	}
-	return s.post(ctx, alerts)
+	return s.post(ctx, []postable{s.render(n.Alert)})
 }
 
 // Probe posts an empty list, which needs the same access as an alert.

@@ -63,8 +63,8 @@ func TestAlertmanagerPosts(t *testing.T) {
 	if path != "POST /am/api/v2/alerts" || auth != "Bearer s3cret" {
 		t.Errorf("%s, Authorization %q", path, auth)
 	}
-	if err := s.Send(t.Context(), decision("llama", 1)); err != nil {
-		t.Errorf("a decision is none of Alertmanager's business: %v", err)
+	if s.Accepts(decision("llama", 1)) {
+		t.Error("a decision is none of Alertmanager's business")
 	}
 }
 
@@ -250,4 +250,25 @@ func page(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	return string(body)
+}
+
+// TestWatchdogGoesWhereItIsWanted: to an Alertmanager that asks for it; to nobody else.
+func TestWatchdogGoesWhereItIsWanted(t *testing.T) {
+	watchdog := alert("", false)
+	watchdog.Alert.Name = alerting.Watchdog
+	for name, tt := range map[string]struct {
+		sink     alerting.Sink
+		watchdog bool
+	}{
+		"alertmanager that asks": {newPeer(t, AlertmanagerConfig{URLs: []string{"http://a"}, Watchdog: true}), true},
+		"alertmanager":           {newPeer(t, AlertmanagerConfig{URLs: []string{"http://a"}}), false},
+		"any other":              {&script{}, false},
+	} {
+		if got := accepts(tt.sink, watchdog); got != tt.watchdog {
+			t.Errorf("%s accepts the watchdog: %t", name, got)
+		}
+		if !accepts(tt.sink, alert("a", false)) {
+			t.Errorf("%s does not accept another alert", name)
+		}
+	}
 }

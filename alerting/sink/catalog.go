@@ -12,7 +12,6 @@ type Config struct {
 	NATS         NATSConfig         `yaml:"nats"`
 	Alertmanager AlertmanagerConfig `yaml:"alertmanager"`
 	Webhooks     []WebhookConfig    `yaml:"webhooks"`
-	Heartbeat    HeartbeatConfig    `yaml:"heartbeat"`
 }
 
 // Deps is what the sinks need from the process.
@@ -48,13 +47,6 @@ func Open(c Config, deps Deps) ([]alerting.Sink, error) {
 		}
 		s.pages = deps.Pages
 		sinks = append(sinks, s)
-	}
-	if c.Heartbeat != (HeartbeatConfig{}) {
-		heartbeat, err := NewHeartbeat(c.Heartbeat)
-		if err != nil {
-			return nil, fmt.Errorf("sinks.heartbeat.%w", err)
-		}
-		sinks = append(sinks, heartbeat)
 	}
 	return sinks, nil
 }

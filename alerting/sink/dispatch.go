@@ -52,8 +52,8 @@ const reportEvery = 5 * time.Minute
 
 // Queue returns the notices of the log for one sink, until each is settled. It is for one goroutine.
 type Queue interface {
-	// Next waits for the next notices and returns at most limit of them; none after a time without any.
-	Next(ctx context.Context, limit int) ([]*alerting.Delivery, error)
+	// Next waits for the next notice; nil after a time without any.
+	Next(ctx context.Context) (*alerting.Delivery, error)
 	// Delivered is the id of the last notice delivered for an identity; "" if none lately.
 	Delivered(ctx context.Context, identity string) (id string, err error)
 	NoteTold(ctx context.Context, identity, id string) error
@@ -65,16 +65,17 @@ type Dispatcher struct {
 }
 
 // NewDispatcher prepares delivery to sinks; [Dispatcher.Run] does it. open returns a queue of a sink: of reports, or of
-// all other notices, with at most limit of them unacknowledged. report is called with failures, by one goroutine per
-// sink. tracer makes a span of each attempt.
-func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool, limit int) Queue, report func(Failure), tracer trace.Tracer) *Dispatcher {
+// all other notices. report is called with failures. tracer makes a span of each attempt.
+func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool) Queue, report func(Failure), tracer trace.Tracer) *Dispatcher {
 	d := &Dispatcher{}
 	for _, s := range sinks {
-		l := &lane{sink: s, signals: signalPace, report: report, tracer: tracer, stats: Stats{Sink: s.Name()}, own: newOwnQueue()}
-		l.queues = []Queue{l.own}
+		l := &lane{
+			sink: s, signals: signalPace, report: report, tracer: tracer, stats: Stats{Sink: s.Name()},
+			woken: make(chan struct{}, 1), own: map[string]ownNotice{},
+		}
 		for _, reports := range []bool{false, true} {
 			if wants(s, reports) {
-				l.queues = append(l.queues, open(s.Name(), reports, l.batchSize()))
+				l.queues = append(l.queues, open(s.Name(), reports))
 			}
 		}
 		d.lanes = append(d.lanes, l)
@@ -89,6 +90,8 @@ func wants(s alerting.Sink, reports bool) bool {
 	}
 	return accepts(s, alerting.Notice{Alert: &alerting.Alert{}}) || accepts(s, alerting.Notice{Decision: &alerting.Decision{Action: alerting.ScaleOut}})
 }
+
+func isWatchdog(n alerting.Notice) bool { return n.Alert != nil && n.Alert.Name == alerting.Watchdog }
 
 // selector is implemented by sinks that accept only some notices.
 type selector interface {
@@ -113,24 +116,11 @@ type keeper interface {
 	KeepsAll()
 }
 
-// batcher is implemented by sinks that send several notices at once. SendAll returns errors like Send, for all of them.
-type batcher interface {
-	SendAll(ctx context.Context, notices []alerting.Notice) error
-}
-
-// maxBatch bounds the notices that are sent at once, like Prometheus does.
-const maxBatch = 256
-
 // Tell sends the daemon's own notices to every sink that accepts them. They bypass the log, because they may be about
 // the log. A failed one is retried with the next call, until it expires or a newer one of its identity replaces it.
 func (d *Dispatcher) Tell(notices ...alerting.Notice) {
 	for _, l := range d.lanes {
-		for _, n := range notices {
-			if accepts(l.sink, n) {
-				l.own.add(n)
-			}
-		}
-		l.own.wake()
+		l.tell(notices)
 	}
 }
 
@@ -154,6 +144,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	finished := make(chan struct{})
 	var lanes sync.WaitGroup
 	for _, l := range d.lanes {
+		lanes.Go(func() { l.runOwn(ctx, sending) })
 		for _, q := range l.queues {
 			lanes.Go(func() { l.run(ctx, sending, q) })
 		}

@@ -87,7 +87,7 @@ func (m *memoryLog) enqueue(notices ...alerting.Notice) {
 	m.added = make(chan struct{})
 }
 
-func (m *memoryLog) open(sink string, reports bool, _ int) Queue {
+func (m *memoryLog) open(sink string, reports bool) Queue {
 	return &memoryQueue{m, sink, reports}
 }
 
@@ -105,16 +105,16 @@ type memoryQueue struct {
 	reports bool
 }
 
-func (q *memoryQueue) Next(ctx context.Context, most int) (all []*alerting.Delivery, _ error) {
+func (q *memoryQueue) Next(ctx context.Context) (next *alerting.Delivery, _ error) {
 	for {
 		q.mu.Lock()
 		key, added := fmt.Sprint(q.sink, q.reports), q.added
-		for i := q.queues[key]; i < len(q.entries) && len(all) < most; i++ {
+		for i := q.queues[key]; i < len(q.entries) && next == nil; i++ {
 			e := q.entries[i]
 			if (e.notice.Report != nil) != q.reports {
 				continue
 			}
-			all = append(all, &alerting.Delivery{
+			next = &alerting.Delivery{
 				Notice: e.notice, Stored: e.at,
 				Newer: func(context.Context) (alerting.Notice, bool, error) {
 					q.mu.Lock()
@@ -133,11 +133,11 @@ func (q *memoryQueue) Next(ctx context.Context, most int) (all []*alerting.Deliv
 					return nil
 				},
 				Return: func() error { return nil },
-			})
+			}
 		}
 		q.mu.Unlock()
-		if len(all) > 0 {
-			return all, nil
+		if next != nil {
+			return next, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -347,80 +347,6 @@ func TestDispatcherHangingSink(t *testing.T) {
 		}
 		close(hang)
 	})
-}
-
-// bulk is a sink that takes several notices at once, and refuses those of a pool.
-type bulk struct {
-	script
-	refuses string
-	batches []int // sizes of what came at once
-}
-
-func (b *bulk) Send(ctx context.Context, n alerting.Notice) error {
-	return b.SendAll(ctx, []alerting.Notice{n})
-}
-
-func (b *bulk) SendAll(ctx context.Context, notices []alerting.Notice) error {
-	b.batches = append(b.batches, len(notices))
-	if slices.ContainsFunc(notices, func(n alerting.Notice) bool { return n.Alert.Labels["pool"] == b.refuses }) {
-		return alerting.Permanent{Err: errors.New("400")}
-	}
-	b.n++
-	if b.send != nil {
-		if err := b.send(ctx, b.n); err != nil {
-			return err
-		}
-	}
-	for _, n := range notices {
-		b.got = append(b.got, n.Alert.Labels["pool"])
-	}
-	return nil
-}
-
-// TestDispatcherBatches: what is told at once goes at once, and goes again together; what the consumer refuses takes no other
-// notice with it, and what fails then goes back alone.
-func TestDispatcherBatches(t *testing.T) {
-	fails := func(attempts ...int) func(context.Context, int) error {
-		return func(_ context.Context, attempt int) error {
-			if slices.Contains(attempts, attempt) {
-				return errors.New("reset")
-			}
-			return nil
-		}
-	}
-	for name, tt := range map[string]struct {
-		sink    bulk
-		got     []string
-		batches []int
-		want    Stats
-	}{
-		"at once":                          {bulk{}, []string{"a", "b", "c"}, []int{3}, Stats{Sent: 3}},
-		"again together":                   {bulk{script: script{send: fails(1, 2)}}, []string{"a", "b", "c"}, []int{3, 3, 3}, Stats{Sent: 3, Retried: 6}},
-		"one refused":                      {bulk{refuses: "b"}, []string{"a", "c"}, []int{3, 1, 2, 1, 1}, Stats{Sent: 2, Failed: 1}},
-		"one refused, then the rest fails": {bulk{refuses: "b", script: script{send: fails(2)}}, []string{"a", "c"}, []int{3, 1, 2, 1, 1, 1}, Stats{Sent: 2, Failed: 1, Retried: 1}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &tt.sink
-				stats, err := deliver(t, []alerting.Sink{s}, func(log *memoryLog) {
-					log.enqueue(alert("a", false), alert("b", false), alert("c", false))
-					time.Sleep(time.Minute)
-				})
-				if err != nil {
-					t.Error(err)
-				}
-				if diff := cmp.Diff(tt.got, s.got); diff != "" {
-					t.Error(diff)
-				}
-				if !slices.Equal(s.batches, tt.batches) {
-					t.Errorf("came in %v, want %v", s.batches, tt.batches)
-				}
-				if diff := cmp.Diff([]Stats{tt.want}, stats); diff != "" {
-					t.Error(diff)
-				}
-			})
-		})
-	}
 }
 
 // episodes is a sink that tells an alert once when it is raised and once when it is over.

@@ -27,8 +27,7 @@ import (
 
 // rig is a sink and its consumer.
 type rig struct {
-	sink     alerting.Sink
-	watchdog bool // it takes nothing else
+	sink alerting.Sink
 
 	mu       sync.Mutex
 	attempts []time.Time // that reached the consumer
@@ -123,8 +122,7 @@ type httpSink struct {
 	id    func(r *http.Request, body []byte) string
 	gone  outcome
 
-	watchdog bool // it takes nothing else
-	signs    bool
+	signs bool
 }
 
 // httpSinks are the sinks that speak HTTP.
@@ -141,13 +139,6 @@ var httpSinks = map[string]httpSink{
 		}},
 	"webhook": webhookOf(CloudEvents),
 	"slack":   webhookOf(Slack),
-	"heartbeat": {gone: disabled, watchdog: true, id: func(*http.Request, []byte) string { return "beat" }, build: func(t *testing.T, url string) alerting.Sink {
-		s, err := NewHeartbeat(HeartbeatConfig{Target{URL: url}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}},
 }
 
 // webhookOf is a webhook of a format.
@@ -170,7 +161,7 @@ func TestHTTPFaults(t *testing.T) {
 			}
 			t.Run(sinkName+"/"+fault.name, func(t *testing.T) {
 				t.Parallel()
-				r, want := &rig{watchdog: kind.watchdog}, fault.want
+				r, want := &rig{}, fault.want
 				if want == disabled {
 					want = kind.gone
 				}
@@ -247,31 +238,17 @@ func (r *rig) run(t *testing.T, want outcome, wait time.Duration, afterFirst fun
 	done := make(chan error)
 	go func() { done <- d.Run(ctx) }()
 	n := alert("llama", false)
-	if r.watchdog {
-		n.Alert.Name = alerting.Watchdog
-		log.enqueue(alert("llama", false)) // for the neighbour
-	}
-	tell := func() {
-		if r.watchdog {
-			d.Tell(n)
-		} else {
-			log.enqueue(n)
-		}
-	}
-	tell()
+	log.enqueue(n)
 	stats := func() Stats { return d.Stats()[0] }
 	testenv.Await(t, "the neighbour to have its own", func() bool { return d.Stats()[1].Sent == 1 })
 	testenv.Await(t, "an outcome", func() bool {
 		s := stats()
-		if r.watchdog {
-			d.Tell() // what waits is tried again
-		}
 		return s.Sent > 0 || s.Failed > 0 || s.Retried >= least
 	})
 	// The same again, as the next tick does it: what was dealt with stays so.
 	before := stats()
 	if before.Disabled {
-		tell()
+		log.enqueue(n)
 		testenv.Await(t, "the next one to be passed over", func() bool { return stats().Lapsed > 0 })
 	}
 	stop()

@@ -3,7 +3,9 @@ package sink
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,18 +20,19 @@ import (
 // lane is the delivery to one sink.
 type lane struct {
 	sink    alerting.Sink
-	signals pace // of all notices but reports
-	own     *ownQueue
-	queues  []Queue // of the daemon's own notices, of signals, of reports
+	signals pace    // of all notices but reports
+	queues  []Queue // of signals, of reports
 	report  func(Failure)
 	tracer  trace.Tracer
+	woken   chan struct{} // by Tell
 
 	sending sync.Mutex // held during an attempt
 
 	mu         sync.Mutex // guards what follows
 	stats      Stats
-	fails      int       // failed attempts in a row
-	reportedAt time.Time // when a failure was last reported
+	fails      int                  // failed attempts in a row
+	reportedAt time.Time            // when a failure was last reported
+	own        map[string]ownNotice // the daemon's own notices, by identity, at most maxOwn
 }
 
 // minQueueRetry and maxQueueRetry bound the pause before a failed read of a queue is retried.
@@ -42,9 +45,9 @@ const (
 func (l *lane) run(ctx, sending context.Context, q Queue) {
 	wait := minQueueRetry
 	for ctx.Err() == nil {
-		ds, err := q.Next(ctx, l.batchSize())
-		if err == nil {
-			err = l.settle(ctx, sending, q, ds)
+		d, err := q.Next(ctx)
+		if err == nil && d != nil {
+			err = l.deliver(ctx, sending, q, d)
 		}
 		if err == nil {
 			wait = minQueueRetry
@@ -58,62 +61,26 @@ func (l *lane) run(ctx, sending context.Context, q Queue) {
 	}
 }
 
-// batchSize is how many notices are sent at once.
-func (l *lane) batchSize() int {
-	if _, ok := l.sink.(batcher); ok {
-		return maxBatch
+// deliver sends, skips or returns a notice of the log. Errors are those of the log.
+func (l *lane) deliver(ctx, sending context.Context, q Queue, d *alerting.Delivery) error {
+	l.count(func(s *Stats) { s.Queued = d.Waiting })
+	wanted, err := l.wanted(ctx, q, d)
+	if err != nil {
+		return errors.Join(err, d.Return())
 	}
-	return 1
-}
-
-// settle delivers, skips or returns notices of the log. Errors are those of the log.
-func (l *lane) settle(ctx, sending context.Context, q Queue, ds []*alerting.Delivery) (err error) {
-	due := make([]*alerting.Delivery, 0, len(ds))
-	for _, d := range ds {
-		if q != Queue(l.own) {
-			l.count(func(s *Stats) { s.Queued = d.Waiting })
-		}
-		wanted, e := l.wanted(ctx, q, d)
-		switch {
-		case e != nil:
-			err = errors.Join(err, e, d.Return())
-		case wanted:
-			due = append(due, d)
-		default:
-			err = errors.Join(err, d.Settle())
-		}
+	if !wanted {
+		return d.Settle()
 	}
-	for len(due) > 0 {
-		part := due
-		failure := l.attempt(sending, part)
-		if _, refused := errors.AsType[alerting.Permanent](failure); refused && len(due) > 1 {
-			part = due[:1] // send one by one, so that only the refused notice fails
-			failure = l.attempt(sending, part)
-		}
-		due = due[len(part):]
-		pause := time.Duration(0)
-		for _, d := range part {
-			retry, after := l.record(d.Notice, failure)
-			pause = max(pause, after)
-			id, naming := l.id(d.Notice)
-			switch {
-			case retry:
-				err = errors.Join(err, d.Return())
-				continue
-			case naming && failure == nil:
-				err = errors.Join(err, q.NoteTold(sending, d.Notice.Identity(), id))
-			}
-			err = errors.Join(err, d.Settle())
-		}
-		if pause > 0 {
-			for _, d := range due {
-				err = errors.Join(err, d.Return())
-			}
-			sleep.For(ctx, pause)
-			return err
-		}
+	failure := l.attempt(sending, d.Notice)
+	if retry, pause := l.record(d.Notice, failure); retry {
+		err := d.Return()
+		sleep.For(ctx, pause)
+		return err
 	}
-	return err
+	if id, naming := l.id(d.Notice); naming && failure == nil {
+		err = q.NoteTold(sending, d.Notice.Identity(), id)
+	}
+	return errors.Join(err, d.Settle())
 }
 
 // wanted reports whether a notice is still to be delivered, and counts why not.
@@ -149,6 +116,70 @@ func (l *lane) wanted(ctx context.Context, q Queue, d *alerting.Delivery) (bool,
 	return true, nil
 }
 
+// ownNotice is a notice of the daemon itself, and when it was made.
+type ownNotice struct {
+	alerting.Notice
+	at time.Time
+}
+
+// maxOwn bounds the daemon's own notices.
+const maxOwn = 256
+
+// tell stores the daemon's own notices that the sink accepts, and wakes runOwn.
+func (l *lane) tell(notices []alerting.Notice) {
+	l.mu.Lock()
+	for _, n := range notices {
+		if _, known := l.own[n.Identity()]; accepts(l.sink, n) && (known || len(l.own) < maxOwn) {
+			l.own[n.Identity()] = ownNotice{n, time.Now()}
+		}
+	}
+	l.mu.Unlock()
+	select {
+	case l.woken <- struct{}{}:
+	default:
+	}
+}
+
+// runOwn delivers the daemon's own notices until ctx is done. A failed one waits for the next wake, unless it expires or
+// a newer one of its identity replaces it.
+func (l *lane) runOwn(ctx, sending context.Context) {
+	delivered := map[string]string{} // identity to the id last delivered, at most maxOwn
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.woken:
+		}
+		l.mu.Lock()
+		due := l.own
+		l.own = map[string]ownNotice{}
+		l.mu.Unlock()
+		for _, identity := range slices.Sorted(maps.Keys(due)) {
+			n := due[identity]
+			id, _ := l.id(n.Notice)
+			if delivered[identity] == id || ctx.Err() != nil {
+				continue
+			}
+			if l.snapshot().Disabled || time.Since(n.at) > n.Life() {
+				l.count(func(s *Stats) { s.Lapsed++ })
+				continue
+			}
+			if retry, _ := l.record(n.Notice, l.attempt(sending, n.Notice)); retry {
+				l.mu.Lock()
+				if _, replaced := l.own[identity]; !replaced {
+					l.own[identity] = n
+				}
+				l.mu.Unlock()
+				continue
+			}
+			if len(delivered) >= maxOwn {
+				clear(delivered)
+			}
+			delivered[identity] = id
+		}
+	}
+}
+
 // id is the id under which the sink sends n. naming is true if other notices may have the same id.
 func (l *lane) id(n alerting.Notice) (id string, naming bool) {
 	if s, ok := l.sink.(namer); ok {
@@ -164,28 +195,20 @@ func (l *lane) pace(n alerting.Notice) pace {
 	return l.signals
 }
 
-// attempt tries once to send ds.
-func (l *lane) attempt(ctx context.Context, ds []*alerting.Delivery) (err error) {
+// attempt tries once to send n.
+func (l *lane) attempt(ctx context.Context, n alerting.Notice) (err error) {
 	l.sending.Lock()
 	defer l.sending.Unlock()
-	var notices []alerting.Notice
-	var ids []string
-	for _, d := range ds {
-		notices, ids = append(notices, d.Notice), append(ids, d.Notice.ID())
-	}
-	ctx, span := l.tracer.Start(ctx, "deliver", trace.WithAttributes(attribute.String("forewarm.sink", l.sink.Name()), attribute.StringSlice("forewarm.notices", ids)))
+	ctx, span := l.tracer.Start(ctx, "deliver", trace.WithAttributes(attribute.String("forewarm.sink", l.sink.Name()), attribute.StringSlice("forewarm.notices", []string{n.ID()})))
 	defer func() {
 		if err != nil {
 			span.SetStatus(codes.Error, err.Error())
 		}
 		span.End()
 	}()
-	ctx, cancel := context.WithTimeout(ctx, l.pace(ds[0].Notice).timeout)
+	ctx, cancel := context.WithTimeout(ctx, l.pace(n).timeout)
 	defer cancel()
-	if len(ds) == 1 {
-		return l.sink.Send(ctx, notices[0])
-	}
-	return l.sink.(batcher).SendAll(ctx, notices)
+	return l.sink.Send(ctx, n)
 }
 
 // maxRetryAfter bounds the pause that a consumer may ask for.

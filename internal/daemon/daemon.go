@@ -361,8 +361,8 @@ func (d *Daemon) openSinks() error {
 	if err != nil {
 		return err
 	}
-	open := func(name string, reports bool, most int) sink.Queue {
-		return d.decisions.Queue(d.delivered, name, reports, most)
+	open := func(name string, reports bool) sink.Queue {
+		return d.decisions.Queue(d.delivered, name, reports)
 	}
 	d.dispatcher = sink.NewDispatcher(append(sinks, destinations...), open, d.undelivered, d.tracer)
 	return nil

@@ -19,14 +19,10 @@ import (
 // while it ticks.
 func TestSelfWatch(t *testing.T) {
 	var mu sync.Mutex
-	beats, alerts := 0, map[string]string{} // summaries by name and resource
+	alerts := map[string]string{} // summaries by name and resource
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
-		if r.URL.Path == "/beat" {
-			beats++
-			return
-		}
 		var got []struct{ Labels, Annotations map[string]string }
 		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
 			t.Error(err)
@@ -39,12 +35,12 @@ func TestSelfWatch(t *testing.T) {
 	dir := t.TempDir()
 	keys := testenv.WriteFile(t, filepath.Join(dir, "keys"), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	p := startDaemonIn(t, dir, "clock: event", "features: {lateness: 0s}", "pools: [{name: chat, replicas: {max: 4}}]",
-		"sinks: {alertmanager: {urls: ['"+server.URL+"'], watchdog: true}, heartbeat: {url: '"+server.URL+"/beat'},",
+		"sinks: {alertmanager: {urls: ['"+server.URL+"'], watchdog: true},",
 		"        webhooks: [{name: dead, url: 'http://127.0.0.1:1/', secret_file: "+keys+"}]}")
-	count := func() (int, int) {
+	count := func() int {
 		mu.Lock()
 		defer mu.Unlock()
-		return beats, len(alerts)
+		return len(alerts)
 	}
 
 	now, w := time.Now(), newSelfWatch(p.cfg.Decision)
@@ -57,13 +53,13 @@ func TestSelfWatch(t *testing.T) {
 	}
 	p.settle(t)
 	testenv.Await(t, "the webhook to fail", func() bool { return strings.Contains(p.sinkTrouble(), "webhook/dead") })
-	if beats, alerts := count(); beats > 0 || alerts > 0 {
-		t.Errorf("before the first look %d heartbeats and %d alerts", beats, alerts)
+	if n := count(); n > 0 {
+		t.Errorf("before the first look %d alerts", n)
 	}
 	for minute := range 2 {
 		p.checkSelf(w, now.Add(time.Duration(minute+1)*time.Minute))
 	}
-	testenv.Await(t, "heartbeat and alerts", func() bool { beats, alerts := count(); return beats > 0 && alerts >= 3 })
+	testenv.Await(t, "alerts", func() bool { return count() >= 3 })
 	mu.Lock()
 	for key, part := range map[string]string{
 		"ForewarmWatchdog  none":                   "This alert always fires.",

@@ -38,7 +38,7 @@ func TestTroubleEndsWhenItIsOver(t *testing.T) {
 	}
 
 	during := make(chan string, 2)
-	d.dispatcher = sink.NewDispatcher([]alerting.Sink{&flaky{}}, func(string, bool, int) sink.Queue { return idle{} }, func(f sink.Failure) {
+	d.dispatcher = sink.NewDispatcher([]alerting.Sink{&flaky{}}, func(string, bool) sink.Queue { return idle{} }, func(f sink.Failure) {
 		d.undelivered(f)
 		during <- d.sinkTrouble()
 	}, noop.Tracer{})
@@ -66,7 +66,7 @@ func TestTroubleEndsWhenItIsOver(t *testing.T) {
 // idle is a queue without notices.
 type idle struct{}
 
-func (idle) Next(ctx context.Context, _ int) ([]*alerting.Delivery, error) {
+func (idle) Next(ctx context.Context) (*alerting.Delivery, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }

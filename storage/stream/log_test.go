@@ -207,16 +207,16 @@ func TestQueueGivesAgain(t *testing.T) {
 	next := func(q *Queue) *alerting.Delivery {
 		t.Helper()
 		for {
-			all, err := q.Next(t.Context(), 1)
+			d, err := q.Next(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(all) > 0 {
-				return all[0]
+			if d != nil {
+				return d
 			}
 		}
 	}
-	hung, q := a.Queue(told, "ops", false, 1), b.Queue(told, "ops", false, 1)
+	hung, q := a.Queue(told, "ops", false), b.Queue(told, "ops", false)
 	hung.wait, q.wait = time.Second, time.Second
 	first, again := next(hung), next(q)
 	if first.Notice.ID() != again.Notice.ID() {

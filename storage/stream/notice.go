@@ -98,19 +98,18 @@ type Queue struct {
 	name      string // of the durable consumer
 	sink      string
 	reports   bool
-	limit     int           // notices being delivered at once
 	wait      time.Duration // until another daemon gets the notice
 	consumer  jetstream.Consumer
 	settled   uint64 // sequence of the newest acknowledged here
 }
 
-// Queue prepares the queue of a sink, for reports or for all other notices. limit bounds the notices being delivered.
-func (l *Log) Queue(delivered jetstream.KeyValue, sink string, reports bool, limit int) *Queue {
+// Queue prepares the queue of a sink, for reports or for all other notices.
+func (l *Log) Queue(delivered jetstream.KeyValue, sink string, reports bool) *Queue {
 	kind, wait := "signals", signalWait
 	if reports {
 		kind, wait = "reports", reportWait
 	}
-	return &Queue{log: l, delivered: delivered, name: "sink-" + kind + "-" + token(sink), sink: sink, reports: reports, limit: limit, wait: wait}
+	return &Queue{log: l, delivered: delivered, name: "sink-" + kind + "-" + token(sink), sink: sink, reports: reports, wait: wait}
 }
 
 // token converts a name to letters, digits, dashes and underscores.
@@ -151,7 +150,7 @@ func (q *Queue) open(ctx context.Context) error {
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		cfg := jetstream.ConsumerConfig{
 			Durable: q.name, Description: "Forewarm: what " + q.sink + " is to be told", FilterSubjects: filters,
-			AckPolicy: jetstream.AckExplicitPolicy, AckWait: q.wait, MaxAckPending: q.limit, InactiveThreshold: unusedFor,
+			AckPolicy: jetstream.AckExplicitPolicy, AckWait: q.wait, MaxAckPending: 1, InactiveThreshold: unusedFor,
 			DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: new(time.Now().Add(-reportLife)),
 		}
 		if q.settled > 0 {
@@ -173,8 +172,8 @@ func (q *Queue) open(ctx context.Context) error {
 // maxFetchWait bounds one request for the next notice.
 const maxFetchWait = 30 * time.Second
 
-// Next waits for up to limit notices; none if none came for a while.
-func (q *Queue) Next(ctx context.Context, limit int) (all []*alerting.Delivery, err error) {
+// Next waits for the next notice; nil if none came for a while.
+func (q *Queue) Next(ctx context.Context) (d *alerting.Delivery, err error) {
 	if q.consumer == nil {
 		if err := q.open(ctx); err != nil {
 			return nil, err
@@ -183,28 +182,18 @@ func (q *Queue) Next(ctx context.Context, limit int) (all []*alerting.Delivery, 
 	waiting, cancel := context.WithTimeout(ctx, maxFetchWait)
 	defer cancel()
 	batch, err := q.consumer.Fetch(1, jetstream.FetchContext(waiting))
-	for left := limit; err == nil && left > 0; {
-		received := 0
+	if err == nil {
 		for m := range batch.Messages() {
-			received++
-			var d *alerting.Delivery
-			if d, err = q.delivery(m); err != nil {
-				return all, err
-			}
-			all = append(all, d)
+			return q.delivery(m)
 		}
 		if err = batch.Error(); errors.Is(err, nats.ErrTimeout) || waiting.Err() != nil {
 			err = nil
 		}
-		if left -= received; received == 0 || left == 0 || err != nil {
-			break
-		}
-		batch, err = q.consumer.FetchNoWait(left) // the rest of the same tick
 	}
 	if err != nil {
 		q.consumer = nil
 	}
-	return all, err
+	return nil, err
 }
 
 func (q *Queue) delivery(m jetstream.Msg) (*alerting.Delivery, error) {
