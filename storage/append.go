@@ -110,7 +110,6 @@ func (tx *transaction) windows(windows []features.Window) {
 		}
 		key, own := w.Key, tx.retained.owns(w.Key)
 		if !own {
-			tx.counters.Pooled++
 			key.Class = features.OverflowClass
 		}
 		end := settled.add(w, valuesOf(w), own)

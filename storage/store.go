@@ -39,7 +39,6 @@ type StoreCounters struct {
 	Repeated  uint64 // not newer than the newest sample of the series, as in a replay
 	Refused   uint64 // later than the tick, or refused by the TSDB: too old, or another value for that time
 	Capped    uint64 // of series beyond Config.MaxSeries
-	Pooled    uint64 // windows, not samples, summed in features.OverflowClass because of Config.MaxClasses
 	LostTicks uint64 // ticks without any stored sample, because the disk is full or fails
 
 	Corruptions     uint64 // of the write-ahead log, truncated on opening

@@ -80,7 +80,6 @@ func (d *Daemon) exportStorage() {
 			return c.Refused + c.Capped
 		}},
 		{"forewarm_series_capped_total", "Samples left out because storage.max_series is reached.", func() uint64 { return d.store.Counters().Capped }},
-		{"forewarm_series_pooled_total", "Minutes of classes beyond storage.max_classes, which are in the history as part of _other.", func() uint64 { return d.store.Counters().Pooled }},
 		{"forewarm_series_lost_ticks_total", "Ticks whose samples are not stored, because the disk was full or did not work.", func() uint64 { return d.store.Counters().LostTicks }},
 		{"forewarm_series_log_corruptions_total", "Times that the log of the time-series database was damaged and was cut there.", func() uint64 { return d.store.Counters().Corruptions }},
 		{"forewarm_series_damaged_total", "Time-series databases found damaged when they were opened, and renamed.", func() uint64 { return d.store.Counters().Damaged }},
