@@ -140,8 +140,8 @@ func (l *lane) tell(notices []alerting.Notice) {
 	}
 }
 
-// runOwn delivers the daemon's own notices until ctx is done. A failed one waits for the next wake, unless it expires or
-// a newer one of its identity replaces it.
+// runOwn delivers the daemon's own notices until ctx is done. After a failure the rest waits for the next wake, unless it
+// expires or a newer notice of the same identity replaces it.
 func (l *lane) runOwn(ctx, sending context.Context) {
 	delivered := map[string]string{} // identity to the id last delivered, at most maxOwn
 	for {
@@ -154,29 +154,36 @@ func (l *lane) runOwn(ctx, sending context.Context) {
 		due := l.own
 		l.own = map[string]ownNotice{}
 		l.mu.Unlock()
-		for _, identity := range slices.Sorted(maps.Keys(due)) {
-			n := due[identity]
-			id, _ := l.id(n.Notice)
-			if delivered[identity] == id || ctx.Err() != nil {
-				continue
+		l.sendOwn(sending, due, delivered)
+		l.mu.Lock()
+		for identity, n := range due {
+			if _, replaced := l.own[identity]; !replaced && len(l.own) < maxOwn {
+				l.own[identity] = n
 			}
-			if l.snapshot().Disabled || time.Since(n.at) > n.Life() {
-				l.count(func(s *Stats) { s.Lapsed++ })
-				continue
-			}
-			if retry, _ := l.record(n.Notice, l.attempt(sending, n.Notice)); retry {
-				l.mu.Lock()
-				if _, replaced := l.own[identity]; !replaced {
-					l.own[identity] = n
-				}
-				l.mu.Unlock()
-				continue
+		}
+		l.mu.Unlock()
+	}
+}
+
+// sendOwn sends notices up to the first failure, and removes from due what needs no further attempt.
+func (l *lane) sendOwn(ctx context.Context, due map[string]ownNotice, delivered map[string]string) {
+	for _, identity := range slices.Sorted(maps.Keys(due)) {
+		n := due[identity]
+		id, _ := l.id(n.Notice)
+		switch {
+		case delivered[identity] == id:
+		case l.snapshot().Disabled || time.Since(n.at) > n.Life():
+			l.count(func(s *Stats) { s.Lapsed++ })
+		default:
+			if retry, _ := l.record(n.Notice, l.attempt(ctx, n.Notice)); retry {
+				return
 			}
 			if len(delivered) >= maxOwn {
 				clear(delivered)
 			}
 			delivered[identity] = id
 		}
+		delete(due, identity)
 	}
 }
 
