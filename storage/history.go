@@ -133,32 +133,6 @@ func (h History) minutes(ctx context.Context, name string, from, to time.Time, f
 	}, append(only, named(name))...)
 }
 
-// Late calls fn for each class with late data that was added to the minutes of [from, to), ordered by key.
-func (h History) Late(ctx context.Context, from, to time.Time, fn func(key features.Key, late features.Late) error) error {
-	sums := map[features.Key]*features.Late{}
-	for _, v := range lateValues {
-		err := h.each(ctx, from.Add(features.Minute).UnixMilli(), to.UnixMilli(), func(l labels.Labels, _ []int64, values []float64) error {
-			key := keyOf(l)
-			if sums[key] == nil {
-				sums[key] = &features.Late{}
-			}
-			for _, n := range values {
-				*v.of(sums[key]) += n
-			}
-			return nil
-		}, named(v.series))
-		if err != nil {
-			return err
-		}
-	}
-	for _, key := range slices.SortedFunc(maps.Keys(sums), features.Key.Compare) {
-		if err := fn(key, *sums[key]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Forecasts calls fn with each forecast issued in [from, to), ordered by pool (its total first), class, dimension and
 // origin. NaN marks what is not stored: minutes other than 5, 15, 30 and 60, Last, Weights. The forecast is valid
 // during the call. It needs memory for the samples of one pool, class and dimension.

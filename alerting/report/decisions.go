@@ -91,8 +91,27 @@ func (b *builder) decisions(pool string) Decisions {
 		}
 		out.PeakReady, out.PeakDesired = max(out.PeakReady, t.ready), max(out.PeakDesired, t.desired)
 	}
-	needs := b.needs(pool)
 	out.Actions, out.TakenBack = b.actions(pool)
-	out.Asks, out.Provision = b.asks(pool, needs), b.provision(pool, needs)
+	out.Provision = b.provision(pool)
 	return out
+}
+
+// actions counts the changes of the desired replicas, and those that undo the one before within an hour.
+func (b *builder) actions(pool string) (n, takenBack int) {
+	ticks := b.ticks[pool]
+	up, from := false, (*tick)(nil) // the action before
+	for i := 1; i < len(ticks); i++ {
+		t, more := &ticks[i], ticks[i].desired > ticks[i-1].desired
+		if t.desired == ticks[i-1].desired {
+			continue
+		}
+		if !t.at.Before(b.from) {
+			n++
+			if from != nil && more != up && t.at.Sub(from.at) <= time.Hour {
+				takenBack++
+			}
+		}
+		up, from = more, t
+	}
+	return n, takenBack
 }

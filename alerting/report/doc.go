@@ -21,9 +21,8 @@
 // Data: Minutes of the period; Observed, with any dimension of the pool known; Decided, with a decision in force; Gaps,
 // runs of minutes that are not Observed, the twenty longest.
 //
-// Totals: Σ 60 · demand over the known minutes of the period (prompt tokens are those to prefill and those cached),
-// plus demand that came after features.revise and was recorded in the period: it is in no minute, so in no score.
-// Rejected calls have their expected tokens. RequestsBefore is the same sum of the pool's requests over an equal span
+// Totals: Σ 60 · demand over the known minutes of the period (prompt tokens are those to prefill and those cached).
+// Records that come after features.revise are in no minute. Rejected calls have their expected tokens. RequestsBefore is the same sum of the pool's requests over an equal span
 // before the period, if nine tenths of its minutes are known.
 //
 // Accuracy, of every stored class, dimension and horizon: y is the outcome, q(τ) the forecast's quantile, N the number
@@ -55,13 +54,10 @@
 // claim outlasts the period, or demand in it is unknown, it is open.
 //
 // Decisions: Actions are decisions with another Desired than the one before; TakenBack are those that undo the action
-// before within an hour. Asks are replicas k with max(Desired of the decision before, Ready + Pending) < k ≤ Desired,
-// followed from that decision to the first one with Desired < k. Such a replica is ready at the first decision with
-// Ready ≥ k within twice the lead time (at least an hour), else it is ignored. The load needs it in the first minute
-// with need + reserves ≥ k. Times are from decision to decision. In advisory mode no autoscaler has to obey.
+// before within an hour.
 //
 // Provision: need is load over PerReplica of the decision in force, rounded up, in the resource where it is largest;
-// minutes with unknown need count for Ready and Pending only. Over is Σ max(0, ready − max(need + reserves,
+// minutes with unknown need do not count. Over is Σ max(0, ready − max(need + reserves,
 // replicas.min)), Under Σ max(0, need − ready), Paid Σ ready + pending. GPU-hours and costs use GPUs and price of a
 // replica of the newest decision. In a disaggregated pool replicas are the decode replicas. Static is the largest
 // max(need, replicas.min), at most the pool's limit, in every known minute. Hindsight is the offline optimum of

@@ -15,8 +15,6 @@ type History interface {
 	// Observed reads the settled demand of every pool, class (features.TotalClass for the pool) and dimension:
 	// values[i] is the minute that starts at from + i minutes, NaN if unknown. from is a whole minute.
 	Observed(ctx context.Context, from, to time.Time, fn func(key features.Key, dimension string, values []float64) error) error
-	// Late reads, for each class with any, the demand that came too late for Observed and was recorded in the interval.
-	Late(ctx context.Context, from, to time.Time, fn func(key features.Key, late features.Late) error) error
 	// Forecasts reads the forecasts issued in the interval, grouped by pool, class and dimension, by origin; a pool's
 	// total comes before its classes. Minutes that are not stored are NaN.
 	Forecasts(ctx context.Context, from, to time.Time, fn func(*forecaster.Forecast) error) error

@@ -26,21 +26,21 @@ func (b *builder) needs(pool string) []int {
 }
 
 // provision sums up replica-minutes; see the package comment for each definition.
-func (b *builder) provision(pool string, needs []int) Provision {
+func (b *builder) provision(pool string) Provision {
+	needs := b.needs(pool)
 	out := Provision{ReplicaHourUSD: Number(math.NaN()), ShortMinuteUSD: Number(math.NaN()), LagMinutes: Number(math.NaN())}
 	if basis, ok := b.basis[pool]; ok {
 		out.GPUsPerReplica = basis.GPUsPerReplica
 		out.ReplicaHourUSD, out.ShortMinuteUSD = known(basis.ReplicaHourUSD), known(basis.ShortMinuteUSD)
 	}
 	first, end := b.bounds()
-	var ready, pending, needed, over, under, paid int // replica-minutes, and minutes
+	var needed, over, under, paid int // replica-minutes
 	var lags []float64
 	required := slices.Repeat([]int{unknownNeed}, end-first)
 	b.eachMinute(pool, func(t *tick, minute int) {
 		if minute < first {
 			return
 		}
-		ready, pending = ready+t.ready, pending+t.pending
 		need := needs[minute]
 		if need == unknownNeed {
 			return
@@ -64,7 +64,6 @@ func (b *builder) provision(pool string, needs []int) Provision {
 	slices.Sort(lags)
 	out.LagMinutes = quantile(lags, .5)
 	amount := func(replicaMinutes int) Amount { return out.amount(float64(replicaMinutes)) }
-	out.Ready, out.Pending = amount(ready), amount(pending)
 	if out.KnownMinutes == 0 {
 		unknown := out.amount(math.NaN())
 		out.Needed, out.Over, out.Under, out.Paid, out.Static, out.Hindsight, out.ShortUSD = unknown, unknown, unknown, unknown, unknown, unknown, Number(math.NaN())
@@ -139,4 +138,12 @@ func hindsight(needs []int, lag int) (replicaMinutes int) {
 		minutes++
 	}
 	return replicaMinutes
+}
+
+// quantile of ascending values, linear between them; unknown without values.
+func quantile(v []float64, p float64) Number {
+	if len(v) == 0 {
+		return Number(math.NaN())
+	}
+	return Number(features.QuantileOf(v, p))
 }

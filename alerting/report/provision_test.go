@@ -102,57 +102,18 @@ func TestProvision(t *testing.T) {
 	least := needed + 2*10 // the third and fourth are started once; the second is needed from the beginning
 	want := Provision{
 		KnownMinutes: 120, LagMinutes: 10, GPUsPerReplica: 8, ReplicaHourUSD: 20, ShortMinuteUSD: 3,
-		Ready: amount(ready), Pending: amount(pending), Needed: amount(needed),
-		Over:  amount(2 + 10*3 + 70), // the third replica at 78 and 79, four at 100…109, two after
-		Under: amount(4), ShortUSD: 12,
+		Needed: amount(needed),
+		Over:   amount(2 + 10*3 + 70), // the third replica at 78 and 79, four at 100…109, two after
+		Under:  amount(4), ShortUSD: 12,
 		Paid: amount(ready + pending), Static: amount(4 * 120), Hindsight: amount(least),
 	}
 	if diff := cmp.Diff(want, got.Provision, close); diff != "" {
-		t.Error(diff)
-	}
-	asks := Asks{
-		Replicas: 3, Ready: 2, Withdrawn: 1,
-		EventToReady: Spread{2, 11, 13.4},
-		InTime:       1, Late: 1, Unneeded: 1,
-	}
-	if diff := cmp.Diff(asks, got.Asks, close); diff != "" {
 		t.Error(diff)
 	}
 	// Asked at 70, given up at 110, asked again at 120, given up at 130: all but the first undo the one before within
 	// the hour.
 	if got.Actions != 4 || got.TakenBack != 3 {
 		t.Errorf("%d actions, %d taken back", got.Actions, got.TakenBack)
-	}
-}
-
-// Replicas that come long after an ask did not come because of it.
-func TestAsksThatNobodyObeys(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		comes int // minute in which the replica is ready
-		want  Asks
-	}{
-		{"in time", 110, Asks{Replicas: 1, Ready: 1, EventToReady: Spread{1, 40, 40}}},
-		{"a day later", 1500, Asks{Replicas: 1, Ignored: 1, EventToReady: spread(nil)}},
-		{"never", 9999, Asks{Replicas: 1, Ignored: 1, EventToReady: spread(nil)}},
-	} {
-		h := &past{demand: map[features.Key][]float64{}}
-		for m := range 1600 {
-			h.demand[total] = append(h.demand[total], 15)
-			d := decision(m, 2, 0)
-			if m >= 70 {
-				d.Desired = 3
-			}
-			if m >= c.comes {
-				d.Ready = 3
-			}
-			h.decisions = append(h.decisions, d)
-		}
-		got := reconcile(t, h, 60, 1600).Pools[0].Decisions.Asks
-		c.want.Unneeded = 1
-		if diff := cmp.Diff(c.want, got, close); diff != "" {
-			t.Errorf("%s: %s", c.name, diff)
-		}
 	}
 }
 

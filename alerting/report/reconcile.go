@@ -48,7 +48,6 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 		options:  o,
 		observed: map[seriesKey][]float64{},
 		before:   map[string]Number{},
-		late:     map[features.Key]features.Late{},
 		rows:     map[seriesKey][]Accuracy{},
 		ticks:    map[string][]tick{},
 		basis:    map[string]alerting.Basis{},
@@ -101,7 +100,6 @@ type builder struct {
 	span
 	options  Options
 	observed map[seriesKey][]float64
-	late     map[features.Key]features.Late
 	scoring  *scoring
 	rows     map[seriesKey][]Accuracy  // by horizon
 	ticks    map[string][]tick         // of each pool, by time
@@ -149,12 +147,6 @@ func (b *builder) read(ctx context.Context, h History) error {
 		if b.needed(key, dimension) {
 			b.observed[seriesKey{key, dimension}] = slices.Clone(values)
 		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	if err := h.Late(ctx, b.from, b.to, func(key features.Key, late features.Late) error {
-		b.late[key] = late
 		return nil
 	}); err != nil {
 		return err
@@ -223,9 +215,6 @@ func (b *builder) pools() []string {
 				break
 			}
 		}
-	}
-	for k := range b.late {
-		seen[k.Pool] = true
 	}
 	for k := range b.rows {
 		seen[k.Pool] = true

@@ -30,7 +30,6 @@ type past struct {
 	demand    map[features.Key][]float64
 	forecasts []forecaster.Forecast
 	decisions []alerting.Decision
-	late      map[features.Key]features.Late
 }
 
 var total = features.Key{Pool: "p", Class: features.TotalClass}
@@ -42,15 +41,6 @@ func (h *past) Observed(_ context.Context, from, to time.Time, fn func(features.
 			values = append(values, at(demand, int(t.Sub(start)/time.Minute)))
 		}
 		if err := fn(key, features.DimRequests, values); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (h *past) Late(_ context.Context, _, _ time.Time, fn func(features.Key, features.Late) error) error {
-	for key, late := range h.late {
-		if err := fn(key, late); err != nil {
 			return err
 		}
 	}
@@ -161,26 +151,12 @@ func TestTotals(t *testing.T) {
 	chat := features.Key{Pool: "p", Class: "chat"}
 	h := &past{
 		demand: map[features.Key][]float64{total: slices.Repeat([]float64{2}, 240), chat: slices.Repeat([]float64{1, math.NaN()}, 120)},
-		late: map[features.Key]features.Late{
-			chat:                          {Records: 3, Requests: 2, PromptTokens: 300, OutputTokens: 60},
-			{Pool: "p", Class: "unheard"}: {Records: 1, Requests: 1, PromptTokens: 40},
-		},
 	}
 	r := reconcile(t, h, 60, 120)
 	nan := Number(math.NaN())
 	want := []Total{
-		{Class: "*", Requests: 60*60*2 + 3, PromptTokens: 340, CachedTokens: 0, OutputTokens: 60, Late: LateTotal{Records: 4, Requests: 3, PromptTokens: 340, OutputTokens: 60, Share: 1}},
-		{Class: "chat", Requests: 30*60 + 2, PromptTokens: 300, CachedTokens: 0, OutputTokens: 60, Late: LateTotal{Records: 3, Requests: 2, PromptTokens: 300, OutputTokens: 60, Share: 1}},
-		{Class: "unheard", Requests: 1, PromptTokens: 40, CachedTokens: 0, OutputTokens: 0, Late: LateTotal{Records: 1, Requests: 1, PromptTokens: 40, Share: 1}},
-	}
-	if diff := cmp.Diff(want, r.Pools[0].Totals, close); diff != "" {
-		t.Error(diff)
-	}
-	h.late = nil
-	r = reconcile(t, h, 60, 120)
-	want = []Total{
-		{Class: "*", Requests: 60 * 60 * 2, PromptTokens: nan, CachedTokens: nan, OutputTokens: nan, Late: LateTotal{Share: nan}},
-		{Class: "chat", Requests: 30 * 60, PromptTokens: nan, CachedTokens: nan, OutputTokens: nan, Late: LateTotal{Share: nan}},
+		{Class: "*", Requests: 60 * 60 * 2, PromptTokens: nan, CachedTokens: nan, OutputTokens: nan},
+		{Class: "chat", Requests: 30 * 60, PromptTokens: nan, CachedTokens: nan, OutputTokens: nan},
 	}
 	if diff := cmp.Diff(want, r.Pools[0].Totals, close); diff != "" {
 		t.Error(diff)
@@ -210,10 +186,6 @@ func (c crowd) Observed(ctx context.Context, from, to time.Time, fn func(feature
 		}
 	}
 	return fn(total, features.DimDecode, slices.Repeat([]float64{1e5}, int(to.Sub(from)/time.Minute)))
-}
-
-func (c crowd) Late(context.Context, time.Time, time.Time, func(features.Key, features.Late) error) error {
-	return nil
 }
 
 // Every outcome is in one period: two reports side by side count what one over both counts.
@@ -379,7 +351,6 @@ func TestDecisions(t *testing.T) {
 	// 60…99 by five is eight ticks; the last is in force for fifteen minutes, 95…109.
 	want := Decisions{Mode: "advisory", Ticks: 8, Stale: 1, Clamped: 4, Events: 1, PeakReady: 2, PeakDesired: 4}
 	want.Actions = 1
-	want.Asks = Asks{Replicas: 2, Waiting: 2, Unknown: 2, EventToReady: spread(nil)}
 	if diff := cmp.Diff(want, p.Decisions, cmpopts.EquateApprox(0, 1e-12), close, cmpopts.IgnoreFields(Decisions{}, "Provision")); diff != "" {
 		t.Error(diff)
 	}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	texttemplate "text/template"
-	"unicode/utf8"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
@@ -165,39 +164,14 @@ func WriteMail(w io.Writer, r *Report) error {
 	return err
 }
 
-// WriteText writes the first page as plain text, in lines of at most 78 characters, except for longer words.
+// WriteText writes the first page as Markdown, for mail.
 func WriteText(w io.Writer, r *Report) error {
 	text, err := execute(newView(r), "front", "attached")
 	if err != nil {
 		return err
 	}
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		wrap(&b, line)
-	}
-	_, err = io.WriteString(w, b.String())
+	_, err = io.WriteString(w, text)
 	return err
-}
-
-// wrap writes a line in lines of at most 78 characters.
-func wrap(b *strings.Builder, line string) {
-	const most = 78
-	column := 0
-	for i, word := range strings.Fields(line) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case column+1+n > most:
-			b.WriteString("\n  ")
-			column = 2
-		default:
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(word)
-		column += n
-	}
-	b.WriteByte('\n')
 }
 
 // words is a name without underscores.
@@ -289,15 +263,12 @@ func (p *Pool) Unlisted() string {
 	return ""
 }
 
-// LateNote is about late records and unlisted classes; "" if there are none.
-func (p *Pool) LateNote() (note string) {
-	if t := p.total(); t != nil && t.Late.Records > 0 {
-		note = fmt.Sprintf("%s arrived too late to count in a minute (features.revise). They have %s of all tokens.", count(int(t.Late.Records), "record"), percent(t.Late.Share))
-	}
+// UnlistedClasses counts the classes that are lighter than those in the table; "" if there are none.
+func (p *Pool) UnlistedClasses() string {
 	if n := max(len(p.Totals)-1-classesShown, 0) + p.Data.ClassesLeftOut; n > 0 {
-		note = strings.TrimSpace(note + fmt.Sprintf(" Lighter classes are not listed: %s.", big(Number(n))))
+		return fmt.Sprintf("Lighter classes are not listed: %s.", big(Number(n)))
 	}
-	return note
+	return ""
 }
 
 // classRow is a class in a table.

@@ -56,9 +56,8 @@ func week() *Report {
 		{
 			Pool: "llama-70b", Data: Data{Minutes: 10080, Observed: 10050, Decided: 10079, Gaps: []Gap{{start.Add(50 * time.Hour), 30}}, GapCount: 1},
 			Totals: []Total{
-				{Class: "*", Requests: 7.46e6, PromptTokens: 9.1e9, CachedTokens: 3.3e9, OutputTokens: 1.9e9,
-					Late: LateTotal{Records: 20_100, Requests: 20_000, PromptTokens: 2.8e7, CachedTokens: 1e7, OutputTokens: 5e6, KVTokenSeconds: 7e9, Share: .003}},
-				{Class: "chat", Requests: 7.46e6, PromptTokens: 9.1e9, CachedTokens: nan, OutputTokens: 1.9e9, Late: LateTotal{Share: 0}},
+				{Class: "*", Requests: 7.46e6, PromptTokens: 9.1e9, CachedTokens: 3.3e9, OutputTokens: 1.9e9},
+				{Class: "chat", Requests: 7.46e6, PromptTokens: 9.1e9, CachedTokens: nan, OutputTokens: 1.9e9},
 			},
 			RequestsBefore: 6.66e6,
 			Accuracy: []Accuracy{
@@ -76,9 +75,8 @@ func week() *Report {
 				}},
 			Decisions: Decisions{Mode: "advisory", Ticks: 10079, Stale: 20, Clamped: 3, Events: 44, PeakReady: 6, PeakDesired: 9,
 				Actions: 88, TakenBack: 9,
-				Asks: Asks{Replicas: 61, Ready: 52, Withdrawn: 5, Waiting: 1, Ignored: 3, EventToReady: Spread{52, 8.2, 12.5}, InTime: 37, Late: 3, Unneeded: 20, Unknown: 1},
 				Provision: Provision{KnownMinutes: 10040, LagMinutes: 8, GPUsPerReplica: 8, ReplicaHourUSD: 20, ShortMinuteUSD: 5,
-					Ready: amount(672), Pending: amount(8.4), Needed: amount(540), Over: amount(133), Under: amount(.25),
+					Needed: amount(540), Over: amount(133), Under: amount(.25),
 					Paid: amount(680.4), Static: amount(836), Hindsight: amount(551), ShortUSD: 70}},
 			Cost: Cost{
 				UnitPrices: rates.UnitPrices[Number]{Request: .0042, Served: .0043, PromptTokens: .00125, OutputTokens: .0081},

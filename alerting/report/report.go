@@ -59,26 +59,14 @@ type Gap struct {
 	Minutes int       `json:"minutes"`
 }
 
-// Total is the demand of one class in the period, late records included. Unknown minutes are skipped; a count without
+// Total is the demand of one class in the period, without records that came after features.revise. Unknown minutes are skipped; a count without
 // any known minute is null.
 type Total struct {
-	Class        string    `json:"class"`
-	Requests     Number    `json:"requests"`
-	PromptTokens Number    `json:"prompt_tokens"`
-	CachedTokens Number    `json:"cached_tokens"` // of PromptTokens
-	OutputTokens Number    `json:"output_tokens"`
-	Late         LateTotal `json:"late"`
-}
-
-// LateTotal is the part of a Total that came after features.revise. It is in no minute and no score.
-type LateTotal struct {
-	Records        float64 `json:"records"`
-	Requests       float64 `json:"requests"`
-	PromptTokens   float64 `json:"prompt_tokens"`
-	CachedTokens   float64 `json:"cached_tokens"`
-	OutputTokens   float64 `json:"output_tokens"`
-	KVTokenSeconds float64 `json:"kv_token_seconds"` // occupancy
-	Share          Number  `json:"share"`            // of the prompt and output tokens of the Total
+	Class        string `json:"class"`
+	Requests     Number `json:"requests"`
+	PromptTokens Number `json:"prompt_tokens"`
+	CachedTokens Number `json:"cached_tokens"` // of PromptTokens
+	OutputTokens Number `json:"output_tokens"`
 }
 
 // Accuracy has the scores of forecasts of one class and dimension at one horizon.
@@ -166,47 +154,21 @@ type Decisions struct {
 
 	Actions   int       `json:"actions"`    // changes of the desired replicas
 	TakenBack int       `json:"taken_back"` // those of Actions that undo the one before within an hour
-	Asks      Asks      `json:"asks"`
 	Provision Provision `json:"provision"`
-}
-
-// Asks counts requested replicas, above those that were ready or pending, by result.
-type Asks struct {
-	Replicas  int `json:"replicas"`
-	Ready     int `json:"ready"`     // became ready
-	Withdrawn int `json:"withdrawn"` // no longer requested before they were ready
-	Ignored   int `json:"ignored"`   // still requested but not ready after twice the lead time, at least an hour: no autoscaler obeyed
-	Waiting   int `json:"waiting"`   // still requested at the end of the period
-
-	EventToReady Spread `json:"event_to_ready"` // minutes, of those that became ready
-
-	InTime   int `json:"in_time"`  // ready when the load first needed them
-	Late     int `json:"late"`     // needed before they were ready
-	Unneeded int `json:"unneeded"` // never needed
-	Unknown  int `json:"unknown"`  // perhaps never needed: the load of some minute is unknown
-}
-
-// Spread is quantiles of a value of each requested replica; unknown without any.
-type Spread struct {
-	Count int    `json:"count"`
-	P50   Number `json:"p50"`
-	P90   Number `json:"p90"`
 }
 
 // Provision compares replicas with the need of the load. See the package comment for each definition.
 type Provision struct {
-	KnownMinutes   int    `json:"known_minutes"`              // with known demand, capacity and replicas; all but Ready and Pending are sums over these
+	KnownMinutes   int    `json:"known_minutes"`              // with known demand, capacity and replicas; the others are sums over these
 	AssumedMinutes int    `json:"assumed_minutes"`            // of those, without a reporting replica: the number of replicas is assumed
 	LagMinutes     Number `json:"lag_minutes"`                // warm-up lag of Hindsight
 	GPUsPerReplica int    `json:"gpus_per_replica,omitempty"` // of the newest decision; absent if it has none
 	ReplicaHourUSD Number `json:"replica_hour_usd"`           // of the newest decision
 	ShortMinuteUSD Number `json:"short_minute_usd"`           // cost of a minute with one replica missing, if configured
 
-	Ready   Amount `json:"ready"`
-	Pending Amount `json:"pending"` // warming up
-	Needed  Amount `json:"needed"`  // by the load
-	Over    Amount `json:"over"`    // ready above need and reserves, and above replicas.min
-	Under   Amount `json:"under"`   // missing for the need
+	Needed Amount `json:"needed"` // by the load
+	Over   Amount `json:"over"`   // ready above need and reserves, and above replicas.min
+	Under  Amount `json:"under"`  // missing for the need
 
 	Paid      Amount `json:"paid"`      // ready and pending
 	Static    Amount `json:"static"`    // a fixed number of replicas, enough for the peak

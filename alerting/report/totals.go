@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -42,17 +41,8 @@ func (b *builder) totals(pool string) []Total {
 	for _, t := range byClass {
 		t.PromptTokens.add(float64(t.CachedTokens))
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(b.late), features.Key.Compare) {
-		if late := b.late[k]; k.Pool == pool {
-			of(features.TotalClass).Late.add(&late)
-			if !b.leftOut[k] {
-				of(k.Class).Late.add(&late)
-			}
-		}
-	}
 	out := make([]Total, 0, len(byClass))
 	for _, t := range byClass {
-		t.includeLate()
 		out = append(out, *t)
 	}
 	slices.SortFunc(out, func(x, y Total) int {
@@ -79,26 +69,6 @@ func (n *Number) add(v float64) {
 	default:
 		*n += Number(v)
 	}
-}
-
-func (l *LateTotal) add(o *features.Late) {
-	l.Records += o.Records
-	l.Requests += o.Requests
-	l.PromptTokens += o.PromptTokens
-	l.CachedTokens += o.CachedTokens
-	l.OutputTokens += o.OutputTokens
-	l.KVTokenSeconds += o.KVTokenSeconds
-}
-
-// includeLate adds the late demand to the rest.
-func (t *Total) includeLate() {
-	if t.Late.Records > 0 {
-		t.Requests.add(t.Late.Requests)
-		t.PromptTokens.add(t.Late.PromptTokens)
-		t.CachedTokens.add(t.Late.CachedTokens)
-		t.OutputTokens.add(t.Late.OutputTokens)
-	}
-	t.Late.Share = Number(share(t.Late.PromptTokens+t.Late.OutputTokens, t.tokens()))
 }
 
 // tokens is the sum of known token counts.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/report"
@@ -147,19 +146,6 @@ func (x *recomputed) interval(name, horizon string, c report.Covered, all []scor
 }
 
 func (x *recomputed) totals(p *report.Pool) {
-	// What came late is stored by class only.
-	late := func(class, what string) (sum float64) {
-		for _, s := range x.series {
-			if s.labels.Get("__name__") == "forewarm_late_"+what && (class == "*" || s.labels.Get("class") == class) {
-				for at, v := range s.at {
-					if at > x.from && at <= x.to {
-						sum += v
-					}
-				}
-			}
-		}
-		return sum
-	}
 	for _, total := range p.Totals {
 		sum := func(dimension string) (tokens float64) {
 			demand := x.demand(total.Class, dimension)
@@ -168,11 +154,7 @@ func (x *recomputed) totals(p *report.Pool) {
 					tokens += 60 * y
 				}
 			}
-			after := late(total.Class, map[string]string{"requests": "requests", "prefill": "prompt_tokens", "cached": "cached_tokens", "decode": "output_tokens"}[dimension])
-			if dimension == "prefill" { // prompt tokens, of which the cached ones are counted apart
-				after -= late(total.Class, "cached_tokens")
-			}
-			return tokens + after
+			return tokens
 		}
 		x.same("requests of "+total.Class, total.Requests, sum("requests"))
 		x.same("prompt tokens of "+total.Class, total.PromptTokens, sum("prefill")+sum("cached"))
@@ -212,7 +194,7 @@ func (x *recomputed) most(d *alerting.Decision, minute int64, of func(load, perR
 }
 
 func (x *recomputed) decisions(p *report.Pool) {
-	var ready, pending, paid, needed, over, under float64
+	var paid, needed, over, under float64
 	var must []int
 	var lags []float64
 	known := 0
@@ -222,7 +204,6 @@ func (x *recomputed) decisions(p *report.Pool) {
 			must = append(must, -1)
 			continue
 		}
-		ready, pending = ready+float64(d.Ready), pending+float64(d.Pending)
 		need := x.most(d, m, func(demand, per float64) float64 { return math.Ceil(demand/per - 1e-9) })
 		if math.IsNaN(need) {
 			must = append(must, -1)
@@ -244,7 +225,7 @@ func (x *recomputed) decisions(p *report.Pool) {
 	for what, c := range map[string]struct {
 		got  report.Amount
 		want float64
-	}{"ready": {v.Ready, ready}, "pending": {v.Pending, pending}, "needed": {v.Needed, needed}, "over": {v.Over, over}, "under": {v.Under, under},
+	}{"needed": {v.Needed, needed}, "over": {v.Over, over}, "under": {v.Under, under},
 		"paid": {v.Paid, paid}, "static": {v.Static, float64(slices.Max(must) * known)}, "hindsight": {v.Hindsight, least}} {
 		x.same(what+", replica-hours", c.got.ReplicaHours, c.want/60)
 		x.same(what+", GPU-hours", c.got.GPUHours, c.want/60*2)
@@ -300,78 +281,6 @@ func cheapestPath(needs []int, lag int) int {
 		best, first = next, false
 	}
 	return slices.Min(best)
-}
-
-func (x *recomputed) asks(p *report.Pool) {
-	var ds []alerting.Decision
-	for _, d := range x.raw.decisions {
-		if at := d.Tick.Unix() / 60; at >= x.from-120 && at < x.to {
-			ds = append(ds, d)
-		}
-	}
-	var toReady []float64
-	var asked, withdrawn, ignored, waiting, inTime, late, rest int
-	for i := 1; i < len(ds); i++ {
-		if ds[i].Tick.Unix()/60 < x.from {
-			continue
-		}
-		for level := max(ds[i-1].Desired, ds[i].Ready+ds[i].Pending) + 1; level <= ds[i].Desired; level++ {
-			asked++
-			origin, end := ds[i].Tick.Unix()/60, x.to
-			came, obeyed := int64(-1), true
-			for j := i + 1; j < len(ds); j++ {
-				at := ds[j].Tick.Unix() / 60
-				if patience := max(int64(2*ds[i].Lead/time.Minute), 60); came < 0 && at-origin > patience {
-					obeyed = false
-				} else if came < 0 && obeyed && ds[j].Ready >= level {
-					came = at
-				}
-				if ds[j].Desired < level {
-					end = at
-					break
-				}
-			}
-			switch {
-			case came >= 0:
-				toReady = append(toReady, float64(came-origin))
-			case !obeyed:
-				ignored++
-			case end < x.to:
-				withdrawn++
-			default:
-				waiting++
-			}
-			crossing := int64(-1)
-			for m := origin; m < end; m++ {
-				need := x.most(x.standing(m), m, func(demand, per float64) float64 { return math.Ceil(demand/per - 1e-9) })
-				if need+float64(ds[i].Reserves.Total()) >= float64(level) {
-					crossing = m
-					break
-				}
-			}
-			switch {
-			case crossing < 0:
-				rest++
-			case came >= 0 && came <= crossing:
-				inTime++
-			default:
-				late++
-			}
-		}
-	}
-	a := &p.Decisions.Asks
-	if asked == 0 {
-		x.Error("nothing was asked for")
-	}
-	x.count("replicas asked for", a.Replicas, asked)
-	x.count("replicas that came", a.Ready, len(toReady))
-	x.count("replicas withdrawn", a.Withdrawn, withdrawn)
-	x.count("replicas that nobody provided", a.Ignored, ignored)
-	x.count("replicas waited for", a.Waiting, waiting)
-	x.count("replicas in time", a.InTime, inTime)
-	x.count("replicas too late", a.Late, late)
-	x.count("replicas not taken", a.Unneeded+a.Unknown, rest)
-	x.same("event to ready", a.EventToReady.P50, median(toReady))
 }
 
 func median(v []float64) float64 {

@@ -35,7 +35,7 @@ func readRaw(t *testing.T, h storage.History) *raw {
 	}
 	defer q.Close()
 	r := &raw{}
-	set := q.Select(t.Context(), true, nil, labels.MustNewMatcher(labels.MatchRegexp, model.MetricNameLabel, "forewarm_(demand_.*|forecast|late_.*)"))
+	set := q.Select(t.Context(), true, nil, labels.MustNewMatcher(labels.MatchRegexp, model.MetricNameLabel, "forewarm_(demand_.*|forecast)"))
 	for set.Next() {
 		s := rawSeries{set.At().Labels(), map[int64]float64{}}
 		it := set.At().Iterator(nil)

@@ -224,7 +224,6 @@ func recompute(t *testing.T, f *farm, pool capacity.Config) {
 	x.totals(p)
 	x.saturation(p)
 	x.decisions(p)
-	x.asks(p)
 	if testing.Verbose() {
 		var b strings.Builder
 		if err := report.WriteMarkdown(&b, r); err != nil {
