@@ -17,7 +17,6 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/server/dynamo"
-	"github.com/forewarm/forewarm/server/promapi"
 	"github.com/forewarm/forewarm/server/rpc"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/remote"
@@ -53,7 +52,6 @@ type Config struct {
 	Backfill remote.BackfillConfig `yaml:"backfill"`
 	Report   Report                `yaml:"report"`
 	Server   server.Config         `yaml:"server"`
-	PromQL   promapi.Config        `yaml:"promql"`
 	KEDA     rpc.Config            `yaml:"keda"`
 	Dynamo   dynamo.Config         `yaml:"dynamo"`
 	Log      Log                   `yaml:"log"`
@@ -88,7 +86,6 @@ func Default() *Config {
 		Backfill:  remote.DefaultBackfill(),
 		Report:    Report{Schedule: "0 7 * * 1", Timezone: "UTC"},
 		Server:    server.DefaultConfig(),
-		PromQL:    promapi.DefaultConfig(),
 		Log:       Log{Level: "info", Format: "console"},
 	}
 }

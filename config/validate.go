@@ -129,7 +129,6 @@ func (c *Config) check(source map[string]string) Errors {
 	k.section("backfill", c.Backfill.Check())
 	c.checkReport(k)
 	k.section("server", c.Server.Check())
-	k.section("promql", c.PromQL.Check())
 	k.section("keda", c.KEDA.Check())
 	k.section("dynamo", c.Dynamo.Check())
 	c.checkSources(k)

@@ -170,5 +170,5 @@ func (d *Daemon) openPromQL() {
 	for name, help := range storage.SeriesHelp() {
 		metadata[name] = promapi.Metadata{Type: "gauge", Help: help}
 	}
-	promapi.New(d.cfg.PromQL, d.store.Queryable(), metadata, d.version, slogFrom(d.log)).Register(d.server.Handle)
+	promapi.New(d.store.Queryable(), metadata, d.version, slogFrom(d.log)).Register(d.server.Handle)
 }

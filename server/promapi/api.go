@@ -1,10 +1,25 @@
+// Package promapi answers Prometheus' HTTP API (query, query_range, series, labels, label values, metadata, buildinfo,
+// rules) over stored series, so that Grafana and other programs read Forewarm as a Prometheus data source.
+//
+// Prometheus' own engine parses and evaluates; this package does parameters, limits, errors and JSON. A test compares the
+// answers with those of a real Prometheus (compare_test.go). Prometheus' own web/api/v1 would add service discovery,
+// scraping, rules and cloud clients: 16 MB of binary for these handlers.
+//
+// It is read-only. Bounds: time, samples and concurrency of queries; 11,000 points a series, as in Prometheus; 1 MiB of
+// form. The parameters limit, timeout and lookback_delta have no effect. It reads the series through an interface, and
+// imports no other package of this module.
 package promapi
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"runtime"
+	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
@@ -15,10 +30,15 @@ import (
 
 const (
 	maxFormBytes = 1 << 20
-	maxPoints    = 11_000          // of a series in one answer
-	maxQueries   = 4               // concurrent; others wait
-	lookback     = 5 * time.Minute // how long a sample is valid
+	maxPoints    = 11_000           // of a series in one answer
+	maxQueries   = 4                // concurrent; others wait
+	maxSamples   = 2_000_000        // that one query may hold in memory, 16 bytes each; as JSON a sample takes some 30
+	queryTimeout = 20 * time.Second // of a query, including the wait; the listener gives an answer 30 s
+	lookback     = 5 * time.Minute  // how long a sample is valid
 )
+
+// prometheusVersion is the release of the built-in Prometheus engine: module v0.315.0 is release 3.15.0.
+const prometheusVersion = "3.15.0"
 
 // Metadata describes the series of one name.
 type Metadata struct {
@@ -29,29 +49,54 @@ type Metadata struct {
 
 // API answers queries. It is safe for concurrent use.
 type API struct {
-	cfg      Config
 	data     storage.Queryable
 	metadata map[string]Metadata
 	version  string
 	log      *slog.Logger
+	timeout  time.Duration
 	engine   *promql.Engine
 	parser   parser.Parser
-	now      func() time.Time
 }
 
 // New returns an API over data, which must be safe for concurrent use. metadata is by series name; version is the
 // program's.
-func New(cfg Config, data storage.Queryable, metadata map[string]Metadata, version string, log *slog.Logger) *API {
+func New(data storage.Queryable, metadata map[string]Metadata, version string, log *slog.Logger) *API {
+	return newAPI(data, metadata, version, log, maxSamples, queryTimeout)
+}
+
+func newAPI(data storage.Queryable, metadata map[string]Metadata, version string, log *slog.Logger, samples int, timeout time.Duration) *API {
 	p := parser.NewParser(parser.Options{})
 	return &API{
-		cfg: cfg, data: data, metadata: metadata, version: version, log: log, parser: p, now: time.Now,
+		data: data, metadata: metadata, version: version, log: log, parser: p, timeout: timeout,
 		engine: promql.NewEngine(promql.EngineOpts{
-			Logger: log, MaxSamples: cfg.MaxSamples, Timeout: cfg.Timeout, ActiveQueryTracker: make(gate, maxQueries),
+			Logger: log, MaxSamples: samples, Timeout: timeout, ActiveQueryTracker: make(gate, maxQueries),
 			LookbackDelta: lookback, NoStepSubqueryIntervalFn: func(int64) int64 { return time.Minute.Milliseconds() },
 			EnableAtModifier: true, EnableNegativeOffset: true, Parser: p,
 		}),
 	}
 }
+
+// gate limits concurrent queries; it is a promql.QueryTracker. The wait counts toward a query's timeout.
+type gate chan struct{}
+
+// GetMaxConcurrent implements promql.QueryTracker.
+func (g gate) GetMaxConcurrent() int { return cap(g) }
+
+// Insert waits for a turn; an error means that ctx ended first.
+func (g gate) Insert(ctx context.Context, _ string) (int, error) {
+	select {
+	case g <- struct{}{}:
+		return 0, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// Delete ends the turn.
+func (g gate) Delete(int) { <-g }
+
+// Close implements promql.QueryTracker.
+func (g gate) Close() error { return nil }
 
 // Register adds the API's routes, given as patterns of [http.ServeMux].
 func (a *API) Register(handle func(pattern string, h http.Handler)) {
@@ -63,8 +108,6 @@ func (a *API) Register(handle func(pattern string, h http.Handler)) {
 	}{
 		{both, "query", a.query},
 		{both, "query_range", a.queryRange},
-		{both, "query_exemplars", a.queryExemplars},
-		{both, "format_query", a.formatQuery},
 		{both, "series", a.series},
 		{both, "labels", a.labelNames},
 		{both[:1], "label/{name}/values", a.labelValues},
@@ -81,33 +124,113 @@ func (a *API) Register(handle func(pattern string, h http.Handler)) {
 // An endpoint answers one request with a parsed form.
 type endpoint func(ctx context.Context, r *http.Request) (answer, *failure)
 
-// answer is the result of an endpoint. done releases memory that data uses; nil data has no body.
+// answer is the result of an endpoint. done releases memory that data uses.
 type answer struct {
 	data     any
 	warnings annotations.Annotations
 	done     func()
 }
 
+// failure is an error of Prometheus' API: kind is the errorType of the answer.
+type failure struct {
+	status int
+	kind   string
+	cause  error
+}
+
+// statusClientClosed means that the client closed the connection before the answer, as in nginx and Prometheus.
+const statusClientClosed = 499
+
+// refuse is the failure of a wrong request.
+func refuse(cause error) *failure { return &failure{http.StatusBadRequest, "bad_data", cause} }
+
+// invalid is the failure of an invalid parameter.
+func invalid(parameter string, cause error) *failure {
+	return refuse(fmt.Errorf("invalid parameter %q: %w", parameter, cause))
+}
+
+// failed classifies an error of the engine or of the series.
+func failed(err error) *failure {
+	var (
+		gone    promql.ErrQueryCanceled
+		late    promql.ErrQueryTimeout
+		storage promql.ErrStorage
+	)
+	switch {
+	case errors.As(err, &late), errors.Is(err, context.DeadlineExceeded):
+		return &failure{http.StatusServiceUnavailable, "timeout", err}
+	case errors.As(err, &gone), errors.Is(err, context.Canceled):
+		return &failure{statusClientClosed, "canceled", err}
+	case errors.As(err, &storage):
+		return &failure{http.StatusInternalServerError, "internal", err}
+	}
+	return &failure{http.StatusUnprocessableEntity, "execution", err}
+}
+
+// reply is the JSON of an answer or a failure.
+type reply struct {
+	Status    string   `json:"status"`
+	Data      any      `json:"data,omitempty"`
+	ErrorType string   `json:"errorType,omitempty"`
+	Error     string   `json:"error,omitempty"`
+	Warnings  []string `json:"warnings,omitempty"`
+	Infos     []string `json:"infos,omitempty"`
+}
+
 func (a *API) serve(e endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
 		if err := r.ParseForm(); err != nil {
-			a.respondFailure(w, refuse(fmt.Errorf("error parsing form values: %w", err)))
+			a.refuse(w, refuse(fmt.Errorf("error parsing form values: %w", err)))
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), a.cfg.Timeout)
+		ctx, cancel := context.WithTimeout(r.Context(), a.timeout)
 		defer cancel()
 		x, f := e(ctx, r)
 		if x.done != nil {
 			defer x.done()
 		}
-		switch {
-		case f != nil:
-			a.respondFailure(w, f)
-		case x.data == nil:
-			w.WriteHeader(http.StatusNoContent)
-		default:
-			a.respond(w, r.Form.Get("query"), &x)
+		if f != nil {
+			a.refuse(w, f)
+			return
 		}
+		warnings, infos := x.warnings.AsStrings(r.Form.Get("query"), 10, 10)
+		a.write(w, http.StatusOK, reply{Status: "success", Data: x.data, Warnings: warnings, Infos: infos})
 	})
+}
+
+func (a *API) refuse(w http.ResponseWriter, f *failure) {
+	a.write(w, f.status, reply{Status: "error", ErrorType: f.kind, Error: f.cause.Error()})
+}
+
+func (a *API) write(w http.ResponseWriter, status int, x reply) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if err := json.NewEncoder(w).Encode(x); err != nil {
+		a.log.Debug("write of an answer failed", "cause", err.Error())
+	}
+}
+
+// metricMetadata returns type, help and unit of series by name.
+func (a *API) metricMetadata(_ context.Context, r *http.Request) (answer, *failure) {
+	found, metric := map[string][]Metadata{}, r.Form.Get("metric")
+	for _, name := range slices.Sorted(maps.Keys(a.metadata)) {
+		if metric == "" || metric == name {
+			found[name] = []Metadata{a.metadata[name]}
+		}
+	}
+	return answer{data: found}, nil
+}
+
+// buildInfo returns the Prometheus version, from which clients derive the supported API, and Forewarm's version.
+func (a *API) buildInfo(context.Context, *http.Request) (answer, *failure) {
+	return answer{data: map[string]string{
+		"version": prometheusVersion, "revision": a.version, "branch": "", "buildUser": "", "buildDate": "",
+		"goVersion": runtime.Version(), "application": "Forewarm",
+	}}, nil
+}
+
+// rules answers with no rules: Forewarm evaluates none.
+func (a *API) rules(context.Context, *http.Request) (answer, *failure) {
+	return answer{data: map[string][]string{"groups": {}}}, nil
 }

@@ -67,16 +67,12 @@ func fillStore(t *testing.T, dir string) *tsdb.DB {
 	return db
 }
 
-func newAPI(t *testing.T, cfg Config, data storage.Queryable) http.Handler {
-	t.Helper()
-	if err := cfg.Check(); err != nil {
-		t.Fatal(err)
-	}
+func handler(data storage.Queryable, samples int, timeout time.Duration) http.Handler {
 	mux := http.NewServeMux()
-	New(cfg, data, map[string]Metadata{
+	newAPI(data, map[string]Metadata{
 		"forewarm_forecast": {Type: "gauge", Help: "Demand forecast."},
 		"odd_values":        {Type: "gauge", Help: "Odd."},
-	}, "v1.2.3", quiet).Register(mux.Handle)
+	}, "v1.2.3", quiet, samples, timeout).Register(mux.Handle)
 	return mux
 }
 

@@ -10,7 +10,7 @@ import (
 // language_provider.ts, resource_clients.ts), and a panel (pkg/promlib/client/client.go). Times are Unix seconds; queries
 // are POSTed, look-ups too unless their path only knows GET, and what is answered with 405 or 400 is asked again with GET.
 func TestGrafana(t *testing.T) {
-	h := newAPI(t, DefaultConfig(), fillStore(t, t.TempDir()))
+	h := handler(fillStore(t, t.TempDir()), maxSamples, queryTimeout)
 	from, to := start.Unix(), start.Unix()+3600
 	within := func(pairs ...any) []any { return append(pairs, "start", from, "end", to) }
 	for _, step := range []struct {
@@ -49,10 +49,6 @@ func TestGrafana(t *testing.T) {
 		{
 			"panel", question{path: "query_range", form: form(within("query", "sum by(class) (forewarm_forecast)", "step", 15)...), post: true},
 			http.StatusOK, func(data any) bool { return len(data.(map[string]any)["result"].([]any)) == 3 },
-		},
-		{
-			"exemplars of the panel", question{path: "query_exemplars", form: form(within("query", "forewarm_forecast")...), post: true},
-			http.StatusOK, func(data any) bool { return len(data.([]any)) == 0 },
 		},
 		{"a slip of the pen, by POST", question{path: "query", form: form("query", "sum("), post: true}, http.StatusBadRequest, nil},
 	} {

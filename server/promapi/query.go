@@ -4,36 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"strconv"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/util/annotations"
+	"github.com/prometheus/prometheus/promql/parser"
 )
-
-var errTruncated = errors.New("results truncated due to limit")
 
 // query evaluates an expression at one time.
 func (a *API) query(ctx context.Context, r *http.Request) (answer, *failure) {
-	limit, f := limitParam(r)
+	at, f := timeParam(r, "time", time.Now())
 	if f != nil {
 		return answer{}, f
 	}
-	at, f := timeParam(r, "time", a.now())
-	if f != nil {
-		return answer{}, f
-	}
-	return a.evaluate(ctx, r, limit, func(ctx context.Context, o promql.QueryOpts, q string) (promql.Query, error) {
-		return a.engine.NewInstantQuery(ctx, a.data, o, q, at)
+	return a.evaluate(ctx, func(o promql.QueryOpts) (promql.Query, error) {
+		return a.engine.NewInstantQuery(ctx, a.data, o, r.Form.Get("query"), at)
 	})
 }
 
 // queryRange evaluates an expression at every step from start to end.
 func (a *API) queryRange(ctx context.Context, r *http.Request) (answer, *failure) {
-	limit, f := limitParam(r)
-	if f != nil {
-		return answer{}, f
-	}
 	start, err := parseTime(r.Form.Get("start"))
 	if err != nil {
 		return answer{}, invalid("start", err)
@@ -55,32 +48,14 @@ func (a *API) queryRange(ctx context.Context, r *http.Request) (answer, *failure
 	if end.Sub(start)/step > maxPoints {
 		return answer{}, refuse(errors.New("exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)"))
 	}
-	return a.evaluate(ctx, r, limit, func(ctx context.Context, o promql.QueryOpts, q string) (promql.Query, error) {
-		return a.engine.NewRangeQuery(ctx, a.data, o, q, start, end, step)
+	return a.evaluate(ctx, func(o promql.QueryOpts) (promql.Query, error) {
+		return a.engine.NewRangeQuery(ctx, a.data, o, r.Form.Get("query"), start, end, step)
 	})
 }
 
-// evaluate runs a query within the shorter of the requested and the configured timeout.
-func (a *API) evaluate(ctx context.Context, r *http.Request, limit int,
-	prepare func(context.Context, promql.QueryOpts, string) (promql.Query, error),
-) (answer, *failure) {
-	if s := r.Form.Get("timeout"); s != "" {
-		timeout, err := parseDuration(s)
-		if err != nil {
-			return answer{}, invalid("timeout", err)
-		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
-	var lookback time.Duration
-	if s := r.Form.Get("lookback_delta"); s != "" {
-		var err error
-		if lookback, err = parseDuration(s); err != nil {
-			return answer{}, refuse(fmt.Errorf("error parsing lookback delta duration: %w", err))
-		}
-	}
-	q, err := prepare(ctx, promql.NewPrometheusQueryOpts(false, lookback), r.Form.Get("query"))
+// evaluate runs a query.
+func (a *API) evaluate(ctx context.Context, prepare func(promql.QueryOpts) (promql.Query, error)) (answer, *failure) {
+	q, err := prepare(promql.NewPrometheusQueryOpts(false, 0))
 	if late := ctx.Err(); err != nil && late != nil {
 		return answer{}, failed(fmt.Errorf("no turn for the query came in time: %w", late))
 	}
@@ -92,40 +67,51 @@ func (a *API) evaluate(ctx context.Context, r *http.Request, limit int,
 	if res.Err != nil {
 		return x, failed(res.Err)
 	}
-	x.warnings = truncate(res, limit)
-	x.data = res.Value
+	x.warnings = res.Warnings
+	x.data = struct {
+		Type   parser.ValueType `json:"resultType"`
+		Result parser.Value     `json:"result"`
+	}{res.Value.Type(), res.Value}
 	return x, nil
 }
 
-// truncate cuts a result to a number of series (0 for all), and returns its warnings.
-func truncate(res *promql.Result, limit int) annotations.Annotations {
-	cut := false
-	switch v := res.Value.(type) {
-	case promql.Matrix:
-		if cut = limit > 0 && len(v) > limit; cut {
-			res.Value = v[:limit]
-		}
-	case promql.Vector:
-		if cut = limit > 0 && len(v) > limit; cut {
-			res.Value = v[:limit]
-		}
+// parseTime reads Unix seconds, with a fraction rounded to milliseconds, or RFC 3339.
+func parseTime(s string) (time.Time, error) {
+	if f, err := strconv.ParseFloat(s, 64); err == nil {
+		whole, fraction := math.Modf(f)
+		fraction = math.Round(fraction*1000) / 1000
+		return time.Unix(int64(whole), int64(fraction*float64(time.Second))).UTC(), nil
 	}
-	if cut {
-		return res.Warnings.Add(errTruncated)
+	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
+		return t, nil
 	}
-	return res.Warnings
+	return time.Time{}, fmt.Errorf("cannot parse %q to a valid timestamp", s)
 }
 
-// queryExemplars answers with no exemplars: stored series have none.
-func (a *API) queryExemplars(context.Context, *http.Request) (answer, *failure) {
-	return answer{data: []string{}}, nil
+// parseDuration reads seconds, with a fraction, or a Prometheus duration such as 5m.
+func parseDuration(s string) (time.Duration, error) {
+	if f, err := strconv.ParseFloat(s, 64); err == nil {
+		ns := f * float64(time.Second)
+		if math.IsNaN(ns) || ns > math.MaxInt64 || ns < math.MinInt64 {
+			return 0, fmt.Errorf("cannot parse %q to a valid duration. It overflows int64", s)
+		}
+		return time.Duration(ns), nil
+	}
+	if d, err := model.ParseDuration(s); err == nil {
+		return time.Duration(d), nil
+	}
+	return 0, fmt.Errorf("cannot parse %q to a valid duration", s)
 }
 
-// formatQuery formats an expression over lines.
-func (a *API) formatQuery(_ context.Context, r *http.Request) (answer, *failure) {
-	expr, err := a.parser.ParseExpr(r.Form.Get("query"))
+// timeParam reads an optional time.
+func timeParam(r *http.Request, name string, absent time.Time) (time.Time, *failure) {
+	s := r.Form.Get(name)
+	if s == "" {
+		return absent, nil
+	}
+	t, err := parseTime(s)
 	if err != nil {
-		return answer{}, invalid("query", err)
+		return t, invalid(name, fmt.Errorf("invalid time value for '%s': %w", name, err))
 	}
-	return answer{data: expr.Pretty(0)}, nil
+	return t, nil
 }

@@ -5,15 +5,53 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
 )
+
+// The first and last time of Prometheus.
+var (
+	minTime = time.Unix(math.MinInt64/1000+62135596801, 0).UTC()
+	maxTime = time.Unix(math.MaxInt64/1000-62135596801, 999999999).UTC()
+)
+
+// selection is the parameters of series, labels and label values.
+type selection struct {
+	from, to int64 // Unix ms, both included
+	matchers [][]*labels.Matcher
+}
+
+// selectionParams reads a selection; unsound makes the failure for invalid selectors. Each selector must exclude
+// something.
+func (a *API) selectionParams(r *http.Request, unsound func(error) *failure) (s selection, f *failure) {
+	start, f := timeParam(r, "start", minTime)
+	if f != nil {
+		return s, f
+	}
+	end, f := timeParam(r, "end", maxTime)
+	if f != nil {
+		return s, f
+	}
+	s.from, s.to = start.UnixMilli(), end.UnixMilli()
+	var err error
+	if s.matchers, err = a.parser.ParseMetricSelectors(r.Form["match[]"]); err != nil {
+		return s, unsound(err)
+	}
+	for _, set := range s.matchers {
+		if !slices.ContainsFunc(set, func(m *labels.Matcher) bool { return !m.Matches("") }) {
+			return s, unsound(errors.New("match[] must contain at least one non-empty matcher"))
+		}
+	}
+	return s, nil
+}
 
 // series lists the label sets of the series that any selector matches.
 func (a *API) series(ctx context.Context, r *http.Request) (answer, *failure) {
@@ -29,10 +67,9 @@ func (a *API) series(ctx context.Context, r *http.Request) (answer, *failure) {
 		return answer{}, failed(err)
 	}
 	x := answer{done: func() { _ = q.Close() }}
-	hints := &storage.SelectHints{Start: s.from, End: s.to, Func: "series", Limit: s.hint()}
 	sets := make([]storage.SeriesSet, len(s.matchers))
 	for i, m := range s.matchers {
-		sets[i] = q.Select(ctx, true, hints, m...)
+		sets[i] = q.Select(ctx, true, &storage.SelectHints{Start: s.from, End: s.to, Func: "series"}, m...)
 	}
 	found := []labels.Labels{}
 	all := storage.NewMergeSeriesSet(sets, 0, storage.ChainedSeriesMerge)
@@ -40,23 +77,19 @@ func (a *API) series(ctx context.Context, r *http.Request) (answer, *failure) {
 		if err := ctx.Err(); err != nil {
 			return x, failed(err)
 		}
-		if s.limit > 0 && len(found) == s.limit {
-			x.warnings = x.warnings.Add(errTruncated)
-			break
-		}
 		found = append(found, all.At().Labels())
 	}
 	if err := all.Err(); err != nil {
 		return x, failed(err)
 	}
-	x.data, x.warnings = found, x.warnings.Merge(all.Warnings())
+	x.data, x.warnings = found, all.Warnings()
 	return x, nil
 }
 
 // labelNames lists the names of labels of the series that any selector matches, or of all.
 func (a *API) labelNames(ctx context.Context, r *http.Request) (answer, *failure) {
-	return a.strings(ctx, r, func(q storage.Querier, h *storage.LabelHints, m []*labels.Matcher) ([]string, annotations.Annotations, error) {
-		return q.LabelNames(ctx, h, m...)
+	return a.strings(ctx, r, func(q storage.Querier, m []*labels.Matcher) ([]string, annotations.Annotations, error) {
+		return q.LabelNames(ctx, nil, m...)
 	})
 }
 
@@ -69,15 +102,13 @@ func (a *API) labelValues(ctx context.Context, r *http.Request) (answer, *failur
 	if !model.UTF8Validation.IsValidLabelName(name) {
 		return answer{}, refuse(fmt.Errorf("invalid label name: %q", name))
 	}
-	return a.strings(ctx, r, func(q storage.Querier, h *storage.LabelHints, m []*labels.Matcher) ([]string, annotations.Annotations, error) {
-		return q.LabelValues(ctx, name, h, m...)
+	return a.strings(ctx, r, func(q storage.Querier, m []*labels.Matcher) ([]string, annotations.Annotations, error) {
+		return q.LabelValues(ctx, name, nil, m...)
 	})
 }
 
 // strings looks up texts for each selector, or once without any, and merges them in order.
-func (a *API) strings(ctx context.Context, r *http.Request,
-	lookUp func(storage.Querier, *storage.LabelHints, []*labels.Matcher) ([]string, annotations.Annotations, error),
-) (answer, *failure) {
+func (a *API) strings(ctx context.Context, r *http.Request, lookUp func(storage.Querier, []*labels.Matcher) ([]string, annotations.Annotations, error)) (answer, *failure) {
 	s, f := a.selectionParams(r, refuse)
 	if f != nil {
 		return answer{}, f
@@ -95,7 +126,7 @@ func (a *API) strings(ctx context.Context, r *http.Request,
 		if err := ctx.Err(); err != nil {
 			return x, failed(err)
 		}
-		texts, warnings, err := lookUp(q, &storage.LabelHints{Limit: s.hint()}, m)
+		texts, warnings, err := lookUp(q, m)
 		if err != nil {
 			return x, failed(err)
 		}
@@ -106,9 +137,6 @@ func (a *API) strings(ctx context.Context, r *http.Request,
 	}
 	found := slices.AppendSeq(make([]string, 0, len(distinct)), maps.Keys(distinct))
 	slices.Sort(found)
-	if s.limit > 0 && len(found) > s.limit {
-		found, x.warnings = found[:s.limit], x.warnings.Add(errTruncated)
-	}
 	x.data = found
 	return x, nil
 }
