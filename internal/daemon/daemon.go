@@ -35,7 +35,6 @@ import (
 	"github.com/forewarm/forewarm/internal/otlp"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
-	"github.com/forewarm/forewarm/server/dynamo"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/remote"
 	"github.com/forewarm/forewarm/storage/stream"
@@ -91,7 +90,6 @@ type Daemon struct {
 	server       *server.Server
 	board        *server.Board
 	scalers      []*scaler
-	registrars   []*dynamo.Registrar
 	exporter     *server.Exporter
 	traffic      traffic
 	qualityCache quality
@@ -411,9 +409,6 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	for _, s := range d.scalers {
 		downstream.Go(func() error { return s.Run(serving) })
-	}
-	for _, r := range d.registrars {
-		downstream.Go(func() error { return r.Run(serving) })
 	}
 	downstream.Go(func() error {
 		if err := d.dispatcher.Run(serving); err != nil { // the log keeps what was not delivered

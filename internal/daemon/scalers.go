@@ -27,37 +27,11 @@ func (d *Daemon) openScalers() error {
 		keda.Register(s, d)
 	}
 	for i, p := range d.cfg.Dynamo.Planners {
-		if err := d.openPlanner(fmt.Sprintf("dynamo.planners[%d]", i), p); err != nil {
+		s, err := d.openScaler("dynamo", fmt.Sprintf("dynamo.planners[%d]", i), p.RPC())
+		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// openPlanner opens the listener of one NVIDIA Dynamo planner, and prepares its registration. key is its key in the
-// configuration.
-func (d *Daemon) openPlanner(key string, p dynamo.Planner) error {
-	s, err := d.openScaler("dynamo", key, p.RPC())
-	if err != nil {
-		return err
-	}
-	dynamo.Register(s, p, d)
-	if p.Registry == "" {
-		return nil
-	}
-	r, err := dynamo.NewRegistrar(p, s.Addr().String(), d.version, d.log)
-	if err != nil {
-		return fmt.Errorf("%s.%w", key, err)
-	}
-	d.registrars = append(d.registrars, r)
-	for _, stage := range r.Stages() {
-		d.exporter.Gauge(fmt.Sprintf("forewarm_dynamo_registered{plugin=%q}", p.PluginID(stage)),
-			"1 while the planner has accepted the plug-in and takes its heartbeats.", func() float64 {
-				if r.Registered(stage) {
-					return 1
-				}
-				return 0
-			})
+		dynamo.Register(s, p, d)
 	}
 	return nil
 }

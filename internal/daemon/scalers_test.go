@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,51 +28,14 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// planner is the gateway of a planner: it takes every plug-in, and remembers where it is.
-type planner struct {
-	dynamopb.UnimplementedPluginRegistryServer
-	mu        sync.Mutex
-	endpoints map[string]string // by stage
-}
-
-func (p *planner) Register(_ context.Context, r *dynamopb.RegisterRequest) (*dynamopb.RegisterResponse, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.endpoints[r.PluginType] = r.Endpoint
-	return &dynamopb.RegisterResponse{Accepted: true}, nil
-}
-
-func (p *planner) Heartbeat(context.Context, *dynamopb.HeartbeatRequest) (*dynamopb.HeartbeatResponse, error) {
-	return &dynamopb.HeartbeatResponse{Ok: true}, nil
-}
-
-func (p *planner) Unregister(context.Context, *dynamopb.UnregisterRequest) (*dynamopb.UnregisterResponse, error) {
-	return &dynamopb.UnregisterResponse{Ok: true}, nil
-}
-
-func startPlanner(t *testing.T) (p *planner, address string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p = &planner{endpoints: map[string]string{}}
-	s := grpc.NewServer()
-	dynamopb.RegisterPluginRegistryServer(s, p)
-	go func() { _ = s.Serve(l) }()
-	t.Cleanup(s.Stop)
-	return p, l.Addr().String()
-}
-
 // TestScalers has every kind of autoscaler ask one daemon, and wants the same number from all; and no number, once nothing
 // is heard of the pool any more.
 func TestScalers(t *testing.T) {
 	t.Parallel()
-	plan, registry := startPlanner(t)
 	p := startDaemon(t,
 		"clock: event", "features: {lateness: 0s, stale_after: 2m}", "decision: {mode: active}",
 		"keda: {listen: '127.0.0.1:0'}",
-		"dynamo: {planners: [{pool: chat, listen: '127.0.0.1:0', registry: '"+registry+"', stages: [predict, propose]}]}",
+		"dynamo: {planners: [{pool: chat, listen: '127.0.0.1:0', stages: [predict, propose]}]}",
 		"pools: [{name: chat, decode_tokens_per_s: 100, replicas: {min: 1, max: 9}}, {name: batch, decode_tokens_per_s: 400, replicas: {max: 9}}]",
 	)
 	dial := func(address string) *grpc.ClientConn {
@@ -121,14 +82,7 @@ func TestScalers(t *testing.T) {
 	if n, code := desiredOverHTTP(t, p); code != http.StatusOK || n != desired {
 		t.Errorf("over HTTP: %g, status %d, want %g", n, code, desired)
 	}
-	endpoint := ""
-	testenv.Await(t, "the planner to know both plug-ins", func() bool {
-		plan.mu.Lock()
-		defer plan.mu.Unlock()
-		endpoint = plan.endpoints["propose"]
-		return len(plan.endpoints) == 2
-	})
-	plugin := dial(strings.TrimPrefix(endpoint, "grpc://"))
+	plugin := dial(p.scalers[1].Addr().String())
 	proposed, err := dynamopb.NewProposePluginClient(plugin).Propose(t.Context(), &dynamopb.ProposeStageRequest{})
 	if targets := proposed.GetOverride().GetTargets(); err != nil || len(targets) != 1 || float64(targets[0].GetReplicas()) != desired || targets[0].Type != dynamopb.OverrideType_AT_LEAST {
 		t.Errorf("the planner is told %v (%v), want %g at least", proposed, err, desired)

@@ -3,7 +3,6 @@ package daemon
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -47,15 +46,6 @@ func TestScenarioTraffic(t *testing.T) {
 	} {
 		if code, body := testenv.Get(p.base + c.path); code != http.StatusOK || !strings.Contains(body, c.want) {
 			t.Errorf("%s: %d, no %q in\n%.3000s", c.path, code, c.want, body)
-		}
-	}
-	for query, want := range map[string]string{
-		`forewarm_model_tokens_per_second{class="talk"}`: `"model":"large"`,
-		`forewarm_tier_tokens_per_second{class="talk"}`:  `"tier":"premium"`,
-	} {
-		ask := "/api/v1/query?" + url.Values{"query": {"last_over_time(" + query + "[30m])"}, "time": {last.Format(time.RFC3339)}}.Encode()
-		if code, body := testenv.Get(p.base + ask); code != http.StatusOK || !strings.Contains(body, want) {
-			t.Errorf("%s: %d, %s", query, code, body)
 		}
 	}
 	testenv.Await(t, "the report of noon by the traffic's clock", func() bool { return p.Daemon.reporter.made.Load() == 1 })

@@ -2,10 +2,7 @@ package dynamo
 
 import (
 	"fmt"
-	"net"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/forewarm/forewarm/internal/tlsconfig"
 	"github.com/forewarm/forewarm/server/rpc"
@@ -33,13 +30,6 @@ type Planner struct {
 	Stages    []Stage          `yaml:"stages"`    // none means propose
 	Listen    string           `yaml:"listen"`    // host:port for the planner's calls
 	TLS       tlsconfig.Server `yaml:"tls"`
-
-	Registry    string           `yaml:"registry"`     // host:port of the planner's gateway; "" if the planner's external_plugins has Listen
-	RegistryTLS tlsconfig.Client `yaml:"registry_tls"` // all empty is plaintext
-	TokenFile   string           `yaml:"token_file"`   // token for the gateway; read for each call
-	Endpoint    string           `yaml:"endpoint"`     // grpc://host:port of Listen for the planner; "" is grpc://Listen
-	Priority    int              `yaml:"priority"`     // the lowest of a stage has precedence; 0 means 10
-	Interval    time.Duration    `yaml:"interval"`     // throughput_adjustment_interval_seconds of the planner; 0 means 1m
 }
 
 // maxPlanners bounds the listeners.
@@ -67,34 +57,13 @@ func (p *Planner) check() error {
 		return fmt.Errorf("component: %q is unknown; set decode or prefill", p.Component)
 	case p.Listen == "":
 		return fmt.Errorf("listen: %q; write host:port, such as 127.0.0.1:9466", p.Listen)
-	case p.Priority < 0 || p.Priority > 1000:
-		return fmt.Errorf("priority: %d is out of 0…1000; set one below that of what it is to precede", p.Priority)
-	case p.Interval < 0 || p.Interval > time.Hour:
-		return fmt.Errorf("interval: %s is out of 0s…1h; set the planner's throughput_adjustment_interval_seconds", p.Interval)
-	case p.Endpoint != "" && !strings.HasPrefix(p.Endpoint, "grpc://"):
-		return fmt.Errorf("endpoint: %q is not grpc://host:port; write where the planner reaches listen", p.Endpoint)
-	case p.Registry == "" && (p.TokenFile != "" || p.Endpoint != "" || p.RegistryTLS != tlsconfig.Client{}):
-		return fmt.Errorf("registry: %q, though keys are set that are for it; name the planner's gateway as host:port, or remove them", p.Registry)
 	}
 	for _, s := range p.Stages {
 		if s != Predict && s != Propose {
 			return fmt.Errorf("stages: %q is unknown; set predict, propose, or both", s)
 		}
 	}
-	if _, _, err := net.SplitHostPort(p.Registry); p.Registry != "" && err != nil {
-		return fmt.Errorf("registry: %q is not host:port; write that of the planner's gateway", p.Registry)
-	}
-	if err := p.RegistryTLS.Check(); err != nil {
-		return fmt.Errorf("registry_tls.%w", err)
-	}
-	if err := p.RPC().Check(); err != nil {
-		return err
-	}
-	host, _, _ := net.SplitHostPort(p.Listen)
-	if ip := net.ParseIP(host); p.Registry != "" && p.Endpoint == "" && (host == "" || ip != nil && ip.IsUnspecified()) {
-		return fmt.Errorf("endpoint: %q, and listen is every address of this machine; write grpc://host:port by which the planner reaches it", p.Endpoint)
-	}
-	return nil
+	return p.RPC().Check()
 }
 
 // RPC is the listener of the planner.
@@ -109,5 +78,5 @@ func (p *Planner) stages() []Stage {
 	return p.Stages
 }
 
-// PluginID is the name of a registered stage.
+// PluginID is the name of a stage in its answers.
 func (p *Planner) PluginID(s Stage) string { return "forewarm-" + p.Pool + "-" + string(s) }

@@ -76,7 +76,7 @@ func TestPlannerManifest(t *testing.T) {
 		if !slices.Equal(registration.Auth.TrustedSources, []string{"static_secret"}) || registration.Auth.StaticSecrets[p.AuthToken] == "" {
 			t.Errorf("the token of %s is not trusted", p.PluginID)
 		}
-		if _, ok := pb.HoldPolicy_value[p.HoldPolicy]; !ok || p.ProtocolVersion != protocolVersion || p.Priority <= 0 {
+		if _, ok := pb.HoldPolicy_value[p.HoldPolicy]; !ok || p.ProtocolVersion != "1.0" || p.Priority <= 0 {
 			t.Errorf("hold_policy %q, protocol_version %q, priority %d", p.HoldPolicy, p.ProtocolVersion, p.Priority)
 		}
 	}

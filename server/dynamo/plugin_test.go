@@ -150,21 +150,15 @@ func TestPredict(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	sound := Planner{Pool: "chat", Listen: "127.0.0.1:0"}
-	if err := (Config{Planners: []Planner{sound, {Pool: "chat", Listen: "127.0.0.1:1", Registry: "planner:50051", Stages: []Stage{Predict, Propose}}}}).Check(); err != nil {
+	if err := (Config{Planners: []Planner{sound, {Pool: "chat", Listen: "127.0.0.1:1", Stages: []Stage{Predict, Propose}}}}).Check(); err != nil {
 		t.Error(err)
 	}
 	for want, change := range map[string]func(*Planner){
-		"planners[0].pool: ":         func(p *Planner) { p.Pool = "" },
-		"planners[0].component: ":    func(p *Planner) { p.Component = "encode" },
-		"planners[0].stages: ":       func(p *Planner) { p.Stages = []Stage{"constrain"} },
-		"planners[0].listen: ":       func(p *Planner) { p.Listen = "" },
-		"planners[0].priority: ":     func(p *Planner) { p.Priority = -1 },
-		"planners[0].interval: ":     func(p *Planner) { p.Interval = 2 * time.Hour },
-		"planners[0].endpoint: \"h":  func(p *Planner) { p.Registry, p.Endpoint = "planner:1", "http://a:1" },
-		"planners[0].endpoint: \"\"": func(p *Planner) { p.Registry, p.Listen = "planner:1", "0.0.0.0:9466" },
-		"planners[0].registry: \"\"": func(p *Planner) { p.TokenFile = "/token" },
-		"planners[0].registry: \"p":  func(p *Planner) { p.Registry = "planner" },
-		"planners[0].tls.cert_file":  func(p *Planner) { p.TLS.KeyFile = "/key" },
+		"planners[0].pool: ":        func(p *Planner) { p.Pool = "" },
+		"planners[0].component: ":   func(p *Planner) { p.Component = "encode" },
+		"planners[0].stages: ":      func(p *Planner) { p.Stages = []Stage{"constrain"} },
+		"planners[0].listen: ":      func(p *Planner) { p.Listen = "" },
+		"planners[0].tls.cert_file": func(p *Planner) { p.TLS.KeyFile = "/key" },
 	} {
 		p := sound
 		change(&p)
