@@ -22,7 +22,6 @@ type Config struct {
 	LagLimit   uint64        `yaml:"lag_limit"`   // messages behind the stream beyond which the daemon is not ready
 	StaleAfter time.Duration `yaml:"stale_after"` // wall-clock age of the last tick at which gauges are withdrawn
 	Refresh    time.Duration `yaml:"refresh"`     // how often the page reloads itself; 0 for never
-	WVA        WVA           `yaml:"wva"`
 }
 
 // Proxy is a proxy that authenticates users before it forwards requests.

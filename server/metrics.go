@@ -33,7 +33,6 @@ type Exporter struct {
 	events  *metrics.Counter
 
 	staleAfter time.Duration
-	families   []family // set by each tick
 
 	mu       sync.Mutex
 	help     map[string]string
@@ -48,7 +47,7 @@ type Exporter struct {
 // for the whole process.
 func NewExporter(version string, staleAfter time.Duration) *Exporter {
 	metrics.ExposeMetadata(true)
-	e := &Exporter{set: metrics.NewSet(), staleAfter: staleAfter, families: slices.Concat(families, demand), help: map[string]string{}}
+	e := &Exporter{set: metrics.NewSet(), staleAfter: staleAfter, help: map[string]string{}}
 	e.records = e.counter("forewarm_ingest_records_total", "Telemetry records read from the stream.")
 	e.ignored = e.counter("forewarm_ingest_ignored_total", "Telemetry records that are sound and carry no demand, such as tool events.")
 	for _, reason := range ingest.Reasons {
@@ -84,7 +83,7 @@ func (e *Exporter) Observe(out *pipeline.Output) {
 			e.events.Inc()
 		}
 	}
-	gauges := render(out, e.families)
+	gauges := render(out, slices.Concat(families, demand))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.tick, e.sequence = out.Tick, out.Sequence

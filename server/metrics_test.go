@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/testenv"
@@ -130,50 +129,5 @@ func TestGaugesDisappear(t *testing.T) {
 
 // TestPromtool lints the whole of /metrics.
 func TestPromtool(t *testing.T) {
-	e := fullExporter()
-	e.ExportWVA(WVA{Namespace: "llm", AcceleratorType: "H100"})
-	testenv.LintMetrics(t, exposition(e))
-}
-
-// TestWVA wants the gauges by which others are commanded for the pools whose advice may be obeyed, and for no other.
-func TestWVA(t *testing.T) {
-	const desired = `wva_desired_replicas{variant_name="chat",namespace="llm",accelerator_type="H100"} 8` + "\n"
-	active := func() *pipeline.Output {
-		out := fullOutput()
-		for i := range out.Decisions {
-			out.Decisions[i].Mode = alerting.Active
-		}
-		return out
-	}
-	e := NewExporter("v1", time.Hour)
-	e.Observe(active())
-	if strings.Contains(exposition(e), "wva_") {
-		t.Error("there without being asked for")
-	}
-	e.ExportWVA(WVA{Namespace: "llm", AcceleratorType: "H100"})
-	e.Observe(fullOutput())
-	if strings.Contains(exposition(e), "wva_") {
-		t.Error("there in advisory mode")
-	}
-	e.Observe(active())
-	text := exposition(e)
-	for _, line := range []string{
-		desired,
-		`wva_current_replicas{variant_name="chat",namespace="llm",accelerator_type="H100"} 6` + "\n",
-		`wva_desired_ratio{variant_name="chat",namespace="llm",accelerator_type="H100"} 1.3333333333333333` + "\n",
-		"# TYPE wva_desired_replicas gauge\n",
-	} {
-		if !strings.Contains(text, line) {
-			t.Errorf("no %q", line)
-		}
-	}
-	if strings.Contains(text, `variant_name="batch"`) {
-		t.Error("a pool that is stale commands")
-	}
-	none := active()
-	none.Decisions[0].Ready, none.Decisions[0].Pending = 0, 0
-	e.Observe(none)
-	if !strings.Contains(exposition(e), `wva_desired_ratio{variant_name="chat",namespace="llm",accelerator_type="H100"} 8`+"\n") {
-		t.Error("from no replicas at all the ratio is not the number wanted")
-	}
+	testenv.LintMetrics(t, exposition(fullExporter()))
 }

@@ -167,9 +167,6 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 	if err := d.openOTLP(ctx); err != nil {
 		return nil, err
 	}
-	if cfg.Server.WVA.Namespace != "" {
-		d.exporter.ExportWVA(cfg.Server.WVA)
-	}
 	if err := d.connect(ctx); err != nil {
 		return nil, ConfigError{err}
 	}

@@ -206,7 +206,7 @@ func TestAdapterRules(t *testing.T) {
 	}
 	readStrict(t, "keda/prometheus-adapter.yaml", &values)
 	asked := map[string]bool{}
-	for _, file := range []string{"hpa.yaml", "hpa-wva.yaml"} {
+	for _, file := range []string{"hpa.yaml"} {
 		var hpa struct {
 			Spec struct {
 				Metrics []struct {

@@ -70,12 +70,11 @@ func TestAdapter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(namers) != 2 {
-		t.Fatalf("%d rules, want 2", len(namers))
+	if len(namers) != 1 {
+		t.Fatalf("%d rules, want 1", len(namers))
 	}
 	for i, x := range []struct{ series, label, want string }{
 		{"forewarm_desired_replicas", "pool", `max by (pool) (forewarm_desired_replicas{pool="chat",role="all"} and on (pool) (forewarm_advice_valid == 1))`},
-		{"wva_desired_replicas", "variant_name", `max by (variant_name) (wva_desired_replicas{variant_name="chat",exported_namespace="llm"})`},
 	} {
 		if name, err := namers[i].MetricNameForSeries(client.Series{Name: x.series}); err != nil || name != x.series {
 			t.Errorf("%s is called %q (%v)", x.series, name, err)
