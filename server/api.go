@@ -87,12 +87,12 @@ type poolJSON struct {
 	State     string       `json:"state"`      // as in the list of pools
 	Replicas  replicasJSON `json:"replicas"`   // as the decision counted them
 	outlookJSON
-	Decision  *decisionJSON    `json:"decision"`          // the newest
-	Lead      number           `json:"lead_time_seconds"` // warm-up lag used by decisions
-	Resources []resourceJSON   `json:"resources"`
-	Service   *serviceJSON     `json:"service"` // rates of a replica, and their source
-	Limits    []limitJSON      `json:"limits"`  // of the whole pool; more replicas do not raise them
-	Alerts    []alerting.Alert `json:"alerts"`
+	Decision  *alerting.Prescale `json:"decision"`          // the newest, as its event has it
+	Lead      number             `json:"lead_time_seconds"` // warm-up lag used by decisions
+	Resources []resourceJSON     `json:"resources"`
+	Service   *serviceJSON       `json:"service"` // rates of a replica, and their source
+	Limits    []limitJSON        `json:"limits"`  // of the whole pool; more replicas do not raise them
+	Alerts    []alerting.Alert   `json:"alerts"`
 }
 
 // serviceJSON is the assumed rates of one replica within its objective, and their source.
@@ -176,50 +176,6 @@ type replicasJSON struct {
 	Observed bool `json:"observed"` // false if no replica reports and the number is assumed
 }
 
-type decisionJSON struct {
-	ID          string                `json:"id"`                                // pool and generation
-	Generation  int64                 `json:"generation"`                        // a lower one is stale
-	Mode        alerting.Mode         `json:"mode"`                              // advisory or active
-	Action      alerting.Action       `json:"action"`                            // scale_out, scale_in or hold
-	Desired     int                   `json:"desired_replicas"`                  // that the pool should have
-	Withheld    string                `json:"withheld,omitempty"`                // why autoscalers get no advice yet
-	ByRole      *alerting.Roles       `json:"desired_by_role,omitempty"`         // of a disaggregated pool
-	Floor       *int                  `json:"floor_replicas"`                    // null if no capacity is known
-	NeededBy    *time.Time            `json:"needed_by"`                         // when they must serve
-	Expires     *time.Time            `json:"expires_at"`                        // ignore the decision after this
-	Binding     string                `json:"binding_resource,omitempty"`        // that needs most replicas
-	Probability number                `json:"saturation_probability"`            // of saturation within the lead window without scaling
-	ETA         etaJSON               `json:"saturation_eta_seconds"`            // until then; null is beyond the hour
-	WarnFrom    number                `json:"warning_threshold"`                 // probability within the lead time and 15 minutes
-	FalseAlarms number                `json:"false_warnings_per_week,omitempty"` // expected at that threshold; missing if not learned
-	Quantile    number                `json:"quantile"`                          // of demand to provide for
-	Confidence  forecaster.Confidence `json:"confidence"`                        // cold, warm or seasonal
-	Drivers     []driverJSON          `json:"drivers"`                           // causes of a rise
-	Constraints []string              `json:"constraints"`                       // bounds that changed the number
-	Warnings    []string              `json:"warnings"`                          // what was assumed
-	Reason      string                `json:"reason"`                            // in sentences
-	Model       string                `json:"model,omitempty"`                   // of the forecast of the binding resource
-
-	ActionsPerDay int                       `json:"scaling_actions_per_day"`    // scale-outs and scale-ins of the last day
-	Admission     []alerting.AdmissionLimit `json:"admission_limits,omitempty"` // when saturation cannot be averted
-}
-
-type driverJSON struct {
-	Class  string `json:"class"`            // of traffic
-	Tenant string `json:"tenant,omitempty"` // the heaviest of the class
-	Cause  string `json:"cause,omitempty"`  // missing, like factor, if no change is large enough
-	Factor number `json:"factor,omitempty"` // newest value divided by that of an hour ago
-	Share  number `json:"share"`            // of the rise
-
-	TenantShare   number `json:"tenant_share,omitempty"` // of the class's tokens, ± the margin
-	TenantMargin  number `json:"tenant_margin,omitempty"`
-	Feature       string `json:"feature,omitempty"`
-	FeatureShare  number `json:"feature_share,omitempty"`
-	FeatureMargin number `json:"feature_margin,omitempty"`
-	TenantRise    number `json:"tenant_rise,omitempty"` // of the rise of the class's tokens
-	FeatureRise   number `json:"feature_rise,omitempty"`
-}
-
 type resourceJSON struct {
 	Resource    string            `json:"resource"`               // prefill, decode, kv or requests
 	Unit        string            `json:"unit"`                   // of demand and replica_capacity
@@ -288,7 +244,7 @@ func poolToJSON(p *PoolView) poolJSON {
 	if d := p.Decision; d != nil {
 		out.Tick = instant(d.Tick)
 		out.Replicas.Ready, out.Replicas.Pending = d.Ready, d.Pending
-		out.Decision = decisionToJSON(d)
+		out.Decision = prescale(d)
 	}
 	if s := p.Service; s != nil {
 		out.Service = &serviceJSON{basisToJSON(s.Rates.PrefillTokensPerS, &s.Prefill), basisToJSON(s.Rates.Decode(), &s.Decode), s.Contradictions, curveToJSON(p)}
@@ -311,22 +267,10 @@ func poolToJSON(p *PoolView) poolJSON {
 	return out
 }
 
-func decisionToJSON(d *alerting.Decision) *decisionJSON {
-	out := &decisionJSON{
-		ID: d.EventID(), Generation: d.Generation, Mode: d.Mode, Action: d.Action, Desired: d.Desired, Withheld: d.Withheld, ByRole: d.ByRole, Floor: d.SeenFloor(),
-		NeededBy: instant(d.NeededBy), Expires: instant(d.Expires), Binding: d.Binding,
-		Probability: number(d.Risk()), ETA: eta(d.ETA), WarnFrom: number(d.WarnFrom), FalseAlarms: number(d.FalsePerWeek), Quantile: number(d.Quantile), Confidence: d.Confidence,
-		Drivers: []driverJSON{}, Constraints: append([]string{}, d.Constraints...),
-		Warnings: append([]string{}, d.Warnings...), Reason: d.Reason, Model: d.Model,
-		ActionsPerDay: d.ActionsPerDay, Admission: d.Admission,
-	}
-	for _, x := range d.Drivers {
-		out.Drivers = append(out.Drivers, driverJSON{
-			x.Class, x.Tenant, x.Cause, number(x.Factor), number(x.Share), number(x.TenantShare), number(x.TenantMargin),
-			x.Feature, number(x.FeatureShare), number(x.FeatureMargin), number(x.TenantRise), number(x.FeatureRise),
-		})
-	}
-	return out
+// prescale is a decision as its event has it, also if none was published.
+func prescale(d *alerting.Decision) *alerting.Prescale {
+	e := alerting.NewEvent(d)
+	return &e.Data
 }
 
 func resourceToJSON(r *forecaster.ResourceProjection) resourceJSON {

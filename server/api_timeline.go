@@ -46,12 +46,12 @@ type timelineJSON struct {
 	Newest   time.Time `json:"newest,omitzero"` // up to which loads are known
 	Past     bool      `json:"past"`            // a stored forecast: only some of its minutes are kept
 
-	Actual   []pointJSON   `json:"actual"`
-	Forecast []bandJSON    `json:"forecast"`
-	Steps    []stepJSON    `json:"steps"`
-	Warmup   *spanJSON     `json:"warmup"` // a replica requested at its start is ready by its end
-	Marks    []markJSON    `json:"marks"`
-	Decision *decisionJSON `json:"decision"` // of that time
+	Actual   []pointJSON        `json:"actual"`
+	Forecast []bandJSON         `json:"forecast"`
+	Steps    []stepJSON         `json:"steps"`
+	Warmup   *spanJSON          `json:"warmup"` // a replica requested at its start is ready by its end
+	Marks    []markJSON         `json:"marks"`
+	Decision *alerting.Prescale `json:"decision"` // of that time, as its event has it
 }
 
 // bandJSON is the forecast of the minute that starts at a time.
@@ -150,7 +150,7 @@ func (s *Server) timeline(r *http.Request, p *PoolView) (*timelineJSON, error) {
 		out.Steps = append(out.Steps, stepsAhead(p, live)...)
 	}
 	if then != nil {
-		out.Decision = decisionToJSON(then)
+		out.Decision = prescale(then)
 		out.Warmup = &spanJSON{out.At, out.At.Add(then.Lead)}
 	}
 	out.Marks, err = s.marks(r.Context(), p, decisions, out.From, known)

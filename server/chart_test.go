@@ -113,7 +113,7 @@ func TestTimeline(t *testing.T) {
 // TestTimelineAsSeen: a moment of the past has the forecast and the decision of then, and what came after it.
 func TestTimelineAsSeen(t *testing.T) {
 	x := timelineOf(t, "resource=kv&at="+origin.Add(-55*time.Minute).Format(time.RFC3339))
-	if !x.Past || len(x.Forecast) != 4 || x.Decision == nil || x.Decision.Desired != 4 {
+	if !x.Past || len(x.Forecast) != 4 || x.Decision == nil || x.Decision.DesiredReplicas != 4 {
 		t.Fatalf("past %v, %d minutes, decision %+v", x.Past, len(x.Forecast), x.Decision)
 	}
 	if last := x.Actual[len(x.Actual)-1].At; !last.Equal(origin.Add(-time.Minute)) {

@@ -33,7 +33,7 @@ var pages = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
 	for _, name := range []string{"fleet", "pool", "class", "whatif", "quality", "decision", "reports", "problem"} {
 		all[name] = template.Must(template.New("frame.html").Funcs(template.FuncMap{
-			"short": short, "percent": percent, "change": func(d driverJSON) string { return alerting.Change(d.Cause, float64(d.Factor)) }, "unit": unit, "points": points, "clock": clock, "when": when, "eta": etaText, "name": dimensionName, "words": words, "horizon": horizon, "path": url.PathEscape, "query": url.QueryEscape,
+			"short": short, "percent": percent, "change": func(d alerting.DriverData) string { return alerting.Change(d.Cause, d.Factor) }, "unit": unit, "points": points, "clock": clock, "when": when, "eta": etaText, "name": dimensionName, "words": words, "horizon": horizon, "path": url.PathEscape, "query": url.QueryEscape,
 		}).ParseFS(files, "templates/frame.html", "templates/"+name+".html"))
 	}
 	return all
