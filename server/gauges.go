@@ -38,12 +38,9 @@ type family = familyOf[pipeline.Output]
 // families are the gauges of a tick. By Prometheus' conventions only summaries have a label quantile, so the two gauges
 // with that label have no declared type.
 var families = []family{
-	{"forewarm_advice_valid", "gauge", "1 when an autoscaler may obey the decision: the mode is active, telemetry is fresh, and enough of it is known (5 minutes if replicas report, else an hour).", func(out *pipeline.Output, add add) {
-		for i := range out.Decisions {
-			d := &out.Decisions[i]
-			add(truth(withheld(d) == nil), "pool", d.Pool, "mode", string(d.Mode))
-		}
-	}},
+	{"forewarm_advice_valid", "gauge", "1 when an autoscaler may obey the decision: the mode is active, telemetry is fresh, and enough of it is known (5 minutes if replicas report, else an hour).", each(decisions, func(d *alerting.Decision, add add) {
+		add(truth(withheld(d) == nil), "pool", d.Pool, "mode", string(d.Mode))
+	})},
 	{"forewarm_alerts_firing", "gauge", "Alerts that are firing.", func(out *pipeline.Output, add add) {
 		for i := range out.Alerts {
 			if a := &out.Alerts[i]; !a.Resolved {
@@ -54,67 +51,49 @@ var families = []family{
 	{"forewarm_below_reserve", "gauge", "1 when the pool serves its demand, but would not after a failure that it keeps replicas for. Prefill replicas of a disaggregated pool have role prefill.", func(out *pipeline.Output, add add) {
 		eachSide(out, func(d *alerting.Decision, role string) { add(truth(d.BelowReserve()), "pool", d.Pool, "role", role) })
 	}},
-	{"forewarm_binding_resource", "gauge", "1 for the resource of the pool that needs most replicas.", func(out *pipeline.Output, add add) {
-		for i := range out.Decisions {
-			d := &out.Decisions[i]
-			for j := range d.Resources {
-				add(truth(d.Resources[j].Dimension == d.Binding), "pool", d.Pool, "resource", d.Resources[j].Dimension)
+	{"forewarm_binding_resource", "gauge", "1 for the resource of the pool that needs most replicas.", each(decisions, func(d *alerting.Decision, add add) {
+		for j := range d.Resources {
+			add(truth(d.Resources[j].Dimension == d.Binding), "pool", d.Pool, "resource", d.Resources[j].Dimension)
+		}
+	})},
+	{"forewarm_desired_replicas", "gauge", "Replicas that the pool should have, with those that are starting, also where the advice may not be obeyed: autoscalers join it with forewarm_advice_valid == 1. A disaggregated pool has one value for each role, too.", each(decisions, func(d *alerting.Decision, add add) {
+		for _, role := range []string{RoleAll, RoleDecode, RolePrefill} {
+			if n, ok := replicasOf(d, role); ok {
+				add(float64(n), "pool", d.Pool, "role", role)
 			}
 		}
-	}},
-	{"forewarm_desired_replicas", "gauge", "Replicas that the pool should have, with those that are starting, also where the advice may not be obeyed: autoscalers join it with forewarm_advice_valid == 1. A disaggregated pool has one value for each role, too.", func(out *pipeline.Output, add add) {
-		for i := range out.Decisions {
-			for _, role := range []string{RoleAll, RoleDecode, RolePrefill} {
-				if n, ok := replicasOf(&out.Decisions[i], role); ok {
-					add(float64(n), "pool", out.Decisions[i].Pool, "role", role)
+	})},
+	{"forewarm_driver_change", "gauge", "How much a cause behind a rise changed: the newest value over that of an hour ago. For cause mix it is the share of the pool's requests, for cache the hit ratio, for retries the share of attempts.", each(decisions, func(d *alerting.Decision, add add) {
+		eachChange(d, func(x *forecaster.Driver) {
+			add(x.Factor, "pool", d.Pool, "class", x.Class, "cause", x.Cause)
+		})
+	})},
+	{"forewarm_floor_replicas", "gauge", "Replicas that the load of this minute needs, without a forecast.", each(decisions, func(d *alerting.Decision, add add) {
+		if floor := d.SeenFloor(); floor != nil {
+			add(float64(*floor), "pool", d.Pool)
+		}
+	})},
+	{"forewarm_forecast", "untyped", "Demand forecast a number of minutes ahead; class * is the pool.", each(forecasts, func(pf *forecaster.PoolForecast, add add) {
+		for _, f := range slices.Concat(pf.Total, pf.Classes) {
+			addForecast(add, &f)
+		}
+	})},
+	{"forewarm_forecast_coverage_ratio", "gauge", "Share of outcomes at or below the published quantile of the largest of the minutes 15 to 30, over about a week. Absent before a day is known.", each(forecasts, func(pf *forecaster.PoolForecast, add add) {
+		for j := range pf.Total {
+			f := &pf.Total[j]
+			if covered := &f.Basis.Covered[1]; covered.N >= forecaster.OriginsPerDay {
+				for _, l := range forecastQuantiles {
+					add(float64(covered.Below[l]), "pool", f.Pool, "dimension", f.Dimension, "level", strconv.FormatFloat(forecaster.Levels[l], 'g', -1, 64))
 				}
 			}
 		}
-	}},
-	{"forewarm_driver_change", "gauge", "How much a cause behind a rise changed: the newest value over that of an hour ago. For cause mix it is the share of the pool's requests, for cache the hit ratio, for retries the share of attempts.", func(out *pipeline.Output, add add) {
-		for i := range out.Decisions {
-			eachChange(&out.Decisions[i], func(x *forecaster.Driver) {
-				add(x.Factor, "pool", out.Decisions[i].Pool, "class", x.Class, "cause", x.Cause)
-			})
+	})},
+	{"forewarm_forecast_fallback", "gauge", "1 when the last value has been the better forecast lately and has the larger part in the forecast of the pool's total.", each(forecasts, func(pf *forecaster.PoolForecast, add add) {
+		for j := range pf.Total {
+			f := &pf.Total[j]
+			add(truth(f.Fallback), "pool", f.Pool, "dimension", f.Dimension)
 		}
-	}},
-	{"forewarm_floor_replicas", "gauge", "Replicas that the load of this minute needs, without a forecast.", func(out *pipeline.Output, add add) {
-		for i := range out.Decisions {
-			if floor := out.Decisions[i].SeenFloor(); floor != nil {
-				add(float64(*floor), "pool", out.Decisions[i].Pool)
-			}
-		}
-	}},
-	{"forewarm_forecast", "untyped", "Demand forecast a number of minutes ahead; class * is the pool.", func(out *pipeline.Output, add add) {
-		for i := range out.Forecasts {
-			for _, f := range slices.Concat(out.Forecasts[i].Total, out.Forecasts[i].Classes) {
-				addForecast(add, &f)
-			}
-		}
-	}},
-	{"forewarm_forecast_coverage_ratio", "gauge", "Share of outcomes at or below the published quantile of the largest of the minutes 15 to 30, over about a week. Absent before a day is known.", func(out *pipeline.Output, add add) {
-		for i := range out.Forecasts {
-			for j := range out.Forecasts[i].Total {
-				f := &out.Forecasts[i].Total[j]
-				if covered := &f.Basis.Covered[1]; covered.N >= forecaster.OriginsPerDay {
-					for _, l := range forecastQuantiles {
-						add(float64(covered.Below[l]), "pool", f.Pool, "dimension", f.Dimension, "level", strconv.FormatFloat(forecaster.Levels[l], 'g', -1, 64))
-					}
-				}
-			}
-		}
-	}},
-	{"forewarm_forecast_fallback", "gauge", "1 when the last value has been the better forecast lately and has the larger part in the forecast of the pool's total.", func(out *pipeline.Output, add add) {
-		for i := range out.Forecasts {
-			for j := range out.Forecasts[i].Total {
-				f, one := &out.Forecasts[i].Total[j], 0.0
-				if f.Fallback {
-					one = 1
-				}
-				add(one, "pool", f.Pool, "dimension", f.Dimension)
-			}
-		}
-	}},
+	})},
 	{"forewarm_headroom_ratio", "gauge", "Median of the smallest free share of the capacity within the lead window. Negative when the pool is short, absent without a replica.", func(out *pipeline.Output, add add) {
 		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
 			add(r.Headroom.P50, "pool", pool, "resource", r.Dimension)
@@ -127,89 +106,53 @@ var families = []family{
 			}
 		})
 	}},
-	{"forewarm_latency_objective_ratio", "gauge", "90th percentile of the newest minutes' time to first token (ttft) or time per output token (itl), over the pool's objective.", func(out *pipeline.Output, add add) {
-		for i := range out.Decisions {
-			for _, x := range out.Decisions[i].Objectives {
-				add(x.P90/x.Stated, "pool", out.Decisions[i].Pool, "latency", x.Latency)
-			}
+	{"forewarm_latency_objective_ratio", "gauge", "90th percentile of the newest minutes' time to first token (ttft) or time per output token (itl), over the pool's objective.", each(decisions, func(d *alerting.Decision, add add) {
+		for _, x := range d.Objectives {
+			add(x.P90/x.Stated, "pool", d.Pool, "latency", x.Latency)
 		}
-	}},
-	{"forewarm_lead_time_seconds", "gauge", "Warm-up lag that decisions look beyond. Scaling cannot avert anything nearer.", func(out *pipeline.Output, add add) {
-		for i := range out.Projections {
-			add(out.Projections[i].Lead.Seconds(), "pool", out.Projections[i].Pool)
-		}
-	}},
+	})},
+	{"forewarm_lead_time_seconds", "gauge", "Warm-up lag that decisions look beyond. Scaling cannot avert anything nearer.", each(projections, func(p *forecaster.Projection, add add) {
+		add(p.Lead.Seconds(), "pool", p.Pool)
+	})},
 	{"forewarm_limit_replicas", "gauge", "Most replicas that the pool's bounds allow. Prefill replicas of a disaggregated pool have role prefill.", func(out *pipeline.Output, add add) {
 		eachSide(out, func(d *alerting.Decision, role string) { add(float64(d.Limit), "pool", d.Pool, "role", role) })
 	}},
 	{"forewarm_needed_replicas", "gauge", "Replicas that would be asked for without bounds and steps: for demand at its quantile, reserves and the floor, and those that may not be given up yet. Prefill replicas of a disaggregated pool have role prefill.", func(out *pipeline.Output, add add) {
 		eachSide(out, func(d *alerting.Decision, role string) { add(float64(d.Needed), "pool", d.Pool, "role", role) })
 	}},
-	{"forewarm_pool_stale", "gauge", "1 when telemetry of the pool is too old to forecast from.", func(out *pipeline.Output, add add) {
-		for i := range out.Forecasts {
-			add(truth(out.Forecasts[i].Stale), "pool", out.Forecasts[i].Pool)
+	{"forewarm_pool_stale", "gauge", "1 when telemetry of the pool is too old to forecast from.", each(forecasts, func(pf *forecaster.PoolForecast, add add) {
+		add(truth(pf.Stale), "pool", pf.Pool)
+	})},
+	{"forewarm_producer_clock_skew_seconds", "gauge", "Least difference between a producer's clock and the stream's: positive when it is ahead, negative when it is behind or holds records back.", each(producers, func(p *features.ProducerState, add add) {
+		add(p.Skew, "source", p.Name)
+	})},
+	{"forewarm_producer_delay_seconds", "gauge", "Time from an event until the stream stores it: the least and the typical of the last 10 to 20 minutes.", each(producers, func(p *features.ProducerState, add add) {
+		add(p.DelayLeast, "source", p.Name, "of", "least")
+		add(p.DelayTypical, "source", p.Name, "of", "typical")
+	})},
+	{"forewarm_producer_fault", "gauge", "1 while a producer's clock is ahead (clock_ahead), is behind or holds records back (clock_behind), or it alone of its pool is silent.", each(pools, func(p *features.PoolMinute, add add) {
+		for _, f := range p.Faults {
+			add(1, "pool", p.Pool, "source", f.Producer, "kind", string(f.Kind))
 		}
-	}},
-	{"forewarm_producer_clock_skew_seconds", "gauge", "Least difference between a producer's clock and the stream's: positive when it is ahead, negative when it is behind or holds records back.", func(out *pipeline.Output, add add) {
-		for i := range out.Producers {
-			add(out.Producers[i].Skew, "source", out.Producers[i].Name)
+	})},
+	{"forewarm_kv_sharing_ratio", "gauge", "Share of a request's KV tokens that counts in the cache, because requests share prefixes. 1 unless the evidence is good.", each(pools, func(p *features.PoolMinute, add add) {
+		add(p.KVSharing.Ratio(), "pool", p.Pool)
+	})},
+	{"forewarm_queue_growing", "gauge", "1 when more came in the newest minute than the pool could serve. Its throughput is then its capacity, not the demand.", each(pools, func(p *features.PoolMinute, add add) {
+		add(truth(p.QueueGrowing), "pool", p.Pool)
+	})},
+	{"forewarm_replicas", "gauge", "Replicas of the pool as the last decision counted them.", each(decisions, func(d *alerting.Decision, add add) {
+		add(float64(d.Pending), "pool", d.Pool, "state", "pending")
+		add(float64(d.Ready), "pool", d.Pool, "state", "ready")
+	})},
+	{"forewarm_retry_attempts_ratio", "gauge", "Share of the attempts of the last three minutes that were retries.", each(forecasts, func(pf *forecaster.PoolForecast, add add) {
+		add(pf.Retries.Share, "pool", pf.Pool)
+	})},
+	{"forewarm_retry_load_ratio", "gauge", "Load of all attempts over that of the calls in the last ten minutes. Demand and forecasts are multiplied by it for projections and decisions.", each(forecasts, func(pf *forecaster.PoolForecast, add add) {
+		for j := range pf.Total {
+			add(pf.Factor(pf.Total[j].Dimension), "pool", pf.Pool, "dimension", pf.Total[j].Dimension)
 		}
-	}},
-	{"forewarm_producer_delay_seconds", "gauge", "Time from an event until the stream stores it: the least and the typical of the last 10 to 20 minutes.", func(out *pipeline.Output, add add) {
-		for i := range out.Producers {
-			add(out.Producers[i].DelayLeast, "source", out.Producers[i].Name, "of", "least")
-			add(out.Producers[i].DelayTypical, "source", out.Producers[i].Name, "of", "typical")
-		}
-	}},
-	{"forewarm_producer_fault", "gauge", "1 while a producer's clock is ahead (clock_ahead), is behind or holds records back (clock_behind), or it alone of its pool is silent.", func(out *pipeline.Output, add add) {
-		for i := range out.Pools {
-			for _, f := range out.Pools[i].Faults {
-				add(1, "pool", out.Pools[i].Pool, "source", f.Producer, "kind", string(f.Kind))
-			}
-		}
-	}},
-	{"forewarm_producer_future_records", "gauge", "Records of a producer that were refused because they are too far in the future.", func(out *pipeline.Output, add add) {
-		for i := range out.Producers {
-			add(float64(out.Producers[i].Future), "source", out.Producers[i].Name)
-		}
-	}},
-	{"forewarm_producer_watermark_timestamp_seconds", "gauge", "Newest event time of a producer.", func(out *pipeline.Output, add add) {
-		for i := range out.Producers {
-			if at := out.Producers[i].Watermark; !at.IsZero() {
-				add(float64(at.UnixMilli())/1e3, "source", out.Producers[i].Name)
-			}
-		}
-	}},
-	{"forewarm_kv_sharing_ratio", "gauge", "Share of a request's KV tokens that counts in the cache, because requests share prefixes. 1 unless the evidence is good.", func(out *pipeline.Output, add add) {
-		for i := range out.Pools {
-			add(out.Pools[i].KVSharing.Ratio(), "pool", out.Pools[i].Pool)
-		}
-	}},
-	{"forewarm_queue_growing", "gauge", "1 when more came in the newest minute than the pool could serve. Its throughput is then its capacity, not the demand.", func(out *pipeline.Output, add add) {
-		for i := range out.Pools {
-			add(truth(out.Pools[i].QueueGrowing), "pool", out.Pools[i].Pool)
-		}
-	}},
-	{"forewarm_replicas", "gauge", "Replicas of the pool as the last decision counted them.", func(out *pipeline.Output, add add) {
-		for i := range out.Decisions {
-			d := &out.Decisions[i]
-			add(float64(d.Pending), "pool", d.Pool, "state", "pending")
-			add(float64(d.Ready), "pool", d.Pool, "state", "ready")
-		}
-	}},
-	{"forewarm_retry_attempts_ratio", "gauge", "Share of the attempts of the last three minutes that were retries.", func(out *pipeline.Output, add add) {
-		for i := range out.Forecasts {
-			add(out.Forecasts[i].Retries.Share, "pool", out.Forecasts[i].Pool)
-		}
-	}},
-	{"forewarm_retry_load_ratio", "gauge", "Load of all attempts over that of the calls in the last ten minutes. Demand and forecasts are multiplied by it for projections and decisions.", func(out *pipeline.Output, add add) {
-		for i := range out.Forecasts {
-			pf := &out.Forecasts[i]
-			for j := range pf.Total {
-				add(pf.Factor(pf.Total[j].Dimension), "pool", pf.Pool, "dimension", pf.Total[j].Dimension)
-			}
-		}
-	}},
+	})},
 	{"forewarm_saturation_eta_seconds", "untyped", "Quantile of the time to saturation; +Inf beyond the forecast horizon.", func(out *pipeline.Output, add add) {
 		eachResource(out, func(pool string, r *forecaster.ResourceProjection) { addETA(add, pool, r.Dimension, r.ETA) })
 	}},
@@ -223,22 +166,13 @@ var families = []family{
 			}
 		})
 	}},
-	{"forewarm_scaling_actions_per_day", "gauge", "Times in the last day that more or fewer replicas were asked for.", func(out *pipeline.Output, add add) {
-		for i := range out.Decisions {
-			add(float64(out.Decisions[i].ActionsPerDay), "pool", out.Decisions[i].Pool)
-		}
-	}},
+	{"forewarm_scaling_actions_per_day", "gauge", "Times in the last day that more or fewer replicas were asked for.", each(decisions, func(d *alerting.Decision, add add) {
+		add(float64(d.ActionsPerDay), "pool", d.Pool)
+	})},
 	{"forewarm_telemetry_age_seconds", "gauge", "Time from the newest event of the pool to the tick. 0 when the event is newer.", func(out *pipeline.Output, add add) {
 		for i := range out.Pools {
 			if p := &out.Pools[i]; !p.LastEvent.IsZero() {
 				add(max(0, out.Tick.Sub(p.LastEvent).Seconds()), "pool", p.Pool)
-			}
-		}
-	}},
-	{"forewarm_telemetry_complete_timestamp_seconds", "gauge", "Newest event time of the slowest producer of the pool that is alive. Demand is complete up to then.", func(out *pipeline.Output, add add) {
-		for i := range out.Pools {
-			if p := &out.Pools[i]; !p.Complete.IsZero() {
-				add(float64(p.Complete.UnixMilli())/1e3, "pool", p.Pool)
 			}
 		}
 	}},
@@ -247,26 +181,38 @@ var families = []family{
 			add(r.Utilisation, "pool", pool, "resource", r.Dimension)
 		})
 	}},
-	{"forewarm_false_warnings_per_week", "gauge", "Expected false warnings per week at forewarm_warning_threshold. A warning that lasts counts once an hour. Absent until it is learned.", func(out *pipeline.Output, add add) {
-		for i := range out.Decisions {
-			if d := &out.Decisions[i]; d.FalsePerWeek > 0 {
-				add(d.FalsePerWeek, "pool", d.Pool)
-			}
+	{"forewarm_false_warnings_per_week", "gauge", "Expected false warnings per week at forewarm_warning_threshold. A warning that lasts counts once an hour. Absent until it is learned.", each(decisions, func(d *alerting.Decision, add add) {
+		if d.FalsePerWeek > 0 {
+			add(d.FalsePerWeek, "pool", d.Pool)
 		}
-	}},
+	})},
 	{"forewarm_warning_probability", "gauge", "Probability that demand exceeds capacity within the lead time and 15 minutes.", func(out *pipeline.Output, add add) {
 		eachEvidence(out, func(d *alerting.Decision, r *alerting.ResourceEvidence) {
 			add(r.Ahead, "pool", d.Pool, "resource", r.Dimension)
 		})
 	}},
-	{"forewarm_warning_threshold", "gauge", "The pool is warned when forewarm_warning_probability reaches this value.", func(out *pipeline.Output, add add) {
-		for i := range out.Decisions {
-			if d := &out.Decisions[i]; d.WarnFrom > 0 {
-				add(d.WarnFrom, "pool", d.Pool)
-			}
+	{"forewarm_warning_threshold", "gauge", "The pool is warned when forewarm_warning_probability reaches this value.", each(decisions, func(d *alerting.Decision, add add) {
+		if d.WarnFrom > 0 {
+			add(d.WarnFrom, "pool", d.Pool)
 		}
-	}},
+	})},
 }
+
+// each makes the samples of every element of a part of the output.
+func each[T any](part func(*pipeline.Output) []T, samples func(x *T, add add)) func(*pipeline.Output, add) {
+	return func(out *pipeline.Output, add add) {
+		all := part(out)
+		for i := range all {
+			samples(&all[i], add)
+		}
+	}
+}
+
+func decisions(out *pipeline.Output) []alerting.Decision       { return out.Decisions }
+func pools(out *pipeline.Output) []features.PoolMinute         { return out.Pools }
+func forecasts(out *pipeline.Output) []forecaster.PoolForecast { return out.Forecasts }
+func producers(out *pipeline.Output) []features.ProducerState  { return out.Producers }
+func projections(out *pipeline.Output) []forecaster.Projection { return out.Projections }
 
 // eachEvidence visits the resources of the decisions.
 func eachEvidence(out *pipeline.Output, visit func(d *alerting.Decision, r *alerting.ResourceEvidence)) {
