@@ -66,34 +66,17 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// nearest returns the candidate with the smallest Levenshtein distance from name, or "" if none is within a third of
-// its length. Cost O(len(name)·len(candidate)) for each.
-func nearest(name string, candidates []string) string {
-	best, bestDistance := "", len(name)/3+2
+// nearest is the candidate that shares the longest beginning with name, of two letters or more; "" without one.
+func nearest(name string, candidates []string) (best string) {
+	longest := 1
 	for _, c := range candidates {
-		if d := distance(name, c); d < bestDistance {
-			best, bestDistance = c, d
+		n := 0
+		for n < min(len(c), len(name)) && c[n] == name[n] {
+			n++
+		}
+		if n > longest {
+			best, longest = c, n
 		}
 	}
 	return best
-}
-
-func distance(a, b string) int {
-	last := make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := range len(a) {
-		now := make([]int, len(b)+1)
-		now[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			now[j+1] = min(last[j+1]+1, now[j]+1, last[j]+cost)
-		}
-		last = now
-	}
-	return last[len(b)]
 }

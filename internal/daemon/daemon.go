@@ -103,7 +103,6 @@ type Daemon struct {
 	nextProgress time.Time          // the same while the daemon is behind
 	saving       *saving            // nil if no snapshot is being written
 	saved        uint64             // sequence of the newest snapshot
-	faults       map[faultKey]bool  // of producers, already logged
 	decided      map[string]decided // newest logged decision of each pool
 	configured   []capacity.Pool
 	collector    collector
@@ -520,7 +519,6 @@ func (d *Daemon) emit(out *pipeline.Output) {
 	if err != nil {
 		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
 	}
-	d.logFaults(out)
 	d.setStatus(func(s *server.Status) {
 		s.Tick, d.omissions, d.tickedAt = out.Tick, d.pipeline.Omissions(), time.Now()
 		if d.firstTick.IsZero() {

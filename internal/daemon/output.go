@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -12,7 +11,6 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/ingest"
-	"github.com/forewarm/forewarm/pipeline"
 )
 
 // logDecision logs a decision that differs from the previous one.
@@ -33,41 +31,6 @@ type decided struct {
 	action           alerting.Action
 	desired, prefill int
 	withheld         string
-}
-
-// faultKey is a fault of a producer. It is logged when it begins and when it ends.
-type faultKey struct {
-	pool, producer string
-	kind           features.FaultKind
-}
-
-// logFaults logs new faults of producers, and faults that ended.
-func (d *Daemon) logFaults(out *pipeline.Output) {
-	now := map[faultKey]bool{}
-	for i := range out.Pools {
-		for _, f := range out.Pools[i].Faults {
-			key := faultKey{out.Pools[i].Pool, f.Producer, f.Kind}
-			if now[key] = true; !d.faults[key] {
-				d.log.Warn("a producer of telemetry has a fault", zap.String("pool", key.pool), zap.String("producer", key.producer),
-					zap.String("fault", string(key.kind)), zap.Float64("seconds", f.Seconds), zap.Uint64("future_records", f.Future),
-					zap.Time("tick", out.Tick))
-			}
-		}
-	}
-	var over []faultKey
-	for key := range d.faults {
-		if !now[key] {
-			over = append(over, key)
-		}
-	}
-	slices.SortFunc(over, func(a, b faultKey) int {
-		return slices.Compare([]string{a.pool, a.producer, string(a.kind)}, []string{b.pool, b.producer, string(b.kind)})
-	})
-	for _, key := range over {
-		d.log.Info("a producer's fault has ended", zap.String("pool", key.pool), zap.String("producer", key.producer),
-			zap.String("fault", string(key.kind)), zap.Time("tick", out.Tick))
-	}
-	d.faults = now
 }
 
 // publishedMinutes and publishedLevels are the content of a forecast message: enough for planning, and small. The
