@@ -97,7 +97,7 @@ func TestProducersOnALiveDaemon(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v after %+v", err, stored)
 		}
-		codec.Decode(codec.Meta{Kind: codec.KindRequest, ContentType: m.Header.Get("Content-Type")}, m.Data, ingest.DefaultLimits(), &stored)
+		codec.Decode(codec.Meta{Kind: codec.KindRequest, ContentType: m.Header.Get("Content-Type"), Encoding: m.Header.Get("Content-Encoding")}, m.Data, ingest.DefaultLimits(), &stored)
 	}
 	type call struct {
 		pool, tenant, feature string

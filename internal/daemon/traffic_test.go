@@ -24,13 +24,9 @@ func TestScenarioTraffic(t *testing.T) {
 			perMinute = 120
 		}
 		for i := range perMinute {
-			tenant, model := "globex", "small"
-			if i%2 == 0 {
-				tenant, model = "acme", "large"
-			}
 			p.publish(t, "forewarm.telemetry.request.chat.talk", fmt.Appendf(nil,
-				`{"arrived_at":%d,"prompt_tokens":1000,"cached_tokens":250,"output_tokens":100,"tenant":%q,"model":%q,"tier":"premium"}`,
-				start.Add(time.Duration(m)*time.Minute+time.Duration(i)*time.Minute/time.Duration(perMinute)).UnixMilli(), tenant, model))
+				`{"arrived_at":%d,"prompt_tokens":1000,"cached_tokens":250,"output_tokens":100}`,
+				start.Add(time.Duration(m)*time.Minute+time.Duration(i)*time.Minute/time.Duration(perMinute)).UnixMilli()))
 		}
 	}
 	p.settle(t)
