@@ -43,7 +43,7 @@ func initConfig(ctx context.Context, args []string, std streams) error {
 		first.add(url, &seen)
 	}
 	if first.replicas == 1 {
-		first.notes = append(first.notes, "one replica answered. Behind a load balancer there may be more: give -metrics for each, or the name of a headless service")
+		first.notes = append(first.notes, "one replica answered. Behind a load balancer there may be more: give -metrics for each, or set dns to the name of a headless service")
 	}
 	if kv := first.kv; len(kv) > 0 && slices.Min(kv) < slices.Max(kv) {
 		first.notes = append(first.notes, fmt.Sprintf("replicas hold from %d to %d tokens: the fewest are written, and what each reports is used", slices.Min(kv), slices.Max(kv)))
@@ -114,23 +114,12 @@ func (c *firstConfig) add(url string, seen *scrape.Probed) {
 		model = fmt.Sprintf("%.200q", strings.Join(seen.Models, ", ")) // any text is possible, and it goes into a comment
 	}
 	c.source = append(c.source, fmt.Sprintf("%s serves %s on %s at %s", seen.Engine, model, count(len(seen.Replicas), "replica"), url))
-	if seen.Silent != nil {
-		c.notes = append(c.notes, "some addresses did not answer: "+oneLine(seen.Silent))
-	}
-	job := "{pool: " + c.pool
-	if seen.Job.DNS != "" {
-		job += ", dns: " + strconv.Quote(seen.Job.DNS)
-	} else {
-		job += ", targets: [" + strconv.Quote(seen.Job.Targets[0]) + "]"
-	}
+	job := "{pool: " + c.pool + ", targets: [" + strconv.Quote(seen.Job.Targets[0]) + "]"
 	if seen.Job.Scheme == "https" {
 		job += ", scheme: https"
 	}
 	if seen.Job.Path != "" && seen.Job.Path != "/metrics" {
 		job += ", path: " + strconv.Quote(seen.Job.Path)
-	}
-	if name := seen.Job.TLS.ServerName; name != "" {
-		job += ", tls: {server_name: " + strconv.Quote(name) + "}"
 	}
 	c.jobs = append(c.jobs, job+"}")
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net"
 	"net/http"
@@ -140,14 +141,16 @@ func (s *httpServer) take(w http.ResponseWriter, r *http.Request, contentType st
 	if !s.rate.Allow() {
 		return later(http.StatusTooManyRequests, "too many requests a second; send larger batches")
 	}
-	client, _, _ := net.SplitHostPort(r.RemoteAddr)
-	share := s.memory.of(client)
-	defer share.release()
-	body, err := share.read(http.MaxBytesReader(w, r.Body, int64(s.maxBytes)))
-	s.bytes.Add(uint64(len(body)))
-	if errors.Is(err, errNoMemory) {
+	size := r.ContentLength
+	if size < 0 || size > int64(s.maxBytes) { // unknown, or too long and read up to the bound
+		size = int64(s.maxBytes)
+	}
+	if !s.memory.TryAcquire(size) {
 		return later(http.StatusServiceUnavailable, busy)
 	}
+	defer s.memory.Release(size)
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(s.maxBytes)))
+	s.bytes.Add(uint64(len(body)))
 	if err != nil {
 		code, message = s.bodyFault(err)
 		return out, code, message

@@ -350,31 +350,6 @@ func TestHTTPUnfinishedBodies(t *testing.T) {
 	}
 }
 
-// TestBudget: an address has half of what there is, and gives it back.
-func TestBudget(t *testing.T) {
-	b := &budget{body: 101, left: 404, most: 202, held: map[string]int{}}
-	long := func(n int) io.Reader { return strings.NewReader(strings.Repeat("x", n)) }
-	one, two, three := b.of("a"), b.of("a"), b.of("a")
-	for _, s := range []*share{one, two} {
-		if body, err := s.read(long(100)); err != nil || len(body) != 100 {
-			t.Fatalf("%d bytes, %v", len(body), err)
-		}
-	}
-	if _, err := three.read(long(1)); !errors.Is(err, errNoMemory) {
-		t.Errorf("an address that holds half: %v", err)
-	}
-	other := b.of("b")
-	if body, err := other.read(long(100)); err != nil || len(body) != 100 {
-		t.Errorf("another address: %v", err)
-	}
-	for _, s := range []*share{one, two, three, other} {
-		s.release()
-	}
-	if b.left != 404 || len(b.held) != 0 {
-		t.Errorf("%d left, %v held", b.left, b.held)
-	}
-}
-
 // TestHTTPForeign: what a page of another site has a browser send is refused and counted, by itself and through a name that it
 // has resolve to this machine.
 func TestHTTPForeign(t *testing.T) {

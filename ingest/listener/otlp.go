@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strconv"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -66,29 +65,14 @@ func appendNumberAndText(dst []byte, number uint64, text string) []byte {
 	return protowire.AppendString(dst, text)
 }
 
-// writeStatus answers with a google.rpc.Status, as OTLP/HTTP wants failures.
+// writeStatus answers with a google.rpc.Status, as OTLP/HTTP wants failures. Its code is left out, because the HTTP status
+// says as much.
 func writeStatus(w http.ResponseWriter, asJSON bool, code int, message string) {
-	rpc := rpcCode(code)
 	if asJSON {
-		writeJSON(w, code, map[string]any{"code": rpc, "message": message})
+		writeJSON(w, code, map[string]any{"message": message})
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-protobuf")
 	w.WriteHeader(code)
-	_, _ = w.Write(appendNumberAndText(nil, uint64(rpc), message))
-}
-
-// rpcCode is the gRPC code that means what an HTTP status does.
-func rpcCode(code int) codes.Code {
-	switch code {
-	case http.StatusUnauthorized:
-		return codes.Unauthenticated
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return codes.Unavailable
-	case http.StatusRequestTimeout:
-		return codes.DeadlineExceeded
-	case http.StatusRequestEntityTooLarge:
-		return codes.ResourceExhausted
-	}
-	return codes.InvalidArgument
+	_, _ = w.Write(appendNumberAndText(nil, 0, message))
 }

@@ -1,7 +1,6 @@
 package scrape
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -42,11 +40,6 @@ func newClient(j Job) (*client, error) {
 	return &client{job: j, http: &http.Client{Transport: transport, CheckRedirect: stay}}, nil
 }
 
-// buffers keep the memory of answers for the next ones, unless it is large.
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-const keepBuffer = 4 << 20
-
 // ask gets and parses what a target exposes. The error is a [failure], or of the connection.
 func (c *client) ask(ctx context.Context, address string) (exposition, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.job.Scheme+"://"+address+c.job.Path, nil)
@@ -74,19 +67,12 @@ func (c *client) ask(ctx context.Context, address string) (exposition, error) {
 	default:
 		return nil, &failure{reasonStatus, fmt.Errorf("it answers %d; is the path right?", response.StatusCode)}
 	}
-	body := buffers.Get().(*bytes.Buffer)
-	body.Reset()
-	defer func() {
-		if body.Cap() <= keepBuffer {
-			buffers.Put(body)
-		}
-	}()
-	n, err := body.ReadFrom(io.LimitReader(response.Body, maxBodyBytes+1))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxBodyBytes+1))
 	switch {
 	case err != nil:
 		return nil, err
-	case n > maxBodyBytes:
+	case len(body) > maxBodyBytes:
 		return nil, &failure{reasonTooLarge, fmt.Errorf("the answer has more than %d bytes", maxBodyBytes)}
 	}
-	return parse(body.Bytes(), response.Header.Get("Content-Type"))
+	return parse(body, response.Header.Get("Content-Type"))
 }

@@ -19,11 +19,10 @@ type Probed struct {
 	Engine   string           // one of Engines
 	Models   []string         // as the metrics name them, in order; empty where they do not
 	Replicas []ingest.Replica // that answered
-	Silent   error            // addresses of the host that did not; nil when all did
 }
 
-// Probe scrapes the engines at the URL of their metrics once: each address of its host. The default path is /metrics. The
-// error tells why no engine answered.
+// Probe scrapes the engines at the URL of their metrics once. The default path is /metrics. The error tells why no engine
+// answered.
 func Probe(ctx context.Context, metrics string) (Probed, error) {
 	u, err := url.Parse(metrics)
 	switch {
@@ -37,34 +36,17 @@ func Probe(ctx context.Context, metrics string) (Probed, error) {
 	}
 	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 	address := net.JoinHostPort(u.Hostname(), port)
-	seen, addresses := Probed{Job: Job{Scheme: u.Scheme, Path: u.Path}}, []string{address}
-	if hosts := several(ctx, u.Hostname()); hosts != nil {
-		seen.Job.DNS, addresses = address, addresses[:0]
-		for _, host := range hosts {
-			addresses = append(addresses, net.JoinHostPort(host, port))
-		}
-		if u.Scheme == "https" {
-			seen.Job.TLS.ServerName = u.Hostname()
-		}
-	} else {
-		seen.Job.Targets = addresses
-	}
+	seen := Probed{Job: Job{Scheme: u.Scheme, Path: u.Path, Targets: []string{address}}}
 	client, err := newClient(seen.Job)
 	if err != nil {
 		return Probed{}, err
 	}
 	defer client.http.CloseIdleConnections()
-	var silent []error
-	for _, address := range addresses {
-		if err := seen.ask(ctx, client, address); err != nil {
-			silent = append(silent, fmt.Errorf("%s: %w", address, err))
-		}
-	}
-	if len(seen.Replicas) == 0 {
-		return Probed{}, errors.Join(silent...)
+	if err := seen.ask(ctx, client, address); err != nil {
+		return Probed{}, fmt.Errorf("%s: %w", address, err)
 	}
 	slices.Sort(seen.Models)
-	seen.Models, seen.Silent = slices.Compact(seen.Models), errors.Join(silent...)
+	seen.Models = slices.Compact(seen.Models)
 	return seen, nil
 }
 
@@ -106,22 +88,4 @@ func modelsOf(samples []sample) (models []string) {
 		}
 	}
 	return models
-}
-
-// several gives the addresses of a name with more than one machine, nil for other names. One IPv4 and one IPv6 address are
-// one machine.
-func several(ctx context.Context, host string) (hosts []string) {
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-	defer cancel()
-	for _, network := range []string{"ip4", "ip6"} {
-		found, err := net.DefaultResolver.LookupNetIP(ctx, network, host)
-		if err != nil || len(found) < 2 {
-			continue
-		}
-		for _, ip := range found {
-			hosts = append(hosts, ip.Unmap().String())
-		}
-		return hosts
-	}
-	return nil
 }
