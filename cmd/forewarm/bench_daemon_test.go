@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
@@ -37,8 +35,8 @@ func (b *bench) daemonMemory() []row {
 		"  - {name: chat, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 4000}}")
 	daemon := start(b.t, "serve", "-config", s.config)
 	testenv.Await(b.t, "the daemon to answer", func() bool { _, err := statusOf(s.http); return err == nil || daemon.over() })
-	publisher := jetstream.NewPublisher(func() (*nats.Conn, error) { return nats.Connect("nats://" + s.nats) }, 0, zap.NewNop())
-	defer publisher.Close()
+	publisher, err := jetstream.NewPublisher(b.connect("nats://" + s.nats))
+	b.check(err)
 	sent := uint64(0)
 	for m := range *benchDay {
 		sent = b.sendMinute(publisher, m, classes, sent)

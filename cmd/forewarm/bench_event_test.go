@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/testenv"
@@ -39,8 +38,8 @@ func TestCloseToEvent(t *testing.T) {
 	defer conn.Close()
 	closed := make(map[string][]time.Duration)
 	decisions, events := testenv.Subscribe(t, conn, "forewarm.decision.chat"), testenv.Subscribe(t, conn, "forewarm.prescale.chat")
-	publisher := jetstream.NewPublisher(func() (*nats.Conn, error) { return nats.Connect("nats://" + s.nats) }, 0, zap.NewNop())
-	defer publisher.Close()
+	publisher, err := jetstream.NewPublisher(b.connect("nats://" + s.nats))
+	b.check(err)
 	sent := uint64(0)
 	for m := range minutes {
 		sent = b.sendMinute(publisher, m, classes, sent)

@@ -200,12 +200,12 @@ func (b *bench) jetstream() []row {
 	c := jetstream.DefaultConfig()
 	stream, err := jetstream.EnsureTelemetry(ctx, js, c)
 	b.check(err)
-	publisher := jetstream.NewPublisher(func() (*nats.Conn, error) { return nats.Connect(url) }, 0, zap.NewNop())
+	publisher, err := jetstream.NewPublisher(conn)
+	b.check(err)
 	for i, m := range b.jsonMessages() {
 		b.check(publisher.Publish(ctx, "forewarm.telemetry.request.chat", fmt.Sprint(i), "", m))
 	}
 	b.check(publisher.Flush(ctx))
-	publisher.Close()
 	ref, us := b.compare(
 		func() time.Duration {
 			consumer, err := stream.OrderedConsumer(ctx, natsjs.OrderedConsumerConfig{})

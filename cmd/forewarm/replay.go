@@ -13,9 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
-	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/backtest"
 	"github.com/forewarm/forewarm/features"
@@ -68,18 +66,20 @@ func replay(ctx context.Context, args []string, std streams) error {
 		return err
 	}
 	defer reader.Close()
-	conn, err := connect(nc, nats.NoReconnect())
+	conn, err := connect(nc)
 	if err != nil {
 		return err
 	}
-	conn.Close() // checks the connection before any long work
+	defer conn.Close()
 	began := time.Now()
 	moved, err := shiftOf(ctx, *shift, rest[0], o, began, std)
 	if err != nil {
 		return err
 	}
-	p := jetstream.NewPublisher(func() (*nats.Conn, error) { return jetstream.Connect(nc, nil, nats.NoReconnect()) }, 0, zap.NewNop())
-	defer p.Close()
+	p, err := jetstream.NewPublisher(conn)
+	if err != nil {
+		return err
+	}
 	r := &replayer{publisher: p, prefix: nc.Prefix, run: cmp.Or(*runID, nuid.Next()), pool: o.Pool, batch: *batch, moved: moved, speed: *speed, began: began}
 	_, total := reader.Progress()
 	bar := newProgress(std.err, "replaying", total)

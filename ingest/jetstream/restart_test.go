@@ -6,15 +6,17 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/sleep"
 )
 
 // TestRestartsOfTheServer opens the server anew twice while a publisher without credentials writes and a consumer reads: every message arrives
 // once and in order.
 func TestRestartsOfTheServer(t *testing.T) {
 	t.Parallel()
-	const messages = 3000
+	const messages = 300
 	restartAt := map[uint64]bool{messages / 3: true, messages * 2 / 3: true}
 	c := DefaultConfig()
 	c.Embedded = EmbeddedConfig{Listen: "127.0.0.1:0", StoreDir: t.TempDir()}
@@ -24,17 +26,23 @@ func TestRestartsOfTheServer(t *testing.T) {
 	stream := telemetry(t, js, c)
 	ctx := testContext(t)
 
-	publisher := NewPublisher(func() (*nats.Conn, error) { return Connect(c, nil, nats.NoReconnect()) }, 64, nop)
+	publisher := connect(t, c, nil)
 	failed := make(chan error, 2)
-	go func() {
-		defer publisher.Close()
+	go func() { // each message after the one before is stored, so that their order is known
 		for i := range messages {
-			if err := publisher.Publish(ctx, "forewarm.telemetry.request.p.c", fmt.Sprint(i), "", numbered(i)); err != nil {
-				failed <- err
-				return
+			m := &nats.Msg{Subject: "forewarm.telemetry.request.p.c", Data: numbered(i)}
+			for {
+				_, err := publisher.PublishMsg(ctx, m, jetstream.WithMsgID(fmt.Sprint(i)))
+				if err == nil {
+					break
+				}
+				if !sleep.For(ctx, retryWait) {
+					failed <- err
+					return
+				}
 			}
 		}
-		failed <- publisher.Flush(ctx)
+		failed <- nil
 	}()
 	restart := make(chan struct{}, len(restartAt))
 	go func() {

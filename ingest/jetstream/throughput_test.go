@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -32,8 +31,10 @@ func BenchmarkStream(b *testing.B) {
 	if _, err := EnsureTelemetry(ctx, js, c); err != nil {
 		b.Fatal(err)
 	}
-	publisher := NewPublisher(func() (*nats.Conn, error) { return Connect(c, server, nats.NoReconnect()) }, 0, nop)
-	defer publisher.Close()
+	publisher, err := NewPublisher(conn)
+	if err != nil {
+		b.Fatal(err)
+	}
 
 	b.ResetTimer()
 	for i := range b.N {
