@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/jetstream"

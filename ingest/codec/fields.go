@@ -64,7 +64,9 @@ const (
 	fieldCallType
 	fieldSpanKind
 	fieldCall
-	fieldPayload // a row of Dynamo's
+	fieldProvider
+	fieldProviderMetadata // may hold users' text: only counts are read
+	fieldPayload          // a row of Dynamo's
 	fieldService
 	fieldInstance
 

@@ -96,7 +96,7 @@ func TestForeignSamples(t *testing.T) {
 		},
 		"kong/bad_tokens.json": {"missing_field"},
 		"otlp-json/ai_sdk_5.json": { // of ai 5.0.277 and @ai-sdk/anthropic 2
-			`{"id":"msg_01AAAAAAAAAAAAAAAAAAAA0.07293336343967916","pool":"claude-x","model":"claude-x","tenant":"umbrella","feature":"summarise","session_hash":"0fa26c5e979a0bf7","arrived_at":1795240800000,"finished_at":1795240800044,"prompt_tokens":2100,"output_tokens":42}`,
+			`{"id":"msg_01AAAAAAAAAAAAAAAAAAAA0.07293336343967916","pool":"claude-x","model":"claude-x","tenant":"umbrella","feature":"summarise","session_hash":"0fa26c5e979a0bf7","arrived_at":1795240800000,"finished_at":1795240800044,"prompt_tokens":3300,"cached_tokens":900,"output_tokens":42}`,
 			`{"id":"86553c34310e40b4682c91be1b17c484-980773d6740341ee","pool":"text-embedding-3","model":"text-embedding-3","tenant":"umbrella","feature":"summarise","session_hash":"0fa26c5e979a0bf7","arrived_at":1795240800000,"finished_at":1795240800005,"prompt_tokens":77,"output_tokens":0}`,
 			"ignored 1",
 		},
@@ -106,12 +106,12 @@ func TestForeignSamples(t *testing.T) {
 			"ignored 4",
 		},
 		"otlp-json/openllmetry.json": { // of @traceloop/instrumentation-anthropic 0.27
-			`{"id":"5e988569d7fb05c22021795229bd99bc-8269fdbc6853ca3c","pool":"claude-x","model":"claude-x","arrived_at":1795240800000,"finished_at":1795240800052,"prompt_tokens":2100,"cached_tokens":900,"output_tokens":42,"max_output_tokens":100}`,
+			`{"id":"5e988569d7fb05c22021795229bd99bc-8269fdbc6853ca3c","pool":"claude-x","model":"claude-x","arrived_at":1795240800000,"finished_at":1795240800052,"prompt_tokens":3300,"cached_tokens":900,"output_tokens":42,"max_output_tokens":100}`,
 		},
 		"otlp-json/openinference.json": { // of its instrumentations of @anthropic-ai/sdk 1.13, which has spans of its own, and of Bedrock
 			`{"id":"f19a4c36c0196ee5e1a2a7a0b58a5728-a988fa304313946c","pool":"limited-c","model":"limited-c","phase":"rejected","status":"rejected","arrived_at":1795240800000,"finished_at":1795240800018}`,
-			`{"id":"4b382cc224b7dffedca603662def19ab-baff27d7909989eb","pool":"claude-conv","model":"claude-conv","arrived_at":1795240800000,"finished_at":1795240800055,"prompt_tokens":2100,"output_tokens":42}`,
-			`{"id":"27d16b1e21e67be9fc7087f446813b36-5a7ee756f2d2ad0a","pool":"claude-inv","model":"claude-inv","arrived_at":1795240800000,"finished_at":1795240800016,"prompt_tokens":2100,"cached_tokens":900,"output_tokens":42}`,
+			`{"id":"4b382cc224b7dffedca603662def19ab-baff27d7909989eb","pool":"claude-conv","model":"claude-conv","arrived_at":1795240800000,"finished_at":1795240800055,"prompt_tokens":3300,"output_tokens":42}`,
+			`{"id":"27d16b1e21e67be9fc7087f446813b36-5a7ee756f2d2ad0a","pool":"claude-inv","model":"claude-inv","arrived_at":1795240800000,"finished_at":1795240800016,"prompt_tokens":3300,"cached_tokens":900,"output_tokens":42}`,
 			"ignored 1",
 		},
 	} {
@@ -157,6 +157,8 @@ func TestForeignFields(t *testing.T) {
 		{"no limit", "litellm", litellm, []string{`"id"`, `"model_parameters":{"max_tokens":-1},"id"`}, `"output_tokens":10}`},
 		{"no code", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":""}`}, `"status":"error"`},
 		{"prefix cache", "litellm", litellm, []string{`"id"`, `"metadata":{"usage_object":{"prompt_tokens_details":{"cached_tokens":"16"}}},"id"`}, `"cached_tokens":16`},
+		{"exclusive", "litellm", litellm, []string{`"id"`, `"metadata":{"usage_object":{"cache_read_input_tokens":80,"cache_creation_input_tokens":5}},"id"`}, `"prompt_tokens":105,"cached_tokens":80`},
+		{"inclusive", "litellm", litellm, []string{`"id"`, `"metadata":{"usage_object":{"cache_read_input_tokens":8,"cache_creation_input_tokens":5}},"id"`}, `"prompt_tokens":20,"cached_tokens":8`},
 		{"metadata as text", "litellm", litellm, []string{`"id"`, `"metadata":"{\"user_api_key_team_alias\":\"t\"}","id"`}, `"tenant":"t"`},
 		{"a trace is no session", "litellm", litellm, []string{`"id"`, `"trace_id":"7d3e0c5a-5e1a-4a8e-9a63-2f7f0c1e5b11","id"`}, `"model":"m","arrived_at"`},
 		{"passed through to nobody knows what", "litellm", litellm, []string{`"id"`, `"call_type":"pass_through_endpoint","id"`, `:20,`, `:0,`, `:10}`, `:0}`}, "ignored 1"},

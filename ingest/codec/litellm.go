@@ -40,8 +40,9 @@ var liteLLMFields = newFieldTree(paths{
 		"metadata.usage_object.prompt_tokens_details.cached_tokens",
 		"metadata.usage_object.input_tokens_details.cached_tokens",
 	},
-	fieldCacheReadTokens: {"metadata.usage_object.cache_read_input_tokens"},
-	fieldOutputTokens:    {"completion_tokens", "metadata.usage_object.completion_tokens"},
+	fieldCacheReadTokens:  {"metadata.usage_object.cache_read_input_tokens"},
+	fieldCacheWriteTokens: {"metadata.usage_object.cache_creation_input_tokens"},
+	fieldOutputTokens:     {"completion_tokens", "metadata.usage_object.completion_tokens"},
 	fieldMaxOutputTokens: {
 		"model_parameters.max_completion_tokens", "model_parameters.max_tokens", "model_parameters.max_output_tokens",
 	},
@@ -67,8 +68,13 @@ func decodeLiteLLM(d *decoder, data []byte) {
 			d.skip() // neither model nor tokens are known
 			return
 		}
+		read := d.looseCount(r.members[fieldCacheReadTokens], d.limits.Tokens)
+		written := d.looseCount(r.members[fieldCacheWriteTokens], d.limits.Tokens)
+		if apart := max(read, 0) + max(written, 0); q.PromptTokens != ingest.Unknown && q.PromptTokens < apart {
+			d.addCached(&q, apart) // as Anthropic counts; LiteLLM has not added them
+		}
 		if q.CachedTokens == ingest.Unknown {
-			q.CachedTokens = d.looseCount(r.members[fieldCacheReadTokens], d.limits.Tokens)
+			q.CachedTokens = read
 		}
 		if !looseFlag(r.members[fieldStream]) && q.FirstTokenAt.Equal(q.FinishedAt) {
 			q.FirstTokenAt = time.Time{} // time of the whole response; that of its first token is unknown

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"encoding/hex"
+	"fmt"
 
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -97,6 +98,9 @@ var otlpFields = newFieldTree(paths{
 	fieldError:      {"error.type"},
 	fieldHTTPStatus: {"http.response.status_code", "http.status_code", "http.status", "error.code", "litellm.provider.error.code"},
 
+	fieldProvider:         {"gen_ai.provider.name", "gen_ai.system", "llm.system", "llm.provider", "ai.model.provider"},
+	fieldProviderMetadata: {"ai.response.providerMetadata"},
+
 	fieldSchema:  {"schema"}, // of Dynamo's log records, as is payload
 	fieldPayload: {"payload"},
 
@@ -113,7 +117,9 @@ const otlpLevels = 8
 // export is the state of decoding one export.
 type export struct {
 	*decoder
-	resource record                 // attributes of the current resource
+	resource record // attributes of the current resource
+	scope    []byte // current instrumentation
+	version  []byte
 	attrs    record                 // of the current span and its resource
 	readers  [otlpLevels]jsonReader // of the current messages, by level
 	level    int
@@ -169,6 +175,17 @@ func (x *export) reject(id [8]byte) {
 	x.refuse(x.refusal.Reason, "span %x: %s", id, x.refusal.Detail)
 }
 
+// embeddedRecord finds fields in an attribute that holds a JSON object.
+func (x *export) embeddedRecord(f field, tree *fieldTree) (r record) {
+	var j jsonReader
+	if text := x.attrs.text(f); x.isSound(text) {
+		if j.reset(text); j.kind() == '{' {
+			x.find(&j, tree, &r)
+		}
+	}
+	return r
+}
+
 // isInference reports whether the current span is one call of a model.
 func (x *export) isInference() bool {
 	a := &x.attrs
@@ -208,21 +225,66 @@ func (x *export) request() ingest.Request {
 // isSized reports whether the prompt length of a request is known.
 func isSized(r *ingest.Request) bool { return r.PromptTokens != ingest.Unknown }
 
+// exclusive are instrumentations whose prompt count leaves out tokens read from and written to the cache, as
+// Anthropic's and Bedrock's responses do: all versions, or those below a minor version of 0.
+var exclusive = map[string]int{
+	"opentelemetry.instrumentation.bedrock": 0, "@arizeai/openinference-instrumentation-bedrock": 0, "@traceloop/instrumentation-anthropic": 28,
+}
+
+func (x *export) countsExclusive() bool {
+	var minor int
+	below, known := exclusive[string(x.scope)]
+	_, err := fmt.Sscanf(string(x.version), "0.%d", &minor)
+	return known && (below == 0 || err == nil && minor < below)
+}
+
 // tokens reads the counts. By convention the prompt includes the tokens read from the cache and written to it. Some
-// producers exclude them, as Anthropic's API does. Then the prompt is smaller than these, and the sum is used.
+// producers exclude them, as Anthropic's API does. Then the prompt is smaller than these, or the total includes them
+// too, or the instrumentation is known for it; the sum is used. Other tokens in a total beyond prompt and output were
+// read from a cache at Anthropic and Bedrock; elsewhere they are reasoning, which is output.
 func (x *export) tokens(r *ingest.Request) {
-	count := func(f field) int64 { return x.looseCount(x.attrs.members[f], x.limits.Tokens) }
-	total, cached := count(fieldTotalTokens), max(r.CachedTokens, 0)+max(count(fieldCacheWriteTokens), 0)
+	written := max(x.looseCount(x.attrs.members[fieldCacheWriteTokens], x.limits.Tokens), 0)
+	total := x.looseCount(x.attrs.members[fieldTotalTokens], x.limits.Tokens)
+	counted := x.anthropicCounts(r, &written)
+	cached := max(r.CachedTokens, 0) + written
+	more := total - r.PromptTokens - r.OutputTokens // valid if all three are known
 	switch {
-	case isSized(r) && r.PromptTokens < cached:
-		x.addCached(r, cached)
-	case !isSized(r) && r.OutputTokens != ingest.Unknown && total >= r.OutputTokens:
+	case r.PromptTokens == ingest.Unknown && r.OutputTokens != ingest.Unknown && total >= r.OutputTokens:
 		r.PromptTokens = total - r.OutputTokens
+	case r.PromptTokens == ingest.Unknown:
+	case counted, r.PromptTokens < cached, cached > 0 && x.countsExclusive():
+		r.PromptTokens += cached
+	case r.OutputTokens == ingest.Unknown || total == ingest.Unknown || more <= 0:
+	case more == cached, x.attrs.contains(fieldProvider, "anthropic", "aws", "bedrock"):
+		r.PromptTokens += more
+	default:
+		r.OutputTokens += more
+	}
+	if r.PromptTokens > x.limits.Tokens {
+		x.fail(ingest.ReasonHugeCount, "prompt and cached tokens are %d, the limit is %d", r.PromptTokens, x.limits.Tokens)
 	}
 	if r.OutputTokens == ingest.Unknown && (x.attrs.contains(fieldOperation, "embedding") || x.attrs.contains(fieldCall, "embed") || x.attrs.is(fieldSpanKind, "EMBEDDING")) {
 		r.OutputTokens = 0 // an embedding generates nothing
 	}
 }
+
+// anthropicCounts reads the cache's counts from Anthropic's own usage, which the Vercel AI SDK passes on. exclusive
+// reports that the prompt leaves them out: before version 6 it does.
+func (x *export) anthropicCounts(r *ingest.Request, written *int64) (exclusive bool) {
+	usage := x.embeddedRecord(fieldProviderMetadata, anthropicFields)
+	count := func(f field) int64 {
+		return forgiving(x.decoder, func() int64 { return x.looseCount(usage.members[f], x.limits.Tokens) })
+	}
+	if n := count(fieldCacheReadTokens); n >= 0 {
+		r.CachedTokens = n
+	}
+	if n := count(fieldCacheWriteTokens); n >= 0 {
+		*written = n
+	}
+	return usage.has(fieldPromptTokens) && count(fieldPromptTokens) == r.PromptTokens
+}
+
+var anthropicFields = newFieldTree(usagePaths.below("anthropic.usage."))
 
 // outcome reads how the request ended. Zero tokens of a failure become Unknown.
 func (x *export) outcome(r *ingest.Request) {

@@ -62,7 +62,8 @@ var (
 	logsMessage           = otlpMessage{"resourceLogs": 1}
 	resourceScopesMessage = otlpMessage{"resource": 1, "scopeSpans": 2, "scopeLogs": 2}
 	resourceMessage       = otlpMessage{"attributes": 1}
-	scopeMessage          = otlpMessage{"spans": 2, "logRecords": 2}
+	scopeMessage          = otlpMessage{"scope": 1, "spans": 2, "logRecords": 2}
+	instrumentMessage     = otlpMessage{"name": 1, "version": 2}
 	logMessage            = otlpMessage{"attributes": 6}
 	spanMessage           = otlpMessage{"traceId": 1, "spanId": 2, "parentSpanId": 4, "startTimeUnixNano": 7, "endTimeUnixNano": 8, "attributes": 9, "status": 15}
 	statusMessage         = otlpMessage{"code": 3}
@@ -156,6 +157,20 @@ func (x *export) readResource(p part, scope func(scope part)) {
 
 // readScopeSpans reads a ScopeSpans. A span that cannot be used refuses itself only.
 func (x *export) readScopeSpans(p part) {
+	x.scope, x.version = nil, nil
+	x.each(p, scopeMessage, func(number uint32, scope part) {
+		if number != 1 {
+			return
+		}
+		x.each(scope, instrumentMessage, func(number uint32, member part) {
+			switch number {
+			case 1:
+				x.scope = x.text("", member).raw
+			case 2:
+				x.version = x.text("", member).raw
+			}
+		})
+	})
 	x.each(p, scopeMessage, func(number uint32, span part) {
 		outer := x.refusal
 		if number == 2 && x.begin() {

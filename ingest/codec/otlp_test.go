@@ -236,6 +236,18 @@ func TestOTLPSpans(t *testing.T) {
 			llm(map[string]any{"gen_ai.usage.input_tokens": 21, "gen_ai.usage.cache_creation_input_tokens": 1188, "gen_ai.usage.cache_read_input_tokens": 0}),
 			with(func(r *ingest.Request) { r.PromptTokens, r.CachedTokens = 1209, 0 }),
 		},
+		"Bedrock counts apart, and says so by the total": {
+			llm(map[string]any{"gen_ai.usage.output_tokens": 20, "gen_ai.usage.total_tokens": 150, "gen_ai.usage.cache_read.input_tokens": 30}),
+			with(func(r *ingest.Request) { r.PromptTokens, r.CachedTokens, r.OutputTokens = 130, 30, 20 }),
+		},
+		"Bedrock has the cache in the total alone": {
+			llm(map[string]any{"gen_ai.usage.output_tokens": 20, "gen_ai.usage.total_tokens": 150, "gen_ai.system": "aws.bedrock"}),
+			with(func(r *ingest.Request) { r.PromptTokens, r.OutputTokens = 130, 20 }),
+		},
+		"Gemini has thoughts in the total alone": {
+			llm(map[string]any{"gen_ai.usage.output_tokens": 20, "gen_ai.usage.total_tokens": 150, "gen_ai.provider.name": "gcp.gen_ai", "gen_ai.usage.cache_read.input_tokens": 64}),
+			with(func(r *ingest.Request) { r.CachedTokens, r.OutputTokens = 64, 50 }),
+		},
 		"LiteLLM is rejected by its code": {
 			failed(llm(map[string]any{"gen_ai.operation.name": nil, "llm.request.type": "acompletion", "gen_ai.usage.input_tokens": nil, "error.code": "429", "error.type": "APIError", "llm.user": "u"})),
 			with(func(r *ingest.Request) {

@@ -40,6 +40,9 @@ func (h *handler) accept(ctx context.Context, m codec.Meta, body []byte) (outcom
 	out := outcome{
 		accepted: b.Records() - len(b.Refused), refused: len(b.Refused), ignored: b.Ignored,
 	}
+	if b.Watermark != nil {
+		out.accepted++
+	}
 	if out.refused > 0 {
 		out.first = b.Refused[0]
 	}
@@ -83,6 +86,15 @@ func (h *handler) findUnserved(b *ingest.Batch, out *outcome) {
 	}
 	for k := range b.Sums {
 		look(b.Sums[k].Pool)
+	}
+	for k := range b.Replicas {
+		look(b.Replicas[k].Pool)
+	}
+	for k := range b.Acks {
+		look(b.Acks[k].Pool)
+	}
+	if b.Watermark != nil && b.Watermark.Pool != "" {
+		look(b.Watermark.Pool)
 	}
 	out.accepted -= out.unserved
 	out.refused += out.unserved
