@@ -19,7 +19,7 @@ import "time"
 //
 // It costs O(classes × Revise in minutes).
 func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
-	next := minuteOf(t)
+	next := unixTimeOf(t).minute()
 	a.begin(next - 1)
 	if next <= a.open {
 		return nil, nil

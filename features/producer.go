@@ -18,6 +18,10 @@ const (
 	delaySpan = 10 * time.Minute
 	// maxDelay clips delays in both directions.
 	maxDelay = 366 * 24 * unixTime(time.Hour)
+	// minExactRecords is the number of records needed to judge a clock.
+	minExactRecords = 10
+	// skewTolerance is the largest skew that counts as none. Machines with NTP have much less.
+	skewTolerance = unixTime(500 * time.Millisecond)
 )
 
 // ProducersConfig defines the faults of producers.
@@ -40,47 +44,58 @@ type ProducersConfig struct {
 // its time, a report of a replica.
 //
 // At most 256 producers are tracked; the others are counted. A producer named by its messages replaces the replica that
-// was silent longest. O(1) a record. A Producers must not be used by two goroutines at once.
+// was silent longest. O(1) a record. A Producers must not be used by two goroutines at once. The exported fields are
+// the state for snapshots.
 type Producers struct {
-	cfg     ProducersConfig
-	byName  map[string]*producer
-	list    []*producer // ordered by name
-	latest  *producer
-	refused uint64
-	rotated unixTime // beginning of the current span of delays
+	List    []*producer `cbor:"1,keyasint"` // ordered by name
+	Refused uint64      `cbor:"2,keyasint"` // records of untracked producers
+	Rotated unixTime    `cbor:"3,keyasint"` // beginning of the current span of delays
 
+	cfg      ProducersConfig
+	latest   *producer
 	source   string // of the batch that is being applied
 	received unixTime
-
-	least  []float64 // scratch: the least delays of those that can be judged
-	states []ProducerState
-	faults []ProducerFault
+	states   []ProducerState
+	faults   []ProducerFault
 }
 
 // producer is the state of one producer.
 type producer struct {
-	name      string
-	declared  bool // by its messages
-	records   uint64
-	future    uint64 // records refused because they are too far in the future
-	watermark unixTime
-	lastSeen  unixTime
-	delays    [2]delays // this span, and the one before
-	feeds     []feed
+	Name      string    `cbor:"1,keyasint"`
+	Declared  bool      `cbor:"2,keyasint,omitempty"` // by its messages
+	Records   uint64    `cbor:"3,keyasint"`
+	Future    uint64    `cbor:"4,keyasint,omitempty"` // records refused because they are too far in the future
+	Watermark unixTime  `cbor:"5,keyasint"`
+	LastSeen  unixTime  `cbor:"6,keyasint"`
+	Delays    [2]delays `cbor:"7,keyasint"` // this span, and the one before
+	Feeds     []feed    `cbor:"8,keyasint,omitempty"`
 }
+
+// delays are those of one producer's records within a span, from the event to its storing in the stream.
+type delays struct {
+	Least      unixTime `cbor:"1,keyasint"` // of all; math.MaxInt64 when there is none
+	LeastExact unixTime `cbor:"2,keyasint"` // of records with an exact event time
+	Exact      uint64   `cbor:"3,keyasint"` // number of those
+}
+
+var noDelays = delays{Least: math.MaxInt64, LeastExact: math.MaxInt64}
 
 // feed is the state of a producer in one pool.
 type feed struct {
-	pool      string
-	firstSeen unixTime
-	lastSeen  unixTime
-	watermark unixTime // newest request; never when it sends only reports of replicas
-	pause     unixTime // usual longest silence: the longest gap, which decays by 2 % with each message
+	Pool      string   `cbor:"1,keyasint"`
+	FirstSeen unixTime `cbor:"2,keyasint"`
+	LastSeen  unixTime `cbor:"3,keyasint"`
+	Watermark unixTime `cbor:"4,keyasint"` // newest request; never when it sends only reports of replicas
+	Pause     unixTime `cbor:"5,keyasint"` // usual longest silence: the longest gap, which decays by 2 % with each message
 }
 
-// NewProducers makes a Producers without any producer.
-func NewProducers(cfg ProducersConfig) *Producers {
-	return &Producers{cfg: cfg, byName: map[string]*producer{}, rotated: never}
+// NewProducers continues from a saved state; nil is none.
+func NewProducers(cfg ProducersConfig, saved *Producers) *Producers {
+	if saved == nil {
+		saved = &Producers{Rotated: never}
+	}
+	saved.cfg = cfg
+	return saved
 }
 
 // Begin starts a batch of records: source is its publisher, "" for unknown, received the time the stream stored it.
@@ -93,49 +108,45 @@ func (p *Producers) Begin(source string, received time.Time) {
 
 // Request adds a record and why it was refused; "" if it was not.
 func (p *Producers) Request(r *ingest.Request, refusal ingest.Reason) {
-	if refusal == ingest.ReasonUnknownPool {
-		return
-	}
-	at, sure := unixTimeOf(r.FinishedAt), true
+	at, exact := unixTimeOf(r.FinishedAt), true
 	if r.Phase == ingest.PhaseArrived || at == never {
-		at, sure = unixTimeOf(r.EventTime()), r.Phase == ingest.PhaseArrived
+		at, exact = unixTimeOf(r.EventTime()), r.Phase == ingest.PhaseArrived
 	}
-	p.record(r.ReplicaName, r.Pool, at, sure, true, refusal)
+	p.record(r.ReplicaName, r.Pool, at, exact, true, refusal)
 }
 
 // Sum adds a sum. Its delay is not exact: only the start of its span is known.
 func (p *Producers) Sum(s *ingest.Sum, refusal ingest.Reason) {
-	if refusal != ingest.ReasonUnknownPool {
-		p.record("", s.Pool, unixTimeOf(s.Start), false, true, refusal)
-	}
+	p.record("", s.Pool, unixTimeOf(s.Start), false, true, refusal)
 }
 
 // Replica adds a report.
 func (p *Producers) Replica(r *ingest.Replica, refusal ingest.Reason) {
-	if refusal != ingest.ReasonUnknownPool {
-		p.record(r.Name, r.Pool, unixTimeOf(r.At), true, false, refusal)
-	}
+	p.record(r.Name, r.Pool, unixTimeOf(r.At), true, false, refusal)
 }
 
-func (p *Producers) record(replica, pool string, at unixTime, sure, demand bool, refusal ingest.Reason) {
+func (p *Producers) record(replica, pool string, at unixTime, exact, demand bool, refusal ingest.Reason) {
+	if refusal == ingest.ReasonUnknownPool {
+		return
+	}
 	name := p.source
 	if name == "" {
 		name = replica
 	}
 	x := p.latest
-	if x == nil || x.name != name {
+	if x == nil || x.Name != name {
 		if x = p.find(name); x == nil {
 			return
 		}
 		p.latest = x
 	}
-	x.declared = x.declared || p.source != ""
-	x.records++
+	x.Declared = x.Declared || p.source != ""
+	x.Records++
 	if p.received != never && refusal != ingest.ReasonDuplicate {
-		x.delays[0].add(int64(p.received-min(max(at, p.received-maxDelay), p.received+maxDelay)), sure)
+		x.Delays[0].add(p.received-min(max(at, p.received-maxDelay), p.received+maxDelay), exact)
 	}
 	if refusal == ingest.ReasonFuture {
-		x.future++
+		x.Future++
 		at = never
 	}
 	seen := p.received
@@ -144,91 +155,208 @@ func (p *Producers) record(replica, pool string, at unixTime, sure, demand bool,
 			return // on the event clock, the time of a refused record is not used
 		}
 	}
-	x.lastSeen, x.watermark = max(x.lastSeen, seen), max(x.watermark, at)
-	if f := x.feed(pool, seen); f != nil {
-		if gap := seen - f.lastSeen; gap > 0 {
-			f.pause = max(gap, f.pause-f.pause/50)
-			f.lastSeen = seen
+	x.LastSeen, x.Watermark = max(x.LastSeen, seen), max(x.Watermark, at)
+	if f := x.addFeed(pool, seen); f != nil {
+		if gap := seen - f.LastSeen; gap > 0 {
+			f.Pause = max(gap, f.Pause-f.Pause/50)
+			f.LastSeen = seen
 		}
 		if demand {
-			f.watermark = max(f.watermark, at)
+			f.Watermark = max(f.Watermark, at)
 		}
+	}
+}
+
+func (d *delays) add(delay unixTime, exact bool) {
+	d.Least = min(d.Least, delay)
+	if exact {
+		d.LeastExact = min(d.LeastExact, delay)
+		d.Exact++
 	}
 }
 
 // find returns a producer, a new one if necessary; nil when there are too many.
 func (p *Producers) find(name string) *producer {
+	i, ok := slices.BinarySearchFunc(p.List, name, func(x *producer, name string) int { return strings.Compare(x.Name, name) })
+	if ok {
+		return p.List[i]
+	}
 	declared := p.source != ""
-	if x, ok := p.byName[name]; ok {
-		return x
+	if len(p.List) >= maxProducers {
+		if !declared || !p.makeRoom() {
+			p.Refused++
+			return nil
+		}
+		return p.find(name)
 	}
-	if len(p.list) >= maxProducers && !(declared && p.makeRoom()) {
-		p.refused++
-		return nil
-	}
-	x := &producer{name: name, declared: declared, watermark: never, lastSeen: never, delays: [2]delays{noDelays, noDelays}}
-	p.insert(x)
+	x := &producer{Name: name, Declared: declared, Watermark: never, LastSeen: never, Delays: [2]delays{noDelays, noDelays}}
+	p.List = slices.Insert(p.List, i, x)
 	return x
-}
-
-func (p *Producers) insert(x *producer) {
-	p.byName[x.name] = x
-	i, _ := slices.BinarySearchFunc(p.list, x.name, func(o *producer, name string) int { return strings.Compare(o.name, name) })
-	p.list = slices.Insert(p.list, i, x)
 }
 
 // makeRoom forgets the replica that was silent longest.
 func (p *Producers) makeRoom() bool {
-	var oldest *producer
-	for _, x := range p.list {
-		if !x.declared && (oldest == nil || x.lastSeen < oldest.lastSeen) {
-			oldest = x
+	oldest := -1
+	for i, x := range p.List {
+		if !x.Declared && (oldest < 0 || x.LastSeen < p.List[oldest].LastSeen) {
+			oldest = i
 		}
 	}
-	if oldest == nil {
+	if oldest < 0 {
 		return false
 	}
-	p.forget(func(x *producer) bool { return x == oldest })
-	return true
-}
-
-func (p *Producers) forget(match func(*producer) bool) {
 	p.latest = nil
-	p.list = slices.DeleteFunc(p.list, func(x *producer) bool {
-		if match(x) {
-			delete(p.byName, x.name)
-			return true
-		}
-		return false
-	})
+	p.List = slices.Delete(p.List, oldest, oldest+1)
+	return true
 }
 
 // Forget removes a pool from all producers.
 func (p *Producers) Forget(pool string) {
-	for _, x := range p.list {
-		x.feeds = slices.DeleteFunc(x.feeds, func(f feed) bool { return f.pool == pool })
+	for _, x := range p.List {
+		x.Feeds = slices.DeleteFunc(x.Feeds, func(f feed) bool { return f.Pool == pool })
 	}
 }
 
-// feed finds or adds the feed of a pool; nil beyond maxFeeds.
-func (x *producer) feed(pool string, seen unixTime) *feed {
-	if f := x.of(pool); f != nil {
+// feed is the state of the producer in a pool, nil without any.
+func (x *producer) feed(pool string) *feed {
+	for i := range x.Feeds {
+		if x.Feeds[i].Pool == pool {
+			return &x.Feeds[i]
+		}
+	}
+	return nil
+}
+
+// addFeed finds or adds the feed of a pool; nil beyond maxFeeds.
+func (x *producer) addFeed(pool string, seen unixTime) *feed {
+	if f := x.feed(pool); f != nil {
 		return f
 	}
-	if len(x.feeds) == maxFeeds {
+	if len(x.Feeds) == maxFeeds {
 		return nil
 	}
-	x.feeds = append(x.feeds, feed{pool: pool, firstSeen: seen, lastSeen: seen, watermark: never})
-	return &x.feeds[len(x.feeds)-1]
+	x.Feeds = append(x.Feeds, feed{Pool: pool, FirstSeen: seen, LastSeen: seen, Watermark: never})
+	return &x.Feeds[len(x.Feeds)-1]
 }
 
-// Refused counts the records of untracked producers.
-func (p *Producers) Refused() uint64 { return p.refused }
+// ProducerState is the state of a producer at a tick.
+type ProducerState struct {
+	Name      string
+	Declared  bool // named by its messages, not only by its replica
+	Records   uint64
+	Future    uint64    // records refused because they are too far in the future
+	Watermark time.Time // newest event
+	Heard     time.Time // newest message
+	// Skew is the minimum clock skew in seconds over the last ten to twenty minutes: positive ahead, negative behind or
+	// held back; NaN with too little data, and on the event clock.
+	Skew float64
+}
 
-// delaySeconds converts a delay from nanoseconds to seconds; NaN for none.
-func delaySeconds(ns int64) float64 {
-	if ns == math.MaxInt64 {
-		return math.NaN()
+// FaultKind is the kind of a fault.
+type FaultKind string
+
+// The faults.
+const (
+	FaultAhead  FaultKind = "clock_ahead"  // its clock is ahead
+	FaultBehind FaultKind = "clock_behind" // its clock is behind, or it holds records back
+	FaultSilent FaultKind = "silent"       // it is silent while others of its pool are live
+)
+
+// ProducerFault is a fault of a producer that concerns a pool.
+type ProducerFault struct {
+	Producer string    `json:"source" cbor:"1,keyasint"`
+	Kind     FaultKind `json:"kind" cbor:"2,keyasint"`
+	Seconds  float64   `json:"clock_skew_seconds,omitempty" cbor:"3,keyasint,omitempty"` // minimum clock skew
+	Future   uint64    `json:"future_records,omitempty" cbor:"4,keyasint,omitempty"`     // records refused because they are too far in the future
+	Since    time.Time `json:"heard,omitzero" cbor:"5,keyasint"`                         // newest message, when silent
+}
+
+// Tick returns the states of the producers at the end of a minute, in the order of their names, and sets the fields
+// about producers in pools. The results are valid until the next tick. O(producers × pools of each).
+func (p *Producers) Tick(t time.Time, pools []PoolMinute) []ProducerState {
+	now := unixTimeOf(t)
+	p.latest = nil
+	p.List = slices.DeleteFunc(p.List, func(x *producer) bool { return x.LastSeen < now-unixTime(producerTTL) })
+	p.states, p.faults = p.states[:0], p.faults[:0]
+	for _, x := range p.List {
+		p.states = append(p.states, ProducerState{
+			Name: x.Name, Declared: x.Declared, Records: x.Records, Future: x.Future,
+			Watermark: x.Watermark.time(), Heard: x.LastSeen.time(), Skew: x.skew(),
+		})
 	}
-	return float64(ns) / float64(second)
+	for i := range pools {
+		p.fill(&pools[i], now)
+	}
+	if p.Rotated == never || now-p.Rotated >= unixTime(delaySpan) {
+		for _, x := range p.List {
+			x.Delays = [2]delays{noDelays, x.Delays[0]}
+		}
+		p.Rotated = now
+	}
+	return p.states
+}
+
+// skew is the clock skew in seconds, see Producers.
+func (x *producer) skew() float64 {
+	this, before := &x.Delays[0], &x.Delays[1]
+	least := min(this.Least, before.Least)
+	exact := min(this.LeastExact, before.LeastExact)
+	switch {
+	case least < -skewTolerance:
+		return unixTime(0).secondsTo(-least)
+	case this.Exact+before.Exact < minExactRecords:
+		return math.NaN()
+	case exact > skewTolerance:
+		return unixTime(0).secondsTo(-exact)
+	}
+	return 0
+}
+
+// silent reports whether a feed has paused for longer than usual.
+func (p *Producers) silent(f *feed, now unixTime) bool {
+	return now-f.LastSeen > max(unixTime(p.cfg.StaleAfter), 2*f.Pause)
+}
+
+// fill sets the progress of the slowest live producer of a pool, and the faults.
+func (p *Producers) fill(m *PoolMinute, now unixTime) {
+	live, slowest, seen := 0, never, never
+	for _, x := range p.List {
+		f := x.feed(m.Pool)
+		if f == nil {
+			continue
+		}
+		seen = max(seen, f.LastSeen)
+		if f.Watermark != never && !p.silent(f, now) {
+			if live++; live == 1 || f.Watermark < slowest {
+				slowest = f.Watermark
+			}
+		}
+	}
+	m.Producers, m.Complete, m.Heard = live, slowest.time(), seen.time()
+	first, lateness := len(p.faults), p.cfg.Lateness.Seconds()
+	for i, x := range p.List {
+		f := x.feed(m.Pool)
+		if f == nil {
+			continue
+		}
+		fault := ProducerFault{Producer: x.Name, Future: x.Future}
+		switch skew := p.states[i].Skew; {
+		case p.silent(f, now):
+			// A replica that has stopped is no fault. A pool without any live producer is stale as a whole.
+			if !x.Declared || live == 0 || f.Watermark == never || f.LastSeen-f.FirstSeen < unixTime(delaySpan) {
+				continue
+			}
+			fault.Kind, fault.Since = FaultSilent, f.LastSeen.time()
+		case skew > max(lateness, 0):
+			fault.Kind, fault.Seconds = FaultAhead, skew
+		case skew < -max(lateness, 0):
+			fault.Kind, fault.Seconds = FaultBehind, -skew
+		default:
+			continue
+		}
+		p.faults = append(p.faults, fault)
+	}
+	if len(p.faults) > first {
+		m.Faults = slices.Clip(p.faults[first:])
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -25,20 +26,23 @@ func heard(p *Producers, source, replica string, ended, stored float64) {
 }
 
 func TestProducersAreBounded(t *testing.T) {
-	p := NewProducers(wallProducers)
+	p := NewProducers(wallProducers, nil)
 	for i := range maxProducers + 10 {
 		heard(p, "", fmt.Sprint("replica", i), float64(i), float64(i))
 	}
-	if len(p.list) != maxProducers || p.Refused() != 10 {
-		t.Errorf("%d producers, %d refused; want %d and 10", len(p.list), p.Refused(), maxProducers)
+	if len(p.List) != maxProducers || p.Refused != 10 {
+		t.Errorf("%d producers, %d refused; want %d and 10", len(p.List), p.Refused, maxProducers)
+	}
+	known := func(name string) bool {
+		return slices.ContainsFunc(p.List, func(x *producer) bool { return x.Name == name })
 	}
 	heard(p, "gateway", "", 1000, 1000)
-	if p.byName["gateway"] == nil || p.byName["replica0"] != nil || len(p.list) != maxProducers {
+	if !known("gateway") || known("replica0") || len(p.List) != maxProducers {
 		t.Error("a producer named by its messages did not take the place of the replica that was silent longest")
 	}
 	p.Tick(at(1000+3601), nil)
-	if len(p.list) != 0 {
-		t.Errorf("%d producers are left after an hour of silence", len(p.list))
+	if len(p.List) != 0 {
+		t.Errorf("%d producers are left after an hour of silence", len(p.List))
 	}
 	for i := range maxFeeds + 5 {
 		r := request("", 5000)
@@ -46,7 +50,7 @@ func TestProducersAreBounded(t *testing.T) {
 		p.Begin("gateway", at(5000))
 		p.Request(r, "")
 	}
-	if n := len(p.byName["gateway"].feeds); n != maxFeeds {
+	if n := len(p.find("gateway").Feeds); n != maxFeeds {
 		t.Errorf("%d pools of one producer, want %d", n, maxFeeds)
 	}
 }
@@ -54,7 +58,7 @@ func TestProducersAreBounded(t *testing.T) {
 // What is not known to the instant makes no clock slow, but can show one that is ahead.
 func TestSkewOfUnsureRecords(t *testing.T) {
 	skew := func(delay float64, unsure bool) float64 {
-		p := NewProducers(wallProducers)
+		p := NewProducers(wallProducers, nil)
 		for i := range 20 {
 			r := request("", float64(i)) // an end without its time: the request may have run for long
 			if !unsure {
@@ -78,7 +82,7 @@ func TestSkewOfUnsureRecords(t *testing.T) {
 
 // A clock that was set right is seen to be right within two spans, and times beyond belief break nothing.
 func TestSkewIsForgotten(t *testing.T) {
-	p := NewProducers(wallProducers)
+	p := NewProducers(wallProducers, nil)
 	for m := range 40 {
 		ahead := 30.0
 		if m >= 10 {
@@ -106,7 +110,7 @@ func TestSkewIsForgotten(t *testing.T) {
 }
 
 func TestProducersRestored(t *testing.T) {
-	p, rng := NewProducers(wallProducers), rand.New(rand.NewPCG(1, 1))
+	p, rng := NewProducers(wallProducers, nil), rand.New(rand.NewPCG(1, 1))
 	fold := func(p *Producers, rng *rand.Rand, from, to int) (out []any) {
 		for m := from; m < to; m++ {
 			for range 20 {
@@ -119,49 +123,26 @@ func TestProducersRestored(t *testing.T) {
 		return out
 	}
 	fold(p, rng, 0, 25)
-	data, err := cbor.Marshal(p.State())
+	data, err := cbor.Marshal(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s *ProducersState
-	if err := cbor.Unmarshal(data, &s); err != nil {
+	var saved *Producers
+	if err := cbor.Unmarshal(data, &saved); err != nil {
 		t.Fatal(err)
 	}
-	back, err := RestoreProducers(wallProducers, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := NewProducers(wallProducers, saved)
 	want, got := fold(p, rand.New(rand.NewPCG(2, 2)), 25, 50), fold(back, rand.New(rand.NewPCG(2, 2)), 25, 50)
 	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
 		t.Errorf("goes on differently after a restart (-kept +restored):\n%s", diff)
 	}
-	if diff := cmp.Diff(p.State(), back.State()); diff != "" {
+	if diff := cmp.Diff(p.List, back.List, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("states differ (-kept +restored):\n%s", diff)
-	}
-	s.Producers = append(s.Producers, s.Producers[0])
-	if _, err := RestoreProducers(wallProducers, s); err == nil {
-		t.Error("a producer that comes twice was taken")
-	}
-}
-
-func TestMedianDelay(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 1))
-	for _, scale := range []float64{.1, 1, 30, 400} {
-		d := noDelays
-		for range 1001 {
-			d.add(int64(scale*1e9*rng.ExpFloat64()), true)
-		}
-		if got, want := d.median(), scale*math.Ln2; got < want/1.5-.1 || got > want*1.5+.1 {
-			t.Errorf("median of exponential delays of %v s is %v, want %.3f", scale, got, want)
-		}
-	}
-	if none := noDelays; !math.IsNaN(none.median()) {
-		t.Error("there is a median of nothing")
 	}
 }
 
 func TestProducersAllocateNothing(t *testing.T) {
-	p := NewProducers(wallProducers)
+	p := NewProducers(wallProducers, nil)
 	r, n := changed(request("", 1), times(1, 1, 2)), 0
 	note := func() {
 		n++
@@ -180,7 +161,7 @@ func TestProducersAllocateNothing(t *testing.T) {
 func BenchmarkProducers(b *testing.B) {
 	for _, replicas := range []int{1, 100} {
 		b.Run(fmt.Sprint(replicas), func(b *testing.B) {
-			p, names := NewProducers(wallProducers), make([]string, replicas)
+			p, names := NewProducers(wallProducers, nil), make([]string, replicas)
 			for i := range names {
 				names[i] = fmt.Sprint("replica-", i)
 			}

@@ -288,7 +288,7 @@ func New(cfg Config) *Pipeline {
 		dedup:      ingest.NewDeduper(cfg.DedupEntries),
 		calls:      newCalls(),
 		aggregator: features.New(cfg.Features),
-		producers:  features.NewProducers(cfg.producers()),
+		producers:  features.NewProducers(cfg.producers(), nil),
 		forecaster: forecaster.New(cfg.forecasterConfig()),
 		board:      alerting.NewBoard(cfg.Decision),
 		counters:   Counters{Refused: map[ingest.Reason]uint64{}},
@@ -692,7 +692,7 @@ type Omissions struct {
 
 // Omissions since the first start.
 func (p *Pipeline) Omissions() Omissions {
-	o := Omissions{Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.board.Dropped(), ProducersRefused: p.producers.Refused()}
+	o := Omissions{Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.board.Dropped(), ProducersRefused: p.producers.Refused}
 	for _, e := range p.pools {
 		o.BlocksForgotten += e.prefix.forgotten()
 	}

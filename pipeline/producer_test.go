@@ -72,13 +72,9 @@ func TestClocksOfProducers(t *testing.T) {
 	}
 	out, _ := watched(t, wallConfig(t), 30, senders...)
 	skew := map[string]float64{"ahead": 89.96, "batches": 0, "behind": -300, "right": 0, "too": 0}
-	typical := map[string]float64{"ahead": math.NaN(), "batches": 28, "behind": 300, "right": .1, "too": .8}
 	for _, x := range out.Producers {
 		if want := skew[x.Name]; math.Abs(x.Skew-want) > .2 {
 			t.Errorf("the clock of %s is off by %.2f s, want %.2f", x.Name, x.Skew, want)
-		}
-		if want := typical[x.Name]; math.IsNaN(x.DelayTypical) != math.IsNaN(want) || x.DelayTypical < want/2 || x.DelayTypical > want*2+.1 {
-			t.Errorf("the typical delay of %s is %.2f s, want about %.1f", x.Name, x.DelayTypical, want)
 		}
 	}
 	if len(out.Producers) != len(senders) || out.Pools[0].Producers != len(senders) {

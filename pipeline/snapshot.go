@@ -30,7 +30,7 @@ type state struct {
 	Pools    int                 `cbor:"9,keyasint"` // number of pools
 	Board    alerting.BoardState `cbor:"10,keyasint"`
 
-	Producers *features.ProducersState `cbor:"20,keyasint,omitempty"`
+	Producers *features.Producers `cbor:"20,keyasint"`
 }
 
 type poolState struct {
@@ -71,7 +71,7 @@ func (p *Pipeline) Encode(w io.Writer) error {
 	put := encoder.NewEncoder(w).Encode
 	if err := put(&state{
 		Version: snapshotVersion, Clock: p.cfg.Clock, Sequence: p.sequence, Time: p.time.timekeeperState, Counters: p.counters,
-		Pools: len(p.pools), Board: p.board.State(), Producers: p.producers.State(),
+		Pools: len(p.pools), Board: p.board.State(), Producers: p.producers,
 	}); err != nil {
 		return err
 	}
@@ -131,9 +131,7 @@ func Restore(cfg Config, snapshot io.Reader) (*Pipeline, error) {
 
 func (p *Pipeline) restore(s *state, next func(part any) error) (err error) {
 	p.board.Restore(s.Board)
-	if p.producers, err = features.RestoreProducers(p.cfg.producers(), s.Producers); err != nil {
-		return err
-	}
+	p.producers = features.NewProducers(p.cfg.producers(), s.Producers)
 	p.sequence, p.time.timekeeperState = s.Sequence, s.Time
 	p.counters = s.Counters
 	if p.counters.Refused == nil {

@@ -60,15 +60,13 @@ type statusJSON struct {
 // producerJSON is a producer of telemetry. Its source is the Forewarm-Source header of its messages, or the replica in
 // its records; "" is all producers with neither.
 type producerJSON struct {
-	Source       string     `json:"source,omitempty"`      // name in the header Forewarm-Source
-	Declared     bool       `json:"declared"`              // true if the header names it
-	Records      uint64     `json:"records"`               // accepted
-	Future       uint64     `json:"future_records"`        // refused because they are too far in the future
-	Watermark    *time.Time `json:"watermark"`             // newest event time
-	Heard        *time.Time `json:"heard"`                 // when its newest record was stored
-	Skew         number     `json:"clock_skew_seconds"`    // positive ahead, negative behind
-	DelayLeast   number     `json:"delay_least_seconds"`   // from an event to its storing
-	DelayTypical number     `json:"delay_typical_seconds"` // the same, median
+	Source    string     `json:"source,omitempty"`   // name in the header Forewarm-Source
+	Declared  bool       `json:"declared"`           // true if the header names it
+	Records   uint64     `json:"records"`            // accepted
+	Future    uint64     `json:"future_records"`     // refused because they are too far in the future
+	Watermark *time.Time `json:"watermark"`          // newest event time
+	Heard     *time.Time `json:"heard"`              // when its newest record was stored
+	Skew      number     `json:"clock_skew_seconds"` // positive ahead, negative behind
 }
 
 type etaJSON struct {
@@ -206,8 +204,7 @@ func (s *Server) getStatus(*http.Request) (any, error) {
 	for i := range st.Producers {
 		x := &st.Producers[i]
 		out.Producers = append(out.Producers, producerJSON{
-			x.Name, x.Declared, x.Records, x.Future, instant(x.Watermark), instant(x.Heard),
-			number(x.Skew), number(x.DelayLeast), number(x.DelayTypical),
+			x.Name, x.Declared, x.Records, x.Future, instant(x.Watermark), instant(x.Heard), number(x.Skew),
 		})
 	}
 	if st.LagKnown {

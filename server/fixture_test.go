@@ -123,8 +123,8 @@ func fullOutput() *pipeline.Output {
 }
 
 var fullProducers = []features.ProducerState{
-	{Name: `gateway "a"`, Declared: true, Records: 5000, Future: 12, Watermark: origin.Add(85 * time.Second), Heard: origin, Skew: 90, DelayLeast: -90, DelayTypical: .1},
-	{Name: "replica-1", Records: 5, Watermark: origin.Add(-55 * time.Second), Heard: origin.Add(-time.Minute), Skew: math.NaN(), DelayLeast: .2, DelayTypical: 31},
+	{Name: `gateway "a"`, Declared: true, Records: 5000, Future: 12, Watermark: origin.Add(85 * time.Second), Heard: origin, Skew: 90},
+	{Name: "replica-1", Records: 5, Watermark: origin.Add(-55 * time.Second), Heard: origin.Add(-time.Minute), Skew: math.NaN()},
 }
 
 // fixedReader is a Reader of values.

@@ -126,10 +126,6 @@ var families = []family{
 	{"forewarm_producer_clock_skew_seconds", "gauge", "Least difference between a producer's clock and the stream's: positive when it is ahead, negative when it is behind or holds records back.", each(producers, func(p *features.ProducerState, add add) {
 		add(p.Skew, "source", p.Name)
 	})},
-	{"forewarm_producer_delay_seconds", "gauge", "Time from an event until the stream stores it: the least and the typical of the last 10 to 20 minutes.", each(producers, func(p *features.ProducerState, add add) {
-		add(p.DelayLeast, "source", p.Name, "of", "least")
-		add(p.DelayTypical, "source", p.Name, "of", "typical")
-	})},
 	{"forewarm_producer_fault", "gauge", "1 while a producer's clock is ahead (clock_ahead), is behind or holds records back (clock_behind), or it alone of its pool is silent.", each(pools, func(p *features.PoolMinute, add add) {
 		for _, f := range p.Faults {
 			add(1, "pool", p.Pool, "source", f.Producer, "kind", string(f.Kind))

@@ -67,7 +67,7 @@ func readDashboards(t *testing.T) map[string]dashboard {
 }
 
 // mayBeEmpty are the queries that answer only when something is wrong or has changed, after some time, or on the wall clock.
-var mayBeEmpty = regexp.MustCompile(`forewarm_(traffic_peak_to_mean_ratio|driver_change|producer_fault|ingest_refused_total|forecast_coverage_ratio|producer_delay_seconds|producer_clock_skew_seconds)`)
+var mayBeEmpty = regexp.MustCompile(`forewarm_(traffic_peak_to_mean_ratio|driver_change|producer_fault|ingest_refused_total|forecast_coverage_ratio|producer_clock_skew_seconds)`)
 
 // TestScenarioDashboards puts the metrics of a daemon that goes through some hours of traffic into a real Prometheus, and asks it each
 // query of the dashboards. The traffic grows in the last hour until the pool runs out.
