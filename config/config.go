@@ -27,7 +27,6 @@ type Config struct {
 	Clock        pipeline.Clock `yaml:"clock"`
 	Every        time.Duration  `yaml:"every"`         // interval of forecasts and decisions, whole minutes
 	DedupEntries int            `yaml:"dedup_entries"` // request ids remembered
-	PrefixBlocks int            `yaml:"prefix_blocks"` // prompt blocks remembered per pool
 
 	Features features.Config         `yaml:"features"`
 	Classify features.ClassifyConfig `yaml:"classify"`
@@ -76,7 +75,7 @@ type Report struct {
 func Default() *Config {
 	p := pipeline.DefaultConfig()
 	return &Config{
-		Clock: p.Clock, Every: p.Every, DedupEntries: p.DedupEntries, PrefixBlocks: p.PrefixBlocks, MaxPools: p.MaxPools,
+		Clock: p.Clock, Every: p.Every, DedupEntries: p.DedupEntries, MaxPools: p.MaxPools,
 		Features:  features.DefaultConfig(),
 		Decision:  p.Decision,
 		NATS:      jetstream.DefaultConfig(),

@@ -23,7 +23,7 @@ const (
 // Pipeline returns the pipeline's configuration. It reads the files that pools name.
 func (c *Config) Pipeline() (pipeline.Config, error) {
 	p := pipeline.DefaultConfig()
-	p.Clock, p.Every, p.DedupEntries, p.PrefixBlocks, p.MaxPools = c.Clock, c.Every, c.DedupEntries, c.PrefixBlocks, c.MaxPools
+	p.Clock, p.Every, p.DedupEntries, p.MaxPools = c.Clock, c.Every, c.DedupEntries, c.MaxPools
 	p.Features, p.Classify, p.Decision = c.Features, c.Classify, c.Decision
 	if c.NATS.Partitioned() {
 		p.Owns = c.NATS.Owns

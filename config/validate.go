@@ -112,7 +112,6 @@ func (c *Config) check(source map[string]string) Errors {
 		k.fail("every", c.Every, "must be whole minutes", "write 1m, 2m, 5m …")
 	}
 	between(k, "dedup_entries", c.DedupEntries, 1, 1<<24, "it should cover the ids of the longest redelivery")
-	between(k, "prefix_blocks", c.PrefixBlocks, 0, 1<<22, "about what the KV caches of a pool hold; 0 estimates no cached tokens")
 	c.checkFeatures(k)
 	c.checkClassify(k)
 	c.checkPools(k)

@@ -1,10 +1,6 @@
 package ingest
 
-import (
-	"encoding/binary"
-
-	"github.com/hashicorp/golang-lru/v2/simplelru"
-)
+import "github.com/hashicorp/golang-lru/v2/simplelru"
 
 // PrefixCache estimates the cached part of prompts from the sequence hashes of their blocks. It is an LRU cache of
 // blocks, like an engine's prefix cache. A sequence hash covers a block and all before it.
@@ -18,15 +14,14 @@ import (
 //
 // About 130 bytes a block; O(blocks) a call.
 type PrefixCache struct {
-	capacity  int
-	blocks    *simplelru.LRU[uint64, struct{}]
-	forgotten uint64
+	capacity int
+	blocks   *simplelru.LRU[uint64, struct{}]
 }
 
 // NewPrefixCache makes a PrefixCache of at most capacity blocks, at least one.
 func NewPrefixCache(capacity int) *PrefixCache {
 	c := &PrefixCache{capacity: max(1, capacity)}
-	c.blocks, _ = simplelru.NewLRU(c.capacity, func(uint64, struct{}) { c.forgotten++ }) // fails only for capacity 0
+	c.blocks, _ = simplelru.NewLRU[uint64, struct{}](c.capacity, nil) // fails only for capacity 0
 	return c
 }
 
@@ -41,42 +36,4 @@ func (c *PrefixCache) Hit(prompt []uint64) int {
 		c.blocks.Add(prompt[i], struct{}{})
 	}
 	return n
-}
-
-// Resize changes the capacity, at least one, and evicts the oldest blocks beyond it.
-func (c *PrefixCache) Resize(capacity int) {
-	c.capacity = max(1, capacity)
-	c.blocks.Resize(c.capacity)
-}
-
-// Len is the number of blocks remembered.
-func (c *PrefixCache) Len() int { return c.blocks.Len() }
-
-// Forgotten counts the evicted blocks.
-func (c *PrefixCache) Forgotten() uint64 { return c.forgotten }
-
-// PrefixState is the saved state of a PrefixCache.
-type PrefixState struct {
-	Capacity  int    `cbor:"1,keyasint"`
-	Blocks    []byte `cbor:"2,keyasint"` // hashes of 8 bytes, little-endian, oldest first
-	Forgotten uint64 `cbor:"3,keyasint"`
-}
-
-// State copies the blocks of c. O(n).
-func (c *PrefixCache) State() PrefixState {
-	s := PrefixState{Capacity: c.capacity, Forgotten: c.forgotten, Blocks: make([]byte, 0, 8*c.Len())}
-	for _, hash := range c.blocks.Keys() {
-		s.Blocks = binary.LittleEndian.AppendUint64(s.Blocks, hash)
-	}
-	return s
-}
-
-// RestorePrefixCache makes a PrefixCache from its state.
-func RestorePrefixCache(s PrefixState) *PrefixCache {
-	c := NewPrefixCache(s.Capacity)
-	for b := s.Blocks; len(b) >= 8; b = b[8:] {
-		c.blocks.Add(binary.LittleEndian.Uint64(b), struct{}{})
-	}
-	c.forgotten = s.Forgotten
-	return c
 }

@@ -44,12 +44,12 @@ func (p *Pipeline) redefine(name string, keys []byte) error {
 	case slices.ContainsFunc(p.cfg.Pools, func(c capacity.Pool) bool { return c.Name == name }):
 		return fmt.Errorf("pool %q is in the configuration, which wins: remove it from pools, or its definition", name)
 	case len(keys) == 0:
-		if served && e.defined != nil {
-			e.defined.Withdrawn = true
+		if served && e.Defined != nil {
+			e.Defined.Withdrawn = true
 		}
 		return nil
-	case served && e.defined != nil && bytes.Equal(e.defined.Keys, keys):
-		e.defined.LastSeen, e.defined.Withdrawn = p.time.Last, false
+	case served && e.Defined != nil && bytes.Equal(e.Defined.Keys, keys):
+		e.Defined.LastSeen, e.Defined.Withdrawn = p.time.Last, false
 		return nil
 	case !served && len(p.pools) >= p.cfg.MaxPools:
 		return fmt.Errorf("pool %q is one too many: max_pools is %d", name, p.cfg.MaxPools)
@@ -66,7 +66,7 @@ func (p *Pipeline) redefine(name string, keys []byte) error {
 	learned := e.warmup.State()
 	e.pool, e.warmup = c, c.Warmup
 	e.warmup.Restore(learned)
-	e.defined = &definition{Keys: keys, LastSeen: p.time.Last}
+	e.Defined = &definition{Keys: keys, LastSeen: p.time.Last}
 	p.changes++
 	p.aggregator.SetService(name, serviceOf(&c))
 	p.forecaster.SetZone(name, c.Zone)
@@ -84,14 +84,14 @@ func (d *definition) observeTelemetry(at time.Time) {
 // pools whose definition was withdrawn, once they are silent.
 func (p *Pipeline) forgetSilent(t time.Time) {
 	p.pools = slices.DeleteFunc(p.pools, func(e *poolEntry) bool {
-		if e.defined == nil {
+		if e.Defined == nil {
 			return false
 		}
-		if e.defined.LastSeen.IsZero() { // it was defined before the first tick
-			e.defined.LastSeen = t
+		if e.Defined.LastSeen.IsZero() { // it was defined before the first tick
+			e.Defined.LastSeen = t
 		}
-		silent := t.Sub(e.defined.LastSeen)
-		if silent < withdrawnAfter || !e.defined.Withdrawn && silent < p.cfg.Features.ClassTTL {
+		silent := t.Sub(e.Defined.LastSeen)
+		if silent < withdrawnAfter || !e.Defined.Withdrawn && silent < p.cfg.Features.ClassTTL {
 			return false
 		}
 		p.changes++

@@ -118,7 +118,7 @@ func TestDefine(t *testing.T) {
 	}
 	cfg.Pools = append(cfg.Pools, testPool(t, "noted")) // and now it is configured
 	again, err = Restore(cfg, bytes.NewReader(saved(t, p)))
-	if err != nil || again.pools[0].pool.Replicas.Max != 30 || again.pools[0].defined != nil || again.pools[0].decision.LastTick.IsZero() {
+	if err != nil || again.pools[0].pool.Replicas.Max != 30 || again.pools[0].Defined != nil || again.pools[0].Decision.LastTick.IsZero() {
 		t.Errorf("%v: the configuration did not win", err)
 	}
 }

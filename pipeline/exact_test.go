@@ -96,7 +96,7 @@ func everythingHappened(t *testing.T, p *Pipeline) {
 	}
 	f := o.Features
 	for what, n := range map[string]uint64{
-		"amended": f.Amended, "sums": f.Sums, "blocks forgotten": o.BlocksForgotten, "replica reports": f.ReplicaReports,
+		"amended": f.Amended, "sums": f.Sums, "replica reports": f.ReplicaReports,
 		"adopted calls": uint64(p.calls.adopted.Len()),
 	} {
 		if n == 0 {

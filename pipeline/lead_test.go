@@ -229,7 +229,7 @@ func TestNobodyObeys(t *testing.T) {
 	if seen := w.p.pools[0].warmup.State().Seen; seen != 0 {
 		t.Errorf("%d lags learned although no replica came", seen)
 	}
-	for len(w.p.pools[0].asks.Open) > 0 {
+	for len(w.p.pools[0].Asks.Open) > 0 {
 		w.minute()
 	}
 	w.ready[7] = w.now.Add(-time.Minute)

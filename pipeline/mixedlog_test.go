@@ -185,7 +185,7 @@ func (g *logWriter) replicas(at time.Time) {
 // mixedConfig serves a mixedLog, with everything switched on.
 func mixedConfig(t testing.TB, clock Clock) Config {
 	cfg := eventConfig(t, "p", "q")
-	cfg.Clock, cfg.PrefixBlocks = clock, 2000
+	cfg.Clock = clock
 	cfg.Classify = features.ClassifyConfig{Rules: []features.Rule{{Class: "first", Tenant: []string{"t0", "t?1"}}}}
 	if clock == WallClock {
 		cfg.Features.Lateness = 10 * time.Second

@@ -100,7 +100,7 @@ func TestHolesAreJumpedOver(t *testing.T) {
 			}
 		}
 	}
-	for range jumpConfirm {
+	for range leapConfirm {
 		b := ingest.Batch{Requests: []ingest.Request{{Pool: "p", ArrivedAt: end, PromptTokens: 1, CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown}}}
 		p.Apply(&b, emit)
 	}
@@ -141,7 +141,7 @@ func TestHolesForgetNothing(t *testing.T) {
 					at = at.Add(hole)
 				}
 				b := ingest.Batch{ReceivedAt: at.Add(time.Minute), Watermark: &ingest.Watermark{At: at.Add(time.Minute)}}
-				for i := range 2 * jumpConfirm {
+				for i := range 2 * leapConfirm {
 					b.Requests = append(b.Requests, ingest.Request{
 						Pool: "p", Class: []string{"full", "light"}[i%2], ArrivedAt: at.Add(time.Duration(i) * time.Second),
 						PromptTokens: int64(2000 - 1000*(i%2)), CachedTokens: ingest.Unknown, OutputTokens: 10, MaxOutputTokens: ingest.Unknown,

@@ -50,10 +50,6 @@ type Config struct {
 	Owns func(pool string) bool
 	// DedupEntries bounds the remembered request ids.
 	DedupEntries int
-	// PrefixBlocks bounds the remembered prompt blocks of a pool; the size of its KV caches may bound them further.
-	// They give the cached tokens of requests that report block hashes instead. With 0, those cached tokens stay
-	// unknown.
-	PrefixBlocks int
 	// ShownClasses is the number of classes of a pool, heaviest first, in its forecasts; see forecaster.Config.Shown.
 	ShownClasses int
 	// Events are the calendar of all pools; see forecaster.Config.Events.
@@ -79,8 +75,7 @@ func (c *Config) Pool(name string) (pool capacity.Pool, ok bool) {
 func DefaultConfig() Config {
 	return Config{
 		Clock: WallClock, Every: features.Minute, Features: features.DefaultConfig(), Decision: alerting.DefaultConfig(),
-		DedupEntries: 1 << 18, PrefixBlocks: 1 << 17, MaxPools: 64,
-		ShownClasses: forecaster.DefaultShown,
+		DedupEntries: 1 << 18, MaxPools: 64, ShownClasses: forecaster.DefaultShown,
 	}
 }
 
@@ -130,18 +125,23 @@ type Pipeline struct {
 
 // poolEntry is the state of a pool, except its windows and forecasts.
 type poolEntry struct {
-	pool         capacity.Pool
-	defined      *definition // nil unless the log defines the pool
-	warmup       capacity.Warmup
-	decision     alerting.State
-	calibrator   forecaster.Calibrator
-	line         alerting.Line
-	signals      alerting.Signals
-	issued       []issue   // newest last, at most maxIssues
-	lastReadyAck time.Time // last ready ack of an autoscaler; to the second
-	asks         asks
-	prefix       prefix
-	service      service
+	decisionState
+	pool       capacity.Pool
+	warmup     capacity.Warmup
+	calibrator forecaster.Calibrator
+	line       alerting.Line
+	signals    alerting.Signals
+	service    service
+}
+
+// decisionState is the state after a decision that the next one of its pool needs, without that of models.
+type decisionState struct {
+	Warmup       capacity.WarmupState `cbor:"1,keyasint"` // only in a saved state
+	Decision     alerting.State       `cbor:"2,keyasint"`
+	Issued       []issue              `cbor:"3,keyasint"`          // newest last, at most maxIssues
+	LastReadyAck time.Time            `cbor:"4,keyasint,omitzero"` // of an autoscaler; to the second
+	Asks         asks                 `cbor:"5,keyasint"`
+	Defined      *definition          `cbor:"6,keyasint,omitempty"` // nil unless the log defines the pool
 }
 
 // asks are the replicas that decisions requested and that are not ready yet.
@@ -204,10 +204,10 @@ func (a *asks) complete(r *ingest.Replica, warmed time.Duration) time.Duration {
 func (e *poolEntry) learnWarmup(r *ingest.Replica, life features.ReplicaLife, mode alerting.Mode) {
 	var lag time.Duration
 	if life.New {
-		lag = e.asks.complete(r, life.Warmed)
+		lag = e.Asks.complete(r, life.Warmed)
 	}
 	switch {
-	case !e.lastReadyAck.IsZero() && r.At.Sub(e.lastReadyAck) < ackPrecedence:
+	case !e.LastReadyAck.IsZero() && r.At.Sub(e.LastReadyAck) < ackPrecedence:
 		return
 	case mode != alerting.Active && life.Warmed > 0:
 		lag = life.Warmed
@@ -216,7 +216,7 @@ func (e *poolEntry) learnWarmup(r *ingest.Replica, life features.ReplicaLife, mo
 		e.warmup.Observe(lag)
 		return
 	}
-	if !life.Started || !e.asks.Learned.IsZero() && r.At.Sub(e.asks.Learned) < ackPrecedence {
+	if !life.Started || !e.Asks.Learned.IsZero() && r.At.Sub(e.Asks.Learned) < ackPrecedence {
 		return
 	}
 	if took := time.Duration(r.StartupSeconds * float64(time.Second)); took > e.warmup.Quantile(0.5) {
@@ -252,18 +252,18 @@ func (e *poolEntry) recordIssue(d *alerting.Decision) {
 	if !d.Publish || d.Action == alerting.ScaleIn || d.Action == alerting.Hold && d.Desired <= d.Ready {
 		return // no ack can give a lag
 	}
-	if len(e.issued) == maxIssues {
-		e.issued = append(e.issued[:0], e.issued[1:]...)
+	if len(e.Issued) == maxIssues {
+		e.Issued = append(e.Issued[:0], e.Issued[1:]...)
 	}
 	at := d.Tick
 	if !d.AskedAt.IsZero() {
 		at = d.AskedAt // a renewal requests nothing new, nor does a hold with pending replicas
 	}
-	e.issued = append(e.issued, issue{d.Generation, at})
+	e.Issued = append(e.Issued, issue{d.Generation, at})
 }
 
 func (e *poolEntry) issuedAt(generation int64) (time.Time, bool) {
-	for _, x := range e.issued {
+	for _, x := range e.Issued {
 		if x.Generation == generation {
 			return x.At, true
 		}
@@ -389,8 +389,7 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 }
 
 func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason {
-	e := p.entry(r.Pool)
-	if e == nil {
+	if p.entry(r.Pool) == nil {
 		return ingest.ReasonUnknownPool
 	}
 	if reason := p.advanceTo(r.EventTime(), emit); reason != "" {
@@ -399,16 +398,10 @@ func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason 
 	if p.dedup.Seen(r.Pool, r.ID, r.Attempt, r.Phase) {
 		return ingest.ReasonDuplicate
 	}
-	e.prefix.setCachedTokens(r, p.cfg.PrefixBlocks)
-	p.classify(e, r)
-	return p.count(p.aggregator.AddAttempt(r, p.calls.alreadyCounted(r, p.dedup)))
-}
-
-// classify sets the class of a request if a rule matches.
-func (p *Pipeline) classify(e *poolEntry, r *ingest.Request) {
 	if class, ok := p.cfg.Classify.Class(r); ok {
 		r.Class = class
 	}
+	return p.count(p.aggregator.AddAttempt(r, p.calls.alreadyCounted(r, p.dedup)))
 }
 
 func (p *Pipeline) sum(s *ingest.Sum, emit func(*Output)) ingest.Reason {
@@ -449,7 +442,7 @@ func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
 		}
 		if asked, ok := e.issuedAt(generation); ok {
 			e.warmup.Observe(a.At.Sub(asked))
-			e.lastReadyAck = a.At.UTC().Truncate(time.Second)
+			e.LastReadyAck = a.At.UTC().Truncate(time.Second)
 		}
 	}
 	return p.count("")
@@ -531,13 +524,12 @@ func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 	emit(&out)
 }
 
-// updatePools updates prefix caches and signals of each pool.
+// updatePools updates the signals of each pool.
 func (p *Pipeline) updatePools(out *Output) {
 	for i := range out.Pools {
 		if e := p.entry(out.Pools[i].Pool); e != nil {
-			e.prefix.resize(&out.Pools[i].State, &e.pool, p.cfg.PrefixBlocks)
 			e.signals = e.signals.Add(out.Tick, out.Windows, &out.Pools[i])
-			e.defined.observeTelemetry(out.Pools[i].LastEvent)
+			e.Defined.observeTelemetry(out.Pools[i].LastEvent)
 		}
 	}
 }
@@ -555,19 +547,19 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 			continue // no longer configured
 		}
 		pool, cfg := e.pool, p.decision(e)
-		pool.Warmup = e.warmup.Given(pendingAges(t, &f.Minute.State, e.asks.Open))
+		pool.Warmup = e.warmup.Given(pendingAges(t, &f.Minute.State, e.Asks.Open))
 		trusted := pool.Trust(&e.service.learned, f.Minute.State.KVCapacityTokens, t)
 		pool.Rates = trusted.Rates
-		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.decision, cfg.Mode)
+		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.Decision, cfg.Mode)
 		lead := forecaster.LeadTime(&pool.Warmup)
 		e.line.Judge(e.calibrator.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Load(f.Pool, dimension, minute) }))
 		window := lead + cfg.Hold
 		projection := forecaster.Project(f, alerting.Serving(&pool, &trusted), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.calibrator)
 		if pool.Disaggregated {
-			projection.Prompts = new(forecaster.Project(f, alerting.Prompting(&pool, &trusted), &pool.Warmup, alerting.PromptSupply(t, &pool, &e.decision), pool.PrefillReserves.Failure, window, &e.calibrator))
+			projection.Prompts = new(forecaster.Project(f, alerting.Prompting(&pool, &trusted), &pool.Warmup, alerting.PromptSupply(t, &pool, &e.Decision), pool.PrefillReserves.Failure, window, &e.calibrator))
 		}
 		e.calibrator.Issue(f, &projection, &pool.Warmup)
-		if !t.After(e.decision.LastTick) {
+		if !t.After(e.Decision.LastTick) {
 			resuming = true
 			continue // decided before the state was lost: see Resume
 		}
@@ -582,17 +574,17 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence, Signals: e.signals}
 		in.WarnFrom, in.FalsePerWeek = e.line.At(cfg)
 		in.Basis = alerting.NewBasis(&e.pool, &pool.Warmup, &trusted, &f.Minute)
-		was := e.decision.LastDesired
+		was := e.Decision.LastDesired
 		var d alerting.Decision
-		d, e.decision = alerting.Decide(t, in, e.decision, cfg)
+		d, e.Decision = alerting.Decide(t, in, e.Decision, cfg)
 		out.Projections = append(out.Projections, projection)
 		out.Decisions = append(out.Decisions, d)
 		e.recordIssue(&d)
-		e.asks.update(&d, was)
+		e.Asks.update(&d, was)
 		if !d.Stale {
 			e.line.Tick(t, d.Ahead(), cfg)
 		}
-		if !d.Stale || e.defined == nil || !e.defined.Withdrawn { // else the silence is no fault
+		if !d.Stale || e.Defined == nil || !e.Defined.Withdrawn { // else the silence is no fault
 			conditions = append(conditions, alerting.Conditions(&d, f, cfg)...)
 		}
 	}
@@ -639,7 +631,7 @@ func (p *Pipeline) NumServed() int { return len(p.pools) }
 // Defined are the pools that the log defines, ordered by name.
 func (p *Pipeline) Defined() (pools []capacity.Pool) {
 	for _, e := range p.pools {
-		if e.defined != nil {
+		if e.Defined != nil {
 			pools = append(pools, e.pool)
 		}
 	}
@@ -685,16 +677,14 @@ func (p *Pipeline) Counters() Counters { return p.counters }
 type Omissions struct {
 	Features          features.Counters
 	IDsForgotten      uint64 // by the deduper
-	BlocksForgotten   uint64 // by the prefix caches of the pools
 	ConditionsDropped uint64 // by the alert board
 	ProducersRefused  uint64 // records of producers beyond the bound
 }
 
 // Omissions since the first start.
 func (p *Pipeline) Omissions() Omissions {
-	o := Omissions{Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.board.Dropped(), ProducersRefused: p.producers.Refused}
-	for _, e := range p.pools {
-		o.BlocksForgotten += e.prefix.forgotten()
+	return Omissions{
+		Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.board.Dropped(),
+		ProducersRefused: p.producers.Refused,
 	}
-	return o
 }

@@ -248,19 +248,13 @@ func TestEventClockNeedsMoreThanOneWitness(t *testing.T) {
 		return len(b.Refused)
 	}
 	send(midnight)
-	// Records that disagree, or that good ones come between, do not move time, however near or far.
-	for i := range 3 * jumpConfirm {
-		ahead := midnight.Add(time.Duration(1+i) * time.Hour)
-		if send(ahead) != 1 {
-			t.Fatalf("a record of %s was taken, the clock is at %s", ahead, p.LastTick())
-		}
-	}
+	// Records that good ones come between do not move time, however near or far.
 	for _, ahead := range []time.Duration{12 * time.Minute, time.Hour, 7 * 24 * time.Hour} {
-		for i := range 2 * jumpConfirm {
+		for i := range 2 * leapConfirm {
 			if send(midnight.Add(ahead)) != 1 {
 				t.Fatalf("a record %s ahead was taken", ahead)
 			}
-			if i%(jumpConfirm-1) == jumpConfirm-2 && send(midnight.Add(5*time.Second)) != 0 {
+			if i%(leapConfirm-1) == leapConfirm-2 && send(midnight.Add(5*time.Second)) != 0 {
 				t.Fatal("a good record was refused")
 			}
 		}
@@ -274,7 +268,7 @@ func TestEventClockNeedsMoreThanOneWitness(t *testing.T) {
 	for i := range 20 {
 		refused += send(week.Add(time.Duration(i) * time.Second))
 	}
-	if refused != jumpConfirm-1 || !p.LastTick().Equal(week) {
+	if refused != leapConfirm-1 || !p.LastTick().Equal(week) {
 		t.Errorf("%d refused, clock at %s", refused, p.LastTick())
 	}
 }
@@ -287,17 +281,6 @@ func TestALeapWithinTheReviseSpanLosesNothing(t *testing.T) {
 		p.Apply(&b, func(*Output) {})
 		if len(b.Refused) != 0 {
 			t.Errorf("a record of %s is refused as %s", at, b.Refused[0].Reason)
-		}
-	}
-}
-
-// TestEventClockFollowsSparseTraffic: where no records are near each other, enough of them move time all the same.
-func TestEventClockFollowsSparseTraffic(t *testing.T) {
-	k := timekeeper{clock: EventClock}
-	k.recordTick(midnight)
-	for i := 1; i <= rowConfirm; i++ {
-		if got, want := k.plausible(midnight.Add(time.Duration(i)*time.Hour)), i == rowConfirm; got != want {
-			t.Fatalf("record %d taken: %t, want %t", i, got, want)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // snapshotVersion changes with the layout of state.
-const snapshotVersion = 23
+const snapshotVersion = 24
 
 // state is the first part of a Pipeline's state. Then follow the parts of the Forecaster, the ids of seen requests and
 // of adopted calls, a poolState for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), so neither
@@ -34,21 +34,13 @@ type state struct {
 }
 
 type poolState struct {
-	Name     string               `cbor:"1,keyasint"`
-	Warmup   capacity.WarmupState `cbor:"2,keyasint"`
-	Decision alerting.State       `cbor:"3,keyasint"`
-	Issued   []issue              `cbor:"4,keyasint"`
-	Prefix   *prefixState         `cbor:"5,keyasint,omitempty"`
-
-	Defined      *definition `cbor:"6,keyasint,omitempty"`
-	LastReadyAck time.Time   `cbor:"7,keyasint,omitzero"`
-	Asks         asks        `cbor:"13,keyasint"`
-
-	Service    capacity.ServiceState      `cbor:"8,keyasint"`
-	Minutes    readyMinutes               `cbor:"9,keyasint"`
-	Calibrator forecaster.CalibratorState `cbor:"10,keyasint"`
-	Signals    alerting.Signals           `cbor:"11,keyasint"`
-	Line       alerting.Line              `cbor:"12,keyasint"`
+	Name       string                     `cbor:"1,keyasint"`
+	After      decisionState              `cbor:"2,keyasint"`
+	Service    capacity.ServiceState      `cbor:"3,keyasint"`
+	Minutes    readyMinutes               `cbor:"4,keyasint"`
+	Calibrator forecaster.CalibratorState `cbor:"5,keyasint"`
+	Signals    alerting.Signals           `cbor:"6,keyasint"`
+	Line       alerting.Line              `cbor:"7,keyasint"`
 }
 
 // encoder is deterministic (RFC 8949 §4.2): equal states are equal bytes. decoder has bounds far above any valid state.
@@ -85,8 +77,7 @@ func (p *Pipeline) Encode(w io.Writer) error {
 	}
 	for _, e := range p.pools {
 		if err := put(&poolState{
-			Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: e.issued, Prefix: e.prefix.state(),
-			Defined: e.defined, LastReadyAck: e.lastReadyAck, Asks: e.asks, Service: e.service.learned.State(), Minutes: e.service.ready,
+			Name: e.pool.Name, After: e.after(), Service: e.service.learned.State(), Minutes: e.service.ready,
 			Calibrator: e.calibrator.State(), Signals: e.signals, Line: e.line,
 		}); err != nil {
 			return err
@@ -152,36 +143,71 @@ func (p *Pipeline) restore(s *state, next func(part any) error) (err error) {
 		if err := next(&ps); err != nil {
 			return err
 		}
-		if err := p.restorePool(&ps); err != nil {
-			return fmt.Errorf("pool %q: %w", ps.Name, err)
-		}
+		p.restorePool(&ps)
 	}
 	p.aggregator, err = features.Restore(p.cfg.Features, next)
 	return err
 }
 
-// restored finds a pool whose state is restored, or adds it as it was defined. A definition that the configuration does not
-// allow any more is dropped; the pool is then served as one that was never defined.
-func (p *Pipeline) restored(pool string, defined *definition) *poolEntry {
-	if defined != nil && p.redefine(pool, defined.Keys) == nil {
-		e := p.entry(pool)
-		e.defined = defined
-		return e
-	}
-	return p.entry(pool)
-}
-
-func (p *Pipeline) restorePool(s *poolState) (err error) {
-	e := p.restored(s.Name, s.Defined)
+func (p *Pipeline) restorePool(s *poolState) {
+	e := p.continued(s.Name, &s.After)
 	if e == nil {
-		return nil // no longer configured
+		return // no longer configured
 	}
-	e.warmup.Restore(s.Warmup)
 	e.calibrator.Restore(s.Calibrator)
 	e.signals, e.line = s.Signals, s.Line
-	e.decision, e.issued, e.lastReadyAck, e.asks = s.Decision, s.Issued, s.LastReadyAck, s.Asks
 	e.service.learned.Restore(s.Service)
 	e.service.ready = s.Minutes
-	e.prefix.restore(s.Prefix, p.cfg.PrefixBlocks)
-	return err
 }
+
+// after is the saved state after the newest decision.
+func (e *poolEntry) after() decisionState {
+	s := e.decisionState
+	s.Warmup = e.warmup.State()
+	return s
+}
+
+// continued is a pool with a saved state, added as the log defined it; nil if it is not served. A definition that the
+// configuration does not allow any more is dropped; the pool is then served as one that was never defined.
+func (p *Pipeline) continued(pool string, s *decisionState) *poolEntry {
+	if s.Defined != nil && p.redefine(pool, s.Defined.Keys) != nil {
+		s.Defined = nil
+	}
+	e := p.entry(pool)
+	if e != nil {
+		e.decisionState = *s
+		e.warmup.Restore(s.Warmup)
+	}
+	return e
+}
+
+// DecisionState is the encoded state after the newest decision of a pool. Store it with the decision for
+// [Pipeline.Resume].
+func (p *Pipeline) DecisionState(pool string) ([]byte, error) {
+	i, ok := p.findPool(pool)
+	if !ok {
+		return nil, fmt.Errorf("pool %q is not served", pool)
+	}
+	return encoder.Marshal(p.pools[i].after())
+}
+
+// Resume continues after the newest decision of a pool, in a Pipeline that has applied nothing yet: generations,
+// cooldowns and pending replicas go on. Ticks up to that decision do not decide again, but models learn from them. It
+// returns the tick of that decision. A pool that is not served is skipped.
+func (p *Pipeline) Resume(pool string, state []byte) (tick time.Time, err error) {
+	var s decisionState
+	if err := cbor.Unmarshal(state, &s); err != nil {
+		return time.Time{}, fmt.Errorf("state of pool %q: %w", pool, err)
+	}
+	e := p.continued(pool, &s)
+	if e == nil {
+		return time.Time{}, nil
+	}
+	return e.Decision.LastTick, nil
+}
+
+// resuming reports whether a pool already decided on this part of the log, which then teaches no warm-up lag again.
+func (p *Pipeline) resuming(e *poolEntry) bool { return p.time.Last.Before(e.Decision.LastTick) }
+
+// ResumeAlerts continues firing alerts.
+func (p *Pipeline) ResumeAlerts(firing []alerting.Alert) { p.board.Reopen(firing) }

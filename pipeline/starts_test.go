@@ -107,7 +107,7 @@ func TestLeadFollowsTheLag(t *testing.T) {
 		t.Errorf("lead %s after 10 lags of 18 to 22 minutes", lead)
 	}
 	e := p.pools[0]
-	e.issued = append(e.issued, issue{Generation: 7, At: at.Add(-time.Hour)})
+	e.Issued = append(e.Issued, issue{Generation: 7, At: at.Add(-time.Hour)})
 	seen := len(e.warmup.State().Observed)
 	p.Apply(&ingest.Batch{Acks: []ingest.Ack{{Pool: "p", Generation: 7, Stage: ingest.AckReady, At: at.Add(-30 * time.Minute)}}}, func(*Output) {})
 	scaleUp(1, 20*time.Minute)

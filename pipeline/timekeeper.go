@@ -10,13 +10,10 @@ import (
 
 const (
 	// maxLeap plus the lateness is how far a record or watermark may move the event clock at once, unless
-	// features.future_bound or features.revise allow more. A time beyond it is taken for an error, unless jumpConfirm
-	// in a row agree, each within jumpSpread of the one before, or rowConfirm in a row lie beyond it: a real gap in
-	// traffic.
+	// features.future_bound or features.revise allow more. A time beyond it is taken for an error, unless leapConfirm in
+	// a row lie beyond it: a real gap in traffic.
 	maxLeap     = 5 * time.Minute
-	jumpConfirm = 8
-	jumpSpread  = 10 * time.Minute
-	rowConfirm  = 64
+	leapConfirm = 16
 	// maxCatchUp is the part of a gap in time that is ticked minute by minute.
 	maxCatchUp = 24 * time.Hour
 	// watermarkGrace is how late a watermark may be before the stream's time replaces it.
@@ -45,10 +42,8 @@ func newTimekeeper(c *Config) timekeeper {
 type timekeeperState struct {
 	Last   time.Time `cbor:"1,keyasint"` // newest tick
 	Stream time.Time `cbor:"2,keyasint"` // on the wall clock, newest time of storing a message
-	Jumps  int       `cbor:"3,keyasint"` // consecutive times too far ahead that agree
-	Row    int       `cbor:"4,keyasint"` // consecutive times too far ahead
-	Jump   time.Time `cbor:"5,keyasint"` // the newest of those
-	Live   bool      `cbor:"6,keyasint"` // on the wall clock, a watermark was received
+	Leaps  int       `cbor:"3,keyasint"` // consecutive times too far ahead
+	Live   bool      `cbor:"4,keyasint"` // on the wall clock, a watermark was received
 }
 
 // received records when the stream stored a message. The event clock ignores it, so two replays of a trace have the
@@ -91,25 +86,13 @@ func (k *timekeeper) plausible(t time.Time) bool {
 	if k.clock == WallClock {
 		return k.Stream.IsZero() || !t.After(k.Stream.Add(k.ahead))
 	}
-	if k.Last.IsZero() || !t.After(k.Last.Add(max(k.ahead, maxLeap+k.lateness))) {
-		k.resetJumps()
-		return true
-	}
-	if t.Sub(k.Jump).Abs() > jumpSpread {
-		k.Jumps = 0
-	}
-	k.Jumps++
-	k.Row++
-	k.Jump = t.UTC()
-	if k.Jumps < jumpConfirm && k.Row < rowConfirm {
+	k.Leaps++
+	if !k.Last.IsZero() && t.After(k.Last.Add(max(k.ahead, maxLeap+k.lateness))) && k.Leaps < leapConfirm {
 		return false
 	}
-	k.resetJumps()
+	k.Leaps = 0
 	return true
 }
-
-// resetJumps forgets the times too far ahead.
-func (k *timekeeper) resetJumps() { k.Jumps, k.Row, k.Jump = 0, 0, time.Time{} }
 
 // recordsMoveTime reports whether records move time: always on the event clock; on the wall clock until the first
 // watermark, so history loaded into an empty state is learned minute by minute.

@@ -34,7 +34,6 @@ func (d *Daemon) exportCounters() {
 		{"forewarm_snapshots_refused_total", "Snapshots that could not be used at the start: damaged, of another version, or ahead of the stream.", func() uint64 { return uint64(d.snapshotsRefused) }},
 		{"forewarm_http_foreign_requests_total", "Requests to the page's address that were refused with 403: another host, or a web page of another site.", d.server.Foreign},
 		{"forewarm_dedup_forgotten_total", "Request ids forgotten to stay within the bound.", omitted(&o.IDsForgotten)},
-		{"forewarm_prefix_blocks_forgotten_total", "Prompt blocks forgotten to stay within the bound or the pool's KV capacity.", omitted(&o.BlocksForgotten)},
 		{"forewarm_alerts_dropped_total", "Alert conditions that are not followed because too many others are.", omitted(&o.ConditionsDropped)},
 		{"forewarm_producers_refused_total", "Records of producers beyond the bound. Their clocks are not watched.", omitted(&o.ProducersRefused)},
 		{"forewarm_features_amended_total", "Records that changed a minute after its first count.", omitted(&o.Features.Amended)},
