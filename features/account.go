@@ -48,8 +48,6 @@ func (r *Ranking) Name(i int) (name string, share, margin float64) {
 const (
 	byTenant = iota
 	byFeature
-	byModel
-	byTier // of service
 	accountKinds
 )
 

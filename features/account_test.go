@@ -12,12 +12,7 @@ import (
 )
 
 func from(tenant, feature string) func(*ingest.Request) {
-	return func(r *ingest.Request) {
-		r.Tenant, r.Feature = tenant, feature
-		if tenant != "" {
-			r.Model, r.Tier = "of "+tenant, "premium"
-		}
-	}
+	return func(r *ingest.Request) { r.Tenant, r.Feature = tenant, feature }
 }
 
 func TestRankings(t *testing.T) {
@@ -39,13 +34,6 @@ func TestRankings(t *testing.T) {
 	features := &Ranking{Top: []sketch.Count{{Name: "search", Weight: 720}}, Total: 59 * 120}
 	if diff := cmp.Diff(features, w[0].Features, about); diff != "" {
 		t.Errorf("features (-want +got):\n%s", diff)
-	}
-	models := &Ranking{Top: []sketch.Count{{Name: "of big", Weight: 600}, {Name: "of middle", Weight: 360}, {Name: "of small", Weight: 120}}, Total: 59 * 120}
-	if diff := cmp.Diff(models, w[0].Models, about); diff != "" {
-		t.Errorf("models (-want +got):\n%s", diff)
-	}
-	if name, share, _ := w[0].Tiers.First(); name != "premium" || math.Abs(share-9./59) > 1e-9 {
-		t.Errorf("tier %q has %g", name, share)
 	}
 	for m := 2; m <= 31; m++ {
 		w, _ = a.Close(at(float64(m) * 60))

@@ -119,14 +119,12 @@ func (a *Aggregator) end() int64    { return a.open + a.ahead }
 // holds reports whether a minute is in the open span.
 func (a *Aggregator) holds(minute int64) bool { return minute >= a.oldest() && minute < a.end() }
 
-// refuse returns why a record of this minute cannot be counted, "" if it can, and counts the refusal.
+// refuse returns why a record of this minute cannot be counted, "" if it can.
 func (a *Aggregator) refuse(minute int64) ingest.Reason {
 	switch {
 	case minute < a.oldest():
-		a.counters.Late++
 		return ingest.ReasonLate
 	case minute >= a.end():
-		a.counters.Future++
 		return ingest.ReasonFuture
 	}
 	return ""

@@ -108,8 +108,7 @@ func (c *class) window(at *bucket, m int64, covered, censored, settled bool) Win
 	}
 	w.Key, w.Start, w.Covered, w.Censored, w.Settled = c.key(), startOf(m), covered, censored, settled
 	w.Reports = c.Reports
-	r := &c.rankings
-	w.Tenants, w.Features, w.Models, w.Tiers = r[byTenant], r[byFeature], r[byModel], r[byTier]
+	w.Tenants, w.Features = c.rankings[byTenant], c.rankings[byFeature]
 	return w
 }
 

@@ -59,10 +59,7 @@ func (c *Config) service(pool string) Service {
 
 // Counters count the accepted records and everything that was left out. They only grow.
 type Counters struct {
-	Requests uint64 // request records counted
 	Sums     uint64 // sums counted
-	Late     uint64 // records refused because their minute was settled
-	Future   uint64 // records refused because their minute is beyond the open span
 	Amended  uint64 // records that changed a minute after its first count
 	BadTimes uint64 // requests with contradictory times or a span of more than a day, treated as without times
 

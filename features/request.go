@@ -51,7 +51,6 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, retry bool) ingest.Reason {
 		}
 		return reason
 	}
-	a.counters.Requests++
 	if minute < a.open {
 		a.counters.Amended++
 	}
@@ -314,7 +313,7 @@ type delta struct {
 func (e *delta) read(r *ingest.Request, t *requestTimes) {
 	e.arrived, e.started, e.first, e.finished = t.arrived, t.started, t.first, t.finished
 	e.prompt, e.cached, e.output, e.most = r.PromptTokens, r.CachedTokens, r.OutputTokens, r.MaxOutputTokens
-	e.names = [accountKinds]string{byTenant: r.Tenant, byFeature: r.Feature, byModel: r.Model, byTier: r.Tier}
+	e.names = [accountKinds]string{byTenant: r.Tenant, byFeature: r.Feature}
 	e.how = outcomeOf(r)
 	e.failed = e.how == cutOff && r.Phase != ingest.PhaseCancelled && r.Status != ingest.StatusCancelled
 	e.ends = r.Phase != ingest.PhaseArrived

@@ -126,8 +126,6 @@ type Window struct {
 	// The largest consumers of tokens, at the tick that returned this window; nil without names.
 	Tenants  *Ranking `cbor:"32,keyasint,omitempty"`
 	Features *Ranking `cbor:"33,keyasint,omitempty"`
-	Models   *Ranking `cbor:"54,keyasint,omitempty"` // that served them
-	Tiers    *Ranking `cbor:"55,keyasint,omitempty"` // of service
 }
 
 // Reports is a set of values that the records of a class report.

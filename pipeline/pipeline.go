@@ -625,9 +625,6 @@ func (p *Pipeline) Served() (names []string, more bool) {
 	return names, p.cfg.DefaultPool != nil && len(p.pools) < p.cfg.MaxPools
 }
 
-// NumServed is the number of served pools.
-func (p *Pipeline) NumServed() int { return len(p.pools) }
-
 // Defined are the pools that the log defines, ordered by name.
 func (p *Pipeline) Defined() (pools []capacity.Pool) {
 	for _, e := range p.pools {
