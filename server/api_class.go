@@ -36,6 +36,7 @@ var classSeries = []seriesJSON{
 	{Series: "forewarm_prompt_tokens", Quantile: "0.95", Unit: "tokens", Group: "Length of prompts", Label: "19 of 20 are below"},
 	{Series: "forewarm_output_tokens", Quantile: "0.5", Unit: "tokens", Group: "Length of outputs", Label: "half are below"},
 	{Series: "forewarm_output_tokens", Quantile: "0.95", Unit: "tokens", Group: "Length of outputs", Label: "19 of 20 are below"},
+	{Series: "forewarm_demand_cached_tokens_per_second", Unit: "tokens/s", Group: "Prompt tokens served from cache", Label: "cache hits"},
 	{Series: "forewarm_ttft_seconds", Quantile: "0.95", Unit: "s", Group: "Time to the first token", Label: "19 of 20 are below"},
 	{Series: "forewarm_itl_seconds", Quantile: "0.95", Unit: "s", Group: "Time per output token", Label: "19 of 20 are below"},
 }
