@@ -52,6 +52,7 @@ type Producers struct {
 	Rotated unixTime    `cbor:"3,keyasint"` // beginning of the current span of delays
 
 	cfg      ProducersConfig
+	byName   map[string]*producer // of List; nil when it must be made again
 	latest   *producer
 	source   string // of the batch that is being applied
 	received unixTime
@@ -177,9 +178,14 @@ func (d *delays) add(delay unixTime, exact bool) {
 
 // find returns a producer, a new one if necessary; nil when there are too many.
 func (p *Producers) find(name string) *producer {
-	i, ok := slices.BinarySearchFunc(p.List, name, func(x *producer, name string) int { return strings.Compare(x.Name, name) })
-	if ok {
-		return p.List[i]
+	if p.byName == nil {
+		p.byName = make(map[string]*producer, len(p.List))
+		for _, x := range p.List {
+			p.byName[x.Name] = x
+		}
+	}
+	if x := p.byName[name]; x != nil {
+		return x
 	}
 	declared := p.source != ""
 	if len(p.List) >= maxProducers {
@@ -187,10 +193,11 @@ func (p *Producers) find(name string) *producer {
 			p.Refused++
 			return nil
 		}
-		return p.find(name)
 	}
 	x := &producer{Name: name, Declared: declared, Watermark: never, LastSeen: never, Delays: [2]delays{noDelays, noDelays}}
+	i, _ := slices.BinarySearchFunc(p.List, name, func(x *producer, name string) int { return strings.Compare(x.Name, name) })
 	p.List = slices.Insert(p.List, i, x)
+	p.byName[name] = x
 	return x
 }
 
@@ -206,6 +213,7 @@ func (p *Producers) makeRoom() bool {
 		return false
 	}
 	p.latest = nil
+	delete(p.byName, p.List[oldest].Name)
 	p.List = slices.Delete(p.List, oldest, oldest+1)
 	return true
 }
@@ -275,7 +283,7 @@ type ProducerFault struct {
 // about producers in pools. The results are valid until the next tick. O(producers × pools of each).
 func (p *Producers) Tick(t time.Time, pools []PoolMinute) []ProducerState {
 	now := unixTimeOf(t)
-	p.latest = nil
+	p.latest, p.byName = nil, nil
 	p.List = slices.DeleteFunc(p.List, func(x *producer) bool { return x.LastSeen < now-unixTime(producerTTL) })
 	p.states, p.faults = p.states[:0], p.faults[:0]
 	for _, x := range p.List {
