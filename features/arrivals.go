@@ -29,7 +29,8 @@ type arrival struct {
 }
 
 func newArrivals(capacity int) arrivals {
-	return arrivals{capacity: capacity, at: make(map[uint64]int)}
+	// The queue is never nil, so that an empty one has the same bytes in every snapshot.
+	return arrivals{capacity: capacity, queue: []arrival{}, at: make(map[uint64]int)}
 }
 
 // arrivalHash is FNV-1a over pool, id and attempt. Two requests in flight at once share a hash with a probability of

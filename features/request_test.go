@@ -255,6 +255,9 @@ func TestArrivalsAreForgottenWhenTheirMinuteSettles(t *testing.T) {
 			t.Errorf("after %d min %d arrivals are remembered, want %d", m+1, got, want)
 		}
 	}
+	if !bytes.Equal(bytesOf(t, a), bytesOf(t, restarted(t, a, testConfig()))) {
+		t.Error("an emptied queue of arrivals comes back with other bytes")
+	}
 }
 
 func TestArrivalHashTellsItsPartsApart(t *testing.T) {
