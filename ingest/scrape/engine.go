@@ -19,7 +19,7 @@ type engine struct {
 }
 
 // engines lists every engine, in the order in which they are looked for.
-var engines = [...]engine{vllm, sglang, trtllm, triton, dynamo, epp}
+var engines = [...]engine{vllm, sglang, trtllm, triton, dynamo, epp, inferencePool}
 
 // Auto finds the engine out by its metrics.
 const Auto = "auto"

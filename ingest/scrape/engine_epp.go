@@ -15,3 +15,16 @@ var epp = engine{
 		to.KVUsedRatio = ratio(r.gauge("llm_d_epp_average_kv_cache_utilization"))
 	},
 }
+
+// inferencePool reads the same page by the names of the Gateway API Inference Extension, which llm-d still exposes beside its own:
+// github.com/llm-d/llm-d-router, pkg/epp/metrics/collectors/inference_pool.go.
+var inferencePool = engine{
+	name:    "inferencepool",
+	anchors: []string{"inference_pool_per_pod_queue_size"},
+	labels:  []string{"model_server_pod"},
+	workers: true,
+	read: func(r rank, to *ingest.Replica) {
+		to.Waiting = requests(r.gauge("inference_pool_per_pod_queue_size"))
+		to.KVUsedRatio = ratio(r.gauge("inference_pool_average_kv_cache_utilization"))
+	},
+}

@@ -65,6 +65,7 @@ func TestEngines(t *testing.T) {
 			replicaOf("qwen-0", func(r *ingest.Replica) { r.KVUsedRatio, r.Waiting = 0.5, 3 }),
 			replicaOf("qwen-1", func(r *ingest.Replica) { r.KVUsedRatio, r.Waiting = 0.5, 0 }),
 		},
+		"inferencepool.txt": {replicaOf("qwen-0", func(r *ingest.Replica) { r.KVUsedRatio, r.Waiting = 0.75, 4 })},
 		"sglang.txt": {replicaOf("h:1", func(r *ingest.Replica) {
 			r.KVCapacityTokens, r.KVUsedTokens, r.KVUsedRatio, r.Running, r.Waiting, r.PreemptionsTotal = 262_144, 239_901, 0.915, 5, 8, 6
 			r.PrefixHitsTotal, r.PrefixQueryTotal, r.StartupSeconds = 250, 1000, 95.5

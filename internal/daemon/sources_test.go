@@ -26,7 +26,7 @@ func TestDynamoNeedsNoGlue(t *testing.T) {
 	for i := range minutes * 6 {
 		received := start + int64(i)*10_000
 		p.publish(t, "dynamo.request_trace.v1", fmt.Appendf(nil,
-			`{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":%d,"request":{"request_id":"r%d","request_received_ms":%d,"output_tokens":60,`+
+			`{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":%d,"request":{"request_id":"r%d","request_received_ms":%d,"output_tokens":60,"cached_tokens":320,`+
 				`"replay":{"trace_block_size":64,"input_length":600,"input_sequence_hashes":[1,2,3,4,5,%d,%d,%d,%d,%d]}}}`,
 			received+2000, i, received, 1<<60+5*i, 1<<60+5*i+1, 1<<60+5*i+2, 1<<60+5*i+3, 1<<60+5*i+4))
 		p.publish(t, "dynamo.request_trace.v1", fmt.Appendf(nil, `{"schema":"dynamo.request.trace.v1","event_type":"tool_end","event_time_unix_ms":%d,"tool":{}}`, received))
@@ -40,7 +40,7 @@ func TestDynamoNeedsNoGlue(t *testing.T) {
 			t.Errorf("GET %s: %d without %q in\n%s", path, code, want, body)
 		}
 	}
-	// Of each prompt 320 tokens are shared: 280 are computed, six times a minute, but for the very first one.
+	// Of each prompt 320 tokens are cached: 280 are computed, six times a minute.
 	_, body := testenv.Get(p.base + "/api/v1/pools/chat/forecast?dimension=prefill")
 	if !strings.Contains(body, `"last": 28,`) {
 		t.Errorf("want 28 tokens/s in\n%s", body)
