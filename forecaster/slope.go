@@ -10,6 +10,7 @@ const (
 	slopePrior  = 20.0  // weight, as a sum of squares of x, of the prior slope 0
 	slopeMemory = 600.0 // origins
 	maxScore    = 3     // limit of scores, and of usual moves
+	maxLast     = 1     // limit of the score of the last value: more of it would shift the tails after each burst
 )
 
 // slope is how far outcomes y follow a predictor x beside the network: the slope of a ridge regression through the
@@ -45,7 +46,7 @@ func (l *slope) learn(x, y float64) {
 
 // scoreOfLast is the normal score of the last value in a distribution.
 func scoreOfLast(last float64, a *rootQuantiles, minWidth float64) float64 {
-	return max(-maxScore, min(maxScore, a.score(last, minWidth)))
+	return max(-maxLast, min(maxLast, a.score(last, minWidth)))
 }
 
 // Yesterday matters for series whose days are alike; the network, trained on others, gives it little weight. x is the
