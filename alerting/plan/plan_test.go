@@ -148,16 +148,6 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// demandOf is the demand for a resource.
-func demandOf(uses []Use, name string) float64 {
-	for _, u := range uses {
-		if u.Resource == name {
-			return float64(u.Demand)
-		}
-	}
-	return math.NaN()
-}
-
 // TestWhen: a change that comes linearly over an hour exhausts at half of it what has room for half.
 func TestWhen(t *testing.T) {
 	p := launchPool(t, func(c *capacity.Config) { c.MaxRequestsPerS = 15 }) // 150 in all, 100 used

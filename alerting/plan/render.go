@@ -288,8 +288,6 @@ func kib(bytes number) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(bytes)/1024), ".0") + " KiB"
 }
 
-func gib(bytes number) string { return fmt.Sprintf("%.1f", float64(bytes)/(1<<30)) }
-
 // span shows a time in seconds.
 func span(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second)).Round(time.Second)

@@ -65,12 +65,6 @@ var resources = []resource{
 	},
 }
 
-// servedBy reports whether replicas of that role of a disaggregated pool serve r. Resources without a role are served
-// by decode replicas.
-func (r *resource) servedBy(role capacity.Role) bool {
-	return (r.role == capacity.PrefillRole) == (role == capacity.PrefillRole)
-}
-
 // Pool is a pool and its present state.
 type Pool struct {
 	capacity.Pool
