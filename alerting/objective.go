@@ -116,7 +116,7 @@ func (p *plan) objectives(was *Breach) {
 
 // objective returns a latency divided by its objective, or 0 if it is within. It updates over. known is false if too
 // few of the newest minutes have latencies.
-func (p *plan) objective(name string, of func(*Signal) float64, promised time.Duration, over *bool) (excess float64, known bool) {
+func (p *plan) objective(name string, of func(*Signal) float64, stated time.Duration, over *bool) (excess float64, known bool) {
 	var minutes Signals
 	reports := 0.
 	s := p.in.Signals
@@ -125,14 +125,14 @@ func (p *plan) objective(name string, of func(*Signal) float64, promised time.Du
 			minutes, reports = append(minutes, s[i]), reports+s[i].Reports
 		}
 	}
-	if promised <= 0 {
+	if stated <= 0 {
 		*over = false
 		return 0, false
 	}
 	if len(minutes) < fewestRecent || reports < minReports {
 		return 0, false
 	}
-	x := Objective{Latency: name, P90: minutes.median(of), Stated: promised.Seconds()}
+	x := Objective{Latency: name, P90: minutes.median(of), Stated: stated.Seconds()}
 	limit := x.Stated
 	if *over {
 		limit *= objectiveBack

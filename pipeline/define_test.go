@@ -64,12 +64,12 @@ func TestDefine(t *testing.T) {
 		x := b
 		x.Requests = slices.Clone(b.Requests)
 		p.Apply(&b, func(o *Output) {
-			got, decided = append(got, told(o)), ""
+			got, decided = append(got, encoded(o)), ""
 			for i := range o.Decisions {
 				decided += fmt.Sprintf("%s ≤%d ", o.Decisions[i].Pool, o.Decisions[i].Limit)
 			}
 		})
-		q.Apply(&x, func(o *Output) { same = append(same, told(o)) })
+		q.Apply(&x, func(o *Output) { same = append(same, encoded(o)) })
 		q = reborn(t, cfg, q)
 		return b.Refused
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// told is all that a tick said, byte for byte.
-func told(o *Output) string {
+// encoded is the whole output of a tick, byte for byte.
+func encoded(o *Output) string {
 	encode := func(v any) []byte {
 		b, err := encoder.Marshal(v)
 		if err != nil {
@@ -45,7 +45,7 @@ func TestMixedLogIsExact(t *testing.T) {
 			whole := New(cfg)
 			nowcasts := 0
 			apply(whole, log, func(o *Output) {
-				want = append(want, told(o))
+				want = append(want, encoded(o))
 				for i := range o.Windows {
 					nowcasts += len(o.Windows[i].Nowcast)
 				}
@@ -56,7 +56,7 @@ func TestMixedLogIsExact(t *testing.T) {
 			var got []string
 			p := New(cfg)
 			for part := range slices.Chunk(log, 1009) {
-				apply(p, part, func(o *Output) { got = append(got, told(o)) })
+				apply(p, part, func(o *Output) { got = append(got, encoded(o)) })
 				p = reborn(t, cfg, p)
 			}
 			for i := range want {

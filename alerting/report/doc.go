@@ -22,8 +22,8 @@
 // runs of minutes that are not Observed, the twenty longest.
 //
 // Totals: Σ 60 · demand over the known minutes of the period (prompt tokens are those to prefill and those cached).
-// Records that come after features.revise are in no minute. Rejected calls have their expected tokens. RequestsBefore is the same sum of the pool's requests over an equal span
-// before the period, if nine tenths of its minutes are known.
+// Records that come after features.revise are in no minute. Rejected calls have their expected tokens. RequestsBefore is
+// the pool's requests in an equal span before the period, if nine tenths of its minutes are known.
 //
 // Accuracy, of every stored class, dimension and horizon: y is the outcome, q(τ) the forecast's quantile, N the number
 // of outcomes. Sums are over forecasts whose target minute m is in the period and known; those with an unknown one are
@@ -36,8 +36,8 @@
 //	Bias        Σ(q(.5) − y) / Σy
 //	Skill       1 − Σ|q(.5) − y| / Σ|last − y| over outcomes with a known last value: the demand of the minute before the
 //	            origin, for the window maximum the largest of the sixteen minutes before it
-//	Q50 … Q99   share of y ≤ q(τ); Low and High are Wilson's for Effective outcomes, those that do not overlap: N/⌈h/step⌉, where
-//	            h is 30 for the window maximum, and step the mean minutes from origin to origin
+//	Q50 … Q99   share of y ≤ q(τ). Low and High are Wilson's interval for the Effective outcomes, which do not overlap:
+//	            N/⌈h/step⌉. h is 30 for the window maximum. step is the mean number of minutes between origins
 //
 // If records come late, the last value was not yet complete at the origin, so the real skill is larger.
 //

@@ -59,8 +59,8 @@ type Gap struct {
 	Minutes int       `json:"minutes"`
 }
 
-// Total is the demand of one class in the period, without records that came after features.revise. Unknown minutes are skipped; a count without
-// any known minute is null.
+// Total is the demand of one class in the period. It leaves out records that came after features.revise, and unknown
+// minutes. A count without any known minute is null.
 type Total struct {
 	Class        string `json:"class"`
 	Requests     Number `json:"requests"`

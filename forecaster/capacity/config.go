@@ -27,7 +27,7 @@ type Config struct {
 	MaxNumSeqs        int           `yaml:"max_num_seqs"`         // per replica; with itl it bounds decode
 	Rates             string        `yaml:"rates"`                // stated or learned: which decide when they differ by more than 25 %; "": the lower, after a day of warnings
 	ITL               time.Duration `yaml:"itl"`                  // time per output token; 0 means 25ms
-	SLO               SLO           `yaml:"slo"`                  // what requests are promised
+	SLO               SLO           `yaml:"slo"`                  // latency objectives
 	CurveFile         string        `yaml:"curve_file"`           // path of a benchmark of one replica; the caller reads it
 
 	Limits        Limits        `yaml:"limits"`        // of the whole pool

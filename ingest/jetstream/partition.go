@@ -88,7 +88,7 @@ func (c *Config) Decisions() string { return c.own(DecisionsStream) }
 // State is the name of the object store of snapshots.
 func (c *Config) State() string { return c.own(StateBucket) }
 
-// Told is the name of the key-value store of what sinks were told.
+// Told is the name of the key-value store of the newest deliveries.
 func (c *Config) Told() string { return c.own(ToldBucket) }
 
 // Mappings is the part of a nats-server's configuration, of the account that producers use, which splits telemetry below prefix in

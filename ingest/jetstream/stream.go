@@ -100,15 +100,15 @@ func EnsureSignals(ctx context.Context, js jetstream.JetStream, c Config) (jetst
 
 // The log of decisions and what goes with it; a partition adds its number to the names.
 const (
-	DecisionsStream = "FOREWARM_DECISIONS" // decisions, and what is to be told
+	DecisionsStream = "FOREWARM_DECISIONS" // decisions and notifications
 	StateBucket     = "FOREWARM_STATE"     // snapshots, in an object store
-	ToldBucket      = "FOREWARM_TOLD"      // what sinks were last told, in a key-value store
+	ToldBucket      = "FOREWARM_TOLD"      // newest deliveries, in a key-value store
 )
 
-// EnsureDecisions makes or finds the stream of decisions and of what is to be told.
+// EnsureDecisions makes or finds the stream of decisions and notifications.
 func EnsureDecisions(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.Stream, error) {
 	s, err := ensure(ctx, js, jetstream.StreamConfig{
-		Name: c.Decisions(), Description: "Forewarm: decisions, the state that they leave, and what is to be told",
+		Name: c.Decisions(), Description: "Forewarm: decisions, the state that they leave, and notifications",
 		Subjects: []string{c.Inner() + ".decision.>", c.Inner() + ".notice.>"}, MaxAge: c.Kept.MaxAge, MaxBytes: c.Kept.MaxBytes, Replicas: c.Stream.Replicas,
 		AllowAtomicPublish: true, AllowMsgTTL: true,
 	})
@@ -131,12 +131,12 @@ func EnsureState(ctx context.Context, js jetstream.JetStream, c Config) (jetstre
 	return bucket, nil
 }
 
-// EnsureTold makes or finds the bucket of what sinks were told, each entry for a week.
+// EnsureTold makes or finds the bucket of the newest deliveries; an entry stays for a week.
 func EnsureTold(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.KeyValue, error) {
 	name := c.Told()
 	bucket, err := js.KeyValue(ctx, name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		bucket, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, Description: "Forewarm: what sinks were last told", TTL: 7 * 24 * time.Hour, Replicas: c.Stream.Replicas})
+		bucket, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, Description: "Forewarm: newest deliveries", TTL: 7 * 24 * time.Hour, Replicas: c.Stream.Replicas})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("key-value store %s: %w; let this user use it, or make it with nats kv add %s", name, err, name)

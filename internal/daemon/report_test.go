@@ -21,7 +21,7 @@ import (
 type desk struct {
 	*reporter
 	dir    string
-	told   []string // periods
+	sent   []string // periods
 	ids    map[string]bool
 	broken error
 	lag    time.Duration // of the pipeline behind the clock
@@ -60,7 +60,7 @@ func newDesk(t *testing.T, dir, expression, zone string) *desk {
 			if d.deaf {
 				return errors.New("no space left on device")
 			}
-			d.told = append(d.told, n.Report.From.Format("2 Jan 15:04")+" to "+n.Report.To.Format("2 Jan 15:04"))
+			d.sent = append(d.sent, n.Report.From.Format("2 Jan 15:04")+" to "+n.Report.To.Format("2 Jan 15:04"))
 			d.ids[n.Report.ID] = true
 			return os.WriteFile(filepath.Join(dir, "log"), n.Report.To.AppendFormat(nil, time.RFC3339), 0o600)
 		},
@@ -85,7 +85,7 @@ func TestReporterOnSchedule(t *testing.T) {
 		d := newDesk(t, dir, "30 2 * * 0", "Europe/Berlin")
 		d.runFor(t, 9*24*time.Hour)
 		want := []string{"26 Dec 01:30 to 2 Jan 01:30", "2 Jan 01:30 to 9 Jan 01:30"}
-		if diff := cmp.Diff(want, d.told); diff != "" || d.made.Load() != 2 || d.missed.Load() != 0 {
+		if diff := cmp.Diff(want, d.sent); diff != "" || d.made.Load() != 2 || d.missed.Load() != 0 {
 			t.Errorf("%d made, %d missed; −want +got:\n%s", d.made.Load(), d.missed.Load(), diff)
 		}
 	})
@@ -108,14 +108,14 @@ func TestReporterOnTheEventClock(t *testing.T) {
 		}
 		d.runFor(t, 3*time.Minute+20*time.Second)
 		want := []string{"11 May 07:00 to 12 May 07:00", "12 May 07:00 to 13 May 07:00", "13 May 07:00 to 14 May 07:00"}
-		if diff := cmp.Diff(want, d.told); diff != "" || d.missed.Load() != 0 {
+		if diff := cmp.Diff(want, d.sent); diff != "" || d.missed.Load() != 0 {
 			t.Errorf("%d missed; −want +got:\n%s", d.missed.Load(), diff)
 		}
-		d.told = nil
+		d.sent = nil
 		d.newestTick = func() time.Time { return time.Date(2024, 5, 18, 0, 0, 0, 0, time.UTC) } // three at once
 		d.runFor(t, time.Minute)
-		if len(d.told) != 3 || d.missed.Load() != 0 {
-			t.Errorf("made %v, %d missed", d.told, d.missed.Load())
+		if len(d.sent) != 3 || d.missed.Load() != 0 {
+			t.Errorf("made %v, %d missed", d.sent, d.missed.Load())
 		}
 	})
 }
@@ -142,7 +142,7 @@ func TestReporterTellsTheZone(t *testing.T) {
 func TestReporterSettles(t *testing.T) {
 	for name, c := range map[string]struct {
 		lag    time.Duration
-		before time.Duration // by which nothing may have been told
+		before time.Duration // by which nothing may have been sent
 		after  time.Duration // by which it must have been
 	}{
 		"at once":            {0, 10 * time.Minute, 11 * time.Minute},
@@ -155,11 +155,11 @@ func TestReporterSettles(t *testing.T) {
 				d := newDesk(t, dir, "0 1 * * *", "UTC")
 				d.lag = c.lag
 				d.runFor(t, time.Hour+c.before-time.Second)
-				if len(d.told) > 0 {
+				if len(d.sent) > 0 {
 					t.Error("too early")
 				}
 				d.runFor(t, c.after-c.before)
-				if diff := cmp.Diff([]string{"31 Dec 01:00 to 1 Jan 01:00"}, d.told); diff != "" {
+				if diff := cmp.Diff([]string{"31 Dec 01:00 to 1 Jan 01:00"}, d.sent); diff != "" {
 					t.Error(diff)
 				}
 			})
@@ -176,23 +176,23 @@ func TestReporterCatchesUpOnce(t *testing.T) {
 			d.runFor(t, span)
 			return d
 		}
-		if d := run(time.Hour); len(d.told) > 0 {
-			t.Errorf("a first start reports what was before it: %v", d.told)
+		if d := run(time.Hour); len(d.sent) > 0 {
+			t.Errorf("a first start reports what was before it: %v", d.sent)
 		}
 		time.Sleep(24 * 24 * time.Hour) // three Mondays; the bubble's clock
 		d := run(time.Minute)
-		if diff := cmp.Diff([]string{"17 Jan 07:00 to 24 Jan 07:00"}, d.told); diff != "" || d.missed.Load() != 3 {
+		if diff := cmp.Diff([]string{"17 Jan 07:00 to 24 Jan 07:00"}, d.sent); diff != "" || d.missed.Load() != 3 {
 			t.Errorf("%d missed; %s", d.missed.Load(), diff)
 		}
 		for range 2 {
-			if d := run(time.Minute); len(d.told) > 0 {
-				t.Errorf("a restart reports again: %v", d.told)
+			if d := run(time.Minute); len(d.sent) > 0 {
+				t.Errorf("a restart reports again: %v", d.sent)
 			}
 		}
 	})
 }
 
-// TestReporterCrash: a report that could not be told of is made again, under the same id.
+// TestReporterCrash: a report that could not be sent of is made again, under the same id.
 func TestReporterCrash(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestReporterCrash(t *testing.T) {
 		d.runFor(t, 2*time.Hour)
 		again := newDesk(t, dir, "0 1 * * *", "UTC")
 		again.runFor(t, time.Minute)
-		if diff := cmp.Diff([]string{"31 Dec 01:00 to 1 Jan 01:00"}, again.told); diff != "" || len(d.told) > 0 {
+		if diff := cmp.Diff([]string{"31 Dec 01:00 to 1 Jan 01:00"}, again.sent); diff != "" || len(d.sent) > 0 {
 			t.Error(diff)
 		}
 	})
@@ -214,12 +214,12 @@ func TestReporterTriesAgain(t *testing.T) {
 		d := newDesk(t, dir, "0 1 * * *", "UTC")
 		d.broken = errors.New("history: input/output error")
 		d.runFor(t, 80*time.Minute+time.Second)
-		if d.failed.Load() != 3 || len(d.told) > 0 {
+		if d.failed.Load() != 3 || len(d.sent) > 0 {
 			t.Errorf("%d attempts in ten minutes", d.failed.Load())
 		}
 		d.broken = nil
 		d.runFor(t, 6*time.Minute)
-		if len(d.told) != 1 || d.made.Load() != 1 {
+		if len(d.sent) != 1 || d.made.Load() != 1 {
 			t.Error("a report that failed is lost")
 		}
 	})

@@ -149,7 +149,7 @@ func (q *Queue) open(ctx context.Context) error {
 	c, err := q.log.js.Consumer(ctx, q.log.cfg.Stream, q.name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		cfg := jetstream.ConsumerConfig{
-			Durable: q.name, Description: "Forewarm: what " + q.sink + " is to be told", FilterSubjects: filters,
+			Durable: q.name, Description: "Forewarm: notifications for " + q.sink, FilterSubjects: filters,
 			AckPolicy: jetstream.AckExplicitPolicy, AckWait: q.wait, MaxAckPending: 1, InactiveThreshold: unusedFor,
 			DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: new(time.Now().Add(-reportLife)),
 		}

@@ -104,8 +104,8 @@ var paths = map[string]string{
 	"/quality": "[data-part=quality]", "/explain/chat": "pre", "/reports": "[data-part=reports]",
 }
 
-// TestPages opens each page at three sizes and in two themes. The console has no error, neither the page nor a table scrolls sideways, and axe
-// finds nothing.
+// TestPages opens each page at three sizes and in two themes. The console has no error. Neither the page nor a table
+// scrolls sideways. axe finds nothing.
 func TestPages(t *testing.T) {
 	chromium(t)
 	d := startDaemon(t)
