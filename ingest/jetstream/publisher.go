@@ -19,15 +19,17 @@ const (
 	maxAttempts   = 5 // for one message, on a server that answers
 )
 
-// Publisher stores messages, each once, through restarts of the server. It sends a window of messages and then waits until
-// all are stored. One that was not acknowledged is sent again; the server drops it by its message id if it was stored.
-// Messages are stored in the order in which they are given, except those that are sent again. Not safe for concurrent use.
+// Publisher stores messages, each once, through restarts of the server. It sends a window of messages and then
+// waits until all are stored. One that was not acknowledged is sent again; the server drops it by its message id if it was
+// stored. After a lost connection, what was on its way is sent again before anything new; only what nats.go still held in
+// its buffer can come before it. Not safe for concurrent use.
 type Publisher struct {
 	conn   *nats.Conn
 	js     jetstream.JetStream
 	acks   []jetstream.PubAckFuture // of the window
 	bytes  int                      // of its messages
 	resent uint64
+	losses uint64 // of the connection, that the window has dealt with
 }
 
 // NewPublisher publishes on a connection that reconnects by itself.
@@ -44,6 +46,12 @@ func (p *Publisher) Publish(ctx context.Context, subject, msgID, contentType str
 	m.Header.Set(jetstream.MsgIDHeader, msgID)
 	if contentType != "" {
 		m.Header.Set(headerContentType, contentType)
+	}
+	if reconnects := p.conn.Stats().Reconnects; reconnects != p.losses || !p.conn.IsConnected() {
+		if err := p.Flush(ctx); err != nil { // or the lost messages would be stored after this one
+			return err
+		}
+		p.losses = reconnects
 	}
 	ack, err := p.js.PublishMsgAsync(m)
 	if err != nil {
