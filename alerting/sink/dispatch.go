@@ -56,7 +56,7 @@ type Queue interface {
 	Next(ctx context.Context) (*alerting.Delivery, error)
 	// Delivered is the id of the last notice delivered for an identity; "" if none lately.
 	Delivered(ctx context.Context, identity string) (id string, err error)
-	NoteTold(ctx context.Context, identity, id string) error
+	SetDelivered(ctx context.Context, identity, id string) error
 }
 
 // Dispatcher delivers notices to sinks. A sink that hangs or refuses delays only its own queue.

@@ -153,7 +153,7 @@ func (q *memoryQueue) Delivered(_ context.Context, identity string) (string, err
 	return q.delivered[[2]string{q.sink, identity}], nil
 }
 
-func (q *memoryQueue) NoteTold(_ context.Context, identity, id string) error {
+func (q *memoryQueue) SetDelivered(_ context.Context, identity, id string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.delivered[[2]string{q.sink, identity}] = id

@@ -78,7 +78,7 @@ func (l *lane) deliver(ctx, sending context.Context, q Queue, d *alerting.Delive
 		return err
 	}
 	if id, naming := l.id(d.Notice); naming && failure == nil {
-		err = q.NoteTold(sending, d.Notice.Identity(), id)
+		err = q.SetDelivered(sending, d.Notice.Identity(), id)
 	}
 	return errors.Join(err, d.Settle())
 }

@@ -139,7 +139,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	if _, err := jetstream.EnsureState(ctx, js, cfg.NATS); err != nil {
 		return usageError{err}
 	}
-	if _, err := jetstream.EnsureTold(ctx, js, cfg.NATS); err != nil {
+	if _, err := jetstream.EnsureDeliveries(ctx, js, cfg.NATS); err != nil {
 		return usageError{err}
 	}
 	for _, name := range cfg.NATS.Others() { // including the buckets

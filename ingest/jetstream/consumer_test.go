@@ -52,7 +52,7 @@ func consumerOf(js jetstream.JetStream, c Config, startSequence uint64) Consumer
 	return ConsumerConfig{Stream: c.Stream.Name, Prefix: c.Prefix, Start: startSequence, Limits: ingest.DefaultLimits(), Log: nop}
 }
 
-func TestConsumerStartsWhereItIsTold(t *testing.T) {
+func TestConsumerStartsAtSequence(t *testing.T) {
 	c, js := testServer(t)
 	telemetry(t, js, c)
 	for i := range 5 {

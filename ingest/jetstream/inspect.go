@@ -15,7 +15,7 @@ const maxSkew = 5 * time.Second
 
 // Others are the streams, other than that of telemetry, that hold what a daemon stores. The buckets are streams as well.
 func (c *Config) Others() []string {
-	return []string{c.Decisions(), SignalsStream, ForecastsStream, "OBJ_" + c.State(), "KV_" + c.Told()}
+	return []string{c.Decisions(), SignalsStream, ForecastsStream, "OBJ_" + c.State(), "KV_" + c.Deliveries()}
 }
 
 // Faults gives what is wrong with a stream, and what to do.

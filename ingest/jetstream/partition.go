@@ -79,7 +79,7 @@ func (c *Config) own(name string) string {
 	return name
 }
 
-// Telemetry, Decisions, State and Told are the names of what this daemon reads and keeps: see the constants.
+// Telemetry is the name of the stream that this daemon reads its telemetry from.
 func (c *Config) Telemetry() string { return c.own(c.Stream.Name) }
 
 // Decisions is the name of the stream of decisions and notices.
@@ -88,8 +88,8 @@ func (c *Config) Decisions() string { return c.own(DecisionsStream) }
 // State is the name of the object store of snapshots.
 func (c *Config) State() string { return c.own(StateBucket) }
 
-// Told is the name of the key-value store of the newest deliveries.
-func (c *Config) Told() string { return c.own(ToldBucket) }
+// Deliveries is the name of the key-value store with the newest notice that each sink accepted.
+func (c *Config) Deliveries() string { return c.own(DeliveriesBucket) }
 
 // Mappings is the part of a nats-server's configuration, of the account that producers use, which splits telemetry below prefix in
 // n partitions. A message that names no pool in its subject goes to the first partition, where it is refused.

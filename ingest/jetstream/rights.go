@@ -23,12 +23,12 @@ const (
 
 // DaemonRights are the rights that a daemon needs, and no more.
 func (c *Config) DaemonRights() Rights {
-	objects, values := "OBJ_"+c.State(), "KV_"+c.Told()
+	objects, values := "OBJ_"+c.State(), "KV_"+c.Deliveries()
 	publish := []string{
 		userInfo,
 		c.Prefix + ".telemetry.>", c.Prefix + ".prescale.*", c.Prefix + ".alert.*", c.Prefix + ".forecast.>", c.Prefix + ".deadletter",
 		c.Inner() + ".decision.*", c.Inner() + ".notice.>", c.Inner() + ".peer.*",
-		"$O." + c.State() + ".>", "$KV." + c.Told() + ".>",
+		"$O." + c.State() + ".>", "$KV." + c.Deliveries() + ".>",
 		apiPrefix + "INFO", apiPrefix + "STREAM.NAMES",
 	}
 	subscribe := []string{inboxes, c.Inner() + ".peer.*"}

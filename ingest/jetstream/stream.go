@@ -100,9 +100,9 @@ func EnsureSignals(ctx context.Context, js jetstream.JetStream, c Config) (jetst
 
 // The log of decisions and what goes with it; a partition adds its number to the names.
 const (
-	DecisionsStream = "FOREWARM_DECISIONS" // decisions and notifications
-	StateBucket     = "FOREWARM_STATE"     // snapshots, in an object store
-	ToldBucket      = "FOREWARM_TOLD"      // newest deliveries, in a key-value store
+	DecisionsStream  = "FOREWARM_DECISIONS"  // decisions and notifications
+	StateBucket      = "FOREWARM_STATE"      // snapshots, in an object store
+	DeliveriesBucket = "FOREWARM_DELIVERIES" // newest notice that each sink accepted, in a key-value store
 )
 
 // EnsureDecisions makes or finds the stream of decisions and notifications.
@@ -131,12 +131,12 @@ func EnsureState(ctx context.Context, js jetstream.JetStream, c Config) (jetstre
 	return bucket, nil
 }
 
-// EnsureTold makes or finds the bucket of the newest deliveries; an entry stays for a week.
-func EnsureTold(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.KeyValue, error) {
-	name := c.Told()
+// EnsureDeliveries makes or finds the bucket with the newest notice that each sink accepted; an entry stays for a week.
+func EnsureDeliveries(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.KeyValue, error) {
+	name := c.Deliveries()
 	bucket, err := js.KeyValue(ctx, name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		bucket, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, Description: "Forewarm: newest deliveries", TTL: 7 * 24 * time.Hour, Replicas: c.Stream.Replicas})
+		bucket, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, Description: "Forewarm: newest notice that each sink accepted", TTL: 7 * 24 * time.Hour, Replicas: c.Stream.Replicas})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("key-value store %s: %w; let this user use it, or make it with nats kv add %s", name, err, name)

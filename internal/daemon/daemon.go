@@ -280,7 +280,7 @@ func (d *Daemon) openLog(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if d.delivered, err = jetstream.EnsureTold(ctx, d.js, d.cfg.NATS); err != nil {
+	if d.delivered, err = jetstream.EnsureDeliveries(ctx, d.js, d.cfg.NATS); err != nil {
 		return err
 	}
 	d.states, d.reader = stream.NewStates(bucket, d.instance), stream.NewReader(d.js, d.cfg.NATS.Decisions(), d.cfg.NATS.Inner())

@@ -70,5 +70,5 @@ func (idle) Next(ctx context.Context) (*alerting.Delivery, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
-func (idle) Delivered(context.Context, string) (string, error) { return "", nil }
-func (idle) NoteTold(context.Context, string, string) error    { return nil }
+func (idle) Delivered(context.Context, string) (string, error)  { return "", nil }
+func (idle) SetDelivered(context.Context, string, string) error { return nil }

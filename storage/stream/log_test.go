@@ -39,11 +39,11 @@ func serve(t *testing.T) (natsjs.JetStream, natsjs.KeyValue) {
 	if _, err := jetstream.EnsureDecisions(t.Context(), js, c); err != nil {
 		t.Fatal(err)
 	}
-	told, err := jetstream.EnsureTold(t.Context(), js, c)
+	deliveries, err := jetstream.EnsureDeliveries(t.Context(), js, c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return js, told
+	return js, deliveries
 }
 
 // writer is one daemon's log.
@@ -94,7 +94,7 @@ func messages(t *testing.T, js natsjs.JetStream) uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
-// TestTwoWriters: whoever comes first stores a tick, with its notices; the other compares, and a difference is told with both
+// TestTwoWriters: whoever comes first stores a tick, with its notices; the other compares, and a difference is reported with both
 // values and versions.
 func TestTwoWriters(t *testing.T) {
 	js, _ := serve(t)
@@ -117,7 +117,7 @@ func TestTwoWriters(t *testing.T) {
 	}
 	for _, d := range a.diverged {
 		if !strings.HasPrefix(d.Ours, "5 replicas (digest ") || !strings.HasPrefix(d.Theirs, "4 replicas (digest ") || d.From != "b" || d.Version != "v-b" {
-			t.Errorf("the difference is told as %+v", d)
+			t.Errorf("the difference is reported as %+v", d)
 		}
 	}
 }
@@ -201,7 +201,7 @@ func TestForeignMessage(t *testing.T) {
 
 // TestQueueGivesAgain: a notice that nobody settles comes again under the same id, to a twin as well, and no more once it is settled.
 func TestQueueGivesAgain(t *testing.T) {
-	js, told := serve(t)
+	js, deliveries := serve(t)
 	a, b := write(t, js, "a"), write(t, js, "b")
 	a.tick(t, 1, 3, "chat")
 	next := func(q *Queue) *alerting.Delivery {
@@ -216,7 +216,7 @@ func TestQueueGivesAgain(t *testing.T) {
 			}
 		}
 	}
-	hung, q := a.Queue(told, "ops", false), b.Queue(told, "ops", false)
+	hung, q := a.Queue(deliveries, "ops", false), b.Queue(deliveries, "ops", false)
 	hung.wait, q.wait = time.Second, time.Second
 	first, again := next(hung), next(q)
 	if first.Notice.ID() != again.Notice.ID() {

@@ -248,8 +248,8 @@ func (q *Queue) Delivered(ctx context.Context, identity string) (id string, err 
 	return string(e.Value()), nil
 }
 
-// NoteTold stores that id.
-func (q *Queue) NoteTold(ctx context.Context, identity, id string) error {
+// SetDelivered stores that id.
+func (q *Queue) SetDelivered(ctx context.Context, identity, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	_, err := q.delivered.Put(ctx, q.key(identity), []byte(id))
