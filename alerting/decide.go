@@ -20,7 +20,7 @@ type Input struct {
 	Sequence   uint64
 	Signals    Signals // of the newest minutes; nil if unknown
 	Basis      *Basis  // stored in the decision; may be nil
-	// WarnFrom is the alert threshold, FalsePerWeek the expected false warnings a week at it; both from Line.At.
+	// WarnFrom is the alert threshold, FalsePerWeek the expected false warnings a week at it: WarningThreshold.Value.
 	WarnFrom, FalsePerWeek float64
 }
 

@@ -1,7 +1,7 @@
 // Package alerting turns projections into decisions, and decisions into what consumers read: pre-scale events and
 // alerts.
 //
-// [Decide] and [Board] are pure: the same projection, observation and state give the same decision and the same alerts.
+// [Decide] and [AlertTracker] are pure: the same projection, observation and state give the same decision and alerts.
 // Nothing here reads a clock or opens a socket; the sinks and the dispatcher that owns their queues live in
 // alerting/sink.
 //

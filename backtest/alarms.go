@@ -19,12 +19,12 @@ type watch struct {
 	replicas   int
 	from       time.Time
 	calibrator *forecaster.Calibrator
-	line       alerting.Line
+	threshold  alerting.WarningThreshold
 	cfg        alerting.Config
 
 	need        []float64 // of each minute since from
 	probability []float64 // of saturation within the warning window, at the start of the minute; NaN if none was made
-	lines       []float64 // alert threshold of the minute
+	thresholds  []float64 // alert threshold of the minute
 }
 
 const (
@@ -60,22 +60,22 @@ func (w *watch) project(t time.Time, f *forecaster.PoolForecast, calibrator *for
 	if w.calibrator == nil {
 		w.calibrator = calibrator.WithSharedRanks()
 	}
-	w.line.Judge(w.calibrator.Learn(t, demand.before(t)))
+	w.threshold.AddOutcomes(w.calibrator.Learn(t, demand.before(t)))
 	if f.Stale {
 		return
 	}
 	window := forecaster.WarningWindow(forecaster.LeadTime(&w.pool.Warmup))
 	p := forecaster.Project(f, &w.pool, &w.pool.Warmup, forecaster.Supply{Ready: w.replicas}, 0, window, w.calibrator)
 	w.calibrator.Issue(f, &p, &w.pool.Warmup)
-	line, _ := w.line.At(w.cfg)
-	w.line.Tick(t, p.Probability, w.cfg)
+	threshold, _ := w.threshold.Value(w.cfg)
+	w.threshold.Tick(t, p.Probability, w.cfg)
 	if t.Before(w.from) {
 		return
 	}
 	for at := int(t.Sub(w.from) / features.Minute); len(w.probability) <= at; {
-		w.probability, w.lines = append(w.probability, math.NaN()), append(w.lines, math.NaN())
+		w.probability, w.thresholds = append(w.probability, math.NaN()), append(w.thresholds, math.NaN())
 	}
-	w.probability[len(w.probability)-1], w.lines[len(w.lines)-1] = p.Probability, line
+	w.probability[len(w.probability)-1], w.thresholds[len(w.thresholds)-1] = p.Probability, threshold
 }
 
 // Alarms is the quality of saturation alarms for a pool of fixed size.
@@ -110,8 +110,8 @@ func (w *watch) alarms() *Alarms {
 		Replicas: w.replicas, Weeks: Number(float64(len(w.need)) / (7 * day)), Onsets: len(onsets), Learned: w.cfg.FalseAlarmsPerWeek > 0,
 	}
 	if a.Learned {
-		a.Operating = w.at(func(minute int) float64 { return w.lines[minute] }, onsets)
-		a.Operating.Threshold = w.meanLine()
+		a.Operating = w.at(func(minute int) float64 { return w.thresholds[minute] }, onsets)
+		a.Operating.Threshold = w.meanThreshold()
 	} else {
 		a.Operating = w.always(w.cfg.AlertProbability, onsets)
 	}
@@ -148,7 +148,7 @@ type episode struct{ from, to int }
 func (w *watch) episodes(threshold func(minute int) float64) (all []episode) {
 	var alarm alerting.Alarm
 	for m := range min(len(w.need), len(w.probability)) {
-		stood := alarm.Stands
+		stood := alarm.Active
 		switch p := w.probability[m]; {
 		case math.IsNaN(p): // between decisions
 		case !stood && m > 0 && w.saturated(m-1):
@@ -156,7 +156,7 @@ func (w *watch) episodes(threshold func(minute int) float64) (all []episode) {
 		case alarm.Tick(p, threshold(m), w.cfg) && !stood:
 			all = append(all, episode{from: m})
 		}
-		if alarm.Stands {
+		if alarm.Active {
 			all[len(all)-1].to = m + 1
 		}
 	}
@@ -217,10 +217,10 @@ func (w *watch) saturates(from, to int) bool {
 	return false
 }
 
-// meanLine is the mean alert threshold.
-func (w *watch) meanLine() Number {
+// meanThreshold is the mean alert threshold.
+func (w *watch) meanThreshold() Number {
 	sum, n := 0., 0.
-	for _, x := range w.lines {
+	for _, x := range w.thresholds {
 		if !math.IsNaN(x) {
 			sum, n = sum+x, n+1
 		}

@@ -61,7 +61,7 @@ func TestAlarmBenchmark(t *testing.T) {
 			continue
 		}
 		rows = append(rows, alarmRow{p.name, sizes})
-		t.Logf("%s: %+v", p.name, rows[len(rows)-1].of(learnedLine))
+		t.Logf("%s: %+v", p.name, rows[len(rows)-1].of(learnedThreshold))
 	}
 	t.Logf("third %d\n%s", *alarmThird, alarmSection(rows))
 }
@@ -208,9 +208,9 @@ func (s alarmSum) String() string {
 }
 
 // Ways to choose a line.
-func learnedLine(a *sizedAlarms) *AlarmPoint { return &a.Operating }
-func withinShare(a *sizedAlarms) *AlarmPoint { return cmp.Or(a.atFalseShare, &AlarmPoint{}) }
-func knownLevel(a *sizedAlarms) *AlarmPoint  { return cmp.Or(a.levelKnown, &AlarmPoint{}) }
+func learnedThreshold(a *sizedAlarms) *AlarmPoint { return &a.Operating }
+func withinShare(a *sizedAlarms) *AlarmPoint      { return cmp.Or(a.atFalseShare, &AlarmPoint{}) }
+func knownLevel(a *sizedAlarms) *AlarmPoint       { return cmp.Or(a.levelKnown, &AlarmPoint{}) }
 
 func fixedLine(threshold float64) func(*sizedAlarms) *AlarmPoint {
 	return func(a *sizedAlarms) *AlarmPoint { return &a.curve[slices.Index(alarmThresholds, threshold)] }
@@ -263,7 +263,7 @@ func alarmSection(rows []alarmRow) string {
 		name string
 		line func(*sizedAlarms) *AlarmPoint
 	}{
-		{"learned line", learnedLine}, {fmt.Sprintf("fixed %g", fixed), fixedLine(fixed)},
+		{"learned line", learnedThreshold}, {fmt.Sprintf("fixed %g", fixed), fixedLine(fixed)},
 		{fmt.Sprintf("each pool's lowest with %g borne", alarmBorne), lowestWithin(alarmBorne)},
 		{"each pool's best at 5 % for nothing", withinShare}, {"level known, at 5 %", knownLevel},
 	}
@@ -278,7 +278,7 @@ func alarmSection(rows []alarmRow) string {
 		if r.sizes == nil {
 			of = rows
 		}
-		total := alarmsOf(of, learnedLine)
+		total := alarmsOf(of, learnedThreshold)
 		fmt.Fprintf(&b, "| %s | %.0f, %.1f |", r.pool, total.onsets, total.weeks)
 		for _, w := range ways {
 			fmt.Fprintf(&b, " %s |", alarmsOf(of, w.line))
@@ -291,7 +291,7 @@ func alarmSection(rows []alarmRow) string {
 		fmt.Fprintf(&b, "%s: in time %.0f to %.0f %%", w.name, 100*lo, 100*hi)
 		if i > 0 {
 			lo, hi = interval(rows, func(rows []alarmRow) float64 {
-				s, l := alarmsOf(rows, w.line), alarmsOf(rows, learnedLine)
+				s, l := alarmsOf(rows, w.line), alarmsOf(rows, learnedThreshold)
 				return share(l.announced-s.announced, s.onsets)
 			})
 			fmt.Fprintf(&b, "; the learned line beyond it %+.0f to %+.0f", 100*lo, 100*hi)
@@ -334,7 +334,7 @@ func TestAlarmSums(t *testing.T) {
 	}
 	none := pool(0, Number(math.NaN()), 4)
 	rows := []alarmRow{{"a", []*sizedAlarms{pool(8, .5, 2), none}}, {"b", []*sizedAlarms{pool(2, 1, 0)}}}
-	if got := alarmsOf(rows, learnedLine); got != (alarmSum{onsets: 10, announced: 6, hourly: 3, weeks: 1.5}) {
+	if got := alarmsOf(rows, learnedThreshold); got != (alarmSum{onsets: 10, announced: 6, hourly: 3, weeks: 1.5}) {
 		t.Errorf("%+v", got)
 	}
 	if got := alarmsOf(rows, withinShare); got != (alarmSum{onsets: 10, weeks: 1.5}) {
@@ -347,7 +347,7 @@ func TestAlarmSums(t *testing.T) {
 	if got := rows[0].of(lowestWithin(4)); got.hourly != 2*.5*2+4*.5 {
 		t.Errorf("the lowest with 4 borne: %+v, want 2 steps of the first and 1 of the second", got)
 	}
-	lo, hi := interval(rows, func(rows []alarmRow) float64 { s := alarmsOf(rows, learnedLine); return s.announced / s.onsets })
+	lo, hi := interval(rows, func(rows []alarmRow) float64 { s := alarmsOf(rows, learnedThreshold); return s.announced / s.onsets })
 	if lo != .5 || hi != 1 {
 		t.Errorf("%g to %g of two traces with 0.5 and 1", lo, hi)
 	}

@@ -29,7 +29,7 @@ func testWatch() *watch {
 		case m >= 300 && m < 310: // nothing comes
 			p = .6
 		}
-		w.need, w.probability, w.lines = append(w.need, need), append(w.probability, p), append(w.lines, .7)
+		w.need, w.probability, w.thresholds = append(w.need, need), append(w.probability, p), append(w.thresholds, .7)
 	}
 	return w
 }
@@ -117,7 +117,7 @@ func TestKnowingTheLevel(t *testing.T) {
 		case m >= 470 && m < 520:
 			need += float64(m-470) / 40
 		}
-		w.need, w.probability, w.lines = append(w.need, need), append(w.probability, 0), append(w.lines, .5)
+		w.need, w.probability, w.thresholds = append(w.need, need), append(w.probability, 0), append(w.thresholds, .5)
 	}
 	a := w.inHindsight()
 	if a.Onsets != 2 || a.levelKnown.Recall != .5 || a.atFalseShare.Recall != 0 {

@@ -118,7 +118,7 @@ type Pipeline struct {
 	forecaster *forecaster.Forecaster
 	pools      []*poolEntry // ordered by name
 	changes    uint64       // of pools; not part of the state
-	board      *alerting.Board
+	alerts     *alerting.AlertTracker
 	sequence   uint64
 	counters   Counters
 }
@@ -129,7 +129,7 @@ type poolEntry struct {
 	pool       capacity.Pool
 	warmup     capacity.Warmup
 	calibrator forecaster.Calibrator
-	line       alerting.Line
+	threshold  alerting.WarningThreshold
 	signals    alerting.Signals
 	service    service
 }
@@ -290,7 +290,7 @@ func New(cfg Config) *Pipeline {
 		aggregator: features.New(cfg.Features),
 		producers:  features.NewProducers(cfg.producers(), nil),
 		forecaster: forecaster.New(cfg.forecasterConfig()),
-		board:      alerting.NewBoard(cfg.Decision),
+		alerts:     alerting.NewAlertTracker(cfg.Decision),
 		counters:   Counters{Refused: map[ingest.Reason]uint64{}},
 	}
 	for _, c := range cfg.Pools {
@@ -552,7 +552,8 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		pool.Rates = trusted.Rates
 		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.Decision, cfg.Mode)
 		lead := forecaster.LeadTime(&pool.Warmup)
-		e.line.Judge(e.calibrator.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Load(f.Pool, dimension, minute) }))
+		load := func(dimension string, minute int64) float64 { return p.forecaster.Load(f.Pool, dimension, minute) }
+		e.threshold.AddOutcomes(e.calibrator.Learn(t, load))
 		window := lead + cfg.Hold
 		projection := forecaster.Project(f, alerting.Serving(&pool, &trusted), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.calibrator)
 		if pool.Disaggregated {
@@ -572,7 +573,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		projection.Warnings = append(projection.Warnings, limitWarnings(limits, window)...)
 		out.Services = append(out.Services, PoolService{f.Pool, trusted, pool.ServiceCurve(&e.service.learned, &trusted), limits})
 		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence, Signals: e.signals}
-		in.WarnFrom, in.FalsePerWeek = e.line.At(cfg)
+		in.WarnFrom, in.FalsePerWeek = e.threshold.Value(cfg)
 		in.Basis = alerting.NewBasis(&e.pool, &pool.Warmup, &trusted, &f.Minute)
 		was := e.Decision.LastDesired
 		var d alerting.Decision
@@ -582,14 +583,14 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		e.recordIssue(&d)
 		e.Asks.update(&d, was)
 		if !d.Stale {
-			e.line.Tick(t, d.Ahead(), cfg)
+			e.threshold.Tick(t, d.Ahead(), cfg)
 		}
 		if !d.Stale || e.Defined == nil || !e.Defined.Withdrawn { // else the silence is no fault
 			conditions = append(conditions, alerting.Conditions(&d, f, cfg)...)
 		}
 	}
 	if !resuming {
-		out.Alerts = p.board.Update(t, conditions)
+		out.Alerts = p.alerts.Update(t, conditions)
 	}
 }
 
@@ -681,7 +682,7 @@ type Omissions struct {
 // Omissions since the first start.
 func (p *Pipeline) Omissions() Omissions {
 	return Omissions{
-		Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.board.Dropped(),
+		Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.alerts.Dropped(),
 		ProducersRefused: p.producers.Refused,
 	}
 }

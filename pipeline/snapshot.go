@@ -22,13 +22,13 @@ const snapshotVersion = 24
 // of adopted calls, a poolState for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), so neither
 // writer nor reader holds more than one part.
 type state struct {
-	Version  int                 `cbor:"1,keyasint"`
-	Clock    Clock               `cbor:"2,keyasint"`
-	Sequence uint64              `cbor:"3,keyasint"`
-	Time     timekeeperState     `cbor:"4,keyasint"`
-	Counters Counters            `cbor:"5,keyasint"`
-	Pools    int                 `cbor:"9,keyasint"` // number of pools
-	Board    alerting.BoardState `cbor:"10,keyasint"`
+	Version  int                        `cbor:"1,keyasint"`
+	Clock    Clock                      `cbor:"2,keyasint"`
+	Sequence uint64                     `cbor:"3,keyasint"`
+	Time     timekeeperState            `cbor:"4,keyasint"`
+	Counters Counters                   `cbor:"5,keyasint"`
+	Pools    int                        `cbor:"9,keyasint"` // number of pools
+	Alerts   alerting.AlertTrackerState `cbor:"10,keyasint"`
 
 	Producers *features.Producers `cbor:"20,keyasint"`
 }
@@ -40,7 +40,7 @@ type poolState struct {
 	Minutes    readyMinutes               `cbor:"4,keyasint"`
 	Calibrator forecaster.CalibratorState `cbor:"5,keyasint"`
 	Signals    alerting.Signals           `cbor:"6,keyasint"`
-	Line       alerting.Line              `cbor:"7,keyasint"`
+	Threshold  alerting.WarningThreshold  `cbor:"7,keyasint"`
 }
 
 // encoder is deterministic (RFC 8949 §4.2): equal states are equal bytes. decoder has bounds far above any valid state.
@@ -63,7 +63,7 @@ func (p *Pipeline) Encode(w io.Writer) error {
 	put := encoder.NewEncoder(w).Encode
 	if err := put(&state{
 		Version: snapshotVersion, Clock: p.cfg.Clock, Sequence: p.sequence, Time: p.time.timekeeperState, Counters: p.counters,
-		Pools: len(p.pools), Board: p.board.State(), Producers: p.producers,
+		Pools: len(p.pools), Alerts: p.alerts.State(), Producers: p.producers,
 	}); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (p *Pipeline) Encode(w io.Writer) error {
 	for _, e := range p.pools {
 		if err := put(&poolState{
 			Name: e.pool.Name, After: e.after(), Service: e.service.learned.State(), Minutes: e.service.ready,
-			Calibrator: e.calibrator.State(), Signals: e.signals, Line: e.line,
+			Calibrator: e.calibrator.State(), Signals: e.signals, Threshold: e.threshold,
 		}); err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func Restore(cfg Config, snapshot io.Reader) (*Pipeline, error) {
 }
 
 func (p *Pipeline) restore(s *state, next func(part any) error) (err error) {
-	p.board.Restore(s.Board)
+	p.alerts.Restore(s.Alerts)
 	p.producers = features.NewProducers(p.cfg.producers(), s.Producers)
 	p.sequence, p.time.timekeeperState = s.Sequence, s.Time
 	p.counters = s.Counters
@@ -155,7 +155,7 @@ func (p *Pipeline) restorePool(s *poolState) {
 		return // no longer configured
 	}
 	e.calibrator.Restore(s.Calibrator)
-	e.signals, e.line = s.Signals, s.Line
+	e.signals, e.threshold = s.Signals, s.Threshold
 	e.service.learned.Restore(s.Service)
 	e.service.ready = s.Minutes
 }
@@ -210,4 +210,4 @@ func (p *Pipeline) Resume(pool string, state []byte) (tick time.Time, err error)
 func (p *Pipeline) resuming(e *poolEntry) bool { return p.time.Last.Before(e.Decision.LastTick) }
 
 // ResumeAlerts continues firing alerts.
-func (p *Pipeline) ResumeAlerts(firing []alerting.Alert) { p.board.Reopen(firing) }
+func (p *Pipeline) ResumeAlerts(firing []alerting.Alert) { p.alerts.Reopen(firing) }

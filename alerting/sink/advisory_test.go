@@ -31,7 +31,7 @@ func TestAdvisoryIsMarked(t *testing.T) {
 		event.Decision.Mode, event.Decision.Action = mode, alerting.ScaleOut
 		d := *event.Decision
 		d.Stale = true
-		raised := alerting.NewBoard(cfg).Update(d.Tick, []alerting.Condition{func() alerting.Condition {
+		raised := alerting.NewAlertTracker(cfg).Update(d.Tick, []alerting.Condition{func() alerting.Condition {
 			c := alerting.Conditions(&d, nil, cfg)[0]
 			c.Immediate = true
 			return c

@@ -23,7 +23,7 @@ const (
 // that persists is raised again. One goroutine owns it.
 type selfWatch struct {
 	began  time.Time
-	board  *alerting.Board
+	alerts *alerting.AlertTracker
 	intake []intake // one per check, oldest first, at most selfWindow + 1
 
 	omitted map[string]uint64 // at the last check
@@ -38,7 +38,7 @@ type intake struct {
 }
 
 func newSelfWatch(cfg alerting.Config) *selfWatch {
-	return &selfWatch{began: time.Now().Truncate(time.Second), board: alerting.NewBoard(cfg)}
+	return &selfWatch{began: time.Now().Truncate(time.Second), alerts: alerting.NewAlertTracker(cfg)}
 }
 
 // watchSelf checks the daemon each minute until ctx ends.
@@ -72,7 +72,7 @@ func (d *Daemon) checkSelf(w *selfWatch, now time.Time) {
 	d.mu.Unlock()
 	var notices []alerting.Notice
 	var firing []alerting.Alert
-	for _, a := range w.board.Update(now.UTC().Truncate(time.Second), alerting.SelfConditions(&vitals, d.cfg.Decision)) {
+	for _, a := range w.alerts.Update(now.UTC().Truncate(time.Second), alerting.SelfConditions(&vitals, d.cfg.Decision)) {
 		notices = append(notices, alerting.Notice{Alert: &a})
 		if !a.Resolved {
 			firing = append(firing, a)

@@ -11,18 +11,18 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-var lineStart = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+var thresholdStart = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 
-// watchLine runs a line over hours of which the first minutes have a probability, and then none; short says whether a
-// saturation follows.
-func watchLine(l *Line, cfg Config, hours, minutes int, probability float64, short func(hour int) bool) {
+// simulate runs a threshold over hours of which the first minutes have a probability, and then none; short says whether
+// a saturation follows.
+func simulate(l *WarningThreshold, cfg Config, hours, minutes int, probability float64, short func(hour int) bool) {
 	start := l.Last + 1
 	if l.Last == 0 {
-		start = lineStart.Unix() / 60
+		start = thresholdStart.Unix() / 60
 	}
 	for m := range int64(hours * 60) {
 		if from := m - forecaster.Horizon; from >= 0 {
-			l.Judge([]forecaster.Outcome{{Dimension: "kv", Minute: start + from, Short: short(int(from / 60))}})
+			l.AddOutcomes([]forecaster.Outcome{{Dimension: "kv", Minute: start + from, Short: short(int(from / 60))}})
 		}
 		p := 0.
 		if m%60 < int64(minutes) {
@@ -32,11 +32,11 @@ func watchLine(l *Line, cfg Config, hours, minutes int, probability float64, sho
 	}
 }
 
-func TestLineFollowsWhatAlarmsWereWorth(t *testing.T) {
+func TestWarningThresholdFollowsWhatAlarmsWereWorth(t *testing.T) {
 	cfg := DefaultConfig()
 	never, always := func(int) bool { return false }, func(int) bool { return true }
-	var young Line
-	if from, wrong := young.At(cfg); from != linePriorLine || wrong != cfg.FalseAlarmsPerWeek {
+	var young WarningThreshold
+	if from, wrong := young.Value(cfg); from != priorThreshold || wrong != cfg.FalseAlarmsPerWeek {
 		t.Errorf("a young pool is warned from %g on, %g false a week expected", from, wrong)
 	}
 	for name, c := range map[string]struct {
@@ -51,45 +51,45 @@ func TestLineFollowsWhatAlarmsWereWorth(t *testing.T) {
 		"one alarm in twenty comes to nothing":         {.45, func(hour int) bool { return hour%20 > 0 }, .24},
 		"one alarm in five comes to nothing":           {.45, func(hour int) bool { return hour%5 > 0 }, .46},
 	} {
-		var l Line
-		watchLine(&l, cfg, 12*7*24, 20, c.probability, c.short)
-		if from, wrong := l.At(cfg); from != c.from || wrong > cfg.FalseAlarmsPerWeek && c.from < .8 {
+		var l WarningThreshold
+		simulate(&l, cfg, 12*7*24, 20, c.probability, c.short)
+		if from, wrong := l.Value(cfg); from != c.from || wrong > cfg.FalseAlarmsPerWeek && c.from < .8 {
 			t.Errorf("%s: warned from %g on with %.1f false a week, want %g", name, from, wrong, c.from)
 		}
 	}
 }
 
 // One bad day of a young pool does not silence it: with a prior that counted for two days it was warned from 0.4 on.
-func TestLineOutlivesABadDay(t *testing.T) {
+func TestWarningThresholdOutlivesABadDay(t *testing.T) {
 	cfg := DefaultConfig()
 	never := func(int) bool { return false }
-	var l Line
-	watchLine(&l, cfg, 2*24, 0, 0, never)
-	watchLine(&l, cfg, 8, 20, .38, never)
-	bad, _ := l.At(cfg)
-	if bad <= linePriorLine || bad >= .4 {
-		t.Errorf("warned from %g on after eight false alarms at 0.38 in a day, want between %g and 0.4", bad, linePriorLine)
+	var l WarningThreshold
+	simulate(&l, cfg, 2*24, 0, 0, never)
+	simulate(&l, cfg, 8, 20, .38, never)
+	bad, _ := l.Value(cfg)
+	if bad <= priorThreshold || bad >= .4 {
+		t.Errorf("warned from %g on after eight false alarms at 0.38 in a day, want between %g and 0.4", bad, priorThreshold)
 	}
-	watchLine(&l, cfg, 4*24, 0, 0, never)
-	if from, _ := l.At(cfg); from >= bad || from > linePriorLine {
+	simulate(&l, cfg, 4*24, 0, 0, never)
+	if from, _ := l.Value(cfg); from >= bad || from > priorThreshold {
 		t.Errorf("warned from %g on after four quiet days, and %g before", from, bad)
 	}
 }
 
 // What was averted was no false alarm: the supply that counts is that of the announcement. And what is not known counts as
 // nothing.
-func TestLineJudgesAnAlarmByItsOwnMinute(t *testing.T) {
+func TestWarningThresholdJudgesAnAlarmByItsOwnMinute(t *testing.T) {
 	cfg := DefaultConfig()
-	var l Line
+	var l WarningThreshold
 	for m := range int64(200) {
-		at := lineStart.Unix()/60 + m
+		at := thresholdStart.Unix()/60 + m
 		switch m {
 		case 61:
-			l.Judge([]forecaster.Outcome{{Dimension: "kv", Minute: at - 60}, {Dimension: "decode", Minute: at - 60, Short: true}})
+			l.AddOutcomes([]forecaster.Outcome{{Dimension: "kv", Minute: at - 60}, {Dimension: "decode", Minute: at - 60, Short: true}})
 		case 81: // another minute's
-			l.Judge([]forecaster.Outcome{{Dimension: "kv", Minute: at - 61}})
+			l.AddOutcomes([]forecaster.Outcome{{Dimension: "kv", Minute: at - 61}})
 		case 160:
-			l.Judge([]forecaster.Outcome{{Dimension: "kv", Minute: at - 60}})
+			l.AddOutcomes([]forecaster.Outcome{{Dimension: "kv", Minute: at - 60}})
 		}
 		p := 0.
 		if m < 4 || m >= 20 && m < 24 || m >= 99 && m < 102 { // raised at 1, 21 and 100
@@ -99,34 +99,34 @@ func TestLineJudgesAnAlarmByItsOwnMinute(t *testing.T) {
 	}
 	for i, s := range l.Steps {
 		if !(s.False > .99 && s.False <= 1) || len(s.Open) > 0 {
-			t.Errorf("at %g: %.3f false, %d open; want the third alone, since of the first one resource saturated, and of the second nothing is known", lineLadder[i], s.False, len(s.Open))
+			t.Errorf("at %g: %.3f false, %d open; want the third alone, since of the first one resource saturated, and of the second nothing is known", thresholds[i], s.False, len(s.Open))
 		}
 	}
 }
 
-func TestLineCountsAnAlarmThatStandsEachHour(t *testing.T) {
-	var stands, flickers Line
+func TestWarningThresholdCountsAnAlarmThatStandsEachHour(t *testing.T) {
+	var stands, flickers WarningThreshold
 	cfg := DefaultConfig()
 	never := func(int) bool { return false }
-	watchLine(&stands, cfg, 24, 60, .9, never)
-	watchLine(&flickers, cfg, 24, 20, .9, never)
+	simulate(&stands, cfg, 24, 60, .9, never)
+	simulate(&flickers, cfg, 24, 20, .9, never)
 	if got, want := stands.Steps[0].False, flickers.Steps[0].False; got < .9*want || want < 20 {
 		t.Errorf("%.1f false of an alarm that stands for a day, %.1f of one raised each hour", got, want)
 	}
 }
 
-func TestLineForgetsAndIsBounded(t *testing.T) {
+func TestWarningThresholdForgetsAndIsBounded(t *testing.T) {
 	cfg := DefaultConfig()
-	var l Line
-	watchLine(&l, cfg, 4*7*24, 20, .45, func(int) bool { return false })
-	if from, _ := l.At(cfg); from != .46 {
+	var l WarningThreshold
+	simulate(&l, cfg, 4*7*24, 20, .45, func(int) bool { return false })
+	if from, _ := l.Value(cfg); from != .46 {
 		t.Fatalf("warned from %g on", from)
 	}
-	watchLine(&l, cfg, 26*7*24, 0, 0, func(int) bool { return false })
-	if from, _ := l.At(cfg); from > .14 {
+	simulate(&l, cfg, 26*7*24, 0, 0, func(int) bool { return false })
+	if from, _ := l.Value(cfg); from > .14 {
 		t.Errorf("half a year later still warned from %g on", from)
 	}
-	if weeks := l.Weeks; weeks > lineMemory/float64(minutesPerWeek)+.01 {
+	if weeks := l.Weeks; weeks > thresholdMemory/float64(minutesPerWeek)+.01 {
 		t.Errorf("%.2f weeks remembered", weeks)
 	}
 	weeks := l.Weeks
@@ -134,9 +134,9 @@ func TestLineForgetsAndIsBounded(t *testing.T) {
 	if l.Weeks > weeks {
 		t.Errorf("a week without a tick counts as watched: %.2f after %.2f weeks", l.Weeks, weeks)
 	}
-	unjudged := Line{} // nobody knows what came
+	unjudged := WarningThreshold{} // nobody knows what came
 	for m := range int64(3000) {
-		unjudged.Tick(lineStart.Add(time.Duration(m)*time.Minute), float64(m/7%2), cfg)
+		unjudged.Tick(thresholdStart.Add(time.Duration(m)*time.Minute), float64(m/7%2), cfg)
 		for _, s := range unjudged.Steps {
 			if len(s.Open) > forecaster.Horizon {
 				t.Fatalf("%d alarms wait for their end", len(s.Open))
@@ -145,38 +145,38 @@ func TestLineForgetsAndIsBounded(t *testing.T) {
 	}
 }
 
-func TestFixedLineIsTheConfigured(t *testing.T) {
+func TestFixedThreshold(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.FalseAlarmsPerWeek = 0
-	var l Line
-	if from, wrong := l.At(cfg); from != cfg.AlertProbability || wrong != 0 {
+	var l WarningThreshold
+	if from, wrong := l.Value(cfg); from != cfg.AlertProbability || wrong != 0 {
 		t.Errorf("warned from %g on with %g false a week, want the configured", from, wrong)
 	}
 }
 
 // warnedFrom is a decision for a pool without a reserve.
-func warnedFrom(line, soon, ahead float64, p50 time.Duration) Decision {
+func warnedFrom(threshold, soon, ahead float64, p50 time.Duration) Decision {
 	d := decided()
-	d.WarnFrom, d.FalsePerWeek = line, 4
+	d.WarnFrom, d.FalsePerWeek = threshold, 4
 	d.Reserves.Failure, d.Resources[0].AfterFailure = 0, nil
 	d.Resources[0].Probability, d.Resources[0].Ahead, d.Resources[0].ETA.P50 = soon, ahead, p50
 	d.Probability, d.ETA.P50 = soon, p50
 	return d
 }
 
-// An Alarm stands in those ticks in which a Board has the warning fire.
-func TestAlarmIsThatOfTheBoard(t *testing.T) {
+// An Alarm is active in those ticks in which an AlertTracker has the warning fire.
+func TestAlarmEqualsTrackedWarning(t *testing.T) {
 	cfg := DefaultConfig()
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 8 {
-		board, now := NewBoard(cfg), lineStart
+		tracker, now := NewAlertTracker(cfg), thresholdStart
 		var a Alarm
 		p := .3
 		for tick := range 300 {
 			p = min(max(p+.2*(r.Float64()-.5), 0), 1)
 			d := warnedFrom(.3, .1, p, forecaster.Never)
 			fires := false
-			for _, alert := range board.Update(now, Conditions(&d, nil, cfg)) {
+			for _, alert := range tracker.Update(now, Conditions(&d, nil, cfg)) {
 				fires = fires || alert.Name == SaturationAhead && !alert.Resolved
 			}
 			if stands := a.Tick(p, .3, cfg); stands != fires {
@@ -212,8 +212,8 @@ func TestEarlyWarning(t *testing.T) {
 	}
 }
 
-// A page is the same whatever the line.
-func TestPagesDoNotFollowTheLine(t *testing.T) {
+// A page is the same whatever the threshold.
+func TestPagesIgnoreTheThreshold(t *testing.T) {
 	cfg := DefaultConfig()
 	late := func(from float64) *Condition {
 		d := warnedFrom(from, .8, .85, 12*time.Minute)
@@ -230,7 +230,7 @@ func TestPagesDoNotFollowTheLine(t *testing.T) {
 	}
 	for _, from := range []float64{.1, .8} {
 		if diff := cmp.Diff(fixed, late(from)); diff != "" {
-			t.Errorf("with another line:\n%s", diff)
+			t.Errorf("with another threshold:\n%s", diff)
 		}
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// board runs ticks, one letter each: c the condition holds, f it fades, s telemetry is stale, anything else is clear.
+// track runs ticks, one letter each: c the condition holds, f it fades, s telemetry is stale, anything else is clear.
 // It returns F for each tick at which the alert fires, R where it resolves, . for neither.
-func board(t *testing.T, b *Board, ticks string, change func(*Condition)) string {
+func track(t *testing.T, b *AlertTracker, ticks string, change func(*Condition)) string {
 	t.Helper()
 	var out strings.Builder
 	for i, tick := range ticks {
@@ -49,7 +49,7 @@ func board(t *testing.T, b *Board, ticks string, change func(*Condition)) string
 	return out.String()
 }
 
-func TestBoard(t *testing.T) {
+func TestAlertTracker(t *testing.T) {
 	tests := map[string]struct {
 		ticks, want string
 		change      func(*Condition)
@@ -67,15 +67,15 @@ func TestBoard(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := board(t, NewBoard(DefaultConfig()), tt.ticks, tt.change); got != tt.want {
+			if got := track(t, NewAlertTracker(DefaultConfig()), tt.ticks, tt.change); got != tt.want {
 				t.Errorf("%s gives %s, want %s", tt.ticks, got, tt.want)
 			}
 		})
 	}
 }
 
-func TestBoardLabelsStayPut(t *testing.T) {
-	b := NewBoard(DefaultConfig())
+func TestAlertTrackerLabelsStayPut(t *testing.T) {
+	b := NewAlertTracker(DefaultConfig())
 	var first Alert
 	for i := range 6 {
 		now := noon.Add(time.Duration(i) * time.Minute)
@@ -97,41 +97,41 @@ func TestBoardLabelsStayPut(t *testing.T) {
 	}
 }
 
-func TestBoardRestore(t *testing.T) {
+func TestAlertTrackerRestore(t *testing.T) {
 	const ticks = "cccf...ccsscc.......c"
-	whole := board(t, NewBoard(DefaultConfig()), ticks, nil)
+	whole := track(t, NewAlertTracker(DefaultConfig()), ticks, nil)
 	enc, err := cbor.CoreDetEncOptions().EncMode()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for cut := range ticks {
-		b := NewBoard(DefaultConfig())
-		got := board(t, b, ticks[:cut], nil)
+		b := NewAlertTracker(DefaultConfig())
+		got := track(t, b, ticks[:cut], nil)
 		data, err := enc.Marshal(b.State())
 		if err != nil {
 			t.Fatal(err)
 		}
-		var s BoardState
+		var s AlertTrackerState
 		if err := cbor.Unmarshal(data, &s); err != nil {
 			t.Fatal(err)
 		}
-		restored := NewBoard(DefaultConfig())
+		restored := NewAlertTracker(DefaultConfig())
 		restored.Restore(s)
-		if got += board(t, restored, ticks[cut:], nil); got != whole {
+		if got += track(t, restored, ticks[cut:], nil); got != whole {
 			t.Errorf("restored after %d ticks: %s, want %s", cut, got, whole)
 		}
 	}
 }
 
-func TestBoardIsBounded(t *testing.T) {
-	b := NewBoard(DefaultConfig())
+func TestAlertTrackerIsBounded(t *testing.T) {
+	b := NewAlertTracker(DefaultConfig())
 	var conditions []Condition
-	for i := range maxOpen + 10 {
+	for i := range maxActive + 10 {
 		conditions = append(conditions, Condition{Name: SaturationAhead, Pool: fmt.Sprint(i), Severity: Warning})
 	}
 	b.Update(noon, conditions)
-	if len(b.State().Open) != maxOpen || b.Dropped() != 10 {
-		t.Errorf("%d open, %d dropped, want %d and 10", len(b.State().Open), b.Dropped(), maxOpen)
+	if len(b.State().Active) != maxActive || b.Dropped() != 10 {
+		t.Errorf("%d open, %d dropped, want %d and 10", len(b.State().Active), b.Dropped(), maxActive)
 	}
 }
 
@@ -210,7 +210,7 @@ func retrying(share, attempts float64) *forecaster.PoolForecast {
 // TestOneAlertForOneCause: whichever resource runs out first, it is the same alert, under the label that it was raised with; the
 // prefill replicas of a disaggregated pool, and each sink, have their own.
 func TestOneAlertForOneCause(t *testing.T) {
-	b := NewBoard(DefaultConfig())
+	b := NewAlertTracker(DefaultConfig())
 	for i, resource := range []string{"kv", "decode", "prefill", "kv"} {
 		alerts := b.Update(noon.Add(time.Duration(i)*time.Minute), []Condition{
 			{Name: SinkFailing, Resource: "nats", Severity: Warning}, {Name: SinkFailing, Resource: "webhook", Severity: Warning},
@@ -225,7 +225,7 @@ func TestOneAlertForOneCause(t *testing.T) {
 		if diff := cmp.Diff(want, got); i > 0 && diff != "" {
 			t.Errorf("tick %d: %s", i, diff)
 		}
-		reopened := NewBoard(DefaultConfig())
+		reopened := NewAlertTracker(DefaultConfig())
 		reopened.Reopen(alerts)
 		if n := len(reopened.Update(noon.Add(time.Hour), nil)); n != len(alerts) {
 			t.Errorf("%d of %d alerts go on", n, len(alerts))
@@ -234,8 +234,8 @@ func TestOneAlertForOneCause(t *testing.T) {
 }
 
 // A warning that has become worth a page is raised anew, as a page: a label that changed would be another alert.
-func TestBoardEscalates(t *testing.T) {
-	b := NewBoard(DefaultConfig())
+func TestAlertTrackerEscalates(t *testing.T) {
+	b := NewAlertTracker(DefaultConfig())
 	var got []string
 	for i, severity := range []Severity{Warning, Warning, Page, Warning, Page, Page, Warning} {
 		now := noon.Add(time.Duration(i) * time.Minute)
@@ -250,10 +250,10 @@ func TestBoardEscalates(t *testing.T) {
 }
 
 // Whoever routes alerts can tell a trial from the real thing.
-func TestBoardMarksAdvisory(t *testing.T) {
+func TestAlertTrackerMarksAdvisory(t *testing.T) {
 	for mode, want := range map[Mode]string{Advisory: "advisory", Active: ""} {
 		c := Condition{Name: TooLateToWarm, Pool: "p", Severity: Page, Immediate: true, Annotations: map[string]string{"mode": string(mode)}}
-		alerts := NewBoard(DefaultConfig()).Update(noon, []Condition{c})
+		alerts := NewAlertTracker(DefaultConfig()).Update(noon, []Condition{c})
 		if got := alerts[0].Labels["mode"]; got != want {
 			t.Errorf("%s: label mode is %q", mode, got)
 		}

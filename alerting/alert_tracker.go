@@ -12,21 +12,21 @@ import (
 // alertLife is how long an alert lasts without an update: four ticks, like in Prometheus' rule manager.
 const alertLife = 4 * time.Minute
 
-// maxOpen bounds the conditions on a board.
-const maxOpen = 4096
+// maxActive bounds the tracked conditions.
+const maxActive = 4096
 
-// Board raises, keeps and resolves alerts from the conditions of each tick, without flapping. A condition becomes an
-// alert after Config.RaiseAfter ticks in a row, and is resolved after Config.ResolveAfter ticks without it. While a
+// AlertTracker raises, keeps and resolves alerts from the conditions of each tick, without flapping. A condition becomes
+// an alert after Config.RaiseAfter ticks in a row, and is resolved after Config.ResolveAfter ticks without it. While a
 // pool's telemetry is stale, its other alerts do not change. Labels do not change while an alert lasts. If a warning
-// becomes a page, a new alert is raised and the warning expires. It is pure; a tick costs O(open · log open).
-type Board struct {
+// becomes a page, a new alert is raised and the warning expires. It is pure; a tick costs O(active · log active).
+type AlertTracker struct {
 	raiseAfter, resolveAfter int
-	open                     []Open // by key
+	active                   []ActiveAlert // by key
 	dropped                  uint64
 }
 
-// Open is one condition on a board, firing or not yet.
-type Open struct {
+// ActiveAlert is one tracked condition: firing, or pending until it has lasted long enough.
+type ActiveAlert struct {
 	Name     AlertName `cbor:"1,keyasint"`
 	Pool     string    `cbor:"2,keyasint"`
 	Resource string    `cbor:"3,keyasint"` // resource, class and severity are from when it was raised
@@ -42,64 +42,64 @@ type Open struct {
 	UpdatedAt   time.Time         `cbor:"11,keyasint"`
 }
 
-// BoardState is the state of a board, for a snapshot.
-type BoardState struct {
-	Open    []Open `cbor:"1,keyasint"`
-	Dropped uint64 `cbor:"2,keyasint"`
+// AlertTrackerState is the state of a tracker, for a snapshot.
+type AlertTrackerState struct {
+	Active  []ActiveAlert `cbor:"1,keyasint"`
+	Dropped uint64        `cbor:"2,keyasint"`
 }
 
-// NewBoard is an empty board.
-func NewBoard(cfg Config) *Board {
-	return &Board{raiseAfter: cfg.RaiseAfter, resolveAfter: cfg.ResolveAfter}
+// NewAlertTracker has no alerts.
+func NewAlertTracker(cfg Config) *AlertTracker {
+	return &AlertTracker{raiseAfter: cfg.RaiseAfter, resolveAfter: cfg.ResolveAfter}
 }
 
-// State is a copy of the board's state. They share only annotations, which neither changes.
-func (b *Board) State() BoardState {
-	return BoardState{Open: slices.Clone(b.open), Dropped: b.dropped}
+// State is a copy of the state. They share only annotations, which neither changes.
+func (t *AlertTracker) State() AlertTrackerState {
+	return AlertTrackerState{Active: slices.Clone(t.active), Dropped: t.dropped}
 }
 
-// Restore replaces the board's state.
-func (b *Board) Restore(s BoardState) {
-	b.open, b.dropped = slices.Clone(s.Open), s.Dropped
-	slices.SortFunc(b.open, Open.compare)
+// Restore replaces the state.
+func (t *AlertTracker) Restore(s AlertTrackerState) {
+	t.active, t.dropped = slices.Clone(s.Active), s.Dropped
+	slices.SortFunc(t.active, ActiveAlert.compare)
 }
 
-// Dropped counts conditions that were ignored because the board was full (4096).
-func (b *Board) Dropped() uint64 { return b.dropped }
+// Dropped counts conditions that were ignored because the tracker was full (4096).
+func (t *AlertTracker) Dropped() uint64 { return t.dropped }
 
 // Update takes all conditions at now and returns the firing and the newly resolved alerts, in the order of pool, name
 // and role. A condition that is listed twice counts once.
-func (b *Board) Update(now time.Time, conditions []Condition) []Alert {
-	held := make([]bool, len(b.open), len(b.open)+len(conditions))
+func (t *AlertTracker) Update(now time.Time, conditions []Condition) []Alert {
+	held := make([]bool, len(t.active), len(t.active)+len(conditions))
 	blind := map[string]bool{}
 	for i := range conditions {
 		c := &conditions[i]
 		blind[c.Pool] = blind[c.Pool] || c.Name == TelemetryStale
-		key := Open{Name: c.Name, Pool: c.Pool, Role: c.Role, Resource: c.Resource}
-		at, found := slices.BinarySearchFunc(b.open, key, Open.compare)
+		key := ActiveAlert{Name: c.Name, Pool: c.Pool, Role: c.Role, Resource: c.Resource}
+		at, found := slices.BinarySearchFunc(t.active, key, ActiveAlert.compare)
 		if !found {
 			if c.Fading {
 				continue
 			}
-			if len(b.open) >= maxOpen {
-				b.dropped++
+			if len(t.active) >= maxActive {
+				t.dropped++
 				continue
 			}
-			b.open, held = slices.Insert(b.open, at, key), slices.Insert(held, at, false)
+			t.active, held = slices.Insert(t.active, at, key), slices.Insert(held, at, false)
 		}
-		if o := &b.open[at]; !held[at] && (o.Firing || !c.Fading) {
+		if o := &t.active[at]; !held[at] && (o.Firing || !c.Fading) {
 			held[at] = true
-			b.hold(now, o, c)
+			t.hold(now, o, c)
 		}
 	}
 
 	var alerts []Alert
-	kept := b.open[:0]
-	for i, o := range b.open {
+	kept := t.active[:0]
+	for i, o := range t.active {
 		if !held[i] && !blind[o.Pool] {
 			o.Clear++
 		}
-		resolved := o.Clear >= b.resolveAfter
+		resolved := o.Clear >= t.resolveAfter
 		if o.Firing {
 			alerts = append(alerts, o.alert(now, resolved))
 		}
@@ -107,13 +107,13 @@ func (b *Board) Update(now time.Time, conditions []Condition) []Alert {
 			kept = append(kept, o)
 		}
 	}
-	clear(b.open[len(kept):])
-	b.open = kept
+	clear(t.active[len(kept):])
+	t.active = kept
 	return alerts
 }
 
 // hold counts a tick with c.
-func (b *Board) hold(now time.Time, o *Open, c *Condition) {
+func (t *AlertTracker) hold(now time.Time, o *ActiveAlert, c *Condition) {
 	o.Clear, o.UpdatedAt = 0, now
 	o.Annotations = maps.Clone(c.Annotations)
 	if o.Firing && (o.Severity == Page || c.Severity != Page || c.Fading) {
@@ -121,13 +121,13 @@ func (b *Board) hold(now time.Time, o *Open, c *Condition) {
 		return
 	}
 	o.Held++
-	if c.Immediate || o.Held >= max(cmp.Or(c.Ticks, b.raiseAfter), 1) {
+	if c.Immediate || o.Held >= max(cmp.Or(c.Ticks, t.raiseAfter), 1) {
 		o.Firing, o.StartsAt, o.Resource, o.Class, o.Severity, o.Held = true, now, c.Resource, c.Class, c.Severity, 0
 	}
 }
 
 // compare orders by the identity of a condition. A pool has one per name and role, for all resources.
-func (o Open) compare(other Open) int {
+func (o ActiveAlert) compare(other ActiveAlert) int {
 	c := cmp.Or(strings.Compare(o.Pool, other.Pool), strings.Compare(string(o.Name), string(other.Name)), strings.Compare(o.Role, other.Role))
 	if c == 0 && o.Pool == "" {
 		c = strings.Compare(o.Resource, other.Resource)
@@ -137,7 +137,7 @@ func (o Open) compare(other Open) int {
 
 // alert renders a firing condition. If the condition has ended but the alert is not resolved yet, the annotations are
 // the last ones, and the description says so. Advisory alerts have a label for routing.
-func (o *Open) alert(now time.Time, resolved bool) Alert {
+func (o *ActiveAlert) alert(now time.Time, resolved bool) Alert {
 	labels := map[string]string{"severity": string(o.Severity)}
 	if o.Pool != "" {
 		labels["pool"] = o.Pool
@@ -167,17 +167,17 @@ func (o *Open) alert(now time.Time, resolved bool) Alert {
 	return a
 }
 
-// Reopen adds firing alerts to a board that lost its state: they are not raised a second time, and they are resolved.
-func (b *Board) Reopen(alerts []Alert) {
+// Reopen adds firing alerts to a tracker that lost its state: they are not raised a second time, and they are resolved.
+func (t *AlertTracker) Reopen(alerts []Alert) {
 	for i := range alerts {
 		a := &alerts[i]
-		o := Open{
+		o := ActiveAlert{
 			Name: a.Name, Pool: a.Labels["pool"], Role: a.Labels["role"], Resource: a.Labels["resource"], Class: a.Labels["class"], Severity: Severity(a.Labels["severity"]),
 			Annotations: a.Annotations, Firing: true, StartsAt: a.StartsAt, UpdatedAt: a.UpdatedAt,
 		}
-		at, found := slices.BinarySearchFunc(b.open, o, Open.compare)
-		if !found && !a.Resolved && len(b.open) < maxOpen {
-			b.open = slices.Insert(b.open, at, o)
+		at, found := slices.BinarySearchFunc(t.active, o, ActiveAlert.compare)
+		if !found && !a.Resolved && len(t.active) < maxActive {
+			t.active = slices.Insert(t.active, at, o)
 		}
 	}
 }
