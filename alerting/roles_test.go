@@ -252,7 +252,7 @@ func TestPrefillIsPublished(t *testing.T) {
 	}
 }
 
-// TestPrefillAlerts: that prefill replicas run out is told as such, with all of them and without those kept for failures; no one
+// TestPrefillAlerts: that prefill replicas run out is an alert of its own, with all of them and without those kept for failures; no one
 // is woken for a number that nobody reported.
 func TestPrefillAlerts(t *testing.T) {
 	cfg := DefaultConfig()

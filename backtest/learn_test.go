@@ -15,11 +15,11 @@ import (
 )
 
 // learnedOf runs hours of rising and falling traffic through a simulated pool, and gives what the pipeline took its
-// replicas to serve at the end, and the tokens that a running sequence held on average. told is what it is told of the pool;
+// replicas to serve at the end, and the tokens that a running sequence held on average. stated is the pool's configuration;
 // with restart it is saved and restored when too little is left to learn all anew.
-func learnedOf(t *testing.T, cfg ClusterConfig, told capacity.Config, restart bool) (pipeline.PoolService, float64) {
+func learnedOf(t *testing.T, cfg ClusterConfig, stated capacity.Config, restart bool) (pipeline.PoolService, float64) {
 	t.Helper()
-	pool, err := capacity.New(told, nil)
+	pool, err := capacity.New(stated, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,14 +60,14 @@ func learnedOf(t *testing.T, cfg ClusterConfig, told capacity.Config, restart bo
 }
 
 // TestLearnsTheSimulatedPool: from the telemetry of a pool alone, what it serves at its objective comes within 10 % of what its
-// laws say, in prefill and decode, whether the cache or the latency binds, a restart or not. Told twice as much, the pipeline
+// laws say, in prefill and decode, whether the cache or the latency binds, a restart or not. With twice as much stated, the pipeline
 // believes what it sees and says so.
 func TestLearnsTheSimulatedPool(t *testing.T) {
 	for _, x := range []struct {
-		binds      string
-		kvCapacity int64
-		itl        time.Duration
-		toldTwice  bool
+		binds       string
+		kvCapacity  int64
+		itl         time.Duration
+		statedTwice bool
 	}{
 		{"cache", 128_000, 60 * time.Millisecond, false},
 		{"latency", 400_000, 24 * time.Millisecond, true},
@@ -75,13 +75,13 @@ func TestLearnsTheSimulatedPool(t *testing.T) {
 		cfg := DefaultClusterConfig()
 		cfg.Pool, cfg.Initial, cfg.Min, cfg.Max = "sim", 2, 2, 2
 		cfg.PrefillTokensPerS, cfg.MaxNumSeqs, cfg.KVCapacityTokens, cfg.SLO.ITL = 20_000, 256, x.kvCapacity, x.itl
-		told := cfg.Capacity(3000)
-		told.Rates = string(capacity.Learned)
-		told.MaxNumSeqs, told.PrefillTokensPerS, told.DecodeTokensPerS = 0, 2*told.PrefillTokensPerS, 2*told.DecodeTokensPerS
-		if !x.toldTwice {
-			told.PrefillTokensPerS, told.DecodeTokensPerS = 0, 0
+		stated := cfg.Capacity(3000)
+		stated.Rates = string(capacity.Learned)
+		stated.MaxNumSeqs, stated.PrefillTokensPerS, stated.DecodeTokensPerS = 0, 2*stated.PrefillTokensPerS, 2*stated.DecodeTokensPerS
+		if !x.statedTwice {
+			stated.PrefillTokensPerS, stated.DecodeTokensPerS = 0, 0
 		}
-		got, context := learnedOf(t, cfg, told, x.toldTwice)
+		got, context := learnedOf(t, cfg, stated, x.statedTwice)
 		for _, y := range []struct {
 			name        string
 			truth, rate float64
@@ -91,11 +91,11 @@ func TestLearnsTheSimulatedPool(t *testing.T) {
 			{"prefill", cfg.PrefillTokensPerS, got.Rates.PrefillTokensPerS, got.Prefill},
 		} {
 			t.Logf("%s binds: %s %.0f tokens/s, learned %.0f (%.0f…%.0f)", x.binds, y.name, y.truth, y.basis.Learned.Value, y.basis.Learned.Low, y.basis.Learned.High)
-			if math.Abs(y.basis.Learned.Value/y.truth-1) > .1 || math.Abs(y.rate/y.truth-1) > .15 || y.basis.Source != capacity.Learned || y.basis.Disagrees != x.toldTwice {
+			if math.Abs(y.basis.Learned.Value/y.truth-1) > .1 || math.Abs(y.rate/y.truth-1) > .15 || y.basis.Source != capacity.Learned || y.basis.Disagrees != x.statedTwice {
 				t.Errorf("%s binds: %s taken as %.0f tokens/s, the truth is %.0f: %+v", x.binds, y.name, y.rate, y.truth, y.basis)
 			}
 		}
-		if n := len(got.Warnings); x.toldTwice && (n != 2 || !strings.Contains(got.Warnings[0], "as rates: learned says")) || !x.toldTwice && n != 0 {
+		if n := len(got.Warnings); x.statedTwice && (n != 2 || !strings.Contains(got.Warnings[0], "as rates: learned says")) || !x.statedTwice && n != 0 {
 			t.Errorf("%s binds: warnings %q", x.binds, got.Warnings)
 		}
 	}

@@ -239,7 +239,7 @@ func everywhere(b *strings.Builder, all []*peerSeries, of map[string]map[string]
 	coverage(b, all)
 }
 
-// beside is Forewarm's loss over that of another, third by third; false when that can't be told.
+// beside is Forewarm's loss over that of another, third by third; false when that is unknown.
 func (s *peerSeries) beside(peer string, kept []lossAt, loss func(l lossAt) float64) (r [len(thirds)]within, ok bool) {
 	losses := map[int]float64{}
 	for _, l := range kept {

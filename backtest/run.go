@@ -284,11 +284,11 @@ func (r *runner) watched(log eventLog, progress func() Progress) eventLog {
 
 type watchedLog struct {
 	eventLog
-	tell func()
+	report func()
 }
 
 func (l *watchedLog) Next(b *ingest.Batch) error {
 	err := l.eventLog.Next(b)
-	l.tell()
+	l.report()
 	return err
 }

@@ -151,5 +151,5 @@ func askAsKEDA(t *testing.T, address string) {
 			return
 		}
 	}
-	t.Errorf("KEDA is told %v", got.MetricValues)
+	t.Errorf("KEDA gets %v", got.MetricValues)
 }

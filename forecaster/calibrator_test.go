@@ -161,7 +161,7 @@ func TestRankCurveInverts(t *testing.T) {
 	for p := 0.; p <= 1; p += .01 {
 		for _, h := range []int{1, 5, 11, 15} {
 			if 1-w.level(p, h) < 1./rankBins {
-				continue // told by the tail
+				continue // covered by the tail
 			}
 			if by := w.probability(1-w.level(p, h), h, &none); math.Abs(1-by-p) > 1e-9 {
 				t.Errorf("level(%g) by minute %d is worth %g", p, h, 1-by)

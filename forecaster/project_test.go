@@ -89,9 +89,9 @@ func TestPendingReplicasAreSupply(t *testing.T) {
 	}
 }
 
-// TestFailureReserveIsToldApart: odds and headroom are of all replicas; beside them stands what a failure would leave. Without a
+// TestFailureReserveIsSeparate: odds and headroom are of all replicas; beside them stands what a failure would leave. Without a
 // replica headroom is unknown, and no stand-in.
-func TestFailureReserveIsToldApart(t *testing.T) {
+func TestFailureReserveIsSeparate(t *testing.T) {
 	pf := ramp("kv", 850, 0)
 	with := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{Ready: 10}, 2, Horizon*time.Minute, nil)
 	left := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{Ready: 8}, 0, Horizon*time.Minute, nil)

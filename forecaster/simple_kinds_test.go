@@ -103,7 +103,7 @@ var plainKinds = []kind{
 	}},
 }
 
-// seriesOf draws a series of a kind, and says from which minute on it is told.
+// seriesOf draws a series of a kind, and says from which minute on it is scored.
 func (k *kind) seriesOf(seed uint64, minutes int) (y []float64, first int) {
 	y = draw(minutes+WindowTo, k.make(rand.New(rand.NewPCG(seed, 77))))
 	for k.name == "brief" && y[first] == 0 {

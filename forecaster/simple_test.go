@@ -158,7 +158,7 @@ func scoredOf(x []float64) (q scoredQuantiles) {
 }
 
 // ownLosses are those of a series of the full stack from origins of y, which begins at minute start; first is the first
-// minute that it is told.
+// minute that it is given.
 func ownLosses(x *series, y []float64, start int64, first int, origins []int) (out []lossAt) {
 	next := first
 	for _, o := range origins {

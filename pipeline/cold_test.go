@@ -13,7 +13,7 @@ import (
 )
 
 // underway is traffic of so many requests a second, reported at their ends, that a daemon finds under way when it starts at
-// midnight: what ended before was told to nobody.
+// midnight: what ended before was reported to nobody.
 func underway(minutes int, lasts time.Duration, rate func(minute float64) float64) []ingest.Batch {
 	r := rand.New(rand.NewPCG(1, 2))
 	var all []ingest.Request

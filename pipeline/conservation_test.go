@@ -17,7 +17,7 @@ type totals struct {
 type witness struct {
 	began    map[string]bool       // attempts, by pool, id and number
 	calls    map[string]int        // which attempt counts for a call
-	prompted map[string]bool       // attempts whose prompt was told
+	prompted map[string]bool       // attempts whose prompt was reported
 	owed     totals                // of calls, that windows and what came late must hold
 	held     map[time.Time]float64 // token-seconds in each minute, by looking at each request ten times a second
 	lateArea float64               // the same, in minutes that had settled when the record came

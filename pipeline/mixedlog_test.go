@@ -150,24 +150,24 @@ func (g *logWriter) attempt(at time.Time, r ingest.Request) time.Time {
 		end = r.FirstTokenAt.Add(time.Duration(r.OutputTokens) * g.seconds(.01, .2))
 		r.FinishedAt = end
 	}
-	told := end.Add(g.seconds(0, 2))
+	sent := end.Add(g.seconds(0, 2))
 	switch g.rng.IntN(40) {
 	case 0, 1, 2:
-		told = told.Add(g.seconds(60, 500))
+		sent = sent.Add(g.seconds(60, 500))
 	case 3:
-		told = told.Add(g.seconds(600, 2400))
+		sent = sent.Add(g.seconds(600, 2400))
 	case 4:
-		g.request(told.Add(time.Second), r) // and again
+		g.request(sent.Add(time.Second), r) // and again
 	case 5:
 		strange := r
 		strange.Pool = "nobody"
-		g.request(told, strange)
+		g.request(sent, strange)
 	case 6:
 		strange := r
 		strange.ID, strange.ArrivedAt, strange.FinishedAt = r.ID+"?", at.Add(400*time.Hour), end.Add(400*time.Hour)
-		g.request(told, strange)
+		g.request(sent, strange)
 	}
-	g.request(told, r)
+	g.request(sent, r)
 	return end
 }
 

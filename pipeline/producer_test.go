@@ -60,7 +60,7 @@ func wallConfig(t *testing.T) Config {
 	return cfg
 }
 
-// TestClocksOfProducers: a clock ahead, one behind, one that sends in batches and two that are right are told apart, and
+// TestClocksOfProducers: a clock ahead, one behind, one that sends in batches and two that are right are distinguished, and
 // a decision warns of those that are wrong.
 func TestClocksOfProducers(t *testing.T) {
 	senders := []sender{

@@ -108,7 +108,7 @@ func TestReadiness(t *testing.T) {
 		probe := httptest.NewRecorder()
 		newTestServer(r).probeReady(probe, nil)
 		if probe.Code != w.Code || probe.Body.String() != fmt.Sprintf("ready: %t\n", c.ready) {
-			t.Errorf("%s: a probe is told %d %s", name, probe.Code, probe.Body)
+			t.Errorf("%s: a probe gets %d %s", name, probe.Code, probe.Body)
 		}
 		if got.Ready != c.ready || (w.Code == http.StatusOK) != c.ready {
 			t.Errorf("%s: ready %v with status %d, want %v", name, got.Ready, w.Code, c.ready)
@@ -262,7 +262,7 @@ func TestWhoMayRead(t *testing.T) {
 	}
 }
 
-// TestWebConfig: the file that Prometheus' programs take has users asked for a password; probes are asked for none, and told
+// TestWebConfig: the file that Prometheus' programs take has users asked for a password; probes are asked for none, and get
 // no reasons.
 func TestWebConfig(t *testing.T) {
 	cfg := DefaultConfig()

@@ -22,7 +22,7 @@ func berlin(t *testing.T) *time.Location {
 	return zone
 }
 
-// TestZone: people are told by the clock of the report's zone, programs in UTC and of which zone that is.
+// TestZone: people read times in the report's zone, programs in UTC beside the zone's name.
 func TestZone(t *testing.T) {
 	written := func(r *Report, write func(io.Writer, *Report) error) string {
 		t.Helper()

@@ -163,7 +163,7 @@ func TestRealCluster(t *testing.T) {
 		var tick []alerting.Notice
 		for _, resource := range []string{"kv", "decode"} {
 			n := alert("llama70b", resolved)
-			n.Alert.StartsAt = began // what began long ago is told at once, without waiting for the rest of its group
+			n.Alert.StartsAt = began // what began long ago is sent at once, without waiting for the rest of its group
 			n.Alert.Labels["resource"] = resource
 			tick = append(tick, n)
 		}
@@ -177,7 +177,7 @@ func TestRealCluster(t *testing.T) {
 	if n.Status != "firing" || len(n.Alerts) != 2 || n.GroupLabels["pool"] != "llama70b" {
 		t.Errorf("the first notification is %+v, want both alerts of the pool together", n)
 	}
-	testenv.Await(t, "the second peer to hear that it was told", func() bool {
+	testenv.Await(t, "the second peer to hear that it was sent", func() bool {
 		return regexp.MustCompile(`(?m)^alertmanager_cluster_messages_received_total\{msg_type="update"\} [1-9]`).MatchString(page(t, second.url+"/metrics"))
 	})
 	first.stop()

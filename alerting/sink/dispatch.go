@@ -116,11 +116,11 @@ type keeper interface {
 	KeepsAll()
 }
 
-// Tell sends the daemon's own notices to every sink that accepts them. They bypass the log, because they may be about
+// Notify sends the daemon's own notices to every sink that accepts them. They bypass the log, because they may be about
 // the log. A failed one is retried with the next call, until it expires or a newer one of its identity replaces it.
-func (d *Dispatcher) Tell(notices ...alerting.Notice) {
+func (d *Dispatcher) Notify(notices ...alerting.Notice) {
 	for _, l := range d.lanes {
-		l.tell(notices)
+		l.notify(notices)
 	}
 }
 

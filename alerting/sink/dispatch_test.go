@@ -203,7 +203,7 @@ func TestDispatcherDelivers(t *testing.T) {
 	})
 }
 
-// TestDispatcherRests: failures pace the whole sink, whatever comes meanwhile, and are told of when they begin, each few minutes,
+// TestDispatcherRests: failures pace the whole sink, whatever comes meanwhile, and are reported when they begin, each few minutes,
 // and when they are over.
 func TestDispatcherRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -238,7 +238,7 @@ func TestDispatcherRests(t *testing.T) {
 			t.Errorf("%d attempts in 29 minutes, want four to eight a minute", n)
 		}
 		if len(said) < 5 || len(said) > 8 || said[0] != 1 || said[len(said)-1] >= 0 {
-			t.Errorf("told of failures %v", said)
+			t.Errorf("reported failures %v", said)
 		}
 		if x := stats[0]; x.Sent != 1 || x.Superseded != 28 {
 			t.Errorf("%+v: what becomes of each of 29 notices has to be counted", x)
@@ -388,9 +388,9 @@ func TestDispatcherSendsOnce(t *testing.T) {
 	})
 }
 
-// TestDispatcherTells: the daemon's own notices go past the log, are tried again with the next call, and told once where a sink
+// TestDispatcherNotifies: the daemon's own notices go past the log, are tried again with the next call, and sent once where a sink
 // tells them once.
-func TestDispatcherTells(t *testing.T) {
+func TestDispatcherNotifies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &episodes{script{name: "s", send: func(_ context.Context, attempt int) error {
 			if attempt == 1 {
@@ -400,10 +400,10 @@ func TestDispatcherTells(t *testing.T) {
 		}}}
 		stats, err := run(t, newMemoryLog(), []alerting.Sink{s}, nil, func(d *Dispatcher) {
 			for range 3 {
-				d.Tell(alert("", false))
+				d.Notify(alert("", false))
 				time.Sleep(time.Minute)
 			}
-			d.Tell(alert("", true))
+			d.Notify(alert("", true))
 			time.Sleep(time.Minute)
 		})
 		if want := []Stats{{Sink: "s", Sent: 2, Retried: 1}}; err != nil || cmp.Diff(want, stats) != "" {

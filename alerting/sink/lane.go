@@ -24,7 +24,7 @@ type lane struct {
 	queues  []Queue // of signals, of reports
 	report  func(Failure)
 	tracer  trace.Tracer
-	woken   chan struct{} // by Tell
+	woken   chan struct{} // by Notify
 
 	sending sync.Mutex // held during an attempt
 
@@ -125,8 +125,8 @@ type ownNotice struct {
 // maxOwn bounds the daemon's own notices.
 const maxOwn = 256
 
-// tell stores the daemon's own notices that the sink accepts, and wakes runOwn.
-func (l *lane) tell(notices []alerting.Notice) {
+// notify stores the daemon's own notices that the sink accepts, and wakes runOwn.
+func (l *lane) notify(notices []alerting.Notice) {
 	l.mu.Lock()
 	for _, n := range notices {
 		if _, known := l.own[n.Identity()]; accepts(l.sink, n) && (known || len(l.own) < maxOwn) {

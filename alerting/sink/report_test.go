@@ -256,7 +256,7 @@ func readMail(t *testing.T, raw []byte) (id string) {
 }
 
 // TestMailRefusals: what the server says of the mail is final, what can be mended is tried again, and a password is not
-// told to a server without encryption.
+// sent to a server without encryption.
 func TestMailRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		secure    string
@@ -285,7 +285,7 @@ func TestMailRefusals(t *testing.T) {
 				t.Errorf("permanent %v: %v", permanent, err)
 			}
 			if len(server.mails) > 0 || strings.Contains(err.Error(), "sesame") {
-				t.Error("a mail was taken, or the password told")
+				t.Error("a mail was taken, or the password sent")
 			}
 		})
 	}

@@ -80,7 +80,7 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestInitRefuses: it replaces no file without -force, and says why an engine told it nothing.
+// TestInitRefuses: it replaces no file without -force, and says why an engine reported nothing.
 func TestInitRefuses(t *testing.T) {
 	t.Chdir(t.TempDir())
 	url := engineFiles(t)

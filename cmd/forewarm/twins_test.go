@@ -37,7 +37,7 @@ import (
 )
 
 // TestFaults has two daemons fold one log while something breaks, on one NATS server or on three. After each fault the decisions
-// are those of a run in which nothing broke, every tick has one, and the webhook was told of the newest advice, under no id twice
+// are those of a run in which nothing broke, every tick has one, and the webhook got the newest advice, under no id twice
 // unless a daemon was killed. It prints the table of docs/durability.md. FOREWARM_KILLS is the number of kills at random moments;
 // where it is set, the long cases run as well.
 func TestFaults(t *testing.T) {
@@ -159,7 +159,7 @@ func TestFaults(t *testing.T) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			fmt.Fprintf(&table, "| %s | %d | %d | %d | %d |\n", f.name, unbroken.ticks-got.ticks, got.divergent, got.told, got.twice)
+			fmt.Fprintf(&table, "| %s | %d | %d | %d | %d |\n", f.name, unbroken.ticks-got.ticks, got.divergent, got.delivered, got.twice)
 		})
 	}
 	t.Cleanup(func() {
@@ -206,8 +206,8 @@ type unbroken struct {
 
 // remnant is what a run left.
 type remnant struct {
-	digest, newest                string
-	ticks, divergent, told, twice int
+	digest, newest                     string
+	ticks, divergent, delivered, twice int
 }
 
 // house is two daemons, their NATS servers and a webhook.
@@ -434,12 +434,12 @@ func (h *house) play(t *testing.T, minutes int, at func(*house, *testing.T, int)
 		}
 		return nil
 	}))
-	testenv.Await(t, "the newest advice to be told", func() bool { return h.hook.has(out.newest) })
+	testenv.Await(t, "the newest advice to be delivered", func() bool { return h.hook.has(out.newest) })
 	testenv.Await(t, "nothing to wait for the sinks", func() bool {
 		c, err := h.js.Consumer(t.Context(), jetstream.DecisionsStream, webhookQueue)
 		return err == nil && c.CachedInfo().NumPending == 0 && c.CachedInfo().NumAckPending == 0
 	})
-	out.told, out.twice = h.hook.counts()
+	out.delivered, out.twice = h.hook.counts()
 	divergent := regexp.MustCompile(`(?m)^forewarm_log_divergent_total (\d+)$`)
 	for i := range h.twins {
 		_, page := testenv.Get("http://" + h.http[i] + "/metrics")
@@ -524,14 +524,14 @@ func (h *house) close() {
 
 // receiver is a webhook, an Alertmanager and a receiver of remote write that can be away.
 type receiver struct {
-	server *httptest.Server
-	mu     sync.Mutex
-	away   bool
-	told   map[string]int
+	server    *httptest.Server
+	mu        sync.Mutex
+	away      bool
+	delivered map[string]int
 }
 
 func newReceiver() *receiver {
-	h := &receiver{told: map[string]int{}}
+	h := &receiver{delivered: map[string]int{}}
 	h.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		h.mu.Lock()
@@ -541,7 +541,7 @@ func newReceiver() *receiver {
 			return
 		}
 		if id := r.Header.Get("Webhook-Id"); id != "" {
-			h.told[id]++
+			h.delivered[id]++
 		}
 	}))
 	return h
@@ -549,18 +549,18 @@ func newReceiver() *receiver {
 
 func (h *receiver) set(up bool) { h.mu.Lock(); defer h.mu.Unlock(); h.away = !up }
 
-func (h *receiver) has(id string) bool { h.mu.Lock(); defer h.mu.Unlock(); return h.told[id] > 0 }
+func (h *receiver) has(id string) bool { h.mu.Lock(); defer h.mu.Unlock(); return h.delivered[id] > 0 }
 
-func (h *receiver) counts() (told, twice int) {
+func (h *receiver) counts() (delivered, twice int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, n := range h.told {
-		told++
+	for _, n := range h.delivered {
+		delivered++
 		if n > 1 {
 			twice++
 		}
 	}
-	return told, twice
+	return delivered, twice
 }
 
 // door is a TCP proxy that can be shut.

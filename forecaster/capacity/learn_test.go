@@ -148,7 +148,7 @@ func TestErlangWait(t *testing.T) {
 	}
 }
 
-// TestTrust: given before learned before stated. Where they differ by more than 25 % that is told for a day, in which what is
+// TestTrust: given before learned before stated. Where they differ by more than 25 % that is reported for a day, in which what is
 // stated decides; then the lower does. The pool's rates decide it at once.
 func TestTrust(t *testing.T) {
 	learned := taught(sample.minutes(1500, 45, .02, 0))

@@ -22,8 +22,8 @@ type Endpoint struct {
 	TokenFile    string           `yaml:"token_file"` // holds the token that clients send as Authorization: Bearer
 	TLS          tlsconfig.Server `yaml:"tls"`
 	MaxBytes     int              `yaml:"max_bytes"`      // of a request, as sent and decompressed
-	RequestsPerS float64          `yaml:"requests_per_s"` // above it: HTTP 429, or RESOURCE_EXHAUSTED by gRPC
-	Concurrent   int              `yaml:"concurrent"`     // requests at once; further ones are told to come back later
+	RequestsPerS float64          `yaml:"requests_per_s"` // above it: HTTP 429, or UNAVAILABLE by gRPC
+	Concurrent   int              `yaml:"concurrent"`     // requests stored at once; above it: HTTP 503, or UNAVAILABLE by gRPC
 }
 
 // DefaultConfig is what an unset configuration means: no listeners. Bodies over HTTP may be larger, for the webhooks of

@@ -138,7 +138,7 @@ func TestHTTPFormats(t *testing.T) {
 }
 
 // TestUnknownPoolsAreSaid: producers learn that records are of pools that nobody counts, though the stream keeps those; who counts
-// refusals is not told, for the fold tells them itself.
+// refusals is not called, because the pipeline counts them itself.
 func TestUnknownPoolsAreSaid(t *testing.T) {
 	m := &memory{}
 	l := run(t, onLoopback(), Deps{
@@ -168,7 +168,7 @@ func TestUnknownPoolsAreSaid(t *testing.T) {
 		}
 		for _, r := range m.refused {
 			if r.Reason == ingest.ReasonUnknownPool {
-				t.Errorf("%s: told of %v", name, r)
+				t.Errorf("%s: reported %v", name, r)
 			}
 		}
 		stored += tc.stored

@@ -127,7 +127,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestWorkersElsewhere: a frontend that is away says nothing of the workers it told of; one that it lists no more is gone.
+// TestWorkersElsewhere: a frontend that is away says nothing of the workers it listed; one that it lists no more is gone.
 func TestWorkersElsewhere(t *testing.T) {
 	const worker = "dynamo_frontend_worker_active_decode_blocks{worker_id=%q,dp_rank=\"0\",worker_type=\"decode\"} 1\nprocess_start_time_seconds 1795262390\n"
 	target := newTarget(t, Job{Pool: "p"}, "frontend:1")

@@ -269,8 +269,8 @@ func TestDaemonOnTheWallClock(t *testing.T) {
 	}
 }
 
-// TestDaemonDecidesAgainWhatACrashLost: a process that dies before a tick is in the log has told nothing of it; the next one
-// decides it again and tells it. What is in the log is compared, and not told twice.
+// TestDaemonDecidesAgainWhatACrashLost: a process that dies before a tick is in the log has delivered nothing of it; the next one
+// decides it again and delivers it. What is in the log is compared, and not delivered twice.
 func TestDaemonDecidesAgainWhatACrashLost(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -319,7 +319,7 @@ func TestDaemonDecidesAgainWhatACrashLost(t *testing.T) {
 		t.Error(diff)
 	}
 	if n := p.dispatcher.Stats()[0].Sent; n > 0 {
-		t.Errorf("%d notices are told again", n)
+		t.Errorf("%d notices are delivered again", n)
 	}
 }
 

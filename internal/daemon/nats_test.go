@@ -169,7 +169,7 @@ func TestPartitionOf(t *testing.T) {
 }
 
 // TestLeastRights: with the users of deploy/nats/permissions.conf and no more rights, telemetry comes in, decisions and advice go
-// out, snapshots are kept, and autoscalers read and acknowledge; a client without one of the daemon's rights is told which.
+// out, snapshots are kept, and autoscalers read and acknowledge; a client without one of the daemon's rights reads which.
 func TestLeastRights(t *testing.T) {
 	for _, user := range []string{"FOREWARM", "PRODUCER", "CONSUMER", "DISCOVERY"} {
 		t.Setenv(user+"_PASSWORD", "secret")

@@ -125,7 +125,7 @@ func TestPublishedExample(t *testing.T) {
 	}
 }
 
-// TestTurnedAwayIsSeen: requests that a listener does not let in, and traffic of which nothing counts, are told of at the next
+// TestTurnedAwayIsSeen: requests that a listener does not let in, and traffic of which nothing counts, are reported at the next
 // look.
 func TestTurnedAwayIsSeen(t *testing.T) {
 	dir := t.TempDir()

@@ -130,7 +130,7 @@ func (s *upgradeSite) minutes(t *testing.T, p *inProcess, from, to int) {
 		}
 	}
 	p.settle(t)
-	testenv.Await(t, "what is to be told to be told", func() bool { return p.dispatcher.Stats()[0].Queued == 0 })
+	testenv.Await(t, "all notices to be delivered", func() bool { return p.dispatcher.Stats()[0].Queued == 0 })
 	for m := range testenv.Next(events) {
 		var e alerting.Event
 		if err := json.Unmarshal(m.Data, &e); err != nil {

@@ -77,7 +77,7 @@ func TestScalers(t *testing.T) {
 		t.Fatalf("%g replicas desired", desired)
 	}
 	if n, err := byKEDA(); err != nil || n != desired {
-		t.Errorf("KEDA is told %g (%v), want %g", n, err, desired)
+		t.Errorf("KEDA gets %g (%v), want %g", n, err, desired)
 	}
 	if n, code := desiredOverHTTP(t, p); code != http.StatusOK || n != desired {
 		t.Errorf("over HTTP: %g, status %d, want %g", n, code, desired)
@@ -85,7 +85,7 @@ func TestScalers(t *testing.T) {
 	plugin := dial(p.scalers[1].Addr().String())
 	proposed, err := dynamopb.NewProposePluginClient(plugin).Propose(t.Context(), &dynamopb.ProposeStageRequest{})
 	if targets := proposed.GetOverride().GetTargets(); err != nil || len(targets) != 1 || float64(targets[0].GetReplicas()) != desired || targets[0].Type != dynamopb.OverrideType_AT_LEAST {
-		t.Errorf("the planner is told %v (%v), want %g at least", proposed, err, desired)
+		t.Errorf("the planner gets %v (%v), want %g at least", proposed, err, desired)
 	}
 	const window = 60
 	predicted, err := dynamopb.NewPredictPluginClient(plugin).Predict(t.Context(), &dynamopb.PredictStageRequest{Context: &dynamopb.PipelineContext{
@@ -111,14 +111,14 @@ func TestScalers(t *testing.T) {
 	}
 	p.settle(t)
 	if n, err := byKEDA(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "stale") {
-		t.Errorf("of a stale pool KEDA is told %g (%v)", n, err)
+		t.Errorf("of a stale pool KEDA gets %g (%v)", n, err)
 	}
 	if n, code := desiredOverHTTP(t, p); code != http.StatusServiceUnavailable {
 		t.Errorf("of a stale pool over HTTP: %g, status %d", n, code)
 	}
 	proposed, err = dynamopb.NewProposePluginClient(plugin).Propose(t.Context(), &dynamopb.ProposeStageRequest{})
 	if err != nil || proposed.GetAccept() == nil {
-		t.Errorf("of a stale pool the planner is told %v (%v)", proposed, err)
+		t.Errorf("of a stale pool the planner gets %v (%v)", proposed, err)
 	}
 	if valid := testenv.Metric(t, p.base, `forewarm_advice_valid{pool="chat",mode="active"}`); valid != 0 {
 		t.Errorf("the advice of a stale pool is valid: %g", valid)
@@ -174,7 +174,7 @@ func TestScalersAfterARestart(t *testing.T) {
 		d := open(tt.mode, tt.replicas)
 		advice, err := server.Advise(d, "chat", server.RoleAll, time.Now().Add(tt.off))
 		if advice.Replicas != tt.want || (err == nil) != (tt.want > 0) {
-			t.Errorf("%+v: told %d, %v", tt, advice.Replicas, err)
+			t.Errorf("%+v: got %d, %v", tt, advice.Replicas, err)
 		}
 		if _, unknown := errors.AsType[*server.UnknownPool](err); unknown {
 			t.Errorf("%+v: the pool is not known: %v", tt, err)

@@ -83,7 +83,7 @@ func (d *Daemon) checkSelf(w *selfWatch, now time.Time) {
 		a := alerting.NewWatchdog(w.began, now.UTC().Truncate(time.Second), d.cfg.Decision)
 		notices = append(notices, alerting.Notice{Alert: &a})
 	}
-	d.dispatcher.Tell(notices...)
+	d.dispatcher.Notify(notices...)
 }
 
 // count returns the counts since the oldest check in the window.

@@ -44,7 +44,7 @@ func TestTroubleEndsWhenItIsOver(t *testing.T) {
 	}, noop.Tracer{})
 	now := time.Now()
 	tell := func() {
-		d.dispatcher.Tell(alerting.Notice{Decision: &alerting.Decision{Pool: "p", Tick: now, Expires: now.Add(time.Hour)}})
+		d.dispatcher.Notify(alerting.Notice{Decision: &alerting.Decision{Pool: "p", Tick: now, Expires: now.Add(time.Hour)}})
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)

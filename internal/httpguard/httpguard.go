@@ -1,6 +1,6 @@
 // Package httpguard tells requests of programs from those that a web page of somebody else makes a browser send: any page can
 // post to this machine, and can have its own name resolve to this machine's address to read the answers (DNS rebinding). And it
-// runs servers until they are told to stop.
+// runs servers until their context ends.
 package httpguard
 
 import (

@@ -128,7 +128,7 @@ func TestMetadataAndBuildInfo(t *testing.T) {
 	}
 }
 
-// The version that is told is that of the module in go.mod.
+// The version in the answer is that of the module in go.mod.
 func TestPrometheusVersion(t *testing.T) {
 	mod, err := os.ReadFile("../../go.mod")
 	if err != nil {

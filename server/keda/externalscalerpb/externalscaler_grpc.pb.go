@@ -35,13 +35,13 @@ const (
 type ExternalScalerClient interface {
 	// Whether the target should run at all: false lets KEDA scale it to zero.
 	IsActive(ctx context.Context, in *ScaledObjectRef, opts ...grpc.CallOption) (*IsActiveResponse, error)
-	// The same, told at once and whenever it changes, for triggers of type external-push.
+	// The same, sent at once and whenever it changes, for triggers of type external-push.
 	StreamIsActive(ctx context.Context, in *ScaledObjectRef, opts ...grpc.CallOption) (grpc.ServerStreamingClient[IsActiveResponse], error)
 	// The metrics there are and their targets: what the Horizontal Pod Autoscaler is configured with.
 	GetMetricSpec(ctx context.Context, in *ScaledObjectRef, opts ...grpc.CallOption) (*GetMetricSpecResponse, error)
 	// The value of a metric now.
 	GetMetrics(ctx context.Context, in *GetMetricsRequest, opts ...grpc.CallOption) (*GetMetricsResponse, error)
-	// The specification, told at once and whenever it changes. Since KEDA 2.21, for triggers of type external-push.
+	// The specification, sent at once and whenever it changes. Since KEDA 2.21, for triggers of type external-push.
 	StreamMetricSpec(ctx context.Context, in *ScaledObjectRef, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetMetricSpecResponse], error)
 }
 
@@ -127,13 +127,13 @@ type ExternalScaler_StreamMetricSpecClient = grpc.ServerStreamingClient[GetMetri
 type ExternalScalerServer interface {
 	// Whether the target should run at all: false lets KEDA scale it to zero.
 	IsActive(context.Context, *ScaledObjectRef) (*IsActiveResponse, error)
-	// The same, told at once and whenever it changes, for triggers of type external-push.
+	// The same, sent at once and whenever it changes, for triggers of type external-push.
 	StreamIsActive(*ScaledObjectRef, grpc.ServerStreamingServer[IsActiveResponse]) error
 	// The metrics there are and their targets: what the Horizontal Pod Autoscaler is configured with.
 	GetMetricSpec(context.Context, *ScaledObjectRef) (*GetMetricSpecResponse, error)
 	// The value of a metric now.
 	GetMetrics(context.Context, *GetMetricsRequest) (*GetMetricsResponse, error)
-	// The specification, told at once and whenever it changes. Since KEDA 2.21, for triggers of type external-push.
+	// The specification, sent at once and whenever it changes. Since KEDA 2.21, for triggers of type external-push.
 	StreamMetricSpec(*ScaledObjectRef, grpc.ServerStreamingServer[GetMetricSpecResponse]) error
 	mustEmbedUnimplementedExternalScalerServer()
 }
