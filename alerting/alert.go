@@ -1,7 +1,10 @@
 package alerting
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -89,4 +92,177 @@ func (a *Alert) Identity() string {
 		}
 	}
 	return id
+}
+
+// alertLife is how long an alert lasts without an update: four ticks, like in Prometheus' rule manager.
+const alertLife = 4 * time.Minute
+
+// maxActive bounds the tracked conditions.
+const maxActive = 4096
+
+// AlertTracker raises, keeps and resolves alerts from the conditions of each tick, without flapping. A condition becomes
+// an alert after Config.RaiseAfter ticks in a row, and is resolved after Config.ResolveAfter ticks without it. While a
+// pool's telemetry is stale, its other alerts do not change. Labels do not change while an alert lasts. If a warning
+// becomes a page, a new alert is raised and the warning expires. It is pure; a tick costs O(active · log active).
+type AlertTracker struct {
+	raiseAfter, resolveAfter int
+	active                   []ActiveAlert // by key
+	dropped                  uint64
+}
+
+// ActiveAlert is one tracked condition: firing, or pending until it has lasted long enough.
+type ActiveAlert struct {
+	Name     AlertName `cbor:"1,keyasint"`
+	Pool     string    `cbor:"2,keyasint"`
+	Resource string    `cbor:"3,keyasint"` // resource, class and severity are from when it was raised
+	Role     string    `cbor:"12,keyasint,omitempty"`
+
+	Class       string            `cbor:"4,keyasint"`
+	Severity    Severity          `cbor:"5,keyasint"`
+	Annotations map[string]string `cbor:"6,keyasint"`
+	Held        int               `cbor:"7,keyasint"` // ticks in a row with it, before raising; then ticks in a row as a page of a firing warning
+	Clear       int               `cbor:"8,keyasint"` // ticks in a row without it, while firing
+	Firing      bool              `cbor:"9,keyasint"`
+	StartsAt    time.Time         `cbor:"10,keyasint"`
+	UpdatedAt   time.Time         `cbor:"11,keyasint"`
+}
+
+// AlertTrackerState is the state of a tracker, for a snapshot.
+type AlertTrackerState struct {
+	Active  []ActiveAlert `cbor:"1,keyasint"`
+	Dropped uint64        `cbor:"2,keyasint"`
+}
+
+// NewAlertTracker has no alerts.
+func NewAlertTracker(cfg Config) *AlertTracker {
+	return &AlertTracker{raiseAfter: cfg.RaiseAfter, resolveAfter: cfg.ResolveAfter}
+}
+
+// State is a copy of the state. They share only annotations, which neither changes.
+func (t *AlertTracker) State() AlertTrackerState {
+	return AlertTrackerState{Active: slices.Clone(t.active), Dropped: t.dropped}
+}
+
+// Restore replaces the state.
+func (t *AlertTracker) Restore(s AlertTrackerState) {
+	t.active, t.dropped = slices.Clone(s.Active), s.Dropped
+	slices.SortFunc(t.active, ActiveAlert.compare)
+}
+
+// Dropped counts conditions that were ignored because the tracker was full (4096).
+func (t *AlertTracker) Dropped() uint64 { return t.dropped }
+
+// Update takes all conditions at now and returns the firing and the newly resolved alerts, in the order of pool, name
+// and role. A condition that is listed twice counts once.
+func (t *AlertTracker) Update(now time.Time, conditions []Condition) []Alert {
+	held := make([]bool, len(t.active), len(t.active)+len(conditions))
+	blind := map[string]bool{}
+	for i := range conditions {
+		c := &conditions[i]
+		blind[c.Pool] = blind[c.Pool] || c.Name == TelemetryStale
+		key := ActiveAlert{Name: c.Name, Pool: c.Pool, Role: c.Role, Resource: c.Resource}
+		at, found := slices.BinarySearchFunc(t.active, key, ActiveAlert.compare)
+		if !found {
+			if c.Fading {
+				continue
+			}
+			if len(t.active) >= maxActive {
+				t.dropped++
+				continue
+			}
+			t.active, held = slices.Insert(t.active, at, key), slices.Insert(held, at, false)
+		}
+		if o := &t.active[at]; !held[at] && (o.Firing || !c.Fading) {
+			held[at] = true
+			t.hold(now, o, c)
+		}
+	}
+
+	var alerts []Alert
+	kept := t.active[:0]
+	for i, o := range t.active {
+		if !held[i] && !blind[o.Pool] {
+			o.Clear++
+		}
+		resolved := o.Clear >= t.resolveAfter
+		if o.Firing {
+			alerts = append(alerts, o.alert(now, resolved))
+		}
+		if held[i] || o.Firing && !resolved {
+			kept = append(kept, o)
+		}
+	}
+	clear(t.active[len(kept):])
+	t.active = kept
+	return alerts
+}
+
+// hold counts a tick with c.
+func (t *AlertTracker) hold(now time.Time, o *ActiveAlert, c *Condition) {
+	o.Clear, o.UpdatedAt = 0, now
+	o.Annotations = maps.Clone(c.Annotations)
+	if o.Firing && (o.Severity == Page || c.Severity != Page || c.Fading) {
+		o.Held = 0
+		return
+	}
+	o.Held++
+	if c.Immediate || o.Held >= max(cmp.Or(c.Ticks, t.raiseAfter), 1) {
+		o.Firing, o.StartsAt, o.Resource, o.Class, o.Severity, o.Held = true, now, c.Resource, c.Class, c.Severity, 0
+	}
+}
+
+// compare orders by the identity of a condition. A pool has one per name and role, for all resources.
+func (o ActiveAlert) compare(other ActiveAlert) int {
+	c := cmp.Or(strings.Compare(o.Pool, other.Pool), strings.Compare(string(o.Name), string(other.Name)), strings.Compare(o.Role, other.Role))
+	if c == 0 && o.Pool == "" {
+		c = strings.Compare(o.Resource, other.Resource)
+	}
+	return c
+}
+
+// alert renders a firing condition. If the condition has ended but the alert is not resolved yet, the annotations are
+// the last ones, and the description says so. Advisory alerts have a label for routing.
+func (o *ActiveAlert) alert(now time.Time, resolved bool) Alert {
+	labels := map[string]string{"severity": string(o.Severity)}
+	if o.Pool != "" {
+		labels["pool"] = o.Pool
+	}
+	if o.Annotations["mode"] == string(Advisory) {
+		labels["mode"] = string(Advisory)
+	}
+	if o.Role != "" {
+		labels["role"] = o.Role
+	}
+	if o.Resource != "" {
+		labels["resource"] = o.Resource
+	}
+	if o.Class != "" {
+		labels["class"] = o.Class
+	}
+	a := Alert{
+		Name: o.Name, Labels: labels, Annotations: maps.Clone(o.Annotations),
+		StartsAt: o.StartsAt.UTC(), UpdatedAt: now, EndsAt: now.Add(alertLife), Resolved: resolved,
+	}
+	if text := a.Annotations["description"]; o.Clear > 0 && text != "" {
+		a.Annotations["description"] = fmt.Sprintf("This has not been so since %s. Before: %s", clock(o.UpdatedAt), text)
+	}
+	if resolved {
+		a.EndsAt = now
+	}
+	return a
+}
+
+// Reopen adds firing alerts to a tracker that lost its state: they are not raised a second time, and they are resolved.
+func (t *AlertTracker) Reopen(alerts []Alert) {
+	for i := range alerts {
+		a := &alerts[i]
+		o := ActiveAlert{
+			Name: a.Name, Pool: a.Labels["pool"], Role: a.Labels["role"], Resource: a.Labels["resource"], Class: a.Labels["class"], Severity: Severity(a.Labels["severity"]),
+			Annotations: a.Annotations, Firing: true, StartsAt: a.StartsAt, UpdatedAt: a.UpdatedAt,
+		}
+		at, found := slices.BinarySearchFunc(t.active, o, ActiveAlert.compare)
+		if !found && !a.Resolved && len(t.active) < maxActive {
+			t.active = slices.Insert(t.active, at, o)
+		}
+	}
 }

@@ -1,6 +1,9 @@
 package alerting
 
 import (
+	"cmp"
+	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -141,4 +144,214 @@ func quantile(pool *capacity.Pool, cfg Config) (tau float64, from QuantileSource
 		return tau, QuantileFromCost
 	}
 	return defaultQuantile, QuantileDefault
+}
+
+// maxNeed bounds the computed number of replicas, far above the limit of any pool.
+const maxNeed = 1_000_000
+
+// replicasFor is the number of replicas with capacity per for demand. It tolerates rounding errors.
+func replicasFor(demand, per float64) int {
+	return int(min(max(math.Ceil(demand/per-1e-9), 0), maxNeed))
+}
+
+// minutes is d in whole minutes of forecast, rounded up, within the horizon.
+func minutes(d time.Duration) int {
+	return min(max(int((d+features.Minute-1)/features.Minute), 1), forecaster.Horizon)
+}
+
+// largest is the largest tau-quantile over minutes 1…n; 0 if the forecast has no finite value.
+func largest(f *forecaster.Forecast, tau float64, n int) (demand float64) {
+	for h := range n {
+		if v := f.Minute[h].At(tau); !math.IsNaN(v) && !math.IsInf(v, 0) {
+			demand = max(demand, v)
+		}
+	}
+	return demand
+}
+
+// provision is the demand to provide for: with it, on average a share of 1 − tau of the minutes 1…n is short. It is the
+// tau-quantile of demand in a random one of these minutes, because cost counts short minutes: one short minute costs
+// less than n. ok is false if the forecast has no finite value. O(n).
+func provision(f *forecaster.Forecast, tau float64, n int) (demand float64, ok bool) {
+	var known []*forecaster.Quantiles
+	low, high := math.Inf(1), math.Inf(-1)
+	for h := range n {
+		q := &f.Minute[h]
+		if v := q.At(tau); !math.IsNaN(v) && !math.IsInf(v, 0) {
+			known = append(known, q)
+			low, high = min(low, v), max(high, v)
+		}
+	}
+	if len(known) == 0 {
+		return 0, false
+	}
+	const halvings, near = 30, 1e-6 // near is relative to demand, and far below one replica
+	for i := 0; i < halvings && high-low > near*high; i++ {
+		middle, below := low+(high-low)/2, 0.
+		for _, q := range known {
+			below += q.CDF(middle) / float64(len(known))
+		}
+		if below < tau {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return high, true
+}
+
+// resource is one resource of the pool in a decision.
+type resource struct {
+	forecast *forecaster.Forecast
+	evidence ResourceEvidence
+	now      int // replicas for the newest known demand
+	keep     int // minimum for scale-in
+}
+
+// resources are the resources with known capacity and demand, in the order of the forecast: of the pool's own replicas,
+// and of its prefill replicas, if any.
+func (p *plan) resources(cfg Config) (own, prompts []resource) {
+	for i := range p.in.Forecast.Total {
+		f := &p.in.Forecast.Total[i]
+		per, ok := p.in.Pool.PerReplica(f.Dimension, p.kvTokens)
+		if !ok || math.IsNaN(f.Now.Mean) || math.IsInf(f.Now.Mean, 0) {
+			continue
+		}
+		per = p.in.Minute.Carries(f.Dimension, per)
+		need, ok := provision(f, p.tau, minutes(p.lead+cfg.Hold))
+		if !ok {
+			continue
+		}
+		keep, _ := provision(f, p.confidence, minutes(p.lead+cfg.Cooldown))
+		keep += p.coldCache(f)
+		r := resource{forecast: f, now: replicasFor(f.Now.Mean, per), keep: replicasFor(keep, per), evidence: ResourceEvidence{
+			Dimension: f.Dimension, PerReplica: per, Demand: f.Now.Mean, NeedQuantile: need, NeedReplicas: replicasFor(need, per),
+			ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never},
+		}}
+		p.retried(&r, cfg)
+		projection, ofPrompts := &p.in.Projection, false
+		if p.in.Pool.Disaggregated && capacity.RoleOf(f.Dimension) == capacity.PrefillRole {
+			projection, ofPrompts = cmp.Or(projection.Prompts, new(forecaster.Projection)), true
+		}
+		for j := range projection.Resources {
+			if rp := &projection.Resources[j]; rp.Dimension == f.Dimension {
+				r.evidence.Probability = finite(rp.Probability[minutes(p.lead+cfg.Hold)-1])
+				r.evidence.Ahead = finite(rp.Probability[minutes(forecaster.WarningWindow(p.lead))-1])
+				r.evidence.ETA = rp.ETA
+				if left := rp.AfterFailure; left != nil {
+					r.evidence.AfterFailure = &forecaster.Chance{Probability: finite(left.Probability), ETA: left.ETA, Ahead: finite(left.Ahead)}
+				}
+			}
+		}
+		if ofPrompts {
+			prompts = append(prompts, r)
+		} else {
+			own = append(own, r)
+		}
+	}
+	return own, prompts
+}
+
+// coldCache is the extra prefill demand after one replica is removed: the others must compute the prompts that its
+// prefix cache served (mean of ten minutes), until they have cached them. In a disaggregated pool, prefill replicas
+// have the cache.
+func (p *plan) coldCache(f *forecaster.Forecast) (tokensPerS float64) {
+	const seconds = 600
+	there := p.current
+	if p.in.Pool.Disaggregated {
+		there = p.promptSupply.Ready + len(p.promptSupply.Pending)
+	}
+	if f.Dimension != features.DimPrefill || there == 0 {
+		return 0
+	}
+	return finite(float64(f.Basis.Now.Cached)) / seconds / float64(there)
+}
+
+// binding is the resource that needs most replicas; of equals, the projection's binding one. nil without any.
+func (p *plan) binding() *resource { return mostOf(p.rows, p.in.Projection.Binding) }
+
+// mostOf is the row that needs most replicas; of equals, the one of dimension. nil without any.
+func mostOf(rows []resource, dimension string) *resource {
+	var best *resource
+	for i := range rows {
+		r := &rows[i]
+		if best == nil || r.evidence.NeedReplicas > best.evidence.NeedReplicas ||
+			r.evidence.NeedReplicas == best.evidence.NeedReplicas && r.evidence.Dimension == dimension {
+			best = r
+		}
+	}
+	return best
+}
+
+// shortFrom is when demand at the decision quantile, plus reserves, first needs more than the ready replicas; now if it
+// already does, or if only the floor needs more.
+func (p *plan) shortFrom(cfg Config) time.Time {
+	for h := range minutes(p.lead + cfg.Hold) {
+		for i := range p.rows {
+			r := &p.rows[i]
+			demand := r.forecast.Minute[h].At(p.tau)
+			if !math.IsNaN(demand) && replicasFor(demand, r.evidence.PerReplica)+p.in.Pool.Reserves.Total() > p.supply.Ready {
+				return p.now.Add(time.Duration(h) * features.Minute)
+			}
+		}
+	}
+	return p.now
+}
+
+// The models of a forecast.
+const (
+	modelNetwork = "network"
+	modelLast    = "last value"
+)
+
+// modelOf is the model of a forecast.
+func modelOf(f *forecaster.Forecast) string {
+	if f.Fallback {
+		return modelLast
+	}
+	return modelNetwork
+}
+
+// finite is v, or 0 if it is NaN or infinite.
+func finite(v float64) float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0
+	}
+	return v
+}
+
+// floor is the minimum of replicas from present observations, without the forecast.
+type floor struct {
+	replicas int
+	cause    string // for the reason; "" if only current demand counts
+}
+
+// queueShare is the share of the ready replicas added for each multiple of the tolerated queue.
+const queueShare = 0.1
+
+// reactive is the floor: the replicas for the newest known demand, more if requests queue, and more if the fullest KV
+// cache is above danger. All are totals, so pending replicas count.
+func reactive(s features.PoolState, rows []resource, danger float64, cfg Config) floor {
+	var f floor
+	for i := range rows {
+		f.replicas = max(f.replicas, rows[i].now)
+	}
+	if !s.Observed || s.Ready == 0 {
+		return f
+	}
+	ready := float64(s.Ready)
+	if w := s.WaitingPerReady; w >= cfg.WaitingPerReplica && !math.IsInf(w, 0) {
+		more := min(math.Ceil(ready*queueShare*w/cfg.WaitingPerReplica), ready)
+		f.raise(s.Ready+int(more), fmt.Sprintf("%.1f requests wait per replica (threshold %g)", w, cfg.WaitingPerReplica))
+	}
+	if use := finite(s.KVUsedMax); use > danger {
+		f.raise(int(math.Ceil(ready*min(use, 1)/danger)), fmt.Sprintf("the fullest replica's KV cache is %s full (danger above %s)", percent(use), percent(danger)))
+	}
+	return f
+}
+
+func (f *floor) raise(replicas int, cause string) {
+	if replicas > f.replicas {
+		f.replicas, f.cause = replicas, cause
+	}
 }
