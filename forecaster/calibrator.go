@@ -35,24 +35,18 @@ const lagLevels = 8
 //
 // Bounds: Horizon open windows of each dimension.
 type Calibrator struct {
-	state  CalibratorState
-	shared *Calibrator // has the ranks; nil if this one has them
+	Dimensions []calibratorDimension `cbor:"1,keyasint"` // in order of arrival
+	shared     *Calibrator           // has the ranks; nil if this one has them
 }
 
 // WithSharedRanks returns a Calibrator for another pool with the same demand. It uses the ranks that o learns, and
-// reports outcomes for its own supply. Its state does not hold the ranks.
+// reports outcomes for its own supply.
 func (o *Calibrator) WithSharedRanks() *Calibrator { return &Calibrator{shared: o} }
-
-// CalibratorState is a Calibrator in a snapshot.
-type CalibratorState struct {
-	Dimensions []calibratorDimension `cbor:"1,keyasint"`
-}
 
 type calibratorDimension struct {
 	Name  string                         `cbor:"1,keyasint"`
 	Ranks [numHorizons][rankBins]float64 `cbor:"2,keyasint"` // windows by rank, older ones counting less
 	Open  []openWindow                   `cbor:"4,keyasint"` // oldest first
-	Tails [numHorizons]excess            `cbor:"5,keyasint"` // excess over the paths' 95 % quantile
 }
 
 // openWindow is what was forecast at an origin whose minutes are not over.
@@ -73,12 +67,6 @@ type capacityStep struct {
 	Capacity float32
 }
 
-// State is for a snapshot; it shares memory with o.
-func (o *Calibrator) State() CalibratorState { return o.state }
-
-// Restore replaces the state.
-func (o *Calibrator) Restore(s CalibratorState) { o.state = s }
-
 // Issue records the forecast and the supply that the projection p assumed (p.Prompts for prefill replicas). It ignores
 // a stale forecast; a nil Calibrator does nothing. O(dimensions · paths · Horizon).
 func (o *Calibrator) Issue(pf *PoolForecast, p *Projection, lag Lag) {
@@ -87,22 +75,21 @@ func (o *Calibrator) Issue(pf *PoolForecast, p *Projection, lag Lag) {
 	}
 	minute := pf.Origin.Unix() / 60
 	level := (float64(minute*5%lagLevels) + .5) / lagLevels // 5 is odd: every level in turn, not beside the one before
-	ready := usable(pf.Origin, lag, p.Supply, 0, level)[0]
-	prompts, ofPrompts := p.Prompts, [Horizon]float32{}
-	if prompts != nil {
-		ofPrompts = usable(pf.Origin, lag, prompts.Supply, 0, level)[0]
-	}
 	for d, name := range pf.Paths.Dimensions {
 		w := openWindow{From: minute}
 		if o.shared == nil {
 			w.setPeaks(pf.Paths.At[d])
 		}
-		if r := p.of(name); r != nil {
-			w.Capacity = capacitySteps(&ready, r.PerReplica)
-		} else if r := prompts.of(name); r != nil {
-			w.Capacity = capacitySteps(&ofPrompts, r.PerReplica)
+		for _, served := range [...]*Projection{p, p.Prompts} {
+			if r := served.of(name); r != nil && w.Capacity == nil {
+				w.Capacity = capacitySteps(usable(pf.Origin, lag, served.Supply, 0, level)[0], r.PerReplica)
+			}
 		}
-		k := o.state.dimension(name)
+		k := o.find(name)
+		if k == nil {
+			o.Dimensions = append(o.Dimensions, calibratorDimension{Name: name})
+			k = &o.Dimensions[len(o.Dimensions)-1]
+		}
 		k.Open = append(k.Open, w)
 		k.Open = k.Open[max(0, len(k.Open)-Horizon):]
 	}
@@ -120,8 +107,7 @@ func (p *Projection) of(dimension string) *ResourceProjection {
 }
 
 // capacitySteps are the changes of the capacity of ready replicas.
-func capacitySteps(ready *[Horizon]float32, per float64) []capacityStep {
-	var out []capacityStep
+func capacitySteps(ready [Horizon]float32, per float64) (out []capacityStep) {
 	for h, n := range ready {
 		if h == 0 || n != ready[h-1] {
 			out = append(out, capacityStep{From: h, Capacity: float32(per * float64(n))})
@@ -158,8 +144,8 @@ type Outcome struct {
 // a dimension in a minute, NaN if unknown. A window with an unknown minute is skipped.
 func (o *Calibrator) Learn(now time.Time, demand func(dimension string, minute int64) float64) (over []Outcome) {
 	newest := now.Unix()/60 - 1
-	for i := range o.state.Dimensions {
-		k := &o.state.Dimensions[i]
+	for i := range o.Dimensions {
+		k := &o.Dimensions[i]
 		open := k.Open[:0]
 		for _, w := range k.Open {
 			for w.Done < numHorizons && w.From+int64(calibratedHorizons[w.Done])-1 <= newest {
@@ -195,7 +181,6 @@ func (k *calibratorDimension) learn(w *openWindow, i int, ranks bool, demand fun
 	weight := 1 / float64(calibratedHorizons[i])
 	if ranks {
 		countRank(&k.Ranks[i], &w.Peaks[i], float32(highest), weight)
-		k.Tails[i].learn(&w.Peaks[i], float32(highest), weight)
 	}
 	return short, len(w.Capacity) > 0
 }
@@ -219,99 +204,47 @@ func countRank(ranks *[rankBins]float64, peaks *[rankBins - 1]float32, highest f
 	}
 }
 
-// dimension finds or adds a dimension, in order of arrival.
-func (s *CalibratorState) dimension(name string) *calibratorDimension {
-	if d := s.find(name); d != nil {
-		return d
-	}
-	s.Dimensions = append(s.Dimensions, calibratorDimension{Name: name})
-	return &s.Dimensions[len(s.Dimensions)-1]
-}
-
 // find returns nil for an unknown dimension.
-func (s *CalibratorState) find(name string) *calibratorDimension {
-	for i := range s.Dimensions {
-		if s.Dimensions[i].Name == name {
-			return &s.Dimensions[i]
-		}
+func (o *Calibrator) find(name string) *calibratorDimension {
+	if i := slices.IndexFunc(o.Dimensions, func(d calibratorDimension) bool { return d.Name == name }); i >= 0 {
+		return &o.Dimensions[i]
 	}
 	return nil
 }
 
-// recalibration turns shares of paths into probabilities, at each of calibratedHorizons. The zero value changes
-// nothing.
-type recalibration struct {
-	known bool
-	ranks [numHorizons]rankCurve
-	tails [numHorizons]excess
-}
+// rankCurves are the curves of a dimension at each of calibratedHorizons.
+type rankCurves [numHorizons]rankCurve
 
-// recalibration of a dimension. That of a nil Calibrator changes nothing.
-func (o *Calibrator) recalibration(name string) (w recalibration) {
-	if o == nil {
-		return w
-	}
-	if o.shared != nil {
+// rankCurves of a dimension. Those of a nil Calibrator, or of an unknown dimension, change nothing.
+func (o *Calibrator) rankCurves(name string) (c rankCurves) {
+	ranks := &calibratorDimension{}
+	if o != nil && o.shared != nil {
 		o = o.shared
 	}
-	ranks := o.state.find(name)
-	if ranks == nil {
-		ranks = &calibratorDimension{}
+	if o != nil && o.find(name) != nil {
+		ranks = o.find(name)
 	}
-	w.known, w.tails = true, ranks.Tails
-	for i := range w.ranks {
-		w.ranks[i] = newRankCurve(&ranks.Ranks[i])
-	}
-	return w
-}
-
-// horizonsAround are the horizons on both sides of minute h, counted from 1, and its position between them, 0…1.
-func horizonsAround(h int) (a, b int, by float64) {
-	for b < numHorizons-1 && calibratedHorizons[b] < h {
-		b++
-	}
-	if b == 0 || h >= calibratedHorizons[b] {
-		return b, b, 0
-	}
-	a = b - 1
-	return a, b, float64(h-calibratedHorizons[a]) / float64(calibratedHorizons[b]-calibratedHorizons[a])
-}
-
-// probability is the calibrated probability for a share of paths that saturate by minute h, counted from 1. If fewer
-// than a twentieth do, it is the probability of exceeding all but a twentieth, times that of the tail beyond. Before
-// the first horizon it grows with the minutes.
-func (w *recalibration) probability(share float64, h int, far *margins) float64 {
-	if !w.known {
-		return share
-	}
-	a, b, by := horizonsAround(h)
-	near, next := w.atHorizon(a, share, far), w.atHorizon(b, share, far)
-	p := near + by*(next-near)
-	if first := calibratedHorizons[0]; h < first && share < 1./rankBins {
-		p = max(p*float64(h)/float64(first), 1-w.ranks[a].at(1-share))
-	}
-	return p
-}
-
-// atHorizon is the calibrated probability for a share of paths at the i-th horizon.
-func (w *recalibration) atHorizon(i int, share float64, far *margins) float64 {
-	if share >= 1./rankBins {
-		return 1 - w.ranks[i].at(1-share)
-	}
-	return (1 - w.ranks[i][rankBins-1]) * far.tailProbability(&w.tails[i], i)
-}
-
-// level is the share of paths whose calibrated probability is p at minute h.
-func (w *recalibration) level(p float64, h int) float64 {
-	if !w.known {
-		return p
-	}
-	a, b, by := horizonsAround(h)
-	c := w.ranks[a]
 	for i := range c {
-		c[i] += by * (w.ranks[b][i] - c[i])
+		c[i] = newRankCurve(&ranks.Ranks[i])
 	}
-	return c.level(p)
+	return c
+}
+
+// by is the curve for minute h, counted from 1.
+func (c *rankCurves) by(h int) rankCurve {
+	i := 0
+	for calibratedHorizons[i] < h {
+		i++
+	}
+	out := c[i]
+	if i > 0 {
+		before, next := calibratedHorizons[i-1], calibratedHorizons[i]
+		weight := float64(next-h) / float64(next-before)
+		for k := range out {
+			out[k] += weight * (c[i-1][k] - out[k])
+		}
+	}
+	return out
 }
 
 func newRankCurve(ranks *[rankBins]float64) (c rankCurve) {
@@ -326,7 +259,7 @@ func newRankCurve(ranks *[rankBins]float64) (c rankCurve) {
 	return c
 }
 
-// rankCurve is the cumulative share of ranks at each twentieth.
+// rankCurve is the cumulative share of ranks at each twentieth. It turns shares of paths into probabilities.
 type rankCurve [rankBins + 1]float64
 
 // at is the probability for a share u of paths, 0…1. Linear between twentieths.

@@ -61,9 +61,9 @@ func TestOutlookByHorizon(t *testing.T) {
 	project := func(o *Calibrator) [Horizon]float64 {
 		return Project(&pf, fixedCapacity{"kv": 40}, fixedLag(time.Minute), Supply{Ready: 1}, 0, time.Minute, o).Resources[0].Probability
 	}
-	var o Calibrator
+	o := Calibrator{Dimensions: []calibratorDimension{{Name: "kv"}}}
 	plain := project(&o)
-	d := o.state.dimension("kv")
+	d := o.find("kv")
 	d.Ranks[numHorizons-1] = [rankBins]float64{100, 100, 100} // of far windows the demand stayed low
 	if p := project(&o); p != plain {
 		t.Errorf("what is by a minute is less by a later one: %v", p)
@@ -104,14 +104,14 @@ func TestOutlookSaysWhatCameOfSupply(t *testing.T) {
 	if share := run(&o, Supply{Ready: 1}, false); share != 1 {
 		t.Errorf("one replica is always short, and was in %.2f of the hours", share)
 	}
-	if ranks := o.state.find("kv").Ranks[0]; ranks[9]+ranks[10] < .9 {
+	if ranks := o.find("kv").Ranks[0]; ranks[9]+ranks[10] < .9 {
 		t.Errorf("ranks are %v, where demand is the paths' median", ranks)
 	}
 	beside := o.WithSharedRanks()
 	if share := run(beside, Supply{Ready: 1, Pending: make([]time.Time, 1)}, false); math.Abs(share-.5) > .05 {
 		t.Errorf("two replicas are enough, half of the time there are two, and %.2f of the hours were short", share)
 	}
-	if d := beside.state.find("kv"); d.Ranks != [numHorizons][rankBins]float64{} {
+	if d := beside.find("kv"); d.Ranks != [numHorizons][rankBins]float64{} {
 		t.Errorf("the pool beside has ranks %v of its own", d.Ranks)
 	}
 	for ready, want := range map[int]float64{1: 1, 2: 0} { // one of which is kept for failures, and counts
@@ -128,23 +128,23 @@ func TestOutlookKeepsWithinBounds(t *testing.T) {
 		pf := evenly(m)
 		o.Issue(&pf, &Projection{}, halfLag{})
 	}
-	if n := len(o.State().Dimensions[0].Open); n != Horizon {
+	if n := len(o.Dimensions[0].Open); n != Horizon {
 		t.Errorf("%d windows wait, want %d", n, Horizon)
 	}
 	o.Learn(minuteAt(400), func(string, int64) float64 { return math.NaN() })
-	if d := o.State().Dimensions[0]; len(d.Open) != 0 || d.Ranks != [numHorizons][rankBins]float64{} {
+	if d := o.Dimensions[0]; len(d.Open) != 0 || d.Ranks != [numHorizons][rankBins]float64{} {
 		t.Errorf("learned %v from unknown minutes, %d wait", d.Ranks, len(d.Open))
 	}
 	pf := evenly(500)
 	pf.Stale = true
-	if o.Issue(&pf, &Projection{}, halfLag{}); len(o.State().Dimensions[0].Open) != 0 {
+	if o.Issue(&pf, &Projection{}, halfLag{}); len(o.Dimensions[0].Open) != 0 {
 		t.Error("a stale forecast was taken down")
 	}
 	// All paths tie with what came: every rank is as likely.
 	pf = ramp("kv", 7, 0)
 	o.Issue(&pf, &Projection{}, halfLag{})
 	o.Learn(minuteAt(5), func(string, int64) float64 { return 7 })
-	ranks := o.State().Dimensions[0].Ranks[0]
+	ranks := o.Dimensions[0].Ranks[0]
 	for i := range ranks {
 		if math.Abs(ranks[i]-1./(5*rankBins)) > 1e-12 {
 			t.Fatalf("a tie counts as %v", ranks)
@@ -153,24 +153,20 @@ func TestOutlookKeepsWithinBounds(t *testing.T) {
 }
 
 func TestRankCurveInverts(t *testing.T) {
-	var o Calibrator
-	d := o.state.dimension("kv")
+	d := calibratorDimension{Name: "kv"}
 	d.Ranks[0], d.Ranks[1] = [rankBins]float64{9, 4, 2, 0, 0, 1, 7}, [rankBins]float64{15: 30}
-	w := o.recalibration("kv")
-	var none margins
+	o := &Calibrator{Dimensions: []calibratorDimension{d}}
+	learned, plain := o.rankCurves("kv"), (*Calibrator)(nil).rankCurves("kv")
 	for p := 0.; p <= 1; p += .01 {
-		for _, h := range []int{1, 5, 11, 15} {
-			if 1-w.level(p, h) < 1./rankBins {
-				continue // covered by the tail
+		for _, h := range []int{1, 5, 11, 15, 60} {
+			c, same := learned.by(h), plain.by(h)
+			if back := c.at(c.level(p)); math.Abs(back-p) > 1e-9 {
+				t.Errorf("minute %d: the probability at level(%g) is %g", h, p, back)
 			}
-			if by := w.probability(1-w.level(p, h), h, &none); math.Abs(1-by-p) > 1e-9 {
-				t.Errorf("level(%g) by minute %d is worth %g", p, h, 1-by)
+			if got := same.at(p); math.Abs(got-p) > 1e-9 {
+				t.Errorf("minute %d: without a calibrator %g becomes %g", h, p, got)
 			}
 		}
-	}
-	plain := (*Calibrator)(nil).recalibration("kv")
-	if p := plain.probability(.3, 60, &none); p != .3 || plain.level(.3, 60) != .3 {
-		t.Errorf("without an calibrator 0.3 becomes %g", p)
 	}
 }
 

@@ -157,7 +157,7 @@ func drawCapacity(pool Capacity, dimension string, ready [][Horizon]float32) [][
 }
 
 func projectResource(name string, per float64, pf *PoolForecast, demand, ready [][Horizon]float32, span int, calibrator *Calibrator) ResourceProjection {
-	recalibrated := calibrator.recalibration(name)
+	curves := calibrator.rankCurves(name)
 	r := ResourceProjection{Dimension: name, PerReplica: per, Utilisation: math.NaN()}
 	if f := pf.Of(name); f != nil {
 		r.Demand = f.Now.Mean
@@ -182,13 +182,10 @@ func projectResource(name string, per float64, pf *PoolForecast, demand, ready [
 	for h := 1; h < Horizon; h++ {
 		r.Probability[h] = math.Min(1, r.Probability[h]+r.Probability[h-1])
 	}
-	var far margins
-	if recalibrated.known {
-		far = newMargins(per, demand, ready)
-	}
 	least := 0.0 // probabilities must not decrease
 	for h, p := range r.Probability {
-		least = math.Max(least, recalibrated.probability(p, h+1, &far))
+		curve := curves.by(h + 1)
+		least = math.Max(least, 1-curve.at(1-p))
 		r.Probability[h] = least
 	}
 	slices.Sort(headroom) // NaN first
@@ -200,8 +197,9 @@ func projectResource(name string, per float64, pf *PoolForecast, demand, ready [
 		}
 		return Never
 	}
+	curve := curves.by(span)
 	at := func(p float64) float64 {
-		if v := headroom[min(int((1-recalibrated.level(1-p, span))*float64(len(headroom))), len(headroom)-1)]; !math.IsInf(v, 0) {
+		if v := headroom[min(int((1-curve.level(1-p))*float64(len(headroom))), len(headroom)-1)]; !math.IsInf(v, 0) {
 			return v
 		}
 		return math.NaN()

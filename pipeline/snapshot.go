@@ -16,7 +16,7 @@ import (
 )
 
 // snapshotVersion changes with the layout of state.
-const snapshotVersion = 24
+const snapshotVersion = 25
 
 // state is the first part of a Pipeline's state. Then follow the parts of the Forecaster, the ids of seen requests and
 // of adopted calls, a poolState for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), so neither
@@ -34,13 +34,13 @@ type state struct {
 }
 
 type poolState struct {
-	Name       string                     `cbor:"1,keyasint"`
-	After      decisionState              `cbor:"2,keyasint"`
-	Service    capacity.ServiceState      `cbor:"3,keyasint"`
-	Minutes    readyMinutes               `cbor:"4,keyasint"`
-	Calibrator forecaster.CalibratorState `cbor:"5,keyasint"`
-	Signals    alerting.Signals           `cbor:"6,keyasint"`
-	Threshold  alerting.WarningThreshold  `cbor:"7,keyasint"`
+	Name       string                    `cbor:"1,keyasint"`
+	After      decisionState             `cbor:"2,keyasint"`
+	Service    capacity.ServiceState     `cbor:"3,keyasint"`
+	Minutes    readyMinutes              `cbor:"4,keyasint"`
+	Calibrator forecaster.Calibrator     `cbor:"5,keyasint"`
+	Signals    alerting.Signals          `cbor:"6,keyasint"`
+	Threshold  alerting.WarningThreshold `cbor:"7,keyasint"`
 }
 
 // encoder is deterministic (RFC 8949 §4.2): equal states are equal bytes. decoder has bounds far above any valid state.
@@ -78,7 +78,7 @@ func (p *Pipeline) Encode(w io.Writer) error {
 	for _, e := range p.pools {
 		if err := put(&poolState{
 			Name: e.pool.Name, After: e.after(), Service: e.service.learned.State(), Minutes: e.service.ready,
-			Calibrator: e.calibrator.State(), Signals: e.signals, Threshold: e.threshold,
+			Calibrator: e.calibrator, Signals: e.signals, Threshold: e.threshold,
 		}); err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ func (p *Pipeline) restorePool(s *poolState) {
 	if e == nil {
 		return // no longer configured
 	}
-	e.calibrator.Restore(s.Calibrator)
+	e.calibrator = s.Calibrator
 	e.signals, e.threshold = s.Signals, s.Threshold
 	e.service.learned.Restore(s.Service)
 	e.service.ready = s.Minutes
