@@ -112,15 +112,14 @@ func TestRolesAreSizedApart(t *testing.T) {
 func promptPaths(in *Input) forecaster.PoolForecast {
 	pf := *in.Forecast
 	pf.Origin = noon
-	pf.Paths = forecaster.Paths{Dimensions: []string{features.DimPrefill}, At: [][][forecaster.Horizon]float32{make([][forecaster.Horizon]float32, forecaster.NumPaths)}}
-	for j := range pf.Paths.At[0] {
-		for h := range pf.Paths.At[0][j] {
-			pf.Paths.At[0][j][h] = 1500
-			if j%2 == 1 {
-				pf.Paths.At[0][j][h] = 2500
-			}
+	paths := make([][forecaster.Horizon]float32, forecaster.NumPaths)
+	for j := range paths {
+		for h := range paths[j] {
+			paths[j][h] = 1500 + 1000*float32(j%2)
 		}
 	}
+	pf.Total = slices.Clone(pf.Total)
+	pf.Of(features.DimPrefill).Paths = paths
 	return pf
 }
 

@@ -75,10 +75,10 @@ func (o *Calibrator) Issue(pf *PoolForecast, p *Projection, lag Lag) {
 	}
 	minute := pf.Origin.Unix() / 60
 	level := (float64(minute*5%lagLevels) + .5) / lagLevels // 5 is odd: every level in turn, not beside the one before
-	for d, name := range pf.Paths.Dimensions {
-		w := openWindow{From: minute}
+	for i := range pf.Total {
+		w, name := openWindow{From: minute}, pf.Total[i].Dimension
 		if o.shared == nil {
-			w.setPeaks(pf.Paths.At[d])
+			w.setPeaks(pf.Total[i].Paths)
 		}
 		for _, served := range [...]*Projection{p, p.Prompts} {
 			if r := served.of(name); r != nil && w.Capacity == nil {

@@ -11,9 +11,9 @@ import (
 func evenly(minute int) PoolForecast {
 	pf := ramp("kv", 0, 0)
 	pf.Origin = minuteAt(minute)
-	for j := range pf.Paths.At[0] {
+	for j := range pf.Total[0].Paths {
 		for h := range Horizon {
-			pf.Paths.At[0][j][h] = 100 * (float32(j) + .5) / NumPaths
+			pf.Total[0].Paths[j][h] = 100 * (float32(j) + .5) / NumPaths
 		}
 	}
 	return pf

@@ -149,8 +149,8 @@ func TestEventsAreForecast(t *testing.T) {
 	expectAbout(t, "the pool", quantileOf(f, features.TotalClass, 25, L50), 45, .1)
 	pf := f.Forecast(minuteAt(0))[0]
 	sum := 0.0
-	for j := range pf.Paths.At[0] {
-		sum += float64(pf.Paths.At[0][j][24]) / NumPaths
+	for _, path := range pf.Of(features.DimRequests).Paths {
+		sum += float64(path[24]) / NumPaths
 	}
 	expectAbout(t, "the mean of the pool's paths", sum, 45, .15)
 	expectAbout(t, "the pool's window maximum", pf.Of(features.DimRequests).WindowMax[L50], 47, .15)

@@ -42,13 +42,9 @@ type Forecast struct {
 	Known      int  // known minutes of history
 	Fallback   bool // recent outcomes were nearer to the last value than to the network's median
 	Basis      Basis
-}
-
-// Paths are joint sample paths of a pool's total demand: path j of one dimension belongs to path j of every other.
-// At[d][j][h-1] is dimension d at minute h.
-type Paths struct {
-	Dimensions []string
-	At         [][][Horizon]float32
+	// Paths are joint sample paths of a pool's total, nil for a class: path j belongs to path j of every other
+	// dimension. Paths[j][h-1] is minute h.
+	Paths [][Horizon]float32
 }
 
 // PoolForecast is everything forecast for a pool at one origin.
@@ -57,7 +53,6 @@ type PoolForecast struct {
 	Origin  time.Time
 	Classes []Forecast // ordered by class, then by dimension as listed in features.Dimensions
 	Total   []Forecast // one per forecast dimension
-	Paths   Paths
 	Retries Retries // other fields are of calls, each counted once: see Load
 	Minute  features.PoolMinute
 	// Stale means that the newest known minute is too old; the forecasts are then the last good ones.

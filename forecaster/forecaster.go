@@ -276,9 +276,8 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 		}
 		f.Basis.Now = all
 		events.apply(&f)
+		f.Paths = samplePaths(&f.Minute)
 		pf.Total = append(pf.Total, f)
-		pf.Paths.Dimensions = append(pf.Paths.Dimensions, f.Dimension)
-		pf.Paths.At = append(pf.Paths.At, samplePaths(&f.Minute))
 	}
 	pf.Retries = p.retries.forecast(p.minute.Start.Unix()/60, pf.Total)
 	return pf

@@ -66,7 +66,7 @@ func TestPoolTotalIsNotASumOfQuantiles(t *testing.T) {
 		t.Errorf("spread of the total over the sum of spreads: %.2f when independent, %.2f when together", ri, rt)
 	}
 	// The paths carry the total's own quantiles.
-	at := pf.Paths.At[0]
+	at := pf.Total[0].Paths
 	above := 0
 	for j := range at {
 		if float64(at[j][19]) > pf.Of(features.DimRequests).Minute[19][L90] {

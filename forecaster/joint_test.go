@@ -31,7 +31,7 @@ func TestPathsAreCalibratedTogether(t *testing.T) {
 		totals = append(totals, sum)
 		f.Observe(ws, nil)
 		if i >= warm && i%10 == 0 {
-			issued[i] = f.Forecast(minuteAt(i + 1))[0].Paths.At[0]
+			issued[i] = f.Forecast(minuteAt(i + 1))[0].Total[0].Paths
 		}
 	}
 	var most90, most95, mean90, mean95, origins float64

@@ -9,7 +9,6 @@ import (
 func TestProjectLimits(t *testing.T) {
 	pf, other := ramp("prefill", 400, 5), ramp("decode", 400, 5)
 	pf.Total = append(pf.Total, other.Total...)
-	pf.Paths.Dimensions, pf.Paths.At = append(pf.Paths.Dimensions, "decode"), append(pf.Paths.At, other.Paths.At...)
 	got := ProjectLimits(&pf, []Limit{
 		{Name: "tokens_per_min", Dimensions: []string{"prefill", "decode"}, PerS: 1000},
 		{Name: "requests_per_min", Dimensions: []string{"requests"}, PerS: 10}, // no forecast

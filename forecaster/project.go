@@ -55,7 +55,9 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 	span := windowMinutes(window)
 	ready, left := readyPaths(pf, lag, supply, 0), readyPaths(pf, lag, supply, reserve)
 	warned := windowMinutes(WarningWindow(p.Lead)) - 1
-	for d, name := range pf.Paths.Dimensions {
+	for i := range pf.Total {
+		f := &pf.Total[i]
+		name := f.Dimension
 		per, ok := pool.PerReplica(name, pf.Minute.State.KVCapacityTokens)
 		if !ok || !(per > 0) {
 			continue
@@ -64,12 +66,13 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 			p.Warnings = append(p.Warnings, fmt.Sprintf("requests share prefixes: the engines hold only %.2f of their KV tokens, so the KV capacity of a replica counts as larger", per/carries))
 			per = carries
 		}
-		r := projectResource(name, per, pf, pf.Paths.At[d], drawCapacity(pool, name, ready), span, calibrator)
-		if have := per * float64(ready[0][0]); have > 0 && pf.Of(name) != nil {
+		r := projectResource(name, per, f.Paths, drawCapacity(pool, name, ready), span, calibrator)
+		r.Demand = f.Now.Mean
+		if have := per * float64(ready[0][0]); have > 0 {
 			r.Utilisation = r.Demand / have
 		}
 		if reserve > 0 {
-			l := projectResource(name, per, pf, pf.Paths.At[d], drawCapacity(pool, name, left), span, calibrator)
+			l := projectResource(name, per, f.Paths, drawCapacity(pool, name, left), span, calibrator)
 			r.AfterFailure = &Remainder{Chance{l.Probability[span-1], l.ETA, l.Probability[warned]}, l.Headroom}
 		}
 		p.Resources = append(p.Resources, r)
@@ -156,12 +159,9 @@ func drawCapacity(pool Capacity, dimension string, ready [][Horizon]float32) [][
 	return out
 }
 
-func projectResource(name string, per float64, pf *PoolForecast, demand, ready [][Horizon]float32, span int, calibrator *Calibrator) ResourceProjection {
+func projectResource(name string, per float64, demand, ready [][Horizon]float32, span int, calibrator *Calibrator) ResourceProjection {
 	curves := calibrator.rankCurves(name)
 	r := ResourceProjection{Dimension: name, PerReplica: per, Utilisation: math.NaN()}
-	if f := pf.Of(name); f != nil {
-		r.Demand = f.Now.Mean
-	}
 	headroom := make([]float64, len(demand))
 	for j := range demand {
 		passage := Horizon + 1
@@ -327,7 +327,7 @@ func ProjectLimits(pf *PoolForecast, limits []Limit, window time.Duration) []Res
 				}
 			}
 		}
-		r := projectResource(l.Name, l.PerS, pf, demand, one, windowMinutes(window), nil)
+		r := projectResource(l.Name, l.PerS, demand, one, windowMinutes(window), nil)
 		r.Demand, r.Utilisation = now, now/l.PerS
 		out = append(out, r)
 	}
@@ -337,23 +337,17 @@ func ProjectLimits(pf *PoolForecast, limits []Limit, window time.Duration) []Res
 // sum adds up the paths of dimensions, and their newest demand; ok is false if one has no forecast.
 func (pf *PoolForecast) sum(dimensions []string) (paths [][Horizon]float32, now float64, ok bool) {
 	for _, name := range dimensions {
-		at := -1
-		for d := range pf.Paths.Dimensions {
-			if pf.Paths.Dimensions[d] == name {
-				at = d
-			}
-		}
 		f := pf.Of(name)
-		if at < 0 || f == nil || math.IsNaN(f.Now.Mean) {
+		if f == nil || math.IsNaN(f.Now.Mean) {
 			return nil, 0, false
 		}
 		now += f.Now.Mean
 		if paths == nil {
-			paths = make([][Horizon]float32, len(pf.Paths.At[at]))
+			paths = make([][Horizon]float32, len(f.Paths))
 		}
 		for j := range paths {
-			for h := range Horizon {
-				paths[j][h] += pf.Paths.At[at][j][h]
+			for h, y := range f.Paths[j] {
+				paths[j][h] += y
 			}
 		}
 	}

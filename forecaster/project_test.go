@@ -28,10 +28,10 @@ func (l fixedLag) ReadyBy(requested, _, t time.Time) float64 {
 func ramp(dimension string, level, step float64) PoolForecast {
 	pf := PoolForecast{Pool: "p", Origin: minuteAt(0)}
 	pf.Total = []Forecast{{Key: features.Key{Pool: "p", Class: features.TotalClass}, Dimension: dimension, Last: level, Now: features.Estimate{Mean: level}, Confidence: Seasonal}}
-	pf.Paths = Paths{Dimensions: []string{dimension}, At: [][][Horizon]float32{make([][Horizon]float32, NumPaths)}}
-	for j := range pf.Paths.At[0] {
+	pf.Total[0].Paths = make([][Horizon]float32, NumPaths)
+	for j := range NumPaths {
 		for h := range Horizon {
-			pf.Paths.At[0][j][h] = float32(level + step*float64(h+1)*(1+float64(j)/1000))
+			pf.Total[0].Paths[j][h] = float32(level + step*float64(h+1)*(1+float64(j)/1000))
 		}
 	}
 	return pf
@@ -134,8 +134,6 @@ func TestNearestToItsLimitBinds(t *testing.T) {
 	pf := ramp("kv", 500, 0)
 	other := ramp("decode", 900, 0)
 	pf.Total = append(pf.Total, other.Total...)
-	pf.Paths.Dimensions = append(pf.Paths.Dimensions, "decode")
-	pf.Paths.At = append(pf.Paths.At, other.Paths.At[0])
 	p := Project(&pf, fixedCapacity{"kv": 100, "decode": 100}, fixedLag(time.Minute), Supply{Ready: 10}, 0, 30*time.Minute, nil)
 	if p.Binding != "decode" || p.Probability != 0 {
 		t.Errorf("binding %q at P %v", p.Binding, p.Probability)

@@ -118,12 +118,8 @@ func TestShapeChangesAreSeen(t *testing.T) {
 			// The pool's paths have seen it too: most of them lie above the old 90 % quantile.
 			total := at[20]
 			bar, above := then.Of(dimension).Minute[19][L90], 0.0
-			for d, name := range total.Paths.Dimensions {
-				if name == dimension {
-					for _, path := range total.Paths.At[d] {
-						above += count(float64(path[19]) > bar) / NumPaths
-					}
-				}
+			for _, path := range total.Of(dimension).Paths {
+				above += count(float64(path[19]) > bar) / NumPaths
 			}
 			if above < .5 {
 				t.Errorf("%s: %.0f %% of the pool's paths of %s lie above what was its 90 %% quantile", tc.name, 100*above, dimension)

@@ -100,7 +100,7 @@ func (pf *PoolForecast) Factor(dimension string) float64 {
 	return 1
 }
 
-// Load returns pf with the load of all attempts in place of the demand of calls, in total, paths and classes: the work
+// Load returns pf with the load of all attempts in place of the demand of calls, in total and classes: the work
 // of replicas. Without retries it is pf itself.
 func (pf *PoolForecast) Load() *PoolForecast {
 	if pf.Retries.Factors == nil {
@@ -115,16 +115,6 @@ func (pf *PoolForecast) Load() *PoolForecast {
 			}
 		}
 	}
-	out.Paths.At = make([][][Horizon]float32, len(pf.Paths.At))
-	for d, name := range pf.Paths.Dimensions {
-		out.Paths.At[d] = slices.Clone(pf.Paths.At[d])
-		by := float32(pf.Factor(name))
-		for j := range out.Paths.At[d] {
-			for h := range Horizon {
-				out.Paths.At[d][j][h] *= by
-			}
-		}
-	}
 	return &out
 }
 
@@ -135,6 +125,12 @@ func (f *Forecast) scale(by float64) {
 		f.WindowMax[i] *= by
 		for h := range f.Minute {
 			f.Minute[h][i] *= by
+		}
+	}
+	f.Paths = slices.Clone(f.Paths)
+	for j := range f.Paths {
+		for h := range f.Paths[j] {
+			f.Paths[j][h] *= float32(by)
 		}
 	}
 }

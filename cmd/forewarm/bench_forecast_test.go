@@ -95,7 +95,7 @@ func (b *bench) forecasts() (rows []row) {
 			if m < history {
 				continue // the last ticks are timed, and none of them ranks classes
 			}
-			if pf := f.Forecast(t); len(pf) != 1 || len(pf[0].Paths.At) != dims || len(pf[0].Total) != dims {
+			if pf := f.Forecast(t); len(pf) != 1 || len(pf[0].Total) != dims || len(pf[0].Total[0].Paths) != forecaster.NumPaths {
 				b.t.Fatal("no forecast of the pool")
 			}
 			least = min(least, cpuTime(b.t)-used)
