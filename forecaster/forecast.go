@@ -53,7 +53,7 @@ type PoolForecast struct {
 	Origin  time.Time
 	Classes []Forecast // ordered by class, then by dimension as listed in features.Dimensions
 	Total   []Forecast // one per forecast dimension
-	Retries Retries // other fields are of calls, each counted once: see Load
+	Retries Retries    // other fields are of calls, each counted once: see Load
 	Minute  features.PoolMinute
 	// Stale means that the newest known minute is too old; the forecasts are then the last good ones.
 	Stale bool
