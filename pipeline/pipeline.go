@@ -79,7 +79,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// Output is the result of one tick. Its slices are valid until the next tick.
+// Output is the result of one tick. Windows, Pools and Producers are valid until the next tick; the rest does not change
+// any more.
 type Output struct {
 	Tick     time.Time // the origin: forecasts start at it, windows before it are applied
 	Sequence uint64    // of the newest message applied

@@ -112,7 +112,6 @@ func TestPrefillOnThePage(t *testing.T) {
 	b, out := NewBoard(), fullOutput()
 	prefilling(out)
 	b.Observe(out)
-	out.Projections[0].Prompts.Resources[0].PerReplica = 1 // the board has a copy
 	s := newTestServer(fixedReader{pools: b.Pools()})
 	for path, wants := range map[string][]string{
 		"/pools/chat":        {`2 ready, 1 starting, 3 asked for`, `<data value="0.429">43 %</data>`, "86 %"},

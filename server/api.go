@@ -213,12 +213,17 @@ func (s *Server) getStatus(*http.Request) (any, error) {
 	return out, nil
 }
 
-func (s *Server) getPool(r *http.Request) (any, error) {
-	p, err := s.find(r.PathValue("pool"))
-	if err != nil {
-		return nil, err
+func getPool(_ *http.Request, p *PoolView) (any, error) { return poolToJSON(p), nil }
+
+// ofPool answers for the pool that the path names.
+func ofPool[T any](s *Server, get func(r *http.Request, p *PoolView) (T, error)) answer {
+	return func(r *http.Request) (any, error) {
+		p, err := s.find(r.PathValue("pool"))
+		if err != nil {
+			return nil, err
+		}
+		return get(r, p)
 	}
-	return poolToJSON(p), nil
 }
 
 func (s *Server) find(name string) (*PoolView, error) {
@@ -299,10 +304,6 @@ func afterFailureToJSON(of *forecaster.Projection, r *forecaster.ResourceProject
 
 // unit is the unit of a dimension; "" if it is not one of features.Dimensions.
 func unit(dimension string) string {
-	for _, d := range features.Dimensions {
-		if d.Name == dimension {
-			return d.Unit
-		}
-	}
-	return ""
+	d, _ := features.DimensionByName(dimension)
+	return d.Unit
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
 )
 
 // classJSON is the stored series of one class over the last day; empty if storage.max_classes excludes the class.
@@ -47,15 +48,6 @@ const (
 	classBin = 10
 )
 
-// getClass answers /api/v1/pools/{pool}/classes/{class}; class * is the pool.
-func (s *Server) getClass(r *http.Request) (any, error) {
-	p, err := s.find(r.PathValue("pool"))
-	if err != nil {
-		return nil, err
-	}
-	return s.class(r, p, r.PathValue("class"))
-}
-
 // meanOfKnown is the mean of the known values; NaN without any.
 func meanOfKnown(values []float64) float64 {
 	sum, n := 0.0, 0.0
@@ -67,8 +59,9 @@ func meanOfKnown(values []float64) float64 {
 	return sum / n
 }
 
-func (s *Server) class(r *http.Request, p *PoolView, class string) (*classJSON, error) {
-	to := p.State.At
+// class answers /api/v1/pools/{pool}/classes/{class}; class * is the pool.
+func (s *Server) class(r *http.Request, p *PoolView) (*classJSON, error) {
+	class, to := r.PathValue("class"), p.State.At
 	if p.Decision != nil {
 		to = p.Decision.Tick
 	}
@@ -79,10 +72,7 @@ func (s *Server) class(r *http.Request, p *PoolView, class string) (*classJSON, 
 			out.Traffic = append(out.Traffic, t)
 		}
 	}
-	known := false
-	for i := range p.Forecasts {
-		known = known || p.Forecasts[i].Class == class
-	}
+	known := slices.ContainsFunc(p.Forecasts, func(f forecaster.Forecast) bool { return f.Class == class })
 	var wanted []seriesJSON
 	for i := range features.Dimensions {
 		if d := &features.Dimensions[i]; d.Forecast {
@@ -93,9 +83,6 @@ func (s *Server) class(r *http.Request, p *PoolView, class string) (*classJSON, 
 		labels := map[string]string{"pool": p.Pool, "class": class}
 		if x.Quantile != "" {
 			labels["quantile"] = x.Quantile
-		}
-		if s.History == nil {
-			break
 		}
 		values, err := s.History.Values(r.Context(), x.Series, labels, out.From, out.To)
 		if err != nil {

@@ -1,9 +1,12 @@
 package server
 
 import (
+	"bytes"
+	"cmp"
 	"net/http"
 	"time"
 
+	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 )
 
@@ -40,11 +43,7 @@ type pointJSON struct {
 }
 
 // getForecast answers the forecasts of a pool, all of them or those of one class and dimension (?class=*&dimension=kv).
-func (s *Server) getForecast(r *http.Request) (any, error) {
-	p, err := s.find(r.PathValue("pool"))
-	if err != nil {
-		return nil, err
-	}
+func getForecast(r *http.Request, p *PoolView) (any, error) {
 	class, dimension := r.URL.Query().Get("class"), r.URL.Query().Get("dimension")
 	out := forecastsJSON{Pool: p.Pool, Levels: forecaster.Levels[:], Forecasts: []forecastJSON{}}
 	for i := range p.Forecasts {
@@ -75,4 +74,46 @@ func numbers(q *forecaster.Quantiles) []number {
 		out[i] = number(x)
 	}
 	return out
+}
+
+type forecastBasisJSON struct {
+	forecaster.Explanation
+	Unit string `json:"unit"`
+}
+
+// getForecastBasis answers with the basis of one forecast: ?pool=chat&class=agent&dimension=kv. The default class is
+// the whole pool. The default dimension is the binding resource, or else the first one.
+func (s *Server) getForecastBasis(r *http.Request) (any, error) {
+	p, err := s.find(r.FormValue("pool"))
+	if err != nil {
+		return nil, err
+	}
+	class, dimension := cmp.Or(r.FormValue("class"), features.TotalClass), r.FormValue("dimension")
+	if dimension == "" && p.Projection != nil {
+		dimension = p.Projection.Binding
+	}
+	for i := range p.Forecasts {
+		if f := &p.Forecasts[i]; f.Class == class && (dimension == "" || f.Dimension == dimension) {
+			return forecastBasisJSON{forecaster.Explain(f), unit(f.Dimension)}, nil
+		}
+	}
+	return nil, Problemf(http.StatusNotFound, "no forecast of class %q and dimension %q; /api/v1/pools/%s/forecast lists those there are", class, dimension, p.Pool)
+}
+
+// getExplanation answers with the explanation of a decision; ?format=text for terminals.
+func (s *Server) getExplanation(r *http.Request) (any, error) {
+	x, err := s.Explain(r.Context(), r.PathValue("id"))
+	switch format := r.FormValue("format"); format {
+	case "", "json":
+		return x, err
+	case "text":
+		if err == nil {
+			var b bytes.Buffer
+			err = x.WriteText(&b)
+			return plainText(b.String()), err
+		}
+	default:
+		err = Problemf(http.StatusBadRequest, "format is %q: it must be json or text", format)
+	}
+	return nil, err
 }

@@ -86,15 +86,7 @@ type markJSON struct {
 	Text string    `json:"text"`
 }
 
-// getTimeline answers /api/v1/pools/{pool}/timeline?resource=kv&at=2026-11-16T09:00:00Z&past=3h.
-func (s *Server) getTimeline(r *http.Request) (any, error) {
-	p, err := s.find(r.PathValue("pool"))
-	if err != nil {
-		return nil, err
-	}
-	return s.timeline(r, p)
-}
-
+// timeline answers /api/v1/pools/{pool}/timeline?resource=kv&at=2026-11-16T09:00:00Z&past=3h.
 func (s *Server) timeline(r *http.Request, p *PoolView) (*timelineJSON, error) {
 	resource, at, past, err := s.timelineQuery(r, p)
 	if err != nil {
@@ -133,7 +125,7 @@ func (s *Server) timeline(r *http.Request, p *PoolView) (*timelineJSON, error) {
 		}
 	}
 	f := live
-	if out.Past && s.History != nil {
+	if out.Past {
 		key := features.Key{Pool: p.Pool, Class: features.TotalClass}
 		if f, err = s.History.Forecast(r.Context(), key, resource, out.At.Add(-timelineOld), out.At); err != nil {
 			return nil, err
@@ -206,15 +198,11 @@ func resourceNames() (names []string) {
 
 // decisions are the decisions in the log, and at least the newest one.
 func (s *Server) decisions(ctx context.Context, p *PoolView, from, to time.Time) (all []alerting.Decision, err error) {
-	if s.History != nil {
-		if all, err = s.History.Decisions(ctx, p.Pool, from, to); err != nil {
-			return nil, err
-		}
-	}
-	if d := p.Decision; d != nil && len(all) == 0 && !d.Tick.Before(from) && d.Tick.Before(to) {
+	all, err = s.History.Decisions(ctx, p.Pool, from, to)
+	if d := p.Decision; err == nil && d != nil && len(all) == 0 && !d.Tick.Before(from) && d.Tick.Before(to) {
 		all = append(all, *d)
 	}
-	return all, nil
+	return all, err
 }
 
 // loads are the demand of the minutes of [from, to), with retries; the expected demand for minutes that have not
@@ -222,13 +210,12 @@ func (s *Server) decisions(ctx context.Context, p *PoolView, from, to time.Time)
 func (s *Server) loads(ctx context.Context, p *PoolView, resource string, from, to time.Time, decisions []alerting.Decision) ([]pointJSON, error) {
 	from = from.Truncate(time.Minute)
 	values := slices.Repeat([]float64{math.NaN()}, max(int(to.Sub(from)/time.Minute), 0))
-	if d, ok := features.DimensionByName(resource); ok && s.History != nil {
-		stored, err := s.History.Values(ctx, d.Series, map[string]string{"pool": p.Pool, "class": features.TotalClass}, from, to)
-		if err != nil {
-			return nil, err
-		}
-		copy(values, stored)
+	d, _ := features.DimensionByName(resource)
+	stored, err := s.History.Values(ctx, d.Series, map[string]string{"pool": p.Pool, "class": features.TotalClass}, from, to)
+	if err != nil {
+		return nil, err
 	}
+	copy(values, stored)
 	out := make([]pointJSON, len(values))
 	for i, v := range values {
 		start := from.Add(time.Duration(i) * time.Minute)
@@ -312,13 +299,9 @@ func (s *Server) marks(ctx context.Context, p *PoolView, decisions []alerting.De
 			out = append(out, markJSON{d.Tick.UTC(), string(d.Action), d.EventID(), d.Reason})
 		}
 	}
-	alerts := p.Alerts
-	if s.History != nil {
-		stored, err := s.History.Alerts(ctx, p.Pool)
-		if err != nil {
-			return nil, err
-		}
-		alerts = stored
+	alerts, err := s.History.Alerts(ctx, p.Pool)
+	if err != nil {
+		return nil, err
 	}
 	for i := range alerts {
 		if a := &alerts[i]; !a.StartsAt.Before(from) && !a.StartsAt.After(to) {

@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/forewarm/forewarm/alerting"
-	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/pipeline"
 )
 
@@ -39,8 +37,8 @@ func (b *Board) Recall(views []PoolView) {
 	b.views.Store(&views)
 }
 
-// Observe copies the output of a tick. Pools that are not in it are deleted; a pool without a decision in it keeps its
-// last one. Cost: linear in the size of the output.
+// Observe keeps the output of a tick, and copies of its pools, which the next tick overwrites. Pools that are not in it
+// are deleted; a pool without a decision in it keeps its last one. Cost: linear in the size of the output.
 func (b *Board) Observe(out *pipeline.Output) {
 	now := make(map[string]PoolView, len(out.Pools))
 	for _, m := range out.Pools {
@@ -60,27 +58,24 @@ func (b *Board) Observe(out *pipeline.Output) {
 	}
 	for i := range out.Decisions {
 		update(out.Decisions[i].Pool, func(v *PoolView) {
-			v.Decision, v.Decided = cloneDecision(&out.Decisions[i]), time.Now()
+			v.Decision, v.Decided = &out.Decisions[i], time.Now()
 		})
 	}
 	for i := range out.Projections {
-		update(out.Projections[i].Pool, func(v *PoolView) { v.Projection = cloneProjection(&out.Projections[i]) })
+		update(out.Projections[i].Pool, func(v *PoolView) { v.Projection = &out.Projections[i] })
 	}
 	for i := range out.Services {
-		trusted := out.Services[i].Trusted
-		trusted.Warnings = slices.Clone(trusted.Warnings)
-		limits := slices.Clone(out.Services[i].Limits)
-		update(out.Services[i].Pool, func(v *PoolView) { v.Service, v.Limits, v.Curve = &trusted, limits, out.Services[i].Curve })
+		s := &out.Services[i]
+		update(s.Pool, func(v *PoolView) { v.Service, v.Limits, v.Curve = &s.Trusted, s.Limits, s.Curve })
 	}
 	for i := range out.Forecasts {
-		update(out.Forecasts[i].Pool, func(v *PoolView) { v.Stale, v.Forecasts = out.Forecasts[i].Stale, cloneForecasts(&out.Forecasts[i]) })
+		f := &out.Forecasts[i]
+		update(f.Pool, func(v *PoolView) { v.Stale, v.Forecasts = f.Stale, slices.Concat(f.Total, f.Classes) })
 	}
 	for _, a := range out.Alerts {
-		if a.Resolved {
-			continue
+		if !a.Resolved {
+			update(a.Labels["pool"], func(v *PoolView) { v.Alerts = append(v.Alerts, a) })
 		}
-		a.Labels, a.Annotations = maps.Clone(a.Labels), maps.Clone(a.Annotations)
-		update(a.Labels["pool"], func(v *PoolView) { v.Alerts = append(v.Alerts, a) })
 	}
 	views := make([]PoolView, 0, len(now))
 	for _, pool := range slices.Sorted(maps.Keys(now)) {
@@ -88,33 +83,4 @@ func (b *Board) Observe(out *pipeline.Output) {
 	}
 	b.last = now
 	b.views.Store(&views)
-}
-
-func cloneDecision(d *alerting.Decision) *alerting.Decision {
-	c := *d
-	if d.ByRole != nil {
-		c.ByRole = new(*d.ByRole)
-		c.ByRole.PrefillDrivers = slices.Clone(d.ByRole.PrefillDrivers)
-	}
-	c.Resources, c.Drivers = slices.Clone(d.Resources), slices.Clone(d.Drivers)
-	c.Constraints, c.Warnings = slices.Clone(d.Constraints), slices.Clone(d.Warnings)
-	return &c
-}
-
-func cloneProjection(p *forecaster.Projection) *forecaster.Projection {
-	c := *p
-	c.Supply.Pending, c.Resources = slices.Clone(p.Supply.Pending), slices.Clone(p.Resources)
-	c.Drivers, c.Warnings = slices.Clone(p.Drivers), slices.Clone(p.Warnings)
-	if p.Prompts != nil {
-		c.Prompts = cloneProjection(p.Prompts)
-	}
-	return &c
-}
-
-func cloneForecasts(f *forecaster.PoolForecast) []forecaster.Forecast {
-	all := slices.Concat(f.Total, f.Classes)
-	for i := range all {
-		all[i].Basis.Events = slices.Clone(all[i].Basis.Events)
-	}
-	return all
 }

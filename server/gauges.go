@@ -214,11 +214,8 @@ func projections(out *pipeline.Output) []forecaster.Projection { return out.Proj
 func eachEvidence(out *pipeline.Output, visit func(d *alerting.Decision, r *alerting.ResourceEvidence)) {
 	for i := range out.Decisions {
 		d := &out.Decisions[i]
-		for j := range d.Resources {
-			visit(d, &d.Resources[j])
-		}
-		for j := range d.Prompts {
-			visit(d, &d.Prompts[j])
+		for _, r := range slices.Concat(d.Resources, d.Prompts) {
+			visit(d, &r)
 		}
 	}
 }
@@ -262,15 +259,10 @@ func eachChange(d *alerting.Decision, visit func(x *forecaster.Driver)) {
 
 func eachResource(out *pipeline.Output, visit func(pool string, r *forecaster.ResourceProjection)) {
 	for i := range out.Projections {
-		p := &out.Projections[i]
-		for j := range p.Resources {
-			visit(p.Pool, &p.Resources[j])
-		}
-		if p.Prompts == nil {
-			continue
-		}
-		for j := range p.Prompts.Resources {
-			visit(p.Pool, &p.Prompts.Resources[j])
+		for _, p := range rolesOf(&out.Projections[i]) {
+			for j := range p.Resources {
+				visit(p.Pool, &p.Resources[j])
+			}
 		}
 	}
 }
@@ -328,17 +320,10 @@ func render[T any](out *T, families []familyOf[T]) []byte {
 				}
 				b.WriteString(labels[i] + `="` + labelEscaper.Replace(labels[i+1]) + `"`)
 			}
-			b.WriteString("} " + formatFloat(value) + "\n")
+			b.WriteString("} " + strconv.FormatFloat(value, 'g', -1, 64) + "\n")
 		})
 	}
 	return b.Bytes()
 }
 
 var labelEscaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
-
-func formatFloat(v float64) string {
-	if math.IsInf(v, 1) {
-		return "+Inf"
-	}
-	return strconv.FormatFloat(v, 'g', -1, 64)
-}

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/common/expfmt"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/ingest"
@@ -129,18 +127,6 @@ func (e *Exporter) Histogram(name, help string, buckets []float64) (observe func
 func (e *Exporter) Counter(name, help string, f func() uint64) {
 	e.describe(name, help)
 	e.Write(func(w io.Writer) { metrics.WriteCounterUint64(w, name, f()) })
-}
-
-// Gather exposes everything in a registry of the Prometheus client library, such as that of the embedded TSDB.
-func (e *Exporter) Gather(g prometheus.Gatherer) {
-	e.Write(func(w io.Writer) {
-		families, _ := g.Gather() // on an error, export what was gathered before it
-		for _, f := range families {
-			if _, err := expfmt.MetricFamilyToText(w, f); err != nil {
-				return
-			}
-		}
-	})
 }
 
 // WritePrometheus writes everything in the text exposition format.

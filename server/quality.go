@@ -54,19 +54,9 @@ func NewAccuracyRow(resource, horizon string, outcomes int, skill, covered float
 	return AccuracyRow{resource, horizon, outcomes, number(skill), number(covered)}
 }
 
-func (s *Server) getQuality(r *http.Request) (any, error) {
-	if s.Quality == nil {
-		return &Quality{Pools: []PoolQuality{}}, nil
-	}
-	return s.Quality(r.Context())
-}
+func (s *Server) getQuality(r *http.Request) (any, error) { return s.Quality(r.Context()) }
 
 func (s *Server) getReports(*http.Request) (any, error) {
-	out := reportsJSON{Reports: []ReportFile{}}
-	if s.Reports == nil {
-		return out, nil
-	}
 	files, err := s.Reports()
-	out.Reports = append(out.Reports, files...)
-	return out, err
+	return reportsJSON{append([]ReportFile{}, files...)}, err
 }

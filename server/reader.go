@@ -87,13 +87,15 @@ func (p *PoolView) resource(dimension string) (*forecaster.ResourceProjection, *
 	return nil, nil
 }
 
-// roles are the projections of the pool's own replicas, and of a disaggregated pool's prefill replicas.
-func (p *PoolView) roles() (all []*forecaster.Projection) {
-	if p.Projection == nil {
+func (p *PoolView) roles() []*forecaster.Projection { return rolesOf(p.Projection) }
+
+// rolesOf are the projections of a pool's own replicas, and of a disaggregated pool's prefill replicas.
+func rolesOf(p *forecaster.Projection) []*forecaster.Projection {
+	switch {
+	case p == nil:
 		return nil
+	case p.Prompts == nil:
+		return []*forecaster.Projection{p}
 	}
-	if all = append(all, p.Projection); p.Projection.Prompts != nil {
-		all = append(all, p.Projection.Prompts)
-	}
-	return all
+	return []*forecaster.Projection{p, p.Prompts}
 }

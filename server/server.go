@@ -42,14 +42,14 @@ type Server struct {
 	extra   []route
 	foreign atomic.Uint64
 
-	// Data from other parts of the daemon; nil without it. Set before Handler or Run.
+	// Data from other parts of the daemon. All but Around must be set before Handler or Run.
 	Traffic func() Traffic // the shape of demand
 	History History
 	Explain func(ctx context.Context, ref string) (alerting.Explanation, error)
 	Plan    func(ctx context.Context, query url.Values) (*plan.Sheet, error)
 	Quality func(ctx context.Context) (*Quality, error)
 	Reports func() ([]ReportFile, error)
-	Around  func(http.Handler) http.Handler // middleware for all requests
+	Around  func(http.Handler) http.Handler // middleware for all requests; may be nil
 }
 
 type route struct {

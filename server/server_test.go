@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,10 +18,48 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/crypto/bcrypt"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/plan"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
 )
 
 func newTestServer(r Reader) *Server {
-	return New(DefaultConfig(), r, NewExporter("v1.2.3", time.Hour), zap.NewNop())
+	return newServer(DefaultConfig(), r, NewExporter("v1.2.3", time.Hour))
+}
+
+// newServer has no history but the newest alert, and no reports or traffic.
+func newServer(cfg Config, r Reader, m Metrics) *Server {
+	s := New(cfg, r, m, zap.NewNop())
+	s.Traffic, s.History = func() Traffic { return nil }, noHistory{}
+	s.Explain = func(context.Context, string) (alerting.Explanation, error) {
+		return alerting.Explanation{}, Problemf(http.StatusNotFound, "no such decision")
+	}
+	s.Plan = func(context.Context, url.Values) (*plan.Sheet, error) {
+		return nil, Problemf(http.StatusNotFound, "there is no traffic to plan from")
+	}
+	s.Quality = func(context.Context) (*Quality, error) { return &Quality{Pools: []PoolQuality{}}, nil }
+	s.Reports = func() ([]ReportFile, error) { return nil, nil }
+	return s
+}
+
+type noHistory struct{}
+
+func (noHistory) Values(context.Context, string, map[string]string, time.Time, time.Time) ([]float64, error) {
+	return nil, nil
+}
+
+func (noHistory) Forecast(context.Context, features.Key, string, time.Time, time.Time) (*forecaster.Forecast, error) {
+	return nil, nil
+}
+
+func (noHistory) Decisions(context.Context, string, time.Time, time.Time) ([]alerting.Decision, error) {
+	return nil, nil
+}
+
+func (noHistory) Alerts(context.Context, string) ([]alerting.Alert, error) {
+	return fullOutput().Alerts[:1], nil
 }
 
 func get(t *testing.T, s *Server, path string) *httptest.ResponseRecorder {
@@ -148,7 +187,7 @@ func TestReadOnly(t *testing.T) {
 func TestRunStopsWithItsContext(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Listen = "127.0.0.1:0"
-	s := New(cfg, fullReader(), NewExporter("v1", time.Hour), zap.NewNop())
+	s := newServer(cfg, fullReader(), NewExporter("v1", time.Hour))
 	l, err := s.Listen()
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +235,7 @@ func TestConfigCheck(t *testing.T) {
 func TestForeignHosts(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Hosts = []string{"forewarm.example"}
-	s := New(cfg, fullReader(), nil, zap.NewNop())
+	s := newServer(cfg, fullReader(), nil)
 	for host, want := range map[string]int{"localhost:9464": 200, "127.0.0.1": 200, "[::1]:9464": 200, "forewarm.example": 200, "evil.example:9464": 403} {
 		r := httptest.NewRequest(http.MethodGet, "/healthz", nil)
 		r.Host = host
@@ -245,7 +284,7 @@ func TestWhoMayRead(t *testing.T) {
 	if err := open.Check(); err != nil {
 		t.Error(err)
 	}
-	h := New(open, fullReader(), NewExporter("v1", 0), zap.NewNop()).Handler()
+	h := newServer(open, fullReader(), NewExporter("v1", 0)).Handler()
 	for _, c := range []struct {
 		peer, user, path string
 		want             int
@@ -274,7 +313,7 @@ func TestWebConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(cfg, fullReader(), NewExporter("v1", time.Hour), zap.NewNop())
+	s := newServer(cfg, fullReader(), NewExporter("v1", time.Hour))
 	l, err := s.Listen()
 	if err != nil {
 		t.Fatal(err)

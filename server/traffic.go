@@ -58,21 +58,15 @@ type trafficJSON struct {
 }
 
 // getTraffic answers the shape of a pool's demand.
-func (s *Server) getTraffic(r *http.Request) (any, error) {
-	p, err := s.find(r.PathValue("pool"))
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) getTraffic(_ *http.Request, p *PoolView) (any, error) {
 	return trafficJSON{p.Pool, TrafficSpan, s.trafficOf(p.Pool)}, nil
 }
 
 func (s *Server) trafficOf(pool string) Traffic {
 	out := Traffic{}
-	if s.Traffic != nil {
-		for _, t := range s.Traffic() {
-			if t.Pool == pool {
-				out = append(out, t)
-			}
+	for _, t := range s.Traffic() {
+		if t.Pool == pool {
+			out = append(out, t)
 		}
 	}
 	return out

@@ -9,7 +9,6 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/features"
 )
@@ -40,7 +39,7 @@ func TestTrafficInMetricsAndAPI(t *testing.T) {
 		t.Errorf("what is not known is shown:\n%s", text)
 	}
 
-	s := New(Config{}, fullReader(), fullExporter(), zap.NewNop())
+	s := newServer(Config{}, fullReader(), fullExporter())
 	s.Traffic = func() Traffic { return shapes }
 	w := httptest.NewRecorder()
 	s.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/pools/chat/traffic", nil))

@@ -166,7 +166,7 @@ func (s *Server) classPage(r *http.Request) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	c, err := s.class(r, p, r.PathValue("class"))
+	c, err := s.class(r, p)
 	if err != nil {
 		return "", nil, err
 	}
@@ -232,7 +232,7 @@ func (s *Server) whatIfPage(r *http.Request) (string, any, error) {
 		}
 	}
 	b.Link = "api/v1/plan?" + query.Encode()
-	if s.Plan == nil || b.Pool == "" {
+	if b.Pool == "" {
 		b.Problem = Problemf(http.StatusNotFound, "No pool has telemetry yet, so there is no traffic to plan from.")
 		return "What if", b, nil
 	}
@@ -255,7 +255,7 @@ func (s *Server) reportsPage(r *http.Request) (string, any, error) {
 
 // decisionPage explains a decision; programs ask /api/v1/explain.
 func (s *Server) decisionPage(r *http.Request) (string, any, error) {
-	x, err := s.explain(r.Context(), r.PathValue("id"))
+	x, err := s.Explain(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return "", nil, err
 	}

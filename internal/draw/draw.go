@@ -5,11 +5,9 @@
 package draw
 
 import (
-	"cmp"
 	"fmt"
 	"html"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -198,12 +196,6 @@ func (c *Chart) path(class, d string) {
 // String ends the chart.
 func (c *Chart) String() string { return c.b.String() + "</svg>" }
 
-// Standalone ends the chart as a file of its own with a white ground, and a style that names its classes.
-func (c *Chart) Standalone(style string) string {
-	text := strings.Replace(c.String(), "<svg ", `<svg xmlns="http://www.w3.org/2000/svg" `, 1)
-	return strings.Replace(text, "</desc>", "</desc><style>"+style+`</style><rect width="100%" height="100%" fill="#ffffff"/>`, 1) + "\n"
-}
-
 // Path builds the data of a path, in user units.
 type Path struct {
 	b    strings.Builder
@@ -266,26 +258,4 @@ func Short(v float64) string {
 		}
 	}
 	return strconv.FormatFloat(v, 'g', 3, 64)
-}
-
-// Spread moves heights apart, as little as keeps each gap from the next, within [top, bottom] where there is room; in the
-// order given.
-func Spread(heights []float64, gap, top, bottom float64) []float64 {
-	order := make([]int, len(heights))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(heights[a], heights[b]) })
-	out := slices.Clone(heights)
-	for i, at := range order {
-		if out[at] = max(out[at], top); i > 0 {
-			out[at] = max(out[at], out[order[i-1]]+gap)
-		}
-	}
-	limit := bottom
-	for i := len(order) - 1; i >= 0; i-- {
-		out[order[i]] = min(out[order[i]], limit)
-		limit = out[order[i]] - gap
-	}
-	return out
 }

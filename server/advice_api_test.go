@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/zap"
-
 	"github.com/forewarm/forewarm/alerting"
 )
 
@@ -15,7 +13,7 @@ func TestDesired(t *testing.T) {
 	r := fullReader()
 	r.status.Clock = "event"
 	r.pools[1].Decision.Mode = alerting.Active
-	h := New(DefaultConfig(), r, NewExporter("v1", 0), zap.NewNop()).Handler()
+	h := newServer(DefaultConfig(), r, NewExporter("v1", 0)).Handler()
 	for query, want := range map[string]struct {
 		code int
 		body string
