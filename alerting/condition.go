@@ -12,6 +12,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Severity is the severity label of an alert.
@@ -414,7 +415,7 @@ func tokensNow(pf *forecaster.PoolForecast, class string) (tokensPerS float64, o
 // coarse is an amount in two digits, enough for a rate limit.
 func coarse(v float64) string {
 	unit := math.Pow(10, math.Floor(math.Log10(v))-1)
-	return amount(math.Round(v/unit) * unit)
+	return value.Short(math.Round(v/unit) * unit)
 }
 
 // limits are the configuration keys in constraints such as "replicas.max 16: 19 wanted".

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // ExplainSpan is the period after a decision that an explanation covers.
@@ -103,7 +104,7 @@ func steps(d *Decision) []Step {
 	takes := d.Floor
 	for i := range d.Resources {
 		r := &d.Resources[i]
-		out = append(out, Step{r.NeedReplicas, fmt.Sprintf("for %s: at most %s expected (%s certain), a replica carries %s", noun(r.Dimension)+units[r.Dimension], amount(r.NeedQuantile), percent(d.Quantile), amount(r.PerReplica))})
+		out = append(out, Step{r.NeedReplicas, fmt.Sprintf("for %s: at most %s expected (%s certain), a replica carries %s", noun(r.Dimension)+units[r.Dimension], value.Short(r.NeedQuantile), percent(d.Quantile), value.Short(r.PerReplica))})
 		takes = max(takes, r.NeedReplicas+d.Reserves.Total())
 	}
 	for _, x := range d.Reserves.Each() {
@@ -262,16 +263,16 @@ func basis(fact func(name, format string, a ...any), b *Basis, resources []Resou
 		r := &b.Rates[i]
 		stated, learned := "not stated", "not learned yet"
 		if r.Stated > 0 {
-			stated = "stated " + amount(r.Stated)
+			stated = "stated " + value.Short(r.Stated)
 		}
 		if r.Learned > 0 {
-			learned = "seen " + amount(r.Learned)
+			learned = "seen " + value.Short(r.Learned)
 			if r.High > r.Low {
-				learned += fmt.Sprintf(" (%s to %s)", amount(r.Low), amount(r.High))
+				learned += fmt.Sprintf(" (%s to %s)", value.Short(r.Low), value.Short(r.High))
 			}
 		}
 		if i := slices.IndexFunc(resources, func(x ResourceEvidence) bool { return x.Dimension == r.Dimension }); i >= 0 && r.Used > 0 && resources[i].PerReplica != r.Used {
-			learned += "; planned with " + amount(resources[i].PerReplica)
+			learned += "; planned with " + value.Short(resources[i].PerReplica)
 		}
 		fact("a replica carries", "%s: %s, %s", noun(r.Dimension)+units[r.Dimension], stated, learned)
 	}
@@ -295,7 +296,7 @@ func (d *Decision) writePath(w io.Writer) {
 		if p.Minute > 20 && p.Minute%15 != 0 {
 			continue
 		}
-		for i, cell := range [5]string{fmt.Sprint(p.Minute), amount(float64(p.Median)), amount(float64(p.Quantile)), fmt.Sprint(p.Ready), amount(r.PerReplica * float64(p.Ready))} {
+		for i, cell := range [5]string{fmt.Sprint(p.Minute), value.Short(float64(p.Median)), value.Short(float64(p.Quantile)), fmt.Sprint(p.Ready), value.Short(r.PerReplica * float64(p.Ready))} {
 			rows[i] += cell + "\t"
 		}
 	}
@@ -316,10 +317,10 @@ func resources(w io.Writer, d *Decision) {
 			if r.Dimension == side.Binding {
 				mark = " *"
 			}
-			fmt.Fprintf(t, "  %s%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", noun(r.Dimension)+units[r.Dimension], mark, amount(r.Demand), amount(r.NeedQuantile), amount(r.PerReplica), r.NeedReplicas,
+			fmt.Fprintf(t, "  %s%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", noun(r.Dimension)+units[r.Dimension], mark, value.Short(r.Demand), value.Short(r.NeedQuantile), value.Short(r.PerReplica), r.NeedReplicas,
 				percent(r.Ahead), away(r.ETA.P10), away(r.ETA.P50), away(r.ETA.P90))
 			if x := r.Retries; x != nil {
-				fmt.Fprintf(t, "  without retries\t%s\t%s\t\t%d\t\t\t\t\t\n", amount(x.Demand), amount(r.NeedQuantile/x.Factor), x.NeedReplicas)
+				fmt.Fprintf(t, "  without retries\t%s\t%s\t\t%d\t\t\t\t\t\n", value.Short(x.Demand), value.Short(r.NeedQuantile/x.Factor), x.NeedReplicas)
 			}
 			if a := r.AfterFailure; a != nil {
 				fmt.Fprintf(t, "  after a failure\t\t\t\t\t%s\t%s\t%s\t%s\t\n", percent(a.Ahead), away(a.ETA.P10), away(a.ETA.P50), away(a.ETA.P90))
@@ -354,19 +355,6 @@ func away(d time.Duration) string {
 		return fmt.Sprintf(">%d min", forecaster.Horizon)
 	}
 	return fmt.Sprintf("%.0f min", d.Minutes())
-}
-
-// amount is a quantity with three digits: 1.35k, 2.1M.
-func amount(v float64) string {
-	for _, unit := range []struct {
-		size float64
-		name string
-	}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
-		if math.Abs(v) >= unit.size {
-			return fmt.Sprintf("%.3g%s", v/unit.size, unit.name)
-		}
-	}
-	return fmt.Sprintf("%.3g", v)
 }
 
 // PathPoint is the forecast of the binding resource some minutes ahead: demand in its unit, and the replicas that are

@@ -9,6 +9,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // watch is a pool of fixed size without scaling, so that forecast saturation can happen. Its size is the need of the
@@ -190,9 +191,9 @@ func (w *watch) at(threshold func(minute int) float64, onsets []int) AlarmPoint 
 		}
 	}
 	weeks := float64(len(w.need)) / (7 * day)
-	p.Precision, p.Recall = Number(share(float64(right), float64(len(episodes)))), Number(share(float64(len(leads)), float64(len(onsets))))
-	p.FalsePerWeek, p.HourlyFalsePerWeek = Number(share(float64(len(episodes)-right), weeks)), Number(share(float64(wrongHours), weeks))
-	p.Announced = Number(share(float64(announced), float64(len(w.need))))
+	p.Precision, p.Recall = Number(value.Share(float64(right), float64(len(episodes)))), Number(value.Share(float64(len(leads)), float64(len(onsets))))
+	p.FalsePerWeek, p.HourlyFalsePerWeek = Number(value.Share(float64(len(episodes)-right), weeks)), Number(value.Share(float64(wrongHours), weeks))
+	p.Announced = Number(value.Share(float64(announced), float64(len(w.need))))
 	p.LeadP50 = Number(math.NaN())
 	if len(leads) > 0 {
 		slices.Sort(leads)
@@ -225,5 +226,5 @@ func (w *watch) meanThreshold() Number {
 			sum, n = sum+x, n+1
 		}
 	}
-	return Number(share(sum, n))
+	return Number(value.Share(sum, n))
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 var (
@@ -128,7 +129,7 @@ func (w *watch) alarmShare(episodes []episode) float64 {
 			}
 		}
 	}
-	return share(float64(stood), float64(quiet))
+	return value.Share(float64(stood), float64(quiet))
 }
 
 // knowing is w with the probabilities of one who knows the level of each minute to come, and that single minutes lie about it with
@@ -204,7 +205,7 @@ func (s alarmSum) String() string {
 	if s.onsets > 0 {
 		announced = fmt.Sprintf("%.0f (%.0f %%)", s.announced, 100*s.announced/s.onsets)
 	}
-	return fmt.Sprintf("%s, %.1f, %.1f", announced, share(s.falses, s.weeks), share(s.hourly, s.weeks))
+	return fmt.Sprintf("%s, %.1f, %.1f", announced, value.Share(s.falses, s.weeks), value.Share(s.hourly, s.weeks))
 }
 
 // Ways to choose a line.
@@ -287,12 +288,12 @@ func alarmSection(rows []alarmRow) string {
 	}
 	b.WriteString("\n")
 	for i, w := range ways {
-		lo, hi := interval(rows, func(rows []alarmRow) float64 { s := alarmsOf(rows, w.line); return share(s.announced, s.onsets) })
+		lo, hi := interval(rows, func(rows []alarmRow) float64 { s := alarmsOf(rows, w.line); return value.Share(s.announced, s.onsets) })
 		fmt.Fprintf(&b, "%s: in time %.0f to %.0f %%", w.name, 100*lo, 100*hi)
 		if i > 0 {
 			lo, hi = interval(rows, func(rows []alarmRow) float64 {
 				s, l := alarmsOf(rows, w.line), alarmsOf(rows, learnedThreshold)
-				return share(l.announced-s.announced, s.onsets)
+				return value.Share(l.announced-s.announced, s.onsets)
 			})
 			fmt.Fprintf(&b, "; the learned line beyond it %+.0f to %+.0f", 100*lo, 100*hi)
 		}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // maxTelemetry bounds the records until Drain; more are dropped and counted.
@@ -131,14 +132,7 @@ type Metrics struct {
 // SLOAttainment is the share of requests served within both objectives. Requests that were never served missed them;
 // open ones do not count.
 func (m *Metrics) SLOAttainment() float64 {
-	return share(float64(m.SLOMet), float64(m.Finished+m.Failed))
-}
-
-func share(part, whole float64) float64 {
-	if whole == 0 {
-		return math.NaN()
-	}
-	return part / whole
+	return value.Share(float64(m.SLOMet), float64(m.Finished+m.Failed))
 }
 
 // Minute is the state at the end of a minute.

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Account is the cost and service of a pool, since its start or between two times.
@@ -25,7 +27,9 @@ func (a Account) Since(b Account) Account {
 }
 
 // SaturatedShare is the share of saturated minutes; NaN without a minute.
-func (a *Account) SaturatedShare() float64 { return share(float64(a.Saturated), float64(a.Minutes)) }
+func (a *Account) SaturatedShare() float64 {
+	return value.Share(float64(a.Saturated), float64(a.Minutes))
+}
 
 // orders are the desired replicas, and how often their number changed.
 type orders struct {
@@ -71,15 +75,17 @@ type Result struct {
 }
 
 // reversedShare is the share of actions that reversed an order; NaN without an action.
-func (a *Account) reversedShare() float64 { return share(float64(a.Reversed), float64(a.Actions)) }
+func (a *Account) reversedShare() float64 {
+	return value.Share(float64(a.Reversed), float64(a.Actions))
+}
 
 // result converts the account to a row of the summary.
 func (a *Account) result(policy, knob string) Result {
 	return Result{
-		Policy: policy, Knob: knob, SaturatedShare: Number(a.SaturatedShare()), SLOAttainment: Number(share(a.Met, a.Asked)),
+		Policy: policy, Knob: knob, SaturatedShare: Number(a.SaturatedShare()), SLOAttainment: Number(value.Share(a.Met, a.Asked)),
 		GPUHours: Number(a.GPUHours), ScaleActions: a.Actions, SaturatedMinutes: a.Saturated,
 		ReversedShare: Number(a.reversedShare()),
-		ActionsPerDay: Number(share(float64(a.Actions), float64(a.Minutes)/1440)),
+		ActionsPerDay: Number(value.Share(float64(a.Actions), float64(a.Minutes)/1440)),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/internal/draw"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 //go:embed templates
@@ -218,7 +219,7 @@ func (p *plot) draw(demand *Demand) *draw.Chart {
 	c := draw.New(1000, 320, p.dimension+" of the pool", text, 0, to.Sub(from).Minutes(), 0, 1.04*top)
 	c.Top, c.Left = 34, 64
 	c.Text(c.Left, 26, "name", p.dimension+" of the pool; "+text)
-	c.YAxis(dim.Unit, draw.Short)
+	c.YAxis(dim.Unit, value.Short)
 	c.Days(from)
 	c.Band("inner", xs, q50, q95)
 	c.Line("actual", minutes, outcomes)

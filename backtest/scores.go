@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Score is the forecast quality of one series at one horizon, over all scored origins. Rates are averages over a
@@ -27,16 +27,8 @@ type Score struct {
 	Cover95   Number `json:"coverage_95"`
 }
 
-// Number is a float64 that is null in JSON if it is not finite.
-type Number float64
-
-// MarshalJSON writes six significant digits.
-func (n Number) MarshalJSON() ([]byte, error) {
-	if x := float64(n); math.IsNaN(x) || math.IsInf(x, 0) {
-		return []byte("null"), nil
-	}
-	return strconv.AppendFloat(nil, float64(n), 'g', 6, 64), nil
-}
+// Number may be unknown.
+type Number = value.Number
 
 // scoredMinutes are the scored horizons, beside the window maximum.
 var scoredMinutes = []int{1, 5, 15, 30}

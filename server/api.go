@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/json"
 	"math"
 	"net/http"
 	"slices"
@@ -13,18 +12,11 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
-// number is a float; NaN (unknown) is null in JSON.
-type number float64
-
-// MarshalJSON implements json.Marshaler.
-func (n number) MarshalJSON() ([]byte, error) {
-	if f := float64(n); math.IsNaN(f) || math.IsInf(f, 0) {
-		return []byte("null"), nil
-	}
-	return json.Marshal(float64(n))
-}
+// number may be unknown.
+type number = value.Number
 
 // seconds is a duration in seconds, null for forecaster.Never.
 func seconds(d time.Duration) number {

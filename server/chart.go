@@ -11,6 +11,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/internal/draw"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // The drawings, in SVG user units.
@@ -55,7 +56,7 @@ func minutesFrom(from, t time.Time) float64 { return t.Sub(from).Minutes() }
 // timeAxis is an empty chart of the time between two times.
 func timeAxis(title, description, unit string, width, height float64, from, to time.Time, top float64) *draw.Chart {
 	c := draw.New(width, height, title, description, 0, minutesFrom(from, to), 0, top)
-	c.YAxis(unit, draw.Short)
+	c.YAxis(unit, value.Short)
 	c.Days(from)
 	return c
 }
@@ -81,7 +82,7 @@ func loadChart(t *timelineJSON) *figure {
 	}
 	shown := highest(limits)
 	if shown > top*highestLimit && top > 0 {
-		out.Note, limits = "The capacity ("+draw.Short(shown)+" "+t.Unit+") is above the picture.", nil
+		out.Note, limits = "The capacity ("+value.Short(shown)+" "+t.Unit+") is above the picture.", nil
 	} else {
 		top = max(top, shown)
 	}
@@ -213,9 +214,9 @@ func curveChart(s *curveJSON) *figure {
 	out := &figure{Title: "What a replica can serve", Legend: []key{{"line hue0", "time per output token, " + from, false}}}
 	right, top := highest(xs, []float64{float64(s.Knee)}), highest(ys, []float64{1000 * float64(s.Objective)})
 	c := draw.New(halfWidth, halfHeight, out.Title, "time per output token over output tokens a second", 0, 1.05*right, 0, 1.1*top)
-	c.YAxis("ms per token, over output tokens/s", draw.Short)
+	c.YAxis("ms per token, over output tokens/s", value.Short)
 	for _, v := range draw.Ticks(0, right, 5) {
-		c.XMark(v, draw.Short(v))
+		c.XMark(v, value.Short(v))
 	}
 	c.Line("line hue0", xs, ys)
 	if s.Objective > 0 {
@@ -224,11 +225,11 @@ func curveChart(s *curveJSON) *figure {
 	}
 	if s.Knee > 0 {
 		c.Line("now", []float64{float64(s.Knee), float64(s.Knee)}, []float64{0, 1.1 * top})
-		out.Note = "A replica meets the objective up to " + draw.Short(float64(s.Knee)) + " tokens/s."
+		out.Note = "A replica meets the objective up to " + value.Short(float64(s.Knee)) + " tokens/s."
 	}
 	if at := float64(s.Now); at >= 0 {
 		c.Dot("here", min(at, 1.05*right), along(xs, ys, at), "now")
-		out.Legend = append(out.Legend, key{"here", "now: " + draw.Short(at) + " tokens/s a replica", true})
+		out.Legend = append(out.Legend, key{"here", "now: " + value.Short(at) + " tokens/s a replica", true})
 	}
 	out.SVG = template.HTML(c.String())
 	return out

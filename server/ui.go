@@ -22,7 +22,7 @@ import (
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
-	"github.com/forewarm/forewarm/internal/draw"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 //go:embed templates static
@@ -289,7 +289,7 @@ func short(v any) template.HTML {
 	if !ok {
 		return unknownText
 	}
-	return data(f, draw.Short(f))
+	return data(f, value.Short(f))
 }
 
 func percent(v any) template.HTML {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/internal/markdown"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 var (
@@ -23,10 +24,13 @@ var (
 	page string
 
 	textTemplate = texttemplate.Must(texttemplate.New("sheet").Funcs(texttemplate.FuncMap{
-		"text": markdown.Text, "amount": amount, "percent": percent, "multiple": multiple, "money": money, "bound": boundBy, "kib": kib, "span": func(n number) string { return span(float64(n)) },
+		"text": markdown.Text, "amount": func(n number) string { return value.Short(float64(n)) }, "percent": percent, "money": money, "bound": boundBy, "kib": kib, "span": func(n number) string { return span(float64(n)) },
 	}).Parse(text))
 	pageTemplate = template.Must(template.New("page").Parse(page))
 )
+
+// number may be unknown.
+type number = value.Number
 
 // WriteJSON writes s as indented JSON; unknown numbers are null.
 func WriteJSON(w io.Writer, s *Sheet) error { return encode(w, s) }
@@ -222,36 +226,6 @@ func (c *Cost) Prices() string {
 	return strings.TrimRight(fmt.Sprintf("Prices of %s, %s", c.Date, c.Region), ", ") + "."
 }
 
-// amount is a number to three digits, thousands as k and so on.
-func amount(n number) string {
-	v := float64(n)
-	if !n.Known() {
-		return "–"
-	}
-	for _, unit := range []struct {
-		from, size float64
-		name       string
-	}{{1e12, 1e12, "T"}, {1e9, 1e9, "B"}, {1e6, 1e6, "M"}, {1e4, 1e3, "k"}} {
-		if math.Abs(v) >= unit.from {
-			return digits(v/unit.size) + unit.name
-		}
-	}
-	return digits(v)
-}
-
-// digits shows v with three digits, without an exponent.
-func digits(v float64) string {
-	switch a := math.Abs(v); {
-	case a >= 100 || a == 0:
-		return fmt.Sprintf("%.0f", v)
-	case a >= 10:
-		return fmt.Sprintf("%.1f", v)
-	case a >= 1:
-		return fmt.Sprintf("%.2f", v)
-	}
-	return fmt.Sprintf("%.3f", v)
-}
-
 func percent(n number) string {
 	if !n.Known() {
 		return "–"
@@ -263,14 +237,6 @@ func percent(n number) string {
 		return "above 999 %"
 	}
 	return strings.Replace(fmt.Sprintf("%.0f %%", 100*float64(n)), "-", "−", 1)
-}
-
-// multiple shows a factor of today's traffic.
-func multiple(n number) string {
-	if !n.Known() {
-		return "–"
-	}
-	return digits(float64(n))
 }
 
 func money(n number) string {
@@ -301,20 +267,4 @@ func span(seconds float64) string {
 	default:
 		return fmt.Sprintf("%d min", minutes)
 	}
-}
-
-// number is a float that is null in JSON if unknown.
-type number float64
-
-var unknown = number(math.NaN())
-
-// Known reports whether n is finite.
-func (n number) Known() bool { return !math.IsNaN(float64(n)) && !math.IsInf(float64(n), 0) }
-
-// MarshalJSON implements json.Marshaler.
-func (n number) MarshalJSON() ([]byte, error) {
-	if !n.Known() {
-		return []byte("null"), nil
-	}
-	return json.Marshal(float64(n))
 }

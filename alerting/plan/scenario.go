@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Scenario is a named change.
@@ -172,7 +173,7 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 	for _, l := range e.traffic.Minutes {
 		e.loads = append(e.loads, e.c.apply(l))
 	}
-	o := Outcome{Scenario: s, Share: unknown, Over: unknown, HourUSD: unknown}
+	o := Outcome{Scenario: s, Share: value.Unknown, Over: value.Unknown, HourUSD: value.Unknown}
 	first := math.Inf(1)
 	worst, busiest := 0.0, -1 // highest use of replicas, and its minute
 	over := make([]bool, len(e.loads))
@@ -225,7 +226,7 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 }
 
 func use(name, title, unit string, demand, have float64) Use {
-	u := Use{Resource: name, Title: title, Unit: unit, Demand: number(demand), Capacity: unknown, Headroom: unknown, Risk: risk(name, demand, have)}
+	u := Use{Resource: name, Title: title, Unit: unit, Demand: number(demand), Capacity: value.Unknown, Headroom: value.Unknown, Risk: risk(name, demand, have)}
 	if have > 0 {
 		u.Capacity, u.Headroom = number(have), number(1-demand/have)
 	}

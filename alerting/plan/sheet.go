@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Traffic is the demand of a pool: one load a minute, or a single one if only rates are stated.
@@ -121,9 +122,9 @@ func New(in Input) (*Sheet, error) {
 // rows compares the launch with the baseline.
 func (s *Sheet) rows(baseline, launch *Outcome) {
 	for _, after := range launch.Uses {
-		r := Row{Use: after, Baseline: unknown, Multiple: unknown}
+		r := Row{Use: after, Baseline: value.Unknown, Multiple: value.Unknown}
 		if after.Resource == Queue {
-			r.Headroom = unknown // a queue is usually empty or far above its bound
+			r.Headroom = value.Unknown // a queue is usually empty or far above its bound
 		}
 		for _, before := range baseline.Uses {
 			if before.Resource != after.Resource {
@@ -145,7 +146,7 @@ func (s *Sheet) note(in *Input) {
 	mean := in.Traffic.Mean()
 	if s.Attempts > 1.001 {
 		s.Notes = append(s.Notes, fmt.Sprintf("The load includes retries: %.3g attempts a request. Without them there would be %s requests/s on average, in place of %s.",
-			float64(s.Attempts), amount(number(mean.Requests)/s.Attempts), amount(number(mean.Requests))))
+			float64(s.Attempts), value.Short(mean.Requests/float64(s.Attempts)), value.Short(mean.Requests)))
 	}
 	s.Notes = append(s.Notes, fmt.Sprintf("Service rates of a replica are %s.", p.Rates.Source))
 	if p.Rates.Extrapolated {

@@ -14,6 +14,7 @@ import (
 	"github.com/forewarm/forewarm/features/sketch"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Records sums up the records of a trace by minute. The zero value is empty.
@@ -96,7 +97,7 @@ func (g *Records) Fill(in *Input, source string) {
 	}
 	seconds := float64(len(g.minutes)) * features.Minute.Seconds()
 	t := Traffic{
-		Source: fmt.Sprintf("%s (%s)", source, count(len(g.minutes), "minute")), Minutes: g.minutes,
+		Source: fmt.Sprintf("%s (%s)", source, value.Count(len(g.minutes), "minute")), Minutes: g.minutes,
 		Calls: g.calls / seconds,
 	}
 	if g.binned {
@@ -109,13 +110,6 @@ func (g *Records) Fill(in *Input, source string) {
 		t.Notes = append(t.Notes, "The trace has no output tokens: decode and KV tokens are too low.")
 	}
 	in.Traffic = t
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func known(x float64) float64 {
@@ -174,7 +168,7 @@ func (s stored) load(p *Pool, minute int, again, twice float64) Load {
 // traffic of the minutes with telemetry.
 func (s stored) traffic(p *Pool, source string) Traffic {
 	requests := s[features.DimRequests]
-	t := Traffic{Source: fmt.Sprintf("%s (%s)", source, count(len(requests), "minute"))}
+	t := Traffic{Source: fmt.Sprintf("%s (%s)", source, value.Count(len(requests), "minute"))}
 	again, twice := s.attempts()
 	for i := range requests {
 		if s.known(i) {
@@ -221,7 +215,7 @@ func (in *Input) ReadHistory(ctx context.Context, h History, source string, end 
 		}
 	}
 	if last < 0 {
-		return fmt.Errorf("%s: %w of pool %q in the newest %s", source, ErrNoTraffic, in.Pool.Name, count(days, "day"))
+		return fmt.Errorf("%s: %w of pool %q in the newest %s", source, ErrNoTraffic, in.Pool.Name, value.Count(days, "day"))
 	}
 	for dimension, values := range demand {
 		demand[dimension] = values[min(first, len(values)):min(last+1, len(values))]

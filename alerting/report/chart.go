@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/internal/draw"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // marksDrawn bounds the marked saturations of a chart.
@@ -82,7 +83,7 @@ func (r *Report) loadChart(p *Pool, x *ResourceTimeline, wide bool) figure {
 	}
 	title := fmt.Sprintf("Load and capacity: %s of %s", resource(x.Resource), p.Pool)
 	c := draw.New(width, chartHeight+20, title, fmt.Sprintf("the largest minute was %s", quantity(Number(top(x.Peak)), x.Unit)), 0, float64(t.Minutes*len(x.Actual)), 0, high*1.05)
-	c.YAxis(perSecond(x.Unit), draw.Short)
+	c.YAxis(perSecond(x.Unit), value.Short)
 	c.Days(t.From.In(r.Zone.location()))
 	r.markEpisodes(c, p)
 	xs := t.axis(.5)
@@ -124,7 +125,7 @@ func (r *Report) replicaChart(p *Pool) figure {
 	high := min(top(t.Ready, t.Desired, t.Needed), 2*top(t.Ready, t.Desired))
 	c := draw.New(wideWidth, chartHeight, title, fmt.Sprintf("at most %d ready, %d asked for, %.0f needed", p.Decisions.PeakReady, p.Decisions.PeakDesired, top(t.Needed)),
 		0, float64(t.Minutes*len(t.Ready)), 0, high*1.12)
-	c.YAxis("replicas", draw.Short)
+	c.YAxis("replicas", value.Short)
 	c.Days(t.From.In(r.Zone.location()))
 	r.markEpisodes(c, p)
 	xs, width := t.axis(0), float64(t.Minutes)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	rates "github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Cost divides the cost of replicas. See the package comment for each definition.
@@ -114,7 +115,7 @@ func (v *Provision) shares(payers []rates.Payer, whole rates.Work, weights rates
 	out := []CostShare{}
 	for _, x := range weights.Bill(payers, whole, paid, payersShown) {
 		price := float64(v.ReplicaHourUSD) / 60
-		out = append(out, CostShare{x.Name, Number(share(x.Charge.Total(), paid)), v.amount(x.Charge.Total()),
+		out = append(out, CostShare{x.Name, Number(value.Share(x.Charge.Total(), paid)), v.amount(x.Charge.Total()),
 			rates.PricesOf[Number](rates.Charge{Prompt: x.Charge.Prompt * price, Output: x.Charge.Output * price}, x.Work)})
 	}
 	return out
@@ -159,7 +160,7 @@ func (b *builder) totals(pool string) []Total {
 		}
 	}
 	for _, t := range byClass {
-		t.PromptTokens.add(float64(t.CachedTokens))
+		add(&t.PromptTokens, float64(t.CachedTokens))
 	}
 	out := make([]Total, 0, len(byClass))
 	for _, t := range byClass {
@@ -175,13 +176,13 @@ func (b *builder) totals(pool string) []Total {
 func sumOf(values []float64) Number {
 	sum := Number(math.NaN())
 	for _, perSecond := range values {
-		sum.add(perSecond * features.Minute.Seconds())
+		add(&sum, perSecond*features.Minute.Seconds())
 	}
 	return sum
 }
 
 // add adds v if it is known; a sum is known if one of its parts is.
-func (n *Number) add(v float64) {
+func add(n *Number, v float64) {
 	switch {
 	case math.IsNaN(v):
 	case math.IsNaN(float64(*n)):
@@ -194,16 +195,9 @@ func (n *Number) add(v float64) {
 // tokens is the sum of known token counts.
 func (t *Total) tokens() float64 {
 	sum := Number(0)
-	sum.add(float64(t.PromptTokens))
-	sum.add(float64(t.OutputTokens))
+	add(&sum, float64(t.PromptTokens))
+	add(&sum, float64(t.OutputTokens))
 	return float64(sum)
-}
-
-func share(part, whole float64) float64 {
-	if !(whole > 0) {
-		return math.NaN()
-	}
-	return part / whole
 }
 
 // total is the pool's total; nil if unknown.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // unknown is the text of an unknown number.
@@ -16,7 +17,7 @@ const unknown = "–"
 func percent(n Number) string {
 	p := 100 * float64(n)
 	switch {
-	case math.IsNaN(p) || math.IsInf(p, 0):
+	case !n.Known():
 		return unknown
 	case p > 0 && p < .05:
 		return "<0.1 %"
@@ -37,7 +38,7 @@ func knownShare(part, whole int) string {
 // big shows a count with three significant digits: 5,440, 7.46 million.
 func big(n Number) string {
 	v := float64(n)
-	if math.IsNaN(v) || math.IsInf(v, 0) {
+	if !n.Known() {
 		return unknown
 	}
 	if v != 0 {
@@ -58,24 +59,16 @@ func big(n Number) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
-// quantity shows a value with three significant digits, a prefix and its unit: 12300 tokens/s is "12.3k tokens/s".
+// quantity shows a value with its unit: 12300 tokens/s is "12.3k tokens/s".
 func quantity(n Number, unit string) string {
-	v := float64(n)
-	if math.IsNaN(v) || math.IsInf(v, 0) {
+	switch text := value.Short(float64(n)); {
+	case !n.Known():
 		return unknown
-	}
-	prefix := ""
-	for _, p := range []string{"k", "M", "G", "T"} {
-		if math.Abs(v) < 999.5 {
-			break
-		}
-		v, prefix = v/1000, p
-	}
-	text := strconv.FormatFloat(v, 'g', 3, 64) + prefix
-	if unit == "1/s" {
+	case unit == "1/s":
 		return text + "/s"
+	default:
+		return strings.TrimSpace(text + " " + unit)
 	}
-	return strings.TrimSpace(text + " " + unit)
 }
 
 // money shows dollars, with three digits below one dollar.

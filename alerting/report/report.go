@@ -2,25 +2,16 @@ package report
 
 import (
 	"context"
-	"encoding/json"
-	"math"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
-// Number is a value that may be unknown: NaN, null in JSON.
-type Number float64
-
-// MarshalJSON encodes a number that is not finite as null.
-func (n Number) MarshalJSON() ([]byte, error) {
-	if math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) {
-		return []byte("null"), nil
-	}
-	return json.Marshal(float64(n))
-}
+// Number may be unknown.
+type Number = value.Number
 
 // Report compares a period's forecasts and decisions with outcomes. Pools are ordered by name; empty if nothing was
 // stored.

@@ -60,8 +60,8 @@ func (r *Report) traffic(period string) string {
 		names[i] = p.Pool
 		observed, total = observed+p.Data.Observed, total+p.Data.Minutes
 		if t := p.total(); t != nil {
-			requests.add(float64(t.Requests))
-			tokens.add(t.tokens())
+			add(&requests, float64(t.Requests))
+			add(&tokens, t.tokens())
 		}
 		before += p.RequestsBefore // NaN stays
 	}

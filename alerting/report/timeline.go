@@ -143,17 +143,17 @@ func (b *builder) timeline(pool string) *Timeline {
 			return
 		}
 		i := (minute - first) / width
-		t.Ready[i].least(float64(x.ready))
-		t.Desired[i].most(float64(x.desired))
+		least(&t.Ready[i], float64(x.ready))
+		most(&t.Desired[i], float64(x.desired))
 		t.Warned[i] = t.Warned[i] || b.warns(x)
 		for _, c := range x.capacities {
 			for j := range t.Resources {
 				if r := &t.Resources[j]; r.Resource == c.dimension {
-					r.Capacity[i].least(float64(x.ready) * c.perReplica)
+					least(&r.Capacity[i], float64(x.ready)*c.perReplica)
 				}
 			}
 			if c.perReplica > 0 {
-				t.Needed[i].most(math.Ceil(b.loadOf(pool, c.dimension, minute)/c.perReplica - 1e-9))
+				most(&t.Needed[i], math.Ceil(b.loadOf(pool, c.dimension, minute)/c.perReplica-1e-9))
 			}
 		}
 	})
@@ -185,7 +185,7 @@ func (b *builder) resourceTimeline(pool, dimension string, n int) ResourceTimeli
 		}
 	}
 	for m := first; m < end; m++ {
-		t.Peak[(m-first)/binWidth(end-first)].most(b.loadOf(pool, dimension, m))
+		most(&t.Peak[(m-first)/binWidth(end-first)], b.loadOf(pool, dimension, m))
 	}
 	return t
 }
@@ -215,14 +215,14 @@ func (b *builder) binding(pool string) (resource string) {
 }
 
 // most keeps the larger known value.
-func (n *Number) most(v float64) {
+func most(n *Number, v float64) {
 	if !(v <= float64(*n)) && !math.IsNaN(v) {
 		*n = Number(v)
 	}
 }
 
 // least keeps the smaller known value.
-func (n *Number) least(v float64) {
+func least(n *Number, v float64) {
 	if !(v >= float64(*n)) && !math.IsNaN(v) {
 		*n = Number(v)
 	}

@@ -69,7 +69,7 @@ func TestPlanMemory(t *testing.T) {
 	if code := run(t.Context(), []string{"plan", "-config", path}, streams{out: &out, err: &failed}); code != 0 {
 		t.Fatalf("exit %d: %s", code, failed.String())
 	}
-	for _, want := range []string{"| weights | 30.51 |", "| example | 2048 |", "| longest of the model | 41.0k |"} {
+	for _, want := range []string{"| weights | 30.51 |", "| example | 2048 |", "| longest of the model | 40960 |"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
@@ -170,7 +170,7 @@ func TestPlanOfAConfiguration(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, failed.String())
 	}
 	for _, want := range []string{
-		"Now the pool has 3 decode and 2 prefill replicas", "| requests/min, limit | 600 | 1200 | 700 |", "blocked by limits.requests_per_min",
+		"Now the pool has 3 decode and 2 prefill replicas", "| requests/min, limit | 600 | 1.2k | 700 |", "blocked by limits.requests_per_min",
 		"Prices of 2026-01-15, eu-1",
 	} {
 		if !strings.Contains(out.String(), want) {

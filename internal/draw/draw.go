@@ -246,16 +246,3 @@ func Ticks(low, high float64, most int) (at []float64) {
 	}
 	return at
 }
-
-// Short writes a value in up to three digits with k, M, G or T.
-func Short(v float64) string {
-	for _, u := range []struct {
-		size float64
-		name string
-	}{{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
-		if math.Abs(v) >= u.size {
-			return strconv.FormatFloat(v/u.size, 'g', 3, 64) + u.name
-		}
-	}
-	return strconv.FormatFloat(v, 'g', 3, 64)
-}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 func TestTicks(t *testing.T) {
@@ -40,7 +42,7 @@ func TestTicks(t *testing.T) {
 func TestChartIsWellFormed(t *testing.T) {
 	nan, hostile := math.NaN(), `"><script>alert(1)</script>&`
 	c := New(400, 200, hostile, hostile, 0, 0, 5, 5)
-	c.YAxis(hostile, Short)
+	c.YAxis(hostile, value.Short)
 	c.Days(time.Date(2026, 3, 2, 0, 30, 0, 0, time.UTC))
 	xs := []float64{0, 1, 2, 3}
 	c.Line("a", xs, []float64{1, nan, math.Inf(1), 2})

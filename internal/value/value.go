@@ -1,0 +1,56 @@
+// Package value has numbers that may be unknown, and texts of numbers for people.
+package value
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+)
+
+// Number is a number that may be unknown: NaN, null in JSON.
+type Number float64
+
+// Unknown is not known.
+var Unknown = Number(math.NaN())
+
+// Known reports whether n is finite.
+func (n Number) Known() bool { return !math.IsNaN(float64(n)) && !math.IsInf(float64(n), 0) }
+
+// MarshalJSON encodes a number that is not finite as null.
+func (n Number) MarshalJSON() ([]byte, error) {
+	if !n.Known() {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(n))
+}
+
+// Share is a part divided by the whole; NaN if the whole is not above 0.
+func Share(part, whole float64) float64 {
+	if !(whole > 0) {
+		return math.NaN()
+	}
+	return part / whole
+}
+
+// Short writes v in up to three digits with k, M, G or T: 1.35k; – if it is unknown.
+func Short(v float64) string {
+	if !Number(v).Known() {
+		return "–"
+	}
+	unit := ""
+	for _, larger := range []string{"k", "M", "G", "T"} {
+		if math.Abs(v) < 999.5 {
+			break
+		}
+		v, unit = v/1000, larger
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64) + unit
+}
+
+// Count writes "1 minute", "2 minutes".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
