@@ -55,8 +55,8 @@ const maxPriorities = 64
 // maxFalseAlarms a week is one each hour.
 const maxFalseAlarms = 7 * 24
 
-// defaultQuantile is the decision quantile if neither a quantile nor costs are configured.
-const defaultQuantile = 0.95
+// DefaultQuantile is the decision quantile if neither a quantile nor costs are configured.
+const DefaultQuantile = 0.95
 
 // Check is nil for a usable configuration; else it names the key, the value, the bound and the fix.
 func (c Config) Check() error {

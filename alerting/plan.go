@@ -66,7 +66,7 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 	if p.lead <= 0 {
 		p.lead = in.Pool.Warmup.Quantile(0.9) + features.Minute
 	}
-	p.tau, p.tauFrom = quantile(&in.Pool, cfg)
+	p.tau, p.tauFrom = DecisionQuantile(&in.Pool, cfg)
 	if p.confidence = max(cfg.ScaleInConfidence, p.tau); cfg.ScaleInConfidence == 0 {
 		p.confidence = 1 - (1-p.tau)*scaleInRisk
 	}
@@ -132,8 +132,8 @@ func (p *plan) silent() bool {
 // hardly worse, but scales 1.5 times as often.
 const scaleInRisk = 1. / 3
 
-// quantile is the decision quantile of demand, and its source.
-func quantile(pool *capacity.Pool, cfg Config) (tau float64, from QuantileSource) {
+// DecisionQuantile is the quantile of demand to provide for, and its source.
+func DecisionQuantile(pool *capacity.Pool, cfg Config) (tau float64, from QuantileSource) {
 	if pool.Quantile > 0 {
 		return pool.Quantile, QuantileStated
 	}
@@ -143,7 +143,7 @@ func quantile(pool *capacity.Pool, cfg Config) (tau float64, from QuantileSource
 	if tau, ok := pool.CostQuantile(); ok {
 		return tau, QuantileFromCost
 	}
-	return defaultQuantile, QuantileDefault
+	return DefaultQuantile, QuantileDefault
 }
 
 // maxNeed bounds the computed number of replicas, far above the limit of any pool.

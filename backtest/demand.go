@@ -78,13 +78,13 @@ func (d *Demand) Peak() Load {
 
 // Scan reads an event log to its end and sums its demand by minute, with the pipeline's aggregation. It is for parts of
 // a backtest that know the future: the size of replicas, the traffic of simulated pools, and the oracle.
-func Scan(ctx context.Context, log eventLog, cfg features.Config) (*Demand, error) {
+func Scan(ctx context.Context, next nextBatch, cfg features.Config) (*Demand, error) {
 	aggregator := features.New(cfg)
 	demand := &Demand{}
 	var batch ingest.Batch
 	var end time.Time
 	for {
-		err := log.Next(&batch)
+		err := next(&batch)
 		if errors.Is(err, io.EOF) {
 			break
 		}

@@ -185,11 +185,11 @@ func (tr peerTrace) forecast(t *testing.T, series []*peerSeries, peer func(s *pe
 			s.own.add(o, &x)
 		}
 	}
-	if err := r.read("run", func(source eventLog, timed bool) error {
+	if err := r.read("run", func(next nextBatch, timed bool) error {
 		p := pipeline.New(r.pipelineConfig(timed))
 		var batch ingest.Batch
 		for {
-			if err := source.Next(&batch); errors.Is(err, io.EOF) {
+			if err := next(&batch); errors.Is(err, io.EOF) {
 				return nil
 			} else if err != nil {
 				return err

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/forewarm/forewarm/alerting"
 )
 
 // Observation is what an autoscaler sees of a pool at the end of a minute.
@@ -59,9 +61,6 @@ const (
 	RecordedPolicy = "recorded" // used if the replicas were recorded
 )
 
-// defaultQuantile is Forewarm's quantile without a configured quantile or costs.
-const defaultQuantile = .95
-
 var (
 	utilisations = []float64{.3, .4, .45, .5, .55, .6, .65, .7, .75, .8, .85, .9, 1}
 	// scaleIns are stabilisation windows for scale-in, in minutes: the Horizontal Pod Autoscaler's default, and up to
@@ -73,7 +72,7 @@ var (
 var Policies = []PolicySpec{
 	// Obeys Forewarm's decisions.
 	{Name: ForewarmPolicy, Knobs: []Knob{
-		{"quantile", []float64{.3, .5, .6, .7, .75, .8, .85, .9, .925, .95, .97, .98, .99, .995, .999}, defaultQuantile},
+		{"quantile", []float64{.3, .5, .6, .7, .75, .8, .85, .9, .925, .95, .97, .98, .99, .995, .999}, alerting.DefaultQuantile},
 	}},
 	// The replicas that there were.
 	{Name: RecordedPolicy, New: newRecorded, Knobs: []Knob{{"share", []float64{1}, 1}}},
@@ -179,8 +178,8 @@ func (p *PolicySpec) knob(set Setting) string {
 // largest number proposed in the stabilisation window, five minutes by default. The HPA acts every 15 s and may each
 // time double, or add four; that is sixteenfold or sixteen more per minute.
 type hpa struct {
-	proposals []int // of the last minutes, a ring of the stabilisation window
-	n         int
+	proposals     []int // of the last minutes
+	stabilisation int   // minutes
 }
 
 const (
@@ -189,7 +188,13 @@ const (
 )
 
 func newHPA(stabilisationMinutes float64) hpa {
-	return hpa{proposals: make([]int, max(1, int(stabilisationMinutes)))}
+	return hpa{stabilisation: max(1, int(stabilisationMinutes))}
+}
+
+// latest adds x to the values and keeps the newest n.
+func latest[T any](values []T, x T, n int) []T {
+	values = append(values, x)
+	return values[max(0, len(values)-n):]
 }
 
 // average evaluates an AverageValue metric: total over target, or current if it is within the tolerance.
@@ -203,12 +208,9 @@ func (*hpa) average(total, target float64, current int) int {
 // settle converts the metrics' proposal to the HPA's desired replicas; at least one.
 func (h *hpa) settle(want, current int) int {
 	want = max(want, 1)
-	if limit := max(current<<hpaSteps, current+4*hpaSteps); want > limit {
-		want = limit
-	}
-	h.proposals[h.n%len(h.proposals)] = want
-	h.n++
-	for _, proposed := range h.proposals[:min(h.n, len(h.proposals))] {
+	want = min(want, max(current<<hpaSteps, current+4*hpaSteps))
+	h.proposals = latest(h.proposals, want, h.stabilisation)
+	for _, proposed := range h.proposals {
 		want = max(want, min(proposed, current))
 	}
 	return want
@@ -224,18 +226,12 @@ type Reactive struct {
 	hpa hpa
 }
 
-const hpaStabilisation = 5 // minutes, the HPA's default
-
-// NewReactive has the thresholds of KEDA's examples for LLM engines: four waiting requests per replica.
-func NewReactive(kvTarget float64) *Reactive {
-	return &Reactive{WaitingPerReplica: 4, KVTarget: kvTarget, hpa: newHPA(hpaStabilisation)}
+// NewReactive has the threshold of KEDA's examples for LLM engines: four waiting requests per replica.
+func NewReactive(kvTarget, stabilisationMinutes float64) *Reactive {
+	return &Reactive{WaitingPerReplica: 4, KVTarget: kvTarget, hpa: newHPA(stabilisationMinutes)}
 }
 
-func newReactive(_ Scene, set Setting) Policy {
-	r := NewReactive(set[0])
-	r.hpa = newHPA(set[1])
-	return r
-}
+func newReactive(_ Scene, set Setting) Policy { return NewReactive(set[0], set[1]) }
 
 // Desired returns the HPA's result.
 func (r *Reactive) Desired(o Observation) int {
@@ -284,8 +280,8 @@ func (r *reactiveFloor) Desired(o Observation) int {
 // With one evaluation a minute both windows are the same minute, so a panic starts up to a minute late.
 type knative struct {
 	utilisation float64
-	delay       []int // results of the last minutes, a ring
-	n           int
+	results     []int // of the last minutes
+	delay       int   // minutes
 
 	panicking int // minutes until the panic ends, including the next one
 	panicMax  int // largest result in this panic
@@ -298,7 +294,7 @@ const (
 )
 
 func newKnative(_ Scene, set Setting) Policy {
-	return &knative{utilisation: set[0], delay: make([]int, 1+int(set[1]))}
+	return &knative{utilisation: set[0], delay: 1 + int(set[1])}
 }
 
 func (k *knative) Desired(o Observation) int {
@@ -316,67 +312,42 @@ func (k *knative) Desired(o Observation) int {
 	} else {
 		k.panicMax = 0
 	}
-	k.delay[k.n%len(k.delay)] = answer
-	k.n++
-	for _, result := range k.delay[:min(k.n, len(k.delay))] {
-		answer = max(answer, result)
-	}
-	return answer
+	k.results = latest(k.results, answer, k.delay)
+	return slices.Max(k.results)
 }
-
-// window is a ring of a series' newest values.
-type window struct {
-	values []float64
-	n      int
-}
-
-func newWindow(minutes float64) window { return window{values: make([]float64, int(minutes))} }
-
-func (w *window) add(x float64) {
-	w.values[w.n%len(w.values)] = x
-	w.n++
-}
-
-// len is the number of known values.
-func (w *window) len() int { return min(w.n, len(w.values)) }
-
-// back returns the value of i minutes ago, i < len.
-func (w *window) back(i int) float64 { return w.values[(w.n-1-i)%len(w.values)] }
 
 // holtWinters is Prometheus' double_exponential_smoothing (holt_winters before version 3) of the need: Holt's linear
 // method without a season. PromQL returns the smoothed current value.
 type holtWinters struct {
 	utilisation, smoothing, trend float64
-	need                          window
+	need                          []float64 // of the last minutes
 	hpa                           hpa
 }
 
 const holtRange = 60 // minutes
 
 func newHoltWinters(_ Scene, set Setting) Policy {
-	return &holtWinters{utilisation: set[0], smoothing: set[1], trend: set[2], need: newWindow(holtRange), hpa: newHPA(set[3])}
+	return &holtWinters{utilisation: set[0], smoothing: set[1], trend: set[2], hpa: newHPA(set[3])}
 }
 
 func (p *holtWinters) Desired(o Observation) int {
-	p.need.add(o.Need)
+	p.need = latest(p.need, o.Need, holtRange)
 	current := o.Ready + o.Pending
 	return p.hpa.settle(p.hpa.average(max(p.smoothed(), 0), p.utilisation, current), current)
 }
 
 // smoothed follows promql/functions.go: the level starts at the first value, the trend at the first difference.
 func (p *holtWinters) smoothed() float64 {
-	n := p.need.len()
-	level := p.need.back(n - 1)
-	if n < 2 {
+	level := p.need[0]
+	if len(p.need) < 2 {
 		return level
 	}
-	trend := p.need.back(n-2) - level
-	before := level
-	for i := 1; i < n; i++ {
-		if i > 1 {
+	trend, before := p.need[1]-level, level
+	for i, need := range p.need[1:] {
+		if i > 0 {
 			trend = p.trend*(level-before) + (1-p.trend)*trend
 		}
-		before, level = level, p.smoothing*p.need.back(n-1-i)+(1-p.smoothing)*(level+trend)
+		before, level = level, p.smoothing*need+(1-p.smoothing)*(level+trend)
 	}
 	return level
 }

@@ -25,7 +25,7 @@ func TestReactiveFollowsTheHPA(t *testing.T) {
 		{"never none", []Observation{{Ready: 1, KVUse: 0}}, 1},
 		{"a storm is capped", []Observation{{Ready: 1, KVUse: .7, Waiting: 4000}}, 17},
 	} {
-		p := NewReactive(.7)
+		p := NewReactive(.7, 5)
 		got := 0
 		for _, o := range test.seen {
 			got = p.Desired(o)

@@ -65,15 +65,21 @@ type drawnTrack struct {
 
 // writeReport writes a self-contained, printable page without scripts.
 func (r *runner) writeReport(path string, s *Summary) error {
+	until := r.until
+	if end := r.demand.End(); end.Before(until) {
+		until = end
+	}
+	const layout = "2006-01-02 15:04"
 	p := page{
-		Summary: s, Title: r.name(),
-		Scored: fmt.Sprintf("%s to %s UTC", r.scores.from.UTC().Format("2006-01-02 15:04"), r.scoredUntil().UTC().Format("2006-01-02 15:04")),
-		Sizing: r.sizingText(),
+		Summary: s, Title: filepath.Base(r.cfg.Trace), Sizing: r.sizingText(),
+		Scored: fmt.Sprintf("%s to %s UTC", r.scores.from.UTC().Format(layout), until.UTC().Format(layout)),
+	}
+	if r.cfg.Recorded != nil {
+		p.Title = "pool " + r.cfg.Options.Pool
 	}
 	shown := r.shown(s)
 	for _, c := range shown {
-		o := c.outcome()
-		p.Shown = append(p.Shown, r.row(&o, c))
+		p.Shown = append(p.Shown, c.row())
 	}
 	for i := range p.Shown {
 		switch p.Shown[i].Policy {
@@ -100,21 +106,6 @@ func (r *runner) writeReport(path string, s *Summary) error {
 	return file.Close()
 }
 
-// name is that of the trace file, or of the recorded pool.
-func (r *runner) name() string {
-	if r.cfg.Recorded != nil {
-		return "pool " + r.cfg.Options.Pool
-	}
-	return filepath.Base(r.cfg.Trace)
-}
-
-func (r *runner) scoredUntil() time.Time {
-	if end := r.demand.End(); end.Before(r.until) {
-		return end
-	}
-	return r.until
-}
-
 func (r *runner) sizingText() string {
 	warmup := fmt.Sprintf("warm-up p50 %s, p90 %s", r.pool.Warmup.Quantile(.5).Round(time.Second), r.pool.Warmup.Quantile(.9).Round(time.Second))
 	if r.cfg.Pool == nil && r.hasReplicas() {
@@ -135,13 +126,10 @@ func (r *runner) shown(s *Summary) (all []*contender) {
 		}
 	}
 	for i := range r.policies {
-		spec := &r.policies[i]
 		var best *contender
-		for _, c := range r.field {
-			if c.spec.Name != spec.Name {
-				continue
-			}
-			if best == nil || c.spec.knob(c.set) == tuned[spec.Name] || tuned[spec.Name] == "" && (c.isDefault() || c == r.own) {
+		for _, c := range r.settingsOf(&r.policies[i]) {
+			knob, chosen := tuned[c.spec.Name]
+			if best == nil || c.spec.knob(c.set) == knob || !chosen && (c.isDefault() || c == r.own) {
 				best = c
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/pipeline"
@@ -72,8 +73,8 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	if !r.hasReplicas() {
 		r.policies = slices.DeleteFunc(r.policies, func(p PolicySpec) bool { return p.Name == RecordedPolicy })
 	}
-	err = r.read("scan", func(log eventLog, timed bool) error {
-		r.demand, err = Scan(ctx, log, r.features(timed))
+	err = r.read("scan", func(next nextBatch, timed bool) error {
+		r.demand, err = Scan(ctx, next, r.features(timed))
 		return err
 	})
 	if err != nil {
@@ -92,13 +93,21 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	} else if r.pool, err = PeakPool(cfg.Options.Pool, r.demand.Peak(), cfg.PeakReplicas, cfg.Warmup); err != nil {
 		return nil, err
 	}
-	r.scores, r.until = newScores(r.share(cfg.ScoreFrom)), r.share(cfg.ScoreTo)
+	r.scores, r.until = &scores{from: r.share(cfg.ScoreFrom), series: map[seriesKey]*forecaster.Scorer{}}, r.share(cfg.ScoreTo)
 	if cfg.Report != "" {
 		if r.plot, err = newPlot(r.demand, r.scores.from); err != nil {
 			return nil, err
 		}
 	}
-	return r, r.create()
+	if cfg.Forecasts != "" {
+		if r.forecasts, err = createTable(cfg.Forecasts, forecastsHeader); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Decisions != "" {
+		r.decisions, err = createTable(cfg.Decisions, decisionsHeader)
+	}
+	return r, err
 }
 
 // hasReplicas reports whether replicas were recorded.
@@ -106,35 +115,18 @@ func (r *runner) hasReplicas() bool {
 	return r.cfg.Recorded != nil && r.cfg.Recorded.replicas(math.MaxInt) > 0
 }
 
-// shares of quarter hours for which the watched pools are large enough.
-func (r *runner) shares() []float64 { return append([]float64{watchShare}, r.cfg.watchShares...) }
-
 // share returns the minute at a share of the trace.
 func (r *runner) share(part float64) time.Time {
 	return r.demand.Start.Add(time.Duration(part*float64(len(r.demand.Minutes))) * time.Minute)
 }
 
-func (r *runner) create() (err error) {
-	if r.cfg.Forecasts != "" {
-		if r.forecasts, err = createTable(r.cfg.Forecasts, forecastsHeader); err != nil {
-			return err
-		}
-	}
-	if r.cfg.Decisions != "" {
-		r.decisions, err = createTable(r.cfg.Decisions, decisionsHeader)
-	}
-	return err
-}
-
 func (r *runner) run(ctx context.Context) error {
-	if err := r.enter(); err != nil {
-		return err
-	}
-	return r.read("run", func(log eventLog, timed bool) error {
+	r.enter()
+	return r.read("run", func(next nextBatch, timed bool) error {
 		r.pipeline = pipeline.New(r.pipelineConfig(timed))
 		var batch ingest.Batch
 		for {
-			if err := log.Next(&batch); errors.Is(err, io.EOF) {
+			if err := next(&batch); errors.Is(err, io.EOF) {
 				return nil
 			} else if err != nil {
 				return err
@@ -171,7 +163,7 @@ func (r *runner) serve(t time.Time) {
 	for ; r.now.Before(t); r.now = r.now.Add(features.Minute) {
 		load := r.demand.At(r.now)
 		for _, w := range r.watches {
-			w.serve(r.now, r.need(load))
+			w.serve(r.now, r.sizing.Need(load))
 		}
 		write := (r.now.Unix()+60)%int64(r.cfg.Decide/time.Second) == 0
 		for _, c := range r.field {
@@ -246,12 +238,12 @@ func (r *runner) service() features.Service {
 }
 
 // read passes the recorded data, or the opened trace, to do.
-func (r *runner) read(stage string, do func(log eventLog, timed bool) error) error {
+func (r *runner) read(stage string, do func(next nextBatch, timed bool) error) error {
 	if x := r.cfg.Recorded; x != nil {
 		r.start = x.Start
 		r.trace = TraceSummary{Path: x.Source, Format: "recorded minutes", Rows: int64(x.minutes())}
 		log := newRecordedLog(x, r.cfg.Options.Pool)
-		return do(r.watched(log, func() Progress { return Progress{stage, int64(log.minute), int64(x.minutes())} }), false)
+		return do(r.watched(log.Next, func() Progress { return Progress{stage, int64(log.minute), int64(x.minutes())} }), false)
 	}
 	x, err := Open(r.cfg.Trace, r.cfg.Options)
 	if err != nil {
@@ -259,11 +251,11 @@ func (r *runner) read(stage string, do func(log eventLog, timed bool) error) err
 	}
 	defer func() { _ = x.Close() }() // opened for reading only
 	r.start = x.Start()
-	log := r.watched(NewSource(x, r.cfg.Options.Pool), func() Progress {
+	next := r.watched(NewSource(x, r.cfg.Options.Pool).Next, func() Progress {
 		read, total := x.Progress()
 		return Progress{stage, read, total}
 	})
-	if err := do(log, x.Format().timed); err != nil {
+	if err := do(next, x.Format().timed); err != nil {
 		return err
 	}
 	n := x.Counts()
@@ -274,21 +266,13 @@ func (r *runner) read(stage string, do func(log eventLog, timed bool) error) err
 	return nil
 }
 
-// watched wraps a log to report progress after each batch.
-func (r *runner) watched(log eventLog, progress func() Progress) eventLog {
+// watched reports progress after each batch.
+func (r *runner) watched(next nextBatch, progress func() Progress) nextBatch {
 	if r.cfg.Progress == nil {
-		return log
+		return next
 	}
-	return &watchedLog{log, func() { r.cfg.Progress(progress()) }}
-}
-
-type watchedLog struct {
-	eventLog
-	report func()
-}
-
-func (l *watchedLog) Next(b *ingest.Batch) error {
-	err := l.eventLog.Next(b)
-	l.report()
-	return err
+	return func(b *ingest.Batch) error {
+		defer func() { r.cfg.Progress(progress()) }()
+		return next(b)
+	}
 }

@@ -12,11 +12,11 @@ import (
 )
 
 // enter creates the pools of the run: of the pipeline, of Forewarm with other settings, and of rivals.
-func (r *runner) enter() error {
+func (r *runner) enter() {
 	r.now = r.demand.Start
 	r.sizing = NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
 	scene := r.scene(r.sizing)
-	for _, part := range r.shares() {
+	for _, part := range append([]float64{watchShare}, r.cfg.watchShares...) {
 		r.watches = append(r.watches, newWatch(r.pool, r.cfg.Decision, scene.Future.Need[:r.minutes(r.scores.from)], part, r.scores.from))
 	}
 	for i := range r.policies {
@@ -38,7 +38,6 @@ func (r *runner) enter() error {
 		r.own = r.contender(&Policies[0], Setting{r.quantile()})
 		r.field = append(r.field, r.own)
 	}
-	return nil
 }
 
 // settings returns the settings of a policy to run. Forewarm's default is the configuration.
@@ -78,11 +77,8 @@ func (r *runner) summary() Summary {
 		s.NotKnown = r.cfg.Recorded.notes(r.cfg.Pool == nil && r.hasReplicas())
 	}
 	for i := range r.policies {
-		for _, c := range r.field {
-			if c.spec.Name == r.policies[i].Name {
-				o := c.outcome()
-				s.Policies = append(s.Policies, r.row(&o, c))
-			}
+		for _, c := range r.settingsOf(&r.policies[i]) {
+			s.Policies = append(s.Policies, c.row())
 		}
 	}
 	if r.cfg.Sweep && len(r.policies) > 1 {
@@ -94,9 +90,13 @@ func (r *runner) summary() Summary {
 // compare compares all policies at each target.
 func (r *runner) compare() (all []Comparison) {
 	var f field
-	for _, spec := range r.policies {
-		if o := outcomes(r.field, &spec); len(o) > 0 {
-			f.specs, f.outcomes = append(f.specs, spec), append(f.outcomes, o)
+	for i := range r.policies {
+		var outcomes []outcome
+		for _, c := range r.settingsOf(&r.policies[i]) {
+			outcomes = append(outcomes, c.outcome())
+		}
+		if len(outcomes) > 0 {
+			f.specs, f.outcomes = append(f.specs, r.policies[i]), append(f.outcomes, outcomes)
 		}
 	}
 	for _, target := range Targets {
@@ -105,44 +105,26 @@ func (r *runner) compare() (all []Comparison) {
 	return all
 }
 
-// outcomes returns the results of a policy's settings.
-func outcomes(field []*contender, spec *PolicySpec) (all []outcome) {
-	for _, c := range field {
+// settingsOf returns the contenders of a policy.
+func (r *runner) settingsOf(spec *PolicySpec) (all []*contender) {
+	for _, c := range r.field {
 		if c.spec.Name == spec.Name {
-			all = append(all, c.outcome())
+			all = append(all, c)
 		}
 	}
 	return all
 }
 
-// row returns a contender's row of the summary.
-func (r *runner) row(o *outcome, c *contender) Result {
-	row := o.scored.result(c.spec.Name, c.spec.knob(c.set))
-	row.Default = c.isDefault()
-	return row
-}
-
-// quantile returns the quantile of the pipeline's decisions: configured, from costs, or the default.
+// quantile returns the quantile of the pipeline's decisions.
 func (r *runner) quantile() float64 {
-	if r.pool.Quantile > 0 {
-		return r.pool.Quantile
-	}
-	if r.cfg.Decision.Quantile > 0 {
-		return r.cfg.Decision.Quantile
-	}
-	if tau, ok := r.pool.CostQuantile(); ok {
-		return tau
-	}
-	return defaultQuantile
+	tau, _ := alerting.DecisionQuantile(&r.pool, r.cfg.Decision)
+	return tau
 }
 
 // minutes returns the minutes of demand before t.
 func (r *runner) minutes(t time.Time) int {
 	return min(max(int(t.Sub(r.demand.Start)/features.Minute), 0), len(r.demand.Minutes))
 }
-
-// need returns the replicas for a load.
-func (r *runner) need(load Load) float64 { return r.sizing.Need(load) }
 
 // scene returns the input for policies of p; p draws the warm-ups.
 func (r *runner) scene(p *FluidPool) Scene {
@@ -197,6 +179,14 @@ func (c *contender) step(load Load) (o Observation, desired int) {
 
 func (c *contender) outcome() outcome {
 	return outcome{set: c.set, tuning: c.tuning, scored: c.pool.Account().Since(c.tuning)}
+}
+
+// row returns the contender's row of the summary.
+func (c *contender) row() Result {
+	o := c.outcome()
+	row := o.scored.result(c.spec.Name, c.spec.knob(c.set))
+	row.Default = c.isDefault()
+	return row
 }
 
 // isDefault reports whether this is the default setting in the documentation of the original.

@@ -186,12 +186,12 @@ func TestVariantsDecideAsThePipeline(t *testing.T) {
 	}
 	twin := newVariant(r.pool, r.cfg.Decision, r.quantile())
 	obeys, twins := NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed), NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
-	err = r.read("run", func(source eventLog, timed bool) error {
+	err = r.read("run", func(next nextBatch, timed bool) error {
 		p := pipeline.New(r.pipelineConfig(timed))
 		var batch ingest.Batch
 		decisions := 0
 		for {
-			if err := source.Next(&batch); errors.Is(err, io.EOF) {
+			if err := next(&batch); errors.Is(err, io.EOF) {
 				if decisions < 150 {
 					t.Errorf("%d decisions in three hours", decisions)
 				}

@@ -41,10 +41,6 @@ type scores struct {
 
 type seriesKey struct{ class, dimension string }
 
-func newScores(from time.Time) *scores {
-	return &scores{from: from, series: map[seriesKey]*forecaster.Scorer{}}
-}
-
 func (s *scores) of(key seriesKey) *forecaster.Scorer {
 	x := s.series[key]
 	if x == nil {

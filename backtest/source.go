@@ -22,11 +22,9 @@ const (
 	holeAfter = 48 * time.Hour
 )
 
-// eventLog is a log of batches in order of event time; io.EOF ends it. A batch's pointers are valid until the next
-// call.
-type eventLog interface {
-	Next(b *ingest.Batch) error
-}
+// nextBatch reads the next batch of an event log, in order of event time; io.EOF ends it. A batch's pointers are valid
+// until the next call.
+type nextBatch func(b *ingest.Batch) error
 
 // Source converts a trace to the batches of an event log, in order of event time.
 //

@@ -119,7 +119,7 @@ func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 	d.workload = backtest.NewWorkload(backtest.WorkloadConfig{Start: start, Launch: backtest.DefaultLaunch(start.Add(demoHistory + demoLaunchAt))}, seed)
 	d.next = d.workload.Next()
 	d.forewarm, d.reactive = backtest.NewCluster(cc, seed), backtest.NewCluster(cc, seed)
-	d.keda = backtest.NewReactive(demoKVTarget)
+	d.keda = backtest.NewReactive(demoKVTarget, 5)
 
 	cfg := config.Default()
 	cfg.Clock = pipeline.EventClock
