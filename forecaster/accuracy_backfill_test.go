@@ -37,7 +37,7 @@ func TestBackfillAccuracy(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := slices.IndexFunc(dimensions, func(d features.Dimension) bool { return d.Name == s.dim })
-		taught, cold := f.pool("p").total[d], newSeries(key, 0)
+		taught, cold := f.pool("p").total.series[d], newSeries(key, 0)
 		var losses [3][2]reference // by part of the day: taught, cold
 		for m := first; m < first+day-30; m++ {
 			for k, x := range []*series{taught, cold} {

@@ -42,36 +42,23 @@ func (f *Forecaster) Backfill(key features.Key, dimension string, start time.Tim
 		return nil
 	}
 	p := f.pool(key.Pool)
-	s, err := p.seriesToFill(key, d, first, f.settleMinutes())
-	if err != nil {
-		return fmt.Errorf("back-fill of %s %s: %w", key, dimension, err)
+	if _, ok := p.search(key.Class); !ok && key.Class != features.TotalClass && f.classes() >= f.cfg.MaxClasses {
+		return fmt.Errorf("back-fill of %s %s: the maximum of %d classes is reached", key, dimension, f.cfg.MaxClasses)
+	}
+	c := p.class(key.Class)
+	s := c.series[d]
+	if s == nil {
+		s = p.addSeries(c, d)
+	}
+	if first <= s.history.Newest {
+		return fmt.Errorf("back-fill of %s %s: it overlaps the known minutes, which end at %s",
+			key, dimension, time.Unix((s.history.Newest+1)*60, 0).UTC().Format(time.RFC3339))
 	}
 	for i, y := range values {
 		s.push(first+int64(i), exact(y))
 	}
-	if key.Class != features.TotalClass { // the class was last seen at the end of the back-fill
-		c := p.class(key)
-		c.shape.Newest = max(c.shape.Newest, first+int64(len(values))-1)
-	}
+	c.shape.Newest = max(c.shape.Newest, s.history.Newest) // the class was last seen at the end of the back-fill
 	return nil
-}
-
-// seriesToFill finds or adds the series to fill in from a minute on.
-func (p *pool) seriesToFill(key features.Key, d int, first int64, settle int) (*series, error) {
-	if key.Class == features.TotalClass {
-		if p.total[d] == nil {
-			p.total[d] = p.newSeries(key, settle)
-		}
-		return p.total[d], checkNewer(p.total[d], first)
-	}
-	if p.find(key.Class) == nil && p.of.classes() >= p.of.cfg.MaxClasses {
-		return nil, fmt.Errorf("the maximum of %d classes is reached", p.of.cfg.MaxClasses)
-	}
-	c := p.class(key)
-	if c.series[d] == nil {
-		c.series[d] = p.newSeries(key, settle)
-	}
-	return c.series[d], checkNewer(c.series[d], first)
 }
 
 // classes is the number of classes of all pools.
@@ -80,12 +67,4 @@ func (f *Forecaster) classes() (n int) {
 		n += len(p.classes)
 	}
 	return n
-}
-
-// checkNewer returns an error if the series knows minute first or a later one.
-func checkNewer(s *series, first int64) error {
-	if h := s.history; h.Known > 0 && first <= h.Newest {
-		return fmt.Errorf("it overlaps the known minutes, which end at %s", time.Unix((h.Newest+1)*60, 0).UTC().Format(time.RFC3339))
-	}
-	return nil
 }

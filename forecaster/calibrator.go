@@ -292,7 +292,7 @@ func (f *Forecaster) Load(pool, dimension string, minute int64) float64 {
 		if p.name != pool {
 			continue
 		}
-		for d, s := range p.total {
+		for d, s := range p.total.series {
 			if s != nil && dimensions[d].Name == dimension {
 				return s.history.At(minute) * p.retries.factor(dimension, minute)
 			}

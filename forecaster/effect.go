@@ -112,7 +112,7 @@ func (x *effect) begin(minute int64, p *pool) {
 		x.Var = math.Min(x.Var+effectDrift*effectDrift, x.event.logSD()*x.event.logSD())
 	}
 	x.Begun, x.Expected, x.Noise = minute, nil, nil
-	for d, s := range p.total {
+	for d, s := range p.total.series {
 		var f Forecast
 		if s == nil || !s.forecast(&f) {
 			continue
@@ -156,7 +156,7 @@ func (p *pool) learnEvents(minute int64, demand func(dimension int) float64) {
 func (p *pool) amendSince(x *effect, newest int64, by float64) {
 	for m := x.Begun; m < newest; m++ {
 		factor := math.Exp(-by * x.event.strength(middle(m)))
-		for s := range p.series() {
+		for _, s := range p.series() {
 			s.history.Amend(m, s.history.At(m)*factor)
 		}
 	}

@@ -23,8 +23,8 @@ type Basis struct {
 
 // Covered counts outcomes at or below each published quantile, one in originEvery minutes, with a memory of a week.
 type Covered struct {
-	N     float32            `cbor:"1,keyasint"`
-	Below [NumLevels]float32 `cbor:"2,keyasint"`
+	N     float32
+	Below [NumLevels]float32
 }
 
 const coveredMemory = 7 * OriginsPerDay

@@ -2,7 +2,6 @@ package forecaster
 
 import (
 	"cmp"
-	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -19,7 +18,7 @@ type Config struct {
 	Settle time.Duration
 	// StaleAfter is the silence after which a pool's forecasts are stale.
 	StaleAfter time.Duration
-	// MaxClasses bounds the classes of all pools together, as in features.Config: about 30 KiB each. 0 or less means
+	// MaxClasses bounds the classes of all pools together, as in features.Config: about 37 KiB each. 0 or less means
 	// DefaultMaxClasses.
 	MaxClasses int
 	// Shown is the number of classes of a pool, heaviest by tokens first, in its forecasts. 0 or less means
@@ -58,8 +57,8 @@ type pool struct {
 	of       *Forecaster
 	name     string
 	calendar *model.Calendar
-	classes  []*class  // ordered by name
-	total    []*series // by index into dimensions; nil until the dimension is known
+	total    *class
+	classes  []*class // ordered by name
 	minute   features.PoolMinute
 	retries  retries
 
@@ -69,13 +68,13 @@ type pool struct {
 	effects []*effect // of this pool's events, in the order of the calendar
 }
 
-// class has series by index into dimensions; nil until the dimension is known.
+// class is a class of a pool, or its total.
 type class struct {
 	key    features.Key
-	series []*series
-	weight float64 // tokens with decay, as of shape.Newest
-	shown  bool    // in the output
-	began  bool    // while the pool was observed
+	series []*series // by index into dimensions; nil until the dimension is known
+	weight float64   // tokens with decay, as of shape.Newest
+	shown  bool      // in the output
+	began  bool      // while the pool was observed
 	shape  shape
 }
 
@@ -89,8 +88,6 @@ func New(cfg Config) *Forecaster {
 	}
 	return &Forecaster{cfg: cfg}
 }
-
-func (f *Forecaster) settleMinutes() int { return int(f.cfg.Settle / features.Minute) }
 
 // Observe takes the result of features.Aggregator.Close for one tick: the newest minute, and earlier minutes whose
 // counts or nowcasts changed, ordered by minute and key. Models start from nowcasts and learn from settled counts.
@@ -107,7 +104,7 @@ func (f *Forecaster) Observe(windows []features.Window, pools []features.PoolMin
 		for n < len(windows) && windows[n].Pool == windows[0].Pool && windows[n].Start.Equal(windows[0].Start) {
 			n++
 		}
-		f.pool(windows[0].Pool).observe(windows[:n], f.settleMinutes())
+		f.pool(windows[0].Pool).observe(windows[:n])
 		windows = windows[n:]
 	}
 	for i := range pools { // after the windows: a skipped gap in time is not silence of the classes
@@ -123,15 +120,8 @@ func (p *pool) forget(minute int64) {
 	p.classes = slices.DeleteFunc(p.classes, func(c *class) bool { return c.shape.Newest < minute-forgetAfter })
 }
 
-// sums over the classes of a pool in one minute, by index into dimensions.
-type sums struct {
-	newest []features.Estimate // of classes with no newer minute
-	delta  []float64           // change of the other classes
-	before []float64           // the pool's totals before
-}
-
 // observe takes the windows of one pool and one minute.
-func (p *pool) observe(windows []features.Window, settle int) {
+func (p *pool) observe(windows []features.Window) {
 	minute := windows[0].Start.Unix() / 60
 	p.rank(minute)
 	newest := minute > p.newest
@@ -140,15 +130,10 @@ func (p *pool) observe(windows []features.Window, settle int) {
 		p.expectEvents(minute)
 	}
 	multiplier := p.multiplier(minute)
-	t := sums{unknowns(), make([]float64, len(dimensions)), make([]float64, len(dimensions))}
-	for d, s := range p.total {
-		if s != nil {
-			t.before[d] = s.history.At(minute)
-		}
-	}
+	sum, change := slices.Repeat([]features.Estimate{unknown}, len(dimensions)), make([]float64, len(dimensions))
 	for i := range windows {
 		w := &windows[i]
-		c := p.class(features.Key{Pool: p.name, Class: w.Class})
+		c := p.class(w.Class)
 		c.addWeight(minute, w)
 		c.shape.observe(minute, w)
 		for d := range dimensions {
@@ -158,64 +143,48 @@ func (p *pool) observe(windows []features.Window, settle int) {
 			} else if multiplier != 1 {
 				scale(&now, 1/multiplier)
 			}
-			p.countClass(c, d, minute, now, &t, settle)
+			change[d] += p.count(c, d, minute, now)
+			if !math.IsNaN(now.Mean) {
+				sum[d] = plus(sum[d], now)
+			}
 		}
 	}
 	if newest {
-		p.learnEvents(minute, func(d int) float64 { return t.newest[d].Mean * multiplier })
+		p.learnEvents(minute, func(d int) float64 { return sum[d].Mean * multiplier })
 	}
-	for d := range dimensions {
-		p.updateTotal(d, minute, &t, settle)
-	}
-}
-
-// updateTotal updates the pool's total from the sums of its classes.
-func (p *pool) updateTotal(d int, minute int64, t *sums, settle int) {
-	s := p.total[d]
-	if s == nil {
-		if math.IsNaN(t.newest[d].Mean) {
-			return
+	for d, now := range sum {
+		if s := p.total.series[d]; s != nil && minute <= s.history.Newest { // only classes that changed are in the sum
+			now.Mean = s.history.At(minute)
+			if change[d] != 0 {
+				now.Mean = math.Max(0, zeroIfNaN(now.Mean)+change[d])
+			}
 		}
-		s = p.newSeries(features.Key{Pool: p.name, Class: features.TotalClass}, settle)
-		p.total[d] = s
+		p.count(p.total, d, minute, now)
 	}
-	if minute > s.history.Newest || s.history.Known == 0 {
-		s.push(minute, t.newest[d])
-		return
-	}
-	if t.delta[d] != 0 {
-		s.history.Amend(minute, math.Max(0, zeroIfNaN(t.before[d])+t.delta[d]))
-	}
-	s.learnReporting(minute, &t.newest[d], t.before[d])
 }
 
-// countClass adds the nowcast of a class's minute to its series and to the sums.
-func (p *pool) countClass(c *class, d int, minute int64, now features.Estimate, t *sums, settle int) {
-	s, ok := c.series[d], !math.IsNaN(now.Mean)
+// count adds the estimate of the newest minute, or replaces that of an earlier one. It returns the change of the
+// minute's mean.
+func (p *pool) count(c *class, d int, minute int64, now features.Estimate) (change float64) {
+	s := c.series[d]
 	if s == nil {
-		if !ok {
-			return
+		if math.IsNaN(now.Mean) {
+			return 0
 		}
 		if !slices.ContainsFunc(c.series, func(s *series) bool { return s != nil }) {
 			c.began = p.justBegan(c, minute)
 		}
-		s = p.newSeries(c.key, settle)
-		s.began = c.began
-		c.series[d] = s
+		s = p.addSeries(c, d)
 	}
-	if ok {
-		t.newest[d] = plus(t.newest[d], now)
+	if minute > s.history.Newest {
+		s.push(minute, now)
+		return zeroIfNaN(now.Mean)
 	}
-	if h := s.history; h.Known > 0 && minute <= h.Newest {
-		if was := h.At(minute); s.amend(minute, now) {
-			t.delta[d] += now.Mean - zeroIfNaN(was)
-		}
-		return
+	was := s.history.At(minute)
+	if !s.amend(minute, now) {
+		return 0
 	}
-	s.push(minute, now)
-	if ok {
-		t.delta[d] += now.Mean // used if this is an earlier minute of the pool: a class that appeared late
-	}
+	return now.Mean - zeroIfNaN(was)
 }
 
 // justBegan reports whether a class that is new in a minute has just begun: the 15 minutes before are known.
@@ -228,7 +197,7 @@ func (p *pool) justBegan(c *class, minute int64) bool {
 		}
 		return true
 	}
-	return c.key.Class != features.OverflowClass && slices.ContainsFunc(p.total, known)
+	return c.key.Class != features.OverflowClass && slices.ContainsFunc(p.total.series, known)
 }
 
 func zeroIfNaN(x float64) float64 {
@@ -256,31 +225,30 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 	for _, c := range p.classes {
 		now := c.shape.sum(0)
 		all.add(&now)
-		if !c.shown {
-			continue
-		}
-		for d, s := range c.series {
-			f := Forecast{Key: c.key, Dimension: dimensions[d].Name, Origin: origin}
-			if s == nil || !s.forecast(&f) {
-				continue
-			}
-			f.Basis.Now = now
-			events.apply(&f)
-			pf.Classes = append(pf.Classes, f)
+		if c.shown {
+			pf.Classes = append(pf.Classes, c.forecast(origin, now, &events)...)
 		}
 	}
-	for d, s := range p.total {
-		f := Forecast{Key: features.Key{Pool: p.name, Class: features.TotalClass}, Dimension: dimensions[d].Name, Origin: origin}
-		if s == nil || !s.forecast(&f) {
-			continue
-		}
-		f.Basis.Now = all
-		events.apply(&f)
-		f.Paths = samplePaths(&f.Minute)
-		pf.Total = append(pf.Total, f)
+	pf.Total = p.total.forecast(origin, all, &events)
+	for i := range pf.Total {
+		pf.Total[i].Paths = samplePaths(&pf.Total[i].Minute)
 	}
 	pf.Retries = p.retries.forecast(p.minute.Start.Unix()/60, pf.Total)
 	return pf
+}
+
+// forecast returns the forecasts of a class by dimension; now is its recent load.
+func (c *class) forecast(origin time.Time, now shapeSums, events *impact) (out []Forecast) {
+	for d, s := range c.series {
+		f := Forecast{Key: c.key, Dimension: dimensions[d].Name, Origin: origin}
+		if s == nil || !s.forecast(&f) {
+			continue
+		}
+		f.Basis.Now = now
+		events.apply(&f)
+		out = append(out, f)
+	}
+	return out
 }
 
 // Of returns the forecast of the pool's total for a dimension; nil if there is none.
@@ -302,7 +270,7 @@ func (f *Forecaster) pool(name string) *pool {
 			zone = f.cfg.Zone
 		}
 		p := &pool{
-			of: f, name: name, calendar: model.NewCalendar(zone), total: make([]*series, len(dimensions)), newest: -1,
+			of: f, name: name, calendar: model.NewCalendar(zone), total: newClass(name, features.TotalClass), newest: -1,
 		}
 		for j := range f.cfg.Events {
 			if e := &f.cfg.Events[j]; e.Pool == name {
@@ -323,26 +291,24 @@ func (f *Forecaster) SetZone(name string, zone *time.Location) {
 	}
 	p := f.pools[i]
 	p.calendar = model.NewCalendar(zone)
-	for s := range p.series() {
+	for _, s := range p.series() {
 		s.history.Calendar = p.calendar
 	}
 }
 
+// all are the total and the classes.
+func (p *pool) all() []*class { return append([]*class{p.total}, p.classes...) }
+
 // series are those of the total and of all classes.
-func (p *pool) series() iter.Seq[*series] {
-	return func(yield func(*series) bool) {
-		for i := -1; i < len(p.classes); i++ {
-			all := p.total
-			if i >= 0 {
-				all = p.classes[i].series
-			}
-			for _, s := range all {
-				if s != nil && !yield(s) {
-					return
-				}
+func (p *pool) series() (all []*series) {
+	for _, c := range p.all() {
+		for _, s := range c.series {
+			if s != nil {
+				all = append(all, s)
 			}
 		}
 	}
+	return all
 }
 
 // Forget forgets a pool.
@@ -357,29 +323,35 @@ func (f *Forecaster) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(f.pools, name, func(p *pool, n string) int { return strings.Compare(p.name, n) })
 }
 
-// newSeries returns an empty series of a class of the pool, or of its total.
-func (p *pool) newSeries(key features.Key, settle int) *series {
-	s := newSeries(key, settle)
-	s.history.Calendar = p.calendar
+func newClass(pool, name string) *class {
+	return &class{key: features.Key{Pool: pool, Class: name}, series: make([]*series, len(dimensions))}
+}
+
+// search returns the index at which a class is or belongs.
+func (p *pool) search(name string) (int, bool) {
+	return slices.BinarySearchFunc(p.classes, name, func(c *class, n string) int { return strings.Compare(c.key.Class, n) })
+}
+
+// class finds or adds a class, in order of name, or finds the total.
+func (p *pool) class(name string) *class {
+	if name == features.TotalClass {
+		return p.total
+	}
+	i, ok := p.search(name)
+	if !ok {
+		c := newClass(p.name, name)
+		c.shown = len(p.classes) < p.of.cfg.Shown
+		p.classes = slices.Insert(p.classes, i, c)
+	}
+	return p.classes[i]
+}
+
+// addSeries adds an empty series to a class.
+func (p *pool) addSeries(c *class, d int) *series {
+	s := newSeries(c.key, int(p.of.cfg.Settle/features.Minute))
+	s.history.Calendar, s.began = p.calendar, c.began
+	c.series[d] = s
 	return s
-}
-
-// find returns a class; nil if it has no series.
-func (p *pool) find(name string) *class {
-	i, ok := slices.BinarySearchFunc(p.classes, name, func(c *class, n string) int { return strings.Compare(c.key.Class, n) })
-	if !ok {
-		return nil
-	}
-	return p.classes[i]
-}
-
-// class finds or adds a class, in order of name.
-func (p *pool) class(key features.Key) *class {
-	i, ok := slices.BinarySearchFunc(p.classes, key.Class, func(c *class, n string) int { return strings.Compare(c.key.Class, n) })
-	if !ok {
-		p.classes = slices.Insert(p.classes, i, &class{key: key, shown: len(p.classes) < p.of.cfg.Shown, series: make([]*series, len(dimensions))})
-	}
-	return p.classes[i]
 }
 
 const (

@@ -102,10 +102,10 @@ func TestAmendedMinutesReachTheTotal(t *testing.T) {
 	observePool(f, 100, map[string]func(int) float64{"a": func(int) float64 { return 10 }, "b": func(int) float64 { return 5 }}, "a", "b")
 	f.Observe([]features.Window{window("p", "a", 95, 30)}, nil)
 	p := f.pools[0]
-	if got := p.class(features.Key{Pool: "p", Class: "a"}).series[0].history.At(startMinute + 95); got != 30 {
+	if got := p.class("a").series[0].history.At(startMinute + 95); got != 30 {
 		t.Errorf("class reads %v", got)
 	}
-	if got := p.total[0].history.At(startMinute + 95); got != 35 {
+	if got := p.total.series[0].history.At(startMinute + 95); got != 35 {
 		t.Errorf("total reads %v", got)
 	}
 }

@@ -12,20 +12,20 @@ import (
 // The calibration was learned from forecasts that also started from nowcasts, so it includes their usual uncertainty.
 // Only the excess is added, for example when the service has just slowed down and the learned delays are wrong.
 type nowcast struct {
-	Newest features.Estimate `cbor:"1,keyasint"` // of the newest minute; Mean NaN if unknown
+	Newest features.Estimate // of the newest minute; Mean NaN if unknown
 	// Uncertain is the variance of the ten-minute level due to nowcasts, on the square-root scale; Usual its mean over
 	// a day.
-	Uncertain float64 `cbor:"2,keyasint"`
-	Usual     float64 `cbor:"3,keyasint"`
-	Seen      float64 `cbor:"4,keyasint"`
+	Uncertain float64
+	Usual     float64
+	Seen      float64
 	// NextSD is the part of the level's standard deviation, at the next minute, from minutes before it, in the series'
 	// unit.
-	NextSD float64 `cbor:"5,keyasint"`
+	NextSD float64
 	// Counted has a bit for each of the newest minutes, the newest lowest: 1 if something was counted. A nowcast above
 	// zero does not end silence.
-	Counted uint32 `cbor:"6,keyasint"`
+	Counted uint32
 	// Grown is the share of minutes, over an hour, in which an earlier one changed much.
-	Grown float64 `cbor:"7,keyasint,omitempty"`
+	Grown float64
 }
 
 // nowcastDecay is the weight of a minute relative to the next in a level of ten minutes.
@@ -92,14 +92,6 @@ func (a *nowcast) widen(q *Quantiles) {
 }
 
 var unknown = features.Estimate{Mean: math.NaN()}
-
-func unknowns() []features.Estimate {
-	out := make([]features.Estimate, len(dimensions))
-	for d := range out {
-		out[d] = unknown
-	}
-	return out
-}
 
 // exact is the estimate of an exact value; NaN if unknown.
 func exact(y float64) features.Estimate {

@@ -1,7 +1,6 @@
 package forecaster
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"math"
@@ -12,8 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/fxamacker/cbor/v2"
 )
 
 // plantedHours is for how many hours after a change of level coverage is looked at.
@@ -86,22 +83,11 @@ func (h *hourly) plus(o *hourly) {
 // fork is a copy of a series.
 func (s *series) fork(t testing.TB) *series {
 	t.Helper()
-	states := make([]*series, len(dimensions))
-	states[0] = s
-	var b bytes.Buffer
-	if err := cbor.NewEncoder(&b).Encode(seriesStates(states)); err != nil {
-		t.Fatal(err)
+	out := newSeries(testKey, s.settle)
+	if !out.unpack(s.pack()) {
+		t.Fatal("a series cannot be restored")
 	}
-	var out []*seriesState
-	if err := cbor.NewDecoder(&b).Decode(&out); err != nil {
-		t.Fatal(err)
-	}
-	f := New(Config{})
-	all, err := f.restoreAll(f.pool("p"), "c", out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all[0]
+	return out
 }
 
 // seasonal is the level that a day's rhythm gives minute i; a phase is a part of a day.

@@ -13,7 +13,7 @@ import (
 // corrects their coverage. A series learns from one origin in originEvery minutes, because errors of consecutive
 // minutes are alike.
 //
-// A series takes 6 KiB on its first day and 8 KiB after a week. A minute costs O(1), an origin one pass of the network.
+// A series takes 8 KiB. A minute costs O(1), an origin one pass of the network.
 type series struct {
 	settle  int   // minutes until an outcome is final
 	phase   int64 // minute of origins, modulo originEvery
@@ -346,8 +346,8 @@ func (s *series) forecast(f *Forecast) bool {
 		// The newest minute is unknown, or counts that seemed complete have grown: use the next minute's median.
 		f.Now.Mean = next
 	}
-	f.Known = s.history.Known
-	f.Confidence = confidence(s.history.Known)
+	f.Known = int(s.history.Known)
+	f.Confidence = confidence(f.Known)
 	f.Fallback = s.Last[midKnot].weight() > .5
 	f.Basis = s.basis(&v)
 	return true

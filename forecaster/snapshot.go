@@ -5,11 +5,10 @@ import (
 	"fmt"
 
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/forecaster/model"
 )
 
 // snapshotVersion changes with the network, the targets, the levels or the meaning of a state below.
-const snapshotVersion = 26
+const snapshotVersion = 27
 
 // VersionError means that a state has another version than this program reads.
 type VersionError struct {
@@ -21,7 +20,7 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("the %s's state has version %d, this program reads %d", e.Of, e.Version, e.Reads)
 }
 
-// state is the first part of a Forecaster's state. The other parts are the classes of its pools.
+// state is the first part of a Forecaster's state. The other parts are the totals and classes of its pools.
 type state struct {
 	Version int         `cbor:"1,keyasint"`
 	Pools   []poolState `cbor:"2,keyasint"`
@@ -29,8 +28,7 @@ type state struct {
 
 type poolState struct {
 	Name    string              `cbor:"1,keyasint"`
-	Classes int                 `cbor:"2,keyasint"` // number of classes
-	Total   []*seriesState      `cbor:"3,keyasint"`
+	Classes int                 `cbor:"2,keyasint"` // number of classes, the total included
 	Minute  features.PoolMinute `cbor:"4,keyasint"`
 
 	Ranked  int64         `cbor:"7,keyasint,omitempty"`
@@ -40,21 +38,12 @@ type poolState struct {
 }
 
 type classState struct {
-	Class  string         `cbor:"1,keyasint"`
-	Series []*seriesState `cbor:"2,keyasint,omitempty"`
-	Shape  shape          `cbor:"3,keyasint"`
-	Shown  bool           `cbor:"4,keyasint"`
-	Began  bool           `cbor:"5,keyasint"`
-	Weight float64        `cbor:"6,keyasint"`
-}
-
-type seriesState struct {
-	History     model.HistoryState `cbor:"1,keyasint"`
-	Anchor      nowcast            `cbor:"2,keyasint"`
-	Learned     int64              `cbor:"3,keyasint,omitempty"`
-	Unit        float64            `cbor:"4,keyasint"`
-	Origins     []byte             `cbor:"5,keyasint"` // binary.Write format, for speed: there may be tens of thousands of series
-	Corrections []byte             `cbor:"6,keyasint"`
+	Class  string   `cbor:"1,keyasint"`
+	Series [][]byte `cbor:"2,keyasint"` // see series.pack; nil until the dimension is known
+	Shape  shape    `cbor:"3,keyasint"`
+	Shown  bool     `cbor:"4,keyasint"`
+	Began  bool     `cbor:"5,keyasint"`
+	Weight float64  `cbor:"6,keyasint"`
 }
 
 // Parts calls put with each part of the state, in the order in which Restore reads them. Only one class's state is in
@@ -62,18 +51,23 @@ type seriesState struct {
 func (f *Forecaster) Parts(put func(part any) error) error {
 	st := state{Version: snapshotVersion}
 	for _, p := range f.pools {
-		ps := poolState{
-			Name: p.name, Classes: len(p.classes), Total: seriesStates(p.total), Minute: p.minute, Ranked: p.ranked,
+		st.Pools = append(st.Pools, poolState{
+			Name: p.name, Classes: len(p.all()), Minute: p.minute, Ranked: p.ranked,
 			Newest: p.newest, Effects: p.effectStates(), Retries: p.retries,
-		}
-		st.Pools = append(st.Pools, ps)
+		})
 	}
 	if err := put(&st); err != nil {
 		return err
 	}
 	for _, p := range f.pools {
-		for _, c := range p.classes {
-			if err := put(&classState{c.key.Class, seriesStates(c.series), c.shape, c.shown, c.began, c.weight}); err != nil {
+		for _, c := range p.all() {
+			cs := classState{c.key.Class, make([][]byte, len(c.series)), c.shape, c.shown, c.began, c.weight}
+			for d, s := range c.series {
+				if s != nil {
+					cs.Series[d] = s.pack()
+				}
+			}
+			if err := put(&cs); err != nil {
 				return err
 			}
 		}
@@ -81,32 +75,32 @@ func (f *Forecaster) Parts(put func(part any) error) error {
 	return nil
 }
 
-func seriesStates(all []*series) []*seriesState {
-	out := make([]*seriesState, len(all))
-	for i, s := range all {
-		if s == nil {
-			continue
-		}
-		st := &seriesState{History: s.history.State(), Anchor: s.nowcast, Learned: s.learned, Unit: s.unit}
-		st.Origins, st.Corrections = pack(s.origins), pack(&s.corrections)
-		out[i] = st
-	}
-	return out
+// state has pointers to all that a snapshot keeps of a series: values of fixed size.
+func (s *series) state() []any {
+	return append(s.history.State(), &s.nowcast, &s.learned, &s.unit, s.origins, &s.corrections)
 }
 
-// pack writes fixed-size values in little-endian order.
-func pack(x any) []byte {
-	b, err := binary.Append(nil, binary.LittleEndian, x)
-	if err != nil {
-		panic(err) // the type has no fixed size
+// pack writes a series in little-endian order: there may be tens of thousands, and CBOR takes longer.
+func (s *series) pack() (b []byte) {
+	for _, part := range s.state() {
+		var err error
+		if b, err = binary.Append(b, binary.LittleEndian, part); err != nil {
+			panic(err) // the type has no fixed size
+		}
 	}
 	return b
 }
 
-// unpack reads what pack wrote; false if the length differs.
-func unpack(b []byte, x any) bool {
-	n, err := binary.Decode(b, binary.LittleEndian, x)
-	return err == nil && n == len(b)
+// unpack reads what pack wrote; false if it has another shape.
+func (s *series) unpack(b []byte) bool {
+	for _, part := range s.state() {
+		n, err := binary.Decode(b, binary.LittleEndian, part)
+		if err != nil {
+			return false
+		}
+		b = b[n:]
+	}
+	return len(b) == 0 && s.history.Newest >= -1 && s.learned <= s.history.Newest
 }
 
 // Restore creates a Forecaster from a state; next decodes the next part into its argument.
@@ -128,16 +122,12 @@ func Restore(cfg Config, next func(part any) error) (*Forecaster, error) {
 		if err := p.restoreEffects(ps.Effects); err != nil {
 			return nil, err
 		}
-		var err error
-		if p.total, err = f.restoreAll(p, features.TotalClass, ps.Total); err != nil {
-			return nil, err
-		}
 		for range ps.Classes {
 			var cs classState
 			if err := next(&cs); err != nil {
 				return nil, fmt.Errorf("forecaster state of a class of %s: %w", ps.Name, err)
 			}
-			if err := f.restoreClass(p, &cs); err != nil {
+			if err := p.restoreClass(&cs); err != nil {
 				return nil, err
 			}
 		}
@@ -145,34 +135,16 @@ func Restore(cfg Config, next func(part any) error) (*Forecaster, error) {
 	return f, nil
 }
 
-func (f *Forecaster) restoreAll(p *pool, class string, states []*seriesState) ([]*series, error) {
-	key := features.Key{Pool: p.name, Class: class}
-	if len(states) != len(dimensions) {
-		return nil, fmt.Errorf("forecaster state of %s has %d dimensions, this program forecasts %d", key, len(states), len(dimensions))
-	}
-	out := make([]*series, len(states))
-	for i, st := range states {
-		if st == nil {
-			continue
-		}
-		s := p.newSeries(key, f.settleMinutes())
-		if !s.history.Restore(st.History) || !unpack(st.Origins, s.origins) || !unpack(st.Corrections, &s.corrections) || st.Learned > st.History.Newest {
-			return nil, fmt.Errorf("forecaster state of %s does not have this program's shape (was features.revise changed?)", key)
-		}
-		s.nowcast, s.learned, s.unit = st.Anchor, st.Learned, st.Unit
-		out[i] = s
-	}
-	return out, nil
-}
-
-func (f *Forecaster) restoreClass(p *pool, cs *classState) (err error) {
-	c := p.class(features.Key{Pool: p.name, Class: cs.Class})
+func (p *pool) restoreClass(cs *classState) error {
+	c := p.class(cs.Class)
 	c.shape, c.shown, c.began, c.weight = cs.Shape, cs.Shown, cs.Began, cs.Weight
-	c.series, err = f.restoreAll(p, cs.Class, cs.Series)
-	for _, s := range c.series {
-		if s != nil {
-			s.began = c.began
+	if len(cs.Series) != len(dimensions) {
+		return fmt.Errorf("forecaster state of %s has %d dimensions, this program forecasts %d", c.key, len(cs.Series), len(dimensions))
+	}
+	for d, b := range cs.Series {
+		if b != nil && !p.addSeries(c, d).unpack(b) {
+			return fmt.Errorf("forecaster state of %s does not have this program's shape (was features.revise changed?)", c.key)
 		}
 	}
-	return err
+	return nil
 }

@@ -3,7 +3,6 @@ package forecaster
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 	_ "time/tzdata"
@@ -71,14 +70,7 @@ func TestZonesReachEverySeries(t *testing.T) {
 	for _, x := range []*Forecaster{f, g} {
 		n := 0
 		for _, p := range x.pools {
-			all := slices.Clone(p.total)
-			for _, c := range p.classes {
-				all = append(all, c.series...)
-			}
-			for _, s := range all {
-				if s == nil {
-					continue
-				}
+			for _, s := range p.series() {
 				n++
 				if got, want := s.history.Calendar.Local(0), map[string]int64{"p": 330}[p.name]; got != want {
 					t.Errorf("a series of pool %s has its clock %d minutes ahead of UTC, want %d", p.name, got, want)

@@ -1,24 +1,20 @@
 package model
 
-import (
-	"encoding/binary"
-	"math"
-)
+import "math"
 
 // A non-negative value in 16 bits: 6 bits of exponent and 10 of mantissa. The rounding error is at most one part in 2,048
 // (0.05 %) between 2⁻²⁴ and 2³⁹. Smaller values round to zero or 2⁻²⁴, larger ones become the largest. All bits set: not
 // known. Codes have the order of values.
 const (
-	compactDrop  = 13 // dropped bits of a float32's mantissa
-	compactBias  = (127 - 25) << 10
-	compactMost  = 0xfffe
-	compactNaN   = 0xffff
-	compactBytes = 2
+	compactDrop = 13 // dropped bits of a float32's mantissa
+	compactBias = (127 - 25) << 10
+	compactMost = 0xfffe
+	compactNaN  = 0xffff
 )
 
 // compact is the code of y, rounded to nearest, ties to even.
 func compact(y float32) uint16 {
-	if isNaN(y) {
+	if math.IsNaN(float64(y)) {
 		return compactNaN
 	}
 	bits := math.Float32bits(max(y, 0))
@@ -36,21 +32,4 @@ func expand(code uint16) float32 {
 		return nan32
 	}
 	return math.Float32frombits((uint32(code) + compactBias) << compactDrop)
-}
-
-// compacts are values in 16 bits each, little-endian. They are bytes, so a snapshot holds them at the same size.
-type compacts []byte
-
-func newCompacts(n int) compacts {
-	c := make(compacts, n*compactBytes)
-	for i := range c {
-		c[i] = 0xff
-	}
-	return c
-}
-
-func (c compacts) at(i int64) float32 { return expand(binary.LittleEndian.Uint16(c[i*compactBytes:])) }
-
-func (c compacts) set(i int64, y float32) {
-	binary.LittleEndian.PutUint16(c[i*compactBytes:], compact(y))
 }

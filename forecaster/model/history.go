@@ -7,26 +7,23 @@ const (
 	ringMinutes  = 26 * 60 // covers the same time yesterday, with smoothing, also on a day of 25 hours
 	binMinutes   = 10      // resolution of the last 8 days
 	day          = 1440
-	dayBins      = day / binMinutes
-	ringBins     = 8 * dayBins // covers the same time last week
+	ringBins     = 8 * day / binMinutes // covers the same time last week
 )
 
 // History is the past of one series: the last 26 hours by the minute, the last 8 days by ten minutes, and averages at
 // several time scales. Minutes count from the Unix epoch. An unknown minute is NaN and is left out of every mean.
-// Minutes older than an hour, and bins, are kept in 16 bits: within 0.05 %. Memory: 4 KiB on the first day, 6 KiB after
-// a week. Push and Amend are O(1).
+// Minutes older than an hour, and bins, are kept in 16 bits: within 0.05 %. Memory: 6 KiB. Push and Amend are O(1).
 type History struct {
-	Newest int64 // the newest minute pushed; valid if Known > 0
-	Known  int   // number of known minutes ever pushed
+	Newest int64 // the newest minute pushed; -1 before the first
+	Known  int64 // number of known minutes ever pushed
 	// Calendar is the local time of seasons; not part of the state.
 	Calendar *Calendar
 
-	recent  [exactMinutes]float32 // by minute mod exactMinutes
-	ring    compacts              // by minute mod ringMinutes
-	bins    bins                  // means, by bin mod ringBins
-	levels  [len(levelMinutes)]float64
-	started bool
-	moves   moves
+	recent [exactMinutes]float32 // by minute mod exactMinutes
+	ring   [ringMinutes]uint16   // compact values, by minute mod ringMinutes
+	bins   [ringBins]uint16      // compact means, by bin mod ringBins
+	levels [len(levelMinutes)]float64
+	moves  moves
 }
 
 // levelMinutes are the time constants of the exponentially weighted levels.
@@ -41,9 +38,15 @@ const (
 
 // NewHistory returns an empty history.
 func NewHistory() *History {
-	h := &History{ring: newCompacts(ringMinutes)}
+	h := &History{Newest: -1}
 	for i := range h.recent {
 		h.recent[i] = nan32
+	}
+	for i := range h.ring {
+		h.ring[i] = compactNaN
+	}
+	for i := range h.bins {
+		h.bins[i] = compactNaN
 	}
 	return h
 }
@@ -52,15 +55,13 @@ var nan32 = float32(math.NaN())
 
 // Push appends minute m with value y (NaN: not known). Minutes come in ascending order; skipped minutes become unknown.
 func (h *History) Push(m int64, y float64) {
-	if h.started {
-		for s := max(h.Newest+1, m-ringMinutes); s < m; s++ {
-			h.put(s, nan32)
-		}
-		for b := max(h.Newest/binMinutes+1, m/binMinutes-ringBins+1); b <= m/binMinutes; b++ {
-			h.bins.set(b%ringBins, nan32)
-		}
+	for s := max(h.Newest+1, m-ringMinutes); s < m; s++ {
+		h.put(s, nan32)
 	}
-	h.Newest, h.started = m, true
+	for b := max(h.Newest/binMinutes+1, m/binMinutes-ringBins+1); b <= m/binMinutes; b++ {
+		h.bins[b%ringBins] = compactNaN
+	}
+	h.Newest = m
 	h.put(m, float32(y))
 	if math.IsNaN(y) {
 		return
@@ -76,19 +77,19 @@ func (h *History) Push(m int64, y float64) {
 
 func (h *History) put(m int64, y float32) {
 	h.recent[m%exactMinutes] = y
-	h.ring.set(m%ringMinutes, y)
+	h.ring[m%ringMinutes] = compact(y)
 }
 
 // bin sets a bin to the mean of its minutes; the ring still holds all of them.
 func (h *History) bin(b int64) {
-	h.bins.set(b%ringBins, float32(h.Mean(b*binMinutes, (b+1)*binMinutes-1)))
+	h.bins[b%ringBins] = compact(float32(h.Mean(b*binMinutes, (b+1)*binMinutes-1)))
 }
 
 // Amend replaces the value of an earlier minute that the ring still holds. Levels change by the weight that the old
 // value still has, as if all minutes since were known; a minute that was unknown enters with the weight that it would
 // have by now.
 func (h *History) Amend(m int64, y float64) {
-	if !h.started || m > h.Newest || m <= h.Newest-ringMinutes || math.IsNaN(y) {
+	if m > h.Newest || m <= h.Newest-ringMinutes || math.IsNaN(y) {
 		return
 	}
 	if old := h.At(m); math.IsNaN(old) {
@@ -106,7 +107,7 @@ func (h *History) Amend(m int64, y float64) {
 	if m > h.Newest-exactMinutes {
 		h.recent[m%exactMinutes] = float32(y)
 	}
-	h.ring.set(m%ringMinutes, float32(y))
+	h.ring[m%ringMinutes] = compact(float32(y))
 	if b := m / binMinutes; b*binMinutes > h.Newest-ringMinutes {
 		h.bin(b)
 	}
@@ -116,13 +117,13 @@ func (h *History) Amend(m int64, y float64) {
 //
 //go:norace
 func (h *History) At(m int64) float64 {
-	if !h.started || m > h.Newest || m <= h.Newest-ringMinutes || m < 0 {
+	if m > h.Newest || m <= h.Newest-ringMinutes || m < 0 {
 		return math.NaN()
 	}
 	if m > h.Newest-exactMinutes {
 		return float64(h.recent[m%exactMinutes])
 	}
-	return float64(h.ring.at(m % ringMinutes))
+	return float64(expand(h.ring[m%ringMinutes]))
 }
 
 // Last is the newest known value among the last n minutes; NaN if there is none.
@@ -180,10 +181,10 @@ func (h *History) Bins(m int64) float64 {
 // days.
 func (h *History) Bin(m int64) float64 {
 	b := m / binMinutes
-	if !h.started || b < 0 || b > h.Newest/binMinutes || b <= h.Newest/binMinutes-ringBins {
+	if b < 0 || b > h.Newest/binMinutes || b <= h.Newest/binMinutes-ringBins {
 		return math.NaN()
 	}
-	return float64(h.bins.at(b % ringBins))
+	return float64(expand(h.bins[b%ringBins]))
 }
 
 // DayBefore is the minute with the same local time as m a day earlier: 23 to 25 hours.
@@ -200,36 +201,7 @@ func (h *History) Level(i int) float64 {
 	return h.levels[i]
 }
 
-// HistoryState is a History in a snapshot.
-type HistoryState struct {
-	Newest  int64     `cbor:"1,keyasint"`
-	Known   int       `cbor:"2,keyasint"`
-	Recent  []float32 `cbor:"3,keyasint"`
-	Ring    []byte    `cbor:"4,keyasint"` // of minutes, two bytes each
-	Bins    [][]byte  `cbor:"5,keyasint"` // of a day each, nil where nothing is known
-	Levels  []float64 `cbor:"6,keyasint"`
-	Started bool      `cbor:"7,keyasint"`
-	Moves   moves     `cbor:"8,keyasint"`
+// State has pointers to all that a snapshot keeps: values of fixed size.
+func (h *History) State() []any {
+	return []any{&h.Newest, &h.Known, h.recent[:], h.ring[:], h.bins[:], h.levels[:], &h.moves}
 }
-
-// State returns h's state; it shares memory with h.
-func (h *History) State() HistoryState {
-	return HistoryState{h.Newest, h.Known, h.recent[:], h.ring, h.bins.state(), h.levels[:], h.started, h.moves}
-}
-
-// Restore takes over a state; it returns false if the state has another shape.
-func (h *History) Restore(s HistoryState) bool {
-	if len(s.Recent) != exactMinutes || len(s.Ring) != len(h.ring) || len(s.Levels) != len(h.levels) || s.Newest < 0 {
-		return false
-	}
-	if !h.bins.restore(s.Bins) {
-		return false
-	}
-	h.Newest, h.Known, h.started = s.Newest, s.Known, s.Started
-	h.ring, h.moves = s.Ring, s.Moves
-	copy(h.recent[:], s.Recent)
-	copy(h.levels[:], s.Levels)
-	return true
-}
-
-func isNaN(x float32) bool { return x != x }

@@ -5,8 +5,6 @@ import "math"
 // moves are statistics of how a series moves: the difference, on the square-root scale, between the mean of 15 minutes
 // and the mean of the minutes 15 to 30 later. Exponentially weighted means over settled minutes.
 type moves struct {
-	_ struct{} `cbor:",toarray"`
-
 	Seen                           float64
 	Square, Up, Down, Peak, PeakSq [len(moveMinutes)]float64
 	Cross, Then, Now               [len(repeatMinutes)][2]float64 // products of this move and the move a day, or a week, before
