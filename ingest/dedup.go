@@ -40,22 +40,19 @@ func (d *Deduper) seen(h uint64) bool {
 	if h == 0 {
 		return false
 	}
-	if d.known(h) {
+	if _, known := d.previous[h]; known {
 		return true
 	}
-	if len(d.current) >= d.half {
+	before := len(d.current)
+	if d.current[h] = struct{}{}; len(d.current) == before {
+		return true
+	}
+	if len(d.current) == d.half {
 		d.forgotten += uint64(len(d.previous))
 		d.previous, d.current = d.current, d.previous
 		clear(d.current)
 	}
-	d.current[h] = struct{}{}
 	return false
-}
-
-func (d *Deduper) known(h uint64) bool {
-	_, now := d.current[h]
-	_, before := d.previous[h]
-	return now || before
 }
 
 // Known reports whether this record was seen before, without remembering it.
@@ -63,7 +60,10 @@ func (d *Deduper) Known(pool, id string, attempt int, phase Phase) bool {
 	if id == "" {
 		return false
 	}
-	return d.known(d.hash(pool, id, attempt, phase))
+	h := d.hash(pool, id, attempt, phase)
+	_, now := d.current[h]
+	_, before := d.previous[h]
+	return now || before
 }
 
 // hashRecord prefixes each part with its length, so that records have different bytes. It returns key for reuse.

@@ -108,7 +108,6 @@ func (x *Decoder) Decode(m Meta, data []byte, lim ingest.Limits, b *ingest.Batch
 	d.meta, d.limits, d.batch = m, lim, b
 	d.message(data)
 	d.inflater.release()
-	d.json.reset(nil)
 	if d.scratch = d.scratch[:0]; cap(d.scratch) > keepScratch {
 		d.scratch = nil
 	}
@@ -150,6 +149,9 @@ func (d *decoder) message(data []byte) {
 		return
 	}
 	for _, name := range [...]*string{&d.meta.Pool, &d.meta.Class, &d.meta.Replica, &d.meta.Source} {
+		if *name == "" {
+			continue
+		}
 		d.refusal = ingest.Refusal{}
 		d.scratch = append(d.scratch[:0], *name...)
 		if *name = d.label("a name in the subject or a header", d.scratch); d.refusal.Reason != "" {
@@ -178,6 +180,9 @@ func (d *decoder) message(data []byte) {
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
 func formatOf(contentType string) *format {
+	if contentType == "" {
+		return &formats[0]
+	}
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	mediaType = cmp.Or(strings.TrimSpace(mediaType), ContentTypeJSON)
 	for i := range formats {

@@ -92,6 +92,7 @@ func (d *decoder) document(data []byte, j *jsonReader, depth int, read func()) {
 		return
 	}
 	j.reset(data)
+	defer j.reset(nil) // it keeps no message
 	if j.kind() == 'n' {
 		d.fail(ingest.ReasonWrongType, "it is null, want an object")
 	}

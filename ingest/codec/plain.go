@@ -50,17 +50,22 @@ func (p *plain) next() byte {
 // text reads a string after its opening quote.
 func (p *plain) text() ([]byte, bool) {
 	for i, c := range p.data[p.at:] {
-		switch {
-		case c == '"':
+		if endsText[c] {
 			text := p.data[p.at : p.at+i]
 			p.at += i + 1
-			return text, true
-		case c < ' ' || c > '~' || c == '\\':
-			return nil, false
+			return text, c == '"'
 		}
 	}
 	return nil, false
 }
+
+// endsText marks the bytes that no plain string has: its closing quote, escapes, and what is not printable ASCII.
+var endsText = func() (ends [256]bool) {
+	for c := range ends {
+		ends[c] = c < ' ' || c > '~' || c == '"' || c == '\\'
+	}
+	return ends
+}()
 
 // value reads a string, a whole number that is not negative, or null.
 func (p *plain) value(v *value) (ok bool) {
