@@ -57,10 +57,6 @@ type Alert struct {
 	Resolved    bool              `json:"resolved" cbor:"7,keyasint"`
 }
 
-func eventID(pool string, generation int64) string {
-	return pool + "-" + strconv.FormatInt(generation, 10)
-}
-
 // GenerationOf is the generation in the id of a pool's event; ok is false for any other id.
 func GenerationOf(pool, id string) (generation int64, ok bool) {
 	digits, ok := strings.CutPrefix(id, pool+"-")
@@ -223,21 +219,12 @@ func (o ActiveAlert) compare(other ActiveAlert) int {
 // alert renders a firing condition. If the condition has ended but the alert is not resolved yet, the annotations are
 // the last ones, and the description says so. Advisory alerts have a label for routing.
 func (o *ActiveAlert) alert(now time.Time, resolved bool) Alert {
-	labels := map[string]string{"severity": string(o.Severity)}
-	if o.Pool != "" {
-		labels["pool"] = o.Pool
+	labels := map[string]string{
+		"severity": string(o.Severity), "pool": o.Pool, "role": o.Role, "resource": o.Resource, "class": o.Class,
 	}
+	maps.DeleteFunc(labels, func(_, value string) bool { return value == "" })
 	if o.Annotations["mode"] == string(Advisory) {
 		labels["mode"] = string(Advisory)
-	}
-	if o.Role != "" {
-		labels["role"] = o.Role
-	}
-	if o.Resource != "" {
-		labels["resource"] = o.Resource
-	}
-	if o.Class != "" {
-		labels["class"] = o.Class
 	}
 	a := Alert{
 		Name: o.Name, Labels: labels, Annotations: maps.Clone(o.Annotations),

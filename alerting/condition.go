@@ -87,12 +87,48 @@ func contradicted(d *Decision, cfg Config) (out []Condition) {
 	return out
 }
 
-// prospects are the conditions about the replicas of d's role.
+// prospects are the conditions about the replicas of d's role: that a resource saturates, before a new replica can be
+// ready, or while a bound of the pool blocks the replicas that this needs; that the reserve for failures is used; and
+// that the forecast is poor.
 func prospects(d *Decision, pf *forecaster.PoolForecast, cfg Config) (out []Condition) {
 	who, help := drivenBy(d.Drivers), relief(d, pf)
-	out = append(saturation(d, pf, who, help, cfg), limit(d, pf, who, help, cfg)...)
-	out = append(out, belowReserve(d, cfg)...)
-	return append(out, degraded(d, pf, cfg)...)
+	type evidence = []*ResourceEvidence
+	add := func(name AlertName, severity Severity, likely evidence, l alertWindow, end, action string, more ...string) *Condition {
+		c := condition(d, name, likely[0].Dimension, severity, cfg, words{
+			Summary:     d.outcome(likely[0], l.at(likely[0]), l.window) + end,
+			Description: sentence(d.odds(likely, l), who, done(d)), Action: action,
+		}.and(more...).and(d.besides(likely)...)).load(d, likely, l)
+		c.Fading = l.at(likely[0]) < l.threshold
+		out = append(out, c)
+		return &out[len(out)-1]
+	}
+	early, soon := d.warningWindow(cfg), d.pageWindow(cfg)
+	likely := d.likely(soon)
+	late := slices.DeleteFunc(slices.Clone(likely), func(r *ResourceEvidence) bool { return !d.late(r.ETA) })
+	if ahead := d.likely(early); len(ahead) > 0 {
+		c := add(SaturationAhead, Warning, ahead, early, "", d.toDo(help))
+		// A page for the same problem is enough: a firing warning stays active, but no new one is raised.
+		c.Fading = c.Fading || len(late) > 0
+		if d.WarnFrom > 0 {
+			c.Annotations["warning_threshold"] = d.threshold()
+		}
+	}
+	switch blocked := d.Needed > d.Limit; {
+	case blocked && len(likely) > 0:
+		add(AtCapacityLimit, severityOf(d), likely, soon, ", and no more replicas are allowed", d.toDo(help))
+	case !blocked && len(late) > 0:
+		action := capital(help + ".")
+		switch total := d.seen(); {
+		case d.Desired > total && (d.Mode == Advisory || d.Withheld != ""):
+			action = d.toDo(help) + " " + action
+		case d.overdue() && (d.Desired > total || d.Pending > 0):
+			action = d.toDo(help)
+		}
+		c := add(TooLateToWarm, severityOf(d), late, soon, ", and new replicas come too late", action,
+			fmt.Sprintf("A new replica needs %s to start.", span(d.Lead)))
+		c.Immediate = late[0].Probability >= sureProbability
+	}
+	return append(append(out, belowReserve(d, cfg)...), degraded(d, pf, cfg)...)
 }
 
 // faulty is the warning that part of the telemetry is missing or in the wrong minutes.
@@ -160,35 +196,6 @@ func (d *Decision) likely(l alertWindow) (out []*ResourceEvidence) {
 	return out
 }
 
-// saturation is the warning that the pool saturates, and the page if it does so before a new replica can be ready.
-func saturation(d *Decision, pf *forecaster.PoolForecast, who, help string, cfg Config) (out []Condition) {
-	early, soon := d.warningWindow(cfg), d.pageWindow(cfg)
-	late := slices.DeleteFunc(d.likely(soon), func(r *ResourceEvidence) bool { return !d.late(r.ETA) })
-	if likely := d.likely(early); len(likely) > 0 {
-		c := warning(d, likely, pf, who, help, cfg)
-		// A page for the same problem is enough: a firing warning stays active, but no new one is raised. If a limit
-		// blocks scaling, limit returns the page.
-		c.Fading = early.at(likely[0]) < early.threshold || len(late) > 0
-		out = append(out, c)
-	}
-	if len(late) > 0 && d.Needed <= d.Limit {
-		action := capital(help + ".")
-		switch total := d.seen(); {
-		case d.Desired > total && (d.Mode == Advisory || d.Withheld != ""):
-			action = d.toDo(help) + " " + action
-		case d.overdue() && (d.Desired > total || d.Pending > 0):
-			action = d.toDo(help)
-		}
-		page := condition(d, TooLateToWarm, late[0].Dimension, severityOf(d), cfg, words{
-			Summary:     d.outcome(late[0], late[0].Probability, soon.window) + ", and new replicas come too late",
-			Description: sentence(d.odds(late, soon), who, done(d)), Action: action,
-		}.and(fmt.Sprintf("A new replica needs %s to start.", span(d.Lead))).and(d.besides(late)...)).load(d, late, pf, soon)
-		page.Fading, page.Immediate = late[0].Probability < cfg.AlertProbability, late[0].Probability >= sureProbability
-		out = append(out, page)
-	}
-	return out
-}
-
 // reserveSlack is the share of the capacity left after a failure. A firing alert stays active while demand uses it.
 const reserveSlack = 0.9
 
@@ -246,19 +253,6 @@ func (d *Decision) belowReserve() (text string, fading bool) {
 	return fmt.Sprintf("demand needs %d of %d ready %sreplicas: if %s, %s", takes, d.Ready, d.role(), failures(d.Reserves.Failure), rest), fading
 }
 
-// warning is the early warning of a saturation.
-func warning(d *Decision, likely []*ResourceEvidence, pf *forecaster.PoolForecast, who, help string, cfg Config) Condition {
-	early := d.warningWindow(cfg)
-	c := condition(d, SaturationAhead, likely[0].Dimension, Warning, cfg, words{
-		Summary:     d.outcome(likely[0], early.at(likely[0]), early.window),
-		Description: sentence(d.odds(likely, early), who, done(d)), Action: d.toDo(help),
-	}.and(d.besides(likely)...)).load(d, likely, pf, early)
-	if d.WarnFrom > 0 {
-		c.Annotations["warning_threshold"] = d.threshold()
-	}
-	return c
-}
-
 // threshold describes the warning threshold, for people.
 func (d *Decision) threshold() string {
 	text := fmt.Sprintf("A warning begins at a chance of %s within %s.", percent(d.WarnFrom), span(forecaster.WarningWindow(d.Lead)))
@@ -280,21 +274,6 @@ func severityOf(d *Decision) Severity {
 		return Page
 	}
 	return Warning
-}
-
-// limit is the page that a bound of the pool blocks the replicas that a probable saturation needs.
-func limit(d *Decision, pf *forecaster.PoolForecast, who, help string, cfg Config) []Condition {
-	likely := d.likely(d.pageWindow(cfg))
-	if d.Needed <= d.Limit || len(likely) == 0 {
-		return nil
-	}
-	soon := d.pageWindow(cfg)
-	c := condition(d, AtCapacityLimit, likely[0].Dimension, severityOf(d), cfg, words{
-		Summary:     d.outcome(likely[0], likely[0].Probability, soon.window) + ", and no more replicas are allowed",
-		Description: sentence(d.odds(likely, soon), who, done(d)), Action: d.toDo(help),
-	}.and(d.besides(likely)...)).load(d, likely, pf, soon)
-	c.Fading = likely[0].Probability < cfg.AlertProbability
-	return []Condition{c}
 }
 
 // degraded is the warning that the forecast of the binding resource is poor: a baseline has been better for long, or
@@ -319,19 +298,15 @@ func degraded(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition 
 	}
 	covered := &f.Basis.Covered[1]
 	if below := float64(covered.Below[forecaster.L95]); covered.N >= driftOutcomes && below <= driftShare {
+		period := "24 hours"
+		if days := int(covered.N / forecaster.OriginsPerDay); days > 1 {
+			period = fmt.Sprintf("%d days", days)
+		}
 		poor.Description = fmt.Sprintf("In the last %s demand was above the forecast's upper limit in %s of the minutes, where 5 %% is right.",
-			days(float64(covered.N)/forecaster.OriginsPerDay), percent(1-below))
+			period, percent(1-below))
 		return []Condition{condition(d, ForecastDegraded, f.Dimension, Warning, cfg, poor)}
 	}
 	return nil
-}
-
-// days is a number of days in words.
-func days(d float64) string {
-	if n := int(d); n > 1 {
-		return fmt.Sprintf("%d days", n)
-	}
-	return "24 hours"
 }
 
 // condition fills in the fields that every condition has.
@@ -359,8 +334,12 @@ func (w words) annotations(name AlertName, pool string, cfg Config) map[string]s
 }
 
 // load adds annotations: which resource saturates, how likely, when, and which class drives it.
-func (c Condition) load(d *Decision, likely []*ResourceEvidence, pf *forecaster.PoolForecast, l alertWindow) Condition {
-	c.Annotations["saturation_probability"], c.Annotations["saturation_at"] = fmt.Sprintf("%.2f", l.at(likely[0])), written(d.Tick, likely[0].ETA.P50)
+func (c Condition) load(d *Decision, likely []*ResourceEvidence, l alertWindow) Condition {
+	at := fmt.Sprintf("beyond %d min", forecaster.Horizon)
+	if t := ahead(d.Tick, likely[0].ETA.P50); t != nil {
+		at = t.Format(time.RFC3339)
+	}
+	c.Annotations["saturation_probability"], c.Annotations["saturation_at"] = fmt.Sprintf("%.2f", l.at(likely[0])), at
 	var names []string
 	for _, r := range likely {
 		names = append(names, r.Dimension)
@@ -378,13 +357,6 @@ func Runbook(url string, name AlertName) string {
 		return strings.ReplaceAll(url, "{alert}", string(name))
 	}
 	return url + string(name)
-}
-
-func written(tick time.Time, eta time.Duration) string {
-	if t := ahead(tick, eta); t != nil {
-		return t.Format(time.RFC3339)
-	}
-	return fmt.Sprintf("beyond %d min", forecaster.Horizon)
 }
 
 // share100 is a ratio in percent, for people. It may exceed 1; more than 10 is not shown in figures.

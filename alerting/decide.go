@@ -194,14 +194,6 @@ func (st *State) update(p *plan, cfg Config) {
 // maxActions bounds the stored actions of each kind: one a minute.
 const maxActions = 24 * 60
 
-// asked is the number that the previous decision requested; current before the first one.
-func (st *State) asked(current int) int {
-	if st.LastTick.IsZero() {
-		return current
-	}
-	return st.LastDesired
-}
-
 // whyStay returns why the replicas that serve rows are not reduced, although fewer would do; "" if they may be. The
 // limit on scale-ins per day is in clamp.
 func (p *plan) whyStay(st *State, cfg Config, rows []resource) string {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -150,7 +151,7 @@ func (d *Decision) OwnAhead() (probability float64) {
 }
 
 // EventID is the idempotency key of the published advice: the same pool and generation is the same event.
-func (d *Decision) EventID() string { return eventID(d.Pool, d.Generation) }
+func (d *Decision) EventID() string { return d.Pool + "-" + strconv.FormatInt(d.Generation, 10) }
 
 // Risk is the probability that a resource saturates within the lead window without scaling; NaN if no capacity is
 // known.

@@ -122,9 +122,9 @@ func NewEvent(d *Decision) Event {
 		BindingResource: d.Binding, Probability: chance(d.Binding, d.Probability),
 		SaturationETA: at(tick, d.ETA), AfterFailure: d.binding().outage(tick),
 		LeadTime: math.Round(d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
-		Drivers: make([]DriverData, 0, len(d.Drivers)), Constraints: list(d.Constraints), Reason: d.Reason,
+		Drivers: make([]DriverData, 0, len(d.Drivers)), Constraints: append([]string{}, d.Constraints...), Reason: d.Reason,
 		Evidence: fmt.Sprintf("%s@%s#%d", d.Pool, tick.Format(time.RFC3339), d.Sequence),
-		Model:    d.Model, Confidence: string(d.Confidence), Warnings: list(d.Warnings),
+		Model:    d.Model, Confidence: string(d.Confidence), Warnings: append([]string{}, d.Warnings...),
 	}
 	data.Withheld, data.Admission = d.Withheld, d.Admission
 	if r := d.binding(); r != nil && r.Retries != nil {
@@ -193,21 +193,12 @@ func instant(t time.Time) *time.Time {
 	return new(t.UTC())
 }
 
-// list is s, or an empty list if nil, so that JSON has no null.
-func list(s []string) []string {
-	if s == nil {
-		return []string{}
-	}
-	return s
-}
-
 // chance is the probability that a resource saturates; nil without a projection.
 func chance(binding string, probability float64) *float64 {
 	if binding == "" {
 		return nil
 	}
-	probability = round(probability)
-	return &probability
+	return new(round(probability))
 }
 
 // round keeps four decimals, enough for a share or factor.

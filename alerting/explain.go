@@ -395,8 +395,7 @@ func (d *Decision) SeenFloor() *int {
 	if d.Floor == 0 && len(d.Resources) == 0 {
 		return nil
 	}
-	floor := d.Floor
-	return &floor
+	return new(d.Floor)
 }
 
 // binding is the evidence on the binding resource; nil without one.

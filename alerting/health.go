@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Vitals are the daemon's health, by its own clock. Counts are over Window.
@@ -70,13 +72,13 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 		switch {
 		case s.Disabled:
 			out = append(out, selfCondition(SinkFailing, s.Name, cfg, words{
-				Summary:     "Forewarm sends nothing to " + shorten(s.Name, maxName) + " until it is restarted",
+				Summary:     "Forewarm sends nothing to " + value.Cut(s.Name, maxName) + " until it is restarted",
 				Description: "The receiver answered that it is gone: " + brief(s.Err) + ". Other receivers are not affected.",
 				Action:      "Correct the receiver's address in the configuration, and restart Forewarm.",
 			}))
 		case s.Failing:
 			out = append(out, selfCondition(SinkFailing, s.Name, cfg, words{
-				Summary:     fmt.Sprintf("Forewarm has not reached %s since %s", shorten(s.Name, maxName), clock(s.Since)),
+				Summary:     fmt.Sprintf("Forewarm has not reached %s since %s", value.Cut(s.Name, maxName), clock(s.Since)),
 				Description: fmt.Sprintf("%d notifications wait. The newest error: %s. Other receivers are not affected.", s.Waiting, brief(s.Err)),
 				Action:      "Check the receiver, its address and its credentials.",
 			}))

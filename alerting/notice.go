@@ -124,38 +124,25 @@ func (n Notice) Life() time.Duration {
 
 // Sink delivers notices to one consumer. Send blocks until the consumer has the notice, or fails. It must be
 // idempotent, because a delivery that failed may have arrived. The dispatcher calls one Send at a time per sink. It
-// retries errors that are neither [Permanent] nor [Gone], after the pause of a [Later], until the notice expires.
+// retries until the notice expires, unless a [SendError] says otherwise.
 type Sink interface {
 	Name() string
 	Send(ctx context.Context, n Notice) error
 }
 
-// Permanent wraps an error that is not retried: the consumer refuses the notice.
-type Permanent struct{ Err error }
-
-// Error says what the wrapped error says.
-func (p Permanent) Error() string { return p.Err.Error() }
-
-// Unwrap is the wrapped error.
-func (p Permanent) Unwrap() error { return p.Err }
-
-// Gone wraps the error of a consumer that accepts no more notices.
-type Gone struct{ Err error }
-
-// Error says what the wrapped error says.
-func (g Gone) Error() string { return g.Err.Error() }
-
-// Unwrap is the wrapped error.
-func (g Gone) Unwrap() error { return g.Err }
-
-// Later wraps the error of a consumer that asks for a pause.
-type Later struct {
-	Err   error
-	After time.Duration
+// SendError is the error of a consumer that says how to go on. Other errors are retried.
+type SendError struct {
+	Err       error
+	Permanent bool          // the consumer refuses this notice: it is not retried
+	Gone      bool          // the consumer accepts no more notices
+	After     time.Duration // that the consumer asks to wait before the next attempt; 0 if it does not
 }
 
 // Error says what the wrapped error says.
-func (l Later) Error() string { return l.Err.Error() }
+func (e SendError) Error() string { return e.Err.Error() }
 
 // Unwrap is the wrapped error.
-func (l Later) Unwrap() error { return l.Err }
+func (e SendError) Unwrap() error { return e.Err }
+
+// Permanent wraps an error that is not retried.
+func Permanent(err error) error { return SendError{Err: err, Permanent: true} }

@@ -59,7 +59,9 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 		p.promptSupply = PromptSupply(now, &in.Pool, st)
 	}
 	p.current = p.supply.Ready + len(p.supply.Pending)
-	p.asked = st.asked(p.current)
+	if p.asked = p.current; !st.LastTick.IsZero() {
+		p.asked = st.LastDesired
+	}
 	if reported := finite(in.Minute.State.KVCapacityTokens); reported > 0 {
 		p.kvTokens = reported
 	}

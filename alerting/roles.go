@@ -126,21 +126,16 @@ func PromptSupply(now time.Time, p *capacity.Pool, st *State) forecaster.Supply 
 	return arrived(now, p, forecaster.Supply{Ready: st.Prefill - len(st.PrefillPending), Pending: st.PrefillPending})
 }
 
-// Serving is the capacity of the pool's own replicas; in a disaggregated pool, of the decode replicas. A learned rate
-// has the uncertainty that t gives; with a nil t, all rates are certain.
-func Serving(p *capacity.Pool, t *capacity.Trusted) forecaster.Capacity {
-	return serving{p, t, capacity.DecodeRole}
-}
-
-// Prompting is the same for the prefill replicas.
-func Prompting(p *capacity.Pool, t *capacity.Trusted) forecaster.Capacity {
-	return serving{p, t, capacity.PrefillRole}
+// CapacityOf is the capacity of a pool's replicas of one role; the role counts only in a disaggregated pool. A learned
+// rate has the uncertainty that t gives; with a nil t, all rates are certain.
+func CapacityOf(p *capacity.Pool, t *capacity.Trusted, role capacity.Role) forecaster.Capacity {
+	return serving{p, t, role}
 }
 
 type serving struct {
 	pool    *capacity.Pool
 	trusted *capacity.Trusted
-	role    capacity.Role // used if the pool is disaggregated
+	role    capacity.Role
 }
 
 // Spread is the interval of a learned rate, divided by its value. It is 1, 1 for other rates, and for an extrapolated

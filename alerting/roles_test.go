@@ -129,7 +129,7 @@ func prompted(t *testing.T, st State, cfg Config, reserves capacity.Reserves) (D
 	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(2500)}.input(t)
 	in.Pool.PrefillReserves = reserves
 	pf := promptPaths(&in)
-	in.Projection.Prompts = new(forecaster.Project(&pf, Prompting(&in.Pool, nil), &in.Pool.Warmup, PromptSupply(noon, &in.Pool, &st), reserves.Failure, 18*time.Minute, nil))
+	in.Projection.Prompts = new(forecaster.Project(&pf, CapacityOf(&in.Pool, nil, capacity.PrefillRole), &in.Pool.Warmup, PromptSupply(noon, &in.Pool, &st), reserves.Failure, 18*time.Minute, nil))
 	in.Projection.Prompts.Drivers = []forecaster.Driver{{Class: "agent", Cause: "prompt_length", Factor: 2.1, Share: .6}}
 	return Decide(noon, in, st, cfg)
 }
@@ -298,12 +298,12 @@ func TestPrefillAlerts(t *testing.T) {
 func TestServingHidesPrompts(t *testing.T) {
 	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(1)}.input(t)
 	for dimension, want := range map[string]bool{capacity.KV: true, capacity.Prefill: false} {
-		if _, ok := Serving(&in.Pool, nil).PerReplica(dimension, 0); ok != want {
+		if _, ok := CapacityOf(&in.Pool, nil, capacity.DecodeRole).PerReplica(dimension, 0); ok != want {
 			t.Errorf("%s: %t", dimension, ok)
 		}
 	}
 	in.Pool.Disaggregated = false
-	if _, ok := Serving(&in.Pool, nil).PerReplica(capacity.Prefill, 0); !ok {
+	if _, ok := CapacityOf(&in.Pool, nil, capacity.DecodeRole).PerReplica(capacity.Prefill, 0); !ok {
 		t.Error("prompts are nobody's")
 	}
 }
@@ -314,7 +314,7 @@ func TestServingIsAsUncertainAsWhatWasLearned(t *testing.T) {
 	guessed.Extrapolated = true
 	trusted := &capacity.Trusted{Prefill: learned, Decode: guessed}
 	for dimension, want := range map[string][2]float64{capacity.Prefill: {.8, 1.3}, capacity.Decode: {1, 1}, capacity.KV: {1, 1}} {
-		low, high := Serving(nil, trusted).(forecaster.Uncertain).Spread(dimension)
+		low, high := CapacityOf(nil, trusted, capacity.DecodeRole).(forecaster.Uncertain).Spread(dimension)
 		if [2]float64{low, high} != want {
 			t.Errorf("%s: %g to %g, want %v", dimension, low, high, want)
 		}

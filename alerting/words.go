@@ -10,6 +10,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // The sentences of alerts and of events' reasons; docs/style.md has the rules. Each fact has one sentence, in this
@@ -28,19 +29,11 @@ const (
 // of adds the pool's name to a summary. A long name is cut.
 func (d *Decision) of(summary string) string {
 	const before, after = "Pool ", ": "
-	return before + shorten(d.Pool, max(maxSummary-len(before+after)-len([]rune(summary)), 8)) + after + summary
+	return before + value.Cut(d.Pool, max(maxSummary-len(before+after)-len([]rune(summary)), 8)) + after + summary
 }
 
 // maxName is how many characters of a class or receiver a summary has.
 const maxName = 40
-
-// shorten cuts a name to limit characters.
-func shorten(name string, limit int) string {
-	if r := []rune(name); len(r) > limit {
-		return string(r[:limit-1]) + "…"
-	}
-	return name
-}
 
 // and adds sentences to the description as far as maxWords allows.
 func (w words) and(sentences ...string) words {
@@ -330,24 +323,16 @@ func describe(drivers []forecaster.Driver) string {
 	return fmt.Sprintf("%s has %s of the demand, and no change of it within the hour is certain yet", text, percent(first.Share))
 }
 
-// changes are the changes of a class within the hour: its cause, and a loss of cache hits.
+// changes are the changes of a class within the hour: its cause, and a loss of cache hits that is not small.
 func changes(d *forecaster.Driver) (out []string) {
-	lost := cacheLoss(d)
-	if d.Cause != "" && (d.Cause != forecaster.CauseCache || lost == "") {
+	lost := d.CacheLoss >= minLoss
+	if d.Cause != "" && (d.Cause != forecaster.CauseCache || !lost) {
 		out = append(out, Change(d.Cause, d.Factor))
 	}
-	if lost != "" {
-		out = append(out, lost)
+	if lost {
+		out = append(out, fmt.Sprintf("cache hits down from %s to %s", percent(d.CacheHit+d.CacheLoss), percent(d.CacheHit)))
 	}
 	return out
-}
-
-// cacheLoss is the loss of the cache hit ratio in words; "" if it is small.
-func cacheLoss(d *forecaster.Driver) string {
-	if d.CacheLoss < minLoss {
-		return ""
-	}
-	return fmt.Sprintf("cache hits down from %s to %s", percent(d.CacheHit+d.CacheLoss), percent(d.CacheHit))
 }
 
 // Change is one change of a class within the hour in words.

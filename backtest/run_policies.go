@@ -221,7 +221,8 @@ func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecas
 	pool.Warmup = v.pool.Warmup.Given(waiting)
 	supply, _ := alerting.CurrentSupply(t, minute, &pool, v.state, v.cfg.Mode)
 	window := forecaster.LeadTime(&pool.Warmup) + v.cfg.Hold
-	projection := forecaster.Project(f, alerting.Serving(&pool, nil), &pool.Warmup, supply, pool.Reserves.Failure, window, calibrator)
+	own := alerting.CapacityOf(&pool, nil, capacity.DecodeRole)
+	projection := forecaster.Project(f, own, &pool.Warmup, supply, pool.Reserves.Failure, window, calibrator)
 	in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: minute, Sequence: sequence}
 	var d alerting.Decision
 	d, v.state = alerting.Decide(t, in, v.state, v.cfg)

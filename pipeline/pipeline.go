@@ -556,9 +556,9 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		load := func(dimension string, minute int64) float64 { return p.forecaster.Load(f.Pool, dimension, minute) }
 		e.threshold.AddOutcomes(e.calibrator.Learn(t, load))
 		window := lead + cfg.Hold
-		projection := forecaster.Project(f, alerting.Serving(&pool, &trusted), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.calibrator)
+		projection := forecaster.Project(f, alerting.CapacityOf(&pool, &trusted, capacity.DecodeRole), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.calibrator)
 		if pool.Disaggregated {
-			projection.Prompts = new(forecaster.Project(f, alerting.Prompting(&pool, &trusted), &pool.Warmup, alerting.PromptSupply(t, &pool, &e.Decision), pool.PrefillReserves.Failure, window, &e.calibrator))
+			projection.Prompts = new(forecaster.Project(f, alerting.CapacityOf(&pool, &trusted, capacity.PrefillRole), &pool.Warmup, alerting.PromptSupply(t, &pool, &e.Decision), pool.PrefillReserves.Failure, window, &e.calibrator))
 		}
 		e.calibrator.Issue(f, &projection, &pool.Warmup)
 		if !t.After(e.Decision.LastTick) {

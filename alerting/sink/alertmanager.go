@@ -98,16 +98,16 @@ func (s *Alertmanager) Probe(ctx context.Context) (string, error) {
 func (s *Alertmanager) post(ctx context.Context, alerts []postable) error {
 	body, err := json.Marshal(alerts)
 	if err != nil {
-		return alerting.Permanent{Err: err}
+		return alerting.Permanent(err)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(body))
 	if err != nil {
-		return alerting.Permanent{Err: err}
+		return alerting.Permanent(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	err = post(s.client, req, s.name)
-	if gone, ok := errors.AsType[alerting.Gone](err); ok {
-		return alerting.Permanent(gone) // from a proxy: Alertmanager itself never answers 410
+	if answer, _ := errors.AsType[alerting.SendError](err); answer.Gone {
+		return alerting.Permanent(err) // from a proxy: Alertmanager itself never answers 410
 	}
 	return err
 }

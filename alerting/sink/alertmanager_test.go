@@ -121,7 +121,7 @@ func TestRealAlertmanager(t *testing.T) {
 	// What Alertmanager calls invalid must not be tried again.
 	bad := alert("", false)
 	bad.Alert.Labels = map[string]string{"no good label": "x"}
-	if _, permanent := errors.AsType[alerting.Permanent](s.Send(t.Context(), bad)); !permanent {
+	if answer, _ := errors.AsType[alerting.SendError](s.Send(t.Context(), bad)); !answer.Permanent {
 		t.Error("a bad label is worth no retry")
 	}
 }

@@ -375,18 +375,17 @@ const maxRetryAfter = time.Hour
 
 // record counts the outcome of an attempt, and returns whether to retry, and after which pause.
 func (l *lane) record(n alerting.Notice, err error) (retry bool, pause time.Duration) {
-	_, permanent := errors.AsType[alerting.Permanent](err)
-	_, gone := errors.AsType[alerting.Gone](err)
+	answer, _ := errors.AsType[alerting.SendError](err)
 	switch {
 	case err == nil:
 		l.count(func(s *Stats) { s.Sent++ })
 		l.recovered()
 		return false, 0
-	case gone:
+	case answer.Gone:
 		l.count(func(s *Stats) { s.Failed++; s.Disabled = true })
 		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: 1, Final: true, Disabled: true})
 		return false, 0
-	case permanent: // the sink works; only this notice fails
+	case answer.Permanent: // the sink works; only this notice fails
 		l.count(func(s *Stats) { s.Failed++ })
 		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: 1, Final: true})
 		return false, 0
@@ -397,10 +396,7 @@ func (l *lane) record(n alerting.Notice, err error) (retry bool, pause time.Dura
 	p := l.pace(n)
 	pause = min(p.first<<min(fails-1, 20), p.longest)
 	pause = pause/2 + time.Duration(rand.Float64()*float64(pause)/2)
-	if later, ok := errors.AsType[alerting.Later](err); ok {
-		pause = max(pause, min(later.After, maxRetryAfter))
-	}
-	return true, pause
+	return true, max(pause, min(answer.After, maxRetryAfter))
 }
 
 // failed counts a failure, and reports it if it is the first in a row or reportEvery has passed.

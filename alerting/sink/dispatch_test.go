@@ -284,7 +284,7 @@ func TestDispatcherGivesUp(t *testing.T) {
 	}{
 		"permanent": {
 			send: func(context.Context, int) error {
-				return fmt.Errorf("post: %w", alerting.Permanent{Err: errors.New("400")})
+				return fmt.Errorf("post: %w", alerting.Permanent(errors.New("400")))
 			},
 			notices: []alerting.Notice{decision("a", 1)}, want: func(s Stats) bool { return s == Stats{Sink: "s", Failed: 1} },
 		},
@@ -420,11 +420,11 @@ func TestDispatcherObeys(t *testing.T) {
 		busy := &script{name: "busy", send: func(_ context.Context, attempt int) error {
 			at = append(at, time.Since(start))
 			if attempt == 1 {
-				return alerting.Later{Err: errors.New("429"), After: 2 * time.Minute}
+				return alerting.SendError{Err: errors.New("429"), After: 2 * time.Minute}
 			}
 			return nil
 		}}
-		gone := &script{name: "gone", send: func(context.Context, int) error { return alerting.Gone{Err: errors.New("410")} }}
+		gone := &script{name: "gone", send: func(context.Context, int) error { return alerting.SendError{Err: errors.New("410"), Gone: true} }}
 		stats, err := deliver(t, []alerting.Sink{busy, gone}, func(log *memoryLog) {
 			log.enqueue(decision("a", 1))
 			synctest.Wait()

@@ -340,7 +340,7 @@ func TestErrorsHideTheURL(t *testing.T) {
 	if err == nil || slices.Contains([]byte(err.Error()), 'S') {
 		t.Errorf("%v", err)
 	}
-	if _, permanent := errors.AsType[alerting.Permanent](err); permanent {
+	if answer, _ := errors.AsType[alerting.SendError](err); answer.Permanent {
 		t.Error("nobody listening is no refusal")
 	}
 }

@@ -23,9 +23,8 @@ const maxReply = 512
 // client follows no redirect: only the configuration says where notices go. The context of a request bounds its time.
 var client = &http.Client{CheckRedirect: httpclient.Stay}
 
-// post sends req. It returns nil for 2xx, [alerting.Gone] for 410, a plain error or [alerting.Later] if a retry may
-// succeed (no answer, 408, 425, 429, 5xx), and else [alerting.Permanent]. Errors have the name to, but not the URL,
-// which may be a secret.
+// post sends req. It returns nil for 2xx, and else an [alerting.SendError] unless a retry may succeed (no answer, 408,
+// 425, 429, 5xx). Errors have the name to, but not the URL, which may be a secret.
 func post(client *http.Client, req *http.Request, to string) error {
 	resp, err := client.Do(req)
 	if err != nil {
@@ -43,16 +42,14 @@ func post(client *http.Client, req *http.Request, to string) error {
 	err = fmt.Errorf("post to %s: %s: %s", to, printable(resp.Status), printable(strings.TrimSpace(string(reply))))
 	switch {
 	case code == http.StatusGone:
-		return alerting.Gone{Err: err}
+		return alerting.SendError{Err: err, Gone: true}
 	case code/100 == 3:
-		return alerting.Permanent{Err: fmt.Errorf("post to %s: %s: redirects are not followed; set the URL that it leads to", to, resp.Status)}
+		return alerting.Permanent(fmt.Errorf("post to %s: %s: redirects are not followed; set the URL that it leads to",
+			to, resp.Status))
 	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code/100 == 5:
-		if after := retryAfter(resp.Header.Get("Retry-After"), time.Now()); after > 0 {
-			return alerting.Later{Err: err, After: after}
-		}
-		return err
+		return alerting.SendError{Err: err, After: retryAfter(resp.Header.Get("Retry-After"), time.Now())}
 	}
-	return alerting.Permanent{Err: err}
+	return alerting.Permanent(err)
 }
 
 // printable is text without control characters, which a terminal may interpret.

@@ -41,14 +41,14 @@ func (*NATS) KeepsAll() {}
 func (s *NATS) Send(ctx context.Context, n alerting.Notice) error {
 	m, err := s.message(n)
 	if err != nil {
-		return alerting.Permanent{Err: err}
+		return alerting.Permanent(err)
 	}
 	if _, err = s.deps.NATS.PublishMsg(ctx, m); err == nil {
 		return nil
 	}
 	err = fmt.Errorf("publish to %s: %w", m.Subject, err)
 	if errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrBadSubject) {
-		return alerting.Permanent{Err: err}
+		return alerting.Permanent(err)
 	}
 	return err
 }

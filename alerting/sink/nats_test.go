@@ -138,8 +138,8 @@ func TestNATSFaults(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
-			if _, permanent := errors.AsType[alerting.Permanent](err); permanent != tt.permanent {
-				t.Errorf("permanent %t, want %t: %v", permanent, tt.permanent, err)
+			if answer, _ := errors.AsType[alerting.SendError](err); answer.Permanent != tt.permanent {
+				t.Errorf("permanent %t, want %t: %v", answer.Permanent, tt.permanent, err)
 			}
 		})
 	}

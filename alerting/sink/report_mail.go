@@ -94,7 +94,7 @@ func (s *mailer) Send(ctx context.Context, n alerting.Notice) error {
 	}
 	m, err := s.message(n.Report, pages)
 	if err != nil {
-		return alerting.Permanent{Err: fmt.Errorf("%s: %w", s.Name(), err)}
+		return alerting.Permanent(fmt.Errorf("%s: %w", s.Name(), err))
 	}
 	client, err := s.client()
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *mailer) Send(ctx context.Context, n alerting.Notice) error {
 	err = fmt.Errorf("mail by %s: %w", client.ServerAddr(), err)
 	// Only a refusal of the mail itself is final; a wrong password or certificate can be corrected.
 	if isSend && refused.ErrorCode()/100 == 5 {
-		return alerting.Permanent{Err: err}
+		return alerting.Permanent(err)
 	}
 	return err
 }

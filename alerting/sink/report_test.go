@@ -281,8 +281,8 @@ func TestMailRefusals(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = m.Send(t.Context(), weekly())
-			if _, permanent := errors.AsType[alerting.Permanent](err); err == nil || permanent != c.permanent || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("permanent %v: %v", permanent, err)
+			if answer, _ := errors.AsType[alerting.SendError](err); err == nil || answer.Permanent != c.permanent || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("permanent %v: %v", answer.Permanent, err)
 			}
 			if len(server.mails) > 0 || strings.Contains(err.Error(), "sesame") {
 				t.Error("a mail was taken, or the password sent")

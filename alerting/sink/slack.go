@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // maxSlackText is how many characters of title and text are sent; Slack cuts longer messages.
@@ -36,7 +37,7 @@ func slackMessage(n alerting.Notice, now time.Time) ([]byte, error) {
 		context = append(context, "`forewarm explain "+n.Decision.EventID()+"`")
 	}
 	context = append(context, fmt.Sprintf("<!date^%d^{date_short_pretty} {time}|%s>", now.Unix(), now.UTC().Format("2006-01-02 15:04 UTC")))
-	body := cut("*"+slackEscape(title)+"*\n"+slackEscape(text), maxSlackText) + "\n" + strings.Join(context, " · ")
+	body := value.Cut("*"+slackEscape(title)+"*\n"+slackEscape(text), maxSlackText) + "\n" + strings.Join(context, " · ")
 	return json.Marshal(map[string]string{"text": body})
 }
 
@@ -68,17 +69,6 @@ func slackDecision(d *alerting.Decision) (title, text string) {
 	return fmt.Sprintf("%s %s: %d→%d replicas %s", sign, d.Pool, d.Ready+d.Pending, d.Desired, verb), d.Reason
 }
 
-// slackEscape is text with the three characters that Slack reads as control
+// slackEscape escapes the three characters that Slack reads as control
 // (https://api.slack.com/reference/surfaces/formatting).
-func slackEscape(s string) string { return slackEscaper.Replace(s) }
-
-var slackEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
-
-// cut is s, cut to limit characters.
-func cut(s string, limit int) string {
-	r := []rune(s)
-	if len(r) <= limit {
-		return s
-	}
-	return string(r[:limit-1]) + "…"
-}
+var slackEscape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace

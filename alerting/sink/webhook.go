@@ -120,11 +120,11 @@ func (s *Webhook) Send(ctx context.Context, n alerting.Notice) error {
 		return err // no pages
 	}
 	if err != nil {
-		return alerting.Permanent{Err: fmt.Errorf("%s: %w", s.Name(), err)}
+		return alerting.Permanent(fmt.Errorf("%s: %w", s.Name(), err))
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
-		return alerting.Permanent{Err: fmt.Errorf("%s: its URL cannot be used", s.Name())}
+		return alerting.Permanent(fmt.Errorf("%s: its URL cannot be used", s.Name()))
 	}
 	req.Header.Set("Content-Type", contentType)
 	req.Header.Set("User-Agent", "forewarm")

@@ -96,7 +96,7 @@ func TestWebhookVerifies(t *testing.T) {
 			})
 			s := newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URL: server.URL}, SecretFile: keyFile(t, tt.keys...)})
 			err := s.Send(t.Context(), decision("llama 70.b", 4))
-			if _, permanent := errors.AsType[alerting.Permanent](err); permanent == tt.ok || (err == nil) != tt.ok {
+			if answer, _ := errors.AsType[alerting.SendError](err); answer.Permanent == tt.ok || (err == nil) != tt.ok {
 				t.Fatalf("error %v", err)
 			}
 			if !tt.ok {

@@ -258,7 +258,7 @@ func (d *Daemon) pages(n *alerting.Report) (*sink.Pages, error) {
 		return nil, err
 	}
 	if !ok {
-		return nil, alerting.Permanent{Err: fmt.Errorf("report %s was replaced by a newer one before it was delivered: forewarm report -from %s -to %s makes it again", n.Name, n.From.Format(time.RFC3339), n.To.Format(time.RFC3339))}
+		return nil, alerting.Permanent(fmt.Errorf("report %s was replaced by a newer one before it was delivered: forewarm report -from %s -to %s makes it again", n.Name, n.From.Format(time.RFC3339), n.To.Format(time.RFC3339)))
 	}
 	pages := &sink.Pages{}
 	return pages, cbor.Unmarshal(data, pages)
