@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/network"
 )
 
 // Horizon is the forecast range in minutes.
@@ -62,16 +63,17 @@ type PoolForecast struct {
 // target is the mean of one minute (from == to), or the largest minute of a span. Minutes are leads counted from 1.
 type target struct{ from, to int }
 
-// targets are the leads of the network, and the window maximum. Minutes in between are interpolated: distributions
+// targets are those of the network: leads, and the window maximum. Minutes in between are interpolated: distributions
 // change slowly with the lead.
-var targets = [...]target{
-	{1, 1}, {2, 2}, {3, 3}, {5, 5}, {8, 8}, {11, 11}, {15, 15}, {18, 18}, {22, 22}, {26, 26}, {30, 30}, {40, 40},
-	{50, 50}, {Horizon, Horizon},
-	{WindowFrom, WindowTo},
-}
+var targets = func() (all [numTargets]target) {
+	for k, span := range network.Spans {
+		all[k] = target{span[0], span[1]}
+	}
+	return all
+}()
 
 const (
-	numTargets = len(targets)
+	numTargets = network.Targets
 	windowMax  = numTargets - 1 // index of the window maximum
 	numLeads   = numTargets - 1 // single leads come first
 	midLead    = 6              // index of the lead of 15 minutes

@@ -2,15 +2,16 @@ package forecaster
 
 import (
 	"math"
+	"slices"
 
-	"github.com/forewarm/forewarm/forecaster/model"
+	"github.com/forewarm/forewarm/forecaster/network"
 )
 
 // NumLevels is the number of quantile levels a forecast carries.
-const NumLevels = model.NumLevels
+const NumLevels = network.NumLevels
 
 // Levels are the quantile levels of every forecast, ascending.
-var Levels = model.Levels
+var Levels = [NumLevels]float64{.05, .1, .25, .5, .75, .8, .9, .95, .99}
 
 // Indices into Levels, for readers that want one of them.
 const (
@@ -56,11 +57,17 @@ func (q *Quantiles) CDF(x float64) float64 {
 	if !(x >= 0) {
 		return 0
 	}
-	lo, hi := q.below(x), q.upTo(x)
-	if hi > lo {
-		return (lo + hi) / 2
+	lo, hi := NumLevels, -1 // quantiles that equal x
+	for i, v := range q {
+		if v == x {
+			lo, hi = min(lo, i), i
+		}
 	}
 	switch {
+	case x == 0 && hi >= 0: // the quantile at level 0 is 0, too
+		return Levels[hi] / 2
+	case hi > lo:
+		return (Levels[lo] + Levels[hi]) / 2
 	case x < q[0]:
 		return Levels[0] * x / q[0]
 	case x >= q[n-1]:
@@ -78,29 +85,6 @@ func (q *Quantiles) CDF(x float64) float64 {
 	return Levels[i-1] + f*(Levels[i]-Levels[i-1])
 }
 
-// below and upTo are the lowest and highest level whose quantile is x; 0 if there is none. The quantile at level 0 is
-// 0.
-func (q *Quantiles) below(x float64) float64 {
-	if x == 0 {
-		return 0
-	}
-	for i, v := range q {
-		if v == x {
-			return Levels[i]
-		}
-	}
-	return 0
-}
-
-func (q *Quantiles) upTo(x float64) float64 {
-	for i := NumLevels - 1; i >= 0; i-- {
-		if q[i] == x {
-			return Levels[i]
-		}
-	}
-	return 0
-}
-
 // Sort makes q non-decreasing and non-negative. Rearranging crossed quantiles never raises the pinball loss
 // (Chernozhukov, Fernández-Val and Galichon 2010, doi:10.3982/ECTA7880).
 func (q *Quantiles) Sort() {
@@ -109,11 +93,7 @@ func (q *Quantiles) Sort() {
 			q[i] = 0
 		}
 	}
-	for i := 1; i < NumLevels; i++ {
-		for j := i; j > 0 && q[j] < q[j-1]; j-- {
-			q[j], q[j-1] = q[j-1], q[j]
-		}
-	}
+	slices.Sort(q[:])
 }
 
 // rootQuantiles is a distribution by the square roots of its quantiles at Levels. The normal score of a value is the
@@ -132,13 +112,7 @@ func (a *rootQuantiles) at(x, minWidth float64) float64 {
 
 // score is the inverse of at. A value that equals several quantiles has their middle score.
 func (a *rootQuantiles) score(z, minWidth float64) float64 {
-	lo, hi := 0, NumLevels-1
-	for lo < NumLevels-1 && float64(a[lo]) < z {
-		lo++
-	}
-	for hi > 0 && float64(a[hi]) > z {
-		hi--
-	}
+	lo, hi := a.around(z)
 	if lo < hi {
 		return (gaussian[lo] + gaussian[hi]) / 2
 	}
@@ -149,21 +123,27 @@ func (a *rootQuantiles) score(z, minWidth float64) float64 {
 
 // scoreRange is the range of scores of z: wider than a point if several quantiles equal it. At zero it begins at −∞.
 func (a *rootQuantiles) scoreRange(z, minWidth float64) (from, to float64) {
-	lo, hi := 0, NumLevels-1
+	switch lo, hi := a.around(z); {
+	case lo >= hi:
+		x := a.score(z, minWidth)
+		return x, x
+	case z == 0:
+		return math.Inf(-1), gaussian[hi]
+	default:
+		return gaussian[lo], gaussian[hi]
+	}
+}
+
+// around are the first quantile that is not below z and the last that is not above it, within the levels.
+func (a *rootQuantiles) around(z float64) (lo, hi int) {
+	hi = NumLevels - 1
 	for lo < NumLevels-1 && float64(a[lo]) < z {
 		lo++
 	}
 	for hi > 0 && float64(a[hi]) > z {
 		hi--
 	}
-	if lo >= hi {
-		x := a.score(z, minWidth)
-		return x, x
-	}
-	if z == 0 {
-		return math.Inf(-1), gaussian[hi]
-	}
-	return gaussian[lo], gaussian[hi]
+	return lo, hi
 }
 
 // shift moves a distribution; NaN does nothing.

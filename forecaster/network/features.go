@@ -29,17 +29,18 @@ type Input struct {
 type Group struct {
 	Name     string
 	from, to int
+	fill     func(*filler)
 }
 
 // Groups are all features, in their order.
 var Groups = [...]Group{
-	{"level", 0, 34},
-	{"single_minutes", 34, 50},
-	{"variability", 50, 59},
-	{"silence", 59, 67},
-	{"earlier_days", 67, 96},
-	{"recent_changes", 96, 116},
-	{"age", 116, NumFeatures},
+	{"level", 0, 34, (*filler).levels},
+	{"single_minutes", 34, 50, (*filler).minutes},
+	{"variability", 50, 59, (*filler).spreads},
+	{"silence", 59, 67, (*filler).silence},
+	{"earlier_days", 67, 96, (*filler).seasons},
+	{"recent_changes", 96, 116, (*filler).moves},
+	{"age", 116, NumFeatures, (*filler).age},
 }
 
 // NumFeatures is the length of Input.X.
@@ -54,29 +55,23 @@ func NewInput(h *model.History) (in Input, ok bool) {
 	}
 	in.Level, in.Spread = v.level, v.spread
 	f := filler{v: &v, x: &in.X}
-	f.levels()
-	f.end("level")
-	f.minutes()
-	f.end("single_minutes")
-	f.spreads()
-	f.end("variability")
-	f.silence()
-	f.end("silence")
-	f.seasons()
-	f.end("earlier_days")
-	f.moves()
-	f.end("recent_changes")
-	f.age()
-	f.end("age")
+	for _, g := range Groups {
+		if g.fill(&f); f.n != g.to {
+			panic(fmt.Sprintf("network: %d features after %s, Groups says %d", f.n, g.Name, g.to))
+		}
+	}
 	return in, true
 }
 
-// view is a history on the square-root scale. Sums are over the known ones of the newest i minutes.
+// sums are over the known ones of the newest minutes: of minutes, roots, their squares, minutes without demand, and
+// distances of the roots of pairs of neighbours.
+type sums struct{ count, sum, roots, squares, zeros, steps, pairs float64 }
+
+// view is a history on the square-root scale.
 type view struct {
 	h    *model.History
 	y, z [nearMinutes]float64 // minutes and their roots, newest first; NaN if unknown
-
-	count, sum, roots, squares, zeros, steps, pairs [nearMinutes + 1]float64
+	near [nearMinutes + 1]sums
 
 	bins, binSum [weekBins + 1]float64 // number and sum of the known ten-minute bins
 
@@ -112,7 +107,7 @@ func (v *view) read(h *model.History) bool {
 	}
 	v.readMinutes()
 	v.readBins()
-	if v.count[noiseMinutes] == 0 || v.largest == 0 {
+	if v.near[noiseMinutes].count == 0 || v.largest == 0 {
 		return false
 	}
 	far := max(0, h.Level(model.Level1d))
@@ -134,30 +129,25 @@ func (v *view) read(h *model.History) bool {
 
 //go:norace
 func (v *view) readMinutes() {
-	newest := v.h.Newest
-	last := math.NaN()
+	last, s := math.NaN(), sums{}
 	for i := range v.y {
-		y := v.h.At(newest - int64(i))
+		y := v.h.At(v.h.Newest - int64(i))
 		z := math.Sqrt(y)
 		v.y[i], v.z[i] = y, z
-		v.count[i+1], v.sum[i+1], v.roots[i+1], v.squares[i+1], v.zeros[i+1] = v.count[i], v.sum[i], v.roots[i], v.squares[i], v.zeros[i]
-		v.steps[i+1], v.pairs[i+1] = v.steps[i], v.pairs[i]
-		if math.IsNaN(y) {
-			last = z
-			continue
+		if !math.IsNaN(y) {
+			s.count++
+			s.sum += y
+			s.roots += z
+			s.squares += z * z
+			if y == 0 {
+				s.zeros++
+			}
+			if !math.IsNaN(last) {
+				s.steps += math.Abs(last - z)
+				s.pairs++
+			}
 		}
-		v.count[i+1]++
-		v.sum[i+1] += y
-		v.roots[i+1] += z
-		v.squares[i+1] += z * z
-		if y == 0 {
-			v.zeros[i+1]++
-		}
-		if !math.IsNaN(last) {
-			v.steps[i+1] += math.Abs(last - z)
-			v.pairs[i+1]++
-		}
-		last = z
+		last, v.near[i+1] = z, s
 	}
 }
 
@@ -260,23 +250,24 @@ func (v *view) readNoise() {
 // mean of the known ones of the newest n minutes; NaN if there is none.
 func (v *view) mean(n int) float64 {
 	if n < nearMinutes {
-		return v.sum[n] / v.count[n]
+		return v.near[n].sum / v.near[n].count
 	}
 	return v.binSum[n/10] / v.bins[n/10]
 }
 
 // deviation is the standard deviation of the roots of the newest n minutes.
 func (v *view) deviation(n int) float64 {
-	if v.count[n] == 0 {
+	s := &v.near[n]
+	if s.count == 0 {
 		return 0
 	}
-	mean := v.roots[n] / v.count[n]
-	return math.Sqrt(max(0, v.squares[n]/v.count[n]-mean*mean))
+	mean := s.roots / s.count
+	return math.Sqrt(max(0, s.squares/s.count-mean*mean))
 }
 
 // span is the root of the mean of the minutes [from, to) ago.
 func (v *view) span(from, to int) float64 {
-	return math.Sqrt((v.sum[to] - v.sum[from]) / (v.count[to] - v.count[from]))
+	return math.Sqrt((v.near[to].sum - v.near[from].sum) / (v.near[to].count - v.near[from].count))
 }
 
 func (v *view) extremes(n int) (lo, hi float64) {
@@ -300,15 +291,6 @@ type filler struct {
 	v *view
 	x *[NumFeatures]float32
 	n int
-}
-
-// end panics if the features so far do not end where the named group does.
-func (f *filler) end(group string) {
-	for _, g := range Groups {
-		if g.Name == group && f.n != g.to {
-			panic(fmt.Sprintf("network: %d features after %s, Groups says %d", f.n, g.Name, g.to))
-		}
-	}
 }
 
 // put appends a value, limited to ±10; NaN becomes 0.
@@ -338,7 +320,7 @@ func (f *filler) levels() {
 		f.from(math.Sqrt(v.mean(n)))
 	}
 	for _, n := range [...]int{5, 15, 30, 60, 240, 1440} {
-		f.from(v.roots[n] / v.count[n])
+		f.from(v.near[n].roots / v.near[n].count)
 	}
 	for i := range 5 {
 		f.from(v.z[i])
@@ -385,14 +367,14 @@ func (f *filler) spreads() {
 		f.units(v.deviation(n))
 	}
 	for _, n := range [...]int{15, 60, 240, 1440} {
-		f.units(v.steps[n] / max(1, v.pairs[n]))
+		f.units(v.near[n].steps / max(1, v.near[n].pairs))
 	}
 }
 
 func (f *filler) silence() {
 	v := f.v
 	for _, n := range [...]int{10, 30, 60, 240, 1440} {
-		f.put(v.zeros[n] / max(1, v.count[n]))
+		f.put(v.near[n].zeros / max(1, v.near[n].count))
 	}
 	same, run := 0.0, 0
 	for i := range 60 {
@@ -492,7 +474,7 @@ func (f *filler) moves() {
 func (f *filler) age() {
 	v := f.v
 	f.put(math.Log1p(float64(v.h.Known)) / 5)
-	f.put(v.count[noiseMinutes] / noiseMinutes)
+	f.put(v.near[noiseMinutes].count / noiseMinutes)
 	f.put(v.bins[dayBins] / dayBins)
 	f.put(math.Log(v.spread / v.size))
 	f.put(math.Log(v.move / v.spread))

@@ -5,9 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/forewarm/forewarm/forecaster/model"
 )
@@ -169,14 +168,10 @@ func TestSameOutputsAsTrainer(t *testing.T) {
 	}
 }
 
-func TestWeightsRoundTrip(t *testing.T) {
-	b := Fitted().Encode()
-	n, err := Decode(b)
-	if err != nil {
+func TestDecodeRefusesDamage(t *testing.T) {
+	b := slices.Clone(fitted)
+	if _, err := Decode(b); err != nil {
 		t.Fatal(err)
-	}
-	if diff := cmp.Diff(Fitted(), n); diff != "" {
-		t.Error(diff)
 	}
 	b[100] ^= 1
 	if _, err := Decode(b); err == nil {

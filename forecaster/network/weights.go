@@ -5,36 +5,24 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"math"
 	"sync"
 )
 
 // magic begins a file of weights; its digit changes with the features or the shape of the network.
 const magic = "forewarm net 2\n"
 
-// Encode returns the file format: magic, the weights as little-endian float32, and the CRC-32 of both.
-func (n *Net) Encode() []byte {
-	b := []byte(magic)
-	for _, w := range n.Weights {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(w))
-	}
-	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
-}
-
-// Decode reads weights that Encode wrote.
+// Decode reads a file of weights: magic, those of Net in their order as little-endian float32, and the CRC-32 of both.
 func Decode(b []byte) (*Net, error) {
 	n := &Net{}
-	end := len(magic) + 4*NumWeights
+	end := len(magic) + binary.Size(n)
 	switch {
 	case len(b) != end+4 || string(b[:len(magic)]) != magic:
 		return nil, fmt.Errorf("network: %d bytes are no weights of this version, which take %d", len(b), end+4)
 	case crc32.ChecksumIEEE(b[:end]) != binary.LittleEndian.Uint32(b[end:]):
 		return nil, fmt.Errorf("network: weights are damaged")
 	}
-	for i := range n.Weights {
-		n.Weights[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[len(magic)+4*i:]))
-	}
-	return n, nil
+	_, err := binary.Decode(b[len(magic):end], binary.LittleEndian, n)
+	return n, err
 }
 
 //go:embed weights.bin
