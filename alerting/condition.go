@@ -237,8 +237,8 @@ func (d *Decision) belowReserve() (text string, fading bool) {
 	left, takes, near := max(d.Ready-d.Reserves.Failure, 0), 0, 0
 	for i := range d.Resources {
 		r := &d.Resources[i]
-		takes = max(takes, replicasFor(r.Demand, r.PerReplica))
-		near = max(near, min(replicasFor(r.Demand/reserveSlack, r.PerReplica), d.Ready))
+		takes = max(takes, ReplicasFor(r.Demand, r.PerReplica))
+		near = max(near, min(ReplicasFor(r.Demand/reserveSlack, r.PerReplica), d.Ready))
 	}
 	if takes > d.Ready || max(takes, near) <= left {
 		return "", false

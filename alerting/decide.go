@@ -168,7 +168,7 @@ func (p *plan) consolidated(cfg Config) int {
 	if !s.Observed || len(p.supply.Pending) > 0 { // pending replicas are removed first, and have an empty cache
 		return 0
 	}
-	return replicasFor(float64(s.Ready)*min(finite(s.KVUsedMax), 1), p.danger(cfg))
+	return ReplicasFor(float64(s.Ready)*min(finite(s.KVUsedMax), 1), p.danger(cfg))
 }
 
 // danger is the share of a replica's KV cache above which the floor scales out: KVDanger, or the pool's own target.

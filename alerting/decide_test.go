@@ -438,7 +438,7 @@ func TestReplicasFor(t *testing.T) {
 		demand, per float64
 		want        int
 	}{{0, 5, 0}, {-3, 5, 0}, {5, 5, 1}, {5.01, 5, 2}, {0.30000000000000004, .1, 3}, {1e300, 1e-300, maxNeed}} {
-		if got := replicasFor(tt.demand, tt.per); got != tt.want {
+		if got := ReplicasFor(tt.demand, tt.per); got != tt.want {
 			t.Errorf("%g over %g takes %d, want %d", tt.demand, tt.per, got, tt.want)
 		}
 	}

@@ -151,8 +151,8 @@ func DecisionQuantile(pool *capacity.Pool, cfg Config) (tau float64, from Quanti
 // maxNeed bounds the computed number of replicas, far above the limit of any pool.
 const maxNeed = 1_000_000
 
-// replicasFor is the number of replicas with capacity per for demand. It tolerates rounding errors.
-func replicasFor(demand, per float64) int {
+// ReplicasFor is the number of replicas with capacity per for demand. It tolerates rounding errors.
+func ReplicasFor(demand, per float64) int {
 	return int(min(max(math.Ceil(demand/per-1e-9), 0), maxNeed))
 }
 
@@ -226,8 +226,8 @@ func (p *plan) resources(cfg Config) (own, prompts []resource) {
 		}
 		keep, _ := provision(f, p.confidence, minutes(p.lead+cfg.Cooldown))
 		keep += p.coldCache(f)
-		r := resource{forecast: f, now: replicasFor(f.Now.Mean, per), keep: replicasFor(keep, per), evidence: ResourceEvidence{
-			Dimension: f.Dimension, PerReplica: per, Demand: f.Now.Mean, NeedQuantile: need, NeedReplicas: replicasFor(need, per),
+		r := resource{forecast: f, now: ReplicasFor(f.Now.Mean, per), keep: ReplicasFor(keep, per), evidence: ResourceEvidence{
+			Dimension: f.Dimension, PerReplica: per, Demand: f.Now.Mean, NeedQuantile: need, NeedReplicas: ReplicasFor(need, per),
 			ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never},
 		}}
 		p.retried(&r, cfg)
@@ -292,7 +292,7 @@ func (p *plan) shortFrom(cfg Config) time.Time {
 		for i := range p.rows {
 			r := &p.rows[i]
 			demand := r.forecast.Minute[h].At(p.tau)
-			if !math.IsNaN(demand) && replicasFor(demand, r.evidence.PerReplica)+p.in.Pool.Reserves.Total() > p.supply.Ready {
+			if !math.IsNaN(demand) && ReplicasFor(demand, r.evidence.PerReplica)+p.in.Pool.Reserves.Total() > p.supply.Ready {
 				return p.now.Add(time.Duration(h) * features.Minute)
 			}
 		}

@@ -40,7 +40,7 @@ func (p *plan) retried(r *resource, cfg Config) {
 		there = p.promptSupply.Ready + len(p.promptSupply.Pending)
 	}
 	e := &r.evidence
-	calls := func(demand float64) int { return replicasFor(demand/factor, e.PerReplica) }
+	calls := func(demand float64) int { return ReplicasFor(demand/factor, e.PerReplica) }
 	out := &Retried{Attempts: p.in.Forecast.Factor(features.DimRequests), Factor: factor, Demand: e.Demand / factor, NeedReplicas: calls(e.NeedQuantile)}
 	bound := func(all, calls int) int {
 		most := maxRetryFactor * max(calls, 1)

@@ -2,7 +2,6 @@ package plan
 
 import (
 	_ "embed" // the templates
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
@@ -33,17 +32,10 @@ var (
 type number = value.Number
 
 // WriteJSON writes s as indented JSON; unknown numbers are null.
-func WriteJSON(w io.Writer, s *Sheet) error { return encode(w, s) }
+func WriteJSON(w io.Writer, s *Sheet) error { return value.WriteJSON(w, s) }
 
 // WriteMemoryJSON writes only a replica's memory.
-func WriteMemoryJSON(w io.Writer, m *Memory) error { return encode(w, m) }
-
-func encode(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
-}
+func WriteMemoryJSON(w io.Writer, m *Memory) error { return value.WriteJSON(w, m) }
 
 // render executes parts of the template; on an error it returns no partial text.
 func render(data any, parts ...string) (string, error) {

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"math"
 	"time"
 
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -20,8 +19,6 @@ type resource struct {
 	name, title, unit string
 	// demand of a load; NaN if unknown.
 	demand func(p *Pool, l Load) float64
-	// each is the capacity of one replica, 0 if unknown; nil if replicas do not add to it.
-	each func(p *Pool) float64
 	// whole is a limit of the whole pool, 0 if there is none; nil for resources of replicas.
 	whole func(p *Pool) float64
 	role  capacity.Role
@@ -31,27 +28,22 @@ var resources = []resource{
 	{
 		name: capacity.Requests, title: "requests/s", unit: "1/s",
 		demand: func(_ *Pool, l Load) float64 { return l.Requests },
-		each:   func(p *Pool) float64 { return p.each(capacity.Requests) },
 	},
 	{
 		name: capacity.Prefill, title: "prompt tokens/s to prefill", unit: "tokens/s", role: capacity.PrefillRole,
 		demand: func(_ *Pool, l Load) float64 { return l.Prompt - l.Cached },
-		each:   func(p *Pool) float64 { return p.each(capacity.Prefill) },
 	},
 	{
 		name: capacity.Decode, title: "output tokens/s", unit: "tokens/s", role: capacity.DecodeRole,
 		demand: func(_ *Pool, l Load) float64 { return l.Output },
-		each:   func(p *Pool) float64 { return p.each(capacity.Decode) },
 	},
 	{
 		name: capacity.KV, title: "active KV tokens", unit: "tokens", role: capacity.DecodeRole,
 		demand: func(p *Pool, l Load) float64 { return l.KV(p.prefillRate(), p.itl()) },
-		each:   func(p *Pool) float64 { return p.each(capacity.KV) },
 	},
 	{
 		name: capacity.Slots, title: "requests at once", unit: "requests", role: capacity.DecodeRole,
 		demand: func(p *Pool, l Load) float64 { return l.Running(p.prefillRate(), p.itl()) },
-		each:   func(p *Pool) float64 { return float64(p.Rates.MaxNumSeqs) },
 	},
 	{
 		name: RateLimit, title: "requests/min, limit", unit: "1/min",
@@ -76,11 +68,12 @@ type Pool struct {
 	WaitingPerReplica float64
 }
 
-func (p *Pool) each(dimension string) float64 {
-	per, ok := p.PerReplica(dimension, float64(p.Reported))
-	if !ok {
-		return 0
+// each is the capacity of one replica for a resource of replicas; 0 if unknown.
+func (p *Pool) each(r *resource) float64 {
+	if r.name == capacity.Slots {
+		return float64(p.Rates.MaxNumSeqs)
 	}
+	per, _ := p.PerReplica(r.name, float64(p.Reported))
 	return per
 }
 
@@ -105,11 +98,3 @@ func (p *Pool) replicas(role capacity.Role, lost int) int {
 	}
 	return max(n-lost, 0)
 }
-
-// ceilReplicas is the number of replicas that demand needs.
-func ceilReplicas(demand, each float64) int {
-	return int(min(math.Ceil(demand/each-1e-9), maxReplicas))
-}
-
-// maxReplicas bounds a computed number of replicas.
-const maxReplicas = 1_000_000

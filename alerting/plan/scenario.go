@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/internal/value"
 )
@@ -164,7 +165,7 @@ func (e *evaluation) capacityOf(r *resource) float64 {
 	if r.whole != nil {
 		return r.whole(e.pool) * e.c.Limits
 	}
-	return r.each(e.pool) * float64(e.pool.replicas(r.role, e.c.Lost))
+	return e.pool.each(r) * float64(e.pool.replicas(r.role, e.c.Lost))
 }
 
 func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
@@ -182,7 +183,7 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 		r := &resources[i]
 		demand, at := e.percentile(r)
 		have := e.capacityOf(r)
-		known := r.whole != nil && r.whole(e.pool) > 0 || r.whole == nil && r.each(e.pool) > 0
+		known := r.whole != nil && r.whole(e.pool) > 0 || r.whole == nil && e.pool.each(r) > 0
 		if !known && r.whole != nil {
 			continue // no such limit
 		}
@@ -190,7 +191,7 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 		if !known || at < 0 {
 			continue
 		}
-		if r.each != nil {
+		if r.whole == nil {
 			e.size(&o, r, demand)
 			if u := demand / max(have, math.SmallestNonzeroFloat64); u > worst {
 				worst, busiest = u, at
@@ -235,7 +236,7 @@ func use(name, title, unit string, demand, have float64) Use {
 
 // size raises the replicas of the outcome to the need of one resource.
 func (e *evaluation) size(o *Outcome, r *resource, demand float64) {
-	n := ceilReplicas(demand, r.each(e.pool))
+	n := alerting.ReplicasFor(demand, e.pool.each(r))
 	if e.pool.Disaggregated && r.role == capacity.PrefillRole {
 		o.Prefill = max(o.Prefill, n)
 		return

@@ -42,8 +42,7 @@ func (b *builder) endSeries() {
 	if b.scoring == nil {
 		return
 	}
-	_, end := b.bounds()
-	b.observe(end)
+	b.observe(b.end)
 	for _, a := range b.scoring.Scores() {
 		if a.N+a.Missing > 0 {
 			b.rows[b.scoring.seriesKey] = append(b.rows[b.scoring.seriesKey], accuracy(b.scoring.seriesKey, a))

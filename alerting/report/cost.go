@@ -34,7 +34,7 @@ const payersShown = 20
 // amount converts replica-minutes.
 func (v *Provision) amount(replicaMinutes float64) Amount {
 	hours := Number(replicaMinutes / 60)
-	a := Amount{ReplicaHours: hours, GPUHours: Number(math.NaN()), USD: hours * v.ReplicaHourUSD}
+	a := Amount{ReplicaHours: hours, GPUHours: value.Unknown, USD: hours * v.ReplicaHourUSD}
 	if v.GPUsPerReplica > 0 {
 		a.GPUHours = hours * Number(v.GPUsPerReplica)
 	}
@@ -44,10 +44,9 @@ func (v *Provision) amount(replicaMinutes float64) Amount {
 // costs divides what was paid in the minutes with known demand, capacity and replicas.
 func (b *builder) costs(pool string, v *Provision) (c Cost) {
 	var weights rates.CostWeights // replica-minutes that each resource alone needed
-	first, end := b.bounds()
-	needs, known := b.needs(pool), make([]bool, end)
-	b.eachMinute(pool, func(t *tick, minute int) {
-		if minute < first || needs[minute] == unknownNeed {
+	needs, known := b.needs(pool), make([]bool, b.end)
+	b.eachMinute(pool, b.first, func(t *tick, minute int) {
+		if needs[minute] == unknownNeed {
 			return
 		}
 		known[minute] = true
@@ -126,29 +125,25 @@ func (c *Cost) of(class string) CostShare {
 	if i := slices.IndexFunc(c.Classes, func(x CostShare) bool { return x.Name == class }); i >= 0 {
 		return c.Classes[i]
 	}
-	nan := Number(math.NaN())
+	nan := value.Unknown
 	return CostShare{Share: nan, UnitPrices: rates.UnitPrices[Number]{Request: nan, Served: nan, PromptTokens: nan, OutputTokens: nan}}
 }
 
 // totals sums up the demand of a pool in the period: the pool first, then classes by name.
 func (b *builder) totals(pool string) []Total {
 	byClass := map[string]*Total{}
-	of := func(class string) *Total {
-		t := byClass[class]
-		if t == nil {
-			nan := Number(math.NaN())
-			t = &Total{Class: class, Requests: nan, PromptTokens: nan, CachedTokens: nan, OutputTokens: nan}
-			byClass[class] = t
-		}
-		return t
-	}
-	first, end := b.bounds()
 	for k, values := range b.observed {
 		if k.Pool != pool {
 			continue
 		}
-		sum := sumOf(values[min(first, len(values)):min(end, len(values))])
-		switch t := of(k.Class); k.dimension {
+		sum := sumOf(values[min(b.first, len(values)):min(b.end, len(values))])
+		t := byClass[k.Class]
+		if t == nil {
+			nan := value.Unknown
+			t = &Total{Class: k.Class, Requests: nan, PromptTokens: nan, CachedTokens: nan, OutputTokens: nan}
+			byClass[k.Class] = t
+		}
+		switch k.dimension {
 		case features.DimRequests:
 			t.Requests = sum
 		case features.DimPrefill:
@@ -159,11 +154,9 @@ func (b *builder) totals(pool string) []Total {
 			t.OutputTokens = sum
 		}
 	}
-	for _, t := range byClass {
-		add(&t.PromptTokens, float64(t.CachedTokens))
-	}
 	out := make([]Total, 0, len(byClass))
 	for _, t := range byClass {
+		add(&t.PromptTokens, float64(t.CachedTokens))
 		out = append(out, *t)
 	}
 	slices.SortFunc(out, func(x, y Total) int {
@@ -174,7 +167,7 @@ func (b *builder) totals(pool string) []Total {
 
 // sumOf adds up minutes of rates per second, skipping unknown ones.
 func sumOf(values []float64) Number {
-	sum := Number(math.NaN())
+	sum := value.Unknown
 	for _, perSecond := range values {
 		add(&sum, perSecond*features.Minute.Seconds())
 	}

@@ -53,18 +53,17 @@ func newTick(d *alerting.Decision) tick {
 	return t
 }
 
-// eachMinute calls fn for every minute with a decision of the pool in force, with the newest one: until the next tick,
-// at most maxHold.
-func (b *builder) eachMinute(pool string, fn func(t *tick, minute int)) {
+// eachMinute calls fn for every minute from start on with a decision of the pool in force, with the newest one: until
+// the next tick, at most maxHold.
+func (b *builder) eachMinute(pool string, start int, fn func(t *tick, minute int)) {
 	ticks := b.ticks[pool]
-	_, end := b.bounds()
 	for i := range ticks {
 		from := b.index(ticks[i].at)
-		to := min(end, from+int(maxHold/features.Minute))
+		to := min(b.end, from+int(maxHold/features.Minute))
 		if i+1 < len(ticks) {
 			to = min(to, b.index(ticks[i+1].at))
 		}
-		for m := max(from, 0); m < to; m++ {
+		for m := max(from, start); m < to; m++ {
 			fn(&ticks[i], m)
 		}
 	}
@@ -126,7 +125,6 @@ func totalOf(pool, dimension string) seriesKey {
 // setLoadFactors sets, for each minute, the load factor of the first decision after it. Minutes after the last decision
 // have its factor. A decision covers at most maxHold.
 func (b *builder) setLoadFactors(pool string) {
-	_, end := b.bounds()
 	ticks, most := b.ticks[pool], int(maxHold/features.Minute)
 	from := 0
 	for i := range ticks {
@@ -137,9 +135,9 @@ func (b *builder) setLoadFactors(pool string) {
 		}
 		for _, c := range slices.Concat(ticks[i].capacities, ticks[i].prompts) {
 			key := totalOf(pool, c.dimension)
-			for m := max(from, at-most, 0); m < min(to, end) && c.retries > 1; m++ {
+			for m := max(from, at-most, 0); m < min(to, b.end) && c.retries > 1; m++ {
 				if b.retries[key] == nil {
-					b.retries[key] = slices.Repeat([]float64{1}, end)
+					b.retries[key] = slices.Repeat([]float64{1}, b.end)
 				}
 				b.retries[key][m] = c.retries
 			}

@@ -11,12 +11,13 @@
 //
 // # How each number is defined
 //
-// Minutes are whole minutes of UTC; people read times in Options.Zone. The period is [From, To). The decision in force
-// in a minute is the newest one at or before its start, for at most fifteen minutes. Ready, Pending, Desired and
-// resources of a minute are from it. Decisions and forecasts of the two hours before the period are read, too. Demand
-// is the settled one (forewarm_demand_*), for the pool that of class "*": each call once. Load is the work of replicas,
-// all attempts: demand times the load factor of the first decision after the minute (Retries.Factor of its resource; 1
-// if it has none), or of the last decision if none follows; 1 if that decision is more than fifteen minutes away.
+// Minutes are whole minutes of UTC; people read times in the zone of the report. The period is [From, To). The decision
+// in force in a minute is the newest one at or before its start, for at most fifteen minutes. Ready, Pending, Desired
+// and resources of a minute are from it. Decisions and forecasts of the two hours before the period are read, too.
+// Demand is the settled one (forewarm_demand_*), for the pool that of class "*": each call once. Load is the work of
+// replicas, all attempts: demand times the load factor of the first decision after the minute (Retries.Factor of its
+// resource; 1 if it has none), or of the last decision if none follows; 1 if that decision is more than fifteen minutes
+// away.
 //
 // Data: Minutes of the period; Observed, with any dimension of the pool known; Decided, with a decision in force; Gaps,
 // runs of minutes that are not Observed, the twenty longest.
@@ -43,11 +44,11 @@
 //
 // Saturation: a minute is saturated if the load of the pool in some resource is above ready replicas × capacity of one,
 // both by the decision in force; in a disaggregated pool, by the decode replicas. Saturated minutes at most
-// Options.Merge apart are one episode. It belongs to the period of its start. Forecast of an episode is the median
+// ten minutes apart are one episode. It belongs to the period of its start. Forecast of an episode is the median
 // forecast load of its peak minute at the horizon next to 15 minutes, over the same capacity. Cause names the class
 // with the largest rise of mean demand over the hour before, if it is half of the pool's rise. A warning is a run of
 // decisions, on fresh telemetry, whose probability is at least the pool's threshold for warnings (if that is unknown,
-// Options.Probability). Its claim lasts until Options.Merge and the lead time after its last decision, or its warning
+// 0.5). Its claim lasts until ten minutes and the lead time after its last decision, or its warning
 // window if that is longer. An episode that begins within a claim is in time if the warning came at least a lead time
 // before it, else late; outside of any claim it is missed. A warning without an episode is averted if load exceeded the
 // capacity that was ready at its start, else false. A warning that starts during an episode is not counted. If its

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // unknownNeed is the need of a minute with unknown demand or capacity.
@@ -13,9 +14,8 @@ const unknownNeed = -1
 // needs are the replicas that the load needed, by minute: in the resource that needs most, load over the capacity of
 // one by the decision in force, rounded up.
 func (b *builder) needs(pool string) []int {
-	_, end := b.bounds()
-	out := slices.Repeat([]int{unknownNeed}, end)
-	b.eachMinute(pool, func(t *tick, minute int) {
+	out := slices.Repeat([]int{unknownNeed}, b.end)
+	b.eachMinute(pool, b.first, func(t *tick, minute int) {
 		for _, c := range t.capacities {
 			if n := b.loadOf(pool, c.dimension, minute) / c.perReplica; c.perReplica > 0 && !math.IsNaN(n) {
 				out[minute] = max(out[minute], int(math.Ceil(n-1e-9)))
@@ -28,19 +28,15 @@ func (b *builder) needs(pool string) []int {
 // provision sums up replica-minutes; see the package comment for each definition.
 func (b *builder) provision(pool string) Provision {
 	needs := b.needs(pool)
-	out := Provision{ReplicaHourUSD: Number(math.NaN()), ShortMinuteUSD: Number(math.NaN()), LagMinutes: Number(math.NaN())}
+	out := Provision{ReplicaHourUSD: value.Unknown, ShortMinuteUSD: value.Unknown, LagMinutes: value.Unknown}
 	if basis, ok := b.basis[pool]; ok {
 		out.GPUsPerReplica = basis.GPUsPerReplica
 		out.ReplicaHourUSD, out.ShortMinuteUSD = known(basis.ReplicaHourUSD), known(basis.ShortMinuteUSD)
 	}
-	first, end := b.bounds()
 	var needed, over, under, paid int // replica-minutes
 	var lags []float64
-	required := slices.Repeat([]int{unknownNeed}, end-first)
-	b.eachMinute(pool, func(t *tick, minute int) {
-		if minute < first {
-			return
-		}
+	required := slices.Repeat([]int{unknownNeed}, b.end-b.first)
+	b.eachMinute(pool, b.first, func(t *tick, minute int) {
 		need := needs[minute]
 		if need == unknownNeed {
 			return
@@ -53,12 +49,10 @@ func (b *builder) provision(pool string) Provision {
 		paid += t.ready + t.pending
 		needed += need
 		over += max(0, t.ready-max(need+t.reserve, t.least))
-		if need > t.ready {
-			under += need - t.ready
-		}
-		required[minute-first] = max(need, t.least)
+		under += max(0, need-t.ready)
+		required[minute-b.first] = max(need, t.least)
 		if t.limit > 0 {
-			required[minute-first] = min(required[minute-first], t.limit)
+			required[minute-b.first] = min(required[minute-b.first], t.limit)
 		}
 	})
 	slices.Sort(lags)
@@ -66,7 +60,7 @@ func (b *builder) provision(pool string) Provision {
 	amount := func(replicaMinutes int) Amount { return out.amount(float64(replicaMinutes)) }
 	if out.KnownMinutes == 0 {
 		unknown := out.amount(math.NaN())
-		out.Needed, out.Over, out.Under, out.Paid, out.Static, out.Hindsight, out.ShortUSD = unknown, unknown, unknown, unknown, unknown, unknown, Number(math.NaN())
+		out.Needed, out.Over, out.Under, out.Paid, out.Static, out.Hindsight, out.ShortUSD = unknown, unknown, unknown, unknown, unknown, unknown, value.Unknown
 		return out
 	}
 	least := hindsight(required, int(math.Round(float64(out.LagMinutes))))
@@ -93,7 +87,7 @@ func (b *builder) assumptions(pool string) []Assumption {
 	w := &basis.Warmup
 	learned := func(seconds float64) Number {
 		if w.Seen == 0 {
-			return Number(math.NaN())
+			return value.Unknown
 		}
 		return known(seconds / 60)
 	}
@@ -105,7 +99,7 @@ func (b *builder) assumptions(pool string) []Assumption {
 // known is a number whose zero means unknown.
 func known(v float64) Number {
 	if v == 0 {
-		return Number(math.NaN())
+		return value.Unknown
 	}
 	return Number(v)
 }
@@ -143,7 +137,7 @@ func hindsight(needs []int, lag int) (replicaMinutes int) {
 // quantile of ascending values, linear between them; unknown without values.
 func quantile(v []float64, p float64) Number {
 	if len(v) == 0 {
-		return Number(math.NaN())
+		return value.Unknown
 	}
 	return Number(features.QuantileOf(v, p))
 }

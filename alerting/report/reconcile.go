@@ -12,6 +12,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 const (
@@ -23,21 +24,16 @@ const (
 	maxHold = 15 * time.Minute
 )
 
-// Options define a warning and an episode.
-type Options struct {
-	Probability float64       // of saturation: least value of a warning, for decisions without a threshold
-	Merge       time.Duration // largest gap between saturated minutes, or warning decisions, of one episode or warning
-	Zone        Zone          // of times for people
-}
-
-// DefaultOptions warn at a probability of one half, and merge over ten minutes.
-func DefaultOptions() Options {
-	return Options{Probability: 0.5, Merge: 10 * time.Minute}
-}
+const (
+	// warnProbability is the probability of saturation from which a decision warns, if it has no threshold.
+	warnProbability = 0.5
+	// mergeWithin is the largest gap between saturated minutes, or warning decisions, of one episode or warning.
+	mergeWithin = 10 * time.Minute
+)
 
 // Reconcile compares forecasts and decisions of [from, to), cut to whole minutes, with outcomes. Demand must have
-// settled: to must be older than features.revise.
-func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*Report, error) {
+// settled: to must be older than features.revise. People read times in zone; nil is UTC.
+func Reconcile(ctx context.Context, h History, from, to time.Time, zone *time.Location) (*Report, error) {
 	from, to = from.UTC().Truncate(features.Minute), to.UTC().Truncate(features.Minute)
 	if !from.Before(to) || to.Sub(from) > MaxDays*24*time.Hour {
 		return nil, fmt.Errorf("report from %s to %s: a period is between a minute and %d days",
@@ -45,7 +41,6 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 	}
 	b := &builder{
 		span:     span{base: from.Add(-lookback), from: from, to: to},
-		options:  o,
 		observed: map[seriesKey][]float64{},
 		before:   map[string]Number{},
 		rows:     map[seriesKey][]Accuracy{},
@@ -55,15 +50,16 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 		fans:     map[seriesKey]*fan{},
 		retries:  map[seriesKey][]float64{},
 	}
+	b.first, b.end = b.index(from), b.index(to)
 	if err := b.read(ctx, h); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
-	r := &Report{From: from, To: to, Zone: o.Zone, Pools: []Pool{}}
+	r := &Report{From: from, To: to, Zone: Zone{zone}, Pools: []Pool{}}
 	for _, pool := range b.pools() {
 		decisions := b.decisions(pool)
 		before, ok := b.before[pool]
 		if !ok {
-			before = Number(math.NaN())
+			before = value.Unknown
 		}
 		r.Pools = append(r.Pools, Pool{
 			Pool: pool, Data: b.data(pool), Totals: b.totals(pool), RequestsBefore: before, Accuracy: b.accuracy(pool),
@@ -78,6 +74,7 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 // span is the period and the time before it, in minutes from base.
 type span struct {
 	base, from, to time.Time
+	first, end     int // minutes of the period, [first, end)
 }
 
 // index of the minute that holds t; negative before base.
@@ -87,9 +84,6 @@ func (s *span) index(t time.Time) int {
 
 func (s *span) time(index int) time.Time { return s.base.Add(time.Duration(index) * features.Minute) }
 
-// bounds are the indices of the period, [first, end).
-func (s *span) bounds() (first, end int) { return s.index(s.from), s.index(s.to) }
-
 type seriesKey struct {
 	features.Key
 	dimension string
@@ -98,7 +92,6 @@ type seriesKey struct {
 // builder has the data read from a history.
 type builder struct {
 	span
-	options  Options
 	observed map[seriesKey][]float64
 	scoring  *scoring
 	rows     map[seriesKey][]Accuracy  // by horizon
@@ -207,9 +200,8 @@ func at(demand []float64, minute int) float64 {
 // pools are the names of all pools with data in the period, in order.
 func (b *builder) pools() []string {
 	seen := map[string]bool{}
-	first, _ := b.bounds()
 	for k, values := range b.observed {
-		for _, v := range values[min(first, len(values)):] {
+		for _, v := range values[min(b.first, len(values)):] {
 			if !math.IsNaN(v) {
 				seen[k.Pool] = true
 				break
@@ -224,12 +216,7 @@ func (b *builder) pools() []string {
 			seen[pool] = true
 		}
 	}
-	names := make([]string, 0, len(seen))
-	for pool := range seen {
-		names = append(names, pool)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(seen))
 }
 
 // gapsListed bounds the listed gaps of a pool.
@@ -245,38 +232,33 @@ func longest(all []Gap) []Gap {
 
 // data counts the known minutes of the period.
 func (b *builder) data(pool string) Data {
-	first, end := b.bounds()
-	d := Data{Minutes: end - first, Gaps: []Gap{}}
+	d := Data{Minutes: b.end - b.first, Gaps: []Gap{}}
 	for k := range b.leftOut {
 		if k.Pool == pool {
 			d.ClassesLeftOut++
 		}
 	}
-	known := make([]bool, end)
+	known := make([]bool, b.end)
 	for k, values := range b.observed {
 		if k.Pool != pool {
 			continue
 		}
-		for i := first; i < min(end, len(values)); i++ {
+		for i := b.first; i < min(b.end, len(values)); i++ {
 			known[i] = known[i] || !math.IsNaN(values[i])
 		}
 	}
-	for i, ok := range known[first:] {
+	for i, ok := range known[b.first:] {
 		switch n := len(d.Gaps); {
 		case ok:
 			d.Observed++
-		case i > 0 && !known[first+i-1]:
+		case i > 0 && !known[b.first+i-1]:
 			d.Gaps[n-1].Minutes++
 		default:
-			d.Gaps = append(d.Gaps, Gap{b.time(first + i), 1})
+			d.Gaps = append(d.Gaps, Gap{b.time(b.first + i), 1})
 		}
 	}
 	d.GapCount = len(d.Gaps)
 	d.Gaps = longest(d.Gaps)
-	b.eachMinute(pool, func(_ *tick, minute int) {
-		if minute >= first {
-			d.Decided++
-		}
-	})
+	b.eachMinute(pool, b.first, func(*tick, int) { d.Decided++ })
 	return d
 }

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	_ "embed" // the templates
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/internal/markdown"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 var (
@@ -42,12 +42,7 @@ const (
 )
 
 // WriteJSON writes r as indented JSON; unknown numbers are null.
-func WriteJSON(w io.Writer, r *Report) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(r)
-}
+func WriteJSON(w io.Writer, r *Report) error { return value.WriteJSON(w, r) }
 
 // view is a report for the templates.
 type view struct {

@@ -98,7 +98,7 @@ func week() *Report {
 func TestGolden(t *testing.T) {
 	golden(t, "week.md", WriteMarkdown, week())
 	golden(t, "week.json", WriteJSON, week())
-	nothing, err := Reconcile(context.Background(), &past{}, start, start.AddDate(0, 0, 7), DefaultOptions())
+	nothing, err := Reconcile(context.Background(), &past{}, start, start.AddDate(0, 0, 7), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

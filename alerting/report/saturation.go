@@ -8,6 +8,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // load is a pool's load over capacity in one minute, in the resource with the highest ratio.
@@ -24,10 +25,9 @@ type run struct {
 }
 
 func (b *builder) saturation(pool string) Saturation {
-	out := Saturation{Probability: b.options.Probability, LeadMinutes: Number(math.NaN()), Episodes: []Episode{}}
+	out := Saturation{Probability: warnProbability, LeadMinutes: value.Unknown, Episodes: []Episode{}}
 	loads := b.loads(pool)
-	first, _ := b.bounds()
-	for _, l := range loads[first:] {
+	for _, l := range loads[b.first:] {
 		if !math.IsNaN(l.utilisation) {
 			out.KnownMinutes++
 		}
@@ -36,14 +36,14 @@ func (b *builder) saturation(pool string) Saturation {
 		}
 	}
 	for i := range b.ticks[pool] {
-		if t := &b.ticks[pool][i]; b.warns(t) && b.index(t.at) >= first {
+		if t := &b.ticks[pool][i]; b.warns(t) && b.index(t.at) >= b.first {
 			out.WarnedMinutes++
 		}
 	}
 	episodes, warnings := b.episodes(loads), b.warnings(pool)
 	var leads []float64
 	for _, e := range episodes {
-		if e.start < first {
+		if e.start < b.first {
 			continue
 		}
 		row := b.episode(pool, e, loads, warnings)
@@ -60,7 +60,7 @@ func (b *builder) saturation(pool string) Saturation {
 		leads = append(leads, float64(row.LeadMinutes))
 	}
 	for _, a := range warnings {
-		if a.start < first || slices.ContainsFunc(episodes, func(e run) bool { return a.warnsOf(e) || b.during(a, e) }) {
+		if a.start < b.first || slices.ContainsFunc(episodes, func(e run) bool { return a.warnsOf(e) || b.during(a, e) }) {
 			continue
 		}
 		crossed, known := b.crossing(pool, a)
@@ -84,9 +84,8 @@ func (b *builder) saturation(pool string) Saturation {
 // loads of every minute. Unknown if no decision was in force, no replica was ready, or no resource has demand and
 // capacity.
 func (b *builder) loads(pool string) []load {
-	_, end := b.bounds()
-	out := slices.Repeat([]load{{utilisation: math.NaN()}}, end)
-	b.eachMinute(pool, func(t *tick, minute int) {
+	out := slices.Repeat([]load{{utilisation: math.NaN()}}, b.end)
+	b.eachMinute(pool, 0, func(t *tick, minute int) {
 		out[minute] = b.load(pool, t, minute)
 	})
 	return out
@@ -118,12 +117,12 @@ func (b *builder) warns(t *tick) bool {
 	if t.warnFrom > 0 {
 		return t.ahead >= t.warnFrom && !t.stale
 	}
-	return t.probability >= b.options.Probability && !t.stale
+	return t.probability >= warnProbability && !t.stale
 }
 
 // claims is how long after a tick its warning claims a saturation.
 func (b *builder) claims(t *tick) time.Duration {
-	claim := t.lead + b.options.Merge
+	claim := t.lead + mergeWithin
 	if t.warnFrom > 0 {
 		claim = max(claim, forecaster.WarningWindow(t.lead))
 	}
@@ -145,7 +144,7 @@ func (b *builder) warnings(pool string) (out []run) {
 
 // extend adds a minute to the last run, or begins another.
 func (b *builder) extend(runs []run, minute int, t *tick) []run {
-	if n := len(runs); n > 0 && time.Duration(minute-runs[n-1].last-1)*features.Minute <= b.options.Merge {
+	if n := len(runs); n > 0 && time.Duration(minute-runs[n-1].last-1)*features.Minute <= mergeWithin {
 		runs[n-1].last = minute
 		return runs
 	}
@@ -159,11 +158,11 @@ func (r run) warnsOf(episode run) bool {
 
 // during reports whether a warning starts during an episode.
 func (b *builder) during(a, episode run) bool {
-	return episode.start <= a.start && a.start <= episode.last+int(b.options.Merge/features.Minute)
+	return episode.start <= a.start && a.start <= episode.last+int(mergeWithin/features.Minute)
 }
 
 func (b *builder) episode(pool string, e run, loads []load, warnings []run) Episode {
-	out := Episode{Start: b.time(e.start), Minutes: e.last - e.start + 1, Outcome: Missed, LeadMinutes: Number(math.NaN())}
+	out := Episode{Start: b.time(e.start), Minutes: e.last - e.start + 1, Outcome: Missed, LeadMinutes: value.Unknown}
 	peak := e.start
 	for m := e.start; m <= e.last; m++ {
 		if loads[m].utilisation > loads[peak].utilisation {
@@ -187,9 +186,8 @@ func (b *builder) episode(pool string, e run, loads []load, warnings []run) Epis
 // crossing is the first minute of a warning's claim in which load exceeded the capacity ready at its start, 0 if there
 // is none; known reports whether load was known in every minute of the claim.
 func (b *builder) crossing(pool string, a run) (minute int, known bool) {
-	_, end := b.bounds()
-	known = a.claimEnd < end
-	for m := a.start + 1; m <= min(a.claimEnd, end-1); m++ {
+	known = a.claimEnd < b.end
+	for m := a.start + 1; m <= min(a.claimEnd, b.end-1); m++ {
 		u := b.load(pool, a.tick, m).utilisation
 		if u > 1 {
 			return m, true

@@ -71,13 +71,6 @@ func ParseTime(name, s string, zone *time.Location) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%s is %q: write RFC 3339, such as 2026-03-02T07:00:00Z, or a date", name, s)
 }
 
-// OptionsIn are the default options for a zone.
-func OptionsIn(zone *time.Location) Options {
-	o := DefaultOptions()
-	o.Zone = Zone{Location: zone}
-	return o
-}
-
 // FormatWriter returns the writer of a format: md (or ""), json or html.
 func FormatWriter(format string) (write func(io.Writer, *Report) error, contentType string, err error) {
 	switch format {

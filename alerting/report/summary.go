@@ -10,6 +10,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // headlineMinutes is the horizon of summaries; if it is not stored, the nearest one.
@@ -53,7 +54,7 @@ func (r *Report) summarise() {
 // traffic: requests and tokens, and how much of the period is known.
 func (r *Report) traffic(period string) string {
 	observed, total := 0, 0
-	requests, tokens, before := Number(math.NaN()), Number(math.NaN()), Number(0)
+	requests, tokens, before := value.Unknown, value.Unknown, Number(0)
 	names := make([]string, len(r.Pools))
 	for i := range r.Pools {
 		p := &r.Pools[i]

@@ -7,6 +7,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Timeline is a pool over the period, in bins for charts. Lists have a value a bin, null if unknown; forecasts and load
@@ -57,8 +58,7 @@ func binWidth(minutes int) int {
 type fan struct {
 	ahead   int // minutes
 	bins    []fanBin
-	first   int
-	medians []float64 // of load, by minute from first on; NaN without a forecast
+	medians []float64 // of load, by minute; NaN without a forecast
 }
 
 // median of a minute; NaN if unknown.
@@ -66,7 +66,7 @@ func (f *fan) median(minute int) float64 {
 	if f == nil {
 		return math.NaN()
 	}
-	return at(f.medians, minute-f.first)
+	return at(f.medians, minute)
 }
 
 type fanBin struct {
@@ -81,10 +81,9 @@ func (b *builder) addForecast(f *forecaster.Forecast) {
 		return
 	}
 	key := seriesKey{f.Key, f.Dimension}
-	first, end := b.bounds()
 	x := b.fans[key]
 	if x == nil {
-		x = &fan{first: first}
+		x = &fan{}
 		for h := range f.Minute {
 			if !math.IsNaN(f.Minute[h][forecaster.L50]) && (x.ahead == 0 || headlineDistance(h+1) < headlineDistance(x.ahead)) {
 				x.ahead = h + 1
@@ -93,20 +92,20 @@ func (b *builder) addForecast(f *forecaster.Forecast) {
 		if x.ahead == 0 {
 			return
 		}
-		x.bins = make([]fanBin, (end-first+binWidth(end-first)-1)/binWidth(end-first))
-		x.medians = slices.Repeat([]float64{math.NaN()}, end-first)
+		x.bins = make([]fanBin, (b.end-b.first+binWidth(b.end-b.first)-1)/binWidth(b.end-b.first))
+		x.medians = slices.Repeat([]float64{math.NaN()}, b.end)
 		b.fans[key] = x
 	}
 	minute := b.index(f.Origin) + x.ahead - 1
-	if minute < first || minute >= end {
+	if minute < b.first || minute >= b.end {
 		return
 	}
 	q, y, factor := &f.Minute[x.ahead-1], at(b.observed[key], minute), b.loadFactor(key, b.index(f.Origin)-1)
-	x.medians[minute-first] = q[forecaster.L50] * factor
+	x.medians[minute] = q[forecaster.L50] * factor
 	if math.IsNaN(y) || slices.ContainsFunc(q[:], math.IsNaN) {
 		return
 	}
-	bin := &x.bins[(minute-first)/binWidth(end-first)]
+	bin := &x.bins[(minute-b.first)/binWidth(b.end-b.first)]
 	for l, v := range q {
 		bin.quantiles[l] += v * factor
 	}
@@ -118,9 +117,8 @@ func headlineDistance(ahead int) int { return max(ahead-headlineMinutes, headlin
 
 // timeline of a pool's period; nil if nothing is known.
 func (b *builder) timeline(pool string) *Timeline {
-	first, end := b.bounds()
-	width := binWidth(end - first)
-	n := (end - first + width - 1) / width
+	width := binWidth(b.end - b.first)
+	n := (b.end - b.first + width - 1) / width
 	t := &Timeline{From: b.from, Minutes: width}
 	binding := b.binding(pool)
 	if binding == "" {
@@ -138,11 +136,8 @@ func (b *builder) timeline(pool string) *Timeline {
 		*list = unknowns(n)
 	}
 	t.Warned = make([]bool, n)
-	b.eachMinute(pool, func(x *tick, minute int) {
-		if minute < first {
-			return
-		}
-		i := (minute - first) / width
+	b.eachMinute(pool, b.first, func(x *tick, minute int) {
+		i := (minute - b.first) / width
 		least(&t.Ready[i], float64(x.ready))
 		most(&t.Desired[i], float64(x.desired))
 		t.Warned[i] = t.Warned[i] || b.warns(x)
@@ -161,11 +156,10 @@ func (b *builder) timeline(pool string) *Timeline {
 }
 
 // unknowns are n unknown values.
-func unknowns(n int) []Number { return slices.Repeat([]Number{Number(math.NaN())}, n) }
+func unknowns(n int) []Number { return slices.Repeat([]Number{value.Unknown}, n) }
 
 // resourceTimeline has the demand of one resource, and its forecasts.
 func (b *builder) resourceTimeline(pool, dimension string, n int) ResourceTimeline {
-	first, end := b.bounds()
 	t := ResourceTimeline{Resource: dimension}
 	if d, ok := features.DimensionByName(dimension); ok {
 		t.Unit = d.Unit
@@ -184,21 +178,17 @@ func (b *builder) resourceTimeline(pool, dimension string, n int) ResourceTimeli
 			t.P10[i], t.P50[i], t.P90[i] = mean(forecaster.L10), mean(forecaster.L50), mean(forecaster.L90)
 		}
 	}
-	for m := first; m < end; m++ {
-		most(&t.Peak[(m-first)/binWidth(end-first)], b.loadOf(pool, dimension, m))
+	for m := b.first; m < b.end; m++ {
+		most(&t.Peak[(m-b.first)/binWidth(b.end-b.first)], b.loadOf(pool, dimension, m))
 	}
 	return t
 }
 
-// binding is the tightest resource of a pool in the period; without any capacity the first dimension with a forecast,
+// binding is the tightest resource of a pool in the period; without any capacity the b.first dimension with a forecast,
 // "" if there is none.
 func (b *builder) binding(pool string) (resource string) {
-	first, end := b.bounds()
 	highest := 0.0
-	b.eachMinute(pool, func(t *tick, minute int) {
-		if minute < first || minute >= end {
-			return
-		}
+	b.eachMinute(pool, b.first, func(t *tick, minute int) {
 		if l := b.load(pool, t, minute); l.utilisation > highest {
 			highest, resource = l.utilisation, l.resource
 		}

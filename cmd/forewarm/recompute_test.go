@@ -213,7 +213,7 @@ func recompute(t *testing.T, f *farm, pool capacity.Config) {
 	h := openList(t, sc)
 	f.run(t, pool, h)
 	from, to := f.start.Add(7*time.Hour), f.start.Add(25*time.Hour)
-	r, err := report.Reconcile(t.Context(), h, from, to, report.DefaultOptions())
+	r, err := report.Reconcile(t.Context(), h, from, to, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

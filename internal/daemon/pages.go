@@ -96,7 +96,7 @@ func (d *Daemon) quality(ctx context.Context) (*server.Quality, error) {
 	byPool := map[string]*server.PoolQuality{}
 	for week := range qualityWeeks {
 		to := end.AddDate(0, 0, -7*week)
-		r, err := report.Reconcile(ctx, storage.History{Store: d.store, Log: d.reader}, to.AddDate(0, 0, -7), to, report.DefaultOptions())
+		r, err := report.Reconcile(ctx, storage.History{Store: d.store, Log: d.reader}, to.AddDate(0, 0, -7), to, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -193,7 +193,7 @@ func (d *Daemon) renderReport(ctx context.Context, p report.Period) (_ *sink.Pag
 	ctx, span := d.tracer.Start(ctx, "report", trace.WithAttributes(attribute.String("forewarm.from", p.From.UTC().Format(time.RFC3339)), attribute.String("forewarm.to", p.To.UTC().Format(time.RFC3339))))
 	defer func() { endSpan(span, err) }()
 	h := storage.History{Store: d.store, Log: d.reader}
-	r, err := report.Reconcile(ctx, h, p.From, p.To, report.OptionsIn(d.reporter.schedule.Zone()))
+	r, err := report.Reconcile(ctx, h, p.From, p.To, d.reporter.schedule.Zone())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -291,7 +291,7 @@ func (d *Daemon) getReport(w http.ResponseWriter, r *http.Request) {
 	if r.FormValue("to") == "" { // unsettled minutes would count as missing
 		span.To = span.To.Add(-d.cfg.Features.Revise)
 	}
-	rep, err := report.Reconcile(r.Context(), storage.History{Store: d.store, Log: d.reader}, span.From, span.To, report.OptionsIn(span.Zone))
+	rep, err := report.Reconcile(r.Context(), storage.History{Store: d.store, Log: d.reader}, span.From, span.To, span.Zone)
 	if err != nil {
 		server.WriteProblem(w, err)
 		return

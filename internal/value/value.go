@@ -3,6 +3,7 @@ package value
 
 import (
 	"encoding/json"
+	"io"
 	"math"
 	"strconv"
 )
@@ -22,6 +23,14 @@ func (n Number) MarshalJSON() ([]byte, error) {
 		return []byte("null"), nil
 	}
 	return json.Marshal(float64(n))
+}
+
+// WriteJSON writes v as indented JSON.
+func WriteJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
 }
 
 // Share is a part divided by the whole; NaN if the whole is not above 0.
