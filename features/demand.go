@@ -206,7 +206,7 @@ func (e *delta) demand(c *class, to demandKind) (d callDemand, ok bool) {
 			d.scale += itl * more * more / 2 / whole
 		}
 	}
-	d.life = life{start: e.event(), prompt: prompt, output: output, first: todo / prefill, rate: 1 / itl}
+	d.life = life{start: e.event, prompt: prompt, output: output, first: todo / prefill, rate: 1 / itl}
 	d.end = d.first + itl*output
 	return d, !math.IsNaN(output)
 }

@@ -90,11 +90,17 @@ func (f *fleet) add(r *ingest.Replica, n *Counters) (ok bool, life ReplicaLife) 
 	case !ok:
 		known = f.insert(r.Name)
 	case r.PreemptionsTotal >= 0 && known.Last.PreemptionsTotal >= 0:
-		f.Preemptions += float64(increase(known.Last.PreemptionsTotal, r.PreemptionsTotal))
+		before := known.Last.PreemptionsTotal
+		if r.PreemptionsTotal < before {
+			before = 0 // the process and its counter were restarted
+		}
+		f.Preemptions += float64(r.PreemptionsTotal - before)
 	}
 	n.ReplicaReports++
 	previous := f.Reported
-	f.Reported = later(f.Reported, r.At)
+	if r.At.After(previous) {
+		f.Reported = r.At.UTC()
+	}
 	life.Warmed = known.warmed(r)
 	if known.Last.State == ingest.ReplicaGone {
 		known.Fresh = !previous.IsZero() && r.At.Sub(previous) <= maxReportGap
@@ -142,14 +148,6 @@ func (f *fleet) insert(name string) *replica {
 	i, _ := slices.BinarySearchFunc(f.Replicas, name, func(r *replica, name string) int { return strings.Compare(r.Last.Name, name) })
 	f.Replicas = slices.Insert(f.Replicas, i, known)
 	return known
-}
-
-// increase is the increase of a counter that restarts at zero with its process.
-func increase(before, now int64) int64 {
-	if now < before {
-		return now
-	}
-	return now - before
 }
 
 // forget drops the replicas without a report since t.

@@ -133,25 +133,21 @@ func (a *Aggregator) count(c *class, e *delta) {
 	c.Born, c.Last = min(c.Born, minute), max(c.Last, minute)
 	w := a.bucket(c, max(minute, a.oldest()))
 	if e.arrives {
-		countArrival(c, w, e.call)
+		c.Reports |= ReportsRequests | ReportsAttempts
+		w.Records++
+		w.Attempts++
+		w.RequestsKnown++
+		if e.call {
+			w.Requests++
+		} else {
+			w.Retries++
+		}
 	}
 	tokens := a.countPrompt(c, w, e)
 	if e.ends {
 		tokens += a.countEnd(c, w, e)
 	}
 	c.Accounts.add(&e.names, tokens)
-}
-
-func countArrival(c *class, w *bucket, call bool) {
-	c.Reports |= ReportsRequests | ReportsAttempts
-	w.Records++
-	w.Attempts++
-	w.RequestsKnown++
-	if call {
-		w.Requests++
-	} else {
-		w.Retries++
-	}
 }
 
 // countPrompt counts the prompt and cached tokens that toCount selected, and returns the new prompt tokens.
@@ -291,7 +287,7 @@ func requestTimesOf(r *ingest.Request) requestTimes {
 
 // delta is what a record of a request changes in its class.
 type delta struct {
-	arrived, started, first, finished unixTime
+	requestTimes
 
 	prompt, cached, output, most int64 // tokens; negative when unknown
 
@@ -311,20 +307,12 @@ type delta struct {
 
 // read fills the delta from a record.
 func (e *delta) read(r *ingest.Request, t *requestTimes) {
-	e.arrived, e.started, e.first, e.finished = t.arrived, t.started, t.first, t.finished
+	e.requestTimes = *t
 	e.prompt, e.cached, e.output, e.most = r.PromptTokens, r.CachedTokens, r.OutputTokens, r.MaxOutputTokens
 	e.names = [accountKinds]string{byTenant: r.Tenant, byFeature: r.Feature}
 	e.how = outcomeOf(r)
 	e.failed = e.how == cutOff && r.Phase != ingest.PhaseCancelled && r.Status != ingest.StatusCancelled
 	e.ends = r.Phase != ingest.PhaseArrived
-}
-
-// event is the instant that the record counts at.
-func (e *delta) event() unixTime {
-	if e.arrived != never {
-		return e.arrived
-	}
-	return e.finished
 }
 
 // outcome is how an attempt ended, as it matters for demand.

@@ -6,7 +6,6 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/forewarm/forewarm/features/sketch"
 )
@@ -336,12 +335,4 @@ func (a *Aggregator) evict(p *pool, c *class) {
 		a.named--
 	}
 	a.counters.ClassesEvicted++
-}
-
-// later is the later of two times, in UTC.
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b.UTC()
-	}
-	return a
 }

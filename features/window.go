@@ -1,6 +1,8 @@
 package features
 
 import (
+	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -184,4 +186,105 @@ func (p *Prefills) Add(tokens, seconds float64) {
 func (p *Prefills) Merge(o Prefills) {
 	p.N, p.Tokens, p.Seconds = p.N+o.N, p.Tokens+o.Tokens, p.Seconds+o.Seconds
 	p.TokensSq, p.TokenSeconds = p.TokensSq+o.TokensSq, p.TokenSeconds+o.TokenSeconds
+}
+
+// unixTime is an instant in nanoseconds from the Unix epoch. Computing with it is several times faster than with a
+// time.Time.
+type unixTime int64
+
+// never is the unixTime of a time that is not known.
+const never unixTime = math.MinInt64
+
+const (
+	second       unixTime = 1e9
+	minuteLength          = unixTime(Minute)
+	maxSeconds            = math.MaxInt64 / int64(second) // some 292 years from the epoch
+)
+
+// unixTimeOf gives never for the zero time; times beyond the range count as its ends.
+func unixTimeOf(t time.Time) unixTime {
+	if t.IsZero() {
+		return never
+	}
+	s := min(max(t.Unix(), 1-maxSeconds), maxSeconds-1)
+	return unixTime(s)*second + unixTime(t.Nanosecond())
+}
+
+// minute is the minute that m lies in.
+func (m unixTime) minute() int64 {
+	n := int64(m / minuteLength)
+	if m%minuteLength < 0 {
+		n-- // round down, also before 1970
+	}
+	return n
+}
+
+// time is the inverse of unixTimeOf.
+func (m unixTime) time() time.Time {
+	if m == never {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(m)).UTC()
+}
+
+// secondsTo is the time from m to o.
+func (m unixTime) secondsTo(o unixTime) float64 { return float64(o-m) / float64(second) }
+
+// startOf is the instant at which a minute begins.
+func startOf(minute int64) time.Time { return time.Unix(minute*int64(seconds), 0).UTC() }
+
+// minutes is d in minutes, rounded up.
+func minutes(d time.Duration) int64 { return int64((d + Minute - 1) / Minute) }
+
+// maxLatencyWindows bounds the classes that a minute's latencies are taken from.
+const maxLatencyWindows = 256
+
+// Latency has 90th percentiles of the reported requests of one minute: time to first token and time per output token in
+// seconds, NaN without data.
+type Latency struct {
+	Start     time.Time
+	Reports   float64 // number of values behind the percentiles
+	TTFT, ITL float64
+}
+
+// Latencies has one entry for each minute of the pool's windows, over its classes, in the order of the windows.
+// O(windows · minutes) and a merge of at most 256 windows a minute.
+func Latencies(windows []Window, pool string) []Latency {
+	type sums struct {
+		start     time.Time
+		ttft, itl sketch.Quantile
+		n         int
+	}
+	var all []*sums
+	for i := range windows {
+		w := &windows[i]
+		if w.Pool != pool || w.TTFT == nil && w.ITL == nil {
+			continue
+		}
+		at := slices.IndexFunc(all, func(s *sums) bool { return s.start.Equal(w.Start) })
+		if at < 0 {
+			at, all = len(all), append(all, &sums{start: w.Start})
+		}
+		s := all[at]
+		if s.n++; s.n > maxLatencyWindows {
+			continue
+		}
+		if w.TTFT != nil {
+			s.ttft.Merge(w.TTFT)
+		}
+		if w.ITL != nil {
+			s.itl.Merge(w.ITL)
+		}
+	}
+	high := func(q *sketch.Quantile) float64 {
+		if q.Count() == 0 {
+			return math.NaN()
+		}
+		return q.Quantile(0.9)
+	}
+	out := make([]Latency, len(all))
+	for i, s := range all {
+		out[i] = Latency{s.start, s.ttft.Count() + s.itl.Count(), high(&s.ttft), high(&s.itl)}
+	}
+	return out
 }
