@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -147,14 +148,13 @@ func (tx *transaction) windows(windows []features.Window) {
 
 // sumsFirst orders sums before classes, because they are more important.
 func sumsFirst(a, b features.Key) int {
-	isSum := func(k features.Key) bool { return k.Class == features.TotalClass || k.Class == features.OverflowClass }
-	switch {
-	case isSum(a) == isSum(b):
-		return a.Compare(b)
-	case isSum(a):
-		return -1
+	rank := func(k features.Key) int {
+		if k.Class == features.TotalClass || k.Class == features.OverflowClass {
+			return 0
+		}
+		return 1
 	}
-	return 1
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Compare(b))
 }
 
 // valuesOf returns a settled window's values by features.Dimensions, NaN if unknown.

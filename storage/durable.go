@@ -3,22 +3,19 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/prometheus/prometheus/tsdb/fileutil"
 )
 
-// DirLock is a process's lock on a directory. The kernel releases it when the process dies.
-type DirLock struct {
-	release fileutil.Releaser
-}
-
 // ErrLocked means that another process holds a directory.
 var ErrLocked = errors.New("in use by another forewarm")
 
-// Lock locks dir, and creates it if needed. It fails if another process holds it.
-func Lock(dir string) (*DirLock, error) {
+// Lock locks dir, and creates it if needed. It fails if another process holds it. The kernel releases the lock when the
+// process dies.
+func Lock(dir string) (fileutil.Releaser, error) {
 	name := filepath.Join(dir, "lock")
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("storage directory %s: %w: make it writable, or name another in storage.dir", dir, err)
@@ -30,11 +27,8 @@ func Lock(dir string) (*DirLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storage directory %s is %w (%s: %w): stop that one, or name another directory in storage.dir", dir, ErrLocked, name, err)
 	}
-	return &DirLock{release: r}, nil
+	return r, nil
 }
-
-// Unlock releases the directory.
-func (l *DirLock) Unlock() error { return l.release.Release() }
 
 // WriteFile writes data to path atomically, and creates its directory if needed. It writes a second file, syncs and
 // renames it, and syncs the directory. After an error path has its old or its new content, never a part.
@@ -56,4 +50,35 @@ func WriteFile(path string, data []byte) error {
 	}
 	_ = os.Remove(beside) // otherwise a full disk stays full
 	return fmt.Errorf("%w (the file before it is untouched)", err)
+}
+
+// Reserve is the free space, in bytes, that storage leaves on its file system. Below it no series are written.
+const Reserve = 16 << 20
+
+// Space returns the free bytes at a directory, which may not exist yet, and the bytes of its files.
+func Space(dir string) (free, used int64, err error) {
+	used, _ = fileutil.DirSize(dir) // without unreadable files
+	for at := dir; ; at = filepath.Dir(at) {
+		if free, err = Free(at); !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
+			return free, used, err
+		}
+	}
+}
+
+// FullError means that a file system has too little room.
+type FullError struct {
+	Dir        string
+	Free, Need int64 // bytes
+}
+
+func (e *FullError) Error() string {
+	return fmt.Sprintf("the disk of %s is full: %d MiB are free, %d MiB are needed; it goes on by itself once there is room", e.Dir, e.Free>>20, (e.Need+1<<20-1)>>20)
+}
+
+// hasRoom returns an error if less than Reserve is free. If the free space is unknown, the write decides.
+func (s *Store) hasRoom() error {
+	if free, err := s.free(s.dir); err == nil && free < Reserve {
+		return &FullError{s.dir, free, Reserve}
+	}
+	return nil
 }

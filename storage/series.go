@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"maps"
 	"math"
 	"strconv"
 	"time"
@@ -62,10 +63,10 @@ const (
 )
 
 var shapes = []shape{
-	{promptSeries, func(w *features.Window, q float64) float64 { return quantile(w.Prompt, q) }},
-	{outputSeries, func(w *features.Window, q float64) float64 { return quantile(w.Output, q) }},
-	{"forewarm_ttft_seconds", func(w *features.Window, q float64) float64 { return quantile(w.TTFT, q) }},
-	{"forewarm_itl_seconds", func(w *features.Window, q float64) float64 { return quantile(w.ITL, q) }},
+	{promptSeries, func(w *features.Window, q float64) float64 { return w.Prompt.Quantile(q) }},
+	{outputSeries, func(w *features.Window, q float64) float64 { return w.Output.Quantile(q) }},
+	{"forewarm_ttft_seconds", func(w *features.Window, q float64) float64 { return w.TTFT.Quantile(q) }},
+	{"forewarm_itl_seconds", func(w *features.Window, q float64) float64 { return w.ITL.Quantile(q) }},
 }
 
 // A lateValue is one number of the late data, stored with the next minute that settled, if it is not 0; labels pool,
@@ -82,18 +83,6 @@ var lateValues = []lateValue{
 	{"forewarm_late_cached_tokens", func(l *features.Late) *float64 { return &l.CachedTokens }},
 	{"forewarm_late_output_tokens", func(l *features.Late) *float64 { return &l.OutputTokens }},
 	{"forewarm_late_kv_token_seconds", func(l *features.Late) *float64 { return &l.KVTokenSeconds }},
-}
-
-// quantile returns a sketch's quantile, NaN without a sketch.
-func quantile[S interface {
-	comparable
-	Quantile(q float64) float64
-}](sketch S, q float64) float64 {
-	var none S
-	if sketch == none {
-		return math.NaN()
-	}
-	return sketch.Quantile(q)
 }
 
 // A poolValue is one number of a decision. Labels: pool, and another if several series share a name. Names and labels
@@ -175,4 +164,36 @@ type series struct {
 	labels labels.Labels
 	last   int64 // newest sample, Unix ms
 	used   int64 // newest tick that wrote to it, Unix ms
+}
+
+// seriesHelp describes the series that no other table describes.
+var seriesHelp = map[string]string{
+	ForecastSeries:                      "Demand forecast, stamped with the time of issue; horizon is in minutes, or the maximum over 15 to 30. Class * is the pool.",
+	"forewarm_prompt_tokens":            "Prompt tokens of a call, as a quantile over the minute's calls.",
+	"forewarm_output_tokens":            "Output tokens of a call, as a quantile over the minute's calls.",
+	"forewarm_ttft_seconds":             "Time to first token, as a quantile over the minute's calls.",
+	"forewarm_itl_seconds":              "Time between output tokens, as a quantile over the minute's calls.",
+	"forewarm_late_records":             "Records that came too late for their own minute.",
+	"forewarm_late_requests":            "Calls that came too late for their own minute.",
+	"forewarm_late_prompt_tokens":       "Prompt tokens that came too late for their own minute.",
+	"forewarm_late_cached_tokens":       "Cached prompt tokens that came too late for their own minute.",
+	"forewarm_late_output_tokens":       "Output tokens that came too late for their own minute.",
+	"forewarm_late_kv_token_seconds":    "KV-cache token-seconds that came too late for their own minute.",
+	"forewarm_desired_replicas":         "Replicas that the pool should have, pending ones included.",
+	"forewarm_replicas":                 "Replicas by state: ready, or pending on their way.",
+	"forewarm_floor_replicas":           "Replicas that the load of this minute takes, forecast or not.",
+	"forewarm_lead_time_seconds":        "How far ahead advice looks: the warm-up lag at its quantile.",
+	"forewarm_saturation_probability":   "Probability that the resource runs out within the lead window (horizon lead) if nothing is done.",
+	"forewarm_saturation_eta_seconds":   "Time until the resource runs out, by quantile; +Inf when not within the horizon.",
+	"forewarm_resource_needed_replicas": "Replicas that the resource takes at the pool's quantile.",
+	"forewarm_replica_capacity":         "What one replica holds or does, in the resource's unit.",
+}
+
+// SeriesHelp describes each series of a [Store], by name. All are gauges.
+func SeriesHelp() map[string]string {
+	all := maps.Clone(seriesHelp)
+	for _, d := range features.Dimensions {
+		all[d.Series] = d.Help
+	}
+	return all
 }

@@ -142,12 +142,7 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 		if err != nil {
 			return nil, 0, mend(fmt.Errorf("%s: %w", q.Name, err))
 		}
-		for _, v := range values {
-			if !math.IsNaN(v) {
-				known++
-			}
-		}
-		if known == 0 {
+		if known = remote.Known(values); known == 0 {
 			r.Notes = append(r.Notes, fmt.Sprintf("Without any value: %s by %s.", of, q.Query))
 		} else if known < minutes {
 			r.Notes = append(r.Notes, fmt.Sprintf("Known of %s: %d of %d minutes.", of, known, minutes))

@@ -342,7 +342,7 @@ func openData(ctx context.Context, c jetstream.Config, dir string) (js natsjs.Je
 		if embedded != nil {
 			embedded.Shutdown()
 		}
-		return lock.Unlock()
+		return lock.Release()
 	}
 	if c.URL == "" {
 		c.Embedded.Listen, c.Embedded.StoreDir = "none", cmp.Or(c.Embedded.StoreDir, filepath.Join(dir, "nats"))

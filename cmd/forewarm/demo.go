@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -108,7 +109,6 @@ type demoTick struct {
 	decision   alerting.Decision
 	projection forecaster.Projection
 	forecast   forecaster.PoolForecast
-	alerts     []alerting.Alert
 }
 
 func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
@@ -154,7 +154,7 @@ func (d *demoRun) take(out *pipeline.Output) {
 	if len(out.Decisions) == 0 {
 		return
 	}
-	d.ticks <- demoTick{out.Tick, out.Decisions[0], out.Projections[0], out.Forecasts[0], out.Alerts}
+	d.ticks <- demoTick{out.Tick, out.Decisions[0], out.Projections[0], out.Forecasts[0]}
 }
 
 // play runs both days.
@@ -306,10 +306,7 @@ func since(now, then backtest.Metrics) backtest.Metrics {
 
 // bindingForecast returns the forecast of the binding resource, its dimension, and a replica's capacity.
 func bindingForecast(t *demoTick) (*forecaster.Forecast, features.Dimension, float64) {
-	name := t.projection.Binding
-	if name == "" {
-		name = features.DimKV
-	}
+	name := cmp.Or(t.projection.Binding, features.DimKV)
 	dim, _ := features.DimensionByName(name)
 	per := 0.0
 	for _, r := range t.projection.Resources {

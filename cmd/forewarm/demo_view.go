@@ -3,10 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/internal/draw"
 )
 
 // demoLines prints the demo: each pre-scale event, and the state every half hour.
@@ -53,11 +53,11 @@ func (l *demoLines) minute(t *demoTick) {
 	}
 	compare := ""
 	if known {
-		compare = fmt.Sprintf(", forecast 20 min ago %s (95 %%: %s)", short(was[forecaster.L50]), short(was[forecaster.L95]))
+		compare = fmt.Sprintf(", forecast 20 min ago %s (95 %%: %s)", draw.Short(was[forecaster.L50]), draw.Short(was[forecaster.L95]))
 	}
 	r := l.d.reactive.Minute()
 	fmt.Fprintf(l.w, "%s  %-7s %6s %s of %s%s | Forewarm %d ready %d warming | reactive %d ready %d warming, %d waiting\n",
-		t.at.Format("15:04"), dim.Name, short(f.Last), dim.Unit, short(per*float64(t.decision.Ready)), compare,
+		t.at.Format("15:04"), dim.Name, draw.Short(f.Last), dim.Unit, draw.Short(per*float64(t.decision.Ready)), compare,
 		t.decision.Ready, t.decision.Pending, r.Ready, r.Pending, r.Waiting)
 }
 
@@ -66,17 +66,4 @@ func (l *demoLines) event(e *alerting.Event) {
 		return
 	}
 	fmt.Fprintf(l.w, "%s  pre-scale event: %s\n", e.Time.UTC().Format("15:04"), e.Data.Reason)
-}
-
-// short formats a number for people: 1234567 as 1.23M.
-func short(x float64) string {
-	switch a := math.Abs(x); {
-	case a >= 999_500:
-		return fmt.Sprintf("%.3gM", x/1e6)
-	case a >= 999.5:
-		return fmt.Sprintf("%.3gk", x/1e3)
-	case a >= 10:
-		return fmt.Sprintf("%.0f", x)
-	}
-	return fmt.Sprintf("%.2g", x)
 }

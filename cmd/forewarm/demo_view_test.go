@@ -33,7 +33,7 @@ func TestDemoComparesOneDimension(t *testing.T) {
 	}
 	tick(10, features.DimKV)
 	tick(30, features.DimPrefill)
-	if want := "forecast 20 min ago " + short(18_000) + " "; !strings.Contains(out.String(), want) {
+	if want := "forecast 20 min ago " + "18k "; !strings.Contains(out.String(), want) {
 		t.Errorf("no %q in %q", want, out.String())
 	}
 }

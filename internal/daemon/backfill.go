@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -82,7 +81,7 @@ func (d *Daemon) readSource(ctx context.Context, reader *remote.Past, s *remote.
 			continue
 		}
 		values, err := reader.Minutes(ctx, q.Query, from, minutes, nil)
-		known := knownMinutes(values)
+		known := remote.Known(values)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("of %s: %s: %w", key, q.Name, err)
@@ -141,7 +140,7 @@ func (d *Daemon) storePast(ctx context.Context, pasts []past, from time.Time) er
 func (p *past) histories(from time.Time) (all []ingest.History) {
 	at := 0
 	for part := range slices.Chunk(p.values, learnStepMinutes) {
-		if knownMinutes(part) > 0 {
+		if remote.Known(part) > 0 {
 			all = append(all, ingest.History{
 				Pool: p.key.Pool, Class: p.key.Class, Dimension: p.dimension, Start: from.Add(time.Duration(at) * features.Minute), Values: part,
 			})
@@ -149,14 +148,4 @@ func (p *past) histories(from time.Time) (all []ingest.History) {
 		at += len(part)
 	}
 	return all
-}
-
-// knownMinutes counts the values that are known.
-func knownMinutes(values []float64) (n int) {
-	for _, v := range values {
-		if !math.IsNaN(v) {
-			n++
-		}
-	}
-	return n
 }

@@ -157,7 +157,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 	if err != nil {
 		return nil, err
 	}
-	d.onClose(lock.Unlock)
+	d.onClose(lock.Release)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
@@ -221,7 +221,8 @@ func (d *Daemon) openSources(first uint64) error {
 		Missing: d.remakeStream, Inspect: d.inspectStream,
 	})
 	if d.cfg.Clock == pipeline.WallClock {
-		d.ticker = jetstream.NewTicker(d.js, d.cfg.NATS.Inner(), d.cfg.Features.Lateness, d.noteWatermark, d.tickOffline, d.log)
+		stored := func(err error) { d.noteWrite(troubleWatermark, jetstream.Denied(d.conn, err)) }
+		d.ticker = jetstream.NewTicker(d.js, d.cfg.NATS.Inner(), d.cfg.Features.Lateness, stored, d.tickOffline, d.log)
 	}
 	if d.intakeStream != nil {
 		d.relay = jetstream.NewRelay(d.js, d.intakeStream.CachedInfo().Config.Name, jetstream.RelayConfig{
@@ -399,22 +400,22 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if d.probes != nil {
 		downstream.Go(func() error { return d.server.RunProbes(serving, d.probes) })
 	}
-	downstream.Go(func() error { return d.deadLetter.Run(serving) })
-	if d.writer != nil {
-		downstream.Go(func() error { return d.writer.Run(serving) })
-	}
-	for _, s := range d.scalers {
-		downstream.Go(func() error { return s.Run(serving) })
-	}
-	downstream.Go(func() error {
-		if err := d.dispatcher.Run(serving); err != nil { // the log keeps what was not delivered
+	deliver := func(ctx context.Context) error {
+		if err := d.dispatcher.Run(ctx); err != nil { // the log keeps what was not delivered
 			d.log.Warn("delivery", zap.Error(err))
 		}
 		return nil
-	})
-	downstream.Go(func() error { return d.decisions.Run(serving) })
-	downstream.Go(func() error { return d.watchSelf(serving) })
-	downstream.Go(func() error { return d.exchangePeers(serving) })
+	}
+	runs := []func(context.Context) error{d.deadLetter.Run, deliver, d.decisions.Run, d.watchSelf, d.exchangePeers}
+	if d.writer != nil {
+		runs = append(runs, d.writer.Run)
+	}
+	for _, s := range d.scalers {
+		runs = append(runs, s.Run)
+	}
+	for _, run := range runs {
+		downstream.Go(func() error { return run(serving) })
+	}
 
 	upstream, applying := errgroup.WithContext(ctx)
 	d.runSources(applying, upstream, func(batches []ingest.Batch) error { return d.handle(applying, batches) })
@@ -624,7 +625,7 @@ func (d *Daemon) setStatus(f func(*server.Status)) {
 func (d *Daemon) Status() server.Status {
 	d.mu.Lock()
 	s := d.status
-	s.Storage = d.storageTrouble()
+	s.Storage, _ = d.writeTrouble("")
 	s.TickedAt = d.tickedAt
 	s.Refused = d.refusedText(time.Now())
 	logFault := d.logFault

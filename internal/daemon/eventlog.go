@@ -113,11 +113,6 @@ func (d *Daemon) tickOffline(ctx context.Context, minute time.Time) bool {
 	return d.embedded != nil && d.embedded.Broken() != nil && d.consumer.Inject(ctx, minute)
 }
 
-// noteWatermark records whether a watermark was stored.
-func (d *Daemon) noteWatermark(err error) {
-	d.noteWrite(troubleWatermark, jetstream.Denied(d.conn, err))
-}
-
 // remakeStream creates a deleted telemetry stream again. The state continues with it.
 func (d *Daemon) remakeStream(ctx context.Context) error {
 	stream, err := jetstream.EnsureTelemetry(ctx, d.js, d.cfg.NATS)

@@ -107,7 +107,7 @@ func (d *Daemon) learnPast(ctx context.Context, p *past, from time.Time) (minute
 		if len(b.Refused) > 0 {
 			return minutes, fmt.Errorf("%s %s: %s", p.key, p.dimension, b.Refused[0].Detail)
 		}
-		minutes += knownMinutes(h.Values)
+		minutes += remote.Known(h.Values)
 	}
 	return minutes, nil
 }

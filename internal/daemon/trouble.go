@@ -53,18 +53,13 @@ func (d *Daemon) noteWrite(what string, err error) {
 	d.failedWrites[what] = u
 }
 
-// storageTrouble lists the parts that failed at their last write, "" if none. The caller holds mu.
-func (d *Daemon) storageTrouble() string {
-	trouble, _ := d.writeTrouble("")
-	return trouble
-}
-
-// writeTrouble is storageTrouble without one part, and when it began. The caller holds mu.
-func (d *Daemon) writeTrouble(part string) (trouble string, since time.Time) {
+// writeTrouble lists the parts that failed at their last write, except one, and when the first failure began; "" if
+// none. The caller holds mu.
+func (d *Daemon) writeTrouble(except string) (trouble string, since time.Time) {
 	var out []string
 	for _, what := range slices.Sorted(maps.Keys(d.failedWrites)) {
 		u := d.failedWrites[what]
-		if what == part {
+		if what == except {
 			continue
 		}
 		out = append(out, what+": "+u.err)

@@ -25,15 +25,17 @@ func (f *flaky) Send(context.Context, alerting.Notice) error {
 	return nil
 }
 
+func trouble(d *Daemon) string { text, _ := d.writeTrouble(""); return text }
+
 func TestTroubleEndsWhenItIsOver(t *testing.T) {
 	d := &Daemon{log: zap.NewNop()}
 	d.noteWrite("snapshot", errors.New("disk full"))
 	d.noteWrite("log", nil)
-	if got := d.storageTrouble(); got != "snapshot: disk full" {
+	if got := trouble(d); got != "snapshot: disk full" {
 		t.Errorf("storage: %q", got)
 	}
 	d.noteWrite("snapshot", nil)
-	if got := d.storageTrouble(); got != "" {
+	if got := trouble(d); got != "" {
 		t.Errorf("storage, written again: %q", got)
 	}
 

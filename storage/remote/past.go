@@ -219,12 +219,17 @@ func (p *Past) Probe(ctx context.Context, query string, now time.Time) (known, m
 		mend := Mend(err, "backfill.url", "backfill.sources[].queries or match", "the credentials below backfill")
 		return 0, 0, fmt.Errorf("query %s of %s: %w; %s", query, httpclient.Redacted(p.url), err, mend)
 	}
+	return Known(values), probeMinutes, nil
+}
+
+// Known counts the values that are known.
+func Known(values []float64) (n int) {
 	for _, v := range values {
 		if !math.IsNaN(v) {
-			known++
+			n++
 		}
 	}
-	return known, probeMinutes, nil
+	return n
 }
 
 // Mend describes the fix for a query's error, with the user's names for the address, the queries and the credentials.

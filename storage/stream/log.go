@@ -362,33 +362,25 @@ func (l *Log) store(ctx context.Context, b *batch) error {
 			return err
 		}
 		err = l.write(ctx, left, noticesOf(b, left))
-		refused := (*jetstream.APIError)(nil)
-		switch {
-		case err == nil:
+		if err == nil {
 			l.count(func(c *Counters) { c.Stored += uint64(len(left)) })
 			l.reached(b.tick)
 			return nil
+		}
+		refused := (*jetstream.APIError)(nil)
+		for i := range left { // the result is unknown, so the log is read before the next write
+			l.heads[left[i].pool].behind = true
+		}
+		switch {
 		case !errors.As(err, &refused) || attempt > 2:
-			l.markUnknown(left)
 			return err
 		case refused.ErrorCode == duplicateInBatch: // the server remembers ids of purged messages; the check of sequences is enough
-			l.markUnknown(left)
 			for _, m := range b.notices {
 				m.Header.Del(jetstream.MsgIDHeader)
 			}
-		case refused.ErrorCode == wrongLastSequence, refused.ErrorCode == wrongLastSequenceConstant:
-			l.markUnknown(left)
-		default:
-			l.markUnknown(left)
+		case refused.ErrorCode != wrongLastSequence && refused.ErrorCode != wrongLastSequenceConstant:
 			return err
 		}
-	}
-}
-
-// markUnknown marks pools whose last write has an unknown result. The log is read before the next write for them.
-func (l *Log) markUnknown(offers []offer) {
-	for i := range offers {
-		l.heads[offers[i].pool].behind = true
 	}
 }
 

@@ -57,9 +57,9 @@ func (l *Log) Tell(ctx context.Context, n alerting.Notice) error {
 	if err != nil {
 		return err
 	}
-	if last, ok, err := l.lastNotice(ctx, m.Subject); err != nil {
+	if last, sequence, err := l.lastNotice(ctx, m.Subject); err != nil {
 		return err
-	} else if ok && last.ID() == n.ID() {
+	} else if sequence > 0 && last.ID() == n.ID() {
 		return nil // stored by a twin, or before a crash
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -74,21 +74,22 @@ func (l *Log) Reported(ctx context.Context) (*alerting.Report, error) {
 	return n.Report, err
 }
 
-func (l *Log) lastNotice(ctx context.Context, subject string) (n alerting.Notice, ok bool, err error) {
+// lastNotice returns the newest notice of a subject, and its sequence; 0 if there is none.
+func (l *Log) lastNotice(ctx context.Context, subject string) (n alerting.Notice, sequence uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	stream, err := l.js.Stream(ctx, l.cfg.Stream)
 	if err != nil {
-		return n, false, err
+		return n, 0, err
 	}
 	m, err := stream.GetLastMsgForSubject(ctx, subject)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return n, false, nil
+		return n, 0, nil
 	}
-	if err == nil {
-		err = cbor.Unmarshal(m.Data, &n)
+	if err != nil {
+		return n, 0, err
 	}
-	return n, err == nil, err
+	return n, m.Sequence, cbor.Unmarshal(m.Data, &n)
 }
 
 // Queue delivers the log's notices to one sink, in order; twins share it. It is for one goroutine.
@@ -208,30 +209,13 @@ func (q *Queue) delivery(m jetstream.Msg) (*alerting.Delivery, error) {
 	}
 	d.Return = m.Nak
 	d.Newer = func(ctx context.Context) (alerting.Notice, bool, error) {
-		return q.newer(ctx, m.Subject(), meta.Sequence.Stream)
+		n, sequence, err := q.log.lastNotice(ctx, m.Subject())
+		return n, err == nil && sequence > meta.Sequence.Stream, err
 	}
 	if err := cbor.Unmarshal(m.Data(), &d.Notice); err != nil {
 		return nil, errors.Join(fmt.Errorf("message %d is no notice of this version, and is skipped: %w", meta.Sequence.Stream, err), m.Term())
 	}
 	return d, nil
-}
-
-// newer returns the notice that replaced one, if any.
-func (q *Queue) newer(ctx context.Context, subject string, sequence uint64) (n alerting.Notice, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	stream, err := q.log.js.Stream(ctx, q.log.cfg.Stream)
-	if err != nil {
-		return n, false, err
-	}
-	m, err := stream.GetLastMsgForSubject(ctx, subject)
-	if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && m.Sequence <= sequence {
-		return n, false, nil
-	}
-	if err == nil {
-		err = cbor.Unmarshal(m.Data, &n)
-	}
-	return n, err == nil, err
 }
 
 // Delivered returns the id of the last notice of an identity that a sink accepted within a week, or "".

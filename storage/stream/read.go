@@ -265,29 +265,25 @@ func scan(ctx context.Context, js jetstream.JetStream, stream, subject string, f
 }
 
 // Alerts returns the newest state of each alert of a pool in the log. Alerts stay for some hours after their end.
-func (r *Reader) Alerts(ctx context.Context, pool string) (alerts []alerting.Alert, err error) {
-	err = scan(ctx, r.js, r.stream, r.prefix+".notice."+kindAlert+"."+ingest.EscapeToken(pool)+".>", 0, true, func(m jetstream.Msg) error {
-		var n alerting.Notice
-		err := cbor.Unmarshal(m.Data(), &n)
-		if n.Alert != nil {
-			alerts = append(alerts, *n.Alert)
-		}
-		return err
-	})
-	return alerts, err
+func (r *Reader) Alerts(ctx context.Context, pool string) ([]alerting.Alert, error) {
+	return r.alerts(ctx, ingest.EscapeToken(pool)+".>", func(*alerting.Alert) bool { return true })
 }
 
 // Firing are the alerts that fired at the newest decision.
-func (r *Reader) Firing(ctx context.Context, tick time.Time) (alerts []alerting.Alert, err error) {
-	err = scan(ctx, r.js, r.stream, r.prefix+".notice."+kindAlert+".>", 0, true, func(m jetstream.Msg) error {
+func (r *Reader) Firing(ctx context.Context, tick time.Time) ([]alerting.Alert, error) {
+	return r.alerts(ctx, ">", func(a *alerting.Alert) bool { return !a.Resolved && !a.UpdatedAt.Before(tick) })
+}
+
+func (r *Reader) alerts(ctx context.Context, of string, keep func(*alerting.Alert) bool) (all []alerting.Alert, err error) {
+	err = scan(ctx, r.js, r.stream, r.prefix+".notice."+kindAlert+"."+of, 0, true, func(m jetstream.Msg) error {
 		var n alerting.Notice
 		if err := cbor.Unmarshal(m.Data(), &n); err != nil {
 			return err
 		}
-		if a := n.Alert; a != nil && !a.Resolved && !a.UpdatedAt.Before(tick) {
-			alerts = append(alerts, *a)
+		if n.Alert != nil && keep(n.Alert) {
+			all = append(all, *n.Alert)
 		}
 		return nil
 	})
-	return alerts, err
+	return all, err
 }
