@@ -123,17 +123,24 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 
 // configure reads the pool, the aggregation and the decisions from a configuration.
 func configure(c *backtest.RunConfig, path, name string) (*config.Config, error) {
-	cfg, err := config.Load(path)
+	cfg, pc, err := loadPipeline(path)
 	if err != nil {
-		return nil, usageError{err}
-	}
-	pc, err := cfg.Pipeline()
-	if err != nil {
-		return nil, usageError{err}
+		return nil, err
 	}
 	c.Decision, c.Features = pc.Decision, &pc.Features
 	c.Pool, err = choosePool(&pc, path, name)
 	return cfg, err
+}
+
+// loadPipeline reads a configuration, and the files that it names.
+func loadPipeline(path string) (cfg *config.Config, pc pipeline.Config, err error) {
+	if cfg, err = config.Load(path); err == nil {
+		pc, err = cfg.Pipeline()
+	}
+	if err != nil {
+		err = usageError{err}
+	}
+	return cfg, pc, err
 }
 
 // choosePool returns the configured pool of that name; an empty name is for the only one.

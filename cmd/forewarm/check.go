@@ -60,13 +60,9 @@ func check(ctx context.Context, args []string, std streams) error {
 }
 
 func checkConfig(ctx context.Context, path string, offline bool, std streams) error {
-	cfg, err := config.Load(path)
+	cfg, pc, err := loadPipeline(path)
 	if err != nil {
-		return usageError{err}
-	}
-	pc, err := cfg.Pipeline()
-	if err != nil {
-		return usageError{err}
+		return err
 	}
 	fmt.Fprintf(std.out, "ok  %s: %s, %s clock, %s mode\n", path, count(len(cfg.Pools), "pool"), cfg.Clock, cfg.Decision.Mode)
 	if c := &cfg.Classify; len(c.Rules) > 0 {
@@ -168,13 +164,9 @@ func warnCapacity(p *capacity.Pool, std streams) {
 
 // checkData prints the data of a stopped daemon. Directories with the same lines have the same state and decisions.
 func checkData(ctx context.Context, dir, path string, std streams) (err error) {
-	c := jetstream.DefaultConfig()
-	if path != "" {
-		cfg, err := config.Load(path)
-		if err != nil {
-			return usageError{err}
-		}
-		c = cfg.NATS
+	c, err := loadNATS(path)
+	if err != nil {
+		return err
 	}
 	js, log, done, err := openData(ctx, c, dir)
 	if err != nil {

@@ -97,10 +97,7 @@ type watched struct {
 
 func newDiscovery(path, server string, namespaces []string) (d *discovery, stop func(), err error) {
 	d = &discovery{published: map[string]publication{}, logged: map[string]string{}, metrics: metrics.NewSet()}
-	if d.cfg, err = config.Load(path); err != nil {
-		return nil, nil, err
-	}
-	if d.pools, err = d.cfg.Pipeline(); err != nil {
+	if d.cfg, d.pools, err = loadPipeline(path); err != nil {
 		return nil, nil, err
 	}
 	if d.log, err = daemon.NewLogger(d.cfg.Log); err != nil {

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 
-	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 )
 
@@ -17,13 +16,9 @@ func natsConfig(_ context.Context, args []string, std streams) error {
 	if err := parseOnly(f, args, std); err != nil {
 		return err
 	}
-	c := jetstream.DefaultConfig()
-	if *path != "" {
-		cfg, err := config.Load(*path)
-		if err != nil {
-			return usageError{err}
-		}
-		c = cfg.NATS
+	c, err := loadNATS(*path)
+	if err != nil {
+		return err
 	}
 	if *partitions != 0 {
 		c.URL, c.Partition = "nats://localhost", fmt.Sprintf("0/%d", *partitions)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/backtest"
-	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
@@ -130,13 +129,9 @@ func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
 // readPool sets the pool from the configuration.
 func (p *planFlags) readPool(in *plan.Input) error {
-	cfg, err := config.Load(p.config)
+	_, pc, err := loadPipeline(p.config)
 	if err != nil {
-		return usageError{err}
-	}
-	pc, err := cfg.Pipeline()
-	if err != nil {
-		return usageError{err}
+		return err
 	}
 	pool, err := choosePool(&pc, p.config, p.pool)
 	if err != nil {

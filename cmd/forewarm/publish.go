@@ -25,14 +25,10 @@ func natsFlags(f *flag.FlagSet) func() (jetstream.Config, error) {
 	url := f.String("nats", "", "NATS server `URL` (default: of -config, or nats://127.0.0.1:4222)")
 	creds := f.String("creds", "", "NATS credentials `file` (default: as -config says)")
 	return func() (jetstream.Config, error) {
-		cfg, err := config.Load(*path)
-		if *path == "" {
-			cfg, err = config.Default(), nil
-		}
+		c, err := loadNATS(*path)
 		if err != nil {
-			return jetstream.Config{}, usageError{err}
+			return c, err
 		}
-		c := cfg.NATS
 		c.URL = cmp.Or(*url, c.URL, "nats://"+c.Embedded.Listen)
 		if *creds != "" {
 			c.CredsFile, c.NkeyFile, c.User, c.PasswordFile, c.TokenFile = *creds, "", "", "", ""
@@ -42,6 +38,18 @@ func natsFlags(f *flag.FlagSet) func() (jetstream.Config, error) {
 		}
 		return c, nil
 	}
+}
+
+// loadNATS reads the nats section of a configuration; of the default one without a path.
+func loadNATS(path string) (jetstream.Config, error) {
+	if path == "" {
+		return jetstream.DefaultConfig(), nil
+	}
+	cfg, err := config.Load(path)
+	if err != nil {
+		return jetstream.Config{}, usageError{err}
+	}
+	return cfg.NATS, nil
 }
 
 const (

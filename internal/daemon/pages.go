@@ -27,7 +27,7 @@ import (
 
 // openPages gives the server the data of pages and API beyond the last tick.
 func (d *Daemon) openPages() {
-	d.server.History = stored{storage.History{Store: d.store, Log: d.reader, Unsettled: true}, d.reader}
+	d.server.History = stored{d.reader, storage.History{Store: d.store, Log: d.reader, Unsettled: true}}
 	d.server.Explain = d.explanation
 	d.server.Plan = d.plan
 	d.server.Quality = d.quality
@@ -37,8 +37,8 @@ func (d *Daemon) openPages() {
 
 // stored reads the history of one pool from the series and the log.
 type stored struct {
-	history storage.History
-	log     *stream.Reader
+	*stream.Reader // has Alerts
+	history        storage.History
 }
 
 func (s stored) Values(ctx context.Context, series string, labels map[string]string, from, to time.Time) (out []float64, err error) {
@@ -58,15 +58,11 @@ func (s stored) Forecast(ctx context.Context, key features.Key, dimension string
 }
 
 func (s stored) Decisions(ctx context.Context, pool string, from, to time.Time) (all []alerting.Decision, err error) {
-	err = s.log.ReadPool(ctx, pool, from, to, func(x *alerting.Decision) error {
+	err = s.ReadPool(ctx, pool, from, to, func(x *alerting.Decision) error {
 		all = append(all, *x)
 		return nil
 	})
 	return all, err
-}
-
-func (s stored) Alerts(ctx context.Context, pool string) ([]alerting.Alert, error) {
-	return s.log.Alerts(ctx, pool)
 }
 
 const (

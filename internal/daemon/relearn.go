@@ -115,12 +115,9 @@ func (d *Daemon) learnPast(ctx context.Context, p *past, from time.Time) (minute
 // heaviestStored returns the total and the heaviest classes of each pool, by stored tokens.
 func heaviestStored(ctx context.Context, history storage.History, from, to time.Time) (map[features.Key]bool, error) {
 	tokens := map[features.Key]float64{}
-	for i := range features.Dimensions {
-		dim := &features.Dimensions[i]
-		if dim.Name != features.DimPrefill && dim.Name != features.DimDecode {
-			continue
-		}
-		err := history.Dimension(ctx, dim, from, to, func(key features.Key, values []float64) error {
+	for _, name := range []string{features.DimPrefill, features.DimDecode} {
+		dim, _ := features.DimensionByName(name)
+		err := history.Dimension(ctx, &dim, from, to, func(key features.Key, values []float64) error {
 			for _, v := range values {
 				if !math.IsNaN(v) {
 					tokens[key] += v

@@ -23,6 +23,20 @@ type Config struct {
 	TLS             tlsconfig.Client  `yaml:"tls"`     // all empty trusts what the system trusts
 }
 
+// Endpoint is the URL of a server, and how a client authenticates there.
+type Endpoint struct {
+	URL    string `yaml:"url"` // "" for none
+	Config `yaml:",inline"`
+}
+
+// Check is nil without a URL.
+func (e *Endpoint) Check() error {
+	if e.URL == "" {
+		return nil
+	}
+	return e.Config.Check(e.URL)
+}
+
 // Check is nil for what can be tried with a URL; else it names the key, its value and the mend. It opens no file.
 func (c *Config) Check(raw string) error {
 	u, err := url.Parse(raw)

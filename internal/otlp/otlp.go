@@ -36,10 +36,9 @@ import (
 	"github.com/forewarm/forewarm/internal/httpclient"
 )
 
-// Config configures the collector.
+// Config configures the collector. Its URL is without /v1/traces and /v1/metrics; "" sends nothing.
 type Config struct {
-	URL               string `yaml:"url"` // without /v1/traces and /v1/metrics; "" sends nothing
-	httpclient.Config `yaml:",inline"`
+	httpclient.Endpoint `yaml:",inline"`
 }
 
 // Paths of OTLP over HTTP.
@@ -50,13 +49,10 @@ const (
 
 // Check returns an error that names the key, its value and the fix, or nil.
 func (c *Config) Check() error {
-	if c.URL == "" {
-		return nil
-	}
 	if u, err := url.Parse(c.URL); err == nil && (strings.HasSuffix(u.Path, tracesPath) || strings.HasSuffix(u.Path, metricsPath)) {
 		return fmt.Errorf("url is %q: it must be without %s and %s, which are added", httpclient.Redacted(c.URL), tracesPath, metricsPath)
 	}
-	return c.Config.Check(c.URL)
+	return c.Endpoint.Check()
 }
 
 const (

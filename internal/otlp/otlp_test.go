@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forewarm/forewarm/internal/httpclient"
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
@@ -25,7 +26,7 @@ func TestCollectorHangs(t *testing.T) {
 	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
 	defer collector.Close()
 	defer close(hang)
-	o, err := New(t.Context(), Config{URL: collector.URL}, "v1", "i", own, slog.New(slog.DiscardHandler))
+	o, err := New(t.Context(), Config{httpclient.Endpoint{URL: collector.URL}}, "v1", "i", own, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func TestCollectorAway(t *testing.T) {
 	}))
 	defer collector.Close()
 	var said strings.Builder
-	cfg := Config{URL: collector.URL + "/otlp/"}
+	cfg := Config{httpclient.Endpoint{URL: collector.URL + "/otlp/"}}
 	cfg.Headers = map[string]string{"X-Scope-OrgID": "llm"}
 	o, err := New(t.Context(), cfg, "v1", "i", own, slog.New(slog.NewTextHandler(&said, nil)))
 	if err != nil {
@@ -98,7 +99,7 @@ func TestConfig(t *testing.T) {
 		"http://collector:4318/v1/traces":  "without /v1/traces",
 		"http://collector:4318/v1/metrics": "without /v1/traces",
 	} {
-		c := Config{URL: url}
+		c := Config{httpclient.Endpoint{URL: url}}
 		if err := c.Check(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

@@ -12,25 +12,12 @@ import (
 	"github.com/forewarm/forewarm/internal/httpclient"
 )
 
-// Endpoint is how to reach a server.
-type Endpoint struct {
-	URL               string `yaml:"url"` // "" for none
-	httpclient.Config `yaml:",inline"`
-}
-
-func (e *Endpoint) check() error {
-	if e.URL == "" {
-		return nil
-	}
-	return e.Check(e.URL)
-}
-
 // BackfillConfig configures the queries to an existing Prometheus at the first start. So seasons are known from the
 // first hour.
 type BackfillConfig struct {
-	Endpoint `yaml:",inline"`
-	Days     int           `yaml:"days"`    // how far back
-	Timeout  time.Duration `yaml:"timeout"` // of one query, which covers a day
+	httpclient.Endpoint `yaml:",inline"`
+	Days                int           `yaml:"days"`    // how far back
+	Timeout             time.Duration `yaml:"timeout"` // of one query, which covers a day
 	// Sources are what to query; by default the total of the one pool.
 	Sources []Source `yaml:"sources"`
 }
@@ -135,7 +122,7 @@ func (c *BackfillConfig) Check() error {
 	case c.URL == "" && len(c.Sources) > 0:
 		return errors.New("url is empty: it must name a Prometheus where there are sources")
 	}
-	if err := c.check(); err != nil {
+	if err := c.Endpoint.Check(); err != nil {
 		return err
 	}
 	seen := map[[2]string]bool{}

@@ -139,7 +139,7 @@ func TestMinutes(t *testing.T) {
 			_, _ = w.Write([]byte(a))
 		}))
 		cfg := DefaultBackfill()
-		cfg.Endpoint = Endpoint{srv.URL, httpclient.Config{Username: "me", PasswordFile: password, Headers: map[string]string{"X-Scope-OrgID": "llm"}}}
+		cfg.Endpoint = httpclient.Endpoint{URL: srv.URL, Config: httpclient.Config{Username: "me", PasswordFile: password, Headers: map[string]string{"X-Scope-OrgID": "llm"}}}
 		p, err := NewPast(cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -29,7 +29,7 @@ import (
 
 // WriteConfig configures the receiver of all stored series, by Prometheus remote write 1.0.
 type WriteConfig struct {
-	Endpoint `yaml:",inline"`
+	httpclient.Endpoint `yaml:",inline"`
 	// Labels are added to every series that does not have them.
 	Labels map[string]string `yaml:"labels"`
 }
@@ -41,7 +41,7 @@ func (c *WriteConfig) Check() error {
 			return fmt.Errorf("labels is with %q: it must have names of labels", name)
 		}
 	}
-	return c.check()
+	return c.Endpoint.Check()
 }
 
 const (

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/tsdb"
 
+	"github.com/forewarm/forewarm/internal/httpclient"
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
@@ -114,7 +115,7 @@ func put(t *testing.T, db series, from, to int) (want []string) {
 // follow runs a writer over db until stop.
 func follow(t *testing.T, db series, url string) (w *Writer, stop func()) {
 	t.Helper()
-	cfg := WriteConfig{Endpoint: Endpoint{URL: url}, Labels: map[string]string{"cluster": "eu"}}
+	cfg := WriteConfig{Endpoint: httpclient.Endpoint{URL: url}, Labels: map[string]string{"cluster": "eu"}}
 	w, err := NewWriter(cfg, db, db.Dir(), quiet, func(error) {})
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +231,7 @@ func TestWriteCheck(t *testing.T) {
 		`labels is with "__name__"`:  func(c *WriteConfig) { c.Labels = map[string]string{"__name__": "c"} },
 		`url is "ftp://victoria:21"`: func(c *WriteConfig) { c.URL = "ftp://victoria:21" },
 	} {
-		c := WriteConfig{Endpoint: Endpoint{URL: "http://victoria:8428/api/v1/write"}}
+		c := WriteConfig{Endpoint: httpclient.Endpoint{URL: "http://victoria:8428/api/v1/write"}}
 		if err := c.Check(); err != nil {
 			t.Error(err)
 		}
