@@ -86,7 +86,7 @@ func outlook(p *PoolView) (out outlookJSON) {
 		for i := range of.Resources {
 			r := &of.Resources[i]
 			x := outlookJSON{Binding: r.Dimension, HeadroomNow: number(1 - r.Utilisation), Probability: number(r.Probability[forecaster.Horizon-1]), ETA: eta(r.ETA)}
-			if f := p.total(r.Dimension); f != nil {
+			if f := p.Total(r.Dimension); f != nil {
 				x.HeadroomWorst = worst(p, f)
 			}
 			if out.Binding == "" || x.Probability > out.Probability || x.Probability == out.Probability && x.HeadroomNow < out.HeadroomNow {

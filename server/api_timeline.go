@@ -93,7 +93,7 @@ func (s *Server) timeline(r *http.Request, p *PoolView) (*timelineJSON, error) {
 		return nil, err
 	}
 	out := &timelineJSON{Pool: p.Pool, Resource: resource, Unit: unit(resource), Actual: []pointJSON{}, Forecast: []bandJSON{}, Steps: []stepJSON{}, Marks: []markJSON{}}
-	live := p.total(resource)
+	live := p.Total(resource)
 	switch {
 	case live != nil:
 		out.Newest = live.Origin.UTC()

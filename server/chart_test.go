@@ -17,12 +17,12 @@ import (
 
 func TestCapacityGrowsWhenPendingReplicasAreReady(t *testing.T) {
 	p := fullReader().pools[1]
-	f := p.total(features.DimKV)
+	f := p.Total(features.DimKV)
 	got := capacityAhead(&p, f) // one pending since 3 minutes, lead 13 minutes
 	if got[9] != 500_000 || got[10] != 600_000 {
 		t.Errorf("capacity at minutes 9 and 10: %g, %g; want 500000, 600000", got[9], got[10])
 	}
-	if c := capacityAhead(&p, p.total(features.DimRequests)); c != nil {
+	if c := capacityAhead(&p, p.Total(features.DimRequests)); c != nil {
 		t.Errorf("capacity of a dimension without one: %v", c)
 	}
 }

@@ -65,8 +65,8 @@ type PoolView struct {
 	Curve      *capacity.ServiceCurve // of a replica; nil if unknown
 }
 
-// total finds the forecast of one dimension of the whole pool, or nil.
-func (p *PoolView) total(dimension string) *forecaster.Forecast {
+// Total finds the forecast of one dimension of the whole pool, or nil.
+func (p *PoolView) Total(dimension string) *forecaster.Forecast {
 	for i := range p.Forecasts {
 		if f := &p.Forecasts[i]; f.Class == features.TotalClass && f.Dimension == dimension {
 			return f

@@ -89,7 +89,7 @@ func TestScalers(t *testing.T) {
 	}
 	const window = 60
 	predicted, err := dynamopb.NewPredictPluginClient(plugin).Predict(t.Context(), &dynamopb.PredictStageRequest{Context: &dynamopb.PipelineContext{
-		Observations: &dynamopb.ObservationData{Traffic: &dynamopb.TrafficMetrics{DurationS: window, NumReq: perMinute}}}})
+		Observations: &dynamopb.ObservationData{Traffic: &dynamopb.TrafficMetrics{DurationS: window}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
-
-	pb "github.com/forewarm/forewarm/server/dynamo/pluginpb"
 )
 
 // plannerConfig is the part of PlannerConfig that deploy/dynamo/planner.yaml sets, with every field that the planner takes
@@ -76,7 +74,7 @@ func TestPlannerManifest(t *testing.T) {
 		if !slices.Equal(registration.Auth.TrustedSources, []string{"static_secret"}) || registration.Auth.StaticSecrets[p.AuthToken] == "" {
 			t.Errorf("the token of %s is not trusted", p.PluginID)
 		}
-		if _, ok := pb.HoldPolicy_value[p.HoldPolicy]; !ok || p.ProtocolVersion != "1.0" || p.Priority <= 0 {
+		if !slices.Contains([]string{"ACCEPT_WHEN_IDLE", "HOLD_LAST"}, p.HoldPolicy) || p.ProtocolVersion != "1.0" || p.Priority <= 0 {
 			t.Errorf("hold_policy %q, protocol_version %q, priority %d", p.HoldPolicy, p.ProtocolVersion, p.Priority)
 		}
 	}

@@ -24,7 +24,7 @@ const maxHitRate = 0.99
 // above zero, or if the planner does not send its window. Unknown lengths are left out.
 func predict(v *server.PoolView, seen *pb.TrafficMetrics) (_ *pb.PredictionData, ok bool) {
 	largest := func(dimension string) float64 {
-		f := total(v, dimension)
+		f := v.Total(dimension)
 		if f == nil {
 			return math.NaN()
 		}
@@ -58,14 +58,4 @@ func predict(v *server.PoolView, seen *pb.TrafficMetrics) (_ *pb.PredictionData,
 // minutes is a lead time in whole minutes of forecast, at least one.
 func minutes(lead time.Duration) int {
 	return min(max(int(math.Ceil(lead.Minutes())), 1), forecaster.Horizon)
-}
-
-// total finds the forecast of one dimension of the whole pool, or nil.
-func total(v *server.PoolView, dimension string) *forecaster.Forecast {
-	for i := range v.Forecasts {
-		if f := &v.Forecasts[i]; f.Class == features.TotalClass && f.Dimension == dimension {
-			return f
-		}
-	}
-	return nil
 }
