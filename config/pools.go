@@ -4,8 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
@@ -192,4 +196,89 @@ func (c *Config) checkLead(k *checker, key, place string, pool *capacity.Pool) {
 			fmt.Sprintf("must be at most %s: the forecast horizon %s less one tick and %s.warmup.p90 %s", show(limit), show(horizon), key, show(p90)),
 			"shorten it or the warm-up (keep weights on local disk, pull images ahead)")
 	}
+}
+
+// definer returns the function that creates a pool from the keys of its definition, with the values of default_pool as
+// defaults. A definition names no files, because only this daemon may have them. The files of default_pool are read
+// once, here.
+func (c *Config) definer() func(pool string, keys []byte) (capacity.Pool, error) {
+	var base capacity.Config
+	if c.DefaultPool != nil {
+		base = *c.DefaultPool
+	}
+	files, _ := (&checker{}).files("", "", &base) // an unreadable file was reported with default_pool
+	return func(pool string, keys []byte) (capacity.Pool, error) {
+		d := newDecoder("definition")
+		defined := base
+		if err := d.document(keys, reflect.ValueOf(&defined).Elem()); err != nil {
+			return capacity.Pool{}, err
+		}
+		if defined.Name != "" && defined.Name != pool {
+			d.errs = append(d.errs, &Error{Source: d.source["name"], Key: "name", Value: show(defined.Name), Bound: "must be " + show(pool), Mend: "leave it out"})
+		}
+		for _, key := range slices.Sorted(maps.Keys(d.source)) {
+			if isPath(key) {
+				d.errs = append(d.errs, &Error{Source: d.source[key], Key: key, Bound: "must not name a file", Mend: "set it in default_pool, or list the pool under pools"})
+			}
+		}
+		if len(d.errs) > 0 {
+			return capacity.Pool{}, d.errs
+		}
+		defined.Name = pool
+		in := &checker{source: d.source}
+		p, ok := in.build(poolKey([]capacity.Config{defined}, 0), "", defined, files)
+		if ok {
+			c.checkLead(in, fmt.Sprintf("pools[%s]", pool), "", &p)
+		}
+		if len(in.errs) > 0 {
+			return capacity.Pool{}, in.errs
+		}
+		return p, nil
+	}
+}
+
+// events returns the valid events of the calendar; k gets the errors of the others.
+func (c *Config) events(k *checker) (all []forecaster.Event) {
+	if len(c.Events) > forecaster.MaxEvents {
+		k.fail("events", len(c.Events), fmt.Sprintf("must be at most %d", forecaster.MaxEvents), "remove what is over")
+		return nil
+	}
+	seen := map[[2]string]bool{}
+	for i := range c.Events {
+		x := &c.Events[i]
+		place := fmt.Sprintf("events[%d]", i)
+		zone, known := c.zone(x.Pool)
+		e, err := forecaster.NewEvent(*x, zone)
+		switch {
+		case err != nil:
+			leaf, bound, _ := strings.Cut(err.Error(), ": ")
+			k.failAt(place+"."+leaf, place+"."+leaf, nil, bound, "")
+		case !known:
+			k.fail(place+".pool", x.Pool, "must be one of the pools", "list the pool, or correct its name")
+		case seen[[2]string{x.Pool, x.Name}]:
+			k.fail(place+".name", x.Name, "must be unique in its pool, for what is learned of an event is kept by its name", "rename one of them")
+		default:
+			all = append(all, e)
+		}
+		seen[[2]string{x.Pool, x.Name}] = true
+	}
+	return all
+}
+
+// zone returns the time zone of a pool, and whether it is served. An invalid zone is reported with the pool.
+func (c *Config) zone(pool string) (*time.Location, bool) {
+	i := slices.IndexFunc(c.Pools, func(p capacity.Config) bool { return p.Name == pool })
+	var name string
+	switch {
+	case i >= 0:
+		name = c.Pools[i].Timezone
+	case c.DefaultPool != nil:
+		name = c.DefaultPool.Timezone
+	default:
+		return time.UTC, false
+	}
+	if zone, err := time.LoadLocation(name); err == nil {
+		return zone, true
+	}
+	return time.UTC, true
 }

@@ -55,7 +55,7 @@ func (h *handler) accept(ctx context.Context, m codec.Meta, body []byte) (outcom
 		}
 	}
 	if len(b.Refused) > 0 {
-		h.Refused(b.Refused) // the fold counts those of unknown pools when it reads them
+		h.Refused(b.Refused) // the pipeline counts those of unknown pools when it reads them
 	}
 	return out, nil
 }
@@ -63,7 +63,7 @@ func (h *handler) accept(ctx context.Context, m codec.Meta, body []byte) (outcom
 // unknownPools is how many pools an answer names.
 const unknownPools = 5
 
-// findUnserved counts the records that the fold will refuse for their pools.
+// findUnserved counts the records that the pipeline will refuse for their pools.
 func (h *handler) findUnserved(b *ingest.Batch, out *outcome) {
 	if h.Serves == nil {
 		return

@@ -3,7 +3,7 @@
 //
 // What a request carries is decoded and goes to a [Store], the telemetry stream; never the foreign bytes, which may hold
 // prompts. A request is answered with success only once the store holds all of it, so producers may send again whatever
-// they are not sure of: records have ids, and the fold drops what it has seen.
+// they are not sure of: records have ids, and the pipeline drops what it has seen.
 //
 // A listener is off until it has an address. It accepts clients that hold the token or a certificate, and must ask for one
 // of them where its address is not loopback. Bounds: bytes of a request, as sent and decompressed, requests a second,

@@ -2,8 +2,6 @@ package listener
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"time"
 
@@ -19,6 +17,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"github.com/forewarm/forewarm/ingest/codec"
+	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
 // grpcCodes are the status codes that are counted by themselves.
@@ -48,20 +47,13 @@ func (s *grpcServer) serve(ctx context.Context, l net.Listener) error {
 
 // ServeGRPC answers calls on l until ctx ends, and then lets those under way finish for grace.
 func ServeGRPC(ctx context.Context, srv *grpc.Server, l net.Listener, grace time.Duration) error {
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(l) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("grpc server: %w", err)
-	case <-ctx.Done():
-	}
-	stopped := time.AfterFunc(grace, srv.Stop)
-	defer stopped.Stop()
-	srv.GracefulStop()
-	if err := <-served; !errors.Is(err, grpc.ErrServerStopped) { // which it is when it was stopped before it began
-		return err
-	}
-	return nil
+	// ErrServerStopped is the error of a server that was stopped before it began.
+	return httpguard.Until(ctx, "grpc", grpc.ErrServerStopped, func() error { return srv.Serve(l) }, func() error {
+		stopped := time.AfterFunc(grace, srv.Stop)
+		defer stopped.Stop()
+		srv.GracefulStop()
+		return nil
+	})
 }
 
 // exportService describes the one method of OTLP/gRPC for a signal, whose messages have a content type.

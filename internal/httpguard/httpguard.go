@@ -28,21 +28,29 @@ func Serve(ctx context.Context, srv *http.Server, l net.Listener, grace time.Dur
 
 // ServeBy is Serve where serve answers the requests, until srv is shut down.
 func ServeBy(ctx context.Context, srv *http.Server, grace time.Duration, serve func() error) error {
+	return Until(ctx, "http", http.ErrServerClosed, serve, func() error {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		err := srv.Shutdown(ending)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = srv.Close()
+		}
+		return err
+	})
+}
+
+// Until runs serve until ctx ends, then stop, which ends serve. The error of serve is closed when it was stopped.
+func Until(ctx context.Context, protocol string, closed error, serve, stop func() error) error {
 	served := make(chan error, 1)
 	go func() { served <- serve() }()
 	select {
 	case err := <-served:
-		return fmt.Errorf("http server: %w", err)
+		return fmt.Errorf("%s server: %w", protocol, err)
 	case <-ctx.Done():
 	}
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-	defer cancel()
-	err := srv.Shutdown(ending)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = srv.Close()
-	}
-	if stopped := <-served; !errors.Is(stopped, http.ErrServerClosed) {
-		err = errors.Join(err, stopped)
+	err := stop()
+	if ended := <-served; !errors.Is(ended, closed) {
+		err = errors.Join(err, ended)
 	}
 	return err
 }
