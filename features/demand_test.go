@@ -49,7 +49,7 @@ func TestWhatIsTurnedAwayIsDemandAsItsClassLetsExpect(t *testing.T) {
 		for m := 1; m < 9; m++ {
 			w := h.window(t, class, m)
 			for _, d := range []string{DimRequests, DimPrefill, DimDecode, DimKV} {
-				v, ok := value(d, &w)
+				v, ok := valueIn(d, &w)
 				if m == 1 && !ok {
 					t.Errorf("%s: %s is not known", name, d)
 				}

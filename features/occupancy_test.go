@@ -61,7 +61,7 @@ func TestOccupancyAgainstCounting(t *testing.T) {
 					area += heldAt(r, x) * step
 				}
 			}
-			kv, ok := value(DimKV, &w)
+			kv, ok := valueIn(DimKV, &w)
 			if peak := edge(rs); !ok || math.Abs(kv-area/60) > 0.01*area/60+peak*step/60 {
 				t.Fatalf("minute %d: kv %v, counted %v", m, kv, area/60)
 			}
@@ -88,7 +88,7 @@ func edge(rs []*ingest.Request) (held float64) {
 	return held
 }
 
-func value(name string, w *Window) (float64, bool) {
+func valueIn(name string, w *Window) (float64, bool) {
 	d, _ := DimensionByName(name)
 	return d.Value(w)
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // TrafficLevels are the quantiles of per-minute demand in [Traffic].
@@ -97,20 +99,14 @@ func QuantileOf(sorted []float64, p float64) float64 {
 
 // MarshalJSON writes unknown values as null.
 func (t Traffic) MarshalJSON() ([]byte, error) {
-	known := func(v float64) *float64 {
-		if math.IsNaN(v) {
-			return nil
-		}
-		return &v
-	}
-	quantiles := map[string]*float64{}
+	quantiles := map[string]value.Number{}
 	for i, level := range TrafficLevels {
-		quantiles[strconv.FormatFloat(level, 'g', -1, 64)] = known(t.Quantiles[i])
+		quantiles[strconv.FormatFloat(level, 'g', -1, 64)] = value.Number(t.Quantiles[i])
 	}
 	d, _ := DimensionByName(t.Dimension)
 	return json.Marshal(map[string]any{
-		"class": t.Class, "dimension": t.Dimension, "unit": d.Unit, "known_minutes": t.Minutes, "mean": known(t.Mean),
-		"peak_to_mean_1m": known(t.Peak1), "peak_to_mean_15m": known(t.Peak15), "quantiles": quantiles,
-		"bursts": t.Bursts, "burst_minutes": map[string]*float64{"p50": known(t.BurstP50), "p90": known(t.BurstP90), "max": known(t.BurstMax)},
+		"class": t.Class, "dimension": t.Dimension, "unit": d.Unit, "known_minutes": t.Minutes, "mean": value.Number(t.Mean),
+		"peak_to_mean_1m": value.Number(t.Peak1), "peak_to_mean_15m": value.Number(t.Peak15), "quantiles": quantiles,
+		"bursts": t.Bursts, "burst_minutes": map[string]value.Number{"p50": value.Number(t.BurstP50), "p90": value.Number(t.BurstP90), "max": value.Number(t.BurstMax)},
 	})
 }

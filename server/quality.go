@@ -49,11 +49,6 @@ type reportsJSON struct {
 	Reports []ReportFile `json:"reports"`
 }
 
-// NewAccuracyRow is a row; NaN is unknown.
-func NewAccuracyRow(resource, horizon string, outcomes int, skill, covered float64) AccuracyRow {
-	return AccuracyRow{resource, horizon, outcomes, number(skill), number(covered)}
-}
-
 func (s *Server) getQuality(r *http.Request) (any, error) { return s.Quality(r.Context()) }
 
 func (s *Server) getReports(*http.Request) (any, error) {

@@ -22,7 +22,7 @@ func fullServer() *Server {
 	}
 	s.Quality = func(context.Context) (*Quality, error) {
 		return &Quality{From: origin.Add(-time.Hour), To: origin, Pools: []PoolQuality{{Pool: "chat",
-			Accuracy: []AccuracyRow{NewAccuracyRow("kv", "15", 300, .21, .89)}, Weeks: []AlarmWeek{{From: origin, True: 3, False: 1}}}}}, nil
+			Accuracy: []AccuracyRow{{Resource: "kv", Horizon: "15", Outcomes: 300, Skill: .21, Covered: .89}}, Weeks: []AlarmWeek{{From: origin, True: 3, False: 1}}}}}, nil
 	}
 	s.Reports = func() ([]ReportFile, error) { return []ReportFile{{"report-2026-11-16T0000Z.html", origin, 4000}}, nil }
 	return s

@@ -21,6 +21,7 @@ import (
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/internal/httpguard"
+	"github.com/forewarm/forewarm/internal/value"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/remote"
@@ -64,7 +65,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(std.out, "ok  %s: %s, %s clock, %s mode\n", path, count(len(cfg.Pools), "pool"), cfg.Clock, cfg.Decision.Mode)
+	fmt.Fprintf(std.out, "ok  %s: %s, %s clock, %s mode\n", path, value.Count(len(cfg.Pools), "pool"), cfg.Clock, cfg.Decision.Mode)
 	if c := &cfg.Classify; len(c.Rules) > 0 {
 		fmt.Fprintf(std.out, "ok  classify: %d rules\n", len(c.Rules))
 	}

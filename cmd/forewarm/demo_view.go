@@ -6,7 +6,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster"
-	"github.com/forewarm/forewarm/internal/draw"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // demoLines prints the demo: each pre-scale event, and the state every half hour.
@@ -53,11 +53,11 @@ func (l *demoLines) minute(t *demoTick) {
 	}
 	compare := ""
 	if known {
-		compare = fmt.Sprintf(", forecast 20 min ago %s (95 %%: %s)", draw.Short(was[forecaster.L50]), draw.Short(was[forecaster.L95]))
+		compare = fmt.Sprintf(", forecast 20 min ago %s (95 %%: %s)", value.Short(was[forecaster.L50]), value.Short(was[forecaster.L95]))
 	}
 	r := l.d.reactive.Minute()
 	fmt.Fprintf(l.w, "%s  %-7s %6s %s of %s%s | Forewarm %d ready %d warming | reactive %d ready %d warming, %d waiting\n",
-		t.at.Format("15:04"), dim.Name, draw.Short(f.Last), dim.Unit, draw.Short(per*float64(t.decision.Ready)), compare,
+		t.at.Format("15:04"), dim.Name, value.Short(f.Last), dim.Unit, value.Short(per*float64(t.decision.Ready)), compare,
 		t.decision.Ready, t.decision.Pending, r.Ready, r.Pending, r.Waiting)
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest/scrape"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // initConfig writes a first configuration, from the metrics of the given engines.
@@ -113,7 +114,7 @@ func (c *firstConfig) add(url string, seen *scrape.Probed) {
 	if len(seen.Models) > 0 {
 		model = fmt.Sprintf("%.200q", strings.Join(seen.Models, ", ")) // any text is possible, and it goes into a comment
 	}
-	c.source = append(c.source, fmt.Sprintf("%s serves %s on %s at %s", seen.Engine, model, count(len(seen.Replicas), "replica"), url))
+	c.source = append(c.source, fmt.Sprintf("%s serves %s on %s at %s", seen.Engine, model, value.Count(len(seen.Replicas), "replica"), url))
 	job := "{pool: " + c.pool + ", targets: [" + strconv.Quote(seen.Job.Targets[0]) + "]"
 	if seen.Job.Scheme == "https" {
 		job += ", scheme: https"

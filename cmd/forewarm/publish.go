@@ -17,6 +17,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // natsFlags adds the flags of commands that publish: NATS server and user. Call the result after the flags are parsed.
@@ -111,7 +112,7 @@ func publish(ctx context.Context, args []string, std streams) error {
 			return fmt.Errorf("%w (%d of %d records are stored)", err, i, *n)
 		}
 	}
-	fmt.Fprintf(std.out, "stored %s on %s in %s\n", count(*n, "record"), subject, time.Since(began).Round(time.Millisecond))
+	fmt.Fprintf(std.out, "stored %s on %s in %s\n", value.Count(*n, "record"), subject, time.Since(began).Round(time.Millisecond))
 	return nil
 }
 

@@ -108,7 +108,7 @@ func (d *Daemon) quality(ctx context.Context) (*server.Quality, error) {
 			}
 			for j := range p.Accuracy {
 				if a := &p.Accuracy[j]; week == 0 && a.Class == features.TotalClass && a.Outcomes > 0 {
-					of.Accuracy = append(of.Accuracy, server.NewAccuracyRow(a.Dimension, a.Horizon, a.Outcomes, float64(a.Skill), float64(a.Q90.Share)))
+					of.Accuracy = append(of.Accuracy, server.AccuracyRow{Resource: a.Dimension, Horizon: a.Horizon, Outcomes: a.Outcomes, Skill: a.Skill, Covered: a.Q90.Share})
 				}
 			}
 			s := &p.Saturation
