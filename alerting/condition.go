@@ -315,7 +315,9 @@ func condition(d *Decision, name AlertName, resource string, severity Severity, 
 	if d.ofPrefill() {
 		role = string(capacity.PrefillRole)
 	}
-	w.Summary = d.of(w.Summary)
+	const before, after = "Pool ", ": "
+	room := maxSummary - len(before+after) - len([]rune(w.Summary)) // a long name is cut
+	w.Summary = before + value.Cut(d.Pool, max(room, 8)) + after + w.Summary
 	c := Condition{Name: name, Pool: d.Pool, Role: role, Resource: resource, Severity: severity, Annotations: w.annotations(name, d.Pool, cfg)}
 	c.Annotations["decision"], c.Annotations["mode"] = d.EventID(), string(d.Mode)
 	return c

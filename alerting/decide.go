@@ -80,10 +80,15 @@ type kept struct {
 func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	p := newPlan(now, &in, &st, cfg)
 	needed := p.target(&st, cfg)
-	desired, constraints := p.clamp(needed, &st, cfg)
+	limits := bounds{
+		role: capacity.AnyRole, there: p.current, least: in.Pool.Replicas.Min, leastKey: "replicas.min",
+		mayShrink: len(st.ScaleIns) < cfg.MaxScaleIns || st.LastDesired < p.current,
+	}
+	limits.most, limits.mostKey = p.limit()
+	desired, constraints := limits.clamp(needed, cfg)
 
 	d := p.decision(cfg)
-	d.Limit, _ = p.limit()
+	d.Limit = limits.most
 	d.Needed, d.Desired, d.Constraints = needed, desired, append(constraints, refusals(p.rows, "")...)
 	p.roles(&d, &st, cfg)
 	d.Action = p.action(desired)
@@ -195,7 +200,7 @@ func (st *State) update(p *plan, cfg Config) {
 const maxActions = 24 * 60
 
 // whyStay returns why the replicas that serve rows are not reduced, although fewer would do; "" if they may be. The
-// limit on scale-ins per day is in clamp.
+// limit on scale-ins per day is in [bounds.clamp].
 func (p *plan) whyStay(st *State, cfg Config, rows []resource) string {
 	if left := max(cfg.Cooldown, minSighted) - p.now.Sub(st.Sighted); left > 0 {
 		return fmt.Sprintf("demand is watched for %s more", span(left))
@@ -232,13 +237,6 @@ func (r *resource) bursting() bool {
 	return r.now > 1 && r.evidence.Demand > burstTail*r.forecast.Minute[0].At(0.5)
 }
 
-// clamp applies the bounds of step, limit and minimum to target, and names those that changed it.
-func (p *plan) clamp(target int, st *State, cfg Config) (desired int, constraints []string) {
-	b := bounds{role: capacity.AnyRole, there: p.current, least: p.in.Pool.Replicas.Min, leastKey: "replicas.min", mayShrink: len(st.ScaleIns) < cfg.MaxScaleIns || st.LastDesired < p.current}
-	b.most, b.mostKey = p.limit()
-	return b.clamp(target, cfg)
-}
-
 // bounds are the bounds on the replicas of one role.
 type bounds struct {
 	role              capacity.Role // AnyRole for the pool's own
@@ -248,7 +246,7 @@ type bounds struct {
 	mayShrink         bool // max_scale_ins is not reached today
 }
 
-// clamp is [plan.clamp] for one role.
+// clamp applies the bounds of step, limit and minimum to target, and names those that changed it.
 func (b *bounds) clamp(target int, cfg Config) (desired int, constraints []string) {
 	desired = target
 	name := func(key string, bound int) {

@@ -47,7 +47,10 @@ func (p *plan) decision(cfg Config) Decision {
 		d.Prompts = append(d.Prompts, p.prompts[i].evidence)
 	}
 	if b := p.binding(); b != nil {
-		d.Binding, d.Probability, d.ETA, d.Model = b.evidence.Dimension, b.evidence.Probability, b.evidence.ETA, modelOf(b.forecast)
+		d.Binding, d.Probability, d.ETA = b.evidence.Dimension, b.evidence.Probability, b.evidence.ETA
+		if d.Model = modelNetwork; b.forecast.Fallback {
+			d.Model = modelLast
+		}
 		d.Events, d.Path = b.forecast.Basis.Events, p.path(b)
 	}
 	d.Drivers = named(p.in.Projection.Drivers)
@@ -106,8 +109,15 @@ func (p *plan) warnings() []string {
 	for i := range p.in.Minute.Faults[:min(len(p.in.Minute.Faults), maxFaults)] {
 		out = append(out, fault(&p.in.Minute.Faults[i]))
 	}
-	if n := p.overdue(); n > 0 {
-		out = append(out, fmt.Sprintf("%d of %d pending replicas: on their way for longer than twice the warm-up lag (%s)", n, len(p.supply.Pending), span(2*p.lead)))
+	overdue := 0
+	for _, asked := range p.supply.Pending {
+		if p.now.Sub(asked) > 2*p.lead {
+			overdue++
+		}
+	}
+	if overdue > 0 {
+		const text = "%d of %d pending replicas: on their way for longer than twice the warm-up lag (%s)"
+		out = append(out, fmt.Sprintf(text, overdue, len(p.supply.Pending), span(2*p.lead)))
 	}
 	return out
 }
@@ -140,14 +150,4 @@ func fault(f *features.ProducerFault) string {
 		return fmt.Sprintf("The records of %s come about %s late: its clock is behind, or it holds them back. The newest minutes lack these requests.", name, by)
 	}
 	return fmt.Sprintf("%s has sent nothing since %s. Demand may be higher than Forewarm sees.", capital(name), clock(f.Since))
-}
-
-// overdue counts the pending replicas that were requested more than twice the lead time ago.
-func (p *plan) overdue() (n int) {
-	for _, asked := range p.supply.Pending {
-		if p.now.Sub(asked) > 2*p.lead {
-			n++
-		}
-	}
-	return n
 }

@@ -31,15 +31,7 @@ type Report struct {
 	From    time.Time `cbor:"3,keyasint" json:"from"`
 	To      time.Time `cbor:"4,keyasint" json:"to"`
 	Summary []string  `cbor:"5,keyasint" json:"summary"` // one sentence each
-	When    string    `cbor:"6,keyasint" json:"-"`       // From and To in words, in their zone
-}
-
-// Period is the period of the report in words.
-func (r *Report) Period() string {
-	if r.When != "" {
-		return r.When
-	}
-	return Period(r.From.UTC(), r.To.UTC(), "2 Jan 2006")
+	When    string    `cbor:"6,keyasint" json:"-"`       // the period in words, in its zone: see [Period]
 }
 
 // Period is the period between two times in words, in the location of from, with its name. It has the time of day

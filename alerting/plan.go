@@ -306,14 +306,6 @@ const (
 	modelLast    = "last value"
 )
 
-// modelOf is the model of a forecast.
-func modelOf(f *forecaster.Forecast) string {
-	if f.Fallback {
-		return modelLast
-	}
-	return modelNetwork
-}
-
 // finite is v, or 0 if it is NaN or infinite.
 func finite(v float64) float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {

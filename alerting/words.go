@@ -10,7 +10,6 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
-	"github.com/forewarm/forewarm/internal/value"
 )
 
 // The sentences of alerts and of events' reasons; docs/style.md has the rules. Each fact has one sentence, in this
@@ -25,12 +24,6 @@ const (
 	maxSummary = 120
 	maxWords   = 60
 )
-
-// of adds the pool's name to a summary. A long name is cut.
-func (d *Decision) of(summary string) string {
-	const before, after = "Pool ", ": "
-	return before + value.Cut(d.Pool, max(maxSummary-len(before+after)-len([]rune(summary)), 8)) + after + summary
-}
 
 // maxName is how many characters of a class or receiver a summary has.
 const maxName = 40
@@ -229,7 +222,12 @@ func (d *Decision) toDo(shed string) string {
 	total := d.seen()
 	switch {
 	case d.Needed > d.Limit:
-		return sentence(d.raise(), capital("or "+shed+"."))
+		takes := d.count(d.Needed)
+		if d.Reserves.String() != "" {
+			takes += " (reserve included)"
+		}
+		return fmt.Sprintf("Raise %s: %s are needed, %d are allowed. %s",
+			cmp.Or(limits(d.own()), "the limit"), takes, d.Limit, capital("or "+shed+"."))
 	case d.Desired > total && d.Mode == Advisory, d.Desired > total && d.Withheld != "":
 		return fmt.Sprintf("Scale to %s by hand.", d.count(d.Desired))
 	case d.Desired > total && d.overdue():
@@ -240,15 +238,6 @@ func (d *Decision) toDo(shed string) string {
 		return "If the new replicas are late, " + shed + "."
 	}
 	return fmt.Sprintf("Nothing yet: %s will probably do.", d.count(d.Ready))
-}
-
-// raise is the advice to raise a limit.
-func (d *Decision) raise() string {
-	takes := d.count(d.Needed)
-	if kept := d.Reserves.String(); kept != "" {
-		takes += " (reserve included)"
-	}
-	return fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", cmp.Or(limits(d.own()), "the limit"), takes, d.Limit)
 }
 
 // maxRelief bounds the admission limits in an alert; the event lists all.

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster"
 )
 
@@ -96,23 +95,13 @@ func (t *table) forecasts(start time.Time, fs []forecaster.Forecast) {
 	}
 }
 
-// decision writes a decision of Forewarm.
-func (t *table) decision(start time.Time, d *alerting.Decision) {
-	eta := ""
-	if d.ETA.P50 != forecaster.Never {
-		eta = number(d.ETA.P50.Seconds())
-	}
-	t.decided(d.Tick.Sub(start), d.Pool, ForewarmPolicy, d.Ready, d.Pending, d.Desired, d.Binding, number(d.Probability), eta)
-}
-
-// rival writes a decision of another policy, without resource, probability and time.
-func (t *table) rival(start time.Time, pool, policy string, o Observation, desired int) {
-	t.decided(o.At.Sub(start), pool, policy, o.Ready, o.Pending, desired, "", "", "")
-}
-
-func (t *table) decided(at time.Duration, pool, policy string, ready, pending, desired int, binding, probability, eta string) {
+// decision writes a decision of a policy. All but Forewarm leave resource, probability and time empty.
+func (t *table) decision(
+	at time.Duration, pool, policy string, ready, pending, desired int, binding, probability, eta string,
+) {
 	if t != nil {
-		t.write(seconds(at), pool, policy, strconv.Itoa(ready), strconv.Itoa(pending), strconv.Itoa(desired), binding, probability, eta)
+		cells := []string{strconv.Itoa(ready), strconv.Itoa(pending), strconv.Itoa(desired), binding, probability, eta}
+		t.write(append([]string{seconds(at), pool, policy}, cells...)...)
 	}
 }
 

@@ -172,7 +172,7 @@ func (r *runner) serve(t time.Time) {
 			}
 			o, desired := c.step(load)
 			if c.policy != nil && write && c.isDefault() {
-				r.decisions.rival(r.start, r.pool.Name, c.spec.Name, o, desired)
+				r.decisions.decision(o.At.Sub(r.start), r.pool.Name, c.spec.Name, o.Ready, o.Pending, desired, "", "", "")
 			}
 		}
 	}
@@ -196,8 +196,13 @@ func (r *runner) emit(out *pipeline.Output) {
 		}
 	}
 	for i := range out.Decisions {
-		r.decisions.decision(r.start, &out.Decisions[i])
-		r.own.pool.SetDesired(out.Decisions[i].Desired)
+		d, eta := &out.Decisions[i], ""
+		if d.ETA.P50 != forecaster.Never {
+			eta = number(d.ETA.P50.Seconds())
+		}
+		r.decisions.decision(d.Tick.Sub(r.start), d.Pool, ForewarmPolicy, d.Ready, d.Pending, d.Desired,
+			d.Binding, number(d.Probability), eta)
+		r.own.pool.SetDesired(d.Desired)
 	}
 	for i := range out.Forecasts {
 		load, calibrator := out.Forecasts[i].Load(), r.pipeline.Calibrator(out.Forecasts[i].Pool)

@@ -160,14 +160,6 @@ func (e *evaluation) percentile(r *resource) (p95 float64, at int) {
 	return values[at], at
 }
 
-// capacityOf is the pool's capacity of a resource under the change; 0 if unknown.
-func (e *evaluation) capacityOf(r *resource) float64 {
-	if r.whole != nil {
-		return r.whole(e.pool) * e.c.Limits
-	}
-	return e.pool.each(r) * float64(e.pool.replicas(r.role, e.c.Lost))
-}
-
 func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 	e.c = s.Change
 	e.loads = e.loads[:0]
@@ -182,7 +174,12 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 	for i := range resources {
 		r := &resources[i]
 		demand, at := e.percentile(r)
-		have := e.capacityOf(r)
+		have := 0. // under the change; 0 if unknown
+		if r.whole != nil {
+			have = r.whole(e.pool) * e.c.Limits
+		} else {
+			have = e.pool.each(r) * float64(e.pool.replicas(r.role, e.c.Lost))
+		}
 		known := r.whole != nil && r.whole(e.pool) > 0 || r.whole == nil && e.pool.each(r) > 0
 		if !known && r.whole != nil {
 			continue // no such limit
@@ -192,7 +189,11 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 			continue
 		}
 		if r.whole == nil {
-			e.size(&o, r, demand)
+			needed := &o.Replicas
+			if e.pool.Disaggregated && r.role == capacity.PrefillRole {
+				needed = &o.Prefill
+			}
+			*needed = max(*needed, alerting.ReplicasFor(demand, e.pool.each(r)))
 			if u := demand / max(have, math.SmallestNonzeroFloat64); u > worst {
 				worst, busiest = u, at
 			}
@@ -232,16 +233,6 @@ func use(name, title, unit string, demand, have float64) Use {
 		u.Capacity, u.Headroom = number(have), number(1-demand/have)
 	}
 	return u
-}
-
-// size raises the replicas of the outcome to the need of one resource.
-func (e *evaluation) size(o *Outcome, r *resource, demand float64) {
-	n := alerting.ReplicasFor(demand, e.pool.each(r))
-	if e.pool.Disaggregated && r.role == capacity.PrefillRole {
-		o.Prefill = max(o.Prefill, n)
-		return
-	}
-	o.Replicas = max(o.Replicas, n)
 }
 
 // shareAt is the share of the change at which demand for r in the minute reaches have: by bisection, to 0.001.

@@ -192,11 +192,3 @@ func (t *Total) tokens() float64 {
 	add(&sum, float64(t.OutputTokens))
 	return float64(sum)
 }
-
-// total is the pool's total; nil if unknown.
-func (p *Pool) total() *Total {
-	if len(p.Totals) == 0 || p.Totals[0].Class != features.TotalClass {
-		return nil
-	}
-	return &p.Totals[0]
-}

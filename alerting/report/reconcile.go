@@ -222,14 +222,6 @@ func (b *builder) pools() []string {
 // gapsListed bounds the listed gaps of a pool.
 const gapsListed = 20
 
-// longest are the longest gaps, by time.
-func longest(all []Gap) []Gap {
-	slices.SortStableFunc(all, func(x, y Gap) int { return cmp.Compare(y.Minutes, x.Minutes) })
-	all = all[:min(len(all), gapsListed)]
-	slices.SortFunc(all, func(x, y Gap) int { return x.Start.Compare(y.Start) })
-	return all
-}
-
 // data counts the known minutes of the period.
 func (b *builder) data(pool string) Data {
 	d := Data{Minutes: b.end - b.first, Gaps: []Gap{}}
@@ -258,7 +250,9 @@ func (b *builder) data(pool string) Data {
 		}
 	}
 	d.GapCount = len(d.Gaps)
-	d.Gaps = longest(d.Gaps)
+	slices.SortStableFunc(d.Gaps, func(x, y Gap) int { return cmp.Compare(y.Minutes, x.Minutes) })
+	d.Gaps = d.Gaps[:min(len(d.Gaps), gapsListed)]
+	slices.SortFunc(d.Gaps, func(x, y Gap) int { return x.Start.Compare(y.Start) })
 	b.eachMinute(pool, b.first, func(*tick, int) { d.Decided++ })
 	return d
 }

@@ -25,7 +25,7 @@ type run struct {
 }
 
 func (b *builder) saturation(pool string) Saturation {
-	out := Saturation{Probability: warnProbability, LeadMinutes: value.Unknown, Episodes: []Episode{}}
+	out := Saturation{Probability: warnProbability, Episodes: []Episode{}}
 	loads := b.loads(pool)
 	for _, l := range loads[b.first:] {
 		if !math.IsNaN(l.utilisation) {
@@ -36,11 +36,17 @@ func (b *builder) saturation(pool string) Saturation {
 		}
 	}
 	for i := range b.ticks[pool] {
-		if t := &b.ticks[pool][i]; b.warns(t) && b.index(t.at) >= b.first {
+		if t := &b.ticks[pool][i]; t.warns() && b.index(t.at) >= b.first {
 			out.WarnedMinutes++
 		}
 	}
-	episodes, warnings := b.episodes(loads), b.warnings(pool)
+	var episodes []run
+	for m, l := range loads {
+		if l.utilisation > 1 {
+			episodes = extend(episodes, m, nil)
+		}
+	}
+	warnings := b.warnings(pool)
 	var leads []float64
 	for _, e := range episodes {
 		if e.start < b.first {
@@ -60,7 +66,7 @@ func (b *builder) saturation(pool string) Saturation {
 		leads = append(leads, float64(row.LeadMinutes))
 	}
 	for _, a := range warnings {
-		if a.start < b.first || slices.ContainsFunc(episodes, func(e run) bool { return a.warnsOf(e) || b.during(a, e) }) {
+		if a.start < b.first || slices.ContainsFunc(episodes, func(e run) bool { return a.warnsOf(e) || a.during(e) }) {
 			continue
 		}
 		crossed, known := b.crossing(pool, a)
@@ -74,10 +80,8 @@ func (b *builder) saturation(pool string) Saturation {
 			out.False++
 		}
 	}
-	if n := len(leads); n > 0 {
-		slices.Sort(leads)
-		out.LeadMinutes = Number((leads[(n-1)/2] + leads[n/2]) / 2)
-	}
+	slices.Sort(leads)
+	out.LeadMinutes = quantile(leads, .5)
 	return out
 }
 
@@ -103,47 +107,33 @@ func (b *builder) load(pool string, t *tick, minute int) load {
 	return out
 }
 
-func (b *builder) episodes(loads []load) (out []run) {
-	for m, l := range loads {
-		if l.utilisation > 1 {
-			out = b.extend(out, m, nil)
-		}
-	}
-	return out
-}
-
-// warns reports whether a tick's decision warns of a saturation.
-func (b *builder) warns(t *tick) bool {
+// warns reports whether the decision warns of a saturation.
+func (t *tick) warns() bool {
 	if t.warnFrom > 0 {
 		return t.ahead >= t.warnFrom && !t.stale
 	}
 	return t.probability >= warnProbability && !t.stale
 }
 
-// claims is how long after a tick its warning claims a saturation.
-func (b *builder) claims(t *tick) time.Duration {
-	claim := t.lead + mergeWithin
-	if t.warnFrom > 0 {
-		claim = max(claim, forecaster.WarningWindow(t.lead))
-	}
-	return claim
-}
-
 func (b *builder) warnings(pool string) (out []run) {
 	ticks := b.ticks[pool]
 	for i := range ticks {
 		t := &ticks[i]
-		if !b.warns(t) {
+		if !t.warns() {
 			continue
 		}
-		out = b.extend(out, b.index(t.at), t)
-		out[len(out)-1].claimEnd = b.index(t.at.Add(b.claims(t)))
+		claim := t.lead + mergeWithin // how long the warning claims a saturation
+		if t.warnFrom > 0 {
+			claim = max(claim, forecaster.WarningWindow(t.lead))
+		}
+		out = extend(out, b.index(t.at), t)
+		out[len(out)-1].claimEnd = b.index(t.at.Add(claim))
 	}
 	return out
 }
 
 // extend adds a minute to the last run, or begins another.
-func (b *builder) extend(runs []run, minute int, t *tick) []run {
+func extend(runs []run, minute int, t *tick) []run {
 	if n := len(runs); n > 0 && time.Duration(minute-runs[n-1].last-1)*features.Minute <= mergeWithin {
 		runs[n-1].last = minute
 		return runs
@@ -157,8 +147,8 @@ func (r run) warnsOf(episode run) bool {
 }
 
 // during reports whether a warning starts during an episode.
-func (b *builder) during(a, episode run) bool {
-	return episode.start <= a.start && a.start <= episode.last+int(mergeWithin/features.Minute)
+func (r run) during(episode run) bool {
+	return episode.start <= r.start && r.start <= episode.last+int(mergeWithin/features.Minute)
 }
 
 func (b *builder) episode(pool string, e run, loads []load, warnings []run) Episode {

@@ -60,9 +60,9 @@ func (r *Report) traffic(period string) string {
 		p := &r.Pools[i]
 		names[i] = p.Pool
 		observed, total = observed+p.Data.Observed, total+p.Data.Minutes
-		if t := p.total(); t != nil {
-			add(&requests, float64(t.Requests))
-			add(&tokens, t.tokens())
+		if len(p.Totals) > 0 && p.Totals[0].Class == features.TotalClass {
+			add(&requests, float64(p.Totals[0].Requests))
+			add(&tokens, p.Totals[0].tokens())
 		}
 		before += p.RequestsBefore // NaN stays
 	}

@@ -140,7 +140,7 @@ func (b *builder) timeline(pool string) *Timeline {
 		i := (minute - b.first) / width
 		least(&t.Ready[i], float64(x.ready))
 		most(&t.Desired[i], float64(x.desired))
-		t.Warned[i] = t.Warned[i] || b.warns(x)
+		t.Warned[i] = t.Warned[i] || x.warns()
 		for _, c := range x.capacities {
 			for j := range t.Resources {
 				if r := &t.Resources[j]; r.Resource == c.dimension {

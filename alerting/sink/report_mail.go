@@ -118,7 +118,7 @@ func (s *mailer) message(r *alerting.Report, pages *Pages) (*mail.Msg, error) {
 	if err := errors.Join(m.From(s.cfg.From), m.To(s.cfg.To...)); err != nil {
 		return nil, err
 	}
-	m.Subject("Forewarm report, " + r.Period())
+	m.Subject("Forewarm report, " + r.When)
 	m.SetMessageIDWithValue(s.messageID(r))
 	m.SetDateWithValue(r.To)
 	m.SetGenHeader(mail.Header("Auto-Submitted"), "auto-generated") // RFC 3834: no out-of-office answers

@@ -37,6 +37,7 @@ import (
 func weekly() alerting.Notice {
 	to := time.Date(2026, 3, 9, 7, 0, 0, 0, time.UTC)
 	return alerting.Notice{Report: &alerting.Report{ID: "report-2026-03-09T0700Z-1f", Name: "report-2026-03-09T0700Z", From: to.AddDate(0, 0, -7), To: to,
+		When:    "2 Mar 2026 07:00 to 9 Mar 2026 07:00 UTC",
 		Summary: []string{"Two pools had telemetry.", "Nothing saturated."}}}
 }
 

@@ -31,7 +31,7 @@ func slackMessage(n alerting.Notice, now time.Time) ([]byte, error) {
 			context = append(context, "<"+url+"|dashboard>")
 		}
 	} else if r := n.Report; r != nil {
-		title, text = "📊 Report, "+r.Period(), strings.Join(r.Summary, " ")
+		title, text = "📊 Report, "+r.When, strings.Join(r.Summary, " ")
 	} else {
 		title, text = slackDecision(n.Decision)
 		context = append(context, "`forewarm explain "+n.Decision.EventID()+"`")

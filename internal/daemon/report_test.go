@@ -127,7 +127,7 @@ func TestReporterTellsTheZone(t *testing.T) {
 		d := newDesk(t, dir, "0 0 * * 1", "Europe/Berlin")
 		var titles []string
 		d.store = func(_ context.Context, n alerting.Notice, _ *sink.Pages) error {
-			titles = append(titles, n.Report.Period())
+			titles = append(titles, n.Report.When)
 			return nil
 		}
 		d.runFor(t, 3*24*time.Hour)
