@@ -314,7 +314,7 @@ func TestServingIsAsUncertainAsWhatWasLearned(t *testing.T) {
 	guessed.Extrapolated = true
 	trusted := &capacity.Trusted{Prefill: learned, Decode: guessed}
 	for dimension, want := range map[string][2]float64{capacity.Prefill: {.8, 1.3}, capacity.Decode: {1, 1}, capacity.KV: {1, 1}} {
-		low, high := CapacityOf(nil, trusted, capacity.DecodeRole).(forecaster.Uncertain).Spread(dimension)
+		low, high := CapacityOf(nil, trusted, capacity.DecodeRole).Spread(dimension)
 		if [2]float64{low, high} != want {
 			t.Errorf("%s: %g to %g, want %v", dimension, low, high, want)
 		}

@@ -66,7 +66,7 @@ func (w *watch) project(t time.Time, f *forecaster.PoolForecast, calibrator *for
 		return
 	}
 	window := forecaster.WarningWindow(forecaster.LeadTime(&w.pool.Warmup))
-	p := forecaster.Project(f, &w.pool, &w.pool.Warmup, forecaster.Supply{Ready: w.replicas}, 0, window, w.calibrator)
+	p := forecaster.Project(f, alerting.CapacityOf(&w.pool, nil, capacity.DecodeRole), &w.pool.Warmup, forecaster.Supply{Ready: w.replicas}, 0, window, w.calibrator)
 	w.calibrator.Issue(f, &p, &w.pool.Warmup)
 	threshold, _ := w.threshold.Value(w.cfg)
 	w.threshold.Tick(t, p.Probability, w.cfg)

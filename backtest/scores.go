@@ -44,7 +44,7 @@ type seriesKey struct{ class, dimension string }
 func (s *scores) of(key seriesKey) *forecaster.Scorer {
 	x := s.series[key]
 	if x == nil {
-		x = &forecaster.Scorer{Minutes: scoredMinutes}
+		x = forecaster.NewScorer(0, scoredMinutes...)
 		s.series[key] = x
 	}
 	return x
@@ -113,7 +113,7 @@ func (s *scores) all() []Score {
 	})
 	var all []Score
 	for _, key := range keys {
-		for _, a := range s.series[key].Scores() {
+		for _, a := range s.series[key].Scores {
 			if a.N > 0 {
 				all = append(all, score(key, a))
 			}

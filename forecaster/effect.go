@@ -36,12 +36,6 @@ const (
 type effect struct {
 	event *Event
 
-	effectState
-	strength [effectBack + Horizon]float64 // of the minutes around the newest
-}
-
-// effectState is the part of effect in snapshots.
-type effectState struct {
 	Name   string  `cbor:"1,keyasint"`
 	Stated float64 `cbor:"2,keyasint"` // the factor of the calendar; when it changes, learning restarts
 	Mean   float64 `cbor:"3,keyasint"` // of the logarithm of the factor
@@ -56,34 +50,19 @@ type effectState struct {
 }
 
 func newEffect(e *Event) *effect {
-	return &effect{event: e, effectState: effectState{Name: e.Name, Stated: e.Factor, Mean: math.Log(e.Factor), Var: e.logSD() * e.logSD()}}
+	return &effect{event: e, Name: e.Name, Stated: e.Factor, Mean: math.Log(e.Factor), Var: e.logSD() * e.logSD()}
 }
 
-// setMinute computes the strengths around a minute.
-func (x *effect) setMinute(minute int64) {
-	for i := range x.strength {
-		x.strength[i] = x.event.strength(middle(minute + int64(i-effectBack+1)))
-	}
-}
-
-func middle(minute int64) time.Time { return time.Unix(60*minute+30, 0).UTC() }
-
-// now is the strength in the minute set, ahead h minutes later, recent the mean over the last minutes.
-func (x *effect) now() float64        { return x.strength[effectBack-1] }
-func (x *effect) ahead(h int) float64 { return x.strength[effectBack-1+h] }
-func (x *effect) recent() float64 {
-	sum := 0.0
-	for _, s := range x.strength[:effectBack] {
-		sum += s
-	}
-	return sum / effectBack
+// strength is that of the event in the middle of a minute.
+func (x *effect) strength(minute int64) float64 {
+	return x.event.strength(time.Unix(60*minute+30, 0).UTC())
 }
 
 // multiplier is the expected factor of the events on demand in a minute.
 func (p *pool) multiplier(minute int64) float64 {
 	sum := 0.0
 	for _, x := range p.effects {
-		sum += x.Mean * x.event.strength(middle(minute))
+		sum += x.Mean * x.strength(minute)
 	}
 	return math.Exp(sum)
 }
@@ -95,8 +74,7 @@ func scale(e *features.Estimate, by float64) {
 // expectEvents records the forecast before each event that begins in a minute.
 func (p *pool) expectEvents(minute int64) {
 	for _, x := range p.effects {
-		x.setMinute(minute)
-		if x.now() == 0 {
+		if x.strength(minute) == 0 {
 			continue
 		}
 		if x.Newest+1 < minute || x.Newest == 0 {
@@ -133,7 +111,7 @@ func (x *effect) begin(minute int64, p *pool) {
 // learnEvents updates the factors of events from the demand of a minute, events included.
 func (p *pool) learnEvents(minute int64, demand func(dimension int) float64) {
 	for _, x := range p.effects {
-		h, s := minute-x.Begun, x.now()
+		h, s := minute-x.Begun, x.strength(minute)
 		if s < minEffect || h < 0 || h >= int64(len(x.Expected)) {
 			continue
 		}
@@ -155,33 +133,26 @@ func (p *pool) learnEvents(minute int64, demand func(dimension int) float64) {
 // has changed.
 func (p *pool) amendSince(x *effect, newest int64, by float64) {
 	for m := x.Begun; m < newest; m++ {
-		factor := math.Exp(-by * x.event.strength(middle(m)))
+		factor := math.Exp(-by * x.strength(m))
 		for _, s := range p.series() {
 			s.history.Amend(m, s.history.At(m)*factor)
 		}
 	}
 }
 
-// effectStates are the effects in a snapshot.
-func (p *pool) effectStates() (all []effectState) {
-	for _, x := range p.effects {
-		all = append(all, x.effectState)
-	}
-	return all
-}
-
 // restoreEffects restores the effects of events that are still in the calendar with the same factor.
-func (p *pool) restoreEffects(all []effectState) error {
-	for i := range all {
-		for _, x := range p.effects {
-			if x.Name != all[i].Name || x.Stated != all[i].Stated {
+func (p *pool) restoreEffects(all []*effect) error {
+	for _, old := range all {
+		for i, x := range p.effects {
+			if x.Name != old.Name || x.Stated != old.Stated {
 				continue
 			}
-			n := len(all[i].Expected)
-			if n != len(all[i].Noise) || n != 0 && n != effectMinutes || all[i].Dimension < 0 || all[i].Dimension >= len(dimensions) {
+			n := len(old.Expected)
+			if n != len(old.Noise) || n != 0 && n != effectMinutes || old.Dimension < 0 || old.Dimension >= len(dimensions) {
 				return fmt.Errorf("forecaster state of the event %q of %s does not have this program's shape", x.Name, p.name)
 			}
-			x.effectState = all[i]
+			old.event = x.event
+			p.effects[i] = old
 		}
 	}
 	return nil
@@ -198,20 +169,27 @@ type impact struct {
 // impact of the events near the newest minute.
 func (p *pool) impact() (c impact) {
 	for _, x := range p.effects {
-		x.setMinute(p.newest)
-		if slices.Max(x.strength[:]) == 0 {
+		var strength [effectBack + Horizon]float64 // of the minutes around the newest
+		recent := 0.0
+		for i := range strength {
+			strength[i] = x.strength(p.newest + int64(i-effectBack+1))
+			if i < effectBack {
+				recent += strength[i] / effectBack
+			}
+		}
+		if slices.Max(strength[:]) == 0 {
 			continue
 		}
+		now, ahead := strength[effectBack-1], strength[effectBack:]
 		wide := z90 * math.Sqrt(x.Var)
 		c.events = append(c.events, EventEffect{
 			Name: x.Name, Stated: x.Stated, Learned: math.Exp(x.Mean), Low: math.Exp(x.Mean - wide), High: math.Exp(x.Mean + wide),
-			Now: x.now(), Ahead: x.ahead(targets[midLead].to),
+			Now: now, Ahead: ahead[targets[midLead].to-1],
 		})
-		c.now += x.Mean * x.now()
-		for h := range c.mean {
-			s := x.ahead(h + 1)
+		c.now += x.Mean * now
+		for h, s := range ahead {
 			c.mean[h] += x.Mean * s
-			c.variance[h] += x.Var * (s - x.recent()) * (s - x.recent())
+			c.variance[h] += x.Var * (s - recent) * (s - recent)
 		}
 	}
 	return c

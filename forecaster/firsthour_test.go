@@ -18,7 +18,7 @@ func TestFirstHour(t *testing.T) {
 			continue
 		}
 		for _, ts := range readTrace(t, dir+"/"+tr.file, tr) {
-			s, x := newSeries(testKey, 0), Scorer{}
+			s, x := newSeries(testKey, 0), NewScorer(0, allMinutes()...)
 			for m := ts.first; m < len(ts.y); m++ {
 				minute := ts.start + int64(m)
 				s.push(minute, exact(ts.y[m]))
@@ -29,7 +29,7 @@ func TestFirstHour(t *testing.T) {
 				}
 			}
 			var own, last float64
-			for _, a := range x.Scores() {
+			for _, a := range x.Scores {
 				if a.lastN > 0 {
 					own, last = own+a.MeanPinball()*float64(a.N), last+a.lastLoss/float64(a.lastN)*float64(a.N)
 				}
@@ -40,4 +40,11 @@ func TestFirstHour(t *testing.T) {
 			}
 		}
 	}
+}
+
+func allMinutes() (all []int) {
+	for h := 1; h <= Horizon; h++ {
+		all = append(all, h)
+	}
+	return all
 }

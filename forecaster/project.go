@@ -11,14 +11,10 @@ import (
 )
 
 // Capacity is the safe load of one replica in a dimension. reportedKV is the KV capacity that engines report, 0 if they
-// do not. ok is false if the dimension does not limit the pool.
+// do not. ok is false if the dimension does not limit the pool. With 90 % probability the true load is between low and
+// high times PerReplica: 1 and 1 if it is exact.
 type Capacity interface {
 	PerReplica(dimension string, reportedKV float64) (safe float64, ok bool)
-}
-
-// Uncertain is a Capacity that was estimated: with 90 % probability it is between low and high times PerReplica. 1 and
-// 1 if it is exact.
-type Uncertain interface {
 	Spread(dimension string) (low, high float64)
 }
 
@@ -45,7 +41,7 @@ func WarningWindow(lead time.Duration) time.Duration { return lead + warningMarg
 
 // Project compares the sample paths of a pool's demand with its supply: ready replicas, and pending ones as they become
 // ready. ResourceProjection.AfterFailure is for the supply without the reserve for failures. Each path draws its own
-// warm-up lag, and its own capacity if that is Uncertain. window is the span of probabilities and headroom. calibrator
+// warm-up lag, and its own capacity if that is uncertain. window is the span of probabilities and headroom. calibrator
 // turns shares of paths into probabilities; nil uses the shares. O(resources × paths × minutes).
 func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve int, window time.Duration, calibrator *Calibrator) Projection {
 	p := Projection{
@@ -134,11 +130,7 @@ func usable(origin time.Time, lag Lag, supply Supply, reserve int, levels ...flo
 // drawCapacity scales each path's replicas by a level of their capacity's distribution, which is piecewise linear
 // through its bounds and the middle. It returns ready if the capacity is exact.
 func drawCapacity(pool Capacity, dimension string, ready [][Horizon]float32) [][Horizon]float32 {
-	u, ok := pool.(Uncertain)
-	if !ok {
-		return ready
-	}
-	low, high := u.Spread(dimension)
+	low, high := pool.Spread(dimension)
 	if low == 1 && high == 1 {
 		return ready
 	}

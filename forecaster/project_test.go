@@ -12,6 +12,8 @@ type fixedCapacity map[string]float64
 
 func (c fixedCapacity) PerReplica(d string, _ float64) (float64, bool) { v, ok := c[d]; return v, ok }
 
+func (fixedCapacity) Spread(string) (low, high float64) { return 1, 1 }
+
 type fixedLag time.Duration
 
 func (l fixedLag) Quantile(float64) time.Duration { return time.Duration(l) }

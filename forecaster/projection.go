@@ -1,9 +1,6 @@
 package forecaster
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // Supply is the replicas of a pool: ready now, and pending.
 type Supply struct {
@@ -87,15 +84,4 @@ type Projection struct {
 	Warnings    []string
 	// Prompts is the projection of the prefill replicas of a disaggregated pool; nil in other pools.
 	Prompts *Projection
-}
-
-// Left is the number of ready replicas after a failure of the reserve.
-func (p *Projection) Left() int { return max(p.Supply.Ready-p.Reserve, 0) }
-
-// UseAfterFailure is the newest demand for r over the capacity of Left; NaN if Left is 0.
-func (p *Projection) UseAfterFailure(r *ResourceProjection) float64 {
-	if p.Left() == 0 {
-		return math.NaN()
-	}
-	return r.Demand / (r.PerReplica * float64(p.Left()))
 }

@@ -222,7 +222,7 @@ func TestNeverWorseThanTheLastValue(t *testing.T) {
 			var own, last, size float64
 			for seed := range uint64(2) {
 				y := draw(1800, tc.make(rand.New(rand.NewPCG(seed, 5))))
-				s, x := newSeries(testKey, 0), Scorer{Minutes: []int{15, 30}, From: startMinute + 720}
+				s, x := newSeries(testKey, 0), NewScorer(startMinute+720, 15, 30)
 				for i := range y {
 					m := startMinute + int64(i)
 					s.push(m, exact(y[i]))
@@ -233,7 +233,7 @@ func TestNeverWorseThanTheLastValue(t *testing.T) {
 					}
 					size += y[i]
 				}
-				for _, a := range x.Scores() {
+				for _, a := range x.Scores {
 					own, last = own+a.MeanPinball(), last+a.lastLoss/float64(a.lastN)
 				}
 			}

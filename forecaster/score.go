@@ -32,10 +32,11 @@ type Accumulator struct {
 	N       int    // outcomes
 	Missing int    // forecasts with an unknown outcome
 
-	span             int64   // from the origin to the last minute of the outcome
-	first, last      int64   // origins of outcomes
-	sum, err, absErr float64 // Σ|y|; Σ(median − y) and Σ|median − y|
-	lastErr, lastOwn float64 // Σ|y − last value|; Σ|median − y| over the same outcomes
+	target           target
+	errors           errorQuantiles // of the last value
+	first, last      int64          // origins of outcomes
+	sum, err, absErr float64        // Σ|y|; Σ(median − y) and Σ|median − y|
+	lastErr, lastOwn float64        // Σ|y − last value|; Σ|median − y| over the same outcomes
 	loss             Quantiles
 	covered          Quantiles // outcomes at or below each quantile
 
@@ -130,7 +131,7 @@ func (a *Accumulator) Coverage(level int) Coverage {
 	n := float64(a.N)
 	overlap := 1.0 // outcomes that share a minute
 	if a.last > a.first {
-		overlap = math.Max(1, math.Ceil(float64(a.span)*(n-1)/float64(a.last-a.first)))
+		overlap = math.Max(1, math.Ceil(float64(a.target.to)*(n-1)/float64(a.last-a.first)))
 	}
 	p, effective := a.covered[level]/n, n/overlap
 	mid := (p + z*z/(2*effective)) / (1 + z*z/effective)

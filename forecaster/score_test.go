@@ -43,14 +43,14 @@ func close(t *testing.T, name string, got, want float64) {
 
 // TestScorerByHand scores three outcomes one minute ahead whose figures are worked out on paper.
 func TestScorerByHand(t *testing.T) {
-	s := Scorer{Minutes: []int{1}}
+	s := NewScorer(0, 1)
 	q := Quantiles{1, 2, 3, 4, 5, 6, 7, 8, 9}
 	s.Observe(100, 4)
 	for i, y := range []float64{4, 8, 2, math.NaN()} {
 		s.Issue(saying(101+int64(i), q, q))
 		s.Observe(101+int64(i), y)
 	}
-	a := s.Scores()[0]
+	a := s.Scores[0]
 	close(t, "outcomes", float64(a.N), 3)
 	close(t, "missing", float64(a.Missing), 1)
 	close(t, "mean", a.Mean(), 14.0/3)
@@ -69,7 +69,7 @@ func TestScorerByHand(t *testing.T) {
 	if !(c.Low > 0.2 && c.Low < c.Share && c.High > c.Share && c.High < 0.95) {
 		t.Errorf("Wilson's interval of 2 in 3: %+v", c)
 	}
-	if w := s.Scores()[1]; w.Horizon != HorizonWindowMax || w.N != 0 || w.Missing != 0 {
+	if w := s.Scores[1]; w.Horizon != HorizonWindowMax || w.N != 0 || w.Missing != 0 {
 		t.Errorf("%+v", w)
 	}
 }
@@ -77,7 +77,7 @@ func TestScorerByHand(t *testing.T) {
 // TestScorerMatches: each horizon meets its own minute, the window its maximum, and what is not wanted is left out.
 func TestScorerMatches(t *testing.T) {
 	y := func(m int64) float64 { return float64(m * m % 101) }
-	s := Scorer{From: 150}
+	s := NewScorer(150, 5, 60)
 	for m := range int64(300) {
 		if m >= 100 {
 			f := &Forecast{Origin: time.Unix(60*m, 0), WindowMax: flat(0)}
@@ -98,13 +98,13 @@ func TestScorerMatches(t *testing.T) {
 		horizon string
 		n       int
 	}{{"5", 150}, {"60", 141}, {HorizonWindowMax, 150}} {
-		a := s.Scores()[i]
+		a := s.Scores[i]
 		if a.Horizon != want.horizon || a.N != want.n || a.Missing != 0 || a.WAPE() != 0 || a.MeanPinball() != 0 {
 			t.Errorf("%s: %d outcomes, %d missing, WAPE %v, pinball %v, want %+v", a.Horizon, a.N, a.Missing, a.WAPE(), a.MeanPinball(), want)
 		}
 	}
 	s.Observe(310, 1) // a gap
-	if a := s.Scores()[0]; a.N != 150 || a.Missing != 4 {
+	if a := s.Scores[0]; a.N != 150 || a.Missing != 4 {
 		t.Errorf("%d outcomes, %d missing after a gap", a.N, a.Missing)
 	}
 }
@@ -112,13 +112,12 @@ func TestScorerMatches(t *testing.T) {
 // TestLastValueByHand: the last value has the quantiles of its past errors, here normal ones of a known width.
 func TestLastValueByHand(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	s := Scorer{Minutes: []int{20}}
+	s := NewScorer(0, 20)
 	for m := range int64(5000) {
 		s.Observe(m, 100+10*r.NormFloat64())
 	}
-	x := s.target(target{20, 20})
 	sd := 10 * math.Sqrt2
-	q := x.errors.around(100)
+	q := s.Scores[0].errors.around(100)
 	for i, z := range gaussian {
 		if math.Abs(q[i]-100-sd*z) > 0.25*sd {
 			t.Errorf("level %v: %v, want about %v", Levels[i], q[i], 100+sd*z)
@@ -130,7 +129,7 @@ func TestLastValueByHand(t *testing.T) {
 func TestBaselineSeesNothingLater(t *testing.T) {
 	baselines := func(later float64) (out []Quantiles) {
 		r := rand.New(rand.NewPCG(3, 4))
-		s := Scorer{Minutes: []int{1, 30}}
+		s := NewScorer(0, 1, 30)
 		for m := range int64(2000) {
 			if m == 1990 {
 				s.Issue(saying(m+5, flat(1), flat(1))) // before its newest minutes are settled
@@ -155,9 +154,9 @@ func TestBaselineSeesNothingLater(t *testing.T) {
 }
 
 func TestNothingScoredKnowsNothing(t *testing.T) {
-	s := Scorer{Minutes: []int{1}}
+	s := NewScorer(0, 1)
 	s.Issue(saying(10, flat(10), flat(10)))
-	a := s.Scores()[0]
+	a := s.Scores[0]
 	for _, x := range []float64{a.Mean(), a.WAPE(), a.Bias(), a.RelativeMAE(), a.MeanPinball(), a.Coverage(L90).Share, a.PinballSkill()} {
 		if !math.IsNaN(x) {
 			t.Errorf("a figure without outcomes is %v, want NaN", x)
@@ -168,10 +167,11 @@ func TestNothingScoredKnowsNothing(t *testing.T) {
 // TestEffectiveOutcomes: outcomes of overlapping horizons count for less.
 func TestEffectiveOutcomes(t *testing.T) {
 	for _, c := range []struct {
-		span, every int64
-		want        float64
+		span  int
+		every int64
+		want  float64
 	}{{1, 1, 100}, {15, 1, 100. / 15}, {15, 4, 25}, {15, 30, 100}} {
-		a := Accumulator{span: c.span}
+		a := Accumulator{target: target{to: c.span}}
 		for i := range int64(100) {
 			a.add(c.every*i, 1, &issue{})
 		}

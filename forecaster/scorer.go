@@ -11,16 +11,13 @@ import (
 // Outcomes come in order of time by Observe, forecasts by Issue. The last value uses only outcomes before the origin.
 // Memory: the minutes of two hours, and the forecasts of the last hour; O(horizons) per minute.
 type Scorer struct {
-	// Minutes are the scored minutes ahead; nil means all with quantiles. The window maximum is always scored.
-	Minutes []int
-	// From is the first minute (since 1970) whose outcome counts; for a window, its last minute.
-	From int64
+	// Scores of the minutes, in the order of NewScorer, and of the window maximum.
+	Scores []*Accumulator
 
-	known   bool
+	from    int64 // the first minute whose outcome counts
 	newest  int64
 	past    [pastMinutes]float64 // outcomes by minute
-	targets []*scored
-	pending []issued // by origin
+	pending []issued             // by origin
 }
 
 // pastMinutes are kept. The last value of an outcome may be an hour older, and the largest of several minutes.
@@ -29,60 +26,55 @@ const pastMinutes = 2 * Horizon
 // maxPending bounds the origins without all outcomes: a day of them, more than any settling time.
 const maxPending = 1440
 
-// scored is a target: a minute ahead, or the window maximum.
-type scored struct {
-	target
-	errors errorQuantiles // of the last value
-	Accumulator
-}
-
-// issued has the forecasts of one origin, by target, until the last outcome is known.
+// issued has the forecasts of one origin, one for each of Scores, until the last outcome is known.
 type issued struct {
 	origin int64
 	of     []issue
 }
 
 type issue struct {
-	target   *scored
-	own      Quantiles
+	own      Quantiles // the first one NaN: there is no forecast
 	last     float64   // the last value; of a maximum the largest of as many minutes
 	baseline Quantiles // of the last value
+}
+
+// NewScorer returns a Scorer of forecasts so many minutes ahead, and of the window maximum. from is the first minute
+// (since 1970) whose outcome counts; for a window, its last minute.
+func NewScorer(from int64, minutes ...int) *Scorer {
+	s := &Scorer{from: from, newest: -1}
+	for i := range s.past {
+		s.past[i] = math.NaN()
+	}
+	for _, h := range minutes {
+		s.Scores = append(s.Scores, &Accumulator{Horizon: strconv.Itoa(h), target: target{h, h}})
+	}
+	s.Scores = append(s.Scores, &Accumulator{Horizon: HorizonWindowMax, target: target{WindowFrom, WindowTo}})
+	return s
 }
 
 // Observe takes the outcome of a minute since 1970, NaN if unknown. Skipped minutes are unknown; a minute that is not
 // newer than the newest is ignored.
 func (s *Scorer) Observe(minute int64, y float64) {
+	if minute <= s.newest {
+		return
+	}
+	// After so many unknown minutes nothing is known, and nothing pending.
+	for gap, end := s.newest+1, min(minute, s.newest+pastMinutes+1); gap < end; gap++ {
+		s.step(gap, math.NaN())
+	}
 	if math.IsInf(y, 0) {
 		y = math.NaN()
-	}
-	switch {
-	case !s.known:
-		for i := range s.past {
-			s.past[i] = math.NaN()
-		}
-		s.known = true
-		for _, h := range s.Minutes {
-			s.target(target{h, h})
-		}
-		s.target(target{WindowFrom, WindowTo})
-	case minute <= s.newest:
-		return
-	default:
-		// After so many unknown minutes nothing is known, and nothing pending.
-		for gap, end := s.newest+1, min(minute, s.newest+pastMinutes+1); gap < end; gap++ {
-			s.step(gap, math.NaN())
-		}
 	}
 	s.step(minute, y)
 }
 
 func (s *Scorer) step(minute int64, y float64) {
 	s.newest, s.past[minute%pastMinutes] = minute, y
-	for _, t := range s.targets {
-		origin := minute - int64(t.to) + 1
-		outcome := s.largest(minute-int64(t.to-t.from), minute)
-		s.settle(t, origin, outcome)
-		t.errors.add(outcome - s.largest(origin-1, origin-1))
+	for k, a := range s.Scores {
+		origin := minute - int64(a.target.to) + 1
+		outcome := s.largest(minute-int64(a.target.to-a.target.from), minute)
+		s.settle(k, origin, outcome)
+		a.errors.add(outcome - s.largest(origin-1, origin-1))
 	}
 	for i := range s.pending {
 		if p := &s.pending[i]; p.origin == minute+1 {
@@ -98,7 +90,7 @@ func (s *Scorer) step(minute int64, y float64) {
 
 // largest of the minutes in [from, to]; NaN if one is unknown.
 func (s *Scorer) largest(from, to int64) float64 {
-	if !s.known || from < 0 || to > s.newest || from <= s.newest-pastMinutes {
+	if from < 0 || to > s.newest || from <= s.newest-pastMinutes {
 		return math.NaN()
 	}
 	most := math.Inf(-1)
@@ -109,82 +101,49 @@ func (s *Scorer) largest(from, to int64) float64 {
 }
 
 // settle scores the forecast of one target from an origin.
-func (s *Scorer) settle(t *scored, origin int64, outcome float64) {
+func (s *Scorer) settle(k int, origin int64, outcome float64) {
 	i, ok := slices.BinarySearchFunc(s.pending, origin, func(p issued, o int64) int { return cmp.Compare(p.origin, o) })
-	if !ok || origin+t.span-1 < s.From {
+	if !ok || s.newest < s.from {
 		return
 	}
-	for j := range s.pending[i].of {
-		x := &s.pending[i].of[j]
-		switch {
-		case x.target != t:
-		case math.IsNaN(outcome):
-			t.Missing++
-		default:
-			t.add(origin, outcome, x)
-		}
+	switch x := &s.pending[i].of[k]; {
+	case math.IsNaN(x.own[0]):
+	case math.IsNaN(outcome):
+		s.Scores[k].Missing++
+	default:
+		s.Scores[k].add(origin, outcome, x)
 	}
 }
 
 // setBaselines computes the forecasts of the last value at an origin, the minute after the newest.
 func (s *Scorer) setBaselines(p *issued) {
-	for i := range p.of {
-		x := &p.of[i]
-		x.baseline = x.target.errors.around(s.largest(p.origin-1, p.origin-1))
-		x.last = s.largest(p.origin-1-int64(x.target.to-x.target.from), p.origin-1)
+	for k, a := range s.Scores {
+		x := &p.of[k]
+		x.baseline = a.errors.around(s.largest(p.origin-1, p.origin-1))
+		x.last = s.largest(p.origin-1-int64(a.target.to-a.target.from), p.origin-1)
 	}
 }
 
 // Issue records a forecast. It is ignored if it is not newer than the last one, or its first minute has been observed.
 func (s *Scorer) Issue(f *Forecast) {
-	p := issued{origin: f.Origin.Unix() / 60}
-	if n := len(s.pending); n > 0 && s.pending[n-1].origin >= p.origin || s.known && p.origin <= s.newest {
+	p := issued{origin: f.Origin.Unix() / 60, of: make([]issue, len(s.Scores))}
+	if n := len(s.pending); n > 0 && s.pending[n-1].origin >= p.origin || p.origin <= s.newest {
 		return
 	}
-	add := func(x target, q *Quantiles) {
-		if !slices.ContainsFunc(q[:], math.IsNaN) {
-			p.of = append(p.of, issue{target: s.target(x), own: *q})
+	for k, a := range s.Scores {
+		x := &p.of[k]
+		if x.own = f.WindowMax; a.target.from == a.target.to {
+			x.own = f.Minute[a.target.to-1]
+		}
+		if slices.ContainsFunc(x.own[:], math.IsNaN) {
+			x.own[0] = math.NaN()
 		}
 	}
-	if s.Minutes == nil {
-		for h := 1; h <= Horizon; h++ {
-			add(target{h, h}, &f.Minute[h-1])
-		}
-	}
-	for _, h := range s.Minutes {
-		add(target{h, h}, &f.Minute[h-1])
-	}
-	add(target{WindowFrom, WindowTo}, &f.WindowMax)
 	s.setBaselines(&p) // from known minutes; newer ones may come before the origin
 	if len(s.pending) == maxPending {
 		s.pending = slices.Delete(s.pending, 0, 1)
 	}
 	s.pending = append(s.pending, p)
-}
-
-// target finds or adds a target: minutes ascending, the window maximum last.
-func (s *Scorer) target(x target) *scored {
-	i, ok := slices.BinarySearchFunc(s.targets, x, func(t *scored, x target) int {
-		return cmp.Or(cmp.Compare(t.to-t.from, x.to-x.from), cmp.Compare(t.to, x.to))
-	})
-	if ok {
-		return s.targets[i]
-	}
-	t := &scored{target: x, Accumulator: Accumulator{Horizon: strconv.Itoa(x.to), span: int64(x.to)}}
-	if x.from < x.to {
-		t.Horizon = HorizonWindowMax
-	}
-	s.targets = slices.Insert(s.targets, i, t)
-	return t
-}
-
-// Scores of the horizons: minutes ascending, the window maximum last.
-func (s *Scorer) Scores() []*Accumulator {
-	out := make([]*Accumulator, len(s.targets))
-	for i, t := range s.targets {
-		out[i] = &t.Accumulator
-	}
-	return out
 }
 
 // errorQuantiles tracks the quantiles of the last value's errors. The first errors are kept for initial quantiles. Then

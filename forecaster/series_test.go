@@ -100,7 +100,7 @@ func TestCoverage(t *testing.T) {
 	y := noisy(rand.New(rand.NewPCG(3, 4)))
 	s := newSeries(testKey, 0)
 	const warm, n = 8 * 1440, 5 * 1440
-	scorer := Scorer{Minutes: []int{20}}
+	scorer := NewScorer(0, 20)
 	for i := range warm + n {
 		if i >= warm {
 			f := Forecast{Origin: time.Unix(60*(startMinute+int64(i)), 0)}
@@ -111,7 +111,7 @@ func TestCoverage(t *testing.T) {
 		scorer.Observe(startMinute+int64(i), v)
 		s.push(startMinute+int64(i), exact(v))
 	}
-	for _, a := range scorer.Scores() {
+	for _, a := range scorer.Scores {
 		for level, tolerance := range map[int]float64{L50: .06, L80: .04, L90: .03, L95: .025} {
 			if c := a.Coverage(level); math.Abs(c.Share-Levels[level]) > tolerance {
 				t.Errorf("%s: the %.0f %% quantile covers %.1f %%", a.Horizon, 100*Levels[level], 100*c.Share)

@@ -31,10 +31,10 @@ type poolState struct {
 	Classes int                 `cbor:"2,keyasint"` // number of classes, the total included
 	Minute  features.PoolMinute `cbor:"4,keyasint"`
 
-	Ranked  int64         `cbor:"7,keyasint,omitempty"`
-	Newest  int64         `cbor:"9,keyasint"`
-	Effects []effectState `cbor:"10,keyasint,omitempty"`
-	Retries retries       `cbor:"11,keyasint"`
+	Ranked  int64     `cbor:"7,keyasint,omitempty"`
+	Newest  int64     `cbor:"9,keyasint"`
+	Effects []*effect `cbor:"10,keyasint,omitempty"`
+	Retries retries   `cbor:"11,keyasint"`
 }
 
 type classState struct {
@@ -53,7 +53,7 @@ func (f *Forecaster) Parts(put func(part any) error) error {
 	for _, p := range f.pools {
 		st.Pools = append(st.Pools, poolState{
 			Name: p.name, Classes: len(p.all()), Minute: p.minute, Ranked: p.ranked,
-			Newest: p.newest, Effects: p.effectStates(), Retries: p.retries,
+			Newest: p.newest, Effects: p.effects, Retries: p.retries,
 		})
 	}
 	if err := put(&st); err != nil {

@@ -291,7 +291,9 @@ func afterFailureToJSON(of *forecaster.Projection, r *forecaster.ResourceProject
 	if left == nil {
 		return nil
 	}
-	return &afterFailureJSON{of.Left(), number(of.UseAfterFailure(r)), headroom(left.Headroom), eta(left.ETA), number(left.Probability)}
+	replicas := max(of.Supply.Ready-of.Reserve, 0)
+	utilisation := r.Demand / (r.PerReplica * float64(replicas)) // not finite, and so null, without replicas
+	return &afterFailureJSON{replicas, number(utilisation), headroom(left.Headroom), eta(left.ETA), number(left.Probability)}
 }
 
 // unit is the unit of a dimension; "" if it is not one of features.Dimensions.

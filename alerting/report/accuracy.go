@@ -12,17 +12,19 @@ import (
 // scoring is the series whose forecasts are being scored.
 type scoring struct {
 	seriesKey
-	forecaster.Scorer
+	*forecaster.Scorer
 	next int // first minute that is not observed
 }
+
+// storedMinutes are the minutes ahead of stored forecasts.
+var storedMinutes = []int{5, 15, 30, 60}
 
 // score adds one forecast. Forecasts come grouped by series, by origin.
 func (b *builder) score(f *forecaster.Forecast) {
 	key := seriesKey{f.Key, f.Dimension}
 	if b.scoring == nil || b.scoring.seriesKey != key {
 		b.endSeries()
-		b.scoring = &scoring{seriesKey: key}
-		b.scoring.From = b.from.Unix() / 60
+		b.scoring = &scoring{seriesKey: key, Scorer: forecaster.NewScorer(b.from.Unix()/60, storedMinutes...)}
 	}
 	b.observe(b.index(f.Origin))
 	b.scoring.Issue(f)
@@ -43,7 +45,7 @@ func (b *builder) endSeries() {
 		return
 	}
 	b.observe(b.end)
-	for _, a := range b.scoring.Scores() {
+	for _, a := range b.scoring.Scores {
 		if a.N+a.Missing > 0 {
 			b.rows[b.scoring.seriesKey] = append(b.rows[b.scoring.seriesKey], accuracy(b.scoring.seriesKey, a))
 		}
