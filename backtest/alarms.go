@@ -19,7 +19,7 @@ type watch struct {
 	pool       capacity.Pool
 	replicas   int
 	from       time.Time
-	calibrator *forecaster.Calibrator
+	calibrator forecaster.Calibrator
 	threshold  alerting.WarningThreshold
 	cfg        alerting.Config
 
@@ -56,17 +56,14 @@ func (w *watch) serve(at time.Time, need float64) {
 	}
 }
 
-// project adds the forecast at t; calibrator is the pipeline's.
-func (w *watch) project(t time.Time, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator, demand *Demand) {
-	if w.calibrator == nil {
-		w.calibrator = calibrator.WithSharedRanks()
-	}
+// project adds the forecast at t.
+func (w *watch) project(t time.Time, f *forecaster.PoolForecast, demand *Demand) {
 	w.threshold.AddOutcomes(w.calibrator.Learn(t, demand.before(t)))
 	if f.Stale {
 		return
 	}
 	window := forecaster.WarningWindow(forecaster.LeadTime(&w.pool.Warmup))
-	p := forecaster.Project(f, alerting.CapacityOf(&w.pool, nil, capacity.DecodeRole), &w.pool.Warmup, forecaster.Supply{Ready: w.replicas}, 0, window, w.calibrator)
+	p := forecaster.Project(f, alerting.CapacityOf(&w.pool, nil, capacity.DecodeRole), &w.pool.Warmup, forecaster.Supply{Ready: w.replicas}, 0, window, &w.calibrator)
 	w.calibrator.Issue(f, &p, &w.pool.Warmup)
 	threshold, _ := w.threshold.Value(w.cfg)
 	w.threshold.Tick(t, p.Probability, w.cfg)

@@ -207,7 +207,7 @@ func (r *runner) emit(out *pipeline.Output) {
 	for i := range out.Forecasts {
 		load, calibrator := out.Forecasts[i].Load(), r.pipeline.Calibrator(out.Forecasts[i].Pool)
 		for _, w := range r.watches {
-			w.project(out.Tick, load, calibrator, r.demand)
+			w.project(out.Tick, load, r.demand)
 		}
 		for _, c := range r.field {
 			if c.other != nil {

@@ -34,11 +34,7 @@ func TestAblation(t *testing.T) {
 		forget func(*series) // after each minute
 	}{
 		{"whole", nil},
-		{"without the calibration", func(s *series) {
-			for k := range s.Model {
-				s.Model[k] = newCalibration()
-			}
-		}},
+		{"without the calibration", func(s *series) { s.Model = newSeries(testKey, 0).Model }},
 		{"without yesterday", func(s *series) { s.Day = [numKnots]slope{} }},
 		{"without the last value", func(s *series) { s.Last = [numKnots]slope{} }},
 	}

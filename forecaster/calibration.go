@@ -119,13 +119,3 @@ func stageOf(quiet int) (s stage) {
 	}
 	return s
 }
-
-// calibration corrects the forecasts of one knot, for each stage of the origin.
-type calibration [numStages]tracker
-
-func newCalibration() (c calibration) {
-	for i := range c {
-		c[i] = newTracker(trackerPrior)
-	}
-	return c
-}

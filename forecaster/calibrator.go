@@ -36,12 +36,7 @@ const lagLevels = 8
 // Bounds: Horizon open windows of each dimension.
 type Calibrator struct {
 	Dimensions []calibratorDimension `cbor:"1,keyasint"` // in order of arrival
-	shared     *Calibrator           // has the ranks; nil if this one has them
 }
-
-// WithSharedRanks returns a Calibrator for another pool with the same demand. It uses the ranks that o learns, and
-// reports outcomes for its own supply.
-func (o *Calibrator) WithSharedRanks() *Calibrator { return &Calibrator{shared: o} }
 
 type calibratorDimension struct {
 	Name  string                         `cbor:"1,keyasint"`
@@ -55,34 +50,26 @@ type openWindow struct {
 
 	From     int64                              // the first minute, Unix time
 	Done     int                                // number of calibratedHorizons that are over
-	Peaks    [numHorizons][rankBins - 1]float32 // quantiles of the paths' highest demand, at 1/20, 2/20, …; zero with shared ranks
-	Capacity []capacityStep                     // the assumed supply; nil if not known
-}
-
-// capacityStep is the capacity of a pool from a minute of a window on.
-type capacityStep struct {
-	_ struct{} `cbor:",toarray"`
-
-	From     int // minute, counted from 0
-	Capacity float32
+	Peaks    [numHorizons][rankBins - 1]float32 // quantiles of the paths' highest demand, at 1/20, 2/20, …
+	Capacity []float32                          // the assumed supply by minute; nil if not known
 }
 
 // Issue records the forecast and the supply that the projection p assumed (p.Prompts for prefill replicas). It ignores
-// a stale forecast; a nil Calibrator does nothing. O(dimensions · paths · Horizon).
+// a stale forecast. O(dimensions · paths · Horizon).
 func (o *Calibrator) Issue(pf *PoolForecast, p *Projection, lag Lag) {
-	if o == nil || pf.Stale {
+	if pf.Stale {
 		return
 	}
 	minute := pf.Origin.Unix() / 60
 	level := (float64(minute*5%lagLevels) + .5) / lagLevels // 5 is odd: every level in turn, not beside the one before
 	for i := range pf.Total {
 		w, name := openWindow{From: minute}, pf.Total[i].Dimension
-		if o.shared == nil {
-			w.setPeaks(pf.Total[i].Paths)
-		}
+		w.setPeaks(pf.Total[i].Paths)
 		for _, served := range [...]*Projection{p, p.Prompts} {
 			if r := served.of(name); r != nil && w.Capacity == nil {
-				w.Capacity = capacitySteps(usable(pf.Origin, lag, served.Supply, 0, level)[0], r.PerReplica)
+				for _, ready := range usable(pf.Origin, lag, served.Supply, 0, level)[0] {
+					w.Capacity = append(w.Capacity, float32(r.PerReplica*float64(ready)))
+				}
 			}
 		}
 		k := o.find(name)
@@ -104,16 +91,6 @@ func (p *Projection) of(dimension string) *ResourceProjection {
 		return &p.Resources[i]
 	}
 	return nil
-}
-
-// capacitySteps are the changes of the capacity of ready replicas.
-func capacitySteps(ready [Horizon]float32, per float64) (out []capacityStep) {
-	for h, n := range ready {
-		if h == 0 || n != ready[h-1] {
-			out = append(out, capacityStep{From: h, Capacity: float32(per * float64(n))})
-		}
-	}
-	return out
 }
 
 // setPeaks fills in the quantiles of the paths' highest demand by each horizon.
@@ -149,7 +126,7 @@ func (o *Calibrator) Learn(now time.Time, demand func(dimension string, minute i
 		open := k.Open[:0]
 		for _, w := range k.Open {
 			for w.Done < numHorizons && w.From+int64(calibratedHorizons[w.Done])-1 <= newest {
-				short, known := k.learn(&w, w.Done, o.shared == nil, func(m int) float64 { return demand(k.Name, w.From+int64(m)) })
+				short, known := k.learn(&w, w.Done, func(m int) float64 { return demand(k.Name, w.From+int64(m)) })
 				if w.Done++; known && w.Done == numHorizons {
 					over = append(over, Outcome{k.Name, w.From, short})
 				}
@@ -165,23 +142,17 @@ func (o *Calibrator) Learn(now time.Time, demand func(dimension string, minute i
 
 // learn takes a window of the i-th horizon; minutes of demand count from 0. Overlapping windows together count as one.
 // known is true if the demand of each minute and the supply are known.
-func (k *calibratorDimension) learn(w *openWindow, i int, ranks bool, demand func(minute int) float64) (short, known bool) {
-	highest, holds := 0., w.Capacity
+func (k *calibratorDimension) learn(w *openWindow, i int, demand func(minute int) float64) (short, known bool) {
+	highest := 0.
 	for m := range calibratedHorizons[i] {
 		y := demand(m)
 		highest = max(highest, y) // NaN stays
-		for len(holds) > 1 && holds[1].From <= m {
-			holds = holds[1:]
-		}
-		short = short || len(holds) > 0 && y > float64(holds[0].Capacity)
+		short = short || m < len(w.Capacity) && y > float64(w.Capacity[m])
 	}
 	if math.IsNaN(highest) {
 		return false, false
 	}
-	weight := 1 / float64(calibratedHorizons[i])
-	if ranks {
-		countRank(&k.Ranks[i], &w.Peaks[i], float32(highest), weight)
-	}
+	countRank(&k.Ranks[i], &w.Peaks[i], float32(highest), 1/float64(calibratedHorizons[i]))
 	return short, len(w.Capacity) > 0
 }
 
@@ -218,9 +189,6 @@ type rankCurves [numHorizons]rankCurve
 // rankCurves of a dimension. Those of a nil Calibrator, or of an unknown dimension, change nothing.
 func (o *Calibrator) rankCurves(name string) (c rankCurves) {
 	ranks := &calibratorDimension{}
-	if o != nil && o.shared != nil {
-		o = o.shared
-	}
 	if o != nil && o.find(name) != nil {
 		ranks = o.find(name)
 	}

@@ -75,7 +75,7 @@ func TestOutlookByHorizon(t *testing.T) {
 }
 
 // TestOutlookSaysWhatCameOfSupply: of the hours in which demand exceeded the supply that was assumed, replicas on their way are
-// counted as often as their lag lets expect, and prefill replicas likewise. A pool beside it shares the ranks alone.
+// counted as often as their lag lets expect, and prefill replicas likewise.
 func TestOutlookSaysWhatCameOfSupply(t *testing.T) {
 	const demand = 50
 	run := func(o *Calibrator, supply Supply, prompts bool) float64 {
@@ -107,12 +107,8 @@ func TestOutlookSaysWhatCameOfSupply(t *testing.T) {
 	if ranks := o.find("kv").Ranks[0]; ranks[9]+ranks[10] < .9 {
 		t.Errorf("ranks are %v, where demand is the paths' median", ranks)
 	}
-	beside := o.WithSharedRanks()
-	if share := run(beside, Supply{Ready: 1, Pending: make([]time.Time, 1)}, false); math.Abs(share-.5) > .05 {
+	if share := run(new(Calibrator), Supply{Ready: 1, Pending: make([]time.Time, 1)}, false); math.Abs(share-.5) > .05 {
 		t.Errorf("two replicas are enough, half of the time there are two, and %.2f of the hours were short", share)
-	}
-	if d := beside.find("kv"); d.Ranks != [numHorizons][rankBins]float64{} {
-		t.Errorf("the pool beside has ranks %v of its own", d.Ranks)
 	}
 	for ready, want := range map[int]float64{1: 1, 2: 0} { // one of which is kept for failures, and counts
 		if share := run(new(Calibrator), Supply{Ready: ready}, true); share != want {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/forewarm/forewarm/forecaster/model"
 	"github.com/forewarm/forewarm/forecaster/network"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Basis is kept with each forecast for [Explain]. Values are in the dimension's unit, 15 minutes ahead, without
@@ -71,7 +72,7 @@ type Explanation struct {
 	Confidence  Confidence     `json:"confidence"`
 	Known       int            `json:"known_minutes"`
 	Fallback    bool           `json:"fallback"` // outcomes stay nearer to the last value than to the network's median
-	Now         *float64       `json:"now"`
+	Now         value.Number   `json:"now"`
 	Quantiles   []LevelValue   `json:"quantiles"`
 	WindowMax   []LevelValue   `json:"window_max"`
 	Parts       Parts          `json:"parts"`
@@ -82,24 +83,24 @@ type Explanation struct {
 
 // LevelValue is a quantile.
 type LevelValue struct {
-	Level float64  `json:"level"`
-	Value *float64 `json:"value"`
+	Level float64      `json:"level"`
+	Value value.Number `json:"value"`
 }
 
 // Parts are the level of about the last half hour, the factor of events, and what yesterday, last value and calibration
 // added to the network's median and 95 % quantile: null while an event changes the forecast.
 type Parts struct {
-	Level         *float64 `json:"level"`
-	EventFactor   float64  `json:"event_factor"`
-	Calibration50 *float64 `json:"calibration_median"`
-	Calibration95 *float64 `json:"calibration_95"`
+	Level         value.Number `json:"level"`
+	EventFactor   float64      `json:"event_factor"`
+	Calibration50 value.Number `json:"calibration_median"`
+	Calibration95 value.Number `json:"calibration_95"`
 }
 
 // InputView is a group of the network's inputs, and by how much the median falls if they are at their means (occlusion:
 // Zeiler and Fergus 2014, doi:10.1007/978-3-319-10590-1_53).
 type InputView struct {
-	Input string   `json:"input"`
-	Moved *float64 `json:"moved"`
+	Input string       `json:"input"`
+	Moved value.Number `json:"moved"`
 }
 
 // CoverageView is how often outcomes were at or below the published quantiles.
@@ -114,16 +115,16 @@ func Explain(f *Forecast) Explanation {
 	b := &f.Basis
 	x := Explanation{
 		Pool: f.Pool, Class: f.Class, Dimension: f.Dimension, Origin: f.Origin.UTC(), LeadMinutes: targets[midLead].to, Confidence: f.Confidence,
-		Known: f.Known, Fallback: f.Fallback, Now: known(f.Now.Mean), Quantiles: levelValues(&f.Minute[targets[midLead].to-1]), WindowMax: levelValues(&f.WindowMax),
+		Known: f.Known, Fallback: f.Fallback, Now: value.Number(f.Now.Mean), Quantiles: levelValues(&f.Minute[targets[midLead].to-1]), WindowMax: levelValues(&f.WindowMax),
 		Inputs: occlusions(b), Events: append([]EventEffect{}, b.Events...), Coverage: []CoverageView{},
 	}
 	q := &f.Minute[targets[midLead].to-1]
-	x.Parts = Parts{Level: known(b.Level), EventFactor: 1}
+	x.Parts = Parts{Level: value.Number(b.Level), EventFactor: 1, Calibration50: value.Unknown, Calibration95: value.Unknown}
 	for _, e := range b.Events {
 		x.Parts.EventFactor *= math.Pow(e.Learned, e.Ahead)
 	}
 	if x.Parts.EventFactor == 1 {
-		x.Parts.Calibration50, x.Parts.Calibration95 = known(q[L50]-b.Raw[L50]), known(q[L95]-b.Raw[L95])
+		x.Parts.Calibration50, x.Parts.Calibration95 = value.Number(q[L50]-b.Raw[L50]), value.Number(q[L95]-b.Raw[L95])
 	}
 	for i, name := range [...]string{"15m", "max15_30m"} {
 		if c := &b.Covered[i]; c.N > 0 {
@@ -150,24 +151,16 @@ func occlusions(b *Basis) []InputView {
 	}
 	with := median(network.Fitted())
 	for _, g := range network.Groups {
-		all = append(all, InputView{g.Name, known(with - median(network.Fitted().Without(g)))})
+		all = append(all, InputView{g.Name, value.Number(with - median(network.Fitted().Without(g)))})
 	}
-	slices.SortStableFunc(all, func(a, b InputView) int { return cmp.Compare(math.Abs(*b.Moved), math.Abs(*a.Moved)) })
+	slices.SortStableFunc(all, func(a, b InputView) int { return cmp.Compare(math.Abs(float64(b.Moved)), math.Abs(float64(a.Moved))) })
 	return all
 }
 
 func levelValues(q *Quantiles) []LevelValue {
 	out := make([]LevelValue, NumLevels)
 	for i, y := range q {
-		out[i] = LevelValue{Levels[i], known(y)}
+		out[i] = LevelValue{Levels[i], value.Number(y)}
 	}
 	return out
-}
-
-// known is nil for an unknown value.
-func known(y float64) *float64 {
-	if math.IsNaN(y) || math.IsInf(y, 0) {
-		return nil
-	}
-	return &y
 }

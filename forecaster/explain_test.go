@@ -22,19 +22,19 @@ func TestExplain(t *testing.T) {
 	pf := f.Forecast(minuteAt(1980))[0]
 	for _, fc := range []*Forecast{&pf.Classes[0], pf.Of(features.DimRequests)} {
 		x := Explain(fc)
-		if x.Class != fc.Class || x.Dimension != features.DimRequests || *x.Quantiles[L90].Value != fc.Minute[x.LeadMinutes-1][L90] || *x.WindowMax[L50].Value != fc.WindowMax[L50] {
+		if x.Class != fc.Class || x.Dimension != features.DimRequests || float64(x.Quantiles[L90].Value) != fc.Minute[x.LeadMinutes-1][L90] || float64(x.WindowMax[L50].Value) != fc.WindowMax[L50] {
 			t.Errorf("%s: the explanation %+v is not of its forecast", fc.Class, x)
 		}
 		for i, in := range x.Inputs {
-			if in.Moved == nil || i > 0 && math.Abs(*in.Moved) > math.Abs(*x.Inputs[i-1].Moved) {
+			if !in.Moved.Known() || i > 0 && math.Abs(float64(in.Moved)) > math.Abs(float64(x.Inputs[i-1].Moved)) {
 				t.Errorf("%s: inputs %+v", fc.Class, x.Inputs)
 			}
 		}
 		if len(x.Inputs) != len(network.Groups) {
 			t.Errorf("%s: inputs %+v", fc.Class, x.Inputs)
 		}
-		expectAbout(t, fc.Class+": the level", *x.Parts.Level, 10, .1)
-		if len(x.Coverage) != 2 || x.Coverage[0].Outcomes < 1800/originEvery || math.Abs(*x.Coverage[0].Below[L90].Value-.9) > .05 {
+		expectAbout(t, fc.Class+": the level", float64(x.Parts.Level), 10, .1)
+		if len(x.Coverage) != 2 || x.Coverage[0].Outcomes < 1800/originEvery || math.Abs(float64(x.Coverage[0].Below[L90].Value)-.9) > .05 {
 			t.Errorf("%s: coverage %+v", fc.Class, x.Coverage)
 		}
 		if len(x.Events) != 1 || x.Events[0].Now != 0 || math.Abs(x.Events[0].Learned-3) > 1e-9 || !(x.Events[0].Low < 3) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/forecaster/model"
 )
 
 // Config parameterises a Forecaster.
@@ -54,13 +53,13 @@ type Forecaster struct {
 }
 
 type pool struct {
-	of       *Forecaster
-	name     string
-	calendar *model.Calendar
-	total    *class
-	classes  []*class // ordered by name
-	minute   features.PoolMinute
-	retries  retries
+	of      *Forecaster
+	name    string
+	zone    *time.Location // of its seasons; nil is UTC
+	total   *class
+	classes []*class // ordered by name
+	minute  features.PoolMinute
+	retries retries
 
 	newest int64 // newest observed minute
 	ranked int64 // minute of the last ranking
@@ -180,11 +179,7 @@ func (p *pool) count(c *class, d int, minute int64, now features.Estimate) (chan
 		s.push(minute, now)
 		return zeroIfNaN(now.Mean)
 	}
-	was := s.history.At(minute)
-	if !s.amend(minute, now) {
-		return 0
-	}
-	return now.Mean - zeroIfNaN(was)
+	return s.amend(minute, now)
 }
 
 // justBegan reports whether a class that is new in a minute has just begun: the 15 minutes before are known.
@@ -270,7 +265,7 @@ func (f *Forecaster) pool(name string) *pool {
 			zone = f.cfg.Zone
 		}
 		p := &pool{
-			of: f, name: name, calendar: model.NewCalendar(zone), total: newClass(name, features.TotalClass), newest: -1,
+			of: f, name: name, zone: zone, total: newClass(name, features.TotalClass), newest: -1,
 		}
 		for j := range f.cfg.Events {
 			if e := &f.cfg.Events[j]; e.Pool == name {
@@ -290,9 +285,9 @@ func (f *Forecaster) SetZone(name string, zone *time.Location) {
 		return
 	}
 	p := f.pools[i]
-	p.calendar = model.NewCalendar(zone)
+	p.zone = zone
 	for _, s := range p.series() {
-		s.history.Calendar = p.calendar
+		s.history.Zone = p.zone
 	}
 }
 
@@ -349,7 +344,7 @@ func (p *pool) class(name string) *class {
 // addSeries adds an empty series to a class.
 func (p *pool) addSeries(c *class, d int) *series {
 	s := newSeries(c.key, int(p.of.cfg.Settle/features.Minute))
-	s.history.Calendar, s.began = p.calendar, c.began
+	s.history.Zone, s.began = p.zone, c.began
 	c.series[d] = s
 	return s
 }

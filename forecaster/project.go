@@ -1,10 +1,10 @@
 package forecaster
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -248,7 +248,7 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 		}
 		rises = append(rises, r)
 	}
-	sort.SliceStable(rises, func(i, j int) bool { return rises[i].growth > rises[j].growth })
+	slices.SortStableFunc(rises, func(a, b rise) int { return cmp.Compare(b.growth, a.growth) })
 	var out, others []Driver
 	for _, r := range rises[:min(max(n, maxCauses), len(rises))] {
 		is, was := r.shape.sum(0), r.shape.sum(shapeBack)
@@ -271,12 +271,12 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 			Tenant: tenant.Name, TenantShare: zeroIfNaN(tenant.Share), TenantMargin: zeroIfNaN(tenant.Margin), TenantRise: tenant.Rise,
 			Feature: feature.Name, FeatureShare: zeroIfNaN(feature.Share), FeatureMargin: zeroIfNaN(feature.Margin), FeatureRise: feature.Rise,
 		}
-		if cause != "" {
+		if cause == "" {
+			driver.TenantRise, driver.FeatureRise = 0, 0 // not significant
+			others = append(others, driver)
+		} else {
 			out = append(out, driver)
-			continue
 		}
-		driver.TenantRise, driver.FeatureRise = 0, 0 // not significant
-		others = append(others, driver)
 	}
 	out = append(out, others...)
 	return out[:min(n, len(out))]
@@ -305,19 +305,11 @@ type Limit struct {
 // skipped. O(limits × paths × minutes).
 func ProjectLimits(pf *PoolForecast, limits []Limit, window time.Duration) []ResourceProjection {
 	var out []ResourceProjection
-	var one [][Horizon]float32
+	one := usable(pf.Origin, nil, Supply{Ready: 1}, 0, make([]float64, NumPaths)...)
 	for _, l := range limits {
 		demand, now, ok := pf.sum(l.Dimensions)
 		if !(l.PerS > 0) || !ok {
 			continue
-		}
-		if one == nil {
-			one = make([][Horizon]float32, len(demand))
-			for j := range one {
-				for h := range one[j] {
-					one[j][h] = 1
-				}
-			}
 		}
 		r := projectResource(l.Name, l.PerS, demand, one, windowMinutes(window), nil)
 		r.Demand, r.Utilisation = now, now/l.PerS

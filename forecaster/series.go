@@ -31,7 +31,7 @@ type series struct {
 type corrections struct {
 	Last     [numKnots]slope
 	Day      [numKnots]slope
-	Model    [numKnots]calibration
+	Model    [numKnots][numStages]tracker
 	Coverage [2]Covered // of published quantiles, 15 minutes ahead and of the window maximum
 }
 
@@ -73,18 +73,15 @@ func newSeries(key features.Key, settle int) *series {
 	for i := range s.origins {
 		s.origins[i].Minute = -1
 	}
-	s.corrections = newCorrections()
+	for j := range s.Model {
+		for stage := range s.Model[j] {
+			s.Model[j][stage] = newTracker(trackerPrior)
+		}
+	}
 	if key.Class == features.TotalClass {
 		s.phase = 0
 	}
 	return s
-}
-
-func newCorrections() (l corrections) {
-	for k := range l.Model {
-		l.Model[k] = newCalibration()
-	}
-	return l
 }
 
 // push appends minute m with its nowcast (mean NaN: unknown). Skipped minutes are unknown.
@@ -124,18 +121,13 @@ func (s *series) step(m int64, now features.Estimate) {
 	}
 }
 
-// amend updates the nowcast of an earlier minute, and reports whether it changed.
-func (s *series) amend(m int64, now features.Estimate) (changed bool) {
+// amend updates the nowcast of an earlier minute, and returns its change.
+func (s *series) amend(m int64, now features.Estimate) (change float64) {
 	was := s.history.At(m)
-	if changed = !math.IsNaN(now.Mean) && float32(was) != float32(now.Mean); changed {
+	if !math.IsNaN(now.Mean) && float32(was) != float32(now.Mean) {
 		s.history.Amend(m, now.Mean)
+		change = now.Mean - zeroIfNaN(was)
 	}
-	s.learnReporting(m, &now, was)
-	return changed
-}
-
-// learnReporting takes the estimate of an earlier minute; was is its old value in the history.
-func (s *series) learnReporting(m int64, e *features.Estimate, was float64) {
 	unit := s.unit
 	if unit == 0 {
 		unit = youngUnit * math.Sqrt(s.history.Level(model.Level1d))
@@ -143,7 +135,8 @@ func (s *series) learnReporting(m int64, e *features.Estimate, was float64) {
 	if math.Abs(math.Sqrt(s.history.At(m))-math.Sqrt(was)) > grownShare*unit {
 		s.nowcast.Grown += grownGain
 	}
-	s.nowcast.learnReporting(e, s.history.Newest-m)
+	s.nowcast.learnReporting(&now, s.history.Newest-m)
+	return change
 }
 
 // youngUnit is the unit of a series relative to the root of its mean, before the network computes one.
@@ -366,28 +359,20 @@ func confidence(known int) Confidence {
 	return Seasonal
 }
 
-// silentMinutes is the number of minutes since something was counted, at most maxSilentMinutes.
+// silentMinutes is the number of minutes since something was counted, at most maxSilentMinutes. An unknown minute
+// counts as traffic, a mere nowcast does not.
 func (s *series) silentMinutes() int {
-	n := 0
-	for n < maxSilentMinutes && !s.anyCounted(s.history.Newest-int64(n), s.history.Newest-int64(n)) {
-		n++
-	}
-	return n
-}
-
-// anyCounted reports whether anything was counted in [from, to]. An unknown minute counts as yes, a mere nowcast as no.
-func (s *series) anyCounted(from, to int64) bool {
-	for m := to; m >= from; m-- {
-		y := s.history.At(m)
-		if before := s.history.Newest - m; before < countedMinutes && !math.IsNaN(y) {
-			if s.nowcast.counted(before) {
-				return true
-			}
-		} else if y != 0 {
-			return true
+	for n := range int64(maxSilentMinutes) {
+		y := s.history.At(s.history.Newest - n)
+		traffic := y != 0
+		if n < countedMinutes && !math.IsNaN(y) {
+			traffic = s.nowcast.counted(n)
+		}
+		if traffic {
+			return int(n)
 		}
 	}
-	return false
+	return maxSilentMinutes
 }
 
 // outcome of a target whose last minute is t; NaN if one of its minutes is unknown.

@@ -60,7 +60,7 @@ const usualMove = 2
 // ago; NaN if that day is unknown.
 func dayAgoMove(h *model.History, x target) float64 {
 	const near = 5 // minutes on either side of the mean of a minute
-	then := h.DayBefore(h.Newest)
+	then := h.DaysBefore(h.Newest, 1)
 	level := math.Sqrt(h.Mean(then-2*near+1, then))
 	if x.from < x.to {
 		return math.Sqrt(h.Max(then+int64(x.from), then+int64(x.to))) - level

@@ -8,7 +8,6 @@ import (
 	_ "time/tzdata"
 
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/forecaster/model"
 )
 
 // On the day after the clocks change, those who get up by the local clock are forecast by it.
@@ -20,10 +19,10 @@ func TestSeasonsKeepLocalTime(t *testing.T) {
 	const days = 4
 	for _, change := range []time.Time{time.Date(2026, 3, 29, 0, 0, 0, 0, zone), time.Date(2026, 10, 25, 0, 0, 0, 0, zone)} {
 		first := change.AddDate(0, 0, 1-days).Unix() / 60
-		loss := func(c *model.Calendar) (sum float64) {
+		loss := func(clock *time.Location) (sum float64) {
 			r := rand.New(rand.NewPCG(41, 42))
 			s := newSeries(testKey, 0)
-			s.history.Calendar = c
+			s.history.Zone = clock
 			var y [days * 1440]float64
 			var issued [days * 1440]Quantiles
 			for i := range y {
@@ -48,7 +47,7 @@ func TestSeasonsKeepLocalTime(t *testing.T) {
 			}
 			return sum
 		}
-		if local, utc := loss(model.NewCalendar(zone)), loss(nil); local > .7*utc {
+		if local, utc := loss(zone), loss(nil); local > .7*utc {
 			t.Errorf("after the change of %v pinball is %.0f by the local clock, %.0f by UTC", change, local, utc)
 		}
 	}
@@ -72,8 +71,8 @@ func TestZonesReachEverySeries(t *testing.T) {
 		for _, p := range x.pools {
 			for _, s := range p.series() {
 				n++
-				if got, want := s.history.Calendar.Local(0), map[string]int64{"p": 330}[p.name]; got != want {
-					t.Errorf("a series of pool %s has its clock %d minutes ahead of UTC, want %d", p.name, got, want)
+				if got, want := s.history.Zone, map[string]*time.Location{"p": zone}[p.name]; got != want {
+					t.Errorf("a series of pool %s has the time zone %v, want %v", p.name, got, want)
 				}
 			}
 		}

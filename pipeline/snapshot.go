@@ -16,7 +16,7 @@ import (
 )
 
 // snapshotVersion changes with the layout of state.
-const snapshotVersion = 25
+const snapshotVersion = 26
 
 // state is the first part of a Pipeline's state. Then follow the parts of the Forecaster, the ids of seen requests and
 // of adopted calls, a poolState for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), so neither

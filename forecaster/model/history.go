@@ -1,6 +1,9 @@
 package model
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 const (
 	exactMinutes = 64      // the newest minutes, in full precision: they can still be amended
@@ -16,8 +19,8 @@ const (
 type History struct {
 	Newest int64 // the newest minute pushed; -1 before the first
 	Known  int64 // number of known minutes ever pushed
-	// Calendar is the local time of seasons; not part of the state.
-	Calendar *Calendar
+	// Zone is the local time of seasons, nil for UTC; not part of the state.
+	Zone *time.Location
 
 	recent [exactMinutes]float32 // by minute mod exactMinutes
 	ring   [ringMinutes]uint16   // compact values, by minute mod ringMinutes
@@ -187,11 +190,22 @@ func (h *History) Bin(m int64) float64 {
 	return float64(expand(h.bins[b%ringBins]))
 }
 
-// DayBefore is the minute with the same local time as m a day earlier: 23 to 25 hours.
-func (h *History) DayBefore(m int64) int64 { return h.Calendar.DaysBefore(m, 1) }
+// DaysBefore is the minute with the same local time that many days before minute m: 1,440 minutes a day, and an hour
+// less or more across a change of the clock. A local time that was skipped is taken an hour later; of one that came
+// twice, either.
+func (h *History) DaysBefore(m int64, days int) int64 {
+	then := m - day*int64(days)
+	return then + h.offset(m) - h.offset(then)
+}
 
-// WeekBefore is the minute with the same local time as m a week earlier.
-func (h *History) WeekBefore(m int64) int64 { return h.Calendar.DaysBefore(m, 7) }
+// offset is how many minutes local time is ahead of UTC in minute m.
+func (h *History) offset(m int64) int64 {
+	if h.Zone == nil {
+		return 0
+	}
+	_, seconds := time.Unix(60*m, 0).In(h.Zone).Zone()
+	return int64(seconds / 60)
+}
 
 // Level is the exponentially weighted mean with time constant i (Level10m …); NaN before the first known minute.
 func (h *History) Level(i int) float64 {

@@ -71,8 +71,8 @@ func (h *History) Settle(t int64) {
 		m.Peak[i] += w * (peak - m.Peak[i])
 		m.PeakSq[i] += w * (peak*peak - m.PeakSq[i])
 	}
-	yesterday, _ := h.moveTo(h.DayBefore(t))
-	week := h.WeekBefore(t)
+	yesterday, _ := h.moveTo(h.DaysBefore(t, 1))
+	week := h.DaysBefore(t, 7)
 	for season, then := range [...]float64{yesterday, math.Sqrt(h.Bins(week-8)) - math.Sqrt(h.Bins(week-37))} {
 		if math.IsNaN(then) {
 			continue

@@ -399,7 +399,7 @@ func (f *filler) silence() {
 func (f *filler) seasons() {
 	v, h := f.v, f.v.h
 	root := func(from, to int64) float64 { return math.Sqrt(h.Mean(from, to)) }
-	then := h.DayBefore(h.Newest)
+	then := h.DaysBefore(h.Newest, 1)
 	level, ahead := root(then-14, then), root(then+15, then+30)
 	f.flag(level)
 	f.units(ahead - level)
@@ -410,7 +410,7 @@ func (f *filler) seasons() {
 	f.from(ahead)
 
 	for _, days := range [...]int{2, 7} {
-		then := h.Calendar.DaysBefore(h.Newest, days)
+		then := h.DaysBefore(h.Newest, days)
 		level, ahead := math.Sqrt(h.Bins(then-7)), math.Sqrt(h.Bins(then+22))
 		f.flag(level)
 		f.units(ahead - level)
@@ -428,7 +428,7 @@ func (f *filler) seasons() {
 	var sum, square [2]float64
 	days, mean := 0.0, 0.0
 	for k := 1; k <= 7; k++ {
-		then := h.Calendar.DaysBefore(h.Newest, k)
+		then := h.DaysBefore(h.Newest, k)
 		level := math.Sqrt(h.Bins(then - 7))
 		d := [2]float64{math.Sqrt(h.Bins(then+22)) - level, math.Sqrt(h.Bins(then+52)) - level}
 		if math.IsNaN(d[0] + d[1]) {
