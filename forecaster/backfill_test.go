@@ -52,11 +52,6 @@ func TestBackfillIsExperience(t *testing.T) {
 	if err := cold.Backfill(features.Key{Pool: "p", Class: "d"}, features.DimRequests, minuteAt(past), []float64{math.NaN(), math.NaN()}); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range cold.pool("p").class("d").series {
-		if s != nil && s.learned != minuteAt(past).Unix()/60-int64(s.settle) {
-			t.Errorf("a past of unknown minutes is learned up to %d: each minute before is looked at", s.learned)
-		}
-	}
 	if err := filled.Backfill(key, features.DimRequests, minuteAt(past+now+30), []float64{5, 6}); err != nil {
 		t.Errorf("a gap cannot be closed: %v", err)
 	}

@@ -256,15 +256,11 @@ func windowMinutes(window time.Duration) int {
 
 // Load is the load of all attempts, of a dimension of a pool in a minute (Unix time), as known now; NaN if unknown.
 func (f *Forecaster) Load(pool, dimension string, minute int64) float64 {
-	for _, p := range f.pools {
-		if p.name != pool {
-			continue
-		}
-		for d, s := range p.total.series {
-			if s != nil && dimensions[d].Name == dimension {
-				return s.history.At(minute) * p.retries.factor(dimension, minute)
-			}
-		}
+	i, ok := f.find(pool)
+	d := dimensionIndex(dimension)
+	if !ok || d < 0 || f.pools[i].total.series[d] == nil {
+		return math.NaN()
 	}
-	return math.NaN()
+	p := f.pools[i]
+	return p.total.series[d].history.At(minute) * p.retries.factor(dimension, minute)
 }

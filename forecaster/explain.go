@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/forewarm/forewarm/forecaster/model"
 	"github.com/forewarm/forewarm/forecaster/network"
 	"github.com/forewarm/forewarm/internal/value"
 )
@@ -39,15 +38,6 @@ func (c *Covered) add(y float64, published *Quantiles) {
 		}
 		c.Below[i] += (hit - c.Below[i]) / c.N
 	}
-}
-
-// basis records the parts of the forecast 15 minutes ahead.
-func (s *series) basis(v *rawForecast) Basis {
-	b := Basis{Input: v.input, Level: s.history.Level(model.Level30m), Covered: s.Coverage}
-	for i, z := range v.quantiles[midLead] {
-		b.Raw[i] = unroot(float64(z))
-	}
-	return b
 }
 
 // EventEffect is the effect of one event on a forecast.

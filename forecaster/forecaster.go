@@ -46,6 +46,11 @@ var dimensions = func() (ds []features.Dimension) {
 	return ds
 }()
 
+// dimensionIndex is the index into dimensions; negative for one that is not forecast.
+func dimensionIndex(name string) int {
+	return slices.IndexFunc(dimensions, func(d features.Dimension) bool { return d.Name == name })
+}
+
 // Forecaster holds the series of all pools.
 type Forecaster struct {
 	cfg   Config
@@ -143,8 +148,10 @@ func (p *pool) observe(windows []features.Window) {
 				scale(&now, 1/multiplier)
 			}
 			change[d] += p.count(c, d, minute, now)
-			if !math.IsNaN(now.Mean) {
-				sum[d] = plus(sum[d], now)
+			if math.IsNaN(sum[d].Mean) {
+				sum[d] = now
+			} else if !math.IsNaN(now.Mean) {
+				sum[d] = sum[d].Plus(now)
 			}
 		}
 	}
@@ -219,7 +226,7 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 	var all shapeSums
 	for _, c := range p.classes {
 		now := c.shape.sum(0)
-		all.add(&now)
+		all.add(&now, 1)
 		if c.shown {
 			pf.Classes = append(pf.Classes, c.forecast(origin, now, &events)...)
 		}

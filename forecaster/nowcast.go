@@ -97,11 +97,3 @@ var unknown = features.Estimate{Mean: math.NaN()}
 func exact(y float64) features.Estimate {
 	return features.Estimate{Mean: y, Counted: y, Share: 1}
 }
-
-// plus adds estimates; an unknown one is skipped.
-func plus(sum, e features.Estimate) features.Estimate {
-	if math.IsNaN(sum.Mean) {
-		return e
-	}
-	return sum.Plus(e)
-}

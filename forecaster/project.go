@@ -205,7 +205,7 @@ func projectResource(name string, per float64, demand, ready [][Horizon]float32,
 // hour, then the others, largest rise first.
 func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 	p := f.pool(poolName)
-	d := slices.IndexFunc(dimensions, func(d features.Dimension) bool { return d.Name == dimension })
+	d := dimensionIndex(dimension)
 	if d < 0 {
 		return nil
 	}

@@ -17,7 +17,6 @@ import (
 type series struct {
 	settle  int   // minutes until an outcome is final
 	phase   int64 // minute of origins, modulo originEvery
-	learned int64 // the newest minute learned from
 	history *model.History
 	nowcast nowcast
 	unit    float64 // the network's unit at the newest origin, on the square-root scale
@@ -86,15 +85,9 @@ func newSeries(key features.Key, settle int) *series {
 
 // push appends minute m with its nowcast (mean NaN: unknown). Skipped minutes are unknown.
 func (s *series) push(m int64, now features.Estimate) {
-	if s.history.Known == 0 {
-		s.learned = max(s.learned, m-int64(s.settle)-1) // there is nothing before
-	} else {
+	if s.history.Known > 0 {
 		// Outcomes from before a long gap are skipped: only the history gets the gap.
-		first := max(s.history.Newest+1, m-lastKnot-int64(s.settle)-1)
-		if first > s.history.Newest+1 {
-			s.learned = max(s.learned, first-int64(s.settle)-1)
-		}
-		for gap := first; gap < m; gap++ {
+		for gap := max(s.history.Newest+1, m-lastKnot-int64(s.settle)-1); gap < m; gap++ {
 			s.step(gap, unknown)
 		}
 	}
@@ -107,12 +100,9 @@ func (s *series) step(m int64, now features.Estimate) {
 	if s.history.Known == 0 {
 		return
 	}
-	s.learned = max(s.learned, m-int64(s.settle)-1)
-	for t := s.learned + 1; t <= m-int64(s.settle); t++ {
-		s.history.Settle(t)
-		s.learn(t)
-		s.learned = t
-	}
+	settled := m - int64(s.settle)
+	s.history.Settle(settled)
+	s.learn(settled)
 	if m%originEvery == s.phase && s.history.Known >= minKnown {
 		var v rawForecast
 		s.rawForecast(&v)
@@ -342,7 +332,10 @@ func (s *series) forecast(f *Forecast) bool {
 	f.Known = int(s.history.Known)
 	f.Confidence = confidence(f.Known)
 	f.Fallback = s.Last[midKnot].weight() > .5
-	f.Basis = s.basis(&v)
+	f.Basis = Basis{Input: v.input, Level: s.history.Level(model.Level30m), Covered: s.Coverage}
+	for i, z := range v.quantiles[midLead] {
+		f.Basis.Raw[i] = unroot(float64(z))
+	}
 	return true
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/features/sketch"
 )
 
 // Minutes: the last shapeSpan are compared with those that ended shapeBack ago.
@@ -46,14 +47,15 @@ func (s *shape) observe(minute int64, w *features.Window) {
 	s.Minute[minute%shapeMinutes] = r
 }
 
-func (s *shapeSums) add(o *shapeSums) {
+// add adds a load times a weight.
+func (s *shapeSums) add(o *shapeSums, weight float32) {
 	s.Minutes = max(s.Minutes, o.Minutes)
-	s.Requests += o.Requests
-	s.Retries += o.Retries
-	s.Prompt += o.Prompt
-	s.Cached += o.Cached
-	s.PromptOfCached += o.PromptOfCached
-	s.Output += o.Output
+	s.Requests += o.Requests * weight
+	s.Retries += o.Retries * weight
+	s.Prompt += o.Prompt * weight
+	s.Cached += o.Cached * weight
+	s.PromptOfCached += o.PromptOfCached * weight
+	s.Output += o.Output * weight
 }
 
 // cacheHit is the share of prompt tokens that were cached; NaN if it is unknown, or too few minutes are known.
@@ -77,16 +79,11 @@ func (s *shape) known(back int64) (minutes []*shapeSums) {
 // sum of the shapeSpan minutes that end back minutes ago. Unknown minutes count as the mean of the others.
 func (s *shape) sum(back int64) (t shapeSums) {
 	minutes := s.known(back)
+	n := float32(len(minutes))
 	for _, r := range minutes {
-		t.add(r)
+		t.add(r, shapeSpan/n)
 	}
-	if n := float32(len(minutes)); n > 0 {
-		scale := shapeSpan / n
-		t = shapeSums{
-			Minutes: n, Requests: t.Requests * scale, Retries: t.Retries * scale, Prompt: t.Prompt * scale,
-			Cached: t.Cached * scale, PromptOfCached: t.PromptOfCached * scale, Output: t.Output * scale,
-		}
-	}
+	t.Minutes = n
 	return t
 }
 
@@ -198,7 +195,7 @@ func requestsOf(r *shapeSums) float32 { return r.Requests }
 
 const (
 	minRankingAge = 15  // minutes; rankings compared are at most about twice as old
-	keptNames     = 8   // names kept of a ranking
+	fullRanking   = 10  // names
 	minRising     = 0.1 // of the tokens a minute before
 	minRise       = 0.5 // share of a rise
 )
@@ -215,12 +212,8 @@ type attribution struct {
 
 // rankingAt is a ranking at the end of a minute.
 type rankingAt struct {
-	_ struct{} `cbor:",toarray"`
-
 	At      int64
-	Total   float64
-	Names   []string
-	Weights []float64
+	Ranking features.Ranking
 }
 
 // observe takes the newest ranking. O(names).
@@ -234,7 +227,8 @@ func (a *attribution) observe(minute int64, r *features.Ranking) {
 		a.Since = minute
 	}
 	if a.Next.At == 0 || minute-a.Next.At >= minRankingAge {
-		a.Then, a.Next = a.Next, newRankingAt(minute, r)
+		a.Then, a.Next = a.Next, rankingAt{minute, *r}
+		a.Next.Ranking.Top = slices.Clone(r.Top)
 	}
 	if a.Then.At <= a.Since { // one minute is too little to compare with
 		return
@@ -245,24 +239,16 @@ func (a *attribution) observe(minute int64, r *features.Ranking) {
 	}
 }
 
-func newRankingAt(minute int64, r *features.Ranking) rankingAt {
-	n := min(keptNames, len(r.Top))
-	s := rankingAt{At: minute, Total: r.Total, Names: make([]string, n), Weights: make([]float64, n)}
-	for i := range n {
-		s.Names[i], s.Weights[i] = r.Top[i].Name, r.Top[i].Weight-r.Top[i].Error/2
-	}
-	return s
-}
-
-// weight of a name; of an unlisted one its upper bound, the least listed weight.
+// weight of a name; of an unlisted one its upper bound: in a full ranking the least listed weight.
 func (s *rankingAt) weight(name string) float64 {
-	if i := slices.Index(s.Names, name); i >= 0 {
-		return s.Weights[i]
+	top := s.Ranking.Top
+	if i := slices.IndexFunc(top, func(c sketch.Count) bool { return c.Name == name }); i >= 0 {
+		return top[i].Weight - top[i].Error/2
 	}
-	if len(s.Names) == keptNames {
-		return s.Weights[keptNames-1]
+	if len(top) < fullRanking {
+		return s.Ranking.Floor
 	}
-	return 0
+	return top[len(top)-1].Weight
 }
 
 // fastestGrowing is the index of the name whose tokens a minute rose most since a.Then, and its share of the whole rise; 0 if
@@ -274,8 +260,8 @@ func (a *attribution) fastestGrowing(minute int64, r *features.Ranking) (most in
 	left := math.Pow(fade, float64(minute-a.Then.At))
 	before, since := held(a.Then.At-a.Since+1), held(minute-a.Then.At)
 	rise := func(now, then float64) float64 { return (now-then*left)/since - then/before }
-	whole := rise(r.Total, a.Then.Total)
-	if !(whole > minRising*a.Then.Total/before) {
+	whole := rise(r.Total, a.Then.Ranking.Total)
+	if !(whole > minRising*a.Then.Ranking.Total/before) {
 		return 0, 0
 	}
 	for i := range r.Top {

@@ -8,7 +8,7 @@ import (
 )
 
 // snapshotVersion changes with the network, the targets, the levels or the meaning of a state below.
-const snapshotVersion = 27
+const snapshotVersion = 28
 
 // VersionError means that a state has another version than this program reads.
 type VersionError struct {
@@ -77,7 +77,7 @@ func (f *Forecaster) Parts(put func(part any) error) error {
 
 // state has pointers to all that a snapshot keeps of a series: values of fixed size.
 func (s *series) state() []any {
-	return append(s.history.State(), &s.nowcast, &s.learned, &s.unit, s.origins, &s.corrections)
+	return append(s.history.State(), &s.nowcast, &s.unit, s.origins, &s.corrections)
 }
 
 // pack writes a series in little-endian order: there may be tens of thousands, and CBOR takes longer.
@@ -100,7 +100,7 @@ func (s *series) unpack(b []byte) bool {
 		}
 		b = b[n:]
 	}
-	return len(b) == 0 && s.history.Newest >= -1 && s.learned <= s.history.Newest
+	return len(b) == 0 && s.history.Newest >= -1
 }
 
 // Restore creates a Forecaster from a state; next decodes the next part into its argument.
