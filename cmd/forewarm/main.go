@@ -28,7 +28,10 @@ type command struct {
 }
 
 // streams are a command's standard streams, which tests replace.
-type streams struct{ out, err io.Writer }
+type streams struct {
+	out, err io.Writer
+	flags    func(*flag.FlagSet) // if set, it receives a command's flags, and the command does not run
+}
 
 // commands lists every command, in the order of the help.
 func commands() []command {
@@ -46,6 +49,7 @@ func commands() []command {
 		{"check", "check a configuration, what it connects to, or a data directory", check},
 		{"discover", "publish the pools that annotations of Kubernetes objects define, for all daemons on one NATS", discover},
 		{"nats-config", "print users with the least rights, and partitions, for the configuration of a NATS server", natsConfig},
+		{"completion", "print a script by which a shell completes commands and flags: bash, zsh or fish", completion},
 		{"version", "print the version", version},
 	}
 }
@@ -98,6 +102,10 @@ func usage(w io.Writer) {
 
 // parse parses a subcommand's flags, before or after arguments. An invalid flag is a usage error.
 func parse(f *flag.FlagSet, args []string, std streams) ([]string, error) {
+	if std.flags != nil {
+		std.flags(f)
+		return nil, flag.ErrHelp
+	}
 	f.SetOutput(io.Discard) // the error has the whole message, in one line
 	var rest []string
 	for len(args) > 0 {

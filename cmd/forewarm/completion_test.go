@@ -1,0 +1,73 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/forewarm/forewarm/internal/testenv"
+)
+
+// TestCompletion asks each shell itself what it offers after some words.
+func TestCompletion(t *testing.T) {
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", filepath.Dir(path)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	for shell, ask := range map[string]string{
+		"bash": `source "$0"; complete -p forewarm >/dev/null || exit 1; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _forewarm; printf '%s\n' "${COMPREPLY[@]}"`,
+		// Outside a terminal zsh has no completion: what its functions are handed is printed in their place.
+		"zsh":  `compdef() {}; _describe() { print -rl -- "${(@)lines%%:*}" }; source "$0"; words=("$@"); CURRENT=$#; _forewarm`,
+		"fish": `source $argv[1]; complete -C (string join ' ' -- $argv[2..]) | string split -f1 \t; true`,
+	} {
+		t.Run(shell, func(t *testing.T) {
+			path, err := exec.LookPath(shell)
+			if err != nil {
+				t.Skip("not installed: ", shell)
+			}
+			code, script, errs := runHere(t.Context(), "completion", shell)
+			if code != 0 {
+				t.Fatal(errs)
+			}
+			file := testenv.WriteFile(t, filepath.Join(t.TempDir(), "script"), script)
+			for _, tc := range []struct {
+				words      []string
+				has, lacks []string
+			}{
+				{[]string{"forewarm", ""}, []string{"serve", "nats-config", "completion", "help"}, []string{"-config", "bash"}},
+				{[]string{"forewarm", "serve", "-"}, []string{"-config", "-partition"}, []string{"-health", "serve"}},
+				{[]string{"forewarm", "check", "-offline", "-"}, []string{"-health", "-offline"}, []string{"-partition"}},
+				{[]string{"forewarm", "completion", ""}, []string{"bash", "zsh", "fish"}, []string{"serve"}},
+			} {
+				out, err := exec.CommandContext(t.Context(), path, append([]string{"-c", ask, file}, tc.words...)...).CombinedOutput()
+				offered := strings.Fields(string(out))
+				if err != nil {
+					t.Errorf("%v: %v: %s", tc.words, err, out)
+				}
+				for _, word := range tc.has {
+					if !slices.Contains(offered, word) {
+						t.Errorf("%v: %q is not offered, but %q", tc.words, word, offered)
+					}
+				}
+				for _, word := range tc.lacks {
+					if slices.Contains(offered, word) {
+						t.Errorf("%v: %q is offered", tc.words, word)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestEveryCommandHasItsFlags: each command is asked for them without being run.
+func TestEveryCommandHasItsFlags(t *testing.T) {
+	for _, c := range commands() {
+		if len(flagsOf(t.Context(), c)) == 0 && c.name != "version" {
+			t.Errorf("%s has no flags", c.name)
+		}
+	}
+}
