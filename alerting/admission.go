@@ -31,18 +31,18 @@ type classDemand struct {
 // classes share the ready capacity. Their demand is taken at the decision quantile: at the median, important classes
 // would exceed their part half of the time, so the limits of the others would not protect them.
 func (p *plan) admission(d *Decision, cfg Config) []AdmissionLimit {
-	if p.blind != sighted {
+	if p.unusable != usable {
 		return nil
 	}
 	limits := p.admitted(d, p.binding(), p.supply.Ready, cfg)
 	if v := d.Prefilling(); v != nil {
-		limits = lower(limits, p.admitted(v, mostOf(p.prompts, v.Binding), p.promptSupply.Ready, cfg))
+		limits = lowerLimits(limits, p.admitted(v, mostOf(p.prefillRows, v.Binding), p.prefillSupply.Ready, cfg))
 	}
 	return limits
 }
 
-// lower merges two lists, in the order of a and then b. A class in both gets the lower limit.
-func lower(a, b []AdmissionLimit) []AdmissionLimit {
+// lowerLimits merges two lists, in the order of a and then b. A class in both gets the lower limit.
+func lowerLimits(a, b []AdmissionLimit) []AdmissionLimit {
 	for _, l := range b {
 		if i := slices.IndexFunc(a, func(x AdmissionLimit) bool { return x.Class == l.Class }); i < 0 {
 			a = append(a, l)
@@ -80,7 +80,7 @@ func (p *plan) admitted(d *Decision, b *resource, ready int, cfg Config) []Admis
 			a.tokensPerS += demand
 		}
 	}
-	return share(heaviest(list), b.evidence.PerReplica*float64(ready), cfg.Priorities)
+	return shareCapacity(largestClasses(list), b.evidence.PerReplica*float64(ready), cfg.Priorities)
 }
 
 // margin is the distance from the median to the decision quantile of the pool's total, divided by the sum of these
@@ -107,8 +107,8 @@ func (p *plan) provided(f *forecaster.Forecast, margin float64) float64 {
 	return middle + margin*max(high-middle, 0)
 }
 
-// heaviest sorts the classes by demand, and merges those beyond maxAdmissionLimits into one.
-func heaviest(list []*classDemand) (out []classDemand) {
+// largestClasses sorts the classes by demand, and merges those beyond maxAdmissionLimits into one.
+func largestClasses(list []*classDemand) (out []classDemand) {
 	slices.SortStableFunc(list, func(a, b *classDemand) int {
 		return cmp.Or(cmp.Compare(b.demand, a.demand), cmp.Compare(a.class, b.class))
 	})
@@ -127,10 +127,10 @@ func heaviest(list []*classDemand) (out []classDemand) {
 	return out
 }
 
-// share gives capacity to the classes in the order of priorities; classes without a priority come last, together. If
+// shareCapacity gives capacity to the classes in the order of priorities; classes without a priority come last, together. If
 // capacity does not suffice for a rank, all its classes get the same share of their demand. Classes that get all of it
 // have no limit. O(n log n).
-func share(classes []classDemand, capacity float64, priorities []string) []AdmissionLimit {
+func shareCapacity(classes []classDemand, capacity float64, priorities []string) []AdmissionLimit {
 	rank := func(class string) int {
 		if i := slices.Index(priorities, class); i >= 0 {
 			return i

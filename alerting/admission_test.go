@@ -32,7 +32,7 @@ func TestShareByPriority(t *testing.T) {
 		"not enough even for the highest": {150, []string{"chat", "agent", "batch"}, []AdmissionLimit{{"chat", 1500, .5}, {"agent", 0, 0}, {"batch", 0, 0}}},
 	}
 	for name, tt := range tests {
-		if diff := cmp.Diff(tt.want, share(classes(), tt.capacity, tt.priorities)); diff != "" {
+		if diff := cmp.Diff(tt.want, shareCapacity(classes(), tt.capacity, tt.priorities)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
@@ -49,12 +49,12 @@ func TestShareFits(t *testing.T) {
 			list = append(list, &classDemand{fmt.Sprint("c", i), d, 2 * d})
 			sum += d
 		}
-		classes := heaviest(list)
+		classes := largestClasses(list)
 		if len(classes) > maxAdmissionLimits+1 {
 			t.Fatalf("%d classes", len(classes))
 		}
 		in := sum
-		for _, l := range share(classes, have, []string{"c3", "c1", "c7"}) {
+		for _, l := range shareCapacity(classes, have, []string{"c3", "c1", "c7"}) {
 			if !(l.Share >= 0 && l.Share < 1) {
 				t.Fatalf("share %g", l.Share)
 			}

@@ -58,28 +58,28 @@ const (
 // blocks scaling. Everything else is a warning.
 func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if d.Stale {
-		stale := condition(d, TelemetryStale, "", Warning, cfg, words{
+		stale := condition(d, TelemetryStale, "", Warning, cfg, alertText{
 			Summary:     "no current telemetry, so an overload would come without a warning",
-			Description: capital(d.Reason) + " Until telemetry is back, autoscalers get no number (KEDA uses its fallback).",
+			Description: capitalise(d.Reason) + " Until telemetry is back, autoscalers get no number (KEDA uses its fallback).",
 			Action:      "Check that gateways run and reach NATS, and that their clocks are right. Forewarm's page /readyz says what was refused.",
 		})
-		return append([]Condition{stale}, faulty(d, pf, cfg)...) // a clock that is off makes a pool stale
+		return append([]Condition{stale}, telemetryFaults(d, pf, cfg)...) // a clock that is off makes a pool stale
 	}
-	out := slices.Concat(faulty(d, pf, cfg), storm(d, pf, cfg), overObjective(d, cfg), contradicted(d, cfg))
-	for _, side := range d.sides() {
-		out = append(out, prospects(side, pf, cfg)...)
+	out := slices.Concat(telemetryFaults(d, pf, cfg), retryStorm(d, pf, cfg), latencyCondition(d, cfg), contradictedRates(d, cfg))
+	for _, side := range d.byRole() {
+		out = append(out, saturationConditions(side, pf, cfg)...)
 	}
 	return out
 }
 
-// contradicted are the warnings that observed rates of replicas differ from the configuration.
-func contradicted(d *Decision, cfg Config) (out []Condition) {
+// contradictedRates are the warnings that observed rates of replicas differ from the configuration.
+func contradictedRates(d *Decision, cfg Config) (out []Condition) {
 	if d.Basis == nil {
 		return nil
 	}
 	for _, c := range d.Basis.Contradicts {
 		description, action := c.Words()
-		out = append(out, condition(d, RateContradicted, c.Dimension, Warning, cfg, words{
+		out = append(out, condition(d, RateContradicted, c.Dimension, Warning, cfg, alertText{
 			Summary:     noun(c.Dimension) + " of a replica is not what the configuration says",
 			Description: description, Action: action,
 		}))
@@ -87,17 +87,17 @@ func contradicted(d *Decision, cfg Config) (out []Condition) {
 	return out
 }
 
-// prospects are the conditions about the replicas of d's role: that a resource saturates, before a new replica can be
+// saturationConditions are the conditions about the replicas of d's role: that a resource saturates, before a new replica can be
 // ready, or while a bound of the pool blocks the replicas that this needs; that the reserve for failures is used; and
 // that the forecast is poor.
-func prospects(d *Decision, pf *forecaster.PoolForecast, cfg Config) (out []Condition) {
-	who, help := drivenBy(d.Drivers), relief(d, pf)
+func saturationConditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) (out []Condition) {
+	who, help := causeSentence(d.Drivers), loadAdvice(d, pf)
 	type evidence = []*ResourceEvidence
 	add := func(name AlertName, severity Severity, likely evidence, l alertWindow, end, action string, more ...string) *Condition {
-		c := condition(d, name, likely[0].Dimension, severity, cfg, words{
-			Summary:     d.outcome(likely[0], l.at(likely[0]), l.window) + end,
-			Description: sentence(d.odds(likely, l), who, done(d)), Action: action,
-		}.and(more...).and(d.besides(likely)...)).load(d, likely, l)
+		c := condition(d, name, likely[0].Dimension, severity, cfg, alertText{
+			Summary:     d.saturationText(likely[0], l.at(likely[0]), l.window) + end,
+			Description: joinSentences(d.probabilitySentence(likely, l), who, requestSentence(d)), Action: action,
+		}.with(more...).with(d.furtherSentences(likely)...)).load(d, likely, l)
 		c.Fading = l.at(likely[0]) < l.threshold
 		out = append(out, c)
 		return &out[len(out)-1]
@@ -106,7 +106,7 @@ func prospects(d *Decision, pf *forecaster.PoolForecast, cfg Config) (out []Cond
 	likely := d.likely(soon)
 	late := slices.DeleteFunc(slices.Clone(likely), func(r *ResourceEvidence) bool { return !d.late(r.ETA) })
 	if ahead := d.likely(early); len(ahead) > 0 {
-		c := add(SaturationAhead, Warning, ahead, early, "", d.toDo(help))
+		c := add(SaturationAhead, Warning, ahead, early, "", d.advice(help))
 		// A page for the same problem is enough: a firing warning stays active, but no new one is raised.
 		c.Fading = c.Fading || len(late) > 0
 		if d.WarnFrom > 0 {
@@ -115,24 +115,24 @@ func prospects(d *Decision, pf *forecaster.PoolForecast, cfg Config) (out []Cond
 	}
 	switch blocked := d.Needed > d.Limit; {
 	case blocked && len(likely) > 0:
-		add(AtCapacityLimit, severityOf(d), likely, soon, ", and no more replicas are allowed", d.toDo(help))
+		add(AtCapacityLimit, severityOf(d), likely, soon, ", and no more replicas are allowed", d.advice(help))
 	case !blocked && len(late) > 0:
-		action := capital(help + ".")
-		switch total := d.seen(); {
+		action := capitalise(help + ".")
+		switch total := d.reportedReplicas(); {
 		case d.Desired > total && (d.Mode == Advisory || d.Withheld != ""):
-			action = d.toDo(help) + " " + action
+			action = d.advice(help) + " " + action
 		case d.overdue() && (d.Desired > total || d.Pending > 0):
-			action = d.toDo(help)
+			action = d.advice(help)
 		}
 		c := add(TooLateToWarm, severityOf(d), late, soon, ", and new replicas come too late", action,
 			fmt.Sprintf("A new replica needs %s to start.", span(d.Lead)))
 		c.Immediate = late[0].Probability >= sureProbability
 	}
-	return append(append(out, belowReserve(d, cfg)...), degraded(d, pf, cfg)...)
+	return append(append(out, belowReserve(d, cfg)...), poorForecast(d, pf, cfg)...)
 }
 
-// faulty is the warning that part of the telemetry is missing or in the wrong minutes.
-func faulty(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
+// telemetryFaults is the warning that part of the telemetry is missing or in the wrong minutes.
+func telemetryFaults(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if pf == nil || len(pf.Minute.Faults) == 0 {
 		return nil
 	}
@@ -140,9 +140,9 @@ func faulty(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if n := len(pf.Minute.Faults); n > 1 {
 		who = fmt.Sprintf("%d producers", n)
 	}
-	w := words{Summary: "telemetry of " + who + " is missing or in the wrong minutes", Action: "Check that the producers run and reach NATS, and that NTP sets their clocks."}
+	w := alertText{Summary: "telemetry of " + who + " is missing or in the wrong minutes", Action: "Check that the producers run and reach NATS, and that NTP sets their clocks."}
 	for i := range pf.Minute.Faults {
-		w = w.and(fault(&pf.Minute.Faults[i]))
+		w = w.with(faultText(&pf.Minute.Faults[i]))
 	}
 	return []Condition{condition(d, TelemetryFault, "", Warning, cfg, w)}
 }
@@ -207,12 +207,12 @@ func belowReserve(d *Decision, cfg Config) []Condition {
 	}
 	action := "Wait. If the replicas are late, see why they do not start."
 	if d.Needed > d.Limit || d.Desired <= d.Ready || d.Mode == Advisory || d.Withheld != "" || d.overdue() {
-		action = d.toDo("accept that a failure overloads the pool")
+		action = d.advice("accept that a failure overloads the pool")
 	}
-	c := condition(d, BelowReserve, d.Binding, Warning, cfg, words{
+	c := condition(d, BelowReserve, d.Binding, Warning, cfg, alertText{
 		Summary:     "too few " + d.role() + "replicas if " + failures(d.Reserves.Failure),
-		Description: sentence(capital(text)+".", done(d)), Action: action,
-	}.and(d.assumed()))
+		Description: joinSentences(capitalise(text)+".", requestSentence(d)), Action: action,
+	}.with(d.assumptionSentence()))
 	c.Fading = fading
 	return []Condition{c}
 }
@@ -276,9 +276,9 @@ func severityOf(d *Decision) Severity {
 	return Warning
 }
 
-// degraded is the warning that the forecast of the binding resource is poor: a baseline has been better for long, or
+// poorForecast is the warning that the forecast of the binding resource is poor: a baseline has been better for long, or
 // too many outcomes exceed its 95 % quantile.
-func degraded(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
+func poorForecast(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if pf == nil || d.Confidence == forecaster.Cold {
 		return nil
 	}
@@ -286,7 +286,7 @@ func degraded(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition 
 	if f == nil {
 		return nil
 	}
-	poor := words{
+	poor := alertText{
 		Summary: "the forecast of " + noun(f.Dimension) + " is poor",
 		Action:  "Expect later warnings than usual. Long queues and full KV memory still add replicas. If that is not enough, raise replicas.min.",
 	}
@@ -310,7 +310,7 @@ func degraded(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition 
 }
 
 // condition fills in the fields that every condition has.
-func condition(d *Decision, name AlertName, resource string, severity Severity, cfg Config, w words) Condition {
+func condition(d *Decision, name AlertName, resource string, severity Severity, cfg Config, w alertText) Condition {
 	role := ""
 	if d.ofPrefill() {
 		role = string(capacity.PrefillRole)
@@ -324,7 +324,7 @@ func condition(d *Decision, name AlertName, resource string, severity Severity, 
 }
 
 // annotations are the annotations that every alert has.
-func (w words) annotations(name AlertName, pool string, cfg Config) map[string]string {
+func (w alertText) annotations(name AlertName, pool string, cfg Config) map[string]string {
 	out := map[string]string{"summary": zoneOnce(w.Summary), "description": zoneOnce(w.Description), "action": zoneOnce(w.Action), "mode": string(cfg.Mode)}
 	if runbook := Runbook(cfg.RunbookURL, name); runbook != "" {
 		out["runbook_url"] = runbook
@@ -348,7 +348,7 @@ func (c Condition) load(d *Decision, likely []*ResourceEvidence, l alertWindow) 
 	}
 	c.Annotations["resources"] = strings.Join(names, ", ")
 	if len(d.Drivers) > 0 {
-		c.Class, c.Annotations["driver"] = principal(d.Drivers).Class, describe(d.Drivers)
+		c.Class, c.Annotations["driver"] = mainDriver(d.Drivers).Class, driverText(d.Drivers)
 	}
 	return c
 }
@@ -369,8 +369,8 @@ func share100(p float64) string {
 	return fmt.Sprintf("%.0f %%", 100*p)
 }
 
-// seen is the number of ready and pending replicas, without those that do not report yet.
-func (d *Decision) seen() int { return d.Ready + d.Pending - d.Unreported }
+// reportedReplicas is the number of ready and pending replicas, without those that do not report yet.
+func (d *Decision) reportedReplicas() int { return d.Ready + d.Pending - d.Unreported }
 
 // tokensNow is the present demand of a class in tokens per second: uncached prompt tokens plus output tokens. ok is
 // false if it is unknown.
@@ -386,14 +386,14 @@ func tokensNow(pf *forecaster.PoolForecast, class string) (tokensPerS float64, o
 	return tokensPerS, ok && finite(tokensPerS) > 0
 }
 
-// coarse is an amount in two digits, enough for a rate limit.
-func coarse(v float64) string {
+// twoDigits is an amount in two digits, enough for a rate limit.
+func twoDigits(v float64) string {
 	unit := math.Pow(10, math.Floor(math.Log10(v))-1)
 	return value.Short(math.Round(v/unit) * unit)
 }
 
-// limits are the configuration keys in constraints such as "replicas.max 16: 19 wanted".
-func limits(constraints []string) string {
+// limitKeys are the configuration keys in constraints such as "replicas.max 16: 19 wanted".
+func limitKeys(constraints []string) string {
 	var keys []string
 	for _, c := range constraints {
 		key, _, _ := strings.Cut(strings.TrimPrefix(c, prefillPrefix), " ")

@@ -43,10 +43,10 @@ type State struct {
 	Pending     []time.Time `cbor:"12,keyasint"` // request times, ascending
 	KVTokens    float64     `cbor:"13,keyasint"` // KV cache of a replica as last reported; 0 if never
 
-	Sighted   time.Time `cbor:"15,keyasint"` // since when demand can be sized; zero if it cannot
-	Keeps     []kept    `cbor:"16,keyasint"` // at the ticks of the last Cooldown, oldest first
-	ScaleOuts []int64   `cbor:"17,keyasint"` // of the last day, Unix seconds, ascending
-	ScaleIns  []int64   `cbor:"18,keyasint"` // likewise
+	UsableSince time.Time `cbor:"15,keyasint"` // since when demand can be sized; zero if it cannot
+	Keeps       []kept    `cbor:"16,keyasint"` // at the ticks of the last Cooldown, oldest first
+	ScaleOuts   []int64   `cbor:"17,keyasint"` // of the last day, Unix seconds, ascending
+	ScaleIns    []int64   `cbor:"18,keyasint"` // likewise
 
 	// The same for a disaggregated pool's prefill replicas.
 	PrefillKnown     bool        `cbor:"21,keyasint,omitempty"` // false before their first decision
@@ -124,7 +124,7 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 func (p *plan) target(st *State, cfg Config) int {
 	st.update(p, cfg)
 	there := max(p.current, p.asked)
-	if p.blind != sighted || p.need >= there {
+	if p.unusable != usable || p.need >= there {
 		return max(there, p.need)
 	}
 	p.enough = maxKept(st.Keeps)
@@ -159,7 +159,7 @@ func (p *plan) whyKeepRequest(asked time.Time, supply forecaster.Supply, enough 
 	if len(supply.Pending) > 0 {
 		until = max(until, 2*p.lead)
 	}
-	if asked.IsZero() || p.now.Sub(asked) >= until || supply.Ready-enough > max(1, supply.Ready/3) || p.silent() {
+	if asked.IsZero() || p.now.Sub(asked) >= until || supply.Ready-enough > max(1, supply.Ready/3) || p.withoutRequests() {
 		return ""
 	}
 	return fmt.Sprintf("the ask of %s stands until %s", clock(asked), clock(asked.Add(until)))
@@ -186,12 +186,12 @@ func (st *State) update(p *plan, cfg Config) {
 		*actions = slices.DeleteFunc(slices.Clone(*actions), func(at int64) bool { return at <= day })
 		*actions = (*actions)[max(0, len(*actions)-maxActions):]
 	}
-	if p.blind != sighted {
-		st.Sighted, st.Keeps = time.Time{}, nil
+	if p.unusable != usable {
+		st.UsableSince, st.Keeps = time.Time{}, nil
 		return
 	}
-	if st.Sighted.IsZero() {
-		st.Sighted = p.now.UTC()
+	if st.UsableSince.IsZero() {
+		st.UsableSince = p.now.UTC()
 	}
 	st.Keeps = remember(st.Keeps, p.now, p.keep, cfg.Cooldown)
 }
@@ -202,7 +202,7 @@ const maxActions = 24 * 60
 // whyStay returns why the replicas that serve rows are not reduced, although fewer would do; "" if they may be. The
 // limit on scale-ins per day is in [bounds.clamp].
 func (p *plan) whyStay(st *State, cfg Config, rows []resource) string {
-	if left := max(cfg.Cooldown, minSighted) - p.now.Sub(st.Sighted); left > 0 {
+	if left := max(cfg.Cooldown, minKnown) - p.now.Sub(st.UsableSince); left > 0 {
 		return fmt.Sprintf("demand is watched for %s more", span(left))
 	}
 	s := &p.in.Minute.State
@@ -211,8 +211,8 @@ func (p *plan) whyStay(st *State, cfg Config, rows []resource) string {
 		return "the last minute has no telemetry"
 	case p.engineBusy() && p.requestless():
 		return "the engines are busy, and no request is heard of"
-	case p.partial() != "":
-		return fmt.Sprintf("producer %s fell silent, so demand may be more than is seen", p.partial())
+	case p.silentProducer() != "":
+		return fmt.Sprintf("producer %s fell silent, so demand may be more than is seen", p.silentProducer())
 	case s.Preemptions > 0:
 		return "replicas are preempting requests"
 	case s.WaitingPerReady >= 1:
@@ -226,8 +226,8 @@ func (p *plan) whyStay(st *State, cfg Config, rows []resource) string {
 	return ""
 }
 
-// minSighted is how long demand must have been known without a gap before scale-in.
-const minSighted = 5 * time.Minute
+// minKnown is how long demand must have been known without a gap before scale-in.
+const minKnown = 5 * time.Minute
 
 // burstTail is the ratio of current demand to the median forecast of the next minute above which a burst still drains.
 const burstTail = 1.2
@@ -284,7 +284,7 @@ func (p *plan) limit() (replicas int, key string) {
 	pool := &p.in.Pool
 	replicas, key = pool.Limit()
 	if most, ok := pool.Budget(); ok && pool.Disaggregated {
-		if left := max(most-p.promptSupply.Ready-len(p.promptSupply.Pending), pool.Replicas.Min); left < replicas {
+		if left := max(most-p.prefillSupply.Ready-len(p.prefillSupply.Pending), pool.Replicas.Min); left < replicas {
 			return left, "budget_hour_usd"
 		}
 	}
@@ -297,7 +297,7 @@ func (p *plan) action(desired int) Action {
 	switch by := cmp.Or(cmp.Compare(desired, p.current), cmp.Compare(desired, p.asked)); {
 	case by > 0:
 		return ScaleOut
-	case by < 0 && p.blind == sighted:
+	case by < 0 && p.unusable == usable:
 		return ScaleIn
 	}
 	return Hold

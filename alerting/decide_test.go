@@ -91,7 +91,7 @@ func TestDecide(t *testing.T) {
 	earlier := func(desired int) State {
 		return State{Generation: 3, LastDesired: desired, LastTick: noon.Add(-time.Minute), LastScaleOut: noon.Add(-time.Hour),
 			LastPublished: noon.Add(-time.Minute), PublishedDesired: desired, PublishedAction: Hold,
-			Sighted: noon.Add(-time.Hour)}
+			UsableSince: noon.Add(-time.Hour)}
 	}
 	kept := func(minutesAgo, replicas int) func(*State) {
 		return func(s *State) {
@@ -251,7 +251,7 @@ func TestScaleInCountsTheCacheThatGoes(t *testing.T) {
 			f.Dimension, f.Basis.Now.Cached = features.DimPrefill, cached
 			in.Pool.Rates.PrefillTokensPerS = 100
 		}}.input(t)
-		if d, _ := Decide(noon, in, State{LastTick: noon.Add(-time.Minute), LastDesired: 5, Sighted: noon.Add(-time.Hour)}, DefaultConfig()); d.Desired != want {
+		if d, _ := Decide(noon, in, State{LastTick: noon.Add(-time.Minute), LastDesired: 5, UsableSince: noon.Add(-time.Hour)}, DefaultConfig()); d.Desired != want {
 			t.Errorf("%g cached tokens: %d replicas, want %d", cached, d.Desired, want)
 		}
 	}

@@ -31,7 +31,7 @@ func TestBinds(t *testing.T) {
 		"both without a queue":            {true, true, 0, .9, BottleneckBoth},
 		"both, the queue is not reported": {true, true, math.NaN(), .9, BottleneckBoth},
 	} {
-		if got := binds(tt.ttft, tt.itl, tt.waiting, tt.kvUse); got != tt.want {
+		if got := bottleneckOf(tt.ttft, tt.itl, tt.waiting, tt.kvUse); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}

@@ -22,14 +22,14 @@ func (p *plan) decision(cfg Config) Decision {
 		Ready: p.supply.Ready, Pending: len(p.supply.Pending), Floor: p.floor.replicas, Reserves: p.in.Pool.Reserves,
 		Expires: p.now.Add(cfg.Expiry), Lead: p.lead, Quantile: p.tau, QuantileFrom: p.tauFrom, KeepQuantile: p.confidence,
 		Binding: p.in.Projection.Binding, Probability: finite(p.in.Projection.Probability), ETA: p.in.Projection.ETA,
-		Confidence: p.in.Projection.Confidence, Stale: p.blind == stale || p.blind == noRequests, SupplyAssumed: !p.observed,
+		Confidence: p.in.Projection.Confidence, Stale: p.unusable == stale || p.unusable == noRequests, SupplyAssumed: !p.observed,
 		Warnings: slices.Concat(p.in.Projection.Warnings, p.warnings()),
 	}
 	if p.observed {
 		d.Unreported = max(0, len(p.supply.Pending)-p.in.Minute.State.Pending)
 	}
 	d.WarnFrom, d.FalsePerWeek = p.in.WarnFrom, p.in.FalsePerWeek
-	d.Objectives, d.Breach = p.promises, p.breach
+	d.Objectives, d.Breach = p.objectives, p.breach
 	d.Basis, d.Withheld = p.in.Basis, p.withheld()
 	if w := p.in.Minute.State.WaitingPerReady * float64(p.in.Minute.State.Ready); w >= 0 && !math.IsInf(w, 0) {
 		d.Waiting = &w
@@ -43,8 +43,8 @@ func (p *plan) decision(cfg Config) Decision {
 	for i := range p.rows {
 		d.Resources = append(d.Resources, p.rows[i].evidence)
 	}
-	for i := range p.prompts {
-		d.Prompts = append(d.Prompts, p.prompts[i].evidence)
+	for i := range p.prefillRows {
+		d.Prompts = append(d.Prompts, p.prefillRows[i].evidence)
 	}
 	if b := p.binding(); b != nil {
 		d.Binding, d.Probability, d.ETA = b.evidence.Dimension, b.evidence.Probability, b.evidence.ETA
@@ -53,7 +53,7 @@ func (p *plan) decision(cfg Config) Decision {
 		}
 		d.Events, d.Path = b.forecast.Basis.Events, p.path(b)
 	}
-	d.Drivers = named(p.in.Projection.Drivers)
+	d.Drivers = finiteDrivers(p.in.Projection.Drivers)
 	return d
 }
 
@@ -65,11 +65,11 @@ func (p *plan) withheld() string {
 		known = max(known, p.rows[i].forecast.Known)
 	}
 	switch {
-	case p.blind == stale || p.blind == noRequests:
+	case p.unusable == stale || p.unusable == noRequests:
 		return "its telemetry is stale"
-	case p.blind == cold && p.observed && known < int(minSighted/features.Minute), p.blind == unsized && p.in.Projection.Confidence == forecaster.Cold:
-		return fmt.Sprintf("less than %s of its traffic is known", span(minSighted))
-	case p.blind == cold && !p.observed:
+	case p.unusable == cold && p.observed && known < int(minKnown/features.Minute), p.unusable == unsized && p.in.Projection.Confidence == forecaster.Cold:
+		return fmt.Sprintf("less than %s of its traffic is known", span(minKnown))
+	case p.unusable == cold && !p.observed:
 		return "less than an hour of its traffic is known, and no replica reports how many there are"
 	}
 	return ""
@@ -78,8 +78,8 @@ func (p *plan) withheld() string {
 // delivered reports whether autoscalers receive d.
 func (d *Decision) delivered() bool { return d.Mode == Active && d.Withheld == "" }
 
-// named are the drivers in a decision: the first few with finite numbers.
-func named(all []forecaster.Driver) (drivers []forecaster.Driver) {
+// finiteDrivers are the drivers in a decision: the first few with finite numbers.
+func finiteDrivers(all []forecaster.Driver) (drivers []forecaster.Driver) {
 	for _, driver := range all {
 		if len(drivers) < maxDrivers && !math.IsNaN(driver.Factor+driver.Share) && !math.IsInf(driver.Factor+driver.Share, 0) {
 			drivers = append(drivers, driver)
@@ -98,7 +98,7 @@ func (p *plan) warnings() []string {
 		}
 		out = append(out, text)
 	}
-	switch p.blind {
+	switch p.unusable {
 	case stale, noRequests:
 		out = append(out, "telemetry is stale: nothing is scaled in")
 	case unsized:
@@ -107,7 +107,7 @@ func (p *plan) warnings() []string {
 		out = append(out, "too little history to forecast from: reacting to current demand only")
 	}
 	for i := range p.in.Minute.Faults[:min(len(p.in.Minute.Faults), maxFaults)] {
-		out = append(out, fault(&p.in.Minute.Faults[i]))
+		out = append(out, faultText(&p.in.Minute.Faults[i]))
 	}
 	overdue := 0
 	for _, asked := range p.supply.Pending {
@@ -122,8 +122,8 @@ func (p *plan) warnings() []string {
 	return out
 }
 
-// partial is a producer that stopped sending while others did not; "" if none.
-func (p *plan) partial() string {
+// silentProducer is a producer that stopped sending while others did not; "" if none.
+func (p *plan) silentProducer() string {
 	for i := range p.in.Minute.Faults {
 		if f := &p.in.Minute.Faults[i]; f.Kind == features.FaultSilent {
 			return f.Producer
@@ -132,8 +132,8 @@ func (p *plan) partial() string {
 	return ""
 }
 
-// fault describes a fault of a producer, and its effect on the numbers.
-func fault(f *features.ProducerFault) string {
+// faultText describes a fault of a producer, and its effect on the numbers.
+func faultText(f *features.ProducerFault) string {
 	name := "producer " + f.Producer
 	if f.Producer == "" {
 		name = "a producer without a name"
@@ -149,5 +149,5 @@ func fault(f *features.ProducerFault) string {
 	case features.FaultBehind:
 		return fmt.Sprintf("The records of %s come about %s late: its clock is behind, or it holds them back. The newest minutes lack these requests.", name, by)
 	}
-	return fmt.Sprintf("%s has sent nothing since %s. Demand may be higher than Forewarm sees.", capital(name), clock(f.Since))
+	return fmt.Sprintf("%s has sent nothing since %s. Demand may be higher than Forewarm sees.", capitalise(name), clock(f.Since))
 }

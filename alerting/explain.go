@@ -83,7 +83,7 @@ func Explain(d *Decision, after []Decision) Explanation {
 	x := Explanation{ID: d.EventID(), Decision: *d, Event: NewEvent(d).Data, Resources: []ExplainedResource{},
 		Path: d.Path, Basis: d.Basis, Steps: steps(d)}
 	tick := d.Tick.UTC()
-	for _, side := range d.sides() {
+	for _, side := range d.byRole() {
 		for i := range side.Resources {
 			r := &side.Resources[i]
 			x.Resources = append(x.Resources, ExplainedResource{r.Dimension, r.Demand, r.PerReplica, r.NeedQuantile, r.NeedReplicas, round(r.Probability), at(tick, r.ETA), r.outage(tick), r.Retries})
@@ -116,8 +116,8 @@ func steps(d *Decision) []Step {
 		out = append(out, Step{d.Floor, "for what is seen now: demand, queues, KV use and latencies"})
 	}
 	out = append(out, Step{d.Needed, d.neededFor(takes)})
-	if own := d.own(); len(own) > 0 {
-		return append(out, Step{d.Desired, "asked for, limited by " + bounded(own)})
+	if own := d.ownConstraints(); len(own) > 0 {
+		return append(out, Step{d.Desired, "asked for, limited by " + boundsText(own)})
 	}
 	return append(out, Step{d.Desired, fmt.Sprintf("asked for (at most %d are allowed)", d.Limit)})
 }
@@ -147,14 +147,14 @@ func aftermath(d *Decision, after []Decision) *Aftermath {
 			now.Tick = x.Tick.UTC()
 			a.Changes = append(a.Changes, now)
 		}
-		a.Peak = busier(a.Peak, use(d.Binding, x, x.Ready))
-		a.Without = busier(a.Without, use(d.Binding, x, d.Ready+d.Pending))
+		a.Peak = busier(a.Peak, utilisationAt(d.Binding, x, x.Ready))
+		a.Without = busier(a.Without, utilisationAt(d.Binding, x, d.Ready+d.Pending))
 	}
 	return a
 }
 
-// use is the utilisation of a resource at the tick of x with a number of replicas; nil if unknown.
-func use(resource string, x *Decision, replicas int) *Peak {
+// utilisationAt is the utilisation of a resource at the tick of x with a number of replicas; nil if unknown.
+func utilisationAt(resource string, x *Decision, replicas int) *Peak {
 	for i := range x.Resources {
 		if r := &x.Resources[i]; r.Dimension == resource && r.PerReplica > 0 && replicas > 0 {
 			return &Peak{Tick: x.Tick.UTC(), Resource: resource, Replicas: replicas, Demand: r.Demand, Use: r.Demand / (r.PerReplica * float64(replicas))}
@@ -182,18 +182,18 @@ func (x *Explanation) WriteText(w io.Writer) error {
 	}
 	if len(d.Resources) > 0 {
 		b.WriteString("\nDemand and capacity (* is the resource that decides)\n")
-		resources(&b, d)
+		writeResources(&b, d)
 	}
 	d.writePath(&b)
 	x.After.write(&b, d)
 	b.WriteString("\nWhat it rests on\n")
-	facts(&b, d)
+	writeFacts(&b, d)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 func writeSteps(w io.Writer, d *Decision, steps []Step) {
-	fmt.Fprintf(w, "\nWhy %s\n", d.count(d.Desired))
+	fmt.Fprintf(w, "\nWhy %s\n", d.replicasText(d.Desired))
 	for _, s := range steps {
 		fmt.Fprintf(w, "  %5d  %s\n", s.Replicas, s.What)
 	}
@@ -205,8 +205,8 @@ var (
 	madeFrom = map[string]string{modelNetwork: "by the neural network, ", modelLast: "mostly that demand stays as it is, which was the better forecast lately, "}
 )
 
-// facts are the inputs, one a line.
-func facts(w io.Writer, d *Decision) {
+// writeFacts are the inputs, one a line.
+func writeFacts(w io.Writer, d *Decision) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fact := func(name, format string, a ...any) {
 		fmt.Fprintf(t, "  %s\t"+format+"\n", append([]any{name}, a...)...)
@@ -225,7 +225,7 @@ func facts(w io.Writer, d *Decision) {
 	fact("forecast", "%sfrom %s", madeFrom[d.Model], history[d.Confidence])
 	fact("a start takes", "up to %s", span(d.Lead))
 	if b := d.Basis; b != nil {
-		basis(fact, b, slices.Concat(d.Prompts, d.Resources))
+		writeBasis(fact, b, slices.Concat(d.Prompts, d.Resources))
 	}
 	if d.WarnFrom > 0 {
 		fact("warnings", "%s", d.threshold())
@@ -235,11 +235,11 @@ func facts(w io.Writer, d *Decision) {
 		fact("", "%s before a replica is given up, because a start is needed to get it back", percent(d.KeepQuantile))
 	}
 	for i := range d.Drivers {
-		fact("cause", "%s", describe(d.Drivers[i:i+1]))
+		fact("cause", "%s", driverText(d.Drivers[i:i+1]))
 	}
 	if v := d.Prefilling(); v != nil {
 		for i := range v.Drivers {
-			fact("cause (prefill)", "%s", describe(v.Drivers[i:i+1]))
+			fact("cause (prefill)", "%s", driverText(v.Drivers[i:i+1]))
 		}
 	}
 	for i := range d.Events {
@@ -251,8 +251,8 @@ func facts(w io.Writer, d *Decision) {
 	_ = t.Flush() // of a builder
 }
 
-// basis writes the start-up time and the capacity that the decision used, and the stated ones.
-func basis(fact func(name, format string, a ...any), b *Basis, resources []ResourceEvidence) {
+// writeBasis writes the start-up time and the capacity that the decision used, and the stated ones.
+func writeBasis(fact func(name, format string, a ...any), b *Basis, resources []ResourceEvidence) {
 	if w := &b.Warmup; w.P50 > 0 {
 		fact("", "half of them within %s, 90 %% within %s, from %d that were seen; stated %s and %s", seconds(w.P50), seconds(w.P90), w.Seen, seconds(w.StatedP50), seconds(w.StatedP90))
 	}
@@ -306,11 +306,11 @@ func (d *Decision) writePath(w io.Writer) {
 	_ = t.Flush() // of a builder
 }
 
-// resources writes a table of the evidence. The binding resource of each role has a star.
-func resources(w io.Writer, d *Decision) {
+// writeResources writes a table of the evidence. The binding resource of each role has a star.
+func writeResources(w io.Writer, d *Decision) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "  \tdemand now\tat most\ta replica carries\treplicas needed\tchance to run out in %s\tearliest (10 %%)\tmiddle (50 %%)\tlatest (90 %%)\t\n", span(forecaster.WarningWindow(d.Lead)))
-	for _, side := range d.sides() {
+	for _, side := range d.byRole() {
 		for i := range side.Resources {
 			r := &side.Resources[i]
 			mark := ""
@@ -318,12 +318,12 @@ func resources(w io.Writer, d *Decision) {
 				mark = " *"
 			}
 			fmt.Fprintf(t, "  %s%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", noun(r.Dimension)+units[r.Dimension], mark, value.Short(r.Demand), value.Short(r.NeedQuantile), value.Short(r.PerReplica), r.NeedReplicas,
-				percent(r.Ahead), away(r.ETA.P10), away(r.ETA.P50), away(r.ETA.P90))
+				percent(r.Ahead), minutesAhead(r.ETA.P10), minutesAhead(r.ETA.P50), minutesAhead(r.ETA.P90))
 			if x := r.Retries; x != nil {
 				fmt.Fprintf(t, "  without retries\t%s\t%s\t\t%d\t\t\t\t\t\n", value.Short(x.Demand), value.Short(r.NeedQuantile/x.Factor), x.NeedReplicas)
 			}
 			if a := r.AfterFailure; a != nil {
-				fmt.Fprintf(t, "  after a failure\t\t\t\t\t%s\t%s\t%s\t%s\t\n", percent(a.Ahead), away(a.ETA.P10), away(a.ETA.P50), away(a.ETA.P90))
+				fmt.Fprintf(t, "  after a failure\t\t\t\t\t%s\t%s\t%s\t%s\t\n", percent(a.Ahead), minutesAhead(a.ETA.P10), minutesAhead(a.ETA.P50), minutesAhead(a.ETA.P90))
 			}
 		}
 	}
@@ -342,15 +342,15 @@ func (a *Aftermath) write(w io.Writer, d *Decision) {
 		fmt.Fprintf(w, "  The replicas stayed as they were.\n")
 	}
 	if p := a.Peak; p != nil {
-		fmt.Fprintf(w, "  Demand was at most %s of the capacity for %s, at %s with %s.\n", percent(p.Use), noun(p.Resource), clock(p.Tick), d.count(p.Replicas))
+		fmt.Fprintf(w, "  Demand was at most %s of the capacity for %s, at %s with %s.\n", percent(p.Use), noun(p.Resource), clock(p.Tick), d.replicasText(p.Replicas))
 	}
 	if p := a.Without; p != nil {
-		fmt.Fprintf(w, "  With the %s at the decision, it would have been %s, at %s.\n", d.count(p.Replicas), percent(p.Use), clock(p.Tick))
+		fmt.Fprintf(w, "  With the %s at the decision, it would have been %s, at %s.\n", d.replicasText(p.Replicas), percent(p.Use), clock(p.Tick))
 	}
 }
 
-// away is a time ahead in a table.
-func away(d time.Duration) string {
+// minutesAhead is a time ahead in a table.
+func minutesAhead(d time.Duration) string {
 	if d == forecaster.Never {
 		return fmt.Sprintf(">%d min", forecaster.Horizon)
 	}

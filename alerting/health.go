@@ -50,20 +50,20 @@ const (
 // and failing sinks. They have no pool.
 func SelfConditions(v *Vitals, cfg Config) []Condition {
 	var out []Condition
-	if w, ok := dropped(v); ok {
+	if w, ok := droppedText(v); ok {
 		out = append(out, selfCondition(InputDropped, "", cfg, w))
 	}
 	if v.Storage != "" {
-		out = append(out, selfCondition(StorageDegraded, "", cfg, words{
+		out = append(out, selfCondition(StorageDegraded, "", cfg, alertText{
 			Summary:     "Some data has not been stored since " + clock(v.StorageSince),
-			Description: capital(brief(v.Storage)) + ". Decisions and alerts go on from memory. What is not stored will be missing in reports.",
+			Description: capitalise(firstWords(v.Storage)) + ". Decisions and alerts go on from memory. What is not stored will be missing in reports.",
 			Action:      "Make room on the disk, or repair the disk or the NATS stream that is named.",
 		}))
 	}
 	if v.Diverged > 0 {
-		out = append(out, selfCondition(DecisionsDiverge, "", cfg, words{
+		out = append(out, selfCondition(DecisionsDiverge, "", cfg, alertText{
 			Summary:     fmt.Sprintf("Two daemons decided differently %d times in %s", v.Diverged, span(v.Window)),
-			Description: "The decision that was logged first counts. The newest difference: " + brief(v.Divergence) + ".",
+			Description: "The decision that was logged first counts. The newest difference: " + firstWords(v.Divergence) + ".",
 			Action:      "Run the same version and the same configuration in all daemons.",
 		}))
 	}
@@ -71,15 +71,15 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 		s := &v.Sinks[i]
 		switch {
 		case s.Disabled:
-			out = append(out, selfCondition(SinkFailing, s.Name, cfg, words{
+			out = append(out, selfCondition(SinkFailing, s.Name, cfg, alertText{
 				Summary:     "Forewarm sends nothing to " + value.Cut(s.Name, maxName) + " until it is restarted",
-				Description: "The receiver answered that it is gone: " + brief(s.Err) + ". Other receivers are not affected.",
+				Description: "The receiver answered that it is gone: " + firstWords(s.Err) + ". Other receivers are not affected.",
 				Action:      "Correct the receiver's address in the configuration, and restart Forewarm.",
 			}))
 		case s.Failing:
-			out = append(out, selfCondition(SinkFailing, s.Name, cfg, words{
+			out = append(out, selfCondition(SinkFailing, s.Name, cfg, alertText{
 				Summary:     fmt.Sprintf("Forewarm has not reached %s since %s", value.Cut(s.Name, maxName), clock(s.Since)),
-				Description: fmt.Sprintf("%d notifications wait. The newest error: %s. Other receivers are not affected.", s.Waiting, brief(s.Err)),
+				Description: fmt.Sprintf("%d notifications wait. The newest error: %s. Other receivers are not affected.", s.Waiting, firstWords(s.Err)),
 				Action:      "Check the receiver, its address and its credentials.",
 			}))
 		}
@@ -87,8 +87,8 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 	return out
 }
 
-// dropped describes how much telemetry was not counted; ok is false if it is little.
-func dropped(v *Vitals) (w words, ok bool) {
+// droppedText describes how much telemetry was not counted; ok is false if it is little.
+func droppedText(v *Vitals) (w alertText, ok bool) {
 	var refused uint64
 	for _, n := range v.Refused {
 		refused += n
@@ -96,7 +96,7 @@ func dropped(v *Vitals) (w words, ok bool) {
 	total := v.Records + refused
 	switch {
 	case v.Lost > 0:
-		return words{
+		return alertText{
 			Summary:     fmt.Sprintf("%d messages were lost from the telemetry stream in %s", v.Lost, span(v.Window)),
 			Description: "They left the stream before Forewarm read them. Demand was higher than Forewarm sees.",
 			Action:      "Raise nats.stream.max_bytes or max_age, and check why Forewarm was slow or stopped.",
@@ -104,20 +104,20 @@ func dropped(v *Vitals) (w words, ok bool) {
 	case refused < droppedFew || refused < droppedLeast && 2*refused < total || float64(refused) < droppedShare*float64(total):
 		return w, false
 	}
-	w = words{
+	w = alertText{
 		Summary:     fmt.Sprintf("Forewarm refuses %s of the telemetry", percent(float64(refused)/float64(total))),
-		Description: fmt.Sprintf("In %s %d of %d records were refused: %s. Demand is higher than Forewarm sees.", span(v.Window), refused, total, reasons(v.Refused)),
+		Description: fmt.Sprintf("In %s %d of %d records were refused: %s. Demand is higher than Forewarm sees.", span(v.Window), refused, total, mainReasons(v.Refused)),
 		Action:      "Correct the producer. The NATS subject forewarm.deadletter says what was refused and why.",
 	}
 	if v.Refusals != "" {
 		first, _, _ := strings.Cut(v.Refusals, "; ")
-		w = w.and(brief(first) + ".")
+		w = w.with(firstWords(first) + ".")
 	}
 	return w, true
 }
 
-// reasons are the three most frequent reasons.
-func reasons(refused map[string]uint64) string {
+// mainReasons are the three most frequent reasons.
+func mainReasons(refused map[string]uint64) string {
 	names := slices.SortedFunc(maps.Keys(refused), func(a, b string) int {
 		return cmp.Or(cmp.Compare(refused[b], refused[a]), strings.Compare(a, b))
 	})
@@ -128,7 +128,7 @@ func reasons(refused map[string]uint64) string {
 	return strings.Join(out, ", ")
 }
 
-func selfCondition(name AlertName, resource string, cfg Config, w words) Condition {
+func selfCondition(name AlertName, resource string, cfg Config, w alertText) Condition {
 	c := Condition{Name: name, Resource: resource, Severity: Warning, Annotations: w.annotations(name, "", cfg)}
 	delete(c.Annotations, "dashboard_url") // it needs a pool
 	return c
@@ -137,7 +137,7 @@ func selfCondition(name AlertName, resource string, cfg Config, w words) Conditi
 // NewWatchdog is the alert that always fires while the daemon works. began is the start of the daemon. A receiver that
 // does not get it for longer than alertLife knows that the daemon or the delivery is broken.
 func NewWatchdog(began, now time.Time, cfg Config) Alert {
-	c := selfCondition(Watchdog, "", cfg, words{
+	c := selfCondition(Watchdog, "", cfg, alertText{
 		Summary:     "Forewarm decides and delivers",
 		Description: "This alert always fires.",
 		Action:      "Route it to a service that calls you when it stops.",

@@ -60,10 +60,10 @@ const (
 	reliefPerRound = 0.1              // of the ready replicas, for each multiple of the objective
 )
 
-// objectives compares the newest latencies with the pool's objectives, and raises the floors of the roles that cause a
-// breach. The first step is immediate. The next one follows if the last one is ready and lowered the latency by
+// updateBreach compares the newest latencies with the objectives of the pool, and raises the floors of the roles that
+// cause a breach. The first step is immediate. The next one follows if the last one is ready and lowered the latency by
 // minRelief. If it did not, the floor is dropped until the end of the breach: replicas are not the cause then.
-func (p *plan) objectives(was *Breach) {
+func (p *plan) updateBreach(was *Breach) {
 	if was != nil {
 		p.breach = new(*was)
 	}
@@ -79,7 +79,7 @@ func (p *plan) objectives(was *Breach) {
 		return
 	case !b.TTFT && !b.ITL:
 		if p.breach != nil && p.now.Sub(b.Until) < reliefHold {
-			b.Own.Replicas, b.Prefill.Replicas = min(b.Own.Replicas, p.current), min(b.Prefill.Replicas, p.promptSupply.Ready+len(p.promptSupply.Pending))
+			b.Own.Replicas, b.Prefill.Replicas = min(b.Own.Replicas, p.current), min(b.Prefill.Replicas, p.prefillSupply.Ready+len(p.prefillSupply.Pending))
 			p.breach = &b // keeps the current replicas, but requests no more
 		} else {
 			p.breach = nil
@@ -98,7 +98,7 @@ func (p *plan) objectives(was *Breach) {
 	b.Until = p.now.UTC()
 	now := p.in.Signals[max(0, len(p.in.Signals)-recentMinutes):]
 	waiting, kv := now.median(func(x *Signal) float64 { return x.Waiting }), now.median(func(x *Signal) float64 { return x.KVUse })
-	b.Binds = binds(b.TTFT, b.ITL, waiting, kv)
+	b.Binds = bottleneckOf(b.TTFT, b.ITL, waiting, kv)
 	if !p.in.Pool.Disaggregated {
 		b.Own.step(p.now, p.supply.Ready, max(ttft, itl))
 		return
@@ -107,11 +107,11 @@ func (p *plan) objectives(was *Breach) {
 	case BottleneckKV:
 		b.Own.step(p.now, p.supply.Ready, max(ttft, itl))
 	case BottleneckPrefill:
-		b.Prefill.step(p.now, p.promptSupply.Ready, ttft)
+		b.Prefill.step(p.now, p.prefillSupply.Ready, ttft)
 	case BottleneckDecode:
 		b.Own.step(p.now, p.supply.Ready, itl)
 	default:
-		b.Prefill.step(p.now, p.promptSupply.Ready, ttft)
+		b.Prefill.step(p.now, p.prefillSupply.Ready, ttft)
 		b.Own.step(p.now, p.supply.Ready, itl)
 	}
 }
@@ -141,7 +141,7 @@ func (p *plan) objective(name string, of func(*Signal) float64, stated time.Dura
 	}
 	x.Over = x.P90 > limit
 	*over = x.Over
-	p.promises = append(p.promises, x)
+	p.objectives = append(p.objectives, x)
 	if !x.Over {
 		return 0, true
 	}
@@ -180,16 +180,16 @@ func (r *Relief) floor() int {
 	return r.Replicas
 }
 
-// slow is a clause about the latencies over their objectives, or when they last were if nothing newer is known.
-func (p *plan) slow() string {
-	if slices.ContainsFunc(p.promises, func(x Objective) bool { return x.Over }) {
-		return overInWords(p.promises)
+// latencyText is a clause about the latencies over their objectives, or when they last were if nothing newer is known.
+func (p *plan) latencyText() string {
+	if slices.ContainsFunc(p.objectives, func(x Objective) bool { return x.Over }) {
+		return overObjectiveText(p.objectives)
 	}
 	return "latencies were over their objectives until " + clock(p.breach.Until)
 }
 
-// overInWords is a clause about the latencies over their objectives.
-func overInWords(all []Objective) string {
+// overObjectiveText is a clause about the latencies over their objectives.
+func overObjectiveText(all []Objective) string {
 	var parts []string
 	for _, x := range all {
 		if x.Over {
@@ -203,19 +203,19 @@ func overInWords(all []Objective) string {
 	return strings.Join(parts, ", and ") + " at the 90th percentile"
 }
 
-// overObjective is the alert that a latency is over its objective. It is a page if more replicas do not help.
-func overObjective(d *Decision, cfg Config) []Condition {
+// latencyCondition is the alert that a latency is over its objective. It is a page if more replicas do not help.
+func latencyCondition(d *Decision, cfg Config) []Condition {
 	b := d.Breach
 	if b == nil || !slices.ContainsFunc(d.Objectives, func(x Objective) bool { return x.Over }) {
 		return nil
 	}
-	w := words{
-		Summary:     strings.TrimSuffix(overInWords(d.Objectives), " at the 90th percentile"),
+	w := alertText{
+		Summary:     strings.TrimSuffix(overObjectiveText(d.Objectives), " at the 90th percentile"),
 		Description: fmt.Sprintf("This has been so for one request in ten since %s. It points to %s.", clock(b.Since), b.Binds.Words()),
 		Action:      "If it lasts when the new replicas are ready, check the engines, the network and changes of the model.",
 	}
 	severity := Warning
-	for _, side := range d.sides() {
+	for _, side := range d.byRole() {
 		r := &b.Own
 		if side.ofPrefill() {
 			r = &b.Prefill
@@ -227,9 +227,9 @@ func overObjective(d *Decision, cfg Config) []Condition {
 			w.Action = "Do not add replicas. Check the engines, the network and changes of the model."
 		case r.floor() > side.Limit:
 			severity = Page
-			w.Action = fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", cmp.Or(limits(side.own()), "the limit"), side.count(r.Replicas), side.Limit)
+			w.Action = fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", cmp.Or(limitKeys(side.ownConstraints()), "the limit"), side.replicasText(r.Replicas), side.Limit)
 		case r.Replicas > 0:
-			w.Description = sentence(w.Description, done(side))
+			w.Description = joinSentences(w.Description, requestSentence(side))
 		}
 	}
 	c := condition(d, LatencyObjective, "", severity, cfg, w)
@@ -267,10 +267,10 @@ func (b Bottleneck) Words() string {
 	return ""
 }
 
-// binds is the bottleneck, given which latencies are over their objectives, the waiting requests per ready replica and
+// bottleneckOf is the bottleneck, given which latencies are over their objectives, the waiting requests per ready replica and
 // the KV use of the fullest one. If requests queue while KV memory is full, it is KV memory, because it bounds how many
 // requests run.
-func binds(ttft, itl bool, waiting, kvUse float64) Bottleneck {
+func bottleneckOf(ttft, itl bool, waiting, kvUse float64) Bottleneck {
 	const queues, kvFull = 1.0, 0.85
 	switch waits := waiting >= queues; {
 	case ttft && waits && kvUse >= kvFull:

@@ -20,35 +20,35 @@ type plan struct {
 	observed bool
 	current  int // ready and pending replicas
 	asked    int // requested by the previous decision; current before the first one
-	// promptSupply is the prefill replicas of a disaggregated pool.
-	promptSupply forecaster.Supply
-	kvTokens     float64
-	lead         time.Duration
-	tau          float64
-	tauFrom      QuantileSource
+	// prefillSupply is the prefill replicas of a disaggregated pool.
+	prefillSupply forecaster.Supply
+	kvTokens      float64
+	lead          time.Duration
+	tau           float64
+	tauFrom       QuantileSource
 	// confidence is the quantile of demand that must fit a smaller pool; see provision.
-	confidence float64
-	rows       []resource
-	prompts    []resource // of the prefill replicas, in a disaggregated pool
-	floor      floor
-	promises   []Objective
-	breach     *Breach
-	need       int    // replicas for demand at tau, reserves and floor
-	keep       int    // minimum for scale-in; at least need
-	enough     int    // largest minimum for scale-in of the last Cooldown
-	blind      blind  // why demand cannot be sized
-	blockedBy  string // why the pool does not scale in, although fewer replicas are enough
+	confidence  float64
+	rows        []resource
+	prefillRows []resource // of the prefill replicas, in a disaggregated pool
+	floor       floor
+	objectives  []Objective
+	breach      *Breach
+	need        int      // replicas for demand at tau, reserves and floor
+	keep        int      // minimum for scale-in; at least need
+	enough      int      // largest minimum for scale-in of the last Cooldown
+	unusable    unusable // why demand cannot be sized
+	blockedBy   string   // why the pool does not scale in, although fewer replicas are enough
 }
 
-// blind is why a decision cannot use the forecast.
-type blind uint8
+// unusable is why a decision cannot use the forecast.
+type unusable uint8
 
 const (
-	sighted    blind = iota // the forecast is usable
-	stale                   // telemetry is too old
-	noRequests              // engines are busy, but no request is reported
-	unsized                 // no resource has both a capacity and a demand
-	cold                    // too little history
+	usable     unusable = iota // the forecast is usable
+	stale                      // telemetry is too old
+	noRequests                 // engines are busy, but no request is reported
+	unsized                    // no resource has both a capacity and a demand
+	cold                       // too little history
 )
 
 // newPlan computes supply, demand by resource and the floor, and checks whether the forecast is usable.
@@ -56,7 +56,7 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 	p := &plan{now: now, in: in, lead: in.Projection.Lead, kvTokens: st.KVTokens}
 	p.supply, p.observed = CurrentSupply(now, in.Minute, &in.Pool, *st, cfg.Mode)
 	if in.Pool.Disaggregated {
-		p.promptSupply = PromptSupply(now, &in.Pool, st)
+		p.prefillSupply = PrefillSupply(now, &in.Pool, st)
 	}
 	p.current = p.supply.Ready + len(p.supply.Pending)
 	if p.asked = p.current; !st.LastTick.IsZero() {
@@ -74,21 +74,21 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 	}
 
 	if in.Forecast != nil && !in.Forecast.Stale && !in.Projection.Stale {
-		p.rows, p.prompts = p.resources(cfg)
+		p.rows, p.prefillRows = p.resources(cfg)
 	}
 	p.floor = reactive(in.Minute.State, p.rows, p.danger(cfg), cfg)
-	if p.objectives(st.Breach); p.breach != nil {
-		p.floor.raise(p.breach.Own.floor(), p.slow())
+	if p.updateBreach(st.Breach); p.breach != nil {
+		p.floor.raise(p.breach.Own.floor(), p.latencyText())
 	}
 	switch {
 	case in.Forecast == nil || in.Forecast.Stale || in.Projection.Stale:
-		p.blind = stale
-	case p.engineBusy() && p.silent():
-		p.blind = noRequests
+		p.unusable = stale
+	case p.engineBusy() && p.withoutRequests():
+		p.unusable = noRequests
 	case len(p.rows) == 0:
-		p.blind = unsized
+		p.unusable = unsized
 	case in.Projection.Confidence == forecaster.Cold || in.Projection.Confidence == "":
-		p.blind = cold
+		p.unusable = cold
 	}
 
 	p.need, p.keep = p.size(p.rows, in.Pool.Reserves, p.floor.replicas)
@@ -102,7 +102,7 @@ func (p *plan) size(rows []resource, reserves capacity.Reserves, least int) (nee
 	for i := range rows {
 		r := &rows[i]
 		ask := r.evidence.NeedReplicas
-		if p.blind == cold {
+		if p.unusable == cold {
 			ask = r.now
 		}
 		need, keep = max(need, ask+more), max(keep, r.keep+more)
@@ -124,8 +124,8 @@ func (p *plan) requestless() bool {
 	return len(p.rows) > 0 && !slices.ContainsFunc(p.rows, func(r resource) bool { return r.evidence.Demand > 0 })
 }
 
-// silent reports whether there was no request for ten minutes. One minute without requests is common in a small pool.
-func (p *plan) silent() bool {
+// withoutRequests reports whether there was no request for ten minutes. One minute without requests is common in a small pool.
+func (p *plan) withoutRequests() bool {
 	return p.requestless() && p.in.Forecast.Total[0].Basis.Now.Requests == 0
 }
 
@@ -261,7 +261,7 @@ func (p *plan) coldCache(f *forecaster.Forecast) (tokensPerS float64) {
 	const seconds = 600
 	there := p.current
 	if p.in.Pool.Disaggregated {
-		there = p.promptSupply.Ready + len(p.promptSupply.Pending)
+		there = p.prefillSupply.Ready + len(p.prefillSupply.Pending)
 	}
 	if f.Dimension != features.DimPrefill || there == 0 {
 		return 0

@@ -12,16 +12,16 @@ import (
 
 // reason is the decision in a few sentences, for people.
 func (p *plan) reason(d *Decision, cfg Config) string {
-	s := p.finding(d, cfg)
+	s := p.findings(d, cfg)
 	if p.asked != d.Desired && p.asked != p.current {
 		s = append(s, fmt.Sprintf("Before, it was %d.", p.asked))
 	}
 	s = append(s, d.limited())
 	if text := d.byRetries(); text != "" {
-		s = append(s, capital(text)+".", d.notForRetries())
+		s = append(s, capitalise(text)+".", d.notForRetries())
 	}
 	if d.Action == ScaleOut {
-		s = append(s, drivenBy(d.Drivers))
+		s = append(s, causeSentence(d.Drivers))
 	}
 	for _, e := range d.Events {
 		if d.Action == ScaleOut && e.Ahead > e.Now && e.Learned > 1 {
@@ -30,21 +30,21 @@ func (p *plan) reason(d *Decision, cfg Config) string {
 		}
 	}
 	if v := d.Prefilling(); v != nil && (v.Action != Hold || v.Needed > v.Desired) {
-		s = append(append(s, p.promptFinding(v, cfg)...), v.limited())
+		s = append(append(s, p.prefillFindings(v, cfg)...), v.limited())
 	}
-	return zoneOnce(sentence(s...))
+	return zoneOnce(joinSentences(s...))
 }
 
 // limited names the bounds that made Desired different from Needed.
 func (d *Decision) limited() string {
-	if own := d.own(); len(own) > 0 && d.Needed != d.Desired {
-		return "Limited by " + bounded(own) + "."
+	if own := d.ownConstraints(); len(own) > 0 && d.Needed != d.Desired {
+		return "Limited by " + boundsText(own) + "."
 	}
 	return ""
 }
 
-// bounded is constraints in words: "replicas.max 16 (19 wanted)".
-func bounded(constraints []string) string {
+// boundsText is constraints in words: "replicas.max 16 (19 wanted)".
+func boundsText(constraints []string) string {
 	var parts []string
 	for _, c := range constraints {
 		bound, wanted, _ := strings.Cut(strings.TrimPrefix(c, prefillPrefix), ": ")
@@ -53,25 +53,25 @@ func bounded(constraints []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// promptFinding is finding for prefill replicas, if their number changes or should change.
-func (p *plan) promptFinding(v *Decision, cfg Config) []string {
-	move := v.move()
+// prefillFindings are the findings for prefill replicas, if their number changes or should change.
+func (p *plan) prefillFindings(v *Decision, cfg Config) []string {
+	move := v.changeSentence()
 	switch {
 	case v.Action == ScaleIn:
-		return []string{capital(v.count(v.Needed)) + " would do.", move}
+		return []string{capitalise(v.replicasText(v.Needed)) + " would do.", move}
 	case v.Action == ScaleOut && p.breach != nil && p.breach.Prefill.floor() >= v.Desired:
-		return []string{capital(p.slow()) + ".", move}
-	case v.Action == ScaleOut && p.blind != sighted:
+		return []string{capitalise(p.latencyText()) + ".", move}
+	case v.Action == ScaleOut && p.unusable != usable:
 		return []string{move}
 	case v.Action == ScaleOut:
 		return []string{riskSentence(v, cfg), move}
 	}
-	return []string{riskSentence(v, cfg), "No more than " + v.count(v.Desired) + " are allowed."}
+	return []string{riskSentence(v, cfg), "No more than " + v.replicasText(v.Desired) + " are allowed."}
 }
 
-// move is a sentence about the change that d requests.
-func (d *Decision) move() string {
-	return fmt.Sprintf("%s %s (%d now).", d.asking(), d.count(d.Desired), d.Ready+d.Pending)
+// changeSentence is a sentence about the change that d requests.
+func (d *Decision) changeSentence() string {
+	return fmt.Sprintf("%s %s (%d now).", d.asking(), d.replicasText(d.Desired), d.Ready+d.Pending)
 }
 
 // asking is the beginning of that sentence.
@@ -85,15 +85,15 @@ func (d *Decision) asking() string {
 	return "Asking for"
 }
 
-// finding is the sentences about the problem and the action.
-func (p *plan) finding(d *Decision, cfg Config) []string {
-	move, stay := d.move(), fmt.Sprintf("Staying at %d.", d.Desired)
+// findings are the sentences about the problem and the action.
+func (p *plan) findings(d *Decision, cfg Config) []string {
+	move, stay := d.changeSentence(), fmt.Sprintf("Staying at %d.", d.Desired)
 	more, fewer := d.Desired > p.current, d.Desired < p.current
 	switch {
 	case more && p.floor.cause != "" && p.floor.replicas >= p.need && p.floor.replicas > p.current:
-		return []string{capital(p.floor.cause) + ".", move}
-	case p.blind != sighted:
-		return p.unseen(d, move)
+		return []string{capitalise(p.floor.cause) + ".", move}
+	case p.unusable != usable:
+		return p.withoutForecast(d, move)
 	case more && p.need <= p.current && d.Needed <= p.current:
 		return []string{"The pool is below its least size.", move}
 	case more && p.need <= p.current:
@@ -103,13 +103,13 @@ func (p *plan) finding(d *Decision, cfg Config) []string {
 	case fewer && p.enough >= p.current:
 		return []string{"The pool is above its largest size.", move}
 	case fewer:
-		return []string{fmt.Sprintf("%s will do for the next %s, with a certainty of %s.", capital(d.count(p.enough)), span(p.lead+cfg.Cooldown), percent(p.confidence)), move}
+		return []string{fmt.Sprintf("%s will do for the next %s, with a certainty of %s.", capitalise(d.replicasText(p.enough)), span(p.lead+cfg.Cooldown), percent(p.confidence)), move}
 	case p.blockedBy != "":
-		return []string{fmt.Sprintf("%s would do, but %s.", capital(d.count(p.enough)), p.blockedBy), stay}
+		return []string{fmt.Sprintf("%s would do, but %s.", capitalise(d.replicasText(p.enough)), p.blockedBy), stay}
 	case d.Needed < p.current && d.Desired == p.current && d.Desired > p.in.Pool.Replicas.Min:
-		return []string{capital(d.count(d.Needed)) + " would do.", stay}
+		return []string{capitalise(d.replicasText(d.Needed)) + " would do.", stay}
 	case d.Needed > d.Desired:
-		return []string{riskSentence(d, cfg), "No more than " + d.count(d.Desired) + " are allowed."}
+		return []string{riskSentence(d, cfg), "No more than " + d.replicasText(d.Desired) + " are allowed."}
 	}
 	return []string{riskSentence(d, cfg), stay}
 }
@@ -117,10 +117,10 @@ func (p *plan) finding(d *Decision, cfg Config) []string {
 // recentRecord is the largest age of the newest record of a pool that sends telemetry.
 const recentRecord = 5 * time.Minute
 
-// unseen is the finding if the forecast cannot be used.
-func (p *plan) unseen(d *Decision, move string) []string {
+// withoutForecast is the finding if the forecast cannot be used.
+func (p *plan) withoutForecast(d *Decision, move string) []string {
 	why := ""
-	switch p.blind {
+	switch p.unusable {
 	case noRequests:
 		why = fmt.Sprintf("The engines are busy (KV cache up to %s in use), but no request was reported for 10 min.", percent(finite(p.in.Minute.State.KVUsedMax)))
 	case stale:
@@ -143,7 +143,7 @@ func (p *plan) unseen(d *Decision, move string) []string {
 	if d.Desired > p.current {
 		return []string{why, move}
 	}
-	return []string{why, "Holding " + d.count(d.Desired) + "."}
+	return []string{why, "Holding " + d.replicasText(d.Desired) + "."}
 }
 
 // riskSentence is a sentence about the binding resource. It predicts a saturation only if that is more likely than not.
@@ -153,16 +153,16 @@ func riskSentence(d *Decision, cfg Config) string {
 	switch {
 	case r == nil:
 		return "No resource is known to run out."
-	case d.over(r):
-		return fmt.Sprintf("%s: demand is %s of the planned capacity of %s.", capital(d.outcome(r, r.Probability, window)), share100(r.Demand/(r.PerReplica*float64(d.Ready))), d.count(d.Ready))
+	case d.overCapacity(r):
+		return fmt.Sprintf("%s: demand is %s of the planned capacity of %s.", capitalise(d.saturationText(r, r.Probability, window)), share100(r.Demand/(r.PerReplica*float64(d.Ready))), d.replicasText(d.Ready))
 	case r.Probability >= 0.5 && r.ETA.P50 != forecaster.Never:
-		return fmt.Sprintf("%s (%s likely by %s).", capital(d.outcome(r, r.Probability, window)), likelihood(r.Probability), clock(d.Tick.Add(window)))
+		return fmt.Sprintf("%s (%s likely by %s).", capitalise(d.saturationText(r, r.Probability, window)), likelihood(r.Probability), clock(d.Tick.Add(window)))
 	}
 	if d.BelowReserve() && r.NeedReplicas <= d.Ready && d.Reserves.Failure == d.Reserves.Total() {
 		text, _ := d.belowReserve()
-		return capital(text) + "."
+		return capitalise(text) + "."
 	}
-	text := fmt.Sprintf("To be %s sure of enough %s in the next %s, the pool needs %s", percent(d.Quantile), noun(d.Binding), span(window), d.count(r.NeedReplicas))
+	text := fmt.Sprintf("To be %s sure of enough %s in the next %s, the pool needs %s", percent(d.Quantile), noun(d.Binding), span(window), d.replicasText(r.NeedReplicas))
 	if kept := d.Reserves.String(); kept != "" {
 		text += ", and as a reserve " + kept
 	}

@@ -37,7 +37,7 @@ func (p *plan) retried(r *resource, cfg Config) {
 		return
 	}
 	if p.in.Pool.Disaggregated && capacity.RoleOf(r.evidence.Dimension) == capacity.PrefillRole {
-		there = p.promptSupply.Ready + len(p.promptSupply.Pending)
+		there = p.prefillSupply.Ready + len(p.prefillSupply.Pending)
 	}
 	e := &r.evidence
 	calls := func(demand float64) int { return ReplicasFor(demand/factor, e.PerReplica) }
@@ -77,7 +77,7 @@ func (d *Decision) byRetries() string {
 		return ""
 	}
 	x := r.Retries
-	return fmt.Sprintf("in the last ten minutes retries made the load %.1f times as large; without them %s would do", x.Factor, d.count(x.NeedReplicas))
+	return fmt.Sprintf("in the last ten minutes retries made the load %.1f times as large; without them %s would do", x.Factor, d.replicasText(x.NeedReplicas))
 }
 
 // notForRetries is a sentence about replicas that are not requested for retries, and why; "" if none.
@@ -126,8 +126,8 @@ func refusals(rows []resource, prefix string) (constraints []string) {
 // stormEndShare is the share of retries below which a storm ends.
 const stormEndShare = 0.10
 
-// storm is the warning that many attempts are retries.
-func storm(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
+// retryStorm is the warning that many attempts are retries.
+func retryStorm(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if pf == nil || pf.Retries.Share < stormEndShare || pf.Retries.Attempts < forecaster.StormAttempts {
 		return nil
 	}
@@ -137,7 +137,7 @@ func storm(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 			class, most = f.Class, f.Basis.Now.Retries
 		}
 	}
-	w := words{
+	w := alertText{
 		Summary:     percent(pf.Retries.Share) + " of the requests are retries",
 		Description: "Retries load the replicas without serving more users.",
 		Action:      "Find out why requests fail. Have clients wait longer between attempts.",
@@ -145,12 +145,12 @@ func storm(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if class != "" {
 		w.Description += " Most come from class " + class + "."
 	}
-	w.Description = sentence(w.Description, d.notForRetries())
+	w.Description = joinSentences(w.Description, d.notForRetries())
 	if r := d.binding(); r != nil && d.Probability >= fadeShare*cfg.AlertProbability {
-		w = w.and(capital(d.outcome(r, d.Probability, d.pageWindow(cfg).window))+".", done(d))
+		w = w.with(capitalise(d.saturationText(r, d.Probability, d.pageWindow(cfg).window))+".", requestSentence(d))
 	}
 	if text := d.byRetries(); text != "" {
-		w = w.and(capital(text) + ".")
+		w = w.with(capitalise(text) + ".")
 	}
 	c := condition(d, RetryStorm, features.DimRequests, Warning, cfg, w)
 	c.Class, c.Fading = class, pf.Retries.Share < forecaster.StormShare

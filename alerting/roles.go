@@ -66,16 +66,16 @@ func (d *Decision) Prefilling() *Decision {
 	return &v
 }
 
-// sides are d and, if any, the decision for its prefill replicas.
-func (d *Decision) sides() []*Decision {
+// byRole are d and, if any, the decision for its prefill replicas.
+func (d *Decision) byRole() []*Decision {
 	if prefill := d.Prefilling(); prefill != nil {
 		return []*Decision{d, prefill}
 	}
 	return []*Decision{d}
 }
 
-// own are the constraints on the replicas of d's role.
-func (d *Decision) own() (constraints []string) {
+// ownConstraints are the constraints on the replicas of d's role.
+func (d *Decision) ownConstraints() (constraints []string) {
 	for _, c := range d.Constraints {
 		if ofPrefill(c) == d.ofPrefill() {
 			constraints = append(constraints, c)
@@ -110,20 +110,20 @@ func (d *Decision) role() string {
 	return "decode "
 }
 
-// count is "n replicas" with d's role.
-func (d *Decision) count(n int) string {
+// replicasText is "n replicas" with d's role.
+func (d *Decision) replicasText(n int) string {
 	if n == 1 {
 		return fmt.Sprintf("1 %sreplica", d.role())
 	}
 	return fmt.Sprintf("%d %sreplicas", n, d.role())
 }
 
-// PromptSupply is the prefill replicas of a disaggregated pool, counted as in Roles.
-func PromptSupply(now time.Time, p *capacity.Pool, st *State) forecaster.Supply {
+// PrefillSupply is the prefill replicas of a disaggregated pool, counted as in Roles.
+func PrefillSupply(now time.Time, p *capacity.Pool, st *State) forecaster.Supply {
 	if !st.PrefillKnown {
 		return forecaster.Supply{Ready: p.PrefillReplicas.Initial}
 	}
-	return arrived(now, p, forecaster.Supply{Ready: st.Prefill - len(st.PrefillPending), Pending: st.PrefillPending})
+	return withArrived(now, p, forecaster.Supply{Ready: st.Prefill - len(st.PrefillPending), Pending: st.PrefillPending})
 }
 
 // CapacityOf is the capacity of a pool's replicas of one role; the role counts only in a disaggregated pool. A learned
@@ -174,15 +174,15 @@ func (p *plan) roles(d *Decision, st *State, cfg Config) {
 	if !pool.Disaggregated {
 		return
 	}
-	there := p.promptSupply.Ready + len(p.promptSupply.Pending)
-	wanted := p.promptTarget(st, there, cfg)
+	there := p.prefillSupply.Ready + len(p.prefillSupply.Pending)
+	wanted := p.prefillTarget(st, there, cfg)
 	b := pool.BoundsOf(capacity.PrefillRole)
 	limits := bounds{role: capacity.PrefillRole, there: there, least: b.Min, most: b.Max, leastKey: prefillBounds + "min", mostKey: prefillBounds + "max", mayShrink: len(st.ScaleIns) < cfg.MaxScaleIns}
 	if budget, ok := pool.Budget(); ok && max(budget-d.Desired, b.Min) < limits.most {
 		limits.most, limits.mostKey = max(budget-d.Desired, b.Min), "budget_hour_usd"
 	}
 	desired, constraints := limits.clamp(wanted, cfg)
-	d.Constraints = append(append(d.Constraints, constraints...), refusals(p.prompts, prefillPrefix)...)
+	d.Constraints = append(append(d.Constraints, constraints...), refusals(p.prefillRows, prefillPrefix)...)
 
 	at := p.now.Unix()
 	switch {
@@ -191,39 +191,39 @@ func (p *plan) roles(d *Decision, st *State, cfg Config) {
 	case desired < there:
 		st.ScaleIns = append(slices.Clone(st.ScaleIns), at)
 	}
-	st.PrefillKnown, st.Prefill, st.PrefillPending = true, desired, asking(p.promptSupply, p.now, desired).Pending
+	st.PrefillKnown, st.Prefill, st.PrefillPending = true, desired, withRequested(p.prefillSupply, p.now, desired).Pending
 	d.ByRole = &Roles{
-		Prefill: desired, Decode: d.Desired, PrefillReady: p.promptSupply.Ready, PrefillPending: len(p.promptSupply.Pending),
+		Prefill: desired, Decode: d.Desired, PrefillReady: p.prefillSupply.Ready, PrefillPending: len(p.prefillSupply.Pending),
 		PrefillNeeded: wanted, PrefillLimit: limits.most, PrefillReserves: pool.PrefillReserves, PrefillAskedAt: st.PrefillAsked.UTC(),
 	}
 	if projection := p.in.Projection.Prompts; projection != nil {
 		for i := range projection.Resources {
 			d.ByRole.PrefillProbability = max(d.ByRole.PrefillProbability, finite(projection.Resources[i].Probability[minutes(p.lead+cfg.Hold)-1]))
 		}
-		d.ByRole.PrefillDrivers = named(projection.Drivers)
+		d.ByRole.PrefillDrivers = finiteDrivers(projection.Drivers)
 	}
 }
 
-// promptTarget is the number of prefill replicas to request, before their bounds; there is the current number.
-func (p *plan) promptTarget(st *State, there int, cfg Config) int {
+// prefillTarget is the number of prefill replicas to request, before their bounds; there is the current number.
+func (p *plan) prefillTarget(st *State, there int, cfg Config) int {
 	least := 0 // for the present demand, without reserves
-	for i := range p.prompts {
-		least = max(least, p.prompts[i].now)
+	for i := range p.prefillRows {
+		least = max(least, p.prefillRows[i].now)
 	}
 	if p.breach != nil {
 		least = max(least, p.breach.Prefill.floor())
 	}
-	need, keep := p.size(p.prompts, p.in.Pool.PrefillReserves, least)
+	need, keep := p.size(p.prefillRows, p.in.Pool.PrefillReserves, least)
 	switch {
-	case p.blind == cold:
+	case p.unusable == cold:
 		return max(there, need)
-	case p.blind != sighted || len(p.prompts) == 0:
+	case p.unusable != usable || len(p.prefillRows) == 0:
 		return there
 	}
 	st.PrefillKeeps = remember(st.PrefillKeeps, p.now, keep, cfg.Cooldown)
 	enough := maxKept(st.PrefillKeeps)
 	wanted := max(need, min(there, enough))
-	if wanted < there && (p.whyKeepRequest(st.PrefillAsked, p.promptSupply, enough, cfg) != "" || p.whyStay(st, cfg, p.prompts) != "") {
+	if wanted < there && (p.whyKeepRequest(st.PrefillAsked, p.prefillSupply, enough, cfg) != "" || p.whyStay(st, cfg, p.prefillRows) != "") {
 		return there
 	}
 	return wanted

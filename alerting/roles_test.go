@@ -44,29 +44,29 @@ func TestRolesAreSizedApart(t *testing.T) {
 		return d
 	}
 	for _, tt := range []struct {
-		minute  int
-		prompts float64
-		stale   bool
-		want    int
-		says    string
+		minute      int
+		prefillRows float64
+		stale       bool
+		want        int
+		says        string
 	}{
-		{minute: 0, prompts: 4500, want: 5},
-		{minute: 1, prompts: 2500, want: 5}, // not yet
-		{minute: 2, prompts: 100, stale: true, want: 5},
-		{minute: 3, prompts: 9000, want: 6, says: "disaggregated.prefill_replicas.max 6: 9 wanted"},
-		{minute: 4, prompts: 2500, want: 6},
-		{minute: 11, prompts: 2500, want: 6}, // the cooldown is over, but both asks are on their way
-		{minute: 12, prompts: 2500, want: 5, says: "prefill: scale_in_step 1: 3 wanted"},
-		{minute: 13, prompts: 2500, want: 4},
-		{minute: 14, prompts: 2500, want: 4}, // one fewer would do, but the ask of minute 3 stands for a lead of 13 and a hold of 5 minutes
-		{minute: 21, prompts: 2500, want: 3},
-		{minute: 25, prompts: 4500, want: 5},
-		{minute: 26, prompts: 2500, want: 5},
-		{minute: 27, prompts: 2500, want: 5}, // the ask of minute 25 stands
-		{minute: 29, prompts: 10, want: 4},   // until demand is gone
-		{minute: 30, prompts: 10, want: 3},
+		{minute: 0, prefillRows: 4500, want: 5},
+		{minute: 1, prefillRows: 2500, want: 5}, // not yet
+		{minute: 2, prefillRows: 100, stale: true, want: 5},
+		{minute: 3, prefillRows: 9000, want: 6, says: "disaggregated.prefill_replicas.max 6: 9 wanted"},
+		{minute: 4, prefillRows: 2500, want: 6},
+		{minute: 11, prefillRows: 2500, want: 6}, // the cooldown is over, but both asks are on their way
+		{minute: 12, prefillRows: 2500, want: 5, says: "prefill: scale_in_step 1: 3 wanted"},
+		{minute: 13, prefillRows: 2500, want: 4},
+		{minute: 14, prefillRows: 2500, want: 4}, // one fewer would do, but the ask of minute 3 stands for a lead of 13 and a hold of 5 minutes
+		{minute: 21, prefillRows: 2500, want: 3},
+		{minute: 25, prefillRows: 4500, want: 5},
+		{minute: 26, prefillRows: 2500, want: 5},
+		{minute: 27, prefillRows: 2500, want: 5}, // the ask of minute 25 stands
+		{minute: 29, prefillRows: 10, want: 4},   // until demand is gone
+		{minute: 30, prefillRows: 10, want: 3},
 	} {
-		d := step(tt.minute, tt.prompts, tt.stale)
+		d := step(tt.minute, tt.prefillRows, tt.stale)
 		if said := strings.Join(d.Constraints, "; "); d.ByRole.Prefill != tt.want || !strings.Contains(said, tt.says) {
 			t.Errorf("minute %d: %d prefill replicas, want %d; %q", tt.minute, d.ByRole.Prefill, tt.want, said)
 		}
@@ -89,7 +89,7 @@ func TestRolesAreSizedApart(t *testing.T) {
 		{"budget for both roles", func(in *Input, _ *State) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 2, 17 }, 4, ""},
 		{"budget for fewer", func(in *Input, _ *State) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 2, 14 }, 4, "budget_hour_usd 2: 4 wanted"},
 	} {
-		x, was := in, State{PrefillKnown: true, Prefill: 5, LastTick: noon.Add(-time.Minute), LastDesired: 4, Sighted: noon.Add(-time.Hour)}
+		x, was := in, State{PrefillKnown: true, Prefill: 5, LastTick: noon.Add(-time.Minute), LastDesired: 4, UsableSince: noon.Add(-time.Hour)}
 		forecast := *in.Forecast
 		forecast.Total = slices.Clone(forecast.Total)
 		x.Forecast = &forecast
@@ -129,7 +129,7 @@ func prompted(t *testing.T, st State, cfg Config, reserves capacity.Reserves) (D
 	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(2500)}.input(t)
 	in.Pool.PrefillReserves = reserves
 	pf := promptPaths(&in)
-	in.Projection.Prompts = new(forecaster.Project(&pf, CapacityOf(&in.Pool, nil, capacity.PrefillRole), &in.Pool.Warmup, PromptSupply(noon, &in.Pool, &st), reserves.Failure, 18*time.Minute, nil))
+	in.Projection.Prompts = new(forecaster.Project(&pf, CapacityOf(&in.Pool, nil, capacity.PrefillRole), &in.Pool.Warmup, PrefillSupply(noon, &in.Pool, &st), reserves.Failure, 18*time.Minute, nil))
 	in.Projection.Prompts.Drivers = []forecaster.Driver{{Class: "agent", Cause: "prompt_length", Factor: 2.1, Share: .6}}
 	return Decide(noon, in, st, cfg)
 }

@@ -264,5 +264,5 @@ func otherAlerts() []Condition {
 		Window: 15 * time.Minute, Records: 1100, Refused: map[string]uint64{"bad_time": 60}, Storage: "series: the disk of /data is full", StorageSince: noon,
 		Diverged: 2, Divergence: "chat at 12:00", Sinks: []SinkVitals{{Name: "webhook/ops", Failing: true, Since: noon, Err: "connection refused", Waiting: 3}},
 	}
-	return slices.Concat(contradicted(d, DefaultConfig()), SelfConditions(&vitals, DefaultConfig()))
+	return slices.Concat(contradictedRates(d, DefaultConfig()), SelfConditions(&vitals, DefaultConfig()))
 }

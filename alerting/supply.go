@@ -29,11 +29,11 @@ func CurrentSupply(now time.Time, m features.PoolMinute, p *capacity.Pool, st St
 	if !st.SupplyKnown {
 		return forecaster.Supply{Ready: p.Replicas.Initial}, false
 	}
-	return arrived(now, p, forecaster.Supply{Ready: st.Ready, Pending: st.Pending}), false
+	return withArrived(now, p, forecaster.Supply{Ready: st.Ready, Pending: st.Pending}), false
 }
 
-// arrived is an assumed supply at now: replicas are ready if requested longer ago than the warm-up's 90th percentile.
-func arrived(now time.Time, p *capacity.Pool, s forecaster.Supply) forecaster.Supply {
+// withArrived is an assumed supply at now: replicas are ready if requested longer ago than the warm-up's 90th percentile.
+func withArrived(now time.Time, p *capacity.Pool, s forecaster.Supply) forecaster.Supply {
 	warm := now.Add(-p.Warmup.Quantile(0.9))
 	ready, _ := slices.BinarySearchFunc(s.Pending, warm, func(asked, t time.Time) int {
 		if asked.After(t) {
@@ -61,7 +61,7 @@ func reported(now time.Time, s features.PoolState) []time.Time {
 func (st *State) corrected(s forecaster.Supply, since time.Time) forecaster.Supply {
 	missing := st.LastDesired - s.Ready - len(s.Pending)
 	if n := len(st.ScaleIns); missing < 0 && n > 0 && st.ScaleIns[n-1] > since.Unix() {
-		return asking(s, since, st.LastDesired)
+		return withRequested(s, since, st.LastDesired)
 	}
 	for _, asked := range st.Pending[max(0, len(st.Pending)-max(0, missing)):] {
 		if asked.After(since) {
@@ -78,16 +78,16 @@ func (st *State) updateSupply(now time.Time, supply forecaster.Supply, observed 
 	switch {
 	case !delivered:
 	case observed:
-		supply.Pending = newest(st.Pending, max(0, desired-supply.Ready), now)
+		supply.Pending = newestPending(st.Pending, max(0, desired-supply.Ready), now)
 	default:
-		supply = asking(supply, now, desired)
+		supply = withRequested(supply, now, desired)
 	}
 	st.SupplyKnown, st.Ready, st.Pending = true, supply.Ready, supply.Pending
 }
 
-// asking is an assumed supply after desired replicas were requested at now. New ones are pending; pending ones are
+// withRequested is an assumed supply after desired replicas were requested at now. New ones are pending; pending ones are
 // removed first.
-func asking(s forecaster.Supply, now time.Time, desired int) forecaster.Supply {
+func withRequested(s forecaster.Supply, now time.Time, desired int) forecaster.Supply {
 	s.Pending = slices.Clone(s.Pending)
 	for s.Ready+len(s.Pending) < desired {
 		s.Pending = append(s.Pending, now)
@@ -100,8 +100,8 @@ func asking(s forecaster.Supply, now time.Time, desired int) forecaster.Supply {
 	return s
 }
 
-// newest are the n newest pending replicas: the older ones have become ready. Missing ones were requested at tick.
-func newest(pending []time.Time, n int, tick time.Time) []time.Time {
+// newestPending are the n newest pending replicas: the older ones have become ready. Missing ones were requested at tick.
+func newestPending(pending []time.Time, n int, tick time.Time) []time.Time {
 	pending = slices.Clone(pending[max(0, len(pending)-n):])
 	for len(pending) < n {
 		pending = append(pending, tick)

@@ -15,10 +15,10 @@ import (
 // The sentences of alerts and of events' reasons; docs/style.md has the rules. Each fact has one sentence, in this
 // file.
 
-// words are the texts of an alert. Summary is what will happen and when, in at most maxSummary characters. Description
+// alertText are the texts of an alert. Summary is what will happen and when, in at most maxSummary characters. Description
 // is the probability, the cause and what was done. Action is what to do. Description and Action together have at most
 // maxWords words.
-type words struct{ Summary, Description, Action string }
+type alertText struct{ Summary, Description, Action string }
 
 const (
 	maxSummary = 120
@@ -28,18 +28,18 @@ const (
 // maxName is how many characters of a class or receiver a summary has.
 const maxName = 40
 
-// and adds sentences to the description as far as maxWords allows.
-func (w words) and(sentences ...string) words {
+// with adds sentences to the description as far as maxWords allows.
+func (w alertText) with(sentences ...string) alertText {
 	for _, s := range sentences {
-		if longer := sentence(w.Description, s); len(strings.Fields(longer+" "+w.Action)) <= maxWords {
+		if longer := joinSentences(w.Description, s); len(strings.Fields(longer+" "+w.Action)) <= maxWords {
 			w.Description = longer
 		}
 	}
 	return w
 }
 
-// brief is the beginning of a text such as an error. Logs and /readyz have all of it.
-func brief(text string) string {
+// firstWords is the beginning of a text such as an error. Logs and /readyz have all of it.
+func firstWords(text string) string {
 	const limit = 25 // words
 	if all := strings.Fields(text); len(all) > limit {
 		return strings.Join(all[:limit], " ") + " …"
@@ -47,13 +47,13 @@ func brief(text string) string {
 	return text
 }
 
-// sentence joins the parts that are not empty.
-func sentence(parts ...string) string {
+// joinSentences joins the parts that are not empty.
+func joinSentences(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")
 }
 
-// capital is s with an upper-case first letter.
-func capital(s string) string {
+// capitalise is s with an upper-case first letter.
+func capitalise(s string) string {
 	if s == "" {
 		return s
 	}
@@ -71,8 +71,8 @@ func likelihood(p float64) string {
 	return fmt.Sprintf("%.0f %%", 5*math.Round(20*p))
 }
 
-// soonness is a time ahead in words, rounded.
-func soonness(d time.Duration) string {
+// timeAhead is a time ahead in words, rounded.
+func timeAhead(d time.Duration) string {
 	switch m := math.Ceil(d.Minutes() - 1e-9); {
 	case m <= 1:
 		return "within a minute"
@@ -83,60 +83,60 @@ func soonness(d time.Duration) string {
 	}
 }
 
-// overflows is the verb phrase for a saturated resource.
-func overflows(dimension string) string {
+// saturationVerb is the verb phrase for a saturated resource.
+func saturationVerb(dimension string) string {
 	if dimension == features.DimKV {
 		return "be full"
 	}
 	return "be used up"
 }
 
-// over reports whether demand exceeds the ready capacity.
-func (d *Decision) over(r *ResourceEvidence) bool {
+// overCapacity reports whether demand exceeds the ready capacity.
+func (d *Decision) overCapacity(r *ResourceEvidence) bool {
 	have := r.PerReplica * float64(d.Ready)
 	return have > 0 && r.Demand >= have
 }
 
-// outcome is which resource saturates and when: "KV memory will be full in about 14 min".
-func (d *Decision) outcome(r *ResourceEvidence, probability float64, window time.Duration) string {
+// saturationText is which resource saturates and when: "KV memory will be full in about 14 min".
+func (d *Decision) saturationText(r *ResourceEvidence, probability float64, window time.Duration) string {
 	what := d.role() + noun(r.Dimension)
 	if strings.HasPrefix(noun(r.Dimension), strings.TrimSpace(d.role())) {
 		what = noun(r.Dimension)
 	}
 	switch {
-	case d.over(r):
+	case d.overCapacity(r):
 		return what + " is over its planned limit now"
 	case probability >= .5 && r.ETA.P50 != forecaster.Never:
-		return what + " will " + overflows(r.Dimension) + " " + soonness(min(r.ETA.P50, window)) // half of the chance lies before the window ends
+		return what + " will " + saturationVerb(r.Dimension) + " " + timeAhead(min(r.ETA.P50, window)) // half of the chance lies before the window ends
 	}
-	return fmt.Sprintf("%s may %s within %s (%s likely)", what, overflows(r.Dimension), span(window), likelihood(probability))
+	return fmt.Sprintf("%s may %s within %s (%s likely)", what, saturationVerb(r.Dimension), span(window), likelihood(probability))
 }
 
-// odds is a sentence about the probability of an outcome, or about the utilisation if it is present.
-func (d *Decision) odds(likely []*ResourceEvidence, l alertWindow) string {
+// probabilitySentence is a sentence about the probability of an outcome, or about the utilisation if it is present.
+func (d *Decision) probabilitySentence(likely []*ResourceEvidence, l alertWindow) string {
 	r := likely[0]
 	switch p := l.at(r); {
-	case d.over(r):
-		return d.use(r)
+	case d.overCapacity(r):
+		return d.utilisationSentence(r)
 	case p >= .5:
 		return fmt.Sprintf("That is %s likely by %s.", likelihood(p), clock(d.Tick.Add(l.window)))
 	}
 	return ""
 }
 
-// use is a sentence about demand as a share of the capacity; "" if no replica is ready.
-func (d *Decision) use(r *ResourceEvidence) string {
+// utilisationSentence is a sentence about demand as a share of the capacity; "" if no replica is ready.
+func (d *Decision) utilisationSentence(r *ResourceEvidence) string {
 	have := r.PerReplica * float64(d.Ready)
 	if !(have > 0) {
 		return ""
 	}
-	return fmt.Sprintf("Demand is %s of the planned capacity of %s.", share100(r.Demand/have), d.count(d.Ready))
+	return fmt.Sprintf("Demand is %s of the planned capacity of %s.", share100(r.Demand/have), d.replicasText(d.Ready))
 }
 
-// besides are further sentences about a saturation, the most important first.
-func (d *Decision) besides(likely []*ResourceEvidence) (out []string) {
-	if r := likely[0]; !d.over(r) {
-		out = append(out, d.use(r))
+// furtherSentences are further sentences about a saturation, the most important first.
+func (d *Decision) furtherSentences(likely []*ResourceEvidence) (out []string) {
+	if r := likely[0]; !d.overCapacity(r) {
+		out = append(out, d.utilisationSentence(r))
 		if earliest := r.ETA.P10; earliest >= 5*time.Minute && earliest != forecaster.Never {
 			out = append(out, fmt.Sprintf("It may happen as early as %s.", clock(d.Tick.Add(earliest))))
 		}
@@ -146,20 +146,20 @@ func (d *Decision) besides(likely []*ResourceEvidence) (out []string) {
 		for _, x := range others {
 			names = append(names, noun(x.Dimension))
 		}
-		out = append(out, capital(strings.Join(names, " and "))+" may run out too.")
+		out = append(out, capitalise(strings.Join(names, " and "))+" may run out too.")
 	}
-	return append(out, d.assumed())
+	return append(out, d.assumptionSentence())
 }
 
 // minorShare is the share of demand below which a class is not named as the cause.
 const minorShare = .1
 
-// drivenBy is a sentence about the class that drives demand, and its changes; "" if no driver is known.
-func drivenBy(drivers []forecaster.Driver) string {
+// causeSentence is a sentence about the class that drives demand, and its changes; "" if no driver is known.
+func causeSentence(drivers []forecaster.Driver) string {
 	if len(drivers) == 0 {
 		return ""
 	}
-	first := principal(drivers)
+	first := mainDriver(drivers)
 	changed := changes(first)
 	if first.Share > 0 && first.Share < minorShare {
 		return "No single class causes it."
@@ -174,40 +174,40 @@ func drivenBy(drivers []forecaster.Driver) string {
 		who += " (mostly feature " + first.Feature + ")"
 	}
 	if len(changed) == 0 {
-		return capital(fmt.Sprintf("%s has %s of the demand.", who, percent(first.Share)))
+		return capitalise(fmt.Sprintf("%s has %s of the demand.", who, percent(first.Share)))
 	}
-	return fmt.Sprintf("%s causes it: %s within an hour.", capital(who), strings.Join(changed[:min(2, len(changed))], " and "))
+	return fmt.Sprintf("%s causes it: %s within an hour.", capitalise(who), strings.Join(changed[:min(2, len(changed))], " and "))
 }
 
 // overdue reports whether the requested replicas should be ready by now.
 func (d *Decision) overdue() bool { return !d.AskedAt.IsZero() && d.AskedAt.Add(d.Lead).Before(d.Tick) }
 
-// done is a sentence about the requested replicas, and when they are due.
-func done(d *Decision) string {
-	total, by := d.seen(), clock(d.AskedAt.Add(d.Lead))
+// requestSentence is a sentence about the requested replicas, and when they are due.
+func requestSentence(d *Decision) string {
+	total, by := d.reportedReplicas(), clock(d.AskedAt.Add(d.Lead))
 	switch {
 	case d.Desired > total && d.Mode == Advisory:
-		return fmt.Sprintf("Forewarm advises %s (%d now), but scales nothing in advisory mode.", d.count(d.Desired), total)
+		return fmt.Sprintf("Forewarm advises %s (%d now), but scales nothing in advisory mode.", d.replicasText(d.Desired), total)
 	case d.Desired > total && d.Withheld != "":
-		return fmt.Sprintf("Forewarm wants %s (%d now). Autoscalers get no advice yet: %s.", d.count(d.Desired), total, d.Withheld)
+		return fmt.Sprintf("Forewarm wants %s (%d now). Autoscalers get no advice yet: %s.", d.replicasText(d.Desired), total, d.Withheld)
 	case d.Desired > total && d.overdue():
-		return fmt.Sprintf("Forewarm asked for %s (%d now) at %s, but none arrived.", d.count(d.Desired), total, clock(d.AskedAt))
+		return fmt.Sprintf("Forewarm asked for %s (%d now) at %s, but none arrived.", d.replicasText(d.Desired), total, clock(d.AskedAt))
 	case d.Desired > total:
-		return fmt.Sprintf("Forewarm asked for %s (%d now) at %s, due by %s.", d.count(d.Desired), total, clock(d.AskedAt), by)
+		return fmt.Sprintf("Forewarm asked for %s (%d now) at %s, due by %s.", d.replicasText(d.Desired), total, clock(d.AskedAt), by)
 	case d.Pending > 0 && d.overdue():
-		return fmt.Sprintf("Forewarm waits for %d of %s to start, which were due by %s.", d.Pending, d.count(total), by)
+		return fmt.Sprintf("Forewarm waits for %d of %s to start, which were due by %s.", d.Pending, d.replicasText(total), by)
 	case d.Pending > 0 && !d.AskedAt.IsZero():
-		return fmt.Sprintf("Forewarm waits for %d of %s to start, due by %s.", d.Pending, d.count(total), by)
+		return fmt.Sprintf("Forewarm waits for %d of %s to start, due by %s.", d.Pending, d.replicasText(total), by)
 	case d.Pending > 0:
-		return fmt.Sprintf("Forewarm waits for %d of %s to start.", d.Pending, d.count(total))
+		return fmt.Sprintf("Forewarm waits for %d of %s to start.", d.Pending, d.replicasText(total))
 	case d.Needed > d.Limit:
-		return fmt.Sprintf("Forewarm can ask for no more than %s.", d.count(d.Limit))
+		return fmt.Sprintf("Forewarm can ask for no more than %s.", d.replicasText(d.Limit))
 	}
 	return ""
 }
 
-// assumed is a sentence that the number of replicas is assumed; "" if it is reported.
-func (d *Decision) assumed() string {
+// assumptionSentence is a sentence that the number of replicas is assumed; "" if it is reported.
+func (d *Decision) assumptionSentence() string {
 	switch {
 	case d.ofPrefill():
 		return "The number of ready prefill replicas is assumed."
@@ -217,41 +217,41 @@ func (d *Decision) assumed() string {
 	return ""
 }
 
-// toDo is what a person can do to get more replicas. shed is what helps otherwise, for the middle of a sentence.
-func (d *Decision) toDo(shed string) string {
-	total := d.seen()
+// advice is what a person can do to get more replicas. shed is what helps otherwise, for the middle of a sentence.
+func (d *Decision) advice(shed string) string {
+	total := d.reportedReplicas()
 	switch {
 	case d.Needed > d.Limit:
-		takes := d.count(d.Needed)
+		takes := d.replicasText(d.Needed)
 		if d.Reserves.String() != "" {
 			takes += " (reserve included)"
 		}
 		return fmt.Sprintf("Raise %s: %s are needed, %d are allowed. %s",
-			cmp.Or(limits(d.own()), "the limit"), takes, d.Limit, capital("or "+shed+"."))
+			cmp.Or(limitKeys(d.ownConstraints()), "the limit"), takes, d.Limit, capitalise("or "+shed+"."))
 	case d.Desired > total && d.Mode == Advisory, d.Desired > total && d.Withheld != "":
-		return fmt.Sprintf("Scale to %s by hand.", d.count(d.Desired))
+		return fmt.Sprintf("Scale to %s by hand.", d.replicasText(d.Desired))
 	case d.Desired > total && d.overdue():
-		return sentence("Check the autoscaler.", capital(shed+" until it scales."))
+		return joinSentences("Check the autoscaler.", capitalise(shed+" until it scales."))
 	case d.Pending > 0 && d.overdue():
-		return sentence("Check why the starting replicas do not become ready.", capital(shed+" until they are."))
+		return joinSentences("Check why the starting replicas do not become ready.", capitalise(shed+" until they are."))
 	case d.Desired > d.Ready:
 		return "If the new replicas are late, " + shed + "."
 	}
-	return fmt.Sprintf("Nothing yet: %s will probably do.", d.count(d.Ready))
+	return fmt.Sprintf("Nothing yet: %s will probably do.", d.replicasText(d.Ready))
 }
 
 // maxRelief bounds the admission limits in an alert; the event lists all.
 const maxRelief = 2
 
-// relief is the advice if scaling does not help, for the middle of a sentence: the admission limits, lowest share
+// loadAdvice is the advice if scaling does not help, for the middle of a sentence: the admission limits, lowest share
 // first.
-func relief(d *Decision, pf *forecaster.PoolForecast) string {
+func loadAdvice(d *Decision, pf *forecaster.PoolForecast) string {
 	admitted := slices.SortedStableFunc(slices.Values(d.Admission), func(a, b AdmissionLimit) int { return cmp.Compare(a.Share, b.Share) })
 	if len(admitted) == 0 {
 		if len(d.Drivers) == 0 {
 			return "throttle requests"
 		}
-		return "throttle class " + heaviestOf(d.Drivers).Class
+		return "throttle class " + largestDriver(d.Drivers).Class
 	}
 	var parts []string
 	for _, l := range admitted[:min(maxRelief, len(admitted))] {
@@ -259,12 +259,12 @@ func relief(d *Decision, pf *forecaster.PoolForecast) string {
 			parts = append(parts, "no request of class "+l.Class)
 			continue
 		}
-		part := fmt.Sprintf("%s tokens/s of class %s", coarse(l.TokensPerS), l.Class)
+		part := fmt.Sprintf("%s tokens/s of class %s", twoDigits(l.TokensPerS), l.Class)
 		if !strings.Contains(strings.Join(parts, ""), "at most") {
 			part = "at most " + part
 		}
 		if now, ok := tokensNow(pf, l.Class); ok {
-			part += fmt.Sprintf(" (now %s)", coarse(now))
+			part += fmt.Sprintf(" (now %s)", twoDigits(now))
 		}
 		parts = append(parts, part)
 	}
@@ -274,18 +274,18 @@ func relief(d *Decision, pf *forecaster.PoolForecast) string {
 // minLoss is the smallest absolute loss of the cache hit ratio that is mentioned besides the main cause.
 const minLoss = 0.1
 
-// principal is the driver to name first: the first one with a known cause, or else the one with the largest share.
-func principal(drivers []forecaster.Driver) *forecaster.Driver {
+// mainDriver is the driver to name first: the first one with a known cause, or else the one with the largest share.
+func mainDriver(drivers []forecaster.Driver) *forecaster.Driver {
 	for i := range drivers {
 		if d := &drivers[i]; d.Cause != "" {
 			return d
 		}
 	}
-	return heaviestOf(drivers)
+	return largestDriver(drivers)
 }
 
-// heaviestOf is the driver with the largest share.
-func heaviestOf(drivers []forecaster.Driver) *forecaster.Driver {
+// largestDriver is the driver with the largest share.
+func largestDriver(drivers []forecaster.Driver) *forecaster.Driver {
 	best := &drivers[0]
 	for i := range drivers {
 		if drivers[i].Share > best.Share {
@@ -295,16 +295,16 @@ func heaviestOf(drivers []forecaster.Driver) *forecaster.Driver {
 	return best
 }
 
-// describe is the principal of drivers in words: class agent, tenant acme (62 % of it, 90 % of its rise), feature search
-// (40 % of it): prompts 2.1 times as long.
-func describe(drivers []forecaster.Driver) string {
-	first := principal(drivers)
+// driverText is the main driver in words: class agent, tenant acme (62 % of it, 90 % of its rise), feature search (40 %
+// of it): prompts 2.1 times as long.
+func driverText(drivers []forecaster.Driver) string {
+	first := mainDriver(drivers)
 	text := "class " + first.Class
 	if first.Tenant != "" {
-		text += ", tenant " + first.Tenant + portion(first.TenantShare, first.TenantMargin, first.TenantRise)
+		text += ", tenant " + first.Tenant + shareText(first.TenantShare, first.TenantMargin, first.TenantRise)
 	}
 	if first.Feature != "" {
-		text += ", feature " + first.Feature + portion(first.FeatureShare, first.FeatureMargin, first.FeatureRise)
+		text += ", feature " + first.Feature + shareText(first.FeatureShare, first.FeatureMargin, first.FeatureRise)
 	}
 	if causes := changes(first); causes != nil {
 		return text + ": " + strings.Join(causes, ", ")
@@ -343,9 +343,9 @@ func Change(cause string, factor float64) string {
 	return fmt.Sprintf("%s ×%.1f", strings.ReplaceAll(cause, "_", " "), factor)
 }
 
-// portion is a share of a class in parentheses, with a large error margin and the share of the rise; "" if the share is
+// shareText is a share of a class in parentheses, with a large error margin and the share of the rise; "" if the share is
 // unknown or 100 %.
-func portion(share, margin, rise float64) string {
+func shareText(share, margin, rise float64) string {
 	if !(share > 0) || share >= .995 && margin < 0.05 {
 		return ""
 	}

@@ -558,7 +558,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		window := lead + cfg.Hold
 		projection := forecaster.Project(f, alerting.CapacityOf(&pool, &trusted, capacity.DecodeRole), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.calibrator)
 		if pool.Disaggregated {
-			projection.Prompts = new(forecaster.Project(f, alerting.CapacityOf(&pool, &trusted, capacity.PrefillRole), &pool.Warmup, alerting.PromptSupply(t, &pool, &e.Decision), pool.PrefillReserves.Failure, window, &e.calibrator))
+			projection.Prompts = new(forecaster.Project(f, alerting.CapacityOf(&pool, &trusted, capacity.PrefillRole), &pool.Warmup, alerting.PrefillSupply(t, &pool, &e.Decision), pool.PrefillReserves.Failure, window, &e.calibrator))
 		}
 		e.calibrator.Issue(f, &projection, &pool.Warmup)
 		if !t.After(e.Decision.LastTick) {
