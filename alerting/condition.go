@@ -296,7 +296,7 @@ func poorForecast(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condit
 		c.Ticks = degradedTicks
 		return []Condition{c}
 	}
-	covered := &f.Basis.Covered[1]
+	covered := &f.Basis.Covered
 	if below := float64(covered.Below[forecaster.L95]); covered.N >= driftOutcomes && below <= driftShare {
 		period := "24 hours"
 		if days := int(covered.N / forecaster.OriginsPerDay); days > 1 {

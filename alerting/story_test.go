@@ -129,7 +129,7 @@ var nights = []struct {
 	}},
 	{name: "the models lost to a baseline", alert: ForecastDegraded, forecast: func(pf *forecaster.PoolForecast) { pf.Total[0].Fallback = true }},
 	{name: "the quantiles do not hold", alert: ForecastDegraded, forecast: func(pf *forecaster.PoolForecast) {
-		c := &pf.Total[0].Basis.Covered[1]
+		c := &pf.Total[0].Basis.Covered
 		c.N, c.Below[forecaster.L95] = 800, .78
 	}},
 	{name: "the prefix cache is gone", alert: SaturationAhead, decision: func(d *Decision) {

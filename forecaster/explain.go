@@ -16,7 +16,7 @@ type Basis struct {
 	Input   *network.Input // nil if the network had no input. Read-only
 	Raw     Quantiles      // of the network, before yesterday, last value and calibration
 	Level   float64        // mean of the last half hour or so
-	Covered [2]Covered     // of minutes 15 ahead, and of the window maximum
+	Covered Covered        // of the window maximum
 	Events  []EventEffect  // with an effect within the horizon or just before
 	Now     shapeSums      // load of the last ten minutes
 }
@@ -54,27 +54,18 @@ type EventEffect struct {
 // Explanation lists what a forecast was made from. Values are in Unit, LeadMinutes ahead; unknown ones are null.
 // Bounded by the number of input groups, levels and events.
 type Explanation struct {
-	Pool        string         `json:"pool"`
-	Class       string         `json:"class"`
-	Dimension   string         `json:"dimension"`
-	Origin      time.Time      `json:"origin"`
-	LeadMinutes int            `json:"lead_minutes"`
-	Confidence  Confidence     `json:"confidence"`
-	Known       int            `json:"known_minutes"`
-	Fallback    bool           `json:"fallback"` // outcomes stay nearer to the last value than to the network's median
-	Now         value.Number   `json:"now"`
-	Quantiles   []LevelValue   `json:"quantiles"`
-	WindowMax   []LevelValue   `json:"window_max"`
-	Parts       Parts          `json:"parts"`
-	Inputs      []InputView    `json:"inputs"` // what moved the median, the largest first
-	Events      []EventEffect  `json:"events"`
-	Coverage    []CoverageView `json:"coverage"`
-}
-
-// LevelValue is a quantile.
-type LevelValue struct {
-	Level float64      `json:"level"`
-	Value value.Number `json:"value"`
+	Pool        string        `json:"pool"`
+	Class       string        `json:"class"`
+	Dimension   string        `json:"dimension"`
+	Origin      time.Time     `json:"origin"`
+	LeadMinutes int           `json:"lead_minutes"`
+	Confidence  Confidence    `json:"confidence"`
+	Known       int           `json:"known_minutes"`
+	Fallback    bool          `json:"fallback"` // outcomes stay nearer to the last value than to the network's median
+	Now         value.Number  `json:"now"`
+	Parts       Parts         `json:"parts"`
+	Inputs      []InputView   `json:"inputs"` // what moved the median, the largest first
+	Events      []EventEffect `json:"events"`
 }
 
 // Parts are the level of about the last half hour, the factor of events, and what yesterday, last value and calibration
@@ -93,37 +84,20 @@ type InputView struct {
 	Moved value.Number `json:"moved"`
 }
 
-// CoverageView is how often outcomes were at or below the published quantiles.
-type CoverageView struct {
-	Target   string       `json:"target"` // 15m, or max15_30m
-	Outcomes int          `json:"outcomes"`
-	Below    []LevelValue `json:"below"`
-}
-
 // Explain returns what a forecast was made from.
 func Explain(f *Forecast) Explanation {
-	b := &f.Basis
+	b, lead := &f.Basis, targets[midLead].to
 	x := Explanation{
-		Pool: f.Pool, Class: f.Class, Dimension: f.Dimension, Origin: f.Origin.UTC(), LeadMinutes: targets[midLead].to, Confidence: f.Confidence,
-		Known: f.Known, Fallback: f.Fallback, Now: value.Number(f.Now.Mean), Quantiles: levelValues(&f.Minute[targets[midLead].to-1]), WindowMax: levelValues(&f.WindowMax),
-		Inputs: occlusions(b), Events: append([]EventEffect{}, b.Events...), Coverage: []CoverageView{},
+		Pool: f.Pool, Class: f.Class, Dimension: f.Dimension, Origin: f.Origin.UTC(), LeadMinutes: lead,
+		Confidence: f.Confidence, Known: f.Known, Fallback: f.Fallback, Now: value.Number(f.Now.Mean),
+		Parts:  Parts{Level: value.Number(b.Level), EventFactor: 1, Calibration50: value.Unknown, Calibration95: value.Unknown},
+		Inputs: occlusions(b), Events: append([]EventEffect{}, b.Events...),
 	}
-	q := &f.Minute[targets[midLead].to-1]
-	x.Parts = Parts{Level: value.Number(b.Level), EventFactor: 1, Calibration50: value.Unknown, Calibration95: value.Unknown}
 	for _, e := range b.Events {
 		x.Parts.EventFactor *= math.Pow(e.Learned, e.Ahead)
 	}
-	if x.Parts.EventFactor == 1 {
+	if q := &f.Minute[lead-1]; x.Parts.EventFactor == 1 {
 		x.Parts.Calibration50, x.Parts.Calibration95 = value.Number(q[L50]-b.Raw[L50]), value.Number(q[L95]-b.Raw[L95])
-	}
-	for i, name := range [...]string{"15m", "max15_30m"} {
-		if c := &b.Covered[i]; c.N > 0 {
-			below := Quantiles{}
-			for l, share := range c.Below {
-				below[l] = float64(share)
-			}
-			x.Coverage = append(x.Coverage, CoverageView{name, int(c.N), levelValues(&below)})
-		}
 	}
 	return x
 }
@@ -145,12 +119,4 @@ func occlusions(b *Basis) []InputView {
 	}
 	slices.SortStableFunc(all, func(a, b InputView) int { return cmp.Compare(math.Abs(float64(b.Moved)), math.Abs(float64(a.Moved))) })
 	return all
-}
-
-func levelValues(q *Quantiles) []LevelValue {
-	out := make([]LevelValue, NumLevels)
-	for i, y := range q {
-		out[i] = LevelValue{Levels[i], value.Number(y)}
-	}
-	return out
 }

@@ -31,7 +31,7 @@ type corrections struct {
 	Last     [numKnots]slope
 	Day      [numKnots]slope
 	Model    [numKnots][numStages]tracker
-	Coverage [2]Covered // of published quantiles, 15 minutes ahead and of the window maximum
+	Coverage Covered // of published quantiles of the window maximum
 }
 
 // originEvery is the interval of origins that a series learns from, in minutes.
@@ -252,11 +252,8 @@ func (s *series) learnKnot(j int, o *origin, t int64) {
 		shift = last.weight() * x
 	}
 	published := quantilesAt(&a, &own.Score, shift, minWidth)
-	switch j {
-	case midKnot:
-		s.Coverage[0].add(y, &published)
-	case peakKnot:
-		s.Coverage[1].add(y, &published)
+	if j == peakKnot {
+		s.Coverage.add(y, &published)
 	}
 	from, to := a.scoreRange(math.Sqrt(y), minWidth)
 	own.observe(from-shift, to-shift)

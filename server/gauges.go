@@ -81,7 +81,7 @@ var families = []family{
 	{"forewarm_forecast_coverage_ratio", "gauge", "Share of outcomes at or below the published quantile of the largest of the minutes 15 to 30, over about a week. Absent before a day is known.", each(forecasts, func(pf *forecaster.PoolForecast, add add) {
 		for j := range pf.Total {
 			f := &pf.Total[j]
-			if covered := &f.Basis.Covered[1]; covered.N >= forecaster.OriginsPerDay {
+			if covered := &f.Basis.Covered; covered.N >= forecaster.OriginsPerDay {
 				for _, l := range forecastQuantiles {
 					add(float64(covered.Below[l]), "pool", f.Pool, "dimension", f.Dimension, "level", strconv.FormatFloat(forecaster.Levels[l], 'g', -1, 64))
 				}

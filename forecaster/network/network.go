@@ -1,6 +1,20 @@
+// Package network is a small quantile network that forecasts any series from its first minutes on. One set of weights
+// serves all series. It is trained beforehand on public traces (forecaster/network/train/train.py), so a new series
+// gets forecast errors like those of similar histories: cross-learning (Montero-Manso and Hyndman 2021,
+// doi:10.1016/j.ijforecast.2021.03.004).
+//
+// The package is pure: no clock, no log, no I/O, no state. A forecast is a function of a model.History. Features do not
+// depend on the unit of the series, on absolute time or on the size of the load.
 package network
 
-import "math"
+import (
+	_ "embed" // the weights are part of the program
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"sync"
+)
 
 // Spans are the forecast minutes ahead, first and last: the mean of one minute, or the largest of several.
 var Spans = [...][2]int{
@@ -115,3 +129,32 @@ func ascend(o, q *[NumLevels]float32) {
 func positive(x float32) float32 { return (x + root(float32(x*x)+1)) / 2 }
 
 func root(x float32) float32 { return float32(math.Sqrt(float64(x))) }
+
+// magic begins a file of weights; its digit changes with the features or the shape of the network.
+const magic = "forewarm net 2\n"
+
+// Decode reads a file of weights: magic, those of Net in their order as little-endian float32, and the CRC-32 of both.
+func Decode(b []byte) (*Net, error) {
+	n := &Net{}
+	end := len(magic) + binary.Size(n)
+	switch {
+	case len(b) != end+4 || string(b[:len(magic)]) != magic:
+		return nil, fmt.Errorf("network: %d bytes are no weights of this version, which take %d", len(b), end+4)
+	case crc32.ChecksumIEEE(b[:end]) != binary.LittleEndian.Uint32(b[end:]):
+		return nil, fmt.Errorf("network: weights are damaged")
+	}
+	_, err := binary.Decode(b[len(magic):end], binary.LittleEndian, n)
+	return n, err
+}
+
+//go:embed weights.bin
+var fitted []byte
+
+// Fitted returns the embedded network. It panics if the embedded file is of another version: train it again.
+var Fitted = sync.OnceValue(func() *Net {
+	n, err := Decode(fitted)
+	if err != nil {
+		panic(err)
+	}
+	return n
+})
