@@ -127,9 +127,9 @@ func largestClasses(list []*classDemand) (out []classDemand) {
 	return out
 }
 
-// shareCapacity gives capacity to the classes in the order of priorities; classes without a priority come last, together. If
-// capacity does not suffice for a rank, all its classes get the same share of their demand. Classes that get all of it
-// have no limit. O(n log n).
+// shareCapacity gives capacity to the classes in the order of priorities; classes without a priority come last,
+// together. If capacity does not suffice for a rank, all its classes get the same share of their demand. Classes that
+// get all of it have no limit. O(n log n).
 func shareCapacity(classes []classDemand, capacity float64, priorities []string) []AdmissionLimit {
 	rank := func(class string) int {
 		if i := slices.Index(priorities, class); i >= 0 {

@@ -96,10 +96,11 @@ const alertLife = 4 * time.Minute
 // maxActive bounds the tracked conditions.
 const maxActive = 4096
 
-// AlertTracker raises, keeps and resolves alerts from the conditions of each tick, without flapping. A condition becomes
-// an alert after Config.RaiseAfter ticks in a row, and is resolved after Config.ResolveAfter ticks without it. While a
-// pool's telemetry is stale, its other alerts do not change. Labels do not change while an alert lasts. If a warning
-// becomes a page, a new alert is raised and the warning expires. It is pure; a tick costs O(active · log active).
+// AlertTracker raises, keeps and resolves alerts from the conditions of each tick, without flapping. A condition
+// becomes an alert after Config.RaiseAfter ticks in a row, and is resolved after Config.ResolveAfter ticks without it.
+// While a pool's telemetry is stale, its other alerts do not change. Labels do not change while an alert lasts. If a
+// warning becomes a page, a new alert is raised and the warning expires. It is pure; a tick costs O(active · log
+// active).
 type AlertTracker struct {
 	raiseAfter, resolveAfter int
 	active                   []ActiveAlert // by key

@@ -87,9 +87,9 @@ func contradictedRates(d *Decision, cfg Config) (out []Condition) {
 	return out
 }
 
-// saturationConditions are the conditions about the replicas of d's role: that a resource saturates, before a new replica can be
-// ready, or while a bound of the pool blocks the replicas that this needs; that the reserve for failures is used; and
-// that the forecast is poor.
+// saturationConditions are the conditions about the replicas of d's role: that a resource saturates, before a new
+// replica can be ready, or while a bound of the pool blocks the replicas that this needs; that the reserve for failures
+// is used; and that the forecast is poor.
 func saturationConditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) (out []Condition) {
 	who, help := causeSentence(d.Drivers), loadAdvice(d, pf)
 	type evidence = []*ResourceEvidence
@@ -276,8 +276,8 @@ func severityOf(d *Decision) Severity {
 	return Warning
 }
 
-// poorForecast is the warning that the forecast of the binding resource is poor: a baseline has been better for long, or
-// too many outcomes exceed its 95 % quantile.
+// poorForecast is the warning that the forecast of the binding resource is poor: a baseline has been better for long,
+// or too many outcomes exceed its 95 % quantile.
 func poorForecast(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if pf == nil || d.Confidence == forecaster.Cold {
 		return nil

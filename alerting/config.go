@@ -28,8 +28,8 @@ type Config struct {
 	Expiry time.Duration `yaml:"expiry"` // advice expires this long after its tick
 
 	AlertProbability float64 `yaml:"alert_probability"` // of saturation within the lead window, to raise a page
-	// FalseAlarmsPerWeek is the allowed number of false warnings of a pool. The threshold of warnings, but not of pages, is
-	// learned from it; with 0, it is AlertProbability.
+	// FalseAlarmsPerWeek is the allowed number of false warnings of a pool. The threshold of warnings, but not of pages,
+	// is learned from it; with 0, it is AlertProbability.
 	FalseAlarmsPerWeek float64 `yaml:"false_warnings_per_week"`
 
 	RaiseAfter   int    `yaml:"raise_after"`   // ticks in a row that a condition must hold

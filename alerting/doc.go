@@ -6,6 +6,7 @@
 // alerting/sink.
 //
 // Invariants: stale or thin evidence never scales in; pending replicas count as supply; every clamp is named in
-// Decision.Constraints; a generation never repeats with other content. Units: probabilities and quantiles are fractions,
-// durations are time.Duration. Bounds: one open alert per pool, name and resource; each sink's queue has a fixed size.
+// Decision.Constraints; a generation never repeats with other content. Units: probabilities and quantiles are
+// fractions, durations are time.Duration. Bounds: one open alert per pool, name and resource; each sink's queue has a
+// fixed size.
 package alerting

@@ -267,9 +267,9 @@ func (b Bottleneck) Words() string {
 	return ""
 }
 
-// bottleneckOf is the bottleneck, given which latencies are over their objectives, the waiting requests per ready replica and
-// the KV use of the fullest one. If requests queue while KV memory is full, it is KV memory, because it bounds how many
-// requests run.
+// bottleneckOf is the bottleneck, given which latencies are over their objectives, the waiting requests per ready
+// replica and the KV use of the fullest one. If requests queue while KV memory is full, it is KV memory, because it
+// bounds how many requests run.
 func bottleneckOf(ttft, itl bool, waiting, kvUse float64) Bottleneck {
 	const queues, kvFull = 1.0, 0.85
 	switch waits := waiting >= queues; {
@@ -301,8 +301,8 @@ type Signal struct {
 // Signals are the newest latestMinutes of a pool, oldest first.
 type Signals []Signal
 
-// Add appends the minute before t, and updates earlier minutes with requests reported since. Slow requests report late, so
-// the first latencies of a minute miss them. s is not changed.
+// Add appends the minute before t, and updates earlier minutes with requests reported since. Slow requests report late,
+// so the first latencies of a minute miss them. s is not changed.
 func (s Signals) Add(t time.Time, windows []features.Window, m *features.PoolMinute) Signals {
 	unknown := math.NaN()
 	s = append(slices.Clone(s[max(0, len(s)+1-latestMinutes):]),

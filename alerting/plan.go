@@ -124,7 +124,8 @@ func (p *plan) requestless() bool {
 	return len(p.rows) > 0 && !slices.ContainsFunc(p.rows, func(r resource) bool { return r.evidence.Demand > 0 })
 }
 
-// withoutRequests reports whether there was no request for ten minutes. One minute without requests is common in a small pool.
+// withoutRequests reports whether there was no request for ten minutes. One minute without requests is common in a
+// small pool.
 func (p *plan) withoutRequests() bool {
 	return p.requestless() && p.in.Forecast.Total[0].Basis.Now.Requests == 0
 }

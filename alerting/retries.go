@@ -28,9 +28,9 @@ const (
 	idleUse = 0.5
 )
 
-// retried sizes a resource for all attempts, and bounds the replicas for retries: more replicas do not help calls that fail
-// for other reasons than load. The bound is maxRetryFactor times the need without retries, or the current replicas while
-// the engines have room.
+// retried sizes a resource for all attempts, and bounds the replicas for retries: more replicas do not help calls that
+// fail for other reasons than load. The bound is maxRetryFactor times the need without retries, or the current replicas
+// while the engines have room.
 func (p *plan) retried(r *resource, cfg Config) {
 	factor, there := p.in.Forecast.Factor(r.evidence.Dimension), p.current
 	if !(factor > 1) {

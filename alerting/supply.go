@@ -32,7 +32,8 @@ func CurrentSupply(now time.Time, m features.PoolMinute, p *capacity.Pool, st St
 	return withArrived(now, p, forecaster.Supply{Ready: st.Ready, Pending: st.Pending}), false
 }
 
-// withArrived is an assumed supply at now: replicas are ready if requested longer ago than the warm-up's 90th percentile.
+// withArrived is an assumed supply at now: replicas are ready if requested longer ago than the warm-up's 90th
+// percentile.
 func withArrived(now time.Time, p *capacity.Pool, s forecaster.Supply) forecaster.Supply {
 	warm := now.Add(-p.Warmup.Quantile(0.9))
 	ready, _ := slices.BinarySearchFunc(s.Pending, warm, func(asked, t time.Time) int {
@@ -85,8 +86,8 @@ func (st *State) updateSupply(now time.Time, supply forecaster.Supply, observed 
 	st.SupplyKnown, st.Ready, st.Pending = true, supply.Ready, supply.Pending
 }
 
-// withRequested is an assumed supply after desired replicas were requested at now. New ones are pending; pending ones are
-// removed first.
+// withRequested is an assumed supply after desired replicas were requested at now. New ones are pending; pending ones
+// are removed first.
 func withRequested(s forecaster.Supply, now time.Time, desired int) forecaster.Supply {
 	s.Pending = slices.Clone(s.Pending)
 	for s.Ready+len(s.Pending) < desired {
@@ -100,7 +101,8 @@ func withRequested(s forecaster.Supply, now time.Time, desired int) forecaster.S
 	return s
 }
 
-// newestPending are the n newest pending replicas: the older ones have become ready. Missing ones were requested at tick.
+// newestPending are the n newest pending replicas: the older ones have become ready. Missing ones were requested at
+// tick.
 func newestPending(pending []time.Time, n int, tick time.Time) []time.Time {
 	pending = slices.Clone(pending[max(0, len(pending)-n):])
 	for len(pending) < n {

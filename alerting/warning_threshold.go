@@ -141,8 +141,8 @@ func (s *thresholdStep) settle(minute int64) {
 	s.Open = slices.Delete(s.Open, 0, over)
 }
 
-// Value is the threshold, and the expected number of false alarms a week at it. If cfg sets no FalseAlarmsPerWeek, it is
-// AlertProbability and 0 (unknown).
+// Value is the threshold, and the expected number of false alarms a week at it. If cfg sets no FalseAlarmsPerWeek, it
+// is AlertProbability and 0 (unknown).
 func (l *WarningThreshold) Value(cfg Config) (probability, falsePerWeek float64) {
 	if cfg.FalseAlarmsPerWeek == 0 {
 		return cfg.AlertProbability, 0

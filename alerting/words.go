@@ -15,9 +15,9 @@ import (
 // The sentences of alerts and of events' reasons; docs/style.md has the rules. Each fact has one sentence, in this
 // file.
 
-// alertText are the texts of an alert. Summary is what will happen and when, in at most maxSummary characters. Description
-// is the probability, the cause and what was done. Action is what to do. Description and Action together have at most
-// maxWords words.
+// alertText are the texts of an alert. Summary is what will happen and when, in at most maxSummary characters.
+// Description is the probability, the cause and what was done. Action is what to do. Description and Action together
+// have at most maxWords words.
 type alertText struct{ Summary, Description, Action string }
 
 const (
@@ -343,8 +343,8 @@ func Change(cause string, factor float64) string {
 	return fmt.Sprintf("%s ×%.1f", strings.ReplaceAll(cause, "_", " "), factor)
 }
 
-// shareText is a share of a class in parentheses, with a large error margin and the share of the rise; "" if the share is
-// unknown or 100 %.
+// shareText is a share of a class in parentheses, with a large error margin and the share of the rise; "" if the share
+// is unknown or 100 %.
 func shareText(share, margin, rise float64) string {
 	if !(share > 0) || share >= .995 && margin < 0.05 {
 		return ""

@@ -18,7 +18,7 @@ func TestOrdersCountWhatIsTakenBack(t *testing.T) {
 		"one action takes several back":       {[]step{{0, 6}, {1, 8}, {2, 4}}, 3, 1},
 		"the initial ones were not asked for": {[]step{{0, 4}, {1, 3}, {2, 4}, {30, 4}}, 3, 0},
 	} {
-		o := orders{target: 5, warmup: 12 * time.Minute}
+		o := replicaOrders{target: 5, warmup: 12 * time.Minute}
 		for _, s := range tt.steps {
 			o.set(s.n, DefaultStart.Add(time.Duration(s.minute)*time.Minute))
 		}

@@ -12,10 +12,10 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// watch is a pool of fixed size without scaling, so that forecast saturation can happen. Its size is the need of the
-// tuning part in 90 % of quarter hours: the largest minute of sixteen, at its 90 % quantile. Its alarms work as in the
-// daemon: same probability, a threshold learned from the start of the trace, same rules for start and end.
-type watch struct {
+// fixedPool is a pool of fixed size without scaling, so that forecast saturation can happen. Its size is the need of
+// the tuning part in 90 % of quarter hours: the largest minute of sixteen, at its 90 % quantile. Its alarms work as in
+// the daemon: same probability, a threshold learned from the start of the trace, same rules for start and end.
+type fixedPool struct {
 	pool       capacity.Pool
 	replicas   int
 	from       time.Time
@@ -29,19 +29,19 @@ type watch struct {
 }
 
 const (
-	watchShare = .9
-	watchMax   = 16 // minutes
-	quiet      = 30 // minutes without saturation before a new one
-	notice     = 60 // minutes before a saturation in which its alarm may begin
+	fixedPoolShare   = .9
+	peakMinutes      = 16 // minutes
+	minQuietMinutes  = 30 // minutes without saturation before a new one
+	maxNoticeMinutes = 60 // minutes before a saturation in which its alarm may begin
 )
 
-// newWatch creates a pool that was large enough in part of the tuning part's quarter hours.
-func newWatch(pool capacity.Pool, cfg alerting.Config, tuning []float64, part float64, from time.Time) *watch {
+// newFixedPool creates a pool that was large enough in part of the tuning part's quarter hours.
+func newFixedPool(pool capacity.Pool, cfg alerting.Config, tuning []float64, part float64, from time.Time) *fixedPool {
 	var peaks []float64
-	for i := watchMax; i <= len(tuning); i++ {
-		peaks = append(peaks, slices.Max(tuning[i-watchMax:i]))
+	for i := peakMinutes; i <= len(tuning); i++ {
+		peaks = append(peaks, slices.Max(tuning[i-peakMinutes:i]))
 	}
-	w := &watch{pool: pool, cfg: cfg, replicas: 1, from: from}
+	w := &fixedPool{pool: pool, cfg: cfg, replicas: 1, from: from}
 	if len(peaks) > 0 {
 		slices.Sort(peaks)
 		w.replicas = max(1, int(peaks[int(part*float64(len(peaks)-1))]))
@@ -49,15 +49,15 @@ func newWatch(pool capacity.Pool, cfg alerting.Config, tuning []float64, part fl
 	return w
 }
 
-// serve adds a minute's need.
-func (w *watch) serve(at time.Time, need float64) {
+// addNeed adds a minute's need.
+func (w *fixedPool) addNeed(at time.Time, need float64) {
 	if !at.Before(w.from) {
 		w.need = append(w.need, need)
 	}
 }
 
-// project adds the forecast at t.
-func (w *watch) project(t time.Time, f *forecaster.PoolForecast, demand *Demand) {
+// addForecast adds the forecast at t.
+func (w *fixedPool) addForecast(t time.Time, f *forecaster.PoolForecast, demand *Demand) {
 	w.threshold.AddOutcomes(w.calibrator.Learn(t, demand.before(t)))
 	if f.Stale {
 		return
@@ -102,35 +102,35 @@ type AlarmPoint struct {
 	Announced          Number `json:"announced_share"` // share of all minutes with an active alarm
 }
 
-func (w *watch) alarms() *Alarms {
+func (w *fixedPool) alarms() *Alarms {
 	onsets := w.onsets()
 	a := &Alarms{
 		Replicas: w.replicas, Weeks: Number(float64(len(w.need)) / (7 * day)), Onsets: len(onsets), Learned: w.cfg.FalseAlarmsPerWeek > 0,
 	}
 	if a.Learned {
-		a.Operating = w.at(func(minute int) float64 { return w.thresholds[minute] }, onsets)
+		a.Operating = w.score(func(minute int) float64 { return w.thresholds[minute] }, onsets)
 		a.Operating.Threshold = w.meanThreshold()
 	} else {
-		a.Operating = w.always(w.cfg.AlertProbability, onsets)
+		a.Operating = w.scoreConstant(w.cfg.AlertProbability, onsets)
 	}
 	return a
 }
 
-// always scores alarms at a constant threshold.
-func (w *watch) always(threshold float64, onsets []int) AlarmPoint {
-	p := w.at(func(int) float64 { return threshold }, onsets)
+// scoreConstant scores alarms at a constant threshold.
+func (w *fixedPool) scoreConstant(threshold float64, onsets []int) AlarmPoint {
+	p := w.score(func(int) float64 { return threshold }, onsets)
 	p.Threshold = Number(threshold)
 	return p
 }
 
-func (w *watch) saturated(minute int) bool { return w.need[minute] > float64(w.replicas) }
+func (w *fixedPool) saturated(minute int) bool { return w.need[minute] > float64(w.replicas) }
 
 // onsets returns the minutes in which a saturation began.
-func (w *watch) onsets() (minutes []int) {
-	last := -quiet - 1
+func (w *fixedPool) onsets() (minutes []int) {
+	last := -minQuietMinutes - 1
 	for m := range w.need {
 		if w.saturated(m) {
-			if m-last > quiet && m >= quiet {
+			if m-last > minQuietMinutes && m >= minQuietMinutes {
 				minutes = append(minutes, m)
 			}
 			last = m
@@ -143,7 +143,7 @@ func (w *watch) onsets() (minutes []int) {
 type episode struct{ from, to int }
 
 // episodes returns the alarms at a threshold. None is raised while the pool is saturated.
-func (w *watch) episodes(threshold func(minute int) float64) (all []episode) {
+func (w *fixedPool) episodes(threshold func(minute int) float64) (all []episode) {
 	var alarm alerting.Alarm
 	for m := range min(len(w.need), len(w.probability)) {
 		stood := alarm.Active
@@ -161,18 +161,18 @@ func (w *watch) episodes(threshold func(minute int) float64) (all []episode) {
 	return all
 }
 
-// at scores the alarms at a threshold.
-func (w *watch) at(threshold func(minute int) float64, onsets []int) AlarmPoint {
+// score scores the alarms at a threshold.
+func (w *fixedPool) score(threshold func(minute int) float64, onsets []int) AlarmPoint {
 	episodes := w.episodes(threshold)
 	p := AlarmPoint{Raised: len(episodes)}
 	right, wrongHours, announced := 0, 0, 0
 	for _, e := range episodes {
 		announced += e.to - e.from
-		if w.saturates(e.from, e.to+notice) {
+		if w.saturates(e.from, e.to+maxNoticeMinutes) {
 			right++
 		}
-		for m := e.from; m < e.to; m += notice {
-			if !w.saturates(m, m+notice) {
+		for m := e.from; m < e.to; m += maxNoticeMinutes {
+			if !w.saturates(m, m+maxNoticeMinutes) {
 				wrongHours++
 			}
 		}
@@ -181,8 +181,8 @@ func (w *watch) at(threshold func(minute int) float64, onsets []int) AlarmPoint 
 	var leads []float64
 	for _, onset := range onsets {
 		for _, e := range episodes {
-			if e.from <= onset-latest && e.to > onset-latest && w.fresh(e, onset) {
-				leads = append(leads, float64(min(onset-e.from, notice)*60))
+			if e.from <= onset-latest && e.to > onset-latest && w.announces(e, onset) {
+				leads = append(leads, float64(min(onset-e.from, maxNoticeMinutes)*60))
 				break
 			}
 		}
@@ -199,14 +199,14 @@ func (w *watch) at(threshold func(minute int) float64, onsets []int) AlarmPoint 
 	return p
 }
 
-// fresh reports whether an alarm was raised or came true within notice before a saturation. An alarm that lasts for
+// announces reports whether an alarm was raised or came true within notice before a saturation. An alarm that lasts for
 // days announces nothing.
-func (w *watch) fresh(e episode, onset int) bool {
-	return onset-e.from <= notice || w.saturates(onset-notice, onset)
+func (w *fixedPool) announces(e episode, onset int) bool {
+	return onset-e.from <= maxNoticeMinutes || w.saturates(onset-maxNoticeMinutes, onset)
 }
 
 // saturates reports whether the pool is saturated in a minute of [from, to).
-func (w *watch) saturates(from, to int) bool {
+func (w *fixedPool) saturates(from, to int) bool {
 	for m := from; m < min(to, len(w.need)); m++ {
 		if w.saturated(m) {
 			return true
@@ -216,7 +216,7 @@ func (w *watch) saturates(from, to int) bool {
 }
 
 // meanThreshold is the mean alert threshold.
-func (w *watch) meanThreshold() Number {
+func (w *fixedPool) meanThreshold() Number {
 	sum, n := 0., 0.
 	for _, x := range w.thresholds {
 		if !math.IsNaN(x) {

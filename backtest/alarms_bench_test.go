@@ -26,7 +26,8 @@ var (
 	alarmThird    = flag.Int("third", 3, "tell it of this `third` of each trace, 2 or 3; the pools are of the size that what comes before needs")
 )
 
-// alarmPools are policyPools that somebody can foresee, clients of a log of two weeks as pools of their own, and a load balancer.
+// alarmPools are policyPools that somebody can foresee, clients of a log of two weeks as pools of their own, and a load
+// balancer.
 func alarmPools() []policyPool {
 	pools := slices.DeleteFunc(slices.Clone(policyPools), func(p policyPool) bool { return p.make != nil })
 	for _, class := range []string{"m-mid/c30", "m-mid/c101", "m-large/c61", "m-small/c31"} {
@@ -41,8 +42,8 @@ func alarmPools() []policyPool {
 // alarmShares are of quarter hours that the other three sizes are enough for.
 var alarmShares = []float64{.8, .95, .98}
 
-// TestAlarmBenchmark tells what of saturations was announced from the learned line on, beside what fixed lines chosen in hindsight
-// would have.
+// TestAlarmBenchmark tells what of saturations was announced from the learned line on, beside what fixed lines chosen
+// in hindsight would have.
 func TestAlarmBenchmark(t *testing.T) {
 	if *traceDir == "" || !*compareAlarms {
 		t.Skip("give -traces and -alarms, as make bench-alarms does")
@@ -72,7 +73,7 @@ func (p *policyPool) alarms(t *testing.T, third int) (all []*sizedAlarms, err er
 	r, err := newRunner(t.Context(), RunConfig{
 		Trace: p.path(t, 0), Options: Options{Start: p.start, Only: p.only}, Seed: 1, PeakReplicas: policyReplicas,
 		Warmup:    capacity.Lag{P50: 6 * time.Minute, P90: 12 * time.Minute},
-		ScoreFrom: float64(third-1) / 3, ScoreTo: float64(third) / 3, watchShares: alarmShares,
+		ScoreFrom: float64(third-1) / 3, ScoreTo: float64(third) / 3, fixedPoolShares: alarmShares,
 	})
 	if err != nil {
 		return nil, err
@@ -80,7 +81,7 @@ func (p *policyPool) alarms(t *testing.T, third int) (all []*sizedAlarms, err er
 	if err := r.run(t.Context()); err != nil {
 		return nil, err
 	}
-	for _, w := range r.watches {
+	for _, w := range r.fixedPools {
 		all = append(all, w.inHindsight())
 	}
 	return all, nil
@@ -90,9 +91,9 @@ func (p *policyPool) alarms(t *testing.T, third int) (all []*sizedAlarms, err er
 var alarmThresholds = []float64{.02, .05, .1, .15, .2, .25, .3, .4, .5, .6, .7, .8, .9, .95}
 
 // curve is of alarms at each threshold.
-func (w *watch) curve(onsets []int) (all []AlarmPoint) {
+func (w *fixedPool) curve(onsets []int) (all []AlarmPoint) {
 	for _, t := range alarmThresholds {
-		all = append(all, w.always(t, onsets))
+		all = append(all, w.scoreConstant(t, onsets))
 	}
 	return all
 }
@@ -100,11 +101,11 @@ func (w *watch) curve(onsets []int) (all []AlarmPoint) {
 // falseShare is the largest share of quiet minutes in which alarms may stand, at which peers' are compared.
 const falseShare = .05
 
-// highestRecall is the point of the curve with the highest recall among those whose alarms stand in at most falseShare of the quiet
-// minutes, of equals the one with the highest threshold; nil when there is none.
-func (w *watch) highestRecall(onsets []int) (best *AlarmPoint) {
+// highestRecall is the point of the curve with the highest recall among those whose alarms stand in at most falseShare
+// of the quiet minutes, of equals the one with the highest threshold; nil when there is none.
+func (w *fixedPool) highestRecall(onsets []int) (best *AlarmPoint) {
 	for _, t := range alarmThresholds {
-		p := w.always(t, onsets)
+		p := w.scoreConstant(t, onsets)
 		if w.alarmShare(w.episodes(func(int) float64 { return t })) <= falseShare && (best == nil || p.Recall >= best.Recall) {
 			best = &p
 		}
@@ -112,9 +113,10 @@ func (w *watch) highestRecall(onsets []int) (best *AlarmPoint) {
 	return best
 }
 
-// alarmShare is the share of minutes in which an alarm stood, of those that no saturation follows within notice. O(minutes).
-func (w *watch) alarmShare(episodes []episode) float64 {
-	quiet, stood, next := 0, 0, len(w.need)+notice // next is the first saturated minute from m on
+// alarmShare is the share of minutes in which an alarm stood, of those that no saturation follows within notice.
+// O(minutes).
+func (w *fixedPool) alarmShare(episodes []episode) float64 {
+	quiet, stood, next := 0, 0, len(w.need)+maxNoticeMinutes // next is the first saturated minute from m on
 	for m := len(w.need) - 1; m >= 0; m-- {
 		if w.saturated(m) {
 			next = m
@@ -122,7 +124,7 @@ func (w *watch) alarmShare(episodes []episode) float64 {
 		for len(episodes) > 0 && episodes[len(episodes)-1].from > m {
 			episodes = episodes[:len(episodes)-1]
 		}
-		if next-m >= notice {
+		if next-m >= maxNoticeMinutes {
 			quiet++
 			if len(episodes) > 0 && m < episodes[len(episodes)-1].to {
 				stood++
@@ -132,9 +134,10 @@ func (w *watch) alarmShare(episodes []episode) float64 {
 	return value.Share(float64(stood), float64(quiet))
 }
 
-// knowing is w with the probabilities of one who knows the level of each minute to come, and that single minutes lie about it with
-// errors of one spread on the square-root scale, each by itself: 1 − Π Φ((√replicas − √level)/σ) over the warning window.
-func (w *watch) knowing() *watch {
+// knowing is w with the probabilities of one who knows the level of each minute to come, and that single minutes lie
+// about it with errors of one spread on the square-root scale, each by itself: 1 − Π Φ((√replicas − √level)/σ) over the
+// warning window.
+func (w *fixedPool) knowing() *fixedPool {
 	level := make([]float64, len(w.need)) // the mean of the quarter hour around each minute
 	for m := range level {
 		around := w.need[max(0, m-7):min(len(level), m+8)]
@@ -160,15 +163,16 @@ func (w *watch) knowing() *watch {
 	return &out
 }
 
-// sizedAlarms are those of a pool of one size, with what is chosen in hindsight: the point of the curve that announces most of those
-// that stand for nothing in at most 5 % of the quiet minutes, and the same of one who knows the level to come.
+// sizedAlarms are those of a pool of one size, with what is chosen in hindsight: the point of the curve that announces
+// most of those that stand for nothing in at most 5 % of the quiet minutes, and the same of one who knows the level to
+// come.
 type sizedAlarms struct {
 	*Alarms
 	curve                    []AlarmPoint // by alarmThresholds
 	atFalseShare, levelKnown *AlarmPoint
 }
 
-func (w *watch) inHindsight() *sizedAlarms {
+func (w *fixedPool) inHindsight() *sizedAlarms {
 	a := w.alarms()
 	return &sizedAlarms{a, w.curve(w.onsets()), w.highestRecall(w.onsets()), w.knowing().highestRecall(w.onsets())}
 }
@@ -217,7 +221,8 @@ func fixedLine(threshold float64) func(*sizedAlarms) *AlarmPoint {
 	return func(a *sizedAlarms) *AlarmPoint { return &a.curve[slices.Index(alarmThresholds, threshold)] }
 }
 
-// lowestWithin is the lowest fixed line of each pool by itself, chosen in hindsight, at which no more are false than are borne.
+// lowestWithin is the lowest fixed line of each pool by itself, chosen in hindsight, at which no more are false than
+// are borne.
 func lowestWithin(borne float64) func(*sizedAlarms) *AlarmPoint {
 	return func(a *sizedAlarms) *AlarmPoint {
 		i := slices.IndexFunc(a.curve, func(p AlarmPoint) bool { return float64(p.HourlyFalsePerWeek) <= borne })
@@ -244,7 +249,8 @@ func alarmsOf(rows []alarmRow, line func(*sizedAlarms) *AlarmPoint) (s alarmSum)
 	return s
 }
 
-// bestFixed is the fixed line, the same for all, that announces most with no more false alarms than are borne on the mean.
+// bestFixed is the fixed line, the same for all, that announces most with no more false alarms than are borne on the
+// mean.
 func bestFixed(rows []alarmRow, borne float64) float64 {
 	for _, t := range alarmThresholds { // fewer are announced the higher it is
 		if s := alarmsOf(rows, fixedLine(t)); s.hourly <= borne*s.weeks {

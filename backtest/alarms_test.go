@@ -11,10 +11,10 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// A pool of two replicas that warm up in five minutes saturates at minutes 100 and 200 to 204, and again at 210, too soon
-// for a new onset; 230 is within half an hour of that. It is warned from 0.7 on.
-func testWatch() *watch {
-	w := &watch{pool: capacity.Pool{Warmup: capacity.NewWarmup(5*time.Minute, 5*time.Minute)}, cfg: alerting.DefaultConfig(), replicas: 2, from: DefaultStart}
+// A pool of two replicas that warm up in five minutes saturates at minutes 100 and 200 to 204, and again at 210, too
+// soon for a new onset; 230 is within half an hour of that. It is warned from 0.7 on.
+func testWatch() *fixedPool {
+	w := &fixedPool{pool: capacity.Pool{Warmup: capacity.NewWarmup(5*time.Minute, 5*time.Minute)}, cfg: alerting.DefaultConfig(), replicas: 2, from: DefaultStart}
 	for m := range 400 {
 		need, p := 1., 0.
 		switch {
@@ -71,7 +71,7 @@ func TestAlarms(t *testing.T) {
 
 // An alarm that flickers is one; one that begins while the pool is saturated is no news.
 func TestAlarmsEndAsThoseOfTheBoard(t *testing.T) {
-	w := &watch{pool: capacity.Pool{Warmup: capacity.NewWarmup(time.Minute, time.Minute)}, cfg: alerting.DefaultConfig(), replicas: 2}
+	w := &fixedPool{pool: capacity.Pool{Warmup: capacity.NewWarmup(time.Minute, time.Minute)}, cfg: alerting.DefaultConfig(), replicas: 2}
 	for m := range 200 {
 		need, p := 1., 0.
 		if m%4 < 2 && m >= 28 && m < 60 {
@@ -90,10 +90,10 @@ func TestAlarmsEndAsThoseOfTheBoard(t *testing.T) {
 	}
 }
 
-// An alarm that stands for hours before a saturation announces it to nobody, and is false each hour; once one came, it announces the
-// next.
+// An alarm that stands for hours before a saturation announces it to nobody, and is false each hour; once one came, it
+// announces the next.
 func TestAlarmThatStandsForHoursAnnouncesNothing(t *testing.T) {
-	w := &watch{pool: capacity.Pool{Warmup: capacity.NewWarmup(time.Minute, time.Minute)}, cfg: alerting.DefaultConfig(), replicas: 2}
+	w := &fixedPool{pool: capacity.Pool{Warmup: capacity.NewWarmup(time.Minute, time.Minute)}, cfg: alerting.DefaultConfig(), replicas: 2}
 	for m := range 600 {
 		need := 1.
 		if m == 400 || m == 450 {
@@ -101,14 +101,14 @@ func TestAlarmThatStandsForHoursAnnouncesNothing(t *testing.T) {
 		}
 		w.need, w.probability = append(w.need, need), append(w.probability, 1)
 	}
-	got := w.always(.5, w.onsets())
+	got := w.scoreConstant(.5, w.onsets())
 	if got.Recall != .5 || got.Raised != 1 || got.FalsePerWeek != 0 || math.Abs(float64(got.HourlyFalsePerWeek)*600/(7*day)-8) > 1e-9 {
 		t.Errorf("%+v: want the second of two announced, and eight of ten hours false", got)
 	}
 }
 
 func TestKnowingTheLevel(t *testing.T) {
-	w := &watch{pool: capacity.Pool{Warmup: capacity.NewWarmup(5*time.Minute, 5*time.Minute)}, cfg: alerting.DefaultConfig(), replicas: 2, from: DefaultStart}
+	w := &fixedPool{pool: capacity.Pool{Warmup: capacity.NewWarmup(5*time.Minute, 5*time.Minute)}, cfg: alerting.DefaultConfig(), replicas: 2, from: DefaultStart}
 	for m := range 2000 {
 		need := 1 + .02*float64(m%2)
 		switch {

@@ -29,7 +29,7 @@ type Cluster struct {
 
 	replicas []*replica // pending to draining, in order of start
 	started  uint64     // replicas started after the initial ones
-	orders   orders
+	orders   replicaOrders
 	admitted uint64
 
 	arrivals  []Arrival // submitted, in the future
@@ -72,7 +72,7 @@ func NewCluster(cfg ClusterConfig, seed uint64) *Cluster {
 	if cfg.Start.IsZero() {
 		cfg.Start = DefaultStart
 	}
-	c := &Cluster{cfg: cfg, seed: seed, orders: orders{target: cfg.Initial, warmup: cfg.Warmup.P90}, tick: 1}
+	c := &Cluster{cfg: cfg, seed: seed, orders: replicaOrders{target: cfg.Initial, warmup: cfg.Warmup.P90}, tick: 1}
 	c.minute.KVUse = math.NaN()
 	for range cfg.Initial {
 		c.replicas = append(c.replicas, c.newReplica(ingest.ReplicaReady))
@@ -104,7 +104,7 @@ func (c *Cluster) Advance(until time.Time) {
 // next returns the earliest event. At equal times replicas come first, so that they free capacity, and the second comes
 // last. O(replicas).
 func (c *Cluster) next() (at float64, do func()) {
-	at, do = c.tick, c.second
+	at, do = c.tick, c.endSecond
 	earlier := func(t float64, what func()) {
 		if t <= at {
 			at, do = t, what
@@ -141,8 +141,8 @@ func pop[T any](queue *[]T) T {
 	return x
 }
 
-// second updates the rates of all replicas, and closes the minute at its end.
-func (c *Cluster) second() {
+// endSecond updates the rates of all replicas, and closes the minute at its end.
+func (c *Cluster) endSecond() {
 	c.tick++
 	for _, r := range c.replicas {
 		if r.serving() {
@@ -190,14 +190,14 @@ func (c *Cluster) tooLong(q *call) bool {
 	return q.PromptTokens+q.OutputTokens > c.cfg.KVCapacityTokens
 }
 
-// waited records the waiting time of an attempt.
-func (c *Cluster) waited(q *call) {
+// noteWait records the waiting time of an attempt.
+func (c *Cluster) noteWait(q *call) {
 	c.slow = c.slow || c.now-q.arrived > c.cfg.SLO.TTFT.Seconds()
 }
 
 // reject ends an attempt and schedules the next.
 func (c *Cluster) reject(q *call) {
-	c.waited(q)
+	c.noteWait(q)
 	c.metrics.Rejected++
 	c.report(q, ingest.PhaseRejected)
 	c.scheduleRetry(q)
@@ -224,7 +224,7 @@ func (c *Cluster) cancelOldest() {
 	r, same := q.replica, func(other *call) bool { return other == q }
 	switch {
 	case r != nil:
-		r.drop(q, c.now)
+		r.cancel(q, c.now)
 	case math.IsNaN(q.started):
 		c.queue = slices.DeleteFunc(c.queue, same)
 	default:
@@ -263,12 +263,12 @@ func (c *Cluster) admit() {
 			c.preempted = c.preempted[:last]
 		} else {
 			pop(&c.queue)
-			c.waited(q)
+			c.noteWait(q)
 			q.started = c.now
 		}
 		c.admitted++
 		q.admitted = c.admitted
-		best.take(q)
+		best.start(q)
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// instant absorbs rounding of the clock: events within it are due now, s. A float64 holds a decade of seconds to that
+// tolerance absorbs rounding of the clock: events within it are due now, s. A float64 holds a decade of seconds to that
 // precision.
-const instant = 1e-7
+const tolerance = 1e-7
 
 // replica is one replica of a cluster. Its counters are valid at time at.
 type replica struct {
@@ -138,8 +138,8 @@ func (r *replica) untilFull() float64 {
 	return max(0, r.free()) * r.itl / float64(n)
 }
 
-// take starts q. It computes the prompt and the output from before a preemption, except for the cached part.
-func (r *replica) take(q *call) {
+// start starts q. It computes the prompt and the output from before a preemption, except for the cached part.
+func (r *replica) start(q *call) {
 	q.kv, q.replica = q.held(), r
 	r.kv += q.kv
 	r.queries += q.PromptTokens
@@ -151,7 +151,7 @@ func (r *replica) take(q *call) {
 
 // endPrefills starts decoding the prompts that are complete, with their first token.
 func (r *replica) endPrefills(c *Cluster) {
-	for r.untilPrompt() < instant {
+	for r.untilPrompt() < tolerance {
 		q := r.prefilling.remove(0)
 		if math.IsNaN(q.token) {
 			q.token = c.now
@@ -167,7 +167,7 @@ func (r *replica) endPrefills(c *Cluster) {
 
 // endOutputs finishes the sequences that have all their tokens.
 func (r *replica) endOutputs(c *Cluster) {
-	for r.untilOutput() < instant {
+	for r.untilOutput() < tolerance {
 		q := r.decoding.remove(0)
 		r.release(q.kv + q.mark - q.from)
 		c.finish(q)
@@ -176,7 +176,7 @@ func (r *replica) endOutputs(c *Cluster) {
 
 // preempt frees a full cache: it stops the newest sequences until the rest can continue.
 func (r *replica) preempt(c *Cluster) {
-	for r.untilFull() < instant {
+	for r.untilFull() < tolerance {
 		set, at := &r.decoding, -1
 		var newest uint64
 		for _, s := range []*heap[*call]{&r.prefilling, &r.decoding} {
@@ -206,8 +206,8 @@ func (r *replica) stop(set *heap[*call], i int) *call {
 	return q
 }
 
-// drop removes q at time t.
-func (r *replica) drop(q *call, t float64) {
+// cancel removes q at time t.
+func (r *replica) cancel(q *call, t float64) {
 	r.sync(t)
 	for _, set := range []*heap[*call]{&r.prefilling, &r.decoding} {
 		if i := slices.Index(*set, q); i >= 0 {

@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// stationConfig is a cluster that is a plain queueing station: c servers, each serving one request at a time at 1 ms per token.
+// stationConfig is a cluster that is a plain queueing station: c servers, each serving one request at a time at 1 ms
+// per token.
 func stationConfig(servers int) ClusterConfig {
 	cfg := DefaultClusterConfig()
 	cfg.Initial, cfg.Min, cfg.Max = servers, servers, servers

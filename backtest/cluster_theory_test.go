@@ -24,8 +24,8 @@ func poissonArrivals(c *Cluster, rate, until float64, output func() int64, each 
 }
 
 // With slots for everyone the number in service is M/G/∞: Poisson, with mean and variance λ·E(S) whatever the law of S
-// (here one in ten takes eleven times as long as the others). The sequences of a minute's end are as good as independent
-// when a minute is several services long.
+// (here one in ten takes eleven times as long as the others). The sequences of a minute's end are as good as
+// independent when a minute is several services long.
 func TestClusterOccupancyIsPoisson(t *testing.T) {
 	cfg := stationConfig(1)
 	cfg.MaxNumSeqs = 1 << 20

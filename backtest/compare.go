@@ -31,8 +31,8 @@ func (a *Account) SaturatedShare() float64 {
 	return value.Share(float64(a.Saturated), float64(a.Minutes))
 }
 
-// orders are the desired replicas, and how often their number changed.
-type orders struct {
+// replicaOrders are the desired replicas, and how often their number changed.
+type replicaOrders struct {
 	target            int
 	orderedAt         []time.Time   // order times of the newest replicas, ascending
 	warmup            time.Duration // a removal within it reverses the order
@@ -40,7 +40,7 @@ type orders struct {
 }
 
 // set asks for n replicas; it removes the newest.
-func (o *orders) set(n int, now time.Time) {
+func (o *replicaOrders) set(n int, now time.Time) {
 	if n == o.target {
 		return
 	}
@@ -191,11 +191,11 @@ func (f *field) compare(target float64) Comparison {
 	best, oracle, own := math.Inf(1), math.Inf(1), math.Inf(1)
 	var curves []curve
 	for i, spec := range f.specs {
-		chosen := tune(f.outcomes[i], target)
+		chosen := bestKnobs(f.outcomes[i], target)
 		scored := newCurve(points(chosen, func(o *outcome) *Account { return &o.scored }))
 		curves = append(curves, scored)
 		hours := scored.hoursAt(target)
-		carried := carry(chosen, target)
+		carried := bestTuned(chosen, target)
 		c.Costs = append(c.Costs, Cost{
 			Policy: spec.Name, GPUHours: Number(hours), Tuned: spec.knob(carried.set),
 			Carried: Number(carried.scored.SaturatedShare()), CarriedCost: Number(carried.scored.GPUHours),
@@ -224,12 +224,12 @@ func (f *field) compare(target float64) Comparison {
 	return c
 }
 
-// tune returns the outcomes over the first knob, with the other knobs at least cost for the target in the tuning part.
-// If none reaches the target, it takes the nearest.
-func tune(all []outcome, target float64) []outcome {
+// bestKnobs returns the outcomes over the first knob, with the other knobs at least cost for the target in the tuning
+// part. If none reaches the target, it takes the nearest.
+func bestKnobs(all []outcome, target float64) []outcome {
 	var best []outcome
 	least := [2]float64{math.Inf(1), math.Inf(1)}
-	for _, group := range groups(all) {
+	for _, group := range byFirstKnob(all) {
 		c := newCurve(points(group, func(o *outcome) *Account { return &o.tuning }))
 		rank := [2]float64{c.hoursAt(target), c[0].saturated}
 		if best == nil || slices.Compare(rank[:], least[:]) < 0 {
@@ -239,8 +239,8 @@ func tune(all []outcome, target float64) []outcome {
 	return best
 }
 
-// groups groups outcomes that differ only in the first knob.
-func groups(all []outcome) (gs [][]outcome) {
+// byFirstKnob groups outcomes that differ only in the first knob.
+func byFirstKnob(all []outcome) (gs [][]outcome) {
 next:
 	for _, o := range all {
 		for i := range gs {
@@ -254,9 +254,9 @@ next:
 	return gs
 }
 
-// carry returns the outcome of the cheapest setting within the target in the tuning part, or else of the least
+// bestTuned returns the outcome of the cheapest setting within the target in the tuning part, or else of the least
 // saturated one.
-func carry(group []outcome, target float64) *outcome {
+func bestTuned(group []outcome, target float64) *outcome {
 	best := &group[0]
 	rank := func(o *outcome) [2]float64 {
 		s := o.tuning.SaturatedShare()

@@ -36,7 +36,7 @@ type FluidPool struct {
 	warmed  []time.Duration
 	changed []ingest.Replica // reports of changes since the last reports
 	started uint64
-	orders  orders
+	orders  replicaOrders
 
 	backlog float64               // waiting replica-minutes
 	retries [fluidRetries]float64 // replica-minutes to retry in the next minute, by number of attempts
@@ -54,7 +54,7 @@ type warming struct {
 
 // NewFluidPool creates a pool at a minute boundary, with its initial replicas ready.
 func NewFluidPool(pool capacity.Pool, start time.Time, seed uint64) *FluidPool {
-	p := &FluidPool{pool: pool, each: unknownLoad, seed: seed, now: start, orders: orders{target: pool.Replicas.Initial, warmup: pool.Warmup.Quantile(.9)}, load: unknownLoad}
+	p := &FluidPool{pool: pool, each: unknownLoad, seed: seed, now: start, orders: replicaOrders{target: pool.Replicas.Initial, warmup: pool.Warmup.Quantile(.9)}, load: unknownLoad}
 	p.p50, p.p90 = pool.Warmup.Quantile(.5).Seconds(), pool.Warmup.Quantile(.9).Seconds()
 	for i, d := range loadDimensions {
 		if safe, ok := pool.PerReplica(d, 0); ok {

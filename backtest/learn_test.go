@@ -15,8 +15,8 @@ import (
 )
 
 // learnedOf runs hours of rising and falling traffic through a simulated pool, and gives what the pipeline took its
-// replicas to serve at the end, and the tokens that a running sequence held on average. stated is the pool's configuration;
-// with restart it is saved and restored when too little is left to learn all anew.
+// replicas to serve at the end, and the tokens that a running sequence held on average. stated is the pool's
+// configuration; with restart it is saved and restored when too little is left to learn all anew.
 func learnedOf(t *testing.T, cfg ClusterConfig, stated capacity.Config, restart bool) (pipeline.PoolService, float64) {
 	t.Helper()
 	pool, err := capacity.New(stated, nil)
@@ -59,9 +59,9 @@ func learnedOf(t *testing.T, cfg ClusterConfig, stated capacity.Config, restart 
 	return last, held / running
 }
 
-// TestLearnsTheSimulatedPool: from the telemetry of a pool alone, what it serves at its objective comes within 10 % of what its
-// laws say, in prefill and decode, whether the cache or the latency binds, a restart or not. With twice as much stated, the pipeline
-// believes what it sees and says so.
+// TestLearnsTheSimulatedPool: from the telemetry of a pool alone, what it serves at its objective comes within 10 % of
+// what its laws say, in prefill and decode, whether the cache or the latency binds, a restart or not. With twice as
+// much stated, the pipeline believes what it sees and says so.
 func TestLearnsTheSimulatedPool(t *testing.T) {
 	for _, x := range []struct {
 		binds       string

@@ -194,8 +194,8 @@ func scoreNowcasts(outcomes []nowcastOutcome, recordSize float64) (s nowcastScor
 }
 
 // The newest minute lacks what is still running. Its nowcast is right on average, and its interval holds nine times in
-// ten, for traffic and services that it knows nothing of: the first hours are not scored, all that is learned comes from
-// the telemetry itself, and nothing is fitted to any of these.
+// ten, for traffic and services that it knows nothing of: the first hours are not scored, all that is learned comes
+// from the telemetry itself, and nothing is fitted to any of these.
 func TestNowcast(t *testing.T) {
 	quick := serviceModel{Wait: 300 * time.Millisecond, PrefillPS: 8000, ITL: 30 * time.Millisecond}
 	slow := serviceModel{Wait: time.Second, PrefillPS: 8000, ITL: 60 * time.Millisecond}
@@ -266,8 +266,8 @@ func TestNowcastOfRareClasses(t *testing.T) {
 	}
 }
 
-// When everything suddenly takes twice as long, nowcasts are too low at first, by no more than counts are, and say so by
-// wider intervals; a busy class has followed within the hour.
+// When everything suddenly takes twice as long, nowcasts are too low at first, by no more than counts are, and say so
+// by wider intervals; a busy class has followed within the hour.
 func TestNowcastFollowsTheService(t *testing.T) {
 	at := DefaultStart.Add(12 * time.Hour)
 	m := serviceModel{Wait: time.Second, PrefillPS: 8000, ITL: 40 * time.Millisecond, Slower: at}

@@ -77,8 +77,8 @@ func fromMeans(rs []ingest.Request, start time.Time, minutes int) []float64 {
 	return out
 }
 
-// foldedKV is the KV occupancy of each minute as the windows have it, of records that come in the given order: each when
-// due says. Besides it gives the token-seconds that came too late.
+// foldedKV is the KV occupancy of each minute as the windows have it, of records that come in the given order: each
+// when due says. Besides it gives the token-seconds that came too late.
 func foldedKV(t *testing.T, rs []ingest.Request, start time.Time, minutes int, revise time.Duration, due func(r *ingest.Request) time.Time) (kv []float64, late float64) {
 	t.Helper()
 	order := make([]int, len(rs))

@@ -25,12 +25,13 @@ const (
 	clearlyAhead    = 1.03
 )
 
-// peerLosses is where losses of other forecasters at more than the drawn origins are kept, of those that take seconds for
-// each; -peers scores what it finds in forewarm/everywhere/SERIES.
+// peerLosses is where losses of other forecasters at more than the drawn origins are kept, of those that take seconds
+// for each; -peers scores what it finds in forewarm/everywhere/SERIES.
 const peerLosses = "testdata/peers_everywhere.csv"
 
 // cheapPeer is one of the other forecasters that cost so little that it can be asked at every origin: a point, from the
-// minutes that are known, and the quantiles of its own errors around it; or, without one, those of the last hour's minutes.
+// minutes that are known, and the quantiles of its own errors around it; or, without one, those of the last hour's
+// minutes.
 type cheapPeer struct {
 	name  string
 	least int // minutes that it takes
@@ -211,8 +212,9 @@ func (s *peerSeries) third(o int) int {
 	return 1
 }
 
-// everywhere writes, for each series on which another forecaster does clearly better at the drawn origins, whether that is
-// so at others, as far as it can be asked there or its losses are kept; then what the quantiles of the window maximum cover.
+// everywhere writes, for each series on which another forecaster does clearly better at the drawn origins, whether that
+// is so at others, as far as it can be asked there or its losses are kept; then what the quantiles of the window
+// maximum cover.
 func everywhere(b *strings.Builder, all []*peerSeries, of map[string]map[string]figure, kept map[[2]string][]lossAt) {
 	var rows []string
 	for _, s := range all {

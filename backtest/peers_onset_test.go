@@ -18,8 +18,8 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// alarmScores are what else an onset alarm could go by, of the minutes y of which o are known: simple rules, then two that
-// know the future, by which to judge what is to be had at all. Larger says that an onset is more likely.
+// alarmScores are what else an onset alarm could go by, of the minutes y of which o are known: simple rules, then two
+// that know the future, by which to judge what is to be had at all. Larger says that an onset is more likely.
 var alarmScores = []struct {
 	name string
 	of   func(y []float64, o int) float64
@@ -48,8 +48,8 @@ func ahead(y []float64, o int) []float64 {
 	return y[o+forecaster.WindowFrom-1 : o+forecaster.WindowTo]
 }
 
-// alarm judges P(the window maximum exceeds capacity) as an onset alarm, beside alarmScores: capacity is the 90th percentile
-// of sixteen-minute maxima in the first two thirds, and origins that are above it already do not count.
+// alarm judges P(the window maximum exceeds capacity) as an onset alarm, beside alarmScores: capacity is the 90th
+// percentile of sixteen-minute maxima in the first two thirds, and origins that are above it already do not count.
 type alarm struct {
 	capacity float64
 	origin   []int
@@ -148,8 +148,8 @@ func judgeAlarm(event []bool, scores []float64) (w alarmWorth) {
 	return w
 }
 
-// alarmPeer is the one other forecaster whose onset alarms are compared: it streams, and the rest would be fitted anew at
-// thousands of origins.
+// alarmPeer is the one other forecaster whose onset alarms are compared: it streams, and the rest would be fitted anew
+// at thousands of origins.
 const alarmPeer = "gostack"
 
 // alarmFigures is where the worth of its alarms is kept.
@@ -161,8 +161,8 @@ type peerAlarm struct {
 	alarmWorth
 }
 
-// peer scores the other forecaster's quantiles of the window maximum at the origins of a, having it forecast them if they
-// lack; ok is false when there are none.
+// peer scores the other forecaster's quantiles of the window maximum at the origins of a, having it forecast them if
+// they lack; ok is false when there are none.
 func (a *alarm) peer(t *testing.T, s *peerSeries) (worth peerAlarm, ok bool) {
 	base := filepath.Join(*peerDir, "forewarm", s.name())
 	origins, out := base+".onsets", filepath.Join(filepath.Dir(base), "out", s.name()+"."+alarmPeer+".onsets.csv")
@@ -201,7 +201,8 @@ func (a *alarm) peer(t *testing.T, s *peerSeries) (worth peerAlarm, ok bool) {
 	return worth, true
 }
 
-// readExceeded reads the probabilities, by origin, that the window maximum exceeds capacity, from a file as scoreFile takes it.
+// readExceeded reads the probabilities, by origin, that the window maximum exceeds capacity, from a file as scoreFile
+// takes it.
 func readExceeded(path string, capacity float64) (map[int]float64, error) {
 	file, err := readPeer(path)
 	if err != nil {
@@ -214,8 +215,8 @@ func readExceeded(path string, capacity float64) (map[int]float64, error) {
 	return out, nil
 }
 
-// exceeded is the probability that quantiles at the scored levels give to more than capacity: the levels are linear in between
-// and from zero on, and an exponential beyond.
+// exceeded is the probability that quantiles at the scored levels give to more than capacity: the levels are linear in
+// between and from zero on, and an exponential beyond.
 func exceeded(q *[len(forecaster.ScoredLevels)]float64, capacity float64) float64 {
 	const n = len(forecaster.ScoredLevels)
 	level := func(i int) float64 { return forecaster.Levels[forecaster.ScoredLevels[i]] }
@@ -355,7 +356,8 @@ func TestOnsetAlarms(t *testing.T) {
 	}
 }
 
-// TestPeerAlarms: a forecaster that knows the window finds all onsets, and what its alarms were worth is read as it was written.
+// TestPeerAlarms: a forecaster that knows the window finds all onsets, and what its alarms were worth is read as it was
+// written.
 func TestPeerAlarms(t *testing.T) {
 	a := &alarm{capacity: 10}
 	rows := "origin,h,q50,q80,q90,q95,q99\n"

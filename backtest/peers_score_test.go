@@ -59,8 +59,8 @@ func losses(y float64, q *[len(forecaster.ScoredLevels)]float64) (sum float64) {
 	return sum
 }
 
-// reference is the last value with the empirical quantiles of its own errors of the last two days, leads pooled ±2; of the
-// window maximum those of the maximum less the last value.
+// reference is the last value with the empirical quantiles of its own errors of the last two days, leads pooled ±2; of
+// the window maximum those of the maximum less the last value.
 func (s *peerSeries) reference(o int) (q quantiles) {
 	const days = 2880
 	i := o - 1
@@ -153,8 +153,8 @@ func readRows(path string) ([][]string, error) {
 	return csv.NewReader(file).ReadAll()
 }
 
-// readPeer reads a peer's file: origin (the row known last), h, q50, q80, q90, q95, q99 of sums per minute. Minute 31 is the
-// window maximum, of those that have one; of others it is the largest of their quantiles.
+// readPeer reads a peer's file: origin (the row known last), h, q50, q80, q90, q95, q99 of sums per minute. Minute 31
+// is the window maximum, of those that have one; of others it is the largest of their quantiles.
 func readPeer(path string) (*peerFile, error) {
 	rows, err := readRows(path)
 	if err != nil {

@@ -21,8 +21,8 @@ history; gostack is the prototype that Forewarm's models began as. With so few o
 Made by ` + "`make bench-accuracy TRACES=… [PEERS=…]`" + `; the others' figures are kept in ` + "`backtest/testdata/peers.csv`" + `.
 `
 
-// comparison writes the section: one row a forecaster, then one a series, what rules hold, where Forewarm loses, and the
-// onset alarms. kept are losses of others at more origins.
+// comparison writes the section: one row a forecaster, then one a series, what rules hold, where Forewarm loses, and
+// the onset alarms. kept are losses of others at more origins.
 func comparison(all []*peerSeries, fs figures, kept map[[2]string][]lossAt, onsets []onset, alarms map[string]peerAlarm) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, comparisonHead, peerOrigins)
@@ -100,7 +100,8 @@ func ranked(all []*peerSeries, of map[string]map[string]figure) []versus {
 	return out
 }
 
-// leastRatio is what lesser ratios are taken for in geometric means: a series that fell silent would rule them otherwise.
+// leastRatio is what lesser ratios are taken for in geometric means: a series that fell silent would rule them
+// otherwise.
 const leastRatio = 0.1
 
 func forecasters(b *strings.Builder, series int, peers []versus) {
@@ -119,8 +120,8 @@ func forecasters(b *strings.Builder, series int, peers []versus) {
 	}
 }
 
-// rules say what Forewarm claims, and whether it holds: better than every other in geometric mean by at least a share, and
-// hardly behind the best of them on any series.
+// rules say what Forewarm claims, and whether it holds: better than every other in geometric mean by at least a share,
+// and hardly behind the best of them on any series.
 func rules(b *strings.Builder, all []*peerSeries, of map[string]map[string]figure, peers []versus) {
 	const better, behind = 0.05, 0.03
 	var short []string

@@ -94,7 +94,8 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// replaceSection puts a section, which begins with its heading, in place of the one with the same heading, or at the end.
+// replaceSection puts a section, which begins with its heading, in place of the one with the same heading, or at the
+// end.
 func replaceSection(path, section string) error {
 	old, err := os.ReadFile(path)
 	if err != nil {

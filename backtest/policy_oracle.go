@@ -17,7 +17,7 @@ type Future struct {
 
 // oracle follows the cheapest plan for a price of a saturated minute, in replica-minutes; the price is its knob. It
 // knows the demand and each replica's warm-up, and also waits for the warm-up. So its curve of cost against saturation
-// is the convex lower bound of all policies' curves, except for losses in execution (see schedule).
+// is the convex lower bound of all policies' curves, except for losses in execution (see orderTimes).
 type oracle struct {
 	start   time.Time
 	desired []int
@@ -30,7 +30,7 @@ func newOracle(s Scene, set Setting) Policy {
 	for k := 1; k <= typical; k++ {
 		lag += float64(f.Lag(k)) / typical
 	}
-	return &oracle{start: f.Start, desired: schedule(f, cheapest(f, lag, set[0]), int(set[1]))}
+	return &oracle{start: f.Start, desired: orderTimes(f, cheapestPlan(f, lag, set[0]), int(set[1]))}
 }
 
 func (p *oracle) Desired(o Observation) int {
@@ -49,20 +49,20 @@ var backlogs = [...]float64{0, .1, .2, .4, .7, 1, 1.5, 2, 3, 4.5, 7, 10, 20, 50,
 // parts, each with some minutes of the next as look-ahead.
 const maxStates = 8 << 20
 
-// spare is the number of replicas above the peak that a plan may use for a backlog.
-const spare = 2
+// spareReplicas is the number of replicas above the peak that a plan may use for a backlog.
+const spareReplicas = 2
 
-// cheapest returns the cheapest number of ready replicas per minute. A replica costs 1 per minute, also for lag minutes
-// before it is ready, and a saturated minute costs violation. It is dynamic programming over ready replicas and
-// backlog. It is exact for the fluid pool, except for the grid of backlogs, the mean lag, and retries.
-// O(minutes · peak · backlogs).
-func cheapest(f *Future, lag, violation float64) []int {
+// cheapestPlan returns the cheapest number of ready replicas per minute. A replica costs 1 per minute, also for lag
+// minutes before it is ready, and a saturated minute costs violation. It is dynamic programming over ready replicas and
+// backlog. It is exact for the fluid pool, except for the grid of backlogs, the mean lag, and retries. O(minutes · peak
+// · backlogs).
+func cheapestPlan(f *Future, lag, violation float64) []int {
 	peak := 0.0
 	for _, n := range f.Need {
 		peak = max(peak, n)
 	}
 	p := planner{min: f.Min, lag: lag, violation: violation}
-	p.rows = max(min(f.Max, int(math.Ceil(peak))+spare)-f.Min+1, 1)
+	p.rows = max(min(f.Max, int(math.Ceil(peak))+spareReplicas)-f.Min+1, 1)
 	p.begin(f.Initial)
 	piece := max(maxStates/len(p.cost), 2*longestLag)
 	var plan []int
@@ -193,11 +193,11 @@ func (p *planner) serve(need float64, from []uint32) {
 	p.cost, p.next = p.next, p.cost
 }
 
-// schedule returns the replicas to ask for at the start of each minute, so that those of plan are ready. Each replica
+// orderTimes returns the replicas to ask for at the start of each minute, so that those of plan are ready. Each replica
 // is ordered by its own warm-up before its first minute, in order of numbers. A replica stays if it would have to be
 // ordered again before its removal, even if others more are ordered first. No replica is removed while one warms
 // up, because a pool removes the warming ones first.
-func schedule(f *Future, plan []int, others int) []int {
+func orderTimes(f *Future, plan []int, others int) []int {
 	desired := make([]int, len(plan))
 	have, started := f.Initial, 0
 	warm := 0 // minute in which all started replicas are ready

@@ -44,7 +44,8 @@ func fluidRun(t *testing.T, need []float64, seed uint64, make func(Scene) Policy
 	return p.Account()
 }
 
-// No policy, whatever its setting, costs less than the oracle at the same saturation, nor saturates less at the same cost.
+// No policy, whatever its setting, costs less than the oracle at the same saturation, nor saturates less at the same
+// cost.
 func TestNoPolicyBeatsTheOracle(t *testing.T) {
 	const settings = 6 // one of so many is tried, others with each seed
 	for seed := range uint64(2) {
@@ -86,19 +87,19 @@ func specOf(t *testing.T, name string) *PolicySpec {
 	return nil
 }
 
-// With a constant lag and no price limit the cheapest plan can be computed by hand: three replicas for the need of three, the
-// third given up between needs that lie further apart than its warm-up, and kept where they do not.
+// With a constant lag and no price limit the cheapest plan can be computed by hand: three replicas for the need of
+// three, the third given up between needs that lie further apart than its warm-up, and kept where they do not.
 func TestCheapestPlan(t *testing.T) {
 	f := &Future{Max: 9, Initial: 2, Need: []float64{2, 2, 3, 2, 2, 3, 2, 2, 2, 2, 2, 2, 3, 2}}
 	want := []int{2, 2, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 3, 2}
-	for i, got := range cheapest(f, 5, 1e6) {
+	for i, got := range cheapestPlan(f, 5, 1e6) {
 		if got != want[i] {
-			t.Fatalf("%v, want %v", cheapest(f, 5, 1e6), want)
+			t.Fatalf("%v, want %v", cheapestPlan(f, 5, 1e6), want)
 		}
 	}
 	// A minute of saturation costs 4: less than six to warm up a third replica and use it, and two work off what is left.
 	f.Min, f.Need = 2, []float64{2, 2, 2.05, 1.5, 2, 2, 2.05, 1.5}
-	for i, got := range cheapest(f, 5, 4) {
+	for i, got := range cheapestPlan(f, 5, 4) {
 		if got != 2 {
 			t.Errorf("minute %d: %d replicas, though being short is cheaper", i, got)
 		}
@@ -110,7 +111,7 @@ func TestOracleCarriesItsPlanOut(t *testing.T) {
 	need := bumpyDemand(9)
 	var f *Future
 	a := fluidRun(t, need, 9, func(s Scene) Policy { f = s.Future; return newOracle(s, Setting{1e6, 3}) })
-	plan := cheapest(f, 7.4, 1e6)
+	plan := cheapestPlan(f, 7.4, 1e6)
 	hours, have := 0., f.Initial
 	for _, n := range plan {
 		hours += float64(n+max(0, n-have)*7) / 60

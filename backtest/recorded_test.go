@@ -9,8 +9,8 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// A recorded pool of two classes is run with the demand and the replicas that it had. Minutes of which nothing is known are no
-// traffic of zero, and its replicas carry what they were seen to carry.
+// A recorded pool of two classes is run with the demand and the replicas that it had. Minutes of which nothing is known
+// are no traffic of zero, and its replicas carry what they were seen to carry.
 func TestRecorded(t *testing.T) {
 	const minutes, gapFrom, gapTo = 6 * 60, 200, 230
 	nan := math.NaN()

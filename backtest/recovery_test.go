@@ -12,7 +12,8 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// surge is Poisson traffic of three classes that comes at its usual rate, then, between two times, at several times that.
+// surge is Poisson traffic of three classes that comes at its usual rate, then, between two times, at several times
+// that.
 type surge struct {
 	from, to, end time.Duration
 	factor        float64

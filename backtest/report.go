@@ -77,7 +77,7 @@ func (r *runner) writeReport(path string, s *Summary) error {
 	if r.cfg.Recorded != nil {
 		p.Title = "pool " + r.cfg.Options.Pool
 	}
-	shown := r.shown(s)
+	shown := r.shownContenders(s)
 	for _, c := range shown {
 		p.Shown = append(p.Shown, c.row())
 	}
@@ -117,8 +117,8 @@ func (r *runner) sizingText() string {
 	return fmt.Sprintf("the busiest minute needs %d replicas, %s", r.cfg.PeakReplicas, warmup)
 }
 
-// shown returns one contender per policy: the setting tuned for the first target, or the default.
-func (r *runner) shown(s *Summary) (all []*contender) {
+// shownContenders returns one contender per policy: the setting tuned for the first target, or the default.
+func (r *runner) shownContenders(s *Summary) (all []*contender) {
 	tuned := map[string]string{}
 	if len(s.Comparisons) > 0 {
 		for _, c := range s.Comparisons[0].Costs {
@@ -140,9 +140,9 @@ func (r *runner) shown(s *Summary) (all []*contender) {
 	return all
 }
 
-// plot draws the pool's demand and forecasts in one dimension. Each minute shows the newest forecast made at least
-// plotLead minutes before, when a replica could still warm up.
-type plot struct {
+// forecastPlot draws the pool's demand and forecasts in one dimension. Each minute shows the newest forecast made at
+// least plotLead minutes before, when a replica could still warm up.
+type forecastPlot struct {
 	dimension string
 	from      time.Time
 	fan       []fanPoint // ascending
@@ -156,19 +156,19 @@ type fanPoint struct {
 // plotLead is the shortest lead of a plotted forecast.
 const plotLead = 15
 
-// newPlot selects the first dimension of the trace.
-func newPlot(demand *Demand, from time.Time) (*plot, error) {
+// newPlot plots the first dimension of the trace.
+func newPlot(demand *Demand, from time.Time) (*forecastPlot, error) {
 	peak := demand.Peak()
 	for _, d := range []string{features.DimPrefill, features.DimDecode, features.DimRequests, features.DimKV} {
 		if peak.Of(d) > 0 {
-			return &plot{dimension: d, from: from}, nil
+			return &forecastPlot{dimension: d, from: from}, nil
 		}
 	}
 	return nil, errors.New("there is nothing to plot: the trace reports no demand")
 }
 
 // add adds the forecasts of one origin. They replace earlier forecasts of the same minutes.
-func (p *plot) add(totals []forecaster.Forecast) {
+func (p *forecastPlot) add(totals []forecaster.Forecast) {
 	for i := range totals {
 		f := &totals[i]
 		if f.Dimension != p.dimension || f.Origin.Before(p.from) {
@@ -186,7 +186,7 @@ func (p *plot) add(totals []forecaster.Forecast) {
 }
 
 // draw needs at least one forecast.
-func (p *plot) draw(demand *Demand) *draw.Chart {
+func (p *forecastPlot) draw(demand *Demand) *draw.Chart {
 	from, to := p.fan[0].at, demand.End()
 	var xs, q50, q95, minutes, outcomes []float64
 	top := 0.0
@@ -215,8 +215,8 @@ func (p *plot) draw(demand *Demand) *draw.Chart {
 	return c
 }
 
-// track is a pool's history in the scored part, in bins of whole minutes, for drawing.
-type track struct {
+// replicaTrack is a pool's history in the scored part, in bins of whole minutes, for drawing.
+type replicaTrack struct {
 	from  time.Time
 	width time.Duration
 	bins  []trackBin
@@ -228,15 +228,15 @@ type trackBin struct {
 	minutes      float64
 }
 
-// trackBins bounds the bins of a track.
+// trackBins bounds the bins of a replicaTrack.
 const trackBins = 600
 
-func newTrack(from, to time.Time) *track {
+func newTrack(from, to time.Time) *replicaTrack {
 	minutes := int(to.Sub(from) / time.Minute)
-	return &track{from: from, width: time.Duration(max(1, (minutes+trackBins-1)/trackBins)) * time.Minute}
+	return &replicaTrack{from: from, width: time.Duration(max(1, (minutes+trackBins-1)/trackBins)) * time.Minute}
 }
 
-func (t *track) minute(o Observation) {
+func (t *replicaTrack) minute(o Observation) {
 	if t == nil || !o.At.After(t.from) {
 		return
 	}
@@ -252,7 +252,7 @@ func (t *track) minute(o Observation) {
 }
 
 // draw shows demand, ready replicas, and the sum of ready and warming replicas.
-func (t *track) draw() template.HTML {
+func (t *replicaTrack) draw() template.HTML {
 	if t == nil || len(t.bins) == 0 {
 		return ""
 	}

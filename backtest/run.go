@@ -47,14 +47,14 @@ type runner struct {
 
 	until time.Time // end of the run
 
-	pipeline *pipeline.Pipeline
-	own      *contender   // follows the pipeline
-	field    []*contender // all settings in the order of policies, and own
-	now      time.Time    // end of the served time
-	sizing   *FluidPool   // never serves; computes needs and warm-ups
-	scores   *scores
-	watches  []*watch // of the pool's size, then of others
-	plot     *plot    // nil without a report
+	pipeline   *pipeline.Pipeline
+	own        *contender   // follows the pipeline
+	field      []*contender // all settings in the order of policies, and own
+	now        time.Time    // end of the served time
+	sizing     *FluidPool   // never serves; computes needs and warm-ups
+	scores     *scores
+	fixedPools []*fixedPool  // of the pool's size, then of others
+	plot       *forecastPlot // nil without a report
 
 	forecasts, decisions *table
 	trace                TraceSummary
@@ -121,7 +121,7 @@ func (r *runner) share(part float64) time.Time {
 }
 
 func (r *runner) run(ctx context.Context) error {
-	r.enter()
+	r.createPools()
 	return r.read("run", func(next nextBatch, timed bool) error {
 		r.pipeline = pipeline.New(r.pipelineConfig(timed))
 		var batch ingest.Batch
@@ -162,8 +162,8 @@ func (r *runner) pipelineConfig(timed bool) pipeline.Config {
 func (r *runner) serve(t time.Time) {
 	for ; r.now.Before(t); r.now = r.now.Add(features.Minute) {
 		load := r.demand.At(r.now)
-		for _, w := range r.watches {
-			w.serve(r.now, r.sizing.Need(load))
+		for _, w := range r.fixedPools {
+			w.addNeed(r.now, r.sizing.Need(load))
 		}
 		write := (r.now.Unix()+60)%int64(r.cfg.Decide/time.Second) == 0
 		for _, c := range r.field {
@@ -206,8 +206,8 @@ func (r *runner) emit(out *pipeline.Output) {
 	}
 	for i := range out.Forecasts {
 		load, calibrator := out.Forecasts[i].Load(), r.pipeline.Calibrator(out.Forecasts[i].Pool)
-		for _, w := range r.watches {
-			w.project(out.Tick, load, r.demand)
+		for _, w := range r.fixedPools {
+			w.addForecast(out.Tick, load, r.demand)
 		}
 		for _, c := range r.field {
 			if c.other != nil {

@@ -48,8 +48,8 @@ type RunConfig struct {
 	Forecasts, Decisions, Summary string
 	Report                        string // a page with charts
 
-	// watchShares are the shares of quarter hours for further watched pools.
-	watchShares []float64
+	// fixedPoolShares are the shares of quarter hours for further pools of fixed size.
+	fixedPoolShares []float64
 
 	// Progress, if set, is called repeatedly on Run's goroutine.
 	Progress func(Progress)

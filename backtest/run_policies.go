@@ -11,13 +11,13 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// enter creates the pools of the run: of the pipeline, of Forewarm with other settings, and of rivals.
-func (r *runner) enter() {
+// createPools creates the pools of the run: of the pipeline, of Forewarm with other settings, and of rivals.
+func (r *runner) createPools() {
 	r.now = r.demand.Start
 	r.sizing = NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
 	scene := r.scene(r.sizing)
-	for _, part := range append([]float64{watchShare}, r.cfg.watchShares...) {
-		r.watches = append(r.watches, newWatch(r.pool, r.cfg.Decision, scene.Future.Need[:r.minutes(r.scores.from)], part, r.scores.from))
+	for _, part := range append([]float64{fixedPoolShare}, r.cfg.fixedPoolShares...) {
+		r.fixedPools = append(r.fixedPools, newFixedPool(r.pool, r.cfg.Decision, scene.Future.Need[:r.minutes(r.scores.from)], part, r.scores.from))
 	}
 	for i := range r.policies {
 		spec := &r.policies[i]
@@ -71,7 +71,7 @@ func (r *runner) summary() Summary {
 	s := Summary{
 		Trace: r.trace, Start: r.start, Minutes: len(r.demand.Minutes), Origins: r.origins, Holes: r.holes,
 		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(),
-		Alarms: r.watches[0].alarms(),
+		Alarms: r.fixedPools[0].alarms(),
 	}
 	if r.cfg.Recorded != nil {
 		s.NotKnown = r.cfg.Recorded.notes(r.cfg.Pool == nil && r.hasReplicas())
@@ -161,8 +161,8 @@ type contender struct {
 	policy Policy   // nil for Forewarm
 	other  *variant // Forewarm with another setting than the pipeline's; otherwise nil
 
-	tuning Account // at the start of the scored part
-	track  *track  // nil without a drawing
+	tuning Account       // at the start of the scored part
+	track  *replicaTrack // nil without a drawing
 }
 
 // step serves a minute and lets a rival decide.

@@ -357,8 +357,8 @@ func TestWideBinsAreNoted(t *testing.T) {
 	}
 }
 
-// A hole in the log is not taken for a pool that has gone quiet: nothing is scaled in, written or scored while it lasts, and
-// forecasts go on from where they were.
+// A hole in the log is not taken for a pool that has gone quiet: nothing is scaled in, written or scored while it
+// lasts, and forecasts go on from where they were.
 func TestHolesAreNoSilence(t *testing.T) {
 	const from, to, end = 49 * time.Hour, 54 * time.Hour, 55 * time.Hour
 	var b strings.Builder

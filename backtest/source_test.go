@@ -96,8 +96,8 @@ func TestScanSumsByTheMinute(t *testing.T) {
 	}
 }
 
-// A silence ten times as long as any before it is a hole in the log, in which minutes pass without a promise; one like it that
-// comes later is a habit, and what a trace does in its first days is not known to be unusual.
+// A silence ten times as long as any before it is a hole in the log, in which minutes pass without a promise; one like
+// it that comes later is a habit, and what a trace does in its first days is not known to be unusual.
 func TestSourcePromisesNothingInHoles(t *testing.T) {
 	var items listed
 	talk := func(from, to float64) { // hours

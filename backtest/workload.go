@@ -255,11 +255,11 @@ func (s *classStream) shape(a *Arrival) {
 			i = s.rng.IntN(len(live.open))
 			live.open[i] = begun
 		}
-		a.CachedTokens = blocks(begun.context) // the preamble is cached
+		a.CachedTokens = wholeBlocks(begun.context) // the preamble is cached
 	} else if s.rng.Float64() < c.Hit {
-		a.CachedTokens = blocks(live.open[i].context)
+		a.CachedTokens = wholeBlocks(live.open[i].context)
 	} else {
-		a.CachedTokens = blocks(int64(float64(c.Preamble) * live.open[i].stretch))
+		a.CachedTokens = wholeBlocks(int64(float64(c.Preamble) * live.open[i].stretch))
 	}
 	open := &live.open[i]
 	a.PromptTokens = min(c.Context, open.context+max(1, fresh))
@@ -282,7 +282,7 @@ func (s *classStream) prompt() float64 {
 	return min(float64(c.Context), c.PromptMedian*math.Exp(c.PromptSigma*s.rng.NormFloat64()))
 }
 
-func blocks(tokens int64) int64 { return tokens / cacheBlock * cacheBlock }
+func wholeBlocks(tokens int64) int64 { return tokens / cacheBlock * cacheBlock }
 
 // ClassConfig is the law of one class's traffic. The shapes are from production data in ServeGen (arXiv 2505.09999,
 // NSDI'26): bursts with Gamma or Weibull gaps; prompt lengths with a lognormal body and a Pareto tail; exponential

@@ -141,7 +141,7 @@ func TestLimits(t *testing.T) {
 		{func(c *capacity.Config) { c.Replicas.Max = 11 }, capacity.KV, "replicas.max"},
 		{nil, capacity.KV, ""},
 	} {
-		s := sheet(t, Input{Pool: launchPool(t, tt.change), Traffic: launchTraffic(), Launch: with(func(c *Change) { c.Rate = 3.5 }), Ramp: time.Hour})
+		s := sheet(t, Input{Pool: launchPool(t, tt.change), Traffic: launchTraffic(), Launch: changed(func(c *Change) { c.Rate = 3.5 }), Ramp: time.Hour})
 		if o := s.outcome(t, "launch"); o.First != tt.first || o.Blocked != tt.blocked {
 			t.Errorf("first out is %s, blocked by %q; want %s, %q", o.First, o.Blocked, tt.first, tt.blocked)
 		}
@@ -151,7 +151,7 @@ func TestLimits(t *testing.T) {
 // TestWhen: a change that comes linearly over an hour exhausts at half of it what has room for half.
 func TestWhen(t *testing.T) {
 	p := launchPool(t, func(c *capacity.Config) { c.MaxRequestsPerS = 15 }) // 150 in all, 100 used
-	in := Input{Pool: p, Traffic: launchTraffic(), Launch: with(func(c *Change) { c.Rate = 2 }), Ramp: time.Hour}
+	in := Input{Pool: p, Traffic: launchTraffic(), Launch: changed(func(c *Change) { c.Rate = 2 }), Ramp: time.Hour}
 	o := sheet(t, in).outcome(t, "launch")
 	if o.First != capacity.Requests || !near(*o.When, 1800, .01) || o.TooLate {
 		t.Errorf("%s after %g s, too late: %t; want requests after 1800", o.First, *o.When, o.TooLate)
@@ -172,7 +172,7 @@ func TestWhen(t *testing.T) {
 func TestDisaggregated(t *testing.T) {
 	p := launchPool(t, func(c *capacity.Config) { c.Disaggregated.PrefillReplicas.Max = 20 })
 	p.Prefill = 2
-	launch := with(func(c *Change) { c.CacheHit = 0 })
+	launch := changed(func(c *Change) { c.CacheHit = 0 })
 	o := sheet(t, Input{Pool: p, Traffic: launchTraffic(), Launch: launch}).outcome(t, "launch")
 	if o.First != capacity.Prefill || o.Prefill != 3 || o.Replicas >= 10 {
 		t.Errorf("%s out first; %d prefill and %d decode replicas, want 3 and fewer than 10", o.First, o.Prefill, o.Replicas)
@@ -190,7 +190,7 @@ func TestReservesOfRoles(t *testing.T) {
 			}
 		})
 		p.Prefill = 8
-		return Input{Pool: p, Traffic: launchTraffic(), Launch: with(func(c *Change) { c.CacheHit = 0 })}
+		return Input{Pool: p, Traffic: launchTraffic(), Launch: changed(func(c *Change) { c.CacheHit = 0 })}
 	}
 	without := sheet(t, in(nil))
 	plain := without.outcome(t, "launch")
@@ -253,20 +253,20 @@ func TestChange(t *testing.T) {
 				t.Fatalf("unchanged %+v is %+v", l, same)
 			}
 		}
-		double := with(func(c *Change) { c.Rate = 2 }).apply(l)
+		double := changed(func(c *Change) { c.Rate = 2 }).apply(l)
 		if !near(double.KV(5000, .02), 2*l.KV(5000, .02), 1e-6) {
 			t.Fatalf("twice the rate holds %g KV tokens, once %g", double.KV(5000, .02), l.KV(5000, .02))
 		}
-		cold := with(func(c *Change) { c.CacheHit = 0 }).apply(l)
+		cold := changed(func(c *Change) { c.CacheHit = 0 }).apply(l)
 		if cold.Cached != 0 || !near(cold.Prompt, l.Prompt, 1e-9) || cold.KV(5000, .02) < l.KV(5000, .02)*(1-1e-9) {
 			t.Fatalf("without cache hits %+v becomes %+v", l, cold)
 		}
-		long := with(func(c *Change) { c.Prompt, c.Output = 2, 3 }).apply(l)
+		long := changed(func(c *Change) { c.Prompt, c.Output = 2, 3 }).apply(l)
 		if !near(long.PromptOutput, 6*l.PromptOutput, 1e-9) || !near(long.OutputSquared, 9*l.OutputSquared, 1e-9) || !near(long.CacheHit(), l.CacheHit(), 1e-9) {
 			t.Fatalf("%+v becomes %+v", l, long)
 		}
-		if c := with(func(c *Change) { c.Rate, c.Retry = 3, .2 }); c.part(1) != c || c.part(0) != Same {
-			t.Fatalf("all of a change is %+v, none %+v", c.part(1), c.part(0))
+		if c := changed(func(c *Change) { c.Rate, c.Retry = 3, .2 }); c.partly(1) != c || c.partly(0) != Same {
+			t.Fatalf("all of a change is %+v, none %+v", c.partly(1), c.partly(0))
 		}
 	})
 }
@@ -324,7 +324,7 @@ func TestRendering(t *testing.T) {
 	in := Input{Pool: launchPool(t, func(c *capacity.Config) {
 		c.Prices = capacity.Prices{Date: "2026-01-05", Region: "eu-1"}
 		c.Reserves.Failure = 1
-	}), Traffic: launchTraffic(), Launch: with(func(c *Change) { c.Rate = 3 }), Today: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)}
+	}), Traffic: launchTraffic(), Launch: changed(func(c *Change) { c.Rate = 3 }), Today: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)}
 	in.Traffic.Notes = []string{`<script>alert("|")</script>`}
 	s := sheet(t, in)
 	var md, page, js bytes.Buffer
@@ -367,7 +367,7 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func TestTexts(t *testing.T) {
-	if got := strings.Join([]string{percent(-1098), percent(-.5), span(780), money(.0004)}, " "); got != "below −999 % −50 % 13 min 0.000400" {
+	if got := strings.Join([]string{percent(-1098), percent(-.5), durationText(780), money(.0004)}, " "); got != "below −999 % −50 % 13 min 0.000400" {
 		t.Error(got)
 	}
 }

@@ -23,7 +23,7 @@ var (
 	page string
 
 	textTemplate = texttemplate.Must(texttemplate.New("sheet").Funcs(texttemplate.FuncMap{
-		"text": markdown.Text, "amount": func(n number) string { return value.Short(float64(n)) }, "percent": percent, "money": money, "bound": boundBy, "kib": kib, "span": func(n number) string { return span(float64(n)) },
+		"text": markdown.Text, "amount": func(n number) string { return value.Short(float64(n)) }, "percent": percent, "money": money, "bound": limitText, "kib": kib, "span": func(n number) string { return durationText(float64(n)) },
 	}).Parse(text))
 	pageTemplate = template.Must(template.New("page").Parse(page))
 )
@@ -94,7 +94,7 @@ func (s *Sheet) Headline() string {
 		text += fmt.Sprintf(" That is blocked by %s.", launch.Blocked)
 	}
 	return text + fmt.Sprintf(" Now the pool has %s; at most %s are allowed (%s). A new replica needs up to %s to start. Traffic is from %s.",
-		replicas(s.Replicas, s.Prefill), replicas(s.Limit, s.PrefillLimit), s.LimitBy, span(float64(s.Lead)), s.Source)
+		replicas(s.Replicas, s.Prefill), replicas(s.Limit, s.PrefillLimit), s.LimitBy, durationText(float64(s.Lead)), s.Source)
 }
 
 func replicas(n, prefill int) string {
@@ -160,7 +160,7 @@ func (o *Outcome) WhenText() string {
 	case o.First == Budget:
 		return "once the replicas are bought"
 	case o.Share > 0 && o.When != nil && *o.When > 0:
-		text = fmt.Sprintf("after %s (at %.0f %% of the change)", span(*o.When), 100*float64(o.Share))
+		text = fmt.Sprintf("after %s (at %.0f %% of the change)", durationText(*o.When), 100*float64(o.Share))
 	case o.Share > 0:
 		text = fmt.Sprintf("at %.0f %% of the change", 100*float64(o.Share))
 	}
@@ -170,8 +170,8 @@ func (o *Outcome) WhenText() string {
 	return text
 }
 
-// boundBy is what keeps a replica from carrying more, in words.
-func boundBy(name string) string {
+// limitText is what keeps a replica from carrying more, in words.
+func limitText(name string) string {
 	switch name {
 	case capacity.Slots:
 		return "requests at once (max_num_seqs)"
@@ -246,8 +246,8 @@ func kib(bytes number) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(bytes)/1024), ".0") + " KiB"
 }
 
-// span shows a time in seconds.
-func span(seconds float64) string {
+// durationText shows a time in seconds.
+func durationText(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second)).Round(time.Second)
 	switch minutes := int(d.Round(time.Minute) / time.Minute); {
 	case d < time.Minute:

@@ -82,7 +82,8 @@ func (p *Pool) prefillRate() float64 { return p.Rates.PrefillTokensPerS }
 
 func (p *Pool) itl() float64 { return p.Rates.ITL.Seconds() }
 
-// withReserves adds reserves to n replicas of a role, and applies its minimum; 0 for a role that the pool does not have.
+// withReserves adds reserves to n replicas of a role, and applies its minimum; 0 for a role that the pool does not
+// have.
 func (p *Pool) withReserves(n int, role capacity.Role) int {
 	if role == capacity.PrefillRole && !p.Disaggregated {
 		return 0

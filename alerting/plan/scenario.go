@@ -18,8 +18,8 @@ type Scenario struct {
 	Change
 }
 
-// with is Same changed by f.
-func with(f func(*Change)) Change {
+// changed is Same changed by f.
+func changed(f func(*Change)) Change {
 	c := Same
 	f(&c)
 	return c
@@ -44,16 +44,16 @@ func (in *Input) Scenarios() []Scenario {
 		{"baseline", "as it is", Same},
 		{"launch", "the launch as stated", launch},
 		{"worst", worstTitle, worst},
-		{"silent", "requests on plan, prompts twice as long, no cache hits", with(func(c *Change) { c.Prompt, c.CacheHit = 2, 0 })},
-		{"cache_miss", "no cache hits", with(func(c *Change) { c.CacheHit = 0 })},
-		{"long_prompts", "prompts twice as long", with(func(c *Change) { c.Prompt = 2 })},
-		{"long_outputs", "outputs 60 % longer", with(func(c *Change) { c.Output = 1.6 })},
-		{"retries", "15 % more attempts by retries", with(func(c *Change) { c.Retry = 0.15 })},
-		{"replica_lost", lost, with(func(c *Change) { c.Lost = 1 })},
-		{"failover", "another region fails over: twice the traffic", with(func(c *Change) { c.Rate = 2 })},
+		{"silent", "requests on plan, prompts twice as long, no cache hits", changed(func(c *Change) { c.Prompt, c.CacheHit = 2, 0 })},
+		{"cache_miss", "no cache hits", changed(func(c *Change) { c.CacheHit = 0 })},
+		{"long_prompts", "prompts twice as long", changed(func(c *Change) { c.Prompt = 2 })},
+		{"long_outputs", "outputs 60 % longer", changed(func(c *Change) { c.Output = 1.6 })},
+		{"retries", "15 % more attempts by retries", changed(func(c *Change) { c.Retry = 0.15 })},
+		{"replica_lost", lost, changed(func(c *Change) { c.Lost = 1 })},
+		{"failover", "another region fails over: twice the traffic", changed(func(c *Change) { c.Rate = 2 })},
 	}
 	if p.Limits != (capacity.Limits{}) || p.BudgetHourUSD > 0 {
-		all = append(all, Scenario{"limits_halved", "rate limits, quota and budget at half", with(func(c *Change) { c.Limits = 0.5 })})
+		all = append(all, Scenario{"limits_halved", "rate limits, quota and budget at half", changed(func(c *Change) { c.Limits = 0.5 })})
 	}
 	seen := map[Change]bool{}
 	return slices.DeleteFunc(all, func(s Scenario) bool {
@@ -238,7 +238,7 @@ func use(name, title, unit string, demand, have float64) Use {
 // shareAt is the share of the change at which demand for r in the minute reaches have: by bisection, to 0.001.
 func (e *evaluation) shareAt(r *resource, minute int, have float64) float64 {
 	demand := func(s float64) float64 {
-		return r.demand(e.pool, e.c.part(s).apply(e.traffic.Minutes[minute]))
+		return r.demand(e.pool, e.c.partly(s).apply(e.traffic.Minutes[minute]))
 	}
 	if demand(0) > have || e.c.Lost > 0 || e.c.Limits < 1 {
 		return 0

@@ -119,11 +119,11 @@ func known(x float64) float64 {
 	return x
 }
 
-// stored is the demand of a pool by dimension: one value a minute, NaN if unknown.
-type stored map[string][]float64
+// history is the demand of a pool by dimension: one value a minute, NaN if unknown.
+type history map[string][]float64
 
 // at is 0 if unknown.
-func (s stored) at(dimension string, minute int) float64 {
+func (s history) at(dimension string, minute int) float64 {
 	if values := s[dimension]; minute < len(values) {
 		return known(values[minute])
 	}
@@ -131,12 +131,12 @@ func (s stored) at(dimension string, minute int) float64 {
 }
 
 // known reports whether the minute has telemetry. A minute without it is not zero traffic.
-func (s stored) known(minute int) bool { return !math.IsNaN(s[features.DimRequests][minute]) }
+func (s history) known(minute int) bool { return !math.IsNaN(s[features.DimRequests][minute]) }
 
 // attempts: again is the share of the work of failed attempts that comes on top of demand; twice is the share of demand
 // that is served twice. Demand has each call in full, served or not. A failed attempt comes on top if another followed
 // it, not if it was the last one of its call. More attempts than calls are served if clients give up unnoticed.
-func (s stored) attempts() (again, twice float64) {
+func (s history) attempts() (again, twice float64) {
 	sum := func(dimension string) (sum float64) {
 		for _, v := range s[dimension] {
 			sum += known(v)
@@ -154,7 +154,7 @@ func (s stored) attempts() (again, twice float64) {
 }
 
 // load of all attempts in a minute. Failed attempts hold KV cache as calls do.
-func (s stored) load(p *Pool, minute int, again, twice float64) Load {
+func (s history) load(p *Pool, minute int, again, twice float64) Load {
 	v := func(dimension string) float64 { return s.at(dimension, minute) }
 	prompt := v(features.DimPrefill)*(1+twice) + again*v(features.DimWastedPrefill)
 	output := v(features.DimDecode)*(1+twice) + again*v(features.DimWastedDecode)
@@ -166,7 +166,7 @@ func (s stored) load(p *Pool, minute int, again, twice float64) Load {
 }
 
 // traffic of the minutes with telemetry.
-func (s stored) traffic(p *Pool, source string) Traffic {
+func (s history) traffic(p *Pool, source string) Traffic {
 	requests := s[features.DimRequests]
 	t := Traffic{Source: fmt.Sprintf("%s (%s)", source, value.Count(len(requests), "minute"))}
 	again, twice := s.attempts()
@@ -198,7 +198,7 @@ type History interface {
 // ReadHistory sets the traffic of the pool from the days before end. It returns [ErrNoTraffic] if there is none.
 func (in *Input) ReadHistory(ctx context.Context, h History, source string, end time.Time, days int) error {
 	start := end.AddDate(0, 0, -days).Truncate(features.Minute)
-	demand := stored{}
+	demand := history{}
 	if err := h.Observed(ctx, start, end, func(key features.Key, dimension string, values []float64) error {
 		if key.Pool == in.Pool.Name && key.Class == features.TotalClass {
 			demand[dimension] = slices.Clone(values)

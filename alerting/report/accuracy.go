@@ -35,7 +35,7 @@ func (b *builder) observe(until int) {
 	m, base := b.scoring, b.base.Unix()/60
 	demand := b.observed[m.seriesKey]
 	for ; m.next < until; m.next++ {
-		m.Observe(base+int64(m.next), at(demand, m.next))
+		m.Observe(base+int64(m.next), demandAt(demand, m.next))
 	}
 }
 

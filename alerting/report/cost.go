@@ -120,8 +120,8 @@ func (v *Provision) shares(payers []rates.Payer, whole rates.Work, weights rates
 	return out
 }
 
-// of is the share of a class; unknown if it is among the others.
-func (c *Cost) of(class string) CostShare {
+// classShare is the share of a class; unknown if it is among the others.
+func (c *Cost) classShare(class string) CostShare {
 	if i := slices.IndexFunc(c.Classes, func(x CostShare) bool { return x.Name == class }); i >= 0 {
 		return c.Classes[i]
 	}

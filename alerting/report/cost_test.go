@@ -24,7 +24,7 @@ func (l *ledger) Observed(_ context.Context, from, to time.Time, fn func(feature
 	for k, of := range l.values {
 		var values []float64
 		for t := from; t.Before(to); t = t.Add(time.Minute) {
-			values = append(values, at(of, int(t.Sub(start)/time.Minute)))
+			values = append(values, demandAt(of, int(t.Sub(start)/time.Minute)))
 		}
 		if err := fn(k.Key, k.dimension, values); err != nil {
 			return err

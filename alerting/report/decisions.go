@@ -157,7 +157,7 @@ func (b *builder) loadFactor(key seriesKey, minute int) float64 {
 // loadOf is the load of a pool's replicas in a minute: all attempts.
 func (b *builder) loadOf(pool, resource string, minute int) float64 {
 	key := totalOf(pool, resource)
-	return at(b.observed[key], minute) * b.loadFactor(key, minute)
+	return demandAt(b.observed[key], minute) * b.loadFactor(key, minute)
 }
 
 func zeroIfUnknown(v float64) float64 {

@@ -23,8 +23,8 @@
 // runs of minutes that are not Observed, the twenty longest.
 //
 // Totals: Σ 60 · demand over the known minutes of the period (prompt tokens are those to prefill and those cached).
-// Records that come after features.revise are in no minute. Rejected calls have their expected tokens. RequestsBefore is
-// the pool's requests in an equal span before the period, if nine tenths of its minutes are known.
+// Records that come after features.revise are in no minute. Rejected calls have their expected tokens. RequestsBefore
+// is the pool's requests in an equal span before the period, if nine tenths of its minutes are known.
 //
 // Accuracy, of every stored class, dimension and horizon: y is the outcome, q(τ) the forecast's quantile, N the number
 // of outcomes. Sums are over forecasts whose target minute m is in the period and known; those with an unknown one are

@@ -27,16 +27,16 @@ func percent(n Number) string {
 	return strconv.FormatFloat(round(p, 0), 'f', 0, 64) + " %"
 }
 
-// knownShare is percent that shows 100 % only for the whole.
-func knownShare(part, whole int) string {
+// shareText is percent that shows 100 % only for the whole.
+func shareText(part, whole int) string {
 	if s := percent(Number(part) / Number(whole)); part == whole || s != percent(1) {
 		return s
 	}
 	return "more than 99 %"
 }
 
-// big shows a count with three significant digits: 5,440, 7.46 million.
-func big(n Number) string {
+// countText shows a count with three significant digits: 5,440, 7.46 million.
+func countText(n Number) string {
 	v := float64(n)
 	if !n.Known() {
 		return unknown
@@ -79,19 +79,19 @@ func money(usd Number) string {
 	case v > 0 && v < 1:
 		return "$" + strconv.FormatFloat(v, 'f', 2-int(math.Floor(math.Log10(v))), 64)
 	}
-	return "$" + big(usd)
+	return "$" + countText(usd)
 }
 
-// minutes shows a number of minutes.
-func minutes(n Number) string {
+// minutesText shows a number of minutes.
+func minutesText(n Number) string {
 	if math.IsNaN(float64(n)) {
 		return unknown
 	}
 	return strconv.FormatFloat(round(float64(n), 0), 'f', 0, 64) + " min"
 }
 
-// lasting shows a duration in minutes, or in hours or days if it is long.
-func lasting(minutes int) string {
+// durationText shows a duration in minutes, or in hours or days if it is long.
+func durationText(minutes int) string {
 	const hour, day = 60, 24 * 60
 	switch {
 	case minutes < 3*hour:
@@ -113,7 +113,7 @@ func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return big(Number(n)) + " " + noun + "s"
+	return countText(Number(n)) + " " + noun + "s"
 }
 
 // resource is a dimension in words.
@@ -129,14 +129,14 @@ func resource(dimension string) string {
 	return dimension
 }
 
-// tenths is big with at most one decimal, for hours.
-func tenths(n Number) string { return big(Number(round(float64(n), 1))) }
+// withOneDecimal is big with at most one decimal, for hours.
+func withOneDecimal(n Number) string { return countText(Number(round(float64(n), 1))) }
 
 // hours shows GPU-hours, or replica-hours if the GPUs of a replica are unknown, and the cost if known.
 func (a Amount) hours() string {
-	text, unit := tenths(a.GPUHours), " GPU-hours"
+	text, unit := withOneDecimal(a.GPUHours), " GPU-hours"
 	if text == unknown {
-		text, unit = tenths(a.ReplicaHours), " replica-hours"
+		text, unit = withOneDecimal(a.ReplicaHours), " replica-hours"
 	}
 	if cost := money(a.USD); cost != unknown && text != unknown {
 		unit += " (" + cost + ")"

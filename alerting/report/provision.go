@@ -31,7 +31,7 @@ func (b *builder) provision(pool string) Provision {
 	out := Provision{ReplicaHourUSD: value.Unknown, ShortMinuteUSD: value.Unknown, LagMinutes: value.Unknown}
 	if basis, ok := b.basis[pool]; ok {
 		out.GPUsPerReplica = basis.GPUsPerReplica
-		out.ReplicaHourUSD, out.ShortMinuteUSD = known(basis.ReplicaHourUSD), known(basis.ShortMinuteUSD)
+		out.ReplicaHourUSD, out.ShortMinuteUSD = knownOrUnknown(basis.ReplicaHourUSD), knownOrUnknown(basis.ShortMinuteUSD)
 	}
 	var needed, over, under, paid int // replica-minutes
 	var lags []float64
@@ -78,7 +78,7 @@ func (b *builder) assumptions(pool string) []Assumption {
 		return out
 	}
 	for _, r := range basis.Rates {
-		a := Assumption{r.Dimension + "_rate", "tokens/s", known(r.Stated), known(r.Learned), known(r.Used)}
+		a := Assumption{r.Dimension + "_rate", "tokens/s", knownOrUnknown(r.Stated), knownOrUnknown(r.Learned), knownOrUnknown(r.Used)}
 		if r.Dimension == features.DimKV {
 			a.Name, a.Unit = "kv_per_replica", "tokens"
 		}
@@ -89,15 +89,15 @@ func (b *builder) assumptions(pool string) []Assumption {
 		if w.Seen == 0 {
 			return value.Unknown
 		}
-		return known(seconds / 60)
+		return knownOrUnknown(seconds / 60)
 	}
 	return append(out,
-		Assumption{"warmup_p50", "min", known(w.StatedP50 / 60), learned(w.P50), known(w.P50 / 60)},
-		Assumption{"warmup_p90", "min", known(w.StatedP90 / 60), learned(w.P90), known(w.P90 / 60)})
+		Assumption{"warmup_p50", "min", knownOrUnknown(w.StatedP50 / 60), learned(w.P50), knownOrUnknown(w.P50 / 60)},
+		Assumption{"warmup_p90", "min", knownOrUnknown(w.StatedP90 / 60), learned(w.P90), knownOrUnknown(w.P90 / 60)})
 }
 
-// known is a number whose zero means unknown.
-func known(v float64) Number {
+// knownOrUnknown is a number whose zero means unknown.
+func knownOrUnknown(v float64) Number {
 	if v == 0 {
 		return value.Unknown
 	}

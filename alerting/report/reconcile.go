@@ -40,15 +40,15 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, zone *time.Lo
 			from.Format(time.RFC3339), to.Format(time.RFC3339), MaxDays)
 	}
 	b := &builder{
-		span:     span{base: from.Add(-lookback), from: from, to: to},
-		observed: map[seriesKey][]float64{},
-		before:   map[string]Number{},
-		rows:     map[seriesKey][]Accuracy{},
-		ticks:    map[string][]tick{},
-		basis:    map[string]alerting.Basis{},
-		leftOut:  map[features.Key]bool{},
-		fans:     map[seriesKey]*fan{},
-		retries:  map[seriesKey][]float64{},
+		span:      span{base: from.Add(-lookback), from: from, to: to},
+		observed:  map[seriesKey][]float64{},
+		before:    map[string]Number{},
+		rows:      map[seriesKey][]Accuracy{},
+		ticks:     map[string][]tick{},
+		basis:     map[string]alerting.Basis{},
+		leftOut:   map[features.Key]bool{},
+		forecasts: map[seriesKey]*forecastSums{},
+		retries:   map[seriesKey][]float64{},
 	}
 	b.first, b.end = b.index(from), b.index(to)
 	if err := b.read(ctx, h); err != nil {
@@ -92,15 +92,15 @@ type seriesKey struct {
 // builder has the data read from a history.
 type builder struct {
 	span
-	observed map[seriesKey][]float64
-	scoring  *scoring
-	rows     map[seriesKey][]Accuracy  // by horizon
-	ticks    map[string][]tick         // of each pool, by time
-	basis    map[string]alerting.Basis // of each pool's newest decision
-	before   map[string]Number         // requests of each pool in the same span before the period
-	fans     map[seriesKey]*fan        // of pools' totals
-	leftOut  map[features.Key]bool
-	retries  map[seriesKey][]float64 // of pools' totals: the load of all attempts over that of calls, by minute
+	observed  map[seriesKey][]float64
+	scoring   *scoring
+	rows      map[seriesKey][]Accuracy    // by horizon
+	ticks     map[string][]tick           // of each pool, by time
+	basis     map[string]alerting.Basis   // of each pool's newest decision
+	before    map[string]Number           // requests of each pool in the same span before the period
+	forecasts map[seriesKey]*forecastSums // of pools' totals
+	leftOut   map[features.Key]bool
+	retries   map[seriesKey][]float64 // of pools' totals: the load of all attempts over that of calls, by minute
 }
 
 // classesReported bounds the classes of all pools that are reported, heaviest by tokens.
@@ -189,8 +189,8 @@ func (b *builder) needed(key features.Key, dimension string) bool {
 		dimension == features.DimServed || dimension == features.DimWastedPrefill || dimension == features.DimWastedDecode)
 }
 
-// at is the demand in a minute; NaN if unknown.
-func at(demand []float64, minute int) float64 {
+// demandAt is the demand in a minute; NaN if unknown.
+func demandAt(demand []float64, minute int) float64 {
 	if minute < 0 || minute >= len(demand) {
 		return math.NaN()
 	}

@@ -38,7 +38,7 @@ func (h *past) Observed(_ context.Context, from, to time.Time, fn func(features.
 	for key, demand := range h.demand {
 		var values []float64
 		for t := from; t.Before(to); t = t.Add(time.Minute) {
-			values = append(values, at(demand, int(t.Sub(start)/time.Minute)))
+			values = append(values, demandAt(demand, int(t.Sub(start)/time.Minute)))
 		}
 		if err := fn(key, features.DimRequests, values); err != nil {
 			return err

@@ -23,9 +23,9 @@ var (
 	page string
 
 	textTemplate = texttemplate.Must(texttemplate.New("report").Funcs(texttemplate.FuncMap{
-		"text": markdown.Text, "inc": func(i int) int { return i + 1 }, "share": knownShare, "assumed": assumed, "resource": resource, "ahead": ahead,
-		"percent": percent, "big": big, "quantity": quantity, "money": money, "minutes": minutes, "lasting": lasting, "count": count, "times": times,
-		"hours": Amount.hours, "row": row,
+		"text": markdown.Text, "inc": func(i int) int { return i + 1 }, "share": shareText, "assumed": assumptionName, "resource": resource, "ahead": horizonText,
+		"percent": percent, "big": countText, "quantity": quantity, "money": money, "minutes": minutesText, "lasting": durationText, "count": count, "times": timesText,
+		"hours": Amount.hours, "row": amountRow,
 	}).Parse(text))
 	pageTemplate = template.Must(template.New("page").Parse(page))
 )
@@ -56,7 +56,7 @@ type poolView struct {
 	*Pool
 }
 
-func newView(r *Report) view { return view{r, byNeed(r)} }
+func newView(r *Report) view { return view{r, byUrgency(r)} }
 
 // First are the pools of the first page.
 func (v view) First() []*Pool { return v.Order[:min(len(v.Order), poolsFirst)] }
@@ -169,11 +169,11 @@ func WriteText(w io.Writer, r *Report) error {
 	return err
 }
 
-// words is a name without underscores.
-func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
+// withoutUnderscores is a name without underscores.
+func withoutUnderscores(name string) string { return strings.ReplaceAll(name, "_", " ") }
 
-// ahead is a horizon in words, without the unit.
-func ahead(horizon string) string {
+// horizonText is a horizon in words, without the unit.
+func horizonText(horizon string) string {
 	if horizon == forecaster.HorizonWindowMax {
 		return fmt.Sprintf("largest of %d–%d", forecaster.WindowFrom, forecaster.WindowTo)
 	}
@@ -185,7 +185,7 @@ func (e Episode) Warned() string {
 	if e.Outcome == Missed {
 		return "no warning"
 	}
-	return words(string(e.Outcome))
+	return withoutUnderscores(string(e.Outcome))
 }
 
 // Ahead is the horizon, in minutes, of the forecasts of episodes' peaks.
@@ -196,8 +196,8 @@ func (p *Pool) Ahead() int {
 	return p.Timeline.Resources[0].Ahead
 }
 
-// assumed is the name of an assumption in words.
-func assumed(name string) string {
+// assumptionName is the name of an assumption in words.
+func assumptionName(name string) string {
 	switch name {
 	case "kv_per_replica":
 		return "KV memory"
@@ -206,7 +206,7 @@ func assumed(name string) string {
 	case "warmup_p90":
 		return "start, 90 % of them within"
 	}
-	return words(name)
+	return withoutUnderscores(name)
 }
 
 // Short is the cost of missing replicas; "" if unknown or zero.
@@ -217,14 +217,14 @@ func (v Provision) Short() string {
 	return ""
 }
 
-// row is an amount as a row of a table.
-func row(title string, a Amount) string {
-	return fmt.Sprintf("| %s | %s | %s | %s |\n", markdown.Text(title), tenths(a.ReplicaHours), tenths(a.GPUHours), money(a.USD))
+// amountRow is an amount as a row of a table.
+func amountRow(title string, a Amount) string {
+	return fmt.Sprintf("| %s | %s | %s | %s |\n", markdown.Text(title), withOneDecimal(a.ReplicaHours), withOneDecimal(a.GPUHours), money(a.USD))
 }
 
 // ForecastError is the error of the tightest resource's forecasts.
 func (p *Pool) ForecastError() string {
-	if a := p.main(); a != nil {
+	if a := p.mainAccuracy(); a != nil {
 		return percent(a.WAPE)
 	}
 	return unknown
@@ -232,7 +232,7 @@ func (p *Pool) ForecastError() string {
 
 // Forecasts of the pool's total: of the tightest resource, or of the others.
 func (p *Pool) Forecasts(tightest bool) (rows []Accuracy) {
-	first := p.main()
+	first := p.mainAccuracy()
 	for _, a := range p.Accuracy {
 		if first != nil && a.Class == features.TotalClass && a.Outcomes > 0 && (a.Dimension == first.Dimension) == tightest {
 			rows = append(rows, a)
@@ -244,7 +244,7 @@ func (p *Pool) Forecasts(tightest bool) (rows []Accuracy) {
 // Worst are the worst saturations, by time.
 func (p *Pool) Worst() []Episode {
 	all := slices.Clone(p.Saturation.Episodes)
-	slices.SortStableFunc(all, func(a, b Episode) int { return cmp.Compare(b.lacked(), a.lacked()) })
+	slices.SortStableFunc(all, func(a, b Episode) int { return cmp.Compare(b.shortfall(), a.shortfall()) })
 	all = all[:min(len(all), episodesShown)]
 	slices.SortFunc(all, func(a, b Episode) int { return a.Start.Compare(b.Start) })
 	return all
@@ -261,7 +261,7 @@ func (p *Pool) Unlisted() string {
 // UnlistedClasses counts the classes that are lighter than those in the table; "" if there are none.
 func (p *Pool) UnlistedClasses() string {
 	if n := max(len(p.Totals)-1-classesShown, 0) + p.Data.ClassesLeftOut; n > 0 {
-		return fmt.Sprintf("Lighter classes are not listed: %s.", big(Number(n)))
+		return fmt.Sprintf("Lighter classes are not listed: %s.", countText(Number(n)))
 	}
 	return ""
 }
@@ -287,7 +287,7 @@ func (p *Pool) Classes() (rows []classRow) {
 		return cmp.Or(boolFirst(a.Class == features.TotalClass, b.Class == features.TotalClass), cmp.Compare(b.tokens(), a.tokens()))
 	})
 	for _, t := range totals[:min(len(totals), classesShown+1)] {
-		row := classRow{Total: t, Name: t.Class, Error: cmp.Or(errors[t.Class], unknown), CostShare: p.Cost.of(t.Class)}
+		row := classRow{Total: t, Name: t.Class, Error: cmp.Or(errors[t.Class], unknown), CostShare: p.Cost.classShare(t.Class)}
 		if t.Class == features.TotalClass {
 			row.Name, row.CostShare = "all", CostShare{Share: 1, UnitPrices: p.Cost.UnitPrices}
 		}

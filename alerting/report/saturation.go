@@ -66,10 +66,10 @@ func (b *builder) saturation(pool string) Saturation {
 		leads = append(leads, float64(row.LeadMinutes))
 	}
 	for _, a := range warnings {
-		if a.start < b.first || slices.ContainsFunc(episodes, func(e run) bool { return a.warnsOf(e) || a.during(e) }) {
+		if a.start < b.first || slices.ContainsFunc(episodes, func(e run) bool { return a.announces(e) || a.startsDuring(e) }) {
 			continue
 		}
-		crossed, known := b.crossing(pool, a)
+		crossed, known := b.firstShortMinute(pool, a)
 		switch {
 		case crossed > 0:
 			out.Averted++
@@ -141,13 +141,13 @@ func extend(runs []run, minute int, t *tick) []run {
 	return append(runs, run{start: minute, last: minute, tick: t})
 }
 
-// warnsOf reports whether an episode begins within a warning's claim.
-func (r run) warnsOf(episode run) bool {
+// announces reports whether an episode begins within a warning's claim.
+func (r run) announces(episode run) bool {
 	return r.start < episode.start && episode.start <= r.claimEnd
 }
 
-// during reports whether a warning starts during an episode.
-func (r run) during(episode run) bool {
+// startsDuring reports whether a warning starts during an episode.
+func (r run) startsDuring(episode run) bool {
 	return episode.start <= r.start && r.start <= episode.last+int(mergeWithin/features.Minute)
 }
 
@@ -160,9 +160,9 @@ func (b *builder) episode(pool string, e run, loads []load, warnings []run) Epis
 		}
 	}
 	out.Resource, out.Utilisation = loads[peak].resource, Number(loads[peak].utilisation)
-	out.Forecast = out.Utilisation * Number(b.fans[totalOf(pool, out.Resource)].median(peak)/b.loadOf(pool, out.Resource, peak))
-	out.Cause = b.cause(pool, out.Resource, e)
-	if i := slices.IndexFunc(warnings, func(a run) bool { return a.warnsOf(e) }); i >= 0 {
+	out.Forecast = out.Utilisation * Number(b.forecasts[totalOf(pool, out.Resource)].median(peak)/b.loadOf(pool, out.Resource, peak))
+	out.Cause = b.causeText(pool, out.Resource, e)
+	if i := slices.IndexFunc(warnings, func(a run) bool { return a.announces(e) }); i >= 0 {
 		a := warnings[i]
 		lead := b.time(e.start).Sub(a.tick.at)
 		out.LeadMinutes = Number(lead.Minutes())
@@ -173,9 +173,9 @@ func (b *builder) episode(pool string, e run, loads []load, warnings []run) Epis
 	return out
 }
 
-// crossing is the first minute of a warning's claim in which load exceeded the capacity ready at its start, 0 if there
-// is none; known reports whether load was known in every minute of the claim.
-func (b *builder) crossing(pool string, a run) (minute int, known bool) {
+// firstShortMinute is the first minute of a warning's claim in which load exceeded the capacity ready at its start, 0
+// if there is none; known reports whether load was known in every minute of the claim.
+func (b *builder) firstShortMinute(pool string, a run) (minute int, known bool) {
 	known = a.claimEnd < b.end
 	for m := a.start + 1; m <= min(a.claimEnd, b.end-1); m++ {
 		u := b.load(pool, a.tick, m).utilisation
@@ -207,7 +207,7 @@ func changeOf(demand []float64, e run) change {
 	mean := func(from, to int) float64 {
 		sum, n := 0., 0.
 		for m := from; m < to; m++ {
-			if v := at(demand, m); !math.IsNaN(v) {
+			if v := demandAt(demand, m); !math.IsNaN(v) {
 				sum, n = sum+v, n+1
 			}
 		}
@@ -216,8 +216,8 @@ func changeOf(demand []float64, e run) change {
 	return change{mean(e.start-causeBefore, e.start), mean(e.start, e.last+1)}
 }
 
-// cause names the class that raised the load of a resource in an episode, and how; "" if demand is unknown.
-func (b *builder) cause(pool, resource string, e run) string {
+// causeText names the class that raised the load of a resource in an episode, and how; "" if demand is unknown.
+func (b *builder) causeText(pool, resource string, e run) string {
 	whole := changeOf(b.observed[totalOf(pool, resource)], e)
 	if f := whole.factor(); math.IsNaN(f) || math.IsInf(f, 0) {
 		return ""

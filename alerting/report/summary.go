@@ -72,17 +72,17 @@ func (r *Report) traffic(period string) string {
 	}
 	text := fmt.Sprintf("From %s, no request for %s is known", period, who)
 	if requests > 0 {
-		text = fmt.Sprintf("From %s, %s received %s requests with %s tokens", period, who, big(requests), big(tokens))
+		text = fmt.Sprintf("From %s, %s received %s requests with %s tokens", period, who, countText(requests), countText(tokens))
 	}
 	if before > 0 && requests > 0 && 10*observed >= 9*total {
 		more, change := "more", requests/before-1
 		if change < 0 {
 			more, change = "fewer", -change
 		}
-		text += fmt.Sprintf(", %s %s requests than in the %s before", percent(change), more, lasting(int(r.To.Sub(r.From).Minutes())))
+		text += fmt.Sprintf(", %s %s requests than in the %s before", percent(change), more, durationText(int(r.To.Sub(r.From).Minutes())))
 	}
 	if observed < total {
-		text += fmt.Sprintf("; telemetry is known for %s of the time", knownShare(observed, total))
+		text += fmt.Sprintf("; telemetry is known for %s of the time", shareText(observed, total))
 	}
 	return text + "."
 }
@@ -95,7 +95,7 @@ func (r *Report) saturated() string {
 	for i := range r.Pools {
 		p := &r.Pools[i]
 		episodes += len(p.Saturation.Episodes)
-		if e := p.worst(); e != nil && (worst == nil || e.lacked() > worst.lacked()) {
+		if e := p.worst(); e != nil && (worst == nil || e.shortfall() > worst.shortfall()) {
 			worst, of = e, p.Pool
 		}
 	}
@@ -108,7 +108,7 @@ func (r *Report) saturated() string {
 		return fmt.Sprintf("The load was above the planned capacity of the ready replicas for %s, at the beginning.", count(s.SaturatedMinutes, "minute"))
 	}
 	text := fmt.Sprintf("The load was above the planned capacity of the ready replicas (a saturation) %s, for %s in all. The longest began on %s and lasted %d min; the load reached %s of the capacity for %s",
-		times(episodes), count(s.SaturatedMinutes, "minute"), r.Day(worst.Start), worst.Minutes, percent(worst.Utilisation), resource(worst.Resource))
+		timesText(episodes), count(s.SaturatedMinutes, "minute"), r.Day(worst.Start), worst.Minutes, percent(worst.Utilisation), resource(worst.Resource))
 	if len(r.Pools) > 1 {
 		text += " of " + of
 	}
@@ -187,7 +187,7 @@ func percentRange(low, high Number) string {
 	return strings.TrimSuffix(a, " %") + " to " + b
 }
 
-func times(n int) string {
+func timesText(n int) string {
 	switch n {
 	case 1:
 		return "once"
@@ -208,8 +208,8 @@ const (
 	noData state = "no data"
 )
 
-// byNeed orders pools by urgency.
-func byNeed(r *Report) []*Pool {
+// byUrgency orders pools by urgency.
+func byUrgency(r *Report) []*Pool {
 	var out []*Pool
 	for i := range r.Pools {
 		out = append(out, &r.Pools[i])
@@ -273,11 +273,11 @@ func (p *Pool) suggestions() (out []string) {
 	suggest(!decided, "Find out why Forewarm made no decision for %s of the time, unless it is new.", percent(1-Number(d.Decided)/Number(d.Minutes)))
 	suggest(decided && 10*d.Observed < 9*d.Minutes, "Repair the telemetry: it is missing for %s of the time.", percent(1-Number(d.Observed)/Number(d.Minutes)))
 	suggest(s.False >= minFalse && s.False > s.InTime+s.Averted, "If the %s disturb, lower decision.false_warnings_per_week.", count(s.False, "false warning"))
-	if a := p.main(); a != nil && a.Q90.Effective >= minOutcomes && a.Q90.High < .9 {
+	if a := p.mainAccuracy(); a != nil && a.Q90.Effective >= minOutcomes && a.Q90.High < .9 {
 		suggest(true, "Raise decision.quantile for a while: the upper bound that should hold in 90 %% of the minutes held in %s.", percent(a.Q90.Share))
 	}
 	for _, a := range p.Assumptions {
-		suggest(math.Abs(float64(a.Stated/a.Learned-1)) > maxDifference, "Check the stated %s: it is %s, but %s was observed.", assumed(a.Name), quantity(a.Stated, a.Unit), quantity(a.Learned, a.Unit))
+		suggest(math.Abs(float64(a.Stated/a.Learned-1)) > maxDifference, "Check the stated %s: it is %s, but %s was observed.", assumptionName(a.Name), quantity(a.Stated, a.Unit), quantity(a.Learned, a.Unit))
 	}
 	if v := &p.Decisions.Provision; v.KnownMinutes > 0 {
 		idle := v.Over.ReplicaHours / v.Paid.ReplicaHours
@@ -286,8 +286,8 @@ func (p *Pool) suggestions() (out []string) {
 	return out
 }
 
-// main is the headline row of the tightest resource, or else the first one; nil if there is none.
-func (p *Pool) main() *Accuracy {
+// mainAccuracy is the headline row of the tightest resource, or else the first one; nil if there is none.
+func (p *Pool) mainAccuracy() *Accuracy {
 	rows := p.headline()
 	for i := range rows {
 		if rows[i].Dimension == p.tightest() {
@@ -311,12 +311,12 @@ func (p *Pool) tightest() string {
 // worst is the saturation with the largest lack of capacity; nil if there is none.
 func (p *Pool) worst() (worst *Episode) {
 	for i := range p.Saturation.Episodes {
-		if e := &p.Saturation.Episodes[i]; worst == nil || e.lacked() > worst.lacked() {
+		if e := &p.Saturation.Episodes[i]; worst == nil || e.shortfall() > worst.shortfall() {
 			worst = e
 		}
 	}
 	return worst
 }
 
-// lacked is an upper bound of the missing capacity, in minutes of the ready capacity.
-func (e *Episode) lacked() Number { return (e.Utilisation - 1) * Number(e.Minutes) }
+// shortfall is an upper bound of the missing capacity, in minutes of the ready capacity.
+func (e *Episode) shortfall() Number { return (e.Utilisation - 1) * Number(e.Minutes) }

@@ -54,22 +54,22 @@ func binWidth(minutes int) int {
 	return (minutes + maxBins - 1) / maxBins
 }
 
-// fan sums up the forecasts of one series, and their outcomes.
-type fan struct {
+// forecastSums sums up the forecasts of one series, and their outcomes.
+type forecastSums struct {
 	ahead   int // minutes
-	bins    []fanBin
+	bins    []forecastBin
 	medians []float64 // of load, by minute; NaN without a forecast
 }
 
 // median of a minute; NaN if unknown.
-func (f *fan) median(minute int) float64 {
+func (f *forecastSums) median(minute int) float64 {
 	if f == nil {
 		return math.NaN()
 	}
-	return at(f.medians, minute)
+	return demandAt(f.medians, minute)
 }
 
-type fanBin struct {
+type forecastBin struct {
 	quantiles [forecaster.NumLevels]float64
 	actual    float64
 	n         int
@@ -81,9 +81,9 @@ func (b *builder) addForecast(f *forecaster.Forecast) {
 		return
 	}
 	key := seriesKey{f.Key, f.Dimension}
-	x := b.fans[key]
+	x := b.forecasts[key]
 	if x == nil {
-		x = &fan{}
+		x = &forecastSums{}
 		for h := range f.Minute {
 			if !math.IsNaN(f.Minute[h][forecaster.L50]) && (x.ahead == 0 || headlineDistance(h+1) < headlineDistance(x.ahead)) {
 				x.ahead = h + 1
@@ -92,15 +92,15 @@ func (b *builder) addForecast(f *forecaster.Forecast) {
 		if x.ahead == 0 {
 			return
 		}
-		x.bins = make([]fanBin, (b.end-b.first+binWidth(b.end-b.first)-1)/binWidth(b.end-b.first))
+		x.bins = make([]forecastBin, (b.end-b.first+binWidth(b.end-b.first)-1)/binWidth(b.end-b.first))
 		x.medians = slices.Repeat([]float64{math.NaN()}, b.end)
-		b.fans[key] = x
+		b.forecasts[key] = x
 	}
 	minute := b.index(f.Origin) + x.ahead - 1
 	if minute < b.first || minute >= b.end {
 		return
 	}
-	q, y, factor := &f.Minute[x.ahead-1], at(b.observed[key], minute), b.loadFactor(key, b.index(f.Origin)-1)
+	q, y, factor := &f.Minute[x.ahead-1], demandAt(b.observed[key], minute), b.loadFactor(key, b.index(f.Origin)-1)
 	x.medians[minute] = q[forecaster.L50] * factor
 	if math.IsNaN(y) || slices.ContainsFunc(q[:], math.IsNaN) {
 		return
@@ -167,7 +167,7 @@ func (b *builder) resourceTimeline(pool, dimension string, n int) ResourceTimeli
 	for _, list := range []*[]Number{&t.Actual, &t.Peak, &t.Capacity, &t.P10, &t.P50, &t.P90} {
 		*list = unknowns(n)
 	}
-	if f := b.fans[totalOf(pool, dimension)]; f != nil {
+	if f := b.forecasts[totalOf(pool, dimension)]; f != nil {
 		t.Ahead = f.ahead
 		for i, bin := range f.bins {
 			if bin.n == 0 {
@@ -197,7 +197,7 @@ func (b *builder) binding(pool string) (resource string) {
 		return resource
 	}
 	for _, d := range features.Dimensions {
-		if b.fans[totalOf(pool, d.Name)] != nil {
+		if b.forecasts[totalOf(pool, d.Name)] != nil {
 			return d.Name
 		}
 	}

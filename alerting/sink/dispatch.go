@@ -292,8 +292,8 @@ func (l *lane) notify(notices []alerting.Notice) {
 	}
 }
 
-// runOwn delivers the daemon's own notices until ctx is done. After a failure the rest waits for the next wake, unless it
-// expires or a newer notice of the same identity replaces it.
+// runOwn delivers the daemon's own notices until ctx is done. After a failure the rest waits for the next wake, unless
+// it expires or a newer notice of the same identity replaces it.
 func (l *lane) runOwn(ctx, sending context.Context) {
 	delivered := map[string]string{} // identity to the id last delivered, at most maxOwn
 	for {
