@@ -118,11 +118,18 @@ func (b *bench) compare(reference, own func() time.Duration) (ref, us cost) {
 // for a processor learns by heart what comes in turns.
 func requests(n, classes int, start time.Time) []ingest.Request {
 	rs, draw := make([]ingest.Request, n), rand.New(rand.NewPCG(1, 2))
+	names := func(kind string, n int) (all []string) { // one string in memory for each, as a decoder gives them
+		for i := range n {
+			all = append(all, fmt.Sprint(kind, i))
+		}
+		return all
+	}
+	class, tenant := names("class-", classes), names("tenant-", 40)
 	for i := range rs {
 		at := start.Add(time.Duration(i) * 50 * time.Second / time.Duration(n))
 		rs[i] = ingest.Request{
-			ID: fmt.Sprintf("req-%08x-%x", uint32(i)*2654435761, start.Unix()/60), Pool: "chat", Class: fmt.Sprint("class-", draw.IntN(classes)),
-			Model: "llama-3-70b", Tenant: fmt.Sprint("tenant-", draw.IntN(40)), Attempt: 1,
+			ID: fmt.Sprintf("req-%08x-%x", uint32(i)*2654435761, start.Unix()/60), Pool: "chat", Class: class[draw.IntN(classes)],
+			Model: "llama-3-70b", Tenant: tenant[draw.IntN(40)], Attempt: 1,
 			ArrivedAt: at, StartedAt: at.Add(30 * time.Millisecond), FirstTokenAt: at.Add(400 * time.Millisecond), FinishedAt: at.Add(9 * time.Second),
 			PromptTokens: 200 + draw.Int64N(4000), CachedTokens: draw.Int64N(200), OutputTokens: 20 + draw.Int64N(700), MaxOutputTokens: ingest.Unknown,
 		}

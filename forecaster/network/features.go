@@ -29,18 +29,17 @@ type Input struct {
 type Group struct {
 	Name     string
 	from, to int
-	fill     func(*filler)
 }
 
 // Groups are all features, in their order.
 var Groups = [...]Group{
-	{"level", 0, 34, (*filler).levels},
-	{"single_minutes", 34, 50, (*filler).minutes},
-	{"variability", 50, 59, (*filler).spreads},
-	{"silence", 59, 67, (*filler).silence},
-	{"earlier_days", 67, 96, (*filler).seasons},
-	{"recent_changes", 96, 116, (*filler).moves},
-	{"age", 116, NumFeatures, (*filler).age},
+	{"level", 0, 34},
+	{"single_minutes", 34, 50},
+	{"variability", 50, 59},
+	{"silence", 59, 67},
+	{"earlier_days", 67, 96},
+	{"recent_changes", 96, 116},
+	{"age", 116, NumFeatures},
 }
 
 // NumFeatures is the length of Input.X.
@@ -55,11 +54,21 @@ func NewInput(h *model.History) (in Input, ok bool) {
 	}
 	in.Level, in.Spread = v.level, v.spread
 	f := filler{v: &v, x: &in.X}
-	for _, g := range Groups {
-		if g.fill(&f); f.n != g.to {
-			panic(fmt.Sprintf("network: %d features after %s, Groups says %d", f.n, g.Name, g.to))
-		}
-	}
+	// Called through a table, these methods would move v, 105 KiB, to the heap.
+	f.levels()
+	f.end(0)
+	f.minutes()
+	f.end(1)
+	f.spreads()
+	f.end(2)
+	f.silence()
+	f.end(3)
+	f.seasons()
+	f.end(4)
+	f.moves()
+	f.end(5)
+	f.age()
+	f.end(6)
 	return in, true
 }
 
@@ -291,6 +300,13 @@ type filler struct {
 	v *view
 	x *[NumFeatures]float32
 	n int
+}
+
+// end panics if the features so far are not those up to the end of a group.
+func (f *filler) end(group int) {
+	if g := &Groups[group]; f.n != g.to {
+		panic(fmt.Sprintf("network: %d features after %s, Groups says %d", f.n, g.Name, g.to))
+	}
 }
 
 // put appends a value, limited to ±10; NaN becomes 0.
