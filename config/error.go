@@ -1,6 +1,10 @@
 package config
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/forewarm/forewarm/internal/value"
+)
 
 // Error is one error in a configuration. Its text is one line:
 //
@@ -55,9 +59,5 @@ func (es Errors) Unwrap() []error {
 
 // oneLine collapses white space, and truncates long text.
 func oneLine(s string) string {
-	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "�")
-	if r := []rune(s); len(r) > 400 {
-		s = string(r[:399]) + "…"
-	}
-	return s
+	return value.Cut(strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "�"), 400)
 }

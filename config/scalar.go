@@ -12,6 +12,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // scalar decodes one value strictly. A number is valid text; any other value of a wrong type is an error.
@@ -127,9 +129,5 @@ func text(node ast.Node) string {
 	case *ast.SequenceNode:
 		return "[…]"
 	}
-	s := node.GetToken().Value
-	if r := []rune(s); len(r) > 60 {
-		s = string(r[:59]) + "…"
-	}
-	return strconv.Quote(s)
+	return strconv.Quote(value.Cut(node.GetToken().Value, 60))
 }

@@ -269,22 +269,12 @@ func Latencies(windows []Window, pool string) []Latency {
 		if s.n++; s.n > maxLatencyWindows {
 			continue
 		}
-		if w.TTFT != nil {
-			s.ttft.Merge(w.TTFT)
-		}
-		if w.ITL != nil {
-			s.itl.Merge(w.ITL)
-		}
-	}
-	high := func(q *sketch.Quantile) float64 {
-		if q.Count() == 0 {
-			return math.NaN()
-		}
-		return q.Quantile(0.9)
+		s.ttft.Merge(w.TTFT)
+		s.itl.Merge(w.ITL)
 	}
 	out := make([]Latency, len(all))
 	for i, s := range all {
-		out[i] = Latency{s.start, s.ttft.Count() + s.itl.Count(), high(&s.ttft), high(&s.itl)}
+		out[i] = Latency{s.start, s.ttft.Count() + s.itl.Count(), s.ttft.Quantile(.9), s.itl.Quantile(.9)}
 	}
 	return out
 }

@@ -34,7 +34,7 @@ func healthz(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	code, r := s.readiness()
-	s.writeJSON(w, code, r)
+	writeJSON(w, "application/json", code, r)
 }
 
 // probeReady answers without reasons, which are not public.
@@ -61,7 +61,7 @@ func checks(st Status, pools []PoolView, lagLimit uint64, now time.Time) []Check
 		lag.OK = st.Lag <= lagLimit
 		lag.Detail = fmt.Sprintf("%d messages behind the stream, limit %d", st.Lag, lagLimit)
 	}
-	all := []Check{
+	return []Check{
 		{Name: "nats", OK: st.Connected, Detail: st.Connection},
 		{Name: "restore", OK: st.Restored, Detail: st.Restore},
 		lag,
@@ -73,7 +73,6 @@ func checks(st Status, pools []PoolView, lagLimit uint64, now time.Time) []Check
 		troubleCheck("sinks", "delivering", st.Sinks),
 		{Name: "peers", OK: true, Detail: st.Peers},
 	}
-	return all
 }
 
 // tickLimit is the largest age of the newest tick by the wall clock; ticks come each minute.

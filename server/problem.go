@@ -38,9 +38,14 @@ func asProblem(err error) *Problem {
 // WriteProblem answers with err.
 func WriteProblem(w http.ResponseWriter, err error) {
 	p := asProblem(err)
-	body, _ := json.MarshalIndent(p, "", "  ") // strings and a number
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(p.Status)
+	writeJSON(w, "application/problem+json", p.Status, p)
+}
+
+// writeJSON answers with a value of texts, numbers and booleans, which encode without an error.
+func writeJSON(w http.ResponseWriter, kind string, code int, v any) {
+	body, _ := json.MarshalIndent(v, "", "  ")
+	w.Header().Set("Content-Type", kind)
+	w.WriteHeader(code)
 	_, _ = w.Write(append(body, '\n'))
 }
 

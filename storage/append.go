@@ -103,7 +103,11 @@ func (tx *transaction) forecasts(fs []forecaster.Forecast) {
 
 // windows stores the settled minutes: first sums over classes, then the classes with their own series.
 func (tx *transaction) windows(windows []features.Window) {
-	settled, late := minutes{}, map[int64]map[features.Key]*features.Late{}
+	type ofMinute struct {
+		end int64
+		key features.Key
+	}
+	settled, late := minutes{}, map[ofMinute]*features.Late{}
 	for i := range windows {
 		w := &windows[i]
 		if !w.Settled {
@@ -115,14 +119,13 @@ func (tx *transaction) windows(windows []features.Window) {
 		}
 		end := settled.add(w, valuesOf(w), own)
 		if w.Late != nil {
-			if late[end] == nil {
-				late[end] = map[features.Key]*features.Late{}
-			}
-			if late[end][key] == nil {
-				late[end][key] = &features.Late{}
+			sum := late[ofMinute{end, key}]
+			if sum == nil {
+				sum = &features.Late{}
+				late[ofMinute{end, key}] = sum
 			}
 			for _, x := range lateValues {
-				*x.of(late[end][key]) += *x.of(w.Late)
+				*x.of(sum) += *x.of(w.Late)
 			}
 		}
 	}
@@ -132,7 +135,7 @@ func (tx *transaction) windows(windows []features.Window) {
 			for d, v := range sums[key] {
 				tx.put(demandKey(features.Dimensions[d].Series, key), end, v)
 			}
-			if l := late[end][key]; l != nil {
+			if l := late[ofMinute{end, key}]; l != nil {
 				for _, x := range lateValues {
 					tx.put(demandKey(x.series, key), end, *x.of(l))
 				}

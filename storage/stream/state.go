@@ -139,18 +139,12 @@ func (s *States) Save(ctx context.Context, x State, content io.Reader) (State, e
 		return State{}, errors.Join(fmt.Errorf("snapshot: %w", err), s.remove(ctx, name))
 	}
 	saved, _ := stateOf(info)
-	return saved, s.forget(ctx, &saved)
-}
-
-// forget removes snapshots that are far behind.
-func (s *States) forget(ctx context.Context, own *State) error {
-	all, err := s.List(ctx)
 	for i := range all {
-		if x := &all[i]; !s.owns(x) && own.At.Sub(x.At) > forgetAfter {
+		if x := &all[i]; !s.owns(x) && saved.At.Sub(x.At) > forgetAfter {
 			err = errors.Join(err, s.remove(ctx, x.Name))
 		}
 	}
-	return err
+	return saved, err
 }
 
 // remove deletes an object, if it exists.
