@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"math"
 	"net"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -163,58 +162,32 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 			err = errors.Join(err, d.Close())
 		}
 	}()
-	if err := d.openOTLP(ctx); err != nil {
-		return nil, err
-	}
-	if err := d.connect(ctx); err != nil {
-		return nil, ConfigError{err}
-	}
-	if err := d.openStorage(); err != nil {
-		return nil, err
-	}
-	if err := d.restore(ctx); err != nil {
-		return nil, err
-	}
-	d.pipeline.Stage = d.ticking.enter
-	if err := d.openSinks(); err != nil {
-		return nil, ConfigError{err}
-	}
-	var first uint64
-	if d.resumed != nil {
-		first = d.resumed.first
-	} else if cfg.Backfill.URL != "" && d.pipeline.Sequence() == 0 {
-		if first, err = d.readPast(ctx); err != nil {
+	for _, open := range []func(context.Context) error{
+		d.openOTLP, d.connect, d.openStorage, d.restore, d.openSinks, d.openSources, d.openServer, d.openScalers,
+	} {
+		if err := open(ctx); err != nil {
 			return nil, err
 		}
-	}
-	if err := d.openSources(first); err != nil {
-		return nil, err
-	}
-	if err := d.openServer(d); err != nil {
-		return nil, err
-	}
-	d.server.Handle("GET /api/v1/report", http.HandlerFunc(d.getReport))
-	d.server.Handle("GET /api/v1/plan", http.HandlerFunc(d.getPlan))
-	d.openPages()
-	d.openTraffic()
-	d.openPromQL()
-	if err := d.openScalers(); err != nil {
-		return nil, ConfigError{err}
 	}
 	d.exportCounters()
 	return d, nil
 }
 
-// openSources opens the sources of telemetry. An empty state reads the stream from sequence first, if that is set.
-func (d *Daemon) openSources(first uint64) error {
+// openSources opens the sources of telemetry.
+func (d *Daemon) openSources(ctx context.Context) (err error) {
+	var start uint64 // first sequence in the stream
+	switch {
+	case d.pipeline.Sequence() > 0:
+		start = d.pipeline.Sequence() + 1
+	case d.resumed != nil:
+		start = d.resumed.first
+	case d.cfg.Backfill.URL != "":
+		if start, err = d.readPast(ctx); err != nil {
+			return err
+		}
+	}
 	if err := d.openScraper(); err != nil {
 		return ConfigError{fmt.Errorf("scrape.%w", err)}
-	}
-	var start uint64 // first sequence in the stream
-	if d.pipeline.Sequence() > 0 {
-		start = d.pipeline.Sequence() + 1
-	} else if first > 0 {
-		start = first
 	}
 	d.consumer = jetstream.NewConsumer(d.js, jetstream.ConsumerConfig{
 		Stream: d.stream.Load().Config.Name, Prefix: d.cfg.NATS.Inner(), Sources: d.cfg.NATS.Sources, Start: start, Limits: ingest.DefaultLimits(), Log: d.log,
@@ -231,14 +204,11 @@ func (d *Daemon) openSources(first uint64) error {
 		})
 	}
 	d.deadLetter = jetstream.NewDeadLetter(d.conn, d.cfg.NATS.Prefix)
-	if err := d.openListeners(); err != nil {
-		return ConfigError{err}
-	}
-	return nil
+	return d.openListeners()
 }
 
-func (d *Daemon) openServer(reader server.Reader) (err error) {
-	d.server = server.New(d.cfg.Server, reader, d.exporter, d.log)
+func (d *Daemon) openServer(context.Context) (err error) {
+	d.server = server.New(d.cfg.Server, d, d.exporter, d.log)
 	if d.cfg.OTLP.URL != "" {
 		d.server.Around = d.traceRequests
 	}
@@ -252,21 +222,28 @@ func (d *Daemon) openServer(reader server.Reader) (err error) {
 	if d.probes != nil {
 		d.onClose(func() error { _ = d.probes.Close(); return nil }) // Run may have closed it already
 	}
+	d.openPages()
+	d.openTraffic()
+	d.openPromQL()
 	return nil
 }
 
 // connect connects to NATS, or starts a server, and ensures that the streams exist.
 func (d *Daemon) connect(ctx context.Context) error {
-	if err := d.join(ctx); err != nil {
-		return err
+	err := d.join(ctx)
+	if err == nil {
+		_, err = jetstream.EnsureSignals(ctx, d.js, d.cfg.NATS)
 	}
-	if _, err := jetstream.EnsureSignals(ctx, d.js, d.cfg.NATS); err != nil {
-		return err
+	if err == nil {
+		_, err = jetstream.EnsureForecasts(ctx, d.js, d.cfg.NATS)
 	}
-	if _, err := jetstream.EnsureForecasts(ctx, d.js, d.cfg.NATS); err != nil {
-		return err
+	if err == nil {
+		err = d.openLog(ctx)
 	}
-	return d.openLog(ctx)
+	if err != nil {
+		return ConfigError{err}
+	}
+	return nil
 }
 
 // openLog ensures that the stream of decisions exists, and reads it.
@@ -322,7 +299,7 @@ func (d *Daemon) join(ctx context.Context) (err error) {
 	return err
 }
 
-func (d *Daemon) openStorage() (err error) {
+func (d *Daemon) openStorage(context.Context) (err error) {
 	quiet := d.log
 	if quiet.Level() == zap.InfoLevel { // the TSDB logs a dozen lines every two hours without a fault
 		quiet = quiet.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
@@ -341,11 +318,11 @@ func (d *Daemon) openStorage() (err error) {
 	return nil
 }
 
-func (d *Daemon) openSinks() error {
+func (d *Daemon) openSinks(context.Context) error {
 	prefix := d.cfg.NATS.Prefix
 	destinations, err := d.openReporter()
 	if err != nil {
-		return err
+		return ConfigError{err}
 	}
 	sinks, err := sink.Open(d.cfg.Sinks, sink.Deps{
 		Pages:           d.pages,
@@ -354,7 +331,7 @@ func (d *Daemon) openSinks() error {
 		AlertSubject:    func(pool string) string { return ingest.AlertSubject(prefix, pool) },
 	})
 	if err != nil {
-		return err
+		return ConfigError{err}
 	}
 	open := func(name string, reports bool) sink.Queue {
 		return d.decisions.Queue(d.delivered, name, reports)
@@ -373,7 +350,7 @@ func (d *Daemon) openListeners() (err error) {
 		Log:     d.log,
 	})
 	if err != nil {
-		return err
+		return ConfigError{err}
 	}
 	d.onClose(func() error { d.listeners.Close(); return nil })
 	for _, s := range d.listeners.Stats() {

@@ -33,6 +33,8 @@ func (d *Daemon) openPages() {
 	d.server.Quality = d.quality
 	d.server.Reports = d.reportFiles
 	d.server.Handle("GET /reports/{name}", http.HandlerFunc(d.getReportFile))
+	d.server.Handle("GET /api/v1/report", http.HandlerFunc(d.getReport))
+	d.server.Handle("GET /api/v1/plan", http.HandlerFunc(d.getPlan))
 }
 
 // stored reads the history of one pool from the series and the log.

@@ -80,6 +80,7 @@ func (d *Daemon) restore(ctx context.Context) error {
 	d.noteServed()
 	d.recall(newest, time.Now())
 	d.nextProgress = time.Now().Add(time.Since(began))
+	d.pipeline.Stage = d.ticking.enter
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 
 	"go.uber.org/zap"
@@ -18,7 +19,7 @@ type scaler struct {
 }
 
 // openScalers opens the listeners that have an address.
-func (d *Daemon) openScalers() error {
+func (d *Daemon) openScalers(context.Context) error {
 	if d.cfg.KEDA.Listen != "" {
 		s, err := d.openScaler("keda", "keda", d.cfg.KEDA)
 		if err != nil {
@@ -40,7 +41,7 @@ func (d *Daemon) openScalers() error {
 func (d *Daemon) openScaler(service, key string, c rpc.Config) (*scaler, error) {
 	s, err := rpc.Open(key, c, func(method string, code codes.Code) { d.exporter.CountCall(service, method, code.String()) }, d.log)
 	if err != nil {
-		return nil, err
+		return nil, ConfigError{err}
 	}
 	d.onClose(func() error { s.Close(); return nil })
 	d.scalers = append(d.scalers, &scaler{s, service})
