@@ -128,9 +128,6 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 				}
 			}
 		}
-		if short := jetstream.Short(i, &cfg.NATS, time.Now()); i.Config.Name == cfg.NATS.Decisions() && short != "" {
-			fmt.Fprintf(std.out, "warning: %s\n", short)
-		}
 		fmt.Fprintf(std.out, "ok  stream %s: %d messages of %v\n", i.Config.Name, i.State.Msgs, i.Config.Subjects)
 	}
 	if _, err := jetstream.EnsureState(ctx, js, cfg.NATS); err != nil {
@@ -139,16 +136,12 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	if _, err := jetstream.EnsureDeliveries(ctx, js, cfg.NATS); err != nil {
 		return usageError{err}
 	}
-	for _, name := range cfg.NATS.Others() { // including the buckets
-		s, err := js.Stream(ctx, name)
-		if errors.Is(err, natsjs.ErrStreamNotFound) {
-			continue // a user's stream has another name
-		} else if err != nil {
-			return usageError{fmt.Errorf("stream %s: %w", name, err)}
-		}
-		for _, fault := range jetstream.Faults(s.CachedInfo(), &cfg.NATS) {
-			fmt.Fprintf(std.out, "warning: %s\n", fault)
-		}
+	faults, err := jetstream.OtherFaults(ctx, js, &cfg.NATS, time.Now())
+	for _, fault := range faults {
+		fmt.Fprintf(std.out, "warning: %s\n", fault)
+	}
+	if err != nil {
+		return usageError{err}
 	}
 	return checkOthers(ctx, cfg, std)
 }

@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -13,9 +14,25 @@ import (
 // agree: well below a minute, and more than an answer takes.
 const maxSkew = 5 * time.Second
 
-// Others are the streams, other than that of telemetry, that hold what a daemon stores. The buckets are streams as well.
-func (c *Config) Others() []string {
-	return []string{c.Decisions(), SignalsStream, ForecastsStream, "OBJ_" + c.State(), "KV_" + c.Deliveries()}
+// OtherFaults gives what is wrong with the streams, other than that of telemetry, that hold what a daemon stores, and
+// what to do. The buckets are streams as well. The error is of streams that cannot be read.
+func OtherFaults(ctx context.Context, js jetstream.JetStream, c *Config, now time.Time) (out []string, err error) {
+	for _, name := range []string{c.Decisions(), SignalsStream, ForecastsStream, "OBJ_" + c.State(), "KV_" + c.Deliveries()} {
+		s, e := js.Stream(ctx, name)
+		if errors.Is(e, jetstream.ErrStreamNotFound) {
+			continue // a user's stream has another name, or it was deleted: the next write reports it
+		} else if e != nil {
+			err = errors.Join(err, fmt.Errorf("stream %s: %w", name, Denied(js.Conn(), e)))
+			continue
+		}
+		out = append(out, Faults(s.CachedInfo(), c)...)
+		if name == c.Decisions() {
+			if short := tooShort(s.CachedInfo(), c, now); short != "" {
+				out = append(out, short)
+			}
+		}
+	}
+	return out, err
 }
 
 // Faults gives what is wrong with a stream, and what to do.
@@ -45,8 +62,8 @@ func Skew(info *jetstream.StreamInfo, now time.Time) string {
 	return ""
 }
 
-// Short reports that the log of decisions is full and younger than max_age; "" when it is not.
-func Short(info *jetstream.StreamInfo, c *Config, now time.Time) string {
+// tooShort reports that the log of decisions is full and younger than max_age; "" when it is not.
+func tooShort(info *jetstream.StreamInfo, c *Config, now time.Time) string {
 	reach := now.Sub(info.State.FirstTime)
 	if most := info.Config.MaxBytes; most <= 0 || int64(info.State.Bytes) < most/10*9 || reach >= c.Kept.MaxAge {
 		return ""

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -46,21 +45,9 @@ func (d *Daemon) inspectStream(info *natsjs.StreamInfo) []string {
 func (d *Daemon) inspectLog(ctx context.Context, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	var faults []string
-	for _, name := range d.cfg.NATS.Others() {
-		s, err := d.js.Stream(ctx, name)
-		if errors.Is(err, natsjs.ErrStreamNotFound) {
-			continue // a user's stream has another name, or it was deleted: the next write reports it
-		} else if err != nil {
-			faults = append(faults, fmt.Sprintf("stream %s: %v", name, jetstream.Denied(d.conn, err)))
-			continue
-		}
-		faults = append(faults, jetstream.Faults(s.CachedInfo(), &d.cfg.NATS)...)
-		if name == d.cfg.NATS.Decisions() {
-			if short := jetstream.Short(s.CachedInfo(), &d.cfg.NATS, now); short != "" {
-				faults = append(faults, short)
-			}
-		}
+	faults, err := jetstream.OtherFaults(ctx, d.js, &d.cfg.NATS, now)
+	if err != nil {
+		faults = append(faults, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	found := strings.Join(faults, "; ")
 	d.mu.Lock()
