@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -121,24 +122,15 @@ func (d *decoder) section(node ast.Node, v reflect.Value, path string, depth int
 			continue
 		}
 		name := kv.Key.GetToken().Value
-		f, known := lookup(fields, name)
-		if !known {
+		at := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
+		if at < 0 {
 			d.unknown(kv.Key, join(path, name), name, fields)
 			continue
 		}
 		p := join(path, name)
 		d.source[p] = d.at(kv.Key)
-		d.decode(kv.Value, v.FieldByIndex(f.index), p, depth+1)
+		d.decode(kv.Value, v.FieldByIndex(fields[at].index), p, depth+1)
 	}
-}
-
-func lookup(fields []field, name string) (field, bool) {
-	for _, f := range fields {
-		if f.name == name {
-			return f, true
-		}
-	}
-	return field{}, false
 }
 
 func (d *decoder) unknown(node ast.Node, path, name string, fields []field) {

@@ -22,7 +22,7 @@ func inEnv(t reflect.Type) bool {
 	case reflect.Map:
 		return false
 	case reflect.Pointer, reflect.Slice:
-		return !isSection(deref(t.Elem()))
+		return !isSection(t.Elem())
 	}
 	return true
 }

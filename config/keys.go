@@ -52,13 +52,6 @@ func unmarshalsItself(t reflect.Type) bool {
 		p.Implements(reflect.TypeFor[yaml.BytesUnmarshaler]()) || p.Implements(reflect.TypeFor[yaml.InterfaceUnmarshaler]())
 }
 
-func deref(t reflect.Type) reflect.Type {
-	if t.Kind() == reflect.Pointer {
-		return t.Elem()
-	}
-	return t
-}
-
 func join(path, name string) string {
 	if path == "" {
 		return name

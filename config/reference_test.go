@@ -103,7 +103,7 @@ func leaves(v reflect.Value, path string) (all []leaf) {
 			all = append(all, leaves(v.FieldByIndex(f.index), join(path, f.name))...)
 		}
 		return all
-	case t.Kind() == reflect.Slice && isSection(deref(t.Elem())):
+	case t.Kind() == reflect.Slice && isSection(t.Elem()):
 		return leaves(reflect.New(t.Elem()).Elem(), path+"[]")
 	}
 	return []leaf{{path, kindOf(t, path), shown(v)}}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/url"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -118,14 +117,11 @@ func (p *planFlags) check(given map[string]string) error {
 		{"launch-cache-hit", p.launch.CacheHit, 0, 1000}, {"launch-retry", p.launch.Retry, 0, 1000},
 	} {
 		if !(x.v >= x.least && x.v <= x.most) {
-			return usagef("-%s is %g: it must be %s to %s", x.name, x.v, plain(x.least), plain(x.most))
+			return usagef("-%s is %g: it must be %v to %v", x.name, x.v, x.least, x.most)
 		}
 	}
 	return nil
 }
-
-// plain formats a number without an exponent.
-func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
 // readPool sets the pool from the configuration.
 func (p *planFlags) readPool(in *plan.Input) error {

@@ -512,7 +512,7 @@ func (d *Daemon) emit(out *pipeline.Output) {
 
 // announce stores the decisions and notices of a tick in the log. The sinks read them there.
 func (d *Daemon) announce(out *pipeline.Output) {
-	var entries []stream.Entry
+	var records []stream.Record
 	var notices []alerting.Notice
 	for i := range out.Decisions {
 		x := &out.Decisions[i]
@@ -520,7 +520,7 @@ func (d *Daemon) announce(out *pipeline.Output) {
 		if err != nil {
 			d.log.Error("the state after a decision cannot be encoded", zap.Error(err))
 		}
-		entries = append(entries, stream.Entry{Decision: x, State: state})
+		records = append(records, stream.Record{Decision: *x, State: state})
 		if x.Publish {
 			notices = append(notices, alerting.Notice{Decision: x})
 		}
@@ -528,7 +528,7 @@ func (d *Daemon) announce(out *pipeline.Output) {
 	for i := range out.Alerts {
 		notices = append(notices, alerting.Notice{Alert: &out.Alerts[i]})
 	}
-	if err := d.decisions.Add(out.Tick, entries, notices); err != nil {
+	if err := d.decisions.Add(out.Tick, records, notices); err != nil {
 		d.ticking.err = err
 		d.log.Error("a tick is not in the log", zap.Time("tick", out.Tick), zap.Error(err))
 	}

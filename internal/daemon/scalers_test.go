@@ -147,7 +147,7 @@ func TestScalersAfterARestart(t *testing.T) {
 	for desired := 3; desired <= 4; desired++ {
 		x := &alerting.Decision{Pool: "chat", Tick: tick, Sequence: uint64(desired), Expires: tick.Add(15 * time.Minute),
 			Mode: alerting.Active, Desired: desired, Confidence: forecaster.Seasonal}
-		if err := d.decisions.Add(tick, []stream.Entry{{Decision: x}}, nil); err != nil {
+		if err := d.decisions.Add(tick, []stream.Record{{Decision: *x}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		tick = tick.Add(time.Second)

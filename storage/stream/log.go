@@ -61,7 +61,7 @@ type record struct {
 	State    []byte          `cbor:"2,keyasint"` // of the pool after the decision
 }
 
-// Record is a stored decision.
+// Record is a decision, and the state after it.
 type Record struct {
 	Decision alerting.Decision
 	State    []byte
@@ -154,20 +154,15 @@ func NewLog(js jetstream.JetStream, cfg Config, since, newest time.Time, log *sl
 	return l
 }
 
-// Entry is a decision and the state after it.
-type Entry struct {
-	Decision *alerting.Decision
-	State    []byte
-}
-
 // Add queues the decisions and notices of a tick. If the queue is full it waits while the stream accepts messages. If
 // the stream fails, it drops the oldest ticks and counts them.
-func (l *Log) Add(tick time.Time, entries []Entry, notices []alerting.Notice) error {
+func (l *Log) Add(tick time.Time, records []Record, notices []alerting.Notice) error {
 	b := &batch{tick: tick}
-	for _, e := range entries {
+	for i := range records {
+		e := &records[i]
 		o := offer{pool: e.Decision.Pool, subject: ingest.DecisionSubject(l.cfg.Prefix, e.Decision.Pool), desired: e.Decision.Desired}
 		var err error
-		if o.decision, err = encoding.Marshal(e.Decision); err == nil {
+		if o.decision, err = encoding.Marshal(&e.Decision); err == nil {
 			o.payload, err = encoding.Marshal(&record{o.decision, e.State})
 		}
 		if err != nil {

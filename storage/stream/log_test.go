@@ -68,14 +68,14 @@ func write(t *testing.T, js natsjs.JetStream, instance string) *writer {
 // tick stores what one minute decides for each pool, with a notice of each, and waits until it is in the log.
 func (w *writer) tick(t *testing.T, minute, desired int, pools ...string) {
 	t.Helper()
-	var entries []Entry
+	var records []Record
 	var notices []alerting.Notice
 	for _, pool := range pools {
 		d := &alerting.Decision{Pool: pool, Tick: noon.Add(time.Duration(minute) * time.Minute), Desired: desired, Generation: int64(minute), Publish: true}
-		entries = append(entries, Entry{d, []byte("state")})
+		records = append(records, Record{*d, []byte("state")})
 		notices = append(notices, alerting.Notice{Decision: d})
 	}
-	if err := w.Add(noon.Add(time.Duration(minute)*time.Minute), entries, notices); err != nil {
+	if err := w.Add(noon.Add(time.Duration(minute)*time.Minute), records, notices); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -165,7 +165,7 @@ func TestLargeTick(t *testing.T) {
 	for i := range 2500 {
 		notices = append(notices, alerting.Notice{Decision: &alerting.Decision{Pool: "p", Tick: tick, Generation: int64(i)}})
 	}
-	if err := w.Add(tick, []Entry{{&alerting.Decision{Pool: "p", Tick: tick}, nil}}, notices); err != nil {
+	if err := w.Add(tick, []Record{{Decision: alerting.Decision{Pool: "p", Tick: tick}}}, notices); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Await(t, "the tick to be stored", func() bool { return w.Counters().Waiting == 0 })
@@ -181,7 +181,7 @@ func TestForeignMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := write(t, js, "a")
-	if err := w.Add(noon, []Entry{{&alerting.Decision{Pool: "chat", Tick: noon}, nil}}, nil); err != nil {
+	if err := w.Add(noon, []Record{{Decision: alerting.Decision{Pool: "chat", Tick: noon}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
