@@ -26,8 +26,8 @@ type decoder struct {
 	errs    Errors
 }
 
-func (d *decoder) fail(node ast.Node, key, value, bound, mend string) {
-	d.errs = append(d.errs, &Error{Source: d.at(node), Key: key, Value: value, Bound: bound, Mend: mend})
+func (d *decoder) fail(node ast.Node, key, value, bound, fix string) {
+	d.errs = append(d.errs, &Error{Source: d.at(node), Key: key, Value: value, Bound: bound, Fix: fix})
 }
 
 func (d *decoder) at(node ast.Node) string {
@@ -138,11 +138,11 @@ func (d *decoder) unknown(node ast.Node, path, name string, fields []field) {
 	for i, f := range fields {
 		names[i] = f.name
 	}
-	mend := "known keys here: " + strings.Join(names, ", ")
+	fix := "known keys here: " + strings.Join(names, ", ")
 	if near := nearest(name, names); near != "" {
-		mend = fmt.Sprintf("did you mean %q?", near)
+		fix = fmt.Sprintf("did you mean %q?", near)
 	}
-	d.fail(node, path, "", "unknown key", mend)
+	d.fail(node, path, "", "unknown key", fix)
 }
 
 func (d *decoder) mapping(node ast.Node, v reflect.Value, path string, depth int) {

@@ -14,7 +14,7 @@ type Error struct {
 	Key    string // as in pools[0].warmup.p90
 	Value  string // the value; "" if absent
 	Bound  string // the valid values
-	Mend   string // the fix
+	Fix    string // the fix
 }
 
 // Error implements error.
@@ -30,8 +30,8 @@ func (e *Error) Error() string {
 	if e.Bound != "" {
 		b.WriteString(": " + e.Bound)
 	}
-	if e.Mend != "" {
-		b.WriteString("; " + e.Mend)
+	if e.Fix != "" {
+		b.WriteString("; " + e.Fix)
 	}
 	return oneLine(b.String())
 }

@@ -56,7 +56,7 @@ func newDecoder(file string) *decoder {
 func (d *decoder) document(data []byte, v reflect.Value) error {
 	if len(data) > MaxBytes {
 		return Errors{{Source: d.file, Key: "configuration", Value: fmt.Sprintf("%d bytes", len(data)),
-			Bound: fmt.Sprintf("must be at most %d bytes", MaxBytes), Mend: "is this the right file?"}}
+			Bound: fmt.Sprintf("must be at most %d bytes", MaxBytes), Fix: "is this the right file?"}}
 	}
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
@@ -89,7 +89,7 @@ func syntaxError(file string, err error) *Error {
 			e.Source = fmt.Sprintf("%s:%d:%d", file, tok.Position.Line, tok.Position.Column)
 		}
 	}
-	e.Bound, e.Mend = "not valid YAML: "+e.Bound, "check the indentation and quotes there"
+	e.Bound, e.Fix = "not valid YAML: "+e.Bound, "check the indentation and quotes there"
 	return e
 }
 

@@ -115,16 +115,16 @@ func (k *checker) pool(key, place string, cfg capacity.Config) (capacity.Pool, b
 // files reads the files that a pool names.
 func (k *checker) files(key, place string, cfg *capacity.Config) (files capacity.Files, ok bool) {
 	for _, file := range []struct {
-		key, path, mend string
-		limit           int64
-		into            *[]byte
+		key, path, fix string
+		limit          int64
+		into           *[]byte
 	}{
 		{".model_config", cfg.ModelConfig, "name the config.json of the model that the pool serves", maxModelBytes, &files.Model},
 		{".curve_file", cfg.CurveFile, "name a benchmark of one of the pool's replicas", maxCurveBytes, &files.Curve},
 	} {
 		data, err := readFile(file.path, file.limit)
 		if err != nil {
-			k.failAt(place+file.key, key+file.key, file.path, err.Error(), file.mend)
+			k.failAt(place+file.key, key+file.key, file.path, err.Error(), file.fix)
 			return files, false
 		}
 		*file.into = data
@@ -214,11 +214,11 @@ func (c *Config) definer() func(pool string, keys []byte) (capacity.Pool, error)
 			return capacity.Pool{}, err
 		}
 		if defined.Name != "" && defined.Name != pool {
-			d.errs = append(d.errs, &Error{Source: d.source["name"], Key: "name", Value: show(defined.Name), Bound: "must be " + show(pool), Mend: "leave it out"})
+			d.errs = append(d.errs, &Error{Source: d.source["name"], Key: "name", Value: show(defined.Name), Bound: "must be " + show(pool), Fix: "leave it out"})
 		}
 		for _, key := range slices.Sorted(maps.Keys(d.source)) {
 			if isPath(key) {
-				d.errs = append(d.errs, &Error{Source: d.source[key], Key: key, Bound: "must not name a file", Mend: "set it in default_pool, or list the pool under pools"})
+				d.errs = append(d.errs, &Error{Source: d.source[key], Key: key, Bound: "must not name a file", Fix: "set it in default_pool, or list the pool under pools"})
 			}
 		}
 		if len(d.errs) > 0 {

@@ -20,13 +20,13 @@ type checker struct {
 	errs   Errors
 }
 
-func (k *checker) fail(key string, value any, bound, mend string) {
-	k.failAt(key, key, value, bound, mend)
+func (k *checker) fail(key string, value any, bound, fix string) {
+	k.failAt(key, key, value, bound, fix)
 }
 
 // failAt is fail for a key with another name in messages than in the file.
-func (k *checker) failAt(place, key string, value any, bound, mend string) {
-	k.add(place, &Error{Key: key, Value: show(value), Bound: bound, Mend: mend})
+func (k *checker) failAt(place, key string, value any, bound, fix string) {
+	k.add(place, &Error{Key: key, Value: show(value), Bound: bound, Fix: fix})
 }
 
 // add records an error about the key at place in the file. An absent key is reported at the start of its section.
@@ -61,19 +61,19 @@ func parent(key string) string {
 	return key[:max(0, strings.LastIndexAny(key, ".["))]
 }
 
-func between[T cmp.Ordered](k *checker, key string, v, lo, hi T, mend string) {
+func between[T cmp.Ordered](k *checker, key string, v, lo, hi T, fix string) {
 	if v < lo || v > hi {
-		k.fail(key, v, fmt.Sprintf("must be %s to %s", show(lo), show(hi)), mend)
+		k.fail(key, v, fmt.Sprintf("must be %s to %s", show(lo), show(hi)), fix)
 	}
 }
 
 func (k *checker) oneOf(key, v string, allowed ...string) {
 	if !slices.Contains(allowed, v) {
-		mend := ""
+		fix := ""
 		if near := nearest(v, allowed); near != "" {
-			mend = fmt.Sprintf("did you mean %q?", near)
+			fix = fmt.Sprintf("did you mean %q?", near)
 		}
-		k.fail(key, v, "must be one of "+strings.Join(allowed, ", "), mend)
+		k.fail(key, v, "must be one of "+strings.Join(allowed, ", "), fix)
 	}
 }
 
@@ -195,7 +195,7 @@ func (c *Config) checkClassify(k *checker) {
 		if e.Field != "" {
 			place, key = place+"."+e.Field, key+"."+e.Field
 		}
-		k.failAt(place, key, e.Value, e.Bound, e.Mend)
+		k.failAt(place, key, e.Value, e.Bound, e.Fix)
 	}
 }
 

@@ -102,7 +102,7 @@ type RuleError struct {
 	Field string // of the rule, as in YAML; "" for the rule as a whole
 	Value any    // of the field; nil when it is left out
 	Bound string // what it must be
-	Mend  string
+	Fix   string
 }
 
 // Error implements error.
@@ -117,8 +117,8 @@ func (c *ClassifyConfig) Check() []*RuleError {
 	caught, caughtOverride := -1, false // the rule that matches every request, so that later ones have no effect
 	for i := range c.Rules {
 		r := &c.Rules[i]
-		fail := func(field string, value any, bound, mend string) {
-			errs = append(errs, &RuleError{Rule: i, Class: r.Class, Field: field, Value: value, Bound: bound, Mend: mend})
+		fail := func(field string, value any, bound, fix string) {
+			errs = append(errs, &RuleError{Rule: i, Class: r.Class, Field: field, Value: value, Bound: bound, Fix: fix})
 		}
 		switch {
 		case i == MaxRules:

@@ -53,7 +53,7 @@ func (s *Store) openDB() (err error) {
 	metrics := prometheus.NewRegistry()
 	db, err := tsdb.Open(s.dir, s.log, metrics, o, nil)
 	if err != nil {
-		return fmt.Errorf("%w: mend the disk, or move %s away to start without history", err, s.dir)
+		return fmt.Errorf("%w: repair the disk, or move %s away to start without history", err, s.dir)
 	}
 	db.DisableCompactions()
 	s.db = db

@@ -125,8 +125,8 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 	address, _ := url.Parse(p.url) // already checked
 	r := &backtest.Recorded{Source: fmt.Sprintf("%s, %d days", address.Redacted(), p.days), Start: until.AddDate(0, 0, -p.days), KVTokens: kvTokens}
 	minutes, sources, done := p.days*24*60, p.sources(cfg, pool), 0
-	mend := func(err error) error {
-		return fmt.Errorf("%w; %s", err, remote.Mend(err, "-prometheus", "-match, -query or -preset", "the credentials in -http-config"))
+	fix := func(err error) error {
+		return fmt.Errorf("%w; %s", err, remote.Fix(err, "-prometheus", "-match, -query or -preset", "the credentials in -http-config"))
 	}
 	all := (4*len(sources) + 1) * p.days
 	ask := func(q remote.Question, class string) (values []float64, known int, err error) {
@@ -140,7 +140,7 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 		}
 		values, err = reader.Minutes(ctx, q.Query, r.Start, minutes, func() { done++; step(done, all) })
 		if err != nil {
-			return nil, 0, mend(fmt.Errorf("%s: %w", q.Name, err))
+			return nil, 0, fix(fmt.Errorf("%s: %w", q.Name, err))
 		}
 		if known = remote.Known(values); known == 0 {
 			r.Notes = append(r.Notes, fmt.Sprintf("Without any value: %s by %s.", of, q.Query))
@@ -154,7 +154,7 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 		s := &sources[i]
 		if r.KVTokens == 0 {
 			if r.KVTokens, err = reader.KVCapacity(ctx, s, until); err != nil {
-				return nil, mend(err)
+				return nil, fix(err)
 			}
 		}
 		for _, q := range s.Questions(r.KVTokens) {

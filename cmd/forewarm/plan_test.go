@@ -122,7 +122,7 @@ func TestPlanAsksTheDaemon(t *testing.T) {
 	}
 }
 
-// TestPlanMistakes: each is answered in one line that says what to mend, with exit code 2.
+// TestPlanMistakes: each is answered in one line that says what to correct, with exit code 2.
 func TestPlanMistakes(t *testing.T) {
 	t.Chdir(t.TempDir())
 	testenv.WriteFile(t, "sound.yaml", soundPool)

@@ -14,7 +14,7 @@ import (
 
 const soundPool = "pools: [{name: chat, replicas: {max: 4}}]"
 
-// TestUsage: a mistake is answered with one line that says what to mend, and with exit code 2.
+// TestUsage: a mistake is answered with one line that says what to correct, and with exit code 2.
 func TestUsage(t *testing.T) {
 	t.Chdir(t.TempDir())
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

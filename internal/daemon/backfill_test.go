@@ -49,10 +49,10 @@ func testBackfill(t *testing.T, serve func(t testing.TB, days int, end time.Time
 	p.stop()
 	lessons := uint64(*pastDays * ingest.MaxHistoryMinutes / learnStepMinutes)
 	if got := p.pipeline.Counters(); got.Records != lessons || len(got.Refused) > 0 {
-		t.Errorf("folded: %+v", got)
+		t.Errorf("counted: %+v", got)
 	}
 
-	// What comes next is folded by hand, for it takes the wall clock an hour.
+	// What comes next is applied by hand, because it takes the wall clock an hour.
 	cold := pipeline.New(must(p.cfg.Pipeline()))
 	const minutes, ahead = 20, 50
 	known, errs := map[string]int{}, [2]float64{}
@@ -99,7 +99,7 @@ func testBackfill(t *testing.T, serve func(t testing.TB, days int, end time.Time
 	}
 }
 
-// What is wrong with the past is said at once, with the query and the mend, and nothing is stored.
+// What is wrong with the past is said at once, with the query and the fix, and nothing is stored.
 func TestBackfillRefuses(t *testing.T) {
 	answer := `{"status":"success","data":{"resultType":"matrix","result":[]}}`
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

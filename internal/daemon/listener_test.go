@@ -18,7 +18,7 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestDaemonListens sends each kind of telemetry that needs no NATS by its own way, and counts what the fold made of it.
+// TestDaemonListens sends each kind of telemetry that needs no NATS by its own way, and counts what the pipeline made of it.
 func TestDaemonListens(t *testing.T) {
 	t.Parallel()
 	p := startDaemon(t,
@@ -59,11 +59,11 @@ func TestDaemonListens(t *testing.T) {
 		t.Fatal(err)
 	}
 	send("/v1/traces", "application/x-protobuf", body)
-	send("/v1/traces", "application/x-protobuf", body) // sent again: the fold drops it
+	send("/v1/traces", "application/x-protobuf", body) // sent again: the pipeline drops it
 	lite := fmt.Appendf(nil, `[{"id":"a","model":"m","startTime":%d,"endTime":%d,"prompt_tokens":5,"completion_tokens":5,"messages":"a prompt"}]`, start.Unix(), start.Unix()+1)
 	send("/v1/telemetry/litellm?class=chat", "application/json", lite)
 
-	for range 2 { // it is said to the producer, and counted by the fold, once each
+	for range 2 { // it is said to the producer, and counted by the pipeline, once each
 		res, err := http.Post(base+"/v1/telemetry/openai?pool=ghost", "application/json", strings.NewReader(`{"prompt_tokens":5}`))
 		if err != nil {
 			t.Fatal(err)

@@ -17,8 +17,8 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// TestOverload holds the fold up, as if more came than the machine can work off: the stream keeps it, the daemon takes
-// in only a little more than it has folded, says that it lags, and in the end has counted every message.
+// TestOverload holds the pipeline up, as if more came than the machine can work off: the stream keeps it, the daemon takes
+// in only a little more than it has counted, says that it lags, and in the end has counted every message.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	const messages = 20_000
@@ -72,7 +72,7 @@ func TestOverload(t *testing.T) {
 	for c := range stream.ListConsumers(ctx).Info() {
 		readers++
 		if taken := c.Delivered.Stream - d.Status().Sequence; taken > 2048 {
-			t.Errorf("%d messages are in memory and not folded", taken)
+			t.Errorf("%d messages are in memory and not counted", taken)
 		}
 	}
 	if readers != 1 {

@@ -57,7 +57,7 @@ func over(t *testing.T, url string, alerts map[string]string) {
 }
 
 // TestOwnAlerts plants, in a daemon on the wall clock, a producer whose clock is ahead, one that holds its records back, records
-// that are refused, and a consumer that refuses; each is an alert in Alertmanager, and over once its cause is mended.
+// that are refused, and a consumer that refuses; each is an alert in Alertmanager, and over once its cause is fixed.
 func TestOwnAlerts(t *testing.T) {
 	t.Parallel()
 	alertmanager := testenv.StartAlertmanager(t)

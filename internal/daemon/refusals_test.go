@@ -16,7 +16,7 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestRefusedIsSeen: whoever sends what cannot be used is named, with the reason and the mend, on the page, in /readyz and in the
+// TestRefusedIsSeen: whoever sends what cannot be used is named, with the reason and the fix, on the page, in /readyz and in the
 // log, as soon as it came.
 func TestRefusedIsSeen(t *testing.T) {
 	at := badInputStart.Add(time.Hour)

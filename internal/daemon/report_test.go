@@ -138,7 +138,7 @@ func TestReporterTellsTheZone(t *testing.T) {
 	})
 }
 
-// TestReporterSettles: no report before its minutes are settled and folded, and not for ever after.
+// TestReporterSettles: no report before its minutes are settled and counted, and not for ever after.
 func TestReporterSettles(t *testing.T) {
 	for name, c := range map[string]struct {
 		lag    time.Duration

@@ -47,7 +47,7 @@ func TestScrapedEnginesAreSupply(t *testing.T) {
 		t.Errorf("a report on %s with %v, want %s", m.Subject, m.Header, want)
 	}
 	if state := foldReplica(t, m.Data); state.Ready != 1 || state.KVCapacityTokens != 432_000 || state.KVUsedMax != 0.4375 || state.WaitingPerReady != 3 {
-		t.Errorf("the fold makes %+v of %s", state, m.Data)
+		t.Errorf("the pipeline makes %+v of %s", state, m.Data)
 	}
 	p.settle(t)
 	p.publish(t, "forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, time.Now().Truncate(time.Minute).Add(time.Minute).UnixMilli()))

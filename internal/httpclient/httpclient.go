@@ -37,7 +37,7 @@ func (e *Endpoint) Check() error {
 	return e.Config.Check(e.URL)
 }
 
-// Check is nil for what can be tried with a URL; else it names the key, its value and the mend. It opens no file.
+// Check is nil for what can be tried with a URL; else it names the key, its value and the fix. It opens no file.
 func (c *Config) Check(raw string) error {
 	u, err := url.Parse(raw)
 	switch {

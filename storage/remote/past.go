@@ -216,8 +216,8 @@ const probeMinutes = 60
 func (p *Past) Probe(ctx context.Context, query string, now time.Time) (known, minutes int, err error) {
 	values, err := p.ask(ctx, query, now.UTC().Truncate(time.Minute).Add(-probeMinutes*time.Minute), probeMinutes)
 	if err != nil {
-		mend := Mend(err, "backfill.url", "backfill.sources[].queries or match", "the credentials below backfill")
-		return 0, 0, fmt.Errorf("query %s of %s: %w; %s", query, httpclient.Redacted(p.url), err, mend)
+		fix := Fix(err, "backfill.url", "backfill.sources[].queries or match", "the credentials below backfill")
+		return 0, 0, fmt.Errorf("query %s of %s: %w; %s", query, httpclient.Redacted(p.url), err, fix)
 	}
 	return Known(values), probeMinutes, nil
 }
@@ -232,13 +232,13 @@ func Known(values []float64) (n int) {
 	return n
 }
 
-// Mend describes the fix for a query's error, with the user's names for the address, the queries and the credentials.
-func Mend(err error, address, queries, credentials string) string {
+// Fix describes the fix for a query's error, with the user's names for the address, the queries and the credentials.
+func Fix(err error, address, queries, credentials string) string {
 	var answered *promapi.Error
 	switch {
 	case !errors.As(err, &answered):
 	case answered.Type == promapi.ErrBadData || answered.Type == promapi.ErrExec:
-		return "mend " + queries
+		return "correct " + queries
 	case strings.Contains(answered.Msg, "401") || strings.Contains(answered.Msg, "403"):
 		return "check " + credentials
 	}

@@ -302,18 +302,18 @@ func ProbeWrite(ctx context.Context, c WriteConfig) error {
 		return err
 	}
 	code, err := post(ctx, client, c.URL, nil)
-	mend := "check remote_write.url, and that it can be reached from here"
+	fix := "check remote_write.url, and that it can be reached from here"
 	switch {
 	case err == nil:
 		return nil
 	case code == http.StatusNotFound || code == http.StatusMethodNotAllowed:
-		mend = "check the path of remote_write.url; a Prometheus takes samples at /api/v1/write when it runs with --web.enable-remote-write-receiver"
+		fix = "check the path of remote_write.url; a Prometheus takes samples at /api/v1/write when it runs with --web.enable-remote-write-receiver"
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		mend = "check the credentials and headers below remote_write"
+		fix = "check the credentials and headers below remote_write"
 	case code/100 == 3:
-		mend = "redirects are not followed; set the url that it leads to"
+		fix = "redirects are not followed; set the url that it leads to"
 	case code/100 == 5 || code == http.StatusTooManyRequests:
-		mend = "the receiver is there, and in trouble; samples would wait on disk"
+		fix = "the receiver is there, and in trouble; samples would wait on disk"
 	}
-	return fmt.Errorf("%w; %s", err, mend)
+	return fmt.Errorf("%w; %s", err, fix)
 }
