@@ -65,9 +65,6 @@ const unknownPools = 5
 
 // findUnserved counts the records that the pipeline will refuse for their pools.
 func (h *handler) findUnserved(b *ingest.Batch, out *outcome) {
-	if h.Serves == nil {
-		return
-	}
 	last, served := "", true // mostly the same
 	look := func(pool string) {
 		if pool != last {

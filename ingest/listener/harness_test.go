@@ -75,6 +75,9 @@ func serve(t testing.TB, c Config, s Store, refused func([]ingest.Refusal)) *Lis
 
 func run(t testing.TB, c Config, deps Deps, limits timeouts) *Listeners {
 	t.Helper()
+	if deps.Serves == nil {
+		deps.Serves = func(string) bool { return true }
+	}
 	l, err := open(c, deps, limits)
 	if err != nil {
 		t.Fatal(err)

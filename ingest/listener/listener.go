@@ -37,7 +37,7 @@ type Deps struct {
 	Store Store
 	// Refused receives the unusable records of a request, from many goroutines at once.
 	Refused func([]ingest.Refusal)
-	// Serves reports whether telemetry of a pool is counted; nil for any. Records of other pools are stored too, for other
+	// Serves reports whether telemetry of a pool is counted. Records of other pools are stored too, for other
 	// readers of the stream, but the answer names the pools. It is called by many goroutines at once.
 	Serves func(pool string) bool
 	Log    *zap.Logger

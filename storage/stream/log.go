@@ -314,7 +314,7 @@ func (l *Log) shift(b *batch) {
 	if failed {
 		l.log.Info("decisions are stored in the log again", "stream", l.cfg.Stream)
 	}
-	if l.cfg.Trouble != nil && b.done == nil {
+	if b.done == nil {
 		l.cfg.Trouble(nil)
 	}
 }
@@ -329,9 +329,7 @@ func (l *Log) fail(err error) {
 	if first {
 		l.log.Error("decisions cannot be stored in the log; they wait in memory and are retried", "cause", err.Error())
 	}
-	if l.cfg.Trouble != nil {
-		l.cfg.Trouble(err)
-	}
+	l.cfg.Trouble(err)
 }
 
 // store ensures that a batch is in the stream: it writes it, or finds it there.
@@ -510,9 +508,7 @@ func asks(desired int, decision []byte) string {
 
 func (l *Log) diverged(d Divergence) {
 	l.count(func(c *Counters) { c.Divergent++ })
-	if l.cfg.Diverged != nil {
-		l.cfg.Diverged(d)
-	}
+	l.cfg.Diverged(d)
 }
 
 // write stores decisions and notices as one atomic batch, if each pool's head is the one that this writer knows. If
