@@ -17,7 +17,8 @@ const maxSkew = 5 * time.Second
 // OtherFaults gives what is wrong with the streams, other than that of telemetry, that hold what a daemon stores, and
 // what to do. The buckets are streams as well. The error is of streams that cannot be read.
 func OtherFaults(ctx context.Context, js jetstream.JetStream, c *Config, now time.Time) (out []string, err error) {
-	for _, name := range []string{c.Decisions(), SignalsStream, ForecastsStream, "OBJ_" + c.State(), "KV_" + c.Deliveries()} {
+	objects, values := "OBJ_"+c.State(), "KV_"+c.Deliveries()
+	for _, name := range []string{c.Decisions(), SignalsStream, ForecastsStream, objects, values} {
 		s, e := js.Stream(ctx, name)
 		if errors.Is(e, jetstream.ErrStreamNotFound) {
 			continue // a user's stream has another name, or it was deleted: the next write reports it
