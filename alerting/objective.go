@@ -330,7 +330,7 @@ func (s Signals) median(of func(*Signal) float64) float64 {
 		return math.NaN()
 	}
 	slices.Sort(known)
-	return (known[(len(known)-1)/2] + known[len(known)/2]) / 2
+	return features.QuantileOf(known, .5)
 }
 
 // latency is s seconds in two digits, or in whole minutes.

@@ -3,7 +3,6 @@ package backtest
 import (
 	"compress/gzip"
 	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"io"
 	"math"
@@ -105,11 +104,11 @@ func (t *table) decision(
 	}
 }
 
-// writeSummary writes the summary as indented JSON.
-func writeSummary(path string, s *Summary) error {
-	b, err := json.MarshalIndent(s, "", "  ")
+// writeFile creates a file with what write writes.
+func writeFile(path string, write func(io.Writer) error) error {
+	file, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(b, '\n'), 0o644)
+	return errors.Join(write(file), file.Close())
 }

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -95,15 +95,7 @@ func (r *runner) writeReport(path string, s *Summary) error {
 	for _, c := range shown {
 		p.Tracks = append(p.Tracks, drawnTrack{c.spec.Name, c.spec.knob(c.set), c.track.draw()})
 	}
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	if err := reportTemplate.Execute(file, &p); err != nil {
-		_ = file.Close() // the first error is more useful
-		return err
-	}
-	return file.Close()
+	return writeFile(path, func(w io.Writer) error { return reportTemplate.Execute(w, &p) })
 }
 
 func (r *runner) sizingText() string {

@@ -12,6 +12,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/value"
 	"github.com/forewarm/forewarm/pipeline"
 )
 
@@ -28,7 +29,7 @@ func Run(ctx context.Context, cfg RunConfig) (summary Summary, err error) {
 			err = r.writeReport(cfg.Report, &summary)
 		}
 		if err == nil && cfg.Summary != "" {
-			err = writeSummary(cfg.Summary, &summary)
+			err = writeFile(cfg.Summary, func(w io.Writer) error { return value.WriteJSON(w, &summary) })
 		}
 	}()
 	if err := r.run(ctx); err != nil {
@@ -255,16 +256,16 @@ func (r *runner) read(stage string, do func(next nextBatch, timed bool) error) e
 		return err
 	}
 	defer func() { _ = x.Close() }() // opened for reading only
-	r.start = x.Start()
+	r.start = x.Start
 	next := r.watched(NewSource(x, r.cfg.Options.Pool).Next, func() Progress {
 		read, total := x.Progress()
 		return Progress{stage, read, total}
 	})
-	if err := do(next, x.Format().timed); err != nil {
+	if err := do(next, x.Format.timed); err != nil {
 		return err
 	}
-	n := x.Counts()
-	r.trace = TraceSummary{Path: r.cfg.Trace, Format: x.Format().Name, Rows: n.Rows, Refused: n.Refused, Disordered: n.Disordered, Notes: x.Notes()}
+	n := x.Counts
+	r.trace = TraceSummary{Path: r.cfg.Trace, Format: x.Format.Name, Rows: n.Rows, Refused: n.Refused, Disordered: n.Disordered, Notes: x.Notes}
 	if n.First != nil {
 		r.trace.First = n.First.Error()
 	}

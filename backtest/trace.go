@@ -30,7 +30,7 @@ const maxBinWidth = 24 * time.Hour
 type Options struct {
 	// Start is the time of t_s = 0, a whole minute; zero means [DefaultStart]. Records have their own times.
 	Start time.Time
-	// Bin is the width of a bin; zero infers it (see [Reader.Notes]). A positive Bin also means that a CSV file without
+	// Bin is the width of a bin; zero infers it (see Notes of the [Reader]). A positive Bin also means that a CSV file without
 	// a requests column has bins.
 	Bin time.Duration
 	// Pool is "" for DefaultPool. Class is for rows without one; "" is the file name without its extensions.
@@ -121,22 +121,22 @@ var (
 
 // Reader reads one trace in order of time. It is not safe for concurrent use.
 type Reader struct {
-	path   string
-	opts   Options
-	format Format
-	file   *os.File
-	rows   rowReader
-	lines  *lineScanner
+	Format Format    // as detected
+	Start  time.Time // of t_s = 0; for records the minute of the first
+	Counts Counts    // so far
+	Notes  []string  // sentences on inferred properties of the trace, such as its bin width
 
-	start  time.Time
+	path  string
+	opts  Options
+	file  *os.File
+	rows  rowReader
+	lines *lineScanner
+
 	sorted heap[*row]
 	seq    int64
 	last   int64         // time of the last returned row
 	bin    time.Duration // width of a bin
 	eof    bool
-
-	counts Counts
-	notes  []string
 }
 
 // Open opens a trace, gzipped or not, and detects its format. The caller closes the reader.
@@ -189,20 +189,20 @@ func (r *Reader) recognise() (err error) {
 		return err
 	}
 	if first[0] != '{' {
-		r.start = DefaultStart
+		r.Start = DefaultStart
 		if !r.opts.Start.IsZero() {
-			r.start = r.opts.Start.UTC()
+			r.Start = r.opts.Start.UTC()
 		}
-		r.rows, r.format, err = newCSVReader(r.lines, first, r.start, &r.opts)
+		r.rows, r.Format, err = newCSVReader(r.lines, first, r.Start, &r.opts)
 		return err
 	}
 	r.lines.repeat = true
-	r.format = ndjsonFormat
+	r.Format = ndjsonFormat
 	if bytes.Contains(first, []byte(`"dynamo.request.trace.v1"`)) {
-		r.format = dynamoFormat
-		r.notes = append(r.notes, fmt.Sprintf("cached tokens that no record has are the hits of a cache of %d blocks, which is hardly ever full: a real cache has fewer", prefixBlocks))
+		r.Format = dynamoFormat
+		r.Notes = append(r.Notes, fmt.Sprintf("cached tokens that no record has are the hits of a cache of %d blocks, which is hardly ever full: a real cache has fewer", prefixBlocks))
 	}
-	r.rows = newRecordReader(r.lines, r.format, &r.opts)
+	r.rows = newRecordReader(r.lines, r.Format, &r.opts)
 	return nil
 }
 
@@ -213,26 +213,26 @@ func (r *Reader) begin() error {
 	}
 	switch {
 	case len(r.sorted) > 0:
-	case r.counts.First != nil:
-		return fmt.Errorf("no usable row; the first was refused: %w", r.counts.First)
+	case r.Counts.First != nil:
+		return fmt.Errorf("no usable row; the first was refused: %w", r.Counts.First)
 	default:
 		return fmt.Errorf("%s: no rows after the header", r.path)
 	}
-	if r.format.timed {
-		r.start = r.sorted[0].Item.At().Truncate(time.Minute)
+	if r.Format.timed {
+		r.Start = r.sorted[0].Item.At().Truncate(time.Minute)
 	}
-	if !r.format.binned {
+	if !r.Format.binned {
 		return nil
 	}
 	if r.bin = r.opts.Bin; r.bin == 0 {
 		r.bin = r.smallestStep()
-		r.notes = append(r.notes, fmt.Sprintf("bin width %s inferred from the smallest step of t_s in a class; give it with -bin if it is another", r.bin))
+		r.Notes = append(r.Notes, fmt.Sprintf("bin width %s inferred from the smallest step of t_s in a class; give it with -bin if it is another", r.bin))
 	}
 	if r.bin > maxBinWidth {
 		return fmt.Errorf("%s: bins of %s are too wide to forecast minutes from: give the right width with -bin, at most %s", r.path, r.bin, maxBinWidth)
 	}
 	if r.bin > time.Minute {
-		r.notes = append(r.notes, wideBins)
+		r.Notes = append(r.Notes, wideBins)
 	}
 	for _, w := range r.sorted {
 		w.width = r.bin
@@ -258,18 +258,6 @@ func (r *Reader) smallestStep() time.Duration {
 
 // Close closes the file.
 func (r *Reader) Close() error { return r.file.Close() }
-
-// Format returns the detected format.
-func (r *Reader) Format() Format { return r.format }
-
-// Start returns the time of t_s = 0; for records the minute of the first.
-func (r *Reader) Start() time.Time { return r.start }
-
-// Counts returns the counts so far.
-func (r *Reader) Counts() Counts { return r.counts }
-
-// Notes are sentences on inferred properties of the trace, such as its bin width.
-func (r *Reader) Notes() []string { return r.notes }
 
 // Progress returns the read and the total bytes of the file.
 func (r *Reader) Progress() (read, total int64) {
@@ -301,7 +289,7 @@ func (r *Reader) Next(it *Item) error {
 
 // fill reads rows until the sort buffer is full.
 func (r *Reader) fill() error {
-	for len(r.sorted) < r.format.reorder && !r.eof {
+	for len(r.sorted) < r.Format.reorder && !r.eof {
 		if err := r.read(); err != nil {
 			return err
 		}
@@ -318,7 +306,7 @@ func (r *Reader) read() error {
 		r.eof = true
 		return nil
 	case errors.As(err, &bad):
-		r.counts.Refused++
+		r.Counts.Refused++
 		r.skip(string(bad))
 		return nil
 	case err != nil:
@@ -328,11 +316,11 @@ func (r *Reader) read() error {
 	}
 	at := item.At().UnixNano()
 	if at < r.last {
-		r.counts.Disordered++
-		r.skip(fmt.Sprintf("the row lies before one %d rows earlier: sort the file by time", r.format.reorder))
+		r.Counts.Disordered++
+		r.skip(fmt.Sprintf("the row lies before one %d rows earlier: sort the file by time", r.Format.reorder))
 		return nil
 	}
-	r.counts.Rows++
+	r.Counts.Rows++
 	r.seq++
 	r.sorted.push(&row{Item: item, at: at, seq: r.seq, width: r.bin})
 	return nil
@@ -340,8 +328,8 @@ func (r *Reader) read() error {
 
 // skip records why the newest row was skipped, if it is the first.
 func (r *Reader) skip(why string) {
-	if r.counts.First == nil {
-		r.counts.First = fmt.Errorf("%s:%d: %s", r.path, r.lines.line, why)
+	if r.Counts.First == nil {
+		r.Counts.First = fmt.Errorf("%s:%d: %s", r.path, r.lines.line, why)
 	}
 }
 

@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forewarm/forewarm/ingest"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/ingest"
 )
 
 // readAll renders every item as a line: seconds from the start, class, then counts with ? for unknown.
@@ -34,7 +35,7 @@ func readAll(t *testing.T, path string, opts Options) (lines []string, r *Reader
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines = append(lines, render(it, r.Start()))
+		lines = append(lines, render(it, r.Start))
 	}
 }
 
@@ -92,8 +93,8 @@ func TestFormats(t *testing.T) {
 			if diff := cmp.Diff(test.want, lines); diff != "" {
 				t.Error(diff)
 			}
-			if r.Format().Name != test.format || !r.Start().Equal(test.start) {
-				t.Errorf("format %s from %s, want %s from %s", r.Format().Name, r.Start(), test.format, test.start)
+			if r.Format.Name != test.format || !r.Start.Equal(test.start) {
+				t.Errorf("format %s from %s, want %s from %s", r.Format.Name, r.Start, test.format, test.start)
 			}
 			if read, total := r.Progress(); read != total || total == 0 {
 				t.Errorf("progress %d of %d bytes at the end", read, total)
@@ -108,7 +109,7 @@ func TestBinWidthIsInferred(t *testing.T) {
 		"0,taxi,1\n100,lift,1\n600,taxi,1\n700,lift,1\n1800,taxi,1\n": "10m0s", "0,taxi,1\n30,lift,1\n": "1m0s",
 	} {
 		_, r := readAll(t, write(t, "t_s,class,requests\n"+rows), Options{})
-		if notes := r.Notes(); len(notes) == 0 || !strings.Contains(notes[0], "bin width "+want) {
+		if notes := r.Notes; len(notes) == 0 || !strings.Contains(notes[0], "bin width "+want) {
 			t.Errorf("%q: notes %q, want %s", rows, notes, want)
 		}
 	}
@@ -135,7 +136,7 @@ func TestLongRecordsInOrderOfArrival(t *testing.T) {
 		fmt.Fprintf(&b, `{"arrived_at":%d,"finished_at":%d,"prompt_tokens":1}`+"\n", at, at+runs)
 	}
 	lines, r := readAll(t, write(t, b.String()), Options{})
-	if c := r.Counts(); len(lines) != n || c.Disordered+c.Refused != 0 {
+	if c := r.Counts; len(lines) != n || c.Disordered+c.Refused != 0 {
 		t.Errorf("%d items, %+v; want all %d", len(lines), c, n)
 	}
 }
@@ -173,7 +174,7 @@ func TestWrongRowsAreCountedAndNamed(t *testing.T) {
 			if len(lines) != 2 || lines[1] != "2 c,d 1 ? 1" {
 				t.Errorf("the other rows must survive: %q", lines)
 			}
-			n := r.Counts()
+			n := r.Counts
 			if n.Refused != 1 || n.Rows != 2 || n.First == nil || !strings.Contains(n.First.Error(), path+":3: ") || !strings.Contains(n.First.Error(), test.want) {
 				t.Errorf("counts %+v, want one refused row at line 3: %s", n, test.want)
 			}
@@ -195,7 +196,7 @@ func TestDisorderIsMendedWithinTheBufferAndCountedBeyond(t *testing.T) {
 			t.Errorf("row %d is %q, want %q", i, l, want)
 		}
 	}
-	if c := r.Counts(); c.Disordered != 1 || c.Rows != n || !strings.Contains(c.First.Error(), "sort the file by time") {
+	if c := r.Counts; c.Disordered != 1 || c.Rows != n || !strings.Contains(c.First.Error(), "sort the file by time") {
 		t.Errorf("counts %+v", c)
 	}
 }

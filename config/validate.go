@@ -205,7 +205,7 @@ func (c *Config) checkReport(k *checker) {
 		k.fail("report.timezone", c.Report.Timezone, "must be an IANA time zone", "write one such as UTC or Europe/Berlin")
 		zone = time.UTC
 	}
-	_, err = sink.OpenReports(c.Report.ReportConfig, sink.ReportDeps{})
+	_, err = sink.OpenReports(c.Report.ReportConfig, sink.Deps{})
 	k.section("report", err)
 	if c.Report.Schedule == "" {
 		return

@@ -43,16 +43,9 @@ type ReportConfig struct {
 	Mail MailConfig `yaml:"mail"`
 }
 
-// ReportDeps is what the destinations of reports need from the process.
-type ReportDeps struct {
-	// Pages returns the pages of a report; alerting.Permanent if they do not exist any more.
-	Pages     func(*alerting.Report) (*Pages, error)
-	WriteFile func(path string, data []byte) error // atomic and durable
-}
-
 // OpenReports builds the destinations of reports: always a folder, and mail if configured. It connects to nothing.
 // Errors name the key, its value and the fix.
-func OpenReports(c ReportConfig, deps ReportDeps) ([]alerting.Sink, error) {
+func OpenReports(c ReportConfig, deps Deps) ([]alerting.Sink, error) {
 	sinks := []alerting.Sink{&folder{c.Dir, deps}}
 	if c.Mail.Host != "" || len(c.Mail.To) > 0 {
 		m, err := newMailer(c.Mail, deps)
@@ -83,7 +76,7 @@ func Probe(ctx context.Context, sinks []alerting.Sink, found func(sink, detail s
 // folder writes reports to a directory.
 type folder struct {
 	dir  string
-	deps ReportDeps
+	deps Deps
 }
 
 // Name is "report/folder".

@@ -70,10 +70,10 @@ func (c *MailConfig) check() error {
 // mailer sends reports by mail.
 type mailer struct {
 	cfg  MailConfig
-	deps ReportDeps
+	deps Deps
 }
 
-func newMailer(c MailConfig, deps ReportDeps) (*mailer, error) {
+func newMailer(c MailConfig, deps Deps) (*mailer, error) {
 	c.TLS = cmp.Or(c.TLS, startTLS)
 	c.Port = cmp.Or(c.Port, map[string]int{startTLS: 587, implicitTLS: 465, noTLS: 25}[c.TLS])
 	return &mailer{c, deps}, c.check()

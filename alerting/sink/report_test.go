@@ -174,7 +174,7 @@ func TestMail(t *testing.T) {
 	for _, secure := range []string{startTLS, implicitTLS, noTLS} {
 		t.Run(secure, func(t *testing.T) {
 			server := startMail(t, secure)
-			m, err := newMailer(server.config(secure), ReportDeps{Pages: at(testPages)})
+			m, err := newMailer(server.config(secure), Deps{Pages: at(testPages)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -277,7 +277,7 @@ func TestMailRefusals(t *testing.T) {
 			server := startMail(t, c.secure)
 			config := server.config(c.secure)
 			c.change(server, &config)
-			m, err := newMailer(config, ReportDeps{Pages: at(testPages)})
+			m, err := newMailer(config, Deps{Pages: at(testPages)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -308,11 +308,11 @@ func TestMailConfig(t *testing.T) {
 		c := sound
 		c.To = []string{"b@example.org"}
 		change(&c)
-		if _, err := OpenReports(ReportConfig{Mail: c}, ReportDeps{}); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := OpenReports(ReportConfig{Mail: c}, Deps{}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s…", err, want)
 		}
 	}
-	if _, err := OpenReports(ReportConfig{Mail: sound}, ReportDeps{}); err != nil {
+	if _, err := OpenReports(ReportConfig{Mail: sound}, Deps{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -376,7 +376,7 @@ func TestReportDestinationsAreApart(t *testing.T) {
 	hook := consumer(t, testKey, func(string, []byte) { alerts <- struct{}{} })
 	full := errors.New("no space left on device")
 	c := ReportConfig{Dir: "reports", Mail: (&mailServer{addr: hanging.Addr().String(), password: keyFile(t, "sesame")}).config(noTLS)}
-	sinks, err := OpenReports(c, ReportDeps{Pages: at(testPages), WriteFile: func(string, []byte) error { return full }})
+	sinks, err := OpenReports(c, Deps{Pages: at(testPages), WriteFile: func(string, []byte) error { return full }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -231,7 +231,7 @@ func checkOthers(ctx context.Context, cfg *config.Config, std streams) error {
 		return usageError{err}
 	}
 	if cfg.Report.Schedule != "" && cfg.Clock == pipeline.WallClock {
-		destinations, err := sink.OpenReports(cfg.Reports(), sink.ReportDeps{WriteFile: storage.WriteFile})
+		destinations, err := sink.OpenReports(cfg.Reports(), sink.Deps{WriteFile: storage.WriteFile})
 		if err != nil {
 			return usageError{err}
 		}

@@ -176,7 +176,7 @@ func (d *Daemon) openReporter() ([]alerting.Sink, error) {
 		render:       d.renderReport,
 		store:        d.storeReport,
 	}
-	return sink.OpenReports(d.cfg.Reports(), sink.ReportDeps{Pages: d.pages, WriteFile: storage.WriteFile})
+	return sink.OpenReports(d.cfg.Reports(), sink.Deps{Pages: d.pages, WriteFile: storage.WriteFile})
 }
 
 func (d *Daemon) runReports(ctx context.Context) error {
