@@ -37,17 +37,6 @@ func WriteJSON(w io.Writer, s *Sheet) error { return value.WriteJSON(w, s) }
 // WriteMemoryJSON writes only a replica's memory.
 func WriteMemoryJSON(w io.Writer, m *Memory) error { return value.WriteJSON(w, m) }
 
-// render executes parts of the template; on an error it returns no partial text.
-func render(data any, parts ...string) (string, error) {
-	var b strings.Builder
-	for _, part := range parts {
-		if err := textTemplate.ExecuteTemplate(&b, part, data); err != nil {
-			return "", err
-		}
-	}
-	return b.String(), nil
-}
-
 // WriteMarkdown writes s for people, in one write; the error is that of w.
 func WriteMarkdown(w io.Writer, s *Sheet) error { return writeMarkdown(w, s, "sheet", "details") }
 
@@ -55,7 +44,7 @@ func WriteMarkdown(w io.Writer, s *Sheet) error { return writeMarkdown(w, s, "sh
 func WriteMemoryMarkdown(w io.Writer, m *Memory) error { return writeMarkdown(w, m, "memory") }
 
 func writeMarkdown(w io.Writer, data any, parts ...string) error {
-	out, err := render(data, parts...)
+	out, err := markdown.Render(textTemplate, data, parts...)
 	if err != nil {
 		return err
 	}
@@ -65,7 +54,7 @@ func writeMarkdown(w io.Writer, data any, parts ...string) error {
 
 // WriteHTML writes the Markdown as one page without external resources.
 func WriteHTML(w io.Writer, s *Sheet) error {
-	text, err := render(s, "sheet", "details")
+	text, err := markdown.Render(textTemplate, s, "sheet", "details")
 	if err != nil {
 		return err
 	}

@@ -75,28 +75,17 @@ func (v view) Title() string { return "Forewarm report, " + v.period("2 January 
 // Clock names the zone of times.
 func (v view) Clock() string { return v.Zone.location().String() }
 
-// execute renders parts of the template as Markdown.
-func execute(data any, parts ...string) (string, error) {
-	var b strings.Builder
-	for _, part := range parts {
-		if err := textTemplate.ExecuteTemplate(&b, part, data); err != nil {
-			return "", err
-		}
-	}
-	return b.String(), nil
-}
-
 // WriteMarkdown writes r for people: the summary, the advice, then a section for each pool with folded details. It is
 // one write; the error is that of w.
 func WriteMarkdown(w io.Writer, r *Report) error {
 	v := newView(r)
-	out, err := execute(v, "front", "pools")
+	out, err := markdown.Render(textTemplate, v, "front", "pools")
 	for _, p := range v.Order {
 		if err != nil {
 			return err
 		}
 		var part string
-		part, err = execute(poolView{r, p}, "pool", "tables", "folded")
+		part, err = markdown.Render(textTemplate, poolView{r, p}, "pool", "tables", "folded")
 		out += part
 	}
 	if err != nil {
@@ -108,7 +97,7 @@ func WriteMarkdown(w io.Writer, r *Report) error {
 
 // toHTML renders parts of the template as HTML.
 func toHTML(data any, parts ...string) (template.HTML, error) {
-	text, err := execute(data, parts...)
+	text, err := markdown.Render(textTemplate, data, parts...)
 	if err != nil {
 		return "", err
 	}
@@ -161,7 +150,7 @@ func WriteMail(w io.Writer, r *Report) error {
 
 // WriteText writes the first page as Markdown, for mail.
 func WriteText(w io.Writer, r *Report) error {
-	text, err := execute(newView(r), "front", "attached")
+	text, err := markdown.Render(textTemplate, newView(r), "front", "attached")
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/httpclient"
+	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
 // maxReply is how many bytes of an error response are read.
@@ -92,15 +92,10 @@ func (t *Target) check() error {
 		return errors.New("url: not an https URL; write it like https://hooks.example.org/forewarm")
 	case u.User != nil:
 		return errors.New("url: it carries a password; leave that out")
-	case u.Scheme == "http" && !t.AllowHTTP && !loopback(u.Hostname()):
+	case u.Scheme == "http" && !t.AllowHTTP && !httpguard.IsLoopback(u.Hostname()):
 		return errors.New("url: http to another machine can be read on the way; use https, or set allow_http: true")
 	}
 	return nil
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // read is the current URL, from the configuration or the file.

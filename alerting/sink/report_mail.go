@@ -15,6 +15,7 @@ import (
 	"github.com/wneessen/go-mail"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
 // MailConfig is the mail block: reports are sent by SMTP (RFC 5321), the first page as text and HTML, and the whole
@@ -47,7 +48,7 @@ func (c *MailConfig) check() error {
 		return fmt.Errorf("port: %d is out of 0…65535; set 0 for the usual one", c.Port)
 	case c.TLS != "" && c.TLS != startTLS && c.TLS != implicitTLS && c.TLS != noTLS:
 		return fmt.Errorf("tls: %q is unknown; set starttls, tls or none", c.TLS)
-	case c.TLS == noTLS && c.Username != "" && !loopback(c.Host):
+	case c.TLS == noTLS && c.Username != "" && !httpguard.IsLoopback(c.Host):
 		return errors.New("tls: none, with a password for another machine, which anyone on the way could read; set starttls or tls")
 	case c.TLS == noTLS && c.CAFile != "":
 		return errors.New("ca_file: set without encryption; set tls: starttls, or remove it")

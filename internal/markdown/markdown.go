@@ -4,6 +4,7 @@ package markdown
 import (
 	"regexp"
 	"strings"
+	"text/template"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/extension"
@@ -22,6 +23,17 @@ func Text(s string) string {
 
 // converter leaves raw HTML and dangerous links out. Of the extensions it has tables only.
 var converter = goldmark.New(goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))))
+
+// Render executes parts of a template, one after the other. On an error there is no partial text.
+func Render(t *template.Template, data any, parts ...string) (string, error) {
+	var b strings.Builder
+	for _, part := range parts {
+		if err := t.ExecuteTemplate(&b, part, data); err != nil {
+			return "", err
+		}
+	}
+	return b.String(), nil
+}
 
 // HTML is Markdown as HTML. Tables are wrapped in a div of class wide. Rows of which a cell is one of the states have the
 // state, without blanks, as their class.
