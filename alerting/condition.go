@@ -80,7 +80,7 @@ func contradictedRates(d *Decision, cfg Config) (out []Condition) {
 	for _, c := range d.Basis.Contradicts {
 		description, action := c.Words()
 		out = append(out, condition(d, RateContradicted, c.Dimension, Warning, cfg, alertText{
-			Summary:     noun(c.Dimension) + " of a replica is not what the configuration says",
+			Summary:     ResourceName(c.Dimension) + " of a replica is not what the configuration says",
 			Description: description, Action: action,
 		}))
 	}
@@ -287,7 +287,7 @@ func poorForecast(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condit
 		return nil
 	}
 	poor := alertText{
-		Summary: "the forecast of " + noun(f.Dimension) + " is poor",
+		Summary: "the forecast of " + ResourceName(f.Dimension) + " is poor",
 		Action:  "Expect later warnings than usual. Long queues and full KV memory still add replicas. If that is not enough, raise replicas.min.",
 	}
 	if f.Fallback {

@@ -220,7 +220,7 @@ func (p *plan) whyStay(st *State, cfg Config, rows []resource) string {
 	}
 	for i := range rows {
 		if rows[i].bursting() {
-			return fmt.Sprintf("a burst of %s is still draining", noun(rows[i].evidence.Dimension))
+			return fmt.Sprintf("a burst of %s is still draining", ResourceName(rows[i].evidence.Dimension))
 		}
 	}
 	return ""

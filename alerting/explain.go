@@ -104,7 +104,7 @@ func steps(d *Decision) []Step {
 	takes := d.Floor
 	for i := range d.Resources {
 		r := &d.Resources[i]
-		out = append(out, Step{r.NeedReplicas, fmt.Sprintf("for %s: at most %s expected (%s certain), a replica carries %s", noun(r.Dimension)+units[r.Dimension], value.Short(r.NeedQuantile), percent(d.Quantile), value.Short(r.PerReplica))})
+		out = append(out, Step{r.NeedReplicas, fmt.Sprintf("for %s: at most %s expected (%s certain), a replica carries %s", ResourceName(r.Dimension)+units[r.Dimension], value.Short(r.NeedQuantile), percent(d.Quantile), value.Short(r.PerReplica))})
 		takes = max(takes, r.NeedReplicas+d.Reserves.Total())
 	}
 	for _, x := range d.Reserves.Each() {
@@ -274,7 +274,7 @@ func writeBasis(fact func(name, format string, a ...any), b *Basis, resources []
 		if i := slices.IndexFunc(resources, func(x ResourceEvidence) bool { return x.Dimension == r.Dimension }); i >= 0 && r.Used > 0 && resources[i].PerReplica != r.Used {
 			learned += "; planned with " + value.Short(resources[i].PerReplica)
 		}
-		fact("a replica carries", "%s: %s, %s", noun(r.Dimension)+units[r.Dimension], stated, learned)
+		fact("a replica carries", "%s: %s, %s", ResourceName(r.Dimension)+units[r.Dimension], stated, learned)
 	}
 }
 
@@ -289,7 +289,7 @@ func (d *Decision) writePath(w io.Writer) {
 	if r == nil || len(d.Path) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\nForecast of %s\n", noun(d.Binding)+units[d.Binding])
+	fmt.Fprintf(w, "\nForecast of %s\n", ResourceName(d.Binding)+units[d.Binding])
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	rows := [5]string{"  minutes ahead\t", "  demand, middle forecast\t", fmt.Sprintf("  at most (%s certain)\t", percent(d.Quantile)), "  replicas ready\t", "  their capacity\t"}
 	for _, p := range append([]PathPoint{{Median: float32(r.Demand), Quantile: float32(r.Demand), Ready: d.Ready}}, d.Path...) {
@@ -317,7 +317,7 @@ func writeResources(w io.Writer, d *Decision) {
 			if r.Dimension == side.Binding {
 				mark = " *"
 			}
-			fmt.Fprintf(t, "  %s%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", noun(r.Dimension)+units[r.Dimension], mark, value.Short(r.Demand), value.Short(r.NeedQuantile), value.Short(r.PerReplica), r.NeedReplicas,
+			fmt.Fprintf(t, "  %s%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", ResourceName(r.Dimension)+units[r.Dimension], mark, value.Short(r.Demand), value.Short(r.NeedQuantile), value.Short(r.PerReplica), r.NeedReplicas,
 				percent(r.Ahead), minutesAhead(r.ETA.P10), minutesAhead(r.ETA.P50), minutesAhead(r.ETA.P90))
 			if x := r.Retries; x != nil {
 				fmt.Fprintf(t, "  without retries\t%s\t%s\t\t%d\t\t\t\t\t\n", value.Short(x.Demand), value.Short(r.NeedQuantile/x.Factor), x.NeedReplicas)
@@ -342,7 +342,7 @@ func (a *Aftermath) write(w io.Writer, d *Decision) {
 		fmt.Fprintf(w, "  The replicas stayed as they were.\n")
 	}
 	if p := a.Peak; p != nil {
-		fmt.Fprintf(w, "  Demand was at most %s of the capacity for %s, at %s with %s.\n", percent(p.Use), noun(p.Resource), clock(p.Tick), d.replicasText(p.Replicas))
+		fmt.Fprintf(w, "  Demand was at most %s of the capacity for %s, at %s with %s.\n", percent(p.Use), ResourceName(p.Resource), clock(p.Tick), d.replicasText(p.Replicas))
 	}
 	if p := a.Without; p != nil {
 		fmt.Fprintf(w, "  With the %s at the decision, it would have been %s, at %s.\n", d.replicasText(p.Replicas), percent(p.Use), clock(p.Tick))

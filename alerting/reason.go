@@ -162,15 +162,15 @@ func riskSentence(d *Decision, cfg Config) string {
 		text, _ := d.belowReserve()
 		return capitalise(text) + "."
 	}
-	text := fmt.Sprintf("To be %s sure of enough %s in the next %s, the pool needs %s", percent(d.Quantile), noun(d.Binding), span(window), d.replicasText(r.NeedReplicas))
+	text := fmt.Sprintf("To be %s sure of enough %s in the next %s, the pool needs %s", percent(d.Quantile), ResourceName(d.Binding), span(window), d.replicasText(r.NeedReplicas))
 	if kept := d.Reserves.String(); kept != "" {
 		text += ", and as a reserve " + kept
 	}
 	return text + "."
 }
 
-// noun is a resource in words.
-func noun(dimension string) string {
+// ResourceName is a resource in words.
+func ResourceName(dimension string) string {
 	switch dimension {
 	case features.DimKV:
 		return "KV memory"

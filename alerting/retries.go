@@ -117,7 +117,7 @@ const minRetryFactor = 1.1
 func refusals(rows []resource, prefix string) (constraints []string) {
 	for i := range rows {
 		if x := rows[i].evidence.Retries; x != nil && x.Refused > 0 {
-			constraints = append(constraints, fmt.Sprintf("%sretries %d: %d wanted for %s", prefix, rows[i].evidence.NeedReplicas, rows[i].evidence.NeedReplicas+x.Refused, noun(rows[i].evidence.Dimension)))
+			constraints = append(constraints, fmt.Sprintf("%sretries %d: %d wanted for %s", prefix, rows[i].evidence.NeedReplicas, rows[i].evidence.NeedReplicas+x.Refused, ResourceName(rows[i].evidence.Dimension)))
 		}
 	}
 	return constraints

@@ -99,9 +99,9 @@ func (d *Decision) overCapacity(r *ResourceEvidence) bool {
 
 // saturationText is which resource saturates and when: "KV memory will be full in about 14 min".
 func (d *Decision) saturationText(r *ResourceEvidence, probability float64, window time.Duration) string {
-	what := d.role() + noun(r.Dimension)
-	if strings.HasPrefix(noun(r.Dimension), strings.TrimSpace(d.role())) {
-		what = noun(r.Dimension)
+	what := d.role() + ResourceName(r.Dimension)
+	if strings.HasPrefix(ResourceName(r.Dimension), strings.TrimSpace(d.role())) {
+		what = ResourceName(r.Dimension)
 	}
 	switch {
 	case d.overCapacity(r):
@@ -144,7 +144,7 @@ func (d *Decision) furtherSentences(likely []*ResourceEvidence) (out []string) {
 	if others := likely[1:]; len(others) > 0 {
 		var names []string
 		for _, x := range others {
-			names = append(names, noun(x.Dimension))
+			names = append(names, ResourceName(x.Dimension))
 		}
 		out = append(out, capitalise(strings.Join(names, " and "))+" may run out too.")
 	}

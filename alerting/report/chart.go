@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"time"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/draw"
 	"github.com/forewarm/forewarm/internal/value"
 )
@@ -81,7 +82,7 @@ func (r *Report) loadChart(p *Pool, x *ResourceTimeline, wide bool) figure {
 	if shown {
 		high = max(high, limit)
 	}
-	title := fmt.Sprintf("Load and capacity: %s of %s", resource(x.Resource), p.Pool)
+	title := fmt.Sprintf("Load and capacity: %s of %s", alerting.ResourceName(x.Resource), p.Pool)
 	c := draw.New(width, chartHeight+20, title, fmt.Sprintf("the largest minute was %s", quantity(Number(top(x.Peak)), x.Unit)), 0, float64(t.Minutes*len(x.Actual)), 0, high*1.05)
 	c.YAxis(perSecond(x.Unit), value.Short)
 	c.Days(t.From.In(r.Zone.location()))
@@ -114,7 +115,7 @@ func perSecond(unit string) string {
 func (r *Report) markEpisodes(c *draw.Chart, p *Pool) {
 	for _, e := range p.Saturation.Episodes[:min(len(p.Saturation.Episodes), marksDrawn)] {
 		at := e.Start.Sub(p.Timeline.From).Minutes()
-		c.Span("saturated", at, at+float64(e.Minutes), fmt.Sprintf("%s, %d min, %s at %s of capacity (warning: %s)", r.Day(e.Start), e.Minutes, resource(e.Resource), percent(e.Utilisation), e.Warned()))
+		c.Span("saturated", at, at+float64(e.Minutes), fmt.Sprintf("%s, %d min, %s at %s of capacity (warning: %s)", r.Day(e.Start), e.Minutes, alerting.ResourceName(e.Resource), percent(e.Utilisation), e.Warned()))
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/internal/value"
 )
 
@@ -114,19 +113,6 @@ func count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return countText(Number(n)) + " " + noun + "s"
-}
-
-// resource is a dimension in words.
-func resource(dimension string) string {
-	switch dimension {
-	case features.DimKV:
-		return "KV memory"
-	case features.DimPrefill:
-		return "prefill (prompts)"
-	case features.DimDecode:
-		return "decode (answers)"
-	}
-	return dimension
 }
 
 // withOneDecimal is big with at most one decimal, for hours.

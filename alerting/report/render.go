@@ -10,6 +10,7 @@ import (
 	"strings"
 	texttemplate "text/template"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/internal/markdown"
@@ -23,7 +24,7 @@ var (
 	page string
 
 	textTemplate = texttemplate.Must(texttemplate.New("report").Funcs(texttemplate.FuncMap{
-		"text": markdown.Text, "inc": func(i int) int { return i + 1 }, "share": shareText, "assumed": assumptionName, "resource": resource, "ahead": horizonText,
+		"text": markdown.Text, "inc": func(i int) int { return i + 1 }, "share": shareText, "assumed": assumptionName, "resource": alerting.ResourceName, "ahead": horizonText,
 		"percent": percent, "big": countText, "quantity": quantity, "money": money, "minutes": minutesText, "lasting": durationText, "count": count, "times": timesText,
 		"hours": Amount.hours, "row": amountRow,
 	}).Parse(text))

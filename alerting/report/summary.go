@@ -108,7 +108,7 @@ func (r *Report) saturated() string {
 		return fmt.Sprintf("The load was above the planned capacity of the ready replicas for %s, at the beginning.", count(s.SaturatedMinutes, "minute"))
 	}
 	text := fmt.Sprintf("The load was above the planned capacity of the ready replicas (a saturation) %s, for %s in all. The longest began on %s and lasted %d min; the load reached %s of the capacity for %s",
-		timesText(episodes), count(s.SaturatedMinutes, "minute"), r.Day(worst.Start), worst.Minutes, percent(worst.Utilisation), resource(worst.Resource))
+		timesText(episodes), count(s.SaturatedMinutes, "minute"), r.Day(worst.Start), worst.Minutes, percent(worst.Utilisation), alerting.ResourceName(worst.Resource))
 	if len(r.Pools) > 1 {
 		text += " of " + of
 	}
