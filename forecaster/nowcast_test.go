@@ -8,42 +8,6 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-func TestWidenOnlyBeyondTheUsual(t *testing.T) {
-	q := Quantiles{81, 100, 121, 144, 169, 180, 200, 225, 289}
-	calm, shaken := nowcast{Uncertain: 1, Usual: 1}, nowcast{Uncertain: 2, Usual: 1}
-	same, wide := q, q
-	calm.widen(&same)
-	shaken.widen(&wide)
-	if same != q {
-		t.Errorf("widened to %v by what was learned already", same)
-	}
-	for i := range q {
-		was, is := math.Sqrt(q[i])-12, math.Sqrt(wide[i])-12
-		if want := math.Sqrt(was*was + gaussian[i]*gaussian[i]); math.Abs(math.Abs(is)-want) > 1e-9 || is*was < 0 {
-			t.Errorf("level %v: %.2f from the median on the square-root scale, was %.2f, want %.2f", Levels[i], is, was, want)
-		}
-	}
-}
-
-// A minute's nowcast loses its uncertainty as it is amended; what is left weighs less the older the minute is.
-func TestAnchorReckonsOpenMinutes(t *testing.T) {
-	var a nowcast
-	sure, unsure := exact(100), features.Estimate{Mean: 100, Counted: 60, SD: 10}
-	a.push(unsure, 100)
-	if want := .01 * 100 / 400; math.Abs(a.Uncertain-want) > 1e-12 {
-		t.Errorf("uncertain by %v, want (10 %% of 10)²/4·100 = %v", a.Uncertain, want)
-	}
-	a.learnReporting(&unsure, 0)
-	a.push(sure, 100)
-	if want := .0081 * 100 / 400; math.Abs(a.Uncertain-want) > 1e-12 {
-		t.Errorf("a minute later uncertain by %v, want %v", a.Uncertain, want)
-	}
-	a.push(sure, 100)
-	if a.Uncertain != 0 {
-		t.Errorf("uncertain by %v when all is known", a.Uncertain)
-	}
-}
-
 // What a nowcast expects of silent minutes is no end of the silence; what was counted is, also when it comes late.
 func TestNowcastIsNoEndOfSilence(t *testing.T) {
 	s := newSeries(testKey, 10)

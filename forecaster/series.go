@@ -96,7 +96,7 @@ func (s *series) push(m int64, now features.Estimate) {
 
 func (s *series) step(m int64, now features.Estimate) {
 	s.history.Push(m, now.Mean)
-	s.nowcast.push(now, s.history.Level(model.Level10m))
+	s.nowcast.push(now)
 	if s.history.Known == 0 {
 		return
 	}
@@ -125,7 +125,7 @@ func (s *series) amend(m int64, now features.Estimate) (change float64) {
 	if math.Abs(math.Sqrt(s.history.At(m))-math.Sqrt(was)) > grownShare*unit {
 		s.nowcast.Grown += grownGain
 	}
-	s.nowcast.learnReporting(&now, s.history.Newest-m)
+	s.nowcast.amend(&now, s.history.Newest-m)
 	return change
 }
 
@@ -275,7 +275,6 @@ func (s *series) distributions(v *rawForecast, at *[numTargets]Quantiles) {
 		}
 		q := quantilesAt(&a, &scores, shift, v.minWidth())
 		raiseMedian(&q, floor, share)
-		s.nowcast.widen(&q)
 		at[k] = q
 	}
 }
