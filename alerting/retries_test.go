@@ -4,8 +4,6 @@ import (
 	"math"
 	"strings"
 	"testing"
-
-	"github.com/forewarm/forewarm/forecaster"
 )
 
 // TestRetriesAreSizedWithinABound: calls take 350 of KV on replicas of 100, and attempts load the pool as many times as that.
@@ -34,13 +32,10 @@ func TestRetriesAreSizedWithinABound(t *testing.T) {
 			if tt.edit != nil {
 				tt.edit(&in)
 			}
-			in.Forecast.Retries = forecaster.Retries{Factors: make([]float64, len(in.Forecast.Total))}
-			for i := range in.Forecast.Retries.Factors {
-				in.Forecast.Retries.Factors[i] = tt.factor
+			for i := range in.Forecast.Total {
+				in.Forecast.Total[i].LoadFactor = tt.factor
 			}
-			if tt.factor > 1 {
-				in.Forecast = in.Forecast.Load()
-			}
+			in.Forecast = in.Forecast.Load()
 			d, _ := Decide(noon, in, State{}, DefaultConfig())
 			if said := d.Reason + strings.Join(d.Constraints, "; "); d.Desired != tt.desired || !strings.Contains(said, tt.says) {
 				t.Errorf("asks for %d, want %d: %s", d.Desired, tt.desired, said)

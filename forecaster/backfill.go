@@ -41,7 +41,11 @@ func (f *Forecaster) Backfill(key features.Key, dimension string, start time.Tim
 		return nil
 	}
 	p := f.pool(key.Pool)
-	if _, ok := p.search(key.Class); !ok && key.Class != features.TotalClass && f.classes() >= f.cfg.MaxClasses {
+	classes := 0
+	for _, p := range f.pools {
+		classes += len(p.classes)
+	}
+	if _, ok := p.search(key.Class); !ok && key.Class != features.TotalClass && classes >= f.cfg.MaxClasses {
 		return fmt.Errorf("back-fill of %s %s: the maximum of %d classes is reached", key, dimension, f.cfg.MaxClasses)
 	}
 	c := p.class(key.Class)
@@ -58,12 +62,4 @@ func (f *Forecaster) Backfill(key features.Key, dimension string, start time.Tim
 	}
 	c.shape.Newest = max(c.shape.Newest, s.history.Newest) // the class was last seen at the end of the back-fill
 	return nil
-}
-
-// classes is the number of classes of all pools.
-func (f *Forecaster) classes() (n int) {
-	for _, p := range f.pools {
-		n += len(p.classes)
-	}
-	return n
 }

@@ -42,6 +42,8 @@ type Forecast struct {
 	Confidence Confidence
 	Known      int  // known minutes of history
 	Fallback   bool // recent outcomes were nearer to the last value than to the network's median
+	// LoadFactor is the load of all attempts over that of calls in the last ten minutes, of a pool's total.
+	LoadFactor float64
 	Basis      Basis
 	// Paths are joint sample paths of a pool's total, nil for a class: path j belongs to path j of every other
 	// dimension. Paths[j][h-1] is minute h.

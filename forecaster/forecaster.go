@@ -30,7 +30,7 @@ type Config struct {
 	// StaleAfter is the silence after which a pool's forecasts are stale.
 	StaleAfter time.Duration
 	// MaxClasses bounds the classes of all pools together, as in features.Config: about 37 KiB each. 0 or less means
-	// DefaultMaxClasses.
+	// 10,000.
 	MaxClasses int
 	// Shown is the number of classes of a pool, heaviest by tokens first, in its forecasts. 0 or less means
 	// DefaultShown.
@@ -41,9 +41,6 @@ type Config struct {
 	// Events are the calendar of all pools. At most MaxEvents, with unique names in a pool.
 	Events []Event
 }
-
-// DefaultMaxClasses is the default of Config.MaxClasses.
-const DefaultMaxClasses = 10_000
 
 // DefaultShown is the default of Config.Shown.
 const DefaultShown = 64
@@ -97,7 +94,7 @@ type class struct {
 // New returns an empty Forecaster.
 func New(cfg Config) *Forecaster {
 	if cfg.MaxClasses <= 0 {
-		cfg.MaxClasses = DefaultMaxClasses
+		cfg.MaxClasses = 10_000
 	}
 	if cfg.Shown <= 0 {
 		cfg.Shown = DefaultShown
@@ -124,17 +121,14 @@ func (f *Forecaster) Observe(windows []features.Window, pools []features.PoolMin
 		windows = windows[n:]
 	}
 	for i := range pools { // after the windows: a skipped gap in time is not silence of the classes
-		f.pool(pools[i].Pool).forget(pools[i].Start.Unix() / 60)
+		p, oldest := f.pool(pools[i].Pool), pools[i].Start.Unix()/60-forgetAfter
+		p.classes = slices.DeleteFunc(p.classes, func(c *class) bool { return c.shape.Newest < oldest })
 	}
 }
 
 // forgetAfter is how many minutes after its last window a class is dropped. The aggregator lists every class it
 // follows, also silent ones.
 const forgetAfter = 1440
-
-func (p *pool) forget(minute int64) {
-	p.classes = slices.DeleteFunc(p.classes, func(c *class) bool { return c.shape.Newest < minute-forgetAfter })
-}
 
 // observe takes the windows of one pool and one minute.
 func (p *pool) observe(windows []features.Window) {
@@ -150,7 +144,9 @@ func (p *pool) observe(windows []features.Window) {
 	for i := range windows {
 		w := &windows[i]
 		c := p.class(w.Class)
-		c.addWeight(minute, w)
+		if minute > c.shape.Newest { // the first count of a minute
+			c.weight = c.weightAt(minute) + w.PromptTokens + w.OutputTokens
+		}
 		c.shape.observe(minute, w)
 		for d := range dimensions {
 			now, ok := dimensions[d].Now(w)
@@ -245,9 +241,10 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 	}
 	pf.Total = p.total.forecast(origin, all, &events)
 	for i := range pf.Total {
-		pf.Total[i].Paths = samplePaths(&pf.Total[i].Minute)
+		f := &pf.Total[i]
+		f.Paths, f.LoadFactor = samplePaths(&f.Minute), p.retries.factor(f.Dimension, p.minute.Start.Unix()/60)
 	}
-	pf.Retries = p.retries.forecast(p.minute.Start.Unix()/60, pf.Total)
+	pf.Retries.Share, pf.Retries.Attempts = p.retries.recent(p.minute.Start.Unix() / 60)
 	return pf
 }
 
@@ -374,13 +371,6 @@ const (
 	// rankEvery is the interval of ranking, in minutes.
 	rankEvery = 15
 )
-
-// addWeight adds the tokens of a minute's first count.
-func (c *class) addWeight(minute int64, w *features.Window) {
-	if minute > c.shape.Newest {
-		c.weight = c.weightAt(minute) + w.PromptTokens + w.OutputTokens
-	}
-}
 
 func (c *class) weightAt(minute int64) float64 {
 	return c.weight * math.Exp2(-float64(max(minute-c.shape.Newest, 0))/weightHalfLife)

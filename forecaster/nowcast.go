@@ -20,9 +20,6 @@ type nowcast struct {
 // countedMinutes is the number of newest minutes in Counted.
 const countedMinutes = 32
 
-// counted reports whether something was counted that many minutes before the newest one (less than countedMinutes).
-func (a *nowcast) counted(before int64) bool { return a.Counted&(1<<before) != 0 }
-
 const (
 	grownGain  = 1.0 / 60
 	maxGrown   = 0.1  // from here on the newest count is taken for incomplete

@@ -1,7 +1,6 @@
 package forecaster
 
 import (
-	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -45,10 +44,4 @@ func samplePaths(minutes *[Horizon]Quantiles) [][Horizon]float32 {
 		}
 	}
 	return paths
-}
-
-func seed(name string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(name)) // never fails
-	return h.Sum64()
 }

@@ -319,10 +319,10 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 		case was.Minutes >= minMinutes:
 			r.growth -= zeroIfNaN(then) * attempts(&was)
 			r.isNew = was.Requests == 0
+		case c.began:
+			r.isNew = true
 		default:
-			if r.isNew = c.began; !r.isNew {
-				r.growth = 0
-			}
+			r.growth = 0
 		}
 		requests += float64(is.Requests)
 		if was.Minutes >= minMinutes || r.isNew {

@@ -71,31 +71,14 @@ func (r *retries) recent(minute int64) (share, attempts float64) {
 
 // Retries is the load that retries add to a pool.
 type Retries struct {
-	// Factors are the load of all attempts over that of calls in the last ten minutes, one for each of
-	// PoolForecast.Total; nil without retries.
-	Factors []float64
 	// Share of retries in the attempts of the last three minutes, and the number of attempts.
 	Share, Attempts float64
 }
 
-// forecast assumes that retries go on as they are.
-func (r *retries) forecast(newest int64, total []Forecast) (out Retries) {
-	out.Share, out.Attempts = r.recent(newest)
-	for i := range total {
-		out.Factors = append(out.Factors, r.factor(total[i].Dimension, newest))
-	}
-	if !slices.ContainsFunc(out.Factors, func(x float64) bool { return x > 1 }) {
-		out.Factors = nil
-	}
-	return out
-}
-
 // Factor is the load of all attempts over that of calls in a dimension; 1 without retries.
 func (pf *PoolForecast) Factor(dimension string) float64 {
-	for i, factor := range pf.Retries.Factors {
-		if pf.Total[i].Dimension == dimension {
-			return factor
-		}
+	if f := pf.Of(dimension); f != nil {
+		return max(f.LoadFactor, 1)
 	}
 	return 1
 }
@@ -103,7 +86,7 @@ func (pf *PoolForecast) Factor(dimension string) float64 {
 // Load returns pf with the load of all attempts in place of the demand of calls, in total and classes: the work
 // of replicas. Without retries it is pf itself.
 func (pf *PoolForecast) Load() *PoolForecast {
-	if pf.Retries.Factors == nil {
+	if !slices.ContainsFunc(pf.Total, func(f Forecast) bool { return f.LoadFactor > 1 }) {
 		return pf
 	}
 	out := *pf

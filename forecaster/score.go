@@ -98,9 +98,6 @@ func (a *Accumulator) share(own, other float64) float64 {
 	return own / other
 }
 
-// Pinball is the mean loss at that level index, in the series' unit.
-func (a *Accumulator) Pinball(level int) float64 { return ratio(a.loss[level], float64(a.N)) }
-
 // MeanPinball is the loss averaged over outcomes and ScoredLevels, in the series' unit.
 func (a *Accumulator) MeanPinball() float64 {
 	s := 0.0

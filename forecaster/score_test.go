@@ -62,7 +62,7 @@ func TestScorerByHand(t *testing.T) {
 	y8 := .5*4 + .8*2 + .9*1 + 0 + .01*1
 	y2 := .5*2 + .2*4 + .1*5 + .05*6 + .01*7
 	close(t, "pinball", a.MeanPinball(), (y4+y8+y2)/15)
-	close(t, "pinball at 90 %", a.Pinball(L90), (.3+.9+.5)/3)
+	close(t, "pinball at 90 %", a.loss[L90], .3+.9+.5)
 	c := a.Coverage(L90) // 4 and 2 lie below 7, 8 does not
 	close(t, "coverage", c.Share, 2.0/3)
 	close(t, "effective", c.Effective, 3)

@@ -1,6 +1,7 @@
 package forecaster
 
 import (
+	"hash/fnv"
 	"math"
 
 	"github.com/forewarm/forewarm/features"
@@ -67,7 +68,9 @@ const lastKnot = WindowTo
 
 // newSeries returns an empty series.
 func newSeries(key features.Key, settle int) *series {
-	s := &series{settle: settle, phase: int64(seed(key.String()) % originEvery), history: model.NewHistory()}
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(key.String())) // never fails
+	s := &series{settle: settle, phase: int64(hash.Sum64() % originEvery), history: model.NewHistory()}
 	s.origins = make([]origin, (lastKnot+settle)/originEvery+2)
 	for i := range s.origins {
 		s.origins[i].Minute = -1
@@ -195,9 +198,7 @@ func (s *series) flat() bool {
 	return h.Known >= coldMinutes && last > 0 && last == h.Max(h.Newest-59, h.Newest) && math.Abs(h.Mean(h.Newest-59, h.Newest)-last) <= 1e-6*last
 }
 
-// minWidth between quantiles that coincide.
-func (v *rawForecast) minWidth() float64 { return minWidthShare * v.unit }
-
+// minWidthShare of the unit is the width between quantiles that coincide.
 const minWidthShare = 0.01
 
 // recordOrigin keeps an origin until its outcomes are known.
@@ -262,23 +263,6 @@ func (s *series) learnKnot(j int, o *origin, t int64) {
 	}
 }
 
-// distributions are the corrected forecasts of all targets.
-func (s *series) distributions(v *rawForecast, at *[numTargets]Quantiles) {
-	floor, share := s.floor()
-	for k := range targets {
-		w := &knotWeights[k]
-		scores := w.interpolate(&s.Model[w.j][v.stage].Score, &s.Model[w.j+1][v.stage].Score)
-		a, shift := v.quantiles[k], 0.0
-		a.shift((w.a*s.Day[w.j].provenWeight() + w.b*s.Day[w.j+1].provenWeight()) * v.yesterday[k])
-		if v.stage == 0 {
-			shift = (w.a*s.Last[w.j].weight() + w.b*s.Last[w.j+1].weight()) * scoreOfLast(v.last, &a, v.minWidth())
-		}
-		q := quantilesAt(&a, &scores, shift, v.minWidth())
-		raiseMedian(&q, floor, share)
-		at[k] = q
-	}
-}
-
 // knotWeight are the weights of knots j and j+1 for a target.
 type knotWeight struct {
 	j    int
@@ -310,9 +294,21 @@ func (s *series) forecast(f *Forecast) bool {
 		return false
 	}
 	var v rawForecast
-	var at [numTargets]Quantiles
+	var at [numTargets]Quantiles // corrected
 	s.rawForecast(&v)
-	s.distributions(&v, &at)
+	floor, share := s.floor()
+	minWidth := minWidthShare * v.unit
+	for k := range targets {
+		w := &knotWeights[k]
+		scores := w.interpolate(&s.Model[w.j][v.stage].Score, &s.Model[w.j+1][v.stage].Score)
+		a, shift := v.quantiles[k], 0.0
+		a.shift((w.a*s.Day[w.j].provenWeight() + w.b*s.Day[w.j+1].provenWeight()) * v.yesterday[k])
+		if v.stage == 0 {
+			shift = (w.a*s.Last[w.j].weight() + w.b*s.Last[w.j+1].weight()) * scoreOfLast(v.last, &a, minWidth)
+		}
+		at[k] = quantilesAt(&a, &scores, shift, minWidth)
+		raiseMedian(&at[k], floor, share)
+	}
 	interpolate(&at, &f.Minute)
 	f.WindowMax = at[windowMax]
 	f.Last = s.history.Last(5)
@@ -355,7 +351,7 @@ func (s *series) silentMinutes() int {
 		y := s.history.At(s.history.Newest - n)
 		traffic := y != 0
 		if n < countedMinutes && !math.IsNaN(y) {
-			traffic = s.nowcast.counted(n)
+			traffic = s.nowcast.Counted&(1<<n) != 0
 		}
 		if traffic {
 			return int(n)

@@ -144,7 +144,10 @@ type factor struct {
 
 // factors of a class's load of a dimension.
 func (s *shape) factors(dimension string) []factor {
-	out := []factor{s.compare(CauseRate, requestsOf, func(r *shapeSums) float32 { return r.Minutes }), s.retries()}
+	rate := s.compare(CauseRate, requestsOf, func(r *shapeSums) float32 { return r.Minutes })
+	attempts := s.compare(CauseRetries, func(r *shapeSums) float32 { return r.Requests + r.Retries }, requestsOf)
+	attempts.shown = 1 - 1/attempts.now
+	out := []factor{rate, attempts}
 	prompt := s.compare(CausePrompt, func(r *shapeSums) float32 { return r.Prompt }, requestsOf)
 	output := s.compare(CauseOutput, func(r *shapeSums) float32 { return r.Output }, requestsOf)
 	switch dimension {
@@ -182,13 +185,6 @@ func (s *shape) cause(dimension string) (name string, size float64) {
 		}
 	}
 	return name, size
-}
-
-// retries compares the attempts per call.
-func (s *shape) retries() factor {
-	f := s.compare(CauseRetries, func(r *shapeSums) float32 { return r.Requests + r.Retries }, requestsOf)
-	f.shown = 1 - 1/f.now
-	return f
 }
 
 func requestsOf(r *shapeSums) float32 { return r.Requests }

@@ -100,16 +100,17 @@ func (h *History) Amend(m int64, y float64) {
 	if m > h.Newest || m <= h.Newest-ringMinutes || math.IsNaN(y) {
 		return
 	}
-	if old := h.At(m); math.IsNaN(old) {
-		for i, tau := range levelMinutes {
-			w := max(math.Pow(1-1/tau, float64(h.Newest-m))/tau, 1/float64(h.Known+1))
-			h.levels[i] += w * (y - h.levels[i])
-		}
+	old, since := h.At(m), float64(h.Newest-m)
+	if math.IsNaN(old) {
 		h.Known++
-	} else {
-		for i, tau := range levelMinutes {
+	}
+	for i, tau := range levelMinutes {
+		if math.IsNaN(old) {
+			w := max(math.Pow(1-1/tau, since)/tau, 1/float64(h.Known))
+			h.levels[i] += w * (y - h.levels[i])
+		} else {
 			w := max(1/tau, 1/float64(h.Known))
-			h.levels[i] = max(0, h.levels[i]+w*math.Pow(1-w, float64(h.Newest-m))*(y-old))
+			h.levels[i] = max(0, h.levels[i]+w*math.Pow(1-w, since)*(y-old))
 		}
 	}
 	if m > h.Newest-exactMinutes {
