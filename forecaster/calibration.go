@@ -108,14 +108,4 @@ type stage int
 // stageMinutes are the silent minutes at which stages begin.
 var stageMinutes = [...]int{15, 60, 240}
 
-const (
-	numStages        = len(stageMinutes) + 1
-	maxSilentMinutes = 240
-)
-
-func stageOf(quiet int) (s stage) {
-	for int(s) < len(stageMinutes) && quiet >= stageMinutes[s] {
-		s++
-	}
-	return s
-}
+const numStages = len(stageMinutes) + 1

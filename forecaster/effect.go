@@ -49,10 +49,6 @@ type effect struct {
 	Newest    int64     `cbor:"9,keyasint,omitempty"` // the newest minute with an effect
 }
 
-func newEffect(e *Event) *effect {
-	return &effect{event: e, Name: e.Name, Stated: e.Factor, Mean: math.Log(e.Factor), Var: e.logSD() * e.logSD()}
-}
-
 // strength is that of the event in the middle of a minute.
 func (x *effect) strength(minute int64) float64 {
 	return x.event.strength(time.Unix(60*minute+30, 0).UTC())

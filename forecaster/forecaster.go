@@ -285,7 +285,8 @@ func (f *Forecaster) pool(name string) *pool {
 		}
 		for j := range f.cfg.Events {
 			if e := &f.cfg.Events[j]; e.Pool == name {
-				p.effects = append(p.effects, newEffect(e))
+				x := &effect{event: e, Name: e.Name, Stated: e.Factor, Mean: math.Log(e.Factor), Var: e.logSD() * e.logSD()}
+				p.effects = append(p.effects, x)
 			}
 		}
 		f.pools = slices.Insert(f.pools, i, p)

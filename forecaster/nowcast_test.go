@@ -14,12 +14,12 @@ func TestNowcastIsNoEndOfSilence(t *testing.T) {
 	for i := range 40 {
 		s.push(startMinute+int64(i), features.Estimate{Mean: .01, SD: .1})
 	}
-	if s.silentMinutes() < 15 {
+	if s.stage() != 1 {
 		t.Error("not silent, but nothing was counted")
 	}
 	late := exact(1)
 	s.amend(s.history.Newest-3, late)
-	if s.silentMinutes() != 3 {
+	if s.stage() != 0 {
 		t.Error("silent in spite of a late record")
 	}
 }

@@ -163,7 +163,7 @@ func (s *series) rawForecast(v *rawForecast) {
 	if math.IsNaN(v.last) {
 		v.last = math.Sqrt(h.Level(model.Level10m))
 	}
-	v.stage = stageOf(s.silentMinutes())
+	v.stage = s.stage()
 	in, ok := network.NewInput(h)
 	if !ok || s.flat() {
 		// Flat or silent for a day: the last value. Unknown for two hours: the level, as wide as the series was before.
@@ -344,20 +344,22 @@ func confidence(known int) Confidence {
 	return Seasonal
 }
 
-// silentMinutes is the number of minutes since something was counted, at most maxSilentMinutes. An unknown minute
-// counts as traffic, a mere nowcast does not.
-func (s *series) silentMinutes() int {
-	for n := range int64(maxSilentMinutes) {
+// stage of the newest minute. An unknown minute counts as traffic, a nowcast without a count does not.
+func (s *series) stage() (reached stage) {
+	for n := range int64(stageMinutes[numStages-2]) {
 		y := s.history.At(s.history.Newest - n)
 		traffic := y != 0
 		if n < countedMinutes && !math.IsNaN(y) {
 			traffic = s.nowcast.Counted&(1<<n) != 0
 		}
 		if traffic {
-			return int(n)
+			break
+		}
+		if n+1 == int64(stageMinutes[reached]) {
+			reached++
 		}
 	}
-	return maxSilentMinutes
+	return reached
 }
 
 // outcome of a target whose last minute is t; NaN if one of its minutes is unknown.

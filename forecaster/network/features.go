@@ -1,7 +1,6 @@
 package network
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -54,21 +53,14 @@ func NewInput(h *model.History) (in Input, ok bool) {
 	}
 	in.Level, in.Spread = v.level, v.spread
 	f := filler{v: &v, x: &in.X}
-	// Called through a table, these methods would move v, 105 KiB, to the heap.
+	// A table of these methods would move v, 105 KiB, to the heap.
 	f.levels()
-	f.end(0)
 	f.minutes()
-	f.end(1)
 	f.spreads()
-	f.end(2)
 	f.silence()
-	f.end(3)
 	f.seasons()
-	f.end(4)
 	f.moves()
-	f.end(5)
 	f.age()
-	f.end(6)
 	return in, true
 }
 
@@ -300,13 +292,6 @@ type filler struct {
 	v *view
 	x *[NumFeatures]float32
 	n int
-}
-
-// end panics if the features so far are not those up to the end of a group.
-func (f *filler) end(group int) {
-	if g := &Groups[group]; f.n != g.to {
-		panic(fmt.Sprintf("network: %d features after %s, Groups says %d", f.n, g.Name, g.to))
-	}
 }
 
 // put appends a value, limited to ±10; NaN becomes 0.

@@ -72,6 +72,22 @@ func TestForecastsAreDistributions(t *testing.T) {
 }
 
 // TestNothingToGoBy: the network keeps silent on a history that is empty, unknown, flat or silent.
+// TestGroups: the inputs of a group are those that its method fills.
+func TestGroups(t *testing.T) {
+	var v view
+	if !v.read(history(3000, noisy(1))) {
+		t.Fatal("there is nothing to go by")
+	}
+	f := filler{v: &v, x: new([NumFeatures]float32)}
+	for i, fill := range []func(*filler){
+		(*filler).levels, (*filler).minutes, (*filler).spreads, (*filler).silence, (*filler).seasons, (*filler).moves, (*filler).age,
+	} {
+		if fill(&f); f.n != Groups[i].to {
+			t.Errorf("%d features after %s, Groups says %d", f.n, Groups[i].Name, Groups[i].to)
+		}
+	}
+}
+
 // TestInputAllocatesNothing: what an input is computed from takes 105 KiB. As new memory for each series it doubled the time of
 // a tick of ten thousand classes.
 func TestInputAllocatesNothing(t *testing.T) {
