@@ -42,7 +42,7 @@ var Dimensions = []Dimension{
 	},
 	{
 		Name: DimPrefill, Unit: "tokens/s", Series: "forewarm_demand_prefill_tokens_per_second", Forecast: true,
-		Help: "Prompt tokens of calls to prefill: not served from prefix cache, nor expected to be had they been served.",
+		Help: "Prompt tokens to compute: those that prefix cache did not serve. For calls that were not served, what it would have served is estimated.",
 		Value: func(w *Window) (float64, bool) {
 			return (w.PromptTokens - w.CachedTokens - w.CachedUnserved) / seconds, w.knows(ReportsPrompt, w.PromptKnown > 0)
 		},
@@ -59,8 +59,8 @@ var Dimensions = []Dimension{
 	},
 	{
 		Name: DimDecode, Unit: "tokens/s", Series: "forewarm_demand_decode_tokens_per_second", Forecast: true,
-		Help: "Output tokens of calls, in the minute that generated them (of requests without times: that they arrived in), and " +
-			"those expected of calls that were not served to their end; in censored minutes all as if served on arrival.",
+		Help: "Output tokens, in the minute in which they were generated, or in which the request arrived if its record has no times. Also those " +
+			"expected of calls that were not served to their end. In censored minutes, as if all calls were served when they arrived.",
 		Value: func(w *Window) (float64, bool) {
 			return w.decode() / seconds, w.knows(ReportsOutput, w.OutputKnown > 0 || w.OutputTokens > 0 || w.OutputUnserved != 0)
 		},
@@ -70,8 +70,8 @@ var Dimensions = []Dimension{
 	},
 	{
 		Name: DimKV, Unit: "tokens", Series: "forewarm_demand_kv_tokens", Forecast: true,
-		Help: "KV-cache tokens of calls, averaged over the minute: held, and expected of calls that were not served to their end; " +
-			"in censored minutes all as if served on arrival.",
+		Help: "KV-cache tokens, averaged over the minute: those held, and those expected of calls that were not served to their end. " +
+			"In censored minutes, as if all calls were served when they arrived.",
 		Value: func(w *Window) (float64, bool) {
 			return w.kv() / seconds, w.knows(ReportsKV, w.KVKnown > 0 || w.KVTimed || w.KVUnserved != 0)
 		},
