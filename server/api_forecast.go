@@ -84,6 +84,9 @@ type forecastBasisJSON struct {
 // getForecastBasis answers with the basis of one forecast: ?pool=chat&class=agent&dimension=kv. The default class is
 // the whole pool. The default dimension is the binding resource, or else the first one.
 func (s *Server) getForecastBasis(r *http.Request) (any, error) {
+	if r.FormValue("pool") == "" {
+		return nil, Problemf(http.StatusBadRequest, "pool is missing: add ?pool= and a name that /api/v1/pools lists")
+	}
 	p, err := s.find(r.FormValue("pool"))
 	if err != nil {
 		return nil, err

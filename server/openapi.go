@@ -36,17 +36,17 @@ func (s *Server) operations() []operation {
 		{"/api/v1/pools/{pool}/traffic", "Peaks, percentiles and bursts of the last day, by class", nil, trafficJSON{}, ofPool(s, s.getTraffic)},
 		{"/api/v1/pools/{pool}/classes/{class}", "What is stored of a class over the last day", nil, classJSON{}, ofPool(s, s.class)},
 		{"/api/v1/pools/{pool}/desired", "How many replicas an autoscaler should give a pool; 503 while there is no advice", []parameter{{"role", "all, prefill or decode"}}, desiredJSON{}, s.getDesired},
-		{"/api/v1/explain", "What a forecast rests on", []parameter{{"pool", ""}, class, dimension}, forecastBasisJSON{}, s.getForecastBasis},
+		{"/api/v1/explain", "What a forecast rests on", []parameter{{"pool", "its name; required"}, class, dimension}, forecastBasisJSON{}, s.getForecastBasis},
 		{"/api/v1/explain/{id...}", "What a decision rests on: an event's id, its evidence, or a pool for its newest", []parameter{{"format", "json or text"}}, alerting.Explanation{}, s.getExplanation},
 		{"/api/v1/quality", "How good forecasts and alarms were", nil, Quality{}, s.getQuality},
 		{"/api/v1/reports", "The reports that are kept", nil, reportsJSON{}, s.getReports},
 		{"/api/v1/plan", "A launch sheet: what runs out first, when, and what it takes", planParameters, plan.Sheet{}, nil},
-		{"/api/v1/report", "The report of a period", []parameter{{"from", ""}, {"to", ""}, {"timezone", ""}, {"format", "md, json or html"}}, nil, nil},
+		{"/api/v1/report", "The report of a period", []parameter{{"from", "RFC 3339 or a day; a week before to without it"}, {"to", "the end; the newest decision without it"}, {"timezone", "IANA zone of days and times; report.timezone without it"}, {"format", "md (default), json or html"}}, nil, nil},
 	}
 }
 
-var planParameters = []parameter{{"pool", ""}, {"launch", "traffic as a multiple of today's"}, {"prompt", "length of prompts as a multiple"}, {"output", "length of outputs as a multiple"},
-	{"cache_hit", "cache hits as a multiple"}, {"retry", "attempts more, as a share"}, {"replicas", "that there are"}, {"prefill_replicas", "that there are"}, {"ramp", "such as 20m"}, {"format", "html, md or json"}}
+var planParameters = []parameter{{"pool", "its name; may be left out where there is one pool"}, {"launch", "traffic as a multiple of today's"}, {"prompt", "length of prompts as a multiple"}, {"output", "length of outputs as a multiple"},
+	{"cache_hit", "cache hits as a multiple"}, {"retry", "more attempts, as a share of those of today"}, {"replicas", "replicas there are"}, {"prefill_replicas", "prefill replicas there are"}, {"ramp", "time until all of the change has come, such as 20m"}, {"format", "html (default), md or json; the answer below is that of json"}}
 
 // getOpenAPI answers with the OpenAPI 3.1 document of the API.
 func (s *Server) getOpenAPI(*http.Request) (any, error) {
