@@ -80,6 +80,9 @@ func run(ctx context.Context, args []string, std streams) int {
 		if err == nil || errors.Is(err, flag.ErrHelp) {
 			return 0
 		}
+		if errors.Is(err, context.Canceled) {
+			err = errors.New("stopped by a signal before it was done")
+		}
 		fmt.Fprintln(std.err, "forewarm "+c.name+": "+oneLine(err))
 		if errors.As(err, new(usageError)) || errors.As(err, new(daemon.ConfigError)) {
 			return 2
