@@ -99,7 +99,7 @@ func (d *decoder) document(data []byte, j *jsonReader, depth int, read func()) {
 	read()
 	if reason, at := j.end(); reason != "" {
 		d.refusal = ingest.Refusal{}
-		d.fail(reason, "at byte %d of %d", at, len(data))
+		d.fail(reason, "the message stops being valid at byte %d of %d", at, len(data))
 	} else if !utf8.Valid(data) {
 		d.refusal = ingest.Refusal{}
 		d.fail(ingest.ReasonInvalidUTF8, "a string is not valid UTF-8")

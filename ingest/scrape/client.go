@@ -1,6 +1,7 @@
 package scrape
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ func (c *client) ask(ctx context.Context, address string) (exposition, error) {
 	case http.StatusServiceUnavailable:
 		return nil, &failure{reasonUnavailable, errors.New("it answers 503")}
 	default:
-		return nil, &failure{reasonStatus, fmt.Errorf("it answers %d; is the path right?", response.StatusCode)}
+		return nil, &failure{reasonStatus, fmt.Errorf("it answers %d; is the path %s right?", response.StatusCode, cmp.Or(c.job.Path, "/"))}
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxBodyBytes+1))
 	switch {

@@ -101,8 +101,8 @@ func (d *Daemon) refusedText(now time.Time) string {
 		if x.pool != "" {
 			who += fmt.Sprintf(" for pool %.64q", x.pool)
 		}
-		out = append(out, fmt.Sprintf("%d record(s) %s refused as %s since %s, the newest at %s, beside %d that count: %s", x.n, who, x.reason,
-			x.first.UTC().Format("15:04:05"), x.last.UTC().Format("15:04:05 MST"), d.applied-x.of, x.detail))
+		out = append(out, fmt.Sprintf("%d record(s) %s refused as %s: %s (since %s, the newest at %s; %d others were counted)", x.n, who, x.reason,
+			x.detail, x.first.UTC().Format("15:04:05"), x.last.UTC().Format("15:04:05 MST"), d.applied-x.of))
 	}
 	if more := len(shown) - refusalsListed; more > 0 {
 		out = append(out, fmt.Sprintf("and %d more kinds, see forewarm_ingest_refused_total and the log", more))

@@ -29,7 +29,7 @@ func TestRefusedIsSeen(t *testing.T) {
 		want                  []string
 	}{
 		"clock behind": {source: "gw-1", data: sound(-1, badInputStart), want: []string{
-			`1 record(s) of producer "gw-1" for pool "chat" refused as late since`, "before the newest minute", "set the producer's clock right"}},
+			`1 record(s) of producer "gw-1" for pool "chat" refused as late: event time`, "before the newest minute", "set the producer's clock right"}},
 		"no name":      {data: sound(-1, badInputStart), want: []string{`1 record(s) of producers without a name for pool "chat" refused as late`}},
 		"unknown pool": {subject: "forewarm.telemetry.request.nobody.talk", data: sound(-1, at), want: []string{"add it under pools"}},
 		"not JSON":     {source: "gw-2", data: "<xml/>", want: []string{`of producer "gw-2" for pool "chat" refused as not_json`}},

@@ -146,13 +146,13 @@ func (d *Daemon) countIntake() intake {
 	now, o := intake{d.applied, d.lost(), d.decisions.Counters().Divergent, map[string]uint64{}, nil}, &d.omissions
 	maps.Copy(now.refused, d.refusals)
 	now.omitted = map[string]uint64{
-		"records are counted as class _other: raise features.max_classes, which is reached":                o.Features.OverflowRecords,
-		"requests have times that contradict each other, and count as if without times":                    o.Features.BadTimes,
-		"replica reports do not count: the pool has more than 8192 replicas, divide it":                    o.Features.ReplicasRefused,
-		"records are of producers beyond those that can be followed: their clocks are not watched":         o.ProducersRefused,
-		"messages left the stream before they were read: the stream is too small, or the daemon was away":  now.lost,
-		"samples are not in the history: raise storage.max_series, which is reached":                       d.store.Counters().Capped,
-		"refused records could not be put on the dead-letter subject: the log and this page name the rest": d.deadLetter.Dropped(),
+		"records are counted as class _other: raise features.max_classes, which is reached":                               o.Features.OverflowRecords,
+		"requests have times that contradict each other, and count as if without times":                                   o.Features.BadTimes,
+		"replica reports do not count: the pool has more than 8192 replicas, divide it":                                   o.Features.ReplicasRefused,
+		"records are of producers beyond those that can be followed: their clocks are not watched":                        o.ProducersRefused,
+		"messages left the stream before they were read: the stream is too small, or the daemon was away":                 now.lost,
+		"samples are not in the history: raise storage.max_series, which is reached":                                      d.store.Counters().Capped,
+		"refused records could not be put on the dead-letter subject: the log and this page say why records were refused": d.deadLetter.Dropped(),
 	}
 	if d.scraper != nil {
 		for reason, n := range d.scraper.Stats().Failures {
