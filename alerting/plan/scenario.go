@@ -115,7 +115,7 @@ const tightFrom = 0.8
 
 func risk(name string, demand, capacityOf float64) Risk {
 	switch {
-	case !(capacityOf > 0) || math.IsNaN(demand):
+	case math.IsNaN(demand + capacityOf):
 		return Unknown
 	case demand > capacityOf && name == capacity.KV:
 		return OutOfMemory
@@ -183,6 +183,9 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 		known := r.whole != nil && r.whole(e.pool) > 0 || r.whole == nil && e.pool.each(r) > 0
 		if !known && r.whole != nil {
 			continue // no such limit
+		}
+		if !known {
+			have = math.NaN()
 		}
 		o.Uses = append(o.Uses, use(r.name, r.title, r.unit, demand, have))
 		if !known || at < 0 {
