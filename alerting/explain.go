@@ -254,10 +254,10 @@ func writeFacts(w io.Writer, d *Decision) {
 // writeBasis writes the start-up time and the capacity that the decision used, and the stated ones.
 func writeBasis(fact func(name, format string, a ...any), b *Basis, resources []ResourceEvidence) {
 	if w := &b.Warmup; w.P50 > 0 {
-		fact("", "half of them within %s, 90 %% within %s, from %d that were seen; stated %s and %s", seconds(w.P50), seconds(w.P90), w.Seen, seconds(w.StatedP50), seconds(w.StatedP90))
+		fact("", "half of them within %s, 90 %% within %s, by %d starts that were seen and the stated %s and %s", seconds(w.P50), seconds(w.P90), w.Seen, seconds(w.StatedP50), seconds(w.StatedP90))
 	}
 	for _, note := range b.Notes {
-		fact("", "%s", note)
+		fact("note", "%s", note)
 	}
 	for i := range b.Rates {
 		r := &b.Rates[i]

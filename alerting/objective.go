@@ -340,6 +340,8 @@ func latency(s float64) string {
 		return fmt.Sprintf("%.2g ms", 1000*s)
 	case s < 9.95:
 		return fmt.Sprintf("%.2g s", s)
+	case s >= 48*3600:
+		return fmt.Sprintf("%.0f days", s/86400)
 	case s >= 295:
 		return fmt.Sprintf("%.0f min", s/60)
 	}

@@ -309,7 +309,7 @@ func driverText(drivers []forecaster.Driver) string {
 	if causes := changes(first); causes != nil {
 		return text + ": " + strings.Join(causes, ", ")
 	}
-	return fmt.Sprintf("%s has %s of the demand, and no change of it within the hour is certain yet", text, percent(first.Share))
+	return fmt.Sprintf("%s has %s of the demand, and did not clearly change within the hour", text, percent(first.Share))
 }
 
 // changes are the changes of a class within the hour: its cause, and a loss of cache hits that is not small.

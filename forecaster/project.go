@@ -158,7 +158,6 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 		p.Resources = append(p.Resources, r)
 	}
 	if len(p.Resources) == 0 {
-		p.Warnings = append(p.Warnings, "no resource of this pool has both a forecast and a capacity")
 		return p
 	}
 	binding := &p.Resources[0]

@@ -153,7 +153,7 @@ func warnCapacity(p *capacity.Pool, std streams) {
 			return
 		}
 	}
-	fmt.Fprintf(std.out, "warning: pool %s has no capacity (KV cache, prefill, decode or request limit), so unless its replicas report their KV cache only the reactive floor sizes it; set kv_capacity_tokens, prefill_tokens_per_s or decode_tokens_per_s\n", p.Name)
+	fmt.Fprintf(std.out, "warning: pool %s has no capacity (KV cache, prefill, decode or request limit). Unless its replicas report their KV cache, only their queues and latencies decide how many there are; set kv_capacity_tokens, prefill_tokens_per_s or decode_tokens_per_s\n", p.Name)
 }
 
 // checkData prints the data of a stopped daemon. Directories with the same lines have the same state and decisions.
