@@ -231,6 +231,16 @@ func TestCost(t *testing.T) {
 	}
 }
 
+// TestAllLost loses the only replica: the capacity is 0, not unknown.
+func TestAllLost(t *testing.T) {
+	pool := launchPool(t, nil)
+	pool.Replicas = 1
+	o := sheet(t, Input{Pool: pool, Traffic: launchTraffic(), Launch: Same}).outcome(t, "replica_lost")
+	if got := risks(o.Uses)[capacity.KV]; got != OutOfMemory {
+		t.Errorf("KV memory without a replica: the risk is %q, want %q", got, OutOfMemory)
+	}
+}
+
 func loads() *rapid.Generator[Load] {
 	return rapid.Custom(func(t *rapid.T) Load {
 		var l Load
