@@ -138,7 +138,7 @@ func (p *plan) withoutForecast(d *Decision, move string) []string {
 	case unsized:
 		why = "No resource of the pool has both a capacity and a forecast."
 	case cold:
-		why = "Less than an hour is known, so only the demand of now counts."
+		why = "Less than an hour of traffic is known, so only the demand of now counts."
 	}
 	if d.Desired > p.current {
 		return []string{why, move}

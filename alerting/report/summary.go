@@ -270,7 +270,7 @@ func (p *Pool) suggestions() (out []string) {
 	suggest(s.SaturatedMinutes > 0 && p.Decisions.Mode == string(alerting.Advisory), "Let an autoscaler follow the advice (decision.mode: active); nothing did.")
 	suggest(s.InTime > 0 && p.Decisions.Mode == string(alerting.Active), "Find out why %s came although the warning was in time: replicas may start too slowly.", count(s.InTime, "saturation"))
 	decided := 10*d.Decided >= 9*d.Minutes
-	suggest(!decided, "Find out why Forewarm made no decision for %s of the time, unless it is new.", percent(1-Number(d.Decided)/Number(d.Minutes)))
+	suggest(!decided, "Find out why Forewarm made no decision for %s of the time, unless it is new.", shareText(d.Minutes-d.Decided, d.Minutes))
 	suggest(decided && 10*d.Observed < 9*d.Minutes, "Repair the telemetry: it is missing for %s of the time.", percent(1-Number(d.Observed)/Number(d.Minutes)))
 	suggest(s.False >= minFalse && s.False > s.InTime+s.Averted, "If the %s disturb, lower decision.false_warnings_per_week.", count(s.False, "false warning"))
 	if a := p.mainAccuracy(); a != nil && a.Q90.Effective >= minOutcomes && a.Q90.High < .9 {

@@ -109,7 +109,10 @@ func (r *reloader) serve(ctx context.Context, d *Daemon) (next *config.Config, e
 		var answer chan<- error
 		select {
 		case err := <-ended:
-			return nil, errors.Join(err, d.Close())
+			if err = errors.Join(err, d.Close()); err == nil {
+				r.log.Info("stopped")
+			}
+			return nil, err
 		case answer = <-r.posts:
 		case <-r.hangups:
 		}

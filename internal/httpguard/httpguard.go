@@ -93,7 +93,7 @@ func Guard(listen string, hosts []string, next http.Handler, refuse func(w http.
 		}
 		switch {
 		case local && !IsLoopback(host) && !slices.Contains(hosts, host):
-			refuse(w, r, fmt.Sprintf("host %.64q is not this machine, whose own address it listens on: ask for localhost, or name it in server.hosts or listeners.hosts", host))
+			refuse(w, r, fmt.Sprintf("host %.64q is refused, because this server listens on loopback only: ask for localhost, or add the host to server.hosts (of a telemetry listener: listeners.hosts)", host))
 		case cross.Check(r) != nil:
 			refuse(w, r, fmt.Sprintf("a web page of another site (origin %.64q) may not send this", r.Header.Get("Origin")))
 		default:
