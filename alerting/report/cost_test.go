@@ -45,7 +45,7 @@ func drawLedger(t *rapid.T) *ledger {
 			}
 			of, all := seriesKey{key, d.Name}, seriesKey{features.Key{Pool: "p", Class: features.TotalClass}, d.Name}
 			for m := range minutes {
-				v := rapid.Float64Range(0, 1000).Draw(t, d.Name)
+				v := float64(rapid.IntRange(0, 1_000_000).Draw(t, d.Name)) / 1000 // a demand of 1e-158 does not add up
 				l.values[of] = append(l.values[of], v)
 				if len(l.values[all]) <= m {
 					l.values[all] = append(l.values[all], 0)
