@@ -105,7 +105,7 @@ func Restore(cfg Config, snapshot io.Reader) (*Pipeline, error) {
 		return nil, &forecaster.VersionError{Of: "pipeline", Version: s.Version, Reads: snapshotVersion}
 	}
 	if s.Clock != cfg.Clock {
-		return nil, fmt.Errorf("%w: %s, the configuration says %s: use another storage.dir, or another account of NATS", ErrOtherClock, s.Clock, cfg.Clock)
+		return nil, fmt.Errorf("%w: %[2]s, the configuration says %[3]s: set clock: %[2]s again, or use another storage.dir, with nats.url another account of NATS", ErrOtherClock, s.Clock, cfg.Clock)
 	}
 	p := New(cfg)
 	if err := p.restore(&s, next); err != nil {
