@@ -142,9 +142,9 @@ func TestNearestToItsLimitBinds(t *testing.T) {
 	}
 }
 
-func TestNoCapacityIsSaidAndNotDivided(t *testing.T) {
+func TestNoCapacityIsNotDivided(t *testing.T) {
 	pf := ramp("kv", 500, 0)
-	if p := Project(&pf, fixedCapacity{}, fixedLag(time.Minute), Supply{Ready: 10}, 0, time.Hour, nil); p.Binding != "" || len(p.Warnings) == 0 {
+	if p := Project(&pf, fixedCapacity{}, fixedLag(time.Minute), Supply{Ready: 10}, 0, time.Hour, nil); p.Binding != "" || len(p.Resources) > 0 {
 		t.Errorf("without any capacity: %+v", p)
 	}
 	p := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{}, 0, time.Hour, nil)

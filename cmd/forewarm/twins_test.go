@@ -240,6 +240,7 @@ func (h *house) must(t *testing.T, err error) {
 func newHouse(t *testing.T, servers int) *house {
 	t.Helper()
 	h := &house{hook: newReceiver()}
+	stores := t.TempDir() // removed after the cleanup that stops the servers
 	t.Cleanup(func() {
 		if t.Failed() {
 			h.explain(t)
@@ -253,7 +254,7 @@ func newHouse(t *testing.T, servers int) *house {
 	for i := range servers {
 		address := testenv.FreeAddress(t)
 		urls = append(urls, "nats://"+address)
-		lines := []string{"listen: " + address, "server_name: n" + strconv.Itoa(i), "jetstream {store_dir: " + t.TempDir() + "}"}
+		lines := []string{"listen: " + address, "server_name: n" + strconv.Itoa(i), "jetstream {store_dir: " + filepath.Join(stores, strconv.Itoa(i)) + "}"}
 		if servers > 1 {
 			lines = append(lines, "cluster {name: c, listen: "+routes[i]+", routes: [nats://"+strings.Join(routes, ", nats://")+"]}")
 		}
