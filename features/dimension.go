@@ -34,7 +34,7 @@ type Dimension struct {
 var Dimensions = []Dimension{
 	{
 		Name: DimRequests, Unit: "1/s", Series: "forewarm_demand_requests_per_second", Forecast: true,
-		Help: "Calls that arrived, each once whatever became of it and however often it was tried.",
+		Help: "Calls that arrived. Each counts once, also if it failed or was tried again.",
 		Value: func(w *Window) (float64, bool) {
 			return w.Requests / seconds, w.knows(ReportsRequests, w.RequestsKnown > 0)
 		},
@@ -60,7 +60,7 @@ var Dimensions = []Dimension{
 	{
 		Name: DimDecode, Unit: "tokens/s", Series: "forewarm_demand_decode_tokens_per_second", Forecast: true,
 		Help: "Output tokens, in the minute in which they were generated, or in which the request arrived if its record has no times. Also those " +
-			"expected of calls that were not served to their end. In censored minutes, as if all calls were served when they arrived.",
+			"expected of calls that were not served to their end. While the pool was too full (censored minutes), as if all calls were served when they arrived.",
 		Value: func(w *Window) (float64, bool) {
 			return w.decode() / seconds, w.knows(ReportsOutput, w.OutputKnown > 0 || w.OutputTokens > 0 || w.OutputUnserved != 0)
 		},
@@ -71,7 +71,7 @@ var Dimensions = []Dimension{
 	{
 		Name: DimKV, Unit: "tokens", Series: "forewarm_demand_kv_tokens", Forecast: true,
 		Help: "KV-cache tokens, averaged over the minute: those held, and those expected of calls that were not served to their end. " +
-			"In censored minutes, as if all calls were served when they arrived.",
+			"While the pool was too full (censored minutes), as if all calls were served when they arrived.",
 		Value: func(w *Window) (float64, bool) {
 			return w.kv() / seconds, w.knows(ReportsKV, w.KVKnown > 0 || w.KVTimed || w.KVUnserved != 0)
 		},

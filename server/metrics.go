@@ -47,7 +47,7 @@ func NewExporter(version string, staleAfter time.Duration) *Exporter {
 	metrics.ExposeMetadata(true)
 	e := &Exporter{set: metrics.NewSet(), staleAfter: staleAfter, help: map[string]string{}}
 	e.records = e.counter("forewarm_ingest_records_total", "Telemetry records read from the stream.")
-	e.ignored = e.counter("forewarm_ingest_ignored_total", "Telemetry records that are sound and carry no demand, such as tool events.")
+	e.ignored = e.counter("forewarm_ingest_ignored_total", "Valid telemetry records that carry no demand, such as tool events.")
 	for _, reason := range ingest.Reasons {
 		e.CountRefused(reason, 0)
 	}
