@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -72,6 +73,9 @@ func decode(_ context.Context, args []string, std streams) error {
 			return err
 		}
 		records, refused = records+n, refused+len(b.Refused)
+		if m.ContentType == codec.ContentTypeJSON && len(b.Refused) > 0 && bytes.ContainsRune(bytes.TrimSpace(data), '\n') {
+			fmt.Fprintf(std.err, "note: %s has several lines; if each is a record, add -format ndjson\n", file)
+		}
 	}
 	if refused > 0 {
 		return fmt.Errorf("%d refused, %d understood", refused, records)
