@@ -199,10 +199,10 @@ func printAlarms(std streams, a *backtest.Alarms) {
 		return
 	}
 	p := &a.Operating
-	fmt.Fprintf(std.out, "\nalarms of a pool of %d replicas that nobody scales: %d saturations begin in %.2f weeks; %s of them were announced in time, %s ahead (median)\n",
+	fmt.Fprintf(std.out, "\na pool of %d replicas that nobody scales: saturations that begin: %d in %.2f weeks; warned of in time: %s; median time ahead: %s\n",
 		a.Replicas, a.Onsets, a.Weeks, orDash("%.0f %%", 100*p.Recall), orDash("%.0f min", p.LeadP50/60))
-	fmt.Fprintf(std.out, "%d alarms from a probability of %.2f on (the mean of what was learned, or as configured): %s came true, %.1f a week were false; they stood in %.1f %% of the minutes\n",
-		p.Raised, p.Threshold, orDash("%.0f %%", 100*p.Precision), p.FalsePerWeek, 100*p.Announced)
+	fmt.Fprintf(std.out, "warnings from a probability of %.2f on (learned, or as configured): %d; came true: %s; false: %.1f a week; minutes with a warning: %.1f %%\n",
+		p.Threshold, p.Raised, orDash("%.0f %%", 100*p.Precision), p.FalsePerWeek, 100*p.Announced)
 }
 
 // orDash formats x, – if it is unknown or not reached.
