@@ -12,7 +12,8 @@ import (
 // newer one is full, the older one is dropped. So it always has the latest capacity/2 records.
 //
 // Entries are 64-bit hashes with a fixed seed. A new record counts as a duplicate with probability n/2⁶⁴ for n entries,
-// 5·10⁻¹⁴ for a million. 18 to 38 bytes an entry, allocated on demand and reused; O(length of the id) a call.
+// 5·10⁻¹⁴ for a million. 18 to 38 bytes an entry; a generation is allocated at once, so that it does not grow while records
+// wait, and reused. O(length of the id) a call.
 type Deduper struct {
 	half              int
 	current, previous map[uint64]struct{}
@@ -22,7 +23,7 @@ type Deduper struct {
 
 // NewDeduper makes a Deduper of at most capacity entries, at least two.
 func NewDeduper(capacity int) *Deduper {
-	return &Deduper{half: max(1, capacity/2), current: map[uint64]struct{}{}, previous: map[uint64]struct{}{}}
+	return &Deduper{half: max(1, capacity/2), current: make(map[uint64]struct{}, capacity/2), previous: map[uint64]struct{}{}}
 }
 
 // Seen reports whether this record was seen before, and remembers it. A record without an id is never a duplicate.

@@ -59,15 +59,18 @@ func native[T any](d *decoder, data []byte, t *recordType[T], list *[]T) {
 	add(d, t, list, func(r *T) {
 		next := 0 // most records have their members in the order of the table
 		find := func(key []byte) *member[T] {
-			if next == len(t.members) || t.members[next].name != string(key) {
-				i, known := t.byName[string(key)]
-				if !known {
-					return nil
+			at := next
+			for range t.members {
+				if at == len(t.members) {
+					at = 0
 				}
-				next = i
+				m := &t.members[at]
+				if at++; m.name == string(key) {
+					next = at
+					return m
+				}
 			}
-			next++
-			return &t.members[next-1]
+			return nil
 		}
 		v := &d.member
 		read := func(key []byte) {

@@ -36,16 +36,14 @@ type recordType[T any] struct {
 	empty    T // a record with all values unknown
 	complete func(d *decoder, r *T)
 
-	byName   map[string]int // index of a member
-	byNumber []int          // likewise, -1 for none
+	byNumber []int // index of a member, -1 for none
 }
 
 // newRecordType makes a recordType. complete fills in values from the subject or from other members, and refuses an
 // unusable record.
 func newRecordType[T any](empty T, complete func(d *decoder, r *T), members []member[T]) *recordType[T] {
-	t := &recordType[T]{members: members, empty: empty, complete: complete, byName: map[string]int{}}
+	t := &recordType[T]{members: members, empty: empty, complete: complete}
 	for i, m := range members {
-		t.byName[m.name] = i
 		for int(m.number) >= len(t.byNumber) {
 			t.byNumber = append(t.byNumber, -1)
 		}
