@@ -233,7 +233,7 @@ func TestOneAlertForOneCause(t *testing.T) {
 	}
 }
 
-// A warning that has become worth a page is raised anew, as a page: a label that changed would be another alert.
+// A warning that has become worth a page is raised again, as a page: a label that changed would be another alert.
 func TestAlertTrackerEscalates(t *testing.T) {
 	b := NewAlertTracker(DefaultConfig())
 	var got []string

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestAskIsDatedWhenThePoolFallsShort: a replica that is lost is asked for anew, at that moment; an ask that waits keeps its
+// TestAskIsDatedWhenThePoolFallsShort: a lost replica is asked for again, at that moment; an ask that waits keeps its
 // date.
 func TestAskIsDatedWhenThePoolFallsShort(t *testing.T) {
 	st, cfg := State{}, DefaultConfig()

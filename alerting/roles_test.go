@@ -251,8 +251,8 @@ func TestPrefillIsPublished(t *testing.T) {
 	}
 }
 
-// TestPrefillAlerts: that prefill replicas run out is an alert of its own, with all of them and without those kept for failures; no one
-// is woken for a number that nobody reported.
+// TestPrefillAlerts: prefill replicas that run out have their own alert. It counts all of them, or all but those kept for
+// failures. A number that nobody reported wakes nobody.
 func TestPrefillAlerts(t *testing.T) {
 	cfg := DefaultConfig()
 	for name, tt := range map[string]struct {

@@ -275,7 +275,7 @@ func alarmSection(rows []alarmRow) string {
 		{"each pool's best at 5 % for nothing", withinShare}, {"level known, at 5 %", knownLevel},
 	}
 	var b strings.Builder
-	b.WriteString("In time, false a week, false a week where one that stands is judged anew each hour; all but the learned line are chosen in hindsight.\n\n| | saturations, weeks |")
+	b.WriteString("In time, false a week, false a week where one that stands is judged again each hour; all but the learned line are chosen in hindsight.\n\n| | saturations, weeks |")
 	for _, w := range ways {
 		fmt.Fprintf(&b, " %s |", w.name)
 	}

@@ -16,7 +16,7 @@ import (
 
 // learnedOf runs hours of rising and falling traffic through a simulated pool, and gives what the pipeline took its
 // replicas to serve at the end, and the tokens that a running sequence held on average. stated is the pool's
-// configuration; with restart it is saved and restored when too little is left to learn all anew.
+// configuration; with restart it is saved and restored when too little is left to learn all of it again.
 func learnedOf(t *testing.T, cfg ClusterConfig, stated capacity.Config, restart bool) (pipeline.PoolService, float64) {
 	t.Helper()
 	pool, err := capacity.New(stated, nil)

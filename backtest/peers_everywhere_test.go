@@ -235,7 +235,7 @@ func everywhere(b *strings.Builder, all []*peerSeries, of map[string]map[string]
 	if len(rows) > 0 {
 		fmt.Fprintf(b, "\nFifty origins are few. Where the best of the others is more than %.0f %% ahead in the tables above, and can be asked at more origins:\n"+
 			"Forewarm's loss over its, at the %d, at every fifth minute of the last third and of the second (every thirtieth beside those that take\n"+
-			"seconds for each), and within what it lies with %.0f %% (blocks of six hours, drawn anew).\n"+
+			"seconds for each), and within what it lies with %.0f %% (blocks of six hours, drawn again).\n"+
 			"\n| series | beside | %d origins | last third | second third |\n|---|---|---:|---:|---:|\n%s\n", 100*(clearlyAhead-1), peerOrigins, 100*everywhereShare, peerOrigins, strings.Join(rows, "\n"))
 	}
 	coverage(b, all)

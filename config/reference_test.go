@@ -37,7 +37,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// referenceOf is a page with its tables written anew. A table has the keys below the prefix that its heading names, except those
+// referenceOf is a page with its tables replaced. A table has the keys below the prefix that its heading names, except those
 // of a heading that names more of them.
 func referenceOf(t *testing.T, page string) string {
 	t.Helper()

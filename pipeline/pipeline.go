@@ -637,7 +637,7 @@ func (p *Pipeline) Defined() (pools []capacity.Pool) {
 	return pools
 }
 
-// PoolChanges counts how often a pool was added, defined anew or forgotten.
+// PoolChanges counts how often a pool was added, defined again or forgotten.
 func (p *Pipeline) PoolChanges() uint64 { return p.changes }
 
 func (p *Pipeline) findPool(name string) (int, bool) {

@@ -19,7 +19,7 @@ import (
 	rates "github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 func golden(t *testing.T, name string, write func(io.Writer, *Report) error, r *Report) {
 	t.Helper()
@@ -38,7 +38,7 @@ func golden(t *testing.T, name string, write func(io.Writer, *Report) error, r *
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("%s: go test -update writes it anew\n%s", name, diff)
+		t.Errorf("%s: go test -update rewrites it\n%s", name, diff)
 	}
 }
 

@@ -125,7 +125,7 @@ func (b *bench) forecasts() (rows []row) {
 	return append(rows, b.refits(time.Duration(light*float64(time.Second)))...)
 }
 
-// refits compares a minute of one series, learned and forecast 60 minutes ahead, with fitting augurs' MSTL and ETS anew to
+// refits compares a minute of one series, learned and forecast 60 minutes ahead, with fitting augurs' MSTL and ETS again to
 // a week of minutes. light is what a series of many took.
 func (b *bench) refits(light time.Duration) (rows []row) {
 	const week, ticks = 7 * 1440, 200

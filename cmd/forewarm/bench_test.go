@@ -342,7 +342,7 @@ func (b *bench) protobuf() []row {
 }
 
 // busyBefore is how many busy minutes come before the one that is timed: after so many, windows are made of what others
-// before them gave back. With an hour of silence in between that would be let go of, and made anew while time is taken.
+// before them gave back. An hour of silence in between would free that memory, and the timed minute would allocate it again.
 const busyBefore = 4
 
 // classes spreads the same JSON traffic over few and many classes, from bytes to fold, in the second half of a busy minute

@@ -12,7 +12,7 @@ import (
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
-// TestRestartsOfTheServer opens the server anew twice while a publisher without credentials writes and a consumer reads: every message arrives
+// TestRestartsOfTheServer opens the server again, twice, while a publisher without credentials writes and a consumer reads: every message arrives
 // once and in order.
 func TestRestartsOfTheServer(t *testing.T) {
 	t.Parallel()

@@ -26,7 +26,7 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// reversion writes the snapshot of a data directory anew, of the same sequence and stream, as change has its parts.
+// reversion replaces the snapshot of a data directory by one of the same sequence and stream, with the parts that change gives.
 func reversion(t *testing.T, data string, change func(parts []map[int]cbor.RawMessage) []map[int]cbor.RawMessage) {
 	t.Helper()
 	site := openSite(t, data)
