@@ -122,7 +122,7 @@ func TestFullDiskUnderTheStream(t *testing.T) {
 	address, page := testenv.FreeAddress(t), testenv.FreeAddress(t)
 	daemon := start(t, "serve", "-config", testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"),
 		"features: {lateness: 0s}", "log: {level: error}", "nats: {embedded: {listen: "+address+"}, stream: {max_bytes: 67108864}}",
-		"storage: {dir: "+filepath.Join(disk, "data")+"}", "server: {listen: "+page+"}", soundPool))
+		"storage: {dir: "+filepath.Join(disk, "data")+", snapshot_every: 10s}", "server: {listen: "+page+"}", soundPool))
 	says := func(path, what string) bool {
 		_, body := testenv.Get("http://" + page + path)
 		return daemon.over() || strings.Contains(body, what)

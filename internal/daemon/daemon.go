@@ -100,6 +100,7 @@ type Daemon struct {
 	loggedTick   time.Time // newest tick in the log at the start
 	nextSnapshot time.Time
 	nextProgress time.Time          // the same while the daemon is behind
+	saveFailed   bool               // the last snapshot
 	saving       *saving            // nil if no snapshot is being written
 	saved        uint64             // sequence of the newest snapshot
 	decided      map[string]decided // newest logged decision of each pool

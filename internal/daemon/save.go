@@ -23,21 +23,27 @@ type saving struct {
 	span     trace.Span
 	began    time.Time
 	sequence uint64
-	done     chan outcome // receives one outcome
+	busy     time.Duration // without waiting for other parts
+	done     chan outcome  // receives one outcome
 }
 
 // outcome is the result of a saving: the snapshot, or nil if none was needed or it failed, and the error.
 type outcome struct {
 	snapshot *stream.State
 	err      error
+	ended    time.Time
 }
 
 // snapshotPauseFactor is the pause after a snapshot as a multiple of its duration, so that snapshots use the disk and a
 // core for at most 5 % of the time.
 const snapshotPauseFactor = 19
 
-// progressPause is the least time between two snapshots while the daemon is behind.
-const progressPause = time.Second
+// progressPause is the least time between two snapshots while the daemon is behind, and retryPause the time after a
+// failed one.
+const (
+	progressPause = time.Second
+	retryPause    = 10 * time.Second
+)
 
 // tickMaxWait is how long a due snapshot waits for a tick.
 const tickMaxWait = time.Minute
@@ -60,7 +66,7 @@ func (d *Daemon) keepState(ticked bool) {
 	now := time.Now()
 	late := now.Sub(d.nextSnapshot)
 	behind, _ := d.consumer.Pending()
-	if late >= 0 && (ticked || late > tickMaxWait) || behind > 0 && now.After(d.nextProgress) {
+	if late >= 0 && (ticked || d.saveFailed || late > tickMaxWait) || behind > 0 && now.After(d.nextProgress) {
 		d.startSaving(false)
 	}
 }
@@ -70,21 +76,26 @@ func (d *Daemon) keepState(ticked bool) {
 func (d *Daemon) startSaving(own bool) {
 	s := &saving{began: time.Now(), sequence: d.pipeline.Sequence(), done: make(chan outcome, 1)}
 	if s.sequence == d.saved {
-		d.scheduleSnapshot(s.began)
+		d.scheduleSnapshot(s.began, 0)
 		return
 	}
 	_, s.span = d.tracer.Start(context.Background(), "snapshot", trace.WithAttributes(attribute.Int64("forewarm.sequence", int64(s.sequence))))
 	d.saving = s
+	end := func(snapshot *stream.State, err error) {
+		d.noteWrite("snapshot", err) // now, because the next message may come late
+		s.done <- outcome{snapshot, err, time.Now()}
+	}
 	file, err := d.writeState()
-	d.snapshotStopped(time.Since(s.began).Seconds())
+	s.busy = time.Since(s.began)
+	d.snapshotStopped(s.busy.Seconds())
 	if err != nil {
-		s.done <- outcome{nil, err}
+		end(nil, err)
 		return
 	}
 	decided := d.decisions.Barrier()
 	go func() {
 		snapshot, err := d.storeState(file, s, decided, own)
-		s.done <- outcome{snapshot, errors.Join(err, file.Close(), os.Remove(file.Name()))}
+		end(snapshot, errors.Join(err, file.Close(), os.Remove(file.Name())))
 	}()
 }
 
@@ -109,13 +120,13 @@ func (d *Daemon) writeState() (_ *os.File, err error) {
 
 // endSaving records the result of a saving.
 func (d *Daemon) endSaving(x outcome) {
-	d.scheduleSnapshot(d.saving.began)
+	d.saveFailed = x.err != nil
+	d.scheduleSnapshot(x.ended, d.saving.busy)
 	if x.snapshot != nil {
 		d.saved = d.saving.sequence
 	}
 	endSpan(d.saving.span, x.err)
 	d.saving = nil
-	d.noteWrite("snapshot", x.err)
 	if x.err != nil {
 		// A full disk must not stop the decisions. The state is still in memory and in the stream.
 		d.log.Error("the state could not be saved; a restart replays more of the stream", zap.Error(x.err))
@@ -139,12 +150,14 @@ func (d *Daemon) saveLast() error {
 	return d.awaitSaving()
 }
 
-// scheduleSnapshot sets when the next snapshot is due; began is the start of the last one.
-func (d *Daemon) scheduleSnapshot(began time.Time) {
-	now := time.Now()
-	rest := snapshotPauseFactor * now.Sub(began)
-	d.nextSnapshot = now.Add(max(d.cfg.Storage.SnapshotEvery, rest))
-	d.nextProgress = now.Add(max(progressPause, rest))
+// scheduleSnapshot sets when the next snapshot is due, after one that ended at this time and was busy so long.
+func (d *Daemon) scheduleSnapshot(ended time.Time, busy time.Duration) {
+	rest, every := snapshotPauseFactor*busy, d.cfg.Storage.SnapshotEvery
+	if d.saveFailed {
+		every = min(every, retryPause)
+	}
+	d.nextSnapshot = ended.Add(max(every, rest))
+	d.nextProgress = ended.Add(max(progressPause, rest))
 }
 
 // saveTimeout bounds the writing of a snapshot, and logTimeout the wait for the decisions that it includes.
@@ -175,10 +188,12 @@ func (d *Daemon) storeState(state io.Reader, s *saving, decided <-chan struct{},
 	}
 	now := d.stream.Load()
 	x := stream.State{Stream: now.Config.Name, Created: now.Created, Sequence: s.sequence, Version: d.version}
+	uploading := time.Now()
 	saved, err := d.states.Save(ctx, x, state)
 	if saved.Name == "" {
 		return nil, err
 	}
+	s.busy += time.Since(uploading)
 	d.show(&saved)
 	return &saved, err
 }
