@@ -10,7 +10,7 @@ FUZZTIME ?= 30s
 # which makes them five times slower. The tests of their callers use it.
 MODULE := github.com/forewarm/forewarm
 SEQUENTIAL := $(addprefix $(MODULE)/,alerting alerting/plan alerting/report backtest features features/sketch forecaster \
-            forecaster/capacity forecaster/model forecaster/network ingest ingest/codec ingest/telemetrypb internal/draw pipeline)
+            forecaster/capacity forecaster/model forecaster/network ingest ingest/codec internal/draw pipeline)
 
 # Tests of the whole program start processes, which are built without the race detector. Scenarios of internal/daemon replay
 # hours of traffic, and look at what is decided: the race detector sees the same goroutines in its other tests, ten times faster.

@@ -366,7 +366,7 @@ func dimensions() string {
 
 // TestTelemetryPage: the page has the fields of the protobuf schema and every reason to refuse, and its samples are read.
 func TestTelemetryPage(t *testing.T) {
-	page, proto := read(t, "telemetry.md"), read(t, root+"/ingest/telemetrypb/telemetry.proto")
+	page, proto := read(t, "telemetry.md"), read(t, root+"/ingest/codec/telemetry.proto")
 	for _, m := range regexp.MustCompile("(?s)<!-- fields: (\\w+) -->\n(.*?)\n\n").FindAllStringSubmatch(page, -1) {
 		_, message, _ := strings.Cut(proto, "message "+m[1]+" {")
 		message, _, _ = strings.Cut(message, "\n}")

@@ -16,9 +16,9 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/forewarm/forewarm/ingest"
-	"github.com/forewarm/forewarm/ingest/telemetrypb"
 )
 
 // The fuzz targets check what every later stage relies on, for any bytes at all.
@@ -100,16 +100,25 @@ func FuzzDecodeProtobuf(f *testing.F) {
 		if d := diff(&b, decode(protobufMeta, string(AppendProtobuf(nil, &b)))); n > 0 && d != "" {
 			t.Fatal(d)
 		}
-		var m telemetrypb.Batch
-		if err := proto.Unmarshal(data, &m); err != nil || refused > 0 {
+		m := producerBatch(t)
+		if err := proto.Unmarshal(data, m); err != nil || refused > 0 {
 			return
 		}
-		if len(m.Requests) != len(b.Requests) || len(m.Sums)+len(m.Replicas)+len(m.Acks) != len(b.Sums)+len(b.Replicas)+len(b.Acks) {
-			t.Fatalf("generated code finds other records: %v", &m)
+		for number, want := range map[protoreflect.FieldNumber]int{
+			batchRequests: len(b.Requests), batchSums: len(b.Sums), batchReplicas: len(b.Replicas), batchAcks: len(b.Acks),
+		} {
+			if n := m.Get(m.Descriptor().Fields().ByNumber(number)).List().Len(); n != want {
+				t.Fatalf("%d records in field %d, the library finds %d: %v", want, number, n, m)
+			}
 		}
+		requests := m.Get(m.Descriptor().Fields().ByNumber(batchRequests)).List()
 		for i, r := range b.Requests {
-			if p := m.Requests[i]; p.GetId() != r.ID || p.GetPromptTokens() != r.PromptTokens || p.CachedTokens != nil && *p.CachedTokens != r.CachedTokens || p.GetArrivedAt() != 0 && p.GetArrivedAt() != r.ArrivedAt.UnixNano() {
-				t.Fatalf("%+v, generated code reads %v", r, p)
+			p := requests.Get(i).Message()
+			get := func(name protoreflect.Name) protoreflect.Value { return p.Get(p.Descriptor().Fields().ByName(name)) }
+			has := func(name protoreflect.Name) bool { return p.Has(p.Descriptor().Fields().ByName(name)) }
+			if get("id").String() != r.ID || has("prompt_tokens") && get("prompt_tokens").Int() != r.PromptTokens ||
+				has("cached_tokens") && get("cached_tokens").Int() != r.CachedTokens || has("arrived_at") && get("arrived_at").Int() != r.ArrivedAt.UnixNano() {
+				t.Fatalf("%+v, the library reads %v", r, p)
 			}
 		}
 	})

@@ -23,7 +23,7 @@ const (
 type Meta struct {
 	Kind        Kind
 	ContentType string // "" means application/json; parameters such as charset are ignored
-	Encoding    string // compression: [EncodingGzip], [EncodingZstd], or "" for none
+	Encoding    string // compression: [EncodingGzip], or "" for none
 	Pool, Class string
 	Replica     string
 	// Source is the name of the producer, from the header [HeaderSource]; "" when unknown. Each producer has its own

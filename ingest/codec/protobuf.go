@@ -11,7 +11,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// The field numbers of forewarm.v1.Batch (telemetrypb/telemetry.proto).
+// The field numbers of forewarm.v1.Batch (telemetry.proto).
 const (
 	batchStrings   = 1
 	batchRequests  = 2

@@ -2,25 +2,55 @@ package codec
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/bufbuild/protocompile"
+	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
 	"pgregory.net/rapid"
 
 	"github.com/forewarm/forewarm/ingest"
-	"github.com/forewarm/forewarm/ingest/telemetrypb"
 )
 
-// marshal encodes with the generated code, as a producer would.
-func marshal(t testing.TB, m *telemetrypb.Batch) string {
+// schema is telemetry.proto, as a producer compiles it.
+var schema = sync.OnceValues(func() (protoreflect.FileDescriptor, error) {
+	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{}}
+	files, err := compiler.Compile(context.Background(), "telemetry.proto")
+	if err != nil {
+		return nil, err
+	}
+	return files[0], nil
+})
+
+// producerBatch is an empty batch in a library that knows only the schema.
+func producerBatch(t rapid.TB) *dynamicpb.Message {
 	t.Helper()
-	data, err := proto.Marshal(m)
+	file, err := schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dynamicpb.NewMessage(file.Messages().ByName("Batch"))
+}
+
+// marshal encodes a batch as a producer does. The text is in protobuf's text format.
+func marshal(t testing.TB, text string) string {
+	t.Helper()
+	batch := producerBatch(t)
+	if err := prototext.Unmarshal([]byte(text), batch); err != nil {
+		t.Fatal(err)
+	}
+	data, err := proto.Marshal(batch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,41 +60,33 @@ func marshal(t testing.TB, m *telemetrypb.Batch) string {
 var protobufMeta = Meta{ContentType: ContentTypeProtobuf}
 
 // full has every field set, each to another value.
-func full() *telemetrypb.Batch {
-	ns := at.UnixNano()
-	return &telemetrypb.Batch{
-		Strings: []string{"", "p", "c", "m", "t", "gold", "f", "r", "eu", "r0"},
-		Requests: []*telemetrypb.Request{{
-			Id: "i", Pool: 1, Class: 2, Model: 3, Tenant: 4, Tier: 5, Feature: 6, Route: 7, Region: 8, Replica: 9,
-			SessionHash: math.MaxUint64 - 1, Attempt: 2, Phase: telemetrypb.Phase_PHASE_CANCELLED, Status: telemetrypb.Status_STATUS_ERROR,
-			ArrivedAt: ns + 1, StartedAt: ns + 2, FirstTokenAt: ns + 3, FinishedAt: ns + 4,
-			PromptTokens: proto.Int64(70), CachedTokens: proto.Int64(0), OutputTokens: proto.Int64(300), MaxOutputTokens: proto.Int64(100_000_000),
-			Blocks: []uint64{math.MaxUint64, 1, 2}, BlockTokens: 64,
-		}},
-		Sums: []*telemetrypb.Sum{{
-			Pool: 1, Class: 2, Start: ns, Requests: proto.Float64(0.5), PromptTokens: proto.Float64(3e8), CachedTokens: proto.Float64(0), OutputTokens: proto.Float64(1),
-		}},
-		Replicas: []*telemetrypb.Replica{{
-			Pool: 1, Replica: 9, At: ns, State: telemetrypb.ReplicaState_REPLICA_STATE_LOADING,
-			KvCapacityTokens: proto.Int64(100), KvUsedTokens: proto.Int64(50), KvUsedRatio: proto.Float64(0.5), Running: proto.Int64(3), Waiting: proto.Int64(0),
-			PreemptionsTotal: proto.Int64(1), PrefixHitsTotal: proto.Int64(900_000_000_000), PrefixQueriesTotal: proto.Int64(1 << 53),
-			StartedAt: ns, StartupSeconds: proto.Float64(90.5),
-		}},
-		Acks: []*telemetrypb.Ack{{
-			Pool: 1, EventId: "e", Generation: proto.Int64(4), Stage: telemetrypb.AckStage_ACK_STAGE_READY, At: ns, Replicas: proto.Int64(2),
-		}},
-		Watermark: &telemetrypb.Watermark{Pool: 1, At: ns},
-	}
+const full = `
+strings: ["", "p", "c", "m", "t", "gold", "f", "r", "eu", "r0"]
+requests {
+  id: "i" pool: 1 class: 2 model: 3 tenant: 4 tier: 5 feature: 6 route: 7 region: 8 replica: 9
+  session_hash: 18446744073709551614 attempt: 2 phase: PHASE_CANCELLED status: STATUS_ERROR
+  arrived_at: 1795240800000000001 started_at: 1795240800000000002
+  first_token_at: 1795240800000000003 finished_at: 1795240800000000004
+  prompt_tokens: 70 cached_tokens: 0 output_tokens: 300 max_output_tokens: 100000000
+  blocks: [18446744073709551615, 1, 2] block_tokens: 64
 }
+sums { pool: 1 class: 2 start: 1795240800000000000 requests: 0.5 prompt_tokens: 3e8 cached_tokens: 0 output_tokens: 1 }
+replicas {
+  pool: 1 replica: 9 at: 1795240800000000000 state: REPLICA_STATE_LOADING
+  kv_capacity_tokens: 100 kv_used_tokens: 50 kv_used_ratio: 0.5 running: 3 waiting: 0
+  preemptions_total: 1 prefix_hits_total: 900000000000 prefix_queries_total: 9007199254740992
+  started_at: 1795240800000000000 startup_seconds: 90.5
+}
+acks { pool: 1 event_id: "e" generation: 4 stage: ACK_STAGE_READY at: 1795240800000000000 replicas: 2 }
+watermark { pool: 1 at: 1795240800000000000 }`
 
 func TestDecodeProtobuf(t *testing.T) {
-	unknown := telemetrypb.Request{ArrivedAt: at.UnixNano(), PromptTokens: proto.Int64(0)}
 	for name, tc := range map[string]struct {
 		meta Meta
-		in   *telemetrypb.Batch
+		in   string
 		want ingest.Batch
 	}{
-		"all": {protobufMeta, full(), ingest.Batch{
+		"all": {protobufMeta, full, ingest.Batch{
 			Requests: []ingest.Request{{
 				ID: "i", Pool: "p", Class: "c", Model: "m", Tenant: "t", Tier: "gold", Feature: "f", Route: "r", Region: "eu", ReplicaName: "r0",
 				Session: math.MaxUint64 - 1, Attempt: 2, Phase: ingest.PhaseCancelled, Status: ingest.StatusError,
@@ -83,11 +105,9 @@ func TestDecodeProtobuf(t *testing.T) {
 		}},
 		"names from the subject": {
 			Meta{ContentType: ContentTypeProtobuf, Pool: "p", Class: "c", Replica: "r0"},
-			&telemetrypb.Batch{
-				Requests:  []*telemetrypb.Request{&unknown},
-				Replicas:  []*telemetrypb.Replica{{At: at.UnixNano(), State: telemetrypb.ReplicaState_REPLICA_STATE_READY}},
-				Watermark: &telemetrypb.Watermark{At: at.UnixNano()},
-			},
+			`requests { arrived_at: 1795240800000000000 prompt_tokens: 0 }
+			replicas { at: 1795240800000000000 state: REPLICA_STATE_READY }
+			watermark { at: 1795240800000000000 }`,
 			ingest.Batch{
 				Requests: []ingest.Request{{
 					Pool: "p", Class: "c", Attempt: 1, ArrivedAt: at, PromptTokens: 0,
@@ -101,14 +121,12 @@ func TestDecodeProtobuf(t *testing.T) {
 				Watermark: &ingest.Watermark{Pool: "p", At: at},
 			},
 		},
-		"session in clear": {protobufMeta, &telemetrypb.Batch{
-			Strings: []string{"", "p"}, Requests: []*telemetrypb.Request{{Pool: 1, ArrivedAt: at.UnixNano(), PromptTokens: proto.Int64(1), Session: "s"}},
-		}, ingest.Batch{Requests: []ingest.Request{{
-			Pool: "p", Attempt: 1, ArrivedAt: at, PromptTokens: 1, CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown, Session: ingest.HashSession("s"),
-		}}}},
-		"NaN is unknown": {protobufMeta, &telemetrypb.Batch{
-			Strings: []string{"", "p"}, Sums: []*telemetrypb.Sum{{Pool: 1, Start: at.UnixNano(), Requests: proto.Float64(1), PromptTokens: proto.Float64(math.NaN())}},
-		}, ingest.Batch{Sums: []ingest.Sum{{Pool: "p", Start: at, Requests: 1, PromptTokens: math.NaN(), CachedTokens: math.NaN(), OutputTokens: math.NaN()}}}},
+		"session in clear": {
+			protobufMeta, `strings: ["", "p"] requests { pool: 1 arrived_at: 1795240800000000000 prompt_tokens: 1 session: "s" }`, ingest.Batch{Requests: []ingest.Request{{
+				Pool: "p", Attempt: 1, ArrivedAt: at, PromptTokens: 1, CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown, Session: ingest.HashSession("s"),
+			}}}},
+		"NaN is unknown": {
+			protobufMeta, `strings: ["", "p"] sums { pool: 1 start: 1795240800000000000 requests: 1 prompt_tokens: nan }`, ingest.Batch{Sums: []ingest.Sum{{Pool: "p", Start: at, Requests: 1, PromptTokens: math.NaN(), CachedTokens: math.NaN(), OutputTokens: math.NaN()}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if d := diff(&tc.want, decode(tc.meta, marshal(t, tc.in))); d != "" {
@@ -118,9 +136,9 @@ func TestDecodeProtobuf(t *testing.T) {
 	}
 }
 
-// TestProtobufAgreesWithGeneratedCode sends batches both ways: what AppendProtobuf writes is what generated code reads
-// and writes.
-func TestProtobufAgreesWithGeneratedCode(t *testing.T) {
+// TestProtobufAgreesWithSchema sends batches both ways: what AppendProtobuf writes is what a library reads and writes that
+// knows only the schema.
+func TestProtobufAgreesWithSchema(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		mark := anyWatermark.Draw(t, "watermark")
 		mark.Pool = cmp.Or(mark.Pool, "p")
@@ -138,21 +156,25 @@ func TestProtobufAgreesWithGeneratedCode(t *testing.T) {
 		if d := diff(&want, decode(protobufMeta, string(data))); d != "" {
 			t.Fatalf("own bytes: %s", d)
 		}
-		var m telemetrypb.Batch
-		if err := proto.Unmarshal(data, &m); err != nil {
+		m := producerBatch(t)
+		if err := proto.Unmarshal(data, m); err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range m.Requests {
-			if unknown := r.ProtoReflect().GetUnknown(); len(unknown) > 0 {
-				t.Fatalf("fields that the schema does not have: %x", unknown)
+		err := protorange.Range(m, func(at protopath.Values) error {
+			if message, ok := at.Index(-1).Value.Interface().(protoreflect.Message); ok && len(message.GetUnknown()) > 0 {
+				return fmt.Errorf("fields that the schema does not have: %x", message.GetUnknown())
 			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		again, err := proto.MarshalOptions{Deterministic: true}.Marshal(&m)
+		again, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if d := diff(&want, decode(protobufMeta, string(again))); d != "" {
-			t.Fatalf("bytes of generated code: %s", d)
+			t.Fatalf("bytes of the library: %s", d)
 		}
 	})
 }
@@ -164,7 +186,7 @@ func TestProtobufNames(t *testing.T) {
 	compareMembers(t, "Replica", replicaType)
 	compareMembers(t, "Ack", ackType)
 	compareMembers(t, "Watermark", watermarkType)
-	file := telemetrypb.File_ingest_telemetrypb_telemetry_proto
+	file := producerBatch(t).Descriptor().ParentFile()
 	for enum, names := range map[string][]string{
 		"Phase": phaseNames, "Status": statusNames, "ReplicaState": replicaStateNames, "AckStage": ackStageNames,
 	} {
@@ -182,7 +204,7 @@ func TestProtobufNames(t *testing.T) {
 }
 
 func compareMembers[T any](t *testing.T, message protoreflect.Name, r *recordType[T]) {
-	fields := telemetrypb.File_ingest_telemetrypb_telemetry_proto.Messages().ByName(message).Fields()
+	fields := producerBatch(t).Descriptor().ParentFile().Messages().ByName(message).Fields()
 	if fields.Len() != len(r.members) {
 		t.Errorf("%s has %d fields, the table has %d", message, fields.Len(), len(r.members))
 	}
@@ -194,51 +216,51 @@ func compareMembers[T any](t *testing.T, message protoreflect.Name, r *recordTyp
 }
 
 func TestDecodeProtobufRefuses(t *testing.T) {
-	request := func(change func(*telemetrypb.Request)) *telemetrypb.Batch {
-		r := &telemetrypb.Request{Pool: 1, ArrivedAt: at.UnixNano(), PromptTokens: proto.Int64(7)}
-		change(r)
-		return &telemetrypb.Batch{Strings: []string{"", "p", "a\x00", strings.Repeat("x", 300)}, Requests: []*telemetrypb.Request{r}}
+	const (
+		table   = `strings: ["", "p"] `
+		request = "pool: 1 arrived_at: 1795240800000000000 prompt_tokens: 7 "
+	)
+	requests := func(fields string) string {
+		return `strings: ["", "p", "a\x00", "` + strings.Repeat("x", 300) + `"] requests { ` + fields + " }"
 	}
-	replica := func(change func(*telemetrypb.Replica)) *telemetrypb.Batch {
-		r := &telemetrypb.Replica{Pool: 1, Replica: 1, At: at.UnixNano(), State: telemetrypb.ReplicaState_REPLICA_STATE_READY}
-		change(r)
-		return &telemetrypb.Batch{Strings: []string{"", "p"}, Replicas: []*telemetrypb.Replica{r}}
+	replica := func(fields string) string {
+		return table + "replicas { pool: 1 at: 1795240800000000000 " + fields + " }"
 	}
 	for name, tc := range map[string]struct {
-		in   *telemetrypb.Batch
+		in   string
 		want ingest.Reason
 	}{
-		"index outside the table": {request(func(r *telemetrypb.Request) { r.Class = 4 }), ingest.ReasonOutOfRange},
-		"control character":       {request(func(r *telemetrypb.Request) { r.Class = 2 }), ingest.ReasonBadLabel},
-		"long label":              {request(func(r *telemetrypb.Request) { r.Tenant = 3 }), ingest.ReasonLabelTooLong},
-		"long id":                 {request(func(r *telemetrypb.Request) { r.Id = strings.Repeat("x", 257) }), ingest.ReasonLabelTooLong},
-		"control character in id": {request(func(r *telemetrypb.Request) { r.Id = "12345678\u0085" }), ingest.ReasonBadLabel},
-		"no pool":                 {request(func(r *telemetrypb.Request) { r.Pool = 0 }), ingest.ReasonMissingField},
-		"no prompt":               {request(func(r *telemetrypb.Request) { r.PromptTokens = nil }), ingest.ReasonMissingField},
-		"no time":                 {request(func(r *telemetrypb.Request) { r.ArrivedAt = 0 }), ingest.ReasonMissingField},
-		"blocks of no size":       {request(func(r *telemetrypb.Request) { r.Blocks = []uint64{1} }), ingest.ReasonMissingField},
-		"milliseconds":            {request(func(r *telemetrypb.Request) { r.ArrivedAt = at.UnixMilli() }), ingest.ReasonBadTime},
-		"negative time":           {request(func(r *telemetrypb.Request) { r.ArrivedAt = -1 }), ingest.ReasonBadTime},
-		"after 2199":              {request(func(r *telemetrypb.Request) { r.FinishedAt = latest.UnixNano() }), ingest.ReasonBadTime},
-		"negative count":          {request(func(r *telemetrypb.Request) { r.OutputTokens = proto.Int64(-1) }), ingest.ReasonNegativeCount},
-		"huge count":              {request(func(r *telemetrypb.Request) { r.OutputTokens = proto.Int64(100_000_001) }), ingest.ReasonHugeCount},
-		"huge attempt":            {request(func(r *telemetrypb.Request) { r.Attempt = math.MaxUint32 }), ingest.ReasonHugeCount},
-		"unknown phase":           {request(func(r *telemetrypb.Request) { r.Phase = 5 }), ingest.ReasonBadEnum},
-		"negative status":         {request(func(r *telemetrypb.Request) { r.Status = -1 }), ingest.ReasonBadEnum},
-		"cached beyond prompt":    {request(func(r *telemetrypb.Request) { r.CachedTokens = proto.Int64(8) }), ingest.ReasonInconsistent},
-		"ends before it begins":   {request(func(r *telemetrypb.Request) { r.FinishedAt = at.UnixNano() - 1 }), ingest.ReasonInconsistent},
-		"replica without state":   {replica(func(r *telemetrypb.Replica) { r.State = 0 }), ingest.ReasonMissingField},
-		"replica without name":    {replica(func(r *telemetrypb.Replica) { r.Replica = 0 }), ingest.ReasonMissingField},
-		"ratio above 1":           {replica(func(r *telemetrypb.Replica) { r.KvUsedRatio = proto.Float64(1.5) }), ingest.ReasonOutOfRange},
-		"infinite ratio":          {replica(func(r *telemetrypb.Replica) { r.KvUsedRatio = proto.Float64(math.Inf(-1)) }), ingest.ReasonOutOfRange},
-		"infinite sum":            {&telemetrypb.Batch{Strings: []string{"", "p"}, Sums: []*telemetrypb.Sum{{Pool: 1, Start: at.UnixNano(), Requests: proto.Float64(math.Inf(1))}}}, ingest.ReasonHugeCount},
-		"sum of nothing":          {&telemetrypb.Batch{Strings: []string{"", "p"}, Sums: []*telemetrypb.Sum{{Pool: 1, Start: at.UnixNano()}}}, ingest.ReasonMissingField},
-		"ack without event":       {&telemetrypb.Batch{Strings: []string{"", "p"}, Acks: []*telemetrypb.Ack{{Pool: 1, At: at.UnixNano(), Stage: 1}}}, ingest.ReasonMissingField},
-		"watermark of no time":    {&telemetrypb.Batch{Strings: []string{"", "p"}, Watermark: &telemetrypb.Watermark{Pool: 1}}, ingest.ReasonMissingField},
-		"watermark of all time":   {&telemetrypb.Batch{Watermark: &telemetrypb.Watermark{At: at.UnixNano()}}, ingest.ReasonMissingField},
-		"first string not empty":  {&telemetrypb.Batch{Strings: []string{"p"}, Requests: request(func(*telemetrypb.Request) {}).Requests}, ingest.ReasonInconsistent},
-		"no record":               {&telemetrypb.Batch{Strings: []string{"", "p"}}, ingest.ReasonTruncated},
-		"nothing":                 {&telemetrypb.Batch{}, ingest.ReasonTruncated},
+		"index outside the table": {requests(request + "class: 4"), ingest.ReasonOutOfRange},
+		"control character":       {requests(request + "class: 2"), ingest.ReasonBadLabel},
+		"long label":              {requests(request + "tenant: 3"), ingest.ReasonLabelTooLong},
+		"long id":                 {requests(request + `id: "` + strings.Repeat("x", 257) + `"`), ingest.ReasonLabelTooLong},
+		"control character in id": {requests(request + `id: "12345678\u0085"`), ingest.ReasonBadLabel},
+		"no pool":                 {requests("arrived_at: 1795240800000000000 prompt_tokens: 7"), ingest.ReasonMissingField},
+		"no prompt":               {requests("pool: 1 arrived_at: 1795240800000000000"), ingest.ReasonMissingField},
+		"no time":                 {requests("pool: 1 prompt_tokens: 7"), ingest.ReasonMissingField},
+		"blocks of no size":       {requests(request + "blocks: 1"), ingest.ReasonMissingField},
+		"milliseconds":            {requests("pool: 1 arrived_at: 1795240800000 prompt_tokens: 7"), ingest.ReasonBadTime},
+		"negative time":           {requests("pool: 1 arrived_at: -1 prompt_tokens: 7"), ingest.ReasonBadTime},
+		"after 2199":              {requests(request + fmt.Sprint("finished_at: ", latest.UnixNano())), ingest.ReasonBadTime},
+		"negative count":          {requests(request + "output_tokens: -1"), ingest.ReasonNegativeCount},
+		"huge count":              {requests(request + "output_tokens: 100000001"), ingest.ReasonHugeCount},
+		"huge attempt":            {requests(request + "attempt: 4294967295"), ingest.ReasonHugeCount},
+		"unknown phase":           {requests(request + "phase: 5"), ingest.ReasonBadEnum},
+		"negative status":         {requests(request + "status: -1"), ingest.ReasonBadEnum},
+		"cached beyond prompt":    {requests(request + "cached_tokens: 8"), ingest.ReasonInconsistent},
+		"ends before it begins":   {requests(request + "finished_at: 1795240799999999999"), ingest.ReasonInconsistent},
+		"replica without state":   {replica("replica: 1"), ingest.ReasonMissingField},
+		"replica without name":    {replica("state: REPLICA_STATE_READY"), ingest.ReasonMissingField},
+		"ratio above 1":           {replica("replica: 1 state: REPLICA_STATE_READY kv_used_ratio: 1.5"), ingest.ReasonOutOfRange},
+		"infinite ratio":          {replica("replica: 1 state: REPLICA_STATE_READY kv_used_ratio: -inf"), ingest.ReasonOutOfRange},
+		"infinite sum":            {table + "sums { pool: 1 start: 1795240800000000000 requests: inf }", ingest.ReasonHugeCount},
+		"sum of nothing":          {table + "sums { pool: 1 start: 1795240800000000000 }", ingest.ReasonMissingField},
+		"ack without event":       {table + "acks { pool: 1 at: 1795240800000000000 stage: ACK_STAGE_ACCEPTED }", ingest.ReasonMissingField},
+		"watermark of no time":    {table + "watermark { pool: 1 }", ingest.ReasonMissingField},
+		"watermark of all time":   {"watermark { at: 1795240800000000000 }", ingest.ReasonMissingField},
+		"first string not empty":  {`strings: "p" requests { ` + request + "}", ingest.ReasonInconsistent},
+		"no record":               {table, ingest.ReasonTruncated},
+		"nothing":                 {"", ingest.ReasonTruncated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := decode(protobufMeta, marshal(t, tc.in))
@@ -249,13 +271,11 @@ func TestDecodeProtobufRefuses(t *testing.T) {
 	}
 }
 
-// TestDecodeProtobufWire feeds what no generated code writes.
+// TestDecodeProtobufWire feeds bytes that no library writes.
 func TestDecodeProtobufWire(t *testing.T) {
-	sound := []byte(marshal(t, &telemetrypb.Batch{
-		Strings: []string{"", "p"}, Requests: []*telemetrypb.Request{{Pool: 1, ArrivedAt: at.UnixNano(), PromptTokens: proto.Int64(7)}},
-	}))
+	valid := []byte(marshal(t, `strings: ["", "p"] requests { pool: 1 arrived_at: 1795240800000000000 prompt_tokens: 7 }`))
 	record := func(fields ...byte) string {
-		return string(sound) + string(protowire.AppendBytes([]byte{batchRequests<<3 | 2}, fields))
+		return string(valid) + string(protowire.AppendBytes([]byte{batchRequests<<3 | 2}, fields))
 	}
 	group := protowire.AppendTag(protowire.AppendTag(nil, 99, protowire.StartGroupType), 99, protowire.EndGroupType)
 	for name, tc := range map[string]struct {
@@ -263,24 +283,24 @@ func TestDecodeProtobufWire(t *testing.T) {
 		records int
 		want    []ingest.Reason
 	}{
-		"sound":                            {string(sound), 1, nil},
-		"unknown fields":                   {string(sound) + "\xf8\x3f\x01", 1, nil},
-		"group":                            {string(sound) + string(group), 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
-		"strings after the records":        {string(sound[5:]) + string(sound[:5]), 1, nil},
-		"requests that are a number":       {"\x10\x01" + string(sound), 1, []ingest.Reason{ingest.ReasonWrongType}},
+		"valid":                            {string(valid), 1, nil},
+		"unknown fields":                   {string(valid) + "\xf8\x3f\x01", 1, nil},
+		"group":                            {string(valid) + string(group), 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
+		"strings after the records":        {string(valid[5:]) + string(valid[:5]), 1, nil},
+		"requests that are a number":       {"\x10\x01" + string(valid), 1, []ingest.Reason{ingest.ReasonWrongType}},
 		"JSON":                             {`{"pool":"p"}`, 0, []ingest.Reason{ingest.ReasonNotProtobuf}},
-		"field number 0":                   {string(sound) + "\x00\x01" + string(sound), 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
-		"end of no group":                  {string(sound) + "\x7c", 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
-		"reserved wire type":               {string(sound) + "\x7f", 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
-		"varint of 11 bytes":               {string(sound) + strings.Repeat("\xff", 11), 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
-		"length beyond the end":            {string(sound) + "\x12\x7f", 1, []ingest.Reason{ingest.ReasonTruncated}},
-		"length beyond memory":             {string(sound) + "\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 1, []ingest.Reason{ingest.ReasonTruncated}},
+		"field number 0":                   {string(valid) + "\x00\x01" + string(valid), 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
+		"end of no group":                  {string(valid) + "\x7c", 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
+		"reserved wire type":               {string(valid) + "\x7f", 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
+		"varint of 11 bytes":               {string(valid) + strings.Repeat("\xff", 11), 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
+		"length beyond the end":            {string(valid) + "\x12\x7f", 1, []ingest.Reason{ingest.ReasonTruncated}},
+		"length beyond memory":             {string(valid) + "\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 1, []ingest.Reason{ingest.ReasonTruncated}},
 		"record cut in a field":            {record(7<<3|1, 1, 2, 3), 1, []ingest.Reason{ingest.ReasonTruncated}},
 		"record with a broken varint":      {record(append([]byte{11 << 3}, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"...)...), 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
 		"record with the wrong wire type":  {record(1<<3, 1), 1, []ingest.Reason{ingest.ReasonWrongType}},
 		"record with an id that is binary": {record(1<<3|2, 1, 0xff), 1, []ingest.Reason{ingest.ReasonInvalidUTF8}},
 		"blocks of nine bytes":             {record(append([]byte{0xc2, 1, 9}, make([]byte, 9)...)...), 1, []ingest.Reason{ingest.ReasonWrongType}},
-		"string that is binary":            {"\x0a\x00\x0a\x01\xff" + string(sound[5:]), 0, []ingest.Reason{ingest.ReasonInvalidUTF8}},
+		"string that is binary":            {"\x0a\x00\x0a\x01\xff" + string(valid[5:]), 0, []ingest.Reason{ingest.ReasonInvalidUTF8}},
 		"two watermarks":                   {"\x0a\x00\x0a\x01p" + strings.Repeat(string(protowire.AppendBytes([]byte{batchWatermark<<3 | 2}, protowire.AppendFixed64([]byte{1 << 3, 1, 2<<3 | 1}, uint64(at.UnixNano())))), 2), 0, []ingest.Reason{ingest.ReasonBatchTooLong}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -296,7 +316,7 @@ func TestDecodeProtobufWire(t *testing.T) {
 	}
 }
 
-// TestDecodeProtobufCut cuts a batch at every byte: whole records stay, and one refusal stands for the rest.
+// TestDecodeProtobufCut cuts a batch at every byte: whole records stay, and the rest is one refusal.
 func TestDecodeProtobufCut(t *testing.T) {
 	b := typical(3)
 	data := AppendProtobuf(nil, &b)
@@ -333,7 +353,7 @@ func TestDecodeProtobufBoundsRecords(t *testing.T) {
 
 func TestDecodeProtobufAllocatesTheIDs(t *testing.T) {
 	if raceDetector {
-		t.Skip("allocations tell nothing under the race detector")
+		t.Skip("the number of allocations is different under the race detector")
 	}
 	b := typical(100)
 	data := AppendProtobuf(nil, &b)
