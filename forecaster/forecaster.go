@@ -217,6 +217,16 @@ func zeroIfNaN(x float64) float64 {
 	return x
 }
 
+// Shown reports whether a class is one of the heaviest of its pool, so that it has forecasts in the output.
+func (f *Forecaster) Shown(key features.Key) bool {
+	i, ok := f.find(key.Pool)
+	if !ok {
+		return false
+	}
+	c, ok := f.pools[i].search(key.Class)
+	return ok && f.pools[i].classes[c].shown
+}
+
 // Forecast returns the forecasts of all pools at origin, the end of the newest observed minute. O(pools × shown classes
 // × dimensions) passes of the network.
 func (f *Forecaster) Forecast(origin time.Time) []PoolForecast {

@@ -148,3 +148,25 @@ func bytesOf(t *testing.T, f *Forecaster) []byte {
 	}
 	return b.Bytes()
 }
+
+// TestShown: the first classes of a pool are shown at once, and the heaviest from the next ranking on.
+func TestShown(t *testing.T) {
+	f := New(Config{Shown: 1})
+	for i := range 2 * rankEvery {
+		light, heavy := window("p", "a", i, 1), window("p", "b", i, 1)
+		light.PromptTokens, heavy.PromptTokens = 10, 1000
+		f.Observe([]features.Window{light, heavy}, []features.PoolMinute{{Pool: "p", Start: minuteAt(i)}})
+		want := "a"
+		if minuteAt(i).Unix()/60/rankEvery > minuteAt(0).Unix()/60/rankEvery {
+			want = "b"
+		}
+		for _, class := range []string{"a", "b", "c"} {
+			if got := f.Shown(features.Key{Pool: "p", Class: class}); got != (class == want) {
+				t.Fatalf("minute %d: class %s is shown: %v", i, class, got)
+			}
+		}
+	}
+	if f.Shown(features.Key{Pool: "q", Class: "a"}) {
+		t.Error("a class of an unknown pool is shown")
+	}
+}

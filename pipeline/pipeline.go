@@ -652,6 +652,9 @@ func (p *Pipeline) addPool(c capacity.Pool) *poolEntry {
 	return e
 }
 
+// Shown reports whether a class is among the heaviest of its pool, which have forecasts in the output.
+func (p *Pipeline) Shown(key features.Key) bool { return p.forecaster.Shown(key) }
+
 // Calibrator returns the calibrator of a pool's newest projection, read-only; nil for an unknown pool.
 func (p *Pipeline) Calibrator(pool string) *forecaster.Calibrator {
 	if i, ok := p.findPool(pool); ok {

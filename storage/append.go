@@ -24,7 +24,6 @@ func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []fo
 	defer s.mu.Unlock()
 	t := tick.UnixMilli()
 	s.sweep(t)
-	s.retained.observe(windows, t)
 	err := s.ready()
 	if err == nil {
 		before := s.counters.Appended
@@ -32,7 +31,7 @@ func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []fo
 			s.counters.Appended, s.suspect = before, true
 		}
 	}
-	s.fresh.take(windows, t, s.retained.owns)
+	s.fresh.take(windows, t, s.owns)
 	if err != nil {
 		s.counters.LostTicks++
 		return fmt.Errorf("series of tick %s are lost: %w", tick.UTC().Format(time.RFC3339), err)
@@ -59,6 +58,11 @@ func (s *Store) commit(t int64, windows []features.Window, forecasts []forecaste
 	return tx.app.Commit()
 }
 
+// owns reports whether a class has its own series. The others of a pool are summed in features.OverflowClass.
+func (s *Store) owns(key features.Key) bool {
+	return key.Class != features.OverflowClass && (s.Shown == nil || s.Shown(key))
+}
+
 // transaction appends one tick.
 type transaction struct {
 	*Store
@@ -82,7 +86,7 @@ func (tx *transaction) forecasts(fs []forecaster.Forecast) {
 	for f := range fs {
 		f := &fs[f]
 		// The forecaster's overflow class may hold other classes than the stored one, so its forecasts are not stored.
-		if f.Class != features.TotalClass && !tx.retained.owns(f.Key) {
+		if f.Class != features.TotalClass && !tx.owns(f.Key) {
 			continue
 		}
 		key := demandKey(ForecastSeries, f.Key)
@@ -113,7 +117,7 @@ func (tx *transaction) windows(windows []features.Window) {
 		if !w.Settled {
 			continue
 		}
-		key, own := w.Key, tx.retained.owns(w.Key)
+		key, own := w.Key, tx.owns(w.Key)
 		if !own {
 			key.Class = features.OverflowClass
 		}
@@ -143,7 +147,7 @@ func (tx *transaction) windows(windows []features.Window) {
 		}
 	}
 	for i := range windows {
-		if w := &windows[i]; w.Settled && tx.retained.owns(w.Key) {
+		if w := &windows[i]; w.Settled && tx.owns(w.Key) {
 			tx.shapes(w)
 		}
 	}

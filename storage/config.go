@@ -17,11 +17,8 @@ type Config struct {
 	// SnapshotEvery is the time between saves of the state. A restart replays at most this much of the stream. It is
 	// longer if saving would take more than 5 % of the time.
 	SnapshotEvery time.Duration `yaml:"snapshot_every"`
-	// MaxClasses is the number of classes with their own series over all pools, the heaviest by tokens. A pool's other
-	// classes are summed in features.OverflowClass. A class has about 200 series, most of them forecasts.
-	MaxClasses int `yaml:"max_classes"`
 	// MaxSeries bounds the series written within the last three hours. At the bound new series are dropped and counted;
-	// decisions and pool totals come before classes.
+	// decisions and pool totals come before classes. A class has about 200 series, most of them forecasts.
 	MaxSeries int `yaml:"max_series"`
 }
 
@@ -29,7 +26,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Dir: "forewarm-data", Retention: 30 * 24 * time.Hour, MaxBytes: 4 << 30, SnapshotEvery: time.Minute,
-		MaxClasses: 80, MaxSeries: 20_000,
+		MaxSeries: 50_000,
 	}
 }
 
@@ -44,8 +41,6 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("max_bytes is %d: it must be at least %d (64 MiB)", c.MaxBytes, 64<<20)
 	case c.SnapshotEvery < 100*time.Millisecond:
 		return fmt.Errorf("snapshot_every is %s: it must be at least 100ms", c.SnapshotEvery)
-	case c.MaxClasses < 1:
-		return fmt.Errorf("max_classes is %d: it must be at least 1", c.MaxClasses)
 	case c.MaxSeries < 100:
 		return fmt.Errorf("max_series is %d: it must be at least 100", c.MaxSeries)
 	}

@@ -5,5 +5,5 @@
 // ([Lock]). docs/series.md lists the series.
 //
 // Invariants: appending stored samples again changes nothing; a failed or refused sample is counted and never stops the
-// pipeline. Bounds: Config.MaxClasses, Config.MaxSeries active series, Config.Retention and Config.MaxBytes.
+// pipeline. Bounds: Config.MaxSeries active series, Config.Retention and Config.MaxBytes.
 package storage

@@ -17,9 +17,8 @@ import (
 // TestFreshMinutes: PromQL reads minutes that have not settled as they are expected to settle, each once, and under the names
 // of those that have; reports read settled ones alone.
 func TestFreshMinutes(t *testing.T) {
-	cfg := config(t.TempDir())
-	cfg.MaxClasses = 1
-	s := openStore(t, cfg)
+	s := openStore(t, config(t.TempDir()))
+	s.Shown = func(key features.Key) bool { return key.Class == "chat" }
 	open := func(class string, m int, counted, expected float64) features.Window {
 		w := window(class, m, 60*counted)
 		w.Settled, w.Nowcast = false, slices.Repeat([]features.Estimate{{Mean: math.NaN()}}, 4)
@@ -63,7 +62,7 @@ func TestFreshMinutes(t *testing.T) {
 	if diff := cmp.Diff(map[string][]string{of("chat"): {"1=6"}, of("_other"): {"1=1"}, of("*"): {"1=7"}}, read(s)); diff != "" {
 		t.Errorf("what reports read (-want +got):\n%s", diff)
 	}
-	s.fresh.take(nil, minute(200).Add(time.Hour).UnixMilli(), s.retained.owns)
+	s.fresh.take(nil, minute(200).Add(time.Hour).UnixMilli(), s.owns)
 	if len(s.fresh.minutes) > 0 {
 		t.Errorf("%d minutes are kept for hours", len(s.fresh.minutes))
 	}

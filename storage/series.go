@@ -36,15 +36,6 @@ var levelLabels = func() (out [forecaster.NumLevels]string) {
 	return out
 }()
 
-// tokenSeries add up to the tokens of a class.
-var tokenSeries = func() (out [3]string) {
-	for i, name := range []string{features.DimPrefill, features.DimCached, features.DimDecode} {
-		d, _ := features.DimensionByName(name)
-		out[i] = d.Series
-	}
-	return out
-}()
-
 // shapeLevels are the stored quantiles of each shape.
 var shapeLevels = []struct {
 	q     float64

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -50,6 +49,9 @@ type StoreCounters struct {
 //
 // A failing disk loses only history. Ticks that cannot be stored are counted. Storing resumes when the disk recovers.
 type Store struct {
+	// Shown selects the classes with their own series; nil selects all. It is called by Append.
+	Shown func(features.Key) bool
+
 	log  *slog.Logger
 	cfg  Config
 	dir  string
@@ -64,10 +66,9 @@ type Store struct {
 
 	mu           sync.Mutex            // guards the fields below
 	series       map[seriesKey]*series // at most Config.MaxSeries
-	retained     retained
-	resumed      map[string]int64 // newest sample of each series at opening, by label bytes
-	resumedTo    int64            // the newest of those, Unix ms
-	swept        int64            // tick of the last sweep, Unix ms
+	resumed      map[string]int64      // newest sample of each series at opening, by label bytes
+	resumedTo    int64                 // the newest of those, Unix ms
+	swept        int64                 // tick of the last sweep, Unix ms
 	counters     StoreCounters
 	compactError error         // error of the last attempt to compact
 	suspect      bool          // a write failed, so the log may be torn
@@ -81,7 +82,7 @@ type Store struct {
 func OpenStore(cfg Config, log *slog.Logger) (*Store, error) {
 	s := &Store{
 		log: log, cfg: cfg, dir: filepath.Join(cfg.Dir, "tsdb"), free: Free, series: map[seriesKey]*series{}, fresh: fresh{minutes: minutes{}},
-		retained: newRetained(cfg.MaxClasses), maintaining: make(chan struct{}, 1), retry: reopenEvery,
+		maintaining: make(chan struct{}, 1), retry: reopenEvery,
 	}
 	switch err := s.start(); {
 	case errors.As(err, new(*FullError)):
@@ -97,7 +98,7 @@ func OpenStore(cfg Config, log *slog.Logger) (*Store, error) {
 	return s, nil
 }
 
-// resume records the newest sample of each recent series, to recognise a replay, and the classes with series.
+// resume records the newest sample of each recent series, to recognise a replay.
 func (s *Store) resume() error {
 	newest, ok := s.Newest()
 	if !ok {
@@ -112,22 +113,16 @@ func (s *Store) resume() error {
 	all := labels.MustNewMatcher(labels.MatchNotEqual, model.MetricNameLabel, "")
 	set := q.Select(context.Background(), false, nil, all)
 	for set.Next() {
-		l := set.At().Labels()
-		last, sum := int64(math.MinInt64), 0.0
+		last := int64(math.MinInt64)
 		it := set.At().Iterator(nil)
 		for it.Next() != 0 {
-			t, v := it.At()
-			last, sum = t, sum+v
+			last = it.AtT()
 		}
 		if err := it.Err(); err != nil {
 			return err
 		}
-		s.resumed[string(l.Bytes(nil))] = last
-		if class := l.Get("class"); class != features.TotalClass && class != features.OverflowClass && slices.Contains(tokenSeries[:], l.Get(model.MetricNameLabel)) {
-			s.retained.weigh(features.Key{Pool: l.Get("pool"), Class: class}, sum*features.Minute.Seconds(), last)
-		}
+		s.resumed[string(set.At().Labels().Bytes(nil))] = last
 	}
-	s.retained.rank()
 	return set.Err()
 }
 

@@ -362,7 +362,39 @@ func fillHours(b *testing.B, s *Store, pf forecaster.PoolForecast, from, to int)
 	}
 }
 
-// widePool has so many series of forecasts as storage.max_series allows by default.
+// TestOtherClassesAreSummed: the shown classes have their own series, also of forecasts. The sum of the others includes
+// the overflow class and late data. The total of the pool has all.
+func TestOtherClassesAreSummed(t *testing.T) {
+	s := openStore(t, config(t.TempDir()))
+	s.Shown = func(key features.Key) bool { return key.Class != "a" && key.Class != "c" }
+	windows := []features.Window{
+		window("_other", 0, 3000), window("a", 0, 60), window("b", 0, 600), window("c", 0, 120), window("d", 0, 1200),
+	}
+	windows[1].Late, windows[3].Late = &features.Late{Records: 2}, &features.Late{Records: 3}
+	forecasts := forecaster.PoolForecast{Pool: "p", Total: []forecaster.Forecast{forecast("*", 1)}}
+	for _, class := range []string{"_other", "a", "b"} {
+		forecasts.Classes = append(forecasts.Classes, forecast(class, 1))
+	}
+	if err := s.Append(minute(1), windows, []forecaster.PoolForecast{forecasts}, nil); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]string{}
+	for class, perSecond := range map[string]string{"*": "83", "_other": "53", "b": "10", "d": "20"} {
+		want[fmt.Sprintf(`{__name__="forewarm_demand_requests_per_second", class=%q, pool="p"}`, class)] = []string{"1=" + perSecond}
+	}
+	want[`{__name__="forewarm_late_records", class="_other", pool="p"}`] = []string{"1=5"}
+	if diff := cmp.Diff(want, dump(t, s, "forewarm_demand_requests_per_second|forewarm_late_records")); diff != "" {
+		t.Error(diff)
+	}
+	if n := len(dump(t, s, ForecastSeries)); n != 2*5*forecaster.NumLevels {
+		t.Errorf("%d forecast series, want those of the total and one class", n)
+	}
+	if c := s.Counters(); c.Capped != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// widePool has about so many series of forecasts.
 func widePool(series int) (pf forecaster.PoolForecast) {
 	pf.Pool = "p"
 	for c := range series / (5 * forecaster.NumLevels) {
@@ -375,16 +407,12 @@ func widePool(series int) (pf forecaster.PoolForecast) {
 // three may be near a minute.
 func BenchmarkTickBesideCompaction(b *testing.B) {
 	cfg := config(b.TempDir())
-	cfg.MaxClasses = 1000
+	cfg.MaxSeries = 20_000
 	s, err := OpenStore(cfg, quiet)
 	if err != nil {
 		b.Fatal(err)
 	}
 	pf := widePool(cfg.MaxSeries)
-	for c := range pf.Classes { // they have series of their own, as if they had been heavy
-		s.retained.weigh(pf.Classes[c].Key, 1, minute(0).UnixMilli())
-	}
-	s.retained.rank()
 	var alone, beside time.Duration
 	m, compactions := 1, 0
 	for b.Loop() {

@@ -26,6 +26,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/jetstream"
@@ -308,6 +309,7 @@ func (d *Daemon) openStorage(context.Context) (err error) {
 	if d.store, err = storage.OpenStore(d.cfg.Storage, slogFrom(quiet)); err != nil {
 		return err
 	}
+	d.store.Shown = func(key features.Key) bool { return d.pipeline.Shown(key) }
 	d.onClose(d.store.Close)
 	if d.cfg.RemoteWrite.URL == "" {
 		return nil
