@@ -1,7 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -20,21 +22,23 @@ func TestAdvise(t *testing.T) {
 		role   string                       // "" is all
 		after  time.Duration                // since the decision came
 		want   string                       // of the error; "" is advice
+		code   int                          // of the error; 0 is 503
 	}{
 		"sound":                   {},
-		"just before it lapses":   {after: 15 * time.Minute},
+		"just before it expires":  {after: 15 * time.Minute},
 		"advisory":                {change: func(_ *Status, v *PoolView) { v.Decision.Mode = alerting.Advisory }, want: "advisory: it would ask for 8 replicas"},
 		"stale":                   {change: func(_ *Status, v *PoolView) { v.Decision.Withheld = "its telemetry is stale" }, want: "stale"},
 		"cold":                    {change: func(_ *Status, v *PoolView) { v.Decision.Withheld = "less than 5 min of its traffic is known" }, want: "less than 5 min"},
 		"undecided":               {change: func(_ *Status, v *PoolView) { v.Decision = nil }, want: "nothing is decided"},
-		"no ticks any more":       {after: 15*time.Minute + time.Second, want: "15m1s old and lapsed after 15m0s"},
-		"behind its stream":       {change: func(s *Status, _ *PoolView) { s.Clock = "wall" }, want: "lapsed at 2026-11-16T09:15:00Z"},
-		"unknown pool":            {pool: "chatt", want: "there are batch, chat"},
-		"no pool":                 {pool: "", change: func(_ *Status, v *PoolView) { v.Pool = "gone" }, want: "not known"},
-		"decode of a pool in one": {role: RoleDecode, want: `no role "decode"`},
+		"no ticks any more":       {after: 15*time.Minute + time.Second, want: "15m1s old and expired after 15m0s"},
+		"behind its stream":       {change: func(s *Status, _ *PoolView) { s.Clock = "wall" }, want: "expired at 2026-11-16T09:15:00Z"},
+		"unknown pool":            {pool: "chatt", want: "such as batch, chat", code: http.StatusNotFound},
+		"no pool":                 {pool: "", change: func(_ *Status, v *PoolView) { v.Pool = "gone" }, want: "/api/v1/pools lists them", code: http.StatusNotFound},
+		"decode of a pool in one": {role: RoleDecode, want: `no role "decode" of pool "chat": the roles are all`, code: http.StatusBadRequest},
 		"prefill":                 {change: disaggregate, role: RolePrefill},
 		"decode":                  {change: disaggregate, role: RoleDecode},
-		"unknown role":            {role: "decoder", want: `no role "decoder"`},
+		"unknown role, undecided": {change: func(_ *Status, v *PoolView) { v.Decision = nil }, role: "decoder", want: "the roles are all, decode, prefill", code: http.StatusBadRequest},
+		"unknown role":            {role: "decoder", want: `no role "decoder"`, code: http.StatusBadRequest},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -45,13 +49,7 @@ func TestAdvise(t *testing.T) {
 			if tt.change != nil {
 				tt.change(&r.status, v)
 			}
-			pool, role := "chat", RoleAll
-			if tt.pool != "" {
-				pool = tt.pool
-			}
-			if tt.role != "" {
-				role = tt.role
-			}
+			pool, role := cmp.Or(tt.pool, "chat"), cmp.Or(tt.role, RoleAll)
 			advice, err := Advise(r, pool, role, decided.Add(tt.after))
 			if tt.want == "" {
 				want := 8
@@ -66,9 +64,8 @@ func TestAdvise(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %q", err, tt.want)
 			}
-			_, unknown := errors.AsType[*UnknownPool](err)
-			if _, withheld := errors.AsType[*Withheld](err); withheld == unknown {
-				t.Errorf("%T", err)
+			if p, _ := errors.AsType[*Problem](err); p.Status != cmp.Or(tt.code, http.StatusServiceUnavailable) {
+				t.Errorf("status %d, want %d", p.Status, tt.code)
 			}
 		})
 	}

@@ -210,22 +210,12 @@ func getPool(_ *http.Request, p *PoolView) (any, error) { return poolToJSON(p), 
 // ofPool answers for the pool that the path names.
 func ofPool[T any](s *Server, get func(r *http.Request, p *PoolView) (T, error)) answer {
 	return func(r *http.Request) (any, error) {
-		p, err := s.find(r.PathValue("pool"))
+		p, err := find(s.reader, r.PathValue("pool"))
 		if err != nil {
 			return nil, err
 		}
 		return get(r, p)
 	}
-}
-
-func (s *Server) find(name string) (*PoolView, error) {
-	pools := s.reader.Pools()
-	for i := range pools {
-		if pools[i].Pool == name {
-			return &pools[i], nil
-		}
-	}
-	return nil, Problemf(http.StatusNotFound, "no pool %q at the last tick; /api/v1/pools lists them", name)
 }
 
 func poolToJSON(p *PoolView) poolJSON {

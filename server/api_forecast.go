@@ -87,7 +87,7 @@ func (s *Server) getForecastBasis(r *http.Request) (any, error) {
 	if r.FormValue("pool") == "" {
 		return nil, Problemf(http.StatusBadRequest, "pool is missing: add ?pool= and a name that /api/v1/pools lists")
 	}
-	p, err := s.find(r.FormValue("pool"))
+	p, err := find(s.reader, r.FormValue("pool"))
 	if err != nil {
 		return nil, err
 	}

@@ -62,12 +62,13 @@ type briefJSON struct {
 type outlookJSON struct {
 	Binding       string     `json:"binding_resource,omitempty"` // that needs most replicas
 	HeadroomNow   number     `json:"headroom_now"`               // free share of the capacity
-	HeadroomWorst *worstJSON `json:"headroom_worst_60m"`         // smallest free share in the next hour
-	Probability   number     `json:"saturation_probability_60m"` // that a resource saturates within the hour
+	HeadroomWorst *worstJSON `json:"headroom_worst_60m"`         // of the single minute with the smallest free share in the next hour
+	Probability   number     `json:"saturation_probability_60m"` // that a resource saturates in any minute of the next hour
 	ETA           etaJSON    `json:"saturation_eta_seconds"`     // until a resource saturates; null is beyond the hour
 }
 
-// worstJSON is the smallest headroom of the minutes ahead: the median and the 10 % quantile.
+// worstJSON is the headroom in the worst minute ahead: the median and the 10 % quantile of that minute alone. The
+// probability of an outlook is about all minutes together, so it can exceed 10 % while p10 is above 0.
 type worstJSON struct {
 	P10 number    `json:"p10"`
 	P50 number    `json:"p50"`

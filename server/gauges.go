@@ -39,7 +39,7 @@ type family = familyOf[pipeline.Output]
 // with that label have no declared type.
 var families = []family{
 	{"forewarm_advice_valid", "gauge", "1 when an autoscaler may obey the decision: the mode is active, telemetry is fresh, and enough of it is known (5 minutes if replicas report, else an hour).", each(decisions, func(d *alerting.Decision, add add) {
-		add(truth(withheld(d) == nil), "pool", d.Pool, "mode", string(d.Mode))
+		add(truth(d.Withheld == "" && d.Mode == alerting.Active), "pool", d.Pool, "mode", string(d.Mode))
 	})},
 	{"forewarm_alerts_firing", "gauge", "Alerts that are firing.", func(out *pipeline.Output, add add) {
 		for i := range out.Alerts {
@@ -57,10 +57,8 @@ var families = []family{
 		}
 	})},
 	{"forewarm_desired_replicas", "gauge", "Replicas that the pool should have, with those that are starting, also where the advice may not be obeyed: autoscalers join it with forewarm_advice_valid == 1. A disaggregated pool has one value for each role, too.", each(decisions, func(d *alerting.Decision, add add) {
-		for _, role := range []string{RoleAll, RoleDecode, RolePrefill} {
-			if n, ok := replicasOf(d, role); ok {
-				add(float64(n), "pool", d.Pool, "role", role)
-			}
+		for _, role := range rolesIn(d) {
+			add(float64(replicasOf(d, role)), "pool", d.Pool, "role", role)
 		}
 	})},
 	{"forewarm_driver_change", "gauge", "How much a cause behind a rise changed: the newest value over that of an hour ago. For cause mix it is the share of the pool's requests, for cache the hit ratio, for retries the share of attempts.", each(decisions, func(d *alerting.Decision, add add) {

@@ -35,7 +35,7 @@ func (s *Server) operations() []operation {
 		{"/api/v1/pools/{pool}/forecast", "The newest forecasts, minute by minute", []parameter{class, dimension}, forecastsJSON{}, ofPool(s, getForecast)},
 		{"/api/v1/pools/{pool}/traffic", "Peaks, percentiles and bursts of the last day, by class", nil, trafficJSON{}, ofPool(s, s.getTraffic)},
 		{"/api/v1/pools/{pool}/classes/{class}", "What is stored of a class over the last day", nil, classJSON{}, ofPool(s, s.class)},
-		{"/api/v1/pools/{pool}/desired", "How many replicas an autoscaler should give a pool; 503 while there is no advice", []parameter{{"role", "all, prefill or decode"}}, desiredJSON{}, s.getDesired},
+		{"/api/v1/pools/{pool}/desired", "How many replicas an autoscaler should give a pool; 503 while there is no advice, 400 for a role that the pool does not have", []parameter{{"role", "all, prefill or decode"}}, desiredJSON{}, s.getDesired},
 		{"/api/v1/explain", "What a forecast rests on", []parameter{{"pool", "its name; required"}, class, dimension}, forecastBasisJSON{}, s.getForecastBasis},
 		{"/api/v1/explain/{id...}", "What a decision rests on: an event's id, its evidence, or a pool for its newest", []parameter{{"format", "json or text"}}, alerting.Explanation{}, s.getExplanation},
 		{"/api/v1/quality", "How good forecasts and alarms were", nil, Quality{}, s.getQuality},

@@ -1,6 +1,9 @@
 package server
 
 import (
+	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -63,6 +66,23 @@ type PoolView struct {
 	Stale      bool
 	Alerts     []alerting.Alert       // firing ones
 	Curve      *capacity.ServiceCurve // of a replica; nil if unknown
+}
+
+// find returns the pool of a name. The error is a problem that names some of the known pools.
+func find(r Reader, name string) (*PoolView, error) {
+	views := r.Pools()
+	i, ok := slices.BinarySearchFunc(views, name, func(v PoolView, name string) int { return strings.Compare(v.Pool, name) })
+	if ok {
+		return &views[i], nil
+	}
+	var known []string
+	for i := range min(len(views), 8) {
+		known = append(known, views[i].Pool)
+	}
+	if known == nil {
+		return nil, Problemf(http.StatusNotFound, "no pool %q: there is telemetry of no pool yet", name)
+	}
+	return nil, Problemf(http.StatusNotFound, "no pool %q at the last tick; /api/v1/pools lists them, such as %s", name, strings.Join(known, ", "))
 }
 
 // Total finds the forecast of one dimension of the whole pool, or nil.

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -70,16 +72,20 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.HandleFunc("GET /metrics", s.writeMetrics)
+	routes := append([]route{{"GET /api/v1/openapi.json", s.api(s.getOpenAPI)}}, s.extra...)
+	query := map[string][]parameter{"GET /api/v1/openapi.json": nil}
 	for _, o := range s.operations() {
-		if o.get != nil {
-			mux.HandleFunc("GET "+o.path, s.api(o.get))
+		if query["GET "+o.path] = o.query; o.get != nil {
+			routes = append(routes, route{"GET " + o.path, s.api(o.get)})
 		}
 	}
-	mux.HandleFunc("GET /api/v1/openapi.json", s.api(s.getOpenAPI))
-	s.routePages(mux)
-	for _, r := range s.extra {
+	for _, r := range routes { // other paths, such as PromQL's, accept any parameter
+		if accepted, ok := query[r.pattern]; ok {
+			r.handler = checkQuery(accepted, r.handler)
+		}
 		mux.Handle(r.pattern, r.handler)
 	}
+	s.routePages(mux)
 	guarded := httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, secured(s.known(mux)), func(w http.ResponseWriter, _ *http.Request, why string) {
 		s.foreign.Add(1)
 		http.Error(w, why, http.StatusForbidden)
@@ -88,6 +94,30 @@ func (s *Server) Handler() http.Handler {
 		return s.Around(guarded)
 	}
 	return guarded
+}
+
+// checkQuery refuses a request with a parameter that is not accepted, such as a misspelt one.
+func checkQuery(accepted []parameter, next http.Handler) http.Handler {
+	help := "this path has no parameters"
+	names := make([]string, len(accepted))
+	for i, p := range accepted {
+		names[i] = p.name
+		help = "the parameters are " + strings.Join(names[:i+1], ", ")
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		query, err := url.ParseQuery(r.URL.RawQuery)
+		if err != nil {
+			WriteProblem(w, Problemf(http.StatusBadRequest, "the query is not well formed: %v", err))
+			return
+		}
+		for _, name := range slices.Sorted(maps.Keys(query)) {
+			if !slices.Contains(names, name) {
+				WriteProblem(w, Problemf(http.StatusBadRequest, "unknown parameter %q: %s", name, help))
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // known accepts only requests that the configured proxy has authenticated; all requests without a proxy. /healthz is

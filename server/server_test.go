@@ -167,6 +167,32 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
+// TestUnknownParameters: a misspelt parameter of the API is refused with the names of the accepted ones. Other paths,
+// such as PromQL's, accept any.
+func TestUnknownParameters(t *testing.T) {
+	s := newTestServer(fullReader())
+	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	s.Handle("GET /api/v1/plan", ok)
+	s.Handle("GET /api/v1/query", ok)
+	for path, want := range map[string]string{
+		"/api/v1/pools/chat/forecast?clas=*": `unknown parameter "clas": the parameters are class, dimension`,
+		"/api/v1/status?pool=chat":           `unknown parameter "pool": this path has no parameters`,
+		"/api/v1/openapi.json?v=1":           `unknown parameter "v"`,
+		"/api/v1/plan?pool=chat&lunch=2":     `unknown parameter "lunch": the parameters are pool, launch`,
+		"/api/v1/pools?limit=1;order=name":   "the query is not well formed",
+		"/api/v1/pools?limit=1&order=name":   "",
+		"/api/v1/plan?launch=2":              "",
+		"/api/v1/query?query=up&from=me":     "",
+		"/?from=me":                          "",
+	} {
+		w := get(t, s, path)
+		body := strings.ReplaceAll(w.Body.String(), `\"`, `"`)
+		if (w.Code == http.StatusBadRequest) != (want != "") || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s, want %q", path, w.Code, body, want)
+		}
+	}
+}
+
 func TestReadOnly(t *testing.T) {
 	s := newTestServer(fullReader())
 	for _, path := range []string{"/", "/healthz", "/readyz", "/metrics", "/api/v1/pools"} {

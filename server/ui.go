@@ -114,7 +114,7 @@ type poolBody struct {
 }
 
 func (s *Server) poolPage(r *http.Request) (string, any, error) {
-	p, err := s.find(r.PathValue("pool"))
+	p, err := find(s.reader, r.PathValue("pool"))
 	if err != nil {
 		return "", nil, err
 	}
@@ -162,7 +162,7 @@ type classBody struct {
 }
 
 func (s *Server) classPage(r *http.Request) (string, any, error) {
-	p, err := s.find(r.PathValue("pool"))
+	p, err := find(s.reader, r.PathValue("pool"))
 	if err != nil {
 		return "", nil, err
 	}

@@ -176,8 +176,8 @@ func TestScalersAfterARestart(t *testing.T) {
 		if advice.Replicas != tt.want || (err == nil) != (tt.want > 0) {
 			t.Errorf("%+v: got %d, %v", tt, advice.Replicas, err)
 		}
-		if _, unknown := errors.AsType[*server.UnknownPool](err); unknown {
-			t.Errorf("%+v: the pool is not known: %v", tt, err)
+		if p, ok := errors.AsType[*server.Problem](err); ok && p.Status != http.StatusServiceUnavailable {
+			t.Errorf("%+v: %d %v", tt, p.Status, err)
 		}
 		if err := d.Close(); err != nil {
 			t.Error(err)

@@ -3,6 +3,7 @@ package keda
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"google.golang.org/grpc"
@@ -113,10 +114,14 @@ func (s *Scaler) replicas(ref *pb.ScaledObjectRef) (int, error) {
 	if err == nil {
 		return advice.Replicas, nil
 	}
-	if _, unknown := errors.AsType[*server.UnknownPool](err); unknown {
-		return 0, status.Error(codes.NotFound, err.Error())
+	code := codes.Unavailable
+	switch p, _ := errors.AsType[*server.Problem](err); p.Status {
+	case http.StatusNotFound:
+		code = codes.NotFound
+	case http.StatusBadRequest:
+		code = codes.InvalidArgument
 	}
-	return 0, status.Error(codes.Unavailable, err.Error())
+	return 0, status.Error(code, err.Error())
 }
 
 // ended is why a stream ended: the client closed it, or the daemon stops.

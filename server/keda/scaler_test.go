@@ -102,7 +102,7 @@ func TestMetrics(t *testing.T) {
 		"no pool":        {ref: ref("pool", ""), code: codes.InvalidArgument},
 		"no reference":   {code: codes.InvalidArgument},
 		"misspelt":       {ref: ref("Role", "all"), code: codes.InvalidArgument},
-		"no such role":   {ref: ref("role", "decoder"), code: codes.Unavailable},
+		"no such role":   {ref: ref("role", "decoder"), code: codes.InvalidArgument},
 		"another metric": {ref: ref(), metric: "cpu", code: codes.InvalidArgument},
 	}
 	for name, tt := range tests {
