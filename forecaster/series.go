@@ -14,7 +14,7 @@ import (
 // corrects their coverage. A series learns from one origin in originEvery minutes, because errors of consecutive
 // minutes are alike.
 //
-// A series takes 8 KiB. A minute costs O(1), an origin one pass of the network.
+// A series takes 7 KiB. A minute costs O(1), an origin one pass of the network.
 type series struct {
 	settle  int   // minutes until an outcome is final
 	phase   int64 // minute of origins, modulo originEvery
@@ -71,7 +71,7 @@ func newSeries(key features.Key, settle int) *series {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(key.String())) // never fails
 	s := &series{settle: settle, phase: int64(hash.Sum64() % originEvery), history: model.NewHistory()}
-	s.origins = make([]origin, (lastKnot+settle)/originEvery+2)
+	s.origins = make([]origin, (lastKnot+settle)/originEvery+1)
 	for i := range s.origins {
 		s.origins[i].Minute = -1
 	}

@@ -10,9 +10,9 @@ import (
 
 // Minutes: the last shapeSpan are compared with those that ended shapeBack ago.
 const (
-	shapeMinutes = 80 // kept
 	shapeSpan    = 10
 	shapeBack    = 60
+	shapeMinutes = shapeBack + shapeSpan // kept
 )
 
 // shape is the recent composition of a class's load: the number of requests, and what they are like.
@@ -26,16 +26,19 @@ type shape struct {
 type shapeSums struct {
 	_ struct{} `cbor:",toarray"`
 
-	At                                                        int64
+	At                                                        int32   // minute since 1970
 	Minutes                                                   float32 // known
 	Requests, Retries, Prompt, Cached, PromptOfCached, Output float32
 }
 
 func (s *shape) observe(minute int64, w *features.Window) {
-	r := shapeSums{At: minute}
+	if minute <= s.Newest-shapeMinutes {
+		return
+	}
+	r := shapeSums{At: int32(minute)}
 	if w.Covered { // else the minute is unknown, and the count incomplete
 		r = shapeSums{
-			At: minute, Minutes: 1, Requests: float32(w.Requests), Retries: float32(w.Retries), Prompt: float32(w.PromptTokens),
+			At: int32(minute), Minutes: 1, Requests: float32(w.Requests), Retries: float32(w.Retries), Prompt: float32(w.PromptTokens),
 			Cached: float32(w.CachedTokens), PromptOfCached: float32(w.PromptOfCachedKnown), Output: float32(w.OutputTokens - w.OutputRetried + w.OutputUnserved),
 		}
 	}
@@ -69,7 +72,7 @@ func (s *shapeSums) cacheHit() float64 {
 // known are the known minutes of the shapeSpan minutes that end back minutes ago.
 func (s *shape) known(back int64) (minutes []*shapeSums) {
 	for m := max(s.Newest-back-shapeSpan+1, 0); m <= s.Newest-back; m++ {
-		if r := &s.Minute[m%shapeMinutes]; r.At == m && r.Minutes > 0 {
+		if r := &s.Minute[m%shapeMinutes]; int64(r.At) == m && r.Minutes > 0 {
 			minutes = append(minutes, r)
 		}
 	}

@@ -59,7 +59,7 @@ func TestBinsFollowTheirMinutes(t *testing.T) {
 					sum, n = sum+y, n+1
 				}
 			}
-			if got := h.Bin(b * binMinutes); math.Abs(got-sum/n) > 2*compactError*got || math.IsNaN(got) != (n == 0) {
+			if got := h.halfHour(b); math.Abs(got-sum/n) > 2*compactError*got || math.IsNaN(got) != (n == 0) {
 				t.Fatalf("from minute %d: bin %d is %v, its minutes have mean %v", first%binMinutes, b-first/binMinutes, got, sum/n)
 			}
 		}

@@ -105,7 +105,7 @@ func TestGapsAreUnknown(t *testing.T) {
 			}
 		}
 		if gap > 1440 {
-			if y := h.Bins(h.Newest - 1440); !math.IsNaN(y) {
+			if y := h.Around(h.Newest - 1440); !math.IsNaN(y) {
 				t.Errorf("gap of %d: a bin within the gap reads %v", gap, y)
 			}
 		}

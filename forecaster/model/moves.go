@@ -73,7 +73,7 @@ func (h *History) Settle(t int64) {
 	}
 	yesterday, _ := h.moveTo(h.DaysBefore(t, 1))
 	week := h.DaysBefore(t, 7)
-	for season, then := range [...]float64{yesterday, math.Sqrt(h.Bins(week-8)) - math.Sqrt(h.Bins(week-37))} {
+	for season, then := range [...]float64{yesterday, math.Sqrt(h.Around(week-8)) - math.Sqrt(h.Around(week-37))} {
 		if math.IsNaN(then) {
 			continue
 		}

@@ -12,8 +12,9 @@ const (
 	nearMinutes  = 1500 // single minutes
 	sortMinutes  = 60   // quantiles of minutes
 	noiseMinutes = 120  // noise of minutes
-	dayBins      = 144  // ten-minute bins of a day
-	weekBins     = 7 * dayBins
+	dayMinutes   = 1440
+	binMinutes   = 10
+	dayBins      = dayMinutes / binMinutes
 )
 
 // Input is what the network reads. Features and outputs are distances from Level in units of Spread, on the square-root
@@ -45,7 +46,7 @@ var Groups = [...]Group{
 const NumFeatures = 127
 
 // NewInput computes the input of the network. ok is false when no minute of the last two hours is known, or the series
-// has been flat, or zero for a day. O(nearMinutes + weekBins).
+// has been flat, or zero for a day. O(nearMinutes).
 func NewInput(h *model.History) (in Input, ok bool) {
 	var v view
 	if !v.read(h) {
@@ -68,19 +69,23 @@ func NewInput(h *model.History) (in Input, ok bool) {
 // distances of the roots of pairs of neighbours.
 type sums struct{ count, sum, roots, squares, zeros, steps, pairs float64 }
 
+// sum of known minutes.
+type sum struct{ sum, count float64 }
+
+func (s *sum) mean() float64 { return s.sum / s.count }
+
 // view is a history on the square-root scale.
 type view struct {
 	h    *model.History
 	y, z [nearMinutes]float64 // minutes and their roots, newest first; NaN if unknown
 	near [nearMinutes + 1]sums
 
-	bins, binSum [weekBins + 1]float64 // number and sum of the known ten-minute bins
+	bins [dayBins + 1]sum // of ten minutes, newest first
 
 	level, spread, size float64 // size is the root of a mean over hours
 	move                float64 // usual change of the level within 15 to 30 minutes
 	noise               [3]float64
-	step, empty         float64 // mean difference of neighbouring bins of a day; share of zero bins
-	largest             float64 // root of the largest bin of a day
+	step, empty, known  float64 // mean difference of neighbouring bins; share of zero bins; number of known ones
 }
 
 // The prior of a young series: moves and noise are priorMove of its size. It weighs as much as priorMoves observed moves,
@@ -107,8 +112,7 @@ func (v *view) read(h *model.History) bool {
 		return false
 	}
 	v.readMinutes()
-	v.readBins()
-	if v.near[noiseMinutes].count == 0 || v.largest == 0 {
+	if v.near[noiseMinutes].count == 0 || v.near[dayMinutes].sum == 0 {
 		return false
 	}
 	far := max(0, h.Level(model.Level1d))
@@ -131,13 +135,19 @@ func (v *view) read(h *model.History) bool {
 //go:norace
 func (v *view) readMinutes() {
 	last, s := math.NaN(), sums{}
+	newest := v.h.Newest / binMinutes
 	for i := range v.y {
-		y := v.h.At(v.h.Newest - int64(i))
+		m := v.h.Newest - int64(i)
+		y := v.h.At(m)
 		z := math.Sqrt(y)
 		v.y[i], v.z[i] = y, z
 		if !math.IsNaN(y) {
 			s.count++
 			s.sum += y
+			if b := newest - m/binMinutes; b <= dayBins {
+				v.bins[b].sum += y
+				v.bins[b].count++
+			}
 			s.roots += z
 			s.squares += z * z
 			if y == 0 {
@@ -149,21 +159,6 @@ func (v *view) readMinutes() {
 			}
 		}
 		last, v.near[i+1] = z, s
-	}
-}
-
-func (v *view) readBins() {
-	for i := range weekBins {
-		b := v.h.Bin(v.h.Newest - int64(10*i))
-		v.bins[i+1], v.binSum[i+1] = v.bins[i], v.binSum[i]
-		if math.IsNaN(b) {
-			continue
-		}
-		v.bins[i+1]++
-		v.binSum[i+1] += b
-		if i <= dayBins {
-			v.largest = max(v.largest, math.Sqrt(b))
-		}
 	}
 }
 
@@ -221,12 +216,11 @@ func (v *view) readNoise() {
 		seen++
 		near += max(1.0/10, 1/seen) * (y - near)
 	}
-	last, steps, known := math.NaN(), 0.0, 0.0
-	for i := range dayBins + 1 {
-		m := v.h.Newest - int64(10*i)
-		b := math.Sqrt(v.h.Bin(m))
+	last, steps := math.NaN(), 0.0
+	for i := range v.bins {
+		b := math.Sqrt(v.bins[i].mean())
 		if !math.IsNaN(b) {
-			known++
+			v.known++
 			if b == 0 {
 				v.empty++
 			}
@@ -234,7 +228,7 @@ func (v *view) readNoise() {
 				v.step += math.Abs(last - b)
 				steps++
 			}
-			if z := math.Sqrt(v.h.At(m)); i > 0 && !math.IsNaN(z) {
+			if z := v.z[binMinutes*i]; i > 0 && !math.IsNaN(z) {
 				v.noise[2] += math.Abs(z - b)
 				n[2]++
 			}
@@ -245,7 +239,7 @@ func (v *view) readNoise() {
 		v.noise[k] /= max(n[k], 1)
 	}
 	v.step /= max(steps, 1)
-	v.empty /= max(known, 1)
+	v.empty /= max(v.known, 1)
 }
 
 // mean of the known ones of the newest n minutes; NaN if there is none.
@@ -253,7 +247,7 @@ func (v *view) mean(n int) float64 {
 	if n < nearMinutes {
 		return v.near[n].sum / v.near[n].count
 	}
-	return v.binSum[n/10] / v.bins[n/10]
+	return v.h.LongMean(n / 30)
 }
 
 // deviation is the standard deviation of the roots of the newest n minutes.
@@ -412,10 +406,10 @@ func (f *filler) seasons() {
 
 	for _, days := range [...]int{2, 7} {
 		then := h.DaysBefore(h.Newest, days)
-		level, ahead := math.Sqrt(h.Bins(then-7)), math.Sqrt(h.Bins(then+22))
+		level, ahead := math.Sqrt(h.Around(then-7)), math.Sqrt(h.Around(then+22))
 		f.flag(level)
 		f.units(ahead - level)
-		f.units(math.Sqrt(h.Bins(then+52)) - level)
+		f.units(math.Sqrt(h.Around(then+52)) - level)
 		f.from(ahead)
 	}
 	for i := range model.NumRepeats {
@@ -430,8 +424,8 @@ func (f *filler) seasons() {
 	days, mean := 0.0, 0.0
 	for k := 1; k <= 7; k++ {
 		then := h.DaysBefore(h.Newest, k)
-		level := math.Sqrt(h.Bins(then - 7))
-		d := [2]float64{math.Sqrt(h.Bins(then+22)) - level, math.Sqrt(h.Bins(then+52)) - level}
+		level := math.Sqrt(h.Around(then - 7))
+		d := [2]float64{math.Sqrt(h.Around(then+22)) - level, math.Sqrt(h.Around(then+52)) - level}
 		if math.IsNaN(d[0] + d[1]) {
 			continue
 		}
@@ -476,7 +470,7 @@ func (f *filler) age() {
 	v := f.v
 	f.put(math.Log1p(float64(v.h.Known)) / 5)
 	f.put(v.near[noiseMinutes].count / noiseMinutes)
-	f.put(v.bins[dayBins] / dayBins)
+	f.put(v.known / (dayBins + 1))
 	f.put(math.Log(v.spread / v.size))
 	f.put(math.Log(v.move / v.spread))
 	for _, d := range v.noise {
