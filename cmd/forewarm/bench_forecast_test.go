@@ -120,7 +120,7 @@ func (b *bench) forecasts() (rows []row) {
 		}))
 		rows = append(rows,
 			row{what, cost + fmt.Sprintf(", %.2f × that of 1250 classes", light/first), "< 6 s on two cores"},
-			row{fmt.Sprintf("Heap of the forecasts of a class, on average over %d", classes), fmt.Sprintf("%.1f KiB, %.1f KiB in a snapshot", size/float64(classes)/(1<<10), float64(saved)/float64(classes)/(1<<10)), "< 96 KiB"})
+			row{fmt.Sprintf("Heap of the forecasts of a class, on average over %d", classes), fmt.Sprintf("%.1f KiB, %.1f KiB in a snapshot", size/float64(classes)/(1<<10), float64(saved)/float64(classes)/(1<<10)), "≤ 30 KiB"})
 	}
 	return append(rows, b.refits(time.Duration(light*float64(time.Second)))...)
 }
