@@ -29,7 +29,7 @@ func poissonArrivals(c *Cluster, rate, until float64, output func() int64, each 
 func TestClusterOccupancyIsPoisson(t *testing.T) {
 	cfg := stationConfig(1)
 	cfg.MaxNumSeqs = 1 << 20
-	c := NewCluster(cfg, 1)
+	c := NewCluster(cfg)
 	rng := rand.New(rand.NewPCG(5, 5))
 	const rate, hours = 4., 40.
 	output := func() int64 { // 2 s on average, at 1 ms a token
@@ -58,10 +58,10 @@ func TestClusterOccupancyIsPoisson(t *testing.T) {
 // every minute what arrived is finished, failed, waiting for its retry, queued or running.
 func TestClusterConservesRequests(t *testing.T) {
 	cfg := DefaultClusterConfig()
-	cfg.Initial, cfg.Min, cfg.Max = 3, 3, 3
+	cfg.Replicas = 3
 	cfg.MaxNumSeqs = 8
 	cfg.QueueTimeout, cfg.Patience = 10*time.Second, 60*time.Second
-	c := NewCluster(cfg, 1)
+	c := NewCluster(cfg)
 	rng := rand.New(rand.NewPCG(2, 3))
 	var inside, minutes, spent, ended float64
 	const rate, hours = 1.9, 10.

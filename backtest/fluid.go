@@ -2,6 +2,7 @@ package backtest
 
 import (
 	"math"
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // maxQueueMinutes is how long work waits in a fluid pool before users give up, minutes.
 const maxQueueMinutes = 0.5
 
-// fluidRetries is the number of retries, as in [Cluster].
+// fluidRetries is the number of retries.
 const fluidRetries = 2
 
 // FluidPool simulates a pool with continuous work. It shows the effect of a policy's replica counts on a whole trace,
@@ -23,7 +24,7 @@ const fluidRetries = 2
 // that would wait longer than half a minute is retried in the next minute, at most twice, and then lost. A new replica
 // is ready after a lognormal warm-up, with fractions of minutes. It is drawn from the seed and the replica's number
 // only, so all policies get the same warm-ups. Removed replicas stop at once, those that warm up first. Not modelled:
-// single requests, their order, preemption and prefix locality; [Cluster] has them.
+// single requests, their order, preemption and prefix locality.
 type FluidPool struct {
 	pool     capacity.Pool
 	each     Load // safe capacity of a replica; NaN if unknown
@@ -107,6 +108,15 @@ func (p *FluidPool) SetDesired(n int) {
 // lag returns the warm-up of the k-th replica started after the initial ones.
 func (p *FluidPool) lag(k uint64) time.Duration {
 	return time.Duration(warmupDraw(p.p50, p.p90, p.seed, k) * float64(time.Second))
+}
+
+// z90 is the 0.9 quantile of the standard normal distribution.
+const z90 = 1.2815515655446004
+
+// warmupDraw returns the warm-up of the k-th started replica in seconds: lognormal, a function of seed and k only.
+func warmupDraw(p50, p90 float64, seed, k uint64) float64 {
+	sigma := math.Log(p90/p50) / z90
+	return p50 * math.Exp(sigma*rand.New(rand.NewPCG(seed, k)).NormFloat64())
 }
 
 // Step serves one minute of demand.

@@ -55,9 +55,8 @@ func TestTheFutureMayBeGarbage(t *testing.T) {
 	const cut = 90 * time.Minute
 	var past, future, garbage bytes.Buffer
 	fmt.Fprintln(&past, "t_s,class,prompt_tokens,cached_tokens,output_tokens,session")
-	w := NewWorkload(WorkloadConfig{Start: DefaultStart, Rate: .3, Classes: DefaultClasses()[2:4]}, 6)
-	for a := w.Next(); a.At.Before(DefaultStart.Add(cut + 40*time.Minute)); a = w.Next() {
-		s, session := a.At.Sub(DefaultStart).Seconds(), a.Session
+	for _, a := range requestsOf(WorkloadConfig{Rate: .3, Classes: DefaultClasses()[2:4]}, 6, cut+40*time.Minute) {
+		s, session := a.ArrivedAt.Sub(DefaultStart).Seconds(), a.Session
 		if s < cut.Seconds() {
 			fmt.Fprintf(&past, "%.3f,%s,%d,%d,%d,%x\n", s, a.Class, a.PromptTokens, a.CachedTokens, a.OutputTokens, session)
 			continue

@@ -73,8 +73,8 @@ func TestLearnsTheSimulatedPool(t *testing.T) {
 		{"latency", 400_000, 24 * time.Millisecond, true},
 	} {
 		cfg := DefaultClusterConfig()
-		cfg.Pool, cfg.Initial, cfg.Min, cfg.Max = "sim", 2, 2, 2
-		cfg.PrefillTokensPerS, cfg.MaxNumSeqs, cfg.KVCapacityTokens, cfg.SLO.ITL = 20_000, 256, x.kvCapacity, x.itl
+		cfg.Pool, cfg.Replicas = "sim", 2
+		cfg.PrefillTokensPerS, cfg.MaxNumSeqs, cfg.KVCapacityTokens, cfg.Objective = 20_000, 256, x.kvCapacity, x.itl
 		stated := cfg.Capacity(3000)
 		stated.Rates = string(capacity.Learned)
 		stated.MaxNumSeqs, stated.PrefillTokensPerS, stated.DecodeTokensPerS = 0, 2*stated.PrefillTokensPerS, 2*stated.DecodeTokensPerS

@@ -79,11 +79,9 @@ func traceRequests(t testing.TB, name string, times int) (out []ingest.Request) 
 
 // ownRequests are of the synthetic workload.
 func ownRequests(d time.Duration, rate float64, seed uint64) (out []ingest.Request) {
-	for _, a := range arrivals(WorkloadConfig{Rate: rate}, seed, d) {
-		out = append(out, ingest.Request{
-			Pool: DefaultPool, Class: a.Class, Attempt: 1, ArrivedAt: a.At, PromptTokens: a.PromptTokens, CachedTokens: a.CachedTokens,
-			OutputTokens: a.OutputTokens, MaxOutputTokens: ingest.Unknown,
-		})
+	for _, r := range requestsOf(WorkloadConfig{Rate: rate}, seed, d) {
+		r.Pool, r.Tenant, r.Session, r.MaxOutputTokens = DefaultPool, "", 0, ingest.Unknown
+		out = append(out, *r)
 	}
 	return out
 }

@@ -116,6 +116,9 @@ func (l *recordedLog) sum(i int, class string, start time.Time) (sum ingest.Sum,
 // capacityQuantile is the quantile of a replica's load that is taken as its capacity.
 const capacityQuantile = .99
 
+// kvTarget is the planned share of a replica's KV cache, by default.
+const kvTarget = 0.85
+
 // seenPool returns the recorded pool. A replica's capacity is the load observed in nearly all minutes, and for KV cache
 // at least the default planned share.
 func (r *Recorded) seenPool(name string, demand *Demand, warmup capacity.Lag) (capacity.Pool, error) {

@@ -59,7 +59,7 @@ func (s surge) arrivals(seed uint64) (out []Arrival) {
 
 // served runs arrivals through a pool and hands over its telemetry second by second.
 func served(t *testing.T, cfg ClusterConfig, arrivals []Arrival, end time.Duration, each func(now time.Time, rs []ingest.Request, replicas []ingest.Replica)) Metrics {
-	c := NewCluster(cfg, 1)
+	c := NewCluster(cfg)
 	for at := DefaultStart; at.Before(DefaultStart.Add(end)); {
 		at = at.Add(time.Second)
 		for len(arrivals) > 0 && !arrivals[0].At.After(at) {
@@ -93,7 +93,7 @@ func TestDemandIsRecoveredFromASaturatedPool(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			arrivals := s.arrivals(7)
 			cfg := DefaultClusterConfig()
-			cfg.Initial, cfg.Min, cfg.Max = 2, 2, 2
+			cfg.Replicas = 2
 			cfg.PrefillTokensPerS = 15_000
 			cfg.QueueTimeout, cfg.Patience = 40*time.Second, 50*time.Second
 			truth := offered(t, cfg, s.surge, arrivals)

@@ -31,10 +31,8 @@ func writeTrace(t *testing.T, until time.Duration) string {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	fmt.Fprintln(z, "t_s,class,prompt_tokens,cached_tokens,output_tokens,session")
-	start := DefaultStart
-	w := NewWorkload(WorkloadConfig{Start: start, Rate: .2, Classes: DefaultClasses()[2:4]}, 5)
-	for a := w.Next(); a.At.Before(start.Add(until)); a = w.Next() {
-		fmt.Fprintf(z, "%.3f,%s,%d,%d,%d,%x\n", a.At.Sub(start).Seconds(), a.Class, a.PromptTokens, a.CachedTokens, a.OutputTokens, a.Session)
+	for _, a := range requestsOf(WorkloadConfig{Rate: .2, Classes: DefaultClasses()[2:4]}, 5, until) {
+		fmt.Fprintf(z, "%.3f,%s,%d,%d,%d,%x\n", a.ArrivedAt.Sub(DefaultStart).Seconds(), a.Class, a.PromptTokens, a.CachedTokens, a.OutputTokens, a.Session)
 	}
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
@@ -363,9 +361,8 @@ func TestHolesAreNoSilence(t *testing.T) {
 	const from, to, end = 49 * time.Hour, 54 * time.Hour, 55 * time.Hour
 	var b strings.Builder
 	fmt.Fprintln(&b, "t_s,class,prompt_tokens,cached_tokens,output_tokens,session")
-	w := NewWorkload(WorkloadConfig{Rate: .2, Classes: DefaultClasses()[:1]}, 5)
-	for a := w.Next(); a.At.Before(DefaultStart.Add(end)); a = w.Next() {
-		if at := a.At.Sub(DefaultStart); at < from || at >= to {
+	for _, a := range requestsOf(WorkloadConfig{Rate: .2, Classes: DefaultClasses()[:1]}, 5, end) {
+		if at := a.ArrivedAt.Sub(DefaultStart); at < from || at >= to {
 			fmt.Fprintf(&b, "%.3f,%s,%d,%d,%d,\n", at.Seconds(), a.Class, a.PromptTokens, a.CachedTokens, a.OutputTokens)
 		}
 	}

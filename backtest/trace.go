@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
+	"container/heap"
 	"errors"
 	"fmt"
 	"io"
@@ -76,9 +77,24 @@ type row struct {
 	width   time.Duration // of the rest of a bin
 }
 
-// before orders rows by time, then by file order.
-func (w *row) before(other *row) bool {
-	return w.at < other.at || w.at == other.at && w.seq < other.seq
+// rowHeap is a min-heap by time, then by file order. Its methods are for container/heap.
+type rowHeap []*row
+
+func (h rowHeap) Len() int           { return len(h) }
+func (h rowHeap) Less(i, j int) bool { return h[i].compare(h[j]) < 0 }
+func (h rowHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *rowHeap) Push(x any)        { *h = append(*h, x.(*row)) }
+
+func (h *rowHeap) Pop() any {
+	last := len(*h) - 1
+	x := (*h)[last]
+	(*h)[last] = nil // for the garbage collector
+	*h = (*h)[:last]
+	return x
+}
+
+func (w *row) compare(other *row) int {
+	return cmp.Or(cmp.Compare(w.at, other.at), cmp.Compare(w.seq, other.seq))
 }
 
 // Counts of rows.
@@ -132,7 +148,7 @@ type Reader struct {
 	rows  rowReader
 	lines *lineScanner
 
-	sorted heap[*row]
+	sorted rowHeap
 	seq    int64
 	last   int64         // time of the last returned row
 	bin    time.Duration // width of a bin
@@ -245,7 +261,7 @@ const wideBins = "bins are spread evenly over their minutes: forecasts of less t
 
 // smallestStep returns the smallest step between two bins of one class; a minute if no class has two.
 func (r *Reader) smallestStep() time.Duration {
-	slices.SortFunc(r.sorted, func(a, b *row) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.seq, b.seq)) }) // remains a heap
+	slices.SortFunc(r.sorted, (*row).compare) // remains a heap
 	smallest, newest := int64(0), map[string]int64{}
 	for _, w := range r.sorted {
 		if before, ok := newest[w.class()]; ok && w.at > before && (smallest == 0 || w.at-before < smallest) {
@@ -276,11 +292,11 @@ func (r *Reader) Next(it *Item) error {
 	if len(r.sorted) == 0 {
 		return io.EOF
 	}
-	w := r.sorted.remove(0)
+	w := heap.Pop(&r.sorted).(*row)
 	r.last = w.at
 	if w.width > 0 {
 		if rest := w.splitMinute(); rest != nil {
-			r.sorted.push(rest)
+			heap.Push(&r.sorted, rest)
 		}
 	}
 	*it = w.Item
@@ -322,7 +338,7 @@ func (r *Reader) read() error {
 	}
 	r.Counts.Rows++
 	r.seq++
-	r.sorted.push(&row{Item: item, at: at, seq: r.seq, width: r.bin})
+	heap.Push(&r.sorted, &row{Item: item, at: at, seq: r.seq, width: r.bin})
 	return nil
 }
 

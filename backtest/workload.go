@@ -1,34 +1,37 @@
 package backtest
 
 import (
+	"io"
 	"math"
 	"math/rand/v2"
 	"time"
-)
 
-// Arrival is one request of a synthetic workload, as sent by the client.
-type Arrival struct {
-	ID            uint64 // 1, 2, … in order of time
-	At            time.Time
-	Class, Tenant string
-	Session       uint64 // never 0
-	// Token counts: the prompt includes the cached tokens; the output is what the model will write.
-	PromptTokens, CachedTokens, OutputTokens, MaxOutputTokens int64
-}
+	"github.com/forewarm/forewarm/ingest"
+)
 
 // WorkloadConfig configures a workload.
 type WorkloadConfig struct {
 	Start   time.Time     // zero means DefaultStart
+	End     time.Time     // zero means never
 	Rate    float64       // factor of all rates; 0 means 1, about 300,000 requests a day
 	Classes []ClassConfig // nil means DefaultClasses
-	Launch  Launch
+	// Launch is the start of an agent release: the calls of the class "agent" grow to launchRate times and their prompts
+	// to launchContext times, within launchRamp. Zero means none.
+	Launch time.Time
 }
 
-// Workload generates endless arrivals in order of time. The same configuration and seed give the same arrivals. It is
-// not safe for concurrent use.
+// A launch has three times the calls, with prompts 1.6 times as long, within 35 minutes.
+const (
+	launchClass               = "agent"
+	launchRamp                = 35 * time.Minute
+	launchRate, launchContext = 3, 1.6
+)
+
+// Workload generates requests in order of time. The same configuration and seed give the same requests. It is not safe
+// for concurrent use.
 type Workload struct {
 	classes []*classStream
-	n       uint64
+	end     time.Time
 }
 
 // NewWorkload seeds each class separately, so that a change to one does not affect the others.
@@ -42,55 +45,54 @@ func NewWorkload(cfg WorkloadConfig, seed uint64) *Workload {
 	if cfg.Classes == nil {
 		cfg.Classes = DefaultClasses()
 	}
-	w := &Workload{}
+	w := &Workload{end: cfg.End}
 	for i, class := range cfg.Classes {
-		w.classes = append(w.classes, newClassStream(class, cfg, uint64(i)+1, rand.New(rand.NewPCG(seed, uint64(i)+1))))
+		number := uint64(i) + 1
+		w.classes = append(w.classes, newClassStream(class, cfg, number, rand.New(rand.NewPCG(seed, number))))
 	}
 	return w
 }
 
-// Next returns the next arrival. O(classes).
-func (w *Workload) Next() Arrival {
+// Next sets it to the next request; io.EOF at the end. O(classes).
+func (w *Workload) Next(it *Item) error {
 	first := w.classes[0]
 	for _, s := range w.classes[1:] {
 		if s.at < first.at {
 			first = s
 		}
 	}
-	a := first.take()
-	w.n++
-	a.ID = w.n
-	return a
+	it.Request = first.take()
+	if !w.end.IsZero() && !it.Request.ArrivedAt.Before(w.end) {
+		return io.EOF
+	}
+	return nil
 }
 
-// classStream generates the arrivals of one class: a renewal process in operational time. The integral of the rate,
+// classStream generates the requests of one class: a renewal process in operational time. The integral of the rate,
 // which is constant within rateStep, converts it to the clock.
 type classStream struct {
 	cfg    ClassConfig
-	number uint64 // makes session ids unique between classes
-	launch Launch
+	number uint64  // makes session ids unique between classes
+	launch float64 // s since start; +Inf without one
 	scale  float64 // rate factor of the workload
 	start  time.Time
 	rng    *rand.Rand
-	weight float64 // sum of the tenants' weights
 	day    float64 // mean of cfg.Day
 
-	at     float64 // s since start of the next arrival
-	step   int64   // index of the rate step of at
-	rate   float64 // per second in that step
-	bursts []float64
-	live   sessions
+	at       float64 // s since start of the next request
+	step     int64   // index of the rate step of at
+	rate     float64 // per second in that step
+	bursts   []float64
+	open     []session // at most maxSessions; beyond that a new one replaces a random one
+	sessions uint64    // begun
 }
 
 const rateStep = 15.0 // s
 
 func newClassStream(cfg ClassConfig, w WorkloadConfig, number uint64, rng *rand.Rand) *classStream {
-	s := &classStream{cfg: cfg, number: number, scale: w.Rate, start: w.Start, rng: rng, step: -1}
-	if w.Launch.Class == cfg.Name && !w.Launch.At.IsZero() {
-		s.launch = w.Launch
-	}
-	for i := range cfg.Tenants {
-		s.weight += 1 / float64(i+1)
+	s := &classStream{cfg: cfg, number: number, launch: math.Inf(1), scale: w.Rate, start: w.Start, rng: rng, step: -1}
+	if cfg.Name == launchClass && !w.Launch.IsZero() {
+		s.launch = w.Launch.Sub(w.Start).Seconds()
 	}
 	for _, x := range cfg.Day {
 		s.day += x / 24
@@ -106,19 +108,20 @@ func newClassStream(cfg ClassConfig, w WorkloadConfig, number uint64, rng *rand.
 	return s
 }
 
-// take returns the next arrival and draws the one after it.
-func (s *classStream) take() Arrival {
-	a := Arrival{
-		At: s.start.Add(time.Duration(s.at*1e3) * time.Millisecond), Class: s.cfg.Name, Tenant: s.tenant(), MaxOutputTokens: s.cfg.MaxOutput,
+// take returns the next request and draws the one after it.
+func (s *classStream) take() *ingest.Request {
+	r := &ingest.Request{
+		Class: s.cfg.Name, Tenant: s.cfg.Tenants[s.rng.IntN(len(s.cfg.Tenants))], Attempt: 1, MaxOutputTokens: s.cfg.MaxOutput,
+		ArrivedAt: s.start.Add(time.Duration(s.at*1e3) * time.Millisecond),
 	}
-	s.shape(&a)
+	s.setLengths(r)
 	s.advance()
-	return a
+	return r
 }
 
-// advance moves to the next arrival, at a gap of mean one in the integral of the rate.
+// advance moves to the next request, at a gap of mean one in the integral of the rate.
 func (s *classStream) advance() {
-	gap := s.gap()
+	gap := math.Pow(s.rng.ExpFloat64(), 1/s.cfg.Shape) / math.Gamma(1+1/s.cfg.Shape)
 	for {
 		if step := int64(s.at / rateStep); step != s.step {
 			s.step, s.rate = step, s.rateAt(float64(step)*rateStep)
@@ -134,14 +137,6 @@ func (s *classStream) advance() {
 	}
 }
 
-func (s *classStream) gap() float64 {
-	k := s.cfg.Shape
-	if s.cfg.Gap == Weibull {
-		return math.Pow(s.rng.ExpFloat64(), 1/k) / math.Gamma(1+1/k)
-	}
-	return gammaDraw(s.rng, k) / k
-}
-
 // rateAt returns the expected rate at t seconds from the start, and advances the random bursts.
 func (s *classStream) rateAt(t float64) float64 {
 	at := s.start.Add(time.Duration(t * float64(time.Second)))
@@ -150,9 +145,6 @@ func (s *classStream) rateAt(t float64) float64 {
 	h := int(hours)
 	f := hours - float64(h)
 	rate := s.cfg.PerSecond * s.scale * (s.cfg.Day[h]*(1-f) + s.cfg.Day[(h+1)%24]*f) / s.day
-	if d := at.Weekday(); d == time.Saturday || d == time.Sunday {
-		rate *= s.cfg.Weekend
-	}
 	for i, b := range s.cfg.Bursts {
 		var since float64
 		if b.Random {
@@ -168,104 +160,66 @@ func (s *classStream) rateAt(t float64) float64 {
 			rate *= 1 + (b.Factor-1)*left
 		}
 	}
-	return rate * s.ramp(t, s.launch.RateFactor)
+	return rate * s.ramp(t, launchRate)
 }
 
 // ramp is the launch's factor at t: a smooth step from 1 to factor.
 func (s *classStream) ramp(t, factor float64) float64 {
-	if s.launch.At.IsZero() {
-		return 1
-	}
-	x := min(1, max(0, (t-s.launch.At.Sub(s.start).Seconds())/s.launch.Ramp.Seconds()))
+	x := min(1, max(0, (t-s.launch)/launchRamp.Seconds()))
 	return 1 + (factor-1)*x*x*(3-2*x)
 }
-
-func (s *classStream) tenant() string {
-	u := s.rng.Float64() * s.weight
-	for i, name := range s.cfg.Tenants {
-		if u -= 1 / float64(i+1); u < 0 {
-			return name
-		}
-	}
-	return ""
-}
-
-// gammaDraw is a Gamma(k, 1) variate: Marsaglia and Tsang 2000, doi:10.1145/358407.358414, with their boost for k < 1.
-func gammaDraw(rng *rand.Rand, k float64) float64 {
-	if k < 1 {
-		return gammaDraw(rng, k+1) * math.Pow(rng.Float64(), 1/k)
-	}
-	d := k - 1.0/3
-	c := 1 / math.Sqrt(9*d)
-	for {
-		x := rng.NormFloat64()
-		v := 1 + c*x
-		if v <= 0 {
-			continue
-		}
-		v *= v * v
-		if u := rng.Float64(); math.Log(u) < x*x/2+d*(1-v+math.Log(v)) {
-			return d * v
-		}
-	}
-}
-
-// cacheBlock is the granularity of prefix caching in the workload, tokens.
-const cacheBlock = 16
 
 // maxSessions bounds the open sessions of a class.
 const maxSessions = 256
 
 // session is one conversation or agent run that may have another turn.
 type session struct {
-	id      uint64
-	context int64   // tokens that the next turn repeats
-	stretch float64 // context factor of the launch at its start
+	id       uint64
+	context  int64 // tokens that the next turn repeats
+	preamble int64 // cached tokens at its start
 }
 
-// sessions are a class's open sessions; beyond maxSessions a random one is replaced.
-type sessions struct {
-	open []session
-	n    uint64
-}
-
-// shape draws the lengths of an arrival, which continues a session or begins one. With g = Turns the probability to
+// setLengths draws the lengths of a request, which continues a session or begins one. With g = Turns the probability to
 // continue is 1 − 1/g, so that sessions have g turns on average in the long run.
-func (s *classStream) shape(a *Arrival) {
+func (s *classStream) setLengths(r *ingest.Request) {
 	c := &s.cfg
-	stretch := s.ramp(s.at, s.launch.ContextFactor)
-	fresh := int64(s.prompt() * stretch)
-	a.OutputTokens = min(c.MaxOutput, 1+int64(s.rng.ExpFloat64()*c.OutputMean))
+	stretch := s.ramp(s.at, launchContext)
+	added := int64(s.prompt() * stretch)
+	r.OutputTokens = min(c.MaxOutput, 1+int64(s.rng.ExpFloat64()*c.OutputMean))
 
-	live := &s.live
 	i := -1
-	if len(live.open) > 0 && s.rng.Float64() < 1-1/c.Turns {
-		i = s.rng.IntN(len(live.open))
+	if len(s.open) > 0 && s.rng.Float64() < 1-1/c.Turns {
+		i = s.rng.IntN(len(s.open))
 	}
-	if i < 0 || live.open[i].context+fresh > c.Context {
-		live.n++
-		begun := session{id: s.number<<48 | live.n, context: int64(float64(c.Preamble) * stretch), stretch: stretch}
-		switch {
-		case i >= 0: // a session with a full context is replaced
-			live.open[i] = begun
-		case len(live.open) < s.openSessions():
-			live.open = append(live.open, begun)
-			i = len(live.open) - 1
-		default:
-			i = s.rng.IntN(len(live.open))
-			live.open[i] = begun
-		}
-		a.CachedTokens = wholeBlocks(begun.context) // the preamble is cached
+	if i < 0 || s.open[i].context+added > c.Context {
+		i = s.begin(i, int64(float64(c.Preamble)*stretch))
+		r.CachedTokens = s.open[i].preamble
 	} else if s.rng.Float64() < c.Hit {
-		a.CachedTokens = wholeBlocks(live.open[i].context)
+		r.CachedTokens = s.open[i].context
 	} else {
-		a.CachedTokens = wholeBlocks(int64(float64(c.Preamble) * live.open[i].stretch))
+		r.CachedTokens = s.open[i].preamble
 	}
-	open := &live.open[i]
-	a.PromptTokens = min(c.Context, open.context+max(1, fresh))
-	a.CachedTokens = min(a.CachedTokens, a.PromptTokens-1)
-	open.context = a.PromptTokens + a.OutputTokens
-	a.Session = open.id
+	open := &s.open[i]
+	r.PromptTokens = min(c.Context, open.context+max(1, added))
+	r.CachedTokens = min(r.CachedTokens, r.PromptTokens-1)
+	open.context = r.PromptTokens + r.OutputTokens
+	r.Session = open.id
+}
+
+// begin begins a session and returns its index. It replaces the session full, unless that is -1.
+func (s *classStream) begin(full int, preamble int64) int {
+	s.sessions++
+	begun := session{id: s.number<<48 | s.sessions, context: preamble, preamble: preamble}
+	switch {
+	case full >= 0:
+	case len(s.open) < s.openSessions():
+		s.open = append(s.open, begun)
+		return len(s.open) - 1
+	default:
+		full = s.rng.IntN(len(s.open))
+	}
+	s.open[full] = begun
+	return full
 }
 
 // openSessions returns the number of open sessions, in proportion to the rate: about four minutes of traffic.
@@ -282,23 +236,18 @@ func (s *classStream) prompt() float64 {
 	return min(float64(c.Context), c.PromptMedian*math.Exp(c.PromptSigma*s.rng.NormFloat64()))
 }
 
-func wholeBlocks(tokens int64) int64 { return tokens / cacheBlock * cacheBlock }
-
 // ClassConfig is the law of one class's traffic. The shapes are from production data in ServeGen (arXiv 2505.09999,
-// NSDI'26): bursts with Gamma or Weibull gaps; prompt lengths with a lognormal body and a Pareto tail; exponential
+// NSDI'26): Weibull gaps; prompt lengths with a lognormal body and a Pareto tail; exponential
 // output lengths. The numbers are ours.
 type ClassConfig struct {
 	Name string
 
 	// PerSecond is the mean request rate over a day.
 	PerSecond float64
-	// Gap is the law of the gaps between requests with parameter Shape; 1 is a Poisson process, less is burstier.
-	Gap   GapLaw
+	// Shape is the parameter of the Weibull gaps between requests; 1 is a Poisson process, less is burstier.
 	Shape float64
-	// Day is the rate at each hour relative to its mean, with linear interpolation. Weekend multiplies it on Saturday
-	// and Sunday.
-	Day     [24]float64
-	Weekend float64
+	// Day is the rate at each hour relative to its mean, with linear interpolation.
+	Day [24]float64
 	// Bursts recur; see Burst.
 	Bursts []Burst
 
@@ -316,19 +265,9 @@ type ClassConfig struct {
 	// Turns is the mean number of requests in a session (geometric); each further turn repeats the earlier ones.
 	Turns float64
 	// Hit is the probability that the prefix cache has the earlier turns.
-	Hit float64
-	// Tenants share the class's requests as 1, 1/2, 1/3, …
-	Tenants []string
+	Hit     float64
+	Tenants []string // send equally many requests
 }
-
-// GapLaw is a law of the gaps between arrivals.
-type GapLaw uint8
-
-// The gap laws, both scaled to a mean of one.
-const (
-	Gamma GapLaw = iota
-	Weibull
-)
 
 // Burst is a recurring surge. It begins every Every after midnight at Offset or, if Random is set, at times of a
 // Poisson process with that mean gap. It multiplies the rate by Factor at once and decays to nothing over Length.
@@ -336,20 +275,6 @@ type Burst struct {
 	Every, Offset, Length time.Duration
 	Factor                float64
 	Random                bool
-}
-
-// Launch is a lasting change of one class: over Ramp from At on its rate grows to RateFactor times, and its prompts to
-// ContextFactor times. A zero At means no launch.
-type Launch struct {
-	Class                     string
-	At                        time.Time
-	Ramp                      time.Duration
-	RateFactor, ContextFactor float64
-}
-
-// DefaultLaunch is an agent release: three times the calls and prompts 1.6 times as long, within 35 minutes.
-func DefaultLaunch(at time.Time) Launch {
-	return Launch{Class: "agent", At: at, Ramp: 35 * time.Minute, RateFactor: 3, ContextFactor: 1.6}
 }
 
 // Hours of a day by the source of the traffic: leisure, work, and machines.
@@ -369,33 +294,33 @@ var (
 func DefaultClasses() []ClassConfig {
 	return []ClassConfig{
 		{
-			Name: "chat", PerSecond: 1.2, Gap: Gamma, Shape: .6, Day: leisure, Weekend: 1.1,
+			Name: "chat", PerSecond: 1.2, Shape: .8, Day: leisure,
 			Bursts:       []Burst{{Random: true, Every: 5 * time.Hour, Length: 18 * time.Minute, Factor: 2}},
 			PromptMedian: 180, PromptSigma: 1.1, TailShare: .04, TailFrom: 1500, TailIndex: 1.6, Preamble: 256,
 			OutputMean: 280, Context: 32_000, MaxOutput: 4096, Turns: 4, Hit: .85,
 			Tenants: []string{"app", "web", "api", "partner"},
 		},
 		{
-			Name: "code", PerSecond: 1.4, Gap: Weibull, Shape: .7, Day: work, Weekend: .25,
+			Name: "code", PerSecond: 1.4, Shape: .7, Day: work,
 			PromptMedian: 1400, PromptSigma: .6, TailShare: .03, TailFrom: 4000, TailIndex: 2, Preamble: 128,
 			OutputMean: 40, Context: 16_000, MaxOutput: 512, Turns: 6, Hit: .9,
 			Tenants: []string{"editor", "review", "ci"},
 		},
 		{
-			Name: "agent", PerSecond: .5, Gap: Weibull, Shape: .6, Day: work, Weekend: .5,
+			Name: "agent", PerSecond: .5, Shape: .6, Day: work,
 			PromptMedian: 900, PromptSigma: .9, TailShare: .08, TailFrom: 4000, TailIndex: 1.5, Preamble: 3072,
 			OutputMean: 220, Context: 64_000, MaxOutput: 4096, Turns: 20, Hit: .92,
 			Tenants: []string{"builder", "support", "research", "ops", "sales"},
 		},
 		{
-			Name: "rag", PerSecond: .35, Gap: Gamma, Shape: .8, Day: work, Weekend: .3,
+			Name: "rag", PerSecond: .35, Shape: .9, Day: work,
 			Bursts:       []Burst{{Every: 24 * time.Hour, Offset: 9 * time.Hour, Length: 40 * time.Minute, Factor: 1.8}},
 			PromptMedian: 3600, PromptSigma: .5, TailShare: .05, TailFrom: 8000, TailIndex: 1.8, Preamble: 512,
 			OutputMean: 240, Context: 48_000, MaxOutput: 2048, Turns: 1.6, Hit: .5,
 			Tenants: []string{"search", "helpdesk", "legal"},
 		},
 		{
-			Name: "summarise", PerSecond: .15, Gap: Gamma, Shape: .4, Day: machine, Weekend: .9,
+			Name: "summarise", PerSecond: .15, Shape: .65, Day: machine,
 			Bursts:       []Burst{{Every: 2 * time.Hour, Offset: 5 * time.Minute, Length: 25 * time.Minute, Factor: 5}},
 			PromptMedian: 5200, PromptSigma: .8, TailShare: .1, TailFrom: 12_000, TailIndex: 1.4, Preamble: 256,
 			OutputMean: 420, Context: 64_000, MaxOutput: 4096, Turns: 1, Hit: 0,

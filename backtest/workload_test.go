@@ -7,22 +7,25 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/ingest"
 )
 
-func arrivals(cfg WorkloadConfig, seed uint64, d time.Duration) (all []Arrival) {
-	w := NewWorkload(cfg, seed)
+func requestsOf(cfg WorkloadConfig, seed uint64, d time.Duration) (all []*ingest.Request) {
 	start := cfg.Start
 	if start.IsZero() {
 		start = DefaultStart
 	}
-	for a := w.Next(); a.At.Before(start.Add(d)); a = w.Next() {
-		all = append(all, a)
+	cfg.End = start.Add(d)
+	w := NewWorkload(cfg, seed)
+	for it := (Item{}); w.Next(&it) == nil; {
+		all = append(all, it.Request)
 	}
 	return all
 }
 
 func TestWorkloadIsDeterministicOrderedAndBounded(t *testing.T) {
-	a := arrivals(WorkloadConfig{}, 3, 24*time.Hour)
+	a := requestsOf(WorkloadConfig{}, 3, 24*time.Hour)
 	if len(a) < 200_000 || len(a) > 400_000 {
 		t.Errorf("%d requests in a day, want 200,000 to 400,000", len(a))
 	}
@@ -33,22 +36,22 @@ func TestWorkloadIsDeterministicOrderedAndBounded(t *testing.T) {
 	classOf := map[uint64]string{}
 	for i, x := range a {
 		c := limits[x.Class]
-		if x.ID != uint64(i+1) || i > 0 && x.At.Before(a[i-1].At) {
-			t.Fatalf("arrival %d out of order: %+v", i, x)
+		if i > 0 && x.ArrivedAt.Before(a[i-1].ArrivedAt) {
+			t.Fatalf("request %d out of order: %+v", i, x)
 		}
 		if x.PromptTokens < 1 || x.PromptTokens > c.Context || x.CachedTokens < 0 || x.CachedTokens >= x.PromptTokens || x.OutputTokens < 1 || x.OutputTokens > c.MaxOutput || x.Tenant == "" {
-			t.Fatalf("impossible arrival %+v", x)
+			t.Fatalf("impossible request %+v", x)
 		}
 		if was, ok := classOf[x.Session]; ok && was != x.Class || x.Session == 0 {
 			t.Fatalf("session %d is of %s and %s", x.Session, was, x.Class)
 		}
 		classOf[x.Session] = x.Class
 	}
-	if diff := cmp.Diff(a[:5000], arrivals(WorkloadConfig{}, 3, 24*time.Hour)[:5000]); diff != "" {
+	if diff := cmp.Diff(a[:5000], requestsOf(WorkloadConfig{}, 3, 24*time.Hour)[:5000]); diff != "" {
 		t.Error(diff)
 	}
-	if cmp.Equal(a[:100], arrivals(WorkloadConfig{}, 4, time.Hour)[:100]) {
-		t.Error("another seed gives the same arrivals")
+	if cmp.Equal(a[:100], requestsOf(WorkloadConfig{}, 4, time.Hour)[:100]) {
+		t.Error("another seed gives the same requests")
 	}
 }
 
@@ -59,29 +62,27 @@ func TestWorkloadFollowsItsLaws(t *testing.T) {
 		flat[h] = 1
 	}
 	for _, test := range []struct {
-		law   GapLaw
 		shape float64
 		cv2   float64 // squared coefficient of variation
 	}{
-		{Gamma, 0.5, 2},
-		{Gamma, 1, 1},
-		{Weibull, 0.6, math.Gamma(1+2/0.6)/math.Pow(math.Gamma(1+1/0.6), 2) - 1},
+		{1, 1},
+		{0.6, math.Gamma(1+2/0.6)/math.Pow(math.Gamma(1+1/0.6), 2) - 1},
 	} {
-		class := ClassConfig{Name: "c", PerSecond: 2, Gap: test.law, Shape: test.shape, Day: flat, Weekend: 1, PromptMedian: 100, PromptSigma: 1, OutputMean: 300, Context: 1 << 30, MaxOutput: 1 << 30, Turns: 1, Tenants: []string{"t"}}
-		a := arrivals(WorkloadConfig{Classes: []ClassConfig{class}, Rate: 1.5}, 1, 24*time.Hour)
+		class := ClassConfig{Name: "c", PerSecond: 2, Shape: test.shape, Day: flat, PromptMedian: 100, PromptSigma: 1, OutputMean: 300, Context: 1 << 30, MaxOutput: 1 << 30, Turns: 1, Tenants: []string{"t"}}
+		a := requestsOf(WorkloadConfig{Classes: []ClassConfig{class}, Rate: 1.5}, 1, 24*time.Hour)
 		var sum, square, output float64
 		for i := 1; i < len(a); i++ {
-			gap := a[i].At.Sub(a[i-1].At).Seconds()
+			gap := a[i].ArrivedAt.Sub(a[i-1].ArrivedAt).Seconds()
 			sum, square = sum+gap, square+gap*gap
 			output += float64(a[i].OutputTokens)
 		}
 		n := float64(len(a) - 1)
 		mean := sum / n
 		if math.Abs(mean*3-1) > .02 {
-			t.Errorf("%v %g: mean gap %.4f s, want 1/3 s", test.law, test.shape, mean)
+			t.Errorf("shape %g: mean gap %.4f s, want 1/3 s", test.shape, mean)
 		}
 		if cv2 := square/n/(mean*mean) - 1; math.Abs(cv2/test.cv2-1) > .06 {
-			t.Errorf("%v %g: squared variation %.3f, want %.3f", test.law, test.shape, cv2, test.cv2)
+			t.Errorf("shape %g: squared variation %.3f, want %.3f", test.shape, cv2, test.cv2)
 		}
 		if math.Abs(output/n/300-1) > .02 {
 			t.Errorf("mean output %.1f, want 300", output/n)
@@ -91,12 +92,12 @@ func TestWorkloadFollowsItsLaws(t *testing.T) {
 
 func TestLaunchTriplesTheAgentsAndStretchesTheirContext(t *testing.T) {
 	start := DefaultStart.Add(13 * time.Hour)
-	launch := DefaultLaunch(start.Add(30 * time.Minute))
+	launch := start.Add(30 * time.Minute)
 	// The same two hours, with and without the launch, after it has ramped up.
-	count := func(l Launch) (n, others float64) {
-		for _, a := range arrivals(WorkloadConfig{Start: start, Launch: l}, 1, 3*time.Hour) {
+	count := func(l time.Time) (n, others float64) {
+		for _, a := range requestsOf(WorkloadConfig{Start: start, Launch: l}, 1, 3*time.Hour) {
 			switch {
-			case a.At.Before(launch.At.Add(launch.Ramp)):
+			case a.ArrivedAt.Before(launch.Add(launchRamp)):
 			case a.Class == "agent":
 				n++
 			default:
@@ -105,7 +106,7 @@ func TestLaunchTriplesTheAgentsAndStretchesTheirContext(t *testing.T) {
 		}
 		return n, others
 	}
-	n0, others0 := count(Launch{})
+	n0, others0 := count(time.Time{})
 	n1, others1 := count(launch)
 	if r := n1 / n0; r < 2.7 || r > 3.3 {
 		t.Errorf("agents came %.2f times as often, want 3", r)
@@ -115,7 +116,7 @@ func TestLaunchTriplesTheAgentsAndStretchesTheirContext(t *testing.T) {
 	}
 	s := newClassStream(DefaultClasses()[2], WorkloadConfig{Start: start, Rate: 1, Launch: launch}, 1, rand.New(rand.NewPCG(1, 1)))
 	for minutes, want := range map[float64]float64{0: 1, 30: 1, 47.5: 1.3, 65: 1.6, 300: 1.6} {
-		if got := s.ramp(minutes*60, launch.ContextFactor); math.Abs(got-want) > 1e-9 {
+		if got := s.ramp(minutes*60, launchContext); math.Abs(got-want) > 1e-9 {
 			t.Errorf("%g minutes in, context is %.3f times as long, want %g", minutes, got, want)
 		}
 	}
@@ -124,11 +125,11 @@ func TestLaunchTriplesTheAgentsAndStretchesTheirContext(t *testing.T) {
 func TestScheduledBurstsRecur(t *testing.T) {
 	// The batch class jumps at five past every second hour.
 	var inside, outside float64
-	for _, a := range arrivals(WorkloadConfig{}, 1, 24*time.Hour) {
+	for _, a := range requestsOf(WorkloadConfig{}, 1, 24*time.Hour) {
 		if a.Class != "summarise" {
 			continue
 		}
-		if at := a.At.Sub(DefaultStart) % (2 * time.Hour); at >= 5*time.Minute && at < 15*time.Minute {
+		if at := a.ArrivedAt.Sub(DefaultStart) % (2 * time.Hour); at >= 5*time.Minute && at < 15*time.Minute {
 			inside++
 		} else if at >= 40*time.Minute {
 			outside++

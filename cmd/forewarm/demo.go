@@ -20,6 +20,7 @@ import (
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/internal/daemon"
@@ -29,12 +30,8 @@ import (
 
 const (
 	demoPool = "demo"
-	// demoContext is the mean context of a running sequence in the demo, in tokens. It determines how many decode at
-	// once.
-	demoContext = 3000
-	// demoKVTarget is the KV use target of the reactive autoscaler. At 70 % it would cost the same as Forewarm, with a
-	// queue three times as long.
-	demoKVTarget = 0.5
+	// demoKVTarget is the KV use target of the reactive autoscaler.
+	demoKVTarget = 0.4
 	// The first day is for learning the daily shape. The second is shown and counted, with the launch in its morning.
 	demoHistory  = 24 * time.Hour
 	demoDay      = 24 * time.Hour
@@ -81,14 +78,14 @@ func demo(ctx context.Context, args []string, std streams) (err error) {
 	return errors.Join(err, <-ended, d.daemon.Close())
 }
 
-// demoRun is the demo: one workload, and two pools with the same arrivals and warm-ups. One follows the daemon's
+// demoRun is the demo: one workload, and two simulated pools with the same demand and warm-ups. One follows the daemon's
 // pre-scale events on NATS, the other a reactive autoscaler.
 type demoRun struct {
 	daemon   *daemon.Daemon
-	workload *backtest.Workload
-	next     backtest.Arrival
-	forewarm *backtest.Cluster
-	reactive *backtest.Cluster
+	source   *backtest.Source
+	demand   *backtest.Demand
+	forewarm *backtest.FluidPool
+	reactive *backtest.FluidPool
 	keda     *backtest.Reactive
 	conn     *nats.Conn
 	js       natsjs.JetStream
@@ -99,8 +96,7 @@ type demoRun struct {
 	start    time.Time
 	began    time.Time
 
-	desired    int // of the newest event
-	generation int64
+	generation int64 // of the newest event
 }
 
 // demoTick is the view's data of one tick.
@@ -112,28 +108,33 @@ type demoTick struct {
 }
 
 func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
-	start := backtest.DefaultStart
-	cc := backtest.DefaultClusterConfig()
-	cc.Pool, cc.Start, cc.Initial, cc.KVCapacityTokens = demoPool, start, 4, 200_000
-	d := &demoRun{start: start, began: time.Now(), ticks: make(chan demoTick, 4), desired: cc.Initial}
-	d.workload = backtest.NewWorkload(backtest.WorkloadConfig{Start: start, Launch: backtest.DefaultLaunch(start.Add(demoHistory + demoLaunchAt))}, seed)
-	d.next = d.workload.Next()
-	d.forewarm, d.reactive = backtest.NewCluster(cc, seed), backtest.NewCluster(cc, seed)
-	d.keda = backtest.NewReactive(demoKVTarget, 5)
-
 	cfg := config.Default()
 	cfg.Clock = pipeline.EventClock
-	cfg.Pools = append(cfg.Pools, cc.Capacity(demoContext))
-	cfg.Features.Lateness = 0
+	cfg.Pools = append(cfg.Pools, capacity.Config{ // like a 30-billion-parameter model on two GPUs
+		Name: demoPool, KVCapacityTokens: 200_000, PrefillTokensPerS: 7000, PrefillTarget: .7, DecodeTokensPerS: 2000, GPU: capacity.GPU{PerReplica: 2},
+		Warmup: capacity.Lag{P50: 8 * time.Minute, P90: 11 * time.Minute}, Replicas: capacity.Replicas{Min: 1, Max: 24, Initial: 4},
+	})
+	cfg.Features.Lateness, cfg.Features.Revise = 0, 0 // records come in order
 	cfg.Decision.Mode = alerting.Active
 	cfg.Storage.Dir = dir
 	cfg.Report.Schedule = "" // a demo takes hours at most
 	cfg.NATS.Embedded.Listen = "127.0.0.1:0"
 	cfg.Server.Listen = "127.0.0.1:0"
-	err := cfg.Check()
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	pc, err := cfg.Pipeline()
 	if err != nil {
 		return nil, err
 	}
+	start := backtest.DefaultStart
+	traffic := backtest.WorkloadConfig{Start: start, End: start.Add(demoHistory + demoDay), Launch: start.Add(demoHistory + demoLaunchAt)}
+	source := func() *backtest.Source { return backtest.NewSource(backtest.NewWorkload(traffic, seed), demoPool) }
+	d := &demoRun{start: start, began: time.Now(), ticks: make(chan demoTick, 4), source: source(), keda: backtest.NewReactive(demoKVTarget, 5)}
+	if d.demand, err = backtest.Scan(ctx, source().Next, pc.Features); err != nil {
+		return nil, err
+	}
+	d.forewarm, d.reactive = backtest.NewFluidPool(pc.Pools[0], start, seed), backtest.NewFluidPool(pc.Pools[0], start, seed)
 	if d.daemon, err = daemon.New(ctx, cfg, daemon.Options{Version: versionString(), Log: zap.NewNop(), OnTick: d.take}); err != nil {
 		return nil, err
 	}
@@ -162,7 +163,7 @@ func (d *demoRun) play(ctx context.Context, std streams) error {
 	d.lines.phase(fmt.Sprintf("One day of synthetic traffic first (five classes, some 300,000 requests), so that the daily shape is known.\n"+
 		"Forewarm listens on NATS at %s and has a page at http://%s", d.daemon.NATSURL(), d.daemon.HTTPAddress()))
 	bar := newProgress(std.err, "first day", int64(demoHistory/time.Minute))
-	before := [2]backtest.Metrics{}
+	var before [2]backtest.Account
 	for m := time.Duration(0); m < demoHistory+demoDay; m += time.Minute {
 		end := d.start.Add(m + time.Minute)
 		tick, err := d.step(ctx, end)
@@ -175,7 +176,7 @@ func (d *demoRun) play(ctx context.Context, std streams) error {
 		}
 		if m == demoHistory {
 			bar.finish()
-			before = [2]backtest.Metrics{d.forewarm.Metrics(), d.reactive.Metrics()}
+			before = [2]backtest.Account{d.forewarm.Account(), d.reactive.Account()}
 			d.lines.phase(fmt.Sprintf("The second day, watched. At %s agents are rolled out: in 35 minutes they make three times the calls, with prompts 1.6 times as long.\n"+
 				"Replicas take about 8 minutes to warm up.", d.start.Add(demoHistory+demoLaunchAt).Format("15:04")))
 		}
@@ -190,17 +191,11 @@ func (d *demoRun) play(ctx context.Context, std streams) error {
 
 // step runs the minute until end in both pools, sends the telemetry to the daemon, and scales both pools.
 func (d *demoRun) step(ctx context.Context, end time.Time) (*demoTick, error) {
-	for d.next.At.Before(end) {
-		d.forewarm.Submit(d.next)
-		d.reactive.Submit(d.next)
-		d.next = d.workload.Next()
-	}
-	d.forewarm.Advance(end)
-	d.reactive.Advance(end)
-	d.reactive.Drain() // only its own autoscaler reads its telemetry
-	r := d.reactive.Minute()
-	d.reactive.SetDesired(d.keda.Desired(backtest.Observation{At: end, Ready: r.Ready, Pending: r.Pending, Waiting: float64(r.Waiting), KVUse: r.KVUse}))
-	if err := d.publish(ctx, end); err != nil {
+	load := d.demand.At(end.Add(-time.Minute))
+	d.forewarm.Step(load)
+	d.reactive.Step(load)
+	d.reactive.SetDesired(d.keda.Desired(d.reactive.Observe()))
+	if err := d.publish(ctx); err != nil {
 		return nil, err
 	}
 	for {
@@ -220,29 +215,29 @@ func (d *demoRun) step(ctx context.Context, end time.Time) (*demoTick, error) {
 	}
 }
 
-// publish sends a minute's telemetry of Forewarm's pool, and the watermark.
-func (d *demoRun) publish(ctx context.Context, end time.Time) error {
-	requests, replicas := d.forewarm.Drain()
-	var body []byte
-	for i := range requests {
-		body = append(codec.AppendRequest(body, &requests[i]), '\n')
-	}
-	if err := d.send(ctx, ingest.RequestSubject("forewarm", demoPool, ""), body); err != nil {
-		return err
-	}
-	body = body[:0]
-	for i := range replicas {
-		// A report at the very end of the minute belongs to it. Otherwise it would end the minute before the other
-		// reports arrive.
-		if !replicas[i].At.Before(end) {
-			replicas[i].At = end.Add(-time.Millisecond)
+// publish sends the requests of the next minute, the reports of Forewarm's replicas, and the watermark.
+func (d *demoRun) publish(ctx context.Context) error {
+	var b ingest.Batch
+	for b.Watermark == nil {
+		if err := d.source.Next(&b); err != nil {
+			return err
 		}
-		body = append(codec.AppendReplica(body, &replicas[i]), '\n')
+		var body []byte
+		for i := range b.Requests {
+			body = append(codec.AppendRequest(body, &b.Requests[i]), '\n')
+		}
+		if err := d.send(ctx, ingest.RequestSubject("forewarm", demoPool, ""), body); err != nil {
+			return err
+		}
+	}
+	var body []byte
+	for _, r := range d.forewarm.Reports(nil) {
+		body = append(codec.AppendReplica(body, &r), '\n')
 	}
 	if err := d.send(ctx, ingest.ReplicaSubject("forewarm", demoPool, "all"), body); err != nil {
 		return err
 	}
-	return d.send(ctx, ingest.WatermarkSubject("forewarm", demoPool), codec.AppendWatermark(nil, &ingest.Watermark{Pool: demoPool, At: end}))
+	return d.send(ctx, ingest.WatermarkSubject("forewarm", demoPool), codec.AppendWatermark(nil, b.Watermark))
 }
 
 func (d *demoRun) send(ctx context.Context, subject string, body []byte) error {
@@ -266,42 +261,30 @@ func (d *demoRun) obey(ctx context.Context, generation int64) error {
 		if err := json.Unmarshal(msg.Data, &e); err != nil {
 			return fmt.Errorf("pre-scale event does not decode: %w", err)
 		}
-		d.generation, d.desired = e.Data.Generation, e.Data.DesiredReplicas
-		d.forewarm.SetDesired(d.desired)
+		d.generation = e.Data.Generation
+		d.forewarm.SetDesired(e.Data.DesiredReplicas)
 		d.lines.event(&e)
 	}
 	return nil
 }
 
 // table prints the results of both pools for the same day.
-func (d *demoRun) table(std streams, before [2]backtest.Metrics) {
-	a, b := since(d.forewarm.Metrics(), before[0]), since(d.reactive.Metrics(), before[1])
-	fmt.Fprintf(std.out, "\nThe second day, %d requests, the same arrivals and warm-up draws for both:\n\n", a.Requests)
+func (d *demoRun) table(std streams, before [2]backtest.Account) {
+	a, b := d.forewarm.Account().Since(before[0]), d.reactive.Account().Since(before[1])
+	fmt.Fprintf(std.out, "\nThe second day, %.0f requests, the same for both, with the same warm-up draws:\n\n", a.Asked*60)
 	fmt.Fprintf(std.out, "  %-24s %14s %14s\n", "", "Forewarm", "reactive only")
 	row := func(name, format string, x, y any) {
 		fmt.Fprintf(std.out, "  %-24s %14s %14s\n", name, fmt.Sprintf(format, x), fmt.Sprintf(format, y))
 	}
-	row("minutes with a queue", "%d", a.QueuedMinutes, b.QueuedMinutes)
-	row("SLO attainment", "%.2f %%", 100*a.SLOAttainment(), 100*b.SLOAttainment())
-	row("requests never served", "%d", a.Failed, b.Failed)
+	row("saturated minutes", "%d", a.Saturated, b.Saturated)
+	row("served without a wait", "%.2f %%", 100*a.Met/a.Asked, 100*b.Met/b.Asked)
 	row("GPU-hours", "%.0f", a.GPUHours, b.GPUHours)
-	row("scaling actions", "%d", a.ScaleActions, b.ScaleActions)
-	fmt.Fprintf(std.out, "\nminutes with a queue: more than 4 requests waited per ready replica, or one was refused or gave up. Saturations, which the page and reports\n"+
-		"count, come before that: the load is above the capacity that is planned with, which keeps a margin.\n")
-	fmt.Fprintf(std.out, "reactive only: KEDA on queue length (4 a replica) and KV use (%.0f %%) by the Horizontal Pod Autoscaler's rules. It took %s.\n", 100*demoKVTarget, time.Since(d.began).Round(time.Second))
-}
-
-// since returns the difference of two counts.
-func since(now, then backtest.Metrics) backtest.Metrics {
-	now.Minutes -= then.Minutes
-	now.QueuedMinutes -= then.QueuedMinutes
-	now.Requests -= then.Requests
-	now.Finished -= then.Finished
-	now.Failed -= then.Failed
-	now.SLOMet -= then.SLOMet
-	now.GPUHours -= then.GPUHours
-	now.ScaleActions -= then.ScaleActions
-	return now
+	row("scaling actions", "%d", a.Actions, b.Actions)
+	row("of these taken back", "%d", a.Reversed, b.Reversed)
+	fmt.Fprintf(std.out, "\nsaturated minutes: the load is above the capacity that is planned with, which keeps a margin.\n"+
+		"taken back: the action removed a replica that had been asked for less than 11 minutes before.\n"+
+		"reactive only: KEDA on queue length (4 a replica) and KV use (%.0f %%) by the Horizontal Pod Autoscaler's rules. It took %s.\n",
+		100*demoKVTarget, time.Since(d.began).Round(time.Second))
 }
 
 // bindingForecast returns the forecast of the binding resource, its dimension, and a replica's capacity.

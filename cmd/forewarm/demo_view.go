@@ -55,8 +55,8 @@ func (l *demoLines) minute(t *demoTick) {
 	if known {
 		compare = fmt.Sprintf(", forecast 20 min ago %s (95 %%: %s)", value.Short(was[forecaster.L50]), value.Short(was[forecaster.L95]))
 	}
-	r := l.d.reactive.Minute()
-	fmt.Fprintf(l.w, "%s  %-7s %6s %s of %s%s | Forewarm %d ready %d warming | reactive %d ready %d warming, %d waiting\n",
+	r := l.d.reactive.Observe()
+	fmt.Fprintf(l.w, "%s  %-7s %6s %s of %s%s | Forewarm %d ready %d warming | reactive %d ready %d warming, %.0f waiting\n",
 		t.at.Format("15:04"), dim.Name, value.Short(f.Last), dim.Unit, value.Short(per*float64(t.decision.Ready)), compare,
 		t.decision.Ready, t.decision.Pending, r.Ready, r.Pending, r.Waiting)
 }

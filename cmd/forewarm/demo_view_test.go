@@ -14,7 +14,7 @@ import (
 // The demo compares demand with what was forecast of the same dimension, though another one was binding then.
 func TestDemoComparesOneDimension(t *testing.T) {
 	var out bytes.Buffer
-	l := demoLines{w: &out, d: &demoRun{reactive: &backtest.Cluster{}}}
+	l := demoLines{w: &out, d: &demoRun{reactive: &backtest.FluidPool{}}}
 	l.phase("")
 	tick := func(m int, binding string) {
 		x := demoTick{at: time.Unix(int64(m)*60, 0).UTC()}

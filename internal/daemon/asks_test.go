@@ -47,7 +47,9 @@ func TestScenarioAsksStand(t *testing.T) {
 		"pools: [{name: asks, decode_tokens_per_s: 30, prefill_tokens_per_s: 600, prefill_target: 1, warmup: {p50: 8m, p90: 9m}, replicas: {min: 2, max: 30, initial: 4}}]")
 	start := time.Date(2026, 3, 2, 7, 0, 0, 0, time.UTC)
 	traffic := backtest.NewWorkload(backtest.WorkloadConfig{Start: start, Rate: .15}, 1)
-	next := traffic.Next()
+	var next backtest.Item
+	_ = traffic.Next(&next) // it has no end
+	id := 0
 	fleet := lagging{ready: make([]int, 4)}
 	var asked []int // when each replica of desired was asked for
 	type view struct {
@@ -64,14 +66,16 @@ func TestScenarioAsksStand(t *testing.T) {
 	for m := range 320 {
 		at := start.Add(time.Duration(m) * time.Minute)
 		lines := map[string]*bytes.Buffer{}
-		for ; next.At.Before(at.Add(time.Minute)); next = traffic.Next() {
-			b := lines[next.Class]
+		for ; next.At().Before(at.Add(time.Minute)); _ = traffic.Next(&next) {
+			r := next.Request
+			b := lines[r.Class]
 			if b == nil {
 				b = new(bytes.Buffer)
-				lines[next.Class] = b
+				lines[r.Class] = b
 			}
-			fmt.Fprintf(b, `{"id":"r%d","arrived_at":%d,"finished_at":%d,"prompt_tokens":%d,"cached_tokens":%d,"output_tokens":%d}`+"\n", next.ID, next.At.UnixMilli(),
-				next.At.Add(time.Duration(next.OutputTokens)*30*time.Millisecond).UnixMilli(), next.PromptTokens, next.CachedTokens, next.OutputTokens)
+			id++
+			fmt.Fprintf(b, `{"id":"r%d","arrived_at":%d,"finished_at":%d,"prompt_tokens":%d,"cached_tokens":%d,"output_tokens":%d}`+"\n", id, r.ArrivedAt.UnixMilli(),
+				r.ArrivedAt.Add(time.Duration(r.OutputTokens)*30*time.Millisecond).UnixMilli(), r.PromptTokens, r.CachedTokens, r.OutputTokens)
 		}
 		for class, b := range lines {
 			if err := p.conn.PublishMsg(&nats.Msg{Subject: "forewarm.telemetry.request.asks." + class, Data: b.Bytes(), Header: nats.Header{"Content-Type": {"application/x-ndjson"}}}); err != nil {

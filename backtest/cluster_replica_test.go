@@ -1,13 +1,9 @@
 package backtest
 
 import (
-	stdheap "container/heap"
-	"fmt"
+	"container/heap"
 	"math"
-	"math/rand/v2"
 	"slices"
-
-	"github.com/forewarm/forewarm/ingest"
 )
 
 // tolerance absorbs rounding of the clock: events within it are due now, s. A float64 holds a decade of seconds to that
@@ -16,62 +12,20 @@ const tolerance = 1e-7
 
 // replica is one replica of a cluster. Its counters are valid at time at.
 type replica struct {
-	cfg   *ClusterConfig
-	name  string
-	state ingest.ReplicaState
+	cfg  *ClusterConfig
+	name string
 
 	at   float64 // s; time of the counters
 	next float64 // s; next event, +Inf if none
 
-	prefilling heap[*call] // by mark on prefilled
-	decoding   heap[*call] // by mark on decoded
-	prefilled  float64     // prompt tokens per prefilling sequence since the replica started
-	decoded    float64     // output tokens, in the same way
-	itl        float64     // s, since at
-	kv         float64     // tokens held
+	prefilling callHeap // by mark on prefilled
+	decoding   callHeap // by mark on decoded
+	prefilled  float64  // prompt tokens per prefilling sequence since the replica started
+	decoded    float64  // output tokens, in the same way
+	itl        float64  // s, since at
+	kv         float64  // tokens held
 
-	preemptions, hits, queries int64   // totals
-	readyAt                    float64 // s
-}
-
-// newReplica starts a replica in a state. If it is not ready, it draws its warm-up.
-func (c *Cluster) newReplica(state ingest.ReplicaState) *replica {
-	r := &replica{cfg: &c.cfg, state: state, at: c.now, next: math.Inf(1)}
-	r.itl = c.cfg.ITL.At(0, 0)
-	if state == ingest.ReplicaReady {
-		r.name = fmt.Sprintf("%s-i%d", c.cfg.Pool, len(c.replicas)+1)
-		return r
-	}
-	c.started++
-	r.name = fmt.Sprintf("%s-%d", c.cfg.Pool, c.started)
-	lag := warmupDraw(c.cfg.Warmup.P50.Seconds(), c.cfg.Warmup.P90.Seconds(), c.seed, c.started)
-	r.readyAt = c.now + lag
-	r.next = c.now + lag*c.cfg.PendingShare
-	return r
-}
-
-// z90 is the 0.9 quantile of the standard normal distribution.
-const z90 = 1.2815515655446004
-
-// warmupDraw returns the warm-up of the k-th started replica in seconds: lognormal, a function of seed and k only.
-func warmupDraw(p50, p90 float64, seed, k uint64) float64 {
-	sigma := math.Log(p90/p50) / z90
-	return p50 * math.Exp(sigma*rand.New(rand.NewPCG(seed, k)).NormFloat64())
-}
-
-func (r *replica) serving() bool {
-	return r.state == ingest.ReplicaReady || r.state == ingest.ReplicaDraining
-}
-
-// warm moves the replica to its next state: pending, loading, ready.
-func (r *replica) warm(c *Cluster) {
-	r.at = c.now
-	if r.state == ingest.ReplicaPending {
-		r.state, r.next = ingest.ReplicaLoading, r.readyAt
-	} else {
-		r.state, r.next = ingest.ReplicaReady, math.Inf(1)
-	}
-	c.observe(r)
+	preemptions, hits, queries int64 // totals
 }
 
 func (r *replica) running() int { return len(r.prefilling) + len(r.decoding) }
@@ -81,7 +35,7 @@ func (r *replica) free() float64 { return float64(r.cfg.KVCapacityTokens) - r.kv
 // fits reports whether the replica can start q now. It keeps one percent of the cache free for running sequences, so
 // that an admission causes no preemption at once.
 func (r *replica) fits(q *call) bool {
-	if r.state != ingest.ReplicaReady || r.running() >= r.cfg.MaxNumSeqs {
+	if r.running() >= r.cfg.MaxNumSeqs {
 		return false
 	}
 	return r.running() == 0 || r.kv+q.held() <= .99*float64(r.cfg.KVCapacityTokens)
@@ -93,7 +47,7 @@ func (q *call) held() float64 { return float64(q.PromptTokens) + q.generated }
 // sync advances the counters to time t.
 func (r *replica) sync(t float64) {
 	dt := t - r.at
-	if dt <= 0 || !r.serving() {
+	if dt <= 0 {
 		return
 	}
 	r.at = t
@@ -179,7 +133,7 @@ func (r *replica) preempt(c *Cluster) {
 	for r.untilFull() < tolerance {
 		set, at := &r.decoding, -1
 		var newest uint64
-		for _, s := range []*heap[*call]{&r.prefilling, &r.decoding} {
+		for _, s := range []*callHeap{&r.prefilling, &r.decoding} {
 			for i, q := range *s {
 				if q.admitted > newest {
 					set, at, newest = s, i, q.admitted
@@ -194,7 +148,7 @@ func (r *replica) preempt(c *Cluster) {
 }
 
 // stop removes element i of a set of sequences, and updates its counts.
-func (r *replica) stop(set *heap[*call], i int) *call {
+func (r *replica) stop(set *callHeap, i int) *call {
 	q := set.remove(i)
 	if set == &r.decoding {
 		more := r.decoded - q.from
@@ -209,7 +163,7 @@ func (r *replica) stop(set *heap[*call], i int) *call {
 // cancel removes q at time t.
 func (r *replica) cancel(q *call, t float64) {
 	r.sync(t)
-	for _, set := range []*heap[*call]{&r.prefilling, &r.decoding} {
+	for _, set := range []*callHeap{&r.prefilling, &r.decoding} {
 		if i := slices.Index(*set, q); i >= 0 {
 			r.stop(set, i)
 			break
@@ -226,29 +180,23 @@ func (r *replica) release(kv float64) {
 	}
 }
 
-// ordered is an element of a heap.
-type ordered[T any] interface{ before(other T) bool }
+// callHeap is a min-heap of calls. Len, Less, Swap, Push and Pop are for container/heap.
+type callHeap []*call
 
-// heap is a min-heap: no element comes before the first.
-type heap[T ordered[T]] []T
-
-// push adds an element. O(log n).
-func (h *heap[T]) push(x T) { stdheap.Push(h, x) }
+// push adds a call. O(log n).
+func (h *callHeap) push(q *call) { heap.Push(h, q) }
 
 // remove removes element i. O(log n).
-func (h *heap[T]) remove(i int) T { return stdheap.Remove(h, i).(T) }
+func (h *callHeap) remove(i int) *call { return heap.Remove(h, i).(*call) }
 
-// Len, Less, Swap, Push and Pop are for container/heap.
-func (h heap[T]) Len() int           { return len(h) }
-func (h heap[T]) Less(i, j int) bool { return h[i].before(h[j]) }
-func (h heap[T]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *heap[T]) Push(x any)        { *h = append(*h, x.(T)) }
+func (h callHeap) Len() int           { return len(h) }
+func (h callHeap) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h callHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *callHeap) Push(x any)        { *h = append(*h, x.(*call)) }
 
-func (h *heap[T]) Pop() any {
-	var none T
+func (h *callHeap) Pop() any {
 	last := len(*h) - 1
-	x := (*h)[last]
-	(*h)[last] = none
+	q := (*h)[last]
 	*h = (*h)[:last]
-	return x
+	return q
 }

@@ -1,6 +1,7 @@
 package backtest
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -8,6 +9,16 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 )
+
+// Arrival is one request of a synthetic workload, as sent by the client.
+type Arrival struct {
+	ID            uint64 // 1, 2, … in order of time
+	At            time.Time
+	Class, Tenant string
+	Session       uint64 // never 0
+	// Token counts: the prompt includes the cached tokens; the output is what the model will write.
+	PromptTokens, CachedTokens, OutputTokens, MaxOutputTokens int64
+}
 
 // Cluster is a simulated pool at request level.
 //
@@ -19,17 +30,13 @@ import (
 // Time is continuous. A replica's rates are constant between its events, and updated each second. So a sequence ends
 // when a token counter passes a mark, and an event costs O(log b).
 //
-// The warm-up of the k-th started replica depends only on the seed and k, so it is the same for all policies. A Cluster
-// is not safe for concurrent use.
+// The replicas are all ready, and their number is constant. A Cluster is not safe for concurrent use.
 type Cluster struct {
 	cfg  ClusterConfig
-	seed uint64
 	now  float64 // s since cfg.Start
 	tick float64 // s; the next whole second
 
-	replicas []*replica // pending to draining, in order of start
-	started  uint64     // replicas started after the initial ones
-	orders   replicaOrders
+	replicas []*replica
 	admitted uint64
 
 	arrivals  []Arrival // submitted, in the future
@@ -41,9 +48,6 @@ type Cluster struct {
 	requests []ingest.Request
 	states   []ingest.Replica
 	metrics  Metrics
-	minute   Minute
-	slow     bool  // a request of this minute waited longer than the objective
-	rejected int64 // attempts before this minute
 }
 
 // call is one attempt of one request.
@@ -67,15 +71,13 @@ func (q *call) before(other *call) bool {
 	return q.mark < other.mark || q.mark == other.mark && q.admitted < other.admitted
 }
 
-// NewCluster creates a pool with its initial replicas ready.
-func NewCluster(cfg ClusterConfig, seed uint64) *Cluster {
-	if cfg.Start.IsZero() {
-		cfg.Start = DefaultStart
-	}
-	c := &Cluster{cfg: cfg, seed: seed, orders: replicaOrders{target: cfg.Initial, warmup: cfg.Warmup.P90}, tick: 1}
-	c.minute.KVUse = math.NaN()
-	for range cfg.Initial {
-		c.replicas = append(c.replicas, c.newReplica(ingest.ReplicaReady))
+// NewCluster creates a pool.
+func NewCluster(cfg ClusterConfig) *Cluster {
+	c := &Cluster{cfg: cfg, tick: 1}
+	for i := range cfg.Replicas {
+		c.replicas = append(c.replicas, &replica{
+			cfg: &c.cfg, name: fmt.Sprintf("%s-i%d", cfg.Pool, i+1), next: math.Inf(1), itl: cfg.ITL.At(0, 0),
+		})
 	}
 	return c
 }
@@ -89,7 +91,7 @@ func (c *Cluster) Now() time.Time { return c.clock(c.now) }
 
 // Advance runs the pool until a time.
 func (c *Cluster) Advance(until time.Time) {
-	end := until.Sub(c.cfg.Start).Seconds()
+	end := until.Sub(DefaultStart).Seconds()
 	for {
 		at, do := c.next()
 		if at > end {
@@ -111,7 +113,7 @@ func (c *Cluster) next() (at float64, do func()) {
 		}
 	}
 	if len(c.arrivals) > 0 {
-		earlier(c.arrivals[0].At.Sub(c.cfg.Start).Seconds(), c.arrive)
+		earlier(c.arrivals[0].At.Sub(DefaultStart).Seconds(), c.arrive)
 	}
 	if len(c.retries) > 0 {
 		earlier(c.retries[0].due, c.retry)
@@ -141,20 +143,18 @@ func pop[T any](queue *[]T) T {
 	return x
 }
 
-// endSecond updates the rates of all replicas, and closes the minute at its end.
+// endSecond updates the rates of all replicas, and reports them at the end of a minute.
 func (c *Cluster) endSecond() {
 	c.tick++
 	for _, r := range c.replicas {
-		if r.serving() {
-			r.sync(c.now)
-			r.plan()
-		}
-		if r.state != ingest.ReplicaPending { // a replica holds its GPUs from loading on
-			c.metrics.GPUHours += float64(c.cfg.GPUsPerReplica) / 3600
-		}
+		r.sync(c.now)
+		r.plan()
 	}
 	if int64(c.now)%60 == 0 {
-		c.endMinute()
+		c.metrics.Minutes++
+		for i, r := range c.replicas {
+			c.observe(r, i)
+		}
 	}
 }
 
@@ -190,14 +190,8 @@ func (c *Cluster) tooLong(q *call) bool {
 	return q.PromptTokens+q.OutputTokens > c.cfg.KVCapacityTokens
 }
 
-// noteWait records the waiting time of an attempt.
-func (c *Cluster) noteWait(q *call) {
-	c.slow = c.slow || c.now-q.arrived > c.cfg.SLO.TTFT.Seconds()
-}
-
 // reject ends an attempt and schedules the next.
 func (c *Cluster) reject(q *call) {
-	c.noteWait(q)
 	c.metrics.Rejected++
 	c.report(q, ingest.PhaseRejected)
 	c.scheduleRetry(q)
@@ -233,9 +227,6 @@ func (c *Cluster) cancelOldest() {
 	c.metrics.Cancelled++
 	c.report(q, ingest.PhaseCancelled)
 	c.scheduleRetry(q)
-	if r != nil && r.state == ingest.ReplicaDraining && r.running() == 0 {
-		c.remove(r)
-	}
 	c.admit()
 }
 
@@ -263,7 +254,6 @@ func (c *Cluster) admit() {
 			c.preempted = c.preempted[:last]
 		} else {
 			pop(&c.queue)
-			c.noteWait(q)
 			q.started = c.now
 		}
 		c.admitted++
@@ -274,86 +264,22 @@ func (c *Cluster) admit() {
 
 // step handles the due events of a replica.
 func (c *Cluster) step(r *replica) {
-	if !r.serving() {
-		r.warm(c)
-		c.admit()
-		return
-	}
 	r.sync(c.now)
 	r.endPrefills(c)
 	r.endOutputs(c)
 	r.preempt(c)
 	r.plan()
-	if r.state == ingest.ReplicaDraining && r.running() == 0 {
-		c.remove(r)
-	}
 	c.admit()
 }
 
 func (c *Cluster) clock(s float64) time.Time {
-	return c.cfg.Start.Add(time.Duration(s * float64(time.Second)))
-}
-
-// SetDesired asks for n replicas, within the pool's bounds. New ones start at once and warm up. To remove some, it
-// first cancels the newest that warm up. Then the ready ones with the least work drain: they accept no requests, finish
-// their work, and stop.
-func (c *Cluster) SetDesired(n int) {
-	n = min(c.cfg.Max, max(c.cfg.Min, n))
-	c.orders.set(n, c.Now())
-	c.metrics.ScaleActions = c.orders.actions
-	alive := 0
-	for _, r := range c.replicas {
-		if r.state != ingest.ReplicaDraining {
-			alive++
-		}
-	}
-	for ; alive < n; alive++ {
-		r := c.newReplica(ingest.ReplicaPending)
-		c.replicas = append(c.replicas, r)
-		c.observe(r)
-	}
-	for ; alive > n; alive-- {
-		r := c.nextToRemove()
-		if !r.serving() || r.running() == 0 {
-			c.remove(r)
-			continue
-		}
-		r.state = ingest.ReplicaDraining
-		c.observe(r)
-	}
-}
-
-// nextToRemove returns the next replica to remove.
-func (c *Cluster) nextToRemove() *replica {
-	var least *replica
-	for _, r := range slices.Backward(c.replicas) {
-		switch {
-		case r.state == ingest.ReplicaDraining:
-		case !r.serving():
-			return r
-		case least == nil || r.running() < least.running():
-			least = r
-		}
-	}
-	return least
-}
-
-// remove takes a replica out of the pool.
-func (c *Cluster) remove(r *replica) {
-	r.state = ingest.ReplicaGone
-	c.observe(r)
-	c.replicas = slices.DeleteFunc(c.replicas, func(other *replica) bool { return other == r })
+	return DefaultStart.Add(time.Duration(s * float64(time.Second)))
 }
 
 // ClusterConfig describes a simulated pool. Start from [DefaultClusterConfig].
 type ClusterConfig struct {
-	Pool  string
-	Start time.Time // start of the cluster's clock; zero means DefaultStart
-
-	Initial, Min, Max int          // replicas; the initial ones are ready at Start
-	Warmup            capacity.Lag // from the order of a replica until it is ready; lognormal
-	PendingShare      float64      // share of the warm-up before a machine is found; the rest loads weights
-	GPUsPerReplica    int
+	Pool     string
+	Replicas int
 
 	KVCapacityTokens  int64
 	MaxNumSeqs        int     // sequences per replica at once
@@ -370,7 +296,7 @@ type ClusterConfig struct {
 	// ReportArrivals makes the pool also write a record when an attempt arrives.
 	ReportArrivals bool
 
-	SLO SLO
+	Objective time.Duration // for the mean time per output token
 }
 
 // ITL is the time per output token: ITL(b, kv) = Base + PerSequence·b + PerThousandKV·kv/1000 for b sequences that hold
@@ -384,27 +310,12 @@ func (l ITL) At(sequences int, kvTokens float64) float64 {
 	return l.Base.Seconds() + l.PerSequence.Seconds()*float64(sequences) + l.PerThousandKV.Seconds()/1000*kvTokens
 }
 
-// SLO holds the service level objectives.
-type SLO struct {
-	// TTFT bounds the time from the client's first attempt to the first token. TTFTStretch times the prompt's time on
-	// an idle replica is added, because a long prompt may take longer.
-	TTFT        time.Duration
-	TTFTStretch float64
-	// ITL bounds the mean time per output token after the first.
-	ITL time.Duration
-	// Waiting is the largest queue per ready replica at the end of a minute that does not count as queued.
-	Waiting float64
-}
-
-// DefaultClusterConfig has replicas like a 30-billion-parameter model on two GPUs, with about eight minutes of warm-up.
+// DefaultClusterConfig has replicas like a 30-billion-parameter model on two GPUs.
 func DefaultClusterConfig() ClusterConfig {
 	return ClusterConfig{
-		Pool: "demo", Initial: 4, Min: 1, Max: 24,
-		Warmup: capacity.Lag{P50: 8 * time.Minute, P90: 11 * time.Minute}, PendingShare: .2, GPUsPerReplica: 2,
-		KVCapacityTokens: 128_000, MaxNumSeqs: 64, PrefillTokensPerS: 7000,
+		Pool: "demo", Replicas: 4, KVCapacityTokens: 128_000, MaxNumSeqs: 64, PrefillTokensPerS: 7000,
 		ITL:          ITL{Base: 14 * time.Millisecond, PerSequence: 150 * time.Microsecond, PerThousandKV: 30 * time.Microsecond},
-		QueueTimeout: 30 * time.Second, RetryAfter: 5 * time.Second, MaxAttempts: 3, MaxQueue: 4096,
-		SLO: SLO{TTFT: 3 * time.Second, TTFTStretch: 4, ITL: 60 * time.Millisecond, Waiting: 4},
+		QueueTimeout: 30 * time.Second, RetryAfter: 5 * time.Second, MaxAttempts: 3, MaxQueue: 4096, Objective: 60 * time.Millisecond,
 	}
 }
 
@@ -415,7 +326,7 @@ func (c *ClusterConfig) DecodeTokensPerS(context float64) float64 {
 	for b := 1; b <= c.MaxNumSeqs; b++ {
 		kv := float64(b) * context
 		itl := c.ITL.At(b, kv)
-		if kv > kvTarget*float64(c.KVCapacityTokens) || itl > c.SLO.ITL.Seconds() {
+		if kv > kvTarget*float64(c.KVCapacityTokens) || itl > c.Objective.Seconds() {
 			break
 		}
 		best = max(best, float64(b)/itl)
@@ -423,14 +334,14 @@ func (c *ClusterConfig) DecodeTokensPerS(context float64) float64 {
 	return best
 }
 
-// Planned shares of a replica's KV cache and prefill rate.
-const kvTarget, prefillTarget = 0.85, 0.7
+// prefillTarget is the planned share of a replica's prefill rate.
+const prefillTarget = 0.7
 
 // Capacity is this pool's configuration for a forecaster, for sequences of context tokens on average.
 func (c *ClusterConfig) Capacity(context float64) capacity.Config {
 	return capacity.Config{
-		Name: c.Pool, KVCapacityTokens: int(c.KVCapacityTokens), KVTarget: kvTarget, GPU: capacity.GPU{PerReplica: c.GPUsPerReplica},
-		PrefillTokensPerS: c.PrefillTokensPerS, PrefillTarget: prefillTarget, DecodeTokensPerS: c.DecodeTokensPerS(context), MaxNumSeqs: c.MaxNumSeqs,
-		ITL: c.SLO.ITL, Warmup: c.Warmup, Replicas: capacity.Replicas{Min: c.Min, Max: c.Max, Initial: c.Initial},
+		Name: c.Pool, KVCapacityTokens: int(c.KVCapacityTokens), KVTarget: kvTarget, PrefillTokensPerS: c.PrefillTokensPerS, PrefillTarget: prefillTarget,
+		DecodeTokensPerS: c.DecodeTokensPerS(context), MaxNumSeqs: c.MaxNumSeqs, ITL: c.Objective,
+		Warmup: capacity.Lag{P50: 8 * time.Minute, P90: 11 * time.Minute}, Replicas: capacity.Replicas{Min: c.Replicas, Max: c.Replicas, Initial: c.Replicas},
 	}
 }
