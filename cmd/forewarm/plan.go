@@ -7,32 +7,28 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/backtest"
-	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 // planFlags are the flags of forewarm plan.
 type planFlags struct {
-	config, pool string
+	config string
 
 	trace  string
 	start  string
 	stated plan.Stated
 	from   string
 
-	replicas, prefill int
-	launch            plan.Change
-	ramp              time.Duration
+	in    plan.Input
+	query url.Values // the values of the launch, as a daemon reads them
 
 	format, out string
 }
 
 func (p *planFlags) define(f *flag.FlagSet) {
 	f.StringVar(&p.config, "config", "", "configuration `file` whose pool is planned")
-	f.StringVar(&p.pool, "pool", "", "`name` of the pool (default: the only one)")
 	f.StringVar(&p.from, "from", "", "`URL` of a running daemon, in place of -config: it plans one of its pools with its traffic, replicas, rates and bounds")
 
 	f.StringVar(&p.trace, "trace", "", "trace `file` with the traffic, in any format that backtest reads")
@@ -45,14 +41,22 @@ func (p *planFlags) define(f *flag.FlagSet) {
 	f.Float64Var(&s.Output.P95, "output-p95", 0, "stated 95th percentile (default: three times the median)")
 	f.Float64Var(&s.CacheHit, "cache-hit", 0, "stated `share` of prompt tokens served from cache")
 
-	f.IntVar(&p.replicas, "replicas", 0, "replicas there are (default: of the daemon, or the configuration's initial ones)")
-	f.IntVar(&p.prefill, "prefill-replicas", 0, "prefill replicas there are, of a disaggregated pool")
-	f.Float64Var(&p.launch.Rate, "launch", 3, "`factor` of the launch on requests")
-	f.Float64Var(&p.launch.Prompt, "launch-prompt", 1, "`factor` of the launch on prompt lengths")
-	f.Float64Var(&p.launch.Output, "launch-output", 1, "`factor` of the launch on output lengths")
-	f.Float64Var(&p.launch.CacheHit, "launch-cache-hit", 1, "`factor` of the launch on the cache hit ratio")
-	f.Float64Var(&p.launch.Retry, "launch-retry", 0, "more attempts at the launch than now, as a `share` of those")
-	f.DurationVar(&p.ramp, "ramp", 20*time.Minute, "time until all of a change has come; 0s is at once")
+	for _, x := range []struct{ flag, key, usage string }{
+		{"pool", "pool", "`name` of the pool (default: the only one)"},
+		{"replicas", "replicas", "`number` of replicas there are (default: of the daemon, or the configuration's initial ones)"},
+		{"prefill-replicas", "prefill_replicas", "`number` of prefill replicas there are, of a disaggregated pool"},
+		{"launch", "launch", "`factor` of the launch on requests (default 3)"},
+		{"launch-prompt", "prompt", "`factor` of the launch on prompt lengths (default 1)"},
+		{"launch-output", "output", "`factor` of the launch on output lengths (default 1)"},
+		{"launch-cache-hit", "cache_hit", "`factor` of the launch on the cache hit ratio (default 1)"},
+		{"launch-retry", "retry", "more attempts at the launch than now, as a `share` of those"},
+		{"ramp", "ramp", "`duration` until all of a change has come; 0s is at once (default 20m)"},
+	} {
+		f.Func(x.flag, x.usage, func(text string) error {
+			p.query.Set(x.key, text)
+			return p.in.Set(x.key, text)
+		})
+	}
 
 	f.StringVar(&p.format, "format", "md", "md, json or html")
 	f.StringVar(&p.out, "o", "", "write to `file` instead of standard output")
@@ -60,95 +64,66 @@ func (p *planFlags) define(f *flag.FlagSet) {
 
 func runPlan(ctx context.Context, args []string, std streams) error {
 	f := flag.NewFlagSet("plan", flag.ContinueOnError)
-	p := planFlags{launch: plan.Same}
+	p := planFlags{in: plan.NewInput(), query: url.Values{}}
 	p.define(f)
 	if err := parseOnly(f, args, std); err != nil {
 		return err
 	}
 	given := map[string]string{}
 	f.Visit(func(x *flag.Flag) { given[x.Name] = x.Value.String() })
-	if err := p.check(given); err != nil {
-		return err
+	switch {
+	case (p.config == "") == (p.from == ""):
+		return usagef("say which pool to plan, by -config FILE or by -from URL of a running daemon")
+	case p.trace != "" && given["requests-per-s"] != "":
+		return usagef("give the traffic by -trace or by -requests-per-s, not both")
+	}
+	write, _, err := plan.FormatWriter(p.format)
+	if err != nil {
+		return usagef("-format %w", err)
 	}
 	if p.from != "" {
 		return p.askDaemon(ctx, given, std)
 	}
-	in := plan.Input{Launch: p.launch, Ramp: p.ramp, Today: time.Now().UTC()}
-	if err := p.readPool(&in); err != nil {
+	if err := p.readPool(); err != nil {
 		return err
 	}
 	switch {
 	case p.trace != "":
-		if err := p.readTrace(ctx, &in, std); err != nil {
+		if err := p.readTrace(ctx, std); err != nil {
 			return err
 		}
 	case given["requests-per-s"] != "":
-		if err := p.readStated(&in); err != nil {
+		if err := p.readStated(); err != nil {
 			return err
 		}
 	default:
-		return p.writeMemory(in.Fit, std)
+		return p.writeMemory(std)
 	}
-	sheet, err := plan.New(in)
+	sheet, err := plan.New(p.in)
 	if err != nil {
 		return usageError{err}
 	}
-	write := map[string]func(io.Writer, *plan.Sheet) error{"md": plan.WriteMarkdown, "json": plan.WriteJSON, "html": plan.WriteHTML}[p.format]
 	return writeTo(p.out, std.out, func(w io.Writer) error { return write(w, sheet) })
 }
 
-func (p *planFlags) check(given map[string]string) error {
-	switch {
-	case (p.config == "") == (given["from"] == ""):
-		return usagef("say which pool to plan, by -config FILE or by -from URL of a running daemon")
-	case p.trace != "" && given["requests-per-s"] != "":
-		return usagef("give the traffic by -trace or by -requests-per-s, not both")
-	case p.format != "md" && p.format != "json" && p.format != "html":
-		return usagef("-format is %q: it must be md, json or html", p.format)
-	case p.ramp < 0:
-		return usagef("-ramp is %s: it must not be negative", p.ramp)
-	}
-	for _, x := range []struct {
-		name           string
-		v, least, most float64
-	}{
-		{"replicas", float64(p.replicas), 0, 100_000}, {"prefill-replicas", float64(p.prefill), 0, 100_000},
-		{"launch", p.launch.Rate, .001, 1000}, {"launch-prompt", p.launch.Prompt, .001, 1000}, {"launch-output", p.launch.Output, .001, 1000},
-		{"launch-cache-hit", p.launch.CacheHit, 0, 1000}, {"launch-retry", p.launch.Retry, 0, 1000},
-	} {
-		if !(x.v >= x.least && x.v <= x.most) {
-			return usagef("-%s is %g: it must be %v to %v", x.name, x.v, x.least, x.most)
-		}
-	}
-	return nil
-}
-
 // readPool sets the pool from the configuration.
-func (p *planFlags) readPool(in *plan.Input) error {
+func (p *planFlags) readPool() error {
 	_, pc, err := loadPipeline(p.config)
 	if err != nil {
 		return err
 	}
-	pool, err := choosePool(&pc, p.config, p.pool)
+	pool, err := choosePool(&pc, p.config, p.query.Get("pool"))
 	if err != nil {
 		return err
 	}
-	in.Pool = plan.Pool{Pool: *pool, Replicas: p.replicas, Prefill: p.prefill, WaitingPerReplica: pc.Decision.WaitingPerReplica}
-	in.Fit = pool.Fit
-	switch {
-	case pool.Disaggregated && p.prefill == 0:
-		in.Pool.Prefill = pool.PrefillReplicas.Initial
-	case !pool.Disaggregated && p.prefill > 0:
-		return usagef("-prefill-replicas: pool %q of %s has no replicas of that role: set its disaggregated.prefill_replicas.max, or leave the flag out", pool.Name, p.config)
-	}
-	if p.replicas == 0 {
-		in.Pool.Replicas = pool.Replicas.Initial
+	if err := p.in.UsePool(pool, pc.Decision.WaitingPerReplica); err != nil {
+		return usagef("-prefill-replicas: %w", err)
 	}
 	return nil
 }
 
 // readStated sets the traffic from flags.
-func (p *planFlags) readStated(in *plan.Input) error {
+func (p *planFlags) readStated() error {
 	s := p.stated
 	for _, lengths := range []*plan.Lengths{&s.Prompt, &s.Output} {
 		if lengths.P95 == 0 {
@@ -162,7 +137,7 @@ func (p *planFlags) readStated(in *plan.Input) error {
 	if load.Requests == 0 {
 		return usagef("-requests-per-s is 0: state how many there are")
 	}
-	in.Traffic = plan.Traffic{
+	p.in.Traffic = plan.Traffic{
 		Source: "stated rates", Minutes: []plan.Load{load},
 		Notes: []string{"Rates are stated: take them at the 95th percentile of the minutes, not at the mean."},
 	}
@@ -170,7 +145,7 @@ func (p *planFlags) readStated(in *plan.Input) error {
 }
 
 // readTrace sets the traffic from a trace.
-func (p *planFlags) readTrace(ctx context.Context, in *plan.Input, std streams) (err error) {
+func (p *planFlags) readTrace(ctx context.Context, std streams) (err error) {
 	var o backtest.Options
 	if o.Start, err = parseTime("-start", p.start); err != nil {
 		return err
@@ -190,39 +165,31 @@ func (p *planFlags) readTrace(ctx context.Context, in *plan.Input, std streams) 
 	if err != nil {
 		return err
 	}
-	records.Fill(in, filepath.Base(p.trace))
+	records.Fill(&p.in, filepath.Base(p.trace))
 	return traceNotes(reader, std)
 }
 
 // writeMemory writes the model's memory per replica, if there is no traffic to plan for.
-func (p *planFlags) writeMemory(fit *capacity.Fit, std streams) error {
-	if fit == nil {
+func (p *planFlags) writeMemory(std streams) error {
+	if p.in.Fit == nil {
 		return usagef("no traffic is given, and no model and GPU whose memory could be counted: add -trace or -requests-per-s, or model_config and gpu to the pool")
 	}
 	write := map[string]func(io.Writer, *plan.Memory) error{"md": plan.WriteMemoryMarkdown, "json": plan.WriteMemoryJSON}[p.format]
 	if write == nil {
 		return usagef("-format html is for launch sheets: give traffic, or -format md or json")
 	}
-	return writeTo(p.out, std.out, func(w io.Writer) error { return write(w, plan.MemoryOf(fit, plan.Contexts{})) })
-}
-
-// launchFlags are the flags that are sent to a daemon, which knows the rest of a plan.
-var launchFlags = map[string]string{
-	"pool": "pool", "launch": "launch", "launch-prompt": "prompt", "launch-output": "output", "launch-cache-hit": "cache_hit", "launch-retry": "retry",
-	"ramp": "ramp", "replicas": "replicas", "prefill-replicas": "prefill_replicas", "format": "format",
+	return writeTo(p.out, std.out, func(w io.Writer) error { return write(w, plan.MemoryOf(p.in.Fit, plan.Contexts{})) })
 }
 
 // askDaemon prints the sheet of a running daemon: with the pool, traffic, rates, bounds and lead time of its decisions.
 func (p *planFlags) askDaemon(ctx context.Context, given map[string]string, std streams) error {
-	query := url.Values{"format": {p.format}}
-	for name, value := range given {
-		if launchFlags[name] != "" {
-			query.Set(launchFlags[name], value)
-		} else if name != "from" && name != "o" {
+	for _, name := range []string{"trace", "start", "requests-per-s", "prompt-p50", "prompt-p95", "output-p50", "output-p95", "cache-hit"} {
+		if _, ok := given[name]; ok {
 			return usagef("-%s does not go with -from, for the daemon plans with its own pool: leave it out", name)
 		}
 	}
+	p.query.Set("format", p.format)
 	return writeTo(p.out, std.out, func(w io.Writer) error {
-		return askDaemon(ctx, w, "-from", p.from, "/api/v1/plan?"+query.Encode())
+		return askDaemon(ctx, w, "-from", p.from, "/api/v1/plan?"+p.query.Encode())
 	})
 }

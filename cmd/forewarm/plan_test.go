@@ -117,7 +117,7 @@ func TestPlanAsksTheDaemon(t *testing.T) {
 	if code := run(t.Context(), args, streams{out: &out, err: &failed}); code != 0 || out.String() != "# Launch sheet\n" {
 		t.Fatalf("exit %d: %s%s", code, out.String(), failed.String())
 	}
-	if want := "/api/v1/plan?cache_hit=0&format=md&launch=2&pool=chat&ramp=1h0m0s&replicas=5"; asked != want {
+	if want := "/api/v1/plan?cache_hit=0&format=md&launch=2&pool=chat&ramp=1h&replicas=5"; asked != want {
 		t.Errorf("asked %s, want %s", asked, want)
 	}
 }
@@ -137,7 +137,7 @@ func TestPlanMistakes(t *testing.T) {
 		{"-config sound.yaml -pool other -requests-per-s 3", []string{`"other"`, "chat"}},
 		{"-config twice.yaml -requests-per-s 3", []string{"-pool", "a, b"}},
 		{"-config sound.yaml -requests-per-s 3 -trace t.csv", []string{"-trace", "-requests-per-s"}},
-		{"-config sound.yaml -requests-per-s 3 -launch 0", []string{"-launch is 0", "0.001 to 1000"}},
+		{"-config sound.yaml -requests-per-s 3 -launch 0", []string{"-launch", "0.001 to 1000"}},
 		{"-config sound.yaml -requests-per-s 3 -format pdf", []string{`"pdf"`, "html"}},
 		{"-config sound.yaml -requests-per-s 0", []string{"-requests-per-s"}},
 		{"-config sound.yaml -requests-per-s 3 -cache-hit 40", []string{"-cache-hit 40", "0 to 1"}},

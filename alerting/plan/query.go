@@ -1,0 +1,88 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+// NewInput has the default launch: three times the requests, within 20 minutes.
+func NewInput() Input {
+	in := Input{Launch: Same, Ramp: 20 * time.Minute, Today: time.Now().UTC()}
+	in.Launch.Rate = 3
+	return in
+}
+
+// maxRamp is the longest ramp of a launch.
+const maxRamp = 30 * 24 * time.Hour
+
+// launchNumbers are the numbers of a launch by their names in the query of /api/v1/plan.
+var launchNumbers = map[string]struct {
+	least, most float64
+	set         func(in *Input, v float64)
+}{
+	"launch":           {1e-3, 1000, func(in *Input, v float64) { in.Launch.Rate = v }},
+	"prompt":           {1e-3, 1000, func(in *Input, v float64) { in.Launch.Prompt = v }},
+	"output":           {1e-3, 1000, func(in *Input, v float64) { in.Launch.Output = v }},
+	"cache_hit":        {0, 1000, func(in *Input, v float64) { in.Launch.CacheHit = v }},
+	"retry":            {0, 1000, func(in *Input, v float64) { in.Launch.Retry = v }},
+	"replicas":         {0, 100_000, func(in *Input, v float64) { in.Pool.Replicas = int(v) }},
+	"prefill_replicas": {0, 100_000, func(in *Input, v float64) { in.Pool.Prefill = int(v) }},
+}
+
+// Set reads one value of a launch, by its name in the query of /api/v1/plan. Other names are ignored. The error says
+// what the value must be.
+func (in *Input) Set(name, text string) error {
+	text = strings.TrimSpace(text)
+	if name == "ramp" {
+		ramp, err := time.ParseDuration(text)
+		if err != nil || ramp < 0 || ramp > maxRamp {
+			return errors.New("it must be a duration of 0s to 720h")
+		}
+		in.Ramp = ramp
+		return nil
+	}
+	x, ok := launchNumbers[name]
+	if !ok {
+		return nil
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(v >= x.least && v <= x.most) {
+		return fmt.Errorf("it must be a number from %v to %v", x.least, x.most)
+	}
+	x.set(in, v)
+	return nil
+}
+
+// UsePool sets the pool. It has its initial replicas unless others are stated.
+func (in *Input) UsePool(p *capacity.Pool, waitingPerReplica float64) error {
+	in.Pool.Pool, in.Pool.WaitingPerReplica, in.Fit = *p, waitingPerReplica, p.Fit
+	if in.Pool.Replicas == 0 {
+		in.Pool.Replicas = p.Replicas.Initial
+	}
+	if in.Pool.Prefill > 0 && !p.Disaggregated {
+		return fmt.Errorf("pool %q has no prefill replicas: set its disaggregated.prefill_replicas.max, or state none", p.Name)
+	}
+	if in.Pool.Prefill == 0 {
+		in.Pool.Prefill = p.PrefillReplicas.Initial
+	}
+	return nil
+}
+
+// FormatWriter returns the writer of a format: html, md or json.
+func FormatWriter(format string) (write func(io.Writer, *Sheet) error, contentType string, err error) {
+	switch format {
+	case "html":
+		return WriteHTML, "text/html; charset=utf-8", nil
+	case "md":
+		return WriteMarkdown, "text/markdown; charset=utf-8", nil
+	case "json":
+		return WriteJSON, "application/json", nil
+	}
+	return nil, "", fmt.Errorf("is %q: it must be html, md or json", format)
+}
