@@ -619,22 +619,12 @@ func (p *Pipeline) entry(name string) *poolEntry {
 // foreign reports whether a pool belongs to another pipeline.
 func (p *Pipeline) foreign(pool string) bool { return p.cfg.Owns != nil && !p.cfg.Owns(pool) }
 
-// Served returns the pools that are served, ordered by name; more means that further pools may be added.
-func (p *Pipeline) Served() (names []string, more bool) {
+// Pools returns the pools that are served, ordered by name; more means that further pools may be added.
+func (p *Pipeline) Pools() (pools []capacity.Pool, more bool) {
 	for _, e := range p.pools {
-		names = append(names, e.pool.Name)
+		pools = append(pools, e.pool)
 	}
-	return names, p.cfg.DefaultPool != nil && len(p.pools) < p.cfg.MaxPools
-}
-
-// Defined are the pools that the log defines, ordered by name.
-func (p *Pipeline) Defined() (pools []capacity.Pool) {
-	for _, e := range p.pools {
-		if e.Defined != nil {
-			pools = append(pools, e.pool)
-		}
-	}
-	return pools
+	return pools, p.cfg.DefaultPool != nil && len(p.pools) < p.cfg.MaxPools
 }
 
 // PoolChanges counts how often a pool was added, defined again or forgotten.

@@ -25,10 +25,11 @@ import (
 // forecasts: the 64 heaviest of a pool, and temporarily up to 80. Traffic has (stored classes + pools) × 4 × 10 series.
 // Each producer has 5 more; features bounds the number of producers.
 type Exporter struct {
-	set     *metrics.Set
-	records *metrics.Counter
-	ignored *metrics.Counter
-	events  *metrics.Counter
+	Records *metrics.Counter // of telemetry, counted
+	Ignored *metrics.Counter // records that carry no demand
+
+	set    *metrics.Set
+	events *metrics.Counter
 
 	staleAfter time.Duration
 
@@ -46,10 +47,10 @@ type Exporter struct {
 func NewExporter(version string, staleAfter time.Duration) *Exporter {
 	metrics.ExposeMetadata(true)
 	e := &Exporter{set: metrics.NewSet(), staleAfter: staleAfter, help: map[string]string{}}
-	e.records = e.counter("forewarm_ingest_records_total", "Telemetry records read from the stream.")
-	e.ignored = e.counter("forewarm_ingest_ignored_total", "Valid telemetry records that carry no demand, such as tool events.")
+	e.Records = e.counter("forewarm_ingest_records_total", "Telemetry records read from the stream.")
+	e.Ignored = e.counter("forewarm_ingest_ignored_total", "Valid telemetry records that carry no demand, such as tool events.")
 	for _, reason := range ingest.Reasons {
-		e.CountRefused(reason, 0)
+		e.Refused(reason)
 	}
 	for _, action := range []alerting.Action{alerting.ScaleOut, alerting.ScaleIn, alerting.Hold} {
 		e.decisions(action)
@@ -94,15 +95,9 @@ func (e *Exporter) decisions(action alerting.Action) *metrics.Counter {
 	return e.counter(`forewarm_decisions_total{action="`+string(action)+`"}`, "Decisions made, one for each pool and tick.")
 }
 
-// CountRecords adds n records read.
-func (e *Exporter) CountRecords(n int) { e.records.Add(n) }
-
-// CountIgnored adds n records that carry no demand.
-func (e *Exporter) CountIgnored(n int) { e.ignored.Add(n) }
-
-// CountRefused adds n records that could not be used; reason is one of ingest.Reasons.
-func (e *Exporter) CountRefused(reason ingest.Reason, n int) {
-	e.counter(`forewarm_ingest_refused_total{reason="`+string(reason)+`"}`, "Telemetry records refused, by reason.").Add(n)
+// Refused counts the records that could not be used; reason is one of ingest.Reasons.
+func (e *Exporter) Refused(reason ingest.Reason) *metrics.Counter {
+	return e.counter(`forewarm_ingest_refused_total{reason="`+string(reason)+`"}`, "Telemetry records refused, by reason.")
 }
 
 // CountCall adds a finished call at a gRPC listener; all three values are from small fixed sets.

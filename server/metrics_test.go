@@ -42,8 +42,8 @@ func fullExporter() *Exporter {
 	e := NewExporter(`v1 "quoted"`, time.Hour)
 	e.Counter(`forewarm_sink_errors_total{sink="a"}`, "Deliveries that failed.", func() uint64 { return 2 })
 	e.Counter(`forewarm_sink_errors_total{sink="b"}`, "Deliveries that failed.", func() uint64 { return 3 })
-	e.CountRecords(10)
-	e.CountRefused(ingest.ReasonNotJSON, 4)
+	e.Records.Add(10)
+	e.Refused(ingest.ReasonNotJSON).Add(4)
 	e.CountCall("keda", "GetMetrics", "Unavailable")
 	e.Observe(fullOutput())
 	return e

@@ -40,6 +40,16 @@ type Stats struct {
 	Lapsed     uint64 // expired before delivery, or for a disabled consumer
 	Queued     int    // waiting behind the newest one received
 	Disabled   bool   // nothing is sent until a restart
+
+	Err   string    // newest error since the last delivery; "" if none
+	Since time.Time // first of these errors
+}
+
+func (s *Stats) failed(err error) {
+	if s.Err == "" {
+		s.Since = time.Now()
+	}
+	s.Err = err.Error()
 }
 
 // Failure is the failure of a sink. It is reported when it begins, then each reportEvery, and when it ends.
@@ -378,15 +388,15 @@ func (l *lane) record(n alerting.Notice, err error) (retry bool, pause time.Dura
 	answer, _ := errors.AsType[alerting.SendError](err)
 	switch {
 	case err == nil:
-		l.count(func(s *Stats) { s.Sent++ })
+		l.count(func(s *Stats) { s.Sent, s.Err, s.Since = s.Sent+1, "", time.Time{} })
 		l.recovered()
 		return false, 0
 	case answer.Gone:
-		l.count(func(s *Stats) { s.Failed++; s.Disabled = true })
+		l.count(func(s *Stats) { s.Failed, s.Disabled = s.Failed+1, true; s.failed(err) })
 		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: 1, Final: true, Disabled: true})
 		return false, 0
 	case answer.Permanent: // the sink works; only this notice fails
-		l.count(func(s *Stats) { s.Failed++ })
+		l.count(func(s *Stats) { s.Failed++; s.failed(err) })
 		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: 1, Final: true})
 		return false, 0
 	}
@@ -406,6 +416,7 @@ func (l *lane) failed(n alerting.Notice, err error, attempt bool) (fails int) {
 		l.fails++
 	}
 	fails = l.fails
+	l.stats.failed(err)
 	now := time.Now()
 	report := fails == 1 || now.Sub(l.reportedAt) >= reportEvery
 	if report {

@@ -286,7 +286,7 @@ func TestDispatcherGivesUp(t *testing.T) {
 			send: func(context.Context, int) error {
 				return fmt.Errorf("post: %w", alerting.Permanent(errors.New("400")))
 			},
-			notices: []alerting.Notice{decision("a", 1)}, want: func(s Stats) bool { return s == Stats{Sink: "s", Failed: 1} },
+			notices: []alerting.Notice{decision("a", 1)}, want: func(s Stats) bool { return s.Failed == 1 && s.Err != "" && s.Sent+s.Retried == 0 },
 		},
 		"decision lapses": {
 			send: refused, notices: []alerting.Notice{decision("a", 1)}, wait: 17 * time.Minute,
@@ -437,7 +437,7 @@ func TestDispatcherObeys(t *testing.T) {
 		if want := []time.Duration{0, 2 * time.Minute, 2 * time.Minute}; !slices.Equal(at, want) {
 			t.Errorf("attempts at %v, want %v", at, want)
 		}
-		want := []Stats{{Sink: "busy", Sent: 2, Retried: 1, Superseded: 1}, {Sink: "gone", Failed: 1, Lapsed: 2, Disabled: true}}
+		want := []Stats{{Sink: "busy", Sent: 2, Retried: 1, Superseded: 1}, {Sink: "gone", Failed: 1, Lapsed: 2, Disabled: true, Err: "410", Since: stats[1].Since}}
 		if diff := cmp.Diff(want, stats); diff != "" {
 			t.Error(diff)
 		}

@@ -105,7 +105,6 @@ type Daemon struct {
 	saving       *saving            // nil if no snapshot is being written
 	saved        uint64             // sequence of the newest snapshot
 	decided      map[string]decided // newest logged decision of each pool
-	configured   []capacity.Pool
 	collector    collector
 	ticking      tickSpans
 	onTick       func(*pipeline.Output)
@@ -119,20 +118,15 @@ type Daemon struct {
 
 	mu               sync.Mutex
 	status           server.Status
-	omissions        pipeline.Omissions     // as of the last tick
-	snapshotsRefused int                    // snapshots that this start could not use; constant
-	savedBytes       int64                  // of the newest snapshot
-	failedWrites     map[string]failedWrite // by part: snapshot, log, series …
-	sinkFailures     map[string]sinkFailure
-	tickedAt         time.Time         // wall clock at the newest tick
-	applied          uint64            // records counted since the process began
-	ignored          uint64            // records of the stream without demand
-	refusals         map[string]uint64 // records that could not be used, by reason
-	refusedBy        []*refusals       // recent ones, by producer, pool and reason
-	omitted          string            // recent ones, see logOmitted
-	divergence       string            // text of the newest
-	logFault         string            // fault of the streams other than telemetry
-	peers            map[string]peer   // by instance
+	omissions        pipeline.Omissions        // as of the last tick
+	snapshotsRefused int                       // snapshots that this start could not use; constant
+	savedBytes       int64                     // of the newest snapshot
+	failedWrites     map[string]failedWrite    // by part: snapshot, log, series …
+	refusedBy        map[refusalKind]*refusals // recent ones
+	omitted          string                    // recent ones, see logOmitted
+	divergence       string                    // text of the newest
+	logFault         string                    // fault of the streams other than telemetry
+	peers            map[string]peer           // by instance
 }
 
 func (d *Daemon) onClose(f func() error) { d.closers = append(d.closers, f) }
@@ -152,7 +146,8 @@ func (d *Daemon) Close() error {
 func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err error) {
 	d := &Daemon{
 		cfg: cfg, version: o.Version, log: o.Log, onTick: o.OnTick, instance: instanceOf(cfg.Storage.Dir), collector: newCollector(),
-		board: server.NewBoard(), decided: map[string]decided{}, exporter: server.NewExporter(o.Version, cfg.Server.StaleAfter),
+		board: server.NewBoard(), exporter: server.NewExporter(o.Version, cfg.Server.StaleAfter), decided: map[string]decided{},
+		failedWrites: map[string]failedWrite{}, refusedBy: map[refusalKind]*refusals{}, peers: map[string]peer{},
 	}
 	lock, err := storage.Lock(cfg.Storage.Dir)
 	if err != nil {
@@ -202,7 +197,7 @@ func (d *Daemon) openSources(ctx context.Context) (err error) {
 	if d.intakeStream != nil {
 		d.relay = jetstream.NewRelay(d.js, d.intakeStream.CachedInfo().Config.Name, jetstream.RelayConfig{
 			Sources: d.cfg.NATS.Sources, Limits: ingest.DefaultLimits(), Store: jetstream.NewStreamWriter(d.js, &d.cfg.NATS).Store,
-			Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Ignored: d.exporter.CountIgnored, Log: d.log,
+			Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Ignored: d.exporter.Ignored.Add, Log: d.log,
 		})
 	}
 	d.deadLetter = jetstream.NewDeadLetter(d.conn, d.cfg.NATS.Prefix)
@@ -232,42 +227,12 @@ func (d *Daemon) openServer(context.Context) (err error) {
 
 // connect connects to NATS, or starts a server, and ensures that the streams exist.
 func (d *Daemon) connect(ctx context.Context) error {
-	err := d.join(ctx)
-	if err == nil {
-		_, err = jetstream.EnsureSignals(ctx, d.js, d.cfg.NATS)
-	}
-	if err == nil {
-		_, err = jetstream.EnsureForecasts(ctx, d.js, d.cfg.NATS)
-	}
-	if err == nil {
-		err = d.openLog(ctx)
-	}
-	if err != nil {
+	if err := d.join(ctx); err != nil {
 		return ConfigError{err}
 	}
 	return nil
 }
 
-// openLog ensures that the stream of decisions exists, and reads it.
-func (d *Daemon) openLog(ctx context.Context) (err error) {
-	if _, err = jetstream.EnsureDecisions(ctx, d.js, d.cfg.NATS); err != nil {
-		return err
-	}
-	if small := jetstream.Small(&d.cfg.NATS, d.cfg.MostPools(), d.cfg.Every); small != "" {
-		d.log.Warn(small)
-	}
-	bucket, err := jetstream.EnsureState(ctx, d.js, d.cfg.NATS)
-	if err != nil {
-		return err
-	}
-	if d.delivered, err = jetstream.EnsureDeliveries(ctx, d.js, d.cfg.NATS); err != nil {
-		return err
-	}
-	d.states, d.reader = stream.NewStates(bucket, d.instance), stream.NewReader(d.js, d.cfg.NATS.Decisions(), d.cfg.NATS.Inner())
-	return nil
-}
-
-// join connects to NATS, or starts a server, and ensures that the telemetry stream exists.
 func (d *Daemon) join(ctx context.Context) (err error) {
 	c := d.cfg.NATS
 	if c.URL == "" {
@@ -297,7 +262,25 @@ func (d *Daemon) join(ctx context.Context) (err error) {
 		return err
 	}
 	d.stream.Store(telemetry.CachedInfo())
-	d.intakeStream, err = jetstream.EnsureIntake(ctx, d.js, c)
+	if d.intakeStream, err = jetstream.EnsureIntake(ctx, d.js, c); err != nil {
+		return err
+	}
+	for _, ensure := range []func(context.Context, natsjs.JetStream, jetstream.Config) (natsjs.Stream, error){
+		jetstream.EnsureSignals, jetstream.EnsureForecasts, jetstream.EnsureDecisions,
+	} {
+		if _, err := ensure(ctx, d.js, c); err != nil {
+			return err
+		}
+	}
+	if small := jetstream.Small(&c, d.cfg.MostPools(), d.cfg.Every); small != "" {
+		d.log.Warn(small)
+	}
+	bucket, err := jetstream.EnsureState(ctx, d.js, c)
+	if err != nil {
+		return err
+	}
+	d.states, d.reader = stream.NewStates(bucket, d.instance), stream.NewReader(d.js, c.Decisions(), c.Inner())
+	d.delivered, err = jetstream.EnsureDeliveries(ctx, d.js, c)
 	return err
 }
 
@@ -336,9 +319,7 @@ func (d *Daemon) openSinks(context.Context) error {
 	if err != nil {
 		return ConfigError{err}
 	}
-	open := func(name string, reports bool) sink.Queue {
-		return d.decisions.Queue(d.delivered, name, reports)
-	}
+	open := func(name string, reports bool) sink.Queue { return d.decisions.Queue(d.delivered, name, reports) }
 	d.dispatcher = sink.NewDispatcher(append(sinks, destinations...), open, d.undelivered, d.tracer)
 	return nil
 }
@@ -365,7 +346,7 @@ func (d *Daemon) openListeners() (err error) {
 // refuse counts and shows records that could not be used. Sequence 0 means none. It is safe for concurrent use.
 func (d *Daemon) refuse(sequence uint64, refused []ingest.Refusal) {
 	for i := range refused {
-		d.exporter.CountRefused(refused[i].Reason, 1)
+		d.exporter.Refused(refused[i].Reason).Inc()
 	}
 	d.noteRefused(refused)
 	d.deadLetter.Send(sequence, refused)
@@ -460,14 +441,14 @@ var errStopped = errors.New("stopped")
 // apply applies messages, counts the results, and reports whether a tick was among them. The time of the whole batch
 // counts as the time of its ticks.
 func (d *Daemon) apply(batches []ingest.Batch, emit func(*pipeline.Output)) (ticked bool) {
-	before, began, ignored := d.pipeline.Counters(), time.Now(), 0
+	before, began := d.pipeline.Counters(), time.Now()
 	for i := range batches {
 		d.pipeline.Apply(&batches[i], emit)
 	}
 	d.noteServed()
 	for i := range batches {
 		d.refuse(batches[i].Sequence, batches[i].Refused)
-		ignored += batches[i].Ignored
+		d.exporter.Ignored.Add(batches[i].Ignored)
 	}
 	after := d.pipeline.Counters()
 	ticks := after.Ticks - before.Ticks
@@ -475,12 +456,8 @@ func (d *Daemon) apply(batches []ingest.Batch, emit func(*pipeline.Output)) (tic
 		d.tickTook(time.Since(began).Seconds() / float64(ticks))
 		d.collector.adjust()
 	}
-	d.setStatus(func(s *server.Status) {
-		s.Sequence, d.applied = d.pipeline.Sequence(), d.applied+after.Records-before.Records
-		d.ignored += uint64(ignored)
-	})
-	d.exporter.CountRecords(int(after.Records - before.Records))
-	d.exporter.CountIgnored(ignored)
+	d.setStatus(func(s *server.Status) { s.Sequence = d.pipeline.Sequence() })
+	d.exporter.Records.Add(int(after.Records - before.Records))
 	return ticks > 0
 }
 
@@ -501,7 +478,7 @@ func (d *Daemon) emit(out *pipeline.Output) {
 		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
 	}
 	d.setStatus(func(s *server.Status) {
-		s.Tick, d.omissions, d.tickedAt = out.Tick, d.pipeline.Omissions(), time.Now()
+		s.Tick, d.omissions, s.TickedAt = out.Tick, d.pipeline.Omissions(), time.Now()
 		if d.firstTick.IsZero() {
 			d.firstTick = out.Tick
 		}
@@ -557,21 +534,14 @@ func (d *Daemon) announce(out *pipeline.Output) {
 // served is the set of pools that count telemetry.
 type served struct {
 	changes uint64 // the pipeline's counter of changes at that time
-	names   map[string]bool
-	more    bool            // other pools are admitted
-	pools   []capacity.Pool // configured, or defined by the log
+	pools   map[string]capacity.Pool
+	more    bool // other pools are admitted
 }
 
-// pool returns a configured or defined pool, or nil.
-func (s *served) pool(name string) *capacity.Pool {
-	i := slices.IndexFunc(s.pools, func(p capacity.Pool) bool { return p.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &s.pools[i]
+func (s *served) has(pool string) bool {
+	_, known := s.pools[pool]
+	return known || s.more && pool != ""
 }
-
-func (s *served) has(pool string) bool { return s.names[pool] || s.more && pool != "" }
 
 // noteServed updates the set of pools for the listeners if it changed.
 func (d *Daemon) noteServed() {
@@ -579,11 +549,10 @@ func (d *Daemon) noteServed() {
 	if s := d.served.Load(); s != nil && s.changes == changes {
 		return
 	}
-	names, more := d.pipeline.Served()
-	more = more || d.cfg.NATS.Partitioned() // listeners pass on telemetry of other partitions
-	s := &served{changes: changes, names: make(map[string]bool, len(names)), more: more, pools: append(slices.Clip(d.configured), d.pipeline.Defined()...)}
-	for _, name := range names {
-		s.names[name] = true
+	pools, more := d.pipeline.Pools()
+	s := &served{changes, map[string]capacity.Pool{}, more || d.cfg.NATS.Partitioned()} // listeners pass on telemetry of other partitions
+	for i := range pools {
+		s.pools[pools[i].Name] = pools[i]
 	}
 	d.served.Store(s)
 }
@@ -606,11 +575,10 @@ func (d *Daemon) Status() server.Status {
 	d.mu.Lock()
 	s := d.status
 	s.Storage, _ = d.writeTrouble("")
-	s.TickedAt = d.tickedAt
 	s.Refused = d.refusedText(time.Now())
+	s.Peers = d.peersText(time.Now())
 	logFault := d.logFault
 	d.mu.Unlock()
-	s.Peers = d.peersText(time.Now())
 	s.Sinks = d.sinkTrouble()
 	s.Connected = d.conn.IsConnected()
 	s.Connection = d.conn.ConnectedUrlRedacted()

@@ -17,32 +17,27 @@ import (
 
 const (
 	peerEvery = 5 * time.Second
-	// peerLife is how long a silent peer is kept, and maxPeers bounds the number of peers.
-	peerLife = 3 * peerEvery
-	maxPeers = 32
+	// peerLife is how long a peer may be silent, and peerShownFor how long it is listed after its newest message.
+	peerLife     = 3 * peerEvery
+	peerShownFor = time.Hour
+	maxPeers     = 32
 )
 
-// peerMessage is sent to daemons on the same log.
-type peerMessage struct {
+// peer is another daemon on the same log, as its newest message says.
+type peer struct {
 	Instance string    `json:"instance"`
 	Version  string    `json:"version"`
 	Tick     time.Time `json:"tick"` // its newest tick
-}
 
-// peer is another daemon on the same log.
-type peer struct {
-	peerMessage
 	seenAt time.Time
 }
 
 // exchangePeers sends and receives peer messages until ctx ends. /readyz shows the peers; they affect no decision.
 func (d *Daemon) exchangePeers(ctx context.Context) error {
 	subscription, err := d.conn.Subscribe(ingest.PeerSubject(d.cfg.NATS.Inner(), "*"), func(m *nats.Msg) {
-		var g peerMessage
-		if json.Unmarshal(m.Data, &g) == nil && g.Instance != "" && g.Instance != d.instance {
-			if d.notePeer(g, time.Now()) {
-				d.sendPeer() // so that the new peer sees this one at once
-			}
+		p := peer{seenAt: time.Now()}
+		if json.Unmarshal(m.Data, &p) == nil && p.Instance != "" && p.Instance != d.instance {
+			d.notePeer(p)
 		}
 	})
 	if err != nil {
@@ -63,10 +58,7 @@ func (d *Daemon) exchangePeers(ctx context.Context) error {
 }
 
 func (d *Daemon) sendPeer() {
-	d.mu.Lock()
-	g := peerMessage{d.instance, d.version, d.status.Tick}
-	d.mu.Unlock()
-	data, err := json.Marshal(g)
+	data, err := json.Marshal(peer{Instance: d.instance, Version: d.version, Tick: locked(d, &d.status.Tick)})
 	if err == nil && d.conn.IsConnected() {
 		err = d.conn.Publish(ingest.PeerSubject(d.cfg.NATS.Inner(), ingest.EscapeToken(d.instance)), data)
 	}
@@ -75,37 +67,31 @@ func (d *Daemon) sendPeer() {
 	}
 }
 
-// notePeer records a peer's message, and reports whether the peer is new.
-func (d *Daemon) notePeer(g peerMessage, now time.Time) (isNew bool) {
+// notePeer records a peer's message.
+func (d *Daemon) notePeer(p peer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	maps.DeleteFunc(d.peers, func(_ string, p peer) bool { return now.Sub(p.seenAt) > time.Hour })
-	before, known := d.peers[g.Instance]
-	switch {
-	case !known && len(d.peers) >= maxPeers:
-		return false
-	case !known || now.Sub(before.seenAt) > peerLife || before.Version != g.Version:
-		isNew = true
-		d.log.Info("another daemon shares the log", zap.String("instance", g.Instance), zap.String("version", g.Version))
+	maps.DeleteFunc(d.peers, func(_ string, x peer) bool { return p.seenAt.Sub(x.seenAt) > peerShownFor })
+	before, known := d.peers[p.Instance]
+	if !known && len(d.peers) >= maxPeers {
+		return
 	}
-	if d.peers == nil {
-		d.peers = map[string]peer{}
+	if !known || p.seenAt.Sub(before.seenAt) > peerLife || before.Version != p.Version {
+		d.log.Info("another daemon shares the log", zap.String("instance", p.Instance), zap.String("version", p.Version))
 	}
-	d.peers[g.Instance] = peer{g, now}
-	return isNew
+	d.peers[p.Instance] = p
 }
 
-// peersText lists the daemons that share the log. A silent peer stays listed for an hour.
+// peersText lists the daemons that share the log. The caller holds mu.
 func (d *Daemon) peersText(now time.Time) string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(d.peers)) {
 		p := d.peers[name]
-		text := fmt.Sprintf("%s (version %s, tick %s)", printableText(name), printableText(p.Version), p.Tick.UTC().Format(time.RFC3339))
-		if p.Tick.IsZero() {
-			text = fmt.Sprintf("%s (version %s, no tick yet)", printableText(name), printableText(p.Version))
+		tick := "no tick yet"
+		if !p.Tick.IsZero() {
+			tick = "tick " + p.Tick.UTC().Format(time.RFC3339)
 		}
+		text := fmt.Sprintf("%s (version %s, %s)", printable(name), printable(p.Version), tick)
 		if age := now.Sub(p.seenAt); age > peerLife {
 			text += fmt.Sprintf(" not heard for %s", age.Round(time.Second))
 		}

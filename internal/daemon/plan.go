@@ -83,12 +83,9 @@ func (d *Daemon) planned(in *plan.Input, name string) (view *server.PoolView, er
 	if view == nil {
 		return nil, server.Problemf(http.StatusNotFound, "no pool %q at the last tick; /api/v1/pools lists them", name)
 	}
-	p := d.served.Load().pool(view.Pool)
-	if p == nil {
-		return nil, server.Problemf(http.StatusNotFound, "pool %q is served by default_pool: list it under pools to plan for it", view.Pool)
-	}
+	p := d.served.Load().pools[view.Pool]
 	replicas, prefill := in.Pool.Replicas, in.Pool.Prefill // of the query
-	if err := in.UsePool(p, d.cfg.Decision.WaitingPerReplica); err != nil {
+	if err := in.UsePool(&p, d.cfg.Decision.WaitingPerReplica); err != nil {
 		return nil, server.Problemf(http.StatusBadRequest, "prefill_replicas: %v", err)
 	}
 	if view.Decision != nil {

@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -38,21 +39,15 @@ type refusals struct {
 // noteRefused counts refused records, and logs new kinds. refusedText shows duplicates only if they are most of the
 // telemetry.
 func (d *Daemon) noteRefused(refused []ingest.Refusal) {
-	now := time.Now()
+	now, applied := time.Now(), d.exporter.Records.Get()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range refused {
 		f := &refused[i]
-		if f.Reason != ingest.ReasonDuplicate {
-			if d.refusals == nil {
-				d.refusals = map[string]uint64{}
-			}
-			d.refusals[string(f.Reason)]++
-		}
 		x := d.refusalsOf(refusalKind{f.Producer, f.Pool, f.Reason}, now)
 		x.n++
 		ignored := f.Reason == ingest.ReasonDuplicate && x.n < duplicatesIgnored
-		if x.last, x.detail = now, f.Detail; !ignored && x.shown(d.applied) && now.Sub(x.loggedAt) >= refusalLogEvery {
+		if x.last, x.detail = now, f.Detail; !ignored && x.shown(applied) && now.Sub(x.loggedAt) >= refusalLogEvery {
 			x.loggedAt = now
 			d.log.Warn("telemetry is refused: "+f.Detail, zap.String("producer", f.Producer), zap.String("pool", f.Pool),
 				zap.String("reason", string(f.Reason)), zap.Uint64("records", x.n), zap.Time("since", x.first))
@@ -62,24 +57,22 @@ func (d *Daemon) noteRefused(refused []ingest.Refusal) {
 
 // refusalsOf finds or creates the count of a kind. The caller holds mu.
 func (d *Daemon) refusalsOf(kind refusalKind, now time.Time) *refusals {
-	is := func(x *refusals) bool { return x.refusalKind == kind }
-	if i := slices.IndexFunc(d.refusedBy, is); i >= 0 {
-		return d.refusedBy[i]
-	}
-	d.forgetRefusals(now)
-	if len(d.refusedBy) >= refusalKindsMax {
-		kind.producer, kind.pool = "(others)", ""
-		if i := slices.IndexFunc(d.refusedBy, is); i >= 0 {
-			return d.refusedBy[i]
+	x := d.refusedBy[kind]
+	if x == nil && len(d.refusedBy) >= refusalKindsMax {
+		if d.forgetRefusals(now); len(d.refusedBy) >= refusalKindsMax {
+			kind.producer, kind.pool = "(others)", ""
+			x = d.refusedBy[kind]
 		}
 	}
-	x := &refusals{refusalKind: kind, of: d.applied, first: now}
-	d.refusedBy = append(d.refusedBy, x)
+	if x == nil {
+		x = &refusals{refusalKind: kind, of: d.exporter.Records.Get(), first: now}
+		d.refusedBy[kind] = x
+	}
 	return x
 }
 
 func (d *Daemon) forgetRefusals(now time.Time) {
-	d.refusedBy = slices.DeleteFunc(d.refusedBy, func(x *refusals) bool { return now.Sub(x.last) > refusalShownFor })
+	maps.DeleteFunc(d.refusedBy, func(_ refusalKind, x *refusals) bool { return now.Sub(x.last) > refusalShownFor })
 }
 
 // shown reports whether users should see it. Duplicates are harmless unless they are most of the telemetry.
@@ -90,9 +83,12 @@ func (x *refusals) shown(applied uint64) bool {
 // refusedText lists recent refusals, their senders and the fix, "" if none. The caller holds mu.
 func (d *Daemon) refusedText(now time.Time) string {
 	d.forgetRefusals(now)
+	applied := d.exporter.Records.Get()
 	var out []string
-	shown := slices.DeleteFunc(slices.Clone(d.refusedBy), func(x *refusals) bool { return !x.shown(d.applied) })
-	slices.SortStableFunc(shown, func(a, b *refusals) int { return cmp.Compare(b.n, a.n) })
+	shown := slices.SortedFunc(maps.Values(d.refusedBy), func(a, b *refusals) int {
+		return cmp.Or(cmp.Compare(b.n, a.n), a.first.Compare(b.first))
+	})
+	shown = slices.DeleteFunc(shown, func(x *refusals) bool { return !x.shown(applied) })
 	for _, x := range shown[:min(len(shown), refusalsListed)] {
 		who := "of producers without a name"
 		if x.producer != "" {
@@ -102,7 +98,7 @@ func (d *Daemon) refusedText(now time.Time) string {
 			who += fmt.Sprintf(" for pool %.64q", x.pool)
 		}
 		out = append(out, fmt.Sprintf("%d record(s) %s refused as %s: %s (since %s, the newest at %s; %d others were counted)", x.n, who, x.reason,
-			x.detail, x.first.UTC().Format("15:04:05"), x.last.UTC().Format("15:04:05 MST"), d.applied-x.of))
+			x.detail, x.first.UTC().Format("15:04:05"), x.last.UTC().Format("15:04:05 MST"), applied-x.of))
 	}
 	if more := len(shown) - refusalsListed; more > 0 {
 		out = append(out, fmt.Sprintf("and %d more kinds, see forewarm_ingest_refused_total and the log", more))

@@ -39,7 +39,6 @@ func (d *Daemon) restore(ctx context.Context) error {
 	if err != nil {
 		return ConfigError{err}
 	}
-	d.configured = pc.Pools
 	newest, err := d.reader.Newest(ctx)
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", d.cfg.NATS.Decisions(), err)
@@ -78,7 +77,7 @@ func (d *Daemon) restore(ctx context.Context) error {
 		Diverged: d.diverged, Trouble: func(err error) { d.noteWrite("log", err) },
 	}, since, d.loggedTick, slogFrom(d.log))
 	d.noteServed()
-	d.recall(newest, time.Now())
+	d.recall(newest, &pc, time.Now())
 	d.nextProgress = time.Now().Add(time.Since(began))
 	d.pipeline.Stage = d.ticking.enter
 	return nil
@@ -192,34 +191,31 @@ func (d *Daemon) diverged(x stream.Divergence) {
 }
 
 // recall shows autoscalers each pool's newest decision in the log until the first tick. It skips decisions that have
-// lapsed, that are older than stale_after, or that the current mode or bounds of the pool do not allow. On the event
+// expired, that are older than stale_after, or that the current mode or bounds of the pool do not allow. On the event
 // clock the age is unknown, so it skips all. The board lists pools without such a decision too.
-func (d *Daemon) recall(newest []stream.Record, now time.Time) {
+func (d *Daemon) recall(newest []stream.Record, cfg *pipeline.Config, now time.Time) {
 	var views []server.PoolView
 	for i := range newest {
 		x := newest[i].Decision
-		views = append(views, server.PoolView{Pool: x.Pool})
-		if d.cfg.Clock != pipeline.WallClock || x.Tick.Before(now.Add(-d.cfg.Features.StaleAfter)) || x.Tick.After(now) || !d.stillAllowed(&x) {
-			continue
+		view := server.PoolView{Pool: x.Pool}
+		end := x.Tick.Add(d.cfg.Features.StaleAfter)
+		if d.cfg.Clock == pipeline.WallClock && !end.Before(now) && !x.Tick.After(now) && d.stillAllowed(&x, cfg) {
+			if x.Expires.After(end) {
+				x.Expires = end
+			}
+			view.Decision, view.Decided = &x, x.Tick
 		}
-		if x.Expires.After(x.Tick.Add(d.cfg.Features.StaleAfter)) {
-			x.Expires = x.Tick.Add(d.cfg.Features.StaleAfter)
-		}
-		views[i].Decision, views[i].Decided = &x, x.Tick
+		views = append(views, view)
 	}
 	d.board.Recall(views)
 }
 
 // stillAllowed reports whether the current configuration of the pool allows the mode and the replicas of x.
-func (d *Daemon) stillAllowed(x *alerting.Decision) bool {
-	mode := d.cfg.Decision.Mode
-	p := d.served.Load().pool(x.Pool)
-	if p == nil {
-		if d.cfg.DefaultPool != nil {
-			mode = cmp.Or(alerting.Mode(d.cfg.DefaultPool.Mode), mode)
-		}
-		return x.Mode == mode
+func (d *Daemon) stillAllowed(x *alerting.Decision, cfg *pipeline.Config) bool {
+	p, ok := d.served.Load().pools[x.Pool]
+	if !ok {
+		p, ok = cfg.Pool(x.Pool)
 	}
 	limit, _ := p.Limit()
-	return x.Mode == cmp.Or(alerting.Mode(p.Mode), mode) && x.Desired >= p.Replicas.Min && x.Desired <= limit
+	return ok && x.Mode == cmp.Or(alerting.Mode(p.Mode), cfg.Decision.Mode) && x.Desired >= p.Replicas.Min && x.Desired <= limit
 }

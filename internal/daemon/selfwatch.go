@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/server"
 )
 
@@ -127,7 +128,7 @@ func (d *Daemon) logOmitted(before, now map[string]uint64) string {
 func (d *Daemon) ticks(now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return !d.tickedAt.IsZero() && now.Sub(d.tickedAt) <= d.cfg.Server.StaleAfter
+	return !d.status.TickedAt.IsZero() && now.Sub(d.status.TickedAt) <= d.cfg.Server.StaleAfter
 }
 
 // lost returns the number of messages that were deleted before they were read.
@@ -141,10 +142,13 @@ func (d *Daemon) lost() uint64 {
 
 // countIntake counts telemetry so far.
 func (d *Daemon) countIntake() intake {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now, o := intake{d.applied, d.lost(), d.decisions.Counters().Divergent, map[string]uint64{}, nil}, &d.omissions
-	maps.Copy(now.refused, d.refusals)
+	o := locked(d, &d.omissions)
+	now := intake{records: d.exporter.Records.Get(), lost: d.lost(), diverged: d.decisions.Counters().Divergent, refused: map[string]uint64{}}
+	for _, reason := range ingest.Reasons {
+		if reason != ingest.ReasonDuplicate {
+			now.refused[string(reason)] = d.exporter.Refused(reason).Get()
+		}
+	}
 	now.omitted = map[string]uint64{
 		"records are counted as class _other: raise features.max_classes, which is reached":                               o.Features.OverflowRecords,
 		"requests have times that contradict each other, and count as if without times":                                   o.Features.BadTimes,
@@ -160,7 +164,7 @@ func (d *Daemon) countIntake() intake {
 		}
 		now.omitted["addresses of engines are not scraped: there are too many"] = d.scraper.Stats().LeftOut
 	}
-	ignored := d.ignored
+	ignored := d.exporter.Ignored.Get()
 	for _, s := range d.listeners.Stats() {
 		ignored += s.Ignored
 		for _, c := range s.Requests {
@@ -176,15 +180,3 @@ func (d *Daemon) countIntake() intake {
 
 // allIgnored is shown only while no record counts.
 const allIgnored = "records are sound but ask for nothing of a pool, and none else came: see the producer's format with forewarm decode"
-
-// sinkVitals returns the delivery state of each sink.
-func (d *Daemon) sinkVitals() []alerting.SinkVitals {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var out []alerting.SinkVitals
-	for _, s := range d.dispatcher.Stats() {
-		u, failed := d.sinkFailures[s.Sink]
-		out = append(out, alerting.SinkVitals{Name: s.Sink, Failing: failed && u.sent == s.Sent, Since: u.since, Err: u.err, Waiting: s.Queued, Disabled: s.Disabled})
-	}
-	return out
-}

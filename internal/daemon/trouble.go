@@ -11,15 +11,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/sink"
 )
-
-// sinkFailure is a sink's newest failure. It ends when the sink's count of deliveries exceeds sent.
-type sinkFailure struct {
-	sent  uint64
-	since time.Time // of the first failure in this run of failures
-	err   string
-}
 
 // failedWrite is the error of the last attempt to write.
 type failedWrite struct {
@@ -42,14 +36,11 @@ func (d *Daemon) noteWrite(what string, err error) {
 		delete(d.failedWrites, what)
 		return
 	}
-	if d.failedWrites == nil {
-		d.failedWrites = map[string]failedWrite{}
-	}
 	if !failing {
 		u.since = time.Now()
 		d.log.Warn("cannot be written", zap.String("what", what), zap.Error(err))
 	}
-	u.err = printable(err)
+	u.err = printable(err.Error())
 	d.failedWrites[what] = u
 }
 
@@ -70,10 +61,8 @@ func (d *Daemon) writeTrouble(except string) (trouble string, since time.Time) {
 	return strings.Join(out, "; "), since
 }
 
-// printable makes an error safe to show: a server's response may contain anything.
-func printable(err error) string { return printableText(err.Error()) }
-
-func printableText(text string) string {
+// printable makes text safe to show: a server's response may contain anything.
+func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
 			return ' '
@@ -82,40 +71,31 @@ func printableText(text string) string {
 	}, text)
 }
 
-// undelivered records and logs that a sink fails or has recovered.
+// undelivered logs that a sink fails or has recovered.
 func (d *Daemon) undelivered(f sink.Failure) {
 	log := d.log.With(zap.String("sink", f.Sink), zap.Int("failures in a row", f.Failures))
 	switch {
 	case f.Err == nil:
 		log.Info("a sink accepts notices again")
 	case f.Disabled:
-		log.Error("a sink refuses all notices and gets none until a restart: remove it from the configuration, or fix the consumer and restart", zap.Error(f.Err))
+		log.Error("a sink refuses all notices and gets none until a restart: "+
+			"remove it from the configuration, or fix the consumer and restart", zap.Error(f.Err))
 	case f.Final:
 		log.Warn("a notice was refused and is not retried", zap.String("notice", f.Notice.ID()), zap.Error(f.Err))
 	default:
-		log.Warn("deliveries to a sink fail; they are retried, and logged again in some minutes", zap.String("notice", f.Notice.ID()), zap.Error(f.Err))
+		log.Warn("deliveries to a sink fail; they are retried, and logged again in some minutes",
+			zap.String("notice", f.Notice.ID()), zap.Error(f.Err))
 	}
-	var sent uint64
+}
+
+// sinkVitals returns the delivery state of each sink.
+func (d *Daemon) sinkVitals() (out []alerting.SinkVitals) {
 	for _, s := range d.dispatcher.Stats() {
-		if s.Sink == f.Sink {
-			sent = s.Sent
-		}
+		out = append(out, alerting.SinkVitals{
+			Name: s.Sink, Failing: s.Err != "", Since: s.Since, Err: printable(s.Err), Waiting: s.Queued, Disabled: s.Disabled,
+		})
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if f.Err == nil {
-		delete(d.sinkFailures, f.Sink)
-		return
-	}
-	if d.sinkFailures == nil {
-		d.sinkFailures = map[string]sinkFailure{}
-	}
-	u, failing := d.sinkFailures[f.Sink]
-	if !failing || u.sent != sent {
-		u = sinkFailure{sent: sent, since: time.Now()}
-	}
-	u.err = printable(f.Err)
-	d.sinkFailures[f.Sink] = u
+	return out
 }
 
 // sinkTrouble lists the sinks that delivered nothing since their last failure, "" if none.

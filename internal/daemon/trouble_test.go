@@ -28,7 +28,7 @@ func (f *flaky) Send(context.Context, alerting.Notice) error {
 func trouble(d *Daemon) string { text, _ := d.writeTrouble(""); return text }
 
 func TestTroubleEndsWhenItIsOver(t *testing.T) {
-	d := &Daemon{log: zap.NewNop()}
+	d := &Daemon{log: zap.NewNop(), failedWrites: map[string]failedWrite{}}
 	d.noteWrite("snapshot", errors.New("disk full"))
 	d.noteWrite("log", nil)
 	if got := trouble(d); got != "snapshot: disk full" {
