@@ -12,8 +12,8 @@ import (
 )
 
 // NewInput has the default launch: three times the requests, within 20 minutes.
-func NewInput() Input {
-	in := Input{Launch: Same, Ramp: 20 * time.Minute, Today: time.Now().UTC()}
+func NewInput(today time.Time) Input {
+	in := Input{Launch: Same, Ramp: 20 * time.Minute, Today: today}
 	in.Launch.Rate = 3
 	return in
 }

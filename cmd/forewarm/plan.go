@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/backtest"
@@ -64,7 +65,7 @@ func (p *planFlags) define(f *flag.FlagSet) {
 
 func runPlan(ctx context.Context, args []string, std streams) error {
 	f := flag.NewFlagSet("plan", flag.ContinueOnError)
-	p := planFlags{in: plan.NewInput(), query: url.Values{}}
+	p := planFlags{in: plan.NewInput(time.Now().UTC()), query: url.Values{}}
 	p.define(f)
 	if err := parseOnly(f, args, std); err != nil {
 		return err

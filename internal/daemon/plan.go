@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -44,7 +45,7 @@ func (d *Daemon) plan(ctx context.Context, query url.Values) (*plan.Sheet, error
 		return nil, server.Problemf(http.StatusTooManyRequests, "another plan is being made: ask again in a moment")
 	}
 	defer d.planning.Unlock()
-	in := plan.NewInput()
+	in := plan.NewInput(time.Now().UTC())
 	for name, values := range query {
 		if values[0] == "" {
 			continue
