@@ -130,7 +130,7 @@ func labels(s string) string {
 }
 
 // metrics is the table of what /metrics exposes. Names and help are those in the code: a literal name that is followed by a
-// literal help. Labels are those that the code adds, of a golden file, or of a running daemon.
+// literal help. Labels are those of the name, of a golden file, or of a running daemon.
 func (g goSource) metrics(t *testing.T, exposition string) string {
 	all := map[string]metric{}
 	for _, folder := range slices.Sorted(maps.Keys(g)) {
@@ -164,14 +164,6 @@ func (g goSource) metrics(t *testing.T, exposition string) string {
 				case function == "Histogram":
 					m.kind = "histogram"
 				}
-				if strings.HasPrefix(name, "forewarm_traffic_") {
-					m.labels = labels("pool=,class=,dimension=,") // which all of them have
-				}
-				for _, name := range added(args[2:]) {
-					if label := "`" + name + "`"; !strings.Contains(m.labels, label) {
-						m.labels = strings.TrimPrefix(m.labels+", "+label, ", ")
-					}
-				}
 				if folder != "storage" && strings.Contains(m.help, " ") {
 					all[name] = m
 				}
@@ -194,27 +186,6 @@ func (g goSource) metrics(t *testing.T, exposition string) string {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, m.kind, m.labels, cell(m.help))
 	}
 	return b.String()
-}
-
-// added are the names of labels in calls of add(value, name, value, …) and append(labels, name, value).
-func added(code []ast.Expr) (names []string) {
-	for _, e := range code {
-		ast.Inspect(e, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok {
-				return true
-			}
-			if f, ok := call.Fun.(*ast.Ident); ok && (f.Name == "add" || f.Name == "append") {
-				for i := 1; i < len(call.Args); i += 2 {
-					if name := text(call.Args[i]); name != "" {
-						names = append(names, name)
-					}
-				}
-			}
-			return true
-		})
-	}
-	return names
 }
 
 // series is the table of what the store keeps.

@@ -77,7 +77,7 @@ func disaggregate(_ *Status, v *PoolView) { v.Decision.ByRole = &alerting.Roles{
 func TestRolesAreExported(t *testing.T) {
 	out := fullOutput()
 	prefilling(out)
-	text := string(render(out, families))
+	text := string(gauges(out))
 	for line, want := range map[string]bool{
 		`forewarm_desired_replicas{pool="chat",role="all"} 8`: true, `forewarm_desired_replicas{pool="chat",role="decode"} 8`: true,
 		`forewarm_desired_replicas{pool="chat",role="prefill"} 3`: true, `forewarm_desired_replicas{pool="batch",role="prefill"}`: false,

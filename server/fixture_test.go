@@ -62,6 +62,7 @@ func fullOutput() *pipeline.Output {
 		Total:   []forecaster.Forecast{ramp("chat", features.TotalClass, features.DimRequests, 12), ramp("chat", features.TotalClass, features.DimKV, 400_000)},
 		Classes: []forecaster.Forecast{ramp("chat", `a"b`, features.DimRequests, 12)},
 	}
+	chat.Total[0].Basis.Covered.N = forecaster.OriginsPerDay
 	kv := forecaster.ResourceProjection{
 		Dimension: features.DimKV, PerReplica: 100_000, Demand: 400_000, Utilisation: .8,
 		ETA:          forecaster.ETA{P10: 8 * time.Minute, P50: 14 * time.Minute, P90: forecaster.Never},

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -82,7 +81,7 @@ func (e *Exporter) Observe(out *pipeline.Output) {
 			e.events.Inc()
 		}
 	}
-	gauges := render(out, slices.Concat(families, demand))
+	gauges := render(families, func(add add) { collect(out, add) })
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.tick, e.sequence = out.Tick, out.Sequence

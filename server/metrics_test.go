@@ -24,15 +24,20 @@ func exposition(e *Exporter) string {
 	return b.String()
 }
 
+func gauges(out *pipeline.Output) []byte {
+	return render(families, func(add add) { collect(out, add) })
+}
+
 func TestGaugesGolden(t *testing.T) {
-	golden(t, "gauges.txt", render(fullOutput(), slices.Concat(families, demand)))
+	traffic := Traffic{features.TrafficOf(features.Key{Pool: "chat", Class: features.TotalClass}, features.DimKV, []float64{1, 1, 1, 9})}
+	golden(t, "gauges.txt", slices.Concat(gauges(fullOutput()), RenderTraffic(traffic)))
 }
 
 // A clock that is ahead makes events newer than the tick: telemetry is no younger than that.
 func TestTelemetryIsNotYoungerThanNow(t *testing.T) {
 	out := fullOutput()
 	out.Pools[0].LastEvent = out.Tick.Add(9 * time.Second)
-	if want := "forewarm_telemetry_age_seconds{pool=\"chat\"} 0\n"; !strings.Contains(string(render(out, families)), want) {
+	if want := "forewarm_telemetry_age_seconds{pool=\"chat\"} 0\n"; !strings.Contains(string(gauges(out)), want) {
 		t.Errorf("no %s", want)
 	}
 }
