@@ -90,9 +90,9 @@ func nameOf(names []string, i int) string {
 
 // HashSession is the 64-bit xxHash (seed 0) of the name of a conversation or agent run. It is kept in place of the
 // clear value. 0 is no session.
-func HashSession(session string) uint64 {
-	if session == "" {
+func HashSession[T string | []byte](session T) uint64 {
+	if len(session) == 0 {
 		return 0
 	}
-	return xxhash.Sum64String(session)
+	return xxhash.Sum64([]byte(session))
 }

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -18,7 +19,7 @@ import (
 type format struct {
 	name        string // in configurations
 	contentType string // in messages
-	decode      func(d *decoder, data []byte)
+	decode      func(d *Decoder, data []byte)
 	fields      *fieldTree // fields of a foreign format; nil for the others
 	binary      bool       // not JSON
 	prompts     bool       // by its schema, messages may hold users' text
@@ -73,12 +74,11 @@ func Formats() []string {
 
 // ContentTypeOf is the content type of the format of that name; ok is false when there is none.
 func ContentTypeOf(name string) (contentType string, ok bool) {
-	for i := range formats {
-		if formats[i].name == name {
-			return formats[i].contentType, true
-		}
+	i := slices.IndexFunc(formats[:], func(f format) bool { return f.name == name })
+	if i < 0 {
+		return "", false
 	}
-	return "", false
+	return formats[i].contentType, true
 }
 
 // HoldsPrompts reports whether, by the schema, messages of that content type may hold users' text. NVIDIA Dynamo's
@@ -88,8 +88,7 @@ func HoldsPrompts(contentType string) bool {
 	return f != nil && f.prompts
 }
 
-// Decode appends the records of one message and its refusals to b. It never fails as a whole: an unusable record is
-// refused with a reason, the others stay. Nothing in b aliases data. O(len(data)).
+// Decode is [Decoder.Decode] for callers that keep no Decoder.
 func Decode(m Meta, data []byte, lim ingest.Limits, b *ingest.Batch) {
 	d := decoders.Get().(*Decoder)
 	d.Decode(m, data, lim, b)
@@ -100,11 +99,30 @@ var decoders = sync.Pool{New: func() any { return new(Decoder) }}
 
 // Decoder decodes many messages of one goroutine. It returns a repeated label as the same string in memory. That saves
 // allocations, and the aggregation finds its class faster. The zero value is ready for use.
-type Decoder struct{ decoder decoder }
+type Decoder struct {
+	// These are of the current message.
+	meta    Meta
+	limits  ingest.Limits
+	batch   *ingest.Batch
+	binary  bool           // not JSON
+	fields  *fieldTree     // of a foreign format
+	service string         // pool of a record that names neither a pool nor a model; "" for none
+	refusal ingest.Refusal // why the current record is refused; Reason "" while it is not
 
-// Decode decodes one message as the function [Decode] does.
-func (x *Decoder) Decode(m Meta, data []byte, lim ingest.Limits, b *ingest.Batch) {
-	d := &x.decoder
+	// These are reused for the next message.
+	json     jsonReader
+	member   value  // of a native record in JSON
+	record   wire   // a native record in protobuf
+	found    record // of a foreign format
+	names    names
+	inflater inflater
+	scratch  []byte       // unescaped strings of the current message
+	table    []tableEntry // of the current protobuf batch
+}
+
+// Decode appends the records of one message and its refusals to b. It never fails as a whole: an unusable record is
+// refused with a reason, the others stay. Nothing in b aliases data. O(len(data)).
+func (d *Decoder) Decode(m Meta, data []byte, lim ingest.Limits, b *ingest.Batch) {
 	d.meta, d.limits, d.batch = m, lim, b
 	d.message(data)
 	d.inflater.release()
@@ -117,31 +135,10 @@ func (x *Decoder) Decode(m Meta, data []byte, lim ingest.Limits, b *ingest.Batch
 	d.meta, d.batch, d.binary, d.fields = Meta{}, nil, false, nil
 }
 
-// keepScratch bounds the memory for unescaped strings that a decoder keeps for its next message, in bytes.
+// keepScratch is the most memory for unescaped strings that a Decoder keeps for its next message, in bytes.
 const keepScratch = 64 << 10
 
-// decoder is the state of one call of [Decoder.Decode].
-type decoder struct {
-	meta    Meta
-	limits  ingest.Limits
-	batch   *ingest.Batch
-	binary  bool           // not JSON
-	fields  *fieldTree     // of a foreign format
-	service string         // default pool of a record; "" for none
-	refusal ingest.Refusal // why the current record is refused; Reason "" while it is not
-
-	// These outlive the call, for reuse.
-	json     jsonReader
-	member   value  // of a native record in JSON
-	record   wire   // a native record in protobuf
-	found    record // of a foreign format
-	names    names
-	inflater inflater
-	scratch  []byte       // unescaped strings of the current message
-	table    []tableEntry // of the current protobuf batch
-}
-
-func (d *decoder) message(data []byte) {
+func (d *Decoder) message(data []byte) {
 	f := formatOf(d.meta.ContentType)
 	d.binary = f != nil && f.binary
 	if len(data) > d.limits.MessageBytes {
@@ -193,8 +190,15 @@ func formatOf(contentType string) *format {
 	return nil
 }
 
+// refuseBeyond refuses the records of a message beyond the limit as one.
+func (d *Decoder) refuseBeyond(records int) {
+	if over := records - d.limits.BatchRecords; over > 0 {
+		d.refuse(ingest.ReasonBatchTooLong, "%d records beyond the limit of %d", over, d.limits.BatchRecords)
+	}
+}
+
 // refuse adds a refusal. Nothing of the record is kept, because it may hold a prompt.
-func (d *decoder) refuse(reason ingest.Reason, detail string, args ...any) {
+func (d *Decoder) refuse(reason ingest.Reason, detail string, args ...any) {
 	r := ingest.Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...), Producer: cmp.Or(d.meta.Source, d.meta.Replica), Pool: d.meta.Pool}
 	d.batch.Refused = append(d.batch.Refused, r)
 }

@@ -1,7 +1,6 @@
 package codec
 
 import (
-	"bytes"
 	"time"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -37,9 +36,9 @@ const dynamoSchema = "dynamo.request.trace.v1"
 // decodeDynamo reads request traces. Rows of other event types are ignored, such as request_payload, which holds
 // prompts and answers. Cached tokens are those of the row, else the router's hit rate times the prompt; without either,
 // the hashes are passed on as [ingest.Request.Blocks].
-func decodeDynamo(d *decoder, data []byte) { d.foreign(data, (*decoder).dynamoRow) }
+func decodeDynamo(d *Decoder, data []byte) { d.foreign(data, (*Decoder).dynamoRow) }
 
-func (d *decoder) dynamoRow(r *record) {
+func (d *Decoder) dynamoRow(r *record) {
 	m := &r.members
 	switch {
 	case m[fieldObject].kind != '"' && r.has(fieldObject):
@@ -60,14 +59,7 @@ func (d *decoder) dynamoRow(r *record) {
 	}
 	ended := d.looseTime(m[fieldLoggedAt])
 	q := d.requestOf(r)
-	for _, f := range [...]field{fieldFinish, fieldError} { // the engine's reason has values that the API's lacks
-		switch reason := r.text(f); {
-		case bytes.HasPrefix(reason, []byte("error")):
-			q.Status = ingest.StatusError
-		case bytes.HasPrefix(reason, []byte("cancel")), string(reason) == "abort":
-			q.Status = ingest.StatusCancelled
-		}
-	}
+	q.Status = r.ended(fieldFinish, fieldError) // the engine's reason has values that the API's lacks
 	dropLate(&q)
 	if q.FinishedAt.IsZero() && ended.After(q.ArrivedAt) { // with an unknown end, Dynamo uses the arrival as event time
 		q.FinishedAt = ended
@@ -85,9 +77,6 @@ func (d *decoder) dynamoRow(r *record) {
 	if size := d.looseCount(m[fieldBlockTokens], d.limits.Tokens); size > 0 && q.PromptTokens > 0 && r.has(fieldBlocks) {
 		limit := (q.PromptTokens + size - 1) / size // the last block may be partial
 		q.Blocks, q.BlockTokens = d.looseHashes(m[fieldBlocks], limit), size
-	}
-	if d.meta.Pool == "" && q.Model == "" {
-		q.Pool = d.service
 	}
 	d.accept(&q)
 }

@@ -54,8 +54,8 @@ var envoyFields = newFieldTree(paths{
 // decodeEnvoy reads access logs. The gateway logs all traffic: tool calls (MCP) and requests without a body, such as
 // the list of models, are ignored. Envoy's %RESPONSE_FLAGS% show a client that left or a full pool after the status was
 // sent.
-func decodeEnvoy(d *decoder, data []byte) {
-	d.foreign(data, func(d *decoder, r *record) {
+func decodeEnvoy(d *Decoder, data []byte) {
+	d.foreign(data, func(d *Decoder, r *record) {
 		if !r.counted() && !isLLMCall(r.members[fieldObject]) {
 			d.skip()
 			return

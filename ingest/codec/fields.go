@@ -218,7 +218,7 @@ func (r *record) keep(f field, v value, rank uint16) {
 
 // find reads the next object of j and keeps the values in the tree; it skips all others. A string in place of an object
 // is read as JSON text. Recursion is bounded by the depth of the tree.
-func (d *decoder) find(j *jsonReader, tree *fieldTree, r *record) {
+func (d *Decoder) find(j *jsonReader, tree *fieldTree, r *record) {
 	d.object(j, "a record", func(key []byte) {
 		node := tree.at(key)
 		switch {
@@ -244,7 +244,7 @@ func (d *decoder) find(j *jsonReader, tree *fieldTree, r *record) {
 }
 
 // embedded returns the JSON object in a JSON string; nil without a valid one.
-func (d *decoder) embedded(raw []byte) []byte {
+func (d *Decoder) embedded(raw []byte) []byte {
 	if len(raw) < 2 || raw[0] != '"' || raw[1] != '{' && raw[1] != '\\' && raw[1] != ' ' {
 		return nil
 	}
@@ -256,6 +256,6 @@ func (d *decoder) embedded(raw []byte) []byte {
 }
 
 // isSound reports whether text is valid JSON within the limits.
-func (d *decoder) isSound(text []byte) bool {
+func (d *Decoder) isSound(text []byte) bool {
 	return !nestsDeeper(text, d.limits.Depth) && jsontext.Value(text).IsValid(jsonOptions...)
 }

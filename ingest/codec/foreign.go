@@ -1,14 +1,16 @@
 package codec
 
 import (
+	"cmp"
+	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/ingest"
 )
 
 // foreign reads a message of a foreign format. It finds the fields of each record and calls decode, which ends in accept
-// or [decoder.skip].
-func (d *decoder) foreign(data []byte, decode func(d *decoder, r *record)) {
+// or [Decoder.skip].
+func (d *Decoder) foreign(data []byte, decode func(d *Decoder, r *record)) {
 	if d.meta.Kind != KindRequest {
 		d.refuse(ingest.ReasonUnknownFormat, "records of this format belong on a request subject")
 		return
@@ -19,7 +21,7 @@ func (d *decoder) foreign(data []byte, decode func(d *decoder, r *record)) {
 }
 
 // foreignRecord finds the fields of one record and calls decode with them, or refuses it.
-func (d *decoder) foreignRecord(data []byte, decode func(r *record)) {
+func (d *Decoder) foreignRecord(data []byte, decode func(r *record)) {
 	d.refusal = ingest.Refusal{}
 	r := &d.found
 	*r = record{}
@@ -34,7 +36,7 @@ func (d *decoder) foreignRecord(data []byte, decode func(r *record)) {
 }
 
 // requestOf makes a request from the fields common to all foreign formats. It computes missing times from durations.
-func (d *decoder) requestOf(r *record) ingest.Request {
+func (d *Decoder) requestOf(r *record) ingest.Request {
 	m := &r.members
 	count := func(f field) int64 { return d.looseCount(m[f], d.limits.Tokens) }
 	hint := func(f field) int64 { return forgiving(d, func() int64 { return count(f) }) }
@@ -44,7 +46,7 @@ func (d *decoder) requestOf(r *record) ingest.Request {
 		Tenant: d.attribute(m[fieldTenant]), Tier: d.attribute(m[fieldTier]), Feature: d.attribute(m[fieldFeature]),
 		Route: d.attribute(m[fieldRoute]), Region: d.attribute(m[fieldRegion]), ReplicaName: d.attribute(m[fieldReplica]),
 		Status: d.outcomeOf(r), Attempt: int(max(1, hint(fieldAttempt), min(hint(fieldRetries), d.limits.Tokens-1)+1)),
-		Session:   ingest.HashSession(string(d.looseText(m[fieldSession]))),
+		Session:   ingest.HashSession(d.looseText(m[fieldSession])),
 		ArrivedAt: d.looseTime(m[fieldArrivedAt]), FinishedAt: d.looseTime(m[fieldFinishedAt]),
 		StartedAt: instant(fieldStartedAt), FirstTokenAt: instant(fieldFirstTokenAt),
 		PromptTokens: count(fieldPromptTokens), CachedTokens: count(fieldCachedTokens),
@@ -79,28 +81,27 @@ func (d *decoder) requestOf(r *record) ingest.Request {
 }
 
 // accept appends the request of a foreign record, unless its fields are inconsistent.
-func (d *decoder) accept(q *ingest.Request) {
-	if q.Pool == "" {
-		q.Pool = d.meta.Pool
-	}
-	if q.Pool == "" {
-		q.Pool = q.Model
-	}
-	if q.Pool == "" {
+func (d *Decoder) accept(q *ingest.Request) {
+	if q.Pool = cmp.Or(q.Pool, d.meta.Pool, q.Model, d.service); q.Pool == "" {
 		d.fail(ingest.ReasonMissingField, "pool is missing in the record, in the subject and in the URL, and so is model, whose name would stand in")
 	}
 	d.fillClass(&q.Class)
+	settle(q)
+	if d.checkForeign(q); d.refusal.Reason == "" {
+		d.batch.Requests = append(d.batch.Requests, *q)
+	}
+}
+
+// settle sets the phase, and removes values that producers write for unknown.
+func settle(q *ingest.Request) {
 	if q.Status != ingest.StatusOK && q.PromptTokens <= 0 && q.OutputTokens <= 0 {
-		q.PromptTokens = ingest.Unknown // producers write 0 for unknown
+		q.PromptTokens = ingest.Unknown
 	}
 	if q.PromptTokens == ingest.Unknown {
 		q.CachedTokens = ingest.Unknown
 	}
 	q.Phase = phaseOf(q.Status)
 	dropLate(q)
-	if d.checkForeign(q); d.refusal.Reason == "" {
-		d.batch.Requests = append(d.batch.Requests, *q)
-	}
 }
 
 // dropLate removes times after the end, which come from different clocks or rounding.
@@ -113,7 +114,7 @@ func dropLate(q *ingest.Request) {
 }
 
 // checkForeign refuses a request with times out of bounds or missing fields, and names the paths of these.
-func (d *decoder) checkForeign(q *ingest.Request) {
+func (d *Decoder) checkForeign(q *ingest.Request) {
 	for _, t := range [...]time.Time{q.ArrivedAt, q.StartedAt, q.FirstTokenAt, q.FinishedAt} {
 		if !t.IsZero() && (t.Before(earliest) || !t.Before(latest)) {
 			d.fail(ingest.ReasonBadTime, "the times and durations of the record lead out of the years 2000 to 2199")
@@ -128,5 +129,42 @@ func (d *decoder) checkForeign(q *ingest.Request) {
 	d.checkRequest(q)
 }
 
+// inferTokens completes the counts of q. Cached tokens that the record counts apart are added to the prompt:
+// input_tokens beside cache_read_input_tokens or cache_creation_input_tokens, as in Anthropic's usage, excludes both.
+func (d *Decoder) inferTokens(r *record, q *ingest.Request) {
+	count := func(f field) int64 { return d.looseCount(r.members[f], d.limits.Tokens) }
+	total, read, written := count(fieldTotalTokens), count(fieldCacheReadTokens), count(fieldCacheWriteTokens)
+	exclusive := q.PromptTokens < max(read, 0)+max(written, 0) ||
+		strings.HasSuffix(r.members[fieldPromptTokens].name, "input_tokens") && q.CachedTokens == ingest.Unknown && total != q.PromptTokens+max(q.OutputTokens, 0)
+	if q.CachedTokens == ingest.Unknown {
+		q.CachedTokens = read
+	}
+	d.completeTokens(q, written, total, exclusive, false)
+}
+
+// completeTokens adds tokens read from a cache and written to it to a prompt that leaves them out (exclusive), and derives
+// the prompt or the output from the total. A total beyond prompt and output has cached tokens, if it is by as many or
+// the provider counts so (totalHasCached). Else it has the reasoning that xAI and Gemini leave out of the output.
+func (d *Decoder) completeTokens(q *ingest.Request, written, total int64, exclusive, totalHasCached bool) {
+	cached := max(q.CachedTokens, 0) + max(written, 0)
+	more := total - q.PromptTokens - max(q.OutputTokens, 0) // if total and prompt are known
+	switch {
+	case q.PromptTokens == ingest.Unknown:
+		if q.OutputTokens != ingest.Unknown && total >= q.OutputTokens {
+			q.PromptTokens = total - q.OutputTokens
+		}
+	case exclusive && cached > 0:
+		q.PromptTokens += cached
+	case total == ingest.Unknown || more < 0:
+	case more > 0 && (more == cached || totalHasCached):
+		q.PromptTokens += more
+	default:
+		q.OutputTokens = max(q.OutputTokens, 0) + more // 0 for embeddings
+	}
+	if q.PromptTokens > d.limits.Tokens {
+		d.fail(ingest.ReasonHugeCount, "the prompt and the cached tokens beside it are %d, the limit is %d", q.PromptTokens, d.limits.Tokens)
+	}
+}
+
 // skip ignores a valid record that is no request: an answer from a cache, a tool call, a health check.
-func (d *decoder) skip() { d.batch.Ignored++ }
+func (d *Decoder) skip() { d.batch.Ignored++ }

@@ -85,7 +85,7 @@ func (j *jsonReader) end() (reason ingest.Reason, at int64) {
 
 // document reads data, one JSON text, with read, which must read all of it. An error of the text replaces a fault of a
 // part. O(len(data)).
-func (d *decoder) document(data []byte, j *jsonReader, depth int, read func()) {
+func (d *Decoder) document(data []byte, j *jsonReader, depth int, read func()) {
 	if nestsDeeper(data, depth) {
 		d.refusal = ingest.Refusal{}
 		d.fail(ingest.ReasonTooDeep, "it nests deeper than %d levels", depth)
@@ -129,7 +129,7 @@ func nestsDeeper(data []byte, depth int) bool {
 
 // object calls member with each key of an object; member reads the value. null has no members. Other values are a fault
 // of the record.
-func (d *decoder) object(j *jsonReader, name string, member func(key []byte)) {
+func (d *Decoder) object(j *jsonReader, name string, member func(key []byte)) {
 	if kind := j.kind(); kind != '{' {
 		if j.skip(); kind != 'n' {
 			d.fail(ingest.ReasonWrongType, "%s is %s, want an object", name, kindNames[kind])
@@ -146,7 +146,7 @@ func (d *decoder) object(j *jsonReader, name string, member func(key []byte)) {
 
 // list calls element before each element of a list; element reads it. null has no elements. Other values are a fault of
 // the record.
-func (d *decoder) list(j *jsonReader, name string, element func()) {
+func (d *Decoder) list(j *jsonReader, name string, element func()) {
 	if kind := j.kind(); kind != '[' {
 		if j.skip(); kind != 'n' {
 			d.fail(ingest.ReasonWrongType, "%s is %s, want a list", name, kindNames[kind])
@@ -160,10 +160,10 @@ func (d *decoder) list(j *jsonReader, name string, element func()) {
 }
 
 // value reads the value of a member.
-func (d *decoder) value(j *jsonReader, name string) value { return d.valueOf(name, j.raw()) }
+func (d *Decoder) value(j *jsonReader, name string) value { return d.valueOf(name, j.raw()) }
 
 // valueOf makes a value of raw.
-func (d *decoder) valueOf(name string, raw []byte) value {
+func (d *Decoder) valueOf(name string, raw []byte) value {
 	if len(raw) == 0 {
 		return value{}
 	}
@@ -177,7 +177,7 @@ func (d *decoder) valueOf(name string, raw []byte) value {
 }
 
 // unquote returns the text of a JSON string, valid until the message ends.
-func (d *decoder) unquote(raw []byte) []byte {
+func (d *Decoder) unquote(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw[min(1, len(raw)):max(0, len(raw)-1)]
 	}

@@ -32,8 +32,8 @@ var kongPaths = paths{
 // decodeKong reads lines. It ignores calls of other services, calls that send nothing to a model, and answers from
 // Kong's semantic cache. Kong itself answers 429 when its rate limits refuse a call. Such a line counts if it has a
 // model of the AI Proxy or a pool.
-func decodeKong(d *decoder, data []byte) {
-	d.foreign(data, func(d *decoder, r *record) {
+func decodeKong(d *Decoder, data []byte) {
+	d.foreign(data, func(d *Decoder, r *record) {
 		if bytes.EqualFold(r.text(fieldCacheHit), []byte("hit")) || !r.counted() && (!r.has(fieldModel) && !r.has(fieldPool) || !isLLMCall(r.members[fieldObject])) {
 			d.skip()
 			return

@@ -30,7 +30,7 @@ func (v value) missing() bool {
 }
 
 // looseCount reads a whole number in [0, limit], or a string of one; [ingest.Unknown] when it is missing.
-func (d *decoder) looseCount(v value, limit int64) int64 {
+func (d *Decoder) looseCount(v value, limit int64) int64 {
 	n := ingest.Unknown
 	if f, ok := d.looseNumber(v); ok {
 		d.count(v.name, f, limit, &n)
@@ -39,7 +39,7 @@ func (d *decoder) looseCount(v value, limit int64) int64 {
 }
 
 // looseNumber reads a number; ok is false when it is missing.
-func (d *decoder) looseNumber(v value) (f float64, ok bool) {
+func (d *Decoder) looseNumber(v value) (f float64, ok bool) {
 	switch {
 	case v.missing():
 		return 0, false
@@ -56,7 +56,7 @@ func (d *decoder) looseNumber(v value) (f float64, ok bool) {
 
 // forgiving reads an optional member: an invalid value counts as missing. So a limit of -1 tokens, or a time since the
 // start of the machine, does not refuse the request.
-func forgiving[T any](d *decoder, read func() T) T {
+func forgiving[T any](d *Decoder, read func() T) T {
 	before := d.refusal
 	v := read()
 	d.refusal = before
@@ -64,7 +64,7 @@ func forgiving[T any](d *decoder, read func() T) T {
 }
 
 // looseSpan reads a span of time counted in units, at most a day; negative when it is missing or cannot be read.
-func (d *decoder) looseSpan(v value, unit time.Duration) time.Duration {
+func (d *Decoder) looseSpan(v value, unit time.Duration) time.Duration {
 	return forgiving(d, func() time.Duration {
 		f, ok := d.looseNumber(v)
 		if !ok || !(f >= 0 && f <= float64(24*time.Hour/unit)) {
@@ -78,7 +78,7 @@ func (d *decoder) looseSpan(v value, unit time.Duration) time.Duration {
 // string. The number's size determines its unit: the years 2000 to 2199 are 9·10⁸ to 7·10⁹ seconds, so units do not
 // overlap. The precision is a nanosecond. It returns the zero time for a missing value, 0 seconds and Go's
 // 0001-01-01T00:00:00Z.
-func (d *decoder) looseTime(v value) time.Time {
+func (d *Decoder) looseTime(v value) time.Time {
 	if v.missing() {
 		return time.Time{}
 	}
@@ -153,9 +153,9 @@ func parseEpoch(raw []byte) (time.Time, bool) {
 }
 
 // looseLabel reads a name that recurs, looseName another one. A number is a name too; "" when it is missing.
-func (d *decoder) looseLabel(v value) string { return d.names.of(d.looseName(v)) }
+func (d *Decoder) looseLabel(v value) string { return d.names.of(d.looseName(v)) }
 
-func (d *decoder) looseName(v value) []byte {
+func (d *Decoder) looseName(v value) []byte {
 	text := d.looseText(v)
 	if !d.checkLabel(v.name, text) {
 		return nil
@@ -164,12 +164,12 @@ func (d *decoder) looseName(v value) []byte {
 }
 
 // attribute reads an optional name. An invalid or too long one is left out and does not refuse the request.
-func (d *decoder) attribute(v value) string {
+func (d *Decoder) attribute(v value) string {
 	return forgiving(d, func() string { return d.looseLabel(v) })
 }
 
 // looseText returns the text of a string, the digits of a number, true or false; nil when it is missing.
-func (d *decoder) looseText(v value) []byte {
+func (d *Decoder) looseText(v value) []byte {
 	switch {
 	case v.missing():
 		return nil
@@ -186,7 +186,7 @@ func looseFlag(v value) bool {
 }
 
 // looseHashes reads at most limit unsigned 64-bit numbers of a list, without loss of precision. They may be in quotes.
-func (d *decoder) looseHashes(v value, limit int64) (all []uint64) {
+func (d *Decoder) looseHashes(v value, limit int64) (all []uint64) {
 	var j jsonReader
 	j.reset(v.raw)
 	d.list(&j, v.name, func() {
@@ -206,7 +206,7 @@ func (d *decoder) looseHashes(v value, limit int64) (all []uint64) {
 
 // outcomeOf reads how the request of a record ended. An unknown word does not refuse a request with counted tokens:
 // they were served.
-func (d *decoder) outcomeOf(r *record) ingest.Status {
+func (d *Decoder) outcomeOf(r *record) ingest.Status {
 	read := func() ingest.Status { return d.outcome(r.members[fieldStatus], r.members[fieldCode]) }
 	if r.counted() {
 		return forgiving(d, read)
@@ -216,47 +216,60 @@ func (d *decoder) outcomeOf(r *record) ingest.Status {
 
 // outcome reads how a request ended: a word, or an HTTP status. Codes of a busy server are rejections, because the
 // request was not served.
-func (d *decoder) outcome(word, code value) ingest.Status {
+func (d *Decoder) outcome(word, code value) ingest.Status {
 	status := ingest.StatusOK
 	if text := d.looseText(word); len(text) > 0 {
-		s, ok := outcomes[strings.ToLower(string(text))]
-		if !ok {
-			if s, ok = codeOutcome(text); !ok {
-				d.fail(ingest.ReasonBadEnum, "%s is %s, want a status such as ok, error, rejected, cancelled or an HTTP code", word.name, quoted(text))
-			}
+		known := false
+		if status, known = wordOutcome(text); !known {
+			d.fail(ingest.ReasonBadEnum, "%s is %s, want a status such as ok, error, rejected, cancelled or an HTTP code", word.name, quoted(text))
 		}
-		status = s
 	}
 	if text := d.looseText(code); len(text) > 0 {
-		s, ok := codeOutcome(text)
-		if !ok {
-			if s, ok = outcomes[strings.ToLower(string(text))]; !ok {
-				s = ingest.StatusError // an error name
-			}
+		s, known := wordOutcome(text)
+		if !known {
+			s = ingest.StatusError // the name of an error
 		}
-		if status == ingest.StatusOK || status == ingest.StatusCancelled && s == ingest.StatusError || s == ingest.StatusRejected || s == ingest.StatusCancelled {
-			status = s // an engine that aborts a request gives a reason; a client that leaves does not
+		if status == ingest.StatusCancelled && s != ingest.StatusOK {
+			return s // an engine that aborts a request gives a reason; a client that leaves does not
 		}
+		status = max(status, s)
 	}
 	return status
 }
 
-// outcomes are the words for the end of a request, and the names of errors that are rejections.
-var outcomes = wordsOf(map[ingest.Status]string{
-	ingest.StatusOK:        "ok success succeeded completed finished stop length incomplete eos tool_calls content_filter",
-	ingest.StatusError:     "error failure failed timeout expired",
-	ingest.StatusRejected:  "rejected rate_limited overloaded rate_limit_exceeded rate_limit_error ratelimiterror overloaded_error serviceunavailableerror",
-	ingest.StatusCancelled: "cancelled canceled abort aborted",
-})
+// ended is how a request ended by the words in fields. The statuses are ordered: a cancelled request may have an error too.
+func (r *record) ended(fields ...field) (status ingest.Status) {
+	for _, f := range fields {
+		s, _ := wordOutcome(r.text(f))
+		status = max(status, s)
+	}
+	return status
+}
 
-func wordsOf(lists map[ingest.Status]string) map[string]ingest.Status {
-	words := map[string]ingest.Status{}
-	for status, list := range lists {
-		for _, word := range strings.Fields(list) {
-			words[word] = status
+// outcomes are parts of the words for the end of a request and of the names of errors. The first that fits counts.
+var outcomes = []struct {
+	status ingest.Status
+	parts  []string
+}{
+	{ingest.StatusCancelled, []string{"cancel", "abort", "disconnect"}},
+	{ingest.StatusRejected, []string{"reject", "ratelimit", "rate_limit", "throttl", "overload", "exhausted", "unavailable"}},
+	{ingest.StatusError, []string{"error", "fail", "timeout", "expired"}},
+}
+
+var goodEnds = strings.Fields("ok success succeeded completed finished stop length incomplete eos tool_calls content_filter")
+
+// wordOutcome reads a word for the end of a request, the name of an error, or an HTTP status.
+func wordOutcome(text []byte) (status ingest.Status, known bool) {
+	if status, known = codeOutcome(text); known {
+		return status, true
+	}
+	word := strings.ToLower(string(text))
+	for _, o := range outcomes {
+		if slices.ContainsFunc(o.parts, func(part string) bool { return strings.Contains(word, part) }) {
+			return o.status, true
 		}
 	}
-	return words
+	return ingest.StatusOK, slices.Contains(goodEnds, word)
 }
 
 // codeOutcome reads an HTTP status. Proxies log 0 for a client that left before there was one; nginx logs 499.

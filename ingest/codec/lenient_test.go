@@ -41,7 +41,7 @@ func TestLooseTime(t *testing.T) {
 		"2026/11/21 06:00:00.5":                   half,
 		"21/Nov/2026:01:00:00 -0500":              at,
 	} {
-		var d decoder
+		var d Decoder
 		for _, v := range []value{text(in), number(in)} {
 			if v.kind == '0' && strings.ContainsAny(in[:6], "-/") {
 				continue
@@ -52,7 +52,7 @@ func TestLooseTime(t *testing.T) {
 		}
 	}
 	for _, in := range []string{"soon", "1", "-1", "1e400", "NaN", "Inf", "9223372036854775807", "99999999999999999999", "1.5.5", "2026-02-30T00:00:00Z", "2026-11-21 06:00:00 PST", "2026-11-21 06:00:00 CET", "1999-12-31T23:59:59Z", "2200-01-01T00:00:00Z", "+1795240800x", " 1795240800"} {
-		var d decoder
+		var d Decoder
 		if got := d.looseTime(text(in)); !got.IsZero() || d.refusal.Reason != ingest.ReasonBadTime {
 			t.Errorf("%s is %v, refused %q", in, got, d.refusal.Reason)
 		}
@@ -82,7 +82,7 @@ func TestLooseCount(t *testing.T) {
 		{number("1001"), ingest.Unknown, ingest.ReasonHugeCount},
 		{text("Inf"), ingest.Unknown, ingest.ReasonHugeCount},
 	} {
-		var d decoder
+		var d Decoder
 		if got := d.looseCount(tc.v, 1000); got != tc.want || d.refusal.Reason != tc.why {
 			t.Errorf("%s %q is %d, refused %q, want %d and %q", kindNames[tc.v.kind], tc.v.raw, got, d.refusal.Reason, tc.want, tc.why)
 		}
@@ -105,7 +105,7 @@ func TestFind(t *testing.T) {
 		`{"a":[{"b":"1"}],"b":"1"}`:            {},
 		`{"t":{"u":"x","a":{"b":"1"}},"m":""}`: {"", "x"},
 	} {
-		d := decoder{limits: ingest.DefaultLimits()}
+		d := Decoder{limits: ingest.DefaultLimits()}
 		var r record
 		d.json.reset([]byte(data))
 		d.find(&d.json, tree, &r)

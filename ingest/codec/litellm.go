@@ -3,8 +3,6 @@ package codec
 import (
 	"bytes"
 	"time"
-
-	"github.com/forewarm/forewarm/ingest"
 )
 
 // LiteLLM's standard logging payload, as its generic_api callback posts it: an array, lines or single objects, of calls
@@ -57,8 +55,8 @@ var liteLLMFields = newFieldTree(paths{
 // which repeat the usage of other calls.
 //
 // trace_id is no session: LiteLLM makes a new one for each call.
-func decodeLiteLLM(d *decoder, data []byte) {
-	d.foreign(data, func(d *decoder, r *record) {
+func decodeLiteLLM(d *Decoder, data []byte) {
+	d.foreign(data, func(d *Decoder, r *record) {
 		if looseFlag(r.members[fieldCacheHit]) || isManagement(r.text(fieldRoute)) {
 			d.skip()
 			return
@@ -68,14 +66,7 @@ func decodeLiteLLM(d *decoder, data []byte) {
 			d.skip() // neither model nor tokens are known
 			return
 		}
-		read := d.looseCount(r.members[fieldCacheReadTokens], d.limits.Tokens)
-		written := d.looseCount(r.members[fieldCacheWriteTokens], d.limits.Tokens)
-		if apart := max(read, 0) + max(written, 0); q.PromptTokens != ingest.Unknown && q.PromptTokens < apart {
-			d.addCached(&q, apart) // as Anthropic counts; LiteLLM has not added them
-		}
-		if q.CachedTokens == ingest.Unknown {
-			q.CachedTokens = read
-		}
+		d.inferTokens(r, &q)
 		if !looseFlag(r.members[fieldStream]) && q.FirstTokenAt.Equal(q.FinishedAt) {
 			q.FirstTokenAt = time.Time{} // time of the whole response; that of its first token is unknown
 		}

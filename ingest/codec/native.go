@@ -14,7 +14,7 @@ import (
 // decodeJSON reads one native record of the kind that the subject names: forewarm.request.v1, forewarm.replica.v1, an
 // acknowledgement, a watermark, a history, or the keys of a pool. Null members count as absent,
 // unknown ones are ignored.
-func decodeJSON(d *decoder, data []byte) {
+func decodeJSON(d *Decoder, data []byte) {
 	switch d.meta.Kind {
 	case KindReplica:
 		native(d, data, replicaType, &d.batch.Replicas)
@@ -32,7 +32,7 @@ func decodeJSON(d *decoder, data []byte) {
 }
 
 // decodeDefinition keeps the keys of a pool; the configuration parses them.
-func decodeDefinition(d *decoder, data []byte) {
+func decodeDefinition(d *Decoder, data []byte) {
 	switch {
 	case d.meta.Pool == "":
 		d.refuse(ingest.ReasonMissingField, "the subject names no pool")
@@ -46,7 +46,7 @@ func decodeDefinition(d *decoder, data []byte) {
 }
 
 // decodeSumJSON reads one [ingest.Sum].
-func decodeSumJSON(d *decoder, data []byte) {
+func decodeSumJSON(d *Decoder, data []byte) {
 	if d.meta.Kind != KindRequest {
 		d.refuse(ingest.ReasonUnknownFormat, "sums belong on a request subject")
 		return
@@ -55,7 +55,7 @@ func decodeSumJSON(d *decoder, data []byte) {
 }
 
 // native reads one record into list, or refuses it.
-func native[T any](d *decoder, data []byte, t *recordType[T], list *[]T) {
+func native[T any](d *Decoder, data []byte, t *recordType[T], list *[]T) {
 	add(d, t, list, func(r *T) {
 		next := 0 // most records have their members in the order of the table
 		find := func(key []byte) *member[T] {
@@ -98,12 +98,12 @@ func native[T any](d *decoder, data []byte, t *recordType[T], list *[]T) {
 
 // decodeNDJSON reads a batch: one native JSON record a line. It skips blank lines. A bad line is refused alone; the
 // lines beyond Limits.BatchRecords are refused together.
-func decodeNDJSON(d *decoder, data []byte) { d.lines(data, decodeJSON) }
+func decodeNDJSON(d *Decoder, data []byte) { d.lines(data, decodeJSON) }
 
 // decodeSumNDJSON reads a batch of sums.
-func decodeSumNDJSON(d *decoder, data []byte) { d.lines(data, decodeSumJSON) }
+func decodeSumNDJSON(d *Decoder, data []byte) { d.lines(data, decodeSumJSON) }
 
-func (d *decoder) lines(data []byte, decode func(d *decoder, line []byte)) {
+func (d *Decoder) lines(data []byte, decode func(d *Decoder, line []byte)) {
 	records := 0
 	for line := range bytes.Lines(data) {
 		if line = bytes.TrimSuffix(line, newline); len(bytes.Trim(line, " \t\r")) == 0 {
@@ -113,9 +113,7 @@ func (d *decoder) lines(data []byte, decode func(d *decoder, line []byte)) {
 			decode(d, line)
 		}
 	}
-	if over := records - d.limits.BatchRecords; over > 0 {
-		d.refuse(ingest.ReasonBatchTooLong, "%d records beyond the limit of %d", over, d.limits.BatchRecords)
-	}
+	d.refuseBeyond(records)
 	if records == 0 {
 		d.refuse(ingest.ReasonTruncated, "the batch has no record")
 	}
@@ -125,14 +123,14 @@ var newline = []byte{'\n'}
 
 // These methods read a member of a native record from JSON.
 
-func (v *value) text(d *decoder) ([]byte, bool) {
+func (v *value) text(d *Decoder) ([]byte, bool) {
 	if v.kind != '"' {
 		d.fail(ingest.ReasonWrongType, "%s is %s, want a string", v.name, kindNames[v.kind])
 	}
 	return v.raw, v.kind == '"'
 }
 
-func (v *value) label(d *decoder) (string, bool) {
+func (v *value) label(d *Decoder) (string, bool) {
 	text, ok := v.text(d)
 	if !ok {
 		return "", false
@@ -140,7 +138,7 @@ func (v *value) label(d *decoder) (string, bool) {
 	return d.label(v.name, text), true
 }
 
-func (v *value) number(d *decoder) (float64, bool) {
+func (v *value) number(d *Decoder) (float64, bool) {
 	if v.kind != '0' {
 		d.fail(ingest.ReasonWrongType, "%s is %s, want a number", v.name, kindNames[v.kind])
 		return 0, false
@@ -149,7 +147,7 @@ func (v *value) number(d *decoder) (float64, bool) {
 }
 
 // instant reads an RFC 3339 string or a whole number of Unix milliseconds.
-func (v *value) instant(d *decoder) (t time.Time, ok bool) {
+func (v *value) instant(d *Decoder) (t time.Time, ok bool) {
 	switch v.kind {
 	case '0':
 		ms := parseNumber(v.raw)
@@ -172,7 +170,7 @@ func (v *value) instant(d *decoder) (t time.Time, ok bool) {
 }
 
 // hash reads 16 hexadecimal digits, because JSON numbers lose bits above 2⁵³.
-func (v *value) hash(d *decoder) (uint64, bool) {
+func (v *value) hash(d *Decoder) (uint64, bool) {
 	text, ok := v.text(d)
 	if !ok {
 		return 0, false
@@ -185,7 +183,7 @@ func (v *value) hash(d *decoder) (uint64, bool) {
 	return hash, true
 }
 
-func (v *value) enum(d *decoder, known []string) (uint8, bool) {
+func (v *value) enum(d *Decoder, known []string) (uint8, bool) {
 	text, ok := v.text(d)
 	if !ok {
 		return 0, false
@@ -197,11 +195,8 @@ func (v *value) enum(d *decoder, known []string) (uint8, bool) {
 	return uint8(max(i, 0)), i >= 0
 }
 
-// hashes are in protobuf only.
-func (v *value) hashes(*decoder, []uint64) ([]uint64, bool) { return nil, false }
-
 // amounts reads a list of numbers that are not negative; null is unknown.
-func (v *value) amounts(d *decoder) (all []float64, ok bool) {
+func (v *value) amounts(d *Decoder) (all []float64) {
 	var j jsonReader
 	j.reset(v.raw)
 	d.list(&j, v.name, func() {
@@ -215,5 +210,5 @@ func (v *value) amounts(d *decoder) (all []float64, ok bool) {
 		}
 		all = append(all, x)
 	})
-	return all, true
+	return all
 }

@@ -1,10 +1,6 @@
 package codec
 
-import (
-	"strings"
-
-	"github.com/forewarm/forewarm/ingest"
-)
+import "github.com/forewarm/forewarm/ingest"
 
 // Responses of OpenAI's and similar APIs, or the usage object of one: chat completions, completions, embeddings, the
 // Responses API, Anthropic's messages. A wrapper may add pool, class, tenant and times.
@@ -70,8 +66,8 @@ var usagePaths = paths{
 //
 // Of a streamed response the event with the usage counts, which is the last one. Events with a usage of null and
 // responses that are not done are ignored.
-func decodeOpenAI(d *decoder, data []byte) {
-	d.foreign(data, func(d *decoder, r *record) {
+func decodeOpenAI(d *Decoder, data []byte) {
+	d.foreign(data, func(d *Decoder, r *record) {
 		pending := r.is(fieldStatus, "queued", "in_progress")
 		if pending || r.has(fieldUsage) && !r.counted() && !r.has(fieldStatus) && !r.has(fieldCode) {
 			d.skip()
@@ -86,36 +82,4 @@ func decodeOpenAI(d *decoder, data []byte) {
 		}
 		d.accept(&q)
 	})
-}
-
-// inferTokens adds cached tokens to the prompt count if they are missing, and derives the output from a total. The
-// total includes the reasoning that xAI and Gemini leave out of the output. input_tokens beside cache_read_input_tokens
-// or cache_creation_input_tokens, as in Anthropic's usage, excludes both: prompt = input + read + written.
-func (d *decoder) inferTokens(r *record, q *ingest.Request) {
-	count := func(f field) int64 { return d.looseCount(r.members[f], d.limits.Tokens) }
-	total, read, written := count(fieldTotalTokens), count(fieldCacheReadTokens), count(fieldCacheWriteTokens)
-	exclusive := strings.HasSuffix(r.members[fieldPromptTokens].name, "input_tokens") && q.CachedTokens == ingest.Unknown
-	if total != ingest.Unknown && total == q.PromptTokens+max(q.OutputTokens, 0) {
-		exclusive = false
-	}
-	if q.PromptTokens != ingest.Unknown && exclusive {
-		d.addCached(q, max(read, 0)+max(written, 0))
-	}
-	if q.CachedTokens == ingest.Unknown {
-		q.CachedTokens = read
-	}
-	switch {
-	case total == ingest.Unknown:
-	case q.PromptTokens != ingest.Unknown:
-		q.OutputTokens = max(total-q.PromptTokens, q.OutputTokens, 0) // 0 for embeddings
-	case q.OutputTokens != ingest.Unknown:
-		q.PromptTokens = max(total-q.OutputTokens, 0)
-	}
-}
-
-// addCached adds tokens read from a cache and written to it to a prompt count that leaves them out.
-func (d *decoder) addCached(q *ingest.Request, tokens int64) {
-	if q.PromptTokens += tokens; q.PromptTokens > d.limits.Tokens {
-		d.fail(ingest.ReasonHugeCount, "the prompt and the cached tokens beside it are %d, the limit is %d", q.PromptTokens, d.limits.Tokens)
-	}
 }

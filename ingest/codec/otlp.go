@@ -116,7 +116,7 @@ const otlpLevels = 8
 
 // export is the state of decoding one export.
 type export struct {
-	*decoder
+	*Decoder
 	resource record // attributes of the current resource
 	scope    []byte // current instrumentation
 	version  []byte
@@ -135,7 +135,7 @@ type export struct {
 }
 
 // belongs reports whether an export may have this subject, and refuses it otherwise.
-func (d *decoder) belongs() bool {
+func (d *Decoder) belongs() bool {
 	if d.meta.Kind != KindRequest {
 		d.refuse(ingest.ReasonUnknownFormat, "traces belong on a request subject")
 	}
@@ -210,8 +210,11 @@ var inferences = []string{"chat", "completion", "generate_content", "embedding",
 func (x *export) request() ingest.Request {
 	r := x.requestOf(&x.attrs)
 	x.tokens(&r)
-	x.outcome(&r)
-	dropLate(&r)
+	r.Status = x.attrs.ended(fieldFinish, fieldError, fieldHTTPStatus)
+	if x.failed || x.attrs.has(fieldError) {
+		r.Status = max(r.Status, ingest.StatusError)
+	}
+	settle(&r)
 	if r.ReplicaName == "" && x.attrs.has(fieldDurationS) { // only engines report a duration; the instance is the replica
 		r.ReplicaName = x.attribute(x.attrs.members[fieldInstance])
 	}
@@ -238,31 +241,14 @@ func (x *export) countsExclusive() bool {
 	return known && (below == 0 || err == nil && minor < below)
 }
 
-// tokens reads the counts. By convention the prompt includes the tokens read from the cache and written to it. Some
+// tokens completes the counts. By convention the prompt includes the tokens read from the cache and written to it. Some
 // producers exclude them, as Anthropic's API does. Then the prompt is smaller than these, or the total includes them
-// too, or the instrumentation is known for it; the sum is used. Other tokens in a total beyond prompt and output were
-// read from a cache at Anthropic and Bedrock; elsewhere they are reasoning, which is output.
+// too, or the instrumentation is known for it. Totals of Anthropic and Bedrock have the tokens read from a cache.
 func (x *export) tokens(r *ingest.Request) {
 	written := max(x.looseCount(x.attrs.members[fieldCacheWriteTokens], x.limits.Tokens), 0)
 	total := x.looseCount(x.attrs.members[fieldTotalTokens], x.limits.Tokens)
-	counted := x.anthropicCounts(r, &written)
-	cached := max(r.CachedTokens, 0) + written
-	more := total - r.PromptTokens - r.OutputTokens // valid if all three are known
-	switch {
-	case r.PromptTokens == ingest.Unknown && r.OutputTokens != ingest.Unknown && total >= r.OutputTokens:
-		r.PromptTokens = total - r.OutputTokens
-	case r.PromptTokens == ingest.Unknown:
-	case counted, r.PromptTokens < cached, cached > 0 && x.countsExclusive():
-		r.PromptTokens += cached
-	case r.OutputTokens == ingest.Unknown || total == ingest.Unknown || more <= 0:
-	case more == cached, x.attrs.contains(fieldProvider, "anthropic", "aws", "bedrock"):
-		r.PromptTokens += more
-	default:
-		r.OutputTokens += more
-	}
-	if r.PromptTokens > x.limits.Tokens {
-		x.fail(ingest.ReasonHugeCount, "prompt and cached tokens are %d, the limit is %d", r.PromptTokens, x.limits.Tokens)
-	}
+	exclusive := x.anthropicCounts(r, &written) || r.PromptTokens < max(r.CachedTokens, 0)+written || x.countsExclusive()
+	x.completeTokens(r, written, total, exclusive, x.attrs.contains(fieldProvider, "anthropic", "aws", "bedrock"))
 	if r.OutputTokens == ingest.Unknown && (x.attrs.contains(fieldOperation, "embedding") || x.attrs.contains(fieldCall, "embed") || x.attrs.is(fieldSpanKind, "EMBEDDING")) {
 		r.OutputTokens = 0 // an embedding generates nothing
 	}
@@ -273,7 +259,7 @@ func (x *export) tokens(r *ingest.Request) {
 func (x *export) anthropicCounts(r *ingest.Request, written *int64) (exclusive bool) {
 	usage := x.embeddedRecord(fieldProviderMetadata, anthropicFields)
 	count := func(f field) int64 {
-		return forgiving(x.decoder, func() int64 { return x.looseCount(usage.members[f], x.limits.Tokens) })
+		return forgiving(x.Decoder, func() int64 { return x.looseCount(usage.members[f], x.limits.Tokens) })
 	}
 	if n := count(fieldCacheReadTokens); n >= 0 {
 		r.CachedTokens = n
@@ -285,24 +271,6 @@ func (x *export) anthropicCounts(r *ingest.Request, written *int64) (exclusive b
 }
 
 var anthropicFields = newFieldTree(usagePaths.below("anthropic.usage."))
-
-// outcome reads how the request ended. Zero tokens of a failure become Unknown.
-func (x *export) outcome(r *ingest.Request) {
-	a := &x.attrs
-	code := parseNumber(a.text(fieldHTTPStatus))
-	switch {
-	case code == 499, a.contains(fieldFinish, "abort", "cancel"), a.is(fieldError, "499"), a.contains(fieldError, "cancel", "abort", "disconnect"):
-		r.Phase, r.Status = ingest.PhaseCancelled, ingest.StatusCancelled
-	case code == 429, code == 503, code == 529, a.is(fieldError, "429", "503", "529"),
-		a.contains(fieldError, "ratelimit", "rate_limit", "throttl", "overload", "exhausted", "unavailable"):
-		r.Phase, r.Status = ingest.PhaseRejected, ingest.StatusRejected
-	case x.failed, code >= 400, a.has(fieldError), a.is(fieldFinish, "error"):
-		r.Status = ingest.StatusError
-	}
-	if r.Status != ingest.StatusOK && r.PromptTokens <= 0 && r.OutputTokens <= 0 {
-		r.PromptTokens, r.CachedTokens = ingest.Unknown, ingest.Unknown
-	}
-}
 
 // minUniqueID is the shortest response id that is treated as unique. Shorter ones, such as Ollama's chatcmpl-0 to
 // chatcmpl-999, recur.

@@ -1,6 +1,10 @@
 package codec
 
-import "github.com/forewarm/forewarm/ingest"
+import (
+	"cmp"
+
+	"github.com/forewarm/forewarm/ingest"
+)
 
 // none is the index of nothing.
 const none = -1
@@ -25,9 +29,7 @@ const maxAncestors = 32
 // close selects the export's inferences that count, and fills in their missing names. One with counts covers those above
 // it. One without counts is covered by any above it.
 func (x *export) close() {
-	if over := x.spans - x.limits.BatchRecords; over > 0 {
-		x.refuse(ingest.ReasonBatchTooLong, "%d spans beyond the limit of %d", over, x.limits.BatchRecords)
-	}
+	x.refuseBeyond(x.spans)
 	at := make(map[spanKey]int, len(x.tree))
 	for i := range x.tree {
 		at[spanKey{x.tree[i].trace, x.tree[i].id}] = i
@@ -89,11 +91,7 @@ func inherit(r, from *ingest.Request) {
 
 // keep adds r to the batch. The producer is kept only while it is the same for all requests.
 func (x *export) keep(r *ingest.Request, n *node) {
-	for _, pool := range [...]string{x.meta.Pool, r.Model, n.service} {
-		if r.Pool == "" {
-			r.Pool = pool
-		}
-	}
+	r.Pool = cmp.Or(r.Pool, x.meta.Pool, r.Model, n.service)
 	x.fillClass(&r.Class)
 	x.refusal = ingest.Refusal{}
 	switch {

@@ -13,9 +13,9 @@ import (
 // logs/v1/logs.proto and common/v1/common.proto. Prompts, answers, events and links are skipped without being read.
 
 // decodeOTLP reads a TracesData, or the ExportTraceServiceRequest that has the same bytes. O(len(data)).
-func decodeOTLP(d *decoder, data []byte) {
+func decodeOTLP(d *Decoder, data []byte) {
 	if d.belongs() {
-		x := export{decoder: d}
+		x := export{Decoder: d}
 		x.read(part{raw: data}, tracesMessage, x.readScopeSpans)
 		x.close()
 	}
@@ -24,23 +24,23 @@ func decodeOTLP(d *decoder, data []byte) {
 // decodeOTLPJSON reads a TracesData in the JSON of OTLP: ids in hexadecimal, 64-bit integers as strings or numbers,
 // names in lowerCamelCase. The collector's file exporter writes one a line; they count as one export.
 // O(len(data)).
-func decodeOTLPJSON(d *decoder, data []byte) {
+func decodeOTLPJSON(d *Decoder, data []byte) {
 	if d.belongs() {
-		x := export{decoder: d}
+		x := export{Decoder: d}
 		d.split(data, func(data []byte) { x.read(part{json: true, raw: data}, tracesMessage, x.readScopeSpans) })
 		x.close()
 	}
 }
 
 // decodeOTLPLogs reads a LogsData, or the ExportLogsServiceRequest that has the same bytes. O(len(data)).
-func decodeOTLPLogs(d *decoder, data []byte) { d.decodeLogs(part{raw: data}) }
+func decodeOTLPLogs(d *Decoder, data []byte) { d.decodeLogs(part{raw: data}) }
 
 // decodeOTLPLogsJSON reads a LogsData in the JSON of OTLP. O(len(data)).
-func decodeOTLPLogsJSON(d *decoder, data []byte) { d.decodeLogs(part{json: true, raw: data}) }
+func decodeOTLPLogsJSON(d *Decoder, data []byte) { d.decodeLogs(part{json: true, raw: data}) }
 
-func (d *decoder) decodeLogs(p part) {
+func (d *Decoder) decodeLogs(p part) {
 	if d.belongs() {
-		x := logs{export: export{decoder: d}, meta: d.meta}
+		x := logs{export: export{Decoder: d}, meta: d.meta}
 		x.read(p, logsMessage, x.readScopeLogs)
 		x.close()
 	}
@@ -283,7 +283,7 @@ func (x *export) integer(name string, p part) value {
 }
 
 // print stores digits until the message ends.
-func (d *decoder) print(digits []byte) []byte {
+func (d *Decoder) print(digits []byte) []byte {
 	d.scratch = append(d.scratch, digits...)
 	return d.scratch[len(d.scratch)-len(digits):]
 }
@@ -307,7 +307,7 @@ type logs struct {
 
 // row decodes the row of the current log record.
 func (x *logs) row() {
-	d := x.decoder
+	d := x.Decoder
 	if x.spans++; x.spans > d.limits.BatchRecords {
 		return
 	}
@@ -328,10 +328,8 @@ func (x *logs) row() {
 
 // close ends the export.
 func (x *logs) close() {
-	if over := x.spans - x.limits.BatchRecords; over > 0 {
-		x.refuse(ingest.ReasonBatchTooLong, "%d log records beyond the limit of %d", over, x.limits.BatchRecords)
-	}
-	x.decoder.meta, x.service = x.meta, ""
+	x.refuseBeyond(x.spans)
+	x.Decoder.meta, x.service = x.meta, ""
 }
 
 // readScopeLogs reads a ScopeLogs. A record that cannot be used refuses only itself.

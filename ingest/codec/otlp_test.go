@@ -518,7 +518,7 @@ func TestOTLPBatchLimit(t *testing.T) {
 	}
 	var b ingest.Batch
 	Decode(Meta{ContentType: ContentTypeOTLP}, data, limits, &b)
-	if want := "2 spans beyond the limit of 2"; len(b.Requests) != 2 || len(b.Refused) != 1 || b.Refused[0].Detail != want {
+	if want := "2 records beyond the limit of 2"; len(b.Requests) != 2 || len(b.Refused) != 1 || b.Refused[0].Detail != want {
 		t.Errorf("got %+v, want two requests and %q", b, want)
 	}
 }

@@ -68,7 +68,7 @@ const (
 
 // decodeProtobuf reads a forewarm.v1.Batch, on a subject of any kind. A bad record is refused alone. If the frames
 // around the records are broken, the rest of the message is refused as one. O(len(data)).
-func decodeProtobuf(d *decoder, data []byte) {
+func decodeProtobuf(d *Decoder, data []byte) {
 	records, sound := 0, 0
 	d.table = d.table[:0]
 	frames := wire{rest: data}
@@ -94,15 +94,15 @@ func decodeProtobuf(d *decoder, data []byte) {
 	switch {
 	case frames.fault != "":
 		d.refuse(frames.fault, "the batch breaks at byte %d of %d: what follows is lost", sound, len(data))
-	case records > d.limits.BatchRecords:
-		d.refuse(ingest.ReasonBatchTooLong, "%d records beyond the limit of %d", records-d.limits.BatchRecords, d.limits.BatchRecords)
 	case records == 0:
 		d.refuse(ingest.ReasonTruncated, "the batch has no record")
+	default:
+		d.refuseBeyond(records)
 	}
 }
 
 // protobufRecords decodes the records of valid frames, in order.
-func (d *decoder) protobufRecords(data []byte) {
+func (d *Decoder) protobufRecords(data []byte) {
 	records := 0
 	for frames := (wire{rest: data}); records < d.limits.BatchRecords && frames.next(); {
 		record, ok := frames.Bytes()
@@ -131,7 +131,7 @@ func (d *decoder) protobufRecords(data []byte) {
 }
 
 // protobufRecord reads one record into list.
-func protobufRecord[T any](d *decoder, data []byte, t *recordType[T], list *[]T) {
+func protobufRecord[T any](d *Decoder, data []byte, t *recordType[T], list *[]T) {
 	add(d, t, list, func(r *T) {
 		w := &d.record
 		*w = wire{rest: data}
@@ -151,20 +151,20 @@ func protobufRecord[T any](d *decoder, data []byte, t *recordType[T], list *[]T)
 // These methods read a member of a native record from the current field.
 
 // typed refuses the record if ok is false: the field has another type than in the schema.
-func (w *wire) typed(d *decoder, ok bool) bool {
+func (w *wire) typed(d *Decoder, ok bool) bool {
 	if !ok {
 		d.fail(ingest.ReasonWrongType, "%s has not the type that the schema says", w.name)
 	}
 	return ok
 }
 
-func (w *wire) text(d *decoder) ([]byte, bool) {
+func (w *wire) text(d *Decoder) ([]byte, bool) {
 	text, ok := w.Bytes()
 	return text, w.typed(d, ok) && len(text) > 0
 }
 
 // label reads an index into the batch's table of strings; 0 is absent.
-func (w *wire) label(d *decoder) (string, bool) {
+func (w *wire) label(d *Decoder) (string, bool) {
 	index, ok := w.Uint64()
 	switch {
 	case !w.typed(d, ok) || index == 0:
@@ -178,7 +178,7 @@ func (w *wire) label(d *decoder) (string, bool) {
 	return "", false
 }
 
-func (w *wire) number(d *decoder) (float64, bool) {
+func (w *wire) number(d *Decoder) (float64, bool) {
 	if f, ok := w.Double(); ok {
 		return f, true
 	}
@@ -187,7 +187,7 @@ func (w *wire) number(d *decoder) (float64, bool) {
 }
 
 // instant reads Unix nanoseconds; 0 is unknown.
-func (w *wire) instant(d *decoder) (t time.Time, ok bool) {
+func (w *wire) instant(d *Decoder) (t time.Time, ok bool) {
 	ns, ok := w.Sfixed64()
 	if !w.typed(d, ok) || ns == 0 {
 		return t, false
@@ -196,13 +196,13 @@ func (w *wire) instant(d *decoder) (t time.Time, ok bool) {
 	return t, d.checkTime(w.name, t, "times are Unix nanoseconds")
 }
 
-func (w *wire) hash(d *decoder) (uint64, bool) {
+func (w *wire) hash(d *Decoder) (uint64, bool) {
 	hash, ok := w.Fixed64()
 	return hash, w.typed(d, ok)
 }
 
 // enum reads the number of a name, which is one more than its constant; 0 is absent.
-func (w *wire) enum(d *decoder, known []string) (uint8, bool) {
+func (w *wire) enum(d *Decoder, known []string) (uint8, bool) {
 	n, ok := w.Uint64()
 	if !w.typed(d, ok) || n == 0 {
 		return 0, false
@@ -214,13 +214,11 @@ func (w *wire) enum(d *decoder, known []string) (uint8, bool) {
 	return uint8(n - 1), true
 }
 
-func (w *wire) hashes(d *decoder, all []uint64) ([]uint64, bool) {
-	all, ok := w.UnpackFixed64s(all)
-	return all, w.typed(d, ok)
+func (w *wire) hashes(d *Decoder, to *[]uint64) {
+	if all, ok := w.UnpackFixed64s(*to); w.typed(d, ok) {
+		*to = all
+	}
 }
-
-// amounts are only in JSON.
-func (w *wire) amounts(*decoder) ([]float64, bool) { return nil, false }
 
 var marshalers easyproto.MarshalerPool
 

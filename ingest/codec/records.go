@@ -34,14 +34,14 @@ type (
 type recordType[T any] struct {
 	members  []member[T]
 	empty    T // a record with all values unknown
-	complete func(d *decoder, r *T)
+	complete func(d *Decoder, r *T)
 
 	byNumber []int // index of a member, -1 for none
 }
 
 // newRecordType makes a recordType. complete fills in values from the subject or from other members, and refuses an
 // unusable record.
-func newRecordType[T any](empty T, complete func(d *decoder, r *T), members []member[T]) *recordType[T] {
+func newRecordType[T any](empty T, complete func(d *Decoder, r *T), members []member[T]) *recordType[T] {
 	t := &recordType[T]{members: members, empty: empty, complete: complete}
 	for i, m := range members {
 		for int(m.number) >= len(t.byNumber) {
@@ -57,7 +57,7 @@ func newRecordType[T any](empty T, complete func(d *decoder, r *T), members []me
 var requestType = newRecordType(ingest.Request{
 	Phase: phaseCount, Status: statusCount, Attempt: 1,
 	PromptTokens: ingest.Unknown, CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown,
-}, (*decoder).completeRequest, []member[ingest.Request]{
+}, (*Decoder).completeRequest, []member[ingest.Request]{
 	{"id", 1, func(r *ingest.Request) any { return &r.ID }},
 	{"pool", 2, func(r *ingest.Request) any { return (*label)(&r.Pool) }},
 	{"class", 3, func(r *ingest.Request) any { return (*label)(&r.Class) }},
@@ -87,7 +87,7 @@ var requestType = newRecordType(ingest.Request{
 
 var sumType = newRecordType(ingest.Sum{
 	Requests: math.NaN(), PromptTokens: math.NaN(), CachedTokens: math.NaN(), OutputTokens: math.NaN(),
-}, (*decoder).completeSum, []member[ingest.Sum]{
+}, (*Decoder).completeSum, []member[ingest.Sum]{
 	{"pool", 1, func(s *ingest.Sum) any { return (*label)(&s.Pool) }},
 	{"class", 2, func(s *ingest.Sum) any { return (*label)(&s.Class) }},
 	{"start", 3, func(s *ingest.Sum) any { return &s.Start }},
@@ -101,7 +101,7 @@ var replicaType = newRecordType(ingest.Replica{
 	State: replicaStateCount, KVCapacityTokens: ingest.Unknown, KVUsedTokens: ingest.Unknown, KVUsedRatio: math.NaN(),
 	Running: ingest.Unknown, Waiting: ingest.Unknown, PreemptionsTotal: ingest.Unknown, PrefixHitsTotal: ingest.Unknown, PrefixQueryTotal: ingest.Unknown,
 	StartupSeconds: math.NaN(),
-}, (*decoder).completeReplica, []member[ingest.Replica]{
+}, (*Decoder).completeReplica, []member[ingest.Replica]{
 	{"pool", 1, func(r *ingest.Replica) any { return (*label)(&r.Pool) }},
 	{"replica", 2, func(r *ingest.Replica) any { return (*label)(&r.Name) }},
 	{"at", 3, func(r *ingest.Replica) any { return &r.At }},
@@ -118,7 +118,7 @@ var replicaType = newRecordType(ingest.Replica{
 	{"startup_seconds", 14, func(r *ingest.Replica) any { return (*seconds)(&r.StartupSeconds) }},
 })
 
-var ackType = newRecordType(ingest.Ack{Generation: ingest.Unknown, Stage: ackStageCount, Replicas: -1}, (*decoder).completeAck, []member[ingest.Ack]{
+var ackType = newRecordType(ingest.Ack{Generation: ingest.Unknown, Stage: ackStageCount, Replicas: -1}, (*Decoder).completeAck, []member[ingest.Ack]{
 	{"pool", 1, func(a *ingest.Ack) any { return (*label)(&a.Pool) }},
 	{"event_id", 2, func(a *ingest.Ack) any { return &a.EventID }},
 	{"generation", 3, func(a *ingest.Ack) any { return (*counter)(&a.Generation) }},
@@ -127,12 +127,12 @@ var ackType = newRecordType(ingest.Ack{Generation: ingest.Unknown, Stage: ackSta
 	{"replicas", 6, func(a *ingest.Ack) any { return &a.Replicas }},
 })
 
-var watermarkType = newRecordType(ingest.Watermark{}, (*decoder).completeWatermark, []member[ingest.Watermark]{
+var watermarkType = newRecordType(ingest.Watermark{}, (*Decoder).completeWatermark, []member[ingest.Watermark]{
 	{"pool", 1, func(w *ingest.Watermark) any { return (*label)(&w.Pool) }},
 	{"at", 2, func(w *ingest.Watermark) any { return &w.At }},
 })
 
-var historyType = newRecordType(ingest.History{}, (*decoder).completeHistory, []member[ingest.History]{
+var historyType = newRecordType(ingest.History{}, (*Decoder).completeHistory, []member[ingest.History]{
 	{"pool", 0, func(h *ingest.History) any { return (*label)(&h.Pool) }},
 	{"class", 0, func(h *ingest.History) any { return (*label)(&h.Class) }},
 	{"dimension", 0, func(h *ingest.History) any { return (*label)(&h.Dimension) }},
@@ -141,7 +141,7 @@ var historyType = newRecordType(ingest.History{}, (*decoder).completeHistory, []
 })
 
 // add calls read with an empty record and appends it to list, unless it is refused.
-func add[T any](d *decoder, t *recordType[T], list *[]T, read func(r *T)) {
+func add[T any](d *Decoder, t *recordType[T], list *[]T, read func(r *T)) {
 	d.refusal = ingest.Refusal{}
 	*list = append(*list, t.empty)
 	last := len(*list) - 1
@@ -157,18 +157,16 @@ func add[T any](d *decoder, t *recordType[T], list *[]T, read func(r *T)) {
 // source is a member of a record in either encoding. Each method returns its value, or false when it is absent or the
 // record is refused.
 type source interface {
-	text(d *decoder) ([]byte, bool)
-	label(d *decoder) (string, bool)
-	number(d *decoder) (float64, bool)
-	instant(d *decoder) (time.Time, bool)
-	hash(d *decoder) (uint64, bool)
-	enum(d *decoder, known []string) (uint8, bool)
-	hashes(d *decoder, all []uint64) ([]uint64, bool)
-	amounts(d *decoder) ([]float64, bool)
+	text(d *Decoder) ([]byte, bool)
+	label(d *Decoder) (string, bool)
+	number(d *Decoder) (float64, bool)
+	instant(d *Decoder) (time.Time, bool)
+	hash(d *Decoder) (uint64, bool)
+	enum(d *Decoder, known []string) (uint8, bool)
 }
 
 // read stores the value of a member in to.
-func (d *decoder) read(s source, name string, to any) {
+func (d *Decoder) read(s source, name string, to any) {
 	switch to := to.(type) {
 	case *label:
 		if text, ok := s.label(d); ok {
@@ -208,7 +206,7 @@ func (d *decoder) read(s source, name string, to any) {
 		}
 	case *session:
 		if text, ok := s.text(d); ok {
-			*to = session(hashSession(text))
+			*to = session(ingest.HashSession(text))
 		}
 	case *sessionHash:
 		if hash, ok := s.hash(d); ok {
@@ -223,34 +221,36 @@ func (d *decoder) read(s source, name string, to any) {
 	case *ingest.AckStage:
 		readEnum(d, s, ackStageNames, to)
 	case *hashes:
-		if all, ok := s.hashes(d, *to); ok {
-			*to = all
+		if w, ok := s.(*wire); ok {
+			w.hashes(d, (*[]uint64)(to))
 		}
 	case *amounts:
-		*to, _ = s.amounts(d)
+		if v, ok := s.(*value); ok {
+			*to = v.amounts(d)
+		}
 	}
 }
 
-func (d *decoder) readNumber(s source, name string, limit float64, to *float64) {
+func (d *Decoder) readNumber(s source, name string, limit float64, to *float64) {
 	if f, ok := s.number(d); ok {
 		d.number(name, f, limit, to)
 	}
 }
 
-func (d *decoder) readCount(s source, name string, limit int64, to *int64) {
+func (d *Decoder) readCount(s source, name string, limit int64, to *int64) {
 	if f, ok := s.number(d); ok {
 		d.count(name, f, limit, to)
 	}
 }
 
-func readEnum[E ~uint8](d *decoder, s source, known []string, to *E) {
+func readEnum[E ~uint8](d *Decoder, s source, known []string, to *E) {
 	if n, ok := s.enum(d, known); ok {
 		*to = E(n)
 	}
 }
 
 // completeRequest also derives a missing phase from the status, and a missing status from the phase.
-func (d *decoder) completeRequest(r *ingest.Request) {
+func (d *Decoder) completeRequest(r *ingest.Request) {
 	d.fillPool(&r.Pool)
 	d.fillClass(&r.Class)
 	if r.Phase == phaseCount {
@@ -296,7 +296,7 @@ func statusOf(p ingest.Phase) ingest.Status {
 }
 
 // fillPool fills in a missing pool from the subject; fillClass does so for the class.
-func (d *decoder) fillPool(pool *string) {
+func (d *Decoder) fillPool(pool *string) {
 	if *pool == "" {
 		*pool = d.meta.Pool
 	}
@@ -305,7 +305,7 @@ func (d *decoder) fillPool(pool *string) {
 	}
 }
 
-func (d *decoder) fillClass(class *string) {
+func (d *Decoder) fillClass(class *string) {
 	if *class == "" {
 		*class = d.meta.Class
 	}
@@ -313,7 +313,7 @@ func (d *decoder) fillClass(class *string) {
 
 // checkRequest refuses a request with inconsistent fields. One that was not served may have an unknown prompt: a
 // producer that turns a request away need not count its tokens.
-func (d *decoder) checkRequest(r *ingest.Request) {
+func (d *Decoder) checkRequest(r *ingest.Request) {
 	switch {
 	case r.Attempt < 1:
 		d.fail(ingest.ReasonOutOfRange, "attempt is 0, the first try is 1")
@@ -334,7 +334,7 @@ func (d *decoder) checkRequest(r *ingest.Request) {
 	}
 }
 
-func (d *decoder) completeSum(s *ingest.Sum) {
+func (d *Decoder) completeSum(s *ingest.Sum) {
 	d.fillPool(&s.Pool)
 	d.fillClass(&s.Class)
 	switch {
@@ -347,7 +347,7 @@ func (d *decoder) completeSum(s *ingest.Sum) {
 	}
 }
 
-func (d *decoder) completeReplica(r *ingest.Replica) {
+func (d *Decoder) completeReplica(r *ingest.Replica) {
 	if r.Name == "" {
 		r.Name = d.meta.Replica
 	}
@@ -362,7 +362,7 @@ func (d *decoder) completeReplica(r *ingest.Replica) {
 	}
 }
 
-func (d *decoder) completeAck(a *ingest.Ack) {
+func (d *Decoder) completeAck(a *ingest.Ack) {
 	d.fillPool(&a.Pool)
 	switch {
 	case a.EventID == "":
@@ -375,7 +375,7 @@ func (d *decoder) completeAck(a *ingest.Ack) {
 }
 
 // completeWatermark sets the watermark of the batch; a message has one.
-func (d *decoder) completeWatermark(w *ingest.Watermark) {
+func (d *Decoder) completeWatermark(w *ingest.Watermark) {
 	if w.Pool == "" {
 		w.Pool = d.meta.Pool
 	}
@@ -391,7 +391,7 @@ func (d *decoder) completeWatermark(w *ingest.Watermark) {
 	}
 }
 
-func (d *decoder) completeHistory(h *ingest.History) {
+func (d *Decoder) completeHistory(h *ingest.History) {
 	d.fillPool(&h.Pool)
 	d.fillClass(&h.Class)
 	switch {

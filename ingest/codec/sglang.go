@@ -40,8 +40,8 @@ var sglangPaths = paths{
 
 // decodeSGLang reads SGLang's request metrics. Some times of older versions count from the start of the machine and are
 // treated as unknown. Its health checks are ignored.
-func decodeSGLang(d *decoder, data []byte) {
-	d.foreign(data, func(d *decoder, r *record) {
+func decodeSGLang(d *Decoder, data []byte) {
+	d.foreign(data, func(d *Decoder, r *record) {
 		if bytes.Contains(r.text(fieldID), []byte("HEALTH_CHECK")) {
 			d.skip()
 			return

@@ -10,7 +10,7 @@ import (
 // split calls each with every record of a message in a foreign JSON format: one object, an array of them, or one of
 // either a line. A broken line is refused alone, and so is what follows a broken element of an array. Records beyond
 // Limits.BatchRecords are refused together. O(len(data)).
-func (d *decoder) split(data []byte, each func(record []byte)) {
+func (d *Decoder) split(data []byte, each func(record []byte)) {
 	if data = bytes.TrimSpace(data); len(data) == 0 {
 		d.refuse(ingest.ReasonTruncated, "the message is empty")
 		return
@@ -33,9 +33,7 @@ func (d *decoder) split(data []byte, each func(record []byte)) {
 	} else {
 		d.elements(data, record)
 	}
-	if over := records - d.limits.BatchRecords; over > 0 {
-		d.refuse(ingest.ReasonBatchTooLong, "%d records beyond the limit of %d", over, d.limits.BatchRecords)
-	}
+	d.refuseBeyond(records)
 }
 
 // nonFinite finds NaN, Infinity and -Infinity, which Python's json writes but which are not JSON. One in a string changes
@@ -43,7 +41,7 @@ func (d *decoder) split(data []byte, each func(record []byte)) {
 var nonFinite = regexp.MustCompile(`([:\[,]\s*)(?:NaN|-?Infinity)\b`)
 
 // elements calls record with each element of an array, and with any other value as it is.
-func (d *decoder) elements(data []byte, record func(data []byte)) {
+func (d *Decoder) elements(data []byte, record func(data []byte)) {
 	if data[0] != '[' || nestsDeeper(data, d.limits.Depth+1) {
 		record(data)
 		return

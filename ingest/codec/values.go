@@ -8,8 +8,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/forewarm/forewarm/ingest"
 )
 
@@ -25,14 +23,14 @@ const (
 )
 
 // fail marks the current record as unusable; the first fault counts.
-func (d *decoder) fail(reason ingest.Reason, detail string, args ...any) {
+func (d *Decoder) fail(reason ingest.Reason, detail string, args ...any) {
 	if d.refusal.Reason == "" {
 		d.refusal = ingest.Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...)}
 	}
 }
 
 // number stores a number in [0, limit]; NaN is unknown.
-func (d *decoder) number(name string, f, limit float64, to *float64) {
+func (d *Decoder) number(name string, f, limit float64, to *float64) {
 	switch {
 	case f < 0:
 		d.fail(ingest.ReasonNegativeCount, "%s is %g, a count cannot be negative", name, f)
@@ -44,7 +42,7 @@ func (d *decoder) number(name string, f, limit float64, to *float64) {
 }
 
 // count stores a whole number in [0, limit]. 12.0 and 1e3 are whole numbers too.
-func (d *decoder) count(name string, f float64, limit int64, to *int64) {
+func (d *Decoder) count(name string, f float64, limit int64, to *int64) {
 	whole := float64(*to)
 	if d.number(name, f, float64(limit), &whole); whole != math.Trunc(whole) {
 		d.fail(ingest.ReasonWrongType, "%s is %g, want a whole number", name, f)
@@ -54,7 +52,7 @@ func (d *decoder) count(name string, f float64, limit int64, to *int64) {
 }
 
 // ratio stores a number in [0, 1]; NaN is unknown.
-func (d *decoder) ratio(name string, f float64, to *float64) {
+func (d *Decoder) ratio(name string, f float64, to *float64) {
 	if f < 0 || f > 1 {
 		d.fail(ingest.ReasonOutOfRange, "%s is %g, want 0 to 1", name, f)
 		return
@@ -63,7 +61,7 @@ func (d *decoder) ratio(name string, f float64, to *float64) {
 }
 
 // checkTime refuses the record if t is out of bounds; unit is the assumed unit of numbers.
-func (d *decoder) checkTime(name string, t time.Time, unit string) bool {
+func (d *Decoder) checkTime(name string, t time.Time, unit string) bool {
 	if t.Before(earliest) || !t.Before(latest) {
 		d.fail(ingest.ReasonBadTime, "%s is %s, outside the years 2000 to 2199 (%s)", name, t.Format(time.RFC3339), unit)
 		return false
@@ -100,7 +98,7 @@ func smallInt(raw []byte) (n int64, ok bool) {
 func isDigit(c byte) bool { return c-'0' <= 9 }
 
 // label returns a name that recurs, as one string in memory; "" if it is invalid.
-func (d *decoder) label(name string, text []byte) string {
+func (d *Decoder) label(name string, text []byte) string {
 	if known, ok := d.names[string(text)]; ok && len(known) <= d.limits.LabelBytes {
 		return known
 	}
@@ -111,7 +109,7 @@ func (d *decoder) label(name string, text []byte) string {
 }
 
 // checkLabel refuses the record if text cannot be a label or an id.
-func (d *decoder) checkLabel(name string, text []byte) bool {
+func (d *Decoder) checkLabel(name string, text []byte) bool {
 	reason := labelFault(text, d.limits.LabelBytes)
 	switch reason {
 	case ingest.ReasonLabelTooLong:
@@ -142,13 +140,6 @@ func labelFault(text []byte, limit int) ingest.Reason {
 		return ingest.ReasonBadLabel
 	}
 	return ""
-}
-
-func hashSession(session []byte) uint64 {
-	if len(session) == 0 {
-		return 0
-	}
-	return xxhash.Sum64(session)
 }
 
 // maxNames bounds the names that a Decoder remembers.

@@ -1,8 +1,6 @@
 package jetstream
 
 import (
-	"context"
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,11 +21,6 @@ func TestDeadLetter(t *testing.T) {
 		{Reason: ingest.ReasonDuplicate, Detail: "seen"},
 		{Reason: ingest.ReasonLate, Detail: "an hour late"},
 	})
-	ctx, cancel := context.WithCancel(testContext(t))
-	cancel() // what waits already is sent all the same
-	if err := d.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
 	for _, want := range []nats.Msg{
 		{Header: nats.Header{HeaderReason: {"not_json"}, HeaderDetail: {"at byte 0  of 5"}, HeaderSequence: {"7"}}},
 		{Header: nats.Header{HeaderReason: {"late"}, HeaderDetail: {"an hour late"}, HeaderSequence: {"7"}}},
@@ -45,12 +38,16 @@ func TestDeadLetter(t *testing.T) {
 	}
 }
 
-func TestDeadLetterNeverBlocks(t *testing.T) {
-	d := NewDeadLetter(nil, "forewarm") // nobody runs it
-	for i := range deadLetterQueue + 5 {
-		d.Send(uint64(i), []ingest.Refusal{{Reason: ingest.ReasonLate, Detail: fmt.Sprint(i)}})
-	}
+func TestDeadLettersAreBounded(t *testing.T) {
+	_, js := testServer(t)
+	d := NewDeadLetter(js.Conn(), "forewarm")
+	d.Send(1, make([]ingest.Refusal, maxLetters+5))
 	if d.Dropped() != 5 {
 		t.Errorf("dropped %d, want 5", d.Dropped())
+	}
+	js.Conn().Close()
+	d.Send(2, make([]ingest.Refusal, 1))
+	if d.Dropped() != 6 {
+		t.Errorf("without a connection: dropped %d, want 6", d.Dropped())
 	}
 }

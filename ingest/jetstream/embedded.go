@@ -54,7 +54,7 @@ type Embedded struct {
 // everything else needs the password in [CredentialFile]. Errors name the key.
 func StartEmbedded(ctx context.Context, c Config, log *zap.Logger) (*Embedded, error) {
 	e := &Embedded{cfg: c, log: log}
-	if err := checkWritable(c.Embedded.StoreDir); err != nil {
+	if err := os.MkdirAll(c.Embedded.StoreDir, 0o750); err != nil {
 		return nil, fmt.Errorf("nats.embedded.store_dir is %q: %w; name a directory that the daemon may write to", c.Embedded.StoreDir, err)
 	}
 	if err := e.credential(); err != nil {
@@ -199,20 +199,6 @@ func (c *Config) permissions() *server.Permissions {
 		Publish:   &server.SubjectPermission{Allow: publish},
 		Subscribe: &server.SubjectPermission{Allow: []string{c.Prefix + ".>", "_INBOX.>"}},
 	}
-}
-
-func checkWritable(dir string) error {
-	if dir == "" {
-		return errors.New("no directory")
-	}
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return err
-	}
-	probe, err := os.CreateTemp(dir, ".probe-*")
-	if err != nil {
-		return err
-	}
-	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
 // InProcessConn connects to the server that is there now.

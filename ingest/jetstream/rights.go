@@ -37,29 +37,30 @@ func (c *Config) DaemonRights() Rights {
 		subscribe = append(subscribe, c.Inner()+".telemetry."+topicProbe+".*")
 	}
 	intake := intakeName(*c)
-	for _, stream := range []string{c.Telemetry(), intake, SignalsStream, ForecastsStream, c.Decisions(), objects, values} {
-		if stream == intake {
-			publish = append(publish, apiPrefix+"STREAM.INFO."+stream)
-			if len(c.intake(nil)) == 0 {
-				continue
-			}
-			publish = append(publish, apiPrefix+"STREAM.DELETE."+stream)
-		} else {
-			publish = append(publish, apiPrefix+"STREAM.INFO."+stream)
-		}
-		publish = append(publish, apiPrefix+"STREAM.CREATE."+stream, apiPrefix+"STREAM.UPDATE."+stream)
-	}
+	publish = append(publish, apiPrefix+"STREAM.INFO."+intake)
+	streams := []string{c.Telemetry(), SignalsStream, ForecastsStream, c.Decisions(), objects, values}
 	readers := []string{c.Telemetry(), c.Decisions(), objects}
 	if len(c.intake(nil)) > 0 {
-		readers = append(readers, intake)
-		publish = append(publish, "$JS.ACK."+intake+".>")
+		streams, readers = append(streams, intake), append(readers, intake)
+		publish = append(publish, apiPrefix+"STREAM.DELETE."+intake, "$JS.ACK."+intake+".>")
+	}
+	for _, stream := range streams {
+		publish = append(publish, apiPrefix+"STREAM.INFO."+stream, apiPrefix+"STREAM.CREATE."+stream, apiPrefix+"STREAM.UPDATE."+stream)
 	}
 	for _, stream := range readers {
-		publish = append(publish, apiPrefix+"CONSUMER.CREATE."+stream+".>", apiPrefix+"CONSUMER.INFO."+stream+".*", apiPrefix+"CONSUMER.DELETE."+stream+".*", apiPrefix+"CONSUMER.MSG.NEXT."+stream+".*")
+		publish = append(publish, readRights(stream)...)
 	}
 	publish = append(publish, "$JS.ACK."+c.Decisions()+".>", apiPrefix+"STREAM.MSG.GET."+c.Decisions(), apiPrefix+"STREAM.PURGE."+objects,
 		apiPrefix+"DIRECT.GET."+objects+".>", apiPrefix+"DIRECT.GET."+values+".>")
 	return Rights{publish, subscribe}
+}
+
+// readRights are those to publish for a consumer on a stream.
+func readRights(stream string) []string {
+	return []string{
+		apiPrefix + "CONSUMER.CREATE." + stream + ".>", apiPrefix + "CONSUMER.INFO." + stream + ".*",
+		apiPrefix + "CONSUMER.DELETE." + stream + ".*", apiPrefix + "CONSUMER.MSG.NEXT." + stream + ".*",
+	}
 }
 
 // ProducerRights are those of who sends telemetry and answers pre-scale events.
@@ -80,9 +81,8 @@ func (c *Config) DiscoveryRights() Rights {
 func (c *Config) ConsumerRights() Rights {
 	r := Rights{[]string{c.Prefix + ".prescale.ack.*", apiPrefix + "STREAM.NAMES"}, []string{inboxes, c.Prefix + ".prescale.*", c.Prefix + ".alert.*", c.Prefix + ".forecast.>"}}
 	for _, stream := range []string{SignalsStream, ForecastsStream} {
-		r.Publish = append(r.Publish, apiPrefix+"STREAM.INFO."+stream, apiPrefix+"STREAM.MSG.GET."+stream, apiPrefix+"DIRECT.GET."+stream+".>",
-			apiPrefix+"CONSUMER.CREATE."+stream+".>", apiPrefix+"CONSUMER.INFO."+stream+".*", apiPrefix+"CONSUMER.DELETE."+stream+".*", apiPrefix+"CONSUMER.MSG.NEXT."+stream+".*",
-			"$JS.ACK."+stream+".>")
+		r.Publish = append(append(r.Publish, readRights(stream)...),
+			apiPrefix+"STREAM.INFO."+stream, apiPrefix+"STREAM.MSG.GET."+stream, apiPrefix+"DIRECT.GET."+stream+".>", "$JS.ACK."+stream+".>")
 	}
 	return r
 }

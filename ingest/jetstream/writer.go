@@ -34,7 +34,7 @@ func (i *StreamWriter) Store(ctx context.Context, b *ingest.Batch) error {
 	if !i.split {
 		return i.store(ctx, ingest.RequestSubject(i.prefix, "", ""), b)
 	}
-	for pool, part := range byPool(b) {
+	for pool, part := range parts(b, func(pool string, _ int) string { return pool }) {
 		if err := i.store(ctx, ingest.RequestSubject(i.prefix, pool, ""), part); err != nil {
 			return err
 		}
@@ -42,35 +42,36 @@ func (i *StreamWriter) Store(ctx context.Context, b *ingest.Batch) error {
 	return nil
 }
 
-// byPool parts b, refusals excepted, in one batch a pool.
-func byPool(b *ingest.Batch) map[string]*ingest.Batch {
-	parts := map[string]*ingest.Batch{}
-	of := func(pool string) *ingest.Batch {
-		if parts[pool] == nil {
-			parts[pool] = &ingest.Batch{Source: b.Source}
+// parts sorts the records of b, without refusals, into batches by key. The key is of a record's pool and place in b.
+func parts[K comparable](b *ingest.Batch, key func(pool string, place int) K) map[K]*ingest.Batch {
+	all, place := map[K]*ingest.Batch{}, 0
+	part := func(pool string) *ingest.Batch {
+		k := key(pool, place)
+		if place++; all[k] == nil {
+			all[k] = &ingest.Batch{Source: b.Source}
 		}
-		return parts[pool]
+		return all[k]
 	}
 	for i := range b.Requests {
-		p := of(b.Requests[i].Pool)
+		p := part(b.Requests[i].Pool)
 		p.Requests = append(p.Requests, b.Requests[i])
 	}
 	for i := range b.Sums {
-		p := of(b.Sums[i].Pool)
+		p := part(b.Sums[i].Pool)
 		p.Sums = append(p.Sums, b.Sums[i])
 	}
 	for i := range b.Replicas {
-		p := of(b.Replicas[i].Pool)
+		p := part(b.Replicas[i].Pool)
 		p.Replicas = append(p.Replicas, b.Replicas[i])
 	}
 	for i := range b.Acks {
-		p := of(b.Acks[i].Pool)
+		p := part(b.Acks[i].Pool)
 		p.Acks = append(p.Acks, b.Acks[i])
 	}
 	if b.Watermark != nil {
-		of(b.Watermark.Pool).Watermark = b.Watermark
+		part(b.Watermark.Pool).Watermark = b.Watermark
 	}
-	return parts
+	return all
 }
 
 func (i *StreamWriter) store(ctx context.Context, subject string, b *ingest.Batch) error {
@@ -79,7 +80,9 @@ func (i *StreamWriter) store(ctx context.Context, subject string, b *ingest.Batc
 	}
 	data := codec.AppendProtobuf(nil, b)
 	if len(data) > writerBytes {
-		if first, rest, ok := halve(b); ok {
+		middle := (b.Records() - len(b.Refused) + 1) / 2
+		halves := parts(b, func(_ string, place int) bool { return place < middle })
+		if first, rest := halves[true], halves[false]; first != nil && rest != nil {
 			if err := i.store(ctx, subject, first); err != nil {
 				return err
 			}
@@ -95,21 +98,4 @@ func (i *StreamWriter) store(ctx context.Context, subject string, b *ingest.Batc
 		return fmt.Errorf("publish to %s: %w", m.Subject, err)
 	}
 	return nil
-}
-
-// halve parts b in two that make up b in order; ok is false when it has one record.
-func halve(b *ingest.Batch) (first, rest *ingest.Batch, ok bool) {
-	first, rest = &ingest.Batch{Source: b.Source}, &ingest.Batch{Source: b.Source, Watermark: b.Watermark}
-	left := (b.Records() - len(b.Refused) + 1) / 2
-	first.Requests, rest.Requests, left = cut(b.Requests, left)
-	first.Sums, rest.Sums, left = cut(b.Sums, left)
-	first.Replicas, rest.Replicas, left = cut(b.Replicas, left)
-	first.Acks, rest.Acks, _ = cut(b.Acks, left)
-	return first, rest, rest.Records() > 0
-}
-
-// cut splits list after at most n elements; left is how many more the first part could take.
-func cut[T any](list []T, n int) (first, rest []T, left int) {
-	k := min(n, len(list))
-	return list[:k], list[k:], n - k
 }

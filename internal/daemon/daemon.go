@@ -367,7 +367,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		}
 		return nil
 	}
-	runs := []func(context.Context) error{d.deadLetter.Run, deliver, d.decisions.Run, d.watchSelf, d.exchangePeers}
+	runs := []func(context.Context) error{deliver, d.decisions.Run, d.watchSelf, d.exchangePeers}
 	if d.writer != nil {
 		runs = append(runs, d.writer.Run)
 	}
