@@ -3,7 +3,6 @@ package report
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"sort"
 	"strings"
 	"time"
@@ -13,20 +12,15 @@ import (
 
 // Schedule is the times of reports: a cron expression in one time zone. It is safe for concurrent use.
 //
-// robfig/cron skips times that do not exist when the clock is set forward, and repeats times when it is set back. Here
-// each time comes once a day, as with the cron of Debian: a skipped time comes right after the change, a repeated one
-// the first time. An hourly schedule is left as it is.
+// robfig/cron skips local times that do not exist when clocks are set forward, and repeats times when they are set back.
+// Here each local time comes once: [time.Date] moves one that does not exist by the shift, and takes one of two.
 type Schedule struct {
-	spec   *cron.SpecSchedule // in UTC, for local times without changes of the clock
-	zone   *time.Location
-	hourly bool
+	spec *cron.SpecSchedule // of local times as if they were UTC
+	zone *time.Location
 }
 
 // Period is the interval between two times of a schedule, [From, To).
 type Period struct{ From, To time.Time }
-
-// allHours are the bits of a schedule for every hour.
-const allHours = 1<<24 - 1
 
 // maxInterval between times of a schedule: one day less than the longest report, because a day may have 25 hours.
 const maxInterval = (MaxDays - 1) * 24 * time.Hour
@@ -46,7 +40,6 @@ func NewSchedule(expression string, zone *time.Location) (*Schedule, error) {
 		return nil, errors.New("must name times of day, such as \"0 */6 * * *\", so that periods do not depend on restarts")
 	}
 	spec.Location = time.UTC
-	s := &Schedule{spec: spec, zone: zone, hourly: bits.OnesCount64(spec.Hour&allHours) == 24}
 	// Checks four years for intervals that are too long.
 	for day := range 4 * 366 {
 		t := time.Date(2023, 1, 1+day, 0, 0, 0, 0, time.UTC)
@@ -54,44 +47,24 @@ func NewSchedule(expression string, zone *time.Location) (*Schedule, error) {
 			return nil, fmt.Errorf("must have times that are at most %d days apart", MaxDays-1)
 		}
 	}
-	return s, nil
+	return &Schedule{spec, zone}, nil
 }
 
-// Next is the first time after t. O(1) per calendar day skipped.
+// maxShift of clocks that are set forward or back.
+const maxShift = 3 * time.Hour
+
+// Next is the first time after t.
 func (s *Schedule) Next(t time.Time) time.Time {
 	t = t.In(s.zone)
 	_, offset := t.Zone()
-	from := naiveAt(t, offset) // the next local time is after this one
-	if begin, _ := t.ZoneBounds(); !s.hourly && !begin.IsZero() {
-		_, before := begin.Add(-time.Second).Zone()
-		if was := naiveAt(begin, before).Add(-time.Second); from.Before(was) { // set back: these local times have been
-			from = was
-		}
-	}
+	local := t.UTC().Add(time.Duration(offset)*time.Second - maxShift)
 	for {
-		_, offset := t.Zone()
-		_, jump := t.ZoneBounds()
-		next := s.spec.Next(from)
-		at := instant(next, offset)
-		if jump.IsZero() || at.Before(jump) {
-			return at.In(s.zone)
+		local = s.spec.Next(local)
+		year, month, day := local.Date()
+		hour, minute, second := local.Clock()
+		if at := time.Date(year, month, day, hour, minute, second, 0, s.zone); at.After(t) {
+			return at
 		}
-		// The clock changes first.
-		_, after := jump.Zone()
-		before := naiveAt(jump, offset)
-		begin := naiveAt(jump, after)
-		switch {
-		case s.hourly:
-			from = begin.Add(-time.Second)
-		case begin.After(before): // forward: a skipped time comes now
-			if next.Before(begin) {
-				return jump.In(s.zone)
-			}
-			from = begin.Add(-time.Second)
-		default: // back: these local times have been
-			from = before.Add(-time.Second)
-		}
-		t = jump.In(s.zone)
 	}
 }
 
@@ -119,14 +92,4 @@ func (s *Schedule) Due(reported, now time.Time) (p Period, missed int, due bool)
 		missed++
 	}
 	return p, missed, true
-}
-
-// naiveAt is local time at an offset, in seconds ahead of UTC, as if it were UTC.
-func naiveAt(t time.Time, offset int) time.Time {
-	return t.UTC().Add(time.Duration(offset) * time.Second)
-}
-
-// instant is the inverse of naiveAt.
-func instant(naive time.Time, offset int) time.Time {
-	return naive.Add(-time.Duration(offset) * time.Second)
 }
