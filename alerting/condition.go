@@ -91,7 +91,7 @@ func contradictedRates(d *Decision, cfg Config) (out []Condition) {
 // replica can be ready, or while a bound of the pool blocks the replicas that this needs; that the reserve for failures
 // is used; and that the forecast is poor.
 func saturationConditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) (out []Condition) {
-	who, help := causeSentence(d.Drivers), loadAdvice(d, pf)
+	who, help := d.Cause(), loadAdvice(d, pf)
 	type evidence = []*ResourceEvidence
 	add := func(name AlertName, severity Severity, likely evidence, l alertWindow, end, action string, more ...string) *Condition {
 		c := condition(d, name, likely[0].Dimension, severity, cfg, alertText{
@@ -348,7 +348,8 @@ func (c Condition) load(d *Decision, likely []*ResourceEvidence, l alertWindow) 
 	}
 	c.Annotations["resources"] = strings.Join(names, ", ")
 	if len(d.Drivers) > 0 {
-		c.Class, c.Annotations["driver"] = mainDriver(d.Drivers).Class, driverText(d.Drivers)
+		first := mainDriver(d.Drivers)
+		c.Class, c.Annotations["driver"] = first.Class, driverText(first)
 	}
 	return c
 }

@@ -1,12 +1,14 @@
 package alerting
 
 import (
+	_ "embed" // the template
+	"errors"
 	"fmt"
 	"io"
 	"math"
-	"slices"
-	"strings"
+	"reflect"
 	"text/tabwriter"
+	"text/template"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -104,7 +106,7 @@ func steps(d *Decision) []Step {
 	takes := d.Floor
 	for i := range d.Resources {
 		r := &d.Resources[i]
-		out = append(out, Step{r.NeedReplicas, fmt.Sprintf("for %s: at most %s expected (%s certain), a replica carries %s", ResourceName(r.Dimension)+units[r.Dimension], value.Short(r.NeedQuantile), percent(d.Quantile), value.Short(r.PerReplica))})
+		out = append(out, Step{r.NeedReplicas, fmt.Sprintf("for %s: at most %s expected (%s certain), a replica carries %s", resourceWithUnit(r.Dimension), value.Short(r.NeedQuantile), percent(d.Quantile), value.Short(r.PerReplica))})
 		takes = max(takes, r.NeedReplicas+d.Reserves.Total())
 	}
 	for _, x := range d.Reserves.Each() {
@@ -171,182 +173,35 @@ func busier(a, b *Peak) *Peak {
 	return a
 }
 
-// WriteText writes x for a person.
-func (x *Explanation) WriteText(w io.Writer) error {
-	d := &x.Decision
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s, decided at %s, %s mode, valid until %s\n\n  %s\n", x.ID, d.Tick.UTC().Format("2006-01-02 15:04 UTC"), d.Mode, clock(d.Expires), d.Reason)
-	writeSteps(&b, d, x.Steps)
-	if v := d.Prefilling(); v != nil {
-		writeSteps(&b, v, x.Prefill)
-	}
-	if len(d.Resources) > 0 {
-		b.WriteString("\nDemand and capacity (* is the resource that decides)\n")
-		writeResources(&b, d)
-	}
-	d.writePath(&b)
-	x.After.write(&b, d)
-	b.WriteString("\nWhat it rests on\n")
-	writeFacts(&b, d)
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func writeSteps(w io.Writer, d *Decision, steps []Step) {
-	fmt.Fprintf(w, "\nWhy %s\n", d.replicasText(d.Desired))
-	for _, s := range steps {
-		fmt.Fprintf(w, "  %5d  %s\n", s.Replicas, s.What)
-	}
-}
-
-// history and madeFrom are the data and the model of a forecast in words.
 var (
-	history  = map[forecaster.Confidence]string{forecaster.Cold: "less than an hour of traffic", forecaster.Warm: "less than two days of traffic", forecaster.Seasonal: "two days of traffic or more"}
-	madeFrom = map[string]string{modelNetwork: "by the neural network, ", modelLast: "mostly that demand stays as it is, which was the better forecast lately, "}
+	//go:embed templates/explain.txt
+	explainText string
+
+	explainTemplate = template.Must(template.New("explain").Funcs(template.FuncMap{
+		"clock": clock, "percent": percent, "span": span, "driver": driverText, "ahead": minutesAhead, "resource": resourceWithUnit, "name": ResourceName,
+		"replicas": (*Decision).replicasText, "sides": (*Decision).byRole, "binding": (*Decision).binding, "threshold": (*Decision).threshold,
+		"warned":   func(lead time.Duration) string { return span(forecaster.WarningWindow(lead)) },
+		"minutes":  func(seconds float64) string { return fmt.Sprintf("%.1f min", seconds/60) },
+		"short":    func(v any) string { return value.Short(reflect.ValueOf(v).Float()) },
+		"capacity": func(r *ResourceEvidence, ready int) string { return value.Short(r.PerReplica * float64(ready)) },
+	}).Parse(explainText))
 )
 
-// writeFacts are the inputs, one a line.
-func writeFacts(w io.Writer, d *Decision) {
+// WriteText writes x for a person.
+func (x *Explanation) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fact := func(name, format string, a ...any) {
-		fmt.Fprintf(t, "  %s\t"+format+"\n", append([]any{name}, a...)...)
-	}
-	source := "reported"
-	switch {
-	case d.SupplyAssumed:
-		source = "assumed: none reports"
-	case d.Unreported > 0:
-		source = fmt.Sprintf("reported, but for %d that no report shows yet", d.Unreported)
-	}
-	fact("replicas", "%d ready, %d starting (%s)", d.Ready, d.Pending, source)
-	if v := d.Prefilling(); v != nil {
-		fact("prefill replicas", "%d ready, %d starting (as asked for before: they do not report)", v.Ready, v.Pending)
-	}
-	fact("forecast", "%sfrom %s", madeFrom[d.Model], history[d.Confidence])
-	fact("a start takes", "up to %s", span(d.Lead))
-	if b := d.Basis; b != nil {
-		writeBasis(fact, b, slices.Concat(d.Prompts, d.Resources))
-	}
-	if d.WarnFrom > 0 {
-		fact("warnings", "%s", d.threshold())
-	}
-	fact("certainty", "%s that the replicas are enough (%s)", percent(d.Quantile), d.QuantileFrom)
-	if d.KeepQuantile > d.Quantile {
-		fact("", "%s before a replica is given up, because a start is needed to get it back", percent(d.KeepQuantile))
-	}
-	for i := range d.Drivers {
-		fact("cause", "%s", driverText(d.Drivers[i:i+1]))
-	}
-	if v := d.Prefilling(); v != nil {
-		for i := range v.Drivers {
-			fact("cause (prefill)", "%s", driverText(v.Drivers[i:i+1]))
-		}
-	}
-	for i := range d.Events {
-		fact("event", "%s: %.1f times the demand (%.1f to %.1f)", d.Events[i].Name, d.Events[i].Learned, d.Events[i].Low, d.Events[i].High)
-	}
-	for _, warning := range d.Warnings {
-		fact("warning", "%s", warning)
-	}
-	_ = t.Flush() // of a builder
+	return errors.Join(explainTemplate.Execute(t, x), t.Flush())
 }
 
-// writeBasis writes the start-up time and the capacity that the decision used, and the stated ones.
-func writeBasis(fact func(name, format string, a ...any), b *Basis, resources []ResourceEvidence) {
-	if w := &b.Warmup; w.P50 > 0 {
-		fact("", "half of them within %s, 90 %% within %s, by %d starts that were seen and the stated %s and %s", seconds(w.P50), seconds(w.P90), w.Seen, seconds(w.StatedP50), seconds(w.StatedP90))
+// resourceWithUnit is a resource in words with the unit of its quantities.
+func resourceWithUnit(dimension string) string {
+	switch dimension {
+	case features.DimKV:
+		return ResourceName(dimension) + " (tokens)"
+	case features.DimPrefill, features.DimDecode:
+		return ResourceName(dimension) + " (tokens/s)"
 	}
-	for _, note := range b.Notes {
-		fact("note", "%s", note)
-	}
-	for i := range b.Rates {
-		r := &b.Rates[i]
-		stated, learned := "not stated", "not learned yet"
-		if r.Stated > 0 {
-			stated = "stated " + value.Short(r.Stated)
-		}
-		if r.Learned > 0 {
-			learned = "seen " + value.Short(r.Learned)
-			if r.High > r.Low {
-				learned += fmt.Sprintf(" (%s to %s)", value.Short(r.Low), value.Short(r.High))
-			}
-		}
-		if i := slices.IndexFunc(resources, func(x ResourceEvidence) bool { return x.Dimension == r.Dimension }); i >= 0 && r.Used > 0 && resources[i].PerReplica != r.Used {
-			learned += "; planned with " + value.Short(resources[i].PerReplica)
-		}
-		fact("a replica carries", "%s: %s, %s", ResourceName(r.Dimension)+units[r.Dimension], stated, learned)
-	}
-}
-
-// units are the units of resources, if shown.
-var units = map[string]string{features.DimKV: " (tokens)", features.DimPrefill: " (tokens/s)", features.DimDecode: " (tokens/s)"}
-
-func seconds(s float64) string { return fmt.Sprintf("%.1f min", s/60) }
-
-// writePath writes a table of the forecast of the binding resource and of its capacity.
-func (d *Decision) writePath(w io.Writer) {
-	r := d.binding()
-	if r == nil || len(d.Path) == 0 {
-		return
-	}
-	fmt.Fprintf(w, "\nForecast of %s\n", ResourceName(d.Binding)+units[d.Binding])
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	rows := [5]string{"  minutes ahead\t", "  demand, middle forecast\t", fmt.Sprintf("  at most (%s certain)\t", percent(d.Quantile)), "  replicas ready\t", "  their capacity\t"}
-	for _, p := range append([]PathPoint{{Median: float32(r.Demand), Quantile: float32(r.Demand), Ready: d.Ready}}, d.Path...) {
-		if p.Minute > 20 && p.Minute%15 != 0 {
-			continue
-		}
-		for i, cell := range [5]string{fmt.Sprint(p.Minute), value.Short(float64(p.Median)), value.Short(float64(p.Quantile)), fmt.Sprint(p.Ready), value.Short(r.PerReplica * float64(p.Ready))} {
-			rows[i] += cell + "\t"
-		}
-	}
-	for _, row := range rows {
-		fmt.Fprintln(t, row)
-	}
-	_ = t.Flush() // of a builder
-}
-
-// writeResources writes a table of the evidence. The binding resource of each role has a star.
-func writeResources(w io.Writer, d *Decision) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "  \tdemand now\tat most\ta replica carries\treplicas needed\tchance to run out in %s\tearliest (10 %%)\tmiddle (50 %%)\tlatest (90 %%)\t\n", span(forecaster.WarningWindow(d.Lead)))
-	for _, side := range d.byRole() {
-		for i := range side.Resources {
-			r := &side.Resources[i]
-			mark := ""
-			if r.Dimension == side.Binding {
-				mark = " *"
-			}
-			fmt.Fprintf(t, "  %s%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", ResourceName(r.Dimension)+units[r.Dimension], mark, value.Short(r.Demand), value.Short(r.NeedQuantile), value.Short(r.PerReplica), r.NeedReplicas,
-				percent(r.Ahead), minutesAhead(r.ETA.P10), minutesAhead(r.ETA.P50), minutesAhead(r.ETA.P90))
-			if x := r.Retries; x != nil {
-				fmt.Fprintf(t, "  without retries\t%s\t%s\t\t%d\t\t\t\t\t\n", value.Short(x.Demand), value.Short(r.NeedQuantile/x.Factor), x.NeedReplicas)
-			}
-			if a := r.AfterFailure; a != nil {
-				fmt.Fprintf(t, "  after a failure\t\t\t\t\t%s\t%s\t%s\t%s\t\n", percent(a.Ahead), minutesAhead(a.ETA.P10), minutesAhead(a.ETA.P50), minutesAhead(a.ETA.P90))
-			}
-		}
-	}
-	_ = t.Flush() // of a builder
-}
-
-func (a *Aftermath) write(w io.Writer, d *Decision) {
-	if a == nil {
-		return
-	}
-	fmt.Fprintf(w, "\nWhat came of it, until %s\n", clock(a.Until))
-	for _, s := range a.Changes {
-		fmt.Fprintf(w, "  %s  %d ready, %d starting, %d asked for\n", clock(s.Tick), s.Ready, s.Pending, s.Desired)
-	}
-	if len(a.Changes) == 0 {
-		fmt.Fprintf(w, "  The replicas stayed as they were.\n")
-	}
-	if p := a.Peak; p != nil {
-		fmt.Fprintf(w, "  Demand was at most %s of the capacity for %s, at %s with %s.\n", percent(p.Use), ResourceName(p.Resource), clock(p.Tick), d.replicasText(p.Replicas))
-	}
-	if p := a.Without; p != nil {
-		fmt.Fprintf(w, "  With the %s at the decision, it would have been %s, at %s.\n", d.replicasText(p.Replicas), percent(p.Use), clock(p.Tick))
-	}
+	return ResourceName(dimension)
 }
 
 // minutesAhead is a time ahead in a table.

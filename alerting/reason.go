@@ -21,7 +21,7 @@ func (p *plan) reason(d *Decision, cfg Config) string {
 		s = append(s, capitalise(text)+".", d.notForRetries())
 	}
 	if d.Action == ScaleOut {
-		s = append(s, causeSentence(d.Drivers))
+		s = append(s, d.Cause())
 	}
 	for _, e := range d.Events {
 		if d.Action == ScaleOut && e.Ahead > e.Now && e.Learned > 1 {

@@ -154,12 +154,12 @@ func (d *Decision) furtherSentences(likely []*ResourceEvidence) (out []string) {
 // minorShare is the share of demand below which a class is not named as the cause.
 const minorShare = .1
 
-// causeSentence is a sentence about the class that drives demand, and its changes; "" if no driver is known.
-func causeSentence(drivers []forecaster.Driver) string {
-	if len(drivers) == 0 {
+// Cause is a sentence about the class that drives demand, and its changes; "" if no driver is known.
+func (d *Decision) Cause() string {
+	if len(d.Drivers) == 0 {
 		return ""
 	}
-	first := mainDriver(drivers)
+	first := mainDriver(d.Drivers)
 	changed := changes(first)
 	if first.Share > 0 && first.Share < minorShare {
 		return "No single class causes it."
@@ -295,10 +295,9 @@ func largestDriver(drivers []forecaster.Driver) *forecaster.Driver {
 	return best
 }
 
-// driverText is the main driver in words: class agent, tenant acme (62 % of it, 90 % of its rise), feature search (40 %
-// of it): prompts 2.1 times as long.
-func driverText(drivers []forecaster.Driver) string {
-	first := mainDriver(drivers)
+// driverText is a driver in words: class agent, tenant acme (62 % of it, 90 % of its rise), feature search (40 % of it):
+// prompts 2.1 times as long.
+func driverText(first *forecaster.Driver) string {
 	text := "class " + first.Class
 	if first.Tenant != "" {
 		text += ", tenant " + first.Tenant + shareText(first.TenantShare, first.TenantMargin, first.TenantRise)

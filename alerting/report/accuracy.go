@@ -55,20 +55,16 @@ func (b *builder) endSeries() {
 
 // accuracy is the row of one horizon.
 func accuracy(key seriesKey, a *forecaster.Accumulator) Accuracy {
+	upper := a.Coverage(forecaster.L90)
 	row := Accuracy{
 		Class: key.Class, Dimension: key.dimension, Horizon: a.Horizon, Outcomes: a.N, Missing: a.Missing, Mean: Number(a.Mean()),
 		WAPE: Number(a.WAPE()), Bias: Number(a.Bias()), Skill: Number(a.Skill()),
-		Q50: covered(a, forecaster.L50), Q80: covered(a, forecaster.L80), Q90: covered(a, forecaster.L90), Q95: covered(a, forecaster.L95), Q99: covered(a, forecaster.L99),
+		Q90: Covered{Number(upper.Share), Number(upper.Low), Number(upper.High), Number(upper.Effective)},
 	}
 	if d, ok := features.DimensionByName(key.dimension); ok {
 		row.Unit = d.Unit
 	}
 	return row
-}
-
-func covered(a *forecaster.Accumulator, level int) Covered {
-	c := a.Coverage(level)
-	return Covered{Number(c.Share), Number(c.Low), Number(c.High), Number(c.Effective)}
 }
 
 // accuracy returns the rows of a pool: the total first, then classes by name, dimensions in table order.

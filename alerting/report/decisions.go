@@ -19,9 +19,8 @@ type tick struct {
 	lead                    time.Duration
 	lag                     time.Duration // median warm-up lag that the decision used; without it the lead less a minute
 	mode                    alerting.Mode
-	generation              int64
-	publish, stale, clamped bool
-	assumed                 bool // no replica reports: supply is assumed
+	stale                   bool
+	cause                   string
 	capacities              []capacity
 	prompts                 []capacity // of a disaggregated pool's prefill replicas
 }
@@ -36,9 +35,9 @@ type capacity struct {
 func newTick(d *alerting.Decision) tick {
 	t := tick{
 		at: d.Tick, ready: d.Ready, pending: d.Pending, desired: d.Desired, probability: d.Risk(), lead: d.Lead,
-		mode: d.Mode, generation: d.Generation, publish: d.Publish, stale: d.Stale, clamped: len(d.Constraints) > 0,
+		mode: d.Mode, stale: d.Stale, cause: d.Cause(),
 		ahead: d.OwnAhead(), warnFrom: d.WarnFrom,
-		reserve: d.Reserves.Total(), limit: d.Limit, lag: d.Lead - features.Minute, assumed: d.SupplyAssumed,
+		reserve: d.Reserves.Total(), limit: d.Limit, lag: d.Lead - features.Minute,
 	}
 	if d.Basis != nil {
 		t.least = d.Basis.Least
@@ -71,26 +70,11 @@ func (b *builder) eachMinute(pool string, start int, fn func(t *tick, minute int
 
 func (b *builder) decisions(pool string) Decisions {
 	var out Decisions
-	generation := int64(-1)
 	for i := range b.ticks[pool] {
-		t := &b.ticks[pool][i]
-		changed := t.publish && t.generation != generation
-		generation = t.generation
-		if t.at.Before(b.from) {
-			continue
+		if t := &b.ticks[pool][i]; !t.at.Before(b.from) {
+			out.Mode = string(t.mode)
+			out.PeakReady, out.PeakDesired = max(out.PeakReady, t.ready), max(out.PeakDesired, t.desired)
 		}
-		out.Ticks++
-		out.Mode = string(t.mode)
-		if changed {
-			out.Events++
-		}
-		if t.stale {
-			out.Stale++
-		}
-		if t.clamped {
-			out.Clamped++
-		}
-		out.PeakReady, out.PeakDesired = max(out.PeakReady, t.ready), max(out.PeakDesired, t.desired)
 	}
 	out.Actions, out.TakenBack = b.actions(pool)
 	out.Provision = b.provision(pool)

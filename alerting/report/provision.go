@@ -42,9 +42,6 @@ func (b *builder) provision(pool string) Provision {
 			return
 		}
 		out.KnownMinutes++
-		if t.assumed {
-			out.AssumedMinutes++
-		}
 		lags = append(lags, t.lag.Minutes())
 		paid += t.ready + t.pending
 		needed += need

@@ -249,7 +249,6 @@ func (b *builder) data(pool string) Data {
 			d.Gaps = append(d.Gaps, Gap{b.time(b.first + i), 1})
 		}
 	}
-	d.GapCount = len(d.Gaps)
 	slices.SortStableFunc(d.Gaps, func(x, y Gap) int { return cmp.Compare(y.Minutes, x.Minutes) })
 	d.Gaps = d.Gaps[:min(len(d.Gaps), gapsListed)]
 	slices.SortFunc(d.Gaps, func(x, y Gap) int { return x.Start.Compare(y.Start) })

@@ -49,12 +49,12 @@ func week() *Report {
 	row := func(class, dimension, unit, horizon string, mean, wape Number) Accuracy {
 		return Accuracy{Class: class, Dimension: dimension, Unit: unit, Horizon: horizon, Outcomes: 10_050, Missing: 30, Mean: mean,
 			WAPE: wape, Bias: wape / 8, Skill: 0.4 - wape,
-			Q50: Covered{.495, .48, .51, 9000}, Q80: Covered{.79, .78, .8, 9000}, Q90: Covered{.902, .896, .908, 9000}, Q95: Covered{.955, .951, .959, 9000}, Q99: Covered{.991, .988, .993, 9000}}
+			Q90: Covered{.902, .896, .908, 9000}}
 	}
 	amount := func(replicaHours Number) Amount { return Amount{replicaHours, 8 * replicaHours, 20 * replicaHours} }
 	r := &Report{From: start, To: start.AddDate(0, 0, 7), Pools: []Pool{
 		{
-			Pool: "llama-70b", Data: Data{Minutes: 10080, Observed: 10050, Decided: 10079, Gaps: []Gap{{start.Add(50 * time.Hour), 30}}, GapCount: 1},
+			Pool: "llama-70b", Data: Data{Minutes: 10080, Observed: 10050, Decided: 10079, Gaps: []Gap{{start.Add(50 * time.Hour), 30}}},
 			Totals: []Total{
 				{Class: "*", Requests: 7.46e6, PromptTokens: 9.1e9, CachedTokens: 3.3e9, OutputTokens: 1.9e9},
 				{Class: "chat", Requests: 7.46e6, PromptTokens: 9.1e9, CachedTokens: nan, OutputTokens: 1.9e9},
@@ -66,14 +66,14 @@ func week() *Report {
 				row("chat", "requests", "1/s", "15", 0.0123, .123),
 				{Class: "a|b\n*", Dimension: "requests", Unit: "1/s", Horizon: "15", Missing: 12, Mean: nan, WAPE: nan, Bias: nan,
 					Skill: nan,
-					Q80:   Covered{nan, nan, nan, 0}, Q90: Covered{nan, nan, nan, 0}, Q95: Covered{nan, nan, nan, 0}, Q99: Covered{nan, nan, nan, 0}},
+					Q90:   Covered{nan, nan, nan, 0}},
 			},
-			Saturation: Saturation{Probability: .5, KnownMinutes: 10040, SaturatedMinutes: 14, WarnedMinutes: 95, InTime: 1, Missed: 1, Averted: 4, False: 1,
+			Saturation: Saturation{KnownMinutes: 10040, SaturatedMinutes: 14, InTime: 1, Missed: 1, Averted: 4, False: 1,
 				LeadMinutes: 13.5, Episodes: []Episode{
-					{Start: start.Add(33 * time.Hour), Minutes: 12, Resource: "kv", Utilisation: 1.072, Forecast: .76, Outcome: InTime, LeadMinutes: 14, Cause: "Class chat rose to 2.3 times its load of the hour before: 1.1 times the requests, each 2.1 times as large."},
+					{Start: start.Add(33 * time.Hour), Minutes: 12, Resource: "kv", Utilisation: 1.072, Forecast: .76, Outcome: InTime, LeadMinutes: 14, Cause: "Class chat causes it: prompts 2.3 times as long within an hour."},
 					{Start: start.Add(60 * time.Hour), Minutes: 3, Resource: "prefill", Utilisation: 1.2, Forecast: nan, Outcome: Missed, LeadMinutes: nan},
 				}},
-			Decisions: Decisions{Mode: "advisory", Ticks: 10079, Stale: 20, Clamped: 3, Events: 44, PeakReady: 6, PeakDesired: 9,
+			Decisions: Decisions{Mode: "advisory", PeakReady: 6, PeakDesired: 9,
 				Actions: 88, TakenBack: 9,
 				Provision: Provision{KnownMinutes: 10040, LagMinutes: 8, GPUsPerReplica: 8, ReplicaHourUSD: 20, ShortMinuteUSD: 5,
 					Needed: amount(540), Over: amount(133), Under: amount(.25),
@@ -88,8 +88,8 @@ func week() *Report {
 				{Name: "kv_per_replica", Unit: "tokens", Stated: 1e6, Learned: nan, Used: 1e6},
 			},
 		},
-		{Pool: "silent", Data: Data{Minutes: 10080, Decided: 10079}, Saturation: Saturation{Probability: .5, LeadMinutes: nan},
-			Decisions: Decisions{Mode: "active", Ticks: 10079, Stale: 10079}},
+		{Pool: "silent", Data: Data{Minutes: 10080, Decided: 10079}, Saturation: Saturation{LeadMinutes: nan},
+			Decisions: Decisions{Mode: "active"}},
 	}}
 	r.summarise()
 	return r

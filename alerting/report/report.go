@@ -43,8 +43,7 @@ type Data struct {
 	Observed int `json:"observed"` // with known demand, in at least one dimension
 	Decided  int `json:"decided"`  // with a decision in force
 
-	Gaps     []Gap `json:"gaps"` // the longest runs of minutes without known demand, by time
-	GapCount int   `json:"gap_count"`
+	Gaps []Gap `json:"gaps"` // the longest runs of minutes without known demand, by time
 
 	ClassesLeftOut int `json:"classes_left_out"` // light classes beyond the bound of a report; they are in the pool's totals
 }
@@ -80,11 +79,7 @@ type Accuracy struct {
 	Bias  Number `json:"bias"`  // Σ(median − outcome) / Σ outcome: positive is too high
 	Skill Number `json:"skill"` // share of the last value's absolute error that is removed; negative is worse
 
-	Q50 Covered `json:"q50"`
-	Q80 Covered `json:"q80"`
-	Q90 Covered `json:"q90"`
-	Q95 Covered `json:"q95"`
-	Q99 Covered `json:"q99"`
+	Q90 Covered `json:"q90"` // of the upper bound
 }
 
 // Covered is the share of outcomes at or below a quantile, with its 95 % Wilson interval for the effective number of
@@ -98,10 +93,8 @@ type Covered struct {
 
 // Saturation counts saturations and warnings. See the package comment for each definition.
 type Saturation struct {
-	Probability      float64 `json:"probability"`       // least value of a warning, for decisions without a threshold
-	KnownMinutes     int     `json:"known_minutes"`     // in which demand and capacity are known
-	SaturatedMinutes int     `json:"saturated_minutes"` // of those, in which the load was above the planned capacity
-	WarnedMinutes    int     `json:"warned_minutes"`    // in which a decision warned: one that always does is never late, and says nothing
+	KnownMinutes     int `json:"known_minutes"`     // in which demand and capacity are known
+	SaturatedMinutes int `json:"saturated_minutes"` // of those, in which the load was above the planned capacity
 
 	InTime  int `json:"in_time"`
 	Late    int `json:"late"`
@@ -134,19 +127,14 @@ type Episode struct {
 	Forecast    Number    `json:"forecast"`    // of Utilisation: the median load forecast Timeline.Ahead minutes before, over the same capacity
 	Outcome     Outcome   `json:"outcome"`
 	LeadMinutes Number    `json:"lead_minutes"`    // from its warning; unknown when missed
-	Cause       string    `json:"cause,omitempty"` // a sentence; absent if nothing is known
+	Cause       string    `json:"cause,omitempty"` // a sentence by the decision in force at its peak; absent if nothing is known
 }
 
 // Decisions counts decisions.
 type Decisions struct {
-	Mode    string `json:"mode"` // of the newest decision
-	Ticks   int    `json:"ticks"`
-	Stale   int    `json:"stale"`   // decisions without fresh telemetry
-	Clamped int    `json:"clamped"` // decisions limited by a bound
-	Events  int    `json:"events"`  // pre-scale events: changed decisions
-
-	PeakReady   int `json:"peak_ready"`
-	PeakDesired int `json:"peak_desired"`
+	Mode        string `json:"mode"` // of the newest decision
+	PeakReady   int    `json:"peak_ready"`
+	PeakDesired int    `json:"peak_desired"`
 
 	Actions   int       `json:"actions"`    // changes of the desired replicas
 	TakenBack int       `json:"taken_back"` // those of Actions that undo the one before within an hour
@@ -156,7 +144,6 @@ type Decisions struct {
 // Provision compares replicas with the need of the load. See the package comment for each definition.
 type Provision struct {
 	KnownMinutes   int    `json:"known_minutes"`              // with known demand, capacity and replicas; the others are sums over these
-	AssumedMinutes int    `json:"assumed_minutes"`            // of those, without a reporting replica: the number of replicas is assumed
 	LagMinutes     Number `json:"lag_minutes"`                // warm-up lag of Hindsight
 	GPUsPerReplica int    `json:"gpus_per_replica,omitempty"` // of the newest decision; absent if it has none
 	ReplicaHourUSD Number `json:"replica_hour_usd"`           // of the newest decision

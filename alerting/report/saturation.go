@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -15,6 +14,7 @@ import (
 type load struct {
 	utilisation float64 // NaN if unknown
 	resource    string
+	cause       string // that the decision in force names
 }
 
 // run is a sequence of minutes or ticks of one episode or warning.
@@ -25,7 +25,7 @@ type run struct {
 }
 
 func (b *builder) saturation(pool string) Saturation {
-	out := Saturation{Probability: warnProbability, Episodes: []Episode{}}
+	out := Saturation{Episodes: []Episode{}}
 	loads := b.loads(pool)
 	for _, l := range loads[b.first:] {
 		if !math.IsNaN(l.utilisation) {
@@ -33,11 +33,6 @@ func (b *builder) saturation(pool string) Saturation {
 		}
 		if l.utilisation > 1 {
 			out.SaturatedMinutes++
-		}
-	}
-	for i := range b.ticks[pool] {
-		if t := &b.ticks[pool][i]; t.warns() && b.index(t.at) >= b.first {
-			out.WarnedMinutes++
 		}
 	}
 	var episodes []run
@@ -101,7 +96,7 @@ func (b *builder) load(pool string, t *tick, minute int) load {
 	for _, c := range t.capacities {
 		ready := float64(t.ready) * c.perReplica
 		if u := b.loadOf(pool, c.dimension, minute) / ready; ready > 0 && !math.IsNaN(u) && !(u <= out.utilisation) {
-			out = load{utilisation: u, resource: c.dimension}
+			out = load{u, c.dimension, t.cause}
 		}
 	}
 	return out
@@ -159,9 +154,8 @@ func (b *builder) episode(pool string, e run, loads []load, warnings []run) Epis
 			peak = m
 		}
 	}
-	out.Resource, out.Utilisation = loads[peak].resource, Number(loads[peak].utilisation)
+	out.Resource, out.Utilisation, out.Cause = loads[peak].resource, Number(loads[peak].utilisation), loads[peak].cause
 	out.Forecast = out.Utilisation * Number(b.forecasts[totalOf(pool, out.Resource)].median(peak)/b.loadOf(pool, out.Resource, peak))
-	out.Cause = b.causeText(pool, out.Resource, e)
 	if i := slices.IndexFunc(warnings, func(a run) bool { return a.announces(e) }); i >= 0 {
 		a := warnings[i]
 		lead := b.time(e.start).Sub(a.tick.at)
@@ -185,66 +179,4 @@ func (b *builder) firstShortMinute(pool string, a run) (minute int, known bool) 
 		known = known && !math.IsNaN(u)
 	}
 	return 0, known
-}
-
-const (
-	// causeBefore is the number of minutes before a saturation that its load is compared with.
-	causeBefore = 60
-	// causeShare is the least share of a rise that makes one class its cause.
-	causeShare = .5
-	// causeRise is the least factor that counts as a rise of a pool's load.
-	causeRise = 1.1
-)
-
-// change is the mean of the known minutes of a series, before a saturation and during it.
-type change struct{ before, during float64 }
-
-func (c change) rise() float64   { return c.during - c.before }
-func (c change) factor() float64 { return c.during / c.before }
-
-// changeOf compares the minutes [start, last] with the hour before them.
-func changeOf(demand []float64, e run) change {
-	mean := func(from, to int) float64 {
-		sum, n := 0., 0.
-		for m := from; m < to; m++ {
-			if v := demandAt(demand, m); !math.IsNaN(v) {
-				sum, n = sum+v, n+1
-			}
-		}
-		return sum / n
-	}
-	return change{mean(e.start-causeBefore, e.start), mean(e.start, e.last+1)}
-}
-
-// causeText names the class that raised the load of a resource in an episode, and how; "" if demand is unknown.
-func (b *builder) causeText(pool, resource string, e run) string {
-	whole := changeOf(b.observed[totalOf(pool, resource)], e)
-	if f := whole.factor(); math.IsNaN(f) || math.IsInf(f, 0) {
-		return ""
-	} else if f < causeRise {
-		return "Too few replicas were ready; the load rose little."
-	}
-	var first change
-	class := ""
-	for k, values := range b.observed {
-		if k.Pool != pool || k.dimension != resource || k.Class == features.TotalClass {
-			continue
-		}
-		c := changeOf(values, e)
-		if r := c.rise(); r > first.rise() || class != "" && r == first.rise() && k.Class < class {
-			first, class = c, k.Class
-		}
-	}
-	if first.rise() < causeShare*whole.rise() {
-		return fmt.Sprintf("Several classes rose: together to %.1f times the load of the hour before.", whole.factor())
-	}
-	requests := changeOf(b.observed[seriesKey{features.Key{Pool: pool, Class: class}, features.DimRequests}], e).factor()
-	switch each := first.factor() / requests; {
-	case first.before == 0:
-		return fmt.Sprintf("Class %s began.", class)
-	case resource == features.DimRequests || math.IsNaN(each) || math.Abs(each-1) < .05:
-		return fmt.Sprintf("Class %s rose to %.1f times its load of the hour before.", class, first.factor())
-	default:
-		return fmt.Sprintf("Class %s rose to %.1f times its load of the hour before: %.1f times the requests, each %.1f times as large.", class, first.factor(), requests, each)
-	}
 }

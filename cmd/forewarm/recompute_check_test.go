@@ -41,8 +41,6 @@ type scoredForecast struct {
 	y, last        float64 // what came, and what the last value says
 }
 
-var storedLevels = []float64{.05, .1, .25, .5, .75, .8, .9, .95, .99}
-
 func (x *recomputed) accuracy(p *report.Pool) {
 	rows := 0
 	for _, class := range []string{"*", "c0", "c1"} {
@@ -104,15 +102,12 @@ func (x *recomputed) row(a *report.Accuracy) {
 	n := float64(len(all))
 	x.count(name+"outcomes", a.Outcomes, len(all))
 	x.count(name+"missing", a.Missing, missing)
-	var sum, off, bias, own, last float64
-	held := map[float64]float64{}
+	var sum, off, bias, own, last, held float64
 	for _, f := range all {
 		e := f.q[.5] - f.y
 		sum, off, bias = sum+f.y, off+math.Abs(e), bias+e
-		for _, level := range storedLevels {
-			if f.y <= f.q[level] {
-				held[level]++
-			}
+		if f.y <= f.q[.9] {
+			held++
 		}
 		if !math.IsNaN(f.last) {
 			own, last = own+math.Abs(e), last+math.Abs(f.y-f.last)
@@ -122,10 +117,8 @@ func (x *recomputed) row(a *report.Accuracy) {
 	x.same(name+"WAPE", a.WAPE, off/sum)
 	x.same(name+"bias", a.Bias, bias/sum)
 	x.same(name+"skill", a.Skill, 1-own/last)
-	for level, c := range map[float64]report.Covered{.5: a.Q50, .8: a.Q80, .9: a.Q90, .95: a.Q95, .99: a.Q99} {
-		x.same(name+"coverage", c.Share, held[level]/n)
-		x.interval(name, a.Horizon, c, all)
-	}
+	x.same(name+"coverage", a.Q90.Share, held/n)
+	x.interval(name, a.Horizon, a.Q90, all)
 }
 
 // interval is Wilson's, for the number of outcomes that do not overlap.

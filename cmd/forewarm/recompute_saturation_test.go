@@ -59,7 +59,7 @@ func (x *recomputed) foreseen(resource string, m int64) float64 {
 
 // saturation follows what was announced and what came.
 func (x *recomputed) saturation(p *report.Pool) {
-	known, saturated, stood := 0, 0, 0
+	known, saturated := 0, 0
 	var episodes, announced []spell
 	for m := x.from - 120; m < x.to; m++ {
 		use := x.use(x.standing(m), m)
@@ -76,9 +76,6 @@ func (x *recomputed) saturation(p *report.Pool) {
 	for i := range x.raw.decisions {
 		d := &x.raw.decisions[i]
 		if at := d.Tick.Unix() / 60; at >= x.from-120 && at < x.to && x.announces(d) && !d.Stale {
-			if at >= x.from {
-				stood++
-			}
 			var s *spell
 			if announced, s = joined(announced, at); s.by == nil {
 				s.by = d
@@ -159,7 +156,7 @@ func (x *recomputed) saturation(p *report.Pool) {
 	}
 	s := &p.Saturation
 	for what, c := range map[string][2]int{
-		"minutes with known saturation": {s.KnownMinutes, known}, "saturated minutes": {s.SaturatedMinutes, saturated}, "minutes announced": {s.WarnedMinutes, stood}, "saturations": {len(s.Episodes), listed},
+		"minutes with known saturation": {s.KnownMinutes, known}, "saturated minutes": {s.SaturatedMinutes, saturated}, "saturations": {len(s.Episodes), listed},
 		"announced in time": {s.InTime, inTime}, "announced late": {s.Late, late}, "missed": {s.Missed, missed},
 		"averted": {s.Averted, averted}, "false alarms": {s.False, wrong}, "open announcements": {s.Open, open},
 	} {
