@@ -1,7 +1,6 @@
 package sink
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,12 +99,7 @@ func (s *Alertmanager) post(ctx context.Context, alerts []postable) error {
 	if err != nil {
 		return alerting.Permanent(err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(body))
-	if err != nil {
-		return alerting.Permanent(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	err = post(s.client, req, s.name)
+	err = post(ctx, s.client, s.url, http.Header{"Content-Type": {"application/json"}}, body, s.name)
 	if answer, _ := errors.AsType[alerting.SendError](err); answer.Gone {
 		return alerting.Permanent(err) // from a proxy: Alertmanager itself never answers 410
 	}

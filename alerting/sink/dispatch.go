@@ -197,29 +197,19 @@ type lane struct {
 	own        map[string]ownNotice // the daemon's own notices, by identity, at most maxOwn
 }
 
-// minQueueRetry and maxQueueRetry bound the pause before a failed read of a queue is retried.
-const (
-	minQueueRetry = 200 * time.Millisecond
-	maxQueueRetry = 5 * time.Second
-)
+// maxQueueRetry bounds the pause before a failed read of a queue is retried.
+const maxQueueRetry = 5 * time.Second
 
 // run delivers the notices of q until ctx is done. A running attempt then ends with sending.
 func (l *lane) run(ctx, sending context.Context, q Queue) {
-	wait := minQueueRetry
 	for ctx.Err() == nil {
 		d, err := q.Next(ctx)
 		if err == nil && d != nil {
 			err = l.deliver(ctx, sending, q, d)
 		}
-		if err == nil {
-			wait = minQueueRetry
-			continue
+		if err != nil && ctx.Err() == nil {
+			sleep.For(ctx, min(l.failed(alerting.Notice{}, err), maxQueueRetry))
 		}
-		if ctx.Err() == nil {
-			l.failed(alerting.Notice{}, err, false)
-		}
-		sleep.For(ctx, wait)
-		wait = min(2*wait, maxQueueRetry)
 	}
 }
 
@@ -401,23 +391,16 @@ func (l *lane) record(n alerting.Notice, err error) (retry bool, pause time.Dura
 		return false, 0
 	}
 	l.count(func(s *Stats) { s.Retried++ })
-	fails := l.failed(n, err, true)
-	// Exponential backoff with 50 % jitter, so that daemons do not retry at the same time.
-	p := l.pace(n)
-	pause = min(p.first<<min(fails-1, 20), p.longest)
-	pause = pause/2 + time.Duration(rand.Float64()*float64(pause)/2)
-	return true, max(pause, min(answer.After, maxRetryAfter))
+	return true, max(l.failed(n, err), min(answer.After, maxRetryAfter))
 }
 
-// failed counts a failure, and reports it if it is the first in a row or reportEvery has passed.
-func (l *lane) failed(n alerting.Notice, err error, attempt bool) (fails int) {
+// failed counts a failure, and reports it if it is the first in a row or reportEvery has passed. It returns the pause
+// before the next attempt: exponential, with 50 % jitter, so that daemons do not retry at the same time.
+func (l *lane) failed(n alerting.Notice, err error) (pause time.Duration) {
 	l.mu.Lock()
-	if attempt || l.fails == 0 {
-		l.fails++
-	}
-	fails = l.fails
+	l.fails++
 	l.stats.failed(err)
-	now := time.Now()
+	fails, now := l.fails, time.Now()
 	report := fails == 1 || now.Sub(l.reportedAt) >= reportEvery
 	if report {
 		l.reportedAt = now
@@ -426,7 +409,9 @@ func (l *lane) failed(n alerting.Notice, err error, attempt bool) (fails int) {
 	if report {
 		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: fails})
 	}
-	return fails
+	p := l.pace(n)
+	pause = min(p.first<<min(fails-1, 20), p.longest)
+	return pause/2 + time.Duration(rand.Float64()*float64(pause)/2)
 }
 
 func (l *lane) recovered() {

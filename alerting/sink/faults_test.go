@@ -332,27 +332,11 @@ func TestNATSFaultsMend(t *testing.T) {
 
 // A URL may carry a secret, and an error ends in the log.
 func TestErrorsHideTheURL(t *testing.T) {
-	req, err := http.NewRequest(http.MethodPost, "http://127.0.0.1:1/services/SECRET", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = post(client, req, "the consumer")
+	err := post(t.Context(), client, "http://127.0.0.1:1/services/SECRET", http.Header{}, nil, "the consumer")
 	if err == nil || slices.Contains([]byte(err.Error()), 'S') {
 		t.Errorf("%v", err)
 	}
 	if answer, _ := errors.AsType[alerting.SendError](err); answer.Permanent {
 		t.Error("nobody listening is no refusal")
-	}
-}
-
-func TestRetryAfter(t *testing.T) {
-	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
-	for text, want := range map[string]time.Duration{
-		"": 0, "120": 2 * time.Minute, "-3": 0, "soon": 0, "99999999999999999999": 0,
-		"Mon, 02 Mar 2026 12:00:30 GMT": 30 * time.Second, "Mon, 02 Mar 2026 11:00:00 GMT": 0,
-	} {
-		if got := retryAfter(text, now); got != want {
-			t.Errorf("%q: %s, want %s", text, got, want)
-		}
 	}
 }

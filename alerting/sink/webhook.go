@@ -1,7 +1,6 @@
 package sink
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -122,16 +121,11 @@ func (s *Webhook) Send(ctx context.Context, n alerting.Notice) error {
 	if err != nil {
 		return alerting.Permanent(fmt.Errorf("%s: %w", s.Name(), err))
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
-	if err != nil {
-		return alerting.Permanent(fmt.Errorf("%s: its URL cannot be used", s.Name()))
-	}
-	req.Header.Set("Content-Type", contentType)
-	req.Header.Set("User-Agent", "forewarm")
-	if err := s.sign(req.Header, messageID(s.ID(n)), body); err != nil {
+	header := http.Header{"Content-Type": {contentType}}
+	if err := s.sign(header, messageID(s.ID(n)), body); err != nil {
 		return fmt.Errorf("%s: %w", s.Name(), err)
 	}
-	return post(client, req, s.Name())
+	return post(ctx, client, target, header, body, s.Name())
 }
 
 func (s *Webhook) body(n alerting.Notice) (body []byte, contentType string, err error) {

@@ -1,12 +1,10 @@
 package remote
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -275,24 +273,15 @@ func post(ctx context.Context, client *http.Client, url string, series []prompb.
 	if err != nil {
 		return 0, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(snappy.Encode(nil, message)))
+	header := http.Header{
+		"Content-Type": {"application/x-protobuf"}, "Content-Encoding": {"snappy"}, "X-Prometheus-Remote-Write-Version": {"0.1.0"},
+	}
+	err = httpclient.Post(ctx, client, url, header, snappy.Encode(nil, message))
+	answer, _ := errors.AsType[httpclient.StatusError](err)
 	if err != nil {
-		return 0, err
+		err = fmt.Errorf("post to %s: %w", httpclient.Redacted(url), err)
 	}
-	req.Header.Set("Content-Type", "application/x-protobuf")
-	req.Header.Set("Content-Encoding", "snappy")
-	req.Header.Set("X-Prometheus-Remote-Write-Version", "0.1.0")
-	req.Header.Set("User-Agent", "forewarm")
-	resp, err := client.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode/100 == 2 {
-		return resp.StatusCode, nil
-	}
-	reply, _ := io.ReadAll(io.LimitReader(resp.Body, 512)) // if the body is cut, the status is enough
-	return resp.StatusCode, fmt.Errorf("%s answers %s: %s", httpclient.Redacted(url), resp.Status, bytes.TrimSpace(reply))
+	return answer.Code, err
 }
 
 // ProbeWrite sends an empty request to check address and credentials. Errors name the fix.
