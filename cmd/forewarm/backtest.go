@@ -16,10 +16,9 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-func runBacktest(ctx context.Context, args []string, std streams) error {
-	f := flag.NewFlagSet("backtest", flag.ContinueOnError)
+func runBacktest(f *flag.FlagSet) action {
 	var c backtest.RunConfig
-	start := traceFlags(f, &c.Options)
+	traceFlags(f, &c.Options)
 	f.StringVar(&c.Forecasts, "forecasts", "", "write every forecast to this CSV `file` (.gz compresses it)")
 	f.StringVar(&c.Decisions, "decisions", "", "write every decision to this CSV `file`")
 	f.StringVar(&c.Summary, "summary", "", "write scores and policies to this JSON `file`")
@@ -39,86 +38,76 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 	pool := f.String("pool", "", "`name` of the pool (default: trace, or the configuration's only one)")
 	var prometheus prometheusFlags
 	prometheus.register(f)
-	rest, err := parse(f, args, std)
-	if err != nil {
-		return err
-	}
-	switch {
-	case prometheus.url != "" && len(rest) > 0:
-		return usagef("-prometheus takes the place of a trace: leave out %s", rest[0])
-	case prometheus.url != "":
-		c.Recorded = &backtest.Recorded{}
-		if *policies == "" {
-			*policies = "forewarm,recorded,static_peak,reactive_keda,reactive_floor,oracle"
+	return func(ctx context.Context, args []string, std streams) (err error) {
+		switch {
+		case prometheus.url != "" && len(args) > 0:
+			return usagef("-prometheus takes the place of a trace: leave out %s", args[0])
+		case prometheus.url != "":
+			c.Recorded = &backtest.Recorded{}
+			*policies = cmp.Or(*policies, "forewarm,recorded,static_peak,reactive_keda,reactive_floor,oracle")
+			c.Report = cmp.Or(c.Report, "backtest.html")
+		case prometheus.given(f) != "":
+			return usagef("-%s goes with -prometheus: leave it out, or name a Prometheus in place of the trace", prometheus.given(f))
+		case len(args) == 0:
+			return usagef("name a trace, for example: forewarm backtest -report trace.html trace.csv.gz; or a Prometheus: forewarm backtest -prometheus http://prometheus:9090 -pool chat")
+		default:
+			c.Trace = args[0]
 		}
-		c.Report = cmp.Or(c.Report, "backtest.html")
-	case prometheus.given(f) != "":
-		return usagef("-%s goes with -prometheus: leave it out, or name a Prometheus in place of the trace", prometheus.given(f))
-	case len(rest) == 0:
-		return usagef("name a trace, for example: forewarm backtest -report trace.html trace.csv.gz; or a Prometheus: forewarm backtest -prometheus http://prometheus:9090 -pool chat")
-	case len(rest) > 1:
-		return usagef("name one trace and not %d", len(rest))
-	default:
-		c.Trace = rest[0]
-	}
-	if c.Options.Start, err = parseTime("-start", *start); err != nil {
-		return err
-	}
-	if *policies != "" {
-		c.Policies = strings.Split(*policies, ",")
-	}
-	if _, err := backtest.PolicyNames(c.Policies); err != nil {
-		return usageError{err}
-	}
-	if err := c.Check(); err != nil {
-		return usagef("-%w", err)
-	}
-	if c.Trace != "" {
-		if r, err := openTrace(c.Trace, c.Options); err != nil {
-			return err
-		} else if err := r.Close(); err != nil {
-			return err
+		if *policies != "" {
+			c.Policies = strings.Split(*policies, ",")
 		}
-	}
-	c.Options.Pool = *pool
-	var cfg *config.Config
-	kvTokens := 0.
-	if *path != "" {
-		if cfg, err = configure(&c, *path, *pool); err != nil {
-			return err
+		if _, err := backtest.PolicyNames(c.Policies); err != nil {
+			return usageError{err}
 		}
-		c.Options.Pool, kvTokens = c.Pool.Name, c.Pool.KVTokens
-	}
-	began := time.Now()
-	var bar *progress
-	stage := ""
-	c.Progress = func(p backtest.Progress) {
-		if p.Stage != stage {
-			bar.finish()
-			bar, stage = newProgress(std.err, p.Stage, p.Total), p.Stage
+		if err := c.Check(); err != nil {
+			return usagef("-%w", err)
 		}
-		bar.set(p.Read)
-	}
-	if prometheus.url != "" {
-		c.Options.Pool = cmp.Or(c.Options.Pool, "pool")
-		c.Recorded, err = prometheus.read(ctx, cfg, c.Options.Pool, kvTokens, func(done, all int) {
-			c.Progress(backtest.Progress{Stage: "read", Read: int64(done), Total: int64(all)})
-		})
+		if c.Trace != "" {
+			if r, err := openTrace(c.Trace, c.Options); err != nil {
+				return err
+			} else if err := r.Close(); err != nil {
+				return err
+			}
+		}
+		c.Options.Pool = *pool
+		cfg, kvTokens := (*config.Config)(nil), 0.
+		if *path != "" {
+			if cfg, err = configure(&c, *path, *pool); err != nil {
+				return err
+			}
+			c.Options.Pool, kvTokens = c.Pool.Name, c.Pool.KVTokens
+		}
+		began := time.Now()
+		var bar *progress
+		stage := ""
+		c.Progress = func(p backtest.Progress) {
+			if p.Stage != stage {
+				bar.finish()
+				bar, stage = newProgress(std.err, p.Stage, p.Total), p.Stage
+			}
+			bar.set(p.Read)
+		}
+		if prometheus.url != "" {
+			c.Options.Pool = cmp.Or(c.Options.Pool, "pool")
+			c.Recorded, err = prometheus.read(ctx, cfg, c.Options.Pool, kvTokens, func(done, all int) {
+				c.Progress(backtest.Progress{Stage: "read", Read: int64(done), Total: int64(all)})
+			})
+			if err != nil {
+				bar.finish()
+				return err
+			}
+		}
+		s, err := backtest.Run(ctx, c)
+		bar.finish()
 		if err != nil {
-			bar.finish()
 			return err
 		}
+		if err := printSummary(std, &s, time.Since(began)); err != nil || c.Report == "" {
+			return err
+		}
+		fmt.Fprintln(std.out, "\nthe page is in", c.Report)
+		return nil
 	}
-	s, err := backtest.Run(ctx, c)
-	bar.finish()
-	if err != nil {
-		return err
-	}
-	if err := printSummary(std, &s, time.Since(began)); err != nil || c.Report == "" {
-		return err
-	}
-	fmt.Fprintln(std.out, "\nthe page is in", c.Report)
-	return nil
 }
 
 // configure reads the pool, the aggregation and the decisions from a configuration.

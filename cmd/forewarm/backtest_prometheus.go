@@ -21,9 +21,10 @@ import (
 
 // prometheusFlags configure the data to read from a Prometheus.
 type prometheusFlags struct {
-	url, client, until string
-	days               int
-	source             remote.Source
+	url, client string
+	until       time.Time
+	days        int
+	source      remote.Source
 }
 
 const (
@@ -36,7 +37,7 @@ const (
 func (p *prometheusFlags) register(f *flag.FlagSet) {
 	f.StringVar(&p.url, "prometheus", "", "read a pool's last weeks from the Prometheus, VictoriaMetrics or Thanos at this `URL` in place of a trace")
 	f.IntVar(&p.days, "days", 14, "`number` of days to read")
-	f.StringVar(&p.until, "until", "", "`time` up to which to read, RFC 3339 (default: now)")
+	timeFlag(f, &p.until, "until", "`time` up to which to read, RFC 3339 (default: now)")
 	f.StringVar(&p.source.Preset, "preset", "", "whose `metrics` to read: "+strings.Join(remote.Presets(), ", ")+" (default: vllm)")
 	f.StringVar(&p.source.Match, "match", "", "label `matchers` of the pool's series, such as model_name=\"llama\"")
 	q := &p.source.Queries
@@ -115,13 +116,11 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 	if err != nil {
 		return nil, err
 	}
-	until := time.Now().UTC()
-	if p.until != "" {
-		if until, err = time.Parse(time.RFC3339, p.until); err != nil {
-			return nil, usagef("-until is %q: it must be a time such as 2026-05-12T00:00:00Z", p.until)
-		}
+	until := p.until
+	if until.IsZero() {
+		until = time.Now().UTC()
 	}
-	until = until.UTC().Truncate(features.Minute)
+	until = until.Truncate(features.Minute)
 	address, _ := url.Parse(p.url) // already checked
 	r := &backtest.Recorded{Source: fmt.Sprintf("%s, %d days", address.Redacted(), p.days), Start: until.AddDate(0, 0, -p.days), KVTokens: kvTokens}
 	minutes, sources, done := p.days*24*60, p.sources(cfg, pool), 0

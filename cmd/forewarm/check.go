@@ -7,13 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
@@ -25,39 +21,30 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/remote"
-	"github.com/forewarm/forewarm/storage/stream"
 )
 
 const checkTimeout = 15 * time.Second
 
-func check(ctx context.Context, args []string, std streams) error {
-	f := flag.NewFlagSet("check", flag.ContinueOnError)
+func check(f *flag.FlagSet) action {
 	path := f.String("config", "", "configuration `file` to check, with what it names: NATS and its streams, Prometheus, Alertmanager, where reports go")
 	offline := f.Bool("offline", false, "check the configuration alone, connect to nothing")
-	data := f.String("data", "", "data `directory` of a stopped daemon: prints its snapshot's sequence and digest and those of the log, which is in it unless -config names another place")
 	health := f.String("health", "", "`URL` of a running daemon's /healthz or /readyz, as container health checks want it")
-	if err := parseOnly(f, args, std); err != nil {
-		return err
-	}
-	if *path == "" && *data == "" && *health == "" {
-		return usagef("say what to check: -config FILE, -data DIR or -health URL")
-	}
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	if *path != "" {
-		if err := checkConfig(ctx, *path, *offline, std); err != nil {
-			return err
+	return func(ctx context.Context, _ []string, std streams) error {
+		if *path == "" && *health == "" {
+			return usagef("say what to check: -config FILE or -health URL")
 		}
-	}
-	if *data != "" {
-		if err := checkData(ctx, *data, *path, std); err != nil {
-			return err
+		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+		defer cancel()
+		if *path != "" {
+			if err := checkConfig(ctx, *path, *offline, std); err != nil {
+				return err
+			}
 		}
+		if *health != "" {
+			return checkHealth(ctx, *health, std)
+		}
+		return nil
 	}
-	if *health != "" {
-		return checkHealth(ctx, *health, std)
-	}
-	return nil
 }
 
 func checkConfig(ctx context.Context, path string, offline bool, std streams) error {
@@ -154,46 +141,6 @@ func warnCapacity(p *capacity.Pool, std streams) {
 		}
 	}
 	fmt.Fprintf(std.out, "warning: pool %s has no capacity (KV cache, prefill, decode or request limit). Unless its replicas report their KV cache, only their queues and latencies decide how many there are; set kv_capacity_tokens, prefill_tokens_per_s or decode_tokens_per_s\n", p.Name)
-}
-
-// checkData prints the data of a stopped daemon. Directories with the same lines have the same state and decisions.
-func checkData(ctx context.Context, dir, path string, std streams) (err error) {
-	c, err := loadNATS(path)
-	if err != nil {
-		return err
-	}
-	js, log, done, err := openData(ctx, c, dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, done()) }()
-	bucket, err := js.ObjectStore(ctx, c.State())
-	if err != nil {
-		return fmt.Errorf("object store %s: %w", c.State(), err)
-	}
-	all, err := stream.NewStates(bucket, "").List(ctx)
-	if err != nil {
-		return err
-	}
-	if len(all) == 0 {
-		fmt.Fprintln(std.out, "ok  snapshot: none")
-	} else {
-		fmt.Fprintf(std.out, "ok  snapshot: sequence %d of stream %s, state sha256 %s\n", all[0].Sequence, all[0].Stream, all[0].Digest)
-	}
-	last, pool, ok, err := log.Last(ctx)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		fmt.Fprintln(std.out, "ok  decisions: none")
-		return nil
-	}
-	digest, err := log.Digest(ctx)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(std.out, "ok  decisions: up to %s at %s, sha256 %x\n", pool, last.UTC().Format(time.RFC3339), digest)
-	return nil
 }
 
 func checkHealth(ctx context.Context, url string, std streams) error {
@@ -307,40 +254,4 @@ func checkEmbedded(cfg *config.Config, std streams) error {
 		return errors.New(room)
 	}
 	return nil
-}
-
-// openData opens the log of a stopped daemon, at the configured server or in the data directory. It returns
-// [storage.ErrLocked] while a daemon holds the directory.
-func openData(ctx context.Context, c jetstream.Config, dir string) (js natsjs.JetStream, log *stream.Reader, done func() error, err error) {
-	if _, err := os.Stat(filepath.Join(dir, "tsdb")); err != nil { // before a file is created in it
-		return nil, nil, nil, usagef("%s is no data directory: %w; name the storage.dir of a daemon that has run with -data or -config", dir, err)
-	}
-	lock, err := storage.Lock(dir)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	var embedded *jetstream.Embedded
-	var conn *nats.Conn
-	done = func() error {
-		if conn != nil {
-			conn.Close()
-		}
-		if embedded != nil {
-			embedded.Shutdown()
-		}
-		return lock.Release()
-	}
-	if c.URL == "" {
-		c.Embedded.Listen, c.Embedded.StoreDir = "none", cmp.Or(c.Embedded.StoreDir, filepath.Join(dir, "nats"))
-		if embedded, err = jetstream.StartEmbedded(ctx, c, zap.NewNop()); err != nil {
-			return nil, nil, nil, errors.Join(err, done())
-		}
-	}
-	if conn, err = jetstream.Connect(c, embedded); err == nil {
-		js, err = natsjs.New(conn)
-	}
-	if err != nil {
-		return nil, nil, nil, errors.Join(err, done())
-	}
-	return js, stream.NewReader(js, c.Decisions(), c.Inner()), done, nil
 }

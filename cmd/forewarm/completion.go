@@ -40,31 +40,29 @@ complete -c forewarm -a '(__forewarm)'
 }
 
 // completion prints a shell script that completes commands and their flags.
-func completion(ctx context.Context, args []string, std streams) error {
-	f := flag.NewFlagSet("completion", flag.ContinueOnError)
+func completion(f *flag.FlagSet) action {
 	asked, of := false, ""
 	f.Func("of", "print the flags of a `command` that begin with the argument, or commands where it is empty; the scripts ask this", func(s string) error {
 		asked, of = true, s
 		return nil
 	})
-	rest, err := parse(f, args, std)
-	if err != nil {
+	return func(_ context.Context, args []string, std streams) error {
+		word := strings.Join(args, "")
+		if asked {
+			printCandidates(std.out, of, word)
+			return nil
+		}
+		if completions[word] == "" {
+			return usagef("name one shell, bash, zsh or fish, for example: source <(forewarm completion bash)")
+		}
+		_, err := io.WriteString(std.out, completions[word])
 		return err
 	}
-	if asked {
-		printCandidates(ctx, std.out, of, strings.Join(rest, " "))
-		return nil
-	}
-	if len(rest) != 1 || completions[rest[0]] == "" {
-		return usagef("name one shell, bash, zsh or fish, for example: source <(forewarm completion bash)")
-	}
-	_, err = io.WriteString(std.out, completions[rest[0]])
-	return err
 }
 
 // printCandidates prints completions of a word, one per line, each with a description after a tab. It prints nothing if
 // a file name is possible.
-func printCandidates(ctx context.Context, w io.Writer, of, word string) {
+func printCandidates(w io.Writer, of, word string) {
 	candidate := func(name, about string) {
 		if strings.HasPrefix(name, word) {
 			fmt.Fprintf(w, "%s\t%s\n", name, about)
@@ -75,10 +73,12 @@ func printCandidates(ctx context.Context, w io.Writer, of, word string) {
 		case of == "":
 			candidate(c.name, c.summary)
 		case of == c.name && strings.HasPrefix(word, "-"):
-			for _, f := range flagsOf(ctx, c) {
+			f := flag.NewFlagSet(c.name, flag.ContinueOnError)
+			c.define(f)
+			f.VisitAll(func(f *flag.Flag) {
 				_, usage := flag.UnquoteUsage(f)
 				candidate("-"+f.Name, usage)
-			}
+			})
 		}
 	}
 	switch of {
@@ -89,12 +89,4 @@ func printCandidates(ctx context.Context, w io.Writer, of, word string) {
 			candidate(shell, "")
 		}
 	}
-}
-
-// flagsOf returns a command's flags without running it.
-func flagsOf(ctx context.Context, c command) (all []*flag.Flag) {
-	_ = c.run(ctx, nil, streams{out: io.Discard, err: io.Discard, flags: func(f *flag.FlagSet) {
-		f.VisitAll(func(f *flag.Flag) { all = append(all, f) })
-	}})
-	return all
 }

@@ -62,12 +62,3 @@ func TestCompletion(t *testing.T) {
 		})
 	}
 }
-
-// TestEveryCommandHasItsFlags: each command is asked for them without being run.
-func TestEveryCommandHasItsFlags(t *testing.T) {
-	for _, c := range commands() {
-		if len(flagsOf(t.Context(), c)) == 0 && c.name != "version" {
-			t.Errorf("%s has no flags", c.name)
-		}
-	}
-}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -20,67 +19,58 @@ import (
 )
 
 // decode shows how Forewarm reads messages: what serve would count, and what it would refuse and why.
-func decode(_ context.Context, args []string, std streams) error {
-	f := flag.NewFlagSet("decode", flag.ContinueOnError)
-	format := f.String("format", "json", "`format` of the messages, one of those that -formats lists")
+func decode(f *flag.FlagSet) action {
+	var m codec.Meta
+	var received time.Time
+	format := choice(f, "format", "json", "`format` of the messages, one of those that -formats lists", codec.Formats()...)
 	list := f.Bool("formats", false, "list the formats with their content types, and stop")
 	subject := f.String("subject", "", "`subject` that the messages came on, such as forewarm.telemetry.replica.chat.r-0: of which kind they are, and whose")
-	received := f.String("received-at", "", "`time` at which the stream stored the messages, RFC 3339 (default: now)")
-	var m codec.Meta
+	timeFlag(f, &received, "received-at", "`time` at which the stream stored the messages, RFC 3339 (default: now)")
 	f.StringVar(&m.Pool, "pool", "", "`pool` of records that name none")
 	f.StringVar(&m.Class, "class", "", "`class` of records that name none")
-	files, err := parse(f, args, std)
-	if err != nil {
-		return err
-	}
-	if *list {
-		return listFormats(std.out)
-	}
-	var ok bool
-	if m.ContentType, ok = codec.ContentTypeOf(*format); !ok {
-		return usagef("-format is %q: it must be one of %s", *format, strings.Join(codec.Formats(), ", "))
-	}
-	at, err := parseTime("-received-at", *received)
-	if err != nil {
-		return err
-	}
-	if at.IsZero() {
-		at = time.Now().UTC()
-	}
-	if *subject != "" {
-		on, ok := codec.ParseSubject(config.Default().NATS.Prefix, *subject)
-		if !ok {
-			return usagef("-subject is %q: it must be one that carries telemetry, such as %s", *subject, ingest.ReplicaSubject(config.Default().NATS.Prefix, "chat", "r-0"))
+	return func(_ context.Context, files []string, std streams) error {
+		if *list {
+			return listFormats(std.out)
 		}
-		m.Source, m.Kind, m.Replica, m.Pool, m.Class = on.Source, on.Kind, on.Replica, cmp.Or(m.Pool, on.Pool), cmp.Or(m.Class, on.Class)
-	}
-	if len(files) == 0 {
-		files = []string{"-"}
-	}
-	records, refused := 0, 0
-	for _, file := range files {
-		data, err := readMessage(file)
-		if err != nil {
-			return err
+		m.ContentType, _ = codec.ContentTypeOf(*format)
+		if received.IsZero() {
+			received = time.Now().UTC()
 		}
-		if m.Encoding = ""; filepath.Ext(file) == ".gz" {
-			m.Encoding = codec.EncodingGzip
+		if *subject != "" {
+			on, ok := codec.ParseSubject(config.Default().NATS.Prefix, *subject)
+			if !ok {
+				return usagef("-subject is %q: it must be one that carries telemetry, such as %s", *subject, ingest.ReplicaSubject(config.Default().NATS.Prefix, "chat", "r-0"))
+			}
+			m.Source, m.Kind, m.Replica, m.Pool, m.Class = on.Source, on.Kind, on.Replica, cmp.Or(m.Pool, on.Pool), cmp.Or(m.Class, on.Class)
 		}
-		b := ingest.Batch{ReceivedAt: at}
-		codec.Decode(m, data, ingest.DefaultLimits(), &b)
-		n, err := printBatch(&b, file, std)
-		if err != nil {
-			return err
+		if len(files) == 0 {
+			files = []string{"-"}
 		}
-		records, refused = records+n, refused+len(b.Refused)
-		if m.ContentType == codec.ContentTypeJSON && len(b.Refused) > 0 && bytes.ContainsRune(bytes.TrimSpace(data), '\n') {
-			fmt.Fprintf(std.err, "note: %s has several lines; if each is a record, add -format ndjson\n", file)
+		records, refused := 0, 0
+		for _, file := range files {
+			data, err := readMessage(file)
+			if err != nil {
+				return err
+			}
+			if m.Encoding = ""; filepath.Ext(file) == ".gz" {
+				m.Encoding = codec.EncodingGzip
+			}
+			b := ingest.Batch{ReceivedAt: received}
+			codec.Decode(m, data, ingest.DefaultLimits(), &b)
+			n, err := printBatch(&b, file, std)
+			if err != nil {
+				return err
+			}
+			records, refused = records+n, refused+len(b.Refused)
+			if m.ContentType == codec.ContentTypeJSON && len(b.Refused) > 0 && bytes.ContainsRune(bytes.TrimSpace(data), '\n') {
+				fmt.Fprintf(std.err, "note: %s has several lines; if each is a record, add -format ndjson\n", file)
+			}
 		}
+		if refused > 0 {
+			return fmt.Errorf("%d refused, %d understood", refused, records)
+		}
+		return nil
 	}
-	if refused > 0 {
-		return fmt.Errorf("%d refused, %d understood", refused, records)
-	}
-	return nil
 }
 
 func listFormats(w io.Writer) error {

@@ -40,24 +40,25 @@ const (
 	demoWatched = time.Minute
 )
 
-func demo(ctx context.Context, args []string, std streams) (err error) {
-	f := flag.NewFlagSet("demo", flag.ContinueOnError)
+func demo(f *flag.FlagSet) action {
 	once := f.Bool("once", false, "run at full speed, then end")
 	seed := f.Uint64("seed", 1, "of the traffic and the warm-up times")
-	if err := parseOnly(f, args, std); err != nil {
-		return err
-	}
+	return func(ctx context.Context, _ []string, std streams) error { return runDemo(ctx, std, *once, *seed) }
+}
+
+// runDemo runs the demo in a directory of its own, at full speed if once is set or nobody watches.
+func runDemo(ctx context.Context, std streams, once bool, seed uint64) (err error) {
 	dir, err := os.MkdirTemp("", "forewarm-demo-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	d, err := newDemo(ctx, dir, *seed)
+	d, err := newDemo(ctx, dir, seed)
 	if err != nil {
 		return err
 	}
 	file, terminal := std.out.(*os.File)
-	live := !*once && terminal && term.IsTerminal(int(file.Fd()))
+	live := !once && terminal && term.IsTerminal(int(file.Fd()))
 	if live {
 		d.frame = demoWatched / time.Duration(demoDay/time.Minute)
 	}

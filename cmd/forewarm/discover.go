@@ -46,25 +46,23 @@ const (
 )
 
 // discover publishes pools that annotations define to the telemetry stream, for all daemons.
-func discover(ctx context.Context, args []string, std streams) error {
-	f := flag.NewFlagSet("discover", flag.ContinueOnError)
+func discover(f *flag.FlagSet) action {
 	path := f.String("config", "forewarm.yaml", "configuration `file` of the daemons")
 	namespaces := f.String("namespaces", "", "`names` of the namespaces to watch, separated by commas; none watches all")
 	server := f.String("server", "", "`URL` of the Kubernetes API without credentials, such as that of kubectl proxy; without it, the one of the pod")
 	listen := f.String("listen", "127.0.0.1:9466", "`address` of /metrics, /healthz and /readyz")
-	if err := parseOnly(f, args, std); err != nil {
-		return err
+	return func(ctx context.Context, _ []string, _ streams) error {
+		d, stop, err := newDiscovery(*path, *server, strings.Split(*namespaces, ","))
+		if err != nil {
+			return usageError{err}
+		}
+		defer stop()
+		l, err := net.Listen("tcp", *listen)
+		if err != nil {
+			return usagef("-listen: %w", err)
+		}
+		return d.run(ctx, l)
 	}
-	d, stop, err := newDiscovery(*path, *server, strings.Split(*namespaces, ","))
-	if err != nil {
-		return usageError{err}
-	}
-	defer stop()
-	l, err := net.Listen("tcp", *listen)
-	if err != nil {
-		return usagef("-listen: %w", err)
-	}
-	return d.run(ctx, l)
 }
 
 // discovery watches annotated objects. Its loop owns all fields that are not atomic.

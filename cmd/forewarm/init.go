@@ -19,8 +19,7 @@ import (
 )
 
 // initConfig writes a first configuration, from the metrics of the given engines.
-func initConfig(ctx context.Context, args []string, std streams) error {
-	f := flag.NewFlagSet("init", flag.ContinueOnError)
+func initConfig(f *flag.FlagSet) action {
 	var urls []string
 	f.Func("metrics", "`URL` of an engine's metrics (vLLM, SGLang, TensorRT-LLM, Dynamo …), such as http://10.0.0.1:8000/metrics; may be repeated", func(s string) error {
 		urls = append(urls, s)
@@ -29,48 +28,47 @@ func initConfig(ctx context.Context, args []string, std streams) error {
 	pool := f.String("pool", "chat", "`name` of the pool, as its telemetry will carry it")
 	path := f.String("o", "forewarm.yaml", "`file` to write, - for the standard output")
 	force := f.Bool("force", false, "replace a file that exists")
-	if err := parseOnly(f, args, std); err != nil {
-		return err
-	}
-	if !poolName.MatchString(*pool) {
-		return usagef("-pool is %q: use letters, digits, - and _", *pool)
-	}
-	first := firstConfig{pool: *pool}
-	for _, url := range urls {
-		seen, err := scrape.Probe(ctx, url)
-		if err != nil {
-			return fmt.Errorf("-metrics: %w", err)
+	return func(ctx context.Context, _ []string, std streams) error {
+		if !poolName.MatchString(*pool) {
+			return usagef("-pool is %q: use letters, digits, - and _", *pool)
 		}
-		first.add(url, &seen)
-	}
-	if first.replicas == 1 {
-		first.notes = append(first.notes, "one replica answered. Behind a load balancer there may be more: give -metrics for each, or set dns to the name of a headless service")
-	}
-	if kv := first.kv; len(kv) > 0 && slices.Min(kv) < slices.Max(kv) {
-		first.notes = append(first.notes, fmt.Sprintf("replicas hold from %d to %d tokens: the fewest are written, and what each reports is used", slices.Min(kv), slices.Max(kv)))
-	}
-	lines := first.lines()
-	text := render(lines)
-	if _, err := config.Parse(*path, text, func(string) string { return "" }); err != nil {
-		return usageError{err}
-	}
-	if *path == "-" {
-		_, err := std.out.Write(text)
-		return err
-	}
-	if err := writeNew(*path, text, *force); err != nil {
-		return err
-	}
-	for _, l := range lines {
-		if l.from != "" {
-			fmt.Fprintf(std.err, "%-8s %s\n", l.from, strings.TrimPrefix(strings.TrimLeft(l.yaml, " -")+": "+l.why, ": "))
+		first := firstConfig{pool: *pool}
+		for _, url := range urls {
+			seen, err := scrape.Probe(ctx, url)
+			if err != nil {
+				return fmt.Errorf("-metrics: %w", err)
+			}
+			first.add(url, &seen)
 		}
+		if first.replicas == 1 {
+			first.notes = append(first.notes, "one replica answered. Behind a load balancer there may be more: give -metrics for each, or set dns to the name of a headless service")
+		}
+		if kv := first.kv; len(kv) > 0 && slices.Min(kv) < slices.Max(kv) {
+			first.notes = append(first.notes, fmt.Sprintf("replicas hold from %d to %d tokens: the fewest are written, and what each reports is used", slices.Min(kv), slices.Max(kv)))
+		}
+		lines := first.lines()
+		text := render(lines)
+		if _, err := config.Parse(*path, text, func(string) string { return "" }); err != nil {
+			return usageError{err}
+		}
+		if *path == "-" {
+			_, err := std.out.Write(text)
+			return err
+		}
+		if err := writeNew(*path, text, *force); err != nil {
+			return err
+		}
+		for _, l := range lines {
+			if l.from != "" {
+				fmt.Fprintf(std.err, "%-8s %s\n", l.from, strings.TrimPrefix(strings.TrimLeft(l.yaml, " -")+": "+l.why, ": "))
+			}
+		}
+		for _, note := range first.notes {
+			fmt.Fprintln(std.err, "note:", note)
+		}
+		fmt.Fprintf(std.err, "wrote %s; check what was guessed, then run: forewarm check -config %[1]s\n", *path)
+		return nil
 	}
-	for _, note := range first.notes {
-		fmt.Fprintln(std.err, "note:", note)
-	}
-	fmt.Fprintf(std.err, "wrote %s; check what was guessed, then run: forewarm check -config %[1]s\n", *path)
-	return nil
 }
 
 // poolName needs no quotes in YAML, and is one token of a NATS subject.

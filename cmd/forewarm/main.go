@@ -14,43 +14,48 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/internal/daemon"
 )
 
 // command is one subcommand.
 type command struct {
-	name, summary string
-	run           func(ctx context.Context, args []string, std streams) error
+	name    string
+	args    string // positional arguments: "" for none, a name for one, "[NAME]" for at most one, "[NAME ...]" for any number
+	about   string // what the arguments are
+	summary string
+	define  func(f *flag.FlagSet) action
 }
 
+// action runs a command after define has added its flags, and these are parsed.
+type action func(ctx context.Context, args []string, std streams) error
+
 // streams are a command's standard streams, which tests replace.
-type streams struct {
-	out, err io.Writer
-	flags    func(*flag.FlagSet) // if set, it receives a command's flags, and the command does not run
-}
+type streams struct{ out, err io.Writer }
 
 // commands lists every command, in the order of the help.
 func commands() []command {
 	return []command{
-		{"init", "write a first configuration, from what an engine says of itself where its /metrics address is given", initConfig},
-		{"serve", "run the daemon: telemetry in from NATS, forecasts, pre-scale events and alerts out", serve},
-		{"demo", "watch it work: synthetic traffic with a launch, a pool that warms up slowly, no other service", demo},
-		{"backtest", "run the same pipeline over a recorded trace and score it", runBacktest},
-		{"plan", "before a launch: which resource runs out first, when, and how many replicas it takes", runPlan},
-		{"publish", "send telemetry records stamped now to NATS, to try an installation", publish},
-		{"replay", "publish a trace to NATS, in real time or faster", replay},
-		{"report", "compare a daemon's forecasts and decisions with what came", runReport},
-		{"explain", "say what a decision rests on, and what came of it", runExplain},
-		{"decode", "show what Forewarm understands of a message, and what it refuses", decode},
-		{"check", "check a configuration, what it connects to, or a data directory", check},
-		{"discover", "publish the pools that annotations of Kubernetes objects define, for all daemons on one NATS", discover},
-		{"nats-config", "print users with the least rights, and partitions, for the configuration of a NATS server", natsConfig},
-		{"completion", "print a script by which a shell completes commands and flags: bash, zsh or fish", completion},
-		{"version", "print the version", version},
+		{"init", "", "", "write a first configuration, from the /metrics of engines if their addresses are given", initConfig},
+		{"serve", "", "", "run the daemon: telemetry in from NATS, forecasts, pre-scale events and alerts out", serve},
+		{"demo", "", "", "watch it work: synthetic traffic with a launch, a pool that warms up slowly, no other service", demo},
+		{"backtest", "[TRACE]", "the file with the traffic, in place of -prometheus", "run the same pipeline over a recorded trace and score it", runBacktest},
+		{"plan", "", "", "before a launch: which resource runs out first, when, and how many replicas it takes", runPlan},
+		{"publish", "", "", "send telemetry records stamped now to NATS, to try an installation", publish},
+		{"replay", "TRACE", "the file with the traffic, such as trace.csv.gz", "publish a trace to NATS, in real time or faster", replay},
+		{"report", "", "", "compare a daemon's forecasts and decisions with what came", runReport},
+		{"explain", "DECISION", "an event's id such as chat-29500000, or a pool for its newest", "say what a decision rests on, and what came of it", runExplain},
+		{"decode", "[FILE ...]", "files with a message each; - or none for the standard input", "show what Forewarm understands of a message, and what it refuses", decode},
+		{"check", "", "", "check a configuration and what it connects to, or a daemon's health", check},
+		{"discover", "", "", "publish the pools that annotations of Kubernetes objects define, for all daemons on one NATS", discover},
+		{"nats-config", "", "", "print users with the least rights, and partitions, for the configuration of a NATS server", natsConfig},
+		{"completion", "[SHELL]", "bash, zsh or fish", "print a script by which a shell completes commands and flags", completion},
+		{"version", "", "", "print the version", version},
 	}
 }
 
@@ -103,34 +108,48 @@ func usage(w io.Writer) {
 	fmt.Fprint(w, "\nforewarm COMMAND -h lists a command's flags. Start with: forewarm demo\n")
 }
 
-// parse parses a subcommand's flags, before or after arguments. An invalid flag is a usage error.
-func parse(f *flag.FlagSet, args []string, std streams) ([]string, error) {
-	if std.flags != nil {
-		std.flags(f)
-		return nil, flag.ErrHelp
-	}
+// run parses a command's flags, before or after its arguments, and runs it.
+func (c *command) run(ctx context.Context, args []string, std streams) error {
+	f := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	run := c.define(f)
 	f.SetOutput(io.Discard) // the error has the whole message, in one line
 	var rest []string
 	for len(args) > 0 {
 		switch err := f.Parse(args); {
 		case errors.Is(err, flag.ErrHelp):
-			fmt.Fprintf(std.out, "flags of forewarm %s:\n", f.Name())
-			f.SetOutput(std.out)
-			f.PrintDefaults()
-			return nil, err
+			c.help(f, std.out)
+			return err
 		case err != nil:
-			return nil, usagef("%w: run forewarm %s -h for the list", valueError(f, err), f.Name())
+			return usagef("%w: run forewarm %s -h for the list", valueError(f, err), c.name)
 		}
-		args = f.Args()
-		if len(args) > 0 {
+		if args = f.Args(); len(args) > 0 {
 			rest, args = append(rest, args[0]), args[1:]
 		}
 	}
-	return rest, nil
+	switch optional := strings.HasPrefix(c.args, "["); {
+	case c.args == "" && len(rest) > 0:
+		return usagef("%s takes flags only, not %q: run forewarm %s -h for the list", c.name, rest[0], c.name)
+	case len(rest) == 0 && c.args != "" && !optional:
+		return usagef("name one %s: %s", c.args, c.about)
+	case len(rest) > 1 && !strings.Contains(c.args, "..."):
+		return usagef("name one %s and not %d: %s", strings.Trim(c.args, "[]"), len(rest), c.about)
+	}
+	return run(ctx, rest, std)
+}
+
+// help prints a command's arguments and flags.
+func (c *command) help(f *flag.FlagSet, w io.Writer) {
+	fmt.Fprintf(w, "%s\n\nusage: %s\n", c.summary, strings.TrimSpace("forewarm "+c.name+" [flags] "+c.args))
+	if c.args != "" {
+		fmt.Fprintf(w, "\n%s: %s\n", strings.Trim(c.args, "[.] "), c.about)
+	}
+	fmt.Fprintln(w, "\nflags:")
+	f.SetOutput(w)
+	f.PrintDefaults()
 }
 
 // invalidValue matches the flag package's error for an invalid value.
-var invalidValue = regexp.MustCompile(`^invalid value (".*") for flag -([^:]+): (?:parse error|value out of range)$`)
+var invalidValue = regexp.MustCompile(`^invalid value (".*") for flag -([^:]+): (.*)$`)
 
 // valueError says what the value of a flag must be.
 func valueError(f *flag.FlagSet, err error) error {
@@ -138,23 +157,58 @@ func valueError(f *flag.FlagSet, err error) error {
 	if m == nil {
 		return err
 	}
-	must := "a number"
-	switch f.Lookup(m[2]).Value.(flag.Getter).Get().(type) {
-	case time.Duration:
-		must = "a duration, such as 90s or 20m"
-	case int, int64:
-		must = "a whole number"
-	case uint64:
-		must = "a whole number from 0 on"
+	must := m[3]
+	if number, ok := f.Lookup(m[2]).Value.(flag.Getter); ok {
+		must = "it must be a number"
+		switch number.Get().(type) {
+		case time.Duration:
+			must = "it must be a duration, such as 90s or 20m"
+		case int, int64:
+			must = "it must be a whole number"
+		case uint64:
+			must = "it must be a whole number from 0 on"
+		}
 	}
-	return fmt.Errorf("-%s is %s: it must be %s", m[2], m[1], must)
+	return fmt.Errorf("-%s is %s: %s", m[2], m[1], must)
 }
 
-// parseOnly is parse for subcommands without arguments.
-func parseOnly(f *flag.FlagSet, args []string, std streams) error {
-	rest, err := parse(f, args, std)
-	if err == nil && len(rest) > 0 {
-		err = usagef("%s takes flags only, not %q: run forewarm %s -h for the list", f.Name(), rest[0], f.Name())
+// oneOf is a flag whose value is one of several words.
+type oneOf struct {
+	value *string
+	words []string
+}
+
+// String implements flag.Value.
+func (o oneOf) String() string {
+	if o.value == nil {
+		return "" // the flag package asks the zero value
 	}
-	return err
+	return *o.value
+}
+
+// Set implements flag.Value.
+func (o oneOf) Set(s string) error {
+	if !slices.Contains(o.words, s) {
+		return errors.New("it must be " + strings.Join(o.words[:len(o.words)-1], ", ") + " or " + o.words[len(o.words)-1])
+	}
+	*o.value = s
+	return nil
+}
+
+// choice adds a flag whose value is one of several words.
+func choice(f *flag.FlagSet, name, value, usage string, words ...string) *string {
+	f.Var(oneOf{&value, words}, name, usage)
+	return &value
+}
+
+// timeFlag adds a flag with a time, by default the zero time.
+func timeFlag(f *flag.FlagSet, t *time.Time, name, usage string) {
+	f.Func(name, usage, func(s string) error {
+		parsed, err := report.ParseTime("", s, time.UTC)
+		if err != nil {
+			return errors.New("it must be a time as in RFC 3339, such as 2026-03-02T07:00:00Z, or a date")
+		}
+		*t = parsed.UTC()
+		return nil
+	})
 }

@@ -9,24 +9,23 @@ import (
 )
 
 // natsConfig prints the configuration for a NATS server.
-func natsConfig(_ context.Context, args []string, std streams) error {
-	f := flag.NewFlagSet("nats-config", flag.ContinueOnError)
+func natsConfig(f *flag.FlagSet) action {
 	path := f.String("config", "", "configuration `file` of the daemon; without one, the defaults")
 	partitions := f.Int("partitions", 0, "`number` of parts in which the server is to split all pools")
-	if err := parseOnly(f, args, std); err != nil {
-		return err
-	}
-	c, err := loadNATS(*path)
-	if err != nil {
-		return err
-	}
-	if *partitions != 0 {
-		c.URL, c.Partition = "nats://localhost", fmt.Sprintf("0/%d", *partitions)
-		if err := c.Validate(); err != nil {
-			return usagef("-partitions is %d: %w", *partitions, err)
+	return func(_ context.Context, _ []string, std streams) error {
+		cfg, err := loadOrDefault(*path)
+		if err != nil {
+			return err
 		}
-		fmt.Fprint(std.out, jetstream.Mappings(c.Prefix, *partitions)+"\n")
+		c := &cfg.NATS
+		if *partitions != 0 {
+			c.URL, c.Partition = "nats://localhost", fmt.Sprintf("0/%d", *partitions)
+			if err := c.Validate(); err != nil {
+				return usagef("-partitions is %d: %w", *partitions, err)
+			}
+			fmt.Fprint(std.out, jetstream.Mappings(c.Prefix, *partitions)+"\n")
+		}
+		fmt.Fprint(std.out, c.Permissions())
+		return nil
 	}
-	fmt.Fprint(std.out, c.Permissions())
-	return nil
 }

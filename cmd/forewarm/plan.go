@@ -18,14 +18,15 @@ type planFlags struct {
 	config string
 
 	trace  string
-	start  string
+	start  time.Time
 	stated plan.Stated
 	from   string
 
 	in    plan.Input
 	query url.Values // the values of the launch, as a daemon reads them
 
-	format, out string
+	format *string // md, json or html
+	out    string
 }
 
 func (p *planFlags) define(f *flag.FlagSet) {
@@ -33,7 +34,7 @@ func (p *planFlags) define(f *flag.FlagSet) {
 	f.StringVar(&p.from, "from", "", "`URL` of a running daemon, in place of -config: it plans one of its pools with its traffic, replicas, rates and bounds")
 
 	f.StringVar(&p.trace, "trace", "", "trace `file` with the traffic, in any format that backtest reads")
-	f.StringVar(&p.start, "start", "", "`time` of t_s = 0 in the trace, RFC 3339 (default: a Monday, midnight UTC)")
+	timeFlag(f, &p.start, "start", "`time` of t_s = 0 in the trace, RFC 3339 (default: a Monday, midnight UTC)")
 	s := &p.stated
 	f.Float64Var(&s.RequestsPerS, "requests-per-s", 0, "stated requests a second, at the 95th percentile of the minutes")
 	f.Float64Var(&s.Prompt.P50, "prompt-p50", 1000, "stated median `tokens` of a prompt")
@@ -59,28 +60,27 @@ func (p *planFlags) define(f *flag.FlagSet) {
 		})
 	}
 
-	f.StringVar(&p.format, "format", "md", "md, json or html")
+	p.format = choice(f, "format", "md", "md, json or html", "md", "json", "html")
 	f.StringVar(&p.out, "o", "", "write to `file` instead of standard output")
 }
 
-func runPlan(ctx context.Context, args []string, std streams) error {
-	f := flag.NewFlagSet("plan", flag.ContinueOnError)
+func runPlan(f *flag.FlagSet) action {
 	p := planFlags{in: plan.NewInput(time.Now().UTC()), query: url.Values{}}
 	p.define(f)
-	if err := parseOnly(f, args, std); err != nil {
-		return err
+	return func(ctx context.Context, _ []string, std streams) error {
+		given := map[string]bool{}
+		f.Visit(func(x *flag.Flag) { given[x.Name] = true })
+		return p.run(ctx, given, std)
 	}
-	given := map[string]string{}
-	f.Visit(func(x *flag.Flag) { given[x.Name] = x.Value.String() })
+}
+
+// run writes the sheet. given has the names of the flags that were set.
+func (p *planFlags) run(ctx context.Context, given map[string]bool, std streams) error {
 	switch {
-	case (p.config == "") == (p.from == ""):
+	case given["config"] == given["from"]:
 		return usagef("say which pool to plan, by -config FILE or by -from URL of a running daemon")
-	case p.trace != "" && given["requests-per-s"] != "":
+	case p.trace != "" && given["requests-per-s"]:
 		return usagef("give the traffic by -trace or by -requests-per-s, not both")
-	}
-	write, _, err := plan.FormatWriter(p.format)
-	if err != nil {
-		return usagef("-format %w", err)
 	}
 	if p.from != "" {
 		return p.askDaemon(ctx, given, std)
@@ -93,7 +93,7 @@ func runPlan(ctx context.Context, args []string, std streams) error {
 		if err := p.readTrace(ctx, std); err != nil {
 			return err
 		}
-	case given["requests-per-s"] != "":
+	case given["requests-per-s"]:
 		if err := p.readStated(); err != nil {
 			return err
 		}
@@ -103,6 +103,10 @@ func runPlan(ctx context.Context, args []string, std streams) error {
 	sheet, err := plan.New(p.in)
 	if err != nil {
 		return usageError{err}
+	}
+	write, _, err := plan.FormatWriter(*p.format)
+	if err != nil {
+		return usagef("-format %w", err)
 	}
 	return writeTo(p.out, std.out, func(w io.Writer) error { return write(w, sheet) })
 }
@@ -147,11 +151,7 @@ func (p *planFlags) readStated() error {
 
 // readTrace sets the traffic from a trace.
 func (p *planFlags) readTrace(ctx context.Context, std streams) (err error) {
-	var o backtest.Options
-	if o.Start, err = parseTime("-start", p.start); err != nil {
-		return err
-	}
-	reader, err := openTrace(p.trace, o)
+	reader, err := openTrace(p.trace, backtest.Options{Start: p.start})
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (p *planFlags) writeMemory(std streams) error {
 	if p.in.Fit == nil {
 		return usagef("no traffic is given, and no model and GPU whose memory could be counted: add -trace or -requests-per-s, or model_config and gpu to the pool")
 	}
-	write := map[string]func(io.Writer, *plan.Memory) error{"md": plan.WriteMemoryMarkdown, "json": plan.WriteMemoryJSON}[p.format]
+	write := map[string]func(io.Writer, *plan.Memory) error{"md": plan.WriteMemoryMarkdown, "json": plan.WriteMemoryJSON}[*p.format]
 	if write == nil {
 		return usagef("-format html is for launch sheets: give traffic, or -format md or json")
 	}
@@ -183,13 +183,13 @@ func (p *planFlags) writeMemory(std streams) error {
 }
 
 // askDaemon prints the sheet of a running daemon: with the pool, traffic, rates, bounds and lead time of its decisions.
-func (p *planFlags) askDaemon(ctx context.Context, given map[string]string, std streams) error {
+func (p *planFlags) askDaemon(ctx context.Context, given map[string]bool, std streams) error {
 	for _, name := range []string{"trace", "start", "requests-per-s", "prompt-p50", "prompt-p95", "output-p50", "output-p95", "cache-hit"} {
-		if _, ok := given[name]; ok {
+		if given[name] {
 			return usagef("-%s does not go with -from, for the daemon plans with its own pool: leave it out", name)
 		}
 	}
-	p.query.Set("format", p.format)
+	p.query.Set("format", *p.format)
 	return writeTo(p.out, std.out, func(w io.Writer) error {
 		return askDaemon(ctx, w, "-from", p.from, "/api/v1/plan?"+p.query.Encode())
 	})

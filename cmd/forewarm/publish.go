@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,43 +15,56 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// natsFlags adds the flags of commands that publish: NATS server and user. Call the result after the flags are parsed.
-func natsFlags(f *flag.FlagSet) func() (jetstream.Config, error) {
+// natsFlags adds the flags of commands that publish: NATS server and user. Call connect after the flags are parsed. It
+// also returns the prefix of subjects, and warns if the configuration does not serve the pool.
+func natsFlags(f *flag.FlagSet) (connect func(pool string, std streams) (*nats.Conn, string, error)) {
 	path := f.String("config", "", "configuration `file` of the daemon: its nats section says how to connect")
 	url := f.String("nats", "", "NATS server `URL` (default: of -config, or nats://127.0.0.1:4222)")
 	creds := f.String("creds", "", "NATS credentials `file` (default: as -config says)")
-	return func() (jetstream.Config, error) {
-		c, err := loadNATS(*path)
+	return func(pool string, std streams) (*nats.Conn, string, error) {
+		cfg, err := loadOrDefault(*path)
 		if err != nil {
-			return c, err
+			return nil, "", err
 		}
+		c := &cfg.NATS
 		c.URL = cmp.Or(*url, c.URL, "nats://"+c.Embedded.Listen)
 		if *creds != "" {
 			c.CredsFile, c.NkeyFile, c.User, c.PasswordFile, c.TokenFile = *creds, "", "", "", ""
 		}
 		if err := c.Validate(); err != nil {
-			return c, usagef("nats.%w", err)
+			return nil, "", usagef("nats.%w", err)
 		}
-		return c, nil
+		conn, err := jetstream.Connect(*c, nil)
+		if err != nil {
+			return nil, "", usagef("no NATS server at %s: %w; start the daemon (forewarm serve), or name another server with -nats or -config",
+				jetstream.Redact(c.URL), errors.Unwrap(err))
+		}
+		listed := slices.ContainsFunc(cfg.Pools, func(p capacity.Config) bool { return p.Name == pool })
+		if *path != "" && !listed && cfg.DefaultPool == nil {
+			fmt.Fprintf(std.err, "warning: pool %q is not in %s, which has no default_pool: the daemon refuses its telemetry, "+
+				"unless forewarm discover defines the pool\n", pool, *path)
+		}
+		return conn, c.Prefix, nil
 	}
 }
 
-// loadNATS reads the nats section of a configuration; of the default one without a path.
-func loadNATS(path string) (jetstream.Config, error) {
+// loadOrDefault reads a configuration. Without a path it returns the default one.
+func loadOrDefault(path string) (*config.Config, error) {
 	if path == "" {
-		return jetstream.DefaultConfig(), nil
+		return config.Default(), nil
 	}
 	cfg, err := config.Load(path)
 	if err != nil {
-		return jetstream.Config{}, usageError{err}
+		return nil, usageError{err}
 	}
-	return cfg.NATS, nil
+	return cfg, nil
 }
 
 const (
@@ -64,65 +78,50 @@ const (
 )
 
 // publish sends telemetry of requests that have just ended, to test an installation.
-func publish(ctx context.Context, args []string, std streams) error {
-	f := flag.NewFlagSet("publish", flag.ContinueOnError)
-	connection := natsFlags(f)
+func publish(f *flag.FlagSet) action {
+	connect := natsFlags(f)
 	pool := f.String("pool", "chat", "`name` of the pool; the daemon must serve it")
 	class := f.String("class", "default", "workload `class` of the requests")
 	input := f.Int64("input", 1200, "prompt `tokens` of a request")
 	cached := f.Int64("cached", 0, "`tokens` of the prompt that came from the prefix cache")
 	output := f.Int64("output", 300, "output `tokens` of a request")
 	n := f.Int("n", 1, "`number` of records; those of more than one have 50 to 150 % of the tokens")
-	if err := parseOnly(f, args, std); err != nil {
-		return err
-	}
-	limit := ingest.DefaultLimits().Tokens / 2
-	switch {
-	case *pool == "":
-		return usagef(`-pool is "": name a pool that the daemon serves`)
-	case *input < 0 || *input > limit || *output < 0 || *output > limit:
-		return usagef("-input is %d and -output is %d: each must be 0 to %d", *input, *output, limit)
-	case *cached < 0 || *cached > *input:
-		return usagef("-cached is %d: it must be 0 to -input, %d", *cached, *input)
-	case *n < 1:
-		return usagef("-n is %d: it must be 1 or more", *n)
-	}
-	c, err := connection()
-	if err != nil {
-		return err
-	}
-	conn, err := connect(c)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	js, err := natsjs.New(conn)
-	if err != nil {
-		return err
-	}
-	subject, began := ingest.RequestSubject(c.Prefix, *pool, *class), time.Now()
-	for i := range *n {
-		scale := 1.0
-		if *n > 1 {
-			scale = 0.5 + rand.Float64()
+	return func(ctx context.Context, _ []string, std streams) error {
+		limit := ingest.DefaultLimits().Tokens / 2
+		switch {
+		case *pool == "":
+			return usagef(`-pool is "": name a pool that the daemon serves`)
+		case *input < 0 || *input > limit || *output < 0 || *output > limit:
+			return usagef("-input is %d and -output is %d: each must be 0 to %d", *input, *output, limit)
+		case *cached < 0 || *cached > *input:
+			return usagef("-cached is %d: it must be 0 to -input, %d", *cached, *input)
+		case *n < 1:
+			return usagef("-n is %d: it must be 1 or more", *n)
 		}
-		of := func(tokens int64) int64 { return int64(float64(tokens)*scale + 0.5) }
-		x := endedNow(time.Now(), of(*input), of(*cached), of(*output))
-		if err := publishOne(ctx, conn, js, subject, &x); err != nil {
-			return fmt.Errorf("%w (%d of %d records are stored)", err, i, *n)
+		conn, prefix, err := connect(*pool, std)
+		if err != nil {
+			return err
 		}
+		defer conn.Close()
+		js, err := natsjs.New(conn)
+		if err != nil {
+			return err
+		}
+		subject, began := ingest.RequestSubject(prefix, *pool, *class), time.Now()
+		for i := range *n {
+			scale := 1.0
+			if *n > 1 {
+				scale = 0.5 + rand.Float64()
+			}
+			of := func(tokens int64) int64 { return int64(float64(tokens)*scale + 0.5) }
+			x := endedNow(time.Now(), of(*input), of(*cached), of(*output))
+			if err := publishOne(ctx, conn, js, subject, &x); err != nil {
+				return fmt.Errorf("%w (%d of %d records are stored)", err, i, *n)
+			}
+		}
+		fmt.Fprintf(std.out, "stored %s on %s in %s\n", value.Count(*n, "record"), subject, time.Since(began).Round(time.Millisecond))
+		return nil
 	}
-	fmt.Fprintf(std.out, "stored %s on %s in %s\n", value.Count(*n, "record"), subject, time.Since(began).Round(time.Millisecond))
-	return nil
-}
-
-// connect connects to the server of natsFlags.
-func connect(c jetstream.Config, options ...nats.Option) (*nats.Conn, error) {
-	conn, err := jetstream.Connect(c, nil, options...)
-	if err != nil {
-		return nil, usagef("no NATS server at %s: %w; start the daemon (forewarm serve), or name another server with -nats or -config", jetstream.Redact(c.URL), errors.Unwrap(err))
-	}
-	return conn, nil
 }
 
 // endedNow returns the record of a request that ends at end.

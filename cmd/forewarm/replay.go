@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nuid"
@@ -24,90 +22,76 @@ import (
 )
 
 // traceFlags adds the flags for reading traces in backtest and replay.
-func traceFlags(f *flag.FlagSet, o *backtest.Options) (start *string) {
+func traceFlags(f *flag.FlagSet, o *backtest.Options) {
 	f.DurationVar(&o.Bin, "bin", 0, "bin `width` of a binned trace (default: inferred)")
 	f.StringVar(&o.Class, "class", "", "`class` of traces that name none (default: the file's name)")
-	return f.String("start", "", "`time` of t_s = 0 in a CSV file, RFC 3339 (default: a Monday, midnight UTC)")
+	timeFlag(f, &o.Start, "start", "`time` of t_s = 0 in a CSV file, RFC 3339 (default: a Monday, midnight UTC)")
 }
 
-func replay(ctx context.Context, args []string, std streams) error {
-	f := flag.NewFlagSet("replay", flag.ContinueOnError)
-	connection := natsFlags(f)
+func replay(f *flag.FlagSet) action {
+	connect := natsFlags(f)
 	var o backtest.Options
-	start := traceFlags(f, &o)
+	traceFlags(f, &o)
 	f.StringVar(&o.Pool, "pool", backtest.DefaultPool, "`pool` that the traffic belongs to; the daemon must serve it")
 	speed := f.Float64("speed", 0, "times faster than life; 1 is real time, 0 as fast as possible")
-	shift := f.String("shift", "none", "none keeps the trace's times; start, end: it starts or ends now")
+	shift := choice(f, "shift", "none", "none keeps the trace's times; start, end: it starts or ends now", "none", "start", "end")
 	batch := f.Int("batch", 1, "records a message; more than one makes NDJSON messages")
 	runID := f.String("run-id", "", "`id` that tells this replay's messages from another's (default: a new one)")
-	rest, err := parse(f, args, std)
-	if err != nil {
-		return err
-	}
-	switch {
-	case len(rest) != 1:
-		return usagef("name one trace, for example: forewarm replay -speed 60 trace.csv.gz")
-	case *speed < 0 || math.IsInf(*speed, 0) || math.IsNaN(*speed):
-		return usagef("-speed is %v: it must be 0 (as fast as possible) or a positive factor", *speed)
-	case !slices.Contains(shifts, *shift):
-		return usagef("-shift is %q: it must be one of %s", *shift, strings.Join(shifts, ", "))
-	case *batch < 1 || *batch > 1000:
-		return usagef("-batch is %d: it must be 1 to 1000", *batch)
-	}
-	if o.Start, err = parseTime("-start", *start); err != nil {
-		return err
-	}
-	nc, err := connection()
-	if err != nil {
-		return err
-	}
-	reader, err := openTrace(rest[0], o)
-	if err != nil {
-		return err
-	}
-	defer reader.Close()
-	conn, err := connect(nc)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	began := time.Now()
-	moved, err := shiftOf(ctx, *shift, rest[0], o, began, std)
-	if err != nil {
-		return err
-	}
-	p, err := jetstream.NewPublisher(conn)
-	if err != nil {
-		return err
-	}
-	r := &replayer{publisher: p, prefix: nc.Prefix, run: cmp.Or(*runID, nuid.Next()), pool: o.Pool, batch: *batch, moved: moved, speed: *speed, began: began}
-	_, total := reader.Progress()
-	bar := newProgress(std.err, "replaying", total)
-	defer bar.finish()
-	source := backtest.NewSource(reader, o.Pool)
-	var b ingest.Batch
-	for {
-		if err := source.Next(&b); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
+	return func(ctx context.Context, args []string, std streams) error {
+		switch {
+		case *speed < 0 || math.IsInf(*speed, 0) || math.IsNaN(*speed):
+			return usagef("-speed is %v: it must be 0 (as fast as possible) or a positive factor", *speed)
+		case *batch < 1 || *batch > 1000:
+			return usagef("-batch is %d: it must be 1 to 1000", *batch)
+		}
+		reader, err := openTrace(args[0], o)
+		if err != nil {
 			return err
 		}
-		if err := r.send(ctx, &b); err != nil {
+		defer reader.Close()
+		conn, prefix, err := connect(o.Pool, std)
+		if err != nil {
 			return err
 		}
-		done, _ := reader.Progress()
-		bar.set(done)
+		defer conn.Close()
+		began := time.Now()
+		moved, err := shiftOf(ctx, *shift, args[0], o, began, std)
+		if err != nil {
+			return err
+		}
+		p, err := jetstream.NewPublisher(conn)
+		if err != nil {
+			return err
+		}
+		r := &replayer{publisher: p, prefix: prefix, run: cmp.Or(*runID, nuid.Next()), pool: o.Pool, batch: *batch, moved: moved, speed: *speed, began: began}
+		_, total := reader.Progress()
+		bar := newProgress(std.err, "replaying", total)
+		defer bar.finish()
+		source := backtest.NewSource(reader, o.Pool)
+		var b ingest.Batch
+		for {
+			if err := source.Next(&b); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return err
+			}
+			if err := r.send(ctx, &b); err != nil {
+				return err
+			}
+			done, _ := reader.Progress()
+			bar.set(done)
+		}
+		if err := p.Flush(ctx); err != nil {
+			return err
+		}
+		bar.finish()
+		fmt.Fprintf(std.out, "replayed %d records in %d messages over %s of traffic, in %s (%d sent again after a lost connection)\n",
+			r.records, r.messages, r.last.Sub(r.first).Round(time.Second), time.Since(began).Round(time.Millisecond), p.Resent())
+		if *shift == "none" && time.Since(r.last) > 10*time.Minute {
+			fmt.Fprintf(std.err, "note: the traffic ends at %s; a daemon refuses it as late unless its clock follows telemetry (serve -clock event). On the wall clock use -shift start -speed 1\n", r.last.UTC().Format(time.RFC3339))
+		}
+		return traceNotes(reader, std)
 	}
-	if err := p.Flush(ctx); err != nil {
-		return err
-	}
-	bar.finish()
-	fmt.Fprintf(std.out, "replayed %d records in %d messages over %s of traffic, in %s (%d sent again after a lost connection)\n",
-		r.records, r.messages, r.last.Sub(r.first).Round(time.Second), time.Since(began).Round(time.Millisecond), p.Resent())
-	if *shift == "none" && time.Since(r.last) > 10*time.Minute {
-		fmt.Fprintf(std.err, "note: the traffic ends at %s; a daemon refuses it as late unless its clock follows telemetry (serve -clock event). On the wall clock use -shift start -speed 1\n", r.last.UTC().Format(time.RFC3339))
-	}
-	return traceNotes(reader, std)
 }
 
 func openTrace(path string, o backtest.Options) (*backtest.Reader, error) {
@@ -128,9 +112,6 @@ func traceNotes(r *backtest.Reader, std streams) error {
 	}
 	return nil
 }
-
-// shifts are the values of -shift.
-var shifts = []string{"none", "start", "end"}
 
 // shiftOf returns how far a trace's times are moved: whole minutes, so that windows hold the same records.
 func shiftOf(ctx context.Context, shift, path string, o backtest.Options, now time.Time, std streams) (time.Duration, error) {

@@ -12,28 +12,24 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"time"
 
-	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/server"
 )
 
 // runReport asks a running daemon for a report.
-func runReport(ctx context.Context, args []string, std streams) error {
-	f := flag.NewFlagSet("report", flag.ContinueOnError)
+func runReport(f *flag.FlagSet) action {
 	at := f.String("url", "http://127.0.0.1:9464", "the running daemon")
 	from := f.String("from", "", "start of the period, RFC 3339 or a day YYYY-MM-DD of -timezone (default: a week before -to)")
 	to := f.String("to", "", "end of the period (default: the newest decision)")
 	timezone := f.String("timezone", "", "IANA `zone` that days begin by, and that times are shown by (default: report.timezone of the daemon)")
-	format := f.String("format", "md", "md, json or html")
+	format := choice(f, "format", "md", "md, json or html", "md", "json", "html")
 	out := f.String("o", "", "write to `file` instead of standard output")
-	if err := parseOnly(f, args, std); err != nil {
-		return err
+	return func(ctx context.Context, _ []string, std streams) error {
+		query := url.Values{"from": {*from}, "to": {*to}, "timezone": {*timezone}, "format": {*format}}
+		return writeTo(*out, std.out, func(w io.Writer) error {
+			return askDaemon(ctx, w, "-url", *at, "/api/v1/report?"+query.Encode())
+		})
 	}
-	query := url.Values{"from": {*from}, "to": {*to}, "timezone": {*timezone}, "format": {*format}}
-	return writeTo(*out, std.out, func(w io.Writer) error {
-		return askDaemon(ctx, w, "-url", *at, "/api/v1/report?"+query.Encode())
-	})
 }
 
 // getDaemon requests a path from the daemon at base. Errors name the flag or key that base is from.
@@ -72,15 +68,7 @@ func askDaemon(ctx context.Context, w io.Writer, from, base, path string) error 
 	return err
 }
 
-func parseTime(name, s string) (time.Time, error) {
-	t, err := report.ParseTime(name, s, time.UTC)
-	if err != nil {
-		return t, usageError{err}
-	}
-	return t.UTC(), nil
-}
-
-// writeTo writes a file atomically, or to w if path is empty.
+// writeTo writes a file, or to w if path is empty. It writes no part of a result that fails.
 func writeTo(path string, w io.Writer, write func(io.Writer) error) error {
 	if path == "" {
 		return write(w)

@@ -425,8 +425,7 @@ func (h *house) play(t *testing.T, minutes int, at func(*house, *testing.T, int)
 	}
 	h.settled(t)
 	reader := stream.NewReader(h.js, jetstream.DecisionsStream, "forewarm")
-	sum, err := reader.Digest(t.Context())
-	h.must(t, err)
+	sum := decisionsDigest(t, h.js)
 	out.digest = hex.EncodeToString(sum[:4])
 	var last alerting.Decision
 	h.must(t, reader.Read(t.Context(), time.Time{}.AddDate(1, 0, 0), time.Unix(1<<40, 0), func(d *alerting.Decision) error {

@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -56,10 +54,9 @@ func TestUsage(t *testing.T) {
 		{"serve sound.yaml", 2, []string{"flags only", `"sound.yaml"`, "serve -h"}},
 		{"serve -verbose", 2, []string{"-verbose", "serve -h"}},
 		{"srve", 2, []string{`"srve"`, "forewarm help"}},
-		{"check", 2, []string{"-config", "-data", "-health"}},
+		{"check", 2, []string{"-config", "-health"}},
 		{"check -offline -config warmup.yaml", 2, []string{"warmup.yaml:4", "58m"}},
 		{"check -config nats.yaml", 2, []string{"nats.url"}},
-		{"check -data none", 2, []string{"none", "storage.dir"}},
 		{"check -health http://127.0.0.1:1/healthz", 1, []string{"127.0.0.1:1", "refused"}},
 		{"publish -nats nats://u:secret@127.0.0.1:1", 2, []string{"127.0.0.1:1", "forewarm serve", "-nats"}},
 		{"publish -config none.yaml", 2, []string{"none.yaml", "no such file"}},
@@ -67,13 +64,13 @@ func TestUsage(t *testing.T) {
 		{"publish -n 0", 2, []string{"-n", "0", "1 or more"}},
 		{"completion", 2, []string{"bash, zsh or fish"}},
 		{"completion tcsh", 2, []string{"bash, zsh or fish"}},
-		{"replay", 2, []string{"trace"}},
+		{"replay", 2, []string{"name one TRACE"}},
 		{"replay none.csv", 2, []string{"none.csv", "no such file"}},
 		{"replay notes.csv", 2, []string{"notes.csv", "no known trace format"}},
 		{"replay -nats nats://127.0.0.1:1 trace.csv", 2, []string{"nats://127.0.0.1:1", "forewarm serve", "-nats"}},
 		{"replay -speed -1 trace.csv", 2, []string{"-speed", "-1", "0 (as fast as possible)"}},
 		{"replay -speed fast trace.csv", 2, []string{"-speed", `"fast"`, "replay -h"}},
-		{"replay -shift back trace.csv", 2, []string{"-shift", `"back"`, "none, start, end"}},
+		{"replay -shift back trace.csv", 2, []string{"-shift", `"back"`, "none, start or end"}},
 		{"replay -batch 0 trace.csv", 2, []string{"-batch", "0", "1 to 1000"}},
 		{"replay -start monday trace.csv", 2, []string{"-start", `"monday"`, "RFC 3339"}},
 		{"backtest", 2, []string{"trace"}},
@@ -84,7 +81,8 @@ func TestUsage(t *testing.T) {
 		{"backtest -score-from 2 trace.csv", 2, []string{"-score-from", "2", "0…1"}},
 		{"backtest -score-to 0.5 trace.csv", 2, []string{"-score-to", "0.5", "0.666"}},
 		{"backtest -warmup-p50 0s trace.csv", 2, []string{"-warmup-p50", "0s"}},
-		{"explain", 2, []string{"name one decision", "chat-"}},
+		{"explain", 2, []string{"name one DECISION", "chat-"}},
+		{"explain a b", 2, []string{"name one DECISION and not 2", "chat-"}},
 		{"explain -format pdf chat", 2, []string{"-format", `"pdf"`, "text or json"}},
 		{"explain -url http://127.0.0.1:1 chat", 1, []string{"no daemon answers at http://127.0.0.1:1", "refused", "forewarm serve", "-url is its address", "server.listen"}},
 		{"explain -url 127.0.0.1:1 chat", 2, []string{"-url", `"127.0.0.1:1"`, "such as http://127.0.0.1:9464"}},
@@ -120,25 +118,11 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestFailure: what worked as asked and went wrong all the same ends with exit code 1.
-func TestFailure(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "tsdb"), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	if code, _, errs := runHere(t.Context(), "check", "-data", dir); code != 1 || !strings.Contains(errs, "bucket not found") {
-		t.Errorf("an empty directory: %d, %s", code, errs)
-	}
-	p := startDaemon(t, soundPool)
-	if code, _, errs := runHere(t.Context(), "check", "-data", p.data); code != 1 || !strings.Contains(errs, "in use by another forewarm") {
-		t.Errorf("beside the daemon: %d, %s", code, errs)
-	}
-}
-
 func TestHelp(t *testing.T) {
 	for args, want := range map[string]string{
-		"": "serve", "help": "forewarm COMMAND -h", "-h": "backtest", "--help": "replay", "version": "forewarm ", "serve -h": "-config",
-		"replay -h": "-speed", "report -h": "-timezone", "publish -h": "-cached", "explain -h": "-url", "check -h": "-health", "demo -h": "-once", "backtest -h": "-policies",
+		"": "serve", "help": "forewarm COMMAND -h", "-h": "backtest", "--help": "replay", "version": "forewarm ", "serve -h": "-config", "check -h": "usage: forewarm check [flags]\n",
+		"explain -h": "usage: forewarm explain [flags] DECISION\n\nDECISION: an event's id", "decode -h": "FILE: files",
+		"replay -h": "-speed", "report -h": "-timezone", "publish -h": "-cached", "demo -h": "-once", "backtest -h": "-policies",
 	} {
 		code, out, errs := runHere(t.Context(), strings.Fields(args)...)
 		if code != 0 || !strings.Contains(out, want) || errs != "" {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"runtime/debug"
 )
@@ -9,9 +10,11 @@ import (
 // release is the version of a release build, set by the linker. Other builds show their commit.
 var release = ""
 
-func version(_ context.Context, _ []string, std streams) error {
-	fmt.Fprintln(std.out, "forewarm", versionString())
-	return nil
+func version(*flag.FlagSet) action {
+	return func(_ context.Context, _ []string, std streams) error {
+		_, err := fmt.Fprintln(std.out, "forewarm", versionString())
+		return err
+	}
 }
 
 func versionString() string {

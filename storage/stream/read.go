@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sort"
@@ -120,16 +119,6 @@ func (r *Reader) Last(ctx context.Context) (tick time.Time, pool string, ok bool
 		}
 	}
 	return tick, pool, ok, err
-}
-
-// Digest is the SHA-256 of all decisions and their states, in the order of the log.
-func (r *Reader) Digest(ctx context.Context) (sum [sha256.Size]byte, err error) {
-	h := sha256.New()
-	err = scan(ctx, r.js, r.stream, r.subjects(), 1, false, func(m jetstream.Msg) error {
-		h.Write(m.Data())
-		return nil
-	})
-	return [sha256.Size]byte(h.Sum(nil)), err
 }
 
 // Explain explains a decision. It returns [ErrNoDecision] if ref names none, see find.

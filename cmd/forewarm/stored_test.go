@@ -1,0 +1,58 @@
+package main
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/storage/stream"
+)
+
+// readStored reads the newest snapshot and the log of a stopped daemon, from its server or from its embedded server's directory.
+func readStored(t *testing.T, path string) (s remains) {
+	t.Helper()
+	cfg := must(config.Load(path))
+	c := cfg.NATS
+	var embedded *jetstream.Embedded
+	if c.URL == "" {
+		c.Embedded.Listen, c.Embedded.StoreDir = "none", cmp.Or(c.Embedded.StoreDir, filepath.Join(cfg.Storage.Dir, "nats"))
+		embedded = must(jetstream.StartEmbedded(t.Context(), c, zap.NewNop()))
+		defer embedded.Shutdown()
+	}
+	conn := must(jetstream.Connect(c, embedded))
+	defer conn.Close()
+	js := must(natsjs.New(conn))
+	states := must(stream.NewStates(must(js.ObjectStore(t.Context(), c.State())), "").List(t.Context()))
+	if len(states) > 0 {
+		s.Snapshot = fmt.Sprintf("sequence %d of stream %s, state sha256 %s", states[0].Sequence, states[0].Stream, states[0].Digest)
+	}
+	last, pool, ok, err := stream.NewReader(js, c.Decisions(), c.Inner()).Last(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok {
+		s.Decisions = fmt.Sprintf("up to %s at %s, sha256 %x", pool, last.UTC().Format(time.RFC3339), decisionsDigest(t, js))
+	}
+	return s
+}
+
+// decisionsDigest is the SHA-256 of all decisions and their states, in the order of the log.
+func decisionsDigest(t *testing.T, js natsjs.JetStream) [sha256.Size]byte {
+	t.Helper()
+	h := sha256.New()
+	for _, m := range storedMessages(t, js, jetstream.DecisionsStream) {
+		if strings.HasPrefix(m.Subject, "forewarm.decision.") {
+			h.Write(m.Data)
+		}
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
