@@ -37,12 +37,13 @@ func (c *Config) DaemonRights() Rights {
 		subscribe = append(subscribe, c.Inner()+".telemetry."+topicProbe+".*")
 	}
 	intake := intakeName(*c)
-	publish = append(publish, apiPrefix+"STREAM.INFO."+intake)
 	streams := []string{c.Telemetry(), SignalsStream, ForecastsStream, c.Decisions(), objects, values}
 	readers := []string{c.Telemetry(), c.Decisions(), objects}
 	if len(c.intake(nil)) > 0 {
 		streams, readers = append(streams, intake), append(readers, intake)
 		publish = append(publish, apiPrefix+"STREAM.DELETE."+intake, "$JS.ACK."+intake+".>")
+	} else {
+		publish = append(publish, apiPrefix+"STREAM.INFO."+intake) // to see whether an earlier configuration left one
 	}
 	for _, stream := range streams {
 		publish = append(publish, apiPrefix+"STREAM.INFO."+stream, apiPrefix+"STREAM.CREATE."+stream, apiPrefix+"STREAM.UPDATE."+stream)
