@@ -28,16 +28,7 @@ func NewDeduper(capacity int) *Deduper {
 
 // Seen reports whether this record was seen before, and remembers it. A record without an id is never a duplicate.
 func (d *Deduper) Seen(pool, id string, attempt int, phase Phase) bool {
-	return d.seen(d.hash(pool, id, attempt, phase))
-}
-
-// hash identifies a record; 0 when it has no id.
-func (d *Deduper) hash(pool, id string, attempt int, phase Phase) (h uint64) {
-	h, d.key = hashRecord(d.key, pool, id, attempt, phase)
-	return h
-}
-
-func (d *Deduper) seen(h uint64) bool {
+	h := d.hash(pool, id, attempt, phase)
 	if h == 0 {
 		return false
 	}
@@ -58,27 +49,25 @@ func (d *Deduper) seen(h uint64) bool {
 
 // Known reports whether this record was seen before, without remembering it.
 func (d *Deduper) Known(pool, id string, attempt int, phase Phase) bool {
-	if id == "" {
-		return false
-	}
 	h := d.hash(pool, id, attempt, phase)
 	_, now := d.current[h]
 	_, before := d.previous[h]
 	return now || before
 }
 
-// hashRecord prefixes each part with its length, so that records have different bytes. It returns key for reuse.
-func hashRecord(key []byte, pool, id string, attempt int, phase Phase) (uint64, []byte) {
+// hash identifies a record; 0, which is no entry, when it has no id. It prefixes names with their lengths, so that records
+// have different bytes.
+func (d *Deduper) hash(pool, id string, attempt int, phase Phase) uint64 {
 	if id == "" {
-		return 0, key
+		return 0
 	}
-	key = binary.AppendUvarint(key[:0], uint64(len(pool)))
-	key = append(key, pool...)
-	key = binary.AppendUvarint(key, uint64(len(id)))
-	key = append(key, id...)
-	key = binary.AppendVarint(key, int64(attempt))
-	key = append(key, byte(phase))
-	return max(1, xxhash.Sum64(key)), key
+	d.key = binary.AppendUvarint(d.key[:0], uint64(len(pool)))
+	d.key = append(d.key, pool...)
+	d.key = binary.AppendUvarint(d.key, uint64(len(id)))
+	d.key = append(d.key, id...)
+	d.key = binary.AppendVarint(d.key, int64(attempt))
+	d.key = append(d.key, byte(phase))
+	return max(1, xxhash.Sum64(d.key))
 }
 
 // Len is the number of records remembered.

@@ -65,8 +65,8 @@ const (
 	fieldSpanKind
 	fieldCall
 	fieldProvider
-	fieldProviderMetadata // may hold users' text: only counts are read
-	fieldPayload          // a row of Dynamo's
+	fieldAnthropicInput // of the prompt, without tokens read from a cache or written to it
+	fieldPayload        // a row of Dynamo's
 	fieldService
 	fieldInstance
 
@@ -229,30 +229,23 @@ func (d *Decoder) find(j *jsonReader, tree *fieldTree, r *record) {
 			d.find(j, node, r)
 			return
 		}
-		raw := j.raw()
+		v := d.valueOf(node.path, j.raw())
 		if node.leaf {
-			r.keep(node.field, d.valueOf(node.path, raw), node.rank)
+			r.keep(node.field, v, node.rank)
 		}
-		if len(node.children) > 0 {
-			if text := d.embedded(raw); text != nil {
-				var inner jsonReader
-				inner.reset(text)
-				d.find(&inner, node, r)
-			}
+		if len(node.children) > 0 && v.kind == '"' {
+			d.findInText(v.raw, node, r)
 		}
 	})
 }
 
-// embedded returns the JSON object in a JSON string; nil without a valid one.
-func (d *Decoder) embedded(raw []byte) []byte {
-	if len(raw) < 2 || raw[0] != '"' || raw[1] != '{' && raw[1] != '\\' && raw[1] != ' ' {
-		return nil
+// findInText finds fields in a text that is a JSON object; it ignores other texts.
+func (d *Decoder) findInText(text []byte, tree *fieldTree, r *record) {
+	if text = bytes.TrimSpace(text); len(text) > 0 && text[0] == '{' && d.isSound(text) {
+		var j jsonReader
+		j.reset(text)
+		d.find(&j, tree, r)
 	}
-	text := bytes.TrimSpace(d.unquote(raw))
-	if len(text) == 0 || text[0] != '{' || !d.isSound(text) {
-		return nil
-	}
-	return text
 }
 
 // isSound reports whether text is valid JSON within the limits.

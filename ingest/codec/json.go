@@ -159,9 +159,6 @@ func (d *Decoder) list(j *jsonReader, name string, element func()) {
 	j.token()
 }
 
-// value reads the value of a member.
-func (d *Decoder) value(j *jsonReader, name string) value { return d.valueOf(name, j.raw()) }
-
 // valueOf makes a value of raw.
 func (d *Decoder) valueOf(name string, raw []byte) value {
 	if len(raw) == 0 {

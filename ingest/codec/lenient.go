@@ -190,7 +190,7 @@ func (d *Decoder) looseHashes(v value, limit int64) (all []uint64) {
 	var j jsonReader
 	j.reset(v.raw)
 	d.list(&j, v.name, func() {
-		hash, err := strconv.ParseUint(string(d.value(&j, v.name).raw), 10, 64)
+		hash, err := strconv.ParseUint(string(d.valueOf(v.name, j.raw()).raw), 10, 64)
 		switch {
 		case int64(len(all)) == limit:
 		case errors.Is(err, strconv.ErrRange):

@@ -86,7 +86,7 @@ func native[T any](d *Decoder, data []byte, t *recordType[T], list *[]T) {
 		j := &d.json
 		d.document(data, j, d.limits.Depth, func() {
 			d.object(j, "the record (batches have one a line)", func(key []byte) {
-				*v = d.value(j, "")
+				*v = d.valueOf("", j.raw())
 				read(key)
 			})
 		})
@@ -200,7 +200,7 @@ func (v *value) amounts(d *Decoder) (all []float64) {
 	var j jsonReader
 	j.reset(v.raw)
 	d.list(&j, v.name, func() {
-		x, element := math.NaN(), d.value(&j, v.name)
+		x, element := math.NaN(), d.valueOf(v.name, j.raw())
 		if len(all) == ingest.MaxHistoryMinutes {
 			d.fail(ingest.ReasonBatchTooLong, "%s has more than %d numbers", v.name, ingest.MaxHistoryMinutes)
 			return

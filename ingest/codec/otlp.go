@@ -43,12 +43,12 @@ var otlpFields = newFieldTree(paths{
 		"ai.usage.inputTokens", "ai.usage.promptTokens", "ai.usage.tokens",
 	},
 	fieldCachedTokens: {
-		"gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens", "gen_ai.usage.cached_tokens",
+		"ai.response.providerMetadata.anthropic.usage.cache_read_input_tokens", "gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens", "gen_ai.usage.cached_tokens",
 		"gen_ai.usage.cache_read_tokens", "llm.token_count.prompt_details.cache_read", "llm.usage.cache_read_input_tokens",
 		"ai.usage.inputTokenDetails.cacheReadTokens", "ai.usage.cachedInputTokens",
 	},
 	fieldCacheWriteTokens: {
-		"gen_ai.usage.cache_write.input_tokens", "gen_ai.usage.cache_creation.input_tokens", "gen_ai.usage.cache_creation_input_tokens",
+		"ai.response.providerMetadata.anthropic.usage.cache_creation_input_tokens", "gen_ai.usage.cache_write.input_tokens", "gen_ai.usage.cache_creation.input_tokens", "gen_ai.usage.cache_creation_input_tokens",
 		"gen_ai.usage.cache_write_input_tokens", "gen_ai.usage.cache_write_tokens",
 		"llm.token_count.prompt_details.cache_write", "llm.usage.cache_creation_input_tokens", "ai.usage.inputTokenDetails.cacheWriteTokens",
 	},
@@ -98,8 +98,9 @@ var otlpFields = newFieldTree(paths{
 	fieldError:      {"error.type"},
 	fieldHTTPStatus: {"http.response.status_code", "http.status_code", "http.status", "error.code", "litellm.provider.error.code"},
 
-	fieldProvider:         {"gen_ai.provider.name", "gen_ai.system", "llm.system", "llm.provider", "ai.model.provider"},
-	fieldProviderMetadata: {"ai.response.providerMetadata"},
+	fieldProvider: {"gen_ai.provider.name", "gen_ai.system", "llm.system", "llm.provider", "ai.model.provider"},
+	// The metadata are JSON in a text, and may hold users' text: only counts are read.
+	fieldAnthropicInput: {"ai.response.providerMetadata.anthropic.usage.input_tokens"},
 
 	fieldSchema:  {"schema"}, // of Dynamo's log records, as is payload
 	fieldPayload: {"payload"},
@@ -175,17 +176,6 @@ func (x *export) reject(id [8]byte) {
 	x.refuse(x.refusal.Reason, "span %x: %s", id, x.refusal.Detail)
 }
 
-// embeddedRecord finds fields in an attribute that holds a JSON object.
-func (x *export) embeddedRecord(f field, tree *fieldTree) (r record) {
-	var j jsonReader
-	if text := x.attrs.text(f); x.isSound(text) {
-		if j.reset(text); j.kind() == '{' {
-			x.find(&j, tree, &r)
-		}
-	}
-	return r
-}
-
 // isInference reports whether the current span is one call of a model.
 func (x *export) isInference() bool {
 	a := &x.attrs
@@ -245,32 +235,15 @@ func (x *export) countsExclusive() bool {
 // producers exclude them, as Anthropic's API does. Then the prompt is smaller than these, or the total includes them
 // too, or the instrumentation is known for it. Totals of Anthropic and Bedrock have the tokens read from a cache.
 func (x *export) tokens(r *ingest.Request) {
-	written := max(x.looseCount(x.attrs.members[fieldCacheWriteTokens], x.limits.Tokens), 0)
-	total := x.looseCount(x.attrs.members[fieldTotalTokens], x.limits.Tokens)
-	exclusive := x.anthropicCounts(r, &written) || r.PromptTokens < max(r.CachedTokens, 0)+written || x.countsExclusive()
+	count := func(f field) int64 { return x.looseCount(x.attrs.members[f], x.limits.Tokens) }
+	written, total := max(count(fieldCacheWriteTokens), 0), count(fieldTotalTokens)
+	exclusive := r.PromptTokens < max(r.CachedTokens, 0)+written || x.countsExclusive() ||
+		x.attrs.has(fieldAnthropicInput) && count(fieldAnthropicInput) == r.PromptTokens // the Vercel AI SDK before version 6
 	x.completeTokens(r, written, total, exclusive, x.attrs.contains(fieldProvider, "anthropic", "aws", "bedrock"))
 	if r.OutputTokens == ingest.Unknown && (x.attrs.contains(fieldOperation, "embedding") || x.attrs.contains(fieldCall, "embed") || x.attrs.is(fieldSpanKind, "EMBEDDING")) {
 		r.OutputTokens = 0 // an embedding generates nothing
 	}
 }
-
-// anthropicCounts reads the cache's counts from Anthropic's own usage, which the Vercel AI SDK passes on. exclusive
-// reports that the prompt leaves them out: before version 6 it does.
-func (x *export) anthropicCounts(r *ingest.Request, written *int64) (exclusive bool) {
-	usage := x.embeddedRecord(fieldProviderMetadata, anthropicFields)
-	count := func(f field) int64 {
-		return forgiving(x.Decoder, func() int64 { return x.looseCount(usage.members[f], x.limits.Tokens) })
-	}
-	if n := count(fieldCacheReadTokens); n >= 0 {
-		r.CachedTokens = n
-	}
-	if n := count(fieldCacheWriteTokens); n >= 0 {
-		*written = n
-	}
-	return usage.has(fieldPromptTokens) && count(fieldPromptTokens) == r.PromptTokens
-}
-
-var anthropicFields = newFieldTree(usagePaths.below("anthropic.usage."))
 
 // minUniqueID is the shortest response id that is treated as unique. Shorter ones, such as Ollama's chatcmpl-0 to
 // chatcmpl-999, recur.

@@ -231,8 +231,14 @@ func (x *export) readAttribute(p part, to *record, rank uint16) {
 			content = member
 		}
 	})
-	if node != nil && node.leaf && content.raw != nil {
+	switch {
+	case node == nil || content.raw == nil:
+	case node.leaf:
 		to.keep(node.field, x.anyValue(content, node.path, true), rank+node.rank)
+	default:
+		if v := x.anyValue(content, "", false); v.kind == '"' {
+			x.findInText(v.raw, node, to)
+		}
 	}
 }
 

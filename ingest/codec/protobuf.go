@@ -229,20 +229,12 @@ func AppendProtobuf(dst []byte, b *ingest.Batch) []byte {
 	strings, records := marshalers.Get(), marshalers.Get()
 	w := protobufWriter{strings.MessageMarshaler(), records.MessageMarshaler(), map[string]uint64{}}
 	w.strings.AppendString(batchStrings, "")
-	for i := range b.Requests {
-		appendProtobuf(&w, batchRequests, requestType, &b.Requests[i])
-	}
-	for i := range b.Sums {
-		appendProtobuf(&w, batchSums, sumType, &b.Sums[i])
-	}
-	for i := range b.Replicas {
-		appendProtobuf(&w, batchReplicas, replicaType, &b.Replicas[i])
-	}
-	for i := range b.Acks {
-		appendProtobuf(&w, batchAcks, ackType, &b.Acks[i])
-	}
+	appendProtobuf(&w, batchRequests, requestType, b.Requests)
+	appendProtobuf(&w, batchSums, sumType, b.Sums)
+	appendProtobuf(&w, batchReplicas, replicaType, b.Replicas)
+	appendProtobuf(&w, batchAcks, ackType, b.Acks)
 	if b.Watermark != nil {
-		appendProtobuf(&w, batchWatermark, watermarkType, b.Watermark)
+		appendProtobuf(&w, batchWatermark, watermarkType, []ingest.Watermark{*b.Watermark})
 	}
 	dst = records.Marshal(strings.Marshal(dst))
 	marshalers.Put(strings)
@@ -256,10 +248,12 @@ type protobufWriter struct {
 	table            map[string]uint64 // index of each string but ""
 }
 
-func appendProtobuf[T any](w *protobufWriter, number uint32, t *recordType[T], r *T) {
-	record := w.records.AppendMessage(number)
-	for i := range t.members {
-		w.member(record, t.members[i].number, r, t.members[i].at(r))
+func appendProtobuf[T any](w *protobufWriter, number uint32, t *recordType[T], list []T) {
+	for i := range list {
+		record, r := w.records.AppendMessage(number), &list[i]
+		for k := range t.members {
+			w.member(record, t.members[k].number, r, t.members[k].at(r))
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package jetstream
 import (
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -54,13 +53,13 @@ func (c *Config) clientOptions() ([]nats.Option, error) {
 		}
 		opts = append(opts, nkey)
 	case c.User != "":
-		password, err := readSecret("nats.password_file", c.PasswordFile)
+		password, err := tlsconfig.ReadSecret("nats.password_file", c.PasswordFile)
 		if err != nil {
 			return nil, err
 		}
 		opts = append(opts, nats.UserInfo(c.User, password))
 	case c.TokenFile != "":
-		token, err := readSecret("nats.token_file", c.TokenFile)
+		token, err := tlsconfig.ReadSecret("nats.token_file", c.TokenFile)
 		if err != nil {
 			return nil, err
 		}
@@ -92,19 +91,6 @@ func LogTo(log *zap.Logger) nats.Option {
 		}
 		return nil
 	}
-}
-
-// readSecret reads the one line that the file named by key holds.
-func readSecret(key, path string) (string, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("%s is %q: %w; name a file that the daemon may read", key, path, err)
-	}
-	secret := strings.TrimSpace(string(data))
-	if secret == "" {
-		return "", fmt.Errorf("%s is %q: the file is empty; write the secret into it", key, path)
-	}
-	return secret, nil
 }
 
 // Redact hides the passwords in a list of URLs.

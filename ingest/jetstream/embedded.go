@@ -18,6 +18,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
 // maxPayload is the largest message the embedded server takes: above what decoders accept, so that a message that is too
@@ -164,7 +166,7 @@ func CredentialFile(dir string) string { return filepath.Join(dir, "forewarm.pas
 // credential reads the password of who may do everything, or makes one.
 func (e *Embedded) credential() (err error) {
 	if e.user = e.cfg.User; e.user != "" {
-		e.password, err = readSecret("nats.password_file", e.cfg.PasswordFile)
+		e.password, err = tlsconfig.ReadSecret("nats.password_file", e.cfg.PasswordFile)
 		return err
 	}
 	e.user = administrator

@@ -3,12 +3,12 @@ package listener
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"fmt"
-	"os"
 	"strings"
 
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
+
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
 // guard decides which requests are let in. It is safe for concurrent use.
@@ -30,17 +30,9 @@ func newGuard(name string, e *Endpoint) (*guard, error) {
 	if e.TokenFile == "" {
 		return g, nil
 	}
-	key := "listeners." + name + ".token_file"
-	data, err := os.ReadFile(e.TokenFile)
-	if err != nil {
-		return nil, fmt.Errorf("%s is %q: %w; name a file that the daemon may read", key, e.TokenFile, err)
-	}
-	token := strings.TrimSpace(string(data))
-	if token == "" {
-		return nil, fmt.Errorf("%s is %q: the file is empty; write the token into it", key, e.TokenFile)
-	}
+	token, err := tlsconfig.ReadSecret("listeners."+name+".token_file", e.TokenFile)
 	g.token, g.asks = sha256.Sum256([]byte(token)), true
-	return g, nil
+	return g, err
 }
 
 // admits reports whether the value of an Authorization header holds the token. It takes as long for every wrong one.

@@ -254,7 +254,7 @@ func TestParseRefuses(t *testing.T) {
 	many := strings.Repeat("vllm:num_requests_running 1\n", maxSeries+1)
 	for name, tc := range map[string]struct {
 		contentType, body string
-		want              Reason
+		want              string
 		says              string
 	}{
 		"HTML":                      {"text/html; charset=utf-8", "<html></html>", reasonNotMetrics, "text/html"},

@@ -9,45 +9,39 @@ import (
 	"syscall"
 )
 
-// Reason is why a scrape failed: a metric label.
-type Reason uint8
-
-// The reasons of failure.
+// The reasons why a scrape fails: a metric label.
 const (
-	reasonRefused Reason = iota // nobody listens there
-	reasonTimeout
-	reasonName // the name of the target does not resolve
-	reasonTLS
-	reasonNetwork // any other fault of the connection
-	reasonToken   // bearer_token_file cannot be read
-	reasonUnavailable
-	reasonStatus // another status than 200 and 503
-	reasonTooLarge
-	reasonNotMetrics
-	reasonBadExposition
-	reasonNoEngine
-
-	reasonCount
+	reasonRefused       = "refused" // nobody listens there
+	reasonTimeout       = "timeout"
+	reasonName          = "name" // the name of the target does not resolve
+	reasonTLS           = "tls"
+	reasonNetwork       = "network" // any other fault of the connection
+	reasonToken         = "token"   // bearer_token_file cannot be read
+	reasonUnavailable   = "unavailable"
+	reasonStatus        = "status" // another status than 200 and 503
+	reasonTooLarge      = "too_large"
+	reasonNotMetrics    = "not_metrics"
+	reasonBadExposition = "bad_exposition"
+	reasonNoEngine      = "no_engine"
 )
 
-var reasonNames = [reasonCount]string{
-	"refused", "timeout", "name", "tls", "network", "token", "unavailable", "status", "too_large", "not_metrics", "bad_exposition", "no_engine",
+// Reasons lists why a scrape can fail, for metrics that must exist at zero.
+var Reasons = []string{
+	reasonRefused, reasonTimeout, reasonName, reasonTLS, reasonNetwork, reasonToken, reasonUnavailable, reasonStatus,
+	reasonTooLarge, reasonNotMetrics, reasonBadExposition, reasonNoEngine,
 }
-
-// String gives the name that metrics use.
-func (r Reason) String() string { return reasonNames[r] }
 
 // failure is a scrape that failed.
 type failure struct {
-	reason Reason
+	reason string
 	err    error
 }
 
-func (f *failure) Error() string { return f.reason.String() + ": " + f.err.Error() }
+func (f *failure) Error() string { return f.reason + ": " + f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
 // reasonOf gives the reason of an error of a request.
-func reasonOf(err error) Reason {
+func reasonOf(err error) string {
 	var f *failure
 	var name *net.DNSError
 	var timeout net.Error

@@ -42,7 +42,7 @@ type Scraper struct {
 // counters of a Scraper.
 type counters struct {
 	scrapes, busy, published, unpublished, leftOut atomic.Uint64
-	failures                                       [reasonCount]atomic.Uint64
+	failures                                       map[string]*atomic.Uint64 // by reason
 	targets                                        atomic.Int64
 }
 
@@ -57,12 +57,16 @@ type Stats struct {
 	Targets     int               // right now
 }
 
-// New checks c and reads the files that it names; errors name the key to mend.
+// New checks c and reads the files that it names; errors name the key to correct.
 func New(c Config, deps Deps) (*Scraper, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	s := &Scraper{cfg: c, deps: deps, targets: map[string]*target{}}
+	s.stats.failures = map[string]*atomic.Uint64{}
+	for _, reason := range Reasons {
+		s.stats.failures[reason] = new(atomic.Uint64)
+	}
 	if deps.Lookup == nil {
 		s.deps.Lookup = net.DefaultResolver.LookupHost
 	}
@@ -134,7 +138,7 @@ func (s *Scraper) scrape(ctx context.Context, t *target) {
 func (s *Scraper) logChange(t *target, err error) {
 	trouble := ""
 	if err != nil {
-		trouble = reasonOf(err).String()
+		trouble = reasonOf(err)
 	}
 	if trouble == t.lastFailure {
 		return
@@ -165,14 +169,11 @@ func (s *Scraper) Stats() Stats {
 		Scrapes: s.stats.scrapes.Load(), Skipped: s.stats.busy.Load(), Published: s.stats.published.Load(), Unpublished: s.stats.unpublished.Load(),
 		LeftOut: s.stats.leftOut.Load(), Targets: int(s.stats.targets.Load()), Failures: map[string]uint64{},
 	}
-	for i := range s.stats.failures {
-		out.Failures[reasonNames[i]] = s.stats.failures[i].Load()
+	for reason, n := range s.stats.failures {
+		out.Failures[reason] = n.Load()
 	}
 	return out
 }
-
-// Reasons lists why a scrape can fail, for metrics that must exist at zero.
-func Reasons() []string { return reasonNames[:] }
 
 // find lists the targets of this round, ordered by job and address. Targets that a name no longer resolves to are
 // reported gone. A name that does not resolve at all keeps its targets.

@@ -102,7 +102,7 @@ func TestLife(t *testing.T) {
 		got, err := target.scrape(t.Context(), func() time.Time { return noon.Add(step.at) })
 		if reason := ""; err != nil || step.reason != "" {
 			if err != nil {
-				reason = reasonOf(err).String()
+				reason = reasonOf(err)
 			}
 			if reason != step.reason {
 				t.Errorf("step %d: %v, want %q", i, err, step.reason)
@@ -222,7 +222,7 @@ func TestAnswersThatCannotBeUsed(t *testing.T) {
 		"plain text for TLS": {Job{Scheme: "https"}, address, "tls"},
 		"no such name":       {Job{}, "forewarm.invalid:80", "name"},
 	} {
-		if err := ask(tc.job, tc.address); err == nil || reasonOf(err).String() != tc.want {
+		if err := ask(tc.job, tc.address); err == nil || reasonOf(err) != tc.want {
 			t.Errorf("%s: %v, want %s", name, err, tc.want)
 		}
 	}

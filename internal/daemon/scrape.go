@@ -38,7 +38,7 @@ func (d *Daemon) openScraper() (err error) {
 	d.exporter.Counter("forewarm_scrape_unpublished_total", "Replica reports that the stream did not store.", func() uint64 { return stats().Unpublished })
 	d.exporter.Counter("forewarm_scrape_left_out_total", "Addresses that are not scraped because there are too many targets.", func() uint64 { return stats().LeftOut })
 	d.exporter.Gauge("forewarm_scrape_targets", "Targets that are scraped.", func() float64 { return float64(stats().Targets) })
-	for _, reason := range scrape.Reasons() {
+	for _, reason := range scrape.Reasons {
 		d.exporter.Counter("forewarm_scrape_failures_total{reason="+strconv.Quote(reason)+"}", "Scrapes that failed, by reason.",
 			func() uint64 { return stats().Failures[reason] })
 	}

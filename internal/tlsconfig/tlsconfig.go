@@ -1,4 +1,4 @@
-// Package tlsconfig reads the files that TLS sections of the configuration name.
+// Package tlsconfig reads the files that the configuration names: of TLS sections, and of secrets.
 package tlsconfig
 
 import (
@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 )
 
@@ -109,4 +110,17 @@ func readCA(key, path string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("%s is %q: no certificate in it; name a file of certificates in PEM", key, path)
 	}
 	return pool, nil
+}
+
+// ReadSecret reads the one line that the file of a key holds. Errors name the key.
+func ReadSecret(key, path string) (string, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("%s is %q: %w; name a file that the daemon may read", key, path, err)
+	}
+	secret := strings.TrimSpace(string(data))
+	if secret == "" {
+		return "", fmt.Errorf("%s is %q: the file is empty; write the secret into it", key, path)
+	}
+	return secret, nil
 }
