@@ -45,23 +45,7 @@ func Period(from, to time.Time, layout string) string {
 			break
 		}
 	}
-	return Clock(from, layout) + " to " + Clock(to, layout) + " " + zone.String()
-}
-
-// Clock is the local time at t. It has the zone's abbreviation if the same local time occurs twice, because clocks are
-// set back.
-func Clock(t time.Time, layout string) string {
-	const maxShift = 3 * time.Hour // of clocks that are set back
-	_, offset := t.Zone()
-	_, before := t.Add(-maxShift).Zone()
-	_, after := t.Add(maxShift).Zone()
-	for _, other := range []int{before, after} {
-		same := t.Add(time.Duration(offset-other) * time.Second) // the same local time with the other offset
-		if _, actual := same.Zone(); other != offset && actual == other {
-			return t.Format(layout + " MST")
-		}
-	}
-	return t.Format(layout)
+	return from.Format(layout) + " to " + to.Format(layout) + " " + zone.String()
 }
 
 const (

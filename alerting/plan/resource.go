@@ -17,7 +17,7 @@ const (
 // resource is one row of a sheet: to add one, add a row.
 type resource struct {
 	name, title, unit string
-	// demand of a load; NaN if unknown.
+	// demand of a load.
 	demand func(p *Pool, l Load) float64
 	// whole is a limit of the whole pool, 0 if there is none; nil for resources of replicas.
 	whole func(p *Pool) float64
@@ -39,11 +39,11 @@ var resources = []resource{
 	},
 	{
 		name: capacity.KV, title: "active KV tokens", unit: "tokens", role: capacity.DecodeRole,
-		demand: func(p *Pool, l Load) float64 { return l.KV(p.prefillRate(), p.itl()) },
+		demand: func(p *Pool, l Load) float64 { return l.KV(p.Rates.PrefillTokensPerS, p.Rates.ITL.Seconds()) },
 	},
 	{
 		name: capacity.Slots, title: "requests at once", unit: "requests", role: capacity.DecodeRole,
-		demand: func(p *Pool, l Load) float64 { return l.Running(p.prefillRate(), p.itl()) },
+		demand: func(p *Pool, l Load) float64 { return l.Running(p.Rates.PrefillTokensPerS, p.Rates.ITL.Seconds()) },
 	},
 	{
 		name: RateLimit, title: "requests/min, limit", unit: "1/min",
@@ -76,11 +76,6 @@ func (p *Pool) each(r *resource) float64 {
 	per, _ := p.PerReplica(r.name, float64(p.Reported))
 	return per
 }
-
-// prefillRate is the rate of computing one prompt, in tokens/s; 0 if unknown.
-func (p *Pool) prefillRate() float64 { return p.Rates.PrefillTokensPerS }
-
-func (p *Pool) itl() float64 { return p.Rates.ITL.Seconds() }
 
 // withReserves adds reserves to n replicas of a role, and applies its minimum; 0 for a role that the pool does not
 // have.

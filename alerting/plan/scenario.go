@@ -133,31 +133,32 @@ type evaluation struct {
 	traffic *Traffic
 	c       Change
 	loads   []Load // of each minute, changed
-	sorted  []float64
 }
 
 // sizingPercentile is the share of minutes that a plan covers.
 const sizingPercentile = 0.95
 
-// percentile of demand over the minutes, and its minute; NaN and -1 if unknown. O(n log n).
+// percentile of demand over the minutes, and its minute. O(n log n).
 func (e *evaluation) percentile(r *resource) (p95 float64, at int) {
-	order := make([]int, 0, len(e.loads))
-	values := e.sorted[:0]
-	for _, l := range e.loads {
-		values = append(values, r.demand(e.pool, l))
-	}
-	e.sorted = values
-	for i, v := range values {
-		if !math.IsNaN(v) {
-			order = append(order, i)
-		}
-	}
-	if len(order) == 0 {
-		return math.NaN(), -1
+	order, values := make([]int, len(e.loads)), make([]float64, len(e.loads))
+	for i, l := range e.loads {
+		order[i], values[i] = i, r.demand(e.pool, l)
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(values[a], values[b]) })
 	at = order[int(math.Ceil(sizingPercentile*float64(len(order))))-1]
 	return values[at], at
+}
+
+// capacity is what the pool can carry under the change; ok is false without such a limit. NaN is unknown.
+func (e *evaluation) capacity(r *resource) (have float64, ok bool) {
+	if r.whole != nil {
+		have = r.whole(e.pool)
+		return have * e.c.Limits, have > 0
+	}
+	if each := e.pool.each(r); each > 0 {
+		return each * float64(e.pool.replicas(r.role, e.c.Lost)), true
+	}
+	return math.NaN(), true
 }
 
 func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
@@ -173,22 +174,13 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 	blocked := ""
 	for i := range resources {
 		r := &resources[i]
+		have, ok := e.capacity(r)
+		if !ok {
+			continue
+		}
 		demand, at := e.percentile(r)
-		have := 0. // under the change; 0 if unknown
-		if r.whole != nil {
-			have = r.whole(e.pool) * e.c.Limits
-		} else {
-			have = e.pool.each(r) * float64(e.pool.replicas(r.role, e.c.Lost))
-		}
-		known := r.whole != nil && r.whole(e.pool) > 0 || r.whole == nil && e.pool.each(r) > 0
-		if !known && r.whole != nil {
-			continue // no such limit
-		}
-		if !known {
-			have = math.NaN()
-		}
 		o.Uses = append(o.Uses, use(r.name, r.title, r.unit, demand, have))
-		if !known || at < 0 {
+		if math.IsNaN(have) {
 			continue
 		}
 		if r.whole == nil {
@@ -207,15 +199,15 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 		if demand <= have {
 			continue
 		}
-		if r.whole != nil && blocked == "" {
-			blocked = r.name
+		if r.whole != nil {
+			blocked = cmp.Or(blocked, r.name)
 		}
 		if share := e.shareAt(r, at, have); share < first {
 			first, o.First = share, r.name
 		}
 	}
 	o.Replicas, o.Prefill = e.pool.withReserves(o.Replicas, capacity.AnyRole), e.pool.withReserves(o.Prefill, capacity.PrefillRole)
-	if most := e.pool.PrefillReplicas.Max; o.Prefill > most {
+	if o.Prefill > e.pool.PrefillReplicas.Max {
 		o.Blocked = "disaggregated.prefill_replicas.max"
 	}
 	if limit, key := e.pool.Limit(); o.Replicas > limit {
@@ -223,9 +215,7 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 	}
 	e.queue(&o, worst, busiest, lead)
 	e.budget(&o, &first)
-	if o.Blocked == "" {
-		o.Blocked = blocked
-	}
+	o.Blocked = cmp.Or(o.Blocked, blocked)
 	e.when(&o, first, over, ramp, lead)
 	return o
 }

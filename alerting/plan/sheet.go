@@ -119,21 +119,15 @@ func New(in Input) (*Sheet, error) {
 	return s, nil
 }
 
-// rows compares the launch with the baseline.
+// rows compares the launch with the baseline, which has the same resources.
 func (s *Sheet) rows(baseline, launch *Outcome) {
-	for _, after := range launch.Uses {
-		r := Row{Use: after, Baseline: value.Unknown, Multiple: value.Unknown}
-		if after.Resource == Queue {
+	for i, after := range launch.Uses {
+		before := &baseline.Uses[i]
+		r := Row{Use: after, Baseline: before.Demand, Multiple: value.Unknown}
+		switch {
+		case after.Resource == Queue:
 			r.Headroom = value.Unknown // a queue is usually empty or far above its bound
-		}
-		for _, before := range baseline.Uses {
-			if before.Resource != after.Resource {
-				continue
-			}
-			r.Baseline = before.Demand
-			if after.Resource == Queue || after.Resource == Budget || !(before.Demand > 0) || !before.Capacity.Known() {
-				continue
-			}
+		case after.Resource != Budget && before.Demand > 0:
 			r.Multiple = before.Capacity / before.Demand
 		}
 		s.Rows = append(s.Rows, r)

@@ -44,9 +44,9 @@ func (v *Provision) amount(replicaMinutes float64) Amount {
 // costs divides what was paid in the minutes with known demand, capacity and replicas.
 func (b *builder) costs(pool string, v *Provision) (c Cost) {
 	var weights rates.CostWeights // replica-minutes that each resource alone needed
-	needs, known := b.needs(pool), make([]bool, b.end)
+	known := make([]bool, b.end)
 	b.eachMinute(pool, b.first, func(t *tick, minute int) {
-		if needs[minute] == unknownNeed {
+		if b.load(pool, t, minute).needed() == unknownNeed {
 			return
 		}
 		known[minute] = true

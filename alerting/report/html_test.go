@@ -61,7 +61,7 @@ func TestPageStandsAlone(t *testing.T) {
 	r := drawn()
 	r.Pools[0].Pool, r.Pools[0].Accuracy[0].Class, r.Pools[0].Totals[1].Class = hostile, hostile, hostile
 	r.Pools[0].Accuracy[3].Dimension, r.Pools[0].Timeline.Resources[0].Resource, r.Pools[0].Saturation.Episodes[0].Resource = hostile, hostile, hostile
-	r.Pools[0].Saturation.Episodes[0].Cause, r.Pools[0].Cost.Classes[0].Name, r.Pools[0].Assumptions[0].Name = hostile, hostile, hostile
+	r.Pools[0].Saturation.Episodes[0].Cause, r.Pools[0].Cost.Classes[0].Name = hostile, hostile
 	r.Summary = append(r.Summary, hostile)
 	for name, write := range map[string]func(io.Writer, *Report) error{"page": WriteHTML, "mail": WriteMail} {
 		var b bytes.Buffer
@@ -149,16 +149,16 @@ func TestPageIsBounded(t *testing.T) {
 
 // TestAdvice: what the report tells a reader to do follows from what happened.
 func TestAdvice(t *testing.T) {
-	calm := func(p *Pool) { p.Saturation, p.Assumptions = Saturation{KnownMinutes: 9}, nil }
+	calm := func(p *Pool) { p.Saturation, p.Contradicts = Saturation{KnownMinutes: 9}, nil }
 	for name, c := range map[string]struct {
 		change func(*Pool)
 		state  state
 		advice string
 	}{
 		"missed": {func(*Pool) {}, act, "Find out why 1 saturation came without a warning in time (listed below). Let an autoscaler follow the advice (decision.mode: active); nothing did. " +
-			"Check the stated prefill rate: it is 12k tokens/s, but 9k tokens/s was observed."},
-		"warned of":       {func(p *Pool) { p.Saturation.Missed, p.Assumptions = 0, nil }, watch, "Let an autoscaler follow the advice (decision.mode: active); nothing did."},
-		"active":          {func(p *Pool) { p.Saturation.Missed, p.Assumptions, p.Decisions.Mode = 0, nil, "active" }, watch, "Find out why 1 saturation came although the warning was in time: replicas may start too slowly."},
+			"Engines report 700000 tokens of KV cache a replica, and the pool's configuration comes to 1000000. The reported ones are used. Correct kv_capacity_tokens, or the model and GPU."},
+		"warned of":       {func(p *Pool) { p.Saturation.Missed, p.Contradicts = 0, nil }, watch, "Let an autoscaler follow the advice (decision.mode: active); nothing did."},
+		"active":          {func(p *Pool) { p.Saturation.Missed, p.Contradicts, p.Decisions.Mode = 0, nil, "active" }, watch, "Find out why 1 saturation came although the warning was in time: replicas may start too slowly."},
 		"false warnings":  {func(p *Pool) { calm(p); p.Saturation.False = 3 }, watch, "If the 3 false warnings disturb, lower decision.false_warnings_per_week."},
 		"a false warning": {func(p *Pool) { calm(p); p.Saturation.False = 1 }, good, "Nothing to do."},
 		"no telemetry":    {func(p *Pool) { p.Data.Observed = 0 }, noData, "Find out why no telemetry arrives."},
@@ -225,8 +225,8 @@ func TestTimeline(t *testing.T) {
 		}
 	}
 	for minutes, want := range map[int]int{1: 1, 60: 1, 1440: 5, 10_080: 30, MaxDays * 1440: 480} {
-		if got := binWidth(minutes); got != want || (minutes+got-1)/got > maxBins {
-			t.Errorf("bins of %d minutes for %d", got, minutes)
+		if got, n := (&span{end: minutes}).bins(); got != want || n > maxBins {
+			t.Errorf("%d bins of %d minutes for %d", n, got, minutes)
 		}
 	}
 }

@@ -8,26 +8,11 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// unknownNeed is the need of a minute with unknown demand or capacity.
+// unknownNeed is the need of a minute with unknown load or capacity.
 const unknownNeed = -1
-
-// needs are the replicas that the load needed, by minute: in the resource that needs most, load over the capacity of
-// one by the decision in force, rounded up.
-func (b *builder) needs(pool string) []int {
-	out := slices.Repeat([]int{unknownNeed}, b.end)
-	b.eachMinute(pool, b.first, func(t *tick, minute int) {
-		for _, c := range t.capacities {
-			if n := b.loadOf(pool, c.dimension, minute) / c.perReplica; c.perReplica > 0 && !math.IsNaN(n) {
-				out[minute] = max(out[minute], int(math.Ceil(n-1e-9)))
-			}
-		}
-	})
-	return out
-}
 
 // provision sums up replica-minutes; see the package comment for each definition.
 func (b *builder) provision(pool string) Provision {
-	needs := b.needs(pool)
 	out := Provision{ReplicaHourUSD: value.Unknown, ShortMinuteUSD: value.Unknown, LagMinutes: value.Unknown}
 	if basis, ok := b.basis[pool]; ok {
 		out.GPUsPerReplica = basis.GPUsPerReplica
@@ -37,7 +22,7 @@ func (b *builder) provision(pool string) Provision {
 	var lags []float64
 	required := slices.Repeat([]int{unknownNeed}, b.end-b.first)
 	b.eachMinute(pool, b.first, func(t *tick, minute int) {
-		need := needs[minute]
+		need := b.load(pool, t, minute).needed()
 		if need == unknownNeed {
 			return
 		}
@@ -65,32 +50,6 @@ func (b *builder) provision(pool string) Provision {
 	out.Paid, out.Static, out.Hindsight = amount(paid), amount(slices.Max(required)*out.KnownMinutes), amount(least)
 	out.ShortUSD = Number(under) * out.ShortMinuteUSD
 	return out
-}
-
-// assumptions of the newest decision of a pool.
-func (b *builder) assumptions(pool string) []Assumption {
-	out := []Assumption{}
-	basis, ok := b.basis[pool]
-	if !ok {
-		return out
-	}
-	for _, r := range basis.Rates {
-		a := Assumption{r.Dimension + "_rate", "tokens/s", knownOrUnknown(r.Stated), knownOrUnknown(r.Learned), knownOrUnknown(r.Used)}
-		if r.Dimension == features.DimKV {
-			a.Name, a.Unit = "kv_per_replica", "tokens"
-		}
-		out = append(out, a)
-	}
-	w := &basis.Warmup
-	learned := func(seconds float64) Number {
-		if w.Seen == 0 {
-			return value.Unknown
-		}
-		return knownOrUnknown(seconds / 60)
-	}
-	return append(out,
-		Assumption{"warmup_p50", "min", knownOrUnknown(w.StatedP50 / 60), learned(w.P50), knownOrUnknown(w.P50 / 60)},
-		Assumption{"warmup_p90", "min", knownOrUnknown(w.StatedP90 / 60), learned(w.P90), knownOrUnknown(w.P90 / 60)})
 }
 
 // knownOrUnknown is a number whose zero means unknown.

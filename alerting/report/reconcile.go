@@ -64,7 +64,7 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, zone *time.Lo
 		r.Pools = append(r.Pools, Pool{
 			Pool: pool, Data: b.data(pool), Totals: b.totals(pool), RequestsBefore: before, Accuracy: b.accuracy(pool),
 			Saturation: b.saturation(pool), Decisions: decisions, Cost: b.costs(pool, &decisions.Provision),
-			Assumptions: b.assumptions(pool), Timeline: b.timeline(pool),
+			Contradicts: b.basis[pool].Contradicts, Timeline: b.timeline(pool),
 		})
 	}
 	r.summarise()

@@ -24,7 +24,7 @@ var (
 	page string
 
 	textTemplate = texttemplate.Must(texttemplate.New("report").Funcs(texttemplate.FuncMap{
-		"text": markdown.Text, "inc": func(i int) int { return i + 1 }, "share": shareText, "assumed": assumptionName, "resource": alerting.ResourceName, "ahead": horizonText,
+		"text": markdown.Text, "inc": func(i int) int { return i + 1 }, "share": shareText, "resource": alerting.ResourceName, "ahead": horizonText,
 		"percent": percent, "big": countText, "quantity": quantity, "money": money, "minutes": minutesText, "lasting": durationText, "count": count, "times": timesText,
 		"hours": Amount.hours, "row": amountRow,
 	}).Parse(text))
@@ -159,9 +159,6 @@ func WriteText(w io.Writer, r *Report) error {
 	return err
 }
 
-// withoutUnderscores is a name without underscores.
-func withoutUnderscores(name string) string { return strings.ReplaceAll(name, "_", " ") }
-
 // horizonText is a horizon in words, without the unit.
 func horizonText(horizon string) string {
 	if horizon == forecaster.HorizonWindowMax {
@@ -175,7 +172,7 @@ func (e Episode) Warned() string {
 	if e.Outcome == Missed {
 		return "no warning"
 	}
-	return withoutUnderscores(string(e.Outcome))
+	return strings.ReplaceAll(string(e.Outcome), "_", " ")
 }
 
 // Ahead is the horizon, in minutes, of the forecasts of episodes' peaks.
@@ -184,19 +181,6 @@ func (p *Pool) Ahead() int {
 		return headlineMinutes
 	}
 	return p.Timeline.Resources[0].Ahead
-}
-
-// assumptionName is the name of an assumption in words.
-func assumptionName(name string) string {
-	switch name {
-	case "kv_per_replica":
-		return "KV memory"
-	case "warmup_p50":
-		return "start, half of them within"
-	case "warmup_p90":
-		return "start, 90 % of them within"
-	}
-	return withoutUnderscores(name)
 }
 
 // Short is the cost of missing replicas; "" if unknown or zero.

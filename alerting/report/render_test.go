@@ -83,10 +83,7 @@ func week() *Report {
 				Classes: []CostShare{{"chat", .6, amount(408.24), rates.UnitPrices[Number]{Request: .005, Served: .0051, PromptTokens: .0012, OutputTokens: .0083}},
 					{"batch|*", .4, amount(272.16), rates.UnitPrices[Number]{Request: .0033, Served: nan, PromptTokens: .0013, OutputTokens: .0079}}},
 			},
-			Assumptions: []Assumption{
-				{Name: "prefill_rate", Unit: "tokens/s", Stated: 12_000, Learned: 9000, Used: 9000},
-				{Name: "kv_per_replica", Unit: "tokens", Stated: 1e6, Learned: nan, Used: 1e6},
-			},
+			Contradicts: []rates.Contradiction{{Dimension: rates.KV, Stated: 1e6, Learned: 7e5}},
 		},
 		{Pool: "silent", Data: Data{Minutes: 10080, Decided: 10079}, Saturation: Saturation{LeadMinutes: nan},
 			Decisions: Decisions{Mode: "active"}},

@@ -7,6 +7,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	rates "github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/internal/value"
 )
 
@@ -25,16 +26,17 @@ type Report struct {
 
 // Pool is the report on one pool.
 type Pool struct {
-	Pool           string       `json:"pool"`
-	Data           Data         `json:"data"`
-	Totals         []Total      `json:"totals"`          // the pool ("*") first, then classes
-	RequestsBefore Number       `json:"requests_before"` // of the pool, in the same span before the period
-	Accuracy       []Accuracy   `json:"accuracy"`        // the pool ("*") first, then classes; by dimension and horizon
-	Saturation     Saturation   `json:"saturation"`
-	Decisions      Decisions    `json:"decisions"`
-	Cost           Cost         `json:"cost"`
-	Assumptions    []Assumption `json:"assumptions"` // of the newest decision
-	Timeline       *Timeline    `json:"timeline"`    // null if neither capacity nor forecasts are known
+	Pool           string     `json:"pool"`
+	Data           Data       `json:"data"`
+	Totals         []Total    `json:"totals"`          // the pool ("*") first, then classes
+	RequestsBefore Number     `json:"requests_before"` // of the pool, in the same span before the period
+	Accuracy       []Accuracy `json:"accuracy"`        // the pool ("*") first, then classes; by dimension and horizon
+	Saturation     Saturation `json:"saturation"`
+	Decisions      Decisions  `json:"decisions"`
+	Cost           Cost       `json:"cost"`
+	// Contradicts are the stated rates that differ from what was observed, by the newest decision.
+	Contradicts []rates.Contradiction `json:"contradicts,omitempty"`
+	Timeline    *Timeline             `json:"timeline"` // null if neither capacity nor forecasts are known
 }
 
 // Data counts the known minutes of the period.
@@ -164,15 +166,6 @@ type Amount struct {
 	ReplicaHours Number `json:"replica_hours"`
 	GPUHours     Number `json:"gpu_hours"`
 	USD          Number `json:"usd"`
-}
-
-// Assumption is a number that decisions use: stated in the configuration, learned from telemetry, and used.
-type Assumption struct {
-	Name    string `json:"name"`
-	Unit    string `json:"unit"`
-	Stated  Number `json:"stated"`
-	Learned Number `json:"learned"`
-	Used    Number `json:"used"`
 }
 
 // History is the stored past. Arguments of fn are valid during the call only; an error of fn ends the walk and is

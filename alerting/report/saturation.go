@@ -10,11 +10,20 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// load is a pool's load over capacity in one minute, in the resource with the highest ratio.
+// load is a pool's load in one minute, in the resource that needs most replicas.
 type load struct {
-	utilisation float64 // NaN if unknown
+	replicas    float64 // load over the capacity of one; NaN if unknown
+	utilisation float64 // of the ready replicas; NaN if unknown
 	resource    string
 	cause       string // that the decision in force names
+}
+
+// needed is the number of replicas; unknownNeed if it is unknown.
+func (l load) needed() int {
+	if math.IsNaN(l.replicas) {
+		return unknownNeed
+	}
+	return int(math.Ceil(l.replicas - 1e-9))
 }
 
 // run is a sequence of minutes or ticks of one episode or warning.
@@ -83,21 +92,23 @@ func (b *builder) saturation(pool string) Saturation {
 // loads of every minute. Unknown if no decision was in force, no replica was ready, or no resource has demand and
 // capacity.
 func (b *builder) loads(pool string) []load {
-	out := slices.Repeat([]load{{utilisation: math.NaN()}}, b.end)
+	out := slices.Repeat([]load{{replicas: math.NaN(), utilisation: math.NaN()}}, b.end)
 	b.eachMinute(pool, 0, func(t *tick, minute int) {
 		out[minute] = b.load(pool, t, minute)
 	})
 	return out
 }
 
-// load of a minute over the capacity of a tick's ready replicas.
+// load of a minute, by the replicas of a tick.
 func (b *builder) load(pool string, t *tick, minute int) load {
-	out := load{utilisation: math.NaN()}
+	out := load{replicas: math.NaN(), utilisation: math.NaN()}
 	for _, c := range t.capacities {
-		ready := float64(t.ready) * c.perReplica
-		if u := b.loadOf(pool, c.dimension, minute) / ready; ready > 0 && !math.IsNaN(u) && !(u <= out.utilisation) {
-			out = load{u, c.dimension, t.cause}
+		if n := b.loadOf(pool, c.dimension, minute) / c.perReplica; c.perReplica > 0 && !math.IsNaN(n) && !(n <= out.replicas) {
+			out.replicas, out.resource, out.cause = n, c.dimension, t.cause
 		}
+	}
+	if t.ready > 0 {
+		out.utilisation = out.replicas / float64(t.ready)
 	}
 	return out
 }

@@ -99,7 +99,7 @@ func (z Zone) MarshalJSON() ([]byte, error) { return json.Marshal(z.location().S
 
 // Day shows a minute in the report's zone.
 func (r *Report) Day(t time.Time) string {
-	return alerting.Clock(t.In(r.Zone.location()), "Mon 2 Jan 15:04")
+	return t.In(r.Zone.location()).Format("Mon 2 Jan 15:04")
 }
 
 // period shows the report's period, and the zone.

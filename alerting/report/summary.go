@@ -242,8 +242,6 @@ const (
 	minFalse = 3
 	// adviceShown bounds the advice for a pool.
 	adviceShown = 3
-	// maxDifference is the relative difference of a learned number from a stated one that gives no advice.
-	maxDifference = .25
 )
 
 // Advice for a pool, the most urgent first.
@@ -276,8 +274,9 @@ func (p *Pool) suggestions() (out []string) {
 	if a := p.mainAccuracy(); a != nil && a.Q90.Effective >= minOutcomes && a.Q90.High < .9 {
 		suggest(true, "Raise decision.quantile for a while: the upper bound that should hold in 90 %% of the minutes held in %s.", percent(a.Q90.Share))
 	}
-	for _, a := range p.Assumptions {
-		suggest(math.Abs(float64(a.Stated/a.Learned-1)) > maxDifference, "Check the stated %s: it is %s, but %s was observed.", assumptionName(a.Name), quantity(a.Stated, a.Unit), quantity(a.Learned, a.Unit))
+	for _, c := range p.Contradicts {
+		what, correct := c.Words()
+		suggest(true, "%s %s", what, correct)
 	}
 	if v := &p.Decisions.Provision; v.KnownMinutes > 0 {
 		idle := v.Over.ReplicaHours / v.Paid.ReplicaHours

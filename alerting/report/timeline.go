@@ -41,17 +41,14 @@ type ResourceTimeline struct {
 // maxBins of a Timeline.
 const maxBins = 360
 
-// binMinutes are the possible widths of bins.
-var binMinutes = []int{1, 2, 5, 10, 15, 30, 60, 120, 240, 360, 480, 720}
-
-// binWidth is the least width for at most maxBins.
-func binWidth(minutes int) int {
-	for _, w := range binMinutes {
-		if (minutes+w-1)/w <= maxBins {
-			return w
+// bins are the bins of the period: the narrowest for at most maxBins.
+func (s *span) bins() (width, n int) {
+	for _, width = range []int{1, 2, 5, 10, 15, 30, 60, 120, 240, 360, 480} {
+		if n = (s.end - s.first + width - 1) / width; n <= maxBins {
+			break
 		}
 	}
-	return (minutes + maxBins - 1) / maxBins
+	return width, n
 }
 
 // forecastSums sums up the forecasts of one series, and their outcomes.
@@ -92,7 +89,8 @@ func (b *builder) addForecast(f *forecaster.Forecast) {
 		if x.ahead == 0 {
 			return
 		}
-		x.bins = make([]forecastBin, (b.end-b.first+binWidth(b.end-b.first)-1)/binWidth(b.end-b.first))
+		_, n := b.bins()
+		x.bins = make([]forecastBin, n)
 		x.medians = slices.Repeat([]float64{math.NaN()}, b.end)
 		b.forecasts[key] = x
 	}
@@ -105,7 +103,8 @@ func (b *builder) addForecast(f *forecaster.Forecast) {
 	if math.IsNaN(y) || slices.ContainsFunc(q[:], math.IsNaN) {
 		return
 	}
-	bin := &x.bins[(minute-b.first)/binWidth(b.end-b.first)]
+	width, _ := b.bins()
+	bin := &x.bins[(minute-b.first)/width]
 	for l, v := range q {
 		bin.quantiles[l] += v * factor
 	}
@@ -117,17 +116,16 @@ func headlineDistance(ahead int) int { return max(ahead-headlineMinutes, headlin
 
 // timeline of a pool's period; nil if nothing is known.
 func (b *builder) timeline(pool string) *Timeline {
-	width := binWidth(b.end - b.first)
-	n := (b.end - b.first + width - 1) / width
+	width, n := b.bins()
 	t := &Timeline{From: b.from, Minutes: width}
 	binding := b.binding(pool)
 	if binding == "" {
 		return nil
 	}
-	t.Resources = append(t.Resources, b.resourceTimeline(pool, binding, n))
+	t.Resources = append(t.Resources, b.resourceTimeline(pool, binding))
 	for _, d := range features.Dimensions {
 		if d.Forecast && d.Name != binding {
-			if r := b.resourceTimeline(pool, d.Name, n); top(r.Peak, r.P50) > 0 {
+			if r := b.resourceTimeline(pool, d.Name); top(r.Peak, r.P50) > 0 {
 				t.Resources = append(t.Resources, r)
 			}
 		}
@@ -138,6 +136,9 @@ func (b *builder) timeline(pool string) *Timeline {
 	t.Warned = make([]bool, n)
 	b.eachMinute(pool, b.first, func(x *tick, minute int) {
 		i := (minute - b.first) / width
+		if need := b.load(pool, x, minute).needed(); need != unknownNeed {
+			most(&t.Needed[i], float64(need))
+		}
 		least(&t.Ready[i], float64(x.ready))
 		most(&t.Desired[i], float64(x.desired))
 		t.Warned[i] = t.Warned[i] || x.warns()
@@ -146,9 +147,6 @@ func (b *builder) timeline(pool string) *Timeline {
 				if r := &t.Resources[j]; r.Resource == c.dimension {
 					least(&r.Capacity[i], float64(x.ready)*c.perReplica)
 				}
-			}
-			if c.perReplica > 0 {
-				most(&t.Needed[i], math.Ceil(b.loadOf(pool, c.dimension, minute)/c.perReplica-1e-9))
 			}
 		}
 	})
@@ -159,7 +157,8 @@ func (b *builder) timeline(pool string) *Timeline {
 func unknowns(n int) []Number { return slices.Repeat([]Number{value.Unknown}, n) }
 
 // resourceTimeline has the demand of one resource, and its forecasts.
-func (b *builder) resourceTimeline(pool, dimension string, n int) ResourceTimeline {
+func (b *builder) resourceTimeline(pool, dimension string) ResourceTimeline {
+	width, n := b.bins()
 	t := ResourceTimeline{Resource: dimension}
 	if d, ok := features.DimensionByName(dimension); ok {
 		t.Unit = d.Unit
@@ -179,12 +178,12 @@ func (b *builder) resourceTimeline(pool, dimension string, n int) ResourceTimeli
 		}
 	}
 	for m := b.first; m < b.end; m++ {
-		most(&t.Peak[(m-b.first)/binWidth(b.end-b.first)], b.loadOf(pool, dimension, m))
+		most(&t.Peak[(m-b.first)/width], b.loadOf(pool, dimension, m))
 	}
 	return t
 }
 
-// binding is the tightest resource of a pool in the period; without any capacity the b.first dimension with a forecast,
+// binding is the tightest resource of a pool in the period; without any capacity the first dimension with a forecast,
 // "" if there is none.
 func (b *builder) binding(pool string) (resource string) {
 	highest := 0.0
