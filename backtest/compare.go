@@ -1,7 +1,6 @@
 package backtest
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -85,15 +84,12 @@ func (a *Account) result(policy, knob string) Result {
 		Policy: policy, Knob: knob, SaturatedShare: Number(a.SaturatedShare()), SLOAttainment: Number(value.Share(a.Met, a.Asked)),
 		GPUHours: Number(a.GPUHours), ScaleActions: a.Actions, SaturatedMinutes: a.Saturated,
 		ReversedShare: Number(a.reversedShare()),
-		ActionsPerDay: Number(value.Share(float64(a.Actions), float64(a.Minutes)/1440)),
+		ActionsPerDay: Number(value.Share(float64(a.Actions), float64(a.Minutes)/day)),
 	}
 }
 
-// point is the result of one setting of a policy.
-type point struct {
-	saturated float64 // share of minutes
-	hours     float64 // GPU-hours
-}
+// point is the share of saturated minutes and the GPU-hours of one setting of a policy.
+type point [2]float64
 
 func (a *Account) point() point { return point{a.SaturatedShare(), a.GPUHours} }
 
@@ -102,12 +98,10 @@ func (a *Account) point() point { return point{a.SaturatedShare(), a.GPUHours} }
 type curve []point
 
 func newCurve(points []point) curve {
-	slices.SortFunc(points, func(a, b point) int {
-		return cmp.Or(cmp.Compare(a.saturated, b.saturated), cmp.Compare(a.hours, b.hours))
-	})
+	slices.SortFunc(points, func(a, b point) int { return slices.Compare(a[:], b[:]) })
 	var c curve
 	for _, p := range points {
-		if len(c) == 0 || p.hours < c[len(c)-1].hours {
+		if len(c) == 0 || p[1] < c[len(c)-1][1] {
 			c = append(c, p)
 		}
 	}
@@ -116,30 +110,27 @@ func newCurve(points []point) curve {
 
 // hoursAt returns the cost of a share of saturated minutes: that of the cheapest setting if all saturate less; +Inf if
 // all saturate more.
-func (c curve) hoursAt(saturated float64) float64 {
-	if len(c) == 0 || c[0].saturated > saturated {
-		return math.Inf(1)
-	}
-	for i := 1; i < len(c); i++ {
-		if a, b := c[i-1], c[i]; b.saturated > saturated {
-			return a.hours + (b.hours-a.hours)*(saturated-a.saturated)/(b.saturated-a.saturated)
-		}
-	}
-	return c[len(c)-1].hours
-}
+func (c curve) hoursAt(saturated float64) float64 { return interpolated(c, 0, saturated) }
 
 // saturatedAt returns the share of saturated minutes for a cost: that of the least saturated setting if all cost less;
 // +Inf if all cost more.
 func (c curve) saturatedAt(hours float64) float64 {
-	if len(c) == 0 || c[len(c)-1].hours > hours {
+	byHours := slices.Clone(c)
+	slices.Reverse(byHours)
+	return interpolated(byHours, 1, hours)
+}
+
+// interpolated returns the other coordinate of points where one of them, by which they ascend, is x.
+func interpolated(points []point, of int, x float64) float64 {
+	if len(points) == 0 || points[0][of] > x {
 		return math.Inf(1)
 	}
-	for i := len(c) - 1; i > 0; i-- {
-		if a, b := c[i-1], c[i]; a.hours > hours {
-			return a.saturated + (b.saturated-a.saturated)*(hours-a.hours)/(b.hours-a.hours)
+	for i := 1; i < len(points); i++ {
+		if a, b := points[i-1], points[i]; b[of] > x {
+			return a[1-of] + (b[1-of]-a[1-of])*(x-a[of])/(b[of]-a[of])
 		}
 	}
-	return c[0].saturated
+	return points[len(points)-1][1-of]
 }
 
 // Targets are the shares of saturated minutes for comparing policies.
@@ -147,6 +138,7 @@ var Targets = []float64{.01, .005}
 
 // outcome is the result of one setting of one policy in the tuning part and in the scored part of the trace.
 type outcome struct {
+	spec           *PolicySpec
 	set            Setting
 	tuning, scored Account
 }
@@ -179,21 +171,19 @@ type Cost struct {
 	ReversedShare Number `json:"carried_reversed_share"`
 }
 
-// field is the policies of a run with their outcomes.
-type field struct {
-	specs    []PolicySpec
-	outcomes [][]outcome // one slice per policy in specs
-}
-
-// compare compares all policies at one target.
-func (f *field) compare(target float64) Comparison {
+// compare compares policies at one target; each has a group of outcomes.
+func compare(policies [][]outcome, target float64) Comparison {
 	c := Comparison{SaturatedShare: target, GapClosed: Number(math.NaN()), SaturationRatio: Number(math.NaN())}
 	best, oracle, own := math.Inf(1), math.Inf(1), math.Inf(1)
-	var curves []curve
-	for i, spec := range f.specs {
-		chosen := bestKnobs(f.outcomes[i], target)
-		scored := newCurve(points(chosen, func(o *outcome) *Account { return &o.scored }))
-		curves = append(curves, scored)
+	var rivals []curve
+	for _, group := range policies {
+		spec := group[0].spec
+		chosen := bestKnobs(group, target)
+		var points []point
+		for i := range chosen {
+			points = append(points, chosen[i].scored.point())
+		}
+		scored := newCurve(points)
 		hours := scored.hoursAt(target)
 		carried := bestTuned(chosen, target)
 		c.Costs = append(c.Costs, Cost{
@@ -201,24 +191,24 @@ func (f *field) compare(target float64) Comparison {
 			Carried: Number(carried.scored.SaturatedShare()), CarriedCost: Number(carried.scored.GPUHours),
 			Actions: carried.scored.Actions, ReversedShare: Number(carried.scored.reversedShare()),
 		})
-		switch spec.Name {
-		case ForewarmPolicy:
+		switch {
+		case spec.Name == ForewarmPolicy:
 			own = hours
-		case OraclePolicy:
+		case spec.Clairvoyant:
 			oracle = hours
-		}
-		if spec.rival() && hours < best {
-			best, c.BestRival = hours, spec.Name
+		default:
+			rivals = append(rivals, scored)
+			if hours < best {
+				best, c.BestRival = hours, spec.Name
+			}
 		}
 	}
 	if !math.IsInf(best+own+oracle, 1) {
 		c.GapClosed = Number((best - own) / (best - oracle))
 	}
 	fewest := math.Inf(1)
-	for i, spec := range f.specs {
-		if spec.rival() {
-			fewest = min(fewest, curves[i].saturatedAt(own))
-		}
+	for _, rival := range rivals {
+		fewest = min(fewest, rival.saturatedAt(own))
 	}
 	c.SaturationRatio = Number(target / fewest)
 	return c
@@ -228,10 +218,14 @@ func (f *field) compare(target float64) Comparison {
 // part. If none reaches the target, it takes the nearest.
 func bestKnobs(all []outcome, target float64) []outcome {
 	var best []outcome
-	least := [2]float64{math.Inf(1), math.Inf(1)}
+	var least point
 	for _, group := range byFirstKnob(all) {
-		c := newCurve(points(group, func(o *outcome) *Account { return &o.tuning }))
-		rank := [2]float64{c.hoursAt(target), c[0].saturated}
+		var points []point
+		for i := range group {
+			points = append(points, group[i].tuning.point())
+		}
+		c := newCurve(points)
+		rank := point{c.hoursAt(target), c[0][0]}
 		if best == nil || slices.Compare(rank[:], least[:]) < 0 {
 			best, least = group, rank
 		}
@@ -240,31 +234,28 @@ func bestKnobs(all []outcome, target float64) []outcome {
 }
 
 // byFirstKnob groups outcomes that differ only in the first knob.
-func byFirstKnob(all []outcome) (gs [][]outcome) {
-next:
+func byFirstKnob(all []outcome) (groups [][]outcome) {
 	for _, o := range all {
-		for i := range gs {
-			if slices.Equal(gs[i][0].set[1:], o.set[1:]) {
-				gs[i] = append(gs[i], o)
-				continue next
-			}
+		i := slices.IndexFunc(groups, func(g []outcome) bool { return slices.Equal(g[0].set[1:], o.set[1:]) })
+		if i < 0 {
+			i, groups = len(groups), append(groups, nil)
 		}
-		gs = append(gs, []outcome{o})
+		groups[i] = append(groups[i], o)
 	}
-	return gs
+	return groups
 }
 
 // bestTuned returns the outcome of the cheapest setting within the target in the tuning part, or else of the least
 // saturated one.
 func bestTuned(group []outcome, target float64) *outcome {
-	best := &group[0]
-	rank := func(o *outcome) [2]float64 {
-		s := o.tuning.SaturatedShare()
-		if s <= target {
-			return [2]float64{0, o.tuning.GPUHours}
+	rank := func(o *outcome) point {
+		p := o.tuning.point()
+		if p[0] <= target {
+			p[0] = 0
 		}
-		return [2]float64{s, o.tuning.GPUHours}
+		return p
 	}
+	best := &group[0]
 	for i := range group {
 		a, b := rank(&group[i]), rank(best)
 		if slices.Compare(a[:], b[:]) < 0 {
@@ -272,12 +263,4 @@ func bestTuned(group []outcome, target float64) *outcome {
 		}
 	}
 	return best
-}
-
-func points(all []outcome, of func(*outcome) *Account) []point {
-	var ps []point
-	for i := range all {
-		ps = append(ps, of(&all[i]).point())
-	}
-	return ps
 }

@@ -30,25 +30,23 @@ func TestCurve(t *testing.T) {
 
 // Knobs after the first are chosen where settings are chosen, not where they are scored.
 func TestCompareTunesBeforeItScores(t *testing.T) {
-	at := func(set Setting, tuning, scored point) outcome {
+	at := func(spec *PolicySpec, set Setting, tuning, scored point) outcome {
 		a := func(p point) Account {
-			return Account{Minutes: 1000, Saturated: int(1000 * p.saturated), GPUHours: p.hours}
+			return Account{Minutes: 1000, Saturated: int(1000 * p[0]), GPUHours: p[1]}
 		}
-		return outcome{set, a(tuning), a(scored)}
+		return outcome{spec, set, a(tuning), a(scored)}
 	}
-	f := field{
-		specs: []PolicySpec{{Name: ForewarmPolicy, Knobs: make([]Knob, 1)}, {Name: "rival", Knobs: make([]Knob, 2)}, {Name: OraclePolicy, Clairvoyant: true, Knobs: make([]Knob, 1)}},
-		outcomes: [][]outcome{
-			{at(Setting{.5}, point{.01, 120}, point{.01, 120})},
-			{
-				// Second knob 1 is better in the tuning part, 2 in the scored part.
-				at(Setting{.7, 1}, point{.02, 100}, point{.02, 130}), at(Setting{.6, 1}, point{0, 120}, point{0, 150}),
-				at(Setting{.7, 2}, point{.02, 110}, point{.02, 100}), at(Setting{.6, 2}, point{0, 130}, point{0, 110}),
-			},
-			{at(Setting{1}, point{0, 80}, point{0, 100})},
+	own, rival := &PolicySpec{Name: ForewarmPolicy, Knobs: make([]Knob, 1)}, &PolicySpec{Name: "rival", Knobs: make([]Knob, 2)}
+	oracle := &PolicySpec{Name: OraclePolicy, Clairvoyant: true, Knobs: make([]Knob, 1)}
+	c := compare([][]outcome{
+		{at(own, Setting{.5}, point{.01, 120}, point{.01, 120})},
+		{
+			// Second knob 1 is better in the tuning part, 2 in the scored part.
+			at(rival, Setting{.7, 1}, point{.02, 100}, point{.02, 130}), at(rival, Setting{.6, 1}, point{0, 120}, point{0, 150}),
+			at(rival, Setting{.7, 2}, point{.02, 110}, point{.02, 100}), at(rival, Setting{.6, 2}, point{0, 130}, point{0, 110}),
 		},
-	}
-	c := f.compare(.01)
+		{at(oracle, Setting{1}, point{0, 80}, point{0, 100})},
+	}, .01)
 	if c.BestRival != "rival" || c.Costs[1].GPUHours != 140 || c.Costs[1].Carried != 0 || c.Costs[1].CarriedCost != 150 {
 		t.Errorf("%+v: want 140 GPU-hours, between 130 and 150, and the setting that held the target before at 150", c)
 	}

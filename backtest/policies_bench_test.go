@@ -163,6 +163,9 @@ func hours(policy string) func(*Comparison) float64 {
 	return func(c *Comparison) float64 { return c.hours(policy) }
 }
 
+// rival reports whether Forewarm is compared with the policy.
+func (p *PolicySpec) rival() bool { return p.Name != ForewarmPolicy && !p.Clairvoyant }
+
 // bestRival is the rival that costs least over all draws.
 func bestRival(draws []Comparison) (name string) {
 	least := math.Inf(1)

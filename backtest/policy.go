@@ -120,9 +120,6 @@ func PolicyNames(list []string) ([]PolicySpec, error) {
 	return chosen, nil
 }
 
-// rival reports whether Forewarm is compared with the policy.
-func (p *PolicySpec) rival() bool { return p.Name != ForewarmPolicy && !p.Clairvoyant }
-
 // defaults returns the default setting in the documentation of the original.
 func (p *PolicySpec) defaults() Setting {
 	var set Setting

@@ -56,8 +56,8 @@ func TestNoPolicyBeatsTheOracle(t *testing.T) {
 			ps = append(ps, a.point())
 		}
 		best := newCurve(ps)
-		if best[0].saturated > 0 {
-			t.Errorf("seed %d: the oracle saturates %g of the minutes at any price", seed, best[0].saturated)
+		if best[0][0] > 0 {
+			t.Errorf("seed %d: the oracle saturates %g of the minutes at any price", seed, best[0][0])
 		}
 		for _, spec := range Policies {
 			if spec.New == nil || spec.Name == OraclePolicy || spec.Name == RecordedPolicy {

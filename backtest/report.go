@@ -117,17 +117,15 @@ func (r *runner) shownContenders(s *Summary) (all []*contender) {
 			tuned[c.Policy] = c.Tuned
 		}
 	}
-	for i := range r.policies {
+	for _, contenders := range r.policies {
 		var best *contender
-		for _, c := range r.settingsOf(&r.policies[i]) {
+		for _, c := range contenders {
 			knob, chosen := tuned[c.spec.Name]
-			if best == nil || c.spec.knob(c.set) == knob || !chosen && (c.isDefault() || c == r.own) {
+			if best == nil || c.spec.knob(c.set) == knob || !chosen && c.isDefault() {
 				best = c
 			}
 		}
-		if best != nil {
-			all = append(all, best)
-		}
+		all = append(all, best)
 	}
 	return all
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -40,19 +39,18 @@ func Run(ctx context.Context, cfg RunConfig) (summary Summary, err error) {
 
 // runner is one run: the pipeline, its simulated pool, and the other pools and outputs.
 type runner struct {
-	cfg      RunConfig
-	policies []PolicySpec
-	start    time.Time
-	demand   *Demand
-	pool     capacity.Pool
+	cfg    RunConfig
+	start  time.Time
+	demand *Demand
+	pool   capacity.Pool
 
 	until time.Time // end of the run
 
 	pipeline   *pipeline.Pipeline
-	own        *contender   // follows the pipeline
-	field      []*contender // all settings in the order of policies, and own
-	now        time.Time    // end of the served time
-	sizing     *FluidPool   // never serves; computes needs and warm-ups
+	policies   [][]*contender // all settings of each policy
+	own        *contender     // follows the pipeline
+	now        time.Time      // end of the served time
+	sizing     *FluidPool     // never serves; computes needs and warm-ups
 	scores     *scores
 	fixedPools []*fixedPool  // of the pool's size, then of others
 	plot       *forecastPlot // nil without a report
@@ -67,14 +65,7 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 		return nil, err
 	}
 	r := &runner{cfg: cfg}
-	var err error
-	if r.policies, err = PolicyNames(cfg.Policies); err != nil {
-		return nil, err
-	}
-	if !r.hasReplicas() {
-		r.policies = slices.DeleteFunc(r.policies, func(p PolicySpec) bool { return p.Name == RecordedPolicy })
-	}
-	err = r.read("scan", func(next nextBatch, timed bool) error {
+	err := r.read("scan", func(next nextBatch, timed bool) (err error) {
 		r.demand, err = Scan(ctx, next, r.features(timed))
 		return err
 	})
@@ -84,30 +75,31 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	if len(r.demand.Minutes) == 0 {
 		return nil, errors.New("the trace has no traffic")
 	}
-	if cfg.Pool != nil {
+	switch {
+	case cfg.Pool != nil:
 		r.pool = *cfg.Pool
 		r.pool.Name = cfg.Options.Pool
-	} else if r.hasReplicas() {
-		if r.pool, err = cfg.Recorded.seenPool(cfg.Options.Pool, r.demand, cfg.Warmup); err != nil {
-			return nil, err
-		}
-	} else if r.pool, err = PeakPool(cfg.Options.Pool, r.demand.Peak(), cfg.PeakReplicas, cfg.Warmup); err != nil {
+	case r.hasReplicas():
+		r.pool, err = cfg.Recorded.seenPool(cfg.Options.Pool, r.demand, cfg.Warmup)
+	default:
+		r.pool, err = PeakPool(cfg.Options.Pool, r.demand.Peak(), cfg.PeakReplicas, cfg.Warmup)
+	}
+	if err != nil {
 		return nil, err
 	}
 	r.scores, r.until = &scores{from: r.share(cfg.ScoreFrom), series: map[seriesKey]*forecaster.Scorer{}}, r.share(cfg.ScoreTo)
+	if err := r.createPools(); err != nil {
+		return nil, err
+	}
 	if cfg.Report != "" {
 		if r.plot, err = newPlot(r.demand, r.scores.from); err != nil {
 			return nil, err
 		}
 	}
-	if cfg.Forecasts != "" {
-		if r.forecasts, err = createTable(cfg.Forecasts, forecastsHeader); err != nil {
-			return nil, err
-		}
+	if r.forecasts, err = createTable(cfg.Forecasts, forecastsHeader); err != nil {
+		return nil, err
 	}
-	if cfg.Decisions != "" {
-		r.decisions, err = createTable(cfg.Decisions, decisionsHeader)
-	}
+	r.decisions, err = createTable(cfg.Decisions, decisionsHeader)
 	return r, err
 }
 
@@ -122,7 +114,6 @@ func (r *runner) share(part float64) time.Time {
 }
 
 func (r *runner) run(ctx context.Context) error {
-	r.createPools()
 	return r.read("run", func(next nextBatch, timed bool) error {
 		r.pipeline = pipeline.New(r.pipelineConfig(timed))
 		var batch ingest.Batch
@@ -167,13 +158,15 @@ func (r *runner) serve(t time.Time) {
 			w.addNeed(r.now, r.sizing.Need(load))
 		}
 		write := (r.now.Unix()+60)%int64(r.cfg.Decide/time.Second) == 0
-		for _, c := range r.field {
-			if r.now.Equal(r.scores.from) {
-				c.tuning = c.pool.Account()
-			}
-			o, desired := c.step(load)
-			if c.policy != nil && write && c.isDefault() {
-				r.decisions.decision(o.At.Sub(r.start), r.pool.Name, c.spec.Name, o.Ready, o.Pending, desired, "", "", "")
+		for _, settings := range r.policies {
+			for _, c := range settings {
+				if r.now.Equal(r.scores.from) {
+					c.tuning = c.pool.Account()
+				}
+				o, desired := c.step(load)
+				if c.policy != nil && write && c.isDefault() {
+					r.decisions.decision(o.At.Sub(r.start), r.pool.Name, c.spec.Name, o.Ready, o.Pending, desired, "", "", "")
+				}
 			}
 		}
 	}
@@ -210,7 +203,7 @@ func (r *runner) emit(out *pipeline.Output) {
 		for _, w := range r.fixedPools {
 			w.addForecast(out.Tick, load, r.demand)
 		}
-		for _, c := range r.field {
+		for _, c := range r.policies[0] {
 			if c.other != nil {
 				c.other.decide(out.Tick, out.Sequence, load, calibrator, c.pool)
 			}
@@ -243,13 +236,23 @@ func (r *runner) service() features.Service {
 	return s
 }
 
-// read passes the recorded data, or the opened trace, to do.
+// read passes the recorded data, or the opened trace, to do. It reports progress after each batch.
 func (r *runner) read(stage string, do func(next nextBatch, timed bool) error) error {
+	report := func(next nextBatch, progress func() (read, total int64)) nextBatch {
+		return func(b *ingest.Batch) error {
+			err := next(b)
+			if r.cfg.Progress != nil {
+				read, total := progress()
+				r.cfg.Progress(stage, read, total)
+			}
+			return err
+		}
+	}
 	if x := r.cfg.Recorded; x != nil {
 		r.start = x.Start
 		r.trace = TraceSummary{Path: x.Source, Format: "recorded minutes", Rows: int64(x.minutes())}
 		log := newRecordedLog(x, r.cfg.Options.Pool)
-		return do(r.watched(log.Next, func() Progress { return Progress{stage, int64(log.minute), int64(x.minutes())} }), false)
+		return do(report(log.Next, func() (read, total int64) { return int64(log.minute), r.trace.Rows }), false)
 	}
 	x, err := Open(r.cfg.Trace, r.cfg.Options)
 	if err != nil {
@@ -257,28 +260,7 @@ func (r *runner) read(stage string, do func(next nextBatch, timed bool) error) e
 	}
 	defer func() { _ = x.Close() }() // opened for reading only
 	r.start = x.Start
-	next := r.watched(NewSource(x, r.cfg.Options.Pool).Next, func() Progress {
-		read, total := x.Progress()
-		return Progress{stage, read, total}
-	})
-	if err := do(next, x.Format.timed); err != nil {
-		return err
-	}
-	n := x.Counts
-	r.trace = TraceSummary{Path: r.cfg.Trace, Format: x.Format.Name, Rows: n.Rows, Refused: n.Refused, Disordered: n.Disordered, Notes: x.Notes}
-	if n.First != nil {
-		r.trace.First = n.First.Error()
-	}
-	return nil
-}
-
-// watched reports progress after each batch.
-func (r *runner) watched(next nextBatch, progress func() Progress) nextBatch {
-	if r.cfg.Progress == nil {
-		return next
-	}
-	return func(b *ingest.Batch) error {
-		defer func() { r.cfg.Progress(progress()) }()
-		return next(b)
-	}
+	err = do(report(NewSource(x, r.cfg.Options.Pool).Next, x.Progress), x.Format.timed)
+	r.trace = x.Summary
+	return err
 }

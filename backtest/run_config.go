@@ -3,6 +3,7 @@ package backtest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +41,7 @@ type RunConfig struct {
 	PeakReplicas int
 	Warmup       capacity.Lag
 
-	Policies []string // of the catalog; "all" for all, empty for Forewarm only
+	Policies []string // of the catalog; "all" for all. Forewarm always takes part.
 	Sweep    bool     // all settings of the knobs, not only the default
 	Seed     uint64   // of the warm-ups
 
@@ -51,14 +52,9 @@ type RunConfig struct {
 	// fixedPoolShares are the shares of quarter hours for further pools of fixed size.
 	fixedPoolShares []float64
 
-	// Progress, if set, is called repeatedly on Run's goroutine.
-	Progress func(Progress)
-}
-
-// Progress of a run.
-type Progress struct {
-	Stage       string // "scan", then "run"
-	Read, Total int64  // bytes of the trace in this stage, or recorded minutes
+	// Progress, if set, is called repeatedly on Run's goroutine. The stage is "scan", then "run"; read and total are bytes
+	// of the trace in this stage, or recorded minutes.
+	Progress func(stage string, read, total int64)
 }
 
 // Summary is the result of a backtest.
@@ -108,12 +104,9 @@ func (c *RunConfig) complete() error {
 	if c.Decide == 0 {
 		c.Decide = features.Minute // as in the daemon
 	}
-	for _, x := range []struct {
-		name string
-		d    time.Duration
-	}{{"every", c.Every}, {"decide", c.Decide}} {
-		if x.d < features.Minute || x.d%features.Minute != 0 {
-			return fmt.Errorf("%s %s is not a positive number of whole minutes: use such as 15m", x.name, x.d)
+	for i, d := range [...]time.Duration{c.Every, c.Decide} {
+		if d < features.Minute || d%features.Minute != 0 {
+			return fmt.Errorf("%s %s is not a positive number of whole minutes: use such as 15m", [...]string{"every", "decide"}[i], d)
 		}
 	}
 	if c.Every%c.Decide != 0 {
@@ -149,26 +142,20 @@ func (c *RunConfig) complete() error {
 	if c.PeakReplicas < 1 || c.PeakReplicas > maxPeakReplicas {
 		return fmt.Errorf("peak-replicas %d is out of 1…%d: use such as 8", c.PeakReplicas, maxPeakReplicas)
 	}
-	if len(c.Policies) == 0 {
-		c.Policies = []string{ForewarmPolicy}
-	}
+	c.Policies = append(slices.Clip(c.Policies), ForewarmPolicy)
 	if c.Options.Pool == "" {
 		c.Options.Pool = DefaultPool
 		if c.Pool != nil {
 			c.Options.Pool = c.Pool.Name
 		}
 	}
-	return c.checkWarmup()
-}
-
-// checkWarmup checks the warm-up with the pool's own rules.
-func (c *RunConfig) checkWarmup() error {
 	if c.Pool != nil {
 		return nil
 	}
+	// The warm-up has the rules of a pool.
 	_, err := capacity.New(capacity.Config{Name: c.Options.Pool, Warmup: c.Warmup, Replicas: capacity.Replicas{Max: 1}}, nil)
-	if err == nil {
-		return nil
+	if err != nil {
+		return errors.New(strings.Replace(err.Error(), "pools["+c.Options.Pool+"].warmup.", "warmup-", 1))
 	}
-	return errors.New(strings.Replace(err.Error(), "pools["+c.Options.Pool+"].warmup.", "warmup-", 1))
+	return nil
 }

@@ -12,46 +12,42 @@ import (
 )
 
 // createPools creates the pools of the run: of the pipeline, of Forewarm with other settings, and of rivals.
-func (r *runner) createPools() {
+func (r *runner) createPools() error {
+	specs, err := PolicyNames(r.cfg.Policies)
+	if err != nil {
+		return err
+	}
 	r.now = r.demand.Start
 	r.sizing = NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
 	scene := r.scene(r.sizing)
 	for _, part := range append([]float64{fixedPoolShare}, r.cfg.fixedPoolShares...) {
 		r.fixedPools = append(r.fixedPools, newFixedPool(r.pool, r.cfg.Decision, scene.Future.Need[:r.minutes(r.scores.from)], part, r.scores.from))
 	}
-	for i := range r.policies {
-		spec := &r.policies[i]
-		for _, set := range r.settings(spec) {
+	for i := range specs {
+		spec := &specs[i]
+		if spec.Name == ForewarmPolicy {
+			spec.Knobs = slices.Clone(spec.Knobs)
+			spec.Knobs[0].Default = r.quantile() // as configured
+		}
+		if spec.Name == RecordedPolicy && !r.hasReplicas() {
+			continue
+		}
+		var all []*contender
+		for _, set := range spec.settings(r.cfg.Sweep) {
 			c := r.contender(spec, set)
 			switch {
 			case spec.New != nil:
 				c.policy = spec.New(scene, set)
-			case set[0] == r.quantile():
+			case c.isDefault():
 				r.own = c
 			default:
 				c.other = newVariant(r.pool, r.cfg.Decision, set[0])
 			}
-			r.field = append(r.field, c)
+			all = append(all, c)
 		}
+		r.policies = append(r.policies, all)
 	}
-	if r.own == nil { // the pipeline always needs a pool
-		r.own = r.contender(&Policies[0], Setting{r.quantile()})
-		r.field = append(r.field, r.own)
-	}
-}
-
-// settings returns the settings of a policy to run. Forewarm's default is the configuration.
-func (r *runner) settings(spec *PolicySpec) []Setting {
-	if spec.New != nil {
-		return spec.settings(r.cfg.Sweep)
-	}
-	settings := []Setting{{r.quantile()}}
-	if r.cfg.Sweep {
-		settings = append(settings, spec.grid()...)
-		slices.SortFunc(settings, slices.Compare)
-		settings = slices.CompactFunc(settings, slices.Equal)
-	}
-	return settings
+	return nil
 }
 
 // contender creates a pool for a setting of a policy.
@@ -76,8 +72,8 @@ func (r *runner) summary() Summary {
 	if r.cfg.Recorded != nil {
 		s.NotKnown = r.cfg.Recorded.notes(r.cfg.Pool == nil && r.hasReplicas())
 	}
-	for i := range r.policies {
-		for _, c := range r.settingsOf(&r.policies[i]) {
+	for _, all := range r.policies {
+		for _, c := range all {
 			s.Policies = append(s.Policies, c.row())
 		}
 	}
@@ -89,28 +85,16 @@ func (r *runner) summary() Summary {
 
 // compare compares all policies at each target.
 func (r *runner) compare() (all []Comparison) {
-	var f field
-	for i := range r.policies {
-		var outcomes []outcome
-		for _, c := range r.settingsOf(&r.policies[i]) {
-			outcomes = append(outcomes, c.outcome())
+	var outcomes [][]outcome
+	for _, contenders := range r.policies {
+		var group []outcome
+		for _, c := range contenders {
+			group = append(group, c.outcome())
 		}
-		if len(outcomes) > 0 {
-			f.specs, f.outcomes = append(f.specs, r.policies[i]), append(f.outcomes, outcomes)
-		}
+		outcomes = append(outcomes, group)
 	}
 	for _, target := range Targets {
-		all = append(all, f.compare(target))
-	}
-	return all
-}
-
-// settingsOf returns the contenders of a policy.
-func (r *runner) settingsOf(spec *PolicySpec) (all []*contender) {
-	for _, c := range r.field {
-		if c.spec.Name == spec.Name {
-			all = append(all, c)
-		}
+		all = append(all, compare(outcomes, target))
 	}
 	return all
 }
@@ -178,7 +162,7 @@ func (c *contender) step(load Load) (o Observation, desired int) {
 }
 
 func (c *contender) outcome() outcome {
-	return outcome{set: c.set, tuning: c.tuning, scored: c.pool.Account().Since(c.tuning)}
+	return outcome{spec: c.spec, set: c.set, tuning: c.tuning, scored: c.pool.Account().Since(c.tuning)}
 }
 
 // row returns the contender's row of the summary.
@@ -189,7 +173,8 @@ func (c *contender) row() Result {
 	return row
 }
 
-// isDefault reports whether this is the default setting in the documentation of the original.
+// isDefault reports whether this is the default setting in the documentation of the original, or Forewarm's configured
+// setting.
 func (c *contender) isDefault() bool { return slices.Equal(c.set, c.spec.defaults()) }
 
 // variant is Forewarm with another decision quantile. It uses the same functions with a pool of its own. Forecasts do

@@ -301,12 +301,12 @@ func TestRunTellsItsProgress(t *testing.T) {
 	var stages []string
 	s := mustRun(t, RunConfig{
 		Trace: "testdata/requests.csv", Every: time.Minute,
-		Progress: func(p Progress) {
-			if p.Total == 0 || p.Read > p.Total {
-				t.Errorf("progress %+v", p)
+		Progress: func(stage string, read, total int64) {
+			if total == 0 || read > total {
+				t.Errorf("progress %s %d of %d", stage, read, total)
 			}
-			if len(stages) == 0 || stages[len(stages)-1] != p.Stage {
-				stages = append(stages, p.Stage)
+			if len(stages) == 0 || stages[len(stages)-1] != stage {
+				stages = append(stages, stage)
 			}
 		},
 	})

@@ -97,14 +97,6 @@ func (w *row) compare(other *row) int {
 	return cmp.Or(cmp.Compare(w.at, other.at), cmp.Compare(w.seq, other.seq))
 }
 
-// Counts of rows.
-type Counts struct {
-	Rows       int64 // usable rows
-	Refused    int64 // unusable, skipped
-	Disordered int64 // skipped, because the sort buffer was too short
-	First      error // of the first skipped row, or nil
-}
-
 // rowReader reads a format row by row in file order. It returns io.EOF at the end and a badRow for an unusable row, and
 // can continue after that.
 type rowReader interface {
@@ -139,10 +131,9 @@ var (
 type Reader struct {
 	Format Format    // as detected
 	Start  time.Time // of t_s = 0; for records the minute of the first
-	Counts Counts    // so far
-	Notes  []string  // sentences on inferred properties of the trace, such as its bin width
+	// Summary counts the rows so far. Notes are sentences on inferred properties of the trace, such as its bin width.
+	Summary TraceSummary
 
-	path  string
 	opts  Options
 	file  *os.File
 	rows  rowReader
@@ -170,7 +161,7 @@ func Open(path string, opts Options) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{path: path, opts: opts, file: file}
+	r := &Reader{Summary: TraceSummary{Path: path}, opts: opts, file: file}
 	if err := r.open(file); err != nil {
 		_ = file.Close() // the first error is more useful
 		return nil, err
@@ -185,15 +176,17 @@ func (r *Reader) open(file io.Reader) error {
 	if magic, _ := buffered.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(buffered)
 		if err != nil {
-			return fmt.Errorf("%s: %w", r.path, err)
+			return fmt.Errorf("%s: %w", r.Summary.Path, err)
 		}
 		in = z
 	}
 	r.lines = newLineScanner(in)
-	if err := r.recognise(); errors.Is(err, io.EOF) {
-		return fmt.Errorf("%s: the file is empty", r.path)
+	err := r.recognise()
+	r.Summary.Format = r.Format.Name
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s: the file is empty", r.Summary.Path)
 	} else if err != nil {
-		return fmt.Errorf("%s: %w", r.path, err)
+		return fmt.Errorf("%s: %w", r.Summary.Path, err)
 	}
 	return r.begin()
 }
@@ -216,7 +209,7 @@ func (r *Reader) recognise() (err error) {
 	r.Format = ndjsonFormat
 	if bytes.Contains(first, []byte(`"dynamo.request.trace.v1"`)) {
 		r.Format = dynamoFormat
-		r.Notes = append(r.Notes, fmt.Sprintf("cached tokens that no record has are the hits of a cache of %d blocks, which is hardly ever full: a real cache has fewer", prefixBlocks))
+		r.Summary.Notes = append(r.Summary.Notes, fmt.Sprintf("cached tokens that no record has are the hits of a cache of %d blocks, which is hardly ever full: a real cache has fewer", prefixBlocks))
 	}
 	r.rows = newRecordReader(r.lines, r.Format, &r.opts)
 	return nil
@@ -229,10 +222,10 @@ func (r *Reader) begin() error {
 	}
 	switch {
 	case len(r.sorted) > 0:
-	case r.Counts.First != nil:
-		return fmt.Errorf("no usable row; the first was refused: %w", r.Counts.First)
+	case r.Summary.First != "":
+		return fmt.Errorf("no usable row; the first was refused: %s", r.Summary.First)
 	default:
-		return fmt.Errorf("%s: no rows after the header", r.path)
+		return fmt.Errorf("%s: no rows after the header", r.Summary.Path)
 	}
 	if r.Format.timed {
 		r.Start = r.sorted[0].Item.At().Truncate(time.Minute)
@@ -242,13 +235,13 @@ func (r *Reader) begin() error {
 	}
 	if r.bin = r.opts.Bin; r.bin == 0 {
 		r.bin = r.smallestStep()
-		r.Notes = append(r.Notes, fmt.Sprintf("bin width %s inferred from the smallest step of t_s in a class; give it with -bin if it is another", r.bin))
+		r.Summary.Notes = append(r.Summary.Notes, fmt.Sprintf("bin width %s inferred from the smallest step of t_s in a class; give it with -bin if it is another", r.bin))
 	}
 	if r.bin > maxBinWidth {
-		return fmt.Errorf("%s: bins of %s are too wide to forecast minutes from: give the right width with -bin, at most %s", r.path, r.bin, maxBinWidth)
+		return fmt.Errorf("%s: bins of %s are too wide to forecast minutes from: give the right width with -bin, at most %s", r.Summary.Path, r.bin, maxBinWidth)
 	}
 	if r.bin > time.Minute {
-		r.Notes = append(r.Notes, wideBins)
+		r.Summary.Notes = append(r.Summary.Notes, wideBins)
 	}
 	for _, w := range r.sorted {
 		w.width = r.bin
@@ -322,21 +315,21 @@ func (r *Reader) read() error {
 		r.eof = true
 		return nil
 	case errors.As(err, &bad):
-		r.Counts.Refused++
+		r.Summary.Refused++
 		r.skip(string(bad))
 		return nil
 	case err != nil:
-		return fmt.Errorf("%s:%d: %w", r.path, r.lines.line, err)
+		return fmt.Errorf("%s:%d: %w", r.Summary.Path, r.lines.line, err)
 	case r.opts.Only != "" && item.class() != r.opts.Only:
 		return nil
 	}
 	at := item.At().UnixNano()
 	if at < r.last {
-		r.Counts.Disordered++
+		r.Summary.Disordered++
 		r.skip(fmt.Sprintf("the row lies before one %d rows earlier: sort the file by time", r.Format.reorder))
 		return nil
 	}
-	r.Counts.Rows++
+	r.Summary.Rows++
 	r.seq++
 	heap.Push(&r.sorted, &row{Item: item, at: at, seq: r.seq, width: r.bin})
 	return nil
@@ -344,8 +337,8 @@ func (r *Reader) read() error {
 
 // skip records why the newest row was skipped, if it is the first.
 func (r *Reader) skip(why string) {
-	if r.Counts.First == nil {
-		r.Counts.First = fmt.Errorf("%s:%d: %s", r.path, r.lines.line, why)
+	if r.Summary.First == "" {
+		r.Summary.First = fmt.Sprintf("%s:%d: %s", r.Summary.Path, r.lines.line, why)
 	}
 }
 

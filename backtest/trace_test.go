@@ -109,7 +109,7 @@ func TestBinWidthIsInferred(t *testing.T) {
 		"0,taxi,1\n100,lift,1\n600,taxi,1\n700,lift,1\n1800,taxi,1\n": "10m0s", "0,taxi,1\n30,lift,1\n": "1m0s",
 	} {
 		_, r := readAll(t, write(t, "t_s,class,requests\n"+rows), Options{})
-		if notes := r.Notes; len(notes) == 0 || !strings.Contains(notes[0], "bin width "+want) {
+		if notes := r.Summary.Notes; len(notes) == 0 || !strings.Contains(notes[0], "bin width "+want) {
 			t.Errorf("%q: notes %q, want %s", rows, notes, want)
 		}
 	}
@@ -136,7 +136,7 @@ func TestLongRecordsInOrderOfArrival(t *testing.T) {
 		fmt.Fprintf(&b, `{"arrived_at":%d,"finished_at":%d,"prompt_tokens":1}`+"\n", at, at+runs)
 	}
 	lines, r := readAll(t, write(t, b.String()), Options{})
-	if c := r.Counts; len(lines) != n || c.Disordered+c.Refused != 0 {
+	if c := r.Summary; len(lines) != n || c.Disordered+c.Refused != 0 {
 		t.Errorf("%d items, %+v; want all %d", len(lines), c, n)
 	}
 }
@@ -174,8 +174,8 @@ func TestWrongRowsAreCountedAndNamed(t *testing.T) {
 			if len(lines) != 2 || lines[1] != "2 c,d 1 ? 1" {
 				t.Errorf("the other rows must survive: %q", lines)
 			}
-			n := r.Counts
-			if n.Refused != 1 || n.Rows != 2 || n.First == nil || !strings.Contains(n.First.Error(), path+":3: ") || !strings.Contains(n.First.Error(), test.want) {
+			n := r.Summary
+			if n.Refused != 1 || n.Rows != 2 || n.First == "" || !strings.Contains(n.First, path+":3: ") || !strings.Contains(n.First, test.want) {
 				t.Errorf("counts %+v, want one refused row at line 3: %s", n, test.want)
 			}
 		})
@@ -196,7 +196,7 @@ func TestDisorderIsMendedWithinTheBufferAndCountedBeyond(t *testing.T) {
 			t.Errorf("row %d is %q, want %q", i, l, want)
 		}
 	}
-	if c := r.Counts; c.Disordered != 1 || c.Rows != n || !strings.Contains(c.First.Error(), "sort the file by time") {
+	if c := r.Summary; c.Disordered != 1 || c.Rows != n || !strings.Contains(c.First, "sort the file by time") {
 		t.Errorf("counts %+v", c)
 	}
 }
@@ -234,7 +234,7 @@ func FuzzReader(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r := &Reader{path: "fuzz", opts: Options{Pool: "p", Class: "c"}}
+		r := &Reader{opts: Options{Pool: "p", Class: "c"}}
 		if r.open(bytes.NewReader(b)) != nil {
 			return
 		}

@@ -80,17 +80,17 @@ func runBacktest(f *flag.FlagSet) action {
 		began := time.Now()
 		var bar *progress
 		stage := ""
-		c.Progress = func(p backtest.Progress) {
-			if p.Stage != stage {
+		c.Progress = func(now string, read, total int64) {
+			if now != stage {
 				bar.finish()
-				bar, stage = newProgress(std.err, p.Stage, p.Total), p.Stage
+				bar, stage = newProgress(std.err, now, total), now
 			}
-			bar.set(p.Read)
+			bar.set(read)
 		}
 		if prometheus.url != "" {
 			c.Options.Pool = cmp.Or(c.Options.Pool, "pool")
 			c.Recorded, err = prometheus.read(ctx, cfg, c.Options.Pool, kvTokens, func(done, all int) {
-				c.Progress(backtest.Progress{Stage: "read", Read: int64(done), Total: int64(all)})
+				c.Progress("read", int64(done), int64(all))
 			})
 			if err != nil {
 				bar.finish()

@@ -104,11 +104,11 @@ func openTrace(path string, o backtest.Options) (*backtest.Reader, error) {
 
 // traceNotes prints the reader's assumptions, and what it skipped.
 func traceNotes(r *backtest.Reader, std streams) error {
-	for _, n := range r.Notes {
+	for _, n := range r.Summary.Notes {
 		fmt.Fprintln(std.err, "note:", n)
 	}
-	if c := r.Counts; c.Refused+c.Disordered > 0 {
-		fmt.Fprintf(std.err, "note: %d rows were skipped, %d of them out of order; the first: %v\n", c.Refused+c.Disordered, c.Disordered, c.First)
+	if c := r.Summary; c.Refused+c.Disordered > 0 {
+		fmt.Fprintf(std.err, "note: %d rows were skipped, %d of them out of order; the first: %s\n", c.Refused+c.Disordered, c.Disordered, c.First)
 	}
 	return nil
 }
