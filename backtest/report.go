@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,29 +24,20 @@ var templates embed.FS
 var reportTemplate = template.Must(template.New("report.html").Funcs(template.FuncMap{
 	"base":    filepath.Base,
 	"setting": func(knob string) string { return strings.ReplaceAll(knob, ",", ", ") },
-	"percent": func(x any) string { return cellText(x, 100, "%.2f %%") },
-	"share":   func(x any) string { return cellText(x, 100, "%.0f %%") },
-	"target":  func(x any) string { return cellText(x, 100, "%g %%") },
-	"whole":   func(x any) string { return cellText(x, 1, "%.0f") },
-	"ratio":   func(x any) string { return cellText(x, 1, "%.2f") },
-	"minutes": func(x any) string { return cellText(x, 1./60, "%.0f min") },
+	"percent": func(x Number) string { return cellText(100*x, "%.2f %%") },
+	"share":   func(x Number) string { return cellText(100*x, "%.0f %%") },
+	"target":  func(x float64) string { return cellText(Number(100*x), "%g %%") },
+	"whole":   func(x Number) string { return cellText(x, "%.0f") },
+	"ratio":   func(x Number) string { return cellText(x, "%.2f") },
+	"minutes": func(x Number) string { return cellText(x/60, "%.0f min") },
 }).ParseFS(templates, "templates/report.html"))
 
 // cellText formats a number for a table, – if unknown.
-func cellText(x any, times float64, format string) string {
-	var v float64
-	switch x := x.(type) {
-	case Number:
-		v = float64(x)
-	case float64:
-		v = x
-	case int:
-		v = float64(x)
-	}
-	if math.IsNaN(v) || math.IsInf(v, 0) {
+func cellText(x Number, format string) string {
+	if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
 		return "–"
 	}
-	return fmt.Sprintf(format, times*v)
+	return fmt.Sprintf(format, x)
 }
 
 // page is the content of the report.
@@ -77,24 +69,18 @@ func (r *runner) writeReport(path string, s *Summary) error {
 	if r.cfg.Recorded != nil {
 		p.Title = "pool " + r.cfg.Options.Pool
 	}
-	shown := r.shownContenders(s)
-	for _, c := range shown {
-		p.Shown = append(p.Shown, c.row())
-	}
-	for i := range p.Shown {
-		switch p.Shown[i].Policy {
+	for _, c := range r.shownContenders(s) {
+		row := c.row()
+		p.Shown = append(p.Shown, row)
+		p.Tracks = append(p.Tracks, drawnTrack{row.Policy, row.Knob, c.track.draw()})
+		switch row.Policy {
 		case RecordedPolicy:
-			p.Recorded = &p.Shown[i]
+			p.Recorded = &row
 		case ForewarmPolicy:
-			p.Own = &p.Shown[i]
+			p.Own = &row
 		}
 	}
-	if len(r.plot.fan) > 0 {
-		p.Forecast = template.HTML(r.plot.draw(r.demand).String())
-	}
-	for _, c := range shown {
-		p.Tracks = append(p.Tracks, drawnTrack{c.spec.Name, c.spec.knob(c.set), c.track.draw()})
-	}
+	p.Forecast = r.plot.draw(r.demand)
 	return writeFile(path, func(w io.Writer) error { return reportTemplate.Execute(w, &p) })
 }
 
@@ -135,12 +121,7 @@ func (r *runner) shownContenders(s *Summary) (all []*contender) {
 type forecastPlot struct {
 	dimension string
 	from      time.Time
-	fan       []fanPoint // ascending
-}
-
-type fanPoint struct {
-	at       time.Time
-	q50, q95 float64
+	q50, q95  []float64 // of each minute of the trace from its start; NaN without a forecast
 }
 
 // plotLead is the shortest lead of a plotted forecast.
@@ -148,61 +129,57 @@ const plotLead = 15
 
 // newPlot plots the first dimension of the trace.
 func newPlot(demand *Demand, from time.Time) (*forecastPlot, error) {
-	peak := demand.Peak()
+	peak, none := demand.Peak(), slices.Repeat([]float64{math.NaN()}, len(demand.Minutes))
 	for _, d := range []string{features.DimPrefill, features.DimDecode, features.DimRequests, features.DimKV} {
 		if peak.Of(d) > 0 {
-			return &forecastPlot{dimension: d, from: from}, nil
+			return &forecastPlot{dimension: d, from: from, q50: none, q95: slices.Clone(none)}, nil
 		}
 	}
 	return nil, errors.New("there is nothing to plot: the trace reports no demand")
 }
 
 // add adds the forecasts of one origin. They replace earlier forecasts of the same minutes.
-func (p *forecastPlot) add(totals []forecaster.Forecast) {
+func (p *forecastPlot) add(start time.Time, totals []forecaster.Forecast) {
 	for i := range totals {
 		f := &totals[i]
 		if f.Dimension != p.dimension || f.Origin.Before(p.from) {
 			continue
 		}
-		first := f.Origin.Add(plotLead * features.Minute)
-		for len(p.fan) > 0 && !p.fan[len(p.fan)-1].at.Before(first) {
-			p.fan = p.fan[:len(p.fan)-1]
-		}
-		for h := plotLead; h < forecaster.Horizon; h++ {
-			q := &f.Minute[h]
-			p.fan = append(p.fan, fanPoint{f.Origin.Add(time.Duration(h) * features.Minute), q[forecaster.L50], q[forecaster.L95]})
+		origin := int(f.Origin.Sub(start) / features.Minute)
+		for h := plotLead; h < forecaster.Horizon && origin+h < len(p.q50); h++ {
+			p.q50[origin+h], p.q95[origin+h] = f.Minute[h][forecaster.L50], f.Minute[h][forecaster.L95]
 		}
 	}
 }
 
-// draw needs at least one forecast.
-func (p *forecastPlot) draw(demand *Demand) *draw.Chart {
-	from, to := p.fan[0].at, demand.End()
-	var xs, q50, q95, minutes, outcomes []float64
-	top := 0.0
-	for i := range p.fan {
-		if x := &p.fan[i]; x.at.Before(to) {
-			xs, q50, q95, top = append(xs, x.at.Sub(from).Minutes()), append(q50, x.q50), append(q95, x.q95), max(top, x.q95)
-		}
+// draw returns "" without a forecast.
+func (p *forecastPlot) draw(demand *Demand) template.HTML {
+	first := slices.IndexFunc(p.q50, func(v float64) bool { return !math.IsNaN(v) })
+	if first < 0 {
+		return ""
 	}
-	for t := from; t.Before(to); t = t.Add(features.Minute) {
-		v := demand.At(t).Of(p.dimension)
-		minutes, outcomes = append(minutes, t.Sub(from).Minutes()), append(outcomes, v)
-		if v > top {
-			top = v
+	var xs, outcomes []float64
+	top := 0.0
+	for m := first; m < len(p.q50); m++ {
+		v := demand.Minutes[m].Of(p.dimension)
+		xs, outcomes = append(xs, float64(m-first)), append(outcomes, v)
+		for _, y := range []float64{v, p.q95[m]} {
+			if y > top { // not NaN
+				top = y
+			}
 		}
 	}
 	dim, _ := features.DimensionByName(p.dimension)
 	const text = "grey: what came; blue: the median forecast 15 to 30 minutes before; band: up to its 95 % quantile"
-	c := draw.New(1000, 320, p.dimension+" of the pool", text, 0, to.Sub(from).Minutes(), 0, 1.04*top)
+	c := draw.New(1000, 320, p.dimension+" of the pool", text, 0, float64(len(xs)), 0, 1.04*top)
 	c.Top, c.Left = 34, 64
 	c.Text(c.Left, 26, "name", p.dimension+" of the pool; "+text)
 	c.YAxis(dim.Unit, value.Short)
-	c.Days(from)
-	c.Band("inner", xs, q50, q95)
-	c.Line("actual", minutes, outcomes)
-	c.Line("median", xs, q50)
-	return c
+	c.Days(demand.Start.Add(time.Duration(first) * features.Minute))
+	c.Band("inner", xs, p.q50[first:], p.q95[first:])
+	c.Line("actual", xs, outcomes)
+	c.Line("median", xs, p.q50[first:])
+	return template.HTML(c.String())
 }
 
 // replicaTrack is a pool's history in the scored part, in bins of whole minutes, for drawing.
@@ -243,7 +220,7 @@ func (t *replicaTrack) minute(o Observation) {
 
 // draw shows demand, ready replicas, and the sum of ready and warming replicas.
 func (t *replicaTrack) draw() template.HTML {
-	if t == nil || len(t.bins) == 0 {
+	if len(t.bins) == 0 {
 		return ""
 	}
 	var xs, zero, need, ready, asked []float64

@@ -185,7 +185,7 @@ func (r *runner) emit(out *pipeline.Output) {
 			r.scores.issue(f.Total)
 			r.scores.issue(f.Classes)
 			if r.plot != nil {
-				r.plot.add(f.Load().Total)
+				r.plot.add(r.demand.Start, f.Load().Total)
 			}
 		}
 	}

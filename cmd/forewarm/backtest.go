@@ -187,11 +187,15 @@ func printAlarms(std streams, a *backtest.Alarms) {
 	if a.Weeks == 0 {
 		return
 	}
-	p := &a.Operating
-	fmt.Fprintf(std.out, "\na pool of %d replicas that nobody scales: saturations that begin: %d in %.2f weeks; warned of in time: %s; median time ahead: %s\n",
-		a.Replicas, a.Onsets, a.Weeks, orDash("%.0f %%", 100*p.Recall), orDash("%.0f min", p.LeadP50/60))
-	fmt.Fprintf(std.out, "warnings from a probability of %.2f on (learned, or as configured): %d; came true: %s; false: %.1f a week; minutes with a warning: %.1f %%\n",
-		p.Threshold, p.Raised, orDash("%.0f %%", 100*p.Precision), p.FalsePerWeek, 100*p.Announced)
+	p := a.Operating
+	begin := fmt.Sprintf("%d in %.2f weeks", a.Onsets, a.Weeks)
+	if a.Onsets == 0 { // a pool that is saturated from the start makes a warning true without one
+		begin, p.Precision = "none", backtest.Number(math.NaN())
+	}
+	fmt.Fprintf(std.out, "\na pool of %d replicas that nobody scales: saturations that begin: %s; warned of in time: %s; median time ahead: %s\n",
+		a.Replicas, begin, orDash("%.0f %%", 100*p.Recall), orDash("%.0f min", p.LeadP50/60))
+	fmt.Fprintf(std.out, "warnings from a probability of %s on (learned, or as configured): %d; came true: %s; false: %.1f a week; minutes with a warning: %.1f %%\n",
+		orDash("%.2f", p.Threshold), p.Raised, orDash("%.0f %%", 100*p.Precision), p.FalsePerWeek, 100*p.Announced)
 }
 
 // orDash formats x, – if it is unknown or not reached.

@@ -98,3 +98,16 @@ func TestComparisonsWithoutFigures(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
+
+// Without a saturation that begins, no share of warnings came true.
+func TestAlarmsWithoutSaturations(t *testing.T) {
+	a := backtest.Alarms{Weeks: .01, Operating: backtest.AlarmPoint{Raised: 1, Precision: 1, Recall: backtest.Number(math.NaN())}}
+	for onsets, want := range map[int]string{0: "begin: none; warned of in time: –", 2: "begin: 2 in 0.01 weeks"} {
+		var out bytes.Buffer
+		a.Onsets = onsets
+		printAlarms(streams{out: &out}, &a)
+		if text := out.String(); !strings.Contains(text, want) || strings.Contains(text, "came true: 100 %") != (onsets > 0) {
+			t.Errorf("%d: %s", onsets, text)
+		}
+	}
+}
