@@ -36,7 +36,7 @@ type state struct {
 type poolState struct {
 	Name       string                    `cbor:"1,keyasint"`
 	After      decisionState             `cbor:"2,keyasint"`
-	Service    capacity.ServiceState     `cbor:"3,keyasint"`
+	Service    capacity.Service          `cbor:"3,keyasint"`
 	Minutes    readyMinutes              `cbor:"4,keyasint"`
 	Calibrator forecaster.Calibrator     `cbor:"5,keyasint"`
 	Signals    alerting.Signals          `cbor:"6,keyasint"`
@@ -77,7 +77,7 @@ func (p *Pipeline) Encode(w io.Writer) error {
 	}
 	for _, e := range p.pools {
 		if err := put(&poolState{
-			Name: e.pool.Name, After: e.after(), Service: e.service.learned.State(), Minutes: e.service.ready,
+			Name: e.pool.Name, After: e.after(), Service: e.service.learned, Minutes: e.service.ready,
 			Calibrator: e.calibrator, Signals: e.signals, Threshold: e.threshold,
 		}); err != nil {
 			return err
@@ -156,7 +156,7 @@ func (p *Pipeline) restorePool(s *poolState) {
 	}
 	e.calibrator = s.Calibrator
 	e.signals, e.threshold = s.Signals, s.Threshold
-	e.service.learned.Restore(s.Service)
+	e.service.learned = s.Service
 	e.service.ready = s.Minutes
 }
 

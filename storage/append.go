@@ -107,41 +107,20 @@ func (tx *transaction) forecasts(fs []forecaster.Forecast) {
 
 // windows stores the settled minutes: first sums over classes, then the classes with their own series.
 func (tx *transaction) windows(windows []features.Window) {
-	type ofMinute struct {
-		end int64
-		key features.Key
-	}
-	settled, late := minutes{}, map[ofMinute]*features.Late{}
+	settled := minutes{}
 	for i := range windows {
-		w := &windows[i]
-		if !w.Settled {
-			continue
-		}
-		key, own := w.Key, tx.owns(w.Key)
-		if !own {
-			key.Class = features.OverflowClass
-		}
-		end := settled.add(w, valuesOf(w), own)
-		if w.Late != nil {
-			sum := late[ofMinute{end, key}]
-			if sum == nil {
-				sum = &features.Late{}
-				late[ofMinute{end, key}] = sum
-			}
-			for _, x := range lateValues {
-				*x.of(sum) += *x.of(w.Late)
-			}
+		if w := &windows[i]; w.Settled {
+			settled.add(w, valuesOf(w), tx.owns(w.Key))
 		}
 	}
 	for _, end := range slices.Sorted(maps.Keys(settled)) {
 		sums := settled.sums(end)
 		for _, key := range slices.SortedFunc(maps.Keys(sums), sumsFirst) {
-			for d, v := range sums[key] {
-				tx.put(demandKey(features.Dimensions[d].Series, key), end, v)
-			}
-			if l := late[ofMinute{end, key}]; l != nil {
-				for _, x := range lateValues {
-					tx.put(demandKey(x.series, key), end, *x.of(l))
+			for i, v := range sums[key] {
+				if late := i - len(features.Dimensions); late < 0 {
+					tx.put(demandKey(features.Dimensions[i].Series, key), end, v)
+				} else if key.Class != features.TotalClass { // late data have no series of the pool
+					tx.put(demandKey(lateValues[late].series, key), end, v)
 				}
 			}
 		}
@@ -164,13 +143,17 @@ func sumsFirst(a, b features.Key) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Compare(b))
 }
 
-// valuesOf returns a settled window's values by features.Dimensions, NaN if unknown.
+// valuesOf returns a settled window's values by features.Dimensions, then by lateValues; NaN if unknown.
 func valuesOf(w *features.Window) []float64 {
-	out := make([]float64, len(features.Dimensions))
-	for i := range out {
-		v, ok := features.Dimensions[i].Value(w)
-		if out[i] = v; !ok {
-			out[i] = math.NaN()
+	out := slices.Repeat([]float64{math.NaN()}, len(features.Dimensions)+len(lateValues))
+	for i := range features.Dimensions {
+		if v, ok := features.Dimensions[i].Value(w); ok {
+			out[i] = v
+		}
+	}
+	if w.Late != nil {
+		for i, x := range lateValues {
+			out[len(features.Dimensions)+i] = x.value(w.Late)
 		}
 	}
 	return out

@@ -26,20 +26,19 @@ type fresh struct {
 // minutes holds the demand of classes by the end of the minute, Unix ms.
 type minutes map[int64]map[features.Key]classValues
 
-// classValues holds the values of one class by features.Dimensions; own means that it has its own series.
+// classValues holds the values of one class, see valuesOf; own means that it has its own series.
 type classValues struct {
 	values []float64
 	own    bool
 }
 
-// add replaces a window's values, and returns the end of its minute.
-func (m minutes) add(w *features.Window, values []float64, own bool) (end int64) {
-	end = w.Start.Add(features.Minute).UnixMilli()
+// add replaces a window's values.
+func (m minutes) add(w *features.Window, values []float64, own bool) {
+	end := w.Start.Add(features.Minute).UnixMilli()
 	if m[end] == nil {
 		m[end] = map[features.Key]classValues{}
 	}
 	m[end][w.Key] = classValues{values, own}
-	return end
 }
 
 // sums returns the values of a minute by series: classes with their own series, the pool, and its other classes

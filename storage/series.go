@@ -64,16 +64,16 @@ var shapes = []shape{
 // class.
 type lateValue struct {
 	series string
-	of     func(l *features.Late) *float64
+	value  func(l *features.Late) float64
 }
 
 var lateValues = []lateValue{
-	{"forewarm_late_records", func(l *features.Late) *float64 { return &l.Records }},
-	{"forewarm_late_requests", func(l *features.Late) *float64 { return &l.Requests }},
-	{"forewarm_late_prompt_tokens", func(l *features.Late) *float64 { return &l.PromptTokens }},
-	{"forewarm_late_cached_tokens", func(l *features.Late) *float64 { return &l.CachedTokens }},
-	{"forewarm_late_output_tokens", func(l *features.Late) *float64 { return &l.OutputTokens }},
-	{"forewarm_late_kv_token_seconds", func(l *features.Late) *float64 { return &l.KVTokenSeconds }},
+	{"forewarm_late_records", func(l *features.Late) float64 { return l.Records }},
+	{"forewarm_late_requests", func(l *features.Late) float64 { return l.Requests }},
+	{"forewarm_late_prompt_tokens", func(l *features.Late) float64 { return l.PromptTokens }},
+	{"forewarm_late_cached_tokens", func(l *features.Late) float64 { return l.CachedTokens }},
+	{"forewarm_late_output_tokens", func(l *features.Late) float64 { return l.OutputTokens }},
+	{"forewarm_late_kv_token_seconds", func(l *features.Late) float64 { return l.KVTokenSeconds }},
 }
 
 // A poolValue is one number of a decision. Labels: pool, and another if several series share a name. Names and labels

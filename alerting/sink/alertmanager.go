@@ -51,10 +51,7 @@ func NewAlertmanagers(c AlertmanagerConfig) ([]*Alertmanager, error) {
 		if err := c.Check(raw); err != nil {
 			return nil, fmt.Errorf("urls[%d]: %w", i, err)
 		}
-		u, err := url.Parse(raw)
-		if err != nil {
-			return nil, fmt.Errorf("urls[%d]: %w", i, err)
-		}
+		u, _ := url.Parse(raw) // Check has parsed it
 		name := "alertmanager/" + u.Host + strings.TrimSuffix(u.Path, "/")
 		if slices.ContainsFunc(peers, func(p *Alertmanager) bool { return p.name == name }) {
 			return nil, fmt.Errorf("urls[%d]: %q is there twice; name each peer once", i, raw)

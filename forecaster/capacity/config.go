@@ -46,7 +46,7 @@ type Config struct {
 
 // GPU describes the GPUs of one replica. Sizes are written like 80GiB.
 type GPU struct {
-	Type        string  `yaml:"type"`        // a name of GPUTypes; gives the memory
+	Type        string  `yaml:"type"`        // a name of gpuGiB; gives the memory
 	Memory      string  `yaml:"memory"`      // of one GPU; wins over type
 	PerReplica  int     `yaml:"per_replica"` // GPUs over which the model is divided; 0 means 1
 	Utilization float64 `yaml:"utilization"` // share the engine may use; 0 means 0.9
@@ -174,12 +174,4 @@ func (p Prices) Age(at time.Time) (age time.Duration, ok bool) {
 		return 0, false
 	}
 	return at.Sub(date), true
-}
-
-// prefillReserves are the stated ones, or those of the decode replicas.
-func (c *Config) prefillReserves() Reserves {
-	if r := c.Disaggregated.PrefillReserves; r != nil {
-		return *r
-	}
-	return c.Reserves
 }

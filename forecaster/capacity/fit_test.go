@@ -114,9 +114,4 @@ func TestGPUMemory(t *testing.T) {
 	if _, err := GPUMemory("h100"); err == nil || !strings.Contains(err.Error(), "h100-80g") {
 		t.Errorf("h100: %v", err)
 	}
-	for i, g := range GPUTypes {
-		if !(g.VisibleGiB > .9*g.SheetGB && g.VisibleGiB <= g.SheetGB) || i > 0 && g.SheetGB < GPUTypes[i-1].SheetGB && !strings.HasPrefix(g.Name, "mi") {
-			t.Errorf("%+v", g)
-		}
-	}
 }

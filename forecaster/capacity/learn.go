@@ -26,11 +26,6 @@ type ServiceMinute struct {
 // The prefill rate follows from the differences in time between long and short prompts of the same minute. Common
 // delays, such as of the network or a queue, cancel out. See prefill.go.
 type Service struct {
-	state ServiceState
-}
-
-// ServiceState is the saved state of a Service.
-type ServiceState struct {
 	// Normal is Σw, Σw·b, Σw·kv, Σw·b², Σw·b·kv, Σw·kv², Σw·itl, Σw·b·itl, Σw·kv·itl; b in units of unitDecoding, kv of
 	// unitKV.
 	Normal [9]float64 `cbor:"1,keyasint"`
@@ -60,12 +55,6 @@ const (
 	minRequests = 3      // requests of a minute needed to learn prefill
 )
 
-// State returns what was learned, for a snapshot.
-func (s *Service) State() ServiceState { return s.state }
-
-// Restore takes a snapshot back.
-func (s *Service) Restore(state ServiceState) { s.state = state }
-
 // Observe adds a minute; unknown values are ignored.
 func (s *Service) Observe(m ServiceMinute) {
 	s.observeDecode(m)
@@ -73,32 +62,31 @@ func (s *Service) Observe(m ServiceMinute) {
 }
 
 func (s *Service) observeDecode(m ServiceMinute) {
-	st := &s.state
 	if !(m.Decoding > 0 && m.KV > 0 && m.ITL > 0) || math.IsInf(m.Decoding+m.KV+m.ITL, 0) {
 		return
 	}
 	b, kv := m.Decoding/unitDecoding, m.KV/unitKV
 	weight := 1.0
-	if st.Seen >= 3 {
+	if s.Seen >= 3 {
 		residual := math.Abs(m.ITL - s.law().at(b, kv))
-		if bound := huber * perMean * st.Scale; residual > bound && bound > 0 {
+		if bound := huber * perMean * s.Scale; residual > bound && bound > 0 {
 			weight = bound / residual
 		}
 		// The step of the scale is bounded too, so that an outlier does not look normal.
-		st.Scale += scaleFade * (min(residual, 5*max(st.Scale, 1e-3*m.ITL)) - st.Scale)
+		s.Scale += scaleFade * (min(residual, 5*max(s.Scale, 1e-3*m.ITL)) - s.Scale)
 	} else {
-		st.Scale = 0.05 * m.ITL
+		s.Scale = 0.05 * m.ITL
 	}
 	for i, x := range [...]float64{1, b, kv, b * b, b * kv, kv * kv, m.ITL, b * m.ITL, kv * m.ITL} {
-		st.Normal[i] = fade*st.Normal[i] + weight*x
+		s.Normal[i] = fade*s.Normal[i] + weight*x
 	}
 	context := m.KV / m.Decoding
 	if m.Context > 0 && m.Context < context {
 		context = m.Context
 	}
-	st.Held = fade*st.Held + weight*b*context
-	st.Most = max(fade*st.Most, m.Decoding)
-	st.Seen = fade*st.Seen + 1
+	s.Held = fade*s.Held + weight*b*context
+	s.Most = max(fade*s.Most, m.Decoding)
+	s.Seen = fade*s.Seen + 1
 }
 
 // erlangWait is the mean wait in M/M/c divided by the mean service time: C(c, cρ) / (c·(1 − ρ)), +Inf from ρ = 1. C
@@ -127,7 +115,7 @@ func (l law) at(b, kv float64) float64 { return l.a0 + l.a1*b + l.a2*kv }
 // law is the least-squares solution with non-negative slopes: the best allowed one of the four without one slope, both
 // or none. A very small ridge makes collinear loads solvable.
 func (s *Service) law() law {
-	n := &s.state.Normal
+	n := &s.Normal
 	best, bestLoss := law{}, math.Inf(1)
 	for _, use := range [...][2]bool{{true, true}, {true, false}, {false, true}, {false, false}} {
 		a := [3][4]float64{{n[0], n[1], n[2], n[6]}, {n[1], n[3], n[4], n[7]}, {n[2], n[4], n[5], n[8]}}
@@ -195,12 +183,11 @@ type Estimate struct {
 // KV tokens and the objective, where context is the mean number of tokens of a sequence. ok is false before an hour of
 // traffic, or when no load meets the objective.
 func (s *Service) Decode(slots int, kvTokens, objective float64) (e Estimate, ok bool) {
-	st := &s.state
-	if st.Seen < minMinutes || !(objective > 0) || !(st.Normal[1] > 0) {
+	if s.Seen < minMinutes || !(objective > 0) || !(s.Normal[1] > 0) {
 		return e, false
 	}
 	l := s.law()
-	context := st.Held / st.Normal[1]
+	context := s.Held / s.Normal[1]
 	knee := func(objective float64) float64 {
 		b := math.Inf(1)
 		if slots > 0 {
@@ -222,10 +209,10 @@ func (s *Service) Decode(slots int, kvTokens, objective float64) (e Estimate, ok
 		return e, false
 	}
 	margin := 1.645 * s.deviation(b/unitDecoding, b*context/unitKV)
-	e.Value, e.Extrapolated = rate(b, 0), b > visited*st.Most
+	e.Value, e.Extrapolated = rate(b, 0), b > visited*s.Most
 	e.Low, e.High = rate(max(knee(objective-margin), 1), margin), rate(knee(objective+margin), -min(margin, 0.9*l.at(b/unitDecoding, b*context/unitKV)))
 	if e.Extrapolated {
-		e.Low = min(e.Low, rate(st.Most, 0))
+		e.Low = min(e.Low, rate(s.Most, 0))
 	}
 	return e, true
 }
@@ -234,16 +221,7 @@ func (s *Service) Decode(slots int, kvTokens, objective float64) (e Estimate, ok
 // are the normal equations divided by ten, because errors of neighbouring minutes are correlated. It is at least 1.5 %
 // of the mean ITL.
 func (s *Service) deviation(b, kv float64) float64 {
-	n := &s.state.Normal
+	n := &s.Normal
 	y, _ := solve([3][4]float64{{n[0], n[1], n[2], 1}, {n[1], n[3] + 1e-6*n[3], n[4], b}, {n[2], n[4], n[5] + 1e-6*n[5], kv}})
-	return max(perMean*s.state.Scale*math.Sqrt(max(10*(y[0]+b*y[1]+kv*y[2]), 0)), 0.015*n[6]/n[0])
-}
-
-// Prefill is the rate at which a replica that does only prefill computes prompts, in tokens/s. ok is false before an
-// hour of traffic, and when lengths and loads do not determine the rate within 10 %.
-func (s *Service) Prefill() (e Estimate, ok bool) {
-	if s.state.Prompts < minMinutes {
-		return e, false
-	}
-	return s.prefillRate()
+	return max(perMean*s.Scale*math.Sqrt(max(10*(y[0]+b*y[1]+kv*y[2]), 0)), 0.015*n[6]/n[0])
 }

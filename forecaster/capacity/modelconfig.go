@@ -1,11 +1,14 @@
 package capacity
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Bounds on a config.json; far beyond any real model, small enough that products of them are exact in a float64.
@@ -15,7 +18,7 @@ const (
 	maxHeads      = 4096
 	maxHeadDim    = 16384
 	maxHidden     = 1 << 22
-	maxNesting    = 3
+	maxNesting    = 4
 	maxContext    = 1 << 30
 )
 
@@ -33,86 +36,101 @@ func ParseModel(config []byte) (Model, error) {
 	if err := json.Unmarshal(config, &outer); err != nil {
 		return Model{}, fmt.Errorf("config.json is not a JSON object: %w", err)
 	}
-	f, err := outer.language(0)
-	if err != nil {
-		return Model{}, err
-	}
-	m, err := f.model()
-	if err != nil {
-		return Model{}, err
-	}
-	// With a nested language model, fields of the whole checkpoint may be in the outer object.
-	if m.DType == "" {
-		if m.DType, err = outer.text("torch_dtype", "dtype"); err != nil {
-			return Model{}, err
+	r, f := modelReader{}, outer
+	for range maxNesting {
+		var inner fields
+		if r.read(f, &inner, "an object", nested...) != "" {
+			f = inner
 		}
+	}
+	m := r.model(f)
+	m.DType = cmp.Or(m.DType, r.text(outer, "torch_dtype", "dtype")) // of the whole checkpoint
+	if r.err != nil {
+		return Model{}, r.err
 	}
 	return m, nil
 }
 
-// language returns the object of the language model.
-func (f fields) language(depth int) (fields, error) {
-	for _, name := range nested {
+// fields is one JSON object with unparsed values.
+type fields map[string]json.RawMessage
+
+// modelReader reads fields. Its error is the first one.
+type modelReader struct{ err error }
+
+func (r *modelReader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("config.json: "+format, args...)
+	}
+}
+
+func (r *modelReader) missing(name string) {
+	r.fail("%s is missing; is it the config of a transformer with attention? (kv_capacity_tokens replaces it)", name)
+}
+
+// read decodes the first of the named fields that is present, and returns its name; "" if none is.
+func (r *modelReader) read(f fields, into any, want string, names ...string) string {
+	for _, name := range names {
 		raw, ok := f[name]
 		if !ok || string(raw) == "null" {
 			continue
 		}
-		if depth == maxNesting {
-			return nil, fmt.Errorf("config.json: %s nests deeper than %d", name, maxNesting)
+		if json.Unmarshal(raw, into) != nil {
+			r.fail("%s is %s, want %s", name, value.Cut(string(raw), 40), want)
 		}
-		var inner fields
-		if err := json.Unmarshal(raw, &inner); err != nil {
-			return nil, fmt.Errorf("config.json: %s is not an object: %w", name, err)
-		}
-		return inner.language(depth + 1)
+		return name
 	}
-	return f, nil
+	return ""
 }
 
-func (f fields) model() (m Model, err error) {
-	read := f.reader(&err)
-	layers := read(maxLayers, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
-	heads := read(maxHeads, "num_attention_heads", "n_head", "n_heads")
-	hidden := read(maxHidden, "hidden_size", "n_embd", "d_model")
-	headDim := read(maxHeadDim, "head_dim", "kv_channels")
-	latent := read(maxHidden, "kv_lora_rank")
-	rope := read(maxHeadDim, "qk_rope_head_dim")
-	m.MaxContext = read(maxContext, "max_position_embeddings", "n_positions", "seq_length", "max_seq_len")
-	if err != nil {
-		return Model{}, err
+func (r *modelReader) text(f fields, names ...string) (s string) {
+	r.read(f, &s, `a name such as "bfloat16"`, names...)
+	return s
+}
+
+// integer is the first of the named fields that is present; 0 if none is.
+func (r *modelReader) integer(f fields, limit int, names ...string) int {
+	var v float64
+	switch name := r.read(f, &v, "a whole number", names...); {
+	case name == "":
+		return 0
+	case v != math.Trunc(v):
+		r.fail("%s is %g, want a whole number", name, v)
+	case v < 1 || v > float64(limit):
+		r.fail("%s is %g, out of 1…%d", name, v, limit)
 	}
-	if m.DType, err = f.text("torch_dtype", "dtype"); err != nil {
-		return Model{}, err
+	return int(v)
+}
+
+func (r *modelReader) model(f fields) (m Model) {
+	m.Layers = r.integer(f, maxLayers, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
+	heads := r.integer(f, maxHeads, "num_attention_heads", "n_head", "n_heads")
+	hidden := r.integer(f, maxHidden, "hidden_size", "n_embd", "d_model")
+	headDim := r.integer(f, maxHeadDim, "head_dim", "kv_channels")
+	latent := r.integer(f, maxHidden, "kv_lora_rank")
+	rope := r.integer(f, maxHeadDim, "qk_rope_head_dim")
+	m.MaxContext = r.integer(f, maxContext, "max_position_embeddings", "n_positions", "seq_length", "max_seq_len")
+	m.DType = r.text(f, "torch_dtype", "dtype")
+	if m.Layers == 0 {
+		r.missing("num_hidden_layers")
 	}
-	if layers == 0 {
-		return Model{}, missing("num_hidden_layers")
-	}
-	m.Layers = layers
-	if err := f.kinds(&m); err != nil {
-		return Model{}, err
-	}
-	if latent > 0 {
-		if rope == 0 {
-			return Model{}, missing("qk_rope_head_dim")
-		}
+	r.kinds(f, &m)
+	switch {
+	case latent > 0 && rope == 0:
+		r.missing("qk_rope_head_dim")
+	case latent > 0:
 		m.KVHeads, m.Latent = 1, latent+rope
-		return m, nil
-	}
-	if heads == 0 {
-		return Model{}, missing("num_attention_heads")
-	}
-	if headDim == 0 {
-		if hidden == 0 {
-			return Model{}, missing("head_dim")
-		}
-		if hidden%heads != 0 {
-			return Model{}, fmt.Errorf("config.json: hidden_size %d is no multiple of num_attention_heads %d; set head_dim", hidden, heads)
-		}
+		return m
+	case heads == 0:
+		r.missing("num_attention_heads")
+	case headDim == 0 && hidden == 0:
+		r.missing("head_dim")
+	case headDim == 0 && hidden%heads != 0:
+		r.fail("hidden_size %d is no multiple of num_attention_heads %d; set head_dim", hidden, heads)
+	case headDim == 0:
 		headDim = hidden / heads
 	}
-	m.HeadDim = headDim
-	m.KVHeads, err = f.kvHeads(heads)
-	return m, err
+	m.HeadDim, m.KVHeads = headDim, r.kvHeads(f, heads)
+	return m
 }
 
 // Kinds of layer that keep a state of fixed size instead of keys and values per token, that attend to the newest tokens
@@ -125,20 +143,13 @@ var (
 
 // kinds counts the windowed layers and says whether the model is a hybrid, from layer_types. Without that list every
 // layer counts in full: an upper bound of the cache.
-func (f fields) kinds(m *Model) error {
-	raw, ok := f["layer_types"]
-	if !ok || string(raw) == "null" {
-		m.Hybrid = slices.ContainsFunc(hybrids, func(name string) bool { _, is := f[name]; return is })
-		return nil
-	}
-	window, err := f.integer(maxContext, "sliding_window", "attention_chunk_size")
-	if err != nil {
-		return err
-	}
+func (r *modelReader) kinds(f fields, m *Model) {
 	var names []string
-	if err := json.Unmarshal(raw, &names); err != nil || len(names) > maxLayers {
-		return fmt.Errorf("config.json: layer_types is not a list of at most %d names", maxLayers)
+	if r.read(f, &names, "a list of names", "layer_types") == "" {
+		m.Hybrid = slices.ContainsFunc(hybrids, func(name string) bool { _, is := f[name]; return is })
+		return
 	}
+	window := r.integer(f, maxContext, "sliding_window", "attention_chunk_size")
 	for _, name := range names {
 		m.Hybrid = m.Hybrid || slices.Contains(cacheless, strings.ToLower(name))
 		if window > 0 && slices.Contains(windowed, strings.ToLower(name)) {
@@ -146,91 +157,19 @@ func (f fields) kinds(m *Model) error {
 		}
 	}
 	m.Windowed = min(m.Windowed, m.Layers)
-	return nil
 }
 
 // kvHeads is the number of key/value heads: the stated one, one for the multi_query families, else one per attention
 // head. Falcon's second architecture sets num_kv_heads and multi_query. Its first one has num_kv_heads too, with the
 // number of attention heads, but uses multi_query.
-func (f fields) kvHeads(heads int) (int, error) {
-	multiQuery, newFalcon := f.flag("multi_query"), f.flag("new_decoder_architecture")
-	if multiQuery && !newFalcon {
-		return 1, nil
+func (r *modelReader) kvHeads(f fields, heads int) int {
+	if string(f["multi_query"]) == "true" && string(f["new_decoder_architecture"]) != "true" {
+		return 1
 	}
-	source := f
-	if raw, ok := f["attn_config"]; ok {
-		if err := json.Unmarshal(raw, &source); err != nil {
-			return 0, fmt.Errorf("config.json: attn_config is not an object: %w", err)
-		}
-	}
-	n, err := source.integer(maxHeads, "num_key_value_heads", "num_kv_heads", "n_head_kv", "kv_n_heads", "multi_query_group_num")
-	if err != nil {
-		return 0, err
-	}
+	r.read(f, &f, "an object", "attn_config")
+	n := r.integer(f, maxHeads, "num_key_value_heads", "num_kv_heads", "n_head_kv", "kv_n_heads", "multi_query_group_num")
 	if n > heads {
-		return 0, fmt.Errorf("config.json: num_key_value_heads %d is above num_attention_heads %d", n, heads)
+		r.fail("num_key_value_heads %d is above num_attention_heads %d", n, heads)
 	}
-	if n == 0 {
-		return heads, nil
-	}
-	return n, nil
-}
-
-// fields is one JSON object with unparsed values.
-type fields map[string]json.RawMessage
-
-// integer is the first of the named fields that is present; 0 when none is.
-func (f fields) integer(limit int, names ...string) (int, error) {
-	for _, name := range names {
-		raw, ok := f[name]
-		if !ok || string(raw) == "null" {
-			continue
-		}
-		var v float64
-		if err := json.Unmarshal(raw, &v); err != nil || v != math.Trunc(v) {
-			return 0, fmt.Errorf("config.json: %s is %s, want a whole number", name, cut(raw))
-		}
-		if v < 1 || v > float64(limit) {
-			return 0, fmt.Errorf("config.json: %s is %s, out of 1…%d", name, cut(raw), limit)
-		}
-		return int(v), nil
-	}
-	return 0, nil
-}
-
-func (f fields) text(names ...string) (string, error) {
-	for _, name := range names {
-		if raw, ok := f[name]; ok && string(raw) != "null" {
-			var s string
-			if err := json.Unmarshal(raw, &s); err != nil {
-				return "", fmt.Errorf("config.json: %s is %s, want a name such as \"bfloat16\"", name, cut(raw))
-			}
-			return s, nil
-		}
-	}
-	return "", nil
-}
-
-func (f fields) flag(name string) bool { return string(f[name]) == "true" }
-
-func missing(name string) error {
-	return fmt.Errorf("config.json: %s is missing; is it the config of a transformer with attention? (kv_capacity_tokens replaces it)", name)
-}
-
-func cut(raw []byte) string {
-	const most = 40
-	if len(raw) > most {
-		return string(raw[:most]) + "…"
-	}
-	return string(raw)
-}
-
-// reader is integer with the first error kept in err, for several fields in a row.
-func (f fields) reader(err *error) func(limit int, names ...string) int {
-	return func(limit int, names ...string) (n int) {
-		if *err == nil {
-			n, *err = f.integer(limit, names...)
-		}
-		return n
-	}
+	return cmp.Or(n, heads)
 }

@@ -41,7 +41,6 @@ type Pool struct {
 	SLOViolationMinuteUSD float64
 	BudgetHourUSD         float64
 	Quantile              float64 // stated; 0 computes it from cost
-	WaitingPerReplica     float64 // requests that may wait per replica
 
 	Disaggregated   bool // prompts are computed on replicas of their own; Replicas are those that decode
 	PrefillReplicas Replicas
@@ -64,7 +63,7 @@ type Files struct {
 // New is [NewFrom] for a pool without other files than its model's config.json, which may be nil.
 func New(c Config, modelJSON []byte) (Pool, error) { return NewFrom(c, Files{Model: modelJSON}) }
 
-// NewFrom builds a pool. Errors name the key, its value, the bound and the mend.
+// NewFrom builds a pool. Errors name the key, its value, the bound and the fix.
 func NewFrom(c Config, files Files) (Pool, error) {
 	c = c.withDefaults()
 	if err := c.check(); err != nil {
@@ -86,8 +85,11 @@ func NewFrom(c Config, files Files) (Pool, error) {
 		BudgetHourUSD: c.BudgetHourUSD, Quantile: c.Quantile, Limits: c.Limits, Prices: c.Prices,
 		Disaggregated: c.Disaggregated.PrefillReplicas.Max > 0, PrefillReplicas: c.Disaggregated.PrefillReplicas,
 	}
-	if p.Disaggregated {
-		p.PrefillReserves = c.prefillReserves()
+	switch kept := c.Disaggregated.PrefillReserves; {
+	case p.Disaggregated && kept != nil:
+		p.PrefillReserves = *kept
+	case p.Disaggregated:
+		p.PrefillReserves = c.Reserves
 	}
 	p.Promised = c.SLO
 	if p.SLO = c.SLO; p.SLO.ITL == 0 {

@@ -105,15 +105,15 @@ func TestPoolCosts(t *testing.T) {
 	}
 }
 
-func TestNewNamesKeyValueBoundAndMend(t *testing.T) {
+func TestNewNamesKeyValueBoundAndFix(t *testing.T) {
 	tests := []struct {
 		want   string
 		change func(*Config)
 	}{
 		{"pools[].name: empty", func(c *Config) { c.Name = "" }},
-		{"pools[llama].warmup.p90: 2m is below p50 (6m); set p90 ≥ p50", func(c *Config) { c.Warmup.P90 = 2 * time.Minute }},
+		{"pools[llama].warmup.p90: 2 min are below p50 (6 min); set p90 ≥ p50", func(c *Config) { c.Warmup.P90 = 2 * time.Minute }},
 		{"pools[llama].warmup.p50: -1s is not above 0", func(c *Config) { c.Warmup.P50 = -time.Second }},
-		{"pools[llama].warmup.p90: 2h is beyond the forecast horizon (1h)", func(c *Config) { c.Warmup.P90 = 2 * time.Hour }},
+		{"pools[llama].warmup.p90: 120 min are beyond the forecast horizon (1h)", func(c *Config) { c.Warmup.P90 = 2 * time.Hour }},
 		{`pools[llama].timezone: "Mars/Olympus" is no IANA time zone`, func(c *Config) { c.Timezone = "Mars/Olympus" }},
 		{`pools[llama].timezone: "Local" is no IANA time zone`, func(c *Config) { c.Timezone = "Local" }},
 		{"pools[llama].kv_target: 1.2 is out of 0…1", func(c *Config) { c.KVTarget = 1.2 }},
@@ -127,7 +127,7 @@ func TestNewNamesKeyValueBoundAndMend(t *testing.T) {
 		{"pools[llama].reserves: 18 replicas in sum", func(c *Config) { c.Reserves.Rollout = 15 }},
 		{"pools[llama].gpu.per_replica: -2 is out of 1…1024", func(c *Config) { c.GPU.PerReplica = -2 }},
 		{`pools[llama].gpu.memory: "80" has no unit of memory; write it like 80GiB`, func(c *Config) { c.GPU.Memory = "80" }},
-		{`pools[llama].gpu.type: "h100" is no GPU known by name (t4, `, func(c *Config) { c.GPU.Type, c.GPU.Memory = "h100", "" }},
+		{`pools[llama].gpu.type: "h100" is no GPU known by name (a100-40g, `, func(c *Config) { c.GPU.Type, c.GPU.Memory = "h100", "" }},
 		{"pools[llama].limits.tokens_per_min: -1 is below 0", func(c *Config) { c.Limits.TokensPerMin = -1 }},
 		{`pools[llama].prices.date: "spring" is no date`, func(c *Config) { c.Prices.Date = "spring" }},
 		{"pools[llama].slo.percentile: 95 is none of", func(c *Config) { c.SLO.Percentile = 95 }},

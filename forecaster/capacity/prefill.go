@@ -62,20 +62,19 @@ func (s *Service) observePrefill(m ServiceMinute) {
 	if !(sxx >= 0) || math.IsNaN(sxt) {
 		return
 	}
-	st := &s.state
-	bin := &st.Loads[min(max(int(2*math.Log2(m.Prefill/minLoad)+.5), 0), prefillBins-1)]
-	st.Prompts = fade*st.Prompts + 1
+	bin := &s.Loads[min(max(int(2*math.Log2(m.Prefill/minLoad)+.5), 0), prefillBins-1)]
+	s.Prompts = fade*s.Prompts + 1
 	if bin.Minutes >= 3 && bin.Sxx > 0 && sxx > 0 {
 		// A minute far from the earlier ones of its load is left out. If such minutes continue, they are accepted.
 		residual := math.Abs(sxt-bin.Sxt/bin.Sxx*sxx) / math.Sqrt(sxx)
-		bound := maxOutlier * st.Residual
-		st.Residual += scaleFade * (min(residual, max(bound, sxt/math.Sqrt(sxx)*1e-3)) - st.Residual)
+		bound := maxOutlier * s.Residual
+		s.Residual += scaleFade * (min(residual, max(bound, sxt/math.Sqrt(sxx)*1e-3)) - s.Residual)
 		if residual > bound && bound > 0 {
 			return
 		}
 	}
-	for i := range st.Loads {
-		st.Loads[i].fade()
+	for i := range s.Loads {
+		s.Loads[i].fade()
 	}
 	bin.Minutes, bin.Idle = bin.Minutes+1, 0
 	bin.Sxx, bin.Sxt = bin.Sxx+sxx, bin.Sxt+sxt
@@ -100,8 +99,8 @@ func (b *prefillBin) fade() {
 type prefillPoint struct{ load, replicas, slope, variance float64 }
 
 func (s *Service) prefillPoints() (points []prefillPoint) {
-	for i := range s.state.Loads {
-		b := &s.state.Loads[i]
+	for i := range s.Loads {
+		b := &s.Loads[i]
 		if b.Minutes < fewMinutes || !(b.Sxx > 0) {
 			continue
 		}
@@ -129,9 +128,13 @@ func (s *Service) prefillPoints() (points []prefillPoint) {
 // prompts of equal time.
 const minSlope = 1e-8
 
-// prefillRate is the rate R at which a replica computes prompts. Its interval has every R for which a model of sharing
-// fits the slopes at all loads about as well as the best fit. ok is false if the interval is too wide.
-func (s *Service) prefillRate() (e Estimate, ok bool) {
+// Prefill is the rate R at which a replica that does only prefill computes prompts, in tokens/s. Its interval has every
+// R for which a model of sharing fits the slopes at all loads about as well as the best fit. ok is false before an hour
+// of traffic, and if lengths and loads do not determine the rate within 10 %.
+func (s *Service) Prefill() (e Estimate, ok bool) {
+	if s.Prompts < minMinutes {
+		return e, false
+	}
 	points := s.prefillPoints()
 	least, most := math.Inf(1), 0.0
 	for _, p := range points {

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 const (
@@ -49,16 +51,16 @@ type Contradiction struct {
 
 // String is the text of Words, for the log.
 func (c Contradiction) String() string {
-	summary, mend := c.Words()
-	return summary + " " + mend
+	summary, fix := c.Words()
+	return summary + " " + fix
 }
 
 // Words are texts for users: the contradiction with its evidence and effect, and what to do.
-func (c Contradiction) Words() (summary, mend string) {
+func (c Contradiction) Words() (summary, fix string) {
 	key, then := c.Dimension+"_tokens_per_s", "The "+string(c.Source)+" one is used, for it is lower"
 	switch {
 	case c.Dimension == KV:
-		return fmt.Sprintf("Engines report %s tokens of KV cache a replica, and the pool's configuration comes to %s. The reported ones are used.", about(c.Learned), about(c.Stated)),
+		return fmt.Sprintf("Engines report %s tokens of KV cache a replica, and the pool's configuration comes to %s. The reported ones are used.", value.Short(c.Learned), value.Short(c.Stated)),
 			"Correct kv_capacity_tokens, or the model and GPU."
 	case !c.From.IsZero() && c.From.Equal(c.Since):
 		then = "The observed one is used, as rates: learned says"
@@ -71,13 +73,7 @@ func (c Contradiction) Words() (summary, mend string) {
 		key = "curve_file"
 	}
 	return fmt.Sprintf("A replica's %s rate is %s tokens/s as observed (%s to %s) and %s as %s. %s.",
-		c.Dimension, about(c.Learned), about(c.Low), about(c.High), about(c.Stated), c.Source, then), "Correct " + key + ", or set rates to learned or stated."
-}
-
-// about formats a number with three digits, so that a text does not change each minute.
-func about(v float64) string {
-	digit := math.Pow10(max(int(math.Log10(max(v, 1)))-2, 0))
-	return fmt.Sprintf("%.0f", math.Round(v/digit)*digit)
+		c.Dimension, value.Short(c.Learned), value.Short(c.Low), value.Short(c.High), value.Short(c.Stated), c.Source, then), "Correct " + key + ", or set rates to learned or stated."
 }
 
 // Trust chooses the rates of a replica: given by a benchmark, else learned, else stated. If a learned rate differs by
@@ -102,7 +98,7 @@ func (p *Pool) Trust(s *Service, kvTokens float64, now time.Time) Trusted {
 	}
 	used := p.choose(&t, &t.Prefill, s, Prefill, p.Rates.PrefillTokensPerS, prefill, known, now)
 	t.Rates.PrefillTokensPerS = used
-	if !known && s.state.Prompts >= minMinutes {
+	if !known && s.Prompts >= minMinutes {
 		t.Prefill.Note = "not known: prompts are too alike in length, or loads in height, to tell the rate from overheads and queues"
 	}
 	decode, known := s.Decode(p.Rates.MaxNumSeqs, kvTokens*p.KVTarget, p.SLO.ITL.Seconds())
@@ -122,40 +118,39 @@ func (p *Pool) Trust(s *Service, kvTokens float64, now time.Time) Trusted {
 
 // choose fills in the basis of one rate and returns the rate.
 func (p *Pool) choose(t *Trusted, b *Basis, s *Service, name string, modelled float64, learned Estimate, known bool, now time.Time) (rate float64) {
-	*b = Basis{Source: p.Rates.Source, Extrapolated: p.Rates.Extrapolated}
+	*b = Basis{Source: p.Rates.Source}
 	if !known {
 		return modelled // a contradiction continues until there is a learned rate again
 	}
 	b.Learned = learned
-	value := learned.Value
 	if learned.Extrapolated {
 		b.Note = "extrapolated: no load was seen yet that is near the most a replica can take"
 	}
 	if modelled <= 0 {
 		b.Source, b.Extrapolated = Learned, learned.Extrapolated
 		if learned.Extrapolated {
-			t.Warnings = append(t.Warnings, fmt.Sprintf("the %s rate of a replica, %.0f tokens/s (%s to %s), is extrapolated: it was never that busy", name, value, about(learned.Low), about(learned.High)))
+			t.Warnings = append(t.Warnings, fmt.Sprintf("the %s rate of a replica, %.0f tokens/s (%s to %s), is extrapolated: it was never that busy", name, learned.Value, value.Short(learned.Low), value.Short(learned.High)))
 		}
-		return value
+		return learned.Value
 	}
-	if learned.Extrapolated && value > modelled {
+	if learned.Extrapolated && learned.Value > modelled {
 		return modelled
 	}
 	// The whole interval of the learned rate must differ.
 	limit := contradiction
-	if s.state.Contradicted[slices.Index(contradictable[:], name)] != 0 {
+	if s.Contradicted[slices.Index(contradictable[:], name)] != 0 {
 		limit = calm
 	}
-	differs := value/modelled - 1
+	differs := learned.Value/modelled - 1
 	b.Disagrees = differs > limit || differs < -limit && learned.High < modelled*(1-limit/2)
 	since := s.contradicted(name, b.Disagrees, now)
 	use := p.RatesFrom != Stated && p.Rates.Source != Given && !learned.Extrapolated
 	if b.Disagrees {
-		c := Contradiction{Dimension: name, Source: p.Rates.Source, Stated: modelled, Learned: value, Low: learned.Low, High: learned.High, Since: since}
+		c := Contradiction{Dimension: name, Source: p.Rates.Source, Stated: modelled, Learned: learned.Value, Low: learned.Low, High: learned.High, Since: since}
 		switch {
 		case p.RatesFrom == Learned:
 			c.From = since
-		case p.RatesFrom == "" && value < modelled:
+		case p.RatesFrom == "" && learned.Value < modelled:
 			c.From = since.Add(notice)
 		}
 		t.Contradictions = append(t.Contradictions, c)
@@ -165,12 +160,12 @@ func (p *Pool) choose(t *Trusted, b *Basis, s *Service, name string, modelled fl
 		return modelled
 	}
 	b.Source, b.Extrapolated = Learned, learned.Extrapolated
-	return value
+	return learned.Value
 }
 
 // contradicted is the start of the contradiction of a rate, if there is one.
 func (s *Service) contradicted(name string, is bool, now time.Time) time.Time {
-	since := &s.state.Contradicted[slices.Index(contradictable[:], name)]
+	since := &s.Contradicted[slices.Index(contradictable[:], name)]
 	if !is {
 		*since = 0
 	} else if *since == 0 {

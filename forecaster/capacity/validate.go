@@ -142,9 +142,9 @@ func (c Config) checkWarmup() error {
 	case w.P50 <= 0:
 		return c.errorf("warmup.p50", "%s is not above 0; set the median time from asking for a replica to its first request", w.P50)
 	case w.P90 < w.P50:
-		return c.errorf("warmup.p90", "%s is below p50 (%s); set p90 ≥ p50", short(w.P90), short(w.P50))
+		return c.errorf("warmup.p90", "%g min are below p50 (%g min); set p90 ≥ p50", w.P90.Minutes(), w.P50.Minutes())
 	case w.P90 > time.Hour:
-		return c.errorf("warmup.p90", "%s is beyond the forecast horizon (1h); set p90 ≤ 1h", short(w.P90))
+		return c.errorf("warmup.p90", "%g min are beyond the forecast horizon (1h); set p90 ≤ 1h", w.P90.Minutes())
 	}
 	return nil
 }

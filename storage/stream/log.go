@@ -65,13 +65,8 @@ type record struct {
 type Record struct {
 	Decision alerting.Decision
 	State    []byte
-}
 
-// placed is the part of a decision that identifies it.
-type placed struct {
-	Pool    string    `cbor:"1,keyasint"`
-	Tick    time.Time `cbor:"2,keyasint"`
-	Desired int       `cbor:"10,keyasint"`
+	encoded []byte // the decision as it is stored
 }
 
 // Counters count the decisions since the log was opened, by result.
@@ -464,19 +459,18 @@ func (l *Log) catchUp(ctx context.Context, stream jetstream.Stream, h *head, o *
 		if err != nil {
 			return false, err
 		}
-		var r record
-		var at placed
-		if err = cbor.Unmarshal(m.Data, &r); err == nil {
-			err = cbor.Unmarshal(r.Decision, &at)
-		}
+		x, err := decode(m.Data)
 		if err != nil {
 			return false, fmt.Errorf("message %d is no decision of this version: %w; remove it with nats stream rmm %s %d", m.Sequence, err, l.cfg.Stream, m.Sequence)
 		}
-		d := Divergence{Pool: o.pool, Tick: tick, Ours: asks(o.desired, o.decision), Theirs: asks(at.Desired, r.Decision), From: m.Header.Get(headerFrom), Version: m.Header.Get(headerVersion)}
-		switch order := at.Tick.Compare(tick); {
+		d := Divergence{
+			Pool: o.pool, Tick: tick, Ours: asks(o.desired, o.decision), Theirs: asks(x.Decision.Desired, x.encoded),
+			From: m.Header.Get(headerFrom), Version: m.Header.Get(headerVersion),
+		}
+		switch order := x.Decision.Tick.Compare(tick); {
 		case order < 0:
 			h.sequence = m.Sequence
-			d.Tick, d.Ours = at.Tick, noDecision
+			d.Tick, d.Ours = x.Decision.Tick, noDecision
 			l.diverged(d)
 		case order > 0:
 			info, err := stream.Info(ctx)
@@ -490,7 +484,7 @@ func (l *Log) catchUp(ctx context.Context, stream jetstream.Stream, h *head, o *
 			return true, nil
 		default:
 			h.sequence, h.tick = m.Sequence, tick
-			if string(r.Decision) == string(o.decision) {
+			if string(x.encoded) == string(o.decision) {
 				l.count(func(c *Counters) { c.Repeated++ })
 			} else {
 				l.diverged(d)

@@ -72,7 +72,7 @@ func (w *writer) tick(t *testing.T, minute, desired int, pools ...string) {
 	var notices []alerting.Notice
 	for _, pool := range pools {
 		d := &alerting.Decision{Pool: pool, Tick: noon.Add(time.Duration(minute) * time.Minute), Desired: desired, Generation: int64(minute), Publish: true}
-		records = append(records, Record{*d, []byte("state")})
+		records = append(records, Record{Decision: *d, State: []byte("state")})
 		notices = append(notices, alerting.Notice{Decision: d})
 	}
 	if err := w.Add(noon.Add(time.Duration(minute)*time.Minute), records, notices); err != nil {

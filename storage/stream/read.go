@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -140,14 +141,9 @@ func (r *Reader) find(ctx context.Context, ref string, span time.Duration) (d al
 	if len(newest) == 0 {
 		return d, nil, errors.New("the log has no decision yet")
 	}
-	last := time.Time{}
-	for i := range newest {
-		if newest[i].Decision.Tick.After(last) {
-			last = newest[i].Decision.Tick
-		}
-	}
+	last := slices.MaxFunc(newest, func(a, b Record) int { return a.Decision.Tick.Compare(b.Decision.Tick) })
 	found := false
-	if match, from := reference(ref, last); match != nil {
+	if match, from := reference(ref, last.Decision.Tick); match != nil {
 		err = r.Read(ctx, from, time.Unix(1<<40, 0), func(x *alerting.Decision) error {
 			switch {
 			case !found && match(x):
@@ -193,7 +189,7 @@ func decode(data []byte) (x Record, err error) {
 	if err = cbor.Unmarshal(data, &r); err == nil {
 		err = cbor.Unmarshal(r.Decision, &x.Decision)
 	}
-	x.State = r.State
+	x.State, x.encoded = r.State, r.Decision
 	if err == nil && x.Decision.Tick.IsZero() {
 		err = errors.New("it has no tick")
 	}
