@@ -21,7 +21,7 @@ func TestDesired(t *testing.T) {
 		"/api/v1/pools/chat/desired":            {http.StatusOK, `"desired_replicas": 8`},
 		"/api/v1/pools/batch/desired":           {http.StatusServiceUnavailable, "its telemetry is stale"},
 		"/api/v1/pools/chat/desired?role=cache": {http.StatusBadRequest, "the roles are all"},
-		"/api/v1/pools/none/desired":            {http.StatusNotFound, "such as batch, chat"},
+		"/api/v1/pools/none/desired":            {http.StatusNotFound, "/api/v1/pools lists batch, chat"},
 	} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost"+query, nil))

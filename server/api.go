@@ -21,7 +21,7 @@ type number = value.Number
 // seconds is a duration in seconds, null for forecaster.Never.
 func seconds(d time.Duration) number {
 	if d == forecaster.Never {
-		return number(math.NaN())
+		return value.Unknown
 	}
 	return number(d.Seconds())
 }
@@ -70,13 +70,9 @@ type etaJSON struct {
 func eta(e forecaster.ETA) etaJSON { return etaJSON{seconds(e.P10), seconds(e.P50), seconds(e.P90)} }
 
 type poolJSON struct {
-	Pool      string       `json:"pool"`
-	Tick      *time.Time   `json:"tick"`       // of the decision
-	LastEvent *time.Time   `json:"last_event"` // newest telemetry
-	Stale     bool         `json:"stale"`      // telemetry is too old to forecast from
-	State     string       `json:"state"`      // as in the list of pools
-	Replicas  replicasJSON `json:"replicas"`   // as the decision counted them
-	outlookJSON
+	headJSON
+	LastEvent *time.Time         `json:"last_event"`        // newest telemetry
+	Stale     bool               `json:"stale"`             // telemetry is too old to forecast from
 	Decision  *alerting.Prescale `json:"decision"`          // the newest, as its event has it
 	Lead      number             `json:"lead_time_seconds"` // warm-up lag used by decisions
 	Resources []resourceJSON     `json:"resources"`
@@ -119,7 +115,7 @@ func positive(v float64) number {
 	if v > 0 {
 		return number(v)
 	}
-	return number(math.NaN())
+	return value.Unknown
 }
 
 // limitJSON is a limit of the whole pool; more replicas do not raise it.
@@ -220,14 +216,11 @@ func ofPool[T any](s *Server, get func(r *http.Request, p *PoolView) (T, error))
 
 func poolToJSON(p *PoolView) poolJSON {
 	out := poolJSON{
-		Pool: p.Pool, LastEvent: instant(p.LastEvent), Stale: p.Stale, State: stateOf(p), outlookJSON: outlook(p), Lead: number(math.NaN()),
-		Replicas:  replicasJSON{p.State.Ready, p.State.Pending, p.State.Draining, p.State.Observed},
+		headJSON: head(p), LastEvent: instant(p.LastEvent), Stale: p.Stale, Lead: value.Unknown,
 		Resources: []resourceJSON{}, Limits: []limitJSON{}, Alerts: append([]alerting.Alert{}, p.Alerts...),
 	}
 	slices.SortStableFunc(out.Alerts, func(a, b alerting.Alert) int { return strings.Compare(a.Labels["severity"], b.Labels["severity"]) }) // pages first
 	if d := p.Decision; d != nil {
-		out.Tick = instant(d.Tick)
-		out.Replicas.Ready, out.Replicas.Pending = d.Ready, d.Pending
 		out.Decision = prescale(d)
 	}
 	if s := p.Service; s != nil {

@@ -66,12 +66,7 @@ func (s *Server) class(r *http.Request, p *PoolView) (*classJSON, error) {
 		to = p.Decision.Tick
 	}
 	to = to.UTC().Truncate(time.Minute)
-	out := &classJSON{Pool: p.Pool, Class: class, From: to.Add(-classSpan), To: to, Step: 60 * classBin, Series: []seriesJSON{}, Traffic: Traffic{}}
-	for _, t := range s.trafficOf(p.Pool) {
-		if t.Class == class {
-			out.Traffic = append(out.Traffic, t)
-		}
-	}
+	out := &classJSON{Pool: p.Pool, Class: class, From: to.Add(-classSpan), To: to, Step: 60 * classBin, Series: []seriesJSON{}, Traffic: s.trafficOf(p.Pool, class)}
 	known := slices.ContainsFunc(p.Forecasts, func(f forecaster.Forecast) bool { return f.Class == class })
 	var wanted []seriesJSON
 	for i := range features.Dimensions {

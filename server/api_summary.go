@@ -10,6 +10,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 const (
@@ -38,15 +39,29 @@ type poolsJSON struct {
 
 // summaryJSON is a pool in one line.
 type summaryJSON struct {
-	Pool      string       `json:"pool"`
-	State     string       `json:"state"` // page, warning, stale, undecided, cold or calm
-	Tick      *time.Time   `json:"tick"`
-	Replicas  replicasJSON `json:"replicas"`
-	Desired   *int         `json:"desired_replicas"`
-	Resources int          `json:"resources"`
-	Alerts    int          `json:"alerts"` // firing ones
+	headJSON
+	Desired   *int       `json:"desired_replicas"`
+	Resources int        `json:"resources"`
+	Alerts    int        `json:"alerts"` // firing ones
+	Decision  *briefJSON `json:"decision"`
+}
+
+// headJSON is the state of a pool.
+type headJSON struct {
+	Pool     string       `json:"pool"`
+	State    string       `json:"state"`    // page, warning, stale, undecided, cold or calm
+	Tick     *time.Time   `json:"tick"`     // of the decision
+	Replicas replicasJSON `json:"replicas"` // as the decision counted them
 	outlookJSON
-	Decision *briefJSON `json:"decision"`
+}
+
+func head(p *PoolView) headJSON {
+	s := &p.State
+	out := headJSON{p.Pool, stateOf(p), nil, replicasJSON{s.Ready, s.Pending, s.Draining, s.Observed}, outlook(p)}
+	if d := p.Decision; d != nil {
+		out.Tick, out.Replicas.Ready, out.Replicas.Pending = instant(d.Tick), d.Ready, d.Pending
+	}
+	return out
 }
 
 // briefJSON is a decision in one sentence.
@@ -78,8 +93,7 @@ type worstJSON struct {
 // outlook is the outlook of the resource that is most likely to saturate; of equals, the fullest one. It is unknown for
 // a stale pool.
 func outlook(p *PoolView) (out outlookJSON) {
-	unknown := number(math.NaN())
-	out = outlookJSON{HeadroomNow: unknown, Probability: unknown, ETA: etaJSON{unknown, unknown, unknown}}
+	out = outlookJSON{HeadroomNow: value.Unknown, Probability: value.Unknown, ETA: etaJSON{value.Unknown, value.Unknown, value.Unknown}}
 	if p.Stale {
 		return out
 	}
@@ -119,14 +133,12 @@ func loadFactor(d *alerting.Decision, dimension string) float64 {
 }
 
 func summary(p *PoolView) summaryJSON {
-	out := summaryJSON{Pool: p.Pool, State: stateOf(p), Replicas: replicasJSON{p.State.Ready, p.State.Pending, p.State.Draining, p.State.Observed},
-		Alerts: len(p.Alerts), outlookJSON: outlook(p)}
+	out := summaryJSON{headJSON: head(p), Alerts: len(p.Alerts)}
 	if p.Projection != nil {
 		out.Resources = len(p.Projection.Resources)
 	}
 	if d := p.Decision; d != nil {
-		out.Tick, out.Desired = instant(d.Tick), &d.Desired
-		out.Replicas.Ready, out.Replicas.Pending = d.Ready, d.Pending
+		out.Desired = &d.Desired
 		out.Decision = &briefJSON{d.EventID(), d.Mode, d.Action, d.Withheld, d.Reason}
 	}
 	return out

@@ -12,6 +12,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // History reads the stored data of one pool. Missing data is no error.
@@ -246,7 +247,7 @@ func steps(decisions []alerting.Decision, resource string, from time.Time) []ste
 	out := []stepJSON{}
 	for i := range decisions {
 		d := &decisions[i]
-		x := stepJSON{At: d.Tick.UTC(), Ready: d.Ready, Pending: d.Pending, Desired: &d.Desired, Capacity: number(math.NaN())}
+		x := stepJSON{At: d.Tick.UTC(), Ready: d.Ready, Pending: d.Pending, Desired: &d.Desired, Capacity: value.Unknown}
 		for _, of := range []*alerting.Decision{d, d.Prefilling()} {
 			if of == nil {
 				continue

@@ -40,47 +40,50 @@ func (b *Board) Recall(views []PoolView) {
 // Observe keeps the output of a tick, and copies of its pools, which the next tick overwrites. Pools that are not in it
 // are deleted; a pool without a decision in it keeps its last one. Cost: linear in the size of the output.
 func (b *Board) Observe(out *pipeline.Output) {
-	now := make(map[string]PoolView, len(out.Pools))
+	now := make(map[string]*PoolView, len(out.Pools))
+	of := func(pool string) *PoolView {
+		if now[pool] == nil {
+			now[pool] = &PoolView{Pool: pool}
+		}
+		return now[pool]
+	}
 	for _, m := range out.Pools {
 		v := b.last[m.Pool]
-		v.Pool, v.State, v.Covered, v.LastEvent = m.Pool, m.State, m.Covered, m.LastEvent
+		v.Pool, v.State, v.LastEvent = m.Pool, m.State, m.LastEvent
 		v.State.PendingSince = slices.Clone(m.State.PendingSince)
 		if len(out.Decisions) > 0 {
 			v.Alerts = nil
 		}
-		now[m.Pool] = v
-	}
-	update := func(pool string, change func(v *PoolView)) {
-		v := now[pool]
-		v.Pool = pool
-		change(&v)
-		now[pool] = v
+		now[m.Pool] = &v
 	}
 	for i := range out.Decisions {
-		update(out.Decisions[i].Pool, func(v *PoolView) {
-			v.Decision, v.Decided = &out.Decisions[i], time.Now()
-		})
+		v := of(out.Decisions[i].Pool)
+		v.Decision, v.Decided = &out.Decisions[i], time.Now()
 	}
 	for i := range out.Projections {
-		update(out.Projections[i].Pool, func(v *PoolView) { v.Projection = &out.Projections[i] })
+		of(out.Projections[i].Pool).Projection = &out.Projections[i]
 	}
 	for i := range out.Services {
 		s := &out.Services[i]
-		update(s.Pool, func(v *PoolView) { v.Service, v.Limits, v.Curve = &s.Trusted, s.Limits, s.Curve })
+		v := of(s.Pool)
+		v.Service, v.Limits, v.Curve = &s.Trusted, s.Limits, s.Curve
 	}
 	for i := range out.Forecasts {
 		f := &out.Forecasts[i]
-		update(f.Pool, func(v *PoolView) { v.Stale, v.Forecasts = f.Stale, slices.Concat(f.Total, f.Classes) })
+		v := of(f.Pool)
+		v.Stale, v.Forecasts = f.Stale, slices.Concat(f.Total, f.Classes)
 	}
 	for _, a := range out.Alerts {
 		if !a.Resolved {
-			update(a.Labels["pool"], func(v *PoolView) { v.Alerts = append(v.Alerts, a) })
+			v := of(a.Labels["pool"])
+			v.Alerts = append(v.Alerts, a)
 		}
 	}
+	b.last = make(map[string]PoolView, len(now))
 	views := make([]PoolView, 0, len(now))
 	for _, pool := range slices.Sorted(maps.Keys(now)) {
-		views = append(views, now[pool])
+		views = append(views, *now[pool])
+		b.last[pool] = *now[pool]
 	}
-	b.last = now
 	b.views.Store(&views)
 }

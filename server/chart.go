@@ -107,7 +107,9 @@ func loadChart(t *timelineJSON) *figure {
 	}
 	now := minutesFrom(t.From, t.At)
 	c.Line("now", []float64{now, now}, []float64{0, 1.08 * top})
-	marks(c, t, top)
+	for _, x := range t.Marks { // along the upper edge
+		c.Dot("mark "+x.Kind, minutesFrom(t.From, x.At), 1.04*top, x.At.Format("15:04")+" "+x.Text)
+	}
 	if len(t.Marks) > 0 {
 		out.Legend = append(out.Legend, key{"mark scale_out", "decision", false}, key{"mark page", "alert", false})
 	}
@@ -133,13 +135,6 @@ func drawSteps(c *draw.Chart, t *timelineJSON, class string, values []float64) {
 		if i > 0 && !math.IsNaN(values[i-1]+values[i]) {
 			c.Line(later, []float64{from, from}, []float64{values[i-1], values[i]})
 		}
-	}
-}
-
-// marks draws events along the upper edge.
-func marks(c *draw.Chart, t *timelineJSON, top float64) {
-	for _, x := range t.Marks {
-		c.Dot("mark "+x.Kind, minutesFrom(t.From, x.At), 1.04*top, x.At.Format("15:04")+" "+x.Text)
 	}
 }
 
@@ -169,27 +164,22 @@ func replicaChart(t *timelineJSON) *figure {
 // lineChart draws stored series of one unit.
 func lineChart(title, unit string, from, to time.Time, series []seriesJSON) *figure {
 	out := &figure{Title: title}
-	var all [][]float64
-	for _, x := range series {
-		ys := make([]float64, len(x.Points))
-		for i := range x.Points {
-			ys[i] = float64(x.Points[i].Value)
+	xs, ys := make([][]float64, len(series)), make([][]float64, len(series))
+	for i, x := range series {
+		for _, p := range x.Points {
+			xs[i] = append(xs[i], minutesFrom(from, p.At)+classBin/2)
+			ys[i] = append(ys[i], float64(p.Value))
 		}
-		all = append(all, ys)
 	}
-	top := highest(all...)
+	top := highest(ys...)
 	if top == 0 {
 		return nil
 	}
 	c := timeAxis(title, "the last hours", unit, halfWidth, halfHeight, from, to, 1.08*top)
-	for i, ys := range all {
-		xs := make([]float64, len(ys))
-		for j := range xs {
-			xs[j] = minutesFrom(from, series[i].Points[j].At) + classBin/2
-		}
+	for i, x := range series {
 		class := fmt.Sprintf("line hue%d", i)
-		c.Line(class, xs, ys)
-		out.Legend = append(out.Legend, key{class, series[i].Label, false})
+		c.Line(class, xs[i], ys[i])
+		out.Legend = append(out.Legend, key{class, x.Label, false})
 	}
 	out.SVG = template.HTML(c.String())
 	return out

@@ -3,7 +3,6 @@ package server
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -96,17 +95,22 @@ func tickCheck(st Status, now time.Time) Check {
 }
 
 // troubleCheck never makes the daemon unready: decisions continue in memory and to the other sinks.
-func troubleCheck(name, sound, trouble string) Check {
+func troubleCheck(name, fine, trouble string) Check {
 	if trouble == "" {
-		return Check{Name: name, OK: true, Detail: sound}
+		return Check{Name: name, OK: true, Detail: fine}
 	}
 	return Check{Name: name, OK: true, Degraded: true, Detail: "degraded: " + trouble}
 }
 
 // poolsCheck never makes the daemon unready: cold and stale pools safely hold their replicas.
 func poolsCheck(st Status, pools []PoolView) Check {
-	c := Check{Name: "pools", OK: true, Detail: "warm"}
-	var stale, cold []string
+	switch {
+	case st.Tick.IsZero():
+		return troubleCheck("pools", "", "no tick yet, nothing is decided")
+	case len(pools) == 0:
+		return troubleCheck("pools", "", "no telemetry of any pool has come yet")
+	}
+	var stale, cold, trouble []string
 	for i := range pools {
 		switch p := &pools[i]; {
 		case p.Stale:
@@ -115,28 +119,20 @@ func poolsCheck(st Status, pools []PoolView) Check {
 			cold = append(cold, p.Pool)
 		}
 	}
-	switch {
-	case st.Tick.IsZero():
-		c.Degraded, c.Detail = true, "degraded: no tick yet, nothing is decided"
-	case len(pools) == 0:
-		c.Degraded, c.Detail = true, "degraded: no telemetry of any pool has come yet"
-	case len(stale)+len(cold) > 0:
-		weak := slices.Concat(having(stale, "no current telemetry"), having(cold, "less than an hour of history"))
-		c.Degraded, c.Detail = true, "degraded: "+strings.Join(weak, "; ")+"; no replica is removed there"
+	if stale != nil {
+		trouble = append(trouble, "no current telemetry of "+some(stale)+": no replica is removed there")
 	}
-	return c
+	if cold != nil {
+		trouble = append(trouble, "less than an hour of history of "+some(cold)+": no replica is removed there")
+	}
+	return troubleCheck("pools", "warm", strings.Join(trouble, "; "))
 }
 
-// having is a clause about some pools, of which it names the first three; none for no pools.
-func having(pools []string, what string) []string {
-	const named = 3
-	switch more := len(pools) - named; {
-	case len(pools) == 0:
-		return nil
-	case len(pools) == 1:
-		return []string{pools[0] + " has " + what}
-	case more > 0:
-		return []string{fmt.Sprintf("%s and %d more have %s", strings.Join(pools[:named], ", "), more, what)}
+// some names up to eight of the names, and how many more there are.
+func some(names []string) string {
+	const most = 8
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
 	}
-	return []string{strings.Join(pools, ", ") + " have " + what}
+	return strings.Join(names, ", ")
 }

@@ -55,7 +55,6 @@ type Status struct {
 type PoolView struct {
 	Pool       string
 	State      features.PoolState
-	Covered    bool
 	LastEvent  time.Time
 	Decision   *alerting.Decision
 	Decided    time.Time // when Decision was made, by the clock of this process
@@ -75,14 +74,15 @@ func find(r Reader, name string) (*PoolView, error) {
 	if ok {
 		return &views[i], nil
 	}
-	var known []string
-	for i := range min(len(views), 8) {
-		known = append(known, views[i].Pool)
+	known := "no telemetry of any pool has come yet"
+	if len(views) > 0 {
+		names := make([]string, len(views))
+		for i := range views {
+			names[i] = views[i].Pool
+		}
+		known = "/api/v1/pools lists " + some(names)
 	}
-	if known == nil {
-		return nil, Problemf(http.StatusNotFound, "no pool %q: there is telemetry of no pool yet", name)
-	}
-	return nil, Problemf(http.StatusNotFound, "no pool %q at the last tick; /api/v1/pools lists them, such as %s", name, strings.Join(known, ", "))
+	return nil, Problemf(http.StatusNotFound, "no pool %q at the last tick; %s", name, known)
 }
 
 // Total finds the forecast of one dimension of the whole pool, or nil.

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -29,16 +28,11 @@ const (
 	shutdownTimeout = 5 * time.Second
 )
 
-// Metrics writes the body of /metrics; [Exporter] implements it. It must be safe for concurrent use.
-type Metrics interface {
-	WritePrometheus(w io.Writer)
-}
-
 // Server answers HTTP requests from the data of its reader.
 type Server struct {
 	cfg     Config
 	reader  Reader
-	metrics Metrics
+	metrics *Exporter
 	log     *zap.Logger
 	extra   []route
 	foreign atomic.Uint64
@@ -62,7 +56,7 @@ type route struct {
 func (s *Server) Handle(pattern string, h http.Handler) { s.extra = append(s.extra, route{pattern, h}) }
 
 // New returns a server; it starts nothing.
-func New(cfg Config, reader Reader, metrics Metrics, log *zap.Logger) *Server {
+func New(cfg Config, reader Reader, metrics *Exporter, log *zap.Logger) *Server {
 	return &Server{cfg: cfg, reader: reader, metrics: metrics, log: log}
 }
 
@@ -166,9 +160,13 @@ func (s *Server) Listen() (net.Listener, error) {
 	if err := web.Validate(s.cfg.WebConfig); err != nil {
 		return nil, fmt.Errorf("server.web_config = %s: %w", s.cfg.WebConfig, err)
 	}
-	l, err := net.Listen("tcp", s.cfg.Listen)
+	return listen("server.listen", s.cfg.Listen)
+}
+
+func listen(key, address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("server.listen = %s: %w; choose another address, or port 0 for a free one", s.cfg.Listen, err)
+		return nil, fmt.Errorf("%s = %s: %w; choose another address, or port 0 for a free one", key, address, err)
 	}
 	return l, nil
 }
@@ -195,11 +193,7 @@ func (s *Server) ListenProbes() (net.Listener, error) {
 	if s.cfg.Probes == "" {
 		return nil, nil //nolint:nilnil // none is configured
 	}
-	l, err := net.Listen("tcp", s.cfg.Probes)
-	if err != nil {
-		return nil, fmt.Errorf("server.probes = %s: %w; choose another address", s.cfg.Probes, err)
-	}
-	return l, nil
+	return listen("server.probes", s.cfg.Probes)
 }
 
 // RunProbes answers probes on l until ctx ends. It closes l.

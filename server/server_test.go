@@ -30,7 +30,7 @@ func newTestServer(r Reader) *Server {
 }
 
 // newServer has no history but the newest alert, and no reports or traffic.
-func newServer(cfg Config, r Reader, m Metrics) *Server {
+func newServer(cfg Config, r Reader, m *Exporter) *Server {
 	s := New(cfg, r, m, zap.NewNop())
 	s.Traffic, s.History = func() Traffic { return nil }, noHistory{}
 	s.Explain = func(context.Context, string) (alerting.Explanation, error) {

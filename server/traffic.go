@@ -7,9 +7,6 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// TrafficSpan is the span of [Traffic] in words.
-const TrafficSpan = "the last day"
-
 // Traffic is the shape of demand by pool, class and dimension over the last day of settled minutes; empty before.
 type Traffic = []features.Traffic
 
@@ -43,19 +40,20 @@ func RenderTraffic(all Traffic) []byte {
 
 type trafficJSON struct {
 	Pool    string  `json:"pool"`
-	Span    string  `json:"span"`
+	Span    string  `json:"span"` // in words
 	Traffic Traffic `json:"traffic"`
 }
 
 // getTraffic answers the shape of a pool's demand.
 func (s *Server) getTraffic(_ *http.Request, p *PoolView) (any, error) {
-	return trafficJSON{p.Pool, TrafficSpan, s.trafficOf(p.Pool)}, nil
+	return trafficJSON{p.Pool, "the last day", s.trafficOf(p.Pool, "")}, nil
 }
 
-func (s *Server) trafficOf(pool string) Traffic {
+// trafficOf is the traffic of a pool's class; of all its classes if class is "".
+func (s *Server) trafficOf(pool, class string) Traffic {
 	out := Traffic{}
 	for _, t := range s.Traffic() {
-		if t.Pool == pool {
+		if t.Pool == pool && (class == "" || t.Class == class) {
 			out = append(out, t)
 		}
 	}

@@ -69,7 +69,7 @@ func (s *Scaler) StreamIsActive(ref *pb.ScaledObjectRef, stream grpc.ServerStrea
 
 // GetMetricSpec does not depend on the pool's data, so that the autoscaler can start before there is advice.
 func (s *Scaler) GetMetricSpec(_ context.Context, ref *pb.ScaledObjectRef) (*pb.GetMetricSpecResponse, error) {
-	if _, err := readTrigger(ref); err != nil {
+	if _, _, err := readTrigger(ref); err != nil {
 		return nil, err
 	}
 	return spec(), nil
@@ -77,7 +77,7 @@ func (s *Scaler) GetMetricSpec(_ context.Context, ref *pb.ScaledObjectRef) (*pb.
 
 // StreamMetricSpec sends the specification and stays open: it never changes.
 func (s *Scaler) StreamMetricSpec(ref *pb.ScaledObjectRef, stream grpc.ServerStreamingServer[pb.GetMetricSpecResponse]) error {
-	if _, err := readTrigger(ref); err != nil {
+	if _, _, err := readTrigger(ref); err != nil {
 		return err
 	}
 	if err := stream.Send(spec()); err != nil {
@@ -106,11 +106,11 @@ func spec() *pb.GetMetricSpecResponse {
 
 // replicas is the advice for a trigger; errors are gRPC statuses.
 func (s *Scaler) replicas(ref *pb.ScaledObjectRef) (int, error) {
-	t, err := readTrigger(ref)
+	pool, role, err := readTrigger(ref)
 	if err != nil {
 		return 0, err
 	}
-	advice, err := server.Advise(s.reader, t.pool, t.role, time.Now())
+	advice, err := server.Advise(s.reader, pool, role, time.Now())
 	if err == nil {
 		return advice.Replicas, nil
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
+	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -54,6 +55,7 @@ type API struct {
 	version  string
 	log      *slog.Logger
 	timeout  time.Duration
+	turns    *semaphore.Weighted // one per running query
 	engine   *promql.Engine
 	parser   parser.Parser
 }
@@ -67,36 +69,14 @@ func New(data storage.Queryable, metadata map[string]Metadata, version string, l
 func newAPI(data storage.Queryable, metadata map[string]Metadata, version string, log *slog.Logger, samples int, timeout time.Duration) *API {
 	p := parser.NewParser(parser.Options{})
 	return &API{
-		data: data, metadata: metadata, version: version, log: log, parser: p, timeout: timeout,
+		data: data, metadata: metadata, version: version, log: log, parser: p, timeout: timeout, turns: semaphore.NewWeighted(maxQueries),
 		engine: promql.NewEngine(promql.EngineOpts{
-			Logger: log, MaxSamples: samples, Timeout: timeout, ActiveQueryTracker: make(gate, maxQueries),
+			Logger: log, MaxSamples: samples, Timeout: timeout,
 			LookbackDelta: lookback, NoStepSubqueryIntervalFn: func(int64) int64 { return time.Minute.Milliseconds() },
 			EnableAtModifier: true, EnableNegativeOffset: true, Parser: p,
 		}),
 	}
 }
-
-// gate limits concurrent queries; it is a promql.QueryTracker. The wait counts toward a query's timeout.
-type gate chan struct{}
-
-// GetMaxConcurrent implements promql.QueryTracker.
-func (g gate) GetMaxConcurrent() int { return cap(g) }
-
-// Insert waits for a turn; an error means that ctx ended first.
-func (g gate) Insert(ctx context.Context, _ string) (int, error) {
-	select {
-	case g <- struct{}{}:
-		return 0, nil
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
-}
-
-// Delete ends the turn.
-func (g gate) Delete(int) { <-g }
-
-// Close implements promql.QueryTracker.
-func (g gate) Close() error { return nil }
 
 // Register adds the API's routes, given as patterns of [http.ServeMux].
 func (a *API) Register(handle func(pattern string, h http.Handler)) {

@@ -53,12 +53,13 @@ func (a *API) queryRange(ctx context.Context, r *http.Request) (answer, *failure
 	})
 }
 
-// evaluate runs a query.
+// evaluate runs a query. The wait for a turn counts toward the query's timeout.
 func (a *API) evaluate(ctx context.Context, prepare func(promql.QueryOpts) (promql.Query, error)) (answer, *failure) {
-	q, err := prepare(promql.NewPrometheusQueryOpts(false, 0))
-	if late := ctx.Err(); err != nil && late != nil {
-		return answer{}, failed(fmt.Errorf("no turn for the query came in time: %w", late))
+	if err := a.turns.Acquire(ctx, 1); err != nil {
+		return answer{}, failed(fmt.Errorf("no turn for the query came in time: %w", err))
 	}
+	defer a.turns.Release(1)
+	q, err := prepare(promql.NewPrometheusQueryOpts(false, 0))
 	if err != nil {
 		return answer{}, invalid("query", err)
 	}

@@ -29,9 +29,9 @@ type selection struct {
 	matchers [][]*labels.Matcher
 }
 
-// selectionParams reads a selection; unsound makes the failure for invalid selectors. Each selector must exclude
+// selectionParams reads a selection; badSelector makes the failure for invalid selectors. Each selector must exclude
 // something.
-func (a *API) selectionParams(r *http.Request, unsound func(error) *failure) (s selection, f *failure) {
+func (a *API) selectionParams(r *http.Request, badSelector func(error) *failure) (s selection, f *failure) {
 	start, f := timeParam(r, "start", minTime)
 	if f != nil {
 		return s, f
@@ -43,11 +43,11 @@ func (a *API) selectionParams(r *http.Request, unsound func(error) *failure) (s 
 	s.from, s.to = start.UnixMilli(), end.UnixMilli()
 	var err error
 	if s.matchers, err = a.parser.ParseMetricSelectors(r.Form["match[]"]); err != nil {
-		return s, unsound(err)
+		return s, badSelector(err)
 	}
 	for _, set := range s.matchers {
 		if !slices.ContainsFunc(set, func(m *labels.Matcher) bool { return !m.Matches("") }) {
-			return s, unsound(errors.New("match[] must contain at least one non-empty matcher"))
+			return s, badSelector(errors.New("match[] must contain at least one non-empty matcher"))
 		}
 	}
 	return s, nil
