@@ -21,27 +21,20 @@ const (
 	RoleDecode  = string(capacity.DecodeRole)
 )
 
-// Advice is the advice for the autoscaler of one pool.
-type Advice struct {
-	Replicas int
-	View     *PoolView // has a Decision; the rest is missing before the first tick after a start
-}
-
 // Advise returns the replicas that a pool, or a role in it, should have, from its last decision. now is the clock of
-// the process. The error is a [*Problem]: status 404 for an unknown pool, 400 for a role that the pool does not have,
+// the process. The view has a Decision; the rest is missing before the first tick after a start. The error is a [*Problem]: status 404 for an unknown pool, 400 for a role that the pool does not have,
 // and 503 if autoscalers must not follow the decision. An autoscaler then keeps its replicas, or uses its fallback.
-func Advise(r Reader, pool, role string, now time.Time) (Advice, error) {
-	v, err := find(r, pool)
-	if err != nil {
-		return Advice{}, err
+func Advise(r Reader, pool, role string, now time.Time) (replicas int, v *PoolView, err error) {
+	if v, err = find(r, pool); err != nil {
+		return 0, nil, err
 	}
-	if d := v.Decision; !slices.Contains(rolesIn(d), role) {
-		return Advice{}, Problemf(http.StatusBadRequest, "no role %q of pool %q: the roles are %s", role, pool, strings.Join(rolesIn(d), ", "))
+	if roles := rolesIn(v.Decision); !slices.Contains(roles, role) {
+		return 0, nil, Problemf(http.StatusBadRequest, "no role %q of pool %q: the roles are %s", role, pool, strings.Join(roles, ", "))
 	}
 	if reason := withheld(r, v, now); reason != "" {
-		return Advice{}, Problemf(http.StatusServiceUnavailable, "no advice for pool %q: %s", pool, reason)
+		return 0, nil, Problemf(http.StatusServiceUnavailable, "no advice for pool %q: %s", pool, reason)
 	}
-	return Advice{replicasOf(v.Decision, role), v}, nil
+	return replicasOf(v.Decision, role), v, nil
 }
 
 // withheld is why autoscalers must not follow the decision of a pool now; "" if they may.
@@ -96,10 +89,9 @@ type desiredJSON struct {
 // status other than 200 as a failure.
 func (s *Server) getDesired(r *http.Request) (any, error) {
 	pool, role := r.PathValue("pool"), cmp.Or(r.FormValue("role"), RoleAll)
-	advice, err := Advise(s.reader, pool, role, time.Now())
+	replicas, v, err := Advise(s.reader, pool, role, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	d := advice.View.Decision
-	return desiredJSON{pool, role, advice.Replicas, d.EventID(), instant(d.Expires)}, nil
+	return desiredJSON{pool, role, replicas, v.Decision.EventID(), instant(v.Decision.Expires)}, nil
 }

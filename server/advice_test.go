@@ -50,14 +50,14 @@ func TestAdvise(t *testing.T) {
 				tt.change(&r.status, v)
 			}
 			pool, role := cmp.Or(tt.pool, "chat"), cmp.Or(tt.role, RoleAll)
-			advice, err := Advise(r, pool, role, decided.Add(tt.after))
+			replicas, view, err := Advise(r, pool, role, decided.Add(tt.after))
 			if tt.want == "" {
 				want := 8
 				if role == RolePrefill {
 					want = 3
 				}
-				if err != nil || advice.Replicas != want || advice.View != v {
-					t.Errorf("%d, %v", advice.Replicas, err)
+				if err != nil || replicas != want || view != v {
+					t.Errorf("%d, %v", replicas, err)
 				}
 				return
 			}

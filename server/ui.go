@@ -61,8 +61,8 @@ func (s *Server) routePages(mux *http.ServeMux) {
 		pattern, name string
 		get           page
 	}{
-		{"/{$}", "fleet", s.fleetPage}, {"/pools/{pool}", "pool", s.poolPage}, {"/pools/{pool}/classes/{class}", "class", s.classPage},
-		{"/what-if", "whatif", s.whatIfPage}, {"/quality", "quality", s.qualityPage}, {"/explain/{id...}", "decision", s.decisionPage}, {"/reports", "reports", s.reportsPage},
+		{"/{$}", "fleet", titled("Fleet", func(*http.Request) (any, error) { return s.summaries(), nil })}, {"/pools/{pool}", "pool", s.poolPage}, {"/pools/{pool}/classes/{class}", "class", s.classPage},
+		{"/what-if", "whatif", s.whatIfPage}, {"/quality", "quality", titled("Quality", s.getQuality)}, {"/explain/{id...}", "decision", s.decisionPage}, {"/reports", "reports", titled("Reports", s.getReports)},
 	} {
 		mux.HandleFunc("GET "+x.pattern, func(w http.ResponseWriter, r *http.Request) { s.show(w, r, x.name, x.get) })
 	}
@@ -95,7 +95,13 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, name string, get p
 	_, _ = w.Write(b.Bytes())
 }
 
-func (s *Server) fleetPage(*http.Request) (string, any, error) { return "Fleet", s.summaries(), nil }
+// titled is a page with an answer of the API.
+func titled(title string, get answer) page {
+	return func(r *http.Request) (string, any, error) {
+		body, err := get(r)
+		return title, body, err
+	}
+}
 
 // poolBody is the content of the page of a pool.
 type poolBody struct {
@@ -241,16 +247,6 @@ func (s *Server) whatIfPage(r *http.Request) (string, any, error) {
 		b.Problem = asProblem(err)
 	}
 	return "What if", b, nil
-}
-
-func (s *Server) qualityPage(r *http.Request) (string, any, error) {
-	q, err := s.getQuality(r)
-	return "Quality", q, err
-}
-
-func (s *Server) reportsPage(r *http.Request) (string, any, error) {
-	out, err := s.getReports(r)
-	return "Reports", out, err
 }
 
 // decisionPage explains a decision; programs ask /api/v1/explain.

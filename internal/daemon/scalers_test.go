@@ -172,9 +172,9 @@ func TestScalersAfterARestart(t *testing.T) {
 		{active, "{min: 1, max: 3}", 0, 0},
 	} {
 		d := open(tt.mode, tt.replicas)
-		advice, err := server.Advise(d, "chat", server.RoleAll, time.Now().Add(tt.off))
-		if advice.Replicas != tt.want || (err == nil) != (tt.want > 0) {
-			t.Errorf("%+v: got %d, %v", tt, advice.Replicas, err)
+		replicas, _, err := server.Advise(d, "chat", server.RoleAll, time.Now().Add(tt.off))
+		if replicas != tt.want || (err == nil) != (tt.want > 0) {
+			t.Errorf("%+v: got %d, %v", tt, replicas, err)
 		}
 		if p, ok := errors.AsType[*server.Problem](err); ok && p.Status != http.StatusServiceUnavailable {
 			t.Errorf("%+v: %d %v", tt, p.Status, err)

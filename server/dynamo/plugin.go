@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/server"
 	pb "github.com/forewarm/forewarm/server/dynamo/pluginpb"
@@ -42,16 +43,16 @@ func Register(to grpc.ServiceRegistrar, p Planner, reader server.Reader) {
 
 // Propose returns the minimum of workers of the pool; in a disaggregated pool, one for each role.
 func (s *plugin) Propose(context.Context, *pb.ProposeStageRequest) (*pb.ProposeStageResponse, error) {
-	advice, withheld := s.advise()
-	if withheld != "" {
+	replicas, v, err := s.advise()
+	if err != nil { // no error for the planner, which counts errors of a plug-in
 		return &pb.ProposeStageResponse{Result: &pb.ProposeStageResponse_Accept{Accept: &pb.AcceptResult{}}}, nil
 	}
-	floors := []*pb.ComponentTarget{floor(cmp.Or(s.planner.Component, componentDecode), advice.Replicas)}
-	if roles := advice.View.Decision.ByRole; roles != nil {
+	floors := []*pb.ComponentTarget{floor(cmp.Or(s.planner.Component, componentDecode), replicas)}
+	if roles := v.Decision.ByRole; roles != nil {
 		floors = []*pb.ComponentTarget{floor(componentPrefill, roles.Prefill), floor(componentDecode, roles.Decode)}
 	}
 	return &pb.ProposeStageResponse{Result: &pb.ProposeStageResponse_Override{
-		Override: &pb.OverrideResult{Targets: floors, Reason: reason(advice)},
+		Override: &pb.OverrideResult{Targets: floors, Reason: reason(v.Decision)},
 	}}, nil
 }
 
@@ -61,19 +62,19 @@ func floor(component string, replicas int) *pb.ComponentTarget {
 
 // Predict returns the load on the workers until more can be ready.
 func (s *plugin) Predict(_ context.Context, request *pb.PredictStageRequest) (*pb.PredictStageResponse, error) {
-	advice, withheld := s.advise()
-	if withheld != "" {
-		return &pb.PredictStageResponse{Reason: withheld}, nil
+	_, v, err := s.advise()
+	if err != nil {
+		return &pb.PredictStageResponse{Reason: err.Error()}, nil
 	}
-	if advice.View.Decision.Confidence == forecaster.Cold {
+	if v.Decision.Confidence == forecaster.Cold {
 		return &pb.PredictStageResponse{Reason: "less than an hour of traffic is known, too little to predict from"}, nil
 	}
-	p, ok := predict(advice.View, request.GetContext().GetObservations().GetTraffic())
+	p, ok := predict(v, request.GetContext().GetObservations().GetTraffic())
 	if !ok {
 		return &pb.PredictStageResponse{Reason: "the forecast has no requests, or the planner has observed none"}, nil
 	}
 	p.Source = s.planner.PluginID(Predict)
-	return &pb.PredictStageResponse{Predictions: p, Reason: reason(advice)}, nil
+	return &pb.PredictStageResponse{Predictions: p, Reason: reason(v.Decision)}, nil
 }
 
 // Bootstrap does nothing: all data comes from telemetry.
@@ -86,18 +87,10 @@ func (s *plugin) Reset(context.Context, *pb.ResetRequest) (*pb.ResetResponse, er
 	return &pb.ResetResponse{Ok: true}, nil
 }
 
-// advise returns the advice for the planner's pool, or why there is none. That is no error, because the planner counts
-// errors of a plug-in.
-func (s *plugin) advise() (a server.Advice, withheld string) {
-	a, err := server.Advise(s.reader, s.planner.Pool, server.RoleAll, time.Now())
-	if err != nil {
-		return a, err.Error()
-	}
-	return a, ""
+// advise returns the advice for the planner's pool; the error is why there is none.
+func (s *plugin) advise() (replicas int, v *server.PoolView, err error) {
+	return server.Advise(s.reader, s.planner.Pool, server.RoleAll, time.Now())
 }
 
 // reason names the decision, for the planner's audit log.
-func reason(a server.Advice) string {
-	d := a.View.Decision
-	return d.EventID() + ": " + d.Reason
-}
+func reason(d *alerting.Decision) string { return d.EventID() + ": " + d.Reason }

@@ -1,6 +1,7 @@
 package keda
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -61,7 +62,7 @@ func (s *Scaler) StreamIsActive(ref *pb.ScaledObjectRef, stream grpc.ServerStrea
 		}
 		select {
 		case <-stream.Context().Done():
-			return ended(stream.Context())
+			return errEnded
 		case <-ticker.C:
 		}
 	}
@@ -84,7 +85,7 @@ func (s *Scaler) StreamMetricSpec(ref *pb.ScaledObjectRef, stream grpc.ServerStr
 		return err
 	}
 	<-stream.Context().Done()
-	return ended(stream.Context())
+	return errEnded
 }
 
 // GetMetrics returns the number of replicas that the pool should have.
@@ -110,24 +111,13 @@ func (s *Scaler) replicas(ref *pb.ScaledObjectRef) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	advice, err := server.Advise(s.reader, pool, role, time.Now())
-	if err == nil {
-		return advice.Replicas, nil
+	n, _, err := server.Advise(s.reader, pool, role, time.Now())
+	if p, ok := errors.AsType[*server.Problem](err); ok {
+		code := map[int]codes.Code{http.StatusNotFound: codes.NotFound, http.StatusBadRequest: codes.InvalidArgument}[p.Status]
+		return 0, status.Error(cmp.Or(code, codes.Unavailable), p.Detail)
 	}
-	code := codes.Unavailable
-	switch p, _ := errors.AsType[*server.Problem](err); p.Status {
-	case http.StatusNotFound:
-		code = codes.NotFound
-	case http.StatusBadRequest:
-		code = codes.InvalidArgument
-	}
-	return 0, status.Error(code, err.Error())
+	return n, err
 }
 
-// ended is why a stream ended: the client closed it, or the daemon stops.
-func ended(ctx context.Context) error {
-	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-		return status.Error(codes.DeadlineExceeded, "the deadline of the call has passed")
-	}
-	return status.Error(codes.Unavailable, "the daemon stops")
-}
+// errEnded ends a stream whose context has ended: the client closed it, or the daemon stops.
+var errEnded = status.Error(codes.Unavailable, "the stream is closed")
