@@ -17,14 +17,14 @@ import (
 func TestAdvise(t *testing.T) {
 	decided := time.Now()
 	tests := map[string]struct {
-		change func(s *Status, v *PoolView) // of a pool that is sound
+		change func(s *Status, v *PoolView) // of a pool with valid advice
 		pool   string                       // "" is chat
 		role   string                       // "" is all
 		after  time.Duration                // since the decision came
 		want   string                       // of the error; "" is advice
 		code   int                          // of the error; 0 is 503
 	}{
-		"sound":                   {},
+		"valid":                   {},
 		"just before it expires":  {after: 15 * time.Minute},
 		"advisory":                {change: func(_ *Status, v *PoolView) { v.Decision.Mode = alerting.Advisory }, want: "advisory: it would ask for 8 replicas"},
 		"stale":                   {change: func(_ *Status, v *PoolView) { v.Decision.Withheld = "its telemetry is stale" }, want: "stale"},
@@ -104,7 +104,7 @@ func prefilling(out *pipeline.Output) {
 	out.Projections[0].Prompts = &p
 }
 
-// TestPrefillOnThePage wants the prefill replicas there are taken to be, and what they carry, which is not what the others do.
+// TestPrefillOnThePage: the page shows the assumed number of prefill replicas, and their own load.
 func TestPrefillOnThePage(t *testing.T) {
 	b, out := NewBoard(), fullOutput()
 	prefilling(out)

@@ -27,8 +27,8 @@ func TestCapacityGrowsWhenPendingReplicasAreReady(t *testing.T) {
 	}
 }
 
-// pastOf is a history of chat: two hours of 300,000 tokens, four replicas until half an hour ago and five since then, a forecast
-// of an hour ago, and an alert.
+// pastOf is a history of chat: two hours of 300,000 tokens, four replicas until half an hour ago and five since then, a
+// forecast of an hour ago, and an alert.
 type pastOf struct{}
 
 func (pastOf) Values(_ context.Context, series string, labels map[string]string, from, to time.Time) ([]float64, error) {
@@ -89,7 +89,7 @@ func timelineOf(t *testing.T, query string) *timelineJSON {
 	return got
 }
 
-// TestTimeline: the load has the retries of its time, capacity has steps in the past and ahead, and marks say what happened.
+// TestTimeline: load includes retries, capacity has steps in the past and ahead, and marks are events.
 func TestTimeline(t *testing.T) {
 	x := timelineOf(t, "resource=kv")
 	if x.Past || !x.At.Equal(origin) || len(x.Actual) != 180 || math.Abs(float64(x.Actual[100].Value)-330_000) > 1e-6 {
@@ -110,7 +110,7 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// TestTimelineAsSeen: a moment of the past has the forecast and the decision of then, and what came after it.
+// TestTimelineAsSeen: a time in the past has its own forecast and decision, and the load after it.
 func TestTimelineAsSeen(t *testing.T) {
 	x := timelineOf(t, "resource=kv&at="+origin.Add(-55*time.Minute).Format(time.RFC3339))
 	if !x.Past || len(x.Forecast) != 4 || x.Decision == nil || x.Decision.DesiredReplicas != 4 {

@@ -3,7 +3,6 @@ package server
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"time"
 
@@ -61,11 +60,10 @@ func (c Config) Check() error {
 			return fmt.Errorf("probes: %w", err)
 		}
 	}
-	host, _, _ := net.SplitHostPort(c.Listen)
 	if _, err := c.Proxy.prefixes(); err != nil {
 		return err
 	}
-	anyone := !httpguard.IsLoopback(host) && c.WebConfig == "" && c.Proxy.UserHeader == ""
+	anyone := httpguard.IsOpen(c.Listen) && c.WebConfig == "" && c.Proxy.UserHeader == ""
 	switch {
 	case c.Proxy.UserHeader != "" && len(c.Proxy.From) == 0:
 		return errors.New("proxy.from: no address, and anyone can send a header; name those of the proxy")

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// TestManifestQueries parses every PromQL expression of deploy/keda and looks its metrics and labels up in the exposition.
+// TestManifestQueries parses every PromQL expression of deploy/keda. Its metrics and labels must be in the exposition.
 func TestManifestQueries(t *testing.T) {
 	files, err := filepath.Glob("../deploy/keda/*.yaml")
 	if err != nil || len(files) == 0 {

@@ -257,7 +257,7 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-// TestForeignHosts: a name that somebody has resolve to this machine opens no page; names that are configured do.
+// TestForeignHosts: a foreign name that resolves to this machine opens no page; configured names do.
 func TestForeignHosts(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Hosts = []string{"forewarm.example"}
@@ -276,7 +276,7 @@ func TestForeignHosts(t *testing.T) {
 	}
 }
 
-// TestOldTick: where a tick is due each minute, none for long is not ready, whatever the cause.
+// TestOldTick: on the wall clock, a daemon without a tick for minutes is not ready, whatever the cause.
 func TestOldTick(t *testing.T) {
 	now := time.Now()
 	for name, tc := range map[string]struct {
@@ -295,7 +295,7 @@ func TestOldTick(t *testing.T) {
 	}
 }
 
-// TestWhoMayRead: off loopback there must be something that asks, and a proxy's header counts only from the proxy.
+// TestWhoMayRead: off loopback, authentication is required, and a proxy's header counts only from the proxy.
 func TestWhoMayRead(t *testing.T) {
 	open := DefaultConfig()
 	open.Listen = "0.0.0.0:9464"
@@ -327,8 +327,8 @@ func TestWhoMayRead(t *testing.T) {
 	}
 }
 
-// TestWebConfig: the file that Prometheus' programs take has users asked for a password; probes are asked for none, and get
-// no reasons.
+// TestWebConfig: with a web configuration file of Prometheus, users need a password. Probes need none, and get no
+// reasons.
 func TestWebConfig(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Listen, cfg.Probes, cfg.WebConfig = "127.0.0.1:0", "127.0.0.1:0", filepath.Join(t.TempDir(), "web.yaml")

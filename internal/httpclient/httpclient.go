@@ -37,7 +37,7 @@ func (e *Endpoint) Check() error {
 	return e.Config.Check(e.URL)
 }
 
-// Check is nil for what can be tried with a URL; else it names the key, its value and the fix. It opens no file.
+// Check is nil for a usable configuration; else the error names the key, its value and the fix. It opens no file.
 func (c *Config) Check(raw string) error {
 	u, err := url.Parse(raw)
 	switch {
@@ -90,7 +90,7 @@ func (c *Config) prometheus() *config.HTTPClientConfig {
 	return p
 }
 
-// Transport reads the certificates; errors name the file. name tells it from others in traces.
+// Transport reads the certificates; errors name the file. name identifies it in traces.
 func (c *Config) Transport(name string) (http.RoundTripper, error) {
 	p := c.prometheus()
 	if err := p.Validate(); err != nil {
@@ -99,5 +99,5 @@ func (c *Config) Transport(name string) (http.RoundTripper, error) {
 	return config.NewRoundTripperFromConfig(*p, name)
 }
 
-// Stay follows no redirect: where a client connects to is the configuration's to say.
+// Stay follows no redirect: only the configuration says which hosts a client connects to.
 func Stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

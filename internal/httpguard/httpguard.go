@@ -1,6 +1,6 @@
-// Package httpguard tells requests of programs from those that a web page of somebody else makes a browser send: any page can
-// post to this machine, and can have its own name resolve to this machine's address to read the answers (DNS rebinding). And it
-// runs servers until their context ends.
+// Package httpguard refuses requests that a web page of another site makes a browser send. Any page can post to this
+// machine. It can also resolve its own name to this machine's address, and read the answers (DNS rebinding). The package
+// also runs servers until their context ends.
 package httpguard
 
 import (
@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Serve answers requests on l, with TLS where srv has a configuration for it, until ctx ends; then it lets those under way
-// finish for grace. It closes l.
+// Serve answers requests on l until ctx ends, with TLS if srv has a configuration for it. Then it waits up to grace for
+// running requests. It closes l.
 func Serve(ctx context.Context, srv *http.Server, l net.Listener, grace time.Duration) error {
 	return ServeBy(ctx, srv, grace, func() error {
 		if srv.TLSConfig != nil {
@@ -26,7 +26,7 @@ func Serve(ctx context.Context, srv *http.Server, l net.Listener, grace time.Dur
 	})
 }
 
-// ServeBy is Serve where serve answers the requests, until srv is shut down.
+// ServeBy is like Serve, but serve answers the requests, until srv is shut down.
 func ServeBy(ctx context.Context, srv *http.Server, grace time.Duration, serve func() error) error {
 	return Until(ctx, "http", http.ErrServerClosed, serve, func() error {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
@@ -39,7 +39,7 @@ func ServeBy(ctx context.Context, srv *http.Server, grace time.Duration, serve f
 	})
 }
 
-// Until runs serve until ctx ends, then stop, which ends serve. The error of serve is closed when it was stopped.
+// Until runs serve until ctx ends. Then it runs stop, which ends serve with the error closed.
 func Until(ctx context.Context, protocol string, closed error, serve, stop func() error) error {
 	served := make(chan error, 1)
 	go func() { served <- serve() }()
@@ -55,7 +55,7 @@ func Until(ctx context.Context, protocol string, closed error, serve, stop func(
 	return err
 }
 
-// CheckAddress is nil for host:port. The error begins with the address; usual is a port to write.
+// CheckAddress is nil for host:port. The error begins with the address; usual is the port that it suggests.
 func CheckAddress(address string, usual int) error {
 	_, port, err := net.SplitHostPort(address)
 	if err == nil {
@@ -67,21 +67,21 @@ func CheckAddress(address string, usual int) error {
 	return nil
 }
 
-// IsLoopback says whether a host is this machine alone; an empty host is every address.
+// IsLoopback reports whether only this machine can reach a host. The empty host is every address.
 func IsLoopback(host string) bool {
 	host = strings.Trim(host, "[]")
 	ip := net.ParseIP(host)
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// IsOpen says whether an address, host:port, is not of the loopback interface.
+// IsOpen reports whether other machines can reach an address, host:port.
 func IsOpen(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && !IsLoopback(host)
 }
 
-// Guard lets requests through to next unless they come from elsewhere, which refuse answers with a reason for people: such as
-// change something for another site's page, and, on a listen address of loopback, such as ask for a host that is neither this
+// Guard passes requests to next. refuse answers two kinds of requests, with the reason why: those that would change
+// something for a page of another site, and, if listen is a loopback address, those for a host that is neither this
 // machine nor one of hosts.
 func Guard(listen string, hosts []string, next http.Handler, refuse func(w http.ResponseWriter, r *http.Request, why string)) http.Handler {
 	address, _, _ := net.SplitHostPort(listen)

@@ -19,8 +19,7 @@ func own(w io.Writer) {
 	_, _ = io.WriteString(w, "# HELP a_total As.\n# TYPE a_total counter\na_total{x=\"1\"} 2\nb{y=\"z\"} 3\n")
 }
 
-// A collector that takes requests and never answers holds nobody up: spans beyond the bound are lost and counted, and the end
-// comes soon.
+// A collector that never answers delays nobody: spans beyond the bound are dropped and counted, and Close returns soon.
 func TestCollectorHangs(t *testing.T) {
 	hang := make(chan struct{})
 	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))

@@ -55,9 +55,9 @@ func (s Server) Check() error {
 	return checkPair(s.CertFile, s.KeyFile)
 }
 
-// Open reads the files; nil means no TLS. The certificate is read again for each connection, because certificates expire. When
-// that fails, the last one stays in use and warn is called, on any goroutine. The clients' CA is read once. The error begins
-// with a key.
+// Open reads the files; nil means no TLS. The certificate is read again for each connection, because certificates
+// expire. If that fails, the last one stays in use and warn is called, on any goroutine. The clients' CA is read once.
+// The error begins with a key.
 func (s Server) Open(warn func(error)) (*tls.Config, error) {
 	if s == (Server{}) {
 		return nil, nil

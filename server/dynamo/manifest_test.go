@@ -11,8 +11,8 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// plannerConfig is the part of PlannerConfig that deploy/dynamo/planner.yaml sets, with every field that the planner takes
-// there; it refuses others (ai-dynamo/dynamo, docs/components/planner/planner-config-reference.mdx).
+// plannerConfig is the part of PlannerConfig that deploy/dynamo/planner.yaml sets, with every field that the planner
+// accepts there; it refuses others (ai-dynamo/dynamo, docs/components/planner/planner-config-reference.mdx).
 type plannerConfig struct {
 	PluginRegistration struct {
 		Auth struct {

@@ -34,8 +34,8 @@ func flat(dimension string, base float64) forecaster.Forecast {
 	return f
 }
 
-// newDaemon asks for 7 replicas, and in ten minutes, when they could be ready, expects 20 requests of 100 tokens to prefill
-// and 30 of output a second.
+// newDaemon asks for 7 replicas. In ten minutes, when they could be ready, it expects 20 requests a second, each with 100
+// tokens to prefill and 30 of output.
 func newDaemon() *daemon {
 	at := time.Now()
 	return &daemon{server.PoolView{
@@ -81,7 +81,7 @@ func TestPropose(t *testing.T) {
 		"disaggregated":         {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.ByRole = &alerting.Roles{Prefill: 3, Decode: 7} }, both},
 		"stale":                 {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Withheld = "its telemetry is stale" }, accept},
 		"cold":                  {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Withheld = "less than 5 min of its traffic is known" }, accept},
-		"lapsed":                {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decided = time.Now().Add(-time.Hour) }, accept},
+		"expired":               {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decided = time.Now().Add(-time.Hour) }, accept},
 		"advisory":              {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Mode = alerting.Advisory }, accept},
 		"without a pool as yet": {Planner{Pool: "batch"}, nil, accept},
 	}
@@ -149,8 +149,8 @@ func TestPredict(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	sound := Planner{Pool: "chat", Listen: "127.0.0.1:0"}
-	if err := (Config{Planners: []Planner{sound, {Pool: "chat", Listen: "127.0.0.1:1", Stages: []Stage{Predict, Propose}}}}).Check(); err != nil {
+	valid := Planner{Pool: "chat", Listen: "127.0.0.1:0"}
+	if err := (Config{Planners: []Planner{valid, {Pool: "chat", Listen: "127.0.0.1:1", Stages: []Stage{Predict, Propose}}}}).Check(); err != nil {
 		t.Error(err)
 	}
 	for want, change := range map[string]func(*Planner){
@@ -160,7 +160,7 @@ func TestCheck(t *testing.T) {
 		"planners[0].listen: ":      func(p *Planner) { p.Listen = "" },
 		"planners[0].tls.cert_file": func(p *Planner) { p.TLS.KeyFile = "/key" },
 	} {
-		p := sound
+		p := valid
 		change(&p)
 		if err := (Config{Planners: []Planner{p}}).Check(); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

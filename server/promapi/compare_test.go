@@ -21,10 +21,9 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestAnswersAsPrometheus asks a real Prometheus, on a copy of the same samples, what it asks this API: every answer, with
-// its status, is the same, down to the value of each number and the text of each error. Warnings and infos are left out of
-// it: each release of the engine words its own. Of a Prometheus before version 3 the last digit of a number, and the text of
-// an error, may differ.
+// TestAnswersAsPrometheus sends the same requests to this API and to a real Prometheus with a copy of the samples. Each
+// status, number and error text must be the same. Warnings and infos are not compared: each release of the engine has
+// its own texts. A Prometheus before version 3 may differ in the last digit of a number, and in the text of an error.
 func TestAnswersAsPrometheus(t *testing.T) {
 	binary := testenv.Program(t, "prometheus", "prometheus")
 	dir := t.TempDir()

@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// TestGrafana sends what a Grafana sends that has this as its Prometheus data source, in its order and form: the health
-// check behind "Save & test" (pkg/promlib/healthcheck.go, heuristics.go), what its query editor asks for (grafana-prometheus
-// language_provider.ts, resource_clients.ts), and a panel (pkg/promlib/client/client.go). Times are Unix seconds; queries
-// are POSTed, look-ups too unless their path only knows GET, and what is answered with 405 or 400 is asked again with GET.
+// TestGrafana sends the requests of a Grafana that has this as its Prometheus data source: the health check of "Save &
+// test" (pkg/promlib/healthcheck.go, heuristics.go), those of its query editor (grafana-prometheus language_provider.ts,
+// resource_clients.ts), and those of a panel (pkg/promlib/client/client.go). Times are Unix seconds. Queries and look-ups
+// are POSTed, unless a path only knows GET. After a 405 or 400 Grafana tries again with GET.
 func TestGrafana(t *testing.T) {
 	h := handler(fillStore(t, t.TempDir()), maxSamples, queryTimeout)
 	from, to := start.Unix(), start.Unix()+3600

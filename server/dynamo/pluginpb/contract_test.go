@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// published are the fields of the planner's contract that Forewarm uses: name, number and type. They are from plugin.proto
-// of ai-dynamo/dynamo, protocol version 1.0.
+// published are the fields of the planner's contract that Forewarm uses: name, number and type. They are from
+// plugin.proto of ai-dynamo/dynamo, protocol version 1.0.
 const published = `
 AcceptResult
 BootstrapRequest
