@@ -103,7 +103,7 @@ func curveToJSON(p *PoolView) *curveJSON {
 	if s == nil {
 		return nil
 	}
-	out := &curveJSON{Source: s.Source, Knee: positive(s.Knee), Objective: positive(s.Objective), Now: number(p.decoding()), Points: [][2]number{}}
+	out := &curveJSON{Source: s.Source, Knee: positive(s.Knee), Objective: positive(s.Objective), Now: number(p.decodePerReplica()), Points: [][2]number{}}
 	for _, x := range s.Points {
 		out.Points = append(out.Points, [2]number{number(x.TokensPerS), positive(x.ITL)})
 	}

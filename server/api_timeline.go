@@ -258,7 +258,7 @@ func steps(decisions []alerting.Decision, resource string, from time.Time) []ste
 				}
 			}
 		}
-		if n := len(out); n > 0 && out[n-1].Ready == x.Ready && out[n-1].Pending == x.Pending && *out[n-1].Desired == *x.Desired && same(out[n-1].Capacity, x.Capacity) {
+		if n := len(out); n > 0 && out[n-1].Ready == x.Ready && out[n-1].Pending == x.Pending && *out[n-1].Desired == *x.Desired && equal(out[n-1].Capacity, x.Capacity) {
 			continue
 		}
 		out = append(out, x)
@@ -269,8 +269,8 @@ func steps(decisions []alerting.Decision, resource string, from time.Time) []ste
 	return out
 }
 
-// same is equality with NaN equal to NaN.
-func same(a, b number) bool { return a == b || a != a && b != b }
+// equal is equality with NaN equal to NaN.
+func equal(a, b number) bool { return a == b || a != a && b != b }
 
 // stepsAhead are the replicas at each future minute in which some become ready.
 func stepsAhead(p *PoolView, f *forecaster.Forecast) (out []stepJSON) {

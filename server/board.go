@@ -27,9 +27,9 @@ func NewBoard() *Board {
 // Pools are the views of the last tick, ordered by name.
 func (b *Board) Pools() []PoolView { return *b.views.Load() }
 
-// Recall sets the views of pools from before a restart, so that a valid decision is available before the first tick. It
+// Restore sets the views of pools from before a restart, so that a valid decision is available before the first tick. It
 // owns the views afterwards. Only the pipeline's goroutine calls it, like [Board.Observe].
-func (b *Board) Recall(views []PoolView) {
+func (b *Board) Restore(views []PoolView) {
 	for _, v := range views {
 		b.last[v.Pool] = v
 	}

@@ -218,15 +218,15 @@ func curveChart(s *curveJSON) *figure {
 		out.Note = "A replica meets the objective up to " + value.Short(float64(s.Knee)) + " tokens/s."
 	}
 	if at := float64(s.Now); at >= 0 {
-		c.Dot("here", min(at, 1.05*right), along(xs, ys, at), "now")
+		c.Dot("here", min(at, 1.05*right), interpolate(xs, ys, at), "now")
 		out.Legend = append(out.Legend, key{"here", "now: " + value.Short(at) + " tokens/s a replica", true})
 	}
 	out.SVG = template.HTML(c.String())
 	return out
 }
 
-// decoding is the tokens per second that each ready replica must generate now; NaN if unknown.
-func (p *PoolView) decoding() float64 {
+// decodePerReplica is the tokens per second that each ready replica must generate now; NaN if unknown.
+func (p *PoolView) decodePerReplica() float64 {
 	r, of := p.resource(features.DimDecode)
 	if r == nil || of.Supply.Ready == 0 {
 		return math.NaN()
@@ -234,8 +234,8 @@ func (p *PoolView) decoding() float64 {
 	return r.Demand / float64(of.Supply.Ready)
 }
 
-// along is the height of a line at x; beyond its ends, the height of the nearest end.
-func along(xs, ys []float64, x float64) float64 {
+// interpolate is the height of a line at x; beyond its ends, the height of the nearest end.
+func interpolate(xs, ys []float64, x float64) float64 {
 	i, _ := slices.BinarySearch(xs, x)
 	switch {
 	case i == 0:

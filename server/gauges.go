@@ -100,7 +100,7 @@ func collect(out *pipeline.Output, add add) {
 	for i := range out.Pools {
 		p := &out.Pools[i]
 		add("forewarm_kv_sharing_ratio", p.KVSharing.Ratio(), "pool", p.Pool)
-		add("forewarm_queue_growing", truth(p.QueueGrowing), "pool", p.Pool)
+		add("forewarm_queue_growing", boolean(p.QueueGrowing), "pool", p.Pool)
 		if !p.LastEvent.IsZero() {
 			add("forewarm_telemetry_age_seconds", max(0, out.Tick.Sub(p.LastEvent).Seconds()), "pool", p.Pool)
 		}
@@ -120,7 +120,7 @@ func collect(out *pipeline.Output, add add) {
 
 // collectDecision adds the samples of a decision; add adds the label pool.
 func collectDecision(d *alerting.Decision, add add) {
-	add("forewarm_advice_valid", truth(d.Withheld == "" && d.Mode == alerting.Active), "mode", string(d.Mode))
+	add("forewarm_advice_valid", boolean(d.Withheld == "" && d.Mode == alerting.Active), "mode", string(d.Mode))
 	add("forewarm_replicas", float64(d.Pending), "state", "pending")
 	add("forewarm_replicas", float64(d.Ready), "state", "ready")
 	add("forewarm_scaling_actions_per_day", float64(d.ActionsPerDay))
@@ -137,7 +137,7 @@ func collectDecision(d *alerting.Decision, add add) {
 		add("forewarm_warning_threshold", d.WarnFrom)
 	}
 	side := func(d *alerting.Decision, role string) {
-		add("forewarm_below_reserve", truth(d.BelowReserve()), "role", role)
+		add("forewarm_below_reserve", boolean(d.BelowReserve()), "role", role)
 		add("forewarm_limit_replicas", float64(d.Limit), "role", role)
 		add("forewarm_needed_replicas", float64(d.Needed), "role", role)
 	}
@@ -146,7 +146,7 @@ func collectDecision(d *alerting.Decision, add add) {
 		side(prefill, RolePrefill)
 	}
 	for _, r := range d.Resources {
-		add("forewarm_binding_resource", truth(r.Dimension == d.Binding), "resource", r.Dimension)
+		add("forewarm_binding_resource", boolean(r.Dimension == d.Binding), "resource", r.Dimension)
 	}
 	for _, r := range slices.Concat(d.Resources, d.Prompts) {
 		add("forewarm_saturation_probability", r.Probability, "resource", r.Dimension, "horizon", "lead")
@@ -180,7 +180,7 @@ func collectResource(r *forecaster.ResourceProjection, add add) {
 
 // collectForecasts adds the samples of the forecasts of a pool.
 func collectForecasts(pf *forecaster.PoolForecast, add add) {
-	add("forewarm_pool_stale", truth(pf.Stale), "pool", pf.Pool)
+	add("forewarm_pool_stale", boolean(pf.Stale), "pool", pf.Pool)
 	add("forewarm_retry_attempts_ratio", pf.Retries.Share, "pool", pf.Pool)
 	for _, f := range slices.Concat(pf.Total, pf.Classes) {
 		labels := []string{"pool", f.Pool, "class", f.Class, "dimension", f.Dimension}
@@ -194,7 +194,7 @@ func collectForecasts(pf *forecaster.PoolForecast, add add) {
 	for i := range pf.Total {
 		f := &pf.Total[i]
 		labels := []string{"pool", f.Pool, "dimension", f.Dimension}
-		add("forewarm_forecast_fallback", truth(f.Fallback), labels...)
+		add("forewarm_forecast_fallback", boolean(f.Fallback), labels...)
 		add("forewarm_retry_load_ratio", pf.Factor(f.Dimension), labels...)
 		if d, _ := features.DimensionByName(f.Dimension); d.Forecast {
 			add(d.Series, f.Now.Mean, "class", f.Class, "pool", f.Pool)
@@ -217,7 +217,7 @@ func etaSeconds(d time.Duration) float64 {
 	return d.Seconds()
 }
 
-func truth(b bool) float64 {
+func boolean(b bool) float64 {
 	if b {
 		return 1
 	}

@@ -80,7 +80,7 @@ func (s *Server) Handler() http.Handler {
 		mux.Handle(r.pattern, r.handler)
 	}
 	s.routePages(mux)
-	guarded := httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, secured(s.known(mux)), func(w http.ResponseWriter, _ *http.Request, why string) {
+	guarded := httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, securityHeaders(s.requireProxy(mux)), func(w http.ResponseWriter, _ *http.Request, why string) {
 		s.foreign.Add(1)
 		http.Error(w, why, http.StatusForbidden)
 	})
@@ -114,9 +114,9 @@ func checkQuery(accepted []parameter, next http.Handler) http.Handler {
 	})
 }
 
-// known accepts only requests that the configured proxy has authenticated; all requests without a proxy. /healthz is
+// requireProxy accepts only requests that the configured proxy has authenticated; all requests without a proxy. /healthz is
 // always open.
-func (s *Server) known(next http.Handler) http.Handler {
+func (s *Server) requireProxy(next http.Handler) http.Handler {
 	if s.cfg.Proxy.UserHeader == "" {
 		return next
 	}
@@ -143,8 +143,8 @@ func (s *Server) Foreign() uint64 { return s.foreign.Load() }
 // DocumentPolicy is the Content-Security-Policy of a document with inline style, such as a report.
 const DocumentPolicy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
-// secured sets the headers that restrict a browser to showing an answer.
-func secured(next http.Handler) http.Handler {
+// securityHeaders sets the headers that restrict a browser to showing an answer.
+func securityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")

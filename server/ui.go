@@ -33,7 +33,7 @@ var pages = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
 	for _, name := range []string{"fleet", "pool", "class", "whatif", "quality", "decision", "reports", "problem"} {
 		all[name] = template.Must(template.New("frame.html").Funcs(template.FuncMap{
-			"short": short, "percent": percent, "change": func(d alerting.DriverData) string { return alerting.Change(d.Cause, d.Factor) }, "unit": unit, "points": points, "clock": clock, "when": when, "eta": etaText, "name": dimensionName, "words": words, "horizon": horizon, "path": url.PathEscape, "query": url.QueryEscape,
+			"short": short, "percent": percent, "change": func(d alerting.DriverData) string { return alerting.Change(d.Cause, d.Factor) }, "unit": unit, "chance": chance, "clock": clock, "when": when, "eta": etaText, "name": dimensionName, "words": words, "horizon": horizon, "path": url.PathEscape, "query": url.QueryEscape,
 		}).ParseFS(files, "templates/frame.html", "templates/"+name+".html"))
 	}
 	return all
@@ -260,8 +260,8 @@ func (s *Server) decisionPage(r *http.Request) (string, any, error) {
 	return x.ID, map[string]string{"ID": x.ID, "Reason": x.Decision.Reason, "Text": text.String()}, err
 }
 
-// known is a number of the API of any type; ok is false if unknown.
-func known(v any) (f float64, ok bool) {
+// finite is a number of the API of any type; ok is false if it is unknown.
+func finite(v any) (f float64, ok bool) {
 	switch x := reflect.ValueOf(v); {
 	case x.CanFloat():
 		f = x.Float()
@@ -281,7 +281,7 @@ func data(f float64, text string) template.HTML {
 }
 
 func short(v any) template.HTML {
-	f, ok := known(v)
+	f, ok := finite(v)
 	if !ok {
 		return unknownText
 	}
@@ -289,7 +289,7 @@ func short(v any) template.HTML {
 }
 
 func percent(v any) template.HTML {
-	f, ok := known(v)
+	f, ok := finite(v)
 	switch {
 	case !ok:
 		return unknownText
@@ -299,9 +299,9 @@ func percent(v any) template.HTML {
 	return data(f, strings.Replace(fmt.Sprintf("%.0f %%", math.Round(100*f)+0), "-", "−", 1)) // + 0 makes 0 of −0
 }
 
-// points is a probability in percent, never shown as 0 % or 100 %.
-func points(v any) template.HTML {
-	f, ok := known(v)
+// chance is a probability in percent, never shown as 0 % or 100 %.
+func chance(v any) template.HTML {
+	f, ok := finite(v)
 	switch {
 	case !ok:
 		return unknownText
@@ -358,7 +358,7 @@ func etaText(e etaJSON) string {
 
 // RunsOut is when a pool saturates, in a few words; "" if unknown.
 func (o outlookJSON) RunsOut() string {
-	if _, ok := known(o.Probability); !ok {
+	if _, ok := finite(o.Probability); !ok {
 		return ""
 	}
 	return etaText(o.ETA)

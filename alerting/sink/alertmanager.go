@@ -45,7 +45,7 @@ func NewAlertmanagers(c AlertmanagerConfig) ([]*Alertmanager, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := &http.Client{Transport: transport, CheckRedirect: httpclient.Stay}
+	client := &http.Client{Transport: transport, CheckRedirect: httpclient.NoRedirect}
 	var peers []*Alertmanager
 	for i, raw := range c.URLs {
 		if err := c.Check(raw); err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // client follows no redirect: only the configuration says where notices go. The context of a request bounds its time.
-var client = &http.Client{CheckRedirect: httpclient.Stay}
+var client = &http.Client{CheckRedirect: httpclient.NoRedirect}
 
 // post sends a body. It returns nil for 2xx, and else an [alerting.SendError] unless a retry may succeed (no answer,
 // 408, 425, 429, 5xx). Errors have the name to, but not the URL, which may be a secret.

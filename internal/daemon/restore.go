@@ -207,7 +207,7 @@ func (d *Daemon) recall(newest []stream.Record, cfg *pipeline.Config, now time.T
 		}
 		views = append(views, view)
 	}
-	d.board.Recall(views)
+	d.board.Restore(views)
 }
 
 // stillAllowed reports whether the current configuration of the pool allows the mode and the replicas of x.

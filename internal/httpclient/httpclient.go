@@ -99,5 +99,5 @@ func (c *Config) Transport(name string) (http.RoundTripper, error) {
 	return config.NewRoundTripperFromConfig(*p, name)
 }
 
-// Stay follows no redirect: only the configuration says which hosts a client connects to.
-func Stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// NoRedirect follows no redirect: only the configuration says which hosts a client connects to.
+func NoRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

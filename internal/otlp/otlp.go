@@ -85,7 +85,7 @@ func New(ctx context.Context, cfg Config, version, instance string, exposition f
 	if err != nil {
 		return nil, err
 	}
-	client := &http.Client{Transport: transport, Timeout: otlpTimeout, CheckRedirect: httpclient.Stay}
+	client := &http.Client{Transport: transport, Timeout: otlpTimeout, CheckRedirect: httpclient.NoRedirect}
 	self, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
 		attribute.String("service.name", "forewarm"), attribute.String("service.version", version), attribute.String("service.instance.id", instance),
 	), resource.WithFromEnv())
