@@ -98,12 +98,11 @@ type curveJSON struct {
 	Points    [][2]number     `json:"points"`           // output tokens a second, and seconds a token
 }
 
-func curveToJSON(p *PoolView) *curveJSON {
-	s := p.Curve
+func curveToJSON(s *capacity.ServiceCurve, now float64) *curveJSON {
 	if s == nil {
 		return nil
 	}
-	out := &curveJSON{Source: s.Source, Knee: positive(s.Knee), Objective: positive(s.Objective), Now: number(p.decodePerReplica()), Points: [][2]number{}}
+	out := &curveJSON{Source: s.Source, Knee: positive(s.Knee), Objective: positive(s.Objective), Now: number(now), Points: [][2]number{}}
 	for _, x := range s.Points {
 		out.Points = append(out.Points, [2]number{number(x.TokensPerS), positive(x.ITL)})
 	}
@@ -216,7 +215,7 @@ func ofPool[T any](s *Server, get func(r *http.Request, p *PoolView) (T, error))
 
 func poolToJSON(p *PoolView) poolJSON {
 	out := poolJSON{
-		headJSON: head(p), LastEvent: instant(p.LastEvent), Stale: p.Stale, Lead: value.Unknown,
+		headJSON: head(p), LastEvent: instant(p.LastEvent), Stale: p.Forecast.Stale, Lead: value.Unknown,
 		Resources: []resourceJSON{}, Limits: []limitJSON{}, Alerts: append([]alerting.Alert{}, p.Alerts...),
 	}
 	slices.SortStableFunc(out.Alerts, func(a, b alerting.Alert) int { return strings.Compare(a.Labels["severity"], b.Labels["severity"]) }) // pages first
@@ -224,11 +223,11 @@ func poolToJSON(p *PoolView) poolJSON {
 		out.Decision = prescale(d)
 	}
 	if s := p.Service; s != nil {
-		out.Service = &serviceJSON{basisToJSON(s.Rates.PrefillTokensPerS, &s.Prefill), basisToJSON(s.Rates.Decode(), &s.Decode), s.Contradictions, curveToJSON(p)}
-	}
-	for i := range p.Limits {
-		l := resourceToJSON(&p.Limits[i])
-		out.Limits = append(out.Limits, limitJSON{l.Resource, l.PerReplica, l.Demand, l.Utilisation, l.ETA, l.Probability})
+		out.Service = &serviceJSON{basisToJSON(s.Rates.PrefillTokensPerS, &s.Prefill), basisToJSON(s.Rates.Decode(), &s.Decode), s.Contradictions, curveToJSON(s.Curve, p.decodePerReplica())}
+		for i := range s.Limits {
+			l := resourceToJSON(&s.Limits[i])
+			out.Limits = append(out.Limits, limitJSON{l.Resource, l.PerReplica, l.Demand, l.Utilisation, l.ETA, l.Probability})
+		}
 	}
 	if p.Projection != nil {
 		out.Lead = seconds(p.Projection.Lead)

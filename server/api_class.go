@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/forecaster"
 )
 
 // classJSON is the stored series of one class over the last day; empty if storage.max_classes excludes the class.
@@ -67,7 +66,10 @@ func (s *Server) class(r *http.Request, p *PoolView) (*classJSON, error) {
 	}
 	to = to.UTC().Truncate(time.Minute)
 	out := &classJSON{Pool: p.Pool, Class: class, From: to.Add(-classSpan), To: to, Step: 60 * classBin, Series: []seriesJSON{}, Traffic: s.trafficOf(p.Pool, class)}
-	known := slices.ContainsFunc(p.Forecasts, func(f forecaster.Forecast) bool { return f.Class == class })
+	known := false
+	for f := range p.forecasts() {
+		known = known || f.Class == class
+	}
 	var wanted []seriesJSON
 	for i := range features.Dimensions {
 		if d := &features.Dimensions[i]; d.Forecast {

@@ -46,8 +46,7 @@ type pointJSON struct {
 func getForecast(r *http.Request, p *PoolView) (any, error) {
 	class, dimension := r.URL.Query().Get("class"), r.URL.Query().Get("dimension")
 	out := forecastsJSON{Pool: p.Pool, Levels: forecaster.Levels[:], Forecasts: []forecastJSON{}}
-	for i := range p.Forecasts {
-		f := &p.Forecasts[i]
+	for f := range p.forecasts() {
 		if (class == "" || f.Class == class) && (dimension == "" || f.Dimension == dimension) {
 			out.Forecasts = append(out.Forecasts, forecastToJSON(f))
 		}
@@ -95,8 +94,8 @@ func (s *Server) getForecastBasis(r *http.Request) (any, error) {
 	if dimension == "" && p.Projection != nil {
 		dimension = p.Projection.Binding
 	}
-	for i := range p.Forecasts {
-		if f := &p.Forecasts[i]; f.Class == class && (dimension == "" || f.Dimension == dimension) {
+	for f := range p.forecasts() {
+		if f.Class == class && (dimension == "" || f.Dimension == dimension) {
 			return forecastBasisJSON{forecaster.Explain(f), unit(f.Dimension)}, nil
 		}
 	}

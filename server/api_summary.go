@@ -94,14 +94,14 @@ type worstJSON struct {
 // a stale pool.
 func outlook(p *PoolView) (out outlookJSON) {
 	out = outlookJSON{HeadroomNow: value.Unknown, Probability: value.Unknown, ETA: etaJSON{value.Unknown, value.Unknown, value.Unknown}}
-	if p.Stale {
+	if p.Forecast.Stale {
 		return out
 	}
 	for _, of := range p.roles() {
 		for i := range of.Resources {
 			r := &of.Resources[i]
 			x := outlookJSON{Binding: r.Dimension, HeadroomNow: number(1 - r.Utilisation), Probability: number(r.Probability[forecaster.Horizon-1]), ETA: eta(r.ETA)}
-			if f := p.Total(r.Dimension); f != nil {
+			if f := p.Forecast.Of(r.Dimension); f != nil {
 				x.HeadroomWorst = worst(p, f)
 			}
 			if out.Binding == "" || x.Probability > out.Probability || x.Probability == out.Probability && x.HeadroomNow < out.HeadroomNow {
@@ -160,7 +160,7 @@ func stateOf(p *PoolView) string {
 			state = stateWarning
 		}
 	}
-	if p.Stale {
+	if p.Forecast.Stale {
 		return stateStale
 	}
 	return state

@@ -94,7 +94,7 @@ func (s *Server) timeline(r *http.Request, p *PoolView) (*timelineJSON, error) {
 		return nil, err
 	}
 	out := &timelineJSON{Pool: p.Pool, Resource: resource, Unit: unit(resource), Actual: []pointJSON{}, Forecast: []bandJSON{}, Steps: []stepJSON{}, Marks: []markJSON{}}
-	live := p.Total(resource)
+	live := p.Forecast.Of(resource)
 	switch {
 	case live != nil:
 		out.Newest = live.Origin.UTC()
@@ -116,7 +116,7 @@ func (s *Server) timeline(r *http.Request, p *PoolView) (*timelineJSON, error) {
 	if err != nil {
 		return nil, err
 	}
-	then := p.Decision
+	then, f := p.Decision, live
 	if out.Past {
 		then = nil
 		for i := range decisions {
@@ -124,9 +124,6 @@ func (s *Server) timeline(r *http.Request, p *PoolView) (*timelineJSON, error) {
 				then = &decisions[i]
 			}
 		}
-	}
-	f := live
-	if out.Past {
 		key := features.Key{Pool: p.Pool, Class: features.TotalClass}
 		if f, err = s.History.Forecast(r.Context(), key, resource, out.At.Add(-timelineOld), out.At); err != nil {
 			return nil, err

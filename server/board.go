@@ -11,7 +11,7 @@ import (
 )
 
 // Board has the newest results of every pool. Only the pipeline's goroutine calls [Board.Observe]; [Board.Pools] is
-// safe for concurrent use. Memory: one copy of the last forecasts.
+// safe for concurrent use. It keeps the last forecasts in memory.
 type Board struct {
 	last  map[string]PoolView // by pool; owned by the caller of Observe
 	views atomic.Pointer[[]PoolView]
@@ -64,14 +64,10 @@ func (b *Board) Observe(out *pipeline.Output) {
 		of(out.Projections[i].Pool).Projection = &out.Projections[i]
 	}
 	for i := range out.Services {
-		s := &out.Services[i]
-		v := of(s.Pool)
-		v.Service, v.Limits, v.Curve = &s.Trusted, s.Limits, s.Curve
+		of(out.Services[i].Pool).Service = &out.Services[i]
 	}
 	for i := range out.Forecasts {
-		f := &out.Forecasts[i]
-		v := of(f.Pool)
-		v.Stale, v.Forecasts = f.Stale, slices.Concat(f.Total, f.Classes)
+		of(out.Forecasts[i].Pool).Forecast = out.Forecasts[i]
 	}
 	for _, a := range out.Alerts {
 		if !a.Resolved {

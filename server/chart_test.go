@@ -17,12 +17,12 @@ import (
 
 func TestCapacityGrowsWhenPendingReplicasAreReady(t *testing.T) {
 	p := fullReader().pools[1]
-	f := p.Total(features.DimKV)
+	f := p.Forecast.Of(features.DimKV)
 	got := capacityAhead(&p, f) // one pending since 3 minutes, lead 13 minutes
 	if got[9] != 500_000 || got[10] != 600_000 {
 		t.Errorf("capacity at minutes 9 and 10: %g, %g; want 500000, 600000", got[9], got[10])
 	}
-	if c := capacityAhead(&p, p.Total(features.DimRequests)); c != nil {
+	if c := capacityAhead(&p, p.Forecast.Of(features.DimRequests)); c != nil {
 		t.Errorf("capacity of a dimension without one: %v", c)
 	}
 }
@@ -127,8 +127,8 @@ func TestTimelineAsSeen(t *testing.T) {
 // TestCharts: nothing in a picture is not a number, and what is far above the load is said in words.
 func TestCharts(t *testing.T) {
 	x := timelineOf(t, "resource=kv")
-	curve := curveChart(curveToJSON(&PoolView{Curve: &capacity.ServiceCurve{Source: capacity.Learned, Knee: 900, Objective: .05,
-		Points: []capacity.Load{{TokensPerS: 100, ITL: .02}, {TokensPerS: 600, ITL: .03}, {TokensPerS: 1000, ITL: .06}}}}))
+	curve := curveChart(curveToJSON(&capacity.ServiceCurve{Source: capacity.Learned, Knee: 900, Objective: .05,
+		Points: []capacity.Load{{TokensPerS: 100, ITL: .02}, {TokensPerS: 600, ITL: .03}, {TokensPerS: 1000, ITL: .06}}}, math.NaN()))
 	for _, f := range []*figure{loadChart(x), replicaChart(x), curve} {
 		if text := string(f.SVG); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") || !strings.Contains(text, "<path") {
 			t.Errorf("%s: %s", f.Title, text)

@@ -113,7 +113,7 @@ func poolsCheck(st Status, pools []PoolView) Check {
 	var stale, cold, trouble []string
 	for i := range pools {
 		switch p := &pools[i]; {
-		case p.Stale:
+		case p.Forecast.Stale:
 			stale = append(stale, p.Pool)
 		case p.Projection == nil || p.Projection.Confidence == forecaster.Cold:
 			cold = append(cold, p.Pool)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -9,7 +10,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
-	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // Reader is the server's view of the daemon. Both methods must be safe for concurrent use and must not block. Nobody
@@ -59,12 +60,9 @@ type PoolView struct {
 	Decision   *alerting.Decision
 	Decided    time.Time // when Decision was made, by the clock of this process
 	Projection *forecaster.Projection
-	Service    *capacity.Trusted               // assumed rates of a replica; nil without a projection
-	Limits     []forecaster.ResourceProjection // of the whole pool
-	Forecasts  []forecaster.Forecast           // totals first, then by class; in either, as listed in features.Dimensions
-	Stale      bool
-	Alerts     []alerting.Alert       // firing ones
-	Curve      *capacity.ServiceCurve // of a replica; nil if unknown
+	Service    *pipeline.PoolService   // rates of a replica, and limits of the pool; nil without a projection
+	Forecast   forecaster.PoolForecast // its Minute may be overwritten by the next tick
+	Alerts     []alerting.Alert        // firing ones
 }
 
 // find returns the pool of a name. The error is a problem that names some of the known pools.
@@ -85,14 +83,17 @@ func find(r Reader, name string) (*PoolView, error) {
 	return nil, Problemf(http.StatusNotFound, "no pool %q at the last tick; %s", name, known)
 }
 
-// Total finds the forecast of one dimension of the whole pool, or nil.
-func (p *PoolView) Total(dimension string) *forecaster.Forecast {
-	for i := range p.Forecasts {
-		if f := &p.Forecasts[i]; f.Class == features.TotalClass && f.Dimension == dimension {
-			return f
+// forecasts are those of the whole pool, and then those of its classes, as listed in features.Dimensions.
+func (p *PoolView) forecasts() iter.Seq[*forecaster.Forecast] {
+	return func(yield func(*forecaster.Forecast) bool) {
+		for _, all := range [][]forecaster.Forecast{p.Forecast.Total, p.Forecast.Classes} {
+			for i := range all {
+				if !yield(&all[i]) {
+					return
+				}
+			}
 		}
 	}
-	return nil
 }
 
 // resource finds the projection of one dimension, and that of the replicas that serve it; nil without.

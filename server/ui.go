@@ -20,7 +20,6 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/plan"
-	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/internal/value"
 )
@@ -138,12 +137,11 @@ func (s *Server) poolPage(r *http.Request) (string, any, error) {
 	if b.Service != nil {
 		b.Curve = curveChart(b.Service.Curve)
 	}
-	for i := range p.Forecasts {
-		if c := p.Forecasts[i].Class; c != features.TotalClass && !slices.Contains(b.Classes, c) {
-			b.Classes = append(b.Classes, c)
-		}
+	for i := range p.Forecast.Classes {
+		b.Classes = append(b.Classes, p.Forecast.Classes[i].Class)
 	}
 	slices.Sort(b.Classes)
+	b.Classes = slices.Compact(b.Classes)
 	if d := p.Decision; d != nil {
 		for _, warning := range d.Warnings {
 			if !slices.ContainsFunc(p.Alerts, func(a alerting.Alert) bool { return strings.HasPrefix(warning, a.Annotations["description"]) }) {

@@ -211,7 +211,7 @@ func TestUpgrade(t *testing.T) {
 				t.Error("nothing is advised")
 			}
 			learned := 0
-			for _, f := range p.Pools()[0].Forecasts {
+			for _, f := range p.Pools()[0].Forecast.Total {
 				learned = max(learned, f.Known)
 			}
 			if learned < upgradePast-5 {

@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/server"
 	pb "github.com/forewarm/forewarm/server/dynamo/pluginpb"
@@ -52,7 +51,7 @@ func (s *plugin) Propose(context.Context, *pb.ProposeStageRequest) (*pb.ProposeS
 		floors = []*pb.ComponentTarget{floor(componentPrefill, roles.Prefill), floor(componentDecode, roles.Decode)}
 	}
 	return &pb.ProposeStageResponse{Result: &pb.ProposeStageResponse_Override{
-		Override: &pb.OverrideResult{Targets: floors, Reason: reason(v.Decision)},
+		Override: &pb.OverrideResult{Targets: floors, Reason: reason(v)},
 	}}, nil
 }
 
@@ -74,7 +73,7 @@ func (s *plugin) Predict(_ context.Context, request *pb.PredictStageRequest) (*p
 		return &pb.PredictStageResponse{Reason: "the forecast has no requests, or the planner has observed none"}, nil
 	}
 	p.Source = s.planner.PluginID(Predict)
-	return &pb.PredictStageResponse{Predictions: p, Reason: reason(v.Decision)}, nil
+	return &pb.PredictStageResponse{Predictions: p, Reason: reason(v)}, nil
 }
 
 // Bootstrap does nothing: all data comes from telemetry.
@@ -93,4 +92,4 @@ func (s *plugin) advise() (replicas int, v *server.PoolView, err error) {
 }
 
 // reason names the decision, for the planner's audit log.
-func reason(d *alerting.Decision) string { return d.EventID() + ": " + d.Reason }
+func reason(v *server.PoolView) string { return v.Decision.EventID() + ": " + v.Decision.Reason }

@@ -45,9 +45,9 @@ func newDaemon() *daemon {
 			Pool: "chat", Generation: 42, Tick: at, Expires: at.Add(15 * time.Minute), Mode: alerting.Active, Desired: 7,
 			Quantile: 0.95, Confidence: forecaster.Warm, Reason: "Load doubles.",
 		},
-		Forecasts: []forecaster.Forecast{
-			flat(features.DimRequests, 2), flat(features.DimPrefill, 200), flat(features.DimDecode, 60),
-			{Key: features.Key{Pool: "chat", Class: "agent"}, Dimension: features.DimRequests},
+		Forecast: forecaster.PoolForecast{
+			Total:   []forecaster.Forecast{flat(features.DimRequests, 2), flat(features.DimPrefill, 200), flat(features.DimDecode, 60)},
+			Classes: []forecaster.Forecast{{Key: features.Key{Pool: "chat", Class: "agent"}, Dimension: features.DimRequests}},
 		},
 	}}
 }
@@ -114,11 +114,11 @@ func TestPredict(t *testing.T) {
 	}{
 		"a minute":           {nil, minute, &pb.PredictionData{PredictedNumReq: proto.Float32(1200), PredictedIsl: proto.Float32(100), PredictedOsl: proto.Float32(30)}, "chat-42: Load doubles."},
 		"with a hit rate":    {nil, hits, &pb.PredictionData{PredictedNumReq: proto.Float32(600), PredictedIsl: proto.Float32(400), PredictedOsl: proto.Float32(30), PredictedKvHitRate: proto.Float32(0.75)}, "chat-42"},
-		"lengths not known":  {func(d *daemon) { d.view.Forecasts = d.view.Forecasts[:1] }, minute, &pb.PredictionData{PredictedNumReq: proto.Float32(1200)}, "chat-42"},
-		"requests not known": {func(d *daemon) { d.view.Forecasts = d.view.Forecasts[1:] }, minute, nil, "no requests"},
+		"lengths not known":  {func(d *daemon) { d.view.Forecast.Total = d.view.Forecast.Total[:1] }, minute, &pb.PredictionData{PredictedNumReq: proto.Float32(1200)}, "chat-42"},
+		"requests not known": {func(d *daemon) { d.view.Forecast.Total = d.view.Forecast.Total[1:] }, minute, nil, "no requests"},
 		"not a number": {func(d *daemon) {
 			for l := range forecaster.NumLevels {
-				d.view.Forecasts[0].Minute[3][l] = math.NaN()
+				d.view.Forecast.Total[0].Minute[3][l] = math.NaN()
 			}
 		}, minute, &pb.PredictionData{PredictedNumReq: proto.Float32(1200), PredictedIsl: proto.Float32(100), PredictedOsl: proto.Float32(30)}, "chat-42"},
 		"no traffic observed": {nil, nil, nil, "planner has observed none"},

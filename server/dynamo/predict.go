@@ -24,7 +24,7 @@ const maxHitRate = 0.99
 // above zero, or if the planner does not send its window. Unknown lengths are left out.
 func predict(v *server.PoolView, seen *pb.TrafficMetrics) (_ *pb.PredictionData, ok bool) {
 	largest := func(dimension string) float64 {
-		f := v.Total(dimension)
+		f := v.Forecast.Of(dimension)
 		if f == nil {
 			return math.NaN()
 		}
