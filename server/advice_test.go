@@ -111,7 +111,7 @@ func TestPrefillOnThePage(t *testing.T) {
 	b.Observe(out)
 	s := newTestServer(fixedReader{pools: b.Pools()})
 	for path, wants := range map[string][]string{
-		"/pools/chat":        {`2 ready, 1 starting, 3 asked for`, `<data value="0.429">43 %</data>`, "86 %"},
+		"/pools/chat":        {`2 ready, 1 starting, 3 asked for`, `<dt>prefill replicas in reserve</dt><dd>1 for failures</dd>`, `<data value="0.429">43 %</data>`, "86 %"},
 		"/api/v1/pools/chat": {`"prefill_needed": 5`, `"resource": "transfer"`, `"prefill_reserves": {`},
 	} {
 		body := get(t, s, path).Body.String()

@@ -105,15 +105,12 @@ func titled(title string, get answer) page {
 // poolBody is the content of the page of a pool.
 type poolBody struct {
 	poolJSON
-	Resource, Unit  string
 	All             []string // resources to choose from
 	Timeline        *timelineJSON
 	Load, Timelines *figure
 	Curve           *figure
 	Hours           []bandJSON // of the forecast, for the table
 	Oldest          time.Time  // of the slider
-	Reserve         string     // replicas kept in addition to the need of demand
-	PrefillReserve  string
 	Notes           []string
 	Classes         []string
 }
@@ -127,7 +124,7 @@ func (s *Server) poolPage(r *http.Request) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	b := poolBody{poolJSON: poolToJSON(p), Resource: t.Resource, Unit: t.Unit, All: resourceNames(), Timeline: t,
+	b := poolBody{poolJSON: poolToJSON(p), All: resourceNames(), Timeline: t,
 		Load: loadChart(t), Timelines: replicaChart(t), Oldest: t.Newest.Add(-timelineReach)}
 	for i, x := range t.Forecast {
 		if minute := int(x.At.Sub(t.At)/time.Minute) + 1; i == 0 || t.Past || minute%15 == 0 {
@@ -150,10 +147,6 @@ func (s *Server) poolPage(r *http.Request) (string, any, error) {
 		}
 		if d.Withheld != "" && d.Mode == alerting.Active {
 			b.Notes = append(b.Notes, "Autoscalers get no advice: "+d.Withheld+".")
-		}
-		b.Reserve = d.Reserves.String()
-		if v := d.Prefilling(); v != nil {
-			b.PrefillReserve = v.Reserves.String()
 		}
 	}
 	return p.Pool, b, nil

@@ -167,11 +167,7 @@ func (d *Daemon) explanation(ctx context.Context, ref string) (alerting.Explanat
 
 // openPromQL serves PromQL queries over the stored series.
 func (d *Daemon) openPromQL() {
-	metadata := map[string]promapi.Metadata{}
-	for name, help := range storage.SeriesHelp() {
-		metadata[name] = promapi.Metadata{Type: "gauge", Help: help}
-	}
-	promapi.New(d.store.Queryable(), metadata, d.version, slogFrom(d.log)).Register(d.server.Handle)
+	promapi.New(d.store.Queryable(), storage.SeriesHelp(), d.version, slogFrom(d.log)).Register(d.server.Handle)
 }
 
 const (

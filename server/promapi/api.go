@@ -16,10 +16,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
@@ -41,35 +39,28 @@ const (
 // prometheusVersion is the release of the built-in Prometheus engine: module v0.315.0 is release 3.15.0.
 const prometheusVersion = "3.15.0"
 
-// Metadata describes the series of one name.
-type Metadata struct {
-	Type string `json:"type"` // gauge, counter …, as in the exposition format
-	Help string `json:"help"`
-	Unit string `json:"unit"`
-}
-
 // API answers queries. It is safe for concurrent use.
 type API struct {
-	data     storage.Queryable
-	metadata map[string]Metadata
-	version  string
-	log      *slog.Logger
-	timeout  time.Duration
-	turns    *semaphore.Weighted // one per running query
-	engine   *promql.Engine
-	parser   parser.Parser
+	data    storage.Queryable
+	help    map[string]string // by series name
+	version string
+	log     *slog.Logger
+	timeout time.Duration
+	turns   *semaphore.Weighted // one per running query
+	engine  *promql.Engine
+	parser  parser.Parser
 }
 
-// New returns an API over data, which must be safe for concurrent use. metadata is by series name; version is the
-// program's.
-func New(data storage.Queryable, metadata map[string]Metadata, version string, log *slog.Logger) *API {
-	return newAPI(data, metadata, version, log, maxSamples, queryTimeout)
+// New returns an API over data, which must be safe for concurrent use. All series are gauges; help describes them by
+// name. version is the program's.
+func New(data storage.Queryable, help map[string]string, version string, log *slog.Logger) *API {
+	return newAPI(data, help, version, log, maxSamples, queryTimeout)
 }
 
-func newAPI(data storage.Queryable, metadata map[string]Metadata, version string, log *slog.Logger, samples int, timeout time.Duration) *API {
+func newAPI(data storage.Queryable, help map[string]string, version string, log *slog.Logger, samples int, timeout time.Duration) *API {
 	p := parser.NewParser(parser.Options{})
 	return &API{
-		data: data, metadata: metadata, version: version, log: log, parser: p, timeout: timeout, turns: semaphore.NewWeighted(maxQueries),
+		data: data, help: help, version: version, log: log, parser: p, timeout: timeout, turns: semaphore.NewWeighted(maxQueries),
 		engine: promql.NewEngine(promql.EngineOpts{
 			Logger: log, MaxSamples: samples, Timeout: timeout,
 			LookbackDelta: lookback, NoStepSubqueryIntervalFn: func(int64) int64 { return time.Minute.Milliseconds() },
@@ -193,10 +184,10 @@ func (a *API) write(w http.ResponseWriter, status int, x reply) {
 
 // metricMetadata returns type, help and unit of series by name.
 func (a *API) metricMetadata(_ context.Context, r *http.Request) (answer, *failure) {
-	found, metric := map[string][]Metadata{}, r.Form.Get("metric")
-	for _, name := range slices.Sorted(maps.Keys(a.metadata)) {
+	found, metric := map[string][]map[string]string{}, r.Form.Get("metric")
+	for name, help := range a.help {
 		if metric == "" || metric == name {
-			found[name] = []Metadata{a.metadata[name]}
+			found[name] = []map[string]string{{"type": "gauge", "help": help, "unit": ""}}
 		}
 	}
 	return answer{data: found}, nil

@@ -114,8 +114,8 @@ func TestRemarks(t *testing.T) {
 func TestMetadataAndBuildInfo(t *testing.T) {
 	h := handler(fillStore(t, t.TempDir()), maxSamples, queryTimeout)
 	for q, want := range map[string]string{
-		"":                  `{"status":"success","data":{"forewarm_forecast":[{"type":"gauge","help":"Demand forecast.","unit":""}],"odd_values":[{"type":"gauge","help":"Odd.","unit":""}]}}`,
-		"metric=odd_values": `{"status":"success","data":{"odd_values":[{"type":"gauge","help":"Odd.","unit":""}]}}`,
+		"":                  `{"status":"success","data":{"forewarm_forecast":[{"help":"Demand forecast.","type":"gauge","unit":""}],"odd_values":[{"help":"Odd.","type":"gauge","unit":""}]}}`,
+		"metric=odd_values": `{"status":"success","data":{"odd_values":[{"help":"Odd.","type":"gauge","unit":""}]}}`,
 		"metric=x":          `{"status":"success","data":{}}`,
 	} {
 		v, err := url.ParseQuery(q)
