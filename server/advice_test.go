@@ -73,7 +73,7 @@ func TestAdvise(t *testing.T) {
 
 func disaggregate(_ *Status, v *PoolView) { v.Decision.ByRole = &alerting.Roles{Prefill: 3, Decode: 8} }
 
-// TestRolesAreExported wants the replicas of each role of a disaggregated pool, and of a pool in one only all of them.
+// TestRolesAreExported: a disaggregated pool has the replicas of each role, another pool only those of role all.
 func TestRolesAreExported(t *testing.T) {
 	out := fullOutput()
 	prefilling(out)
@@ -93,7 +93,7 @@ func TestRolesAreExported(t *testing.T) {
 	}
 }
 
-// prefilling has the fixture's first pool have two prefill replicas, one of them kept for failures, and one on its way.
+// prefilling gives the fixture's first pool two prefill replicas, one of them kept for failures, and one that starts.
 func prefilling(out *pipeline.Output) {
 	d, soon, now := &out.Decisions[0], forecaster.ETA{P50: 5 * time.Minute}, forecaster.ETA{}
 	d.ByRole = &alerting.Roles{Prefill: 3, Decode: 8, PrefillReady: 2, PrefillPending: 1, PrefillNeeded: 5, PrefillLimit: 4, PrefillReserves: capacity.Reserves{Failure: 1}}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestTimelineBeforeTheFirstTick: times that are not known are left out.
+// TestTimelineBeforeTheFirstTick: unknown times are left out.
 func TestTimelineBeforeTheFirstTick(t *testing.T) {
 	text, err := json.Marshal(timelineJSON{Pool: "chat"})
 	if err != nil || strings.Contains(string(text), "0001-") {

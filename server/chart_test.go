@@ -124,7 +124,7 @@ func TestTimelineAsSeen(t *testing.T) {
 	}
 }
 
-// TestCharts: nothing in a picture is not a number, and what is far above the load is said in words.
+// TestCharts: no picture contains NaN, and a capacity far above the load is in the note.
 func TestCharts(t *testing.T) {
 	x := timelineOf(t, "resource=kv")
 	curve := curveChart(curveToJSON(&capacity.ServiceCurve{Source: capacity.Learned, Knee: 900, Objective: .05,

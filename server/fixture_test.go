@@ -55,7 +55,7 @@ func ramp(pool, class, dimension string, base float64) forecaster.Forecast {
 	return f
 }
 
-// fullOutput is a tick with one pool that is about to run out, and a cold one of which little is known.
+// fullOutput is a tick with one pool that is about to run out, and a cold one.
 func fullOutput() *pipeline.Output {
 	chat := forecaster.PoolForecast{
 		Pool: "chat", Origin: origin,
@@ -137,7 +137,7 @@ type fixedReader struct {
 func (r fixedReader) Status() Status    { return r.status }
 func (r fixedReader) Pools() []PoolView { return r.pools }
 
-// fullReader shows fullOutput on a daemon that is well.
+// fullReader shows fullOutput on a healthy daemon.
 func fullReader() fixedReader {
 	b := NewBoard()
 	b.Observe(fullOutput())

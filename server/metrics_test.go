@@ -33,7 +33,7 @@ func TestGaugesGolden(t *testing.T) {
 	golden(t, "gauges.txt", slices.Concat(gauges(fullOutput()), RenderTraffic(traffic)))
 }
 
-// A clock that is ahead makes events newer than the tick: telemetry is no younger than that.
+// An event is newer than the tick if its clock is ahead. The age of telemetry is then 0.
 func TestTelemetryIsNotYoungerThanNow(t *testing.T) {
 	out := fullOutput()
 	out.Pools[0].LastEvent = out.Tick.Add(9 * time.Second)
@@ -42,7 +42,7 @@ func TestTelemetryIsNotYoungerThanNow(t *testing.T) {
 	}
 }
 
-// fullExporter has something of every kind to tell.
+// fullExporter has every kind of metric.
 func fullExporter() *Exporter {
 	e := NewExporter(`v1 "quoted"`, time.Hour)
 	e.Counter(`forewarm_sink_errors_total{sink="a"}`, "Deliveries that failed.", func() uint64 { return 2 })

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// conform says where v is not as a schema of the document has it.
+// conform lists where v does not match a schema of the document.
 func conform(document map[string]any, schema any, v any, at string) (wrong []string) {
 	s, _ := schema.(map[string]any)
 	if ref, ok := s["$ref"].(string); ok {
@@ -83,7 +83,7 @@ func conform(document map[string]any, schema any, v any, at string) (wrong []str
 	return wrong
 }
 
-// TestOpenAPI holds the document against what handlers answer, and has every path of it asked for.
+// TestOpenAPI compares the document with the answers of all its paths.
 func TestOpenAPI(t *testing.T) {
 	s := fullServer()
 	var document map[string]any
@@ -141,7 +141,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// TestConform: the comparison above sees a field that is missing, one that is too many, and one of another type.
+// TestConform: conform finds a missing field, an additional field, and a field of another type.
 func TestConform(t *testing.T) {
 	document := map[string]any{}
 	schema := map[string]any{"type": "object", "required": []any{"a"}, "additionalProperties": false, "properties": map[string]any{"a": map[string]any{"type": "integer"}}}
@@ -156,7 +156,7 @@ func TestConform(t *testing.T) {
 	}
 }
 
-// TestSameAnswer: who has the answer is not sent it again.
+// TestSameAnswer: a client that has the answer gets 304.
 func TestSameAnswer(t *testing.T) {
 	s := fullServer()
 	tag := get(t, s, "/api/v1/pools").Header().Get("ETag")
@@ -170,7 +170,7 @@ func TestSameAnswer(t *testing.T) {
 	}
 }
 
-// TestPaging: the pages have every pool once.
+// TestPaging: each pool is on one page.
 func TestPaging(t *testing.T) {
 	s, seen, after := fullServer(), []string{}, ""
 	for range 3 {

@@ -13,7 +13,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// The shape of traffic is in metrics and API, and what is not known is in neither.
+// The shape of traffic is in metrics and API. Unknown values are in neither.
 func TestTrafficInMetricsAndAPI(t *testing.T) {
 	steps := []float64{1, 1, 1, 1, 1, 1, 1, 1, 1, 11, math.NaN()}
 	shapes := Traffic{

@@ -10,7 +10,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// fullServer has a past, too.
+// fullServer also has a history.
 func fullServer() *Server {
 	s := newTestServer(fullReader())
 	s.History = pastOf{}
@@ -28,7 +28,7 @@ func fullServer() *Server {
 	return s
 }
 
-// TestPages: each page is whole, and says what it is for.
+// TestPages: each page is complete, and has its content.
 func TestPages(t *testing.T) {
 	s := fullServer()
 	for path, want := range map[string]string{

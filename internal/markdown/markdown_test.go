@@ -33,7 +33,7 @@ func shown(t rapid.TB, text string) (tags map[string]int, cells []string) {
 	}
 }
 
-// Whatever a cell says is shown as it is, and makes no element.
+// The text of a cell is shown unchanged, and creates no element.
 func TestTextIsShown(t *testing.T) {
 	piece := rapid.SampledFrom([]string{"a", "é", " ", "\\", "|", "_", "__", "*", "**", "`", "<b>", "</td>", "<script>", "&lt;", "&", "[x](javascript:y)", "![", "]", "(", ")", "~~", "#", "-", "1.", "\n", "https://x.example", "\"", "'", "<!--", "\\|"})
 	rapid.Check(t, func(r *rapid.T) {

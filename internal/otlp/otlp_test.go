@@ -48,7 +48,7 @@ func TestCollectorHangs(t *testing.T) {
 	}
 }
 
-// Exports that fail are counted, and spoken of once in a while; the next ones are tried.
+// Failed exports are counted and sometimes logged. Later exports are still tried.
 func TestCollectorAway(t *testing.T) {
 	var away atomic.Bool
 	var taken atomic.Int64

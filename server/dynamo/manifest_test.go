@@ -48,8 +48,8 @@ type plannerConfig struct {
 	}
 }
 
-// TestPlannerManifest judges deploy/dynamo/planner.yaml by what the planner publishes of its configuration, and by what a
-// plug-in of ours is called.
+// TestPlannerManifest checks deploy/dynamo/planner.yaml against the planner's published configuration, and against the
+// names of our plug-ins.
 func TestPlannerManifest(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/dynamo/planner.yaml")
 	if err != nil {

@@ -23,7 +23,7 @@ type daemon struct{ view server.PoolView }
 func (d *daemon) Status() server.Status    { return server.Status{Clock: "event"} }
 func (d *daemon) Pools() []server.PoolView { return []server.PoolView{d.view} }
 
-// flat is a forecast that rises by base each minute, known to the last digit: its quantiles are all the same.
+// flat is a forecast that rises by base each minute. All its quantiles are equal.
 func flat(dimension string, base float64) forecaster.Forecast {
 	f := forecaster.Forecast{Key: features.Key{Pool: "chat", Class: features.TotalClass}, Dimension: dimension}
 	for h := range f.Minute {

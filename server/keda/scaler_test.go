@@ -139,7 +139,7 @@ func TestMetrics(t *testing.T) {
 
 func advisory(d *alerting.Decision) { d.Mode = alerting.Advisory }
 
-// TestSpec wants the specification whatever is known of the pool, the same by both ways.
+// TestSpec: both methods return the same specification, whatever is known of the pool.
 func TestSpec(t *testing.T) {
 	d := newDaemon()
 	d.decide(func(d *alerting.Decision) { d.Withheld = "its telemetry is stale" })
@@ -178,7 +178,7 @@ func TestSpec(t *testing.T) {
 	}
 }
 
-// TestStreamIsActive wants one message for each change, and an error, not false, when nothing is known any more.
+// TestStreamIsActive: each change is one message. Without advice there is an error, not false.
 func TestStreamIsActive(t *testing.T) {
 	d := newDaemon()
 	stream, err := dial(t, d).StreamIsActive(t.Context(), ref())

@@ -9,7 +9,7 @@ import (
 	pb "github.com/forewarm/forewarm/server/keda/externalscalerpb"
 )
 
-// FuzzTrigger wants of any metadata a pool and a role, or a complaint about the metadata.
+// FuzzTrigger: any metadata gives a pool and a role, or an error about the metadata.
 func FuzzTrigger(f *testing.F) {
 	f.Add("pool", "chat", "role", "decode")
 	f.Add("poolFromEnv", "chat", "role", "all")

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 )
 
-// What costs too much is refused in Prometheus' words and with its status.
+// A query that costs too much is refused with Prometheus' text and status.
 func TestLimits(t *testing.T) {
 	h := handler(fillStore(t, t.TempDir()), 12_000, queryTimeout)
 	from, to := start.Unix(), start.Unix()+11_000*60
@@ -70,7 +70,7 @@ func (b blockedQuerier) Select(ctx context.Context, _ bool, _ *storage.SelectHin
 	return storage.ErrSeriesSet(ctx.Err())
 }
 
-// A query that takes too long, or waits too long for its turn, is given up; so is one whose client went away.
+// A query is cancelled if it takes too long, waits too long for its turn, or its client disconnects.
 func TestTimeAndTurns(t *testing.T) {
 	data := blocked{asked: make(chan struct{}, maxQueries)}
 	h := handler(data, maxSamples, time.Hour)
@@ -103,7 +103,7 @@ func TestTimeAndTurns(t *testing.T) {
 	<-data.asked // the turn was free again
 }
 
-// The engine's remarks are in the answer.
+// Warnings and infos of the engine are in the answer.
 func TestRemarks(t *testing.T) {
 	_, body := ask(t, handler(fillStore(t, t.TempDir()), maxSamples, queryTimeout), question{path: "query", form: form("query", "rate(forewarm_forecast[5m])", "time", start.Unix()+3600)})
 	if x := decode(t, body); x["infos"] == nil {
@@ -143,7 +143,7 @@ func TestPrometheusVersion(t *testing.T) {
 	}
 }
 
-// Whatever is asked gets an answer in JSON, or none, with a status that fits it.
+// Any request gets an answer in JSON with a matching status, or none.
 func FuzzAPI(f *testing.F) {
 	for _, q := range questions() {
 		f.Add(q.path, q.form.Encode())

@@ -50,8 +50,8 @@ func TestAnswersAsPrometheus(t *testing.T) {
 	t.Logf("%d questions to Prometheus %d", asked, version)
 }
 
-// questions are what both are asked. Times lie between samples: ranges are open on the left since Prometheus 3, closed
-// before.
+// questions are the requests to both. Times lie between samples, because ranges are open on the left since Prometheus 3,
+// and were closed before.
 func questions() (qs []question) {
 	at := func(m float64) string {
 		return fmt.Sprintf("%.3f", float64(start.Unix())+60*m+7)
@@ -130,8 +130,8 @@ func questions() (qs []question) {
 // number is a value of a sample; large and small ones may be written with an exponent or without.
 var number = regexp.MustCompile(`"-?[0-9]+(\.[0-9]+)?(e[-+][0-9]+)?"\]`)
 
-// normal is an answer with its series in order, as far as a version of Prometheus gives the same. An answer without a
-// body is nil.
+// normal is an answer with its series in order, without the parts that differ between versions of Prometheus. An answer
+// without a body is nil.
 func normal(t *testing.T, version int, body string) any {
 	t.Helper()
 	if body == "" {
@@ -169,7 +169,7 @@ func normal(t *testing.T, version int, body string) any {
 	return x
 }
 
-// labelsOf is what an element of an answer is ordered by: its labels, or itself.
+// labelsOf is the sort key of an element of an answer: its labels, or itself.
 func labelsOf(element any) string {
 	if m, ok := element.(map[string]any); ok && m["metric"] != nil {
 		element = m["metric"]
@@ -181,7 +181,7 @@ func labelsOf(element any) string {
 	return string(b)
 }
 
-// startPrometheus runs a Prometheus on a directory of samples until the test ends, and gives its address and version.
+// startPrometheus runs a Prometheus on a directory of samples until the test ends, and returns its address and version.
 func startPrometheus(t *testing.T, binary, dir string) (base string, major int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

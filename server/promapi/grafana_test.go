@@ -61,7 +61,7 @@ func TestGrafana(t *testing.T) {
 	}
 }
 
-// holds says that an answer is a list with an element.
+// holds reports whether an answer is a list with an element.
 func holds(element string) func(data any) bool {
 	return func(data any) bool {
 		for _, x := range data.([]any) {
