@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -16,7 +17,8 @@ const MaxNodes = 100_000
 // maxDepth bounds nesting, including aliases.
 const maxDepth = 32
 
-// decoder copies a YAML tree to structs with defaults. It collects all errors, and records where each key was set.
+// decoder copies a YAML tree to structs with defaults. It collects all errors, and records where each key was set. The
+// library's own decoder stops at the first error, does not name the key, and reads 1.5 as the integer 1.
 type decoder struct {
 	file    string // name in messages
 	dir     string // base of relative paths
@@ -45,98 +47,91 @@ func (d *decoder) decode(node ast.Node, v reflect.Value, path string, depth int)
 		}
 		return
 	}
-	node = d.resolve(node, path)
-	if node == nil || node.Type() == ast.NullType {
+	switch n := node.(type) {
+	case nil, *ast.NullNode:
+		return
+	case *ast.TagNode:
+		d.decode(n.Value, v, path, depth+1)
+		return
+	case *ast.AnchorNode:
+		d.anchors[n.Name.GetToken().Value] = n.Value
+		d.decode(n.Value, v, path, depth+1)
+		return
+	case *ast.AliasNode:
+		name := n.Value.GetToken().Value
+		if target := d.anchors[name]; target != nil {
+			d.decode(target, v, path, depth+1)
+		} else {
+			d.fail(node, path, "*"+name, "must be an anchor defined above", "define &"+name+" or write the value out")
+		}
 		return
 	}
-	t := v.Type()
-	switch {
-	case t.Kind() == reflect.Pointer:
+	switch v.Kind() {
+	case reflect.Pointer:
 		if v.IsNil() {
-			v.Set(reflect.New(t.Elem()))
+			v.Set(reflect.New(v.Type().Elem()))
 		}
 		d.decode(node, v.Elem(), path, depth+1)
-	case isSection(t):
+	case reflect.Struct:
 		d.section(node, v, path, depth)
-	case t.Kind() == reflect.Map && t.Key().Kind() == reflect.String:
-		d.mapping(node, v, path, depth)
-	case t.Kind() == reflect.Slice:
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		for _, kv := range d.entries(node, path) {
+			name := kv.Key.GetToken().Value
+			elem := reflect.New(v.Type().Elem()).Elem()
+			d.key(kv.Key, kv.Value, elem, join(path, name), depth)
+			v.SetMapIndex(reflect.ValueOf(name), elem)
+		}
+	case reflect.Slice:
 		d.list(node, v, path, depth)
 	default:
 		d.scalar(node, v, path)
 	}
 }
 
-func (d *decoder) resolve(node ast.Node, path string) ast.Node {
-	for range maxDepth {
-		switch n := node.(type) {
-		case *ast.AnchorNode:
-			node = n.Value
-		case *ast.TagNode:
-			node = n.Value
-		case *ast.AliasNode:
-			name := n.Value.GetToken().Value
-			target, ok := d.anchors[name]
-			if !ok {
-				d.fail(node, path, "*"+name, "must be an anchor defined above", "define &"+name+" or write the value out")
-				return nil
-			}
-			node = target
-		default:
-			return node
-		}
-	}
-	d.fail(node, path, "", "must not refer to itself", "write the value out")
-	return nil
+// key decodes the value of a key or list element, and records its place.
+func (d *decoder) key(place, value ast.Node, v reflect.Value, path string, depth int) {
+	d.source[path] = d.at(place)
+	d.decode(value, v, path, depth+1)
 }
 
-// entries returns the pairs of a mapping node. For another node it records an error, and ok is false.
-func (d *decoder) entries(node ast.Node, path string) (values []*ast.MappingValueNode, ok bool) {
-	switch n := node.(type) {
-	case *ast.MappingNode:
-		return n.Values, true
-	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{n}, true
+// entries returns the pairs of a mapping node. For another node it records an error.
+func (d *decoder) entries(node ast.Node, path string) (all []*ast.MappingValueNode) {
+	m, ok := node.(ast.MapNode)
+	if !ok {
+		d.fail(node, cmp.Or(path, "configuration"), text(node), "must be a section of key: value lines", "indent its keys below it")
+		return nil
 	}
-	key := path
-	if key == "" {
-		key = "configuration"
+	for pairs := m.MapRange(); pairs.Next(); {
+		all = append(all, pairs.KeyValue())
 	}
-	d.fail(node, key, text(node), "must be a section of key: value lines", "indent its keys below it")
-	return nil, false
+	return all
 }
 
 func (d *decoder) section(node ast.Node, v reflect.Value, path string, depth int) {
-	values, ok := d.entries(node, path)
-	if !ok {
-		return
-	}
-	fields := fieldsOf(v.Type())
+	values, fields := d.entries(node, path), fieldsOf(v.Type())
 	for _, kv := range values {
 		if kv.Key.IsMergeKey() { // merged keys first, so that explicit ones override them
 			d.decode(kv.Value, v, path, depth+1)
 		}
 	}
 	for _, kv := range values {
-		if kv.Key.IsMergeKey() {
-			continue
-		}
 		name := kv.Key.GetToken().Value
-		at := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
-		if at < 0 {
+		at := slices.IndexFunc(fields, func(f reflect.StructField) bool { return f.Name == name })
+		switch {
+		case kv.Key.IsMergeKey():
+		case at < 0:
 			d.unknown(kv.Key, join(path, name), name, fields)
-			continue
+		default:
+			d.key(kv.Key, kv.Value, v.FieldByIndex(fields[at].Index), join(path, name), depth)
 		}
-		p := join(path, name)
-		d.source[p] = d.at(kv.Key)
-		d.decode(kv.Value, v.FieldByIndex(fields[at].index), p, depth+1)
 	}
 }
 
-func (d *decoder) unknown(node ast.Node, path, name string, fields []field) {
+func (d *decoder) unknown(node ast.Node, path, name string, fields []reflect.StructField) {
 	names := make([]string, len(fields))
 	for i, f := range fields {
-		names[i] = f.name
+		names[i] = f.Name
 	}
 	fix := "known keys here: " + strings.Join(names, ", ")
 	if near := nearest(name, names); near != "" {
@@ -145,35 +140,14 @@ func (d *decoder) unknown(node ast.Node, path, name string, fields []field) {
 	d.fail(node, path, "", "unknown key", fix)
 }
 
-func (d *decoder) mapping(node ast.Node, v reflect.Value, path string, depth int) {
-	values, ok := d.entries(node, path)
-	if !ok {
-		return
-	}
-	m := reflect.MakeMap(v.Type())
-	for _, kv := range values {
-		name := kv.Key.GetToken().Value
-		elem := reflect.New(v.Type().Elem()).Elem()
-		d.source[join(path, name)] = d.at(kv.Key)
-		d.decode(kv.Value, elem, join(path, name), depth+1)
-		m.SetMapIndex(reflect.ValueOf(name).Convert(v.Type().Key()), elem)
-	}
-	v.Set(m)
-}
-
 func (d *decoder) list(node ast.Node, v reflect.Value, path string, depth int) {
 	seq, ok := node.(*ast.SequenceNode)
 	if !ok {
 		d.fail(node, path, text(node), "must be a list", "write each element on a line of its own that starts with -")
 		return
 	}
-	list := reflect.MakeSlice(v.Type(), 0, len(seq.Values))
+	v.Set(reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values)))
 	for i, elem := range seq.Values {
-		p := fmt.Sprintf("%s[%d]", path, i)
-		item := reflect.New(v.Type().Elem()).Elem()
-		d.source[p] = d.at(elem)
-		d.decode(elem, item, p, depth+1)
-		list = reflect.Append(list, item)
+		d.key(elem, elem, v.Index(i), fmt.Sprintf("%s[%d]", path, i), depth)
 	}
-	v.Set(list)
 }

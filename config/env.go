@@ -15,46 +15,35 @@ func EnvName(key string) string {
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// inEnv reports whether the environment can set a key of type t: a value or a list of values. Keys inside lists, maps
-// and optional sections are only in the file.
-func inEnv(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Map:
-		return false
-	case reflect.Pointer, reflect.Slice:
-		return !isSection(t.Elem())
-	}
-	return true
-}
-
-// env sets keys of section v from the environment. It ignores other variables with the prefix, because Kubernetes
-// creates some for a service called forewarm.
+// env sets keys of section v from the environment: values and lists of values. Keys inside lists, maps and optional
+// sections are only in the file. It ignores other variables with the prefix, because Kubernetes creates some for a
+// service called forewarm.
 func (d *decoder) env(v reflect.Value, path string, getenv func(string) string) {
 	for _, f := range fieldsOf(v.Type()) {
-		p := join(path, f.name)
-		if isSection(f.typ) {
-			d.env(v.FieldByIndex(f.index), p, getenv)
-			continue
-		}
-		if value := getenv(EnvName(p)); value != "" && inEnv(f.typ) {
-			d.fromEnv(EnvName(p), value, v.FieldByIndex(f.index), p)
+		p, field := join(path, f.Name), v.FieldByIndex(f.Index)
+		value := getenv(EnvName(p))
+		switch kind := f.Type.Kind(); {
+		case kind == reflect.Struct:
+			d.env(field, p, getenv)
+		case value == "", kind == reflect.Map, kind == reflect.Pointer, kind == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct:
+		case kind == reflect.String: // as it is: neither a path nor a password of the file
+			d.source[p] = EnvName(p)
+			field.SetString(value)
+		default:
+			d.fromEnv(EnvName(p), value, field, p)
 		}
 	}
 }
 
-// fromEnv sets v from a variable: text as it is, other types as YAML, so that [a, b] is a list.
+// fromEnv sets v from a variable with YAML, so that [a, b] is a list.
 func (d *decoder) fromEnv(name, value string, v reflect.Value, path string) {
 	d.source[path] = name
-	if v.Kind() == reflect.String && !unmarshalsItself(v.Type()) {
-		v.SetString(value)
-		return
-	}
 	file, err := parser.ParseBytes([]byte(value), 0)
 	if err != nil || len(file.Docs) != 1 || file.Docs[0].Body == nil {
 		d.errs = append(d.errs, &Error{Source: name, Key: path, Value: value, Bound: "must be " + want(v.Type())})
 		return
 	}
-	in := decoder{source: map[string]string{}}
+	in := newDecoder(name)
 	in.decode(file.Docs[0].Body, v, path, 0)
 	for _, e := range in.errs {
 		e.Source = name

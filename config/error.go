@@ -48,15 +48,6 @@ func (es Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap lets errors.As find each [Error].
-func (es Errors) Unwrap() []error {
-	out := make([]error, len(es))
-	for i, e := range es {
-		out[i] = e
-	}
-	return out
-}
-
 // oneLine collapses white space, and truncates long text.
 func oneLine(s string) string {
 	return value.Cut(strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "�"), 400)

@@ -1,55 +1,20 @@
 package config
 
 import (
-	"encoding"
 	"reflect"
-	"slices"
 	"strings"
-	"time"
-
-	"github.com/goccy/go-yaml"
 )
 
-// field is one key of a configuration struct. Fields of inlined structs count as the outer struct's.
-type field struct {
-	name  string
-	index []int
-	typ   reflect.Type
-}
-
-// fieldsOf lists the keys of struct type t in order of declaration.
-func fieldsOf(t reflect.Type) []field {
-	var fields []field
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		if !f.IsExported() || name == "-" {
-			continue
+// fieldsOf lists the keys of struct type t in order of declaration. The name of a field is its key. Fields of embedded
+// structs count as the outer struct's.
+func fieldsOf(t reflect.Type) (fields []reflect.StructField) {
+	for _, f := range reflect.VisibleFields(t) {
+		key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if f.Name = key; key != "" && key != "-" {
+			fields = append(fields, f)
 		}
-		if slices.Contains(strings.Split(options, ","), "inline") {
-			for _, inner := range fieldsOf(f.Type) {
-				inner.index = append([]int{i}, inner.index...)
-				fields = append(fields, inner)
-			}
-			continue
-		}
-		if name == "" {
-			name = strings.ToLower(f.Name)
-		}
-		fields = append(fields, field{name, []int{i}, f.Type})
 	}
 	return fields
-}
-
-// isSection reports whether t has keys, in contrast to a value.
-func isSection(t reflect.Type) bool {
-	return t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]() && !unmarshalsItself(t)
-}
-
-func unmarshalsItself(t reflect.Type) bool {
-	p := reflect.PointerTo(t)
-	return p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) ||
-		p.Implements(reflect.TypeFor[yaml.BytesUnmarshaler]()) || p.Implements(reflect.TypeFor[yaml.InterfaceUnmarshaler]())
 }
 
 func join(path, name string) string {

@@ -74,7 +74,6 @@ func (d *decoder) document(data []byte, v reflect.Value) error {
 		}
 	}
 	if body != nil {
-		ast.Walk(anchors(d.anchors), body)
 		d.decode(body, v, "", 0)
 	}
 	return nil
@@ -91,17 +90,6 @@ func syntaxError(file string, err error) *Error {
 	}
 	e.Bound, e.Fix = "not valid YAML: "+e.Bound, "check the indentation and quotes there"
 	return e
-}
-
-// anchors collects the &name anchors of a document.
-type anchors map[string]ast.Node
-
-// Visit implements ast.Visitor.
-func (a anchors) Visit(node ast.Node) ast.Visitor {
-	if n, ok := node.(*ast.AnchorNode); ok {
-		a[n.Name.GetToken().Value] = n.Value
-	}
-	return a
 }
 
 // isPath reports whether key is a path on disk, or a list of them.

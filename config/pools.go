@@ -148,33 +148,24 @@ func (k *checker) build(key, place string, cfg capacity.Config, files capacity.F
 	return pool, true
 }
 
-// readFile returns nil, nil for an empty path.
+// readFile returns nil, nil for an empty path. Its errors do not repeat the path, which the message already has.
 func readFile(path string, limit int64) ([]byte, error) {
 	if path == "" {
 		return nil, nil
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot be read (%w)", rootCause(err))
+		return nil, fmt.Errorf("cannot be read (%w)", errors.Unwrap(err))
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("cannot be read (%w)", rootCause(err))
+		return nil, fmt.Errorf("cannot be read (%w)", errors.Unwrap(err))
 	case int64(len(data)) > limit:
 		return nil, fmt.Errorf("must be at most %d bytes", limit)
 	}
 	return data, nil
-}
-
-// rootCause removes the operation and the path, which the message already has.
-func rootCause(err error) error {
-	var p *os.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	return err
 }
 
 // checkLead checks that the forecast is longer than the warm-up. A replica ordered now is ready after the lead time,

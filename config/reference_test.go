@@ -98,12 +98,12 @@ func leaves(v reflect.Value, path string) (all []leaf) {
 	switch {
 	case t.Kind() == reflect.Pointer:
 		return leaves(reflect.New(t.Elem()).Elem(), path)
-	case isSection(t):
+	case t.Kind() == reflect.Struct:
 		for _, f := range fieldsOf(t) {
-			all = append(all, leaves(v.FieldByIndex(f.index), join(path, f.name))...)
+			all = append(all, leaves(v.FieldByIndex(f.Index), join(path, f.Name))...)
 		}
 		return all
-	case t.Kind() == reflect.Slice && isSection(t.Elem()):
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
 		return leaves(reflect.New(t.Elem()).Elem(), path+"[]")
 	}
 	return []leaf{{path, kindOf(t, path), shown(v)}}
@@ -122,7 +122,7 @@ func kindOf(t reflect.Type, path string) string {
 		return "true, false"
 	case t.Kind() == reflect.String && isPath(path):
 		return "path"
-	case t.Kind() == reflect.String || unmarshalsItself(t):
+	case t.Kind() == reflect.String:
 		return "text"
 	case t.Kind() == reflect.Float64:
 		return "number"

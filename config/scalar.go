@@ -1,11 +1,11 @@
 package config
 
 import (
-	"fmt"
 	"math"
 	"net/url"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,56 +16,43 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
+// notations are the kinds of YAML values that a number or bool accepts. The library would read 1.5 as an integer.
+var notations = map[reflect.Kind][]ast.NodeType{
+	reflect.Bool: {ast.BoolType}, reflect.Float64: {ast.IntegerType, ast.FloatType},
+	reflect.Int: {ast.IntegerType}, reflect.Int64: {ast.IntegerType}, reflect.Uint64: {ast.IntegerType},
+}
+
 // scalar decodes one value strictly. A number is valid text; any other value of a wrong type is an error.
 func (d *decoder) scalar(node ast.Node, v reflect.Value, path string) {
-	var err error
+	ok := false
 	switch {
 	case v.Type() == reflect.TypeFor[time.Duration]():
-		var dur time.Duration
-		dur, err = parseDuration(node.GetToken().Value)
-		v.SetInt(int64(dur))
-	case v.Kind() == reflect.String && !unmarshalsItself(v.Type()):
-		switch node.(type) {
-		case *ast.MappingNode, *ast.MappingValueNode, *ast.SequenceNode:
-			d.fail(node, path, text(node), "must be "+want(v.Type()), "within brackets, quote what has a colon")
+		duration, err := parseDuration(node.GetToken().Value)
+		v.SetInt(int64(duration))
+		ok = err == nil
+	case v.Kind() == reflect.String:
+		switch n := node.(type) {
+		case ast.MapNode, *ast.SequenceNode:
+			d.fail(node, path, text(node), "must be text", "within brackets, quote what has a colon")
 			return
 		case *ast.LiteralNode:
-			err = yaml.NodeToValue(node, v.Addr().Interface())
+			v.SetString(n.Value.Value)
 		default:
 			v.SetString(node.GetToken().Value)
 		}
 		if hasPassword(v.String()) {
 			d.fail(node, path, "(hidden)", "must not carry a password", "use a key that names a file, or set "+EnvName(path))
 		}
-		if isPath(path) && err == nil && v.String() != "" && !filepath.IsAbs(v.String()) {
+		if isPath(path) && v.String() != "" && !filepath.IsAbs(v.String()) {
 			v.SetString(filepath.Join(d.dir, v.String()))
 		}
-	case !fits(node, v):
-		err = fmt.Errorf("of another type")
-	default:
-		err = yaml.NodeToValue(node, v.Addr().Interface(), yaml.Strict())
-		if v.CanFloat() && (math.IsNaN(v.Float()) || math.IsInf(v.Float(), 0)) {
-			err = fmt.Errorf("not finite")
-		}
+		ok = true
+	case slices.Contains(notations[v.Kind()], node.Type()):
+		ok = yaml.NodeToValue(node, v.Addr().Interface()) == nil && !(v.CanFloat() && math.IsInf(v.Float(), 0))
 	}
-	if err != nil {
+	if !ok {
 		d.fail(node, path, text(node), "must be "+want(v.Type()), "")
 	}
-}
-
-// fits reports whether a value has the notation of v's type. The library would truncate 1.5 to an integer.
-func fits(node ast.Node, v reflect.Value) bool {
-	switch {
-	case unmarshalsItself(v.Type()):
-		return true
-	case v.CanInt(), v.CanUint():
-		return node.Type() == ast.IntegerType
-	case v.CanFloat():
-		return node.Type() == ast.IntegerType || node.Type() == ast.FloatType
-	case v.Kind() == reflect.Bool:
-		return node.Type() == ast.BoolType
-	}
-	return true
 }
 
 // parseDuration reads Go's notation with days: 90s, 1h30m, 8d, 1d12h.
@@ -103,28 +90,22 @@ func want(t reflect.Type) string {
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
 		return "a duration such as 90s, 10m, 12h or 30d"
-	case unmarshalsItself(t):
-		return "a valid " + strings.ToLower(t.Name())
-	}
-	switch t.Kind() {
-	case reflect.Bool:
+	case t.Kind() == reflect.Bool:
 		return "true or false"
-	case reflect.Float32, reflect.Float64:
+	case t.Kind() == reflect.Float64:
 		return "a finite number"
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+	case t.Kind() == reflect.Int, t.Kind() == reflect.Int64:
 		return "a whole number"
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+	case t.Kind() == reflect.Uint64:
 		return "a whole number, not negative"
-	case reflect.String:
-		return "text"
 	}
-	return "a valid value"
+	return "a list" // an environment variable has no other type
 }
 
 // text returns the original text of a value, for a message.
 func text(node ast.Node) string {
 	switch node.(type) {
-	case *ast.MappingNode, *ast.MappingValueNode:
+	case ast.MapNode:
 		return "{…}"
 	case *ast.SequenceNode:
 		return "[…]"
