@@ -25,8 +25,7 @@ type definition struct {
 // define applies a pool's definition, or refuses it with the reason.
 func (p *Pipeline) define(b *ingest.Batch, x *ingest.Definition) {
 	if err := p.redefine(x.Pool, x.Keys); err != nil {
-		p.counters.Refused[ingest.ReasonBadDefinition]++
-		b.Refused = append(b.Refused, ingest.Refusal{Reason: ingest.ReasonBadDefinition, Detail: err.Error(), Producer: b.Source, Pool: x.Pool})
+		p.refuseFor(b, ingest.ReasonBadDefinition, x.Pool, "", err.Error())
 		return
 	}
 	p.count("")
@@ -73,13 +72,6 @@ func (p *Pipeline) redefine(name string, keys []byte) error {
 	return nil
 }
 
-// observeTelemetry keeps the time of the newest telemetry.
-func (d *definition) observeTelemetry(at time.Time) {
-	if d != nil && at.After(d.LastSeen) {
-		d.LastSeen = at.UTC().Truncate(features.Minute)
-	}
-}
-
 // forgetSilent deletes defined pools without telemetry and without a definition for Features.ClassTTL. It also deletes
 // pools whose definition was withdrawn, once they are silent.
 func (p *Pipeline) forgetSilent(t time.Time) {
@@ -100,4 +92,16 @@ func (p *Pipeline) forgetSilent(t time.Time) {
 		p.producers.Forget(e.pool.Name)
 		return true
 	})
+}
+
+// history teaches the models demand from before telemetry. It does not move time. It is refused if the models already
+// know that time: histories come first.
+func (p *Pipeline) history(b *ingest.Batch, h *ingest.History) {
+	if p.entry(h.Pool) == nil {
+		p.refuseFor(b, ingest.ReasonNoHistory, h.Pool, "", p.explain(ingest.ReasonUnknownPool, h.Pool, h.Start))
+	} else if err := p.forecaster.Backfill(features.Key{Pool: h.Pool, Class: h.Class}, h.Dimension, h.Start, h.Values); err != nil {
+		p.refuseFor(b, ingest.ReasonNoHistory, h.Pool, "", err.Error())
+	} else {
+		p.count("")
+	}
 }

@@ -113,8 +113,8 @@ func TestDefine(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := New(cfg)
-	if tick, err := again.Resume("noted", state); err != nil || tick.IsZero() || again.pools[0].pool.Replicas.Max != 12 {
-		t.Errorf("resumed at %v, %v, %d pools", tick, err, len(again.pools))
+	if err := again.Resume("noted", state); err != nil || again.pools[0].Decision.LastTick.IsZero() || again.pools[0].pool.Replicas.Max != 12 {
+		t.Errorf("resumed with %v, %d pools", err, len(again.pools))
 	}
 	cfg.Pools = append(cfg.Pools, testPool(t, "noted")) // and now it is configured
 	again, err = Restore(cfg, bytes.NewReader(saved(t, p)))

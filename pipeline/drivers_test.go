@@ -108,11 +108,7 @@ func TestPlantedCausesAreNamedFirst(t *testing.T) {
 		change func(map[string]stream, string) // of a class
 		want   func(d *forecaster.Driver, class string) bool
 	}{
-		{"rate", decode, func(c map[string]stream, class string) {
-			s := c[class]
-			s.rate *= 2
-			c[class] = s
-		}, causeIs(forecaster.CauseRate)},
+		{"rate", decode, of(func(s *stream) { s.rate *= 2 }), causeIs(forecaster.CauseRate)},
 		{"mix", prefill, func(c map[string]stream, class string) {
 			s, total := c[class], 4.
 			for name, other := range c {
@@ -125,43 +121,15 @@ func TestPlantedCausesAreNamedFirst(t *testing.T) {
 		{"new class", decode, func(c map[string]stream, _ string) {
 			c["new"] = stream{rate: 1.5, prompt: 1000, output: 300}
 		}, func(d *forecaster.Driver, _ string) bool { return d.Class == "new" && d.Cause == forecaster.CauseMix }},
-		{"prompt length", prefill, func(c map[string]stream, class string) {
-			s := c[class]
-			s.prompt *= 1.8
-			c[class] = s
-		}, causeIs(forecaster.CausePrompt)},
-		{"prompt length, KV binds", kv, func(c map[string]stream, class string) {
-			s := c[class]
-			s.prompt *= 1.8
-			c[class] = s
-		}, causeIs(forecaster.CausePrompt)},
-		{"output length", decode, func(c map[string]stream, class string) {
-			s := c[class]
-			s.output *= 1.8
-			c[class] = s
-		}, causeIs(forecaster.CauseOutput)},
-		{"cache", prefill, func(c map[string]stream, class string) {
-			s := c[class]
-			s.hit = .1
-			c[class] = s
-		}, causeIs(forecaster.CauseCache)},
-		{"retries", prefill, func(c map[string]stream, class string) {
-			s := c[class]
-			s.retried = .4
-			c[class] = s
-		}, causeIs(forecaster.CauseRetries)},
-		{"tenant", decode, func(c map[string]stream, class string) {
-			s := c[class]
-			s.rate, s.heavyTenant = s.rate*1.6, (s.heavyTenant+.6)/1.6
-			c[class] = s
-		}, func(d *forecaster.Driver, class string) bool {
+		{"prompt length", prefill, of(func(s *stream) { s.prompt *= 1.8 }), causeIs(forecaster.CausePrompt)},
+		{"prompt length, KV binds", kv, of(func(s *stream) { s.prompt *= 1.8 }), causeIs(forecaster.CausePrompt)},
+		{"output length", decode, of(func(s *stream) { s.output *= 1.8 }), causeIs(forecaster.CauseOutput)},
+		{"cache", prefill, of(func(s *stream) { s.hit = .1 }), causeIs(forecaster.CauseCache)},
+		{"retries", prefill, of(func(s *stream) { s.retried = .4 }), causeIs(forecaster.CauseRetries)},
+		{"tenant", decode, of(func(s *stream) { s.rate, s.heavyTenant = s.rate*1.6, (s.heavyTenant+.6)/1.6 }), func(d *forecaster.Driver, class string) bool {
 			return d.Class == class && d.Tenant == "t0" && d.TenantRise > 0 && d.Cause == forecaster.CauseRate
 		}},
-		{"feature", prefill, func(c map[string]stream, class string) {
-			s := c[class]
-			s.rate, s.heavyFeature = s.rate*1.6, (s.heavyFeature+.6)/1.6
-			c[class] = s
-		}, func(d *forecaster.Driver, class string) bool {
+		{"feature", prefill, of(func(s *stream) { s.rate, s.heavyFeature = s.rate*1.6, (s.heavyFeature+.6)/1.6 }), func(d *forecaster.Driver, class string) bool {
 			return d.Class == class && d.Feature == "f0" && d.FeatureRise > 0 && d.Cause == forecaster.CauseRate
 		}},
 	}
@@ -201,6 +169,15 @@ func TestPlantedCausesAreNamedFirst(t *testing.T) {
 				t.Errorf("named first in %d of %d plantings", right, asked)
 			}
 		})
+	}
+}
+
+// of is a change of one class.
+func of(change func(*stream)) func(map[string]stream, string) {
+	return func(c map[string]stream, class string) {
+		s := c[class]
+		change(&s)
+		c[class] = s
 	}
 }
 

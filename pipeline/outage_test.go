@@ -89,7 +89,7 @@ func TestHolesAreJumpedOver(t *testing.T) {
 	cfg := eventConfig(t, "p")
 	cfg.Every = time.Hour // what is decided does not matter here
 	p := New(cfg)
-	apply(p, traffic(5, 10), func(*Output) {})
+	apply(p, mixedLog(5, 10), func(*Output) {})
 	end := midnight.AddDate(100, 0, 0)
 	settled, ticks := map[time.Time]bool{}, 0
 	emit := func(o *Output) {

@@ -380,7 +380,7 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 		}
 	}
 	for i := range b.Histories {
-		p.applyHistory(b, &b.Histories[i])
+		p.history(b, &b.Histories[i])
 	}
 	if w := b.Watermark; w != nil {
 		if reason := p.watermark(w, emit); reason != "" {
@@ -471,11 +471,8 @@ func (p *Pipeline) advanceTo(t time.Time, emit func(*Output)) ingest.Reason {
 	if !p.time.plausible(t) {
 		return ingest.ReasonFuture
 	}
-	switch {
-	case p.cfg.Clock == EventClock:
-		p.run(p.time.recordTick(t), true, emit)
-	case p.time.recordsMoveTime():
-		p.run(p.time.recordTick(t), false, emit)
+	if p.cfg.Clock == EventClock || !p.time.Live { // without watermarks, loaded history is learned minute by minute
+		p.run(p.time.recordTick(t), p.cfg.Clock == EventClock, emit)
 	}
 	return ""
 }
@@ -488,15 +485,20 @@ func (p *Pipeline) count(reason ingest.Reason) ingest.Reason {
 }
 
 func (p *Pipeline) refuse(b *ingest.Batch, reason ingest.Reason, pool, replica string, at time.Time) {
+	p.refuseFor(b, reason, pool, replica, p.explain(reason, pool, at))
+}
+
+// refuseFor refuses a record, with the detail for people.
+func (p *Pipeline) refuseFor(b *ingest.Batch, reason ingest.Reason, pool, replica, detail string) {
 	p.counters.Refused[reason]++
-	b.Refused = append(b.Refused, ingest.Refusal{Reason: reason, Detail: p.explain(reason, pool, at), Producer: cmp.Or(b.Source, replica), Pool: pool})
+	b.Refused = append(b.Refused, ingest.Refusal{Reason: reason, Detail: detail, Producer: cmp.Or(b.Source, replica), Pool: pool})
 }
 
 // run runs the ticks after the last one up to and including last. In a gap of more than maxCatchUp, it skips from
 // where earlier minutes are final to the last part of the gap. Without advise no tick decides.
 func (p *Pipeline) run(last time.Time, advise bool, emit func(*Output)) {
-	first := p.time.next(last)
-	for t := first; !t.IsZero() && !t.After(last); t = t.Add(features.Minute) {
+	first := p.time.Last.Add(features.Minute)
+	for t := first; !t.After(last); t = t.Add(features.Minute) {
 		if resume := last.Add(-maxCatchUp); t.Before(resume) && t.Sub(first) > p.cfg.Features.Revise {
 			t = resume
 		}
@@ -508,7 +510,7 @@ func (p *Pipeline) run(last time.Time, advise bool, emit func(*Output)) {
 
 // tick ends the minute before t: windows close and models learn. With decide, it also forecasts, projects and decides.
 func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
-	p.time.setLast(t)
+	p.time.Last = t
 	p.forgetSilent(t)
 	p.counters.Ticks++
 	out := Output{Tick: t, Sequence: p.sequence}
@@ -530,7 +532,9 @@ func (p *Pipeline) updatePools(out *Output) {
 	for i := range out.Pools {
 		if e := p.entry(out.Pools[i].Pool); e != nil {
 			e.signals = e.signals.Add(out.Tick, out.Windows, &out.Pools[i])
-			e.Defined.observeTelemetry(out.Pools[i].LastEvent)
+			if at := out.Pools[i].LastEvent; e.Defined != nil && at.After(e.Defined.LastSeen) {
+				e.Defined.LastSeen = at.UTC().Truncate(features.Minute)
+			}
 		}
 	}
 }

@@ -156,7 +156,7 @@ func TestProducersOnTheEventClock(t *testing.T) {
 	run := func(stored time.Duration) (string, Output) {
 		p := New(eventConfig(t, "p"))
 		var last Output
-		for i, b := range traffic(3, 30) {
+		for i, b := range mixedLog(3, 30) {
 			b.Source, b.ReceivedAt = fmt.Sprint("gateway", i%2), midnight.Add(time.Duration(i)*stored)
 			p.Apply(&b, func(o *Output) { last = *o })
 		}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/fxamacker/cbor/v2"
 
@@ -86,20 +85,17 @@ func (p *Pipeline) Encode(w io.Writer) error {
 	return p.aggregator.Parts(put)
 }
 
-// ErrUnreadable means that a snapshot of this version does not hold a state of this program and configuration.
-var ErrUnreadable = errors.New("snapshot does not decode")
-
 // ErrOtherClock means that a snapshot was taken with another clock than the configuration's.
 var ErrOtherClock = errors.New("snapshot was taken on another clock")
 
 // Restore creates a Pipeline from a snapshot. The configuration may have changed: pools that are no longer configured
-// are dropped, new ones start empty. Errors: [forecaster.VersionError] for another version, [ErrOtherClock],
-// [ErrUnreadable].
+// are dropped, new ones start empty. Errors: [forecaster.VersionError] for another version, [ErrOtherClock], or that the
+// snapshot does not decode.
 func Restore(cfg Config, snapshot io.Reader) (*Pipeline, error) {
 	next := decoder.NewDecoder(snapshot).Decode
 	var s state
 	if err := next(&s); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return nil, fmt.Errorf("snapshot does not decode: %w", err)
 	}
 	if s.Version != snapshotVersion {
 		return nil, &forecaster.VersionError{Of: "pipeline", Version: s.Version, Reads: snapshotVersion}
@@ -109,13 +105,10 @@ func Restore(cfg Config, snapshot io.Reader) (*Pipeline, error) {
 	}
 	p := New(cfg)
 	if err := p.restore(&s, next); err != nil {
-		if errors.As(err, new(*forecaster.VersionError)) {
-			return nil, err
-		}
-		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return nil, fmt.Errorf("snapshot does not decode: %w", err)
 	}
 	if err := next(new(cbor.RawMessage)); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: data follows the last part", ErrUnreadable)
+		return nil, errors.New("snapshot does not decode: data follows the last part")
 	}
 	return p, nil
 }
@@ -192,18 +185,15 @@ func (p *Pipeline) DecisionState(pool string) ([]byte, error) {
 }
 
 // Resume continues after the newest decision of a pool, in a Pipeline that has applied nothing yet: generations,
-// cooldowns and pending replicas go on. Ticks up to that decision do not decide again, but models learn from them. It
-// returns the tick of that decision. A pool that is not served is skipped.
-func (p *Pipeline) Resume(pool string, state []byte) (tick time.Time, err error) {
+// cooldowns and pending replicas go on. Ticks up to that decision do not decide again, but models learn from them. A
+// pool that is not served is skipped.
+func (p *Pipeline) Resume(pool string, state []byte) error {
 	var s decisionState
 	if err := cbor.Unmarshal(state, &s); err != nil {
-		return time.Time{}, fmt.Errorf("state of pool %q: %w", pool, err)
+		return fmt.Errorf("state of pool %q: %w", pool, err)
 	}
-	e := p.continued(pool, &s)
-	if e == nil {
-		return time.Time{}, nil
-	}
-	return e.Decision.LastTick, nil
+	p.continued(pool, &s)
+	return nil
 }
 
 // resuming reports whether a pool already decided on this part of the log, which then teaches no warm-up lag again.

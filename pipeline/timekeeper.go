@@ -94,10 +94,6 @@ func (k *timekeeper) plausible(t time.Time) bool {
 	return true
 }
 
-// recordsMoveTime reports whether records move time: always on the event clock; on the wall clock until the first
-// watermark, so history loaded into an empty state is learned minute by minute.
-func (k *timekeeper) recordsMoveTime() bool { return k.clock == EventClock || !k.Live }
-
 // recordTick is the newest tick due by a record of time t; on the wall clock the newest minutes wait for watermarks.
 func (k *timekeeper) recordTick(t time.Time) time.Time {
 	if !k.Last.IsZero() && (t.Sub(k.Last) < k.lateness+features.Minute || k.clock == WallClock && k.noneOverdue()) {
@@ -123,16 +119,6 @@ func (k *timekeeper) watermarkTick(t time.Time) time.Time {
 	}
 	return due
 }
-
-// next is the tick after the last one; zero if that is after last.
-func (k *timekeeper) next(last time.Time) time.Time {
-	if !last.After(k.Last) {
-		return time.Time{}
-	}
-	return k.Last.Add(features.Minute)
-}
-
-func (k *timekeeper) setLast(t time.Time) { k.Last = t }
 
 // explain why a record was refused, for people.
 func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) string {

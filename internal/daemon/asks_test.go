@@ -2,14 +2,10 @@ package daemon
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/forewarm/forewarm/backtest"
 )
@@ -78,9 +74,7 @@ func TestScenarioAsksStand(t *testing.T) {
 				r.ArrivedAt.Add(time.Duration(r.OutputTokens)*30*time.Millisecond).UnixMilli(), r.PromptTokens, r.CachedTokens, r.OutputTokens)
 		}
 		for class, b := range lines {
-			if err := p.conn.PublishMsg(&nats.Msg{Subject: "forewarm.telemetry.request.asks." + class, Data: b.Bytes(), Header: nats.Header{"Content-Type": {"application/x-ndjson"}}}); err != nil {
-				t.Fatal(err)
-			}
+			p.publish(t, "forewarm.telemetry.request.asks."+class, b.Bytes(), "Content-Type", "application/x-ndjson")
 		}
 		for i := range fleet.ready {
 			p.publish(t, fmt.Sprintf("forewarm.telemetry.replica.asks.r%d", i), fmt.Appendf(nil, `{"at":%d,"state":"ready","waiting":0}`, at.Add(59*time.Second).UnixMilli()))
@@ -88,15 +82,7 @@ func TestScenarioAsksStand(t *testing.T) {
 		p.publish(t, "forewarm.telemetry.watermark.asks", fmt.Appendf(nil, `{"at":%d}`, at.Add(time.Minute).UnixMilli()))
 		p.settle(t)
 		var v view
-		response, err := http.Get(p.base + "/api/v1/pools/asks")
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = json.NewDecoder(response.Body).Decode(&v)
-		_ = response.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		p.getJSON(t, "/api/v1/pools/asks", &v)
 		d := &v.Decision
 		if d.Reason == "" {
 			continue

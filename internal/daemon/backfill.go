@@ -69,7 +69,8 @@ func (d *Daemon) readPast(ctx context.Context) (start uint64, err error) {
 // readSource runs all queries of a source. It logs and leaves out those without values.
 func (d *Daemon) readSource(ctx context.Context, reader *remote.Past, s *remote.Source, from time.Time, minutes int) (found []past, err error) {
 	key := features.Key{Pool: s.Pool, Class: cmp.Or(s.Class, features.TotalClass)}
-	kvTokens := d.pipeline.KVTokens(s.Pool)
+	pool, _ := d.pipelineConfig.Pool(s.Pool)
+	kvTokens := pool.KVTokens
 	if kvTokens == 0 {
 		if kvTokens, err = reader.KVCapacity(ctx, s, from.Add(time.Duration(minutes)*features.Minute)); err != nil {
 			return nil, fmt.Errorf("KV capacity of %s: %w", key, err)

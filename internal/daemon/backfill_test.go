@@ -6,14 +6,10 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
-	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/ingest"
@@ -120,14 +116,7 @@ func TestBackfillRefuses(t *testing.T) {
 		"the answer has 2 series":           `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"1"},"values":[]},{"metric":{"a":"2"},"values":[]}]}}`,
 	} {
 		answer = a
-		dir := t.TempDir()
-		path := testenv.WriteFile(t, filepath.Join(dir, "forewarm.yaml"), soundPool, "backfill: {url: '"+srv.URL+"'}",
-			"nats: {embedded: {listen: '127.0.0.1:0'}}", "storage: {dir: "+filepath.Join(dir, "data")+"}", "server: {listen: '127.0.0.1:0'}")
-		cfg, err := config.Load(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := New(t.Context(), cfg, Options{Log: zap.NewNop()})
+		d, err := newDaemon(t, t.TempDir(), soundPool, "backfill: {url: '"+srv.URL+"'}", "nats: {embedded: {listen: '127.0.0.1:0'}}")
 		if err == nil {
 			_ = d.Close()
 		}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"runtime"
@@ -9,8 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/nats-io/nats.go"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/jetstream"
@@ -67,17 +67,11 @@ var badInputs = []badInput{
 
 func (in *badInput) publish(t *testing.T, p *inProcess, n int) {
 	t.Helper()
-	m := nats.NewMsg(in.subject)
-	if in.subject == "" {
-		m.Subject = "forewarm.telemetry.request.chat.talk"
-	}
+	var headers []string
 	if in.batch {
-		m.Header.Set("Content-Type", "application/x-ndjson")
+		headers = []string{"Content-Type", "application/x-ndjson"}
 	}
-	m.Data = []byte(in.message(n))
-	if err := p.conn.PublishMsg(m); err != nil {
-		t.Fatalf("%s: %v", in.name, err)
-	}
+	p.publish(t, cmp.Or(in.subject, "forewarm.telemetry.request.chat.talk"), []byte(in.message(n)), headers...)
 }
 
 func refused(t *testing.T, p *inProcess, reason ingest.Reason) int {
@@ -117,7 +111,7 @@ func TestBadInput(t *testing.T) {
 			got[reason] = n
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("refused, by reason (-want +got):\n%s", diff)
 	}
 	if n := int(testenv.Metric(t, p.base, "forewarm_ingest_records_total")); n != sound {
@@ -130,7 +124,7 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("letter with headers %v and %d bytes", m.Header, len(m.Data))
 		}
 	}
-	if diff := cmp.Diff(wantLetters, gotLetters); diff != "" {
+	if diff := gocmp.Diff(wantLetters, gotLetters); diff != "" {
 		t.Errorf("dead letters, by reason (-want +got):\n%s", diff)
 	}
 }
@@ -180,7 +174,7 @@ func TestHostileFlood(t *testing.T) {
 		}
 	}
 	delete(sent, "")
-	if diff := cmp.Diff(sent, got); diff != "" {
+	if diff := gocmp.Diff(sent, got); diff != "" {
 		t.Errorf("refused, by reason (-sent +counted):\n%s", diff)
 	}
 

@@ -7,43 +7,53 @@ import (
 
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/ingest/listener"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
+	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// counter counts events since the start of the process.
-type counter struct {
+// counter counts events since the start of the process. S is the state that it is read from.
+type counter[S any] struct {
 	name, help string
-	value      func() uint64
+	value      func(S) uint64
 }
 
-func (d *Daemon) export(counters []counter) {
+// export exports counters of one state.
+func export[S any](d *Daemon, state func() S, counters []counter[S]) {
 	for _, c := range counters {
-		d.exporter.Counter(c.name, c.help, c.value)
+		d.exporter.Counter(c.name, c.help, func() uint64 { return c.value(state()) })
+	}
+}
+
+// exportEach exports counters of several parts, with a label for each.
+func exportEach[S any](d *Daemon, label string, names []string, states func() []S, counters []counter[S]) {
+	for _, c := range counters {
+		for i, name := range names {
+			d.exporter.Counter(fmt.Sprintf("%s{%s=%q}", c.name, label, name), c.help, func() uint64 { return c.value(states()[i]) })
+		}
 	}
 }
 
 // exportCounters exports the counters of the parts.
 func (d *Daemon) exportCounters() {
-	omitted := func(n *uint64) func() uint64 {
-		return func() uint64 { return locked(d, n) }
-	}
-	o := &d.omissions
-	d.export([]counter{
-		{"forewarm_stream_lost_messages_total", "Messages that were gone from the telemetry stream or a source before they were read.", d.lost},
-		{"forewarm_deadletter_dropped_total", "Refused records that could not be put on the dead-letter subject.", d.deadLetter.Dropped},
-		{"forewarm_snapshots_refused_total", "Snapshots that could not be used at the start: damaged, of another version, or ahead of the stream.", func() uint64 { return uint64(d.snapshotsRefused) }},
-		{"forewarm_http_foreign_requests_total", "Requests to the page's address that were refused with 403: another host, or a web page of another site.", d.server.Foreign},
-		{"forewarm_dedup_forgotten_total", "Request ids forgotten to stay within the bound.", omitted(&o.IDsForgotten)},
-		{"forewarm_alerts_dropped_total", "Alert conditions that are not followed because too many others are.", omitted(&o.ConditionsDropped)},
-		{"forewarm_producers_refused_total", "Records of producers beyond the bound. Their clocks are not watched.", omitted(&o.ProducersRefused)},
-		{"forewarm_features_amended_total", "Records that changed a minute after its first count.", omitted(&o.Features.Amended)},
-		{"forewarm_features_bad_times_total", "Requests that are counted without their times, because these contradict each other.", omitted(&o.Features.BadTimes)},
-		{"forewarm_features_overflow_records_total", "Records that are counted as class _other because there are too many classes.", omitted(&o.Features.OverflowRecords)},
-		{"forewarm_features_classes_evicted_total", "Classes forgotten after long silence.", omitted(&o.Features.ClassesEvicted)},
-		{"forewarm_features_arrivals_evicted_total", "Arrivals forgotten before their end was seen.", omitted(&o.Features.ArrivalsEvicted)},
-		{"forewarm_features_skipped_windows_total", "Minutes of a long silence that were skipped.", omitted(&o.Features.SkippedMinutes)},
-		{"forewarm_features_replicas_stale_total", "Replica reports older than the newest of the same replica.", omitted(&o.Features.ReplicasStale)},
-		{"forewarm_features_replicas_refused_total", "Replica reports beyond the bound on replicas.", omitted(&o.Features.ReplicasRefused)},
+	export(d, func() *Daemon { return d }, []counter[*Daemon]{
+		{"forewarm_stream_lost_messages_total", "Messages that were gone from the telemetry stream or a source before they were read.", (*Daemon).lost},
+		{"forewarm_deadletter_dropped_total", "Refused records that could not be put on the dead-letter subject.", func(d *Daemon) uint64 { return d.deadLetter.Dropped() }},
+		{"forewarm_snapshots_refused_total", "Snapshots that could not be used at the start: damaged, of another version, or ahead of the stream.", func(d *Daemon) uint64 { return uint64(d.snapshotsRefused) }},
+		{"forewarm_http_foreign_requests_total", "Requests to the page's address that were refused with 403: another host, or a web page of another site.", func(d *Daemon) uint64 { return d.server.Foreign() }},
+	})
+	export(d, func() pipeline.Omissions { return locked(d, &d.omissions) }, []counter[pipeline.Omissions]{
+		{"forewarm_dedup_forgotten_total", "Request ids forgotten to stay within the bound.", func(o pipeline.Omissions) uint64 { return o.IDsForgotten }},
+		{"forewarm_alerts_dropped_total", "Alert conditions that are not followed because too many others are.", func(o pipeline.Omissions) uint64 { return o.ConditionsDropped }},
+		{"forewarm_producers_refused_total", "Records of producers beyond the bound. Their clocks are not watched.", func(o pipeline.Omissions) uint64 { return o.ProducersRefused }},
+		{"forewarm_features_amended_total", "Records that changed a minute after its first count.", func(o pipeline.Omissions) uint64 { return o.Features.Amended }},
+		{"forewarm_features_bad_times_total", "Requests that are counted without their times, because these contradict each other.", func(o pipeline.Omissions) uint64 { return o.Features.BadTimes }},
+		{"forewarm_features_overflow_records_total", "Records that are counted as class _other because there are too many classes.", func(o pipeline.Omissions) uint64 { return o.Features.OverflowRecords }},
+		{"forewarm_features_classes_evicted_total", "Classes forgotten after long silence.", func(o pipeline.Omissions) uint64 { return o.Features.ClassesEvicted }},
+		{"forewarm_features_arrivals_evicted_total", "Arrivals forgotten before their end was seen.", func(o pipeline.Omissions) uint64 { return o.Features.ArrivalsEvicted }},
+		{"forewarm_features_skipped_windows_total", "Minutes of a long silence that were skipped.", func(o pipeline.Omissions) uint64 { return o.Features.SkippedMinutes }},
+		{"forewarm_features_replicas_stale_total", "Replica reports older than the newest of the same replica.", func(o pipeline.Omissions) uint64 { return o.Features.ReplicasStale }},
+		{"forewarm_features_replicas_refused_total", "Replica reports beyond the bound on replicas.", func(o pipeline.Omissions) uint64 { return o.Features.ReplicasRefused }},
 	})
 	d.exporter.Gauge("forewarm_stream_lag_messages", "Messages of the telemetry stream that are not read yet.", func() float64 {
 		n, _ := d.consumer.Pending()
@@ -57,10 +67,15 @@ func (d *Daemon) exportCounters() {
 		return float64(locked(d, &d.savedBytes))
 	})
 	d.exportStorage()
-	d.exportRemoteWrite()
-	d.exportReports()
 	d.exportSinks()
 	d.exportListeners()
+	if d.reporter != nil {
+		export(d, func() *reporter { return d.reporter }, []counter[*reporter]{
+			{"forewarm_reports_made_total", "Scheduled reports that were made.", func(r *reporter) uint64 { return r.made.Load() }},
+			{"forewarm_reports_failed_total", "Attempts to make a report that failed.", func(r *reporter) uint64 { return r.failed.Load() }},
+			{"forewarm_reports_missed_total", "Scheduled reports that were skipped because the daemon was not running.", func(r *reporter) uint64 { return r.missed.Load() }},
+		})
+	}
 }
 
 // pauses are histogram bounds for pauses of the pipeline, seconds.
@@ -68,21 +83,20 @@ var pauses = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5
 
 // exportStorage exports the counters of storage.
 func (d *Daemon) exportStorage() {
-	d.export([]counter{
-		{"forewarm_log_stored_total", "Decisions that this daemon was the first to store in the log.", func() uint64 { return d.decisions.Counters().Stored }},
-		{"forewarm_log_repeated_total", "Decisions that were in the log already, and are the same: of another daemon, or made again after a restart.", func() uint64 { return d.decisions.Counters().Repeated }},
-		{"forewarm_log_divergent_total", "Decisions that differ from those in the log. Those in the log stand.", func() uint64 { return d.decisions.Counters().Divergent }},
-		{"forewarm_log_lost_total", "Ticks that were dropped, because the log could not be written for too long.", func() uint64 { return d.decisions.Counters().Lost }},
-		{"forewarm_series_appended_total", "Samples written to the time-series database.", func() uint64 { return d.store.Counters().Appended }},
-		{"forewarm_series_refused_total", "Samples that the time-series database did not take.", func() uint64 {
-			c := d.store.Counters()
-			return c.Refused + c.Capped
-		}},
-		{"forewarm_series_capped_total", "Samples left out because storage.max_series is reached.", func() uint64 { return d.store.Counters().Capped }},
-		{"forewarm_series_lost_ticks_total", "Ticks whose samples are not stored, because the disk was full or did not work.", func() uint64 { return d.store.Counters().LostTicks }},
-		{"forewarm_series_log_corruptions_total", "Times that the log of the time-series database was damaged and was cut there.", func() uint64 { return d.store.Counters().Corruptions }},
-		{"forewarm_series_damaged_total", "Time-series databases found damaged when they were opened, and renamed.", func() uint64 { return d.store.Counters().Damaged }},
-		{"forewarm_series_compaction_failures_total", "Attempts to compact the time-series database that failed, and were made again.", func() uint64 { return d.store.Counters().CompactFailures }},
+	export(d, d.decisions.Counters, []counter[stream.Counters]{
+		{"forewarm_log_stored_total", "Decisions that this daemon was the first to store in the log.", func(c stream.Counters) uint64 { return c.Stored }},
+		{"forewarm_log_repeated_total", "Decisions that were in the log already, and are the same: of another daemon, or made again after a restart.", func(c stream.Counters) uint64 { return c.Repeated }},
+		{"forewarm_log_divergent_total", "Decisions that differ from those in the log. Those in the log stand.", func(c stream.Counters) uint64 { return c.Divergent }},
+		{"forewarm_log_lost_total", "Ticks that were dropped, because the log could not be written for too long.", func(c stream.Counters) uint64 { return c.Lost }},
+	})
+	export(d, d.store.Counters, []counter[storage.StoreCounters]{
+		{"forewarm_series_appended_total", "Samples written to the time-series database.", func(c storage.StoreCounters) uint64 { return c.Appended }},
+		{"forewarm_series_refused_total", "Samples that the time-series database did not take.", func(c storage.StoreCounters) uint64 { return c.Refused + c.Capped }},
+		{"forewarm_series_capped_total", "Samples left out because storage.max_series is reached.", func(c storage.StoreCounters) uint64 { return c.Capped }},
+		{"forewarm_series_lost_ticks_total", "Ticks whose samples are not stored, because the disk was full or did not work.", func(c storage.StoreCounters) uint64 { return c.LostTicks }},
+		{"forewarm_series_log_corruptions_total", "Times that the log of the time-series database was damaged and was cut there.", func(c storage.StoreCounters) uint64 { return c.Corruptions }},
+		{"forewarm_series_damaged_total", "Time-series databases found damaged when they were opened, and renamed.", func(c storage.StoreCounters) uint64 { return c.Damaged }},
+		{"forewarm_series_compaction_failures_total", "Attempts to compact the time-series database that failed, and were made again.", func(c storage.StoreCounters) uint64 { return c.CompactFailures }},
 	})
 	d.exporter.Gauge("forewarm_log_waiting", "Ticks that are not in the log yet.", func() float64 { return float64(d.decisions.Counters().Waiting) })
 	d.exporter.Gauge("forewarm_storage_degraded", "1 while something cannot be written. Decisions go on in memory; /readyz says what.", func() float64 {
@@ -100,76 +114,50 @@ func (d *Daemon) exportStorage() {
 		}
 		return float64(free)
 	})
+	if d.writer != nil {
+		d.exporter.Counter("forewarm_remote_write_rejected_total", "Samples that the receiver refused as invalid.", d.writer.Rejected.Load)
+		d.exporter.Gauge("forewarm_remote_write_waiting_seconds", "Time between the newest sample that was sent and the newest that is stored.", func() float64 {
+			return d.writer.Waiting().Seconds()
+		})
+	}
 }
 
 // exportListeners exports the requests of each listener.
 func (d *Daemon) exportListeners() {
+	var names []string
 	for i, s := range d.listeners.Stats() {
+		names = append(names, s.Listener)
 		for j, c := range s.Requests {
 			d.exporter.Counter(fmt.Sprintf("forewarm_listener_requests_total{listener=%q,code=%q}", s.Listener, c.Code),
 				"Requests of producers that do not speak NATS, by status code.", func() uint64 { return d.listeners.Stats()[i].Requests[j].Requests })
 		}
 	}
-	for _, c := range []struct {
-		name, help string
-		value      func(*listener.Stats) uint64
-	}{
-		{"forewarm_listener_bytes_total", "Bytes of the bodies of requests to a listener, as sent.", func(s *listener.Stats) uint64 { return s.Bytes }},
-		{"forewarm_listener_records_total", "Records that came by a listener and are in the stream.", func(s *listener.Stats) uint64 { return s.Records }},
-		{"forewarm_listener_ignored_total", "Records that came by a listener and carry no demand, such as spans of tools.", func(s *listener.Stats) uint64 { return s.Ignored }},
-	} {
-		for i, s := range d.listeners.Stats() {
-			d.exporter.Counter(fmt.Sprintf("%s{listener=%q}", c.name, s.Listener), c.help, func() uint64 { return c.value(&d.listeners.Stats()[i]) })
-		}
-	}
+	exportEach(d, "listener", names, d.listeners.Stats, []counter[listener.Stats]{
+		{"forewarm_listener_bytes_total", "Bytes of the bodies of requests to a listener, as sent.", func(s listener.Stats) uint64 { return s.Bytes }},
+		{"forewarm_listener_records_total", "Records that came by a listener and are in the stream.", func(s listener.Stats) uint64 { return s.Records }},
+		{"forewarm_listener_ignored_total", "Records that came by a listener and carry no demand, such as spans of tools.", func(s listener.Stats) uint64 { return s.Ignored }},
+	})
 }
 
 // exportSinks exports the results of delivery of each sink.
 func (d *Daemon) exportSinks() {
-	for _, c := range []struct {
-		name, help string
-		value      func(*sink.Stats) uint64
-	}{
-		{"forewarm_sink_sent_total", "Notifications that were delivered.", func(s *sink.Stats) uint64 { return s.Sent }},
-		{"forewarm_sink_retried_total", "Failed attempts to deliver that are repeated.", func(s *sink.Stats) uint64 { return s.Retried }},
-		{"forewarm_sink_failed_total", "Notifications that a sink refused for good.", func(s *sink.Stats) uint64 { return s.Failed }},
-		{"forewarm_sink_superseded_total", "Notifications that a newer one replaced before they were delivered.", func(s *sink.Stats) uint64 { return s.Superseded }},
-		{"forewarm_sink_lapsed_total", "Notifications that expired before they were delivered, or were for a consumer that is gone.", func(s *sink.Stats) uint64 { return s.Lapsed }},
-	} {
-		for i, s := range d.dispatcher.Stats() {
-			d.exporter.Counter(c.name+"{sink="+strconv.Quote(s.Sink)+"}", c.help, func() uint64 { return c.value(&d.dispatcher.Stats()[i]) })
-		}
-	}
+	var names []string
 	for i, s := range d.dispatcher.Stats() {
-		d.exporter.Gauge("forewarm_sink_queued{sink="+strconv.Quote(s.Sink)+"}", "Notifications that wait.", func() float64 { return float64(d.dispatcher.Stats()[i].Queued) })
-		d.exporter.Gauge("forewarm_sink_disabled{sink="+strconv.Quote(s.Sink)+"}", "1 when the consumer answered 410 Gone: it gets nothing until a restart.", func() float64 {
+		names = append(names, s.Sink)
+		label := "{sink=" + strconv.Quote(s.Sink) + "}"
+		d.exporter.Gauge("forewarm_sink_queued"+label, "Notifications that wait.", func() float64 { return float64(d.dispatcher.Stats()[i].Queued) })
+		d.exporter.Gauge("forewarm_sink_disabled"+label, "1 when the consumer answered 410 Gone: it gets nothing until a restart.", func() float64 {
 			if d.dispatcher.Stats()[i].Disabled {
 				return 1
 			}
 			return 0
 		})
 	}
-}
-
-// exportRemoteWrite exports the results of remote write.
-func (d *Daemon) exportRemoteWrite() {
-	if d.writer == nil {
-		return
-	}
-	d.exporter.Counter("forewarm_remote_write_rejected_total", "Samples that the receiver refused as invalid.", d.writer.Rejected.Load)
-	d.exporter.Gauge("forewarm_remote_write_waiting_seconds", "Time between the newest sample that was sent and the newest that is stored.", func() float64 {
-		return d.writer.Waiting().Seconds()
-	})
-}
-
-// exportReports exports the counters of reports.
-func (d *Daemon) exportReports() {
-	if d.reporter == nil {
-		return
-	}
-	d.export([]counter{
-		{"forewarm_reports_made_total", "Scheduled reports that were made.", d.reporter.made.Load},
-		{"forewarm_reports_failed_total", "Attempts to make a report that failed.", d.reporter.failed.Load},
-		{"forewarm_reports_missed_total", "Scheduled reports that were skipped because the daemon was not running.", d.reporter.missed.Load},
+	exportEach(d, "sink", names, d.dispatcher.Stats, []counter[sink.Stats]{
+		{"forewarm_sink_sent_total", "Notifications that were delivered.", func(s sink.Stats) uint64 { return s.Sent }},
+		{"forewarm_sink_retried_total", "Failed attempts to deliver that are repeated.", func(s sink.Stats) uint64 { return s.Retried }},
+		{"forewarm_sink_failed_total", "Notifications that a sink refused for good.", func(s sink.Stats) uint64 { return s.Failed }},
+		{"forewarm_sink_superseded_total", "Notifications that a newer one replaced before they were delivered.", func(s sink.Stats) uint64 { return s.Superseded }},
+		{"forewarm_sink_lapsed_total", "Notifications that expired before they were delivered, or were for a consumer that is gone.", func(s sink.Stats) uint64 { return s.Lapsed }},
 	})
 }

@@ -96,19 +96,20 @@ type Daemon struct {
 	firstTick    time.Time // of this process; guarded by mu
 
 	// The goroutine of Consumer.Run owns the pipeline and what follows.
-	pipeline     *pipeline.Pipeline
-	resumed      *newStart // nil if a snapshot was restored, or if the stream has all telemetry
-	loggedTick   time.Time // newest tick in the log at the start
-	nextSnapshot time.Time
-	nextProgress time.Time          // the same while the daemon is behind
-	saveFailed   bool               // the last snapshot
-	saving       *saving            // nil if no snapshot is being written
-	saved        uint64             // sequence of the newest snapshot
-	decided      map[string]decided // newest logged decision of each pool
-	collector    collector
-	ticking      tickSpans
-	onTick       func(*pipeline.Output)
-	tickTook     func(seconds float64)
+	pipeline       *pipeline.Pipeline
+	pipelineConfig pipeline.Config // constant
+	resumed        *newStart       // nil if a snapshot was restored, or if the stream has all telemetry
+	loggedTick     time.Time       // newest tick in the log at the start
+	nextSnapshot   time.Time
+	nextProgress   time.Time          // the same while the daemon is behind
+	saveFailed     bool               // the last snapshot
+	saving         *saving            // nil if no snapshot is being written
+	saved          uint64             // sequence of the newest snapshot
+	decided        map[string]decided // newest logged decision of each pool
+	collector      collector
+	ticking        tickSpans
+	onTick         func(*pipeline.Output)
+	tickTook       func(seconds float64)
 
 	// Safe for concurrent use.
 	served                        atomic.Pointer[served] // after the newest applied messages

@@ -42,18 +42,10 @@ func startDaemon(t *testing.T, lines ...string) *inProcess {
 
 func startDaemonIn(t *testing.T, dir string, lines ...string) *inProcess {
 	t.Helper()
-	data := filepath.Join(dir, "data")
 	if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "nats:") }) {
 		lines = append(lines, "nats: {embedded: {listen: '127.0.0.1:0'}}")
 	}
-	path := testenv.WriteFile(t, filepath.Join(dir, "forewarm.yaml"), append(lines,
-		"storage: {dir: "+data+"}", "server: {listen: '127.0.0.1:0'}")...)
-	cfg, err := config.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.KeepOwn()
-	d, err := New(t.Context(), cfg, Options{Log: zap.NewNop()})
+	d, err := newDaemon(t, dir, lines...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +56,7 @@ func startDaemonIn(t *testing.T, dir string, lines ...string) *inProcess {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &inProcess{Daemon: d, data: data, conn: conn, base: "http://" + d.listener.Addr().String()}
+	p := &inProcess{Daemon: d, data: d.cfg.Storage.Dir, conn: conn, base: "http://" + d.listener.Addr().String()}
 	p.stop = func() {
 		conn.Close()
 		cancel()
@@ -80,12 +72,50 @@ func startDaemonIn(t *testing.T, dir string, lines ...string) *inProcess {
 	return p
 }
 
-// publish sends as a gateway in any language would: the bytes, and no more.
-func (p *inProcess) publish(t *testing.T, subject string, data []byte) {
+// newDaemon creates a daemon of a configuration. Its data is in dir, and an address of the server is added.
+func newDaemon(t *testing.T, dir string, lines ...string) (*Daemon, error) {
 	t.Helper()
-	if err := p.conn.Publish(subject, data); err != nil {
+	lines = append(slices.Clip(lines), "storage: {dir: "+filepath.Join(dir, "data")+"}")
+	if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "server:") }) {
+		lines = append(lines, "server: {listen: '127.0.0.1:0'}")
+	}
+	cfg, err := config.Load(testenv.WriteFile(t, filepath.Join(dir, "forewarm.yaml"), lines...))
+	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.KeepOwn()
+	return New(t.Context(), cfg, Options{Log: zap.NewNop()})
+}
+
+// publish sends as a gateway in any language would: the bytes, and headers by name and value.
+func (p *inProcess) publish(t *testing.T, subject string, data []byte, headers ...string) {
+	t.Helper()
+	m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
+	for pair := range slices.Chunk(headers, 2) {
+		m.Header.Set(pair[0], pair[1])
+	}
+	if err := p.conn.PublishMsg(m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// publishMinute sends n requests that arrive evenly in a minute. of is the pool and the class.
+func (p *inProcess) publishMinute(t *testing.T, of string, at time.Time, n, prompt, output int) {
+	t.Helper()
+	for i := range n {
+		p.publish(t, "forewarm.telemetry.request."+of, fmt.Appendf(nil, `{"arrived_at":%d,"prompt_tokens":%d,"output_tokens":%d}`,
+			at.Add(time.Duration(i)*time.Minute/time.Duration(n)).UnixMilli(), prompt, output))
+	}
+}
+
+// getJSON reads an answer of the daemon's server.
+func (p *inProcess) getJSON(t *testing.T, path string, into any) (code int) {
+	t.Helper()
+	code, body := testenv.Get(p.base + path)
+	if err := json.Unmarshal([]byte(body), into); err != nil {
+		t.Fatalf("%s: %d, %v in %s", path, code, err, body)
+	}
+	return code
 }
 
 // settle waits until the stream has everything that was published, the daemon has applied it, and the log has the decisions.

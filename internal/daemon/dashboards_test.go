@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/prometheus/common/promslog"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
@@ -53,10 +52,7 @@ func readDashboards(t *testing.T) map[string]dashboard {
 	}
 	all := map[string]dashboard{}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile(file))
 		var d dashboard
 		if err := json.Unmarshal(text, &d); err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -138,10 +134,7 @@ func recordHours(t *testing.T, dir string, start time.Time, minutes, every int) 
 	}
 	known := map[string]map[string]bool{}
 	publish := func(subject, format string, args ...any) {
-		m := &nats.Msg{Subject: subject, Data: fmt.Appendf(nil, format, args...), Header: nats.Header{"Forewarm-Source": {"gateway"}}}
-		if err := p.conn.PublishMsg(m); err != nil {
-			t.Fatal(err)
-		}
+		p.publish(t, subject, fmt.Appendf(nil, format, args...), "Forewarm-Source", "gateway")
 	}
 	for minute := range minutes {
 		at := start.Add(time.Duration(minute) * time.Minute)
@@ -220,10 +213,7 @@ func checkMetrics(t *testing.T, place, query string, known map[string]map[string
 		if known[v.Name] == nil {
 			var sources []byte
 			for _, file := range []string{"../../server/gauges.go", "../../server/traffic.go"} {
-				source, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
+				source := must(os.ReadFile(file))
 				sources = append(sources, source...)
 			}
 			if !mayBeEmpty.MatchString(v.Name) || !bytes.Contains(sources, []byte(strconv.Quote(v.Name))) {

@@ -20,10 +20,7 @@ import (
 // readStrict reads a file of deploy into v, where an unknown key is an error.
 func readStrict(t *testing.T, file string, v any) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../../deploy", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(filepath.Join("../../deploy", file)))
 	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(v); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
@@ -169,10 +166,7 @@ func TestUnit(t *testing.T) {
 	if err != nil {
 		t.Skip(err) // CI need not have it
 	}
-	text, err := os.ReadFile("../../deploy/systemd/forewarm.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../deploy/systemd/forewarm.service"))
 	const program = "/usr/local/bin/forewarm"
 	unit := testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.service"), strings.ReplaceAll(string(text), program, "/bin/true"))
 	for _, args := range [][]string{{"verify", "--man=no", unit}, {"security", "--offline=true", "--no-pager", "--threshold=20", unit}} {
@@ -214,10 +208,7 @@ func TestAdapterRules(t *testing.T) {
 				}
 			}
 		}
-		text, err := os.ReadFile(filepath.Join("../../deploy/keda", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile(filepath.Join("../../deploy/keda", file)))
 		if err := yaml.Unmarshal(text, &hpa); err != nil {
 			t.Fatal(err)
 		}
@@ -242,10 +233,7 @@ func TestAdapterRules(t *testing.T) {
 // TestContainerIsReached reads the Dockerfile. Its listen addresses must accept connections from outside the container,
 // and it must expose their ports. An address on loopback does not accept them.
 func TestContainerIsReached(t *testing.T) {
-	text, err := os.ReadFile("../../Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../Dockerfile"))
 	for _, variable := range []string{"FOREWARM_NATS_EMBEDDED_LISTEN", "FOREWARM_SERVER_LISTEN"} {
 		m := regexp.MustCompile(variable + `=(\S+:(\d+))`).FindSubmatch(text)
 		if m == nil || !httpguard.IsOpen(string(m[1])) || !regexp.MustCompile(`(?m)^EXPOSE .*\b`+string(m[2])+`\b`).Match(text) {

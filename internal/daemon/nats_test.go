@@ -15,7 +15,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
@@ -132,8 +131,7 @@ func TestPartitions(t *testing.T) {
 func TestPartitionsNeedTheirMapping(t *testing.T) {
 	for name, mapping := range map[string]string{"none": "", "another number": jetstream.Mappings("forewarm", 8)} {
 		t.Run(name, func(t *testing.T) {
-			path := testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"), "nats: {url: '"+testenv.StartNATS(t, mapping)+"', partition: 1/4}", "storage: {dir: "+t.TempDir()+"}", "pools: [{name: chat, replicas: {max: 3}}]")
-			_, err := New(t.Context(), must(config.Load(path)), Options{Log: zap.NewNop()})
+			_, err := newDaemon(t, t.TempDir(), "nats: {url: '"+testenv.StartNATS(t, mapping)+"', partition: 1/4}", soundPool)
 			if err == nil || !strings.Contains(err.Error(), "forewarm nats-config -partitions 4") {
 				t.Error(err)
 			}
@@ -178,10 +176,7 @@ func TestLeastRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := os.ReadFile(shipped)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must(os.ReadFile(shipped))
 	c := jetstream.DefaultConfig()
 	if !strings.HasSuffix(string(file), "\n"+c.Permissions()) {
 		t.Error("deploy/nats/permissions.conf is not what forewarm nats-config prints: print it there again")

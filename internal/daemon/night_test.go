@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/testenv"
 )
@@ -162,9 +160,6 @@ func (p *inProcess) minute(t *testing.T, pool string, at time.Time, traffic []cl
 				c.tenant, at.Unix(), i, attempt, arrived.UnixMilli(), arrived.Add(time.Duration(c.output*40)*time.Millisecond).UnixMilli(),
 				c.prompt*wobble, c.cached*wobble, c.output*wobble)
 		}
-		if err := p.conn.PublishMsg(&nats.Msg{Subject: "forewarm.telemetry.request." + pool + "." + c.name, Data: b.Bytes(),
-			Header: nats.Header{"Content-Type": {"application/x-ndjson"}, "Forewarm-Source": {c.producer}}}); err != nil {
-			t.Fatal(err)
-		}
+		p.publish(t, "forewarm.telemetry.request."+pool+"."+c.name, b.Bytes(), "Content-Type", "application/x-ndjson", "Forewarm-Source", c.producer)
 	}
 }

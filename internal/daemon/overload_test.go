@@ -4,15 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"go.uber.org/zap"
 
-	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/internal/testenv"
 	"github.com/forewarm/forewarm/pipeline"
 )
@@ -22,18 +19,8 @@ import (
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	const messages = 20_000
-	dir := t.TempDir()
-	cfg, err := config.Load(testenv.WriteFile(t, filepath.Join(dir, "forewarm.yaml"),
-		"clock: event",
-		"features: {lateness: 0s}",
-		"nats: {embedded: {listen: '127.0.0.1:0'}}",
-		"pools: [{name: chat, decode_tokens_per_s: 400, replicas: {max: 4}}]",
-		"storage: {dir: "+filepath.Join(dir, "data")+"}",
-		"server: {listen: '127.0.0.1:0', lag_limit: 5000}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := New(t.Context(), cfg, Options{Log: zap.NewNop()})
+	d, err := newDaemon(t, t.TempDir(), "clock: event", "features: {lateness: 0s}", "nats: {embedded: {listen: '127.0.0.1:0'}}",
+		"pools: [{name: chat, decode_tokens_per_s: 400, replicas: {max: 4}}]", "server: {listen: '127.0.0.1:0', lag_limit: 5000}")
 	if err != nil {
 		t.Fatal(err)
 	}

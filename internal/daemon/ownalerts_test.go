@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
@@ -57,7 +55,8 @@ func over(t *testing.T, url string, alerts map[string]string) {
 }
 
 // TestOwnAlerts plants, in a daemon on the wall clock, a producer whose clock is ahead, one that holds its records back, records
-// that are refused, and a consumer that refuses; each is an alert in Alertmanager, and over once its cause is fixed.
+// that are refused, and a consumer that refuses; each is an alert in Alertmanager, and over once its cause is fixed. The
+// watchdog fires while ticks come.
 func TestOwnAlerts(t *testing.T) {
 	t.Parallel()
 	alertmanager := testenv.StartAlertmanager(t)
@@ -72,7 +71,7 @@ func TestOwnAlerts(t *testing.T) {
 	dir := t.TempDir()
 	keys := testenv.WriteFile(t, filepath.Join(dir, "keys"), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	p := startDaemonIn(t, dir, "features: {future_bound: 1h, stale_after: 1h, revise: 1h}", "decision: {mode: active}", "pools: [{name: chat, decode_tokens_per_s: 400, replicas: {max: 4}}]",
-		"sinks: {alertmanager: {urls: ['"+alertmanager+"']}, webhooks: [{name: ops, url: '"+consumer.URL+"', secret_file: "+keys+"}]}")
+		"sinks: {alertmanager: {urls: ['"+alertmanager+"'], watchdog: true}, webhooks: [{name: ops, url: '"+consumer.URL+"', secret_file: "+keys+"}]}")
 
 	now, w := time.Now(), newSelfWatch(p.cfg.Decision)
 	p.checkSelf(w, now)
@@ -90,10 +89,7 @@ func TestOwnAlerts(t *testing.T) {
 					b.WriteString(`{"arrived_at":"yesterday","prompt_tokens":100}` + "\n")
 				}
 			}
-			if err := p.conn.PublishMsg(&nats.Msg{Subject: "forewarm.telemetry.request.chat.talk", Data: b.Bytes(),
-				Header: nats.Header{"Content-Type": {"application/x-ndjson"}, "Forewarm-Source": {source}}}); err != nil {
-				t.Fatal(err)
-			}
+			p.publish(t, "forewarm.telemetry.request.chat.talk", b.Bytes(), "Content-Type", "application/x-ndjson", "Forewarm-Source", source)
 		}
 		p.publish(t, "forewarm.telemetry.watermark.chat", fmt.Appendf(nil, `{"at":%d}`, at.UnixMilli()))
 		p.publish(t, "forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, at.UnixMilli()))
@@ -114,6 +110,10 @@ func TestOwnAlerts(t *testing.T) {
 		"ForewarmSinkFailing webhook/ops": "Forewarm has not reached webhook/ops since ",
 	}
 	raised(t, alertmanager, alerts)
+	raised(t, alertmanager, map[string]string{"ForewarmWatchdog": "This alert always fires."})
+	if p.ticks(time.Now().Add(11*time.Minute)) || !p.ticks(time.Now()) {
+		t.Error("the watchdog fires 11 minutes after the newest tick, or not right after it")
+	}
 	raised(t, alertmanager, map[string]string{"ForewarmTelemetryFault": " The records of producer gw-3 come about "})
 
 	broken.Store(false)

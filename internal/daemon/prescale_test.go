@@ -2,9 +2,6 @@ package daemon
 
 import (
 	"encoding/json"
-	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -62,20 +59,13 @@ func TestPrescaleConsumer(t *testing.T) {
 
 	// Some time up to now, for lapsed advice is not obeyed; the load rises at their end.
 	const minutes = 70
-	now, requests := time.Now().Truncate(time.Minute), 0
-	minute := func(at time.Time, perMinute int) {
-		for i := range perMinute {
-			requests++
-			p.publish(t, "forewarm.telemetry.request.chat.talk", fmt.Appendf(nil, `{"id":"r%d","arrived_at":%d,"prompt_tokens":500,"output_tokens":300}`,
-				requests, at.Add(time.Duration(i)*time.Minute/time.Duration(perMinute)).UnixMilli()))
-		}
-	}
+	now := time.Now().Truncate(time.Minute)
 	for m := range minutes {
 		perMinute := 10
 		if m >= minutes-10 {
 			perMinute = 40
 		}
-		minute(now.Add(time.Duration(m-minutes)*time.Minute), perMinute)
+		p.publishMinute(t, "chat.talk", now.Add(time.Duration(m-minutes)*time.Minute), perMinute, 500, 300)
 	}
 	p.settle(t)
 	before := leadSeconds(t, p)
@@ -105,8 +95,8 @@ func TestPrescaleConsumer(t *testing.T) {
 	if err := json.Unmarshal(m.Data, &answer); err != nil || !asked[answer.EventID] || answer.Stage != "ready" {
 		t.Errorf("answered %s, events %v (%v)", m.Data, asked, err)
 	}
-	minute(now, 40)
-	minute(now.Add(time.Minute), 1) // which ends the one before
+	p.publishMinute(t, "chat.talk", now, 40, 500, 300)
+	p.publishMinute(t, "chat.talk", now.Add(time.Minute), 1, 500, 300) // which ends the one before
 	p.settle(t)
 	if refused := testenv.Metric(t, p.base, `forewarm_ingest_refused_total{reason="missing_field"}`); refused > 0 {
 		t.Errorf("%g records refused", refused)
@@ -119,20 +109,11 @@ func TestPrescaleConsumer(t *testing.T) {
 // leadSeconds is the warm-up lag that the last decision was made with.
 func leadSeconds(t *testing.T, p *inProcess) float64 {
 	t.Helper()
-	res, err := http.Get(p.base + "/api/v1/pools/chat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var pool struct {
 		Lead float64 `json:"lead_time_seconds"`
 	}
-	if err := json.Unmarshal(body, &pool); err != nil || pool.Lead == 0 {
-		t.Fatalf("%v: %s", err, body)
+	if p.getJSON(t, "/api/v1/pools/chat", &pool); pool.Lead == 0 {
+		t.Fatal("the last decision has no lead time")
 	}
 	return pool.Lead
 }

@@ -32,10 +32,7 @@ func TestProducersOnALiveDaemon(t *testing.T) {
 	lines := []string{"listeners: {http: {listen: '127.0.0.1:0'}}", "scrape: {interval: 1s, timeout: 1s, jobs: ["}
 	samples := map[string]string{"ray": "vllm_ray", "nim": "vllm_nim", "dynamo": "dynamo", "epp": "epp", "inferencepool": "inferencepool"}
 	for pool, sample := range samples {
-		text, err := os.ReadFile("../../ingest/scrape/testdata/" + sample + ".txt")
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile("../../ingest/scrape/testdata/" + sample + ".txt"))
 		engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 			w.Write(text)
@@ -43,7 +40,7 @@ func TestProducersOnALiveDaemon(t *testing.T) {
 		defer engine.Close()
 		lines = append(lines, "  {pool: "+pool+", targets: ['"+engine.Listener.Addr().String()+"']},")
 	}
-	lines = append(lines, "]}", "pools:")
+	lines = append(lines, "  {pool: ray, targets: ['127.0.0.1:1']}]}", "pools:") // nobody listens on port 1
 	for _, pool := range producerPools {
 		lines = append(lines, "  - {name: "+pool+", decode_tokens_per_s: 400, itl: 25ms, replicas: {max: 4}}")
 	}
@@ -148,6 +145,9 @@ func TestProducersOnALiveDaemon(t *testing.T) {
 		if err := json.Unmarshal(m.Data, &r); err != nil {
 			t.Fatal(err)
 		}
+		if want := ingest.ReplicaSubject("forewarm", r.Pool, r.Replica); m.Subject != want || m.Header.Get("Content-Type") != "application/json" || m.Header.Get("Forewarm-Source") != "scrape" {
+			t.Errorf("a report on %s with %v, want %s", m.Subject, m.Header, want)
+		}
 		if seen[r.Pool+r.Replica] {
 			continue
 		}
@@ -178,12 +178,16 @@ func TestProducersOnALiveDaemon(t *testing.T) {
 			t.Errorf("%s has %g requests, want %g", pool, n, want)
 		}
 	}
+	if testenv.Metric(t, p.base, `forewarm_scrape_failures_total{reason="refused"}`) == 0 {
+		t.Error("a target that refuses connections is not counted")
+	}
 	for name, want := range map[string]float64{
 		`forewarm_listener_records_total{listener="http"}`:        8,
 		`forewarm_ingest_refused_total{reason="duplicate"}`:       0,
 		`forewarm_ingest_refused_total{reason="missing_field"}`:   0,
 		`forewarm_ingest_refused_total{reason="unknown_pool"}`:    0,
-		`forewarm_scrape_targets`:                                 5,
+		`forewarm_scrape_targets`:                                 6,
+		`forewarm_scrape_failures_total{reason="timeout"}`:        0,
 		`forewarm_scrape_failures_total{reason="bad_exposition"}`: 0,
 	} {
 		if got := testenv.Metric(t, p.base, name); got != want {

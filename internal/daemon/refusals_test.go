@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"os"
@@ -9,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -45,18 +45,12 @@ func TestRefusedIsSeen(t *testing.T) {
 				p.publish(t, "forewarm.telemetry.request.chat.talk", []byte(sound(i, at.Add(time.Duration(i)*time.Minute))))
 			}
 			p.settle(t)
-			m := nats.NewMsg("forewarm.telemetry.request.chat.talk")
-			if tt.subject != "" {
-				m.Subject = tt.subject
-			}
-			m.Data = []byte(tt.data)
-			if m.Header.Set("Forewarm-Source", tt.source); strings.Contains(tt.data, "\n") {
-				m.Header.Set("Content-Type", "application/x-ndjson")
+			headers := []string{"Forewarm-Source", tt.source}
+			if strings.Contains(tt.data, "\n") {
+				headers = append(headers, "Content-Type", "application/x-ndjson")
 			}
 			for range max(tt.repeat, 1) {
-				if err := p.conn.PublishMsg(m); err != nil {
-					t.Fatal(err)
-				}
+				p.publish(t, cmp.Or(tt.subject, "forewarm.telemetry.request.chat.talk"), []byte(tt.data), headers...)
 			}
 			p.settle(t)
 			_, ready := testenv.Get(p.base + "/readyz")
@@ -86,9 +80,7 @@ func TestRefusedIsSeen(t *testing.T) {
 func TestManyKindsOfRefusals(t *testing.T) {
 	p := startDaemon(t, "clock: event", "pools:", badInputPool)
 	for i := range 500 {
-		if err := p.conn.PublishMsg(&nats.Msg{Subject: "forewarm.telemetry.request.chat.talk", Data: []byte("no"), Header: nats.Header{"Forewarm-Source": {fmt.Sprint(i)}}}); err != nil {
-			t.Fatal(err)
-		}
+		p.publish(t, "forewarm.telemetry.request.chat.talk", []byte("no"), "Forewarm-Source", fmt.Sprint(i))
 	}
 	p.settle(t)
 	p.mu.Lock()
@@ -104,10 +96,7 @@ func TestManyKindsOfRefusals(t *testing.T) {
 // TestPublishedExample pastes the record of the page on integrations into a shell, with a client that prints in place of publishing.
 func TestPublishedExample(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/integrations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must(os.ReadFile("../../docs/integrations.md"))
 	_, block, _ := strings.Cut(string(page), "natscli):\n\n")
 	block, _, _ = strings.Cut(block, "\n\n")
 	script := "nats() { printf '%s\n%s' \"$2\" \"$3\"; }\n" + block

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
-	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -118,12 +117,8 @@ func (s *upgradeSite) minutes(t *testing.T, p *inProcess, from, to int) {
 			tokens *= 3
 		}
 		for i, class := range []string{"talk", "code"} {
-			sum := nats.NewMsg("forewarm.telemetry.request.chat." + class)
-			sum.Header.Set("Content-Type", codec.ContentTypeSum)
-			sum.Data = fmt.Appendf(nil, `{"start":%d,"requests":60,"prompt_tokens":30000,"output_tokens":%d}`, at.UnixMilli(), tokens*(i+1))
-			if err := p.conn.PublishMsg(sum); err != nil {
-				t.Fatal(err)
-			}
+			p.publish(t, "forewarm.telemetry.request.chat."+class, fmt.Appendf(nil,
+				`{"start":%d,"requests":60,"prompt_tokens":30000,"output_tokens":%d}`, at.UnixMilli(), tokens*(i+1)), "Content-Type", codec.ContentTypeSum)
 		}
 		if m >= 0 { // the past is learned from the records' own times
 			p.publish(t, "forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, at.Add(time.Minute).UnixMilli()))

@@ -9,7 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -37,9 +37,8 @@ type reloader struct {
 
 	log *zap.Logger // of the configuration in use
 
-	mu         sync.Mutex
-	successful bool      // result of the last reload or the start
-	since      time.Time // when the configuration in use was loaded
+	refused  atomic.Bool  // the last reload
+	loadedAt atomic.Int64 // the configuration in use; milliseconds since 1970
 }
 
 // run serves until ctx ends. It keeps the old configuration if the new one is invalid, or if no daemon starts with it.
@@ -61,7 +60,8 @@ func (r *reloader) run(ctx context.Context) error {
 			cfg, before, refused = before, nil, true
 			continue
 		case !refused:
-			r.note(true)
+			r.refused.Store(false)
+			r.loadedAt.Store(time.Now().UnixMilli())
 		}
 		next, err := r.serve(ctx, d)
 		if next == nil {
@@ -84,18 +84,17 @@ func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error
 	r.log = log
 	d.server.Handle("POST /-/reload", r.handler(cfg.Server.Lifecycle))
 	d.exporter.Gauge("forewarm_config_last_reload_successful", "1 when the last reload of the configuration was successful, or there was none; else 0.", func() float64 {
-		if successful, _ := r.state(); successful {
-			return 1
+		if r.refused.Load() {
+			return 0
 		}
-		return 0
+		return 1
 	})
 	d.exporter.Gauge("forewarm_config_last_reload_success_timestamp_seconds", "Unix time when the configuration in use was loaded.", func() float64 {
-		_, since := r.state()
-		return float64(since.UnixMilli()) / 1e3
+		return float64(r.loadedAt.Load()) / 1e3
 	})
 	log.Info("serving", zap.String("nats", d.Status().Connection), zap.String("http", d.listener.Addr().String()),
 		zap.String("stream", d.stream.Load().Config.Name), zap.String("clock", string(cfg.Clock)), zap.String("mode", string(cfg.Decision.Mode)))
-	d.logAddresses(inContainer())
+	d.logAddresses()
 	return d, nil
 }
 
@@ -133,23 +132,8 @@ func (r *reloader) serve(ctx context.Context, d *Daemon) (next *config.Config, e
 
 // refuse logs that a configuration is not used.
 func (r *reloader) refuse(err error) {
-	r.note(false)
+	r.refused.Store(true)
 	r.log.Error("the configuration is not reloaded, the one before stays in use: " + oneLine(err))
-}
-
-// note records the result of a reload.
-func (r *reloader) note(successful bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.successful = successful; successful {
-		r.since = time.Now()
-	}
-}
-
-func (r *reloader) state() (successful bool, since time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.successful, r.since
 }
 
 // handler reloads the configuration, and answers before the daemon restarts.
@@ -174,36 +158,19 @@ func (r *reloader) handler(enabled bool) http.HandlerFunc {
 	}
 }
 
-// logAddresses logs the addresses for producers. It warns if a container listens on its own loopback only, which nobody
-// outside can reach.
-func (d *Daemon) logAddresses(container bool) {
+// logAddresses logs the addresses for producers.
+func (d *Daemon) logAddresses() {
 	if d.embedded == nil {
 		return
 	}
-	addresses := []string{strings.TrimPrefix(d.embedded.URL(), "nats://")}
+	from, addresses := "this machine only", []string{strings.TrimPrefix(d.embedded.URL(), "nats://")}
 	for _, s := range d.listeners.Stats() {
 		addresses = append(addresses, d.listeners.Addr(s.Listener).String())
 	}
-	from := "this machine only"
 	if slices.ContainsFunc(addresses, httpguard.IsOpen) {
 		from = "the network"
 	}
 	d.log.Info("producers publish to the embedded server", zap.String("url", d.embedded.URL()), zap.String("reached from", from))
-	if container && from != "the network" {
-		d.log.Warn("this is a container, and nothing outside it can send telemetry: it listens on the container's loopback only. Set FOREWARM_NATS_EMBEDDED_LISTEN=0.0.0.0:4222 and publish port 4222, or set nats.url",
-			zap.Strings("listens on", addresses))
-	}
-}
-
-// inContainer reports whether Docker, Podman or Kubernetes runs the process, from the files and variables that they
-// set.
-func inContainer() bool {
-	for _, mark := range []string{"/.dockerenv", "/run/.containerenv"} {
-		if _, err := os.Stat(mark); err == nil {
-			return true
-		}
-	}
-	return os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
 
 // NewLogger creates a logger to stderr.

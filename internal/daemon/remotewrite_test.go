@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/internal/testenv"
@@ -40,12 +38,8 @@ func testRemoteWrite(t *testing.T, receive func(dir, address string) *testenv.Se
 	minutes := func(from, to int) {
 		for m := from; m < to; m++ {
 			at := start.Add(time.Duration(m) * time.Minute)
-			msg := nats.NewMsg(ingest.RequestSubject("forewarm", "chat", "agent"))
-			msg.Header.Set("Content-Type", codec.ContentTypeSum)
-			msg.Data = codec.AppendSum(nil, &ingest.Sum{Start: at, Requests: 60, PromptTokens: 6e4, CachedTokens: math.NaN(), OutputTokens: 6e3})
-			if err := p.conn.PublishMsg(msg); err != nil {
-				t.Fatal(err)
-			}
+			sum := ingest.Sum{Start: at, Requests: 60, PromptTokens: 6e4, CachedTokens: math.NaN(), OutputTokens: 6e3}
+			p.publish(t, ingest.RequestSubject("forewarm", "chat", "agent"), codec.AppendSum(nil, &sum), "Content-Type", codec.ContentTypeSum)
 			p.publish(t, ingest.WatermarkSubject("forewarm", "chat"), codec.AppendWatermark(nil, &ingest.Watermark{At: at.Add(time.Minute)}))
 		}
 		p.settle(t)

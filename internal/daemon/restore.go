@@ -33,10 +33,9 @@ func instanceOf(dir string) string {
 
 // restore loads the newest usable snapshot. The stream has the later messages. Without a snapshot the state is learned
 // from the log.
-func (d *Daemon) restore(ctx context.Context) error {
+func (d *Daemon) restore(ctx context.Context) (err error) {
 	began := time.Now()
-	pc, err := d.cfg.Pipeline()
-	if err != nil {
+	if d.pipelineConfig, err = d.cfg.Pipeline(); err != nil {
 		return ConfigError{err}
 	}
 	newest, err := d.reader.Newest(ctx)
@@ -48,7 +47,7 @@ func (d *Daemon) restore(ctx context.Context) error {
 			d.loggedTick = at
 		}
 	}
-	snapshot, err := d.load(ctx, pc)
+	snapshot, err := d.load(ctx)
 	if err != nil {
 		return err
 	}
@@ -77,7 +76,7 @@ func (d *Daemon) restore(ctx context.Context) error {
 		Diverged: d.diverged, Trouble: func(err error) { d.noteWrite("log", err) },
 	}, since, d.loggedTick, slogFrom(d.log))
 	d.noteServed()
-	d.recall(newest, &pc, time.Now())
+	d.recall(newest, time.Now())
 	d.nextProgress = time.Now().Add(time.Since(began))
 	d.pipeline.Stage = d.ticking.enter
 	return nil
@@ -85,8 +84,8 @@ func (d *Daemon) restore(ctx context.Context) error {
 
 // load restores the newest snapshot that this version can use, nil if there is none. It logs, counts and keeps the
 // others.
-func (d *Daemon) load(ctx context.Context, cfg pipeline.Config) (*stream.State, error) {
-	d.pipeline = pipeline.New(cfg)
+func (d *Daemon) load(ctx context.Context) (*stream.State, error) {
+	d.pipeline = pipeline.New(d.pipelineConfig)
 	all, err := d.states.List(ctx)
 	if err != nil {
 		return nil, err
@@ -110,7 +109,7 @@ func (d *Daemon) load(ctx context.Context, cfg pipeline.Config) (*stream.State, 
 			err = fmt.Errorf("it is ahead of stream %s, which ends at %d: the stream has lost its end", x.Stream, now.State.LastSeq)
 		}
 		if err == nil {
-			err = d.take(ctx, cfg, x)
+			err = d.take(ctx, x)
 		}
 		switch {
 		case err == nil && remade:
@@ -124,7 +123,7 @@ func (d *Daemon) load(ctx context.Context, cfg pipeline.Config) (*stream.State, 
 			return nil, ConfigError{err}
 		}
 		d.snapshotsRefused++
-		d.pipeline = pipeline.New(cfg)
+		d.pipeline = pipeline.New(d.pipelineConfig)
 		d.log.Error("a snapshot cannot be restored; without another the state is learned from the log", zap.String("snapshot", x.Name),
 			zap.Uint64("sequence", x.Sequence), zap.String("of version", x.Version), zap.Error(err))
 	}
@@ -135,7 +134,7 @@ func (d *Daemon) load(ctx context.Context, cfg pipeline.Config) (*stream.State, 
 const readTimeout = 30 * time.Second
 
 // take restores the pipeline from a snapshot.
-func (d *Daemon) take(ctx context.Context, cfg pipeline.Config, x *stream.State) (err error) {
+func (d *Daemon) take(ctx context.Context, x *stream.State) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	r, err := d.states.Open(ctx, *x)
@@ -143,7 +142,7 @@ func (d *Daemon) take(ctx context.Context, cfg pipeline.Config, x *stream.State)
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	p, err := pipeline.Restore(cfg, r)
+	p, err := pipeline.Restore(d.pipelineConfig, r)
 	if version, ok := errors.AsType[*forecaster.VersionError](err); ok {
 		return fmt.Errorf("%w; a program of the other version can read it", version)
 	}
@@ -162,7 +161,7 @@ func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 		d.resumed.from = time.Now()
 	}
 	for i := range newest {
-		if _, err := d.pipeline.Resume(newest[i].Decision.Pool, newest[i].State); err != nil {
+		if err := d.pipeline.Resume(newest[i].Decision.Pool, newest[i].State); err != nil {
 			d.log.Error("the state stored with a pool's newest decision cannot be read: the pool starts without state", zap.Error(err))
 		}
 	}
@@ -193,13 +192,13 @@ func (d *Daemon) diverged(x stream.Divergence) {
 // recall shows autoscalers each pool's newest decision in the log until the first tick. It skips decisions that have
 // expired, that are older than stale_after, or that the current mode or bounds of the pool do not allow. On the event
 // clock the age is unknown, so it skips all. The board lists pools without such a decision too.
-func (d *Daemon) recall(newest []stream.Record, cfg *pipeline.Config, now time.Time) {
+func (d *Daemon) recall(newest []stream.Record, now time.Time) {
 	var views []server.PoolView
 	for i := range newest {
 		x := newest[i].Decision
 		view := server.PoolView{Pool: x.Pool}
 		end := x.Tick.Add(d.cfg.Features.StaleAfter)
-		if d.cfg.Clock == pipeline.WallClock && !end.Before(now) && !x.Tick.After(now) && d.stillAllowed(&x, cfg) {
+		if d.cfg.Clock == pipeline.WallClock && !end.Before(now) && !x.Tick.After(now) && d.stillAllowed(&x) {
 			if x.Expires.After(end) {
 				x.Expires = end
 			}
@@ -211,11 +210,11 @@ func (d *Daemon) recall(newest []stream.Record, cfg *pipeline.Config, now time.T
 }
 
 // stillAllowed reports whether the current configuration of the pool allows the mode and the replicas of x.
-func (d *Daemon) stillAllowed(x *alerting.Decision, cfg *pipeline.Config) bool {
+func (d *Daemon) stillAllowed(x *alerting.Decision) bool {
 	p, ok := d.served.Load().pools[x.Pool]
 	if !ok {
-		p, ok = cfg.Pool(x.Pool)
+		p, ok = d.pipelineConfig.Pool(x.Pool)
 	}
 	limit, _ := p.Limit()
-	return ok && x.Mode == cmp.Or(alerting.Mode(p.Mode), cfg.Decision.Mode) && x.Desired >= p.Replicas.Min && x.Desired <= limit
+	return ok && x.Mode == cmp.Or(alerting.Mode(p.Mode), d.cfg.Decision.Mode) && x.Desired >= p.Replicas.Min && x.Desired <= limit
 }

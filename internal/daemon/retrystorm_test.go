@@ -5,11 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"net/http"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
@@ -42,10 +39,7 @@ func TestScenarioRetryStorm(t *testing.T) {
 				}
 			}
 		}
-		if err := p.conn.PublishMsg(&nats.Msg{Subject: "forewarm.telemetry.request.storm.chat", Data: b.Bytes(),
-			Header: nats.Header{"Content-Type": {"application/x-ndjson"}}}); err != nil {
-			t.Fatal(err)
-		}
+		p.publish(t, "forewarm.telemetry.request.storm.chat", b.Bytes(), "Content-Type", "application/x-ndjson")
 		for r := range 3 {
 			p.publish(t, fmt.Sprintf("forewarm.telemetry.replica.storm.r%d", r), fmt.Appendf(nil,
 				`{"at":%d,"state":"ready","kv_capacity_tokens":400000,"kv_used_ratio":0.5,"running":4,"waiting":0}`, at.Add(59*time.Second).UnixMilli()))
@@ -101,11 +95,6 @@ func TestScenarioRetryStorm(t *testing.T) {
 	}
 
 	// The report and its hindsight have the same load as decisions had.
-	response, err := http.Get(p.base + "/api/v1/report?format=json&from=" + start.Format(time.RFC3339) + "&to=" + start.Add((minutes-10)*time.Minute).Format(time.RFC3339))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
 	var r struct {
 		Pools []struct {
 			Timeline struct {
@@ -118,9 +107,7 @@ func TestScenarioRetryStorm(t *testing.T) {
 			}
 		}
 	}
-	if err := json.NewDecoder(response.Body).Decode(&r); err != nil {
-		t.Fatal(err)
-	}
+	p.getJSON(t, "/api/v1/report?format=json&from="+start.Format(time.RFC3339)+"&to="+start.Add((minutes-10)*time.Minute).Format(time.RFC3339), &r)
 	line := r.Pools[0].Timeline
 	if len(line.Resources) == 0 || line.Minutes != 1 || len(loads) < 3 {
 		t.Fatalf("the report draws %+v by %d minutes, and %d decisions of the storm were published", line.Resources, line.Minutes, len(loads))

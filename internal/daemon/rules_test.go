@@ -34,10 +34,7 @@ type rule struct {
 
 func readRules(t *testing.T) (rules []rule) {
 	t.Helper()
-	text, err := os.ReadFile(rulesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(rulesFile))
 	var file struct {
 		Groups []struct {
 			Rules []rule
@@ -62,10 +59,7 @@ func TestRules(t *testing.T) {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
-	tests, err := os.ReadFile(filepath.Join(filepath.Dir(rulesFile), "forewarm_test.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tests := must(os.ReadFile(filepath.Join(filepath.Dir(rulesFile), "forewarm_test.yaml")))
 	for _, r := range readRules(t) {
 		if !strings.Contains(string(tests), "alertname: "+r.Alert+"\n") {
 			t.Errorf("%s has no test in which it fires", r.Alert)
@@ -80,10 +74,7 @@ func TestRulesInPrometheus(t *testing.T) {
 	alertmanager := testenv.StartAlertmanager(t)
 	p := startDaemon(t, "clock: event", "features: {lateness: 0s}", "decision: {mode: active}",
 		"pools: [{name: chat, decode_tokens_per_s: 400, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 9}}]")
-	text, err := os.ReadFile(rulesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(rulesFile))
 	hasty := testenv.WriteFile(t, filepath.Join(t.TempDir(), "rules.yaml"), regexp.MustCompile(`(?m)^ +for: \w+\n`).ReplaceAllString(string(text), ""))
 	prometheus := testenv.StartPrometheusOf(t, []string{
 		"global: {scrape_interval: 1s, evaluation_interval: 1s}", "rule_files: [" + hasty + "]",
@@ -93,10 +84,7 @@ func TestRulesInPrometheus(t *testing.T) {
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 	for m := range 80 {
 		perMinute := 30 + max(0, m-60)*6
-		for i := range perMinute {
-			p.publish(t, "forewarm.telemetry.request.chat.talk", fmt.Appendf(nil, `{"arrived_at":%d,"prompt_tokens":100,"output_tokens":400}`,
-				start.Add(time.Duration(m)*time.Minute+time.Duration(i)*time.Minute/time.Duration(perMinute)).UnixMilli()))
-		}
+		p.publishMinute(t, "chat.talk", start.Add(time.Duration(m)*time.Minute), perMinute, 100, 400)
 		p.publish(t, "forewarm.telemetry.replica.chat.chat-0", fmt.Appendf(nil, `{"at":%d,"state":"ready"}`, start.Add(time.Duration(m)*time.Minute+59*time.Second).UnixMilli()))
 	}
 	p.settle(t)
@@ -150,10 +138,7 @@ func TestAlertmanagerExample(t *testing.T) {
 func TestRulesKnowTheirMetrics(t *testing.T) {
 	var exported strings.Builder
 	for _, file := range []string{"counters.go", "../../server/gauges.go", "../../server/metrics.go"} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile(file))
 		exported.Write(text)
 	}
 	metric := regexp.MustCompile(`forewarm_[a-z_]+`)

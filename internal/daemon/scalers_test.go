@@ -2,23 +2,18 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/forewarm/forewarm/alerting"
-	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/internal/testenv"
 	"github.com/forewarm/forewarm/server"
@@ -61,14 +56,8 @@ func TestScalers(t *testing.T) {
 
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 	const minutes, perMinute = 70, 30
-	send := func(pool string, at time.Time, n int) {
-		for i := range n {
-			at := at.Add(time.Duration(i) * time.Minute / time.Duration(n))
-			p.publish(t, "forewarm.telemetry.request."+pool+".talk", fmt.Appendf(nil, `{"id":"%d","arrived_at":%d,"prompt_tokens":500,"output_tokens":400}`, at.UnixNano(), at.UnixMilli()))
-		}
-	}
 	for m := range minutes {
-		send("chat", start.Add(time.Duration(m)*time.Minute), perMinute)
+		p.publishMinute(t, "chat.talk", start.Add(time.Duration(m)*time.Minute), perMinute, 500, 400)
 	}
 	p.settle(t)
 
@@ -107,7 +96,7 @@ func TestScalers(t *testing.T) {
 
 	// Another pool's telemetry moves the time on; chat falls silent without a word that this is zero traffic.
 	for m := range 10 {
-		send("batch", start.Add((minutes+time.Duration(m))*time.Minute), 2)
+		p.publishMinute(t, "batch.talk", start.Add((minutes+time.Duration(m))*time.Minute), 2, 500, 400)
 	}
 	p.settle(t)
 	if n, err := byKEDA(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "stale") {
@@ -132,16 +121,7 @@ func TestScalersAfterARestart(t *testing.T) {
 	dir := t.TempDir()
 	const active, usual = "{mode: active}", "{min: 1, max: 9}"
 	open := func(mode, replicas string) *Daemon { // which never runs, so that no tick comes
-		cfg, err := config.Load(testenv.WriteFile(t, filepath.Join(dir, "forewarm.yaml"), "decision: "+mode, "nats: {embedded: {listen: '127.0.0.1:0'}}",
-			"pools: [{name: chat, replicas: "+replicas+"}]", "storage: {dir: "+dir+"/data}", "server: {listen: '127.0.0.1:0'}"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := New(t.Context(), cfg, Options{Log: zap.NewNop()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
+		return must(newDaemon(t, dir, "decision: "+mode, "nats: {embedded: {listen: '127.0.0.1:0'}}", "pools: [{name: chat, replicas: "+replicas+"}]"))
 	}
 	d, tick := open(active, usual), time.Now().Add(-time.Minute).UTC()
 	for desired := 3; desired <= 4; desired++ {
@@ -187,16 +167,9 @@ func TestScalersAfterARestart(t *testing.T) {
 
 func desiredOverHTTP(t *testing.T, p *inProcess) (n float64, code int) {
 	t.Helper()
-	res, err := http.Get(p.base + "/api/v1/pools/chat/desired")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
 	var answer struct {
 		Desired float64 `json:"desired_replicas"`
 	}
-	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
-		t.Fatal(err)
-	}
-	return answer.Desired, res.StatusCode
+	code = p.getJSON(t, "/api/v1/pools/chat/desired", &answer)
+	return answer.Desired, code
 }

@@ -31,16 +31,17 @@ func (d *Daemon) openScraper() (err error) {
 	if err != nil {
 		return err
 	}
-	stats := d.scraper.Stats
-	d.exporter.Counter("forewarm_scrapes_total", "Scrapes of targets.", func() uint64 { return stats().Scrapes })
-	d.exporter.Counter("forewarm_scrape_skipped_total", "Scrapes that did not begin because the one before was not over.", func() uint64 { return stats().Skipped })
-	d.exporter.Counter("forewarm_scrape_reports_total", "Replica reports published.", func() uint64 { return stats().Published })
-	d.exporter.Counter("forewarm_scrape_unpublished_total", "Replica reports that the stream did not store.", func() uint64 { return stats().Unpublished })
-	d.exporter.Counter("forewarm_scrape_left_out_total", "Addresses that are not scraped because there are too many targets.", func() uint64 { return stats().LeftOut })
-	d.exporter.Gauge("forewarm_scrape_targets", "Targets that are scraped.", func() float64 { return float64(stats().Targets) })
+	export(d, d.scraper.Stats, []counter[scrape.Stats]{
+		{"forewarm_scrapes_total", "Scrapes of targets.", func(s scrape.Stats) uint64 { return s.Scrapes }},
+		{"forewarm_scrape_skipped_total", "Scrapes that did not begin because the one before was not over.", func(s scrape.Stats) uint64 { return s.Skipped }},
+		{"forewarm_scrape_reports_total", "Replica reports published.", func(s scrape.Stats) uint64 { return s.Published }},
+		{"forewarm_scrape_unpublished_total", "Replica reports that the stream did not store.", func(s scrape.Stats) uint64 { return s.Unpublished }},
+		{"forewarm_scrape_left_out_total", "Addresses that are not scraped because there are too many targets.", func(s scrape.Stats) uint64 { return s.LeftOut }},
+	})
+	d.exporter.Gauge("forewarm_scrape_targets", "Targets that are scraped.", func() float64 { return float64(d.scraper.Stats().Targets) })
 	for _, reason := range scrape.Reasons {
 		d.exporter.Counter("forewarm_scrape_failures_total{reason="+strconv.Quote(reason)+"}", "Scrapes that failed, by reason.",
-			func() uint64 { return stats().Failures[reason] })
+			func() uint64 { return d.scraper.Stats().Failures[reason] })
 	}
 	return nil
 }

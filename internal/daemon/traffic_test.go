@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -23,11 +22,7 @@ func TestScenarioTraffic(t *testing.T) {
 		if m >= 60 && m < 70 {
 			perMinute = 120
 		}
-		for i := range perMinute {
-			p.publish(t, "forewarm.telemetry.request.chat.talk", fmt.Appendf(nil,
-				`{"arrived_at":%d,"prompt_tokens":1000,"cached_tokens":250,"output_tokens":100}`,
-				start.Add(time.Duration(m)*time.Minute+time.Duration(i)*time.Minute/time.Duration(perMinute)).UnixMilli()))
-		}
+		p.publishMinute(t, "chat.talk", start.Add(time.Duration(m)*time.Minute), perMinute, 1000, 100)
 	}
 	p.settle(t)
 	last := start.Add((minutes - 1) * time.Minute)
