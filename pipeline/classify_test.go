@@ -11,8 +11,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// TestClassesOfTrafficWithoutLabels: rules give requests a class, and the record at a request's end lands in the class of the one
-// at its arrival.
+// TestClassesOfTrafficWithoutLabels: rules give requests a class, and the record at a request's end lands in the class
+// of the one at its arrival.
 func TestClassesOfTrafficWithoutLabels(t *testing.T) {
 	cfg := eventConfig(t, "p")
 	cfg.Every = time.Hour

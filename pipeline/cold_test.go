@@ -12,8 +12,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// underway is traffic of so many requests a second, reported at their ends, that a daemon finds under way when it starts at
-// midnight: what ended before was reported to nobody.
+// underway is traffic of so many requests a second, reported at their ends, that a daemon finds under way when it
+// starts at midnight: what ended before was reported to nobody.
 func underway(minutes int, lasts time.Duration, rate func(minute float64) float64) []ingest.Batch {
 	r := rand.New(rand.NewPCG(1, 2))
 	var all []ingest.Request
@@ -38,8 +38,8 @@ func underway(minutes int, lasts time.Duration, rate func(minute float64) float6
 	return out
 }
 
-// TestColdForecasts: in the first hour the median of flat demand is flat, at its level, and that of demand which rises does not
-// fall below what there is.
+// TestColdForecasts: in the first hour the median of flat demand is flat, at its level, and that of demand which rises
+// does not fall below what there is.
 func TestColdForecasts(t *testing.T) {
 	flat := func(float64) float64 { return 5 }
 	rising := func(m float64) float64 { return 5 * max(1, 1+.1*(m-30)) }

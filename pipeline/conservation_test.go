@@ -72,8 +72,8 @@ func (w *witness) see(r *ingest.Request, became ingest.Reason, oldest time.Time)
 }
 
 // TestMixedLogAddsUp: of a log in which everything happens, what the windows of a Pipeline and what came late hold is
-// what the records say, each once: calls, tokens, and in each minute the KV cache, by looking at every request ten times
-// a second. And each record was counted, came late or was refused.
+// what the records say, each once: calls, tokens, and in each minute the KV cache, by looking at every request ten
+// times a second. And each record was counted, came late or was refused.
 func TestMixedLogAddsUp(t *testing.T) {
 	for _, clock := range []Clock{WallClock, EventClock} {
 		t.Run(string(clock), func(t *testing.T) { addsUp(t, mixedConfig(t, clock)) })

@@ -52,14 +52,15 @@ func minute(m int, pools ...string) ingest.Batch {
 	return b
 }
 
-// TestDefine: a pool is served from its definition on and bounded by the newest one, also after a restore and after a start from
-// the newest decisions. Definitions of configured pools, unsound ones and those beyond max_pools are refused with a reason.
+// TestDefine: a pool is served from its definition on and bounded by the newest one, also after a restore and after a
+// start from the newest decisions. Definitions of configured pools, unsound ones and those beyond max_pools are refused
+// with a reason.
 func TestDefine(t *testing.T) {
 	cfg := definedConfig(t)
 	p, q := New(cfg), New(cfg) // q is restored all the time
 	var got, same []string
 	var decided string
-	fold := func(b ingest.Batch) []ingest.Refusal {
+	send := func(b ingest.Batch) []ingest.Refusal {
 		t.Helper()
 		x := b
 		x.Requests = slices.Clone(b.Requests)
@@ -75,18 +76,18 @@ func TestDefine(t *testing.T) {
 	}
 	refused := func(b ingest.Batch, want string) {
 		t.Helper()
-		if r := fold(b); len(r) != 1 || r[0].Reason != ingest.ReasonBadDefinition || !strings.Contains(r[0].Detail, want) {
+		if r := send(b); len(r) != 1 || r[0].Reason != ingest.ReasonBadDefinition || !strings.Contains(r[0].Detail, want) {
 			t.Errorf("refused %v, want %q", r, want)
 		}
 	}
-	if r := fold(minute(0, "noted")); len(r) == 0 || r[0].Reason != ingest.ReasonUnknownPool {
+	if r := send(minute(0, "noted")); len(r) == 0 || r[0].Reason != ingest.ReasonUnknownPool {
 		t.Errorf("before its definition: %v", r)
 	}
-	if r := fold(defining("noted", "8")); len(r) > 0 {
+	if r := send(defining("noted", "8")); len(r) > 0 {
 		t.Errorf("refused: %v", r)
 	}
 	for m := 1; m < 20; m++ {
-		if r := fold(minute(m, "noted")); len(r) > 0 {
+		if r := send(minute(m, "noted")); len(r) > 0 {
 			t.Fatalf("minute %d: %v", m, r)
 		}
 	}
@@ -96,11 +97,11 @@ func TestDefine(t *testing.T) {
 	refused(defining("p", "9"), "is in the configuration")
 	refused(defining("third", "9"), "max_pools is 2")
 	refused(defining("noted", "many"), "unsound")
-	fold(defining("noted", "8"))
-	fold(minute(20, "noted"))
-	fold(defining("noted", "12"))
-	fold(minute(21, "noted"))
-	fold(minute(22, "noted"))
+	send(defining("noted", "8"))
+	send(minute(20, "noted"))
+	send(defining("noted", "12"))
+	send(minute(21, "noted"))
+	send(minute(22, "noted"))
 	if decided != "noted ≤12 p ≤30 " {
 		t.Errorf("decided %s", decided)
 	}
@@ -123,8 +124,8 @@ func TestDefine(t *testing.T) {
 	}
 }
 
-// TestDefinitionEnds: without its definition a pool is served as long as there is telemetry. It is forgotten after an hour of
-// silence when the definition was taken back, else after class_ttl; then another pool has its place.
+// TestDefinitionEnds: without its definition a pool is served as long as there is telemetry. It is forgotten after an
+// hour of silence when the definition was taken back, else after class_ttl; then another pool has its place.
 func TestDefinitionEnds(t *testing.T) {
 	cfg := definedConfig(t)
 	cfg.Features.ClassTTL = 3 * time.Hour
@@ -134,41 +135,41 @@ func TestDefinitionEnds(t *testing.T) {
 		after     int // minutes of silence
 	}{{true, 60}, {false, 180}} {
 		p := New(cfg)
-		fold := func(b ingest.Batch) []ingest.Refusal {
+		send := func(b ingest.Batch) []ingest.Refusal {
 			p.Apply(&b, func(o *Output) {
 				stale = stale || slices.ContainsFunc(o.Alerts, func(a alerting.Alert) bool { return a.Name == alerting.TelemetryStale })
 			})
 			return b.Refused
 		}
-		fold(defining("noted", "8"))
+		send(defining("noted", "8"))
 		m := 0
 		for ; m < 30; m++ {
 			if m == 5 && c.takenBack {
-				fold(defining("noted", ""))
+				send(defining("noted", ""))
 			}
-			if r := fold(minute(m, "noted")); len(r) > 0 {
+			if r := send(minute(m, "noted")); len(r) > 0 {
 				t.Fatalf("minute %d: %v", m, r)
 			}
 		}
 		quiet := m - 1
 		for ; len(p.pools) == 2 && m < 400; m++ {
-			fold(minute(m))
+			send(minute(m))
 			p = reborn(t, cfg, p)
 		}
 		if m-quiet < c.after || m-quiet > c.after+3 {
 			t.Errorf("taken back %t: forgotten after %d minutes, want %d", c.takenBack, m-quiet, c.after)
 		}
-		if r := fold(defining("third", "8")); len(r) > 0 {
+		if r := send(defining("third", "8")); len(r) > 0 {
 			t.Errorf("the place is not free: %v", r)
 		}
-		if r := fold(minute(m, "third")); len(r) > 0 {
+		if r := send(minute(m, "third")); len(r) > 0 {
 			t.Errorf("the next pool: %v", r)
 		}
 		if stale == c.takenBack {
 			t.Errorf("taken back %t: alert of stale telemetry %t", c.takenBack, stale)
 		}
 		for end := m + 30; m < end; m++ { // alerts end
-			fold(minute(m, "third"))
+			send(minute(m, "third"))
 		}
 		for _, x := range []string{"noted", "third"} {
 			if has := bytes.Contains(saved(t, p), []byte(x)); has == (x == "noted") {

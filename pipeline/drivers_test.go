@@ -71,7 +71,7 @@ func planted(rng *rand.Rand, minute int, classes map[string]stream) ingest.Batch
 	return b
 }
 
-// driversOf folds a workload and gives what its decisions say drives it, by minute.
+// driversOf applies a workload, and returns the drivers that its decisions name, by minute.
 func driversOf(t *testing.T, seed uint64, rates capacity.Config, minutes int, at func(minute int) map[string]stream) map[int][]forecaster.Driver {
 	rates.Name, rates.Replicas = "p", capacity.Replicas{Min: 1, Max: 30, Initial: 3}
 	pool, err := capacity.New(rates, nil)
@@ -96,8 +96,8 @@ func driversOf(t *testing.T, seed uint64, rates capacity.Config, minutes int, at
 	return out
 }
 
-// TestPlantedCausesAreNamedFirst plants one change of one class beside others, with noise, and asks ten, fifteen and twenty-five
-// minutes later what drives the pool.
+// TestPlantedCausesAreNamedFirst plants one change of one class beside others, with noise, and asks ten, fifteen and
+// twenty-five minutes later what drives the pool.
 func TestPlantedCausesAreNamedFirst(t *testing.T) {
 	prefill := capacity.Config{PrefillTokensPerS: 5000}
 	decode := capacity.Config{DecodeTokensPerS: 800}

@@ -35,8 +35,8 @@ func encoded(o *Output) string {
 	return line
 }
 
-// TestMixedLogIsExact: of a log in which everything happens, a fold that is saved and restored over and over says what
-// one says that goes through, and comes to the same state.
+// TestMixedLogIsExact: on a log in which everything happens, a pipeline that is saved and restored again and again has
+// the same outputs and the same state as one that runs through.
 func TestMixedLogIsExact(t *testing.T) {
 	for _, clock := range []Clock{WallClock, EventClock} {
 		t.Run(string(clock), func(t *testing.T) {

@@ -40,8 +40,8 @@ func live(at time.Time) ingest.Batch {
 	}
 }
 
-// What was demanded before telemetry began is known from its first minutes on: a rise that comes each morning is foreseen.
-// A restart in the middle of it changes nothing.
+// What was demanded before telemetry began is known from its first minutes on: a rise that comes each morning is
+// foreseen. A restart in the middle of it changes nothing.
 func TestHistoryTeachesTheSeason(t *testing.T) {
 	now := midnight.Add(7 * time.Hour)
 	taught, restarted, cold := New(eventConfig(t, "p")), New(eventConfig(t, "p")), New(eventConfig(t, "p"))

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"math"
@@ -16,8 +15,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// risingPool is a pool that follows the decisions of a pipeline, and whose demand doubles for half an hour every two hours, as
-// its calendar says. One replica carries the demand before, two are needed while it lasts.
+// risingPool is a pool that follows the decisions of a pipeline, and whose demand doubles for half an hour every two
+// hours, as its calendar says. One replica carries the demand before, two are needed while it lasts.
 type risingPool struct {
 	t       *testing.T
 	cfg     Config
@@ -122,8 +121,8 @@ func (w *risingPool) obey(desired int) {
 	}
 }
 
-// rise goes on to the next rise of demand, and says how long before it the second replica was asked for, and for how many of its
-// minutes that one was not ready.
+// rise goes on to the next rise of demand, and says how long before it the second replica was asked for, and for how
+// many of its minutes that one was not ready.
 func (w *risingPool) rise() (lead time.Duration, short int) {
 	n := (w.now.Sub(midnight.Add(riseFirst)) + riseEvery - 1) / riseEvery
 	start := midnight.Add(riseFirst + max(n, 0)*riseEvery)
@@ -152,8 +151,9 @@ func (w *risingPool) rise() (lead time.Duration, short int) {
 	return start.Sub(asked), short
 }
 
-// TestDecisionsLeadByTheLag: once replicas take twice as long, the first rises find them late; within ten scale-ups each is asked
-// for by the new lag before it is needed, a restart in between, and stands ready in time. Before, none was asked for so early.
+// TestDecisionsLeadByTheLag: once replicas take twice as long, the first rises find them late; within ten scale-ups
+// each is asked for by the new lag before it is needed, a restart in between, and stands ready in time. Before, none
+// was asked for so early.
 func TestDecisionsLeadByTheLag(t *testing.T) {
 	w := newRisingPool(t)
 	const before, after = 8 * time.Minute, 16 * time.Minute
@@ -175,10 +175,7 @@ func TestDecisionsLeadByTheLag(t *testing.T) {
 	from := w.started
 	for n := 0; w.started < from+10; n++ {
 		if n == 4 {
-			var err error
-			if w.p, err = Restore(w.cfg, bytes.NewReader(saved(t, w.p))); err != nil {
-				t.Fatal(err)
-			}
+			w.p = reborn(t, w.cfg, w.p)
 		}
 		lead, _ = w.rise()
 		t.Logf("%d replicas were started since the lag doubled: the next was asked for %s ahead", w.started-from, lead)
@@ -190,8 +187,8 @@ func TestDecisionsLeadByTheLag(t *testing.T) {
 	}
 }
 
-// TestAsksTeachTheLag: the lag that is learned is that from the ask to the first report of being ready, whenever a replica begins
-// to report. The table is that of BENCHMARKS.md.
+// TestAsksTeachTheLag: the lag that is learned is that from the ask to the first report of being ready, whenever a
+// replica begins to report. The table is that of BENCHMARKS.md.
 func TestAsksTeachTheLag(t *testing.T) {
 	for _, x := range []struct {
 		name   string

@@ -12,13 +12,12 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// mixedLog is a log of so many minutes in which everything happens at once. Three gateways, soon named by their messages,
-// one with a clock that is ahead, send requests with sessions, tenants, prefix blocks or cached tokens, with a class, without
-// and by rule. Pool p has a record of each arrival too, pool q one record at the end. Calls are rejected, cancelled,
-// fail, are tried again, by gateways that tell only of the later attempt too; records come late, very late, twice, out of
-// order, from the future and from pools nobody knows. Beside them there are sums, reports of replicas that start, queue
-// and share prefixes, answers of an autoscaler, and a watermark each minute. Batches are in the order in which the stream
-// stored them, one for each record.
+// mixedLog is a log of some minutes in which everything happens. Three gateways send requests with sessions, tenants,
+// prefix blocks or cached tokens, with a class, without, and by rule. They are named soon, and one has a clock that is
+// ahead. Pool p has a record of each arrival too, pool q one record at the end. Calls are rejected, cancelled, fail and
+// are retried; some gateways report only the later attempt. Records come late, very late, twice, out of order, from the
+// future and from unknown pools. There are also sums, reports of replicas that start, queue and share prefixes, acks of
+// an autoscaler, and a watermark each minute. Batches are in the order of the stream, one for each record.
 func mixedLog(seed uint64, minutes int) []ingest.Batch {
 	g := &logWriter{rng: rand.New(rand.NewPCG(seed, 2))}
 	for s := 0; s < 60*minutes; s += 5 {

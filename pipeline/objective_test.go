@@ -12,8 +12,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// TestLatencyOverItsObjectiveRaisesTheFloor plants 36 minutes of slow service in traffic that the pool could carry, with an
-// autoscaler that obeys after three minutes.
+// TestLatencyOverItsObjectiveRaisesTheFloor plants 36 minutes of slow service in traffic that the pool could carry,
+// with an autoscaler that obeys after three minutes.
 func TestLatencyOverItsObjectiveRaisesTheFloor(t *testing.T) {
 	const onset, minutes, normal, lag = 80, 36, 4, 3
 	for _, tt := range []struct {

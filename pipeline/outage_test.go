@@ -11,8 +11,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// TestTelemetryOfAnOutageCounts: while no daemon runs the stream gets records and no watermark. All of them count, every
-// minute is learned, and no advice is given for what is past.
+// TestTelemetryOfAnOutageCounts: while no daemon runs the stream gets records and no watermark. All of them count,
+// every minute is learned, and no advice is given for what is past.
 func TestTelemetryOfAnOutageCounts(t *testing.T) {
 	const minutes, from, to = 300, 20, 250
 	for name, first := range map[string]int{"in between": 0, "before the first start": from} {
@@ -33,9 +33,7 @@ func TestTelemetryOfAnOutageCounts(t *testing.T) {
 			}
 			for m := first; m < minutes; m++ {
 				at := midnight.Add(time.Duration(m) * time.Minute)
-				p.Apply(&ingest.Batch{ReceivedAt: at.Add(time.Second), Requests: []ingest.Request{{
-					Pool: "p", ArrivedAt: at, PromptTokens: 1000, CachedTokens: ingest.Unknown, OutputTokens: 10, MaxOutputTokens: ingest.Unknown,
-				}}}, emit)
+				p.Apply(&ingest.Batch{ReceivedAt: at.Add(time.Second), Requests: oneRequest(at)}, emit)
 				if m < from || m >= to {
 					p.Apply(&ingest.Batch{ReceivedAt: at.Add(time.Second), Watermark: &ingest.Watermark{At: at}}, emit)
 				}
@@ -50,8 +48,8 @@ func TestTelemetryOfAnOutageCounts(t *testing.T) {
 	}
 }
 
-// TestPastLoadedIntoAnEmptyStateCounts: records of hours that arrive at once before the first watermark are all learned,
-// each minute once, without advice.
+// TestPastLoadedIntoAnEmptyStateCounts: records of hours that arrive at once before the first watermark are all
+// learned, each minute once, without advice.
 func TestPastLoadedIntoAnEmptyStateCounts(t *testing.T) {
 	const minutes = 180
 	cfg := eventConfig(t, "p")
@@ -66,9 +64,7 @@ func TestPastLoadedIntoAnEmptyStateCounts(t *testing.T) {
 	}
 	now := midnight.Add(minutes * time.Minute)
 	for m := range minutes {
-		p.Apply(&ingest.Batch{ReceivedAt: now, Requests: []ingest.Request{{
-			Pool: "p", ArrivedAt: midnight.Add(time.Duration(m) * time.Minute), PromptTokens: 1000, CachedTokens: ingest.Unknown, OutputTokens: 10, MaxOutputTokens: ingest.Unknown,
-		}}}, emit)
+		p.Apply(&ingest.Batch{ReceivedAt: now, Requests: oneRequest(midnight.Add(time.Duration(m) * time.Minute))}, emit)
 	}
 	if advised != 0 {
 		t.Errorf("%d decisions for what has passed", advised)
@@ -101,7 +97,7 @@ func TestHolesAreJumpedOver(t *testing.T) {
 		}
 	}
 	for range leapConfirm {
-		b := ingest.Batch{Requests: []ingest.Request{{Pool: "p", ArrivedAt: end, PromptTokens: 1, CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown}}}
+		b := ingest.Batch{Requests: oneRequest(end)}
 		p.Apply(&b, emit)
 	}
 	if most := int((maxCatchUp + 2*cfg.Features.Revise) / time.Minute); !p.LastTick().Equal(end) || ticks > most {
@@ -114,8 +110,8 @@ func TestHolesAreJumpedOver(t *testing.T) {
 	}
 }
 
-// TestHolesForgetNothing: telemetry that was away for three days comes back to what had been learned of each class and of the
-// pool, whichever clock found the hole.
+// TestHolesForgetNothing: telemetry that was away for three days comes back to what had been learned of each class and
+// of the pool, whichever clock found the hole.
 func TestHolesForgetNothing(t *testing.T) {
 	const before, after, hole = 230, 10, 3 * 24 * time.Hour
 	for _, clock := range []Clock{EventClock, WallClock} {
@@ -158,17 +154,15 @@ func TestHolesForgetNothing(t *testing.T) {
 	}
 }
 
-// TestOfflineTicksReplay: ticks that the daemon took while its stream refused the watermarks are made again, with the same
-// advice and state, by who reads the stream once these watermarks were stored in it, late.
+// TestOfflineTicksReplay: ticks that the daemon took while its stream refused the watermarks are made again, with the
+// same advice and state, by who reads the stream once these watermarks were stored in it, late.
 func TestOfflineTicksReplay(t *testing.T) {
 	const full, free, minutes = 30, 40, 50
 	cfg := eventConfig(t, "p")
 	cfg.Clock = WallClock
 	at := func(m int) time.Time { return midnight.Add(time.Duration(m) * time.Minute) }
 	record := func(m int) *ingest.Batch {
-		return &ingest.Batch{ReceivedAt: at(m).Add(time.Second), Sequence: uint64(m + 1), Requests: []ingest.Request{{
-			Pool: "p", ArrivedAt: at(m), PromptTokens: 1000, CachedTokens: ingest.Unknown, OutputTokens: 10, MaxOutputTokens: ingest.Unknown,
-		}}}
+		return &ingest.Batch{ReceivedAt: at(m).Add(time.Second), Sequence: uint64(m + 1), Requests: oneRequest(at(m))}
 	}
 	mark := func(m int, stored time.Time) *ingest.Batch {
 		return &ingest.Batch{ReceivedAt: stored, Watermark: &ingest.Watermark{At: at(m)}}

@@ -79,8 +79,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// Output is the result of one tick. Windows, Pools and Producers are valid until the next tick; the rest does not change
-// any more.
+// Output is the result of one tick. Windows, Pools and Producers are valid until the next tick; the rest does not
+// change any more.
 type Output struct {
 	Tick     time.Time // the origin: forecasts start at it, windows before it are applied
 	Sequence uint64    // of the newest message applied
@@ -107,7 +107,8 @@ type PoolService struct {
 
 // Pipeline applies the log and holds the state. It is not safe for concurrent use: one goroutine owns it.
 type Pipeline struct {
-	// Stage is called with the part of a tick that begins: close, learn, forecast or decide. It is not part of the state.
+	// Stage is called with the part of a tick that begins: close, learn, forecast or decide. It is not part of the
+	// state.
 	Stage func(name string)
 
 	cfg        Config

@@ -38,6 +38,13 @@ func eventConfig(t testing.TB, pools ...string) Config {
 	return c
 }
 
+// oneRequest is a request of pool p without class and id.
+func oneRequest(at time.Time) []ingest.Request {
+	return []ingest.Request{{
+		Pool: "p", ArrivedAt: at, PromptTokens: 1000, CachedTokens: ingest.Unknown, OutputTokens: 10, MaxOutputTokens: ingest.Unknown,
+	}}
+}
+
 // apply applies copies of batches, so that the same ones can be applied again.
 func apply(p *Pipeline, batches []ingest.Batch, emit func(*Output)) {
 	for _, b := range batches {
@@ -127,7 +134,7 @@ func TestOneDecidingTickPerWatermarkOnTheWallClock(t *testing.T) {
 	}
 	request := func(m int) {
 		at := midnight.Add(time.Duration(m) * time.Minute)
-		p.Apply(&ingest.Batch{ReceivedAt: at, Requests: []ingest.Request{{Pool: "p", ArrivedAt: at.Add(-time.Second), PromptTokens: 1000, CachedTokens: -1, OutputTokens: 10, MaxOutputTokens: -1}}}, count)
+		p.Apply(&ingest.Batch{ReceivedAt: at, Requests: oneRequest(at.Add(-time.Second))}, count)
 	}
 	for m := 1; m <= 10; m++ {
 		request(m)
@@ -156,10 +163,8 @@ func TestOneDecidingTickPerWatermarkOnTheWallClock(t *testing.T) {
 // TestEventClockNeedsMoreThanOneWitness: a lone record from next week does not move time, traffic from next week does.
 func TestEventClockNeedsMoreThanOneWitness(t *testing.T) {
 	p := New(eventConfig(t, "p"))
-	n := 0
 	send := func(at time.Time) int {
-		n++
-		b := ingest.Batch{Requests: []ingest.Request{{ID: fmt.Sprint(n), Pool: "p", ArrivedAt: at, PromptTokens: 1, CachedTokens: -1, OutputTokens: -1, MaxOutputTokens: -1}}}
+		b := ingest.Batch{Requests: oneRequest(at)}
 		p.Apply(&b, func(*Output) {})
 		return len(b.Refused)
 	}
@@ -192,8 +197,8 @@ func TestEventClockNeedsMoreThanOneWitness(t *testing.T) {
 // TestALeapWithinTheReviseSpanLosesNothing: what moves time too far by less than can be amended makes nothing late.
 func TestALeapWithinTheReviseSpanLosesNothing(t *testing.T) {
 	p := New(eventConfig(t, "p"))
-	for i, at := range []time.Duration{0, 9 * time.Minute, 10 * time.Second, time.Minute, 5 * time.Minute} {
-		b := ingest.Batch{Requests: []ingest.Request{{ID: fmt.Sprint(i), Pool: "p", ArrivedAt: midnight.Add(at), PromptTokens: 1, CachedTokens: -1, OutputTokens: -1, MaxOutputTokens: -1}}}
+	for _, at := range []time.Duration{0, 9 * time.Minute, 10 * time.Second, time.Minute, 5 * time.Minute} {
+		b := ingest.Batch{Requests: oneRequest(midnight.Add(at))}
 		p.Apply(&b, func(*Output) {})
 		if len(b.Refused) != 0 {
 			t.Errorf("a record of %s is refused as %s", at, b.Refused[0].Reason)

@@ -60,8 +60,8 @@ func wallConfig(t *testing.T) Config {
 	return cfg
 }
 
-// TestClocksOfProducers: a clock ahead, one behind, one that sends in batches and two that are right are distinguished, and
-// a decision warns of those that are wrong.
+// TestClocksOfProducers: a clock ahead, one behind, one that sends in batches and two that are right are distinguished,
+// and a decision warns of those that are wrong.
 func TestClocksOfProducers(t *testing.T) {
 	senders := []sender{
 		{name: "ahead", ahead: 90 * time.Second, every: 1},
@@ -98,8 +98,8 @@ func TestClocksOfProducers(t *testing.T) {
 	}
 }
 
-// TestFutureRecordsAreCountedByProducer: with a narrow bound the records of a clock that is ahead are refused; whose they
-// were is known.
+// TestFutureRecordsAreCountedByProducer: with a narrow bound the records of a clock that is ahead are refused; whose
+// they were is known.
 func TestFutureRecordsAreCountedByProducer(t *testing.T) {
 	cfg := wallConfig(t)
 	cfg.Features.FutureBound = time.Minute

@@ -10,9 +10,9 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// TestResume: a pipeline whose state was lost takes up what its newest decisions left, and as much of the log as there still is.
-// What they left is as it was, also when the log is folded; no tick up to them is decided again; advice keeps its numbers; alerts that
-// fire go on and are not raised again.
+// TestResume: a pipeline whose state was lost continues from the states of its newest decisions and the rest of the log.
+// These states do not change while the log is applied. No tick up to them is decided again, generations go on, and
+// firing alerts go on and are not raised again.
 func TestResume(t *testing.T) {
 	const minutes, lost = 120, 90
 	cfg, log := mixedConfig(t, WallClock), mixedLog(11, minutes)

@@ -9,7 +9,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// TestPrefillIsDecided: of a disaggregated pool, prefill replicas are sized, kept in reserve and warned of beside those that decode.
+// TestPrefillIsDecided: of a disaggregated pool, prefill replicas are sized, kept in reserve and warned of beside those
+// that decode.
 func TestPrefillIsDecided(t *testing.T) {
 	run := func() alerting.Decision {
 		pool, err := capacity.New(capacity.Config{

@@ -9,7 +9,8 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// TestReadyMinutes: a minute counts only when as many replicas were ready at its start as at its end, and both are known.
+// TestReadyMinutes: a minute counts only when as many replicas were ready at its start as at its end, and both are
+// known.
 func TestReadyMinutes(t *testing.T) {
 	var r readyMinutes
 	start := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
@@ -51,8 +52,8 @@ func TestLimitWarnings(t *testing.T) {
 	}
 }
 
-// TestPrefillApartIsNotLearned: where prompts are computed on replicas of their own, a minute teaches nothing of prefill, for the
-// number of those replicas is not known; it teaches decode as before.
+// TestPrefillApartIsNotLearned: where prompts are computed on replicas of their own, a minute teaches nothing of
+// prefill, for the number of those replicas is not known; it teaches decode as before.
 func TestPrefillApartIsNotLearned(t *testing.T) {
 	s := serviceSums{output: 6000, area: 60_000, itl: 6000 * .02, itlTokens: 6000, prefill: 12_000}
 	s.prefills.Add(1000, .5)

@@ -89,8 +89,8 @@ func (p *Pipeline) Encode(w io.Writer) error {
 var ErrOtherClock = errors.New("snapshot was taken on another clock")
 
 // Restore creates a Pipeline from a snapshot. The configuration may have changed: pools that are no longer configured
-// are dropped, new ones start empty. Errors: [forecaster.VersionError] for another version, [ErrOtherClock], or that the
-// snapshot does not decode.
+// are dropped, new ones start empty. Errors: [forecaster.VersionError] for another version, [ErrOtherClock], or that
+// the snapshot does not decode.
 func Restore(cfg Config, snapshot io.Reader) (*Pipeline, error) {
 	next := decoder.NewDecoder(snapshot).Decode
 	var s state

@@ -10,8 +10,8 @@ import (
 
 const (
 	// maxLeap plus the lateness is how far a record or watermark may move the event clock at once, unless
-	// features.future_bound or features.revise allow more. A time beyond it is taken for an error, unless leapConfirm in
-	// a row lie beyond it: a real gap in traffic.
+	// features.future_bound or features.revise allow more. A time beyond it is taken for an error, unless leapConfirm
+	// in a row lie beyond it: a real gap in traffic.
 	maxLeap     = 5 * time.Minute
 	leapConfirm = 16
 	// maxCatchUp is the part of a gap in time that is ticked minute by minute.

@@ -20,8 +20,9 @@ import (
 // pastDays is short, for learning a day takes a while; -past-days 14 is what a user has.
 var pastDays = flag.Int("past-days", 2, "`days` of the past in TestScenarioBackfill")
 
-// TestScenarioBackfill: at its first start the daemon learns from a real Prometheus, or VictoriaMetrics, what vLLM's replicas served
-// before, and foresees from its first minutes the rise that comes each morning. The second start asks nobody.
+// TestScenarioBackfill: at its first start the daemon learns from a real Prometheus, or VictoriaMetrics, what vLLM's
+// replicas served before, and foresees from its first minutes the rise that comes each morning. The second start asks
+// nobody.
 func TestScenarioBackfill(t *testing.T) {
 	t.Run("prometheus", func(t *testing.T) { testBackfill(t, testenv.PrometheusPast) })
 	t.Run("victoria", func(t *testing.T) { testBackfill(t, testenv.VictoriaPast) })
@@ -52,12 +53,12 @@ func testBackfill(t *testing.T, serve func(t testing.TB, days int, end time.Time
 	cold := pipeline.New(must(p.cfg.Pipeline()))
 	const minutes, ahead = 20, 50
 	known, errs := map[string]int{}, [2]float64{}
-	for i, fold := range []*pipeline.Pipeline{p.pipeline, cold} {
+	for i, twin := range []*pipeline.Pipeline{p.pipeline, cold} {
 		var forecast float64
 		for m := range minutes {
 			at := now.Add(time.Duration(m+1) * time.Minute)
 			rate := testenv.Seasonal(at.Add(-turn))
-			fold.Apply(&ingest.Batch{
+			twin.Apply(&ingest.Batch{
 				ReceivedAt: at.Add(time.Minute),
 				Sums: []ingest.Sum{{
 					Pool: "chat", Class: "c", Start: at, Requests: 60 * rate, PromptTokens: 60 * 1000 * rate, CachedTokens: 60 * 400 * rate, OutputTokens: 60 * 200 * rate,

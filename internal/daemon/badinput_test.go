@@ -21,7 +21,7 @@ const badInputPool = "  - {name: chat, decode_tokens_per_s: 400, replicas: {max:
 
 var badInputStart = time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 
-// request is one sound record of the minute that is open in these tests, changed by pairs of old and new text.
+// request is one valid record of the minute that is open in these tests, changed by pairs of old and new text.
 func request(id string, changes ...string) string {
 	r := fmt.Sprintf(`{"id":"%s","arrived_at":%d,"prompt_tokens":100,"output_tokens":20}`, id, badInputStart.UnixMilli())
 	return strings.NewReplacer(changes...).Replace(r)
@@ -79,8 +79,8 @@ func refused(t *testing.T, p *inProcess, reason ingest.Reason) int {
 	return int(testenv.Metric(t, p.base, `forewarm_ingest_refused_total{reason="`+string(reason)+`"}`))
 }
 
-// TestBadInput mixes every kind of bad input with sound records. Each is counted by its reason and, unless it is a
-// duplicate, put on the dead-letter subject; every sound record counts.
+// TestBadInput mixes every kind of bad input with valid records. Each is counted by its reason and, unless it is a
+// duplicate, put on the dead-letter subject; every valid record counts.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	p := startDaemon(t, "clock: event", "pools:", badInputPool)
@@ -129,7 +129,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestHostileFlood sends twenty thousand bad messages: none stays in memory, and a sound record is served as before.
+// TestHostileFlood sends twenty thousand bad messages: none stays in memory, and a valid record counts as before.
 func TestHostileFlood(t *testing.T) {
 	p := startDaemon(t, "clock: event", "pools:", badInputPool)
 	flood := []badInput{{name: "new class each time", reason: "", message: func(n int) string {

@@ -118,7 +118,8 @@ func (p *inProcess) getJSON(t *testing.T, path string, into any) (code int) {
 	return code
 }
 
-// settle waits until the stream has everything that was published, the daemon has applied it, and the log has the decisions.
+// settle waits until the stream has everything that was published, the daemon has applied it, and the log has the
+// decisions.
 func (p *inProcess) settle(t *testing.T) {
 	t.Helper()
 	sequence := testenv.StoredSequence(t, p.conn)
@@ -299,8 +300,8 @@ func TestDaemonOnTheWallClock(t *testing.T) {
 	}
 }
 
-// TestDaemonDecidesAgainWhatACrashLost: a process that dies before a tick is in the log has delivered nothing of it; the next one
-// decides it again and delivers it. What is in the log is compared, and not delivered twice.
+// TestDaemonDecidesAgainWhatACrashLost: a process that dies before a tick is in the log has delivered nothing of it;
+// the next one decides it again and delivers it. What is in the log is compared, and not delivered twice.
 func TestDaemonDecidesAgainWhatACrashLost(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

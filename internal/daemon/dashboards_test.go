@@ -62,11 +62,12 @@ func readDashboards(t *testing.T) map[string]dashboard {
 	return all
 }
 
-// mayBeEmpty are the queries that answer only when something is wrong or has changed, after some time, or on the wall clock.
+// mayBeEmpty are the queries that answer only when something is wrong or has changed, after some time, or on the wall
+// clock.
 var mayBeEmpty = regexp.MustCompile(`forewarm_(traffic_peak_to_mean_ratio|driver_change|producer_fault|ingest_refused_total|forecast_coverage_ratio|producer_clock_skew_seconds)`)
 
-// TestScenarioDashboards puts the metrics of a daemon that goes through some hours of traffic into a real Prometheus, and asks it each
-// query of the dashboards. The traffic grows in the last hour until the pool runs out.
+// TestScenarioDashboards puts the metrics of a daemon that goes through some hours of traffic into a real Prometheus,
+// and asks it each query of the dashboards. The traffic grows in the last hour until the pool runs out.
 func TestScenarioDashboards(t *testing.T) {
 	t.Parallel()
 	testenv.Program(t, "prometheus", "prometheus") // before the long recording
@@ -120,8 +121,8 @@ func TestScenarioDashboards(t *testing.T) {
 	}
 }
 
-// recordHours writes what a daemon exposes in each few minutes of event time to a Prometheus database in dir, and gives the labels
-// of each metric.
+// recordHours writes what a daemon exposes in each few minutes of event time to a Prometheus database in dir, and gives
+// the labels of each metric.
 func recordHours(t *testing.T, dir string, start time.Time, minutes, every int) map[string]map[string]bool {
 	t.Helper()
 	p := startDaemon(t, "clock: event", "features: {lateness: 0s}",

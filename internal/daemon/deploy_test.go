@@ -176,7 +176,8 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// adapterRule is a rule of prometheus-adapter (kubernetes-sigs/prometheus-adapter, docs/config.md and docs/externalmetrics.md).
+// adapterRule is a rule of prometheus-adapter (kubernetes-sigs/prometheus-adapter, docs/config.md and
+// docs/externalmetrics.md).
 type adapterRule struct {
 	SeriesQuery   string `yaml:"seriesQuery"`
 	SeriesFilters []struct {
@@ -192,8 +193,8 @@ type adapterRule struct {
 	}
 }
 
-// TestAdapterRules: rules have keys that prometheus-adapter knows, and make the metrics that our autoscalers ask for. Their
-// queries are tested in server.
+// TestAdapterRules: rules have keys that prometheus-adapter knows, and make the metrics that our autoscalers ask for.
+// Their queries are tested in server.
 func TestAdapterRules(t *testing.T) {
 	var values struct {
 		Rules struct{ External []adapterRule }

@@ -18,7 +18,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestDaemonListens sends each kind of telemetry that needs no NATS by its own way, and counts what the pipeline made of it.
+// TestDaemonListens sends each kind of telemetry that needs no NATS by its own way, and counts what the pipeline made
+// of it.
 func TestDaemonListens(t *testing.T) {
 	t.Parallel()
 	p := startDaemon(t,
@@ -106,7 +107,8 @@ func TestDaemonListens(t *testing.T) {
 	}
 }
 
-// TestDefaultPoolsAreServed: with a default pool a listener takes any name until there are too many, and then those it knows.
+// TestDefaultPoolsAreServed: with a default pool a listener takes any name until there are too many, and then those it
+// knows.
 func TestDefaultPoolsAreServed(t *testing.T) {
 	t.Parallel()
 	p := startDaemon(t,

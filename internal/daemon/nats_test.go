@@ -39,8 +39,8 @@ func comparableDecisions(t *testing.T, p *inProcess) (all map[string][]decisionO
 	return all
 }
 
-// TestPartitions: three daemons of a third of all pools each decide as one daemon of all pools does, from the telemetry that
-// producers publish as ever.
+// TestPartitions: three daemons of a third of all pools each decide as one daemon of all pools does, from the telemetry
+// that producers publish as ever.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
 	const partitions, minutes = 3, 30
@@ -126,8 +126,8 @@ func TestPartitions(t *testing.T) {
 	})
 }
 
-// TestPartitionsNeedTheirMapping: without the server's mapping, or with one for another number, a partition does not start, and
-// says what to do.
+// TestPartitionsNeedTheirMapping: without the server's mapping, or with one for another number, a partition does not
+// start, and says what to do.
 func TestPartitionsNeedTheirMapping(t *testing.T) {
 	for name, mapping := range map[string]string{"none": "", "another number": jetstream.Mappings("forewarm", 8)} {
 		t.Run(name, func(t *testing.T) {
@@ -166,8 +166,9 @@ func TestPartitionOf(t *testing.T) {
 	}
 }
 
-// TestLeastRights: with the users of deploy/nats/permissions.conf and no more rights, telemetry comes in, decisions and advice go
-// out, snapshots are kept, and autoscalers read and acknowledge; a client without one of the daemon's rights reads which.
+// TestLeastRights: with the users of deploy/nats/permissions.conf and no more rights, telemetry comes in, decisions and
+// advice go out, snapshots are kept, and autoscalers read and acknowledge; a client without one of the daemon's rights
+// reads which.
 func TestLeastRights(t *testing.T) {
 	for _, user := range []string{"FOREWARM", "PRODUCER", "CONSUMER", "DISCOVERY"} {
 		t.Setenv(user+"_PASSWORD", "secret")

@@ -78,7 +78,8 @@ var nightCauses = []struct {
 	}, warning: alerting.AtCapacityLimit, facts: []string{"replicas.max"}},
 }
 
-// TestScenarioNight plants a cause in each pool of a running daemon. The alerts must name each cause and say what to do.
+// TestScenarioNight plants a cause in each pool of a running daemon. The alerts must name each cause and say what to
+// do.
 func TestScenarioNight(t *testing.T) {
 	t.Parallel()
 	var pools []string

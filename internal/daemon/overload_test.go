@@ -14,8 +14,8 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// TestOverload holds the pipeline up, as if more came than the machine can work off: the stream keeps it, the daemon takes
-// in only a little more than it has counted, says that it lags, and in the end has counted every message.
+// TestOverload holds the pipeline up, as if more came than the machine can work off: the stream keeps it, the daemon
+// takes in only a little more than it has counted, says that it lags, and in the end has counted every message.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	const messages = 20_000

@@ -15,7 +15,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// firingAt is what a real Alertmanager lists as firing: summaries by name and resource. What is resolved is not among it.
+// firingAt is what a real Alertmanager lists as firing: summaries by name and resource. What is resolved is not among
+// it.
 func firingAt(t *testing.T, url string) map[string]string {
 	t.Helper()
 	_, body := testenv.Get(url + "/api/v2/alerts?active=true")
@@ -54,9 +55,9 @@ func over(t *testing.T, url string, alerts map[string]string) {
 	}
 }
 
-// TestOwnAlerts plants, in a daemon on the wall clock, a producer whose clock is ahead, one that holds its records back, records
-// that are refused, and a consumer that refuses; each is an alert in Alertmanager, and over once its cause is fixed. The
-// watchdog fires while ticks come.
+// TestOwnAlerts plants, in a daemon on the wall clock, a producer whose clock is ahead, one that holds its records
+// back, records that are refused, and a consumer that refuses; each is an alert in Alertmanager, and over once its
+// cause is fixed. The watchdog fires while ticks come.
 func TestOwnAlerts(t *testing.T) {
 	t.Parallel()
 	alertmanager := testenv.StartAlertmanager(t)
@@ -76,8 +77,8 @@ func TestOwnAlerts(t *testing.T) {
 	now, w := time.Now(), newSelfWatch(p.cfg.Decision)
 	p.checkSelf(w, now)
 	minutes, looks := 0, 0
-	// minute goes on by one: the watermark that the ticker would write, and requests that end now by their producer's clock, or
-	// ended a while ago.
+	// minute goes on by one: the watermark that the ticker would write, and requests that end now by their producer's
+	// clock, or ended a while ago.
 	minute := func(ahead, behind time.Duration, bad bool) {
 		minutes++
 		at := now.Add(time.Duration(minutes) * time.Minute).Truncate(time.Minute)
@@ -124,7 +125,8 @@ func TestOwnAlerts(t *testing.T) {
 	over(t, alertmanager, alerts)
 }
 
-// TestSilentProducerAndBack: of two gateways one falls silent for a while, in a daemon that follows the telemetry's own time.
+// TestSilentProducerAndBack: of two gateways one falls silent for a while, in a daemon that follows the telemetry's own
+// time.
 func TestSilentProducerAndBack(t *testing.T) {
 	t.Parallel()
 	alertmanager := testenv.StartAlertmanager(t)

@@ -19,8 +19,8 @@ import (
 const planDays = 7
 
 // getPlan answers with the launch sheet of a pool, from its last week, replicas and rates:
-// /api/v1/plan?pool=chat&launch=3&prompt=1.5&output=1&cache_hit=0.5&retry=0.1&replicas=4&ramp=20m. Others: prefill_replicas,
-// format.
+// /api/v1/plan?pool=chat&launch=3&prompt=1.5&output=1&cache_hit=0.5&retry=0.1&replicas=4&ramp=20m. Others:
+// prefill_replicas, format.
 func (d *Daemon) getPlan(w http.ResponseWriter, r *http.Request) {
 	write, contentType, err := plan.FormatWriter(cmp.Or(r.FormValue("format"), "html"))
 	if err != nil {

@@ -57,7 +57,7 @@ func TestPrescaleConsumer(t *testing.T) {
 		return false
 	})
 
-	// Some time up to now, for lapsed advice is not obeyed; the load rises at their end.
+	// The minutes end now, because expired advice is not obeyed. The load rises at the end.
 	const minutes = 70
 	now := time.Now().Truncate(time.Minute)
 	for m := range minutes {

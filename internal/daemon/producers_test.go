@@ -26,7 +26,8 @@ import (
 // producerPools are those of the calls below; the others are scraped.
 var producerPools = []string{"litellm", "openinference", "vercel", "assistants"}
 
-// TestProducersOnALiveDaemon sends what gateways, SDKs and engines write to one daemon, and reads what its API and /metrics make of it.
+// TestProducersOnALiveDaemon sends what gateways, SDKs and engines write to one daemon, and reads what its API and
+// /metrics make of it.
 func TestProducersOnALiveDaemon(t *testing.T) {
 	t.Parallel()
 	lines := []string{"listeners: {http: {listen: '127.0.0.1:0'}}", "scrape: {interval: 1s, timeout: 1s, jobs: ["}

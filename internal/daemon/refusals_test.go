@@ -16,8 +16,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestRefusedIsSeen: whoever sends what cannot be used is named, with the reason and the fix, on the page, in /readyz and in the
-// log, as soon as it came.
+// TestRefusedIsSeen: whoever sends what cannot be used is named, with the reason and the fix, on the page, in /readyz
+// and in the log, as soon as it came.
 func TestRefusedIsSeen(t *testing.T) {
 	at := badInputStart.Add(time.Hour)
 	sound := func(i int, at time.Time) string {
@@ -93,7 +93,8 @@ func TestManyKindsOfRefusals(t *testing.T) {
 	}
 }
 
-// TestPublishedExample pastes the record of the page on integrations into a shell, with a client that prints in place of publishing.
+// TestPublishedExample pastes the record of the page on integrations into a shell, with a client that prints in place
+// of publishing.
 func TestPublishedExample(t *testing.T) {
 	t.Parallel()
 	page := must(os.ReadFile("../../docs/integrations.md"))
@@ -114,8 +115,8 @@ func TestPublishedExample(t *testing.T) {
 	}
 }
 
-// TestTurnedAwayIsSeen: requests that a listener does not let in, and traffic of which nothing counts, are reported at the next
-// look.
+// TestTurnedAwayIsSeen: requests that a listener does not let in, and traffic of which nothing counts, are reported at
+// the next look.
 func TestTurnedAwayIsSeen(t *testing.T) {
 	dir := t.TempDir()
 	token := testenv.WriteFile(t, dir+"/token", "0123456789abcdef0123456789abcdef")

@@ -25,7 +25,8 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// reversion replaces the snapshot of a data directory by one of the same sequence and stream, with the parts that change gives.
+// reversion replaces the snapshot of a data directory by one of the same sequence and stream, with the parts that
+// change gives.
 func reversion(t *testing.T, data string, change func(parts []map[int]cbor.RawMessage) []map[int]cbor.RawMessage) {
 	t.Helper()
 	site := openSite(t, data)
@@ -61,8 +62,8 @@ func older(part map[int]cbor.RawMessage, by int) {
 	part[1] = must(cbor.Marshal(version - by))
 }
 
-// upgradeSite is a daemon with a past: a pool that grows, two sinks of which one takes nothing, and a stream that has lost
-// its beginning.
+// upgradeSite is a daemon with a past: a pool that grows, two sinks of which one takes nothing, and a stream that has
+// lost its beginning.
 type upgradeSite struct {
 	dir, data string
 	config    []string
@@ -160,9 +161,9 @@ func (h *hook) got() []string {
 	return slices.Clone(h.ids)
 }
 
-// TestUpgrade: a daemon finds the snapshot of another program, or one that is damaged. It learns from the stored series what the
-// stream no longer has, and from the stream the rest; it decides no minute twice, advises under numbers that go on, tells
-// what was not delivered under its own id, and tells nothing that was.
+// TestUpgrade: a daemon finds the snapshot of another program, or a damaged one. It learns from the stored series what
+// the stream no longer has, and the rest from the stream. It decides no minute twice. Generations go on. It delivers
+// what was not delivered, under its own id, and nothing twice.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	h := newHook(t)

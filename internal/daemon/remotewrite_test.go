@@ -11,8 +11,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestRemoteWrite: a real Prometheus, and a real VictoriaMetrics, end up with every sample that is stored here, though they
-// were away for a while, and the daemon was restarted meanwhile.
+// TestRemoteWrite: a real Prometheus, and a real VictoriaMetrics, end up with every sample that is stored here, though
+// they were away for a while, and the daemon was restarted meanwhile.
 func TestRemoteWrite(t *testing.T) {
 	t.Parallel()
 	t.Run("prometheus", func(t *testing.T) {

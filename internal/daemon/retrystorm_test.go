@@ -13,8 +13,9 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestScenarioRetryStorm plants failures on a running daemon: for 36 minutes 40 % of the attempts fail and are tried again. The load
-// grows by that, and is to be seen in probability and replicas; the storm is announced within five minutes and ends after it.
+// TestScenarioRetryStorm plants failures on a running daemon: for 36 minutes 40 % of the attempts fail and are tried
+// again. The load grows by that, and is to be seen in probability and replicas; the storm is announced within five
+// minutes and ends after it.
 func TestScenarioRetryStorm(t *testing.T) {
 	t.Parallel()
 	const begins, ends, minutes = 90, 126, 150

@@ -67,8 +67,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestRulesInPrometheus has a real Prometheus scrape a daemon whose pool runs out, evaluate the rules over what it scraped, and
-// tell a real Alertmanager. Only the testenv.Patience of the rules (for) is left out; promtool tests that.
+// TestRulesInPrometheus has a real Prometheus scrape a daemon whose pool runs out, evaluate the rules, and notify a real
+// Alertmanager. The waiting times of the rules (for) are left out; promtool tests them.
 func TestRulesInPrometheus(t *testing.T) {
 	t.Parallel()
 	alertmanager := testenv.StartAlertmanager(t)

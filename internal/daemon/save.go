@@ -21,17 +21,13 @@ import (
 // saving is a state that is being written to the bucket.
 type saving struct {
 	span     trace.Span
-	began    time.Time
 	sequence uint64
 	busy     time.Duration // without waiting for other parts
-	done     chan outcome  // receives one outcome
-}
+	done     chan struct{} // is closed at the end, after the rest is set
 
-// outcome is the result of a saving: the snapshot, or nil if none was needed or it failed, and the error.
-type outcome struct {
-	snapshot *stream.State
-	err      error
-	ended    time.Time
+	saved bool // false if it was not needed, or failed
+	err   error
+	ended time.Time
 }
 
 // snapshotPauseFactor is the pause after a snapshot as a multiple of its duration, so that snapshots use the disk and a
@@ -55,13 +51,11 @@ const tickMaxWait = time.Minute
 func (d *Daemon) keepState(ticked bool) {
 	if d.saving != nil {
 		select {
-		case x := <-d.saving.done:
-			d.endSaving(x)
+		case <-d.saving.done:
+			_ = d.endSaving() // it is logged
 		default:
+			return
 		}
-	}
-	if d.saving != nil {
-		return
 	}
 	now := time.Now()
 	late := now.Sub(d.nextSnapshot)
@@ -74,28 +68,29 @@ func (d *Daemon) keepState(ticked bool) {
 // startSaving writes the state to a file and stores it. It skips a state that is stored already. Unless own is set, it
 // also skips while another daemon's snapshot is fresh.
 func (d *Daemon) startSaving(own bool) {
-	s := &saving{began: time.Now(), sequence: d.pipeline.Sequence(), done: make(chan outcome, 1)}
+	began, s := time.Now(), &saving{sequence: d.pipeline.Sequence(), done: make(chan struct{})}
 	if s.sequence == d.saved {
-		d.scheduleSnapshot(s.began, 0)
+		d.scheduleSnapshot(began, 0)
 		return
 	}
 	_, s.span = d.tracer.Start(context.Background(), "snapshot", trace.WithAttributes(attribute.Int64("forewarm.sequence", int64(s.sequence))))
 	d.saving = s
-	end := func(snapshot *stream.State, err error) {
+	end := func(saved bool, err error) {
 		d.noteWrite("snapshot", err) // now, because the next message may come late
-		s.done <- outcome{snapshot, err, time.Now()}
+		s.saved, s.err, s.ended = saved, err, time.Now()
+		close(s.done)
 	}
 	file, err := d.writeState()
-	s.busy = time.Since(s.began)
+	s.busy = time.Since(began)
 	d.snapshotStopped(s.busy.Seconds())
 	if err != nil {
-		end(nil, err)
+		end(false, err)
 		return
 	}
 	decided := d.decisions.Barrier()
 	go func() {
-		snapshot, err := d.storeState(file, s, decided, own)
-		end(snapshot, errors.Join(err, file.Close(), os.Remove(file.Name())))
+		saved, err := d.storeState(file, s, decided, own)
+		end(saved, errors.Join(err, file.Close(), os.Remove(file.Name())))
 	}()
 }
 
@@ -119,18 +114,19 @@ func (d *Daemon) writeState() (_ *os.File, err error) {
 }
 
 // endSaving records the result of a saving.
-func (d *Daemon) endSaving(x outcome) {
-	d.saveFailed = x.err != nil
-	d.scheduleSnapshot(x.ended, d.saving.busy)
-	if x.snapshot != nil {
-		d.saved = d.saving.sequence
+func (d *Daemon) endSaving() error {
+	s := d.saving
+	d.saving, d.saveFailed = nil, s.err != nil
+	d.scheduleSnapshot(s.ended, s.busy)
+	if s.saved {
+		d.saved = s.sequence
 	}
-	endSpan(d.saving.span, x.err)
-	d.saving = nil
-	if x.err != nil {
+	endSpan(s.span, s.err)
+	if s.err != nil {
 		// A full disk must not stop the decisions. The state is still in memory and in the stream.
-		d.log.Error("the state could not be saved; a restart replays more of the stream", zap.Error(x.err))
+		d.log.Error("the state could not be saved; a restart replays more of the stream", zap.Error(s.err))
 	}
+	return s.err
 }
 
 // awaitSaving waits for the current saving, if any.
@@ -138,9 +134,8 @@ func (d *Daemon) awaitSaving() error {
 	if d.saving == nil {
 		return nil
 	}
-	x := <-d.saving.done
-	d.endSaving(x)
-	return x.err
+	<-d.saving.done
+	return d.endSaving()
 }
 
 // saveLast saves the last state after the pipeline has ended.
@@ -167,14 +162,14 @@ const (
 )
 
 // storeState stores a state after the log has its decisions. It runs on its own goroutine.
-func (d *Daemon) storeState(state io.Reader, s *saving, decided <-chan struct{}, own bool) (*stream.State, error) {
+func (d *Daemon) storeState(state io.Reader, s *saving, decided <-chan struct{}, own bool) (saved bool, err error) {
 	if !d.conn.IsConnected() {
-		return nil, nats.ErrDisconnected
+		return false, nats.ErrDisconnected
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
 	defer cancel()
 	if !own && d.states.Fresh(ctx, d.version, d.cfg.Storage.SnapshotEvery) {
-		return nil, nil //nolint:nilnil // another daemon's snapshot is enough
+		return false, nil // another daemon's snapshot is enough
 	}
 	began := time.Now()
 	defer func() { d.snapshotTook(time.Since(began).Seconds()) }()
@@ -182,20 +177,20 @@ func (d *Daemon) storeState(state io.Reader, s *saving, decided <-chan struct{},
 	defer done()
 	switch err := d.decisions.Await(waiting, decided); {
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, nil //nolint:nilnil // the log is behind, as in a fast replay: the next state is enough
+		return false, nil // the log is behind, as in a fast replay: the next state is enough
 	case err != nil:
-		return nil, err
+		return false, err
 	}
 	now := d.stream.Load()
 	x := stream.State{Stream: now.Config.Name, Created: now.Created, Sequence: s.sequence, Version: d.version}
 	uploading := time.Now()
-	saved, err := d.states.Save(ctx, x, state)
-	if saved.Name == "" {
-		return nil, err
+	x, err = d.states.Save(ctx, x, state)
+	if x.Name == "" {
+		return false, err
 	}
 	s.busy += time.Since(uploading)
-	d.show(&saved)
-	return &saved, err
+	d.show(&x)
+	return true, err
 }
 
 // show publishes which state is saved.

@@ -23,8 +23,8 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// TestScalers has every kind of autoscaler ask one daemon, and wants the same number from all; and no number, once nothing
-// is heard of the pool any more.
+// TestScalers has every kind of autoscaler ask one daemon, and wants the same number from all; and no number, once
+// nothing is heard of the pool any more.
 func TestScalers(t *testing.T) {
 	t.Parallel()
 	p := startDaemon(t,
@@ -114,8 +114,8 @@ func TestScalers(t *testing.T) {
 	}
 }
 
-// TestScalersAfterARestart: what was decided shortly before a restart is said until the first tick, and nothing of it that is
-// not to be obeyed, or is of another configuration.
+// TestScalersAfterARestart: what was decided shortly before a restart is said until the first tick, and nothing of it
+// that is not to be obeyed, or is of another configuration.
 func TestScalersAfterARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -37,7 +37,7 @@ func StartNATSWith(t testing.TB, o *server.Options) (url string) {
 	return s.ClientURL()
 }
 
-// Subscribe gives the messages on a subject, however many.
+// Subscribe returns a subscription without a bound on waiting messages.
 func Subscribe(t testing.TB, conn *nats.Conn, subject string) *nats.Subscription {
 	t.Helper()
 	s, err := conn.SubscribeSync(subject)
@@ -50,7 +50,7 @@ func Subscribe(t testing.TB, conn *nats.Conn, subject string) *nats.Subscription
 	return s
 }
 
-// Next gives the messages that came, until there is none for a while.
+// Next iterates over the messages until none comes for half a second.
 func Next(s *nats.Subscription) func(func(*nats.Msg) bool) {
 	return func(yield func(*nats.Msg) bool) {
 		for {
@@ -62,8 +62,8 @@ func Next(s *nats.Subscription) func(func(*nats.Msg) bool) {
 	}
 }
 
-// StoredSequence is the sequence of the telemetry stream after everything that conn has published. It publishes a watermark
-// of long ago, which changes nothing once there is a first record.
+// StoredSequence is the sequence of the telemetry stream after all that conn has published. It publishes a watermark of
+// long ago, which changes nothing once there is a first record.
 func StoredSequence(t testing.TB, conn *nats.Conn) uint64 {
 	t.Helper()
 	m, err := conn.Request("forewarm.telemetry.watermark._", []byte(`{"at":978307200000}`), Patience)

@@ -40,8 +40,8 @@ func (p point) FH() *histogram.FloatHistogram { return nil }
 func (p point) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
 func (p point) Copy() chunks.Sample           { return p }
 
-// vllmHistory gives what two vLLM replicas exposed over some days until end, scraped each half minute, of a season that is
-// late by turn.
+// vllmHistory calls series with the metrics of two vLLM replicas over some days until end, scraped each half minute.
+// turn moves the daily season later.
 func vllmHistory(days int, end time.Time, turn time.Duration, series func(l labels.Labels, samples []chunks.Sample)) {
 	start := end.AddDate(0, 0, -days)
 	const step = 30 * time.Second

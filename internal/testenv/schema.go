@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// SameSchema compiles the schema that code was generated from, its path relative to the test's directory being root and then
-// the path that the code knows, and compares the two.
+// SameSchema compiles the schema that code was generated from, and compares the two. root is the directory of schemas,
+// relative to the test.
 func SameSchema(t testing.TB, root string, code protoreflect.FileDescriptor) {
 	t.Helper()
 	protoc := Program(t, "protobuf-compiler", "protoc")

@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// Server is a real Prometheus, or what speaks like one, over a directory.
+// Server is a running Prometheus, VictoriaMetrics or Alertmanager.
 type Server struct {
 	URL  string
 	Stop func()
 }
 
-// StartPrometheus runs a Prometheus over dir until the test ends; an empty address takes a free one. It skips the test
-// where none is installed.
+// StartPrometheus runs a Prometheus over dir until the test ends. An empty address takes a free one. It skips the test
+// if Prometheus is not installed.
 func StartPrometheus(t testing.TB, dir, address string, flags ...string) *Server {
 	t.Helper()
 	return StartPrometheusOf(t, []string{"global: {}"}, dir, address, flags...)
@@ -39,8 +39,7 @@ func StartPrometheusOf(t testing.TB, config []string, dir, address string, flags
 	return serveUntil(t, cmd, "http://"+address, "/-/ready", os.Kill)
 }
 
-// StartVictoria runs a VictoriaMetrics in the same way. It is not among what CI must have: where there is none the test is
-// skipped.
+// StartVictoria runs a VictoriaMetrics in the same way. CI may lack it: then the test is skipped.
 func StartVictoria(t testing.TB, dir, address string) *Server {
 	t.Helper()
 	binary, err := exec.LookPath("victoria-metrics")
@@ -49,7 +48,8 @@ func StartVictoria(t testing.TB, dir, address string) *Server {
 	}
 	address = cmp.Or(address, FreeAddress(t))
 	cmd := exec.Command(binary, "-storageDataPath="+dir, "-httpListenAddr="+address, "-retentionPeriod=100y", "-search.latencyOffset=0s", "-loggerLevel=ERROR")
-	return serveUntil(t, cmd, "http://"+address, "/health", syscall.SIGTERM) // killed, it loses what it has answered for in the last seconds
+	// SIGKILL would lose samples of the last seconds that it has accepted.
+	return serveUntil(t, cmd, "http://"+address, "/health", syscall.SIGTERM)
 }
 
 // serveUntil runs a server until the test ends, and waits until it is ready.
@@ -73,21 +73,14 @@ func serveUntil(t testing.TB, cmd *exec.Cmd, url, ready string, end os.Signal) *
 // StartAlertmanager runs an Alertmanager until the test ends.
 func StartAlertmanager(t testing.TB) (url string) {
 	t.Helper()
-	binary := Alertmanager(t)
 	dir, address := t.TempDir(), FreeAddress(t)
 	config := WriteFile(t, filepath.Join(dir, "alertmanager.yml"), "route: {receiver: none}", "receivers: [{name: none}]")
-	cmd := exec.CommandContext(t.Context(), binary, "--config.file="+config, "--storage.path="+filepath.Join(dir, "data"),
+	cmd := exec.Command(Alertmanager(t), "--config.file="+config, "--storage.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+address, "--cluster.listen-address=")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Wait() }) // killed by the context
-	url = "http://" + address
-	Await(t, "alertmanager to be ready", func() bool { code, _ := Get(url + "/-/ready"); return code == http.StatusOK })
-	return url
+	return serveUntil(t, cmd, "http://"+address, "/-/ready", os.Kill).URL
 }
 
-// Scalar is the value of a query which gives one series, asked of any Prometheus; 0 where it gives none.
+// Scalar is the value of a query with one series; 0 if there is none.
 func Scalar(t testing.TB, base, query string, at time.Time) float64 {
 	t.Helper()
 	_, body := Get(base + "/api/v1/query?" + url.Values{"query": {query}, "time": {fmt.Sprint(at.Unix())}}.Encode())

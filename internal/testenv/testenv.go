@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Missing skips a test that lacks a part, and says how to get it; in CI, which has FOREWARM_CI=1 and must have them all, the
-// test fails.
+// Missing skips a test that lacks a part, and says how to get it. CI sets FOREWARM_CI=1 and must have all parts: there
+// the test fails.
 func Missing(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("FOREWARM_CI") == "1" {
@@ -26,8 +26,8 @@ func Missing(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// Await polls until done, for what another process or goroutine brings about. After two minutes it ends the test and says what it
-// waited for.
+// Await polls until done, for the work of another process or goroutine. After two minutes it ends the test and says
+// what it waited for.
 func Await(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	poll := time.NewTicker(10 * time.Millisecond)
@@ -42,8 +42,8 @@ func Await(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// Program is the path of a program under the first of its names that is installed. The test is [Missing] it where there is
-// none; debian is the package that has it.
+// Program is the path of a program, under the first of its names that is installed. Without one the test is [Missing]
+// it. debian is the package that has it.
 func Program(t testing.TB, debian string, names ...string) string {
 	t.Helper()
 	for _, name := range names {
@@ -55,14 +55,14 @@ func Program(t testing.TB, debian string, names ...string) string {
 	return ""
 }
 
-// Alertmanager is Debian's Alertmanager, or the one that is called as its authors call it.
+// Alertmanager is the path of Alertmanager, by its name in Debian or its own.
 func Alertmanager(t testing.TB) string {
 	t.Helper()
 	return Program(t, "prometheus-alertmanager", "prometheus-alertmanager", "alertmanager")
 }
 
-// FreeAddress is a loopback address that nobody listens on. Its port is below those that the system gives to clients and to
-// port 0, so that no other test takes it meanwhile.
+// FreeAddress is a loopback address that nobody listens on. Its port is below those that the system gives to clients
+// and to port 0, so that no other test takes it meanwhile.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	for range 100 {
@@ -75,14 +75,13 @@ func FreeAddress(t testing.TB) string {
 	return ""
 }
 
-// LintMetrics has Prometheus' own tool read and lint an exposition. It may find fault with what the metrics library names by
-// itself, and with nothing else.
+// LintMetrics runs promtool's linter on an exposition. Faults of names that the metrics library chooses are ignored.
 func LintMetrics(t testing.TB, exposition string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), Program(t, "prometheus", "promtool"), "check", "metrics")
 	cmd.Stdin = strings.NewReader(exposition)
 	out, err := cmd.CombinedOutput()
-	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != 3) { // 3: read, and found fault with
+	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != 3) { // 3: it was read and has faults
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for line := range strings.Lines(string(out)) {
