@@ -35,6 +35,7 @@ import (
 	"github.com/forewarm/forewarm/internal/otlp"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
+	"github.com/forewarm/forewarm/server/rpc"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/remote"
 	"github.com/forewarm/forewarm/storage/stream"
@@ -89,7 +90,7 @@ type Daemon struct {
 	probes       net.Listener // nil if not configured
 	server       *server.Server
 	board        *server.Board
-	scalers      []*scaler
+	scalers      []*rpc.Server
 	exporter     *server.Exporter
 	traffic      traffic
 	qualityCache quality
@@ -353,35 +354,18 @@ func (d *Daemon) refuse(sequence uint64, refused []ingest.Refusal) {
 	d.deadLetter.Send(sequence, refused)
 }
 
-// Run works until ctx ends. Then it stops the consumer, saves a last snapshot, and stops the outputs.
+// Run works until ctx ends. Then it stops the sources, saves a last snapshot, and stops the outputs.
 func (d *Daemon) Run(ctx context.Context) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	downstream, _ := errgroup.WithContext(serving)
-	downstream.Go(func() error { return d.server.Run(serving, d.listener) })
-	if d.probes != nil {
-		downstream.Go(func() error { return d.server.RunProbes(serving, d.probes) })
-	}
-	deliver := func(ctx context.Context) error {
-		if err := d.dispatcher.Run(ctx); err != nil { // the log keeps what was not delivered
-			d.log.Warn("delivery", zap.Error(err))
-		}
-		return nil
-	}
-	runs := []func(context.Context) error{deliver, d.decisions.Run, d.watchSelf, d.exchangePeers}
-	if d.writer != nil {
-		runs = append(runs, d.writer.Run)
-	}
-	for _, s := range d.scalers {
-		runs = append(runs, s.Run)
-	}
-	for _, run := range runs {
+	for _, run := range d.outputs() {
 		downstream.Go(func() error { return run(serving) })
 	}
-
 	upstream, applying := errgroup.WithContext(ctx)
-	d.runSources(applying, upstream, func(batches []ingest.Batch) error { return d.handle(applying, batches) })
-	upstream.Go(func() error { return d.runReports(applying) })
+	for _, run := range d.sources() {
+		upstream.Go(func() error { return run(applying) })
+	}
 	err := upstream.Wait()
 	err = errors.Join(err, d.saveLast())
 	stop()
@@ -390,33 +374,67 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return err
 }
 
-// runSources starts the sources of telemetry, and passes the messages of the stream to handle.
-func (d *Daemon) runSources(ctx context.Context, group *errgroup.Group, handle func([]ingest.Batch) error) {
-	group.Go(func() error {
-		d.relearn(ctx)
-		if err := d.consumer.Run(ctx, handle); !errors.Is(err, errStopped) {
-			return err
-		}
-		return nil
-	})
-	if d.ticker != nil {
-		group.Go(func() error {
-			if s, err := d.js.Stream(ctx, d.stream.Load().Config.Name); err == nil { // on an error inspectStream sets the clock first
-				d.ticker.Sync(s.CachedInfo().TimeStamp)
+// outputs are the parts that work until the last snapshot is saved.
+func (d *Daemon) outputs() []func(context.Context) error {
+	all := []func(context.Context) error{
+		func(ctx context.Context) error { return d.server.Run(ctx, d.listener) },
+		func(ctx context.Context) error {
+			if err := d.dispatcher.Run(ctx); err != nil { // the log keeps what was not delivered
+				d.log.Warn("delivery", zap.Error(err))
 			}
-			return d.ticker.Run(ctx, d.stream.Load().State.LastSeq > 0)
-		})
+			return nil
+		},
+		d.decisions.Run, d.watchSelf, d.exchangePeers,
+	}
+	if d.probes != nil {
+		all = append(all, func(ctx context.Context) error { return d.server.RunProbes(ctx, d.probes) })
+	}
+	if d.writer != nil {
+		all = append(all, d.writer.Run)
+	}
+	for _, s := range d.scalers {
+		all = append(all, s.Run)
+	}
+	return all
+}
+
+// sources are the parts that write or read the telemetry stream, and the reports.
+func (d *Daemon) sources() []func(context.Context) error {
+	all := []func(context.Context) error{d.consume, d.listeners.Run}
+	if d.ticker != nil {
+		all = append(all, d.tick)
 	}
 	if d.embedded != nil {
-		group.Go(func() error { return d.watchEmbedded(ctx) })
+		all = append(all, d.watchEmbedded)
 	}
-	group.Go(func() error { return d.listeners.Run(ctx) })
 	if d.relay != nil {
-		group.Go(func() error { return d.relay.Run(ctx) })
+		all = append(all, d.relay.Run)
 	}
 	if d.scraper != nil {
-		group.Go(func() error { return d.scraper.Run(ctx) })
+		all = append(all, d.scraper.Run)
 	}
+	if d.reporter != nil {
+		all = append(all, d.reporter.Run)
+	}
+	return all
+}
+
+// consume applies the messages of the stream until ctx ends.
+func (d *Daemon) consume(ctx context.Context) error {
+	d.relearn(ctx)
+	err := d.consumer.Run(ctx, func(batches []ingest.Batch) error { return d.handle(ctx, batches) })
+	if errors.Is(err, errStopped) {
+		return nil
+	}
+	return err
+}
+
+// tick publishes the watermarks until ctx ends.
+func (d *Daemon) tick(ctx context.Context) error {
+	if s, err := d.js.Stream(ctx, d.stream.Load().Config.Name); err == nil { // on an error inspectStream sets the clock first
+		d.ticker.Sync(s.CachedInfo().TimeStamp)
+	}
+	return d.ticker.Run(ctx, d.stream.Load().State.LastSeq > 0)
 }
 
 // handle applies a batch of messages. Histories take long, so they are applied one by one until ctx ends. The next

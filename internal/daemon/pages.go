@@ -32,9 +32,9 @@ func (d *Daemon) openPages() {
 	d.server.Plan = d.plan
 	d.server.Quality = d.quality
 	d.server.Reports = d.reportFiles
-	d.server.Handle("GET /reports/{name}", http.HandlerFunc(d.getReportFile))
-	d.server.Handle("GET /api/v1/report", http.HandlerFunc(d.getReport))
-	d.server.Handle("GET /api/v1/plan", http.HandlerFunc(d.getPlan))
+	d.handlePage("GET /reports/{name}", d.getReportFile)
+	d.handlePage("GET /api/v1/report", d.getReport)
+	d.handlePage("GET /api/v1/plan", d.getPlan)
 }
 
 // stored reads the history of one pool from the series and the log.
@@ -140,20 +140,37 @@ func (d *Daemon) reportFiles() (files []server.ReportFile, err error) {
 }
 
 // getReportFile answers with a report from the folder.
-func (d *Daemon) getReportFile(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
+func (d *Daemon) getReportFile(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
 	if filepath.Ext(name) != ".html" {
-		server.WriteProblem(w, server.Problemf(http.StatusNotFound, "no report %q; /reports lists them", name))
-		return
+		return server.Problemf(http.StatusNotFound, "no report %q; /reports lists them", name)
 	}
 	root, err := os.OpenRoot(d.cfg.Reports().Dir) // it opens nothing outside the folder
 	if err != nil {
-		server.WriteProblem(w, server.Problemf(http.StatusNotFound, "there is no folder of reports: %v", err))
-		return
+		return server.Problemf(http.StatusNotFound, "there is no folder of reports: %v", err)
 	}
 	defer root.Close()
+	w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
 	http.ServeFileFS(w, r, root.FS(), name)
+	return nil
+}
+
+// handlePage serves requests, and answers with the error of f.
+func (d *Daemon) handlePage(pattern string, f func(http.ResponseWriter, *http.Request) error) {
+	d.server.Handle(pattern, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := f(w, r); err != nil {
+			server.WriteProblem(w, err)
+		}
+	}))
+}
+
+// writeDocument answers with what write writes.
+func (d *Daemon) writeDocument(w http.ResponseWriter, contentType string, write func() error) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
+	if err := write(); err != nil {
+		d.log.Debug("the client of a document disconnected", zap.Error(err))
+	}
 }
 
 // explanation returns the server's explanation of a decision.

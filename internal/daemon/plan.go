@@ -8,8 +8,6 @@ import (
 	"net/url"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
@@ -21,22 +19,17 @@ const planDays = 7
 // getPlan answers with the launch sheet of a pool, from its last week, replicas and rates:
 // /api/v1/plan?pool=chat&launch=3&prompt=1.5&output=1&cache_hit=0.5&retry=0.1&replicas=4&ramp=20m. Others:
 // prefill_replicas, format.
-func (d *Daemon) getPlan(w http.ResponseWriter, r *http.Request) {
+func (d *Daemon) getPlan(w http.ResponseWriter, r *http.Request) error {
 	write, contentType, err := plan.FormatWriter(cmp.Or(r.FormValue("format"), "html"))
 	if err != nil {
-		server.WriteProblem(w, server.Problemf(http.StatusBadRequest, "format %v", err))
-		return
+		return server.Problemf(http.StatusBadRequest, "format %v", err)
 	}
 	sheet, err := d.plan(r.Context(), r.Form)
 	if err != nil {
-		server.WriteProblem(w, err)
-		return
+		return err
 	}
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
-	if err := write(w, sheet); err != nil {
-		d.log.Debug("the client of a plan disconnected", zap.Error(err))
-	}
+	d.writeDocument(w, contentType, func() error { return write(w, sheet) })
+	return nil
 }
 
 // plan makes the launch sheet of a query. One runs at a time.

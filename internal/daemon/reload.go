@@ -21,28 +21,10 @@ import (
 )
 
 // Serve runs a daemon until ctx ends. It reloads the configuration on each value of hangups and on POST /-/reload. It
-// returns a [ConfigError], or the error of load, if the daemon cannot start.
+// returns a [ConfigError], or the error of load, if the daemon cannot start. It keeps the old configuration if the new
+// one is invalid, or if no daemon starts with it.
 func Serve(ctx context.Context, load func() (*config.Config, error), hangups <-chan os.Signal, version string) error {
 	r := &reloader{load: load, version: version, hangups: hangups, posts: make(chan chan<- error)}
-	return r.run(ctx)
-}
-
-// reloader runs a daemon, and replaces it when the configuration is reloaded. The old one saves its state, and the new
-// one restores it, as after a restart of the process. The stream has the messages in between.
-type reloader struct {
-	load    func() (*config.Config, error) // reads and checks the configuration
-	version string
-	hangups <-chan os.Signal
-	posts   chan chan<- error // of /-/reload; each receives the error of the configuration, or nil
-
-	log *zap.Logger // of the configuration in use
-
-	refused  atomic.Bool  // the last reload
-	loadedAt atomic.Int64 // the configuration in use; milliseconds since 1970
-}
-
-// run serves until ctx ends. It keeps the old configuration if the new one is invalid, or if no daemon starts with it.
-func (r *reloader) run(ctx context.Context) error {
 	cfg, err := r.load()
 	if err != nil {
 		return err
@@ -69,6 +51,20 @@ func (r *reloader) run(ctx context.Context) error {
 		}
 		cfg, before, refused = next, cfg, false
 	}
+}
+
+// reloader runs a daemon, and replaces it when the configuration is reloaded. The old one saves its state, and the new
+// one restores it, as after a restart of the process. The stream has the messages in between.
+type reloader struct {
+	load    func() (*config.Config, error) // reads and checks the configuration
+	version string
+	hangups <-chan os.Signal
+	posts   chan chan<- error // of /-/reload; each receives the error of the configuration, or nil
+
+	log *zap.Logger // of the configuration in use
+
+	refused  atomic.Bool  // the last reload
+	loadedAt atomic.Int64 // the configuration in use; milliseconds since 1970
 }
 
 // open creates a daemon.

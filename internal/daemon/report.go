@@ -58,7 +58,7 @@ type reporter struct {
 }
 
 // Run makes reports until ctx ends.
-func (r *reporter) Run(ctx context.Context) {
+func (r *reporter) Run(ctx context.Context) error {
 	every := reportEvery
 	if r.event { // the time of the traffic can pass much faster
 		every = time.Second
@@ -70,7 +70,7 @@ func (r *reporter) Run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-ticker.C:
 		}
 	}
@@ -179,15 +179,6 @@ func (d *Daemon) openReporter() ([]alerting.Sink, error) {
 	return sink.OpenReports(d.cfg.Reports(), sink.Deps{Pages: d.pages, WriteFile: storage.WriteFile})
 }
 
-func (d *Daemon) runReports(ctx context.Context) error {
-	if d.reporter == nil {
-		<-ctx.Done()
-		return nil
-	}
-	d.reporter.Run(ctx)
-	return nil
-}
-
 // renderReport makes all pages of a report.
 func (d *Daemon) renderReport(ctx context.Context, p report.Period) (_ *sink.Pages, _ []string, err error) {
 	ctx, span := d.tracer.Start(ctx, "report", trace.WithAttributes(attribute.String("forewarm.from", p.From.UTC().Format(time.RFC3339)), attribute.String("forewarm.to", p.To.UTC().Format(time.RFC3339))))
@@ -265,40 +256,31 @@ func (d *Daemon) pages(n *alerting.Report) (*sink.Pages, error) {
 }
 
 // getReport answers with the report of the queried period, by default the last week that has settled.
-func (d *Daemon) getReport(w http.ResponseWriter, r *http.Request) {
+func (d *Daemon) getReport(w http.ResponseWriter, r *http.Request) error {
 	write, contentType, err := report.FormatWriter(r.FormValue("format"))
 	if err != nil {
-		server.WriteProblem(w, server.Problemf(http.StatusBadRequest, "format %v", err))
-		return
+		return server.Problemf(http.StatusBadRequest, "format %v", err)
 	}
 	span, err := report.ParseSpan(r.FormValue("from"), r.FormValue("to"), cmp.Or(r.FormValue("timezone"), d.cfg.Report.Timezone))
-	if err == nil {
-		var newest time.Time
-		if newest, _, _, err = d.reader.Last(r.Context()); err != nil {
-			server.WriteProblem(w, err)
-			return
-		}
-		err = span.Complete(newest)
+	if err != nil {
+		return server.Problemf(http.StatusBadRequest, "%v", err)
 	}
-	switch {
+	newest, _, _, err := d.reader.Last(r.Context())
+	if err != nil {
+		return err
+	}
+	switch err := span.Complete(newest); {
 	case errors.Is(err, report.ErrNoDecision):
-		server.WriteProblem(w, server.Problemf(http.StatusNotFound, "%v", err))
-		return
+		return server.Problemf(http.StatusNotFound, "%v", err)
 	case err != nil:
-		server.WriteProblem(w, server.Problemf(http.StatusBadRequest, "%v", err))
-		return
-	}
-	if r.FormValue("to") == "" { // unsettled minutes would count as missing
+		return server.Problemf(http.StatusBadRequest, "%v", err)
+	case r.FormValue("to") == "": // unsettled minutes would count as missing
 		span.To = span.To.Add(-d.cfg.Features.Revise)
 	}
 	rep, err := report.Reconcile(r.Context(), storage.History{Store: d.store, Log: d.reader}, span.From, span.To, span.Zone)
 	if err != nil {
-		server.WriteProblem(w, err)
-		return
+		return err
 	}
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
-	if err := write(w, rep); err != nil {
-		d.log.Debug("the client of a report disconnected", zap.Error(err))
-	}
+	d.writeDocument(w, contentType, func() error { return write(w, rep) })
+	return nil
 }

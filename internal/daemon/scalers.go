@@ -12,12 +12,6 @@ import (
 	"github.com/forewarm/forewarm/server/rpc"
 )
 
-// scaler is a gRPC listener for one kind of autoscaler.
-type scaler struct {
-	*rpc.Server
-	service string
-}
-
 // openScalers opens the listeners that have an address.
 func (d *Daemon) openScalers(context.Context) error {
 	if d.cfg.KEDA.Listen != "" {
@@ -38,13 +32,13 @@ func (d *Daemon) openScalers(context.Context) error {
 }
 
 // openScaler opens a listener without services. key is its key in the configuration.
-func (d *Daemon) openScaler(service, key string, c rpc.Config) (*scaler, error) {
+func (d *Daemon) openScaler(service, key string, c rpc.Config) (*rpc.Server, error) {
 	s, err := rpc.Open(key, c, func(method string, code codes.Code) { d.exporter.CountCall(service, method, code.String()) }, d.log)
 	if err != nil {
 		return nil, ConfigError{err}
 	}
 	d.onClose(func() error { s.Close(); return nil })
-	d.scalers = append(d.scalers, &scaler{s, service})
+	d.scalers = append(d.scalers, s)
 	d.log.Info("answering autoscalers", zap.String("service", service), zap.String("address", s.Addr().String()))
-	return d.scalers[len(d.scalers)-1], nil
+	return s, nil
 }
