@@ -475,8 +475,8 @@ func (d *Daemon) apply(batches []ingest.Batch, emit func(*pipeline.Output)) (tic
 		d.tickTook(time.Since(began).Seconds() / float64(ticks))
 		d.collector.adjust()
 	}
-	d.setStatus(func(s *server.Status) { s.Sequence = d.pipeline.Sequence() })
 	d.exporter.Records.Add(int(after.Records - before.Records))
+	d.setStatus(func(s *server.Status) { s.Sequence = d.pipeline.Sequence() })
 	return ticks > 0
 }
 

@@ -45,17 +45,11 @@ func startDaemonIn(t *testing.T, dir string, lines ...string) *inProcess {
 	if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "nats:") }) {
 		lines = append(lines, "nats: {embedded: {listen: '127.0.0.1:0'}}")
 	}
-	d, err := newDaemon(t, dir, lines...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(newDaemon(t, dir, lines...))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
-	conn, err := nats.Connect(d.NATSURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(nats.Connect(d.NATSURL()))
 	p := &inProcess{Daemon: d, data: d.cfg.Storage.Dir, conn: conn, base: "http://" + d.listener.Addr().String()}
 	p.stop = func() {
 		conn.Close()
@@ -79,10 +73,7 @@ func newDaemon(t *testing.T, dir string, lines ...string) (*Daemon, error) {
 	if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "server:") }) {
 		lines = append(lines, "server: {listen: '127.0.0.1:0'}")
 	}
-	cfg, err := config.Load(testenv.WriteFile(t, filepath.Join(dir, "forewarm.yaml"), lines...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must(config.Load(testenv.WriteFile(t, filepath.Join(dir, "forewarm.yaml"), lines...)))
 	cfg.KeepOwn()
 	return New(t.Context(), cfg, Options{Log: zap.NewNop()})
 }
@@ -320,10 +311,7 @@ func TestDaemonDecidesAgainWhatACrashLost(t *testing.T) {
 	if len(all) < 4 {
 		t.Fatalf("%d decisions", len(all))
 	}
-	log, err := p.js.Stream(t.Context(), jetstream.DecisionsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must(p.js.Stream(t.Context(), jetstream.DecisionsStream))
 	// As the crash would leave it: no snapshot, and nothing of the last tick.
 	for _, pool := range []string{"a", "b"} {
 		m, err := log.GetLastMsgForSubject(t.Context(), ingest.DecisionSubject("forewarm", pool))

@@ -129,10 +129,7 @@ func recordHours(t *testing.T, dir string, start time.Time, minutes, every int) 
 		"pools: [{name: chat, kv_capacity_tokens: 20000, decode_tokens_per_s: 400, slo: {ttft: 2s, itl: 50ms}, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 9}, reserves: {failure: 1}}]")
 	options := tsdb.DefaultOptions()
 	options.RetentionDuration = math.MaxInt64
-	db, err := tsdb.Open(dir, promslog.NewNopLogger(), nil, options, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(tsdb.Open(dir, promslog.NewNopLogger(), nil, options, nil))
 	known := map[string]map[string]bool{}
 	publish := func(subject, format string, args ...any) {
 		p.publish(t, subject, fmt.Appendf(nil, format, args...), "Forewarm-Source", "gateway")
@@ -164,10 +161,7 @@ func recordHours(t *testing.T, dir string, start time.Time, minutes, every int) 
 // appendMetrics writes an exposition to db as if it had been scraped at that time.
 func appendMetrics(t *testing.T, db *tsdb.DB, text string, at time.Time, known map[string]map[string]bool) {
 	t.Helper()
-	p, err := textparse.New([]byte(text), "text/plain", labels.NewSymbolTable(), textparse.ParserOptions{FallbackContentType: "text/plain"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(textparse.New([]byte(text), "text/plain", labels.NewSymbolTable(), textparse.ParserOptions{FallbackContentType: "text/plain"}))
 	app := db.AppenderV2(t.Context())
 	for {
 		entry, err := p.Next()

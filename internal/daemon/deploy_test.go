@@ -95,19 +95,13 @@ func TestCompose(t *testing.T) {
 	for key, value := range c.Services["forewarm"].Environment {
 		t.Setenv(key, value)
 	}
-	cfg, err := config.Load(filepath.Join("../../deploy", c.Configs["forewarm"].File))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must(config.Load(filepath.Join("../../deploy", c.Configs["forewarm"].File)))
 	if urls := cfg.Sinks.Alertmanager.URLs; len(urls) != 1 || urls[0] != "http://alertmanager:9093" || cfg.Storage.Dir != "/data" || cfg.NATS.URL != "nats://nats:4222" {
 		t.Errorf("Alertmanager at %q, data in %q, NATS at %q", urls, cfg.Storage.Dir, cfg.NATS.URL)
 	}
 
 	const rulesAt = "/etc/prometheus/forewarm.yaml"
-	here, err := filepath.Abs(rulesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := must(filepath.Abs(rulesFile))
 	if m := c.Services["prometheus"].Configs; len(m) != 2 || m[1].Target != rulesAt || filepath.Join("../../deploy", c.Configs[m[1].Source].File) != rulesFile {
 		t.Errorf("Prometheus is given %v", m)
 	}

@@ -46,29 +46,20 @@ func TestDaemonListens(t *testing.T) {
 	base := "http://" + p.listeners.Addr("http").String()
 	send := func(path, contentType string, body []byte) {
 		t.Helper()
-		res, err := http.Post(base+path, contentType, bytes.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must(http.Post(base+path, contentType, bytes.NewReader(body)))
 		defer res.Body.Close()
 		if res.StatusCode != http.StatusOK {
 			t.Errorf("POST %s: %s", path, res.Status)
 		}
 	}
-	body, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must((&ptrace.ProtoMarshaler{}).MarshalTraces(traces(1)))
 	send("/v1/traces", "application/x-protobuf", body)
 	send("/v1/traces", "application/x-protobuf", body) // sent again: the pipeline drops it
 	lite := fmt.Appendf(nil, `[{"id":"a","model":"m","startTime":%d,"endTime":%d,"prompt_tokens":5,"completion_tokens":5,"messages":"a prompt"}]`, start.Unix(), start.Unix()+1)
 	send("/v1/telemetry/litellm?class=chat", "application/json", lite)
 
 	for range 2 { // it is said to the producer, and counted by the pipeline, once each
-		res, err := http.Post(base+"/v1/telemetry/openai?pool=ghost", "application/json", strings.NewReader(`{"prompt_tokens":5}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must(http.Post(base+"/v1/telemetry/openai?pool=ghost", "application/json", strings.NewReader(`{"prompt_tokens":5}`)))
 		body, _ := io.ReadAll(res.Body)
 		res.Body.Close()
 		if res.StatusCode != http.StatusBadRequest || !bytes.Contains(body, []byte(`"unknown_pools":["ghost"]`)) {
@@ -76,10 +67,7 @@ func TestDaemonListens(t *testing.T) {
 		}
 	}
 
-	conn, err := grpc.NewClient(p.listeners.Addr("grpc").String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(grpc.NewClient(p.listeners.Addr("grpc").String(), grpc.WithTransportCredentials(insecure.NewCredentials())))
 	defer conn.Close()
 	answer, err := ptraceotlp.NewGRPCClient(conn).Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(traces(11)))
 	if err != nil || answer.PartialSuccess().RejectedSpans() != 1 {

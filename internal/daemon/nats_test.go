@@ -143,10 +143,7 @@ func TestPartitionsNeedTheirMapping(t *testing.T) {
 func TestPartitionOf(t *testing.T) {
 	t.Parallel()
 	const partitions = 7
-	conn, err := nats.Connect(testenv.StartNATS(t, jetstream.Mappings("forewarm", partitions)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(nats.Connect(testenv.StartNATS(t, jetstream.Mappings("forewarm", partitions))))
 	defer conn.Close()
 	c := config.Default().NATS
 	c.Partition = fmt.Sprintf("0/%d", partitions)
@@ -156,10 +153,7 @@ func TestPartitionOf(t *testing.T) {
 		if err := conn.Publish("forewarm.telemetry.request."+pool+".a.b", nil); err != nil {
 			t.Fatal(err)
 		}
-		m, err := got.NextMsg(testenv.Patience)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must(got.NextMsg(testenv.Patience))
 		if want := fmt.Sprintf("forewarm.7.%d.telemetry.request.%s.a.b", c.PartitionOf(pool), pool); m.Subject != want {
 			t.Errorf("the server takes pool %s to %s, not to %s", pool, m.Subject, want)
 		}
@@ -173,10 +167,7 @@ func TestLeastRights(t *testing.T) {
 	for _, user := range []string{"FOREWARM", "PRODUCER", "CONSUMER", "DISCOVERY"} {
 		t.Setenv(user+"_PASSWORD", "secret")
 	}
-	shipped, err := filepath.Abs("../../deploy/nats/permissions.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	shipped := must(filepath.Abs("../../deploy/nats/permissions.conf"))
 	file := must(os.ReadFile(shipped))
 	c := jetstream.DefaultConfig()
 	if !strings.HasSuffix(string(file), "\n"+c.Permissions()) {
@@ -184,10 +175,7 @@ func TestLeastRights(t *testing.T) {
 	}
 	address := strings.TrimPrefix(testenv.StartNATS(t, string(file)), "nats://")
 	as := func(user string) *nats.Conn {
-		conn, err := nats.Connect("nats://" + user + ":secret@" + address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must(nats.Connect("nats://" + user + ":secret@" + address))
 		t.Cleanup(conn.Close)
 		return conn
 	}
@@ -217,14 +205,8 @@ func TestLeastRights(t *testing.T) {
 	}
 	testenv.Await(t, "the last tick", func() bool { return !p.Status().Tick.Before(begin.Add(19 * time.Minute)) })
 
-	js, err := natsjs.New(consumer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader, err := js.CreateConsumer(t.Context(), jetstream.SignalsStream, natsjs.ConsumerConfig{Durable: "keda", FilterSubject: "forewarm.prescale.chat"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := must(natsjs.New(consumer))
+	reader := must(js.CreateConsumer(t.Context(), jetstream.SignalsStream, natsjs.ConsumerConfig{Durable: "keda", FilterSubject: "forewarm.prescale.chat"}))
 	event, err := reader.Next()
 	if err != nil || event.DoubleAck(t.Context()) != nil {
 		t.Fatalf("no pre-scale event: %v", err)

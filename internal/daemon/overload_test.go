@@ -51,10 +51,7 @@ func TestOverload(t *testing.T) {
 	if _, page := testenv.Get(p.base + "/metrics"); !strings.Contains(page, fmt.Sprintf("forewarm_stream_lag_messages %d\n", d.Status().Lag)) {
 		t.Error("the metrics do not say how far the daemon lags")
 	}
-	stream, err := d.js.Stream(ctx, d.stream.Load().Config.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must(d.js.Stream(ctx, d.stream.Load().Config.Name))
 	readers := 0
 	for c := range stream.ListConsumers(ctx).Info() {
 		readers++

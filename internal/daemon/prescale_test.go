@@ -45,10 +45,7 @@ func TestPrescaleConsumer(t *testing.T) {
 		_ = cmd.Wait()
 	}()
 
-	js, err := p.conn.JetStream()
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := must(p.conn.JetStream())
 	testenv.Await(t, "the example to subscribe", func() bool { // of a late start it would see the last event only, which may be to hold
 		stream, err := js.StreamNameBySubject("forewarm.prescale.chat")
 		for range js.ConsumerNames(stream) {

@@ -82,10 +82,7 @@ func TestProducersOnALiveDaemon(t *testing.T) {
 		"llm.token_count.prompt": 100, "llm.token_count.completion": 20,
 	})
 	span(map[string]any{"openinference.span.kind": "LLM", "llm.model_name": "openinference"}).Status().SetCode(ptrace.StatusCodeError)
-	body, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must((&ptrace.ProtoMarshaler{}).MarshalTraces(traces))
 	post(t, p, "/v1/traces", "application/x-protobuf", body)
 	post(t, p, "/v1/telemetry/openai", "application/json", fmt.Appendf(nil, `{"object":"thread.run","id":"run_1","created_at":%d,"completed_at":%d,"model":"assistants","status":"completed",`+
 		`"usage":{"prompt_tokens":200,"completion_tokens":100,"total_tokens":300}}`, at.Unix(), at.Unix()+2))
@@ -132,10 +129,7 @@ func TestProducersOnALiveDaemon(t *testing.T) {
 	}
 	states := map[string]replica{}
 	for want := 8; want > 0; { // of the five engines' replicas
-		m, err := reports.NextMsg(testenv.Patience)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must(reports.NextMsg(testenv.Patience))
 		var r struct {
 			Pool, Replica string
 			Waiting       int
@@ -225,10 +219,7 @@ func minuteOf(t *testing.T, p *inProcess, pool, dimension string, at time.Time) 
 // post sends a body to the listener, which must take it.
 func post(t *testing.T, p *inProcess, path, contentType string, body []byte) {
 	t.Helper()
-	res, err := http.Post("http://"+p.listeners.Addr("http").String()+path, contentType, bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must(http.Post("http://"+p.listeners.Addr("http").String()+path, contentType, bytes.NewReader(body)))
 	defer res.Body.Close()
 	if answer, _ := io.ReadAll(res.Body); res.StatusCode != http.StatusOK {
 		t.Fatalf("POST %s: %s %s", path, res.Status, answer)

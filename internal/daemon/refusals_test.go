@@ -125,16 +125,10 @@ func TestTurnedAwayIsSeen(t *testing.T) {
 	p.checkSelf(w, time.Now())
 	post := func(path, authorization, body string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.listeners.Addr("http").String()+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.listeners.Addr("http").String()+path, strings.NewReader(body)))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Authorization", authorization)
-		res, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must(http.DefaultClient.Do(r))
 		_ = res.Body.Close()
 	}
 	for range 7 {

@@ -28,10 +28,7 @@ type inbox struct {
 
 func startInbox(t *testing.T) *inbox {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	box := &inbox{mails: make(chan string, 8), port: listener.Addr().(*net.TCPAddr).Port}
 	server := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return box, nil }))
 	done := make(chan struct{})

@@ -30,14 +30,8 @@ type desk struct {
 
 func newDesk(t *testing.T, dir, expression, zone string) *desk {
 	t.Helper()
-	z, err := time.LoadLocation(zone)
-	if err != nil {
-		t.Fatal(err)
-	}
-	schedule, err := report.NewSchedule(expression, z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := must(time.LoadLocation(zone))
+	schedule := must(report.NewSchedule(expression, z))
 	first := time.Now()
 	d := &desk{dir: dir}
 	d.reporter = &reporter{

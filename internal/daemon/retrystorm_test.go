@@ -75,10 +75,7 @@ func TestScenarioRetryStorm(t *testing.T) {
 	var before, during alerting.Prescale
 	loads := map[string]float64{} // of prefill, as decisions in the storm had it, by when
 	for m := range testenv.Next(events) {
-		e, err := alerting.ReadPrescale(m.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must(alerting.ReadPrescale(m.Data))
 		if at := e.IssuedAt.Sub(start); at <= begins*time.Minute {
 			before = e
 		} else if at <= ends*time.Minute {

@@ -186,10 +186,7 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 			}
 		}
 	}
-	pages, err := os.ReadDir(runbookDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pages := must(os.ReadDir(runbookDir))
 	for _, p := range pages {
 		if name := strings.TrimSuffix(p.Name(), ".md"); !names[name] {
 			t.Errorf("%s is the runbook of no alert", p.Name())

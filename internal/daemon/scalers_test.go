@@ -34,10 +34,7 @@ func TestScalers(t *testing.T) {
 		"pools: [{name: chat, decode_tokens_per_s: 100, replicas: {min: 1, max: 9}}, {name: batch, decode_tokens_per_s: 400, replicas: {max: 9}}]",
 	)
 	dial := func(address string) *grpc.ClientConn {
-		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must(grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials())))
 		t.Cleanup(func() { _ = conn.Close() })
 		return conn
 	}
