@@ -11,13 +11,10 @@ import (
 
 // AdmissionLimit is the rate limit of one class that lets the classes above it keep their objective.
 type AdmissionLimit struct {
-	Class      string  `json:"class" cbor:"1,keyasint"`        // _other for those not listed
+	Class      string  `json:"class" cbor:"1,keyasint"`
 	TokensPerS float64 `json:"tokens_per_s" cbor:"2,keyasint"` // prompt tokens to compute and output tokens
 	Share      float64 `json:"share" cbor:"3,keyasint"`        // of the class's demand at the decision quantile
 }
-
-// maxAdmissionLimits bounds the classes with their own limit: the largest ones. The others share one.
-const maxAdmissionLimits = 32
 
 // classDemand is the demand of a class for the binding resource, and in tokens per second.
 type classDemand struct {
@@ -61,18 +58,14 @@ func (p *plan) admitted(d *Decision, b *resource, ready int, cfg Config) []Admis
 	if b.evidence.Probability < cfg.AlertProbability || !d.late(b.evidence.ETA) && d.Needed <= d.Limit {
 		return nil
 	}
-	classes := map[string]*classDemand{}
-	var list []*classDemand
+	var list []classDemand
 	margin := p.margin(b)
-	for i := range p.in.Forecast.Classes {
+	for i := range p.in.Forecast.Classes { // ordered by class
 		f := &p.in.Forecast.Classes[i]
-		demand := p.provided(f, margin)
-		a := classes[f.Class]
-		if a == nil {
-			a = &classDemand{class: f.Class}
-			classes[f.Class] = a
-			list = append(list, a)
+		if n := len(list); n == 0 || list[n-1].class != f.Class {
+			list = append(list, classDemand{class: f.Class})
 		}
+		a, demand := &list[len(list)-1], p.provided(f, margin)
 		if f.Dimension == b.evidence.Dimension {
 			a.demand = demand
 		}
@@ -80,7 +73,8 @@ func (p *plan) admitted(d *Decision, b *resource, ready int, cfg Config) []Admis
 			a.tokensPerS += demand
 		}
 	}
-	return shareCapacity(largestClasses(list), b.evidence.PerReplica*float64(ready), cfg.Priorities)
+	slices.SortStableFunc(list, func(a, b classDemand) int { return cmp.Compare(b.demand, a.demand) })
+	return shareCapacity(list, b.evidence.PerReplica*float64(ready), cfg.Priorities)
 }
 
 // margin is the distance from the median to the decision quantile of the pool's total, divided by the sum of these
@@ -105,26 +99,6 @@ func (p *plan) provided(f *forecaster.Forecast, margin float64) float64 {
 	middle := largest(f, 0.5, n)
 	high := largest(f, p.tau, n)
 	return middle + margin*max(high-middle, 0)
-}
-
-// largestClasses sorts the classes by demand, and merges those beyond maxAdmissionLimits into one.
-func largestClasses(list []*classDemand) (out []classDemand) {
-	slices.SortStableFunc(list, func(a, b *classDemand) int {
-		return cmp.Or(cmp.Compare(b.demand, a.demand), cmp.Compare(a.class, b.class))
-	})
-	for i, a := range list {
-		switch {
-		case i < maxAdmissionLimits:
-			out = append(out, *a)
-		case i == maxAdmissionLimits:
-			out = append(out, classDemand{features.OverflowClass, a.demand, a.tokensPerS})
-		default:
-			rest := &out[maxAdmissionLimits]
-			rest.demand += a.demand
-			rest.tokensPerS += a.tokensPerS
-		}
-	}
-	return out
 }
 
 // shareCapacity gives capacity to the classes in the order of priorities; classes without a priority come last,

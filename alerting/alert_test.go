@@ -167,7 +167,6 @@ func TestConditions(t *testing.T) {
 		"a limit that blocks little":    {decision: with(saturating(.2, forecaster.Never), func(d *Decision) { d.Limit, d.Constraints = 16, []string{"replicas.max 16: 19 wanted"} })},
 		"a step, which is no limit":     {decision: with(saturating(.8, 19*time.Minute), func(d *Decision) { d.Desired, d.Constraints = 16, []string{"max_step_out 2: 19 wanted"} }), want: "SaturationAhead:warning"},
 		"only the reserve at stake":     {decision: reserved(.1, 1.02), want: "BelowReserve:warning"},
-		"nearly at stake":               {decision: reserved(.1, .97), want: "BelowReserve:warning~"},
 		"the reserve is whole":          {decision: reserved(.1, .8)},
 		"not even the reserve will do":  {decision: reserved(.6, 1.02), want: "SaturationAhead:warning BelowReserve:warning"},
 		"demand beyond the reserve":     {decision: reserved(.95, 1.5), want: "SaturationAhead:warning"},
@@ -207,8 +206,8 @@ func retrying(share, attempts float64) *forecaster.PoolForecast {
 	return &forecaster.PoolForecast{Retries: forecaster.Retries{Share: share, Attempts: attempts}}
 }
 
-// TestOneAlertForOneCause: whichever resource runs out first, it is the same alert, under the label that it was raised with; the
-// prefill replicas of a disaggregated pool, and each sink, have their own.
+// A pool has one alert for all resources that run out, with the label from when it was raised. Prefill replicas and each
+// sink have their own alert.
 func TestOneAlertForOneCause(t *testing.T) {
 	b := NewAlertTracker(DefaultConfig())
 	for i, resource := range []string{"kv", "decode", "prefill", "kv"} {

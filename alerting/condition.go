@@ -183,25 +183,21 @@ func (d *Decision) likely(l alertWindow) (out []*ResourceEvidence) {
 			out = append(out, r)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b *ResourceEvidence) int {
-		if c := cmp.Compare(l.at(b), l.at(a)); c != 0 || a.Dimension == b.Dimension {
-			return c
-		} else if a.Dimension == d.Binding {
-			return -1
-		} else if b.Dimension == d.Binding {
-			return 1
+	other := func(r *ResourceEvidence) int {
+		if r.Dimension == d.Binding {
+			return 0
 		}
-		return 0
+		return 1
+	}
+	slices.SortStableFunc(out, func(a, b *ResourceEvidence) int {
+		return cmp.Or(cmp.Compare(l.at(b), l.at(a)), other(a)-other(b))
 	})
 	return out
 }
 
-// reserveSlack is the share of the capacity left after a failure. A firing alert stays active while demand uses it.
-const reserveSlack = 0.9
-
 // belowReserve is the warning that the pool serves its demand now, but would not after the failure it reserves for.
 func belowReserve(d *Decision, cfg Config) []Condition {
-	text, fading := d.belowReserve()
+	text := d.belowReserve()
 	if text == "" {
 		return nil
 	}
@@ -209,12 +205,10 @@ func belowReserve(d *Decision, cfg Config) []Condition {
 	if d.Needed > d.Limit || d.Desired <= d.Ready || d.Mode == Advisory || d.Withheld != "" || d.overdue() {
 		action = d.advice("accept that a failure overloads the pool")
 	}
-	c := condition(d, BelowReserve, d.Binding, Warning, cfg, alertText{
+	return []Condition{condition(d, BelowReserve, d.Binding, Warning, cfg, alertText{
 		Summary:     "too few " + d.role() + "replicas if " + failures(d.Reserves.Failure),
 		Description: joinSentences(capitalise(text)+".", requestSentence(d)), Action: action,
-	}.with(d.assumptionSentence()))
-	c.Fading = fading
-	return []Condition{c}
+	}.with(d.assumptionSentence()))}
 }
 
 // failures is the clause that n replicas fail.
@@ -226,31 +220,23 @@ func failures(n int) string {
 }
 
 // BelowReserve reports whether the pool serves its demand now, but would not after the failure it reserves for.
-func (d *Decision) BelowReserve() bool {
-	text, fading := d.belowReserve()
-	return text != "" && !fading
-}
+func (d *Decision) BelowReserve() bool { return d.belowReserve() != "" }
 
 // belowReserve describes a failure that would leave fewer replicas than demand needs now. It is "" if enough would be
-// left, or if even all replicas are too few. fading means that just enough would be left.
-func (d *Decision) belowReserve() (text string, fading bool) {
-	left, takes, near := max(d.Ready-d.Reserves.Failure, 0), 0, 0
+// left, or if even all replicas are too few.
+func (d *Decision) belowReserve() string {
+	left, takes := max(d.Ready-d.Reserves.Failure, 0), 0
 	for i := range d.Resources {
-		r := &d.Resources[i]
-		takes = max(takes, ReplicasFor(r.Demand, r.PerReplica))
-		near = max(near, min(ReplicasFor(r.Demand/reserveSlack, r.PerReplica), d.Ready))
+		takes = max(takes, ReplicasFor(d.Resources[i].Demand, d.Resources[i].PerReplica))
 	}
-	if takes > d.Ready || max(takes, near) <= left {
-		return "", false
-	}
-	if fading = takes <= left; fading {
-		takes = near
+	if takes > d.Ready || takes <= left {
+		return ""
 	}
 	rest := "none is left"
 	if left > 0 {
 		rest = "the rest is overloaded"
 	}
-	return fmt.Sprintf("demand needs %d of %d ready %sreplicas: if %s, %s", takes, d.Ready, d.role(), failures(d.Reserves.Failure), rest), fading
+	return fmt.Sprintf("demand needs %d of %d ready %sreplicas: if %s, %s", takes, d.Ready, d.role(), failures(d.Reserves.Failure), rest)
 }
 
 // threshold describes the warning threshold, for people.
@@ -362,21 +348,13 @@ func Runbook(url string, name AlertName) string {
 	return url + string(name)
 }
 
-// share100 is a ratio in percent, for people. It may exceed 1; more than 10 is not shown in figures.
-func share100(p float64) string {
-	if p > 10 {
-		return "more than 1000 %"
-	}
-	return fmt.Sprintf("%.0f %%", 100*p)
-}
-
 // reportedReplicas is the number of ready and pending replicas, without those that do not report yet.
 func (d *Decision) reportedReplicas() int { return d.Ready + d.Pending - d.Unreported }
 
 // tokensNow is the present demand of a class in tokens per second: uncached prompt tokens plus output tokens. ok is
 // false if it is unknown.
 func tokensNow(pf *forecaster.PoolForecast, class string) (tokensPerS float64, ok bool) {
-	if pf == nil || class == features.OverflowClass { // in a limit, it covers more classes than in the forecast
+	if pf == nil {
 		return 0, false
 	}
 	for i := range pf.Classes {

@@ -90,7 +90,7 @@ func (c Config) Check() error {
 	}
 	switch {
 	case c.Expiry <= c.Renew:
-		return fmt.Errorf("expiry: %s is not above renew (%s), so that advice would lapse in between; set expiry > renew", c.Expiry, c.Renew)
+		return fmt.Errorf("expiry: %s is not above renew (%s), so that advice would expire in between; set expiry > renew", c.Expiry, c.Renew)
 	case c.ScaleInConfidence > 0 && c.ScaleInConfidence < 0.5:
 		return fmt.Errorf("scale_in_confidence: %g is below 0.5; set 0.5 to 0.9999, or 0 to follow the quantile", c.ScaleInConfidence)
 	case c.ScaleInStep < 0:

@@ -162,7 +162,7 @@ func (p *plan) whyKeepRequest(asked time.Time, supply forecaster.Supply, enough 
 	if asked.IsZero() || p.now.Sub(asked) >= until || supply.Ready-enough > max(1, supply.Ready/3) || p.withoutRequests() {
 		return ""
 	}
-	return fmt.Sprintf("the ask of %s stands until %s", clock(asked), clock(asked.Add(until)))
+	return fmt.Sprintf("the request of %s is kept until %s", clock(asked), clock(asked.Add(until)))
 }
 
 // consolidated is the fewest ready replicas that keep the fullest KV cache below danger; 0 if unknown. It assumes that
@@ -210,7 +210,7 @@ func (p *plan) whyStay(st *State, cfg Config, rows []resource) string {
 	case !p.in.Minute.Covered:
 		return "the last minute has no telemetry"
 	case p.engineBusy() && p.requestless():
-		return "the engines are busy, and no request is heard of"
+		return "the engines are busy, and no request is reported"
 	case p.silentProducer() != "":
 		return fmt.Sprintf("producer %s fell silent, so demand may be more than is seen", p.silentProducer())
 	case s.Preemptions > 0:
@@ -313,13 +313,8 @@ func (st *State) publish(d *Decision, cfg Config) {
 		if st.Generation++; st.LastPublished.IsZero() {
 			st.Generation = max(st.Generation, d.Tick.Unix()/60)
 		}
-		st.published(d)
+		st.LastPublished, st.PublishedDesired, st.PublishedPrefill = d.Tick, d.Desired, d.prefill()
+		st.PublishedAction, st.PublishedBinding = d.Action, d.Binding
 	}
 	d.Generation = st.Generation
-}
-
-// published stores what d published.
-func (st *State) published(d *Decision) {
-	st.LastPublished = d.Tick
-	st.PublishedDesired, st.PublishedPrefill, st.PublishedAction, st.PublishedBinding = d.Desired, d.prefill(), d.Action, d.Binding
 }

@@ -152,20 +152,20 @@ func TestDecide(t *testing.T) {
 		"a step in on its way is kept":            {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(7), want: 7, action: ScaleIn},
 		"a step is from what there is":            {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(7), config: func(c *Config) { c.ScaleInStep = 3 }, want: 5, action: ScaleIn},
 		"foreign replicas go stepwise":            {scene: scene{ready: 20, median: flat(350), last: 350}, state: earlier(8), want: 19, action: ScaleIn},
-		"an ask stands":                           {scene: scene{ready: 7, pending: 1, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: Hold, says: "7 replicas would do, but the ask of 11:43 UTC stands until 12:09. Staying at 8."},
-		"an ask stands: ready and not judged":     {scene: scene{ready: 8, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: Hold, says: "7 replicas would do, but the ask of 11:43 UTC stands until 12:01. Staying at 8."},
+		"a request is kept":                       {scene: scene{ready: 7, pending: 1, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: Hold, says: "7 replicas would do, but the request of 11:43 UTC is kept until 12:09. Staying at 8."},
+		"a request is kept: ready and not judged": {scene: scene{ready: 8, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: Hold, says: "7 replicas would do, but the request of 11:43 UTC is kept until 12:01. Staying at 8."},
 		"an ask was judged":                       {scene: scene{ready: 8, median: flat(650), last: 650}, state: after(earlier(8), asked(18)), want: 7, action: ScaleIn},
 		"an ask outlives a replica that vanishes": {scene: scene{ready: 7, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: ScaleOut, says: "Advising 8 replicas (7 now)."},
 		"an ask is taken back with a word":        {scene: scene{ready: 7, median: flat(650), last: 650}, state: after(earlier(8), asked(18)), want: 7, action: ScaleIn, says: "Staying at 7. Before, it was 8."},
 		"an ask for demand that is gone":          {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: after(earlier(8), asked(1)), want: 7, action: ScaleIn, says: "4 replicas will do"},
 		"an ask for traffic that ended":           {scene: scene{ready: 1, pending: 1, median: flat(0), last: 0}, state: after(earlier(2), asked(1)), want: 1, action: ScaleIn},
-		"an ask outlives a minute of silence":     {scene: scene{ready: 1, pending: 1, median: flat(0), last: 0, edit: func(in *Input) { in.Forecast.Total[0].Basis.Now.Requests = 2 }}, state: after(earlier(2), asked(1)), want: 2, action: Hold, says: "the ask of 11:59 UTC stands"},
+		"a request outlives a minute of silence":  {scene: scene{ready: 1, pending: 1, median: flat(0), last: 0, edit: func(in *Input) { in.Forecast.Total[0].Basis.Now.Requests = 2 }}, state: after(earlier(2), asked(1)), want: 2, action: Hold, says: "the request of 11:59 UTC is kept"},
 		"a floor for latencies that are back asks for no more": {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(4), func(s *State) {
 			s.Breach = &Breach{Since: noon.Add(-time.Hour), Until: noon.Add(-10 * time.Minute), Own: Relief{From: 4, Replicas: 6}}
 		}), want: 4, action: Hold},
 		"a step in is taken back with a word": {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(7), want: 8, action: ScaleOut, says: "preempting requests. Staying at 8. Before, it was 7."},
 		"a step in that is under way is kept": {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: after(earlier(7), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 120} }), config: func(c *Config) { c.Mode = Active }, want: 7, action: Hold},
-		"an ask stands for the cooldown":      {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(9), kept(1, 9)), want: 9, action: ScaleOut, says: "Advising 9 replicas (4 now)."},
+		"a request is kept for the cooldown":  {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(9), kept(1, 9)), want: 9, action: ScaleOut, says: "Advising 9 replicas (4 now)."},
 		"an unmet ask shrinks after it":       {scene: scene{ready: 4, median: flat(560), last: 350}, state: after(earlier(9), kept(2, 9)), want: 6, action: ScaleOut},
 
 		"max replicas":        {scene: scene{ready: 4, median: flat(7000), last: 350}, want: 50, action: ScaleOut, says: "replicas.max 50: 70 wanted"},
@@ -242,8 +242,8 @@ func TestDecideReason(t *testing.T) {
 	}
 }
 
-// TestScaleInCountsTheCacheThatGoes: four replicas would do for the prompts that miss the cache, but what the fifth one's
-// cache serves would miss it, too.
+// Four replicas are enough for the uncached prompts. But without the fifth, the prompts that its cache serves must be
+// computed, too.
 func TestScaleInCountsTheCacheThatGoes(t *testing.T) {
 	for cached, want := range map[float32]int{0: 4, 600 * 200: 4, 600 * 300: 5} { // tokens of ten minutes; a fifth of it each
 		in := scene{ready: 5, median: flat(350), last: 350, edit: func(in *Input) {
@@ -257,8 +257,7 @@ func TestScaleInCountsTheCacheThatGoes(t *testing.T) {
 	}
 }
 
-// Waiting for replicas must not ask for more of them: the 2→4→8→16 runaway of autoscalers that do not count what is on
-// its way.
+// Pending replicas count as supply: 2→4→8→16 is the runaway of autoscalers that do not count them.
 func TestDecideDoesNotRunAway(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Mode = Active

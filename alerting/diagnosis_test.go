@@ -60,8 +60,7 @@ func minuteOf(minute int, ttft, itl float64) []features.Window {
 	return []features.Window{w}
 }
 
-// TestSignalsHearLateReports: what is reported of a minute later belongs to it, unless it is of fewer requests; a minute that is no
-// longer kept has none.
+// A late report updates its minute, unless it has fewer requests. A minute that is no longer kept is not updated.
 func TestSignalsHearLateReports(t *testing.T) {
 	m := &features.PoolMinute{Pool: "p"}
 	window := func(minute int, ttft ...float64) []features.Window {

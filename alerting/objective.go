@@ -183,7 +183,7 @@ func (r *Relief) floor() int {
 // latencyText is a clause about the latencies over their objectives, or when they last were if nothing newer is known.
 func (p *plan) latencyText() string {
 	if slices.ContainsFunc(p.objectives, func(x Objective) bool { return x.Over }) {
-		return overObjectiveText(p.objectives)
+		return overObjectiveText(p.objectives) + " at the 90th percentile"
 	}
 	return "latencies were over their objectives until " + clock(p.breach.Until)
 }
@@ -200,7 +200,7 @@ func overObjectiveText(all []Objective) string {
 			parts = append(parts, fmt.Sprintf("%s %s (objective %s)", what, latency(x.P90), latency(x.Stated)))
 		}
 	}
-	return strings.Join(parts, ", and ") + " at the 90th percentile"
+	return strings.Join(parts, ", and ")
 }
 
 // latencyCondition is the alert that a latency is over its objective. It is a page if more replicas do not help.
@@ -210,7 +210,7 @@ func latencyCondition(d *Decision, cfg Config) []Condition {
 		return nil
 	}
 	w := alertText{
-		Summary:     strings.TrimSuffix(overObjectiveText(d.Objectives), " at the 90th percentile"),
+		Summary:     overObjectiveText(d.Objectives),
 		Description: fmt.Sprintf("This has been so for one request in ten since %s. It points to %s.", clock(b.Since), b.Binds.Words()),
 		Action:      "If it lasts when the new replicas are ready, check the engines, the network and changes of the model.",
 	}

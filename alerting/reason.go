@@ -71,18 +71,14 @@ func (p *plan) prefillFindings(v *Decision, cfg Config) []string {
 
 // changeSentence is a sentence about the change that d requests.
 func (d *Decision) changeSentence() string {
-	return fmt.Sprintf("%s %s (%d now).", d.asking(), d.replicasText(d.Desired), d.Ready+d.Pending)
-}
-
-// asking is the beginning of that sentence.
-func (d *Decision) asking() string {
+	asking := "Asking for"
 	switch {
 	case d.Mode == Advisory:
-		return "Advising"
+		asking = "Advising"
 	case d.Withheld != "":
-		return "It would ask for"
+		asking = "It would ask for"
 	}
-	return "Asking for"
+	return fmt.Sprintf("%s %s (%d now).", asking, d.replicasText(d.Desired), d.Ready+d.Pending)
 }
 
 // findings are the sentences about the problem and the action.
@@ -154,12 +150,11 @@ func riskSentence(d *Decision, cfg Config) string {
 	case r == nil:
 		return "No resource is known to run out."
 	case d.overCapacity(r):
-		return fmt.Sprintf("%s: demand is %s of the planned capacity of %s.", capitalise(d.saturationText(r, r.Probability, window)), share100(r.Demand/(r.PerReplica*float64(d.Ready))), d.replicasText(d.Ready))
+		return fmt.Sprintf("%s: demand is %s of the planned capacity of %s.", capitalise(d.saturationText(r, r.Probability, window)), percent(r.Demand/(r.PerReplica*float64(d.Ready))), d.replicasText(d.Ready))
 	case r.Probability >= 0.5 && r.ETA.P50 != forecaster.Never:
 		return fmt.Sprintf("%s (%s likely by %s).", capitalise(d.saturationText(r, r.Probability, window)), likelihood(r.Probability), clock(d.Tick.Add(window)))
 	}
-	if d.BelowReserve() && r.NeedReplicas <= d.Ready && d.Reserves.Failure == d.Reserves.Total() {
-		text, _ := d.belowReserve()
+	if text := d.belowReserve(); text != "" && r.NeedReplicas <= d.Ready && d.Reserves.Failure == d.Reserves.Total() {
 		return capitalise(text) + "."
 	}
 	text := fmt.Sprintf("To be %s sure of enough %s in the next %s, the pool needs %s", percent(d.Quantile), ResourceName(d.Binding), span(window), d.replicasText(r.NeedReplicas))
@@ -184,13 +179,15 @@ func ResourceName(dimension string) string {
 	return dimension
 }
 
-// percent is a share in percent. Only exact values are shown as 0 % or 100 %.
+// percent is a share in percent, for people. Only exact values are shown as 0 % or 100 %.
 func percent(p float64) string {
 	switch {
 	case p > 0 && p < 0.005:
 		return "<1 %"
 	case p < 1 && p >= 0.995:
 		return ">99 %"
+	case p > 10:
+		return "more than 1000 %"
 	}
 	return fmt.Sprintf("%.0f %%", 100*p)
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestRetriesAreSizedWithinABound: calls take 350 of KV on replicas of 100, and attempts load the pool as many times as that.
+// Calls need 350 of KV on replicas of 100, and attempts load the pool by a factor.
 func TestRetriesAreSizedWithinABound(t *testing.T) {
 	tests := map[string]struct {
 		factor  float64

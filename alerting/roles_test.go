@@ -28,8 +28,7 @@ func disaggregated(prompts float64) func(*Input) {
 	}
 }
 
-// TestRolesAreSizedApart: prompts take prefill replicas and no others, within bounds of their own, and fewer only after the
-// cooldown.
+// Prompts need prefill replicas only, within their own bounds. Fewer are requested only after the cooldown.
 func TestRolesAreSizedApart(t *testing.T) {
 	cfg := DefaultConfig()
 	var st State
@@ -58,11 +57,11 @@ func TestRolesAreSizedApart(t *testing.T) {
 		{minute: 11, prefillRows: 2500, want: 6}, // the cooldown is over, but both asks are on their way
 		{minute: 12, prefillRows: 2500, want: 5, says: "prefill: scale_in_step 1: 3 wanted"},
 		{minute: 13, prefillRows: 2500, want: 4},
-		{minute: 14, prefillRows: 2500, want: 4}, // one fewer would do, but the ask of minute 3 stands for a lead of 13 and a hold of 5 minutes
+		{minute: 14, prefillRows: 2500, want: 4}, // one fewer would do, but the request of minute 3 is kept for a lead of 13 and a hold of 5 minutes
 		{minute: 21, prefillRows: 2500, want: 3},
 		{minute: 25, prefillRows: 4500, want: 5},
 		{minute: 26, prefillRows: 2500, want: 5},
-		{minute: 27, prefillRows: 2500, want: 5}, // the ask of minute 25 stands
+		{minute: 27, prefillRows: 2500, want: 5}, // the request of minute 25 is kept
 		{minute: 29, prefillRows: 10, want: 4},   // until demand is gone
 		{minute: 30, prefillRows: 10, want: 3},
 	} {
@@ -134,8 +133,8 @@ func prompted(t *testing.T, st State, cfg Config, reserves capacity.Reserves) (D
 	return Decide(noon, in, st, cfg)
 }
 
-// TestPrefillHasItsProbability: of what its own replicas carry, those that were last asked for, but for those kept for failures
-// and, at first, those on their way.
+// The probability of prefill replicas is of the requested ones, without those reserved for failures, and at first without
+// the pending ones.
 func TestPrefillHasItsProbability(t *testing.T) {
 	ready := func(n int) State { return State{PrefillKnown: true, Prefill: n} }
 	onTheWay := ready(3)
@@ -178,8 +177,7 @@ func d0(t *testing.T) *Decision {
 	return &d
 }
 
-// TestPrefillReserves: each role has reserves of its own on top of what demand takes, which come before its bounds, are kept when
-// scaling in, and do not grow by themselves.
+// Each role has its own reserves. They are added before the bounds, are kept at scale-in, and do not grow.
 func TestPrefillReserves(t *testing.T) {
 	cfg := DefaultConfig()
 	var st State
@@ -251,8 +249,8 @@ func TestPrefillIsPublished(t *testing.T) {
 	}
 }
 
-// TestPrefillAlerts: prefill replicas that run out have their own alert. It counts all of them, or all but those kept for
-// failures. A number that nobody reported wakes nobody.
+// Prefill replicas have their own alert. It counts all of them, or all but those reserved for failures. Their number is
+// not reported, so it is never a page.
 func TestPrefillAlerts(t *testing.T) {
 	cfg := DefaultConfig()
 	for name, tt := range map[string]struct {

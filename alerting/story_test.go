@@ -17,8 +17,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// nights are situations that someone is woken by or finds in the morning: what the decision knew, and the alert that is to
-// be read of it.
+// nights are situations with an alert, for example at night: the decision, and the alert's name.
 var nights = []struct {
 	name     string
 	alert    AlertName
@@ -140,8 +139,8 @@ var nights = []struct {
 	}, forecast: func(pf *forecaster.PoolForecast) { pf.Retries = forecaster.Retries{Share: .34, Attempts: 120} }},
 }
 
-// prefilling makes d of a disaggregated pool whose decode replicas are enough, and of whose prefill replicas so many are ready and
-// asked for: they run out with this probability, at the median so far ahead.
+// prefilling makes d the decision of a disaggregated pool with enough decode replicas. Its prefill replicas run out with
+// the given probability, at the median the given time ahead.
 func prefilling(d *Decision, probability float64, ahead time.Duration, ready, desired int) {
 	d.Desired, d.Needed, d.Probability, d.ETA = d.Ready, d.Ready, .02, never
 	d.ByRole = &Roles{Prefill: desired, Decode: d.Desired, PrefillReady: ready, PrefillNeeded: desired, PrefillLimit: 8, PrefillAskedAt: noon, PrefillProbability: probability, PrefillDrivers: d.Drivers}
@@ -152,8 +151,8 @@ func prefilling(d *Decision, probability float64, ahead time.Duration, ready, de
 // uncached has the class that drives demand cache 32 % of its prompts, and not 71 % as an hour ago.
 func uncached(d *Decision) { d.Drivers[0].CacheHit, d.Drivers[0].CacheLoss = .32, .39 }
 
-// TestAlertsReadLikeMessages holds every alert to the words that were read and found good. Read the file before you change
-// it: it is all that someone has at three in the morning.
+// TestAlertsReadLikeMessages compares every alert with the golden file. Read that file before you change it: it is all that
+// someone has at three in the morning.
 func TestAlertsReadLikeMessages(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.RunbookURL = ""
@@ -247,7 +246,7 @@ func TestAnnotations(t *testing.T) {
 	}
 	want := map[string]string{
 		"mode": "active", "resources": "kv", "decision": "llama70b-h100-12", "saturation_probability": "0.86", "saturation_at": "2026-03-02T12:19:00Z",
-		"driver":      "class agent, tenant acme (62 % of it), feature search (40 % of it): prompts 2.1 times as long",
+		"driver":      "class agent (mostly tenant acme): prompts 2.1 times as long",
 		"runbook_url": "https://example.org/runbooks/ForewarmSaturationAhead", "dashboard_url": "https://example.org/pools/llama70b-h100",
 	}
 	if diff := gocmp.Diff(want, got); diff != "" {

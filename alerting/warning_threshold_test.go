@@ -76,8 +76,7 @@ func TestWarningThresholdOutlivesABadDay(t *testing.T) {
 	}
 }
 
-// What was averted was no false alarm: the supply that counts is that of the announcement. And what is not known counts as
-// nothing.
+// An averted saturation does not make an alarm false: the supply at the alarm counts. An unknown outcome does not count.
 func TestWarningThresholdJudgesAnAlarmByItsOwnMinute(t *testing.T) {
 	cfg := DefaultConfig()
 	var l WarningThreshold
@@ -104,14 +103,14 @@ func TestWarningThresholdJudgesAnAlarmByItsOwnMinute(t *testing.T) {
 	}
 }
 
-func TestWarningThresholdCountsAnAlarmThatStandsEachHour(t *testing.T) {
-	var stands, flickers WarningThreshold
+func TestWarningThresholdCountsALongAlarmEachHour(t *testing.T) {
+	var long, repeated WarningThreshold
 	cfg := DefaultConfig()
 	never := func(int) bool { return false }
-	simulate(&stands, cfg, 24, 60, .9, never)
-	simulate(&flickers, cfg, 24, 20, .9, never)
-	if got, want := stands.Steps[0].False, flickers.Steps[0].False; got < .9*want || want < 20 {
-		t.Errorf("%.1f false of an alarm that stands for a day, %.1f of one raised each hour", got, want)
+	simulate(&long, cfg, 24, 60, .9, never)
+	simulate(&repeated, cfg, 24, 20, .9, never)
+	if got, want := long.Steps[0].False, repeated.Steps[0].False; got < .9*want || want < 20 {
+		t.Errorf("%.1f false for an alarm of a day, %.1f for one raised each hour", got, want)
 	}
 }
 
@@ -179,8 +178,8 @@ func TestAlarmEqualsTrackedWarning(t *testing.T) {
 			for _, alert := range tracker.Update(now, Conditions(&d, nil, cfg)) {
 				fires = fires || alert.Name == SaturationAhead && !alert.Resolved
 			}
-			if stands := a.Tick(p, .3, cfg); stands != fires {
-				t.Fatalf("tick %d at %.2f: stands %v, fires %v", tick, p, stands, fires)
+			if active := a.Tick(p, .3, cfg); active != fires {
+				t.Fatalf("tick %d at %.2f: active %v, fires %v", tick, p, active, fires)
 			}
 			now = now.Add(time.Minute)
 		}

@@ -130,7 +130,7 @@ func (d *Decision) utilisationSentence(r *ResourceEvidence) string {
 	if !(have > 0) {
 		return ""
 	}
-	return fmt.Sprintf("Demand is %s of the planned capacity of %s.", share100(r.Demand/have), d.replicasText(d.Ready))
+	return fmt.Sprintf("Demand is %s of the planned capacity of %s.", percent(r.Demand/have), d.replicasText(d.Ready))
 }
 
 // furtherSentences are further sentences about a saturation, the most important first.
@@ -161,22 +161,26 @@ func (d *Decision) Cause() string {
 	}
 	first := mainDriver(d.Drivers)
 	changed := changes(first)
-	if first.Share > 0 && first.Share < minorShare {
-		return "No single class causes it."
-	}
-	who := "class " + first.Class
 	switch {
-	case first.Tenant != "" && first.TenantRise >= .5 && first.TenantShare < .5:
-		who += " (tenant " + first.Tenant + " grew most)"
-	case first.Tenant != "" && (first.TenantShare >= .5 || first.TenantShare == 0):
-		who += " (mostly tenant " + first.Tenant + ")"
-	case first.Feature != "" && first.FeatureShare >= .5:
-		who += " (mostly feature " + first.Feature + ")"
+	case first.Share > 0 && first.Share < minorShare:
+		return "No single class causes it."
+	case len(changed) == 0:
+		return capitalise(fmt.Sprintf("%s has %s of the demand.", classText(first), percent(first.Share)))
 	}
-	if len(changed) == 0 {
-		return capitalise(fmt.Sprintf("%s has %s of the demand.", who, percent(first.Share)))
+	return fmt.Sprintf("%s causes it: %s within an hour.", capitalise(classText(first)), strings.Join(changed[:min(2, len(changed))], " and "))
+}
+
+// classText is a class, with the tenant or feature that has most of it.
+func classText(d *forecaster.Driver) string {
+	switch {
+	case d.Tenant != "" && d.TenantRise >= .5 && d.TenantShare < .5:
+		return fmt.Sprintf("class %s (tenant %s grew most)", d.Class, d.Tenant)
+	case d.Tenant != "" && (d.TenantShare >= .5 || d.TenantShare == 0):
+		return fmt.Sprintf("class %s (mostly tenant %s)", d.Class, d.Tenant)
+	case d.Feature != "" && d.FeatureShare >= .5:
+		return fmt.Sprintf("class %s (mostly feature %s)", d.Class, d.Feature)
 	}
-	return fmt.Sprintf("%s causes it: %s within an hour.", capitalise(who), strings.Join(changed[:min(2, len(changed))], " and "))
+	return "class " + d.Class
 }
 
 // overdue reports whether the requested replicas should be ready by now.
@@ -286,29 +290,15 @@ func mainDriver(drivers []forecaster.Driver) *forecaster.Driver {
 
 // largestDriver is the driver with the largest share.
 func largestDriver(drivers []forecaster.Driver) *forecaster.Driver {
-	best := &drivers[0]
-	for i := range drivers {
-		if drivers[i].Share > best.Share {
-			best = &drivers[i]
-		}
-	}
-	return best
+	return new(slices.MaxFunc(drivers, func(a, b forecaster.Driver) int { return cmp.Compare(a.Share, b.Share) }))
 }
 
-// driverText is a driver in words: class agent, tenant acme (62 % of it, 90 % of its rise), feature search (40 % of it):
-// prompts 2.1 times as long.
-func driverText(first *forecaster.Driver) string {
-	text := "class " + first.Class
-	if first.Tenant != "" {
-		text += ", tenant " + first.Tenant + shareText(first.TenantShare, first.TenantMargin, first.TenantRise)
+// driverText is a driver in words, such as "class agent (mostly tenant acme): prompts 2.1 times as long".
+func driverText(d *forecaster.Driver) string {
+	if causes := changes(d); causes != nil {
+		return classText(d) + ": " + strings.Join(causes, ", ")
 	}
-	if first.Feature != "" {
-		text += ", feature " + first.Feature + shareText(first.FeatureShare, first.FeatureMargin, first.FeatureRise)
-	}
-	if causes := changes(first); causes != nil {
-		return text + ": " + strings.Join(causes, ", ")
-	}
-	return fmt.Sprintf("%s has %s of the demand, and did not clearly change within the hour", text, percent(first.Share))
+	return fmt.Sprintf("%s has %s of the demand, and did not clearly change within the hour", classText(d), percent(d.Share))
 }
 
 // changes are the changes of a class within the hour: its cause, and a loss of cache hits that is not small.
@@ -340,24 +330,4 @@ func Change(cause string, factor float64) string {
 		return fmt.Sprintf("answers %.1f times as long", factor)
 	}
 	return fmt.Sprintf("%s ×%.1f", strings.ReplaceAll(cause, "_", " "), factor)
-}
-
-// shareText is a share of a class in parentheses, with a large error margin and the share of the rise; "" if the share
-// is unknown or 100 %.
-func shareText(share, margin, rise float64) string {
-	if !(share > 0) || share >= .995 && margin < 0.05 {
-		return ""
-	}
-	text := percent(share)
-	if margin >= 0.05 {
-		text += fmt.Sprintf(" ± %.0f %%", math.Ceil(100*margin))
-	}
-	text += " of it"
-	switch {
-	case rise >= .995:
-		text += ", all of its rise"
-	case rise > 0:
-		text += ", " + percent(rise) + " of its rise"
-	}
-	return " (" + text + ")"
 }

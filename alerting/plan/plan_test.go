@@ -13,8 +13,8 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// launchPool carries, with ten replicas, what the published launch sheet has for capacity: 400 requests/s, 650k prompt and
-// 22k output tokens/s, 240k KV tokens.
+// launchPool has ten replicas with the capacity of the published launch sheet: 400 requests/s, 650k prompt tokens/s, 22k
+// output tokens/s and 240k KV tokens.
 func launchPool(t testing.TB, change func(*capacity.Config)) Pool {
 	t.Helper()
 	c := capacity.Config{
@@ -64,8 +64,8 @@ func (s *Sheet) outcome(t testing.TB, name string) *Outcome {
 	return nil
 }
 
-// TestLaunchSheet reproduces the published table: 100 → 300 requests/s okay, 180k → 720k prompt tokens/s (nothing cached)
-// a shortfall of 650k, 6k → 19.5k output tokens/s tight at 22k, and the KV cache out.
+// TestLaunchSheet reproduces the published table: 100 → 300 requests/s is okay, 180k → 720k prompt tokens/s without a
+// cache is a shortfall of 650k, 6k → 19.5k output tokens/s is tight at 22k, and KV memory runs out.
 func TestLaunchSheet(t *testing.T) {
 	launch := Same
 	launch.Rate, launch.Prompt, launch.Output, launch.CacheHit = 3, 4./3, 13./12, 0
@@ -105,8 +105,8 @@ func TestLaunchSheet(t *testing.T) {
 
 func near(got, want, share float64) bool { return math.Abs(got-want) <= share*math.Abs(want) }
 
-// TestRequestsOnPlan is the failure that a sheet must catch: as many requests as ever, prompts twice as long and no cache
-// hits. Prefill and KV are out while requests/s are fine.
+// A sheet must find this failure: requests are as planned, but prompts are twice as long and not cached. Prefill and KV
+// memory run out while requests/s are okay.
 func TestRequestsOnPlan(t *testing.T) {
 	p := launchPool(t, func(c *capacity.Config) { c.PrefillTokensPerS, c.KVCapacityTokens = 20_000, 14_000 })
 	s := sheet(t, Input{Pool: p, Traffic: launchTraffic(), Launch: Same})

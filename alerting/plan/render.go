@@ -159,7 +159,7 @@ func (o *Outcome) WhenText() string {
 	return text
 }
 
-// limitText is what keeps a replica from carrying more, in words.
+// limitText is what bounds the requests of a replica, in words.
 func limitText(name string) string {
 	switch name {
 	case capacity.Slots:
@@ -168,10 +168,6 @@ func limitText(name string) string {
 		return "KV memory"
 	case capacity.Context:
 		return "the longest request of the model"
-	case capacity.Prefill:
-		return "prompt tokens/s"
-	case capacity.Decode:
-		return "output tokens/s"
 	}
 	return name
 }

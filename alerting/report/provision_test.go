@@ -53,8 +53,8 @@ func TestHindsightIsTheLeast(t *testing.T) {
 	})
 }
 
-// A pool of replicas that hold 10 requests/s each: two are there; at minute 70 two more are asked for and come at 78 and
-// 84; from 80 on demand takes four; at 100 it falls to one, and at 110 two are given up, one of which is asked for again.
+// A replica serves 10 requests/s. Two are ready. At minute 70 two more are requested, and are ready at 78 and 84. From 80
+// on, demand needs four. At 100 it falls to one. At 110 two are removed, and one of them is requested again.
 func provisioned() *past {
 	h := &past{demand: map[features.Key][]float64{}}
 	basis := &alerting.Basis{GPUsPerReplica: 8, ReplicaHourUSD: 20, ShortMinuteUSD: 3, Least: 1, Warmup: alerting.WarmupBasis{StatedP50: 600, StatedP90: 900, P50: 600, P90: 900}}
