@@ -96,7 +96,7 @@ func saturationConditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) 
 	add := func(name AlertName, severity Severity, likely evidence, l alertWindow, end, action string, more ...string) *Condition {
 		c := condition(d, name, likely[0].Dimension, severity, cfg, alertText{
 			Summary:     d.saturationText(likely[0], l.at(likely[0]), l.window) + end,
-			Description: joinSentences(d.probabilitySentence(likely, l), who, requestSentence(d)), Action: action,
+			Description: joinSentences(d.probabilitySentence(likely[0], l), who, requestSentence(d)), Action: action,
 		}.with(more...).with(d.furtherSentences(likely)...)).load(d, likely, l)
 		c.Fading = l.at(likely[0]) < l.threshold
 		out = append(out, c)

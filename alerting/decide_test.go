@@ -120,7 +120,7 @@ func TestDecide(t *testing.T) {
 		"newsvendor: shortage is dear":            {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(6, 1000)}, want: 7, action: ScaleOut, says: "To be 99 % sure"},
 		"reserves":                                {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Pool.Reserves = capacity.Reserves{Failure: 1, Warm: 2} }}, want: 7, action: ScaleOut, says: "and as a reserve 1 for failures, 2 warm for bursts"},
 		"pending counts as supply":                {scene: scene{ready: 4, pending: 3, median: flat(620), last: 620}, state: earlier(7), want: 7, action: Hold},
-		"floor: demand above the forecast":        {scene: scene{ready: 4, median: flat(350), last: 520}, want: 6, action: ScaleOut, says: "KV memory is over its planned limit now: demand is 130 % of the planned capacity of 4 replicas. Advising 6 replicas (4 now)."},
+		"floor: demand above the forecast":        {scene: scene{ready: 4, median: flat(350), last: 520}, want: 6, action: ScaleOut, says: "KV memory is over its planned limit now. Demand is 130 % of the planned capacity of 4 replicas. Advising 6 replicas (4 now)."},
 		"floor: queue":                            {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 4 }}, want: 5, action: ScaleOut, says: "4.0 requests wait per replica (threshold 4). Advising 5 replicas (4 now)."},
 		"floor: long queue at most doubles":       {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 900 }}, want: 8, action: ScaleOut},
 		"floor: queue with supply on its way":     {scene: scene{ready: 4, pending: 2, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 5 }}, state: earlier(6), want: 6, action: Hold},
@@ -233,7 +233,7 @@ func TestDecideReason(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Mode = Active
 	d, _ := Decide(noon, in, State{}, cfg)
-	want := "KV memory will be full in about 18 min (85 % likely by 12:18 UTC). Asking for 19 replicas (14 now). A new one takes up to 13 min. Class agent causes it: prompts 2.1 times as long within an hour."
+	want := "KV memory will be full in about 18 min. That is 85 % likely by 12:18 UTC. Asking for 19 replicas (14 now). A new one takes up to 13 min. Class agent causes it: prompts 2.1 times as long within an hour."
 	if d.Reason != want {
 		t.Errorf("got  %s\nwant %s", d.Reason, want)
 	}

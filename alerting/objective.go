@@ -64,54 +64,42 @@ const (
 // cause a breach. The first step is immediate. The next one follows if the last one is ready and lowered the latency by
 // minRelief. If it did not, the floor is dropped until the end of the breach: replicas are not the cause then.
 func (p *plan) updateBreach(was *Breach) {
-	if was != nil {
-		p.breach = new(*was)
-	}
 	b := Breach{Since: p.now.UTC()}
-	if p.breach != nil {
-		b = *p.breach
+	if was != nil {
+		b = *was
 	}
 	calm := !b.TTFT && !b.ITL
 	ttft, ttftKnown := p.objective(LatencyTTFT, func(x *Signal) float64 { return x.TTFT }, p.in.Pool.Promised.TTFT, &b.TTFT)
 	itl, itlKnown := p.objective(LatencyITL, func(x *Signal) float64 { return x.ITL }, p.in.Pool.Promised.ITL, &b.ITL)
+	held := was != nil && p.now.Sub(b.Until) < reliefHold
 	switch {
-	case !ttftKnown && !itlKnown && p.breach == nil:
-		return
 	case !b.TTFT && !b.ITL:
-		if p.breach != nil && p.now.Sub(b.Until) < reliefHold {
+		if held { // keeps the current replicas, but requests no more
 			b.Own.Replicas, b.Prefill.Replicas = min(b.Own.Replicas, p.current), min(b.Prefill.Replicas, p.prefillSupply.Ready+len(p.prefillSupply.Pending))
-			p.breach = &b // keeps the current replicas, but requests no more
-		} else {
-			p.breach = nil
+			p.breach = &b
 		}
 		return
 	case calm:
 		b.Since = p.now.UTC()
 	}
-	p.breach = &b
 	if b.TTFT && !ttftKnown || b.ITL && !itlKnown { // nothing new is known
-		if p.now.Sub(b.Until) >= reliefHold {
-			p.breach = nil
+		if held {
+			p.breach = &b
 		}
 		return
 	}
-	b.Until = p.now.UTC()
+	p.breach, b.Until = &b, p.now.UTC()
 	now := p.in.Signals[max(0, len(p.in.Signals)-recentMinutes):]
 	waiting, kv := now.median(func(x *Signal) float64 { return x.Waiting }), now.median(func(x *Signal) float64 { return x.KVUse })
 	b.Binds = bottleneckOf(b.TTFT, b.ITL, waiting, kv)
-	if !p.in.Pool.Disaggregated {
+	if !p.in.Pool.Disaggregated || b.Binds == BottleneckKV {
 		b.Own.step(p.now, p.supply.Ready, max(ttft, itl))
 		return
 	}
-	switch b.Binds {
-	case BottleneckKV:
-		b.Own.step(p.now, p.supply.Ready, max(ttft, itl))
-	case BottleneckPrefill:
+	if b.TTFT {
 		b.Prefill.step(p.now, p.prefillSupply.Ready, ttft)
-	case BottleneckDecode:
-		b.Own.step(p.now, p.supply.Ready, itl)
-	default:
-		b.Prefill.step(p.now, p.prefillSupply.Ready, ttft)
+	}
+	if b.ITL {
 		b.Own.step(p.now, p.supply.Ready, itl)
 	}
 }

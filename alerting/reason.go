@@ -149,10 +149,8 @@ func riskSentence(d *Decision, cfg Config) string {
 	switch {
 	case r == nil:
 		return "No resource is known to run out."
-	case d.overCapacity(r):
-		return fmt.Sprintf("%s: demand is %s of the planned capacity of %s.", capitalise(d.saturationText(r, r.Probability, window)), percent(r.Demand/(r.PerReplica*float64(d.Ready))), d.replicasText(d.Ready))
-	case r.Probability >= 0.5 && r.ETA.P50 != forecaster.Never:
-		return fmt.Sprintf("%s (%s likely by %s).", capitalise(d.saturationText(r, r.Probability, window)), likelihood(r.Probability), clock(d.Tick.Add(window)))
+	case d.overCapacity(r), r.Probability >= .5 && r.ETA.P50 != forecaster.Never:
+		return capitalise(d.saturationText(r, r.Probability, window)) + ". " + d.probabilitySentence(r, d.pageWindow(cfg))
 	}
 	if text := d.belowReserve(); text != "" && r.NeedReplicas <= d.Ready && d.Reserves.Failure == d.Reserves.Total() {
 		return capitalise(text) + "."

@@ -195,7 +195,7 @@ func TestPrefillReserves(t *testing.T) {
 	if first.Desired != 6 || first.ByRole.Prefill != 5 || first.ByRole.PrefillNeeded != 5 || first.ByRole.PrefillReserves.Total() != 2 {
 		t.Errorf("%d decode and %+v, want 4 and 3 with 2 in reserve of each", first.Desired, *first.ByRole)
 	}
-	if want := "Prefill throughput is over its planned limit now: demand is 125 % of the planned capacity of 2 prefill replicas. Advising 5 prefill replicas (2 now)."; !strings.HasSuffix(first.Reason, want) {
+	if want := "Prefill throughput is over its planned limit now. Demand is 125 % of the planned capacity of 2 prefill replicas. Advising 5 prefill replicas (2 now)."; !strings.HasSuffix(first.Reason, want) {
 		t.Errorf("%q\nlacks %q", first.Reason, want)
 	}
 	for m := range 30 { // neither grows nor goes

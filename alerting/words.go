@@ -113,8 +113,7 @@ func (d *Decision) saturationText(r *ResourceEvidence, probability float64, wind
 }
 
 // probabilitySentence is a sentence about the probability of an outcome, or about the utilisation if it is present.
-func (d *Decision) probabilitySentence(likely []*ResourceEvidence, l alertWindow) string {
-	r := likely[0]
+func (d *Decision) probabilitySentence(r *ResourceEvidence, l alertWindow) string {
 	switch p := l.at(r); {
 	case d.overCapacity(r):
 		return d.utilisationSentence(r)
