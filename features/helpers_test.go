@@ -104,7 +104,7 @@ func (h *history) closeUntil(t reporter, a *Aggregator, from, n int) {
 
 // detached is a copy of w that shares nothing with its Aggregator.
 func detached(w Window) Window {
-	for _, s := range [...]**sketch.Quantile{&w.Prompt, &w.Output, &w.TTFT, &w.ITL, &w.QueueWait} {
+	for _, s := range [...]**sketch.Quantile{&w.Prompt, &w.Output, &w.TTFT, &w.ITL} {
 		if *s != nil {
 			c := new(sketch.Quantile)
 			c.Merge(*s)

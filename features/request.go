@@ -215,7 +215,10 @@ func (a *Aggregator) countEnd(c *class, w *bucket, e *delta) (tokens float64) {
 // serve counts the service of an attempt and returns its generated tokens.
 func (a *Aggregator) serve(c *class, w *bucket, e *delta, to demandKind) (tokens float64) {
 	measureDelay(&w.TTFT, e.arrived, e.first, 1)
-	measureDelay(&w.QueueWait, e.arrived, e.started, 1)
+	if e.arrived != never && e.started >= e.arrived {
+		w.QueueKnown++
+		w.QueueSeconds += e.arrived.secondsTo(e.started)
+	}
 	measureDelay(&w.ITL, e.first, e.finished, e.output-1)
 	from := e.started
 	if from == never {

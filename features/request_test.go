@@ -166,11 +166,14 @@ func TestShapes(t *testing.T) {
 		count, mean float64
 	}{
 		"prompt": {w.Prompt, 3, 800. / 3}, "output": {w.Output, 3, 13. / 3},
-		"ttft": {w.TTFT, 1, 3}, "queue wait": {w.QueueWait, 1, 2}, "itl": {w.ITL, 1, .2},
+		"ttft": {w.TTFT, 1, 3}, "itl": {w.ITL, 1, .2},
 	} {
 		if s.s.Count() != s.count || s.s.Mean() < s.mean*.999 || s.s.Mean() > s.mean*1.001 {
 			t.Errorf("%s: %v values of mean %v, want %v of %v", name, s.s.Count(), s.s.Mean(), s.count, s.mean)
 		}
+	}
+	if w.QueueKnown != 1 || w.QueueSeconds != 2 {
+		t.Errorf("%v requests waited %v s, want one 2 s", w.QueueKnown, w.QueueSeconds)
 	}
 	if w.PromptOfCachedKnown != 400 {
 		t.Errorf("the hit ratio's denominator is %v, want 400", w.PromptOfCachedKnown)

@@ -85,13 +85,15 @@ type Window struct {
 	// Prefills are of attempts with a known time to the first token. The prefill rate is learned from them.
 	Prefills Prefills `cbor:"52,keyasint"`
 
-	// Shapes: tokens of prompt and output, and three delays in seconds: arrival to first token, one output token to the
-	// next, arrival to leaving the queue. Nil when empty.
-	Prompt    *sketch.Quantile `cbor:"26,keyasint,omitempty"`
-	Output    *sketch.Quantile `cbor:"27,keyasint,omitempty"`
-	TTFT      *sketch.Quantile `cbor:"29,keyasint,omitempty"`
-	ITL       *sketch.Quantile `cbor:"30,keyasint,omitempty"`
-	QueueWait *sketch.Quantile `cbor:"31,keyasint,omitempty"`
+	// Shapes: tokens of prompt and output, and two delays in seconds: arrival to first token, one output token to the
+	// next. Nil when empty.
+	Prompt *sketch.Quantile `cbor:"26,keyasint,omitempty"`
+	Output *sketch.Quantile `cbor:"27,keyasint,omitempty"`
+	TTFT   *sketch.Quantile `cbor:"29,keyasint,omitempty"`
+	ITL    *sketch.Quantile `cbor:"30,keyasint,omitempty"`
+	// QueueSeconds are the seconds from arrival to leaving the queue, of the QueueKnown requests that report both.
+	QueueSeconds float64 `cbor:"31,keyasint,omitempty"`
+	QueueKnown   float64 `cbor:"57,keyasint,omitempty"`
 
 	// The work of engines for Retries: prompt tokens computed, tokens generated (part of OutputTokens) and
 	// token-seconds held (part of KVTokenSeconds and KVModelled). It is load, but no demand: see Attempts.

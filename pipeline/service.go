@@ -63,13 +63,13 @@ func (s *serviceSums) add(w *features.Window) {
 	s.area += w.KVTokenSeconds
 	s.prefill += w.PromptTokens - w.CachedTokens
 	s.censored = s.censored || w.Censored
-	if w.ITL != nil && w.ITL.Count() > 0 && w.OutputTokens > 0 {
+	if w.ITL.Count() > 0 && w.OutputTokens > 0 {
 		s.itl += w.OutputTokens * w.ITL.Mean()
 		s.itlTokens += w.OutputTokens
 	}
 	s.prefills.Merge(w.Prefills)
-	if w.TTFT != nil && w.QueueWait != nil && w.TTFT.Count() > 0 && w.QueueWait.Count() > 0 {
-		s.prompts += w.PromptTokens * (w.TTFT.Mean() - w.QueueWait.Mean())
+	if w.TTFT.Count() > 0 && w.QueueKnown > 0 {
+		s.prompts += w.PromptTokens * (w.TTFT.Mean() - w.QueueSeconds/w.QueueKnown)
 	}
 }
 
