@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/features/sketch"
 )
 
 // TestBinds: which latencies are over their objectives, and whether requests queue, tells what is short.
@@ -54,7 +53,7 @@ func TestSignalsAreBounded(t *testing.T) {
 
 // minuteOf are windows of a minute after noon with these latencies in seconds.
 func minuteOf(minute int, ttft, itl float64) []features.Window {
-	w := features.Window{Key: features.Key{Pool: "p"}, Start: noon.Add(time.Duration(minute) * time.Minute), TTFT: new(sketch.Quantile), ITL: new(sketch.Quantile)}
+	w := features.Window{Key: features.Key{Pool: "p"}, Start: noon.Add(time.Duration(minute) * time.Minute)}
 	w.TTFT.Add(ttft)
 	w.ITL.Add(itl)
 	return []features.Window{w}
@@ -64,7 +63,7 @@ func minuteOf(minute int, ttft, itl float64) []features.Window {
 func TestSignalsHearLateReports(t *testing.T) {
 	m := &features.PoolMinute{Pool: "p"}
 	window := func(minute int, ttft ...float64) []features.Window {
-		w := features.Window{Key: features.Key{Pool: "p"}, Start: noon.Add(time.Duration(minute) * time.Minute), TTFT: new(sketch.Quantile)}
+		w := features.Window{Key: features.Key{Pool: "p"}, Start: noon.Add(time.Duration(minute) * time.Minute)}
 		for _, v := range ttft {
 			w.TTFT.Add(v)
 		}

@@ -104,12 +104,10 @@ func (h *history) closeUntil(t reporter, a *Aggregator, from, n int) {
 
 // detached is a copy of w that shares nothing with its Aggregator.
 func detached(w Window) Window {
-	for _, s := range [...]**sketch.Quantile{&w.Prompt, &w.Output, &w.TTFT, &w.ITL} {
-		if *s != nil {
-			c := new(sketch.Quantile)
-			c.Merge(*s)
-			*s = c
-		}
+	for _, s := range [...]*sketch.Quantile{&w.Prompt, &w.Output, &w.TTFT, &w.ITL} {
+		var c sketch.Quantile
+		c.Merge(s)
+		*s = c
 	}
 	return w
 }
@@ -146,7 +144,7 @@ var unknown = math.NaN()
 // about compares windows up to rounding of sums.
 var about = cmp.Options{
 	cmpopts.EquateApprox(1e-9, 1e-9), cmpopts.EquateNaNs(), cmpopts.EquateEmpty(),
-	cmp.Comparer(func(a, b *sketch.Quantile) bool {
+	cmp.Comparer(func(a, b sketch.Quantile) bool {
 		same := a.Count() == b.Count() && math.Abs(a.Sum()-b.Sum()) <= 1e-9*a.Sum()
 		for q := 0.0; q <= 1 && same && a.Count() > 0; q += 1.0 / 64 {
 			same = a.Quantile(q) == b.Quantile(q)

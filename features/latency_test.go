@@ -4,15 +4,13 @@ import (
 	"math"
 	"testing"
 	"time"
-
-	"github.com/forewarm/forewarm/features/sketch"
 )
 
 // TestLatencies: the classes of one pool are taken together, minute by minute.
 func TestLatencies(t *testing.T) {
 	start := at(0)
 	window := func(pool string, start time.Time, ttft ...float64) Window {
-		w := Window{Key: Key{Pool: pool}, Start: start, TTFT: new(sketch.Quantile)}
+		w := Window{Key: Key{Pool: pool}, Start: start}
 		for _, v := range ttft {
 			w.TTFT.Add(v)
 		}

@@ -159,7 +159,7 @@ func (a *Aggregator) countPrompt(c *class, w *bucket, e *delta) (tokens float64)
 		w.PromptKnown++
 		if e.call {
 			w.PromptTokens += prompt
-			measure(&w.Prompt, prompt)
+			w.Prompt.Add(prompt)
 		}
 	}
 	if !e.call {
@@ -240,7 +240,7 @@ func (a *Aggregator) serve(c *class, w *bucket, e *delta, to demandKind) (tokens
 	c.Reports |= ReportsOutput
 	w.OutputKnown++
 	if e.how == finished {
-		measure(&w.Output, output)
+		w.Output.Add(output)
 	}
 	a.generate(c, w, e, &l, timed, to)
 	if e.prompt < 0 {
@@ -268,9 +268,9 @@ func (a *Aggregator) serve(c *class, w *bucket, e *delta, to demandKind) (tokens
 
 // measureDelay counts the time between two instants divided by n. It ignores instants that are missing or in the wrong
 // order.
-func measureDelay(shape **sketch.Quantile, from, to unixTime, n int64) {
+func measureDelay(shape *sketch.Quantile, from, to unixTime, n int64) {
 	if from != never && to >= from && n >= 1 {
-		measure(shape, from.secondsTo(to)/float64(n))
+		shape.Add(from.secondsTo(to) / float64(n))
 	}
 }
 

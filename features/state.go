@@ -6,8 +6,6 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
-
-	"github.com/forewarm/forewarm/features/sketch"
 )
 
 // The exported fields of the types here are the saved state. See Parts.
@@ -67,14 +65,6 @@ type bucket struct {
 	Window `cbor:"1,keyasint"`
 	Pace   pace `cbor:"2,keyasint"`
 	Dirty  bool `cbor:"3,keyasint,omitempty"` // changed since it was last returned
-}
-
-// measure counts a value in a sketch of the window.
-func measure(shape **sketch.Quantile, v float64) {
-	if *shape == nil {
-		*shape = new(sketch.Quantile)
-	}
-	(*shape).Add(v)
 }
 
 // pool finds a pool or adds it.

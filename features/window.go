@@ -86,11 +86,11 @@ type Window struct {
 	Prefills Prefills `cbor:"52,keyasint"`
 
 	// Shapes: tokens of prompt and output, and two delays in seconds: arrival to first token, one output token to the
-	// next. Nil when empty.
-	Prompt *sketch.Quantile `cbor:"26,keyasint,omitempty"`
-	Output *sketch.Quantile `cbor:"27,keyasint,omitempty"`
-	TTFT   *sketch.Quantile `cbor:"29,keyasint,omitempty"`
-	ITL    *sketch.Quantile `cbor:"30,keyasint,omitempty"`
+	// next.
+	Prompt sketch.Quantile `cbor:"26,keyasint,omitzero"`
+	Output sketch.Quantile `cbor:"27,keyasint,omitzero"`
+	TTFT   sketch.Quantile `cbor:"29,keyasint,omitzero"`
+	ITL    sketch.Quantile `cbor:"30,keyasint,omitzero"`
 	// QueueSeconds are the seconds from arrival to leaving the queue, of the QueueKnown requests that report both.
 	QueueSeconds float64 `cbor:"31,keyasint,omitempty"`
 	QueueKnown   float64 `cbor:"57,keyasint,omitempty"`
@@ -260,7 +260,7 @@ func Latencies(windows []Window, pool string) []Latency {
 	var all []*sums
 	for i := range windows {
 		w := &windows[i]
-		if w.Pool != pool || w.TTFT == nil && w.ITL == nil {
+		if w.Pool != pool || w.TTFT.Count() == 0 && w.ITL.Count() == 0 {
 			continue
 		}
 		at := slices.IndexFunc(all, func(s *sums) bool { return s.start.Equal(w.Start) })
@@ -271,8 +271,8 @@ func Latencies(windows []Window, pool string) []Latency {
 		if s.n++; s.n > maxLatencyWindows {
 			continue
 		}
-		s.ttft.Merge(w.TTFT)
-		s.itl.Merge(w.ITL)
+		s.ttft.Merge(&w.TTFT)
+		s.itl.Merge(&w.ITL)
 	}
 	out := make([]Latency, len(all))
 	for i, s := range all {
