@@ -77,7 +77,7 @@ microbench: ## every Go benchmark
 fuzz: ## every fuzz target for FUZZTIME each
 	@set -e; for pkg in $$($(GO) list ./...); do \
 	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-	    echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz $$target -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; \
+	    echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; \
 	  done; \
 	done
 

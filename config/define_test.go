@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestDefine: a definition changes keys of default_pool, whose files stay as they were read; what is unsound is named.
+// TestDefine: a definition changes keys of default_pool, whose files stay as they were read. Errors name the key.
 func TestDefine(t *testing.T) {
 	model := filepath.Join(t.TempDir(), "config.json")
 	text, err := os.ReadFile("../forecaster/capacity/testdata/llama3-8b.json")

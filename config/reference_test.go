@@ -19,9 +19,9 @@ const (
 	tableHead = "| key | type | default | meaning |\n|---|---|---|---|\n"
 )
 
-// TestReference: the page has a row for each key, with its type and default as the program has them, and says what it means.
-// go test ./config -run TestReference -update writes rows, types and defaults. The meaning is written by hand, as is the default
-// where the program has zero for it.
+// TestReference: the page has a row for each key, with the type and default of the program, and its meaning. go test
+// ./config -run TestReference -update writes rows, types and defaults. The meaning is written by hand, and also the
+// default if the program has zero for it.
 func TestReference(t *testing.T) {
 	page, err := os.ReadFile(reference)
 	if err != nil {
@@ -37,8 +37,8 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// referenceOf is a page with its tables replaced. A table has the keys below the prefix that its heading names, except those
-// of a heading that names more of them.
+// referenceOf is a page with its tables replaced. A table has the keys below the prefix of its heading, except those
+// of a heading with a longer prefix.
 func referenceOf(t *testing.T, page string) string {
 	t.Helper()
 	meaning, stated := map[string]string{}, map[string]string{}
@@ -63,7 +63,7 @@ func referenceOf(t *testing.T, page string) string {
 		}
 		value := k.value
 		if value == "" {
-			value = stated[k.name] // what nothing stands for
+			value = stated[k.name] // written by hand
 		}
 		if meaning[k.name] == "" {
 			t.Errorf("%s: %s does not say what it means", reference, k.name)

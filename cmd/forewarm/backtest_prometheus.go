@@ -38,7 +38,7 @@ func (p *prometheusFlags) register(f *flag.FlagSet) {
 	f.StringVar(&p.url, "prometheus", "", "read a pool's last weeks from the Prometheus, VictoriaMetrics or Thanos at this `URL` in place of a trace")
 	f.IntVar(&p.days, "days", 14, "`number` of days to read")
 	timeFlag(f, &p.until, "until", "`time` up to which to read, RFC 3339 (default: now)")
-	f.StringVar(&p.source.Preset, "preset", "", "whose `metrics` to read: "+strings.Join(remote.Presets(), ", ")+" (default: vllm)")
+	f.Var(oneOf{&p.source.Preset, remote.Presets()}, "preset", "whose `metrics` to read: "+strings.Join(remote.Presets(), ", ")+" (default: vllm)")
 	f.StringVar(&p.source.Match, "match", "", "label `matchers` of the pool's series, such as model_name=\"llama\"")
 	q := &p.source.Queries
 	queries := map[string]*string{"requests": &q.Requests, "prefill": &q.Prefill, "decode": &q.Decode, "kv": &q.KV, "replicas": &q.Replicas, "kv_capacity": &q.KVCapacity}
@@ -85,11 +85,8 @@ func (p *prometheusFlags) sources(cfg *config.Config, pool string) (sources []re
 
 // connect creates the reader. If the configuration has the same address, it connects as the daemon does.
 func (p *prometheusFlags) connect(cfg *config.Config) (*remote.Past, error) {
-	switch presets := remote.Presets(); {
-	case p.days < 1 || p.days > maxBacktestDays:
+	if p.days < 1 || p.days > maxBacktestDays {
 		return nil, usagef("-days is %d: it must be 1 to %d", p.days, maxBacktestDays)
-	case p.source.Preset != "" && !slices.Contains(presets, p.source.Preset):
-		return nil, usagef("-preset is %q: it must be one of %s", p.source.Preset, strings.Join(presets, ", "))
 	}
 	var client httpconfig.HTTPClientConfig
 	switch {

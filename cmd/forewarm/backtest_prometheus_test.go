@@ -15,8 +15,8 @@ import (
 	"github.com/forewarm/forewarm/storage/remote"
 )
 
-// TestBacktestPrometheus: from what a real Prometheus holds of two vLLM replicas the backtest makes a page that sets Forewarm
-// against the replicas that there were, and says what cannot be known.
+// TestBacktestPrometheus reads two vLLM replicas from a real Prometheus. The page compares Forewarm with the replicas
+// that were recorded, and names what cannot be known.
 func TestBacktestPrometheus(t *testing.T) {
 	end := time.Now().UTC().Truncate(time.Minute).Add(-24 * time.Hour)
 	prometheus := testenv.PrometheusPast(t, 2, end, 0)
@@ -51,7 +51,7 @@ func TestBacktestPrometheus(t *testing.T) {
 		"no query has any value in 1 days before " + end.AddDate(0, 0, -30).Format(time.RFC3339): {"-until", end.AddDate(0, 0, -30).Format(time.RFC3339), "-days", "1"},
 		"parse error: unclosed left parenthesis":                                                 {"-query", "decode=sum(", "-days", "1"},
 		"the answer has 2 series":                                                                {"-query", "decode=vllm:num_requests_running", "-until", end.Format(time.RFC3339), "-days", "1"},
-		"-preset is \"x\": it must be one of":                                                    {"-preset", "x"},
+		"-preset is \"x\": it must be ":                                                          {"-preset", "x"},
 		"-days is 0":                                                                             {"-days", "0"},
 		"-until is \"x\"":                                                                        {"-until", "x"},
 		"-prometheus takes the place of a trace: leave out t.csv":                                {"t.csv"},

@@ -19,8 +19,8 @@ import (
 
 var benchDay = flag.Int("day", 1440, "`minutes` of the day that the daemon of ten thousand classes goes through")
 
-// daemonMemory sends ten thousand classes over a day to a daemon in a process of its own, with its NATS server, and then
-// starts it again on what it has saved.
+// daemonMemory sends the traffic of ten thousand classes over a day to a daemon in its own process, with its NATS
+// server. Then it restarts the daemon from the saved state.
 func (b *bench) daemonMemory() []row {
 	const classes = 10_000
 	s := &site{config: filepath.Join(b.t.TempDir(), "forewarm.yaml"), data: filepath.Join(b.t.TempDir(), "data"), nats: testenv.FreeAddress(b.t), http: testenv.FreeAddress(b.t)}
@@ -39,7 +39,7 @@ func (b *bench) daemonMemory() []row {
 	sent := uint64(0)
 	for m := range *benchDay {
 		sent = b.sendMinute(publisher, m, classes, sent)
-		// The stream is small: what is sent must be folded before it is pushed out.
+		// The stream is small: the daemon must read a message before newer ones replace it.
 		testenv.Await(b.t, "the daemon to catch up", func() bool {
 			st, err := statusOf(s.http)
 			return daemon.over() || err == nil && st.Sequence+400 >= sent
@@ -62,7 +62,7 @@ func (b *bench) daemonMemory() []row {
 	return []row{
 		{fmt.Sprintf("Resident memory of the daemon, NATS server included, after %d minutes of %d active classes", *benchDay, classes), after.String(), "< 1024 MiB"},
 		{"The same once it is restored from its snapshot of " + fmt.Sprintf("%.0f MiB", metrics["forewarm_snapshot_bytes"]/(1<<20)), restored.String(), "< 1024 MiB"},
-		{"Time the pipeline stands still for a snapshot of it", fmt.Sprintf("%.0f ms, and %.0f ms until it is stored, mean of %.0f; longest within %s",
+		{"Time the pipeline waits for a snapshot of it", fmt.Sprintf("%.0f ms, and %.0f ms until it is stored, mean of %.0f; longest within %s",
 			1e3*metrics["forewarm_snapshot_stop_duration_seconds_sum"]/stops,
 			1e3*metrics["forewarm_snapshot_duration_seconds_sum"]/metrics["forewarm_snapshot_duration_seconds_count"], stops, longest(metrics, stops)), "< 2 s"},
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestCloseToEvent measures how long it takes from the watermark that closes a minute of ten thousand classes to what is on NATS of
-// it: the decision in the log, and the event where there is one. FOREWARM_EVENT_MINUTES is the number of minutes.
+// TestCloseToEvent measures the time from the watermark that closes a minute of ten thousand classes to the results
+// on NATS: the decision in the log, and the event if there is one. FOREWARM_EVENT_MINUTES is the number of minutes.
 func TestCloseToEvent(t *testing.T) {
 	minutes, err := strconv.Atoi(os.Getenv("FOREWARM_EVENT_MINUTES"))
 	if err != nil {
@@ -43,7 +43,7 @@ func TestCloseToEvent(t *testing.T) {
 	sent := uint64(0)
 	for m := range minutes {
 		sent = b.sendMinute(publisher, m, classes, sent)
-		testenv.Await(t, "the minute to be folded", func() bool {
+		testenv.Await(t, "the minute to be applied", func() bool {
 			st, err := statusOf(s.http)
 			return daemon.over() || err == nil && st.Sequence >= sent
 		})

@@ -23,8 +23,8 @@ import (
 // augursEnv names a directory in which `npm install @bsull/augurs` was run.
 const augursEnv = "FOREWARM_AUGURS"
 
-// crowd is the traffic of many classes of one pool: class k has 1000/(1+k) requests a minute on average, so that most are
-// silent in most minutes.
+// crowd is the traffic of many classes of one pool. Class k has 1000/(1+k) requests a minute on average, so most
+// classes are silent in most minutes.
 type crowd struct {
 	draw    *rand.Rand
 	names   []string
@@ -125,8 +125,8 @@ func (b *bench) forecasts() (rows []row) {
 	return append(rows, b.refits(time.Duration(light*float64(time.Second)))...)
 }
 
-// refits compares a minute of one series, learned and forecast 60 minutes ahead, with fitting augurs' MSTL and ETS again to
-// a week of minutes. light is what a series of many took.
+// refits compares a minute of one series, learned and forecast 60 minutes ahead, with a fit of augurs' MSTL and ETS
+// to a week of minutes. light is the time for one series of many.
 func (b *bench) refits(light time.Duration) (rows []row) {
 	const week, ticks = 7 * 1440, 200
 	draw := rand.New(rand.NewPCG(2, 3))

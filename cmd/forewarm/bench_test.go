@@ -38,7 +38,8 @@ var benchMessages = flag.Int("messages", 400_000, "`number` of messages in each 
 // row is one line of BENCHMARKS.md.
 type row struct{ what, result, bound string }
 
-// TestBenchmarkTable compares like with like in one run: ratios tell of the program, absolute rates mostly of the machine.
+// TestBenchmarkTable compares two programs in one run. Ratios depend on the program, absolute rates mostly on the
+// machine.
 func TestBenchmarkTable(t *testing.T) {
 	if *benchTable == "" {
 		t.Skip("give -table, as make bench does")
@@ -114,8 +115,8 @@ func (b *bench) compare(reference, own func() time.Duration) (ref, us cost) {
 	return ref, us
 }
 
-// requests are n records, one a message, spread over a minute and the given number of classes. What is in them is drawn,
-// for a processor learns by heart what comes in turns.
+// requests are n records, one a message, spread over a minute and the given number of classes. Their content is
+// random, because a processor predicts a pattern that repeats.
 func requests(n, classes int, start time.Time) []ingest.Request {
 	rs, draw := make([]ingest.Request, n), rand.New(rand.NewPCG(1, 2))
 	names := func(kind string, n int) (all []string) { // one string in memory for each, as a decoder gives them
@@ -157,7 +158,7 @@ func (b *bench) jsonMessages() [][]byte {
 	return messages
 }
 
-// core compares a subscriber that folds with one that does nothing, while a publisher sends as fast as it can.
+// core compares a subscriber that applies messages with one that does nothing. A publisher sends as fast as it can.
 func (b *bench) core() []row {
 	messages, url := b.jsonMessages(), b.server()
 	read := func(handle func(m *nats.Msg)) time.Duration {
@@ -195,10 +196,10 @@ func (b *bench) core() []row {
 			settle()
 			return took + time.Since(began)
 		})
-	return b.ratio("JSON, one record a message, core NATS: decode, dedup, classify and fold, against a subscriber that does nothing", ref, us, 50)
+	return b.ratio("JSON, one record a message, core NATS: decode, dedup, classify and count, against a subscriber that does nothing", ref, us, 50)
 }
 
-// jetstream compares the daemon's consumer and fold with a consumer that does nothing, over one stream that is full.
+// jetstream compares the daemon's consumer with a consumer that does nothing, over one full stream.
 func (b *bench) jetstream() []row {
 	ctx, url := b.t.Context(), b.server()
 	conn := b.connect(url)
@@ -242,7 +243,7 @@ func (b *bench) jetstream() []row {
 				b.t.Fatal(err)
 			}
 			if got := p.Counters().Records; got != uint64(b.messages) {
-				b.t.Fatalf("%d of %d records were folded", got, b.messages)
+				b.t.Fatalf("%d of %d records were applied", got, b.messages)
 			}
 			return time.Since(began)
 		})
@@ -264,8 +265,8 @@ const (
 	parcelRecords = 512
 )
 
-// pipe decodes on the caller's goroutine and folds on another, some messages at a time, as the daemon does: in takes a
-// message, settle waits until all are folded, end lets the other goroutine go.
+// pipe decodes on the caller's goroutine and applies on another, some messages at a time, as the daemon does. in
+// takes a message, settle waits until all are applied, end stops the other goroutine.
 func pipe(p *pipeline.Pipeline) (in func(about codec.Meta, data []byte), settle, end func()) {
 	const parcels = 8
 	type parcel []ingest.Batch
@@ -308,7 +309,7 @@ func pipe(p *pipeline.Pipeline) (in func(about codec.Meta, data []byte), settle,
 	return in, settle, func() { close(ready) }
 }
 
-// protobuf decodes on one goroutine and folds on another, as the daemon does.
+// protobuf decodes on one goroutine and applies on another, as the daemon does.
 func (b *bench) protobuf() []row {
 	const perBatch = 100
 	n := 10_000
@@ -337,16 +338,17 @@ func (b *bench) protobuf() []row {
 		end()
 	}
 	records := float64(n / 2 * perBatch)
-	return []row{{"Protobuf, 100 records a message, decode to fold on two cores",
+	return []row{{"Protobuf, 100 records a message, decode to count on two cores",
 		fmt.Sprintf("%.2f million records/s, %.0f ns of processor time and %.2f allocations a record", records/best.Seconds()/1e6, float64(cpu)/records, allocs), "≥ 1.5 million/s"}}
 }
 
-// busyBefore is how many busy minutes come before the one that is timed: after so many, windows are made of what others
-// before them gave back. An hour of silence in between would free that memory, and the timed minute would allocate it again.
+// busyBefore is the number of busy minutes before the timed one. After them, new windows reuse the memory of old
+// ones. A silent hour in between would free that memory, and the timed minute would allocate it again.
 const busyBefore = 4
 
-// classes spreads the same JSON traffic over few and many classes, from bytes to fold, in the second half of a busy minute
-// that follows others. Closing minutes is not in the time: it is work for each window, not for each record.
+// classes spreads the same JSON traffic over few and many classes. It measures from bytes to windows, in the second
+// half of a busy minute that follows others. The time to close minutes does not count: it is per window, not per
+// record.
 func (b *bench) classes() (rows []row) {
 	counts := [...]int{10, 100, 1000, 10_000}
 	var messages, earlier [len(counts)][][]byte
@@ -384,7 +386,7 @@ func (b *bench) classes() (rows []row) {
 				p.Apply(&ingest.Batch{Watermark: &ingest.Watermark{At: at}}, func(*pipeline.Output) {})
 			}
 			for m := busyBefore; m > 1; m-- {
-				b.foldAt(p, plain[k], -time.Duration(m)*time.Minute)
+				b.applyAt(p, plain[k], -time.Duration(m)*time.Minute)
 				tick(benchStart.Add(-time.Duration(m-1) * time.Minute))
 			}
 			run(earlier[k])
@@ -397,19 +399,19 @@ func (b *bench) classes() (rows []row) {
 				best[k] = used
 			}
 			if got := p.Counters(); got.Records != uint64((busyBefore+1)*n) {
-				b.t.Fatalf("%d of %d records were folded: %v", got.Records, (busyBefore+1)*n, got.Refused)
+				b.t.Fatalf("%d of %d records were applied: %v", got.Records, (busyBefore+1)*n, got.Refused)
 			}
 		}
 	}
 	for k, classes := range counts {
-		rows = append(rows, row{fmt.Sprintf("Processor time a record, JSON to fold, %d classes in random order", classes),
+		rows = append(rows, row{fmt.Sprintf("Processor time a record, JSON to count, %d classes in random order", classes),
 			fmt.Sprintf("%.2f × that of 10 classes (%.0f ns)", float64(best[k])/float64(best[0]), float64(best[k])/float64(n/2)), "≤ 1.6"})
 	}
 	last := len(counts) - 1
 	few, many := b.bare(counts[0]), b.bare(counts[last])
 	return append(rows, row{
-		fmt.Sprintf("For comparison: a loop that adds to %d lines of memory of a record's class, about what folding it touches, and does nothing else", bareBlocks*bareLines),
-		fmt.Sprintf("%.0f ns a record more with %d classes than with %d; decode and fold %.0f ns more", many-few, counts[last], counts[0], float64(best[last]-best[0])/float64(n/2)), "",
+		fmt.Sprintf("For comparison: a loop that adds to %d lines of memory of a record's class, about what counting it touches, and does nothing else", bareBlocks*bareLines),
+		fmt.Sprintf("%.0f ns a record more with %d classes than with %d; decode and count %.0f ns more", many-few, counts[last], counts[0], float64(best[last]-best[0])/float64(n/2)), "",
 	})
 }
 
@@ -420,8 +422,8 @@ const (
 	blockWords = 80 // ten lines
 )
 
-// foldAt folds requests some time before or after their own, without ids.
-func (b *bench) foldAt(p *pipeline.Pipeline, rs []ingest.Request, shift time.Duration) {
+// applyAt applies requests some time before or after their own, without ids.
+func (b *bench) applyAt(p *pipeline.Pipeline, rs []ingest.Request, shift time.Duration) {
 	var batch ingest.Batch
 	for part := range slices.Chunk(rs, parcelRecords) {
 		batch.Reset()
@@ -517,7 +519,7 @@ func heap() float64 {
 	return float64(s.HeapInuse)
 }
 
-// cpuTime is what this process has used; on a busy machine it tells more than the clock.
+// cpuTime is the processor time of this process. On a busy machine it is more precise than the clock.
 func cpuTime(t *testing.T) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

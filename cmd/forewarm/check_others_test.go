@@ -15,7 +15,7 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestCheckOthers asks a real Prometheus, and stand-ins for what refuses.
+// TestCheckOthers checks a real Prometheus, and test servers that refuse.
 func TestCheckOthers(t *testing.T) {
 	dir := t.TempDir()
 	prometheus := testenv.StartPrometheus(t, filepath.Join(dir, "prometheus"), "", "--web.enable-remote-write-receiver")
@@ -69,7 +69,7 @@ func TestCheckOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := filepath.Join(t.TempDir(), "data")
-			path := testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"), soundPool, "storage: {dir: "+data+"}", c.lines)
+			path := testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"), validPool, "storage: {dir: "+data+"}", c.lines)
 			code, out, errs := runHere(t.Context(), "check", "-config", path)
 			if code != c.code {
 				t.Errorf("code %d", code)

@@ -20,9 +20,9 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// TestClockJumps sets the clock of a daemon ten minutes ahead, then ten minutes behind, then right again, while telemetry goes
-// on. The NATS server, which is elsewhere, keeps its time. Each minute has a decision, and none says that telemetry is stale.
-// The program is built with a time.Now that signals can shift.
+// TestClockJumps sets a daemon's clock ten minutes ahead, then ten minutes behind, then right again, while telemetry
+// goes on. The clock of the NATS server does not change. Each minute has a decision, and none says that telemetry is
+// stale. The program is built with a time.Now that signals can shift.
 func TestClockJumps(t *testing.T) {
 	if os.Getenv("FOREWARM_KILLS") == "" {
 		t.Skip("FOREWARM_KILLS is not set: it takes eight minutes")

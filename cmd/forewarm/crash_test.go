@@ -22,9 +22,9 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestKills kills the daemon, or has it reload its configuration, at random moments while a trace is replayed. The NATS server is
-// inside the daemon or outside.
-// What it leaves must be what a daemon that nobody disturbed leaves: the same state, decisions and newest advice.
+// TestKills kills the daemon, or makes it reload its configuration, at random moments while a trace is replayed. The
+// NATS server is inside the daemon or outside. State, decisions and newest advice must be those of an undisturbed
+// daemon.
 func TestKills(t *testing.T) {
 	t.Parallel()
 	const length = 3 * time.Hour
@@ -58,8 +58,8 @@ func TestKills(t *testing.T) {
 	})
 }
 
-// TestTwins has two daemons fold one log, and kills either at random moments: what they leave is what one that nobody disturbed
-// leaves, each tick decided once and none left out; neither finds that the other decided otherwise.
+// TestTwins runs two daemons on one log, and kills one of them at random moments. The decisions must be those of one
+// undisturbed daemon, with each tick once. Neither daemon may find a decision of the other that differs from its own.
 func TestTwins(t *testing.T) {
 	t.Parallel()
 	const length = time.Hour
@@ -99,7 +99,7 @@ func TestTwins(t *testing.T) {
 	if want.Decisions != got.Decisions {
 		t.Errorf("decisions: %s, of an unbroken run %s", got.Decisions, want.Decisions)
 	}
-	testenv.Await(t, "the twin to fold all", func() bool {
+	testenv.Await(t, "the twin to apply all", func() bool {
 		st, err := statusOf(twin.http)
 		return other.over() || err == nil && st.Lag != nil && *st.Lag == 0 && st.Sequence > 0
 	})
@@ -202,7 +202,7 @@ func (s *site) play(t *testing.T, kills int) remains {
 	if _, err := fmt.Sscanf(producer.out.String(), "replayed %d records in %d messages", &records, &messages); err != nil {
 		t.Fatalf("replay said %q: %v", producer.out.String(), err)
 	}
-	testenv.Await(t, fmt.Sprintf("message %d to be folded", messages), func() bool {
+	testenv.Await(t, fmt.Sprintf("message %d to be applied", messages), func() bool {
 		st, err := statusOf(s.http)
 		return daemon.over() || err == nil && st.Sequence >= messages && st.Lag != nil && *st.Lag == 0
 	})
@@ -217,7 +217,7 @@ func (s *site) play(t *testing.T, kills int) remains {
 	return left
 }
 
-// delivered waits until the log has all ticks, and the stream of signals all that they tell.
+// delivered waits until the log has all ticks, and the stream of signals all their events.
 func (s *site) delivered(t *testing.T) {
 	t.Helper()
 	c := jetstream.DefaultConfig()
@@ -231,7 +231,7 @@ func (s *site) delivered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testenv.Await(t, "what the log tells to be delivered", func() bool {
+	testenv.Await(t, "the events of the log to be delivered", func() bool {
 		if _, page := testenv.Get("http://" + s.http + "/metrics"); !strings.Contains(page, "\nforewarm_log_waiting 0\n") {
 			return false
 		}

@@ -123,7 +123,7 @@ func printBatch(b *ingest.Batch, file string, std streams) (records int, err err
 		line(codec.AppendWatermark(out, b.Watermark))
 	}
 	if b.Ignored > 0 {
-		fmt.Fprintf(std.err, "%s: ignored %d: sound, but without demand\n", file, b.Ignored)
+		fmt.Fprintf(std.err, "%s: ignored %d: valid, but without demand\n", file, b.Ignored)
 	}
 	for _, r := range b.Refused {
 		fmt.Fprintf(std.err, "%s: %s: %s\n", file, r.Reason, r.Detail)

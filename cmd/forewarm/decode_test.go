@@ -37,7 +37,7 @@ func TestDecode(t *testing.T) {
 		"-format openai usage.json.gz":                                       {0, `"prompt_tokens":5`, ""},
 		"-format openai -pool p bare.json":                                   {0, `"finished_at":`, ""}, // now
 		"-format openai bad.json usage.json":                                 {1, `"prompt_tokens":5`, "bad.json: missing_field: prompt_tokens is missing"},
-		"-format openai queued.json":                                         {0, "", "queued.json: ignored 1: sound, but without demand"},
+		"-format openai queued.json":                                         {0, "", "queued.json: ignored 1: valid, but without demand"},
 		"-formats":                                                           {0, "litellm", ""},
 		"-subject forewarm.telemetry.replica.p.r replica.json":               {0, `{"pool":"p","replica":"r","at":1795240800000,"state":"ready"}`, ""},
 		"-subject forewarm.telemetry.history.p.* history.json":               {0, `{"pool":"p","class":"*","dimension":"kv","start":1795240800000,"values":[1,null,2.5]}`, ""},

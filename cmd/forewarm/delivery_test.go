@@ -48,9 +48,9 @@ func (h *hook) got() []string {
 	return slices.Clone(h.ids)
 }
 
-// TestKillBetweenDeliveryAndCursor: the consumer has the event, and the daemon dies before it hears so. After the restart
-// the same event comes again under the same id, and once that is known, never again. The advice for the other pool, which
-// the death kept in the queue, is not lost.
+// TestKillBetweenDeliveryAndCursor kills the daemon after the consumer has an event, and before the daemon knows it.
+// After the restart the same event comes again under the same id, and then never again. The advice for the other
+// pool, which was still in the queue, is not lost.
 func TestKillBetweenDeliveryAndCursor(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -105,7 +105,7 @@ func TestKillBetweenDeliveryAndCursor(t *testing.T) {
 
 	daemon = start(t, "serve", "-config", config)
 	testenv.Await(t, "the daemon to answer", up)
-	testenv.Await(t, "the stream to be folded", func() bool { s, err := statusOf(page); return err == nil && s.Lag != nil && *s.Lag == 0 })
+	testenv.Await(t, "the stream to be applied", func() bool { s, err := statusOf(page); return err == nil && s.Lag != nil && *s.Lag == 0 })
 	daemon.stop(t)
 	if again := h.got()[3:]; len(again) > 0 {
 		t.Errorf("%q was sent again after it was known to be delivered", again)

@@ -80,8 +80,8 @@ func runDemo(ctx context.Context, std streams, once bool, seed uint64) (err erro
 	return errors.Join(err, <-ended, d.daemon.Close())
 }
 
-// demoRun is the demo: one workload, and two simulated pools with the same demand and warm-ups. One follows the daemon's
-// pre-scale events on NATS, the other a reactive autoscaler.
+// demoRun is the demo: one workload, and two simulated pools with the same demand and warm-ups. One pool follows the
+// daemon's pre-scale events on NATS, the other a reactive autoscaler.
 type demoRun struct {
 	daemon   *daemon.Daemon
 	source   *backtest.Source

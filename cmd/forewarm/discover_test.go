@@ -154,8 +154,8 @@ metadata: {name: %s, namespace: llm, creationTimestamp: "2026-03-01T00:00:00Z", 
 spec: {scaleTargetRef: {name: chat}, minReplicaCount: 1, maxReplicaCount: %d, triggers: []}`, name, pool, more, most)
 }
 
-// TestDiscover has two daemons on one log take up pools that annotations define, without a change of their configuration. They
-// decide the same throughout: before, while and after a pool is added, changed and given up, with one of them killed on the way.
+// TestDiscover runs two daemons on one log. Annotations add, change and remove a pool; the configuration does not
+// change. Both daemons decide the same throughout, and one of them is killed once.
 func TestDiscover(t *testing.T) {
 	t.Parallel()
 	c, h := newCluster(t, "horizontalpodautoscalers"), newHouse(t, 1)
@@ -209,7 +209,8 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// TestDiscoverFaults: each object that defines no valid pool has an Event and is in a metric. The other pools are published.
+// TestDiscoverFaults: each object that defines no valid pool has an Event, and a metric counts it. The other pools
+// are published.
 func TestDiscoverFaults(t *testing.T) {
 	permissions := jetstream.DefaultConfig()
 	for _, user := range []string{"FOREWARM", "PRODUCER", "CONSUMER", "DISCOVERY"} {
@@ -285,7 +286,7 @@ func TestDiscoverFaults(t *testing.T) {
 	}
 }
 
-// TestDiscoveryPage: the objects of the page and of deploy/keda define pools, and the page names each annotation that there is.
+// TestDiscoveryPage: the objects of the page and of deploy/keda define pools, and the page names every annotation.
 func TestDiscoveryPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/discovery.md")
 	if err != nil {

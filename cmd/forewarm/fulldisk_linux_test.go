@@ -15,9 +15,9 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestFullDisk fills the disk of a daemon in a process of its own: it goes on deciding and says that its history is degraded;
-// when there is room again it goes on by itself, the gap counted. It is killed on the full disk once, and starts there. In the
-// end nothing is damaged, and the journal lacks nothing.
+// TestFullDisk fills the disk of a daemon in its own process. The daemon goes on deciding and reports a degraded
+// history. When there is room again, it stores again and has counted the gap. It is killed once on the full disk, and
+// starts there. In the end nothing is damaged, and the journal is complete.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	disk := testenv.SmallDisk(t, 64<<20)
@@ -26,7 +26,7 @@ func TestFullDisk(t *testing.T) {
 	config := testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"),
 		"clock: event", "features: {lateness: 0s}", "log: {level: error}",
 		"nats: {embedded: {listen: "+address+", store_dir: "+t.TempDir()+"}}",
-		"storage: {dir: "+data+", snapshot_every: 100ms}", "server: {listen: "+page+"}", soundPool)
+		"storage: {dir: "+data+", snapshot_every: 100ms}", "server: {listen: "+page+"}", validPool)
 	daemon := start(t, "serve", "-config", config)
 	up := func() bool {
 		s, err := statusOf(page)
@@ -114,15 +114,15 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestFullDiskUnderTheStream fills the disk that everything is on: that is said within seconds, ticks come all the same, and
-// once there is room telemetry is taken again without a restart, nothing of what was acknowledged missing.
+// TestFullDiskUnderTheStream fills the disk that has all data. The daemon reports it within seconds, and ticks go on.
+// When there is room again it takes telemetry without a restart, and no acknowledged message is missing.
 func TestFullDiskUnderTheStream(t *testing.T) {
 	t.Parallel()
 	disk := testenv.SmallDisk(t, 120<<20)
 	address, page := testenv.FreeAddress(t), testenv.FreeAddress(t)
 	daemon := start(t, "serve", "-config", testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"),
 		"features: {lateness: 0s}", "log: {level: error}", "nats: {embedded: {listen: "+address+"}, stream: {max_bytes: 67108864}}",
-		"storage: {dir: "+filepath.Join(disk, "data")+", snapshot_every: 10s}", "server: {listen: "+page+"}", soundPool))
+		"storage: {dir: "+filepath.Join(disk, "data")+", snapshot_every: 10s}", "server: {listen: "+page+"}", validPool))
 	says := func(path, what string) bool {
 		_, body := testenv.Get("http://" + page + path)
 		return daemon.over() || strings.Contains(body, what)
@@ -184,7 +184,7 @@ func TestFullDiskUnderTheStream(t *testing.T) {
 	testenv.Await(t, "telemetry to be taken again", publish)
 	testenv.Await(t, "the state to be as before", func() bool { return says("/readyz", `"detail": "written"`) })
 	if s, err := statusOf(page); err != nil || s.Sequence < stored {
-		t.Errorf("%d messages are folded of %d that were acknowledged (%v)", s.Sequence, stored, err)
+		t.Errorf("%d messages are applied of %d that were acknowledged (%v)", s.Sequence, stored, err)
 	}
 	daemon.stop(t)
 }

@@ -24,7 +24,7 @@ type room struct {
 	bans    []string // names in banned, and clock
 }
 
-// pure stands for everything that is banned.
+// pure is the list of everything that is banned.
 var pure = []string{"nats", "http", "tsdb", "zap", "clock"}
 
 // readTable parses the table of packages out of docs/packages.md, so that the page cannot lie.
@@ -57,8 +57,8 @@ func readTable(t *testing.T) map[string]room {
 	return rooms
 }
 
-// banned are import paths (with everything below them) by what they stand for. The clock is not a package: it is looked
-// for in the source.
+// banned are import paths (with everything below them) by their short names. The clock is not a package: the test
+// looks for it in the source.
 var banned = map[string][]string{
 	"nats": {"github.com/nats-io"},
 	"http": {"net/http"},
@@ -141,8 +141,8 @@ func TestImportTable(t *testing.T) {
 	}
 }
 
-// findClock reports goroutines that a file starts and, if clock says so, calls that would make its result depend on when or
-// where it runs.
+// findClock reports goroutines that a file starts. If clock is set, it also reports calls whose result depends on
+// when or where they run.
 func findClock(t *testing.T, path string, clock bool) {
 	t.Helper()
 	fset := token.NewFileSet()

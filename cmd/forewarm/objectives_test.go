@@ -17,7 +17,7 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// plantedTraffic is what a pool's gateway and engines tell of one minute.
+// plantedTraffic is the telemetry of a pool's gateway and engines in one minute.
 type plantedTraffic struct {
 	pool      string
 	calls     int // evenly over the minute
@@ -82,9 +82,9 @@ type poolAnswer struct {
 	}
 }
 
-// TestRetriesAreBounded: of two pools on a running daemon every attempt at every call begins to fail, and calls are tried eight times.
-// Where engines have room nothing more is asked for; where they have none, no more than three times what the calls take. API, events
-// and alert say so.
+// TestRetriesAreBounded: in two pools on a running daemon every attempt at every call begins to fail, and calls are
+// tried eight times. If the engines have room, no more replicas are asked for. If they have none, at most three times
+// the replicas that the calls need. API, events and alert say so.
 func TestRetriesAreBounded(t *testing.T) {
 	t.Parallel()
 	const begins, minutes, ready = 75, 110, 3
@@ -141,8 +141,9 @@ func TestRetriesAreBounded(t *testing.T) {
 	}
 }
 
-// TestObjectivesRaiseTheirRole: in disaggregated pools on a running daemon the first token becomes four times as slow, and further
-// tokens three times: floors rise for the prefill replicas of the one and the decode replicas of the other, with alert and reason.
+// TestObjectivesRaiseTheirRole: in disaggregated pools on a running daemon the first token becomes four times as
+// slow, and further tokens three times. The one raises the floor of prefill replicas, the other that of decode
+// replicas, with alert and reason.
 func TestObjectivesRaiseTheirRole(t *testing.T) {
 	t.Parallel()
 	const begins, minutes, ready = 75, 90, 4
@@ -209,12 +210,12 @@ func TestObjectivesRaiseTheirRole(t *testing.T) {
 	}
 }
 
-// TestPlanSaysWhichRates: a plan says that rates are learned where the daemon goes by learned ones, and stated where the
+// TestPlanSaysWhichRates: a plan says that rates are learned if the daemon uses learned ones, and stated if the
 // configuration says so.
 func TestPlanSaysWhichRates(t *testing.T) {
 	t.Parallel()
 	const minutes = 150
-	p := startDaemonIn(t, t.TempDir(), "clock: event", "decision: {mode: active}", "features: {lateness: 0s}", `pools:
+	p := startDaemon(t, "clock: event", "decision: {mode: active}", "features: {lateness: 0s}", `pools:
 - &p {name: learned, kv_capacity_tokens: 400000, max_num_seqs: 32, slo: {itl: 40ms}, replicas: {min: 1, max: 30, initial: 1}}
 - {<<: *p, name: stated, prefill_tokens_per_s: 3000, prefill_target: 1, decode_tokens_per_s: 500, rates: stated}`)
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)

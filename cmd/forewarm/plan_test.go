@@ -125,25 +125,25 @@ func TestPlanAsksTheDaemon(t *testing.T) {
 // TestPlanMistakes: each is answered in one line that says what to correct, with exit code 2.
 func TestPlanMistakes(t *testing.T) {
 	t.Chdir(t.TempDir())
-	testenv.WriteFile(t, "sound.yaml", soundPool)
+	testenv.WriteFile(t, "valid.yaml", validPool)
 	testenv.WriteFile(t, "twice.yaml", "pools: [{name: a, replicas: {max: 4}}, {name: b, replicas: {max: 4}}]")
 	for _, tc := range []struct {
 		args string
 		says []string
 	}{
 		{"", []string{"-config", "-from"}},
-		{"-config sound.yaml -from http://127.0.0.1:1", []string{"-config", "-from"}},
-		{"-config sound.yaml", []string{"no traffic", "model_config"}},
-		{"-config sound.yaml -pool other -requests-per-s 3", []string{`"other"`, "chat"}},
+		{"-config valid.yaml -from http://127.0.0.1:1", []string{"-config", "-from"}},
+		{"-config valid.yaml", []string{"no traffic", "model_config"}},
+		{"-config valid.yaml -pool other -requests-per-s 3", []string{`"other"`, "chat"}},
 		{"-config twice.yaml -requests-per-s 3", []string{"-pool", "a, b"}},
-		{"-config sound.yaml -requests-per-s 3 -trace t.csv", []string{"-trace", "-requests-per-s"}},
-		{"-config sound.yaml -requests-per-s 3 -launch 0", []string{"-launch", "0.001 to 1000"}},
-		{"-config sound.yaml -requests-per-s 3 -format pdf", []string{`"pdf"`, "html"}},
-		{"-config sound.yaml -requests-per-s 0", []string{"-requests-per-s"}},
-		{"-config sound.yaml -requests-per-s 3 -cache-hit 40", []string{"-cache-hit 40", "0 to 1"}},
-		{"-config sound.yaml -trace none.csv", []string{"none.csv"}},
+		{"-config valid.yaml -requests-per-s 3 -trace t.csv", []string{"-trace", "-requests-per-s"}},
+		{"-config valid.yaml -requests-per-s 3 -launch 0", []string{"-launch", "0.001 to 1000"}},
+		{"-config valid.yaml -requests-per-s 3 -format pdf", []string{`"pdf"`, "html"}},
+		{"-config valid.yaml -requests-per-s 0", []string{"-requests-per-s"}},
+		{"-config valid.yaml -requests-per-s 3 -cache-hit 40", []string{"-cache-hit 40", "0 to 1"}},
+		{"-config valid.yaml -trace none.csv", []string{"none.csv"}},
 		{"-from http://127.0.0.1:1 -requests-per-s 9", []string{"-requests-per-s", "-from", "leave it out"}},
-		{"-config sound.yaml -requests-per-s 3 -prefill-replicas 2", []string{"-prefill-replicas", "chat", "disaggregated.prefill_replicas.max"}},
+		{"-config valid.yaml -requests-per-s 3 -prefill-replicas 2", []string{"-prefill-replicas", "chat", "disaggregated.prefill_replicas.max"}},
 	} {
 		var out, failed bytes.Buffer
 		code := run(t.Context(), append([]string{"plan"}, strings.Fields(tc.args)...), streams{out: &out, err: &failed})

@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// program builds the program once, without the race detector: it would fold ten times slower, and what it could find is
-// found by the tests that run the daemon in this process.
+// program builds the program once, without the race detector, which would make it ten times slower. Tests that run
+// the daemon in this process find races.
 var program = sync.OnceValues(func() (path string, err error) {
 	if binaryDir, err = os.MkdirTemp("", "forewarm-test-"); err != nil {
 		return "", err

@@ -12,7 +12,7 @@ import (
 
 // TestPublish: the daemon counts what publish sends, whenever that is, alone and many.
 func TestPublish(t *testing.T) {
-	p := startDaemon(t, soundPool)
+	p := startDaemon(t, validPool)
 	code, out, errs := runHere(t.Context(), "publish", "-nats", p.nats, "-class", "agent", "-cached", "200")
 	if code != 0 || !strings.Contains(out, "stored 1 record on forewarm.telemetry.request.chat.agent") {
 		t.Fatalf("%d, %s%s", code, out, errs)
@@ -32,8 +32,8 @@ func TestPublish(t *testing.T) {
 
 // TestPublishWarns: a pool that the configuration does not serve is named.
 func TestPublishWarns(t *testing.T) {
-	p := startDaemon(t, soundPool)
-	for config, warned := range map[string]bool{soundPool: true, "default_pool: {replicas: {max: 4}}": false} {
+	p := startDaemon(t, validPool)
+	for config, warned := range map[string]bool{validPool: true, "default_pool: {replicas: {max: 4}}": false} {
 		file := testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"), config)
 		code, _, errs := runHere(t.Context(), "publish", "-config", file, "-nats", p.nats, "-pool", "caht")
 		if code != 0 || strings.Contains(errs, `warning: pool "caht" is not in `+file) != warned {

@@ -160,7 +160,7 @@ func (x *recomputed) totals(p *report.Pool) {
 		if math.IsNaN(requests(m)) {
 			unknown++
 		}
-		if x.standing(m) != nil {
+		if x.inForce(m) != nil {
 			decided++
 		}
 	}
@@ -192,7 +192,7 @@ func (x *recomputed) decisions(p *report.Pool) {
 	var lags []float64
 	known := 0
 	for m := x.from; m < x.to; m++ {
-		d := x.standing(m)
+		d := x.inForce(m)
 		if d == nil {
 			must = append(must, -1)
 			continue

@@ -112,8 +112,8 @@ func (r *raw) quantiles(class, dimension, horizon string) func(origin int64) map
 	}
 }
 
-// retried is the load of all attempts over that of calls in a minute: as the first decision after it had it, within 15 minutes, or else
-// the newest.
+// retried is the load of all attempts over that of calls in a minute: by the first decision within 15 minutes after
+// it, or else by the newest.
 func (r *raw) retried(resource string, minute int64) float64 {
 	var after *alerting.Decision
 	for i := range r.decisions {
@@ -139,8 +139,8 @@ func (r *raw) retried(resource string, minute int64) float64 {
 	return 1
 }
 
-// standing is the decision that stands in a minute: the newest that is no older than 15 minutes; nil without one.
-func (r *raw) standing(minute int64) *alerting.Decision {
+// inForce is the decision that applies in a minute: the newest that is at most 15 minutes old; nil without one.
+func (r *raw) inForce(minute int64) *alerting.Decision {
 	var found *alerting.Decision
 	for i := range r.decisions {
 		if at := r.decisions[i].Tick.Unix() / 60; at <= minute && at > minute-15 {

@@ -48,7 +48,7 @@ func (x *recomputed) announces(d *alerting.Decision) bool {
 
 // foreseen is the median of 15 minutes before over what was ready.
 func (x *recomputed) foreseen(resource string, m int64) float64 {
-	d, q := x.standing(m), x.quantiles("*", resource, "15")(m-14)
+	d, q := x.inForce(m), x.quantiles("*", resource, "15")(m-14)
 	for i := range d.Resources {
 		if r := &d.Resources[i]; r.Dimension == resource && q != nil {
 			return q[.5] * x.retried(resource, m-15) / r.PerReplica / float64(d.Ready)
@@ -62,7 +62,7 @@ func (x *recomputed) saturation(p *report.Pool) {
 	known, saturated := 0, 0
 	var episodes, announced []spell
 	for m := x.from - 120; m < x.to; m++ {
-		use := x.use(x.standing(m), m)
+		use := x.use(x.inForce(m), m)
 		if m >= x.from && !math.IsNaN(use) {
 			known++
 		}
@@ -124,7 +124,7 @@ func (x *recomputed) saturation(p *report.Pool) {
 		x.same("lead of a saturation", row.LeadMinutes, lead)
 		peak, at := 0.0, int64(0)
 		for m := e.first; m <= e.last; m++ {
-			if use := x.use(x.standing(m), m); use > peak {
+			if use := x.use(x.inForce(m), m); use > peak {
 				peak, at = use, m
 			}
 		}

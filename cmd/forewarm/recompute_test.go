@@ -57,7 +57,7 @@ func (s *farm) run(t *testing.T, pool capacity.Config, h storage.History) {
 	cfg := pipeline.DefaultConfig()
 	cfg.Clock, cfg.Pools, cfg.Every = pipeline.EventClock, []capacity.Pool{p}, s.every
 	cfg.Decision.Mode = alerting.Active
-	fold := pipeline.New(cfg)
+	pipe := pipeline.New(cfg)
 	s.rng = rand.New(rand.NewPCG(7, 7))
 	s.scale(pool.Replicas.Initial, s.start.Add(-time.Hour), 0)
 	emit := func(out *pipeline.Output) {
@@ -80,7 +80,7 @@ func (s *farm) run(t *testing.T, pool capacity.Config, h storage.History) {
 		switch {
 		case s.lost != nil && s.lost(m):
 			delete(later, m)
-			fold.Apply(&b, emit)
+			pipe.Apply(&b, emit)
 			continue
 		case s.held != nil && s.held(m):
 			later[m+25] = append(later[m+25], later[m]...)
@@ -96,7 +96,7 @@ func (s *farm) run(t *testing.T, pool capacity.Config, h storage.History) {
 			}
 			b.Replicas = append(b.Replicas, r)
 		}
-		fold.Apply(&b, emit)
+		pipe.Apply(&b, emit)
 	}
 }
 
@@ -140,9 +140,12 @@ func usualFarm(minutes int) *farm {
 	}}
 }
 
-// eventful is a day, of so many times the usual requests, in which, from 10:00 on for an hour, prompts of c1 are so many times as long; from 14:00 on for 25
-// minutes no telemetry comes, and from 12:00 on for 15 it comes too late to count; from 16:00 on for 40 minutes the cache has nothing; and from 20:00 to 23:00 replicas take 20
-// minutes to start while requests double.
+// eventful is a day with a multiple of the usual requests, and these events:
+//   - 10:00 to 11:00: prompts of class c1 are longer times as long;
+//   - 12:00 to 12:15: telemetry comes too late to count;
+//   - 14:00 to 14:25: no telemetry comes;
+//   - 16:00 to 16:40: the cache has nothing;
+//   - 20:00 to 23:00: replicas take 20 minutes to start, and requests double.
 func eventful(longer, requests float64) *farm {
 	f := usualFarm(26 * 60)
 	f.every = 5 * time.Minute
@@ -190,8 +193,8 @@ var usualPool = capacity.Config{
 	Reserves: capacity.Reserves{Failure: 1}, Prices: capacity.Prices{Date: "2026-02-01"},
 }
 
-// TestReportRecomputed has the main numbers of a report from what is stored, by brute force and in other ways than the report's
-// own: of a pool whose replicas do all, and of one that has others for prompts.
+// TestReportRecomputed computes the main numbers of a report from the stored data, by brute force and in other ways
+// than the report: for a pool of one role, and for a disaggregated one.
 func TestReportRecomputed(t *testing.T) {
 	disaggregated := usualPool
 	disaggregated.Disaggregated.PrefillReplicas = capacity.Replicas{Min: 1, Initial: 3, Max: 20}

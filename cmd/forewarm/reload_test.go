@@ -12,8 +12,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestReload: a sound configuration is taken up by the same process, by SIGHUP and over HTTP; one that is unsound, or that no
-// daemon starts with, is refused, said and counted, and the daemon goes on.
+// TestReload: the same process takes a valid configuration, by SIGHUP and over HTTP. It refuses an invalid one, and
+// one with which no daemon starts; it logs and counts the refusal, and goes on.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -21,7 +21,7 @@ func TestReload(t *testing.T) {
 	write := func(listen string, more ...string) {
 		testenv.WriteFile(t, path, append(more, "storage: {dir: data}", "nats: {embedded: {listen: none}}", "server: {listen: '"+listen+"', lifecycle: true}")...)
 	}
-	write(address, soundPool)
+	write(address, validPool)
 	p := start(t, "serve", "-config", path)
 	defer p.stop(t)
 	page := func(address, line string) func() bool {
@@ -41,7 +41,7 @@ func TestReload(t *testing.T) {
 	const good, bad = "forewarm_config_last_reload_successful 1", "forewarm_config_last_reload_successful 0"
 	testenv.Await(t, "the daemon", page(address, good))
 
-	write(address, soundPool, "decision: {quantile: 1.5}")
+	write(address, validPool, "decision: {quantile: 1.5}")
 	hangup()
 	testenv.Await(t, "the refusal to be counted", page(address, bad))
 	testenv.Await(t, "the refusal to be said", said("not reloaded, the one before stays in use: forewarm.yaml:2: decision.quantile: 1.5 is out of"))
@@ -53,7 +53,7 @@ func TestReload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(other, soundPool)
+	write(other, validPool)
 	hangup()
 	testenv.Await(t, "the taken address to be said", said("server.listen = "+other))
 	testenv.Await(t, "the daemon to be back as it was", page(address, bad))
@@ -63,7 +63,7 @@ func TestReload(t *testing.T) {
 	}
 	testenv.Await(t, "the new address", page(other, good))
 
-	testenv.WriteFile(t, path, soundPool, "storage: {dir: data}", "nats: {embedded: {listen: none}}", "server: {listen: '"+other+"'}")
+	testenv.WriteFile(t, path, validPool, "storage: {dir: data}", "nats: {embedded: {listen: none}}", "server: {listen: '"+other+"'}")
 	hangup()
 	testenv.Await(t, "reloads over HTTP to be off", func() bool {
 		code, body := askReload(t, other)

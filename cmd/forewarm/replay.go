@@ -36,7 +36,7 @@ func replay(f *flag.FlagSet) action {
 	speed := f.Float64("speed", 0, "times faster than life; 1 is real time, 0 as fast as possible")
 	shift := choice(f, "shift", "none", "none keeps the trace's times; start, end: it starts or ends now", "none", "start", "end")
 	batch := f.Int("batch", 1, "records a message; more than one makes NDJSON messages")
-	runID := f.String("run-id", "", "`id` that tells this replay's messages from another's (default: a new one)")
+	runID := f.String("run-id", "", "`id` of this replay, for deduplication of its messages (default: a new one)")
 	return func(ctx context.Context, args []string, std streams) error {
 		switch {
 		case *speed < 0 || math.IsInf(*speed, 0) || math.IsNaN(*speed):

@@ -14,24 +14,20 @@ import (
 
 // daemonHere is forewarm serve in this process, and a plain NATS client beside it.
 type daemonHere struct {
-	data, nats string
-	base       string // of its HTTP server
-	conn       *nats.Conn
-	stop       func()
+	nats string
+	base string // of its HTTP server
+	conn *nats.Conn
+	stop func()
 }
 
 // startDaemon runs forewarm serve with a configuration; a directory and addresses are added to it.
 func startDaemon(t *testing.T, lines ...string) *daemonHere {
 	t.Helper()
-	return startDaemonIn(t, t.TempDir(), lines...)
-}
-
-func startDaemonIn(t *testing.T, dir string, lines ...string) *daemonHere {
-	t.Helper()
+	dir := t.TempDir()
 	address, page := testenv.FreeAddress(t), testenv.FreeAddress(t)
-	p := &daemonHere{data: filepath.Join(dir, "data"), nats: "nats://" + address, base: "http://" + page}
+	p := &daemonHere{nats: "nats://" + address, base: "http://" + page}
 	path := testenv.WriteFile(t, filepath.Join(dir, "forewarm.yaml"), append(lines, "nats: {embedded: {listen: '"+address+"'}}",
-		"storage: {dir: "+p.data+"}", "server: {listen: '"+page+"'}", "log: {level: error}")...)
+		"storage: {dir: data}", "server: {listen: '"+page+"'}", "log: {level: error}")...)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan string, 1)
 	go func() {
@@ -68,7 +64,8 @@ func (p *daemonHere) publish(t *testing.T, subject string, data []byte) {
 	}
 }
 
-// settle waits until the stream has everything that was published, the daemon has applied it, and the log has the decisions.
+// settle waits until the stream has all published messages, the daemon has applied them, and the log has the
+// decisions.
 func (p *daemonHere) settle(t *testing.T) {
 	t.Helper()
 	sequence := testenv.StoredSequence(t, p.conn)

@@ -17,7 +17,8 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// readStored reads the newest snapshot and the log of a stopped daemon, from its server or from its embedded server's directory.
+// readStored reads the newest snapshot and the log of a stopped daemon, from its server or its embedded server's
+// files.
 func readStored(t *testing.T, path string) (s remains) {
 	t.Helper()
 	cfg := must(config.Load(path))

@@ -39,10 +39,10 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// TestFaults has two daemons fold one log while something breaks, on one NATS server or on three. After each fault the decisions
-// are those of a run in which nothing broke, every tick has one, and the webhook got the newest advice, under no id twice
-// unless a daemon was killed. It prints the table of docs/durability.md. FOREWARM_KILLS is the number of kills at random moments;
-// where it is set, the long cases run as well.
+// TestFaults runs two daemons on one log while something fails, with one NATS server or three. After each fault the
+// decisions are those of a run without faults, and every tick has one. The webhook has the newest advice, and no id
+// twice unless a daemon was killed. The test prints the table of docs/durability.md. FOREWARM_KILLS is the number of
+// kills at random moments; if it is set, the long cases run as well.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	kills, long := 12, false
@@ -420,7 +420,7 @@ func (h *house) play(t *testing.T, minutes int, at func(*house, *testing.T, int)
 			return err == nil
 		})
 		if m%3 != 0 && !h.down {
-			testenv.Await(t, "a twin to fold it", func() bool { return h.folded(0) || h.folded(1) })
+			testenv.Await(t, "a twin to apply it", func() bool { return h.applied(0) || h.applied(1) })
 		}
 	}
 	h.settled(t)
@@ -475,7 +475,7 @@ func (h *house) ask(t *testing.T, i int, want *alerting.Decision) {
 	got, err := kedapb.NewExternalScalerClient(conn).GetMetrics(t.Context(), &kedapb.GetMetricsRequest{
 		MetricName: keda.MetricName, ScaledObjectRef: &kedapb.ScaledObjectRef{ScalerMetadata: map[string]string{"pool": "fleet"}}})
 	if err != nil || got.MetricValues[0].MetricValueFloat != float64(want.Desired) {
-		t.Errorf("twin %d tells KEDA %v (%v), want %d", i, got, err, want.Desired)
+		t.Errorf("twin %d answers KEDA %v (%v), want %d", i, got, err, want.Desired)
 	}
 	if _, page := testenv.Get("http://" + h.http[i] + "/api/v1/pools/fleet/desired"); !strings.Contains(page, fmt.Sprintf(`"desired_replicas": %d,`, want.Desired)) {
 		t.Errorf("twin %d answers %s, want %d", i, page, want.Desired)
@@ -486,21 +486,21 @@ func (h *house) ask(t *testing.T, i int, want *alerting.Decision) {
 	}
 }
 
-func (h *house) folded(i int) bool {
+func (h *house) applied(i int) bool {
 	s, err := statusOf(h.http[i])
 	return err == nil && s.Sequence >= h.last
 }
 
-// settled waits until both twins have folded all, and the log has what they decided.
+// settled waits until both twins have applied all messages, and the log has their decisions.
 func (h *house) settled(t *testing.T) {
 	t.Helper()
 	for i := range h.twins {
-		testenv.Await(t, fmt.Sprintf("twin %d to fold message %d, and to compare with the log", i, h.last), func() bool {
+		testenv.Await(t, fmt.Sprintf("twin %d to apply message %d, and to compare with the log", i, h.last), func() bool {
 			if h.twins[i].over() {
 				t.Fatalf("twin %d ended:\n%s", i, h.twins[i].out.String())
 			}
 			_, page := testenv.Get("http://" + h.http[i] + "/metrics")
-			return h.folded(i) && strings.Contains(page, "\nforewarm_log_waiting 0\n")
+			return h.applied(i) && strings.Contains(page, "\nforewarm_log_waiting 0\n")
 		})
 	}
 }

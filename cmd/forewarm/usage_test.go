@@ -10,7 +10,7 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-const soundPool = "pools: [{name: chat, replicas: {max: 4}}]"
+const validPool = "pools: [{name: chat, replicas: {max: 4}}]"
 
 // TestUsage: a mistake is answered with one line that says what to correct, and with exit code 2.
 func TestUsage(t *testing.T) {
@@ -21,16 +21,16 @@ func TestUsage(t *testing.T) {
 	}
 	defer taken.Close()
 	for name, lines := range map[string][]string{
-		"sound.yaml":    {soundPool},
-		"unknown.yaml":  {soundPool, "storage: {retenton: 9d}"},
-		"bound.yaml":    {soundPool, "decision: {quantile: 1.5}"},
+		"valid.yaml":    {validPool},
+		"unknown.yaml":  {validPool, "storage: {retenton: 9d}"},
+		"bound.yaml":    {validPool, "decision: {quantile: 1.5}"},
 		"warmup.yaml":   {"pools:", "  - name: chat", "    replicas: {max: 4}", "    warmup: {p50: 40m, p90: 58m}"},
 		"model.yaml":    {"pools: [{name: chat, replicas: {max: 4}, model_config: mamba.json}]"},
 		"mamba.json":    {`{"architectures": ["MambaForCausalLM"], "model_type": "mamba", "num_hidden_layers": 64}`},
-		"nats.yaml":     {soundPool, "nats: {url: 'nats://127.0.0.1:1'}"},
-		"login.yaml":    {soundPool, "nats: {url: 'nats://u:secret@127.0.0.1:1'}"},
-		"port.yaml":     {soundPool, "nats: {embedded: {listen: none}}", "server: {listen: '" + taken.Addr().String() + "'}", "log: {level: error}"},
-		"embedded.yaml": {soundPool, "nats: {embedded: {listen: '" + taken.Addr().String() + "'}}", "log: {level: error}"},
+		"nats.yaml":     {validPool, "nats: {url: 'nats://127.0.0.1:1'}"},
+		"login.yaml":    {validPool, "nats: {url: 'nats://u:secret@127.0.0.1:1'}"},
+		"port.yaml":     {validPool, "nats: {embedded: {listen: none}}", "server: {listen: '" + taken.Addr().String() + "'}", "log: {level: error}"},
+		"embedded.yaml": {validPool, "nats: {embedded: {listen: '" + taken.Addr().String() + "'}}", "log: {level: error}"},
 		"trace.csv":     {"t_s,class,prompt_tokens,cached_tokens,output_tokens", "0,chat,10,0,10"},
 		"notes.csv":     {"remember the milk"},
 	} {
@@ -50,8 +50,8 @@ func TestUsage(t *testing.T) {
 		{"serve -config login.yaml", 2, []string{"login.yaml:2", "nats.url", "password", "a key that names a file"}},
 		{"serve -config embedded.yaml", 2, []string{"nats.embedded", taken.Addr().String(), "address already in use", "choose another"}},
 		{"serve -config none.yaml", 2, []string{"none.yaml", "no such file", "-config"}},
-		{"serve -config sound.yaml -clock moon", 2, []string{"-clock", `"moon"`, "wall or event"}},
-		{"serve sound.yaml", 2, []string{"flags only", `"sound.yaml"`, "serve -h"}},
+		{"serve -config valid.yaml -clock moon", 2, []string{"-clock", `"moon"`, "wall or event"}},
+		{"serve valid.yaml", 2, []string{"flags only", `"valid.yaml"`, "serve -h"}},
 		{"serve -verbose", 2, []string{"-verbose", "serve -h"}},
 		{"srve", 2, []string{`"srve"`, "forewarm help"}},
 		{"check", 2, []string{"-config", "-health"}},
@@ -88,9 +88,9 @@ func TestUsage(t *testing.T) {
 		{"explain -url 127.0.0.1:1 chat", 2, []string{"-url", `"127.0.0.1:1"`, "such as http://127.0.0.1:9464"}},
 		{"explain -url= chat", 2, []string{"-url", `""`, "such as http://127.0.0.1:9464"}},
 		{"plan -from http://127.0.0.1:1", 1, []string{"no daemon answers at http://127.0.0.1:1", "refused", "-from is its address"}},
-		{"plan -config sound.yaml -requests-per-s -1", 2, []string{"-requests-per-s", "-1", "above 0"}},
-		{"plan -config sound.yaml -requests-per-s 3 -prompt-p50 NaN", 2, []string{"-prompt-p50", "NaN"}},
-		{"plan -config sound.yaml -prefill-replicas -1 -requests-per-s 3", 2, []string{"-prefill-replicas", "-1", "0 to 100000"}},
+		{"plan -config valid.yaml -requests-per-s -1", 2, []string{"-requests-per-s", "-1", "above 0"}},
+		{"plan -config valid.yaml -requests-per-s 3 -prompt-p50 NaN", 2, []string{"-prompt-p50", "NaN"}},
+		{"plan -config valid.yaml -prefill-replicas -1 -requests-per-s 3", 2, []string{"-prefill-replicas", "-1", "0 to 100000"}},
 		{"plan -from x", 2, []string{"-from", `"x"`, "such as http://127.0.0.1:9464"}},
 		{"decode -format xml", 2, []string{"-format", `"xml"`, "litellm"}},
 		{"decode -received-at noon", 2, []string{"-received-at", `"noon"`, "RFC 3339"}},
@@ -133,7 +133,7 @@ func TestHelp(t *testing.T) {
 
 // TestReportAsksTheDaemon: a report comes from the running daemon.
 func TestReportAsksTheDaemon(t *testing.T) {
-	p := startDaemon(t, soundPool)
+	p := startDaemon(t, validPool)
 	if code, _, errs := runHere(t.Context(), "report", "-url", p.base); code != 1 || !strings.Contains(errs, "the daemon answers 404 Not Found: the log has no decision") {
 		t.Errorf("before the first decision: %d, %s", code, errs)
 	}
@@ -159,7 +159,7 @@ func TestReportAsksTheDaemon(t *testing.T) {
 // TestWarnings: what works, but not as one would hope, says so.
 func TestWarnings(t *testing.T) {
 	t.Chdir(t.TempDir())
-	testenv.WriteFile(t, "bare.yaml", soundPool)
+	testenv.WriteFile(t, "bare.yaml", validPool)
 	testenv.WriteFile(t, "sized.yaml", "pools: [{name: chat, replicas: {max: 4}, decode_tokens_per_s: 400}]")
 	testenv.WriteFile(t, "short.csv", "t_s,class,prompt_tokens,cached_tokens,output_tokens", "0,chat,10,0,10", "70,chat,10,0,10")
 	for args, want := range map[string]string{
