@@ -72,9 +72,14 @@ func runBacktest(f *flag.FlagSet) action {
 		c.Options.Pool = *pool
 		cfg, kvTokens := (*config.Config)(nil), 0.
 		if *path != "" {
-			if cfg, err = configure(&c, *path, *pool); err != nil {
+			var pc pipeline.Config
+			if cfg, pc, err = loadPipeline(*path); err != nil {
 				return err
 			}
+			if c.Pool, err = choosePool(&pc, *path, *pool); err != nil {
+				return err
+			}
+			c.Decision, c.Features = pc.Decision, &pc.Features
 			c.Options.Pool, kvTokens = c.Pool.Name, c.Pool.KVTokens
 		}
 		began := time.Now()
@@ -108,17 +113,6 @@ func runBacktest(f *flag.FlagSet) action {
 		fmt.Fprintln(std.out, "\nthe page is in", c.Report)
 		return nil
 	}
-}
-
-// configure reads the pool, the aggregation and the decisions from a configuration.
-func configure(c *backtest.RunConfig, path, name string) (*config.Config, error) {
-	cfg, pc, err := loadPipeline(path)
-	if err != nil {
-		return nil, err
-	}
-	c.Decision, c.Features = pc.Decision, &pc.Features
-	c.Pool, err = choosePool(&pc, path, name)
-	return cfg, err
 }
 
 // loadPipeline reads a configuration, and the files that it names.

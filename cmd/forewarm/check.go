@@ -6,7 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/http"
+	"io"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -41,7 +41,10 @@ func check(f *flag.FlagSet) action {
 			}
 		}
 		if *health != "" {
-			return checkHealth(ctx, *health, std)
+			if err := askDaemon(ctx, io.Discard, "-health", *health, ""); err != nil {
+				return err
+			}
+			fmt.Fprintf(std.out, "ok  %s answers 200 OK\n", *health)
 		}
 		return nil
 	}
@@ -73,7 +76,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 		if err := checkEmbedded(cfg, std); err != nil {
 			return usageError{err}
 		}
-		return checkOthers(ctx, cfg, std)
+		return checkOthers(ctx, cfg, &pc, std)
 	}
 	conn, err := jetstream.Connect(cfg.NATS, nil)
 	if err != nil {
@@ -130,7 +133,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	if err != nil {
 		return usageError{err}
 	}
-	return checkOthers(ctx, cfg, std)
+	return checkOthers(ctx, cfg, &pc, std)
 }
 
 // warnCapacity warns if a replica's capacity is unknown: then the pool has no resource for a saturation forecast.
@@ -143,22 +146,9 @@ func warnCapacity(p *capacity.Pool, std streams) {
 	fmt.Fprintf(std.out, "warning: pool %s has no capacity (KV cache, prefill, decode or request limit). Unless its replicas report their KV cache, only their queues and latencies decide how many there are; set kv_capacity_tokens, prefill_tokens_per_s or decode_tokens_per_s\n", p.Name)
 }
 
-func checkHealth(ctx context.Context, url string, std streams) error {
-	res, err := getDaemon(ctx, "-health", url, "")
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", url, res.Status)
-	}
-	fmt.Fprintf(std.out, "ok  %s answers %s\n", url, res.Status)
-	return nil
-}
-
 // checkOthers checks the configured services beside NATS: the Prometheus for backfill, the remote-write receiver,
 // Alertmanager, and the receivers of reports. It checks all before it returns the first error.
-func checkOthers(ctx context.Context, cfg *config.Config, std streams) error {
+func checkOthers(ctx context.Context, cfg *config.Config, pc *pipeline.Config, std streams) error {
 	var errs []error
 	found := func(what, detail string, err error) {
 		if err != nil {
@@ -168,7 +158,7 @@ func checkOthers(ctx context.Context, cfg *config.Config, std streams) error {
 		fmt.Fprintf(std.out, "ok  %s: %s\n", what, detail)
 	}
 	if cfg.Backfill.URL != "" {
-		errs = append(errs, checkPast(ctx, cfg, std))
+		errs = append(errs, checkPast(ctx, cfg, pc, std))
 	}
 	if cfg.RemoteWrite.URL != "" {
 		found("remote_write", "the receiver takes samples", remote.ProbeWrite(ctx, cfg.RemoteWrite))
@@ -192,14 +182,10 @@ func checkOthers(ctx context.Context, cfg *config.Config, std streams) error {
 }
 
 // checkPast runs each query of a first start, for the newest hour.
-func checkPast(ctx context.Context, cfg *config.Config, std streams) error {
+func checkPast(ctx context.Context, cfg *config.Config, pc *pipeline.Config, std streams) error {
 	reader, err := remote.NewPast(cfg.Backfill)
 	if err != nil {
 		return fmt.Errorf("backfill: %w", err)
-	}
-	pc, err := cfg.Pipeline()
-	if err != nil {
-		return err
 	}
 	for _, s := range cfg.BackfillSources() {
 		pool, _ := pc.Pool(s.Pool)

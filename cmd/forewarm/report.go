@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,33 +33,25 @@ func runReport(f *flag.FlagSet) action {
 	}
 }
 
-// getDaemon requests a path from the daemon at base. Errors name the flag or key that base is from.
-func getDaemon(ctx context.Context, from, base, path string) (*http.Response, error) {
+// askDaemon copies the response of the daemon at base to a path. Errors name the flag that base is from.
+func askDaemon(ctx context.Context, w io.Writer, from, base, path string) error {
 	if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, usagef("%s is %q: it must be the URL of a running daemon, such as http://127.0.0.1:9464", from, base)
+		return usagef("%s is %q: it must be the URL of a running daemon, such as http://127.0.0.1:9464", from, base)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+path, http.NoBody)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("no daemon answers at %s: %w; see that it runs (forewarm serve), and that %s is its address, which is server.listen in its configuration", base, errors.Unwrap(err), from)
-	}
-	return res, nil
-}
-
-// askDaemon copies the response of a running daemon.
-func askDaemon(ctx context.Context, w io.Writer, from, base, path string) error {
-	res, err := getDaemon(ctx, from, base, path)
-	if err != nil {
-		return err
+		return fmt.Errorf("no daemon answers at %s: %w; see that it runs (forewarm serve), and that %s is its address, "+
+			"which is server.listen in its configuration", base, errors.Unwrap(err), from)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		var p server.Problem
 		_ = json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&p) // the status is enough
-		err := fmt.Errorf("the daemon answers %s: %s", res.Status, p.Detail)
+		err := fmt.Errorf("the daemon answers %s: %s", res.Status, cmp.Or(p.Detail, "see its log"))
 		if res.StatusCode == http.StatusBadRequest {
 			return usageError{err}
 		}
