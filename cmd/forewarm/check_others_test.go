@@ -62,7 +62,7 @@ func TestCheckOthers(t *testing.T) {
 		"not a Prometheus":      {"backfill: {url: '" + taking.URL + "'}", 2, []string{"check backfill.url"}},
 		"nobody there":          {"backfill: {url: 'http://127.0.0.1:1'}\nremote_write: {url: 'http://127.0.0.1:1/w'}\nsinks: {alertmanager: {urls: ['http://127.0.0.1:1']}}", 2, []string{"check backfill.url", "check remote_write.url", "check sinks.alertmanager.urls"}},
 		"no receiver":           {"remote_write: {url: '" + readOnly.URL + "/api/v1/write'}", 2, []string{"--web.enable-remote-write-receiver"}},
-		"unknown to a receiver": {"remote_write: {url: '" + refusing.URL + "/write'}\nsinks: {alertmanager: {urls: ['" + refusing.URL + "']}}", 2, []string{"401 Unauthorized: who are you; check the credentials and headers below remote_write", "alertmanager/"}},
+		"unknown to a receiver": {"remote_write: {url: '" + refusing.URL + "/write'}\nsinks: {alertmanager: {urls: ['" + refusing.URL + "']}}", 2, []string{"401 Unauthorized: \"who are you\"; check the credentials and headers below remote_write", "alertmanager/"}},
 		"no mail":               {"report: {mail: {host: 127.0.0.1, port: " + port + ", tls: none, from: a@example.org, to: [b@example.org]}}", 2, []string{"report/mail: ", "554", "check report.mail.host"}},
 		"no folder":             {"report: {dir: '" + file + "'}", 2, []string{"report/folder: report.dir " + file}},
 		"no reports":            {"report: {schedule: '', dir: '" + file + "'}", 0, []string{"ok  nats"}},
