@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 var update = flag.Bool("update", false, "rewrite the wanted messages in testdata/invalid")
@@ -35,16 +37,23 @@ func parseFile(t *testing.T, name string) (*Config, error) {
 	return Parse(name, data, noEnv)
 }
 
+// parsePipeline reads a valid file of testdata.
+func parsePipeline(t *testing.T, name string) (*Config, pipeline.Config) {
+	t.Helper()
+	c, err := parseFile(t, name)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	p, err := c.Pipeline()
+	if err != nil {
+		t.Fatalf("%s: pipeline: %v", name, err)
+	}
+	return c, p
+}
+
 func TestValid(t *testing.T) {
 	for _, name := range files(t, "testdata/valid/*.yaml") {
-		c, err := parseFile(t, name)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if _, err := c.Pipeline(); err != nil {
-			t.Errorf("%s: pipeline: %v", name, err)
-		}
+		parsePipeline(t, name)
 	}
 }
 
@@ -83,10 +92,7 @@ func TestInvalid(t *testing.T) {
 }
 
 func TestAnchorsMerge(t *testing.T) {
-	c, err := parseFile(t, "testdata/valid/anchors.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, p := parsePipeline(t, "testdata/valid/anchors.yaml")
 	chat, agent := c.Pools[0], c.Pools[1]
 	if agent.Name != "agent" || agent.Replicas.Max != 16 || agent.Warmup != chat.Warmup {
 		t.Errorf("merged pool: %+v", agent)
@@ -97,38 +103,20 @@ func TestAnchorsMerge(t *testing.T) {
 	if want := filepath.Join("testdata", "valid", "models", "llama-3-8b.json"); chat.ModelConfig != want {
 		t.Errorf("model_config = %q, want %q: relative to the file", chat.ModelConfig, want)
 	}
-	p, err := c.Pipeline()
-	if err != nil {
-		t.Fatal(err)
-	}
 	if safe, ok := p.Pools[0].PerReplica("kv", 0); !ok || safe <= 0 {
 		t.Error("the model's config.json did not reach the pool: no KV capacity")
 	}
 }
 
 func TestEventsReachTheForecaster(t *testing.T) {
-	c, err := parseFile(t, "testdata/valid/events.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := c.Pipeline()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, p := parsePipeline(t, "testdata/valid/events.yaml")
 	if len(p.Events) != 2 || p.Events[0].Name == "" || p.Events[1].Duration != time.Hour || p.Events[1].Uncertainty != 1.5 {
 		t.Errorf("events %+v", p.Events)
 	}
 }
 
 func TestTimezoneReachesThePool(t *testing.T) {
-	c, err := parseFile(t, "testdata/valid/default_pool_only.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := c.Pipeline()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, p := parsePipeline(t, "testdata/valid/default_pool_only.yaml")
 	if zone := p.DefaultPool.Zone.String(); zone != "America/New_York" {
 		t.Errorf("time zone %s", zone)
 	}

@@ -22,13 +22,11 @@ func TestBacktestPrometheus(t *testing.T) {
 	prometheus := testenv.PrometheusPast(t, 2, end, 0)
 	page := filepath.Join(t.TempDir(), "page.html")
 	client := testenv.WriteFile(t, filepath.Join(t.TempDir(), "http.yml"), "http_headers: {X-Scope-OrgID: {values: [llm]}}")
-	var out, errs bytes.Buffer
-	code := run(t.Context(), []string{
+	code, out, errs := runHere(t.Context(),
 		"backtest", "-prometheus", prometheus.URL, "-pool", "chat", "-match", `model_name="llama"`, "-days", "3", "-until", end.Format(time.RFC3339), "-http-config", client,
-		"-query", "kv_capacity=vector(100000)", "-policies", "forewarm,recorded", "-every", "30m", "-decide", "5m", "-report", page,
-	}, streams{out: &out, err: &errs})
+		"-query", "kv_capacity=vector(100000)", "-policies", "forewarm,recorded", "-every", "30m", "-decide", "5m", "-report", page)
 	if code != 0 {
-		t.Fatal(errs.String())
+		t.Fatal(errs)
 	}
 	html, err := os.ReadFile(page)
 	if err != nil {
@@ -43,8 +41,8 @@ func TestBacktestPrometheus(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"3 days: recorded minutes, 288", "recorded", "the page is in"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("it does not say %q:\n%s", want, out.String())
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not say %q:\n%s", want, out)
 		}
 	}
 	for want, args := range map[string][]string{
@@ -56,9 +54,9 @@ func TestBacktestPrometheus(t *testing.T) {
 		"-until is \"x\"":                                                                        {"-until", "x"},
 		"-prometheus takes the place of a trace: leave out t.csv":                                {"t.csv"},
 	} {
-		errs.Reset()
-		if code := run(t.Context(), append([]string{"backtest", "-prometheus", prometheus.URL, "-report", page}, args...), streams{out: &out, err: &errs}); code == 0 || !strings.Contains(errs.String(), want) {
-			t.Errorf("%v: exit code %d, want %q: %s", args, code, want, errs.String())
+		code, _, errs := runHere(t.Context(), append([]string{"backtest", "-prometheus", prometheus.URL, "-report", page}, args...)...)
+		if code == 0 || !strings.Contains(errs, want) {
+			t.Errorf("%v: exit code %d, want %q: %s", args, code, want, errs)
 		}
 	}
 }

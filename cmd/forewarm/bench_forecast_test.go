@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -198,22 +197,4 @@ func augurs(values []float64) (time.Duration, error) {
 		return 0, err
 	}
 	return time.Duration(micros) * time.Microsecond, nil
-}
-
-func BenchmarkForecasts(b *testing.B) {
-	for _, classes := range []int{10, 100, 1000, 10_000} {
-		b.Run(fmt.Sprint(classes), func(b *testing.B) {
-			c, f, t := newCrowd(classes), forecaster.New(forecaster.Config{Settle: 10 * time.Minute, MaxClasses: classes}), benchStart
-			for range 30 {
-				t = t.Add(time.Minute)
-				f.Observe(c.tick(t), nil)
-			}
-			for b.Loop() {
-				t = t.Add(time.Minute)
-				f.Observe(c.tick(t), nil)
-				f.Forecast(t)
-			}
-			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*classes*forecastDimensions()), "µs/series")
-		})
-	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -48,12 +47,9 @@ func (s *plannedSheet) demand(t *testing.T, scenario, resource string) (demand f
 
 func planned(t *testing.T, args ...string) (s plannedSheet) {
 	t.Helper()
-	var out, failed bytes.Buffer
-	if code := run(t.Context(), append([]string{"plan", "-format", "json"}, args...), streams{out: &out, err: &failed}); code != 0 {
-		t.Fatalf("exit %d: %s", code, failed.String())
-	}
-	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
-		t.Fatalf("%v in %s", err, out.String())
+	code, out, failed := runHere(t.Context(), append([]string{"plan", "-format", "json"}, args...)...)
+	if err := json.Unmarshal([]byte(out), &s); code != 0 || err != nil {
+		t.Fatalf("exit %d: %s, %v in %s", code, failed, err, out)
 	}
 	return s
 }
@@ -65,13 +61,13 @@ func TestPlanMemory(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "c.yaml")
 	testenv.WriteFile(t, path, "pools: [{name: chat, model_config: "+model+", gpu: {type: h100-80g, per_replica: 2, weights: 61.02GiB}, replicas: {max: 4}}]")
-	var out, failed bytes.Buffer
-	if code := run(t.Context(), []string{"plan", "-config", path}, streams{out: &out, err: &failed}); code != 0 {
-		t.Fatalf("exit %d: %s", code, failed.String())
+	code, out, failed := runHere(t.Context(), "plan", "-config", path)
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, failed)
 	}
 	for _, want := range []string{"| weights | 30.51 |", "| example | 2048 |", "| longest of the model | 40960 |"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, out.String())
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
 }
@@ -112,49 +108,12 @@ func TestPlanAsksTheDaemon(t *testing.T) {
 		fmt.Fprint(w, "# Launch sheet\n")
 	}))
 	defer daemon.Close()
-	var out, failed bytes.Buffer
-	args := []string{"plan", "-from", daemon.URL, "-pool", "chat", "-launch", "2", "-launch-cache-hit", "0", "-ramp", "1h", "-replicas", "5"}
-	if code := run(t.Context(), args, streams{out: &out, err: &failed}); code != 0 || out.String() != "# Launch sheet\n" {
-		t.Fatalf("exit %d: %s%s", code, out.String(), failed.String())
+	code, out, failed := runHere(t.Context(), "plan", "-from", daemon.URL, "-pool", "chat", "-launch", "2", "-launch-cache-hit", "0", "-ramp", "1h", "-replicas", "5")
+	if code != 0 || out != "# Launch sheet\n" {
+		t.Fatalf("exit %d: %s%s", code, out, failed)
 	}
 	if want := "/api/v1/plan?cache_hit=0&format=md&launch=2&pool=chat&ramp=1h&replicas=5"; asked != want {
 		t.Errorf("asked %s, want %s", asked, want)
-	}
-}
-
-// TestPlanMistakes: each is answered in one line that says what to correct, with exit code 2.
-func TestPlanMistakes(t *testing.T) {
-	t.Chdir(t.TempDir())
-	testenv.WriteFile(t, "valid.yaml", validPool)
-	testenv.WriteFile(t, "twice.yaml", "pools: [{name: a, replicas: {max: 4}}, {name: b, replicas: {max: 4}}]")
-	for _, tc := range []struct {
-		args string
-		says []string
-	}{
-		{"", []string{"-config", "-from"}},
-		{"-config valid.yaml -from http://127.0.0.1:1", []string{"-config", "-from"}},
-		{"-config valid.yaml", []string{"no traffic", "model_config"}},
-		{"-config valid.yaml -pool other -requests-per-s 3", []string{`"other"`, "chat"}},
-		{"-config twice.yaml -requests-per-s 3", []string{"-pool", "a, b"}},
-		{"-config valid.yaml -requests-per-s 3 -trace t.csv", []string{"-trace", "-requests-per-s"}},
-		{"-config valid.yaml -requests-per-s 3 -launch 0", []string{"-launch", "0.001 to 1000"}},
-		{"-config valid.yaml -requests-per-s 3 -format pdf", []string{`"pdf"`, "html"}},
-		{"-config valid.yaml -requests-per-s 0", []string{"-requests-per-s"}},
-		{"-config valid.yaml -requests-per-s 3 -cache-hit 40", []string{"-cache-hit 40", "0 to 1"}},
-		{"-config valid.yaml -trace none.csv", []string{"none.csv"}},
-		{"-from http://127.0.0.1:1 -requests-per-s 9", []string{"-requests-per-s", "-from", "leave it out"}},
-		{"-config valid.yaml -requests-per-s 3 -prefill-replicas 2", []string{"-prefill-replicas", "chat", "disaggregated.prefill_replicas.max"}},
-	} {
-		var out, failed bytes.Buffer
-		code := run(t.Context(), append([]string{"plan"}, strings.Fields(tc.args)...), streams{out: &out, err: &failed})
-		if code != 2 || strings.Count(failed.String(), "\n") != 1 {
-			t.Errorf("plan %s: exit %d, %q", tc.args, code, failed.String())
-		}
-		for _, want := range tc.says {
-			if !strings.Contains(failed.String(), want) {
-				t.Errorf("plan %s says %q, without %q", tc.args, failed.String(), want)
-			}
-		}
 	}
 }
 
@@ -164,17 +123,16 @@ func TestPlanOfAConfiguration(t *testing.T) {
 	testenv.WriteFile(t, "c.yaml", "pools:", "  - name: chat", "    kv_capacity_tokens: 100000", "    prefill_tokens_per_s: 10000", "    prefill_target: 1", "    decode_tokens_per_s: 2000",
 		"    replicas: {max: 20, initial: 3}", "    disaggregated: {prefill_replicas: {max: 8, initial: 2}}", "    limits: {requests_per_min: 700}",
 		"    gpu_hour_usd: 4", "    prices: {date: 2026-01-15, region: eu-1}")
-	var out, failed bytes.Buffer
-	args := []string{"plan", "-config", "c.yaml", "-requests-per-s", "10", "-prompt-p50", "1500", "-output-p50", "200", "-launch", "2", "-ramp", "1h"}
-	if code := run(t.Context(), args, streams{out: &out, err: &failed}); code != 0 {
-		t.Fatalf("exit %d: %s", code, failed.String())
+	code, out, failed := runHere(t.Context(), "plan", "-config", "c.yaml", "-requests-per-s", "10", "-prompt-p50", "1500", "-output-p50", "200", "-launch", "2", "-ramp", "1h")
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, failed)
 	}
 	for _, want := range []string{
 		"Now the pool has 3 decode and 2 prefill replicas", "| requests/min, limit | 600 | 1.2k | 700 |", "blocked by limits.requests_per_min",
 		"Prices of 2026-01-15, eu-1",
 	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, out.String())
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
 }
