@@ -18,17 +18,8 @@ const (
 	mostPage    = 1000
 )
 
-// The states of a pool, the most urgent first.
-const (
-	statePage      = "page"
-	stateWarning   = "warning"
-	stateStale     = "stale"
-	stateUndecided = "undecided"
-	stateCold      = "cold"
-	stateCalm      = "calm"
-)
-
-var urgency = []string{statePage, stateWarning, stateStale, stateUndecided, stateCold, stateCalm}
+// states are the states of a pool, the most urgent first.
+var states = []string{"page", "warning", "stale", "undecided", "cold", "calm"}
 
 // poolsJSON is a page of pools.
 type poolsJSON struct {
@@ -145,23 +136,23 @@ func summary(p *PoolView) summaryJSON {
 }
 
 func stateOf(p *PoolView) string {
-	state := stateCalm
+	state := "calm"
 	switch {
 	case p.Decision == nil:
-		state = stateUndecided
+		state = "undecided"
 	case p.Projection == nil || p.Projection.Confidence == forecaster.Cold:
-		state = stateCold
+		state = "cold"
 	}
 	for i := range p.Alerts {
 		switch p.Alerts[i].Labels["severity"] {
 		case "page":
-			return statePage
+			return "page"
 		case "warning":
-			state = stateWarning
+			state = "warning"
 		}
 	}
 	if p.Forecast.Stale {
-		return stateStale
+		return "stale"
 	}
 	return state
 }
@@ -174,7 +165,7 @@ func (s *Server) summaries() []summaryJSON {
 		all[i] = summary(&pools[i])
 	}
 	slices.SortStableFunc(all, func(a, b summaryJSON) int {
-		return cmp.Or(cmp.Compare(slices.Index(urgency, a.State), slices.Index(urgency, b.State)),
+		return cmp.Or(cmp.Compare(slices.Index(states, a.State), slices.Index(states, b.State)),
 			cmp.Compare(b.Probability, a.Probability), cmp.Compare(a.HeadroomNow, b.HeadroomNow))
 	})
 	return all
@@ -190,9 +181,12 @@ func (s *Server) getPools(r *http.Request) (any, error) {
 	default:
 		return nil, Problemf(http.StatusBadRequest, "order is %q: it must be name or urgency", order)
 	}
-	limit, err := limitOf(r)
-	if err != nil {
-		return nil, err
+	limit := defaultPage
+	if text := r.FormValue("limit"); text != "" {
+		var err error
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > mostPage {
+			return nil, Problemf(http.StatusBadRequest, "limit is %q: it must be a number from 1 to %d", text, mostPage)
+		}
 	}
 	out := poolsJSON{Total: len(all)}
 	if after := r.FormValue("after"); after != "" {
@@ -206,16 +200,4 @@ func (s *Server) getPools(r *http.Request) (any, error) {
 		out.Next = &out.Pools[len(out.Pools)-1].Pool
 	}
 	return out, nil
-}
-
-func limitOf(r *http.Request) (int, error) {
-	text := r.FormValue("limit")
-	if text == "" {
-		return defaultPage, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > mostPage {
-		return 0, Problemf(http.StatusBadRequest, "limit is %q: it must be a number from 1 to %d", text, mostPage)
-	}
-	return n, nil
 }
