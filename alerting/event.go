@@ -9,6 +9,7 @@ import (
 
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // EventType is the type of a pre-scale event; it changes only with the meaning of its data.
@@ -117,7 +118,7 @@ func NewEvent(d *Decision) Event {
 	tick := d.Tick.UTC()
 	data := Prescale{
 		ID: d.EventID(), Generation: d.Generation, Pool: d.Pool, IssuedAt: tick, ExpiresAt: d.Expires.UTC(),
-		NeededBy: instant(d.NeededBy), Mode: d.Mode, Action: d.Action, Current: Current{Ready: d.Ready, Pending: d.Pending},
+		NeededBy: value.Instant(d.NeededBy), Mode: d.Mode, Action: d.Action, Current: Current{Ready: d.Ready, Pending: d.Pending},
 		DesiredReplicas: d.Desired, DesiredByRole: d.ByRole, FloorReplicas: d.SeenFloor(), Reserves: d.Reserves,
 		BindingResource: d.Binding, Probability: chance(d.Binding, d.Probability),
 		SaturationETA: at(tick, d.ETA), AfterFailure: d.binding().outage(tick),
@@ -182,15 +183,7 @@ func ahead(tick time.Time, d time.Duration) *time.Time {
 	if d == forecaster.Never {
 		return nil
 	}
-	return instant(tick.Add(d))
-}
-
-// instant is t in UTC, nil for the zero time.
-func instant(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return new(t.UTC())
+	return value.Instant(tick.Add(d))
 }
 
 // chance is the probability that a resource saturates; nil without a projection.

@@ -54,6 +54,14 @@ type ETA struct {
 // Never is an ETA beyond the horizon.
 const Never time.Duration = -1
 
+// Seconds is a part of an ETA in seconds. It is infinite for Never, so that it compares as later than any time.
+func Seconds(d time.Duration) float64 {
+	if d == Never {
+		return math.Inf(1)
+	}
+	return d.Seconds()
+}
+
 // Span is three quantiles of a quantity that may be negative.
 type Span struct {
 	P10, P50, P90 float64

@@ -10,6 +10,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/internal/value"
 	"github.com/forewarm/forewarm/pipeline"
 )
 
@@ -93,5 +94,5 @@ func (s *Server) getDesired(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return desiredJSON{pool, role, replicas, v.Decision.EventID(), instant(v.Decision.Expires)}, nil
+	return desiredJSON{pool, role, replicas, v.Decision.EventID(), value.Instant(v.Decision.Expires)}, nil
 }

@@ -18,23 +18,6 @@ import (
 // number may be unknown.
 type number = value.Number
 
-// seconds is a duration in seconds, null for forecaster.Never.
-func seconds(d time.Duration) number {
-	if d == forecaster.Never {
-		return value.Unknown
-	}
-	return number(d.Seconds())
-}
-
-// instant is null in JSON when t is zero.
-func instant(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
-}
-
 type statusJSON struct {
 	Version     string        `json:"version"`                // of the program
 	Mode        alerting.Mode `json:"mode"`                   // advisory or active
@@ -67,7 +50,10 @@ type etaJSON struct {
 	P90 number `json:"p90"` // nine cases in ten are below
 }
 
-func eta(e forecaster.ETA) etaJSON { return etaJSON{seconds(e.P10), seconds(e.P50), seconds(e.P90)} }
+func eta(e forecaster.ETA) etaJSON {
+	second := func(d time.Duration) number { return number(forecaster.Seconds(d)) }
+	return etaJSON{second(e.P10), second(e.P50), second(e.P90)}
+}
 
 type poolJSON struct {
 	headJSON
@@ -186,12 +172,12 @@ type afterFailureJSON struct {
 
 func (s *Server) getStatus(*http.Request) (any, error) {
 	st, pools := s.reader.Status(), s.reader.Pools()
-	out := statusJSON{Version: st.Version, Mode: st.Mode, Clock: st.Clock, Tick: instant(st.Tick), Sequence: st.Sequence,
+	out := statusJSON{Version: st.Version, Mode: st.Mode, Clock: st.Clock, Tick: value.Instant(st.Tick), Sequence: st.Sequence,
 		StateDigest: st.StateDigest, Pools: len(pools), Producers: make([]producerJSON, 0, len(st.Producers)), Alerts: append([]alerting.Alert{}, st.Alerts...)}
 	for i := range st.Producers {
 		x := &st.Producers[i]
 		out.Producers = append(out.Producers, producerJSON{
-			x.Name, x.Declared, x.Records, x.Future, instant(x.Watermark), instant(x.Heard), number(x.Skew),
+			x.Name, x.Declared, x.Records, x.Future, value.Instant(x.Watermark), value.Instant(x.Heard), number(x.Skew),
 		})
 	}
 	if st.LagKnown {
@@ -215,7 +201,7 @@ func ofPool[T any](s *Server, get func(r *http.Request, p *PoolView) (T, error))
 
 func poolToJSON(p *PoolView) poolJSON {
 	out := poolJSON{
-		headJSON: head(p), LastEvent: instant(p.LastEvent), Stale: p.Forecast.Stale, Lead: value.Unknown,
+		headJSON: head(p), LastEvent: value.Instant(p.LastEvent), Stale: p.Forecast.Stale, Lead: value.Unknown,
 		Resources: []resourceJSON{}, Limits: []limitJSON{}, Alerts: append([]alerting.Alert{}, p.Alerts...),
 	}
 	slices.SortStableFunc(out.Alerts, func(a, b alerting.Alert) int { return strings.Compare(a.Labels["severity"], b.Labels["severity"]) }) // pages first
@@ -230,7 +216,7 @@ func poolToJSON(p *PoolView) poolJSON {
 		}
 	}
 	if p.Projection != nil {
-		out.Lead = seconds(p.Projection.Lead)
+		out.Lead = number(p.Projection.Lead.Seconds())
 	}
 	for _, of := range p.roles() {
 		for i := range of.Resources {

@@ -50,7 +50,7 @@ func head(p *PoolView) headJSON {
 	s := &p.State
 	out := headJSON{p.Pool, stateOf(p), nil, replicasJSON{s.Ready, s.Pending, s.Draining, s.Observed}, outlook(p)}
 	if d := p.Decision; d != nil {
-		out.Tick, out.Replicas.Ready, out.Replicas.Pending = instant(d.Tick), d.Ready, d.Pending
+		out.Tick, out.Replicas.Ready, out.Replicas.Pending = value.Instant(d.Tick), d.Ready, d.Pending
 	}
 	return out
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
@@ -170,9 +169,9 @@ func collectResource(r *forecaster.ResourceProjection, add add) {
 		add("forewarm_headroom_after_failure_ratio", r.AfterFailure.Headroom.P50)
 	}
 	add("forewarm_utilisation_ratio", r.Utilisation)
-	add("forewarm_saturation_eta_seconds", etaSeconds(r.ETA.P10), "quantile", "0.1")
-	add("forewarm_saturation_eta_seconds", etaSeconds(r.ETA.P50), "quantile", "0.5")
-	add("forewarm_saturation_eta_seconds", etaSeconds(r.ETA.P90), "quantile", "0.9")
+	add("forewarm_saturation_eta_seconds", forecaster.Seconds(r.ETA.P10), "quantile", "0.1")
+	add("forewarm_saturation_eta_seconds", forecaster.Seconds(r.ETA.P50), "quantile", "0.5")
+	add("forewarm_saturation_eta_seconds", forecaster.Seconds(r.ETA.P90), "quantile", "0.9")
 	for _, h := range probabilityHorizons {
 		add("forewarm_saturation_probability", r.Probability[h-1], "horizon", strconv.Itoa(h))
 	}
@@ -209,13 +208,6 @@ func collectForecasts(pf *forecaster.PoolForecast, add add) {
 
 // level is a level of forecaster.Levels as a label.
 func level(i int) string { return strconv.FormatFloat(forecaster.Levels[i], 'g', -1, 64) }
-
-func etaSeconds(d time.Duration) float64 {
-	if d == forecaster.Never {
-		return math.Inf(1)
-	}
-	return d.Seconds()
-}
 
 func boolean(b bool) float64 {
 	if b {

@@ -75,7 +75,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, name string, get p
 		status, name, title, body = p.Status, "problem", p.Title, p
 	}
 	st := s.reader.Status()
-	f := frame{Root: strings.Repeat("../", strings.Count(r.URL.EscapedPath(), "/")-1), Page: name, Title: title, Version: st.Version, Clock: st.Clock, Tick: instant(st.Tick),
+	f := frame{Root: strings.Repeat("../", strings.Count(r.URL.EscapedPath(), "/")-1), Page: name, Title: title, Version: st.Version, Clock: st.Clock, Tick: value.Instant(st.Tick),
 		RefreshSeconds: int(s.cfg.Refresh.Seconds()), Alerts: st.Alerts, Body: body}
 	for _, c := range checks(st, s.reader.Pools(), s.cfg.LagLimit, time.Now()) {
 		if !c.OK || c.Degraded {
@@ -332,19 +332,18 @@ func words(v any) string { return strings.ReplaceAll(fmt.Sprint(v), "_", " ") }
 
 // etaText is a time to saturation with its range.
 func etaText(e etaJSON) string {
-	early, middle, late := float64(e.P10), float64(e.P50), float64(e.P90)
-	minutes := func(seconds float64) string { return fmt.Sprintf("%.0f", seconds/60) }
+	minutes := func(seconds number) string { return fmt.Sprintf("%.0f", seconds/60) }
 	switch {
-	case math.IsNaN(early):
+	case !e.P10.Known():
 		return "not within the hour"
-	case math.IsNaN(middle):
-		return minutes(early) + " min or later"
-	case middle == 0:
+	case !e.P50.Known():
+		return minutes(e.P10) + " min or later"
+	case e.P50 == 0:
 		return "now"
-	case math.IsNaN(late):
-		return "about " + minutes(middle) + " min (" + minutes(early) + " to over 60)"
+	case !e.P90.Known():
+		return "about " + minutes(e.P50) + " min (" + minutes(e.P10) + " to over 60)"
 	}
-	return "about " + minutes(middle) + " min (" + minutes(early) + " to " + minutes(late) + ")"
+	return "about " + minutes(e.P50) + " min (" + minutes(e.P10) + " to " + minutes(e.P90) + ")"
 }
 
 // RunsOut is when a pool saturates, in a few words; "" if unknown.

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"math"
 	"strconv"
-	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
@@ -108,19 +107,11 @@ type resourceValue struct {
 
 var resourceValues = []resourceValue{
 	{"forewarm_saturation_probability", [2]string{"horizon", "lead"}, func(r *alerting.ResourceEvidence) float64 { return r.Probability }},
-	{"forewarm_saturation_eta_seconds", [2]string{"quantile", "0.1"}, func(r *alerting.ResourceEvidence) float64 { return etaSeconds(r.ETA.P10) }},
-	{"forewarm_saturation_eta_seconds", [2]string{"quantile", "0.5"}, func(r *alerting.ResourceEvidence) float64 { return etaSeconds(r.ETA.P50) }},
-	{"forewarm_saturation_eta_seconds", [2]string{"quantile", "0.9"}, func(r *alerting.ResourceEvidence) float64 { return etaSeconds(r.ETA.P90) }},
+	{"forewarm_saturation_eta_seconds", [2]string{"quantile", "0.1"}, func(r *alerting.ResourceEvidence) float64 { return forecaster.Seconds(r.ETA.P10) }},
+	{"forewarm_saturation_eta_seconds", [2]string{"quantile", "0.5"}, func(r *alerting.ResourceEvidence) float64 { return forecaster.Seconds(r.ETA.P50) }},
+	{"forewarm_saturation_eta_seconds", [2]string{"quantile", "0.9"}, func(r *alerting.ResourceEvidence) float64 { return forecaster.Seconds(r.ETA.P90) }},
 	{"forewarm_resource_needed_replicas", [2]string{}, func(r *alerting.ResourceEvidence) float64 { return float64(r.NeedReplicas) }},
 	{"forewarm_replica_capacity", [2]string{}, func(r *alerting.ResourceEvidence) float64 { return r.PerReplica }},
-}
-
-// etaSeconds is infinite for "not within the horizon", so that it compares as later than any time.
-func etaSeconds(d time.Duration) float64 {
-	if d == forecaster.Never {
-		return math.Inf(1)
-	}
-	return d.Seconds()
 }
 
 // seriesKey identifies a series by its labels, without those that are "". more is a label that only some series have.

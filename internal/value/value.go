@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"time"
 )
 
 // Number is a number that may be unknown: NaN, null in JSON.
@@ -23,6 +24,14 @@ func (n Number) MarshalJSON() ([]byte, error) {
 		return []byte("null"), nil
 	}
 	return json.Marshal(float64(n))
+}
+
+// Instant is t in UTC; nil for the zero time, which is null in JSON.
+func Instant(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return new(t.UTC())
 }
 
 // WriteJSON writes v as indented JSON.
