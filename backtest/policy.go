@@ -21,10 +21,8 @@ type Observation struct {
 	Backlog        float64 // waiting work, in minutes of one replica; NaN if unknown
 }
 
-// Policy decides the replicas of a pool once a minute, in order of time. It may keep state.
-type Policy interface {
-	Desired(o Observation) int
-}
+// Policy returns the desired replicas of a pool, once a minute, in order of time. It may keep state.
+type Policy func(o Observation) int
 
 // Scene is the input for creating policies.
 type Scene struct {
@@ -75,13 +73,13 @@ var Policies = []PolicySpec{
 		{"quantile", []float64{.3, .5, .6, .7, .75, .8, .85, .9, .925, .95, .97, .98, .99, .995, .999}, alerting.DefaultQuantile},
 	}},
 	// The replicas that there were.
-	{Name: RecordedPolicy, New: newRecorded, Knobs: []Knob{{"share", []float64{1}, 1}}},
+	{Name: RecordedPolicy, New: recordedPolicy, Knobs: []Knob{{"share", []float64{1}, 1}}},
 	// Always as many replicas as a share of the busiest minute needs.
 	{Name: "static_peak", New: newStatic, Knobs: []Knob{
 		{"share", []float64{.3, .4, .5, .6, .65, .7, .75, .8, .85, .9, .95, 1}, 1},
 	}},
 	// KEDA on queue length and KV use, by the rules of the Horizontal Pod Autoscaler.
-	{Name: "reactive_keda", New: newReactive, Knobs: []Knob{
+	{Name: "reactive_keda", New: func(_ Scene, set Setting) Policy { return NewReactive(set[0], set[1]) }, Knobs: []Knob{
 		{"kv_target", utilisations, .7}, {"scale_in", scaleIns, 5},
 	}},
 	// KEDA on the demand itself, by the rules of the Horizontal Pod Autoscaler, given up late.
@@ -184,8 +182,8 @@ const (
 	hpaSteps     = 4 // evaluations in a minute
 )
 
-func newHPA(stabilisationMinutes float64) hpa {
-	return hpa{stabilisation: max(1, int(stabilisationMinutes))}
+func newHPA(stabilisationMinutes float64) *hpa {
+	return &hpa{stabilisation: max(1, int(stabilisationMinutes))}
 }
 
 // latest adds x to the values and keeps the newest n.
@@ -195,7 +193,7 @@ func latest[T any](values []T, x T, n int) []T {
 }
 
 // average evaluates an AverageValue metric: total over target, or current if it is within the tolerance.
-func (*hpa) average(total, target float64, current int) int {
+func average(total, target float64, current int) int {
 	if current > 0 && math.Abs(total/(target*float64(current))-1) <= hpaTolerance {
 		return current
 	}
@@ -213,57 +211,42 @@ func (h *hpa) settle(want, current int) int {
 	return want
 }
 
-// Reactive is KEDA with two triggers and the rules of the Horizontal Pod Autoscaler:
+// waitingPerReplica is the threshold of KEDA's examples for LLM engines.
+const waitingPerReplica = 4
+
+// NewReactive is KEDA with two triggers and the rules of the Horizontal Pod Autoscaler:
 //
-//   - queue: waiting requests over WaitingPerReplica, as an AverageValue metric;
-//   - KV use: ceil(ready · use / KVTarget), as a Value metric.
-type Reactive struct {
-	WaitingPerReplica, KVTarget float64
-
-	hpa hpa
-}
-
-// NewReactive has the threshold of KEDA's examples for LLM engines: four waiting requests per replica.
-func NewReactive(kvTarget, stabilisationMinutes float64) *Reactive {
-	return &Reactive{WaitingPerReplica: 4, KVTarget: kvTarget, hpa: newHPA(stabilisationMinutes)}
-}
-
-func newReactive(_ Scene, set Setting) Policy { return NewReactive(set[0], set[1]) }
-
-// Desired returns the HPA's result.
-func (r *Reactive) Desired(o Observation) int {
-	current := o.Ready + o.Pending
-	return r.hpa.settle(max(r.hpa.average(o.Waiting, r.WaitingPerReplica, current), r.byKV(o, current)), current)
-}
-
-func (r *Reactive) byKV(o Observation, current int) int {
-	if math.IsNaN(o.KVUse) {
-		return current // without the metric the HPA does not act
+//   - queue: waiting requests over waitingPerReplica, as an AverageValue metric;
+//   - KV use: ceil(ready · use / kvTarget), as a Value metric.
+func NewReactive(kvTarget, stabilisationMinutes float64) Policy {
+	h := newHPA(stabilisationMinutes)
+	return func(o Observation) int {
+		current := o.Ready + o.Pending
+		byKV := current // without the metric the HPA does not act
+		if ratio := o.KVUse / kvTarget; math.Abs(ratio-1) > hpaTolerance {
+			byKV = int(math.Ceil(float64(o.Ready)*ratio - 1e-9))
+		}
+		return h.settle(max(average(o.Waiting, waitingPerReplica, current), byKV), current)
 	}
-	ratio := o.KVUse / r.KVTarget
-	if math.Abs(ratio-1) <= hpaTolerance {
-		return current
-	}
-	return int(math.Ceil(float64(o.Ready)*ratio - 1e-9))
 }
 
-// reactiveFloor is KEDA on demand, which is known even when all replicas are full, with a long stabilisation window. It
-// is a good setup without forecasts for replicas that start slowly.
-type reactiveFloor struct {
-	utilisation float64
-	hpa         hpa
-}
-
+// newFloor is KEDA on demand, which is known even when all replicas are full, with a long stabilisation window. It is a
+// good setup without forecasts for replicas that start slowly.
 func newFloor(_ Scene, set Setting) Policy {
-	return &reactiveFloor{utilisation: set[0], hpa: newHPA(set[1])}
+	h := newHPA(set[1])
+	return func(o Observation) int {
+		current := o.Ready + o.Pending
+		return h.settle(average(o.Need, set[0], current), current)
+	}
 }
 
-func (r *reactiveFloor) Desired(o Observation) int {
-	current := o.Ready + o.Pending
-	return r.hpa.settle(r.hpa.average(o.Need, r.utilisation, current), current)
-}
+const (
+	knativePanic     = 2.0 // panic-threshold-percentage
+	knativeScaleUp   = 1000.0
+	knativeScaleDown = 2.0
+)
 
-// knative is the Knative Pod Autoscaler on concurrency (knative.dev, "Autoscaling", and pkg/autoscaler/scaling of
+// newKnative is the Knative Pod Autoscaler on concurrency (knative.dev, "Autoscaling", and pkg/autoscaler/scaling of
 // knative/serving). Waiting requests count as concurrency, as in Knative's proxies. A replica's concurrency limit is
 // its safe capacity. The target is a share of it: container-concurrency-target-percentage, 70 by default.
 //
@@ -275,88 +258,65 @@ func (r *reactiveFloor) Desired(o Observation) int {
 // minimum applies after all this.
 //
 // With one evaluation a minute both windows are the same minute, so a panic starts up to a minute late.
-type knative struct {
-	utilisation float64
-	results     []int // of the last minutes
-	delay       int   // minutes
-
-	panicking int // minutes until the panic ends, including the next one
-	panicMax  int // largest result in this panic
-}
-
-const (
-	knativePanic     = 2.0 // panic-threshold-percentage
-	knativeScaleUp   = 1000.0
-	knativeScaleDown = 2.0
-)
-
 func newKnative(_ Scene, set Setting) Policy {
-	return &knative{utilisation: set[0], delay: 1 + int(set[1])}
-}
-
-func (k *knative) Desired(o Observation) int {
-	ready := max(1, float64(o.Ready))
-	want := math.Ceil((o.Need+o.Backlog)/k.utilisation - 1e-9)
-	want = max(math.Floor(ready/knativeScaleDown), min(want, math.Ceil(ready*knativeScaleUp)))
-	if want/ready >= knativePanic {
-		k.panicking = 2
+	var results []int  // of the last minutes
+	panicMinutes := 0  // until the panic ends, including the next one
+	panicReplicas := 0 // largest result in this panic
+	return func(o Observation) int {
+		ready := max(1, float64(o.Ready))
+		want := math.Ceil((o.Need+o.Backlog)/set[0] - 1e-9)
+		want = max(math.Floor(ready/knativeScaleDown), min(want, math.Ceil(ready*knativeScaleUp)))
+		if want/ready >= knativePanic {
+			panicMinutes = 2
+		}
+		result := int(want)
+		if panicMinutes > 0 {
+			panicMinutes--
+			panicReplicas = max(panicReplicas, result)
+			result = panicReplicas
+		} else {
+			panicReplicas = 0
+		}
+		results = latest(results, result, 1+int(set[1]))
+		return slices.Max(results)
 	}
-	answer := int(want)
-	if k.panicking > 0 {
-		k.panicking--
-		k.panicMax = max(k.panicMax, answer)
-		answer = k.panicMax
-	} else {
-		k.panicMax = 0
-	}
-	k.results = latest(k.results, answer, k.delay)
-	return slices.Max(k.results)
-}
-
-// holtWinters is Prometheus' double_exponential_smoothing (holt_winters before version 3) of the need: Holt's linear
-// method without a season. PromQL returns the smoothed current value.
-type holtWinters struct {
-	utilisation, smoothing, trend float64
-	need                          []float64 // of the last minutes
-	hpa                           hpa
 }
 
 const holtRange = 60 // minutes
 
+// newHoltWinters is Prometheus' double_exponential_smoothing (holt_winters before version 3) of the need: Holt's linear
+// method without a season. PromQL returns the smoothed current value.
 func newHoltWinters(_ Scene, set Setting) Policy {
-	return &holtWinters{utilisation: set[0], smoothing: set[1], trend: set[2], hpa: newHPA(set[3])}
-}
-
-func (p *holtWinters) Desired(o Observation) int {
-	p.need = latest(p.need, o.Need, holtRange)
-	current := o.Ready + o.Pending
-	return p.hpa.settle(p.hpa.average(max(p.smoothed(), 0), p.utilisation, current), current)
+	h := newHPA(set[3])
+	var need []float64 // of the last minutes
+	return func(o Observation) int {
+		need = latest(need, o.Need, holtRange)
+		current := o.Ready + o.Pending
+		return h.settle(average(max(smoothed(need, set[1], set[2]), 0), set[0], current), current)
+	}
 }
 
 // smoothed follows promql/functions.go: the level starts at the first value, the trend at the first difference.
-func (p *holtWinters) smoothed() float64 {
-	level := p.need[0]
-	if len(p.need) < 2 {
+func smoothed(values []float64, smoothing, trendFactor float64) float64 {
+	level := values[0]
+	if len(values) < 2 {
 		return level
 	}
-	trend, before := p.need[1]-level, level
-	for i, need := range p.need[1:] {
+	trend, before := values[1]-level, level
+	for i, x := range values[1:] {
 		if i > 0 {
-			trend = p.trend*(level-before) + (1-p.trend)*trend
+			trend = trendFactor*(level-before) + (1-trendFactor)*trend
 		}
-		before, level = level, p.smoothing*need+(1-p.smoothing)*(level+trend)
+		before, level = level, smoothing*x+(1-smoothing)*(level+trend)
 	}
 	return level
 }
 
 const day = 1440 // minutes
 
-// static keeps a share of the peak. On the curve of the scored part it knows the level of that part. So it is stronger
-// than a real static setup, except on flat demand.
-type static int
-
+// newStatic keeps a share of the peak. On the curve of the scored part it knows the level of that part. So it is
+// stronger than a real static setup, except on flat demand.
 func newStatic(s Scene, set Setting) Policy {
-	return static(math.Ceil(set[0]*float64(s.PeakReplicas) - 1e-9))
+	replicas := int(math.Ceil(set[0]*float64(s.PeakReplicas) - 1e-9))
+	return func(Observation) int { return replicas }
 }
-
-func (n static) Desired(Observation) int { return int(n) }

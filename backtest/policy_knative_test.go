@@ -25,7 +25,7 @@ func TestKnativeFollowsTheKPA(t *testing.T) {
 		p := newKnative(Scene{}, Setting{.7, test.delay})
 		got := 0
 		for _, o := range test.seen {
-			got = p.Desired(o)
+			got = p(o)
 		}
 		if got != test.want {
 			t.Errorf("%s: %d, want %d", test.name, got, test.want)

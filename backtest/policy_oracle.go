@@ -15,14 +15,9 @@ type Future struct {
 	Lag func(k int) int
 }
 
-// oracle follows the cheapest plan for a price of a saturated minute, in replica-minutes; the price is its knob. It
+// newOracle follows the cheapest plan for a price of a saturated minute, in replica-minutes; the price is its knob. It
 // knows the demand and each replica's warm-up, and also waits for the warm-up. So its curve of cost against saturation
 // is the convex lower bound of all policies' curves, except for losses in execution (see orderTimes).
-type oracle struct {
-	start   time.Time
-	desired []int
-}
-
 func newOracle(s Scene, set Setting) Policy {
 	f := s.Future
 	lag := 0.0
@@ -30,15 +25,14 @@ func newOracle(s Scene, set Setting) Policy {
 	for k := 1; k <= typical; k++ {
 		lag += float64(f.Lag(k)) / typical
 	}
-	return &oracle{start: f.Start, desired: orderTimes(f, cheapestPlan(f, lag, set[0]), int(set[1]))}
-}
-
-func (p *oracle) Desired(o Observation) int {
-	at := int(o.At.Sub(p.start) / time.Minute)
-	if at < 0 || at >= len(p.desired) {
-		return o.Ready + o.Pending
+	desired := orderTimes(f, cheapestPlan(f, lag, set[0]), int(set[1]))
+	return func(o Observation) int {
+		at := int(o.At.Sub(f.Start) / time.Minute)
+		if at < 0 || at >= len(desired) {
+			return o.Ready + o.Pending
+		}
+		return desired[at]
 	}
-	return p.desired[at]
 }
 
 // backlogs is the grid of waiting work in a plan, in replica-minutes. Work in between is rounded up, so a plan is never

@@ -39,7 +39,7 @@ func fluidRun(t *testing.T, need []float64, seed uint64, make func(Scene) Policy
 	}})
 	for _, n := range need {
 		p.Step(decodeLoad(n, 1))
-		p.SetDesired(policy.Desired(p.Observe()))
+		p.SetDesired(policy(p.Observe()))
 	}
 	return p.Account()
 }
@@ -138,7 +138,13 @@ func TestPoliciesDoNotSeeTheFuture(t *testing.T) {
 			continue
 		}
 		asked := func(need []float64) (all []int) {
-			fluidRun(t, need, 1, func(s Scene) Policy { return &recorder{Policy: spec.New(s, spec.defaults()), asked: &all} })
+			fluidRun(t, need, 1, func(s Scene) Policy {
+				policy := spec.New(s, spec.defaults())
+				return func(o Observation) int {
+					all = append(all, policy(o))
+					return all[len(all)-1]
+				}
+			})
 			return all
 		}
 		a, b := asked(past), asked(future)
@@ -150,17 +156,6 @@ func TestPoliciesDoNotSeeTheFuture(t *testing.T) {
 			t.Errorf("%s: decisions up to the cut are the same: %v", spec.Name, same)
 		}
 	}
-}
-
-type recorder struct {
-	Policy
-	asked *[]int
-}
-
-func (r *recorder) Desired(o Observation) int {
-	n := r.Policy.Desired(o)
-	*r.asked = append(*r.asked, n)
-	return n
 }
 
 // A plan made piece by piece is the one made at once, but for what lies beyond its sight.

@@ -28,7 +28,7 @@ func TestReactiveFollowsTheHPA(t *testing.T) {
 		p := NewReactive(.7, 5)
 		got := 0
 		for _, o := range test.seen {
-			got = p.Desired(o)
+			got = p(o)
 		}
 		if got != test.want {
 			t.Errorf("%s: %d, want %d", test.name, got, test.want)
@@ -37,20 +37,12 @@ func TestReactiveFollowsTheHPA(t *testing.T) {
 }
 
 func TestForecastingRivals(t *testing.T) {
-	scene := Scene{PeakReplicas: 10}
-	at := func(minute int, need float64) Observation {
-		return Observation{At: DefaultStart.Add(time.Duration(minute) * time.Minute), Ready: 3, Need: need}
-	}
 	// Level and trend of 1, 2, 4 by hand with smoothing 0.5 and trend 0.1: the level is 2 after the second value; the
 	// trend stays 0.1·1 + 0.9·1 = 1, so it is 0.5·4 + 0.5·(2 + 1) = 3.5 after the third.
-	smoothing := newHoltWinters(scene, Setting{1, .5, .1, 5}).(*holtWinters)
-	for m, need := range []float64{1, 2, 4} {
-		smoothing.Desired(at(m, need))
-	}
-	if got := smoothing.smoothed(); got != 3.5 {
+	if got := smoothed([]float64{1, 2, 4}, .5, .1); got != 3.5 {
 		t.Errorf("double_exponential_smoothing of 1, 2, 4 is %g, want 3.5", got)
 	}
-	if got := newStatic(scene, Setting{.75}).Desired(Observation{}); got != 8 {
+	if got := newStatic(Scene{PeakReplicas: 10}, Setting{.75})(Observation{}); got != 8 {
 		t.Errorf("static: %d, want 8", got)
 	}
 }

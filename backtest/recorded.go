@@ -144,15 +144,9 @@ func (r *Recorded) seenPool(name string, demand *Demand, warmup capacity.Lag) (c
 }
 
 // recordedPolicy has the recorded replicas.
-type recordedPolicy struct {
-	*Recorded
-}
-
-func newRecorded(s Scene, _ Setting) Policy { return recordedPolicy{s.Recorded} }
-
-// Desired returns the replicas of the next minute.
-func (p recordedPolicy) Desired(o Observation) int {
-	return p.replicas(int(o.At.Sub(p.Start) / features.Minute))
+func recordedPolicy(s Scene, _ Setting) Policy {
+	r := s.Recorded
+	return func(o Observation) int { return r.replicas(int(o.At.Sub(r.Start) / features.Minute)) }
 }
 
 // recordedReplicas is a pool with the recorded replicas, without other bounds.

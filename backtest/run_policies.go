@@ -154,7 +154,7 @@ func (c *contender) step(load Load) (o Observation, desired int) {
 	c.pool.Step(load)
 	o = c.pool.Observe()
 	if c.policy != nil {
-		desired = c.policy.Desired(o)
+		desired = c.policy(o)
 		c.pool.SetDesired(desired)
 	}
 	c.track.minute(o)

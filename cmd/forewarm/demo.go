@@ -88,7 +88,7 @@ type demoRun struct {
 	demand   *backtest.Demand
 	forewarm *backtest.FluidPool
 	reactive *backtest.FluidPool
-	keda     *backtest.Reactive
+	keda     backtest.Policy
 	conn     *nats.Conn
 	js       natsjs.JetStream
 	events   *nats.Subscription
@@ -196,7 +196,7 @@ func (d *demoRun) step(ctx context.Context, end time.Time) (*demoTick, error) {
 	load := d.demand.At(end.Add(-time.Minute))
 	d.forewarm.Step(load)
 	d.reactive.Step(load)
-	d.reactive.SetDesired(d.keda.Desired(d.reactive.Observe()))
+	d.reactive.SetDesired(d.keda(d.reactive.Observe()))
 	if err := d.publish(ctx); err != nil {
 		return nil, err
 	}
