@@ -70,10 +70,12 @@ func (w *fixedPool) addForecast(t time.Time, f *forecaster.PoolForecast, demand 
 	if t.Before(w.from) {
 		return
 	}
-	for at := int(t.Sub(w.from) / features.Minute); len(w.probability) <= at; {
-		w.probability, w.thresholds = append(w.probability, math.NaN()), append(w.thresholds, math.NaN())
+	at := int(t.Sub(w.from) / features.Minute)
+	if missing := at + 1 - len(w.probability); missing > 0 {
+		none := slices.Repeat([]float64{math.NaN()}, missing)
+		w.probability, w.thresholds = append(w.probability, none...), append(w.thresholds, none...)
 	}
-	w.probability[len(w.probability)-1], w.thresholds[len(w.thresholds)-1] = p.Probability, threshold
+	w.probability[at], w.thresholds[at] = p.Probability, threshold
 }
 
 // Alarms is the quality of saturation alarms for a pool of fixed size.
@@ -105,16 +107,23 @@ type AlarmPoint struct {
 func (w *fixedPool) alarms() *Alarms {
 	onsets := w.onsets()
 	a := &Alarms{
-		Replicas: w.replicas, Weeks: Number(float64(len(w.need)) / (7 * day)), Onsets: len(onsets), Learned: w.cfg.FalseAlarmsPerWeek > 0,
+		Replicas: w.replicas, Weeks: Number(w.weeks()), Onsets: len(onsets), Learned: w.cfg.FalseAlarmsPerWeek > 0,
 	}
 	if a.Learned {
 		a.Operating = w.score(func(minute int) float64 { return w.thresholds[minute] }, onsets)
-		a.Operating.Threshold = w.meanThreshold()
+		known := slices.DeleteFunc(slices.Clone(w.thresholds), math.IsNaN)
+		sum := 0.
+		for _, x := range known {
+			sum += x
+		}
+		a.Operating.Threshold = Number(value.Share(sum, float64(len(known))))
 	} else {
 		a.Operating = w.scoreConstant(w.cfg.AlertProbability, onsets)
 	}
 	return a
 }
+
+func (w *fixedPool) weeks() float64 { return float64(len(w.need)) / (7 * day) }
 
 // scoreConstant scores alarms at a constant threshold.
 func (w *fixedPool) scoreConstant(threshold float64, onsets []int) AlarmPoint {
@@ -146,12 +155,12 @@ type episode struct{ from, to int }
 func (w *fixedPool) episodes(threshold func(minute int) float64) (all []episode) {
 	var alarm alerting.Alarm
 	for m := range min(len(w.need), len(w.probability)) {
-		stood := alarm.Active
+		active := alarm.Active
 		switch p := w.probability[m]; {
 		case math.IsNaN(p): // between decisions
-		case !stood && m > 0 && w.saturated(m-1):
+		case !active && m > 0 && w.saturated(m-1):
 			alarm = alerting.Alarm{}
-		case alarm.Tick(p, threshold(m), w.cfg) && !stood:
+		case alarm.Tick(p, threshold(m), w.cfg) && !active:
 			all = append(all, episode{from: m})
 		}
 		if alarm.Active {
@@ -181,28 +190,24 @@ func (w *fixedPool) score(threshold func(minute int) float64, onsets []int) Alar
 	var leads []float64
 	for _, onset := range onsets {
 		for _, e := range episodes {
-			if e.from <= onset-latest && e.to > onset-latest && w.announces(e, onset) {
+			// An alarm that lasts for days announces nothing.
+			recent := onset-e.from <= maxNoticeMinutes || w.saturates(onset-maxNoticeMinutes, onset)
+			if e.from <= onset-latest && e.to > onset-latest && recent {
 				leads = append(leads, float64(min(onset-e.from, maxNoticeMinutes)*60))
 				break
 			}
 		}
 	}
-	weeks := float64(len(w.need)) / (7 * day)
-	p.Precision, p.Recall = Number(value.Share(float64(right), float64(len(episodes)))), Number(value.Share(float64(len(leads)), float64(len(onsets))))
-	p.FalsePerWeek, p.HourlyFalsePerWeek = Number(value.Share(float64(len(episodes)-right), weeks)), Number(value.Share(float64(wrongHours), weeks))
-	p.Announced = Number(value.Share(float64(announced), float64(len(w.need))))
+	share := func(part int, whole float64) Number { return Number(value.Share(float64(part), whole)) }
+	p.Precision, p.Recall = share(right, float64(len(episodes))), share(len(leads), float64(len(onsets)))
+	p.FalsePerWeek, p.HourlyFalsePerWeek = share(len(episodes)-right, w.weeks()), share(wrongHours, w.weeks())
+	p.Announced = share(announced, float64(len(w.need)))
 	p.LeadP50 = Number(math.NaN())
 	if len(leads) > 0 {
 		slices.Sort(leads)
 		p.LeadP50 = Number(leads[(len(leads)-1)/2])
 	}
 	return p
-}
-
-// announces reports whether an alarm was raised or came true within notice before a saturation. An alarm that lasts for
-// days announces nothing.
-func (w *fixedPool) announces(e episode, onset int) bool {
-	return onset-e.from <= maxNoticeMinutes || w.saturates(onset-maxNoticeMinutes, onset)
 }
 
 // saturates reports whether the pool is saturated in a minute of [from, to).
@@ -213,15 +218,4 @@ func (w *fixedPool) saturates(from, to int) bool {
 		}
 	}
 	return false
-}
-
-// meanThreshold is the mean alert threshold.
-func (w *fixedPool) meanThreshold() Number {
-	sum, n := 0., 0.
-	for _, x := range w.thresholds {
-		if !math.IsNaN(x) {
-			sum, n = sum+x, n+1
-		}
-	}
-	return Number(value.Share(sum, n))
 }

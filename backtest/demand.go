@@ -1,11 +1,13 @@
 package backtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -21,10 +23,8 @@ type Load [len(loadDimensions)]float64
 
 // Of returns the load of one dimension; NaN if that is no resource.
 func (l Load) Of(dimension string) float64 {
-	for i, d := range loadDimensions {
-		if d == dimension {
-			return l[i]
-		}
+	if i := slices.Index(loadDimensions[:], dimension); i >= 0 {
+		return l[i]
 	}
 	return math.NaN()
 }
@@ -88,10 +88,7 @@ func Scan(ctx context.Context, next nextBatch, cfg features.Config) (*Demand, er
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
+		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return nil, err
 		}
 		for i := range batch.Requests {

@@ -15,12 +15,11 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// table writes a CSV file, gzipped if its name ends in .gz. Close returns the first error. A nil table writes nothing.
+// table writes a CSV file, gzipped if its name ends in .gz. A nil table writes nothing.
 type table struct {
-	file *os.File
-	zip  *gzip.Writer
-	csv  *csv.Writer
-	row  []string
+	csv     *csv.Writer
+	closers []io.Closer // in the order of closing
+	row     []string
 }
 
 // createTable creates a file with its header; without a path it returns nil.
@@ -32,13 +31,11 @@ func createTable(path, header string) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &table{file: file}
-	var to io.Writer = file
+	t := &table{csv: csv.NewWriter(file), closers: []io.Closer{file}}
 	if strings.EqualFold(filepath.Ext(path), ".gz") {
-		t.zip, _ = gzip.NewWriterLevel(file, gzip.BestSpeed)
-		to = t.zip
+		zip, _ := gzip.NewWriterLevel(file, gzip.BestSpeed) // a known level has no error
+		t.csv, t.closers = csv.NewWriter(zip), []io.Closer{zip, file}
 	}
-	t.csv = csv.NewWriter(to)
 	t.write(strings.Split(header, ",")...)
 	return t, nil
 }
@@ -46,17 +43,17 @@ func createTable(path, header string) (*table, error) {
 // write writes a row; the csv.Writer keeps the first error.
 func (t *table) write(cells ...string) { _ = t.csv.Write(cells) }
 
-// Close flushes and closes the file.
+// Close flushes and closes the file. It returns all errors.
 func (t *table) Close() error {
 	if t == nil {
 		return nil
 	}
 	t.csv.Flush()
-	errs := []error{t.csv.Error()}
-	if t.zip != nil {
-		errs = append(errs, t.zip.Close())
+	err := t.csv.Error()
+	for _, c := range t.closers {
+		err = errors.Join(err, c.Close())
 	}
-	return errors.Join(append(errs, t.file.Close())...)
+	return err
 }
 
 // number formats a cell; empty means unknown.

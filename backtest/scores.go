@@ -2,7 +2,7 @@ package backtest
 
 import (
 	"cmp"
-	"math"
+	"maps"
 	"slices"
 	"time"
 
@@ -80,19 +80,14 @@ func (s *scores) settle(windows []features.Window) {
 		if !d.Forecast {
 			continue
 		}
-		sum := math.NaN()
+		sum, known := 0.0, false
 		for i := range windows {
-			y, ok := d.Value(&windows[i])
-			if !ok {
-				continue
+			if y, ok := d.Value(&windows[i]); ok {
+				sum, known = sum+y, true
+				s.of(seriesKey{windows[i].Class, d.Name}).Observe(minute, y)
 			}
-			if math.IsNaN(sum) {
-				sum = 0
-			}
-			sum += y
-			s.of(seriesKey{windows[i].Class, d.Name}).Observe(minute, y)
 		}
-		if !math.IsNaN(sum) {
+		if known {
 			s.of(seriesKey{features.TotalClass, d.Name}).Observe(minute, sum)
 		}
 	}
@@ -104,29 +99,21 @@ func (s *scores) all() []Score {
 	for i, d := range features.Dimensions {
 		rank[d.Name] = i
 	}
-	keys := make([]seriesKey, 0, len(s.series))
-	for k := range s.series {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b seriesKey) int {
+	keys := slices.SortedFunc(maps.Keys(s.series), func(a, b seriesKey) int {
 		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(rank[a.dimension], rank[b.dimension]))
 	})
 	var all []Score
 	for _, key := range keys {
 		for _, a := range s.series[key].Scores {
-			if a.N > 0 {
-				all = append(all, score(key, a))
+			if a.N == 0 {
+				continue
 			}
+			all = append(all, Score{
+				Class: key.class, Dimension: key.dimension, Horizon: a.Horizon, N: a.N, WAPE: Number(a.WAPE()),
+				MASE: Number(a.RelativeMAE()), Bias: Number(a.Bias()), Pinball: Number(a.MeanPinball()), Skill: Number(a.PinballSkill()),
+				Cover90: Number(a.Coverage(forecaster.L90).Share), Cover95: Number(a.Coverage(forecaster.L95).Share),
+			})
 		}
 	}
 	return all
-}
-
-func score(key seriesKey, a *forecaster.Accumulator) Score {
-	x := Score{
-		Class: key.class, Dimension: key.dimension, Horizon: a.Horizon, N: a.N, WAPE: Number(a.WAPE()),
-		MASE: Number(a.RelativeMAE()), Bias: Number(a.Bias()), Pinball: Number(a.MeanPinball()), Skill: Number(a.PinballSkill()),
-		Cover90: Number(a.Coverage(forecaster.L90).Share), Cover95: Number(a.Coverage(forecaster.L95).Share),
-	}
-	return x
 }

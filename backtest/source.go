@@ -1,6 +1,7 @@
 package backtest
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"strconv"
@@ -52,10 +53,7 @@ type Source struct {
 
 // NewSource reads from items; pool "" means DefaultPool.
 func NewSource(items Items, pool string) *Source {
-	if pool == "" {
-		pool = DefaultPool
-	}
-	return &Source{items: items, pool: pool}
+	return &Source{items: items, pool: cmp.Or(pool, DefaultPool)}
 }
 
 // Next sets b to the next batch, at most to the end of a minute; io.EOF at the end. b's pointers are valid until the

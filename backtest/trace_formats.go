@@ -28,8 +28,8 @@ type csvReader struct {
 	opts     *Options
 	start    time.Time
 	binned   bool
+	limits   ingest.Limits
 	maxCount float64 // largest count
-	label    int     // largest class name, bytes
 
 	columns map[string]int
 	fields  [][]byte
@@ -37,8 +37,8 @@ type csvReader struct {
 
 // newCSVReader reads the header. It is a file of bins if there is a requests column, or if the width of a bin is given.
 func newCSVReader(l *lineScanner, header []byte, start time.Time, o *Options) (*csvReader, Format, error) {
-	limits := ingest.DefaultLimits()
-	c := &csvReader{lines: l, opts: o, start: start, maxCount: float64(limits.Tokens), label: limits.LabelBytes, columns: map[string]int{}}
+	c := &csvReader{lines: l, opts: o, start: start, limits: ingest.DefaultLimits(), columns: map[string]int{}}
+	c.maxCount = float64(c.limits.Tokens)
 	if err := c.split(header); err != nil {
 		return nil, Format{}, err
 	}
@@ -91,7 +91,7 @@ func (c *csvReader) next() (Item, error) {
 	switch {
 	case class == "":
 		class = c.opts.Class
-	case len(class) > c.label:
+	case len(class) > c.limits.LabelBytes:
 		return Item{}, badRow("the class name is too long: is this the class column?")
 	}
 	var t, requests, prompt, cached, output, attempt float64

@@ -47,8 +47,7 @@ func NewWorkload(cfg WorkloadConfig, seed uint64) *Workload {
 	}
 	w := &Workload{end: cfg.End}
 	for i, class := range cfg.Classes {
-		number := uint64(i) + 1
-		w.classes = append(w.classes, newClassStream(class, cfg, number, rand.New(rand.NewPCG(seed, number))))
+		w.classes = append(w.classes, newClassStream(class, cfg, rand.New(rand.NewPCG(seed, uint64(i)+1))))
 	}
 	return w
 }
@@ -72,25 +71,22 @@ func (w *Workload) Next(it *Item) error {
 // which is constant within rateStep, converts it to the clock.
 type classStream struct {
 	cfg    ClassConfig
-	number uint64  // makes session ids unique between classes
 	launch float64 // s since start; +Inf without one
 	scale  float64 // rate factor of the workload
 	start  time.Time
 	rng    *rand.Rand
 	day    float64 // mean of cfg.Day
 
-	at       float64 // s since start of the next request
-	step     int64   // index of the rate step of at
-	rate     float64 // per second in that step
-	bursts   []float64
-	open     []session // at most maxSessions; beyond that a new one replaces a random one
-	sessions uint64    // begun
+	at     float64 // s since start of the next request
+	step   int64   // index of the rate step of at
+	rate   float64 // per second in that step
+	bursts []float64
 }
 
 const rateStep = 15.0 // s
 
-func newClassStream(cfg ClassConfig, w WorkloadConfig, number uint64, rng *rand.Rand) *classStream {
-	s := &classStream{cfg: cfg, number: number, launch: math.Inf(1), scale: w.Rate, start: w.Start, rng: rng, step: -1}
+func newClassStream(cfg ClassConfig, w WorkloadConfig, rng *rand.Rand) *classStream {
+	s := &classStream{cfg: cfg, launch: math.Inf(1), scale: w.Rate, start: w.Start, rng: rng, step: -1}
 	if cfg.Name == launchClass && !w.Launch.IsZero() {
 		s.launch = w.Launch.Sub(w.Start).Seconds()
 	}
@@ -169,62 +165,31 @@ func (s *classStream) ramp(t, factor float64) float64 {
 	return 1 + (factor-1)*x*x*(3-2*x)
 }
 
-// maxSessions bounds the open sessions of a class.
-const maxSessions = 256
-
-// session is one conversation or agent run that may have another turn.
-type session struct {
-	id       uint64
-	context  int64 // tokens that the next turn repeats
-	preamble int64 // cached tokens at its start
-}
-
-// setLengths draws the lengths of a request, which continues a session or begins one. With g = Turns the probability to
-// continue is 1 − 1/g, so that sessions have g turns on average in the long run.
+// setLengths draws the lengths of a request. Its prompt repeats the earlier turns of its session, which are Turns − 1 on
+// average. A turn that would exceed the context begins a session.
 func (s *classStream) setLengths(r *ingest.Request) {
 	c := &s.cfg
 	stretch := s.ramp(s.at, launchContext)
-	added := int64(s.prompt() * stretch)
-	r.OutputTokens = min(c.MaxOutput, 1+int64(s.rng.ExpFloat64()*c.OutputMean))
-
-	i := -1
-	if len(s.open) > 0 && s.rng.Float64() < 1-1/c.Turns {
-		i = s.rng.IntN(len(s.open))
+	preamble := float64(c.Preamble) * stretch
+	context := preamble
+	for s.rng.Float64() < 1-1/c.Turns {
+		context += s.prompt()*stretch + s.output()
 	}
-	if i < 0 || s.open[i].context+added > c.Context {
-		i = s.begin(i, int64(float64(c.Preamble)*stretch))
-		r.CachedTokens = s.open[i].preamble
-	} else if s.rng.Float64() < c.Hit {
-		r.CachedTokens = s.open[i].context
-	} else {
-		r.CachedTokens = s.open[i].preamble
+	added := s.prompt() * stretch
+	if context+added > float64(c.Context) {
+		context = preamble
 	}
-	open := &s.open[i]
-	r.PromptTokens = min(c.Context, open.context+max(1, added))
+	r.OutputTokens = int64(s.output())
+	r.PromptTokens = min(c.Context, int64(context+max(1, added)))
+	r.CachedTokens = int64(preamble)
+	if s.rng.Float64() < c.Hit {
+		r.CachedTokens = int64(context)
+	}
 	r.CachedTokens = min(r.CachedTokens, r.PromptTokens-1)
-	open.context = r.PromptTokens + r.OutputTokens
-	r.Session = open.id
 }
 
-// begin begins a session and returns its index. It replaces the session full, unless that is -1.
-func (s *classStream) begin(full int, preamble int64) int {
-	s.sessions++
-	begun := session{id: s.number<<48 | s.sessions, context: preamble, preamble: preamble}
-	switch {
-	case full >= 0:
-	case len(s.open) < s.openSessions():
-		s.open = append(s.open, begun)
-		return len(s.open) - 1
-	default:
-		full = s.rng.IntN(len(s.open))
-	}
-	s.open[full] = begun
-	return full
-}
-
-// openSessions returns the number of open sessions, in proportion to the rate: about four minutes of traffic.
-func (s *classStream) openSessions() int {
-	return min(maxSessions, max(4, int(s.rate*240/s.cfg.Turns)))
+func (s *classStream) output() float64 {
+	return min(float64(s.cfg.MaxOutput), 1+s.rng.ExpFloat64()*s.cfg.OutputMean)
 }
 
 // prompt draws the added length of a turn: a lognormal body with a Pareto tail.
@@ -237,8 +202,8 @@ func (s *classStream) prompt() float64 {
 }
 
 // ClassConfig is the law of one class's traffic. The shapes are from production data in ServeGen (arXiv 2505.09999,
-// NSDI'26): Weibull gaps; prompt lengths with a lognormal body and a Pareto tail; exponential
-// output lengths. The numbers are ours.
+// NSDI'26): Weibull gaps; prompt lengths with a lognormal body and a Pareto tail; exponential output lengths. The
+// numbers are ours.
 type ClassConfig struct {
 	Name string
 
@@ -262,7 +227,7 @@ type ClassConfig struct {
 	// Context and MaxOutput bound a prompt and an output.
 	Context, MaxOutput int64
 
-	// Turns is the mean number of requests in a session (geometric); each further turn repeats the earlier ones.
+	// Turns is the mean number of the request in its session (geometric).
 	Turns float64
 	// Hit is the probability that the prefix cache has the earlier turns.
 	Hit     float64
