@@ -1,14 +1,14 @@
 // Package draw makes small charts as SVG: axes with round numbers, lines, bands, steps and marks.
 //
-// It is pure. Coordinates are SVG user units, of which a chart is some hundreds wide; values that are not known (NaN) lift
-// the pen. All text is escaped. Colours are classes, for the page's style sheet to name.
+// It is pure. Coordinates are SVG user units; a chart is some hundreds wide. Unknown values (NaN) interrupt a line. All
+// text is escaped. Colours are classes of the page's style sheet.
 package draw
 
 import (
 	"fmt"
 	"html"
 	"math"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 )
@@ -22,8 +22,7 @@ type Chart struct {
 	X0, X1, Y0, Y1         float64 // values at the edges
 }
 
-// New begins a chart with the title and description that stand for it where it cannot be seen. Ranges without extent get
-// one.
+// New begins a chart. Screen readers read its title and description. An empty range becomes one unit wide.
 func New(width, height float64, title, description string, x0, x1, y0, y1 float64) *Chart {
 	if !(x1 > x0) {
 		x1 = x0 + 1
@@ -42,12 +41,12 @@ func (c *Chart) X(v float64) float64 {
 	return c.Left + (c.Width-c.Left-c.Right)*(v-c.X0)/(c.X1-c.X0)
 }
 
-// Y places a value on the vertical axis; what lies beyond its ends is drawn there.
+// Y places a value on the vertical axis. Values beyond its ends are drawn at the ends.
 func (c *Chart) Y(v float64) float64 {
 	return c.Height - c.Base - (c.Height-c.Base-c.Top)*(min(max(v, c.Y0), c.Y1)-c.Y0)/(c.Y1-c.Y0)
 }
 
-// YAxis draws a line at each round value, named by label, and what they are.
+// YAxis draws a line with a label at each round value, and the name of the axis.
 func (c *Chart) YAxis(name string, label func(float64) string) {
 	for _, v := range Ticks(c.Y0, c.Y1, 5) {
 		fmt.Fprintf(&c.b, `<path class="grid" d="M%.1f %.1fH%.1f"/>`, c.Left, c.Y(v), c.Width-c.Right)
@@ -56,12 +55,12 @@ func (c *Chart) YAxis(name string, label func(float64) string) {
 	c.Text(2, 11, "axis", name)
 }
 
-// XMark draws the name of a value below the axis.
+// XMark draws the label of a value below the axis.
 func (c *Chart) XMark(v float64, label string) {
 	c.Text(c.X(v), c.Height-c.Base+14, "mid", label)
 }
 
-// Days marks the days, or the hours of a short span, of a horizontal axis in minutes from a time on.
+// Days marks the days, or the hours of a short span. The horizontal axis has minutes since from.
 func (c *Chart) Days(from time.Time) {
 	span := time.Duration(c.X1-c.X0) * time.Minute
 	step, layout := 24*time.Hour, "Mon 2 Jan"
@@ -79,7 +78,7 @@ func (c *Chart) Days(from time.Time) {
 	case c.X(24*60)-c.X(0) < 60: // no room for the weekday
 		layout = "2 Jan"
 	}
-	// What clocks show is counted as if it were UTC, which has no jumps.
+	// Count local times as if they were UTC, which has no jumps.
 	_, ahead := from.Zone()
 	for shown := from.UTC().Add(time.Duration(ahead) * time.Second).Truncate(step); ; shown = shown.Add(step) {
 		t := time.Date(shown.Year(), shown.Month(), shown.Day(), shown.Hour(), shown.Minute(), 0, 0, from.Location())
@@ -87,7 +86,7 @@ func (c *Chart) Days(from time.Time) {
 		if v > c.X1 {
 			return
 		}
-		if v < c.X0 || t.Format(layout) != shown.Format(layout) { // clocks jump over it
+		if v < c.X0 || t.Format(layout) != shown.Format(layout) { // the local clock skips this time
 			continue
 		}
 		fmt.Fprintf(&c.b, `<path class="grid" d="M%.1f %.1fV%.1f"/>`, c.X(v), c.Top, c.Height-c.Base+4)
@@ -97,7 +96,7 @@ func (c *Chart) Days(from time.Time) {
 	}
 }
 
-// Text writes at a place, in a class: "", "mid" or "end" for its anchor, and others.
+// Text writes text of a class at a place; the classes "mid" and "end" set the anchor.
 func (c *Chart) Text(x, y float64, class, text string) {
 	if text != "" {
 		fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" class="%s">%s</text>`, x, y, html.EscapeString(class), html.EscapeString(text))
@@ -105,55 +104,60 @@ func (c *Chart) Text(x, y float64, class, text string) {
 }
 
 // Line joins the values at each x.
-func (c *Chart) Line(class string, xs, ys []float64) {
-	var p Path
-	for i, x := range xs {
-		p.To(c.X(x), c.Y(ys[i]))
-	}
-	c.path(class, p.String())
-}
+func (c *Chart) Line(class string, xs, ys []float64) { c.path(class, c.points(xs, ys)) }
 
-// Steps holds each value for width from its x on.
+// Steps draws each value from its x on, over a width.
 func (c *Chart) Steps(class string, xs, ys []float64, width float64) {
-	var p Path
+	var corners, values []float64
 	for i, x := range xs {
-		p.To(c.X(x), c.Y(ys[i]))
-		p.To(c.X(x+width), c.Y(ys[i]))
+		corners, values = append(corners, x, x+width), append(values, ys[i], ys[i])
 	}
-	c.path(class, p.String())
+	c.Line(class, corners, values)
 }
 
-// Band fills what is between low and high, wherever both are known.
+// Band fills the area between low and high where both are known.
 func (c *Chart) Band(class string, xs, low, high []float64) {
-	var p Path
-	for i := 0; i < len(xs); {
-		if math.IsNaN(low[i] + high[i]) {
-			i++
-			continue
-		}
+	var d strings.Builder
+	for i := 0; i < len(xs); i++ {
 		end := i
 		for end < len(xs) && !math.IsNaN(low[end]+high[end]) {
 			end++
 		}
-		for j := i; j < end; j++ {
-			p.To(c.X(xs[j]), c.Y(high[j]))
+		if end == i {
+			continue
 		}
+		around, edge := slices.Clone(xs[i:end]), slices.Clone(high[i:end])
 		for j := end - 1; j >= i; j-- {
-			p.To(c.X(xs[j]), c.Y(low[j]))
+			around, edge = append(around, xs[j]), append(edge, low[j])
 		}
-		p.Close()
+		d.WriteString(c.points(around, edge) + "Z")
 		i = end
 	}
-	c.path(class, p.String())
+	c.path(class, d.String())
 }
 
-// Span marks what is between two x over the whole height, at least a hair wide.
+// points returns the data of a path through values. It begins again after an unknown value.
+func (c *Chart) points(xs, ys []float64) string {
+	var d strings.Builder
+	command := 'M' // move
+	for i, x := range xs {
+		if math.IsNaN(ys[i]) {
+			command = 'M'
+			continue
+		}
+		fmt.Fprintf(&d, "%c%.1f %.1f", command, c.X(x), c.Y(ys[i]))
+		command = 'L' // line
+	}
+	return d.String()
+}
+
+// Span fills the whole height between two x; it is at least 1.5 units wide.
 func (c *Chart) Span(class string, from, to float64, title string) {
 	x := c.X(max(from, c.X0))
 	c.rect(class, x, c.Top, max(c.X(min(to, c.X1))-x, 1.5), c.Height-c.Base-c.Top, title)
 }
 
-// Columns fills a column of each value that is known, from x on for width.
+// Columns draws a column for each known value, from x on, over a width.
 func (c *Chart) Columns(class string, xs, ys []float64, width float64) {
 	var b strings.Builder
 	for i, x := range xs {
@@ -164,7 +168,7 @@ func (c *Chart) Columns(class string, xs, ys []float64, width float64) {
 	c.path(class, b.String())
 }
 
-// Bar fills a column from the axis, or from low, to high.
+// Bar draws a rectangle.
 func (c *Chart) Bar(class string, from, to, low, high float64, title string) {
 	if math.IsNaN(low + high) {
 		return
@@ -196,40 +200,7 @@ func (c *Chart) path(class, d string) {
 // String ends the chart.
 func (c *Chart) String() string { return c.b.String() + "</svg>" }
 
-// Path builds the data of a path, in user units.
-type Path struct {
-	b    strings.Builder
-	down bool
-}
-
-// To draws a line to a point, or begins there; it lifts the pen where y is not known.
-func (p *Path) To(x, y float64) {
-	switch {
-	case math.IsNaN(y):
-		p.Lift()
-		return
-	case p.down:
-		p.b.WriteByte('L')
-	default:
-		p.b.WriteByte('M')
-		p.down = true
-	}
-	p.b.WriteString(strconv.FormatFloat(x, 'f', 1, 64) + " " + strconv.FormatFloat(y, 'f', 1, 64))
-}
-
-// Lift has the next point begin a line.
-func (p *Path) Lift() { p.down = false }
-
-// Close joins the last point with the first, and lifts the pen.
-func (p *Path) Close() {
-	p.b.WriteByte('Z')
-	p.Lift()
-}
-
-// String is what was drawn.
-func (p *Path) String() string { return p.b.String() }
-
-// Ticks are up to most and at least two round numbers within [low, high]: multiples of 1, 2 or 5 times a power of ten.
+// Ticks returns two to most round numbers within [low, high]: multiples of 1, 2 or 5 times a power of ten.
 func Ticks(low, high float64, most int) (at []float64) {
 	if !(high > low) || math.IsInf(high-low, 0) {
 		return nil

@@ -38,7 +38,7 @@ func TestTicks(t *testing.T) {
 	})
 }
 
-// TestChartIsWellFormed draws hostile texts and values; what comes out is XML all the same, without a value that is none.
+// TestChartIsWellFormed draws hostile texts and values. The result is XML, without NaN or infinite values.
 func TestChartIsWellFormed(t *testing.T) {
 	nan, hostile := math.NaN(), `"><script>alert(1)</script>&`
 	c := New(400, 200, hostile, hostile, 0, 0, 5, 5)
@@ -71,7 +71,8 @@ func TestChartIsWellFormed(t *testing.T) {
 	}
 }
 
-func TestPenLifts(t *testing.T) {
+// An unknown value interrupts a line.
+func TestLineHasGaps(t *testing.T) {
 	c := New(100, 100, "t", "d", 0, 3, 0, 1)
 	c.Left, c.Right, c.Top, c.Base = 0, 10, 0, 0
 	c.Line("l", []float64{0, 1, 2, 3}, []float64{0, 1, math.NaN(), 0})

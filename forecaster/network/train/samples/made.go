@@ -8,13 +8,15 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// made are series that no trace holds enough of: walks, steady traffic of requests with lognormal sizes, with and without a
-// daily season, launches that rise from nothing, a few long sessions, jobs that run at the same time each day, bursts hours
-// apart, at exact intervals or in minutes at random, days that are alike, and sites whose days differ. Many of them change
-// their level for good, or for some hours. They are one group.
-func made() (out []serie) {
+// made returns synthetic series of kinds that are rare in the traces: walks; steady traffic of requests with lognormal
+// sizes, with and without a daily season; launches that rise from nothing; a few long sessions; jobs at the same time of
+// each day; bursts hours apart, at exact intervals or in random minutes; equal days; sites with different days. Many of
+// them change their level for good, or for some hours. They are one group.
+func made() (out []timeSeries) {
 	r := rand.New(rand.NewPCG(1, 3))
-	kinds := []func(n int, r *rand.Rand) []float64{walk, steady, launch, sessions, jobs, rare, daily, clock, lone, site, site, site}
+	kinds := []func(n int, r *rand.Rand) []float64{
+		walk, steady, launch, sessions, jobs, rare, daily, clock, lone, site, site, site,
+	}
 	for i := range 40 {
 		for kind, draw := range kinds {
 			n := 300 + int(math.Exp(r.Float64()*math.Log(6000)))
@@ -22,7 +24,7 @@ func made() (out []serie) {
 			if r.Float64() < .4 {
 				shift(y, r)
 			}
-			out = append(out, serie{group: "made", name: fmt.Sprintf("made/%d/%d", kind, i), y: y})
+			out = append(out, timeSeries{group: "made", name: fmt.Sprintf("made/%d/%d", kind, i), y: y})
 		}
 	}
 	return out
@@ -169,8 +171,8 @@ func sessions(n int, r *rand.Rand) []float64 {
 	return y
 }
 
-// daily rises and falls at the same times of two to twelve days, on all or on weekdays, steeply or over an hour, with little noise
-// or much.
+// daily rises and falls at the same times of two to twelve days, on all days or on weekdays, steeply or over an hour, with
+// little or much noise.
 func daily(_ int, r *rand.Rand) []float64 {
 	n := (2+r.IntN(10))*1440 + r.IntN(1440)
 	from, until := r.Float64()*1440, 120+r.Float64()*900

@@ -1,10 +1,11 @@
-// Command samples draws what the network is trained on from the first two thirds of public traces:
+// Command samples draws the training data of the network from the first two thirds of public traces:
 //
 //	go run ./forecaster/network/train/samples -traces DIR -o DIR
 //
-// It writes a file for each group of series that are alike, so that whole groups can be held out. Each row is little-endian
-// float32: the features, level over spread, the squared spread over how far minutes and the largest of the window usually lie
-// from the level, and the outcomes in units of the squared spread (NaN: not known). The same traces give the same bytes.
+// It writes a file for each group of series that are alike, so that whole groups can be held out. Each row is
+// little-endian float32: the features, level over spread, the squared spread over the usual distance of minutes and of
+// the window's largest from the level, and the outcomes in units of the squared spread (NaN: unknown). The same traces
+// give the same bytes.
 package main
 
 import (

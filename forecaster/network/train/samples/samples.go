@@ -4,18 +4,18 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/forewarm/forewarm/forecaster/model"
 	"github.com/forewarm/forewarm/forecaster/network"
 )
 
-// sample is one origin of one series: what the network sees, and what came.
+// sample is one origin of one series: the input of the network, and the outcomes.
 type sample struct {
 	in    network.Input
-	scale [2]float64               // in.Spread squared over how far minutes, and the largest of the window, lie from the level
+	scale [2]float64               // in.Spread squared over the mean distance of minutes, and of window maxima, from the level
 	y     [network.Targets]float32 // in units of in.Spread squared
 }
 
@@ -25,11 +25,11 @@ func (s *sample) row() []float32 {
 	return append(row, s.y[:]...)
 }
 
-// startMinute is where histories begin: a midnight.
+// startMinute is the first minute of histories: a midnight.
 const startMinute = 28_396_800
 
 // draw makes samples of a series by streaming it through a history, several times: whole, and in altered copies.
-func draw(s *serie, all []serie) (out []sample) {
+func draw(s *timeSeries, all []timeSeries) (out []sample) {
 	r := rand.New(rand.NewPCG(1, hash(s.name)))
 	n := len(s.y) - s.first
 	if n < 40 {
@@ -50,9 +50,9 @@ func draw(s *serie, all []serie) (out []sample) {
 	return append(out, stream(alter(s, all, r), origins/2, int64(r.IntN(1440)), r)...)
 }
 
-// share is how many more samples a series of a small group gives, so that services with many classes do not outvote those
-// with one.
-func share(s *serie, all []serie) float64 {
+// share is the factor on the number of samples: more for a series of a small group, so that services with many classes
+// do not dominate those with one.
+func share(s *timeSeries, all []timeSeries) float64 {
 	if s.group == "made" {
 		return 1
 	}
@@ -66,7 +66,7 @@ func share(s *serie, all []serie) float64 {
 }
 
 // alter makes a copy of a series that differs from it as another series might.
-func alter(s *serie, all []serie, r *rand.Rand) []float64 {
+func alter(s *timeSeries, all []timeSeries, r *rand.Rand) []float64 {
 	y := slices.Clone(s.y[s.first:])
 	if r.Float64() < .4 { // with another of its kind, at another time
 		o := &all[r.IntN(len(all))]
@@ -230,19 +230,16 @@ const (
 )
 
 // drawAll makes the samples of all series, in their order whatever the number of processors.
-func drawAll(all []serie) [][]sample {
+func drawAll(all []timeSeries) [][]sample {
 	parts := make([][]sample, len(all))
-	var wait sync.WaitGroup
-	slots := make(chan struct{}, 2)
+	var group errgroup.Group
+	group.SetLimit(2)
 	for i := range all {
-		wait.Add(1)
-		slots <- struct{}{}
-		go func() {
-			defer wait.Done()
+		group.Go(func() error {
 			parts[i] = draw(&all[i], all)
-			<-slots
-		}()
+			return nil
+		})
 	}
-	wait.Wait()
+	_ = group.Wait() // none fails
 	return parts
 }

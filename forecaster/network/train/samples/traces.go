@@ -8,40 +8,50 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 )
 
-// trace is a file of traffic: one row a request, or one a bin.
+// trace is a file of traffic: one row per request, or one per bin.
 type trace struct {
 	file string
-	bin  int      // minutes, 0: one row a request
+	bin  int      // minutes; 0: one row per request
 	dims []string // what is summed
 }
 
-var traces = []trace{
-	{"agentic_claude_7d.csv.gz", 0, []string{"requests", "prefill", "decode"}},
-	{"azure2023_conv_1h.csv.gz", 0, []string{"requests", "prefill", "decode"}},
-	{"azure2024_conv_week_10min_digitised.csv.gz", 10, []string{"requests", "prefill", "decode"}},
-	{"azure2024_conv_week_1in40_recon.csv.gz", 0, []string{"requests", "prefill", "decode"}},
-	{"mooncake_conversation_1h.csv.gz", 0, []string{"requests", "prefill", "decode"}},
-	{"nab_seasonal.csv.gz", 5, []string{"requests"}},
-	{"sageserve_m365_1min.csv.gz", 1, []string{"prefill"}},
-	{"nasa_aug95_1min.csv.gz", 1, []string{"prefill"}},
-	{"nasa_jul95_1min.csv.gz", 1, []string{"prefill"}},
-	{"worldcup98_1min.csv.gz", 1, []string{"prefill"}},
-	{"servegen_clients_10min.csv.gz", 10, []string{"requests", "prefill", "decode"}},
-	{"servegen_deepseek_r1_1d.csv.gz", 0, []string{"requests", "prefill", "decode"}},
-	{"servegen_mm_image_1d.csv.gz", 0, []string{"requests", "prefill", "decode"}},
-	{"servegen_sgA_14d.csv.gz", 0, []string{"requests", "prefill", "decode"}},
-}
+var (
+	allDims = []string{"requests", "prefill", "decode"}
+	prefill = allDims[1:2]
+	traces  = []trace{
+		{"agentic_claude_7d.csv.gz", 0, allDims},
+		{"azure2023_conv_1h.csv.gz", 0, allDims},
+		{"azure2024_conv_week_10min_digitised.csv.gz", 10, allDims},
+		{"azure2024_conv_week_1in40_recon.csv.gz", 0, allDims},
+		{"mooncake_conversation_1h.csv.gz", 0, allDims},
+		{nab, 5, allDims[:1]},
+		{"sageserve_m365_1min.csv.gz", 1, prefill},
+		{"nasa_aug95_1min.csv.gz", 1, prefill},
+		{"nasa_jul95_1min.csv.gz", 1, prefill},
+		{"worldcup98_1min.csv.gz", 1, prefill},
+		{"servegen_clients_10min.csv.gz", 10, allDims},
+		{"servegen_deepseek_r1_1d.csv.gz", 0, allDims},
+		{"servegen_mm_image_1d.csv.gz", 0, allDims},
+		{"servegen_sgA_14d.csv.gz", 0, allDims},
+	}
+)
 
-// serie is a rate by the minute: of one class, or of all.
-type serie struct {
+// nab has series of different spans, and one with bins of half an hour.
+const nab = "nab_seasonal.csv.gz"
+
+// timeSeries is a rate by the minute: of one class, or of all.
+type timeSeries struct {
 	group string // where it is from; series of one group are alike, and are held out together
 	name  string
 	first int       // minute of the first record
@@ -57,23 +67,19 @@ var thinnings = []float64{1, .2, .04, .01}
 // total is the class of all requests.
 const total = "*"
 
-func readTraces(dir string) (out []serie, err error) {
-	parts := make([][]serie, len(traces))
-	errs := make(chan error)
-	for i, tr := range traces {
-		go func() {
-			var err error
-			parts[i], err = tr.read(dir)
-			errs <- err
-		}()
+func readTraces(dir string) ([]timeSeries, error) {
+	parts := make([][]timeSeries, len(traces))
+	var group errgroup.Group
+	for i := range traces {
+		group.Go(func() (err error) {
+			if parts[i], err = traces[i].read(dir); err != nil {
+				return fmt.Errorf("%s: %w", traces[i].file, err)
+			}
+			return nil
+		})
 	}
-	for range traces {
-		err = cmp.Or(err, <-errs)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return slices.Concat(parts...), nil
+	err := group.Wait()
+	return slices.Concat(parts...), err
 }
 
 type key struct {
@@ -81,7 +87,7 @@ type key struct {
 	thin       int
 }
 
-func (tr *trace) read(dir string) ([]serie, error) {
+func (tr *trace) read(dir string) ([]timeSeries, error) {
 	file, err := os.Open(filepath.Join(dir, tr.file))
 	if err != nil {
 		return nil, err
@@ -89,118 +95,92 @@ func (tr *trace) read(dir string) ([]serie, error) {
 	defer file.Close()
 	unzip, err := gzip.NewReader(file)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", tr.file, err)
+		return nil, err
 	}
 	rows := csv.NewReader(unzip)
 	rows.ReuseRecord = true
 	header, err := rows.Read()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", tr.file, err)
+		return nil, err
 	}
-	r := row{column: map[string]int{}}
+	column := map[string]int{}
 	for i, name := range header {
-		r.column[strings.Clone(name)] = i
+		column[name] = i
 	}
-	c := counter{trace: tr, random: rand.New(rand.NewPCG(1, hash(tr.file))), sums: map[key]map[int]float64{}, end: map[string]int{}}
+	random := rand.New(rand.NewPCG(1, hash(tr.file)))
+	c := counter{trace: tr, sums: map[key]map[int]float64{}, end: map[string]int{}}
 	for {
-		r.cells, err = rows.Read()
+		cells, err := rows.Read()
 		if errors.Is(err, io.EOF) {
-			return tr.series(c.sums, c.end), nil
+			return c.series(), nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", tr.file, err)
+			return nil, err
 		}
-		c.count(&r)
+		number := func(name string) (x float64) { // 0 if the row has none
+			if i, ok := column[name]; ok {
+				x, _ = strconv.ParseFloat(cells[i], 64)
+			}
+			return x
+		}
+		draw := random.Float64()
+		for thin, kept := range thinnings {
+			if draw >= kept || thin > 0 && tr.bin > 0 {
+				break
+			}
+			c.add(number, cells[column["class"]], thin)
+			c.add(number, total, thin)
+		}
 	}
-}
-
-// row is one of a trace's; its cells are valid until the next is read.
-type row struct {
-	column map[string]int
-	cells  []string
-}
-
-// number is 0 where the row has none.
-func (r *row) number(name string) float64 {
-	i, ok := r.column[name]
-	if !ok || r.cells[i] == "" {
-		return 0
-	}
-	x, err := strconv.ParseFloat(r.cells[i], 64)
-	if err != nil {
-		return 0
-	}
-	return x
 }
 
 // counter sums up a trace by the minute, in each of its thinner copies.
 type counter struct {
-	trace  *trace
-	random *rand.Rand
-	sums   map[key]map[int]float64
-	end    map[string]int // last minute, by class for a file whose classes are of different times
+	*trace
+	sums map[key]map[int]float64
+	end  map[string]int // last minute, by class
 }
 
-func (c *counter) count(r *row) {
-	minute := int(r.number("t_s")) / 60
-	draw := c.random.Float64()
-	for thin, kept := range thinnings {
-		if draw >= kept || thin > 0 && c.trace.bin > 0 {
-			return
-		}
-		c.add(r, r.cells[r.column["class"]], thin, minute)
-		c.add(r, total, thin, minute)
-	}
-}
-
-func (c *counter) add(r *row, class string, thin, minute int) {
-	if _, ok := c.end[class]; !ok {
-		class = strings.Clone(class)
-	}
+func (c *counter) add(number func(column string) float64, class string, thin int) {
+	minute := int(number("t_s")) / 60
 	c.end[class] = max(c.end[class], minute)
-	for _, dim := range c.trace.dims {
+	for _, dim := range c.dims {
 		k := key{class, dim, thin}
 		if c.sums[k] == nil {
-			k.class = strings.Clone(class)
 			c.sums[k] = map[int]float64{}
 		}
 		switch {
-		case dim == "requests" && c.trace.bin == 0:
+		case dim == "requests" && c.bin == 0:
 			c.sums[k][minute]++
 		case dim == "requests":
-			c.sums[k][minute] += r.number("requests")
+			c.sums[k][minute] += number("requests")
 		case dim == "prefill":
-			c.sums[k][minute] += r.number("prompt_tokens") - r.number("cached_tokens")
+			c.sums[k][minute] += number("prompt_tokens") - number("cached_tokens")
 		case dim == "decode":
-			c.sums[k][minute] += r.number("output_tokens")
+			c.sums[k][minute] += number("output_tokens")
 		}
 	}
 }
 
-func (tr *trace) series(sums map[key]map[int]float64, end map[string]int) (out []serie) {
-	keys := make([]key, 0, len(sums))
-	for k := range sums {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b key) int {
+func (c *counter) series() (out []timeSeries) {
+	keys := slices.SortedFunc(maps.Keys(c.sums), func(a, b key) int {
 		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.dim, b.dim), cmp.Compare(a.thin, b.thin))
 	})
-	width := max(tr.bin, 1)
 	for _, k := range keys {
-		last := end[total]
-		if tr.file == "nab_seasonal.csv.gz" {
-			last = end[k.class] // each of its series has a span of its own
+		width, last := max(c.bin, 1), c.end[total]
+		if c.file == nab {
 			if k.class == total {
 				continue
 			}
-			if k.class == "nyc_taxi" {
+			if last = c.end[k.class]; k.class == "nyc_taxi" {
 				width = 30
 			}
 		}
 		n := int(fitShare * float64(last+width))
-		s := serie{group: tr.group(k.class), name: fmt.Sprintf("%s/%s/%s/%v", strings.TrimSuffix(tr.file, ".csv.gz"), k.class, k.dim, thinnings[k.thin]), first: n, y: make([]float64, n)}
+		name := fmt.Sprintf("%s/%s/%s/%v", strings.TrimSuffix(c.file, ".csv.gz"), k.class, k.dim, thinnings[k.thin])
+		s := timeSeries{group: c.group(k.class), name: name, first: n, y: make([]float64, n)}
 		sum := 0.0
-		for m, v := range sums[k] {
+		for m, v := range c.sums[k] {
 			if m >= n {
 				continue
 			}
@@ -216,7 +196,6 @@ func (tr *trace) series(sums map[key]map[int]float64, end map[string]int) (out [
 		if sum > 0 {
 			out = append(out, s)
 		}
-		width = max(tr.bin, 1)
 	}
 	return out
 }
