@@ -3,6 +3,8 @@ package backtest
 import (
 	"testing"
 	"time"
+
+	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 // An action takes an ask back when it gives up a replica that was asked for less than a warm-up before.
@@ -18,12 +20,14 @@ func TestOrdersCountWhatIsTakenBack(t *testing.T) {
 		"one action takes several back":       {[]step{{0, 6}, {1, 8}, {2, 4}}, 3, 1},
 		"the initial ones were not asked for": {[]step{{0, 4}, {1, 3}, {2, 4}, {30, 4}}, 3, 0},
 	} {
-		o := replicaOrders{target: 5, warmup: 12 * time.Minute}
+		pool := capacity.Pool{Warmup: capacity.NewWarmup(6*time.Minute, 12*time.Minute), Replicas: capacity.Replicas{Initial: 5, Max: 20}}
+		p := NewFluidPool(pool, DefaultStart, 1)
 		for _, s := range tt.steps {
-			o.set(s.n, DefaultStart.Add(time.Duration(s.minute)*time.Minute))
+			p.now = DefaultStart.Add(time.Duration(s.minute) * time.Minute)
+			p.SetDesired(s.n)
 		}
-		if o.actions != tt.actions || o.reversed != tt.reversed {
-			t.Errorf("%s: %d of %d actions took an ask back, want %d of %d", name, o.reversed, o.actions, tt.reversed, tt.actions)
+		if a := p.Account(); a.Actions != tt.actions || a.Reversed != tt.reversed {
+			t.Errorf("%s: %d of %d actions took an ask back, want %d of %d", name, a.Reversed, a.Actions, tt.reversed, tt.actions)
 		}
 	}
 }

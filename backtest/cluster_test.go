@@ -173,8 +173,9 @@ func TestClusterRejectsAndRetries(t *testing.T) {
 
 func TestWarmupDrawsAreLognormal(t *testing.T) {
 	var draws []float64
+	p := FluidPool{p50: 480, p90: 660, seed: 5}
 	for k := range uint64(20_000) {
-		draws = append(draws, warmupDraw(480, 660, 5, k))
+		draws = append(draws, p.lag(k).Seconds())
 	}
 	slices.Sort(draws)
 	for p, want := range map[float64]float64{.5: 480, .9: 660} {

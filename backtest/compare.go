@@ -3,7 +3,6 @@ package backtest
 import (
 	"math"
 	"slices"
-	"time"
 
 	"github.com/forewarm/forewarm/internal/value"
 )
@@ -28,32 +27,6 @@ func (a Account) Since(b Account) Account {
 // SaturatedShare is the share of saturated minutes; NaN without a minute.
 func (a *Account) SaturatedShare() float64 {
 	return value.Share(float64(a.Saturated), float64(a.Minutes))
-}
-
-// replicaOrders are the desired replicas, and how often their number changed.
-type replicaOrders struct {
-	target            int
-	orderedAt         []time.Time   // order times of the newest replicas, ascending
-	warmup            time.Duration // a removal within it reverses the order
-	actions, reversed int
-}
-
-// set asks for n replicas; it removes the newest.
-func (o *replicaOrders) set(n int, now time.Time) {
-	if n == o.target {
-		return
-	}
-	o.actions++
-	for range n - o.target {
-		o.orderedAt = append(o.orderedAt, now)
-	}
-	if last := len(o.orderedAt) - 1; n < o.target && last >= 0 {
-		if now.Sub(o.orderedAt[last]) < o.warmup {
-			o.reversed++
-		}
-		o.orderedAt = o.orderedAt[:max(0, last+1-(o.target-n))]
-	}
-	o.target = n
 }
 
 // Result is the result of one setting of one policy.

@@ -37,7 +37,9 @@ type FluidPool struct {
 	warmed  []time.Duration
 	changed []ingest.Replica // reports of changes since the last reports
 	started uint64
-	orders  replicaOrders
+
+	desired   int
+	orderedAt []time.Time // order times of the newest replicas, ascending
 
 	backlog float64               // waiting replica-minutes
 	retries [fluidRetries]float64 // replica-minutes to retry in the next minute, by number of attempts
@@ -55,7 +57,7 @@ type warming struct {
 
 // NewFluidPool creates a pool at a minute boundary, with its initial replicas ready.
 func NewFluidPool(pool capacity.Pool, start time.Time, seed uint64) *FluidPool {
-	p := &FluidPool{pool: pool, each: unknownLoad, seed: seed, now: start, orders: replicaOrders{target: pool.Replicas.Initial, warmup: pool.Warmup.Quantile(.9)}, load: unknownLoad}
+	p := &FluidPool{pool: pool, each: unknownLoad, seed: seed, now: start, desired: pool.Replicas.Initial, load: unknownLoad}
 	p.p50, p.p90 = pool.Warmup.Quantile(.5).Seconds(), pool.Warmup.Quantile(.9).Seconds()
 	for i, d := range loadDimensions {
 		if safe, ok := pool.PerReplica(d, 0); ok {
@@ -80,43 +82,48 @@ func (p *FluidPool) Need(l Load) float64 {
 	return need
 }
 
-// SetDesired asks for n replicas, within the pool's bounds.
+// SetDesired asks for n replicas, within the pool's bounds. It removes the newest first.
 func (p *FluidPool) SetDesired(n int) {
 	limit, _ := p.pool.Limit()
 	n = min(limit, max(p.pool.Replicas.Min, n))
-	p.orders.set(n, p.now)
-	p.account.Actions, p.account.Reversed = p.orders.actions, p.orders.reversed
-	for len(p.ready)+len(p.pending) < n {
+	if n == p.desired {
+		return
+	}
+	p.account.Actions++
+	for range n - p.desired {
 		p.started++
 		k := p.started - uint64(p.pool.Replicas.Initial)
-		w := warming{number: p.started, ordered: p.now, ready: p.now.Add(p.lag(k))}
-		p.pending = append(p.pending, w)
-		p.changed = append(p.changed, p.report(w.number, ingest.ReplicaLoading, p.now))
+		p.pending = append(p.pending, warming{number: p.started, ordered: p.now, ready: p.now.Add(p.lag(k))})
+		p.orderedAt = append(p.orderedAt, p.now)
+		p.changed = append(p.changed, p.report(p.started, ingest.ReplicaLoading, p.now))
 	}
-	for len(p.ready)+len(p.pending) > n {
-		from := &p.ready
+	if last := len(p.orderedAt) - 1; n < p.desired && last >= 0 {
+		if p.now.Sub(p.orderedAt[last]).Seconds() < p.p90 {
+			p.account.Reversed++
+		}
+		p.orderedAt = p.orderedAt[:max(0, last+1-(p.desired-n))]
+	}
+	for range p.desired - n {
 		var gone uint64
 		if last := len(p.pending) - 1; last >= 0 {
 			gone, p.pending = p.pending[last].number, p.pending[:last]
 		} else {
-			gone, *from = (*from)[len(*from)-1], (*from)[:len(*from)-1]
+			last = len(p.ready) - 1
+			gone, p.ready = p.ready[last], p.ready[:last]
 		}
 		p.changed = append(p.changed, p.report(gone, ingest.ReplicaGone, p.now))
 	}
-}
-
-// lag returns the warm-up of the k-th replica started after the initial ones.
-func (p *FluidPool) lag(k uint64) time.Duration {
-	return time.Duration(warmupDraw(p.p50, p.p90, p.seed, k) * float64(time.Second))
+	p.desired = n
 }
 
 // z90 is the 0.9 quantile of the standard normal distribution.
 const z90 = 1.2815515655446004
 
-// warmupDraw returns the warm-up of the k-th started replica in seconds: lognormal, a function of seed and k only.
-func warmupDraw(p50, p90 float64, seed, k uint64) float64 {
-	sigma := math.Log(p90/p50) / z90
-	return p50 * math.Exp(sigma*rand.New(rand.NewPCG(seed, k)).NormFloat64())
+// lag returns the warm-up of the k-th replica started after the initial ones: lognormal, a function of seed and k only.
+func (p *FluidPool) lag(k uint64) time.Duration {
+	sigma := math.Log(p.p90/p.p50) / z90
+	seconds := p.p50 * math.Exp(sigma*rand.New(rand.NewPCG(p.seed, k)).NormFloat64())
+	return time.Duration(seconds * float64(time.Second))
 }
 
 // Step serves one minute of demand.
@@ -167,32 +174,27 @@ func (p *FluidPool) Step(load Load) {
 }
 
 // Observe returns what a policy sees at the end of a minute. If requests are not counted, one replica-minute of waiting
-// work counts as one request.
+// work counts as one request. KV use is that of the ready replicas. If KV demand is unknown it is the share of the
+// busiest resource, because a queue and a full cache come together.
 func (p *FluidPool) Observe() Observation {
-	o := Observation{At: p.now, Ready: len(p.ready), Pending: len(p.pending), Need: p.need, Backlog: p.backlog}
+	ready := float64(len(p.ready))
+	o := Observation{
+		At: p.now, Ready: len(p.ready), Pending: len(p.pending), Need: p.need, Backlog: p.backlog, Waiting: p.backlog, KVUse: math.NaN(),
+	}
 	if rate := p.load.Of(capacity.Requests); p.need > 0 && rate > 0 {
 		o.Waiting = p.backlog * rate * 60 / p.need
-	} else {
-		o.Waiting = p.backlog
 	}
-	o.KVUse = p.kvUse()
-	return o
-}
-
-// kvUse is the used share of the ready replicas' KV cache. If KV demand is unknown it is the share of the busiest
-// resource, because a queue and a full cache come together.
-func (p *FluidPool) kvUse() float64 {
 	used := p.need + p.backlog
-	if kv := p.load[0] / p.each[0]; kv >= 0 {
+	if kv := p.load.Of(capacity.KV) / p.each.Of(capacity.KV); kv >= 0 {
 		used = kv
 		if p.backlog > 0 {
-			used = max(used, float64(len(p.ready)))
+			used = max(used, ready)
 		}
 	}
-	if len(p.ready) == 0 {
-		return math.NaN()
+	if ready > 0 {
+		o.KVUse = min(1, used/ready*p.pool.KVTarget)
 	}
-	return min(1, used/float64(len(p.ready))*p.pool.KVTarget)
+	return o
 }
 
 // reportEarly is how long before the end of a minute its reports are made, so that the minute includes them.

@@ -63,10 +63,9 @@ func cheapestPlan(f *Future, lag, violation float64) []int {
 	for len(plan) < len(f.Need) {
 		ahead := f.Need[len(plan):]
 		if len(ahead) <= piece {
-			return append(plan, p.plan(ahead)...)
+			return append(plan, p.plan(ahead, len(ahead))...)
 		}
-		p.length = piece - longestLag
-		plan = append(plan, p.plan(ahead[:piece])...)
+		plan = append(plan, p.plan(ahead[:piece], piece-longestLag)...)
 	}
 	return plan
 }
@@ -75,7 +74,6 @@ func cheapestPlan(f *Future, lag, violation float64) []int {
 type planner struct {
 	min, rows      int // replicas are min…min+rows−1
 	lag, violation float64
-	length         int // kept minutes of a plan; 0 is all
 
 	cost, next, moved []float64 // least cost of each state: now, in the next minute, after a change of replicas
 	moveFrom          []uint16  // row before the move to each state
@@ -97,8 +95,8 @@ func (p *planner) begin(initial int) {
 	}
 }
 
-// plan returns the cheapest plan for a need. It keeps the first length minutes, and the next plan continues from there.
-func (p *planner) plan(need []float64) []int {
+// plan returns the first minutes of the cheapest plan for a need. The next plan continues from there.
+func (p *planner) plan(need []float64, keep int) []int {
 	states := len(p.cost)
 	if size := states * len(need); cap(p.from) < size {
 		p.from = make([]uint32, size)
@@ -113,10 +111,6 @@ func (p *planner) plan(need []float64) []int {
 			at = i
 		}
 	}
-	keep := len(need)
-	if p.length > 0 {
-		keep = p.length
-	}
 	plan := make([]int, keep)
 	for t := len(need) - 1; t >= 0; t-- {
 		if t == keep-1 {
@@ -130,7 +124,6 @@ func (p *planner) plan(need []float64) []int {
 		}
 		at = int(p.from[t*states+at])
 	}
-	p.length = 0
 	return plan
 }
 

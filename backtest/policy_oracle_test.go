@@ -163,16 +163,17 @@ func TestPlanInPieces(t *testing.T) {
 	need := bumpyDemand(2)
 	whole := planner{min: 1, rows: 20, lag: 7, violation: 30}
 	whole.begin(6)
-	want := whole.plan(need)
+	want := whole.plan(need, len(need))
 	pieces := planner{min: 1, rows: 20, lag: 7, violation: 30}
 	pieces.begin(6)
 	var got []int
 	for len(got) < len(need) {
 		ahead := need[len(got):]
-		if len(ahead) > 700 {
-			ahead, pieces.length = ahead[:700], 460
+		keep := len(ahead)
+		if keep > 700 {
+			ahead, keep = ahead[:700], 460
 		}
-		got = append(got, pieces.plan(ahead)...)
+		got = append(got, pieces.plan(ahead, keep)...)
 	}
 	for m := range want {
 		if got[m] != want[m] {

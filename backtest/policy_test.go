@@ -138,8 +138,8 @@ func TestFluidPoolGivesUpTheNewestFirst(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"r1": 1, "r2": 1, "r3": 2, "r4": 2, "r5": 2}, names); diff != "" {
 		t.Errorf("want one report of what stays or goes, two of what came and went: %s", diff)
 	}
-	if p.SetDesired(0); p.orders.target != 1 {
-		t.Errorf("target %d, want the pool's minimum", p.orders.target)
+	if p.SetDesired(0); p.desired != 1 {
+		t.Errorf("%d desired, want the pool's minimum", p.desired)
 	}
 }
 

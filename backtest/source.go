@@ -45,7 +45,6 @@ type Source struct {
 	first     time.Time     // time of the first item
 	newest    time.Time     // time of the newest item
 	longest   time.Duration // longest silence before it
-	finished  bool
 	n         uint64
 	sequence  uint64
 	watermark ingest.Watermark
@@ -60,17 +59,16 @@ func NewSource(items Items, pool string) *Source {
 // next call.
 func (s *Source) Next(b *ingest.Batch) error {
 	b.Reset()
-	if s.finished {
-		return io.EOF
-	}
+	s.sequence++
+	b.Sequence = s.sequence
 	for len(b.Requests)+len(b.Sums) < batchRecords {
 		if !s.held {
 			if err := s.items.Next(&s.item); errors.Is(err, io.EOF) {
-				s.finished = true
 				if s.end.IsZero() {
 					return io.EOF
 				}
 				s.close(b, s.end)
+				s.end = time.Time{}
 				return nil
 			} else if err != nil {
 				return err
@@ -99,7 +97,6 @@ func (s *Source) Next(b *ingest.Batch) error {
 		s.newest, s.longest = at, max(s.longest, at.Sub(s.newest))
 		s.add(b)
 	}
-	s.stamp(b)
 	return nil
 }
 
@@ -129,10 +126,4 @@ func (s *Source) add(b *ingest.Batch) {
 func (s *Source) close(b *ingest.Batch, end time.Time) {
 	s.watermark = ingest.Watermark{Pool: s.pool, At: end}
 	b.Watermark = &s.watermark
-	s.stamp(b)
-}
-
-func (s *Source) stamp(b *ingest.Batch) {
-	s.sequence++
-	b.Sequence = s.sequence
 }
