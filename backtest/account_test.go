@@ -7,7 +7,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// An action takes an ask back when it gives up a replica that was asked for less than a warm-up before.
+// An action reverses an order when it removes a replica that was ordered less than a warm-up before.
 func TestOrdersCountWhatIsTakenBack(t *testing.T) {
 	type step struct{ minute, n int }
 	for name, tt := range map[string]struct {

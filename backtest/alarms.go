@@ -63,7 +63,8 @@ func (w *fixedPool) addForecast(t time.Time, f *forecaster.PoolForecast, demand 
 		return
 	}
 	window := forecaster.WarningWindow(forecaster.LeadTime(&w.pool.Warmup))
-	p := forecaster.Project(f, alerting.CapacityOf(&w.pool, nil, capacity.DecodeRole), &w.pool.Warmup, forecaster.Supply{Ready: w.replicas}, 0, window, &w.calibrator)
+	own, supply := alerting.CapacityOf(&w.pool, nil, capacity.DecodeRole), forecaster.Supply{Ready: w.replicas}
+	p := forecaster.Project(f, own, &w.pool.Warmup, supply, 0, window, &w.calibrator)
 	w.calibrator.Issue(f, &p, &w.pool.Warmup)
 	threshold, _ := w.threshold.Value(w.cfg)
 	w.threshold.Tick(t, p.Probability, w.cfg)

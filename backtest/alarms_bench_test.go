@@ -98,10 +98,10 @@ func (w *fixedPool) curve(onsets []int) (all []AlarmPoint) {
 	return all
 }
 
-// falseShare is the largest share of quiet minutes in which alarms may stand, at which peers' are compared.
+// falseShare is the largest share of quiet minutes in which alarms may be active. Peers are compared at it.
 const falseShare = .05
 
-// highestRecall is the point of the curve with the highest recall among those whose alarms stand in at most falseShare
+// highestRecall is the point of the curve with the highest recall among those with alarms in at most falseShare
 // of the quiet minutes, of equals the one with the highest threshold; nil when there is none.
 func (w *fixedPool) highestRecall(onsets []int) (best *AlarmPoint) {
 	for _, t := range alarmThresholds {
@@ -113,7 +113,7 @@ func (w *fixedPool) highestRecall(onsets []int) (best *AlarmPoint) {
 	return best
 }
 
-// alarmShare is the share of minutes in which an alarm stood, of those that no saturation follows within notice.
+// alarmShare is the share of minutes with an active alarm, of those that no saturation follows within notice.
 // O(minutes).
 func (w *fixedPool) alarmShare(episodes []episode) float64 {
 	quiet, stood, next := 0, 0, len(w.need)+maxNoticeMinutes // next is the first saturated minute from m on
@@ -183,7 +183,7 @@ type alarmRow struct {
 	sizes []*sizedAlarms
 }
 
-// alarmSum is what alarms of several pools came to together.
+// alarmSum is the sum of the alarms of several pools.
 type alarmSum struct{ onsets, announced, falses, hourly, weeks float64 }
 
 // add counts a point of a pool.
@@ -260,7 +260,7 @@ func bestFixed(rows []alarmRow, borne float64) float64 {
 	return alarmThresholds[len(alarmThresholds)-1]
 }
 
-// alarmBorne is how many false alarms a week are borne by default.
+// alarmBorne is the accepted number of false alarms a week by default.
 var alarmBorne = alerting.DefaultConfig().FalseAlarmsPerWeek
 
 // alarmSection is the table, and below it how sure its sums are: 95 % of what as many traces drawn from these come to.
@@ -308,7 +308,7 @@ func alarmSection(rows []alarmRow) string {
 	return b.String()
 }
 
-// interval has 95 % of what a number comes to of as many traces drawn from these with replacement (Efron 1979).
+// interval is the 95 % bootstrap interval of a number (Efron 1979): it draws as many traces, with replacement.
 func interval(rows []alarmRow, of func([]alarmRow) float64) (lo, hi float64) {
 	const draws = 2000
 	rng := rand.New(rand.NewPCG(1, 2))

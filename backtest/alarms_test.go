@@ -45,7 +45,7 @@ func TestAlarms(t *testing.T) {
 	want := AlarmPoint{Threshold: .5, Raised: 3, Precision: 2. / 3, Recall: .5, LeadP50: 19 * 60, FalsePerWeek: 1 / weeks, HourlyFalsePerWeek: 1 / weeks}
 	got := a.Operating
 	want.Announced = (23. + 10 + 13) / 400 // 81 to 103, 198 to 207, 301 to 313
-	// 250 minutes have no saturation in the hour after them; in those the alarms stood at 101 to 103 and 301 to 313.
+	// 250 minutes have no saturation in the hour after them; in those the alarms were active at 101 to 103 and 301 to 313.
 	if got := w.alarmShare(w.episodes(func(int) float64 { return .5 })); got != 16./250 {
 		t.Errorf("alarms stood in %g of the quiet minutes", got)
 	}
@@ -90,7 +90,7 @@ func TestAlarmsEndAsThoseOfTheBoard(t *testing.T) {
 	}
 }
 
-// An alarm that stands for hours before a saturation announces it to nobody, and is false each hour; once one came, it
+// An alarm that is active for hours before a saturation does not announce it, and is false each hour. Once one came, it
 // announces the next.
 func TestAlarmThatStandsForHoursAnnouncesNothing(t *testing.T) {
 	w := &fixedPool{pool: capacity.Pool{Warmup: capacity.NewWarmup(time.Minute, time.Minute)}, cfg: alerting.DefaultConfig(), replicas: 2}

@@ -57,7 +57,9 @@ type warming struct {
 
 // NewFluidPool creates a pool at a minute boundary, with its initial replicas ready.
 func NewFluidPool(pool capacity.Pool, start time.Time, seed uint64) *FluidPool {
-	p := &FluidPool{pool: pool, each: unknownLoad, seed: seed, now: start, desired: pool.Replicas.Initial, load: unknownLoad}
+	p := &FluidPool{
+		pool: pool, each: unknownLoad, seed: seed, now: start, desired: pool.Replicas.Initial, load: unknownLoad,
+	}
 	p.p50, p.p90 = pool.Warmup.Quantile(.5).Seconds(), pool.Warmup.Quantile(.9).Seconds()
 	for i, d := range loadDimensions {
 		if safe, ok := pool.PerReplica(d, 0); ok {
@@ -179,7 +181,8 @@ func (p *FluidPool) Step(load Load) {
 func (p *FluidPool) Observe() Observation {
 	ready := float64(len(p.ready))
 	o := Observation{
-		At: p.now, Ready: len(p.ready), Pending: len(p.pending), Need: p.need, Backlog: p.backlog, Waiting: p.backlog, KVUse: math.NaN(),
+		At: p.now, Ready: len(p.ready), Pending: len(p.pending),
+		Need: p.need, Backlog: p.backlog, Waiting: p.backlog, KVUse: math.NaN(),
 	}
 	if rate := p.load.Of(capacity.Requests); p.need > 0 && rate > 0 {
 		o.Waiting = p.backlog * rate * 60 / p.need
@@ -229,7 +232,8 @@ func (p *FluidPool) Reports(to []ingest.Replica) []ingest.Replica {
 func (p *FluidPool) report(number uint64, state ingest.ReplicaState, at time.Time) ingest.Replica {
 	return ingest.Replica{
 		Pool: p.pool.Name, Name: "r" + strconv.FormatUint(number, 10), At: at, State: state,
-		KVCapacityTokens: ingest.Unknown, KVUsedTokens: ingest.Unknown, KVUsedRatio: math.NaN(), Running: ingest.Unknown, Waiting: ingest.Unknown,
+		KVCapacityTokens: ingest.Unknown, KVUsedTokens: ingest.Unknown, KVUsedRatio: math.NaN(),
+		Running: ingest.Unknown, Waiting: ingest.Unknown,
 		PreemptionsTotal: ingest.Unknown, PrefixHitsTotal: ingest.Unknown, PrefixQueryTotal: ingest.Unknown,
 	}
 }

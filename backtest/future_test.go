@@ -49,7 +49,7 @@ func upTo(table string, until time.Duration) string {
 	return kept.String()
 }
 
-// What comes after an origin may be anything at all, of classes that were never heard of and a thousand times the size:
+// What comes after an origin may be anything at all, of new classes and a thousand times the size:
 // forecasts and decisions up to it stay, byte for byte, whether the pool is given or sized after the trace.
 func TestTheFutureMayBeGarbage(t *testing.T) {
 	const cut = 90 * time.Minute

@@ -86,7 +86,7 @@ func ownRequests(d time.Duration, rate float64, seed uint64) (out []ingest.Reque
 	return out
 }
 
-// nowcastOutcome is what a minute was taken for and what it came to.
+// nowcastOutcome is the estimate of a minute and its outcome.
 type nowcastOutcome struct {
 	counted, truth float64
 	now            features.Estimate
@@ -99,8 +99,8 @@ type nowcastKey struct {
 
 const nowcastAges = 3
 
-// foldNowcasts folds telemetry minute by minute, and gives what the minutes from a time on were taken for.
-func foldNowcasts(t testing.TB, requests []ingest.Request, from time.Time) map[nowcastKey][]nowcastOutcome {
+// nowcastsOf aggregates telemetry minute by minute, and returns the estimates of the minutes from a time on.
+func nowcastsOf(t testing.TB, requests []ingest.Request, from time.Time) map[nowcastKey][]nowcastOutcome {
 	t.Helper()
 	type id struct {
 		class, dimension string
@@ -215,7 +215,7 @@ func TestNowcast(t *testing.T) {
 		{"agentic", func(t *testing.T) []ingest.Request { return traceRequests(t, "agentic_claude_7d", 1) }, quick, 24 * time.Hour, .15},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			outcomes := foldNowcasts(t, tc.service.serve(tc.requests(t), 1), DefaultStart.Add(tc.warm))
+			outcomes := nowcastsOf(t, tc.service.serve(tc.requests(t), 1), DefaultStart.Add(tc.warm))
 			for _, class := range classesOf(outcomes) {
 				requests := outcomes[nowcastKey{class, features.DimRequests, 0}]
 				calls := sumOf(requests)
@@ -249,7 +249,7 @@ func TestNowcastOfRareClasses(t *testing.T) {
 	slow := serviceModel{Wait: time.Second, PrefillPS: 8000, ITL: 60 * time.Millisecond}
 	outcomes := map[nowcastKey][]nowcastOutcome{}
 	for seed := range uint64(4) {
-		for k, o := range foldNowcasts(t, slow.serve(ownRequests(48*time.Hour, .05, seed), seed), DefaultStart.Add(6*time.Hour)) {
+		for k, o := range nowcastsOf(t, slow.serve(ownRequests(48*time.Hour, .05, seed), seed), DefaultStart.Add(6*time.Hour)) {
 			outcomes[k] = append(outcomes[k], o...)
 		}
 	}
@@ -269,7 +269,7 @@ func TestNowcastOfRareClasses(t *testing.T) {
 func TestNowcastFollowsTheService(t *testing.T) {
 	at := DefaultStart.Add(12 * time.Hour)
 	m := serviceModel{Wait: time.Second, PrefillPS: 8000, ITL: 40 * time.Millisecond, Slower: at}
-	outcomes := foldNowcasts(t, m.serve(ownRequests(20*time.Hour, 1, 7), 1), at)
+	outcomes := nowcastsOf(t, m.serve(ownRequests(20*time.Hour, 1, 7), 1), at)
 	busy := outcomes[nowcastKey{"chat", features.DimDecode, 0}]
 	score := func(from, to int) nowcastScore {
 		s := scoreNowcasts(busy[from:to], 0)

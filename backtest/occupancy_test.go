@@ -77,9 +77,9 @@ func fromMeans(rs []ingest.Request, start time.Time, minutes int) []float64 {
 	return out
 }
 
-// foldedKV is the KV occupancy of each minute as the windows have it, of records that come in the given order: each
+// windowKV is the KV occupancy of each minute as the windows have it, of records that come in the given order: each
 // when due says. Besides it gives the token-seconds that came too late.
-func foldedKV(t *testing.T, rs []ingest.Request, start time.Time, minutes int, revise time.Duration, due func(r *ingest.Request) time.Time) (kv []float64, late float64) {
+func windowKV(t *testing.T, rs []ingest.Request, start time.Time, minutes int, revise time.Duration, due func(r *ingest.Request) time.Time) (kv []float64, late float64) {
 	t.Helper()
 	order := make([]int, len(rs))
 	for i := range order {
@@ -244,7 +244,7 @@ func TestOccupancyIsWhatCountingGives(t *testing.T) {
 				"by arrival":          func(r *ingest.Request) time.Time { return r.ArrivedAt },
 			} {
 				for _, revise := range []time.Duration{20 * time.Minute, 10 * time.Minute, 2 * time.Minute} {
-					got, late := foldedKV(t, rs, DefaultStart, minutes, revise, due)
+					got, late := windowKV(t, rs, DefaultStart, minutes, revise, due)
 					wape, ratio := off(got, want)
 					_, lost := off([]float64{late / 60}, []float64{sum(want)})
 					t.Logf("%-20s revise %-6s minutes are off by %.3f %%, the whole by %+.3f %%; %.3f %% came too late", order, revise, 100*wape, 100*(ratio-1), 100*lost)

@@ -110,7 +110,7 @@ type figure struct {
 	failed              int // origins without a forecast, at which the reference answers
 	point               bool
 	pinball, peak, wape float64
-	mean                float64 // of the outcomes: tells whether the series is still the same
+	mean                float64 // of the outcomes: shows whether the series is still the same
 }
 
 // figure of a tally.

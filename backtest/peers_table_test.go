@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// own is the name under which Forewarm stands among the others.
+// own is the name of Forewarm among the others.
 const own = "Forewarm"
 
 const comparisonHead = `## Accuracy beside other forecasters

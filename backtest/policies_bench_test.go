@@ -228,7 +228,7 @@ func policySection(rows []policyRow) string {
 	return b.String()
 }
 
-// takenBack says how often each policy gives up a replica again before it can have served.
+// takenBack says how often each policy removes a replica before it can have served.
 func takenBack(b *strings.Builder, rows []policyRow) {
 	fmt.Fprintf(b, `
 GPU-hours at %g %% saturated minutes, and after them the share of the scaling actions that gave up a replica which had been
@@ -272,7 +272,7 @@ func (c *Comparison) hours(policy string) float64 {
 	return math.NaN()
 }
 
-// carriedOver says what the settings came to that were best at the first target before.
+// carriedOver has the results of the settings that were best at the first target before.
 func carriedOver(b *strings.Builder, rows []policyRow) {
 	fmt.Fprintf(b, "\nThe settings that cost least at %g %% in the first two thirds, and what they came to in the last, in the first draw: saturated minutes, GPU-hours.\n\n| | Forewarm | best rival |\n|---|---|---|\n", 100*Targets[0])
 	for _, r := range rows {
@@ -281,7 +281,7 @@ func carriedOver(b *strings.Builder, rows []policyRow) {
 	}
 }
 
-// carried is a policy's setting and what it came to.
+// carried is a policy's setting and its result.
 func (c *Comparison) carried(policy string) string {
 	for _, x := range c.Costs {
 		if x.Policy == policy {

@@ -82,7 +82,7 @@ var Policies = []PolicySpec{
 	{Name: "reactive_keda", New: func(_ Scene, set Setting) Policy { return NewReactive(set[0], set[1]) }, Knobs: []Knob{
 		{"kv_target", utilisations, .7}, {"scale_in", scaleIns, 5},
 	}},
-	// KEDA on the demand itself, by the rules of the Horizontal Pod Autoscaler, given up late.
+	// KEDA on the demand itself, by the rules of the Horizontal Pod Autoscaler, with a late scale-in.
 	{Name: "reactive_floor", New: newFloor, Knobs: []Knob{
 		{"utilisation", utilisations, .8}, {"scale_in", scaleIns, 30},
 	}},
@@ -92,11 +92,13 @@ var Policies = []PolicySpec{
 	}},
 	// PromQL's double_exponential_smoothing of the demand over an hour, as a KEDA trigger.
 	{Name: "holt_winters", New: newHoltWinters, Knobs: []Knob{
-		{"utilisation", utilisations, .8}, {"smoothing", []float64{.3, .5, .8}, .5}, {"trend", []float64{.1, .3}, .1}, {"scale_in", scaleIns, 5},
+		{"utilisation", utilisations, .8}, {"smoothing", []float64{.3, .5, .8}, .5}, {"trend", []float64{.1, .3}, .1},
+		{"scale_in", scaleIns, 5},
 	}},
 	// Knows the demand to come and each replica's warm-up, and pays it.
 	{Name: OraclePolicy, New: newOracle, Clairvoyant: true, Knobs: []Knob{
-		{"violation_cost", []float64{1, 3, 5, 7, 9, 11, 13, 14, 15, 16, 17, 18, 19, 20, 22, 25, 30, 40, 60, 100, 200, 1e6}, 1e6}, {"others", []float64{3, 12, 40}, 3},
+		{"violation_cost", []float64{1, 3, 5, 7, 9, 11, 13, 14, 15, 16, 17, 18, 19, 20, 22, 25, 30, 40, 60, 100, 200, 1e6}, 1e6},
+		{"others", []float64{3, 12, 40}, 3},
 	}},
 }
 

@@ -2,6 +2,7 @@ package backtest
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -86,10 +87,8 @@ func (*planner) state(row, backlog int) int { return row*len(backlogs) + backlog
 // begin makes the initial replicas free. Each further one costs its start.
 func (p *planner) begin(initial int) {
 	states := p.rows * len(backlogs)
-	p.cost, p.next, p.moved, p.moveFrom = make([]float64, states), make([]float64, states), make([]float64, states), make([]uint16, states)
-	for i := range p.cost {
-		p.cost[i] = math.Inf(1)
-	}
+	p.cost = slices.Repeat([]float64{math.Inf(1)}, states)
+	p.next, p.moved, p.moveFrom = make([]float64, states), make([]float64, states), make([]uint16, states)
 	for row := range p.rows {
 		p.cost[p.state(row, 0)] = p.lag * float64(max(0, row+p.min-initial))
 	}

@@ -88,7 +88,7 @@ func specOf(t *testing.T, name string) *PolicySpec {
 }
 
 // With a constant lag and no price limit the cheapest plan can be computed by hand: three replicas for the need of
-// three, the third given up between needs that lie further apart than its warm-up, and kept where they do not.
+// three, the third removed between needs that are further apart than its warm-up, and kept otherwise.
 func TestCheapestPlan(t *testing.T) {
 	f := &Future{Max: 9, Initial: 2, Need: []float64{2, 2, 3, 2, 2, 3, 2, 2, 2, 2, 2, 2, 3, 2}}
 	want := []int{2, 2, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 3, 2}

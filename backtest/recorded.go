@@ -91,7 +91,9 @@ func (l *recordedLog) Next(b *ingest.Batch) error {
 
 func (l *recordedLog) sum(i int, class string, start time.Time) (sum ingest.Sum, known bool) {
 	seconds, nan := features.Minute.Seconds(), math.NaN()
-	sum = ingest.Sum{Pool: l.pool, Class: class, Start: start, Requests: nan, PromptTokens: nan, CachedTokens: nan, OutputTokens: nan}
+	sum = ingest.Sum{
+		Pool: l.pool, Class: class, Start: start, Requests: nan, PromptTokens: nan, CachedTokens: nan, OutputTokens: nan,
+	}
 	for j := range l.Series {
 		s := &l.Series[j]
 		if s.Class != class || l.minute >= len(s.Values) || math.IsNaN(s.Values[l.minute]) {

@@ -75,7 +75,7 @@ func served(t *testing.T, cfg ClusterConfig, arrivals []Arrival, end time.Durati
 
 // A pool is asked for several times what it can serve for twenty minutes: its queue grows, requests are rejected when
 // they waited too long, clients lose patience and cancel, and all of them try again; or, in a shorter surge, all wait
-// until they are served. The demand that is folded from its telemetry is what was asked, within 5 %, while what it
+// until they are served. The demand that is computed from its telemetry is what was asked, within 5 %, while what it
 // generated and held is clipped at its capacity.
 func TestDemandIsRecoveredFromASaturatedPool(t *testing.T) {
 	long := surge{from: 30 * time.Minute, to: 50 * time.Minute, end: 65 * time.Minute, factor: 10}
@@ -98,7 +98,7 @@ func TestDemandIsRecoveredFromASaturatedPool(t *testing.T) {
 			cfg.QueueTimeout, cfg.Patience = 40*time.Second, 50*time.Second
 			truth := offered(t, cfg, s.surge, arrivals)
 			s.change(&cfg)
-			got, generated, held := folded(t, cfg, s.surge, arrivals, s.unknown)
+			got, generated, held := aggregated(t, cfg, s.surge, arrivals, s.unknown)
 			for _, d := range []string{features.DimRequests, features.DimPrefill, features.DimDecode, features.DimKV} {
 				t.Logf("%-8s asked %9.1f, recovered %9.1f (%+.1f %%)", d, truth[d], got[d], 100*(got[d]/truth[d]-1))
 				if math.Abs(got[d]/truth[d]-1) > .05 {
@@ -157,8 +157,8 @@ func offered(t *testing.T, cfg ClusterConfig, load surge, arrivals []Arrival) ma
 	return truth
 }
 
-// folded is the mean demand during the surge as the pipeline has it, and what was generated and held.
-func folded(t *testing.T, cfg ClusterConfig, load surge, arrivals []Arrival, unknown bool) (mean map[string]float64, generated, held float64) {
+// aggregated is the mean demand during the surge as the pipeline has it, and what was generated and held.
+func aggregated(t *testing.T, cfg ClusterConfig, load surge, arrivals []Arrival, unknown bool) (mean map[string]float64, generated, held float64) {
 	pool, err := capacity.New(cfg.Capacity(3000), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -85,7 +85,8 @@ func (r *runner) writeReport(path string, s *Summary) error {
 }
 
 func (r *runner) sizingText() string {
-	warmup := fmt.Sprintf("warm-up p50 %s, p90 %s", r.pool.Warmup.Quantile(.5).Round(time.Second), r.pool.Warmup.Quantile(.9).Round(time.Second))
+	quantile := func(p float64) time.Duration { return r.pool.Warmup.Quantile(p).Round(time.Second) }
+	warmup := fmt.Sprintf("warm-up p50 %s, p90 %s", quantile(.5), quantile(.9))
 	if r.cfg.Pool == nil && r.hasReplicas() {
 		return fmt.Sprintf("a replica carries what one was seen to carry in %g %% of the minutes, %s", 100*capacityQuantile, warmup)
 	}

@@ -87,7 +87,8 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.scores, r.until = &scores{from: r.share(cfg.ScoreFrom), series: map[seriesKey]*forecaster.Scorer{}}, r.share(cfg.ScoreTo)
+	r.scores = &scores{from: r.share(cfg.ScoreFrom), series: map[seriesKey]*forecaster.Scorer{}}
+	r.until = r.share(cfg.ScoreTo)
 	if err := r.createPools(); err != nil {
 		return nil, err
 	}

@@ -20,8 +20,9 @@ func (r *runner) createPools() error {
 	r.now = r.demand.Start
 	r.sizing = NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
 	scene := r.scene(r.sizing)
+	tuning := scene.Future.Need[:r.minutes(r.scores.from)]
 	for _, part := range append([]float64{fixedPoolShare}, r.cfg.fixedPoolShares...) {
-		r.fixedPools = append(r.fixedPools, newFixedPool(r.pool, r.cfg.Decision, scene.Future.Need[:r.minutes(r.scores.from)], part, r.scores.from))
+		r.fixedPools = append(r.fixedPools, newFixedPool(r.pool, r.cfg.Decision, tuning, part, r.scores.from))
 	}
 	for i := range specs {
 		spec := &specs[i]
@@ -192,7 +193,9 @@ func newVariant(pool capacity.Pool, cfg alerting.Config, quantile float64) *vari
 
 // decide returns Forewarm's decision for the pool at t, and scales the pool. calibrator is the pipeline's; nil applies
 // no correction.
-func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator, obeys *FluidPool) alerting.Decision {
+func (v *variant) decide(
+	t time.Time, sequence uint64, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator, obeys *FluidPool,
+) alerting.Decision {
 	for _, lag := range obeys.Warmed() {
 		v.pool.Warmup.Observe(lag)
 	}

@@ -31,8 +31,8 @@ type nextBatch func(b *ingest.Batch) error
 //
 // A trace is complete. So at the end of each minute the source writes a watermark for the pool: silence is zero
 // traffic. With features.Config.Lateness 0 the windows of [o−60 s, o) are complete at origin o, and nothing from o on
-// is known. A trace has one pool. In a hole of the log (see the constants above) the watermarks name no pool, so they
-// promise nothing.
+// is known. A trace has one pool. In a hole of the log (see the constants above) the watermarks name no pool: the
+// minutes are unknown.
 //
 // A bin wider than a minute is spread evenly over its minutes, each revealed at its start. So minutes of a bin that is
 // not over at the origin are known from the whole bin's sum.

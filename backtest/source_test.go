@@ -96,9 +96,9 @@ func TestScanSumsByTheMinute(t *testing.T) {
 	}
 }
 
-// A silence ten times as long as any before it is a hole in the log, in which minutes pass without a promise; one like
+// A silence ten times as long as any before it is a hole in the log, in which minutes are unknown; one like
 // it that comes later is a habit, and what a trace does in its first days is not known to be unusual.
-func TestSourcePromisesNothingInHoles(t *testing.T) {
+func TestMinutesInHolesAreUnknown(t *testing.T) {
 	var items listed
 	talk := func(from, to float64) { // hours
 		for s := from * 3600; s < to*3600; s += 300 {
@@ -112,7 +112,7 @@ func TestSourcePromisesNothingInHoles(t *testing.T) {
 	talk(152, 153) // of as long again
 	s := NewSource(&items, "p")
 	var b ingest.Batch
-	unpromised, last := map[int]int{}, 0 // minutes by the hour in which the first of them begins
+	unknown, last := map[int]int{}, 0 // minutes by the hour in which the first of them begins
 	from := 0
 	for s.Next(&b) == nil {
 		w := b.Watermark
@@ -121,19 +121,19 @@ func TestSourcePromisesNothingInHoles(t *testing.T) {
 			t.Fatalf("minute %d after %d", minute, last)
 		}
 		if w.Pool == "" {
-			if unpromised[from] == 0 || from+unpromised[from] != minute {
+			if unknown[from] == 0 || from+unknown[from] != minute {
 				from = minute
 			}
-			unpromised[from]++
+			unknown[from]++
 			if len(b.Requests) > 0 {
-				t.Errorf("minute %d has requests, and no promise", minute)
+				t.Errorf("minute %d has requests, and is unknown", minute)
 			}
 		} else if w.Pool != "p" {
 			t.Errorf("minute %d is of pool %q", minute, w.Pool)
 		}
 		last = minute
 	}
-	if diff := cmp.Diff(map[int]int{55*60 + 56: 47*60 + 4}, unpromised); diff != "" {
+	if diff := cmp.Diff(map[int]int{55*60 + 56: 47*60 + 4}, unknown); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -31,8 +31,8 @@ const maxBinWidth = 24 * time.Hour
 type Options struct {
 	// Start is the time of t_s = 0, a whole minute; zero means [DefaultStart]. Records have their own times.
 	Start time.Time
-	// Bin is the width of a bin; zero infers it (see Notes of the [Reader]). A positive Bin also means that a CSV file without
-	// a requests column has bins.
+	// Bin is the width of a bin; zero infers it. A positive Bin also means that a CSV file without a requests column has
+	// bins.
 	Bin time.Duration
 	// Pool is "" for DefaultPool. Class is for rows without one; "" is the file name without its extensions.
 	Pool, Class string
@@ -152,7 +152,8 @@ func Open(path string, opts Options) (*Reader, error) {
 		opts.Class, _, _ = strings.Cut(filepath.Base(path), ".")
 	}
 	if !opts.Start.Equal(opts.Start.Truncate(time.Minute)) {
-		return nil, fmt.Errorf("start %s is not a whole minute: use %s", opts.Start.Format(time.RFC3339Nano), opts.Start.Truncate(time.Minute).Format(time.RFC3339))
+		minute := opts.Start.Truncate(time.Minute).Format(time.RFC3339)
+		return nil, fmt.Errorf("start %s is not a whole minute: use %s", opts.Start.Format(time.RFC3339Nano), minute)
 	}
 	if opts.Bin < 0 || opts.Bin > maxBinWidth {
 		return nil, fmt.Errorf("bin %s is out of 0…%s: give the width of one row, such as 10m", opts.Bin, maxBinWidth)

@@ -113,10 +113,12 @@ func (c *csvReader) next() (Item, error) {
 	case cached > prompt:
 		return Item{}, badRow("cached_tokens exceeds prompt_tokens: prompt_tokens includes the cached ones")
 	}
-	at := c.start.Add(time.Duration(math.Floor(t*1e6)) * time.Microsecond) // rounded down, so that no row moves to the next minute
+	// Rounded down, so that no row moves to the next minute.
+	at := c.start.Add(time.Duration(math.Floor(t*1e6)) * time.Microsecond)
 	if c.binned {
 		return Item{Sum: &ingest.Sum{
-			Pool: c.opts.Pool, Class: class, Start: at, Requests: requests, PromptTokens: prompt, CachedTokens: cached, OutputTokens: output,
+			Pool: c.opts.Pool, Class: class, Start: at,
+			Requests: requests, PromptTokens: prompt, CachedTokens: cached, OutputTokens: output,
 		}}, nil
 	}
 	r := &ingest.Request{

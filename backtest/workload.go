@@ -107,8 +107,8 @@ func newClassStream(cfg ClassConfig, w WorkloadConfig, rng *rand.Rand) *classStr
 // take returns the next request and draws the one after it.
 func (s *classStream) take() *ingest.Request {
 	r := &ingest.Request{
-		Class: s.cfg.Name, Tenant: s.cfg.Tenants[s.rng.IntN(len(s.cfg.Tenants))], Attempt: 1, MaxOutputTokens: s.cfg.MaxOutput,
-		ArrivedAt: s.start.Add(time.Duration(s.at*1e3) * time.Millisecond),
+		Class: s.cfg.Name, Tenant: s.cfg.Tenants[s.rng.IntN(len(s.cfg.Tenants))], Attempt: 1,
+		MaxOutputTokens: s.cfg.MaxOutput, ArrivedAt: s.start.Add(time.Duration(s.at*1e3) * time.Millisecond),
 	}
 	s.setLengths(r)
 	s.advance()
@@ -165,8 +165,8 @@ func (s *classStream) ramp(t, factor float64) float64 {
 	return 1 + (factor-1)*x*x*(3-2*x)
 }
 
-// setLengths draws the lengths of a request. Its prompt repeats the earlier turns of its session, which are Turns − 1 on
-// average. A turn that would exceed the context begins a session.
+// setLengths draws the lengths of a request. Its prompt repeats the earlier turns of its session: Turns − 1 on average.
+// A turn that would exceed the context begins a session.
 func (s *classStream) setLengths(r *ingest.Request) {
 	c := &s.cfg
 	stretch := s.ramp(s.at, launchContext)
@@ -244,9 +244,18 @@ type Burst struct {
 
 // Hours of a day by the source of the traffic: leisure, work, and machines.
 var (
-	leisure = [24]float64{.62, .48, .38, .32, .30, .34, .48, .70, .92, 1.08, 1.18, 1.24, 1.22, 1.20, 1.22, 1.26, 1.28, 1.28, 1.30, 1.38, 1.46, 1.40, 1.16, .86}
-	work    = [24]float64{.22, .16, .14, .14, .16, .24, .48, .92, 1.52, 1.92, 2.04, 1.88, 1.48, 1.70, 1.98, 2.00, 1.84, 1.46, .98, .72, .58, .50, .42, .32}
-	machine = [24]float64{1.3, 1.4, 1.4, 1.3, 1.2, 1.1, 1.0, .9, .8, .8, .8, .8, .8, .8, .8, .8, .8, .9, .9, 1.0, 1.0, 1.0, 1.1, 1.2}
+	leisure = [24]float64{
+		.62, .48, .38, .32, .30, .34, .48, .70, .92, 1.08, 1.18, 1.24,
+		1.22, 1.20, 1.22, 1.26, 1.28, 1.28, 1.30, 1.38, 1.46, 1.40, 1.16, .86,
+	}
+	work = [24]float64{
+		.22, .16, .14, .14, .16, .24, .48, .92, 1.52, 1.92, 2.04, 1.88,
+		1.48, 1.70, 1.98, 2.00, 1.84, 1.46, .98, .72, .58, .50, .42, .32,
+	}
+	machine = [24]float64{
+		1.3, 1.4, 1.4, 1.3, 1.2, 1.1, 1.0, .9, .8, .8, .8, .8,
+		.8, .8, .8, .8, .8, .9, .9, 1.0, 1.0, 1.0, 1.1, 1.2,
+	}
 )
 
 // DefaultClasses are the five classes of the demo, about 300,000 requests a day in all:

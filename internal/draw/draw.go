@@ -99,7 +99,8 @@ func (c *Chart) Days(from time.Time) {
 // Text writes text of a class at a place; the classes "mid" and "end" set the anchor.
 func (c *Chart) Text(x, y float64, class, text string) {
 	if text != "" {
-		fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" class="%s">%s</text>`, x, y, html.EscapeString(class), html.EscapeString(text))
+		class, text = html.EscapeString(class), html.EscapeString(text)
+		fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" class="%s">%s</text>`, x, y, class, text)
 	}
 }
 
@@ -187,7 +188,8 @@ func (c *Chart) rect(class string, x, y, width, height float64, title string) {
 // Dot marks a value.
 func (c *Chart) Dot(class string, x, y float64, title string) {
 	if !math.IsNaN(x + y) {
-		fmt.Fprintf(&c.b, `<circle class="%s" cx="%.1f" cy="%.1f" r="3"><title>%s</title></circle>`, class, c.X(x), c.Y(y), html.EscapeString(title))
+		fmt.Fprintf(&c.b, `<circle class="%s" cx="%.1f" cy="%.1f" r="3"><title>%s</title></circle>`,
+			class, c.X(x), c.Y(y), html.EscapeString(title))
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // made returns synthetic series of kinds that are rare in the traces: walks; steady traffic of requests with lognormal
-// sizes, with and without a daily season; launches that rise from nothing; a few long sessions; jobs at the same time of
+// sizes, with and without a daily season; launches that rise from nothing; a few long sessions; jobs at the same time
 // each day; bursts hours apart, at exact intervals or in random minutes; equal days; sites with different days. Many of
 // them change their level for good, or for some hours. They are one group.
 func made() (out []timeSeries) {
@@ -171,8 +171,8 @@ func sessions(n int, r *rand.Rand) []float64 {
 	return y
 }
 
-// daily rises and falls at the same times of two to twelve days, on all days or on weekdays, steeply or over an hour, with
-// little or much noise.
+// daily rises and falls at the same times of two to twelve days, on all days or on weekdays, steeply or over an hour,
+// with little or much noise.
 func daily(_ int, r *rand.Rand) []float64 {
 	n := (2+r.IntN(10))*1440 + r.IntN(1440)
 	from, until := r.Float64()*1440, 120+r.Float64()*900

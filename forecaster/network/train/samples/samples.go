@@ -15,7 +15,7 @@ import (
 // sample is one origin of one series: the input of the network, and the outcomes.
 type sample struct {
 	in    network.Input
-	scale [2]float64               // in.Spread squared over the mean distance of minutes, and of window maxima, from the level
+	scale [2]float64               // in.Spread² over the mean distance of minutes, and of window maxima, from the level
 	y     [network.Targets]float32 // in units of in.Spread squared
 }
 
