@@ -109,13 +109,6 @@ func interpolated(points []point, of int, x float64) float64 {
 // Targets are the shares of saturated minutes for comparing policies.
 var Targets = []float64{.01, .005}
 
-// outcome is the result of one setting of one policy in the tuning part and in the scored part of the trace.
-type outcome struct {
-	spec           *PolicySpec
-	set            Setting
-	tuning, scored Account
-}
-
 // Comparison compares Forewarm with the best rival and the oracle at one share of saturated minutes. Costs are
 // GPU-hours of the scored part, read from each policy's curve over its first knob. The other knobs are those of least
 // cost at the target in the tuning part.
@@ -144,8 +137,8 @@ type Cost struct {
 	ReversedShare Number `json:"carried_reversed_share"`
 }
 
-// compare compares policies at one target; each has a group of outcomes.
-func compare(policies [][]outcome, target float64) Comparison {
+// compare compares policies at one target.
+func compare(policies [][]*contender, target float64) Comparison {
 	c := Comparison{SaturatedShare: target, GapClosed: Number(math.NaN()), SaturationRatio: Number(math.NaN())}
 	best, oracle, own := math.Inf(1), math.Inf(1), math.Inf(1)
 	var rivals []curve
@@ -187,10 +180,10 @@ func compare(policies [][]outcome, target float64) Comparison {
 	return c
 }
 
-// bestKnobs returns the outcomes over the first knob, with the other knobs at least cost for the target in the tuning
+// bestKnobs returns the contenders over the first knob, with the other knobs at least cost for the target in the tuning
 // part. If none reaches the target, it takes the nearest.
-func bestKnobs(all []outcome, target float64) []outcome {
-	var best []outcome
+func bestKnobs(all []*contender, target float64) []*contender {
+	var best []*contender
 	var least point
 	for _, group := range byFirstKnob(all) {
 		var points []point
@@ -206,10 +199,10 @@ func bestKnobs(all []outcome, target float64) []outcome {
 	return best
 }
 
-// byFirstKnob groups outcomes that differ only in the first knob.
-func byFirstKnob(all []outcome) (groups [][]outcome) {
+// byFirstKnob groups contenders that differ only in the first knob.
+func byFirstKnob(all []*contender) (groups [][]*contender) {
 	for _, o := range all {
-		i := slices.IndexFunc(groups, func(g []outcome) bool { return slices.Equal(g[0].set[1:], o.set[1:]) })
+		i := slices.IndexFunc(groups, func(g []*contender) bool { return slices.Equal(g[0].set[1:], o.set[1:]) })
 		if i < 0 {
 			i, groups = len(groups), append(groups, nil)
 		}
@@ -218,22 +211,16 @@ func byFirstKnob(all []outcome) (groups [][]outcome) {
 	return groups
 }
 
-// bestTuned returns the outcome of the cheapest setting within the target in the tuning part, or else of the least
+// bestTuned returns the contender of the cheapest setting within the target in the tuning part, or else of the least
 // saturated one.
-func bestTuned(group []outcome, target float64) *outcome {
-	rank := func(o *outcome) point {
-		p := o.tuning.point()
-		if p[0] <= target {
-			p[0] = 0
+func bestTuned(group []*contender, target float64) *contender {
+	return slices.MinFunc(group, func(a, b *contender) int {
+		x, y := a.tuning.point(), b.tuning.point()
+		for _, p := range []*point{&x, &y} {
+			if p[0] <= target {
+				p[0] = 0
+			}
 		}
-		return p
-	}
-	best := &group[0]
-	for i := range group {
-		a, b := rank(&group[i]), rank(best)
-		if slices.Compare(a[:], b[:]) < 0 {
-			best = &group[i]
-		}
-	}
-	return best
+		return slices.Compare(x[:], y[:])
+	})
 }

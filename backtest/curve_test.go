@@ -30,15 +30,15 @@ func TestCurve(t *testing.T) {
 
 // Knobs after the first are chosen where settings are chosen, not where they are scored.
 func TestCompareTunesBeforeItScores(t *testing.T) {
-	at := func(spec *PolicySpec, set Setting, tuning, scored point) outcome {
+	at := func(spec *PolicySpec, set Setting, tuning, scored point) *contender {
 		a := func(p point) Account {
 			return Account{Minutes: 1000, Saturated: int(1000 * p[0]), GPUHours: p[1]}
 		}
-		return outcome{spec, set, a(tuning), a(scored)}
+		return &contender{spec: spec, set: set, tuning: a(tuning), scored: a(scored)}
 	}
 	own, rival := &PolicySpec{Name: ForewarmPolicy, Knobs: make([]Knob, 1)}, &PolicySpec{Name: "rival", Knobs: make([]Knob, 2)}
 	oracle := &PolicySpec{Name: OraclePolicy, Clairvoyant: true, Knobs: make([]Knob, 1)}
-	c := compare([][]outcome{
+	c := compare([][]*contender{
 		{at(own, Setting{.5}, point{.01, 120}, point{.01, 120})},
 		{
 			// Second knob 1 is better in the tuning part, 2 in the scored part.

@@ -73,31 +73,18 @@ func (r *runner) summary() Summary {
 	if r.cfg.Recorded != nil {
 		s.NotKnown = r.cfg.Recorded.notes(r.cfg.Pool == nil && r.hasReplicas())
 	}
-	for _, all := range r.policies {
-		for _, c := range all {
+	for _, settings := range r.policies {
+		for _, c := range settings {
+			c.scored = c.pool.Account().Since(c.tuning)
 			s.Policies = append(s.Policies, c.row())
 		}
 	}
 	if r.cfg.Sweep && len(r.policies) > 1 {
-		s.Comparisons = r.compare()
+		for _, target := range Targets {
+			s.Comparisons = append(s.Comparisons, compare(r.policies, target))
+		}
 	}
 	return s
-}
-
-// compare compares all policies at each target.
-func (r *runner) compare() (all []Comparison) {
-	var outcomes [][]outcome
-	for _, contenders := range r.policies {
-		var group []outcome
-		for _, c := range contenders {
-			group = append(group, c.outcome())
-		}
-		outcomes = append(outcomes, group)
-	}
-	for _, target := range Targets {
-		all = append(all, compare(outcomes, target))
-	}
-	return all
 }
 
 // quantile returns the quantile of the pipeline's decisions.
@@ -146,8 +133,8 @@ type contender struct {
 	policy Policy   // nil for Forewarm
 	other  *variant // Forewarm with another setting than the pipeline's; otherwise nil
 
-	tuning Account       // at the start of the scored part
-	track  *replicaTrack // nil without a drawing
+	tuning, scored Account       // of the parts of the trace
+	track          *replicaTrack // nil without a drawing
 }
 
 // step serves a minute and lets a rival decide.
@@ -162,14 +149,9 @@ func (c *contender) step(load Load) (o Observation, desired int) {
 	return o, desired
 }
 
-func (c *contender) outcome() outcome {
-	return outcome{spec: c.spec, set: c.set, tuning: c.tuning, scored: c.pool.Account().Since(c.tuning)}
-}
-
 // row returns the contender's row of the summary.
 func (c *contender) row() Result {
-	o := c.outcome()
-	row := o.scored.result(c.spec.Name, c.spec.knob(c.set))
+	row := c.scored.result(c.spec.Name, c.spec.knob(c.set))
 	row.Default = c.isDefault()
 	return row
 }
