@@ -295,16 +295,22 @@ func statusOf(p ingest.Phase) ingest.Status {
 	return ingest.StatusOK
 }
 
-// fillPool fills in a missing pool from the subject; fillClass does so for the class.
+// fillPool fills in a missing pool from the subject.
 func (d *Decoder) fillPool(pool *string) {
 	if *pool == "" {
 		*pool = d.meta.Pool
 	}
-	if *pool == "" {
-		d.fail(ingest.ReasonMissingField, "pool is missing in the record and in the subject")
+	d.require("pool, in the record and in the subject,", *pool != "")
+}
+
+// require refuses the record if it has no member of that name.
+func (d *Decoder) require(name string, known bool) {
+	if !known {
+		d.fail(ingest.ReasonMissingField, "%s is missing", name)
 	}
 }
 
+// fillClass fills in a missing class from the subject.
 func (d *Decoder) fillClass(class *string) {
 	if *class == "" {
 		*class = d.meta.Class
@@ -337,9 +343,8 @@ func (d *Decoder) checkRequest(r *ingest.Request) {
 func (d *Decoder) completeSum(s *ingest.Sum) {
 	d.fillPool(&s.Pool)
 	d.fillClass(&s.Class)
+	d.require("start", !s.Start.IsZero())
 	switch {
-	case s.Start.IsZero():
-		d.fail(ingest.ReasonMissingField, "start is missing")
 	case math.IsNaN(s.Requests) && math.IsNaN(s.PromptTokens) && math.IsNaN(s.CachedTokens) && math.IsNaN(s.OutputTokens):
 		d.fail(ingest.ReasonMissingField, "a sum needs one of requests, prompt_tokens, cached_tokens, output_tokens")
 	case s.CachedTokens > s.PromptTokens:
@@ -352,26 +357,16 @@ func (d *Decoder) completeReplica(r *ingest.Replica) {
 		r.Name = d.meta.Replica
 	}
 	d.fillPool(&r.Pool)
-	switch {
-	case r.Name == "":
-		d.fail(ingest.ReasonMissingField, "replica is missing in the record and in the subject")
-	case r.At.IsZero():
-		d.fail(ingest.ReasonMissingField, "at is missing")
-	case r.State == replicaStateCount:
-		d.fail(ingest.ReasonMissingField, "state is missing")
-	}
+	d.require("replica, in the record and in the subject,", r.Name != "")
+	d.require("at", !r.At.IsZero())
+	d.require("state", r.State != replicaStateCount)
 }
 
 func (d *Decoder) completeAck(a *ingest.Ack) {
 	d.fillPool(&a.Pool)
-	switch {
-	case a.EventID == "":
-		d.fail(ingest.ReasonMissingField, "event_id is missing")
-	case a.Stage == ackStageCount:
-		d.fail(ingest.ReasonMissingField, "stage is missing")
-	case a.At.IsZero():
-		d.fail(ingest.ReasonMissingField, "at is missing")
-	}
+	d.require("event_id", a.EventID != "")
+	d.require("stage", a.Stage != ackStageCount)
+	d.require("at", !a.At.IsZero())
 }
 
 // completeWatermark sets the watermark of the batch; a message has one.
@@ -385,7 +380,7 @@ func (d *Decoder) completeWatermark(w *ingest.Watermark) {
 	case d.batch.Watermark != nil:
 		d.fail(ingest.ReasonBatchTooLong, "a message carries one watermark")
 	case w.Pool == "" && d.meta.Kind != KindWatermark:
-		d.fail(ingest.ReasonMissingField, "the watermark names no pool: that one is of all time, and stands on the subject of watermarks alone")
+		d.fail(ingest.ReasonMissingField, "the watermark names no pool: only one on the subject of watermarks may leave it out")
 	default:
 		d.batch.Watermark = w
 	}
@@ -394,16 +389,10 @@ func (d *Decoder) completeWatermark(w *ingest.Watermark) {
 func (d *Decoder) completeHistory(h *ingest.History) {
 	d.fillPool(&h.Pool)
 	d.fillClass(&h.Class)
-	switch {
-	case h.Class == "":
-		d.fail(ingest.ReasonMissingField, "class is missing; * is the pool's total")
-	case h.Dimension == "":
-		d.fail(ingest.ReasonMissingField, "dimension is missing")
-	case h.Start.IsZero():
-		d.fail(ingest.ReasonMissingField, "start is missing")
-	case len(h.Values) == 0:
-		d.fail(ingest.ReasonMissingField, "values is missing")
-	}
+	d.require("class", h.Class != "") // * is the pool's total
+	d.require("dimension", h.Dimension != "")
+	d.require("start", !h.Start.IsZero())
+	d.require("values", len(h.Values) > 0)
 }
 
 // enumNames lists the names of an enumeration by value.

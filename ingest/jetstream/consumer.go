@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
+	"github.com/forewarm/forewarm/internal/sleep"
 )
 
 // ConsumerConfig says what a [Consumer] reads.
@@ -49,7 +51,7 @@ type Consumer struct {
 	handled, last, lost atomic.Uint64 // sequences, and a count
 	opened              atomic.Bool
 	fault               atomic.Pointer[string]
-	messages            uint64 // of the stream, when watch looked last
+	messages            uint64 // of the stream, at the last look
 
 	injected chan ingest.Batch
 }
@@ -77,20 +79,21 @@ func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) e
 	for range sliceCount {
 		free <- make([]ingest.Batch, 0, handedOver)
 	}
-	go func() {
+	var work sync.WaitGroup
+	work.Go(func() {
 		defer close(ready)
-		c.receive(ctx, free, ready)
-	}()
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		c.watch(ctx)
-	}()
+		repeat(ctx, c.cfg.Log, c.cfg.Stream, func() error { return c.session(ctx, free, ready) })
+	})
+	work.Go(func() {
+		for sleep.For(ctx, watchEvery) {
+			c.look(ctx)
+		}
+	})
 	defer func() {
 		stop()
 		for range ready { // until the receiver has ended
 		}
-		<-watched
+		work.Wait()
 	}()
 	for {
 		select {
@@ -123,20 +126,7 @@ func (c *Consumer) Inject(ctx context.Context, at time.Time) bool {
 	}
 }
 
-// watch reads the state of the stream each watchEvery. Fetched messages only have the state of their time.
-func (c *Consumer) watch(ctx context.Context) {
-	ticker := time.NewTicker(watchEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			c.look(ctx)
-		}
-	}
-}
-
+// look reads the state of the stream. Fetched messages only have the state of their time.
 func (c *Consumer) look(ctx context.Context) {
 	if !c.js.Conn().IsConnected() {
 		return // Fault reports that

@@ -26,21 +26,19 @@ const (
 	retryWait      = 200 * time.Millisecond
 )
 
-// receive sends decoded batches to ready until ctx ends. Each session reads through one short-lived consumer on the server.
-// When it breaks (a restart, a lost connection, a lost message), the next session starts after the last delivered message.
-func (c *Consumer) receive(ctx context.Context, free <-chan []ingest.Batch, ready chan<- []ingest.Batch) {
+// repeat calls session until ctx ends. Each session reads a stream through one consumer on the server. When it breaks (a
+// restart, a lost connection, a lost message), the next session starts after the last delivered message.
+func repeat(ctx context.Context, log *zap.Logger, stream string, session func() error) {
 	for ctx.Err() == nil {
-		err := c.session(ctx, free, ready)
-		if ctx.Err() != nil {
-			return
+		if err := session(); ctx.Err() == nil {
+			log.Warn("reading the stream was interrupted, trying again", zap.String("stream", stream), zap.Error(err))
+			sleep.For(ctx, retryWait)
 		}
-		c.cfg.Log.Warn("telemetry interrupted, trying again", zap.String("stream", c.cfg.Stream), zap.Error(err))
-		sleep.For(ctx, retryWait)
 	}
 }
 
 // session decodes messages into free slices. It sends a slice to ready when it is full, when no more messages wait, and at
-// the end. That send never blocks, because ready has room for all slices.
+// the end. That send never blocks, because ready has room for all slices. The consumer on the server is short-lived.
 func (c *Consumer) session(ctx context.Context, free <-chan []ingest.Batch, ready chan<- []ingest.Batch) error {
 	consumer, err := c.open(ctx)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
-	"github.com/forewarm/forewarm/internal/sleep"
 )
 
 // A Relay reads sources whose messages may hold prompts (see [codec.HoldsPrompts]). It decodes each message and stores its
@@ -63,12 +62,7 @@ func (r *Relay) Lost() uint64 { return r.lost.Load() }
 
 // Run relays until ctx ends, and then returns nil.
 func (r *Relay) Run(ctx context.Context) error {
-	for ctx.Err() == nil {
-		if err := r.session(ctx); ctx.Err() == nil {
-			r.cfg.Log.Warn("sources interrupted, trying again", zap.String("stream", r.stream), zap.Error(err))
-			sleep.For(ctx, retryWait)
-		}
-	}
+	repeat(ctx, r.cfg.Log, r.stream, func() error { return r.session(ctx) })
 	return nil
 }
 

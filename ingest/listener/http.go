@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/felixge/httpsnoop"
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -66,29 +67,12 @@ func (s *httpServer) authorized(next http.Handler) http.Handler {
 	})
 }
 
-// counted lets next answer, and counts how it did.
+// counted lets next answer, and counts the status codes of its answers.
 func (s *httpServer) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a := &answer{ResponseWriter: w, code: http.StatusOK}
-		next.ServeHTTP(a, r)
-		s.answered(strconv.Itoa(a.code))
+		s.answered(strconv.Itoa(httpsnoop.CaptureMetrics(next, w, r).Code))
 	})
 }
-
-// answer remembers the status code that is written through it.
-type answer struct {
-	http.ResponseWriter
-	code int
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (a *answer) WriteHeader(code int) {
-	a.code = code
-	a.ResponseWriter.WriteHeader(code)
-}
-
-// Unwrap lets http.ResponseController find what is wrapped.
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // postTelemetry takes in one message of the format that the path names.
 func (s *httpServer) postTelemetry(w http.ResponseWriter, r *http.Request) {

@@ -42,50 +42,39 @@ func Probe(ctx context.Context, metrics string) (Probed, error) {
 		return Probed{}, err
 	}
 	defer client.http.CloseIdleConnections()
-	if err := seen.ask(ctx, client, address); err != nil {
-		return Probed{}, fmt.Errorf("%s: %w", address, err)
-	}
-	slices.Sort(seen.Models)
-	seen.Models = slices.Compact(seen.Models)
-	return seen, nil
-}
-
-// ask adds the engines at one address.
-func (s *Probed) ask(ctx context.Context, c *client, address string) error {
+	fail := func(err error) (Probed, error) { return Probed{}, fmt.Errorf("%s: %w", address, err) }
 	ctx, cancel := context.WithTimeout(ctx, DefaultConfig().Timeout)
 	defer cancel()
-	e, err := c.ask(ctx, address)
+	e, err := client.ask(ctx, address)
 	if err != nil {
-		return err
+		return fail(err)
 	}
-	replicas, _, err := e.replicas(address, Auto)
-	if err != nil {
-		return err
+	if seen.Replicas, _, err = e.replicas(address, Auto); err != nil {
+		return fail(err)
 	}
-	s.Replicas = append(s.Replicas, replicas...)
 	var own []sample // that only the engine has
 	for i := range engines {
 		if len(e.ranks(&engines[i])) == 0 {
 			continue
 		}
-		s.Engine = cmp.Or(s.Engine, engines[i].name)
+		seen.Engine = cmp.Or(seen.Engine, engines[i].name)
 		for _, name := range engines[i].anchors {
 			own = append(own, e[name]...)
 		}
 	}
-	models := modelsOf(own)
-	if len(models) == 0 {
-		models = modelsOf(slices.Concat(slices.Collect(maps.Values(e))...))
+	if seen.Models = modelsOf(own); len(seen.Models) == 0 {
+		seen.Models = modelsOf(slices.Concat(slices.Collect(maps.Values(e))...))
 	}
-	s.Models = append(s.Models, models...)
-	return nil
+	return seen, nil
 }
 
+// modelsOf lists the models that labels name, each once, in order.
 func modelsOf(samples []sample) (models []string) {
 	for _, x := range samples {
 		if model := cmp.Or(x.labels.Get("model_name"), x.labels.Get("model")); model != "" {
 			models = append(models, model)
 		}
 	}
-	return models
+	slices.Sort(models)
+	return slices.Compact(models)
 }
