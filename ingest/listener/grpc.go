@@ -34,7 +34,7 @@ func (s *grpcServer) serve(ctx context.Context, l net.Listener) error {
 		grpc.ForceServerCodecV2(rawCodec{}), grpc.MaxRecvMsgSize(s.maxBytes), grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.MaxConcurrentStreams(uint32(s.concurrent)), grpc.ConnectionTimeout(headerTimeout), grpc.InTapHandle(s.admit),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: time.Minute, Timeout: headerTimeout}),
-		grpc.StatsHandler(&grpcStats{s.tally}),
+		grpc.StatsHandler(&grpcStats{s.Stats}),
 	}
 	if s.secure != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(s.secure)))
@@ -146,15 +146,15 @@ func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 func (rawCodec) Name() string { return "proto" }
 
 // grpcStats counts bytes and the codes of calls that were let in.
-type grpcStats struct{ tally *tally }
+type grpcStats struct{ stats *Stats }
 
 // HandleRPC implements stats.Handler.
 func (g *grpcStats) HandleRPC(_ context.Context, event stats.RPCStats) {
 	switch e := event.(type) {
 	case *stats.InPayload:
-		g.tally.bytes.Add(uint64(e.CompressedLength))
+		g.stats.Bytes.Add(uint64(e.CompressedLength))
 	case *stats.End:
-		g.tally.answered(status.Code(e.Error).String())
+		g.stats.answered(status.Code(e.Error).String())
 	}
 }
 

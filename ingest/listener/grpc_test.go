@@ -47,7 +47,7 @@ func TestGRPCExport(t *testing.T) {
 			t.Errorf("%d rejected, %q, stored %+v", partial.RejectedSpans(), partial.ErrorMessage(), m.batches)
 		}
 	}
-	if s := l.Stats()[1]; requestsBy(l, "grpc", "OK") != 2 || s.Records != 4 || s.Bytes == 0 {
+	if s := l.Stats()[1]; requestsBy(l, "grpc", "OK") != 2 || s.Records.Load() != 4 || s.Bytes.Load() == 0 {
 		t.Errorf("stats %+v", s)
 	}
 }

@@ -182,10 +182,8 @@ func gzipped(t *testing.T, data []byte) []byte {
 
 func requestsBy(l *Listeners, listener, code string) uint64 {
 	for _, s := range l.Stats() {
-		for _, c := range s.Requests {
-			if s.Listener == listener && c.Code == code {
-				return c.Requests
-			}
+		if s.Listener == listener {
+			return s.Requests[code].Load()
 		}
 	}
 	panic(fmt.Sprintf("no count of %s %s", listener, code))

@@ -134,7 +134,7 @@ func (s *httpServer) take(w http.ResponseWriter, r *http.Request, contentType st
 	}
 	defer s.memory.Release(size)
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(s.maxBytes)))
-	s.bytes.Add(uint64(len(body)))
+	s.Bytes.Add(uint64(len(body)))
 	if err != nil {
 		code, message = s.bodyFault(err)
 		return out, code, message

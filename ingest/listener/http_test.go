@@ -197,7 +197,7 @@ func TestUnknownPoolsAreSaid(t *testing.T) {
 			t.Errorf("%s: %d rejected, %q", name, partial.RejectedSpans(), partial.ErrorMessage())
 		}
 	}
-	if n := l.Stats()[0].Records; n != uint64(stored+4) {
+	if n := l.Stats()[0].Records.Load(); n != uint64(stored+4) {
 		t.Errorf("%d records stored by HTTP, want %d", n, stored+4)
 	}
 }
@@ -362,10 +362,8 @@ func TestHTTPForeign(t *testing.T) {
 		if res, _ := post(t, url, []byte("{}"), header...); res.code != http.StatusForbidden {
 			t.Errorf("%v: answered %d", header, res.code)
 		}
-		for _, c := range l.Stats()[0].Requests {
-			if c.Code == "403" && c.Requests != uint64(i+1) {
-				t.Errorf("%d refused are counted", c.Requests)
-			}
+		if n := requestsBy(l, "http", "403"); n != uint64(i+1) {
+			t.Errorf("%d refused are counted", n)
 		}
 	}
 	if res, _ := post(t, url, []byte("{}"), "Origin", "http://"+l.Addr("http").String()); res.code == http.StatusForbidden {

@@ -53,7 +53,7 @@ type running struct {
 	name   string
 	socket net.Listener
 	server server
-	tally  *tally
+	stats  *Stats
 }
 
 // server answers requests on l until ctx ends and those under way are through. It closes l.
@@ -65,7 +65,7 @@ type server interface {
 type handler struct {
 	Deps
 	*guard
-	*tally
+	*Stats
 	timeouts   timeouts
 	secure     *tls.Config // nil without TLS
 	maxBytes   int
@@ -91,7 +91,7 @@ func WarnOfCertificate(log *zap.Logger) func(error) {
 // complain logs that the store failed: once in a while, for during an outage every request finds out.
 func (h *handler) complain(err error) {
 	h.outage.Do(func() {
-		h.Log.Warn("telemetry is not stored; its producers are asked to try again", zap.String("listener", h.listener), zap.Error(err))
+		h.Log.Warn("telemetry is not stored; its producers are asked to try again", zap.String("listener", h.Listener), zap.Error(err))
 	})
 }
 
@@ -104,7 +104,7 @@ func open(c Config, deps Deps, t timeouts) (*Listeners, error) {
 		if e.Listen == "" {
 			return nil
 		}
-		h := &handler{Deps: deps, tally: newTally(name, codes...), timeouts: t, maxBytes: e.MaxBytes, concurrent: e.Concurrent, listen: e.Listen, hosts: c.Hosts, outage: seldom()}
+		h := &handler{Deps: deps, Stats: newStats(name, codes...), timeouts: t, maxBytes: e.MaxBytes, concurrent: e.Concurrent, listen: e.Listen, hosts: c.Hosts, outage: seldom()}
 		var err error
 		if h.guard, err = newGuard(name, e); err != nil {
 			return err
@@ -116,7 +116,7 @@ func open(c Config, deps Deps, t timeouts) (*Listeners, error) {
 		if err != nil {
 			return fmt.Errorf("listeners.%s.listen is %q: %w; choose another address, or port 0 for a free one", name, e.Listen, err)
 		}
-		l.running = append(l.running, running{name, netutil.LimitListener(socket, maxConnections), serverOf(h), h.tally})
+		l.running = append(l.running, running{name, netutil.LimitListener(socket, maxConnections), serverOf(h), h.Stats})
 		if host, _, _ := net.SplitHostPort(e.Listen); h.secure == nil && !httpguard.IsLoopback(host) {
 			deps.Log.Warn("a token crosses the network in clear; set tls, or put a proxy with TLS before the listener", zap.String("listener", name))
 		}
@@ -165,10 +165,10 @@ func (l *Listeners) Addr(name string) net.Addr {
 }
 
 // Stats counts what each listener was sent so far.
-func (l *Listeners) Stats() []Stats {
-	all := make([]Stats, len(l.running))
+func (l *Listeners) Stats() []*Stats {
+	all := make([]*Stats, len(l.running))
 	for i, r := range l.running {
-		all[i] = r.tally.stats()
+		all[i] = r.stats
 	}
 	return all
 }

@@ -31,7 +31,7 @@ func (s *Scraper) resolve(ctx context.Context) [][]string {
 			addresses, err := s.lookup(ctx, c.job.DNS)
 			if err != nil {
 				if ctx.Err() == nil {
-					s.stats.failures[reasonName].Add(1)
+					s.stats.Failures[reasonName].Add(1)
 				}
 				s.deps.Log.Debug("name does not resolve", zap.String("pool", c.job.Pool), zap.String("dns", c.job.DNS), zap.Error(err))
 				addresses = c.last

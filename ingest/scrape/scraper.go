@@ -36,25 +36,18 @@ type Scraper struct {
 
 	targets map[string]*target // by job and address; owned by the goroutine of Run
 
-	stats counters
-}
-
-// counters of a Scraper.
-type counters struct {
-	scrapes, busy, published, unpublished, leftOut atomic.Uint64
-	failures                                       map[string]*atomic.Uint64 // by reason
-	targets                                        atomic.Int64
+	stats Stats
 }
 
 // Stats are counts since the Scraper began.
 type Stats struct {
-	Scrapes     uint64            // at targets
-	Failures    map[string]uint64 // of them, by reason
-	Skipped     uint64            // scrapes that did not begin because the one before was not over
-	Published   uint64            // replica reports
-	Unpublished uint64            // those that the stream did not take
-	LeftOut     uint64            // addresses of names beyond the bound on targets
-	Targets     int               // right now
+	Scrapes     atomic.Uint64             // at targets
+	Failures    map[string]*atomic.Uint64 // of them, by reason
+	Skipped     atomic.Uint64             // scrapes that did not begin because the one before was not over
+	Published   atomic.Uint64             // replica reports
+	Unpublished atomic.Uint64             // those that the stream did not take
+	LeftOut     atomic.Uint64             // addresses of names beyond the bound on targets
+	Targets     atomic.Int64              // right now
 }
 
 // New checks c and reads the files that it names; errors name the key to correct.
@@ -63,9 +56,9 @@ func New(c Config, deps Deps) (*Scraper, error) {
 		return nil, err
 	}
 	s := &Scraper{cfg: c, deps: deps, targets: map[string]*target{}}
-	s.stats.failures = map[string]*atomic.Uint64{}
+	s.stats.Failures = map[string]*atomic.Uint64{}
 	for _, reason := range Reasons {
-		s.stats.failures[reason] = new(atomic.Uint64)
+		s.stats.Failures[reason] = new(atomic.Uint64)
 	}
 	if deps.Lookup == nil {
 		s.deps.Lookup = net.DefaultResolver.LookupHost
@@ -112,7 +105,7 @@ func (s *Scraper) Run(ctx context.Context) error {
 // scrape scrapes one target and publishes its reports.
 func (s *Scraper) scrape(ctx context.Context, t *target) {
 	if !t.mu.TryLock() {
-		s.stats.busy.Add(1)
+		s.stats.Skipped.Add(1)
 		return
 	}
 	defer t.mu.Unlock()
@@ -123,12 +116,12 @@ func (s *Scraper) scrape(ctx context.Context, t *target) {
 	if ctx.Err() != nil {
 		return // it was we who hung up
 	}
-	s.stats.scrapes.Add(1)
+	s.stats.Scrapes.Add(1)
 	if s.deps.Took != nil {
 		s.deps.Took(time.Since(began))
 	}
 	if err != nil {
-		s.stats.failures[reasonOf(err)].Add(1)
+		s.stats.Failures[reasonOf(err)].Add(1)
 	}
 	s.logChange(t, err)
 	s.publish(ctx, reports)
@@ -155,25 +148,16 @@ func (s *Scraper) logChange(t *target, err error) {
 func (s *Scraper) publish(ctx context.Context, reports []ingest.Replica) {
 	for i := range reports {
 		if err := s.deps.Publish(ctx, &reports[i]); err != nil {
-			s.stats.unpublished.Add(1)
+			s.stats.Unpublished.Add(1)
 			s.deps.Log.Debug("replica report not stored", zap.String("pool", reports[i].Pool), zap.String("replica", reports[i].Name), zap.Error(err))
 			continue
 		}
-		s.stats.published.Add(1)
+		s.stats.Published.Add(1)
 	}
 }
 
-// Stats of everything since Run was called.
-func (s *Scraper) Stats() Stats {
-	out := Stats{
-		Scrapes: s.stats.scrapes.Load(), Skipped: s.stats.busy.Load(), Published: s.stats.published.Load(), Unpublished: s.stats.unpublished.Load(),
-		LeftOut: s.stats.leftOut.Load(), Targets: int(s.stats.targets.Load()), Failures: map[string]uint64{},
-	}
-	for reason, n := range s.stats.failures {
-		out.Failures[reason] = n.Load()
-	}
-	return out
-}
+// Stats counts everything since Run was called.
+func (s *Scraper) Stats() *Stats { return &s.stats }
 
 // find lists the targets of this round, ordered by job and address. Targets that a name no longer resolves to are
 // reported gone. A name that does not resolve at all keeps its targets.
@@ -185,7 +169,7 @@ func (s *Scraper) find(ctx context.Context) []*target {
 			t, known := s.targets[key]
 			switch {
 			case !known && len(found) >= maxTargets:
-				s.stats.leftOut.Add(1)
+				s.stats.LeftOut.Add(1)
 				continue
 			case !known:
 				c := s.clients[job]
@@ -207,7 +191,7 @@ func (s *Scraper) find(ctx context.Context) []*target {
 		}
 	}
 	s.targets = found
-	s.stats.targets.Store(int64(len(list)))
+	s.stats.Targets.Store(int64(len(list)))
 	return list
 }
 

@@ -43,7 +43,7 @@ func (d *diary) note(format string, args ...any) {
 }
 
 // run runs a scraper of one job for a while and gives its diary.
-func run(t *testing.T, c Config, lookup func(string) ([]string, error), transport func(d *diary, r *http.Request) (*http.Response, error), span time.Duration) ([]string, Stats) {
+func run(t *testing.T, c Config, lookup func(string) ([]string, error), transport func(d *diary, r *http.Request) (*http.Response, error), span time.Duration) ([]string, *Stats) {
 	t.Helper()
 	d := &diary{began: time.Now()}
 	s, err := New(c, Deps{
@@ -87,7 +87,7 @@ func TestLooksAreSpread(t *testing.T) {
 		if d := cmp.Diff(want, got); d != "" {
 			t.Error(d)
 		}
-		if stats.Scrapes != 6 || stats.Published != 6 || stats.Targets != 3 {
+		if stats.Scrapes.Load() != 6 || stats.Published.Load() != 6 || stats.Targets.Load() != 3 {
 			t.Errorf("%+v", stats)
 		}
 	})
@@ -113,7 +113,7 @@ func TestLooksAreBounded(t *testing.T) {
 			return nil, r.Context().Err()
 		}, 5*time.Minute)
 		// Each look takes 10s: 30 times maxScrapes in five minutes, none of which says anything of a replica.
-		if most != maxScrapes || stats.Scrapes < 27*maxScrapes || stats.Scrapes > 30*maxScrapes || stats.Failures["timeout"] != stats.Scrapes || stats.Published != 0 {
+		if most != maxScrapes || stats.Scrapes.Load() < 27*maxScrapes || stats.Scrapes.Load() > 30*maxScrapes || stats.Failures["timeout"].Load() != stats.Scrapes.Load() || stats.Published.Load() != 0 {
 			t.Errorf("at most %d at once, %+v", most, stats)
 		}
 	})
@@ -146,7 +146,7 @@ func TestNamesAreLookedUpAgain(t *testing.T) {
 			"30s 10.0.0.1:8000 is ready", "37.5s [fd00::2]:8000 is ready",
 			"45s 10.0.0.1:8000 is gone", "45s [fd00::2]:8000 is ready",
 		}
-		if d := cmp.Diff(want, got); d != "" || stats.Failures["name"] != 1 {
+		if d := cmp.Diff(want, got); d != "" || stats.Failures["name"].Load() != 1 {
 			t.Errorf("%+v\n%s", stats, d)
 		}
 	})
@@ -199,7 +199,7 @@ func TestUnpublishedReportsAreCounted(t *testing.T) {
 		_, stats := run(t, c, nil, func(*diary, *http.Request) (*http.Response, error) {
 			return answer("vllm:num_requests_running 1\n")
 		}, time.Second)
-		if stats.Scrapes != 1 || stats.Published != 0 || stats.Unpublished != 1 {
+		if stats.Scrapes.Load() != 1 || stats.Published.Load() != 0 || stats.Unpublished.Load() != 1 {
 			t.Errorf("%+v", stats)
 		}
 	})

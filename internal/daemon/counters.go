@@ -125,17 +125,17 @@ func (d *Daemon) exportStorage() {
 // exportListeners exports the requests of each listener.
 func (d *Daemon) exportListeners() {
 	var names []string
-	for i, s := range d.listeners.Stats() {
+	for _, s := range d.listeners.Stats() {
 		names = append(names, s.Listener)
-		for j, c := range s.Requests {
-			d.exporter.Counter(fmt.Sprintf("forewarm_listener_requests_total{listener=%q,code=%q}", s.Listener, c.Code),
-				"Requests of producers that do not speak NATS, by status code.", func() uint64 { return d.listeners.Stats()[i].Requests[j].Requests })
+		for code, requests := range s.Requests {
+			d.exporter.Counter(fmt.Sprintf("forewarm_listener_requests_total{listener=%q,code=%q}", s.Listener, code),
+				"Requests of producers that do not speak NATS, by status code.", requests.Load)
 		}
 	}
-	exportEach(d, "listener", names, d.listeners.Stats, []counter[listener.Stats]{
-		{"forewarm_listener_bytes_total", "Bytes of the bodies of requests to a listener, as sent.", func(s listener.Stats) uint64 { return s.Bytes }},
-		{"forewarm_listener_records_total", "Records that came by a listener and are in the stream.", func(s listener.Stats) uint64 { return s.Records }},
-		{"forewarm_listener_ignored_total", "Records that came by a listener and carry no demand, such as spans of tools.", func(s listener.Stats) uint64 { return s.Ignored }},
+	exportEach(d, "listener", names, d.listeners.Stats, []counter[*listener.Stats]{
+		{"forewarm_listener_bytes_total", "Bytes of the bodies of requests to a listener, as sent.", func(s *listener.Stats) uint64 { return s.Bytes.Load() }},
+		{"forewarm_listener_records_total", "Records that came by a listener and are in the stream.", func(s *listener.Stats) uint64 { return s.Records.Load() }},
+		{"forewarm_listener_ignored_total", "Records that came by a listener and carry no demand, such as spans of tools.", func(s *listener.Stats) uint64 { return s.Ignored.Load() }},
 	})
 }
 

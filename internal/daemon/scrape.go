@@ -31,17 +31,15 @@ func (d *Daemon) openScraper() (err error) {
 	if err != nil {
 		return err
 	}
-	export(d, d.scraper.Stats, []counter[scrape.Stats]{
-		{"forewarm_scrapes_total", "Scrapes of targets.", func(s scrape.Stats) uint64 { return s.Scrapes }},
-		{"forewarm_scrape_skipped_total", "Scrapes that did not begin because the one before was not over.", func(s scrape.Stats) uint64 { return s.Skipped }},
-		{"forewarm_scrape_reports_total", "Replica reports published.", func(s scrape.Stats) uint64 { return s.Published }},
-		{"forewarm_scrape_unpublished_total", "Replica reports that the stream did not store.", func(s scrape.Stats) uint64 { return s.Unpublished }},
-		{"forewarm_scrape_left_out_total", "Addresses that are not scraped because there are too many targets.", func(s scrape.Stats) uint64 { return s.LeftOut }},
-	})
-	d.exporter.Gauge("forewarm_scrape_targets", "Targets that are scraped.", func() float64 { return float64(d.scraper.Stats().Targets) })
+	stats := d.scraper.Stats()
+	d.exporter.Counter("forewarm_scrapes_total", "Scrapes of targets.", stats.Scrapes.Load)
+	d.exporter.Counter("forewarm_scrape_skipped_total", "Scrapes that did not begin because the one before was not over.", stats.Skipped.Load)
+	d.exporter.Counter("forewarm_scrape_reports_total", "Replica reports published.", stats.Published.Load)
+	d.exporter.Counter("forewarm_scrape_unpublished_total", "Replica reports that the stream did not store.", stats.Unpublished.Load)
+	d.exporter.Counter("forewarm_scrape_left_out_total", "Addresses that are not scraped because there are too many targets.", stats.LeftOut.Load)
+	d.exporter.Gauge("forewarm_scrape_targets", "Targets that are scraped.", func() float64 { return float64(stats.Targets.Load()) })
 	for _, reason := range scrape.Reasons {
-		d.exporter.Counter("forewarm_scrape_failures_total{reason="+strconv.Quote(reason)+"}", "Scrapes that failed, by reason.",
-			func() uint64 { return d.scraper.Stats().Failures[reason] })
+		d.exporter.Counter("forewarm_scrape_failures_total{reason="+strconv.Quote(reason)+"}", "Scrapes that failed, by reason.", stats.Failures[reason].Load)
 	}
 	return nil
 }

@@ -160,17 +160,17 @@ func (d *Daemon) countIntake() intake {
 	}
 	if d.scraper != nil {
 		for reason, n := range d.scraper.Stats().Failures {
-			now.omitted["looks at the metrics of engines failed ("+reason+"): the log names the engines"] = n
+			now.omitted["looks at the metrics of engines failed ("+reason+"): the log names the engines"] = n.Load()
 		}
-		now.omitted["addresses of engines are not scraped: there are too many"] = d.scraper.Stats().LeftOut
+		now.omitted["addresses of engines are not scraped: there are too many"] = d.scraper.Stats().LeftOut.Load()
 	}
 	ignored := d.exporter.Ignored.Get()
 	for _, s := range d.listeners.Stats() {
-		ignored += s.Ignored
-		for _, c := range s.Requests {
-			if slices.Contains(refusedCodes, c.Code) {
-				now.refused[s.Listener+" "+c.Code] = c.Requests
-				now.omitted["requests were answered "+c.Code+" by listeners."+s.Listener+": see the producer's log"] = c.Requests
+		ignored += s.Ignored.Load()
+		for code, requests := range s.Requests {
+			if slices.Contains(refusedCodes, code) {
+				now.refused[s.Listener+" "+code] = requests.Load()
+				now.omitted["requests were answered "+code+" by listeners."+s.Listener+": see the producer's log"] = requests.Load()
 			}
 		}
 	}
