@@ -12,8 +12,8 @@ import (
 // newer one is full, the older one is dropped. So it always has the latest capacity/2 records.
 //
 // Entries are 64-bit hashes with a fixed seed. A new record counts as a duplicate with probability n/2⁶⁴ for n entries,
-// 5·10⁻¹⁴ for a million. 18 to 38 bytes an entry; a generation is allocated at once, so that it does not grow while records
-// wait, and reused. O(length of the id) a call.
+// 5·10⁻¹⁴ for a million. 18 to 38 bytes an entry; a generation is allocated at once, so that it does not grow while
+// records wait, and reused. O(length of the id) a call.
 type Deduper struct {
 	half              int
 	current, previous map[uint64]struct{}
@@ -55,8 +55,8 @@ func (d *Deduper) Known(pool, id string, attempt int, phase Phase) bool {
 	return now || before
 }
 
-// hash identifies a record; 0, which is no entry, when it has no id. It prefixes names with their lengths, so that records
-// have different bytes.
+// hash identifies a record; 0, which is no entry, when it has no id. It prefixes names with their lengths, so that
+// records have different bytes.
 func (d *Deduper) hash(pool, id string, attempt int, phase Phase) uint64 {
 	if id == "" {
 		return 0

@@ -241,14 +241,14 @@ func (d *Decoder) find(j *jsonReader, tree *fieldTree, r *record) {
 
 // findInText finds fields in a text that is a JSON object; it ignores other texts.
 func (d *Decoder) findInText(text []byte, tree *fieldTree, r *record) {
-	if text = bytes.TrimSpace(text); len(text) > 0 && text[0] == '{' && d.isSound(text) {
+	if text = bytes.TrimSpace(text); len(text) > 0 && text[0] == '{' && d.isValidJSON(text) {
 		var j jsonReader
 		j.reset(text)
 		d.find(&j, tree, r)
 	}
 }
 
-// isSound reports whether text is valid JSON within the limits.
-func (d *Decoder) isSound(text []byte) bool {
+// isValidJSON reports whether text is valid JSON within the limits.
+func (d *Decoder) isValidJSON(text []byte) bool {
 	return !nestsDeeper(text, d.limits.Depth) && jsontext.Value(text).IsValid(jsonOptions...)
 }

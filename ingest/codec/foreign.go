@@ -8,8 +8,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// foreign reads a message of a foreign format. It finds the fields of each record and calls decode, which ends in accept
-// or [Decoder.skip].
+// foreign reads a message of a foreign format. It finds the fields of each record and calls decode, which ends in
+// accept or [Decoder.skip].
 func (d *Decoder) foreign(data []byte, decode func(d *Decoder, r *record)) {
 	if d.meta.Kind != KindRequest {
 		d.refuse(ingest.ReasonUnknownFormat, "records of this format belong on a request subject")
@@ -83,7 +83,7 @@ func (d *Decoder) requestOf(r *record) ingest.Request {
 // accept appends the request of a foreign record, unless its fields are inconsistent.
 func (d *Decoder) accept(q *ingest.Request) {
 	if q.Pool = cmp.Or(q.Pool, d.meta.Pool, q.Model, d.service); q.Pool == "" {
-		d.fail(ingest.ReasonMissingField, "pool is missing in the record, in the subject and in the URL, and so is model, whose name would stand in")
+		d.fail(ingest.ReasonMissingField, "pool is missing in the record, in the subject and in the URL, and so is model, whose name would be used")
 	}
 	d.fillClass(&q.Class)
 	settle(q)
@@ -142,9 +142,10 @@ func (d *Decoder) inferTokens(r *record, q *ingest.Request) {
 	d.completeTokens(q, written, total, exclusive, false)
 }
 
-// completeTokens adds tokens read from a cache and written to it to a prompt that leaves them out (exclusive), and derives
-// the prompt or the output from the total. A total beyond prompt and output has cached tokens, if it is by as many or
-// the provider counts so (totalHasCached). Else it has the reasoning that xAI and Gemini leave out of the output.
+// completeTokens adds tokens read from a cache and written to it to a prompt that leaves them out (exclusive), and
+// derives the prompt or the output from the total. A total beyond prompt and output has cached tokens, if it is by as
+// many or the provider counts so (totalHasCached). Else it has the reasoning that xAI and Gemini leave out of the
+// output.
 func (d *Decoder) completeTokens(q *ingest.Request, written, total int64, exclusive, totalHasCached bool) {
 	cached := max(q.CachedTokens, 0) + max(written, 0)
 	more := total - q.PromptTokens - max(q.OutputTokens, 0) // if total and prompt are known

@@ -15,7 +15,7 @@ func FuzzDecodeEnvoy(f *testing.F)   { fuzzForeign(f, "envoy") }
 func FuzzDecodeSGLang(f *testing.F)  { fuzzForeign(f, "sglang") }
 func FuzzDecodeKong(f *testing.F)    { fuzzForeign(f, "kong") }
 
-// fuzzForeign checks that any bytes at all become sound records or refusals, that text planted anywhere is kept in
+// fuzzForeign checks that any bytes at all become valid records or refusals, that text planted anywhere is kept in
 // neither, and that a prompt in a record changes nothing.
 func fuzzForeign(f *testing.F, format string) {
 	for _, sample := range samples(f, format) {
@@ -47,7 +47,8 @@ func fuzzForeign(f *testing.F, format string) {
 	})
 }
 
-// checkStored checks that what was accepted is read back the same from the log, where listeners put it as native records.
+// checkStored checks that what was accepted is read back the same from the log, where listeners put it as native
+// records.
 func checkStored(t *testing.T, b *ingest.Batch) {
 	t.Helper()
 	if len(b.Requests) == 0 {

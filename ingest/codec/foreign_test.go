@@ -11,7 +11,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// read decodes a message of a foreign format, and tells what became of it: the requests as native JSON, then how many
+// read decodes a message of a foreign format, and returns what became of it: the requests as native JSON, then how many
 // records were passed over, then the reasons of refusals.
 func read(format string, data []byte, meta Meta) string {
 	meta.ContentType, _ = ContentTypeOf(format)
@@ -31,7 +31,8 @@ func read(format string, data []byte, meta Meta) string {
 	return out.String()
 }
 
-// TestForeignSamples reads the samples, which are written by hand from the documented schemas, or recorded from the libraries named.
+// TestForeignSamples reads the samples, which are written by hand from the documented schemas, or recorded from the
+// libraries named.
 func TestForeignSamples(t *testing.T) {
 	for sample, want := range map[string][]string{
 		"litellm/success.json": {
@@ -125,7 +126,7 @@ func TestForeignSamples(t *testing.T) {
 	}
 }
 
-// TestForeignFields changes one thing at a time in a record that is sound.
+// TestForeignFields changes one thing at a time in a valid record.
 func TestForeignFields(t *testing.T) {
 	const (
 		litellm = `{"id":"i","status":"success","startTime":1795240800,"endTime":1795240802,"model":"m","prompt_tokens":20,"completion_tokens":10}`
@@ -269,7 +270,7 @@ func TestForeignTakesPoolAndClass(t *testing.T) {
 	}
 }
 
-// TestUsageWithoutATime: the time at which the stream stored a message stands in for the end of the request, and for
+// TestUsageWithoutATime: the time at which the stream stored a message is used as the end of the request, and for
 // nothing that the record says itself.
 func TestUsageWithoutATime(t *testing.T) {
 	for record, want := range map[string]time.Time{

@@ -137,7 +137,7 @@ func FuzzInflate(f *testing.F) {
 			t.Fatalf("%d bytes in a buffer of %d, %q %q", len(plain), cap(p.plain), reason, detail)
 		}
 		want, err := io.ReadAll(io.LimitReader(newGzip(data), atMost+1))
-		if sound := err == nil && len(want) <= atMost; sound != (reason == "") || sound && !bytes.Equal(plain, want) {
+		if valid := err == nil && len(want) <= atMost; valid != (reason == "") || valid && !bytes.Equal(plain, want) {
 			t.Fatalf("%d bytes, %q %q; the standard library gives %d and %v", len(plain), reason, detail, len(want), err)
 		}
 	})
@@ -169,7 +169,7 @@ func samples(t testing.TB, format string) [][]byte {
 	return all
 }
 
-// checkBatch checks the promises made of decoded records, and gives the number of them.
+// checkBatch checks what holds for all decoded records, and returns their number.
 func checkBatch(t *testing.T, b *ingest.Batch) int {
 	t.Helper()
 	limits := ingest.DefaultLimits()

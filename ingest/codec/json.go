@@ -15,7 +15,7 @@ import (
 type value struct {
 	name string // for messages
 	kind byte   // of JSON: " 0 t f n { [
-	raw  []byte // a string without quotes and escapes, anything else as it stands
+	raw  []byte // a string without quotes and escapes, anything else as it is
 }
 
 // kindNames are the kinds of values, for messages.

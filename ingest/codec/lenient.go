@@ -237,7 +237,8 @@ func (d *Decoder) outcome(word, code value) ingest.Status {
 	return status
 }
 
-// ended is how a request ended by the words in fields. The statuses are ordered: a cancelled request may have an error too.
+// ended is how a request ended by the words in fields. The statuses are ordered: a cancelled request may have an error
+// too.
 func (r *record) ended(fields ...field) (status ingest.Status) {
 	for _, f := range fields {
 		s, _ := wordOutcome(r.text(f))

@@ -29,7 +29,8 @@ func dynamoLogs(service string, rows ...string) plog.Logs {
 	return logs
 }
 
-// TestOTLPLogs: rows become the requests that they become over NATS, in both encodings; what cannot be used is refused alone.
+// TestOTLPLogs: rows become the requests that they become over NATS, in both encodings; what cannot be used is refused
+// alone.
 func TestOTLPLogs(t *testing.T) {
 	full, err := os.ReadFile(filepath.Join("testdata", "dynamo", "full.json"))
 	if err != nil {

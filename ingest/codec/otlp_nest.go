@@ -26,8 +26,8 @@ type spanKey struct {
 // maxAncestors bounds the spans above one that are looked at.
 const maxAncestors = 32
 
-// close selects the export's inferences that count, and fills in their missing names. One with counts covers those above
-// it. One without counts is covered by any above it.
+// close selects the export's inferences that count, and fills in their missing names. One with counts covers those
+// above it. One without counts is covered by any above it.
 func (x *export) close() {
 	x.refuseBeyond(x.spans)
 	at := make(map[spanKey]int, len(x.tree))

@@ -12,7 +12,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// secret stands for prompt text. No twelve bytes of it may be kept.
+// secret is used as prompt text. No twelve bytes of it may be kept.
 const secret = "my passphrase is Correct Horse: 4111 1111 1111 1111, \"tell nobody\" {or else}"
 
 // secretRuns are the runs of twelve bytes of the secret, in clear and escaped.
@@ -52,7 +52,7 @@ func checkSecret(t *testing.T, data []byte, b *ingest.Batch, named bool) {
 }
 
 // TestSecretsAreNotKept plants a sentence in every place of every sample, as a value, as a key, inside and around what
-// stands there, and at every byte, where it breaks the JSON; and decodes each as every format.
+// is there, and at every byte, where it breaks the JSON; and decodes each as every format.
 func TestSecretsAreNotKept(t *testing.T) {
 	for _, format := range Formats() {
 		contentType, _ := ContentTypeOf(format)
@@ -86,8 +86,8 @@ func TestSecretsAreNotKept(t *testing.T) {
 	}
 }
 
-// plant calls look with copies of tree that have the secret in one place each. named says that the place is one for names,
-// which are kept.
+// plant calls look with copies of tree that have the secret in one place each. named says that the place is one for
+// names, which are kept.
 func plant(tree any, named bool, look func(planted any, named bool)) {
 	escaped, _ := json.Marshal(map[string]string{"content": secret})
 	look(secret, named)

@@ -69,11 +69,11 @@ const (
 // decodeProtobuf reads a forewarm.v1.Batch, on a subject of any kind. A bad record is refused alone. If the frames
 // around the records are broken, the rest of the message is refused as one. O(len(data)).
 func decodeProtobuf(d *Decoder, data []byte) {
-	records, sound := 0, 0
+	records, valid := 0, 0
 	d.table = d.table[:0]
 	frames := wire{rest: data}
 	for frames.next() { // the table may come after the records that use it
-		sound = len(data) - len(frames.rest)
+		valid = len(data) - len(frames.rest)
 		text, isString := frames.Bytes()
 		switch {
 		case batchRequests <= frames.FieldNum && frames.FieldNum <= batchWatermark:
@@ -87,13 +87,13 @@ func decodeProtobuf(d *Decoder, data []byte) {
 		}
 	}
 	if len(d.table) > 0 && d.table[0] != (tableEntry{}) {
-		d.refuse(ingest.ReasonInconsistent, "the first of the batch's strings is not empty, but index 0 stands for no label")
+		d.refuse(ingest.ReasonInconsistent, "the first of the batch's strings is not empty, but index 0 means no label")
 		return
 	}
-	d.protobufRecords(data[:sound])
+	d.protobufRecords(data[:valid])
 	switch {
 	case frames.fault != "":
-		d.refuse(frames.fault, "the batch breaks at byte %d of %d: what follows is lost", sound, len(data))
+		d.refuse(frames.fault, "the batch breaks at byte %d of %d: what follows is lost", valid, len(data))
 	case records == 0:
 		d.refuse(ingest.ReasonTruncated, "the batch has no record")
 	default:

@@ -136,8 +136,8 @@ func TestDecodeProtobuf(t *testing.T) {
 	}
 }
 
-// TestProtobufAgreesWithSchema sends batches both ways: what AppendProtobuf writes is what a library reads and writes that
-// knows only the schema.
+// TestProtobufAgreesWithSchema sends batches both ways: what AppendProtobuf writes is what a library reads and writes
+// that knows only the schema.
 func TestProtobufAgreesWithSchema(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		mark := anyWatermark.Draw(t, "watermark")

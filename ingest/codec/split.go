@@ -24,7 +24,7 @@ func (d *Decoder) split(data []byte, each func(record []byte)) {
 			each(data)
 		}
 	}
-	if hasLines := bytes.Contains(data, []byte("\n{")) || bytes.Contains(data, []byte("\n[")); hasLines && !d.isSound(data) {
+	if hasLines := bytes.Contains(data, []byte("\n{")) || bytes.Contains(data, []byte("\n[")); hasLines && !d.isValidJSON(data) {
 		for line := range bytes.Lines(data) {
 			if line = bytes.TrimSpace(line); len(line) > 0 {
 				d.elements(line, record)
@@ -36,8 +36,8 @@ func (d *Decoder) split(data []byte, each func(record []byte)) {
 	d.refuseBeyond(records)
 }
 
-// nonFinite finds NaN, Infinity and -Infinity, which Python's json writes but which are not JSON. One in a string changes
-// a text that is not kept.
+// nonFinite finds NaN, Infinity and -Infinity, which Python's json writes but which are not JSON. One in a string
+// changes a text that is not kept.
 var nonFinite = regexp.MustCompile(`([:\[,]\s*)(?:NaN|-?Infinity)\b`)
 
 // elements calls record with each element of an array, and with any other value as it is.

@@ -37,8 +37,8 @@ type Config struct {
 type EmbeddedConfig struct {
 	Listen   string `yaml:"listen"`    // host:port for producers; "none" serves this process only
 	StoreDir string `yaml:"store_dir"` // "" is nats/ in the storage directory
-	// Sync bounds what a power cut can lose: always syncs each message before it is acknowledged; a time such as 10s is how
-	// often what was acknowledged is synced.
+	// Sync bounds what a power cut can lose: always syncs each message before it is acknowledged; a time such as 10s is
+	// how often what was acknowledged is synced.
 	Sync string `yaml:"sync"`
 }
 

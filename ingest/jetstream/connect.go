@@ -13,8 +13,8 @@ import (
 )
 
 // Connect dials c.URL, or e when there is an embedded server. It fails when the first attempt does, with an error that
-// names nats.url. Later it reconnects for ever, and logs that only if [LogTo] is among the extra options. These override the
-// others.
+// names nats.url. Later it reconnects for ever, and logs that only if [LogTo] is among the extra options. These
+// override the others.
 func Connect(c Config, e *Embedded, extra ...nats.Option) (*nats.Conn, error) {
 	opts, err := c.clientOptions()
 	if err != nil {

@@ -26,9 +26,9 @@ type ConsumerConfig struct {
 	Start  uint64
 	Limits ingest.Limits
 	Log    *zap.Logger
-	// OnGap, when set, is called when the stream does not go on at the wanted sequence. With got > want, retention or a purge
-	// removed want … got-1. With got < want, the stream was made again or lost its end: it is read from got on, and want-got
-	// sequences occur twice. It is called on a goroutine of Run.
+	// OnGap, when set, is called when the stream does not go on at the wanted sequence. With got > want, retention or a
+	// purge removed want … got-1. With got < want, the stream was made again or lost its end: it is read from got on,
+	// and want-got sequences occur twice. It is called on a goroutine of Run.
 	OnGap func(want, got uint64)
 	// Missing, when set, makes the stream again after somebody deleted it. It is called on a goroutine of Run.
 	Missing func(ctx context.Context) error
@@ -71,8 +71,8 @@ const (
 )
 
 // Run decodes messages on a goroutine of its own and hands them to handle on this one, in stream order, up to 32 at a
-// time. It returns nil when ctx ends, after the decoded batches are handled, or the error of handle. There is a batch for each
-// message, valid until handle returns. Run can be called once.
+// time. It returns nil when ctx ends, after the decoded batches are handled, or the error of handle. There is a batch
+// for each message, valid until handle returns. Run can be called once.
 func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	free, ready := make(chan []ingest.Batch, sliceCount), make(chan []ingest.Batch, sliceCount)
@@ -116,7 +116,8 @@ func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) e
 	}
 }
 
-// Inject hands a watermark that the stream does not take to Run, between two messages. It returns false when ctx ends before.
+// Inject hands a watermark that the stream does not take to Run, between two messages. It returns false when ctx ends
+// before.
 func (c *Consumer) Inject(ctx context.Context, at time.Time) bool {
 	select {
 	case c.injected <- ingest.Batch{ReceivedAt: time.Now().UTC(), Watermark: &ingest.Watermark{At: at}}:

@@ -32,8 +32,8 @@ func NewDeadLetter(conn *nats.Conn, prefix string) *DeadLetter {
 	return &DeadLetter{conn: conn, subject: ingest.DeadLetterSubject(prefix)}
 }
 
-// Send publishes what was refused of the message at sequence, without duplicates, which are no fault. Safe for concurrent
-// use.
+// Send publishes what was refused of the message at sequence, without duplicates, which are no fault. Safe for
+// concurrent use.
 func (d *DeadLetter) Send(sequence uint64, refused []ingest.Refusal) {
 	for i := range refused {
 		r := &refused[i]

@@ -22,20 +22,20 @@ import (
 	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
-// maxPayload is the largest message the embedded server takes: above what decoders accept, so that a message that is too
-// large is refused and counted by its reason, rather than by the server without one.
+// maxPayload is the largest message the embedded server takes: above what decoders accept, so that a message that is
+// too large is refused and counted by its reason, rather than by the server without one.
 const maxPayload = 16 << 20
 
-// Producers that publish without waiting for the stream's answer are not slowed down by it: what it has not stored yet waits
-// in memory, and is dropped beyond these bounds. The server's own bound on messages would let go of those of a usual size
-// after 2 MiB.
+// Producers that publish without waiting for the stream's answer are not slowed down by it: what it has not stored yet
+// waits in memory, and is dropped beyond these bounds. The server's own bound on messages would drop those of a usual
+// size after 2 MiB.
 const (
 	bufferedMessages = 1 << 20
 	bufferedBytes    = 128 << 20
 )
 
-// noMaxStore keeps the server from limiting what streams may ask for to three quarters of the space that is free when it
-// starts: a stream that has grown would not be let in again. [Room] compares with the disk.
+// noMaxStore keeps the server from limiting what streams may ask for to three quarters of the space that is free when
+// it starts: a stream that has grown would not be let in again. [Room] compares with the disk.
 const noMaxStore = 1 << 60
 
 // Embedded is a NATS server with JetStream inside this process.
@@ -159,8 +159,8 @@ const (
 	anyone        = "anyone" // without credentials
 )
 
-// CredentialFile holds the password of the user forewarm, who may do everything on the embedded server that stores below
-// dir. Who can read the file could change the stored messages, too.
+// CredentialFile holds the password of the user forewarm, who may do everything on the embedded server that stores
+// below dir. Who can read the file could change the stored messages, too.
 func CredentialFile(dir string) string { return filepath.Join(dir, "forewarm.password") }
 
 // credential reads the password of who may do everything, or makes one.
@@ -182,8 +182,8 @@ func (e *Embedded) credential() (err error) {
 	return nil
 }
 
-// permissions are those of clients without credentials: they publish telemetry, read what Forewarm publishes, and see what
-// streams there are. They cannot make, change, purge or delete one.
+// permissions are those of clients without credentials: they publish telemetry, read what Forewarm publishes, and see
+// what streams there are. They cannot make, change, purge or delete one.
 func (c *Config) permissions() *server.Permissions {
 	publish := []string{c.Prefix + ".telemetry.>", c.Prefix + ".prescale.ack.>"}
 	for _, s := range c.Sources {

@@ -16,8 +16,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestWhoMayDoWhat: without credentials clients publish telemetry and read what is said, and change nothing; who knows the
-// password from the file may do everything, also after the server was opened again.
+// TestWhoMayDoWhat: without credentials clients publish telemetry and read what is said, and change nothing; who knows
+// the password from the file may do everything, also after the server was opened again.
 func TestWhoMayDoWhat(t *testing.T) {
 	c := DefaultConfig()
 	c.Embedded = EmbeddedConfig{Listen: "127.0.0.1:0", StoreDir: t.TempDir(), Sync: SyncAlways}
@@ -129,8 +129,8 @@ func TestStreamIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestBrokenServer fills a real disk under a server: the write that fails is known though the server answers nobody, and once
-// there is room the server takes messages again when it is opened again, with all that it acknowledged.
+// TestBrokenServer fills a real disk under a server: the write that fails is known though the server answers nobody,
+// and once there is room the server takes messages again when it is opened again, with all that it acknowledged.
 func TestBrokenServer(t *testing.T) {
 	disk := testenv.SmallDisk(t, 40<<20)
 	c := DefaultConfig()

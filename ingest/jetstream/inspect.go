@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// maxSkew is how far the server's clock may be from this machine's before watermarks and the messages' own times no longer
-// agree: well below a minute, and more than an answer takes.
+// maxSkew is how far the server's clock may be from this machine's before watermarks and the messages' own times no
+// longer agree: well below a minute, and more than an answer takes.
 const maxSkew = 5 * time.Second
 
 // OtherFaults gives what is wrong with the streams, other than that of telemetry, that hold what a daemon stores, and
@@ -55,7 +55,8 @@ func Faults(info *jetstream.StreamInfo, c *Config) (out []string) {
 	return out
 }
 
-// Skew reports that the clock of the server, whose answer came at now, differs from this machine's; "" when it does not.
+// Skew reports that the clock of the server, whose answer came at now, differs from this machine's; "" when it does
+// not.
 func Skew(info *jetstream.StreamInfo, now time.Time) string {
 	if skew := info.TimeStamp.Sub(now); !info.TimeStamp.IsZero() && skew.Abs() > maxSkew {
 		return fmt.Sprintf("the clock of the NATS server is %s from this machine's: set both by NTP", skew.Round(time.Second))
@@ -76,8 +77,8 @@ func tooShort(info *jetstream.StreamInfo, c *Config, now time.Time) string {
 // decisionBytes is about what a decision of a pool takes in the log, with its notices.
 const decisionBytes = 3 << 10
 
-// Small says that the log of decisions cannot hold those of so many pools, which decide every so often, for as long as it is
-// asked to; "" when it can.
+// Small says that the log of decisions cannot hold those of so many pools, which decide every so often, for as long as
+// it is asked to; "" when it can.
 func Small(c *Config, pools int, every time.Duration) string {
 	rate := float64(pools) * decisionBytes / every.Seconds()
 	need := rate * c.Kept.MaxAge.Seconds()
@@ -88,8 +89,8 @@ func Small(c *Config, pools int, every time.Duration) string {
 		c.Kept.MaxBytes>>20, pools, need/(1<<20), c.Kept.MaxAge, float64(c.Kept.MaxBytes)/rate/86400)
 }
 
-// Room reports that the disk of the embedded server, with so many bytes free beside those that its store uses, is full before
-// the streams are; "" when it is not.
+// Room reports that the disk of the embedded server, with so many bytes free beside those that its store uses, is full
+// before the streams are; "" when it is not.
 func Room(c *Config, dir string, used, free int64) string {
 	if free >= c.Stream.MaxBytes+c.Kept.MaxBytes-used {
 		return ""

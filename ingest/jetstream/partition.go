@@ -15,8 +15,8 @@ import (
 
 // partition is the part of all pools that a daemon serves: index of count. Count 0 means that there are no partitions.
 //
-// The NATS server splits the telemetry: a mapping of the account (see [Mappings]) puts the partition of a pool in front of each
-// message's subject. So each partition has a telemetry stream of its own, and reads nothing of the others.
+// The NATS server splits the telemetry: a mapping of the account (see [Mappings]) puts the partition of a pool in front
+// of each message's subject. So each partition has a telemetry stream of its own, and reads nothing of the others.
 type partition struct{ index, count int }
 
 const maxPartitions = 1024
@@ -45,8 +45,8 @@ func (c *Config) partition() partition {
 // Partitioned reports whether this daemon serves a part of the pools only.
 func (c *Config) Partitioned() bool { return c.partition().count > 0 }
 
-// PartitionOf is the index of the partition that a pool belongs to: the FNV-1a hash of its name as a token of a subject, modulo
-// the number of partitions, as nats-server's partition function has it. It is 0 without partitions.
+// PartitionOf is the index of the partition that a pool belongs to: the FNV-1a hash of its name as a token of a
+// subject, modulo the number of partitions, as nats-server's partition function has it. It is 0 without partitions.
 func (c *Config) PartitionOf(pool string) int {
 	n := c.partition().count
 	if n == 0 {
@@ -62,8 +62,8 @@ func (c *Config) Owns(pool string) bool {
 	return !c.Partitioned() || c.PartitionOf(pool) == c.partition().index
 }
 
-// Inner is the prefix of the subjects that only one partition reads and writes: of its telemetry, decisions and notices. Without
-// partitions it is the prefix of all subjects.
+// Inner is the prefix of the subjects that only one partition reads and writes: of its telemetry, decisions and
+// notices. Without partitions it is the prefix of all subjects.
 func (c *Config) Inner() string {
 	if p := c.partition(); p.count > 0 {
 		return fmt.Sprintf("%s.%d.%d", c.Prefix, p.count, p.index)
@@ -91,8 +91,9 @@ func (c *Config) State() string { return c.own(StateBucket) }
 // Deliveries is the name of the key-value store with the newest notice that each sink accepted.
 func (c *Config) Deliveries() string { return c.own(DeliveriesBucket) }
 
-// Mappings is the part of a nats-server's configuration, of the account that producers use, which splits telemetry below prefix in
-// n partitions. A message that names no pool in its subject goes to the first partition, where it is refused.
+// Mappings is the part of a nats-server's configuration, of the account that producers use, which splits telemetry
+// below prefix in n partitions. A message that names no pool in its subject goes to the first partition, where it is
+// refused.
 func Mappings(prefix string, n int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "mappings {\n")
@@ -114,8 +115,8 @@ const topicProbe = "partition"
 // probeTimeout is how long a probe may take from this connection to the server and back.
 const probeTimeout = 3 * time.Second
 
-// CheckPartition sends a message for a pool of this partition, and fails where it does not arrive here: the server has no mapping,
-// or one for another number of partitions.
+// CheckPartition sends a message for a pool of this partition, and fails where it does not arrive here: the server has
+// no mapping, or one for another number of partitions.
 func CheckPartition(ctx context.Context, conn *nats.Conn, c *Config) error {
 	if !c.Partitioned() {
 		return nil

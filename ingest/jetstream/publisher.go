@@ -19,10 +19,10 @@ const (
 	maxAttempts   = 5 // for one message, on a server that answers
 )
 
-// Publisher stores messages, each once, through restarts of the server. It sends a window of messages and then
-// waits until all are stored. One that was not acknowledged is sent again; the server drops it by its message id if it was
-// stored. After a lost connection, what was on its way is sent again before anything new; only what nats.go still held in
-// its buffer can come before it. Not safe for concurrent use.
+// Publisher stores messages, each once, through restarts of the server. It sends a window of messages and then waits
+// until all are stored. One that was not acknowledged is sent again; the server drops it by its message id if it was
+// stored. After a lost connection, what was on its way is sent again before anything new; only what nats.go still held
+// in its buffer can come before it. Not safe for concurrent use.
 type Publisher struct {
 	conn   *nats.Conn
 	js     jetstream.JetStream
@@ -38,7 +38,7 @@ func NewPublisher(conn *nats.Conn) (*Publisher, error) {
 	return &Publisher{conn: conn, js: js}, err
 }
 
-// Publish sends data, which it copies, and flushes a full window. msgID tells the message from all others in the stream.
+// Publish sends data, which it copies, and flushes a full window. msgID identifies the message in the stream.
 // An error means that this message or an earlier one cannot be stored at all.
 func (p *Publisher) Publish(ctx context.Context, subject, msgID, contentType string, data []byte) error {
 	m := nats.NewMsg(subject)

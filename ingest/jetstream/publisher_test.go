@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestPublisherStoresEachOnceAndInOrder cuts connections in mid-message, in either direction: what was under way is lost, or
-// stored without an acknowledgement.
+// TestPublisherStoresEachOnceAndInOrder cuts connections in mid-message, in either direction: what was under way is
+// lost, or stored without an acknowledgement.
 func TestPublisherStoresEachOnceAndInOrder(t *testing.T) {
 	const cuts = 3
 	ctx := testContext(t)

@@ -26,8 +26,8 @@ const (
 	retryWait      = 200 * time.Millisecond
 )
 
-// repeat calls session until ctx ends. Each session reads a stream through one consumer on the server. When it breaks (a
-// restart, a lost connection, a lost message), the next session starts after the last delivered message.
+// repeat calls session until ctx ends. Each session reads a stream through one consumer on the server. When it breaks
+// (a restart, a lost connection, a lost message), the next session starts after the last delivered message.
 func repeat(ctx context.Context, log *zap.Logger, stream string, session func() error) {
 	for ctx.Err() == nil {
 		if err := session(); ctx.Err() == nil {
@@ -37,8 +37,8 @@ func repeat(ctx context.Context, log *zap.Logger, stream string, session func() 
 	}
 }
 
-// session decodes messages into free slices. It sends a slice to ready when it is full, when no more messages wait, and at
-// the end. That send never blocks, because ready has room for all slices. The consumer on the server is short-lived.
+// session decodes messages into free slices. It sends a slice to ready when it is full, when no more messages wait, and
+// at the end. That send never blocks, because ready has room for all slices. The consumer on the server is short-lived.
 func (c *Consumer) session(ctx context.Context, free <-chan []ingest.Batch, ready chan<- []ingest.Batch) error {
 	consumer, err := c.open(ctx)
 	if err != nil {

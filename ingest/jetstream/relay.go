@@ -14,12 +14,13 @@ import (
 	"github.com/forewarm/forewarm/ingest/codec"
 )
 
-// A Relay reads sources whose messages may hold prompts (see [codec.HoldsPrompts]). It decodes each message and stores its
-// records in the telemetry stream, in the native format. Until then the message waits in the intake stream, in the server's
-// memory. So no prompt is written to a disk of Forewarm, and a restart of the daemon loses nothing. A full intake drops its
-// oldest messages, which are counted as lost.
+// A Relay reads sources whose messages may hold prompts (see [codec.HoldsPrompts]). It decodes each message and stores
+// its records in the telemetry stream, in the native format. Until then the message waits in the intake stream, in the
+// server's memory. So no prompt is written to a disk of Forewarm, and a restart of the daemon loses nothing. A full
+// intake drops its oldest messages, which are counted as lost.
 //
-// A message is relayed twice if the daemon dies before it acknowledges it. The pipeline drops records whose ids it has seen.
+// A message is relayed twice if the daemon dies before it acknowledges it. The pipeline drops records whose ids it has
+// seen.
 type Relay struct {
 	js     jetstream.JetStream
 	stream string
@@ -135,7 +136,7 @@ func (r *Relay) take(ctx context.Context, m jetstream.Msg) error {
 	return r.flush(ctx)
 }
 
-// flush stores what is held, and lets go of the messages.
+// flush stores what is held, and acknowledges the messages.
 func (r *Relay) flush(ctx context.Context) error {
 	if r.batch.Records() > len(r.batch.Refused) {
 		ctx, cancel := context.WithTimeout(ctx, apiTimeout)

@@ -45,8 +45,8 @@ func relaying(t *testing.T, c Config, js jetstream.JetStream, store func(context
 	return intake
 }
 
-// TestRelayStoresNoPrompt: what a source with prompts publishes comes to the telemetry stream as native records, and goes
-// from where it waited.
+// TestRelayStoresNoPrompt: what a source with prompts publishes comes to the telemetry stream as native records, and
+// goes from where it waited.
 func TestRelayStoresNoPrompt(t *testing.T) {
 	ctx := testContext(t)
 	c, js := testServer(t)

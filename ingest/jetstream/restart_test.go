@@ -12,8 +12,8 @@ import (
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
-// TestRestartsOfTheServer opens the server again, twice, while a publisher without credentials writes and a consumer reads: every message arrives
-// once and in order.
+// TestRestartsOfTheServer opens the server again, twice, while a publisher without credentials writes and a consumer
+// reads: every message arrives once and in order.
 func TestRestartsOfTheServer(t *testing.T) {
 	t.Parallel()
 	const messages = 300

@@ -78,7 +78,8 @@ func (c *Config) DiscoveryRights() Rights {
 	return Rights{[]string{c.Prefix + ".telemetry.pool.*"}, []string{inboxes}}
 }
 
-// ConsumerRights are those of who reads pre-scale events, alerts and forecasts, live or from their streams, and acknowledges them.
+// ConsumerRights are those of who reads pre-scale events, alerts and forecasts, live or from their streams, and
+// acknowledges them.
 func (c *Config) ConsumerRights() Rights {
 	r := Rights{[]string{c.Prefix + ".prescale.ack.*", apiPrefix + "STREAM.NAMES"}, []string{inboxes, c.Prefix + ".prescale.*", c.Prefix + ".alert.*", c.Prefix + ".forecast.>"}}
 	for _, stream := range []string{SignalsStream, ForecastsStream} {
@@ -97,7 +98,8 @@ func union(a, b []string) []string {
 	return a
 }
 
-// granted is the part of the server's answer about a user that is of interest. Permissions are missing where there are no limits.
+// granted is the part of the server's answer about a user that is of interest. Permissions are missing where there are
+// no limits.
 type granted struct {
 	Data struct {
 		User        string `json:"user"`
@@ -109,8 +111,8 @@ type granted struct {
 	Error *struct{ Description string } `json:"error"`
 }
 
-// CheckRights fails where the user of a connection lacks a right that the daemon needs, and names the subjects. A server that
-// does not say what rights there are is no error: warn is called.
+// CheckRights fails where the user of a connection lacks a right that the daemon needs, and names the subjects. A
+// server that does not say what rights there are is no error: warn is called.
 func (c *Config) CheckRights(ctx context.Context, conn *nats.Conn, warn func(error)) error {
 	missing, err := missingRights(ctx, conn, c.DaemonRights())
 	if errors.Is(err, nats.ErrPermissionViolation) {
@@ -133,8 +135,8 @@ func (c *Config) CheckRights(ctx context.Context, conn *nats.Conn, warn func(err
 	return fmt.Errorf("the NATS user of this connection may not %s: allow it in the server's configuration; forewarm nats-config prints all that the daemon needs", strings.Join(lacks, ", nor "))
 }
 
-// missingRights asks the server what this connection may do, and gives the needed rights that it lacks. It is an error when the
-// server does not answer.
+// missingRights asks the server what this connection may do, and gives the needed rights that it lacks. It is an error
+// when the server does not answer.
 func missingRights(ctx context.Context, conn *nats.Conn, need Rights) (missing Rights, err error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()

@@ -53,8 +53,8 @@ func (c *Config) validateSources() error {
 	return nil
 }
 
-// relays reports whether a [Relay] reads a source: one that may hold prompts, and with partitions each source, because only
-// its records name their pools.
+// relays reports whether a [Relay] reads a source: one that may hold prompts, and with partitions each source, because
+// only its records name their pools.
 func (c *Config) relays(s Source) bool {
 	contentType, _ := codec.ContentTypeOf(s.Format)
 	return c.Partitioned() || codec.HoldsPrompts(contentType)

@@ -101,17 +101,17 @@ func TestSourceOfAnotherStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Sources = []Source{{Subject: "dynamo.request_trace.v1", Format: "dynamo"}}
-	mend := []string{"stream FOREWARM_TELEMETRY", "dynamo.request_trace.v1 belongs to the stream DYNAMO", "nats stream edit DYNAMO", "forewarm.telemetry.>,forewarm.prescale.ack.>"}
+	fix := []string{"stream FOREWARM_TELEMETRY", "dynamo.request_trace.v1 belongs to the stream DYNAMO", "nats stream edit DYNAMO", "forewarm.telemetry.>,forewarm.prescale.ack.>"}
 	_, err := EnsureTelemetry(ctx, js, c)
-	wantError(t, err, mend...)
+	wantError(t, err, fix...)
 
 	c.Sources = nil
 	telemetry(t, js, c)
 	c.Sources = []Source{{Subject: "dynamo.request_trace.v1", Format: "dynamo"}}
 	_, err = EnsureTelemetry(ctx, js, c) // the same where the stream is there already
-	wantError(t, err, mend...)
+	wantError(t, err, fix...)
 
-	c.Stream.Name = "DYNAMO" // the mend, half done
+	c.Stream.Name = "DYNAMO" // the fix, half done
 	_, err = EnsureTelemetry(ctx, js, c)
 	wantError(t, err, "DYNAMO", "no subject that covers forewarm.telemetry.>")
 }

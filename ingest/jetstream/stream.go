@@ -67,8 +67,8 @@ func EnsureIntake(ctx context.Context, js jetstream.JetStream, c Config) (jetstr
 	return stream, nil
 }
 
-// trimIntake takes out of an intake of an earlier configuration the subjects that are no longer its own, so that another
-// stream can have them.
+// trimIntake takes out of an intake of an earlier configuration the subjects that are no longer its own, so that
+// another stream can have them.
 func trimIntake(ctx context.Context, js jetstream.JetStream, c Config) error {
 	stream, err := js.Stream(ctx, intakeName(c))
 	if err != nil || stream.CachedInfo().Config.Metadata[madeBy] == "" {
@@ -155,8 +155,8 @@ func EnsureForecasts(ctx context.Context, js jetstream.JetStream, c Config) (jet
 // madeBy marks the streams that Forewarm made, which alone it may change.
 const madeBy = "forewarm_made"
 
-// ensure makes the stream that want describes. If it is there and ours, its limits follow want; if it is a user's, it is
-// used as it is, provided that it holds the subjects of want.
+// ensure makes the stream that want describes. If it is there and ours, its limits follow want; if it is a user's, it
+// is used as it is, provided that it holds the subjects of want.
 func ensure(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	want.Storage, want.Retention, want.Discard = jetstream.FileStorage, jetstream.LimitsPolicy, jetstream.DiscardOld
 	want.Metadata = map[string]string{madeBy: "1"}

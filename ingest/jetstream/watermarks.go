@@ -16,9 +16,9 @@ import (
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
-// Ticker writes the time into the telemetry stream: for each minute T a watermark without a pool, at T + lateness by the
-// clock of the NATS server, which also stamps the messages. The clock of this machine may be set at any time without
-// effect. Daemons that share a stream give a watermark the same message id, so that it is stored once.
+// Ticker writes the time into the telemetry stream: for each minute T a watermark without a pool, at T + lateness by
+// the clock of the NATS server, which also stamps the messages. The clock of this machine may be set at any time
+// without effect. Daemons that share a stream give a watermark the same message id, so that it is stored once.
 type Ticker struct {
 	publish  func(ctx context.Context, subject, id string, data []byte) error
 	subject  string
@@ -35,8 +35,8 @@ type Ticker struct {
 }
 
 // NewTicker publishes through js to the watermark subject below prefix. outcome is called with the result of each
-// attempt to store a watermark; a failed attempt is repeated each second. offline is called with a minute whose watermark
-// cannot be stored for offlineAfter. It returns true if the daemon ticks without the stream.
+// attempt to store a watermark; a failed attempt is repeated each second. offline is called with a minute whose
+// watermark cannot be stored for offlineAfter. It returns true if the daemon ticks without the stream.
 func NewTicker(js jetstream.JetStream, prefix string, lateness time.Duration, outcome func(error), offline func(context.Context, time.Time) bool, log *zap.Logger) *Ticker {
 	publish := func(ctx context.Context, subject, id string, data []byte) error {
 		m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
@@ -54,7 +54,7 @@ const (
 	tickRetry = time.Second
 	// offlineAfter is how long a stream may not take a watermark that is due.
 	offlineAfter = 5 * time.Second
-	// maxPending bounds the minutes that wait; the oldest are let go of.
+	// maxPending bounds the minutes that wait; the oldest are dropped.
 	maxPending = 24 * 60
 	// jump is the smallest change of the server's clock that is logged.
 	jump = time.Minute
@@ -83,10 +83,11 @@ func (t *Ticker) now() time.Time {
 // newest is the newest minute that may be closed.
 func (t *Ticker) newest() time.Time { return t.now().Add(-t.lateness).Truncate(time.Minute) }
 
-// Run publishes until ctx ends, and then returns nil. It begins after the first Sync. In a stream that was in use it begins with
-// the newest minute that is over, because a daemon that restarted when that was due did not store it. A failed watermark is
-// repeated until the next one is due, which includes it. Minutes that ticked offline are stored later, in order, so that a
-// replay takes the same steps. After the clock goes back, no minute is closed until it is past the newest one again.
+// Run publishes until ctx ends, and then returns nil. It begins after the first Sync. In a stream that was in use it
+// begins with the newest minute that is over, because a daemon that restarted when that was due did not store it. A
+// failed watermark is repeated until the next one is due, which includes it. Minutes that ticked offline are stored
+// later, in order, so that a replay takes the same steps. After the clock goes back, no minute is closed until it is
+// past the newest one again.
 func (t *Ticker) Run(ctx context.Context, inUse bool) error {
 	select {
 	case <-t.started:

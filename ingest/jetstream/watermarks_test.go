@@ -16,8 +16,8 @@ import (
 	"github.com/forewarm/forewarm/ingest/codec"
 )
 
-// record runs a ticker for d from midnight + offset, whose publish fails while the time is in an outage, and gives a line
-// for each watermark stored: the time of day, its id, and its time.
+// record runs a ticker for d from midnight + offset, whose publish fails while the time is in an outage, and gives a
+// line for each watermark stored: the time of day, its id, and its time.
 func record(t *testing.T, offset, lateness, d time.Duration, outage func(since time.Duration) bool) []string {
 	t.Helper()
 	var got, ids []string
@@ -81,7 +81,8 @@ func TestTicker(t *testing.T) {
 	}
 }
 
-// TestTickerClockIsSet sets the server's clock ten minutes ahead, then back: no minute is closed twice, and none before its end.
+// TestTickerClockIsSet sets the server's clock ten minutes ahead, then back: no minute is closed twice, and none before
+// its end.
 func TestTickerClockIsSet(t *testing.T) {
 	var got []string
 	synctest.Test(t, func(t *testing.T) {

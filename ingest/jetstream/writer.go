@@ -12,8 +12,9 @@ import (
 	"github.com/forewarm/forewarm/ingest/codec"
 )
 
-// StreamWriter stores records that did not come by NATS in the telemetry stream, in the native format. Unlike a [Publisher] it
-// keeps no order between calls, serves many goroutines at once, and gives up when ctx ends: the producer still has the records.
+// StreamWriter stores records that did not come by NATS in the telemetry stream, in the native format. Unlike a
+// [Publisher] it keeps no order between calls, serves many goroutines at once, and gives up when ctx ends: the producer
+// still has the records.
 type StreamWriter struct {
 	js     jetstream.JetStream
 	prefix string
@@ -25,8 +26,8 @@ func NewStreamWriter(js jetstream.JetStream, c *Config) *StreamWriter {
 	return &StreamWriter{js, c.Prefix, c.Partitioned()}
 }
 
-// writerBytes is the size of the largest message of a [StreamWriter], unless one record alone is larger: half of what NATS
-// servers accept by default.
+// writerBytes is the size of the largest message of a [StreamWriter], unless one record alone is larger: half of what
+// NATS servers accept by default.
 const writerBytes = 512 << 10
 
 // Store waits until the stream holds all of b, refusals excepted. Large batches become several messages, in order.

@@ -11,13 +11,6 @@ import (
 	"github.com/forewarm/forewarm/ingest/codec"
 )
 
-// Store keeps what was decoded: once it returns nil, all of b is in the telemetry stream. An error means that some of it
-// may be missing; storing it again is harmless as far as its records have ids. b is the caller's again when Store
-// returns. It is called by many goroutines at once, and must end soon after ctx does.
-type Store interface {
-	Store(ctx context.Context, b *ingest.Batch) error
-}
-
 // outcome counts one request's records.
 type outcome struct {
 	accepted, refused, ignored int            // unserved ones are among the refused
@@ -26,8 +19,8 @@ type outcome struct {
 	unknown                    []string       // some of those pools, each once
 }
 
-// accept decodes body and stores what it carries. Refusals are reported when the rest is stored, so that a request which
-// is sent again reports them once.
+// accept decodes body and stores what it carries. Refusals are reported when the rest is stored, so that a request
+// which is sent again reports them once.
 func (h *handler) accept(ctx context.Context, m codec.Meta, body []byte) (outcome, error) {
 	b := batches.Get().(*ingest.Batch)
 	defer batches.Put(b)
@@ -50,7 +43,7 @@ func (h *handler) accept(ctx context.Context, m codec.Meta, body []byte) (outcom
 	if out.accepted+out.unserved > 0 {
 		ctx, cancel := context.WithTimeout(ctx, h.timeouts.store)
 		defer cancel()
-		if err := h.Store.Store(ctx, b); err != nil {
+		if err := h.Store(ctx, b); err != nil {
 			return outcome{}, err
 		}
 	}

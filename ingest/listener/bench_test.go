@@ -14,16 +14,11 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// sinkhole is a Store that keeps nothing.
-type sinkhole struct{}
-
-func (sinkhole) Store(context.Context, *ingest.Batch) error { return nil }
-
 // BenchmarkListen sends exports of 200 spans over loopback, one after the other.
 func BenchmarkListen(b *testing.B) {
 	c := onLoopback()
 	c.HTTP.RequestsPerS, c.GRPC.RequestsPerS = 1e6, 1e6
-	l := serve(b, c, sinkhole{}, nil)
+	l := serve(b, c, func(context.Context, *ingest.Batch) error { return nil }, nil)
 	export := traces(slices.Repeat([]int64{100}, 200)...)
 	rate := func(b *testing.B) { b.ReportMetric(float64(200*b.N)/b.Elapsed().Seconds(), "spans/s") }
 	for name, body := range map[string][]byte{"http": protobufOf(b, export), "http-json": jsonOf(b, export)} {

@@ -35,8 +35,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// Check is nil for a usable configuration; else it names the key, the value, the bound and what to do. It opens no file and
-// resolves no address.
+// Check is nil for a usable configuration; else it names the key, the value, the bound and what to do. It opens no file
+// and resolves no address.
 func (c *Config) Check() error {
 	if err := c.HTTP.check("http", 4318); err != nil {
 		return err

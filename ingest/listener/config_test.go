@@ -140,7 +140,7 @@ func TestClientCertificates(t *testing.T) {
 	}
 	c.GRPC.TLS = c.HTTP.TLS
 	m := &memory{}
-	l := serve(t, c, m, m.refuse)
+	l := serve(t, c, m.Store, m.refuse)
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.Leaf)
 	for name, tc := range map[string]struct {
@@ -176,8 +176,8 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// TestCertificateIsReadAnew: a certificate that is renewed in place is used for the next connection, and one that cannot be
-// read leaves the one before in use.
+// TestCertificateIsReadAnew: a certificate that is renewed in place is used for the next connection, and one that
+// cannot be read leaves the one before in use.
 func TestCertificateIsReadAnew(t *testing.T) {
 	ca := certificate(t, nil)
 	dir := t.TempDir()
@@ -207,7 +207,7 @@ func TestCertificateIsReadAnew(t *testing.T) {
 	first := renew()
 	c := onLoopback()
 	c.HTTP.TLS = files
-	l := serve(t, c, &memory{}, nil)
+	l := serve(t, c, new(memory).Store, nil)
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.Leaf)
 	shown := func() *x509.Certificate {

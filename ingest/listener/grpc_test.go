@@ -34,7 +34,7 @@ func dial(t *testing.T, l *Listeners, options ...grpc.DialOption) ptraceotlp.GRP
 
 func TestGRPCExport(t *testing.T) {
 	m := &memory{}
-	l := serve(t, onLoopback(), m, m.refuse)
+	l := serve(t, onLoopback(), m.Store, m.refuse)
 	client := dial(t, l)
 	for _, options := range [][]grpc.CallOption{nil, {grpc.UseCompressor(gzip.Name)}} {
 		m.batches = nil
@@ -66,7 +66,7 @@ func TestLogs(t *testing.T) {
 		r.Attributes().PutStr("payload", row)
 	}
 	m := &memory{}
-	l := serve(t, onLoopback(), m, m.refuse)
+	l := serve(t, onLoopback(), m.Store, m.refuse)
 	conn, err := grpc.NewClient(l.Addr("grpc").String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func TestGRPCRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := onLoopback()
 			c.GRPC.TokenFile, c.GRPC.MaxBytes = secret, 4096
-			l := serve(t, c, tc.store, tc.store.refuse)
+			l := serve(t, c, tc.store.Store, tc.store.refuse)
 			ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", tc.authorization)
 			export := traces(1)
 			if tc.large {
@@ -134,7 +134,7 @@ func TestGRPCRefuses(t *testing.T) {
 }
 
 func TestGRPCMalformed(t *testing.T) {
-	l := serve(t, onLoopback(), &memory{}, new(memory).refuse)
+	l := serve(t, onLoopback(), new(memory).Store, new(memory).refuse)
 	conn, err := grpc.NewClient(l.Addr("grpc").String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestGRPCMalformed(t *testing.T) {
 func TestGRPCRate(t *testing.T) {
 	c := onLoopback()
 	c.GRPC.RequestsPerS = 0.001
-	l := serve(t, c, &memory{}, new(memory).refuse)
+	l := serve(t, c, new(memory).Store, new(memory).refuse)
 	client := dial(t, l)
 	for i, want := range []codes.Code{codes.OK, codes.Unavailable} {
 		if _, err := client.Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(traces(1))); status.Code(err) != want {
@@ -166,7 +166,7 @@ func TestGRPCRate(t *testing.T) {
 // TestGRPCSlow: neither a client that sends nothing nor a store that says nothing holds a call for ever.
 func TestGRPCSlow(t *testing.T) {
 	m := &memory{hold: make(chan struct{})}
-	l := serve(t, onLoopback(), m, m.refuse)
+	l := serve(t, onLoopback(), m.Store, m.refuse)
 	if _, err := dial(t, l).Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(traces(1))); status.Code(err) != codes.Unavailable {
 		t.Errorf("a store that says nothing: %v, want Unavailable", err)
 	}

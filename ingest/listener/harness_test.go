@@ -68,9 +68,9 @@ func onLoopback() Config {
 }
 
 // serve runs listeners with little patience until the test ends.
-func serve(t testing.TB, c Config, s Store, refused func([]ingest.Refusal)) *Listeners {
+func serve(t testing.TB, c Config, store func(context.Context, *ingest.Batch) error, refused func([]ingest.Refusal)) *Listeners {
 	t.Helper()
-	return run(t, c, Deps{Store: s, Refused: refused, Log: zap.NewNop()}, timeouts{body: patience, store: patience})
+	return run(t, c, Deps{Store: store, Refused: refused, Log: zap.NewNop()}, timeouts{body: patience, store: patience})
 }
 
 func run(t testing.TB, c Config, deps Deps, limits timeouts) *Listeners {

@@ -27,8 +27,9 @@ var httpCodes = []string{"200", "400", "401", "403", "404", "405", "408", "413",
 // retryAfter is how long a client that came too often, or at a bad moment, is asked to wait, in seconds.
 const retryAfter = "5"
 
-// httpServer answers POST /v1/traces and /v1/logs as OTLP/HTTP has it, and POST /v1/telemetry/{format}?pool=&class= for every format of
-// package ingest. Bodies may be compressed by gzip. A producer may name itself in the header Forewarm-Source.
+// httpServer answers POST /v1/traces and /v1/logs as OTLP/HTTP has it, and POST /v1/telemetry/{format}?pool=&class= for
+// every format of package ingest. Bodies may be compressed by gzip. A producer may name itself in the header
+// Forewarm-Source.
 type httpServer struct{ *handler }
 
 func newHTTP(h *handler) server { return &httpServer{h} }
@@ -115,7 +116,8 @@ func codeOf(o *outcome) int {
 	return http.StatusBadRequest
 }
 
-// take reads the body of a request and stores its records. A code other than 0 refuses the request; message is the reason.
+// take reads the body of a request and stores its records. A code other than 0 refuses the request; message is the
+// reason.
 func (s *httpServer) take(w http.ResponseWriter, r *http.Request, contentType string) (out outcome, code int, message string) {
 	later := func(code int, why string) (outcome, int, string) {
 		w.Header().Set("Retry-After", retryAfter)

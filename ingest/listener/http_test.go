@@ -22,7 +22,7 @@ import (
 
 func TestHTTPTraces(t *testing.T) {
 	m := &memory{}
-	l := serve(t, onLoopback(), m, m.refuse)
+	l := serve(t, onLoopback(), m.Store, m.refuse)
 	url := "http://" + l.Addr("http").String() + "/v1/traces"
 	export := traces(100, 200)
 	for name, tc := range map[string]struct {
@@ -69,7 +69,7 @@ func readExportAnswer(t *testing.T, res answered, body []byte) ptraceotlp.Export
 
 func TestHTTPPartialSuccess(t *testing.T) {
 	m := &memory{}
-	l := serve(t, onLoopback(), m, m.refuse)
+	l := serve(t, onLoopback(), m.Store, m.refuse)
 	for contentType, body := range map[string][]byte{
 		"application/x-protobuf": protobufOf(t, traces(100, -1, 200, -2)),
 		"application/json":       jsonOf(t, traces(100, -1, 200, -2)),
@@ -118,7 +118,7 @@ func TestHTTPFormats(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &memory{}
-			l := serve(t, onLoopback(), m, m.refuse)
+			l := serve(t, onLoopback(), m.Store, m.refuse)
 			res, answer := post(t, "http://"+l.Addr("http").String()+"/v1/telemetry/"+tc.path, []byte(tc.body))
 			var ids []string
 			for _, r := range m.requests() {
@@ -137,12 +137,12 @@ func TestHTTPFormats(t *testing.T) {
 	}
 }
 
-// TestUnknownPoolsAreSaid: producers learn that records are of pools that nobody counts, though the stream keeps those; who counts
-// refusals is not called, because the pipeline counts them itself.
+// TestUnknownPoolsAreSaid: producers learn that records are of pools that nobody counts, though the stream keeps those;
+// who counts refusals is not called, because the pipeline counts them itself.
 func TestUnknownPoolsAreSaid(t *testing.T) {
 	m := &memory{}
 	l := run(t, onLoopback(), Deps{
-		Store: m, Refused: m.refuse, Serves: func(pool string) bool { return pool == "p" || pool == "m" }, Log: zap.NewNop(),
+		Store: m.Store, Refused: m.refuse, Serves: func(pool string) bool { return pool == "p" || pool == "m" }, Log: zap.NewNop(),
 	}, usualTimeouts)
 	line := func(pool string) string {
 		return `{"pool":"` + pool + `","prompt_tokens":7,"arrived_at":1795240800000}` + "\n"
@@ -233,7 +233,7 @@ func TestHTTPRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := onLoopback()
 			c.HTTP.TokenFile, c.HTTP.MaxBytes = secret, 4096
-			l := serve(t, c, tc.store, tc.store.refuse)
+			l := serve(t, c, tc.store.Store, tc.store.refuse)
 			res, body := post(t, "http://"+l.Addr("http").String()+"/v1/traces", tc.body, tc.headers...)
 			if res.code != tc.code || (res.header.Get("Retry-After") != "") != tc.retry {
 				t.Errorf("%d %q, headers %v; want %d", res.code, body, res.header, tc.code)
@@ -247,7 +247,7 @@ func TestHTTPRefuses(t *testing.T) {
 		})
 	}
 	t.Run("method", func(t *testing.T) {
-		l := serve(t, onLoopback(), &memory{}, new(memory).refuse)
+		l := serve(t, onLoopback(), new(memory).Store, new(memory).refuse)
 		res, err := http.Get("http://" + l.Addr("http").String() + "/v1/traces")
 		if err != nil {
 			t.Fatal(err)
@@ -261,7 +261,7 @@ func TestHTTPRefuses(t *testing.T) {
 
 func TestHTTPSlowStore(t *testing.T) {
 	m := &memory{hold: make(chan struct{})}
-	l := serve(t, onLoopback(), m, m.refuse)
+	l := serve(t, onLoopback(), m.Store, m.refuse)
 	res, _ := post(t, "http://"+l.Addr("http").String()+"/v1/traces", protobufOf(t, traces(1, -1)), "Content-Type", "application/x-protobuf")
 	if res.code != http.StatusServiceUnavailable || len(m.refused) > 0 {
 		t.Errorf("answered %d, refused %+v: what is sent again would be refused twice", res.code, m.refused)
@@ -271,7 +271,7 @@ func TestHTTPSlowStore(t *testing.T) {
 func TestHTTPRate(t *testing.T) {
 	c := onLoopback()
 	c.HTTP.RequestsPerS = 0.001
-	l := serve(t, c, &memory{}, new(memory).refuse)
+	l := serve(t, c, new(memory).Store, new(memory).refuse)
 	url := "http://" + l.Addr("http").String() + "/v1/traces"
 	for i, want := range []int{200, 429, 429} {
 		res, _ := post(t, url, protobufOf(t, traces(1)), "Content-Type", "application/x-protobuf")
@@ -285,7 +285,7 @@ func TestHTTPConcurrency(t *testing.T) {
 	c := onLoopback()
 	c.HTTP.Concurrent = 1
 	m := &memory{hold: make(chan struct{})}
-	l := run(t, c, Deps{Store: m, Log: zap.NewNop()}, usualTimeouts)
+	l := run(t, c, Deps{Store: m.Store, Log: zap.NewNop()}, usualTimeouts)
 	url := "http://" + l.Addr("http").String() + "/v1/traces"
 	body := protobufOf(t, traces(1))
 	codes := make(chan int)
@@ -311,7 +311,7 @@ func TestHTTPConcurrency(t *testing.T) {
 
 // TestHTTPSlowBody: a client that sends half a body must not hold a slot for ever.
 func TestHTTPSlowBody(t *testing.T) {
-	l := serve(t, onLoopback(), &memory{}, new(memory).refuse)
+	l := serve(t, onLoopback(), new(memory).Store, new(memory).refuse)
 	conn, err := net.Dial("tcp", l.Addr("http").String())
 	if err != nil {
 		t.Fatal(err)
@@ -333,7 +333,7 @@ func TestHTTPSlowBody(t *testing.T) {
 
 // TestHTTPUnfinishedBodies: many clients that do not finish leave room for one that does.
 func TestHTTPUnfinishedBodies(t *testing.T) {
-	l := run(t, onLoopback(), Deps{Store: &memory{}, Log: zap.NewNop()}, usualTimeouts)
+	l := run(t, onLoopback(), Deps{Store: new(memory).Store, Log: zap.NewNop()}, usualTimeouts)
 	address := l.Addr("http").String()
 	for range 200 {
 		conn, err := net.Dial("tcp", address)
@@ -350,10 +350,10 @@ func TestHTTPUnfinishedBodies(t *testing.T) {
 	}
 }
 
-// TestHTTPForeign: what a page of another site has a browser send is refused and counted, by itself and through a name that it
-// has resolve to this machine.
+// TestHTTPForeign: what a page of another site has a browser send is refused and counted, by itself and through a name
+// that it has resolve to this machine.
 func TestHTTPForeign(t *testing.T) {
-	l := run(t, onLoopback(), Deps{Store: &memory{}, Log: zap.NewNop()}, usualTimeouts)
+	l := run(t, onLoopback(), Deps{Store: new(memory).Store, Log: zap.NewNop()}, usualTimeouts)
 	url := "http://" + l.Addr("http").String() + "/v1/telemetry/native"
 	for i, header := range [][]string{
 		{"Origin", "https://evil.example", "Content-Type", "text/plain"}, {"Sec-Fetch-Site", "cross-site"}, {"Origin", "null"},

@@ -34,7 +34,10 @@ var usualTimeouts = timeouts{body: 15 * time.Second, store: 10 * time.Second}
 
 // Deps are what listeners need of the rest.
 type Deps struct {
-	Store Store
+	// Store keeps what was decoded: once it returns nil, all of b is in the telemetry stream. An error means that some of
+	// it may be missing; storing it again is harmless as far as its records have ids. Store is called by many goroutines
+	// at once, must end soon after ctx does, and must not use b later.
+	Store func(ctx context.Context, b *ingest.Batch) error
 	// Refused receives the unusable records of a request, from many goroutines at once.
 	Refused func([]ingest.Refusal)
 	// Serves reports whether telemetry of a pool is counted. Records of other pools are stored too, for other

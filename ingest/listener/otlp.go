@@ -7,9 +7,10 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// postExport takes in OTLP/HTTP exports (opentelemetry.io/docs/specs/otlp, section OTLP/HTTP): protobuf or JSON, answered in
-// kind. Spans and log records that cannot be used make a partial success, which the exporter must not send again; so 400 is
-// only for what is no export at all. protobuf and json are content types, rejected is the member that counts what is refused.
+// postExport takes in OTLP/HTTP exports (opentelemetry.io/docs/specs/otlp, section OTLP/HTTP): protobuf or JSON,
+// answered in kind. Spans and log records that cannot be used make a partial success, which the exporter must not send
+// again; so 400 is only for what is no export at all. protobuf and json are content types, rejected is the member that
+// counts what is refused.
 func (s *httpServer) postExport(protobuf, json, rejected string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		contentType, asJSON := protobuf, false
@@ -36,7 +37,8 @@ func (s *httpServer) postExport(protobuf, json, rejected string) http.HandlerFun
 	}
 }
 
-// exportAnswer is an ExportTraceServiceResponse or ExportLogsServiceResponse in JSON, where 64-bit integers are strings.
+// exportAnswer is an ExportTraceServiceResponse or ExportLogsServiceResponse in JSON, where 64-bit integers are
+// strings.
 func exportAnswer(o *outcome, rejected string) map[string]any {
 	if o.refused == 0 {
 		return map[string]any{}
@@ -46,8 +48,8 @@ func exportAnswer(o *outcome, rejected string) map[string]any {
 	}}
 }
 
-// appendExportAnswer appends an ExportTraceServiceResponse in protobuf (opentelemetry/proto/collector/trace/v1/trace_service.proto).
-// An ExportLogsServiceResponse has the same numbers.
+// appendExportAnswer appends an ExportTraceServiceResponse in protobuf
+// (opentelemetry/proto/collector/trace/v1/trace_service.proto). An ExportLogsServiceResponse has the same numbers.
 func appendExportAnswer(dst []byte, o *outcome) []byte {
 	if o.refused == 0 {
 		return dst
@@ -65,8 +67,8 @@ func appendNumberAndText(dst []byte, number uint64, text string) []byte {
 	return protowire.AppendString(dst, text)
 }
 
-// writeStatus answers with a google.rpc.Status, as OTLP/HTTP wants failures. Its code is left out, because the HTTP status
-// says as much.
+// writeStatus answers with a google.rpc.Status, as OTLP/HTTP wants failures. Its code is left out, because the HTTP
+// status says as much.
 func writeStatus(w http.ResponseWriter, asJSON bool, code int, message string) {
 	if asJSON {
 		writeJSON(w, code, map[string]any{"message": message})

@@ -24,7 +24,8 @@ type Config struct {
 type Job struct {
 	Pool    string   `yaml:"pool"`
 	Targets []string `yaml:"targets"` // host:port
-	// DNS is a name:port with an address record for each engine, such as a headless service; it is looked up each Interval.
+	// DNS is a name:port with an address record for each engine, such as a headless service; it is looked up each
+	// Interval.
 	DNS    string `yaml:"dns"`
 	Scheme string `yaml:"scheme"` // http or https; "" is http
 	Path   string `yaml:"path"`   // "" is /metrics
@@ -45,8 +46,8 @@ const (
 	maxBodyBytes = 16 << 20 // of one answer, decompressed
 )
 
-// Validate names the first key that is out of bounds, its value, the bound and the mend. It opens no file and resolves no
-// name.
+// Validate names the first key that is out of bounds, its value, the bound and what to do. It opens no file and
+// resolves no name.
 func (c *Config) Validate() error {
 	switch {
 	case c.Interval < time.Second || c.Interval > time.Minute:

@@ -2,7 +2,7 @@
 // (trtllm-serve and Triton) and the frontend of NVIDIA Dynamo. The parser is Prometheus' own.
 //
 // Invariants: what an engine does not expose stays unknown. A replica is reported ready only when its engine answered
-// just now, and gone only when nobody listens at its address or it is no longer listed. After any other failure nothing is
-// reported, and the replica ages. Units: tokens, requests, seconds. Bounds: targets, concurrent requests, bytes of an
-// answer, series kept of it, ranks of a target; [Stats] counts what failed and what was left out.
+// just now, and gone only when nobody listens at its address or it is no longer listed. After any other failure nothing
+// is reported, and the replica ages. Units: tokens, requests, seconds. Bounds: targets, concurrent requests, bytes of
+// an answer, series kept of it, ranks of a target; [Stats] counts what failed and what was left out.
 package scrape

@@ -37,8 +37,8 @@ func Engines() []string {
 const maxRanks = 1024
 
 // replicas gives the replicas of a target: those of the wanted engine, or with [Auto] those of all engines in it. With
-// [Auto], workers elsewhere count only where the target has no engine. elsewhere is true when the replicas are such workers.
-// The caller sets pool, time and start.
+// [Auto], workers elsewhere count only where the target has no engine. elsewhere is true when the replicas are such
+// workers. The caller sets pool, time and start.
 func (e exposition) replicas(target, wanted string) (out []ingest.Replica, elsewhere bool, err error) {
 	type found struct {
 		engine *engine

@@ -2,9 +2,9 @@ package scrape
 
 import "github.com/forewarm/forewarm/ingest"
 
-// dynamo reads the frontend of NVIDIA Dynamo. It exposes of each worker what its KV router knows: the blocks that its own
-// requests hold. So scrape one frontend, and the workers' engines in its place where they expose
-// metrics. Prefill workers hold no requests and are left out. Names: github.com/ai-dynamo/dynamo,
+// dynamo reads the frontend of NVIDIA Dynamo. It exposes of each worker what its KV router knows: the blocks that its
+// own requests hold. So scrape one frontend, and the workers' engines in its place where they expose metrics. Prefill
+// workers hold no requests and are left out. Names: github.com/ai-dynamo/dynamo,
 // lib/runtime/src/metrics/prometheus_names.rs.
 var dynamo = engine{
 	name:    "dynamo",

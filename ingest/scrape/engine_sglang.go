@@ -3,8 +3,9 @@ package scrape
 import "github.com/forewarm/forewarm/ingest"
 
 // sglang reads SGLang. Each data-parallel rank has the label dp_rank; tensor-parallel ranks repeat its gauges, and
-// priorities split them. Token counters are those of the whole server. A decode worker's queue is of requests that wait for
-// KV memory to be set aside (num_decode_prealloc_queue_reqs); those that a prefill worker has not sent yet are not its own.
+// priorities split them. Token counters are those of the whole server. A decode worker's queue is of requests that wait
+// for KV memory to be set aside (num_decode_prealloc_queue_reqs); those that a prefill worker has not sent yet are not
+// its own.
 var sglang = engine{
 	name:    "sglang",
 	anchors: []string{"sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage"},

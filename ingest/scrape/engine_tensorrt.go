@@ -24,8 +24,8 @@ func readTRTLLM(r rank, to *ingest.Replica) {
 	setPrefix(to, hits, queries)
 }
 
-// trtllmPrefix gives the prompt tokens that were not computed, and all of them: as requests report them, where that is on
-// (return_perf_metrics), else by the blocks of the cache.
+// trtllmPrefix gives the prompt tokens that were not computed, and all of them: as requests report them, where that is
+// on (return_perf_metrics), else by the blocks of the cache.
 func trtllmPrefix(r rank, block float64) (hits, queries float64) {
 	hits, queries = r.counter("trtllm_prompt_cached_tokens_total"), positive(r.counter("trtllm_prompt_tokens_total"))
 	if !math.IsNaN(hits + queries) {

@@ -124,7 +124,7 @@ llm_d_router_epp_per_endpoint_queue_size{model_server_endpoint="p-0",name="p"} 3
 	}
 }
 
-// TestDynamoWithoutBlocks: a frontend without the KV router tells only of its workers' queues.
+// TestDynamoWithoutBlocks: a frontend without the KV router has only its workers' queues.
 func TestDynamoWithoutBlocks(t *testing.T) {
 	e, err := parse([]byte(`dynamo_frontend_worker_waiting_requests{dp_rank="0",worker_id="7",worker_type="decode"} 4`+"\n"), "text/plain")
 	if err != nil {
@@ -149,7 +149,8 @@ func TestProcessStart(t *testing.T) {
 	}
 }
 
-// TestSeveralEnginesInOneAnswer: each is a replica; the workers that a frontend speaks of count only where there is none.
+// TestSeveralEnginesInOneAnswer: each is a replica; the workers that a frontend speaks of count only where there is
+// none.
 func TestSeveralEnginesInOneAnswer(t *testing.T) {
 	text := "vllm:num_requests_running{engine=\"0\"} 1\nvllm:num_requests_running{engine=\"1\"} 1\nsglang:num_running_reqs 1\n" + string(sampleFile(t, "dynamo.txt"))
 	e, err := parse([]byte(text), "")

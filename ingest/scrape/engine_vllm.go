@@ -7,9 +7,9 @@ import (
 )
 
 // vllm reads vLLM, old names included; each data-parallel engine has the label engine. KV use is what running requests
-// hold: blocks that are cached and free do not count. Ray Serve LLM exposes the same metrics as ray_vllm_*, one series for each
-// replica on the node, and NVIDIA NIM exposes them without a prefix (see canonical). Names
-// and the label ReplicaId: github.com/vllm-project/vllm, vllm/v1/metrics/ray_wrappers.py; of NIM:
+// hold: blocks that are cached and free do not count. Ray Serve LLM exposes the same metrics as ray_vllm_*, one series
+// for each replica on the node, and NVIDIA NIM exposes them without a prefix (see canonical). Names and the label
+// ReplicaId: github.com/vllm-project/vllm, vllm/v1/metrics/ray_wrappers.py; of NIM:
 // github.com/DataDog/integrations-core, nvidia_nim/datadog_checks/nvidia_nim/metrics.py.
 var vllm = engine{
 	name:    "vllm",

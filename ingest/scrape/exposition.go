@@ -24,8 +24,8 @@ type sample struct {
 	value  float64
 }
 
-// maxSeries bounds the series of one answer, buckets excepted. Engines expose some hundred, Dynamo's frontend some for each
-// worker.
+// maxSeries bounds the series of one answer, buckets excepted. Engines expose some hundred, Dynamo's frontend some for
+// each worker.
 const maxSeries = 50_000
 
 // parse reads the Prometheus text, OpenMetrics or protobuf format, as contentType says. After an error no sample is
@@ -73,7 +73,7 @@ func isExposition(contentType string) bool {
 	return err == nil && (mediaType == "text/plain" || mediaType == "application/openmetrics-text" || mediaType == "application/vnd.google.protobuf")
 }
 
-// hint names the mend of the commonest mistake.
+// hint says how to correct the most frequent mistake.
 func hint(contentType string) string {
 	if strings.HasPrefix(contentType, "application/json") {
 		return "; trtllm-serve has its metrics at path: /prometheus/metrics"

@@ -21,8 +21,8 @@ type Probed struct {
 	Replicas []ingest.Replica // that answered
 }
 
-// Probe scrapes the engines at the URL of their metrics once. The default path is /metrics. The error tells why no engine
-// answered.
+// Probe scrapes the engines at the URL of their metrics once. The default path is /metrics. The error says why no
+// engine answered.
 func Probe(ctx context.Context, metrics string) (Probed, error) {
 	u, err := url.Parse(metrics)
 	switch {

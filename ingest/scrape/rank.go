@@ -86,8 +86,8 @@ func (r rank) gauge(names ...string) float64 {
 	return highest
 }
 
-// counter adds up the series under the first of the names that has any. Where there are several ranks, one that speaks of
-// all of them is nobody's. NaN when there is none.
+// counter adds up the series under the first of the names that has any. Where there are several ranks, one that speaks
+// of all of them is nobody's. NaN when there is none.
 func (r rank) counter(names ...string) float64 {
 	for _, name := range names {
 		sum, n := 0.0, 0

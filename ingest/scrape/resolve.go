@@ -14,7 +14,7 @@ import (
 // lookupTimeout bounds a name's resolution.
 const lookupTimeout = 5 * time.Second
 
-// resolve gives the addresses of each job: its targets, and what its name stands for. Names are looked up at once; one
+// resolve gives the addresses of each job: its targets, and those of its name. Names are looked up at once; one
 // that does not resolve leaves what it stood for.
 func (s *Scraper) resolve(ctx context.Context) [][]string {
 	ctx, cancel := context.WithTimeout(ctx, min(lookupTimeout, s.cfg.Interval))

@@ -36,7 +36,7 @@ func newTarget(t *testing.T, j Job, address string) *target {
 	return &target{client: c, address: address, since: noon.Add(-time.Hour)}
 }
 
-// said renders what a look tells: name, state, running requests and how long the start took.
+// said renders what a look found: name, state, running requests and how long the start took.
 func said(replicas []ingest.Replica) (lines []string) {
 	for _, r := range replicas {
 		line := fmt.Sprint(r.Pool, " ", r.Name, " ", r.State, " ", r.Running)
@@ -127,7 +127,8 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestWorkersElsewhere: a frontend that is away says nothing of the workers it listed; one that it lists no more is gone.
+// TestWorkersElsewhere: a frontend that is away says nothing of the workers it listed; one that it lists no more is
+// gone.
 func TestWorkersElsewhere(t *testing.T) {
 	const worker = "dynamo_frontend_worker_active_decode_blocks{worker_id=%q,dp_rank=\"0\",worker_type=\"decode\"} 1\nprocess_start_time_seconds 1795262390\n"
 	target := newTarget(t, Job{Pool: "p"}, "frontend:1")

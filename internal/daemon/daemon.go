@@ -330,7 +330,7 @@ func (d *Daemon) openSinks(context.Context) error {
 // telemetry.
 func (d *Daemon) openListeners() (err error) {
 	d.listeners, err = listener.New(d.cfg.Listeners, listener.Deps{
-		Store:   jetstream.NewStreamWriter(d.js, &d.cfg.NATS),
+		Store:   jetstream.NewStreamWriter(d.js, &d.cfg.NATS).Store,
 		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) },
 		Serves:  func(pool string) bool { return d.served.Load().has(pool) },
 		Log:     d.log,
