@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestDeduperTellsRecordsApart(t *testing.T) {
+func TestDeduperDistinguishesRecords(t *testing.T) {
 	type record struct {
 		pool, id string
 		attempt  int
@@ -57,7 +57,7 @@ func TestDeduperForgetsTheOldestHalf(t *testing.T) {
 	}
 }
 
-func TestDeduperGoesOnWhereItsStateWasTaken(t *testing.T) {
+func TestDeduperStateIsRestored(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	whole := NewDeduper(64)
 	cut := NewDeduper(64)

@@ -137,7 +137,7 @@ func TestAppendRequestIsCompact(t *testing.T) {
 	}
 }
 
-func TestAppendStringMendsWhatJSONCannotHold(t *testing.T) {
+func TestAppendStringReplacesInvalidUTF8(t *testing.T) {
 	for in, want := range map[string]string{"\x00\n\x1f": `"\u0000\n\u001f"`, "a\xffb": "\"a\ufffdb\"", `\"`: `"\\\""`} {
 		if got := string(appendString(nil, in)); got != want {
 			t.Errorf("%q: got %s, want %s", in, got, want)

@@ -43,7 +43,7 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-func TestEmbeddedSaysWhatToMend(t *testing.T) {
+func TestEmbeddedSaysWhatToDo(t *testing.T) {
 	c := DefaultConfig()
 	c.Embedded = EmbeddedConfig{Listen: "127.0.0.1:0", StoreDir: t.TempDir()}
 	first := start(t, c)
@@ -83,7 +83,7 @@ func TestEmbeddedAsksForThePassword(t *testing.T) {
 	wantError(t, err, "nats.url", "Authorization")
 }
 
-func TestConnectSaysWhatToMend(t *testing.T) {
+func TestConnectSaysWhatToDo(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -26,9 +26,9 @@ type ConsumerConfig struct {
 	Start  uint64
 	Limits ingest.Limits
 	Log    *zap.Logger
-	// OnGap, when set, is called when the stream does not go on at the wanted sequence. With got > want, retention or a
-	// purge removed want … got-1. With got < want, the stream was made again or lost its end: it is read from got on,
-	// and want-got sequences occur twice. It is called on a goroutine of Run.
+	// OnGap, when set, is called when the stream does not continue at the wanted sequence. With got > want, retention
+	// or a purge removed want … got-1. With got < want, the stream was made again or lost its end: it is read from got
+	// on, and want-got sequences occur twice. It is called on a goroutine of Run.
 	OnGap func(want, got uint64)
 	// Missing, when set, makes the stream again after somebody deleted it. It is called on a goroutine of Run.
 	Missing func(ctx context.Context) error
@@ -179,7 +179,7 @@ func (c *Consumer) Pending() (messages uint64, ok bool) {
 // Lost counts the messages that were gone from the stream before they could be read.
 func (c *Consumer) Lost() uint64 { return c.lost.Load() }
 
-// gap counts and logs that the stream goes on at got instead of c.next.
+// gap counts and logs that the stream continues at got instead of c.next.
 func (c *Consumer) gap(got uint64) {
 	want := c.next
 	if got > want {
@@ -188,7 +188,7 @@ func (c *Consumer) gap(got uint64) {
 		c.last.Store(got - 1)
 		c.handled.Store(got - 1)
 	}
-	c.cfg.Log.Warn("the telemetry stream does not go on where it was left: what is missing is lost to the forecast", zap.String("stream", c.cfg.Stream), zap.Uint64("want", want), zap.Uint64("got", got))
+	c.cfg.Log.Warn("the telemetry stream does not continue where reading stopped: the forecast lacks the missing messages", zap.String("stream", c.cfg.Stream), zap.Uint64("want", want), zap.Uint64("got", got))
 	if c.cfg.OnGap != nil {
 		c.cfg.OnGap(want, got)
 	}

@@ -152,7 +152,7 @@ func TestConsumerSaysWhatTheStreamLost(t *testing.T) {
 	}
 }
 
-func TestConsumerGoesOnInAStreamThatBeganAnew(t *testing.T) {
+func TestConsumerReadsAStreamThatWasMadeAgain(t *testing.T) {
 	c, js := testServer(t)
 	telemetry(t, js, c)
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(0))

@@ -63,7 +63,7 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-func TestNewSaysWhatToMend(t *testing.T) {
+func TestNewSaysWhatToDo(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -176,9 +176,9 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// TestCertificateIsReadAnew: a certificate that is renewed in place is used for the next connection, and one that
+// TestRenewedCertificateIsUsed: a certificate that is renewed in place is used for the next connection, and one that
 // cannot be read leaves the one before in use.
-func TestCertificateIsReadAnew(t *testing.T) {
+func TestRenewedCertificateIsUsed(t *testing.T) {
 	ca := certificate(t, nil)
 	dir := t.TempDir()
 	files := tlsconfig.Server{CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key")}

@@ -137,9 +137,9 @@ func TestHTTPFormats(t *testing.T) {
 	}
 }
 
-// TestUnknownPoolsAreSaid: producers learn that records are of pools that nobody counts, though the stream keeps those;
-// who counts refusals is not called, because the pipeline counts them itself.
-func TestUnknownPoolsAreSaid(t *testing.T) {
+// TestAnswerNamesUnknownPools: producers learn that records are of pools that nobody counts, though the stream keeps
+// those; who counts refusals is not called, because the pipeline counts them itself.
+func TestAnswerNamesUnknownPools(t *testing.T) {
 	m := &memory{}
 	l := run(t, onLoopback(), Deps{
 		Store: m.Store, Refused: m.refuse, Serves: func(pool string) bool { return pool == "p" || pool == "m" }, Log: zap.NewNop(),
