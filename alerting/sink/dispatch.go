@@ -87,7 +87,7 @@ func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool) Q
 	for _, s := range sinks {
 		l := &lane{
 			sink: s, signals: signalPace, report: report, tracer: tracer, stats: Stats{Sink: s.Name()},
-			woken: make(chan struct{}, 1), own: map[string]ownNotice{},
+			woken: make(chan struct{}, 1), own: map[string]ownNotice{}, unread: map[Queue]queueError{},
 		}
 		for _, reports := range []bool{false, true} {
 			if wants(s, reports) {
@@ -194,7 +194,14 @@ type lane struct {
 	stats      Stats
 	fails      int                  // failed attempts in a row
 	reportedAt time.Time            // when a failure was last reported
+	unread     map[Queue]queueError // of queues that cannot be read now
 	own        map[string]ownNotice // the daemon's own notices, by identity, at most maxOwn
+}
+
+// queueError is why a queue cannot be read, and since when.
+type queueError struct {
+	err   string
+	since time.Time
 }
 
 // maxQueueRetry bounds the pause before a failed read of a queue is retried.
@@ -207,8 +214,10 @@ func (l *lane) run(ctx, sending context.Context, q Queue) {
 		if err == nil && d != nil {
 			err = l.deliver(ctx, sending, q, d)
 		}
-		if err != nil && ctx.Err() == nil {
-			sleep.For(ctx, min(l.failed(alerting.Notice{}, err), maxQueueRetry))
+		if err == nil {
+			l.queueWorks(q)
+		} else if ctx.Err() == nil {
+			sleep.For(ctx, min(l.queueFailed(q, err), maxQueueRetry))
 		}
 	}
 }
@@ -390,7 +399,7 @@ func (l *lane) record(n alerting.Notice, err error) (retry bool, pause time.Dura
 		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: 1, Final: true})
 		return false, 0
 	}
-	l.count(func(s *Stats) { s.Retried++ })
+	l.count(func(s *Stats) { s.Retried++; s.failed(err) })
 	return true, max(l.failed(n, err), min(answer.After, maxRetryAfter))
 }
 
@@ -399,7 +408,6 @@ func (l *lane) record(n alerting.Notice, err error) (retry bool, pause time.Dura
 func (l *lane) failed(n alerting.Notice, err error) (pause time.Duration) {
 	l.mu.Lock()
 	l.fails++
-	l.stats.failed(err)
 	fails, now := l.fails, time.Now()
 	report := fails == 1 || now.Sub(l.reportedAt) >= reportEvery
 	if report {
@@ -412,6 +420,30 @@ func (l *lane) failed(n alerting.Notice, err error) (pause time.Duration) {
 	p := l.pace(n)
 	pause = min(p.first<<min(fails-1, 20), p.longest)
 	return pause/2 + time.Duration(rand.Float64()*float64(pause)/2)
+}
+
+// queueFailed counts that q cannot be read, and returns the pause before the next attempt.
+func (l *lane) queueFailed(q Queue, err error) (pause time.Duration) {
+	l.mu.Lock()
+	since := time.Now()
+	if known, ok := l.unread[q]; ok {
+		since = known.since
+	}
+	l.unread[q] = queueError{err.Error(), since}
+	l.mu.Unlock()
+	return l.failed(alerting.Notice{}, err)
+}
+
+// queueWorks ends the failure of a queue. That is the end of the sink's failure, if no attempt has failed.
+func (l *lane) queueWorks(q Queue) {
+	l.mu.Lock()
+	_, failed := l.unread[q]
+	delete(l.unread, q)
+	works := failed && len(l.unread) == 0 && l.stats.Err == ""
+	l.mu.Unlock()
+	if works {
+		l.recovered()
+	}
 }
 
 func (l *lane) recovered() {
@@ -433,5 +465,11 @@ func (l *lane) count(f func(s *Stats)) {
 func (l *lane) snapshot() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.stats
+	s := l.stats
+	for _, e := range l.unread {
+		if s.Err == "" {
+			s.Err, s.Since = e.err, e.since
+		}
+	}
+	return s
 }

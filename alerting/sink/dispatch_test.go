@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/sleep"
 )
 
 // script is a sink that does what its function says; it remembers what was delivered.
@@ -242,6 +243,50 @@ func TestDispatcherRests(t *testing.T) {
 		}
 		if x := stats[0]; x.Sent != 1 || x.Superseded != 28 {
 			t.Errorf("%+v: what becomes of each of 29 notices has to be counted", x)
+		}
+	})
+}
+
+// unreadQueue cannot be read until it works. Then it has no notice.
+type unreadQueue struct {
+	*memoryQueue
+	works *atomic.Bool
+}
+
+func (q *unreadQueue) Next(ctx context.Context) (*alerting.Delivery, error) {
+	if !q.works.Load() {
+		return nil, errors.New("consumer deleted")
+	}
+	sleep.For(ctx, time.Minute)
+	return nil, ctx.Err()
+}
+
+// TestDispatcherQueueWorksAgain: a queue that could not be read fails its sink until it can be read, also if no notice comes.
+func TestDispatcherQueueWorksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, works := newMemoryLog(), &atomic.Bool{}
+		open := func(sink string, reports bool) Queue { return &unreadQueue{&memoryQueue{log, sink, reports}, works} }
+		var said []bool
+		d := NewDispatcher([]alerting.Sink{&script{name: "s"}}, open, func(f Failure) { said = append(said, f.Err != nil) }, noop.Tracer{})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- d.Run(ctx) }()
+		start := time.Now()
+		time.Sleep(time.Minute)
+		if s := d.Stats()[0]; s.Err != "consumer deleted" || !s.Since.Equal(start) {
+			t.Errorf("%+v", s)
+		}
+		works.Store(true)
+		time.Sleep(2 * time.Minute)
+		if s := d.Stats()[0]; s.Err != "" || !s.Since.IsZero() {
+			t.Errorf("%+v", s)
+		}
+		if diff := cmp.Diff([]bool{true, false}, said); diff != "" {
+			t.Error(diff)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }

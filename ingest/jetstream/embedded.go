@@ -244,14 +244,16 @@ func (l *serverLog) Noticef(format string, v ...any) { l.log.Debugf(format, v...
 func (l *serverLog) Debugf(string, ...any)           {}
 func (l *serverLog) Tracef(string, ...any)           {}
 
-// Errorf logs errors, but only the first failed write of a message: the server logs each of them.
+// Errorf logs errors, but only the first failed write of a message: the server logs each of them, some with the format "%s".
 func (l *serverLog) Errorf(format string, v ...any) {
-	if strings.Contains(format, "failed to store a msg") || strings.Contains(strings.ToLower(format), "critical write error") {
-		if err := fmt.Errorf(format, v...); !l.broken.CompareAndSwap(nil, &err) {
+	err := fmt.Errorf(format, v...)
+	text := strings.ToLower(err.Error())
+	if strings.Contains(text, "failed to store a msg") || strings.Contains(text, "critical write error") {
+		if !l.broken.CompareAndSwap(nil, &err) {
 			return
 		}
 	}
-	l.log.Errorf(format, v...)
+	l.log.Error(err)
 }
 
 func (l *serverLog) Warnf(format string, v ...any) {

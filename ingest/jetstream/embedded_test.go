@@ -3,14 +3,18 @@ package jetstream
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/testenv"
@@ -196,5 +200,27 @@ func TestFaults(t *testing.T) {
 	info = jetstream.StreamInfo{TimeStamp: now.Add(time.Second), Config: jetstream.StreamConfig{Name: "T", Replicas: 3}}
 	if got := append(Faults(&info, &c), Skew(&info, now)); strings.Join(got, "") != "" {
 		t.Errorf("nothing is wrong, and said is %v", got)
+	}
+}
+
+// TestServerLog: the first failed write is logged and kept, in whatever form the server reports it; the rest is left out.
+func TestServerLog(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.InfoLevel)
+	var broken atomic.Pointer[error]
+	l := &serverLog{zap.New(core).Sugar(), make(chan error, 1), &broken}
+	l.Errorf("%s", "another error")
+	if broken.Load() != nil {
+		t.Error("a failed write is reported")
+	}
+	const first = "JetStream failed to store a msg on stream 'S': no space left on device"
+	l.Errorf("%s", first)
+	l.Errorf("%s", first)
+	l.Errorf("Critical write error: %v", io.ErrShortWrite)
+	if err := broken.Load(); err == nil || (*err).Error() != first {
+		t.Errorf("%v", err)
+	}
+	if n := logs.Len(); n != 2 {
+		t.Errorf("%d lines are logged, want 2", n)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -188,6 +189,8 @@ func unmade(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCo
 			key = "nats.decisions.max_bytes"
 		}
 		err = fmt.Errorf("%w: the server, or this account on it, has not the %d bytes that %s asks for; lower it, or raise max_file_store there", err, want.MaxBytes, key)
+	case errors.As(err, &refused) && strings.Contains(refused.Description, syscall.ENOSPC.Error()):
+		err = fmt.Errorf("%w; make room on the disk of the NATS server", err)
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		err = fmt.Errorf("%w; enable JetStream on the server and for this account", err)
 	}

@@ -101,6 +101,7 @@ type Daemon struct {
 	pipelineConfig pipeline.Config // constant
 	resumed        *newStart       // nil if a snapshot was restored, or if the stream has all telemetry
 	loggedTick     time.Time       // newest tick in the log at the start
+	restoredAt     time.Time       // when reading began
 	nextSnapshot   time.Time
 	nextProgress   time.Time          // the same while the daemon is behind
 	saveFailed     bool               // the last snapshot

@@ -218,6 +218,7 @@ func (d *Daemon) shapeOfTraffic() server.Traffic {
 	if tick.IsZero() || tick.Equal(t.tick) || time.Since(t.read) < trafficEvery {
 		return t.last
 	}
+	t.read = time.Now()
 	var shapes server.Traffic
 	h := storage.History{Store: d.store}
 	for i := range features.Dimensions {
@@ -237,6 +238,6 @@ func (d *Daemon) shapeOfTraffic() server.Traffic {
 		}
 	}
 	slices.SortStableFunc(shapes, func(a, b features.Traffic) int { return a.Key.Compare(b.Key) })
-	t.read, t.tick, t.last = time.Now(), tick, shapes
+	t.tick, t.last = tick, shapes
 	return shapes
 }

@@ -77,7 +77,9 @@ func (d *Daemon) restore(ctx context.Context) (err error) {
 	}, since, d.loggedTick, slogFrom(d.log))
 	d.noteServed()
 	d.recall(newest, time.Now())
-	d.nextProgress = time.Now().Add(time.Since(began))
+	d.restoredAt = time.Now()
+	d.nextSnapshot = d.restoredAt
+	d.nextProgress = d.restoredAt.Add(d.restoredAt.Sub(began))
 	d.pipeline.Stage = d.ticking.enter
 	return nil
 }

@@ -34,8 +34,8 @@ type saving struct {
 // core for at most 5 % of the time.
 const snapshotPauseFactor = 19
 
-// progressPause is the least time between two snapshots while the daemon is behind, and retryPause the time after a
-// failed one.
+// progressPause is the least time between two snapshots while the daemon is behind and has run for longer, and retryPause
+// the time after a failed one.
 const (
 	progressPause = time.Second
 	retryPause    = 10 * time.Second
@@ -152,7 +152,8 @@ func (d *Daemon) scheduleSnapshot(ended time.Time, busy time.Duration) {
 		every = min(every, retryPause)
 	}
 	d.nextSnapshot = ended.Add(max(every, rest))
-	d.nextProgress = ended.Add(max(progressPause, rest))
+	// At first the pause is only as long as the daemon has run, so that one that is killed soon keeps about half of what it read.
+	d.nextProgress = ended.Add(min(max(progressPause, rest), ended.Sub(d.restoredAt)))
 }
 
 // saveTimeout bounds the writing of a snapshot, and logTimeout the wait for the decisions that it includes.

@@ -1,0 +1,27 @@
+package daemon
+
+import (
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/config"
+)
+
+// TestProgressPause: a daemon that is behind saves about half of what it read, whenever it is killed, and later uses at most 5 % of
+// its time for that.
+func TestProgressPause(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ ran, busy, want time.Duration }{
+		{ran: 40 * time.Millisecond, busy: 10 * time.Millisecond, want: 40 * time.Millisecond},
+		{ran: time.Minute, busy: 10 * time.Millisecond, want: time.Second},
+		{ran: 10 * time.Second, busy: 2 * time.Second, want: 10 * time.Second},
+		{ran: time.Hour, busy: 2 * time.Second, want: 38 * time.Second},
+	} {
+		d := &Daemon{cfg: &config.Config{}, restoredAt: time.Now()}
+		ended := d.restoredAt.Add(test.ran)
+		d.scheduleSnapshot(ended, test.busy)
+		if got := d.nextProgress.Sub(ended); got != test.want {
+			t.Errorf("after %s, of which a snapshot took %s, the pause is %s, want %s", test.ran, test.busy, got, test.want)
+		}
+	}
+}
