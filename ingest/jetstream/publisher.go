@@ -2,7 +2,9 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -54,6 +56,9 @@ func (p *Publisher) Publish(ctx context.Context, subject, msgID, contentType str
 		p.losses = reconnects
 	}
 	ack, err := p.js.PublishMsgAsync(m)
+	if _, lost := errors.AsType[net.Error](err); lost { // the connection, within the write
+		return errors.Join(p.Flush(ctx), p.again(ctx, m))
+	}
 	if err != nil {
 		return fmt.Errorf("publish to %s: %w", subject, err)
 	}

@@ -66,7 +66,7 @@ func readRights(stream string) []string {
 
 // ProducerRights are those of who sends telemetry and answers pre-scale events.
 func (c *Config) ProducerRights() Rights {
-	r := Rights{[]string{c.Prefix + ".telemetry.request.>", c.Prefix + ".telemetry.replica.>", c.Prefix + ".telemetry.watermark.*"}, []string{inboxes}}
+	r := Rights{c.mapped(".telemetry.request.>", ".telemetry.replica.>", ".telemetry.watermark.*"), []string{inboxes}}
 	for _, s := range c.Sources {
 		r.Publish = append(r.Publish, s.Subject)
 	}
@@ -75,18 +75,32 @@ func (c *Config) ProducerRights() Rights {
 
 // DiscoveryRights are those of who defines pools.
 func (c *Config) DiscoveryRights() Rights {
-	return Rights{[]string{c.Prefix + ".telemetry.pool.*"}, []string{inboxes}}
+	return Rights{c.mapped(".telemetry.pool.*"), []string{inboxes}}
 }
 
 // ConsumerRights are those of who reads pre-scale events, alerts and forecasts, live or from their streams, and
 // acknowledges them.
 func (c *Config) ConsumerRights() Rights {
-	r := Rights{[]string{c.Prefix + ".prescale.ack.*", apiPrefix + "STREAM.NAMES"}, []string{inboxes, c.Prefix + ".prescale.*", c.Prefix + ".alert.*", c.Prefix + ".forecast.>"}}
+	r := Rights{append(c.mapped(".prescale.ack.*"), apiPrefix+"STREAM.NAMES"), []string{inboxes, c.Prefix + ".prescale.*", c.Prefix + ".alert.*", c.Prefix + ".forecast.>"}}
 	for _, stream := range []string{SignalsStream, ForecastsStream} {
 		r.Publish = append(append(r.Publish, readRights(stream)...),
 			apiPrefix+"STREAM.INFO."+stream, apiPrefix+"STREAM.MSG.GET."+stream, apiPrefix+"DIRECT.GET."+stream+".>", "$JS.ACK."+stream+".>")
 	}
 	return r
+}
+
+// mapped are subjects after the prefix, and with partitions also what [Mappings] makes of them: the server checks the rights of a
+// publisher after the mapping.
+func (c *Config) mapped(subjects ...string) (all []string) {
+	for _, s := range subjects {
+		all = append(all, c.Prefix+s)
+	}
+	if n := c.partition().count; n > 0 {
+		for _, s := range subjects {
+			all = append(all, fmt.Sprintf("%s.%d.*%s", c.Prefix, n, s))
+		}
+	}
+	return all
 }
 
 func union(a, b []string) []string {

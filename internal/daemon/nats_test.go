@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -156,6 +157,39 @@ func TestPartitionOf(t *testing.T) {
 		m := must(got.NextMsg(testenv.Patience))
 		if want := fmt.Sprintf("forewarm.7.%d.telemetry.request.%s.a.b", c.PartitionOf(pool), pool); m.Subject != want {
 			t.Errorf("the server takes pool %s to %s, not to %s", pool, m.Subject, want)
+		}
+	}
+}
+
+// TestPartitionsLeastRights: the users of a partitioned server may publish what they have to. The server checks their
+// rights after the mapping.
+func TestPartitionsLeastRights(t *testing.T) {
+	const partitions = 3
+	users := map[string][]string{
+		"producer":  {"telemetry.request.chat.agent", "telemetry.request.chat", "telemetry.replica.chat.r0", "telemetry.watermark.chat"},
+		"consumer":  {"prescale.ack.chat"},
+		"discovery": {"telemetry.pool.chat"},
+		"forewarm":  {"telemetry.request.chat.agent", "telemetry.watermark.chat"},
+	}
+	for user := range users {
+		t.Setenv(strings.ToUpper(user)+"_PASSWORD", "secret")
+	}
+	c := jetstream.DefaultConfig()
+	c.Partition = fmt.Sprintf("0/%d", partitions)
+	address := strings.TrimPrefix(testenv.StartNATS(t, jetstream.Mappings("forewarm", partitions)+c.Permissions()), "nats://")
+	for user, subjects := range users {
+		conn, err := nats.Connect("nats://" + user + ":secret@" + address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		for _, s := range subjects {
+			if err := errors.Join(conn.Publish("forewarm."+s, nil), conn.Flush(), conn.LastError()); err != nil {
+				t.Errorf("%s publishes to forewarm.%s: %v", user, s, err)
+			}
+		}
+		if err := errors.Join(conn.Publish("forewarm.3.0.decision.chat", nil), conn.Flush(), conn.LastError()); err == nil && user != "forewarm" {
+			t.Errorf("%s may publish decisions", user)
 		}
 	}
 }
