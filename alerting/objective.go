@@ -69,8 +69,8 @@ func (p *plan) updateBreach(was *Breach) {
 		b = *was
 	}
 	calm := !b.TTFT && !b.ITL
-	ttft, ttftKnown := p.objective(LatencyTTFT, func(x *Signal) float64 { return x.TTFT }, p.in.Pool.Promised.TTFT, &b.TTFT)
-	itl, itlKnown := p.objective(LatencyITL, func(x *Signal) float64 { return x.ITL }, p.in.Pool.Promised.ITL, &b.ITL)
+	ttft, ttftKnown := p.objective(LatencyTTFT, func(x *Signal) float64 { return x.TTFT }, p.in.Pool.StatedSLO.TTFT, &b.TTFT)
+	itl, itlKnown := p.objective(LatencyITL, func(x *Signal) float64 { return x.ITL }, p.in.Pool.StatedSLO.ITL, &b.ITL)
 	held := was != nil && p.now.Sub(b.Until) < reliefHold
 	switch {
 	case !b.TTFT && !b.ITL:

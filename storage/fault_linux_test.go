@@ -34,9 +34,8 @@ func fill(t *testing.T, dir string, leave int64) (free func()) {
 // blind does not see how much room there is, so that writes run into the end of it.
 func blind(string) (int64, error) { return math.MaxInt64, nil }
 
-// TestStoreOnAFullDisk fills a real file system so that the write-ahead log, and the chunks that leave the memory, end wherever
-// the room does. The store says so and stays up; it goes on by itself when there is room, and what it said to be stored is
-// there then, and after a restart.
+// TestStoreOnAFullDisk fills a real file system at several places in the write-ahead log and the chunks. The store
+// reports the full disk, continues when there is room, and keeps what it stored, also over a restart.
 func TestStoreOnAFullDisk(t *testing.T) {
 	const filled, freed, end = 130, 260, 400
 	for _, leave := range []int64{0, 4 << 10, 20 << 10, 36 << 10, 100 << 10, 260 << 10} {
@@ -87,7 +86,8 @@ func TestStoreOnAFullDisk(t *testing.T) {
 	}
 }
 
-// TestReadOnlyDisk: nothing starts, and each part names what it could not write; nobody is said to use the directory.
+// TestReadOnlyDisk: nothing starts. Each part names the file that it could not write, and none says that the directory is
+// in use.
 func TestReadOnlyDisk(t *testing.T) {
 	dir := testenv.SmallDisk(t, 64<<20)
 	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {

@@ -21,8 +21,8 @@ func ticksIn(t *testing.T, s *Store) []string {
 	return out
 }
 
-// TestStoreTornLog cuts and garbles the write-ahead log all along, as a loss of power may: the store opens with the ticks
-// before that, whole, counts what it cut, and goes on.
+// TestStoreTornLog cuts and corrupts the write-ahead log at many places, as a loss of power may. The store opens with the
+// ticks before the damage.
 func TestStoreTornLog(t *testing.T) {
 	whole := t.TempDir()
 	s := openStore(t, config(whole))

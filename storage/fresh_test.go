@@ -14,8 +14,8 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// TestFreshMinutes: PromQL reads minutes that have not settled as they are expected to settle, each once, and under the names
-// of those that have; reports read settled ones alone.
+// TestFreshMinutes: PromQL reads minutes that have not settled with their expected values, under the same names. Reports
+// read only settled minutes.
 func TestFreshMinutes(t *testing.T) {
 	s := openStore(t, config(t.TempDir()))
 	s.Shown = func(key features.Key) bool { return key.Class == "chat" }

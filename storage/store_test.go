@@ -403,8 +403,8 @@ func widePool(series int) (pf forecaster.PoolForecast) {
 	return pf
 }
 
-// Ticks of 20,000 series with and without a compaction beside them, and what a restart takes to read the log: none of the
-// three may be near a minute.
+// BenchmarkTickBesideCompaction measures ticks of 20,000 series with and without a compaction at the same time, and how
+// long a restart reads the log. Each must be far below a minute.
 func BenchmarkTickBesideCompaction(b *testing.B) {
 	cfg := config(b.TempDir())
 	cfg.MaxSeries = 20_000

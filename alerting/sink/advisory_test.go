@@ -22,7 +22,7 @@ func (b *bodies) PublishMsg(_ context.Context, m *nats.Msg, _ ...jetstream.Publi
 	return &jetstream.PubAck{}, nil
 }
 
-// TestAdvisoryIsMarked: nobody can take a trial for the real thing, whatever sink tells of it; and nothing else is marked.
+// TestAdvisoryIsMarked: every sink marks advisory notices, and no others.
 func TestAdvisoryIsMarked(t *testing.T) {
 	for _, mode := range []alerting.Mode{alerting.Advisory, alerting.Active} {
 		cfg := alerting.DefaultConfig()

@@ -126,8 +126,8 @@ func TestRealAlertmanager(t *testing.T) {
 	}
 }
 
-// TestRealCluster sends to both peers of a cluster: each hears of all, who is on call hears of it once, in one group, and
-// goes on hearing when a peer dies.
+// TestRealCluster sends to both peers of a cluster. Each gets all alerts. The receiver is notified once, in one group,
+// also after a peer has died.
 func TestRealCluster(t *testing.T) {
 	type notification struct {
 		Status      string
@@ -159,7 +159,7 @@ func TestRealCluster(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- d.Run(ctx) }()
 	began := time.Now()
-	tell := func(resolved bool) {
+	send := func(resolved bool) {
 		var tick []alerting.Notice
 		for _, resource := range []string{"kv", "decode"} {
 			n := alert("llama70b", resolved)
@@ -169,7 +169,7 @@ func TestRealCluster(t *testing.T) {
 		}
 		log.enqueue(tick...)
 	}
-	tell(false)
+	send(false)
 	for _, peer := range []string{first.url, second.url} {
 		testenv.Await(t, "both alerts at "+peer, func() bool { return len(list(t, peer)) == 2 })
 	}
@@ -181,9 +181,9 @@ func TestRealCluster(t *testing.T) {
 		return regexp.MustCompile(`(?m)^alertmanager_cluster_messages_received_total\{msg_type="update"\} [1-9]`).MatchString(page(t, second.url+"/metrics"))
 	})
 	first.stop()
-	tell(true)
+	send(true)
 	testenv.Await(t, "the end at the peer that is left", func() bool { return len(list(t, second.url)) == 0 })
-	// One of the two tells of the end; until then nobody says again what was said.
+	// One of the two notifies of the end; until then nothing is repeated.
 	for n = range notified {
 		if n.Status == "resolved" {
 			break

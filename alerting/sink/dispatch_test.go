@@ -204,12 +204,12 @@ func TestDispatcherDelivers(t *testing.T) {
 	})
 }
 
-// TestDispatcherRests: failures pace the whole sink, whatever comes meanwhile, and are reported when they begin, each few minutes,
-// and when they are over.
-func TestDispatcherRests(t *testing.T) {
+// TestDispatcherBacksOff: failures slow down the whole sink. They are reported when they begin, every few minutes, and
+// when they end.
+func TestDispatcherBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Duration
-		var said []int
+		var reported []int
 		start := time.Now()
 		var back atomic.Bool
 		s := &script{name: "s", send: func(context.Context, int) error {
@@ -223,7 +223,7 @@ func TestDispatcherRests(t *testing.T) {
 			if f.Err == nil {
 				f.Failures = -f.Failures
 			}
-			said = append(said, f.Failures)
+			reported = append(reported, f.Failures)
 		}, func(*Dispatcher) {
 			for m := range 29 {
 				log.enqueue(decision("a", int64(m)))
@@ -238,8 +238,8 @@ func TestDispatcherRests(t *testing.T) {
 		if n := len(at); n < 29*4 || n > 29*8+10 {
 			t.Errorf("%d attempts in 29 minutes, want four to eight a minute", n)
 		}
-		if len(said) < 5 || len(said) > 8 || said[0] != 1 || said[len(said)-1] >= 0 {
-			t.Errorf("reported failures %v", said)
+		if len(reported) < 5 || len(reported) > 8 || reported[0] != 1 || reported[len(reported)-1] >= 0 {
+			t.Errorf("reported failures %v", reported)
 		}
 		if x := stats[0]; x.Sent != 1 || x.Superseded != 28 {
 			t.Errorf("%+v: what becomes of each of 29 notices has to be counted", x)
@@ -333,11 +333,11 @@ func TestDispatcherGivesUp(t *testing.T) {
 			},
 			notices: []alerting.Notice{decision("a", 1)}, want: func(s Stats) bool { return s.Failed == 1 && s.Err != "" && s.Sent+s.Retried == 0 },
 		},
-		"decision lapses": {
+		"decision expires": {
 			send: refused, notices: []alerting.Notice{decision("a", 1)}, wait: 17 * time.Minute,
 			want: func(s Stats) bool { return s.Lapsed == 1 && s.Retried > 10 },
 		},
-		"alert lapses sooner": {
+		"alert expires sooner": {
 			send: refused, notices: []alerting.Notice{alert("a", false), decision("a", 1)}, wait: 7 * time.Minute, left: 1,
 			want: func(s Stats) bool { return s.Lapsed == 1 },
 		},
@@ -394,17 +394,17 @@ func TestDispatcherHangingSink(t *testing.T) {
 	})
 }
 
-// episodes is a sink that tells an alert once when it is raised and once when it is over.
+// episodes is a sink that sends an alert once when it is raised and once when it is resolved.
 type episodes struct{ script }
 
 func (*episodes) ID(n alerting.Notice) string { return fmt.Sprint(n.Alert.StartsAt, n.Alert.Resolved) }
 
-// What a sink has dealt with is not sent again, neither when it is said once more nor after a restart.
+// TestDispatcherSendsOnce: a settled notice is not sent again, neither after an update of its alert nor after a restart.
 func TestDispatcherSendsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := newMemoryLog()
 		each, once := &script{name: "each"}, &episodes{script{name: "once"}}
-		tell := func(alerts ...alerting.Notice) {
+		send := func(alerts ...alerting.Notice) {
 			if _, err := run(t, log, []alerting.Sink{each, once}, nil, func(*Dispatcher) {
 				for _, n := range alerts {
 					log.enqueue(n)
@@ -420,21 +420,21 @@ func TestDispatcherSendsOnce(t *testing.T) {
 			n.Alert.EndsAt = n.Alert.UpdatedAt.Add(4 * time.Minute)
 			return n
 		}
-		tell(at(0), at(1), at(2), alert("a", true))
+		send(at(0), at(1), at(2), alert("a", true))
 		if len(each.got) != 4 || len(once.got) != 2 {
-			t.Errorf("%d to the sink that tells each, %d to the one that tells once; want 4 and 2", len(each.got), len(once.got))
+			t.Errorf("%d to the sink that sends each, %d to the one that sends once; want 4 and 2", len(each.got), len(once.got))
 		}
 		again := at(60)
 		again.Alert.StartsAt = again.Alert.UpdatedAt
-		tell(again)
+		send(again)
 		if len(each.got) != 5 || len(once.got) != 3 {
 			t.Errorf("after a restart %d and %d, want one more each", len(each.got), len(once.got))
 		}
 	})
 }
 
-// TestDispatcherNotifies: the daemon's own notices go past the log, are tried again with the next call, and sent once where a sink
-// tells them once.
+// TestDispatcherNotifies: the daemon's own notices bypass the log. They are retried with the next call, and sent once by
+// a sink that sends an alert once.
 func TestDispatcherNotifies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &episodes{script{name: "s", send: func(_ context.Context, attempt int) error {

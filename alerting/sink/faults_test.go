@@ -51,15 +51,15 @@ func (r *rig) take(id string) {
 type outcome int
 
 const (
-	mended   outcome = iota // delivered by the second attempt, taken once
+	repaired outcome = iota // delivered by the second attempt, taken once
 	repeated                // delivered by the second attempt, taken twice under one id
 	refused                 // given up at once
 	disabled                // given up, with all that follows
 	never                   // tried again and again, in vain
 )
 
-// httpFaults are what an HTTP consumer can do wrong at first; from the second attempt on it does well, unless the outcome
-// says otherwise.
+// httpFaults are faults of an HTTP consumer at the first attempt. Later attempts succeed, unless the outcome says
+// otherwise.
 var httpFaults = []struct {
 	name  string
 	serve func(w http.ResponseWriter, r *http.Request) // nil: nobody listens yet
@@ -193,7 +193,7 @@ func TestHTTPFaults(t *testing.T) {
 					})
 				} else {
 					if fault.tls {
-						server.Config.ErrorLog = log.New(io.Discard, "", 0) // it would tell of each handshake
+						server.Config.ErrorLog = log.New(io.Discard, "", 0) // it would log each handshake
 						server.StartTLS()
 					} else {
 						server.Start()
@@ -256,7 +256,7 @@ func (r *rig) run(t *testing.T, want outcome, wait time.Duration, afterFirst fun
 
 	s := stats()
 	got := map[outcome]bool{
-		mended:   s.Sent == 1 && s.Retried >= 1,
+		repaired: s.Sent == 1 && s.Retried >= 1,
 		repeated: s.Sent == 1 && s.Retried >= 1,
 		refused:  s.Failed == 1 && s.Retried == 0 && !s.Disabled,
 		disabled: s.Failed == 1 && s.Retried == 0 && s.Disabled && s.Lapsed >= 1,
@@ -267,7 +267,7 @@ func (r *rig) run(t *testing.T, want outcome, wait time.Duration, afterFirst fun
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if takes := map[outcome]int{mended: 1, repeated: 2}[want]; len(r.taken) != takes || len(slices.Compact(slices.Clone(r.taken))) > 1 {
+	if takes := map[outcome]int{repaired: 1, repeated: 2}[want]; len(r.taken) != takes || len(slices.Compact(slices.Clone(r.taken))) > 1 {
 		t.Errorf("the consumer took %q, want %d under one id", r.taken, takes)
 	}
 	if want == refused && len(r.attempts) != 1 {
@@ -317,7 +317,7 @@ func (p *publisher) PublishMsg(ctx context.Context, m *nats.Msg, _ ...jetstream.
 	return nil, p.err
 }
 
-func TestNATSFaultsMend(t *testing.T) {
+func TestNATSRetries(t *testing.T) {
 	for _, fault := range natsFaults {
 		t.Run(fault.name, func(t *testing.T) {
 			t.Parallel()

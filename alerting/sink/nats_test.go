@@ -145,9 +145,8 @@ func TestNATSFaults(t *testing.T) {
 	}
 }
 
-// TestNATSMends has a real server be in the way at first, and be well after the first failure: each time the notice is in
-// the stream once at the end.
-func TestNATSMends(t *testing.T) {
+// TestNATSRecovers has a fault of a real server end after the first failure. Each notice is in the stream once at the end.
+func TestNATSRecovers(t *testing.T) {
 	stream := jetstream.StreamConfig{Name: "out", Subjects: []string{"fw.>"}}
 	type world struct {
 		dir  string
@@ -177,7 +176,7 @@ func TestNATSMends(t *testing.T) {
 		w.Shutdown()
 		w.WaitForShutdown()
 	}
-	for name, tt := range map[string]struct{ breaks, mends func(t *testing.T, w *world) }{
+	for name, tt := range map[string]struct{ breaks, repairs func(t *testing.T, w *world) }{
 		"no stream": {func(*testing.T, *world) {}, func(t *testing.T, w *world) { create(t, w) }},
 		"the stream is full": {func(t *testing.T, w *world) {
 			full := stream
@@ -237,9 +236,9 @@ func TestNATSMends(t *testing.T) {
 			done := make(chan error)
 			go func() { done <- d.Run(ctx) }()
 			log.enqueue(decision("a", 1))
-			if tt.mends != nil {
+			if tt.repairs != nil {
 				<-failed
-				tt.mends(t, w)
+				tt.repairs(t, w)
 			}
 			testenv.Await(t, "the event to be delivered", func() bool { return d.Stats()[0].Sent == 1 })
 			cancel()

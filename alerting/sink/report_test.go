@@ -50,8 +50,8 @@ func at(pages *Pages) func(*alerting.Report) (*Pages, error) {
 	return func(*alerting.Report) (*Pages, error) { return pages, nil }
 }
 
-// mailServer is a real SMTP server in this process. It asks for the password "sesame" of "forewarm", and refuses with the
-// reply that is set.
+// mailServer is a real SMTP server in this process, with user forewarm and password sesame. It refuses with the reply
+// that is set.
 type mailServer struct {
 	addr     string
 	ca       string // file with its certificate
@@ -256,8 +256,8 @@ func readMail(t *testing.T, raw []byte) (id string) {
 	return m.Header.Get("Message-ID")
 }
 
-// TestMailRefusals: what the server says of the mail is final, what can be mended is tried again, and a password is not
-// sent to a server without encryption.
+// TestMailRefusals: a refusal of the mail itself is final; other failures are retried. A password is not sent to a server
+// without encryption.
 func TestMailRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		secure    string
@@ -293,7 +293,7 @@ func TestMailRefusals(t *testing.T) {
 }
 
 func TestMailConfig(t *testing.T) {
-	sound := MailConfig{Host: "smtp.example.org", From: "a@example.org", To: []string{"b@example.org"}, Username: "u", PasswordFile: "f"}
+	valid := MailConfig{Host: "smtp.example.org", From: "a@example.org", To: []string{"b@example.org"}, Username: "u", PasswordFile: "f"}
 	for want, change := range map[string]func(*MailConfig){
 		"report.mail.host: ":          func(c *MailConfig) { c.Host = "smtp://x" },
 		"report.mail.port: ":          func(c *MailConfig) { c.Port = 70000 },
@@ -305,14 +305,14 @@ func TestMailConfig(t *testing.T) {
 		"report.mail.to[0]: ":         func(c *MailConfig) { c.To[0] = "b\r\nBcc: c@example.org" },
 		"report.mail.from: ":          func(c *MailConfig) { c.From = "nobody" },
 	} {
-		c := sound
+		c := valid
 		c.To = []string{"b@example.org"}
 		change(&c)
 		if _, err := OpenReports(ReportConfig{Mail: c}, Deps{}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s…", err, want)
 		}
 	}
-	if _, err := OpenReports(ReportConfig{Mail: sound}, Deps{}); err != nil {
+	if _, err := OpenReports(ReportConfig{Mail: valid}, Deps{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -365,7 +365,7 @@ func TestReportWebhook(t *testing.T) {
 	}
 }
 
-// TestReportDestinationsAreApart: a disk that is full and a mail server that hangs do not keep an alert's webhook waiting.
+// TestReportDestinationsAreApart: a full disk and a mail server that hangs do not delay the webhook of an alert.
 func TestReportDestinationsAreApart(t *testing.T) {
 	hanging, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -74,8 +74,8 @@ func consumer(t *testing.T, key string, take func(id string, body []byte)) *http
 	return server
 }
 
-// TestWebhookVerifies: consumers that go by the specification's library accept what is sent, before, during and after an
-// exchange of keys, and nobody else's.
+// TestWebhookVerifies: the library of the specification accepts the signatures before, during and after a change of keys,
+// and none of another key.
 func TestWebhookVerifies(t *testing.T) {
 	for name, tt := range map[string]struct {
 		keys []string
@@ -162,7 +162,7 @@ func TestWebhookReadsSecretsAnew(t *testing.T) {
 }
 
 func TestWebhookConfig(t *testing.T) {
-	sound := WebhookConfig{Name: "ops", Target: Target{URL: "https://hooks.example.org/x"}, SecretFile: "k"}
+	valid := WebhookConfig{Name: "ops", Target: Target{URL: "https://hooks.example.org/x"}, SecretFile: "k"}
 	for want, change := range map[string]func(c *WebhookConfig){
 		`sinks.webhooks[1].name: "" is no name`:                                        func(c *WebhookConfig) { c.Name = "" },
 		`sinks.webhooks[1].name: "other" is taken`:                                     func(c *WebhookConfig) { c.Name = "other" },
@@ -174,23 +174,23 @@ func TestWebhookConfig(t *testing.T) {
 		`sinks.webhooks[1].url: http to another machine can be read on the way`:        func(c *WebhookConfig) { c.URL = "http://10.0.0.1/" },
 		`sinks.webhooks[1].secret_file: not set, so that the consumer could not`:       func(c *WebhookConfig) { c.SecretFile = "" },
 	} {
-		c := sound
+		c := valid
 		change(&c)
-		other := sound
+		other := valid
 		other.Name = "other"
 		if _, err := Open(Config{Webhooks: []WebhookConfig{other, c}}, Deps{}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("error %v, want %s…", err, want)
 		}
 	}
 	for _, url := range []string{"http://127.0.0.1:80/", "http://localhost/", "http://[::1]:9/"} {
-		c := sound
+		c := valid
 		c.URL = url
 		if _, err := NewWebhook(c); err != nil {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
-	sound.URL, sound.AllowHTTP = "http://10.0.0.1/", true
-	if _, err := NewWebhook(sound); err != nil {
+	valid.URL, valid.AllowHTTP = "http://10.0.0.1/", true
+	if _, err := NewWebhook(valid); err != nil {
 		t.Error(err)
 	}
 }

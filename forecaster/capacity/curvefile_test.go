@@ -98,8 +98,8 @@ func FuzzParseCurve(f *testing.F) {
 	})
 }
 
-// TestGoodput reads the knee by hand: ITL p90 passes 50 ms a third of the way from 40 ms (1920 tokens/s) to 70 ms (2304),
-// TTFT p90 passes 1.2 s at 0.3/3.1 of the way from 0.9 s (7680) to 4 s (9216).
+// TestGoodput checks the knee by hand. ITL p90 exceeds 50 ms a third of the way from 40 ms (1920 tokens/s) to 70 ms
+// (2304). TTFT p90 exceeds 1.2 s at 0.3/3.1 of the way from 0.9 s (7680) to 4 s (9216).
 func TestGoodput(t *testing.T) {
 	c := curve(t, "vllm.jsonl")
 	slo := SLO{TTFT: 1200 * time.Millisecond, ITL: 50 * time.Millisecond}

@@ -37,7 +37,7 @@ func TestTokensAgainstEngines(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := f.Tokens(1000); !near(got, tt.tokens, .05) {
-			t.Errorf("%s holds %.0f tokens, the engine said %.0f", tt.name, got, tt.tokens)
+			t.Errorf("%s holds %.0f tokens, the engine printed %.0f", tt.name, got, tt.tokens)
 		}
 	}
 	// vllm-project/vllm#21348: 8.11 GiB of cache on each of 4 GPUs are 178,880 tokens.
@@ -46,7 +46,7 @@ func TestTokensAgainstEngines(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := 8.11 * gib / f.TokenBytes; !near(got, 178_880, .015) {
-		t.Errorf("8.11 GiB are %.0f tokens of Qwen3-235B, the engine said 178880", got)
+		t.Errorf("8.11 GiB are %.0f tokens of Qwen3-235B, the engine printed 178880", got)
 	}
 }
 
@@ -89,14 +89,14 @@ func TestRequests(t *testing.T) {
 }
 
 func TestNewFitRefuses(t *testing.T) {
-	sound := model(t, "llama3-8b")
+	valid := model(t, "llama3-8b")
 	for want, d := range map[string]Deployment{
 		"memory of a GPU":        on(func(d *Deployment) { d.GPUBytes = 0 }),
 		"gpu.weights is not set": on(func(d *Deployment) { d.Weights = 0 }),
 		"more GPUs per replica":  on(func(d *Deployment) { d.GPUBytes = 16 * gib }),
 		`"int3"`:                 on(func(d *Deployment) { d.KVDType = "int3" }),
 	} {
-		if _, err := NewFit(sound, d); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := NewFit(valid, d); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}
 	}

@@ -67,8 +67,8 @@ func taught(minutes []ServiceMinute) (s Service) {
 	return s
 }
 
-// TestLearnedGoodput: whatever binds, the goodput is within 3 % of the truth and inside its interval, with one minute in
-// twenty far off, too. With those the prefill rate may be unknown, but not wrong.
+// TestLearnedGoodput: for each binding limit the goodput is within 3 % of the truth and inside its interval, also if one
+// minute in twenty is an outlier. With outliers the prefill rate may be unknown, but not wrong.
 func TestLearnedGoodput(t *testing.T) {
 	for _, outliers := range []float64{0, .05} {
 		s := taught(sample.minutes(1500, 45, .03, outliers))
@@ -149,8 +149,8 @@ func TestErlangWait(t *testing.T) {
 	}
 }
 
-// TestTrust: given before learned before stated. Where they differ by more than 25 % that is reported for a day, in which what is
-// stated decides; then the lower does. The pool's rates decide it at once.
+// TestTrust: given rates come before learned ones, and these before stated ones. If they differ by more than 25 %, the
+// stated rate is used and users are warned for a day. Then the lower one is used. The pool's rates decide at once.
 func TestTrust(t *testing.T) {
 	learned := taught(sample.minutes(1500, 45, .02, 0))
 	decode, prefill := sample.goodput(256, 1e9, .024), sample.prefill
@@ -190,7 +190,7 @@ func TestTrust(t *testing.T) {
 			}
 		}
 		if got := p.Trust(&s, 5e8, began); !strings.Contains(strings.Join(got.Warnings, " "), "Engines report 500M tokens") {
-			t.Errorf("%s: half the KV cache is said with %q", tt.name, got.Warnings)
+			t.Errorf("%s: the warnings of half the KV cache are %q", tt.name, got.Warnings)
 		}
 	}
 	var none Service
@@ -198,7 +198,7 @@ func TestTrust(t *testing.T) {
 	if got := p.Trust(&none, 0, began); got.Rates != p.Rates || len(got.Warnings) != 0 {
 		t.Errorf("without anything learned: %+v", got)
 	}
-	// An overhead of 150 ms and prompts of one length: the rate is not known, and that is said.
+	// An overhead of 150 ms and prompts of one length: the rate is not known, and a note says so.
 	for range 1500 {
 		var m ServiceMinute
 		for range 30 {

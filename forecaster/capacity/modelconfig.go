@@ -26,8 +26,8 @@ const (
 var nested = []string{"text_config", "language_config", "llm_config", "thinker_config"}
 
 // ParseModel reads a Hugging Face config.json. It knows the field names of Llama, Qwen, Mistral, Gemma, DeepSeek,
-// gpt-oss, Falcon, GPT-2 and its descendants, MPT, DBRX and ChatGLM, and models that nest a text_config. Errors name the
-// field, the value and the bound.
+// gpt-oss, Falcon, GPT-2 and its descendants, MPT, DBRX and ChatGLM, and models that nest a text_config. Errors name
+// the field, the value and the bound.
 func ParseModel(config []byte) (Model, error) {
 	if len(config) > maxModelBytes {
 		return Model{}, fmt.Errorf("config.json has %d bytes, more than the %d allowed; is it the model's config?", len(config), maxModelBytes)

@@ -12,7 +12,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// plantedCache is a pool whose KV cache is known. Its engines keep blocks, and the blocks that running requests begin with once.
+// plantedCache is a pool whose KV cache is known. Its engines store the common first blocks of running requests once.
 type plantedCache struct {
 	tokens   float64 // of the cache of a replica, within ±2 % of each other
 	block    float64 // tokens
@@ -35,8 +35,8 @@ func (q *plantedSequence) held(s float64) float64 {
 	return q.prompt + q.output*(s-q.first)/(q.to-q.first)
 }
 
-// learn returns what is learned of a replica in 100 minutes, and the truth: the tokens of the cache, and those that requests hold in
-// it, each counted for itself; known says whether the latter differ from the former.
+// learn returns what is learned of a replica in 100 minutes, and the truth: the tokens of the cache, and those of the
+// requests in it, each counted separately. known reports whether these two differ.
 func (p plantedCache) learn(seed uint64) (cache, held Estimate, known bool, tokens, ofRequests float64) {
 	const minutes, every, newest = 100, 15, 40
 	rng := rand.New(rand.NewPCG(seed, 22))
@@ -116,9 +116,9 @@ func (p plantedCache) learn(seed uint64) (cache, held Estimate, known bool, toke
 	return cache, held, k.Ratio() < 1, capacity, capacity * each / used
 }
 
-// TestPlantedKV is the same for the KV cache of a replica: its size in tokens, as engines report it, and how many tokens of
-// requests it holds where these begin alike, from what engines report to be in use and what requests hold by themselves. Engines
-// that say only which share is in use leave both unknown: less sharing would look like a smaller cache.
+// TestPlantedKV is the same for the KV cache of a replica: its size in tokens, as engines report it, and how many tokens
+// of requests with common beginnings it holds. The latter follows from the use that engines report and from the tokens of
+// the requests. If engines report only the used share, both are unknown: less sharing would look like a smaller cache.
 func TestPlantedKV(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 5))
 	caches, shared := coverage{name: "KV cache, tokens"}, coverage{name: "KV cache, tokens of requests that begin alike"}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// plantedPool is a pool whose prefill is known. Its engines compute prompts at rate tokens/s in one of three ways, after an
-// overhead that no prompt's length changes.
+// plantedPool is a pool whose prefill is known. Its engines compute prompts at rate tokens/s in one of three ways, after
+// an overhead that does not depend on the length.
 type plantedPool struct {
 	engine   string // "shared" (all prompts at once), "queued" (one after the other), "chunked" (iterations of a bounded number of tokens)
 	rate     float64
@@ -225,7 +225,7 @@ func (c *coverage) log(t *testing.T) {
 	t.Logf("| %s | %d | %d | %s | %s | %+.1f %% |", c.name, c.n, c.known, share(c.held), share(c.near), 100*c.worst)
 }
 
-// check holds all plantings together to the bounds that are promised.
+// check checks all plantings together.
 func (c *coverage) check(t *testing.T) {
 	t.Helper()
 	c.log(t)
@@ -234,8 +234,8 @@ func (c *coverage) check(t *testing.T) {
 	}
 }
 
-// TestPlantedPrefill: what is learned of six hours holds the truth in nine of ten pools, whatever the overhead, the lengths, the
-// engine, the router and the load, or it is not known. The log is the table of BENCHMARKS.md.
+// TestPlantedPrefill: after six hours the learned interval has the truth in nine of ten pools, for any overhead, lengths,
+// engine, router and load, or the rate is not known. The log is the table of BENCHMARKS.md.
 func TestPlantedPrefill(t *testing.T) {
 	all := coverage{name: "prefill, all"}
 	rng := rand.New(rand.NewPCG(5, 5))
@@ -260,9 +260,9 @@ func TestPlantedPrefill(t *testing.T) {
 	all.check(t)
 }
 
-// TestPlantedDecode is the same for decode, of a day at loads that swing: the law of an iteration's time, its noise, context and
-// what binds are drawn. Where loads stay below the knee the rate says that it is extrapolated, and its interval holds the truth,
-// also where the time of an iteration begins to grow twice as fast at half of the knee, unseen.
+// TestPlantedDecode is the same for decode, after a day of changing loads. The law of an iteration's time, its noise,
+// context and the binding limit are drawn. If loads stay below the knee, the rate is marked as extrapolated. Its interval
+// has the truth even if the time of an iteration grows twice as fast from half of the knee on, unobserved.
 func TestPlantedDecode(t *testing.T) {
 	all, beyond := coverage{name: "decode, all"}, coverage{name: "decode, all extrapolated"}
 	rng := rand.New(rand.NewPCG(6, 5))

@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -47,8 +48,8 @@ type Pool struct {
 	PrefillReserves Reserves // of PrefillReplicas
 	Limits          Limits
 	Prices          Prices
-	Fit             *Fit   // of the model on a replica; nil without a model
-	Promised        SLO    // as stated
+	Fit             *Fit // of the model on a replica; nil without a model
+	StatedSLO       SLO
 	SLO             SLO    // with the ITL of Rates when none is stated
 	Curve           *Curve // of a benchmark; nil without one
 	CurveOpen       bool   // the objective held at its highest load
@@ -91,10 +92,8 @@ func NewFrom(c Config, files Files) (Pool, error) {
 	case p.Disaggregated:
 		p.PrefillReserves = c.Reserves
 	}
-	p.Promised = c.SLO
-	if p.SLO = c.SLO; p.SLO.ITL == 0 {
-		p.SLO.ITL = c.ITL
-	}
+	p.StatedSLO, p.SLO = c.SLO, c.SLO
+	p.SLO.ITL = cmp.Or(c.SLO.ITL, c.ITL)
 	if err := p.readModel(&c, files.Model); err != nil {
 		return Pool{}, err
 	}

@@ -99,7 +99,7 @@ func (p *Pool) Trust(s *Service, kvTokens float64, now time.Time) Trusted {
 	used := p.choose(&t, &t.Prefill, s, Prefill, p.Rates.PrefillTokensPerS, prefill, known, now)
 	t.Rates.PrefillTokensPerS = used
 	if !known && s.Prompts >= minMinutes {
-		t.Prefill.Note = "not known: prompts are too alike in length, or loads in height, to tell the rate from overheads and queues"
+		t.Prefill.Note = "not known: prompts are too alike in length, or loads in height, to separate the rate from overheads and queues"
 	}
 	decode, known := s.Decode(p.Rates.MaxNumSeqs, kvTokens*p.KVTarget, p.SLO.ITL.Seconds())
 	stated := p.Rates.Decode()

@@ -79,8 +79,8 @@ func TestWarmupLearns(t *testing.T) {
 	}
 }
 
-// TestWarmupFollowsAChange: within ten observations of a lag that doubled, the 90th percentile is that of the new lag, and
-// back again some observations after it has halved. Without a change it stays where it is.
+// TestWarmupFollowsAChange: within ten observations of a doubled lag, the 90th percentile is that of the new lag. It
+// falls back some observations after the lag has halved. Without a change it stays.
 func TestWarmupFollowsAChange(t *testing.T) {
 	const runs, spread = 200, 0.4
 	p90 := math.Exp(spread * z90)
@@ -106,8 +106,8 @@ func TestWarmupFollowsAChange(t *testing.T) {
 	}
 }
 
-// TestWarmupGivenWaiting: replicas that wait longer than any did raise the lag before one of them is ready, and those that
-// wait for less do not.
+// TestWarmupGivenWaiting: replicas that wait longer than any before raise the lag before one of them is ready. Shorter
+// waits do not.
 func TestWarmupGivenWaiting(t *testing.T) {
 	w := NewWarmup(6*time.Minute, 12*time.Minute)
 	for range 30 {

@@ -233,7 +233,7 @@ func (d *Daemon) storeReport(ctx context.Context, n alerting.Notice, pages *sink
 		err = d.states.PutPages(ctx, n.Report.ID, data)
 	}
 	if err == nil {
-		err = d.decisions.Tell(ctx, n)
+		err = d.decisions.AddNotice(ctx, n)
 	}
 	d.noteWrite("report", err)
 	return err

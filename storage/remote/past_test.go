@@ -40,7 +40,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// Presets ask something of everything but gateways, and put the matchers in so that PromQL can be read with and without them.
+// TestPresets: all queries exist, except replicas and KV of gateways. They are valid PromQL with and without matchers.
 func TestPresets(t *testing.T) {
 	parse := parser.NewParser(parser.Options{})
 	for _, name := range Presets() {
@@ -98,7 +98,7 @@ func TestMinutes(t *testing.T) {
 	}
 	nan := math.NaN()
 	for name, c := range map[string]struct {
-		answers []string // the last one stands; a number is a status
+		answers []string // the last one is repeated; a number is a status
 		want    []float64
 		err     string
 		asked   int
@@ -158,13 +158,13 @@ func TestMinutes(t *testing.T) {
 
 // Every key out of bounds is named.
 func TestBackfillCheck(t *testing.T) {
-	sound := func() BackfillConfig {
+	valid := func() BackfillConfig {
 		c := DefaultBackfill()
 		c.URL = "https://prometheus:9090/"
 		c.Sources = []Source{{Pool: "p"}, {Pool: "p", Class: "chat"}}
 		return c
 	}
-	c := sound()
+	c := valid()
 	if err := c.Check(); err != nil {
 		t.Error(err)
 	}
@@ -185,7 +185,7 @@ func TestBackfillCheck(t *testing.T) {
 		"sources[1].pool is empty":           func(c *BackfillConfig) { c.Sources[1].Pool = "" },
 		`sources[1].class is "": it must be`: func(c *BackfillConfig) { c.Sources[1].Class = "" },
 	} {
-		c := sound()
+		c := valid()
 		change(&c)
 		if err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("want %q: %v", want, err)

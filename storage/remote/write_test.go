@@ -88,8 +88,8 @@ func openSeries(t *testing.T, dir string) series {
 	return series{db}
 }
 
-// put appends samples from..to-1, one commit for each ten, and gives what a receiver should note with cluster="eu" added. Series x is
-// an hour behind the others.
+// put appends samples from..to-1, one commit for each ten, and adds to want what a receiver should get, with
+// cluster="eu". Series x is an hour behind the others.
 func put(t *testing.T, db series, from, to int) (want []string) {
 	t.Helper()
 	app := db.Appender(t.Context())
@@ -137,8 +137,8 @@ func follow(t *testing.T, db series, url string) (w *Writer, stop func()) {
 
 func sorted(all []string) []string { return slices.Sorted(slices.Values(all)) }
 
-// Whatever the receiver answers for a while, every sample arrives once it takes them, late ones too; only what it refuses for
-// what it is is left out, and counted.
+// TestWriter: after any failure of the receiver every sample arrives, also late ones. Only samples that it refuses as
+// invalid are left out, and counted.
 func TestWriter(t *testing.T) {
 	for name, c := range map[string]struct {
 		statuses []int
@@ -178,8 +178,8 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// What was not sent before a restart is sent after it, however much it is, in order, and what was sent is not sent again. A
-// writer that is new begins with the newest hours.
+// TestWriterRestarts: after a restart the rest is sent, in order, and nothing twice. A new writer begins with the newest
+// hours.
 func TestWriterRestarts(t *testing.T) {
 	r := &receiver{}
 	srv := httptest.NewServer(r)

@@ -94,8 +94,8 @@ func messages(t *testing.T, js natsjs.JetStream) uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
-// TestTwoWriters: whoever comes first stores a tick, with its notices; the other compares, and a difference is reported with both
-// values and versions.
+// TestTwoWriters: the first writer stores a tick with its notices. The other one compares, and reports a difference with
+// both values and versions.
 func TestTwoWriters(t *testing.T) {
 	js, _ := serve(t)
 	a, b := write(t, js, "a"), write(t, js, "b")
@@ -113,7 +113,7 @@ func TestTwoWriters(t *testing.T) {
 		t.Errorf("the second writer counts %+v", got)
 	}
 	if n := messages(t, js); n != 8 {
-		t.Errorf("%d messages after a difference: the first decision stands alone", n)
+		t.Errorf("%d messages after a difference: want those of the first writer", n)
 	}
 	for _, d := range a.diverged {
 		if !strings.HasPrefix(d.Ours, "5 replicas (digest ") || !strings.HasPrefix(d.Theirs, "4 replicas (digest ") || d.From != "b" || d.Version != "v-b" {
@@ -122,8 +122,7 @@ func TestTwoWriters(t *testing.T) {
 	}
 }
 
-// TestTwoWritersAndANewPool: a writer that is late, and meets a pool for the first time in the tick that it is late with, stores
-// no decision a second time.
+// TestTwoWritersAndANewPool: a late writer, with a pool that is new in the late tick, stores no decision a second time.
 func TestTwoWritersAndANewPool(t *testing.T) {
 	js, _ := serve(t)
 	a, b := write(t, js, "a"), write(t, js, "b")
@@ -174,7 +173,7 @@ func TestLargeTick(t *testing.T) {
 	}
 }
 
-// TestForeignMessage: what is no decision stops the log with a word that says how to remove it, and it goes on afterwards.
+// TestForeignMessage: a message that is no decision stops the log. The error says how to remove it; then the log goes on.
 func TestForeignMessage(t *testing.T) {
 	js, _ := serve(t)
 	if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "forewarm.decision.chat", Data: []byte("?")}); err != nil {
@@ -199,8 +198,8 @@ func TestForeignMessage(t *testing.T) {
 	testenv.Await(t, "the tick to be stored", func() bool { return w.Counters().Stored == 1 })
 }
 
-// TestQueueGivesAgain: a notice that nobody settles comes again under the same id, to a twin as well, and no more once it is settled.
-func TestQueueGivesAgain(t *testing.T) {
+// TestQueueRedelivers: a notice is redelivered under the same id until it is settled, also to a twin.
+func TestQueueRedelivers(t *testing.T) {
 	js, deliveries := serve(t)
 	a, b := write(t, js, "a"), write(t, js, "b")
 	a.tick(t, 1, 3, "chat")
@@ -241,11 +240,11 @@ func FuzzDecode(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	sound, err := encoding.Marshal(&record{decision, []byte("state")})
+	valid, err := encoding.Marshal(&record{decision, []byte("state")})
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(sound)
+	f.Add(valid)
 	f.Add([]byte("?"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if x, err := decode(data); err == nil && x.Decision.Tick.IsZero() {

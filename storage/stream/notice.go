@@ -51,8 +51,8 @@ func (l *Log) noticeMessage(n *alerting.Notice) (*nats.Msg, error) {
 	return m, nil
 }
 
-// Tell stores a notice outside a tick, once per id.
-func (l *Log) Tell(ctx context.Context, n alerting.Notice) error {
+// AddNotice stores a notice outside a tick, once per id.
+func (l *Log) AddNotice(ctx context.Context, n alerting.Notice) error {
 	m, err := l.noticeMessage(&n)
 	if err != nil {
 		return err
