@@ -21,7 +21,7 @@ func OtherFaults(ctx context.Context, js jetstream.JetStream, c *Config, now tim
 	for _, name := range []string{c.Decisions(), SignalsStream, ForecastsStream, objects, values} {
 		s, e := js.Stream(ctx, name)
 		if errors.Is(e, jetstream.ErrStreamNotFound) {
-			continue // a user's stream has another name, or it was deleted: the next write reports it
+			continue // a user's stream has another name, or it could not be made again
 		} else if e != nil {
 			err = errors.Join(err, fmt.Errorf("stream %s: %w", name, Denied(js.Conn(), e)))
 			continue
@@ -34,6 +34,30 @@ func OtherFaults(ctx context.Context, js jetstream.JetStream, c *Config, now tim
 		}
 	}
 	return out, err
+}
+
+// Remake makes again what was deleted of the streams other than telemetry, empty, and returns their names.
+func Remake(ctx context.Context, js jetstream.JetStream, c Config) (made []string, err error) {
+	for _, x := range []struct {
+		name   string
+		ensure func() error
+	}{
+		{c.Decisions(), func() error { _, err := EnsureDecisions(ctx, js, c); return err }},
+		{SignalsStream, func() error { _, err := EnsureSignals(ctx, js, c); return err }},
+		{ForecastsStream, func() error { _, err := EnsureForecasts(ctx, js, c); return err }},
+		{"OBJ_" + c.State(), func() error { _, err := EnsureState(ctx, js, c); return err }},
+		{"KV_" + c.Deliveries(), func() error { _, err := EnsureDeliveries(ctx, js, c); return err }},
+	} {
+		if _, e := js.Stream(ctx, x.name); !errors.Is(e, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if e := x.ensure(); e != nil {
+			err = errors.Join(err, e)
+		} else if _, e := js.Stream(ctx, x.name); e == nil { // not a user's stream with another name
+			made = append(made, x.name)
+		}
+	}
+	return made, err
 }
 
 // Faults gives what is wrong with a stream, and what to do.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -41,12 +42,16 @@ func (d *Daemon) inspectStream(info *natsjs.StreamInfo) []string {
 	return faults
 }
 
-// inspectLog checks the other streams, and whether the log of decisions covers the configured retention.
+// inspectLog makes deleted streams again, checks them, and whether the log of decisions covers the configured retention.
 func (d *Daemon) inspectLog(ctx context.Context, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
+	made, failed := jetstream.Remake(ctx, d.js, d.cfg.NATS)
+	if len(made) > 0 {
+		d.log.Error("streams were deleted. They are created again, empty. Check who may delete streams", zap.Strings("streams", made))
+	}
 	faults, err := jetstream.OtherFaults(ctx, d.js, &d.cfg.NATS, now)
-	if err != nil {
+	if err = errors.Join(failed, err); err != nil {
 		faults = append(faults, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	found := strings.Join(faults, "; ")

@@ -115,14 +115,14 @@ func (d *Daemon) writeState() (_ *os.File, err error) {
 
 // endSaving records the result of a saving.
 func (d *Daemon) endSaving() error {
-	s := d.saving
+	s, failing := d.saving, d.saveFailed
 	d.saving, d.saveFailed = nil, s.err != nil
 	d.scheduleSnapshot(s.ended, s.busy)
 	if s.saved {
 		d.saved = s.sequence
 	}
 	endSpan(s.span, s.err)
-	if s.err != nil {
+	if s.err != nil && !failing {
 		// A full disk must not stop the decisions. The state is still in memory and in the stream.
 		d.log.Error("the state could not be saved; a restart replays more of the stream", zap.Error(s.err))
 	}

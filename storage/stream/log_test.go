@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -231,6 +232,24 @@ func TestQueueRedelivers(t *testing.T) {
 	a.tick(t, 2, 4, "chat")
 	if n := next(q).Notice; n.Decision.Generation != 2 {
 		t.Errorf("a queue that was made again gives generation %d", n.Decision.Generation)
+	}
+
+	// The stream is created again with the sequence 1, before what the queue settled.
+	q.settled = 100
+	if err := js.DeleteStream(t.Context(), jetstream.DecisionsStream); err != nil {
+		t.Fatal(err)
+	}
+	made, err := jetstream.Remake(t.Context(), js, jetstream.DefaultConfig())
+	if err != nil || !slices.Contains(made, jetstream.DecisionsStream) {
+		t.Fatalf("%v are made again: %v", made, err)
+	}
+	if again, err := jetstream.Remake(t.Context(), js, jetstream.DefaultConfig()); len(again) > 0 || err != nil {
+		t.Errorf("%v are made twice: %v", again, err)
+	}
+	q.consumer = nil
+	a.tick(t, 3, 5, "chat")
+	if n := next(q).Notice; n.Decision.Generation != 3 {
+		t.Errorf("a queue of a stream that was made again gives generation %d", n.Decision.Generation)
 	}
 }
 

@@ -154,6 +154,13 @@ func (q *Queue) open(ctx context.Context) error {
 			AckPolicy: jetstream.AckExplicitPolicy, AckWait: q.wait, MaxAckPending: 1, InactiveThreshold: unusedFor,
 			DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: new(time.Now().Add(-reportLife)),
 		}
+		s, failed := q.log.js.Stream(ctx, q.log.cfg.Stream)
+		if failed != nil {
+			return fmt.Errorf("stream %s: %w", q.log.cfg.Stream, failed)
+		}
+		if s.CachedInfo().State.LastSeq < q.settled { // the stream was deleted and created again
+			q.settled = 0
+		}
 		if q.settled > 0 {
 			cfg.DeliverPolicy, cfg.OptStartTime, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, nil, q.settled+1
 			q.log.log.Warn("the queue of a sink was deleted; it is created again at its last position", "consumer", q.name)
