@@ -257,12 +257,15 @@ var outcomes = []struct {
 	{ingest.StatusError, []string{"error", "fail", "timeout", "expired"}},
 }
 
-var goodEnds = strings.Fields("ok success succeeded completed finished stop length incomplete eos tool_calls content_filter")
+var goodEnds = bytes.Fields([]byte("ok success succeeded completed finished stop length incomplete eos tool_calls content_filter"))
 
 // wordOutcome reads a word for the end of a request, the name of an error, or an HTTP status.
 func wordOutcome(text []byte) (status ingest.Status, known bool) {
 	if status, known = codeOutcome(text); known {
 		return status, true
+	}
+	if len(text) == 0 || slices.ContainsFunc(goodEnds, func(end []byte) bool { return bytes.EqualFold(end, text) }) {
+		return ingest.StatusOK, len(text) > 0
 	}
 	word := strings.ToLower(string(text))
 	for _, o := range outcomes {
@@ -270,7 +273,7 @@ func wordOutcome(text []byte) (status ingest.Status, known bool) {
 			return o.status, true
 		}
 	}
-	return ingest.StatusOK, slices.Contains(goodEnds, word)
+	return ingest.StatusOK, false
 }
 
 // codeOutcome reads an HTTP status. Proxies log 0 for a client that left before there was one; nginx logs 499.

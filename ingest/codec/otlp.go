@@ -225,10 +225,13 @@ var exclusive = map[string]int{
 }
 
 func (x *export) countsExclusive() bool {
-	var minor int
 	below, known := exclusive[string(x.scope)]
+	if !known || below == 0 {
+		return known
+	}
+	var minor int
 	_, err := fmt.Sscanf(string(x.version), "0.%d", &minor)
-	return known && (below == 0 || err == nil && minor < below)
+	return err == nil && minor < below
 }
 
 // tokens completes the counts. By convention the prompt includes the tokens read from the cache and written to it. Some
@@ -239,7 +242,8 @@ func (x *export) tokens(r *ingest.Request) {
 	written, total := max(count(fieldCacheWriteTokens), 0), count(fieldTotalTokens)
 	exclusive := r.PromptTokens < max(r.CachedTokens, 0)+written || x.countsExclusive() ||
 		x.attrs.has(fieldAnthropicInput) && count(fieldAnthropicInput) == r.PromptTokens // the Vercel AI SDK before version 6
-	x.completeTokens(r, written, total, exclusive, x.attrs.contains(fieldProvider, "anthropic", "aws", "bedrock"))
+	totalHasCached := total != ingest.Unknown && x.attrs.contains(fieldProvider, "anthropic", "aws", "bedrock")
+	x.completeTokens(r, written, total, exclusive, totalHasCached)
 	if r.OutputTokens == ingest.Unknown && (x.attrs.contains(fieldOperation, "embedding") || x.attrs.contains(fieldCall, "embed") || x.attrs.is(fieldSpanKind, "EMBEDDING")) {
 		r.OutputTokens = 0 // an embedding generates nothing
 	}
