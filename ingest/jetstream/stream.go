@@ -189,6 +189,8 @@ func unmade(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCo
 			key = "nats.decisions.max_bytes"
 		}
 		err = fmt.Errorf("%w: the server, or this account on it, has not the %d bytes that %s asks for; lower it, or raise max_file_store there", err, want.MaxBytes, key)
+	case errors.As(err, &refused) && (refused.ErrorCode == noCluster || refused.ErrorCode == noPeers):
+		err = fmt.Errorf("%w: nats.stream.replicas asks for %d copies; lower it, or use a cluster with as many servers", err, want.Replicas)
 	case errors.As(err, &refused) && strings.Contains(refused.Description, syscall.ENOSPC.Error()):
 		err = fmt.Errorf("%w; make room on the disk of the NATS server", err)
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
@@ -199,6 +201,12 @@ func unmade(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCo
 
 // noRoom is the server's code for a stream that asks for more than it may.
 const noRoom = 10047
+
+// noCluster and noPeers are the server's codes for more copies than there are servers.
+const (
+	noCluster = 10074
+	noPeers   = 10005
+)
 
 // subjectsOverlap is the server's code for a stream with subjects that another one has.
 const subjectsOverlap = 10065

@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -106,5 +107,16 @@ func TestUsersStreamsAreAdoptedUnchanged(t *testing.T) {
 				t.Errorf("changed to %+v", c)
 			}
 		})
+	}
+}
+
+// TestTooManyCopies: more copies than there are servers are refused with the key.
+func TestTooManyCopies(t *testing.T) {
+	c := DefaultConfig()
+	c.Embedded = EmbeddedConfig{Listen: "none", StoreDir: t.TempDir()}
+	js := connect(t, c, start(t, c))
+	c.Stream.Replicas = 3
+	if _, err := EnsureTelemetry(testContext(t), js, c); err == nil || !strings.Contains(err.Error(), "nats.stream.replicas asks for 3 copies") {
+		t.Error(err)
 	}
 }
