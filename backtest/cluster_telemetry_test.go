@@ -8,7 +8,8 @@ import (
 )
 
 // Drain returns the telemetry since the last call, as a real pool and its gateway would report it: one record per
-// attempt at its end and, with ReportArrivals, at its arrival; a report of each replica at each full minute. The caller owns the slices.
+// attempt at its end and, with ReportArrivals, at its arrival; a report of each replica at each full minute. The caller
+// owns the slices.
 func (c *Cluster) Drain() (requests []ingest.Request, replicas []ingest.Replica) {
 	requests, replicas = c.requests, c.states
 	c.requests, c.states = nil, nil

@@ -148,8 +148,8 @@ func judgeAlarm(event []bool, scores []float64) (w alarmWorth) {
 	return w
 }
 
-// alarmPeer is the one other forecaster whose onset alarms are compared: it streams, and the rest would have to be fitted again
-// at thousands of origins.
+// alarmPeer is the one other forecaster whose onset alarms are compared: it streams, and the rest would have to be
+// fitted again at thousands of origins.
 const alarmPeer = "gostack"
 
 // alarmFigures is where the worth of its alarms is kept.

@@ -475,7 +475,8 @@ func (d *document) schemas(source goSource) string {
 	return b.String()
 }
 
-// notes are the comments of the fields of the struct that a schema is made of: the one of its name that has most of the properties.
+// notes are the comments of the fields of the struct that a schema is made of: the one of its name that has most of the
+// properties.
 func (g goSource) notes(name string, properties map[string]schema) (best map[string]string) {
 	most := 0
 	for _, folder := range slices.Sorted(maps.Keys(g)) {

@@ -67,8 +67,9 @@ func (s *shell) run(t *testing.T, block string) string {
 
 var block = regexp.MustCompile("(?s)```(sh|text)\n(.*?)```|<!-- test: (\\w+) -->")
 
-// TestTutorial runs every sh block of the tutorial, and compares what it prints with the text block after it, line by line, in
-// which … is any text. Ports that the page names are replaced by free ones; at the engine's there is a page of vLLM's metrics.
+// TestTutorial runs every sh block of the tutorial, and compares what it prints with the text block after it, line by
+// line, in which … is any text. Ports that the page names are replaced by free ones; at the engine's there is a page of
+// vLLM's metrics.
 func TestTutorial(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it replays three hours of traffic in some seconds")

@@ -8,8 +8,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// TestLoadOfAllAttempts plants calls of 100 prompt and 20 output tokens. The load is what engines did for all attempts, and for
-// calls that nobody tried again what is expected of them.
+// TestLoadOfAllAttempts plants calls of 100 prompt and 20 output tokens. The load is the work of engines for all
+// attempts, plus the expected work of calls that nobody tried again.
 func TestLoadOfAllAttempts(t *testing.T) {
 	status := func(s ingest.Status) func(*ingest.Request) { return func(r *ingest.Request) { r.Status = s } }
 	ends := func(s float64, output int64) func(*ingest.Request) {

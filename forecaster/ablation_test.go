@@ -11,11 +11,11 @@ import (
 	"github.com/forewarm/forewarm/forecaster/network"
 )
 
-// TestAblation prints the loss on the last third of public traces without each part of the model, relative to the whole:
-// the geometric mean over traces, with its standard error over traces. Groups of features are set to their means; the network
-// is not trained again without them, so that their rows are upper bounds of what they earn. Skipped unless FOREWARM_TRACES
-// names the directory of the traces and FOREWARM_ABLATION is set. Every fourth series of a trace is scored.
-// FOREWARM_ACCURACY_NET and FOREWARM_ACCURACY_ONLY are as in TestAccuracy.
+// TestAblation prints the loss on the last third of public traces without each part of the model, relative to the
+// whole: the geometric mean over traces, with its standard error over traces. Groups of features are set to their
+// means; the network is not trained again without them, so that their rows are upper bounds of what they earn. Skipped
+// unless FOREWARM_TRACES names the directory of the traces and FOREWARM_ABLATION is set. Every fourth series of a trace
+// is scored. FOREWARM_ACCURACY_NET and FOREWARM_ACCURACY_ONLY are as in TestAccuracy.
 func TestAblation(t *testing.T) {
 	dir := os.Getenv("FOREWARM_TRACES")
 	if dir == "" || os.Getenv("FOREWARM_ABLATION") == "" {

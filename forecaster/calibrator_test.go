@@ -74,8 +74,8 @@ func TestOutlookByHorizon(t *testing.T) {
 	}
 }
 
-// TestOutlookSaysWhatCameOfSupply: of the hours in which demand exceeded the supply that was assumed, replicas on their way are
-// counted as often as their lag lets expect, and prefill replicas likewise.
+// TestOutlookSaysWhatCameOfSupply: in hours in which demand exceeded the assumed supply, warming replicas are counted
+// as often as their lag predicts. The same holds for prefill replicas.
 func TestOutlookSaysWhatCameOfSupply(t *testing.T) {
 	const demand = 50
 	run := func(o *Calibrator, supply Supply, prompts bool) float64 {

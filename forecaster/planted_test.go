@@ -53,8 +53,8 @@ var noises = []noise{
 // factors are what levels change by.
 var factors = [...]float64{.2, .4, .6, 1, 1.7, 3}
 
-// hourly is what forecasts of an hour of origins covered, and their mean pinball loss, of minutes and of the largest, in units
-// of the mean.
+// hourly has the coverage and the mean pinball loss of the forecasts of one hour of origins, for minutes and for the
+// largest minute, in units of the mean.
 type hourly struct {
 	covering
 	minute, most float64

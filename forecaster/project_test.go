@@ -91,8 +91,8 @@ func TestPendingReplicasAreSupply(t *testing.T) {
 	}
 }
 
-// TestFailureReserveIsSeparate: odds and headroom are of all replicas; beside them stands what a failure would leave. Without a
-// replica headroom is unknown, and no stand-in.
+// TestFailureReserveIsSeparate: probabilities and headroom count all replicas. The headroom after a failure is a value
+// of its own. Without a replica headroom is unknown.
 func TestFailureReserveIsSeparate(t *testing.T) {
 	pf := ramp("kv", 850, 0)
 	with := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{Ready: 10}, 2, Horizon*time.Minute, nil)

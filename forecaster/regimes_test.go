@@ -178,7 +178,7 @@ func TestGapsLoseNothing(t *testing.T) {
 			feed(x, before+gap/2, before+gap, nothing)
 		}
 		s := f.pools[0].classes[0].series[0]
-		// What was forecast before the gap is not judged by minutes that nobody knows: at most that of the last settled ones.
+		// Unknown minutes do not score forecasts from before the gap. At most the last settled minutes do.
 		if learned != s.corrections {
 			t.Errorf("gap of %d minutes: what was learned has changed", gap)
 		}
@@ -283,8 +283,8 @@ func TestWeekendsAreNotYesterday(t *testing.T) {
 	}
 }
 
-// Quantiles cover what they say before the load triples or falls to a third, and again from two hours after; the standard error of
-// the window maximum's coverage is a percent.
+// Quantiles have their nominal coverage before the load triples or falls to a third, and again from two hours after the
+// change. The standard error of the window maximum's coverage is one percent.
 func TestCoverageAfterAShift(t *testing.T) {
 	const before, settled, end, seeds = 960, 120, 960 + 480, 12
 	for _, tc := range []struct {

@@ -250,9 +250,9 @@ func (s *rankingAt) weight(name string) float64 {
 	return top[len(top)-1].Weight
 }
 
-// fastestGrowing is the index of the name whose tokens a minute rose most since a.Then, and its share of the whole rise; 0 if
-// the rise is small. Weights decay, so what a name received since is its weight minus the rest of its old one; a.Since
-// limits how much a weight can hold.
+// fastestGrowing is the index of the name whose tokens a minute rose most since a.Then, and its share of the whole
+// rise; 0 if the rise is small. Weights decay, so what a name received since is its weight minus the rest of its old
+// one; a.Since limits how much a weight can hold.
 func (a *attribution) fastestGrowing(minute int64, r *features.Ranking) (most int, share float64) {
 	fade := math.Exp2(-float64(features.Minute) / float64(features.RankingHalfLife))
 	held := func(minutes int64) float64 { return (1 - math.Pow(fade, float64(minutes))) / (1 - fade) }

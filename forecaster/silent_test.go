@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Where most minutes are silent, the 90 % quantile is often zero, and an outcome of zero lies at it or below: plain coverage is
-// no less than the share of silent minutes. With the zeros shared out (sharedOut) it is what the level says.
+// Where most minutes are silent, the 90 % quantile is often zero, and an outcome of zero is at or below it. So plain
+// coverage is at least the share of silent minutes. With the zeros shared out (sharedOut) it is the nominal level.
 func TestSilentSeriesAreCovered(t *testing.T) {
 	const warm, n, seeds = 2 * 1440, 3 * 1440, 6
 	for _, tc := range []struct {

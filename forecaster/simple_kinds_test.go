@@ -156,16 +156,16 @@ func besideOf(k *kind, draws, minutes int) *beside {
 	return b
 }
 
-// worseKinds are the kinds of which the network is known to be worse than the last value in the first day, with bounds on the
-// loss of minutes and of their largest: where nothing but the last value is to be known, or the network has not seen the like.
+// worseKinds are the kinds for which the network is known to be worse than the last value in the first day, with bounds
+// on the loss of minutes and of their largest. There only the last value says anything, or the network has not seen
+// similar series.
 var worseKinds = map[string][2]float64{
 	"clockwork": {1.2, 1.02}, "flat": {1.03, 1.02},
 }
 
-// TestKindsFareNoWorseThanTheLastValue: of series of every kind the loss of the full stack, minutes 15 to 30 and the largest of
-// them, is in geometric mean over draws no more than 1.02 times that of the last value. The minutes of bursts at exact
-// intervals are known to be worse in a series' first day: see worseKinds. FOREWARM_KINDS=wide draws more and longer ones, and tells
-// the best of the simple forecasters beside them.
+// TestKindsFareNoWorseThanTheLastValue: for series of every kind, the loss of the full model is at most 1.02 times that
+// of the last value, for minutes 15 to 30 and for the largest of them (geometric mean over draws). Known exceptions are
+// in worseKinds. FOREWARM_KINDS=wide draws more and longer series, and prints the best of the simple forecasters.
 func TestKindsFareNoWorseThanTheLastValue(t *testing.T) {
 	draws, minutes := 12, 1080
 	if os.Getenv("FOREWARM_KINDS") == "wide" {

@@ -7,15 +7,15 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// simple is a forecaster that anyone could write in a line: a point, and around it the quantiles of its own errors over the last
-// two days, every seventh origin, leads pooled ±2; or the quantiles of the last hour's minutes.
+// simple is a forecaster of one line: a point with the quantiles of its own errors over the last two days (every
+// seventh origin, leads pooled ±2), or the quantiles of the last hour's minutes.
 type simple struct {
 	name   string
 	least  int                         // minutes that it takes
 	points func(y []float64) []float64 // by the minute known last; nil: the last hour's minutes
 	root   bool                        // its errors are of square roots, so that they grow with the point
-	// direct: of the window maximum it has the quantiles of that one's own distance from the point; not: it takes the largest of
-	// the minutes' quantiles.
+	// direct: the quantiles of the window maximum come from its own distances from the point. Otherwise they are the
+	// largest quantiles of its minutes.
 	direct bool
 }
 

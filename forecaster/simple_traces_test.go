@@ -15,10 +15,10 @@ import (
 // firstHours are the minutes of a class's life that count as its first.
 const firstHours = 360
 
-// TestTracesBesideSimple lists the series of public traces on which the full stack loses more than 2 % to the last value, or
-// more than 3 % to the best of the other simple forecasters, with the standard errors of both ratios: of minutes 15 to 30 and
-// of the largest of them. Skipped unless FOREWARM_BESIDE is set: to "all", which takes the series and origins of TestAccuracy, by
-// the same variables; or to "young", which takes the first six hours of every class that begins two
+// TestTracesBesideSimple lists the series of public traces on which the full model is more than 2 % worse than the last
+// value, or more than 3 % worse than the best of the other simple forecasters, with the standard errors of both ratios,
+// for minutes 15 to 30 and the largest of them. Skipped unless FOREWARM_BESIDE is set: "all" takes the series and
+// origins of TestAccuracy, with the same variables; "young" takes the first six hours of every class that begins two
 // hours after its trace or later, in the first two thirds.
 func TestTracesBesideSimple(t *testing.T) {
 	which, part, dir := os.Getenv("FOREWARM_BESIDE"), os.Getenv("FOREWARM_ACCURACY"), os.Getenv("FOREWARM_TRACES")
@@ -89,9 +89,9 @@ func (c *compared) total(forecaster int, of func(lossAt) float64) (sum float64) 
 	return sum
 }
 
-// over is the stack's loss over that of a forecaster, and its standard error: a ratio's, to first order, from sums over blocks
-// of six hours, or an eighth of a shorter span, that are taken to be independent (Cochran 1977, Sampling Techniques, §6.4). The
-// error is NaN with a single block.
+// over is the model's loss over that of a forecaster, with its standard error: that of a ratio, to first order, from
+// sums over blocks of six hours, or of an eighth of a shorter span. Blocks are taken as independent (Cochran 1977,
+// Sampling Techniques, §6.4). The error is NaN with a single block.
 func (c *compared) over(forecaster int, of func(lossAt) float64) (r, se float64) {
 	own, other := c.total(len(simples), of), c.total(forecaster, of)
 	if other == 0 {

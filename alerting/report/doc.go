@@ -43,15 +43,15 @@
 // If records come late, the last value was not yet complete at the origin, so the real skill is larger.
 //
 // Saturation: a minute is saturated if the load of the pool in some resource is above ready replicas × capacity of one,
-// both by the decision in force; in a disaggregated pool, by the decode replicas. Saturated minutes at most
-// ten minutes apart are one episode. It belongs to the period of its start. Forecast of an episode is the median
-// forecast load of its peak minute at the horizon next to 15 minutes, over the same capacity. Cause is what
-// the decision in force in that minute names as the driver of demand. A warning is a run of decisions, on fresh
-// telemetry, whose probability is at least the pool's threshold for warnings (if that is unknown, 0.5). Its claim lasts
-// until ten minutes and the lead time after its last decision, or its warning window if that is longer. An episode that begins within a claim is in time if the warning came at least a lead time
-// before it, else late; outside of any claim it is missed. A warning without an episode is averted if load exceeded the
-// capacity that was ready at its start, else false. A warning that starts during an episode is not counted. If its
-// claim outlasts the period, or demand in it is unknown, it is open.
+// both by the decision in force; in a disaggregated pool, by the decode replicas. Saturated minutes at most ten minutes
+// apart are one episode. It belongs to the period of its start. Forecast of an episode is the median forecast load of
+// its peak minute at the horizon next to 15 minutes, over the same capacity. Cause is what the decision in force in
+// that minute names as the driver of demand. A warning is a run of decisions, on fresh telemetry, whose probability is
+// at least the pool's threshold for warnings (if that is unknown, 0.5). Its claim lasts until ten minutes and the lead
+// time after its last decision, or its warning window if that is longer. An episode that begins within a claim is in
+// time if the warning came at least a lead time before it, else late; outside of any claim it is missed. A warning
+// without an episode is averted if load exceeded the capacity that was ready at its start, else false. A warning that
+// starts during an episode is not counted. If its claim outlasts the period, or demand in it is unknown, it is open.
 //
 // Decisions: Actions are decisions with another Desired than the one before; TakenBack are those that undo the action
 // before within an hour.

@@ -261,7 +261,8 @@ func (q *unreadQueue) Next(ctx context.Context) (*alerting.Delivery, error) {
 	return nil, ctx.Err()
 }
 
-// TestDispatcherQueueWorksAgain: a queue that could not be read fails its sink until it can be read, also if no notice comes.
+// TestDispatcherQueueWorksAgain: a queue that could not be read fails its sink until it can be read, also if no notice
+// comes.
 func TestDispatcherQueueWorksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, works := newMemoryLog(), &atomic.Bool{}

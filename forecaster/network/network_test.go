@@ -88,8 +88,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestInputAllocatesNothing: what an input is computed from takes 105 KiB. As new memory for each series it doubled the time of
-// a tick of ten thousand classes.
+// TestInputAllocatesNothing: NewInput needs 105 KiB of working memory. Allocated for each series, it doubled the time
+// of a tick of ten thousand classes.
 func TestInputAllocatesNothing(t *testing.T) {
 	h := history(3000, noisy(1))
 	if n := testing.AllocsPerRun(10, func() { NewInput(h) }); n != 0 {

@@ -89,8 +89,8 @@ func (c *Config) ConsumerRights() Rights {
 	return r
 }
 
-// mapped are subjects after the prefix, and with partitions also what [Mappings] makes of them: the server checks the rights of a
-// publisher after the mapping.
+// mapped are subjects after the prefix, and with partitions also what [Mappings] makes of them: the server checks the
+// rights of a publisher after the mapping.
 func (c *Config) mapped(subjects ...string) (all []string) {
 	for _, s := range subjects {
 		all = append(all, c.Prefix+s)

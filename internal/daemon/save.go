@@ -152,7 +152,8 @@ func (d *Daemon) scheduleSnapshot(ended time.Time, busy time.Duration) {
 		every = min(every, retryPause)
 	}
 	d.nextSnapshot = ended.Add(max(every, rest))
-	// At first the pause is only as long as the daemon has run, so that one that is killed soon keeps about half of what it read.
+	// At first the pause is only as long as the daemon has run, so that one that is killed soon keeps about half of
+	// what it read.
 	d.nextProgress = ended.Add(min(max(progressPause, rest), ended.Sub(d.restoredAt)))
 }
 

@@ -1,4 +1,6 @@
-// Scales by Forewarm's pre-scale events, and tells it when replicas are ready: go run . nats://127.0.0.1:4222 chat ./scale.sh
+// Command prescale scales by Forewarm's pre-scale events, and reports when replicas are ready:
+//
+//	go run . nats://127.0.0.1:4222 chat ./scale.sh
 package main
 
 import (

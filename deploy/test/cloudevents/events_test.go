@@ -16,8 +16,9 @@ import (
 	"github.com/forewarm/forewarm/alerting/sink"
 )
 
-// TestEvents reads pre-scale events and alerts of both modes with the CloudEvents SDK and its protocol for JetStream, from a real server. A consumer must get the numbers that
-// were sent: a number that is silently 0 would scale a pool to nothing.
+// TestEvents reads pre-scale events and alerts of both modes with the CloudEvents SDK and its protocol for JetStream,
+// from a real server. A consumer must get the numbers that were sent: a number that is silently 0 would scale a pool to
+// nothing.
 func TestEvents(t *testing.T) {
 	at := time.Date(2026, 3, 2, 9, 30, 0, 0, time.UTC)
 	decision := alerting.Notice{Decision: &alerting.Decision{
@@ -48,7 +49,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// send returns the event that the SDK's protocol for JetStream receives from a server on which the sink published the notice.
+// send returns the event that the SDK's protocol for JetStream receives from a server on which the sink published the
+// notice.
 func send(t *testing.T, n alerting.Notice) event.Event {
 	t.Helper()
 	conn := connect(t)

@@ -122,8 +122,8 @@ pools: [{name: chat, mode: active, decode_tokens_per_s: 400, replicas: {min: 1, 
 	return d
 }
 
-// nearlyAll is ten minutes before the end of the replayed trace, which begins with 2024 by default. A lag of 0 alone does not
-// prove that it was read.
+// nearlyAll is ten minutes before the end of the replayed trace, which begins with 2024 by default. A lag of 0 alone
+// does not prove that it was read.
 var nearlyAll = time.Date(2024, 1, 1, 1, 50, 0, 0, time.UTC)
 
 // replay publishes two hours of load that takes several replicas, and gives what the decision for it asks for.

@@ -15,8 +15,8 @@ import (
 
 const root = "../../.."
 
-// TestInstallPage follows docs/install.md as far as it can be followed without a cluster: values are those of the page, commands of
-// Helm are rendered, and what is named is there.
+// TestInstallPage follows docs/install.md as far as it can be followed without a cluster: values are those of the page,
+// commands of Helm are rendered, and what is named is there.
 func TestInstallPage(t *testing.T) {
 	page := strings.ReplaceAll(read(t, root+"/docs/install.md"), "\\\n", " ")
 	files := map[string]string{}

@@ -19,8 +19,8 @@ const kustomizeDir = "../../kustomize"
 
 var update = flag.Bool("update", false, "write the files of deploy/kustomize that the chart makes")
 
-// TestBase: the manifests and the configuration of deploy/kustomize are those of the chart with its default values. Kustomize
-// makes the ConfigMap, and its hash in the name restarts the pods.
+// TestBase: the manifests and the configuration of deploy/kustomize are those of the chart with its default values.
+// Kustomize makes the ConfigMap, and its hash in the name restarts the pods.
 func TestBase(t *testing.T) {
 	all, _ := chart(t, "serviceMonitor: {enabled: true}\nprometheusRule: {enabled: true}\ndiscovery: {enabled: true}")
 	ofHelm := regexp.MustCompile(`(?m)^ +(helm\.sh/chart|app\.kubernetes\.io/(managed-by|version)): .*\n|^ +annotations:\n +checksum/config: .*\n|^# Source: .*\n`)

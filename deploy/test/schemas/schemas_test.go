@@ -41,8 +41,8 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// TestAdapter has prometheus-adapter make namers of our rules: unknown keys, templates and patterns that it does not take are
-// errors.
+// TestAdapter has prometheus-adapter make namers of our rules: unknown keys, templates and patterns that it does not
+// take are errors.
 func TestAdapter(t *testing.T) {
 	text, err := os.ReadFile("../../keda/prometheus-adapter.yaml")
 	if err != nil {
@@ -86,8 +86,8 @@ func TestAdapter(t *testing.T) {
 	}
 }
 
-// TestDashboards has Grafana's own types judge deploy/grafana, panels, options and queries included: unknown keys and wrong types
-// are errors.
+// TestDashboards has Grafana's own types judge deploy/grafana, panels, options and queries included: unknown keys and
+// wrong types are errors.
 func TestDashboards(t *testing.T) {
 	types := cog.NewRuntime()
 	types.RegisterDataqueryVariant(prometheus.VariantConfig())
