@@ -282,12 +282,12 @@ func TestDispatcherQueueWorksAgain(t *testing.T) {
 		if s := d.Stats()[0]; s.Err != "" || !s.Since.IsZero() {
 			t.Errorf("%+v", s)
 		}
-		if diff := cmp.Diff([]bool{true, false}, said); diff != "" {
-			t.Error(diff)
-		}
 		stop()
 		if err := <-done; err != nil {
 			t.Error(err)
+		}
+		if diff := cmp.Diff([]bool{true, false}, said); diff != "" {
+			t.Error(diff)
 		}
 	})
 }
