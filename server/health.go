@@ -60,12 +60,8 @@ func checks(st Status, pools []PoolView, lagLimit uint64, now time.Time) []Check
 		lag.OK = st.Lag <= lagLimit
 		lag.Detail = fmt.Sprintf("%d messages behind the stream, limit %d", st.Lag, lagLimit)
 	}
-	nats := Check{Name: "nats", OK: st.Connected, Detail: st.Connection}
-	if !st.Connected {
-		nats.Detail = "not connected; it is tried again: see that the NATS server runs and can be reached"
-	}
 	return []Check{
-		nats,
+		{Name: "nats", OK: st.Connected, Detail: st.Connection},
 		{Name: "restore", OK: st.Restored, Detail: st.Restore},
 		lag,
 		tickCheck(st, now),

@@ -602,6 +602,9 @@ func (d *Daemon) Status() server.Status {
 	s.Sinks = d.sinkTrouble()
 	s.Connected = d.conn.IsConnected()
 	s.Connection = d.conn.ConnectedUrlRedacted()
+	if !s.Connected {
+		s.Connection = "not connected; it is tried again: see that the NATS server runs and can be reached"
+	}
 	if d.embedded != nil {
 		s.Connection = "embedded server"
 	}
