@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
+	"github.com/google/go-cmp/cmp"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -239,5 +240,50 @@ func TestUpgrade(t *testing.T) {
 				t.Errorf("the next start: %s", got)
 			}
 		})
+	}
+}
+
+// TestSeriesAreACache: a daemon whose time-series database was deleted decides as one that has it. It stores series from
+// then on, and the past is not filled in.
+func TestSeriesAreACache(t *testing.T) {
+	t.Parallel()
+	config := []string{"clock: event", "features: {lateness: 0s}", "pools: [{name: chat, decode_tokens_per_s: 400, itl: 25ms, replicas: {min: 1, max: 40}}]"}
+	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	play := func(p *inProcess, from, to int) {
+		for m := from; m < to; m++ {
+			at := start.Add(time.Duration(m) * time.Minute)
+			p.publishMinute(t, "chat.talk", at, 2+m/4, 500, 300)
+			p.publish(t, "forewarm.telemetry.watermark.chat", fmt.Appendf(nil, `{"at":%d}`, at.Add(time.Minute).UnixMilli()))
+		}
+		p.settle(t)
+	}
+	dir := t.TempDir()
+	p := startDaemonIn(t, dir, config...)
+	play(p, 0, 60)
+	p.stop()
+	decisions := map[bool][]alerting.Decision{}
+	for deleted, minutes := range map[bool]float64{false: 80, true: 20} {
+		copied := t.TempDir()
+		if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		if deleted {
+			if err := os.RemoveAll(filepath.Join(copied, "data", "tsdb")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := startDaemonIn(t, copied, config...)
+		play(p, 60, 80)
+		decisions[deleted] = decisionsOf(t, p)
+		if n := testenv.Scalar(t, p.base, "count_over_time(forewarm_desired_replicas[10h])", start.Add(80*time.Minute)); n != minutes {
+			t.Errorf("deleted: %v: %g minutes are stored, want %g", deleted, n, minutes)
+		}
+		p.stop()
+	}
+	if len(decisions[true]) != 80 {
+		t.Errorf("%d decisions, want 80", len(decisions[true]))
+	}
+	if diff := cmp.Diff(decisions[false], decisions[true]); diff != "" {
+		t.Error(diff)
 	}
 }
