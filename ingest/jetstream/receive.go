@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
@@ -27,11 +28,15 @@ const (
 )
 
 // repeat calls session until ctx ends. Each session reads a stream through one consumer on the server. When it breaks
-// (a restart, a lost connection, a lost message), the next session starts after the last delivered message.
+// (a restart, a lost connection, a lost message), the next session starts after the last delivered message. That is
+// logged at most once a minute.
 func repeat(ctx context.Context, log *zap.Logger, stream string, session func() error) {
+	seldom := rate.Sometimes{Interval: time.Minute}
 	for ctx.Err() == nil {
 		if err := session(); ctx.Err() == nil {
-			log.Warn("reading the stream was interrupted, trying again", zap.String("stream", stream), zap.Error(err))
+			seldom.Do(func() {
+				log.Warn("reading the stream was interrupted, trying again", zap.String("stream", stream), zap.Error(err))
+			})
 			sleep.For(ctx, retryWait)
 		}
 	}
