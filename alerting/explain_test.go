@@ -46,7 +46,7 @@ func TestExplainGolden(t *testing.T) {
 		ETA: forecaster.ETA{P10: 3 * time.Minute, P50: 25 * time.Minute, P90: forecaster.Never}, AfterFailure: &forecaster.Chance{Probability: .7, ETA: forecaster.ETA{P50: 9 * time.Minute, P90: forecaster.Never}}}}
 	full.Constraints = []string{"disaggregated.prefill_replicas.max 6: 7 wanted"}
 	full.Basis = &Basis{Warmup: WarmupBasis{StatedP50: 360, StatedP90: 720, P50: 402, P90: 726, Seen: 7},
-		Rates: []RateBasis{{Dimension: "decode", Stated: 4.5e6, Learned: 4.2e6, Low: 4e6, High: 4.5e6}, {Dimension: "kv", Learned: 111}}}
+		Rates: []RateBasis{{Dimension: "decode", Stated: 4.5e6, Used: 4.5e6, Learned: 4.2e6, Low: 4e6, High: 4.5e6}, {Dimension: "kv", Learned: 111}}}
 	for m := pathEvery; m <= forecaster.Horizon; m += pathEvery { // up to half as much again
 		grown := 1350 + min(float32(m), 30)*15
 		full.Path = append(full.Path, PathPoint{Minute: m, Median: grown, Quantile: grown * 1.1, Ready: 14})

@@ -122,6 +122,10 @@ func (d *decoder) section(node ast.Node, v reflect.Value, path string, depth int
 		case kv.Key.IsMergeKey():
 		case at < 0:
 			d.unknown(kv.Key, join(path, name), name, fields)
+			for _, anchor := range ast.Filter(ast.AnchorType, kv.Value) { // so that their aliases are no errors as well
+				anchor := anchor.(*ast.AnchorNode)
+				d.anchors[anchor.Name.GetToken().Value] = anchor.Value
+			}
 		default:
 			d.key(kv.Key, kv.Value, v.FieldByIndex(fields[at].Index), join(path, name), depth)
 		}

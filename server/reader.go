@@ -80,7 +80,7 @@ func find(r Reader, name string) (*PoolView, error) {
 		}
 		known = "/api/v1/pools lists " + some(names)
 	}
-	return nil, Problemf(http.StatusNotFound, "no pool %q at the last tick; %s", name, known)
+	return nil, Problemf(http.StatusNotFound, "no pool %q at the last tick, or no telemetry of it yet; %s", name, known)
 }
 
 // forecasts are those of the whole pool, and then those of its classes, as listed in features.Dimensions.

@@ -120,7 +120,7 @@ func (c *command) run(ctx context.Context, args []string, std streams) error {
 			c.help(f, std.out)
 			return err
 		case err != nil:
-			return usagef("%w: run forewarm %s -h for the list", valueError(f, err), c.name)
+			return usagef("%w; forewarm %s -h lists all flags", valueError(f, err), c.name)
 		}
 		if args = f.Args(); len(args) > 0 {
 			rest, args = append(rest, args[0]), args[1:]
@@ -128,7 +128,7 @@ func (c *command) run(ctx context.Context, args []string, std streams) error {
 	}
 	switch optional := strings.HasPrefix(c.args, "["); {
 	case c.args == "" && len(rest) > 0:
-		return usagef("%s takes flags only, not %q: run forewarm %s -h for the list", c.name, rest[0], c.name)
+		return usagef("%s takes flags only, not %q; forewarm %s -h lists them", c.name, rest[0], c.name)
 	case len(rest) == 0 && c.args != "" && !optional:
 		return usagef("name one %s: %s", c.args, c.about)
 	case len(rest) > 1 && !strings.Contains(c.args, "..."):

@@ -300,7 +300,7 @@ func (d *Decoder) fillPool(pool *string) {
 	if *pool == "" {
 		*pool = d.meta.Pool
 	}
-	d.require("pool, in the record and in the subject,", *pool != "")
+	d.require("pool (of the record or the subject)", *pool != "")
 }
 
 // require refuses the record if it has no member of that name.
@@ -357,7 +357,7 @@ func (d *Decoder) completeReplica(r *ingest.Replica) {
 		r.Name = d.meta.Replica
 	}
 	d.fillPool(&r.Pool)
-	d.require("replica, in the record and in the subject,", r.Name != "")
+	d.require("replica (of the record or the subject)", r.Name != "")
 	d.require("at", !r.At.IsZero())
 	d.require("state", r.State != replicaStateCount)
 }
