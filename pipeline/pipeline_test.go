@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,8 +116,8 @@ func TestDefaultPoolIsBounded(t *testing.T) {
 		b.Requests = append(b.Requests, ingest.Request{Pool: fmt.Sprint("pool", i), ArrivedAt: midnight, PromptTokens: 1, CachedTokens: -1, OutputTokens: -1, MaxOutputTokens: -1})
 	}
 	p.Apply(&b, func(*Output) {})
-	if len(b.Refused) != 2 || len(p.pools) != 3 {
-		t.Errorf("%d refused, %d pools", len(b.Refused), len(p.pools))
+	if len(b.Refused) != 2 || len(p.pools) != 3 || !strings.Contains(b.Refused[0].Detail, "max_pools is 3") {
+		t.Errorf("refused %v, %d pools", b.Refused, len(p.pools))
 	}
 }
 

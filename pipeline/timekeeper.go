@@ -128,6 +128,9 @@ func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) stri
 	}
 	switch reason {
 	case ingest.ReasonUnknownPool:
+		if p.cfg.DefaultPool != nil {
+			return fmt.Sprintf("pool %q is one too many for default_pool: max_pools is %d", pool, p.cfg.MaxPools)
+		}
 		return fmt.Sprintf("pool %q is not in the configuration: add it under pools, or set default_pool", pool)
 	case ingest.ReasonFuture:
 		return fmt.Sprintf("event time %s is too far in the future: set the producer's clock right", stamp)

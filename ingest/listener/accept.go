@@ -95,7 +95,7 @@ func (h *handler) findUnserved(b *ingest.Batch, out *outcome) {
 
 // nameUnserved names pools that are not served, and what to do.
 func (o *outcome) nameUnserved() string {
-	return fmt.Sprintf("%d of pools that are not in the configuration, such as %.64q: add them under pools, or set default_pool", o.unserved, o.unknown)
+	return fmt.Sprintf("%d of pools that are not in the configuration, such as %.64q: add them under pools, set default_pool, or raise max_pools", o.unserved, o.unknown)
 }
 
 // unreadable reports whether the message as a whole could not be read.
