@@ -72,15 +72,15 @@ func find(r Reader, name string) (*PoolView, error) {
 	if ok {
 		return &views[i], nil
 	}
-	known := "no telemetry of any pool has come yet"
+	known := "; no telemetry of any pool has come yet"
 	if len(views) > 0 {
 		names := make([]string, len(views))
 		for i := range views {
 			names[i] = views[i].Pool
 		}
-		known = "/api/v1/pools lists " + some(names)
+		known = ", or no telemetry of it yet; /api/v1/pools lists " + some(names)
 	}
-	return nil, Problemf(http.StatusNotFound, "no pool %q at the last tick, or no telemetry of it yet; %s", name, known)
+	return nil, Problemf(http.StatusNotFound, "no pool %q at the last tick%s", name, known)
 }
 
 // forecasts are those of the whole pool, and then those of its classes, as listed in features.Dimensions.

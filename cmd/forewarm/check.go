@@ -136,8 +136,12 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	return checkOthers(ctx, cfg, &pc, std)
 }
 
-// warnCapacity warns if a replica's capacity is unknown: then the pool has no resource for a saturation forecast.
+// warnCapacity warns if a replica's capacity is unknown and the pool has no limits: then it has no resource for a
+// saturation forecast.
 func warnCapacity(p *capacity.Pool, std streams) {
+	if p.Limits != (capacity.Limits{}) {
+		return
+	}
 	for _, resource := range []string{capacity.KV, capacity.Prefill, capacity.Decode, capacity.Requests} {
 		if _, ok := p.PerReplica(resource, 0); ok {
 			return

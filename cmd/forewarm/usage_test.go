@@ -175,10 +175,12 @@ func TestWarnings(t *testing.T) {
 	t.Chdir(t.TempDir())
 	testenv.WriteFile(t, "bare.yaml", validPool)
 	testenv.WriteFile(t, "sized.yaml", "pools: [{name: chat, replicas: {max: 4}, decode_tokens_per_s: 400}]")
+	testenv.WriteFile(t, "hosted.yaml", "pools: [{name: chat, replicas: {max: 1}, limits: {requests_per_min: 6000}}]")
 	testenv.WriteFile(t, "short.csv", "t_s,class,prompt_tokens,cached_tokens,output_tokens", "0,chat,10,0,10", "70,chat,10,0,10")
 	for args, want := range map[string]string{
 		"check -offline -config bare.yaml": "warning: pool chat has no capacity", "check -offline -config sized.yaml": "",
-		"backtest short.csv": "nothing is scored: ",
+		"check -offline -config hosted.yaml": "",
+		"backtest short.csv":                 "nothing is scored: ",
 	} {
 		code, out, errs := runHere(t.Context(), strings.Fields(args)...)
 		if code != 0 || !strings.Contains(out, want) || want == "" && strings.Contains(out, "warning") {

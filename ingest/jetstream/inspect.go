@@ -109,8 +109,8 @@ func Small(c *Config, pools int, every time.Duration) string {
 	if c.Partitioned() || need <= float64(c.Kept.MaxBytes) { // how many pools are in a partition is not known
 		return ""
 	}
-	return fmt.Sprintf("nats.decisions.max_bytes is %d MiB, and %d pools (those that are listed, or max_pools with default_pool) need about %.0f MiB for a nats.decisions.max_age of %s: the oldest decisions go after about %.0f days; raise max_bytes, or lower max_age or max_pools",
-		c.Kept.MaxBytes>>20, pools, need/(1<<20), c.Kept.MaxAge, float64(c.Kept.MaxBytes)/rate/86400)
+	return fmt.Sprintf("nats.decisions.max_bytes is %d MiB, and %d pools (those that are listed, or max_pools with default_pool) need about %.0f MiB for a nats.decisions.max_age of %.1f days: the oldest decisions go after about %.1f; raise max_bytes, or lower max_age or max_pools",
+		c.Kept.MaxBytes>>20, pools, need/(1<<20), c.Kept.MaxAge.Hours()/24, float64(c.Kept.MaxBytes)/rate/86400)
 }
 
 // Room reports that the disk of the embedded server, with so many bytes free beside those that its store uses, is full
