@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 var errEnough = errors.New("enough")
@@ -73,6 +75,39 @@ func TestConsumerStartsAtSequence(t *testing.T) {
 		if n, ok := consumer.Pending(); n < 1 || n > uint64(len(want)) || !ok { // the last one was handled with an error
 			t.Errorf("from %d: pending %d, %v, want the last one and those that came with it", startSequence, n, ok)
 		}
+	}
+}
+
+// TestConsumerFarBehind: the client drops nothing while a backlog waits that is larger than what it fetches at once.
+func TestConsumerFarBehind(t *testing.T) {
+	conn, err := nats.Connect(testenv.StartNATS(t), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Errorf("the client: %v", err) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := DefaultConfig()
+	telemetry(t, js, c)
+	const backlog = 30 * fetchMessages
+	for i := range backlog {
+		if err := js.Conn().Publish("forewarm.telemetry.request.p.c", numbered(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(t, js, "forewarm.telemetry.request.p.c", numbered(backlog)) // is stored after all others
+	n := 0
+	err = NewConsumer(js, consumerOf(js, c, 1)).Run(testContext(t), func(batches []ingest.Batch) error {
+		time.Sleep(2 * time.Millisecond) // so that what was fetched waits
+		if n += len(batches); n > backlog {
+			return errEnough
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) {
+		t.Errorf("after %d of %d: %v", n, backlog, err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/textproto"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -44,37 +45,34 @@ func repeat(ctx context.Context, log *zap.Logger, stream string, session func() 
 
 // session decodes messages into free slices. It sends a slice to ready when it is full, when no more messages wait, and
 // at the end. That send never blocks, because ready has room for all slices. The consumer on the server is short-lived.
+// It uses Consume, as the channel of Messages has no room for the server's status messages between a thousand others:
+// the client then drops messages of a stream that is read from far behind.
 func (c *Consumer) session(ctx context.Context, free <-chan []ingest.Batch, ready chan<- []ingest.Batch) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	consumer, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.close(ctx, consumer)
-	limit := max(fetchBytes, 2*int(c.js.Conn().MaxPayload()))
-	messages, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(fetchMessages, limit), jetstream.PullHeartbeat(fetchHeartbeat))
-	if err != nil {
-		return err
-	}
-	defer messages.Stop()
-	defer context.AfterFunc(ctx, messages.Stop)()
-	var batches []ingest.Batch // nil while none is being filled
-	defer func() {
-		if batches != nil {
-			ready <- batches
-		}
-	}()
-	records := 0
-	for delivery := uint64(1); ; delivery++ {
-		m, err := messages.Next()
-		if err != nil {
-			return err
+	var (
+		mu        sync.Mutex // messages come on a goroutine of the client
+		delivered uint64
+		records   int
+		batches   []ingest.Batch // nil while none is being filled
+	)
+	take := func(m jetstream.Msg) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		meta, err := m.Metadata()
 		if err != nil {
 			return err
 		}
-		if meta.Sequence.Consumer != delivery { // a message was lost on its way
-			return fmt.Errorf("delivery %d came in place of %d", meta.Sequence.Consumer, delivery)
+		if meta.Sequence.Consumer != delivered+1 { // true for all messages after a lost one, too
+			return fmt.Errorf("delivery %d came in place of %d", meta.Sequence.Consumer, delivered+1)
 		}
 		if batches == nil {
 			select {
@@ -83,6 +81,7 @@ func (c *Consumer) session(ctx context.Context, free <-chan []ingest.Batch, read
 				return ctx.Err()
 			}
 		}
+		delivered++
 		batches = batches[:len(batches)+1]
 		b := &batches[len(batches)-1]
 		b.Reset()
@@ -92,7 +91,40 @@ func (c *Consumer) session(ctx context.Context, free <-chan []ingest.Batch, read
 			ready <- batches
 			batches, records = nil, 0
 		}
+		return nil
 	}
+	broken := make(chan error, 1) // the first reason counts
+	fail := func(err error) {
+		select {
+		case broken <- err:
+		default:
+		}
+	}
+	limit := max(fetchBytes, 2*int(c.js.Conn().MaxPayload()))
+	reading, err := consumer.Consume(
+		func(m jetstream.Msg) {
+			if err := take(m); err != nil {
+				fail(err)
+			}
+		},
+		jetstream.PullMaxMessagesWithBytesLimit(fetchMessages, limit), jetstream.PullHeartbeat(fetchHeartbeat),
+		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { fail(err) }))
+	if err != nil {
+		return err
+	}
+	select {
+	case err = <-broken:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	stop() // take accepts no message after this
+	reading.Stop()
+	mu.Lock()
+	defer mu.Unlock()
+	if batches != nil {
+		ready <- batches
+	}
+	return err
 }
 
 // open makes a consumer on the server that starts at c.next.
