@@ -27,11 +27,13 @@ type tracker struct {
 }
 
 const (
-	trackerPrior  = 100   // weight, in origins, of the prior that the network is calibrated
-	trackerMemory = 200.0 // origins
-	minSparsity   = 0.1   // of the standard normal's: a quantile keeps moving where scores coincide
-	maxSparsity   = 4     // one outlier does not move a tail far
+	trackerPrior = 100 // weight, in origins, of the prior that the network is calibrated
+	minSparsity  = 0.1 // of the standard normal's: a quantile keeps moving where scores coincide
+	maxSparsity  = 4   // one outlier does not move a tail far
 )
+
+// trackerMemory is the number of origins that a level remembers. The tails are exceeded rarely, so they remember more.
+var trackerMemory = [NumLevels]float64{200, 200, 200, 200, 200, 200, 200, 300, 600}
 
 // newTracker is calibrated; that prior weighs as much as that many origins.
 func newTracker(origins float64) (t tracker) {
@@ -46,10 +48,10 @@ func newTracker(origins float64) (t tracker) {
 // quantiles move by the mean step for scores drawn from that part of a standard normal (randomised PIT: Czado, Gneiting
 // and Held 2009, doi:10.1111/j.1541-0420.2009.01191.x, §2).
 func (t *tracker) observe(from, to float64) {
-	gain := max(1/trackerMemory, 1/float64(t.Seen))
 	was := t.Score
 	for i, tau := range Levels {
 		lo, hi := neighbours(i)
+		gain := max(1/trackerMemory[i], 1/float64(t.Seen))
 		step := gain * sparsity(i, float64(was[hi]-was[lo]), 1)
 		below := 0.0 // share of the outcome that lies below the quantile
 		switch x := float64(was[i]); {
