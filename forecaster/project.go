@@ -168,14 +168,9 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 	if len(p.Resources) == 0 {
 		return p
 	}
-	binding := &p.Resources[0]
-	for i := range p.Resources[1:] {
-		r := &p.Resources[i+1]
-		a, b := r.Probability[span-1], binding.Probability[span-1]
-		if a > b || a == b && r.Headroom.P10 < binding.Headroom.P10 {
-			binding = r
-		}
-	}
+	binding := slices.MaxFunc(p.Resources, func(a, b ResourceProjection) int {
+		return cmp.Or(cmp.Compare(a.Probability[span-1], b.Probability[span-1]), cmp.Compare(b.Headroom.P10, a.Headroom.P10))
+	})
 	p.Binding, p.Probability, p.ETA = binding.Dimension, binding.Probability[span-1], binding.ETA
 	f := pf.Of(p.Binding)
 	p.Confidence = f.Confidence
@@ -319,17 +314,13 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 		}
 		total += now
 		was, is := c.shape.sum(shapeBack), c.shape.sum(0)
-		r := rise{c, now, now * attempts(&is), false}
+		r, load := rise{class: c, now: now}, now*attempts(&is)
 		switch then := h.Mean(h.Newest-shapeBack-shapeSpan+1, h.Newest-shapeBack); {
 		case is.Minutes < minMinutes:
-			r.growth = 0
 		case was.Minutes >= minMinutes:
-			r.growth -= zeroIfNaN(then) * attempts(&was)
-			r.isNew = was.Requests == 0
+			r.growth, r.isNew = load-zeroIfNaN(then)*attempts(&was), was.Requests == 0
 		case c.began:
-			r.isNew = true
-		default:
-			r.growth = 0
+			r.growth, r.isNew = load, true
 		}
 		requests += float64(is.Requests)
 		if was.Minutes >= minMinutes || r.isNew {
@@ -344,8 +335,7 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 	for _, r := range rises[:min(max(n, maxCauses), len(rises))] {
 		is, was := r.shape.sum(0), r.shape.sum(shapeBack)
 		part, hit := float64(is.Requests)/requests, zeroIfNaN(is.cacheHit())
-		var cause string
-		var size float64
+		cause, size := "", 0.0
 		switch {
 		case r.growth <= 0:
 		case r.isNew && r.now >= minShare*total && before >= minShare*requests: // not if the pool had no traffic before

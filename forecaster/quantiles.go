@@ -106,8 +106,7 @@ func (a *rootQuantiles) at(x, minWidth float64) float64 {
 	for i < NumLevels-2 && x > gaussian[i+1] {
 		i++
 	}
-	lo, width := a.segment(i, minWidth)
-	return lo + width*(x-gaussian[i])/(gaussian[i+1]-gaussian[i])
+	return float64(a[i]) + a.width(i, minWidth)*(x-gaussian[i])/(gaussian[i+1]-gaussian[i])
 }
 
 // score is the inverse of at. A value that equals several quantiles has their middle score.
@@ -117,8 +116,7 @@ func (a *rootQuantiles) score(z, minWidth float64) float64 {
 		return (gaussian[lo] + gaussian[hi]) / 2
 	}
 	i := min(max(lo-1, 0), NumLevels-2)
-	from, width := a.segment(i, minWidth)
-	return gaussian[i] + (z-from)/width*(gaussian[i+1]-gaussian[i])
+	return gaussian[i] + (z-float64(a[i]))/a.width(i, minWidth)*(gaussian[i+1]-gaussian[i])
 }
 
 // scoreRange is the range of scores of z: wider than a point if several quantiles equal it. At zero it begins at −∞.
@@ -156,8 +154,7 @@ func (a *rootQuantiles) shift(by float64) {
 	}
 }
 
-// segment is the start and the width of segment i.
-func (a *rootQuantiles) segment(i int, minWidth float64) (from, width float64) {
-	from = float64(a[i])
-	return from, max(float64(a[i+1])-from, minWidth)
+// width of the segment that begins with quantile i.
+func (a *rootQuantiles) width(i int, minWidth float64) float64 {
+	return max(float64(a[i+1])-float64(a[i]), minWidth)
 }

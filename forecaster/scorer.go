@@ -81,11 +81,7 @@ func (s *Scorer) step(minute int64, y float64) {
 			s.setBaselines(p)
 		}
 	}
-	done := 0
-	for done < len(s.pending) && s.pending[done].origin+Horizon <= minute+1 {
-		done++
-	}
-	s.pending = slices.Delete(s.pending, 0, done)
+	s.pending = slices.DeleteFunc(s.pending, func(p issued) bool { return p.origin+Horizon <= minute+1 })
 }
 
 // largest of the minutes in [from, to]; NaN if one is unknown.

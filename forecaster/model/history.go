@@ -147,17 +147,14 @@ func (h *History) Last(n int) float64 {
 
 // Mean of the known minutes in [from, to]; NaN if there is none. O(to−from).
 func (h *History) Mean(from, to int64) float64 {
-	s, n := 0.0, 0
+	s, n := 0.0, 0.0
 	for m := from; m <= to; m++ {
 		if y := h.At(m); !math.IsNaN(y) {
 			s += y
 			n++
 		}
 	}
-	if n == 0 {
-		return math.NaN()
-	}
-	return s / float64(n)
+	return s / n
 }
 
 // Max is the largest known minute in [from, to]; NaN if there is none. O(to−from).
@@ -173,17 +170,14 @@ func (h *History) Max(from, to int64) float64 {
 
 // LongMean is the mean of the known half hours among the newest n, the present one included; NaN if there is none. O(n).
 func (h *History) LongMean(n int) float64 {
-	sum, known := 0.0, 0
+	sum, known := 0.0, 0.0
 	for b := h.Newest / binMinutes; b > h.Newest/binMinutes-int64(n); b-- {
 		if y := h.halfHour(b); !math.IsNaN(y) {
 			sum += y
 			known++
 		}
 	}
-	if known == 0 {
-		return math.NaN()
-	}
-	return sum / float64(known)
+	return sum / known
 }
 
 // Around is the mean of the half hour around minute m, interpolated between bins; NaN if it is unknown or older than 8

@@ -69,18 +69,13 @@ func NewInput(h *model.History) (in Input, ok bool) {
 // distances of the roots of pairs of neighbours.
 type sums struct{ count, sum, roots, squares, zeros, steps, pairs float64 }
 
-// sum of known minutes.
-type sum struct{ sum, count float64 }
-
-func (s *sum) mean() float64 { return s.sum / s.count }
-
 // view is a history on the square-root scale.
 type view struct {
 	h    *model.History
 	y, z [nearMinutes]float64 // minutes and their roots, newest first; NaN if unknown
 	near [nearMinutes + 1]sums
 
-	bins [dayBins + 1]sum // of ten minutes, newest first
+	bins [dayBins + 1]struct{ sum, count float64 } // of known minutes, newest first
 
 	level, spread, size float64 // size is the root of a mean over hours
 	move                float64 // usual change of the level within 15 to 30 minutes
@@ -218,7 +213,7 @@ func (v *view) readNoise() {
 	}
 	last, steps := math.NaN(), 0.0
 	for i := range v.bins {
-		b := math.Sqrt(v.bins[i].mean())
+		b := math.Sqrt(v.bins[i].sum / v.bins[i].count)
 		if !math.IsNaN(b) {
 			v.known++
 			if b == 0 {
