@@ -43,11 +43,12 @@ func (d *Decision) limited() string {
 	return ""
 }
 
-// boundsText is constraints in words: "replicas.max 16 (19 wanted)".
+// boundsText is constraints in words: "replicas.max 16 (19 wanted)", "budget_hour_usd, enough for 16 (19 wanted)".
 func boundsText(constraints []string) string {
 	var parts []string
 	for _, c := range constraints {
 		bound, wanted, _ := strings.Cut(strings.TrimPrefix(c, prefillPrefix), ": ")
+		bound = strings.Replace(bound, "budget_hour_usd ", "budget_hour_usd, enough for ", 1) // the number is of replicas
 		parts = append(parts, bound+" ("+wanted+")")
 	}
 	return strings.Join(parts, ", ")
