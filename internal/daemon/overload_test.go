@@ -48,9 +48,10 @@ func TestOverload(t *testing.T) {
 	if code, page := testenv.Get(p.base + "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(page, "messages behind the stream, limit 5000") {
 		t.Errorf("readyz of a daemon that lags: %d %s", code, page)
 	}
-	if _, page := testenv.Get(p.base + "/metrics"); !strings.Contains(page, fmt.Sprintf("forewarm_stream_lag_messages %d\n", d.Status().Lag)) {
-		t.Error("the metrics do not say how far the daemon lags")
-	}
+	testenv.Await(t, "the metrics to say how far the daemon lags, once all is stored", func() bool {
+		_, page := testenv.Get(p.base + "/metrics")
+		return strings.Contains(page, fmt.Sprintf("forewarm_stream_lag_messages %d\n", d.Status().Lag))
+	})
 	stream := must(d.js.Stream(ctx, d.stream.Load().Config.Name))
 	readers := 0
 	for c := range stream.ListConsumers(ctx).Info() {
