@@ -43,12 +43,12 @@ type headJSON struct {
 	State    string       `json:"state"`    // page, warning, stale, undecided, cold or calm
 	Tick     *time.Time   `json:"tick"`     // of the decision
 	Replicas replicasJSON `json:"replicas"` // as the decision counted them
-	outlookJSON
+	riskJSON
 }
 
 func head(p *PoolView) headJSON {
 	s := &p.State
-	out := headJSON{p.Pool, stateOf(p), nil, replicasJSON{s.Ready, s.Pending, s.Draining, s.Observed}, outlook(p)}
+	out := headJSON{p.Pool, stateOf(p), nil, replicasJSON{s.Ready, s.Pending, s.Draining, s.Observed}, riskOf(p)}
 	if d := p.Decision; d != nil {
 		out.Tick, out.Replicas.Ready, out.Replicas.Pending = value.Instant(d.Tick), d.Ready, d.Pending
 	}
@@ -64,8 +64,8 @@ type briefJSON struct {
 	Reason   string          `json:"reason"`
 }
 
-// outlookJSON is the resource of a pool that is most likely to saturate within the next hour.
-type outlookJSON struct {
+// riskJSON is the resource of a pool that is most likely to saturate within the next hour.
+type riskJSON struct {
 	Binding       string     `json:"binding_resource,omitempty"` // that needs most replicas
 	HeadroomNow   number     `json:"headroom_now"`               // free share of the capacity
 	HeadroomWorst *worstJSON `json:"headroom_worst_60m"`         // of the single minute with the smallest free share in the next hour
@@ -74,24 +74,24 @@ type outlookJSON struct {
 }
 
 // worstJSON is the headroom in the worst minute ahead: the median and the 10 % quantile of that minute alone. The
-// probability of an outlook is about all minutes together, so it can exceed 10 % while p10 is above 0.
+// probability of riskJSON is about all minutes together, so it can exceed 10 % while p10 is above 0.
 type worstJSON struct {
 	P10 number    `json:"p10"`
 	P50 number    `json:"p50"`
 	At  time.Time `json:"at"`
 }
 
-// outlook is the outlook of the resource that is most likely to saturate; of equals, the fullest one. It is unknown for
-// a stale pool.
-func outlook(p *PoolView) (out outlookJSON) {
-	out = outlookJSON{HeadroomNow: value.Unknown, Probability: value.Unknown, ETA: etaJSON{value.Unknown, value.Unknown, value.Unknown}}
+// riskOf is the risk of the resource that is most likely to saturate; of equals, the fullest one. It is unknown for a
+// stale pool.
+func riskOf(p *PoolView) (out riskJSON) {
+	out = riskJSON{HeadroomNow: value.Unknown, Probability: value.Unknown, ETA: etaJSON{value.Unknown, value.Unknown, value.Unknown}}
 	if p.Forecast.Stale {
 		return out
 	}
 	for _, of := range p.roles() {
 		for i := range of.Resources {
 			r := &of.Resources[i]
-			x := outlookJSON{Binding: r.Dimension, HeadroomNow: number(1 - r.Utilisation), Probability: number(r.Probability[forecaster.Horizon-1]), ETA: eta(r.ETA)}
+			x := riskJSON{Binding: r.Dimension, HeadroomNow: number(1 - r.Utilisation), Probability: number(r.Probability[forecaster.Horizon-1]), ETA: eta(r.ETA)}
 			if f := p.Forecast.Of(r.Dimension); f != nil {
 				x.HeadroomWorst = worst(p, f)
 			}

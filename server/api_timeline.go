@@ -151,7 +151,7 @@ func (s *Server) timeline(r *http.Request, p *PoolView) (*timelineJSON, error) {
 func (s *Server) timelineQuery(r *http.Request, p *PoolView) (resource string, at time.Time, past time.Duration, err error) {
 	if resource = r.FormValue("resource"); resource == "" {
 		resource = features.DimRequests
-		if b := outlook(p).Binding; b != "" {
+		if b := riskOf(p).Binding; b != "" {
 			resource = b
 		}
 	}

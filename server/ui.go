@@ -347,7 +347,7 @@ func etaText(e etaJSON) string {
 }
 
 // RunsOut is when a pool saturates, in a few words; "" if unknown.
-func (o outlookJSON) RunsOut() string {
+func (o riskJSON) RunsOut() string {
 	if _, ok := finite(o.Probability); !ok {
 		return ""
 	}

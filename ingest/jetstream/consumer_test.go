@@ -19,7 +19,6 @@ import (
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
-	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 var errEnough = errors.New("enough")
@@ -80,16 +79,8 @@ func TestConsumerStartsAtSequence(t *testing.T) {
 
 // TestConsumerFarBehind: the client drops nothing while a backlog waits that is larger than what it fetches at once.
 func TestConsumerFarBehind(t *testing.T) {
-	conn, err := nats.Connect(testenv.StartNATS(t), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Errorf("the client: %v", err) }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := DefaultConfig()
+	c, js := testServer(t)
+	js.Conn().SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Errorf("the client: %v", err) })
 	telemetry(t, js, c)
 	const backlog = 30 * fetchMessages
 	for i := range backlog {
@@ -99,8 +90,12 @@ func TestConsumerFarBehind(t *testing.T) {
 	}
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(backlog)) // is stored after all others
 	n := 0
-	err = NewConsumer(js, consumerOf(js, c, 1)).Run(testContext(t), func(batches []ingest.Batch) error {
-		time.Sleep(2 * time.Millisecond) // so that what was fetched waits
+	err := NewConsumer(js, consumerOf(js, c, 1)).Run(testContext(t), func(batches []ingest.Batch) error {
+		for range 100 { // slower than the server sends, so that what was fetched waits
+			if err := js.Conn().Flush(); err != nil {
+				return err
+			}
+		}
 		if n += len(batches); n > backlog {
 			return errEnough
 		}

@@ -4,7 +4,7 @@ import "github.com/forewarm/forewarm/ingest"
 
 // sglang reads SGLang. Each data-parallel rank has the label dp_rank; tensor-parallel ranks repeat its gauges, and
 // priorities split them. Token counters are those of the whole server. A decode worker's queue is of requests that wait
-// for KV memory to be set aside (num_decode_prealloc_queue_reqs); those that a prefill worker has not sent yet are not
+// for KV memory to be allocated (num_decode_prealloc_queue_reqs); those that a prefill worker has not sent yet are not
 // its own.
 var sglang = engine{
 	name:    "sglang",
