@@ -2,30 +2,32 @@ package config
 
 import (
 	"cmp"
-	"fmt"
+	"math"
+	"net/url"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/forewarm/forewarm/internal/value"
 )
-
-// MaxNodes bounds the values in a file. Aliases can make a short file large.
-const MaxNodes = 100_000
-
-// maxDepth bounds nesting, including aliases.
-const maxDepth = 32
 
 // decoder copies a YAML tree to structs with defaults. It collects all errors, and records where each key was set. The
 // library's own decoder stops at the first error, does not name the key, and reads 1.5 as the integer 1.
 type decoder struct {
-	file    string // name in messages
-	dir     string // base of relative paths
-	anchors map[string]ast.Node
-	source  map[string]string // key → file:line
-	nodes   int
-	errs    Errors
+	file   string            // name in messages
+	dir    string            // base of relative paths
+	source map[string]string // key → file:line
+	errs   Errors
+}
+
+func newDecoder(file string) *decoder {
+	return &decoder{file: filepath.Base(file), dir: filepath.Dir(file), source: map[string]string{}}
 }
 
 func (d *decoder) fail(node ast.Node, key, value, bound, fix string) {
@@ -40,30 +42,12 @@ func (d *decoder) at(node ast.Node) string {
 }
 
 // decode copies node to v at path. A null keeps the default.
-func (d *decoder) decode(node ast.Node, v reflect.Value, path string, depth int) {
-	if d.nodes++; d.nodes > MaxNodes || depth > maxDepth {
-		if len(d.errs) == 0 {
-			d.fail(node, path, "", fmt.Sprintf("must expand to at most %d values, %d deep", MaxNodes, maxDepth), "use fewer aliases")
-		}
-		return
-	}
-	switch n := node.(type) {
+func (d *decoder) decode(node ast.Node, v reflect.Value, path string) {
+	switch node.(type) {
 	case nil, *ast.NullNode:
 		return
-	case *ast.TagNode:
-		d.decode(n.Value, v, path, depth+1)
-		return
-	case *ast.AnchorNode:
-		d.anchors[n.Name.GetToken().Value] = n.Value
-		d.decode(n.Value, v, path, depth+1)
-		return
-	case *ast.AliasNode:
-		name := n.Value.GetToken().Value
-		if target := d.anchors[name]; target != nil {
-			d.decode(target, v, path, depth+1)
-		} else {
-			d.fail(node, path, "*"+name, "must be an anchor defined above", "define &"+name+" or write the value out")
-		}
+	case *ast.TagNode, *ast.AnchorNode, *ast.AliasNode:
+		d.fail(node, path, "", "must have no tag, anchor or alias of YAML", "write the value out")
 		return
 	}
 	switch v.Kind() {
@@ -71,28 +55,28 @@ func (d *decoder) decode(node ast.Node, v reflect.Value, path string, depth int)
 		if v.IsNil() {
 			v.Set(reflect.New(v.Type().Elem()))
 		}
-		d.decode(node, v.Elem(), path, depth+1)
+		d.decode(node, v.Elem(), path)
 	case reflect.Struct:
-		d.section(node, v, path, depth)
+		d.section(node, v, path)
 	case reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
 		for _, kv := range d.entries(node, path) {
 			name := kv.Key.GetToken().Value
 			elem := reflect.New(v.Type().Elem()).Elem()
-			d.key(kv.Key, kv.Value, elem, join(path, name), depth)
+			d.key(kv.Key, kv.Value, elem, join(path, name))
 			v.SetMapIndex(reflect.ValueOf(name), elem)
 		}
 	case reflect.Slice:
-		d.list(node, v, path, depth)
+		d.list(node, v, path)
 	default:
 		d.scalar(node, v, path)
 	}
 }
 
 // key decodes the value of a key or list element, and records its place.
-func (d *decoder) key(place, value ast.Node, v reflect.Value, path string, depth int) {
+func (d *decoder) key(place, value ast.Node, v reflect.Value, path string) {
 	d.source[path] = d.at(place)
-	d.decode(value, v, path, depth+1)
+	d.decode(value, v, path)
 }
 
 // entries returns the pairs of a mapping node. For another node it records an error.
@@ -108,43 +92,23 @@ func (d *decoder) entries(node ast.Node, path string) (all []*ast.MappingValueNo
 	return all
 }
 
-func (d *decoder) section(node ast.Node, v reflect.Value, path string, depth int) {
-	values, fields := d.entries(node, path), fieldsOf(v.Type())
-	for _, kv := range values {
-		if kv.Key.IsMergeKey() { // merged keys first, so that explicit ones override them
-			d.decode(kv.Value, v, path, depth+1)
-		}
-	}
-	for _, kv := range values {
+func (d *decoder) section(node ast.Node, v reflect.Value, path string) {
+	fields := fieldsOf(v.Type())
+	for _, kv := range d.entries(node, path) {
 		name := kv.Key.GetToken().Value
-		at := slices.IndexFunc(fields, func(f reflect.StructField) bool { return f.Name == name })
-		switch {
-		case kv.Key.IsMergeKey():
-		case at < 0:
-			d.unknown(kv.Key, join(path, name), name, fields)
-			for _, anchor := range ast.Filter(ast.AnchorType, kv.Value) { // so that their aliases are no errors as well
-				anchor := anchor.(*ast.AnchorNode)
-				d.anchors[anchor.Name.GetToken().Value] = anchor.Value
-			}
-		default:
-			d.key(kv.Key, kv.Value, v.FieldByIndex(fields[at].Index), join(path, name), depth)
+		if at := slices.IndexFunc(fields, func(f reflect.StructField) bool { return f.Name == name }); at >= 0 {
+			d.key(kv.Key, kv.Value, v.FieldByIndex(fields[at].Index), join(path, name))
+			continue
 		}
+		names := make([]string, len(fields))
+		for i, f := range fields {
+			names[i] = f.Name
+		}
+		d.fail(kv.Key, join(path, name), "", "unknown key", cmp.Or(nearest(name, names), "known keys here: "+strings.Join(names, ", ")))
 	}
 }
 
-func (d *decoder) unknown(node ast.Node, path, name string, fields []reflect.StructField) {
-	names := make([]string, len(fields))
-	for i, f := range fields {
-		names[i] = f.Name
-	}
-	fix := "known keys here: " + strings.Join(names, ", ")
-	if near := nearest(name, names); near != "" {
-		fix = fmt.Sprintf("did you mean %q?", near)
-	}
-	d.fail(node, path, "", "unknown key", fix)
-}
-
-func (d *decoder) list(node ast.Node, v reflect.Value, path string, depth int) {
+func (d *decoder) list(node ast.Node, v reflect.Value, path string) {
 	seq, ok := node.(*ast.SequenceNode)
 	if !ok {
 		d.fail(node, path, text(node), "must be a list", "write each element on a line of its own that starts with -")
@@ -152,6 +116,116 @@ func (d *decoder) list(node ast.Node, v reflect.Value, path string, depth int) {
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values)))
 	for i, elem := range seq.Values {
-		d.key(elem, elem, v.Index(i), fmt.Sprintf("%s[%d]", path, i), depth)
+		name := strconv.Itoa(i)
+		if path == "pools" {
+			name = cmp.Or(nameOf(elem), name)
+		}
+		d.key(elem, elem, v.Index(i), path+"["+name+"]")
 	}
+}
+
+// nameOf returns the value of the key name in a section, "" without one.
+func nameOf(node ast.Node) string {
+	if m, ok := node.(ast.MapNode); ok {
+		for pairs := m.MapRange(); pairs.Next(); {
+			if pairs.Key().String() == "name" {
+				return pairs.Value().GetToken().Value
+			}
+		}
+	}
+	return ""
+}
+
+// notations are the kinds of YAML values that a number or bool accepts.
+var notations = map[reflect.Kind][]ast.NodeType{
+	reflect.Bool: {ast.BoolType}, reflect.Float64: {ast.IntegerType, ast.FloatType},
+	reflect.Int: {ast.IntegerType}, reflect.Int64: {ast.IntegerType}, reflect.Uint64: {ast.IntegerType},
+}
+
+// scalar decodes one value strictly. A number is valid text; any other value of a wrong type is an error.
+func (d *decoder) scalar(node ast.Node, v reflect.Value, path string) {
+	ok := false
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		duration, err := parseDuration(node.GetToken().Value)
+		v.SetInt(int64(duration))
+		ok = err == nil
+	case v.Kind() == reflect.String:
+		switch n := node.(type) {
+		case ast.MapNode, *ast.SequenceNode:
+			d.fail(node, path, text(node), "must be text", "within brackets, quote what has a colon")
+			return
+		case *ast.LiteralNode:
+			v.SetString(n.Value.Value)
+		default:
+			v.SetString(node.GetToken().Value)
+		}
+		if hasPassword(v.String()) {
+			d.fail(node, path, "(hidden)", "must not carry a password", "use a key that names a file, or set "+EnvName(path))
+		}
+		if isPath(path) && v.String() != "" && !filepath.IsAbs(v.String()) {
+			v.SetString(filepath.Join(d.dir, v.String()))
+		}
+		ok = true
+	case slices.Contains(notations[v.Kind()], node.Type()):
+		ok = yaml.NodeToValue(node, v.Addr().Interface()) == nil && !(v.CanFloat() && math.IsInf(v.Float(), 0))
+	}
+	if !ok {
+		d.fail(node, path, text(node), "must be "+want(v.Type()), "")
+	}
+}
+
+// parseDuration reads Go's notation with days: 90s, 1h30m, 8d, 1d12h.
+func parseDuration(s string) (time.Duration, error) {
+	days, rest, found := strings.Cut(s, "d")
+	if !found {
+		return time.ParseDuration(s)
+	}
+	n, err := strconv.ParseUint(days, 10, 16)
+	if err != nil {
+		return 0, err
+	}
+	more, err := time.ParseDuration(cmp.Or(rest, "0"))
+	return time.Duration(n)*24*time.Hour + more, err
+}
+
+// hasPassword reports whether text has a URL with a password.
+func hasPassword(text string) bool {
+	for part := range strings.SplitSeq(text, ",") {
+		if u, err := url.Parse(strings.TrimSpace(part)); err == nil && u.User != nil {
+			if _, set := u.User.Password(); set {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// want describes the values of type t for people.
+func want(t reflect.Type) string {
+	if t == reflect.TypeFor[time.Duration]() {
+		return "a duration such as 90s, 10m, 12h or 30d"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float64:
+		return "a finite number"
+	case reflect.Int, reflect.Int64:
+		return "a whole number"
+	case reflect.Uint64:
+		return "a whole number, not negative"
+	}
+	return "a list" // an environment variable has no other type
+}
+
+// text returns the original text of a value, for a message.
+func text(node ast.Node) string {
+	switch node.(type) {
+	case ast.MapNode:
+		return "{…}"
+	case *ast.SequenceNode:
+		return "[…]"
+	}
+	return strconv.Quote(value.Cut(node.GetToken().Value, 60))
 }

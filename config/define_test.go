@@ -49,7 +49,7 @@ func TestDefine(t *testing.T) {
 		"{kv_capacity_tokens: many}":         `kv_capacity_tokens = "many"`,
 		"[1]":                                "must be a section",
 		"{":                                  "not valid YAML",
-		"{<<: *x}":                           "must be an anchor",
+		"{name: *x}":                         "must have no tag",
 		"{replicas: {max: 4}}\n---\n{rates}": "must be one YAML document",
 	} {
 		if _, err := p.Define("chat", []byte(keys)); err == nil || !strings.Contains(err.Error(), want) {

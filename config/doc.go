@@ -6,5 +6,5 @@
 // keys ending in _file, or in the environment, never in the configuration itself. Relative paths are relative to the
 // file.
 //
-// Bounds: a file has at most [MaxBytes], and with YAML aliases at most [MaxNodes] values.
+// Bounds: a file has at most [MaxBytes].
 package config

@@ -3,8 +3,6 @@ package config
 import (
 	"reflect"
 	"strings"
-
-	"github.com/goccy/go-yaml/parser"
 )
 
 // EnvPrefix begins the names of environment variables for keys.
@@ -21,32 +19,25 @@ func EnvName(key string) string {
 func (d *decoder) env(v reflect.Value, path string, getenv func(string) string) {
 	for _, f := range fieldsOf(v.Type()) {
 		p, field := join(path, f.Name), v.FieldByIndex(f.Index)
-		value := getenv(EnvName(p))
+		name := EnvName(p)
+		value := getenv(name)
 		switch kind := f.Type.Kind(); {
 		case kind == reflect.Struct:
 			d.env(field, p, getenv)
 		case value == "", kind == reflect.Map, kind == reflect.Pointer, kind == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct:
 		case kind == reflect.String: // as it is: neither a path nor a password of the file
-			d.source[p] = EnvName(p)
+			d.source[p] = name
 			field.SetString(value)
-		default:
-			d.fromEnv(EnvName(p), value, field, p)
+		default: // YAML, so that [a, b] is a list
+			d.source[p] = name
+			in := newDecoder(name)
+			if err := in.document([]byte(value), field, p); err != nil {
+				in.errs = Errors{{Key: p, Value: value, Bound: "must be " + want(f.Type)}}
+			}
+			for _, e := range in.errs {
+				e.Source = name
+				d.errs = append(d.errs, e)
+			}
 		}
-	}
-}
-
-// fromEnv sets v from a variable with YAML, so that [a, b] is a list.
-func (d *decoder) fromEnv(name, value string, v reflect.Value, path string) {
-	d.source[path] = name
-	file, err := parser.ParseBytes([]byte(value), 0)
-	if err != nil || len(file.Docs) != 1 || file.Docs[0].Body == nil {
-		d.errs = append(d.errs, &Error{Source: name, Key: path, Value: value, Bound: "must be " + want(v.Type())})
-		return
-	}
-	in := newDecoder(name)
-	in.decode(file.Docs[0].Body, v, path, 0)
-	for _, e := range in.errs {
-		e.Source = name
-		d.errs = append(d.errs, e)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 
@@ -35,7 +34,7 @@ func Parse(file string, data []byte, getenv func(string) string) (*Config, error
 	d := newDecoder(file)
 	c := Default()
 	v := reflect.ValueOf(c).Elem()
-	if err := d.document(data, v); err != nil {
+	if err := d.document(data, v, ""); err != nil {
 		return nil, err
 	}
 	d.env(v, "", getenv)
@@ -48,12 +47,9 @@ func Parse(file string, data []byte, getenv func(string) string) (*Config, error
 	return c, nil
 }
 
-func newDecoder(file string) *decoder {
-	return &decoder{file: filepath.Base(file), dir: filepath.Dir(file), anchors: map[string]ast.Node{}, source: map[string]string{}}
-}
-
-// document decodes the one YAML document in data; an empty one changes nothing.
-func (d *decoder) document(data []byte, v reflect.Value) error {
+// document decodes the one YAML document in data to v at path; an empty one changes nothing. The error is that data is
+// no YAML.
+func (d *decoder) document(data []byte, v reflect.Value, path string) error {
 	if len(data) > MaxBytes {
 		return Errors{{Source: d.file, Key: "configuration", Value: fmt.Sprintf("%d bytes", len(data)),
 			Bound: fmt.Sprintf("must be at most %d bytes", MaxBytes), Fix: "is this the right file?"}}
@@ -64,40 +60,61 @@ func (d *decoder) document(data []byte, v reflect.Value) error {
 	}
 	var body ast.Node
 	for _, doc := range file.Docs {
-		switch {
-		case doc.Body == nil:
-		case body != nil:
+		if body != nil && doc.Body != nil {
 			d.fail(doc.Body, "configuration", "", "must be one YAML document", "remove the --- line and merge the sections")
 			return nil
-		default:
+		}
+		if doc.Body != nil {
 			body = doc.Body
 		}
 	}
-	if body != nil {
-		d.decode(body, v, "", 0)
-	}
+	d.decode(body, v, path)
 	return nil
 }
 
 func syntaxError(file string, err error) *Error {
-	e := &Error{Source: file, Key: "configuration", Bound: err.Error()}
+	e := &Error{Source: file, Key: "configuration", Bound: "not valid YAML: " + err.Error(), Fix: "check the indentation and quotes there"}
 	var syntax yaml.Error
 	if errors.As(err, &syntax) {
-		e.Bound = syntax.GetMessage()
+		e.Bound = "not valid YAML: " + syntax.GetMessage()
 		if tok := syntax.GetToken(); tok != nil {
 			e.Source = fmt.Sprintf("%s:%d:%d", file, tok.Position.Line, tok.Position.Column)
 		}
 	}
-	e.Bound, e.Fix = "not valid YAML: "+e.Bound, "check the indentation and quotes there"
 	return e
 }
 
 // isPath reports whether key is a path on disk, or a list of them.
 func isPath(key string) bool {
 	key, _, _ = strings.Cut(key[strings.LastIndexByte(key, '.')+1:], "[")
-	switch key {
-	case "dir", "model_config":
-		return true
+	return key == "dir" || key == "model_config" || strings.HasSuffix(key, "_file") || strings.HasSuffix(key, "_files") || strings.HasSuffix(key, "_dir")
+}
+
+// fieldsOf lists the keys of struct type t in order of declaration. The name of a field is its key. Fields of embedded
+// structs count as the outer struct's.
+func fieldsOf(t reflect.Type) (fields []reflect.StructField) {
+	for _, f := range reflect.VisibleFields(t) {
+		key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if f.Name = key; key != "" && key != "-" {
+			fields = append(fields, f)
+		}
 	}
-	return strings.HasSuffix(key, "_file") || strings.HasSuffix(key, "_files") || strings.HasSuffix(key, "_dir")
+	return fields
+}
+
+func join(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }
+
+// nearest asks for the candidate that shares the longest beginning with name, of half of either or more; "" without one.
+func nearest(name string, candidates []string) (question string) {
+	longest := 0
+	for _, c := range candidates {
+		n := 0
+		for n < min(len(c), len(name)) && c[n] == name[n] {
+			n++
+		}
+		if n > longest && 2*n >= max(len(c), len(name)) {
+			longest, question = n, fmt.Sprintf("did you mean %q?", c)
+		}
+	}
+	return question
 }

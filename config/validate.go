@@ -21,12 +21,7 @@ type checker struct {
 }
 
 func (k *checker) fail(key string, value any, bound, fix string) {
-	k.failAt(key, key, value, bound, fix)
-}
-
-// failAt is fail for a key with another name in messages than in the file.
-func (k *checker) failAt(place, key string, value any, bound, fix string) {
-	k.add(place, &Error{Key: key, Value: show(value), Bound: bound, Fix: fix})
+	k.add(key, &Error{Key: key, Value: show(value), Bound: bound, Fix: fix})
 }
 
 // add records an error about the key at place in the file. An absent key is reported at the start of its section.
@@ -69,11 +64,7 @@ func between[T cmp.Ordered](k *checker, key string, v, lo, hi T, fix string) {
 
 func (k *checker) oneOf(key, v string, allowed ...string) {
 	if !slices.Contains(allowed, v) {
-		fix := ""
-		if near := nearest(v, allowed); near != "" {
-			fix = fmt.Sprintf("did you mean %q?", near)
-		}
-		k.fail(key, v, "must be one of "+strings.Join(allowed, ", "), fix)
+		k.fail(key, v, "must be one of "+strings.Join(allowed, ", "), nearest(v, allowed))
 	}
 }
 
@@ -188,14 +179,7 @@ func (c *Config) checkFeatures(k *checker) {
 
 func (c *Config) checkClassify(k *checker) {
 	for _, e := range c.Classify.Check() {
-		place, key := fmt.Sprintf("classify.rules[%d]", e.Rule), fmt.Sprintf("classify.rules[%d]", e.Rule)
-		if e.Class != "" {
-			key = fmt.Sprintf("classify.rules[%d:%s]", e.Rule, e.Class)
-		}
-		if e.Field != "" {
-			place, key = place+"."+e.Field, key+"."+e.Field
-		}
-		k.failAt(place, key, e.Value, e.Bound, e.Fix)
+		k.fail(strings.TrimSuffix(fmt.Sprintf("classify.rules[%d].%s", e.Rule, e.Field), "."), e.Value, e.Bound, e.Fix)
 	}
 }
 
