@@ -26,7 +26,7 @@ func (h *handler) accept(ctx context.Context, m codec.Meta, body []byte) (outcom
 	defer batches.Put(b)
 	b.Reset()
 	limits := ingest.DefaultLimits()
-	limits.MessageBytes = h.maxBytes
+	limits.MessageBytes = h.MaxBytes
 	m.Kind = codec.KindRequest
 	b.ReceivedAt = time.Now().UTC() // the end of requests without a time
 	codec.Decode(m, body, limits, b)
@@ -58,12 +58,8 @@ const unknownPools = 5
 
 // findUnserved counts the records that the pipeline will refuse for their pools.
 func (h *handler) findUnserved(b *ingest.Batch, out *outcome) {
-	last, served := "", true // mostly the same
 	look := func(pool string) {
-		if pool != last {
-			last, served = pool, h.Serves(pool)
-		}
-		if served {
+		if h.Serves(pool) {
 			return
 		}
 		out.unserved++

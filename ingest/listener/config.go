@@ -2,7 +2,7 @@ package listener
 
 import (
 	"fmt"
-	"net"
+	"iter"
 
 	"github.com/forewarm/forewarm/internal/httpguard"
 	"github.com/forewarm/forewarm/internal/tlsconfig"
@@ -10,10 +10,11 @@ import (
 
 // Config says which listeners there are.
 type Config struct {
-	HTTP Endpoint `yaml:"http"` // OTLP and every other format
-	// Hosts are names under which the HTTP listener is asked for although it listens on loopback, as by a proxy.
+	// Both take OTLP by HTTP and gRPC, and every other format by HTTP. They differ in their bounds.
+	HTTP Endpoint `yaml:"http"`
+	GRPC Endpoint `yaml:"grpc"`
+	// Hosts are names under which a listener is asked for although it listens on loopback, as by a proxy.
 	Hosts []string `yaml:"hosts"`
-	GRPC  Endpoint `yaml:"grpc"` // OTLP
 }
 
 // Endpoint is one listener, its credentials and its bounds.
@@ -38,13 +39,22 @@ func DefaultConfig() Config {
 // Check is nil for a usable configuration; else it names the key, the value, the bound and what to do. It opens no file
 // and resolves no address.
 func (c *Config) Check() error {
-	if err := c.HTTP.check("http", 4318); err != nil {
-		return err
+	for name, e := range c.endpoints() {
+		if err := e.check(name); err != nil {
+			return err
+		}
 	}
-	return c.GRPC.check("grpc", 4317)
+	return nil
 }
 
-func (e *Endpoint) check(name string, usual int) error {
+// endpoints yields the listeners by name.
+func (c *Config) endpoints() iter.Seq2[string, *Endpoint] {
+	return func(yield func(string, *Endpoint) bool) {
+		_ = yield("http", &c.HTTP) && yield("grpc", &c.GRPC)
+	}
+}
+
+func (e *Endpoint) check(name string) error {
 	fail := func(key, format string, args ...any) error {
 		return fmt.Errorf("%s.%s: %w", name, key, fmt.Errorf(format, args...))
 	}
@@ -62,11 +72,10 @@ func (e *Endpoint) check(name string, usual int) error {
 	if e.Listen == "" {
 		return nil
 	}
-	if err := httpguard.CheckAddress(e.Listen, usual); err != nil {
+	if err := httpguard.CheckAddress(e.Listen, 4318); err != nil {
 		return fail("listen", "%w", err)
 	}
-	host, _, _ := net.SplitHostPort(e.Listen)
-	if !httpguard.IsLoopback(host) && e.TokenFile == "" && e.TLS.ClientCAFile == "" {
+	if httpguard.IsOpen(e.Listen) && e.TokenFile == "" && e.TLS.ClientCAFile == "" {
 		return fail("listen", "%q is open to the network and asks for no credentials; set %s.token_file, or %s.tls with a client_ca_file, or listen on 127.0.0.1", e.Listen, name, name)
 	}
 	return nil

@@ -2,8 +2,11 @@ package listener
 
 import (
 	"errors"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -135,19 +138,30 @@ func TestGRPCRefuses(t *testing.T) {
 
 func TestGRPCMalformed(t *testing.T) {
 	l := serve(t, onLoopback(), new(memory).Store, new(memory).refuse)
-	conn, err := grpc.NewClient(l.Addr("grpc").String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	var answer []byte
-	err = conn.Invoke(t.Context(), "/opentelemetry.proto.collector.trace.v1.TraceService/Export", []byte("\x0f\xff"), &answer)
-	if status.Code(err) != codes.InvalidArgument {
-		t.Errorf("garbage is answered %v", err)
-	}
-	err = conn.Invoke(t.Context(), "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", []byte(nil), &answer)
-	if status.Code(err) != codes.Unimplemented {
-		t.Errorf("metrics are answered %v", err)
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	client := &http.Client{Transport: &http.Transport{Protocols: &protocols}}
+	defer client.CloseIdleConnections()
+	for _, tc := range []struct {
+		service, body string
+		want          codes.Code
+	}{
+		{"trace.v1.TraceService", "\x00\x00\x00\x00\x02\x0f\xff", codes.InvalidArgument}, // garbage
+		{"trace.v1.TraceService", "\x00\x00\x00\x00\x09\x0f\xff", codes.InvalidArgument}, // it ends early
+		{"trace.v1.TraceService", "", codes.InvalidArgument},
+		{"metrics.v1.MetricsService", "\x00\x00\x00\x00\x00", codes.Unimplemented},
+	} {
+		res, err := client.Post("http://"+l.Addr("grpc").String()+"/opentelemetry.proto.collector."+tc.service+"/Export", "application/grpc", strings.NewReader(tc.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, res.Body); err != nil { // the trailers come after it
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if got := res.Trailer.Get(grpcStatus); got != strconv.Itoa(int(tc.want)) || res.Trailer.Get(grpcMessage) == "" {
+			t.Errorf("%s with %q is answered %v, want %s", tc.service, tc.body, res.Trailer, tc.want)
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package listener
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,51 +17,54 @@ import (
 
 	"github.com/felixge/httpsnoop"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
-// httpCodes are the status codes that are counted by themselves.
-var httpCodes = []string{"200", "400", "401", "403", "404", "405", "408", "413", "415", "429", "503"}
-
 // retryAfter is how long a client that came too often, or at a bad moment, is asked to wait, in seconds.
 const retryAfter = "5"
 
-// httpServer answers POST /v1/traces and /v1/logs as OTLP/HTTP has it, and POST /v1/telemetry/{format}?pool=&class= for
-// every format of package ingest. Bodies may be compressed by gzip. A producer may name itself in the header
-// Forewarm-Source.
-type httpServer struct{ *handler }
-
-func newHTTP(h *handler) server { return &httpServer{h} }
-
-func (s *httpServer) serve(ctx context.Context, l net.Listener) error {
+// serve answers OTLP over HTTP and gRPC, and POST /v1/telemetry/{format}?pool=&class= for every format of package
+// ingest. Bodies may be compressed by gzip. A producer may name itself in the header Forewarm-Source.
+//
+// A gRPC call is a POST by HTTP/2. So all bounds and checks are the same for both.
+func (h *handler) serve(ctx context.Context, l net.Listener) error {
+	mux := http.NewServeMux()
+	for _, service := range [...]struct{ name, path, contentType, asJSON, rejected string }{
+		{"trace.v1.TraceService", "/v1/traces", codec.ContentTypeOTLP, codec.ContentTypeOTLPJSON, "rejectedSpans"},
+		{"logs.v1.LogsService", "/v1/logs", codec.ContentTypeOTLPLogs, codec.ContentTypeOTLPLogsJSON, "rejectedLogRecords"},
+	} {
+		mux.HandleFunc("POST "+service.path, h.postExport(service.contentType, service.asJSON, service.rejected))
+		mux.HandleFunc("POST /opentelemetry.proto.collector."+service.name+"/Export", h.postExport(service.contentType, service.asJSON, service.rejected))
+	}
+	mux.HandleFunc("POST /v1/telemetry/{format}", h.postTelemetry)
+	mux.HandleFunc("POST /", func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, r, http.StatusNotFound, "this path takes nothing")
+	})
+	guarded := httpguard.Guard(h.Listen, h.hosts, h.authorized(mux), func(w http.ResponseWriter, r *http.Request, why string) {
+		refuse(w, r, http.StatusForbidden, why)
+	})
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
 	return httpguard.Serve(ctx, &http.Server{
-		Handler: s.mux(), TLSConfig: s.secure, MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: headerTimeout,
-		ReadTimeout: s.timeouts.body, WriteTimeout: s.timeouts.body + s.timeouts.store + grace, IdleTimeout: idleTimeout, ErrorLog: zap.NewStdLog(s.Log),
+		Handler: h.counted(guarded), TLSConfig: h.secure, Protocols: &protocols, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: h.Concurrent},
+		MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: headerTimeout, ReadTimeout: h.timeouts.body,
+		WriteTimeout: h.timeouts.body + h.timeouts.store + grace, IdleTimeout: idleTimeout, ErrorLog: zap.NewStdLog(h.Log),
 	}, l, grace)
 }
 
-func (s *httpServer) mux() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/traces", s.postExport(codec.ContentTypeOTLP, codec.ContentTypeOTLPJSON, "rejectedSpans"))
-	mux.HandleFunc("POST /v1/logs", s.postExport(codec.ContentTypeOTLPLogs, codec.ContentTypeOTLPLogsJSON, "rejectedLogRecords"))
-	mux.HandleFunc("POST /v1/telemetry/{format}", s.postTelemetry)
-	return s.counted(httpguard.Guard(s.listen, s.hosts, s.authorized(mux), func(w http.ResponseWriter, r *http.Request, why string) {
-		refuse(w, r, http.StatusForbidden, why)
-	}))
-}
-
-// refuse answers in the kind of the request.
-func refuse(w http.ResponseWriter, r *http.Request, code int, why string) {
-	writeStatus(w, mediaType(r.Header.Get("Content-Type")) != "application/x-protobuf", code, why)
-}
-
-// authorized lets only clients through that hold the token, if there is one.
-func (s *httpServer) authorized(next http.Handler) http.Handler {
+// authorized lets only clients through that hold the token, if there is one. It takes as long for every wrong one.
+func (h *handler) authorized(next http.Handler) http.Handler {
+	want := sha256.Sum256([]byte(h.token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.admits(r.Header.Get("Authorization")) {
+		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		have := sha256.Sum256([]byte(strings.TrimSpace(token)))
+		if h.token != "" && (!strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(have[:], want[:]) != 1) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			refuse(w, r, http.StatusUnauthorized, "the token is missing or wrong; send it as Authorization: Bearer")
 			return
@@ -69,30 +74,34 @@ func (s *httpServer) authorized(next http.Handler) http.Handler {
 }
 
 // counted lets next answer, and counts the status codes of its answers.
-func (s *httpServer) counted(next http.Handler) http.Handler {
+func (h *handler) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.answered(strconv.Itoa(httpsnoop.CaptureMetrics(next, w, r).Code))
+		code := strconv.Itoa(httpsnoop.CaptureMetrics(next, w, r).Code)
+		if status, err := strconv.Atoi(w.Header().Get(grpcStatus)); err == nil {
+			code = codes.Code(status).String()
+		}
+		requests := h.Requests[code]
+		if requests == nil {
+			requests = h.Requests["other"]
+		}
+		requests.Add(1)
 	})
 }
 
 // postTelemetry takes in one message of the format that the path names.
-func (s *httpServer) postTelemetry(w http.ResponseWriter, r *http.Request) {
-	fail := func(code int, message string) {
-		writeJSON(w, code, map[string]any{"error": message})
-	}
+func (h *handler) postTelemetry(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("format")
 	contentType, ok := codec.ContentTypeOf(name)
 	if !ok {
-		fail(http.StatusNotFound, fmt.Sprintf("format %.64q is not known, want one of %s", name, strings.Join(codec.Formats(), ", ")))
+		refuse(w, r, http.StatusNotFound, fmt.Sprintf("format %.64q is not known, want one of %s", name, strings.Join(codec.Formats(), ", ")))
 		return
 	}
-	out, code, message := s.take(w, r, contentType)
-	if code != 0 {
-		fail(code, message)
+	out, code, message := h.take(w, r, contentType)
+	if code != http.StatusOK {
+		refuse(w, r, code, message)
 		return
 	}
 	answer := map[string]any{"accepted": out.accepted, "ignored": out.ignored, "refused": out.refused}
-	code = http.StatusOK
 	if out.refused > 0 {
 		answer["reason"], answer["detail"] = out.first.Reason, out.first.Detail
 		if out.unserved > 0 {
@@ -116,63 +125,72 @@ func codeOf(o *outcome) int {
 	return http.StatusBadRequest
 }
 
-// take reads the body of a request and stores its records. A code other than 0 refuses the request; message is the
+// take reads the body of a request and stores its records. A code other than 200 refuses the request; message is the
 // reason.
-func (s *httpServer) take(w http.ResponseWriter, r *http.Request, contentType string) (out outcome, code int, message string) {
+func (h *handler) take(w http.ResponseWriter, r *http.Request, contentType string) (out outcome, code int, message string) {
 	later := func(code int, why string) (outcome, int, string) {
 		w.Header().Set("Retry-After", retryAfter)
 		return out, code, why
 	}
 	const busy = "too many requests at once"
-	if !s.rate.Allow() {
+	if !h.rate.Allow() {
 		return later(http.StatusTooManyRequests, "too many requests a second; send larger batches")
 	}
 	size := r.ContentLength
-	if size < 0 || size > int64(s.maxBytes) { // unknown, or too long and read up to the bound
-		size = int64(s.maxBytes)
+	if size < 0 || size > int64(h.MaxBytes) { // unknown, or too long and read up to the bound
+		size = int64(h.MaxBytes)
 	}
-	if !s.memory.TryAcquire(size) {
+	if !h.memory.TryAcquire(size) {
 		return later(http.StatusServiceUnavailable, busy)
 	}
-	defer s.memory.Release(size)
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(s.maxBytes)))
-	s.Bytes.Add(uint64(len(body)))
+	defer h.memory.Release(size)
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.MaxBytes)))
+	h.Bytes.Add(uint64(len(body)))
 	if err != nil {
-		code, message = s.bodyFault(err)
+		code, message = h.bodyFault(err)
 		return out, code, message
 	}
-	if !s.slots.TryAcquire(1) {
+	encoding, ok := r.Header.Get("Content-Encoding"), true
+	if isGRPC(r) {
+		if body, encoding, ok = unframed(body, r.Header); !ok {
+			return out, http.StatusBadRequest, "the body is not one message of gRPC"
+		}
+	}
+	if !h.slots.TryAcquire(1) {
 		return later(http.StatusServiceUnavailable, busy)
 	}
-	defer s.slots.Release(1)
+	defer h.slots.Release(1)
 	query := r.URL.Query()
-	out, err = s.accept(r.Context(), codec.Meta{
-		ContentType: contentType, Encoding: r.Header.Get("Content-Encoding"),
+	out, err = h.accept(r.Context(), codec.Meta{
+		ContentType: contentType, Encoding: encoding,
 		Pool: query.Get("pool"), Class: query.Get("class"), Source: r.Header.Get(codec.HeaderSource),
 	}, body)
 	if err != nil {
-		s.complain(err)
+		h.outage.Do(func() { // every request of an outage finds out
+			h.Log.Warn("telemetry is not stored; its producers are asked to try again", zap.String("listener", h.Listener), zap.Error(err))
+		})
 		return later(http.StatusServiceUnavailable, "the telemetry stream does not answer")
 	}
-	s.stored(&out)
-	return out, 0, ""
+	h.Records.Add(uint64(out.accepted + out.unserved))
+	h.Ignored.Add(uint64(out.ignored))
+	return out, http.StatusOK, ""
 }
 
 // bodyFault is the answer to a body that could not be read.
-func (s *httpServer) bodyFault(err error) (code int, message string) {
+func (h *handler) bodyFault(err error) (code int, message string) {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		return http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes; send smaller batches", large.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return http.StatusRequestTimeout, fmt.Sprintf("the body took more than %s", s.timeouts.body)
+		return http.StatusRequestTimeout, fmt.Sprintf("the body took more than %s", h.timeouts.body)
 	}
 	return http.StatusBadRequest, "the body ends early"
 }
 
-// mediaType is the type that a Content-Type header names, without parameters.
-func mediaType(header string) string {
-	t, _, _ := mime.ParseMediaType(header)
+// mediaType is the type that the Content-Type header names, without parameters.
+func mediaType(r *http.Request) string {
+	t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return t
 }
 

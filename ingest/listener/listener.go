@@ -5,15 +5,18 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/httpguard"
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
 const (
@@ -46,56 +49,41 @@ type Deps struct {
 	Log    *zap.Logger
 }
 
+// Stats counts what a listener was sent.
+type Stats struct {
+	Listener string                    // http or grpc
+	Requests map[string]*atomic.Uint64 // by the status code of the answer; codes that are not listed are "other"
+	Bytes    atomic.Uint64             // of bodies, as sent
+	Records  atomic.Uint64             // stored
+	Ignored  atomic.Uint64             // records that carry no demand
+}
+
+// statusCodes are those that are counted by themselves, of HTTP and of gRPC.
+var statusCodes = [...]string{
+	"200", "400", "401", "403", "404", "405", "408", "413", "415", "429", "503",
+	"OK", "InvalidArgument", "Unauthenticated", "PermissionDenied", "ResourceExhausted", "Unavailable", "DeadlineExceeded", "Unimplemented",
+	"other",
+}
+
 // Listeners are the listeners that a configuration names. There may be none.
-type Listeners struct {
-	running []running
-}
+type Listeners struct{ running []*handler }
 
-// running is one listener: its socket, and what serves on it.
-type running struct {
-	name   string
-	socket net.Listener
-	server server
-	stats  *Stats
-}
-
-// server answers requests on l until ctx ends and those under way are through. It closes l.
-type server interface {
-	serve(ctx context.Context, l net.Listener) error
-}
-
-// handler is what the servers have in common.
+// handler is one listener: its socket, and what answers there.
 type handler struct {
 	Deps
-	*guard
+	Endpoint
 	*Stats
-	timeouts   timeouts
-	secure     *tls.Config // nil without TLS
-	maxBytes   int
-	concurrent int // requests at once
-	listen     string
-	hosts      []string
-	outage     rate.Sometimes
-}
+	socket   net.Listener
+	timeouts timeouts
+	secure   *tls.Config // nil without TLS
+	token    string      // "" asks for none
+	hosts    []string
+	outage   rate.Sometimes
 
-// seldom is how often what fails for every client is logged.
-func seldom() rate.Sometimes { return rate.Sometimes{Interval: 10 * time.Second} }
-
-// WarnOfCertificate logs that a new certificate cannot be used.
-func WarnOfCertificate(log *zap.Logger) func(error) {
-	often := seldom()
-	return func(err error) {
-		often.Do(func() {
-			log.Warn("a listener's new certificate cannot be used; it keeps the one before", zap.Error(err))
-		})
-	}
-}
-
-// complain logs that the store failed: once in a while, for during an outage every request finds out.
-func (h *handler) complain(err error) {
-	h.outage.Do(func() {
-		h.Log.Warn("telemetry is not stored; its producers are asked to try again", zap.String("listener", h.Listener), zap.Error(err))
-	})
+	rate  *rate.Limiter
+	slots *semaphore.Weighted // a request takes one while it is stored
+	// memory is for bodies that are read, perhaps from slow senders, by their length.
+	memory *semaphore.Weighted
 }
 
 // New reads the files that c names and opens its addresses; Run serves on them. Errors name the key.
@@ -103,46 +91,60 @@ func New(c Config, deps Deps) (*Listeners, error) { return open(c, deps, usualTi
 
 func open(c Config, deps Deps, t timeouts) (*Listeners, error) {
 	l := &Listeners{}
-	listen := func(name string, e *Endpoint, codes []string, serverOf func(*handler) server) error {
+	for name, e := range c.endpoints() {
 		if e.Listen == "" {
-			return nil
+			continue
 		}
-		h := &handler{Deps: deps, Stats: newStats(name, codes...), timeouts: t, maxBytes: e.MaxBytes, concurrent: e.Concurrent, listen: e.Listen, hosts: c.Hosts, outage: seldom()}
-		var err error
-		if h.guard, err = newGuard(name, e); err != nil {
-			return err
-		}
-		if h.secure, err = e.TLS.Open(WarnOfCertificate(deps.Log)); err != nil {
-			return fmt.Errorf("listeners.%s.tls.%w", name, err)
-		}
-		socket, err := net.Listen("tcp", e.Listen)
+		h, err := listen(name, e, c.Hosts, deps, t)
 		if err != nil {
-			return fmt.Errorf("listeners.%s.listen is %q: %w; choose another address, or port 0 for a free one", name, e.Listen, err)
+			l.Close()
+			return nil, fmt.Errorf("listeners.%s.%w", name, err)
 		}
-		l.running = append(l.running, running{name, netutil.LimitListener(socket, maxConnections), serverOf(h), h.Stats})
-		if host, _, _ := net.SplitHostPort(e.Listen); h.secure == nil && !httpguard.IsLoopback(host) {
-			deps.Log.Warn("a token crosses the network in clear; set tls, or put a proxy with TLS before the listener", zap.String("listener", name))
-		}
-		return nil
-	}
-	err := listen("http", &c.HTTP, httpCodes, newHTTP)
-	if err == nil {
-		err = listen("grpc", &c.GRPC, grpcCodes, newGRPC)
-	}
-	if err != nil {
-		l.Close()
-		return nil, err
+		l.running = append(l.running, h)
 	}
 	return l, nil
+}
+
+func listen(name string, e *Endpoint, hosts []string, deps Deps, t timeouts) (*handler, error) {
+	h := &handler{
+		Deps: deps, Endpoint: *e, Stats: &Stats{Listener: name, Requests: map[string]*atomic.Uint64{}}, timeouts: t, hosts: hosts,
+		outage: rate.Sometimes{Interval: 10 * time.Second},
+		rate:   rate.NewLimiter(rate.Limit(e.RequestsPerS), max(1, int(e.RequestsPerS))),
+		slots:  semaphore.NewWeighted(int64(e.Concurrent)), memory: semaphore.NewWeighted(int64(e.Concurrent) * int64(e.MaxBytes)),
+	}
+	for _, code := range statusCodes {
+		h.Requests[code] = new(atomic.Uint64)
+	}
+	var err error
+	if e.TokenFile != "" {
+		if h.token, err = tlsconfig.ReadSecret("token_file", e.TokenFile); err != nil {
+			return nil, err
+		}
+	}
+	h.secure, err = e.TLS.Open(func(err error) {
+		deps.Log.Warn("a listener's new certificate cannot be used; it keeps the one before", zap.Error(err))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("tls.%w", err)
+	}
+	socket, err := net.Listen("tcp", e.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen is %q: %w; choose another address, or port 0 for a free one", e.Listen, err)
+	}
+	h.socket = netutil.LimitListener(socket, maxConnections)
+	if h.secure == nil && httpguard.IsOpen(e.Listen) {
+		deps.Log.Warn("a token crosses the network in clear; set tls, or put a proxy with TLS before the listener", zap.String("listener", name))
+	}
+	return h, nil
 }
 
 // Run serves until ctx ends and requests under way are through, at most for a few seconds. It closes the sockets.
 func (l *Listeners) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, r := range l.running {
+	for _, h := range l.running {
 		group.Go(func() error {
-			if err := r.server.serve(ctx, r.socket); err != nil {
-				return fmt.Errorf("%s listener: %w", r.name, err)
+			if err := h.serve(ctx, h.socket); err != nil {
+				return fmt.Errorf("%s listener: %w", h.Listener, err)
 			}
 			return nil
 		})
@@ -152,16 +154,16 @@ func (l *Listeners) Run(ctx context.Context) error {
 
 // Close closes the sockets of listeners that were never run.
 func (l *Listeners) Close() {
-	for _, r := range l.running {
-		_ = r.socket.Close() // an error means that it is closed already
+	for _, h := range l.running {
+		_ = h.socket.Close() // an error means that it is closed already
 	}
 }
 
 // Addr is where the listener of that name ("http", "grpc") can be reached; nil when it is off.
 func (l *Listeners) Addr(name string) net.Addr {
-	for _, r := range l.running {
-		if r.name == name {
-			return r.socket.Addr()
+	for _, h := range l.running {
+		if h.Listener == name {
+			return h.socket.Addr()
 		}
 	}
 	return nil
@@ -170,8 +172,8 @@ func (l *Listeners) Addr(name string) net.Addr {
 // Stats counts what each listener was sent so far.
 func (l *Listeners) Stats() []*Stats {
 	all := make([]*Stats, len(l.running))
-	for i, r := range l.running {
-		all[i] = r.stats
+	for i, h := range l.running {
+		all[i] = h.Stats
 	}
 	return all
 }

@@ -1,39 +1,61 @@
 package listener
 
 import (
+	"encoding/binary"
 	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// postExport takes in OTLP/HTTP exports (opentelemetry.io/docs/specs/otlp, section OTLP/HTTP): protobuf or JSON,
-// answered in kind. Spans and log records that cannot be used make a partial success, which the exporter must not send
-// again; so 400 is only for what is no export at all. protobuf and json are content types, rejected is the member that
-// counts what is refused.
-func (s *httpServer) postExport(protobuf, json, rejected string) http.HandlerFunc {
+const protobufType = "application/x-protobuf"
+
+// postExport takes in OTLP exports (opentelemetry.io/docs/specs/otlp) in protobuf, JSON or gRPC, and answers in kind.
+// Spans and log records that cannot be used make a partial success, which the exporter must not send again; so 400 is
+// only for what is no export at all. protobuf and json are content types, rejected is the member that counts what is
+// refused.
+func (h *handler) postExport(protobuf, json, rejected string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		contentType, asJSON := protobuf, false
-		switch mediaType(r.Header.Get("Content-Type")) {
-		case "application/x-protobuf", "application/protobuf":
-		case "application/json":
-			contentType, asJSON = json, true
-		default:
-			writeStatus(w, true, http.StatusUnsupportedMediaType, "want Content-Type application/x-protobuf or application/json")
+		contentType := protobuf
+		switch kind := mediaType(r); {
+		case kind == "application/json":
+			contentType = json
+		case kind != protobufType && kind != "application/protobuf" && !isGRPC(r):
+			refuse(w, r, http.StatusUnsupportedMediaType, "want Content-Type application/x-protobuf or application/json")
 			return
 		}
-		out, code, message := s.take(w, r, contentType)
+		out, code, message := h.take(w, r, contentType)
 		switch {
-		case code != 0:
-			writeStatus(w, asJSON, code, message)
+		case code != http.StatusOK:
+			refuse(w, r, code, message)
 		case out.unreadable():
-			writeStatus(w, asJSON, codeOf(&out), out.complaint())
-		case asJSON:
-			writeJSON(w, http.StatusOK, exportAnswer(&out, rejected))
+			refuse(w, r, codeOf(&out), out.complaint())
+		case contentType == json:
+			writeJSON(w, code, exportAnswer(&out, rejected))
+		case isGRPC(r):
+			writeGRPC(w, code, "", appendExportAnswer(nil, &out))
 		default:
-			w.Header().Set("Content-Type", "application/x-protobuf")
+			w.Header().Set("Content-Type", protobufType)
 			_, _ = w.Write(appendExportAnswer(nil, &out))
 		}
+	}
+}
+
+// refuse answers in the kind of the request: as gRPC, or with a google.rpc.Status, as OTLP/HTTP wants failures. Its
+// code is left out, because the HTTP status says as much.
+func refuse(w http.ResponseWriter, r *http.Request, code int, why string) {
+	switch {
+	case isGRPC(r):
+		writeGRPC(w, code, why, nil)
+	case mediaType(r) == protobufType:
+		w.Header().Set("Content-Type", protobufType)
+		w.WriteHeader(code)
+		_, _ = w.Write(appendNumberAndText(nil, 0, why))
+	default:
+		writeJSON(w, code, map[string]any{"message": why})
 	}
 }
 
@@ -67,14 +89,46 @@ func appendNumberAndText(dst []byte, number uint64, text string) []byte {
 	return protowire.AppendString(dst, text)
 }
 
-// writeStatus answers with a google.rpc.Status, as OTLP/HTTP wants failures. Its code is left out, because the HTTP
-// status says as much.
-func writeStatus(w http.ResponseWriter, asJSON bool, code int, message string) {
-	if asJSON {
-		writeJSON(w, code, map[string]any{"message": message})
-		return
+// The trailers of a gRPC answer (github.com/grpc/grpc, doc/PROTOCOL-HTTP2.md).
+const (
+	grpcStatus  = "Grpc-Status"
+	grpcMessage = "Grpc-Message"
+)
+
+// grpcCodes are the codes of gRPC that say what an HTTP status says. Exporters send again after Unavailable.
+var grpcCodes = map[int]codes.Code{
+	http.StatusOK: codes.OK, http.StatusBadRequest: codes.InvalidArgument, http.StatusUnauthorized: codes.Unauthenticated,
+	http.StatusForbidden: codes.PermissionDenied, http.StatusNotFound: codes.Unimplemented, http.StatusRequestTimeout: codes.DeadlineExceeded,
+	http.StatusRequestEntityTooLarge: codes.ResourceExhausted, http.StatusUnsupportedMediaType: codes.Unimplemented,
+	http.StatusTooManyRequests: codes.Unavailable, http.StatusServiceUnavailable: codes.Unavailable,
+}
+
+func isGRPC(r *http.Request) bool {
+	return strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
+}
+
+// framing is the length of what stands before a message of gRPC: whether it is compressed, and its length.
+const framing = 5
+
+// unframed takes the only message out of the body of a gRPC call.
+func unframed(body []byte, header http.Header) (message []byte, encoding string, ok bool) {
+	if len(body) < framing || int(binary.BigEndian.Uint32(body[1:])) != len(body)-framing {
+		return nil, "", false
 	}
-	w.Header().Set("Content-Type", "application/x-protobuf")
-	w.WriteHeader(code)
-	_, _ = w.Write(appendNumberAndText(nil, 0, message))
+	if body[0] == 1 {
+		encoding = header.Get("Grpc-Encoding")
+	}
+	return body[framing:], encoding, true
+}
+
+// writeGRPC answers a call with a message, or refuses it.
+func writeGRPC(w http.ResponseWriter, code int, why string, message []byte) {
+	w.Header().Set("Content-Type", "application/grpc")
+	w.Header().Set("Trailer", grpcStatus+", "+grpcMessage)
+	w.WriteHeader(http.StatusOK)
+	if code == http.StatusOK {
+		_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...))
+	}
+	w.Header().Set(grpcStatus, strconv.Itoa(int(grpcCodes[code])))
+	w.Header().Set(grpcMessage, url.PathEscape(why))
 }

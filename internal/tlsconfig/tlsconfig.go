@@ -8,6 +8,9 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // Client names the files of a client's TLS; all empty trusts what the system trusts.
@@ -56,8 +59,8 @@ func (s Server) Check() error {
 }
 
 // Open reads the files; nil means no TLS. The certificate is read again for each connection, because certificates
-// expire. If that fails, the last one stays in use and warn is called, on any goroutine. The clients' CA is read once.
-// The error begins with a key.
+// expire. If that fails, the last one stays in use and warn is called, on any goroutine, at most each ten seconds. The
+// clients' CA is read once. The error begins with a key.
 func (s Server) Open(warn func(error)) (*tls.Config, error) {
 	if s == (Server{}) {
 		return nil, nil
@@ -68,11 +71,12 @@ func (s Server) Open(warn func(error)) (*tls.Config, error) {
 	}
 	var last atomic.Pointer[tls.Certificate]
 	last.Store(pair)
+	seldom := rate.Sometimes{Interval: 10 * time.Second}
 	t := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		if pair, err := readPair(s.CertFile, s.KeyFile); err == nil {
 			last.Store(pair)
 		} else {
-			warn(err)
+			seldom.Do(func() { warn(err) })
 		}
 		return last.Load(), nil
 	}}

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
-	"github.com/forewarm/forewarm/ingest/listener"
+	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
 const (
@@ -46,7 +46,9 @@ type Server struct {
 // Open opens the address of c, which must have one. Errors name a key below key. The caller registers services and then
 // calls Run or Close. count is called for every call that ends, from many goroutines at once.
 func Open(key string, c Config, count func(method string, code codes.Code), log *zap.Logger) (*Server, error) {
-	secure, err := c.TLS.Open(listener.WarnOfCertificate(log))
+	secure, err := c.TLS.Open(func(err error) {
+		log.Warn("a listener's new certificate cannot be used; it keeps the one before", zap.String("listener", key), zap.Error(err))
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%s.tls.%w", key, err)
 	}
@@ -83,7 +85,14 @@ func (s *Server) Close() {
 // Run answers calls until ctx ends, then ends the contexts of streams and waits shortly for running calls.
 func (s *Server) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, s.stop)()
-	return listener.ServeGRPC(ctx, s.grpc, netutil.LimitListener(s.socket, maxConnections), grace)
+	serve := func() error { return s.grpc.Serve(netutil.LimitListener(s.socket, maxConnections)) }
+	// ErrServerStopped is the error of a server that was stopped before it began.
+	return httpguard.Until(ctx, "grpc", grpc.ErrServerStopped, serve, func() error {
+		stopped := time.AfterFunc(grace, s.grpc.Stop)
+		defer stopped.Stop()
+		s.grpc.GracefulStop()
+		return nil
+	})
 }
 
 var errFull = status.Error(codes.ResourceExhausted, "too many calls at once; try again later")
