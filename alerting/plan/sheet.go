@@ -146,9 +146,6 @@ func (s *Sheet) note(in *Input) {
 	if p.Rates.Extrapolated {
 		s.Notes = append(s.Notes, "They are extrapolated: of requests of other lengths, or of higher load, than were measured.")
 	}
-	if p.CurveOpen {
-		s.Notes = append(s.Notes, "At the highest load that was measured the objective still held: a replica may carry more than this.")
-	}
 	for _, r := range s.Rows {
 		if r.Risk == Unknown && r.Resource != capacity.Requests {
 			s.Notes = append(s.Notes, fmt.Sprintf("The capacity of %s is not known, so it can run out unseen.", r.Title))

@@ -50,9 +50,8 @@ type Pool struct {
 	Prices          Prices
 	Fit             *Fit // of the model on a replica; nil without a model
 	StatedSLO       SLO
-	SLO             SLO    // with the ITL of Rates when none is stated
-	Curve           *Curve // of a benchmark; nil without one
-	CurveOpen       bool   // the objective held at its highest load
+	SLO             SLO   // with the ITL of Rates when none is stated
+	Curve           Curve // of a benchmark; nil without one
 }
 
 // Files are the contents of the files that a Config names; nil without a name.
@@ -109,26 +108,28 @@ func (p *Pool) readCurve(c *Config, data []byte) error {
 	if err != nil {
 		return c.errorf("curve_file", "%s: %w", c.CurveFile, err)
 	}
-	good, err := curve.Goodput(p.SLO)
+	prefill, decode, err := curve.Goodput(p.SLO)
 	if err != nil {
 		return c.errorf("curve_file", "%s: %w; measure a lower load, or set slo to what a replica can hold", c.CurveFile, err)
 	}
-	p.Curve = &curve
-	if good.PrefillTokensPerS > 0 {
-		p.Rates.PrefillTokensPerS, p.Rates.Sustained = good.PrefillTokensPerS, true
+	p.Curve, p.Rates.Source = curve, Given
+	if prefill > 0 {
+		p.Rates.PrefillTokensPerS, p.Rates.Sustained = prefill, true
 	}
-	if good.DecodeTokensPerS > 0 {
-		p.Rates.DecodeTokensPerS, p.Rates.Bound = good.DecodeTokensPerS, true
+	if decode > 0 {
+		p.Rates.DecodeTokensPerS, p.Rates.Bound = decode, true
 	}
-	p.Rates.Source, p.CurveOpen = Given, good.Open
 	return nil
 }
 
 // readModel computes the size of the cache from the model's config.json, which may be nil.
 func (p *Pool) readModel(c *Config, modelJSON []byte) error {
-	hasGPU := c.GPU.Memory != "" || c.GPU.Type != ""
+	d, err := c.deployment()
+	if err != nil {
+		return err
+	}
 	if modelJSON == nil {
-		if hasGPU && c.KVCapacityTokens == 0 {
+		if d.GPUBytes > 0 && c.KVCapacityTokens == 0 {
 			return c.errorf("model_config", "not set, so the memory of a GPU says nothing of tokens; set the path of the model's config.json, or kv_capacity_tokens")
 		}
 		return nil
@@ -140,12 +141,8 @@ func (p *Pool) readModel(c *Config, modelJSON []byte) error {
 	if _, err := model.element(c.KVDType); err != nil {
 		return c.errorf("kv_dtype", "%w", err)
 	}
-	if !hasGPU {
+	if d.GPUBytes == 0 {
 		return nil
-	}
-	d, err := c.deployment()
-	if err != nil {
-		return err
 	}
 	fit, err := NewFit(model, d)
 	if err != nil {

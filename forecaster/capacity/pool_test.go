@@ -132,10 +132,10 @@ func TestNewNamesKeyValueBoundAndFix(t *testing.T) {
 		{`pools[llama].prices.date: "spring" is no date`, func(c *Config) { c.Prices.Date = "spring" }},
 		{"pools[llama].slo.percentile: 95 is none of", func(c *Config) { c.SLO.Percentile = 95 }},
 		{"pools[llama].slo.ttft: -1 is below 0", func(c *Config) { c.SLO.TTFT = -time.Second }},
-		{"pools[llama].disaggregated.prefill_replicas: min 3, initial 3 and max 2", func(c *Config) { c.Disaggregated.PrefillReplicas = Replicas{Min: 3, Max: 2} }},
+		{"pools[llama].disaggregated.prefill_replicas.min: 3 is above max (2)", func(c *Config) { c.Disaggregated.PrefillReplicas, c.Reserves = Replicas{Min: 3, Max: 2}, Reserves{} }},
 		{"pools[llama].disaggregated.prefill_reserves: set, and prefill_replicas.max is not", func(c *Config) { c.Disaggregated.PrefillReserves = new(Reserves) }},
 		{"pools[llama].disaggregated.prefill_reserves: not set, so that the 3 replicas of reserves are kept for prefill too, above prefill_replicas.max (2)", func(c *Config) { c.Disaggregated.PrefillReplicas.Max = 2 }},
-		{"pools[llama].disaggregated.prefill_reserves: 5 replicas in sum are above prefill_replicas.max (4)", func(c *Config) {
+		{"pools[llama].disaggregated.prefill_reserves: 5 replicas in sum are above disaggregated.prefill_replicas.max (4)", func(c *Config) {
 			c.Disaggregated = Disaggregated{PrefillReplicas: Replicas{Max: 4}, PrefillReserves: &Reserves{Failure: 2, Failover: 3}}
 		}},
 		{"pools[llama].disaggregated.prefill_reserves.warm: -1 is below 0", func(c *Config) {
@@ -143,6 +143,7 @@ func TestNewNamesKeyValueBoundAndFix(t *testing.T) {
 		}},
 		{"pools[llama].reserves.failover: -1 is below 0", func(c *Config) { c.Reserves.Failover = -1 }},
 		{"pools[llama].gpu: weights take 256.0 GiB", func(c *Config) { c.GPU.Weights = "1TiB" }},
+		{`pools[llama].gpu.weights: "lots" has no unit of memory`, func(c *Config) { c.GPU.Weights, c.KVCapacityTokens = "lots", 5000 }},
 		{`pools[llama].kv_dtype: KV cache dtype "int3" is unknown`, func(c *Config) { c.KVDType = "int3" }},
 	}
 	for _, tt := range tests {
@@ -156,6 +157,11 @@ func TestNewNamesKeyValueBoundAndFix(t *testing.T) {
 	if _, err := New(c, nil); err == nil || !strings.HasPrefix(err.Error(), "pools[llama].model_config: not set") {
 		t.Errorf("gpu.memory without a model: %v", err)
 	}
+	c.KVCapacityTokens, c.GPU.Weights = 5000, "lots"
+	if _, err := New(c, nil); err == nil || !strings.HasPrefix(err.Error(), "pools[llama].gpu.weights: ") {
+		t.Errorf("sizes that are not needed: %v", err)
+	}
+	c, _ = llama(t)
 	if _, err := New(c, []byte("{}")); err == nil || !strings.Contains(err.Error(), "pools[llama].model_config: testdata/llama3-70b.json: config.json: num_hidden_layers is missing") {
 		t.Errorf("bad model: %v", err)
 	}
@@ -236,7 +242,7 @@ func TestPoolReadsItsCurve(t *testing.T) {
 	if _, err = NewFrom(c, Files{Curve: data}); err == nil || !strings.HasPrefix(err.Error(), "pools[p].curve_file: bench.json: at the lowest load measured, ITL") {
 		t.Errorf("error %v", err)
 	}
-	if _, err = NewFrom(c, Files{Curve: []byte("x")}); err == nil || !strings.HasPrefix(err.Error(), "pools[p].curve_file: bench.json: the file is none of") {
+	if _, err = NewFrom(c, Files{Curve: []byte("x")}); err == nil || !strings.HasPrefix(err.Error(), "pools[p].curve_file: bench.json: column \"x\" is none of") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -9,15 +9,12 @@ import (
 func TestServiceCurve(t *testing.T) {
 	slo := SLO{ITL: 50 * time.Millisecond, Percentile: 50}
 	t.Run("of a benchmark", func(t *testing.T) {
-		c, err := newCurve("csv", []Point{
+		c := Curve{
 			{Concurrency: 1, Prompt: 1000, Output: 100, DecodeTokensPerS: 50, ITL: Percentiles{P50: .02}},
 			{Concurrency: 40, Prompt: 1000, Output: 100, DecodeTokensPerS: 1000, ITL: Percentiles{P50: .04}},
 			{Concurrency: 80, Prompt: 1000, Output: 100, DecodeTokensPerS: 1300, ITL: Percentiles{P50: .06}},
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
-		p := Pool{Curve: &c, SLO: slo}
+		p := Pool{Curve: c, SLO: slo}
 		got := p.ServiceCurve(&Service{}, &Trusted{Rates: Rates{DecodeTokensPerS: 1150, Bound: true}})
 		if got == nil || got.Source != Given || got.Knee != 1150 || len(got.Points) != 3 || got.Points[1] != (Load{1000, .04}) {
 			t.Errorf("%+v", got)

@@ -74,9 +74,6 @@ func (c Config) check() error {
 	if n := c.GPU.PerReplica; n < 1 || n > maxGPUs {
 		return c.errorf("gpu.per_replica", "%d is out of 1…%d; set the GPUs of one replica", n, maxGPUs)
 	}
-	if err := c.checkReplicas(); err != nil {
-		return err
-	}
 	if err := c.checkRoles(); err != nil {
 		return err
 	}
@@ -86,52 +83,44 @@ func (c Config) check() error {
 	return c.checkWarmup()
 }
 
-func (c Config) checkReplicas() error {
-	r := c.Replicas
-	if err := c.checkReserves("reserves", c.Reserves); err != nil {
+// checkRoles checks the replicas and reserves of the pool, and those for prefill.
+func (c Config) checkRoles() error {
+	if err := c.checkRole("", c.Replicas, c.Reserves); err != nil {
 		return err
 	}
-	switch {
-	case r.Max == 0:
-		return c.errorf("replicas.max", "not set; set the most replicas the pool may have")
-	case r.Max < 0 || r.Max > maxReplicas:
-		return c.errorf("replicas.max", "%d is out of 1…%d; set the most replicas the pool may have", r.Max, maxReplicas)
-	case r.Min > r.Max:
-		return c.errorf("replicas.min", "%d is above max (%d); set min ≤ max", r.Min, r.Max)
-	case r.Initial < r.Min || r.Initial > r.Max:
-		return c.errorf("replicas.initial", "%d is out of min…max (%d…%d); set it between them", r.Initial, r.Min, r.Max)
-	case c.Reserves.Total() > r.Max:
-		return c.errorf("reserves", "%d replicas in sum are above replicas.max (%d); set smaller reserves or a larger max", c.Reserves.Total(), r.Max)
-	}
-	return nil
-}
-
-// checkReserves checks the reserves of one role.
-func (c Config) checkReserves(key string, r Reserves) error {
-	for _, x := range r.Each() {
-		if x.Replicas < 0 {
-			return c.errorf(key+"."+x.Name, "%d is below 0; set 0 (unset) or more", x.Replicas)
-		}
-	}
-	return nil
-}
-
-// checkRoles checks the configuration of prefill replicas.
-func (c Config) checkRoles() error {
+	const prefill = "disaggregated.prefill_"
 	r, kept := c.Disaggregated.PrefillReplicas, c.Disaggregated.PrefillReserves
 	switch {
 	case r.Max == 0 && kept != nil:
-		return c.errorf("disaggregated.prefill_reserves", "set, and prefill_replicas.max is not; set both or neither")
+		return c.errorf(prefill+"reserves", "set, and prefill_replicas.max is not; set both or neither")
 	case r.Max == 0:
 		return nil
-	case r.Max < 0 || r.Max > maxReplicas || r.Min > r.Max || r.Initial < r.Min || r.Initial > r.Max:
-		return c.errorf("disaggregated.prefill_replicas", "min %d, initial %d and max %d must rise, up to %d; set min ≤ initial ≤ max", r.Min, r.Initial, r.Max, maxReplicas)
 	case kept == nil && c.Reserves.Total() > r.Max:
-		return c.errorf("disaggregated.prefill_reserves", "not set, so that the %d replicas of reserves are kept for prefill too, above prefill_replicas.max (%d); set what is to be kept of those, such as {failure: 1}", c.Reserves.Total(), r.Max)
-	case kept != nil && kept.Total() > r.Max:
-		return c.errorf("disaggregated.prefill_reserves", "%d replicas in sum are above prefill_replicas.max (%d); set smaller reserves or a larger max", kept.Total(), r.Max)
-	case kept != nil:
-		return c.checkReserves("disaggregated.prefill_reserves", *kept)
+		return c.errorf(prefill+"reserves", "not set, so that the %d replicas of reserves are kept for prefill too, above prefill_replicas.max (%d); set what is to be kept of those, such as {failure: 1}", c.Reserves.Total(), r.Max)
+	case kept == nil:
+		kept = &Reserves{}
+	}
+	return c.checkRole(prefill, r, *kept)
+}
+
+// checkRole checks one role, whose keys begin with prefix.
+func (c Config) checkRole(prefix string, r Replicas, kept Reserves) error {
+	for _, x := range kept.Each() {
+		if x.Replicas < 0 {
+			return c.errorf(prefix+"reserves."+x.Name, "%d is below 0; set 0 (unset) or more", x.Replicas)
+		}
+	}
+	switch {
+	case r.Max == 0:
+		return c.errorf(prefix+"replicas.max", "not set; set the most replicas the pool may have")
+	case r.Max < 0 || r.Max > maxReplicas:
+		return c.errorf(prefix+"replicas.max", "%d is out of 1…%d; set the most replicas the pool may have", r.Max, maxReplicas)
+	case r.Min > r.Max:
+		return c.errorf(prefix+"replicas.min", "%d is above max (%d); set min ≤ max", r.Min, r.Max)
+	case r.Initial < r.Min || r.Initial > r.Max:
+		return c.errorf(prefix+"replicas.initial", "%d is out of min…max (%d…%d); set it between them", r.Initial, r.Min, r.Max)
+	case kept.Total() > r.Max:
+		return c.errorf(prefix+"reserves", "%d replicas in sum are above %sreplicas.max (%d); set smaller reserves or a larger max", kept.Total(), prefix, r.Max)
 	}
 	return nil
 }
