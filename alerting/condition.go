@@ -43,9 +43,11 @@ type Condition struct {
 	Annotations map[string]string
 }
 
+// FadeShare is the share of the alert threshold above which a firing alert stays active.
+const FadeShare = 0.6
+
 // Parameters of the conditions.
 const (
-	fadeShare       = 0.6 // of the alert threshold; a firing alert stays active above it
 	sureProbability = 0.9 // from here, a page is raised at the first tick
 	degradedTicks   = 60  // ticks on the fallback forecast before the warning
 
@@ -179,7 +181,7 @@ func (l alertWindow) at(r *ResourceEvidence) float64 {
 // first. They run out for the same cause, so they share one alert.
 func (d *Decision) likely(l alertWindow) (out []*ResourceEvidence) {
 	for i := range d.Resources {
-		if r := &d.Resources[i]; l.at(r) >= fadeShare*l.threshold {
+		if r := &d.Resources[i]; l.at(r) >= FadeShare*l.threshold {
 			out = append(out, r)
 		}
 	}
@@ -241,11 +243,7 @@ func (d *Decision) belowReserve() string {
 
 // threshold describes the warning threshold, for people.
 func (d *Decision) threshold() string {
-	text := fmt.Sprintf("A warning begins at a chance of %s within %s.", percent(d.WarnFrom), span(forecaster.WarningWindow(d.Lead)))
-	if d.FalsePerWeek > 0 {
-		text += fmt.Sprintf(" Expected false warnings a week: about %.0f.", max(d.FalsePerWeek, 1))
-	}
-	return text
+	return fmt.Sprintf("A warning begins at a chance of %s within %s.", percent(d.WarnFrom), span(forecaster.WarningWindow(d.Lead)))
 }
 
 // late reports whether a saturation comes, at the median, before a replica requested now can be ready.

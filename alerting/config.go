@@ -27,10 +27,8 @@ type Config struct {
 	Renew  time.Duration `yaml:"renew"`  // after this, unchanged advice is published again
 	Expiry time.Duration `yaml:"expiry"` // advice expires this long after its tick
 
-	AlertProbability float64 `yaml:"alert_probability"` // of saturation within the lead window, to raise a page
-	// FalseAlarmsPerWeek is the allowed number of false warnings of a pool. The threshold of warnings, but not of pages,
-	// is learned from it; with 0, it is AlertProbability.
-	FalseAlarmsPerWeek float64 `yaml:"false_warnings_per_week"`
+	AlertProbability   float64 `yaml:"alert_probability"`   // of saturation within the lead window, to raise a page
+	WarningProbability float64 `yaml:"warning_probability"` // of saturation within the warm-up lag and 15 minutes, to raise a warning
 
 	RaiseAfter   int    `yaml:"raise_after"`   // ticks in a row that a condition must hold
 	ResolveAfter int    `yaml:"resolve_after"` // ticks in a row without it
@@ -44,16 +42,13 @@ func DefaultConfig() Config {
 		Mode: Advisory, Hold: 5 * time.Minute, Cooldown: 2 * time.Minute,
 		ScaleInStep: 1, MaxScaleIns: 96, WaitingPerReplica: 4, KVDanger: 0.85,
 		Renew: 10 * time.Minute, Expiry: 15 * time.Minute,
-		AlertProbability: 0.5, FalseAlarmsPerWeek: 10, RaiseAfter: 2, ResolveAfter: 5,
+		AlertProbability: 0.5, WarningProbability: 0.35, RaiseAfter: 2, ResolveAfter: 5,
 		RunbookURL: "https://github.com/forewarm/forewarm/blob/main/deploy/runbooks/{alert}.md",
 	}
 }
 
 // maxPriorities bounds the classes that are ranked.
 const maxPriorities = 64
-
-// maxFalseAlarms a week is one each hour.
-const maxFalseAlarms = 7 * 24
 
 // DefaultQuantile is the decision quantile if neither a quantile nor costs are configured.
 const DefaultQuantile = 0.95
@@ -70,6 +65,7 @@ func (c Config) Check() error {
 	}{
 		{"quantile", c.Quantile, 0, 0.999}, {"scale_in_confidence", c.ScaleInConfidence, 0, 0.9999},
 		{"kv_danger", c.KVDanger, 0.01, 1}, {"alert_probability", c.AlertProbability, 0.01, 1},
+		{"warning_probability", c.WarningProbability, 0.01, 1},
 	} {
 		if !(share.value >= share.lo && share.value <= share.hi) {
 			return fmt.Errorf("%s: %g is out of %g…%g; set a share such as 0.9", share.key, share.value, share.lo, share.hi)
@@ -99,8 +95,6 @@ func (c Config) Check() error {
 		return fmt.Errorf("max_scale_ins: %d is out of 1…%d; set how often in a day replicas may be given up, such as 96", c.MaxScaleIns, maxActions)
 	case len(c.Priorities) > maxPriorities:
 		return fmt.Errorf("priorities: %d classes are listed; list the %d most important", len(c.Priorities), maxPriorities)
-	case !(c.FalseAlarmsPerWeek >= 0 && c.FalseAlarmsPerWeek <= maxFalseAlarms):
-		return fmt.Errorf("false_warnings_per_week: %g is out of 0…%d; set how many warnings of a pool may come to nothing, such as 10, or 0 to warn from alert_probability on", c.FalseAlarmsPerWeek, maxFalseAlarms)
 	case c.MaxStepOut < 0:
 		return fmt.Errorf("max_step_out: %d is below 0; set 0 for no limit", c.MaxStepOut)
 	case !(c.WaitingPerReplica > 0):

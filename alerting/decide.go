@@ -20,8 +20,6 @@ type Input struct {
 	Sequence   uint64
 	Signals    Signals // of the newest minutes; nil if unknown
 	Basis      *Basis  // stored in the decision; may be nil
-	// WarnFrom is the alert threshold, FalsePerWeek the expected false warnings a week at it: WarningThreshold.Value.
-	WarnFrom, FalsePerWeek float64
 }
 
 // State is the state of a pool between decisions. The zero value is a pool without a decision. Times are whole seconds,

@@ -95,10 +95,8 @@ type Decision struct {
 	// Prompts are the resources of a disaggregated pool's prefill replicas; Resources are those of its decode replicas.
 	Prompts []ResourceEvidence `json:"prefill_resources,omitempty" cbor:"43,keyasint,omitempty"`
 
-	// WarnFrom is the threshold of warnings: a probability of saturation within forecaster.WarningWindow. FalsePerWeek is
-	// the expected number of false warnings a week at it. Both are 0 if not learned.
-	WarnFrom     float64 `json:"warn_from,omitempty" cbor:"44,keyasint,omitempty"`
-	FalsePerWeek float64 `json:"false_warnings_per_week,omitempty" cbor:"45,keyasint,omitempty"`
+	// WarnFrom is the threshold of warnings: a probability of saturation within forecaster.WarningWindow.
+	WarnFrom float64 `json:"warn_from,omitempty" cbor:"44,keyasint,omitempty"`
 
 	// Waiting is the number of requests in the queues of the pool's ready replicas at the tick; nil if unknown.
 	Waiting *float64 `json:"waiting,omitempty" cbor:"60,keyasint,omitempty"`
@@ -133,17 +131,9 @@ type ResourceEvidence struct {
 	Retries *Retried `json:"retries,omitempty" cbor:"10,keyasint,omitempty"`
 }
 
-// Ahead is the probability that a resource of any role saturates within forecaster.WarningWindow, for warnings.
+// Ahead is the probability that a resource saturates within forecaster.WarningWindow, for warnings. It is without the
+// prefill replicas of a disaggregated pool, because their number is not reported.
 func (d *Decision) Ahead() (probability float64) {
-	probability = d.OwnAhead()
-	if prefill := d.Prefilling(); prefill != nil {
-		probability = max(probability, prefill.OwnAhead())
-	}
-	return probability
-}
-
-// OwnAhead is Ahead without the prefill replicas of a disaggregated pool, because their number is not reported.
-func (d *Decision) OwnAhead() (probability float64) {
 	for i := range d.Resources {
 		probability = max(probability, d.Resources[i].Ahead)
 	}

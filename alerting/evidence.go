@@ -28,7 +28,7 @@ func (p *plan) decision(cfg Config) Decision {
 	if p.observed {
 		d.Unreported = max(0, len(p.supply.Pending)-p.in.Minute.State.Pending)
 	}
-	d.WarnFrom, d.FalsePerWeek = p.in.WarnFrom, p.in.FalsePerWeek
+	d.WarnFrom = cfg.WarningProbability
 	d.Objectives, d.Breach = p.objectives, p.breach
 	d.Basis, d.Withheld = p.in.Basis, p.withheld()
 	if w := p.in.Minute.State.WaitingPerReady * float64(p.in.Minute.State.Ready); w >= 0 && !math.IsInf(w, 0) {

@@ -146,7 +146,7 @@ func retryStorm(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Conditio
 		w.Description += " Most come from class " + class + "."
 	}
 	w.Description = joinSentences(w.Description, d.notForRetries())
-	if r := d.binding(); r != nil && d.Probability >= fadeShare*cfg.AlertProbability {
+	if r := d.binding(); r != nil && d.Probability >= FadeShare*cfg.AlertProbability {
 		w = w.with(capitalise(d.saturationText(r, d.Probability, d.pageWindow(cfg).window))+".", requestSentence(d))
 	}
 	if text := d.byRetries(); text != "" {

@@ -14,18 +14,16 @@ import (
 
 // fixedPool is a pool of fixed size without scaling, so that forecast saturation can happen. Its size is the need of
 // the tuning part in 90 % of quarter hours: the largest minute of sixteen, at its 90 % quantile. Its alarms work as in
-// the daemon: same probability, a threshold learned from the start of the trace, same rules for start and end.
+// the daemon: same probability, same rules for start and end.
 type fixedPool struct {
 	pool       capacity.Pool
 	replicas   int
 	from       time.Time
 	calibrator forecaster.Calibrator
-	threshold  alerting.WarningThreshold
 	cfg        alerting.Config
 
 	need        []float64 // of each minute since from
 	probability []float64 // of saturation within the warning window, at the start of the minute; NaN if none was made
-	thresholds  []float64 // alert threshold of the minute
 }
 
 const (
@@ -58,25 +56,22 @@ func (w *fixedPool) addNeed(at time.Time, need float64) {
 
 // addForecast adds the forecast at t.
 func (w *fixedPool) addForecast(t time.Time, f *forecaster.PoolForecast, demand *Demand) {
-	w.threshold.AddOutcomes(w.calibrator.Learn(t, demand.before(t)))
+	w.calibrator.Learn(t, demand.before(t))
 	if f.Stale {
 		return
 	}
 	window := forecaster.WarningWindow(forecaster.LeadTime(&w.pool.Warmup))
 	own, supply := alerting.CapacityOf(&w.pool, nil, capacity.DecodeRole), forecaster.Supply{Ready: w.replicas}
 	p := forecaster.Project(f, own, &w.pool.Warmup, supply, 0, window, &w.calibrator)
-	w.calibrator.Issue(f, &p, &w.pool.Warmup)
-	threshold, _ := w.threshold.Value(w.cfg)
-	w.threshold.Tick(t, p.Probability, w.cfg)
+	w.calibrator.Issue(f)
 	if t.Before(w.from) {
 		return
 	}
 	at := int(t.Sub(w.from) / features.Minute)
 	if missing := at + 1 - len(w.probability); missing > 0 {
-		none := slices.Repeat([]float64{math.NaN()}, missing)
-		w.probability, w.thresholds = append(w.probability, none...), append(w.thresholds, none...)
+		w.probability = append(w.probability, slices.Repeat([]float64{math.NaN()}, missing)...)
 	}
-	w.probability[at], w.thresholds[at] = p.Probability, threshold
+	w.probability[at] = p.Probability
 }
 
 // Alarms is the quality of saturation alarms for a pool of fixed size.
@@ -85,10 +80,8 @@ type Alarms struct {
 	Weeks    Number `json:"weeks"`
 	// Onsets are saturations after half an hour without one. An onset is announced if an alarm was active at the last
 	// time at which a median warm-up would have prevented it, and was raised or came true in the hour before.
-	Onsets int `json:"onsets"`
-	// Operating is the configured point: the learned threshold, with its mean here, or alert_probability.
-	Operating AlarmPoint `json:"operating_point"`
-	Learned   bool       `json:"learned"` // Operating is learned
+	Onsets    int        `json:"onsets"`
+	Operating AlarmPoint `json:"operating_point"` // at decision.warning_probability
 }
 
 // AlarmPoint is the quality of alarms at one probability threshold.
@@ -99,39 +92,19 @@ type AlarmPoint struct {
 	Recall       Number `json:"recall"`    // share of onsets announced in time
 	LeadP50      Number `json:"lead_p50_s"`
 	FalsePerWeek Number `json:"false_per_week"`
-	// HourlyFalsePerWeek counts each hour of an alarm by the hour that follows, as decision.false_warnings_per_week
-	// does.
+	// HourlyFalsePerWeek counts each hour of an alarm by the hour that follows.
 	HourlyFalsePerWeek Number `json:"hourly_false_per_week"`
 	Announced          Number `json:"announced_share"` // share of all minutes with an active alarm
 }
 
 func (w *fixedPool) alarms() *Alarms {
 	onsets := w.onsets()
-	a := &Alarms{
-		Replicas: w.replicas, Weeks: Number(w.weeks()), Onsets: len(onsets), Learned: w.cfg.FalseAlarmsPerWeek > 0,
+	return &Alarms{
+		Replicas: w.replicas, Weeks: Number(w.weeks()), Onsets: len(onsets), Operating: w.score(w.cfg.WarningProbability, onsets),
 	}
-	if a.Learned {
-		a.Operating = w.score(func(minute int) float64 { return w.thresholds[minute] }, onsets)
-		known := slices.DeleteFunc(slices.Clone(w.thresholds), math.IsNaN)
-		sum := 0.
-		for _, x := range known {
-			sum += x
-		}
-		a.Operating.Threshold = Number(value.Share(sum, float64(len(known))))
-	} else {
-		a.Operating = w.scoreConstant(w.cfg.AlertProbability, onsets)
-	}
-	return a
 }
 
 func (w *fixedPool) weeks() float64 { return float64(len(w.need)) / (7 * day) }
-
-// scoreConstant scores alarms at a constant threshold.
-func (w *fixedPool) scoreConstant(threshold float64, onsets []int) AlarmPoint {
-	p := w.score(func(int) float64 { return threshold }, onsets)
-	p.Threshold = Number(threshold)
-	return p
-}
 
 func (w *fixedPool) saturated(minute int) bool { return w.need[minute] > float64(w.replicas) }
 
@@ -153,18 +126,26 @@ func (w *fixedPool) onsets() (minutes []int) {
 type episode struct{ from, to int }
 
 // episodes returns the alarms at a threshold. None is raised while the pool is saturated.
-func (w *fixedPool) episodes(threshold func(minute int) float64) (all []episode) {
-	var alarm alerting.Alarm
+func (w *fixedPool) episodes(threshold float64) (all []episode) {
+	alarm, active := alerting.NewAlertTracker(w.cfg), false
 	for m := range min(len(w.need), len(w.probability)) {
-		active := alarm.Active
+		was := active
 		switch p := w.probability[m]; {
 		case math.IsNaN(p): // between decisions
 		case !active && m > 0 && w.saturated(m-1):
-			alarm = alerting.Alarm{}
-		case alarm.Tick(p, threshold(m), w.cfg) && !active:
+			alarm = alerting.NewAlertTracker(w.cfg)
+		default:
+			var held []alerting.Condition
+			if p >= alerting.FadeShare*threshold {
+				held = []alerting.Condition{{Name: alerting.SaturationAhead, Severity: alerting.Warning, Fading: p < threshold}}
+			}
+			alerts := alarm.Update(w.from.Add(time.Duration(m)*features.Minute), held)
+			active = len(alerts) > 0 && !alerts[0].Resolved
+		}
+		if active && !was {
 			all = append(all, episode{from: m})
 		}
-		if alarm.Active {
+		if active {
 			all[len(all)-1].to = m + 1
 		}
 	}
@@ -172,9 +153,9 @@ func (w *fixedPool) episodes(threshold func(minute int) float64) (all []episode)
 }
 
 // score scores the alarms at a threshold.
-func (w *fixedPool) score(threshold func(minute int) float64, onsets []int) AlarmPoint {
+func (w *fixedPool) score(threshold float64, onsets []int) AlarmPoint {
 	episodes := w.episodes(threshold)
-	p := AlarmPoint{Raised: len(episodes)}
+	p := AlarmPoint{Threshold: Number(threshold), Raised: len(episodes)}
 	right, wrongHours, announced := 0, 0, 0
 	for _, e := range episodes {
 		announced += e.to - e.from

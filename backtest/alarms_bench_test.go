@@ -14,7 +14,6 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
-	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -42,7 +41,7 @@ func alarmPools() []policyPool {
 // alarmShares are of quarter hours that the other three sizes are enough for.
 var alarmShares = []float64{.8, .95, .98}
 
-// TestAlarmBenchmark tells what of saturations was announced from the learned line on, beside what fixed lines chosen
+// TestAlarmBenchmark tells what of saturations was announced at the configured threshold, beside what fixed lines chosen
 // in hindsight would have.
 func TestAlarmBenchmark(t *testing.T) {
 	if *traceDir == "" || !*compareAlarms {
@@ -63,7 +62,7 @@ func TestAlarmBenchmark(t *testing.T) {
 			continue
 		}
 		rows = append(rows, alarmRow{p.name, sizes})
-		t.Logf("%s: %+v", p.name, rows[len(rows)-1].of(learnedThreshold))
+		t.Logf("%s: %+v", p.name, rows[len(rows)-1].of(configuredThreshold))
 	}
 	t.Logf("third %d\n%s", *alarmThird, alarmSection(rows))
 }
@@ -93,7 +92,7 @@ var alarmThresholds = []float64{.02, .05, .1, .15, .2, .25, .3, .4, .5, .6, .7, 
 // curve is of alarms at each threshold.
 func (w *fixedPool) curve(onsets []int) (all []AlarmPoint) {
 	for _, t := range alarmThresholds {
-		all = append(all, w.scoreConstant(t, onsets))
+		all = append(all, w.score(t, onsets))
 	}
 	return all
 }
@@ -105,8 +104,8 @@ const falseShare = .05
 // of the quiet minutes, of equals the one with the highest threshold; nil when there is none.
 func (w *fixedPool) highestRecall(onsets []int) (best *AlarmPoint) {
 	for _, t := range alarmThresholds {
-		p := w.scoreConstant(t, onsets)
-		if w.alarmShare(w.episodes(func(int) float64 { return t })) <= falseShare && (best == nil || p.Recall >= best.Recall) {
+		p := w.score(t, onsets)
+		if w.alarmShare(w.episodes(t)) <= falseShare && (best == nil || p.Recall >= best.Recall) {
 			best = &p
 		}
 	}
@@ -213,9 +212,9 @@ func (s alarmSum) String() string {
 }
 
 // Ways to choose a line.
-func learnedThreshold(a *sizedAlarms) *AlarmPoint { return &a.Operating }
-func withinShare(a *sizedAlarms) *AlarmPoint      { return cmp.Or(a.atFalseShare, &AlarmPoint{}) }
-func knownLevel(a *sizedAlarms) *AlarmPoint       { return cmp.Or(a.levelKnown, &AlarmPoint{}) }
+func configuredThreshold(a *sizedAlarms) *AlarmPoint { return &a.Operating }
+func withinShare(a *sizedAlarms) *AlarmPoint         { return cmp.Or(a.atFalseShare, &AlarmPoint{}) }
+func knownLevel(a *sizedAlarms) *AlarmPoint          { return cmp.Or(a.levelKnown, &AlarmPoint{}) }
 
 func fixedLine(threshold float64) func(*sizedAlarms) *AlarmPoint {
 	return func(a *sizedAlarms) *AlarmPoint { return &a.curve[slices.Index(alarmThresholds, threshold)] }
@@ -260,8 +259,8 @@ func bestFixed(rows []alarmRow, borne float64) float64 {
 	return alarmThresholds[len(alarmThresholds)-1]
 }
 
-// alarmBorne is the accepted number of false alarms a week by default.
-var alarmBorne = alerting.DefaultConfig().FalseAlarmsPerWeek
+// alarmBorne is the accepted number of false alarms a week, on the mean over pools.
+const alarmBorne = 10.
 
 // alarmSection is the table, and below it how sure its sums are: 95 % of what as many traces drawn from these come to.
 func alarmSection(rows []alarmRow) string {
@@ -270,12 +269,12 @@ func alarmSection(rows []alarmRow) string {
 		name string
 		line func(*sizedAlarms) *AlarmPoint
 	}{
-		{"learned line", learnedThreshold}, {fmt.Sprintf("fixed %g", fixed), fixedLine(fixed)},
+		{"configured threshold", configuredThreshold}, {fmt.Sprintf("fixed %g", fixed), fixedLine(fixed)},
 		{fmt.Sprintf("each pool's lowest with %g borne", alarmBorne), lowestWithin(alarmBorne)},
 		{"each pool's best at 5 % for nothing", withinShare}, {"level known, at 5 %", knownLevel},
 	}
 	var b strings.Builder
-	b.WriteString("In time, false a week, false a week where one that stands is judged again each hour; all but the learned line are chosen in hindsight.\n\n| | saturations, weeks |")
+	b.WriteString("In time, false a week, false a week where one that stands is judged again each hour; all but the configured threshold are chosen in hindsight.\n\n| | saturations, weeks |")
 	for _, w := range ways {
 		fmt.Fprintf(&b, " %s |", w.name)
 	}
@@ -285,7 +284,7 @@ func alarmSection(rows []alarmRow) string {
 		if r.sizes == nil {
 			of = rows
 		}
-		total := alarmsOf(of, learnedThreshold)
+		total := alarmsOf(of, configuredThreshold)
 		fmt.Fprintf(&b, "| %s | %.0f, %.1f |", r.pool, total.onsets, total.weeks)
 		for _, w := range ways {
 			fmt.Fprintf(&b, " %s |", alarmsOf(of, w.line))
@@ -298,10 +297,10 @@ func alarmSection(rows []alarmRow) string {
 		fmt.Fprintf(&b, "%s: in time %.0f to %.0f %%", w.name, 100*lo, 100*hi)
 		if i > 0 {
 			lo, hi = interval(rows, func(rows []alarmRow) float64 {
-				s, l := alarmsOf(rows, w.line), alarmsOf(rows, learnedThreshold)
+				s, l := alarmsOf(rows, w.line), alarmsOf(rows, configuredThreshold)
 				return value.Share(l.announced-s.announced, s.onsets)
 			})
-			fmt.Fprintf(&b, "; the learned line beyond it %+.0f to %+.0f", 100*lo, 100*hi)
+			fmt.Fprintf(&b, "; the configured threshold beyond it %+.0f to %+.0f", 100*lo, 100*hi)
 		}
 		b.WriteString("\n")
 	}
@@ -341,7 +340,7 @@ func TestAlarmSums(t *testing.T) {
 	}
 	none := pool(0, Number(math.NaN()), 4)
 	rows := []alarmRow{{"a", []*sizedAlarms{pool(8, .5, 2), none}}, {"b", []*sizedAlarms{pool(2, 1, 0)}}}
-	if got := alarmsOf(rows, learnedThreshold); got != (alarmSum{onsets: 10, announced: 6, hourly: 3, weeks: 1.5}) {
+	if got := alarmsOf(rows, configuredThreshold); got != (alarmSum{onsets: 10, announced: 6, hourly: 3, weeks: 1.5}) {
 		t.Errorf("%+v", got)
 	}
 	if got := alarmsOf(rows, withinShare); got != (alarmSum{onsets: 10, weeks: 1.5}) {
@@ -354,7 +353,7 @@ func TestAlarmSums(t *testing.T) {
 	if got := rows[0].of(lowestWithin(4)); got.hourly != 2*.5*2+4*.5 {
 		t.Errorf("the lowest with 4 borne: %+v, want 2 steps of the first and 1 of the second", got)
 	}
-	lo, hi := interval(rows, func(rows []alarmRow) float64 { s := alarmsOf(rows, learnedThreshold); return s.announced / s.onsets })
+	lo, hi := interval(rows, func(rows []alarmRow) float64 { s := alarmsOf(rows, configuredThreshold); return s.announced / s.onsets })
 	if lo != .5 || hi != 1 {
 		t.Errorf("%g to %g of two traces with 0.5 and 1", lo, hi)
 	}

@@ -18,9 +18,6 @@ const (
 	rankPrior        = 0.5 // windows in each bin at the start
 )
 
-// lagLevels is the number of levels of the warm-up lag that origins take in turn.
-const lagLevels = 8
-
 // Calibrator calibrates the sample paths of a pool. It keeps the rank of each window's highest demand among the paths'
 // highest. If the paths are right, ranks are uniform. If not, a share of paths is turned into the probability that it
 // had so far: the recalibration of Kuleshov, Fenner and Ermon (2018, "Accurate uncertainties for deep learning using
@@ -28,10 +25,6 @@ const lagLevels = 8
 // short.
 //
 // It learns from windows of each of calibratedHorizons, because forecasts are worse far ahead.
-//
-// It also says of each hour whether demand exceeded the supply that the projection assumed at its beginning. The alert
-// threshold is learned from that. Pending replicas are ready by a level of the warm-up lag; origins take the levels in
-// turn.
 //
 // Bounds: Horizon open windows of each dimension.
 type Calibrator struct {
@@ -48,30 +41,20 @@ type calibratorDimension struct {
 type openWindow struct {
 	_ struct{} `cbor:",toarray"`
 
-	From     int64                              // the first minute, Unix time
-	Done     int                                // number of calibratedHorizons that are over
-	Peaks    [numHorizons][rankBins - 1]float32 // quantiles of the paths' highest demand, at 1/20, 2/20, …
-	Capacity []float32                          // the assumed supply by minute; nil if not known
+	From  int64                              // the first minute, Unix time
+	Done  int                                // number of calibratedHorizons that are over
+	Peaks [numHorizons][rankBins - 1]float32 // quantiles of the paths' highest demand, at 1/20, 2/20, …
 }
 
-// Issue records the forecast and the supply that the projection p assumed (p.Prompts for prefill replicas). It ignores
-// a stale forecast. O(dimensions · paths · Horizon).
-func (o *Calibrator) Issue(pf *PoolForecast, p *Projection, lag Lag) {
+// Issue records the forecast. It ignores a stale one. O(dimensions · paths · Horizon).
+func (o *Calibrator) Issue(pf *PoolForecast) {
 	if pf.Stale {
 		return
 	}
 	minute := pf.Origin.Unix() / 60
-	level := (float64(minute*5%lagLevels) + .5) / lagLevels // 5 is odd: every level in turn, not beside the one before
 	for i := range pf.Total {
 		w, name := openWindow{From: minute}, pf.Total[i].Dimension
 		w.setPeaks(pf.Total[i].Paths)
-		for _, served := range [...]*Projection{p, p.Prompts} {
-			if r := served.of(name); r != nil && w.Capacity == nil {
-				for _, ready := range usable(pf.Origin, lag, served.Supply, 0, level)[0] {
-					w.Capacity = append(w.Capacity, float32(r.PerReplica*float64(ready)))
-				}
-			}
-		}
 		k := o.find(name)
 		if k == nil {
 			o.Dimensions = append(o.Dimensions, calibratorDimension{Name: name})
@@ -80,17 +63,6 @@ func (o *Calibrator) Issue(pf *PoolForecast, p *Projection, lag Lag) {
 		k.Open = append(k.Open, w)
 		k.Open = k.Open[max(0, len(k.Open)-Horizon):]
 	}
-}
-
-// of returns the projection of a dimension; nil if p is nil or has none.
-func (p *Projection) of(dimension string) *ResourceProjection {
-	if p == nil {
-		return nil
-	}
-	if i := slices.IndexFunc(p.Resources, func(r ResourceProjection) bool { return r.Dimension == dimension }); i >= 0 {
-		return &p.Resources[i]
-	}
-	return nil
 }
 
 // setPeaks fills in the quantiles of the paths' highest demand by each horizon.
@@ -110,26 +82,17 @@ func (w *openWindow) setPeaks(paths [][Horizon]float32) {
 	}
 }
 
-// Outcome is the result of a window of Horizon minutes whose assumed supply is known.
-type Outcome struct {
-	Dimension string
-	Minute    int64 // the first, Unix time
-	Short     bool  // demand exceeded the assumed supply in some minute
-}
-
-// Learn takes the windows that ended before now and returns the outcomes of those of Horizon minutes. demand is that of
-// a dimension in a minute, NaN if unknown. A window with an unknown minute is skipped.
-func (o *Calibrator) Learn(now time.Time, demand func(dimension string, minute int64) float64) (over []Outcome) {
+// Learn takes the windows that ended before now. demand is that of a dimension in a minute, NaN if unknown. A window
+// with an unknown minute is skipped.
+func (o *Calibrator) Learn(now time.Time, demand func(dimension string, minute int64) float64) {
 	newest := now.Unix()/60 - 1
 	for i := range o.Dimensions {
 		k := &o.Dimensions[i]
 		open := k.Open[:0]
 		for _, w := range k.Open {
 			for w.Done < numHorizons && w.From+int64(calibratedHorizons[w.Done])-1 <= newest {
-				short, known := k.learn(&w, w.Done, func(m int) float64 { return demand(k.Name, w.From+int64(m)) })
-				if w.Done++; known && w.Done == numHorizons {
-					over = append(over, Outcome{k.Name, w.From, short})
-				}
+				k.learn(&w, w.Done, func(m int) float64 { return demand(k.Name, w.From+int64(m)) })
+				w.Done++
 			}
 			if w.Done < numHorizons {
 				open = append(open, w)
@@ -137,23 +100,17 @@ func (o *Calibrator) Learn(now time.Time, demand func(dimension string, minute i
 		}
 		k.Open = open
 	}
-	return over
 }
 
 // learn takes a window of the i-th horizon; minutes of demand count from 0. Overlapping windows together count as one.
-// known is true if the demand of each minute and the supply are known.
-func (k *calibratorDimension) learn(w *openWindow, i int, demand func(minute int) float64) (short, known bool) {
+func (k *calibratorDimension) learn(w *openWindow, i int, demand func(minute int) float64) {
 	highest := 0.
 	for m := range calibratedHorizons[i] {
-		y := demand(m)
-		highest = max(highest, y) // NaN stays
-		short = short || m < len(w.Capacity) && y > float64(w.Capacity[m])
+		highest = max(highest, demand(m)) // NaN stays
 	}
-	if math.IsNaN(highest) {
-		return false, false
+	if !math.IsNaN(highest) {
+		countRank(&k.Ranks[i], &w.Peaks[i], float32(highest), 1/float64(calibratedHorizons[i]))
 	}
-	countRank(&k.Ranks[i], &w.Peaks[i], float32(highest), 1/float64(calibratedHorizons[i]))
-	return short, len(w.Capacity) > 0
 }
 
 // countRank counts the rank of a window's highest demand. A tie with paths counts evenly over the possible ranks.

@@ -38,8 +38,7 @@ func TestOutlookLearnsWhatPathsAreWorth(t *testing.T) {
 		o.Learn(minuteAt(m), at)
 		if m%5 == 0 {
 			pf := evenly(m)
-			p := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{Ready: 4}, 0, window, &o)
-			o.Issue(&pf, &p, fixedLag(time.Minute))
+			o.Issue(&pf)
 		}
 	}
 	pf := evenly(minutes)
@@ -74,55 +73,12 @@ func TestOutlookByHorizon(t *testing.T) {
 	}
 }
 
-// TestOutlookSaysWhatCameOfSupply: in hours in which demand exceeded the assumed supply, warming replicas are counted
-// as often as their lag predicts. The same holds for prefill replicas.
-func TestOutlookSaysWhatCameOfSupply(t *testing.T) {
-	const demand = 50
-	run := func(o *Calibrator, supply Supply, prompts bool) float64 {
-		short, hours := 0.0, 0.0
-		for m := range 1000 {
-			for _, x := range o.Learn(minuteAt(m), func(string, int64) float64 { return demand }) {
-				hours++
-				if x.Short {
-					short++
-				}
-			}
-			for i := range supply.Pending {
-				supply.Pending[i] = minuteAt(m)
-			}
-			pf := evenly(m)
-			p := Project(&pf, fixedCapacity{"kv": 30}, halfLag{}, supply, 1, time.Minute, o)
-			issued := &p
-			if prompts {
-				issued = &Projection{Prompts: &p}
-			}
-			o.Issue(&pf, issued, halfLag{})
-		}
-		return short / hours
-	}
-	var o Calibrator
-	if share := run(&o, Supply{Ready: 1}, false); share != 1 {
-		t.Errorf("one replica is always short, and was in %.2f of the hours", share)
-	}
-	if ranks := o.find("kv").Ranks[0]; ranks[9]+ranks[10] < .9 {
-		t.Errorf("ranks are %v, where demand is the paths' median", ranks)
-	}
-	if share := run(new(Calibrator), Supply{Ready: 1, Pending: make([]time.Time, 1)}, false); math.Abs(share-.5) > .05 {
-		t.Errorf("two replicas are enough, half of the time there are two, and %.2f of the hours were short", share)
-	}
-	for ready, want := range map[int]float64{1: 1, 2: 0} { // one of which is kept for failures, and counts
-		if share := run(new(Calibrator), Supply{Ready: ready}, true); share != want {
-			t.Errorf("%d prefill replicas were short in %.2f of the hours, want %g", ready, share, want)
-		}
-	}
-}
-
 // TestOutlookKeepsWithinBounds: unknown minutes teach nothing, and what waits is bounded.
 func TestOutlookKeepsWithinBounds(t *testing.T) {
 	var o Calibrator
 	for m := range 200 {
 		pf := evenly(m)
-		o.Issue(&pf, &Projection{}, halfLag{})
+		o.Issue(&pf)
 	}
 	if n := len(o.Dimensions[0].Open); n != Horizon {
 		t.Errorf("%d windows wait, want %d", n, Horizon)
@@ -133,12 +89,12 @@ func TestOutlookKeepsWithinBounds(t *testing.T) {
 	}
 	pf := evenly(500)
 	pf.Stale = true
-	if o.Issue(&pf, &Projection{}, halfLag{}); len(o.Dimensions[0].Open) != 0 {
+	if o.Issue(&pf); len(o.Dimensions[0].Open) != 0 {
 		t.Error("a stale forecast was taken down")
 	}
 	// All paths tie with what came: every rank is as likely.
 	pf = ramp("kv", 7, 0)
-	o.Issue(&pf, &Projection{}, halfLag{})
+	o.Issue(&pf)
 	o.Learn(minuteAt(5), func(string, int64) float64 { return 7 })
 	ranks := o.Dimensions[0].Ranks[0]
 	for i := range ranks {
@@ -165,9 +121,3 @@ func TestRankCurveInverts(t *testing.T) {
 		}
 	}
 }
-
-// halfLag is over at once for half of the replicas, and never for the others.
-type halfLag struct{}
-
-func (halfLag) Quantile(float64) time.Duration              { return time.Hour }
-func (halfLag) ReadyBy(requested, now, t time.Time) float64 { return .5 }

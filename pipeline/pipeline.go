@@ -131,7 +131,6 @@ type poolEntry struct {
 	pool       capacity.Pool
 	warmup     capacity.Warmup
 	calibrator forecaster.Calibrator
-	threshold  alerting.WarningThreshold
 	signals    alerting.Signals
 	service    service
 }
@@ -559,13 +558,13 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.Decision, cfg.Mode)
 		lead := forecaster.LeadTime(&pool.Warmup)
 		load := func(dimension string, minute int64) float64 { return p.forecaster.Load(f.Pool, dimension, minute) }
-		e.threshold.AddOutcomes(e.calibrator.Learn(t, load))
+		e.calibrator.Learn(t, load)
 		window := lead + cfg.Hold
 		projection := forecaster.Project(f, alerting.CapacityOf(&pool, &trusted, capacity.DecodeRole), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.calibrator)
 		if pool.Disaggregated {
 			projection.Prompts = new(forecaster.Project(f, alerting.CapacityOf(&pool, &trusted, capacity.PrefillRole), &pool.Warmup, alerting.PrefillSupply(t, &pool, &e.Decision), pool.PrefillReserves.Failure, window, &e.calibrator))
 		}
-		e.calibrator.Issue(f, &projection, &pool.Warmup)
+		e.calibrator.Issue(f)
 		if !t.After(e.Decision.LastTick) {
 			resuming = true
 			continue // decided before the state was lost: see Resume
@@ -579,7 +578,6 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		projection.Warnings = append(projection.Warnings, limitWarnings(limits, window)...)
 		out.Services = append(out.Services, PoolService{f.Pool, trusted, pool.ServiceCurve(&e.service.learned, &trusted), limits})
 		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence, Signals: e.signals}
-		in.WarnFrom, in.FalsePerWeek = e.threshold.Value(cfg)
 		in.Basis = alerting.NewBasis(&e.pool, &pool.Warmup, &trusted, &f.Minute)
 		was := e.Decision.LastDesired
 		var d alerting.Decision
@@ -588,9 +586,6 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		out.Decisions = append(out.Decisions, d)
 		e.recordIssue(&d)
 		e.Asks.update(&d, was)
-		if !d.Stale {
-			e.threshold.Tick(t, d.Ahead(), cfg)
-		}
 		if !d.Stale || e.Defined == nil || !e.Defined.Withdrawn { // else the silence is no fault
 			conditions = append(conditions, alerting.Conditions(&d, f, cfg)...)
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 // snapshotVersion changes with the layout of state.
-const snapshotVersion = 26
+const snapshotVersion = 27
 
 // state is the first part of a Pipeline's state. Then follow the parts of the Forecaster, the ids of seen requests and
 // of adopted calls, a poolState for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), so neither
@@ -33,13 +33,12 @@ type state struct {
 }
 
 type poolState struct {
-	Name       string                    `cbor:"1,keyasint"`
-	After      decisionState             `cbor:"2,keyasint"`
-	Service    capacity.Service          `cbor:"3,keyasint"`
-	Minutes    readyMinutes              `cbor:"4,keyasint"`
-	Calibrator forecaster.Calibrator     `cbor:"5,keyasint"`
-	Signals    alerting.Signals          `cbor:"6,keyasint"`
-	Threshold  alerting.WarningThreshold `cbor:"7,keyasint"`
+	Name       string                `cbor:"1,keyasint"`
+	After      decisionState         `cbor:"2,keyasint"`
+	Service    capacity.Service      `cbor:"3,keyasint"`
+	Minutes    readyMinutes          `cbor:"4,keyasint"`
+	Calibrator forecaster.Calibrator `cbor:"5,keyasint"`
+	Signals    alerting.Signals      `cbor:"6,keyasint"`
 }
 
 // encoder is deterministic (RFC 8949 §4.2): equal states are equal bytes. decoder has bounds far above any valid state.
@@ -77,7 +76,7 @@ func (p *Pipeline) Encode(w io.Writer) error {
 	for _, e := range p.pools {
 		if err := put(&poolState{
 			Name: e.pool.Name, After: e.after(), Service: e.service.learned, Minutes: e.service.ready,
-			Calibrator: e.calibrator, Signals: e.signals, Threshold: e.threshold,
+			Calibrator: e.calibrator, Signals: e.signals,
 		}); err != nil {
 			return err
 		}
@@ -148,7 +147,7 @@ func (p *Pipeline) restorePool(s *poolState) {
 		return // no longer configured
 	}
 	e.calibrator = s.Calibrator
-	e.signals, e.threshold = s.Signals, s.Threshold
+	e.signals = s.Signals
 	e.service.learned = s.Service
 	e.service.ready = s.Minutes
 }

@@ -105,7 +105,7 @@ func fullOutput() *pipeline.Output {
 		Decisions: []alerting.Decision{
 			{Pool: "chat", Tick: origin, Sequence: 4711, Generation: 3, Publish: true, Mode: alerting.Advisory, Action: alerting.ScaleOut,
 				Ready: 5, Pending: 1, Desired: 8, Floor: 5, NeededBy: origin.Add(13 * time.Minute), Expires: origin.Add(15 * time.Minute),
-				Binding: features.DimKV, Probability: .18, ETA: kv.ETA, Lead: 13 * time.Minute, Quantile: .95, Confidence: forecaster.Warm, WarnFrom: .25, FalsePerWeek: 4.5,
+				Binding: features.DimKV, Probability: .18, ETA: kv.ETA, Lead: 13 * time.Minute, Quantile: .95, Confidence: forecaster.Warm, WarnFrom: .25,
 				Resources:   []alerting.ResourceEvidence{{Dimension: features.DimKV, Ahead: .28, PerReplica: 100_000, Demand: 400_000, AfterFailure: &forecaster.Chance{Ahead: .61}}, {Dimension: features.DimPrefill, Ahead: .02}},
 				Drivers:     []forecaster.Driver{{Class: "rag", Cause: "prompt_length", Factor: 2, Share: .7}},
 				Constraints: []string{"replicas.max = 8"}, Reason: "KV memory is <90 % likely to last 14 minutes; 8 replicas hold it.", Model: "network",

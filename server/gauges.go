@@ -60,7 +60,6 @@ var families = append([]family{
 	{"forewarm_scaling_actions_per_day", "gauge", "Times in the last day that more or fewer replicas were asked for."},
 	{"forewarm_telemetry_age_seconds", "gauge", "Time from the newest event of the pool to the tick. 0 when the event is newer."},
 	{"forewarm_utilisation_ratio", "gauge", "Demand of the newest minute over the capacity of ready replicas."},
-	{"forewarm_false_warnings_per_week", "gauge", "Expected false warnings per week at forewarm_warning_threshold. A warning that lasts counts once an hour. Absent until it is learned."},
 	{"forewarm_warning_probability", "gauge", "Probability that demand exceeds capacity within the lead time and 15 minutes."},
 	{"forewarm_warning_threshold", "gauge", "The pool is warned when forewarm_warning_probability reaches this value."},
 }, demand()...)
@@ -128,9 +127,6 @@ func collectDecision(d *alerting.Decision, add add) {
 	}
 	if floor := d.SeenFloor(); floor != nil {
 		add("forewarm_floor_replicas", float64(*floor))
-	}
-	if d.FalsePerWeek > 0 {
-		add("forewarm_false_warnings_per_week", d.FalsePerWeek)
 	}
 	if d.WarnFrom > 0 {
 		add("forewarm_warning_threshold", d.WarnFrom)

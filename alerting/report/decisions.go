@@ -36,7 +36,7 @@ func newTick(d *alerting.Decision) tick {
 	t := tick{
 		at: d.Tick, ready: d.Ready, pending: d.Pending, desired: d.Desired, probability: d.Risk(), lead: d.Lead,
 		mode: d.Mode, stale: d.Stale, cause: d.Cause(),
-		ahead: d.OwnAhead(), warnFrom: d.WarnFrom,
+		ahead: d.Ahead(), warnFrom: d.WarnFrom,
 		reserve: d.Reserves.Total(), limit: d.Limit, lag: d.Lead - features.Minute,
 	}
 	if d.Basis != nil {

@@ -159,7 +159,7 @@ func TestAdvice(t *testing.T) {
 			"Engines report 700k tokens of KV cache a replica, and the pool's configuration comes to 1M. The reported ones are used. Correct kv_capacity_tokens, or the model and GPU."},
 		"warned of":       {func(p *Pool) { p.Saturation.Missed, p.Contradicts = 0, nil }, watch, "Let an autoscaler follow the advice (decision.mode: active); nothing did."},
 		"active":          {func(p *Pool) { p.Saturation.Missed, p.Contradicts, p.Decisions.Mode = 0, nil, "active" }, watch, "Find out why 1 saturation came although the warning was in time: replicas may start too slowly."},
-		"false warnings":  {func(p *Pool) { calm(p); p.Saturation.False = 3 }, watch, "If the 3 false warnings disturb, lower decision.false_warnings_per_week."},
+		"false warnings":  {func(p *Pool) { calm(p); p.Saturation.False = 3 }, watch, "If the 3 false warnings disturb, raise decision.warning_probability."},
 		"a false warning": {func(p *Pool) { calm(p); p.Saturation.False = 1 }, good, "Nothing to do."},
 		"no telemetry":    {func(p *Pool) { p.Data.Observed = 0 }, noData, "Find out why no telemetry arrives."},
 		"gaps":            {func(p *Pool) { calm(p); p.Data.Observed = 8064 }, watch, "Repair the telemetry: it is missing for 20 % of the time."},

@@ -270,7 +270,7 @@ func (p *Pool) suggestions() (out []string) {
 	decided := 10*d.Decided >= 9*d.Minutes
 	suggest(!decided, "Find out why Forewarm made no decision for %s of the time, unless it is new.", shareText(d.Minutes-d.Decided, d.Minutes))
 	suggest(decided && 10*d.Observed < 9*d.Minutes, "Repair the telemetry: it is missing for %s of the time.", percent(1-Number(d.Observed)/Number(d.Minutes)))
-	suggest(s.False >= minFalse && s.False > s.InTime+s.Averted, "If the %s disturb, lower decision.false_warnings_per_week.", count(s.False, "false warning"))
+	suggest(s.False >= minFalse && s.False > s.InTime+s.Averted, "If the %s disturb, raise decision.warning_probability.", count(s.False, "false warning"))
 	if a := p.mainAccuracy(); a != nil && a.Q90.Effective >= minOutcomes && a.Q90.High < .9 {
 		suggest(true, "Raise decision.quantile for a while: the upper bound that should hold in 90 %% of the minutes held in %s.", percent(a.Q90.Share))
 	}
