@@ -38,10 +38,8 @@ func (s *Server) operations() []operation {
 		{"/api/v1/pools/{pool}/desired", "How many replicas an autoscaler should give a pool; 503 while there is no advice, 400 for a role that the pool does not have", []parameter{{"role", "all, prefill or decode"}}, desiredJSON{}, s.getDesired},
 		{"/api/v1/explain", "What a forecast rests on", []parameter{{"pool", "its name; required"}, class, dimension}, forecastBasisJSON{}, s.getForecastBasis},
 		{"/api/v1/explain/{id...}", "What a decision rests on: an event's id, its evidence, or a pool for its newest", []parameter{{"format", "json or text"}}, alerting.Explanation{}, s.getExplanation},
-		{"/api/v1/quality", "How good forecasts and alarms were", nil, Quality{}, s.getQuality},
-		{"/api/v1/reports", "The reports that are kept", nil, reportsJSON{}, s.getReports},
 		{"/api/v1/plan", "A launch sheet: what runs out first, when, and what it takes", planParameters, plan.Sheet{}, nil},
-		{"/api/v1/report", "The report of a period", []parameter{{"from", "RFC 3339 or a day; a week before to without it"}, {"to", "the end; the newest decision without it"}, {"timezone", "IANA zone of days and times; report.timezone without it"}, {"format", "md (default), json or html"}}, nil, nil},
+		{"/api/v1/report", "The report of a period: how good forecasts and alarms were", []parameter{{"from", "RFC 3339 or a day; a week before to without it"}, {"to", "the end; the newest decision without it"}, {"timezone", "IANA zone of days and times; report.timezone without it"}, {"format", "md (default), json or html"}}, nil, nil},
 	}
 }
 

@@ -101,8 +101,6 @@ func TestOpenAPI(t *testing.T) {
 		"/api/v1/pools/{pool}/desired":         {"/api/v1/pools/chat/desired", "/api/v1/pools/none/desired"},
 		"/api/v1/explain":                      {"/api/v1/explain?pool=chat&dimension=requests"},
 		"/api/v1/explain/{id}":                 {"/api/v1/explain/chat-3", "/api/v1/explain/chat-3?format=pdf"},
-		"/api/v1/quality":                      {"/api/v1/quality"},
-		"/api/v1/reports":                      {"/api/v1/reports"},
 		"/api/v1/plan":                         nil, // of the daemon
 		"/api/v1/report":                       nil,
 	}

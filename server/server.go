@@ -42,8 +42,6 @@ type Server struct {
 	History History
 	Explain func(ctx context.Context, ref string) (alerting.Explanation, error)
 	Plan    func(ctx context.Context, query url.Values) (*plan.Sheet, error)
-	Quality func(ctx context.Context) (*Quality, error)
-	Reports func() ([]ReportFile, error)
 	Around  func(http.Handler) http.Handler // middleware for all requests; may be nil
 }
 

@@ -39,8 +39,6 @@ func newServer(cfg Config, r Reader, m *Exporter) *Server {
 	s.Plan = func(context.Context, url.Values) (*plan.Sheet, error) {
 		return nil, Problemf(http.StatusNotFound, "there is no traffic to plan from")
 	}
-	s.Quality = func(context.Context) (*Quality, error) { return &Quality{Pools: []PoolQuality{}}, nil }
-	s.Reports = func() ([]ReportFile, error) { return nil, nil }
 	return s
 }
 

@@ -20,7 +20,6 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/plan"
-	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/internal/value"
 )
 
@@ -30,9 +29,9 @@ var files embed.FS
 // pages are the templates by name, each with the frame.
 var pages = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
-	for _, name := range []string{"fleet", "pool", "class", "whatif", "quality", "decision", "reports", "problem"} {
+	for _, name := range []string{"fleet", "pool", "class", "whatif", "decision", "problem"} {
 		all[name] = template.Must(template.New("frame.html").Funcs(template.FuncMap{
-			"short": short, "percent": percent, "change": func(d alerting.DriverData) string { return alerting.Change(d.Cause, d.Factor) }, "unit": unit, "chance": chance, "clock": clock, "when": when, "eta": etaText, "name": dimensionName, "words": words, "horizon": horizon, "path": url.PathEscape, "query": url.QueryEscape,
+			"short": short, "percent": percent, "change": func(d alerting.DriverData) string { return alerting.Change(d.Cause, d.Factor) }, "unit": unit, "chance": chance, "clock": clock, "when": when, "eta": etaText, "name": dimensionName, "words": words, "path": url.PathEscape, "query": url.QueryEscape,
 		}).ParseFS(files, "templates/frame.html", "templates/"+name+".html"))
 	}
 	return all
@@ -60,8 +59,8 @@ func (s *Server) routePages(mux *http.ServeMux) {
 		pattern, name string
 		get           page
 	}{
-		{"/{$}", "fleet", titled("Fleet", func(*http.Request) (any, error) { return s.summaries(), nil })}, {"/pools/{pool}", "pool", s.poolPage}, {"/pools/{pool}/classes/{class}", "class", s.classPage},
-		{"/what-if", "whatif", s.whatIfPage}, {"/quality", "quality", titled("Quality", s.getQuality)}, {"/explain/{id...}", "decision", s.decisionPage}, {"/reports", "reports", titled("Reports", s.getReports)},
+		{"/{$}", "fleet", s.fleetPage}, {"/pools/{pool}", "pool", s.poolPage}, {"/pools/{pool}/classes/{class}", "class", s.classPage},
+		{"/what-if", "whatif", s.whatIfPage}, {"/explain/{id...}", "decision", s.decisionPage},
 	} {
 		mux.HandleFunc("GET "+x.pattern, func(w http.ResponseWriter, r *http.Request) { s.show(w, r, x.name, x.get) })
 	}
@@ -94,13 +93,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, name string, get p
 	_, _ = w.Write(b.Bytes())
 }
 
-// titled is a page with an answer of the API.
-func titled(title string, get answer) page {
-	return func(r *http.Request) (string, any, error) {
-		body, err := get(r)
-		return title, body, err
-	}
-}
+func (s *Server) fleetPage(*http.Request) (string, any, error) { return "Fleet", s.summaries(), nil }
 
 // poolBody is the content of the page of a pool.
 type poolBody struct {
@@ -311,14 +304,6 @@ func when(t time.Time) template.HTML  { return stamp(t, "Mon 2 Jan 2006, 15:04 M
 func stamp(t time.Time, layout string) template.HTML {
 	t = t.UTC()
 	return template.HTML(`<time datetime="` + t.Format(time.RFC3339) + `">` + t.Format(layout) + `</time>`)
-}
-
-// horizon is the horizon of a forecast in words.
-func horizon(name string) string {
-	if name == forecaster.HorizonWindowMax {
-		return fmt.Sprintf("largest of %d to %d", forecaster.WindowFrom, forecaster.WindowTo)
-	}
-	return name
 }
 
 // sentence is a text with an upper-case first letter and a full stop.

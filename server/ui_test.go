@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 )
@@ -20,11 +19,6 @@ func fullServer() *Server {
 		}
 		return alerting.Explain(&fullOutput().Decisions[0], nil), nil
 	}
-	s.Quality = func(context.Context) (*Quality, error) {
-		return &Quality{From: origin.Add(-time.Hour), To: origin, Pools: []PoolQuality{{Pool: "chat",
-			Accuracy: []AccuracyRow{{Resource: "kv", Horizon: "15", Outcomes: 300, Skill: .21, Covered: .89}}, Weeks: []AlarmWeek{{From: origin, True: 3, False: 1}}}}}, nil
-	}
-	s.Reports = func() ([]ReportFile, error) { return []ReportFile{{"report-2026-11-16T0000Z.html", origin, 4000}}, nil }
 	return s
 }
 
@@ -37,9 +31,7 @@ func TestPages(t *testing.T) {
 		"/pools/batch":           "Telemetry of this pool is stale",
 		"/pools/chat/classes/*":  "Length of prompts",
 		"/what-if?pool=chat":     "no traffic to plan from",
-		"/quality":               `<data value="0.21">21 %</data>`,
 		"/explain/chat-3":        `<pre tabindex="0">`,
-		"/reports":               "reports/report-2026-11-16T0000Z.html",
 		"/static/forewarm.js":    `"use strict"`,
 		"/static/forewarm.css":   "prefers-color-scheme",
 		"/pools/chat?at=1":       "No forecast is kept of that moment",

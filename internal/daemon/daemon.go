@@ -78,23 +78,22 @@ type Daemon struct {
 	states    *stream.States
 	delivered natsjs.KeyValue
 
-	consumer     *jetstream.Consumer
-	ticker       *jetstream.Ticker // nil with clock: event
-	relay        *jetstream.Relay  // nil when no source needs one
-	scraper      *scrape.Scraper   // nil when nothing is scraped
-	deadLetter   *jetstream.DeadLetter
-	listeners    *listener.Listeners
-	dispatcher   *sink.Dispatcher
-	reporter     *reporter // nil without a schedule
-	listener     net.Listener
-	probes       net.Listener // nil if not configured
-	server       *server.Server
-	board        *server.Board
-	scalers      []*rpc.Server
-	exporter     *server.Exporter
-	traffic      traffic
-	qualityCache quality
-	firstTick    time.Time // of this process; guarded by mu
+	consumer   *jetstream.Consumer
+	ticker     *jetstream.Ticker // nil with clock: event
+	relay      *jetstream.Relay  // nil when no source needs one
+	scraper    *scrape.Scraper   // nil when nothing is scraped
+	deadLetter *jetstream.DeadLetter
+	listeners  *listener.Listeners
+	dispatcher *sink.Dispatcher
+	reporter   *reporter // nil without a schedule
+	listener   net.Listener
+	probes     net.Listener // nil if not configured
+	server     *server.Server
+	board      *server.Board
+	scalers    []*rpc.Server
+	exporter   *server.Exporter
+	traffic    traffic
+	firstTick  time.Time // of this process; guarded by mu
 
 	// The goroutine of Consumer.Run owns the pipeline and what follows.
 	pipeline       *pipeline.Pipeline

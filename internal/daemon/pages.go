@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
-	"maps"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -16,7 +13,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting"
-	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/server"
@@ -30,9 +26,7 @@ func (d *Daemon) openPages() {
 	d.server.History = stored{d.reader, storage.History{Store: d.store, Log: d.reader, Unsettled: true}}
 	d.server.Explain = d.explanation
 	d.server.Plan = d.plan
-	d.server.Quality = d.quality
-	d.server.Reports = d.reportFiles
-	d.handlePage("GET /reports/{name}", d.getReportFile)
+	d.handlePage("GET /reports/", d.serveReports)
 	d.handlePage("GET /api/v1/report", d.getReport)
 	d.handlePage("GET /api/v1/plan", d.getPlan)
 }
@@ -67,91 +61,15 @@ func (s stored) Decisions(ctx context.Context, pool string, from, to time.Time) 
 	return all, err
 }
 
-const (
-	// qualityWeeks is the period, in weeks.
-	qualityWeeks = 4
-	// qualityEvery is how long a result is cached, in the time of ticks.
-	qualityEvery = time.Hour
-)
-
-// quality caches the quality of forecasts and alarms, because it reads weeks of forecasts.
-type quality struct {
-	mu   sync.Mutex
-	last *server.Quality
-}
-
-// quality returns the accuracy of the last week, and the alarms of the last four.
-func (d *Daemon) quality(ctx context.Context) (*server.Quality, error) {
-	if !d.qualityCache.mu.TryLock() {
-		return nil, server.Problemf(http.StatusServiceUnavailable, "the last weeks are being read: ask again in a moment")
-	}
-	defer d.qualityCache.mu.Unlock()
-	end := d.Status().Tick.Add(-d.cfg.Features.Revise) // unsettled minutes would count as missing
-	if last := d.qualityCache.last; last != nil && end.Sub(last.To) < qualityEvery {
-		return last, nil
-	}
-	q := &server.Quality{From: end.AddDate(0, 0, -7*qualityWeeks), To: end, Pools: []server.PoolQuality{}}
-	if d.Status().Tick.IsZero() {
-		return q, nil
-	}
-	byPool := map[string]*server.PoolQuality{}
-	for week := range qualityWeeks {
-		to := end.AddDate(0, 0, -7*week)
-		r, err := report.Reconcile(ctx, storage.History{Store: d.store, Log: d.reader}, to.AddDate(0, 0, -7), to, nil)
-		if err != nil {
-			return nil, err
-		}
-		for i := range r.Pools {
-			p := &r.Pools[i]
-			of := byPool[p.Pool]
-			if of == nil {
-				of = &server.PoolQuality{Pool: p.Pool, Accuracy: []server.AccuracyRow{}}
-				byPool[p.Pool] = of
-			}
-			for j := range p.Accuracy {
-				if a := &p.Accuracy[j]; week == 0 && a.Class == features.TotalClass && a.Outcomes > 0 {
-					of.Accuracy = append(of.Accuracy, server.AccuracyRow{Resource: a.Dimension, Horizon: a.Horizon, Outcomes: a.Outcomes, Skill: a.Skill, Covered: a.Q90.Share})
-				}
-			}
-			s := &p.Saturation
-			of.Weeks = append(of.Weeks, server.AlarmWeek{From: to.AddDate(0, 0, -7), True: s.InTime + s.Late, Averted: s.Averted, False: s.False, Missed: s.Missed})
-		}
-	}
-	for _, pool := range slices.Sorted(maps.Keys(byPool)) {
-		q.Pools = append(q.Pools, *byPool[pool])
-	}
-	d.qualityCache.last = q
-	return q, nil
-}
-
-// reportFiles lists the report pages in the folder, the newest first.
-func (d *Daemon) reportFiles() (files []server.ReportFile, err error) {
-	entries, err := os.ReadDir(d.cfg.Reports().Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && filepath.Ext(e.Name()) == ".html" && info.Mode().IsRegular() {
-			files = append(files, server.ReportFile{Name: e.Name(), Made: info.ModTime().UTC(), Bytes: info.Size()})
-		}
-	}
-	slices.Reverse(files) // names begin with the time
-	return files, err
-}
-
-// getReportFile answers with a report from the folder.
-func (d *Daemon) getReportFile(w http.ResponseWriter, r *http.Request) error {
-	name := r.PathValue("name")
-	if filepath.Ext(name) != ".html" {
-		return server.Problemf(http.StatusNotFound, "no report %q; /reports lists them", name)
-	}
+// serveReports answers with the files in the folder of reports, and with a list of them.
+func (d *Daemon) serveReports(w http.ResponseWriter, r *http.Request) error {
 	root, err := os.OpenRoot(d.cfg.Reports().Dir) // it opens nothing outside the folder
 	if err != nil {
-		return server.Problemf(http.StatusNotFound, "there is no folder of reports: %v", err)
+		return server.Problemf(http.StatusNotFound, "no report was made on schedule yet (report.schedule says when): %v", err)
 	}
 	defer root.Close()
 	w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
-	http.ServeFileFS(w, r, root.FS(), name)
+	http.StripPrefix("/reports/", http.FileServerFS(root.FS())).ServeHTTP(w, r)
 	return nil
 }
 

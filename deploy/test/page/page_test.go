@@ -101,7 +101,7 @@ func (w *window) run(t *testing.T, what string, actions ...chromedp.Action) {
 // paths are the pages, with what each waits for.
 var paths = map[string]string{
 	"/": "tr[data-pool=chat]", "/pools/chat": "[data-part=timeline] svg", "/pools/chat/classes/talk": "figure svg", "/what-if?pool=chat&launch=3": "[data-part=sheet] table",
-	"/quality": "[data-part=quality]", "/explain/chat": "pre", "/reports": "[data-part=reports]",
+	"/explain/chat": "pre",
 }
 
 // TestPages opens each page at three sizes and in two themes. The console has no error. Neither the page nor a table
