@@ -21,7 +21,7 @@ type History interface {
 	Values(ctx context.Context, series string, labels map[string]string, from, to time.Time) ([]float64, error)
 	// Forecast is the newest forecast made from from to at; nil without one. Minutes that are not stored are NaN.
 	Forecast(ctx context.Context, key features.Key, dimension string, from, at time.Time) (*forecaster.Forecast, error)
-	Decisions(ctx context.Context, pool string, from, to time.Time) ([]alerting.Decision, error)
+	PoolDecisions(ctx context.Context, pool string, from, to time.Time) ([]alerting.Decision, error)
 	Alerts(ctx context.Context, pool string) ([]alerting.Alert, error)
 }
 
@@ -196,7 +196,7 @@ func resourceNames() (names []string) {
 
 // decisions are the decisions in the log, and at least the newest one.
 func (s *Server) decisions(ctx context.Context, p *PoolView, from, to time.Time) (all []alerting.Decision, err error) {
-	all, err = s.History.Decisions(ctx, p.Pool, from, to)
+	all, err = s.History.PoolDecisions(ctx, p.Pool, from, to)
 	if d := p.Decision; err == nil && d != nil && len(all) == 0 && !d.Tick.Before(from) && d.Tick.Before(to) {
 		all = append(all, *d)
 	}

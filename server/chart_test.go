@@ -55,7 +55,7 @@ func (pastOf) Forecast(_ context.Context, key features.Key, dimension string, fr
 	return &f, nil
 }
 
-func (pastOf) Decisions(_ context.Context, pool string, from, to time.Time) (all []alerting.Decision, _ error) {
+func (pastOf) PoolDecisions(_ context.Context, pool string, from, to time.Time) (all []alerting.Decision, _ error) {
 	for m := -120; m <= 0; m++ {
 		d := fullOutput().Decisions[0]
 		d.Pool, d.Tick, d.Ready, d.Pending, d.Desired, d.Publish = pool, origin.Add(time.Duration(m)*time.Minute), 4, 0, 4, m == -40

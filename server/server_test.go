@@ -52,7 +52,7 @@ func (noHistory) Forecast(context.Context, features.Key, string, time.Time, time
 	return nil, nil
 }
 
-func (noHistory) Decisions(context.Context, string, time.Time, time.Time) ([]alerting.Decision, error) {
+func (noHistory) PoolDecisions(context.Context, string, time.Time, time.Time) ([]alerting.Decision, error) {
 	return nil, nil
 }
 

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -16,13 +15,18 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// Append stores the output of one tick in one transaction: settled windows, forecasts at the kept horizons, decisions.
-// It counts and skips samples that cannot be stored. An error means that the tick's samples are lost, for example on a
-// full disk. The store continues with the next tick.
+// Append stores the output of one tick in one transaction: settled windows, forecasts at the kept horizons, decisions. A
+// tick that was stored before is skipped, as in a replay. It counts and skips samples that cannot be stored. An error
+// means that the tick's samples are lost, for example on a full disk. The store continues with the next tick.
 func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []forecaster.PoolForecast, decisions []alerting.Decision) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer s.fresh.take(windows, tick.UnixMilli(), s.owns)
 	t := tick.UnixMilli()
+	if t <= s.stored {
+		s.counters.Repeated++
+		return nil
+	}
 	s.sweep(t)
 	err := s.ready()
 	if err == nil {
@@ -31,11 +35,11 @@ func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []fo
 			s.counters.Appended, s.suspect = before, true
 		}
 	}
-	s.fresh.take(windows, t, s.owns)
 	if err != nil {
 		s.counters.LostTicks++
 		return fmt.Errorf("series of tick %s are lost: %w", tick.UTC().Format(time.RFC3339), err)
 	}
+	s.stored = t
 	s.maintain()
 	return nil
 }
@@ -72,13 +76,18 @@ type transaction struct {
 
 func (tx *transaction) decision(d *alerting.Decision) {
 	t := d.Tick.UnixMilli()
-	for _, x := range poolValues {
-		tx.put(seriesKey{name: x.series, pool: d.Pool, more: x.label}, t, x.value(d))
+	putAll(tx, seriesKey{pool: d.Pool}, t, poolColumns, d)
+	for i := range d.Resources {
+		r := &d.Resources[i]
+		putAll(tx, seriesKey{pool: d.Pool, resource: r.Dimension}, t, resourceColumns, r)
 	}
-	for r := range d.Resources {
-		for _, x := range resourceValues {
-			tx.put(seriesKey{name: x.series, pool: d.Pool, resource: d.Resources[r].Dimension, more: x.label}, t, x.value(&d.Resources[r]))
-		}
+}
+
+// putAll appends the columns of x to the series of a key.
+func putAll[T any](tx *transaction, key seriesKey, t int64, columns []column[T], x T) {
+	for _, c := range columns {
+		key.name, key.more = c.series, c.label
+		tx.put(key, t, c.value(x))
 	}
 }
 
@@ -105,7 +114,7 @@ func (tx *transaction) forecasts(fs []forecaster.Forecast) {
 	}
 }
 
-// windows stores the settled minutes: first sums over classes, then the classes with their own series.
+// windows stores the settled minutes: first the demand, then the shapes of classes with their own series.
 func (tx *transaction) windows(windows []features.Window) {
 	settled := minutes{}
 	for i := range windows {
@@ -114,59 +123,22 @@ func (tx *transaction) windows(windows []features.Window) {
 		}
 	}
 	for _, end := range slices.Sorted(maps.Keys(settled)) {
-		sums := settled.sums(end)
-		for _, key := range slices.SortedFunc(maps.Keys(sums), sumsFirst) {
-			for i, v := range sums[key] {
-				if late := i - len(features.Dimensions); late < 0 {
-					tx.put(demandKey(features.Dimensions[i].Series, key), end, v)
-				} else if key.Class != features.TotalClass { // late data have no series of the pool
-					tx.put(demandKey(lateValues[late].series, key), end, v)
-				}
-			}
-		}
+		settled.samples(end, func(key seriesKey, v float64) { tx.put(key, end, v) })
 	}
 	for i := range windows {
 		if w := &windows[i]; w.Settled && tx.owns(w.Key) {
-			tx.shapes(w)
+			putAll(tx, demandKey("", w.Key), w.Start.Add(features.Minute).UnixMilli(), shapeColumns, w)
 		}
 	}
 }
 
-// sumsFirst orders sums before classes, because they are more important.
-func sumsFirst(a, b features.Key) int {
-	rank := func(k features.Key) int {
-		if k.Class == features.TotalClass || k.Class == features.OverflowClass {
-			return 0
-		}
-		return 1
-	}
-	return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Compare(b))
-}
-
-// valuesOf returns a settled window's values by features.Dimensions, then by lateValues; NaN if unknown.
+// valuesOf returns a settled window's values by windowColumns.
 func valuesOf(w *features.Window) []float64 {
-	out := slices.Repeat([]float64{math.NaN()}, len(features.Dimensions)+len(lateValues))
-	for i := range features.Dimensions {
-		if v, ok := features.Dimensions[i].Value(w); ok {
-			out[i] = v
-		}
-	}
-	if w.Late != nil {
-		for i, x := range lateValues {
-			out[len(features.Dimensions)+i] = x.value(w.Late)
-		}
+	out := make([]float64, len(windowColumns))
+	for i, c := range windowColumns {
+		out[i] = c.value(w)
 	}
 	return out
-}
-
-func (tx *transaction) shapes(w *features.Window) {
-	for _, shape := range shapes {
-		key := demandKey(shape.series, w.Key)
-		for _, level := range shapeLevels {
-			key.quantile = level.label
-			tx.put(key, w.Start.Add(features.Minute).UnixMilli(), shape.value(w, level.q))
-		}
-	}
 }
 
 // put appends one sample to a series, or counts the reason why not.
@@ -185,17 +157,10 @@ func (tx *transaction) put(key seriesKey, t int64, v float64) {
 			c.Capped++
 			return
 		}
-		sr = &series{labels: key.labels(), last: math.MinInt64}
-		if last, ok := tx.resumed[string(sr.labels.Bytes(nil))]; ok {
-			sr.last = last
-		}
+		sr = &series{labels: key.labels()}
 		tx.series[key] = sr
 	}
 	sr.used = tx.tick
-	if t <= sr.last {
-		c.Repeated++
-		return
-	}
 	ref, err := tx.app.Append(sr.ref, sr.labels, 0, t, v, nil, nil, promstorage.AppendV2Options{})
 	if err != nil {
 		if c.Refused++; c.Refused == 1 {
@@ -203,6 +168,6 @@ func (tx *transaction) put(key seriesKey, t int64, v float64) {
 		}
 		return
 	}
-	sr.ref, sr.last = ref, t
+	sr.ref = ref
 	c.Appended++
 }

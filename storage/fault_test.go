@@ -119,3 +119,28 @@ func TestStoreDamaged(t *testing.T) {
 		_ = s.Close()
 	}
 }
+
+// TestStoreDeleted: a store whose files are deleted while it runs names them once, and stores again from the next tick on.
+func TestStoreDeleted(t *testing.T) {
+	for name, there := range map[string][]string{"wal": {"1", "2", "7"}, "": {"7"}} {
+		dir := t.TempDir()
+		fillDirectory(t, dir)
+		s := openStore(t, config(dir))
+		path := filepath.Join(dir, "tsdb", name)
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := tryTick(s, 6); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s is deleted: %v", path, err)
+		}
+		appendTick(t, s, 7)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		s = openStore(t, config(dir))
+		if diff := cmp.Diff(there, ticksIn(t, s)); diff != "" {
+			t.Errorf("%s was deleted: %s", path, diff)
+		}
+		_ = s.Close()
+	}
+}

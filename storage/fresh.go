@@ -41,36 +41,48 @@ func (m minutes) add(w *features.Window, values []float64, own bool) {
 	m[end][w.Key] = classValues{values, own}
 }
 
-// sums returns the values of a minute by series: classes with their own series, the pool, and its other classes
-// together. As in the forecast of a total, a class with an unknown value is skipped; if all are unknown, so is the sum.
-func (m minutes) sums(end int64) map[features.Key][]float64 {
-	out := map[features.Key][]float64{}
+// samples calls put with the values of a minute by series. Sums over classes come first, because they are more important:
+// the pool, and its classes without their own series together. As in the forecast of a total, a class with an unknown
+// value is skipped; if all are unknown, so is the sum.
+func (m minutes) samples(end int64, put func(key seriesKey, v float64)) {
+	sums := map[features.Key][]float64{}
 	add := func(pool, class string, values []float64) {
-		sum := out[features.Key{Pool: pool, Class: class}]
-		if sum == nil {
-			sum = slices.Repeat([]float64{math.NaN()}, len(values))
-			out[features.Key{Pool: pool, Class: class}] = sum
+		key := features.Key{Pool: pool, Class: class}
+		if sums[key] == nil {
+			sums[key] = slices.Repeat([]float64{math.NaN()}, len(values))
 		}
-		for d, v := range values {
+		for i, v := range values {
 			switch {
 			case math.IsNaN(v):
-			case math.IsNaN(sum[d]):
-				sum[d] = v
+			case math.IsNaN(sums[key][i]):
+				sums[key][i] = v
 			default:
-				sum[d] += v
+				sums[key][i] += v
 			}
 		}
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(m[end]), features.Key.Compare) {
-		x := m[end][key]
-		add(key.Pool, features.TotalClass, x.values)
-		if x.own {
-			out[key] = x.values
-		} else {
-			add(key.Pool, features.OverflowClass, x.values)
+	putAll := func(key features.Key, values []float64) {
+		for i, v := range values {
+			if i < len(features.Dimensions) || key.Class != features.TotalClass {
+				put(demandKey(windowColumns[i].series, key), v)
+			}
 		}
 	}
-	return out
+	keys := slices.SortedFunc(maps.Keys(m[end]), features.Key.Compare)
+	for _, key := range keys {
+		add(key.Pool, features.TotalClass, m[end][key].values)
+		if !m[end][key].own {
+			add(key.Pool, features.OverflowClass, m[end][key].values)
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(sums), features.Key.Compare) {
+		putAll(key, sums[key])
+	}
+	for _, key := range keys {
+		if m[end][key].own {
+			putAll(key, m[end][key].values)
+		}
+	}
 }
 
 // maxFreshAge is how long an unsettled minute is kept: the largest features.revise, plus a minute.
@@ -98,47 +110,35 @@ type freshQuerier struct {
 	mint, maxt          int64
 }
 
-func (q freshQuerier) series(matchers []*labels.Matcher) (out []promstorage.Series) {
+// Select implements storage.Querier.
+func (q freshQuerier) Select(_ context.Context, _ bool, _ *promstorage.SelectHints, matchers ...*labels.Matcher) promstorage.SeriesSet {
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
-	type name struct {
-		key features.Key
-		d   int
-	}
-	found := map[name]*promql.Series{} // nil if it does not match
+	found := map[seriesKey]*promql.Series{}
 	for _, end := range slices.Sorted(maps.Keys(q.of.minutes)) {
 		if end < q.mint || end > q.maxt {
 			continue
 		}
-		for key, values := range q.of.minutes.sums(end) {
-			for d, v := range values {
-				s, seen := found[name{key, d}]
-				if !seen && !math.IsNaN(v) {
-					k := demandKey(features.Dimensions[d].Series, key)
-					l := k.labels()
-					if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(l.Get(m.Name)) }) {
-						s = &promql.Series{Metric: l}
-					}
-					found[name{key, d}] = s
-				}
-				if s != nil && !math.IsNaN(v) {
-					s.Floats = append(s.Floats, promql.FPoint{T: end, F: v})
-				}
+		q.of.minutes.samples(end, func(key seriesKey, v float64) {
+			if math.IsNaN(v) {
+				return
 			}
-		}
+			s := found[key]
+			if s == nil {
+				s = &promql.Series{Metric: key.labels()}
+				found[key] = s
+			}
+			s.Floats = append(s.Floats, promql.FPoint{T: end, F: v})
+		})
 	}
+	set := &freshSet{}
 	for _, s := range found {
-		if s != nil {
-			out = append(out, promql.NewStorageSeries(*s))
+		if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(s.Metric.Get(m.Name)) }) {
+			set.left = append(set.left, promql.NewStorageSeries(*s))
 		}
 	}
-	slices.SortFunc(out, func(a, b promstorage.Series) int { return labels.Compare(a.Labels(), b.Labels()) })
-	return out
-}
-
-// Select implements storage.Querier.
-func (q freshQuerier) Select(_ context.Context, _ bool, _ *promstorage.SelectHints, matchers ...*labels.Matcher) promstorage.SeriesSet {
-	return &freshSet{left: q.series(matchers)}
+	slices.SortFunc(set.left, func(a, b promstorage.Series) int { return labels.Compare(a.Labels(), b.Labels()) })
+	return set
 }
 
 type freshSet struct {

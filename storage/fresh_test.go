@@ -45,12 +45,8 @@ func TestFreshMinutes(t *testing.T) {
 	if diff := cmp.Diff(want, read(s.Queryable())); diff != "" {
 		t.Errorf("before they settled (-want +got):\n%s", diff)
 	}
-	past, got := History{Store: s, Unsettled: true}, []float64(nil)
 	total := map[string]string{"pool": "p", "class": "*"}
-	err := past.Values(t.Context(), "forewarm_demand_requests_per_second", total, minute(0), minute(3), func(values []float64) error {
-		got = append(got, values...)
-		return nil
-	})
+	got, err := History{Store: s, Unsettled: true}.Values(t.Context(), "forewarm_demand_requests_per_second", total, minute(0), minute(3))
 	if err != nil || len(got) != 3 || got[0] != 7 || got[1] != 7 || !math.IsNaN(got[2]) {
 		t.Errorf("the page reads %v, %v", got, err)
 	}

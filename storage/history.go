@@ -3,10 +3,8 @@ package storage
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -59,15 +57,19 @@ func (h History) Dimension(ctx context.Context, d *features.Dimension, from, to 
 	})
 }
 
-// Values calls fn with the stored series that have a name and all of the labels, by minute as in Observed.
-func (h History) Values(ctx context.Context, name string, having map[string]string, from, to time.Time, fn func(values []float64) error) error {
-	return h.minutes(ctx, name, from, to, func(_ labels.Labels, values []float64) error { return fn(values) }, equal(having)...)
+// Values returns the stored series with a name and all of the labels, by minute as in Observed; nil if there is none.
+func (h History) Values(ctx context.Context, name string, having map[string]string, from, to time.Time) (out []float64, err error) {
+	err = h.minutes(ctx, name, from, to, func(_ labels.Labels, values []float64) error {
+		out = slices.Clone(values)
+		return nil
+	}, equal(having)...)
+	return out, err
 }
 
 // equal returns a matcher for each label.
 func equal(having map[string]string) (all []*labels.Matcher) {
-	for _, label := range slices.Sorted(maps.Keys(having)) {
-		all = append(all, labels.MustNewMatcher(labels.MatchEqual, label, having[label]))
+	for label, value := range having {
+		all = append(all, labels.MustNewMatcher(labels.MatchEqual, label, value))
 	}
 	return all
 }
@@ -133,9 +135,9 @@ func (h History) minutes(ctx context.Context, name string, from, to time.Time, f
 	}, append(only, named(name))...)
 }
 
-// Forecasts calls fn with each forecast issued in [from, to), ordered by pool (its total first), class, dimension and
-// origin. NaN marks what is not stored: minutes other than 5, 15, 30 and 60, Last, Weights. The forecast is valid
-// during the call. It needs memory for the samples of one pool, class and dimension.
+// Forecasts calls fn with each forecast issued in [from, to), ordered by pool, class, dimension and origin. NaN marks what
+// is not stored: minutes other than 5, 15, 30 and 60, Last, Weights. The forecast is valid during the call. It needs
+// memory for the samples of one pool, class and dimension.
 func (h History) Forecasts(ctx context.Context, from, to time.Time, fn func(*forecaster.Forecast) error) error {
 	q, err := h.querier(from.UnixMilli(), to.UnixMilli()-1)
 	if err != nil {
@@ -148,20 +150,21 @@ func (h History) Forecasts(ctx context.Context, from, to time.Time, fn func(*for
 	}
 	slices.Sort(pools)
 	for _, pool := range pools {
-		for _, total := range []labels.MatchType{labels.MatchEqual, labels.MatchNotEqual} {
-			of := labels.MustNewMatcher(labels.MatchEqual, "pool", pool)
-			if err := h.readForecasts(ctx, from, to, fn, named(ForecastSeries), of, labels.MustNewMatcher(total, "class", features.TotalClass)); err != nil {
-				return err
-			}
+		if err := h.readForecasts(ctx, from, to, fn, map[string]string{"pool": pool}); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// ForecastsOf is Forecasts for one pool, class and dimension.
-func (h History) ForecastsOf(ctx context.Context, key features.Key, dimension string, from, to time.Time, fn func(*forecaster.Forecast) error) error {
-	only := equal(map[string]string{model.MetricNameLabel: ForecastSeries, "pool": key.Pool, "class": key.Class, "dimension": dimension})
-	return h.readForecasts(ctx, from, to, fn, only...)
+// Forecast returns the newest forecast issued from from to at; nil if there is none. NaN is as in Forecasts.
+func (h History) Forecast(ctx context.Context, key features.Key, dimension string, from, at time.Time) (newest *forecaster.Forecast, err error) {
+	of := map[string]string{"pool": key.Pool, "class": key.Class, "dimension": dimension}
+	err = h.readForecasts(ctx, from, at.Add(time.Millisecond), func(f *forecaster.Forecast) error {
+		newest = new(*f)
+		return nil
+	}, of)
+	return newest, err
 }
 
 // Decisions calls fn with each decision with a tick in [from, to), in order.
@@ -169,88 +172,66 @@ func (h History) Decisions(ctx context.Context, from, to time.Time, fn func(*ale
 	return h.Log.Read(ctx, from, to, fn)
 }
 
+// issued has the stored values of one forecast, by horizon and level. NaN is unknown.
+type issued struct {
+	origin int64 // Unix ms
+	values [len(horizons)][forecaster.NumLevels]float64
+}
+
 // readForecasts joins the series of each class and dimension into forecasts. A pool's series are sorted by label names:
 // class, dimension, horizon, quantile. So those of one class and dimension are adjacent.
-func (h History) readForecasts(ctx context.Context, from, to time.Time, fn func(*forecaster.Forecast) error, matching ...*labels.Matcher) error {
-	var b forecastBundle
-	err := h.each(ctx, from.UnixMilli(), to.UnixMilli()-1, func(l labels.Labels, times []int64, values []float64) error {
-		key, dimension := keyOf(l), l.Get("dimension")
-		if key != b.Key || dimension != b.dimension {
-			if err := b.emit(fn); err != nil {
+func (h History) readForecasts(ctx context.Context, from, to time.Time, fn func(*forecaster.Forecast) error, having map[string]string) error {
+	var (
+		key       features.Key
+		dimension string
+		all       []issued // of key and dimension, by origin
+	)
+	emit := func() error {
+		for i := range all {
+			f := unknownForecast
+			f.Key, f.Dimension, f.Origin = key, dimension, time.UnixMilli(all[i].origin).UTC()
+			for h, minute := range forecastMinutes {
+				f.Minute[minute-1] = all[i].values[h]
+			}
+			f.WindowMax = all[i].values[len(forecastMinutes)]
+			if err := fn(&f); err != nil {
 				return err
 			}
-			b = forecastBundle{Key: key, dimension: dimension}
 		}
-		if minute, level, ok := forecastSlot(l); ok { // otherwise another version's horizon or level
-			b.columns = append(b.columns, forecastColumn{minute: minute, level: level, times: slices.Clone(times), values: slices.Clone(values)})
+		all = all[:0]
+		return nil
+	}
+	err := h.each(ctx, from.UnixMilli(), to.UnixMilli()-1, func(l labels.Labels, times []int64, values []float64) error {
+		if k, d := keyOf(l), l.Get("dimension"); k != key || d != dimension {
+			if err := emit(); err != nil {
+				return err
+			}
+			key, dimension = k, d
+		}
+		horizon, level := slices.Index(horizons[:], l.Get("horizon")), slices.Index(levelLabels[:], l.Get("quantile"))
+		if horizon < 0 || level < 0 {
+			return nil // of another version
+		}
+		i := 0
+		for j, origin := range times {
+			for i < len(all) && all[i].origin < origin {
+				i++
+			}
+			if i == len(all) || all[i].origin > origin {
+				x := issued{origin: origin}
+				for h := range x.values {
+					x.values[h] = unknownForecast.WindowMax
+				}
+				all = slices.Insert(all, i, x)
+			}
+			all[i].values[horizon][level] = values[j]
 		}
 		return nil
-	}, matching...)
+	}, append(equal(having), named(ForecastSeries))...)
 	if err != nil {
 		return err
 	}
-	return b.emit(fn)
-}
-
-// forecastSlot returns the place of a series in a Forecast; minute 0 is the window maximum.
-func forecastSlot(l labels.Labels) (minute, level int, ok bool) {
-	if h := l.Get("horizon"); h != HorizonWindowMax {
-		m, err := strconv.Atoi(h)
-		if err != nil || m < 1 || m > forecaster.Horizon {
-			return 0, 0, false
-		}
-		minute = m
-	}
-	level = slices.Index(levelLabels[:], l.Get("quantile"))
-	return minute, level, level >= 0
-}
-
-// forecastBundle has the series of one pool, class and dimension.
-type forecastBundle struct {
-	features.Key
-	dimension string
-	columns   []forecastColumn
-}
-
-// forecastColumn is one series; next is the first value not yet emitted.
-type forecastColumn struct {
-	minute, level int
-	next          int
-	times         []int64
-	values        []float64
-}
-
-// emit merges the columns by time.
-func (b *forecastBundle) emit(fn func(*forecaster.Forecast) error) error {
-	var f forecaster.Forecast
-	for {
-		origin := int64(math.MaxInt64)
-		for i := range b.columns {
-			if c := &b.columns[i]; c.next < len(c.times) {
-				origin = min(origin, c.times[c.next])
-			}
-		}
-		if origin == math.MaxInt64 {
-			return nil
-		}
-		f = unknownForecast
-		f.Key, f.Dimension, f.Origin = b.Key, b.dimension, time.UnixMilli(origin).UTC()
-		for i := range b.columns {
-			c := &b.columns[i]
-			if c.next == len(c.times) || c.times[c.next] != origin {
-				continue
-			}
-			if c.minute == 0 {
-				f.WindowMax[c.level] = c.values[c.next]
-			} else {
-				f.Minute[c.minute-1][c.level] = c.values[c.next]
-			}
-			c.next++
-		}
-		if err := fn(&f); err != nil {
-			return err
-		}
-	}
+	return emit()
 }
 
 // unknownForecast has NaN for every number.

@@ -1,27 +1,20 @@
 package storage
 
 import (
+	"slices"
 	"testing"
-
-	"github.com/forewarm/forewarm/features"
 )
 
 // Every series that is written is described, and nothing else.
 func TestSeriesHelpIsComplete(t *testing.T) {
 	written := map[string]bool{ForecastSeries: true}
-	for _, x := range features.Dimensions {
-		written[x.Series] = true
-	}
-	for _, x := range shapes {
+	for _, x := range slices.Concat(windowColumns, shapeColumns) {
 		written[x.series] = true
 	}
-	for _, x := range lateValues {
+	for _, x := range poolColumns {
 		written[x.series] = true
 	}
-	for _, x := range poolValues {
-		written[x.series] = true
-	}
-	for _, x := range resourceValues {
+	for _, x := range resourceColumns {
 		written[x.series] = true
 	}
 	help := SeriesHelp()

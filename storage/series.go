@@ -1,8 +1,8 @@
 package storage
 
 import (
-	"maps"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/common/model"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/features/sketch"
 	"github.com/forewarm/forewarm/forecaster"
 )
 
@@ -35,83 +36,115 @@ var levelLabels = func() (out [forecaster.NumLevels]string) {
 	return out
 }()
 
-// shapeLevels are the stored quantiles of each shape.
-var shapeLevels = []struct {
-	q     float64
-	label string
-}{{.5, "0.5"}, {.95, "0.95"}}
-
-// A shape is a distribution over a minute's requests, with one series per level; labels pool, class, quantile.
-type shape struct {
+// A column is one number of a T, stored as a series. Columns of one series differ by label; only the first has the help.
+type column[T any] struct {
 	series string
-	value  func(w *features.Window, q float64) float64
+	label  [2]string // name and value; both "" if the series has one column
+	help   string
+	value  func(T) float64 // NaN is not stored
 }
 
-const (
-	promptSeries = "forewarm_prompt_tokens"
-	outputSeries = "forewarm_output_tokens"
+// windowColumns are stored of each settled minute. Labels: pool, class. The late data, behind features.Dimensions, have
+// no series of the whole pool.
+var windowColumns = append(demandColumns(),
+	late("records", "Records", func(l *features.Late) float64 { return l.Records }),
+	late("requests", "Calls", func(l *features.Late) float64 { return l.Requests }),
+	late("prompt_tokens", "Prompt tokens", func(l *features.Late) float64 { return l.PromptTokens }),
+	late("cached_tokens", "Cached prompt tokens", func(l *features.Late) float64 { return l.CachedTokens }),
+	late("output_tokens", "Output tokens", func(l *features.Late) float64 { return l.OutputTokens }),
+	late("kv_token_seconds", "KV-cache token-seconds", func(l *features.Late) float64 { return l.KVTokenSeconds }),
 )
 
-var shapes = []shape{
-	{promptSeries, func(w *features.Window, q float64) float64 { return w.Prompt.Quantile(q) }},
-	{outputSeries, func(w *features.Window, q float64) float64 { return w.Output.Quantile(q) }},
-	{"forewarm_ttft_seconds", func(w *features.Window, q float64) float64 { return w.TTFT.Quantile(q) }},
-	{"forewarm_itl_seconds", func(w *features.Window, q float64) float64 { return w.ITL.Quantile(q) }},
-}
-
-// A lateValue is one number of the late data, stored with the next minute that settled, if it is not 0; labels pool,
-// class.
-type lateValue struct {
-	series string
-	value  func(l *features.Late) float64
-}
-
-var lateValues = []lateValue{
-	{"forewarm_late_records", func(l *features.Late) float64 { return l.Records }},
-	{"forewarm_late_requests", func(l *features.Late) float64 { return l.Requests }},
-	{"forewarm_late_prompt_tokens", func(l *features.Late) float64 { return l.PromptTokens }},
-	{"forewarm_late_cached_tokens", func(l *features.Late) float64 { return l.CachedTokens }},
-	{"forewarm_late_output_tokens", func(l *features.Late) float64 { return l.OutputTokens }},
-	{"forewarm_late_kv_token_seconds", func(l *features.Late) float64 { return l.KVTokenSeconds }},
-}
-
-// A poolValue is one number of a decision. Labels: pool, and another if several series share a name. Names and labels
-// are those of /metrics.
-type poolValue struct {
-	series string
-	label  [2]string
-	value  func(d *alerting.Decision) float64
-}
-
-var poolValues = []poolValue{
-	{"forewarm_desired_replicas", [2]string{"role", "all"}, func(d *alerting.Decision) float64 { return float64(d.Desired) }},
-	{"forewarm_replicas", [2]string{"state", "ready"}, func(d *alerting.Decision) float64 { return float64(d.Ready) }},
-	{"forewarm_replicas", [2]string{"state", "pending"}, func(d *alerting.Decision) float64 { return float64(d.Pending) }},
-	{"forewarm_floor_replicas", [2]string{}, seenFloor},
-	{"forewarm_lead_time_seconds", [2]string{}, func(d *alerting.Decision) float64 { return d.Lead.Seconds() }},
-}
-
-func seenFloor(d *alerting.Decision) float64 {
-	if floor := d.SeenFloor(); floor != nil {
-		return float64(*floor)
+func demandColumns() (out []column[*features.Window]) {
+	for _, d := range features.Dimensions {
+		out = append(out, column[*features.Window]{series: d.Series, help: d.Help, value: func(w *features.Window) float64 {
+			if v, ok := d.Value(w); ok {
+				return v
+			}
+			return math.NaN()
+		}})
 	}
-	return math.NaN() // not stored
+	return out
 }
 
-// A resourceValue is one number of a decision's evidence. Labels: pool, resource, and another if several share a name.
-type resourceValue struct {
-	series string
-	label  [2]string
-	value  func(r *alerting.ResourceEvidence) float64
+// late is a sum over the late data, which is stored with the next minute that settled.
+func late(name, what string, of func(*features.Late) float64) column[*features.Window] {
+	return column[*features.Window]{series: "forewarm_late_" + name, help: what + " that came too late for their own minute.",
+		value: func(w *features.Window) float64 {
+			if w.Late == nil {
+				return math.NaN()
+			}
+			return of(w.Late)
+		}}
 }
 
-var resourceValues = []resourceValue{
-	{"forewarm_saturation_probability", [2]string{"horizon", "lead"}, func(r *alerting.ResourceEvidence) float64 { return r.Probability }},
-	{"forewarm_saturation_eta_seconds", [2]string{"quantile", "0.1"}, func(r *alerting.ResourceEvidence) float64 { return forecaster.Seconds(r.ETA.P10) }},
-	{"forewarm_saturation_eta_seconds", [2]string{"quantile", "0.5"}, func(r *alerting.ResourceEvidence) float64 { return forecaster.Seconds(r.ETA.P50) }},
-	{"forewarm_saturation_eta_seconds", [2]string{"quantile", "0.9"}, func(r *alerting.ResourceEvidence) float64 { return forecaster.Seconds(r.ETA.P90) }},
-	{"forewarm_resource_needed_replicas", [2]string{}, func(r *alerting.ResourceEvidence) float64 { return float64(r.NeedReplicas) }},
-	{"forewarm_replica_capacity", [2]string{}, func(r *alerting.ResourceEvidence) float64 { return r.PerReplica }},
+// shapeColumns are quantiles over the calls of a settled minute. Labels: pool, class, quantile.
+var shapeColumns = slices.Concat(
+	shape("prompt_tokens", "Prompt tokens of a call", func(w *features.Window) *sketch.Quantile { return &w.Prompt }),
+	shape("output_tokens", "Output tokens of a call", func(w *features.Window) *sketch.Quantile { return &w.Output }),
+	shape("ttft_seconds", "Time to first token", func(w *features.Window) *sketch.Quantile { return &w.TTFT }),
+	shape("itl_seconds", "Time between output tokens", func(w *features.Window) *sketch.Quantile { return &w.ITL }),
+)
+
+func shape(name, what string, of func(*features.Window) *sketch.Quantile) []column[*features.Window] {
+	level := func(label string, q float64) column[*features.Window] {
+		return column[*features.Window]{series: "forewarm_" + name, label: [2]string{"quantile", label}, help: what + ", as a quantile over the minute's calls.",
+			value: func(w *features.Window) float64 { return of(w).Quantile(q) }}
+	}
+	return []column[*features.Window]{level("0.5", .5), level("0.95", .95)}
+}
+
+// poolColumns are stored of a decision. Label: pool. Names and labels are those of /metrics.
+var poolColumns = []column[*alerting.Decision]{
+	{"forewarm_desired_replicas", [2]string{"role", "all"}, "Replicas that the pool should have, pending ones included.",
+		func(d *alerting.Decision) float64 { return float64(d.Desired) }},
+	{"forewarm_replicas", [2]string{"state", "ready"}, "Replicas by state: ready, or pending on their way.",
+		func(d *alerting.Decision) float64 { return float64(d.Ready) }},
+	{"forewarm_replicas", [2]string{"state", "pending"}, "", func(d *alerting.Decision) float64 { return float64(d.Pending) }},
+	{"forewarm_floor_replicas", [2]string{}, "Replicas that the load of this minute takes, forecast or not.",
+		func(d *alerting.Decision) float64 {
+			if floor := d.SeenFloor(); floor != nil {
+				return float64(*floor)
+			}
+			return math.NaN()
+		}},
+	{"forewarm_lead_time_seconds", [2]string{}, "How far ahead advice looks: the warm-up lag at its quantile.",
+		func(d *alerting.Decision) float64 { return d.Lead.Seconds() }},
+}
+
+// resourceColumns are stored of the evidence of a decision. Labels: pool, resource.
+var resourceColumns = []column[*alerting.ResourceEvidence]{
+	{"forewarm_saturation_probability", [2]string{"horizon", "lead"},
+		"Probability that the resource runs out within the lead window (horizon lead) if nothing is done.",
+		func(r *alerting.ResourceEvidence) float64 { return r.Probability }},
+	{"forewarm_saturation_eta_seconds", [2]string{"quantile", "0.1"}, "Time until the resource runs out, by quantile; +Inf when not within the horizon.",
+		func(r *alerting.ResourceEvidence) float64 { return forecaster.Seconds(r.ETA.P10) }},
+	{"forewarm_saturation_eta_seconds", [2]string{"quantile", "0.5"}, "", func(r *alerting.ResourceEvidence) float64 { return forecaster.Seconds(r.ETA.P50) }},
+	{"forewarm_saturation_eta_seconds", [2]string{"quantile", "0.9"}, "", func(r *alerting.ResourceEvidence) float64 { return forecaster.Seconds(r.ETA.P90) }},
+	{"forewarm_resource_needed_replicas", [2]string{}, "Replicas that the resource takes at the pool's quantile.",
+		func(r *alerting.ResourceEvidence) float64 { return float64(r.NeedReplicas) }},
+	{"forewarm_replica_capacity", [2]string{}, "What one replica holds or does, in the resource's unit.",
+		func(r *alerting.ResourceEvidence) float64 { return r.PerReplica }},
+}
+
+// SeriesHelp describes each series of a [Store], by name. All are gauges.
+func SeriesHelp() map[string]string {
+	all := map[string]string{
+		ForecastSeries: "Demand forecast, stamped with the time of issue; horizon is in minutes, or the maximum over 15 to 30. Class * is the pool.",
+	}
+	describe(all, windowColumns)
+	describe(all, shapeColumns)
+	describe(all, poolColumns)
+	describe(all, resourceColumns)
+	return all
+}
+
+func describe[T any](all map[string]string, columns []column[T]) {
+	for _, c := range columns {
+		if c.help != "" {
+			all[c.series] = c.help
+		}
+	}
 }
 
 // seriesKey identifies a series by its labels, without those that are "". more is a label that only some series have.
@@ -144,38 +177,5 @@ func (k *seriesKey) labels() labels.Labels {
 type series struct {
 	ref    promstorage.SeriesRef
 	labels labels.Labels
-	last   int64 // newest sample, Unix ms
 	used   int64 // newest tick that wrote to it, Unix ms
-}
-
-// seriesHelp describes the series that no other table describes.
-var seriesHelp = map[string]string{
-	ForecastSeries:                      "Demand forecast, stamped with the time of issue; horizon is in minutes, or the maximum over 15 to 30. Class * is the pool.",
-	"forewarm_prompt_tokens":            "Prompt tokens of a call, as a quantile over the minute's calls.",
-	"forewarm_output_tokens":            "Output tokens of a call, as a quantile over the minute's calls.",
-	"forewarm_ttft_seconds":             "Time to first token, as a quantile over the minute's calls.",
-	"forewarm_itl_seconds":              "Time between output tokens, as a quantile over the minute's calls.",
-	"forewarm_late_records":             "Records that came too late for their own minute.",
-	"forewarm_late_requests":            "Calls that came too late for their own minute.",
-	"forewarm_late_prompt_tokens":       "Prompt tokens that came too late for their own minute.",
-	"forewarm_late_cached_tokens":       "Cached prompt tokens that came too late for their own minute.",
-	"forewarm_late_output_tokens":       "Output tokens that came too late for their own minute.",
-	"forewarm_late_kv_token_seconds":    "KV-cache token-seconds that came too late for their own minute.",
-	"forewarm_desired_replicas":         "Replicas that the pool should have, pending ones included.",
-	"forewarm_replicas":                 "Replicas by state: ready, or pending on their way.",
-	"forewarm_floor_replicas":           "Replicas that the load of this minute takes, forecast or not.",
-	"forewarm_lead_time_seconds":        "How far ahead advice looks: the warm-up lag at its quantile.",
-	"forewarm_saturation_probability":   "Probability that the resource runs out within the lead window (horizon lead) if nothing is done.",
-	"forewarm_saturation_eta_seconds":   "Time until the resource runs out, by quantile; +Inf when not within the horizon.",
-	"forewarm_resource_needed_replicas": "Replicas that the resource takes at the pool's quantile.",
-	"forewarm_replica_capacity":         "What one replica holds or does, in the resource's unit.",
-}
-
-// SeriesHelp describes each series of a [Store], by name. All are gauges.
-func SeriesHelp() map[string]string {
-	all := maps.Clone(seriesHelp)
-	for _, d := range features.Dimensions {
-		all[d.Series] = d.Help
-	}
-	return all
 }

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/labels"
 	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb"
 
@@ -35,13 +32,13 @@ const (
 // StoreCounters count samples since the store was opened.
 type StoreCounters struct {
 	Appended  uint64
-	Repeated  uint64 // not newer than the newest sample of the series, as in a replay
 	Refused   uint64 // later than the tick, or refused by the TSDB: too old, or another value for that time
 	Capped    uint64 // of series beyond Config.MaxSeries
+	Repeated  uint64 // ticks that were stored before, as in a replay
 	LostTicks uint64 // ticks without any stored sample, because the disk is full or fails
 
 	Corruptions     uint64 // of the write-ahead log, truncated on opening
-	Damaged         uint64 // databases renamed on opening
+	Damaged         uint64 // databases renamed on opening, or deleted under the daemon
 	CompactFailures uint64 // failed attempts to compact; each is retried
 }
 
@@ -66,8 +63,7 @@ type Store struct {
 
 	mu           sync.Mutex            // guards the fields below
 	series       map[seriesKey]*series // at most Config.MaxSeries
-	resumed      map[string]int64      // newest sample of each series at opening, by label bytes
-	resumedTo    int64                 // the newest of those, Unix ms
+	stored       int64                 // newest stored tick, Unix ms
 	swept        int64                 // tick of the last sweep, Unix ms
 	counters     StoreCounters
 	compactError error         // error of the last attempt to compact
@@ -92,38 +88,7 @@ func OpenStore(cfg Config, log *slog.Logger) (*Store, error) {
 	case err != nil:
 		return nil, fmt.Errorf("series in %s: %w", s.dir, err)
 	}
-	if err := s.resume(); err != nil {
-		return nil, errors.Join(fmt.Errorf("series in %s: %w", s.dir, err), s.db.Close())
-	}
 	return s, nil
-}
-
-// resume records the newest sample of each recent series, to recognise a replay.
-func (s *Store) resume() error {
-	newest, ok := s.Newest()
-	if !ok {
-		return nil
-	}
-	q, err := s.db.Querier(newest-activeFor.Milliseconds(), newest)
-	if err != nil {
-		return err
-	}
-	defer q.Close()
-	s.resumed, s.resumedTo = map[string]int64{}, newest
-	all := labels.MustNewMatcher(labels.MatchNotEqual, model.MetricNameLabel, "")
-	set := q.Select(context.Background(), false, nil, all)
-	for set.Next() {
-		last := int64(math.MinInt64)
-		it := set.At().Iterator(nil)
-		for it.Next() != 0 {
-			last = it.AtT()
-		}
-		if err := it.Err(); err != nil {
-			return err
-		}
-		s.resumed[string(set.At().Labels().Bytes(nil))] = last
-	}
-	return set.Err()
 }
 
 // Newest returns the time of the newest sample, Unix ms; ok is false if there is none, or while nothing can be read.
@@ -133,14 +98,19 @@ func (s *Store) Newest() (t int64, ok bool) {
 	if s.db == nil {
 		return 0, false
 	}
-	t = math.MinInt64
-	for _, b := range s.db.BlockMetas() {
+	t = newest(s.db)
+	return t, t > math.MinInt64
+}
+
+func newest(db *tsdb.DB) int64 {
+	t := int64(math.MinInt64)
+	for _, b := range db.BlockMetas() {
 		t = max(t, b.MaxTime-1) // exclusive
 	}
-	if h := s.db.Head(); h.MinTime() <= h.MaxTime() { // otherwise the head is empty
+	if h := db.Head(); h.MinTime() <= h.MaxTime() { // otherwise the head is empty
 		t = max(t, h.MaxTime())
 	}
-	return t, t > math.MinInt64
+	return t
 }
 
 // Queryable returns the store for PromQL, with the unsettled minutes.
@@ -193,8 +163,5 @@ func (s *Store) sweep(tick int64) {
 		return
 	}
 	s.swept = tick
-	if tick-s.resumedTo > activeFor.Milliseconds() {
-		s.resumed = nil // the replay has ended
-	}
 	maps.DeleteFunc(s.series, func(_ seriesKey, x *series) bool { return tick-x.used >= activeFor.Milliseconds() })
 }

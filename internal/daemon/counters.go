@@ -95,7 +95,7 @@ func (d *Daemon) exportStorage() {
 		{"forewarm_series_capped_total", "Samples left out because storage.max_series is reached.", func(c storage.StoreCounters) uint64 { return c.Capped }},
 		{"forewarm_series_lost_ticks_total", "Ticks whose samples are not stored, because the disk was full or did not work.", func(c storage.StoreCounters) uint64 { return c.LostTicks }},
 		{"forewarm_series_log_corruptions_total", "Times that the log of the time-series database was damaged and was cut there.", func(c storage.StoreCounters) uint64 { return c.Corruptions }},
-		{"forewarm_series_damaged_total", "Time-series databases found damaged when they were opened, and renamed.", func(c storage.StoreCounters) uint64 { return c.Damaged }},
+		{"forewarm_series_damaged_total", "Time-series databases found damaged when they were opened, and renamed, or deleted under the daemon.", func(c storage.StoreCounters) uint64 { return c.Damaged }},
 		{"forewarm_series_compaction_failures_total", "Attempts to compact the time-series database that failed, and were made again.", func(c storage.StoreCounters) uint64 { return c.CompactFailures }},
 	})
 	d.exporter.Gauge("forewarm_log_waiting", "Ticks that are not in the log yet.", func() float64 { return float64(d.decisions.Counters().Waiting) })

@@ -14,7 +14,6 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/server/promapi"
 	"github.com/forewarm/forewarm/storage"
@@ -23,7 +22,7 @@ import (
 
 // openPages gives the server the data of pages and API beyond the last tick.
 func (d *Daemon) openPages() {
-	d.server.History = stored{d.reader, storage.History{Store: d.store, Log: d.reader, Unsettled: true}}
+	d.server.History = stored{storage.History{Store: d.store, Unsettled: true}, d.reader}
 	d.server.Explain = d.explanation
 	d.server.Plan = d.plan
 	d.handlePage("GET /reports/", d.serveReports)
@@ -31,34 +30,10 @@ func (d *Daemon) openPages() {
 	d.handlePage("GET /api/v1/plan", d.getPlan)
 }
 
-// stored reads the history of one pool from the series and the log.
+// stored reads the history of a pool from the series and the log.
 type stored struct {
-	*stream.Reader // has Alerts
-	history        storage.History
-}
-
-func (s stored) Values(ctx context.Context, series string, labels map[string]string, from, to time.Time) (out []float64, err error) {
-	err = s.history.Values(ctx, series, labels, from, to, func(values []float64) error {
-		out = append(out[:0], values...)
-		return nil
-	})
-	return out, err
-}
-
-func (s stored) Forecast(ctx context.Context, key features.Key, dimension string, from, at time.Time) (newest *forecaster.Forecast, err error) {
-	err = s.history.ForecastsOf(ctx, key, dimension, from, at.Add(time.Millisecond), func(f *forecaster.Forecast) error {
-		newest = new(*f)
-		return nil
-	})
-	return newest, err
-}
-
-func (s stored) Decisions(ctx context.Context, pool string, from, to time.Time) (all []alerting.Decision, err error) {
-	err = s.ReadPool(ctx, pool, from, to, func(x *alerting.Decision) error {
-		all = append(all, *x)
-		return nil
-	})
-	return all, err
+	storage.History
+	*stream.Reader
 }
 
 // serveReports answers with the files in the folder of reports, and with a list of them.

@@ -43,9 +43,13 @@ func (r *Reader) Read(ctx context.Context, from, to time.Time, fn func(*alerting
 	return r.read(ctx, r.subjects(), from, to, fn)
 }
 
-// ReadPool is Read for the decisions of one pool.
-func (r *Reader) ReadPool(ctx context.Context, pool string, from, to time.Time, fn func(*alerting.Decision) error) error {
-	return r.read(ctx, ingest.DecisionSubject(r.prefix, pool), from, to, fn)
+// PoolDecisions returns the decisions of one pool whose tick is in [from, to).
+func (r *Reader) PoolDecisions(ctx context.Context, pool string, from, to time.Time) (all []alerting.Decision, err error) {
+	err = r.read(ctx, ingest.DecisionSubject(r.prefix, pool), from, to, func(x *alerting.Decision) error {
+		all = append(all, *x)
+		return nil
+	})
+	return all, err
 }
 
 func (r *Reader) read(ctx context.Context, subject string, from, to time.Time, fn func(*alerting.Decision) error) error {
