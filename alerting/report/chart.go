@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"html/template"
-	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/draw"
@@ -94,7 +93,7 @@ func (r *Report) loadChart(p *Pool, x *ResourceTimeline, wide bool) figure {
 	c.Line("actual", xs, floats(x.Actual))
 	caption := "As above."
 	if wide {
-		caption = fmt.Sprintf("Black: load, means over %s (dots: the largest minute). Blue: the forecast %d minutes before, with the range that should hold in 80 %% of the minutes. Red: what the ready replicas can carry. Hatched: the load was more, in whichever resource.", count(t.Minutes, "minute"), x.Ahead)
+		caption = fmt.Sprintf("Black: load, means over %s (dots: the largest minute). Blue: the forecast 15 minutes before, with the range that should hold in 80 %% of the minutes. Red: what the ready replicas can carry. Hatched: the load was more, in whichever resource.", count(t.Minutes, "minute"))
 	}
 	if shown {
 		c.Steps("capacity", t.axis(0), floats(x.Capacity), float64(t.Minutes))
@@ -133,13 +132,9 @@ func (r *Report) replicaChart(p *Pool) figure {
 	c.Columns("needed", xs, floats(t.Needed), width)
 	c.Steps("ready", xs, floats(t.Ready), width)
 	c.Steps("desired", xs, floats(t.Desired), width)
-	for i := 0; i < len(xs); i++ {
-		from := i
-		for i < len(t.Warned) && t.Warned[i] {
-			i++
-		}
-		if i > from {
-			c.Bar("alert", xs[from], xs[i-1]+width, high*1.06, high*1.12, "a warning between "+r.Day(t.From.Add(time.Duration(xs[from])*time.Minute))+" and "+r.Day(t.From.Add(time.Duration(xs[i-1]+width)*time.Minute)))
+	for i, x := range xs {
+		if t.Warned[i] {
+			c.Bar("alert", x, x+width, high*1.06, high*1.12, "")
 		}
 	}
 	return figure{Title: title, Wide: true, SVG: template.HTML(c.String()),

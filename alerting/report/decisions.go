@@ -2,11 +2,20 @@ package report
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+const (
+	// maxHold is how many minutes a decision without a successor is in force; longer silences are gaps.
+	maxHold = 15
+	// warnProbability is the probability of saturation from which a decision warns, if it has no threshold.
+	warnProbability = 0.5
+	// mergeWithin is the largest gap between saturated minutes, or warning decisions, of one episode or warning.
+	mergeWithin = 10 * time.Minute
 )
 
 // tick is the part of a decision that the report needs.
@@ -14,139 +23,160 @@ type tick struct {
 	at                      time.Time
 	ready, pending, desired int
 	reserve, least, limit   int
-	probability             float64
-	ahead, warnFrom         float64 // probability and threshold of warnings; warnFrom is 0 if unknown
 	lead                    time.Duration
 	lag                     time.Duration // median warm-up lag that the decision used; without it the lead less a minute
-	mode                    alerting.Mode
-	stale                   bool
+	warns                   bool          // of a saturation
+	claim                   time.Duration // how long a warning claims one
 	cause                   string
-	capacities              []capacity
-	prompts                 []capacity // of a disaggregated pool's prefill replicas
+	resources               []resource
 }
 
-// capacity of one replica for one resource.
-type capacity struct {
+// resource is a resource of a decision.
+type resource struct {
 	dimension  string
-	perReplica float64
+	perReplica float64 // capacity of one
 	retries    float64 // load of all attempts over that of calls
+	prompts    bool    // of a disaggregated pool's prefill replicas
 }
 
 func newTick(d *alerting.Decision) tick {
 	t := tick{
-		at: d.Tick, ready: d.Ready, pending: d.Pending, desired: d.Desired, probability: d.Risk(), lead: d.Lead,
-		mode: d.Mode, stale: d.Stale, cause: d.Cause(),
-		ahead: d.Ahead(), warnFrom: d.WarnFrom,
-		reserve: d.Reserves.Total(), limit: d.Limit, lag: d.Lead - features.Minute,
+		at: d.Tick, ready: d.Ready, pending: d.Pending, desired: d.Desired, reserve: d.Reserves.Total(), limit: d.Limit,
+		lead: d.Lead, lag: d.Lead - features.Minute, claim: d.Lead + mergeWithin, cause: d.Cause(),
 	}
+	probability, from := d.Risk(), warnProbability
+	if d.WarnFrom > 0 {
+		probability, from, t.claim = d.Ahead(), d.WarnFrom, max(t.claim, forecaster.WarningWindow(d.Lead))
+	}
+	t.warns = probability >= from && !d.Stale
 	if d.Basis != nil {
 		t.least = d.Basis.Least
 		t.lag = time.Duration(d.Basis.Warmup.P50 * float64(time.Second)).Round(time.Second)
 	}
-	for _, r := range d.Resources {
-		t.capacities = append(t.capacities, capacity{r.Dimension, r.PerReplica, r.LoadFactor()})
+	for i := range d.Resources {
+		r := &d.Resources[i]
+		t.resources = append(t.resources, resource{r.Dimension, r.PerReplica, r.LoadFactor(), false})
 	}
-	for _, r := range d.Prompts {
-		t.prompts = append(t.prompts, capacity{r.Dimension, r.PerReplica, r.LoadFactor()})
+	for i := range d.Prompts {
+		r := &d.Prompts[i]
+		t.resources = append(t.resources, resource{r.Dimension, r.PerReplica, r.LoadFactor(), true})
 	}
 	return t
 }
 
-// eachMinute calls fn for every minute from start on with a decision of the pool in force, with the newest one: until
-// the next tick, at most maxHold.
-func (b *builder) eachMinute(pool string, start int, fn func(t *tick, minute int)) {
-	ticks := b.ticks[pool]
-	for i := range ticks {
-		from := b.index(ticks[i].at)
-		to := min(b.end, from+int(maxHold/features.Minute))
-		if i+1 < len(ticks) {
-			to = min(to, b.index(ticks[i+1].at))
+// poolMinute is a pool's state in a minute.
+type poolMinute struct {
+	tick *tick // the decision in force; nil if there is none
+	next *tick // the first one after it, within maxHold; or the last one
+	load
+}
+
+// load is a pool's load in one minute, in the resource that needs most replicas.
+type load struct {
+	replicas    float64 // load over the capacity of one; NaN if unknown
+	utilisation float64 // of the ready replicas; NaN if unknown
+	resource    string
+}
+
+var unknownLoad = load{replicas: math.NaN(), utilisation: math.NaN()}
+
+// needed is the number of replicas; unknownNeed if it is unknown.
+func (l load) needed() int {
+	if math.IsNaN(l.replicas) {
+		return unknownNeed
+	}
+	return int(math.Ceil(l.replicas - 1e-9))
+}
+
+// setMinutes sets the state of every minute.
+func (p *pool) setMinutes() {
+	p.minutes = make([]poolMinute, p.end)
+	last := len(p.ticks) - 1
+	for i := range p.ticks {
+		t := &p.ticks[i]
+		begins := p.index(t.at)
+		from, to := max(begins-maxHold, 0), min(begins+maxHold, p.end)
+		if i > 0 {
+			from = max(from, p.index(p.ticks[i-1].at))
 		}
-		for m := max(from, start); m < to; m++ {
-			fn(&ticks[i], m)
+		if i < last {
+			to = min(to, p.index(p.ticks[i+1].at))
+		}
+		for m := from; m < begins; m++ {
+			p.minutes[m].next = t
+		}
+		for m := begins; m < to; m++ {
+			if p.minutes[m].tick = t; i == last {
+				p.minutes[m].next = t
+			}
+		}
+	}
+	for m := range p.minutes {
+		x := &p.minutes[m]
+		if x.load = unknownLoad; x.tick != nil {
+			x.load = p.load(x.tick, m)
 		}
 	}
 }
 
-func (b *builder) decisions(pool string) Decisions {
-	var out Decisions
-	for i := range b.ticks[pool] {
-		if t := &b.ticks[pool][i]; !t.at.Before(b.from) {
-			out.Mode = string(t.mode)
-			out.PeakReady, out.PeakDesired = max(out.PeakReady, t.ready), max(out.PeakDesired, t.desired)
+// load of a minute, by the replicas of a tick.
+func (p *pool) load(t *tick, minute int) load {
+	out := unknownLoad
+	for _, r := range t.resources {
+		if n := p.loadOf(r.dimension, minute) / r.perReplica; !r.prompts && r.perReplica > 0 && !math.IsNaN(n) && !(n <= out.replicas) {
+			out.replicas, out.resource = n, r.dimension
 		}
 	}
-	out.Actions, out.TakenBack = b.actions(pool)
-	out.Provision = b.provision(pool)
+	if t.ready > 0 {
+		out.utilisation = out.replicas / float64(t.ready)
+	}
 	return out
 }
 
-// actions counts the changes of the desired replicas, and those that undo the one before within an hour.
-func (b *builder) actions(pool string) (n, takenBack int) {
-	ticks := b.ticks[pool]
-	up, from := false, (*tick)(nil) // the action before
-	for i := 1; i < len(ticks); i++ {
-		t, more := &ticks[i], ticks[i].desired > ticks[i-1].desired
-		if t.desired == ticks[i-1].desired {
-			continue
-		}
-		if !t.at.Before(b.from) {
-			n++
-			if from != nil && more != up && t.at.Sub(from.at) <= time.Hour {
-				takenBack++
-			}
-		}
-		up, from = more, t
+// loadOf is the load of a pool's replicas in a minute: all attempts.
+func (p *pool) loadOf(dimension string, minute int) float64 {
+	return at(p.demand[ofTotal(dimension)], minute) * p.loadFactor(dimension, minute)
+}
+
+// loadFactor is the load of all attempts over that of calls in a minute.
+func (p *pool) loadFactor(dimension string, minute int) float64 {
+	if minute < 0 || p.minutes[minute].next == nil {
+		return 1
 	}
-	return n, takenBack
-}
-
-// totalOf is the series of a pool's total in one dimension.
-func totalOf(pool, dimension string) seriesKey {
-	return seriesKey{features.Key{Pool: pool, Class: features.TotalClass}, dimension}
-}
-
-// setLoadFactors sets, for each minute, the load factor of the first decision after it. Minutes after the last decision
-// have its factor. A decision covers at most maxHold.
-func (b *builder) setLoadFactors(pool string) {
-	ticks, most := b.ticks[pool], int(maxHold/features.Minute)
-	from := 0
-	for i := range ticks {
-		at := b.index(ticks[i].at)
-		to := at
-		if i == len(ticks)-1 {
-			to += most
+	for _, r := range p.minutes[minute].next.resources {
+		if r.dimension == dimension {
+			return max(r.retries, 1)
 		}
-		for _, c := range slices.Concat(ticks[i].capacities, ticks[i].prompts) {
-			key := totalOf(pool, c.dimension)
-			for m := max(from, at-most, 0); m < min(to, b.end) && c.retries > 1; m++ {
-				if b.retries[key] == nil {
-					b.retries[key] = slices.Repeat([]float64{1}, b.end)
-				}
-				b.retries[key][m] = c.retries
-			}
-		}
-		from = at
-	}
-}
-
-// loadFactor is the load of all attempts over that of calls, of a pool in a minute.
-func (b *builder) loadFactor(key seriesKey, minute int) float64 {
-	if all := b.retries[key]; minute >= 0 && minute < len(all) {
-		return all[minute]
 	}
 	return 1
 }
 
-// loadOf is the load of a pool's replicas in a minute: all attempts.
-func (b *builder) loadOf(pool, resource string, minute int) float64 {
-	key := totalOf(pool, resource)
-	return demandAt(b.observed[key], minute) * b.loadFactor(key, minute)
+// forecastLoad is the load that forecasts headlineMinutes before a minute led to, of its demand by them.
+func (p *pool) forecastLoad(dimension string, minute int, demand []float64) float64 {
+	return at(demand, minute) * p.loadFactor(dimension, minute-headlineMinutes)
 }
 
-func zeroIfUnknown(v float64) float64 {
-	if math.IsNaN(v) {
-		return 0
+func (p *pool) decisions() Decisions {
+	out := Decisions{Mode: string(p.mode), Provision: p.provision()}
+	var before *tick // the action before
+	up := false
+	for i := range p.ticks {
+		t := &p.ticks[i]
+		counts := !t.at.Before(p.from)
+		if counts {
+			out.PeakReady, out.PeakDesired = max(out.PeakReady, t.ready), max(out.PeakDesired, t.desired)
+		}
+		if i == 0 || t.desired == p.ticks[i-1].desired {
+			continue
+		}
+		more := t.desired > p.ticks[i-1].desired
+		if counts {
+			out.Actions++
+			if before != nil && more != up && t.at.Sub(before.at) <= time.Hour {
+				out.TakenBack++
+			}
+		}
+		up, before = more, t
 	}
-	return v
+	return out
 }

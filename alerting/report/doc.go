@@ -19,12 +19,13 @@
 // resource; 1 if it has none), or of the last decision if none follows; 1 if that decision is more than fifteen minutes
 // away.
 //
-// Data: Minutes of the period; Observed, with any dimension of the pool known; Decided, with a decision in force; Gaps,
-// runs of minutes that are not Observed, the twenty longest.
+// Data: Minutes of the period; Observed, with any dimension of the pool known; Decided, with a decision in force.
 //
 // Totals: Σ 60 · demand over the known minutes of the period (prompt tokens are those to prefill and those cached).
-// Records that come after features.revise are in no minute. Rejected calls have their expected tokens. RequestsBefore
-// is the pool's requests in an equal span before the period, if nine tenths of its minutes are known.
+// Records that come after features.revise are in no minute. Rejected calls have their expected tokens. CostShare is the
+// share of a class in what was paid: of each resource in proportion to its use (failed attempts included), and
+// resources in proportion to the replicas that they need (Σ load / PerReplica), over the minutes with known load.
+// RequestUSD is that share of the cost of Paid (below) over the requests of these minutes.
 //
 // Accuracy, of every stored class, dimension and horizon: y is the outcome, q(τ) the forecast's quantile, N the number
 // of outcomes. Sums are over forecasts whose target minute m is in the period and known; those with an unknown one are
@@ -45,13 +46,13 @@
 // Saturation: a minute is saturated if the load of the pool in some resource is above ready replicas × capacity of one,
 // both by the decision in force; in a disaggregated pool, by the decode replicas. Saturated minutes at most ten minutes
 // apart are one episode. It belongs to the period of its start. Forecast of an episode is the median forecast load of
-// its peak minute at the horizon next to 15 minutes, over the same capacity. Cause is what the decision in force in
-// that minute names as the driver of demand. A warning is a run of decisions, on fresh telemetry, whose probability is
-// at least the pool's threshold for warnings (if that is unknown, 0.5). Its claim lasts until ten minutes and the lead
-// time after its last decision, or its warning window if that is longer. An episode that begins within a claim is in
-// time if the warning came at least a lead time before it, else late; outside of any claim it is missed. A warning
-// without an episode is averted if load exceeded the capacity that was ready at its start, else false. A warning that
-// starts during an episode is not counted. If its claim outlasts the period, or demand in it is unknown, it is open.
+// its peak minute 15 minutes before, over the same capacity. Cause is what the decision in force in that minute names
+// as the driver of demand. A warning is a run of decisions, on fresh telemetry, whose probability is at least the
+// pool's threshold for warnings (if that is unknown, 0.5). Its claim lasts until ten minutes and the lead time after
+// its last decision, or its warning window if that is longer. An episode that begins within a claim is in time if the
+// warning came at least a lead time before it, else late; outside of any claim it is missed. A warning without an
+// episode is averted if load exceeded the capacity that was ready at its start, else false. A warning that starts
+// during an episode is not counted. If its claim outlasts the period, or demand in it is unknown, it is open.
 //
 // Decisions: Actions are decisions with another Desired than the one before; TakenBack are those that undo the action
 // before within an hour.
@@ -65,8 +66,4 @@
 // replica is paid from LagMinutes before it is ready; LagMinutes is the median over minutes of the median warm-up lag
 // that decisions used. It knows demand, so it has no reserves (Lin, Wierman, Andrew and Thereska 2011,
 // doi:10.1109/INFCOM.2011.5934885, §III; Lu, Chen and Andrew 2013, doi:10.1109/TPDS.2012.241).
-//
-// Cost: prompt tokens to compute, output tokens and KV token-seconds are charged for Paid in proportion to their use of
-// replicas (Σ load / PerReplica), and each class pays its share of each. KV is divided between prompts and outputs as
-// prompt : output/2, and failed attempts hold as much as the calls of their class.
 package report

@@ -32,7 +32,7 @@ func rendered(t testing.TB, r *Report) string {
 func drawn() *Report {
 	r := week()
 	p := &r.Pools[0]
-	kv := ResourceTimeline{Resource: "kv", Unit: "tokens", Ahead: 15}
+	kv := ResourceTimeline{Resource: "kv", Unit: "tokens"}
 	t := &Timeline{From: r.From, Minutes: 30}
 	for i := range 336 {
 		level := 1e6 * (1.2 + math.Sin(float64(i)/48*2*math.Pi))
@@ -61,7 +61,7 @@ func TestPageStandsAlone(t *testing.T) {
 	r := drawn()
 	r.Pools[0].Pool, r.Pools[0].Accuracy[0].Class, r.Pools[0].Totals[1].Class = hostile, hostile, hostile
 	r.Pools[0].Accuracy[3].Dimension, r.Pools[0].Timeline.Resources[0].Resource, r.Pools[0].Saturation.Episodes[0].Resource = hostile, hostile, hostile
-	r.Pools[0].Saturation.Episodes[0].Cause, r.Pools[0].Cost.Classes[0].Name = hostile, hostile
+	r.Pools[0].Saturation.Episodes[0].Cause = hostile
 	r.Summary = append(r.Summary, hostile)
 	for name, write := range map[string]func(io.Writer, *Report) error{"page": WriteHTML, "mail": WriteMail} {
 		var b bytes.Buffer
@@ -201,7 +201,7 @@ func TestTimeline(t *testing.T) {
 		h.decisions = append(h.decisions, d)
 	}
 	line := reconcile(t, h, 60, 120).Pools[0].Timeline
-	if line == nil || line.Minutes != 1 || line.Resources[0].Resource != features.DimRequests || line.Resources[0].Ahead != 5 || len(line.Ready) != 60 {
+	if line == nil || line.Minutes != 1 || line.Resources[0].Resource != features.DimRequests || len(line.Ready) != 60 {
 		t.Fatalf("%+v", line)
 	}
 	x := &line.Resources[0]
@@ -212,10 +212,10 @@ func TestTimeline(t *testing.T) {
 			ready = 3
 		}
 		got := []Number{x.Actual[i], x.Peak[i], x.P50[i], x.P90[i], line.Ready[i], line.Desired[i], x.Capacity[i], line.Needed[i]}
-		want := []Number{y, y, y + 2, 1.4 * (y + 2), ready, 4, 50 * ready, Number(math.Ceil(float64(y) / 50))}
+		want := []Number{y, y, y - 8, 1.4 * (y - 8), ready, 4, 50 * ready, Number(math.Ceil(float64(y) / 50))}
 		if i >= 30 && i < 35 { // a gap
 			nan := Number(math.NaN())
-			want[0], want[1], want[2], want[3], want[7] = nan, nan, nan, nan, nan
+			want[0], want[1], want[7] = nan, nan, nan
 		}
 		if diff := cmp.Diff(want, got, close); diff != "" {
 			t.Fatalf("minute %d: %s", i, diff)
@@ -225,8 +225,8 @@ func TestTimeline(t *testing.T) {
 		}
 	}
 	for minutes, want := range map[int]int{1: 1, 60: 1, 1440: 5, 10_080: 30, MaxDays * 1440: 480} {
-		if got, n := (&span{end: minutes}).bins(); got != want || n > maxBins {
-			t.Errorf("%d bins of %d minutes for %d", n, got, minutes)
+		if got := (&span{end: minutes}).binMinutes(); got != want {
+			t.Errorf("bins of %d minutes for %d", got, minutes)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func TestHindsightIsTheLeast(t *testing.T) {
 // on, demand needs four. At 100 it falls to one. At 110 two are removed, and one of them is requested again.
 func provisioned() *past {
 	h := &past{demand: map[features.Key][]float64{}}
-	basis := &alerting.Basis{GPUsPerReplica: 8, ReplicaHourUSD: 20, ShortMinuteUSD: 3, Least: 1, Warmup: alerting.WarmupBasis{StatedP50: 600, StatedP90: 900, P50: 600, P90: 900}}
+	basis := &alerting.Basis{GPUsPerReplica: 8, ReplicaHourUSD: 20, Least: 1, Warmup: alerting.WarmupBasis{StatedP50: 600, StatedP90: 900, P50: 600, P90: 900}}
 	for m := range 200 {
 		y := 15.0
 		if m >= 80 && m < 100 {
@@ -101,11 +101,11 @@ func TestProvision(t *testing.T) {
 	needed := 20*2. + 20*4 + 80*1
 	least := needed + 2*10 // the third and fourth are started once; the second is needed from the beginning
 	want := Provision{
-		KnownMinutes: 120, LagMinutes: 10, GPUsPerReplica: 8, ReplicaHourUSD: 20, ShortMinuteUSD: 3,
+		KnownMinutes: 120, LagMinutes: 10, GPUsPerReplica: 8, ReplicaHourUSD: 20,
 		Needed: amount(needed),
 		Over:   amount(2 + 10*3 + 70), // the third replica at 78 and 79, four at 100…109, two after
-		Under:  amount(4), ShortUSD: 12,
-		Paid: amount(ready + pending), Static: amount(4 * 120), Hindsight: amount(least),
+		Under:  amount(4),
+		Paid:   amount(ready + pending), Static: amount(4 * 120), Hindsight: amount(least),
 	}
 	if diff := cmp.Diff(want, got.Provision, close); diff != "" {
 		t.Error(diff)
@@ -124,7 +124,7 @@ func TestProvisionWithoutBasis(t *testing.T) {
 		h.decisions[i].Basis = nil
 	}
 	got := reconcile(t, h, 60, 180).Pools[0].Decisions.Provision
-	if got.GPUsPerReplica != 0 || !math.IsNaN(float64(got.Paid.GPUHours)) || !math.IsNaN(float64(got.Paid.USD)) || !math.IsNaN(float64(got.ShortUSD)) {
+	if got.GPUsPerReplica != 0 || !math.IsNaN(float64(got.Paid.GPUHours)) || !math.IsNaN(float64(got.Paid.USD)) {
 		t.Errorf("%+v", got)
 	}
 	if got.LagMinutes != 9 || got.Paid.ReplicaHours == 0 { // the lead time less a minute

@@ -38,7 +38,7 @@ func (h *past) Observed(_ context.Context, from, to time.Time, fn func(features.
 	for key, demand := range h.demand {
 		var values []float64
 		for t := from; t.Before(to); t = t.Add(time.Minute) {
-			values = append(values, demandAt(demand, int(t.Sub(start)/time.Minute)))
+			values = append(values, at(demand, int(t.Sub(start)/time.Minute)))
 		}
 		if err := fn(key, features.DimRequests, values); err != nil {
 			return err
@@ -58,10 +58,6 @@ func (h *past) Forecasts(_ context.Context, from, to time.Time, fn func(*forecas
 	return nil
 }
 
-func (*past) Tokens(context.Context, string, time.Time, time.Time, func(features.Key, string, []float64) error) error {
-	return nil
-}
-
 func (h *past) Decisions(_ context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
 	for i := range h.decisions {
 		if d := h.decisions[i]; !d.Tick.Before(from) && d.Tick.Before(to) {
@@ -73,7 +69,7 @@ func (h *past) Decisions(_ context.Context, from, to time.Time, fn func(*alertin
 	return nil
 }
 
-// forecast says at origin that minute 5 will be median, give or take; other horizons are not kept.
+// forecast says at origin that minutes 5 and 15 will be median, give or take; other horizons are not kept.
 func forecast(key features.Key, origin int, median, windowMax float64) forecaster.Forecast {
 	f := forecaster.Forecast{Key: key, Dimension: features.DimRequests, Origin: minute(origin)}
 	for i, level := range forecaster.Levels {
@@ -81,6 +77,7 @@ func forecast(key features.Key, origin int, median, windowMax float64) forecaste
 			f.Minute[h][i] = math.NaN()
 		}
 		f.Minute[4][i] = median * (0.5 + level)
+		f.Minute[14][i] = f.Minute[4][i]
 		f.WindowMax[i] = windowMax * (0.5 + level)
 	}
 	return f
@@ -111,7 +108,7 @@ func ramp() *past {
 
 func TestAccuracy(t *testing.T) {
 	r := reconcile(t, ramp(), 60, 120)
-	if len(r.Pools) != 1 || len(r.Pools[0].Accuracy) != 2 {
+	if len(r.Pools) != 1 || len(r.Pools[0].Accuracy) != 3 {
 		t.Fatalf("%+v", r.Pools)
 	}
 	// Minutes 60…119 but 90…94 are outcomes of h = 5. The last value is five behind, except that five origins (the
@@ -138,11 +135,11 @@ func TestAccuracy(t *testing.T) {
 	}
 	// The window maximum of origin o is the demand of minute o+29; it is missing when one of minutes o+14…o+29 is. Last
 	// minutes 90…109 touch the gap.
-	got = r.Pools[0].Accuracy[1]
+	got = r.Pools[0].Accuracy[2]
 	if got.Horizon != forecaster.HorizonWindowMax || got.Outcomes != 40 || got.Missing != 20 || got.WAPE != 0 {
 		t.Errorf("%+v", got)
 	}
-	if diff := cmp.Diff(Data{Minutes: 60, Observed: 55, Gaps: []Gap{{minute(90), 5}}}, r.Pools[0].Data); diff != "" {
+	if diff := cmp.Diff(Data{Minutes: 60, Observed: 55}, r.Pools[0].Data); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -155,8 +152,8 @@ func TestTotals(t *testing.T) {
 	r := reconcile(t, h, 60, 120)
 	nan := Number(math.NaN())
 	want := []Total{
-		{Class: "*", Requests: 60 * 60 * 2, PromptTokens: nan, CachedTokens: nan, OutputTokens: nan},
-		{Class: "chat", Requests: 30 * 60, PromptTokens: nan, CachedTokens: nan, OutputTokens: nan},
+		{Class: "*", Requests: 60 * 60 * 2, PromptTokens: nan, CachedTokens: nan, OutputTokens: nan, CostShare: nan, RequestUSD: nan},
+		{Class: "chat", Requests: 30 * 60, PromptTokens: nan, CachedTokens: nan, OutputTokens: nan, CostShare: nan, RequestUSD: nan},
 	}
 	if diff := cmp.Diff(want, r.Pools[0].Totals, close); diff != "" {
 		t.Error(diff)
@@ -191,7 +188,7 @@ func (c crowd) Observed(ctx context.Context, from, to time.Time, fn func(feature
 // Every outcome is in one period: two reports side by side count what one over both counts.
 func TestPeriodsShareNothing(t *testing.T) {
 	h := ramp()
-	counts := func(from, to int) (out [2][2]int) {
+	counts := func(from, to int) (out [3][2]int) {
 		for i, a := range reconcile(t, h, from, to).Pools[0].Accuracy {
 			out[i] = [2]int{a.Outcomes, a.Missing}
 		}
@@ -213,7 +210,7 @@ func TestPeriodsShareNothing(t *testing.T) {
 
 func TestAccuracyOrder(t *testing.T) {
 	h := &past{demand: map[features.Key][]float64{}}
-	for _, class := range []string{"a", "*", "#"} {
+	for _, class := range []string{"*", "#", "a"} {
 		h.forecasts = append(h.forecasts, forecast(features.Key{Pool: "p", Class: class}, 70, 1, 1))
 	}
 	var got []string
@@ -223,7 +220,7 @@ func TestAccuracyOrder(t *testing.T) {
 			t.Errorf("unknown demand was scored: %+v", a)
 		}
 	}
-	if diff := cmp.Diff([]string{"* 5", "* max15_30", "# 5", "# max15_30", "a 5", "a max15_30"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"* 5", "* 15", "* max15_30", "# 5", "# 15", "# max15_30", "a 5", "a 15", "a max15_30"}, got); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -398,15 +395,5 @@ func TestEpisodeIsExplained(t *testing.T) {
 		LeadMinutes: Number(math.NaN()), Cause: "Class agent causes it: 5.0 times as many requests within an hour."}}
 	if diff := cmp.Diff(want, reconcile(t, h, 60, 180).Pools[0].Saturation.Episodes, close); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// Requests are compared with those of the same span before, where most of it is known.
-func TestRequestsBefore(t *testing.T) {
-	for from, want := range map[int]Number{120: 2 * 60 * 60, 30: Number(math.NaN())} {
-		h := &past{demand: map[features.Key][]float64{total: slices.Repeat([]float64{2}, 240)}}
-		if got := reconcile(t, h, from, from+60).Pools[0].RequestsBefore; !cmp.Equal(got, want, close) {
-			t.Errorf("from %d: %v, want %v", from, got, want)
-		}
 	}
 }

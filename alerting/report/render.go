@@ -26,7 +26,7 @@ var (
 	textTemplate = texttemplate.Must(texttemplate.New("report").Funcs(texttemplate.FuncMap{
 		"text": markdown.Text, "inc": func(i int) int { return i + 1 }, "share": shareText, "resource": alerting.ResourceName, "ahead": horizonText,
 		"percent": percent, "big": countText, "quantity": quantity, "money": money, "minutes": minutesText, "lasting": durationText, "count": count, "times": timesText,
-		"hours": Amount.hours, "row": amountRow,
+		"hours": Amount.hours, "row": amountRow, "class": classText,
 	}).Parse(text))
 	pageTemplate = template.Must(template.New("page").Parse(page))
 )
@@ -36,7 +36,6 @@ var unbroken = strings.NewReplacer(" %", "\u00a0%", "GPU-h", "GPU\u2011h", "repl
 
 // Bounds of the Markdown and the page; the JSON has all.
 const (
-	poolsFirst    = 64 // with advice on the first page
 	poolsDrawn    = 10 // with charts
 	classesShown  = 20 // heaviest of a pool
 	episodesShown = 10 // worst of a pool
@@ -58,17 +57,6 @@ type poolView struct {
 }
 
 func newView(r *Report) view { return view{r, byUrgency(r)} }
-
-// First are the pools of the first page.
-func (v view) First() []*Pool { return v.Order[:min(len(v.Order), poolsFirst)] }
-
-// More is the number of other pools; "" if there are none.
-func (v view) More() string {
-	if n := len(v.Order) - poolsFirst; n > 0 {
-		return count(n, "more pool")
-	}
-	return ""
-}
 
 // Title names the period.
 func (v view) Title() string { return "Forewarm report, " + v.period("2 January 2006") }
@@ -175,20 +163,12 @@ func (e Episode) Warned() string {
 	return strings.ReplaceAll(string(e.Outcome), "_", " ")
 }
 
-// Ahead is the horizon, in minutes, of the forecasts of episodes' peaks.
-func (p *Pool) Ahead() int {
-	if p.Timeline == nil {
-		return headlineMinutes
+// classText names a class, or all of them.
+func classText(class string) string {
+	if class == features.TotalClass {
+		return "all"
 	}
-	return p.Timeline.Resources[0].Ahead
-}
-
-// Short is the cost of missing replicas; "" if unknown or zero.
-func (v Provision) Short() string {
-	if v.ShortUSD > 0 {
-		return "By slo_violation_minute_usd, the missing replicas cost " + money(v.ShortUSD) + "."
-	}
-	return ""
+	return class
 }
 
 // amountRow is an amount as a row of a table.
@@ -240,32 +220,21 @@ func (p *Pool) UnlistedClasses() string {
 	return ""
 }
 
-// classRow is a class in a table.
-type classRow struct {
-	Total
-	Name  string
-	Error string // of the forecasts of its requests
-	CostShare
+// Classes are the pool and its heaviest classes by tokens.
+func (p *Pool) Classes() []Total {
+	all := slices.Clone(p.Totals)
+	slices.SortStableFunc(all, func(a, b Total) int {
+		return cmp.Or(totalFirst(a.Class, b.Class), cmp.Compare(b.tokens(), a.tokens()))
+	})
+	return all[:min(len(all), classesShown+1)]
 }
 
-// Classes are the pool and its heaviest classes by tokens.
-func (p *Pool) Classes() (rows []classRow) {
-	errors, nearest := map[string]string{}, map[string]int{}
+// ClassError is the error of the forecasts of a class's requests.
+func (p *Pool) ClassError(class string) string {
 	for _, a := range p.Accuracy {
-		if d, ok := nearest[a.Class]; a.Dimension == features.DimRequests && (!ok || horizonDistance(a.Horizon) < d) {
-			errors[a.Class], nearest[a.Class] = percent(a.WAPE), horizonDistance(a.Horizon)
+		if a.Class == class && a.Dimension == features.DimRequests && a.Horizon == headline {
+			return percent(a.WAPE)
 		}
 	}
-	totals := slices.Clone(p.Totals)
-	slices.SortStableFunc(totals, func(a, b Total) int {
-		return cmp.Or(boolFirst(a.Class == features.TotalClass, b.Class == features.TotalClass), cmp.Compare(b.tokens(), a.tokens()))
-	})
-	for _, t := range totals[:min(len(totals), classesShown+1)] {
-		row := classRow{Total: t, Name: t.Class, Error: cmp.Or(errors[t.Class], unknown), CostShare: p.Cost.classShare(t.Class)}
-		if t.Class == features.TotalClass {
-			row.Name, row.CostShare = "all", CostShare{Share: 1, UnitPrices: p.Cost.UnitPrices}
-		}
-		rows = append(rows, row)
-	}
-	return rows
+	return unknown
 }

@@ -54,12 +54,11 @@ func week() *Report {
 	amount := func(replicaHours Number) Amount { return Amount{replicaHours, 8 * replicaHours, 20 * replicaHours} }
 	r := &Report{From: start, To: start.AddDate(0, 0, 7), Pools: []Pool{
 		{
-			Pool: "llama-70b", Data: Data{Minutes: 10080, Observed: 10050, Decided: 10079, Gaps: []Gap{{start.Add(50 * time.Hour), 30}}},
+			Pool: "llama-70b", Data: Data{Minutes: 10080, Observed: 10050, Decided: 10079},
 			Totals: []Total{
-				{Class: "*", Requests: 7.46e6, PromptTokens: 9.1e9, CachedTokens: 3.3e9, OutputTokens: 1.9e9},
-				{Class: "chat", Requests: 7.46e6, PromptTokens: 9.1e9, CachedTokens: nan, OutputTokens: 1.9e9},
+				{Class: "*", Requests: 7.46e6, PromptTokens: 9.1e9, CachedTokens: 3.3e9, OutputTokens: 1.9e9, CostShare: 1, RequestUSD: .0042},
+				{Class: "chat", Requests: 7.46e6, PromptTokens: 9.1e9, CachedTokens: nan, OutputTokens: 1.9e9, CostShare: .6, RequestUSD: .005},
 			},
-			RequestsBefore: 6.66e6,
 			Accuracy: []Accuracy{
 				row("*", "requests", "1/s", "5", 12.34, .05), row("*", "requests", "1/s", "15", 12.34, .081),
 				row("*", "requests", "1/s", forecaster.HorizonWindowMax, 15.1, .1), row("*", "kv", "tokens", "15", 1.2346e6, .45),
@@ -75,14 +74,9 @@ func week() *Report {
 				}},
 			Decisions: Decisions{Mode: "advisory", PeakReady: 6, PeakDesired: 9,
 				Actions: 88, TakenBack: 9,
-				Provision: Provision{KnownMinutes: 10040, LagMinutes: 8, GPUsPerReplica: 8, ReplicaHourUSD: 20, ShortMinuteUSD: 5,
+				Provision: Provision{KnownMinutes: 10040, LagMinutes: 8, GPUsPerReplica: 8, ReplicaHourUSD: 20,
 					Needed: amount(540), Over: amount(133), Under: amount(.25),
-					Paid: amount(680.4), Static: amount(836), Hindsight: amount(551), ShortUSD: 70}},
-			Cost: Cost{
-				UnitPrices: rates.UnitPrices[Number]{Request: .0042, Served: .0043, PromptTokens: .00125, OutputTokens: .0081},
-				Classes: []CostShare{{"chat", .6, amount(408.24), rates.UnitPrices[Number]{Request: .005, Served: .0051, PromptTokens: .0012, OutputTokens: .0083}},
-					{"batch|*", .4, amount(272.16), rates.UnitPrices[Number]{Request: .0033, Served: nan, PromptTokens: .0013, OutputTokens: .0079}}},
-			},
+					Paid: amount(680.4), Static: amount(836), Hindsight: amount(551)}},
 			Contradicts: []rates.Contradiction{{Dimension: rates.KV, Stated: 1e6, Learned: 7e5}},
 		},
 		{Pool: "silent", Data: Data{Minutes: 10080, Decided: 10079}, Saturation: Saturation{LeadMinutes: nan},

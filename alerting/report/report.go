@@ -26,17 +26,15 @@ type Report struct {
 
 // Pool is the report on one pool.
 type Pool struct {
-	Pool           string     `json:"pool"`
-	Data           Data       `json:"data"`
-	Totals         []Total    `json:"totals"`          // the pool ("*") first, then classes
-	RequestsBefore Number     `json:"requests_before"` // of the pool, in the same span before the period
-	Accuracy       []Accuracy `json:"accuracy"`        // the pool ("*") first, then classes; by dimension and horizon
-	Saturation     Saturation `json:"saturation"`
-	Decisions      Decisions  `json:"decisions"`
-	Cost           Cost       `json:"cost"`
+	Pool       string     `json:"pool"`
+	Data       Data       `json:"data"`
+	Totals     []Total    `json:"totals"`   // the pool ("*") first, then classes
+	Accuracy   []Accuracy `json:"accuracy"` // the pool ("*") first, then classes; by dimension and horizon
+	Saturation Saturation `json:"saturation"`
+	Decisions  Decisions  `json:"decisions"`
 	// Contradicts are the stated rates that differ from what was observed, by the newest decision.
 	Contradicts []rates.Contradiction `json:"contradicts,omitempty"`
-	Timeline    *Timeline             `json:"timeline"` // null if neither capacity nor forecasts are known
+	Timeline    *Timeline             `json:"timeline"` // null if neither demand nor forecasts are known
 }
 
 // Data counts the known minutes of the period.
@@ -45,25 +43,20 @@ type Data struct {
 	Observed int `json:"observed"` // with known demand, in at least one dimension
 	Decided  int `json:"decided"`  // with a decision in force
 
-	Gaps []Gap `json:"gaps"` // the longest runs of minutes without known demand, by time
-
 	ClassesLeftOut int `json:"classes_left_out"` // light classes beyond the bound of a report; they are in the pool's totals
 }
 
-// Gap is a run of minutes without known demand.
-type Gap struct {
-	Start   time.Time `json:"start"`
-	Minutes int       `json:"minutes"`
-}
-
-// Total is the demand of one class in the period. It leaves out records that came after features.revise, and unknown
-// minutes. A count without any known minute is null.
+// Total is the demand of one class in the period, and its share of the cost. It leaves out records that came after
+// features.revise, and unknown minutes. A count without any known minute is null.
 type Total struct {
 	Class        string `json:"class"`
 	Requests     Number `json:"requests"`
 	PromptTokens Number `json:"prompt_tokens"`
 	CachedTokens Number `json:"cached_tokens"` // of PromptTokens
 	OutputTokens Number `json:"output_tokens"`
+
+	CostShare  Number `json:"cost_share"`      // of Provision.Paid
+	RequestUSD Number `json:"usd_per_request"` // CostShare of the cost of Paid, over the requests of the same minutes
 }
 
 // Accuracy has the scores of forecasts of one class and dimension at one horizon.
@@ -126,7 +119,7 @@ type Episode struct {
 	Minutes     int       `json:"minutes"`     // from its first to its last saturated minute
 	Resource    string    `json:"resource"`    // at its peak
 	Utilisation Number    `json:"utilisation"` // at its peak, of the capacity that was ready
-	Forecast    Number    `json:"forecast"`    // of Utilisation: the median load forecast Timeline.Ahead minutes before, over the same capacity
+	Forecast    Number    `json:"forecast"`    // of Utilisation: the median load forecast 15 minutes before, over the same capacity
 	Outcome     Outcome   `json:"outcome"`
 	LeadMinutes Number    `json:"lead_minutes"`    // from its warning; unknown when missed
 	Cause       string    `json:"cause,omitempty"` // a sentence by the decision in force at its peak; absent if nothing is known
@@ -149,7 +142,6 @@ type Provision struct {
 	LagMinutes     Number `json:"lag_minutes"`                // warm-up lag of Hindsight
 	GPUsPerReplica int    `json:"gpus_per_replica,omitempty"` // of the newest decision; absent if it has none
 	ReplicaHourUSD Number `json:"replica_hour_usd"`           // of the newest decision
-	ShortMinuteUSD Number `json:"short_minute_usd"`           // cost of a minute with one replica missing, if configured
 
 	Needed Amount `json:"needed"` // by the load
 	Over   Amount `json:"over"`   // ready above need and reserves, and above replicas.min
@@ -158,7 +150,6 @@ type Provision struct {
 	Paid      Amount `json:"paid"`      // ready and pending
 	Static    Amount `json:"static"`    // a fixed number of replicas, enough for the peak
 	Hindsight Amount `json:"hindsight"` // the least cost with known demand
-	ShortUSD  Number `json:"short_usd"` // replica-minutes of Under × ShortMinuteUSD
 }
 
 // Amount is replica-hours, the same in GPU-hours if the GPUs of a replica are known, and the cost if prices are.
@@ -172,10 +163,10 @@ type Amount struct {
 // returned. Calls come in a fixed order, so the same history gives the same report. Intervals are [from, to).
 type History interface {
 	// Observed reads the settled demand of every pool, class (features.TotalClass for the pool) and dimension:
-	// values[i] is the minute that starts at from + i minutes, NaN if unknown. from is a whole minute.
+	// values[i] is the minute that starts at from + i minutes, NaN if unknown. from is a whole minute, to is, too.
 	Observed(ctx context.Context, from, to time.Time, fn func(key features.Key, dimension string, values []float64) error) error
-	// Forecasts reads the forecasts issued in the interval, grouped by pool, class and dimension, by origin; a pool's
-	// total comes before its classes. Minutes that are not stored are NaN.
+	// Forecasts reads the forecasts issued in the interval by pool, class (the pool's total first), dimension and
+	// origin. Minutes that are not stored are NaN.
 	Forecasts(ctx context.Context, from, to time.Time, fn func(*forecaster.Forecast) error) error
 	// Decisions reads the decisions of the interval by tick, then pool.
 	Decisions(ctx context.Context, from, to time.Time, fn func(*alerting.Decision) error) error

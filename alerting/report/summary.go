@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,32 +12,17 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// headlineMinutes is the horizon of summaries; if it is not stored, the nearest one.
-const headlineMinutes = 15
+// headline is the horizon of summaries.
+var headline = strconv.Itoa(headlineMinutes)
 
 // headline are the rows of a pool's total at the headline horizon with outcomes.
 func (p *Pool) headline() (rows []Accuracy) {
-	best := ""
 	for _, a := range p.Accuracy {
-		if horizonDistance(a.Horizon) < horizonDistance(best) {
-			best = a.Horizon
-		}
-	}
-	for _, a := range p.Accuracy {
-		if a.Class == features.TotalClass && a.Horizon == best && a.Outcomes > 0 {
+		if a.Class == features.TotalClass && a.Horizon == headline && a.Outcomes > 0 {
 			rows = append(rows, a)
 		}
 	}
 	return rows
-}
-
-// horizonDistance is the distance of a horizon from the headline's.
-func horizonDistance(horizon string) int {
-	m, err := strconv.Atoi(horizon)
-	if err != nil {
-		return math.MaxInt
-	}
-	return headlineDistance(m)
 }
 
 // summarise sets r.Summary: five sentences.
@@ -54,17 +38,16 @@ func (r *Report) summarise() {
 // traffic: requests and tokens, and how much of the period is known.
 func (r *Report) traffic(period string) string {
 	observed, total := 0, 0
-	requests, tokens, before := value.Unknown, value.Unknown, Number(0)
+	requests, tokens := value.Unknown, value.Unknown
 	names := make([]string, len(r.Pools))
 	for i := range r.Pools {
 		p := &r.Pools[i]
 		names[i] = p.Pool
 		observed, total = observed+p.Data.Observed, total+p.Data.Minutes
 		if len(p.Totals) > 0 && p.Totals[0].Class == features.TotalClass {
-			add(&requests, float64(p.Totals[0].Requests))
+			add(&requests, p.Totals[0].Requests)
 			add(&tokens, p.Totals[0].tokens())
 		}
-		before += p.RequestsBefore // NaN stays
 	}
 	who := fmt.Sprintf("%d pools", len(names))
 	if len(names) <= 3 {
@@ -73,13 +56,6 @@ func (r *Report) traffic(period string) string {
 	text := fmt.Sprintf("From %s, no request for %s is known", period, who)
 	if requests > 0 {
 		text = fmt.Sprintf("From %s, %s received %s requests with %s tokens", period, who, countText(requests), countText(tokens))
-	}
-	if before > 0 && requests > 0 && 10*observed >= 9*total {
-		more, change := "more", requests/before-1
-		if change < 0 {
-			more, change = "fewer", -change
-		}
-		text += fmt.Sprintf(", %s %s requests than in the %s before", percent(change), more, durationText(int(r.To.Sub(r.From).Minutes())))
 	}
 	if observed < total {
 		text += fmt.Sprintf("; telemetry is known for %s of the time", shareText(observed, total))
@@ -153,7 +129,7 @@ func (r *Report) forecastAccuracy() string {
 		least, most, low, high = min(least, a.WAPE), max(most, a.WAPE), min(low, a.Q90.Share), max(high, a.Q90.Share)
 	}
 	return fmt.Sprintf("Forecasts %s minutes ahead were off by %s on average. For %d of %d resources they were better than the assumption that nothing changes. The load stayed below the upper bound in %s of the minutes; the target is 90 %%.",
-		rows[0].Horizon, percentRange(least, most), better, len(rows), percentRange(low, high))
+		headline, percentRange(least, most), better, len(rows), percentRange(low, high))
 }
 
 // costSentence: the cost of replicas, of a fixed number of them, and the least possible.

@@ -164,11 +164,6 @@ func (x *recomputed) totals(p *report.Pool) {
 			decided++
 		}
 	}
-	gaps := 0
-	for _, g := range p.Data.Gaps {
-		gaps += g.Minutes
-	}
-	x.count("minutes without demand", gaps, unknown)
 	x.count("minutes with demand", p.Data.Observed, int(x.to-x.from)-unknown)
 	x.count("minutes decided", p.Data.Decided, decided)
 }
@@ -224,7 +219,6 @@ func (x *recomputed) decisions(p *report.Pool) {
 		x.same(what+", GPU-hours", c.got.GPUHours, c.want/60*2)
 		x.same(what+", USD", c.got.USD, c.want/60*2*3)
 	}
-	x.same("cost of what was missing", v.ShortUSD, under*2)
 
 	actions, hour := 0, 0
 	var before *alerting.Decision
