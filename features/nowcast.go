@@ -17,16 +17,18 @@ import (
 type Estimate struct {
 	Mean    float64
 	Counted float64 // reported by now
-	SD      float64 // of the missing part; 0 when nothing is missing
 	Share   float64 // expected reported share of the settled value; 1 when nothing is missing
 }
 
 // complete is the estimate of a complete value.
 func complete(value float64) Estimate { return Estimate{Mean: value, Counted: value, Share: 1} }
 
-// Plus is the estimate of the sum of two values with independent errors: deviations add in quadrature.
+// Incomplete reports whether something is missing; false when the value is unknown.
+func (e Estimate) Incomplete() bool { return e.Mean > e.Counted || e.Mean < e.Counted }
+
+// Plus is the estimate of the sum of two values.
 func (e Estimate) Plus(o Estimate) Estimate {
-	sum := Estimate{Mean: e.Mean + o.Mean, Counted: e.Counted + o.Counted, SD: math.Hypot(e.SD, o.SD), Share: 1}
+	sum := Estimate{Mean: e.Mean + o.Mean, Counted: e.Counted + o.Counted, Share: 1}
 	if sum.Mean > 0 {
 		sum.Share = (e.Mean*e.Share + o.Mean*o.Share) / sum.Mean
 	}
@@ -80,7 +82,7 @@ func (d *Dimension) Now(w *Window) (e Estimate, ok bool) {
 type nowcasting struct {
 	values  []float64 // by age and row
 	records []float64 // by age
-	shares  []share   // by age
+	shares  []float64 // reported, by age
 	nothing Window    // for minutes without records
 	copied  Window    // copy of a bucket's window
 }
@@ -157,8 +159,7 @@ func (a *Aggregator) nowcastClass(p *pool, c *class) {
 	}
 }
 
-// nowcastRow learns the increments of one dimension of a class, scores the minute that settles, and estimates open
-// ones.
+// nowcastRow learns the increments of one dimension of a class, and estimates open minutes.
 func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 	n, d, r, oldest := &a.nowcasting, c.Nowcasts, &c.Nowcasts.Rows[row], int(a.revise)
 	lag := &p.Lag.Rows[row]
@@ -181,22 +182,18 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 		r.learn(age, x, value(age))
 		lag.learn(age, x, value(age))
 	}
-	if m := a.oldest(); p.teaches(c, m) {
-		d.score(row, m, value(oldest))
-	}
-
 	r.Hazards.shares(n.shares, lag, quantum)
 	level, exposure := float64(r.Level), float64(r.Exposure)
 	for age := oldest; age >= 0; age-- {
 		m, counted := a.open-int64(age), value(age)
-		e := r.estimate(age, counted, n.shares[age], level/exposure, quantum)
+		e := r.estimate(counted, n.shares[age], level/exposure, quantum)
 		d.estimates[age*len(d.Rows)+row] = e
-		d.issue(row, m, age, &e)
+		d.Last[d.slot(m)*len(d.Rows)+row] = float32(counted)
 		if math.Abs(e.Mean-counted) > missingSteps*quantum {
 			d.Open[d.slot(m)] |= 1
 		}
 		if !math.IsNaN(counted) {
-			level, exposure = levelFade*level+counted, levelFade*exposure+n.shares[age].reported
+			level, exposure = levelFade*level+counted, levelFade*exposure+n.shares[age]
 		}
 	}
 	if y := value(oldest); !math.IsNaN(y) {
@@ -235,7 +232,7 @@ func (a *Aggregator) read(p *pool, c *class, n *nowcasting) {
 func grown[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
 
 // nowcasts are the nowcasts of a class: the reporting of each row of nowcasted, and the open minutes. A class has them
-// once records of its pool came late and it has traffic. With a revise span of ten minutes they take about 3 KiB.
+// once records of its pool came late and it has traffic. With a revise span of ten minutes they take about 1 KiB.
 type nowcasts struct {
 	Since   int64       `cbor:"1,keyasint"` // the first minute that was observed from its first count
 	Records float32     `cbor:"2,keyasint"` // records per minute, averaged over half an hour
@@ -243,18 +240,11 @@ type nowcasts struct {
 	Rows    []reporting `cbor:"4,keyasint"`
 
 	// Of the open minutes, by minute modulo their number:
-	Last   []float32   `cbor:"5,keyasint"` // the value at the last Close, by row; NaN when unknown
-	Issued []issuedNow `cbor:"6,keyasint"` // by row and scored age
-	Open   []byte      `cbor:"7,keyasint"` // bit 0: something was missing at the last Close; bit 1: at the one before
+	Last []float32 `cbor:"5,keyasint"` // the value at the last Close, by row; NaN when unknown
+	Open []byte    `cbor:"7,keyasint"` // bit 0: something was missing at the last Close; bit 1: at the one before
 
 	estimates []Estimate // of this Close, by age and row
 	ages      int        // number of incomplete ages
-}
-
-// issuedNow is a nowcast that waits for its minute to settle.
-type issuedNow struct {
-	Mean float32 `cbor:"1,keyasint"`
-	SD   float32 `cbor:"2,keyasint"`
 }
 
 const (
@@ -265,12 +255,9 @@ const (
 
 func newNowcasts(revise, since int64) *nowcasts {
 	n := int(revise) + 1
-	d := &nowcasts{
-		Since: since, Rows: make([]reporting, len(nowcasted)), Last: make([]float32, n*len(nowcasted)),
-		Issued: make([]issuedNow, n*len(nowcasted)*scoredAges), Open: make([]byte, n),
-	}
+	d := &nowcasts{Since: since, Rows: make([]reporting, len(nowcasted)), Last: make([]float32, n*len(nowcasted)), Open: make([]byte, n)}
 	for i := range d.Rows {
-		d.Rows[i] = newReporting(int(revise))
+		d.Rows[i].Hazards = newHazards(revise)
 	}
 	return d
 }
@@ -278,8 +265,7 @@ func newNowcasts(revise, since int64) *nowcasts {
 // fits reports whether a restored state matches this revise span.
 func (d *nowcasts) fits(revise int64) bool {
 	n := int(revise) + 1
-	ok := len(d.Rows) == len(nowcasted) && len(d.Last) == n*len(nowcasted) &&
-		len(d.Issued) == n*len(nowcasted)*scoredAges && len(d.Open) == n
+	ok := len(d.Rows) == len(nowcasted) && len(d.Last) == n*len(nowcasted) && len(d.Open) == n
 	for i := range d.Rows {
 		ok = ok && d.Rows[i].Hazards.fits(revise)
 	}
@@ -300,25 +286,6 @@ func (d *nowcasts) count(records float64) {
 func (d *nowcasts) slot(minute int64) int {
 	n := int64(len(d.Open))
 	return int(((minute % n) + n) % n)
-}
-
-// issue stores a nowcast to be scored, and the count before the next increment.
-func (d *nowcasts) issue(row int, m int64, age int, e *Estimate) {
-	i := d.slot(m)*len(d.Rows) + row
-	d.Last[i] = float32(e.Counted)
-	if age < scoredAges {
-		d.Issued[i*scoredAges+age] = issuedNow{float32(e.Mean), float32(e.SD)}
-	}
-}
-
-// score compares the nowcasts of a minute with its settled value.
-func (d *nowcasts) score(row int, m int64, y float64) {
-	i := d.slot(m)*len(d.Rows) + row
-	for age, was := range d.Issued[i*scoredAges : (i+1)*scoredAges] {
-		if z := (y - float64(was.Mean)) / float64(was.SD); was.SD > 0 && !math.IsNaN(z) && was.Mean >= scoredFrom*d.Rows[row].Size {
-			d.Rows[row].Errors[age].score(z)
-		}
-	}
 }
 
 // of returns the nowcasts of a minute that is age minutes old, nil when it is complete.

@@ -103,7 +103,7 @@ func TestNowcastWhereNothingIsReportedYet(t *testing.T) {
 		for name, want := range map[string]float64{DimRequests: 1, DimPrefill: 100} {
 			d := dimension(t, name)
 			now, ok := d.Now(w)
-			if !ok || math.Abs(now.Counted-counted*want) > 1e-9 || math.Abs(now.Mean-want) > off*want || !(now.SD > 0) {
+			if !ok || math.Abs(now.Counted-counted*want) > 1e-9 || math.Abs(now.Mean-want) > off*want || !now.Incomplete() {
 				t.Errorf("%s: nowcast %+v, %v are true", name, now, want)
 			}
 		}
@@ -268,17 +268,17 @@ func TestHazardsRecoverTheDistribution(t *testing.T) {
 			h.learn(age, counts[now-age][age], n)
 		}
 	}
-	shares := make([]share, ages+1)
+	shares := make([]float64, ages+1)
 	none := newHazards(ages)
 	h.shares(shares, &none, 1)
 	for age, got := range shares[:ages] {
 		want := 1 - math.Exp(-float64(age+1)/1.5)
-		if math.Abs(got.reported-want) > .01 || got.logVariance <= 0 {
-			t.Errorf("share at age %d is %.3f ± %.4f, want %.3f", age, got.reported, math.Sqrt(got.logVariance), want)
+		if math.Abs(got-want) > .01 {
+			t.Errorf("share at age %d is %.3f, want %.3f", age, got, want)
 		}
 	}
-	if shares[ages] != (share{reported: 1}) {
-		t.Errorf("share when settled is %+v", shares[ages])
+	if shares[ages] != 1 {
+		t.Errorf("share when settled is %v", shares[ages])
 	}
 }
 
@@ -287,14 +287,14 @@ func TestYoungClassBorrowsDelays(t *testing.T) {
 	pool.learn(1, 400, 1000)
 	for _, tc := range []struct{ seen, want float64 }{{0, .4}, {30, .4 * 27 / 57}, {300, 0}, {3000, 0}} {
 		own.Seen[0] = float32(tc.seen)
-		if got, _ := own.blend(1, &pool, 1); math.Abs(got-tc.want) > 1e-6 {
+		if got := own.blend(1, &pool, 1); math.Abs(got-tc.want) > 1e-6 {
 			t.Errorf("having seen %v requests on time it expects %v late, want %v", tc.seen, got, tc.want)
 		}
 	}
 }
 
 func TestEstimateBetweenCountAndLevel(t *testing.T) {
-	d := newReporting(3)
+	var d reporting
 	d.Strays, d.Usual, d.Stray = 180, 10, 10+.04*100 // ν = 0.2 beyond Poisson
 	for _, tc := range []struct {
 		name                  string
@@ -309,32 +309,20 @@ func TestEstimateBetweenCountAndLevel(t *testing.T) {
 		{"a value that shrinks as records come", 20, 2, 10, 9.9, 10.1},
 		{"nothing at all", 0, .5, 0, 0, 0},
 	} {
-		e := d.estimate(0, tc.counted, share{reported: tc.share}, tc.level, 1)
-		if e.Mean < tc.low || e.Mean > tc.high || e.SD < 0 {
+		e := d.estimate(tc.counted, tc.share, tc.level, 1)
+		if e.Mean < tc.low || e.Mean > tc.high {
 			t.Errorf("%s: %+v, want a mean of %v to %v", tc.name, e, tc.low, tc.high)
 		}
 	}
-	if e := d.estimate(0, math.NaN(), share{reported: .5}, 10, 1); !math.IsNaN(e.Mean) {
+	if e := d.estimate(math.NaN(), .5, 10, 1); !math.IsNaN(e.Mean) {
 		t.Errorf("what is not known is nowcast at %+v", e)
 	}
 }
 
-// Standard deviations hold for errors that the model did not foresee.
-func TestErrorsScaleTheDeviation(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 4))
-	e := ageErrors{Square: 1}
-	for range 20000 {
-		e.score(2 * rng.NormFloat64() / math.Sqrt(float64(e.Square)))
-	}
-	if math.Abs(float64(e.Square)-4) > .8 {
-		t.Errorf("errors of twice the model's deviation: mean square %.2f, want 4", e.Square)
-	}
-}
-
 func TestPlus(t *testing.T) {
-	a := Estimate{Mean: 10, Counted: 5, SD: 3, Share: .5}
-	b := Estimate{Mean: 30, Counted: 30, SD: 4, Share: 1}
-	if diff := cmp.Diff(Estimate{Mean: 40, Counted: 35, SD: 5, Share: .875}, a.Plus(b), about); diff != "" {
+	a := Estimate{Mean: 10, Counted: 5, Share: .5}
+	b := Estimate{Mean: 30, Counted: 30, Share: 1}
+	if diff := cmp.Diff(Estimate{Mean: 40, Counted: 35, Share: .875}, a.Plus(b), about); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if got := complete(1).Plus(complete(2)); got != complete(3) {

@@ -7,16 +7,15 @@ import "math"
 // a = 1/ν², where ν is the variation of minutes about μ beyond Poisson noise. So
 //
 //	λ | c = (a + c/φ) / (a/μ + F/φ)      nowcast = c + (1−F)·λ
-//	variance = φ·(1−F)·λ + ((1−F)·λ)²/(a + c/φ) + the uncertainty of F
 //
-// the negative binomial of a Poisson–gamma mixture. It is the chain ladder c/F for an uninformative level (a → 0), and
+// the mean of a Poisson–gamma mixture. It is the chain ladder c/F for an uninformative level (a → 0), and
 // follows the level when little is reported (Bornhuetter and Ferguson 1972; Verrall 2004, North American Actuarial
 // Journal 8(3), 67–89). μ is the ratio Σc/ΣF over the minutes before, with exponential weights (the Cape Cod estimate).
 // It is unbiased although those minutes are incomplete. A level that the count contradicts has less weight. φ, the
-// dispersion of the increments, is learned as in quasi-binomial models (McCullagh and Nelder 1989, §4.5).
+// dispersion of the increments, is learned as in quasi-binomial models (McCullagh and Nelder 1989, §4.5). O(ages) in
+// memory and time a minute.
 //
-// The standardised errors of earlier nowcasts at the same age scale the variance. So it holds in the long run even where
-// the model is wrong, such as for a service that slows down. O(ages) in memory and time a minute.
+// A nowcast has no interval of its own: forecasts start from nowcasts, so their calibration has the uncertainty of both.
 type reporting struct {
 	Hazards hazards `cbor:"1,keyasint"`
 
@@ -30,8 +29,6 @@ type reporting struct {
 	Stray    float32 `cbor:"6,keyasint"` // mean of (c − μ)²
 	Usual    float32 `cbor:"7,keyasint"` // mean of μ
 	Strays   float32 `cbor:"8,keyasint"` // number of minutes, up to strayMinutes
-
-	Errors [scoredAges]ageErrors `cbor:"9,keyasint"`
 
 	Size float32 `cbor:"10,keyasint"` // mean value of a record: the initial φ
 }
@@ -48,14 +45,6 @@ const (
 	// the level can reach it, so a smaller bound would bias nowcasts of rare classes upwards.
 	contradiction = 9
 )
-
-func newReporting(ages int) reporting {
-	d := reporting{Hazards: newHazards(ages)}
-	for i := range d.Errors {
-		d.Errors[i].Square = 1
-	}
-	return d
-}
 
 func (d *reporting) fade(keep float32) {
 	d.Hazards.fade(keep)
@@ -105,28 +94,19 @@ func (d *reporting) stray(quantum float64) float64 {
 	return math.Max(w*priorStray+(1-w)*own, minStray)
 }
 
-// estimate nowcasts a minute with the value counted so far; level is μ, NaN when there is none.
-func (d *reporting) estimate(age int, counted float64, s share, level, quantum float64) Estimate {
-	if s.reported == 1 || !(quantum > 0) || math.IsNaN(counted) {
+// estimate nowcasts a minute with the value counted so far, of which the share reported is expected to be in it; level
+// is μ, NaN when there is none.
+func (d *reporting) estimate(counted, reported, level, quantum float64) Estimate {
+	if reported == 1 || !(quantum > 0) || math.IsNaN(counted) {
 		return complete(counted)
 	}
-	shape, steps := d.shape(counted, s.reported, level, quantum), counted/quantum
 	rate := 0.0
-	switch {
-	case shape > 0:
-		rate = (shape + steps) / (shape/level + s.reported/quantum)
-	case s.reported > 0:
-		rate = counted / s.reported
+	if shape := d.shape(counted, reported, level, quantum); shape > 0 {
+		rate = (shape + counted/quantum) / (shape/level + reported/quantum)
+	} else if reported > 0 {
+		rate = counted / reported
 	}
-	missing := (1 - s.reported) * rate
-	variance := quantum * math.Abs(missing)
-	if known := shape + steps; known > 0 {
-		own := steps / known // the part of the rate that depends on F
-		off := rate * (own + (1-own)*s.reported)
-		variance += missing*missing/known + off*off*s.logVariance
-	}
-	square := float64(d.Errors[min(age, scoredAges-1)].Square)
-	return Estimate{Mean: math.Max(0, counted+missing), Counted: counted, SD: math.Sqrt(variance * square), Share: s.reported}
+	return Estimate{Mean: math.Max(0, counted+(1-reported)*rate), Counted: counted, Share: reported}
 }
 
 // shape is the prior's, reduced where the count contradicts the level; 0 without a level.
@@ -154,31 +134,6 @@ func (d *reporting) settle(y float64) {
 	d.Exposure = levelFade*d.Exposure + 1
 }
 
-// scoredAges is the number of ages with their own errors: the newest, the one before, and all older ones together,
-// scored at the first of them.
-const scoredAges = 3
-
-// ageErrors are the errors of nowcasts of one age in units of the model's standard deviation.
-type ageErrors struct {
-	Square float32 `cbor:"1,keyasint"` // mean square
-	Scored float32 `cbor:"2,keyasint"`
-}
-
-const (
-	errorGain  = 1.0 / 300 // one over the memory in scored minutes
-	errorStart = 20        // weight of the model at the start, in minutes
-	errorBound = 5         // larger errors are clipped
-	scoredFrom = 0.25      // records; smaller nowcasts are not scored
-)
-
-// score adds the error of one nowcast, divided by its standard deviation.
-func (e *ageErrors) score(z float64) {
-	e.Scored++
-	gain := math.Max(errorGain, 1/(float64(e.Scored)+errorStart))
-	square := float64(e.Square)
-	e.Square = float32(square + gain*(math.Min(z*z, errorBound*errorBound)*square-square))
-}
-
 // lag is the reporting delay of a pool, the prior for young classes.
 type lag struct {
 	Late bool      `cbor:"1,keyasint"` // records have come after the first count of their minute
@@ -189,7 +144,7 @@ type lag struct {
 func newLag(revise int64) lag {
 	l := lag{Gap: math.MinInt64, Rows: make([]hazards, len(nowcasted))}
 	for i := range l.Rows {
-		l.Rows[i] = newHazards(int(revise))
+		l.Rows[i] = newHazards(revise)
 	}
 	return l
 }
@@ -217,7 +172,7 @@ type hazards struct {
 	Seen []float32 `cbor:"2,keyasint"` // Σ N by age, from 1
 }
 
-func newHazards(ages int) hazards {
+func newHazards(ages int64) hazards {
 	return hazards{Late: make([]float32, ages), Seen: make([]float32, ages)}
 }
 
@@ -248,31 +203,23 @@ const (
 	maxSteps   = 300.0 // steps of its own from which on a class does not need the prior
 )
 
-// blend is g(age) of a class with the prior of its pool, and the number of steps that it is based on. The weight of the
-// prior falls linearly to zero at maxSteps of the class, so that a class with its own delays does not keep the pool's.
-func (h *hazards) blend(age int, pool *hazards, quantum float64) (hazard, steps float64) {
+// blend is g(age) of a class with the prior of its pool. The weight of the prior falls linearly to zero at maxSteps of
+// the class, so that a class with its own delays does not keep the pool's.
+func (h *hazards) blend(age int, pool *hazards, quantum float64) float64 {
 	if !(quantum > 0) {
-		return pool.at(age), priorSteps
+		return pool.at(age)
 	}
 	own := math.Max(0, float64(h.Seen[age-1])/quantum)
 	prior := priorSteps * math.Max(0, 1-own/maxSteps)
-	return (own*h.at(age) + prior*pool.at(age)) / (own + prior), own + prior
+	return (own*h.at(age) + prior*pool.at(age)) / (own + prior)
 }
 
-// share is the reported share F of a minute's value at an age, and the variance of the logarithm of its estimate, by
-// Greenwood's formula in reverse time: Σ_{j>d} g/((1−g)·n) with n the steps seen.
-type share struct{ reported, logVariance float64 }
-
-// shares fills s with F by age, from 0 to the settled age.
-func (h *hazards) shares(s []share, pool *hazards, quantum float64) {
-	last := len(s) - 1
-	s[last] = share{reported: 1}
+// shares fills f with F, the reported share of a minute's value, by age from 0 to the settled age.
+func (h *hazards) shares(f []float64, pool *hazards, quantum float64) {
+	last := len(f) - 1
+	f[last] = 1
 	for age := last; age > 0; age-- {
-		g, steps := h.blend(age, pool, quantum)
-		s[age-1] = share{s[age].reported * (1 - g), s[age].logVariance}
-		if g > 0 && g < 1 {
-			s[age-1].logVariance += g / (1 - g) / (steps + 1)
-		}
+		f[age-1] = f[age] * (1 - h.blend(age, pool, quantum))
 	}
 }
 

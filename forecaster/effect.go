@@ -64,7 +64,7 @@ func (p *pool) multiplier(minute int64) float64 {
 }
 
 func scale(e *features.Estimate, by float64) {
-	e.Mean, e.Counted, e.SD = e.Mean*by, e.Counted*by, e.SD*by
+	e.Mean, e.Counted = e.Mean*by, e.Counted*by
 }
 
 // expectEvents records the forecast before each event that begins in a minute.

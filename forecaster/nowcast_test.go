@@ -12,7 +12,7 @@ import (
 func TestNowcastIsNoEndOfSilence(t *testing.T) {
 	s := newSeries(testKey, 10)
 	for i := range 40 {
-		s.push(startMinute+int64(i), features.Estimate{Mean: .01, SD: .1})
+		s.push(startMinute+int64(i), features.Estimate{Mean: .01})
 	}
 	if s.stage() != 1 {
 		t.Error("not silent, but nothing was counted")
@@ -31,7 +31,7 @@ func TestBurstWidensBeforeItSettles(t *testing.T) {
 		s.push(startMinute+int64(i), exact(0))
 	}
 	for i := range 5 {
-		s.push(startMinute+60+int64(i), features.Estimate{Mean: 100, Counted: 50, SD: 60})
+		s.push(startMinute+60+int64(i), features.Estimate{Mean: 100, Counted: 50})
 	}
 	var f Forecast
 	s.forecast(&f)
@@ -55,7 +55,7 @@ func TestNowcastsForecastBetter(t *testing.T) {
 			truth[i] = 1000 * math.Exp(level+.05*r.NormFloat64())
 			e := features.Estimate{Mean: truth[i] / (1 + math.Exp(share)), Counted: 1}
 			if nowcast {
-				e.Mean, e.SD = truth[i]*math.Exp(.1*r.NormFloat64()), .1*truth[i]
+				e.Mean = truth[i] * math.Exp(.1*r.NormFloat64())
 			} else {
 				r.NormFloat64()
 			}

@@ -315,7 +315,7 @@ func (s *series) forecast(f *Forecast) bool {
 	f.Now = features.Estimate{Mean: f.Last, Share: 1}
 	next := at[0][L50]
 	switch now := s.nowcast.Newest; {
-	case now.SD > 0:
+	case now.Incomplete():
 		f.Now = now
 	case s.settle > 0 && (math.IsNaN(now.Mean) || s.nowcast.Grown >= maxGrown && next > f.Last):
 		// The newest minute is unknown, or counts that seemed complete have grown: use the next minute's median.
