@@ -92,7 +92,9 @@ func Scan(ctx context.Context, next nextBatch, cfg features.Config) (*Demand, er
 			return nil, err
 		}
 		for i := range batch.Requests {
-			aggregator.AddRequest(&batch.Requests[i])
+			if r := &batch.Requests[i]; r.Phase != ingest.PhaseArrived { // its end counts it
+				aggregator.AddRequest(r)
+			}
 		}
 		for i := range batch.Sums {
 			aggregator.AddSum(&batch.Sums[i])

@@ -49,7 +49,6 @@ type Aggregator struct {
 	named    int     // classes of all pools without OverflowClass
 	pools    []*pool // ordered by name
 	latest   *pool   // the last one looked up
-	arrivals arrivals
 	counters Counters
 
 	windows    []Window
@@ -64,11 +63,10 @@ func New(cfg Config) *Aggregator {
 		cfg.Service = map[string]Service{}
 	}
 	a := &Aggregator{
-		cfg:      cfg,
-		revise:   minutes(cfg.Revise),
-		ahead:    aheadMinutes + minutes(cfg.Lateness+cfg.FutureBound) + 1,
-		byName:   make(map[string]*pool),
-		arrivals: newArrivals(maxArrivals),
+		cfg:    cfg,
+		revise: minutes(cfg.Revise),
+		ahead:  aheadMinutes + minutes(cfg.Lateness+cfg.FutureBound) + 1,
+		byName: make(map[string]*pool),
 	}
 	a.mask = int64(a.slots() - 1)
 	return a
@@ -150,7 +148,7 @@ func (a *Aggregator) covered(p *pool, minute int64) bool {
 }
 
 // AddSum counts traffic that its producer has summed, in the minute of its Start. It returns "" or the reason of a
-// refusal, as AddRequest does. Fields that are NaN stay unknown. The caller has checked that the pool is known and the
+// refusal, as AddAttempt does. Fields that are NaN stay unknown. The caller has checked that the pool is known and the
 // time not in the future.
 //
 // KV occupancy of a sum follows by Little's law from its means, if it does not have its own. The error is up to 2× on
@@ -166,7 +164,6 @@ func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 		}
 		return reason
 	}
-	a.counters.Sums++
 	if minute < a.open {
 		a.counters.Amended++
 	}

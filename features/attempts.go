@@ -92,11 +92,15 @@ func (e *delta) reached(s Service) bool {
 }
 
 // tried counts an attempt in its minute.
-func (p *pool) tried(s *queuePressure, e *delta, minute int64) {
+func (p *pool) tried(s *queuePressure, e *delta) {
 	if !e.call {
-		p.Retried = max(p.Retried, minute)
+		p.Retried = max(p.Retried, int64(e.minute))
 	}
-	if !e.ends || e.how == finished {
+	if !e.ends {
+		return
+	}
+	s.end(e)
+	if e.how == finished {
 		return
 	}
 	s.Failed++

@@ -91,7 +91,7 @@ func TestRetriesAreNoDemand(t *testing.T) {
 		t.Errorf("it holds %v token-seconds and generates %v tokens all the same", w.KVTokenSeconds, w.OutputTokens)
 	}
 	// The only attempt that was seen is the call.
-	if reason := a.AddAttempt(changed(request("c", 250), attempt(3)), false); reason != "" {
+	if reason := a.AddAttempt(changed(request("c", 250), attempt(3)), Earlier{}); reason != "" {
 		t.Fatal(reason)
 	}
 	h.closeUntil(t, a, 5, 5)

@@ -62,6 +62,14 @@ func mustAdd(t testing.TB, a *Aggregator, rs ...*ingest.Request) {
 	}
 }
 
+// addEnd adds the end of a request whose arrival was counted, with or without its prompt.
+func addEnd(t testing.TB, a *Aggregator, r *ingest.Request, prompt bool) {
+	t.Helper()
+	if reason := a.AddAttempt(r, Earlier{Call: r.Attempt > 1, Arrival: true, Prompt: prompt}); reason != "" {
+		t.Fatalf("request %s at %s: refused as %s", r.ID, r.EventTime(), reason)
+	}
+}
+
 func cover(a *Aggregator, until float64) { a.AddWatermark(&ingest.Watermark{Pool: "p", At: at(until)}) }
 
 // history is the newest form of every window returned, with how often it came.

@@ -15,55 +15,33 @@ type Late struct {
 	KVTokenSeconds float64 `cbor:"6,keyasint,omitempty"`
 }
 
-// addLate adds a record of a request that is refused as late; seen is its arrival, if that was counted. What the
-// request held and generated in open minutes is counted there.
-func (a *Aggregator) addLate(r *ingest.Request, t *requestTimes, seen *arrival, hash uint64, call bool) {
-	p := a.pool(r.Pool)
-	name := r.Class
-	if seen != nil {
-		name = seen.Class
+// addLate adds a record of a request that is refused as late. What the request held and generated in open minutes is
+// counted there.
+func (a *Aggregator) addLate(c *class, e *delta) {
+	late := &c.Late
+	late.Records++
+	if e.call && e.arrives {
+		late.Requests++
 	}
-	c := a.class(p, name, a.oldest())
-	entry := arrival{Hash: hash, Minute: t.event.minute(), Class: c.Name}
-	if seen != nil {
-		entry = *seen
+	if e.call && e.prompts {
+		late.PromptTokens += float64(e.prompt)
 	}
-	var e delta
-	e.read(r, t)
-	cached := e.cached >= 0 && !e.neverServed()
-	c.Late.Records++
-	if call {
-		if seen == nil {
-			c.Late.Requests++
-		}
-		if !entry.Prompt {
-			c.Late.PromptTokens += float64(max(r.PromptTokens, 0))
-		}
-		if !entry.Cached && cached {
-			c.Late.CachedTokens += float64(min(r.CachedTokens, max(r.PromptTokens, 0)))
-		}
+	if !e.ends || e.neverServed() {
+		return
 	}
-	if r.Phase == ingest.PhaseArrived {
-		p.Phased = true
-	} else {
-		entry.Ended = true
-		if e.output >= 0 && !e.neverServed() {
-			a.serveLate(p, c, &e, call)
-		}
+	if e.call && e.cached >= 0 {
+		late.CachedTokens += float64(min(e.cached, max(e.prompt, 0)))
 	}
-	entry.Prompt, entry.Cached = entry.Prompt || r.PromptTokens >= 0, entry.Cached || cached
-	if seen != nil {
-		*seen = entry
-	} else if p.Phased && r.ID != "" && a.arrivals.add(entry) {
-		a.counters.ArrivalsEvicted++
+	if e.output >= 0 {
+		a.serveLate(c, e)
 	}
 }
 
 // serveLate counts the service of a request in open minutes, and adds the rest to Late.
-func (a *Aggregator) serveLate(p *pool, c *class, e *delta, call bool) {
-	l, timed := e.life(p.service)
+func (a *Aggregator) serveLate(c *class, e *delta) {
+	l, timed := e.life(c.pool.service)
 	to := served
-	if !call {
+	if !e.call {
 		to = retried
 	}
 	late := float64(e.output)
@@ -76,7 +54,7 @@ func (a *Aggregator) serveLate(p *pool, c *class, e *delta, call bool) {
 			a.generateFrom(c, &l, max(l.decodes(), a.oldest()), late, to)
 		}
 	}
-	if call {
+	if e.call {
 		c.Late.OutputTokens += late
 	}
 }
@@ -84,16 +62,15 @@ func (a *Aggregator) serveLate(p *pool, c *class, e *delta, call bool) {
 // addLateSum adds a sum that is refused as late.
 func (a *Aggregator) addLateSum(s *ingest.Sum) {
 	late := &a.class(a.pool(s.Pool), s.Class, a.oldest()).Late
-	late.Records++
-	for _, x := range [...]struct {
-		to *float64
-		n  float64
-	}{
-		{&late.Requests, s.Requests}, {&late.PromptTokens, s.PromptTokens},
-		{&late.CachedTokens, min(s.CachedTokens, s.PromptTokens)}, {&late.OutputTokens, s.OutputTokens},
-	} {
-		if x.n >= 0 {
-			*x.to += x.n
+	known := func(n float64) float64 {
+		if n >= 0 {
+			return n
 		}
+		return 0 // NaN
 	}
+	late.Records++
+	late.Requests += known(s.Requests)
+	late.PromptTokens += known(s.PromptTokens)
+	late.CachedTokens += known(min(s.CachedTokens, s.PromptTokens))
+	late.OutputTokens += known(s.OutputTokens)
 }

@@ -14,16 +14,17 @@ func TestWindowsAndLateAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := New(testConfig())
 		var want, got Late
-		add := func(r *ingest.Request) {
-			switch reason := a.AddRequest(r); reason {
+		add := func(r *ingest.Request, before Earlier) {
+			switch reason := a.AddAttempt(r, before); reason {
 			case "", ingest.ReasonLate:
 			default:
 				t.Fatalf("refused as %s", reason)
 			}
 		}
 		type pending struct {
-			r   *ingest.Request
-			end int
+			r      *ingest.Request
+			end    int
+			before Earlier
 		}
 		phased := rapid.Bool().Draw(t, "phased")
 		var ends []pending
@@ -32,9 +33,9 @@ func TestWindowsAndLateAddUp(t *testing.T) {
 			r.CachedTokens = max(r.CachedTokens, 0)
 			arrival := rapid.IntRange(0, 9).Draw(t, "arrival record") // in minutes
 			if phased {
-				ends = append(ends, pending{changed(r, phase(ingest.PhaseArrived), tokens(r.PromptTokens, ingest.Unknown, ingest.Unknown)), arrival})
+				ends = append(ends, pending{changed(r, phase(ingest.PhaseArrived), tokens(r.PromptTokens, ingest.Unknown, ingest.Unknown)), arrival, Earlier{}})
 			}
-			ends = append(ends, pending{r, arrival + rapid.IntRange(0, 5).Draw(t, "end record")})
+			ends = append(ends, pending{r, arrival + rapid.IntRange(0, 5).Draw(t, "end record"), Earlier{Arrival: phased, Prompt: phased}})
 			want.Requests++
 			want.PromptTokens += float64(r.PromptTokens)
 			want.OutputTokens += float64(r.OutputTokens)
@@ -45,7 +46,7 @@ func TestWindowsAndLateAddUp(t *testing.T) {
 		for m := 1; m <= 25; m++ {
 			for _, e := range ends {
 				if e.end == m-1 {
-					add(e.r)
+					add(e.r, e.before)
 				}
 			}
 			cover(a, float64(m)*60)

@@ -135,7 +135,7 @@ func TestArrivalRecordsNeedNoNowcast(t *testing.T) {
 			if r.FinishedAt.After(at(float64(m+1) * 60)) {
 				kept = append(kept, r)
 			} else {
-				mustAdd(t, a, r)
+				addEnd(t, a, r, true)
 			}
 		}
 		running = kept

@@ -5,8 +5,6 @@ import "time"
 // maxLife is the longest plausible life of a request. Beyond it the times are treated as wrong.
 const maxLife = 24 * time.Hour
 
-const maxLifeMinutes = int64(maxLife / Minute)
-
 // life is what one request holds in the KV cache: prompt tokens from its start, output tokens that grow linearly in
 // time from first to end, nothing after the end. Times are in seconds since its start.
 type life struct {

@@ -96,7 +96,6 @@ func (f *fleet) add(r *ingest.Replica, n *Counters) (ok bool, life ReplicaLife) 
 		}
 		f.Preemptions += float64(r.PreemptionsTotal - before)
 	}
-	n.ReplicaReports++
 	previous := f.Reported
 	if r.At.After(previous) {
 		f.Reported = r.At.UTC()

@@ -5,50 +5,47 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// AddRequest counts one record of a request. It returns "" or the reason of a refusal. The caller has checked that the
-// pool is known, and that the record is no duplicate and not in the future.
+// Earlier is what earlier records counted of a request and its call.
+type Earlier struct {
+	Call    bool // another attempt of the call, so that this one is no demand
+	Arrival bool // the request, by the record at its arrival
+	Prompt  bool // and its prompt, by that record
+}
+
+// AddRequest counts a record of a request whose earlier records were not counted. An attempt > 1 is taken for a retry
+// of a counted call.
+func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason {
+	return a.AddAttempt(r, Earlier{Call: r.Attempt > 1})
+}
+
+// AddAttempt counts one record of a request. It returns "" or the reason of a refusal. The caller has checked that the
+// pool is known, that the record is no duplicate and not in the future, and what earlier records counted.
 //
 // A request counts once, in the minute of its arrival, however it ends. If a producer also sends a record at arrival
-// (ingest.PhaseArrived), that record counts the request and its prompt. The later record with the same id and attempt
-// adds the rest. The two may come in either order.
+// (ingest.PhaseArrived), that record counts the request and its prompt, and the record at the end adds the rest.
 //
 // A rejected, cancelled or failed request is demand too: its prompt, and the expected output, cached share and
-// occupancy of its class, at least the generated output. An attempt > 1 is treated as a retry of a counted call (see
-// [Aggregator.AddAttempt] for the other case): it counts in Retries, and its work in the Retried fields. See Attempts.
+// occupancy of its class, at least the generated output. A retry of a counted call counts in Retries, and its work in
+// the Retried fields. See Attempts.
 //
 // If the times of the first and the last token are known, output tokens count in the minutes that generated them, and
 // those of settled minutes in the oldest open one. Otherwise they count in the minute of arrival, or if that is
 // settled, of the end.
 //
 // Refusals: ReasonLate when its minute is settled (its tokens are in [Window.Late], and its occupancy and output of
-// open minutes in those), ReasonFuture beyond the open span, ReasonDuplicate for a second end or arrival,
-// ReasonMissingField for an arrival without id, which cannot be joined with an end.
-func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason {
-	return a.AddAttempt(r, r.Attempt > 1)
-}
-
-// AddAttempt counts a record as AddRequest does, but ignores its number of attempt. retry means that another attempt of
-// the same call has been counted, so that this one is no demand.
-func (a *Aggregator) AddAttempt(r *ingest.Request, retry bool) ingest.Reason {
-	call := !retry
-	t := requestTimesOf(r)
-	minute := t.event.minute()
+// open minutes in those), ReasonFuture beyond the open span.
+func (a *Aggregator) AddAttempt(r *ingest.Request, before Earlier) ingest.Reason {
+	e := &a.delta
+	e.read(r, before)
+	minute := e.event.minute()
 	a.begin(minute)
-	seen, hash, reason := a.seen(r)
-	if reason != "" {
-		return reason
-	}
-	if seen == nil {
-		reason = a.refuse(minute)
-	} else if seen.Ended { // an arrival that came after its end: all is counted
-		return ""
-	} else if minute = seen.Minute; max(minute, t.finished.minute()) < a.oldest() {
-		reason = a.refuse(minute)
-	}
-	if reason != "" {
-		if reason == ingest.ReasonLate {
-			a.addLate(r, &t, seen, hash, call)
+	open := minute >= a.oldest()
+	if reason := a.refuse(minute); reason == ingest.ReasonLate {
+		if !before.Arrival || e.finished.minute() < a.oldest() {
+			a.addLate(a.class(a.pool(r.Pool), r.Class, a.oldest()), e)
+			return reason
 		}
+	} else if reason != "" {
 		return reason
 	}
 	if minute < a.open {
@@ -56,75 +53,25 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, retry bool) ingest.Reason {
 	}
 
 	p := a.pool(r.Pool)
-	name := r.Class
-	if seen != nil {
-		name = seen.Class // the first record sets the class of a request
-	}
-	c := a.lookup(p, name, minute)
-	e := &a.delta
-	*e = delta{}
-	e.read(r, &t)
-	e.minute, e.call, e.arrives = int32(minute), call, seen == nil
-	entry := arrival{Hash: hash, Minute: minute, Class: c.Name}
-	if seen == nil {
-		a.evidence(p, minute, t.event)
+	c := a.lookup(p, r.Class, minute)
+	// Cached tokens belong to the minute of the prompt, and are not counted if that has settled.
+	e.caches = e.ends && e.prompt >= 0 && (open || e.prompts) && e.cached >= 0 && !e.neverServed()
+	e.uncounted = open && !e.caches
+	if e.arrives {
+		a.evidence(p, minute, e.event)
 		p.Coverage[a.slot(minute)].Queue.Attempts++
-	} else {
-		seen.Ended = true
-		entry = *seen
 	}
-	open := minute >= a.oldest()
-	e.toCount(&entry, open)
-	e.uncounted = open && entry.Prompt && !entry.Cached
-	if !e.ends {
-		p.Phased = true
-	} else {
-		entry.Ended = true
-		if ended := t.finished.minute(); t.finished != never && ended > minute && ended <= a.open {
-			a.evidence(p, ended, t.finished)
-		}
-		if open {
-			p.Coverage[a.slot(minute)].Queue.end(e)
-		}
+	if ended := e.finished.minute(); e.ends && e.finished != never && ended > minute && ended <= a.open {
+		a.evidence(p, ended, e.finished)
 	}
 	if open {
-		p.tried(&p.Coverage[a.slot(minute)].Queue, e, minute)
+		p.tried(&p.Coverage[a.slot(minute)].Queue, e)
 	}
 	if e.teaches() {
 		p.Expected.learn(e)
 	}
-	if seen == nil && p.Phased && r.ID != "" && a.arrivals.add(entry) {
-		a.counters.ArrivalsEvicted++
-	}
 	a.count(c, e)
 	return ""
-}
-
-// seen finds the earlier record of a request, in pools that send records at arrival.
-func (a *Aggregator) seen(r *ingest.Request) (seen *arrival, hash uint64, reason ingest.Reason) {
-	arrived := r.Phase == ingest.PhaseArrived
-	if p := a.known(r.Pool); !arrived && (p == nil || !p.Phased) {
-		return nil, 0, ""
-	}
-	if r.ID == "" {
-		if arrived {
-			return nil, 0, ingest.ReasonMissingField
-		}
-		return nil, 0, ""
-	}
-	hash = arrivalHash(r)
-	if seen = a.arrivals.find(hash); seen != nil && seen.Ended != arrived {
-		return nil, 0, ingest.ReasonDuplicate
-	}
-	return seen, hash, ""
-}
-
-// toCount sets whether prompt and cached tokens must still be counted. Cached tokens need a known prompt and a request
-// that was served. They belong to the minute of the prompt, and are not counted if that has settled.
-func (e *delta) toCount(done *arrival, open bool) {
-	e.prompts = e.prompt >= 0 && !done.Prompt
-	e.caches = e.prompt >= 0 && !done.Cached && (open || !done.Prompt) && e.cached >= 0 && !e.neverServed()
-	done.Prompt, done.Cached = done.Prompt || e.prompts, done.Cached || e.caches
 }
 
 // count adds an attempt to its class.
@@ -150,7 +97,7 @@ func (a *Aggregator) count(c *class, e *delta) {
 	c.Accounts.add(&e.names, tokens)
 }
 
-// countPrompt counts the prompt and cached tokens that toCount selected, and returns the new prompt tokens.
+// countPrompt counts the prompt and cached tokens, and returns the new prompt tokens.
 func (a *Aggregator) countPrompt(c *class, w *bucket, e *delta) (tokens float64) {
 	prompt := float64(e.prompt)
 	if e.prompts {
@@ -308,14 +255,17 @@ type delta struct {
 	uncounted bool // the prompt is in the minute without cached tokens
 }
 
-// read fills the delta from a record.
-func (e *delta) read(r *ingest.Request, t *requestTimes) {
-	e.requestTimes = *t
-	e.prompt, e.cached, e.output, e.most = r.PromptTokens, r.CachedTokens, r.OutputTokens, r.MaxOutputTokens
-	e.names = [accountKinds]string{byTenant: r.Tenant, byFeature: r.Feature}
-	e.how = outcomeOf(r)
+// read sets the delta to that of a record.
+func (e *delta) read(r *ingest.Request, before Earlier) {
+	*e = delta{
+		requestTimes: requestTimesOf(r),
+		prompt:       r.PromptTokens, cached: r.CachedTokens, output: r.OutputTokens, most: r.MaxOutputTokens,
+		names: [accountKinds]string{byTenant: r.Tenant, byFeature: r.Feature},
+		how:   outcomeOf(r), ends: r.Phase != ingest.PhaseArrived,
+		call: !before.Call, arrives: !before.Arrival, prompts: r.PromptTokens >= 0 && !before.Prompt,
+	}
+	e.minute = int32(e.event.minute())
 	e.failed = e.how == cutOff && r.Phase != ingest.PhaseCancelled && r.Status != ingest.StatusCancelled
-	e.ends = r.Phase != ingest.PhaseArrived
 }
 
 // outcome is how an attempt ended, as it matters for demand.

@@ -12,52 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A request of minute 0 that is known by one record, or by two in either order, is the same request.
-func TestArrivedAndFinishedCountOnce(t *testing.T) {
-	end := changed(request("a", 10), tokens(100, 40, 20), times(11, 12, 30))
-	arrival := changed(request("a", 10), phase(ingest.PhaseArrived), tokens(100, ingest.Unknown, ingest.Unknown))
-	other := changed(request("other", 5), phase(ingest.PhaseArrived)) // so that the pool is one that sends arrivals
-	fold := func(rs ...*ingest.Request) Window {
-		a := New(testConfig())
-		mustAdd(t, a, append([]*ingest.Request{other}, rs...)...)
-		w, _ := a.Close(at(60))
-		return detached(w[0])
-	}
-	want := fold(end)
-	if want.Requests != 2 || want.Records != 2 || want.PromptTokens != 200 || want.CachedTokens != 40 || want.OutputTokens != 20 {
-		t.Fatalf("one record: %+v", want)
-	}
-	for name, rs := range map[string][]*ingest.Request{"arrival first": {arrival, end}, "end first": {end, arrival}} {
-		if diff := cmp.Diff(want, fold(rs...), about); diff != "" {
-			t.Errorf("%s (-one record +two):\n%s", name, diff)
-		}
-	}
-	// A retry is another request.
-	if w := fold(arrival, changed(arrival, attempt(2)), end, changed(end, attempt(2))); w.Requests != 2 || w.Retries != 1 || w.OutputTokens != 40 {
-		t.Errorf("%v requests, %v retries, %v output tokens, want 2, 1, 40", w.Requests, w.Retries, w.OutputTokens)
-	}
-}
-
-func TestSecondRecordsOfAPhaseAreDuplicates(t *testing.T) {
-	a := New(testConfig())
-	arrival, end := changed(request("a", 1), phase(ingest.PhaseArrived)), request("a", 1)
-	mustAdd(t, a, arrival)
-	if got := a.AddRequest(arrival); got != ingest.ReasonDuplicate {
-		t.Errorf("second arrival: %q", got)
-	}
-	mustAdd(t, a, end)
-	if got := a.AddRequest(end); got != ingest.ReasonDuplicate {
-		t.Errorf("second end: %q", got)
-	}
-	if got := a.AddRequest(changed(arrival, func(r *ingest.Request) { r.ID = "" })); got != ingest.ReasonMissingField {
-		t.Errorf("arrival without id: %q", got)
-	}
-	mustAdd(t, a, changed(end, func(r *ingest.Request) { r.ID = "" }))
-	if w, _ := a.Close(at(60)); w[0].Requests != 2 {
-		t.Errorf("%v requests, want 2", w[0].Requests)
-	}
-}
-
 // What the arrival did not say its end says, and what it said is not counted again.
 func TestEndAddsWhatTheArrivalLeftOut(t *testing.T) {
 	fold := func(arrived, ended func(*ingest.Request), late bool) (prompt, cached float64) {
@@ -69,7 +23,8 @@ func TestEndAddsWhatTheArrivalLeftOut(t *testing.T) {
 			next = 11
 			h.closeUntil(t, a, 2, 10)
 		}
-		mustAdd(t, a, changed(request("a", 10), func(r *ingest.Request) { r.FinishedAt = at(550) }, ended))
+		arrival := changed(request("a", 10), arrived)
+		addEnd(t, a, changed(request("a", 10), func(r *ingest.Request) { r.FinishedAt = at(550) }, ended), arrival.PromptTokens >= 0)
 		cover(a, 900)
 		h.closeUntil(t, a, next, 15)
 		for _, w := range h.newest {
@@ -104,10 +59,9 @@ func TestEndAfterTheArrivalHasSettled(t *testing.T) {
 		changed(request("ends", 10), phase(ingest.PhaseArrived)),
 		changed(request("past", 10), phase(ingest.PhaseArrived)))
 	h.closeUntil(t, a, 1, 10) // open: minutes 7, 8, 9 and on
-	mustAdd(t, a,
-		changed(request("timed", 10), times(540, 550, 560), tokens(100, 60, 20)),
-		changed(request("ends", 10), func(r *ingest.Request) { r.FinishedAt = at(550) }))
-	if got := a.AddRequest(changed(request("past", 10), times(11, 12, 13))); got != ingest.ReasonLate {
+	addEnd(t, a, changed(request("timed", 10), times(540, 550, 560), tokens(100, 60, 20)), true)
+	addEnd(t, a, changed(request("ends", 10), func(r *ingest.Request) { r.FinishedAt = at(550) }), true)
+	if got := a.AddAttempt(changed(request("past", 10), times(11, 12, 13)), Earlier{Arrival: true, Prompt: true}); got != ingest.ReasonLate {
 		t.Errorf("an end in settled minutes: %q, want late", got)
 	}
 	if got := a.AddRequest(request("unheard of", 10)); got != ingest.ReasonLate {
@@ -215,14 +169,11 @@ func TestOrderDoesNotMatterWithinTheBound(t *testing.T) {
 		r := changed(request(fmt.Sprint(i), float64(i)), ofClass(fmt.Sprint("c", i%3)),
 			times(float64(i)+1, float64(i)+2, float64(i)+2+rng.Float64()*100))
 		r.Tenant = fmt.Sprint("t", i%5)
-		if i%3 > 0 {
-			rs = append(rs, changed(r, phase(ingest.PhaseArrived), tokens(100, ingest.Unknown, ingest.Unknown)))
-		}
 		rs = append(rs, r)
 	}
 	fold := func(order []int) map[windowID]Window {
 		a, h := New(cfg), history{}
-		mustAdd(t, a, changed(request("first", 0), phase(ingest.PhaseArrived)))
+		mustAdd(t, a, request("first", 0))
 		for n, i := range order {
 			mustAdd(t, a, rs[i])
 			if m := (n + 1) / 60; (n+1)%60 == 0 && m <= 8 {
@@ -249,84 +200,6 @@ func TestOrderDoesNotMatterWithinTheBound(t *testing.T) {
 	}
 }
 
-func TestArrivalsAreForgottenWhenTheirMinuteSettles(t *testing.T) {
-	a := New(testConfig())
-	mustAdd(t, a, changed(request("a", 1), phase(ingest.PhaseArrived)), request("a", 1), request("b", 1))
-	for m, want := range []int{2, 2, 2, 0, 0} {
-		a.Close(at(float64(m+1) * 60))
-		if got := len(a.arrivals.at); got != want {
-			t.Errorf("after %d min %d arrivals are remembered, want %d", m+1, got, want)
-		}
-	}
-	if !bytes.Equal(bytesOf(t, a), bytesOf(t, restarted(t, a, testConfig()))) {
-		t.Error("an emptied queue of arrivals comes back with other bytes")
-	}
-}
-
-func TestArrivalHashTellsItsPartsApart(t *testing.T) {
-	seen := map[uint64]string{}
-	for _, r := range []ingest.Request{
-		{Pool: "ab", ID: "c", Attempt: 1}, {Pool: "a", ID: "bc", Attempt: 1}, {Pool: "", ID: "abc", Attempt: 1},
-		{Pool: "ab", ID: "c", Attempt: 2}, {Pool: "ab", ID: "c1"},
-	} {
-		h := arrivalHash(&r)
-		if other, ok := seen[h]; ok {
-			t.Errorf("%+v has the hash of %s", r, other)
-		}
-		seen[h] = fmt.Sprintf("%+v", r)
-	}
-}
-
-func TestArrivalsAreBounded(t *testing.T) {
-	table := newArrivals(100)
-	evicted := 0
-	for i := range 1000 {
-		if table.find(uint64(i)) != nil {
-			t.Fatalf("%d is known before it came", i)
-		}
-		if table.add(arrival{Hash: uint64(i), Minute: int64(i / 10), Ended: i%2 == 0}) {
-			evicted++
-		}
-		if len(table.at) > 100 || len(table.queue) > 201 {
-			t.Fatalf("%d entries in a queue of %d", len(table.at), len(table.queue))
-		}
-		if e := table.find(uint64(max(i-99, 0))); e == nil || e.Hash != uint64(max(i-99, 0)) {
-			t.Fatalf("%d of the last hundred is lost", max(i-99, 0))
-		}
-	}
-	if evicted != 450 {
-		t.Errorf("%d of 900 evicted were still running, want 450", evicted)
-	}
-	table.forget(95) // 950 and on; 901 is still running
-	if table.find(900) != nil || table.find(901) == nil {
-		t.Error("what ended before the span must go, what runs must stay")
-	}
-	table.forget(95 + maxLifeMinutes)
-	if table.find(949) != nil || table.find(951) == nil {
-		t.Error("what has not ended within a day must go")
-	}
-}
-
-// A request stays in the class that its first record named, whatever the second says, and also after a restart.
-func TestRequestStaysInItsClass(t *testing.T) {
-	arrived := changed(request("a", 1), ofClass("agent"), phase(ingest.PhaseArrived), tokens(100, ingest.Unknown, ingest.Unknown))
-	ended := changed(request("a", 1), ofClass("chat"))
-	for name, records := range map[string][2]*ingest.Request{"in order": {arrived, ended}, "the end first": {changed(ended, ofClass("agent")), changed(arrived, ofClass("chat"))}} {
-		a := New(testConfig())
-		mustAdd(t, a, changed(request("other", 0), ofClass("other"), phase(ingest.PhaseArrived)), records[0])
-		a = restarted(t, a, testConfig())
-		mustAdd(t, a, records[1])
-		var h history
-		h.closeUntil(t, a, 1, 1)
-		if w := h.window(t, "agent", 0); w.Requests != 1 || w.PromptTokens != 100 || w.OutputTokens != 20 || w.OutputKnown != 1 {
-			t.Errorf("%s: %+v", name, w)
-		}
-		if _, ok := h.newest[windowID{Key{"p", "chat"}, 0}]; ok {
-			t.Errorf("%s: there is a window of the other class", name)
-		}
-	}
-}
-
 // When the class was forgotten while the request ran, its end brings the class back.
 func TestRequestOutlivesItsClass(t *testing.T) {
 	cfg := testConfig()
@@ -339,7 +212,7 @@ func TestRequestOutlivesItsClass(t *testing.T) {
 	if a.Counters().ClassesEvicted != 1 {
 		t.Fatal("the class is still there")
 	}
-	mustAdd(t, a, changed(request("a", 1), times(1, 2, 120*60+1)))
+	addEnd(t, a, changed(request("a", 1), ofClass("agent"), times(1, 2, 120*60+1)), false)
 	if !bytes.Equal(bytesOf(t, a), bytesOf(t, restarted(t, a, cfg))) {
 		t.Error("the state does not come back")
 	}

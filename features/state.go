@@ -13,7 +13,6 @@ import (
 // pool is the state of one pool.
 type pool struct {
 	Name      string     `cbor:"1,keyasint"`
-	Phased    bool       `cbor:"2,keyasint"` // sends a record of its own when a request arrives
 	LastEvent unixTime   `cbor:"3,keyasint"`
 	Watermark unixTime   `cbor:"4,keyasint"`
 	Coverage  []coverage `cbor:"5,keyasint"` // by slot
@@ -175,8 +174,8 @@ func (a *Aggregator) slots() int { return 1 << bits.Len64(uint64(a.revise+a.ahea
 // slot is the index of a minute of the open span in a ring.
 func (a *Aggregator) slot(minute int64) int { return int(minute & a.mask) }
 
-// State is the first part of a saved Aggregator. Then come the pools, each followed by its classes, and the requests in
-// flight. Equal Aggregators encode to equal bytes. Minutes count from the Unix epoch.
+// State is the first part of a saved Aggregator. Then come the pools, each followed by its classes. Equal Aggregators
+// encode to equal bytes. Minutes count from the Unix epoch.
 type State struct {
 	Started  bool     `cbor:"1,keyasint"` // a record has opened the span
 	Closed   bool     `cbor:"2,keyasint"` // Close has been called
@@ -202,7 +201,7 @@ func (a *Aggregator) Parts(put func(part any) error) error {
 			}
 		}
 	}
-	return put(a.arrivals.queue[a.arrivals.head:])
+	return nil
 }
 
 // Restore makes an Aggregator that continues exactly where the saved one stopped; next decodes the next part into its
@@ -239,13 +238,6 @@ func (a *Aggregator) restore(next func(part any) error) error {
 			}
 			a.restoreClass(p, c, s.Oldest)
 		}
-	}
-	var requests []arrival
-	if err := next(&requests); err != nil {
-		return err
-	}
-	for _, e := range requests {
-		a.arrivals.add(e)
 	}
 	return nil
 }
@@ -303,7 +295,6 @@ func (a *Aggregator) SetService(pool string, s Service) {
 
 // age fades accounts, and evicts silent replicas and classes.
 func (a *Aggregator) age() {
-	a.arrivals.forget(a.oldest())
 	forgotten := max(minutes(a.cfg.ClassTTL), a.revise+a.ahead)
 	for _, p := range a.pools {
 		p.Fleet.forget(startOf(a.open).Add(-a.cfg.ReplicaTTL))

@@ -1,58 +1,64 @@
 package pipeline
 
-import "github.com/forewarm/forewarm/ingest"
-
-const (
-	// maxAdopted bounds the remembered calls that were counted at a later attempt. Beyond it, a first attempt that
-	// comes late counts as a call of its own.
-	maxAdopted = 1 << 14
-	// attemptsBack is the number of earlier attempts of a call that are looked up, besides the first.
-	attemptsBack = 3
+import (
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/ingest"
 )
 
-// calls counts a user call once for each pool: at its first attempt, or, if no earlier attempt was seen, at the first
-// seen one. Other attempts are not demand.
+// Marks beside the records in the Deduper. No record has such a phase.
+const (
+	promptCounted ingest.Phase = 0xff - iota // an attempt whose prompt counted at its arrival
+	adopted                                  // a call that counts at a later attempt: by that attempt, and by attempt 0
+)
+
+// attemptsBack is the number of earlier attempts of a call that are looked up, besides the first.
+const attemptsBack = 3
+
+// calls counts a request once, by its records at arrival and at the end in either order. It counts a user's call once
+// for each pool: at its first attempt, or, if no earlier attempt was seen, at the first seen one. Other attempts are not
+// demand. What was counted is in the Deduper; a request that it forgot counts again.
 type calls struct {
-	// adopted has the calls that count at a later attempt: each by that attempt, and by attempt 0.
-	adopted *ingest.Deduper
+	Arrivals bool `cbor:"1,keyasint"` // a record at arrival was counted
+	Adopted  bool `cbor:"2,keyasint"` // a call was adopted
 }
 
-func newCalls() calls { return calls{ingest.NewDeduper(2 * maxAdopted)} }
-
-// alreadyCounted reports whether another attempt of r's call was counted. seen has the counted records, including r.
-// Attempts without an id go by their number.
-func (c *calls) alreadyCounted(r *ingest.Request, seen *ingest.Deduper) bool {
+// earlier is what earlier records counted of a request and its call. done reports that its end was counted. seen has the
+// counted records, including r. Attempts without an id go by their number.
+func (c *calls) earlier(r *ingest.Request, seen *ingest.Deduper) (e features.Earlier, done bool) {
 	if r.ID == "" {
-		return r.Attempt > 1
+		return features.Earlier{Call: r.Attempt > 1}, false
 	}
-	if c.adopted.Len() > 0 && c.adopted.Known(r.Pool, r.ID, 0, 0) {
-		return !c.adopted.Known(r.Pool, r.ID, r.Attempt, 0)
+	known := func(attempt int, phase ingest.Phase) bool { return seen.Known(r.Pool, r.ID, attempt, phase) }
+	if r.Phase == ingest.PhaseArrived {
+		if attemptEnded(r.Attempt, known) {
+			return e, true
+		}
+		c.Arrivals = true
+		if r.PromptTokens >= 0 {
+			seen.Seen(r.Pool, r.ID, r.Attempt, promptCounted)
+		}
+	} else if c.Arrivals {
+		e.Arrival, e.Prompt = known(r.Attempt, ingest.PhaseArrived), known(r.Attempt, promptCounted)
 	}
-	if r.Attempt <= 1 {
-		return false
-	}
-	if r.Phase != ingest.PhaseArrived && seen.Known(r.Pool, r.ID, r.Attempt, ingest.PhaseArrived) {
-		return true // as at its arrival
-	}
-	for n := r.Attempt - 1; n >= max(1, r.Attempt-attemptsBack); n-- {
-		if attemptCounted(r, n, seen) {
-			return true
+	switch {
+	case c.Adopted && known(0, adopted):
+		e.Call = !known(r.Attempt, adopted)
+	case r.Attempt > 1:
+		counted := func(n int) bool { return known(n, ingest.PhaseArrived) || attemptEnded(n, known) }
+		e.Call = e.Arrival || counted(1) // as at its arrival
+		for n := r.Attempt - 1; n > max(1, r.Attempt-1-attemptsBack) && !e.Call; n-- {
+			e.Call = counted(n)
+		}
+		if !e.Call {
+			c.Adopted = true
+			seen.Seen(r.Pool, r.ID, 0, adopted)
+			seen.Seen(r.Pool, r.ID, r.Attempt, adopted)
 		}
 	}
-	if r.Attempt-attemptsBack > 1 && attemptCounted(r, 1, seen) {
-		return true
-	}
-	c.adopted.Seen(r.Pool, r.ID, 0, 0)
-	c.adopted.Seen(r.Pool, r.ID, r.Attempt, 0)
-	return false
+	return e, false
 }
 
-// attemptCounted reports whether a record of the n-th attempt of r's call was counted.
-func attemptCounted(r *ingest.Request, n int, seen *ingest.Deduper) bool {
-	for _, phase := range [...]ingest.Phase{ingest.PhaseFinished, ingest.PhaseArrived, ingest.PhaseRejected, ingest.PhaseCancelled} {
-		if seen.Known(r.Pool, r.ID, n, phase) {
-			return true
-		}
-	}
-	return false
+// attemptEnded reports whether a record of an attempt's end was counted.
+func attemptEnded(n int, known func(attempt int, phase ingest.Phase) bool) bool {
+	return known(n, ingest.PhaseFinished) || known(n, ingest.PhaseRejected) || known(n, ingest.PhaseCancelled)
 }

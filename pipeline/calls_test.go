@@ -2,7 +2,11 @@ package pipeline
 
 import (
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
 )
 
@@ -28,7 +32,7 @@ func TestACallIsDemandOnce(t *testing.T) {
 		"another call is another":    {{"a", 1, end, false}, {"b", 2, end, false}, {"c", 1, end, false}, {"b", 1, end, true}},
 		"forgotten since it arrived": {{"a", 1, arrived, false}, {"a", 2, arrived, true}, {"", 0, end, false}, {"a", 2, end, true}},
 	} {
-		seen, c := ingest.NewDeduper(100), newCalls()
+		seen, c := ingest.NewDeduper(100), calls{}
 		for i, x := range records {
 			if name == "forgotten since it arrived" && x.id == "" {
 				seen = ingest.NewDeduper(100)
@@ -37,10 +41,57 @@ func TestACallIsDemandOnce(t *testing.T) {
 			}
 			r := ingest.Request{Pool: "p", ID: x.id, Attempt: x.attempt, Phase: x.phase}
 			seen.Seen(r.Pool, r.ID, r.Attempt, r.Phase)
-			if got := c.alreadyCounted(&r, seen); got != x.again {
-				t.Errorf("%s: record %d, attempt %d: again %v, want %v", name, i, x.attempt, got, x.again)
+			if got, done := c.earlier(&r, seen); got.Call != x.again || done {
+				t.Errorf("%s: record %d, attempt %d: %+v, again %v", name, i, x.attempt, got, x.again)
 			}
-			c.adopted = ingest.RestoreDeduper(c.adopted.State())
+			seen = ingest.RestoreDeduper(seen.State())
+		}
+	}
+}
+
+// A request counts once, by its records at arrival and at the end in either order.
+func TestARequestCountsOnce(t *testing.T) {
+	end := ingest.Request{
+		ID: "a", Pool: "p", Class: "chat", Attempt: 1, ArrivedAt: midnight.Add(10 * time.Second), StartedAt: midnight.Add(11 * time.Second),
+		FirstTokenAt: midnight.Add(12 * time.Second), FinishedAt: midnight.Add(30 * time.Second),
+		PromptTokens: 100, CachedTokens: 40, OutputTokens: 20, MaxOutputTokens: ingest.Unknown,
+	}
+	arrival := ingest.Request{
+		ID: "a", Pool: "p", Class: "chat", Attempt: 1, ArrivedAt: end.ArrivedAt, Phase: ingest.PhaseArrived,
+		PromptTokens: 100, CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown,
+	}
+	short := arrival
+	short.PromptTokens = ingest.Unknown
+	nameless := arrival
+	nameless.ID = ""
+	window := func(records ...ingest.Request) (w features.Window) {
+		p := New(eventConfig(t, "p"))
+		emit := func(o *Output) {
+			for i := range o.Windows {
+				if o.Windows[i].Start.Equal(midnight) {
+					w = o.Windows[i]
+				}
+			}
+		}
+		for _, r := range records {
+			p.Apply(&ingest.Batch{Requests: []ingest.Request{r}}, emit)
+		}
+		p.Apply(&ingest.Batch{Watermark: &ingest.Watermark{At: midnight.Add(time.Minute)}}, emit)
+		return w
+	}
+	want := window(end)
+	if want.Requests != 1 || want.PromptTokens != 100 || want.CachedTokens != 40 || want.OutputTokens != 20 {
+		t.Fatalf("one record: %+v", want)
+	}
+	for name, records := range map[string][]ingest.Request{
+		"arrival first":          {arrival, end},
+		"end first":              {end, arrival},
+		"each twice":             {arrival, arrival, end, arrival, end},
+		"prompt known at end":    {short, end},
+		"arrival without its id": {nameless, end},
+	} {
+		if diff := cmp.Diff(want, window(records...)); diff != "" {
+			t.Errorf("%s (-one record +more):\n%s", name, diff)
 		}
 	}
 }

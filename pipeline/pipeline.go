@@ -287,7 +287,6 @@ func New(cfg Config) *Pipeline {
 		Stage: func(string) {},
 		cfg:   cfg, time: newTimekeeper(&cfg),
 		dedup:      ingest.NewDeduper(cfg.DedupEntries),
-		calls:      newCalls(),
 		aggregator: features.New(cfg.Features),
 		producers:  features.NewProducers(cfg.producers(), nil),
 		forecaster: forecaster.New(cfg.forecasterConfig()),
@@ -396,13 +395,20 @@ func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason 
 	if reason := p.advanceTo(r.EventTime(), emit); reason != "" {
 		return reason
 	}
+	if r.ID == "" && r.Phase == ingest.PhaseArrived {
+		return ingest.ReasonMissingField // its end could not be found
+	}
 	if p.dedup.Seen(r.Pool, r.ID, r.Attempt, r.Phase) {
 		return ingest.ReasonDuplicate
 	}
 	if class, ok := p.cfg.Classify.Class(r); ok {
 		r.Class = class
 	}
-	return p.count(p.aggregator.AddAttempt(r, p.calls.alreadyCounted(r, p.dedup)))
+	before, done := p.calls.earlier(r, p.dedup)
+	if done {
+		return p.count("") // a record of the arrival that came after the end
+	}
+	return p.count(p.aggregator.AddAttempt(r, before))
 }
 
 func (p *Pipeline) sum(s *ingest.Sum, emit func(*Output)) ingest.Reason {

@@ -17,8 +17,8 @@ import (
 // snapshotVersion changes with the layout of state.
 const snapshotVersion = 27
 
-// state is the first part of a Pipeline's state. Then follow the parts of the Forecaster, the ids of seen requests and
-// of adopted calls, a poolState for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), so neither
+// state is the first part of a Pipeline's state. Then follow the parts of the Forecaster, the ids of seen requests, a
+// poolState for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), so neither
 // writer nor reader holds more than one part.
 type state struct {
 	Version  int                        `cbor:"1,keyasint"`
@@ -26,6 +26,7 @@ type state struct {
 	Sequence uint64                     `cbor:"3,keyasint"`
 	Time     timekeeperState            `cbor:"4,keyasint"`
 	Counters Counters                   `cbor:"5,keyasint"`
+	Calls    calls                      `cbor:"6,keyasint"`
 	Pools    int                        `cbor:"9,keyasint"` // number of pools
 	Alerts   alerting.AlertTrackerState `cbor:"10,keyasint"`
 
@@ -60,7 +61,7 @@ var encoder, decoder = func() (cbor.EncMode, cbor.DecMode) {
 func (p *Pipeline) Encode(w io.Writer) error {
 	put := encoder.NewEncoder(w).Encode
 	if err := put(&state{
-		Version: snapshotVersion, Clock: p.cfg.Clock, Sequence: p.sequence, Time: p.time.timekeeperState, Counters: p.counters,
+		Version: snapshotVersion, Clock: p.cfg.Clock, Sequence: p.sequence, Time: p.time.timekeeperState, Counters: p.counters, Calls: p.calls,
 		Pools: len(p.pools), Alerts: p.alerts.State(), Producers: p.producers,
 	}); err != nil {
 		return err
@@ -68,10 +69,8 @@ func (p *Pipeline) Encode(w io.Writer) error {
 	if err := p.forecaster.Parts(put); err != nil {
 		return err
 	}
-	for _, d := range [...]*ingest.Deduper{p.dedup, p.calls.adopted} {
-		if err := put(d.State()); err != nil {
-			return err
-		}
+	if err := put(p.dedup.State()); err != nil {
+		return err
 	}
 	for _, e := range p.pools {
 		if err := put(&poolState{
@@ -116,20 +115,18 @@ func (p *Pipeline) restore(s *state, next func(part any) error) (err error) {
 	p.alerts.Restore(s.Alerts)
 	p.producers = features.NewProducers(p.cfg.producers(), s.Producers)
 	p.sequence, p.time.timekeeperState = s.Sequence, s.Time
-	p.counters = s.Counters
+	p.counters, p.calls = s.Counters, s.Calls
 	if p.counters.Refused == nil {
 		p.counters.Refused = map[ingest.Reason]uint64{}
 	}
 	if p.forecaster, err = forecaster.Restore(p.cfg.forecasterConfig(), next); err != nil {
 		return err
 	}
-	for _, d := range [...]**ingest.Deduper{&p.dedup, &p.calls.adopted} {
-		var ids ingest.DeduperState
-		if err := next(&ids); err != nil {
-			return err
-		}
-		*d = ingest.RestoreDeduper(ids)
+	var ids ingest.DeduperState
+	if err := next(&ids); err != nil {
+		return err
 	}
+	p.dedup = ingest.RestoreDeduper(ids)
 	for range s.Pools {
 		var ps poolState
 		if err := next(&ps); err != nil {

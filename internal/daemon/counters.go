@@ -50,7 +50,6 @@ func (d *Daemon) exportCounters() {
 		{"forewarm_features_bad_times_total", "Requests that are counted without their times, because these contradict each other.", func(o pipeline.Omissions) uint64 { return o.Features.BadTimes }},
 		{"forewarm_features_overflow_records_total", "Records that are counted as class _other because there are too many classes.", func(o pipeline.Omissions) uint64 { return o.Features.OverflowRecords }},
 		{"forewarm_features_classes_evicted_total", "Classes forgotten after long silence.", func(o pipeline.Omissions) uint64 { return o.Features.ClassesEvicted }},
-		{"forewarm_features_arrivals_evicted_total", "Arrivals forgotten before their end was seen.", func(o pipeline.Omissions) uint64 { return o.Features.ArrivalsEvicted }},
 		{"forewarm_features_skipped_windows_total", "Minutes of a long silence that were skipped.", func(o pipeline.Omissions) uint64 { return o.Features.SkippedMinutes }},
 		{"forewarm_features_replicas_stale_total", "Replica reports older than the newest of the same replica.", func(o pipeline.Omissions) uint64 { return o.Features.ReplicasStale }},
 		{"forewarm_features_replicas_refused_total", "Replica reports beyond the bound on replicas.", func(o pipeline.Omissions) uint64 { return o.Features.ReplicasRefused }},
