@@ -51,9 +51,6 @@ func NoticeSubject(prefix, kind, pool, identity string) string {
 	return prefix + ".notice." + kind + "." + EscapeToken(pool) + "." + EscapeToken(identity)
 }
 
-// PeerSubject is where a daemon announces itself to others that share its log.
-func PeerSubject(prefix, instance string) string { return prefix + ".peer." + instance }
-
 // DeadLetterSubject is where refused telemetry is published.
 func DeadLetterSubject(prefix string) string { return prefix + ".deadletter" }
 

@@ -27,11 +27,11 @@ func (c *Config) DaemonRights() Rights {
 	publish := []string{
 		userInfo,
 		c.Prefix + ".telemetry.>", c.Prefix + ".prescale.*", c.Prefix + ".alert.*", c.Prefix + ".forecast.>", c.Prefix + ".deadletter",
-		c.Inner() + ".decision.*", c.Inner() + ".notice.>", c.Inner() + ".peer.*",
+		c.Inner() + ".decision.*", c.Inner() + ".notice.>",
 		"$O." + c.State() + ".>", "$KV." + c.Deliveries() + ".>",
 		apiPrefix + "INFO", apiPrefix + "STREAM.NAMES",
 	}
-	subscribe := []string{inboxes, c.Inner() + ".peer.*"}
+	subscribe := []string{inboxes}
 	if c.Partitioned() {
 		publish = append(publish, c.Inner()+".telemetry.>")
 		subscribe = append(subscribe, c.Inner()+".telemetry."+topicProbe+".*")

@@ -34,7 +34,7 @@ func (c *Config) validateSources() error {
 		case !slices.Contains(codec.Formats(), s.Format):
 			return fmt.Errorf("%s.format is %q: it must be one of %s", key, s.Format, strings.Join(codec.Formats(), ", "))
 		}
-		for _, area := range [...]string{"telemetry.>", "prescale.>", "forecast.>", "alert.>", "decision.>", "notice.>", "peer.>", "deadletter"} {
+		for _, area := range [...]string{"telemetry.>", "prescale.>", "forecast.>", "alert.>", "decision.>", "notice.>", "deadletter"} {
 			if own := c.Prefix + "." + area; overlap(s.Subject, own) {
 				return fmt.Errorf("%s.subject is %q: it must share no subject with %s, which is Forewarm's own; what is published there says its format in the header Content-Type", key, s.Subject, own)
 			}

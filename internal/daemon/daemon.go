@@ -128,7 +128,6 @@ type Daemon struct {
 	omitted          string                    // recent ones, see logOmitted
 	divergence       string                    // text of the newest
 	logFault         string                    // fault of the streams other than telemetry
-	peers            map[string]peer           // by instance
 }
 
 func (d *Daemon) onClose(f func() error) { d.closers = append(d.closers, f) }
@@ -149,7 +148,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 	d := &Daemon{
 		cfg: cfg, version: o.Version, log: o.Log, onTick: o.OnTick, instance: instanceOf(cfg.Storage.Dir), collector: newCollector(),
 		board: server.NewBoard(), exporter: server.NewExporter(o.Version, cfg.Server.StaleAfter), decided: map[string]decided{},
-		failedWrites: map[string]failedWrite{}, refusedBy: map[refusalKind]*refusals{}, peers: map[string]peer{},
+		failedWrites: map[string]failedWrite{}, refusedBy: map[refusalKind]*refusals{},
 	}
 	lock, err := storage.Lock(cfg.Storage.Dir)
 	if err != nil {
@@ -384,7 +383,7 @@ func (d *Daemon) outputs() []func(context.Context) error {
 			}
 			return nil
 		},
-		d.decisions.Run, d.watchSelf, d.exchangePeers,
+		d.decisions.Run, d.watchSelf,
 	}
 	if d.probes != nil {
 		all = append(all, func(ctx context.Context) error { return d.server.RunProbes(ctx, d.probes) })
@@ -595,7 +594,6 @@ func (d *Daemon) Status() server.Status {
 	s := d.status
 	s.Storage, _ = d.writeTrouble("")
 	s.Refused = d.refusedText(time.Now())
-	s.Peers = d.peersText(time.Now())
 	logFault := d.logFault
 	d.mu.Unlock()
 	s.Sinks = d.sinkTrouble()
