@@ -97,15 +97,11 @@ type Daemon struct {
 
 	// The goroutine of Consumer.Run owns the pipeline and what follows.
 	pipeline       *pipeline.Pipeline
-	pipelineConfig pipeline.Config // constant
-	resumed        *newStart       // nil if a snapshot was restored, or if the stream has all telemetry
-	loggedTick     time.Time       // newest tick in the log at the start
-	restoredAt     time.Time       // when reading began
-	nextSnapshot   time.Time
-	nextProgress   time.Time          // the same while the daemon is behind
-	saveFailed     bool               // the last snapshot
-	saving         *saving            // nil if no snapshot is being written
-	saved          uint64             // sequence of the newest snapshot
+	pipelineConfig pipeline.Config    // constant
+	resumed        *newStart          // nil if a snapshot was restored, or if the stream has all telemetry
+	loggedTick     time.Time          // newest tick in the log at the start
+	restoredAt     time.Time          // when reading began
+	savers         sync.WaitGroup     // of the snapshot that is being stored
 	decided        map[string]decided // newest logged decision of each pool
 	collector      collector
 	ticking        tickSpans
@@ -120,8 +116,9 @@ type Daemon struct {
 
 	mu               sync.Mutex
 	status           server.Status
-	omissions        pipeline.Omissions        // as of the last tick
-	snapshotsRefused int                       // snapshots that this start could not use; constant
+	omissions        pipeline.Omissions // as of the last tick
+	snapshotsRefused int                // snapshots that this start could not use; constant
+	saver            saver
 	savedBytes       int64                     // of the newest snapshot
 	failedWrites     map[string]failedWrite    // by part: snapshot, log, series …
 	refusedBy        map[refusalKind]*refusals // recent ones
@@ -484,7 +481,7 @@ func (d *Daemon) emit(out *pipeline.Output) {
 	d.ticking.enter("publish")
 	d.announce(out)
 	d.ticking.enter("store")
-	if d.resumed == nil || out.Tick.After(d.resumed.decided) { // until then the last decisions are shown, see recall
+	if d.resumed == nil || out.Tick.After(d.loggedTick) { // until then the last decisions are shown, see recall
 		d.board.Observe(out)
 		d.exporter.Observe(out)
 	}

@@ -54,7 +54,7 @@ func (d *Daemon) restore(ctx context.Context) (err error) {
 	what, since := "no snapshot: empty state", d.pipeline.LastTick()
 	if snapshot != nil {
 		what = fmt.Sprintf("snapshot at sequence %d", snapshot.Sequence)
-		d.saved = d.pipeline.Sequence()
+		d.saver.sequence = d.pipeline.Sequence()
 		d.show(snapshot)
 	}
 	d.omissions = d.pipeline.Omissions()
@@ -78,8 +78,7 @@ func (d *Daemon) restore(ctx context.Context) (err error) {
 	d.noteServed()
 	d.recall(newest, time.Now())
 	d.restoredAt = time.Now()
-	d.nextSnapshot = d.restoredAt
-	d.nextProgress = d.restoredAt.Add(d.restoredAt.Sub(began))
+	d.saver.next, d.saver.nextProgress = d.restoredAt, d.restoredAt.Add(d.restoredAt.Sub(began))
 	d.pipeline.Stage = d.ticking.enter
 	return nil
 }
@@ -154,11 +153,18 @@ func (d *Daemon) take(ctx context.Context, x *stream.State) (err error) {
 	return err
 }
 
+// newStart is the start without a snapshot: from the newest decisions, the stream, and the stored series before the
+// stream.
+type newStart struct {
+	first uint64    // first sequence in the stream
+	from  time.Time // when that message was stored
+}
+
 // resume prepares a daemon that has decisions in the log but no snapshot. The pools continue from the state that is
 // stored with their newest decisions.
 func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 	have := d.stream.Load().State
-	d.resumed = &newStart{first: max(have.FirstSeq, 1), from: have.FirstTime, decided: d.loggedTick}
+	d.resumed = &newStart{first: max(have.FirstSeq, 1), from: have.FirstTime}
 	if have.Msgs == 0 {
 		d.resumed.from = time.Now()
 	}
@@ -172,9 +178,9 @@ func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 		return err
 	}
 	d.pipeline.ResumeAlerts(firing)
-	d.log.Warn("decisions continue at the end of the log", zap.Time("at", d.resumed.decided), zap.Int("pools", len(newest)), zap.Int("alerts", len(firing)),
+	d.log.Warn("decisions continue at the end of the log", zap.Time("at", d.loggedTick), zap.Int("pools", len(newest)), zap.Int("alerts", len(firing)),
 		zap.Time("stream from", d.resumed.from), zap.Uint64("sequence", d.resumed.first))
-	d.noteRelearning("the newest decisions are taken up")
+	d.noteRelearning("learning again, the newest decisions are taken up", false)
 	return nil
 }
 

@@ -19,8 +19,8 @@ func TestProgressPause(t *testing.T) {
 	} {
 		d := &Daemon{cfg: &config.Config{}, restoredAt: time.Now()}
 		ended := d.restoredAt.Add(test.ran)
-		d.scheduleSnapshot(ended, test.busy)
-		if got := d.nextProgress.Sub(ended); got != test.want {
+		d.endSaving(ended, 0, test.busy, nil)
+		if got := d.saver.nextProgress.Sub(ended); got != test.want {
 			t.Errorf("after %s, of which a snapshot took %s, the pause is %s, want %s", test.ran, test.busy, got, test.want)
 		}
 	}
