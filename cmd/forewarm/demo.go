@@ -7,11 +7,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	natsjs "github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 	"golang.org/x/term"
 
@@ -23,8 +23,10 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
+	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/daemon"
 	"github.com/forewarm/forewarm/internal/sleep"
+	"github.com/forewarm/forewarm/internal/value"
 	"github.com/forewarm/forewarm/pipeline"
 )
 
@@ -40,6 +42,35 @@ const (
 	// demoWatched is how long the second day takes on a terminal.
 	demoWatched = time.Minute
 )
+
+// demoRun is the demo: one workload, and two simulated pools with the same demand and warm-ups. One pool follows the
+// daemon's pre-scale events on NATS, the other a reactive autoscaler.
+type demoRun struct {
+	daemon   *daemon.Daemon
+	source   *backtest.Source
+	demand   *backtest.Demand
+	forewarm *backtest.FluidPool
+	reactive *backtest.FluidPool
+	keda     backtest.Policy
+	conn     *nats.Conn
+	replayer replayer
+	events   *nats.Subscription
+	ticks    chan demoTick
+	out      io.Writer
+	frame    time.Duration // wall time per minute; 0 as fast as possible
+	start    time.Time
+
+	watched    bool  // the second day
+	generation int64 // of the newest event
+	ready      int   // at the last tick
+}
+
+// demoTick is what the demo needs of a tick.
+type demoTick struct {
+	at       time.Time
+	decision alerting.Decision
+	demand   string // and forecast of the binding resource
+}
 
 func demo(f *flag.FlagSet) action {
 	once := f.Bool("once", false, "run at full speed, then end")
@@ -63,13 +94,13 @@ func runDemo(ctx context.Context, std streams, once bool, seed uint64) (err erro
 	if live {
 		d.frame = demoWatched / time.Duration(demoDay/time.Minute)
 	}
-	d.lines = demoLines{w: std.out, d: d}
+	d.out = std.out
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- d.daemon.Run(ctx) }()
-	err = d.play(ctx, std)
+	err = d.play(ctx, newProgress(std.err, "first day", int64(demoHistory/time.Minute)))
 	if err == nil && live {
-		fmt.Fprintf(std.out, "\nThe page at http://%s has the whole day; press Ctrl-C to end.\n", d.daemon.HTTPAddress())
+		fmt.Fprintf(d.out, "\nThe page at http://%s has the whole day; press Ctrl-C to end.\n", d.daemon.HTTPAddress())
 		<-ctx.Done()
 	}
 	d.conn.Close()
@@ -78,35 +109,6 @@ func runDemo(ctx context.Context, std streams, once bool, seed uint64) (err erro
 		err = nil // the view has ended
 	}
 	return errors.Join(err, <-ended, d.daemon.Close())
-}
-
-// demoRun is the demo: one workload, and two simulated pools with the same demand and warm-ups. One pool follows the
-// daemon's pre-scale events on NATS, the other a reactive autoscaler.
-type demoRun struct {
-	daemon   *daemon.Daemon
-	source   *backtest.Source
-	demand   *backtest.Demand
-	forewarm *backtest.FluidPool
-	reactive *backtest.FluidPool
-	keda     backtest.Policy
-	conn     *nats.Conn
-	js       natsjs.JetStream
-	events   *nats.Subscription
-	ticks    chan demoTick
-	lines    demoLines
-	frame    time.Duration // wall time per minute; 0 as fast as possible
-	start    time.Time
-	began    time.Time
-
-	generation int64 // of the newest event
-}
-
-// demoTick is the view's data of one tick.
-type demoTick struct {
-	at         time.Time
-	decision   alerting.Decision
-	projection forecaster.Projection
-	forecast   forecaster.PoolForecast
 }
 
 func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
@@ -122,9 +124,6 @@ func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 	cfg.Report.Schedule = "" // a demo takes hours at most
 	cfg.NATS.Embedded.Listen = "127.0.0.1:0"
 	cfg.Server.Listen = "127.0.0.1:0"
-	if err := cfg.Check(); err != nil {
-		return nil, err
-	}
 	pc, err := cfg.Pipeline()
 	if err != nil {
 		return nil, err
@@ -132,7 +131,7 @@ func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 	start := backtest.DefaultStart
 	traffic := backtest.WorkloadConfig{Start: start, End: start.Add(demoHistory + demoDay), Launch: start.Add(demoHistory + demoLaunchAt)}
 	source := func() *backtest.Source { return backtest.NewSource(backtest.NewWorkload(traffic, seed), demoPool) }
-	d := &demoRun{start: start, began: time.Now(), ticks: make(chan demoTick, 4), source: source(), keda: backtest.NewReactive(demoKVTarget, 5)}
+	d := &demoRun{start: start, ticks: make(chan demoTick, 4), source: source(), keda: backtest.NewReactive(demoKVTarget, 5)}
 	if d.demand, err = backtest.Scan(ctx, source().Next, pc.Features); err != nil {
 		return nil, err
 	}
@@ -140,8 +139,9 @@ func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 	if d.daemon, err = daemon.New(ctx, cfg, daemon.Options{Version: versionString(), Log: zap.NewNop(), OnTick: d.take}); err != nil {
 		return nil, err
 	}
+	d.replayer = replayer{prefix: cfg.NATS.Prefix, run: demoPool, pool: demoPool, batch: 1000}
 	if d.conn, err = nats.Connect(d.daemon.NATSURL()); err == nil {
-		d.js, err = natsjs.New(d.conn)
+		d.replayer.publisher, err = jetstream.NewPublisher(d.conn)
 	}
 	if err == nil {
 		d.events, err = d.conn.SubscribeSync(ingest.PrescaleSubject(cfg.NATS.Prefix, demoPool))
@@ -157,43 +157,53 @@ func (d *demoRun) take(out *pipeline.Output) {
 	if len(out.Decisions) == 0 {
 		return
 	}
-	d.ticks <- demoTick{out.Tick, out.Decisions[0], out.Projections[0], out.Forecasts[0]}
+	t := demoTick{at: out.Tick, decision: out.Decisions[0]}
+	projection := &out.Projections[0]
+	dim, _ := features.DimensionByName(cmp.Or(projection.Binding, features.DimKV))
+	for _, r := range projection.Resources {
+		if f := out.Forecasts[0].Of(dim.Name); f != nil && r.Dimension == dim.Name {
+			ahead := &f.Minute[19]
+			t.demand = fmt.Sprintf("%-7s %6s %s of %s, in 20 min %s (95 %%: %s)", dim.Name, value.Short(f.Last), dim.Unit,
+				value.Short(r.PerReplica*float64(t.decision.Ready)), value.Short(ahead[forecaster.L50]), value.Short(ahead[forecaster.L95]))
+		}
+	}
+	d.ticks <- t
 }
 
 // play runs both days.
-func (d *demoRun) play(ctx context.Context, std streams) error {
-	d.lines.phase(fmt.Sprintf("One day of synthetic traffic first (five classes, some 300,000 requests), so that the daily shape is known.\n"+
-		"Forewarm listens on NATS at %s and has a page at http://%s", d.daemon.NATSURL(), d.daemon.HTTPAddress()))
-	bar := newProgress(std.err, "first day", int64(demoHistory/time.Minute))
-	var before [2]backtest.Account
-	for m := time.Duration(0); m < demoHistory+demoDay; m += time.Minute {
-		end := d.start.Add(m + time.Minute)
-		tick, err := d.step(ctx, end)
+func (d *demoRun) play(ctx context.Context, bar *progress) error {
+	began := time.Now()
+	fmt.Fprintf(d.out, "\nOne day of synthetic traffic first (five classes, some 300,000 requests), so that the daily shape is known.\n"+
+		"Forewarm listens on NATS at %s and has a page at http://%s\n\n", d.daemon.NATSURL(), d.daemon.HTTPAddress())
+	for m := range int64(demoHistory / time.Minute) {
+		if _, err := d.step(ctx); err != nil {
+			return err
+		}
+		bar.set(m)
+	}
+	bar.finish()
+	d.watched = true
+	forewarm, reactive := d.forewarm.Account(), d.reactive.Account()
+	fmt.Fprintf(d.out, "\nThe second day, watched. At %s agents are rolled out: in 35 minutes they make three times the calls, with prompts 1.6 times as long.\n"+
+		"Replicas take about 8 minutes to warm up.\n\n", d.start.Add(demoLaunchAt).Format("15:04"))
+	for range demoDay / time.Minute {
+		tick, err := d.step(ctx)
 		if err != nil {
 			return err
 		}
-		if m < demoHistory {
-			bar.set(int64(m / time.Minute))
-			continue
-		}
-		if m == demoHistory {
-			bar.finish()
-			before = [2]backtest.Account{d.forewarm.Account(), d.reactive.Account()}
-			d.lines.phase(fmt.Sprintf("The second day, watched. At %s agents are rolled out: in 35 minutes they make three times the calls, with prompts 1.6 times as long.\n"+
-				"Replicas take about 8 minutes to warm up.", d.start.Add(demoHistory+demoLaunchAt).Format("15:04")))
-		}
-		d.lines.minute(tick)
+		d.show(tick)
 		if d.frame > 0 && !sleep.For(ctx, d.frame) {
 			return ctx.Err()
 		}
 	}
-	d.table(std, before)
+	d.table(d.forewarm.Account().Since(forewarm), d.reactive.Account().Since(reactive), time.Since(began))
 	return nil
 }
 
-// step runs the minute until end in both pools, sends the telemetry to the daemon, and scales both pools.
-func (d *demoRun) step(ctx context.Context, end time.Time) (*demoTick, error) {
-	load := d.demand.At(end.Add(-time.Minute))
+// step runs the next minute in both pools, sends the telemetry to the daemon, and scales both pools.
+func (d *demoRun) step(ctx context.Context) (*demoTick, error) {
+	load := d.demand.At(d.start)
+	d.start = d.start.Add(time.Minute)
 	d.forewarm.Step(load)
 	d.reactive.Step(load)
 	d.reactive.SetDesired(d.keda(d.reactive.Observe()))
@@ -210,44 +220,33 @@ func (d *demoRun) step(ctx context.Context, end time.Time) (*demoTick, error) {
 					return nil, err
 				}
 			}
-			if !t.at.Before(end) {
+			if !t.at.Before(d.start) {
 				return &t, nil
 			}
 		}
 	}
 }
 
-// publish sends the requests of the next minute, the reports of Forewarm's replicas, and the watermark.
+// publish sends the reports of Forewarm's replicas, the requests of the next minute, and the watermark.
 func (d *demoRun) publish(ctx context.Context) error {
+	var body []byte
+	for _, r := range d.forewarm.Reports(nil) {
+		body = append(codec.AppendReplica(body, &r), '\n')
+	}
+	r := &d.replayer
+	if err := r.publish(ctx, ingest.ReplicaSubject(r.prefix, demoPool, "all"), codec.ContentTypeNDJSON, body); err != nil {
+		return err
+	}
 	var b ingest.Batch
 	for b.Watermark == nil {
 		if err := d.source.Next(&b); err != nil {
 			return err
 		}
-		var body []byte
-		for i := range b.Requests {
-			body = append(codec.AppendRequest(body, &b.Requests[i]), '\n')
-		}
-		if err := d.send(ctx, ingest.RequestSubject("forewarm", demoPool, ""), body); err != nil {
+		if err := r.send(ctx, &b); err != nil {
 			return err
 		}
 	}
-	var body []byte
-	for _, r := range d.forewarm.Reports(nil) {
-		body = append(codec.AppendReplica(body, &r), '\n')
-	}
-	if err := d.send(ctx, ingest.ReplicaSubject("forewarm", demoPool, "all"), body); err != nil {
-		return err
-	}
-	return d.send(ctx, ingest.WatermarkSubject("forewarm", demoPool), codec.AppendWatermark(nil, b.Watermark))
-}
-
-func (d *demoRun) send(ctx context.Context, subject string, body []byte) error {
-	if len(body) == 0 {
-		return nil
-	}
-	_, err := d.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: body, Header: nats.Header{"Content-Type": {codec.ContentTypeNDJSON}}})
-	return err
+	return r.publisher.Flush(ctx)
 }
 
 // obey waits for the event of a generation, as an autoscaler would, and applies it.
@@ -265,39 +264,41 @@ func (d *demoRun) obey(ctx context.Context, generation int64) error {
 		}
 		d.generation = e.Data.Generation
 		d.forewarm.SetDesired(e.Data.DesiredReplicas)
-		d.lines.event(&e)
+		if d.watched && e.Data.Action != alerting.Hold {
+			fmt.Fprintf(d.out, "%s  pre-scale event: %s\n", e.Time.UTC().Format("15:04"), e.Data.Reason)
+		}
 	}
 	return nil
 }
 
+// show prints replicas that are ready now, and the state every half hour.
+func (d *demoRun) show(t *demoTick) {
+	x, at := &t.decision, t.at.Format("15:04")
+	if x.Ready > d.ready && d.ready > 0 {
+		fmt.Fprintf(d.out, "%s  ready %d→%d\n", at, d.ready, x.Ready)
+	}
+	d.ready = x.Ready
+	if t.at.Unix()%1800 == 0 {
+		r := d.reactive.Observe()
+		fmt.Fprintf(d.out, "%s  %s | Forewarm %d ready %d warming | reactive %d ready %d warming, %.0f waiting\n",
+			at, t.demand, x.Ready, x.Pending, r.Ready, r.Pending, r.Waiting)
+	}
+}
+
 // table prints the results of both pools for the same day.
-func (d *demoRun) table(std streams, before [2]backtest.Account) {
-	a, b := d.forewarm.Account().Since(before[0]), d.reactive.Account().Since(before[1])
-	fmt.Fprintf(std.out, "\nThe second day, %.0f requests, the same for both, with the same warm-up draws:\n\n", a.Asked*60)
-	fmt.Fprintf(std.out, "  %-24s %14s %14s\n", "", "Forewarm", "reactive only")
+func (d *demoRun) table(a, b backtest.Account, took time.Duration) {
+	fmt.Fprintf(d.out, "\nThe second day, %.0f requests, the same for both, with the same warm-up draws:\n\n", a.Asked*60)
+	fmt.Fprintf(d.out, "  %-24s %14s %14s\n", "", "Forewarm", "reactive only")
 	row := func(name, format string, x, y any) {
-		fmt.Fprintf(std.out, "  %-24s %14s %14s\n", name, fmt.Sprintf(format, x), fmt.Sprintf(format, y))
+		fmt.Fprintf(d.out, "  %-24s %14s %14s\n", name, fmt.Sprintf(format, x), fmt.Sprintf(format, y))
 	}
 	row("saturated minutes", "%d", a.Saturated, b.Saturated)
 	row("served without a wait", "%.2f %%", 100*a.Met/a.Asked, 100*b.Met/b.Asked)
 	row("GPU-hours", "%.0f", a.GPUHours, b.GPUHours)
 	row("scaling actions", "%d", a.Actions, b.Actions)
 	row("of these taken back", "%d", a.Reversed, b.Reversed)
-	fmt.Fprintf(std.out, "\nsaturated minutes: the load is above the capacity that is planned with, which keeps a margin.\n"+
+	fmt.Fprintf(d.out, "\nsaturated minutes: the load is above the capacity that is planned with, which keeps a margin.\n"+
 		"taken back: the action removed a replica that had been asked for less than 11 minutes before.\n"+
 		"reactive only: KEDA on queue length (4 a replica) and KV use (%.0f %%) by the Horizontal Pod Autoscaler's rules. It took %s.\n",
-		100*demoKVTarget, time.Since(d.began).Round(time.Second))
-}
-
-// bindingForecast returns the forecast of the binding resource, its dimension, and a replica's capacity.
-func bindingForecast(t *demoTick) (*forecaster.Forecast, features.Dimension, float64) {
-	name := cmp.Or(t.projection.Binding, features.DimKV)
-	dim, _ := features.DimensionByName(name)
-	per := 0.0
-	for _, r := range t.projection.Resources {
-		if r.Dimension == name {
-			per = r.PerReplica
-		}
-	}
-	return t.forecast.Of(name), dim, per
+		100*demoKVTarget, took.Round(time.Second))
 }
