@@ -113,7 +113,7 @@ var Targets = []float64{.01, .005}
 // GPU-hours of the scored part, read from each policy's curve over its first knob. The other knobs are those of least
 // cost at the target in the tuning part.
 type Comparison struct {
-	SaturatedShare float64 `json:"saturated_share"`
+	SaturatedShare Number `json:"saturated_share"`
 	// Costs has all policies, in the order of the catalog.
 	Costs []Cost `json:"costs"`
 
@@ -139,7 +139,7 @@ type Cost struct {
 
 // compare compares policies at one target.
 func compare(policies [][]*contender, target float64) Comparison {
-	c := Comparison{SaturatedShare: target, GapClosed: Number(math.NaN()), SaturationRatio: Number(math.NaN())}
+	c := Comparison{SaturatedShare: Number(target), GapClosed: Number(math.NaN()), SaturationRatio: Number(math.NaN())}
 	best, oracle, own := math.Inf(1), math.Inf(1), math.Inf(1)
 	var rivals []curve
 	for _, group := range policies {

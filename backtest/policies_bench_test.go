@@ -132,7 +132,7 @@ type policyRow struct {
 // at are the comparisons of each draw at a target.
 func (r *policyRow) at(target float64) (draws []Comparison) {
 	for _, c := range r.all {
-		if c.SaturatedShare == target {
+		if float64(c.SaturatedShare) == target {
 			draws = append(draws, c)
 		}
 	}

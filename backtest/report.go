@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"text/tabwriter"
+	text "text/template"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -21,23 +23,31 @@ import (
 //go:embed templates
 var templates embed.FS
 
-var reportTemplate = template.Must(template.New("report.html").Funcs(template.FuncMap{
+var functions = template.FuncMap{
 	"base":    filepath.Base,
 	"setting": func(knob string) string { return strings.ReplaceAll(knob, ",", ", ") },
-	"percent": func(x Number) string { return cellText(100*x, "%.2f %%") },
-	"share":   func(x Number) string { return cellText(100*x, "%.0f %%") },
-	"target":  func(x float64) string { return cellText(Number(100*x), "%g %%") },
-	"whole":   func(x Number) string { return cellText(x, "%.0f") },
-	"ratio":   func(x Number) string { return cellText(x, "%.2f") },
-	"minutes": func(x Number) string { return cellText(x/60, "%.0f min") },
-}).ParseFS(templates, "templates/report.html"))
+	"number":  cellText,
+	"percent": func(format string, x Number) string { return cellText(format+" %%", 100*x) },
+	"minutes": func(x Number) string { return cellText("%.0f min", x/60) },
+}
 
-// cellText formats a number for a table, – if unknown.
-func cellText(x Number, format string) string {
+var (
+	reportTemplate  = template.Must(template.New("report.html").Funcs(functions).ParseFS(templates, "templates/report.html"))
+	summaryTemplate = text.Must(text.New("summary.txt").Funcs(functions).ParseFS(templates, "templates/summary.txt"))
+)
+
+// cellText formats a number, – if unknown or not reached.
+func cellText(format string, x Number) string {
 	if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
 		return "–"
 	}
 	return fmt.Sprintf(format, x)
+}
+
+// WriteText writes the summary for a terminal: the scores of the pool, its alarms and policies.
+func (s *Summary) WriteText(w io.Writer) error {
+	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	return errors.Join(summaryTemplate.Execute(columns, s), columns.Flush())
 }
 
 // page is the content of the report.

@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -50,5 +51,31 @@ func TestReport(t *testing.T) {
 	mustRun(t, RunConfig{Trace: writeTrace(t, time.Hour), Report: path, Policies: []string{"static_peak"}})
 	if raw, err = os.ReadFile(path); err != nil || !strings.Contains(string(raw), "static_peak") {
 		t.Errorf("%v: no page of a single policy", err)
+	}
+}
+
+// TestTextWithoutFigures: what is unknown or not reached is a dash, not NaN or Inf. Without a saturation that begins, no
+// share of warnings came true.
+func TestTextWithoutFigures(t *testing.T) {
+	nan, inf := Number(math.NaN()), Number(math.Inf(1))
+	s := Summary{
+		Alarms: &Alarms{Weeks: .01, Operating: AlarmPoint{Raised: 1, Precision: 1, Recall: nan}},
+		Comparisons: []Comparison{{
+			SaturatedShare: .01, Costs: []Cost{{Policy: "static_peak", GPUHours: inf, ReversedShare: nan}}, GapClosed: nan, SaturationRatio: inf,
+		}},
+	}
+	for onsets, want := range map[int]string{0: "begin: none; warned of in time: –", 2: "begin: 2 in 0.01 weeks"} {
+		var out strings.Builder
+		s.Alarms.Onsets = onsets
+		if err := s.WriteText(&out); err != nil {
+			t.Fatal(err)
+		}
+		text := out.String()
+		if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") || !strings.Contains(text, "closed –;") || !strings.Contains(text, "at 1 % saturated") {
+			t.Error(text)
+		}
+		if !strings.Contains(text, want) || strings.Contains(text, "came true: 100 %") != (onsets > 0) {
+			t.Errorf("%d: %s", onsets, text)
+		}
 	}
 }

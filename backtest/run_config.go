@@ -86,6 +86,9 @@ type TraceSummary struct {
 	Notes      []string `json:"notes,omitempty"`
 }
 
+// Skipped counts the rows that were not used.
+func (t *TraceSummary) Skipped() int64 { return t.Refused + t.Disordered }
+
 // Check checks a configuration before a trace is opened. Messages begin with the name of the command's flag, without
 // the dash.
 func (c *RunConfig) Check() error {

@@ -5,9 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"math"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/forewarm/forewarm/backtest"
@@ -82,7 +80,6 @@ func runBacktest(f *flag.FlagSet) action {
 			c.Decision, c.Features = pc.Decision, &pc.Features
 			c.Options.Pool, kvTokens = c.Pool.Name, c.Pool.KVTokens
 		}
-		began := time.Now()
 		var bar *progress
 		stage := ""
 		c.Progress = func(now string, read, total int64) {
@@ -107,7 +104,7 @@ func runBacktest(f *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		if err := printSummary(std, &s, time.Since(began)); err != nil || c.Report == "" {
+		if err := s.WriteText(std.out); err != nil || c.Report == "" {
 			return err
 		}
 		fmt.Fprintln(std.out, "\nthe page is in", c.Report)
@@ -136,97 +133,4 @@ func choosePool(pc *pipeline.Config, path, name string) (*capacity.Pool, error) 
 		names = append(names, pc.Pools[i].Name)
 	}
 	return nil, usagef("-pool is %q: it must be one of the pools of %s: %s", name, path, strings.Join(names, ", "))
-}
-
-func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
-	t := &s.Trace
-	fmt.Fprintf(std.out, "%s: %s, %d rows", t.Path, t.Format, t.Rows)
-	if t.Refused+t.Disordered > 0 {
-		fmt.Fprintf(std.out, ", %d skipped (first: %s)", t.Refused+t.Disordered, t.First)
-	}
-	fmt.Fprintln(std.out)
-	for _, n := range t.Notes {
-		fmt.Fprintln(std.out, "  note:", n)
-	}
-	for _, n := range s.NotKnown {
-		fmt.Fprintln(std.out, "note:", n)
-	}
-	fmt.Fprintf(std.out, "%d minutes of traffic, %d origins, in %s\n\n", s.Minutes, s.Origins, took.Round(100*time.Millisecond))
-	if s.Holes > 0 {
-		fmt.Fprintf(std.out, "%d minutes of silence are longer than the traffic before explains: they are taken for holes in the log, in which nothing is forecast or scored\n\n", s.Holes)
-	}
-	if len(s.Scores) == 0 {
-		fmt.Fprintln(std.out, "nothing is scored: no forecast after -score-from has its outcome in the trace; give a longer trace, an earlier -score-from or a shorter -every")
-	} else if err := printScores(std, s.Scores); err != nil {
-		return err
-	}
-	printAlarms(std, s.Alarms)
-	if len(s.Policies) == 0 {
-		return nil
-	}
-	fmt.Fprintln(std.out)
-	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "policy\tknob\tsaturated minutes\tSLO attainment\tGPU-hours\tscaling actions\ttaken back\t")
-	for _, p := range s.Policies {
-		fmt.Fprintf(w, "%s\t%s\t%.2f %%\t%.2f %%\t%.0f\t%d\t%s\t\n", p.Policy, p.Knob, 100*p.SaturatedShare, 100*p.SLOAttainment, p.GPUHours, p.ScaleActions, orDash("%.1f %%", 100*p.ReversedShare))
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	return printComparisons(std, s.Comparisons)
-}
-
-// printAlarms prints the quality of alarms for a pool without scaling.
-func printAlarms(std streams, a *backtest.Alarms) {
-	if a.Weeks == 0 {
-		return
-	}
-	p := a.Operating
-	begin := fmt.Sprintf("%d in %.2f weeks", a.Onsets, a.Weeks)
-	if a.Onsets == 0 { // a pool that is saturated from the start makes a warning true without one
-		begin, p.Precision = "none", backtest.Number(math.NaN())
-	}
-	fmt.Fprintf(std.out, "\na pool of %d replicas that nobody scales: saturations that begin: %s; warned of in time: %s; median time ahead: %s\n",
-		a.Replicas, begin, orDash("%.0f %%", 100*p.Recall), orDash("%.0f min", p.LeadP50/60))
-	fmt.Fprintf(std.out, "warnings from a probability of %s on (learned, or as configured): %d; came true: %s; false: %.1f a week; minutes with a warning: %.1f %%\n",
-		orDash("%.2f", p.Threshold), p.Raised, orDash("%.0f %%", 100*p.Precision), p.FalsePerWeek, 100*p.Announced)
-}
-
-// orDash formats x, – if it is unknown or not reached.
-func orDash(format string, x backtest.Number) string {
-	if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
-		return "–"
-	}
-	return fmt.Sprintf(format, x)
-}
-
-// printComparisons prints each policy's cost at equal saturation.
-func printComparisons(std streams, all []backtest.Comparison) error {
-	for _, c := range all {
-		fmt.Fprintf(std.out, "\nat %g %% saturated minutes:\n", 100*c.SaturatedShare)
-		w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(w, "policy\tGPU-hours\tchosen before\tits saturated minutes\tits GPU-hours\tits actions\ttaken back\t")
-		for _, p := range c.Costs {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%.2f %%\t%.0f\t%d\t%s\t\n", p.Policy, orDash("%.0f", p.GPUHours), p.Tuned, 100*p.Carried, p.CarriedCost, p.Actions, orDash("%.1f %%", 100*p.ReversedShare))
-		}
-		if err := w.Flush(); err != nil {
-			return err
-		}
-		fmt.Fprintf(std.out, "best rival %s; gap to the oracle closed %s; saturated minutes at equal GPU-hours %s of the best rival's\n",
-			cmp.Or(c.BestRival, "–"), orDash("%.1f %%", 100*c.GapClosed), orDash("%.2f", c.SaturationRatio))
-	}
-	return nil
-}
-
-// printScores prints the scores of the pool; the summary file has all classes.
-func printScores(std streams, scores []backtest.Score) error {
-	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "class\tdimension\thorizon\tn\tWAPE\tagainst last value\tbias\tcoverage 90 %\tcoverage 95 %\tskill\t")
-	for _, x := range scores {
-		if x.Class != "*" {
-			continue
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.3f\t%.3f\t%+.3f\t%.3f\t%.3f\t%s\t\n", x.Class, x.Dimension, x.Horizon, x.N, x.WAPE, x.MASE, x.Bias, x.Cover90, x.Cover95, orDash("%+.3f", x.Skill))
-	}
-	return w.Flush()
 }

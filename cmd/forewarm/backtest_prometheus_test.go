@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"os"
@@ -82,30 +81,5 @@ func TestTrim(t *testing.T) {
 	trim(r)
 	if got := fmt.Sprint(r.Start.Sub(start), r.Replicas, r.Series[0].Values, r.Series[1].Values); got != "1m0s [2 3] [5 NaN] [NaN 7]" {
 		t.Error(got)
-	}
-}
-
-// TestComparisonsWithoutFigures: what is unknown or not reached is a dash, not NaN or Inf.
-func TestComparisonsWithoutFigures(t *testing.T) {
-	nan, inf := backtest.Number(math.NaN()), backtest.Number(math.Inf(1))
-	var out bytes.Buffer
-	err := printComparisons(streams{out: &out}, []backtest.Comparison{{
-		SaturatedShare: .01, Costs: []backtest.Cost{{Policy: "static_peak", GPUHours: inf, ReversedShare: nan}}, GapClosed: nan, SaturationRatio: inf,
-	}})
-	if text := out.String(); err != nil || strings.Contains(text, "NaN") || strings.Contains(text, "Inf") || !strings.Contains(text, "closed –;") {
-		t.Errorf("%v\n%s", err, text)
-	}
-}
-
-// Without a saturation that begins, no share of warnings came true.
-func TestAlarmsWithoutSaturations(t *testing.T) {
-	a := backtest.Alarms{Weeks: .01, Operating: backtest.AlarmPoint{Raised: 1, Precision: 1, Recall: backtest.Number(math.NaN())}}
-	for onsets, want := range map[int]string{0: "begin: none; warned of in time: –", 2: "begin: 2 in 0.01 weeks"} {
-		var out bytes.Buffer
-		a.Onsets = onsets
-		printAlarms(streams{out: &out}, &a)
-		if text := out.String(); !strings.Contains(text, want) || strings.Contains(text, "came true: 100 %") != (onsets > 0) {
-			t.Errorf("%d: %s", onsets, text)
-		}
 	}
 }
