@@ -16,26 +16,40 @@ import (
 type Recorded struct {
 	Source string    // address of the source
 	Start  time.Time // of the first minute
-	Series []RecordedSeries
+	// Demand has averages per minute by dimension, in its unit, NaN if unknown.
+	Demand map[string][]float64
 	// Replicas that were ready in each minute, NaN if unknown; nil if all are unknown.
 	Replicas []float64
 	KVTokens float64  // KV cache of a replica; 0 if unknown
 	Notes    []string // remarks for users
 }
 
-// RecordedSeries is the demand of a class in one dimension: averages per minute in the dimension's unit, NaN if
-// unknown.
-type RecordedSeries struct {
-	Class, Dimension string
-	Values           []float64
-}
+// recordedClass is the class of recorded demand.
+const recordedClass = "all"
 
 // minutes is the number of recorded minutes.
 func (r *Recorded) minutes() (n int) {
-	for i := range r.Series {
-		n = max(n, len(r.Series[i].Values))
+	for _, values := range r.Demand {
+		n = max(n, len(values))
 	}
 	return n
+}
+
+// Trim drops the minutes before the first known demand.
+func (r *Recorded) Trim() {
+	first := r.minutes()
+	for _, values := range r.Demand {
+		if i := slices.IndexFunc(values, func(v float64) bool { return !math.IsNaN(v) }); i >= 0 {
+			first = min(first, i)
+		}
+	}
+	for dimension, values := range r.Demand {
+		r.Demand[dimension] = values[first:]
+	}
+	if r.Replicas != nil {
+		r.Replicas = r.Replicas[first:]
+	}
+	r.Start = r.Start.Add(time.Duration(first) * features.Minute)
 }
 
 // replicas returns the ready replicas in a minute, or the newest known before it, or 0.
@@ -48,26 +62,14 @@ func (r *Recorded) replicas(minute int) int {
 	return 0
 }
 
-// recordedLog is the event log of the recorded data: each minute's sums by class, and a watermark. In a minute without
-// data the watermark names no pool, so that the minute is unknown, not zero traffic.
+// recordedLog is the event log of the recorded data: each minute's sum, and a watermark. In a minute without data the
+// watermark names no pool, so that the minute is unknown, not zero traffic.
 type recordedLog struct {
 	*Recorded
 	pool      string
-	classes   []string
 	minute    int
 	watermark ingest.Watermark
-	held      []float64 // tokens, by class
-}
-
-func newRecordedLog(r *Recorded, pool string) *recordedLog {
-	l := &recordedLog{Recorded: r, pool: pool}
-	for i := range r.Series {
-		if !slices.Contains(l.classes, r.Series[i].Class) {
-			l.classes = append(l.classes, r.Series[i].Class)
-		}
-	}
-	l.held = make([]float64, len(l.classes))
-	return l
+	held      float64 // KV tokens
 }
 
 // Next sets b to the next minute; io.EOF after the last.
@@ -76,43 +78,31 @@ func (l *recordedLog) Next(b *ingest.Batch) error {
 	if l.minute >= l.minutes() {
 		return io.EOF
 	}
-	start := l.Start.Add(time.Duration(l.minute) * features.Minute)
-	l.watermark = ingest.Watermark{At: start.Add(features.Minute)}
-	for i, class := range l.classes {
-		if sum, known := l.sum(i, class, start); known {
-			b.Sums = append(b.Sums, sum)
-			l.watermark.Pool = l.pool
+	start, known := l.Start.Add(time.Duration(l.minute)*features.Minute), false
+	rate := func(dimension string) float64 {
+		values := l.Demand[dimension]
+		if l.minute >= len(values) || math.IsNaN(values[l.minute]) {
+			return math.NaN()
 		}
+		known = true
+		return values[l.minute]
+	}
+	seconds := features.Minute.Seconds()
+	sum := ingest.Sum{
+		Pool: l.pool, Class: recordedClass, Start: start, Requests: seconds * rate(features.DimRequests),
+		PromptTokens: seconds * rate(features.DimPrefill), CachedTokens: math.NaN(), OutputTokens: seconds * rate(features.DimDecode),
+	}
+	if l.held = rate(features.DimKV); !math.IsNaN(l.held) {
+		sum.KVTokens = &l.held
+	}
+	l.watermark = ingest.Watermark{At: start.Add(features.Minute)}
+	if known {
+		b.Sums = append(b.Sums, sum)
+		l.watermark.Pool = l.pool
 	}
 	l.minute++
 	b.Watermark, b.Sequence = &l.watermark, uint64(l.minute)
 	return nil
-}
-
-func (l *recordedLog) sum(i int, class string, start time.Time) (sum ingest.Sum, known bool) {
-	seconds, nan := features.Minute.Seconds(), math.NaN()
-	sum = ingest.Sum{
-		Pool: l.pool, Class: class, Start: start, Requests: nan, PromptTokens: nan, CachedTokens: nan, OutputTokens: nan,
-	}
-	for j := range l.Series {
-		s := &l.Series[j]
-		if s.Class != class || l.minute >= len(s.Values) || math.IsNaN(s.Values[l.minute]) {
-			continue
-		}
-		known = true
-		switch x := s.Values[l.minute]; s.Dimension {
-		case features.DimRequests:
-			sum.Requests = x * seconds
-		case features.DimPrefill:
-			sum.PromptTokens = x * seconds
-		case features.DimDecode:
-			sum.OutputTokens = x * seconds
-		case features.DimKV:
-			l.held[i] = x
-			sum.KVTokens = &l.held[i]
-		}
-	}
-	return sum, known
 }
 
 // capacityQuantile is the quantile of a replica's load that is taken as its capacity.
@@ -168,7 +158,7 @@ func (r *Recorded) notes(sized bool) []string {
 	notes := []string{
 		"There are sums of minutes, not requests. So lengths and latencies of single requests, sessions, tenants, retries and the time that requests waited are not known.",
 		"What was recorded is what was served. Where the pool was full, more may have been asked for than is counted here.",
-		"Classes are those that the queries tell apart.",
+		"All classes are counted together.",
 		"Replicas of which nothing was recorded, such as those that warmed up, are in no GPU-hours of the recorded pool. Those of the other policies are counted from the ask on.",
 	}
 	if sized {

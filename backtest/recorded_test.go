@@ -1,6 +1,7 @@
 package backtest
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -9,7 +10,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// A recorded pool of two classes is run with the demand and the replicas that it had. Minutes of which nothing is known
+// A recorded pool is run with the demand and the replicas that it had. Minutes of which nothing is known
 // are no traffic of zero, and its replicas carry what they were seen to carry.
 func TestRecorded(t *testing.T) {
 	const minutes, gapFrom, gapTo = 6 * 60, 200, 230
@@ -25,11 +26,7 @@ func TestRecorded(t *testing.T) {
 		return all
 	}
 	r := &Recorded{Source: "somewhere", Start: DefaultStart, KVTokens: 1000, Notes: []string{"a note"}}
-	for _, class := range []string{"chat", "agent"} {
-		for dimension, mean := range map[string]float64{features.DimRequests: 5, features.DimDecode: 1000, features.DimKV: 400} {
-			r.Series = append(r.Series, RecordedSeries{class, dimension, values(mean)})
-		}
-	}
+	r.Demand = map[string][]float64{features.DimRequests: values(10), features.DimDecode: values(2000), features.DimKV: values(800)}
 	hours := 0.
 	for m := range minutes {
 		n := 2.
@@ -54,7 +51,7 @@ func TestRecorded(t *testing.T) {
 	for _, x := range s.Scores {
 		dimensions[x.Class+" "+x.Dimension] = true
 	}
-	for _, want := range []string{"* kv", "* decode", "* requests", "chat kv", "agent requests"} {
+	for _, want := range []string{"* kv", "* decode", "* requests", "all kv"} {
 		if !dimensions[want] {
 			t.Errorf("no scores of %s: %v", want, dimensions)
 		}
@@ -97,5 +94,15 @@ func TestSeenPool(t *testing.T) {
 	kv, _ := p.PerReplica(capacity.KV, 0)
 	if _, prefill := p.PerReplica(capacity.Prefill, 0); math.Abs(decode-149) > .1 || math.Abs(kv-850) > 1 || prefill || p.Replicas.Max != 8 {
 		t.Errorf("decode %g, kv %g, prefill known %v, at most %d replicas; want 149, 850, no, 8", decode, kv, prefill, p.Replicas.Max)
+	}
+}
+
+// Minutes before the first that is known are left out.
+func TestTrim(t *testing.T) {
+	nan := math.NaN()
+	r := &Recorded{Start: DefaultStart, Replicas: []float64{1, 2, 3}, Demand: map[string][]float64{"a": {nan, 5, nan}, "b": {nan, nan, 7}}}
+	r.Trim()
+	if got := fmt.Sprint(r.Start.Sub(DefaultStart), r.Replicas, r.Demand); got != "1m0s [2 3] map[a:[5 NaN] b:[NaN 7]]" {
+		t.Error(got)
 	}
 }

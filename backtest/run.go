@@ -252,7 +252,7 @@ func (r *runner) read(stage string, do func(next nextBatch, timed bool) error) e
 	if x := r.cfg.Recorded; x != nil {
 		r.start = x.Start
 		r.trace = TraceSummary{Path: x.Source, Format: "recorded minutes", Rows: int64(x.minutes())}
-		log := newRecordedLog(x, r.cfg.Options.Pool)
+		log := &recordedLog{Recorded: x, pool: r.cfg.Options.Pool}
 		return do(report(log.Next, func() (read, total int64) { return int64(log.minute), r.trace.Rows }), false)
 	}
 	x, err := Open(r.cfg.Trace, r.cfg.Options)

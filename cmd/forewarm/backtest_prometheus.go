@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
-	"math"
 	"net/url"
 	"slices"
 	"strings"
@@ -63,24 +61,22 @@ func (p *prometheusFlags) given(f *flag.FlagSet) (name string) {
 	return name
 }
 
-// sources returns the configured sources, or the total that the flags describe.
-func (p *prometheusFlags) sources(cfg *config.Config, pool string) (sources []remote.Source) {
+// sourceOf returns the source that the flags describe, or the configured one of the pool's total.
+func (p *prometheusFlags) sourceOf(cfg *config.Config, pool string) (*remote.Source, error) {
 	stated := p.source != (remote.Source{})
-	if cfg != nil && !stated {
-		for _, s := range cfg.Backfill.Sources {
-			if s.Pool == pool {
-				sources = append(sources, s)
-			}
-		}
+	p.source.Pool = pool
+	if cfg == nil || stated {
+		return &p.source, nil
 	}
-	if total := slices.IndexFunc(sources, func(s remote.Source) bool { return s.Class == "" }); total >= 0 {
-		return sources[total : total+1]
+	of := func(s remote.Source) bool { return s.Pool == pool }
+	total := func(s remote.Source) bool { return of(s) && s.Class == "" }
+	if i := slices.IndexFunc(cfg.Backfill.Sources, total); i >= 0 {
+		return &cfg.Backfill.Sources[i], nil
 	}
-	if len(sources) == 0 {
-		p.source.Pool = pool
-		sources = []remote.Source{p.source}
+	if slices.ContainsFunc(cfg.Backfill.Sources, of) {
+		return nil, usagef("-config: backfill.sources has classes of pool %s only: add its total, a source without a class, or state -match", pool)
 	}
-	return sources
+	return &p.source, nil
 }
 
 // connect creates the reader. If the configuration has the same address, it connects as the daemon does.
@@ -113,93 +109,58 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 	if err != nil {
 		return nil, err
 	}
+	source, err := p.sourceOf(cfg, pool)
+	if err != nil {
+		return nil, err
+	}
 	until := p.until
 	if until.IsZero() {
 		until = time.Now().UTC()
 	}
 	until = until.Truncate(features.Minute)
 	address, _ := url.Parse(p.url) // already checked
-	r := &backtest.Recorded{Source: fmt.Sprintf("%s, %d days", address.Redacted(), p.days), Start: until.AddDate(0, 0, -p.days), KVTokens: kvTokens}
-	minutes, sources, done := p.days*24*60, p.sources(cfg, pool), 0
+	r := &backtest.Recorded{
+		Source: fmt.Sprintf("%s, %d days", address.Redacted(), p.days), Start: until.AddDate(0, 0, -p.days),
+		Demand: map[string][]float64{}, KVTokens: kvTokens,
+	}
 	fix := func(err error) error {
 		return fmt.Errorf("%w; %s", err, remote.Fix(err, "-prometheus", "-match, -query or -preset", "the credentials in -http-config"))
 	}
-	all := (4*len(sources) + 1) * p.days
-	ask := func(q remote.Question, class string) (values []float64, known int, err error) {
-		of := q.Name
-		if class != "" {
-			of += " of class " + class
+	if r.KVTokens == 0 {
+		if r.KVTokens, err = reader.KVCapacity(ctx, source, until); err != nil {
+			return nil, fix(err)
 		}
-		if q.Query == "" {
-			r.Notes = append(r.Notes, fmt.Sprintf("Not asked for: %s, because %s.", of, q.Reason))
-			return nil, 0, nil
-		}
-		values, err = reader.Minutes(ctx, q.Query, r.Start, minutes, func() { done++; step(done, all) })
-		if err != nil {
-			return nil, 0, fix(fmt.Errorf("%s: %w", q.Name, err))
-		}
-		if known = remote.Known(values); known == 0 {
-			r.Notes = append(r.Notes, fmt.Sprintf("Without any value: %s by %s.", of, q.Query))
-		} else if known < minutes {
-			r.Notes = append(r.Notes, fmt.Sprintf("Known of %s: %d of %d minutes.", of, known, minutes))
-		}
-		return values, known, nil
 	}
+	minutes, done := p.days*24*60, 0
+	questions := append(source.Questions(r.KVTokens), source.Replicas())
 	var asked []string
-	for i := range sources {
-		s := &sources[i]
-		if r.KVTokens == 0 {
-			if r.KVTokens, err = reader.KVCapacity(ctx, s, until); err != nil {
-				return nil, fix(err)
-			}
+	for _, q := range questions {
+		if q.Query == "" {
+			r.Notes = append(r.Notes, fmt.Sprintf("Not asked for: %s, because %s.", q.Name, q.Reason))
+			continue
 		}
-		for _, q := range s.Questions(r.KVTokens) {
-			values, known, err := ask(q, s.Class)
-			if err != nil {
-				return nil, err
-			}
-			if asked = append(asked, q.Query); known > 0 {
-				r.Series = append(r.Series, backtest.RecordedSeries{Class: cmp.Or(s.Class, "all"), Dimension: q.Name, Values: values})
-			}
+		asked = append(asked, q.Query)
+		values, err := reader.Minutes(ctx, q.Query, r.Start, minutes, func() { done++; step(done, len(questions)*p.days) })
+		if err != nil {
+			return nil, fix(fmt.Errorf("%s: %w", q.Name, err))
+		}
+		switch known := remote.Known(values); {
+		case known == 0:
+			r.Notes = append(r.Notes, fmt.Sprintf("Without any value: %s by %s.", q.Name, q.Query))
+			continue
+		case known < minutes:
+			r.Notes = append(r.Notes, fmt.Sprintf("Known of %s: %d of %d minutes.", q.Name, known, minutes))
+		}
+		if q.Name == "replicas" {
+			r.Replicas = values
+		} else {
+			r.Demand[q.Name] = values
 		}
 	}
-	if len(r.Series) == 0 {
+	if len(r.Demand) == 0 {
 		return nil, fmt.Errorf("no query has any value in %d days before %s: %s; check -match, -preset and -until, or state other queries by -query. Rates are over two minutes, so scrapes may be a minute apart at most",
-			p.days, until.Format(time.RFC3339), strings.Join(slices.DeleteFunc(asked, func(q string) bool { return q == "" }), "; "))
+			p.days, until.Format(time.RFC3339), strings.Join(asked, "; "))
 	}
-	replicas, known, err := ask(replicasOf(sources), "")
-	if err != nil {
-		return nil, err
-	}
-	if known > 0 {
-		r.Replicas = replicas
-	}
-	trim(r)
+	r.Trim()
 	return r, nil
-}
-
-// replicasOf returns the query for a pool's replicas. Several classes may share replicas or not, so one must configure
-// the query.
-func replicasOf(sources []remote.Source) remote.Question {
-	for i := range sources {
-		if len(sources) == 1 || sources[i].Queries.Replicas != "" {
-			return sources[i].Replicas()
-		}
-	}
-	return remote.Question{Name: "replicas", Reason: "the queries of classes may count a part of them: state backfill.sources[].queries.replicas once, of the whole pool"}
-}
-
-// trim drops the minutes before the first known demand.
-func trim(r *backtest.Recorded) {
-	first := math.MaxInt
-	for _, s := range r.Series {
-		first = min(first, slices.IndexFunc(s.Values, func(v float64) bool { return !math.IsNaN(v) }))
-	}
-	for i := range r.Series {
-		r.Series[i].Values = r.Series[i].Values[first:]
-	}
-	if r.Replicas != nil {
-		r.Replicas = r.Replicas[first:]
-	}
-	r.Start = r.Start.Add(time.Duration(first) * features.Minute)
 }

@@ -1,15 +1,13 @@
 package main
 
 import (
-	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/forewarm/forewarm/backtest"
+	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/internal/testenv"
 	"github.com/forewarm/forewarm/storage/remote"
 )
@@ -60,26 +58,20 @@ func TestBacktestPrometheus(t *testing.T) {
 	}
 }
 
-// Replicas are those of the one source, or of the one that states how to count them.
-func TestReplicasOf(t *testing.T) {
-	one, other := remote.Source{Pool: "p", Class: "a", Match: `x="a"`}, remote.Source{Pool: "p", Class: "b", Queries: remote.Queries{Replicas: "count(up{$match})"}}
-	for want, sources := range map[string][]remote.Source{
-		`count(vllm:num_requests_running{x="a"})`: {one},
-		"count(up{})": {one, other},
-		"":            {one, one},
-	} {
-		if q := replicasOf(sources); q.Query != want || (q.Query == "") == (q.Reason == "") {
-			t.Errorf("%+v, want %q", q, want)
+// The total of a configured pool is read, unless flags state another source.
+func TestSourceOf(t *testing.T) {
+	total, class := remote.Source{Pool: "p", Match: `x="a"`}, remote.Source{Pool: "q", Class: "b"}
+	cfg := &config.Config{Backfill: remote.BackfillConfig{Sources: []remote.Source{class, total}}}
+	for pool, want := range map[string]string{"p": `x="a"`, "other": ""} {
+		if got, err := new(prometheusFlags).sourceOf(cfg, pool); err != nil || got.Pool != pool || got.Match != want {
+			t.Errorf("%s: %+v, %v", pool, got, err)
 		}
 	}
-}
-
-// Minutes before the first that is known are left out, and classes keep their places in time.
-func TestTrim(t *testing.T) {
-	nan, start := math.NaN(), time.Unix(0, 0)
-	r := &backtest.Recorded{Start: start, Replicas: []float64{1, 2, 3}, Series: []backtest.RecordedSeries{{Values: []float64{nan, 5, nan}}, {Values: []float64{nan, nan, 7}}}}
-	trim(r)
-	if got := fmt.Sprint(r.Start.Sub(start), r.Replicas, r.Series[0].Values, r.Series[1].Values); got != "1m0s [2 3] [5 NaN] [NaN 7]" {
-		t.Error(got)
+	if _, err := new(prometheusFlags).sourceOf(cfg, "q"); err == nil || !strings.Contains(err.Error(), "add its total") {
+		t.Error(err)
+	}
+	stated := prometheusFlags{source: remote.Source{Match: `x="b"`}}
+	if got, err := stated.sourceOf(cfg, "q"); err != nil || got.Match != `x="b"` {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
