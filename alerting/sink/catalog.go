@@ -19,7 +19,7 @@ type Deps struct {
 	NATS Publisher // nil leaves the NATS sink out
 	// PrescaleSubject and AlertSubject name the subject of a pool's events and alerts, escaped and with the prefix.
 	PrescaleSubject, AlertSubject func(pool string) string
-	// Pages returns the pages of a report, or [alerting.Permanent] if they do not exist any more.
+	// Pages returns the pages of a report.
 	Pages     func(*alerting.Report) (*Pages, error)
 	WriteFile func(path string, data []byte) error // atomic and durable; for reports
 }

@@ -14,12 +14,12 @@ import (
 
 // Pages are the rendered pages of a report.
 type Pages struct {
-	Markdown []byte `cbor:"1,keyasint"`
-	JSON     []byte `cbor:"2,keyasint"`
-	HTML     []byte `cbor:"3,keyasint"`
+	Markdown []byte
+	JSON     []byte
+	HTML     []byte
 	// MailText and MailHTML are its first page, for mail.
-	MailText []byte `cbor:"4,keyasint"`
-	MailHTML []byte `cbor:"5,keyasint"`
+	MailText []byte
+	MailHTML []byte
 }
 
 // maxEmbedded bounds the report in a webhook's event, in bytes; the event leaves out a larger one.

@@ -86,6 +86,7 @@ type Daemon struct {
 	listeners  *listener.Listeners
 	dispatcher *sink.Dispatcher
 	reporter   *reporter // nil without a schedule
+	rendered   atomic.Pointer[rendered]
 	listener   net.Listener
 	probes     net.Listener // nil if not configured
 	server     *server.Server

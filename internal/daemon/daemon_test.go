@@ -119,7 +119,7 @@ func (p *inProcess) settle(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
-	if err := p.decisions.Await(ctx, p.decisions.Barrier()); err != nil {
+	if err := p.decisions.Await(ctx, p.decisions.Added()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -79,7 +79,7 @@ func TestPartitions(t *testing.T) {
 	end := begin.Add(minutes * time.Minute)
 	finish := func(p *inProcess) {
 		testenv.Await(t, "the last tick", func() bool { at := p.Status().Tick; return !at.Before(end) })
-		if err := p.decisions.Await(t.Context(), p.decisions.Barrier()); err != nil {
+		if err := p.decisions.Await(t.Context(), p.decisions.Added()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fxamacker/cbor/v2"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
@@ -48,7 +47,7 @@ type reporter struct {
 	newestTick   func() time.Time                       // the newest tick
 	lastReported func() (reported time.Time, err error) // end of the newest period in the log, or zero
 	render       func(ctx context.Context, p report.Period) (*sink.Pages, []string, error)
-	store        func(ctx context.Context, n alerting.Notice, pages *sink.Pages) error // stores it in the log
+	store        func(ctx context.Context, n alerting.Notice, pages *sink.Pages) error // stores the notice in the log
 	log          *zap.Logger
 
 	made, failed, missed atomic.Uint64
@@ -226,33 +225,33 @@ func (d *Daemon) reported() (time.Time, error) {
 	return log.CachedInfo().Created, nil
 }
 
-// storeReport stores a report's pages for all twins, then its notice.
+// rendered has the pages of a report.
+type rendered struct {
+	id    string
+	pages *sink.Pages
+}
+
+// storeReport keeps a report's pages, and stores its notice.
 func (d *Daemon) storeReport(ctx context.Context, n alerting.Notice, pages *sink.Pages) error {
-	data, err := cbor.Marshal(pages)
-	if err == nil {
-		err = d.states.PutPages(ctx, n.Report.ID, data)
-	}
-	if err == nil {
-		err = d.decisions.AddNotice(ctx, n)
-	}
+	d.rendered.Store(&rendered{n.Report.ID, pages})
+	err := d.decisions.AddNotice(ctx, n)
 	d.noteWrite("report", err)
 	return err
 }
 
-// pages returns the pages of a report to deliver. Only the newest report has pages, because an older one is of less
-// use.
+// pages returns the pages of a report to deliver. It renders them again if another daemon made the report, or this one
+// before a restart.
 func (d *Daemon) pages(n *alerting.Report) (*sink.Pages, error) {
+	if last := d.rendered.Load(); last != nil && last.id == n.ID {
+		return last.pages, nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	data, ok, err := d.states.Pages(ctx, n.ID)
-	if err != nil {
-		return nil, err
+	pages, _, err := d.renderReport(ctx, report.Period{From: n.From, To: n.To})
+	if err == nil {
+		d.rendered.Store(&rendered{n.ID, pages})
 	}
-	if !ok {
-		return nil, alerting.Permanent(fmt.Errorf("report %s was replaced by a newer one before it was delivered: forewarm report -from %s -to %s makes it again", n.Name, n.From.Format(time.RFC3339), n.To.Format(time.RFC3339)))
-	}
-	pages := &sink.Pages{}
-	return pages, cbor.Unmarshal(data, pages)
+	return pages, err
 }
 
 // getReport answers with the report of the queried period, by default the last week that has settled.

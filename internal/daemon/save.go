@@ -53,13 +53,12 @@ func (d *Daemon) keepState(ticked bool) {
 	late := now.Sub(s.next)
 	behind, _ := d.consumer.Pending()
 	if late >= 0 && (ticked || s.err != nil || late > tickMaxWait) || behind > 0 && now.After(s.nextProgress) {
-		d.startSaving(false)
+		d.startSaving()
 	}
 }
 
-// startSaving writes the state to a file and stores it. It skips a state that is stored already. Unless own is set, it
-// also skips while another daemon's snapshot is fresh.
-func (d *Daemon) startSaving(own bool) {
+// startSaving writes the state to a file and stores it. It skips a state that is stored already.
+func (d *Daemon) startSaving() {
 	began, sequence, saved := time.Now(), d.pipeline.Sequence(), locked(d, &d.saver.sequence)
 	if sequence == saved {
 		d.endSaving(began, saved, 0, nil)
@@ -74,12 +73,12 @@ func (d *Daemon) startSaving(own bool) {
 		d.endSaving(time.Now(), saved, stopped, err)
 		return
 	}
-	decided := d.decisions.Barrier()
+	decided := d.decisions.Added()
 	d.mu.Lock()
 	d.saver.running = true
 	d.mu.Unlock()
 	d.savers.Go(func() {
-		stored, uploading, err := d.storeState(file, sequence, decided, own)
+		stored, uploading, err := d.storeState(file, sequence, decided)
 		if stored {
 			saved = sequence
 		}
@@ -128,22 +127,19 @@ func (d *Daemon) endSaving(ended time.Time, saved uint64, busy time.Duration, er
 // saveLast saves the last state after the pipeline has ended.
 func (d *Daemon) saveLast() error {
 	d.savers.Wait()
-	d.startSaving(true)
+	d.startSaving()
 	d.savers.Wait()
 	return locked(d, &d.saver.err)
 }
 
 // storeState stores a state after the log has its decisions. It runs on its own goroutine. took is the time of the
 // upload.
-func (d *Daemon) storeState(state io.Reader, sequence uint64, decided <-chan struct{}, own bool) (stored bool, took time.Duration, err error) {
+func (d *Daemon) storeState(state io.Reader, sequence uint64, decided uint64) (stored bool, took time.Duration, err error) {
 	if !d.conn.IsConnected() {
 		return false, 0, nats.ErrDisconnected
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
 	defer cancel()
-	if !own && d.states.Fresh(ctx, d.version, d.cfg.Storage.SnapshotEvery) {
-		return false, 0, nil // another daemon's snapshot is enough
-	}
 	began := time.Now()
 	defer func() { d.snapshotTook(time.Since(began).Seconds()) }()
 	waiting, done := context.WithTimeout(ctx, logTimeout)

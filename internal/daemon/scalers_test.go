@@ -132,7 +132,7 @@ func TestScalersAfterARestart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	go func() { _ = d.decisions.Run(ctx) }() // ends with the test
-	if err := d.decisions.Await(ctx, d.decisions.Barrier()); err != nil {
+	if err := d.decisions.Await(ctx, d.decisions.Added()); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Close(); err != nil {

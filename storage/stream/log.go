@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/sleep"
 )
 
 const (
@@ -28,6 +30,8 @@ const (
 	// firstPause is the pause after a failure. It doubles up to lastPause.
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
+	// awaitEvery is the time between two looks of Await.
+	awaitEvery = 50 * time.Millisecond
 	// requestTimeout bounds one request to the server.
 	requestTimeout = 5 * time.Second
 )
@@ -110,6 +114,8 @@ type Log struct {
 	bytes    int
 	failing  error // error of the last attempt to store the oldest batch
 	counters Counters
+	added    uint64 // ticks
+	ended    uint64 // ticks that are stored or lost
 
 	// Owned by the goroutine of Run.
 	heads  map[string]*head
@@ -124,13 +130,12 @@ type head struct {
 	behind   bool      // the log may have newer ones
 }
 
-// batch is one tick waiting for the stream, or a barrier.
+// batch is one tick waiting for the stream.
 type batch struct {
 	tick      time.Time
 	decisions []offer
 	notices   []*nats.Msg
 	bytes     int
-	done      chan struct{} // of a barrier
 }
 
 // offer is a decision to store.
@@ -186,48 +191,39 @@ func (l *Log) push(b *batch) {
 	for l.bytes+b.bytes > queueBytes && l.failing == nil && len(l.queue) > 0 {
 		l.changed.Wait()
 	}
-	for i := 1; i < len(l.queue) && l.bytes+b.bytes > queueBytes; { // the first is being stored
-		if l.queue[i].done != nil {
-			i++
-			continue
-		}
-		l.bytes -= l.queue[i].bytes
-		l.queue = append(l.queue[:i], l.queue[i+1:]...)
+	for len(l.queue) > 1 && l.bytes+b.bytes > queueBytes { // the first is being stored
+		l.bytes -= l.queue[1].bytes
+		l.queue = slices.Delete(l.queue, 1, 2)
 		l.counters.Lost++
-		l.counters.Waiting--
+		l.ended++
 	}
 	l.queue = append(l.queue, b)
 	l.bytes += b.bytes
-	if b.done == nil {
-		l.counters.Waiting++
-	}
+	l.added++
 	l.changed.Broadcast()
 }
 
-// Barrier returns a channel that is closed when all earlier ticks are stored.
-func (l *Log) Barrier() <-chan struct{} {
-	b := &batch{done: make(chan struct{})}
-	l.push(b)
-	return b.done
+// Added returns how many ticks were added.
+func (l *Log) Added() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.added
 }
 
-// Await waits for a barrier. It fails if ctx ends, or while the stream cannot be written.
-func (l *Log) Await(ctx context.Context, barrier <-chan struct{}) error {
-	poll := time.NewTicker(50 * time.Millisecond)
-	defer poll.Stop()
+// Await waits until the first n ticks are stored. It fails if ctx ends, or while the stream cannot be written.
+func (l *Log) Await(ctx context.Context, n uint64) error {
 	for {
-		select {
-		case <-barrier:
+		l.mu.Lock()
+		err, ended := l.failing, l.ended
+		l.mu.Unlock()
+		if err == nil && ended >= n {
 			return nil
-		case <-ctx.Done():
-			return fmt.Errorf("decisions are not in the log yet: %w", ctx.Err())
-		case <-poll.C:
-			l.mu.Lock()
-			err := l.failing
-			l.mu.Unlock()
-			if err != nil {
-				return fmt.Errorf("decisions are not in the log yet: %w", err)
-			}
+		}
+		if err == nil && !sleep.For(ctx, awaitEvery) {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return fmt.Errorf("decisions are not in the log yet: %w", err)
 		}
 	}
 }
@@ -236,7 +232,9 @@ func (l *Log) Await(ctx context.Context, barrier <-chan struct{}) error {
 func (l *Log) Counters() Counters {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.counters
+	c := l.counters
+	c.Waiting = uint64(len(l.queue))
+	return c
 }
 
 func (l *Log) count(f func(c *Counters)) {
@@ -269,11 +267,7 @@ func (l *Log) Run(ctx context.Context) error {
 			return nil //nolint:nilerr // the process ends
 		}
 		l.fail(err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pause):
-		}
+		sleep.For(ctx, pause)
 		pause = min(2*pause, lastPause)
 	}
 }
@@ -298,20 +292,13 @@ func (l *Log) shift(b *batch) {
 	l.failing = nil
 	l.queue = l.queue[1:]
 	l.bytes -= b.bytes
-	if b.done == nil {
-		l.counters.Waiting--
-	}
+	l.ended++
 	l.changed.Broadcast()
 	l.mu.Unlock()
-	if b.done != nil {
-		close(b.done)
-	}
 	if failed {
 		l.log.Info("decisions are stored in the log again", "stream", l.cfg.Stream)
 	}
-	if b.done == nil {
-		l.cfg.Trouble(nil)
-	}
+	l.cfg.Trouble(nil)
 }
 
 func (l *Log) fail(err error) {
@@ -329,9 +316,6 @@ func (l *Log) fail(err error) {
 
 // store ensures that a batch is in the stream: it writes it, or finds it there.
 func (l *Log) store(ctx context.Context, b *batch) error {
-	if b.done != nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, 2*requestTimeout)
 	defer cancel()
 	if len(b.decisions) == 0 {
@@ -383,15 +367,9 @@ func noticesOf(b *batch, left []offer) []*nats.Msg {
 	if len(left) == len(b.decisions) {
 		return b.notices
 	}
-	var out []*nats.Msg
-	for _, m := range b.notices {
-		for i := range left {
-			if m.Header.Get(headerPool) == left[i].pool {
-				out = append(out, m)
-			}
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(b.notices), func(m *nats.Msg) bool {
+		return !slices.ContainsFunc(left, func(o offer) bool { return o.pool == m.Header.Get(headerPool) })
+	})
 }
 
 // compare returns the offers that the log does not have.
@@ -554,28 +532,24 @@ func (l *Log) commit(ctx context.Context, messages []*nats.Msg) (last uint64, er
 	if !conn.IsConnected() {
 		return 0, nats.ErrDisconnected // the client would buffer them and send them later
 	}
-	var answer *nats.Msg
+	final := len(messages) - 1
 	for i, m := range messages {
-		if len(messages) == 1 { // a batch of one would make the server create and sync files
-			m.Header.Del("Nats-Batch-Id")
-			m.Header.Del("Nats-Batch-Sequence")
-			m.Header.Del("Nats-Batch-Commit")
-			answer, err = conn.RequestMsgWithContext(ctx, m)
-			break
+		for _, of := range []string{"Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit"} {
+			m.Header.Del(of) // of an earlier attempt
 		}
-		m.Header.Set("Nats-Batch-Id", id)
-		m.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
-		if i < len(messages)-1 {
-			m.Header.Del("Nats-Batch-Commit") // of an earlier attempt
-			err = conn.PublishMsg(m)
-		} else {
+		if final > 0 { // a batch of one would make the server create and sync files
+			m.Header.Set("Nats-Batch-Id", id)
+			m.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
+		}
+		if i < final {
+			if err := conn.PublishMsg(m); err != nil {
+				return 0, err
+			}
+		} else if final > 0 {
 			m.Header.Set("Nats-Batch-Commit", "1")
-			answer, err = conn.RequestMsgWithContext(ctx, m)
-		}
-		if err != nil {
-			return 0, err
 		}
 	}
+	answer, err := conn.RequestMsgWithContext(ctx, messages[final])
 	if err != nil {
 		return 0, err
 	}

@@ -81,7 +81,7 @@ func (w *writer) tick(t *testing.T, minute, desired int, pools ...string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := w.Await(ctx, w.Barrier()); err != nil {
+	if err := w.Await(ctx, w.Added()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -186,7 +186,7 @@ func TestForeignMessage(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := w.Await(ctx, w.Barrier()); err == nil || !strings.Contains(err.Error(), "remove it with nats stream rmm FOREWARM_DECISIONS 1") {
+	if err := w.Await(ctx, w.Added()); err == nil || !strings.Contains(err.Error(), "remove it with nats stream rmm FOREWARM_DECISIONS 1") {
 		t.Errorf("it says %v", err)
 	}
 	s, err := js.Stream(t.Context(), jetstream.DecisionsStream)

@@ -96,23 +96,6 @@ type reading struct {
 	io.Closer
 }
 
-// Fresh reports whether another daemon of this version stored a snapshot within a time, so that ours is not needed.
-func (s *States) Fresh(ctx context.Context, version string, within time.Duration) bool {
-	all, err := s.List(ctx)
-	if err != nil {
-		return false
-	}
-	var own time.Time // of our newest
-	for i := range all {
-		if s.owns(&all[i]) && all[i].At.After(own) {
-			own = all[i].At
-		}
-	}
-	return slices.ContainsFunc(all, func(x State) bool {
-		return !s.owns(&x) && x.Version == version && time.Since(x.At) < within && x.At.After(own)
-	})
-}
-
 func (s *States) name(turn int) string { return fmt.Sprintf("%s%s/%d", statePrefix, s.instance, turn) }
 
 func (s *States) owns(x *State) bool { return x.Name == s.name(0) || x.Name == s.name(1) }
@@ -153,31 +136,4 @@ func (s *States) remove(ctx context.Context, name string) error {
 		return fmt.Errorf("snapshot %s: %w", name, err)
 	}
 	return nil
-}
-
-// pagesObject has the pages of the newest report.
-const pagesObject = "report"
-
-// PutPages stores the pages of the newest report, for the daemon that delivers it.
-func (s *States) PutPages(ctx context.Context, id string, pages []byte) error {
-	_, err := s.bucket.Put(ctx, jetstream.ObjectMeta{Name: pagesObject, Metadata: map[string]string{"id": id}}, strings.NewReader(string(pages)))
-	return err
-}
-
-// Pages returns the stored pages; ok is false if they are of another report.
-func (s *States) Pages(ctx context.Context, id string) (pages []byte, ok bool, err error) {
-	object, err := s.bucket.Get(ctx, pagesObject)
-	if errors.Is(err, jetstream.ErrObjectNotFound) {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, err
-	}
-	defer object.Close()
-	info, err := object.Info()
-	if err != nil || info.Metadata["id"] != id {
-		return nil, false, err
-	}
-	pages, err = io.ReadAll(object)
-	return pages, err == nil, err
 }
