@@ -31,7 +31,7 @@ func newDecoder(file string) *decoder {
 }
 
 func (d *decoder) fail(node ast.Node, key, value, bound, fix string) {
-	d.errs = append(d.errs, &Error{Source: d.at(node), Key: key, Value: value, Bound: bound, Fix: fix})
+	d.errs = append(d.errs, &Error{d.at(node), errorText(key, value, bound, fix)})
 }
 
 func (d *decoder) at(node ast.Node) string {

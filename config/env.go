@@ -32,7 +32,7 @@ func (d *decoder) env(v reflect.Value, path string, getenv func(string) string) 
 			d.source[p] = name
 			in := newDecoder(name)
 			if err := in.document([]byte(value), field, p); err != nil {
-				in.errs = Errors{{Key: p, Value: value, Bound: "must be " + want(f.Type)}}
+				in.errs = Errors{{Text: errorText(p, value, "must be "+want(f.Type), "")}}
 			}
 			for _, e := range in.errs {
 				e.Source = name

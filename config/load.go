@@ -51,8 +51,7 @@ func Parse(file string, data []byte, getenv func(string) string) (*Config, error
 // no YAML.
 func (d *decoder) document(data []byte, v reflect.Value, path string) error {
 	if len(data) > MaxBytes {
-		return Errors{{Source: d.file, Key: "configuration", Value: fmt.Sprintf("%d bytes", len(data)),
-			Bound: fmt.Sprintf("must be at most %d bytes", MaxBytes), Fix: "is this the right file?"}}
+		return Errors{{d.file, fmt.Sprintf("configuration = %d bytes: must be at most %d bytes; is this the right file?", len(data), MaxBytes)}}
 	}
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
@@ -73,15 +72,15 @@ func (d *decoder) document(data []byte, v reflect.Value, path string) error {
 }
 
 func syntaxError(file string, err error) *Error {
-	e := &Error{Source: file, Key: "configuration", Bound: "not valid YAML: " + err.Error(), Fix: "check the indentation and quotes there"}
+	message := err.Error()
 	var syntax yaml.Error
 	if errors.As(err, &syntax) {
-		e.Bound = "not valid YAML: " + syntax.GetMessage()
+		message = syntax.GetMessage()
 		if tok := syntax.GetToken(); tok != nil {
-			e.Source = fmt.Sprintf("%s:%d:%d", file, tok.Position.Line, tok.Position.Column)
+			file = fmt.Sprintf("%s:%d:%d", file, tok.Position.Line, tok.Position.Column)
 		}
 	}
-	return e
+	return &Error{file, "configuration: not valid YAML: " + message + "; check the indentation and quotes there"}
 }
 
 // isPath reports whether key is a path on disk, or a list of them.

@@ -162,9 +162,8 @@ func (c *Config) checkLead(k *checker, key string, pool *capacity.Pool) {
 		if k.source[at] == "" { // a default, so the warm-up was set
 			at = key
 		}
-		k.add(at, &Error{Key: "decision.cooldown", Value: show(c.Decision.Cooldown),
-			Bound: fmt.Sprintf("must be at most %s: the forecast horizon %s less one tick and %s %s", show(limit), show(horizon), key, show(p90)),
-			Fix:   "shorten it or the warm-up (keep weights on local disk, pull images ahead)"})
+		k.add(at, fmt.Sprintf("decision.cooldown = %s: must be at most %s: the forecast horizon %s less one tick and %s %s; "+
+			"shorten it or the warm-up (keep weights on local disk, pull images ahead)", show(c.Decision.Cooldown), show(limit), show(horizon), key, show(p90)))
 	}
 }
 

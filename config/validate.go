@@ -21,11 +21,12 @@ type checker struct {
 }
 
 func (k *checker) fail(key string, value any, bound, fix string) {
-	k.add(key, &Error{Key: key, Value: show(value), Bound: bound, Fix: fix})
+	k.add(key, errorText(key, show(value), bound, fix))
 }
 
 // add records an error about the key at place in the file. An absent key is reported at the start of its section.
-func (k *checker) add(place string, e *Error) {
+func (k *checker) add(place, text string) {
+	e := &Error{Text: text}
 	for at := place; e.Source == "" && at != ""; at = parent(at) {
 		e.Source = k.source[at]
 	}
@@ -68,22 +69,16 @@ func (k *checker) oneOf(key, v string, allowed ...string) {
 	}
 }
 
-// section converts a package's error about its own Config: "key: value is out of …" or "key is value: it must …".
+// section records a package's error about its own Config, which begins with the key: "key: …" or "key is value: …".
 func (k *checker) section(name string, err error) {
-	if err == nil {
-		return
-	}
-	message := strings.TrimPrefix(err.Error(), name+".")
-	end := strings.IndexFunc(message, func(r rune) bool {
-		return !strings.ContainsRune("_.[]", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z')
-	})
-	e := &Error{Key: name + "." + message[:max(end, 0)], Bound: strings.TrimPrefix(message[max(end, 0):], ": ")}
-	if rest, ok := strings.CutPrefix(e.Bound, " is "); ok {
-		if value, bound, ok := strings.Cut(rest, ": "); ok {
-			e.Value, e.Bound = value, bound
+	if err != nil {
+		text := name + "." + strings.TrimPrefix(err.Error(), name+".")
+		key := text[:strings.IndexAny(text+" ", ": ")]
+		if rest, ok := strings.CutPrefix(text, key+" is "); ok {
+			text = key + " = " + rest
 		}
+		k.add(key, text)
 	}
-	k.add(e.Key, e)
 }
 
 // Check checks a configuration that was not loaded; the error is [Errors].
