@@ -61,22 +61,17 @@ func (p *prometheusFlags) given(f *flag.FlagSet) (name string) {
 	return name
 }
 
-// sourceOf returns the source that the flags describe, or the configured one of the pool's total.
-func (p *prometheusFlags) sourceOf(cfg *config.Config, pool string) (*remote.Source, error) {
+// sourceOf returns the source that the flags describe, or the configured one of the pool.
+func (p *prometheusFlags) sourceOf(cfg *config.Config, pool string) *remote.Source {
 	stated := p.source != (remote.Source{})
 	p.source.Pool = pool
-	if cfg == nil || stated {
-		return &p.source, nil
+	if cfg != nil && !stated {
+		of := func(s remote.Source) bool { return s.Pool == pool }
+		if i := slices.IndexFunc(cfg.Backfill.Sources, of); i >= 0 {
+			return &cfg.Backfill.Sources[i]
+		}
 	}
-	of := func(s remote.Source) bool { return s.Pool == pool }
-	total := func(s remote.Source) bool { return of(s) && s.Class == "" }
-	if i := slices.IndexFunc(cfg.Backfill.Sources, total); i >= 0 {
-		return &cfg.Backfill.Sources[i], nil
-	}
-	if slices.ContainsFunc(cfg.Backfill.Sources, of) {
-		return nil, usagef("-config: backfill.sources has classes of pool %s only: add its total, a source without a class, or state -match", pool)
-	}
-	return &p.source, nil
+	return &p.source
 }
 
 // connect creates the reader. If the configuration has the same address, it connects as the daemon does.
@@ -109,10 +104,7 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 	if err != nil {
 		return nil, err
 	}
-	source, err := p.sourceOf(cfg, pool)
-	if err != nil {
-		return nil, err
-	}
+	source := p.sourceOf(cfg, pool)
 	until := p.until
 	if until.IsZero() {
 		until = time.Now().UTC()

@@ -193,10 +193,6 @@ func checkPast(ctx context.Context, cfg *config.Config, pc *pipeline.Config, std
 	}
 	for _, s := range cfg.BackfillSources() {
 		pool, _ := pc.Pool(s.Pool)
-		of := s.Pool
-		if s.Class != "" {
-			of += "/" + s.Class
-		}
 		for _, q := range s.Questions(pool.KVTokens) {
 			if q.Query == "" {
 				continue
@@ -204,11 +200,11 @@ func checkPast(ctx context.Context, cfg *config.Config, pc *pipeline.Config, std
 			known, minutes, err := reader.Probe(ctx, q.Query, time.Now())
 			switch {
 			case err != nil:
-				return fmt.Errorf("backfill: %s of %s: %w", q.Name, of, err)
+				return fmt.Errorf("backfill: %s of %s: %w", q.Name, s.Pool, err)
 			case known == 0:
-				fmt.Fprintf(std.out, "warning: backfill: %s of %s has no value in the last hour, and would teach nothing; check backfill.sources[].match in %s\n", q.Name, of, q.Query)
+				fmt.Fprintf(std.out, "warning: backfill: %s of %s has no value in the last hour, and would teach nothing; check backfill.sources[].match in %s\n", q.Name, s.Pool, q.Query)
 			default:
-				fmt.Fprintf(std.out, "ok  backfill: %s of %s has values for %d of the last %d minutes\n", q.Name, of, known, minutes)
+				fmt.Fprintf(std.out, "ok  backfill: %s of %s has values for %d of the last %d minutes\n", q.Name, s.Pool, known, minutes)
 			}
 		}
 	}

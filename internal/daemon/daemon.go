@@ -98,12 +98,12 @@ type Daemon struct {
 
 	// The goroutine of Consumer.Run owns the pipeline and what follows.
 	pipeline       *pipeline.Pipeline
-	pipelineConfig pipeline.Config    // constant
-	resumed        *newStart          // nil if a snapshot was restored, or if the stream has all telemetry
-	loggedTick     time.Time          // newest tick in the log at the start
-	restoredAt     time.Time          // when reading began
-	savers         sync.WaitGroup     // of the snapshot that is being stored
-	decided        map[string]decided // newest logged decision of each pool
+	pipelineConfig pipeline.Config   // constant
+	resumed        *newStart         // nil if a snapshot was restored, or if the stream has all telemetry
+	loggedTick     time.Time         // newest tick in the log at the start
+	restoredAt     time.Time         // when reading began
+	savers         sync.WaitGroup    // of the snapshot that is being stored
+	decided        map[string]string // newest logged decision of each pool
 	collector      collector
 	ticking        tickSpans
 	onTick         func(*pipeline.Output)
@@ -145,7 +145,7 @@ func (d *Daemon) Close() error {
 func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err error) {
 	d := &Daemon{
 		cfg: cfg, version: o.Version, log: o.Log, onTick: o.OnTick, instance: instanceOf(cfg.Storage.Dir), collector: newCollector(),
-		board: server.NewBoard(), exporter: server.NewExporter(o.Version, cfg.Server.StaleAfter), decided: map[string]decided{},
+		board: server.NewBoard(), exporter: server.NewExporter(o.Version, cfg.Server.StaleAfter), decided: map[string]string{},
 		failedWrites: map[string]failedWrite{}, refusedBy: map[refusalKind]*refusals{},
 	}
 	lock, err := storage.Lock(cfg.Storage.Dir)

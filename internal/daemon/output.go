@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -15,22 +16,16 @@ import (
 
 // logDecision logs a decision that differs from the previous one.
 func (d *Daemon) logDecision(x *alerting.Decision) {
-	now := decided{x.Action, x.Desired, 0, x.Withheld}
+	prefill := 0
 	if x.ByRole != nil {
-		now.prefill = x.ByRole.Prefill
+		prefill = x.ByRole.Prefill
 	}
-	if before, known := d.decided[x.Pool]; known && before == now {
+	now := fmt.Sprint(x.Action, x.Desired, prefill, x.Withheld)
+	if d.decided[x.Pool] == now {
 		return
 	}
 	d.decided[x.Pool] = now
 	d.log.Info(x.Reason, zap.String("pool", x.Pool), zap.Time("tick", x.Tick), zap.String("action", string(x.Action)), zap.Int("desired", x.Desired), zap.String("withheld", x.Withheld))
-}
-
-// decided holds the fields of a decision that are compared.
-type decided struct {
-	action           alerting.Action
-	desired, prefill int
-	withheld         string
 }
 
 // publishedMinutes and publishedLevels are the content of a forecast message: enough for planning, and small. The

@@ -15,9 +15,6 @@ import (
 	"github.com/forewarm/forewarm/storage/remote"
 )
 
-// learnStepMinutes is the step of learning. It takes well under a second, and the daemon can stop after each.
-const learnStepMinutes = 6 * 60
-
 func (d *Daemon) noteRelearning(how string, over bool) {
 	d.setStatus(func(s *server.Status) {
 		s.Restored, s.Restore = over, fmt.Sprintf("no usable snapshot (%d not taken up): %s", d.snapshotsRefused, how)
@@ -57,7 +54,7 @@ func (d *Daemon) learnStored(ctx context.Context) (minutes int, err error) {
 			if key.Class != features.TotalClass {
 				return nil
 			}
-			for _, h := range (&past{key, dim.Name, values}).histories(from) {
+			for _, h := range historiesOf(key.Pool, dim.Name, values, from) {
 				if err := ctx.Err(); err != nil {
 					return err
 				}

@@ -25,7 +25,6 @@ type BackfillConfig struct {
 // Source is the history of one class of a pool, or of its total.
 type Source struct {
 	Pool   string `yaml:"pool"`
-	Class  string `yaml:"class"`  // "" is the total
 	Preset string `yaml:"preset"` // metrics of the default queries, one of [Presets]; "" is vllm
 	// Match replaces $match in the queries: label matchers such as model_name="llama".
 	Match   string  `yaml:"match"`
@@ -125,18 +124,17 @@ func (c *BackfillConfig) Check() error {
 	if err := c.Endpoint.Check(); err != nil {
 		return err
 	}
-	seen := map[[2]string]bool{}
+	seen := map[string]bool{}
 	for i, s := range c.Sources {
-		key := [2]string{s.Pool, s.Class}
 		switch {
 		case s.Pool == "":
 			return fmt.Errorf("sources[%d].pool is empty: it must name a pool", i)
 		case s.Preset != "" && !slices.Contains(Presets(), s.Preset):
 			return fmt.Errorf("sources[%d].preset is %q: it must be one of %s", i, s.Preset, strings.Join(Presets(), ", "))
-		case seen[key]:
-			return fmt.Errorf("sources[%d].class is %q: it must be there once for each pool", i, s.Class)
+		case seen[s.Pool]:
+			return fmt.Errorf("sources[%d].pool is %q: it must be there once", i, s.Pool)
 		}
-		seen[key] = true
+		seen[s.Pool] = true
 	}
 	return nil
 }

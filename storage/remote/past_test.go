@@ -161,7 +161,7 @@ func TestBackfillCheck(t *testing.T) {
 	valid := func() BackfillConfig {
 		c := DefaultBackfill()
 		c.URL = "https://prometheus:9090/"
-		c.Sources = []Source{{Pool: "p"}, {Pool: "p", Class: "chat"}}
+		c.Sources = []Source{{Pool: "p"}, {Pool: "q"}}
 		return c
 	}
 	c := valid()
@@ -183,7 +183,7 @@ func TestBackfillCheck(t *testing.T) {
 		`headers is with "a b"`:              func(c *BackfillConfig) { c.Headers = map[string]string{"a b": "c"} },
 		`headers: setting header "Author`:    func(c *BackfillConfig) { c.Headers = map[string]string{"authorization": "c"} },
 		"sources[1].pool is empty":           func(c *BackfillConfig) { c.Sources[1].Pool = "" },
-		`sources[1].class is "": it must be`: func(c *BackfillConfig) { c.Sources[1].Class = "" },
+		`sources[1].pool is "p": it must be`: func(c *BackfillConfig) { c.Sources[1].Pool = "p" },
 	} {
 		c := valid()
 		change(&c)
