@@ -83,7 +83,7 @@ func rising(minute int, before, after float64) func(int) float64 {
 // shared has engines hold that much of what requests do.
 func shared(ratio float64) func(*Input) {
 	return func(in *Input) {
-		in.Minute.KVSharing = features.KVSharing{Measured: ratio, Upper: ratio, Spread: .1, Least: .5, Minutes: 20}
+		in.Minute.KVRatio = ratio
 	}
 }
 

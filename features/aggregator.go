@@ -141,8 +141,8 @@ func (a *Aggregator) evidence(p *pool, minute int64, at unixTime) {
 }
 
 // covered reports whether telemetry of the pool was alive in a minute of the open span. A slow producer does not unset
-// that: its missing records are a reporting delay, which the nowcast corrects. [PoolMinute].Complete has the progress
-// of the slowest producer. Beyond the bounds of ProducersConfig that is a fault: it warns and stops scale-in.
+// that: its missing records are a reporting delay, which the nowcast corrects. Beyond the bounds of ProducersConfig
+// that is a fault: it warns and stops scale-in.
 func (a *Aggregator) covered(p *pool, minute int64) bool {
 	return p.Coverage[a.slot(minute)].Evidence || p.Watermark >= unixTime(minute+1)*minuteLength
 }

@@ -1,9 +1,10 @@
 package features
 
 import (
+	"cmp"
+	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -47,29 +48,26 @@ type ProducersConfig struct {
 // was silent longest. O(1) a record. A Producers must not be used by two goroutines at once. The exported fields are
 // the state for snapshots.
 type Producers struct {
-	List    []*producer `cbor:"1,keyasint"` // ordered by name
-	Refused uint64      `cbor:"2,keyasint"` // records of untracked producers
-	Rotated unixTime    `cbor:"3,keyasint"` // beginning of the current span of delays
+	ByName  map[string]*producer `cbor:"1,keyasint"`
+	Refused uint64               `cbor:"2,keyasint"` // records of untracked producers
+	Rotated unixTime             `cbor:"3,keyasint"` // beginning of the current span of delays
 
 	cfg      ProducersConfig
-	byName   map[string]*producer // of List; nil when it must be made again
 	latest   *producer
 	source   string // of the batch that is being applied
 	received unixTime
-	states   []ProducerState
-	faults   []ProducerFault
 }
 
 // producer is the state of one producer.
 type producer struct {
-	Name      string    `cbor:"1,keyasint"`
-	Declared  bool      `cbor:"2,keyasint,omitempty"` // by its messages
-	Records   uint64    `cbor:"3,keyasint"`
-	Future    uint64    `cbor:"4,keyasint,omitempty"` // records refused because they are too far in the future
-	Watermark unixTime  `cbor:"5,keyasint"`
-	LastSeen  unixTime  `cbor:"6,keyasint"`
-	Delays    [2]delays `cbor:"7,keyasint"` // this span, and the one before
-	Feeds     []feed    `cbor:"8,keyasint,omitempty"`
+	Name      string           `cbor:"1,keyasint"`
+	Declared  bool             `cbor:"2,keyasint,omitempty"` // by its messages
+	Records   uint64           `cbor:"3,keyasint"`
+	Future    uint64           `cbor:"4,keyasint,omitempty"` // records refused because they are too far in the future
+	Watermark unixTime         `cbor:"5,keyasint"`
+	LastSeen  unixTime         `cbor:"6,keyasint"`
+	Delays    [2]delays        `cbor:"7,keyasint"` // this span, and the one before
+	Feeds     map[string]*feed `cbor:"8,keyasint"` // by pool, at most maxFeeds
 }
 
 // delays are those of one producer's records within a span, from the event to its storing in the stream.
@@ -83,7 +81,6 @@ var noDelays = delays{Least: math.MaxInt64, LeastExact: math.MaxInt64}
 
 // feed is the state of a producer in one pool.
 type feed struct {
-	Pool      string   `cbor:"1,keyasint"`
 	FirstSeen unixTime `cbor:"2,keyasint"`
 	LastSeen  unixTime `cbor:"3,keyasint"`
 	Watermark unixTime `cbor:"4,keyasint"` // newest request; never when it sends only reports of replicas
@@ -92,8 +89,8 @@ type feed struct {
 
 // NewProducers continues from a saved state; nil is none.
 func NewProducers(cfg ProducersConfig, saved *Producers) *Producers {
-	if saved == nil {
-		saved = &Producers{Rotated: never}
+	if saved == nil || saved.ByName == nil {
+		saved = &Producers{ByName: map[string]*producer{}, Rotated: never}
 	}
 	saved.cfg = cfg
 	return saved
@@ -157,14 +154,20 @@ func (p *Producers) record(replica, pool string, at unixTime, exact, demand bool
 		}
 	}
 	x.LastSeen, x.Watermark = max(x.LastSeen, seen), max(x.Watermark, at)
-	if f := x.addFeed(pool, seen); f != nil {
-		if gap := seen - f.LastSeen; gap > 0 {
-			f.Pause = max(gap, f.Pause-f.Pause/50)
-			f.LastSeen = seen
+	f := x.Feeds[pool]
+	if f == nil {
+		if len(x.Feeds) == maxFeeds {
+			return
 		}
-		if demand {
-			f.Watermark = max(f.Watermark, at)
-		}
+		f = &feed{FirstSeen: seen, LastSeen: seen, Watermark: never}
+		x.Feeds[pool] = f
+	}
+	if gap := seen - f.LastSeen; gap > 0 {
+		f.Pause = max(gap, f.Pause-f.Pause/50)
+		f.LastSeen = seen
+	}
+	if demand {
+		f.Watermark = max(f.Watermark, at)
 	}
 }
 
@@ -178,73 +181,39 @@ func (d *delays) add(delay unixTime, exact bool) {
 
 // find returns a producer, a new one if necessary; nil when there are too many.
 func (p *Producers) find(name string) *producer {
-	if p.byName == nil {
-		p.byName = make(map[string]*producer, len(p.List))
-		for _, x := range p.List {
-			p.byName[x.Name] = x
-		}
-	}
-	if x := p.byName[name]; x != nil {
+	if x := p.ByName[name]; x != nil {
 		return x
 	}
-	declared := p.source != ""
-	if len(p.List) >= maxProducers {
-		if !declared || !p.makeRoom() {
-			p.Refused++
-			return nil
-		}
+	if len(p.ByName) >= maxProducers && !(p.source != "" && p.makeRoom()) {
+		p.Refused++
+		return nil
 	}
-	x := &producer{Name: name, Declared: declared, Watermark: never, LastSeen: never, Delays: [2]delays{noDelays, noDelays}}
-	i, _ := slices.BinarySearchFunc(p.List, name, func(x *producer, name string) int { return strings.Compare(x.Name, name) })
-	p.List = slices.Insert(p.List, i, x)
-	p.byName[name] = x
+	x := &producer{Name: name, Watermark: never, LastSeen: never, Delays: [2]delays{noDelays, noDelays}, Feeds: map[string]*feed{}}
+	p.ByName[name] = x
 	return x
 }
 
 // makeRoom forgets the replica that was silent longest.
 func (p *Producers) makeRoom() bool {
-	oldest := -1
-	for i, x := range p.List {
-		if !x.Declared && (oldest < 0 || x.LastSeen < p.List[oldest].LastSeen) {
-			oldest = i
+	var oldest *producer
+	for _, x := range p.ByName {
+		if !x.Declared && (oldest == nil || cmp.Or(cmp.Compare(x.LastSeen, oldest.LastSeen), cmp.Compare(x.Name, oldest.Name)) < 0) {
+			oldest = x
 		}
 	}
-	if oldest < 0 {
+	if oldest == nil {
 		return false
 	}
 	p.latest = nil
-	delete(p.byName, p.List[oldest].Name)
-	p.List = slices.Delete(p.List, oldest, oldest+1)
+	delete(p.ByName, oldest.Name)
 	return true
 }
 
 // Forget removes a pool from all producers.
 func (p *Producers) Forget(pool string) {
-	for _, x := range p.List {
-		x.Feeds = slices.DeleteFunc(x.Feeds, func(f feed) bool { return f.Pool == pool })
+	for _, x := range p.ByName {
+		delete(x.Feeds, pool)
 	}
-}
-
-// feed is the state of the producer in a pool, nil without any.
-func (x *producer) feed(pool string) *feed {
-	for i := range x.Feeds {
-		if x.Feeds[i].Pool == pool {
-			return &x.Feeds[i]
-		}
-	}
-	return nil
-}
-
-// addFeed finds or adds the feed of a pool; nil beyond maxFeeds.
-func (x *producer) addFeed(pool string, seen unixTime) *feed {
-	if f := x.feed(pool); f != nil {
-		return f
-	}
-	if len(x.Feeds) == maxFeeds {
-		return nil
-	}
-	x.Feeds = append(x.Feeds, feed{Pool: pool, FirstSeen: seen, LastSeen: seen, Watermark: never})
-	return &x.Feeds[len(x.Feeds)-1]
 }
 
 // ProducerState is the state of a producer at a tick.
@@ -280,28 +249,29 @@ type ProducerFault struct {
 }
 
 // Tick returns the states of the producers at the end of a minute, in the order of their names, and sets the fields
-// about producers in pools. The results are valid until the next tick. O(producers × pools of each).
+// about producers in pools. O(producers × pools).
 func (p *Producers) Tick(t time.Time, pools []PoolMinute) []ProducerState {
 	now := unixTimeOf(t)
-	p.latest, p.byName = nil, nil
-	p.List = slices.DeleteFunc(p.List, func(x *producer) bool { return x.LastSeen < now-unixTime(producerTTL) })
-	p.states, p.faults = p.states[:0], p.faults[:0]
-	for _, x := range p.List {
-		p.states = append(p.states, ProducerState{
+	p.latest = nil
+	maps.DeleteFunc(p.ByName, func(_ string, x *producer) bool { return x.LastSeen < now-unixTime(producerTTL) })
+	states := make([]ProducerState, 0, len(p.ByName))
+	for _, name := range slices.Sorted(maps.Keys(p.ByName)) {
+		x := p.ByName[name]
+		states = append(states, ProducerState{
 			Name: x.Name, Declared: x.Declared, Records: x.Records, Future: x.Future,
 			Watermark: x.Watermark.time(), Heard: x.LastSeen.time(), Skew: x.skew(),
 		})
 	}
 	for i := range pools {
-		p.fill(&pools[i], now)
+		p.fill(&pools[i], states, now)
 	}
 	if p.Rotated == never || now-p.Rotated >= unixTime(delaySpan) {
-		for _, x := range p.List {
+		for _, x := range p.ByName {
 			x.Delays = [2]delays{noDelays, x.Delays[0]}
 		}
 		p.Rotated = now
 	}
-	return p.states
+	return states
 }
 
 // skew is the clock skew in seconds, see Producers.
@@ -325,46 +295,38 @@ func (p *Producers) silent(f *feed, now unixTime) bool {
 	return now-f.LastSeen > max(unixTime(p.cfg.StaleAfter), 2*f.Pause)
 }
 
-// fill sets the progress of the slowest live producer of a pool, and the faults.
-func (p *Producers) fill(m *PoolMinute, now unixTime) {
-	live, slowest, seen := 0, never, never
-	for _, x := range p.List {
-		f := x.feed(m.Pool)
-		if f == nil {
-			continue
-		}
-		seen = max(seen, f.LastSeen)
-		if f.Watermark != never && !p.silent(f, now) {
-			if live++; live == 1 || f.Watermark < slowest {
-				slowest = f.Watermark
-			}
+// fill sets when a pool was last heard of, and the faults of its producers.
+func (p *Producers) fill(m *PoolMinute, states []ProducerState, now unixTime) {
+	live, seen := false, never
+	for _, x := range p.ByName {
+		if f := x.Feeds[m.Pool]; f != nil {
+			seen = max(seen, f.LastSeen)
+			live = live || f.Watermark != never && !p.silent(f, now)
 		}
 	}
-	m.Producers, m.Complete, m.Heard = live, slowest.time(), seen.time()
-	first, lateness := len(p.faults), p.cfg.Lateness.Seconds()
-	for i, x := range p.List {
-		f := x.feed(m.Pool)
+	m.Heard = seen.time()
+	lateness := max(p.cfg.Lateness.Seconds(), 0)
+	for i := range states {
+		s := &states[i]
+		f := p.ByName[s.Name].Feeds[m.Pool]
 		if f == nil {
 			continue
 		}
-		fault := ProducerFault{Producer: x.Name, Future: x.Future}
-		switch skew := p.states[i].Skew; {
+		fault := ProducerFault{Producer: s.Name, Future: s.Future}
+		switch {
 		case p.silent(f, now):
 			// A replica that has stopped is no fault. A pool without any live producer is stale as a whole.
-			if !x.Declared || live == 0 || f.Watermark == never || f.LastSeen-f.FirstSeen < unixTime(delaySpan) {
+			if !s.Declared || !live || f.Watermark == never || f.LastSeen-f.FirstSeen < unixTime(delaySpan) {
 				continue
 			}
 			fault.Kind, fault.Since = FaultSilent, f.LastSeen.time()
-		case skew > max(lateness, 0):
-			fault.Kind, fault.Seconds = FaultAhead, skew
-		case skew < -max(lateness, 0):
-			fault.Kind, fault.Seconds = FaultBehind, -skew
+		case s.Skew > lateness:
+			fault.Kind, fault.Seconds = FaultAhead, s.Skew
+		case s.Skew < -lateness:
+			fault.Kind, fault.Seconds = FaultBehind, -s.Skew
 		default:
 			continue
 		}
-		p.faults = append(p.faults, fault)
-	}
-	if len(p.faults) > first {
-		m.Faults = slices.Clip(p.faults[first:])
+		m.Faults = append(m.Faults, fault)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -30,19 +29,16 @@ func TestProducersAreBounded(t *testing.T) {
 	for i := range maxProducers + 10 {
 		heard(p, "", fmt.Sprint("replica", i), float64(i), float64(i))
 	}
-	if len(p.List) != maxProducers || p.Refused != 10 {
-		t.Errorf("%d producers, %d refused; want %d and 10", len(p.List), p.Refused, maxProducers)
-	}
-	known := func(name string) bool {
-		return slices.ContainsFunc(p.List, func(x *producer) bool { return x.Name == name })
+	if len(p.ByName) != maxProducers || p.Refused != 10 {
+		t.Errorf("%d producers, %d refused; want %d and 10", len(p.ByName), p.Refused, maxProducers)
 	}
 	heard(p, "gateway", "", 1000, 1000)
-	if !known("gateway") || known("replica0") || len(p.List) != maxProducers {
+	if p.ByName["gateway"] == nil || p.ByName["replica0"] != nil || len(p.ByName) != maxProducers {
 		t.Error("a producer named by its messages did not take the place of the replica that was silent longest")
 	}
 	p.Tick(at(1000+3601), nil)
-	if len(p.List) != 0 {
-		t.Errorf("%d producers are left after an hour of silence", len(p.List))
+	if len(p.ByName) != 0 {
+		t.Errorf("%d producers are left after an hour of silence", len(p.ByName))
 	}
 	for i := range maxFeeds + 5 {
 		r := request("", 5000)
@@ -136,7 +132,7 @@ func TestProducersRestored(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
 		t.Errorf("goes on differently after a restart (-kept +restored):\n%s", diff)
 	}
-	if diff := cmp.Diff(p.List, back.List, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(p.ByName, back.ByName, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("states differ (-kept +restored):\n%s", diff)
 	}
 }

@@ -249,20 +249,15 @@ type PoolMinute struct {
 	// QueueGrowing reports that demand in this minute exceeded the pool's capacity: its queue or the time in it grew,
 	// or it turned requests away. Its throughput in such a minute is its capacity, not the demand.
 	QueueGrowing bool
-	// KVSharing is the saving of the engines' caches by shared prefixes. The kv dimension does not include it; use
-	// Carries to compare demand with a capacity.
-	KVSharing KVSharing
+	// KVRatio is the tokens that engines hold per token that requests hold: below 1 where requests share prefixes. The kv
+	// dimension does not include it; use Carries to compare demand with a capacity.
+	KVRatio float64
 	// LastEvent is the newest event time of the pool; zero without records. Its age is the staleness of telemetry.
 	LastEvent time.Time
 	// Heard is when the newest record of the pool was stored, counted or refused; on the event clock its event time.
 	Heard time.Time
 	// Attempts has the open minutes, oldest first; nil without recent retries.
 	Attempts []Attempts
-
-	// Producers is the number of known live producers of the pool's requests. Complete is the newest event of the
-	// slowest of them, zero without any: demand before it is complete. Faults are theirs and those of silent producers.
-	// See [Producers].
-	Producers int
-	Complete  time.Time
-	Faults    []ProducerFault
+	// Faults are those of the pool's producers. See [Producers].
+	Faults []ProducerFault
 }

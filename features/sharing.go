@@ -17,34 +17,11 @@ const (
 	useGap            = 2 * minuteLength
 )
 
-// KVSharing compares the KV tokens that a pool's engines report with the sum over its requests. Engines with a prefix
-// cache keep blocks of a common prefix once; the sum counts them for each running request.
-type KVSharing struct {
-	// Measured is the median over minutes of engines' tokens / requests' tokens, Upper the upper quartile, Spread the
-	// interquartile range over the median; NaN without minutes.
-	Measured, Upper, Spread float64
-	// Least is the smallest ratio that sharing can explain: the share of uncached prompt tokens, 1 when producers do
-	// not report them.
-	Least float64
-	// Minutes is the number of minutes with evidence, at most 32: reports of every replica and times of most requests.
-	Minutes int
-}
-
-// Ratio is cache tokens per request token, in (0, 1]: the upper quartile of the measured ratios. It is 1 (nothing
-// shared) without good evidence, which is at least 15 minutes that agree and are plausible for the share of cached
-// tokens.
-func (s *KVSharing) Ratio() float64 {
-	if s.Minutes < minSharingMinutes || !(s.Spread <= maxSharingSpread) || !(s.Upper < maxSharingRatio) || !(s.Measured >= s.Least-sharingSlack) {
-		return 1
-	}
-	return s.Upper
-}
-
 // Carries is the demand that a capacity of a dimension can serve. For KV it is larger than the capacity if requests
 // share tokens, because demand counts shared tokens for each request.
 func (m *PoolMinute) Carries(dimension string, capacity float64) float64 {
-	if dimension == DimKV {
-		return capacity / m.KVSharing.Ratio()
+	if dimension == DimKV && m.KVRatio > 0 {
+		return capacity / m.KVRatio
 	}
 	return capacity
 }
@@ -107,7 +84,9 @@ func (h *heldMinute) add(w *Window) {
 	h.sums += w.Records - w.Attempts
 }
 
-// sharing is the evidence of one pool: the ratios of the newest minutes.
+// sharing compares the KV tokens that a pool's engines report with the sum over its requests, by the ratios of the
+// newest minutes. Engines with a prefix cache keep blocks of a common prefix once; the sum counts them for each running
+// request.
 type sharing struct {
 	Ratios [sharingMinutes]float32 `cbor:"1,keyasint"`
 	N      int                     `cbor:"2,keyasint"` // number of ratios ever added
@@ -124,20 +103,25 @@ func (s *sharing) learn(h *heldMinute, turned float64, u *engineUse) {
 	s.N++
 }
 
-// summary summarizes the evidence; cached is the share of prompt tokens in the prefix cache.
-func (s *sharing) summary(cached float64) KVSharing {
-	out := KVSharing{Measured: math.NaN(), Upper: math.NaN(), Spread: math.NaN(), Least: 1, Minutes: min(s.N, sharingMinutes)}
-	if cached >= 0 {
-		out.Least = 1 - cached
+// ratio is cache tokens per request token, in (0, 1]: the upper quartile of the minutes. It is 1 (nothing shared) without
+// good evidence, which is at least 15 minutes that agree, with a median that the share of cached prompt tokens explains;
+// cached is NaN when producers do not report them.
+func (s *sharing) ratio(cached float64) float64 {
+	n := min(s.N, sharingMinutes)
+	if n < minSharingMinutes {
+		return 1
 	}
-	if out.Minutes == 0 {
-		return out
+	least := 1.0 // that sharing can explain
+	if cached >= 0 {
+		least -= cached
 	}
 	sorted := s.Ratios
-	v := sorted[:out.Minutes]
+	v := sorted[:n]
 	slices.Sort(v)
-	at := func(q float64) float64 { return float64(v[int(q*float64(len(v)-1)+.5)]) }
-	out.Measured, out.Upper = at(.5), at(.75)
-	out.Spread = (out.Upper - at(.25)) / out.Measured
-	return out
+	quartile := func(q float64) float64 { return float64(v[int(q*float64(n-1)+.5)]) }
+	lower, median, upper := quartile(.25), quartile(.5), quartile(.75)
+	if !((upper-lower)/median <= maxSharingSpread) || !(upper < maxSharingRatio) || !(median >= least-sharingSlack) {
+		return 1
+	}
+	return upper
 }

@@ -65,7 +65,7 @@ func TestProjectRamp(t *testing.T) {
 func TestSharedPrefixesStretchACache(t *testing.T) {
 	for dimension, want := range map[string]float64{"kv": .4, "decode": .8} {
 		pf := ramp(dimension, 800, 1)
-		pf.Minute.KVSharing = features.KVSharing{Measured: .48, Upper: .5, Spread: .1, Least: .3, Minutes: 30}
+		pf.Minute.KVRatio = .5
 		p := Project(&pf, fixedCapacity{dimension: 100}, fixedLag(10*time.Minute), Supply{Ready: 10}, 0, 30*time.Minute, nil)
 		if p.Resources[0].Utilisation != want || len(p.Warnings) != map[bool]int{true: 1}[want < .8] {
 			t.Errorf("%s: utilisation %v, want %v; %q", dimension, p.Resources[0].Utilisation, want, p.Warnings)

@@ -97,7 +97,7 @@ func collect(out *pipeline.Output, add add) {
 	}
 	for i := range out.Pools {
 		p := &out.Pools[i]
-		add("forewarm_kv_sharing_ratio", p.KVSharing.Ratio(), "pool", p.Pool)
+		add("forewarm_kv_sharing_ratio", p.KVRatio, "pool", p.Pool)
 		add("forewarm_queue_growing", boolean(p.QueueGrowing), "pool", p.Pool)
 		if !p.LastEvent.IsZero() {
 			add("forewarm_telemetry_age_seconds", max(0, out.Tick.Sub(p.LastEvent).Seconds()), "pool", p.Pool)

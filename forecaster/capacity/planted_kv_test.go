@@ -110,10 +110,11 @@ func (p plantedCache) learn(seed uint64) (cache, held Estimate, known bool, toke
 		_, pools := a.Close(at(float64(60 * (m + 1))))
 		last = pools[0]
 	}
-	st, k := &last.State, &last.KVSharing
+	st := &last.State
 	cache = Estimate{Value: st.KVCapacityTokens, Low: st.KVCapacityLeast, High: st.KVCapacityMost}
-	held = Estimate{Value: last.Carries(features.DimKV, st.KVCapacityTokens), Low: st.KVCapacityLeast / k.Upper, High: st.KVCapacityMost / (k.Upper - k.Spread*k.Measured)}
-	return cache, held, k.Ratio() < 1, capacity, capacity * each / used
+	value := last.Carries(features.DimKV, st.KVCapacityTokens) // without an interval of its own: 10 %
+	held = Estimate{Value: value, Low: .9 * value, High: 1.1 * value}
+	return cache, held, last.KVRatio < 1, capacity, capacity * each / used
 }
 
 // TestPlantedKV is the same for the KV cache of a replica: its size in tokens, as engines report it, and how many tokens
