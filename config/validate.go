@@ -173,9 +173,9 @@ func (c *Config) checkFeatures(k *checker) {
 }
 
 func (c *Config) checkClassify(k *checker) {
-	for _, e := range c.Classify.Check() {
-		k.fail(strings.TrimSuffix(fmt.Sprintf("classify.rules[%d].%s", e.Rule, e.Field), "."), e.Value, e.Bound, e.Fix)
-	}
+	c.Classify.Check(func(rule int, field string, value any, bound, fix string) {
+		k.fail(strings.TrimSuffix(fmt.Sprintf("classify.rules[%d].%s", rule, field), "."), value, bound, fix)
+	})
 }
 
 func (c *Config) checkReport(k *checker) {

@@ -95,35 +95,20 @@ func fits(pattern, value string) bool {
 	return p == len(pattern)
 }
 
-// RuleError is what is wrong with a classify rule.
-type RuleError struct {
-	Rule  int    // position in ClassifyConfig.Rules
-	Class string // of the rule
-	Field string // of the rule, as in YAML; "" for the rule as a whole
-	Value any    // of the field; nil when it is left out
-	Bound string // what it must be
-	Fix   string
-}
-
-// Error implements error.
-func (e *RuleError) Error() string {
-	return strings.TrimSuffix(fmt.Sprintf("rule %d (class %q): %s %s", e.Rule+1, e.Class, e.Field, e.Bound), " ")
-}
-
-// Check finds rules that can have no effect or are contradictory.
-func (c *ClassifyConfig) Check() []*RuleError {
-	var errs []*RuleError
+// Check calls report for each rule that can have no effect or is contradictory: with its position, a field as in YAML (""
+// for the rule as a whole), the field's value (nil when it is left out), what it must be, and a fix.
+func (c *ClassifyConfig) Check(report func(rule int, field string, value any, bound, fix string)) {
 	label := ingest.DefaultLimits().LabelBytes
 	caught, caughtOverride := -1, false // the rule that matches every request, so that later ones have no effect
 	for i := range c.Rules {
 		r := &c.Rules[i]
 		fail := func(field string, value any, bound, fix string) {
-			errs = append(errs, &RuleError{Rule: i, Class: r.Class, Field: field, Value: value, Bound: bound, Fix: fix})
+			report(i, field, value, bound, fix)
 		}
 		switch {
 		case i == MaxRules:
 			fail("", nil, fmt.Sprintf("must be left out: there can be %d rules", MaxRules), "join rules of one class with lists of patterns")
-			return errs
+			return
 		case r.Class == "":
 			fail("class", nil, "must name the class that the rule gives", "")
 		case r.Class == TotalClass || r.Class == OverflowClass:
@@ -149,7 +134,6 @@ func (c *ClassifyConfig) Check() []*RuleError {
 			caught, caughtOverride = i, r.Override
 		}
 	}
-	return errs
 }
 
 // unconditional reports whether a rule matches every request.

@@ -94,9 +94,7 @@ func TestClassifyCheck(t *testing.T) {
 			x.want = []string{fmt.Sprint(MaxRules, " ")}
 		}
 		cfg := ClassifyConfig{Rules: x.rules}
-		for _, e := range cfg.Check() {
-			got = append(got, fmt.Sprint(e.Rule, " ", e.Field))
-		}
+		cfg.Check(func(rule int, field string, _ any, _, _ string) { got = append(got, fmt.Sprint(rule, " ", field)) })
 		if diff := cmp.Diff(x.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

@@ -87,9 +87,9 @@ func (p *Pipeline) forgetSilent(t time.Time) {
 			return false
 		}
 		p.changes++
-		p.aggregator.Forget(e.pool.Name)
-		p.forecaster.Forget(e.pool.Name)
-		p.producers.Forget(e.pool.Name)
+		p.aggregator.Forget(e.Name)
+		p.forecaster.Forget(e.Name)
+		p.producers.Forget(e.Name)
 		return true
 	})
 }

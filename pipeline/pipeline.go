@@ -125,18 +125,21 @@ type Pipeline struct {
 	counters   Counters
 }
 
-// poolEntry is the state of a pool, except its windows and forecasts.
+// poolEntry is the state of a pool, except its windows and forecasts. The exported fields are saved.
 type poolEntry struct {
-	decisionState
-	pool       capacity.Pool
-	warmup     capacity.Warmup
-	calibrator forecaster.Calibrator
-	signals    alerting.Signals
-	service    service
+	Name          string `cbor:"1,keyasint"`
+	AfterDecision `cbor:"2,keyasint"`
+	Service       capacity.Service      `cbor:"3,keyasint"` // of its replicas, learned
+	Ready         readyMinutes          `cbor:"4,keyasint"`
+	Calibrator    forecaster.Calibrator `cbor:"5,keyasint"`
+	Signals       alerting.Signals      `cbor:"6,keyasint"`
+
+	pool   capacity.Pool
+	warmup capacity.Warmup
 }
 
-// decisionState is the state after a decision that the next one of its pool needs, without that of models.
-type decisionState struct {
+// AfterDecision is the state after a decision that the next one of its pool needs, without that of models.
+type AfterDecision struct {
 	Warmup       capacity.WarmupState `cbor:"1,keyasint"` // only in a saved state
 	Decision     alerting.State       `cbor:"2,keyasint"`
 	Issued       []issue              `cbor:"3,keyasint"`          // newest last, at most maxIssues
@@ -537,7 +540,7 @@ func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 func (p *Pipeline) updatePools(out *Output) {
 	for i := range out.Pools {
 		if e := p.entry(out.Pools[i].Pool); e != nil {
-			e.signals = e.signals.Add(out.Tick, out.Windows, &out.Pools[i])
+			e.Signals = e.Signals.Add(out.Tick, out.Windows, &out.Pools[i])
 			if at := out.Pools[i].LastEvent; e.Defined != nil && at.After(e.Defined.LastSeen) {
 				e.Defined.LastSeen = at.UTC().Truncate(features.Minute)
 			}
@@ -559,18 +562,18 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		}
 		pool, cfg := e.pool, p.decision(e)
 		pool.Warmup = e.warmup.Given(pendingAges(t, &f.Minute.State, e.Asks.Open))
-		trusted := pool.Trust(&e.service.learned, f.Minute.State.KVCapacityTokens, t)
+		trusted := pool.Trust(&e.Service, f.Minute.State.KVCapacityTokens, t)
 		pool.Rates = trusted.Rates
 		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.Decision, cfg.Mode)
 		lead := forecaster.LeadTime(&pool.Warmup)
 		load := func(dimension string, minute int64) float64 { return p.forecaster.Load(f.Pool, dimension, minute) }
-		e.calibrator.Learn(t, load)
+		e.Calibrator.Learn(t, load)
 		window := lead + cfg.Hold
-		projection := forecaster.Project(f, alerting.CapacityOf(&pool, &trusted, capacity.DecodeRole), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.calibrator)
+		projection := forecaster.Project(f, alerting.CapacityOf(&pool, &trusted, capacity.DecodeRole), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.Calibrator)
 		if pool.Disaggregated {
-			projection.Prompts = new(forecaster.Project(f, alerting.CapacityOf(&pool, &trusted, capacity.PrefillRole), &pool.Warmup, alerting.PrefillSupply(t, &pool, &e.Decision), pool.PrefillReserves.Failure, window, &e.calibrator))
+			projection.Prompts = new(forecaster.Project(f, alerting.CapacityOf(&pool, &trusted, capacity.PrefillRole), &pool.Warmup, alerting.PrefillSupply(t, &pool, &e.Decision), pool.PrefillReserves.Failure, window, &e.Calibrator))
 		}
-		e.calibrator.Issue(f)
+		e.Calibrator.Issue(f)
 		if !t.After(e.Decision.LastTick) {
 			resuming = true
 			continue // decided before the state was lost: see Resume
@@ -582,8 +585,8 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		limits := forecaster.ProjectLimits(f, limitsOf(&pool), window)
 		projection.Warnings = append(projection.Warnings, trusted.Warnings...)
 		projection.Warnings = append(projection.Warnings, limitWarnings(limits, window)...)
-		out.Services = append(out.Services, PoolService{f.Pool, trusted, pool.ServiceCurve(&e.service.learned, &trusted), limits})
-		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence, Signals: e.signals}
+		out.Services = append(out.Services, PoolService{f.Pool, trusted, pool.ServiceCurve(&e.Service, &trusted), limits})
+		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence, Signals: e.Signals}
 		in.Basis = alerting.NewBasis(&e.pool, &pool.Warmup, &trusted, &f.Minute)
 		was := e.Decision.LastDesired
 		var d alerting.Decision
@@ -637,11 +640,11 @@ func (p *Pipeline) Pools() (pools []capacity.Pool, more bool) {
 func (p *Pipeline) PoolChanges() uint64 { return p.changes }
 
 func (p *Pipeline) findPool(name string) (int, bool) {
-	return slices.BinarySearchFunc(p.pools, name, func(e *poolEntry, n string) int { return strings.Compare(e.pool.Name, n) })
+	return slices.BinarySearchFunc(p.pools, name, func(e *poolEntry, n string) int { return strings.Compare(e.Name, n) })
 }
 
 func (p *Pipeline) addPool(c capacity.Pool) *poolEntry {
-	e := &poolEntry{pool: c, warmup: c.Warmup}
+	e := &poolEntry{Name: c.Name, pool: c, warmup: c.Warmup}
 	i, _ := p.findPool(c.Name)
 	p.pools = slices.Insert(p.pools, i, e)
 	p.changes++
@@ -654,7 +657,7 @@ func (p *Pipeline) Shown(key features.Key) bool { return p.forecaster.Shown(key)
 // Calibrator returns the calibrator of a pool's newest projection, read-only; nil for an unknown pool.
 func (p *Pipeline) Calibrator(pool string) *forecaster.Calibrator {
 	if i, ok := p.findPool(pool); ok {
-		return &p.pools[i].calibrator
+		return &p.pools[i].Calibrator
 	}
 	return nil
 }

@@ -12,12 +12,6 @@ import (
 // readyKept is the number of minutes with ready replicas that are kept: a minute settles within an hour.
 const readyKept = 64
 
-// service learns the service rates of a pool's replicas from settled minutes.
-type service struct {
-	learned capacity.Service
-	ready   readyMinutes
-}
-
 // readyMinutes are the newest numbers of ready replicas, by minute.
 type readyMinutes struct {
 	Newest int64            `cbor:"1,keyasint,omitempty"` // minute since 1970
@@ -46,81 +40,66 @@ func (r *readyMinutes) throughout(start time.Time) float64 {
 	return 0
 }
 
-// serviceSums are the sums of one minute of one pool over its classes.
-type serviceSums struct {
-	start          time.Time
-	output, area   float64 // generated tokens; token-seconds held
-	itl, itlTokens float64 // ITL weighted by output tokens; those tokens
-	prefills       features.Prefills
-	prompts        float64 // token-seconds of prompts until the first token
-	prefill        float64 // tokens
-	censored       bool
-}
-
-func (s *serviceSums) add(w *features.Window) {
-	s.start = w.Start
-	s.output += w.OutputTokens
-	s.area += w.KVTokenSeconds
-	s.prefill += w.PromptTokens - w.CachedTokens
-	s.censored = s.censored || w.Censored
-	if w.ITL.Count() > 0 && w.OutputTokens > 0 {
-		s.itl += w.OutputTokens * w.ITL.Mean()
-		s.itlTokens += w.OutputTokens
-	}
-	s.prefills.Merge(w.Prefills)
-	if w.TTFT.Count() > 0 && w.QueueKnown > 0 {
-		s.prompts += w.PromptTokens * (w.TTFT.Mean() - w.QueueSeconds/w.QueueKnown)
-	}
-}
-
-// minute is the mean of each replica. In a disaggregated pool the number of prefill replicas is unknown, so the minute
-// has no prompts.
-func (s *serviceSums) minute(replicas float64, disaggregated bool) capacity.ServiceMinute {
+// serviceMinute is the mean of each replica in a minute, from the settled windows of a pool's classes. In a disaggregated
+// pool the number of prefill replicas is unknown, so the minute has no prompts.
+func serviceMinute(windows []features.Window, replicas float64, disaggregated bool) capacity.ServiceMinute {
 	const seconds = 60
-	m := capacity.ServiceMinute{Replicas: replicas}
-	if s.itlTokens > 0 && s.itlTokens > 0.9*s.output {
-		m.ITL = s.itl / s.itlTokens
-		m.Decoding = s.output / seconds * m.ITL / replicas
-		m.KV = s.area / seconds / replicas
-		m.Context = (s.area - s.prompts) / seconds / replicas / m.Decoding
+	var output, area, prefill float64 // generated tokens; token-seconds held; computed prompt tokens
+	var itl, itlTokens float64        // ITL weighted by output tokens; those tokens
+	var prompts float64               // token-seconds of prompts until the first token
+	var prefills features.Prefills
+	censored := false
+	for i := range windows {
+		w := &windows[i]
+		output += w.OutputTokens
+		area += w.KVTokenSeconds
+		prefill += w.PromptTokens - w.CachedTokens
+		censored = censored || w.Censored
+		if w.ITL.Count() > 0 && w.OutputTokens > 0 {
+			itl += w.OutputTokens * w.ITL.Mean()
+			itlTokens += w.OutputTokens
+		}
+		prefills.Merge(w.Prefills)
+		if w.TTFT.Count() > 0 && w.QueueKnown > 0 {
+			prompts += w.PromptTokens * (w.TTFT.Mean() - w.QueueSeconds/w.QueueKnown)
+		}
 	}
-	if !s.censored && !disaggregated { // rejected prompts took no time
-		m.Prompts, m.Prefill = capacity.PrefillSums(s.prefills), s.prefill/seconds/replicas
+	m := capacity.ServiceMinute{Replicas: replicas}
+	if itlTokens > 0 && itlTokens > 0.9*output {
+		m.ITL = itl / itlTokens
+		m.Decoding = output / seconds * m.ITL / replicas
+		m.KV = area / seconds / replicas
+		m.Context = (area - prompts) / seconds / replicas / m.Decoding
+	}
+	if !censored && !disaggregated { // rejected prompts took no time
+		m.Prompts, m.Prefill = capacity.PrefillSums(prefills), prefill/seconds/replicas
 	}
 	return m
 }
 
-// learnService teaches each pool's service from the settled minutes.
+// learnService teaches each pool's service from the settled windows. They are of one minute and come first, in the order
+// of pools.
 func (p *Pipeline) learnService(windows []features.Window, pools []features.PoolMinute) {
 	for i := range pools {
-		m := &pools[i]
-		if e := p.entry(m.Pool); e != nil && m.State.Observed {
-			e.service.ready.set(m.State.At, m.State.Ready)
+		m, n := &pools[i], 0
+		for n < len(windows) && windows[n].Settled && windows[n].Pool == m.Pool {
+			n++
 		}
-	}
-	var sums serviceSums
-	var of *poolEntry
-	pool := ""
-	finish := func() {
-		if of != nil {
-			if replicas := of.service.ready.throughout(sums.start); replicas > 0 {
-				of.service.learned.Observe(sums.minute(replicas, of.pool.Disaggregated))
-			}
-		}
-		sums = serviceSums{}
-	}
-	for i := range windows { // grouped by pool and minute
-		w := &windows[i]
-		if !w.Settled {
+		settled := windows[:n]
+		windows = windows[n:]
+		e := p.entry(m.Pool)
+		if e == nil {
 			continue
 		}
-		if w.Pool != pool || !w.Start.Equal(sums.start) {
-			finish()
-			pool, of = w.Pool, p.entry(w.Pool)
+		if m.State.Observed {
+			e.Ready.set(m.State.At, m.State.Ready)
 		}
-		sums.add(w)
+		if n > 0 {
+			if replicas := e.Ready.throughout(settled[0].Start); replicas > 0 {
+				e.Service.Observe(serviceMinute(settled, replicas, e.pool.Disaggregated))
+			}
+		}
 	}
-	finish()
 }
 
 // limitsOf are a pool's limits. Cached tokens are not forecast, so a quota that counts them is reached earlier.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
@@ -55,9 +56,11 @@ func TestLimitWarnings(t *testing.T) {
 // TestPrefillApartIsNotLearned: where prompts are computed on replicas of their own, a minute teaches nothing of
 // prefill, for the number of those replicas is not known; it teaches decode as before.
 func TestPrefillApartIsNotLearned(t *testing.T) {
-	s := serviceSums{output: 6000, area: 60_000, itl: 6000 * .02, itlTokens: 6000, prefill: 12_000}
-	s.prefills.Add(1000, .5)
-	together, apart := s.minute(2, false), s.minute(2, true)
+	w := features.Window{OutputTokens: 6000, KVTokenSeconds: 60_000, PromptTokens: 12_000}
+	w.ITL.Add(.02)
+	w.Prefills.Add(1000, .5)
+	windows := []features.Window{w}
+	together, apart := serviceMinute(windows, 2, false), serviceMinute(windows, 2, true)
 	if together.Prefill != 100 || together.Prompts.N != 1 {
 		t.Errorf("replicas that do both: %+v", together)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
-	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 )
 
@@ -18,7 +17,7 @@ import (
 const snapshotVersion = 27
 
 // state is the first part of a Pipeline's state. Then follow the parts of the Forecaster, the ids of seen requests, a
-// poolState for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), so neither
+// poolEntry for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), so neither
 // writer nor reader holds more than one part.
 type state struct {
 	Version  int                        `cbor:"1,keyasint"`
@@ -31,15 +30,6 @@ type state struct {
 	Alerts   alerting.AlertTrackerState `cbor:"10,keyasint"`
 
 	Producers *features.Producers `cbor:"20,keyasint"`
-}
-
-type poolState struct {
-	Name       string                `cbor:"1,keyasint"`
-	After      decisionState         `cbor:"2,keyasint"`
-	Service    capacity.Service      `cbor:"3,keyasint"`
-	Minutes    readyMinutes          `cbor:"4,keyasint"`
-	Calibrator forecaster.Calibrator `cbor:"5,keyasint"`
-	Signals    alerting.Signals      `cbor:"6,keyasint"`
 }
 
 // encoder is deterministic (RFC 8949 §4.2): equal states are equal bytes. decoder has bounds far above any valid state.
@@ -73,10 +63,8 @@ func (p *Pipeline) Encode(w io.Writer) error {
 		return err
 	}
 	for _, e := range p.pools {
-		if err := put(&poolState{
-			Name: e.pool.Name, After: e.after(), Service: e.service.learned, Minutes: e.service.ready,
-			Calibrator: e.calibrator, Signals: e.signals,
-		}); err != nil {
+		e.Warmup = e.warmup.State()
+		if err := put(e); err != nil {
 			return err
 		}
 	}
@@ -128,43 +116,28 @@ func (p *Pipeline) restore(s *state, next func(part any) error) (err error) {
 	}
 	p.dedup = ingest.RestoreDeduper(ids)
 	for range s.Pools {
-		var ps poolState
-		if err := next(&ps); err != nil {
+		var saved poolEntry
+		if err := next(&saved); err != nil {
 			return err
 		}
-		p.restorePool(&ps)
+		if e := p.continued(saved.Name, &saved.AfterDecision); e != nil { // else it is no longer configured
+			saved.pool, saved.warmup = e.pool, e.warmup
+			*e = saved
+		}
 	}
 	p.aggregator, err = features.Restore(p.cfg.Features, next)
 	return err
 }
 
-func (p *Pipeline) restorePool(s *poolState) {
-	e := p.continued(s.Name, &s.After)
-	if e == nil {
-		return // no longer configured
-	}
-	e.calibrator = s.Calibrator
-	e.signals = s.Signals
-	e.service.learned = s.Service
-	e.service.ready = s.Minutes
-}
-
-// after is the saved state after the newest decision.
-func (e *poolEntry) after() decisionState {
-	s := e.decisionState
-	s.Warmup = e.warmup.State()
-	return s
-}
-
 // continued is a pool with a saved state, added as the log defined it; nil if it is not served. A definition that the
 // configuration does not allow any more is dropped; the pool is then served as one that was never defined.
-func (p *Pipeline) continued(pool string, s *decisionState) *poolEntry {
+func (p *Pipeline) continued(pool string, s *AfterDecision) *poolEntry {
 	if s.Defined != nil && p.redefine(pool, s.Defined.Keys) != nil {
 		s.Defined = nil
 	}
 	e := p.entry(pool)
 	if e != nil {
-		e.decisionState = *s
+		e.AfterDecision = *s
 		e.warmup.Restore(s.Warmup)
 	}
 	return e
@@ -177,14 +150,16 @@ func (p *Pipeline) DecisionState(pool string) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("pool %q is not served", pool)
 	}
-	return encoder.Marshal(p.pools[i].after())
+	e := p.pools[i]
+	e.Warmup = e.warmup.State()
+	return encoder.Marshal(&e.AfterDecision)
 }
 
 // Resume continues after the newest decision of a pool, in a Pipeline that has applied nothing yet: generations,
 // cooldowns and pending replicas go on. Ticks up to that decision do not decide again, but models learn from them. A
 // pool that is not served is skipped.
 func (p *Pipeline) Resume(pool string, state []byte) error {
-	var s decisionState
+	var s AfterDecision
 	if err := cbor.Unmarshal(state, &s); err != nil {
 		return fmt.Errorf("state of pool %q: %w", pool, err)
 	}

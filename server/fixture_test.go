@@ -80,10 +80,10 @@ func fullOutput() *pipeline.Output {
 	return &pipeline.Output{
 		Tick: origin, Sequence: 4711,
 		Pools: []features.PoolMinute{
-			{Pool: "chat", Start: origin.Add(-time.Minute), Covered: true, LastEvent: origin.Add(-2 * time.Second), Producers: 2, Complete: origin.Add(-55 * time.Second),
+			{Pool: "chat", Start: origin.Add(-time.Minute), Covered: true, KVRatio: 1, LastEvent: origin.Add(-2 * time.Second),
 				State:  features.PoolState{Pool: "chat", Ready: 5, Pending: 1, Observed: true},
 				Faults: []features.ProducerFault{{Producer: "gw-2", Kind: features.FaultSilent, Since: origin.Add(-20 * time.Minute)}}},
-			{Pool: "batch", Start: origin.Add(-time.Minute)},
+			{Pool: "batch", Start: origin.Add(-time.Minute), KVRatio: 1},
 		},
 		Producers: fullProducers,
 		Windows: []features.Window{
