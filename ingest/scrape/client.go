@@ -17,8 +17,10 @@ type client struct {
 	job  Job
 	http *http.Client
 
-	last   []string // addresses that the job's name last resolved to; nil before it did
-	listed bool     // it had resolved before: an address that is new now was not there then
+	// Owned by the goroutine of Run.
+	targets  map[string]*target // by address
+	resolved []string           // addresses that the job's name last resolved to; nil before it did
+	known    bool               // it had resolved before: an address that is new now was not there then
 }
 
 // accept asks for the formats that the parser reads, the cheapest to read first.

@@ -40,7 +40,7 @@ type failure struct {
 func (f *failure) Error() string { return f.reason + ": " + f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// reasonOf gives the reason of an error of a request.
+// reasonOf gives the reason of an error of a request; "" of none.
 func reasonOf(err error) string {
 	var f *failure
 	var name *net.DNSError
@@ -49,6 +49,8 @@ func reasonOf(err error) string {
 	var record tls.RecordHeaderError
 	var alert tls.AlertError
 	switch {
+	case err == nil:
+		return ""
 	case errors.As(err, &f):
 		return f.reason
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -33,17 +33,13 @@ type Scraper struct {
 	deps    Deps
 	clients []*client // one for each job
 	began   time.Time
-
-	targets map[string]*target // by job and address; owned by the goroutine of Run
-
-	stats Stats
+	stats   Stats
 }
 
 // Stats are counts since the Scraper began.
 type Stats struct {
 	Scrapes     atomic.Uint64             // at targets
 	Failures    map[string]*atomic.Uint64 // of them, by reason
-	Skipped     atomic.Uint64             // scrapes that did not begin because the one before was not over
 	Published   atomic.Uint64             // replica reports
 	Unpublished atomic.Uint64             // those that the stream did not take
 	LeftOut     atomic.Uint64             // addresses of names beyond the bound on targets
@@ -55,7 +51,7 @@ func New(c Config, deps Deps) (*Scraper, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Scraper{cfg: c, deps: deps, targets: map[string]*target{}}
+	s := &Scraper{cfg: c, deps: deps}
 	s.stats.Failures = map[string]*atomic.Uint64{}
 	for _, reason := range Reasons {
 		s.stats.Failures[reason] = new(atomic.Uint64)
@@ -104,10 +100,7 @@ func (s *Scraper) Run(ctx context.Context) error {
 
 // scrape scrapes one target and publishes its reports.
 func (s *Scraper) scrape(ctx context.Context, t *target) {
-	if !t.mu.TryLock() {
-		s.stats.Skipped.Add(1)
-		return
-	}
+	t.mu.Lock()
 	defer t.mu.Unlock()
 	asking, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -129,10 +122,7 @@ func (s *Scraper) scrape(ctx context.Context, t *target) {
 
 // logChange logs when a target begins to fail, fails for another reason, or answers again.
 func (s *Scraper) logChange(t *target, err error) {
-	trouble := ""
-	if err != nil {
-		trouble = reasonOf(err)
-	}
+	trouble := reasonOf(err)
 	if trouble == t.lastFailure {
 		return
 	}
@@ -159,45 +149,66 @@ func (s *Scraper) publish(ctx context.Context, reports []ingest.Replica) {
 // Stats counts everything since Run was called.
 func (s *Scraper) Stats() *Stats { return &s.stats }
 
-// find lists the targets of this round, ordered by job and address. Targets that a name no longer resolves to are
-// reported gone. A name that does not resolve at all keeps its targets.
-func (s *Scraper) find(ctx context.Context) []*target {
-	found := map[string]*target{}
-	for job, addresses := range s.resolve(ctx) {
-		for _, address := range addresses {
-			key := fmt.Sprintf("%d %s", job, address)
-			t, known := s.targets[key]
+// find lists the targets of this round. Targets that a name no longer resolves to are reported gone. A name that does
+// not resolve at all keeps its targets.
+func (s *Scraper) find(ctx context.Context) (all []*target) {
+	var looking sync.WaitGroup
+	for _, c := range s.clients {
+		looking.Go(func() { s.lookUp(ctx, c) })
+	}
+	looking.Wait()
+	for _, c := range s.clients {
+		before := c.targets
+		c.targets = map[string]*target{}
+		for _, address := range slices.Sorted(slices.Values(slices.Concat(c.job.Targets, c.resolved))) {
+			t := before[address]
 			switch {
-			case !known && len(found) >= maxTargets:
+			case c.targets[address] != nil: // it is listed twice
+				continue
+			case t == nil && len(all) >= maxTargets:
 				s.stats.LeftOut.Add(1)
 				continue
-			case !known:
-				c := s.clients[job]
-				t = &target{client: c, address: address, since: s.began, away: c.listed, down: c.listed}
+			case t == nil:
+				t = &target{client: c, address: address, since: s.began, away: c.known, down: c.known}
 			}
-			found[key] = t
+			c.targets[address], all = t, append(all, t)
+		}
+		for address, t := range before {
+			if c.targets[address] == nil {
+				t.mu.Lock() // at most as long as a scrape takes
+				s.publish(ctx, t.end(time.Now().UTC()))
+				t.mu.Unlock()
+			}
 		}
 	}
-	list := make([]*target, 0, len(found))
-	for _, t := range found {
-		list = append(list, t)
-	}
-	slices.SortFunc(list, func(a, b *target) int {
-		return strings.Compare(a.client.job.Pool+" "+a.address, b.client.job.Pool+" "+b.address)
-	})
-	for key, t := range s.targets {
-		if found[key] == nil {
-			s.forget(ctx, t)
-		}
-	}
-	s.targets = found
-	s.stats.Targets.Store(int64(len(list)))
-	return list
+	s.stats.Targets.Store(int64(len(all)))
+	return all
 }
 
-// forget reports that the replicas of a target are gone, because it is no longer listed.
-func (s *Scraper) forget(ctx context.Context, t *target) {
-	t.mu.Lock() // at most as long as a scrape takes
-	defer t.mu.Unlock()
-	s.publish(ctx, t.end(time.Now().UTC()))
+// lookupTimeout bounds a name's resolution.
+const lookupTimeout = 5 * time.Second
+
+// lookUp resolves the name of a job, if it has one.
+func (s *Scraper) lookUp(ctx context.Context, c *client) {
+	c.known = c.resolved != nil
+	name, port, err := net.SplitHostPort(c.job.DNS)
+	if err != nil {
+		return // there is none
+	}
+	asking, cancel := context.WithTimeout(ctx, min(lookupTimeout, s.cfg.Interval))
+	defer cancel()
+	hosts, err := s.deps.Lookup(asking, name)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.stats.Failures[reasonName].Add(1)
+		}
+		s.deps.Log.Debug("name does not resolve", zap.String("pool", c.job.Pool), zap.String("dns", c.job.DNS), zap.Error(err))
+		return
+	}
+	c.resolved = make([]string, 0, len(hosts))
+	for _, host := range hosts {
+		if !strings.Contains(host, "%") { // a link-local address
+			c.resolved = append(c.resolved, net.JoinHostPort(host, port))
+		}
+	}
 }

@@ -17,10 +17,9 @@ type target struct {
 	mu        sync.Mutex // held while it is looked at
 	names     []string   // of its replicas in the last reports
 	elsewhere bool       // they are no part of the target, and may live when it fails
-	since     time.Time  // a process that began before was not watched from its beginning
+	since     time.Time  // when it was last ready, or watching began: a process that began before is not a new one
 	away      bool       // the last scrape, or the list of targets, showed that no engine serves there …
 	down      bool       // … nor that a process is there
-	ready     time.Time  // when one last did
 
 	lastFailure string // the reason, "" when the last scrape succeeded
 }
@@ -39,7 +38,7 @@ func (t *target) scrape(ctx context.Context, now func() time.Time) ([]ingest.Rep
 		if t.elsewhere = elsewhere; !elsewhere {
 			t.date(reports, e.started(), at)
 		}
-		t.away, t.down, t.ready = false, false, at
+		t.away, t.down, t.since = false, false, at
 	case t.elsewhere:
 		return nil, err
 	case reason == reasonRefused:
@@ -96,7 +95,7 @@ func (t *target) complete(reports []ingest.Replica, at time.Time) []ingest.Repli
 // A start is dated only when the engine was away at the last scrape; otherwise it may be ready for long. A busy engine
 // may be away too, so its process must have begun while it was watched and not ready, or not have been there at all.
 func (t *target) date(reports []ingest.Replica, started, at time.Time) {
-	fresh := t.away && started.After(t.since) && started.After(t.ready) && started.Before(at)
+	fresh := t.away && started.After(t.since) && started.Before(at)
 	for i := range reports {
 		r := &reports[i]
 		took := r.StartupSeconds

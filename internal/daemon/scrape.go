@@ -33,7 +33,6 @@ func (d *Daemon) openScraper() (err error) {
 	}
 	stats := d.scraper.Stats()
 	d.exporter.Counter("forewarm_scrapes_total", "Scrapes of targets.", stats.Scrapes.Load)
-	d.exporter.Counter("forewarm_scrape_skipped_total", "Scrapes that did not begin because the one before was not over.", stats.Skipped.Load)
 	d.exporter.Counter("forewarm_scrape_reports_total", "Replica reports published.", stats.Published.Load)
 	d.exporter.Counter("forewarm_scrape_unpublished_total", "Replica reports that the stream did not store.", stats.Unpublished.Load)
 	d.exporter.Counter("forewarm_scrape_left_out_total", "Addresses that are not scraped because there are too many targets.", stats.LeftOut.Load)
