@@ -100,15 +100,12 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 		}
 	}
 	for n, ensure := range []func(context.Context, natsjs.JetStream, jetstream.Config) (natsjs.Stream, error){
-		jetstream.EnsureTelemetry, jetstream.EnsureIntake, jetstream.EnsureSignals, jetstream.EnsureForecasts,
+		jetstream.EnsureTelemetry, jetstream.EnsureSignals, jetstream.EnsureForecasts,
 		jetstream.EnsureDecisions,
 	} {
 		s, err := ensure(ctx, js, cfg.NATS)
 		if err != nil {
 			return usageError{err}
-		}
-		if s == nil {
-			continue // there are no sources to relay
 		}
 		i := s.CachedInfo()
 		if n == 0 { // telemetry; a user's stream may have another name

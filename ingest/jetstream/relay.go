@@ -3,42 +3,37 @@ package jetstream
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
+	"github.com/forewarm/forewarm/internal/sleep"
 )
 
-// A Relay reads sources whose messages may hold prompts (see [codec.HoldsPrompts]). It decodes each message and stores
-// its records in the telemetry stream, in the native format. Until then the message waits in the intake stream, in the
-// server's memory. So no prompt is written to a disk of Forewarm, and a restart of the daemon loses nothing. A full
-// intake drops its oldest messages, which are counted as lost.
+// A Relay subscribes to the sources that no stream may take in as they are. It decodes each message and stores its
+// records in the telemetry stream, in the native format. So no prompt is written to a disk of Forewarm.
 //
-// A message is relayed twice if the daemon dies before it acknowledges it. The pipeline drops records whose ids it has
-// seen.
+// Daemons that share a log share the messages, too. A publisher that waits for an acknowledgement gets it when the
+// records are stored. What others publish while no daemon runs is lost. While the stream takes nothing, messages wait
+// in memory, up to relayBytes of each source; further ones are dropped and counted.
 type Relay struct {
-	js     jetstream.JetStream
-	stream string
-	cfg    RelayConfig
-	routes []route
-
-	// Owned by the goroutine of Run.
-	decoder codec.Decoder
-	batch   ingest.Batch
-	held    []jetstream.Msg // that batch was decoded from
-	last    uint64          // sequence that was delivered last, 0 for none
-
+	conn *nats.Conn
+	cfg  RelayConfig
+	ack  []byte
 	lost atomic.Uint64
 }
 
 // RelayConfig is what a [Relay] needs of others.
 type RelayConfig struct {
 	Sources []Source
+	Stream  string // in which Store stores
 	Limits  ingest.Limits
 	Store   func(context.Context, *ingest.Batch) error // see [StreamWriter.Store]
 	Refused func([]ingest.Refusal)                     // receives records that could not be used
@@ -47,115 +42,120 @@ type RelayConfig struct {
 }
 
 const (
-	relayDurable  = "forewarm"
-	relayMessages = 256 // most that are stored at once
+	relayQueue    = "forewarm" // the group of subscribers of which one gets a message
+	relayMessages = 256        // most that are stored at once
 	relayRecords  = 4096
-	relayAckWait  = 30 * time.Second
+	relayBytes    = 64 << 20
 )
 
-// NewRelay relays what comes into the stream that [EnsureIntake] made.
-func NewRelay(js jetstream.JetStream, stream string, cfg RelayConfig) *Relay {
-	return &Relay{js: js, stream: stream, cfg: cfg, routes: routesOf(cfg.Sources)}
+// NewRelay relays cfg.Sources, which may be none.
+func NewRelay(conn *nats.Conn, cfg RelayConfig) *Relay {
+	return &Relay{conn: conn, cfg: cfg, ack: fmt.Appendf(nil, `{"stream":%q,"seq":1}`, cfg.Stream)}
 }
 
-// Lost counts the messages that gave way to newer ones before they could be relayed.
+// Lost counts the messages that were dropped because too many waited.
 func (r *Relay) Lost() uint64 { return r.lost.Load() }
 
-// Run relays until ctx ends, and then returns nil.
+// Run relays until ctx ends, and what came until then. Refused, Ignored and Store are called by a goroutine for each
+// source.
 func (r *Relay) Run(ctx context.Context) error {
-	repeat(ctx, r.cfg.Log, r.stream, func() error { return r.session(ctx) })
-	return nil
-}
-
-// session relays until something breaks.
-func (r *Relay) session(ctx context.Context) error {
-	consumer, err := r.open(ctx)
-	if err != nil {
-		return err
-	}
-	limit := max(fetchBytes, 2*int(r.js.Conn().MaxPayload()))
-	messages, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(relayMessages, limit), jetstream.PullHeartbeat(fetchHeartbeat))
-	if err != nil {
-		return err
-	}
-	defer messages.Stop()
-	defer context.AfterFunc(ctx, messages.Stop)()
-	r.batch.Reset()
-	r.held = r.held[:0]
-	for {
-		m, err := messages.Next()
-		if err == nil {
-			err = r.take(ctx, m)
-		}
-		if err != nil {
-			for _, m := range r.held { // so that they come again at once
-				_ = m.Nak()
+	var group errgroup.Group
+	for _, from := range routesOf(r.cfg.Sources) {
+		group.Go(func() error {
+			if err := r.relay(ctx, from); err != nil {
+				return fmt.Errorf("nats.sources: %s: %w", from.subject, err)
 			}
-			return err
-		}
+			return nil
+		})
 	}
+	return group.Wait()
 }
 
-func (r *Relay) open(ctx context.Context) (jetstream.Consumer, error) {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	return r.js.CreateOrUpdateConsumer(ctx, r.stream, jetstream.ConsumerConfig{
-		Durable: relayDurable, AckPolicy: jetstream.AckExplicitPolicy, AckWait: relayAckWait, MaxAckPending: 2 * relayMessages, MemoryStorage: true,
-	})
-}
-
-// take decodes a message, and stores what is held once no more is waiting, or enough.
-func (r *Relay) take(ctx context.Context, m jetstream.Msg) error {
-	meta, err := m.Metadata()
+func (r *Relay) relay(ctx context.Context, from route) error {
+	sub, err := r.conn.QueueSubscribeSync(from.subject, relayQueue)
 	if err != nil {
 		return err
 	}
-	if meta.NumDelivered == 1 {
-		if r.last != 0 && meta.Sequence.Stream > r.last+1 {
-			r.lost.Add(meta.Sequence.Stream - r.last - 1)
-			r.cfg.Log.Warn("sources sent more than could be taken in: the oldest messages are lost", zap.Uint64("messages", meta.Sequence.Stream-r.last-1))
-		}
-		r.last = meta.Sequence.Stream
+	if err := sub.SetPendingLimits(-1, relayBytes); err != nil {
+		return err
 	}
-	about, ok := routeOf(r.routes, m.Subject())
-	if !ok { // of a source that is no longer one
-		return m.Ack()
-	}
-	addHeaders(&about, m.Headers())
-	if len(r.held) > 0 && about.Source != r.batch.Source { // a batch has one producer
-		if err := r.flush(ctx); err != nil {
+	defer context.AfterFunc(ctx, func() { _ = sub.Drain() })() // NextMsg fails when nothing is left
+	var (
+		decoder codec.Decoder
+		batch   ingest.Batch
+		held    []*nats.Msg // that batch was decoded from
+		dropped int
+	)
+	for {
+		m, err := sub.NextMsgWithContext(context.WithoutCancel(ctx))
+		switch {
+		case errors.Is(err, nats.ErrSlowConsumer):
+			all, _ := sub.Dropped()
+			r.lost.Add(uint64(all - dropped))
+			dropped = all
+			r.cfg.Log.Warn("a source sends more than can be stored: messages are dropped", zap.String("subject", from.subject), zap.Int("dropped", all))
+			continue
+		case err != nil && ctx.Err() == nil:
 			return err
+		case err != nil:
+			return nil
+		}
+		about := from.about
+		addHeaders(&about, m.Header)
+		if len(held) > 0 && about.Source != batch.Source { // a batch has one producer
+			if r.flush(ctx, &batch, held) != nil {
+				return nil
+			}
+			held = held[:0]
+		}
+		batch.ReceivedAt = time.Now().UTC()
+		decoder.Decode(about, m.Data, r.cfg.Limits, &batch)
+		held = append(held, m)
+		if waiting, _, _ := sub.Pending(); waiting == 0 || len(held) == relayMessages || batch.Records() >= relayRecords {
+			if r.flush(ctx, &batch, held) != nil {
+				return nil
+			}
+			clear(held) // their data may hold prompts
+			held = held[:0]
 		}
 	}
-	r.batch.ReceivedAt = meta.Timestamp.UTC()
-	r.decoder.Decode(about, m.Data(), r.cfg.Limits, &r.batch)
-	r.held = append(r.held, m)
-	if meta.NumPending > 0 && len(r.held) < relayMessages && r.batch.Records() < relayRecords {
-		return nil
-	}
-	return r.flush(ctx)
 }
 
-// flush stores what is held, and acknowledges the messages.
-func (r *Relay) flush(ctx context.Context) error {
-	if r.batch.Records() > len(r.batch.Refused) {
-		ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-		defer cancel()
-		if err := r.cfg.Store(ctx, &r.batch); err != nil {
-			return err
+// flush stores a batch and acknowledges its messages. It tries again until the batch is stored, or until ctx ends.
+func (r *Relay) flush(ctx context.Context, b *ingest.Batch, held []*nats.Msg) error {
+	defer b.Reset()
+	for b.Records() > len(b.Refused) {
+		storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), apiTimeout)
+		err := r.cfg.Store(storing, b)
+		cancel()
+		if err == nil {
+			break
+		}
+		r.cfg.Log.Debug("records of a source are not stored", zap.Error(err))
+		if !sleep.For(ctx, retryWait) {
+			return ctx.Err()
 		}
 	}
-	if len(r.batch.Refused) > 0 {
-		r.cfg.Refused(r.batch.Refused)
+	if len(b.Refused) > 0 {
+		r.cfg.Refused(b.Refused)
 	}
-	r.cfg.Ignored(r.batch.Ignored)
-	for _, m := range r.held {
-		if err := m.Ack(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
-			return err
+	r.cfg.Ignored(b.Ignored)
+	for _, m := range held {
+		if m.Reply != "" {
+			_ = m.Respond(r.ack) // a publisher that misses it sends again
 		}
 	}
-	clear(r.held) // their data may hold prompts
-	r.held = r.held[:0]
-	r.batch.Reset()
 	return nil
+}
+
+// Relayed gives the sources that a [Relay] has to read: those that may hold prompts, and with partitions each source,
+// because only its records name their pools. What the telemetry stream of a user, which has these subjects, takes in as
+// it is, is read from there.
+func (c *Config) Relayed(stream []string) (sources []Source) {
+	for _, s := range c.Sources {
+		if c.relays(s) && !slices.ContainsFunc(stream, func(have string) bool { return covers(have, s.Subject) }) {
+			sources = append(sources, s)
+		}
+	}
+	return sources
 }

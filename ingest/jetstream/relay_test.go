@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -23,30 +24,31 @@ func usage(id string) []byte {
 	return fmt.Appendf(nil, `{"id":%q,"created":1795240800,"model":"m","choices":[{"message":{"content":%q}}],"usage":{"prompt_tokens":9}}`, id, planted)
 }
 
-// relaying makes the intake, and runs a relay until the test ends.
-func relaying(t *testing.T, c Config, js jetstream.JetStream, store func(context.Context, *ingest.Batch) error, refused func([]ingest.Refusal)) jetstream.Stream {
+// relaying runs a relay of the sources of c until the test ends, or until stop.
+func relaying(t *testing.T, c Config, js jetstream.JetStream, store func(context.Context, *ingest.Batch) error, refused func([]ingest.Refusal)) (r *Relay, stop func()) {
 	t.Helper()
-	intake, err := EnsureIntake(testContext(t), js, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := NewRelay(js, intake.CachedInfo().Config.Name, RelayConfig{
-		Sources: c.Sources, Limits: ingest.DefaultLimits(), Store: store, Refused: refused, Ignored: func(int) {}, Log: nop,
+	before := js.Conn().NumSubscriptions()
+	r = NewRelay(js.Conn(), RelayConfig{
+		Sources: c.Relayed(nil), Stream: c.Telemetry(), Limits: ingest.DefaultLimits(), Store: store, Refused: refused, Ignored: func(int) {}, Log: nop,
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
-	return intake
+	t.Cleanup(stop)
+	for js.Conn().NumSubscriptions() == before {
+		time.Sleep(time.Millisecond)
+	}
+	return r, stop
 }
 
-// TestRelayStoresNoPrompt: what a source with prompts publishes comes to the telemetry stream as native records, and
-// goes from where it waited.
+// TestRelayStoresNoPrompt: what a source with prompts publishes comes to the telemetry stream as native records.
+// Publishers get their acknowledgement as of that stream.
 func TestRelayStoresNoPrompt(t *testing.T) {
 	ctx := testContext(t)
 	c, js := testServer(t)
@@ -57,7 +59,7 @@ func TestRelayStoresNoPrompt(t *testing.T) {
 	}
 	stored, refusals := make(chan struct{}, 9), make(chan ingest.Refusal, 9)
 	writer := NewStreamWriter(js, &c)
-	intake := relaying(t, c, js, func(ctx context.Context, b *ingest.Batch) error {
+	relaying(t, c, js, func(ctx context.Context, b *ingest.Batch) error {
 		err := writer.Store(ctx, b)
 		for range b.Requests {
 			stored <- struct{}{}
@@ -68,9 +70,6 @@ func TestRelayStoresNoPrompt(t *testing.T) {
 			refusals <- r
 		}
 	})
-	if got := intake.CachedInfo().Config; got.Storage != jetstream.MemoryStorage {
-		t.Errorf("the intake is in %s storage", got.Storage)
-	}
 	publish(t, js, "gateway.usage", usage("a"), codec.HeaderSource, "g-0")
 	publish(t, js, "gateway.usage", []byte(`{"id":"b","created":"`+planted+`","text":"`+planted+`"}`))
 	publish(t, js, "gateway.usage", usage("c"), codec.HeaderSource, "g-1")
@@ -99,99 +98,87 @@ func TestRelayStoresNoPrompt(t *testing.T) {
 	}
 }
 
-// TestRelayTriesAgain: what could not be stored comes again, and is stored once.
+// TestRelayTriesAgain: what could not be stored is stored later, once. What came before the end is stored.
 func TestRelayTriesAgain(t *testing.T) {
 	c, js := testServer(t)
 	c.Sources = []Source{{Subject: "gateway.usage", Format: "openai", Pool: "p"}}
 	telemetry(t, js, c)
-	attempts, answers := make(chan string), make(chan error)
-	relaying(t, c, js, func(_ context.Context, b *ingest.Batch) error {
-		attempts <- b.Requests[0].ID
+	attempts, answers := make(chan []ingest.Request), make(chan error)
+	_, stop := relaying(t, c, js, func(_ context.Context, b *ingest.Batch) error {
+		attempts <- slices.Clone(b.Requests)
 		return <-answers
 	}, func([]ingest.Refusal) {})
-	publish(t, js, "gateway.usage", usage("a"))
+	send := func(id string) {
+		if err := errors.Join(js.Conn().Publish("gateway.usage", usage(id)), js.Conn().Flush()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send("a")
 	for _, answer := range []error{errors.New("no stream"), nil} {
-		if id := <-attempts; id != "a" {
-			t.Fatalf("stores %s", id)
+		if got := <-attempts; len(got) != 1 || got[0].ID != "a" {
+			t.Fatalf("stores %+v", got)
+		}
+		if answer == nil {
+			send("b")
+			send("c")
+			go stop()
 		}
 		answers <- answer
 	}
-	publish(t, js, "gateway.usage", usage("b"))
-	if id := <-attempts; id != "b" {
-		t.Errorf("stores %s again", id)
+	if got := <-attempts; len(got) != 2 || got[0].ID != "b" || got[1].ID != "c" {
+		t.Errorf("stores %+v", got)
 	}
 	answers <- nil
 }
 
-// delivery is a message of a consumer.
-type delivery struct {
-	jetstream.Msg
-	meta jetstream.MsgMetadata
-}
-
-func (d delivery) Metadata() (*jetstream.MsgMetadata, error) { return &d.meta, nil }
-func (d delivery) Subject() string                           { return "gateway.usage" }
-func (d delivery) Headers() nats.Header                      { return nil }
-func (d delivery) Data() []byte                              { return usage("a") }
-func (d delivery) Ack() error                                { return nil }
-
-// TestRelayCountsWhatGaveWay: sequences that never came are lost, those that come again are not.
-func TestRelayCountsWhatGaveWay(t *testing.T) {
-	r := NewRelay(nil, "S", RelayConfig{
-		Sources: []Source{{Subject: "gateway.usage", Format: "openai", Pool: "p"}}, Limits: ingest.DefaultLimits(), Log: nop,
-		Store: func(context.Context, *ingest.Batch) error { return nil }, Refused: func([]ingest.Refusal) {}, Ignored: func(int) {},
-	})
-	for _, d := range []struct{ sequence, delivered uint64 }{{5, 1}, {6, 1}, {9, 1}, {5, 2}, {10, 1}} {
-		m := delivery{meta: jetstream.MsgMetadata{Sequence: jetstream.SequencePair{Stream: d.sequence}, NumDelivered: d.delivered}}
-		if err := r.take(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := r.Lost(); n != 2 {
-		t.Errorf("%d lost, want 7 and 8", n)
-	}
-}
-
-// TestIntakeFollowsTheConfig: a subject goes from one stream to the other with its format, and an intake of none goes.
-func TestIntakeFollowsTheConfig(t *testing.T) {
-	ctx := testContext(t)
+// TestRelayCountsWhatIsDropped: what comes beyond the bound while nothing is stored is lost, and counted.
+func TestRelayCountsWhatIsDropped(t *testing.T) {
 	c, js := testServer(t)
-	for _, tc := range []struct {
-		sources           []Source
-		telemetry, intake []string
-	}{
-		{nil, nil, nil},
-		{[]Source{{Subject: "a", Format: "dynamo"}, {Subject: "b", Format: "envoy"}, {Subject: "c", Format: "sglang"}}, []string{"a"}, []string{"b", "c"}},
-		{[]Source{{Subject: "a", Format: "otlp"}, {Subject: "b", Format: "dynamo"}, {Subject: "c", Format: "sglang"}}, []string{"b"}, []string{"a", "c"}},
-		{[]Source{{Subject: "a", Format: "dynamo"}}, []string{"a"}, nil},
-	} {
-		c.Sources = tc.sources
-		if got := telemetry(t, js, c).CachedInfo().Config.Subjects[2:]; !slices.Equal(got, tc.telemetry) {
-			t.Errorf("%v: the telemetry stream takes in %v", tc.sources, got)
-		}
-		intake, err := EnsureIntake(ctx, js, c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if intake == nil != (tc.intake == nil) || intake != nil && !slices.Equal(intake.CachedInfo().Config.Subjects, tc.intake) {
-			t.Errorf("%v: the intake is %+v", tc.sources, intake)
-		}
-	}
-	if _, err := js.Stream(ctx, intakeName(c)); !errors.Is(err, jetstream.ErrStreamNotFound) {
-		t.Errorf("the intake is still there: %v", err)
-	}
-}
-
-// TestIntakeLeavesUsersStreamsAlone: what a user's stream stores already is read from there.
-func TestIntakeLeavesUsersStreamsAlone(t *testing.T) {
-	ctx := testContext(t)
-	c, js := testServer(t)
-	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: c.Stream.Name, Subjects: []string{"forewarm.>", "gateway.>"}}); err != nil {
-		t.Fatal(err)
-	}
-	c.Sources = []Source{{Subject: "gateway.usage", Format: "openai"}}
+	c.Sources = []Source{{Subject: "gateway.usage", Format: "openai", Pool: "p"}}
 	telemetry(t, js, c)
-	if intake, err := EnsureIntake(ctx, js, c); intake != nil || err != nil {
-		t.Errorf("made %+v, %v", intake, err)
+	storing, hold := make(chan struct{}, 1), make(chan struct{})
+	r, _ := relaying(t, c, js, func(context.Context, *ingest.Batch) error {
+		storing <- struct{}{}
+		<-hold
+		return nil
+	}, func([]ingest.Refusal) {})
+	large := append(usage("a"), bytes.Repeat([]byte(" "), 1<<20)...)
+	const sent = relayBytes>>20 + 10
+	for i := range sent {
+		if err := errors.Join(js.Conn().Publish("gateway.usage", large), js.Conn().Flush()); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			<-storing
+		}
+	}
+	go func() {
+		for range storing {
+		}
+	}()
+	close(hold)
+	for deadline := time.Now().Add(timeout); r.Lost() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing is lost")
+		}
+	}
+	if n := r.Lost(); n < 10 || n > 20 {
+		t.Errorf("%d are lost of %d", n, sent)
+	}
+}
+
+// TestRelayedSources: which sources the telemetry stream takes in as they are.
+func TestRelayedSources(t *testing.T) {
+	c, js := testServer(t)
+	c.Sources = []Source{{Subject: "a", Format: "dynamo"}, {Subject: "b", Format: "envoy"}, {Subject: "c.d", Format: "sglang"}}
+	if got := telemetry(t, js, c).CachedInfo().Config.Subjects[2:]; !slices.Equal(got, []string{"a"}) {
+		t.Errorf("the telemetry stream takes in %v", got)
+	}
+	if got := c.Relayed([]string{"forewarm.>", "c.>"}); len(got) != 1 || got[0].Subject != "b" { // a user's stream has the other
+		t.Errorf("%+v are relayed", got)
+	}
+	c.Partition = "0/2"
+	if got := c.Relayed(nil); len(got) != 3 {
+		t.Errorf("%+v are relayed", got)
 	}
 }

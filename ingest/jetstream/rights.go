@@ -36,14 +36,13 @@ func (c *Config) DaemonRights() Rights {
 		publish = append(publish, c.Inner()+".telemetry.>")
 		subscribe = append(subscribe, c.Inner()+".telemetry."+topicProbe+".*")
 	}
-	intake := intakeName(*c)
 	streams := []string{c.Telemetry(), SignalsStream, ForecastsStream, c.Decisions(), objects, values}
 	readers := []string{c.Telemetry(), c.Decisions(), objects}
-	if len(c.intake(nil)) > 0 {
-		streams, readers = append(streams, intake), append(readers, intake)
-		publish = append(publish, apiPrefix+"STREAM.DELETE."+intake, "$JS.ACK."+intake+".>")
-	} else {
-		publish = append(publish, apiPrefix+"STREAM.INFO."+intake) // to see whether an earlier configuration left one
+	for _, s := range c.Relayed(nil) {
+		subscribe = append(subscribe, s.Subject)
+	}
+	if len(c.Relayed(nil)) > 0 {
+		publish = append(publish, inboxes) // of publishers that wait for an acknowledgement
 	}
 	for _, stream := range streams {
 		publish = append(publish, apiPrefix+"STREAM.INFO."+stream, apiPrefix+"STREAM.CREATE."+stream, apiPrefix+"STREAM.UPDATE."+stream)

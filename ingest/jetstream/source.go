@@ -53,21 +53,10 @@ func (c *Config) validateSources() error {
 	return nil
 }
 
-// relays reports whether a [Relay] reads a source: one that may hold prompts, and with partitions each source, because
-// only its records name their pools.
+// relays reports whether the telemetry stream does not take in a source as it is, see [Config.Relayed].
 func (c *Config) relays(s Source) bool {
 	contentType, _ := codec.ContentTypeOf(s.Format)
 	return c.Partitioned() || codec.HoldsPrompts(contentType)
-}
-
-// intake gives the subjects of the sources that a [Relay] takes in, and that are in none of stored.
-func (c *Config) intake(stored []string) (subjects []string) {
-	for _, s := range c.Sources {
-		if c.relays(s) && !slices.ContainsFunc(stored, func(have string) bool { return covers(have, s.Subject) }) {
-			subjects = append(subjects, s.Subject)
-		}
-	}
-	return subjects
 }
 
 // route describes the messages of a subject outside the prefix.

@@ -26,68 +26,12 @@ func EnsureTelemetry(ctx context.Context, js jetstream.JetStream, c Config) (jet
 			subjects = append(subjects, s.Subject)
 		}
 	}
-	if err := trimIntake(ctx, js, c); err != nil {
-		return nil, err
-	}
 	return ensure(ctx, js, jetstream.StreamConfig{
 		Name: c.Telemetry(), Description: "Forewarm: what LLM fleets report",
 		Subjects: subjects,
 		MaxAge:   c.Stream.MaxAge, MaxBytes: c.Stream.MaxBytes, Replicas: c.Stream.Replicas,
 		Duplicates: min(10*time.Minute, c.Stream.MaxAge),
 	})
-}
-
-// intakeBytes bounds what waits in memory to be relayed.
-const intakeBytes = 64 << 20
-
-func intakeName(c Config) string { return c.Stream.Name + "_INTAKE" }
-
-// EnsureIntake makes the stream from which a [Relay] reads; nil when there is nothing to relay. It is in the server's
-// memory, and a message stays only until it is relayed. A source that the telemetry stream of a user takes in as it is
-// stays there.
-func EnsureIntake(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.Stream, error) {
-	if len(c.intake(nil)) == 0 {
-		return nil, nil
-	}
-	telemetry, err := find(ctx, js, jetstream.StreamConfig{Name: c.Telemetry(), Subjects: []string{c.Inner() + ".telemetry.>"}})
-	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", c.Telemetry(), err)
-	}
-	want := jetstream.StreamConfig{
-		Name: intakeName(c), Description: "Forewarm: what is to be relayed without its prompts", Subjects: c.intake(telemetry.CachedInfo().Config.Subjects),
-		Storage: jetstream.MemoryStorage, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardOld,
-		MaxAge: c.Stream.MaxAge, MaxBytes: intakeBytes, Replicas: c.Stream.Replicas, Metadata: map[string]string{madeBy: "1"},
-	}
-	if len(want.Subjects) == 0 {
-		return nil, nil
-	}
-	stream, err := js.CreateOrUpdateStream(ctx, want)
-	if err != nil {
-		return nil, unmade(ctx, js, want, err)
-	}
-	return stream, nil
-}
-
-// trimIntake takes out of an intake of an earlier configuration the subjects that are no longer its own, so that
-// another stream can have them.
-func trimIntake(ctx context.Context, js jetstream.JetStream, c Config) error {
-	stream, err := js.Stream(ctx, intakeName(c))
-	if err != nil || stream.CachedInfo().Config.Metadata[madeBy] == "" {
-		return nil //nolint:nilerr // there is none, or the next request says why it cannot be seen
-	}
-	have, wanted := stream.CachedInfo().Config, c.intake(nil)
-	kept := slices.DeleteFunc(slices.Clone(have.Subjects), func(s string) bool { return !slices.Contains(wanted, s) })
-	switch {
-	case len(kept) == 0:
-		err = js.DeleteStream(ctx, have.Name)
-	case len(kept) < len(have.Subjects):
-		have.Subjects = kept
-		_, err = js.UpdateStream(ctx, have)
-	}
-	if err != nil {
-		return fmt.Errorf("stream %s: %w", have.Name, err)
-	}
-	return nil
 }
 
 // EnsureSignals makes or finds the stream of pre-scale events and alerts, a thousand for each pool.

@@ -67,8 +67,6 @@ type Daemon struct {
 	instance string                            // unique to this daemon
 	stream   atomic.Pointer[natsjs.StreamInfo] // of telemetry
 
-	intakeStream natsjs.Stream // nil when no source needs a relay
-
 	store     *storage.Store
 	writer    *remote.Writer // nil without remote write
 	otlp      *otlp.Exporter
@@ -80,8 +78,8 @@ type Daemon struct {
 
 	consumer   *jetstream.Consumer
 	ticker     *jetstream.Ticker // nil with clock: event
-	relay      *jetstream.Relay  // nil when no source needs one
-	scraper    *scrape.Scraper   // nil when nothing is scraped
+	relay      *jetstream.Relay
+	scraper    *scrape.Scraper // nil when nothing is scraped
 	deadLetter *jetstream.DeadLetter
 	listeners  *listener.Listeners
 	dispatcher *sink.Dispatcher
@@ -193,12 +191,11 @@ func (d *Daemon) openSources(ctx context.Context) (err error) {
 		stored := func(err error) { d.noteWrite(troubleWatermark, jetstream.Denied(d.conn, err)) }
 		d.ticker = jetstream.NewTicker(d.js, d.cfg.NATS.Inner(), d.cfg.Features.Lateness, stored, d.tickOffline, d.log)
 	}
-	if d.intakeStream != nil {
-		d.relay = jetstream.NewRelay(d.js, d.intakeStream.CachedInfo().Config.Name, jetstream.RelayConfig{
-			Sources: d.cfg.NATS.Sources, Limits: ingest.DefaultLimits(), Store: jetstream.NewStreamWriter(d.js, &d.cfg.NATS).Store,
-			Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Ignored: d.exporter.Ignored.Add, Log: d.log,
-		})
-	}
+	d.relay = jetstream.NewRelay(d.conn, jetstream.RelayConfig{
+		Sources: d.cfg.NATS.Relayed(d.stream.Load().Config.Subjects), Stream: d.stream.Load().Config.Name,
+		Limits: ingest.DefaultLimits(), Store: jetstream.NewStreamWriter(d.js, &d.cfg.NATS).Store,
+		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Ignored: d.exporter.Ignored.Add, Log: d.log,
+	})
 	d.deadLetter = jetstream.NewDeadLetter(d.conn, d.cfg.NATS.Prefix)
 	return d.openListeners()
 }
@@ -261,9 +258,6 @@ func (d *Daemon) join(ctx context.Context) (err error) {
 		return err
 	}
 	d.stream.Store(telemetry.CachedInfo())
-	if d.intakeStream, err = jetstream.EnsureIntake(ctx, d.js, c); err != nil {
-		return err
-	}
 	for _, ensure := range []func(context.Context, natsjs.JetStream, jetstream.Config) (natsjs.Stream, error){
 		jetstream.EnsureSignals, jetstream.EnsureForecasts, jetstream.EnsureDecisions,
 	} {
@@ -397,15 +391,12 @@ func (d *Daemon) outputs() []func(context.Context) error {
 
 // sources are the parts that write or read the telemetry stream, and the reports.
 func (d *Daemon) sources() []func(context.Context) error {
-	all := []func(context.Context) error{d.consume, d.listeners.Run}
+	all := []func(context.Context) error{d.consume, d.listeners.Run, d.relay.Run}
 	if d.ticker != nil {
 		all = append(all, d.tick)
 	}
 	if d.embedded != nil {
 		all = append(all, d.watchEmbedded)
-	}
-	if d.relay != nil {
-		all = append(all, d.relay.Run)
 	}
 	if d.scraper != nil {
 		all = append(all, d.scraper.Run)

@@ -133,11 +133,7 @@ func (d *Daemon) ticks(now time.Time) bool {
 
 // lost returns the number of messages that were deleted before they were read.
 func (d *Daemon) lost() uint64 {
-	n := d.consumer.Lost()
-	if d.relay != nil {
-		n += d.relay.Lost()
-	}
-	return n
+	return d.consumer.Lost() + d.relay.Lost()
 }
 
 // countIntake counts telemetry so far.
