@@ -20,9 +20,9 @@ type format struct {
 	name        string // in configurations
 	contentType string // in messages
 	decode      func(d *Decoder, data []byte)
-	fields      *fieldTree // fields of a foreign format; nil for the others
-	binary      bool       // not JSON
-	prompts     bool       // by its schema, messages may hold users' text
+	foreign     *foreign // nil for the others
+	binary      bool     // not JSON
+	prompts     bool     // by its schema, messages may hold users' text
 }
 
 // The content types of the native formats.
@@ -36,12 +36,8 @@ const (
 
 // The content types of foreign formats. Most of their producers set none; their subject determines the format.
 const (
-	ContentTypeDynamo  = "application/vnd.dynamo.request.trace.v1+json"
-	ContentTypeLiteLLM = "application/vnd.forewarm.litellm+json"
-	ContentTypeOpenAI  = "application/vnd.forewarm.openai+json"
-	ContentTypeEnvoy   = "application/vnd.forewarm.envoy+json"
-	ContentTypeSGLang  = "application/vnd.forewarm.sglang+json"
-	ContentTypeKong    = "application/vnd.forewarm.kong+json"
+	ContentTypeDynamo = "application/vnd.dynamo.request.trace.v1+json"
+	ContentTypeOpenAI = "application/vnd.forewarm.openai+json"
 )
 
 // formats lists every format; the first is the default.
@@ -55,12 +51,12 @@ var formats = [...]format{
 	{name: "otlp-json", contentType: ContentTypeOTLPJSON, decode: decodeOTLPJSON, prompts: true},
 	{name: "otlp-logs", contentType: ContentTypeOTLPLogs, decode: decodeOTLPLogs, binary: true, prompts: true},
 	{name: "otlp-logs-json", contentType: ContentTypeOTLPLogsJSON, decode: decodeOTLPLogsJSON, prompts: true},
-	{name: "dynamo", contentType: ContentTypeDynamo, decode: decodeDynamo, fields: dynamoFields},
-	{name: "litellm", contentType: ContentTypeLiteLLM, decode: decodeLiteLLM, fields: liteLLMFields, prompts: true},
-	{name: "openai", contentType: ContentTypeOpenAI, decode: decodeOpenAI, fields: openAIFields, prompts: true},
-	{name: "envoy", contentType: ContentTypeEnvoy, decode: decodeEnvoy, fields: envoyFields, prompts: true},
-	{name: "sglang", contentType: ContentTypeSGLang, decode: decodeSGLang, fields: sglangFields, prompts: true},
-	{name: "kong", contentType: ContentTypeKong, decode: decodeKong, fields: kongFields, prompts: true},
+	{name: "dynamo", contentType: ContentTypeDynamo, decode: decodeForeign, foreign: dynamo},
+	{name: "litellm", contentType: "application/vnd.forewarm.litellm+json", decode: decodeForeign, foreign: liteLLM, prompts: true},
+	{name: "openai", contentType: ContentTypeOpenAI, decode: decodeForeign, foreign: openAI, prompts: true},
+	{name: "envoy", contentType: "application/vnd.forewarm.envoy+json", decode: decodeForeign, foreign: envoy, prompts: true},
+	{name: "sglang", contentType: "application/vnd.forewarm.sglang+json", decode: decodeForeign, foreign: sglang, prompts: true},
+	{name: "kong", contentType: "application/vnd.forewarm.kong+json", decode: decodeForeign, foreign: kong, prompts: true},
 }
 
 // Formats lists the names of the formats, as configurations write them.
@@ -105,7 +101,7 @@ type Decoder struct {
 	limits  ingest.Limits
 	batch   *ingest.Batch
 	binary  bool           // not JSON
-	fields  *fieldTree     // of a foreign format
+	foreign *foreign       // format of the current record
 	service string         // pool of a record that names neither a pool nor a model; "" for none
 	refusal ingest.Refusal // why the current record is refused; Reason "" while it is not
 
@@ -132,7 +128,7 @@ func (d *Decoder) Decode(m Meta, data []byte, lim ingest.Limits, b *ingest.Batch
 	if cap(d.table) > keepTable {
 		d.table = nil
 	}
-	d.meta, d.batch, d.binary, d.fields = Meta{}, nil, false, nil
+	d.meta, d.batch, d.binary, d.foreign = Meta{}, nil, false, nil
 }
 
 // keepScratch is the most memory for unescaped strings that a Decoder keeps for its next message, in bytes.
@@ -169,7 +165,7 @@ func (d *Decoder) message(data []byte) {
 	if !f.binary {
 		plain = bytes.TrimPrefix(plain, byteOrderMark)
 	}
-	d.fields = f.fields
+	d.foreign = f.foreign
 	f.decode(d, plain)
 }
 

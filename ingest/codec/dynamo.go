@@ -9,7 +9,7 @@ import (
 // The request traces of NVIDIA Dynamo, schema dynamo.request.trace.v1, as its NATS and file sinks write them: one row,
 // one a line, or an array; a row may be the member event of another object. Rows of requests with session headers are
 // complete. The others are compact: output, arrival, and the prompt's length and hashes of blocks.
-var dynamoFields = newFieldTree(paths{
+var dynamo = &foreign{read: (*Decoder).dynamoRow, fields: newFieldTable(paths{
 	fieldSchema:        {"schema"},
 	fieldObject:        {"event_type"},
 	fieldLoggedAt:      {"event_time_unix_ms"},
@@ -29,15 +29,13 @@ var dynamoFields = newFieldTree(paths{
 	fieldBlocks:        {"request.replay.input_sequence_hashes"},
 	fieldFinish:        {"request.finish_reason_metadata.finish_reason"},
 	fieldError:         {"request.finish_reason_metadata.backend_finish_reason"},
-}.below("", "event."))
+}.below("", "event."))}
 
 const dynamoSchema = "dynamo.request.trace.v1"
 
-// decodeDynamo reads request traces. Rows of other event types are ignored, such as request_payload, which holds
+// dynamoRow reads a row. Rows of other event types are ignored, such as request_payload, which holds
 // prompts and answers. Cached tokens are those of the row, else the router's hit rate times the prompt; without either,
 // the hashes are passed on as [ingest.Request.Blocks].
-func decodeDynamo(d *Decoder, data []byte) { d.foreign(data, (*Decoder).dynamoRow) }
-
 func (d *Decoder) dynamoRow(r *record) {
 	m := &r.members
 	switch {

@@ -9,7 +9,7 @@ import (
 // JSON access logs of Envoy AI Gateway. Users choose the keys. These are the keys of its documentation and examples, of
 // OpenTelemetry's names and of the metadata. Users name others by [FieldName].
 // Schema: https://aigateway.envoyproxy.io/docs/capabilities/observability/accesslogs.
-var envoyFields = newFieldTree(paths{
+var envoy = &foreign{read: (*Decoder).envoyLine, fields: newFieldTable(paths{
 	fieldID:    {"x-request-id", "x_request_id", "request_id"},
 	fieldPool:  {"pool", "x-forewarm-pool"},
 	fieldClass: {"class", "x-forewarm-class"},
@@ -49,27 +49,25 @@ var envoyFields = newFieldTree(paths{
 	fieldTotalTokens:     {"gen_ai.usage.total_tokens", "genai_tokens_total", "llm_total_token", "total_tokens"},
 	fieldMaxOutputTokens: {"gen_ai.request.max_tokens"},
 	fieldObject:          {"mcp.method.name", "mcp_method", "method"},
-})
+})}
 
-// decodeEnvoy reads access logs. The gateway logs all traffic: tool calls (MCP) and requests without a body, such as
+// envoyLine reads a line of an access log. The gateway logs all traffic: tool calls (MCP) and requests without a body, such as
 // the list of models, are ignored. Envoy's %RESPONSE_FLAGS% show a client that left or a full pool after the status was
 // sent.
-func decodeEnvoy(d *Decoder, data []byte) {
-	d.foreign(data, func(d *Decoder, r *record) {
-		if !r.counted() && !isLLMCall(r.members[fieldObject]) {
-			d.skip()
-			return
-		}
-		q := d.requestOf(r)
-		if status, ok := flagged(r.text(fieldTags)); ok {
-			q.Status = status
-		}
-		if path, _, ok := bytes.Cut([]byte(q.Route), []byte{'?'}); ok { // a query may contain users' text
-			q.Route = string(path)
-		}
-		d.inferTokens(r, &q)
-		d.accept(&q)
-	})
+func (d *Decoder) envoyLine(r *record) {
+	if !r.counted() && !isLLMCall(r.members[fieldObject]) {
+		d.skip()
+		return
+	}
+	q := d.requestOf(r)
+	if status, ok := flagged(r.text(fieldTags)); ok {
+		q.Status = status
+	}
+	if path, _, ok := bytes.Cut([]byte(q.Route), []byte{'?'}); ok { // a query may contain users' text
+		q.Route = string(path)
+	}
+	d.inferTokens(r, &q)
+	d.accept(&q)
 }
 
 // isLLMCall reports whether a method of HTTP or MCP may be a call of a model.

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -89,69 +90,52 @@ func (p paths) below(prefixes ...string) (all paths) {
 }
 
 // or adds less trusted paths.
-func (p paths) or(others ...paths) (all paths) {
-	for f := range p {
-		all[f] = append(all[f], p[f]...)
-		for i := range others {
-			all[f] = append(all[f], others[i][f]...)
+func (p paths) or(others ...paths) paths {
+	for _, other := range others {
+		for f := range p {
+			p[f] = slices.Concat(p[f], other[f])
 		}
 	}
-	return all
+	return p
 }
 
-// fieldTree finds the fields of a record in one pass: it is a trie of the keys of the paths. The most trusted path in
-// the record wins. A key with dots is the same as nesting: "gen_ai.usage" and {"gen_ai":{"usage":… are one path.
-type fieldTree struct {
-	children map[string]*fieldTree
-	leaf     bool
-	field    field
-	rank     uint16 // 1 + index in the paths of the field; the lowest wins
-	path     string
-	paths    paths // of the root
+// fieldTable finds the fields of a record by their paths, and by the starts of these. The most trusted path in the record
+// wins. A key with dots is the same as nesting: "gen_ai.usage" and {"gen_ai":{"usage":… are one path.
+type fieldTable struct {
+	places map[string]place
+	paths  paths
 }
 
-// newFieldTree builds the tree of the paths in layers. If several layers have a path, the first one defines its field.
-func newFieldTree(layers ...paths) *fieldTree {
-	root := &fieldTree{paths: layers[0].or(layers[1:]...)}
-	var ranks [fieldCount]uint16
-	for _, layer := range layers {
-		for f := range layer {
-			for _, path := range layer[f] {
-				ranks[f]++
-				node := root
-				for key := range strings.SplitSeq(path, ".") {
-					if node.children == nil {
-						node.children = map[string]*fieldTree{}
-					}
-					if node.children[key] == nil {
-						node.children[key] = &fieldTree{}
-					}
-					node = node.children[key]
+// place is what a path of keys leads to.
+type place struct {
+	path  string // of the field, for messages
+	field field
+	rank  uint16 // 1 + index in the paths of the field, the lowest wins; 0 for no field
+	inner bool   // longer paths begin with it
+}
+
+// newFieldTable makes the table of paths. A path counts for the first field that has it.
+func newFieldTable(all paths) *fieldTable {
+	t := &fieldTable{places: map[string]place{}, paths: all}
+	for f := range all {
+		for i, path := range all[f] {
+			for at, c := range path {
+				if c == '.' {
+					start := t.places[path[:at]]
+					start.inner = true
+					t.places[path[:at]] = start
 				}
-				if !node.leaf {
-					node.leaf, node.field, node.rank, node.path = true, field(f), ranks[f], path
-				}
+			}
+			if p := t.places[path]; p.rank == 0 {
+				t.places[path] = place{path, field(f), uint16(i + 1), p.inner}
 			}
 		}
 	}
-	return root
-}
-
-// at returns the node of key, nil without one.
-func (t *fieldTree) at(key []byte) *fieldTree {
-	for t != nil {
-		name, rest, dotted := bytes.Cut(key, []byte{'.'})
-		t = t.children[string(name)]
-		if !dotted {
-			return t
-		}
-		key = rest
-	}
-	return nil
+	return t
 }
 
 // names lists the most trusted paths of fields, for messages.
-func (t *fieldTree) names(fields ...field) string {
+func (t *fieldTable) names(fields ...field) string {
 	var all []string
 	for _, f := range fields {
 		all = append(all, t.paths[f][:min(3, len(t.paths[f]))]...)
@@ -200,9 +184,6 @@ func (r *record) counted() bool {
 	return r.has(fieldPromptTokens) || r.has(fieldOutputTokens) || r.has(fieldTotalTokens)
 }
 
-// set sets the value of f.
-func (r *record) set(f field, v value, rank uint16) { r.members[f], r.ranks[f] = v, rank }
-
 // keep sets the value of f unless a more trusted one was found. Missing values hide no others, and neither do objects
 // and lists in place of one value.
 func (r *record) keep(f field, v value, rank uint16) {
@@ -212,39 +193,36 @@ func (r *record) keep(f field, v value, rank uint16) {
 	structured := v.kind == '{' || v.kind == '[' && f != fieldTags && f != fieldBlocks
 	absent := v.missing() && (f != fieldUsage || v.kind != 'n')
 	if !structured && !absent && (!r.has(f) || rank <= r.ranks[f]) {
-		r.set(f, v, rank)
+		r.members[f], r.ranks[f] = v, rank
 	}
 }
 
-// find reads the next object of j and keeps the values in the tree; it skips all others. A string in place of an object
-// is read as JSON text. Recursion is bounded by the depth of the tree.
-func (d *Decoder) find(j *jsonReader, tree *fieldTree, r *record) {
+// find reads the next object of j, which is below path, and keeps the values of fields; it skips all others. A string in
+// place of an object is read as JSON text. Recursion is bounded by the length of the paths.
+func (d *Decoder) find(j *jsonReader, t *fieldTable, path []byte, r *record) {
 	d.object(j, "a record", func(key []byte) {
-		node := tree.at(key)
-		switch {
-		case node == nil:
+		path := append(path, key...)
+		switch p, known := t.places[string(path)]; {
+		case !known:
 			j.skip()
-			return
-		case len(node.children) > 0 && j.kind() == '{':
-			d.find(j, node, r)
-			return
-		}
-		v := d.valueOf(node.path, j.raw())
-		if node.leaf {
-			r.keep(node.field, v, node.rank)
-		}
-		if len(node.children) > 0 && v.kind == '"' {
-			d.findInText(v.raw, node, r)
+		case p.inner && j.kind() == '{':
+			d.find(j, t, append(path, '.'), r)
+		default:
+			d.store(d.valueOf(p.path, j.raw()), t, p, path, 0, r)
 		}
 	})
 }
 
-// findInText finds fields in a text that is a JSON object; it ignores other texts.
-func (d *Decoder) findInText(text []byte, tree *fieldTree, r *record) {
-	if text = bytes.TrimSpace(text); len(text) > 0 && text[0] == '{' && d.isValidJSON(text) {
+// store keeps a value that is at path, with a rank that is lower by later. A text may be a JSON object with fields; other
+// texts are ignored.
+func (d *Decoder) store(v value, t *fieldTable, p place, path []byte, later uint16, r *record) {
+	if p.rank > 0 {
+		r.keep(p.field, v, p.rank+later)
+	}
+	if text := bytes.TrimSpace(v.raw); p.inner && v.kind == '"' && len(text) > 0 && text[0] == '{' && d.isValidJSON(text) {
 		var j jsonReader
 		j.reset(text)
-		d.find(&j, tree, r)
+		d.find(&j, t, append(path, '.'), r)
 	}
 }
 

@@ -8,26 +8,30 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// foreign reads a message of a foreign format. It finds the fields of each record and calls decode, which ends in
-// accept or [Decoder.skip].
-func (d *Decoder) foreign(data []byte, decode func(d *Decoder, r *record)) {
+// foreign is a JSON format of other software: where the fields of a request are, and what makes a request of them. read
+// ends in accept or [Decoder.skip].
+type foreign struct {
+	fields *fieldTable
+	read   func(d *Decoder, r *record)
+}
+
+func decodeForeign(d *Decoder, data []byte) {
 	if d.meta.Kind != KindRequest {
 		d.refuse(ingest.ReasonUnknownFormat, "records of this format belong on a request subject")
 		return
 	}
-	d.split(data, func(data []byte) {
-		d.foreignRecord(data, func(r *record) { decode(d, r) })
-	})
+	d.split(data, d.foreignRecord)
 }
 
-// foreignRecord finds the fields of one record and calls decode with them, or refuses it.
-func (d *Decoder) foreignRecord(data []byte, decode func(r *record)) {
+// foreignRecord reads one record, or refuses it.
+func (d *Decoder) foreignRecord(data []byte) {
 	d.refusal = ingest.Refusal{}
 	r := &d.found
 	*r = record{}
-	d.document(data, &d.json, d.limits.Depth, func() { d.find(&d.json, d.fields, r) })
+	var path [64]byte
+	d.document(data, &d.json, d.limits.Depth, func() { d.find(&d.json, d.foreign.fields, path[:0], r) })
 	if d.refusal.Reason == "" {
-		decode(r)
+		d.foreign.read(d, r)
 	}
 	if d.refusal.Reason != "" {
 		d.refuse(d.refusal.Reason, "%s", d.refusal.Detail)
@@ -122,9 +126,9 @@ func (d *Decoder) checkForeign(q *ingest.Request) {
 	}
 	switch {
 	case q.PromptTokens == ingest.Unknown && q.Status == ingest.StatusOK:
-		d.fail(ingest.ReasonMissingField, "prompt_tokens is missing: the record has none of %s", d.fields.names(fieldPromptTokens))
+		d.fail(ingest.ReasonMissingField, "prompt_tokens is missing: the record has none of %s", d.foreign.fields.names(fieldPromptTokens))
 	case q.ArrivedAt.IsZero() && q.FinishedAt.IsZero():
-		d.fail(ingest.ReasonMissingField, "arrived_at is missing, and so is finished_at: the record has none of %s", d.fields.names(fieldArrivedAt, fieldFinishedAt))
+		d.fail(ingest.ReasonMissingField, "arrived_at is missing, and so is finished_at: the record has none of %s", d.foreign.fields.names(fieldArrivedAt, fieldFinishedAt))
 	}
 	d.checkRequest(q)
 }

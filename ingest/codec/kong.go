@@ -5,7 +5,7 @@ import "bytes"
 // Lines of Kong's http-log and file-log plugins, with the fields of its AI Proxy plugins. Names:
 // https://developer.konghq.com/ai-gateway/ai-audit-log-reference/, and Kong/kong:
 // kong/llm/plugin/shared-filters/serialize-analytics.lua.
-var kongFields = newFieldTree(paths{
+var kong = &foreign{read: (*Decoder).kongLine, fields: newFieldTable(paths{
 	fieldID:         {"request.id"},
 	fieldPool:       {"pool", "request.headers.x-forewarm-pool"},
 	fieldClass:      {"class", "request.headers.x-forewarm-class"},
@@ -18,7 +18,7 @@ var kongFields = newFieldTree(paths{
 	fieldObject:     {"request.method"},
 	fieldArrivedAt:  {"started_at"},
 	fieldDurationMS: {"latencies.request"},
-}.or(kongPaths.or(usagePaths.below("usage.")).below("ai.proxy.", "ai.proxy-advanced.", "ai.ai-proxy.", "ai.ai-proxy-advanced.")))
+}.or(kongPaths.or(usagePaths.below("usage.")).below("ai.proxy.", "ai.proxy-advanced.", "ai.ai-proxy.", "ai.ai-proxy-advanced.")))}
 
 // kongPaths are the fields of a plugin without the usage.
 var kongPaths = paths{
@@ -29,20 +29,18 @@ var kongPaths = paths{
 	fieldCacheHit:     {"cache.cache_status"},
 }
 
-// decodeKong reads lines. It ignores calls of other services, calls that send nothing to a model, and answers from
+// kongLine reads a line. It ignores calls of other services, calls that send nothing to a model, and answers from
 // Kong's semantic cache. Kong itself answers 429 when its rate limits refuse a call. Such a line counts if it has a
 // model of the AI Proxy or a pool.
-func decodeKong(d *Decoder, data []byte) {
-	d.foreign(data, func(d *Decoder, r *record) {
-		if bytes.EqualFold(r.text(fieldCacheHit), []byte("hit")) || !r.counted() && (!r.has(fieldModel) && !r.has(fieldPool) || !isLLMCall(r.members[fieldObject])) {
-			d.skip()
-			return
-		}
-		q := d.requestOf(r)
-		if q.Model == "UNSPECIFIED" {
-			q.Model = "" // Kong does not know it
-		}
-		d.inferTokens(r, &q)
-		d.accept(&q)
-	})
+func (d *Decoder) kongLine(r *record) {
+	if bytes.EqualFold(r.text(fieldCacheHit), []byte("hit")) || !r.counted() && (!r.has(fieldModel) && !r.has(fieldPool) || !isLLMCall(r.members[fieldObject])) {
+		d.skip()
+		return
+	}
+	q := d.requestOf(r)
+	if q.Model == "UNSPECIFIED" {
+		q.Model = "" // Kong does not know it
+	}
+	d.inferTokens(r, &q)
+	d.accept(&q)
 }

@@ -90,7 +90,7 @@ func TestLooseCount(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	tree := newFieldTree(paths{fieldModel: {"a.b", "m"}, fieldTenant: {"t.u"}})
+	tree := newFieldTable(paths{fieldModel: {"a.b", "m"}, fieldTenant: {"t.u"}})
 	for data, want := range map[string][2]string{
 		`{"m":"2","a":{"b":"1"}}`:              {"1"}, // by trust, not by order
 		`{"a":{"b":"1"},"m":"2"}`:              {"1"},
@@ -108,7 +108,7 @@ func TestFind(t *testing.T) {
 		d := Decoder{limits: ingest.DefaultLimits()}
 		var r record
 		d.json.reset([]byte(data))
-		d.find(&d.json, tree, &r)
+		d.find(&d.json, tree, nil, &r)
 		if got := [2]string{string(r.members[fieldModel].raw), string(r.members[fieldTenant].raw)}; got != want {
 			t.Errorf("%s: found %q, want %q", data, got, want)
 		}

@@ -8,7 +8,7 @@ import (
 // LiteLLM's standard logging payload, as its generic_api callback posts it: an array, lines or single objects, of calls
 // that succeeded or failed.
 // Schema: https://docs.litellm.ai/docs/proxy/logging_spec, .../docs/observability/generic_api.
-var liteLLMFields = newFieldTree(paths{
+var liteLLM = &foreign{read: (*Decoder).liteLLMPayload, fields: newFieldTable(paths{
 	fieldID:    {"id", "litellm_call_id"},
 	fieldPool:  {"pool", "metadata.pool", "metadata.requester_metadata.pool", "metadata.spend_logs_metadata.pool"},
 	fieldClass: {"class", "metadata.class", "metadata.requester_metadata.class", "metadata.spend_logs_metadata.class"},
@@ -47,31 +47,29 @@ var liteLLMFields = newFieldTree(paths{
 	fieldRetries:  {"metadata.attempted_retries"},
 	fieldCacheHit: {"cache_hit"},
 	fieldStream:   {"stream"},
-})
+})}
 
-// decodeLiteLLM reads LiteLLM's payloads. It ignores a cache_hit, which is an answer from the proxy's response cache; a
+// liteLLMPayload reads a payload. It ignores a cache_hit, which is an answer from the proxy's response cache; a
 // hit of the engine's prefix cache is in metadata.usage_object. A failure counts the tokens that it reports; without
 // any its prompt is unknown. Calls that generate no text are ignored: tools, files, stored responses and batches,
 // which repeat the usage of other calls.
 //
 // trace_id is no session: LiteLLM makes a new one for each call.
-func decodeLiteLLM(d *Decoder, data []byte) {
-	d.foreign(data, func(d *Decoder, r *record) {
-		if looseFlag(r.members[fieldCacheHit]) || isManagement(r.text(fieldRoute)) {
-			d.skip()
-			return
-		}
-		q := d.requestOf(r)
-		if r.contains(fieldRoute, "passthrough", "pass_through", "rerank") && q.PromptTokens <= 0 && q.OutputTokens <= 0 {
-			d.skip() // neither model nor tokens are known
-			return
-		}
-		d.inferTokens(r, &q)
-		if !looseFlag(r.members[fieldStream]) && q.FirstTokenAt.Equal(q.FinishedAt) {
-			q.FirstTokenAt = time.Time{} // time of the whole response; that of its first token is unknown
-		}
-		d.accept(&q)
-	})
+func (d *Decoder) liteLLMPayload(r *record) {
+	if looseFlag(r.members[fieldCacheHit]) || isManagement(r.text(fieldRoute)) {
+		d.skip()
+		return
+	}
+	q := d.requestOf(r)
+	if r.contains(fieldRoute, "passthrough", "pass_through", "rerank") && q.PromptTokens <= 0 && q.OutputTokens <= 0 {
+		d.skip() // neither model nor tokens are known
+		return
+	}
+	d.inferTokens(r, &q)
+	if !looseFlag(r.members[fieldStream]) && q.FirstTokenAt.Equal(q.FinishedAt) {
+		q.FirstTokenAt = time.Time{} // time of the whole response; that of its first token is unknown
+	}
+	d.accept(&q)
 }
 
 // isManagement reports whether a call_type is no inference by a language model. LiteLLM names them by verb and object,

@@ -5,7 +5,7 @@ import "github.com/forewarm/forewarm/ingest"
 // Responses of OpenAI's and similar APIs, or the usage object of one: chat completions, completions, embeddings, the
 // Responses API, Anthropic's messages. A wrapper may add pool, class, tenant and times.
 // Schemas: https://platform.openai.com/docs/api-reference, https://docs.anthropic.com/en/api/messages.
-var openAIFields = newFieldTree(paths{
+var openAI = &foreign{read: (*Decoder).openAIResponse, fields: newFieldTable(paths{
 	fieldPool:         {"pool"},
 	fieldClass:        {"class"},
 	fieldTenant:       {"tenant"},
@@ -30,7 +30,7 @@ var openAIFields = newFieldTree(paths{
 }.or(
 	responsePaths.or(usagePaths.below("usage.")).below("", "response.", "response.body.", "body."),
 	usagePaths,
-))
+))}
 
 // responsePaths are the members of a response without the usage.
 var responsePaths = paths{
@@ -60,26 +60,24 @@ var usagePaths = paths{
 	fieldTotalTokens:      {"total_tokens"},
 }
 
-// decodeOpenAI reads responses and usage objects. created is the arrival, as vLLM and SGLang set it. A record without
+// openAIResponse reads a response or a usage object. created is the arrival, as vLLM and SGLang set it. A record without
 // any time ended when the stream stored the message or a listener received it, because usage is published at the end of
 // a request. Without that time too it is refused.
 //
 // Of a streamed response the event with the usage counts, which is the last one. Events with a usage of null and
 // responses that are not done are ignored.
-func decodeOpenAI(d *Decoder, data []byte) {
-	d.foreign(data, func(d *Decoder, r *record) {
-		pending := r.is(fieldStatus, "queued", "in_progress")
-		if pending || r.has(fieldUsage) && !r.counted() && !r.has(fieldStatus) && !r.has(fieldCode) {
-			d.skip()
-			return
+func (d *Decoder) openAIResponse(r *record) {
+	pending := r.is(fieldStatus, "queued", "in_progress")
+	if pending || r.has(fieldUsage) && !r.counted() && !r.has(fieldStatus) && !r.has(fieldCode) {
+		d.skip()
+		return
+	}
+	q := d.requestOf(r)
+	d.inferTokens(r, &q)
+	if q.ArrivedAt.IsZero() && q.FinishedAt.IsZero() {
+		if q.FinishedAt = d.batch.ReceivedAt; q.FinishedAt.IsZero() {
+			d.fail(ingest.ReasonMissingField, "created is missing, and so are arrived_at, finished_at and the time at which the message was stored: add one of them")
 		}
-		q := d.requestOf(r)
-		d.inferTokens(r, &q)
-		if q.ArrivedAt.IsZero() && q.FinishedAt.IsZero() {
-			if q.FinishedAt = d.batch.ReceivedAt; q.FinishedAt.IsZero() {
-				d.fail(ingest.ReasonMissingField, "created is missing, and so are arrived_at, finished_at and the time at which the message was stored: add one of them")
-			}
-		}
-		d.accept(&q)
-	})
+	}
+	d.accept(&q)
 }

@@ -1,7 +1,6 @@
 package codec
 
 import (
-	"encoding/hex"
 	"fmt"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -37,7 +36,7 @@ const (
 // SGLang (gen_ai.latency.*, seconds); of OpenInference (llm.token_count.*), which Envoy AI Gateway speaks; of
 // OpenLLMetry (llm.usage.*, traceloop.*); of LiteLLM (metadata.*) and of the Vercel AI SDK (ai.*). Users can set those
 // that start with forewarm. for values that the others do not have.
-var otlpFields = newFieldTree(paths{
+var otlp = &foreign{fields: newFieldTable(paths{
 	fieldPromptTokens: {
 		"gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt", "llm.usage.prompt_tokens",
 		"ai.usage.inputTokens", "ai.usage.promptTokens", "ai.usage.tokens",
@@ -107,7 +106,7 @@ var otlpFields = newFieldTree(paths{
 
 	fieldService:  {"service.name"},
 	fieldInstance: {"service.instance.id", "k8s.pod.name", "host.name"},
-})
+})}
 
 // ofResource is added to the rank of a resource's attributes, so that those of its spans win.
 const ofResource = 1 << 10
@@ -115,65 +114,44 @@ const ofResource = 1 << 10
 // otlpLevels is the depth of messages: export, resource, scope, span, attribute, its value, a list and a value in it.
 const otlpLevels = 8
 
-// export is the state of decoding one export.
+// export is the state of decoding one export, of spans or of log records.
 type export struct {
 	*Decoder
+	readers [otlpLevels]jsonReader // of the current messages, by level
+	level   int
+
 	resource record // attributes of the current resource
 	scope    []byte // current instrumentation
 	version  []byte
-	attrs    record                 // of the current span and its resource
-	readers  [otlpLevels]jsonReader // of the current messages, by level
-	level    int
-	span     node // current span
-	failed   bool // the current span failed
-	spans    int
-
-	tree     []node
-	requests []ingest.Request // indexed by nodes of tree
-
-	kept   int    // requests
-	source string // of all of them, or ""
+	attrs    record   // of the current item and its resource
+	span     otlpSpan // current one
+	failed   bool     // the current span failed
+	items    int      // spans or log records
+	spans    []otlpSpan
 }
 
-// belongs reports whether an export may have this subject, and refuses it otherwise.
-func (d *Decoder) belongs() bool {
-	if d.meta.Kind != KindRequest {
-		d.refuse(ingest.ReasonUnknownFormat, "traces belong on a request subject")
-	}
-	return d.meta.Kind == KindRequest
-}
-
-// begin starts a span; it returns false if the export has too many.
-func (x *export) begin() bool {
-	x.spans++
-	x.attrs, x.span, x.failed, x.refusal = x.resource, node{request: none}, false, ingest.Refusal{}
-	return x.spans <= x.limits.BatchRecords
-}
-
-// end adds the current span to the tree.
-func (x *export) end() {
-	n := &x.span
+// endSpan adds the current span.
+func (x *export) endSpan() {
+	s := &x.span
 	switch {
 	case x.refusal.Reason != "":
-		x.reject(n.id)
+		x.reject(s.key)
 	case !x.isInference():
 		x.batch.Ignored++
 	default:
 		r := x.request()
-		n.service, n.source = x.attribute(x.attrs.members[fieldService]), x.attribute(x.attrs.members[fieldInstance])
-		if x.refusal.Reason != "" {
-			x.reject(n.id)
-		} else {
-			n.request = len(x.requests)
-			x.requests = append(x.requests, r)
+		s.service, s.source = x.attribute(x.attrs.members[fieldService]), x.attribute(x.attrs.members[fieldInstance])
+		if s.request = &r; x.refusal.Reason != "" {
+			s.request = nil
+			x.reject(s.key)
 		}
 	}
-	x.tree = append(x.tree, *n)
+	x.spans = append(x.spans, *s)
 }
 
 // reject refuses a span. Its bytes are not kept, because they may contain a prompt.
-func (x *export) reject(id [8]byte) {
-	x.refuse(x.refusal.Reason, "span %x: %s", id, x.refusal.Detail)
+func (x *export) reject(s spanKey) {
+	x.refuse(x.refusal.Reason, "span %x: %s", s.id, x.refusal.Detail)
 }
 
 // isInference reports whether the current span is one call of a model.
@@ -258,11 +236,7 @@ func (x *export) identify(r *ingest.Request) {
 	if len(x.attrs.text(fieldResponseID)) >= minUniqueID {
 		r.ID = x.attribute(x.attrs.members[fieldResponseID])
 	}
-	if r.ID != "" || x.span.trace == [16]byte{} && x.span.id == [8]byte{} {
-		return
+	if key := x.span.key; r.ID == "" && key != (spanKey{}) {
+		r.ID = fmt.Sprintf("%x-%x", key.trace, key.id)
 	}
-	id := make([]byte, 0, 49)
-	id = hex.AppendEncode(id, x.span.trace[:])
-	id = append(id, '-')
-	r.ID = string(hex.AppendEncode(id, x.span.id[:]))
 }

@@ -2,20 +2,10 @@ package codec
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/forewarm/forewarm/ingest"
 )
-
-// none is the index of nothing.
-const none = -1
-
-// node is a span of an export.
-type node struct {
-	trace           [16]byte
-	id, parent      [8]byte
-	request         int // index of its request in the export; none if it is no inference
-	service, source string
-}
 
 // spanKey identifies a span in an export.
 type spanKey struct {
@@ -23,54 +13,72 @@ type spanKey struct {
 	id    [8]byte
 }
 
+// otlpSpan is a span of an export.
+type otlpSpan struct {
+	key, parent     spanKey
+	request         *ingest.Request // nil if it is no inference
+	covered         bool            // another span counts in its place
+	service, source string
+}
+
 // maxAncestors bounds the spans above one that are looked at.
 const maxAncestors = 32
 
-// close selects the export's inferences that count, and fills in their missing names. One with counts covers those
-// above it. One without counts is covered by any above it.
-func (x *export) close() {
-	x.refuseBeyond(x.spans)
-	at := make(map[spanKey]int, len(x.tree))
-	for i := range x.tree {
-		at[spanKey{x.tree[i].trace, x.tree[i].id}] = i
+// endSpans selects the export's inferences that count. One with counts covers those above it and takes its missing names
+// from them. One without counts is covered by any above it. The producer of the batch is kept if all have the same.
+func (x *export) endSpans() {
+	at := make(map[spanKey]*otlpSpan, len(x.spans))
+	for i := range x.spans {
+		at[x.spans[i].key] = &x.spans[i]
 	}
-	covered := make([]bool, len(x.tree))
-	for i := range x.tree {
-		if x.tree[i].request == none || covered[i] { // what covers i covers all above it
+	for i := range x.spans {
+		if s := &x.spans[i]; s.request != nil && !s.covered { // what covers s covers all above it
+			cover(s, at)
+		}
+	}
+	var sources []string
+	for i := range x.spans {
+		s := &x.spans[i]
+		switch {
+		case s.request == nil:
+			continue
+		case s.covered:
+			x.batch.Ignored++
 			continue
 		}
-		r := &x.requests[x.tree[i].request]
-		for above, n := i, 0; n < maxAncestors; n++ {
-			key, known := spanKey{x.tree[above].trace, x.tree[above].parent}, false
-			if above, known = at[key]; !known || above == i || key.id == [8]byte{} {
-				break
-			}
-			if x.tree[above].request == none {
-				continue
-			}
-			outer := &x.requests[x.tree[above].request]
-			if !isSized(r) {
-				covered[i] = true
-				if outer.Status == ingest.StatusError { // the inner span may know that it was rejected or cancelled
-					outer.Phase, outer.Status = r.Phase, r.Status
-				}
-				break
-			}
-			covered[above] = true
-			inherit(r, outer)
+		x.service, x.refusal = s.service, ingest.Refusal{}
+		if x.accept(s.request); x.refusal.Reason != "" {
+			x.reject(s.key)
+		} else if !slices.Contains(sources, s.source) {
+			sources = append(sources[:min(1, len(sources))], s.source) // two are enough
 		}
 	}
-	for i := range x.tree {
-		switch n := &x.tree[i]; {
-		case n.request == none:
-		case covered[i]:
-			x.batch.Ignored++
+	if x.batch.Source == "" && len(sources) == 1 {
+		x.batch.Source = sources[0]
+	}
+}
+
+// cover marks the inferences above s, or s itself.
+func cover(s *otlpSpan, at map[spanKey]*otlpSpan) {
+	outer := s
+	for range maxAncestors {
+		above := at[outer.parent]
+		if above == nil || above == s || outer.parent.id == [8]byte{} {
+			return
+		}
+		outer = above
+		switch {
+		case outer.request == nil:
+		case isSized(s.request):
+			outer.covered = true
+			inherit(s.request, outer.request)
 		default:
-			x.keep(&x.requests[n.request], n)
+			s.covered = true
+			if outer.request.Status == ingest.StatusError { // the inner span may know that it was rejected or cancelled
+				outer.request.Phase, outer.request.Status = s.request.Phase, s.request.Status
+			}
+			return
 		}
-	}
-	if x.batch.Source == "" {
-		x.batch.Source = x.source
 	}
 }
 
@@ -80,34 +88,7 @@ func inherit(r, from *ingest.Request) {
 		{&r.Pool, &from.Pool}, {&r.Class, &from.Class}, {&r.Model, &from.Model}, {&r.Tenant, &from.Tenant}, {&r.Tier, &from.Tier},
 		{&r.Feature, &from.Feature}, {&r.Route, &from.Route}, {&r.Region, &from.Region},
 	} {
-		if *name.to == "" {
-			*name.to = *name.from
-		}
+		*name.to = cmp.Or(*name.to, *name.from)
 	}
-	if r.Session == 0 {
-		r.Session = from.Session
-	}
-}
-
-// keep adds r to the batch. The producer is kept only while it is the same for all requests.
-func (x *export) keep(r *ingest.Request, n *node) {
-	r.Pool = cmp.Or(r.Pool, x.meta.Pool, r.Model, n.service)
-	x.fillClass(&r.Class)
-	x.refusal = ingest.Refusal{}
-	switch {
-	case r.Pool == "":
-		x.fail(ingest.ReasonMissingField, "there is no pool: no %s, no %s and no %s", otlpFields.paths[fieldPool][0], otlpFields.paths[fieldModel][0], otlpFields.paths[fieldService][0])
-	case !isSized(r) && r.Status == ingest.StatusOK:
-		x.fail(ingest.ReasonMissingField, "%s is missing", otlpFields.paths[fieldPromptTokens][0])
-	}
-	if x.refusal.Reason != "" {
-		x.reject(n.id)
-		return
-	}
-	if x.kept++; x.kept == 1 {
-		x.source = n.source
-	} else if n.source != x.source {
-		x.source = ""
-	}
-	x.batch.Requests = append(x.batch.Requests, *r)
+	r.Session = cmp.Or(r.Session, from.Session)
 }

@@ -2,8 +2,10 @@ package codec
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -14,36 +16,35 @@ import (
 
 // decodeOTLP reads a TracesData, or the ExportTraceServiceRequest that has the same bytes. O(len(data)).
 func decodeOTLP(d *Decoder, data []byte) {
-	if d.belongs() {
-		x := export{Decoder: d}
-		x.read(part{raw: data}, tracesMessage, x.readScopeSpans)
-		x.close()
-	}
+	d.traces(func(x *export) { x.read(part{raw: data}, tracesMessage, x.readSpan) })
 }
 
 // decodeOTLPJSON reads a TracesData in the JSON of OTLP: ids in hexadecimal, 64-bit integers as strings or numbers,
 // names in lowerCamelCase. The collector's file exporter writes one a line; they count as one export.
 // O(len(data)).
 func decodeOTLPJSON(d *Decoder, data []byte) {
+	d.traces(func(x *export) {
+		d.split(data, func(data []byte) { x.read(part{json: true, raw: data}, tracesMessage, x.readSpan) })
+	})
+}
+
+func (d *Decoder) traces(read func(x *export)) {
 	if d.belongs() {
 		x := export{Decoder: d}
-		d.split(data, func(data []byte) { x.read(part{json: true, raw: data}, tracesMessage, x.readScopeSpans) })
-		x.close()
+		d.foreign = otlp
+		read(&x)
+		d.refuseBeyond(x.items)
+		x.endSpans()
+		d.service = ""
 	}
 }
 
-// decodeOTLPLogs reads a LogsData, or the ExportLogsServiceRequest that has the same bytes. O(len(data)).
-func decodeOTLPLogs(d *Decoder, data []byte) { d.decodeLogs(part{raw: data}) }
-
-// decodeOTLPLogsJSON reads a LogsData in the JSON of OTLP. O(len(data)).
-func decodeOTLPLogsJSON(d *Decoder, data []byte) { d.decodeLogs(part{json: true, raw: data}) }
-
-func (d *Decoder) decodeLogs(p part) {
-	if d.belongs() {
-		x := logs{export: export{Decoder: d}, meta: d.meta}
-		x.read(p, logsMessage, x.readScopeLogs)
-		x.close()
+// belongs reports whether an export may have this subject, and refuses it otherwise.
+func (d *Decoder) belongs() bool {
+	if d.meta.Kind != KindRequest {
+		d.refuse(ingest.ReasonUnknownFormat, "exports belong on a request subject")
 	}
+	return d.meta.Kind == KindRequest
 }
 
 // part is a message of OTLP, or a member of one.
@@ -106,9 +107,8 @@ func (x *export) each(p part, m otlpMessage, f func(number uint32, member part))
 	x.level--
 }
 
-// read calls scope with each ScopeSpans or ScopeLogs of an export. Their resource may come after them, so it is read
-// first.
-func (x *export) read(p part, export otlpMessage, scope func(scope part)) {
+// read calls item with each span or log record of an export. Their resource may come after them, so it is read first.
+func (x *export) read(p part, export otlpMessage, item func(p part)) {
 	x.refusal = ingest.Refusal{}
 	if p.json { // check all before any part counts
 		x.document(p.raw, &x.json, otlpNesting*x.limits.Depth, x.json.skip)
@@ -118,7 +118,7 @@ func (x *export) read(p part, export otlpMessage, scope func(scope part)) {
 		x.each(p, export, func(number uint32, resource part) {
 			if number == 1 {
 				resources++
-				x.readResource(resource, scope)
+				x.readResource(resource, item)
 			}
 		})
 	}
@@ -136,7 +136,7 @@ func (x *export) read(p part, export otlpMessage, scope func(scope part)) {
 const otlpNesting = 4
 
 // readResource reads a ResourceSpans or ResourceLogs.
-func (x *export) readResource(p part, scope func(scope part)) {
+func (x *export) readResource(p part, item func(p part)) {
 	x.resource = record{}
 	x.each(p, resourceScopesMessage, func(number uint32, resource part) {
 		if number != 1 {
@@ -148,15 +148,15 @@ func (x *export) readResource(p part, scope func(scope part)) {
 			}
 		})
 	})
-	x.each(p, resourceScopesMessage, func(number uint32, p part) {
+	x.each(p, resourceScopesMessage, func(number uint32, scope part) {
 		if number == 2 {
-			scope(p)
+			x.readScope(scope, item)
 		}
 	})
 }
 
-// readScopeSpans reads a ScopeSpans. A span that cannot be used refuses itself only.
-func (x *export) readScopeSpans(p part) {
+// readScope reads a ScopeSpans or ScopeLogs. An item that cannot be used refuses itself only.
+func (x *export) readScope(p part, item func(p part)) {
 	x.scope, x.version = nil, nil
 	x.each(p, scopeMessage, func(number uint32, scope part) {
 		if number != 1 {
@@ -171,26 +171,30 @@ func (x *export) readScopeSpans(p part) {
 			}
 		})
 	})
-	x.each(p, scopeMessage, func(number uint32, span part) {
-		outer := x.refusal
-		if number == 2 && x.begin() {
-			x.readSpan(span)
-			x.end()
+	x.each(p, scopeMessage, func(number uint32, p part) {
+		if number != 2 {
+			return
 		}
-		x.refusal = outer
+		if x.items++; x.items <= x.limits.BatchRecords {
+			outer := x.refusal
+			x.refusal, x.attrs = ingest.Refusal{}, x.resource
+			item(p)
+			x.refusal = outer
+		}
 	})
 }
 
 // readSpan reads a Span.
 func (x *export) readSpan(p part) {
+	x.span, x.failed = otlpSpan{}, false
 	x.each(p, spanMessage, func(number uint32, member part) {
 		switch number {
 		case 1:
-			readID(x.span.trace[:], member)
+			readID(x.span.key.trace[:], member)
 		case 2:
-			readID(x.span.id[:], member)
+			readID(x.span.key.id[:], member)
 		case 4:
-			readID(x.span.parent[:], member)
+			readID(x.span.parent.id[:], member)
 		case 7:
 			x.attrs.keep(fieldArrivedAt, x.integer("start_time_unix_nano", member), 1)
 		case 8:
@@ -205,6 +209,8 @@ func (x *export) readSpan(p part) {
 			})
 		}
 	})
+	x.span.parent.trace = x.span.key.trace
+	x.endSpan()
 }
 
 // readID reads an id of the right length, in JSON a hexadecimal string. It ignores others.
@@ -220,25 +226,19 @@ func readID(to []byte, p part) {
 }
 
 // readAttribute reads a KeyValue.
-func (x *export) readAttribute(p part, to *record, rank uint16) {
-	var node *fieldTree
+func (x *export) readAttribute(p part, to *record, later uint16) {
+	var key []byte
 	var content part
 	x.each(p, attributeMessage, func(number uint32, member part) {
 		switch number {
 		case 1:
-			node = otlpFields.at(x.text("", member).raw)
+			key = x.text("", member).raw
 		case 2:
 			content = member
 		}
 	})
-	switch {
-	case node == nil || content.raw == nil:
-	case node.leaf:
-		to.keep(node.field, x.anyValue(content, node.path, true), rank+node.rank)
-	default:
-		if v := x.anyValue(content, "", false); v.kind == '"' {
-			x.findInText(v.raw, node, to)
-		}
+	if at, known := otlp.fields.places[string(key)]; known && content.raw != nil {
+		x.store(x.anyValue(content, at.path, at.rank > 0), otlp.fields, at, slices.Clip(key), later, to)
 	}
 }
 
@@ -295,7 +295,7 @@ func (d *Decoder) print(digits []byte) []byte {
 }
 
 // An OTLP logs export may have the request traces that NVIDIA Dynamo writes with DYN_REQUEST_TRACE_SINKS=otel: log
-// records with the attributes schema and payload, the row (see decodeDynamo). Other log records are ignored.
+// records with the attributes schema and payload, the row (see dynamoRow). Other log records are ignored.
 //
 // The pool is the resource's forewarm.pool, else that of the subject or URL, else the row's model, else service.name.
 
@@ -305,57 +305,41 @@ const (
 	ContentTypeOTLPLogsJSON = "application/vnd.forewarm.otlp-logs+json"
 )
 
-// logs is the state of decoding one export.
-type logs struct {
-	export
-	meta Meta // of the message
+// decodeOTLPLogs reads a LogsData, or the ExportLogsServiceRequest that has the same bytes. O(len(data)).
+func decodeOTLPLogs(d *Decoder, data []byte) { d.logs(part{raw: data}) }
+
+// decodeOTLPLogsJSON reads a LogsData in the JSON of OTLP. O(len(data)).
+func decodeOTLPLogsJSON(d *Decoder, data []byte) { d.logs(part{json: true, raw: data}) }
+
+func (d *Decoder) logs(p part) {
+	if d.belongs() {
+		x := export{Decoder: d}
+		d.foreign = dynamo
+		x.read(p, logsMessage, x.readLog)
+		d.refuseBeyond(x.items)
+		d.service = ""
+	}
 }
 
-// row decodes the row of the current log record.
-func (x *logs) row() {
-	d := x.Decoder
-	if x.spans++; x.spans > d.limits.BatchRecords {
-		return
-	}
-	if string(x.attrs.text(fieldSchema)) != dynamoSchema {
-		d.skip()
-		return
-	}
-	a := &x.attrs.members
-	d.meta, d.fields, d.service = x.meta, dynamoFields, d.attribute(a[fieldService])
-	if pool := d.attribute(a[fieldPool]); pool != "" {
-		d.meta.Pool = pool
-	}
-	if class := d.attribute(a[fieldClass]); class != "" {
-		d.meta.Class = class
-	}
-	d.foreignRecord(a[fieldPayload].raw, d.dynamoRow)
-}
-
-// close ends the export.
-func (x *logs) close() {
-	x.refuseBeyond(x.spans)
-	x.Decoder.meta, x.service = x.meta, ""
-}
-
-// readScopeLogs reads a ScopeLogs. A record that cannot be used refuses only itself.
-func (x *logs) readScopeLogs(p part) {
-	x.each(p, scopeMessage, func(number uint32, log part) {
-		if number != 2 {
-			return
+// readLog reads a LogRecord, and the row in it.
+func (x *export) readLog(p part) {
+	x.each(p, logMessage, func(number uint32, attribute part) {
+		if number == 6 {
+			x.readAttribute(attribute, &x.attrs, 0)
 		}
-		outer := x.refusal
-		x.refusal, x.attrs = ingest.Refusal{}, x.resource
-		x.each(log, logMessage, func(number uint32, attribute part) {
-			if number == 6 {
-				x.readAttribute(attribute, &x.attrs, 0)
-			}
-		})
-		if x.refusal.Reason != "" {
-			x.refuse(x.refusal.Reason, "%s", x.refusal.Detail)
-		} else {
-			x.row()
-		}
-		x.refusal = outer
 	})
+	a := &x.attrs.members
+	switch {
+	case x.refusal.Reason != "":
+		x.refuse(x.refusal.Reason, "%s", x.refusal.Detail)
+	case string(x.attrs.text(fieldSchema)) != dynamoSchema:
+		x.skip()
+	default:
+		outer := x.meta
+		x.meta.Pool = cmp.Or(x.attribute(a[fieldPool]), outer.Pool)
+		x.meta.Class = cmp.Or(x.attribute(a[fieldClass]), outer.Class)
+		x.service = x.attribute(a[fieldService])
+		x.foreignRecord(a[fieldPayload].raw)
+		x.meta = outer
+	}
 }

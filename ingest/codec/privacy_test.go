@@ -97,8 +97,8 @@ func plant(tree any, named bool, look func(planted any, named bool)) {
 	switch node := tree.(type) {
 	case map[string]any:
 		attribute, _ := node["key"].(string)
-		name := otlpFields.at([]byte(attribute))
-		label := name != nil && name.leaf && (name.field <= fieldReplica || name.field == fieldResponseID || name.field >= fieldService)
+		name := otlp.fields.places[attribute]
+		label := name.rank > 0 && (name.field <= fieldReplica || name.field == fieldResponseID || name.field >= fieldService)
 		for _, key := range slices.Sorted(maps.Keys(node)) {
 			with := maps.Clone(node)
 			kept := nameKeys[key] || label && key == "value" || named && key == "stringValue"
@@ -129,10 +129,10 @@ var nameKeys = func() map[string]bool {
 		keys[m.name] = true
 	}
 	for i := range formats {
-		if formats[i].fields == nil {
+		if formats[i].foreign == nil {
 			continue
 		}
-		for f, all := range formats[i].fields.paths {
+		for f, all := range formats[i].foreign.fields.paths {
 			for _, path := range all {
 				if field(f) != fieldSession {
 					keys[path], keys[path[strings.LastIndexByte(path, '.')+1:]] = true, true

@@ -8,7 +8,7 @@ import (
 // SGLang's request metrics, one JSON object a line (--export-metrics-to-file): the members of meta_info, and
 // request_parameters, a string of JSON that may hold the prompt. Times are in seconds.
 // Source of the names: sgl-project/sglang, python/sglang/srt/managers/request_metrics_exporter.py.
-var sglangFields = newFieldTree(sglangPaths.below("", "meta_info.").or(paths{
+var sglang = &foreign{read: (*Decoder).sglangLine, fields: newFieldTable(sglangPaths.below("", "meta_info.").or(paths{
 	fieldID:              {"request_parameters.rid"},
 	fieldPool:            {"pool", "labels.pool"},
 	fieldClass:           {"class", "labels.class"},
@@ -20,7 +20,7 @@ var sglangFields = newFieldTree(sglangPaths.below("", "meta_info.").or(paths{
 	fieldReplica:         {"replica", "labels.replica", "host"},
 	fieldSession:         {"request_parameters.session_params.id", "request_parameters.session_id"},
 	fieldMaxOutputTokens: {"request_parameters.sampling_params.max_new_tokens"},
-}))
+}))}
 
 // sglangPaths are the members of meta_info.
 var sglangPaths = paths{
@@ -38,18 +38,16 @@ var sglangPaths = paths{
 	fieldCode:         {"finish_reason.status_code"},
 }
 
-// decodeSGLang reads SGLang's request metrics. Some times of older versions count from the start of the machine and are
+// sglangLine reads a line. Some times of older versions count from the start of the machine and are
 // treated as unknown. Its health checks are ignored.
-func decodeSGLang(d *Decoder, data []byte) {
-	d.foreign(data, func(d *Decoder, r *record) {
-		if bytes.Contains(r.text(fieldID), []byte("HEALTH_CHECK")) {
-			d.skip()
-			return
-		}
-		q := d.requestOf(r)
-		if q.FirstTokenAt.Before(q.ArrivedAt) || q.OutputTokens == 0 {
-			q.FirstTokenAt = time.Time{}
-		}
-		d.accept(&q)
-	})
+func (d *Decoder) sglangLine(r *record) {
+	if bytes.Contains(r.text(fieldID), []byte("HEALTH_CHECK")) {
+		d.skip()
+		return
+	}
+	q := d.requestOf(r)
+	if q.FirstTokenAt.Before(q.ArrivedAt) || q.OutputTokens == 0 {
+		q.FirstTokenAt = time.Time{}
+	}
+	d.accept(&q)
 }
