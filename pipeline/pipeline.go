@@ -107,10 +107,6 @@ type PoolService struct {
 
 // Pipeline applies the log and holds the state. It is not safe for concurrent use: one goroutine owns it.
 type Pipeline struct {
-	// Stage is called with the part of a tick that begins: close, learn, forecast or decide. It is not part of the
-	// state.
-	Stage func(name string)
-
 	cfg        Config
 	time       timekeeper
 	dedup      *ingest.Deduper
@@ -287,8 +283,7 @@ type Counters struct {
 func New(cfg Config) *Pipeline {
 	cfg.Features.Service = serviceRates(&cfg)
 	p := &Pipeline{
-		Stage: func(string) {},
-		cfg:   cfg, time: newTimekeeper(&cfg),
+		cfg: cfg, time: newTimekeeper(&cfg),
 		dedup:      ingest.NewDeduper(cfg.DedupEntries),
 		aggregator: features.New(cfg.Features),
 		producers:  features.NewProducers(cfg.producers(), nil),
@@ -523,11 +518,9 @@ func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 	p.forgetSilent(t)
 	p.counters.Ticks++
 	out := Output{Tick: t, Sequence: p.sequence}
-	p.Stage("close")
 	out.Windows, out.Pools = p.aggregator.Close(t)
 	out.Producers = p.producers.Tick(t, out.Pools)
 	p.updatePools(&out)
-	p.Stage("learn")
 	p.learnService(out.Windows, out.Pools)
 	p.forecaster.Observe(out.Windows, out.Pools)
 	if decide && (p.cfg.Every <= 0 || t.Unix()%int64(p.cfg.Every/time.Second) == 0) {
@@ -549,9 +542,7 @@ func (p *Pipeline) updatePools(out *Output) {
 }
 
 func (p *Pipeline) decide(t time.Time, out *Output) {
-	p.Stage("forecast")
 	out.Forecasts = p.forecaster.Forecast(t)
-	p.Stage("decide")
 	var conditions []alerting.Condition
 	resuming := false
 	for i := range out.Forecasts {

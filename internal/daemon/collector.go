@@ -15,32 +15,28 @@ const (
 	minGCPercent  = 10
 )
 
-// collector sets GOGC from the live heap. The zero value changes nothing.
-type collector struct {
-	live    []metrics.Sample
-	percent int
-}
-
-// newCollector starts with a small growth, because a restored state leaves much garbage. If GOGC or GOMEMLIMIT is set
-// it changes nothing.
-func newCollector() collector {
+// startGC begins with a small growth, because a restored state leaves much garbage. If the environment sets the growth
+// it returns 0, with which [adjustGC] changes nothing.
+func startGC() (percent int) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
-		return collector{}
+		return 0
 	}
 	debug.SetGCPercent(minGCPercent)
-	return collector{live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}, percent: minGCPercent}
+	return minGCPercent
 }
 
-// adjust updates GOGC after a collection. It is cheap enough for each tick.
-func (c *collector) adjust() {
-	if c.live == nil {
-		return
+// adjustGC sets GOGC by the live heap, and returns it. It is cheap enough for each tick.
+func adjustGC(percent int) int {
+	if percent == 0 {
+		return 0
 	}
-	metrics.Read(c.live)
-	if percent := gcPercent(c.live[0].Value.Uint64()); percent != c.percent {
-		debug.SetGCPercent(percent)
-		c.percent = percent
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	next := gcPercent(live[0].Value.Uint64())
+	if next != percent {
+		debug.SetGCPercent(next)
 	}
+	return next
 }
 
 // gcPercent returns GOGC for a number of live bytes, in steps of a tenth.

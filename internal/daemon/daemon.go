@@ -102,8 +102,8 @@ type Daemon struct {
 	restoredAt     time.Time         // when reading began
 	savers         sync.WaitGroup    // of the snapshot that is being stored
 	decided        map[string]string // newest logged decision of each pool
-	collector      collector
-	ticking        tickSpans
+	tickBegan      time.Time
+	gcPercent      int // see adjustGC
 	onTick         func(*pipeline.Output)
 	tickTook       func(seconds float64)
 
@@ -142,7 +142,7 @@ func (d *Daemon) Close() error {
 // [ConfigError] if the configuration is wrong.
 func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err error) {
 	d := &Daemon{
-		cfg: cfg, version: o.Version, log: o.Log, onTick: o.OnTick, instance: instanceOf(cfg.Storage.Dir), collector: newCollector(),
+		cfg: cfg, version: o.Version, log: o.Log, onTick: o.OnTick, instance: instanceOf(cfg.Storage.Dir), gcPercent: startGC(),
 		board: server.NewBoard(), exporter: server.NewExporter(o.Version, cfg.Server.StaleAfter), decided: map[string]string{},
 		failedWrites: map[string]failedWrite{}, refusedBy: map[refusalKind]*refusals{},
 	}
@@ -445,10 +445,10 @@ func (d *Daemon) handle(ctx context.Context, batches []ingest.Batch) error {
 // errStopped ends the pipeline before all received messages are applied.
 var errStopped = errors.New("stopped")
 
-// apply applies messages, counts the results, and reports whether a tick was among them. The time of the whole batch
-// counts as the time of its ticks.
+// apply applies messages, counts the results, and reports whether a tick was among them.
 func (d *Daemon) apply(batches []ingest.Batch, emit func(*pipeline.Output)) (ticked bool) {
-	before, began := d.pipeline.Counters(), time.Now()
+	before := d.pipeline.Counters()
+	d.tickBegan = time.Now()
 	for i := range batches {
 		d.pipeline.Apply(&batches[i], emit)
 	}
@@ -458,21 +458,15 @@ func (d *Daemon) apply(batches []ingest.Batch, emit func(*pipeline.Output)) (tic
 		d.exporter.Ignored.Add(batches[i].Ignored)
 	}
 	after := d.pipeline.Counters()
-	ticks := after.Ticks - before.Ticks
-	if ticks > 0 {
-		d.tickTook(time.Since(began).Seconds() / float64(ticks))
-		d.collector.adjust()
-	}
 	d.exporter.Records.Add(int(after.Records - before.Records))
 	d.setStatus(func(s *server.Status) { s.Sequence = d.pipeline.Sequence() })
-	return ticks > 0
+	return after.Ticks > before.Ticks
 }
 
 // emit passes on the output of a tick: first what other parts wait for, then the series for reports and queries.
 func (d *Daemon) emit(out *pipeline.Output) {
-	d.ticking.enter("publish")
-	d.announce(out)
-	d.ticking.enter("store")
+	span := d.tickSpan(d.tickBegan, out)
+	failed := d.announce(out)
 	if d.resumed == nil || out.Tick.After(d.loggedTick) { // until then the last decisions are shown, see recall
 		d.board.Observe(out)
 		d.exporter.Observe(out)
@@ -480,7 +474,6 @@ func (d *Daemon) emit(out *pipeline.Output) {
 	err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions)
 	d.noteWrite("series", err)
 	d.noteWrite("compaction", d.store.CompactError())
-	d.ticking.err = err
 	if err != nil {
 		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
 	}
@@ -491,14 +484,17 @@ func (d *Daemon) emit(out *pipeline.Output) {
 		}
 		s.Producers = slices.Clone(out.Producers)
 	})
-	d.ticking.end(out)
+	endSpan(span, errors.Join(failed, err))
+	d.tickTook(time.Since(d.tickBegan).Seconds())
+	d.gcPercent = adjustGC(d.gcPercent)
 	if d.onTick != nil {
 		d.onTick(out)
 	}
+	d.tickBegan = time.Now()
 }
 
 // announce stores the decisions and notices of a tick in the log. The sinks read them there.
-func (d *Daemon) announce(out *pipeline.Output) {
+func (d *Daemon) announce(out *pipeline.Output) error {
 	var records []stream.Record
 	var notices []alerting.Notice
 	for i := range out.Decisions {
@@ -515,12 +511,12 @@ func (d *Daemon) announce(out *pipeline.Output) {
 	for i := range out.Alerts {
 		notices = append(notices, alerting.Notice{Alert: &out.Alerts[i]})
 	}
-	if err := d.decisions.Add(out.Tick, records, notices); err != nil {
-		d.ticking.err = err
-		d.log.Error("a tick is not in the log", zap.Time("tick", out.Tick), zap.Error(err))
+	failed := d.decisions.Add(out.Tick, records, notices)
+	if failed != nil {
+		d.log.Error("a tick is not in the log", zap.Time("tick", out.Tick), zap.Error(failed))
 	}
 	if !out.Tick.After(d.loggedTick) {
-		return // logged before the restart
+		return failed // logged before the restart
 	}
 	for i := range out.Decisions {
 		d.logDecision(&out.Decisions[i])
@@ -532,10 +528,11 @@ func (d *Daemon) announce(out *pipeline.Output) {
 			}
 		}
 	}
-	if err := publishForecasts(d.conn, d.cfg.NATS.Prefix, out.Forecasts); err != nil {
-		d.ticking.err = err
+	err := publishForecasts(d.conn, d.cfg.NATS.Prefix, out.Forecasts)
+	if err != nil {
 		d.log.Warn("forecasts were not published", zap.Time("tick", out.Tick), zap.Error(err))
 	}
+	return errors.Join(failed, err)
 }
 
 // served is the set of pools that count telemetry.

@@ -26,7 +26,6 @@ func (d *Daemon) openOTLP(ctx context.Context) error {
 	}
 	d.onClose(func() error { o.Close(); return nil }) // Run may have closed it already
 	d.otlp, d.tracer = o, o.Traces.Tracer("github.com/forewarm/forewarm")
-	d.ticking.tracer = d.tracer
 	if d.cfg.OTLP.URL != "" {
 		d.exporter.Counter("forewarm_otlp_failures_total", "Exports to the OpenTelemetry collector that failed.", o.Failures.Load)
 		d.exporter.Counter("forewarm_otlp_dropped_spans_total", "Spans that were dropped because too many wait for the OpenTelemetry collector.", o.Dropped.Load)
@@ -50,34 +49,10 @@ func endSpan(span trace.Span, err error) {
 	span.End()
 }
 
-// tickSpans are the spans of the current tick: one of the tick and one of each stage.
-type tickSpans struct {
-	tracer trace.Tracer
-	ctx    context.Context // of the tick
-	tick   trace.Span      // nil between ticks
-	stage  trace.Span
-	err    error // of the stage
-}
-
-// enter ends the current stage and begins another. The first one begins the tick.
-func (t *tickSpans) enter(stage string) {
-	if t.tick == nil {
-		t.ctx, t.tick = t.tracer.Start(context.Background(), "tick")
-	} else {
-		t.leave()
-	}
-	_, t.stage = t.tracer.Start(t.ctx, stage)
-}
-
-func (t *tickSpans) leave() {
-	endSpan(t.stage, t.err)
-	t.err = nil
-}
-
-// end ends the tick.
-func (t *tickSpans) end(out *pipeline.Output) {
-	t.leave()
-	if t.tick.IsRecording() {
+// tickSpan makes the span of a tick that began at this time.
+func (d *Daemon) tickSpan(began time.Time, out *pipeline.Output) trace.Span {
+	_, span := d.tracer.Start(context.Background(), "tick", trace.WithTimestamp(began))
+	if span.IsRecording() {
 		classes, events := 0, []string(nil)
 		for i := range out.Windows {
 			if out.Windows[i].Start.Equal(out.Tick.Add(-features.Minute)) {
@@ -89,10 +64,9 @@ func (t *tickSpans) end(out *pipeline.Output) {
 				events = append(events, x.EventID())
 			}
 		}
-		t.tick.SetAttributes(attribute.String("forewarm.tick", out.Tick.UTC().Format(time.RFC3339)), attribute.Int64("forewarm.sequence", int64(out.Sequence)),
+		span.SetAttributes(attribute.String("forewarm.tick", out.Tick.UTC().Format(time.RFC3339)), attribute.Int64("forewarm.sequence", int64(out.Sequence)),
 			attribute.Int("forewarm.pools", len(out.Pools)), attribute.Int("forewarm.classes", classes), attribute.Int("forewarm.decisions", len(out.Decisions)),
 			attribute.Int("forewarm.alerts", len(out.Alerts)), attribute.StringSlice("forewarm.events", events))
 	}
-	t.tick.End()
-	t.tick = nil
+	return span
 }

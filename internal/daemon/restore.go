@@ -79,7 +79,6 @@ func (d *Daemon) restore(ctx context.Context) (err error) {
 	d.recall(newest, time.Now())
 	d.restoredAt = time.Now()
 	d.saver.next, d.saver.nextProgress = d.restoredAt, d.restoredAt.Add(d.restoredAt.Sub(began))
-	d.pipeline.Stage = d.ticking.enter
 	return nil
 }
 
