@@ -70,6 +70,7 @@ func checks(st Status, pools []PoolView, lagLimit uint64, now time.Time) []Check
 		troubleCheck("telemetry", "none refused", st.Refused),
 		troubleCheck("storage", "written", st.Storage),
 		troubleCheck("sinks", "delivering", st.Sinks),
+		{Name: "peers", OK: true, Detail: st.Peers},
 	}
 }
 

@@ -43,6 +43,7 @@ type Status struct {
 	Restored bool   // the start-up restore is over, with or without a snapshot
 	Restore  string // what was restored: "snapshot at 1234", "no snapshot: empty state"
 
+	Peers   string // other daemons on the same log; never empty once the state is restored
 	Storage string // newest write error; "" if all writes work
 	Sinks   string // failing sinks and why; "" if none
 	Refused string // recently refused telemetry: producer, reason and fix; "" if none

@@ -2,11 +2,16 @@ package daemon
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -157,10 +162,36 @@ func (d *Daemon) storeState(state io.Reader, sequence uint64, decided uint64) (s
 		return false, 0, err
 	}
 	d.show(&x)
+	if all, err := d.states.List(ctx); err == nil {
+		d.showPeers(all)
+	}
 	return true, time.Since(uploading), err
 }
 
 // show publishes which state is saved.
 func (d *Daemon) show(x *stream.State) {
 	d.setStatus(func(s *server.Status) { s.StateDigest, d.savedBytes = x.Digest, x.Bytes })
+}
+
+// peerShownFor is how long another daemon is listed after it saved a state.
+const peerShownFor = time.Hour
+
+// showPeers publishes which other daemons save states to the log, with version and time.
+func (d *Daemon) showPeers(all []stream.State) {
+	newest := map[string]*stream.State{}
+	for i := range all {
+		x := &all[i]
+		name := x.Instance()
+		if other := newest[name]; name != d.instance && time.Since(x.At) < peerShownFor && (other == nil || x.At.After(other.At)) {
+			newest[name] = x
+		}
+	}
+	var peers []string
+	for _, name := range slices.Sorted(maps.Keys(newest)) {
+		x := newest[name]
+		peers = append(peers, fmt.Sprintf("%s (version %s, saved its state at %s)", printable(name), printable(x.Version), x.At.UTC().Format(time.RFC3339)))
+	}
+	d.setStatus(func(s *server.Status) {
+		s.Peers = cmp.Or(strings.Join(peers, ", "), "no other daemon has saved a state to this log")
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +36,9 @@ type States struct {
 	bucket   jetstream.ObjectStore
 	instance string
 }
+
+// Instance is the daemon that stored the snapshot.
+func (x *State) Instance() string { return path.Base(path.Dir(x.Name)) }
 
 // NewStates returns a daemon's snapshots in a bucket.
 func NewStates(bucket jetstream.ObjectStore, instance string) *States {
