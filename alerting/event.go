@@ -61,7 +61,7 @@ type Prescale struct {
 // EventData is a scheduled event: demand with it divided by demand without. low to high is the 90 % interval.
 type EventData struct {
 	Name   string  `json:"name"`
-	Factor float64 `json:"learned_factor"`
+	Factor float64 `json:"factor"`
 	Low    float64 `json:"low_factor"`
 	High   float64 `json:"high_factor"`
 }
@@ -137,7 +137,7 @@ func NewEvent(d *Decision) Event {
 		data.Prefill = &RoleOutage{v.Binding, chance(v.Binding, v.Probability), at(tick, v.ETA), v.binding().outage(tick)}
 	}
 	for _, e := range d.Events {
-		data.Events = append(data.Events, EventData{Name: e.Name, Factor: round(e.Learned), Low: round(e.Low), High: round(e.High)})
+		data.Events = append(data.Events, EventData{Name: e.Name, Factor: round(e.Factor), Low: round(e.Low), High: round(e.High)})
 	}
 	for _, driver := range d.Drivers {
 		data.Drivers = append(data.Drivers, DriverData{

@@ -24,8 +24,8 @@ func (p *plan) reason(d *Decision, cfg Config) string {
 		s = append(s, d.Cause())
 	}
 	for _, e := range d.Events {
-		if d.Action == ScaleOut && e.Ahead > e.Now && e.Learned > 1 {
-			s = append(s, fmt.Sprintf("The calendar has %s: %.1f times the demand.", e.Name, e.Learned))
+		if d.Action == ScaleOut && e.Ahead > e.Now && e.Factor > 1 {
+			s = append(s, fmt.Sprintf("The calendar has %s: %.1f times the demand.", e.Name, e.Factor))
 			break
 		}
 	}

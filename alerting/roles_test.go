@@ -322,7 +322,7 @@ func TestServingIsAsUncertainAsWhatWasLearned(t *testing.T) {
 // TestDecisionNamesScheduledEvents: with what a reader needs to see why.
 func TestDecisionNamesScheduledEvents(t *testing.T) {
 	in := scene{ready: 4, median: rising(10, 350, 900), last: 350, edit: func(in *Input) {
-		in.Forecast.Total[0].Basis.Events = []forecaster.EventEffect{{Name: "launch", Learned: 2.5, Low: 1.7, High: 3.8, Ahead: 1}}
+		in.Forecast.Total[0].Basis.Events = []forecaster.EventEffect{{Name: "launch", Factor: 2.5, Low: 1.7, High: 3.8, Ahead: 1}}
 		in.Projection.Drivers = nil
 	}}.input(t)
 	d, _ := Decide(noon, in, State{}, DefaultConfig())

@@ -123,6 +123,3 @@ func (e *Event) strengthAfter(past time.Duration) float64 {
 	}
 	return 1
 }
-
-// logSD is the standard deviation of the logarithm of the factor, from Uncertainty.
-func (e *Event) logSD() float64 { return math.Log(e.Uncertainty) / z90 }

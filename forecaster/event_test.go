@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/forewarm/forewarm/features"
 )
 
@@ -160,16 +157,14 @@ func TestEventsAreForecast(t *testing.T) {
 	}
 }
 
-func TestEventsAreLearned(t *testing.T) {
-	f := New(launch(t, begins, "daily"))
+// Levels follow an event of another factor than the stated one, and the demand after it.
+func TestEventOfAnotherFactor(t *testing.T) {
+	f := New(launch(t, begins, ""))
 	observeLaunch(f, 0, begins+60, when(begins, begins+120, 2))
-	expectAbout(t, "the factor", math.Exp(f.pools[0].effects[0].Mean), 2, .1)
 	expectAbout(t, "the class while it lasts", quantileOf(f, "a", 20, L50), 20, .1)
-	observeLaunch(f, begins+60, begins+110, when(begins, begins+120, 2))
-	expectAbout(t, "the class after its end", quantileOf(f, "a", 20, L50), 10, .1)
-	observeLaunch(f, begins+110, begins+1440-10, when(begins, begins+120, 2))
-	expectAbout(t, "the class the next day", quantileOf(f, "a", 20, L50), 20, .15)
-	expectAbout(t, "the pool the next day", quantileOf(f, features.TotalClass, 20, L50), 30, .15)
+	expectAbout(t, "the pool while it lasts", quantileOf(f, features.TotalClass, 20, L50), 30, .1)
+	observeLaunch(f, begins+60, begins+160, when(begins, begins+120, 2))
+	expectAbout(t, "the class after its end", quantileOf(f, "a", 20, L50), 10, .15)
 }
 
 // What does not come is believed for minutes, and a day with a launch is no season.
@@ -182,25 +177,6 @@ func TestEventThatDoesNotCome(t *testing.T) {
 	g := New(launch(t, begins, ""))
 	observeLaunch(g, 0, begins+1440-10, when(begins, begins+120, 3))
 	expectAbout(t, "the day after", quantileOf(g, "a", 20, L50), 10, .1)
-}
-
-func TestEventsSurviveARestore(t *testing.T) {
-	f := New(launch(t, begins, "daily"))
-	observeLaunch(f, begins-300, begins+25, when(begins, begins+120, 2))
-	g := restoredOf(t, f)
-	observeLaunch(f, begins+25, begins+80, when(begins, begins+120, 2))
-	observeLaunch(g, begins+25, begins+80, when(begins, begins+120, 2))
-	if diff := cmp.Diff(f.Forecast(minuteAt(0)), g.Forecast(minuteAt(0)), cmpopts.EquateNaNs()); diff != "" {
-		t.Errorf("(-uninterrupted +restored):\n%s", diff)
-	}
-	// A calendar that says something else by now is believed.
-	changed := launch(t, begins, "daily")
-	changed.Events[0].Factor = 5
-	f.cfg = changed
-	h := restoredOf(t, f)
-	if got := math.Exp(h.pools[0].effects[0].Mean); got != 5 {
-		t.Errorf("the factor is %v, the calendar says 5", got)
-	}
 }
 
 func TestMultiply(t *testing.T) {

@@ -42,13 +42,12 @@ func (c *Covered) add(y float64, published *Quantiles) {
 
 // EventEffect is the effect of one event on a forecast.
 type EventEffect struct {
-	Name    string  `json:"name"`
-	Stated  float64 `json:"stated_factor"`
-	Learned float64 `json:"learned_factor"`
-	Low     float64 `json:"low_factor"` // true factor is in [Low, High] with a probability of 90 %
-	High    float64 `json:"high_factor"`
-	Now     float64 `json:"strength_now"` // 0 to 1
-	Ahead   float64 `json:"strength_ahead"`
+	Name   string  `json:"name"`
+	Factor float64 `json:"factor"`
+	Low    float64 `json:"low_factor"` // true factor is in [Low, High] with a probability of 90 %
+	High   float64 `json:"high_factor"`
+	Now    float64 `json:"strength_now"` // 0 to 1
+	Ahead  float64 `json:"strength_ahead"`
 }
 
 // Explanation lists what a forecast was made from. Values are in Unit, LeadMinutes ahead; unknown ones are null.
@@ -94,7 +93,7 @@ func Explain(f *Forecast) Explanation {
 		Inputs: occlusions(b), Events: append([]EventEffect{}, b.Events...),
 	}
 	for _, e := range b.Events {
-		x.Parts.EventFactor *= math.Pow(e.Learned, e.Ahead)
+		x.Parts.EventFactor *= math.Pow(e.Factor, e.Ahead)
 	}
 	if q := &f.Minute[lead-1]; x.Parts.EventFactor == 1 {
 		x.Parts.Calibration50, x.Parts.Calibration95 = value.Number(q[L50]-b.Raw[L50]), value.Number(q[L95]-b.Raw[L95])

@@ -34,7 +34,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%s: inputs %+v", fc.Class, x.Inputs)
 		}
 		expectAbout(t, fc.Class+": the level", float64(x.Parts.Level), 10, .1)
-		if len(x.Events) != 1 || x.Events[0].Now != 0 || math.Abs(x.Events[0].Learned-3) > 1e-9 || !(x.Events[0].Low < 3) {
+		if len(x.Events) != 1 || x.Events[0].Now != 0 || math.Abs(x.Events[0].Factor-3) > 1e-9 || !(x.Events[0].Low < 3) {
 			t.Errorf("%s: events %+v", fc.Class, x.Events)
 		}
 	}

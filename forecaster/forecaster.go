@@ -78,7 +78,7 @@ type pool struct {
 	newest int64 // newest observed minute
 	ranked int64 // minute of the last ranking
 
-	effects []*effect // of this pool's events, in the order of the calendar
+	events []*Event // of this pool, in the order of the calendar
 }
 
 // class is a class of a pool, or its total.
@@ -134,11 +134,7 @@ const forgetAfter = 1440
 func (p *pool) observe(windows []features.Window) {
 	minute := windows[0].Start.Unix() / 60
 	p.rank(minute)
-	newest := minute > p.newest
-	if newest {
-		p.newest = minute
-		p.expectEvents(minute)
-	}
+	p.newest = max(p.newest, minute)
 	multiplier := p.multiplier(minute)
 	sum, change := slices.Repeat([]features.Estimate{unknown}, len(dimensions)), make([]float64, len(dimensions))
 	for i := range windows {
@@ -162,9 +158,6 @@ func (p *pool) observe(windows []features.Window) {
 				sum[d] = sum[d].Plus(now)
 			}
 		}
-	}
-	if newest {
-		p.learnEvents(minute, func(d int) float64 { return sum[d].Mean * multiplier })
 	}
 	for d, now := range sum {
 		if s := p.total.series[d]; s != nil && minute <= s.history.Newest { // only classes that changed are in the sum
@@ -295,8 +288,7 @@ func (f *Forecaster) pool(name string) *pool {
 		}
 		for j := range f.cfg.Events {
 			if e := &f.cfg.Events[j]; e.Pool == name {
-				x := &effect{event: e, Name: e.Name, Stated: e.Factor, Mean: math.Log(e.Factor), Var: e.logSD() * e.logSD()}
-				p.effects = append(p.effects, x)
+				p.events = append(p.events, e)
 			}
 		}
 		f.pools = slices.Insert(f.pools, i, p)

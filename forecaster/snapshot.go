@@ -8,7 +8,7 @@ import (
 )
 
 // snapshotVersion changes with the network, the targets, the levels or the meaning of a state below.
-const snapshotVersion = 30
+const snapshotVersion = 31
 
 // VersionError means that a state has another version than this program reads.
 type VersionError struct {
@@ -31,10 +31,9 @@ type poolState struct {
 	Classes int                 `cbor:"2,keyasint"` // number of classes, the total included
 	Minute  features.PoolMinute `cbor:"4,keyasint"`
 
-	Ranked  int64     `cbor:"7,keyasint,omitempty"`
-	Newest  int64     `cbor:"9,keyasint"`
-	Effects []*effect `cbor:"10,keyasint,omitempty"`
-	Retries retries   `cbor:"11,keyasint"`
+	Ranked  int64   `cbor:"7,keyasint,omitempty"`
+	Newest  int64   `cbor:"9,keyasint"`
+	Retries retries `cbor:"11,keyasint"`
 }
 
 type classState struct {
@@ -53,7 +52,7 @@ func (f *Forecaster) Parts(put func(part any) error) error {
 	for _, p := range f.pools {
 		st.Pools = append(st.Pools, poolState{
 			Name: p.name, Classes: len(p.all()), Minute: p.minute, Ranked: p.ranked,
-			Newest: p.newest, Effects: p.effects, Retries: p.retries,
+			Newest: p.newest, Retries: p.retries,
 		})
 	}
 	if err := put(&st); err != nil {
@@ -118,9 +117,6 @@ func Restore(cfg Config, next func(part any) error) (*Forecaster, error) {
 		p.minute, p.newest, p.ranked, p.retries = ps.Minute, ps.Newest, ps.Ranked, ps.Retries
 		if !ps.Retries.ordered() {
 			return nil, fmt.Errorf("forecaster state of %s has attempts out of order", ps.Name)
-		}
-		if err := p.restoreEffects(ps.Effects); err != nil {
-			return nil, err
 		}
 		for range ps.Classes {
 			var cs classState

@@ -44,7 +44,7 @@ func run(dir, out string) error {
 	}
 	files := map[string]*bufio.Writer{}
 	n := 0
-	for i, samples := range drawAll(all) {
+	for i := range all {
 		w := files[all[i].group]
 		if w == nil {
 			file, err := os.Create(filepath.Join(out, all[i].group))
@@ -55,11 +55,11 @@ func run(dir, out string) error {
 			w = bufio.NewWriterSize(file, 1<<20)
 			files[all[i].group] = w
 		}
-		n += len(samples)
-		for i := range samples {
-			if err := binary.Write(w, binary.LittleEndian, samples[i].row()); err != nil {
+		for _, s := range draw(&all[i], all) {
+			if err := binary.Write(w, binary.LittleEndian, s.row()); err != nil {
 				return err
 			}
+			n++
 		}
 	}
 	for _, w := range files {

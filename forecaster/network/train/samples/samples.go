@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/forewarm/forewarm/forecaster/model"
@@ -228,18 +227,3 @@ const (
 	halfHour = 10
 	window   = network.Targets - 1
 )
-
-// drawAll makes the samples of all series, in their order whatever the number of processors.
-func drawAll(all []timeSeries) [][]sample {
-	parts := make([][]sample, len(all))
-	var group errgroup.Group
-	group.SetLimit(2)
-	for i := range all {
-		group.Go(func() error {
-			parts[i] = draw(&all[i], all)
-			return nil
-		})
-	}
-	_ = group.Wait() // none fails
-	return parts
-}

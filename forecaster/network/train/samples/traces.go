@@ -15,8 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // trace is a file of traffic: one row per request, or one per bin.
@@ -67,19 +65,15 @@ var thinnings = []float64{1, .2, .04, .01}
 // total is the class of all requests.
 const total = "*"
 
-func readTraces(dir string) ([]timeSeries, error) {
-	parts := make([][]timeSeries, len(traces))
-	var group errgroup.Group
+func readTraces(dir string) (all []timeSeries, err error) {
 	for i := range traces {
-		group.Go(func() (err error) {
-			if parts[i], err = traces[i].read(dir); err != nil {
-				return fmt.Errorf("%s: %w", traces[i].file, err)
-			}
-			return nil
-		})
+		part, err := traces[i].read(dir)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", traces[i].file, err)
+		}
+		all = append(all, part...)
 	}
-	err := group.Wait()
-	return slices.Concat(parts...), err
+	return all, nil
 }
 
 type key struct {
@@ -87,6 +81,7 @@ type key struct {
 	thin       int
 }
 
+// read sums up a trace by the minute, in each of its thinner copies.
 func (tr *trace) read(dir string) ([]timeSeries, error) {
 	file, err := os.Open(filepath.Join(dir, tr.file))
 	if err != nil {
@@ -108,11 +103,11 @@ func (tr *trace) read(dir string) ([]timeSeries, error) {
 		column[name] = i
 	}
 	random := rand.New(rand.NewPCG(1, hash(tr.file)))
-	c := counter{trace: tr, sums: map[key]map[int]float64{}, end: map[string]int{}}
+	sums, end := map[key]map[int]float64{}, map[string]int{} // end is the last minute, by class
 	for {
 		cells, err := rows.Read()
 		if errors.Is(err, io.EOF) {
-			return c.series(), nil
+			return tr.series(sums, end), nil
 		}
 		if err != nil {
 			return nil, err
@@ -123,64 +118,51 @@ func (tr *trace) read(dir string) ([]timeSeries, error) {
 			}
 			return x
 		}
+		minute := int(number("t_s")) / 60
+		of := map[string]float64{
+			"requests": number("requests"), "prefill": number("prompt_tokens") - number("cached_tokens"), "decode": number("output_tokens"),
+		}
+		if tr.bin == 0 {
+			of["requests"] = 1
+		}
 		draw := random.Float64()
 		for thin, kept := range thinnings {
 			if draw >= kept || thin > 0 && tr.bin > 0 {
 				break
 			}
-			c.add(number, cells[column["class"]], thin)
-			c.add(number, total, thin)
+			for _, class := range []string{cells[column["class"]], total} {
+				end[class] = max(end[class], minute)
+				for _, dim := range tr.dims {
+					k := key{class, dim, thin}
+					if sums[k] == nil {
+						sums[k] = map[int]float64{}
+					}
+					sums[k][minute] += of[dim]
+				}
+			}
 		}
 	}
 }
 
-// counter sums up a trace by the minute, in each of its thinner copies.
-type counter struct {
-	*trace
-	sums map[key]map[int]float64
-	end  map[string]int // last minute, by class
-}
-
-func (c *counter) add(number func(column string) float64, class string, thin int) {
-	minute := int(number("t_s")) / 60
-	c.end[class] = max(c.end[class], minute)
-	for _, dim := range c.dims {
-		k := key{class, dim, thin}
-		if c.sums[k] == nil {
-			c.sums[k] = map[int]float64{}
-		}
-		switch {
-		case dim == "requests" && c.bin == 0:
-			c.sums[k][minute]++
-		case dim == "requests":
-			c.sums[k][minute] += number("requests")
-		case dim == "prefill":
-			c.sums[k][minute] += number("prompt_tokens") - number("cached_tokens")
-		case dim == "decode":
-			c.sums[k][minute] += number("output_tokens")
-		}
-	}
-}
-
-func (c *counter) series() (out []timeSeries) {
-	keys := slices.SortedFunc(maps.Keys(c.sums), func(a, b key) int {
+func (tr *trace) series(sums map[key]map[int]float64, end map[string]int) (out []timeSeries) {
+	keys := slices.SortedFunc(maps.Keys(sums), func(a, b key) int {
 		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.dim, b.dim), cmp.Compare(a.thin, b.thin))
 	})
 	for _, k := range keys {
-		width, last := max(c.bin, 1), c.end[total]
-		if c.file == nab {
+		width, last := max(tr.bin, 1), end[total]
+		if tr.file == nab {
 			if k.class == total {
 				continue
 			}
-			if last = c.end[k.class]; k.class == "nyc_taxi" {
+			if last = end[k.class]; k.class == "nyc_taxi" {
 				width = 30
 			}
 		}
 		n := int(fitShare * float64(last+width))
-		name := fmt.Sprintf("%s/%s/%s/%v", strings.TrimSuffix(c.file, ".csv.gz"), k.class, k.dim, thinnings[k.thin])
-		s := timeSeries{group: c.group(k.class), name: name, first: n, y: make([]float64, n)}
+		name := fmt.Sprintf("%s/%s/%s/%v", strings.TrimSuffix(tr.file, ".csv.gz"), k.class, k.dim, thinnings[k.thin])
+		s := timeSeries{group: tr.group(k.class), name: name, first: n, y: make([]float64, n)}
 		sum := 0.0
-		for m, v := range c.sums[k] {
+		for m, v := range sums[k] {
 			if m >= n {
 				continue
 			}
