@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"net/http"
-	"strconv"
 
 	"go.uber.org/zap"
 )
@@ -55,7 +53,7 @@ type answer func(r *http.Request) (any, error)
 // plainText is an answer that is not JSON.
 type plainText string
 
-// api serves answers as JSON with an ETag, and 304 if the client has the same answer.
+// api serves answers as JSON.
 func (s *Server) api(get answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := get(r)
@@ -72,15 +70,6 @@ func (s *Server) api(get answer) http.HandlerFunc {
 		if err != nil {
 			s.log.Error("encode an answer", zap.Error(err))
 			WriteProblem(w, Problemf(http.StatusInternalServerError, "the answer cannot be encoded: the daemon's log has more"))
-			return
-		}
-		sum := fnv.New64a()
-		_, _ = sum.Write(body)
-		tag := `"` + strconv.FormatUint(sum.Sum64(), 36) + `"`
-		w.Header().Set("ETag", tag)
-		w.Header().Set("Cache-Control", "no-cache") // clients must revalidate
-		if r.Header.Get("If-None-Match") == tag {
-			w.WriteHeader(http.StatusNotModified)
 			return
 		}
 		w.Header().Set("Content-Type", kind)

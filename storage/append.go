@@ -132,11 +132,14 @@ func (tx *transaction) windows(windows []features.Window) {
 	}
 }
 
-// valuesOf returns a settled window's values by windowColumns.
+// valuesOf returns a settled window's values by features.Dimensions; NaN if unknown.
 func valuesOf(w *features.Window) []float64 {
-	out := make([]float64, len(windowColumns))
-	for i, c := range windowColumns {
-		out[i] = c.value(w)
+	out := make([]float64, len(features.Dimensions))
+	for i := range features.Dimensions {
+		v, ok := features.Dimensions[i].Value(w)
+		if out[i] = v; !ok {
+			out[i] = math.NaN()
+		}
 	}
 	return out
 }

@@ -63,9 +63,7 @@ func (m minutes) samples(end int64, put func(key seriesKey, v float64)) {
 	}
 	putAll := func(key features.Key, values []float64) {
 		for i, v := range values {
-			if i < len(features.Dimensions) || key.Class != features.TotalClass {
-				put(demandKey(windowColumns[i].series, key), v)
-			}
+			put(demandKey(features.Dimensions[i].Series, key), v)
 		}
 	}
 	keys := slices.SortedFunc(maps.Keys(m[end]), features.Key.Compare)

@@ -1,14 +1,18 @@
 package storage
 
 import (
-	"slices"
 	"testing"
+
+	"github.com/forewarm/forewarm/features"
 )
 
 // Every series that is written is described, and nothing else.
 func TestSeriesHelpIsComplete(t *testing.T) {
 	written := map[string]bool{ForecastSeries: true}
-	for _, x := range slices.Concat(windowColumns, shapeColumns) {
+	for _, x := range features.Dimensions {
+		written[x.Series] = true
+	}
+	for _, x := range shapeColumns {
 		written[x.series] = true
 	}
 	for _, x := range poolColumns {

@@ -44,40 +44,6 @@ type column[T any] struct {
 	value  func(T) float64 // NaN is not stored
 }
 
-// windowColumns are stored of each settled minute. Labels: pool, class. The late data, behind features.Dimensions, have
-// no series of the whole pool.
-var windowColumns = append(demandColumns(),
-	late("records", "Records", func(l *features.Late) float64 { return l.Records }),
-	late("requests", "Calls", func(l *features.Late) float64 { return l.Requests }),
-	late("prompt_tokens", "Prompt tokens", func(l *features.Late) float64 { return l.PromptTokens }),
-	late("cached_tokens", "Cached prompt tokens", func(l *features.Late) float64 { return l.CachedTokens }),
-	late("output_tokens", "Output tokens", func(l *features.Late) float64 { return l.OutputTokens }),
-	late("kv_token_seconds", "KV-cache token-seconds", func(l *features.Late) float64 { return l.KVTokenSeconds }),
-)
-
-func demandColumns() (out []column[*features.Window]) {
-	for _, d := range features.Dimensions {
-		out = append(out, column[*features.Window]{series: d.Series, help: d.Help, value: func(w *features.Window) float64 {
-			if v, ok := d.Value(w); ok {
-				return v
-			}
-			return math.NaN()
-		}})
-	}
-	return out
-}
-
-// late is a sum over the late data, which is stored with the next minute that settled.
-func late(name, what string, of func(*features.Late) float64) column[*features.Window] {
-	return column[*features.Window]{series: "forewarm_late_" + name, help: what + " that came too late for their own minute.",
-		value: func(w *features.Window) float64 {
-			if w.Late == nil {
-				return math.NaN()
-			}
-			return of(w.Late)
-		}}
-}
-
 // shapeColumns are quantiles over the calls of a settled minute. Labels: pool, class, quantile.
 var shapeColumns = slices.Concat(
 	shape("prompt_tokens", "Prompt tokens of a call", func(w *features.Window) *sketch.Quantile { return &w.Prompt }),
@@ -132,7 +98,9 @@ func SeriesHelp() map[string]string {
 	all := map[string]string{
 		ForecastSeries: "Demand forecast, stamped with the time of issue; horizon is in minutes, or the maximum over 15 to 30. Class * is the pool.",
 	}
-	describe(all, windowColumns)
+	for _, d := range features.Dimensions {
+		all[d.Series] = d.Help
+	}
 	describe(all, shapeColumns)
 	describe(all, poolColumns)
 	describe(all, resourceColumns)

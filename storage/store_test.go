@@ -363,14 +363,13 @@ func fillHours(b *testing.B, s *Store, pf forecaster.PoolForecast, from, to int)
 }
 
 // TestOtherClassesAreSummed: the shown classes have their own series, also of forecasts. The sum of the others includes
-// the overflow class and late data. The total of the pool has all.
+// the overflow class. The total of the pool has all.
 func TestOtherClassesAreSummed(t *testing.T) {
 	s := openStore(t, config(t.TempDir()))
 	s.Shown = func(key features.Key) bool { return key.Class != "a" && key.Class != "c" }
 	windows := []features.Window{
 		window("_other", 0, 3000), window("a", 0, 60), window("b", 0, 600), window("c", 0, 120), window("d", 0, 1200),
 	}
-	windows[1].Late, windows[3].Late = &features.Late{Records: 2}, &features.Late{Records: 3}
 	forecasts := forecaster.PoolForecast{Pool: "p", Total: []forecaster.Forecast{forecast("*", 1)}}
 	for _, class := range []string{"_other", "a", "b"} {
 		forecasts.Classes = append(forecasts.Classes, forecast(class, 1))
@@ -382,8 +381,7 @@ func TestOtherClassesAreSummed(t *testing.T) {
 	for class, perSecond := range map[string]string{"*": "83", "_other": "53", "b": "10", "d": "20"} {
 		want[fmt.Sprintf(`{__name__="forewarm_demand_requests_per_second", class=%q, pool="p"}`, class)] = []string{"1=" + perSecond}
 	}
-	want[`{__name__="forewarm_late_records", class="_other", pool="p"}`] = []string{"1=5"}
-	if diff := cmp.Diff(want, dump(t, s, "forewarm_demand_requests_per_second|forewarm_late_records")); diff != "" {
+	if diff := cmp.Diff(want, dump(t, s, "forewarm_demand_requests_per_second")); diff != "" {
 		t.Error(diff)
 	}
 	if n := len(dump(t, s, ForecastSeries)); n != 2*5*forecaster.NumLevels {

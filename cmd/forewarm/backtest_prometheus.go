@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	httpconfig "github.com/prometheus/common/config"
-
 	"github.com/forewarm/forewarm/backtest"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/features"
@@ -19,17 +17,15 @@ import (
 
 // prometheusFlags configure the data to read from a Prometheus.
 type prometheusFlags struct {
-	url, client string
-	until       time.Time
-	days        int
-	source      remote.Source
+	url    string
+	until  time.Time
+	days   int
+	source remote.Source
 }
 
 const (
 	// maxBacktestDays bounds -days, because the data is held in memory.
 	maxBacktestDays = 92
-	// queryTimeout bounds one query, which is over a day.
-	queryTimeout = 30 * time.Second
 )
 
 func (p *prometheusFlags) register(f *flag.FlagSet) {
@@ -48,13 +44,12 @@ func (p *prometheusFlags) register(f *flag.FlagSet) {
 		}
 		return fmt.Errorf("it must be such as decode='sum(rate(tokens_total[2m]))', for requests, prefill, decode, kv, kv_capacity or replicas")
 	})
-	f.StringVar(&p.client, "http-config", "", "`file` with token, TLS and proxy: the HTTP client's configuration as promtool's --http.config.file")
 }
 
 // given returns a set flag that needs -prometheus, or "".
 func (p *prometheusFlags) given(f *flag.FlagSet) (name string) {
 	f.Visit(func(x *flag.Flag) {
-		if slices.Contains([]string{"days", "until", "preset", "match", "query", "http-config"}, x.Name) {
+		if slices.Contains([]string{"days", "until", "preset", "match", "query"}, x.Name) {
 			name = x.Name
 		}
 	})
@@ -74,23 +69,17 @@ func (p *prometheusFlags) sourceOf(cfg *config.Config, pool string) *remote.Sour
 	return &p.source
 }
 
-// connect creates the reader. If the configuration has the same address, it connects as the daemon does.
+// connect creates the reader. If the configuration has the same address, it connects as the daemon does, with its
+// credentials and certificates.
 func (p *prometheusFlags) connect(cfg *config.Config) (*remote.Past, error) {
 	if p.days < 1 || p.days > maxBacktestDays {
 		return nil, usagef("-days is %d: it must be 1 to %d", p.days, maxBacktestDays)
 	}
-	var client httpconfig.HTTPClientConfig
-	switch {
-	case p.client != "":
-		read, _, err := httpconfig.LoadHTTPConfigFile(p.client)
-		if err != nil {
-			return nil, usagef("-http-config %s: %w", p.client, err)
-		}
-		client = *read
-	case cfg != nil && cfg.Backfill.URL == p.url:
-		return remote.NewPast(cfg.Backfill)
+	c := remote.DefaultBackfill()
+	if c.URL = p.url; cfg != nil && cfg.Backfill.URL == p.url {
+		c = cfg.Backfill
 	}
-	reader, err := remote.NewPastWith(p.url, queryTimeout, client)
+	reader, err := remote.NewPast(c)
 	if err != nil {
 		return nil, usagef("-prometheus: %w", err)
 	}
@@ -116,7 +105,7 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 		Demand: map[string][]float64{}, KVTokens: kvTokens,
 	}
 	fix := func(err error) error {
-		return fmt.Errorf("%w; %s", err, remote.Fix(err, "-prometheus", "-match, -query or -preset", "the credentials in -http-config"))
+		return fmt.Errorf("%w; %s", err, remote.Fix(err, "-prometheus", "-match, -query or -preset", "the credentials below backfill in the file of -config"))
 	}
 	if r.KVTokens == 0 {
 		if r.KVTokens, err = reader.KVCapacity(ctx, source, until); err != nil {

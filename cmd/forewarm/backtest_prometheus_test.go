@@ -18,9 +18,8 @@ func TestBacktestPrometheus(t *testing.T) {
 	end := time.Now().UTC().Truncate(time.Minute).Add(-24 * time.Hour)
 	prometheus := testenv.PrometheusPast(t, 2, end, 0)
 	page := filepath.Join(t.TempDir(), "page.html")
-	client := testenv.WriteFile(t, filepath.Join(t.TempDir(), "http.yml"), "http_headers: {X-Scope-OrgID: {values: [llm]}}")
 	code, out, errs := runHere(t.Context(),
-		"backtest", "-prometheus", prometheus.URL, "-pool", "chat", "-match", `model_name="llama"`, "-days", "3", "-until", end.Format(time.RFC3339), "-http-config", client,
+		"backtest", "-prometheus", prometheus.URL, "-pool", "chat", "-match", `model_name="llama"`, "-days", "3", "-until", end.Format(time.RFC3339),
 		"-query", "kv_capacity=vector(100000)", "-policies", "forewarm,recorded", "-every", "30m", "-decide", "5m", "-report", page)
 	if code != 0 {
 		t.Fatal(errs)

@@ -26,7 +26,7 @@ const (
 	maxHeaderBytes    = 16 << 10
 	connectionTimeout = 10 * time.Second
 	callTimeout       = 10 * time.Second // of a call with one answer
-	grace             = 2 * time.Second
+	grace             = time.Second
 
 	// Autoscalers ping idle connections, some each ten seconds.
 	leastPing = 5 * time.Second
@@ -38,9 +38,6 @@ type Server struct {
 	grpc   *grpc.Server
 	slots  *semaphore.Weighted // one per call
 	count  func(method string, code codes.Code)
-
-	stopping context.Context // ends when Run stops
-	stop     context.CancelFunc
 }
 
 // Open opens the address of c, which must have one. Errors name a key below key. The caller registers services and then
@@ -53,9 +50,9 @@ func Open(key string, c Config, count func(method string, code codes.Code), log 
 		return nil, fmt.Errorf("%s.tls.%w", key, err)
 	}
 	s := &Server{slots: semaphore.NewWeighted(maxCalls), count: count}
-	s.stopping, s.stop = context.WithCancel(context.Background())
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(cmp.Or(c.MaxBytes, 64<<10)), grpc.MaxHeaderListSize(maxHeaderBytes), grpc.MaxConcurrentStreams(maxCalls),
+		grpc.WaitForHandlers(true),
 		grpc.ConnectionTimeout(connectionTimeout), grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: connectionTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPing, PermitWithoutStream: true}),
@@ -77,14 +74,10 @@ func (s *Server) RegisterService(d *grpc.ServiceDesc, impl any) { s.grpc.Registe
 func (s *Server) Addr() net.Addr { return s.socket.Addr() }
 
 // Close releases the address of a server that does not run.
-func (s *Server) Close() {
-	s.stop()
-	_ = s.socket.Close()
-}
+func (s *Server) Close() { _ = s.socket.Close() }
 
-// Run answers calls until ctx ends, then ends the contexts of streams and waits shortly for running calls.
+// Run answers calls until ctx ends, then waits shortly for running calls, and ends them and the streams.
 func (s *Server) Run(ctx context.Context) error {
-	defer context.AfterFunc(ctx, s.stop)()
 	serve := func() error { return s.grpc.Serve(netutil.LimitListener(s.socket, maxConnections)) }
 	// ErrServerStopped is the error of a server that was stopped before it began.
 	return httpguard.Until(ctx, "grpc", grpc.ErrServerStopped, serve, func() error {
@@ -98,33 +91,25 @@ func (s *Server) Run(ctx context.Context) error {
 var errFull = status.Error(codes.ResourceExhausted, "too many calls at once; try again later")
 
 func (s *Server) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
-	defer func() { s.count(path.Base(info.FullMethod), status.Code(err)) }()
-	if !s.slots.TryAcquire(1) {
-		return nil, errFull
-	}
-	defer s.slots.Release(1)
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return handle(ctx, request)
+	err = s.admit(info.FullMethod, func() error {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		answer, err = handle(ctx, request)
+		return err
+	})
+	return answer, err
 }
 
-func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
-	defer func() { s.count(path.Base(info.FullMethod), status.Code(err)) }()
+func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	return s.admit(info.FullMethod, func() error { return handle(srv, stream) })
+}
+
+// admit runs a call if there are not too many, and counts it.
+func (s *Server) admit(method string, call func() error) (err error) {
+	defer func() { s.count(path.Base(method), status.Code(err)) }()
 	if !s.slots.TryAcquire(1) {
 		return errFull
 	}
 	defer s.slots.Release(1)
-	ctx, cancel := context.WithCancel(stream.Context())
-	defer cancel()
-	defer context.AfterFunc(s.stopping, cancel)()
-	return handle(srv, endingStream{stream, ctx})
+	return call()
 }
-
-// endingStream is a stream that ends with its client and with the server.
-type endingStream struct {
-	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // it replaces the stream's context
-}
-
-// Context implements [grpc.ServerStream].
-func (s endingStream) Context() context.Context { return s.ctx }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/api"
 	promapi "github.com/prometheus/client_golang/api/prometheus/v1"
-	"github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
 
 	"github.com/forewarm/forewarm/internal/httpclient"
@@ -36,31 +35,18 @@ type Past struct {
 
 // NewPast reads the certificates of cfg. It does not connect.
 func NewPast(cfg BackfillConfig) (*Past, error) {
+	if err := cfg.Endpoint.Check(); err != nil {
+		return nil, err
+	}
 	transport, err := cfg.Transport("backfill")
 	if err != nil {
 		return nil, err
 	}
-	return newPast(cfg.URL, cfg.Timeout, transport)
-}
-
-// NewPastWith is NewPast with Prometheus' own HTTP client configuration.
-func NewPastWith(url string, timeout time.Duration, client config.HTTPClientConfig) (*Past, error) {
-	if err := new(httpclient.Config).Check(url); err != nil {
-		return nil, err
-	}
-	transport, err := config.NewRoundTripperFromConfig(client, "past")
+	client, err := api.NewClient(api.Config{Address: cfg.URL, RoundTripper: bounded{transport}})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("url is %q: %w", cfg.URL, err)
 	}
-	return newPast(url, timeout, transport)
-}
-
-func newPast(url string, timeout time.Duration, transport http.RoundTripper) (*Past, error) {
-	client, err := api.NewClient(api.Config{Address: url, RoundTripper: bounded{transport}})
-	if err != nil {
-		return nil, fmt.Errorf("url is %q: %w", url, err)
-	}
-	return &Past{url: url, timeout: timeout, api: promapi.NewAPI(client), pause: pause}, nil
+	return &Past{url: cfg.URL, timeout: cfg.Timeout, api: promapi.NewAPI(client), pause: pause}, nil
 }
 
 // bounded limits responses to maxAnswer.

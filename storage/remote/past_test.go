@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/prometheus/common/config"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/forewarm/forewarm/internal/httpclient"
@@ -71,7 +70,9 @@ func TestKVCapacity(t *testing.T) {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"vector","result":[` + result + `]}}`))
 		}))
-		p, err := NewPastWith(srv.URL, time.Second, config.HTTPClientConfig{})
+		c := DefaultBackfill()
+		c.URL, c.Timeout = srv.URL, time.Second
+		p, err := NewPast(c)
 		if err != nil {
 			t.Fatal(err)
 		}
