@@ -92,7 +92,6 @@ type Daemon struct {
 	scalers    []*rpc.Server
 	exporter   *server.Exporter
 	traffic    traffic
-	firstTick  time.Time // of this process; guarded by mu
 
 	// The goroutine of Consumer.Run owns the pipeline and what follows.
 	pipeline       *pipeline.Pipeline
@@ -479,9 +478,6 @@ func (d *Daemon) emit(out *pipeline.Output) {
 	}
 	d.setStatus(func(s *server.Status) {
 		s.Tick, d.omissions, s.TickedAt = out.Tick, d.pipeline.Omissions(), time.Now()
-		if d.firstTick.IsZero() {
-			d.firstTick = out.Tick
-		}
 		s.Producers = slices.Clone(out.Producers)
 	})
 	endSpan(span, errors.Join(failed, err))

@@ -26,10 +26,10 @@ import (
 )
 
 const (
-	// reportEvery is how often the reporter checks the clock. A single timer would miss a sleep of the machine, or a
-	// change of its clock.
-	reportEvery = time.Minute
-	// reportMaxWait is how long a report waits for a pipeline that is behind.
+	// reportEvery is how often the reporter looks whether a report is due. The time of the traffic can pass much faster
+	// than the clock.
+	reportEvery = time.Second
+	// reportMaxWait is how long a report waits for a pipeline that is behind the wall clock.
 	reportMaxWait = time.Hour
 	// reportPause is the time between two attempts to make a report.
 	reportPause = 5 * time.Minute
@@ -42,77 +42,52 @@ type reporter struct {
 	instance string        // unique to this daemon
 	suffix   string        // of names, for the partition
 
-	event        bool                                   // periods follow the newest tick, not the wall clock
-	began        func() time.Time                       // the first tick of this process, or zero
-	newestTick   func() time.Time                       // the newest tick
-	lastReported func() (reported time.Time, err error) // end of the newest period in the log, or zero
+	clock        func() time.Time                       // see Daemon.reportClock
+	lastReported func() (reported time.Time, err error) // see Daemon.reported
 	render       func(ctx context.Context, p report.Period) (*sink.Pages, []string, error)
 	store        func(ctx context.Context, n alerting.Notice, pages *sink.Pages) error // stores the notice in the log
 	log          *zap.Logger
 
 	made, failed, missed atomic.Uint64
 
-	reported time.Time // owned by Run; zero until the clock is known
+	reported time.Time // owned by Run; zero until it is known
 	retry    time.Time // wall clock of the next attempt after a failure
 }
 
 // Run makes reports until ctx ends.
 func (r *reporter) Run(ctx context.Context) error {
-	every := reportEvery
-	if r.event { // the time of the traffic can pass much faster
-		every = time.Second
-	}
-	ticker := time.NewTicker(every)
+	ticker := time.NewTicker(reportEvery)
 	defer ticker.Stop()
 	for {
-		for r.makeDue(ctx) { // a replay can pass several periods at once
-		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
+			r.makeDue(ctx)
 		}
 	}
 }
 
-// clock returns the time for the schedule. It is zero if the pipeline's clock is used and had no tick yet.
-func (r *reporter) clock() time.Time {
-	if r.event {
-		return r.newestTick()
-	}
-	return time.Now()
-}
-
-// makeDue makes a report if one is due, and reports whether it did.
-func (r *reporter) makeDue(ctx context.Context) (made bool) {
+// makeDue makes a report if one is due.
+func (r *reporter) makeDue(ctx context.Context) {
 	now := r.clock()
+	if now.IsZero() || time.Now().Before(r.retry) {
+		return
+	}
 	if r.reported.IsZero() {
-		first := now
-		if r.event { // a replay can pass several periods before the first check
-			first = r.began()
-		}
-		if first.IsZero() {
-			return false
-		}
 		var err error
 		if r.reported, err = r.lastReported(); err != nil {
+			r.retry = time.Now().Add(reportPause)
 			r.log.Error("the newest report could not be read; retrying", zap.Error(err))
-			r.reported = time.Time{}
-			return false
+			return
 		}
 		if r.reported.IsZero() { // nothing to report before the first start
-			r.reported = first
+			r.reported = now
 		}
 	}
 	p, missed, due := r.schedule.Due(r.reported, now.Add(-r.settle))
-	if due && r.event && 0 < missed && missed < 100 { // event clock: each missed period gets its report
-		p, missed, due = r.schedule.Due(r.reported, r.schedule.Next(r.reported))
-	}
-	switch {
-	case !due || time.Now().Before(r.retry):
-		return false
-	case r.newestTick().Before(p.To.Add(r.settle)) && now.Before(p.To.Add(r.settle+reportMaxWait)):
-		return false // messages that arrived meanwhile are still being applied
+	if !due {
+		return
 	}
 	if err := r.make(ctx, p); err != nil {
 		if ctx.Err() == nil {
@@ -120,7 +95,7 @@ func (r *reporter) makeDue(ctx context.Context) (made bool) {
 			r.retry = time.Now().Add(reportPause)
 			r.log.Error("a due report could not be made; retrying", zap.Time("from", p.From), zap.Time("to", p.To), zap.Error(err))
 		}
-		return false
+		return
 	}
 	r.made.Add(1)
 	if r.missed.Add(uint64(missed)); missed > 0 {
@@ -128,7 +103,6 @@ func (r *reporter) makeDue(ctx context.Context) (made bool) {
 			zap.Int("missed", missed), zap.Time("since", r.reported))
 	}
 	r.reported = p.To
-	return true
 }
 
 // make makes the report of a period and notifies the sinks.
@@ -147,8 +121,7 @@ func (r *reporter) make(ctx context.Context, p report.Period) error {
 	return nil
 }
 
-// openReporter prepares scheduled reports, and returns their sinks. On the event clock the schedule follows the time of
-// the traffic.
+// openReporter prepares scheduled reports, and returns their sinks.
 func (d *Daemon) openReporter() ([]alerting.Sink, error) {
 	if d.cfg.Report.Schedule == "" {
 		return nil, nil
@@ -166,10 +139,9 @@ func (d *Daemon) openReporter() ([]alerting.Sink, error) {
 		suffix = "-partition-" + strings.ReplaceAll(d.cfg.NATS.Partition, "/", "-of-")
 	}
 	d.reporter = &reporter{
-		schedule: schedule, event: d.cfg.Clock == pipeline.EventClock, settle: d.cfg.Features.Revise + d.cfg.Every, log: d.log,
+		schedule: schedule, settle: d.cfg.Features.Revise + d.cfg.Every, log: d.log,
 		instance:     fmt.Sprintf("%s %d", d.stream.Load().Config.Name, d.stream.Load().Created.UnixNano()),
-		began:        func() time.Time { return locked(d, &d.firstTick) },
-		newestTick:   func() time.Time { return locked(d, &d.status.Tick) },
+		clock:        d.reportClock,
 		suffix:       suffix,
 		lastReported: d.reported,
 		render:       d.renderReport,
@@ -204,25 +176,35 @@ func (d *Daemon) renderReport(ctx context.Context, p report.Period) (_ *sink.Pag
 	return pages, r.Summary, nil
 }
 
-// reported returns the end of the newest reported period. On the wall clock, all time before the log counts as
-// reported.
-func (d *Daemon) reported() (time.Time, error) {
+// reportClock is the time of the newest tick, so that all messages of a period were applied; zero before the first one.
+// On the wall clock it is at most reportMaxWait behind.
+func (d *Daemon) reportClock() time.Time {
+	tick, latest := locked(d, &d.status.Tick), time.Now().Add(-reportMaxWait)
+	if d.cfg.Clock != pipeline.EventClock && tick.Before(latest) {
+		return latest
+	}
+	return tick
+}
+
+// reported returns the end of the newest reported period, or the tick of the first decision; zero if there is none.
+func (d *Daemon) reported() (first time.Time, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if r, err := d.decisions.Reported(ctx); r != nil || err != nil {
-		if err != nil {
-			return time.Time{}, err
-		}
+	switch r, err := d.decisions.Reported(ctx); {
+	case err != nil:
+		return first, err
+	case r != nil:
 		return r.To, nil
 	}
-	if d.cfg.Clock == pipeline.EventClock {
-		return time.Time{}, nil
+	found := errors.New("found")
+	err = d.reader.Read(ctx, time.Time{}, locked(d, &d.status.Tick).Add(1), func(x *alerting.Decision) error {
+		first = x.Tick
+		return found
+	})
+	if errors.Is(err, found) {
+		err = nil
 	}
-	log, err := d.js.Stream(ctx, d.cfg.NATS.Decisions())
-	if err != nil {
-		return time.Time{}, err
-	}
-	return log.CachedInfo().Created, nil
+	return first, err
 }
 
 // rendered has the pages of a report.
