@@ -2,16 +2,20 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
-	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	httpconfig "github.com/prometheus/common/config"
 
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
@@ -24,50 +28,129 @@ const (
 
 // discovered is a kind of object that may define a pool. bounds are fields of its spec, with their defaults.
 type discovered struct {
-	resource schema.GroupVersionResource
-	bounds   []bound
+	kind, path string // path in the Kubernetes API, with %s for the namespace
+	bounds     []bound
 }
 
 type bound struct {
 	key, field string
-	unset      int64
+	unset      int
 }
 
-var discoveredKinds = map[string]discovered{
-	"ScaledObject": {schema.GroupVersionResource{Group: "keda.sh", Version: "v1alpha1", Resource: "scaledobjects"},
-		[]bound{{"min", "minReplicaCount", 0}, {"max", "maxReplicaCount", 100}}},
-	"HorizontalPodAutoscaler": {schema.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"},
-		[]bound{{"min", "minReplicas", 1}, {"max", "maxReplicas", 0}}},
-	"Deployment": {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, nil},
+var discoveredKinds = []discovered{
+	{"ScaledObject", "/apis/keda.sh/v1alpha1%s/scaledobjects", []bound{{"min", "minReplicaCount", 0}, {"max", "maxReplicaCount", 100}}},
+	{"HorizontalPodAutoscaler", "/apis/autoscaling/v2%s/horizontalpodautoscalers", []bound{{"min", "minReplicas", 1}, {"max", "maxReplicas", 0}}},
+	{"Deployment", "/apis/apps/v1%s/deployments", nil},
 }
 
-// stripUnused removes fields that discovery does not read, in place: the informer owns the object. Of an object without
-// annotations it keeps the name.
-func stripUnused(object any) (any, error) {
-	o, ok := object.(*unstructured.Unstructured)
-	if !ok {
-		return object, nil
+// object is what discovery reads of a Kubernetes object.
+type object struct {
+	discovered `json:"-"`
+	Metadata   struct {
+		Namespace         string            `json:"namespace"`
+		Name              string            `json:"name"`
+		CreationTimestamp time.Time         `json:"creationTimestamp"`
+		Annotations       map[string]string `json:"annotations"`
+		OwnerReferences   []owner           `json:"ownerReferences"`
+	} `json:"metadata"`
+	Spec map[string]json.RawMessage `json:"spec"`
+}
+
+type owner struct {
+	Kind       string `json:"kind"`
+	Controller bool   `json:"controller"`
+}
+
+// title names an object for people.
+func (o *object) title() string { return o.kind + " " + o.Metadata.Namespace + "/" + o.Metadata.Name }
+
+// kubernetes reads objects from the API.
+type kubernetes struct {
+	server     string
+	namespaces []string // "" is all
+	client     *http.Client
+}
+
+// serviceAccount is where a pod has its credentials for the API.
+const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount/"
+
+// newKubernetes reads from a server without credentials, or from that of the pod if it is empty.
+func newKubernetes(server string, namespaces []string) (*kubernetes, error) {
+	k := &kubernetes{server: strings.TrimSuffix(server, "/"), client: &http.Client{}}
+	for _, n := range namespaces {
+		k.namespaces = append(k.namespaces, strings.TrimSpace(n))
 	}
-	o.SetManagedFields(nil)
-	delete(o.Object, "status")
-	if o.GetAnnotations()[annotationPool] == "" {
-		delete(o.Object, "spec")
-		o.Object["metadata"] = map[string]any{"namespace": o.GetNamespace(), "name": o.GetName()}
+	if server == "" {
+		host := os.Getenv("KUBERNETES_SERVICE_HOST")
+		if host == "" {
+			return nil, fmt.Errorf("KUBERNETES_SERVICE_HOST is not set: run it in a pod, or name a server with -server")
+		}
+		k.server = "https://" + net.JoinHostPort(host, os.Getenv("KUBERNETES_SERVICE_PORT"))
+		var err error
+		if k.client, err = httpconfig.NewClientFromConfig(httpconfig.HTTPClientConfig{
+			Authorization: &httpconfig.Authorization{Type: "Bearer", CredentialsFile: serviceAccount + "token"}, // it is read again when it changes
+			TLSConfig:     httpconfig.TLSConfig{CAFile: serviceAccount + "ca.crt"},
+		}, "kubernetes"); err != nil {
+			return nil, err
+		}
 	}
-	return o, nil
+	k.client.Timeout = requestTimeout
+	return k, nil
+}
+
+// objects returns all annotated objects.
+func (k *kubernetes) objects(ctx context.Context) (all []*object, err error) {
+	for _, kind := range discoveredKinds {
+		for _, namespace := range k.namespaces {
+			if namespace != "" {
+				namespace = "/namespaces/" + url.PathEscape(namespace)
+			}
+			items, err := k.list(ctx, fmt.Sprintf(kind.path, namespace))
+			if err != nil {
+				return nil, err
+			}
+			for _, o := range items {
+				if o.discovered = kind; o.Metadata.Annotations[annotationPool] != "" {
+					all = append(all, o)
+				}
+			}
+		}
+	}
+	return all, nil
+}
+
+// list reads the objects of a path, in the version of the server's cache (0). A kind that is not installed has none.
+func (k *kubernetes) list(ctx context.Context, path string) ([]*object, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.server+path+"?resourceVersion=0", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	res, err := k.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	switch res.StatusCode {
+	case http.StatusOK:
+		var list struct{ Items []*object }
+		err = json.NewDecoder(res.Body).Decode(&list)
+		return list.Items, err
+	case http.StatusNotFound:
+		return nil, nil
+	}
+	return nil, fmt.Errorf("the Kubernetes API answers %s to GET %s", res.Status, path)
 }
 
 // keysOf returns the keys of an object's pool as JSON: its bounds of replicas, then its annotations.
-func keysOf(o *unstructured.Unstructured) ([]byte, error) {
+func keysOf(o *object) ([]byte, error) {
 	keys, replicas := map[string]any{}, map[string]any{}
-	for _, b := range discoveredKinds[o.GetKind()].bounds {
-		n, ok, _ := unstructured.NestedInt64(o.Object, "spec", b.field)
-		if !ok {
-			n = b.unset
+	for _, b := range o.bounds {
+		replicas[b.key] = b.unset
+		if n := o.Spec[b.field]; n != nil {
+			replicas[b.key] = n
 		}
-		replicas[b.key] = n
 	}
-	for name, text := range o.GetAnnotations() {
+	for name, text := range o.Metadata.Annotations {
 		key, ours := strings.CutPrefix(name, annotationPrefix)
 		if !ours || name == annotationPool {
 			continue
@@ -107,7 +190,7 @@ var faultReasons = []string{faultMalformed, faultConfigured, faultDuplicate, fau
 
 // finding is the result for an annotated object.
 type finding struct {
-	object *unstructured.Unstructured
+	object *object
 	pool   string
 	keys   []byte
 	reason string // one of faultReasons, or "" if the object defines the pool
@@ -117,15 +200,15 @@ type finding struct {
 // evaluate checks annotated objects, the oldest first. If two name a pool, the older one defines it. HPAs of KEDA are
 // skipped, because KEDA copies the annotations of its ScaledObject. A published pool keeps its slot while its object is
 // malformed.
-func evaluate(objects []*unstructured.Unstructured, configured []capacity.Pool, published map[string]publication, limit int, define func(pool string, keys []byte) (capacity.Pool, error)) []finding {
-	slices.SortFunc(objects, func(a, b *unstructured.Unstructured) int {
-		return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), strings.Compare(titleOf(a), titleOf(b)))
+func evaluate(objects []*object, configured []capacity.Pool, published map[string]publication, limit int, define func(pool string, keys []byte) (capacity.Pool, error)) []finding {
+	slices.SortFunc(objects, func(a, b *object) int {
+		return cmp.Or(a.Metadata.CreationTimestamp.Compare(b.Metadata.CreationTimestamp), strings.Compare(a.title(), b.title()))
 	})
 	var all []finding
-	by, places := map[string]*unstructured.Unstructured{}, len(configured)
+	by, places := map[string]*object{}, len(configured)
 	for _, o := range objects {
-		pool := o.GetAnnotations()[annotationPool]
-		if owner := meta.GetControllerOf(o); pool == "" || owner != nil && owner.Kind == "ScaledObject" {
+		pool := o.Metadata.Annotations[annotationPool]
+		if owners := o.Metadata.OwnerReferences; slices.ContainsFunc(owners, func(x owner) bool { return x.Controller && x.Kind == "ScaledObject" }) {
 			continue
 		}
 		f := finding{object: o, pool: pool}
@@ -137,7 +220,7 @@ func evaluate(objects []*unstructured.Unstructured, configured []capacity.Pool, 
 		case slices.ContainsFunc(configured, func(c capacity.Pool) bool { return c.Name == pool }):
 			f.reason, f.detail = faultConfigured, fmt.Sprintf("pool %q is in the configuration, which wins: remove it there, or the annotation %s here", pool, annotationPool)
 		case by[pool] != nil:
-			f.reason, f.detail = faultDuplicate, fmt.Sprintf("pool %q is defined by %s, which is older: annotate one of them", pool, titleOf(by[pool]))
+			f.reason, f.detail = faultDuplicate, fmt.Sprintf("pool %q is defined by %s, which is older: annotate one of them", pool, by[pool].title())
 		case err != nil:
 			f.reason, f.detail = faultMalformed, oneLine(err)
 			if _, ok := published[pool]; ok {
@@ -152,9 +235,4 @@ func evaluate(objects []*unstructured.Unstructured, configured []capacity.Pool, 
 		all = append(all, f)
 	}
 	return all
-}
-
-// titleOf names an object for people.
-func titleOf(o *unstructured.Unstructured) string {
-	return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 }

@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,8 +18,6 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -29,31 +26,23 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// cluster speaks the list, watch and create of the Kubernetes API.
+// cluster lists objects as the Kubernetes API does.
 type cluster struct {
 	*httptest.Server
 	mu      sync.Mutex
-	changes []change // the version of the n-th is n+1
-	grown   chan struct{}
-	events  []string // reason and message
-	absent  string   // a resource that is not installed
-}
-
-type change struct {
-	Type     string         `json:"type"`
-	Object   map[string]any `json:"object"`
-	resource string
+	objects map[string]map[string]any // by kind and name
+	absent  string                    // a resource that is not installed
 }
 
 func newCluster(t *testing.T, absent string) *cluster {
-	c := &cluster{grown: make(chan struct{}), absent: absent}
+	c := &cluster{objects: map[string]map[string]any{}, absent: absent}
 	c.Server = httptest.NewServer(http.HandlerFunc(c.serve))
-	t.Cleanup(func() { c.CloseClientConnections(); c.Close() })
+	t.Cleanup(c.Close)
 	return c
 }
 
-// change takes an object in YAML; what is ADDED, MODIFIED or DELETED.
-func (c *cluster) change(t *testing.T, what, text string) {
+// set adds or replaces an object in YAML.
+func (c *cluster) set(t *testing.T, text string) {
 	t.Helper()
 	var o map[string]any
 	if err := yaml.Unmarshal([]byte(text), &o); err != nil {
@@ -61,89 +50,30 @@ func (c *cluster) change(t *testing.T, what, text string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	u := unstructured.Unstructured{Object: o}
-	u.SetUID(types.UID(u.GetKind() + u.GetName()))
-	u.SetResourceVersion(strconv.Itoa(len(c.changes) + 1))
-	c.changes = append(c.changes, change{what, o, discoveredKinds[u.GetKind()].resource.Resource})
-	close(c.grown)
-	c.grown = make(chan struct{})
+	c.objects[fmt.Sprint(o["kind"], o["metadata"].(map[string]any)["name"])] = o
 }
 
 func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
-	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	resource := parts[len(parts)-1]
-	w.Header().Set("Content-Type", "application/json")
-	status := func(code int, reason string) {
-		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code})
-	}
-	if r.Method == http.MethodPost {
-		var e struct{ Reason, Message string }
-		_ = json.NewDecoder(r.Body).Decode(&e)
-		c.mu.Lock()
-		c.events = append(c.events, e.Reason+" "+e.Message)
-		c.mu.Unlock()
-		w.WriteHeader(http.StatusCreated)
-		_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Event", "apiVersion": "v1", "metadata": map[string]any{"name": "e"}})
-		return
-	}
-	switch {
-	case resource == c.absent:
-		status(http.StatusNotFound, "NotFound")
-	case r.FormValue("sendInitialEvents") != "":
-		status(http.StatusBadRequest, "BadRequest") // an older server
-	case r.FormValue("watch") != "":
-		at, _ := strconv.Atoi(r.FormValue("resourceVersion"))
-		for out := json.NewEncoder(w); ; {
-			c.mu.Lock()
-			all, grown := c.changes, c.grown
-			c.mu.Unlock()
-			for ; at < len(all); at++ {
-				if all[at].resource == resource {
-					_ = out.Encode(all[at])
-				}
-			}
-			w.(http.Flusher).Flush()
-			select {
-			case <-grown:
-			case <-r.Context().Done():
-				return
-			}
-		}
-	default:
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		now := map[string]map[string]any{}
-		kind := ""
-		for k, d := range discoveredKinds {
-			if d.resource.Resource == resource {
-				kind = k
-			}
-		}
-		for _, x := range c.changes {
-			name := (&unstructured.Unstructured{Object: x.Object}).GetName()
-			if x.resource == resource {
-				now[name] = x.Object
-				if x.Type == "DELETED" {
-					delete(now, name)
-				}
-			}
-		}
-		items := []any{}
-		for _, o := range now {
-			items = append(items, o)
-		}
-		_ = json.NewEncoder(w).Encode(map[string]any{
-			"kind": kind + "List", "apiVersion": parts[1] + "/" + parts[2], "items": items,
-			"metadata": map[string]any{"resourceVersion": strconv.Itoa(len(c.changes))},
-		})
-	}
-}
-
-func (c *cluster) logged(what string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.events, func(e string) bool { return strings.Contains(e, what) })
+	items := []any{}
+	for _, k := range discoveredKinds {
+		for _, o := range c.objects {
+			if _, resource, _ := strings.Cut(k.path, "%s"); strings.HasSuffix(r.URL.Path, resource) && o["kind"] == k.kind {
+				items = append(items, map[string]any{"metadata": o["metadata"], "spec": o["spec"]}) // elements of a list have no kind
+			}
+		}
+	}
+	if strings.HasSuffix(r.URL.Path, "/"+c.absent) {
+		http.NotFound(w, r)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"items": items})
+}
+
+// logged reports whether discovery logged a text.
+func logged(p *process, text string) bool {
+	return strings.Contains(strings.ReplaceAll(p.out.String(), `\"`, `"`), text)
 }
 
 func scaledObject(name, pool, more string, most int) string {
@@ -160,7 +90,7 @@ func TestDiscover(t *testing.T) {
 	t.Parallel()
 	c, h := newCluster(t, "horizontalpodautoscalers"), newHouse(t, 1)
 	address := testenv.FreeAddress(t)
-	p := start(t, "discover", "-config", filepath.Join(h.dirs[0], "forewarm.yaml"), "-server", c.URL, "-listen", address)
+	p := start(t, "discover", "-config", filepath.Join(h.dirs[0], "forewarm.yaml"), "-server", c.URL, "-every", "200ms", "-listen", address)
 	defer p.stop(t)
 	page := func() string { _, page := testenv.Get("http://" + address + "/metrics"); return page }
 	await := func(what, line string) {
@@ -176,16 +106,21 @@ func TestDiscover(t *testing.T) {
 	got := h.play(t, 60, func(h *house, t *testing.T, m int) {
 		switch m {
 		case 10:
-			c.change(t, "ADDED", scaledObject("chat", "noted", rates, 16))
+			c.set(t, scaledObject("chat", "noted", rates, 16))
 			await("the pool", "forewarm_discovery_pools 1")
 		case 25:
-			c.change(t, "MODIFIED", scaledObject("chat", "noted", rates, 2))
-			testenv.Await(t, "the change", func() bool { return c.logged(`"max":2`) })
+			c.set(t, scaledObject("chat", "noted", rates, 2))
+			testenv.Await(t, "the change", func() bool {
+				m, err := must(h.js.Stream(t.Context(), "FOREWARM_TELEMETRY")).GetLastMsgForSubject(t.Context(), "forewarm.telemetry.pool.noted")
+				return err == nil && strings.Contains(string(m.Data), `"max":2`)
+			})
 		case 35:
 			h.twins[1].kill(t)
 			h.start(t, 1)
 		case 40:
-			c.change(t, "DELETED", scaledObject("chat", "noted", rates, 2))
+			c.mu.Lock()
+			clear(c.objects)
+			c.mu.Unlock()
 			await("the pool to be given up", "forewarm_discovery_pools 0")
 		}
 		if m < 5 || m > 50 {
@@ -209,7 +144,7 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// TestDiscoverFaults: each object that defines no valid pool has an Event, and a metric counts it. The other pools
+// TestDiscoverFaults: the log names each object that defines no valid pool, and a metric counts it. The other pools
 // are published.
 func TestDiscoverFaults(t *testing.T) {
 	permissions := jetstream.DefaultConfig()
@@ -230,11 +165,10 @@ func TestDiscoverFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("FOREWARM_NATS_PASSWORD_FILE", testenv.WriteFile(t, filepath.Join(t.TempDir(), "password"), "secret"))
-	file := testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"), "nats: {url: '"+url+"', user: discovery}", "max_pools: 3", "log: {level: warn}", "pools: [{name: own, replicas: {max: 4}}]")
-	c := newCluster(t, "")
+	file := testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"), "nats: {url: '"+url+"', user: discovery}", "max_pools: 3", "pools: [{name: own, replicas: {max: 4}}]")
+	c := newCluster(t, "nothing")
 	object := func(kind, name, created, annotations, spec string) string {
-		r := discoveredKinds[kind].resource
-		return fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %s, namespace: llm, creationTimestamp: %q, annotations: {%s}}\nspec: {%s}\n", r.GroupVersion(), kind, name, created, annotations, spec)
+		return fmt.Sprintf("kind: %s\nmetadata: {name: %s, namespace: llm, creationTimestamp: %q, annotations: {%s}}\nspec: {%s}\n", kind, name, created, annotations, spec)
 	}
 	const day1, day2, day3 = "2026-03-01T00:00:00Z", "2026-03-02T00:00:00Z", "2026-03-03T00:00:00Z"
 	for _, text := range []string{
@@ -248,24 +182,24 @@ func TestDiscoverFaults(t *testing.T) {
 		object("Deployment", "own", day1, "forewarm.dev/pool: own, forewarm.dev/replicas: '{max: 5}'", ""),
 		object("Deployment", "toomany", day3, "forewarm.dev/pool: toomany, forewarm.dev/replicas: '{max: 5}'", ""),
 	} {
-		c.change(t, "ADDED", text)
+		c.set(t, text)
 	}
-	c.change(t, "ADDED", strings.Replace(object("HorizontalPodAutoscaler", "keda-hpa-x", day1, "forewarm.dev/pool: chat", "maxReplicas: 8"), "annotations:",
+	c.set(t, strings.Replace(object("HorizontalPodAutoscaler", "keda-hpa-x", day1, "forewarm.dev/pool: chat", "maxReplicas: 8"), "annotations:",
 		"ownerReferences: [{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, name: x, uid: u, controller: true}], annotations:", 1))
 	address := testenv.FreeAddress(t)
-	p := start(t, "discover", "-config", file, "-server", c.URL, "-listen", address, "-namespaces", "llm")
+	p := start(t, "discover", "-config", file, "-server", c.URL, "-every", "200ms", "-listen", address, "-namespaces", "llm")
 	defer p.stop(t)
 	testenv.Await(t, "all pools", func() bool {
 		_, page := testenv.Get("http://" + address + "/metrics")
 		return p.over() || strings.Contains(page, "forewarm_discovery_pools 2")
 	})
 	for _, want := range []string{
-		`ForewarmPoolDefined pool "chat" is defined: {"replicas":{"max":8,"min":2}}`, `ForewarmPoolDefined pool "batch" is defined: {"kv_dtype":"fp8","replicas":{"max":5}}`,
-		`ForewarmPoolRefused pool "chat" is defined by HorizontalPodAutoscaler llm/chat, which is older`, `ForewarmPoolRefused pool "own" is in the configuration`,
-		`ForewarmPoolRefused pools[nobounds].replicas.max`, `warmpu: unknown key; did you mean "warmup"?`, "must have no anchor", `pool "toomany" is one too many: raise max_pools, which is 3`,
+		`pool "chat" is defined: {"replicas":{"max":8,"min":2}}`, `pool "batch" is defined: {"kv_dtype":"fp8","replicas":{"max":5}}`,
+		`defines no pool: pool "chat" is defined by HorizontalPodAutoscaler llm/chat, which is older`, `defines no pool: pool "own" is in the configuration`,
+		`defines no pool: pools[nobounds].replicas.max`, `warmpu: unknown key; did you mean "warmup"?`, "must have no anchor", `pool "toomany" is one too many: raise max_pools, which is 3`,
 	} {
-		if !c.logged(want) {
-			t.Errorf("no event says %s; there are\n%s", want, strings.Join(c.events, "\n"))
+		if !logged(p, want) {
+			t.Errorf("the log does not say %s:\n%s", want, p.out.String())
 		}
 	}
 	_, page := testenv.Get("http://" + address + "/metrics")
@@ -275,13 +209,13 @@ func TestDiscoverFaults(t *testing.T) {
 		}
 	}
 	// A definition stays in force while its object is malformed.
-	c.change(t, "MODIFIED", object("Deployment", "batch", day1, "forewarm.dev/pool: batch, forewarm.dev/replicas: '{max: none}'", ""))
-	testenv.Await(t, "the fault", func() bool { return c.logged("replicas.max") && c.logged(`"none"`) })
+	c.set(t, object("Deployment", "batch", day1, "forewarm.dev/pool: batch, forewarm.dev/replicas: '{max: none}'", ""))
+	testenv.Await(t, "the fault", func() bool { return logged(p, "replicas.max") && logged(p, `"none"`) })
 	testenv.Await(t, "the metrics of it", func() bool {
 		_, page := testenv.Get("http://" + address + "/metrics")
 		return strings.Contains(page, `forewarm_discovery_faults{reason="malformed"} 4`)
 	})
-	if _, page := testenv.Get("http://" + address + "/metrics"); !strings.Contains(page, "forewarm_discovery_pools 2") || !c.logged(`pool "toomany" is one too many`) {
+	if _, page := testenv.Get("http://" + address + "/metrics"); !strings.Contains(page, "forewarm_discovery_pools 2") || !logged(p, `pool "toomany" is one too many`) {
 		t.Error("a pool was given up, or its place, because its object is malformed")
 	}
 }
@@ -314,19 +248,16 @@ func TestDiscoveryPage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		u := &unstructured.Unstructured{}
-		if err := u.UnmarshalJSON(text); err != nil {
+		kind := discoveredKinds[slices.IndexFunc(discoveredKinds, func(k discovered) bool { return k.kind == o["kind"] })]
+		x := &object{discovered: kind}
+		if err := json.Unmarshal(text, x); err != nil {
 			t.Fatal(err)
 		}
-		kept, err := stripUnused(u)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f := evaluate([]*unstructured.Unstructured{kept.(*unstructured.Unstructured)}, nil, nil, 64, p.Define)
+		f := evaluate([]*object{x}, nil, nil, 64, p.Define)
 		if len(f) != 1 || f[0].reason != "" && !strings.Contains(f[0].detail, "model_config") { // which default_pool has
-			t.Errorf("%s: %+v", titleOf(u), f)
+			t.Errorf("%s: %+v", x.title(), f)
 		}
-		kinds[u.GetKind()] = true
+		kinds[x.kind] = true
 	}
 	if len(kinds) != len(discoveredKinds) {
 		t.Errorf("there are examples of %v", kinds)
