@@ -90,14 +90,6 @@ func Default() *Config {
 	}
 }
 
-// MostPools is the largest number of pools.
-func (c *Config) MostPools() int {
-	if c.DefaultPool == nil {
-		return len(c.Pools)
-	}
-	return max(len(c.Pools), c.MaxPools)
-}
-
 // StreamDir is the directory of an embedded NATS server's streams.
 func (c *Config) StreamDir() string {
 	return cmp.Or(c.NATS.Embedded.StoreDir, filepath.Join(c.Storage.Dir, "nats"))

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -66,9 +67,6 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 		warnCapacity(pc.DefaultPool, std)
 	}
 	checkAccess(cfg, std)
-	if small := jetstream.Small(&cfg.NATS, cfg.MostPools(), cfg.Every); small != "" {
-		fmt.Fprintf(std.out, "warning: %s\n", small)
-	}
 	if offline {
 		return nil
 	}
@@ -99,37 +97,23 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 			fmt.Fprintf(std.out, "ok  pool %s: in partition %d\n", cfg.Pools[i].Name, cfg.NATS.PartitionOf(cfg.Pools[i].Name))
 		}
 	}
-	for n, ensure := range []func(context.Context, natsjs.JetStream, jetstream.Config) (natsjs.Stream, error){
-		jetstream.EnsureTelemetry, jetstream.EnsureSignals, jetstream.EnsureForecasts,
-		jetstream.EnsureDecisions,
-	} {
-		s, err := ensure(ctx, js, cfg.NATS)
-		if err != nil {
-			return usageError{err}
-		}
-		i := s.CachedInfo()
-		if n == 0 { // telemetry; a user's stream may have another name
-			for _, fault := range append(jetstream.Faults(i, &cfg.NATS), jetstream.Skew(i, time.Now())) {
-				if fault != "" {
-					fmt.Fprintf(std.out, "warning: %s\n", fault)
-				}
-			}
-		}
-		fmt.Fprintf(std.out, "ok  stream %s: %d messages of %v\n", i.Config.Name, i.State.Msgs, i.Config.Subjects)
-	}
-	if _, err := jetstream.EnsureState(ctx, js, cfg.NATS); err != nil {
-		return usageError{err}
-	}
-	if _, err := jetstream.EnsureDeliveries(ctx, js, cfg.NATS); err != nil {
-		return usageError{err}
-	}
-	faults, err := jetstream.OtherFaults(ctx, js, &cfg.NATS, time.Now())
-	for _, fault := range faults {
-		fmt.Fprintf(std.out, "warning: %s\n", fault)
-	}
+	stores, err := jetstream.Ensure(ctx, js, cfg.NATS)
 	if err != nil {
 		return usageError{err}
 	}
+	i := stores.Telemetry.CachedInfo()
+	_, faults, err := jetstream.Inspect(ctx, js, cfg.NATS, time.Now())
+	if err != nil {
+		return usageError{err}
+	}
+	faults = slices.Concat(jetstream.Faults(i, &cfg.NATS), faults)
+	if skew := jetstream.Skew(i, time.Now()); skew != "" {
+		faults = append(faults, skew)
+	}
+	for _, fault := range faults {
+		fmt.Fprintf(std.out, "warning: %s\n", fault)
+	}
+	fmt.Fprintf(std.out, "ok  stream %s: %d messages of %v\n", i.Config.Name, i.State.Msgs, i.Config.Subjects)
 	return checkOthers(ctx, cfg, &pc, std)
 }
 

@@ -26,10 +26,6 @@ type ConsumerConfig struct {
 	Start  uint64
 	Limits ingest.Limits
 	Log    *zap.Logger
-	// OnGap, when set, is called when the stream does not continue at the wanted sequence. With got > want, retention
-	// or a purge removed want … got-1. With got < want, the stream was made again or lost its end: it is read from got
-	// on, and want-got sequences occur twice. It is called on a goroutine of Run.
-	OnGap func(want, got uint64)
 	// Missing, when set, makes the stream again after somebody deleted it. It is called on a goroutine of Run.
 	Missing func(ctx context.Context) error
 	// Inspect, when set, gives the faults of the stream, from the server's answer each second.
@@ -189,7 +185,4 @@ func (c *Consumer) gap(got uint64) {
 		c.handled.Store(got - 1)
 	}
 	c.cfg.Log.Warn("the telemetry stream does not continue where reading stopped: the forecast lacks the missing messages", zap.String("stream", c.cfg.Stream), zap.Uint64("want", want), zap.Uint64("got", got))
-	if c.cfg.OnGap != nil {
-		c.cfg.OnGap(want, got)
-	}
 }

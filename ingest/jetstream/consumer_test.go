@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -172,10 +173,14 @@ func TestConsumerSaysWhatTheStreamLost(t *testing.T) {
 		4: {nil, []string{"4 3", "5 4"}, 0},
 	} {
 		cfg := consumerOf(js, c, startSequence)
-		var gaps []string
-		cfg.OnGap = func(want, got uint64) { gaps = append(gaps, fmt.Sprintf("%d-%d", want, got)) }
+		core, seen := observer.New(zap.WarnLevel)
+		cfg.Log = zap.New(core)
 		consumer := NewConsumer(js, cfg)
 		got := consume(t, consumer, 2)
+		var gaps []string
+		for _, entry := range seen.All() {
+			gaps = append(gaps, fmt.Sprintf("%d-%d", entry.ContextMap()["want"], entry.ContextMap()["got"]))
+		}
 		if d := cmp.Diff(want.gaps, gaps) + cmp.Diff(want.got, got); d != "" || consumer.Lost() != want.lost {
 			t.Errorf("from %d: lost %d, want %d; %s", startSequence, consumer.Lost(), want.lost, d)
 		}
@@ -187,14 +192,16 @@ func TestConsumerReadsAStreamThatWasMadeAgain(t *testing.T) {
 	telemetry(t, js, c)
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(0))
 	cfg := consumerOf(js, c, 1000)
-	cfg.OnGap = func(want, got uint64) {
-		if want != 1000 || got != 2 {
-			t.Errorf("gap %d-%d, want 1000-2", want, got)
-		}
+	core, seen := observer.New(zap.WarnLevel)
+	cfg.Log = zap.New(core, zap.Hooks(func(zapcore.Entry) error {
 		publish(t, js, "forewarm.telemetry.request.p.c", numbered(1))
-	}
+		return nil
+	}))
 	if d := cmp.Diff([]string{"2 1"}, consume(t, NewConsumer(js, cfg), 1)); d != "" {
 		t.Error(d)
+	}
+	if logs := seen.All(); len(logs) != 1 || logs[0].ContextMap()["want"] != uint64(1000) || logs[0].ContextMap()["got"] != uint64(2) {
+		t.Errorf("logged %v, want a gap from 1000 to 2", logs)
 	}
 }
 

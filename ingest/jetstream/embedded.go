@@ -185,21 +185,14 @@ func (e *Embedded) credential() (err error) {
 // permissions are those of clients without credentials: they publish telemetry, read what Forewarm publishes, and see
 // what streams there are. They cannot make, change, purge or delete one.
 func (c *Config) permissions() *server.Permissions {
-	publish := []string{c.Prefix + ".telemetry.>", c.Prefix + ".prescale.ack.>"}
+	publish := append(c.ConsumerRights().Publish, c.Prefix+".telemetry.>",
+		apiPrefix+"INFO", apiPrefix+"STREAM.LIST", apiPrefix+"STREAM.INFO.*", apiPrefix+"CONSUMER.NAMES.*", apiPrefix+"CONSUMER.LIST.*", apiPrefix+"CONSUMER.INFO.>")
 	for _, s := range c.Sources {
 		publish = append(publish, s.Subject)
 	}
-	const api = "$JS.API."
-	publish = append(publish, api+"INFO", api+"STREAM.NAMES", api+"STREAM.LIST", api+"STREAM.INFO.*", api+"CONSUMER.NAMES.*", api+"CONSUMER.LIST.*", api+"CONSUMER.INFO.>")
-	for _, stream := range []string{SignalsStream, ForecastsStream} {
-		for _, read := range []string{"CONSUMER.CREATE.", "CONSUMER.DURABLE.CREATE.", "CONSUMER.MSG.NEXT.", "DIRECT.GET."} {
-			publish = append(publish, api+read+stream, api+read+stream+".>")
-		}
-		publish = append(publish, api+"STREAM.MSG.GET."+stream, "$JS.ACK."+stream+".>", "$JS.FC."+stream+".>")
-	}
 	return &server.Permissions{
 		Publish:   &server.SubjectPermission{Allow: publish},
-		Subscribe: &server.SubjectPermission{Allow: []string{c.Prefix + ".>", "_INBOX.>"}},
+		Subscribe: &server.SubjectPermission{Allow: []string{c.Prefix + ".>", inboxes}},
 	}
 }
 

@@ -28,7 +28,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	server := start(t, c)
 	own := connect(t, c, server)
 	stored := telemetry(t, own, c)
-	if _, err := EnsureSignals(testContext(t), own, c); err != nil {
+	if _, err := Ensure(testContext(t), own, c); err != nil {
 		t.Fatal(err)
 	}
 	publish(t, own, "forewarm.alert.p", []byte("{}"))

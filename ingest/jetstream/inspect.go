@@ -14,50 +14,30 @@ import (
 // longer agree: well below a minute, and more than an answer takes.
 const maxSkew = 5 * time.Second
 
-// OtherFaults gives what is wrong with the streams, other than that of telemetry, that hold what a daemon stores, and
-// what to do. The buckets are streams as well. The error is of streams that cannot be read.
-func OtherFaults(ctx context.Context, js jetstream.JetStream, c *Config, now time.Time) (out []string, err error) {
-	objects, values := "OBJ_"+c.State(), "KV_"+c.Deliveries()
-	for _, name := range []string{c.Decisions(), SignalsStream, ForecastsStream, objects, values} {
-		s, e := js.Stream(ctx, name)
+// Inspect makes again, empty, what was deleted of the streams and buckets other than that of telemetry, and gives the
+// names of these streams. It also gives the faults of the others, and what to do. The error is of streams that cannot be
+// read or made.
+func Inspect(ctx context.Context, js jetstream.JetStream, c Config, now time.Time) (made, faults []string, err error) {
+	for _, x := range new(Stores).others(js, c) {
+		s, e := js.Stream(ctx, x.stream)
 		if errors.Is(e, jetstream.ErrStreamNotFound) {
-			continue // a user's stream has another name, or it could not be made again
-		} else if e != nil {
-			err = errors.Join(err, fmt.Errorf("stream %s: %w", name, Denied(js.Conn(), e)))
-			continue
-		}
-		out = append(out, Faults(s.CachedInfo(), c)...)
-		if name == c.Decisions() {
-			if short := tooShort(s.CachedInfo(), c, now); short != "" {
-				out = append(out, short)
+			if e = x.ensure(ctx); e != nil {
+				err = errors.Join(err, e)
+			} else if _, e := js.Stream(ctx, x.stream); e == nil { // not a user's stream with another name
+				made = append(made, x.stream)
 			}
-		}
-	}
-	return out, err
-}
-
-// Remake makes again what was deleted of the streams other than telemetry, empty, and returns their names.
-func Remake(ctx context.Context, js jetstream.JetStream, c Config) (made []string, err error) {
-	for _, x := range []struct {
-		name   string
-		ensure func() error
-	}{
-		{c.Decisions(), func() error { _, err := EnsureDecisions(ctx, js, c); return err }},
-		{SignalsStream, func() error { _, err := EnsureSignals(ctx, js, c); return err }},
-		{ForecastsStream, func() error { _, err := EnsureForecasts(ctx, js, c); return err }},
-		{"OBJ_" + c.State(), func() error { _, err := EnsureState(ctx, js, c); return err }},
-		{"KV_" + c.Deliveries(), func() error { _, err := EnsureDeliveries(ctx, js, c); return err }},
-	} {
-		if _, e := js.Stream(ctx, x.name); !errors.Is(e, jetstream.ErrStreamNotFound) {
 			continue
 		}
-		if e := x.ensure(); e != nil {
-			err = errors.Join(err, e)
-		} else if _, e := js.Stream(ctx, x.name); e == nil { // not a user's stream with another name
-			made = append(made, x.name)
+		if e != nil {
+			err = errors.Join(err, fmt.Errorf("stream %s: %w", x.stream, Denied(js.Conn(), e)))
+			continue
+		}
+		faults = append(faults, Faults(s.CachedInfo(), &c)...)
+		if short := tooShort(s.CachedInfo(), &c, now); x.stream == c.Decisions() && short != "" {
+			faults = append(faults, short)
 		}
 	}
-	return made, err
+	return made, faults, err
 }
 
 // Faults gives what is wrong with a stream, and what to do.
@@ -96,21 +76,6 @@ func tooShort(info *jetstream.StreamInfo, c *Config, now time.Time) string {
 	}
 	return fmt.Sprintf("the stream %s is full with the decisions and notices of %s, and nats.decisions.max_age asks for %s: the oldest go, and with them what was not delivered; raise nats.decisions.max_bytes, which is %d MiB",
 		info.Config.Name, reach.Round(time.Minute), c.Kept.MaxAge, info.Config.MaxBytes>>20)
-}
-
-// decisionBytes is about what a decision of a pool takes in the log, with its notices.
-const decisionBytes = 3 << 10
-
-// Small says that the log of decisions cannot hold those of so many pools, which decide every so often, for as long as
-// it is asked to; "" when it can.
-func Small(c *Config, pools int, every time.Duration) string {
-	rate := float64(pools) * decisionBytes / every.Seconds()
-	need := rate * c.Kept.MaxAge.Seconds()
-	if c.Partitioned() || need <= float64(c.Kept.MaxBytes) { // how many pools are in a partition is not known
-		return ""
-	}
-	return fmt.Sprintf("nats.decisions.max_bytes is %d MiB, and %d pools (those that are listed, or max_pools with default_pool) need about %.0f MiB for a nats.decisions.max_age of %.1f days: the oldest decisions go after about %.1f; raise max_bytes, or lower max_age or max_pools",
-		c.Kept.MaxBytes>>20, pools, need/(1<<20), c.Kept.MaxAge.Hours()/24, float64(c.Kept.MaxBytes)/rate/86400)
 }
 
 // Room reports that the disk of the embedded server, with so many bytes free beside those that its store uses, is full

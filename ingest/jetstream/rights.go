@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 )
 
@@ -23,7 +24,7 @@ const (
 
 // DaemonRights are the rights that a daemon needs, and no more.
 func (c *Config) DaemonRights() Rights {
-	objects, values := "OBJ_"+c.State(), "KV_"+c.Deliveries()
+	objects, values := objectStream+c.State(), valueStream+c.Deliveries()
 	publish := []string{
 		userInfo,
 		c.Prefix + ".telemetry.>", c.Prefix + ".prescale.*", c.Prefix + ".alert.*", c.Prefix + ".forecast.>", c.Prefix + ".deadletter",
@@ -111,68 +112,44 @@ func union(a, b []string) []string {
 	return a
 }
 
-// granted is the part of the server's answer about a user that is of interest. Permissions are missing where there are
-// no limits.
-type granted struct {
-	Data struct {
-		User        string `json:"user"`
-		Account     string `json:"account"`
-		Permissions *struct {
-			Publish, Subscribe *struct{ Allow, Deny []string }
-		} `json:"permissions"`
-	} `json:"data"`
-	Error *struct{ Description string } `json:"error"`
-}
-
 // CheckRights fails where the user of a connection lacks a right that the daemon needs, and names the subjects. A
 // server that does not say what rights there are is no error: warn is called.
 func (c *Config) CheckRights(ctx context.Context, conn *nats.Conn, warn func(error)) error {
-	missing, err := missingRights(ctx, conn, c.DaemonRights())
-	if errors.Is(err, nats.ErrPermissionViolation) {
-		return fmt.Errorf("%w; forewarm nats-config prints all that the daemon needs", err)
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	var answer struct {
+		Data  server.UserInfo  `json:"data"`
+		Error *server.ApiError `json:"error"`
 	}
+	m, err := conn.RequestWithContext(ctx, userInfo, nil)
 	if err != nil {
-		warn(err)
+		err = Denied(conn, err)
+	} else if err = json.Unmarshal(m.Data, &answer); err == nil && answer.Error != nil {
+		err = answer.Error
+	}
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		return fmt.Errorf("what this user may do cannot be seen on %s: %w; forewarm nats-config prints all that the daemon needs", userInfo, err)
+	} else if err != nil {
+		warn(fmt.Errorf("what this user may do cannot be seen on %s: %w", userInfo, err))
+		return nil
+	}
+	have, need := answer.Data.Permissions, c.DaemonRights()
+	if have == nil { // there are no limits
 		return nil
 	}
 	var lacks []string
-	if len(missing.Publish) > 0 {
-		lacks = append(lacks, "publish to "+strings.Join(missing.Publish, ", "))
+	lack := func(verb string, have *server.SubjectPermission, need []string) {
+		missing := slices.DeleteFunc(need, func(s string) bool { return have == nil || allows(have.Allow, have.Deny, s) })
+		if len(missing) > 0 {
+			lacks = append(lacks, verb+strings.Join(missing, ", "))
+		}
 	}
-	if len(missing.Subscribe) > 0 {
-		lacks = append(lacks, "subscribe to "+strings.Join(missing.Subscribe, ", "))
-	}
+	lack("publish to ", have.Publish, need.Publish)
+	lack("subscribe to ", have.Subscribe, need.Subscribe)
 	if len(lacks) == 0 {
 		return nil
 	}
 	return fmt.Errorf("the NATS user of this connection may not %s: allow it in the server's configuration; forewarm nats-config prints all that the daemon needs", strings.Join(lacks, ", nor "))
-}
-
-// missingRights asks the server what this connection may do, and gives the needed rights that it lacks. It is an error
-// when the server does not answer.
-func missingRights(ctx context.Context, conn *nats.Conn, need Rights) (missing Rights, err error) {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	m, err := conn.RequestWithContext(ctx, userInfo, nil)
-	if err != nil {
-		return missing, fmt.Errorf("what this user may do cannot be seen on %s: %w", userInfo, Denied(conn, err))
-	}
-	var have granted
-	if err = json.Unmarshal(m.Data, &have); err == nil && have.Error != nil {
-		err = errors.New(have.Error.Description)
-	}
-	if err != nil {
-		return missing, fmt.Errorf("the server's answer on %s: %w", userInfo, err)
-	}
-	if have.Data.Permissions == nil {
-		return missing, nil
-	}
-	lacks := func(have *struct{ Allow, Deny []string }, need []string) []string {
-		return slices.DeleteFunc(slices.Clone(need), func(s string) bool { return have == nil || allows(have.Allow, have.Deny, s) })
-	}
-	missing.Publish = lacks(have.Data.Permissions.Publish, need.Publish)
-	missing.Subscribe = lacks(have.Data.Permissions.Subscribe, need.Subscribe)
-	return missing, nil
 }
 
 // allows reports whether the lists permit all subjects of a pattern. An empty list of allowed subjects permits all.

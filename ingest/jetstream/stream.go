@@ -9,13 +9,19 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The streams of what Forewarm publishes.
+// The streams of what Forewarm publishes, and its log; a partition adds its number to the names of the log.
 const (
-	SignalsStream   = "FOREWARM_SIGNALS"   // pre-scale events and alerts
-	ForecastsStream = "FOREWARM_FORECASTS" // the latest forecast of each class
+	SignalsStream    = "FOREWARM_SIGNALS"    // pre-scale events and alerts, a thousand for each pool
+	ForecastsStream  = "FOREWARM_FORECASTS"  // the latest forecast of each class
+	DecisionsStream  = "FOREWARM_DECISIONS"  // decisions and notifications
+	StateBucket      = "FOREWARM_STATE"      // snapshots, in an object store
+	DeliveriesBucket = "FOREWARM_DELIVERIES" // newest notice that each sink accepted, in a key-value store; for a week
+
+	objectStream, valueStream = "OBJ_", "KV_" // and the name of a bucket: its stream
 )
 
 // EnsureTelemetry makes the telemetry stream, or finds the one that holds its subjects already, whatever its name.
@@ -26,75 +32,86 @@ func EnsureTelemetry(ctx context.Context, js jetstream.JetStream, c Config) (jet
 			subjects = append(subjects, s.Subject)
 		}
 	}
-	return ensure(ctx, js, jetstream.StreamConfig{
+	return ensure(ctx, js, c, jetstream.StreamConfig{
 		Name: c.Telemetry(), Description: "Forewarm: what LLM fleets report",
 		Subjects: subjects,
-		MaxAge:   c.Stream.MaxAge, MaxBytes: c.Stream.MaxBytes, Replicas: c.Stream.Replicas,
+		MaxAge:   c.Stream.MaxAge, MaxBytes: c.Stream.MaxBytes,
 		Duplicates: min(10*time.Minute, c.Stream.MaxAge),
 	})
 }
 
-// EnsureSignals makes or finds the stream of pre-scale events and alerts, a thousand for each pool.
-func EnsureSignals(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.Stream, error) {
-	return ensure(ctx, js, jetstream.StreamConfig{
-		Name: SignalsStream, Description: "Forewarm: pre-scale events and alerts",
-		Subjects:          []string{c.Prefix + ".prescale.*", c.Prefix + ".alert.*"},
-		MaxMsgsPerSubject: 1000, MaxAge: 30 * 24 * time.Hour, Replicas: c.Stream.Replicas, Duplicates: time.Hour,
-	})
+// Stores is what a daemon keeps in JetStream.
+type Stores struct {
+	Telemetry  jetstream.Stream
+	State      jetstream.ObjectStore // snapshots
+	Deliveries jetstream.KeyValue    // newest notice that each sink accepted
 }
 
-// The log of decisions and what goes with it; a partition adds its number to the names.
-const (
-	DecisionsStream  = "FOREWARM_DECISIONS"  // decisions and notifications
-	StateBucket      = "FOREWARM_STATE"      // snapshots, in an object store
-	DeliveriesBucket = "FOREWARM_DELIVERIES" // newest notice that each sink accepted, in a key-value store
-)
-
-// EnsureDecisions makes or finds the stream of decisions and notifications.
-func EnsureDecisions(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.Stream, error) {
-	s, err := ensure(ctx, js, jetstream.StreamConfig{
-		Name: c.Decisions(), Description: "Forewarm: decisions, the state that they leave, and notifications",
-		Subjects: []string{c.Inner() + ".decision.>", c.Inner() + ".notice.>"}, MaxAge: c.Kept.MaxAge, MaxBytes: c.Kept.MaxBytes, Replicas: c.Stream.Replicas,
-		AllowAtomicPublish: true, AllowMsgTTL: true,
-	})
-	if err == nil && !s.CachedInfo().Config.AllowAtomicPublish { // an older server ignores what it does not know
-		return nil, fmt.Errorf("nats.url: stream %s takes no atomic batches (allow_atomic); the server, version %s, has to be nats-server 2.12 or later", c.Decisions(), js.Conn().ConnectedServerVersion())
+// Ensure makes or finds all streams and buckets.
+func Ensure(ctx context.Context, js jetstream.JetStream, c Config) (s Stores, err error) {
+	if s.Telemetry, err = EnsureTelemetry(ctx, js, c); err != nil {
+		return s, err
 	}
-	return s, err
+	for _, other := range s.others(js, c) {
+		if err := other.ensure(ctx); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
 }
 
-// EnsureState makes or finds the bucket of snapshots.
-func EnsureState(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.ObjectStore, error) {
-	name := c.State()
-	bucket, err := js.ObjectStore(ctx, name)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		bucket, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name, Description: "Forewarm: snapshots of the state", Replicas: c.Stream.Replicas})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("object store %s: %w; let this user use it, or make it with nats object add %s", name, err, name)
-	}
-	return bucket, nil
+// other is a stream, or the stream of a bucket, beside that of telemetry.
+type other struct {
+	stream string
+	ensure func(context.Context) error // makes or finds it
 }
 
-// EnsureDeliveries makes or finds the bucket with the newest notice that each sink accepted; an entry stays for a week.
-func EnsureDeliveries(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.KeyValue, error) {
-	name := c.Deliveries()
-	bucket, err := js.KeyValue(ctx, name)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		bucket, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, Description: "Forewarm: newest notice that each sink accepted", TTL: 7 * 24 * time.Hour, Replicas: c.Stream.Replicas})
+func (s *Stores) others(js jetstream.JetStream, c Config) []other {
+	stream := func(want jetstream.StreamConfig) other {
+		return other{want.Name, func(ctx context.Context) error {
+			made, err := ensure(ctx, js, c, want)
+			if err == nil && want.AllowAtomicPublish && !made.CachedInfo().Config.AllowAtomicPublish { // an older server ignores what it does not know
+				err = fmt.Errorf("nats.url: stream %s takes no atomic batches (allow_atomic); the server, version %s, has to be nats-server 2.12 or later", want.Name, js.Conn().ConnectedServerVersion())
+			}
+			return err
+		}}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("key-value store %s: %w; let this user use it, or make it with nats kv add %s", name, err, name)
+	return []other{
+		stream(jetstream.StreamConfig{
+			Name: SignalsStream, Description: "Forewarm: pre-scale events and alerts",
+			Subjects:          []string{c.Prefix + ".prescale.*", c.Prefix + ".alert.*"},
+			MaxMsgsPerSubject: 1000, MaxAge: 30 * 24 * time.Hour, Duplicates: time.Hour,
+		}),
+		stream(jetstream.StreamConfig{
+			Name: ForecastsStream, Description: "Forewarm: the latest forecasts",
+			Subjects: []string{c.Prefix + ".forecast.>"}, MaxMsgsPerSubject: 1,
+		}),
+		stream(jetstream.StreamConfig{
+			Name: c.Decisions(), Description: "Forewarm: decisions, the state that they leave, and notifications",
+			Subjects: []string{c.Inner() + ".decision.>", c.Inner() + ".notice.>"}, MaxAge: c.Kept.MaxAge, MaxBytes: c.Kept.MaxBytes,
+			AllowAtomicPublish: true, AllowMsgTTL: true,
+		}),
+		{objectStream + c.State(), func(ctx context.Context) (err error) {
+			name := c.State()
+			if s.State, err = js.ObjectStore(ctx, name); errors.Is(err, jetstream.ErrBucketNotFound) {
+				s.State, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name, Description: "Forewarm: snapshots of the state", Replicas: c.Stream.Replicas})
+			}
+			if err != nil {
+				err = fmt.Errorf("object store %s: %w; let this user use it, or make it with nats object add %s", name, err, name)
+			}
+			return err
+		}},
+		{valueStream + c.Deliveries(), func(ctx context.Context) (err error) {
+			name := c.Deliveries()
+			if s.Deliveries, err = js.KeyValue(ctx, name); errors.Is(err, jetstream.ErrBucketNotFound) {
+				s.Deliveries, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, Description: "Forewarm: newest notice that each sink accepted", TTL: 7 * 24 * time.Hour, Replicas: c.Stream.Replicas})
+			}
+			if err != nil {
+				err = fmt.Errorf("key-value store %s: %w; let this user use it, or make it with nats kv add %s", name, err, name)
+			}
+			return err
+		}},
 	}
-	return bucket, nil
-}
-
-// EnsureForecasts makes or finds the stream that keeps the latest forecast of each class.
-func EnsureForecasts(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.Stream, error) {
-	return ensure(ctx, js, jetstream.StreamConfig{
-		Name: ForecastsStream, Description: "Forewarm: the latest forecasts",
-		Subjects: []string{c.Prefix + ".forecast.>"}, MaxMsgsPerSubject: 1, Replicas: c.Stream.Replicas,
-	})
 }
 
 // madeBy marks the streams that Forewarm made, which alone it may change.
@@ -102,7 +119,8 @@ const madeBy = "forewarm_made"
 
 // ensure makes the stream that want describes. If it is there and ours, its limits follow want; if it is a user's, it
 // is used as it is, provided that it holds the subjects of want.
-func ensure(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (jetstream.Stream, error) {
+func ensure(ctx context.Context, js jetstream.JetStream, c Config, want jetstream.StreamConfig) (jetstream.Stream, error) {
+	want.Replicas = c.Stream.Replicas
 	want.Storage, want.Retention, want.Discard = jetstream.FileStorage, jetstream.LimitsPolicy, jetstream.DiscardOld
 	want.Metadata = map[string]string{madeBy: "1"}
 	stream, err := find(ctx, js, want)
@@ -123,37 +141,28 @@ func ensure(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCo
 
 // unmade explains why the stream that want describes could not be made, and what to do.
 func unmade(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, err error) error {
-	var refused *jetstream.APIError
-	switch {
-	case errors.As(err, &refused) && refused.ErrorCode == subjectsOverlap:
+	refused, _ := errors.AsType[*jetstream.APIError](err)
+	if refused == nil {
+		refused = new(jetstream.APIError)
+	}
+	switch code := server.ErrorIdentifier(refused.ErrorCode); {
+	case code == server.JSStreamSubjectOverlapErr:
 		err = taken(ctx, js, want)
-	case errors.As(err, &refused) && refused.ErrorCode == noRoom:
+	case code == server.JSStorageResourcesExceededErr:
 		key := "nats.stream.max_bytes"
 		if want.AllowAtomicPublish {
 			key = "nats.decisions.max_bytes"
 		}
 		err = fmt.Errorf("%w: the server, or this account on it, has not the %d bytes that %s asks for; lower it, or raise max_file_store there", err, want.MaxBytes, key)
-	case errors.As(err, &refused) && (refused.ErrorCode == noCluster || refused.ErrorCode == noPeers):
+	case code == server.JSStreamReplicasNotSupportedErr || code == server.JSClusterNoPeersErrF:
 		err = fmt.Errorf("%w: nats.stream.replicas asks for %d copies; lower it, or use a cluster with as many servers", err, want.Replicas)
-	case errors.As(err, &refused) && strings.Contains(refused.Description, syscall.ENOSPC.Error()):
+	case strings.Contains(refused.Description, syscall.ENOSPC.Error()):
 		err = fmt.Errorf("%w; make room on the disk of the NATS server", err)
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		err = fmt.Errorf("%w; enable JetStream on the server and for this account", err)
 	}
 	return fmt.Errorf("stream %s: %w", want.Name, Denied(js.Conn(), err))
 }
-
-// noRoom is the server's code for a stream that asks for more than it may.
-const noRoom = 10047
-
-// noCluster and noPeers are the server's codes for more copies than there are servers.
-const (
-	noCluster = 10074
-	noPeers   = 10005
-)
-
-// subjectsOverlap is the server's code for a stream with subjects that another one has.
-const subjectsOverlap = 10065
 
 // taken names the stream that has a subject of want, and what to do.
 func taken(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
@@ -184,11 +193,7 @@ func find(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConf
 // adoptable explains why a user's stream cannot hold subjects; nil if it can.
 func adoptable(have jetstream.StreamConfig, subjects []string) error {
 	for _, want := range subjects {
-		covered := false
-		for _, subject := range have.Subjects {
-			covered = covered || covers(subject, want)
-		}
-		if !covered {
+		if !slices.ContainsFunc(have.Subjects, func(subject string) bool { return covers(subject, want) }) {
 			return fmt.Errorf("the stream %s, which Forewarm did not make and will not change, has no subject that covers %s; add it (nats stream edit %s --subjects %s), or name another stream",
 				have.Name, want, have.Name, strings.Join(append(have.Subjects, want), ","))
 		}

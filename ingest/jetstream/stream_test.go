@@ -37,16 +37,15 @@ func TestStreamsAreMadeOnceAndFollowTheConfig(t *testing.T) {
 	ctx := testContext(t)
 	c, js := testServer(t)
 	for range 2 {
-		for name, ensure := range map[string]func() (jetstream.Stream, error){
-			c.Stream.Name:   func() (jetstream.Stream, error) { return EnsureTelemetry(ctx, js, c) },
-			SignalsStream:   func() (jetstream.Stream, error) { return EnsureSignals(ctx, js, c) },
-			ForecastsStream: func() (jetstream.Stream, error) { return EnsureForecasts(ctx, js, c) },
-		} {
-			stream, err := ensure()
+		if _, err := Ensure(ctx, js, c); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{c.Stream.Name, SignalsStream, ForecastsStream, DecisionsStream} {
+			stream, err := js.Stream(ctx, name)
 			if err != nil {
-				t.Fatalf("%s: %v", name, err)
+				t.Fatal(err)
 			}
-			if got := stream.CachedInfo().Config; got.Name != name || got.Storage != jetstream.FileStorage || got.Retention != jetstream.LimitsPolicy {
+			if got := stream.CachedInfo().Config; got.Storage != jetstream.FileStorage || got.Retention != jetstream.LimitsPolicy {
 				t.Errorf("%s: made %+v", name, got)
 			}
 		}
@@ -66,7 +65,7 @@ func TestDecisionsNeedAtomicBatches(t *testing.T) {
 	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: c.Decisions(), Subjects: []string{"forewarm.decision.>", "forewarm.notice.>"}}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := EnsureDecisions(ctx, js, c)
+	_, err := Ensure(ctx, js, c)
 	wantError(t, err, c.Decisions(), "allow_atomic", "2.12")
 }
 

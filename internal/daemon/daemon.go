@@ -252,28 +252,14 @@ func (d *Daemon) join(ctx context.Context) (err error) {
 	if err := jetstream.CheckPartition(ctx, d.conn, &c); err != nil {
 		return err
 	}
-	telemetry, err := jetstream.EnsureTelemetry(ctx, d.js, c)
+	stores, err := jetstream.Ensure(ctx, d.js, c)
 	if err != nil {
 		return err
 	}
-	d.stream.Store(telemetry.CachedInfo())
-	for _, ensure := range []func(context.Context, natsjs.JetStream, jetstream.Config) (natsjs.Stream, error){
-		jetstream.EnsureSignals, jetstream.EnsureForecasts, jetstream.EnsureDecisions,
-	} {
-		if _, err := ensure(ctx, d.js, c); err != nil {
-			return err
-		}
-	}
-	if small := jetstream.Small(&c, d.cfg.MostPools(), d.cfg.Every); small != "" {
-		d.log.Warn(small)
-	}
-	bucket, err := jetstream.EnsureState(ctx, d.js, c)
-	if err != nil {
-		return err
-	}
-	d.states, d.reader = stream.NewStates(bucket, d.instance), stream.NewReader(d.js, c.Decisions(), c.Inner())
-	d.delivered, err = jetstream.EnsureDeliveries(ctx, d.js, c)
-	return err
+	d.stream.Store(stores.Telemetry.CachedInfo())
+	d.states, d.reader = stream.NewStates(stores.State, d.instance), stream.NewReader(d.js, c.Decisions(), c.Inner())
+	d.delivered = stores.Deliveries
+	return nil
 }
 
 func (d *Daemon) openStorage(context.Context) (err error) {

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -46,12 +45,11 @@ func (d *Daemon) inspectStream(info *natsjs.StreamInfo) []string {
 func (d *Daemon) inspectLog(ctx context.Context, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	made, failed := jetstream.Remake(ctx, d.js, d.cfg.NATS)
+	made, faults, err := jetstream.Inspect(ctx, d.js, d.cfg.NATS, now)
 	if len(made) > 0 {
 		d.log.Error("streams were deleted. They are created again, empty. Check who may delete streams", zap.Strings("streams", made))
 	}
-	faults, err := jetstream.OtherFaults(ctx, d.js, &d.cfg.NATS, now)
-	if err = errors.Join(failed, err); err != nil {
+	if err != nil {
 		faults = append(faults, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	found := strings.Join(faults, "; ")

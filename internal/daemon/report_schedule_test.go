@@ -25,7 +25,7 @@ func TestMissedReportIsMade(t *testing.T) {
 	data := filepath.Join(dir, "data")
 	fillHistory(t, data, due.Add(-3*time.Hour), due)
 	site := openSite(t, data)
-	must(jetstream.EnsureDecisions(t.Context(), site.js, jetstream.DefaultConfig()))
+	must(jetstream.Ensure(t.Context(), site.js, jetstream.DefaultConfig()))
 	log := stream.NewLog(site.js, stream.Config{Stream: jetstream.DecisionsStream, Prefix: "forewarm"}, time.Time{}, time.Time{}, nil)
 	if err := log.AddNotice(t.Context(), alerting.Notice{Report: &alerting.Report{ID: "before", To: due.AddDate(0, 0, -7)}}); err != nil {
 		t.Fatal(err)

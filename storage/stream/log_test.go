@@ -37,14 +37,11 @@ func serve(t *testing.T) (natsjs.JetStream, natsjs.KeyValue) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := jetstream.EnsureDecisions(t.Context(), js, c); err != nil {
-		t.Fatal(err)
-	}
-	deliveries, err := jetstream.EnsureDeliveries(t.Context(), js, c)
+	stores, err := jetstream.Ensure(t.Context(), js, c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return js, deliveries
+	return js, stores.Deliveries
 }
 
 // writer is one daemon's log.
@@ -239,11 +236,11 @@ func TestQueueRedelivers(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), jetstream.DecisionsStream); err != nil {
 		t.Fatal(err)
 	}
-	made, err := jetstream.Remake(t.Context(), js, jetstream.DefaultConfig())
+	made, _, err := jetstream.Inspect(t.Context(), js, jetstream.DefaultConfig(), time.Now())
 	if err != nil || !slices.Contains(made, jetstream.DecisionsStream) {
 		t.Fatalf("%v are made again: %v", made, err)
 	}
-	if again, err := jetstream.Remake(t.Context(), js, jetstream.DefaultConfig()); len(again) > 0 || err != nil {
+	if again, _, err := jetstream.Inspect(t.Context(), js, jetstream.DefaultConfig(), time.Now()); len(again) > 0 || err != nil {
 		t.Errorf("%v are made twice: %v", again, err)
 	}
 	q.consumer = nil
