@@ -122,13 +122,13 @@ func windowKV(t *testing.T, rs []ingest.Request, start time.Time, minutes int, r
 	return kv, late
 }
 
-func dimension(t *testing.T, name string) features.Dimension {
+func dimension(t *testing.T, name string) *features.Dimension {
 	t.Helper()
 	d, ok := features.DimensionByName(name)
 	if !ok {
 		t.Fatal(name)
 	}
-	return d
+	return &d
 }
 
 // off is Σ|a − b| / Σ b, and Σ a / Σ b.

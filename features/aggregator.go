@@ -174,25 +174,21 @@ func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 	w := a.bucket(c, minute)
 	w.Records++
 	if s.Requests >= 0 {
-		c.Reports |= ReportsRequests
-		w.RequestsKnown++
+		c.reports(w, ReportsRequests)
 		w.Requests += s.Requests
 	}
 	cached := min(s.CachedTokens, s.PromptTokens) // NaN when either is
 	if s.PromptTokens >= 0 {
-		c.Reports |= ReportsPrompt
-		w.PromptKnown++
+		c.reports(w, ReportsPrompt)
 		w.PromptTokens += s.PromptTokens
 	}
 	if cached >= 0 {
-		c.Reports |= ReportsCached
-		w.CachedKnown++
+		c.reports(w, ReportsCached)
 		w.CachedTokens += cached
 		w.PromptOfCachedKnown += s.PromptTokens
 	}
 	if s.OutputTokens >= 0 {
-		c.Reports |= ReportsOutput
-		w.OutputKnown++
+		c.reports(w, ReportsOutput)
 		w.OutputTokens += s.OutputTokens
 	}
 	area := modelledSum(s, cached, p.service)
@@ -200,7 +196,7 @@ func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 		area = *s.KVTokens * seconds
 	}
 	if area >= 0 {
-		c.Reports |= ReportsKV
+		c.reports(w, ReportsKV)
 		w.KVKnown++
 		w.KVModelled += area
 	}

@@ -64,10 +64,10 @@ func (a *Aggregator) attempts(p *pool) []Attempts {
 			row.Retries += float32(w.Retries)
 			prompts += w.PromptTokens
 			for d, i := range nowcasted {
-				calls, again, unserved := Dimensions[i].attempts(w)
-				row.Calls[d] += float32(calls)
-				row.Again[d] += float32(again)
-				row.Unserved[d] += float32(unserved)
+				p := Dimensions[i].parts(w)
+				row.Calls[d] += float32(p.calls / seconds)
+				row.Again[d] += float32(p.again / seconds)
+				row.Unserved[d] += float32(p.unserved / seconds)
 			}
 		}
 		if prompts > 0 { // an engine would compute the uncached share of the unseen prompts

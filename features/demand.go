@@ -135,6 +135,12 @@ func (to demandKind) enter(w *Window, output, kv float64) {
 	case unserved:
 		w.OutputUnserved -= output
 		w.KVUnserved -= kv
+		if output != 0 {
+			w.Known |= ReportsOutput
+		}
+		if kv != 0 {
+			w.Known |= ReportsKV
+		}
 	case delayed:
 		w.OutputDelayed -= output
 		w.KVDelayed -= kv

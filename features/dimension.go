@@ -20,13 +20,33 @@ type Dimension struct {
 	Unit     string // of Value's result
 	Series   string // Prometheus series name of the observed value
 	Help     string
-	Forecast bool // corrected for reporting delay and projected ahead; the others are reported only
-	// Value extracts the dimension from a window; ok is false when the window does not know it.
-	Value func(w *Window) (value float64, ok bool)
-	// attempts is the window's part of Attempts; nil unless Forecast.
-	attempts func(w *Window) (calls, again, unserved float64)
+	Forecast bool    // corrected for reporting delay and projected ahead; the others are reported only
+	reports  Reports // what records must report for the value to be known
+	parts    func(w *Window) parts
 
 	nowcast int // index into Window.Nowcast; valid if Forecast
+}
+
+// parts are the sums of a dimension over a minute. See Attempts.
+type parts struct {
+	calls    float64 // demand, without the correction for queues
+	delayed  float64 // that correction
+	again    float64 // work of engines for retries
+	unserved float64 // the part of calls that failed attempts still needed
+}
+
+// Value extracts the dimension from a window; ok is false when the window does not know it.
+func (d *Dimension) Value(w *Window) (value float64, ok bool) {
+	return d.rate(w, w.Censored), w.knows(d.reports)
+}
+
+// rate is the dimension's demand averaged over the minute.
+func (d *Dimension) rate(w *Window, censored bool) float64 {
+	p := d.parts(w)
+	if censored {
+		p.calls += p.delayed
+	}
+	return max(p.calls, 0) / seconds
 }
 
 // Dimensions is the table: to add a dimension, add a row. Rates are averaged over the minute. The order is the order of
@@ -34,78 +54,65 @@ type Dimension struct {
 var Dimensions = []Dimension{
 	{
 		Name: DimRequests, Unit: "1/s", Series: "forewarm_demand_requests_per_second", Forecast: true,
-		Help: "Calls that arrived. Each counts once, also if it failed or was tried again.",
-		Value: func(w *Window) (float64, bool) {
-			return w.Requests / seconds, w.knows(ReportsRequests, w.RequestsKnown > 0)
-		},
-		attempts: func(w *Window) (calls, again, unserved float64) { return w.Requests / seconds, w.Retries / seconds, 0 },
+		Help:    "Calls that arrived. Each counts once, also if it failed or was tried again.",
+		reports: ReportsRequests,
+		parts:   func(w *Window) parts { return parts{calls: w.Requests, again: w.Retries} },
 	},
 	{
 		Name: DimPrefill, Unit: "tokens/s", Series: "forewarm_demand_prefill_tokens_per_second", Forecast: true,
-		Help: "Prompt tokens to compute: those that prefix cache did not serve. For calls that were not served, what it would have served is estimated.",
-		Value: func(w *Window) (float64, bool) {
-			return (w.PromptTokens - w.CachedTokens - w.CachedUnserved) / seconds, w.knows(ReportsPrompt, w.PromptKnown > 0)
-		},
-		attempts: func(w *Window) (calls, again, unserved float64) {
-			return (w.PromptTokens - w.CachedTokens - w.CachedUnserved) / seconds, w.PromptRetried / seconds, 0
+		Help:    "Prompt tokens to compute: those that prefix cache did not serve. For calls that were not served, what it would have served is estimated.",
+		reports: ReportsPrompt,
+		parts: func(w *Window) parts {
+			return parts{calls: w.PromptTokens - w.CachedTokens - w.CachedUnserved, again: w.PromptRetried}
 		},
 	},
 	{
 		Name: DimCached, Unit: "tokens/s", Series: "forewarm_demand_cached_tokens_per_second",
-		Help: "Prompt tokens served from prefix cache.",
-		Value: func(w *Window) (float64, bool) {
-			return w.CachedTokens / seconds, w.knows(ReportsCached, w.CachedKnown > 0)
-		},
+		Help:    "Prompt tokens served from prefix cache.",
+		reports: ReportsCached,
+		parts:   func(w *Window) parts { return parts{calls: w.CachedTokens} },
 	},
 	{
 		Name: DimDecode, Unit: "tokens/s", Series: "forewarm_demand_decode_tokens_per_second", Forecast: true,
 		Help: "Output tokens, in the minute in which they were generated, or in which the request arrived if its record has no times. Also those " +
 			"expected of calls that were not served to their end. While the pool was too full (censored minutes), as if all calls were served when they arrived.",
-		Value: func(w *Window) (float64, bool) {
-			return w.decode() / seconds, w.knows(ReportsOutput, w.OutputKnown > 0 || w.OutputTokens > 0 || w.OutputUnserved != 0)
-		},
-		attempts: func(w *Window) (calls, again, unserved float64) {
-			return (w.OutputTokens - w.OutputRetried + w.OutputUnserved) / seconds, w.OutputRetried / seconds, w.OutputUnserved / seconds
+		reports: ReportsOutput,
+		parts: func(w *Window) parts {
+			return parts{w.OutputTokens - w.OutputRetried + w.OutputUnserved, w.OutputDelayed, w.OutputRetried, w.OutputUnserved}
 		},
 	},
 	{
 		Name: DimKV, Unit: "tokens", Series: "forewarm_demand_kv_tokens", Forecast: true,
 		Help: "KV-cache tokens, averaged over the minute: those held, and those expected of calls that were not served to their end. " +
 			"While the pool was too full (censored minutes), as if all calls were served when they arrived.",
-		Value: func(w *Window) (float64, bool) {
-			return w.kv() / seconds, w.knows(ReportsKV, w.KVKnown > 0 || w.KVTimed || w.KVUnserved != 0)
-		},
-		attempts: func(w *Window) (calls, again, unserved float64) {
-			return (w.KVTokenSeconds + w.KVModelled - w.KVRetried + w.KVUnserved) / seconds, w.KVRetried / seconds, w.KVUnserved / seconds
+		reports: ReportsKV,
+		parts: func(w *Window) parts {
+			return parts{w.KVTokenSeconds + w.KVModelled - w.KVRetried + w.KVUnserved, w.KVDelayed, w.KVRetried, w.KVUnserved}
 		},
 	},
 	{
 		Name: DimRetry, Unit: "1/s", Series: "forewarm_demand_retries_per_second",
-		Help: "Attempts at calls that were counted before.",
-		Value: func(w *Window) (float64, bool) {
-			return w.Retries / seconds, w.knows(ReportsAttempts, w.Attempts > 0)
-		},
+		Help:    "Attempts at calls that were counted before.",
+		reports: ReportsAttempts,
+		parts:   func(w *Window) parts { return parts{calls: w.Retries} },
 	},
 	{
 		Name: DimServed, Unit: "1/s", Series: "forewarm_demand_served_per_second",
-		Help: "Attempts that were served to their end, in the minute in which they arrived.",
-		Value: func(w *Window) (float64, bool) {
-			return w.Served / seconds, w.knows(ReportsAttempts, w.Attempts > 0)
-		},
+		Help:    "Attempts that were served to their end, in the minute in which they arrived.",
+		reports: ReportsAttempts,
+		parts:   func(w *Window) parts { return parts{calls: w.Served} },
 	},
 	{
 		Name: DimWastedPrefill, Unit: "tokens/s", Series: "forewarm_demand_wasted_prefill_tokens_per_second",
-		Help: "Prompt tokens computed for attempts that failed or were given up, in the minute in which they arrived.",
-		Value: func(w *Window) (float64, bool) {
-			return w.PromptWasted / seconds, w.knows(ReportsAttempts, w.Attempts > 0)
-		},
+		Help:    "Prompt tokens computed for attempts that failed or were given up, in the minute in which they arrived.",
+		reports: ReportsAttempts,
+		parts:   func(w *Window) parts { return parts{calls: w.PromptWasted} },
 	},
 	{
 		Name: DimWastedDecode, Unit: "tokens/s", Series: "forewarm_demand_wasted_decode_tokens_per_second",
-		Help: "Output tokens generated for attempts that failed or were given up, in the minute in which they arrived.",
-		Value: func(w *Window) (float64, bool) {
-			return w.OutputWasted / seconds, w.knows(ReportsAttempts, w.Attempts > 0)
-		},
+		Help:    "Output tokens generated for attempts that failed or were given up, in the minute in which they arrived.",
+		reports: ReportsAttempts,
+		parts:   func(w *Window) parts { return parts{calls: w.OutputWasted} },
 	},
 }
 

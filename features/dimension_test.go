@@ -12,7 +12,7 @@ func TestDimensionRowsAreComplete(t *testing.T) {
 	series := regexp.MustCompile(`^forewarm_demand_[a-z_]+_(per_second|tokens)$`)
 	seen := map[string]bool{}
 	for _, d := range Dimensions {
-		if d.Unit == "" || d.Help == "" || d.Value == nil {
+		if d.Unit == "" || d.Help == "" || d.reports == 0 || d.parts == nil {
 			t.Errorf("%s: unit, help or extractor is missing", d.Name)
 		}
 		if !series.MatchString(d.Series) {

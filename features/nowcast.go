@@ -84,7 +84,6 @@ type nowcasting struct {
 	records []float64 // by age
 	shares  []float64 // reported, by age
 	nothing Window    // for minutes without records
-	copied  Window    // copy of a bucket's window
 }
 
 // nowcast updates the delays of all classes for the minute that closes, and estimates all open minutes. Increments
@@ -212,20 +211,17 @@ func (a *Aggregator) read(p *pool, c *class, n *nowcasting) {
 		m := a.open - int64(age)
 		w := &n.nothing
 		if at := a.find(c, m); at != nil {
-			n.copied = at.Window
-			w = &n.copied
+			w = &at.Window
 		}
-		records := w.Records
-		w.Records, w.Covered, w.Censored, w.Reports = 0, a.covered(p, m), a.censored(p, m), c.Reports
+		n.records[age] = w.Records
+		covered, censored := a.covered(p, m), a.censored(p, m)
 		for row, i := range nowcasted {
-			v, ok := Dimensions[i].Value(w)
-			if !ok {
-				v = math.NaN()
+			v := math.NaN()
+			if d := &Dimensions[i]; covered && (w.Known|c.Reports)&d.reports != 0 {
+				v = d.rate(w, censored)
 			}
 			n.values[age*len(nowcasted)+row] = v
 		}
-		w.Records, w.Covered, w.Censored, w.Reports = records, false, false, 0
-		n.records[age] = records
 	}
 }
 

@@ -87,7 +87,7 @@ func (a *Aggregator) occupy(c *class, l *life, to demandKind) {
 		x += seconds
 		area := l.held(x)
 		w := a.bucket(c, m)
-		w.KVTimed = true
+		w.Known |= ReportsKV
 		w.KVTokenSeconds += area - held
 		to.enter(&w.Window, 0, area-held)
 		held = area
@@ -100,11 +100,19 @@ func (a *Aggregator) generate(c *class, w *bucket, e *delta, l *life, timed bool
 		if e.finished != never && e.event.minute() < a.oldest() {
 			w = a.bucket(c, min(max(e.finished.minute(), a.oldest()), a.end()-1))
 		}
-		w.OutputTokens += float64(e.output)
+		w.generated(float64(e.output))
 		to.enter(&w.Window, float64(e.output), 0)
 		return
 	}
 	a.generateFrom(c, l, max(l.decodes(), a.oldest()), 0, to)
+}
+
+// generated adds output tokens. They make the output known, though no record of the minute may report it.
+func (w *Window) generated(tokens float64) {
+	if tokens > 0 {
+		w.OutputTokens += tokens
+		w.Known |= ReportsOutput
+	}
 }
 
 // generateFrom counts the output tokens of a life after the first done ones. Those from before the minute first are
@@ -115,7 +123,7 @@ func (a *Aggregator) generateFrom(c *class, l *life, first int64, done float64, 
 		x += seconds
 		next := l.generated(x)
 		w := a.bucket(c, m)
-		w.OutputTokens += next - done
+		w.generated(next - done)
 		to.enter(&w.Window, next-done, 0)
 		done = next
 	}

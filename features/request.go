@@ -80,10 +80,9 @@ func (a *Aggregator) count(c *class, e *delta) {
 	c.Born, c.Last = min(c.Born, minute), max(c.Last, minute)
 	w := a.bucket(c, max(minute, a.oldest()))
 	if e.arrives {
-		c.Reports |= ReportsRequests | ReportsAttempts
+		c.reports(w, ReportsRequests|ReportsAttempts)
 		w.Records++
 		w.Attempts++
-		w.RequestsKnown++
 		if e.call {
 			w.Requests++
 		} else {
@@ -102,8 +101,7 @@ func (a *Aggregator) countPrompt(c *class, w *bucket, e *delta) (tokens float64)
 	prompt := float64(e.prompt)
 	if e.prompts {
 		tokens = prompt
-		c.Reports |= ReportsPrompt
-		w.PromptKnown++
+		c.reports(w, ReportsPrompt)
 		if e.call {
 			w.PromptTokens += prompt
 			w.Prompt.Add(prompt)
@@ -114,8 +112,7 @@ func (a *Aggregator) countPrompt(c *class, w *bucket, e *delta) (tokens float64)
 	}
 	if e.caches {
 		cached := min(float64(e.cached), prompt)
-		c.Reports |= ReportsCached
-		w.CachedKnown++
+		c.reports(w, ReportsCached)
 		if e.call {
 			w.CachedTokens += cached
 			w.PromptOfCachedKnown += prompt
@@ -184,8 +181,7 @@ func (a *Aggregator) serve(c *class, w *bucket, e *delta, to demandKind) (tokens
 		return 0
 	}
 	output := float64(e.output)
-	c.Reports |= ReportsOutput
-	w.OutputKnown++
+	c.reports(w, ReportsOutput)
 	if e.how == finished {
 		w.Output.Add(output)
 	}
@@ -201,7 +197,7 @@ func (a *Aggregator) serve(c *class, w *bucket, e *delta, to demandKind) (tokens
 			w.Pace.add(e, &l)
 		}
 	}
-	c.Reports |= ReportsKV
+	c.reports(w, ReportsKV)
 	w.KVKnown++
 	if timed {
 		a.occupy(c, &l, to)

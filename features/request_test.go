@@ -134,7 +134,7 @@ func TestShapes(t *testing.T) {
 	}
 	mustAdd(t, a, changed(request("c", 61), tokens(ingest.Unknown, 5, ingest.Unknown)))
 	got, _ = a.Close(at(120))
-	if w := got[len(got)-1]; w.Prompt.Count()+w.TTFT.Count() != 0 || w.CachedKnown != 0 || w.PromptKnown != 0 {
+	if w := got[len(got)-1]; w.Prompt.Count()+w.TTFT.Count() != 0 || w.Known&(ReportsCached|ReportsPrompt) != 0 {
 		t.Errorf("a request that reports nothing: %+v", w)
 	}
 }

@@ -57,6 +57,12 @@ type class struct {
 	rankings [accountKinds]*Ranking
 }
 
+// reports marks values that a record of a bucket reports.
+func (c *class) reports(w *bucket, what Reports) {
+	c.Reports |= what
+	w.Known |= what
+}
+
 func (c *class) key() Key { return Key{Pool: c.pool.Name, Class: c.Name} }
 
 // bucket is the accumulating window of one minute.

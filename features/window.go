@@ -2,7 +2,6 @@ package features
 
 import (
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -41,8 +40,7 @@ func (k Key) String() string { return k.Pool + "/" + k.Class }
 // It has two kinds of values. Demand: Requests, PromptTokens and CachedTokens count each call of a user once, in the
 // minute of its arrival, however it ended. Throughput: OutputTokens, KVTokenSeconds and KVModelled count the work for
 // all attempts, which is limited by the pool's capacity. The fields that end in Retried, Unserved and Delayed correct
-// throughput to demand; the extractors in [Dimensions] add them. Shapes are of served requests. If the Known field of a
-// count is zero, the count was not reported in this minute: it is unknown, not zero.
+// throughput to demand; the extractors in [Dimensions] add them. Shapes are of served requests.
 type Window struct {
 	Key   `cbor:"1,keyasint"`
 	Start time.Time `cbor:"2,keyasint"`
@@ -57,21 +55,19 @@ type Window struct {
 	// Reports are the values that the class has ever reported. In a covered minute without records only they are zero;
 	// the others are unknown.
 	Reports Reports `cbor:"5,keyasint,omitempty"`
+	// Known are the values that records of this minute report. The others are unknown, not zero.
+	Known Reports `cbor:"12,keyasint,omitempty"`
 
 	Records  float64 `cbor:"6,keyasint,omitempty"` // requests and sums of this minute
 	Attempts float64 `cbor:"7,keyasint,omitempty"` // requests of this minute, of any attempt
 	Requests float64 `cbor:"8,keyasint,omitempty"` // calls: first attempts, and later ones of calls that were not seen before
 	Retries  float64 `cbor:"9,keyasint,omitempty"` // attempts > 1 of calls that were counted before
 
-	RequestsKnown float64 `cbor:"12,keyasint,omitempty"` // records that could report a count of requests (requests, and sums that carry one)
-	PromptKnown   float64 `cbor:"13,keyasint,omitempty"` // records that reported prompt tokens
-	CachedKnown   float64 `cbor:"14,keyasint,omitempty"` // records that reported prompt and cached tokens
-	OutputKnown   float64 `cbor:"15,keyasint,omitempty"` // records that reported output tokens
-	KVKnown       float64 `cbor:"16,keyasint,omitempty"` // records with a known KV occupancy
+	KVKnown float64 `cbor:"16,keyasint,omitempty"` // records with a known KV occupancy
 
 	PromptTokens        float64 `cbor:"17,keyasint,omitempty"`
-	CachedTokens        float64 `cbor:"18,keyasint,omitempty"` // of the records in CachedKnown
-	PromptOfCachedKnown float64 `cbor:"19,keyasint,omitempty"` // prompt tokens of the records in CachedKnown: the denominator of the hit ratio
+	CachedTokens        float64 `cbor:"18,keyasint,omitempty"`
+	PromptOfCachedKnown float64 `cbor:"19,keyasint,omitempty"` // prompt tokens of the records that report cached ones: the denominator of the hit ratio
 	// OutputTokens are the tokens generated in this minute by requests with known times, and all tokens of the other
 	// requests that arrived in it.
 	OutputTokens float64 `cbor:"20,keyasint,omitempty"`
@@ -80,7 +76,6 @@ type Window struct {
 	KVTokenSeconds float64 `cbor:"21,keyasint,omitempty"`
 	// KVModelled is the area of requests without times, by Little's law, counted in the minute of arrival.
 	KVModelled float64 `cbor:"23,keyasint,omitempty"`
-	KVTimed    bool    `cbor:"24,keyasint,omitempty"` // at least one request with known times touched this minute
 
 	// Prefills are of attempts with a known time to the first token. The prefill rate is learned from them.
 	Prefills Prefills `cbor:"52,keyasint"`
@@ -147,26 +142,8 @@ const (
 
 // knows reports whether a value of this window is known: it was reported in this minute, or the minute is covered
 // without records and the class reports the value.
-func (w *Window) knows(what Reports, reported bool) bool {
-	return w.Covered && (reported || w.Records == 0 && w.Reports&what != 0)
-}
-
-// decode is the demand for output tokens in the minute, from the tokens that were generated.
-func (w *Window) decode() float64 {
-	d := w.OutputTokens - w.OutputRetried + w.OutputUnserved
-	if w.Censored {
-		d += w.OutputDelayed
-	}
-	return max(d, 0)
-}
-
-// kv is the demand for KV cache in the minute, token-seconds, from the area that was held.
-func (w *Window) kv() float64 {
-	d := w.KVTokenSeconds + w.KVModelled - w.KVRetried + w.KVUnserved
-	if w.Censored {
-		d += w.KVDelayed
-	}
-	return max(d, 0)
+func (w *Window) knows(what Reports) bool {
+	return w.Covered && (w.Known&what != 0 || w.Records == 0 && w.Reports&what != 0)
 }
 
 // Prefills are sums over requests for a linear regression of prefill time on tokens: the slope is the rate, the
@@ -250,33 +227,25 @@ type Latency struct {
 }
 
 // Latencies has one entry for each minute of the pool's windows, over its classes, in the order of the windows.
-// O(windows · minutes) and a merge of at most 256 windows a minute.
-func Latencies(windows []Window, pool string) []Latency {
-	type sums struct {
-		start     time.Time
-		ttft, itl sketch.Quantile
-		n         int
-	}
-	var all []*sums
+// O(windows) and a merge of at most 256 windows a minute.
+func Latencies(windows []Window, pool string) (out []Latency) {
+	var ttft, itl sketch.Quantile
+	n := 0
 	for i := range windows {
 		w := &windows[i]
 		if w.Pool != pool || w.TTFT.Count() == 0 && w.ITL.Count() == 0 {
 			continue
 		}
-		at := slices.IndexFunc(all, func(s *sums) bool { return s.start.Equal(w.Start) })
-		if at < 0 {
-			at, all = len(all), append(all, &sums{start: w.Start})
+		if last := len(out) - 1; last < 0 || !out[last].Start.Equal(w.Start) {
+			ttft, itl, n = sketch.Quantile{}, sketch.Quantile{}, 0
+			out = append(out, Latency{Start: w.Start})
 		}
-		s := all[at]
-		if s.n++; s.n > maxLatencyWindows {
+		if n++; n > maxLatencyWindows {
 			continue
 		}
-		s.ttft.Merge(&w.TTFT)
-		s.itl.Merge(&w.ITL)
-	}
-	out := make([]Latency, len(all))
-	for i, s := range all {
-		out[i] = Latency{s.start, s.ttft.Count() + s.itl.Count(), s.ttft.Quantile(.9), s.itl.Quantile(.9)}
+		ttft.Merge(&w.TTFT)
+		itl.Merge(&w.ITL)
+		out[len(out)-1] = Latency{w.Start, ttft.Count() + itl.Count(), ttft.Quantile(.9), itl.Quantile(.9)}
 	}
 	return out
 }

@@ -18,8 +18,7 @@ func window(pool, class string, i int, y float64) features.Window {
 	w := features.Window{Key: features.Key{Pool: pool, Class: class}, Start: minuteAt(i), Settled: true}
 	if !math.IsNaN(y) {
 		w.Covered = true
-		w.Requests, w.RequestsKnown = 60*y, 60*y
-		w.Reports = features.ReportsRequests
+		w.Requests, w.Reports, w.Known = 60*y, features.ReportsRequests, features.ReportsRequests
 	}
 	return w
 }

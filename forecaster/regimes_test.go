@@ -28,9 +28,9 @@ func (l *load) window(r *rand.Rand, class string, i int) features.Window {
 	prompt, output := n*length(l.prompt), n*length(l.output)
 	return features.Window{
 		Key: features.Key{Pool: "p", Class: class}, Start: minuteAt(i), Covered: true, Settled: true,
-		Reports: features.ReportsRequests | features.ReportsPrompt | features.ReportsCached | features.ReportsOutput | features.ReportsKV | features.ReportsAttempts,
-		Records: n + l.retries, Attempts: n + l.retries, Requests: n, RequestsKnown: n, Retries: l.retries,
-		PromptKnown: n, CachedKnown: n, OutputKnown: n, KVKnown: n,
+		Reports: 255, Known: 255,
+		Records: n + l.retries, Attempts: n + l.retries, Requests: n, Retries: l.retries,
+		KVKnown:      n,
 		PromptTokens: prompt, CachedTokens: l.cached * prompt, PromptOfCachedKnown: prompt, OutputTokens: output,
 		KVModelled: (prompt + output/2) * l.holds(),
 	}

@@ -23,7 +23,7 @@ func TestClassesOfTrafficWithoutLabels(t *testing.T) {
 		for i := range o.Windows {
 			if w := &o.Windows[i]; w.Settled && o.Tick.After(midnight.Add(5*time.Hour)) {
 				requests[w.Class] += w.Requests
-				outputs[w.Class] += w.OutputKnown
+				outputs[w.Class] += w.KVKnown
 			}
 		}
 	}

@@ -87,8 +87,8 @@ func fullOutput() *pipeline.Output {
 		},
 		Producers: fullProducers,
 		Windows: []features.Window{
-			{Key: features.Key{Pool: "chat", Class: "agent"}, Start: origin.Add(-time.Minute), Covered: true, Requests: 60, RequestsKnown: 60},
-			{Key: features.Key{Pool: "chat", Class: "rag"}, Start: origin.Add(-time.Minute), Covered: true, Requests: 120, RequestsKnown: 120},
+			{Key: features.Key{Pool: "chat", Class: "agent"}, Start: origin.Add(-time.Minute), Covered: true, Requests: 60, Known: features.ReportsRequests},
+			{Key: features.Key{Pool: "chat", Class: "rag"}, Start: origin.Add(-time.Minute), Covered: true, Requests: 120, Known: features.ReportsRequests},
 		},
 		Forecasts: []forecaster.PoolForecast{chat, {Pool: "batch", Origin: origin, Stale: true}},
 		Projections: []forecaster.Projection{

@@ -47,7 +47,7 @@ func minute(m int) time.Time { return start.Add(time.Duration(m) * time.Minute) 
 func window(class string, m int, requests float64) features.Window {
 	return features.Window{
 		Key: features.Key{Pool: "p", Class: class}, Start: minute(m), Covered: true, Settled: true,
-		Requests: requests, RequestsKnown: requests, Records: requests,
+		Requests: requests, Known: features.ReportsRequests, Records: requests,
 	}
 }
 
@@ -164,7 +164,8 @@ func TestStoreSeries(t *testing.T) {
 func TestStoreTotals(t *testing.T) {
 	s := openStore(t, config(t.TempDir()))
 	held, untimed := window("chat", 0, 60), window("rag", 0, 60)
-	held.KVTimed, held.KVTokenSeconds = true, 6000
+	held.Known |= features.ReportsKV
+	held.KVTokenSeconds = 6000
 	if err := s.Append(minute(1), []features.Window{held, untimed}, nil, nil); err != nil {
 		t.Fatal(err)
 	}

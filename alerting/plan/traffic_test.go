@@ -31,9 +31,9 @@ func TestPlanFromHistory(t *testing.T) {
 		var windows []features.Window
 		for class, requests := range map[string]float64{"agent": 60, "chat": 120} {
 			w := features.Window{
-				Key: features.Key{Pool: "p", Class: class}, Start: at, Covered: minute != 30, Settled: true, Reports: 255, Records: requests,
-				Requests: requests, RequestsKnown: requests, PromptKnown: requests, PromptTokens: 1000 * requests, CachedKnown: requests,
-				CachedTokens: 250 * requests, OutputKnown: requests, OutputTokens: 110 * requests, KVKnown: requests, KVModelled: 3300 * requests, KVRetried: 300 * requests, Attempts: 1.1 * requests, Retries: 0.1 * requests,
+				Key: features.Key{Pool: "p", Class: class}, Start: at, Covered: minute != 30, Settled: true, Reports: 255, Known: 255, Records: requests,
+				Requests: requests, PromptTokens: 1000 * requests,
+				CachedTokens: 250 * requests, OutputTokens: 110 * requests, KVKnown: requests, KVModelled: 3300 * requests, KVRetried: 300 * requests, Attempts: 1.1 * requests, Retries: 0.1 * requests,
 				Served: requests, PromptWasted: 75 * requests, OutputWasted: 5 * requests, PromptRetried: 75 * requests, OutputRetried: 10 * requests,
 			}
 			windows = append(windows, w)

@@ -50,10 +50,10 @@ func (c *crowd) tick(t time.Time) []features.Window {
 		if c.draw.Float64() < rate {
 			n = math.Ceil(rate * c.draw.ExpFloat64())
 		}
+		const reports = features.ReportsRequests | features.ReportsPrompt | features.ReportsOutput | features.ReportsKV
 		fresh[k] = features.Window{
 			Key: features.Key{Pool: "chat", Class: c.names[k]}, Start: t.Add(-time.Minute), Covered: true,
-			Reports: features.ReportsRequests | features.ReportsPrompt | features.ReportsOutput | features.ReportsKV,
-			Records: n, Requests: n, RequestsKnown: n, PromptKnown: n, OutputKnown: n, KVKnown: n,
+			Reports: reports, Known: reports, Records: n, Requests: n, KVKnown: n,
 			PromptTokens: 900 * n, OutputTokens: 200 * n, KVTokenSeconds: 12_000 * n,
 		}
 	}
@@ -140,7 +140,7 @@ func (b *bench) refits(light time.Duration) (rows []row) {
 		}
 		f.Observe([]features.Window{{
 			Key: features.Key{Pool: "chat", Class: "agent"}, Start: at, Covered: true, Settled: true,
-			Reports: features.ReportsRequests, Requests: values[m], RequestsKnown: values[m],
+			Reports: features.ReportsRequests, Requests: values[m], Known: features.ReportsRequests,
 		}}, nil)
 		if m >= week-ticks {
 			f.Forecast(at.Add(time.Minute))

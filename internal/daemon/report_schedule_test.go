@@ -56,7 +56,7 @@ func fillHistory(t *testing.T, dir string, from, to time.Time) {
 	c.Dir = dir
 	store := must(storage.OpenStore(c, slog.New(slog.DiscardHandler)))
 	for at := from; at.Before(to); at = at.Add(time.Minute) {
-		w := features.Window{Key: features.Key{Pool: "chat", Class: "agent"}, Start: at, Covered: true, Settled: true, Records: 1, OutputKnown: 1, OutputTokens: 54_000}
+		w := features.Window{Key: features.Key{Pool: "chat", Class: "agent"}, Start: at, Covered: true, Settled: true, Records: 1, Known: features.ReportsOutput, OutputTokens: 54_000}
 		if err := store.Append(at.Add(time.Minute), []features.Window{w}, nil, nil); err != nil {
 			t.Fatal(err)
 		}
