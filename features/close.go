@@ -67,7 +67,7 @@ func (a *Aggregator) collect(m int64) {
 		var held heldMinute
 		for _, c := range p.classes {
 			at := a.find(c, m)
-			due := due || c.Nowcasts.moved(m)
+			due := due || c.Nowcasts.moved(a.open-m)
 			if at == nil && !(due && c.Born <= m) || at != nil && !due && !at.Dirty {
 				continue
 			}

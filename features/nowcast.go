@@ -78,12 +78,15 @@ func (d *Dimension) Now(w *Window) (e Estimate, ok bool) {
 	return complete(value), ok
 }
 
+// forecastValues has a value for each row of nowcasted.
+type forecastValues [forecastDimensions]float32
+
 // nowcasting is the scratch space of the pass over one class, reused for the next one.
 type nowcasting struct {
-	values  []float64 // by age and row
-	records []float64 // by age
-	shares  []float64 // reported, by age
-	nothing Window    // for minutes without records
+	values  [][forecastDimensions]float64 // by age
+	records []float64                     // by age
+	shares  []float64                     // reported, by age
+	nothing Window                        // for minutes without records
 }
 
 // nowcast updates the delays of all classes for the minute that closes, and estimates all open minutes. Increments
@@ -142,17 +145,17 @@ func (a *Aggregator) nowcastClass(p *pool, c *class) {
 	for _, r := range n.records {
 		records += r
 	}
-	for i := range d.Open {
-		d.Open[i] <<= 1
+	for age := oldest; age > 0; age-- {
+		d.Open[age] = missingBefore * (d.Open[age-1] & missingNow)
 	}
-	d.Open[d.slot(a.open)] = 0
-	d.estimates = grown(d.estimates, (oldest+1)*len(d.Rows))
+	d.Open[0] = 0
+	d.estimates = grown(d.estimates, oldest+1)
 	for row := range d.Rows {
 		a.nowcastRow(p, c, row, records)
 	}
 	d.ages = 0
-	for age := oldest; age >= 0 && d.ages == 0; age-- {
-		if d.Open[d.slot(a.open-int64(age))]&1 != 0 {
+	for age, state := range d.Open {
+		if state&missingNow != 0 {
 			d.ages = age + 1
 		}
 	}
@@ -161,8 +164,8 @@ func (a *Aggregator) nowcastClass(p *pool, c *class) {
 // nowcastRow learns the increments of one dimension of a class, and estimates open minutes.
 func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 	n, d, r, oldest := &a.nowcasting, c.Nowcasts, &c.Nowcasts.Rows[row], int(a.revise)
-	lag := &p.Lag.Rows[row]
-	value := func(age int) float64 { return n.values[age*len(d.Rows)+row] }
+	lag := p.Lag.Rows[row]
+	value := func(age int) float64 { return n.values[age][row] }
 	sum := 0.0
 	for age := range oldest + 1 {
 		if v := value(age); !math.IsNaN(v) {
@@ -174,7 +177,7 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 	r.fade(keep(float64(d.Records)))
 	for age := 1; age <= oldest; age++ {
 		m := a.open - int64(age)
-		x := float64(float32(value(age)) - d.Last[d.slot(m)*len(d.Rows)+row])
+		x := float64(float32(value(age)) - d.Last[age-1][row])
 		if !p.teaches(c, m) || a.censored(p, m) != p.Coverage[a.slot(m)].Censored || math.IsNaN(x) {
 			continue // or the meaning of its values has changed
 		}
@@ -184,12 +187,12 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 	r.Hazards.shares(n.shares, lag, quantum)
 	level, exposure := float64(r.Level), float64(r.Exposure)
 	for age := oldest; age >= 0; age-- {
-		m, counted := a.open-int64(age), value(age)
+		counted := value(age)
 		e := r.estimate(counted, n.shares[age], level/exposure, quantum)
-		d.estimates[age*len(d.Rows)+row] = e
-		d.Last[d.slot(m)*len(d.Rows)+row] = float32(counted)
+		d.estimates[age][row] = e
+		d.Last[age][row] = float32(counted)
 		if math.Abs(e.Mean-counted) > missingSteps*quantum {
-			d.Open[d.slot(m)] |= 1
+			d.Open[age] |= missingNow
 		}
 		if !math.IsNaN(counted) {
 			level, exposure = levelFade*level+counted, levelFade*exposure+n.shares[age]
@@ -206,7 +209,7 @@ func (p *pool) teaches(c *class, m int64) bool { return m > p.Lag.Gap && m >= c.
 // read reads the values of the open minutes of a class. A usually reported value is zero until reported.
 func (a *Aggregator) read(p *pool, c *class, n *nowcasting) {
 	ages := int(a.revise) + 1
-	n.values, n.records, n.shares = grown(n.values, ages*len(nowcasted)), grown(n.records, ages), grown(n.shares, ages)
+	n.values, n.records, n.shares = grown(n.values, ages), grown(n.records, ages), grown(n.shares, ages)
 	for age := range ages {
 		m := a.open - int64(age)
 		w := &n.nothing
@@ -220,7 +223,7 @@ func (a *Aggregator) read(p *pool, c *class, n *nowcasting) {
 			if d := &Dimensions[i]; covered && (w.Known|c.Reports)&d.reports != 0 {
 				v = d.rate(w, censored)
 			}
-			n.values[age*len(nowcasted)+row] = v
+			n.values[age][row] = v
 		}
 	}
 }
@@ -230,18 +233,24 @@ func grown[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
 // nowcasts are the nowcasts of a class: the reporting of each row of nowcasted, and the open minutes. A class has them
 // once records of its pool came late and it has traffic. With a revise span of ten minutes they take about 1 KiB.
 type nowcasts struct {
-	Since   int64       `cbor:"1,keyasint"` // the first minute that was observed from its first count
-	Records float32     `cbor:"2,keyasint"` // records per minute, averaged over half an hour
-	Settled float32     `cbor:"3,keyasint"` // minutes in that average
-	Rows    []reporting `cbor:"4,keyasint"`
+	Since   int64                         `cbor:"1,keyasint"` // the first minute that was observed from its first count
+	Records float32                       `cbor:"2,keyasint"` // records per minute, averaged over half an hour
+	Settled float32                       `cbor:"3,keyasint"` // minutes in that average
+	Rows    [forecastDimensions]reporting `cbor:"4,keyasint"`
 
-	// Of the open minutes, by minute modulo their number:
-	Last []float32 `cbor:"5,keyasint"` // the value at the last Close, by row; NaN when unknown
-	Open []byte    `cbor:"7,keyasint"` // bit 0: something was missing at the last Close; bit 1: at the one before
+	// Of the minutes that were open at the last Close, by age:
+	Last []forecastValues `cbor:"5,keyasint"` // NaN when unknown
+	Open []byte           `cbor:"7,keyasint"` // missingNow, missingBefore
 
-	estimates []Estimate // of this Close, by age and row
-	ages      int        // number of incomplete ages
+	estimates [][forecastDimensions]Estimate // of this Close, by age
+	ages      int                            // number of incomplete ages
 }
+
+// Whether something of a minute was missing at the last Close, and at the one before.
+const (
+	missingNow = 1 << iota
+	missingBefore
+)
 
 const (
 	recordsMinutes = 30
@@ -250,26 +259,20 @@ const (
 )
 
 func newNowcasts(revise, since int64) *nowcasts {
-	n := int(revise) + 1
-	d := &nowcasts{Since: since, Rows: make([]reporting, len(nowcasted)), Last: make([]float32, n*len(nowcasted)), Open: make([]byte, n)}
+	d := &nowcasts{Since: since, Last: make([]forecastValues, revise+1), Open: make([]byte, revise+1)}
 	for i := range d.Rows {
-		d.Rows[i].Hazards = newHazards(revise)
+		d.Rows[i].Hazards = make(hazards, revise)
 	}
 	return d
 }
 
 // fits reports whether a restored state matches this revise span.
 func (d *nowcasts) fits(revise int64) bool {
-	n := int(revise) + 1
-	ok := len(d.Rows) == len(nowcasted) && len(d.Last) == n*len(nowcasted) && len(d.Open) == n
+	ok := len(d.Last) == int(revise)+1 && len(d.Open) == int(revise)+1
 	for i := range d.Rows {
-		ok = ok && d.Rows[i].Hazards.fits(revise)
+		ok = ok && len(d.Rows[i].Hazards) == int(revise)
 	}
 	return ok
-}
-
-func (h *hazards) fits(revise int64) bool {
-	return len(h.Late) == int(revise) && len(h.Seen) == int(revise)
 }
 
 // count adds the records of a minute that settles.
@@ -278,20 +281,13 @@ func (d *nowcasts) count(records float64) {
 	d.Records += (float32(records) - d.Records) / d.Settled
 }
 
-// slot is the index of an open minute in the rings.
-func (d *nowcasts) slot(minute int64) int {
-	n := int64(len(d.Open))
-	return int(((minute % n) + n) % n)
-}
-
 // of returns the nowcasts of a minute that is age minutes old, nil when it is complete.
 func (d *nowcasts) of(age int64) []Estimate {
 	if d == nil || age >= int64(d.ages) {
 		return nil
 	}
-	i := int(age) * len(d.Rows)
-	return d.estimates[i : i+len(d.Rows) : i+len(d.Rows)]
+	return d.estimates[age][:]
 }
 
 // moved reports whether the nowcast of an open minute may have changed.
-func (d *nowcasts) moved(m int64) bool { return d != nil && d.Open[d.slot(m)]&3 != 0 }
+func (d *nowcasts) moved(age int64) bool { return d != nil && d.Open[age] != 0 }

@@ -222,10 +222,7 @@ func TestOutageTeachesNothing(t *testing.T) {
 }
 
 // hazardsOf is a copy of the hazards of the first row of the first pool.
-func hazardsOf(a *Aggregator) *hazards {
-	h := &a.pools[0].Lag.Rows[0]
-	return &hazards{slices.Clone(h.Late), slices.Clone(h.Seen)}
-}
+func hazardsOf(a *Aggregator) hazards { return slices.Clone(a.pools[0].Lag.Rows[0]) }
 
 // Minutes that were jumped over had no first count, so nothing can be said of what came after it.
 func TestJumpTeachesNothing(t *testing.T) {
@@ -251,7 +248,7 @@ func TestJumpTeachesNothing(t *testing.T) {
 func TestHazardsRecoverTheDistribution(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	const ages, perMinute = 8, 400
-	h := newHazards(ages)
+	h := make(hazards, ages)
 	var counts [200][ages + 1]float64
 	delay := func() int { return min(int(rng.ExpFloat64()*1.5), ages) }
 	for m := range counts {
@@ -269,8 +266,8 @@ func TestHazardsRecoverTheDistribution(t *testing.T) {
 		}
 	}
 	shares := make([]float64, ages+1)
-	none := newHazards(ages)
-	h.shares(shares, &none, 1)
+	none := make(hazards, ages)
+	h.shares(shares, none, 1)
 	for age, got := range shares[:ages] {
 		want := 1 - math.Exp(-float64(age+1)/1.5)
 		if math.Abs(got-want) > .01 {
@@ -283,11 +280,11 @@ func TestHazardsRecoverTheDistribution(t *testing.T) {
 }
 
 func TestYoungClassBorrowsDelays(t *testing.T) {
-	own, pool := newHazards(1), newHazards(1)
+	own, pool := make(hazards, 1), make(hazards, 1)
 	pool.learn(1, 400, 1000)
 	for _, tc := range []struct{ seen, want float64 }{{0, .4}, {30, .4 * 27 / 57}, {300, 0}, {3000, 0}} {
-		own.Seen[0] = float32(tc.seen)
-		if got := own.blend(1, &pool, 1); math.Abs(got-tc.want) > 1e-6 {
+		own[0].Seen = float32(tc.seen)
+		if got := own.blend(1, pool, 1); math.Abs(got-tc.want) > 1e-6 {
 			t.Errorf("having seen %v requests on time it expects %v late, want %v", tc.seen, got, tc.want)
 		}
 	}

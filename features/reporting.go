@@ -1,6 +1,9 @@
 package features
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // reporting nowcasts one dimension of one class. The model of a value c at age d is c/φ steps of size φ, from a Poisson
 // process thinned by F(d). The full rate λ has a gamma prior with the mean μ of the recent minutes and a shape
@@ -136,25 +139,21 @@ func (d *reporting) settle(y float64) {
 
 // lag is the reporting delay of a pool, the prior for young classes.
 type lag struct {
-	Late bool      `cbor:"1,keyasint"` // records have come after the first count of their minute
-	Gap  int64     `cbor:"2,keyasint"` // the newest minute without live telemetry at its end
-	Rows []hazards `cbor:"3,keyasint"`
+	Late bool                        `cbor:"1,keyasint"` // records have come after the first count of their minute
+	Gap  int64                       `cbor:"2,keyasint"` // the newest minute without live telemetry at its end
+	Rows [forecastDimensions]hazards `cbor:"3,keyasint"`
 }
 
 func newLag(revise int64) lag {
-	l := lag{Gap: math.MinInt64, Rows: make([]hazards, len(nowcasted))}
+	l := lag{Gap: math.MinInt64}
 	for i := range l.Rows {
-		l.Rows[i] = newHazards(revise)
+		l.Rows[i] = make(hazards, revise)
 	}
 	return l
 }
 
 func (l *lag) fits(revise int64) bool {
-	ok := len(l.Rows) == len(nowcasted)
-	for i := range l.Rows {
-		ok = ok && l.Rows[i].fits(revise)
-	}
-	return ok
+	return !slices.ContainsFunc(l.Rows[:], func(h hazards) bool { return len(h) != int(revise) })
 }
 
 // hazards is the reporting delay of one dimension, learned from the reporting triangle: at age d, in minutes since a
@@ -167,34 +166,34 @@ func (l *lag) fits(revise int64) bool {
 // the share of the settled value that is reported at age d; 1/F is the chain ladder's development factor (Mack 1993,
 // doi:10.2143/AST.23.2.2005092). A value that shrinks with later records (prompt tokens that prove to be cached) has
 // negative hazards and shares above 1. O(ages) in time and memory.
-type hazards struct {
-	Late []float32 `cbor:"1,keyasint"` // Σ x by age, from 1
-	Seen []float32 `cbor:"2,keyasint"` // Σ N by age, from 1
+type hazards []hazard // by age, from 1
+
+type hazard struct {
+	_    struct{} `cbor:",toarray"`
+	Late float32  // Σ x
+	Seen float32  // Σ N
 }
 
-func newHazards(ages int64) hazards {
-	return hazards{Late: make([]float32, ages), Seen: make([]float32, ages)}
-}
-
-func (h *hazards) fade(keep float32) {
-	for i := range h.Late {
-		h.Late[i] *= keep
-		h.Seen[i] *= keep
+func (h hazards) fade(keep float32) {
+	for i := range h {
+		h[i].Late *= keep
+		h[i].Seen *= keep
 	}
 }
 
 // learn adds the increment x at an age; n is the value after it.
-func (h *hazards) learn(age int, x, n float64) {
-	h.Late[age-1] += float32(x)
-	h.Seen[age-1] += float32(n)
+func (h hazards) learn(age int, x, n float64) {
+	h[age-1].Late += float32(x)
+	h[age-1].Seen += float32(n)
 }
 
 // at is g(age), 0 without data.
-func (h *hazards) at(age int) float64 {
-	if !(h.Seen[age-1] > 0) {
+func (h hazards) at(age int) float64 {
+	x := &h[age-1]
+	if !(x.Seen > 0) {
 		return 0
 	}
-	return min(float64(h.Late[age-1])/float64(h.Seen[age-1]), 1)
+	return min(float64(x.Late)/float64(x.Seen), 1)
 }
 
 // The delays of a pool are the prior for those of its classes.
@@ -205,17 +204,17 @@ const (
 
 // blend is g(age) of a class with the prior of its pool. The weight of the prior falls linearly to zero at maxSteps of
 // the class, so that a class with its own delays does not keep the pool's.
-func (h *hazards) blend(age int, pool *hazards, quantum float64) float64 {
+func (h hazards) blend(age int, pool hazards, quantum float64) float64 {
 	if !(quantum > 0) {
 		return pool.at(age)
 	}
-	own := math.Max(0, float64(h.Seen[age-1])/quantum)
+	own := math.Max(0, float64(h[age-1].Seen)/quantum)
 	prior := priorSteps * math.Max(0, 1-own/maxSteps)
 	return (own*h.at(age) + prior*pool.at(age)) / (own + prior)
 }
 
 // shares fills f with F, the reported share of a minute's value, by age from 0 to the settled age.
-func (h *hazards) shares(f []float64, pool *hazards, quantum float64) {
+func (h hazards) shares(f []float64, pool hazards, quantum float64) {
 	last := len(f) - 1
 	f[last] = 1
 	for age := last; age > 0; age-- {

@@ -25,10 +25,10 @@ type definition struct {
 // define applies a pool's definition, or refuses it with the reason.
 func (p *Pipeline) define(b *ingest.Batch, x *ingest.Definition) {
 	if err := p.redefine(x.Pool, x.Keys); err != nil {
-		p.refuseFor(b, ingest.ReasonBadDefinition, x.Pool, "", err.Error())
+		p.refuse(b, ingest.ReasonBadDefinition, x.Pool, "", err.Error())
 		return
 	}
-	p.count("")
+	p.counters.Records++
 }
 
 func (p *Pipeline) redefine(name string, keys []byte) error {
@@ -98,10 +98,10 @@ func (p *Pipeline) forgetSilent(t time.Time) {
 // know that time: histories come first.
 func (p *Pipeline) history(b *ingest.Batch, h *ingest.History) {
 	if p.entry(h.Pool) == nil {
-		p.refuseFor(b, ingest.ReasonNoHistory, h.Pool, "", p.explain(ingest.ReasonUnknownPool, h.Pool, h.Start))
+		p.refuse(b, ingest.ReasonNoHistory, h.Pool, "", p.explain(ingest.ReasonUnknownPool, h.Pool, h.Start))
 	} else if err := p.forecaster.Backfill(features.Key{Pool: h.Pool, Class: h.Class}, h.Dimension, h.Start, h.Values); err != nil {
-		p.refuseFor(b, ingest.ReasonNoHistory, h.Pool, "", err.Error())
+		p.refuse(b, ingest.ReasonNoHistory, h.Pool, "", err.Error())
 	} else {
-		p.count("")
+		p.counters.Records++
 	}
 }

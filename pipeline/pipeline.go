@@ -281,7 +281,10 @@ type Counters struct {
 
 // New returns an empty Pipeline.
 func New(cfg Config) *Pipeline {
-	cfg.Features.Service = serviceRates(&cfg)
+	cfg.Features.Service = map[string]features.Service{}
+	for _, c := range cfg.Pools {
+		cfg.Features.Service[c.Name] = serviceOf(&c)
+	}
 	p := &Pipeline{
 		cfg: cfg, time: newTimekeeper(&cfg),
 		dedup:      ingest.NewDeduper(cfg.DedupEntries),
@@ -297,18 +300,7 @@ func New(cfg Config) *Pipeline {
 	return p
 }
 
-// serviceRates are the configured rates of the pools. They give requests without times a KV occupancy.
-func serviceRates(cfg *Config) map[string]features.Service {
-	out := map[string]features.Service{}
-	for _, c := range cfg.Pools {
-		out[c.Name] = serviceOf(&c)
-	}
-	for name, s := range cfg.Features.Service {
-		out[name] = s
-	}
-	return out
-}
-
+// serviceOf has a pool's configured rates. They give requests without times a KV occupancy.
 func serviceOf(c *capacity.Pool) features.Service {
 	return features.Service{PrefillTokensPerS: c.Rates.PrefillTokensPerS, ITL: c.Rates.ITL}
 }
@@ -350,47 +342,36 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 		r := &b.Requests[i]
 		reason := p.request(r, emit)
 		p.producers.Request(r, reason)
-		if reason != "" {
-			p.refuse(b, reason, r.Pool, r.ReplicaName, r.EventTime())
-		}
+		p.finish(b, reason, r.Pool, r.ReplicaName, r.EventTime())
 	}
 	for i := range b.Sums {
 		s := &b.Sums[i]
 		reason := p.sum(s, emit)
 		p.producers.Sum(s, reason)
-		if reason != "" {
-			p.refuse(b, reason, s.Pool, "", s.Start)
-		}
+		p.finish(b, reason, s.Pool, "", s.Start)
 	}
 	for i := range b.Replicas {
 		r := &b.Replicas[i]
 		reason := p.replica(r, emit)
 		p.producers.Replica(r, reason)
-		if reason != "" {
-			p.refuse(b, reason, r.Pool, r.Name, r.At)
-		}
+		p.finish(b, reason, r.Pool, r.Name, r.At)
 	}
 	for i := range b.Acks {
 		a := &b.Acks[i]
-		if reason := p.ack(a); reason != "" {
-			p.refuse(b, reason, a.Pool, "", a.At)
-		}
+		p.finish(b, p.ack(a), a.Pool, "", a.At)
 	}
 	for i := range b.Histories {
 		p.history(b, &b.Histories[i])
 	}
 	if w := b.Watermark; w != nil {
 		if reason := p.watermark(w, emit); reason != "" {
-			p.refuse(b, reason, w.Pool, "", w.At)
+			p.finish(b, reason, w.Pool, "", w.At)
 		}
 	}
 }
 
 func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason {
-	if p.entry(r.Pool) == nil {
-		return ingest.ReasonUnknownPool
-	}
-	if reason := p.advanceTo(r.EventTime(), emit); reason != "" {
+	if reason := p.admit(r.Pool, r.EventTime(), emit); reason != "" {
 		return reason
 	}
 	if r.ID == "" && r.Phase == ingest.PhaseArrived {
@@ -404,34 +385,27 @@ func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason 
 	}
 	before, done := p.calls.earlier(r, p.dedup)
 	if done {
-		return p.count("") // a record of the arrival that came after the end
+		return "" // a record of the arrival that came after the end
 	}
-	return p.count(p.aggregator.AddAttempt(r, before))
+	return p.aggregator.AddAttempt(r, before)
 }
 
 func (p *Pipeline) sum(s *ingest.Sum, emit func(*Output)) ingest.Reason {
-	if p.entry(s.Pool) == nil {
-		return ingest.ReasonUnknownPool
-	}
-	if reason := p.advanceTo(s.Start, emit); reason != "" {
+	if reason := p.admit(s.Pool, s.Start, emit); reason != "" {
 		return reason
 	}
-	return p.count(p.aggregator.AddSum(s))
+	return p.aggregator.AddSum(s)
 }
 
 func (p *Pipeline) replica(r *ingest.Replica, emit func(*Output)) ingest.Reason {
-	e := p.entry(r.Pool)
-	if e == nil {
-		return ingest.ReasonUnknownPool
-	}
-	if reason := p.advanceTo(r.At, emit); reason != "" {
+	if reason := p.admit(r.Pool, r.At, emit); reason != "" {
 		return reason
 	}
 	life := p.aggregator.AddReplica(r)
-	if !p.resuming(e) {
+	if e := p.entry(r.Pool); e != nil && !p.resuming(e) {
 		e.learnWarmup(r, life, p.decision(e).Mode)
 	}
-	return p.count("")
+	return ""
 }
 
 // ack applies an autoscaler's acknowledgement: a ready replica teaches the warm-up lag.
@@ -450,7 +424,7 @@ func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
 			e.LastReadyAck = a.At.UTC().Truncate(time.Second)
 		}
 	}
-	return p.count("")
+	return ""
 }
 
 // watermark moves time. That of a pool means that its silence until then was zero traffic.
@@ -470,30 +444,31 @@ func (p *Pipeline) watermark(w *ingest.Watermark, emit func(*Output)) ingest.Rea
 	return ""
 }
 
-// advanceTo moves time to t, if records move it, and runs the ticks that become due. It refuses a time too far ahead.
-func (p *Pipeline) advanceTo(t time.Time, emit func(*Output)) ingest.Reason {
-	if !p.time.plausible(t) {
+// admit moves time to that of a record, if records move it, and runs the ticks that become due. It refuses an unknown
+// pool and a time too far ahead.
+func (p *Pipeline) admit(pool string, at time.Time, emit func(*Output)) ingest.Reason {
+	switch {
+	case p.entry(pool) == nil:
+		return ingest.ReasonUnknownPool
+	case !p.time.plausible(at):
 		return ingest.ReasonFuture
-	}
-	if p.cfg.Clock == EventClock || !p.time.Live { // without watermarks, loaded history is learned minute by minute
-		p.run(p.time.recordTick(t), p.cfg.Clock == EventClock, emit)
+	case p.cfg.Clock == EventClock || !p.time.Live: // without watermarks, loaded history is learned minute by minute
+		p.run(p.time.recordTick(at), p.cfg.Clock == EventClock, emit)
 	}
 	return ""
 }
 
-func (p *Pipeline) count(reason ingest.Reason) ingest.Reason {
+// finish counts a record, or refuses it if there is a reason.
+func (p *Pipeline) finish(b *ingest.Batch, reason ingest.Reason, pool, replica string, at time.Time) {
 	if reason == "" {
 		p.counters.Records++
+		return
 	}
-	return reason
+	p.refuse(b, reason, pool, replica, p.explain(reason, pool, at))
 }
 
-func (p *Pipeline) refuse(b *ingest.Batch, reason ingest.Reason, pool, replica string, at time.Time) {
-	p.refuseFor(b, reason, pool, replica, p.explain(reason, pool, at))
-}
-
-// refuseFor refuses a record, with the detail for people.
-func (p *Pipeline) refuseFor(b *ingest.Batch, reason ingest.Reason, pool, replica, detail string) {
+// refuse refuses a record, with the detail for people.
+func (p *Pipeline) refuse(b *ingest.Batch, reason ingest.Reason, pool, replica, detail string) {
 	p.counters.Refused[reason]++
 	b.Refused = append(b.Refused, ingest.Refusal{Reason: reason, Detail: detail, Producer: cmp.Or(b.Source, replica), Pool: pool})
 }
