@@ -1,7 +1,6 @@
 package features
 
 import (
-	"encoding/json"
 	"math"
 	"slices"
 	"strconv"
@@ -22,26 +21,26 @@ const (
 // Traffic is the shape of the demand of one class ([TotalClass] is the pool) in one dimension, over a span of whole
 // minutes. Only known minutes count; values that they do not determine are NaN.
 type Traffic struct {
-	Key
-	Dimension string
-	Minutes   int     // known ones
-	Mean      float64 // of the known minutes, in the dimension's unit
+	Pool      string       `json:"-"`
+	Class     string       `json:"class"`
+	Dimension string       `json:"dimension"`
+	Unit      string       `json:"unit"`
+	Minutes   int          `json:"known_minutes"`
+	Mean      value.Number `json:"mean"` // of the known minutes, in the dimension's unit
 
-	// Peak1 is the largest minute over Mean, Peak15 the largest mean of 15 consecutive known minutes over Mean.
-	Peak1, Peak15 float64
-	Quantiles     [len(TrafficLevels)]float64 // of the minutes at TrafficLevels, in the dimension's unit
+	Peak1     value.Number            `json:"peak_to_mean_1m"`  // largest minute over the mean
+	Peak15    value.Number            `json:"peak_to_mean_15m"` // largest mean of 15 known minutes in a row over the mean
+	Quantiles map[string]value.Number `json:"quantiles"`        // of the minutes at TrafficLevels, in the dimension's unit
 
-	// A burst is a run of consecutive minutes with more than twice Mean. A minute that is not known ends it.
-	Bursts                       int
-	BurstP50, BurstP90, BurstMax float64 // lengths of bursts in minutes; NaN without any
+	// A burst is a run of consecutive minutes with more than twice the mean. A minute that is not known ends it.
+	Bursts       int                     `json:"bursts"`
+	BurstMinutes map[string]value.Number `json:"burst_minutes"` // p50, p90 and max of their lengths
 }
 
 // TrafficOf describes values, one for each minute, NaN where demand is unknown. O(n log n).
 func TrafficOf(key Key, dimension string, values []float64) Traffic {
-	nan := math.NaN()
-	t := Traffic{Key: key, Dimension: dimension, Mean: nan, Peak1: nan, Peak15: nan, BurstP50: nan, BurstP90: nan, BurstMax: nan}
-	known := make([]float64, 0, len(values))
-	sum, wide, run := 0.0, nan, 0
+	var known, wide, bursts []float64
+	sum, run := 0.0, 0
 	for i, v := range values {
 		if math.IsNaN(v) {
 			run = 0
@@ -53,60 +52,40 @@ func TrafficOf(key Key, dimension string, values []float64) Traffic {
 			for _, x := range values[i-peakMinutes+1 : i+1] {
 				window += x / peakMinutes
 			}
-			if !(wide >= window) {
-				wide = window
-			}
+			wide = append(wide, window)
 		}
 	}
-	t.Minutes = len(known)
-	if t.Minutes == 0 {
-		for i := range t.Quantiles {
-			t.Quantiles[i] = nan
-		}
-		return t
-	}
-	t.Mean = sum / float64(t.Minutes)
-	slices.Sort(known)
-	for i, level := range TrafficLevels {
-		t.Quantiles[i] = QuantileOf(known, level)
-	}
-	if t.Mean > 0 {
-		t.Peak1, t.Peak15 = known[len(known)-1]/t.Mean, wide/t.Mean
-	}
-	var bursts []float64
-	length := 0
+	mean, length := sum/float64(len(known)), 0
 	for i := 0; i <= len(values); i++ {
-		if i < len(values) && values[i] > burstFactor*t.Mean {
+		if i < len(values) && values[i] > burstFactor*mean {
 			length++
 		} else if length > 0 {
 			bursts, length = append(bursts, float64(length)), 0
 		}
 	}
-	if t.Bursts = len(bursts); t.Bursts > 0 {
-		slices.Sort(bursts)
-		t.BurstP50, t.BurstP90, t.BurstMax = QuantileOf(bursts, .5), QuantileOf(bursts, .9), bursts[len(bursts)-1]
+	quantile := func(v []float64, q float64) value.Number { return value.Number(QuantileOf(v, q)) }
+	for _, v := range [][]float64{known, wide, bursts} {
+		slices.Sort(v)
+	}
+	d, _ := DimensionByName(dimension)
+	t := Traffic{
+		Pool: key.Pool, Class: key.Class, Dimension: dimension, Unit: d.Unit, Minutes: len(known), Mean: value.Number(mean),
+		Peak1: quantile(known, 1) / value.Number(mean), Peak15: quantile(wide, 1) / value.Number(mean), Quantiles: map[string]value.Number{},
+		Bursts: len(bursts), BurstMinutes: map[string]value.Number{"p50": quantile(bursts, .5), "p90": quantile(bursts, .9), "max": quantile(bursts, 1)},
+	}
+	for _, level := range TrafficLevels {
+		t.Quantiles[strconv.FormatFloat(level, 'g', -1, 64)] = quantile(known, level)
 	}
 	return t
 }
 
-// QuantileOf is the quantile p of at least one ascending value, with linear interpolation (Hyndman and Fan 1996,
-// doi:10.2307/2684934, definition 7).
+// QuantileOf is the quantile p of ascending values, with linear interpolation (Hyndman and Fan 1996,
+// doi:10.2307/2684934, definition 7); NaN without any.
 func QuantileOf(sorted []float64, p float64) float64 {
+	if len(sorted) == 0 {
+		return math.NaN()
+	}
 	at := p * float64(len(sorted)-1)
 	low := int(at)
 	return sorted[low] + (at-float64(low))*(sorted[min(low+1, len(sorted)-1)]-sorted[low])
-}
-
-// MarshalJSON writes unknown values as null.
-func (t Traffic) MarshalJSON() ([]byte, error) {
-	quantiles := map[string]value.Number{}
-	for i, level := range TrafficLevels {
-		quantiles[strconv.FormatFloat(level, 'g', -1, 64)] = value.Number(t.Quantiles[i])
-	}
-	d, _ := DimensionByName(t.Dimension)
-	return json.Marshal(map[string]any{
-		"class": t.Class, "dimension": t.Dimension, "unit": d.Unit, "known_minutes": t.Minutes, "mean": value.Number(t.Mean),
-		"peak_to_mean_1m": value.Number(t.Peak1), "peak_to_mean_15m": value.Number(t.Peak15), "quantiles": quantiles,
-		"bursts": t.Bursts, "burst_minutes": map[string]value.Number{"p50": value.Number(t.BurstP50), "p90": value.Number(t.BurstP90), "max": value.Number(t.BurstMax)},
-	})
 }

@@ -24,16 +24,16 @@ func RenderTraffic(all Traffic) []byte {
 		for i := range all {
 			t := &all[i]
 			labels := []string{"pool", t.Pool, "class", t.Class, "dimension", t.Dimension}
-			add("forewarm_traffic_burst_seconds", 60*t.BurstP50, append(labels, "quantile", "0.5")...)
-			add("forewarm_traffic_burst_seconds", 60*t.BurstP90, append(labels, "quantile", "0.9")...)
-			add("forewarm_traffic_burst_seconds", 60*t.BurstMax, append(labels, "quantile", "1")...)
+			add("forewarm_traffic_burst_seconds", 60*float64(t.BurstMinutes["p50"]), append(labels, "quantile", "0.5")...)
+			add("forewarm_traffic_burst_seconds", 60*float64(t.BurstMinutes["p90"]), append(labels, "quantile", "0.9")...)
+			add("forewarm_traffic_burst_seconds", 60*float64(t.BurstMinutes["max"]), append(labels, "quantile", "1")...)
 			add("forewarm_traffic_bursts", float64(t.Bursts), labels...)
-			for i, level := range features.TrafficLevels {
+			for _, level := range features.TrafficLevels {
 				quantile := strconv.FormatFloat(level, 'g', -1, 64)
-				add("forewarm_traffic_demand", t.Quantiles[i], append(labels, "quantile", quantile)...)
+				add("forewarm_traffic_demand", float64(t.Quantiles[quantile]), append(labels, "quantile", quantile)...)
 			}
-			add("forewarm_traffic_peak_to_mean_ratio", t.Peak1, append(labels, "window", "1m")...)
-			add("forewarm_traffic_peak_to_mean_ratio", t.Peak15, append(labels, "window", "15m")...)
+			add("forewarm_traffic_peak_to_mean_ratio", float64(t.Peak1), append(labels, "window", "1m")...)
+			add("forewarm_traffic_peak_to_mean_ratio", float64(t.Peak15), append(labels, "window", "15m")...)
 		}
 	})
 }

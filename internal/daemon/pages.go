@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -130,7 +131,9 @@ func (d *Daemon) shapeOfTraffic() server.Traffic {
 			return t.last
 		}
 	}
-	slices.SortStableFunc(shapes, func(a, b features.Traffic) int { return a.Key.Compare(b.Key) })
+	slices.SortStableFunc(shapes, func(a, b features.Traffic) int {
+		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Class, b.Class))
+	})
 	t.tick, t.last = tick, shapes
 	return shapes
 }
