@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
 	"github.com/forewarm/forewarm/config"
@@ -67,12 +66,8 @@ func loadOrDefault(path string) (*config.Config, error) {
 	return cfg, nil
 }
 
+// Latencies in the records of publish.
 const (
-	// publishTimeout bounds the wait for the acknowledgement of one record, which is sent several times: a restarting
-	// server may lose messages.
-	publishTimeout  = 2 * time.Second
-	publishAttempts = 3
-	// Latencies in the records of publish.
 	publishTTFT = 500 * time.Millisecond
 	publishITL  = 25 * time.Millisecond
 )
@@ -103,7 +98,7 @@ func publish(f *flag.FlagSet) action {
 			return err
 		}
 		defer conn.Close()
-		js, err := natsjs.New(conn)
+		p, err := jetstream.NewPublisher(conn)
 		if err != nil {
 			return err
 		}
@@ -115,7 +110,8 @@ func publish(f *flag.FlagSet) action {
 			}
 			of := func(tokens int64) int64 { return int64(float64(tokens)*scale + 0.5) }
 			x := endedNow(time.Now(), of(*input), of(*cached), of(*output))
-			if err := publishOne(ctx, conn, js, subject, &x); err != nil {
+			err := p.Publish(ctx, subject, x.ID, codec.ContentTypeJSON, codec.AppendRequest(nil, &x))
+			if err = errors.Join(err, p.Flush(ctx)); err != nil {
 				return fmt.Errorf("%w (%d of %d records are stored)", err, i, *n)
 			}
 		}
@@ -131,28 +127,4 @@ func endedNow(end time.Time, input, cached, output int64) ingest.Request {
 		ID: nuid.Next(), Attempt: 1, ArrivedAt: first.Add(-publishTTFT), FirstTokenAt: first, FinishedAt: end,
 		PromptTokens: input, CachedTokens: cached, OutputTokens: output, MaxOutputTokens: ingest.Unknown,
 	}
-}
-
-// publishOne waits until a stream stores a record. Errors name the subject and the fix.
-func publishOne(ctx context.Context, conn *nats.Conn, js natsjs.JetStream, subject string, x *ingest.Request) error {
-	var err error
-	for range publishAttempts {
-		waiting, cancel := context.WithTimeout(ctx, publishTimeout)
-		_, err = js.Publish(waiting, subject, codec.AppendRequest(nil, x), natsjs.WithMsgID(x.ID))
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(conn.LastError(), nats.ErrPermissionViolation) {
-			break
-		}
-	}
-	switch last := conn.LastError(); {
-	case err == nil:
-		return nil
-	case errors.Is(last, nats.ErrPermissionViolation): // the server sends no reply to a refused message
-		return fmt.Errorf("publish to %s: %w; allow this user to publish there (forewarm nats-config prints the permissions), or connect as another user with -creds or -config", subject, last)
-	case errors.Is(err, natsjs.ErrNoStreamResponse):
-		return fmt.Errorf("publish to %s: no stream holds this subject; start forewarm serve, which makes the stream, or give its -config", subject)
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("publish to %s: the server does not answer within %s; is JetStream on there?", subject, publishAttempts*publishTimeout)
-	}
-	return fmt.Errorf("publish to %s: %w", subject, err)
 }

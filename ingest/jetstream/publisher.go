@@ -99,8 +99,16 @@ func (p *Publisher) again(ctx context.Context, m *nats.Msg) error {
 		if p.conn.IsConnected() {
 			attempts++
 		}
-		if attempts == maxAttempts {
-			return fmt.Errorf("publish to %s: %w; see that a stream holds this subject", m.Subject, err)
+		denied := p.conn.LastError() // the server sends no reply to a message that it refuses
+		switch {
+		case errors.Is(denied, nats.ErrPermissionViolation):
+			return fmt.Errorf("publish to %s: %w; allow this user to publish there (forewarm nats-config prints the permissions), "+
+				"or connect as another user with -creds or -config", m.Subject, denied)
+		case attempts < maxAttempts:
+		case errors.Is(err, jetstream.ErrNoStreamResponse):
+			return fmt.Errorf("publish to %s: no stream holds this subject; start forewarm serve, which makes the stream, or give its -config", m.Subject)
+		default:
+			return fmt.Errorf("publish to %s: %w; is JetStream on at this server?", m.Subject, err)
 		}
 		if !sleep.For(ctx, retryDelay) {
 			return ctx.Err()
