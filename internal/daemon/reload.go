@@ -30,7 +30,7 @@ func Serve(ctx context.Context, load func() (*config.Config, error), hangups <-c
 		return err
 	}
 	var before *config.Config // the previous configuration
-	for refused := false; ; {
+	for {
 		d, err := r.open(ctx, cfg)
 		switch {
 		case err != nil && before == nil:
@@ -39,17 +39,14 @@ func Serve(ctx context.Context, load func() (*config.Config, error), hangups <-c
 			return nil // stopped between two daemons
 		case err != nil:
 			r.refuse(err)
-			cfg, before, refused = before, nil, true
+			cfg, before = before, nil
 			continue
-		case !refused:
-			r.refused.Store(false)
-			r.loadedAt.Store(time.Now().UnixMilli())
 		}
 		next, err := r.serve(ctx, d)
 		if next == nil {
 			return err
 		}
-		cfg, before, refused = next, cfg, false
+		cfg, before = next, cfg
 	}
 }
 
@@ -78,6 +75,9 @@ func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error
 		return nil, err
 	}
 	r.log = log
+	if !r.refused.Load() {
+		r.loadedAt.Store(time.Now().UnixMilli())
+	}
 	d.server.Handle("POST /-/reload", r.handler(cfg.Server.Lifecycle))
 	d.exporter.Gauge("forewarm_config_last_reload_successful", "1 when the last reload of the configuration was successful, or there was none; else 0.", func() float64 {
 		if r.refused.Load() {
@@ -113,6 +113,8 @@ func (r *reloader) serve(ctx context.Context, d *Daemon) (next *config.Config, e
 		}
 		if next, err = r.load(); err != nil {
 			r.refuse(err)
+		} else {
+			r.refused.Store(false)
 		}
 		if answer != nil {
 			answer <- err
