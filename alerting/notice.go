@@ -103,6 +103,7 @@ func (n Notice) Life() time.Duration {
 // retries until the notice expires, unless a [SendError] says otherwise.
 type Sink interface {
 	Name() string
+	Accepts(n Notice) bool // the sink gets no other notices
 	Send(ctx context.Context, n Notice) error
 }
 

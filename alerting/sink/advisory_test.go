@@ -51,7 +51,7 @@ func TestAdvisoryIsMarked(t *testing.T) {
 		}
 		for name, s := range sinks {
 			for what, n := range map[string]alerting.Notice{"event": event, "alert": {Alert: &raised}} {
-				if picky, ok := s.(selector); ok && !picky.Accepts(n) && name != "slack" {
+				if !s.Accepts(n) && name != "slack" {
 					continue
 				}
 				got, stream.got = "", ""

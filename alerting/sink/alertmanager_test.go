@@ -264,10 +264,10 @@ func TestWatchdogGoesWhereItIsWanted(t *testing.T) {
 		"alertmanager":           {newPeer(t, AlertmanagerConfig{URLs: []string{"http://a"}}), false},
 		"any other":              {&script{}, false},
 	} {
-		if got := accepts(tt.sink, watchdog); got != tt.watchdog {
+		if got := tt.sink.Accepts(watchdog); got != tt.watchdog {
 			t.Errorf("%s accepts the watchdog: %t", name, got)
 		}
-		if !accepts(tt.sink, alert("a", false)) {
+		if !tt.sink.Accepts(alert("a", false)) {
 			t.Errorf("%s does not accept another alert", name)
 		}
 	}

@@ -3,9 +3,7 @@ package sink
 import (
 	"context"
 	"errors"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -85,10 +83,8 @@ type Dispatcher struct {
 func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool) Queue, report func(Failure), tracer trace.Tracer) *Dispatcher {
 	d := &Dispatcher{}
 	for _, s := range sinks {
-		l := &lane{
-			sink: s, signals: signalPace, report: report, tracer: tracer, stats: Stats{Sink: s.Name()},
-			woken: make(chan struct{}, 1), own: map[string]ownNotice{}, unread: map[Queue]queueError{},
-		}
+		l := &lane{sink: s, signals: signalPace, own: newOwnQueue(), report: report, tracer: tracer, stats: Stats{Sink: s.Name()}}
+		l.queues = append(l.queues, l.own)
 		for _, reports := range []bool{false, true} {
 			if wants(s, reports) {
 				l.queues = append(l.queues, open(s.Name(), reports))
@@ -102,25 +98,12 @@ func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool) Q
 // wants reports whether a sink accepts any reports, or any other notices.
 func wants(s alerting.Sink, reports bool) bool {
 	if reports {
-		return accepts(s, alerting.Notice{Report: &alerting.Report{}})
+		return s.Accepts(alerting.Notice{Report: &alerting.Report{}})
 	}
-	return accepts(s, alerting.Notice{Alert: &alerting.Alert{}}) || accepts(s, alerting.Notice{Decision: &alerting.Decision{Action: alerting.ScaleOut}})
+	return s.Accepts(alerting.Notice{Alert: &alerting.Alert{}}) || s.Accepts(alerting.Notice{Decision: &alerting.Decision{Action: alerting.ScaleOut}})
 }
 
 func isWatchdog(n alerting.Notice) bool { return n.Alert != nil && n.Alert.Name == alerting.Watchdog }
-
-// selector is implemented by sinks that accept only some notices.
-type selector interface {
-	Accepts(alerting.Notice) bool
-}
-
-// accepts reports whether a sink accepts n. Only sinks that select them get the watchdog and reports.
-func accepts(s alerting.Sink, n alerting.Notice) bool {
-	if s, ok := s.(selector); ok {
-		return s.Accepts(n)
-	}
-	return !isWatchdog(n) && n.Report == nil
-}
 
 // namer is implemented by sinks that send only one of the notices with the same id. The other sinks send each notice.
 type namer interface {
@@ -133,10 +116,14 @@ type keeper interface {
 }
 
 // Notify sends the daemon's own notices to every sink that accepts them. They bypass the log, because they may be about
-// the log. A failed one is retried with the next call, until it expires or a newer one of its identity replaces it.
+// the log.
 func (d *Dispatcher) Notify(notices ...alerting.Notice) {
 	for _, l := range d.lanes {
-		l.notify(notices)
+		for _, n := range notices {
+			if l.sink.Accepts(n) && !l.own.add(n) {
+				l.count(func(s *Stats) { s.Lapsed++ })
+			}
+		}
 	}
 }
 
@@ -160,7 +147,6 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	finished := make(chan struct{})
 	var lanes sync.WaitGroup
 	for _, l := range d.lanes {
-		lanes.Go(func() { l.runOwn(ctx, sending) })
 		for _, q := range l.queues {
 			lanes.Go(func() { l.run(ctx, sending, q) })
 		}
@@ -182,26 +168,18 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 // lane is the delivery to one sink.
 type lane struct {
 	sink    alerting.Sink
-	signals pace    // of all notices but reports
-	queues  []Queue // of signals, of reports
+	signals pace // of all notices but reports
+	own     *ownQueue
+	queues  []Queue // own, of signals, of reports
 	report  func(Failure)
 	tracer  trace.Tracer
-	woken   chan struct{} // by Notify
 
 	sending sync.Mutex // held during an attempt
 
 	mu         sync.Mutex // guards what follows
 	stats      Stats
-	fails      int                  // failed attempts in a row
-	reportedAt time.Time            // when a failure was last reported
-	unread     map[Queue]queueError // of queues that cannot be read now
-	own        map[string]ownNotice // the daemon's own notices, by identity, at most maxOwn
-}
-
-// queueError is why a queue cannot be read, and since when.
-type queueError struct {
-	err   string
-	since time.Time
+	fails      int       // failed attempts in a row
+	reportedAt time.Time // when a failure was last reported
 }
 
 // maxQueueRetry bounds the pause before a failed read of a queue is retried.
@@ -209,22 +187,28 @@ const maxQueueRetry = 5 * time.Second
 
 // run delivers the notices of q until ctx is done. A running attempt then ends with sending.
 func (l *lane) run(ctx, sending context.Context, q Queue) {
+	unread := false
 	for ctx.Err() == nil {
 		d, err := q.Next(ctx)
 		if err == nil && d != nil {
 			err = l.deliver(ctx, sending, q, d)
 		}
-		if err == nil {
-			l.queueWorks(q)
-		} else if ctx.Err() == nil {
-			sleep.For(ctx, min(l.queueFailed(q, err), maxQueueRetry))
+		switch {
+		case err != nil && ctx.Err() == nil:
+			unread = true
+			sleep.For(ctx, min(l.failed(alerting.Notice{}, err), maxQueueRetry))
+		case err == nil && unread:
+			unread = false
+			l.recovered()
 		}
 	}
 }
 
 // deliver sends, skips or returns a notice of the log. Errors are those of the log.
 func (l *lane) deliver(ctx, sending context.Context, q Queue, d *alerting.Delivery) error {
-	l.count(func(s *Stats) { s.Queued = d.Waiting })
+	if q != l.own {
+		l.count(func(s *Stats) { s.Queued = d.Waiting })
+	}
 	wanted, err := l.wanted(ctx, q, d)
 	if err != nil {
 		return errors.Join(err, d.Return())
@@ -247,7 +231,7 @@ func (l *lane) deliver(ctx, sending context.Context, q Queue, d *alerting.Delive
 // wanted reports whether a notice is still to be delivered, and counts why not.
 func (l *lane) wanted(ctx context.Context, q Queue, d *alerting.Delivery) (bool, error) {
 	n := d.Notice
-	if !accepts(l.sink, n) {
+	if !l.sink.Accepts(n) {
 		return false, nil
 	}
 	id, naming := l.id(n)
@@ -265,7 +249,7 @@ func (l *lane) wanted(ctx context.Context, q Queue, d *alerting.Delivery) (bool,
 	switch {
 	case err != nil:
 		return false, err
-	case replaced && accepts(l.sink, newer):
+	case replaced && l.sink.Accepts(newer):
 		if newID, _ := l.id(newer); newID != id { // the same id has the same content
 			l.count(func(s *Stats) { s.Superseded++ })
 		}
@@ -277,75 +261,59 @@ func (l *lane) wanted(ctx context.Context, q Queue, d *alerting.Delivery) (bool,
 	return true, nil
 }
 
-// ownNotice is a notice of the daemon itself, and when it was made.
-type ownNotice struct {
-	alerting.Notice
-	at time.Time
-}
-
 // maxOwn bounds the daemon's own notices.
 const maxOwn = 256
 
-// notify stores the daemon's own notices that the sink accepts, and wakes runOwn.
-func (l *lane) notify(notices []alerting.Notice) {
-	l.mu.Lock()
-	for _, n := range notices {
-		if _, known := l.own[n.Identity()]; accepts(l.sink, n) && (known || len(l.own) < maxOwn) {
-			l.own[n.Identity()] = ownNotice{n, time.Now()}
-		}
+// ownQueue is the queue of the daemon's own notices, in memory.
+type ownQueue struct {
+	notices   chan *alerting.Delivery // at most maxOwn
+	returned  *alerting.Delivery      // to be delivered again, before the others
+	delivered map[string]string       // the id last delivered, by identity; at most maxOwn
+}
+
+func newOwnQueue() *ownQueue {
+	return &ownQueue{notices: make(chan *alerting.Delivery, maxOwn), delivered: map[string]string{}}
+}
+
+// add stores a notice; ok is false if the queue is full.
+func (q *ownQueue) add(n alerting.Notice) (ok bool) {
+	d := &alerting.Delivery{
+		Notice: n, Stored: time.Now(),
+		Newer:  func(context.Context) (n alerting.Notice, ok bool, err error) { return n, false, nil },
+		Settle: func() error { return nil },
 	}
-	l.mu.Unlock()
+	d.Return = func() error { q.returned = d; return nil }
 	select {
-	case l.woken <- struct{}{}:
+	case q.notices <- d:
+		return true
 	default:
+		return false
 	}
 }
 
-// runOwn delivers the daemon's own notices until ctx is done. After a failure the rest waits for the next wake, unless
-// it expires or a newer notice of the same identity replaces it.
-func (l *lane) runOwn(ctx, sending context.Context) {
-	delivered := map[string]string{} // identity to the id last delivered, at most maxOwn
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-l.woken:
-		}
-		l.mu.Lock()
-		due := l.own
-		l.own = map[string]ownNotice{}
-		l.mu.Unlock()
-		l.sendOwn(sending, due, delivered)
-		l.mu.Lock()
-		for identity, n := range due {
-			if _, replaced := l.own[identity]; !replaced && len(l.own) < maxOwn {
-				l.own[identity] = n
-			}
-		}
-		l.mu.Unlock()
+func (q *ownQueue) Next(ctx context.Context) (*alerting.Delivery, error) {
+	if d := q.returned; d != nil {
+		q.returned = nil
+		return d, nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case d := <-q.notices:
+		return d, nil
 	}
 }
 
-// sendOwn sends notices up to the first failure, and removes from due what needs no further attempt.
-func (l *lane) sendOwn(ctx context.Context, due map[string]ownNotice, delivered map[string]string) {
-	for _, identity := range slices.Sorted(maps.Keys(due)) {
-		n := due[identity]
-		id, _ := l.id(n.Notice)
-		switch {
-		case delivered[identity] == id:
-		case l.snapshot().Disabled || time.Since(n.at) > n.Life():
-			l.count(func(s *Stats) { s.Lapsed++ })
-		default:
-			if retry, _ := l.record(n.Notice, l.attempt(ctx, n.Notice)); retry {
-				return
-			}
-			if len(delivered) >= maxOwn {
-				clear(delivered)
-			}
-			delivered[identity] = id
-		}
-		delete(due, identity)
+func (q *ownQueue) Delivered(_ context.Context, identity string) (id string, err error) {
+	return q.delivered[identity], nil
+}
+
+func (q *ownQueue) SetDelivered(_ context.Context, identity, id string) error {
+	if len(q.delivered) >= maxOwn {
+		clear(q.delivered)
 	}
+	q.delivered[identity] = id
+	return nil
 }
 
 // id is the id under which the sink sends n. naming is true if other notices may have the same id.
@@ -387,19 +355,15 @@ func (l *lane) record(n alerting.Notice, err error) (retry bool, pause time.Dura
 	answer, _ := errors.AsType[alerting.SendError](err)
 	switch {
 	case err == nil:
-		l.count(func(s *Stats) { s.Sent, s.Err, s.Since = s.Sent+1, "", time.Time{} })
+		l.count(func(s *Stats) { s.Sent++ })
 		l.recovered()
 		return false, 0
-	case answer.Gone:
-		l.count(func(s *Stats) { s.Failed, s.Disabled = s.Failed+1, true; s.failed(err) })
-		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: 1, Final: true, Disabled: true})
-		return false, 0
-	case answer.Permanent: // the sink works; only this notice fails
-		l.count(func(s *Stats) { s.Failed++; s.failed(err) })
-		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: 1, Final: true})
+	case answer.Gone, answer.Permanent: // if permanent, the sink works, and only this notice fails
+		l.count(func(s *Stats) { s.Failed, s.Disabled = s.Failed+1, s.Disabled || answer.Gone; s.failed(err) })
+		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: 1, Final: true, Disabled: answer.Gone})
 		return false, 0
 	}
-	l.count(func(s *Stats) { s.Retried++; s.failed(err) })
+	l.count(func(s *Stats) { s.Retried++ })
 	return true, max(l.failed(n, err), min(answer.After, maxRetryAfter))
 }
 
@@ -407,6 +371,7 @@ func (l *lane) record(n alerting.Notice, err error) (retry bool, pause time.Dura
 // before the next attempt: exponential, with 50 % jitter, so that daemons do not retry at the same time.
 func (l *lane) failed(n alerting.Notice, err error) (pause time.Duration) {
 	l.mu.Lock()
+	l.stats.failed(err)
 	l.fails++
 	fails, now := l.fails, time.Now()
 	report := fails == 1 || now.Sub(l.reportedAt) >= reportEvery
@@ -422,34 +387,11 @@ func (l *lane) failed(n alerting.Notice, err error) (pause time.Duration) {
 	return pause/2 + time.Duration(rand.Float64()*float64(pause)/2)
 }
 
-// queueFailed counts that q cannot be read, and returns the pause before the next attempt.
-func (l *lane) queueFailed(q Queue, err error) (pause time.Duration) {
-	l.mu.Lock()
-	since := time.Now()
-	if known, ok := l.unread[q]; ok {
-		since = known.since
-	}
-	l.unread[q] = queueError{err.Error(), since}
-	l.mu.Unlock()
-	return l.failed(alerting.Notice{}, err)
-}
-
-// queueWorks ends the failure of a queue. That is the end of the sink's failure, if no attempt has failed.
-func (l *lane) queueWorks(q Queue) {
-	l.mu.Lock()
-	_, failed := l.unread[q]
-	delete(l.unread, q)
-	works := failed && len(l.unread) == 0 && l.stats.Err == ""
-	l.mu.Unlock()
-	if works {
-		l.recovered()
-	}
-}
-
+// recovered ends a failure.
 func (l *lane) recovered() {
 	l.mu.Lock()
 	fails := l.fails
-	l.fails = 0
+	l.fails, l.stats.Err, l.stats.Since = 0, "", time.Time{}
 	l.mu.Unlock()
 	if fails > 0 {
 		l.report(Failure{Sink: l.stats.Sink, Failures: fails})
@@ -465,11 +407,5 @@ func (l *lane) count(f func(s *Stats)) {
 func (l *lane) snapshot() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.stats
-	for _, e := range l.unread {
-		if s.Err == "" {
-			s.Err, s.Since = e.err, e.since
-		}
-	}
-	return s
+	return l.stats
 }

@@ -28,6 +28,8 @@ type script struct {
 
 func (s *script) Name() string { return s.name }
 
+func (*script) Accepts(n alerting.Notice) bool { return n.Report == nil && !isWatchdog(n) }
+
 func (s *script) Send(ctx context.Context, n alerting.Notice) error {
 	s.n++
 	if s.send != nil {

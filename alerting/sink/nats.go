@@ -36,6 +36,9 @@ func (*NATS) Name() string { return "nats" }
 // KeepsAll marks the stream as a history of all notices.
 func (*NATS) KeepsAll() {}
 
+// Accepts is true for decisions and alerts, but not for the watchdog.
+func (*NATS) Accepts(n alerting.Notice) bool { return n.Report == nil && !isWatchdog(n) }
+
 // Send publishes n and waits until the stream has it. It returns [alerting.Permanent] for a message over the server's
 // limits.
 func (s *NATS) Send(ctx context.Context, n alerting.Notice) error {

@@ -18,6 +18,8 @@ type flaky struct{ sent int }
 
 func (*flaky) Name() string { return "flaky" }
 
+func (*flaky) Accepts(alerting.Notice) bool { return true }
+
 func (f *flaky) Send(context.Context, alerting.Notice) error {
 	if f.sent++; f.sent == 1 {
 		return errors.New("unreachable")
