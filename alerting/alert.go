@@ -100,11 +100,10 @@ const maxActive = 4096
 // becomes an alert after Config.RaiseAfter ticks in a row, and is resolved after Config.ResolveAfter ticks without it.
 // While a pool's telemetry is stale, its other alerts do not change. Labels do not change while an alert lasts. If a
 // warning becomes a page, a new alert is raised and the warning expires. It is pure; a tick costs O(active · log
-// active).
+// active). The zero value has no alerts.
 type AlertTracker struct {
-	raiseAfter, resolveAfter int
-	active                   []ActiveAlert // by key
-	dropped                  uint64
+	Active  []ActiveAlert `cbor:"1,keyasint"` // by key
+	Dropped uint64        `cbor:"2,keyasint"` // conditions that were ignored because the tracker was full (4096)
 }
 
 // ActiveAlert is one tracked condition: firing, or pending until it has lasted long enough.
@@ -124,64 +123,39 @@ type ActiveAlert struct {
 	UpdatedAt   time.Time         `cbor:"11,keyasint"`
 }
 
-// AlertTrackerState is the state of a tracker, for a snapshot.
-type AlertTrackerState struct {
-	Active  []ActiveAlert `cbor:"1,keyasint"`
-	Dropped uint64        `cbor:"2,keyasint"`
-}
-
-// NewAlertTracker has no alerts.
-func NewAlertTracker(cfg Config) *AlertTracker {
-	return &AlertTracker{raiseAfter: cfg.RaiseAfter, resolveAfter: cfg.ResolveAfter}
-}
-
-// State is a copy of the state. They share only annotations, which neither changes.
-func (t *AlertTracker) State() AlertTrackerState {
-	return AlertTrackerState{Active: slices.Clone(t.active), Dropped: t.dropped}
-}
-
-// Restore replaces the state.
-func (t *AlertTracker) Restore(s AlertTrackerState) {
-	t.active, t.dropped = slices.Clone(s.Active), s.Dropped
-	slices.SortFunc(t.active, ActiveAlert.compare)
-}
-
-// Dropped counts conditions that were ignored because the tracker was full (4096).
-func (t *AlertTracker) Dropped() uint64 { return t.dropped }
-
 // Update takes all conditions at now and returns the firing and the newly resolved alerts, in the order of pool, name
 // and role. A condition that is listed twice counts once.
-func (t *AlertTracker) Update(now time.Time, conditions []Condition) []Alert {
-	held := make([]bool, len(t.active), len(t.active)+len(conditions))
+func (t *AlertTracker) Update(now time.Time, conditions []Condition, cfg Config) []Alert {
+	held := make([]bool, len(t.Active), len(t.Active)+len(conditions))
 	blind := map[string]bool{}
 	for i := range conditions {
 		c := &conditions[i]
 		blind[c.Pool] = blind[c.Pool] || c.Name == TelemetryStale
 		key := ActiveAlert{Name: c.Name, Pool: c.Pool, Role: c.Role, Resource: c.Resource}
-		at, found := slices.BinarySearchFunc(t.active, key, ActiveAlert.compare)
+		at, found := slices.BinarySearchFunc(t.Active, key, ActiveAlert.compare)
 		if !found {
 			if c.Fading {
 				continue
 			}
-			if len(t.active) >= maxActive {
-				t.dropped++
+			if len(t.Active) >= maxActive {
+				t.Dropped++
 				continue
 			}
-			t.active, held = slices.Insert(t.active, at, key), slices.Insert(held, at, false)
+			t.Active, held = slices.Insert(t.Active, at, key), slices.Insert(held, at, false)
 		}
-		if o := &t.active[at]; !held[at] && (o.Firing || !c.Fading) {
+		if o := &t.Active[at]; !held[at] && (o.Firing || !c.Fading) {
 			held[at] = true
-			t.hold(now, o, c)
+			o.hold(now, c, cfg)
 		}
 	}
 
 	var alerts []Alert
-	kept := t.active[:0]
-	for i, o := range t.active {
+	kept := t.Active[:0]
+	for i, o := range t.Active {
 		if !held[i] && !blind[o.Pool] {
 			o.Clear++
 		}
-		resolved := o.Clear >= t.resolveAfter
+		resolved := o.Clear >= cfg.ResolveAfter
 		if o.Firing {
 			alerts = append(alerts, o.alert(now, resolved))
 		}
@@ -189,13 +163,13 @@ func (t *AlertTracker) Update(now time.Time, conditions []Condition) []Alert {
 			kept = append(kept, o)
 		}
 	}
-	clear(t.active[len(kept):])
-	t.active = kept
+	clear(t.Active[len(kept):])
+	t.Active = kept
 	return alerts
 }
 
 // hold counts a tick with c.
-func (t *AlertTracker) hold(now time.Time, o *ActiveAlert, c *Condition) {
+func (o *ActiveAlert) hold(now time.Time, c *Condition, cfg Config) {
 	o.Clear, o.UpdatedAt = 0, now
 	o.Annotations = maps.Clone(c.Annotations)
 	if o.Firing && (o.Severity == Page || c.Severity != Page || c.Fading) {
@@ -203,7 +177,7 @@ func (t *AlertTracker) hold(now time.Time, o *ActiveAlert, c *Condition) {
 		return
 	}
 	o.Held++
-	if c.Immediate || o.Held >= max(cmp.Or(c.Ticks, t.raiseAfter), 1) {
+	if c.Immediate || o.Held >= max(cmp.Or(c.Ticks, cfg.RaiseAfter), 1) {
 		o.Firing, o.StartsAt, o.Resource, o.Class, o.Severity, o.Held = true, now, c.Resource, c.Class, c.Severity, 0
 	}
 }
@@ -248,9 +222,9 @@ func (t *AlertTracker) Reopen(alerts []Alert) {
 			Name: a.Name, Pool: a.Labels["pool"], Role: a.Labels["role"], Resource: a.Labels["resource"], Class: a.Labels["class"], Severity: Severity(a.Labels["severity"]),
 			Annotations: a.Annotations, Firing: true, StartsAt: a.StartsAt, UpdatedAt: a.UpdatedAt,
 		}
-		at, found := slices.BinarySearchFunc(t.active, o, ActiveAlert.compare)
-		if !found && !a.Resolved && len(t.active) < maxActive {
-			t.active = slices.Insert(t.active, at, o)
+		at, found := slices.BinarySearchFunc(t.Active, o, ActiveAlert.compare)
+		if !found && !a.Resolved && len(t.Active) < maxActive {
+			t.Active = slices.Insert(t.Active, at, o)
 		}
 	}
 }

@@ -35,7 +35,7 @@ func track(t *testing.T, b *AlertTracker, ticks string, change func(*Condition))
 			conditions = append(conditions, c)
 		}
 		mark := "."
-		for _, a := range b.Update(noon.Add(time.Duration(i)*time.Minute), conditions) {
+		for _, a := range b.Update(noon.Add(time.Duration(i)*time.Minute), conditions, DefaultConfig()) {
 			mark = "F"
 			if a.Resolved {
 				mark = "R"
@@ -67,7 +67,7 @@ func TestAlertTracker(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := track(t, NewAlertTracker(DefaultConfig()), tt.ticks, tt.change); got != tt.want {
+			if got := track(t, new(AlertTracker), tt.ticks, tt.change); got != tt.want {
 				t.Errorf("%s gives %s, want %s", tt.ticks, got, tt.want)
 			}
 		})
@@ -75,12 +75,12 @@ func TestAlertTracker(t *testing.T) {
 }
 
 func TestAlertTrackerLabelsStayPut(t *testing.T) {
-	b := NewAlertTracker(DefaultConfig())
+	b := new(AlertTracker)
 	var first Alert
 	for i := range 6 {
 		now := noon.Add(time.Duration(i) * time.Minute)
 		alerts := b.Update(now, []Condition{{Name: TooLateToWarm, Pool: "p", Resource: "kv", Class: fmt.Sprint("class", i), Severity: Page,
-			Annotations: map[string]string{"summary": fmt.Sprint(i)}}})
+			Annotations: map[string]string{"summary": fmt.Sprint(i)}}}, DefaultConfig())
 		if i == 0 {
 			continue
 		}
@@ -99,24 +99,22 @@ func TestAlertTrackerLabelsStayPut(t *testing.T) {
 
 func TestAlertTrackerRestore(t *testing.T) {
 	const ticks = "cccf...ccsscc.......c"
-	whole := track(t, NewAlertTracker(DefaultConfig()), ticks, nil)
+	whole := track(t, new(AlertTracker), ticks, nil)
 	enc, err := cbor.CoreDetEncOptions().EncMode()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for cut := range ticks {
-		b := NewAlertTracker(DefaultConfig())
+		b := new(AlertTracker)
 		got := track(t, b, ticks[:cut], nil)
-		data, err := enc.Marshal(b.State())
+		data, err := enc.Marshal(b)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var s AlertTrackerState
-		if err := cbor.Unmarshal(data, &s); err != nil {
+		restored := new(AlertTracker)
+		if err := cbor.Unmarshal(data, restored); err != nil {
 			t.Fatal(err)
 		}
-		restored := NewAlertTracker(DefaultConfig())
-		restored.Restore(s)
 		if got += track(t, restored, ticks[cut:], nil); got != whole {
 			t.Errorf("restored after %d ticks: %s, want %s", cut, got, whole)
 		}
@@ -124,14 +122,14 @@ func TestAlertTrackerRestore(t *testing.T) {
 }
 
 func TestAlertTrackerIsBounded(t *testing.T) {
-	b := NewAlertTracker(DefaultConfig())
+	b := new(AlertTracker)
 	var conditions []Condition
 	for i := range maxActive + 10 {
 		conditions = append(conditions, Condition{Name: SaturationAhead, Pool: fmt.Sprint(i), Severity: Warning})
 	}
-	b.Update(noon, conditions)
-	if len(b.State().Active) != maxActive || b.Dropped() != 10 {
-		t.Errorf("%d open, %d dropped, want %d and 10", len(b.State().Active), b.Dropped(), maxActive)
+	b.Update(noon, conditions, DefaultConfig())
+	if len(b.Active) != maxActive || b.Dropped != 10 {
+		t.Errorf("%d open, %d dropped, want %d and 10", len(b.Active), b.Dropped, maxActive)
 	}
 }
 
@@ -209,13 +207,13 @@ func retrying(share, attempts float64) *forecaster.PoolForecast {
 // A pool has one alert for all resources that run out, with the label from when it was raised. Prefill replicas and each
 // sink have their own alert.
 func TestOneAlertForOneCause(t *testing.T) {
-	b := NewAlertTracker(DefaultConfig())
+	b := new(AlertTracker)
 	for i, resource := range []string{"kv", "decode", "prefill", "kv"} {
 		alerts := b.Update(noon.Add(time.Duration(i)*time.Minute), []Condition{
 			{Name: SinkFailing, Resource: "nats", Severity: Warning}, {Name: SinkFailing, Resource: "webhook", Severity: Warning},
 			{Name: SaturationAhead, Pool: "p", Resource: resource, Severity: Warning},
 			{Name: SaturationAhead, Pool: "p", Role: "prefill", Resource: "transfer", Severity: Warning},
-		})
+		}, DefaultConfig())
 		var got []string
 		for _, a := range alerts {
 			got = append(got, a.Identity())
@@ -224,9 +222,9 @@ func TestOneAlertForOneCause(t *testing.T) {
 		if diff := cmp.Diff(want, got); i > 0 && diff != "" {
 			t.Errorf("tick %d: %s", i, diff)
 		}
-		reopened := NewAlertTracker(DefaultConfig())
+		reopened := new(AlertTracker)
 		reopened.Reopen(alerts)
-		if n := len(reopened.Update(noon.Add(time.Hour), nil)); n != len(alerts) {
+		if n := len(reopened.Update(noon.Add(time.Hour), nil, DefaultConfig())); n != len(alerts) {
 			t.Errorf("%d of %d alerts go on", n, len(alerts))
 		}
 	}
@@ -234,11 +232,11 @@ func TestOneAlertForOneCause(t *testing.T) {
 
 // A warning that has become worth a page is raised again, as a page: a label that changed would be another alert.
 func TestAlertTrackerEscalates(t *testing.T) {
-	b := NewAlertTracker(DefaultConfig())
+	b := new(AlertTracker)
 	var got []string
 	for i, severity := range []Severity{Warning, Warning, Page, Warning, Page, Page, Warning} {
 		now := noon.Add(time.Duration(i) * time.Minute)
-		for _, a := range b.Update(now, []Condition{{Name: TooLateToWarm, Pool: "p", Resource: "kv", Severity: severity}}) {
+		for _, a := range b.Update(now, []Condition{{Name: TooLateToWarm, Pool: "p", Resource: "kv", Severity: severity}}, DefaultConfig()) {
 			got = append(got, fmt.Sprintf("%d:%s since %d", i, a.Labels["severity"], int(a.StartsAt.Sub(noon).Minutes())))
 		}
 	}
@@ -252,7 +250,7 @@ func TestAlertTrackerEscalates(t *testing.T) {
 func TestAlertTrackerMarksAdvisory(t *testing.T) {
 	for mode, want := range map[Mode]string{Advisory: "advisory", Active: ""} {
 		c := Condition{Name: TooLateToWarm, Pool: "p", Severity: Page, Immediate: true, Annotations: map[string]string{"mode": string(mode)}}
-		alerts := NewAlertTracker(DefaultConfig()).Update(noon, []Condition{c})
+		alerts := new(AlertTracker).Update(noon, []Condition{c}, DefaultConfig())
 		if got := alerts[0].Labels["mode"]; got != want {
 			t.Errorf("%s: label mode is %q", mode, got)
 		}

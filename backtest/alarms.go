@@ -127,19 +127,19 @@ type episode struct{ from, to int }
 
 // episodes returns the alarms at a threshold. None is raised while the pool is saturated.
 func (w *fixedPool) episodes(threshold float64) (all []episode) {
-	alarm, active := alerting.NewAlertTracker(w.cfg), false
+	alarm, active := alerting.AlertTracker{}, false
 	for m := range min(len(w.need), len(w.probability)) {
 		was := active
 		switch p := w.probability[m]; {
 		case math.IsNaN(p): // between decisions
 		case !active && m > 0 && w.saturated(m-1):
-			alarm = alerting.NewAlertTracker(w.cfg)
+			alarm = alerting.AlertTracker{}
 		default:
 			var held []alerting.Condition
 			if p >= alerting.FadeShare*threshold {
 				held = []alerting.Condition{{Name: alerting.SaturationAhead, Severity: alerting.Warning, Fading: p < threshold}}
 			}
-			alerts := alarm.Update(w.from.Add(time.Duration(m)*features.Minute), held)
+			alerts := alarm.Update(w.from.Add(time.Duration(m)*features.Minute), held, w.cfg)
 			active = len(alerts) > 0 && !alerts[0].Resolved
 		}
 		if active && !was {

@@ -116,7 +116,7 @@ type Pipeline struct {
 	forecaster *forecaster.Forecaster
 	pools      []*poolEntry // ordered by name
 	changes    uint64       // of pools; not part of the state
-	alerts     *alerting.AlertTracker
+	alerts     alerting.AlertTracker
 	sequence   uint64
 	counters   Counters
 }
@@ -291,7 +291,6 @@ func New(cfg Config) *Pipeline {
 		aggregator: features.New(cfg.Features),
 		producers:  features.NewProducers(cfg.producers(), nil),
 		forecaster: forecaster.New(cfg.forecasterConfig()),
-		alerts:     alerting.NewAlertTracker(cfg.Decision),
 		counters:   Counters{Refused: map[ingest.Reason]uint64{}},
 	}
 	for _, c := range cfg.Pools {
@@ -566,7 +565,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		}
 	}
 	if !resuming {
-		out.Alerts = p.alerts.Update(t, conditions)
+		out.Alerts = p.alerts.Update(t, conditions, p.cfg.Decision)
 	}
 }
 
@@ -651,7 +650,7 @@ type Omissions struct {
 // Omissions since the first start.
 func (p *Pipeline) Omissions() Omissions {
 	return Omissions{
-		Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.alerts.Dropped(),
+		Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.alerts.Dropped,
 		ProducersRefused: p.producers.Refused,
 	}
 }

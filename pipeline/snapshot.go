@@ -20,14 +20,14 @@ const snapshotVersion = 27
 // poolEntry for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), so neither
 // writer nor reader holds more than one part.
 type state struct {
-	Version  int                        `cbor:"1,keyasint"`
-	Clock    Clock                      `cbor:"2,keyasint"`
-	Sequence uint64                     `cbor:"3,keyasint"`
-	Time     timekeeperState            `cbor:"4,keyasint"`
-	Counters Counters                   `cbor:"5,keyasint"`
-	Calls    calls                      `cbor:"6,keyasint"`
-	Pools    int                        `cbor:"9,keyasint"` // number of pools
-	Alerts   alerting.AlertTrackerState `cbor:"10,keyasint"`
+	Version  int                   `cbor:"1,keyasint"`
+	Clock    Clock                 `cbor:"2,keyasint"`
+	Sequence uint64                `cbor:"3,keyasint"`
+	Time     timekeeperState       `cbor:"4,keyasint"`
+	Counters Counters              `cbor:"5,keyasint"`
+	Calls    calls                 `cbor:"6,keyasint"`
+	Pools    int                   `cbor:"9,keyasint"` // number of pools
+	Alerts   alerting.AlertTracker `cbor:"10,keyasint"`
 
 	Producers *features.Producers `cbor:"20,keyasint"`
 }
@@ -52,7 +52,7 @@ func (p *Pipeline) Encode(w io.Writer) error {
 	put := encoder.NewEncoder(w).Encode
 	if err := put(&state{
 		Version: snapshotVersion, Clock: p.cfg.Clock, Sequence: p.sequence, Time: p.time.timekeeperState, Counters: p.counters, Calls: p.calls,
-		Pools: len(p.pools), Alerts: p.alerts.State(), Producers: p.producers,
+		Pools: len(p.pools), Alerts: p.alerts, Producers: p.producers,
 	}); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func Restore(cfg Config, snapshot io.Reader) (*Pipeline, error) {
 }
 
 func (p *Pipeline) restore(s *state, next func(part any) error) (err error) {
-	p.alerts.Restore(s.Alerts)
+	p.alerts = s.Alerts
 	p.producers = features.NewProducers(p.cfg.producers(), s.Producers)
 	p.sequence, p.time.timekeeperState = s.Sequence, s.Time
 	p.counters, p.calls = s.Counters, s.Calls

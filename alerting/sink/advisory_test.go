@@ -31,11 +31,11 @@ func TestAdvisoryIsMarked(t *testing.T) {
 		event.Decision.Mode, event.Decision.Action = mode, alerting.ScaleOut
 		d := *event.Decision
 		d.Stale = true
-		raised := alerting.NewAlertTracker(cfg).Update(d.Tick, []alerting.Condition{func() alerting.Condition {
+		raised := new(alerting.AlertTracker).Update(d.Tick, []alerting.Condition{func() alerting.Condition {
 			c := alerting.Conditions(&d, nil, cfg)[0]
 			c.Immediate = true
 			return c
-		}()})[0]
+		}()}, cfg)[0]
 		var got string
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)

@@ -74,7 +74,7 @@ func TestOwnAlerts(t *testing.T) {
 	p := startDaemonIn(t, dir, "features: {future_bound: 1h, stale_after: 1h, revise: 1h}", "decision: {mode: active}", "pools: [{name: chat, decode_tokens_per_s: 400, replicas: {max: 4}}]",
 		"sinks: {alertmanager: {urls: ['"+alertmanager+"'], watchdog: true}, webhooks: [{name: ops, url: '"+consumer.URL+"', secret_file: "+keys+"}]}")
 
-	now, w := time.Now(), newSelfWatch(p.cfg.Decision)
+	now, w := time.Now(), newSelfWatch()
 	p.checkSelf(w, now)
 	minutes, looks := 0, 0
 	// minute goes on by one: the watermark that the ticker would write, and requests that end now by their producer's

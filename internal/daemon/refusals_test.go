@@ -121,7 +121,7 @@ func TestTurnedAwayIsSeen(t *testing.T) {
 	dir := t.TempDir()
 	token := testenv.WriteFile(t, dir+"/token", "0123456789abcdef0123456789abcdef")
 	p := startDaemonIn(t, dir, "clock: event", "pools:", badInputPool, "listeners: {http: {listen: '127.0.0.1:0', token_file: "+token+"}}")
-	w := newSelfWatch(p.cfg.Decision)
+	w := newSelfWatch()
 	p.checkSelf(w, time.Now())
 	post := func(path, authorization, body string) {
 		t.Helper()

@@ -24,7 +24,7 @@ const (
 // that persists is raised again. One goroutine owns it.
 type selfWatch struct {
 	began  time.Time
-	alerts *alerting.AlertTracker
+	alerts alerting.AlertTracker
 	intake []intake // one per check, oldest first, at most selfWindow + 1
 
 	omitted map[string]uint64 // at the last check
@@ -38,13 +38,13 @@ type intake struct {
 	omitted       map[string]uint64 // by text: other records that were rejected or changed
 }
 
-func newSelfWatch(cfg alerting.Config) *selfWatch {
-	return &selfWatch{began: time.Now().Truncate(time.Second), alerts: alerting.NewAlertTracker(cfg)}
+func newSelfWatch() *selfWatch {
+	return &selfWatch{began: time.Now().Truncate(time.Second)}
 }
 
 // watchSelf checks the daemon each minute until ctx ends.
 func (d *Daemon) watchSelf(ctx context.Context) error {
-	w, ticker := newSelfWatch(d.cfg.Decision), time.NewTicker(selfEvery)
+	w, ticker := newSelfWatch(), time.NewTicker(selfEvery)
 	defer ticker.Stop()
 	d.checkSelf(w, time.Now())
 	for {
@@ -73,7 +73,7 @@ func (d *Daemon) checkSelf(w *selfWatch, now time.Time) {
 	d.mu.Unlock()
 	var notices []alerting.Notice
 	var firing []alerting.Alert
-	for _, a := range w.alerts.Update(now.UTC().Truncate(time.Second), alerting.SelfConditions(&vitals, d.cfg.Decision)) {
+	for _, a := range w.alerts.Update(now.UTC().Truncate(time.Second), alerting.SelfConditions(&vitals, d.cfg.Decision), d.cfg.Decision) {
 		notices = append(notices, alerting.Notice{Alert: &a})
 		if !a.Resolved {
 			firing = append(firing, a)

@@ -8,7 +8,7 @@ import (
 
 // TestSelfWatchWindow: only what came within the window counts.
 func TestSelfWatchWindow(t *testing.T) {
-	w := newSelfWatch(alerting.DefaultConfig())
+	w := newSelfWatch()
 	for look := range 40 {
 		now := intake{records: uint64(10 * look), lost: uint64(min(look, 5)), refused: map[string]uint64{"bad_time": uint64(look)}}
 		v, _ := w.count(now)
