@@ -2,8 +2,6 @@ package daemon
 
 import (
 	"testing"
-
-	"github.com/forewarm/forewarm/alerting"
 )
 
 // TestSelfWatchWindow: only what came within the window counts.
