@@ -31,9 +31,9 @@ func (p *plan) admission(d *Decision, cfg Config) []AdmissionLimit {
 	if p.unusable != usable {
 		return nil
 	}
-	limits := p.admitted(d, p.binding(), p.supply.Ready, cfg)
+	limits := p.admitted(d, &p.own, p.in.Projection.Binding, cfg)
 	if v := d.Prefilling(); v != nil {
-		limits = lowerLimits(limits, p.admitted(v, mostOf(p.prefillRows, v.Binding), p.prefillSupply.Ready, cfg))
+		limits = lowerLimits(limits, p.admitted(v, &p.prefill, v.Binding, cfg))
 	}
 	return limits
 }
@@ -50,12 +50,10 @@ func lowerLimits(a, b []AdmissionLimit) []AdmissionLimit {
 	return a
 }
 
-// admitted is admission for the ready replicas of d's role; b is their binding resource.
-func (p *plan) admitted(d *Decision, b *resource, ready int, cfg Config) []AdmissionLimit {
-	if b == nil {
-		return nil
-	}
-	if b.evidence.Probability < cfg.AlertProbability || !d.late(b.evidence.ETA) && d.Needed <= d.Limit {
+// admitted is admission for the ready replicas of d's role.
+func (p *plan) admitted(d *Decision, s *side, binding string, cfg Config) []AdmissionLimit {
+	b := s.binding(binding)
+	if b == nil || b.evidence.Probability < cfg.AlertProbability || !d.late(b.evidence.ETA) && d.Needed <= d.Limit {
 		return nil
 	}
 	var list []classDemand
@@ -74,7 +72,7 @@ func (p *plan) admitted(d *Decision, b *resource, ready int, cfg Config) []Admis
 		}
 	}
 	slices.SortStableFunc(list, func(a, b classDemand) int { return cmp.Compare(b.demand, a.demand) })
-	return shareCapacity(list, b.evidence.PerReplica*float64(ready), cfg.Priorities)
+	return shareCapacity(list, b.evidence.PerReplica*float64(s.supply.Ready), cfg.Priorities)
 }
 
 // margin is the distance from the median to the decision quantile of the pool's total, divided by the sum of these

@@ -77,128 +77,125 @@ type kept struct {
 // Constraints.
 func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	p := newPlan(now, &in, &st, cfg)
-	needed := p.target(&st, cfg)
-	limits := bounds{
-		role: capacity.AnyRole, there: p.current, least: in.Pool.Replicas.Min, leastKey: "replicas.min",
-		mayShrink: len(st.ScaleIns) < cfg.MaxScaleIns || st.LastDesired < p.current,
-	}
-	limits.most, limits.mostKey = p.limit()
-	desired, constraints := limits.clamp(needed, cfg)
+	st.update(p)
+	needed := p.target(&p.own, &st, cfg)
+	desired, most, constraints := p.bound(&p.own, needed, p.prefill.current, &st, cfg)
 
 	d := p.decision(cfg)
-	d.Limit = limits.most
-	d.Needed, d.Desired, d.Constraints = needed, desired, append(constraints, refusals(p.rows, "")...)
+	d.Needed, d.Desired, d.Limit, d.Constraints = needed, desired, most, constraints
 	p.roles(&d, &st, cfg)
 	d.Action = p.action(desired)
 	st.Breach = p.breach
 	d.Admission = p.admission(&d, cfg)
 	if d.Action == ScaleOut {
 		d.NeededBy = p.shortFrom(cfg)
-		if p.floor.replicas > p.current {
+		if p.own.floor.replicas > p.own.current {
 			d.NeededBy = now
 		}
 	}
 
-	short := desired > max(p.current, p.supply.Ready+len(st.Pending)) // st.Pending also has requests that are overdue
+	short := desired > max(p.own.current, p.own.supply.Ready+len(st.Pending)) // st.Pending also has requests that are overdue
 	asks := d.delivered() || cfg.Mode == Advisory
 	switch {
-	case asks && (desired > max(p.asked, p.current) || short && !st.Short): // also if a requested replica is lost
+	case asks && (desired > max(p.own.asked, p.own.current) || short && !st.Short): // also if a requested replica is lost
 		st.LastScaleOut = now
 		st.ScaleOuts = append(slices.Clone(st.ScaleOuts), now.Unix())
-	case desired < min(p.asked, p.current):
+	case desired < min(p.own.asked, p.own.current):
 		st.ScaleIns = append(slices.Clone(st.ScaleIns), now.Unix())
 	}
 	d.ActionsPerDay = len(st.ScaleOuts) + len(st.ScaleIns)
 	d.AskedAt = st.LastScaleOut.UTC() // a snapshot keeps the instant, not its zone
 	st.Short = short && asks
-	st.updateSupply(now, p.supply, p.observed, desired, d.delivered())
+	st.updateSupply(now, p.own.supply, p.observed, desired, d.delivered())
 	st.KVTokens, st.LastDesired, st.LastTick = p.kvTokens, desired, now
 	st.publish(&d, cfg)
 	d.Reason = p.reason(&d, cfg)
 	return d, st
 }
 
-// target is the number of replicas to request, before the pool's bounds.
-func (p *plan) target(st *State, cfg Config) int {
-	st.update(p, cfg)
-	there := max(p.current, p.asked)
-	if p.unusable != usable || p.need >= there {
-		return max(there, p.need)
+// target is the number of replicas of a role to request, before their bounds. If demand cannot be sized, none is removed.
+func (p *plan) target(s *side, st *State, cfg Config) int {
+	there := max(s.current, s.asked)
+	if p.unusable != usable || len(s.rows) == 0 {
+		*s.kept = nil
+		return max(there, s.need)
 	}
-	p.enough = maxKept(st.Keeps)
-	enough := min(p.enough, there)
+	*s.kept = remember(*s.kept, p.now, s.keep, cfg.Cooldown)
+	if s.need >= there {
+		return s.need
+	}
+	s.enough = maxKept(*s.kept)
+	enough := min(s.enough, there)
 	if enough < there {
-		if p.blockedBy = p.whyKeepRequest(st.LastScaleOut, p.supply, enough, cfg); p.blockedBy != "" {
+		if s.blockedBy = p.whyKeepRequest(s, enough, cfg); s.blockedBy != "" {
 			return there
 		}
 	}
-	if enough >= p.current {
+	if enough >= s.current {
 		return enough // only the request is reduced; no replica is removed
 	}
-	if p.blockedBy = p.whyStay(st, cfg, p.rows); p.blockedBy != "" {
-		return p.current
+	if s.blockedBy = p.whyStay(st, cfg, s.rows); s.blockedBy != "" {
+		return s.current
 	}
-	if spread := p.consolidated(cfg); spread > enough {
-		if spread >= p.current {
-			p.blockedBy = fmt.Sprintf("on fewer the fullest one's KV cache, %s full, would pass %s", percent(p.in.Minute.State.KVUsedMax), percent(p.danger(cfg)))
-			return p.current
+	if spread := p.consolidated(s, cfg); spread > enough {
+		if spread >= s.current {
+			s.blockedBy = fmt.Sprintf("on fewer the fullest one's KV cache, %s full, would pass %s", percent(p.in.Minute.State.KVUsedMax), percent(p.danger(cfg)))
+			return s.current
 		}
-		p.enough = spread
+		s.enough = spread
 	}
-	return p.enough
+	return s.enough
 }
 
-// whyKeepRequest returns why the request made at asked is not withdrawn, although enough replicas would do; "" if it
+// whyKeepRequest returns why the request made at s.askedAt is not withdrawn, although enough replicas would do; "" if it
 // may be. A cancelled start costs money without use, so a request is kept for the warm-up plus decision.hold; while a
 // replica is pending, for up to twice the warm-up. It is withdrawn earlier only if demand is clearly gone: no request
 // for ten minutes, or more than a third of the ready replicas (and more than one) are not needed.
-func (p *plan) whyKeepRequest(asked time.Time, supply forecaster.Supply, enough int, cfg Config) string {
+func (p *plan) whyKeepRequest(s *side, enough int, cfg Config) string {
 	until := p.lead + cfg.Hold
-	if len(supply.Pending) > 0 {
+	if len(s.supply.Pending) > 0 {
 		until = max(until, 2*p.lead)
 	}
-	if asked.IsZero() || p.now.Sub(asked) >= until || supply.Ready-enough > max(1, supply.Ready/3) || p.withoutRequests() {
+	if s.askedAt.IsZero() || p.now.Sub(s.askedAt) >= until || s.supply.Ready-enough > max(1, s.supply.Ready/3) || p.withoutRequests() {
 		return ""
 	}
-	return fmt.Sprintf("the request of %s is kept until %s", clock(asked), clock(asked.Add(until)))
+	return fmt.Sprintf("the request of %s is kept until %s", clock(s.askedAt), clock(s.askedAt.Add(until)))
 }
 
 // consolidated is the fewest ready replicas that keep the fullest KV cache below danger; 0 if unknown. It assumes that
 // the fullest cache grows like the mean, because load stays as uneven. With fewer, the reactive floor would scale out
 // at once.
-func (p *plan) consolidated(cfg Config) int {
-	s := &p.in.Minute.State
-	if !s.Observed || len(p.supply.Pending) > 0 { // pending replicas are removed first, and have an empty cache
+func (p *plan) consolidated(s *side, cfg Config) int {
+	state := &p.in.Minute.State
+	if s.role == capacity.PrefillRole || !state.Observed || len(s.supply.Pending) > 0 { // pending ones go first, and have an empty cache
 		return 0
 	}
-	return ReplicasFor(float64(s.Ready)*min(finite(s.KVUsedMax), 1), p.danger(cfg))
+	return ReplicasFor(float64(state.Ready)*min(finite(state.KVUsedMax), 1), p.danger(cfg))
 }
 
 // danger is the share of a replica's KV cache above which the floor scales out: KVDanger, or the pool's own target.
 func (p *plan) danger(cfg Config) float64 { return max(cfg.KVDanger, p.in.Pool.KVTarget) }
 
-// update adds the minimum for scale-in of this tick, and deletes old entries.
-func (st *State) update(p *plan, cfg Config) {
+// update deletes old actions, and notes since when demand can be sized.
+func (st *State) update(p *plan) {
 	day := p.now.Add(-24 * time.Hour).Unix()
 	for _, actions := range []*[]int64{&st.ScaleOuts, &st.ScaleIns} {
 		*actions = slices.DeleteFunc(slices.Clone(*actions), func(at int64) bool { return at <= day })
 		*actions = (*actions)[max(0, len(*actions)-maxActions):]
 	}
-	if p.unusable != usable {
-		st.UsableSince, st.Keeps = time.Time{}, nil
-		return
-	}
-	if st.UsableSince.IsZero() {
+	switch {
+	case p.unusable != usable:
+		st.UsableSince = time.Time{}
+	case st.UsableSince.IsZero():
 		st.UsableSince = p.now.UTC()
 	}
-	st.Keeps = remember(st.Keeps, p.now, p.keep, cfg.Cooldown)
 }
 
 // maxActions bounds the stored actions of each kind: one a minute.
 const maxActions = 24 * 60
 
 // whyStay returns why the replicas that serve rows are not reduced, although fewer would do; "" if they may be. The
-// limit on scale-ins per day is in [bounds.clamp].
+// limit on scale-ins per day is in bound.
 func (p *plan) whyStay(st *State, cfg Config, rows []resource) string {
 	if left := max(cfg.Cooldown, minKnown) - p.now.Sub(st.UsableSince); left > 0 {
 		return fmt.Sprintf("demand is watched for %s more", span(left))
@@ -235,64 +232,43 @@ func (r *resource) bursting() bool {
 	return r.now > 1 && r.evidence.Demand > burstTail*r.forecast.Minute[0].At(0.5)
 }
 
-// bounds are the bounds on the replicas of one role.
-type bounds struct {
-	role              capacity.Role // AnyRole for the pool's own
-	there             int           // ready and pending
-	least, most       int
-	leastKey, mostKey string
-	mayShrink         bool // max_scale_ins is not reached today
-}
-
-// clamp applies the bounds of step, limit and minimum to target, and names those that changed it.
-func (b *bounds) clamp(target int, cfg Config) (desired int, constraints []string) {
+// bound applies the bounds of the replicas of s to target: scale-ins a day, step, limit and minimum. It names those that
+// changed it. most is the limit. The other role has others replicas, which share the budget.
+func (p *plan) bound(s *side, target, others int, st *State, cfg Config) (desired, most int, constraints []string) {
+	bounds, prefix, keys := p.in.Pool.BoundsOf(s.role), "", "replicas."
+	if s.role == capacity.PrefillRole {
+		prefix, keys = prefillPrefix, prefillBounds
+	}
+	most, mostKey := bounds.Max, keys+"max"
+	if budget, ok := p.in.Pool.Budget(); ok && max(budget-others, bounds.Min) < most {
+		most, mostKey = max(budget-others, bounds.Min), prefix+"budget_hour_usd"
+	}
 	desired = target
-	name := func(key string, bound int) {
-		if b.role == capacity.PrefillRole && !ofPrefill(key) {
-			key = prefillPrefix + key
-		}
-		constraints = append(constraints, fmt.Sprintf("%s %d: %d wanted", key, bound, target))
+	set := func(replicas int, key string, bound int) {
+		desired, constraints = replicas, append(constraints, fmt.Sprintf("%s %d: %d wanted", key, bound, target))
 	}
-	switch least := b.there - cfg.ScaleInStep; {
-	case desired < b.there && !b.mayShrink:
-		desired = b.there
-		name("max_scale_ins", cfg.MaxScaleIns)
-	case desired < least && cfg.ScaleInStep > 0:
-		desired = least
-		name("scale_in_step", cfg.ScaleInStep)
+	switch mayShrink := len(st.ScaleIns) < cfg.MaxScaleIns || s.asked < s.current; {
+	case desired < s.current && !mayShrink:
+		set(s.current, prefix+"max_scale_ins", cfg.MaxScaleIns)
+	case desired < s.current-cfg.ScaleInStep && cfg.ScaleInStep > 0:
+		set(s.current-cfg.ScaleInStep, prefix+"scale_in_step", cfg.ScaleInStep)
 	}
-	if most := b.there + cfg.MaxStepOut; cfg.MaxStepOut > 0 && desired > most {
-		desired = most
-		name("max_step_out", cfg.MaxStepOut)
+	if cfg.MaxStepOut > 0 && desired > s.current+cfg.MaxStepOut {
+		set(s.current+cfg.MaxStepOut, prefix+"max_step_out", cfg.MaxStepOut)
 	}
-	if desired > b.most {
-		desired = b.most
-		name(b.mostKey, b.most)
+	if desired > most {
+		set(most, mostKey, most)
 	}
-	if desired < b.least {
-		desired = b.least
-		name(b.leastKey, b.least)
+	if desired < bounds.Min {
+		set(bounds.Min, keys+"min", bounds.Min)
 	}
-	return desired, constraints
-}
-
-// limit is the maximum number of replicas of the pool, and its configuration key. All roles share a budget, so the
-// prefill replicas reduce it.
-func (p *plan) limit() (replicas int, key string) {
-	pool := &p.in.Pool
-	replicas, key = pool.Limit()
-	if most, ok := pool.Budget(); ok && pool.Disaggregated {
-		if left := max(most-p.prefillSupply.Ready-len(p.prefillSupply.Pending), pool.Replicas.Min); left < replicas {
-			return left, "budget_hour_usd"
-		}
-	}
-	return replicas, key
+	return desired, most, append(constraints, s.refusals(prefix)...)
 }
 
 // action compares desired with the current replicas, and if equal, with the previous request: to withdraw a request is
 // an action, too. If demand cannot be sized, a bound may lower the number, but that is no ScaleIn.
 func (p *plan) action(desired int) Action {
-	switch by := cmp.Or(cmp.Compare(desired, p.current), cmp.Compare(desired, p.asked)); {
+	switch by := cmp.Or(cmp.Compare(desired, p.own.current), cmp.Compare(desired, p.own.asked)); {
 	case by > 0:
 		return ScaleOut
 	case by < 0 && p.unusable == usable:

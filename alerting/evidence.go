@@ -19,14 +19,14 @@ const maxFaults = 8
 func (p *plan) decision(cfg Config) Decision {
 	d := Decision{
 		Pool: p.in.Pool.Name, Tick: p.now, Sequence: p.in.Sequence, Mode: cfg.Mode,
-		Ready: p.supply.Ready, Pending: len(p.supply.Pending), Floor: p.floor.replicas, Reserves: p.in.Pool.Reserves,
+		Ready: p.own.supply.Ready, Pending: len(p.own.supply.Pending), Floor: p.own.floor.replicas, Reserves: p.in.Pool.Reserves,
 		Expires: p.now.Add(cfg.Expiry), Lead: p.lead, Quantile: p.tau, QuantileFrom: p.tauFrom, KeepQuantile: p.confidence,
 		Binding: p.in.Projection.Binding, Probability: finite(p.in.Projection.Probability), ETA: p.in.Projection.ETA,
 		Confidence: p.in.Projection.Confidence, Stale: p.unusable == stale || p.unusable == noRequests, SupplyAssumed: !p.observed,
 		Warnings: slices.Concat(p.in.Projection.Warnings, p.warnings()),
 	}
 	if p.observed {
-		d.Unreported = max(0, len(p.supply.Pending)-p.in.Minute.State.Pending)
+		d.Unreported = max(0, len(p.own.supply.Pending)-p.in.Minute.State.Pending)
 	}
 	d.WarnFrom = cfg.WarningProbability
 	d.Objectives, d.Breach = p.objectives, p.breach
@@ -40,13 +40,13 @@ func (p *plan) decision(cfg Config) Decision {
 	if d.Confidence == "" {
 		d.Confidence = forecaster.Cold
 	}
-	for i := range p.rows {
-		d.Resources = append(d.Resources, p.rows[i].evidence)
+	for i := range p.own.rows {
+		d.Resources = append(d.Resources, p.own.rows[i].evidence)
 	}
-	for i := range p.prefillRows {
-		d.Prompts = append(d.Prompts, p.prefillRows[i].evidence)
+	for i := range p.prefill.rows {
+		d.Prompts = append(d.Prompts, p.prefill.rows[i].evidence)
 	}
-	if b := p.binding(); b != nil {
+	if b := p.own.binding(p.in.Projection.Binding); b != nil {
 		d.Binding, d.Probability, d.ETA = b.evidence.Dimension, b.evidence.Probability, b.evidence.ETA
 		if d.Model = modelNetwork; b.forecast.Fallback {
 			d.Model = modelLast
@@ -61,8 +61,8 @@ func (p *plan) decision(cfg Config) Decision {
 // the present demand and never scale in. That is published once a few minutes are known, if replicas report.
 func (p *plan) withheld() string {
 	known := 0
-	for i := range p.rows {
-		known = max(known, p.rows[i].forecast.Known)
+	for i := range p.own.rows {
+		known = max(known, p.own.rows[i].forecast.Known)
 	}
 	switch {
 	case p.unusable == stale || p.unusable == noRequests:
@@ -92,7 +92,7 @@ func finiteDrivers(all []forecaster.Driver) (drivers []forecaster.Driver) {
 func (p *plan) warnings() []string {
 	var out []string
 	if !p.observed {
-		text := fmt.Sprintf("no replica of the pool reports (scrape.jobs can read them): assuming %d ready and %d starting", p.supply.Ready, len(p.supply.Pending))
+		text := fmt.Sprintf("no replica of the pool reports (scrape.jobs can read them): assuming %d ready and %d starting", p.own.supply.Ready, len(p.own.supply.Pending))
 		if at := p.in.Minute.State.ReportedAt; !at.IsZero() {
 			text += ", the last report is from " + clock(at)
 		}
@@ -110,14 +110,14 @@ func (p *plan) warnings() []string {
 		out = append(out, faultText(&p.in.Minute.Faults[i]))
 	}
 	overdue := 0
-	for _, asked := range p.supply.Pending {
+	for _, asked := range p.own.supply.Pending {
 		if p.now.Sub(asked) > 2*p.lead {
 			overdue++
 		}
 	}
 	if overdue > 0 {
 		const text = "%d of %d pending replicas: on their way for longer than twice the warm-up lag (%s)"
-		out = append(out, fmt.Sprintf(text, overdue, len(p.supply.Pending), span(2*p.lead)))
+		out = append(out, fmt.Sprintf(text, overdue, len(p.own.supply.Pending), span(2*p.lead)))
 	}
 	return out
 }

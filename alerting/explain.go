@@ -231,11 +231,11 @@ func (p *plan) path(r *resource) []PathPoint {
 	var out []PathPoint
 	for h := pathEvery; h <= forecaster.Horizon; h += pathEvery {
 		at := &r.forecast.Minute[h-1]
-		point := PathPoint{Minute: h, Median: float32(at.At(.5)), Quantile: float32(at.At(p.tau)), Ready: p.supply.Ready}
+		point := PathPoint{Minute: h, Median: float32(at.At(.5)), Quantile: float32(at.At(p.tau)), Ready: p.own.supply.Ready}
 		if sum := float64(point.Median + point.Quantile); math.IsNaN(sum) || math.IsInf(sum, 0) {
 			return out
 		}
-		for _, asked := range p.supply.Pending {
+		for _, asked := range p.own.supply.Pending {
 			if p.in.Pool.Warmup.ReadyBy(asked, p.now, p.now.Add(time.Duration(h)*time.Minute)) >= .5 {
 				point.Ready++
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 // Objective is a latency of the newest minutes, and its objective in the pool's configuration.
@@ -60,6 +61,14 @@ const (
 	reliefPerRound = 0.1              // of the ready replicas, for each multiple of the objective
 )
 
+// relief is the minimum for the replicas of a role.
+func (b *Breach) relief(role capacity.Role) *Relief {
+	if role == capacity.PrefillRole {
+		return &b.Prefill
+	}
+	return &b.Own
+}
+
 // updateBreach compares the newest latencies with the objectives of the pool, and raises the floors of the roles that
 // cause a breach. The first step is immediate. The next one follows if the last one is ready and lowered the latency by
 // minRelief. If it did not, the floor is dropped until the end of the breach: replicas are not the cause then.
@@ -69,71 +78,59 @@ func (p *plan) updateBreach(was *Breach) {
 		b = *was
 	}
 	calm := !b.TTFT && !b.ITL
-	ttft, ttftKnown := p.objective(LatencyTTFT, func(x *Signal) float64 { return x.TTFT }, p.in.Pool.StatedSLO.TTFT, &b.TTFT)
-	itl, itlKnown := p.objective(LatencyITL, func(x *Signal) float64 { return x.ITL }, p.in.Pool.StatedSLO.ITL, &b.ITL)
-	held := was != nil && p.now.Sub(b.Until) < reliefHold
-	switch {
-	case !b.TTFT && !b.ITL:
-		if held { // keeps the current replicas, but requests no more
-			b.Own.Replicas, b.Prefill.Replicas = min(b.Own.Replicas, p.current), min(b.Prefill.Replicas, p.prefillSupply.Ready+len(p.prefillSupply.Pending))
+	ttft := p.objective(LatencyTTFT, func(x *Signal) float64 { return x.TTFT }, p.in.Pool.StatedSLO.TTFT, b.TTFT)
+	itl := p.objective(LatencyITL, func(x *Signal) float64 { return x.ITL }, p.in.Pool.StatedSLO.ITL, b.ITL)
+	b.TTFT, b.ITL = ttft > 0, itl > 0
+	if !b.TTFT && !b.ITL {
+		if was != nil && p.now.Sub(b.Until) < reliefHold { // keeps the current replicas, but requests no more
+			b.Own.Replicas, b.Prefill.Replicas = min(b.Own.Replicas, p.own.current), min(b.Prefill.Replicas, p.prefill.current)
 			p.breach = &b
 		}
 		return
-	case calm:
-		b.Since = p.now.UTC()
 	}
-	if b.TTFT && !ttftKnown || b.ITL && !itlKnown { // nothing new is known
-		if held {
-			p.breach = &b
-		}
-		return
+	if calm {
+		b.Since = p.now.UTC()
 	}
 	p.breach, b.Until = &b, p.now.UTC()
 	now := p.in.Signals[max(0, len(p.in.Signals)-recentMinutes):]
 	waiting, kv := now.median(func(x *Signal) float64 { return x.Waiting }), now.median(func(x *Signal) float64 { return x.KVUse })
 	b.Binds = bottleneckOf(b.TTFT, b.ITL, waiting, kv)
 	if !p.in.Pool.Disaggregated || b.Binds == BottleneckKV {
-		b.Own.step(p.now, p.supply.Ready, max(ttft, itl))
+		b.Own.step(p.now, p.own.supply.Ready, max(ttft, itl))
 		return
 	}
 	if b.TTFT {
-		b.Prefill.step(p.now, p.prefillSupply.Ready, ttft)
+		b.Prefill.step(p.now, p.prefill.supply.Ready, ttft)
 	}
 	if b.ITL {
-		b.Own.step(p.now, p.supply.Ready, itl)
+		b.Own.step(p.now, p.own.supply.Ready, itl)
 	}
 }
 
-// objective returns a latency divided by its objective, or 0 if it is within. It updates over. known is false if too
-// few of the newest minutes have latencies.
-func (p *plan) objective(name string, of func(*Signal) float64, stated time.Duration, over *bool) (excess float64, known bool) {
+// objective returns a latency divided by its objective, or 0 if it is within, or if too few of the newest minutes have
+// latencies. was is whether it was over its objective before.
+func (p *plan) objective(name string, of func(*Signal) float64, stated time.Duration, was bool) (excess float64) {
 	var minutes Signals
 	reports := 0.
 	s := p.in.Signals
-	for i := len(s) - 1; i >= max(0, len(s)-latestMinutes) && len(minutes) < recentMinutes; i-- {
+	for i := len(s) - 1; i >= 0 && len(minutes) < recentMinutes; i-- {
 		if !math.IsNaN(of(&s[i])) {
 			minutes, reports = append(minutes, s[i]), reports+s[i].Reports
 		}
 	}
-	if stated <= 0 {
-		*over = false
-		return 0, false
-	}
-	if len(minutes) < fewestRecent || reports < minReports {
-		return 0, false
+	if stated <= 0 || len(minutes) < fewestRecent || reports < minReports {
+		return 0
 	}
 	x := Objective{Latency: name, P90: minutes.median(of), Stated: stated.Seconds()}
 	limit := x.Stated
-	if *over {
+	if was {
 		limit *= objectiveBack
 	}
-	x.Over = x.P90 > limit
-	*over = x.Over
-	p.objectives = append(p.objectives, x)
-	if !x.Over {
-		return 0, true
+	if x.Over = x.P90 > limit; x.Over {
+		excess = x.P90 / x.Stated
 	}
-	return x.P90 / x.Stated, true
+	p.objectives = append(p.objectives, x)
+	return excess
 }
 
 // step updates the floor at now, with ready replicas and a latency of excess times its objective.
@@ -199,7 +196,7 @@ func latencyCondition(d *Decision, cfg Config) []Condition {
 	}
 	w := alertText{
 		Summary:     overObjectiveText(d.Objectives),
-		Description: fmt.Sprintf("This has been so for one request in ten since %s. It points to %s.", clock(b.Since), b.Binds.Words()),
+		Description: fmt.Sprintf("This has been so for one request in ten since %s. It points to %s.", clock(b.Since), bottleneckTexts[b.Binds]),
 		Action:      "If it lasts when the new replicas are ready, check the engines, the network and changes of the model.",
 	}
 	severity := Warning
@@ -238,21 +235,12 @@ const (
 	BottleneckBoth    Bottleneck = "prefill_and_decode"
 )
 
-// Words is b in words.
-func (b Bottleneck) Words() string {
-	switch b {
-	case BottleneckPrefill:
-		return "prefill throughput"
-	case BottleneckDecode:
-		return "decode throughput"
-	case BottleneckSlots:
-		return "request slots, because requests queue while KV memory is free"
-	case BottleneckKV:
-		return "KV memory, because requests queue for it"
-	case BottleneckBoth:
-		return "prefill and decode throughput"
-	}
-	return ""
+var bottleneckTexts = map[Bottleneck]string{
+	BottleneckPrefill: "prefill throughput",
+	BottleneckDecode:  "decode throughput",
+	BottleneckSlots:   "request slots, because requests queue while KV memory is free",
+	BottleneckKV:      "KV memory, because requests queue for it",
+	BottleneckBoth:    "prefill and decode throughput",
 }
 
 // bottleneckOf is the bottleneck, given which latencies are over their objectives, the waiting requests per ready

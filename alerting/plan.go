@@ -16,28 +16,51 @@ import (
 type plan struct {
 	now      time.Time
 	in       *Input
-	supply   forecaster.Supply
 	observed bool
-	current  int // ready and pending replicas
-	asked    int // requested by the previous decision; current before the first one
-	// prefillSupply is the prefill replicas of a disaggregated pool.
-	prefillSupply forecaster.Supply
-	kvTokens      float64
-	lead          time.Duration
-	tau           float64
-	tauFrom       QuantileSource
+	own      side
+	prefill  side // the prefill replicas of a disaggregated pool
+	kvTokens float64
+	lead     time.Duration
+	tau      float64
+	tauFrom  QuantileSource
 	// confidence is the quantile of demand that must fit a smaller pool; see provision.
-	confidence  float64
-	rows        []resource
-	prefillRows []resource // of the prefill replicas, in a disaggregated pool
-	floor       floor
-	objectives  []Objective
-	breach      *Breach
-	need        int      // replicas for demand at tau, reserves and floor
-	keep        int      // minimum for scale-in; at least need
-	enough      int      // largest minimum for scale-in of the last Cooldown
-	unusable    unusable // why demand cannot be sized
-	blockedBy   string   // why the pool does not scale in, although fewer replicas are enough
+	confidence float64
+	objectives []Objective
+	breach     *Breach
+	unusable   unusable // why demand cannot be sized
+}
+
+// side has the intermediate values for the replicas of one role.
+type side struct {
+	role       capacity.Role // AnyRole for the pool's own replicas
+	projection *forecaster.Projection
+	supply     forecaster.Supply
+	current    int       // ready and pending replicas
+	asked      int       // requested by the previous decision; current before the first one
+	askedAt    time.Time // newest request for more
+	rows       []resource
+	floor      floor
+	need       int     // replicas for demand at tau, reserves and floor
+	keep       int     // minimum for scale-in; at least need
+	kept       *[]kept // in the pool's State
+	enough     int     // largest minimum for scale-in of the last Cooldown
+	blockedBy  string  // why replicas stay, although fewer are enough
+}
+
+// sides are the sides of the pool.
+func (p *plan) sides() []*side {
+	if p.in.Pool.Disaggregated {
+		return []*side{&p.own, &p.prefill}
+	}
+	return []*side{&p.own}
+}
+
+// sideOf is the side whose replicas serve a resource.
+func (p *plan) sideOf(dimension string) *side {
+	if p.in.Pool.Disaggregated && capacity.RoleOf(dimension) == capacity.PrefillRole {
+		return &p.prefill
+	}
+	return &p.own
 }
 
 // unusable is why a decision cannot use the forecast.
@@ -54,13 +77,18 @@ const (
 // newPlan computes supply, demand by resource and the floor, and checks whether the forecast is usable.
 func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 	p := &plan{now: now, in: in, lead: in.Projection.Lead, kvTokens: st.KVTokens}
-	p.supply, p.observed = CurrentSupply(now, in.Minute, &in.Pool, *st, cfg.Mode)
+	p.own = side{role: capacity.AnyRole, projection: &in.Projection, askedAt: st.LastScaleOut, kept: &st.Keeps}
+	p.own.supply, p.observed = CurrentSupply(now, in.Minute, &in.Pool, *st, cfg.Mode)
+	p.prefill = side{role: capacity.PrefillRole, projection: cmp.Or(in.Projection.Prompts, new(forecaster.Projection)), askedAt: st.PrefillAsked, kept: &st.PrefillKeeps}
 	if in.Pool.Disaggregated {
-		p.prefillSupply = PrefillSupply(now, &in.Pool, st)
+		p.prefill.supply = PrefillSupply(now, &in.Pool, st)
 	}
-	p.current = p.supply.Ready + len(p.supply.Pending)
-	if p.asked = p.current; !st.LastTick.IsZero() {
-		p.asked = st.LastDesired
+	for _, s := range p.sides() {
+		s.current = s.supply.Ready + len(s.supply.Pending)
+		s.asked = s.current
+	}
+	if !st.LastTick.IsZero() {
+		p.own.asked = st.LastDesired
 	}
 	if reported := finite(in.Minute.State.KVCapacityTokens); reported > 0 {
 		p.kvTokens = reported
@@ -74,40 +102,43 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 	}
 
 	if in.Forecast != nil && !in.Forecast.Stale && !in.Projection.Stale {
-		p.rows, p.prefillRows = p.resources(cfg)
+		p.addResources(cfg)
 	}
-	p.floor = reactive(in.Minute.State, p.rows, p.danger(cfg), cfg)
-	if p.updateBreach(st.Breach); p.breach != nil {
-		p.floor.raise(p.breach.Own.floor(), p.latencyText())
+	p.updateBreach(st.Breach)
+	for _, s := range p.sides() {
+		p.setFloor(s, cfg)
 	}
 	switch {
 	case in.Forecast == nil || in.Forecast.Stale || in.Projection.Stale:
 		p.unusable = stale
 	case p.engineBusy() && p.withoutRequests():
 		p.unusable = noRequests
-	case len(p.rows) == 0:
+	case len(p.own.rows) == 0:
 		p.unusable = unsized
 	case in.Projection.Confidence == forecaster.Cold || in.Projection.Confidence == "":
 		p.unusable = cold
 	}
 
-	p.need, p.keep = p.size(p.rows, in.Pool.Reserves, p.floor.replicas)
+	for _, s := range p.sides() {
+		p.size(s)
+	}
 	return p
 }
 
-// size is the number of replicas that rows need with reserves, at least least: to request, and to keep at scale-in.
-// With too little history, only the present demand is requested.
-func (p *plan) size(rows []resource, reserves capacity.Reserves, least int) (need, keep int) {
-	need, more := least, reserves.Total()
-	for i := range rows {
-		r := &rows[i]
+// size sets the number of replicas that s needs with reserves: to request, and to keep at scale-in. With too little
+// history, only the present demand is requested.
+func (p *plan) size(s *side) {
+	s.need = s.floor.replicas
+	more := p.in.Pool.ReservesOf(s.role).Total()
+	for i := range s.rows {
+		r := &s.rows[i]
 		ask := r.evidence.NeedReplicas
 		if p.unusable == cold {
 			ask = r.now
 		}
-		need, keep = max(need, ask+more), max(keep, r.keep+more)
+		s.need, s.keep = max(s.need, ask+more), max(s.keep, r.keep+more)
 	}
-	return need, max(keep, need)
+	s.keep = max(s.keep, s.need)
 }
 
 // busyKV is the share of a replica's KV cache in use from which its engine counts as busy.
@@ -121,7 +152,7 @@ func (p *plan) engineBusy() bool {
 
 // requestless reports whether demand is known to be zero: there are no requests, or they are no longer reported.
 func (p *plan) requestless() bool {
-	return len(p.rows) > 0 && !slices.ContainsFunc(p.rows, func(r resource) bool { return r.evidence.Demand > 0 })
+	return len(p.own.rows) > 0 && !slices.ContainsFunc(p.own.rows, func(r resource) bool { return r.evidence.Demand > 0 })
 }
 
 // withoutRequests reports whether there was no request for ten minutes. One minute without requests is common in a
@@ -211,9 +242,8 @@ type resource struct {
 	keep     int // minimum for scale-in
 }
 
-// resources are the resources with known capacity and demand, in the order of the forecast: of the pool's own replicas,
-// and of its prefill replicas, if any.
-func (p *plan) resources(cfg Config) (own, prompts []resource) {
+// addResources adds the resources with known capacity and demand to their sides, in the order of the forecast.
+func (p *plan) addResources(cfg Config) {
 	for i := range p.in.Forecast.Total {
 		f := &p.in.Forecast.Total[i]
 		per, ok := p.in.Pool.PerReplica(f.Dimension, p.kvTokens)
@@ -232,12 +262,9 @@ func (p *plan) resources(cfg Config) (own, prompts []resource) {
 			ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never},
 		}}
 		p.retried(&r, cfg)
-		projection, ofPrompts := &p.in.Projection, false
-		if p.in.Pool.Disaggregated && capacity.RoleOf(f.Dimension) == capacity.PrefillRole {
-			projection, ofPrompts = cmp.Or(projection.Prompts, new(forecaster.Projection)), true
-		}
-		for j := range projection.Resources {
-			if rp := &projection.Resources[j]; rp.Dimension == f.Dimension {
+		s := p.sideOf(f.Dimension)
+		for j := range s.projection.Resources {
+			if rp := &s.projection.Resources[j]; rp.Dimension == f.Dimension {
 				r.evidence.Probability = finite(rp.Probability[minutes(p.lead+cfg.Hold)-1])
 				r.evidence.Ahead = finite(rp.Probability[minutes(forecaster.WarningWindow(p.lead))-1])
 				r.evidence.ETA = rp.ETA
@@ -246,13 +273,8 @@ func (p *plan) resources(cfg Config) (own, prompts []resource) {
 				}
 			}
 		}
-		if ofPrompts {
-			prompts = append(prompts, r)
-		} else {
-			own = append(own, r)
-		}
+		s.rows = append(s.rows, r)
 	}
-	return own, prompts
 }
 
 // coldCache is the extra prefill demand after one replica is removed: the others must compute the prompts that its
@@ -260,24 +282,18 @@ func (p *plan) resources(cfg Config) (own, prompts []resource) {
 // have the cache.
 func (p *plan) coldCache(f *forecaster.Forecast) (tokensPerS float64) {
 	const seconds = 600
-	there := p.current
-	if p.in.Pool.Disaggregated {
-		there = p.prefillSupply.Ready + len(p.prefillSupply.Pending)
-	}
+	there := p.sideOf(f.Dimension).current
 	if f.Dimension != features.DimPrefill || there == 0 {
 		return 0
 	}
 	return finite(float64(f.Basis.Now.Cached)) / seconds / float64(there)
 }
 
-// binding is the resource that needs most replicas; of equals, the projection's binding one. nil without any.
-func (p *plan) binding() *resource { return mostOf(p.rows, p.in.Projection.Binding) }
-
-// mostOf is the row that needs most replicas; of equals, the one of dimension. nil without any.
-func mostOf(rows []resource, dimension string) *resource {
+// binding is the resource that needs most replicas; of equals, the one of dimension. nil without any.
+func (s *side) binding(dimension string) *resource {
 	var best *resource
-	for i := range rows {
-		r := &rows[i]
+	for i := range s.rows {
+		r := &s.rows[i]
 		if best == nil || r.evidence.NeedReplicas > best.evidence.NeedReplicas ||
 			r.evidence.NeedReplicas == best.evidence.NeedReplicas && r.evidence.Dimension == dimension {
 			best = r
@@ -290,10 +306,10 @@ func mostOf(rows []resource, dimension string) *resource {
 // already does, or if only the floor needs more.
 func (p *plan) shortFrom(cfg Config) time.Time {
 	for h := range minutes(p.lead + cfg.Hold) {
-		for i := range p.rows {
-			r := &p.rows[i]
+		for i := range p.own.rows {
+			r := &p.own.rows[i]
 			demand := r.forecast.Minute[h].At(p.tau)
-			if !math.IsNaN(demand) && ReplicasFor(demand, r.evidence.PerReplica)+p.in.Pool.Reserves.Total() > p.supply.Ready {
+			if !math.IsNaN(demand) && ReplicasFor(demand, r.evidence.PerReplica)+p.in.Pool.Reserves.Total() > p.own.supply.Ready {
 				return p.now.Add(time.Duration(h) * features.Minute)
 			}
 		}
@@ -324,25 +340,27 @@ type floor struct {
 // queueShare is the share of the ready replicas added for each multiple of the tolerated queue.
 const queueShare = 0.1
 
-// reactive is the floor: the replicas for the newest known demand, more if requests queue, and more if the fullest KV
-// cache is above danger. All are totals, so pending replicas count.
-func reactive(s features.PoolState, rows []resource, danger float64, cfg Config) floor {
-	var f floor
-	for i := range rows {
-		f.replicas = max(f.replicas, rows[i].now)
+// setFloor sets the floor: the replicas for the newest known demand, more if requests queue, if the fullest KV cache is
+// above danger, or if latencies are over their objectives. All are totals, so pending replicas count.
+func (p *plan) setFloor(s *side, cfg Config) {
+	f := &s.floor
+	for i := range s.rows {
+		f.replicas = max(f.replicas, s.rows[i].now)
 	}
-	if !s.Observed || s.Ready == 0 {
-		return f
+	state := &p.in.Minute.State
+	if s.role == capacity.AnyRole && state.Observed && state.Ready > 0 {
+		ready, danger := float64(state.Ready), p.danger(cfg)
+		if w := state.WaitingPerReady; w >= cfg.WaitingPerReplica && !math.IsInf(w, 0) {
+			more := min(math.Ceil(ready*queueShare*w/cfg.WaitingPerReplica), ready)
+			f.raise(state.Ready+int(more), fmt.Sprintf("%.1f requests wait per replica (threshold %g)", w, cfg.WaitingPerReplica))
+		}
+		if use := finite(state.KVUsedMax); use > danger {
+			f.raise(int(math.Ceil(ready*min(use, 1)/danger)), fmt.Sprintf("the fullest replica's KV cache is %s full (danger above %s)", percent(use), percent(danger)))
+		}
 	}
-	ready := float64(s.Ready)
-	if w := s.WaitingPerReady; w >= cfg.WaitingPerReplica && !math.IsInf(w, 0) {
-		more := min(math.Ceil(ready*queueShare*w/cfg.WaitingPerReplica), ready)
-		f.raise(s.Ready+int(more), fmt.Sprintf("%.1f requests wait per replica (threshold %g)", w, cfg.WaitingPerReplica))
+	if p.breach != nil {
+		f.raise(p.breach.relief(s.role).floor(), p.latencyText())
 	}
-	if use := finite(s.KVUsedMax); use > danger {
-		f.raise(int(math.Ceil(ready*min(use, 1)/danger)), fmt.Sprintf("the fullest replica's KV cache is %s full (danger above %s)", percent(use), percent(danger)))
-	}
-	return f
 }
 
 func (f *floor) raise(replicas int, cause string) {

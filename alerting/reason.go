@@ -3,6 +3,7 @@ package alerting
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,9 +13,9 @@ import (
 
 // reason is the decision in a few sentences, for people.
 func (p *plan) reason(d *Decision, cfg Config) string {
-	s := p.findings(d, cfg)
-	if p.asked != d.Desired && p.asked != p.current {
-		s = append(s, fmt.Sprintf("Before, it was %d.", p.asked))
+	s := p.findings(d, &p.own, cfg)
+	if p.own.asked != d.Desired && p.own.asked != p.own.current {
+		s = append(s, fmt.Sprintf("Before, it was %d.", p.own.asked))
 	}
 	s = append(s, d.limited())
 	if text := d.byRetries(); text != "" {
@@ -30,7 +31,11 @@ func (p *plan) reason(d *Decision, cfg Config) string {
 		}
 	}
 	if v := d.Prefilling(); v != nil && (v.Action != Hold || v.Needed > v.Desired) {
-		s = append(append(s, p.prefillFindings(v, cfg)...), v.limited())
+		for _, text := range append(p.findings(v, &p.prefill, cfg), v.limited()) {
+			if !slices.Contains(s, text) {
+				s = append(s, text)
+			}
+		}
 	}
 	return zoneOnce(joinSentences(s...))
 }
@@ -54,22 +59,6 @@ func boundsText(constraints []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// prefillFindings are the findings for prefill replicas, if their number changes or should change.
-func (p *plan) prefillFindings(v *Decision, cfg Config) []string {
-	move := v.changeSentence()
-	switch {
-	case v.Action == ScaleIn:
-		return []string{capitalise(v.replicasText(v.Needed)) + " would do.", move}
-	case v.Action == ScaleOut && p.breach != nil && p.breach.Prefill.floor() >= v.Desired:
-		return []string{capitalise(p.latencyText()) + ".", move}
-	case v.Action == ScaleOut && p.unusable != usable:
-		return []string{move}
-	case v.Action == ScaleOut:
-		return []string{riskSentence(v, cfg), move}
-	}
-	return []string{riskSentence(v, cfg), "No more than " + v.replicasText(v.Desired) + " are allowed."}
-}
-
 // changeSentence is a sentence about the change that d requests.
 func (d *Decision) changeSentence() string {
 	asking := "Asking for"
@@ -82,28 +71,28 @@ func (d *Decision) changeSentence() string {
 	return fmt.Sprintf("%s %s (%d now).", asking, d.replicasText(d.Desired), d.Ready+d.Pending)
 }
 
-// findings are the sentences about the problem and the action.
-func (p *plan) findings(d *Decision, cfg Config) []string {
+// findings are the sentences about the problem and the action for the replicas of s, which d is about.
+func (p *plan) findings(d *Decision, s *side, cfg Config) []string {
 	move, stay := d.changeSentence(), fmt.Sprintf("Staying at %d.", d.Desired)
-	more, fewer := d.Desired > p.current, d.Desired < p.current
+	more, fewer := d.Desired > s.current, d.Desired < s.current
 	switch {
-	case more && p.floor.cause != "" && p.floor.replicas >= p.need && p.floor.replicas > p.current:
-		return []string{capitalise(p.floor.cause) + ".", move}
+	case more && s.floor.cause != "" && s.floor.replicas >= s.need && s.floor.replicas > s.current:
+		return []string{capitalise(s.floor.cause) + ".", move}
 	case p.unusable != usable:
 		return p.withoutForecast(d, move)
-	case more && p.need <= p.current && d.Needed <= p.current:
+	case more && s.need <= s.current && d.Needed <= s.current:
 		return []string{"The pool is below its least size.", move}
-	case more && p.need <= p.current:
+	case more && s.need <= s.current:
 		return []string{riskSentence(d, cfg), move}
 	case more:
 		return []string{riskSentence(d, cfg), move, fmt.Sprintf("A new one takes up to %s.", span(d.Lead))}
-	case fewer && p.enough >= p.current:
+	case fewer && s.enough >= s.current:
 		return []string{"The pool is above its largest size.", move}
 	case fewer:
-		return []string{fmt.Sprintf("%s will do for the next %s, with a certainty of %s.", capitalise(d.replicasText(p.enough)), span(p.lead+cfg.Cooldown), percent(p.confidence)), move}
-	case p.blockedBy != "":
-		return []string{fmt.Sprintf("%s would do, but %s.", capitalise(d.replicasText(p.enough)), p.blockedBy), stay}
-	case d.Needed < p.current && d.Desired == p.current && d.Desired > p.in.Pool.Replicas.Min:
+		return []string{fmt.Sprintf("%s will do for the next %s, with a certainty of %s.", capitalise(d.replicasText(s.enough)), span(p.lead+cfg.Cooldown), percent(p.confidence)), move}
+	case s.blockedBy != "":
+		return []string{fmt.Sprintf("%s would do, but %s.", capitalise(d.replicasText(s.enough)), s.blockedBy), stay}
+	case d.Needed < s.current && d.Desired == s.current && d.Desired > p.in.Pool.BoundsOf(s.role).Min:
 		return []string{capitalise(d.replicasText(d.Needed)) + " would do.", stay}
 	case d.Needed > d.Desired:
 		return []string{riskSentence(d, cfg), "No more than " + d.replicasText(d.Desired) + " are allowed."}
@@ -137,7 +126,7 @@ func (p *plan) withoutForecast(d *Decision, move string) []string {
 	case cold:
 		why = "Less than an hour of traffic is known, so only the demand of now counts."
 	}
-	if d.Desired > p.current {
+	if d.Desired > p.own.current {
 		return []string{why, move}
 	}
 	return []string{why, "Holding " + d.replicasText(d.Desired) + "."}

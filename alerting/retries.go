@@ -6,7 +6,6 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
-	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 // Retried is the load that retries add to a resource. Demand and needed replicas elsewhere include all attempts.
@@ -32,12 +31,9 @@ const (
 // fail for other reasons than load. The bound is maxRetryFactor times the need without retries, or the current replicas
 // while the engines have room.
 func (p *plan) retried(r *resource, cfg Config) {
-	factor, there := p.in.Forecast.Factor(r.evidence.Dimension), p.current
+	factor, there := p.in.Forecast.Factor(r.evidence.Dimension), p.sideOf(r.evidence.Dimension).current
 	if !(factor > 1) {
 		return
-	}
-	if p.in.Pool.Disaggregated && capacity.RoleOf(r.evidence.Dimension) == capacity.PrefillRole {
-		there = p.prefillSupply.Ready + len(p.prefillSupply.Pending)
 	}
 	e := &r.evidence
 	calls := func(demand float64) int { return ReplicasFor(demand/factor, e.PerReplica) }
@@ -114,10 +110,10 @@ func (r *ResourceEvidence) LoadFactor() float64 {
 const minRetryFactor = 1.1
 
 // refusals are the constraints from the bound on retries.
-func refusals(rows []resource, prefix string) (constraints []string) {
-	for i := range rows {
-		if x := rows[i].evidence.Retries; x != nil && x.Refused > 0 {
-			constraints = append(constraints, fmt.Sprintf("%sretries %d: %d wanted for %s", prefix, rows[i].evidence.NeedReplicas, rows[i].evidence.NeedReplicas+x.Refused, ResourceName(rows[i].evidence.Dimension)))
+func (s *side) refusals(prefix string) (constraints []string) {
+	for i := range s.rows {
+		if e := &s.rows[i].evidence; e.Retries != nil && e.Retries.Refused > 0 {
+			constraints = append(constraints, fmt.Sprintf("%sretries %d: %d wanted for %s", prefix, e.NeedReplicas, e.NeedReplicas+e.Retries.Refused, ResourceName(e.Dimension)))
 		}
 	}
 	return constraints

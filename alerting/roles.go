@@ -170,19 +170,13 @@ func (s serving) PerReplica(dimension string, reportedKV float64) (safe float64,
 // roles adds to d the decision for the prefill replicas of a disaggregated pool. It follows the rules of Decide, with
 // their own reserves. Steps count from the last request. If demand cannot be sized, the number does not change.
 func (p *plan) roles(d *Decision, st *State, cfg Config) {
-	pool := &p.in.Pool
-	if !pool.Disaggregated {
+	if !p.in.Pool.Disaggregated {
 		return
 	}
-	there := p.prefillSupply.Ready + len(p.prefillSupply.Pending)
-	wanted := p.prefillTarget(st, there, cfg)
-	b := pool.BoundsOf(capacity.PrefillRole)
-	limits := bounds{role: capacity.PrefillRole, there: there, least: b.Min, most: b.Max, leastKey: prefillBounds + "min", mostKey: prefillBounds + "max", mayShrink: len(st.ScaleIns) < cfg.MaxScaleIns}
-	if budget, ok := pool.Budget(); ok && max(budget-d.Desired, b.Min) < limits.most {
-		limits.most, limits.mostKey = max(budget-d.Desired, b.Min), "budget_hour_usd"
-	}
-	desired, constraints := limits.clamp(wanted, cfg)
-	d.Constraints = append(append(d.Constraints, constraints...), refusals(p.prefillRows, prefillPrefix)...)
+	s := &p.prefill
+	there, wanted := s.current, p.target(s, st, cfg)
+	desired, most, constraints := p.bound(s, wanted, d.Desired, st, cfg)
+	d.Constraints = append(d.Constraints, constraints...)
 
 	at := p.now.Unix()
 	switch {
@@ -191,42 +185,15 @@ func (p *plan) roles(d *Decision, st *State, cfg Config) {
 	case desired < there:
 		st.ScaleIns = append(slices.Clone(st.ScaleIns), at)
 	}
-	st.PrefillKnown, st.Prefill, st.PrefillPending = true, desired, withRequested(p.prefillSupply, p.now, desired).Pending
+	st.PrefillKnown, st.Prefill, st.PrefillPending = true, desired, withRequested(s.supply, p.now, desired).Pending
 	d.ByRole = &Roles{
-		Prefill: desired, Decode: d.Desired, PrefillReady: p.prefillSupply.Ready, PrefillPending: len(p.prefillSupply.Pending),
-		PrefillNeeded: wanted, PrefillLimit: limits.most, PrefillReserves: pool.PrefillReserves, PrefillAskedAt: st.PrefillAsked.UTC(),
+		Prefill: desired, Decode: d.Desired, PrefillReady: s.supply.Ready, PrefillPending: len(s.supply.Pending),
+		PrefillNeeded: wanted, PrefillLimit: most, PrefillReserves: p.in.Pool.PrefillReserves, PrefillAskedAt: st.PrefillAsked.UTC(),
 	}
-	if projection := p.in.Projection.Prompts; projection != nil {
-		for i := range projection.Resources {
-			d.ByRole.PrefillProbability = max(d.ByRole.PrefillProbability, finite(projection.Resources[i].Probability[minutes(p.lead+cfg.Hold)-1]))
-		}
-		d.ByRole.PrefillDrivers = finiteDrivers(projection.Drivers)
+	for i := range s.rows {
+		d.ByRole.PrefillProbability = max(d.ByRole.PrefillProbability, s.rows[i].evidence.Probability)
 	}
-}
-
-// prefillTarget is the number of prefill replicas to request, before their bounds; there is the current number.
-func (p *plan) prefillTarget(st *State, there int, cfg Config) int {
-	least := 0 // for the present demand, without reserves
-	for i := range p.prefillRows {
-		least = max(least, p.prefillRows[i].now)
-	}
-	if p.breach != nil {
-		least = max(least, p.breach.Prefill.floor())
-	}
-	need, keep := p.size(p.prefillRows, p.in.Pool.PrefillReserves, least)
-	switch {
-	case p.unusable == cold:
-		return max(there, need)
-	case p.unusable != usable || len(p.prefillRows) == 0:
-		return there
-	}
-	st.PrefillKeeps = remember(st.PrefillKeeps, p.now, keep, cfg.Cooldown)
-	enough := maxKept(st.PrefillKeeps)
-	wanted := max(need, min(there, enough))
-	if wanted < there && (p.whyKeepRequest(st.PrefillAsked, p.prefillSupply, enough, cfg) != "" || p.whyStay(st, cfg, p.prefillRows) != "") {
-		return there
-	}
-	return wanted
+	d.ByRole.PrefillDrivers = finiteDrivers(s.projection.Drivers)
 }
 
 // remember adds the minimum for scale-in at now, and deletes those older than span.

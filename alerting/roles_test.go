@@ -195,7 +195,7 @@ func TestPrefillReserves(t *testing.T) {
 	if first.Desired != 6 || first.ByRole.Prefill != 5 || first.ByRole.PrefillNeeded != 5 || first.ByRole.PrefillReserves.Total() != 2 {
 		t.Errorf("%d decode and %+v, want 4 and 3 with 2 in reserve of each", first.Desired, *first.ByRole)
 	}
-	if want := "Prefill throughput is over its planned limit now. Demand is 125 % of the planned capacity of 2 prefill replicas. Advising 5 prefill replicas (2 now)."; !strings.HasSuffix(first.Reason, want) {
+	if want := "Prefill throughput is over its planned limit now. Demand is 125 % of the planned capacity of 2 prefill replicas. Advising 5 prefill replicas (2 now). A new one takes up to 13 min."; !strings.HasSuffix(first.Reason, want) {
 		t.Errorf("%q\nlacks %q", first.Reason, want)
 	}
 	for m := range 30 { // neither grows nor goes
@@ -207,7 +207,7 @@ func TestPrefillReserves(t *testing.T) {
 	if d := step(31, apart); d.ByRole.Prefill != 5 { // what had to stay a minute ago stays
 		t.Errorf("%d at once", d.ByRole.Prefill)
 	}
-	if d := step(32, apart); d.Desired != 6 || d.ByRole.Prefill != 4 || !strings.Contains(d.Reason, "4 prefill replicas would do. Advising 4 prefill replicas (5 now).") {
+	if d := step(32, apart); d.Desired != 6 || d.ByRole.Prefill != 4 || !strings.Contains(d.Reason, "4 prefill replicas will do for the next 15 min, with a certainty of 98 %. Advising 4 prefill replicas (5 now).") {
 		t.Errorf("with a smaller reserve: %d decode, %d prefill: %q", d.Desired, d.ByRole.Prefill, d.Reason)
 	}
 	if d := step(34, func(in *Input) { apart(in); in.Pool.PrefillReplicas.Max = 3 }); d.ByRole.Prefill != 3 || d.ByRole.PrefillNeeded != 4 ||
