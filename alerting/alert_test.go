@@ -137,14 +137,13 @@ func TestConditions(t *testing.T) {
 	saturating := func(p float64, p50 time.Duration) Decision {
 		d := decided()
 		d.Probability, d.ETA.P50 = p, p50
-		d.Reserves.Failure, d.Resources[0].AfterFailure, d.Resources[0].Probability, d.Resources[0].ETA.P50 = 0, nil, p, p50
+		d.Reserves.Failure, d.Resources[0].Probability, d.Resources[0].ETA.P50 = 0, p, p50
 		return d
 	}
 	// reserved keeps one replica for failures, and demand takes so many of the others.
 	reserved := func(p float64, others float64) Decision {
 		d := saturating(p, forecaster.Never)
 		d.Reserves.Failure, d.Resources[0].Demand = 1, others*float64(d.Ready-1)*d.Resources[0].PerReplica
-		d.Resources[0].AfterFailure = &forecaster.Chance{Probability: .99}
 		return d
 	}
 	with := func(d Decision, change func(*Decision)) Decision { change(&d); return d }

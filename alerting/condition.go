@@ -153,7 +153,7 @@ func telemetryFaults(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Con
 type alertWindow struct {
 	threshold float64 // lowest probability that raises the alert
 	window    time.Duration
-	ahead     bool // use Chance.Ahead instead of its Probability
+	ahead     bool // use Ahead of the resource instead of its Probability
 }
 
 // pageWindow is the window of pages and of reasons: the lead time plus Config.Hold.

@@ -123,8 +123,6 @@ type ResourceEvidence struct {
 	NeedReplicas int            `json:"need_replicas" cbor:"5,keyasint"` // for NeedQuantile, before reserves and clamps
 	Probability  float64        `json:"probability" cbor:"6,keyasint"`
 	ETA          forecaster.ETA `json:"eta" cbor:"7,keyasint"`
-	// AfterFailure is how likely and when it saturates without the replicas reserved for failures; nil without a reserve.
-	AfterFailure *forecaster.Chance `json:"after_failure,omitempty" cbor:"8,keyasint,omitempty"`
 	// Ahead is the probability within forecaster.WarningWindow, for warnings.
 	Ahead float64 `json:"ahead,omitempty" cbor:"9,keyasint,omitempty"`
 	// Retries is what retries add to Demand and NeedQuantile; nil if nothing.

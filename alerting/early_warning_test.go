@@ -14,7 +14,7 @@ import (
 func warnedFrom(threshold, soon, ahead float64, p50 time.Duration) Decision {
 	d := decided()
 	d.WarnFrom = threshold
-	d.Reserves.Failure, d.Resources[0].AfterFailure = 0, nil
+	d.Reserves.Failure = 0
 	d.Resources[0].Probability, d.Resources[0].Ahead, d.Resources[0].ETA.P50 = soon, ahead, p50
 	d.Probability, d.ETA.P50 = soon, p50
 	return d

@@ -40,8 +40,7 @@ type Prescale struct {
 	BindingResource string        `json:"binding_resource,omitempty"`   // the resource that needs most replicas; missing if no capacity is known
 	Probability     *float64      `json:"saturation_probability"`       // of saturation within the lead window without scaling; null if no capacity is known
 	SaturationETA   SaturationETA `json:"saturation_at"`                // when it saturates without scaling
-	AfterFailure    *Outage       `json:"after_failure,omitempty"`      // the same without the replicas reserved for failures
-	Prefill         *RoleOutage   `json:"prefill_saturation,omitempty"` // of a disaggregated pool's prefill replicas; the above is for decode replicas
+	Prefill         *Saturation   `json:"prefill_saturation,omitempty"` // of a disaggregated pool's prefill replicas; the above is for decode replicas
 	LeadTime        float64       `json:"lead_time_seconds"`            // the warm-up quantile used
 	Quantile        float64       `json:"quantile"`                     // of demand to provide for
 	QuantileFrom    string        `json:"quantile_from"`                // stated, cost or default
@@ -99,18 +98,11 @@ type DriverData struct {
 	FeatureRise float64 `json:"feature_rise,omitempty"`
 }
 
-// Outage is how likely and when a resource saturates.
-type Outage struct {
-	Probability   float64       `json:"saturation_probability"`
-	SaturationETA SaturationETA `json:"saturation_at"`
-}
-
-// RoleOutage is how likely and when the binding resource of one role saturates.
-type RoleOutage struct {
-	BindingResource string        `json:"binding_resource,omitempty"`
-	Probability     *float64      `json:"saturation_probability"`
+// Saturation is how likely and when a resource saturates: the one that needs most replicas.
+type Saturation struct {
+	BindingResource string        `json:"binding_resource,omitempty"` // missing if no capacity is known
+	Probability     *float64      `json:"saturation_probability"`     // of saturation within the lead window; null if no capacity is known
 	SaturationETA   SaturationETA `json:"saturation_at"`
-	AfterFailure    *Outage       `json:"after_failure,omitempty"` // the same without the replicas reserved for failures
 }
 
 // NewEvent renders a decision. The event shares strings and lists with d.
@@ -120,9 +112,7 @@ func NewEvent(d *Decision) Event {
 		ID: d.EventID(), Generation: d.Generation, Pool: d.Pool, IssuedAt: tick, ExpiresAt: d.Expires.UTC(),
 		NeededBy: value.Instant(d.NeededBy), Mode: d.Mode, Action: d.Action, Current: Current{Ready: d.Ready, Pending: d.Pending},
 		DesiredReplicas: d.Desired, DesiredByRole: d.ByRole, FloorReplicas: d.SeenFloor(), Reserves: d.Reserves,
-		BindingResource: d.Binding, Probability: chance(d.Binding, d.Probability),
-		SaturationETA: at(tick, d.ETA), AfterFailure: d.binding().outage(tick),
-		LeadTime: math.Round(d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
+		BindingResource: d.Binding, Probability: d.saturation().Probability, SaturationETA: at(tick, d.ETA), LeadTime: math.Round(d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
 		Drivers: make([]DriverData, 0, len(d.Drivers)), Constraints: append([]string{}, d.Constraints...), Reason: d.Reason,
 		Evidence: fmt.Sprintf("%s@%s#%d", d.Pool, tick.Format(time.RFC3339), d.Sequence),
 		Model:    d.Model, Confidence: string(d.Confidence), Warnings: append([]string{}, d.Warnings...),
@@ -134,7 +124,7 @@ func NewEvent(d *Decision) Event {
 		data.Retries = &x
 	}
 	if v := d.Prefilling(); v != nil {
-		data.Prefill = &RoleOutage{v.Binding, chance(v.Binding, v.Probability), at(tick, v.ETA), v.binding().outage(tick)}
+		data.Prefill = new(v.saturation())
 	}
 	for _, e := range d.Events {
 		data.Events = append(data.Events, EventData{Name: e.Name, Factor: round(e.Factor), Low: round(e.Low), High: round(e.High)})
@@ -165,12 +155,13 @@ func ReadPrescale(body []byte) (Prescale, error) {
 	return e.Data, nil
 }
 
-// outage is the effect of a failure; nil without a reserve for it.
-func (r *ResourceEvidence) outage(tick time.Time) *Outage {
-	if r == nil || r.AfterFailure == nil {
-		return nil
+// saturation is that of the binding resource.
+func (d *Decision) saturation() Saturation {
+	s := Saturation{BindingResource: d.Binding, SaturationETA: at(d.Tick.UTC(), d.ETA)}
+	if d.Binding != "" {
+		s.Probability = new(round(d.Probability))
 	}
-	return &Outage{round(r.AfterFailure.Probability), at(tick, r.AfterFailure.ETA)}
+	return s
 }
 
 // at is the absolute times of an ETA.
@@ -184,14 +175,6 @@ func ahead(tick time.Time, d time.Duration) *time.Time {
 		return nil
 	}
 	return value.Instant(tick.Add(d))
-}
-
-// chance is the probability that a resource saturates; nil without a projection.
-func chance(binding string, probability float64) *float64 {
-	if binding == "" {
-		return nil
-	}
-	return new(round(probability))
 }
 
 // round keeps four decimals, enough for a share or factor.

@@ -22,8 +22,7 @@ func decided() Decision {
 		Binding: "kv", Probability: .8642137, ETA: forecaster.ETA{P10: 12 * time.Minute, P50: 19 * time.Minute, P90: forecaster.Never},
 		Lead: 13 * time.Minute, Quantile: .95, QuantileFrom: QuantileDefault, Confidence: forecaster.Seasonal,
 		Resources: []ResourceEvidence{{Dimension: "kv", PerReplica: 100, Demand: 1350, NeedQuantile: 1780, NeedReplicas: 18, Probability: .8642137,
-			ETA:          forecaster.ETA{P10: 12 * time.Minute, P50: 19 * time.Minute, P90: forecaster.Never},
-			AfterFailure: &forecaster.Chance{Probability: .9142, ETA: forecaster.ETA{P10: 9 * time.Minute, P50: 15 * time.Minute, P90: forecaster.Never}}}},
+			ETA: forecaster.ETA{P10: 12 * time.Minute, P50: 19 * time.Minute, P90: forecaster.Never}}},
 		Drivers: []forecaster.Driver{{
 			Class: "agent", Cause: "prompt_length", Factor: 2.1, Share: .61,
 			Tenant: "acme", TenantShare: .6217, TenantMargin: .0085, Feature: "search", FeatureShare: .4,

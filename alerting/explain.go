@@ -42,8 +42,7 @@ type ExplainedResource struct {
 	NeedReplicas int           `json:"needed_replicas"`
 	Probability  float64       `json:"saturation_probability"`
 	ETA          SaturationETA `json:"saturation_at"`
-	AfterFailure *Outage       `json:"after_failure,omitempty"` // the two above without the replicas reserved for failures
-	Retries      *Retried      `json:"retries,omitempty"`       // what they add to demand and need
+	Retries      *Retried      `json:"retries,omitempty"` // what they add to demand and need
 }
 
 // Step is one step of the calculation of the requested replicas.
@@ -88,7 +87,7 @@ func Explain(d *Decision, after []Decision) Explanation {
 	for _, side := range d.byRole() {
 		for i := range side.Resources {
 			r := &side.Resources[i]
-			x.Resources = append(x.Resources, ExplainedResource{r.Dimension, r.Demand, r.PerReplica, r.NeedQuantile, r.NeedReplicas, round(r.Probability), at(tick, r.ETA), r.outage(tick), r.Retries})
+			x.Resources = append(x.Resources, ExplainedResource{r.Dimension, r.Demand, r.PerReplica, r.NeedQuantile, r.NeedReplicas, round(r.Probability), at(tick, r.ETA), r.Retries})
 		}
 	}
 	if v := d.Prefilling(); v != nil {

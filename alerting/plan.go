@@ -268,9 +268,6 @@ func (p *plan) addResources(cfg Config) {
 				r.evidence.Probability = finite(rp.Probability[minutes(p.lead+cfg.Hold)-1])
 				r.evidence.Ahead = finite(rp.Probability[minutes(forecaster.WarningWindow(p.lead))-1])
 				r.evidence.ETA = rp.ETA
-				if left := rp.AfterFailure; left != nil {
-					r.evidence.AfterFailure = &forecaster.Chance{Probability: finite(left.Probability), ETA: left.ETA, Ahead: finite(left.Ahead)}
-				}
 			}
 		}
 		s.rows = append(s.rows, r)

@@ -145,15 +145,14 @@ func TestPrefillHasItsProbability(t *testing.T) {
 		st       State
 		reserves capacity.Reserves
 		want     float64
-		left     float64 // -1 is none kept
 		pending  int
 	}{
-		"initial":                   {State{}, capacity.Reserves{}, .5, -1, 0},
-		"enough":                    {ready(3), capacity.Reserves{}, 0, -1, 0},
-		"one on its way":            {onTheWay, capacity.Reserves{}, .5, -1, 1},
-		"it has arrived":            {arrived, capacity.Reserves{}, 0, -1, 0},
-		"one is kept for failures":  {ready(3), capacity.Reserves{Failure: 1}, 0, .5, 0},
-		"one is kept for a rollout": {ready(3), capacity.Reserves{Rollout: 1}, 0, -1, 0},
+		"initial":                   {State{}, capacity.Reserves{}, .5, 0},
+		"enough":                    {ready(3), capacity.Reserves{}, 0, 0},
+		"one on its way":            {onTheWay, capacity.Reserves{}, .5, 1},
+		"it has arrived":            {arrived, capacity.Reserves{}, 0, 0},
+		"one is kept for failures":  {ready(3), capacity.Reserves{Failure: 1}, 0, 0},
+		"one is kept for a rollout": {ready(3), capacity.Reserves{Rollout: 1}, 0, 0},
 	} {
 		d, _ := prompted(t, tt.st, DefaultConfig(), tt.reserves)
 		r := d.Prompts[0]
@@ -162,9 +161,6 @@ func TestPrefillHasItsProbability(t *testing.T) {
 		}
 		if math.Abs(r.Probability-tt.want) > .02 || d.ByRole.PrefillPending != tt.pending {
 			t.Errorf("%s: runs out with a probability of %.2f, %d pending, want %g and %d", name, r.Probability, d.ByRole.PrefillPending, tt.want, tt.pending)
-		}
-		if kept := r.AfterFailure != nil; kept != (tt.left >= 0) || kept && math.Abs(r.AfterFailure.Probability-tt.left) > .02 {
-			t.Errorf("%s: after a failure %+v, want %g", name, r.AfterFailure, tt.left)
 		}
 	}
 	if n := d0(t).Prefilling(); n != nil {

@@ -172,7 +172,7 @@ func TestAlertsReadLikeMessages(t *testing.T) {
 		}
 		d.Resources[0].Demand = cmp.Or(night.load, .96) * d.Resources[0].PerReplica * float64(d.Ready)
 		r := &d.Resources[0]
-		d.Reserves.Failure, r.AfterFailure = night.kept, nil
+		d.Reserves.Failure = night.kept
 		r.Dimension, r.Probability, r.ETA = d.Binding, d.Probability, d.ETA
 		conditions := Conditions(&d, pf, cfg)
 		at := slices.IndexFunc(conditions, func(c Condition) bool { return c.Name == night.alert && !c.Fading })

@@ -67,13 +67,6 @@ type Span struct {
 	P10, P50, P90 float64
 }
 
-// Chance is the risk that something runs out.
-type Chance struct {
-	Probability float64 `json:"probability" cbor:"1,keyasint"` // within the lead window
-	ETA         ETA     `json:"eta" cbor:"2,keyasint"`
-	Ahead       float64 `json:"ahead" cbor:"3,keyasint,omitempty"` // probability within WarningWindow
-}
-
 // ResourceProjection is the saturation risk of one resource of a pool.
 type ResourceProjection struct {
 	Dimension   string
@@ -89,8 +82,9 @@ type ResourceProjection struct {
 
 // Remainder is the risk and headroom with the replicas that remain after a failure.
 type Remainder struct {
-	Chance
-	Headroom Span
+	Probability float64 // of saturation within the lead window
+	ETA         ETA
+	Headroom    Span
 }
 
 // Driver is a class behind a projected rise.
@@ -142,7 +136,6 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 	}
 	span := windowMinutes(window)
 	ready, left := readyPaths(pf, lag, supply, 0), readyPaths(pf, lag, supply, reserve)
-	warned := windowMinutes(WarningWindow(p.Lead)) - 1
 	for i := range pf.Total {
 		f := &pf.Total[i]
 		name := f.Dimension
@@ -161,7 +154,7 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 		}
 		if reserve > 0 {
 			l := projectResource(name, per, f.Paths, drawCapacity(pool, name, left), span, calibrator)
-			r.AfterFailure = &Remainder{Chance{l.Probability[span-1], l.ETA, l.Probability[warned]}, l.Headroom}
+			r.AfterFailure = &Remainder{l.Probability[span-1], l.ETA, l.Headroom}
 		}
 		p.Resources = append(p.Resources, r)
 	}

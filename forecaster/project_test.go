@@ -100,8 +100,7 @@ func TestFailureReserveIsSeparate(t *testing.T) {
 	if with.Probability != 0 || with.Resources[0].Headroom.P50 < .14 || left.Resources[0].AfterFailure != nil {
 		t.Errorf("P %v with ten replicas, of which eight would do not; headroom %v", with.Probability, with.Resources[0].Headroom)
 	}
-	l := left.Resources[0]
-	want := Remainder{Chance{left.Probability, left.ETA, l.Probability[15]}, l.Headroom} // a lead of two minutes and a quarter hour
+	want := Remainder{left.Probability, left.ETA, left.Resources[0].Headroom}
 	if got := *with.Resources[0].AfterFailure; got != want || got.Probability != 1 {
 		t.Errorf("after a failure: %+v, want %+v", got, want)
 	}

@@ -67,7 +67,7 @@ func fullOutput() *pipeline.Output {
 		Dimension: features.DimKV, PerReplica: 100_000, Demand: 400_000, Utilisation: .8,
 		ETA:          forecaster.ETA{P10: 8 * time.Minute, P50: 14 * time.Minute, P90: forecaster.Never},
 		Headroom:     forecaster.Span{P10: -.2, P50: -.05, P90: .1},
-		AfterFailure: &forecaster.Remainder{Chance: forecaster.Chance{Probability: .31, ETA: forecaster.ETA{P50: 9 * time.Minute, P90: forecaster.Never}}, Headroom: forecaster.Span{P10: -.5, P50: -.31, P90: -.12}},
+		AfterFailure: &forecaster.Remainder{Probability: .31, ETA: forecaster.ETA{P50: 9 * time.Minute, P90: forecaster.Never}, Headroom: forecaster.Span{P10: -.5, P50: -.31, P90: -.12}},
 	}
 	for h := range kv.Probability {
 		kv.Probability[h] = float64(h+1) / 100
@@ -106,7 +106,7 @@ func fullOutput() *pipeline.Output {
 			{Pool: "chat", Tick: origin, Sequence: 4711, Generation: 3, Publish: true, Mode: alerting.Advisory, Action: alerting.ScaleOut,
 				Ready: 5, Pending: 1, Desired: 8, Floor: 5, NeededBy: origin.Add(13 * time.Minute), Expires: origin.Add(15 * time.Minute),
 				Binding: features.DimKV, Probability: .18, ETA: kv.ETA, Lead: 13 * time.Minute, Quantile: .95, Confidence: forecaster.Warm, WarnFrom: .25,
-				Resources:   []alerting.ResourceEvidence{{Dimension: features.DimKV, Ahead: .28, PerReplica: 100_000, Demand: 400_000, AfterFailure: &forecaster.Chance{Ahead: .61}}, {Dimension: features.DimPrefill, Ahead: .02}},
+				Resources:   []alerting.ResourceEvidence{{Dimension: features.DimKV, Ahead: .28, PerReplica: 100_000, Demand: 400_000}, {Dimension: features.DimPrefill, Ahead: .02}},
 				Drivers:     []forecaster.Driver{{Class: "rag", Cause: "prompt_length", Factor: 2, Share: .7}},
 				Constraints: []string{"replicas.max = 8"}, Reason: "KV memory is <90 % likely to last 14 minutes; 8 replicas hold it.", Model: "network",
 				Objectives:    []alerting.Objective{{Latency: alerting.LatencyTTFT, P90: 3, Stated: 2, Over: true}, {Latency: alerting.LatencyITL, P90: .03, Stated: .05}},
