@@ -14,10 +14,11 @@ const (
 	ReplicaGone
 )
 
-var replicaStateNames = []string{"ready", "pending", "loading", "draining", "gone"}
+// ReplicaStateNames are the names that records use, by value.
+var ReplicaStateNames = []string{"ready", "pending", "loading", "draining", "gone"}
 
 // String gives the name that records use.
-func (s ReplicaState) String() string { return nameOf(replicaStateNames, int(s)) }
+func (s ReplicaState) String() string { return nameOf(ReplicaStateNames, int(s)) }
 
 // Replica is one report of one replica's state (forewarm.replica.v1). Counts that are [Unknown] and ratios that are NaN
 // were not reported.
@@ -49,10 +50,11 @@ const (
 	AckRejected
 )
 
-var ackStageNames = []string{"accepted", "started", "ready", "rejected"}
+// AckStageNames are the names that records use, by value.
+var AckStageNames = []string{"accepted", "started", "ready", "rejected"}
 
 // String gives the name that records use.
-func (s AckStage) String() string { return nameOf(ackStageNames, int(s)) }
+func (s AckStage) String() string { return nameOf(AckStageNames, int(s)) }
 
 // Ack is an autoscaler's answer to a pre-scale event.
 type Ack struct {

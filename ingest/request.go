@@ -21,10 +21,11 @@ const (
 	PhaseCancelled
 )
 
-var phaseNames = []string{"finished", "arrived", "rejected", "cancelled"}
+// PhaseNames are the names that records use, by value.
+var PhaseNames = []string{"finished", "arrived", "rejected", "cancelled"}
 
 // String gives the name that records use.
-func (p Phase) String() string { return nameOf(phaseNames, int(p)) }
+func (p Phase) String() string { return nameOf(PhaseNames, int(p)) }
 
 // Status is how a request ended.
 type Status uint8
@@ -37,10 +38,11 @@ const (
 	StatusCancelled
 )
 
-var statusNames = []string{"ok", "error", "rejected", "cancelled"}
+// StatusNames are the names that records use, by value.
+var StatusNames = []string{"ok", "error", "rejected", "cancelled"}
 
 // String gives the name that records use.
-func (s Status) String() string { return nameOf(statusNames, int(s)) }
+func (s Status) String() string { return nameOf(StatusNames, int(s)) }
 
 // Request is one telemetry record of one inference request (forewarm.request.v1).
 //

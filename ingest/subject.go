@@ -1,6 +1,8 @@
 package ingest
 
 import (
+	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -54,40 +56,18 @@ func NoticeSubject(prefix, kind, pool, identity string) string {
 // DeadLetterSubject is where refused telemetry is published.
 func DeadLetterSubject(prefix string) string { return prefix + ".deadletter" }
 
-// noName is the token of an empty name; an equal name is escaped.
-const noName = "_"
-
 // EscapeToken makes one token of a subject from any name: special characters of NATS or a terminal, and all that are
 // not ASCII, are percent-encoded byte by byte; the empty name becomes "_".
 func EscapeToken(name string) string {
 	switch name {
 	case "":
-		return noName
-	case noName:
+		return "_"
+	case "_":
 		return "%5F"
 	}
-	plain := true
-	for i := range len(name) {
-		plain = plain && isPlain(name[i])
-	}
-	if plain {
-		return name
-	}
-	var b strings.Builder
-	for i := range len(name) {
-		if c := name[i]; isPlain(c) {
-			b.WriteByte(c)
-		} else {
-			b.WriteByte('%')
-			b.WriteByte(upperHex[c>>4])
-			b.WriteByte(upperHex[c&15])
-		}
-	}
-	return b.String()
+	return special.ReplaceAllStringFunc(name, func(c string) string {
+		return "%" + strings.ReplaceAll(fmt.Sprintf("% X", c), " ", "%")
+	})
 }
 
-const upperHex = "0123456789ABCDEF"
-
-func isPlain(c byte) bool {
-	return c > ' ' && c < 0x7f && c != '.' && c != '*' && c != '>' && c != '%'
-}
+var special = regexp.MustCompile(`[^!-~]|[.*>%]`)

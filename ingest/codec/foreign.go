@@ -45,11 +45,13 @@ func (d *Decoder) requestOf(r *record) ingest.Request {
 	count := func(f field) int64 { return d.looseCount(m[f], d.limits.Tokens) }
 	hint := func(f field) int64 { return forgiving(d, func() int64 { return count(f) }) }
 	instant := func(f field) time.Time { return forgiving(d, func() time.Time { return d.looseTime(m[f]) }) }
+	id := d.looseText(m[fieldID])
+	d.checkLabel(m[fieldID].name, id)
 	q := ingest.Request{
-		ID: string(d.looseName(m[fieldID])), Pool: d.looseLabel(m[fieldPool]), Class: d.looseLabel(m[fieldClass]), Model: d.looseLabel(m[fieldModel]),
+		ID: string(id), Pool: d.looseLabel(m[fieldPool]), Class: d.looseLabel(m[fieldClass]), Model: d.looseLabel(m[fieldModel]),
 		Tenant: d.attribute(m[fieldTenant]), Tier: d.attribute(m[fieldTier]), Feature: d.attribute(m[fieldFeature]),
 		Route: d.attribute(m[fieldRoute]), Region: d.attribute(m[fieldRegion]), ReplicaName: d.attribute(m[fieldReplica]),
-		Status: d.outcomeOf(r), Attempt: int(max(1, hint(fieldAttempt), min(hint(fieldRetries), d.limits.Tokens-1)+1)),
+		Status: d.outcome(r), Attempt: int(max(1, hint(fieldAttempt), min(hint(fieldRetries), d.limits.Tokens-1)+1)),
 		Session:   ingest.HashSession(d.looseText(m[fieldSession])),
 		ArrivedAt: d.looseTime(m[fieldArrivedAt]), FinishedAt: d.looseTime(m[fieldFinishedAt]),
 		StartedAt: instant(fieldStartedAt), FirstTokenAt: instant(fieldFirstTokenAt),

@@ -18,11 +18,11 @@ const EncodingGzip = "gzip"
 // keepPlain is the largest buffer that a decoder keeps for its next message, in bytes.
 const keepPlain = 1 << 20
 
-// inflater decompresses messages. Its parts are made at first use and reused. It starts no goroutine.
+// inflater decompresses messages. It is reused, and starts no goroutine.
 type inflater struct {
 	plain  []byte // what the last message decoded to
 	source bytes.Reader
-	gzip   *gzip.Reader
+	gzip   gzip.Reader
 }
 
 // inflate decompresses data to at most atMost bytes. The result is valid until the next call of release. Without a
@@ -34,7 +34,14 @@ func (p *inflater) inflate(encoding string, data []byte, atMost int) (plain []by
 	case !strings.EqualFold(encoding, EncodingGzip) && !strings.EqualFold(encoding, "x-gzip"):
 		return nil, ingest.ReasonUnknownFormat, fmt.Sprintf("content encoding %.64q is not known, want %s", encoding, EncodingGzip)
 	}
-	switch err := p.gunzip(data, atMost); {
+	p.source.Reset(data)
+	err := p.gzip.Reset(&p.source)
+	if err == nil {
+		buffer := bytes.NewBuffer(p.plain)
+		_, err = buffer.ReadFrom(io.LimitReader(&p.gzip, int64(atMost)+1))
+		p.plain = buffer.Bytes()
+	}
+	switch {
 	case err == nil && len(p.plain) > atMost:
 		return nil, ingest.ReasonTooLarge, fmt.Sprintf("message of %d bytes decodes from %s to more than the limit of %d", len(data), encoding, atMost)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
@@ -43,20 +50,6 @@ func (p *inflater) inflate(encoding string, data []byte, atMost int) (plain []by
 		return nil, ingest.ReasonBadEncoding, fmt.Sprintf("message does not decode from %s: %v", encoding, err)
 	}
 	return p.plain, "", ""
-}
-
-func (p *inflater) gunzip(data []byte, atMost int) error {
-	p.source.Reset(data)
-	if p.gzip == nil {
-		p.gzip = new(gzip.Reader)
-	}
-	if err := p.gzip.Reset(&p.source); err != nil {
-		return err
-	}
-	plain := bytes.NewBuffer(p.plain)
-	_, err := plain.ReadFrom(io.LimitReader(p.gzip, int64(atMost)+1))
-	p.plain = plain.Bytes()
-	return err
 }
 
 // release releases the last message, and a large buffer.

@@ -122,46 +122,30 @@ func parseDate(raw []byte) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// parseEpoch reads decimal digits with an optional fraction, or failing that any number, as time since the epoch.
+// parseEpoch reads a number as time since the epoch.
 func parseEpoch(raw []byte) (time.Time, bool) {
-	whole, fraction, _ := bytes.Cut(raw, []byte{'.'})
-	n, err := strconv.ParseInt(string(whole), 10, 64)
-	if err != nil || n < 0 || !isMadeOf(fraction, numerals) {
-		f := parseNumber(raw)
-		if !(math.Abs(f) < math.MaxInt64) {
-			return time.Time{}, false
-		}
-		n, fraction = int64(f), nil
+	f := parseNumber(raw)
+	if math.IsNaN(f) {
+		return time.Time{}, false
 	}
-	var unit time.Duration
+	if bytes.ContainsAny(raw, "eE") {
+		raw = strconv.AppendFloat(nil, math.Trunc(f), 'f', -1, 64)
+	}
+	unit := "ns"
 	switch {
-	case n < 1e11:
-		unit = time.Second
-	case n < 1e14:
-		unit = time.Millisecond
-	case n < 1e17:
-		unit = time.Microsecond
-	default:
-		unit = time.Nanosecond
+	case f < 1e11:
+		unit = "s"
+	case f < 1e14:
+		unit = "ms"
+	case f < 1e17:
+		unit = "us"
 	}
-	perSecond := int64(time.Second / unit)
-	at := time.Unix(n/perSecond, n%perSecond*int64(unit))
-	for scale := unit / 10; len(fraction) > 0 && scale > 0; fraction, scale = fraction[1:], scale/10 {
-		at = at.Add(time.Duration(fraction[0]-'0') * scale)
-	}
-	return at.UTC(), true
+	since, err := time.ParseDuration(string(raw) + unit) // exact, as no float64 is
+	return time.Unix(0, 0).Add(since).UTC(), err == nil
 }
 
-// looseLabel reads a name that recurs, looseName another one. A number is a name too; "" when it is missing.
-func (d *Decoder) looseLabel(v value) string { return d.names.of(d.looseName(v)) }
-
-func (d *Decoder) looseName(v value) []byte {
-	text := d.looseText(v)
-	if !d.checkLabel(v.name, text) {
-		return nil
-	}
-	return text
-}
+// looseLabel reads a name that recurs. A number is a name too; "" when it is missing.
+func (d *Decoder) looseLabel(v value) string { return d.label(v.name, d.looseText(v)) }
 
 // attribute reads an optional name. An invalid or too long one is left out and does not refuse the request.
 func (d *Decoder) attribute(v value) string {
@@ -204,26 +188,15 @@ func (d *Decoder) looseHashes(v value, limit int64) (all []uint64) {
 	return slices.Clip(all)
 }
 
-// outcomeOf reads how the request of a record ended. An unknown word does not refuse a request with counted tokens:
-// they were served.
-func (d *Decoder) outcomeOf(r *record) ingest.Status {
-	read := func() ingest.Status { return d.outcome(r.members[fieldStatus], r.members[fieldCode]) }
-	if r.counted() {
-		return forgiving(d, read)
+// outcome reads how the request of a record ended: by a word, or an HTTP status. Codes of a busy server are rejections,
+// because the request was not served. An unknown word does not refuse a request with counted tokens: they were served.
+func (d *Decoder) outcome(r *record) ingest.Status {
+	word := r.members[fieldStatus]
+	status, known := wordOutcome(d.looseText(word))
+	if !known && !word.missing() && !r.counted() {
+		d.fail(ingest.ReasonBadEnum, "%s is %s, want a status such as ok, error, rejected, cancelled or an HTTP code", word.name, quoted(word.raw))
 	}
-	return read()
-}
-
-// outcome reads how a request ended: a word, or an HTTP status. Codes of a busy server are rejections, because the
-// request was not served.
-func (d *Decoder) outcome(word, code value) ingest.Status {
-	status := ingest.StatusOK
-	if text := d.looseText(word); len(text) > 0 {
-		known := false
-		if status, known = wordOutcome(text); !known {
-			d.fail(ingest.ReasonBadEnum, "%s is %s, want a status such as ok, error, rejected, cancelled or an HTTP code", word.name, quoted(text))
-		}
-	}
+	code := r.members[fieldCode]
 	if text := d.looseText(code); len(text) > 0 {
 		s, known := wordOutcome(text)
 		if !known {

@@ -57,24 +57,9 @@ func decodeSumJSON(d *Decoder, data []byte) {
 // native reads one record into list, or refuses it.
 func native[T any](d *Decoder, data []byte, t *recordType[T], list *[]T) {
 	add(d, t, list, func(r *T) {
-		next := 0 // most records have their members in the order of the table
-		find := func(key []byte) *member[T] {
-			at := next
-			for range t.members {
-				if at == len(t.members) {
-					at = 0
-				}
-				m := &t.members[at]
-				if at++; m.name == string(key) {
-					next = at
-					return m
-				}
-			}
-			return nil
-		}
-		v := &d.member
+		next, v := 0, &d.member
 		read := func(key []byte) {
-			if m := find(key); m != nil && v.kind != 'n' {
+			if m := t.find(&next, key, 0); m != nil && v.kind != 'n' {
 				v.name = m.name
 				d.read(v, m.name, m.at(r))
 			}

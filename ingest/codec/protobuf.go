@@ -133,11 +133,10 @@ func (d *Decoder) protobufRecords(data []byte) {
 // protobufRecord reads one record into list.
 func protobufRecord[T any](d *Decoder, data []byte, t *recordType[T], list *[]T) {
 	add(d, t, list, func(r *T) {
-		w := &d.record
+		next, w := 0, &d.record
 		*w = wire{rest: data}
 		for w.next() {
-			if n := w.FieldNum; int(n) < len(t.byNumber) && t.byNumber[n] >= 0 {
-				m := &t.members[t.byNumber[n]]
+			if m := t.find(&next, nil, w.FieldNum); m != nil {
 				w.name = m.name
 				d.read(w, m.name, m.at(r))
 			}

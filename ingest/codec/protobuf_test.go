@@ -188,7 +188,7 @@ func TestProtobufNames(t *testing.T) {
 	compareMembers(t, "Watermark", watermarkType)
 	file := producerBatch(t).Descriptor().ParentFile()
 	for enum, names := range map[string][]string{
-		"Phase": phaseNames, "Status": statusNames, "ReplicaState": replicaStateNames, "AckStage": ackStageNames,
+		"Phase": ingest.PhaseNames, "Status": ingest.StatusNames, "ReplicaState": ingest.ReplicaStateNames, "AckStage": ingest.AckStageNames,
 	} {
 		values := file.Enums().ByName(protoreflect.Name(enum)).Values()
 		for i, name := range names {

@@ -30,31 +30,32 @@ type (
 	amounts     []float64 // only in JSON
 )
 
-// recordType describes one kind of native record.
+// recordType describes one kind of native record. complete fills in values from the subject or from other members, and
+// refuses an unusable record.
 type recordType[T any] struct {
-	members  []member[T]
 	empty    T // a record with all values unknown
 	complete func(d *Decoder, r *T)
-
-	byNumber []int // index of a member, -1 for none
+	members  []member[T]
 }
 
-// newRecordType makes a recordType. complete fills in values from the subject or from other members, and refuses an
-// unusable record.
-func newRecordType[T any](empty T, complete func(d *Decoder, r *T), members []member[T]) *recordType[T] {
-	t := &recordType[T]{members: members, empty: empty, complete: complete}
-	for i, m := range members {
-		for int(m.number) >= len(t.byNumber) {
-			t.byNumber = append(t.byNumber, -1)
+// find returns the member with a name, or else a number; nil without one. It starts at next, because most records have
+// their members in the order of the table.
+func (t *recordType[T]) find(next *int, name []byte, number uint32) *member[T] {
+	at := *next
+	for range t.members {
+		if at == len(t.members) {
+			at = 0
 		}
-		if m.number > 0 {
-			t.byNumber[m.number] = i
+		m := &t.members[at]
+		if at++; number > 0 && m.number == number || number == 0 && m.name == string(name) {
+			*next = at
+			return m
 		}
 	}
-	return t
+	return nil
 }
 
-var requestType = newRecordType(ingest.Request{
+var requestType = &recordType[ingest.Request]{ingest.Request{
 	Phase: phaseCount, Status: statusCount, Attempt: 1,
 	PromptTokens: ingest.Unknown, CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown,
 }, (*Decoder).completeRequest, []member[ingest.Request]{
@@ -83,9 +84,9 @@ var requestType = newRecordType(ingest.Request{
 	{"max_output_tokens", 14, func(r *ingest.Request) any { return &r.MaxOutputTokens }},
 	{"blocks", 24, func(r *ingest.Request) any { return (*hashes)(&r.Blocks) }},
 	{"block_tokens", 25, func(r *ingest.Request) any { return (*blockTokens)(&r.BlockTokens) }},
-})
+}}
 
-var sumType = newRecordType(ingest.Sum{
+var sumType = &recordType[ingest.Sum]{ingest.Sum{
 	Requests: math.NaN(), PromptTokens: math.NaN(), CachedTokens: math.NaN(), OutputTokens: math.NaN(),
 }, (*Decoder).completeSum, []member[ingest.Sum]{
 	{"pool", 1, func(s *ingest.Sum) any { return (*label)(&s.Pool) }},
@@ -95,9 +96,9 @@ var sumType = newRecordType(ingest.Sum{
 	{"prompt_tokens", 5, func(s *ingest.Sum) any { return &s.PromptTokens }},
 	{"cached_tokens", 6, func(s *ingest.Sum) any { return &s.CachedTokens }},
 	{"output_tokens", 7, func(s *ingest.Sum) any { return &s.OutputTokens }},
-})
+}}
 
-var replicaType = newRecordType(ingest.Replica{
+var replicaType = &recordType[ingest.Replica]{ingest.Replica{
 	State: replicaStateCount, KVCapacityTokens: ingest.Unknown, KVUsedTokens: ingest.Unknown, KVUsedRatio: math.NaN(),
 	Running: ingest.Unknown, Waiting: ingest.Unknown, PreemptionsTotal: ingest.Unknown, PrefixHitsTotal: ingest.Unknown, PrefixQueryTotal: ingest.Unknown,
 	StartupSeconds: math.NaN(),
@@ -116,29 +117,29 @@ var replicaType = newRecordType(ingest.Replica{
 	{"prefix_queries_total", 12, func(r *ingest.Replica) any { return (*counter)(&r.PrefixQueryTotal) }},
 	{"started_at", 13, func(r *ingest.Replica) any { return &r.StartedAt }},
 	{"startup_seconds", 14, func(r *ingest.Replica) any { return (*seconds)(&r.StartupSeconds) }},
-})
+}}
 
-var ackType = newRecordType(ingest.Ack{Generation: ingest.Unknown, Stage: ackStageCount, Replicas: -1}, (*Decoder).completeAck, []member[ingest.Ack]{
+var ackType = &recordType[ingest.Ack]{ingest.Ack{Generation: ingest.Unknown, Stage: ackStageCount, Replicas: -1}, (*Decoder).completeAck, []member[ingest.Ack]{
 	{"pool", 1, func(a *ingest.Ack) any { return (*label)(&a.Pool) }},
 	{"event_id", 2, func(a *ingest.Ack) any { return &a.EventID }},
 	{"generation", 3, func(a *ingest.Ack) any { return (*counter)(&a.Generation) }},
 	{"stage", 4, func(a *ingest.Ack) any { return &a.Stage }},
 	{"at", 5, func(a *ingest.Ack) any { return &a.At }},
 	{"replicas", 6, func(a *ingest.Ack) any { return &a.Replicas }},
-})
+}}
 
-var watermarkType = newRecordType(ingest.Watermark{}, (*Decoder).completeWatermark, []member[ingest.Watermark]{
+var watermarkType = &recordType[ingest.Watermark]{ingest.Watermark{}, (*Decoder).completeWatermark, []member[ingest.Watermark]{
 	{"pool", 1, func(w *ingest.Watermark) any { return (*label)(&w.Pool) }},
 	{"at", 2, func(w *ingest.Watermark) any { return &w.At }},
-})
+}}
 
-var historyType = newRecordType(ingest.History{}, (*Decoder).completeHistory, []member[ingest.History]{
+var historyType = &recordType[ingest.History]{ingest.History{}, (*Decoder).completeHistory, []member[ingest.History]{
 	{"pool", 0, func(h *ingest.History) any { return (*label)(&h.Pool) }},
 	{"class", 0, func(h *ingest.History) any { return (*label)(&h.Class) }},
 	{"dimension", 0, func(h *ingest.History) any { return (*label)(&h.Dimension) }},
 	{"start", 0, func(h *ingest.History) any { return &h.Start }},
 	{"values", 0, func(h *ingest.History) any { return (*amounts)(&h.Values) }},
-})
+}}
 
 // add calls read with an empty record and appends it to list, unless it is refused.
 func add[T any](d *Decoder, t *recordType[T], list *[]T, read func(r *T)) {
@@ -213,13 +214,13 @@ func (d *Decoder) read(s source, name string, to any) {
 			*to = sessionHash(hash)
 		}
 	case *ingest.Phase:
-		readEnum(d, s, phaseNames, to)
+		readEnum(d, s, ingest.PhaseNames, to)
 	case *ingest.Status:
-		readEnum(d, s, statusNames, to)
+		readEnum(d, s, ingest.StatusNames, to)
 	case *ingest.ReplicaState:
-		readEnum(d, s, replicaStateNames, to)
+		readEnum(d, s, ingest.ReplicaStateNames, to)
 	case *ingest.AckStage:
-		readEnum(d, s, ackStageNames, to)
+		readEnum(d, s, ingest.AckStageNames, to)
 	case *hashes:
 		if w, ok := s.(*wire); ok {
 			w.hashes(d, (*[]uint64)(to))
@@ -395,26 +396,10 @@ func (d *Decoder) completeHistory(h *ingest.History) {
 	d.require("values", len(h.Values) > 0)
 }
 
-// enumNames lists the names of an enumeration by value.
-func enumNames[E interface {
-	~uint8
-	String() string
-}]() (names []string) {
-	for e := E(0); e.String() != "unknown"; e++ {
-		names = append(names, e.String())
-	}
-	return names
-}
-
-// The names of the enumerations in records, and the value for "absent" while a record is decoded.
+// The values for "absent" while a record is decoded.
 var (
-	phaseNames        = enumNames[ingest.Phase]()
-	statusNames       = enumNames[ingest.Status]()
-	replicaStateNames = enumNames[ingest.ReplicaState]()
-	ackStageNames     = enumNames[ingest.AckStage]()
-
-	phaseCount        = ingest.Phase(len(phaseNames))
-	statusCount       = ingest.Status(len(statusNames))
-	replicaStateCount = ingest.ReplicaState(len(replicaStateNames))
-	ackStageCount     = ingest.AckStage(len(ackStageNames))
+	phaseCount        = ingest.Phase(len(ingest.PhaseNames))
+	statusCount       = ingest.Status(len(ingest.StatusNames))
+	replicaStateCount = ingest.ReplicaState(len(ingest.ReplicaStateNames))
+	ackStageCount     = ingest.AckStage(len(ingest.AckStageNames))
 )

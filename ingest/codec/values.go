@@ -1,9 +1,9 @@
 package codec
 
 import (
-	"bytes"
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -161,26 +161,16 @@ func (n *names) of(b []byte) string {
 	return text
 }
 
-// quoted formats a value of a message for a Detail, if it is as short as that of an enumeration, a number or a time. Of
-// others it gives only the length, because they may be users' text.
+// quoted formats a value of a message for a Detail, if it is as short as that of an enumeration, or is a number or a time.
+// Of others it gives only the length, because they may be users' text.
 func quoted(text []byte) string {
-	if len(text) <= maxQuoted && isIdentifier(text) || isInstant(text) {
+	if len(text) <= 40 && plainTime.Match(text) || plainWord.Match(text) {
 		return strconv.Quote(string(text))
 	}
 	return fmt.Sprintf("a string of %d bytes", len(text))
 }
 
-// maxQuoted is the length of the longest word that a Detail repeats.
-const maxQuoted = 11
-
-const numerals = "0123456789"
-
-// isIdentifier reports whether text could be a name, an id, a path or a date: ASCII without white space.
-func isIdentifier(text []byte) bool {
-	return isMadeOf(text, numerals+"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-:/@+=")
-}
-
-// isInstant reports whether text has only the characters of numbers, dates and times.
-func isInstant(text []byte) bool { return len(text) <= 40 && isMadeOf(text, numerals+"-+.: TZe") }
-
-func isMadeOf(text []byte, set string) bool { return len(bytes.TrimLeft(text, set)) == 0 }
+var (
+	plainTime = regexp.MustCompile(`^[-+.:0-9 TZe]*$`)
+	plainWord = regexp.MustCompile(`^[-._:/@+=0-9A-Za-z]{0,11}$`)
+)
