@@ -66,7 +66,7 @@ func (d *Decoder) envoyLine(r *record) {
 	if path, _, ok := bytes.Cut([]byte(q.Route), []byte{'?'}); ok { // a query may contain users' text
 		q.Route = string(path)
 	}
-	d.inferTokens(r, &q)
+	d.inferTokens(r, &q, false)
 	d.accept(&q)
 }
 

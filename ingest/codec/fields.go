@@ -66,8 +66,7 @@ const (
 	fieldSpanKind
 	fieldCall
 	fieldProvider
-	fieldAnthropicInput // of the prompt, without tokens read from a cache or written to it
-	fieldPayload        // a row of Dynamo's
+	fieldPayload // a row of Dynamo's
 	fieldService
 	fieldInstance
 
@@ -198,32 +197,29 @@ func (r *record) keep(f field, v value, rank uint16) {
 }
 
 // find reads the next object of j, which is below path, and keeps the values of fields; it skips all others. A string in
-// place of an object is read as JSON text. Recursion is bounded by the length of the paths.
+// place of an object is read as JSON text, if it is one. Recursion is bounded by the length of the paths.
 func (d *Decoder) find(j *jsonReader, t *fieldTable, path []byte, r *record) {
 	d.object(j, "a record", func(key []byte) {
 		path := append(path, key...)
-		switch p, known := t.places[string(path)]; {
+		p, known := t.places[string(path)]
+		switch {
 		case !known:
 			j.skip()
+			return
 		case p.inner && j.kind() == '{':
 			d.find(j, t, append(path, '.'), r)
-		default:
-			d.store(d.valueOf(p.path, j.raw()), t, p, path, 0, r)
+			return
+		}
+		v := d.valueOf(p.path, j.raw())
+		if p.rank > 0 {
+			r.keep(p.field, v, p.rank)
+		}
+		if text := bytes.TrimSpace(v.raw); p.inner && v.kind == '"' && len(text) > 0 && text[0] == '{' && d.isValidJSON(text) {
+			var inner jsonReader
+			inner.reset(text)
+			d.find(&inner, t, append(path, '.'), r)
 		}
 	})
-}
-
-// store keeps a value that is at path, with a rank that is lower by later. A text may be a JSON object with fields; other
-// texts are ignored.
-func (d *Decoder) store(v value, t *fieldTable, p place, path []byte, later uint16, r *record) {
-	if p.rank > 0 {
-		r.keep(p.field, v, p.rank+later)
-	}
-	if text := bytes.TrimSpace(v.raw); p.inner && v.kind == '"' && len(text) > 0 && text[0] == '{' && d.isValidJSON(text) {
-		var j jsonReader
-		j.reset(text)
-		d.find(&j, t, append(path, '.'), r)
-	}
 }
 
 // isValidJSON reports whether text is valid JSON within the limits.

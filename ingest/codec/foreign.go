@@ -135,26 +135,22 @@ func (d *Decoder) checkForeign(q *ingest.Request) {
 	d.checkRequest(q)
 }
 
-// inferTokens completes the counts of q. Cached tokens that the record counts apart are added to the prompt:
-// input_tokens beside cache_read_input_tokens or cache_creation_input_tokens, as in Anthropic's usage, excludes both.
-func (d *Decoder) inferTokens(r *record, q *ingest.Request) {
+// inferTokens completes the counts of q. Tokens read from a cache or written to it are added to a prompt that leaves them
+// out: one that is smaller, or input_tokens beside cache_read_input_tokens or cache_creation_input_tokens, as in
+// Anthropic's usage. By the convention of OpenTelemetry, input_tokens has them. The prompt or the output also follows
+// from the total. A total beyond prompt and output has cached tokens, if it is by as many or the provider counts so. Else
+// it has the reasoning that xAI and Gemini leave out of the output.
+func (d *Decoder) inferTokens(r *record, q *ingest.Request, convention bool) {
 	count := func(f field) int64 { return d.looseCount(r.members[f], d.limits.Tokens) }
 	total, read, written := count(fieldTotalTokens), count(fieldCacheReadTokens), count(fieldCacheWriteTokens)
-	exclusive := q.PromptTokens < max(read, 0)+max(written, 0) ||
-		strings.HasSuffix(r.members[fieldPromptTokens].name, "input_tokens") && q.CachedTokens == ingest.Unknown && total != q.PromptTokens+max(q.OutputTokens, 0)
+	more := total - q.PromptTokens - max(q.OutputTokens, 0) // if total and prompt are known
+	apart := max(read, 0) + max(written, 0)
+	exclusive := q.PromptTokens < apart ||
+		!convention && strings.HasSuffix(r.members[fieldPromptTokens].name, "input_tokens") && q.CachedTokens == ingest.Unknown && more != 0
 	if q.CachedTokens == ingest.Unknown {
 		q.CachedTokens = read
 	}
-	d.completeTokens(q, written, total, exclusive, false)
-}
-
-// completeTokens adds tokens read from a cache and written to it to a prompt that leaves them out (exclusive), and
-// derives the prompt or the output from the total. A total beyond prompt and output has cached tokens, if it is by as
-// many or the provider counts so (totalHasCached). Else it has the reasoning that xAI and Gemini leave out of the
-// output.
-func (d *Decoder) completeTokens(q *ingest.Request, written, total int64, exclusive, totalHasCached bool) {
 	cached := max(q.CachedTokens, 0) + max(written, 0)
-	more := total - q.PromptTokens - max(q.OutputTokens, 0) // if total and prompt are known
 	switch {
 	case q.PromptTokens == ingest.Unknown:
 		if q.OutputTokens != ingest.Unknown && total >= q.OutputTokens {
@@ -163,7 +159,7 @@ func (d *Decoder) completeTokens(q *ingest.Request, written, total int64, exclus
 	case exclusive && cached > 0:
 		q.PromptTokens += cached
 	case total == ingest.Unknown || more < 0:
-	case more > 0 && (more == cached || totalHasCached):
+	case more > 0 && (more == cached || r.contains(fieldProvider, "anthropic", "aws", "bedrock")):
 		q.PromptTokens += more
 	default:
 		q.OutputTokens = max(q.OutputTokens, 0) + more // 0 for embeddings

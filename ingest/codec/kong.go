@@ -41,6 +41,6 @@ func (d *Decoder) kongLine(r *record) {
 	if q.Model == "UNSPECIFIED" {
 		q.Model = "" // Kong does not know it
 	}
-	d.inferTokens(r, &q)
+	d.inferTokens(r, &q, false)
 	d.accept(&q)
 }

@@ -65,7 +65,7 @@ func (d *Decoder) liteLLMPayload(r *record) {
 		d.skip() // neither model nor tokens are known
 		return
 	}
-	d.inferTokens(r, &q)
+	d.inferTokens(r, &q, false)
 	if !looseFlag(r.members[fieldStream]) && q.FirstTokenAt.Equal(q.FinishedAt) {
 		q.FirstTokenAt = time.Time{} // time of the whole response; that of its first token is unknown
 	}

@@ -73,7 +73,7 @@ func (d *Decoder) openAIResponse(r *record) {
 		return
 	}
 	q := d.requestOf(r)
-	d.inferTokens(r, &q)
+	d.inferTokens(r, &q, false)
 	if q.ArrivedAt.IsZero() && q.FinishedAt.IsZero() {
 		if q.FinishedAt = d.batch.ReceivedAt; q.FinishedAt.IsZero() {
 			d.fail(ingest.ReasonMissingField, "created is missing, and so are arrived_at, finished_at and the time at which the message was stored: add one of them")

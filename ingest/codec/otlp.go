@@ -41,13 +41,13 @@ var otlp = &foreign{fields: newFieldTable(paths{
 		"gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt", "llm.usage.prompt_tokens",
 		"ai.usage.inputTokens", "ai.usage.promptTokens", "ai.usage.tokens",
 	},
-	fieldCachedTokens: {
-		"ai.response.providerMetadata.anthropic.usage.cache_read_input_tokens", "gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens", "gen_ai.usage.cached_tokens",
+	fieldCacheReadTokens: {
+		"gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens", "gen_ai.usage.cached_tokens",
 		"gen_ai.usage.cache_read_tokens", "llm.token_count.prompt_details.cache_read", "llm.usage.cache_read_input_tokens",
 		"ai.usage.inputTokenDetails.cacheReadTokens", "ai.usage.cachedInputTokens",
 	},
 	fieldCacheWriteTokens: {
-		"ai.response.providerMetadata.anthropic.usage.cache_creation_input_tokens", "gen_ai.usage.cache_write.input_tokens", "gen_ai.usage.cache_creation.input_tokens", "gen_ai.usage.cache_creation_input_tokens",
+		"gen_ai.usage.cache_write.input_tokens", "gen_ai.usage.cache_creation.input_tokens", "gen_ai.usage.cache_creation_input_tokens",
 		"gen_ai.usage.cache_write_input_tokens", "gen_ai.usage.cache_write_tokens",
 		"llm.token_count.prompt_details.cache_write", "llm.usage.cache_creation_input_tokens", "ai.usage.inputTokenDetails.cacheWriteTokens",
 	},
@@ -98,8 +98,6 @@ var otlp = &foreign{fields: newFieldTable(paths{
 	fieldHTTPStatus: {"http.response.status_code", "http.status_code", "http.status", "error.code", "litellm.provider.error.code"},
 
 	fieldProvider: {"gen_ai.provider.name", "gen_ai.system", "llm.system", "llm.provider", "ai.model.provider"},
-	// The metadata are JSON in a text, and may hold users' text: only counts are read.
-	fieldAnthropicInput: {"ai.response.providerMetadata.anthropic.usage.input_tokens"},
 
 	fieldSchema:  {"schema"}, // of Dynamo's log records, as is payload
 	fieldPayload: {"payload"},
@@ -120,9 +118,7 @@ type export struct {
 	readers [otlpLevels]jsonReader // of the current messages, by level
 	level   int
 
-	resource record // attributes of the current resource
-	scope    []byte // current instrumentation
-	version  []byte
+	resource record   // attributes of the current resource
 	attrs    record   // of the current item and its resource
 	span     otlpSpan // current one
 	failed   bool     // the current span failed
@@ -177,7 +173,9 @@ var inferences = []string{"chat", "completion", "generate_content", "embedding",
 // a count.
 func (x *export) request() ingest.Request {
 	r := x.requestOf(&x.attrs)
-	x.tokens(&r)
+	if x.inferTokens(&x.attrs, &r, true); r.OutputTokens == ingest.Unknown && x.isEmbedding() {
+		r.OutputTokens = 0
+	}
 	r.Status = x.attrs.ended(fieldFinish, fieldError, fieldHTTPStatus)
 	if x.failed || x.attrs.has(fieldError) {
 		r.Status = max(r.Status, ingest.StatusError)
@@ -193,39 +191,13 @@ func (x *export) request() ingest.Request {
 	return r
 }
 
+// isEmbedding reports whether the current span generates nothing.
+func (x *export) isEmbedding() bool {
+	return x.attrs.contains(fieldOperation, "embedding") || x.attrs.contains(fieldCall, "embed") || x.attrs.is(fieldSpanKind, "EMBEDDING")
+}
+
 // isSized reports whether the prompt length of a request is known.
 func isSized(r *ingest.Request) bool { return r.PromptTokens != ingest.Unknown }
-
-// exclusive are instrumentations whose prompt count leaves out tokens read from and written to the cache, as
-// Anthropic's and Bedrock's responses do: all versions, or those below a minor version of 0.
-var exclusive = map[string]int{
-	"opentelemetry.instrumentation.bedrock": 0, "@arizeai/openinference-instrumentation-bedrock": 0, "@traceloop/instrumentation-anthropic": 28,
-}
-
-func (x *export) countsExclusive() bool {
-	below, known := exclusive[string(x.scope)]
-	if !known || below == 0 {
-		return known
-	}
-	var minor int
-	_, err := fmt.Sscanf(string(x.version), "0.%d", &minor)
-	return err == nil && minor < below
-}
-
-// tokens completes the counts. By convention the prompt includes the tokens read from the cache and written to it. Some
-// producers exclude them, as Anthropic's API does. Then the prompt is smaller than these, or the total includes them
-// too, or the instrumentation is known for it. Totals of Anthropic and Bedrock have the tokens read from a cache.
-func (x *export) tokens(r *ingest.Request) {
-	count := func(f field) int64 { return x.looseCount(x.attrs.members[f], x.limits.Tokens) }
-	written, total := max(count(fieldCacheWriteTokens), 0), count(fieldTotalTokens)
-	exclusive := r.PromptTokens < max(r.CachedTokens, 0)+written || x.countsExclusive() ||
-		x.attrs.has(fieldAnthropicInput) && count(fieldAnthropicInput) == r.PromptTokens // the Vercel AI SDK before version 6
-	totalHasCached := total != ingest.Unknown && x.attrs.contains(fieldProvider, "anthropic", "aws", "bedrock")
-	x.completeTokens(r, written, total, exclusive, totalHasCached)
-	if r.OutputTokens == ingest.Unknown && (x.attrs.contains(fieldOperation, "embedding") || x.attrs.contains(fieldCall, "embed") || x.attrs.is(fieldSpanKind, "EMBEDDING")) {
-		r.OutputTokens = 0 // an embedding generates nothing
-	}
-}
 
 // minUniqueID is the shortest response id that is treated as unique. Shorter ones, such as Ollama's chatcmpl-0 to
 // chatcmpl-999, recur.

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/hex"
 	"math"
-	"slices"
 	"strconv"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -63,8 +62,7 @@ var (
 	logsMessage           = otlpMessage{"resourceLogs": 1}
 	resourceScopesMessage = otlpMessage{"resource": 1, "scopeSpans": 2, "scopeLogs": 2}
 	resourceMessage       = otlpMessage{"attributes": 1}
-	scopeMessage          = otlpMessage{"scope": 1, "spans": 2, "logRecords": 2}
-	instrumentMessage     = otlpMessage{"name": 1, "version": 2}
+	scopeMessage          = otlpMessage{"spans": 2, "logRecords": 2}
 	logMessage            = otlpMessage{"attributes": 6}
 	spanMessage           = otlpMessage{"traceId": 1, "spanId": 2, "parentSpanId": 4, "startTimeUnixNano": 7, "endTimeUnixNano": 8, "attributes": 9, "status": 15}
 	statusMessage         = otlpMessage{"code": 3}
@@ -107,6 +105,15 @@ func (x *export) each(p part, m otlpMessage, f func(number uint32, member part))
 	x.level--
 }
 
+// only calls f with each member of one number.
+func (x *export) only(p part, m otlpMessage, number uint32, f func(member part)) {
+	x.each(p, m, func(n uint32, member part) {
+		if n == number {
+			f(member)
+		}
+	})
+}
+
 // read calls item with each span or log record of an export. Their resource may come after them, so it is read first.
 func (x *export) read(p part, export otlpMessage, item func(p part)) {
 	x.refusal = ingest.Refusal{}
@@ -115,11 +122,9 @@ func (x *export) read(p part, export otlpMessage, item func(p part)) {
 	}
 	resources := 0
 	if x.refusal.Reason == "" {
-		x.each(p, export, func(number uint32, resource part) {
-			if number == 1 {
-				resources++
-				x.readResource(resource, item)
-			}
+		x.only(p, export, 1, func(resource part) {
+			resources++
+			x.readResource(resource, item)
 		})
 	}
 	isEmpty := len(p.raw) == 0 || p.json && len(bytes.Trim(p.raw, " {}\t\r\n")) == 0
@@ -138,43 +143,15 @@ const otlpNesting = 4
 // readResource reads a ResourceSpans or ResourceLogs.
 func (x *export) readResource(p part, item func(p part)) {
 	x.resource = record{}
-	x.each(p, resourceScopesMessage, func(number uint32, resource part) {
-		if number != 1 {
-			return
-		}
-		x.each(resource, resourceMessage, func(number uint32, attribute part) {
-			if number == 1 {
-				x.readAttribute(attribute, &x.resource, ofResource)
-			}
-		})
+	x.only(p, resourceScopesMessage, 1, func(resource part) {
+		x.only(resource, resourceMessage, 1, func(attribute part) { x.readAttribute(attribute, &x.resource, ofResource) })
 	})
-	x.each(p, resourceScopesMessage, func(number uint32, scope part) {
-		if number == 2 {
-			x.readScope(scope, item)
-		}
-	})
+	x.only(p, resourceScopesMessage, 2, func(scope part) { x.readScope(scope, item) })
 }
 
 // readScope reads a ScopeSpans or ScopeLogs. An item that cannot be used refuses itself only.
 func (x *export) readScope(p part, item func(p part)) {
-	x.scope, x.version = nil, nil
-	x.each(p, scopeMessage, func(number uint32, scope part) {
-		if number != 1 {
-			return
-		}
-		x.each(scope, instrumentMessage, func(number uint32, member part) {
-			switch number {
-			case 1:
-				x.scope = x.text("", member).raw
-			case 2:
-				x.version = x.text("", member).raw
-			}
-		})
-	})
-	x.each(p, scopeMessage, func(number uint32, p part) {
-		if number != 2 {
-			return
-		}
+	x.only(p, scopeMessage, 2, func(p part) {
 		if x.items++; x.items <= x.limits.BatchRecords {
 			outer := x.refusal
 			x.refusal, x.attrs = ingest.Refusal{}, x.resource
@@ -202,11 +179,7 @@ func (x *export) readSpan(p part) {
 		case 9:
 			x.readAttribute(member, &x.attrs, 0)
 		case 15:
-			x.each(member, statusMessage, func(number uint32, code part) {
-				if number == 3 {
-					x.failed = string(x.integer("code", code).raw) == "2"
-				}
-			})
+			x.only(member, statusMessage, 3, func(code part) { x.failed = string(x.integer("code", code).raw) == "2" })
 		}
 	})
 	x.span.parent.trace = x.span.key.trace
@@ -237,8 +210,8 @@ func (x *export) readAttribute(p part, to *record, later uint16) {
 			content = member
 		}
 	})
-	if at, known := otlp.fields.places[string(key)]; known && content.raw != nil {
-		x.store(x.anyValue(content, at.path, at.rank > 0), otlp.fields, at, slices.Clip(key), later, to)
+	if at := otlp.fields.places[string(key)]; at.rank > 0 && content.raw != nil {
+		to.keep(at.field, x.anyValue(content, at.path, true), at.rank+later)
 	}
 }
 
@@ -259,8 +232,8 @@ func (x *export) anyValue(p part, name string, inLists bool) (v value) {
 			v = value{name, '0', x.print(strconv.AppendFloat(nil, math.Float64frombits(member.number), 'g', -1, 64))}
 		case number == 5 && inLists:
 			first := true
-			x.each(member, listMessage, func(number uint32, element part) {
-				if number == 1 && first {
+			x.only(member, listMessage, 1, func(element part) {
+				if first {
 					v, first = x.anyValue(element, name, false), false
 				}
 			})
@@ -323,11 +296,7 @@ func (d *Decoder) logs(p part) {
 
 // readLog reads a LogRecord, and the row in it.
 func (x *export) readLog(p part) {
-	x.each(p, logMessage, func(number uint32, attribute part) {
-		if number == 6 {
-			x.readAttribute(attribute, &x.attrs, 0)
-		}
-	})
+	x.only(p, logMessage, 6, func(attribute part) { x.readAttribute(attribute, &x.attrs, 0) })
 	a := &x.attrs.members
 	switch {
 	case x.refusal.Reason != "":
