@@ -147,8 +147,7 @@ func (d *Decoder) message(data []byte) {
 		}
 		d.refusal = ingest.Refusal{}
 		d.scratch = append(d.scratch[:0], *name...)
-		if *name = d.label("a name in the subject or a header", d.scratch); d.refusal.Reason != "" {
-			d.refuse(d.refusal.Reason, "%s", d.refusal.Detail)
+		if *name = d.label("a name in the subject or a header", d.scratch); d.refused() {
 			return
 		}
 	}
@@ -191,6 +190,15 @@ func (d *Decoder) refuseBeyond(records int) {
 	if over := records - d.limits.BatchRecords; over > 0 {
 		d.refuse(ingest.ReasonBatchTooLong, "%d records beyond the limit of %d", over, d.limits.BatchRecords)
 	}
+}
+
+// refused refuses the current record if it is unusable.
+func (d *Decoder) refused() bool {
+	if d.refusal.Reason == "" {
+		return false
+	}
+	d.refuse(d.refusal.Reason, "%s", d.refusal.Detail)
+	return true
 }
 
 // refuse adds a refusal. Nothing of the record is kept, because it may hold a prompt.

@@ -15,6 +15,11 @@ type foreign struct {
 	read   func(d *Decoder, r *record)
 }
 
+// ownPaths are the names of Forewarm, which users may add to records of other software.
+var ownPaths = paths{
+	fieldPool: {"pool"}, fieldClass: {"class"}, fieldTenant: {"tenant"}, fieldTier: {"tier"}, fieldFeature: {"feature"},
+}
+
 func decodeForeign(d *Decoder, data []byte) {
 	if d.meta.Kind != KindRequest {
 		d.refuse(ingest.ReasonUnknownFormat, "records of this format belong on a request subject")
@@ -33,9 +38,7 @@ func (d *Decoder) foreignRecord(data []byte) {
 	if d.refusal.Reason == "" {
 		d.foreign.read(d, r)
 	}
-	if d.refusal.Reason != "" {
-		d.refuse(d.refusal.Reason, "%s", d.refusal.Detail)
-	}
+	d.refused()
 	*r = record{} // release the message
 }
 
@@ -106,7 +109,7 @@ func settle(q *ingest.Request) {
 	if q.PromptTokens == ingest.Unknown {
 		q.CachedTokens = ingest.Unknown
 	}
-	q.Phase = phaseOf(q.Status)
+	q.Phase = phaseOf[q.Status]
 	dropLate(q)
 }
 

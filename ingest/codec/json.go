@@ -87,8 +87,7 @@ func (j *jsonReader) end() (reason ingest.Reason, at int64) {
 // part. O(len(data)).
 func (d *Decoder) document(data []byte, j *jsonReader, depth int, read func()) {
 	if nestsDeeper(data, depth) {
-		d.refusal = ingest.Refusal{}
-		d.fail(ingest.ReasonTooDeep, "it nests deeper than %d levels", depth)
+		d.replace(ingest.ReasonTooDeep, "it nests deeper than %d levels", depth)
 		return
 	}
 	j.reset(data)
@@ -98,11 +97,9 @@ func (d *Decoder) document(data []byte, j *jsonReader, depth int, read func()) {
 	}
 	read()
 	if reason, at := j.end(); reason != "" {
-		d.refusal = ingest.Refusal{}
-		d.fail(reason, "the message stops being valid at byte %d of %d", at, len(data))
+		d.replace(reason, "the message stops being valid at byte %d of %d", at, len(data))
 	} else if !utf8.Valid(data) {
-		d.refusal = ingest.Refusal{}
-		d.fail(ingest.ReasonInvalidUTF8, "a string is not valid UTF-8")
+		d.replace(ingest.ReasonInvalidUTF8, "a string is not valid UTF-8")
 	}
 }
 

@@ -8,23 +8,15 @@ import (
 // LiteLLM's standard logging payload, as its generic_api callback posts it: an array, lines or single objects, of calls
 // that succeeded or failed.
 // Schema: https://docs.litellm.ai/docs/proxy/logging_spec, .../docs/observability/generic_api.
-var liteLLM = &foreign{read: (*Decoder).liteLLMPayload, fields: newFieldTable(paths{
+var liteLLM = &foreign{read: (*Decoder).liteLLMPayload, fields: newFieldTable(ownPaths.below("", "metadata.", "metadata.requester_metadata.", "metadata.spend_logs_metadata.").or(paths{
 	fieldID:    {"id", "litellm_call_id"},
-	fieldPool:  {"pool", "metadata.pool", "metadata.requester_metadata.pool", "metadata.spend_logs_metadata.pool"},
-	fieldClass: {"class", "metadata.class", "metadata.requester_metadata.class", "metadata.spend_logs_metadata.class"},
 	fieldModel: {"model_group", "model"},
 	fieldTenant: {
-		"tenant", "metadata.user_api_key_team_alias", "metadata.user_api_key_team_id", "metadata.user_api_key_alias",
+		"metadata.user_api_key_team_alias", "metadata.user_api_key_team_id", "metadata.user_api_key_alias",
 		"metadata.user_api_key_org_id", "end_user", "metadata.user_api_key_end_user_id", "metadata.user_api_key_user_id",
 		"user",
 	},
-	fieldTier: {
-		"tier", "metadata.tier", "metadata.requester_metadata.tier", "metadata.spend_logs_metadata.tier",
-		"model_parameters.service_tier",
-	},
-	fieldFeature: {
-		"feature", "metadata.feature", "metadata.requester_metadata.feature", "metadata.spend_logs_metadata.feature",
-	},
+	fieldTier:         {"model_parameters.service_tier"},
 	fieldRoute:        {"call_type"},
 	fieldReplica:      {"model_id", "hidden_params.model_id"},
 	fieldSession:      {"metadata.session_id", "metadata.requester_metadata.session_id"},
@@ -47,7 +39,7 @@ var liteLLM = &foreign{read: (*Decoder).liteLLMPayload, fields: newFieldTable(pa
 	fieldRetries:  {"metadata.attempted_retries"},
 	fieldCacheHit: {"cache_hit"},
 	fieldStream:   {"stream"},
-})}
+}))}
 
 // liteLLMPayload reads a payload. It ignores a cache_hit, which is an answer from the proxy's response cache; a
 // hit of the engine's prefix cache is in metadata.usage_object. A failure counts the tokens that it reports; without

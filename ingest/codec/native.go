@@ -76,9 +76,7 @@ func native[T any](d *Decoder, data []byte, t *recordType[T], list *[]T) {
 			})
 		})
 	})
-	if d.refusal.Reason != "" {
-		d.refuse(d.refusal.Reason, "%s", d.refusal.Detail)
-	}
+	d.refused()
 }
 
 // decodeNDJSON reads a batch: one native JSON record a line. It skips blank lines. A bad line is refused alone; the

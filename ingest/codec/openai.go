@@ -5,12 +5,7 @@ import "github.com/forewarm/forewarm/ingest"
 // Responses of OpenAI's and similar APIs, or the usage object of one: chat completions, completions, embeddings, the
 // Responses API, Anthropic's messages. A wrapper may add pool, class, tenant and times.
 // Schemas: https://platform.openai.com/docs/api-reference, https://docs.anthropic.com/en/api/messages.
-var openAI = &foreign{read: (*Decoder).openAIResponse, fields: newFieldTable(paths{
-	fieldPool:         {"pool"},
-	fieldClass:        {"class"},
-	fieldTenant:       {"tenant"},
-	fieldTier:         {"tier"},
-	fieldFeature:      {"feature"},
+var openAI = &foreign{read: (*Decoder).openAIResponse, fields: newFieldTable(ownPaths.or(paths{
 	fieldRoute:        {"route"},
 	fieldRegion:       {"region"},
 	fieldReplica:      {"replica"},
@@ -27,7 +22,7 @@ var openAI = &foreign{read: (*Decoder).openAIResponse, fields: newFieldTable(pat
 	fieldTTFTS:        {"ttft_s"},
 	fieldTTFTMS:       {"ttft_ms"},
 	fieldPromptTokens: {"prompt_tokens", "input_tokens"},
-}.or(
+},
 	responsePaths.or(usagePaths.below("usage.")).below("", "response.", "response.body.", "body."),
 	usagePaths,
 ))}

@@ -129,7 +129,7 @@ func (x *export) read(p part, export otlpMessage, item func(p part)) {
 	}
 	isEmpty := len(p.raw) == 0 || p.json && len(bytes.Trim(p.raw, " {}\t\r\n")) == 0
 	if resources == 0 && !isEmpty && (x.refusal.Reason == "" || x.refusal.Reason == ingest.ReasonWrongType) {
-		x.refusal = ingest.Refusal{Reason: ingest.ReasonUnknownFormat, Detail: "there is no resourceSpans, or in logs no resourceLogs: it is no OTLP export of them"}
+		x.replace(ingest.ReasonUnknownFormat, "there is no resourceSpans, or in logs no resourceLogs: it is no OTLP export of them")
 	}
 	if x.refusal.Reason != "" {
 		x.refuse(x.refusal.Reason, "the export of %d bytes: %s", len(p.raw), x.refusal.Detail)
@@ -299,8 +299,7 @@ func (x *export) readLog(p part) {
 	x.only(p, logMessage, 6, func(attribute part) { x.readAttribute(attribute, &x.attrs, 0) })
 	a := &x.attrs.members
 	switch {
-	case x.refusal.Reason != "":
-		x.refuse(x.refusal.Reason, "%s", x.refusal.Detail)
+	case x.refused():
 	case string(x.attrs.text(fieldSchema)) != dynamoSchema:
 		x.skip()
 	default:

@@ -124,9 +124,7 @@ func (d *Decoder) protobufRecords(data []byte) {
 			protobufRecord(d, record, watermarkType, new([]ingest.Watermark))
 		}
 		records++
-		if d.refusal.Reason != "" {
-			d.refuse(d.refusal.Reason, "%s", d.refusal.Detail)
-		}
+		d.refused()
 	}
 }
 

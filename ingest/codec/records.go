@@ -182,21 +182,17 @@ func (d *Decoder) read(s source, name string, to any) {
 			*to = t
 		}
 	case *int64:
-		d.readCount(s, name, d.limits.Tokens, to)
+		readCount(d, s, name, d.limits.Tokens, to)
 	case *counter:
-		d.readCount(s, name, counterLimit, (*int64)(to))
+		readCount(d, s, name, counterLimit, to)
 	case *blockTokens:
 		if d.binary {
-			d.readCount(s, name, d.limits.Tokens, (*int64)(to))
+			readCount(d, s, name, d.limits.Tokens, to)
 		}
 	case *int:
-		n := int64(*to)
-		d.readCount(s, name, d.limits.Tokens, &n)
-		*to = int(n)
+		readCount(d, s, name, d.limits.Tokens, to)
 	case *attempt:
-		n := int64(*to)
-		d.readCount(s, name, d.limits.Tokens, &n)
-		*to = attempt(n)
+		readCount(d, s, name, d.limits.Tokens, to)
 	case *float64:
 		d.readNumber(s, name, float64(d.limits.SumTokens), to)
 	case *seconds:
@@ -238,9 +234,11 @@ func (d *Decoder) readNumber(s source, name string, limit float64, to *float64) 
 	}
 }
 
-func (d *Decoder) readCount(s source, name string, limit int64, to *int64) {
+func readCount[T ~int | ~int64](d *Decoder, s source, name string, limit int64, to *T) {
 	if f, ok := s.number(d); ok {
-		d.count(name, f, limit, to)
+		n := int64(*to)
+		d.count(name, f, limit, &n)
+		*to = T(n)
 	}
 }
 
@@ -255,10 +253,10 @@ func (d *Decoder) completeRequest(r *ingest.Request) {
 	d.fillPool(&r.Pool)
 	d.fillClass(&r.Class)
 	if r.Phase == phaseCount {
-		r.Phase = phaseOf(r.Status)
+		r.Phase = phaseOf[r.Status]
 	}
 	if r.Status == statusCount {
-		r.Status = statusOf(r.Phase)
+		r.Status = statusOf[r.Phase]
 	}
 	if len(r.Blocks) > 0 {
 		if r.BlockTokens == 0 {
@@ -274,27 +272,12 @@ func (d *Decoder) completeRequest(r *ingest.Request) {
 	d.checkRequest(r)
 }
 
-// phaseOf is the phase at which a request that ended with s was recorded.
-func phaseOf(s ingest.Status) ingest.Phase {
-	switch s {
-	case ingest.StatusRejected:
-		return ingest.PhaseRejected
-	case ingest.StatusCancelled:
-		return ingest.PhaseCancelled
-	}
-	return ingest.PhaseFinished
-}
-
-// statusOf is the status of a request whose record has only the phase p.
-func statusOf(p ingest.Phase) ingest.Status {
-	switch p {
-	case ingest.PhaseRejected:
-		return ingest.StatusRejected
-	case ingest.PhaseCancelled:
-		return ingest.StatusCancelled
-	}
-	return ingest.StatusOK
-}
+// phaseOf is the phase at which a request that ended with a status was recorded; statusOf is the status of a request whose
+// record has only the phase. Zero, which is finished and ok, is that of all others.
+var (
+	phaseOf  = [256]ingest.Phase{ingest.StatusRejected: ingest.PhaseRejected, ingest.StatusCancelled: ingest.PhaseCancelled}
+	statusOf = [256]ingest.Status{ingest.PhaseRejected: ingest.StatusRejected, ingest.PhaseCancelled: ingest.StatusCancelled}
+)
 
 // fillPool fills in a missing pool from the subject.
 func (d *Decoder) fillPool(pool *string) {

@@ -8,14 +8,10 @@ import (
 // SGLang's request metrics, one JSON object a line (--export-metrics-to-file): the members of meta_info, and
 // request_parameters, a string of JSON that may hold the prompt. Times are in seconds.
 // Source of the names: sgl-project/sglang, python/sglang/srt/managers/request_metrics_exporter.py.
-var sglang = &foreign{read: (*Decoder).sglangLine, fields: newFieldTable(sglangPaths.below("", "meta_info.").or(paths{
+var sglang = &foreign{read: (*Decoder).sglangLine, fields: newFieldTable(sglangPaths.below("", "meta_info.").or(ownPaths.below("", "labels."), paths{
 	fieldID:              {"request_parameters.rid"},
-	fieldPool:            {"pool", "labels.pool"},
-	fieldClass:           {"class", "labels.class"},
 	fieldModel:           {"request_parameters.model", "model", "model_name", "served_model_name", "labels.model_name"},
-	fieldTenant:          {"tenant", "labels.tenant"},
-	fieldTier:            {"tier", "labels.tier", "request_parameters.priority"},
-	fieldFeature:         {"feature", "labels.feature"},
+	fieldTier:            {"request_parameters.priority"},
 	fieldRoute:           {"route"},
 	fieldReplica:         {"replica", "labels.replica", "host"},
 	fieldSession:         {"request_parameters.session_params.id", "request_parameters.session_id"},

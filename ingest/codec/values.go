@@ -25,8 +25,13 @@ const (
 // fail marks the current record as unusable; the first fault counts.
 func (d *Decoder) fail(reason ingest.Reason, detail string, args ...any) {
 	if d.refusal.Reason == "" {
-		d.refusal = ingest.Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...)}
+		d.replace(reason, detail, args...)
 	}
+}
+
+// replace is fail for a fault that matters more than earlier ones.
+func (d *Decoder) replace(reason ingest.Reason, detail string, args ...any) {
+	d.refusal = ingest.Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...)}
 }
 
 // number stores a number in [0, limit]; NaN is unknown.
