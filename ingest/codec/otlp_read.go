@@ -13,37 +13,31 @@ import (
 // The reader of OTLP in its two encodings. Numbers are those of opentelemetry/proto/trace/v1/trace.proto,
 // logs/v1/logs.proto and common/v1/common.proto. Prompts, answers, events and links are skipped without being read.
 
-// decodeOTLP reads a TracesData, or the ExportTraceServiceRequest that has the same bytes. O(len(data)).
-func decodeOTLP(d *Decoder, data []byte) {
-	d.traces(func(x *export) { x.read(part{raw: data}, tracesMessage, x.readSpan) })
-}
-
-// decodeOTLPJSON reads a TracesData in the JSON of OTLP: ids in hexadecimal, 64-bit integers as strings or numbers,
-// names in lowerCamelCase. The collector's file exporter writes one a line; they count as one export.
-// O(len(data)).
-func decodeOTLPJSON(d *Decoder, data []byte) {
-	d.traces(func(x *export) {
-		d.split(data, func(data []byte) { x.read(part{json: true, raw: data}, tracesMessage, x.readSpan) })
-	})
-}
-
-func (d *Decoder) traces(read func(x *export)) {
-	if d.belongs() {
+// decodeOTLP makes the decoder of exports of spans or of log records in one of the encodings: TracesData or LogsData, or
+// the requests that have the same bytes. JSON has ids in hexadecimal, 64-bit integers as strings or numbers, and names in
+// lowerCamelCase. The collector's file exporter writes one export of spans a line; they count as one. O(len(data)).
+func decodeOTLP(json, logs bool) func(d *Decoder, data []byte) {
+	return func(d *Decoder, data []byte) {
+		if d.meta.Kind != KindRequest {
+			d.refuse(ingest.ReasonUnknownFormat, "exports belong on a request subject")
+			return
+		}
 		x := export{Decoder: d}
 		d.foreign = otlp
-		read(&x)
+		message, item := tracesMessage, x.readSpan
+		if logs {
+			message, item, d.foreign = logsMessage, x.readLog, dynamo
+		}
+		read := func(data []byte) { x.read(part{json: json, raw: data}, message, item) }
+		if json && !logs {
+			d.split(data, read)
+		} else {
+			read(data)
+		}
 		d.refuseBeyond(x.items)
 		x.endSpans()
 		d.service = ""
 	}
-}
-
-// belongs reports whether an export may have this subject, and refuses it otherwise.
-func (d *Decoder) belongs() bool {
-	if d.meta.Kind != KindRequest {
-		d.refuse(ingest.ReasonUnknownFormat, "exports belong on a request subject")
-	}
-	return d.meta.Kind == KindRequest
 }
 
 // part is a message of OTLP, or a member of one.
@@ -277,22 +271,6 @@ const (
 	ContentTypeOTLPLogs     = "application/vnd.forewarm.otlp-logs+protobuf"
 	ContentTypeOTLPLogsJSON = "application/vnd.forewarm.otlp-logs+json"
 )
-
-// decodeOTLPLogs reads a LogsData, or the ExportLogsServiceRequest that has the same bytes. O(len(data)).
-func decodeOTLPLogs(d *Decoder, data []byte) { d.logs(part{raw: data}) }
-
-// decodeOTLPLogsJSON reads a LogsData in the JSON of OTLP. O(len(data)).
-func decodeOTLPLogsJSON(d *Decoder, data []byte) { d.logs(part{json: true, raw: data}) }
-
-func (d *Decoder) logs(p part) {
-	if d.belongs() {
-		x := export{Decoder: d}
-		d.foreign = dynamo
-		x.read(p, logsMessage, x.readLog)
-		d.refuseBeyond(x.items)
-		d.service = ""
-	}
-}
 
 // readLog reads a LogRecord, and the row in it.
 func (x *export) readLog(p part) {
