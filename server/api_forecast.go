@@ -104,18 +104,15 @@ func (s *Server) getForecastBasis(r *http.Request) (any, error) {
 
 // getExplanation answers with the explanation of a decision; ?format=text for terminals.
 func (s *Server) getExplanation(r *http.Request) (any, error) {
-	x, err := s.Explain(r.Context(), r.PathValue("id"))
-	switch format := r.FormValue("format"); format {
-	case "", "json":
-		return x, err
-	case "text":
-		if err == nil {
-			var b bytes.Buffer
-			err = x.WriteText(&b)
-			return plainText(b.String()), err
-		}
-	default:
-		err = Problemf(http.StatusBadRequest, "format is %q: it must be json or text", format)
+	format := cmp.Or(r.FormValue("format"), "json")
+	if format != "json" && format != "text" {
+		return nil, Problemf(http.StatusBadRequest, "format is %q: it must be json or text", format)
 	}
-	return nil, err
+	x, err := s.Explain(r.Context(), r.PathValue("id"))
+	if err != nil || format == "json" {
+		return x, err
+	}
+	var b bytes.Buffer
+	err = x.WriteText(&b)
+	return plainText(b.String()), err
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"net/http"
@@ -31,8 +32,6 @@ const (
 	timelineReach = 24 * time.Hour
 	// timelineOld is how much older than requested a stored forecast may be.
 	timelineOld = 10 * time.Minute
-	// timelineMost bounds what one request reads.
-	timelineMost = 24 * time.Hour
 )
 
 // timelineJSON is a resource of a pool over time: load and capacity, the forecast made at one time, and the actual
@@ -87,9 +86,14 @@ type markJSON struct {
 	Text string    `json:"text"`
 }
 
-// timeline answers /api/v1/pools/{pool}/timeline?resource=kv&at=2026-11-16T09:00:00Z&past=3h.
+// timeline answers /api/v1/pools/{pool}/timeline, by default of the binding resource:
+// /api/v1/pools/{pool}/timeline?resource=kv&at=2026-11-16T09:00:00Z.
 func (s *Server) timeline(r *http.Request, p *PoolView) (*timelineJSON, error) {
-	resource, at, past, err := s.timelineQuery(r, p)
+	resource := cmp.Or(r.FormValue("resource"), riskOf(p).Binding, features.DimRequests)
+	if d, ok := features.DimensionByName(resource); !ok || !d.Forecast {
+		return nil, Problemf(http.StatusBadRequest, "resource is %q: it must be one of %s", resource, strings.Join(resourceNames(), ", "))
+	}
+	at, err := moment(r.FormValue("at"))
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +111,7 @@ func (s *Server) timeline(r *http.Request, p *PoolView) (*timelineJSON, error) {
 	if out.At = out.Newest; out.Past {
 		out.At = at.UTC().Truncate(time.Minute)
 	}
-	out.From, out.To = out.At.Add(-past), out.At.Add(forecaster.Horizon*time.Minute)
+	out.From, out.To = out.At.Add(-timelinePast), out.At.Add(forecaster.Horizon*time.Minute)
 	known := out.To
 	if out.Newest.Before(known) {
 		known = out.Newest
@@ -145,29 +149,6 @@ func (s *Server) timeline(r *http.Request, p *PoolView) (*timelineJSON, error) {
 	}
 	out.Marks, err = s.marks(r.Context(), p, decisions, out.From, known)
 	return out, err
-}
-
-// timelineQuery parses the query; the default resource is the binding one.
-func (s *Server) timelineQuery(r *http.Request, p *PoolView) (resource string, at time.Time, past time.Duration, err error) {
-	if resource = r.FormValue("resource"); resource == "" {
-		resource = features.DimRequests
-		if b := riskOf(p).Binding; b != "" {
-			resource = b
-		}
-	}
-	if d, ok := features.DimensionByName(resource); !ok || !d.Forecast {
-		return "", at, 0, Problemf(http.StatusBadRequest, "resource is %q: it must be one of %s", resource, strings.Join(resourceNames(), ", "))
-	}
-	if at, err = moment(r.FormValue("at")); err != nil {
-		return "", at, 0, err
-	}
-	past = timelinePast
-	if text := r.FormValue("past"); text != "" {
-		if past, err = time.ParseDuration(text); err != nil || past < time.Minute || past > timelineMost {
-			return "", at, 0, Problemf(http.StatusBadRequest, "past is %q: it must be a duration from 1m to 24h", text)
-		}
-	}
-	return resource, at, past, nil
 }
 
 // moment parses a time in RFC 3339 or Unix seconds; zero for none.
@@ -275,12 +256,10 @@ func stepsAhead(p *PoolView, f *forecaster.Forecast) (out []stepJSON) {
 	if r == nil || !(r.PerReplica > 0) {
 		return nil
 	}
-	before := -1.0
 	for h, capacity := range capacityAhead(p, f) {
-		if capacity == before {
+		if len(out) > 0 && number(capacity) == out[len(out)-1].Capacity {
 			continue
 		}
-		before = capacity
 		ready := int(math.Round(capacity / r.PerReplica))
 		pending := of.Supply.Ready + len(of.Supply.Pending) - ready
 		out = append(out, stepJSON{f.Origin.Add(time.Duration(h) * time.Minute).UTC(), ready, pending, nil, number(capacity), true})

@@ -33,7 +33,7 @@ func healthz(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	code, r := s.readiness()
-	writeJSON(w, "application/json", code, r)
+	_ = writeJSON(w, "application/json", code, r) // it can be encoded
 }
 
 // probeReady answers without reasons, which are not public.

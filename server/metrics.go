@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
@@ -32,13 +33,14 @@ type Exporter struct {
 
 	staleAfter time.Duration
 
-	mu       sync.Mutex
-	help     map[string]string
-	writers  []func(io.Writer)
-	gauges   []byte    // of the last tick with decisions, rendered
-	decided  time.Time // time of that tick, by the clock of this process
-	tick     time.Time
-	sequence uint64
+	tick     atomic.Pointer[time.Time]
+	sequence atomic.Uint64
+
+	mu      sync.Mutex
+	help    map[string]string
+	writers []func(io.Writer)
+	gauges  []byte    // of the last tick with decisions, rendered
+	decided time.Time // time of that tick, by the clock of this process
 }
 
 // NewExporter returns an exporter that withdraws gauges after staleAfter. It enables metadata in the metrics library
@@ -58,18 +60,12 @@ func NewExporter(version string, staleAfter time.Duration) *Exporter {
 	e.Gauge("forewarm_build_info{version="+strconv.Quote(version)+",goversion="+strconv.Quote(runtime.Version())+"}",
 		"Version of this build.", func() float64 { return 1 })
 	e.Gauge("forewarm_tick_timestamp_seconds", "Origin of the last tick, in Unix time of the pipeline's clock; 0 before the first.", func() float64 {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if e.tick.IsZero() {
-			return 0
+		if tick := e.tick.Load(); tick != nil {
+			return float64(tick.UnixMilli()) / 1e3
 		}
-		return float64(e.tick.UnixMilli()) / 1e3
+		return 0
 	})
-	e.Gauge("forewarm_stream_sequence", "Sequence number in the telemetry stream up to which the last tick has read.", func() float64 {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		return float64(e.sequence)
-	})
+	e.Gauge("forewarm_stream_sequence", "Sequence number in the telemetry stream up to which the last tick has read.", func() float64 { return float64(e.sequence.Load()) })
 	return e
 }
 
@@ -81,11 +77,13 @@ func (e *Exporter) Observe(out *pipeline.Output) {
 			e.events.Inc()
 		}
 	}
-	gauges := render(families, func(add add) { collect(out, add) })
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.tick, e.sequence = out.Tick, out.Sequence
+	tick := out.Tick // the output is used again
+	e.tick.Store(&tick)
+	e.sequence.Store(out.Sequence)
 	if len(out.Decisions) > 0 {
+		gauges := render(families, func(add add) { collect(out, add) })
+		e.mu.Lock()
+		defer e.mu.Unlock()
 		e.gauges, e.decided = gauges, time.Now()
 	}
 }

@@ -31,7 +31,7 @@ func (s *Server) operations() []operation {
 		{"/api/v1/pools", "All pools, a line each", []parameter{{"order", "name or urgency"}, {"limit", "at most so many, 1 to 1000"}, {"after", "only those that come after this pool"}}, poolsJSON{}, s.getPools},
 		{"/api/v1/pools/{pool}", "One pool: resources, decision, alerts, what a replica can serve", nil, poolJSON{}, ofPool(s, getPool)},
 		{"/api/v1/pools/{pool}/timeline", "Load over capacity, what was forecast at one moment, and what came", []parameter{{"resource", "one of " + strings.Join(resourceNames(), ", ")},
-			{"at", "the moment, in RFC 3339 or Unix seconds; now without it"}, {"past", "how much before it, 1m to 24h"}}, timelineJSON{}, ofPool(s, s.timeline)},
+			{"at", "the moment, in RFC 3339 or Unix seconds; now without it"}}, timelineJSON{}, ofPool(s, s.timeline)},
 		{"/api/v1/pools/{pool}/forecast", "The newest forecasts, minute by minute", []parameter{class, dimension}, forecastsJSON{}, ofPool(s, getForecast)},
 		{"/api/v1/pools/{pool}/traffic", "Peaks, percentiles and bursts of the last day, by class", nil, trafficJSON{}, ofPool(s, s.getTraffic)},
 		{"/api/v1/pools/{pool}/classes/{class}", "What is stored of a class over the last day", nil, classJSON{}, ofPool(s, s.class)},

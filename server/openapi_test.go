@@ -94,7 +94,7 @@ func TestOpenAPI(t *testing.T) {
 		"/api/v1/status":                       {"/api/v1/status"},
 		"/api/v1/pools":                        {"/api/v1/pools", "/api/v1/pools?limit=1&order=urgency", "/api/v1/pools?limit=0"},
 		"/api/v1/pools/{pool}":                 {"/api/v1/pools/chat", "/api/v1/pools/batch", "/api/v1/pools/none"},
-		"/api/v1/pools/{pool}/timeline":        {"/api/v1/pools/chat/timeline?resource=kv", "/api/v1/pools/chat/timeline?at=2026-11-16T08:05:00Z", "/api/v1/pools/chat/timeline?past=1y", "/api/v1/pools/batch/timeline"},
+		"/api/v1/pools/{pool}/timeline":        {"/api/v1/pools/chat/timeline?resource=kv", "/api/v1/pools/chat/timeline?at=2026-11-16T08:05:00Z", "/api/v1/pools/chat/timeline?at=x", "/api/v1/pools/batch/timeline"},
 		"/api/v1/pools/{pool}/forecast":        {"/api/v1/pools/chat/forecast"},
 		"/api/v1/pools/{pool}/traffic":         {"/api/v1/pools/chat/traffic"},
 		"/api/v1/pools/{pool}/classes/{class}": {"/api/v1/pools/chat/classes/*", "/api/v1/pools/batch/classes/none"},

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-
-	"go.uber.org/zap"
 )
 
 // Problem is an error response (RFC 9457) below /api/v1. Detail says what is wrong and how to fix it.
@@ -36,43 +34,41 @@ func asProblem(err error) *Problem {
 // WriteProblem answers with err.
 func WriteProblem(w http.ResponseWriter, err error) {
 	p := asProblem(err)
-	writeJSON(w, "application/problem+json", p.Status, p)
+	_ = writeJSON(w, "application/problem+json", p.Status, p) // it can be encoded
 }
 
-// writeJSON answers with a value of texts, numbers and booleans, which encode without an error.
-func writeJSON(w http.ResponseWriter, kind string, code int, v any) {
-	body, _ := json.MarshalIndent(v, "", "  ")
+// writeJSON answers with a value.
+func writeJSON(w http.ResponseWriter, kind string, code int, v any) error {
+	body, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("the answer cannot be encoded: %w", err)
+	}
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(code)
 	_, _ = w.Write(append(body, '\n'))
+	return nil
 }
-
-// answer handles a request of the API.
-type answer func(r *http.Request) (any, error)
 
 // plainText is an answer that is not JSON.
 type plainText string
 
-// api serves answers as JSON.
+// answer handles a request of the API.
+type answer func(r *http.Request) (any, error)
+
+// api serves answers as JSON, or as plain text.
 func (s *Server) api(get answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := get(r)
+		if text, ok := v.(plainText); ok && err == nil {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			_, _ = w.Write([]byte(text))
+			return
+		}
+		if err == nil {
+			err = writeJSON(w, "application/json", http.StatusOK, v)
+		}
 		if err != nil {
 			WriteProblem(w, err)
-			return
 		}
-		text, plain := v.(plainText)
-		body, kind := []byte(text), "text/plain; charset=utf-8"
-		if !plain {
-			body, err = json.MarshalIndent(v, "", "  ")
-			body, kind = append(body, '\n'), "application/json"
-		}
-		if err != nil {
-			s.log.Error("encode an answer", zap.Error(err))
-			WriteProblem(w, Problemf(http.StatusInternalServerError, "the answer cannot be encoded: the daemon's log has more"))
-			return
-		}
-		w.Header().Set("Content-Type", kind)
-		_, _ = w.Write(body)
 	}
 }

@@ -202,24 +202,18 @@ func (s *Server) whatIfPage(r *http.Request) (string, any, error) {
 	b.Sliders = []slider{
 		{"launch", "Traffic", "× today's", "1", "0.5", "10", "0.1"}, {"prompt", "Length of prompts", "× today's", "1", "0.5", "5", "0.1"},
 		{"output", "Length of outputs", "× today's", "1", "0.5", "5", "0.1"}, {"cache_hit", "Cache hits", "× today's", "1", "0", "1.5", "0.05"},
-		{"retry", "More retries", "a request", "0", "0", "1", "0.05"}, {"lost", "Replicas lost", "", "0", "0", strconv.Itoa(max(ready-1, 0)), "1"},
+		{"retry", "More retries", "a request", "0", "0", "1", "0.05"}, {"replicas", "Replicas left", "", strconv.Itoa(ready), "1", strconv.Itoa(max(ready, 1)), "1"},
 		{"ramp", "The change takes", "min", "20", "0", "240", "5"},
 	}
 	query := url.Values{"pool": {b.Pool}}
 	for i := range b.Sliders {
 		x := &b.Sliders[i]
-		x.Value = cmp.Or(r.FormValue(x.Name), x.Value)
-		switch v, err := strconv.ParseFloat(x.Value, 64); {
-		case err != nil:
-			b.Problem = Problemf(http.StatusBadRequest, "%s is %q: it must be a number", x.Name, x.Value)
-			return "What if", b, nil
-		case x.Name == "ramp":
-			query.Set("ramp", x.Value+"m")
-		case x.Name != "lost":
-			query.Set(x.Name, x.Value)
-		case v > 0:
-			query.Set("replicas", strconv.Itoa(max(ready-int(v), 0)))
+		asked := r.FormValue(x.Name)
+		if x.Name == "replicas" && (asked == "" || asked == x.Value) {
+			continue // those that there are
 		}
+		x.Value = cmp.Or(asked, x.Value)
+		query.Set(x.Name, x.Value+map[string]string{"ramp": "m"}[x.Name])
 	}
 	b.Link = "api/v1/plan?" + query.Encode()
 	if b.Pool == "" {

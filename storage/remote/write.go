@@ -55,7 +55,7 @@ const (
 	step = time.Hour
 	// reach is how far a new sample may lag behind the newest one: the TSDB refuses older ones.
 	reach = 3 * time.Hour
-	// positionFile is in the TSDB's directory, so that it is deleted with it.
+	// positionFile has the position. It is in the TSDB's directory, so that it is deleted with it.
 	positionFile = "remote.json"
 )
 
@@ -90,12 +90,6 @@ type Writer struct {
 	done   atomic.Int64     // newest sample when all was sent, Unix ms; 0 before the first
 }
 
-// position is the content of positionFile.
-type position struct {
-	Done   int64            `json:"done"`
-	SentTo map[string]int64 `json:"sent_to"`
-}
-
 // NewWriter reads the certificates of cfg. It does not connect. dir is the directory of the TSDB. trouble receives each
 // failure, and nil after recovery, on the goroutine of Run.
 func NewWriter(cfg WriteConfig, store Store, dir string, log *slog.Logger, trouble func(error)) (*Writer, error) {
@@ -110,12 +104,13 @@ func (c *WriteConfig) client() (*http.Client, error) {
 
 // Run sends new samples until ctx ends.
 func (w *Writer) Run(ctx context.Context) error {
-	at := position{SentTo: map[string]int64{}}
+	w.sentTo = map[string]int64{}
 	if data, err := os.ReadFile(w.file); err == nil {
-		_ = json.Unmarshal(data, &at) // without a position it begins with the newest hours
+		_ = json.Unmarshal(data, &w.sentTo) // without a position it begins with the newest hours
 	}
-	w.sentTo = at.SentTo
-	w.done.Store(at.Done)
+	for _, t := range w.sentTo {
+		w.done.Store(max(w.done.Load(), t))
+	}
 	for {
 		if err := w.sendNew(ctx); err != nil && ctx.Err() == nil {
 			w.trouble(fmt.Errorf("remote write: %w", err))
@@ -153,7 +148,7 @@ func (w *Writer) sendNew(ctx context.Context) error {
 	if err == nil {
 		w.done.Store(sent) // it is before newest if a tick is just being committed
 	}
-	data, e := json.Marshal(position{w.done.Load(), w.sentTo})
+	data, e := json.Marshal(w.sentTo)
 	if e = errors.Join(e, storage.WriteFile(w.file, data)); e != nil {
 		w.log.Debug("the position of remote write was not stored; a restart sends some samples again", "cause", e.Error())
 	}
