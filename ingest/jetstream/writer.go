@@ -26,32 +26,30 @@ func NewStreamWriter(js jetstream.JetStream, c *Config) *StreamWriter {
 	return &StreamWriter{js, c.Prefix, c.Partitioned()}
 }
 
-// writerBytes is the size of the largest message of a [StreamWriter], unless one record alone is larger: half of what
-// NATS servers accept by default.
-const writerBytes = 512 << 10
+// writerRecords bounds the records of a message: with the longest labels they stay below the 1 MiB that NATS servers
+// accept by default.
+const writerRecords = 256
 
 // Store waits until the stream holds all of b, refusals excepted. Large batches become several messages, in order.
-func (i *StreamWriter) Store(ctx context.Context, b *ingest.Batch) error {
-	if !i.split {
-		return i.store(ctx, ingest.RequestSubject(i.prefix, "", ""), b)
+func (w *StreamWriter) Store(ctx context.Context, b *ingest.Batch) error {
+	if !w.split && b.Records() <= writerRecords {
+		return w.publish(ctx, "", b)
 	}
-	for pool, part := range parts(b, func(pool string, _ int) string { return pool }) {
-		if err := i.store(ctx, ingest.RequestSubject(i.prefix, pool, ""), part); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// parts sorts the records of b, without refusals, into batches by key. The key is of a record's pool and place in b.
-func parts[K comparable](b *ingest.Batch, key func(pool string, place int) K) map[K]*ingest.Batch {
-	all, place := map[K]*ingest.Batch{}, 0
+	var failed error
+	parts := map[string]*ingest.Batch{} // by pool
 	part := func(pool string) *ingest.Batch {
-		k := key(pool, place)
-		if place++; all[k] == nil {
-			all[k] = &ingest.Batch{Source: b.Source}
+		if !w.split {
+			pool = ""
 		}
-		return all[k]
+		p := parts[pool]
+		if p != nil && p.Records() < writerRecords {
+			return p
+		}
+		if p != nil && failed == nil {
+			failed = w.publish(ctx, pool, p)
+		}
+		parts[pool] = &ingest.Batch{Source: b.Source}
+		return parts[pool]
 	}
 	for i := range b.Requests {
 		p := part(b.Requests[i].Pool)
@@ -72,30 +70,25 @@ func parts[K comparable](b *ingest.Batch, key func(pool string, place int) K) ma
 	if b.Watermark != nil {
 		part(b.Watermark.Pool).Watermark = b.Watermark
 	}
-	return all
-}
-
-func (i *StreamWriter) store(ctx context.Context, subject string, b *ingest.Batch) error {
-	if !i.js.Conn().IsConnected() {
-		return nats.ErrDisconnected // it would keep the message, and send it some time after we gave up
-	}
-	data := codec.AppendProtobuf(nil, b)
-	if len(data) > writerBytes {
-		middle := (b.Records() - len(b.Refused) + 1) / 2
-		halves := parts(b, func(_ string, place int) bool { return place < middle })
-		if first, rest := halves[true], halves[false]; first != nil && rest != nil {
-			if err := i.store(ctx, subject, first); err != nil {
-				return err
-			}
-			return i.store(ctx, subject, rest)
+	for pool, p := range parts {
+		if failed == nil {
+			failed = w.publish(ctx, pool, p)
 		}
 	}
-	m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
+	return failed
+}
+
+func (w *StreamWriter) publish(ctx context.Context, pool string, b *ingest.Batch) error {
+	if !w.js.Conn().IsConnected() {
+		return nats.ErrDisconnected // it would keep the message, and send it some time after we gave up
+	}
+	m := nats.NewMsg(ingest.RequestSubject(w.prefix, pool, ""))
+	m.Data = codec.AppendProtobuf(nil, b)
 	m.Header.Set(headerContentType, codec.ContentTypeProtobuf)
 	if b.Source != "" {
 		m.Header.Set(codec.HeaderSource, b.Source)
 	}
-	if _, err := i.js.PublishMsg(ctx, m, jetstream.WithMsgID(nuid.Next())); err != nil {
+	if _, err := w.js.PublishMsg(ctx, m, jetstream.WithMsgID(nuid.Next())); err != nil {
 		return fmt.Errorf("publish to %s: %w", m.Subject, err)
 	}
 	return nil

@@ -18,7 +18,8 @@ type engine struct {
 	read    func(r rank, to *ingest.Replica)
 }
 
-// engines lists every engine, in the order in which they are looked for.
+// engines lists every engine, in the order in which they are looked for. Those with workers elsewhere come last: they
+// count only where the target has no engine.
 var engines = [...]engine{vllm, sglang, trtllm, triton, dynamo, epp, inferencePool}
 
 // Auto finds the engine out by its metrics.
@@ -36,49 +37,45 @@ func Engines() []string {
 // maxRanks bounds the replicas of one target.
 const maxRanks = 1024
 
-// replicas gives the replicas of a target: those of the wanted engine, or with [Auto] those of all engines in it. With
-// [Auto], workers elsewhere count only where the target has no engine. elsewhere is true when the replicas are such
-// workers. The caller sets pool, time and start.
-func (e exposition) replicas(target, wanted string) (out []ingest.Replica, elsewhere bool, err error) {
-	type found struct {
-		engine *engine
-		ranks  []rank
-	}
-	var all []found
-	n := 0
+// find gives the wanted engine and its ranks; with [Auto] the first of engines that is there.
+func (e exposition) find(wanted string) (*engine, []rank, error) {
 	for i := range engines {
 		g := &engines[i]
-		if wanted != Auto && wanted != g.name || wanted == Auto && g.workers && n > 0 {
+		if wanted != Auto && wanted != g.name {
 			continue
 		}
-		if ranks := e.ranks(g); len(ranks) > 0 {
-			all, n = append(all, found{g, ranks}), n+len(ranks)
+		switch ranks := e.ranks(g); {
+		case len(ranks) > maxRanks:
+			return nil, nil, &failure{reasonTooLarge, fmt.Errorf("%d engines in one answer, the limit is %d", len(ranks), maxRanks)}
+		case len(ranks) > 0:
+			return g, ranks, nil
 		}
 	}
-	switch {
-	case n == 0 && wanted == Auto:
-		return nil, false, &failure{reasonNoEngine, fmt.Errorf("no metrics of %s: is the path right, and are metrics on?", strings.Join(Engines()[1:], ", "))}
-	case n == 0:
-		return nil, false, &failure{reasonNoEngine, fmt.Errorf("no metrics of %s", wanted)}
-	case n > maxRanks:
-		return nil, false, &failure{reasonTooLarge, fmt.Errorf("%d engines in one answer, the limit is %d", n, maxRanks)}
+	if wanted != Auto {
+		return nil, nil, &failure{reasonNoEngine, fmt.Errorf("no metrics of %s", wanted)}
 	}
-	for _, f := range all {
-		for _, r := range f.ranks {
-			replica := unknown(target, ingest.ReplicaReady)
-			switch name := r.name(); {
-			case f.engine.workers:
-				replica.Name = cmp.Or(name, target) // its series may have lost their labels on the way
-			case len(all) > 1:
-				replica.Name = strings.TrimSuffix(target+"/"+f.engine.name+"-"+name, "-")
-			case n > 1:
-				replica.Name = target + "/" + name
-			}
-			f.engine.read(r, &replica)
-			out = append(out, replica)
+	return nil, nil, &failure{reasonNoEngine, fmt.Errorf("no metrics of %s: is the path right, and are metrics on?", strings.Join(Engines()[1:], ", "))}
+}
+
+// replicas gives the replicas of a target. elsewhere is true when they are workers elsewhere. The caller sets pool,
+// time and start.
+func (e exposition) replicas(target, wanted string) (out []ingest.Replica, elsewhere bool, err error) {
+	g, ranks, err := e.find(wanted)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, r := range ranks {
+		replica := unknown(target, ingest.ReplicaReady)
+		switch name := r.name(); {
+		case g.workers:
+			replica.Name = cmp.Or(name, target) // its series may have lost their labels on the way
+		case len(ranks) > 1:
+			replica.Name = target + "/" + name
 		}
+		g.read(r, &replica)
+		out = append(out, replica)
 	}
-	return out, all[0].engine.workers, nil
+	return out, g.workers, nil
 }
 
 // setPrefix sets the counters of prefix reuse, if both are known and make sense.

@@ -149,24 +149,26 @@ func TestProcessStart(t *testing.T) {
 	}
 }
 
-// TestSeveralEnginesInOneAnswer: each is a replica; the workers that a frontend speaks of count only where there is
-// none.
+// TestSeveralEnginesInOneAnswer: the first counts unless a job names another; the workers that a frontend speaks of
+// count only where there is none.
 func TestSeveralEnginesInOneAnswer(t *testing.T) {
 	text := "vllm:num_requests_running{engine=\"0\"} 1\nvllm:num_requests_running{engine=\"1\"} 1\nsglang:num_running_reqs 1\n" + string(sampleFile(t, "dynamo.txt"))
 	e, err := parse([]byte(text), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, _, err := e.replicas("h:1", Auto)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, r := range got {
-		names = append(names, r.Name)
-	}
-	if d := cmp.Diff([]string{"h:1/vllm-0", "h:1/vllm-1", "h:1/sglang"}, names); d != "" {
-		t.Error(d)
+	for wanted, want := range map[string][]string{Auto: {"h:1/0", "h:1/1"}, "sglang": {"h:1"}} {
+		got, _, err := e.replicas("h:1", wanted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, r := range got {
+			names = append(names, r.Name)
+		}
+		if d := cmp.Diff(want, names); d != "" {
+			t.Errorf("%s: %s", wanted, d)
+		}
 	}
 }
 

@@ -49,18 +49,17 @@ func Probe(ctx context.Context, metrics string) (Probed, error) {
 	if err != nil {
 		return fail(err)
 	}
-	if seen.Replicas, _, err = e.replicas(address, Auto); err != nil {
+	g, _, err := e.find(Auto)
+	if err != nil {
+		return fail(err)
+	}
+	seen.Engine = g.name
+	if seen.Replicas, _, err = e.replicas(address, g.name); err != nil {
 		return fail(err)
 	}
 	var own []sample // that only the engine has
-	for i := range engines {
-		if len(e.ranks(&engines[i])) == 0 {
-			continue
-		}
-		seen.Engine = cmp.Or(seen.Engine, engines[i].name)
-		for _, name := range engines[i].anchors {
-			own = append(own, e[name]...)
-		}
+	for _, name := range g.anchors {
+		own = append(own, e[name]...)
 	}
 	if seen.Models = modelsOf(own); len(seen.Models) == 0 {
 		seen.Models = modelsOf(slices.Concat(slices.Collect(maps.Values(e))...))
