@@ -135,8 +135,13 @@ func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) stri
 	case ingest.ReasonFuture:
 		return fmt.Sprintf("event time %s is too far in the future: set the producer's clock right", stamp)
 	case ingest.ReasonLate:
+		late := p.time.Last.Sub(at)
+		age := late.Round(time.Second).String()
+		if late >= 2*24*time.Hour {
+			age = fmt.Sprintf("%d days", int(late.Hours()/24))
+		}
 		return fmt.Sprintf("event time %s is %s before the newest minute, and minutes are amended for %s: set the producer's clock right, publish sooner, or raise features.revise",
-			stamp, p.time.Last.Sub(at).Round(time.Second), p.cfg.Features.Revise)
+			stamp, age, p.cfg.Features.Revise)
 	case ingest.ReasonDuplicate:
 		return "this id and attempt was counted before: the record was sent twice, or the producer reuses ids"
 	}

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"time"
 
@@ -70,6 +71,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	if offline {
 		return nil
 	}
+	checkAddresses(cfg, std)
 	if cfg.NATS.URL == "" {
 		if err := checkEmbedded(cfg, std); err != nil {
 			return usageError{err}
@@ -190,6 +192,31 @@ func checkPast(ctx context.Context, cfg *config.Config, pc *pipeline.Config, std
 		}
 	}
 	return nil
+}
+
+// checkAddresses warns of addresses that the daemon could not listen on.
+func checkAddresses(cfg *config.Config, std streams) {
+	addresses := [][2]string{
+		{"server.listen", cfg.Server.Listen}, {"server.probes", cfg.Server.Probes}, {"keda.listen", cfg.KEDA.Listen},
+		{"listeners.http.listen", cfg.Listeners.HTTP.Listen}, {"listeners.grpc.listen", cfg.Listeners.GRPC.Listen},
+	}
+	for i, p := range cfg.Dynamo.Planners {
+		addresses = append(addresses, [2]string{fmt.Sprintf("dynamo.planners[%d].listen", i), p.RPC().Listen})
+	}
+	if c := &cfg.NATS; c.URL == "" && c.Embedded.Listen != "none" {
+		addresses = append(addresses, [2]string{"nats.embedded.listen", c.Embedded.Listen})
+	}
+	for _, a := range addresses {
+		if a[1] == "" {
+			continue
+		}
+		l, err := net.Listen("tcp", a[1])
+		if err != nil {
+			fmt.Fprintf(std.out, "warning: %s: %v: if it is not this daemon that runs already, stop the other program or choose another address\n", a[0], err)
+			continue
+		}
+		_ = l.Close()
+	}
 }
 
 // checkAccess prints how network clients authenticate.

@@ -57,6 +57,7 @@ func TestCheckOthers(t *testing.T) {
 	}{
 		"all is well": {"remote_write: {url: '" + prometheus.URL + "/api/v1/write'}\nbackfill: {url: '" + prometheus.URL + "'}\nsinks: {alertmanager: {urls: ['" + taking.URL + "']}}", 0,
 			[]string{"ok  remote_write: ", "warning: backfill: requests of chat has no value in the last hour", "ok  alertmanager/127.0.0.1", "ok  report/folder: "}},
+		"a taken port":          {"keda: {listen: '" + mail.Addr().String() + "'}", 0, []string{"warning: keda.listen: ", "address already in use", "choose another address"}},
 		"a query with a value":  {"backfill: {url: '" + prometheus.URL + "', sources: [{pool: chat, queries: {requests: 'vector(1)', prefill: none, decode: none, kv: none}}]}", 0, []string{"ok  backfill: requests of chat has values for 60 of the last 60 minutes"}},
 		"a query that is none":  {"backfill: {url: '" + prometheus.URL + "', sources: [{pool: chat, queries: {requests: 'sum('}}]}", 2, []string{"backfill: requests of chat: ", "correct backfill.sources[].queries"}},
 		"not a Prometheus":      {"backfill: {url: '" + taking.URL + "'}", 2, []string{"check backfill.url"}},

@@ -114,6 +114,24 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// TestNoRoomToStart: a disk without a free byte is no fault of the configuration.
+func TestNoRoomToStart(t *testing.T) {
+	t.Parallel()
+	disk := testenv.SmallDisk(t, 1<<20)
+	data := filepath.Join(disk, "data")
+	if err := os.MkdirAll(data, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	config := testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"), "storage: {dir: "+data+"}", "nats: {embedded: {listen: none}}",
+		"server: {listen: '127.0.0.1:0'}", "log: {level: error}", validPool)
+	if err := os.WriteFile(filepath.Join(disk, "ballast"), make([]byte, 2<<20), 0o600); err == nil {
+		t.Fatal("the disk is not full")
+	}
+	if code, _, errs := runHere(t.Context(), "serve", "-config", config); code != 1 || !strings.Contains(errs, "is full: 0 MiB are free") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
+
 // TestFullDiskUnderTheStream fills the disk that has all data. The daemon reports it within seconds, and ticks go on.
 // When there is room again it takes telemetry without a restart, and no acknowledged message is missing.
 func TestFullDiskUnderTheStream(t *testing.T) {

@@ -53,6 +53,13 @@ type ConfigError struct{ error }
 
 func (e ConfigError) Unwrap() error { return e.error }
 
+func configError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return ConfigError{err}
+}
+
 // Daemon is one running Forewarm: the pipeline, its inputs and its outputs. [New] opens the parts in order, and Close
 // closes them in reverse order. Run owns all goroutines.
 type Daemon struct {
@@ -222,10 +229,11 @@ func (d *Daemon) openServer(context.Context) (err error) {
 
 // connect connects to NATS, or starts a server, and ensures that the streams exist.
 func (d *Daemon) connect(ctx context.Context) error {
-	if err := d.join(ctx); err != nil {
-		return ConfigError{err}
+	err := d.join(ctx)
+	if full := d.roomForStream(); err != nil && d.cfg.NATS.URL == "" && full != nil {
+		return errors.Join(full, err)
 	}
-	return nil
+	return configError(err)
 }
 
 func (d *Daemon) join(ctx context.Context) (err error) {

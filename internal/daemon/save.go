@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -178,19 +177,17 @@ const peerShownFor = time.Hour
 
 // showPeers publishes which other daemons save states to the log, with version and time.
 func (d *Daemon) showPeers(all []stream.State) {
-	newest := map[string]*stream.State{}
-	for i := range all {
-		x := &all[i]
-		name := x.Instance()
-		if other := newest[name]; name != d.instance && time.Since(x.At) < peerShownFor && (other == nil || x.At.After(other.At)) {
+	newest := map[string]stream.State{}
+	for _, x := range all {
+		if name := x.Instance(); name != d.instance && time.Since(x.At) < peerShownFor && x.At.After(newest[name].At) {
 			newest[name] = x
 		}
 	}
 	var peers []string
-	for _, name := range slices.Sorted(maps.Keys(newest)) {
-		x := newest[name]
+	for name, x := range newest {
 		peers = append(peers, fmt.Sprintf("%s (version %s, saved its state at %s)", printable(name), printable(x.Version), x.At.UTC().Format(time.RFC3339)))
 	}
+	slices.Sort(peers)
 	d.setStatus(func(s *server.Status) {
 		s.Peers = cmp.Or(strings.Join(peers, ", "), "no other daemon has saved a state to this log")
 	})
