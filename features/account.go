@@ -51,37 +51,29 @@ const (
 	accountKinds
 )
 
-// accounts are the tokens of a class by name, each nil before the first name.
-type accounts [accountKinds]*sketch.TopK
+// accounts are the tokens of a class by name, each empty before the first name.
+type accounts [accountKinds]sketch.TopK
 
 // add adds the tokens of a record; "" is an unknown name.
 func (all *accounts) add(names *[accountKinds]string, tokens float64) {
-	if !(tokens > 0) {
-		return
-	}
 	for kind, name := range names {
-		if all[kind] == nil {
-			if name == "" {
-				continue
-			}
-			all[kind] = sketch.NewTopK(rankingCounters)
+		if a := &all[kind]; tokens > 0 && (name != "" || a.Capacity > 0) {
+			a.Capacity = rankingCounters
+			a.Add(name, tokens)
 		}
-		all[kind].Add(name, tokens)
 	}
 }
 
 func (all *accounts) fade() {
-	for _, a := range all {
-		if a != nil {
-			a.Scale(fade)
-		}
+	for kind := range all {
+		all[kind].Scale(fade)
 	}
 }
 
 // rankings are nil where no name has weight.
 func (all *accounts) rankings() (out [accountKinds]*Ranking) {
-	for kind, a := range all {
-		if a != nil && len(a.Counts) > 0 {
+	for kind := range all {
+		if a := &all[kind]; len(a.Counts) > 0 {
 			out[kind] = &Ranking{Top: a.Top(maxRanked), Total: a.Total, Floor: a.Floor}
 		}
 	}

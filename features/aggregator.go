@@ -45,7 +45,6 @@ type Aggregator struct {
 	closed  bool  // Close has been called
 	open    int64 // first minute that has not been closed
 
-	byName   map[string]*pool
 	named    int     // classes of all pools without OverflowClass
 	pools    []*pool // ordered by name
 	latest   *pool   // the last one looked up
@@ -66,7 +65,6 @@ func New(cfg Config) *Aggregator {
 		cfg:    cfg,
 		revise: minutes(cfg.Revise),
 		ahead:  aheadMinutes + minutes(cfg.Lateness+cfg.FutureBound) + 1,
-		byName: make(map[string]*pool),
 	}
 	a.mask = int64(a.slots() - 1)
 	return a

@@ -87,14 +87,14 @@ func (e *delta) reached(s Service) bool {
 	if !e.neverServed() {
 		return true
 	}
-	return e.failed && e.arrived != never && e.finished != never &&
+	return e.how == failed && e.arrived != never && e.finished != never &&
 		e.arrived.secondsTo(e.finished) >= max(e.uncached(), 1)/s.PrefillTokensPerS
 }
 
 // tried counts an attempt in its minute.
 func (p *pool) tried(s *queuePressure, e *delta) {
 	if !e.call {
-		p.Retried = max(p.Retried, int64(e.minute))
+		p.Retried = max(p.Retried, e.minute)
 	}
 	if !e.ends {
 		return
@@ -157,7 +157,7 @@ type queuePressure struct {
 // end counts the end of an attempt.
 func (s *queuePressure) end(e *delta) {
 	if e.neverServed() {
-		if !e.failed { // a failure is no evidence of a queue
+		if e.how != failed { // a failure is no evidence of a queue
 			s.Turned++
 		}
 		return

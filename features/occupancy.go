@@ -97,7 +97,7 @@ func (a *Aggregator) occupy(c *class, l *life, to demandKind) {
 // generate counts the output tokens of a request by kind; w is the minute of its arrival, or the oldest open one.
 func (a *Aggregator) generate(c *class, w *bucket, e *delta, l *life, timed bool, to demandKind) {
 	if !timed || e.first == never {
-		if e.finished != never && e.event.minute() < a.oldest() {
+		if e.finished != never && e.minute < a.oldest() {
 			w = a.bucket(c, min(max(e.finished.minute(), a.oldest()), a.end()-1))
 		}
 		w.generated(float64(e.output))

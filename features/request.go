@@ -37,7 +37,7 @@ func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason {
 func (a *Aggregator) AddAttempt(r *ingest.Request, before Earlier) ingest.Reason {
 	e := &a.delta
 	e.read(r, before)
-	minute := e.event.minute()
+	minute := e.minute
 	a.begin(minute)
 	open := minute >= a.oldest()
 	if reason := a.refuse(minute); reason == ingest.ReasonLate {
@@ -56,7 +56,6 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, before Earlier) ingest.Reason
 	c := a.lookup(p, r.Class, minute)
 	// Cached tokens belong to the minute of the prompt, and are not counted if that has settled.
 	e.caches = e.ends && e.prompt >= 0 && (open || e.prompts) && e.cached >= 0 && !e.neverServed()
-	e.uncounted = open && !e.caches
 	if e.arrives {
 		a.evidence(p, minute, e.event)
 		p.Coverage[a.slot(minute)].Queue.Attempts++
@@ -76,9 +75,8 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, before Earlier) ingest.Reason
 
 // count adds an attempt to its class.
 func (a *Aggregator) count(c *class, e *delta) {
-	minute := int64(e.minute)
-	c.Born, c.Last = min(c.Born, minute), max(c.Last, minute)
-	w := a.bucket(c, max(minute, a.oldest()))
+	c.Born, c.Last = min(c.Born, e.minute), max(c.Last, e.minute)
+	w := a.bucket(c, max(e.minute, a.oldest()))
 	if e.arrives {
 		c.reports(w, ReportsRequests|ReportsAttempts)
 		w.Records++
@@ -146,7 +144,7 @@ func (a *Aggregator) countEnd(c *class, w *bucket, e *delta) (tokens float64) {
 	switch to {
 	case unserved:
 		c.Reports |= ReportsOutput | ReportsKV
-		if e.uncounted {
+		if !e.caches && e.minute >= a.oldest() { // the prompt is in its minute without cached tokens
 			w.CachedUnserved += demand.cached
 		}
 		a.spread(c, &demand, to)
@@ -217,83 +215,70 @@ func measureDelay(shape *sketch.Quantile, from, to unixTime, n int64) {
 	}
 }
 
-// requestTimes are the times of a request.
-type requestTimes struct {
-	arrived, started, first, finished unixTime
-	event                             unixTime // arrival, or else end
-}
-
-func requestTimesOf(r *ingest.Request) requestTimes {
-	t := requestTimes{unixTimeOf(r.ArrivedAt), unixTimeOf(r.StartedAt), unixTimeOf(r.FirstTokenAt), unixTimeOf(r.FinishedAt), 0}
-	if t.event = t.arrived; t.event == never {
-		t.event = t.finished
-	}
-	return t
-}
-
 // delta is what a record of a request changes in its class.
 type delta struct {
-	requestTimes
+	arrived, started, first, finished, event unixTime // event is the arrival, or else the end
 
 	prompt, cached, output, most int64 // tokens; negative when unknown
 
 	names [accountKinds]string // for whom, "" when that is not known
 
-	minute int32 // in which the request counts
+	minute int64 // in which the request counts
 
-	how       outcome
-	call      bool // it is the one that counts for its call
-	arrives   bool // the request has not been counted before
-	prompts   bool // its prompt is to be counted
-	caches    bool // and so are its cached tokens
-	ends      bool // the request is over
-	failed    bool // by an error
-	uncounted bool // the prompt is in the minute without cached tokens
+	how     outcome
+	call    bool // it is the one that counts for its call
+	arrives bool // the request has not been counted before
+	prompts bool // its prompt is to be counted
+	caches  bool // and so are its cached tokens
+	ends    bool // the request is over
 }
 
 // read sets the delta to that of a record.
 func (e *delta) read(r *ingest.Request, before Earlier) {
 	*e = delta{
-		requestTimes: requestTimesOf(r),
-		prompt:       r.PromptTokens, cached: r.CachedTokens, output: r.OutputTokens, most: r.MaxOutputTokens,
+		arrived: unixTimeOf(r.ArrivedAt), started: unixTimeOf(r.StartedAt), first: unixTimeOf(r.FirstTokenAt), finished: unixTimeOf(r.FinishedAt),
+		prompt: r.PromptTokens, cached: r.CachedTokens, output: r.OutputTokens, most: r.MaxOutputTokens,
 		names: [accountKinds]string{byTenant: r.Tenant, byFeature: r.Feature},
 		how:   outcomeOf(r), ends: r.Phase != ingest.PhaseArrived,
 		call: !before.Call, arrives: !before.Arrival, prompts: r.PromptTokens >= 0 && !before.Prompt,
 	}
-	e.minute = int32(e.event.minute())
-	e.failed = e.how == cutOff && r.Phase != ingest.PhaseCancelled && r.Status != ingest.StatusCancelled
+	if e.event = e.arrived; e.event == never {
+		e.event = e.finished
+	}
+	e.minute = e.event.minute()
 }
 
-// outcome is how an attempt ended, as it matters for demand.
+// outcome is how an attempt ended, as it matters for demand. Whatever the cause, the user still wants an answer.
 type outcome uint8
 
 const (
-	finished outcome = iota
-	rejected         // never served: it holds and generates nothing
-	cutOff           // cancelled or failed, possibly before it was served at all
+	finished  outcome = iota
+	rejected          // never served: it holds and generates nothing
+	cancelled         // possibly before it was served at all
+	failed            // likewise, by an error
 )
 
-// outcomeOf reads phase and status. An attempt that did not finish counts as cut off whatever the cause: the user still
-// wants an answer.
 func outcomeOf(r *ingest.Request) outcome {
 	switch {
 	case r.Phase == ingest.PhaseRejected || r.Status == ingest.StatusRejected:
 		return rejected
-	case r.Phase == ingest.PhaseCancelled || r.Status == ingest.StatusCancelled || r.Status == ingest.StatusError:
-		return cutOff
+	case r.Phase == ingest.PhaseCancelled || r.Status == ingest.StatusCancelled:
+		return cancelled
+	case r.Status == ingest.StatusError:
+		return failed
 	}
 	return finished
 }
 
 // neverServed reports that an attempt ended in the queue: the record shows no service. This includes all rejected ones.
 func (e *delta) neverServed() bool {
-	return e.how == rejected || e.how == cutOff && e.started == never && e.first == never && e.output <= 0
+	return e.how == rejected || e.how != finished && e.started == never && e.first == never && e.output <= 0
 }
 
 // teaches reports whether expected lengths are learned from the attempt. Retries are left out: they are mostly of long
 // calls. Errors are left out: one at the end would count as an output that continues.
 func (e *delta) teaches() bool {
-	return e.ends && e.call && !e.failed && e.prompt >= 0 && e.output >= 0 && !e.neverServed()
+	return e.ends && e.call && e.how != failed && e.prompt >= 0 && e.output >= 0 && !e.neverServed()
 }
 
 // uncached is the number of prompt tokens to prefill; all of them when the cached count is unknown.

@@ -42,18 +42,19 @@ type coverage struct {
 // class is the state of one class of a pool. Without an open window it is a few hundred bytes and the names of recent
 // tenants.
 type class struct {
-	Name     string    `cbor:"1,keyasint"`
+	// What each record needs comes first: with many classes its cost is the lines of memory that it touches.
+	pool     *pool
 	Born     int64     `cbor:"2,keyasint"` // first minute with a record
 	Last     int64     `cbor:"3,keyasint"` // newest minute with a record
 	Reports  Reports   `cbor:"4,keyasint"`
-	Expected expected  `cbor:"6,keyasint"`
-	Late     Late      `cbor:"7,keyasint"` // since a window settled last
-	Accounts accounts  `cbor:"8,keyasint"`
-	Nowcasts *nowcasts `cbor:"9,keyasint,omitempty"`  // nil while no record ever came late
 	Buckets  []*bucket `cbor:"10,keyasint,omitempty"` // by slot, nil where nothing came; nil while nothing is open
+	Expected expected  `cbor:"6,keyasint"`
+	Accounts accounts  `cbor:"8,keyasint"`
 
-	pool     *pool
-	open     int // number of buckets
+	Name     string    `cbor:"1,keyasint"`
+	Late     Late      `cbor:"7,keyasint"`           // since a window settled last
+	Nowcasts *nowcasts `cbor:"9,keyasint,omitempty"` // nil while no record ever came late
+	open     int       // number of buckets
 	rankings [accountKinds]*Ranking
 }
 
@@ -89,8 +90,7 @@ func (a *Aggregator) addPool(p *pool) {
 	p.service = a.cfg.service(p.Name)
 	p.byName = make(map[string]*class)
 	p.Fleet.index()
-	a.byName[p.Name] = p
-	i, _ := slices.BinarySearchFunc(a.pools, p.Name, func(p *pool, name string) int { return strings.Compare(p.Name, name) })
+	i, _ := a.search(p.Name)
 	a.pools = slices.Insert(a.pools, i, p)
 }
 
@@ -99,11 +99,16 @@ func (a *Aggregator) known(name string) *pool {
 	if p := a.latest; p != nil && p.Name == name {
 		return p
 	}
-	p, ok := a.byName[name]
-	if ok {
-		a.latest = p
+	if i, ok := a.search(name); ok {
+		a.latest = a.pools[i]
+		return a.latest
 	}
-	return p
+	return nil
+}
+
+// search is the place of a pool.
+func (a *Aggregator) search(name string) (int, bool) {
+	return slices.BinarySearchFunc(a.pools, name, func(p *pool, name string) int { return strings.Compare(p.Name, name) })
 }
 
 // class finds or adds the class of a record of the given minute, and marks the minute as one with traffic. A name
@@ -285,7 +290,6 @@ func (a *Aggregator) Forget(name string) {
 	for _, c := range p.classes {
 		a.evict(p, c)
 	}
-	delete(a.byName, name)
 	delete(a.cfg.Service, name)
 	a.latest = nil
 	a.pools = slices.DeleteFunc(a.pools, func(q *pool) bool { return q == p })

@@ -1,6 +1,7 @@
 package features
 
 import (
+	"cmp"
 	"math"
 	"strings"
 	"time"
@@ -26,10 +27,7 @@ type Key struct {
 
 // Compare orders keys by pool, then class.
 func (k Key) Compare(o Key) int {
-	if c := strings.Compare(k.Pool, o.Pool); c != 0 {
-		return c
-	}
-	return strings.Compare(k.Class, o.Class)
+	return cmp.Or(strings.Compare(k.Pool, o.Pool), strings.Compare(k.Class, o.Class))
 }
 
 // String gives pool/class.

@@ -33,16 +33,13 @@ const negligible = 0.5
 // With m counters and total weight W, every name heavier than W/m has a counter, and no counter's Error exceeds W/m.
 // Floor is a tighter bound. Add costs O(m): a linear search over four-byte hashes is faster than a map.
 type TopK struct {
-	Capacity int     `cbor:"1,keyasint"`
+	Capacity int     `cbor:"1,keyasint"` // number of counters, at least 1
 	Floor    float64 `cbor:"2,keyasint"` // upper bound of the weight of names without a counter, and of every Error
 	Total    float64 `cbor:"3,keyasint"` // total weight, also without a name
 	Counts   []Count `cbor:"4,keyasint"` // at most Capacity, in no order
 
 	hashes []uint32 // of the names of Counts
 }
-
-// NewTopK makes a sketch of the given number of counters, at least 1.
-func NewTopK(counters int) *TopK { return &TopK{Capacity: counters} }
 
 // Add adds weight to a name; the weight of "" counts only in the total. It ignores weights that are not positive and
 // finite. The sketch keeps the string of a new name.

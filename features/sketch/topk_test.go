@@ -49,7 +49,7 @@ func TestTopKBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names, weights := stream(t)
 		m := rapid.IntRange(1, 30).Draw(t, "counters")
-		s, exact, total := NewTopK(m), map[string]float64{}, 0.0
+		s, exact, total := &TopK{Capacity: m}, map[string]float64{}, 0.0
 		for i, name := range names {
 			s.Add(name, weights[i])
 			exact[name] += weights[i]
@@ -65,7 +65,7 @@ func TestTopKBounds(t *testing.T) {
 func TestTopKStateGoesOnAlike(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names, weights := stream(t)
-		s := NewTopK(rapid.IntRange(1, 12).Draw(t, "counters"))
+		s := &TopK{Capacity: rapid.IntRange(1, 12).Draw(t, "counters")}
 		cut := rapid.IntRange(0, len(names)).Draw(t, "cut")
 		for i, name := range names[:cut] {
 			s.Add(name, weights[i])
@@ -90,7 +90,7 @@ func TestTopKStateGoesOnAlike(t *testing.T) {
 
 func TestTopKTiesGoByName(t *testing.T) {
 	for _, names := range [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c", "a"}} {
-		s := NewTopK(3)
+		s := &TopK{Capacity: 3}
 		for _, name := range names {
 			s.Add(name, 2)
 		}
@@ -103,7 +103,7 @@ func TestTopKTiesGoByName(t *testing.T) {
 }
 
 func TestTopKNamelessWeightCountsInTheTotalAlone(t *testing.T) {
-	s := NewTopK(2)
+	s := &TopK{Capacity: 2}
 	s.Add("a", 3)
 	s.Add("", 7)
 	if s.Total != 10 || len(s.Counts) != 1 {
@@ -113,7 +113,7 @@ func TestTopKNamelessWeightCountsInTheTotalAlone(t *testing.T) {
 
 // Weights fade for as long as a class lives: far beyond the range of what a stored weight can be divided by.
 func TestTopKFadesForEver(t *testing.T) {
-	s, want := NewTopK(20), 0.0
+	s, want := &TopK{Capacity: 20}, 0.0
 	for i := range 12 { // more than are looked at one by one
 		s.Add(fmt.Sprintf("old%d", i), 1e6)
 	}
@@ -132,7 +132,7 @@ func TestTopKFadesForEver(t *testing.T) {
 }
 
 func TestTopKLeavesOutWhatIsNoWeight(t *testing.T) {
-	s := NewTopK(2)
+	s := &TopK{Capacity: 2}
 	for _, w := range []float64{0, -1, math.NaN(), math.Inf(1)} {
 		s.Add("a", w)
 	}
@@ -142,7 +142,7 @@ func TestTopKLeavesOutWhatIsNoWeight(t *testing.T) {
 }
 
 func BenchmarkTopKAdd(b *testing.B) {
-	s := NewTopK(80)
+	s := &TopK{Capacity: 80}
 	names := make([]string, 500)
 	for i := range names {
 		names[i] = fmt.Sprintf("tenant-%d", i)
