@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 const (
@@ -218,15 +219,15 @@ func (p *Producers) Forget(pool string) {
 
 // ProducerState is the state of a producer at a tick.
 type ProducerState struct {
-	Name      string
-	Declared  bool // named by its messages, not only by its replica
-	Records   uint64
-	Future    uint64    // records refused because they are too far in the future
-	Watermark time.Time // newest event
-	Heard     time.Time // newest message
-	// Skew is the minimum clock skew in seconds over the last ten to twenty minutes: positive ahead, negative behind or
-	// held back; NaN with too little data, and on the event clock.
-	Skew float64
+	Name      string     `json:"source,omitempty"` // the header Forewarm-Source of its messages, or its replica; "" if unknown
+	Declared  bool       `json:"declared"`         // the header names it
+	Records   uint64     `json:"records"`          // accepted
+	Future    uint64     `json:"future_records"`   // refused because they are too far in the future
+	Watermark *time.Time `json:"watermark"`        // newest event time
+	Heard     *time.Time `json:"heard"`            // when its newest record was stored
+	// Skew is the minimum clock skew over the last ten to twenty minutes: positive ahead, negative behind or held back;
+	// NaN with too little data, and on the event clock.
+	Skew value.Number `json:"clock_skew_seconds"`
 }
 
 // FaultKind is the kind of a fault.
@@ -259,7 +260,7 @@ func (p *Producers) Tick(t time.Time, pools []PoolMinute) []ProducerState {
 		x := p.ByName[name]
 		states = append(states, ProducerState{
 			Name: x.Name, Declared: x.Declared, Records: x.Records, Future: x.Future,
-			Watermark: x.Watermark.time(), Heard: x.LastSeen.time(), Skew: x.skew(),
+			Watermark: value.Instant(x.Watermark.time()), Heard: value.Instant(x.LastSeen.time()), Skew: value.Number(x.skew()),
 		})
 	}
 	for i := range pools {
@@ -320,10 +321,10 @@ func (p *Producers) fill(m *PoolMinute, states []ProducerState, now unixTime) {
 				continue
 			}
 			fault.Kind, fault.Since = FaultSilent, f.LastSeen.time()
-		case s.Skew > lateness:
-			fault.Kind, fault.Seconds = FaultAhead, s.Skew
-		case s.Skew < -lateness:
-			fault.Kind, fault.Seconds = FaultBehind, -s.Skew
+		case float64(s.Skew) > lateness:
+			fault.Kind, fault.Seconds = FaultAhead, float64(s.Skew)
+		case float64(s.Skew) < -lateness:
+			fault.Kind, fault.Seconds = FaultBehind, -float64(s.Skew)
 		default:
 			continue
 		}

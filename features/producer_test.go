@@ -63,7 +63,7 @@ func TestSkewOfUnsureRecords(t *testing.T) {
 			p.Begin("gateway", at(float64(i)+delay))
 			p.Request(r, "")
 		}
-		return p.Tick(at(60), nil)[0].Skew
+		return float64(p.Tick(at(60), nil)[0].Skew)
 	}
 	for _, x := range []struct {
 		delay  float64
@@ -100,7 +100,7 @@ func TestSkewIsForgotten(t *testing.T) {
 	r.FinishedAt = time.Date(-5000, 1, 1, 0, 0, 0, 0, time.UTC)
 	p.Request(r, ingest.ReasonLate)
 	s := p.Tick(at(2460), nil)[0]
-	if want := 366 * 24 * 3600.0; s.Skew != want || s.Future != 1 || s.Watermark.After(at(2400)) {
+	if want := 366 * 24 * 3600.0; float64(s.Skew) != want || s.Future != 1 || s.Watermark.After(at(2400)) {
 		t.Errorf("after impossible times: %+v", s)
 	}
 }

@@ -28,20 +28,8 @@ type statusJSON struct {
 	Lag         *uint64       `json:"stream_lag_messages"`    // messages that are not read yet
 	Pools       int           `json:"pools"`                  // number of pools
 
-	Producers []producerJSON   `json:"producers"` // of telemetry
-	Alerts    []alerting.Alert `json:"alerts"`    // about the daemon itself
-}
-
-// producerJSON is a producer of telemetry. Its source is the Forewarm-Source header of its messages, or the replica in
-// its records; "" is all producers with neither.
-type producerJSON struct {
-	Source    string     `json:"source,omitempty"`   // name in the header Forewarm-Source
-	Declared  bool       `json:"declared"`           // true if the header names it
-	Records   uint64     `json:"records"`            // accepted
-	Future    uint64     `json:"future_records"`     // refused because they are too far in the future
-	Watermark *time.Time `json:"watermark"`          // newest event time
-	Heard     *time.Time `json:"heard"`              // when its newest record was stored
-	Skew      number     `json:"clock_skew_seconds"` // positive ahead, negative behind
+	Producers []features.ProducerState `json:"producers"` // of telemetry
+	Alerts    []alerting.Alert         `json:"alerts"`    // about the daemon itself
 }
 
 type etaJSON struct {
@@ -173,13 +161,7 @@ type afterFailureJSON struct {
 func (s *Server) getStatus(*http.Request) (any, error) {
 	st, pools := s.reader.Status(), s.reader.Pools()
 	out := statusJSON{Version: st.Version, Mode: st.Mode, Clock: st.Clock, Tick: value.Instant(st.Tick), Sequence: st.Sequence,
-		StateDigest: st.StateDigest, Pools: len(pools), Producers: make([]producerJSON, 0, len(st.Producers)), Alerts: append([]alerting.Alert{}, st.Alerts...)}
-	for i := range st.Producers {
-		x := &st.Producers[i]
-		out.Producers = append(out.Producers, producerJSON{
-			x.Name, x.Declared, x.Records, x.Future, value.Instant(x.Watermark), value.Instant(x.Heard), number(x.Skew),
-		})
-	}
+		StateDigest: st.StateDigest, Pools: len(pools), Producers: append([]features.ProducerState{}, st.Producers...), Alerts: append([]alerting.Alert{}, st.Alerts...)}
 	if st.LagKnown {
 		out.Lag = &st.Lag
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/internal/value"
 	"github.com/forewarm/forewarm/pipeline"
 )
 
@@ -124,8 +125,8 @@ func fullOutput() *pipeline.Output {
 }
 
 var fullProducers = []features.ProducerState{
-	{Name: `gateway "a"`, Declared: true, Records: 5000, Future: 12, Watermark: origin.Add(85 * time.Second), Heard: origin, Skew: 90},
-	{Name: "replica-1", Records: 5, Watermark: origin.Add(-55 * time.Second), Heard: origin.Add(-time.Minute), Skew: math.NaN()},
+	{Name: `gateway "a"`, Declared: true, Records: 5000, Future: 12, Watermark: value.Instant(origin.Add(85 * time.Second)), Heard: &origin, Skew: 90},
+	{Name: "replica-1", Records: 5, Watermark: value.Instant(origin.Add(-55 * time.Second)), Heard: value.Instant(origin.Add(-time.Minute)), Skew: value.Unknown},
 }
 
 // fixedReader is a Reader of values.

@@ -107,7 +107,7 @@ func collect(out *pipeline.Output, add add) {
 		}
 	}
 	for i := range out.Producers {
-		add("forewarm_producer_clock_skew_seconds", out.Producers[i].Skew, "source", out.Producers[i].Name)
+		add("forewarm_producer_clock_skew_seconds", float64(out.Producers[i].Skew), "source", out.Producers[i].Name)
 	}
 	for i := range out.Alerts {
 		if a := &out.Alerts[i]; !a.Resolved {
