@@ -33,7 +33,7 @@ const aheadMinutes = 60
 // the open span is about [o − R, o + 60). Records before it are late, records beyond it are in the future. Before the
 // first Close, the first record opens the span.
 //
-// Every Add costs O(1) amortised, plus the ten-second slots that a request's life touches. Memory is bounded by classes
+// Every Add costs O(1) amortised, plus the minutes that a request's life touches. Memory is bounded by classes
 // × open minutes. The caller bounds the pools: it refuses unknown ones. An Aggregator must not be used by two
 // goroutines at once.
 type Aggregator struct {
@@ -41,14 +41,10 @@ type Aggregator struct {
 	revise, ahead int64 // minutes
 	mask          int64 // see slot
 
-	started bool  // the span is open
-	closed  bool  // Close has been called
-	open    int64 // first minute that has not been closed
-
-	named    int     // classes of all pools without OverflowClass
-	pools    []*pool // ordered by name
-	latest   *pool   // the last one looked up
-	counters Counters
+	state
+	named  int     // classes of all pools without OverflowClass
+	pools  []*pool // ordered by name
+	latest *pool   // the last one looked up
 
 	windows    []Window
 	minutes    []PoolMinute
@@ -71,7 +67,7 @@ func New(cfg Config) *Aggregator {
 }
 
 // Counters are the counts since the Aggregator began, snapshots included.
-func (a *Aggregator) Counters() Counters { return a.counters }
+func (a *Aggregator) Counters() Counters { return a.Count }
 
 // AddReplica adds a report of one replica. The caller has checked that its pool is known and that its time is not in
 // the future.
@@ -80,7 +76,7 @@ func (a *Aggregator) AddReplica(r *ingest.Replica) ReplicaLife {
 	a.begin(at.minute())
 	p := a.pool(r.Pool)
 	before := p.Fleet.newest(r.Name)
-	added, life := p.Fleet.add(r, &a.counters)
+	added, life := p.Fleet.add(r, &a.Count)
 	if added {
 		a.noteQueue(p, at)
 		a.noteUse(p, &before, r)
@@ -105,16 +101,16 @@ func (a *Aggregator) AddWatermark(w *ingest.Watermark) {
 // old record cannot exclude the others.
 func (a *Aggregator) begin(minute int64) {
 	switch {
-	case !a.started:
-		a.started, a.open = true, minute
-	case !a.closed && minute >= a.end():
+	case !a.Started:
+		a.Started, a.Open = true, minute
+	case !a.Closed && minute >= a.end():
 		a.advance(minute)
 	}
 }
 
 // oldest is the first minute of the open span, end the first beyond it.
-func (a *Aggregator) oldest() int64 { return a.open - a.revise }
-func (a *Aggregator) end() int64    { return a.open + a.ahead }
+func (a *Aggregator) oldest() int64 { return a.Open - a.revise }
+func (a *Aggregator) end() int64    { return a.Open + a.ahead }
 
 // holds reports whether a minute is in the open span.
 func (a *Aggregator) holds(minute int64) bool { return minute >= a.oldest() && minute < a.end() }
@@ -162,8 +158,8 @@ func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 		}
 		return reason
 	}
-	if minute < a.open {
-		a.counters.Amended++
+	if minute < a.Open {
+		a.Count.Amended++
 	}
 
 	p := a.pool(s.Pool)

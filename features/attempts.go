@@ -51,8 +51,8 @@ func (a *Aggregator) attempts(p *pool) []Attempts {
 	if p.Retried < a.oldest()-attemptsSpan {
 		return nil
 	}
-	rows := make([]Attempts, 0, a.open-a.oldest()+1)
-	for m := a.oldest(); m <= a.open; m++ {
+	rows := make([]Attempts, 0, a.Open-a.oldest()+1)
+	for m := a.oldest(); m <= a.Open; m++ {
 		s := &p.Coverage[a.slot(m)].Queue
 		row, prompts := Attempts{Minute: m, Failed: s.Failed, FailedCalls: s.FailedCalls}, 0.0
 		for _, c := range p.classes {

@@ -21,19 +21,19 @@ import "time"
 func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 	next := unixTimeOf(t).minute()
 	a.begin(next - 1)
-	if next <= a.open {
+	if next <= a.Open {
 		return nil, nil
 	}
-	if skipped := next - 1 - a.open; skipped > 0 {
-		if a.closed {
-			a.counters.SkippedMinutes += uint64(skipped)
+	if skipped := next - 1 - a.Open; skipped > 0 {
+		if a.Closed {
+			a.Count.SkippedMinutes += uint64(skipped)
 		}
 		a.advance(next - 1)
 		for _, p := range a.pools {
-			p.Lag.Gap = a.open // skipped minutes have no first count, so no delay can be measured
+			p.Lag.Gap = a.Open // skipped minutes have no first count, so no delay can be measured
 		}
 	}
-	a.closed = true
+	a.Closed = true
 	a.windows, a.minutes = a.windows[:0], a.minutes[:0]
 	for _, p := range a.pools {
 		for _, c := range p.classes {
@@ -41,12 +41,12 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 		}
 	}
 	a.nowcast()
-	for m := a.oldest(); m <= a.open; m++ {
+	for m := a.oldest(); m <= a.Open; m++ {
 		a.collect(m)
 	}
 	for _, p := range a.pools {
 		a.minutes = append(a.minutes, PoolMinute{
-			Pool: p.Name, Start: startOf(a.open), Covered: a.covered(p, a.open), QueueGrowing: a.growing(p, a.open),
+			Pool: p.Name, Start: startOf(a.Open), Covered: a.covered(p, a.Open), QueueGrowing: a.growing(p, a.Open),
 			KVRatio: p.Sharing.ratio(p.Expected.Cached.of()), State: p.Fleet.state(p.Name, startOf(next), a.cfg.ReplicaTTL),
 			LastEvent: p.LastEvent.time(), Attempts: a.attempts(p),
 		})
@@ -62,12 +62,12 @@ func (a *Aggregator) collect(m int64) {
 	for _, p := range a.pools {
 		covered, cov := a.covered(p, m), &p.Coverage[a.slot(m)]
 		censored := a.censored(p, m)
-		due := settled || m == a.open || covered != cov.Returned || censored != cov.Censored
+		due := settled || m == a.Open || covered != cov.Returned || censored != cov.Censored
 		cov.Returned, cov.Censored = covered, censored
 		var held heldMinute
 		for _, c := range p.classes {
 			at := a.find(c, m)
-			due := due || c.Nowcasts.moved(a.open-m)
+			due := due || c.Nowcasts.moved(a.Open-m)
 			if at == nil && !(due && c.Born <= m) || at != nil && !due && !at.Dirty {
 				continue
 			}
@@ -79,7 +79,7 @@ func (a *Aggregator) collect(m int64) {
 				a.settle(p, c, at, &w)
 				held.add(&w)
 			}
-			w.Nowcast = c.Nowcasts.of(a.open - m)
+			w.Nowcast = c.Nowcasts.of(a.Open - m)
 			a.windows = append(a.windows, w)
 		}
 		if settled && !censored { // with unknown start times, waiting requests would seem to hold tokens
@@ -123,5 +123,5 @@ func (a *Aggregator) advance(open int64) {
 			}
 		}
 	}
-	a.open = open
+	a.Open = open
 }

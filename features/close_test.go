@@ -36,7 +36,7 @@ func TestCloseSchedule(t *testing.T) {
 		{nil, []string{"p/agent 1 settled 1", "p/chat 1 settled 0", "a/chat 4 open 0", "p/agent 4 open 0", "p/chat 4 open 0"}},
 	} {
 		mustAdd(t, a, tick.add...)
-		end := startOf(max(a.open, unixTimeOf(t0).minute()) + 1)
+		end := startOf(max(a.Open, unixTimeOf(t0).minute()) + 1)
 		windows, pools := a.Close(end)
 		if diff := cmp.Diff(tick.want, returned(windows)); diff != "" {
 			t.Errorf("Close(%s) (-want +got):\n%s", end.Format("15:04"), diff)

@@ -96,8 +96,8 @@ func (a *Aggregator) nowcast() {
 		return
 	}
 	for _, p := range a.pools {
-		if !a.covered(p, a.open) {
-			p.Lag.Gap = a.open
+		if !a.covered(p, a.Open) {
+			p.Lag.Gap = a.Open
 		}
 		if p.Lag.Late = p.Lag.Late || a.amended(p); !p.Lag.Late {
 			continue
@@ -105,7 +105,7 @@ func (a *Aggregator) nowcast() {
 		records := 0.0
 		for _, c := range p.classes {
 			if c.Nowcasts == nil && c.open > 0 {
-				c.Nowcasts = newNowcasts(a.revise, a.open)
+				c.Nowcasts = newNowcasts(a.revise, a.Open)
 			}
 			if c.Nowcasts != nil {
 				records += float64(c.Nowcasts.Records)
@@ -125,7 +125,7 @@ func (a *Aggregator) nowcast() {
 // amended reports whether a minute of a pool has changed after its first count.
 func (a *Aggregator) amended(p *pool) bool {
 	for _, c := range p.classes {
-		for m := a.oldest(); c.open > 0 && m < a.open; m++ {
+		for m := a.oldest(); c.open > 0 && m < a.Open; m++ {
 			if at := a.find(c, m); at != nil && at.Dirty {
 				return true
 			}
@@ -176,7 +176,7 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 	quantum := r.quantum()
 	r.fade(keep(float64(d.Records)))
 	for age := 1; age <= oldest; age++ {
-		m := a.open - int64(age)
+		m := a.Open - int64(age)
 		x := float64(float32(value(age)) - d.Last[age-1][row])
 		if !p.teaches(c, m) || a.censored(p, m) != p.Coverage[a.slot(m)].Censored || math.IsNaN(x) {
 			continue // or the meaning of its values has changed
@@ -211,7 +211,7 @@ func (a *Aggregator) read(p *pool, c *class, n *nowcasting) {
 	ages := int(a.revise) + 1
 	n.values, n.records, n.shares = grown(n.values, ages), grown(n.records, ages), grown(n.shares, ages)
 	for age := range ages {
-		m := a.open - int64(age)
+		m := a.Open - int64(age)
 		w := &n.nothing
 		if at := a.find(c, m); at != nil {
 			w = &at.Window

@@ -48,19 +48,19 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, before Earlier) ingest.Reason
 	} else if reason != "" {
 		return reason
 	}
-	if minute < a.open {
-		a.counters.Amended++
+	if minute < a.Open {
+		a.Count.Amended++
 	}
 
 	p := a.pool(r.Pool)
-	c := a.lookup(p, r.Class, minute)
+	c := a.class(p, r.Class, minute)
 	// Cached tokens belong to the minute of the prompt, and are not counted if that has settled.
 	e.caches = e.ends && e.prompt >= 0 && (open || e.prompts) && e.cached >= 0 && !e.neverServed()
 	if e.arrives {
 		a.evidence(p, minute, e.event)
 		p.Coverage[a.slot(minute)].Queue.Attempts++
 	}
-	if ended := e.finished.minute(); e.ends && e.finished != never && ended > minute && ended <= a.open {
+	if ended := e.finished.minute(); e.ends && e.finished != never && ended > minute && ended <= a.Open {
 		a.evidence(p, ended, e.finished)
 	}
 	if open {
@@ -75,7 +75,6 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, before Earlier) ingest.Reason
 
 // count adds an attempt to its class.
 func (a *Aggregator) count(c *class, e *delta) {
-	c.Born, c.Last = min(c.Born, e.minute), max(c.Last, e.minute)
 	w := a.bucket(c, max(e.minute, a.oldest()))
 	if e.arrives {
 		c.reports(w, ReportsRequests|ReportsAttempts)
@@ -173,7 +172,7 @@ func (a *Aggregator) serve(c *class, w *bucket, e *delta, to demandKind) (tokens
 	service := c.pool.service
 	l, timed := e.life(service)
 	if !timed && l.contradictory {
-		a.counters.BadTimes++
+		a.Count.BadTimes++
 	}
 	if e.output < 0 {
 		return 0

@@ -75,35 +75,25 @@ type bucket struct {
 
 // pool finds a pool or adds it.
 func (a *Aggregator) pool(name string) *pool {
-	if p := a.known(name); p != nil {
-		return p
-	}
-	p := &pool{
-		Name: name, LastEvent: never, Watermark: never, Coverage: make([]coverage, a.slots()),
-		Lag: newLag(a.revise), Retried: math.MinInt64 / 2,
-	}
-	a.addPool(p)
-	return p
-}
-
-func (a *Aggregator) addPool(p *pool) {
-	p.service = a.cfg.service(p.Name)
-	p.byName = make(map[string]*class)
-	p.Fleet.index()
-	i, _ := a.search(p.Name)
-	a.pools = slices.Insert(a.pools, i, p)
-}
-
-// known finds a pool, or nil.
-func (a *Aggregator) known(name string) *pool {
 	if p := a.latest; p != nil && p.Name == name {
 		return p
 	}
-	if i, ok := a.search(name); ok {
-		a.latest = a.pools[i]
-		return a.latest
+	i, ok := a.search(name)
+	if !ok {
+		a.insertPool(i, &pool{
+			Name: name, LastEvent: never, Watermark: never, Coverage: make([]coverage, a.slots()),
+			Lag: newLag(a.revise), Retried: math.MinInt64 / 2,
+		})
 	}
-	return nil
+	a.latest = a.pools[i]
+	return a.latest
+}
+
+func (a *Aggregator) insertPool(i int, p *pool) {
+	p.service = a.cfg.service(p.Name)
+	p.byName = make(map[string]*class)
+	p.Fleet.index()
+	a.pools = slices.Insert(a.pools, i, p)
 }
 
 // search is the place of a pool.
@@ -114,17 +104,10 @@ func (a *Aggregator) search(name string) (int, bool) {
 // class finds or adds the class of a record of the given minute, and marks the minute as one with traffic. A name
 // beyond the cap, or the reserved name of the total, becomes OverflowClass.
 func (a *Aggregator) class(p *pool, name string, minute int64) *class {
-	c := a.lookup(p, name, minute)
-	c.Born, c.Last = min(c.Born, minute), max(c.Last, minute)
-	return c
-}
-
-// lookup is class without the mark.
-func (a *Aggregator) lookup(p *pool, name string, minute int64) *class {
 	c, ok := p.byName[name]
 	if !ok {
 		if name == TotalClass || a.named >= a.cfg.MaxClasses {
-			a.counters.OverflowRecords++
+			a.Count.OverflowRecords++
 			name = OverflowClass
 		}
 		if c, ok = p.byName[name]; !ok {
@@ -132,6 +115,7 @@ func (a *Aggregator) lookup(p *pool, name string, minute int64) *class {
 			a.addClass(p, c)
 		}
 	}
+	c.Born, c.Last = min(c.Born, minute), max(c.Last, minute)
 	return c
 }
 
@@ -185,20 +169,21 @@ func (a *Aggregator) slots() int { return 1 << bits.Len64(uint64(a.revise+a.ahea
 // slot is the index of a minute of the open span in a ring.
 func (a *Aggregator) slot(minute int64) int { return int(minute & a.mask) }
 
-// State is the first part of a saved Aggregator. Then come the pools, each followed by its classes. Equal Aggregators
+// state is the first part of a saved Aggregator. Then come the pools, each followed by its classes. Equal Aggregators
 // encode to equal bytes. Minutes count from the Unix epoch.
-type State struct {
-	Started  bool     `cbor:"1,keyasint"` // a record has opened the span
-	Closed   bool     `cbor:"2,keyasint"` // Close has been called
-	Open     int64    `cbor:"3,keyasint"` // first minute that has not been closed
-	Oldest   int64    `cbor:"4,keyasint"` // first minute of the rings
-	Pools    int      `cbor:"5,keyasint"` // number of pools
-	Counters Counters `cbor:"6,keyasint"`
+type state struct {
+	Started bool     `cbor:"1,keyasint"` // a record has opened the span
+	Closed  bool     `cbor:"2,keyasint"` // Close has been called
+	Open    int64    `cbor:"3,keyasint"` // first minute that has not been closed
+	Oldest  int64    `cbor:"4,keyasint"` // first minute of the rings; only in a saved state
+	Pools   int      `cbor:"5,keyasint"` // number of pools; only in a saved state
+	Count   Counters `cbor:"6,keyasint"`
 }
 
 // Parts calls put with each part of the state, in the order that Restore expects. A part is valid until put returns.
 func (a *Aggregator) Parts(put func(part any) error) error {
-	if err := put(&State{a.started, a.closed, a.open, a.oldest(), len(a.pools), a.counters}); err != nil {
+	a.Oldest, a.Pools = a.oldest(), len(a.pools)
+	if err := put(&a.state); err != nil {
 		return err
 	}
 	for _, p := range a.pools {
@@ -227,33 +212,31 @@ func Restore(cfg Config, next func(part any) error) (*Aggregator, error) {
 }
 
 func (a *Aggregator) restore(next func(part any) error) error {
-	var s State
-	if err := next(&s); err != nil {
+	if err := next(&a.state); err != nil {
 		return err
 	}
-	a.started, a.closed, a.open, a.counters = s.Started, s.Closed, s.Open, s.Counters
-	for range s.Pools {
+	for range a.Pools {
 		p := &pool{}
 		if err := next(p); err != nil {
 			return err
 		}
-		p.Coverage = rearranged(a, p.Coverage, s.Oldest)
+		p.Coverage = rearranged(a, p.Coverage)
 		if !p.Lag.fits(a.revise) {
 			p.Lag = newLag(a.revise)
 		}
-		a.addPool(p)
+		a.insertPool(len(a.pools), p)
 		for range p.Classes {
 			c := &class{}
 			if err := next(c); err != nil {
 				return fmt.Errorf("pool %q: %w", p.Name, err)
 			}
-			a.restoreClass(p, c, s.Oldest)
+			a.restoreClass(p, c)
 		}
 	}
 	return nil
 }
 
-func (a *Aggregator) restoreClass(p *pool, c *class, oldest int64) {
+func (a *Aggregator) restoreClass(p *pool, c *class) {
 	a.addClass(p, c)
 	if c.Nowcasts != nil && !c.Nowcasts.fits(a.revise) {
 		c.Nowcasts = nil
@@ -261,7 +244,7 @@ func (a *Aggregator) restoreClass(p *pool, c *class, oldest int64) {
 	if c.Buckets == nil {
 		return
 	}
-	c.Buckets = rearranged(a, c.Buckets, oldest)
+	c.Buckets = rearranged(a, c.Buckets)
 	for _, at := range c.Buckets {
 		if at != nil {
 			c.open++
@@ -272,10 +255,10 @@ func (a *Aggregator) restoreClass(p *pool, c *class, oldest int64) {
 	}
 }
 
-// rearranged is a saved ring whose first minute is oldest, in the slots of the configured span.
-func rearranged[T any](a *Aggregator, saved []T, oldest int64) []T {
+// rearranged is a saved ring in the slots of the configured span.
+func rearranged[T any](a *Aggregator, saved []T) []T {
 	ring := make([]T, a.slots())
-	for m := max(oldest, a.oldest()); m < min(oldest+int64(len(saved)), a.end()); m++ {
+	for m := max(a.Oldest, a.oldest()); m < min(a.Oldest+int64(len(saved)), a.end()); m++ {
 		ring[a.slot(m)] = saved[m&int64(len(saved)-1)]
 	}
 	return ring
@@ -283,23 +266,22 @@ func rearranged[T any](a *Aggregator, saved []T, oldest int64) []T {
 
 // Forget removes a pool and all of its classes. Earlier results of Close become invalid.
 func (a *Aggregator) Forget(name string) {
-	p := a.known(name)
-	if p == nil {
+	delete(a.cfg.Service, name)
+	i, ok := a.search(name)
+	if !ok {
 		return
 	}
-	for _, c := range p.classes {
-		a.evict(p, c)
+	for _, c := range a.pools[i].classes {
+		a.evict(a.pools[i], c)
 	}
-	delete(a.cfg.Service, name)
-	a.latest = nil
-	a.pools = slices.DeleteFunc(a.pools, func(q *pool) bool { return q == p })
+	a.pools, a.latest = slices.Delete(a.pools, i, i+1), nil
 }
 
 // SetService sets the service rates from which the KV occupancy of a pool's requests without times is computed.
 func (a *Aggregator) SetService(pool string, s Service) {
 	a.cfg.Service[pool] = s
-	if p := a.known(pool); p != nil {
-		p.service = a.cfg.service(pool)
+	if i, ok := a.search(pool); ok {
+		a.pools[i].service = a.cfg.service(pool)
 	}
 }
 
@@ -307,9 +289,9 @@ func (a *Aggregator) SetService(pool string, s Service) {
 func (a *Aggregator) age() {
 	forgotten := max(minutes(a.cfg.ClassTTL), a.revise+a.ahead)
 	for _, p := range a.pools {
-		p.Fleet.forget(startOf(a.open).Add(-a.cfg.ReplicaTTL))
+		p.Fleet.forget(startOf(a.Open).Add(-a.cfg.ReplicaTTL))
 		p.classes = slices.DeleteFunc(p.classes, func(c *class) bool {
-			if c.Last+forgotten >= a.open {
+			if c.Last+forgotten >= a.Open {
 				c.Accounts.fade()
 				return false
 			}
@@ -325,5 +307,5 @@ func (a *Aggregator) evict(p *pool, c *class) {
 	if c.Name != OverflowClass {
 		a.named--
 	}
-	a.counters.ClassesEvicted++
+	a.Count.ClassesEvicted++
 }
