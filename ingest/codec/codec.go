@@ -106,7 +106,6 @@ type Decoder struct {
 	refusal ingest.Refusal // why the current record is refused; Reason "" while it is not
 
 	// These are reused for the next message.
-	json     jsonReader
 	member   value  // of a native record in JSON
 	record   wire   // a native record in protobuf
 	found    record // of a foreign format

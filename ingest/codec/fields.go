@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"slices"
 	"strings"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // field is a field of a request in foreign formats, each with its own names.
@@ -196,33 +194,25 @@ func (r *record) keep(f field, v value, rank uint16) {
 	}
 }
 
-// find reads the next object of j, which is below path, and keeps the values of fields; it skips all others. A string in
-// place of an object is read as JSON text, if it is one. Recursion is bounded by the length of the paths.
-func (d *Decoder) find(j *jsonReader, t *fieldTable, path []byte, r *record) {
-	d.object(j, "a record", func(key []byte) {
+// find keeps the values of fields in an object, which is below path. A string in place of an object is read as JSON text,
+// if it is one. Recursion is bounded by the length of the paths.
+func (d *Decoder) find(object []byte, t *fieldTable, path []byte, r *record) {
+	d.each(object, func(key, raw []byte) {
 		path := append(path, key...)
 		p, known := t.places[string(path)]
-		switch {
-		case !known:
-			j.skip()
-			return
-		case p.inner && j.kind() == '{':
-			d.find(j, t, append(path, '.'), r)
+		if !known {
 			return
 		}
-		v := d.valueOf(p.path, j.raw())
+		v := d.valueOf(p.path, raw)
 		if p.rank > 0 {
 			r.keep(p.field, v, p.rank)
 		}
-		if text := bytes.TrimSpace(v.raw); p.inner && v.kind == '"' && len(text) > 0 && text[0] == '{' && d.isValidJSON(text) {
-			var inner jsonReader
-			inner.reset(text)
-			d.find(&inner, t, append(path, '.'), r)
+		inner := v.raw
+		if v.kind == '"' {
+			inner = bytes.TrimSpace(v.raw)
+		}
+		if p.inner && len(inner) > 0 && inner[0] == '{' && (v.kind == '{' || d.isValidJSON(inner)) {
+			d.find(inner, t, append(path, '.'), r)
 		}
 	})
-}
-
-// isValidJSON reports whether text is valid JSON within the limits.
-func (d *Decoder) isValidJSON(text []byte) bool {
-	return !nestsDeeper(text, d.limits.Depth) && jsontext.Value(text).IsValid(jsonOptions...)
 }

@@ -34,7 +34,7 @@ func (d *Decoder) foreignRecord(data []byte) {
 	r := &d.found
 	*r = record{}
 	var path [64]byte
-	d.document(data, &d.json, d.limits.Depth, func() { d.find(&d.json, d.foreign.fields, path[:0], r) })
+	d.document(data, d.limits.Depth, func(object []byte) { d.find(object, d.foreign.fields, path[:0], r) })
 	if d.refusal.Reason == "" {
 		d.foreign.read(d, r)
 	}

@@ -21,86 +21,48 @@ type value struct {
 // kindNames are the kinds of values, for messages.
 var kindNames = map[byte]string{'"': "a string", '0': "a number", 't': "a boolean", 'f': "a boolean", 'n': "null", '{': "an object", '[': "a list", 0: "nothing"}
 
-// jsonReader reads JSON in order without a copy. Its methods read one value each. After an error every call reads
-// nothing.
-type jsonReader struct {
-	buffer  bytes.Buffer
-	decoder jsontext.Decoder
-	err     error
-}
-
 // The last value of a repeated key counts. UTF-8 is checked for the whole text; half a surrogate pair becomes U+FFFD.
 var jsonOptions = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
-func (j *jsonReader) reset(data []byte) {
-	j.buffer, j.err = *bytes.NewBuffer(data), nil
-	j.decoder.Reset(&j.buffer, jsonOptions...)
-}
-
-func (j *jsonReader) raw() []byte {
-	if j.err != nil {
-		return nil
-	}
-	raw, err := j.decoder.ReadValue()
-	j.err = err
-	return raw
-}
-
-func (j *jsonReader) skip() {
-	if j.err == nil {
-		j.err = j.decoder.SkipValue()
+// document checks data, one JSON text, and calls read if it is an object. A fault of the text replaces earlier faults.
+// O(len(data)).
+func (d *Decoder) document(data []byte, depth int, read func(object []byte)) {
+	data = bytes.Trim(data, " \t\r\n")
+	switch {
+	case nestsDeeper(data, depth):
+		d.replace(ingest.ReasonTooDeep, "it nests deeper than %d levels", depth)
+	case !jsontext.Value(data).IsValid(jsonOptions...):
+		reason, at := jsonFault(data)
+		d.replace(reason, "the message stops being valid at byte %d of %d", at, len(data))
+	case !utf8.Valid(data):
+		d.replace(ingest.ReasonInvalidUTF8, "a string is not valid UTF-8")
+	case d.isA("the record (batches have one a line)", d.valueOf("", data).kind, '{'):
+		read(data)
 	}
 }
 
-func (j *jsonReader) token() {
-	if j.err == nil {
-		_, j.err = j.decoder.ReadToken()
-	}
+// isValidJSON reports whether text is valid JSON within the limits.
+func (d *Decoder) isValidJSON(text []byte) bool {
+	return !nestsDeeper(text, d.limits.Depth) && jsontext.Value(text).IsValid(jsonOptions...)
 }
 
-// kind is the kind of the next value, 0 at the end or before an error.
-func (j *jsonReader) kind() byte {
-	if j.err != nil {
-		return 0
-	}
-	return byte(j.decoder.PeekKind())
-}
-
-// end returns the error of the text and its offset, after the last read.
-func (j *jsonReader) end() (reason ingest.Reason, at int64) {
-	if j.err == nil {
-		if _, j.err = j.decoder.ReadToken(); errors.Is(j.err, io.EOF) {
+// jsonFault returns why data is not one JSON text, and where; "" if it is one.
+func jsonFault(data []byte) (reason ingest.Reason, at int64) {
+	decoder := jsontext.NewDecoder(bytes.NewReader(data), jsonOptions...)
+	err := decoder.SkipValue()
+	if err == nil {
+		if _, err = decoder.ReadToken(); errors.Is(err, io.EOF) {
 			return "", 0
 		}
 	}
-	at = j.decoder.InputOffset()
-	if fault := (*jsontext.SyntacticError)(nil); errors.As(j.err, &fault) {
+	at = decoder.InputOffset()
+	if fault := (*jsontext.SyntacticError)(nil); errors.As(err, &fault) {
 		at = fault.ByteOffset
 	}
-	if errors.Is(j.err, io.EOF) || errors.Is(j.err, io.ErrUnexpectedEOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return ingest.ReasonTruncated, at
 	}
 	return ingest.ReasonNotJSON, at
-}
-
-// document reads data, one JSON text, with read, which must read all of it. An error of the text replaces a fault of a
-// part. O(len(data)).
-func (d *Decoder) document(data []byte, j *jsonReader, depth int, read func()) {
-	if nestsDeeper(data, depth) {
-		d.replace(ingest.ReasonTooDeep, "it nests deeper than %d levels", depth)
-		return
-	}
-	j.reset(data)
-	defer j.reset(nil) // it keeps no message
-	if j.kind() == 'n' {
-		d.fail(ingest.ReasonWrongType, "it is null, want an object")
-	}
-	read()
-	if reason, at := j.end(); reason != "" {
-		d.replace(reason, "the message stops being valid at byte %d of %d", at, len(data))
-	} else if !utf8.Valid(data) {
-		d.replace(ingest.ReasonInvalidUTF8, "a string is not valid UTF-8")
-	}
 }
 
 // nestsDeeper reports whether more than depth brackets are open at once.
@@ -124,36 +86,57 @@ func nestsDeeper(data []byte, depth int) bool {
 	return false
 }
 
-// object calls member with each key of an object; member reads the value. null has no members. Other values are a fault
-// of the record.
-func (d *Decoder) object(j *jsonReader, name string, member func(key []byte)) {
-	if kind := j.kind(); kind != '{' {
-		if j.skip(); kind != 'n' {
-			d.fail(ingest.ReasonWrongType, "%s is %s, want an object", name, kindNames[kind])
-		}
-		return
+// isA refuses the record if a value is not of the wanted kind.
+func (d *Decoder) isA(name string, kind, want byte) bool {
+	if kind != want {
+		d.fail(ingest.ReasonWrongType, "%s is %s, want %s", name, kindNames[kind], kindNames[want])
 	}
-	for j.token(); j.kind() == '"'; {
-		if key := d.unquote(j.raw()); j.err == nil {
-			member(key)
-		}
-	}
-	j.token()
+	return kind == want
 }
 
-// list calls element before each element of a list; element reads it. null has no elements. Other values are a fault of
-// the record.
-func (d *Decoder) list(j *jsonReader, name string, element func()) {
-	if kind := j.kind(); kind != '[' {
-		if j.skip(); kind != 'n' {
-			d.fail(ingest.ReasonWrongType, "%s is %s, want a list", name, kindNames[kind])
+// each calls item with each element of a list, or with each key and value of an object. text is valid JSON.
+func (d *Decoder) each(text []byte, item func(key, raw []byte)) {
+	at := 1 // after the bracket
+	next := func() []byte {
+		for text[at] <= ' ' || text[at] == ',' || text[at] == ':' {
+			at++
 		}
-		return
+		from := at
+		at = valueEnd(text, at)
+		return text[from:at]
 	}
-	for j.token(); j.kind() != ']' && j.err == nil; {
-		element()
+	for raw := next(); len(raw) > 0; raw = next() {
+		if text[0] == '{' {
+			item(d.unquote(raw), next())
+		} else {
+			item(nil, raw)
+		}
 	}
-	j.token()
+}
+
+// valueEnd returns the end of the value at text[at:]; at itself before the end of a list or an object.
+func valueEnd(text []byte, at int) int {
+	switch text[at] {
+	case '"':
+		return stringEnd(text, at) + 1
+	case '{', '[':
+		for open := 0; ; at++ {
+			switch text[at] {
+			case '"':
+				at = stringEnd(text, at)
+			case '{', '[':
+				open++
+			case '}', ']':
+				if open--; open == 0 {
+					return at + 1
+				}
+			}
+		}
+	}
+	for c := text[at]; c > ' ' && c != ',' && c != ']' && c != '}'; c = text[at] {
+		at++
+	}
+	return at
 }
 
 // valueOf makes a value of raw.
@@ -173,9 +156,9 @@ func (d *Decoder) valueOf(name string, raw []byte) value {
 // unquote returns the text of a JSON string, valid until the message ends.
 func (d *Decoder) unquote(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 {
-		return raw[min(1, len(raw)):max(0, len(raw)-1)]
+		return raw[1 : len(raw)-1]
 	}
 	used := len(d.scratch)
-	d.scratch, _ = jsontext.AppendUnquote(d.scratch, raw) // half a surrogate pair becomes U+FFFD
+	d.scratch, _ = jsontext.AppendUnquote(d.scratch, raw)
 	return d.scratch[used:]
 }

@@ -171,10 +171,11 @@ func looseFlag(v value) bool {
 
 // looseHashes reads at most limit unsigned 64-bit numbers of a list, without loss of precision. They may be in quotes.
 func (d *Decoder) looseHashes(v value, limit int64) (all []uint64) {
-	var j jsonReader
-	j.reset(v.raw)
-	d.list(&j, v.name, func() {
-		hash, err := strconv.ParseUint(string(d.valueOf(v.name, j.raw()).raw), 10, 64)
+	if !d.isA(v.name, v.kind, '[') {
+		return nil
+	}
+	d.each(v.raw, func(_, raw []byte) {
+		hash, err := strconv.ParseUint(string(d.valueOf(v.name, raw).raw), 10, 64)
 		switch {
 		case int64(len(all)) == limit:
 		case errors.Is(err, strconv.ErrRange):

@@ -107,8 +107,7 @@ func TestFind(t *testing.T) {
 	} {
 		d := Decoder{limits: ingest.DefaultLimits()}
 		var r record
-		d.json.reset([]byte(data))
-		d.find(&d.json, tree, nil, &r)
+		d.find([]byte(data), tree, nil, &r)
 		if got := [2]string{string(r.members[fieldModel].raw), string(r.members[fieldTenant].raw)}; got != want {
 			t.Errorf("%s: found %q, want %q", data, got, want)
 		}

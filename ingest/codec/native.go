@@ -68,10 +68,9 @@ func native[T any](d *Decoder, data []byte, t *recordType[T], list *[]T) {
 			return
 		}
 		*r, d.refusal = t.empty, ingest.Refusal{}
-		j := &d.json
-		d.document(data, j, d.limits.Depth, func() {
-			d.object(j, "the record (batches have one a line)", func(key []byte) {
-				*v = d.valueOf("", j.raw())
+		d.document(data, d.limits.Depth, func(object []byte) {
+			d.each(object, func(key, raw []byte) {
+				*v = d.valueOf("", raw)
 				read(key)
 			})
 		})
@@ -107,10 +106,7 @@ var newline = []byte{'\n'}
 // These methods read a member of a native record from JSON.
 
 func (v *value) text(d *Decoder) ([]byte, bool) {
-	if v.kind != '"' {
-		d.fail(ingest.ReasonWrongType, "%s is %s, want a string", v.name, kindNames[v.kind])
-	}
-	return v.raw, v.kind == '"'
+	return v.raw, d.isA(v.name, v.kind, '"')
 }
 
 func (v *value) label(d *Decoder) (string, bool) {
@@ -122,11 +118,7 @@ func (v *value) label(d *Decoder) (string, bool) {
 }
 
 func (v *value) number(d *Decoder) (float64, bool) {
-	if v.kind != '0' {
-		d.fail(ingest.ReasonWrongType, "%s is %s, want a number", v.name, kindNames[v.kind])
-		return 0, false
-	}
-	return parseNumber(v.raw), true
+	return parseNumber(v.raw), d.isA(v.name, v.kind, '0')
 }
 
 // instant reads an RFC 3339 string or a whole number of Unix milliseconds.
@@ -180,10 +172,11 @@ func (v *value) enum(d *Decoder, known []string) (uint8, bool) {
 
 // amounts reads a list of numbers that are not negative; null is unknown.
 func (v *value) amounts(d *Decoder) (all []float64) {
-	var j jsonReader
-	j.reset(v.raw)
-	d.list(&j, v.name, func() {
-		x, element := math.NaN(), d.valueOf(v.name, j.raw())
+	if !d.isA(v.name, v.kind, '[') {
+		return nil
+	}
+	d.each(v.raw, func(_, raw []byte) {
+		x, element := math.NaN(), d.valueOf(v.name, raw)
 		if len(all) == ingest.MaxHistoryMinutes {
 			d.fail(ingest.ReasonBatchTooLong, "%s has more than %d numbers", v.name, ingest.MaxHistoryMinutes)
 			return

@@ -109,15 +109,9 @@ var otlp = &foreign{fields: newFieldTable(paths{
 // ofResource is added to the rank of a resource's attributes, so that those of its spans win.
 const ofResource = 1 << 10
 
-// otlpLevels is the depth of messages: export, resource, scope, span, attribute, its value, a list and a value in it.
-const otlpLevels = 8
-
 // export is the state of decoding one export, of spans or of log records.
 type export struct {
 	*Decoder
-	readers [otlpLevels]jsonReader // of the current messages, by level
-	level   int
-
 	resource record   // attributes of the current resource
 	attrs    record   // of the current item and its resource
 	span     otlpSpan // current one

@@ -80,23 +80,24 @@ func (x *export) each(p part, m otlpMessage, f func(number uint32, member part))
 		}
 		return
 	}
-	j := &x.readers[x.level]
-	x.level++
-	j.reset(p.raw)
-	x.object(j, "a message of the export", func(key []byte) {
+	if !x.isA("a message of the export", x.valueOf("", p.raw).kind, '{') {
+		return
+	}
+	x.Decoder.each(p.raw, func(key, raw []byte) {
 		number := m[string(key)]
-		call := func() {
-			if raw := j.raw(); number > 0 && string(raw) != "null" {
+		one := func(_, raw []byte) {
+			if string(raw) != "null" {
 				f(number, part{json: true, raw: raw})
 			}
 		}
-		if j.kind() == '[' && number > 0 {
-			x.list(j, "", call)
-		} else {
-			call()
+		switch {
+		case number == 0:
+		case raw[0] == '[':
+			x.Decoder.each(raw, one)
+		default:
+			one(nil, raw)
 		}
 	})
-	x.level--
 }
 
 // only calls f with each member of one number.
@@ -112,7 +113,7 @@ func (x *export) only(p part, m otlpMessage, number uint32, f func(member part))
 func (x *export) read(p part, export otlpMessage, item func(p part)) {
 	x.refusal = ingest.Refusal{}
 	if p.json { // check all before any part counts
-		x.document(p.raw, &x.json, otlpNesting*x.limits.Depth, x.json.skip)
+		x.document(p.raw, otlpNesting*x.limits.Depth, func([]byte) {})
 	}
 	resources := 0
 	if x.refusal.Reason == "" {

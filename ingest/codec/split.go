@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"regexp"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/forewarm/forewarm/ingest"
 )
 
@@ -46,14 +48,15 @@ func (d *Decoder) elements(data []byte, record func(data []byte)) {
 		record(data)
 		return
 	}
-	var j jsonReader
-	j.reset(data)
-	d.list(&j, "the message", func() {
-		if raw := j.raw(); j.err == nil {
+	decoder := jsontext.NewDecoder(bytes.NewBuffer(data), jsonOptions...)
+	_, err := decoder.ReadToken()
+	for err == nil && decoder.PeekKind() != ']' {
+		var raw []byte
+		if raw, err = decoder.ReadValue(); err == nil {
 			record(raw)
 		}
-	})
-	if reason, at := j.end(); reason != "" {
+	}
+	if reason, at := jsonFault(data); reason != "" {
 		d.refuse(reason, "the array breaks at byte %d of %d: what follows is lost", at, len(data))
 	}
 }
