@@ -131,7 +131,7 @@ func (w *fixedPool) episodes(threshold float64) (all []episode) {
 	for m := range min(len(w.need), len(w.probability)) {
 		was := active
 		switch p := w.probability[m]; {
-		case math.IsNaN(p): // between decisions
+		case math.IsNaN(p): // no forecast
 		case !active && m > 0 && w.saturated(m-1):
 			alarm = alerting.AlertTracker{}
 		default:

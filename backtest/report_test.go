@@ -18,7 +18,7 @@ func TestReport(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.html")
 	mustRun(t, RunConfig{
 		Trace: writeTrace(t, 5*time.Hour), Report: path, Policies: []string{"forewarm", "reactive_floor", "static_peak", "oracle"}, Sweep: true,
-		ScoreFrom: .4, PeakReplicas: 6, Decide: 5 * time.Minute,
+		ScoreFrom: .4, PeakReplicas: 6,
 	})
 	raw, err := os.ReadFile(path)
 	if err != nil {

@@ -145,7 +145,7 @@ func (r *runner) run(ctx context.Context) error {
 
 func (r *runner) pipelineConfig(timed bool) pipeline.Config {
 	cfg := pipeline.DefaultConfig()
-	cfg.Clock, cfg.Every, cfg.Features, cfg.Decision = pipeline.EventClock, r.cfg.Decide, r.features(timed), r.cfg.Decision
+	cfg.Clock, cfg.Features, cfg.Decision = pipeline.EventClock, r.features(timed), r.cfg.Decision
 	cfg.Pools = []capacity.Pool{r.pool}
 	cfg.ShownClasses = cfg.Features.MaxClasses // no limit for speed here
 	return cfg
@@ -158,14 +158,13 @@ func (r *runner) serve(t time.Time) {
 		for _, w := range r.fixedPools {
 			w.addNeed(r.now, r.sizing.Need(load))
 		}
-		write := (r.now.Unix()+60)%int64(r.cfg.Decide/time.Second) == 0
 		for _, settings := range r.policies {
 			for _, c := range settings {
 				if r.now.Equal(r.scores.from) {
 					c.tuning = c.pool.Account()
 				}
 				o, desired := c.step(load)
-				if c.policy != nil && write && c.isDefault() {
+				if c.policy != nil && c.isDefault() {
 					r.decisions.decision(o.At.Sub(r.start), r.pool.Name, c.spec.Name, o.Ready, o.Pending, desired, "", "", "")
 				}
 			}

@@ -23,9 +23,8 @@ type RunConfig struct {
 	Recorded *Recorded
 	Options  Options
 
-	// Every is the interval of written and scored forecasts; 0 means 15 minutes. Decide is the interval of decisions, a
-	// divisor of Every in whole minutes; 0 means one minute, as in the daemon.
-	Every, Decide time.Duration
+	// Every is the interval of written and scored forecasts; 0 means 15 minutes.
+	Every time.Duration
 	// The trace between these shares is scored. Policies are tuned on the part before; the part after is not run. A
 	// ScoreTo of 0 means 1.
 	ScoreFrom, ScoreTo float64
@@ -104,16 +103,8 @@ func (c *RunConfig) complete() error {
 	if c.Every == 0 {
 		c.Every = 15 * time.Minute
 	}
-	if c.Decide == 0 {
-		c.Decide = features.Minute // as in the daemon
-	}
-	for i, d := range [...]time.Duration{c.Every, c.Decide} {
-		if d < features.Minute || d%features.Minute != 0 {
-			return fmt.Errorf("%s %s is not a positive number of whole minutes: use such as 15m", [...]string{"every", "decide"}[i], d)
-		}
-	}
-	if c.Every%c.Decide != 0 {
-		return fmt.Errorf("every %s is no multiple of decide %s: use such as 15m and 5m", c.Every, c.Decide)
+	if c.Every < features.Minute || c.Every%features.Minute != 0 {
+		return fmt.Errorf("every %s is not a positive number of whole minutes: use such as 15m", c.Every)
 	}
 	if !(c.ScoreFrom >= 0 && c.ScoreFrom < 1) {
 		return fmt.Errorf("score-from %g is out of 0…1: use a share such as 0.67", c.ScoreFrom)

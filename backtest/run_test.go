@@ -66,7 +66,7 @@ func TestRunIsDeterministicAndComplete(t *testing.T) {
 	run := func(name string) (Summary, []byte) {
 		cfg := RunConfig{
 			Trace: writeTrace(t, 4*time.Hour), Forecasts: filepath.Join(dir, name+".csv.gz"), Decisions: filepath.Join(dir, name+"-d.csv"),
-			Summary: filepath.Join(dir, name+".json"), Policies: policies, Sweep: true, Seed: 3, PeakReplicas: 6, Decide: 5 * time.Minute,
+			Summary: filepath.Join(dir, name+".json"), Policies: policies, Sweep: true, Seed: 3, PeakReplicas: 6,
 		}
 		s := mustRun(t, cfg)
 		var all []byte
@@ -177,7 +177,7 @@ func checkForecasts(t *testing.T, path string) {
 
 // A variant decides as the pipeline itself does when it has the same quantile.
 func TestVariantsDecideAsThePipeline(t *testing.T) {
-	cfg := RunConfig{Trace: writeTrace(t, 3*time.Hour), Pool: testPool(t), Decide: time.Minute}
+	cfg := RunConfig{Trace: writeTrace(t, 3*time.Hour), Pool: testPool(t)}
 	r, err := newRunner(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +279,6 @@ func TestRunRefusesWrongConfigurations(t *testing.T) {
 	for want, cfg := range map[string]RunConfig{
 		"no trace":                             {},
 		"every 1m30s is not a positive number": {Trace: trace, Every: 90 * time.Second},
-		"every 15m0s is no multiple of decide": {Trace: trace, Every: 15 * time.Minute, Decide: 4 * time.Minute},
 		"score-from 1 is out of":               {Trace: trace, ScoreFrom: 1},
 		`unknown policy "best"`:                {Trace: trace, Policies: []string{"best"}},
 		"no such file":                         {Trace: "testdata/none.csv"},
@@ -367,7 +366,7 @@ func TestHolesAreNoSilence(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	cfg := RunConfig{Trace: write(t, b.String()), Decide: 15 * time.Minute, Forecasts: filepath.Join(dir, "f.csv"), Decisions: filepath.Join(dir, "d.csv")}
+	cfg := RunConfig{Trace: write(t, b.String()), Forecasts: filepath.Join(dir, "f.csv"), Decisions: filepath.Join(dir, "d.csv")}
 	s := mustRun(t, cfg)
 	cells := func(path string, each func(at time.Duration, row []string)) {
 		all, err := os.ReadFile(path)
@@ -407,7 +406,7 @@ func TestHolesAreNoSilence(t *testing.T) {
 			least, n = min(least, desired), n+1
 		}
 	})
-	if n != int((to-from)/(15*time.Minute)) || kept < 2 || least < kept {
+	if n != int((to-from)/time.Minute) || kept < 2 || least < kept {
 		t.Errorf("%d decisions in the hole, the least for %g replicas, %g before it", n, least, kept)
 	}
 	for _, x := range s.Scores { // two origins after the hole are half an hour before the end

@@ -22,7 +22,6 @@ func runBacktest(f *flag.FlagSet) action {
 	f.StringVar(&c.Summary, "summary", "", "write scores and policies to this JSON `file`")
 	f.StringVar(&c.Report, "report", "", "write a page with the policies' curves, plots and scores to this HTML `file`")
 	f.DurationVar(&c.Every, "every", 15*time.Minute, "spacing of forecasts")
-	f.DurationVar(&c.Decide, "decide", 0, "spacing of decisions (default 1m, as the daemon)")
 	f.Float64Var(&c.ScoreFrom, "score-from", 2.0/3, "score origins after this `share` of the trace")
 	f.Float64Var(&c.ScoreTo, "score-to", 1, "score up to this `share` of the trace, and end there")
 	policies := f.String("policies", "", "`names` of policies to run against each other, separated by commas, or all")

@@ -20,7 +20,7 @@ func TestBacktestPrometheus(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "page.html")
 	code, out, errs := runHere(t.Context(),
 		"backtest", "-prometheus", prometheus.URL, "-pool", "chat", "-match", `model_name="llama"`, "-days", "3", "-until", end.Format(time.RFC3339),
-		"-query", "kv_capacity=vector(100000)", "-policies", "forewarm,recorded", "-every", "30m", "-decide", "5m", "-report", page)
+		"-query", "kv_capacity=vector(100000)", "-policies", "forewarm,recorded", "-every", "30m", "-report", page)
 	if code != 0 {
 		t.Fatal(errs)
 	}

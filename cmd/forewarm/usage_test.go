@@ -76,7 +76,6 @@ func TestUsage(t *testing.T) {
 		{"backtest", 2, []string{"trace"}},
 		{"backtest -policies wish trace.csv", 2, []string{`"wish"`, "forewarm"}},
 		{"backtest -every 90s trace.csv", 2, []string{"-every", "1m30s", "whole minutes"}},
-		{"backtest -decide 4m trace.csv", 2, []string{"-every", "decide 4m", "multiple"}},
 		{"backtest -peak-replicas -3 trace.csv", 2, []string{"-peak-replicas", "-3", "1…10000"}},
 		{"backtest -score-from 2 trace.csv", 2, []string{"-score-from", "2", "0…1"}},
 		{"backtest -score-to 0.5 trace.csv", 2, []string{"-score-to", "0.5", "0.666"}},

@@ -25,16 +25,9 @@ type Point struct {
 // Percentiles of a latency in seconds; 0 is unknown.
 type Percentiles struct{ P50, P90, P99 float64 }
 
-// at is the given percentile, or the next higher known one, or the next lower; 0 when none is known.
-func (p Percentiles) at(percentile int) float64 {
-	switch percentile {
-	case 50:
-		return cmp.Or(p.P50, p.P90, p.P99)
-	case 99:
-		return cmp.Or(p.P99, p.P90, p.P50)
-	}
-	return cmp.Or(p.P90, p.P99, p.P50)
-}
+// objective is the percentile that an objective is for: the 90th, or the 99th or the median if it is not known; 0 when
+// none is.
+func (p Percentiles) objective() float64 { return cmp.Or(p.P90, p.P99, p.P50) }
 
 // load is the sort key of points.
 func (p *Point) load() float64 { return cmp.Or(p.Concurrency, p.RequestsPerS) }
@@ -192,12 +185,12 @@ func (c Curve) check() error {
 // does, with linear interpolation; 0 is unknown. It is an error if the lowest load already misses the objective.
 func (c Curve) Goodput(slo SLO) (prefill, decode float64, err error) {
 	prefill, err = c.knee("TTFT", slo.TTFT.Seconds(),
-		func(p *Point) float64 { return p.TTFT.at(slo.Percentile) }, func(p *Point) float64 { return p.PrefillTokensPerS })
+		func(p *Point) float64 { return p.TTFT.objective() }, func(p *Point) float64 { return p.PrefillTokensPerS })
 	if err != nil {
 		return 0, 0, err
 	}
 	decode, err = c.knee("ITL", slo.ITL.Seconds(),
-		func(p *Point) float64 { return p.ITL.at(slo.Percentile) }, func(p *Point) float64 { return p.DecodeTokensPerS })
+		func(p *Point) float64 { return p.ITL.objective() }, func(p *Point) float64 { return p.DecodeTokensPerS })
 	return prefill, decode, err
 }
 

@@ -41,10 +41,8 @@ func (r Rates) Decode() float64 {
 	return min(r.DecodeTokensPerS, slots)
 }
 
-// SLO is the latency objective of requests; zero durations are no objective.
+// SLO is the latency objective of requests, for 90 % of them; zero durations are no objective.
 type SLO struct {
 	TTFT time.Duration `yaml:"ttft"` // from arrival to the first token
 	ITL  time.Duration `yaml:"itl"`  // from one output token to the next
-	// Percentile of requests for which both must hold: 50, 90 or 99; 0 means 90.
-	Percentile int `yaml:"percentile"`
 }

@@ -130,7 +130,6 @@ func TestNewNamesKeyValueBoundAndFix(t *testing.T) {
 		{`pools[llama].gpu.type: "h100" is no GPU known by name (a100-40g, `, func(c *Config) { c.GPU.Type, c.GPU.Memory = "h100", "" }},
 		{"pools[llama].limits.tokens_per_min: -1 is below 0", func(c *Config) { c.Limits.TokensPerMin = -1 }},
 		{`pools[llama].prices.date: "spring" is no date`, func(c *Config) { c.Prices.Date = "spring" }},
-		{"pools[llama].slo.percentile: 95 is none of", func(c *Config) { c.SLO.Percentile = 95 }},
 		{"pools[llama].slo.ttft: -1 is below 0", func(c *Config) { c.SLO.TTFT = -time.Second }},
 		{"pools[llama].disaggregated.prefill_replicas.min: 3 is above max (2)", func(c *Config) { c.Disaggregated.PrefillReplicas, c.Reserves = Replicas{Min: 3, Max: 2}, Reserves{} }},
 		{"pools[llama].disaggregated.prefill_reserves: set, and prefill_replicas.max is not", func(c *Config) { c.Disaggregated.PrefillReserves = new(Reserves) }},

@@ -25,7 +25,7 @@ func (p *Pool) ServiceCurve(s *Service, t *Trusted) *ServiceCurve {
 	if p.Curve != nil {
 		c.Source = Given
 		for i := range p.Curve {
-			c.Points = append(c.Points, Load{p.Curve[i].DecodeTokensPerS, p.Curve[i].ITL.at(p.SLO.Percentile)})
+			c.Points = append(c.Points, Load{p.Curve[i].DecodeTokensPerS, p.Curve[i].ITL.objective()})
 		}
 		return c
 	}

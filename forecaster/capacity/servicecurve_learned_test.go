@@ -7,7 +7,7 @@ import (
 )
 
 func TestServiceCurve(t *testing.T) {
-	slo := SLO{ITL: 50 * time.Millisecond, Percentile: 50}
+	slo := SLO{ITL: 50 * time.Millisecond}
 	t.Run("of a benchmark", func(t *testing.T) {
 		c := Curve{
 			{Concurrency: 1, Prompt: 1000, Output: 100, DecodeTokensPerS: 50, ITL: Percentiles{P50: .02}},

@@ -77,8 +77,10 @@ func (c Config) check() error {
 	if err := c.checkRoles(); err != nil {
 		return err
 	}
-	if err := c.checkPlanned(); err != nil {
-		return err
+	if c.Prices.Date != "" {
+		if _, err := time.Parse(time.DateOnly, c.Prices.Date); err != nil {
+			return c.errorf("prices.date", "%q is no date; write the day on which the prices were taken like 2026-03-31", c.Prices.Date)
+		}
 	}
 	return c.checkWarmup()
 }
@@ -134,19 +136,6 @@ func (c Config) checkWarmup() error {
 		return c.errorf("warmup.p90", "%g min are below p50 (%g min); set p90 ≥ p50", w.P90.Minutes(), w.P50.Minutes())
 	case w.P90 > time.Hour:
 		return c.errorf("warmup.p90", "%g min are beyond the forecast horizon (1h); set p90 ≤ 1h", w.P90.Minutes())
-	}
-	return nil
-}
-
-// checkPlanned checks the keys that only plans use.
-func (c Config) checkPlanned() error {
-	if c.Prices.Date != "" {
-		if _, err := time.Parse(time.DateOnly, c.Prices.Date); err != nil {
-			return c.errorf("prices.date", "%q is no date; write the day on which the prices were taken like 2026-03-31", c.Prices.Date)
-		}
-	}
-	if p := c.SLO.Percentile; p != 0 && p != 50 && p != 90 && p != 99 {
-		return c.errorf("slo.percentile", "%d is none of 50, 90 and 99; set the share of requests that the objective is for", p)
 	}
 	return nil
 }
