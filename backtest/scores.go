@@ -22,10 +22,8 @@ type Score struct {
 	MASE      Number `json:"mase"`    // absolute error over that of the last value at the same horizon
 	Bias      Number `json:"bias"`    // of the median, share of the mean
 	Pinball   Number `json:"pinball"` // mean over the levels .5 .8 .9 .95 .99, in the dimension's unit
-	// Skill is 1 − mean pinball over that of the last value with the quantiles of its own past errors.
-	Skill   Number `json:"skill"`
-	Cover90 Number `json:"coverage_90"`
-	Cover95 Number `json:"coverage_95"`
+	Cover90   Number `json:"coverage_90"`
+	Cover95   Number `json:"coverage_95"`
 }
 
 // Number may be unknown.
@@ -112,7 +110,7 @@ func (s *scores) all() []Score {
 			all = append(all, Score{
 				Class: key.class, Dimension: key.dimension, Horizon: a.Horizon, N: a.N, WAPE: Number(a.WAPE()),
 				MASE: Number(a.RelativeMAE()), Bias: Number(a.Bias()),
-				Pinball: Number(a.MeanPinball()), Skill: Number(a.PinballSkill()),
+				Pinball: Number(a.MeanPinball()),
 				Cover90: Number(a.Coverage(forecaster.L90).Share), Cover95: Number(a.Coverage(forecaster.L95).Share),
 			})
 		}

@@ -52,7 +52,7 @@ func (t *tracker) observe(from, to float64) {
 	for i, tau := range Levels {
 		lo, hi := neighbours(i)
 		gain := max(1/trackerMemory[i], 1/float64(t.Seen))
-		step := gain * sparsity(i, float64(was[hi]-was[lo]), 1)
+		step := gain * sparsity(i, float64(was[hi]-was[lo]))
 		below := 0.0 // share of the outcome that lies below the quantile
 		switch x := float64(was[i]); {
 		case to < x:
@@ -71,11 +71,11 @@ func (t *tracker) observe(from, to float64) {
 }
 
 // sparsity is the inverse density at level i, from the distance of the neighbouring quantiles. It stays within bounds
-// relative to that of a normal distribution with standard deviation unit.
-func sparsity(i int, distance, unit float64) float64 {
+// relative to that of the standard normal distribution.
+func sparsity(i int, distance float64) float64 {
 	lo, hi := neighbours(i)
 	x := distance / (Levels[hi] - Levels[lo])
-	return min(max(x, minSparsity*unit*gaussianSparsity[i]), maxSparsity*unit*gaussianSparsity[i])
+	return min(max(x, minSparsity*gaussianSparsity[i]), maxSparsity*gaussianSparsity[i])
 }
 
 // neighbours are the levels on both sides of level i.

@@ -14,15 +14,6 @@ func Pinball(tau, y, q float64) float64 {
 // ScoredLevels are the levels of MeanPinball, those that sizing uses.
 var ScoredLevels = [5]int{L50, L80, L90, L95, L99}
 
-// MeanPinball is the pinball loss of q for outcome y, averaged over ScoredLevels, in y's unit.
-func MeanPinball(y float64, q *Quantiles) float64 {
-	s := 0.0
-	for _, i := range ScoredLevels {
-		s += Pinball(Levels[i], y, q[i])
-	}
-	return s / float64(len(ScoredLevels))
-}
-
 // HorizonWindowMax names the largest minute of WindowFrom..WindowTo where a horizon in minutes is expected.
 const HorizonWindowMax = "max15_30"
 
@@ -33,16 +24,11 @@ type Accumulator struct {
 	Missing int    // forecasts with an unknown outcome
 
 	target           target
-	errors           errorQuantiles // of the last value
-	first, last      int64          // origins of outcomes
-	sum, err, absErr float64        // Σ|y|; Σ(median − y) and Σ|median − y|
-	lastErr, lastOwn float64        // Σ|y − last value|; Σ|median − y| over the same outcomes
+	first, last      int64   // origins of outcomes
+	sum, err, absErr float64 // Σ|y|; Σ(median − y) and Σ|median − y|
+	lastErr, lastOwn float64 // Σ|y − last value|; Σ|median − y| over the same outcomes
 	loss             Quantiles
 	covered          Quantiles // outcomes at or below each quantile
-
-	// Outcomes for which the last value had quantiles, and Σ of mean pinball over them, of both forecasts.
-	lastN                int
-	lastLoss, lastOfSame float64
 }
 
 // add counts outcome y of a forecast made at an origin (in minutes).
@@ -66,11 +52,6 @@ func (a *Accumulator) add(origin int64, y float64, x *issue) {
 			a.covered[i]++
 		}
 	}
-	if loss := MeanPinball(y, &x.baseline); !math.IsNaN(loss) {
-		a.lastN++
-		a.lastLoss += loss
-		a.lastOfSame += MeanPinball(y, &x.own)
-	}
 }
 
 // Mean is the mean outcome.
@@ -85,18 +66,15 @@ func (a *Accumulator) Bias() float64 { return ratio(a.err, a.sum) }
 // RelativeMAE is the median's absolute error over that of the last value, at the same horizon and outcomes (Hyndman and
 // Koehler 2006, doi:10.1016/j.ijforecast.2006.03.001, §2.4). For the window maximum the last value is the largest of as
 // many minutes before the origin.
-func (a *Accumulator) RelativeMAE() float64 { return a.share(a.lastOwn, a.lastErr) }
+func (a *Accumulator) RelativeMAE() float64 {
+	if a.lastErr <= 1e-9*a.sum { // rounding errors
+		return math.NaN()
+	}
+	return a.lastOwn / a.lastErr
+}
 
 // Skill is 1 − RelativeMAE: 0 is no better than the last value, negative worse.
 func (a *Accumulator) Skill() float64 { return 1 - a.RelativeMAE() }
-
-// share is own/other, but NaN if other is only rounding error compared with the outcomes.
-func (a *Accumulator) share(own, other float64) float64 {
-	if other <= 1e-9*a.sum {
-		return math.NaN()
-	}
-	return own / other
-}
 
 // MeanPinball is the loss averaged over outcomes and ScoredLevels, in the series' unit.
 func (a *Accumulator) MeanPinball() float64 {
@@ -106,10 +84,6 @@ func (a *Accumulator) MeanPinball() float64 {
 	}
 	return ratio(s, float64(a.N*len(ScoredLevels)))
 }
-
-// PinballSkill is 1 − mean pinball over that of the last value with the quantiles of its own past errors, on the
-// outcomes that both forecast: 0 is no better, negative worse. NaN without such outcomes.
-func (a *Accumulator) PinballSkill() float64 { return 1 - a.share(a.lastOfSame, a.lastLoss) }
 
 // Coverage is the share of outcomes at or below a quantile, with its 95 % interval.
 type Coverage struct {

@@ -33,9 +33,8 @@ type issued struct {
 }
 
 type issue struct {
-	own      Quantiles // the first one NaN: there is no forecast
-	last     float64   // the last value; of a maximum the largest of as many minutes
-	baseline Quantiles // of the last value
+	own  Quantiles // the first one NaN: there is no forecast
+	last float64   // the last value; of a maximum the largest of as many minutes
 }
 
 // NewScorer returns a Scorer of forecasts so many minutes ahead, and of the window maximum. from is the first minute
@@ -74,11 +73,10 @@ func (s *Scorer) step(minute int64, y float64) {
 		origin := minute - int64(a.target.to) + 1
 		outcome := s.largest(minute-int64(a.target.to-a.target.from), minute)
 		s.settle(k, origin, outcome)
-		a.errors.add(outcome - s.largest(origin-1, origin-1))
 	}
 	for i := range s.pending {
 		if p := &s.pending[i]; p.origin == minute+1 {
-			s.setBaselines(p)
+			s.setLast(p)
 		}
 	}
 	s.pending = slices.DeleteFunc(s.pending, func(p issued) bool { return p.origin+Horizon <= minute+1 })
@@ -111,12 +109,10 @@ func (s *Scorer) settle(k int, origin int64, outcome float64) {
 	}
 }
 
-// setBaselines computes the forecasts of the last value at an origin, the minute after the newest.
-func (s *Scorer) setBaselines(p *issued) {
+// setLast sets the last values at an origin, the minute after the newest.
+func (s *Scorer) setLast(p *issued) {
 	for k, a := range s.Scores {
-		x := &p.of[k]
-		x.baseline = a.errors.around(s.largest(p.origin-1, p.origin-1))
-		x.last = s.largest(p.origin-1-int64(a.target.to-a.target.from), p.origin-1)
+		p.of[k].last = s.largest(p.origin-1-int64(a.target.to-a.target.from), p.origin-1)
 	}
 }
 
@@ -135,75 +131,9 @@ func (s *Scorer) Issue(f *Forecast) {
 			x.own[0] = math.NaN()
 		}
 	}
-	s.setBaselines(&p) // from known minutes; newer ones may come before the origin
+	s.setLast(&p) // from known minutes; newer ones may come before the origin
 	if len(s.pending) == maxPending {
 		s.pending = slices.Delete(s.pending, 0, 1)
 	}
 	s.pending = append(s.pending, p)
-}
-
-// errorQuantiles tracks the quantiles of the last value's errors. The first errors are kept for initial quantiles. Then
-// each error moves every level as in tracker. O(1) per error.
-type errorQuantiles struct {
-	n     int
-	first []float64
-	at    Quantiles
-	width float64 // mean absolute deviation from the median
-}
-
-const (
-	firstErrors  = 20   // no quantiles before
-	errorsMemory = 1440 // errors
-)
-
-func (r *errorQuantiles) add(e float64) {
-	if math.IsNaN(e) {
-		return
-	}
-	r.n++
-	if r.n <= firstErrors {
-		if r.first = append(r.first, e); r.n == firstErrors {
-			r.initQuantiles()
-		}
-		return
-	}
-	gain := max(1.0/errorsMemory, 1/float64(r.n))
-	unit := r.width * math.Sqrt(math.Pi/2) // a normal distribution's standard deviation
-	r.width += gain * (math.Abs(e-r.at[L50]) - r.width)
-	was := r.at
-	for i, tau := range Levels {
-		lo, hi := neighbours(i)
-		step := gain * sparsity(i, was[hi]-was[lo], unit)
-		if e < was[i] {
-			r.at[i] -= step * (1 - tau)
-		} else {
-			r.at[i] += step * tau
-		}
-	}
-	slices.Sort(r.at[:])
-}
-
-// initQuantiles takes the quantiles of the first errors.
-func (r *errorQuantiles) initQuantiles() {
-	slices.Sort(r.first)
-	for i, tau := range Levels {
-		k := tau * (firstErrors - 1)
-		lo := int(k)
-		r.at[i] = r.first[lo] + (k-float64(lo))*(r.first[min(lo+1, firstErrors-1)]-r.first[lo])
-	}
-	for _, e := range r.first {
-		r.width += math.Abs(e-r.at[L50]) / firstErrors
-	}
-	r.first = nil
-}
-
-// around is the distribution of a last value, not below zero; all NaN if it is unknown, or without enough errors.
-func (r *errorQuantiles) around(last float64) (q Quantiles) {
-	if r.n < firstErrors {
-		last = math.NaN()
-	}
-	for i := range q {
-		q[i] = math.Max(0, last+r.at[i]) // NaN stays
-	}
-	return q
 }

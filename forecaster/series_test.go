@@ -117,8 +117,8 @@ func TestCoverage(t *testing.T) {
 				t.Errorf("%s: the %.0f %% quantile covers %.1f %%", a.Horizon, 100*Levels[level], 100*c.Share)
 			}
 		}
-		if skill := a.PinballSkill(); a.lastN < n-Horizon || skill < 0.05 {
-			t.Errorf("%s: against the last value %v of %d", a.Horizon, skill, a.lastN)
+		if a.N < n-Horizon || a.RelativeMAE() > .95 {
+			t.Errorf("%s: %.3f of the error of the last value, in %d", a.Horizon, a.RelativeMAE(), a.N)
 		}
 	}
 }
