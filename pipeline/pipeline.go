@@ -12,6 +12,7 @@ package pipeline
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -281,10 +282,12 @@ type Counters struct {
 
 // New returns an empty Pipeline.
 func New(cfg Config) *Pipeline {
-	cfg.Features.Service = map[string]features.Service{}
-	for _, c := range cfg.Pools {
-		cfg.Features.Service[c.Name] = serviceOf(&c)
+	services := map[string]features.Service{}
+	for i := range cfg.Pools {
+		services[cfg.Pools[i].Name] = serviceOf(&cfg.Pools[i])
 	}
+	maps.Copy(services, cfg.Features.Service) // a backtest sizes pools by a trace's peak, which forecasts must not know
+	cfg.Features.Service = services
 	p := &Pipeline{
 		cfg: cfg, time: newTimekeeper(&cfg),
 		dedup:      ingest.NewDeduper(cfg.DedupEntries),
