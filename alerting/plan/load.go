@@ -9,15 +9,15 @@ import (
 // second moments give the KV cache held; with the product of means it would be wrong by up to a factor on mixed
 // traffic.
 type Load struct {
-	Requests float64 `json:"requests_per_s"`
-	Prompt   float64 `json:"prompt_tokens_per_s"`
-	Cached   float64 `json:"cached_tokens_per_s"` // part of Prompt
-	Output   float64 `json:"output_tokens_per_s"`
+	Requests float64
+	Prompt   float64
+	Cached   float64 // part of Prompt
+	Output   float64
 
-	PromptSquared float64 `json:"-"` // Σ prompt²
-	PromptFresh   float64 `json:"-"` // Σ prompt · (prompt − cached)
-	PromptOutput  float64 `json:"-"` // Σ prompt · output
-	OutputSquared float64 `json:"-"` // Σ output²
+	PromptSquared float64 // Σ prompt²
+	PromptFresh   float64 // Σ prompt · (prompt − cached)
+	PromptOutput  float64 // Σ prompt · output
+	OutputSquared float64 // Σ output²
 }
 
 // Request is the load of one request a second.
@@ -29,18 +29,16 @@ func Request(prompt, cached, output float64) Load {
 }
 
 // Plus is the sum of two loads.
-func (l Load) Plus(o Load) Load {
-	return Load{
-		l.Requests + o.Requests, l.Prompt + o.Prompt, l.Cached + o.Cached, l.Output + o.Output,
-		l.PromptSquared + o.PromptSquared, l.PromptFresh + o.PromptFresh, l.PromptOutput + o.PromptOutput, l.OutputSquared + o.OutputSquared,
-	}
-}
+func (l Load) Plus(o Load) Load { return l.add(1, o) }
 
 // Times is the load at k times the rate of requests.
-func (l Load) Times(k float64) Load {
+func (l Load) Times(k float64) Load { return Load{}.add(k, l) }
+
+// add is l + k·o.
+func (l Load) add(k float64, o Load) Load {
 	return Load{
-		l.Requests * k, l.Prompt * k, l.Cached * k, l.Output * k,
-		l.PromptSquared * k, l.PromptFresh * k, l.PromptOutput * k, l.OutputSquared * k,
+		l.Requests + k*o.Requests, l.Prompt + k*o.Prompt, l.Cached + k*o.Cached, l.Output + k*o.Output,
+		l.PromptSquared + k*o.PromptSquared, l.PromptFresh + k*o.PromptFresh, l.PromptOutput + k*o.PromptOutput, l.OutputSquared + k*o.OutputSquared,
 	}
 }
 
@@ -81,24 +79,13 @@ type Lengths struct{ P50, P95 float64 }
 // z95 is the 0.95 quantile of the standard normal distribution.
 const z95 = 1.6448536269514722
 
-func (d Lengths) sigma() float64 { return math.Log(d.P95/d.P50) / z95 }
-
-// Mean is P50·exp(σ²/2).
-func (d Lengths) Mean() float64 {
+// moments are the mean, P50·exp(σ²/2), and the mean of the squares, P50²·exp(2σ²).
+func (d Lengths) moments() (mean, square float64) {
 	if d.P50 == 0 {
-		return 0
+		return 0, 0
 	}
-	s := d.sigma()
-	return d.P50 * math.Exp(s*s/2)
-}
-
-// meanSquare is P50²·exp(2σ²).
-func (d Lengths) meanSquare() float64 {
-	if d.P50 == 0 {
-		return 0
-	}
-	s := d.sigma()
-	return d.P50 * d.P50 * math.Exp(2*s*s)
+	s := math.Log(d.P95/d.P50) / z95
+	return d.P50 * math.Exp(s*s/2), d.P50 * d.P50 * math.Exp(2*s*s)
 }
 
 // Stated is a class with stated rates and distributions. Prompt and output are assumed independent.
@@ -126,11 +113,12 @@ func (s Stated) Load() (Load, error) {
 			return Load{}, fmt.Errorf("%s_p50 %g and %s_p95 %g must be 0 < p50 ≤ p95 tokens", d.name, d.P50, d.name, d.P95)
 		}
 	}
-	prompt, output := s.Prompt.Mean(), s.Output.Mean()
+	prompt, promptSquare := s.Prompt.moments()
+	output, outputSquare := s.Output.moments()
 	return Load{
 		Requests: 1, Prompt: prompt, Cached: prompt * s.CacheHit, Output: output,
-		PromptSquared: s.Prompt.meanSquare(), PromptFresh: s.Prompt.meanSquare() * (1 - s.CacheHit),
-		PromptOutput: prompt * output, OutputSquared: s.Output.meanSquare(),
+		PromptSquared: promptSquare, PromptFresh: promptSquare * (1 - s.CacheHit),
+		PromptOutput: prompt * output, OutputSquared: outputSquare,
 	}.Times(s.RequestsPerS), nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -224,7 +223,7 @@ func (in *Input) ReadHistory(ctx context.Context, h History, source string, end 
 	return nil
 }
 
-// ApplyDecision sets the lead time and rates of a decision, and its replicas unless they are stated (above 0).
+// ApplyDecision sets the lead time and KV cache of a decision, and its replicas unless they are stated (above 0).
 func (p *Pool) ApplyDecision(d *alerting.Decision, replicas, prefill int) {
 	if p.Lead = d.Lead; replicas == 0 && d.Ready > 0 {
 		p.Replicas = d.Ready
@@ -232,24 +231,9 @@ func (p *Pool) ApplyDecision(d *alerting.Decision, replicas, prefill int) {
 	if d.ByRole != nil && prefill == 0 && d.ByRole.PrefillReady > 0 {
 		p.Prefill = d.ByRole.PrefillReady
 	}
-	used := map[string]float64{}
-	for _, r := range append(d.Prompts, d.Resources...) {
-		used[r.Dimension] = r.PerReplica
-	}
-	if kv := used[capacity.KV]; kv > 0 && p.KVTarget > 0 {
-		p.Reported = int(min(kv/p.KVTarget, 1e12))
-	}
-	for _, r := range d.Basis.Rates {
-		switch {
-		case r.Used <= 0:
-		case r.Dimension == capacity.Prefill:
-			p.Rates.PrefillTokensPerS = r.Used
-		case r.Dimension == capacity.Decode:
-			p.Rates.DecodeTokensPerS, p.Rates.Bound = r.Used, true
-		}
-		if r.Dimension != capacity.KV && r.Learned > 0 && r.Used == r.Learned {
-			p.Rates.Source = capacity.Learned
-			p.Rates.Extrapolated = p.Rates.Extrapolated || slices.ContainsFunc(d.Basis.Notes, func(note string) bool { return strings.HasPrefix(note, r.Dimension+": extrapolated") })
+	for _, r := range d.Resources {
+		if r.Dimension == capacity.KV && p.KVTarget > 0 {
+			p.Reported = int(min(r.PerReplica/p.KVTarget, 1e12))
 		}
 	}
 }

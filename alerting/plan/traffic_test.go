@@ -70,29 +70,12 @@ func TestPlanFromHistory(t *testing.T) {
 
 // TestPlanAsDecided: a plan goes by what the newest decision saw and went by; replicas that are stated stay.
 func TestPlanAsDecided(t *testing.T) {
-	decision := func(prefill, learned float64) *alerting.Decision {
-		return &alerting.Decision{
-			Ready: 5, Lead: 11 * time.Minute, ByRole: &alerting.Roles{PrefillReady: 3},
-			Resources: []alerting.ResourceEvidence{{Dimension: features.DimPrefill, PerReplica: prefill}, {Dimension: features.DimKV, PerReplica: 85_000}},
-			Basis:     &alerting.Basis{Rates: []alerting.RateBasis{{Dimension: features.DimPrefill, Used: prefill, Stated: 4000, Learned: learned}}},
-		}
-	}
-	for name, tt := range map[string]struct {
-		decision *alerting.Decision
-		stated   int
-		replicas int
-		rate     float64
-		source   capacity.Source
-	}{
-		"a learned rate": {decision(2500, 2500), 0, 5, 2500, capacity.Learned},
-		"a stated rate":  {decision(4000, 6000), 0, 5, 4000, capacity.Stated},
-		"none learned":   {decision(4000, 0), 0, 5, 4000, capacity.Stated},
-		"replicas given": {decision(4000, 0), 2, 2, 4000, capacity.Stated},
-	} {
-		p := plan.Pool{Pool: capacity.Pool{KVTarget: .85, Disaggregated: true, Rates: capacity.Rates{PrefillTokensPerS: 4000, Source: capacity.Stated}}, Replicas: tt.stated}
-		p.ApplyDecision(tt.decision, tt.stated, 0)
-		if p.Replicas != tt.replicas || p.Prefill != 3 || p.Lead != 11*time.Minute || p.Reported != 100_000 || p.Rates.PrefillTokensPerS != tt.rate || p.Rates.Source != tt.source {
-			t.Errorf("%s: %d and %d replicas, lead %s, %d KV tokens, %g tokens/s %s", name, p.Replicas, p.Prefill, p.Lead, p.Reported, p.Rates.PrefillTokensPerS, p.Rates.Source)
+	d := &alerting.Decision{Ready: 5, Lead: 11 * time.Minute, ByRole: &alerting.Roles{PrefillReady: 3}, Resources: []alerting.ResourceEvidence{{Dimension: features.DimKV, PerReplica: 85_000}}}
+	for stated, want := range map[int]int{0: 5, 2: 2} {
+		p := plan.Pool{Pool: capacity.Pool{KVTarget: .85, Disaggregated: true}, Replicas: stated}
+		p.ApplyDecision(d, stated, 0)
+		if p.Replicas != want || p.Prefill != 3 || p.Lead != 11*time.Minute || p.Reported != 100_000 {
+			t.Errorf("%d stated: %d and %d replicas, lead %s, %d KV tokens", stated, p.Replicas, p.Prefill, p.Lead, p.Reported)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"html/template"
+	"math"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/draw"
@@ -12,16 +13,12 @@ import (
 // marksDrawn bounds the marked saturations of a chart.
 const marksDrawn = 200
 
-const (
-	wideWidth, narrowWidth = 960.0, 470.0
-	chartHeight            = 230.0
-)
+const chartWidth, chartHeight = 960.0, 230.0
 
 // figure is a chart with its text.
 type figure struct {
 	Title, Caption string
 	SVG            template.HTML
-	Wide           bool
 }
 
 // charts of a pool: load and capacity of each resource with a known capacity, and replicas.
@@ -32,7 +29,7 @@ func (r *Report) charts(p *Pool) (out []figure) {
 	}
 	for i := range t.Resources {
 		if x := &t.Resources[i]; top(x.P50, x.Peak) > 0 && (i == 0 || top(x.Capacity) > 0) {
-			out = append(out, r.loadChart(p, x, i == 0))
+			out = append(out, r.loadChart(p, x))
 		}
 	}
 	if top(t.Desired, t.Ready) > 0 {
@@ -71,18 +68,15 @@ func top(lists ...[]Number) (top float64) {
 }
 
 // loadChart draws load, its forecast, and capacity.
-func (r *Report) loadChart(p *Pool, x *ResourceTimeline, wide bool) figure {
-	t, width := p.Timeline, narrowWidth
-	if wide {
-		width = wideWidth
-	}
+func (r *Report) loadChart(p *Pool, x *ResourceTimeline) figure {
+	t := p.Timeline
 	high, limit := top(x.Peak, x.P90), top(x.Capacity)
 	shown := limit > 0 && limit <= 3*high // a much higher line would flatten the load
 	if shown {
 		high = max(high, limit)
 	}
 	title := fmt.Sprintf("Load and capacity: %s of %s", alerting.ResourceName(x.Resource), p.Pool)
-	c := draw.New(width, chartHeight+20, title, fmt.Sprintf("the largest minute was %s", quantity(Number(top(x.Peak)), x.Unit)), 0, float64(t.Minutes*len(x.Actual)), 0, high*1.05)
+	c := draw.New(chartWidth, chartHeight+20, title, fmt.Sprintf("the largest minute was %s", quantity(Number(top(x.Peak)), x.Unit)), 0, float64(t.Minutes*len(x.Actual)), 0, high*1.05)
 	c.YAxis(perSecond(x.Unit), value.Short)
 	c.Days(t.From.In(r.Zone.location()))
 	r.markEpisodes(c, p)
@@ -91,16 +85,13 @@ func (r *Report) loadChart(p *Pool, x *ResourceTimeline, wide bool) figure {
 	c.Line("peak", xs, floats(x.Peak))
 	c.Line("median", xs, floats(x.P50))
 	c.Line("actual", xs, floats(x.Actual))
-	caption := "As above."
-	if wide {
-		caption = fmt.Sprintf("Black: load, means over %s (dots: the largest minute). Blue: the forecast 15 minutes before, with the range that should hold in 80 %% of the minutes. Red: what the ready replicas can carry. Hatched: the load was more, in whichever resource.", count(t.Minutes, "minute"))
-	}
+	caption := fmt.Sprintf("Black: load, means over %s (dots: the largest minute). Blue: the forecast 15 minutes before, with the range that should hold in 80 %% of the minutes. Red: what the ready replicas can carry. Hatched: the load was more, in whichever resource.", count(t.Minutes, "minute"))
 	if shown {
 		c.Steps("capacity", t.axis(0), floats(x.Capacity), float64(t.Minutes))
 	} else if limit > 0 {
 		caption += " What the ready replicas can carry is far above."
 	}
-	return figure{Title: title, Caption: caption, SVG: template.HTML(c.String()), Wide: wide}
+	return figure{Title: title, Caption: caption, SVG: template.HTML(c.String())}
 }
 
 func perSecond(unit string) string {
@@ -123,20 +114,22 @@ func (r *Report) replicaChart(p *Pool) figure {
 	t := p.Timeline
 	title := "Replicas of " + p.Pool
 	high := min(top(t.Ready, t.Desired, t.Needed), 2*top(t.Ready, t.Desired))
-	c := draw.New(wideWidth, chartHeight, title, fmt.Sprintf("at most %d ready, %d asked for, %.0f needed", p.Decisions.PeakReady, p.Decisions.PeakDesired, top(t.Needed)),
+	c := draw.New(chartWidth, chartHeight, title, fmt.Sprintf("at most %d ready, %d asked for, %.0f needed", p.Decisions.PeakReady, p.Decisions.PeakDesired, top(t.Needed)),
 		0, float64(t.Minutes*len(t.Ready)), 0, high*1.12)
 	c.YAxis("replicas", value.Short)
 	c.Days(t.From.In(r.Zone.location()))
 	r.markEpisodes(c, p)
 	xs, width := t.axis(0), float64(t.Minutes)
-	c.Columns("needed", xs, floats(t.Needed), width)
-	c.Steps("ready", xs, floats(t.Ready), width)
-	c.Steps("desired", xs, floats(t.Desired), width)
-	for i, x := range xs {
-		if t.Warned[i] {
-			c.Bar("alert", x, x+width, high*1.06, high*1.12, "")
+	warned := make([]float64, len(xs)) // a line at the top
+	for i := range warned {
+		if warned[i] = math.NaN(); t.Warned[i] {
+			warned[i] = high * 1.09
 		}
 	}
-	return figure{Title: title, Wide: true, SVG: template.HTML(c.String()),
-		Caption: "Blue: ready. Dashed: asked for. Grey: what the load needed, known only afterwards. Marks at the top: a warning. Hatched: the load was more than the ready replicas can carry."}
+	c.Band("needed", t.axis(.5), make([]float64, len(xs)), floats(t.Needed))
+	c.Steps("ready", xs, floats(t.Ready), width)
+	c.Steps("desired", xs, floats(t.Desired), width)
+	c.Steps("alert", xs, warned, width)
+	return figure{Title: title, SVG: template.HTML(c.String()),
+		Caption: "Blue: ready. Dashed: asked for. Grey: what the load needed, known only afterwards. Line at the top: a warning. Hatched: the load was more than the ready replicas can carry."}
 }

@@ -5,9 +5,8 @@
 //
 // An unknown outcome is skipped and counted, never read as zero. Every outcome minute belongs to one period, whichever
 // period its forecast was issued in. Units: shares are fractions (percent only for people), demand is in the unit of
-// its dimension, leads are minutes. Bounds: a period of at most [MaxDays]; the 200 heaviest classes of all pools by
-// tokens are reported, the others are counted; about 140 bytes of memory for each minute of the period and each of
-// these classes.
+// its dimension, leads are minutes. Bounds: a period of at most [MaxDays]. About 80 bytes of memory for each minute of the
+// period and each stored class; storage.max_series bounds these.
 //
 // # How each number is defined
 //

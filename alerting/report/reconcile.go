@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -19,8 +18,6 @@ const (
 	MaxDays = 93
 	// lookback is how far before the period demand, forecasts and decisions are read, because they reach into it.
 	lookback = 2 * time.Hour
-	// classesReported bounds the classes of all pools that are reported, heaviest by tokens.
-	classesReported = 200
 	// headlineMinutes is the horizon of summaries, charts and episodes.
 	headlineMinutes = 15
 )
@@ -71,7 +68,6 @@ func (s *span) time(index int) time.Time { return s.base.Add(time.Duration(index
 type builder struct {
 	span
 	pools   map[string]*pool
-	leftOut map[features.Key]bool // classes
 	scoring *scoring
 }
 
@@ -84,7 +80,6 @@ type pool struct {
 	ticks     []tick                // by time
 	mode      alerting.Mode         // of the newest decision
 	basis     alerting.Basis
-	leftOut   int          // classes
 	minutes   []poolMinute // from base; see setMinutes
 }
 
@@ -105,37 +100,9 @@ func (b *builder) pool(name string) *pool {
 	return p
 }
 
-// limitClasses finds the classes beyond the bound.
-func (b *builder) limitClasses(ctx context.Context, h History) error {
-	tokens := map[features.Key]float64{}
-	err := h.Observed(ctx, b.from, b.to, func(key features.Key, dimension string, values []float64) error {
-		if key.Class != features.TotalClass && (dimension == features.DimPrefill || dimension == features.DimCached || dimension == features.DimDecode) {
-			tokens[key] += zeroIfUnknown(float64(sumOf(values)))
-		}
-		return nil
-	})
-	if err != nil || len(tokens) <= classesReported {
-		return err
-	}
-	order := slices.SortedFunc(maps.Keys(tokens), func(x, y features.Key) int {
-		return cmp.Or(cmp.Compare(tokens[y], tokens[x]), x.Compare(y))
-	})
-	b.leftOut = map[features.Key]bool{}
-	for _, key := range order[classesReported:] {
-		b.leftOut[key] = true
-		b.pool(key.Pool).leftOut++
-	}
-	return nil
-}
-
 func (b *builder) read(ctx context.Context, h History) error {
-	if err := b.limitClasses(ctx, h); err != nil {
-		return err
-	}
 	if err := h.Observed(ctx, b.base, b.to, func(key features.Key, dimension string, values []float64) error {
-		if !b.leftOut[key] {
-			b.pool(key.Pool).demand[series{key.Class, dimension}] = slices.Clone(values)
-		}
+		b.pool(key.Pool).demand[series{key.Class, dimension}] = slices.Clone(values)
 		return nil
 	}); err != nil {
 		return err
@@ -153,10 +120,8 @@ func (b *builder) read(ctx context.Context, h History) error {
 		return err
 	}
 	err := h.Forecasts(ctx, b.base, b.to, func(f *forecaster.Forecast) error {
-		if !b.leftOut[f.Key] {
-			b.score(f)
-			b.pool(f.Pool).addHeadline(f)
-		}
+		b.score(f)
+		b.pool(f.Pool).addHeadline(f)
 		return nil
 	})
 	b.endSeries()
@@ -188,7 +153,7 @@ func at(values []float64, minute int) float64 {
 
 // data counts the known minutes of the period.
 func (p *pool) data() Data {
-	d := Data{Minutes: p.end - p.first, ClassesLeftOut: p.leftOut}
+	d := Data{Minutes: p.end - p.first}
 	for m := p.first; m < p.end; m++ {
 		for _, values := range p.demand {
 			if !math.IsNaN(at(values, m)) {

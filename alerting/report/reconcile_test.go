@@ -2,7 +2,6 @@ package report
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -158,31 +157,6 @@ func TestTotals(t *testing.T) {
 	if diff := cmp.Diff(want, r.Pools[0].Totals, close); diff != "" {
 		t.Error(diff)
 	}
-}
-
-// Of many classes the heaviest are reported, and the others counted.
-func TestManyClasses(t *testing.T) {
-	h := crowd{&past{}, classesReported + 50}
-	p := reconcile(t, h, 150, 200).Pools[0]
-	if p.Data.ClassesLeftOut != 50 || len(p.Totals) != classesReported+1 || p.Totals[1].Class != "class-050" {
-		t.Errorf("%d are left out of %d: %s is the first", p.Data.ClassesLeftOut, len(p.Totals), p.Totals[1].Class)
-	}
-}
-
-// crowd is a history of many classes, the n-th of which has n tokens a second.
-type crowd struct {
-	*past
-	n int
-}
-
-func (c crowd) Observed(ctx context.Context, from, to time.Time, fn func(features.Key, string, []float64) error) error {
-	for i := range c.n {
-		values := slices.Repeat([]float64{float64(i)}, int(to.Sub(from)/time.Minute))
-		if err := fn(features.Key{Pool: "p", Class: fmt.Sprintf("class-%03d", i)}, features.DimDecode, values); err != nil {
-			return err
-		}
-	}
-	return fn(total, features.DimDecode, slices.Repeat([]float64{1e5}, int(to.Sub(from)/time.Minute)))
 }
 
 // Every outcome is in one period: two reports side by side count what one over both counts.

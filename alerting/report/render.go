@@ -214,7 +214,7 @@ func (p *Pool) Unlisted() string {
 
 // UnlistedClasses counts the classes that are lighter than those in the table; "" if there are none.
 func (p *Pool) UnlistedClasses() string {
-	if n := max(len(p.Totals)-1-classesShown, 0) + p.Data.ClassesLeftOut; n > 0 {
+	if n := len(p.Totals) - 1 - classesShown; n > 0 {
 		return fmt.Sprintf("Lighter classes are not listed: %s.", countText(Number(n)))
 	}
 	return ""

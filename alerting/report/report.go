@@ -42,8 +42,6 @@ type Data struct {
 	Minutes  int `json:"minutes"`  // in the period
 	Observed int `json:"observed"` // with known demand, in at least one dimension
 	Decided  int `json:"decided"`  // with a decision in force
-
-	ClassesLeftOut int `json:"classes_left_out"` // light classes beyond the bound of a report; they are in the pool's totals
 }
 
 // Total is the demand of one class in the period, and its share of the cost. It leaves out records that came after

@@ -46,8 +46,7 @@ func initConfig(f *flag.FlagSet) action {
 		if kv := first.kv; len(kv) > 0 && slices.Min(kv) < slices.Max(kv) {
 			first.notes = append(first.notes, fmt.Sprintf("replicas hold from %d to %d tokens: the fewest are written, and what each reports is used", slices.Min(kv), slices.Max(kv)))
 		}
-		lines := first.lines()
-		text := render(lines)
+		text := first.text()
 		if _, err := config.Parse(*path, text, func(string) string { return "" }); err != nil {
 			return usageError{err}
 		}
@@ -58,11 +57,7 @@ func initConfig(f *flag.FlagSet) action {
 		if err := writeNew(*path, text, *force); err != nil {
 			return err
 		}
-		for _, l := range lines {
-			if l.from != "" {
-				fmt.Fprintf(std.err, "%-8s %s\n", l.from, strings.TrimPrefix(strings.TrimLeft(l.yaml, " -")+": "+l.why, ": "))
-			}
-		}
+		_, _ = std.err.Write(text)
 		for _, note := range first.notes {
 			fmt.Fprintln(std.err, "note:", note)
 		}
@@ -123,60 +118,38 @@ func (c *firstConfig) add(url string, seen *scrape.Probed) {
 	c.jobs = append(c.jobs, job+"}")
 }
 
-// configLine is one setting of a first configuration, its origin (read or guessed) and its reason.
-type configLine struct{ yaml, from, why string }
-
-// lines returns the configuration. Settings that are off, or that the user must fill in, are commented out.
-func (c *firstConfig) lines() []configLine {
-	var all []configLine
-	add := func(yaml, from, why string) { all = append(all, configLine{yaml, from, why}) }
-	add("", "", "A first configuration, written by forewarm init. docs/configuration.md lists all keys.")
-	for _, s := range c.source {
-		add("", "read", s)
-	}
-	add("pools:", "", "")
-	add("  - name: "+c.pool, "guessed", "the pool's name in the subject of its telemetry")
-	if len(c.kv) > 0 {
-		add("    kv_capacity_tokens: "+strconv.FormatInt(slices.Min(c.kv), 10), "read", "tokens in the KV cache of one replica")
-	} else {
-		add("    #kv_capacity_tokens: 430000", "", `tokens in the KV cache of one replica; vLLM logs "GPU KV cache size"`)
-	}
-	if c.replicas > 0 {
-		add(fmt.Sprintf("    replicas: {max: %d}", 2*c.replicas), "guessed", "the most replicas there may be, twice those that answered")
-	} else {
-		add("    replicas: {max: 8}", "guessed", "the most replicas there may be")
-	}
-	add("    warmup: {p50: 6m, p90: 12m}", "guessed", "from asking for a replica to its first request, median and 90th percentile")
-	if len(c.jobs) > 0 {
-		add("scrape:", "", "state, queue and KV cache of each replica")
-		add("  jobs: ["+strings.Join(c.jobs, ", ")+"]", "", "")
-	} else {
-		add(`#scrape: {jobs: [{pool: `+c.pool+`, targets: ["10.0.0.1:8000"]}]}`, "", "state, queue and KV cache, from engines' /metrics")
-	}
-	add("decision: {mode: advisory}", "guessed", "says what it would do; with active, autoscalers may obey")
-	add("#nats: {url: nats://nats:4222}", "", "left out, forewarm runs a NATS server on 127.0.0.1:4222")
-	add("#keda: {listen: 127.0.0.1:9465}", "", "for KEDA; its fallback decides until the pool is known: deploy/keda")
-	return all
-}
-
-// render formats lines as YAML, with aligned comments.
-func render(lines []configLine) []byte {
+// text is the configuration. Comments say what was read and what was guessed. Settings that are off, or that the user
+// must fill in, are commented out.
+func (c *firstConfig) text() []byte {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, l := range lines {
-		comment := "# " + l.why
-		if l.from != "" && l.yaml != "" {
-			comment = "# " + l.from + ": " + l.why
-		}
-		switch {
-		case l.yaml == "":
-			fmt.Fprintln(t, comment)
-		case l.why == "":
-			fmt.Fprintln(t, l.yaml)
-		default:
-			fmt.Fprintf(t, "%s\t%s\n", l.yaml, comment)
-		}
+	line := func(yaml, why string) { fmt.Fprintf(t, "%s\t# %s\n", yaml, why) }
+	fmt.Fprintln(t, "# A first configuration, written by forewarm init. docs/configuration.md lists all keys.")
+	for _, s := range c.source {
+		fmt.Fprintln(t, "# read: "+s)
 	}
+	fmt.Fprintln(t, "pools:")
+	line("  - name: "+c.pool, "guessed: the pool's name in the subject of its telemetry")
+	if len(c.kv) > 0 {
+		line("    kv_capacity_tokens: "+strconv.FormatInt(slices.Min(c.kv), 10), "read: tokens in the KV cache of one replica")
+	} else {
+		line("    #kv_capacity_tokens: 430000", `tokens in the KV cache of one replica; vLLM logs "GPU KV cache size"`)
+	}
+	if c.replicas > 0 {
+		line(fmt.Sprintf("    replicas: {max: %d}", 2*c.replicas), "guessed: the most replicas there may be, twice those that answered")
+	} else {
+		line("    replicas: {max: 8}", "guessed: the most replicas there may be")
+	}
+	line("    warmup: {p50: 6m, p90: 12m}", "guessed: from asking for a replica to its first request, median and 90th percentile")
+	if len(c.jobs) > 0 {
+		line("scrape:", "state, queue and KV cache of each replica")
+		fmt.Fprintln(t, "  jobs: ["+strings.Join(c.jobs, ", ")+"]")
+	} else {
+		line(`#scrape: {jobs: [{pool: `+c.pool+`, targets: ["10.0.0.1:8000"]}]}`, "state, queue and KV cache, from engines' /metrics")
+	}
+	line("decision: {mode: advisory}", "guessed: says what it would do; with active, autoscalers may obey")
+	line("#nats: {url: nats://nats:4222}", "left out, forewarm runs a NATS server on 127.0.0.1:4222")
+	line("#keda: {listen: 127.0.0.1:9465}", "for KEDA; its fallback decides until the pool is known: deploy/keda")
 	_ = t.Flush() // a strings.Builder returns no error
 	return []byte(b.String())
 }

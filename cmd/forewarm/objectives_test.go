@@ -216,8 +216,8 @@ func TestPlanSaysWhichRates(t *testing.T) {
 	t.Parallel()
 	const minutes = 150
 	p := startDaemon(t, "clock: event", "decision: {mode: active}", "features: {lateness: 0s}", `pools:
-- &p {name: learned, kv_capacity_tokens: 400000, max_num_seqs: 32, slo: {itl: 40ms}, replicas: {min: 1, max: 30, initial: 1}}
-- {<<: *p, name: stated, prefill_tokens_per_s: 3000, prefill_target: 1, decode_tokens_per_s: 500, rates: stated}`)
+- {name: learned, kv_capacity_tokens: 400000, max_num_seqs: 32, slo: {itl: 40ms}, replicas: {min: 1, max: 30, initial: 1}}
+- {name: stated, kv_capacity_tokens: 400000, max_num_seqs: 32, slo: {itl: 40ms}, replicas: {min: 1, max: 30, initial: 1}, prefill_tokens_per_s: 3000, prefill_target: 1, decode_tokens_per_s: 500, rates: stated}`)
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 	for m := range minutes {
 		at := start.Add(time.Duration(m) * time.Minute)

@@ -155,34 +155,8 @@ func (c *Chart) points(xs, ys []float64) string {
 // Span fills the whole height between two x; it is at least 1.5 units wide.
 func (c *Chart) Span(class string, from, to float64, title string) {
 	x := c.X(max(from, c.X0))
-	c.rect(class, x, c.Top, max(c.X(min(to, c.X1))-x, 1.5), c.Height-c.Base-c.Top, title)
-}
-
-// Columns draws a column for each known value, from x on, over a width.
-func (c *Chart) Columns(class string, xs, ys []float64, width float64) {
-	var b strings.Builder
-	for i, x := range xs {
-		if !math.IsNaN(ys[i]) && c.Y(ys[i]) < c.Y(0) {
-			fmt.Fprintf(&b, "M%.1f %.1fV%.1fH%.1fV%.1fZ", c.X(x), c.Y(0), c.Y(ys[i]), c.X(x+width), c.Y(0))
-		}
-	}
-	c.path(class, b.String())
-}
-
-// Bar draws a rectangle.
-func (c *Chart) Bar(class string, from, to, low, high float64, title string) {
-	if math.IsNaN(low + high) {
-		return
-	}
-	c.rect(class, c.X(from), c.Y(high), c.X(to)-c.X(from), max(c.Y(low)-c.Y(high), 0), title)
-}
-
-func (c *Chart) rect(class string, x, y, width, height float64, title string) {
-	fmt.Fprintf(&c.b, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f">`, class, x, y, width, height)
-	if title != "" {
-		c.b.WriteString("<title>" + html.EscapeString(title) + "</title>")
-	}
-	c.b.WriteString("</rect>")
+	fmt.Fprintf(&c.b, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s</title></rect>`,
+		class, x, c.Top, max(c.X(min(to, c.X1))-x, 1.5), c.Height-c.Base-c.Top, html.EscapeString(title))
 }
 
 // Dot marks a value.
