@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
@@ -59,18 +61,25 @@ func (in *Input) Set(name, text string) error {
 	return nil
 }
 
-// UsePool sets the pool. It has its initial replicas unless others are stated.
-func (in *Input) UsePool(p *capacity.Pool, waitingPerReplica float64) error {
-	in.Pool.Pool, in.Pool.WaitingPerReplica, in.Fit = *p, waitingPerReplica, p.Fit
-	if in.Pool.Replicas == 0 {
-		in.Pool.Replicas = p.Replicas.Initial
-	}
-	if in.Pool.Prefill > 0 && !p.Disaggregated {
+// UsePool sets the pool, as its newest decision saw it; nil if there is none. Replicas that are stated stay.
+func (in *Input) UsePool(p *capacity.Pool, waitingPerReplica float64, d *alerting.Decision) error {
+	replicas, prefill := in.Pool.Replicas, in.Pool.Prefill // stated
+	if prefill > 0 && !p.Disaggregated {
 		return fmt.Errorf("pool %q has no prefill replicas: set its disaggregated.prefill_replicas.max, or state none", p.Name)
 	}
-	if in.Pool.Prefill == 0 {
-		in.Pool.Prefill = p.PrefillReplicas.Initial
+	in.Fit, in.Pool = p.Fit, Pool{Pool: *p, WaitingPerReplica: waitingPerReplica}
+	if d != nil {
+		in.Pool.Lead, replicas = d.Lead, cmp.Or(replicas, d.Ready)
+		if d.ByRole != nil {
+			prefill = cmp.Or(prefill, d.ByRole.PrefillReady)
+		}
+		for _, r := range d.Resources {
+			if r.Dimension == capacity.KV && p.KVTarget > 0 {
+				in.Pool.Reported = int(min(r.PerReplica/p.KVTarget, 1e12))
+			}
+		}
 	}
+	in.Pool.Replicas, in.Pool.Prefill = cmp.Or(replicas, p.Replicas.Initial), cmp.Or(prefill, p.PrefillReplicas.Initial)
 	return nil
 }
 

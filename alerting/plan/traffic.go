@@ -8,10 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/features/sketch"
-	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/value"
 )
@@ -221,19 +219,4 @@ func (in *Input) ReadHistory(ctx context.Context, h History, source string, end 
 	}
 	in.Traffic = demand.traffic(&in.Pool, source)
 	return nil
-}
-
-// ApplyDecision sets the lead time and KV cache of a decision, and its replicas unless they are stated (above 0).
-func (p *Pool) ApplyDecision(d *alerting.Decision, replicas, prefill int) {
-	if p.Lead = d.Lead; replicas == 0 && d.Ready > 0 {
-		p.Replicas = d.Ready
-	}
-	if d.ByRole != nil && prefill == 0 && d.ByRole.PrefillReady > 0 {
-		p.Prefill = d.ByRole.PrefillReady
-	}
-	for _, r := range d.Resources {
-		if r.Dimension == capacity.KV && p.KVTarget > 0 {
-			p.Reported = int(min(r.PerReplica/p.KVTarget, 1e12))
-		}
-	}
 }

@@ -72,8 +72,11 @@ func TestPlanFromHistory(t *testing.T) {
 func TestPlanAsDecided(t *testing.T) {
 	d := &alerting.Decision{Ready: 5, Lead: 11 * time.Minute, ByRole: &alerting.Roles{PrefillReady: 3}, Resources: []alerting.ResourceEvidence{{Dimension: features.DimKV, PerReplica: 85_000}}}
 	for stated, want := range map[int]int{0: 5, 2: 2} {
-		p := plan.Pool{Pool: capacity.Pool{KVTarget: .85, Disaggregated: true}, Replicas: stated}
-		p.ApplyDecision(d, stated, 0)
+		in := plan.Input{Pool: plan.Pool{Replicas: stated}}
+		if err := in.UsePool(&capacity.Pool{KVTarget: .85, Disaggregated: true}, 4, d); err != nil {
+			t.Fatal(err)
+		}
+		p := &in.Pool
 		if p.Replicas != want || p.Prefill != 3 || p.Lead != 11*time.Minute || p.Reported != 100_000 {
 			t.Errorf("%d stated: %d and %d replicas, lead %s, %d KV tokens", stated, p.Replicas, p.Prefill, p.Lead, p.Reported)
 		}

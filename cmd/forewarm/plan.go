@@ -121,7 +121,7 @@ func (p *planFlags) readPool() error {
 	if err != nil {
 		return err
 	}
-	if err := p.in.UsePool(pool, pc.Decision.WaitingPerReplica); err != nil {
+	if err := p.in.UsePool(pool, pc.Decision.WaitingPerReplica, nil); err != nil {
 		return usagef("-prefill-replicas: %w", err)
 	}
 	return nil

@@ -78,12 +78,8 @@ func (d *Daemon) planned(in *plan.Input, name string) (view *server.PoolView, er
 		return nil, server.Problemf(http.StatusNotFound, "no pool %q at the last tick; /api/v1/pools lists them", name)
 	}
 	p := d.served.Load().pools[view.Pool]
-	replicas, prefill := in.Pool.Replicas, in.Pool.Prefill // of the query
-	if err := in.UsePool(&p, d.cfg.Decision.WaitingPerReplica); err != nil {
+	if err := in.UsePool(&p, d.cfg.Decision.WaitingPerReplica, view.Decision); err != nil {
 		return nil, server.Problemf(http.StatusBadRequest, "prefill_replicas: %v", err)
-	}
-	if view.Decision != nil {
-		in.Pool.ApplyDecision(view.Decision, replicas, prefill)
 	}
 	if view.Service != nil {
 		in.Pool.Rates = view.Service.Rates
