@@ -78,7 +78,7 @@ func (r *Report) loadChart(p *Pool, x *ResourceTimeline) figure {
 	title := fmt.Sprintf("Load and capacity: %s of %s", alerting.ResourceName(x.Resource), p.Pool)
 	c := draw.New(chartWidth, chartHeight+20, title, fmt.Sprintf("the largest minute was %s", quantity(Number(top(x.Peak)), x.Unit)), 0, float64(t.Minutes*len(x.Actual)), 0, high*1.05)
 	c.YAxis(perSecond(x.Unit), value.Short)
-	c.Days(t.From.In(r.Zone.location()))
+	c.Days(t.From.In(r.Zone))
 	r.markEpisodes(c, p)
 	xs := t.axis(.5)
 	c.Band("inner", xs, floats(x.P10), floats(x.P90))
@@ -117,7 +117,7 @@ func (r *Report) replicaChart(p *Pool) figure {
 	c := draw.New(chartWidth, chartHeight, title, fmt.Sprintf("at most %d ready, %d asked for, %.0f needed", p.Decisions.PeakReady, p.Decisions.PeakDesired, top(t.Needed)),
 		0, float64(t.Minutes*len(t.Ready)), 0, high*1.12)
 	c.YAxis("replicas", value.Short)
-	c.Days(t.From.In(r.Zone.location()))
+	c.Days(t.From.In(r.Zone))
 	r.markEpisodes(c, p)
 	xs, width := t.axis(0), float64(t.Minutes)
 	warned := make([]float64, len(xs)) // a line at the top

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
@@ -111,7 +112,7 @@ func TestPageStandsAlone(t *testing.T) {
 
 // TestPageIsBounded: ten pools of 10,000 classes.
 func TestPageIsBounded(t *testing.T) {
-	r := &Report{From: start, To: start.AddDate(0, 0, 7)}
+	r := &Report{From: start, To: start.AddDate(0, 0, 7), Zone: time.UTC}
 	for i := range 40 {
 		p := drawn().Pools[0]
 		p.Pool = fmt.Sprint("pool-", i)

@@ -35,7 +35,10 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, zone *time.Lo
 	if err := b.read(ctx, h); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
-	r := &Report{From: from, To: to, Zone: Zone{zone}, Pools: []Pool{}}
+	if zone == nil {
+		zone = time.UTC
+	}
+	r := &Report{From: from, To: to, Timezone: zone.String(), Zone: zone, Pools: []Pool{}}
 	for _, name := range slices.Sorted(maps.Keys(b.pools)) {
 		p := b.pools[name]
 		p.setMinutes()

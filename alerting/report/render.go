@@ -61,9 +61,6 @@ func newView(r *Report) view { return view{r, byUrgency(r)} }
 // Title names the period.
 func (v view) Title() string { return "Forewarm report, " + v.period("2 January 2006") }
 
-// Clock names the zone of times.
-func (v view) Clock() string { return v.Zone.location().String() }
-
 // WriteMarkdown writes r for people: the summary, the advice, then a section for each pool with folded details. It is
 // one write; the error is that of w.
 func WriteMarkdown(w io.Writer, r *Report) error {

@@ -52,7 +52,7 @@ func week() *Report {
 			Q90: Covered{.902, .896, .908, 9000}}
 	}
 	amount := func(replicaHours Number) Amount { return Amount{replicaHours, 8 * replicaHours, 20 * replicaHours} }
-	r := &Report{From: start, To: start.AddDate(0, 0, 7), Pools: []Pool{
+	r := &Report{From: start, To: start.AddDate(0, 0, 7), Zone: time.UTC, Timezone: "UTC", Pools: []Pool{
 		{
 			Pool: "llama-70b", Data: Data{Minutes: 10080, Observed: 10050, Decided: 10079},
 			Totals: []Total{

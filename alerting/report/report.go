@@ -17,11 +17,12 @@ type Number = value.Number
 // Report compares a period's forecasts and decisions with outcomes. Pools are ordered by name; empty if nothing was
 // stored.
 type Report struct {
-	From    time.Time `json:"from"`
-	To      time.Time `json:"to"`
-	Zone    Zone      `json:"timezone"` // of times in Markdown, page and mail; times here are UTC
-	Summary []string  `json:"summary"`  // one sentence each: traffic, saturation, warnings, forecasts, cost
-	Pools   []Pool    `json:"pools"`
+	From     time.Time      `json:"from"`
+	To       time.Time      `json:"to"`
+	Timezone string         `json:"timezone"` // of times in Markdown, page and mail; times here are UTC
+	Zone     *time.Location `json:"-"`        // Timezone
+	Summary  []string       `json:"summary"`  // one sentence each: traffic, saturation, warnings, forecasts, cost
+	Pools    []Pool         `json:"pools"`
 }
 
 // Pool is the report on one pool.

@@ -33,7 +33,7 @@ func TestZone(t *testing.T) {
 		return b.String()
 	}
 	utc, r := drawn(), drawn()
-	r.Zone = Zone{berlin(t)}
+	r.Zone, r.Timezone = berlin(t), "Europe/Berlin"
 	r.summarise()
 	if as, want := written(r, WriteJSON), written(utc, WriteJSON); !strings.Contains(as, `"timezone": "Europe/Berlin"`) || !strings.Contains(want, `"timezone": "UTC"`) ||
 		strings.Count(as, `Z",`) != strings.Count(want, `Z",`) || strings.Contains(as, "+01:00") {
