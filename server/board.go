@@ -12,14 +12,11 @@ import (
 
 // Board has the newest results of every pool. Only the pipeline's goroutine calls [Board.Observe]; [Board.Pools] is
 // safe for concurrent use. It keeps the last forecasts in memory.
-type Board struct {
-	last  map[string]PoolView // by pool; owned by the caller of Observe
-	views atomic.Pointer[[]PoolView]
-}
+type Board struct{ views atomic.Pointer[[]PoolView] }
 
 // NewBoard returns a board without pools.
 func NewBoard() *Board {
-	b := &Board{last: map[string]PoolView{}}
+	b := &Board{}
 	b.views.Store(&[]PoolView{})
 	return b
 }
@@ -30,9 +27,6 @@ func (b *Board) Pools() []PoolView { return *b.views.Load() }
 // Restore sets the views of pools from before a restart, so that a valid decision is available before the first tick. It
 // owns the views afterwards. Only the pipeline's goroutine calls it, like [Board.Observe].
 func (b *Board) Restore(views []PoolView) {
-	for _, v := range views {
-		b.last[v.Pool] = v
-	}
 	slices.SortFunc(views, func(x, y PoolView) int { return strings.Compare(x.Pool, y.Pool) })
 	b.views.Store(&views)
 }
@@ -40,7 +34,10 @@ func (b *Board) Restore(views []PoolView) {
 // Observe keeps the output of a tick, and copies of its pools, which the next tick overwrites. Pools that are not in it
 // are deleted; a pool without a decision in it keeps its last one. Cost: linear in the size of the output.
 func (b *Board) Observe(out *pipeline.Output) {
-	now := make(map[string]*PoolView, len(out.Pools))
+	last, now := map[string]PoolView{}, make(map[string]*PoolView, len(out.Pools))
+	for _, v := range b.Pools() {
+		last[v.Pool] = v
+	}
 	of := func(pool string) *PoolView {
 		if now[pool] == nil {
 			now[pool] = &PoolView{Pool: pool}
@@ -48,7 +45,7 @@ func (b *Board) Observe(out *pipeline.Output) {
 		return now[pool]
 	}
 	for _, m := range out.Pools {
-		v := b.last[m.Pool]
+		v := last[m.Pool]
 		v.Pool, v.State, v.LastEvent = m.Pool, m.State, m.LastEvent
 		v.State.PendingSince = slices.Clone(m.State.PendingSince)
 		if len(out.Decisions) > 0 {
@@ -75,11 +72,9 @@ func (b *Board) Observe(out *pipeline.Output) {
 			v.Alerts = append(v.Alerts, a)
 		}
 	}
-	b.last = make(map[string]PoolView, len(now))
 	views := make([]PoolView, 0, len(now))
 	for _, pool := range slices.Sorted(maps.Keys(now)) {
 		views = append(views, *now[pool])
-		b.last[pool] = *now[pool]
 	}
 	b.views.Store(&views)
 }

@@ -34,7 +34,7 @@ func TestKills(t *testing.T) {
 		kills = 3
 	}
 	want := newSite(t, trace, length).play(t, 0)
-	if want.Snapshot == "" || !strings.HasPrefix(want.Decisions, "up to fleet at ") {
+	if want.Snapshot == "" || !strings.HasPrefix(want.Decisions, "up to ") {
 		t.Fatalf("an undisturbed daemon left:\n%+v", want)
 	}
 	if len(want.Newest) != 1 {

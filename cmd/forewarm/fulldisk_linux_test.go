@@ -105,7 +105,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%g ticks are in the history, want those before the disk was full and after", n)
 	}
 	daemon.stop(t)
-	want := "up to chat at " + begin.Add(time.Duration(last)*time.Minute).Format(time.RFC3339)
+	want := "up to " + begin.Add(time.Duration(last)*time.Minute).Format(time.RFC3339)
 	if got := readStored(t, config).Decisions; !strings.HasPrefix(got, want) {
 		t.Errorf("decisions %s, want %s", got, want)
 	}

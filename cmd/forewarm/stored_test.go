@@ -36,12 +36,12 @@ func readStored(t *testing.T, path string) (s remains) {
 	if len(states) > 0 {
 		s.Snapshot = fmt.Sprintf("sequence %d of stream %s, state sha256 %s", states[0].Sequence, states[0].Stream, states[0].Digest)
 	}
-	last, pool, ok, err := stream.NewReader(js, c.Decisions(), c.Inner()).Last(t.Context())
+	last, err := stream.NewReader(js, c.Decisions(), c.Inner()).Last(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ok {
-		s.Decisions = fmt.Sprintf("up to %s at %s, sha256 %x", pool, last.UTC().Format(time.RFC3339), decisionsDigest(t, js))
+	if !last.IsZero() {
+		s.Decisions = fmt.Sprintf("up to %s, sha256 %x", last.UTC().Format(time.RFC3339), decisionsDigest(t, js))
 	}
 	return s
 }

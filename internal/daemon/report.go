@@ -246,7 +246,7 @@ func (d *Daemon) getReport(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return server.Problemf(http.StatusBadRequest, "%v", err)
 	}
-	newest, _, _, err := d.reader.Last(r.Context())
+	newest, err := d.reader.Last(r.Context())
 	if err != nil {
 		return err
 	}

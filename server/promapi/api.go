@@ -93,7 +93,7 @@ func (a *API) Register(handle func(pattern string, h http.Handler)) {
 }
 
 // An endpoint answers one request with a parsed form.
-type endpoint func(ctx context.Context, r *http.Request) (answer, *failure)
+type endpoint func(ctx context.Context, r *http.Request) (answer, error)
 
 // answer is the result of an endpoint. done releases memory that data uses.
 type answer struct {
@@ -106,22 +106,25 @@ type answer struct {
 type failure struct {
 	status int
 	kind   string
-	cause  error
+	error
 }
 
 // statusClientClosed means that the client closed the connection before the answer, as in nginx and Prometheus.
 const statusClientClosed = 499
 
 // refuse is the failure of a wrong request.
-func refuse(cause error) *failure { return &failure{http.StatusBadRequest, "bad_data", cause} }
+func refuse(cause error) error { return &failure{http.StatusBadRequest, "bad_data", cause} }
 
 // invalid is the failure of an invalid parameter.
-func invalid(parameter string, cause error) *failure {
+func invalid(parameter string, cause error) error {
 	return refuse(fmt.Errorf("invalid parameter %q: %w", parameter, cause))
 }
 
-// failed classifies an error of the engine or of the series.
-func failed(err error) *failure {
+// failureOf classifies an error; one that is no failure is of the engine or of the series.
+func failureOf(err error) *failure {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f
+	}
 	var (
 		gone    promql.ErrQueryCanceled
 		late    promql.ErrQueryTimeout
@@ -157,12 +160,12 @@ func (a *API) serve(e endpoint) http.Handler {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), a.timeout)
 		defer cancel()
-		x, f := e(ctx, r)
+		x, err := e(ctx, r)
 		if x.done != nil {
 			defer x.done()
 		}
-		if f != nil {
-			a.refuse(w, f)
+		if err != nil {
+			a.refuse(w, err)
 			return
 		}
 		warnings, infos := x.warnings.AsStrings(r.Form.Get("query"), 10, 10)
@@ -170,8 +173,9 @@ func (a *API) serve(e endpoint) http.Handler {
 	})
 }
 
-func (a *API) refuse(w http.ResponseWriter, f *failure) {
-	a.write(w, f.status, reply{Status: "error", ErrorType: f.kind, Error: f.cause.Error()})
+func (a *API) refuse(w http.ResponseWriter, err error) {
+	f := failureOf(err)
+	a.write(w, f.status, reply{Status: "error", ErrorType: f.kind, Error: f.Error()})
 }
 
 func (a *API) write(w http.ResponseWriter, status int, x reply) {
@@ -183,7 +187,7 @@ func (a *API) write(w http.ResponseWriter, status int, x reply) {
 }
 
 // metricMetadata returns type, help and unit of series by name.
-func (a *API) metricMetadata(_ context.Context, r *http.Request) (answer, *failure) {
+func (a *API) metricMetadata(_ context.Context, r *http.Request) (answer, error) {
 	found, metric := map[string][]map[string]string{}, r.Form.Get("metric")
 	for name, help := range a.help {
 		if metric == "" || metric == name {
@@ -194,7 +198,7 @@ func (a *API) metricMetadata(_ context.Context, r *http.Request) (answer, *failu
 }
 
 // buildInfo returns the Prometheus version, from which clients derive the supported API, and Forewarm's version.
-func (a *API) buildInfo(context.Context, *http.Request) (answer, *failure) {
+func (a *API) buildInfo(context.Context, *http.Request) (answer, error) {
 	return answer{data: map[string]string{
 		"version": prometheusVersion, "revision": a.version, "branch": "", "buildUser": "", "buildDate": "",
 		"goVersion": runtime.Version(), "application": "Forewarm",
@@ -202,6 +206,6 @@ func (a *API) buildInfo(context.Context, *http.Request) (answer, *failure) {
 }
 
 // rules answers with no rules: Forewarm evaluates none.
-func (a *API) rules(context.Context, *http.Request) (answer, *failure) {
+func (a *API) rules(context.Context, *http.Request) (answer, error) {
 	return answer{data: map[string][]string{"groups": {}}}, nil
 }

@@ -15,10 +15,10 @@ import (
 )
 
 // query evaluates an expression at one time.
-func (a *API) query(ctx context.Context, r *http.Request) (answer, *failure) {
-	at, f := timeParam(r, "time", time.Now())
-	if f != nil {
-		return answer{}, f
+func (a *API) query(ctx context.Context, r *http.Request) (answer, error) {
+	at, err := timeParam(r, "time", time.Now())
+	if err != nil {
+		return answer{}, err
 	}
 	return a.evaluate(ctx, func(o promql.QueryOpts) (promql.Query, error) {
 		return a.engine.NewInstantQuery(ctx, a.data, o, r.Form.Get("query"), at)
@@ -26,7 +26,7 @@ func (a *API) query(ctx context.Context, r *http.Request) (answer, *failure) {
 }
 
 // queryRange evaluates an expression at every step from start to end.
-func (a *API) queryRange(ctx context.Context, r *http.Request) (answer, *failure) {
+func (a *API) queryRange(ctx context.Context, r *http.Request) (answer, error) {
 	start, err := parseTime(r.Form.Get("start"))
 	if err != nil {
 		return answer{}, invalid("start", err)
@@ -54,9 +54,9 @@ func (a *API) queryRange(ctx context.Context, r *http.Request) (answer, *failure
 }
 
 // evaluate runs a query. The wait for a turn counts toward the query's timeout.
-func (a *API) evaluate(ctx context.Context, prepare func(promql.QueryOpts) (promql.Query, error)) (answer, *failure) {
+func (a *API) evaluate(ctx context.Context, prepare func(promql.QueryOpts) (promql.Query, error)) (answer, error) {
 	if err := a.turns.Acquire(ctx, 1); err != nil {
-		return answer{}, failed(fmt.Errorf("no turn for the query came in time: %w", err))
+		return answer{}, fmt.Errorf("no turn for the query came in time: %w", err)
 	}
 	defer a.turns.Release(1)
 	q, err := prepare(promql.NewPrometheusQueryOpts(false, 0))
@@ -66,7 +66,7 @@ func (a *API) evaluate(ctx context.Context, prepare func(promql.QueryOpts) (prom
 	x := answer{done: q.Close}
 	res := q.Exec(ctx)
 	if res.Err != nil {
-		return x, failed(res.Err)
+		return x, res.Err
 	}
 	x.warnings = res.Warnings
 	x.data = struct {
@@ -105,7 +105,7 @@ func parseDuration(s string) (time.Duration, error) {
 }
 
 // timeParam reads an optional time.
-func timeParam(r *http.Request, name string, absent time.Time) (time.Time, *failure) {
+func timeParam(r *http.Request, name string, absent time.Time) (time.Time, error) {
 	s := r.Form.Get(name)
 	if s == "" {
 		return absent, nil

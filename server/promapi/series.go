@@ -29,42 +29,38 @@ type selection struct {
 	matchers [][]*labels.Matcher
 }
 
-// selectionParams reads a selection; badSelector makes the failure for invalid selectors. Each selector must exclude
-// something.
-func (a *API) selectionParams(r *http.Request, badSelector func(error) *failure) (s selection, f *failure) {
-	start, f := timeParam(r, "start", minTime)
-	if f != nil {
-		return s, f
+// open reads a selection, and opens the series in its time; badSelector makes the error for invalid selectors. Each
+// selector must exclude something.
+func (a *API) open(r *http.Request, badSelector func(error) error) (q storage.Querier, s selection, err error) {
+	start, err := timeParam(r, "start", minTime)
+	if err != nil {
+		return nil, s, err
 	}
-	end, f := timeParam(r, "end", maxTime)
-	if f != nil {
-		return s, f
+	end, err := timeParam(r, "end", maxTime)
+	if err != nil {
+		return nil, s, err
 	}
 	s.from, s.to = start.UnixMilli(), end.UnixMilli()
-	var err error
 	if s.matchers, err = a.parser.ParseMetricSelectors(r.Form["match[]"]); err != nil {
-		return s, badSelector(err)
+		return nil, s, badSelector(err)
 	}
 	for _, set := range s.matchers {
 		if !slices.ContainsFunc(set, func(m *labels.Matcher) bool { return !m.Matches("") }) {
-			return s, badSelector(errors.New("match[] must contain at least one non-empty matcher"))
+			return nil, s, badSelector(errors.New("match[] must contain at least one non-empty matcher"))
 		}
 	}
-	return s, nil
+	q, err = a.data.Querier(s.from, s.to)
+	return q, s, err
 }
 
 // series lists the label sets of the series that any selector matches.
-func (a *API) series(ctx context.Context, r *http.Request) (answer, *failure) {
+func (a *API) series(ctx context.Context, r *http.Request) (answer, error) {
 	if len(r.Form["match[]"]) == 0 {
 		return answer{}, refuse(errors.New("no match[] parameter provided"))
 	}
-	s, f := a.selectionParams(r, func(err error) *failure { return invalid("match[]", err) })
-	if f != nil {
-		return answer{}, f
-	}
-	q, err := a.data.Querier(s.from, s.to)
+	q, s, err := a.open(r, func(err error) error { return invalid("match[]", err) })
 	if err != nil {
-		return answer{}, failed(err)
+		return answer{}, err
 	}
 	x := answer{done: func() { _ = q.Close() }}
 	sets := make([]storage.SeriesSet, len(s.matchers))
@@ -75,26 +71,26 @@ func (a *API) series(ctx context.Context, r *http.Request) (answer, *failure) {
 	all := storage.NewMergeSeriesSet(sets, 0, storage.ChainedSeriesMerge)
 	for all.Next() {
 		if err := ctx.Err(); err != nil {
-			return x, failed(err)
+			return x, err
 		}
 		found = append(found, all.At().Labels())
 	}
 	if err := all.Err(); err != nil {
-		return x, failed(err)
+		return x, err
 	}
 	x.data, x.warnings = found, all.Warnings()
 	return x, nil
 }
 
 // labelNames lists the names of labels of the series that any selector matches, or of all.
-func (a *API) labelNames(ctx context.Context, r *http.Request) (answer, *failure) {
+func (a *API) labelNames(ctx context.Context, r *http.Request) (answer, error) {
 	return a.strings(ctx, r, func(q storage.Querier, m []*labels.Matcher) ([]string, annotations.Annotations, error) {
 		return q.LabelNames(ctx, nil, m...)
 	})
 }
 
 // labelValues lists the values of one label of the series that any selector matches, or of all.
-func (a *API) labelValues(ctx context.Context, r *http.Request) (answer, *failure) {
+func (a *API) labelValues(ctx context.Context, r *http.Request) (answer, error) {
 	name := r.PathValue("name")
 	if strings.HasPrefix(name, "U__") {
 		name = model.UnescapeName(name, model.ValueEncodingEscaping)
@@ -108,14 +104,10 @@ func (a *API) labelValues(ctx context.Context, r *http.Request) (answer, *failur
 }
 
 // strings looks up texts for each selector, or once without any, and merges them in order.
-func (a *API) strings(ctx context.Context, r *http.Request, lookUp func(storage.Querier, []*labels.Matcher) ([]string, annotations.Annotations, error)) (answer, *failure) {
-	s, f := a.selectionParams(r, refuse)
-	if f != nil {
-		return answer{}, f
-	}
-	q, err := a.data.Querier(s.from, s.to)
+func (a *API) strings(ctx context.Context, r *http.Request, lookUp func(storage.Querier, []*labels.Matcher) ([]string, annotations.Annotations, error)) (answer, error) {
+	q, s, err := a.open(r, refuse)
 	if err != nil {
-		return answer{}, failed(err)
+		return answer{}, err
 	}
 	x := answer{done: func() { _ = q.Close() }} // the texts use its memory
 	if len(s.matchers) == 0 {
@@ -124,11 +116,11 @@ func (a *API) strings(ctx context.Context, r *http.Request, lookUp func(storage.
 	distinct := map[string]struct{}{}
 	for _, m := range s.matchers {
 		if err := ctx.Err(); err != nil {
-			return x, failed(err)
+			return x, err
 		}
 		texts, warnings, err := lookUp(q, m)
 		if err != nil {
-			return x, failed(err)
+			return x, err
 		}
 		x.warnings = x.warnings.Merge(warnings)
 		for _, text := range texts {

@@ -115,15 +115,15 @@ func (r *Reader) Newest(ctx context.Context) (all []Record, err error) {
 	return all, err
 }
 
-// Last returns tick and pool of the newest decision; ok is false if there is none.
-func (r *Reader) Last(ctx context.Context) (tick time.Time, pool string, ok bool, err error) {
+// Last returns the newest tick with a decision; zero if there is none.
+func (r *Reader) Last(ctx context.Context) (tick time.Time, err error) {
 	all, err := r.Newest(ctx)
 	for i := range all {
-		if d := &all[i].Decision; !ok || !d.Tick.Before(tick) {
-			tick, pool, ok = d.Tick, d.Pool, true
+		if d := &all[i].Decision; d.Tick.After(tick) {
+			tick = d.Tick
 		}
 	}
-	return tick, pool, ok, err
+	return tick, err
 }
 
 // Explain explains a decision. It returns [ErrNoDecision] if ref names none, see find.
