@@ -21,21 +21,22 @@ import (
 // library's own decoder stops at the first error, does not name the key, and reads 1.5 as the integer 1.
 type decoder struct {
 	file   string            // name in messages
+	lines  bool              // messages have the line, too
 	dir    string            // base of relative paths
 	source map[string]string // key → file:line
 	errs   Errors
 }
 
 func newDecoder(file string) *decoder {
-	return &decoder{file: filepath.Base(file), dir: filepath.Dir(file), source: map[string]string{}}
+	return &decoder{file: filepath.Base(file), lines: true, dir: filepath.Dir(file), source: map[string]string{}}
 }
 
 func (d *decoder) fail(node ast.Node, key, value, bound, fix string) {
-	d.errs = append(d.errs, &Error{d.at(node), errorText(key, value, bound, fix)})
+	d.errs.add(d.at(node), errorText(key, value, bound, fix))
 }
 
 func (d *decoder) at(node ast.Node) string {
-	if node.GetToken() == nil || node.GetToken().Position == nil {
+	if !d.lines || node.GetToken() == nil || node.GetToken().Position == nil {
 		return d.file
 	}
 	return d.file + ":" + strconv.Itoa(node.GetToken().Position.Line)

@@ -30,14 +30,9 @@ func (d *decoder) env(v reflect.Value, path string, getenv func(string) string) 
 			field.SetString(value)
 		default: // YAML, so that [a, b] is a list
 			d.source[p] = name
-			in := newDecoder(name)
-			if err := in.document([]byte(value), field, p); err != nil {
-				in.errs = Errors{{Text: errorText(p, value, "must be "+want(f.Type), "")}}
-			}
-			for _, e := range in.errs {
-				e.Source = name
-				d.errs = append(d.errs, e)
-			}
+			in := &decoder{file: name, source: map[string]string{}}
+			in.document([]byte(value), field, p)
+			d.errs = append(d.errs, in.errs...)
 		}
 	}
 }

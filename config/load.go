@@ -34,9 +34,7 @@ func Parse(file string, data []byte, getenv func(string) string) (*Config, error
 	d := newDecoder(file)
 	c := Default()
 	v := reflect.ValueOf(c).Elem()
-	if err := d.document(data, v, ""); err != nil {
-		return nil, err
-	}
+	d.document(data, v, "")
 	d.env(v, "", getenv)
 	if len(d.errs) > 0 {
 		return nil, d.errs
@@ -47,40 +45,40 @@ func Parse(file string, data []byte, getenv func(string) string) (*Config, error
 	return c, nil
 }
 
-// document decodes the one YAML document in data to v at path; an empty one changes nothing. The error is that data is
-// no YAML.
-func (d *decoder) document(data []byte, v reflect.Value, path string) error {
+// document decodes the one YAML document in data to v at path; an empty one changes nothing.
+func (d *decoder) document(data []byte, v reflect.Value, path string) {
 	if len(data) > MaxBytes {
-		return Errors{{d.file, fmt.Sprintf("configuration = %d bytes: must be at most %d bytes; is this the right file?", len(data), MaxBytes)}}
+		d.errs.add(d.file, fmt.Sprintf("configuration = %d bytes: must be at most %d bytes; is this the right file?", len(data), MaxBytes))
+		return
 	}
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
-		return Errors{syntaxError(d.file, err)}
+		d.syntaxError(err)
+		return
 	}
 	var body ast.Node
 	for _, doc := range file.Docs {
 		if body != nil && doc.Body != nil {
 			d.fail(doc.Body, "configuration", "", "must be one YAML document", "remove the --- line and merge the sections")
-			return nil
+			return
 		}
 		if doc.Body != nil {
 			body = doc.Body
 		}
 	}
 	d.decode(body, v, path)
-	return nil
 }
 
-func syntaxError(file string, err error) *Error {
-	message := err.Error()
+func (d *decoder) syntaxError(err error) {
+	place, message := d.file, err.Error()
 	var syntax yaml.Error
 	if errors.As(err, &syntax) {
 		message = syntax.GetMessage()
 		if tok := syntax.GetToken(); tok != nil {
-			file = fmt.Sprintf("%s:%d:%d", file, tok.Position.Line, tok.Position.Column)
+			place = fmt.Sprintf("%s:%d:%d", d.file, tok.Position.Line, tok.Position.Column)
 		}
 	}
-	return &Error{file, "configuration: not valid YAML: " + message + "; check the indentation and quotes there"}
+	d.errs.add(place, "configuration: not valid YAML: "+message+"; check the indentation and quotes there")
 }
 
 // isPath reports whether key is a path on disk, or a list of them.

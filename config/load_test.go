@@ -206,8 +206,8 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("error %v is not Errors", err)
 		}
 		for _, e := range errs {
-			if strings.ContainsAny(e.Error(), "\r\n") {
-				t.Fatalf("message of more than one line: %q", e.Error())
+			if strings.ContainsAny(e, "\r\n") {
+				t.Fatalf("message of more than one line: %q", e)
 			}
 		}
 		if c != nil {

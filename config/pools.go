@@ -179,9 +179,7 @@ func (c *Config) definer() func(pool string, keys []byte) (capacity.Pool, error)
 	return func(pool string, keys []byte) (capacity.Pool, error) {
 		d, key := newDecoder("definition"), poolKey(pool)
 		defined := base
-		if err := d.document(keys, reflect.ValueOf(&defined).Elem(), key); err != nil {
-			return capacity.Pool{}, err
-		}
+		d.document(keys, reflect.ValueOf(&defined).Elem(), key)
 		k := &checker{d.source, d.errs}
 		if defined.Name != "" && defined.Name != pool {
 			k.fail(key+".name", defined.Name, "must be "+show(pool), "leave it out")

@@ -26,11 +26,11 @@ func (k *checker) fail(key string, value any, bound, fix string) {
 
 // add records an error about the key at place in the file. An absent key is reported at the start of its section.
 func (k *checker) add(place, text string) {
-	e := &Error{Text: text}
-	for at := place; e.Source == "" && at != ""; at = parent(at) {
-		e.Source = k.source[at]
+	source := ""
+	for at := place; source == "" && at != ""; at = parent(at) {
+		source = k.source[at]
 	}
-	k.errs = append(k.errs, e)
+	k.errs.add(source, text)
 }
 
 // show formats a value as a user would: quoted text, durations without empty units.
@@ -79,14 +79,6 @@ func (k *checker) section(name string, err error) {
 		}
 		k.add(key, text)
 	}
-}
-
-// Check checks a configuration that was not loaded; the error is [Errors].
-func (c *Config) Check() error {
-	if errs := c.check(nil); len(errs) > 0 {
-		return errs
-	}
-	return nil
 }
 
 // check finds errors that types do not exclude, in the order of [Config]. source has the place of each key.
