@@ -3,7 +3,6 @@ package features
 import (
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -14,11 +13,10 @@ const maxReplicas = 8192
 
 // fleet has the newest report of each replica of one pool. The exported fields are the saved state.
 type fleet struct {
-	Replicas    []*replica `cbor:"1,keyasint,omitempty"` // ordered by name
-	Reported    time.Time  `cbor:"2,keyasint,omitzero"`
-	Preemptions float64    `cbor:"3,keyasint,omitempty"` // since the last state()
+	Replicas    map[string]*replica `cbor:"1,keyasint"`
+	Reported    time.Time           `cbor:"2,keyasint,omitzero"`
+	Preemptions float64             `cbor:"3,keyasint,omitempty"` // since the last state()
 
-	byName    map[string]*replica
 	waiting   int64 // requests, over the ready replicas that report it
 	reporting int64 // those replicas
 	serving   int64 // replicas that serve
@@ -36,9 +34,10 @@ type replica struct {
 
 // index sets the fields that follow from Replicas.
 func (f *fleet) index() {
-	f.byName = make(map[string]*replica)
+	if f.Replicas == nil {
+		f.Replicas = map[string]*replica{}
+	}
 	for _, r := range f.Replicas {
-		f.byName[r.Last.Name] = r
 		f.count(&r.Last, 1)
 	}
 }
@@ -79,7 +78,7 @@ func (k *replica) start(r *ingest.Replica) bool {
 // add adds a report. It refuses a report older than the newest one, and a new replica when the fleet is full; ok is
 // false then.
 func (f *fleet) add(r *ingest.Replica, n *Counters) (ok bool, life ReplicaLife) {
-	known, ok := f.byName[r.Name]
+	known, ok := f.Replicas[r.Name]
 	switch {
 	case ok && r.At.Before(known.Last.At):
 		n.ReplicasStale++
@@ -88,7 +87,8 @@ func (f *fleet) add(r *ingest.Replica, n *Counters) (ok bool, life ReplicaLife) 
 		n.ReplicasRefused++
 		return false, life
 	case !ok:
-		known = f.insert(r.Name)
+		known = &replica{Last: ingest.Replica{Name: r.Name, State: ingest.ReplicaGone}}
+		f.Replicas[r.Name] = known
 	case r.PreemptionsTotal >= 0 && known.Last.PreemptionsTotal >= 0:
 		before := known.Last.PreemptionsTotal
 		if r.PreemptionsTotal < before {
@@ -135,30 +135,20 @@ func (f *fleet) count(r *ingest.Replica, sign int64) {
 
 // newest is the newest report of a replica; without one its state is ReplicaGone.
 func (f *fleet) newest(name string) ingest.Replica {
-	if r, ok := f.byName[name]; ok {
+	if r, ok := f.Replicas[name]; ok {
 		return r.Last
 	}
 	return ingest.Replica{State: ingest.ReplicaGone}
 }
 
-func (f *fleet) insert(name string) *replica {
-	known := &replica{Last: ingest.Replica{Name: name, State: ingest.ReplicaGone}}
-	f.byName[name] = known
-	i, _ := slices.BinarySearchFunc(f.Replicas, name, func(r *replica, name string) int { return strings.Compare(r.Last.Name, name) })
-	f.Replicas = slices.Insert(f.Replicas, i, known)
-	return known
-}
-
 // forget drops the replicas without a report since t.
 func (f *fleet) forget(t time.Time) {
-	f.Replicas = slices.DeleteFunc(f.Replicas, func(r *replica) bool {
-		if !r.Last.At.Before(t) {
-			return false
+	for name, r := range f.Replicas {
+		if r.Last.At.Before(t) {
+			f.count(&r.Last, -1)
+			delete(f.Replicas, name)
 		}
-		f.count(&r.Last, -1)
-		delete(f.byName, r.Last.Name)
-		return true
-	})
+	}
 }
 
 // state summarizes the replicas that reported within ttl before at. It resets the count of preemptions.
