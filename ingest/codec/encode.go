@@ -1,8 +1,7 @@
 package codec
 
 import (
-	"encoding/binary"
-	"encoding/hex"
+	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -63,8 +62,7 @@ func (m *memberValue) append(dst []byte) []byte {
 	case '.':
 		return appendAmount(dst, m.amount)
 	case 'h':
-		dst = hex.AppendEncode(append(dst, '"'), binary.BigEndian.AppendUint64(nil, uint64(m.whole)))
-		return append(dst, '"')
+		return fmt.Appendf(dst, `"%016x"`, uint64(m.whole))
 	}
 	dst = append(dst, '[')
 	for i, amount := range m.amounts {

@@ -157,23 +157,13 @@ func (r *record) text(f field) []byte { return r.members[f].raw }
 
 // is reports whether f is one of words, in any case.
 func (r *record) is(f field, words ...string) bool {
-	for _, word := range words {
-		if bytes.EqualFold(r.text(f), []byte(word)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(words, func(word string) bool { return bytes.EqualFold(r.text(f), []byte(word)) })
 }
 
 // contains reports whether f contains one of words, in any case.
 func (r *record) contains(f field, words ...string) bool {
 	text := bytes.ToLower(r.text(f))
-	for _, word := range words {
-		if bytes.Contains(text, []byte(word)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(words, func(word string) bool { return bytes.Contains(text, []byte(word)) })
 }
 
 // counted reports whether the record has any count of tokens.

@@ -1,7 +1,7 @@
 package codec
 
 import (
-	"bytes"
+	"strings"
 	"time"
 )
 
@@ -48,7 +48,7 @@ var liteLLM = &foreign{read: (*Decoder).liteLLMPayload, fields: newFieldTable(ow
 //
 // trace_id is no session: LiteLLM makes a new one for each call.
 func (d *Decoder) liteLLMPayload(r *record) {
-	if looseFlag(r.members[fieldCacheHit]) || isManagement(r.text(fieldRoute)) {
+	if looseFlag(r.members[fieldCacheHit]) || r.contains(fieldRoute, managementWords...) {
 		d.skip()
 		return
 	}
@@ -64,16 +64,7 @@ func (d *Decoder) liteLLMPayload(r *record) {
 	d.accept(&q)
 }
 
-// isManagement reports whether a call_type is no inference by a language model. LiteLLM names them by verb and object,
-// such as aretrieve_batch, and adds new ones with each version. Its list is CallTypes in litellm/types/utils.py.
-func isManagement(callType []byte) bool {
-	for _, word := range managementWords {
-		if bytes.Contains(callType, word) {
-			return true
-		}
-	}
-	return false
-}
-
-var managementWords = bytes.Fields([]byte(`get_ list_ delete_ cancel_ retrieve_ update_ batch file fine_tuning vector_store search
-	mcp container skill eval _agent client_secret image video speech transcription ocr moderation management`))
+// managementWords are parts of the call types that are no inference by a language model. LiteLLM names them by verb and
+// object, such as aretrieve_batch, and adds new ones with each version. Its list is CallTypes in litellm/types/utils.py.
+var managementWords = strings.Fields(`get_ list_ delete_ cancel_ retrieve_ update_ batch file fine_tuning vector_store search
+	mcp container skill eval _agent client_secret image video speech transcription ocr moderation management`)

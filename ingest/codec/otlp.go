@@ -153,7 +153,7 @@ func (x *export) isInference() bool {
 		a.has(fieldCall) && !a.contains(fieldCall, ".do"), // ai.generateText is the sum of its ai.generateText.doGenerate
 		a.is(fieldOperation, "invoke_agent", "create_agent", "execute_tool", "invoke_workflow", "plan", "retrieval",
 			"fetch_response"), // of a response generated in the background; it may be fetched many times
-		isManagement(a.text(fieldOperation)), isManagement(a.text(fieldCallType)):
+		a.contains(fieldOperation, managementWords...), a.contains(fieldCallType, managementWords...):
 		return false
 	}
 	return counted || a.has(fieldCall) || a.is(fieldSpanKind, "LLM", "EMBEDDING") || a.contains(fieldOperation, inferences...)

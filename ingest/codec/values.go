@@ -116,13 +116,8 @@ func (d *Decoder) label(name string, text []byte) string {
 // checkLabel refuses the record if text cannot be a label or an id.
 func (d *Decoder) checkLabel(name string, text []byte) bool {
 	reason := labelFault(text, d.limits.LabelBytes)
-	switch reason {
-	case ingest.ReasonLabelTooLong:
-		d.fail(reason, "%s has %d bytes, the limit is %d", name, len(text), d.limits.LabelBytes)
-	case ingest.ReasonBadLabel:
-		d.fail(reason, "%s has a control character", name)
-	case ingest.ReasonInvalidUTF8:
-		d.fail(reason, "%s is not valid UTF-8", name)
+	if reason != "" {
+		d.fail(reason, "%s has %d bytes: want at most %d, valid UTF-8 without control characters", name, len(text), d.limits.LabelBytes)
 	}
 	return reason == ""
 }
