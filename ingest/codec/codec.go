@@ -34,7 +34,7 @@ const (
 	ContentTypeSumNDJSON = "application/vnd.forewarm.sum+x-ndjson"
 )
 
-// The content types of foreign formats. Most of their producers set none; their subject determines the format.
+// Content types of foreign formats. Most of their producers set none; their subject determines the format.
 const (
 	ContentTypeDynamo = "application/vnd.dynamo.request.trace.v1+json"
 	ContentTypeOpenAI = "application/vnd.forewarm.openai+json"

@@ -20,6 +20,7 @@ var ownPaths = paths{
 	fieldPool: {"pool"}, fieldClass: {"class"}, fieldTenant: {"tenant"}, fieldTier: {"tier"}, fieldFeature: {"feature"},
 }
 
+// decodeForeign reads a message of a foreign format.
 func decodeForeign(d *Decoder, data []byte) {
 	if d.meta.Kind != KindRequest {
 		d.refuse(ingest.ReasonUnknownFormat, "records of this format belong on a request subject")

@@ -65,8 +65,8 @@ var (
 	listMessage           = otlpMessage{"values": 1}
 )
 
-// each calls f with each known member of a message, and with each element of a repeated one.
-func (x *export) each(p part, m otlpMessage, f func(number uint32, member part)) {
+// members calls f with each known member of a message, and with each element of a repeated one.
+func (x *export) members(p part, m otlpMessage, f func(number uint32, member part)) {
 	if !p.json {
 		w := wire{rest: p.raw}
 		for w.next() {
@@ -83,7 +83,7 @@ func (x *export) each(p part, m otlpMessage, f func(number uint32, member part))
 	if !x.isA("a message of the export", x.valueOf("", p.raw).kind, '{') {
 		return
 	}
-	x.Decoder.each(p.raw, func(key, raw []byte) {
+	x.each(p.raw, func(key, raw []byte) {
 		number := m[string(key)]
 		one := func(_, raw []byte) {
 			if string(raw) != "null" {
@@ -93,7 +93,7 @@ func (x *export) each(p part, m otlpMessage, f func(number uint32, member part))
 		switch {
 		case number == 0:
 		case raw[0] == '[':
-			x.Decoder.each(raw, one)
+			x.each(raw, one)
 		default:
 			one(nil, raw)
 		}
@@ -102,7 +102,7 @@ func (x *export) each(p part, m otlpMessage, f func(number uint32, member part))
 
 // only calls f with each member of one number.
 func (x *export) only(p part, m otlpMessage, number uint32, f func(member part)) {
-	x.each(p, m, func(n uint32, member part) {
+	x.members(p, m, func(n uint32, member part) {
 		if n == number {
 			f(member)
 		}
@@ -159,7 +159,7 @@ func (x *export) readScope(p part, item func(p part)) {
 // readSpan reads a Span.
 func (x *export) readSpan(p part) {
 	x.span, x.failed = otlpSpan{}, false
-	x.each(p, spanMessage, func(number uint32, member part) {
+	x.members(p, spanMessage, func(number uint32, member part) {
 		switch number {
 		case 1:
 			readID(x.span.key.trace[:], member)
@@ -197,7 +197,7 @@ func readID(to []byte, p part) {
 func (x *export) readAttribute(p part, to *record, later uint16) {
 	var key []byte
 	var content part
-	x.each(p, attributeMessage, func(number uint32, member part) {
+	x.members(p, attributeMessage, func(number uint32, member part) {
 		switch number {
 		case 1:
 			key = x.text("", member).raw
@@ -212,7 +212,7 @@ func (x *export) readAttribute(p part, to *record, later uint16) {
 
 // anyValue reads an AnyValue. A list counts as its first value. Lists in lists are ignored, so recursion is bounded.
 func (x *export) anyValue(p part, name string, inLists bool) (v value) {
-	x.each(p, valueMessage, func(number uint32, member part) {
+	x.members(p, valueMessage, func(number uint32, member part) {
 		v = value{name, '{', nil}
 		switch {
 		case number == 1:
