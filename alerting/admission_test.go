@@ -111,7 +111,7 @@ func TestAdmissionAdvice(t *testing.T) {
 		if diff := cmp.Diff(tt.want, d.Admission, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })); diff != "" {
 			t.Errorf("%s: %s", tt.name, diff)
 		}
-		if got := NewEvent(&d).Data.Admission; len(got) != len(tt.want) {
+		if got := NewPrescale(&d).Admission; len(got) != len(tt.want) {
 			t.Errorf("%s: the event says %v", tt.name, got)
 		}
 	}

@@ -377,7 +377,7 @@ func TestDecideProperties(t *testing.T) {
 		if !st.LastTick.IsZero() && d.Desired != st.LastDesired && d.Action == Hold && len(d.Constraints) == 0 {
 			rt.Fatalf("%d after %d without a word: %s", d.Desired, st.LastDesired, d.Reason)
 		}
-		if _, err := json.Marshal(NewEvent(&d)); err != nil {
+		if _, err := json.Marshal(NewPrescale(&d)); err != nil {
 			rt.Fatalf("event: %v", err) // NaN and infinities have no JSON
 		}
 		if _, err := json.Marshal(d); err != nil {

@@ -105,8 +105,8 @@ type Saturation struct {
 	SaturationETA   SaturationETA `json:"saturation_at"`
 }
 
-// NewEvent renders a decision. The event shares strings and lists with d.
-func NewEvent(d *Decision) Event {
+// NewPrescale renders a decision. It shares strings and lists with d.
+func NewPrescale(d *Decision) Prescale {
 	tick := d.Tick.UTC()
 	data := Prescale{
 		ID: d.EventID(), Generation: d.Generation, Pool: d.Pool, IssuedAt: tick, ExpiresAt: d.Expires.UTC(),
@@ -136,7 +136,7 @@ func NewEvent(d *Decision) Event {
 			Feature: driver.Feature, FeatureShare: round(driver.FeatureShare), FeatureMargin: round(driver.FeatureMargin),
 		})
 	}
-	return newCloudEvent(data.ID, EventType, d.Pool, tick, data)
+	return data
 }
 
 // ReadPrescale reads a pre-scale event: a CloudEvent in structured mode. The caller must check Mode, Withheld,
@@ -222,14 +222,6 @@ type AlertData struct {
 	UpdatedAt   time.Time         `json:"updated_at"`
 }
 
-// NewAlertEvent renders an alert. The event shares its maps.
-func NewAlertEvent(a *Alert) AlertEvent {
-	return newCloudEvent(a.EventID(), AlertType, a.Labels["pool"], a.UpdatedAt, AlertData{
-		Name: a.Name, State: a.state(), Mode: Mode(a.Annotations["mode"]), Labels: a.Labels, Annotations: a.Annotations,
-		StartsAt: a.StartsAt.UTC(), UpdatedAt: a.UpdatedAt.UTC(),
-	})
-}
-
 // ReportType is the type of a report's event.
 const ReportType = "forewarm.report.v1"
 
@@ -239,25 +231,21 @@ type ReportData struct {
 	Full json.RawMessage `json:"report"`
 }
 
-// NewReportEvent renders a report; full is nil or the report as JSON. Its time is the end of the period.
-func NewReportEvent(r *Report, full []byte) CloudEvent[ReportData] {
-	return newCloudEvent(r.ID, ReportType, "", r.To, ReportData{Report: *r, Full: full})
-}
-
-// CloudEvent is the notice as a CloudEvent whose data is JSON.
-func (n Notice) CloudEvent() (CloudEvent[json.RawMessage], error) {
+// CloudEvent is the notice as a CloudEvent. It shares strings, maps and lists with n. full is the whole report as JSON, for
+// a report.
+func (n Notice) CloudEvent(full json.RawMessage) (CloudEvent[any], error) {
 	switch {
 	case n.Decision != nil:
-		return raw(NewEvent(n.Decision))
+		d := n.Decision
+		return newCloudEvent[any](d.EventID(), EventType, d.Pool, d.Tick, NewPrescale(d)), nil
 	case n.Alert != nil:
-		return raw(NewAlertEvent(n.Alert))
-	case n.Report != nil:
-		return raw(NewReportEvent(n.Report, nil))
+		a := n.Alert
+		return newCloudEvent[any](a.EventID(), AlertType, a.Labels["pool"], a.UpdatedAt, AlertData{
+			Name: a.Name, State: a.state(), Mode: Mode(a.Annotations["mode"]), Labels: a.Labels, Annotations: a.Annotations,
+			StartsAt: a.StartsAt.UTC(), UpdatedAt: a.UpdatedAt.UTC(),
+		}), nil
+	case n.Report != nil: // its time is the end of the period
+		return newCloudEvent[any](n.Report.ID, ReportType, "", n.Report.To, ReportData{Report: *n.Report, Full: full}), nil
 	}
-	return CloudEvent[json.RawMessage]{}, errors.New("an empty notice is no event")
-}
-
-func raw[T any](e CloudEvent[T]) (CloudEvent[json.RawMessage], error) {
-	data, err := json.Marshal(e.Data)
-	return CloudEvent[json.RawMessage]{e.SpecVersion, e.ID, e.Source, e.Type, e.Subject, e.Time, e.DataContentType, data}, err
+	return CloudEvent[any]{}, errors.New("an empty notice is no event")
 }

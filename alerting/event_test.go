@@ -33,7 +33,11 @@ func decided() Decision {
 
 func TestNewEventGolden(t *testing.T) {
 	d := decided()
-	got, err := json.MarshalIndent(NewEvent(&d), "", "  ")
+	e, err := Notice{Decision: &d}.CloudEvent(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.MarshalIndent(e, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,11 +59,15 @@ func TestNewEventGolden(t *testing.T) {
 
 func TestNewEventOfNothing(t *testing.T) {
 	d := Decision{Pool: "p", Tick: noon.In(time.FixedZone("", 3600)), Action: Hold, ETA: never}
-	e := NewEvent(&d)
-	if e.Data.NeededBy != nil || e.Data.SaturationETA != (SaturationETA{}) {
-		t.Errorf("needed by %v, ETA %v; want null", e.Data.NeededBy, e.Data.SaturationETA)
+	e, err := Notice{Decision: &d}.CloudEvent(nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if e.Data.Drivers == nil || e.Data.Constraints == nil || e.Data.Warnings == nil {
+	data := NewPrescale(&d)
+	if data.NeededBy != nil || data.SaturationETA != (SaturationETA{}) {
+		t.Errorf("needed by %v, ETA %v; want null", data.NeededBy, data.SaturationETA)
+	}
+	if data.Drivers == nil || data.Constraints == nil || data.Warnings == nil {
 		t.Error("empty lists are null in JSON")
 	}
 	if got := e.Time.Format(time.RFC3339); got != "2026-03-02T12:00:00Z" {

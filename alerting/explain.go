@@ -81,7 +81,7 @@ type Peak struct {
 
 // Explain explains d. after are the later decisions of the same pool, in order.
 func Explain(d *Decision, after []Decision) Explanation {
-	x := Explanation{ID: d.EventID(), Decision: *d, Event: NewEvent(d).Data, Resources: []ExplainedResource{},
+	x := Explanation{ID: d.EventID(), Decision: *d, Event: NewPrescale(d), Resources: []ExplainedResource{},
 		Path: d.Path, Basis: d.Basis, Steps: steps(d)}
 	tick := d.Tick.UTC()
 	for _, side := range d.byRole() {

@@ -325,7 +325,7 @@ func TestDecisionNamesScheduledEvents(t *testing.T) {
 	if !strings.HasSuffix(d.Reason, "The calendar has launch: 2.5 times the demand.") {
 		t.Errorf("%q", d.Reason)
 	}
-	data := NewEvent(&d).Data
+	data := NewPrescale(&d)
 	if len(data.Events) != 1 || data.Events[0] != (EventData{"launch", 2.5, 1.7, 3.8}) {
 		t.Errorf("events %+v", data.Events)
 	}

@@ -213,8 +213,7 @@ func poolToJSON(p *PoolView) poolJSON {
 
 // prescale is a decision as its event has it, also if none was published.
 func prescale(d *alerting.Decision) *alerting.Prescale {
-	e := alerting.NewEvent(d)
-	return &e.Data
+	return new(alerting.NewPrescale(d))
 }
 
 func resourceToJSON(r *forecaster.ResourceProjection) resourceJSON {

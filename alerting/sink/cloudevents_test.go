@@ -19,7 +19,10 @@ import (
 func TestCloudEvents(t *testing.T) {
 	for _, pool := range []string{"chat", `llama 70.b "eu", 100 % ünïcode`} {
 		n := decision(pool, 4)
-		want := alerting.NewEvent(n.Decision)
+		want, err := n.CloudEvent(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		t.Run(pool, func(t *testing.T) {
 			m, err := NewNATS(subjects).message(n)
 			if err != nil {
@@ -40,10 +43,10 @@ func TestCloudEvents(t *testing.T) {
 			if err := json.Unmarshal(data, &got); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want.Data, got); diff != "" {
+			if diff := cmp.Diff(want.Data, any(got)); diff != "" {
 				t.Error(diff)
 			}
-			if got, err := alerting.ReadPrescale(m.Data); err != nil || !cmp.Equal(want.Data, got) {
+			if got, err := alerting.ReadPrescale(m.Data); err != nil || !cmp.Equal(want.Data, any(got)) {
 				t.Errorf("a consumer of ours reads %+v, %v", got, err)
 			}
 		})

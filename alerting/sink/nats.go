@@ -59,7 +59,7 @@ func (s *NATS) Send(ctx context.Context, n alerting.Notice) error {
 // message is n as a CloudEvent in structured mode (NATS binding 1.0.3, section 3). It has no ce-* headers, which mean
 // binary mode.
 func (s *NATS) message(n alerting.Notice) (*nats.Msg, error) {
-	e, err := n.CloudEvent()
+	e, err := n.CloudEvent(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,7 @@ func TestNATS(t *testing.T) {
 	if err := json.Unmarshal(m.Data, &e); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(alerting.NewEvent(decision("llama 70.b", 4).Decision), e); diff != "" {
+	if diff := cmp.Diff(alerting.NewPrescale(decision("llama 70.b", 4).Decision), e.Data); diff != "" {
 		t.Error(diff)
 	}
 	if m, err = stream.GetMsg(t.Context(), 2); err != nil {
@@ -100,9 +100,11 @@ func TestNATS(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := alert("llama 70.b", false)
-	want := alerting.NewAlertEvent(n.Alert)
-	want.ID = n.ID()
-	if diff := cmp.Diff(want, a); diff != "" {
+	want, err := n.CloudEvent(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want.Data, any(a.Data)); diff != "" || a.ID != n.ID() || a.Type != want.Type || !a.Time.Equal(want.Time) {
 		t.Error(diff)
 	}
 }

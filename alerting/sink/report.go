@@ -2,7 +2,6 @@ package sink
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,18 +23,6 @@ type Pages struct {
 
 // maxEmbedded bounds the report in a webhook's event, in bytes; the event leaves out a larger one.
 const maxEmbedded = 1 << 20
-
-func (s *Webhook) reportEvent(r *alerting.Report) ([]byte, error) {
-	pages, err := s.pages(r)
-	if err != nil {
-		return nil, err
-	}
-	full := pages.JSON
-	if len(full) > maxEmbedded {
-		full = nil
-	}
-	return json.Marshal(alerting.NewReportEvent(r, full))
-}
 
 // ReportConfig is where reports are delivered, besides webhooks.
 type ReportConfig struct {

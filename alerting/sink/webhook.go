@@ -133,13 +133,19 @@ func (s *Webhook) body(n alerting.Notice) (body []byte, contentType string, err 
 		body, err = slackMessage(n, s.now())
 		return body, "application/json; charset=utf-8", err
 	}
+	var full []byte
 	if n.Report != nil {
-		body, err = s.reportEvent(n.Report)
-	} else {
-		var e alerting.CloudEvent[json.RawMessage]
-		if e, err = n.CloudEvent(); err == nil {
-			body, err = json.Marshal(e)
+		pages, err := s.pages(n.Report)
+		if err != nil {
+			return nil, "", err
 		}
+		if len(pages.JSON) <= maxEmbedded {
+			full = pages.JSON
+		}
+	}
+	e, err := n.CloudEvent(full)
+	if err == nil {
+		body, err = json.Marshal(e)
 	}
 	return body, alerting.StructuredType + "; charset=utf-8", err
 }

@@ -89,8 +89,8 @@ func TestRetriesAreBounded(t *testing.T) {
 	t.Parallel()
 	const begins, minutes, ready = 75, 110, 3
 	p := startDaemon(t, "clock: event", "decision: {mode: active}", "features: {lateness: 30s}", `pools:
-- &p {name: room, kv_capacity_tokens: 400000, prefill_tokens_per_s: 270, prefill_target: 1, decode_tokens_per_s: 220, warmup: {p50: 6m, p90: 12m}, replicas: {min: 3, max: 60}}
-- {<<: *p, name: full}`)
+- {name: room, kv_capacity_tokens: 400000, prefill_tokens_per_s: 270, prefill_target: 1, decode_tokens_per_s: 220, warmup: {p50: 6m, p90: 12m}, replicas: {min: 3, max: 60}}
+- {name: full, kv_capacity_tokens: 400000, prefill_tokens_per_s: 270, prefill_target: 1, decode_tokens_per_s: 220, warmup: {p50: 6m, p90: 12m}, replicas: {min: 3, max: 60}}`)
 	alerts, events := testenv.Subscribe(t, p.conn, "forewarm.alert.>"), testenv.Subscribe(t, p.conn, "forewarm.prescale.>")
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 	for m := range minutes {
@@ -148,8 +148,8 @@ func TestObjectivesRaiseTheirRole(t *testing.T) {
 	t.Parallel()
 	const begins, minutes, ready = 75, 90, 4
 	p := startDaemon(t, "clock: event", "decision: {mode: active}", "features: {lateness: 0s}", `pools:
-- &p {name: ttft, prefill_tokens_per_s: 5000, prefill_target: 1, decode_tokens_per_s: 2000, slo: {ttft: 1s, itl: 40ms}, replicas: {min: 4, max: 30}, disaggregated: {prefill_replicas: {min: 4, max: 30}}}
-- {<<: *p, name: itl}`)
+- {name: ttft, prefill_tokens_per_s: 5000, prefill_target: 1, decode_tokens_per_s: 2000, slo: {ttft: 1s, itl: 40ms}, replicas: {min: 4, max: 30}, disaggregated: {prefill_replicas: {min: 4, max: 30}}}
+- {name: itl, prefill_tokens_per_s: 5000, prefill_target: 1, decode_tokens_per_s: 2000, slo: {ttft: 1s, itl: 40ms}, replicas: {min: 4, max: 30}, disaggregated: {prefill_replicas: {min: 4, max: 30}}}`)
 	alerts, events := testenv.Subscribe(t, p.conn, "forewarm.alert.>"), testenv.Subscribe(t, p.conn, "forewarm.prescale.>")
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 	for m := range minutes {
