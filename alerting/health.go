@@ -19,7 +19,7 @@ type Vitals struct {
 	// Refusals is whose telemetry is refused and how to correct it; "" if unknown.
 	Refusals string
 	Lost     uint64 // messages that left the stream before they were read
-	Sinks    []SinkVitals
+	Sinks    []SinkStats
 	// Storage is the newest write error, "" if all writes work; StorageSince is when it began.
 	Storage      string
 	StorageSince time.Time
@@ -29,14 +29,27 @@ type Vitals struct {
 	Divergence string
 }
 
-// SinkVitals is the state of delivery to one consumer.
-type SinkVitals struct {
-	Name     string
-	Failing  bool      // no delivery since the last failure
-	Since    time.Time // first failure in a row
-	Err      string    // newest error
-	Waiting  int
-	Disabled bool // nothing is sent until a restart
+// SinkStats counts a sink's notices in this process by outcome.
+type SinkStats struct {
+	Sink       string
+	Sent       uint64
+	Retried    uint64 // failed attempts with a retry
+	Superseded uint64 // replaced by a newer notice before delivery
+	Failed     uint64 // refused for good
+	Lapsed     uint64 // expired before delivery, or for a disabled consumer
+	Queued     int    // waiting behind the newest one received
+	Disabled   bool   // nothing is sent until a restart
+
+	Err   string    // newest error since the last delivery; "" if none
+	Since time.Time // first of these errors
+}
+
+// Fail notes an error.
+func (s *SinkStats) Fail(now time.Time, err error) {
+	if s.Err == "" {
+		s.Since = now
+	}
+	s.Err = value.Printable(err.Error())
 }
 
 // Parameters of the daemon's own alerts.
@@ -71,15 +84,15 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 		s := &v.Sinks[i]
 		switch {
 		case s.Disabled:
-			out = append(out, selfCondition(SinkFailing, s.Name, cfg, alertText{
-				Summary:     "Forewarm sends nothing to " + value.Cut(s.Name, maxName) + " until it is restarted",
+			out = append(out, selfCondition(SinkFailing, s.Sink, cfg, alertText{
+				Summary:     "Forewarm sends nothing to " + value.Cut(s.Sink, maxName) + " until it is restarted",
 				Description: "The receiver answered that it is gone: " + firstWords(s.Err) + ". Other receivers are not affected.",
 				Action:      "Correct the receiver's address in the configuration, and restart Forewarm.",
 			}))
-		case s.Failing:
-			out = append(out, selfCondition(SinkFailing, s.Name, cfg, alertText{
-				Summary:     fmt.Sprintf("Forewarm has not reached %s since %s", value.Cut(s.Name, maxName), clock(s.Since)),
-				Description: fmt.Sprintf("%d notifications wait. The newest error: %s. Other receivers are not affected.", s.Waiting, firstWords(s.Err)),
+		case s.Err != "":
+			out = append(out, selfCondition(SinkFailing, s.Sink, cfg, alertText{
+				Summary:     fmt.Sprintf("Forewarm has not reached %s since %s", value.Cut(s.Sink, maxName), clock(s.Since)),
+				Description: fmt.Sprintf("%d notifications wait. The newest error: %s. Other receivers are not affected.", s.Queued, firstWords(s.Err)),
 				Action:      "Check the receiver, its address and its credentials.",
 			}))
 		}

@@ -14,7 +14,7 @@ func TestSelfConditions(t *testing.T) {
 		vitals Vitals
 		want   []string // name, resource, summary, description
 	}{
-		"well":                      {vitals: Vitals{Window: well, Records: 1000, Sinks: []SinkVitals{{Name: "nats"}}}},
+		"well":                      {vitals: Vitals{Window: well, Records: 1000, Sinks: []SinkStats{{Sink: "nats"}}}},
 		"nothing comes":             {vitals: Vitals{Window: well}},
 		"one in a thousand refused": {vitals: Vitals{Window: well, Records: 99_900, Refused: map[string]uint64{"bad_time": 100}}},
 		"a few refused":             {vitals: Vitals{Window: well, Records: 20, Refused: map[string]uint64{"bad_time": 19}}},
@@ -28,16 +28,16 @@ func TestSelfConditions(t *testing.T) {
 			"ForewarmStorageDegraded", "", "Some data has not been stored since 12:00 UTC", "Series: the disk of /data is full. Decisions and alerts go on from memory. What is not stored will be missing in reports."}},
 		"diverged": {vitals: Vitals{Window: well, Diverged: 2, Divergence: "chat at 12:00"}, want: []string{
 			"ForewarmDecisionsDiverge", "", "Two daemons decided differently 2 times in 15 min", "The decision that was logged first counts. The newest difference: chat at 12:00."}},
-		"sinks": {vitals: Vitals{Window: well, Sinks: []SinkVitals{
-			{Name: "nats"}, {Name: "alertmanager/am:9093", Failing: true, Since: noon, Err: "post to alertmanager/am:9093: connection refused", Waiting: 3},
-			{Name: "webhook/ops", Disabled: true, Err: "post to webhook/ops: 410 Gone", Failing: true}}}, want: []string{
+		"sinks": {vitals: Vitals{Window: well, Sinks: []SinkStats{
+			{Sink: "nats"}, {Sink: "alertmanager/am:9093", Since: noon, Err: "post to alertmanager/am:9093: connection refused", Queued: 3},
+			{Sink: "webhook/ops", Disabled: true, Err: "post to webhook/ops: 410 Gone"}}}, want: []string{
 			"ForewarmSinkFailing", "alertmanager/am:9093", "Forewarm has not reached alertmanager/am:9093 since 12:00 UTC", "3 notifications wait. The newest error: post to alertmanager/am:9093: connection refused. Other receivers are not affected.",
 			"ForewarmSinkFailing", "webhook/ops", "Forewarm sends nothing to webhook/ops until it is restarted", "The receiver answered that it is gone: post to webhook/ops: 410 Gone. Other receivers are not affected."}},
 	}
 	long := strings.TrimSuffix(strings.Repeat("a cause in many words, ", 40), ", ")
 	for name, vitals := range map[string]Vitals{
 		"long refusals": {Window: well, Records: 4, Refused: map[string]uint64{"late": 500}, Refusals: long + "; " + long},
-		"long faults":   {Window: well, Storage: long, StorageSince: noon, Diverged: 1, Divergence: long, Sinks: []SinkVitals{{Name: long, Failing: true, Since: noon, Err: long}, {Name: long, Disabled: true, Err: long}}},
+		"long faults":   {Window: well, Storage: long, StorageSince: noon, Diverged: 1, Divergence: long, Sinks: []SinkStats{{Sink: long, Since: noon, Err: long}, {Sink: long, Disabled: true, Err: long}}},
 	} {
 		for _, c := range SelfConditions(&vitals, DefaultConfig()) {
 			checkWords(t, name, &c)

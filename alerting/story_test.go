@@ -261,7 +261,7 @@ func otherAlerts() []Condition {
 	}}}
 	vitals := Vitals{
 		Window: 15 * time.Minute, Records: 1100, Refused: map[string]uint64{"bad_time": 60}, Storage: "series: the disk of /data is full", StorageSince: noon,
-		Diverged: 2, Divergence: "chat at 12:00", Sinks: []SinkVitals{{Name: "webhook/ops", Failing: true, Since: noon, Err: "connection refused", Waiting: 3}},
+		Diverged: 2, Divergence: "chat at 12:00", Sinks: []SinkStats{{Sink: "webhook/ops", Since: noon, Err: "connection refused", Queued: 3}},
 	}
 	return slices.Concat(contradictedRates(d, DefaultConfig()), SelfConditions(&vitals, DefaultConfig()))
 }

@@ -28,28 +28,6 @@ var (
 	reportPace = pace{time.Minute, time.Minute, time.Hour}
 )
 
-// Stats counts a sink's notices in this process by outcome.
-type Stats struct {
-	Sink       string
-	Sent       uint64
-	Retried    uint64 // failed attempts with a retry
-	Superseded uint64 // replaced by a newer notice before delivery
-	Failed     uint64 // refused for good
-	Lapsed     uint64 // expired before delivery, or for a disabled consumer
-	Queued     int    // waiting behind the newest one received
-	Disabled   bool   // nothing is sent until a restart
-
-	Err   string    // newest error since the last delivery; "" if none
-	Since time.Time // first of these errors
-}
-
-func (s *Stats) failed(err error) {
-	if s.Err == "" {
-		s.Since = time.Now()
-	}
-	s.Err = err.Error()
-}
-
 // Failure is the failure of a sink. It is reported when it begins, then each reportEvery, and when it ends.
 type Failure struct {
 	Sink     string
@@ -83,7 +61,7 @@ type Dispatcher struct {
 func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool) Queue, report func(Failure), tracer trace.Tracer) *Dispatcher {
 	d := &Dispatcher{}
 	for _, s := range sinks {
-		l := &lane{sink: s, signals: signalPace, own: newOwnQueue(), report: report, tracer: tracer, stats: Stats{Sink: s.Name()}}
+		l := &lane{sink: s, signals: signalPace, own: newOwnQueue(), report: report, tracer: tracer, stats: alerting.SinkStats{Sink: s.Name()}}
 		l.queues = append(l.queues, l.own)
 		for _, reports := range []bool{false, true} {
 			if wants(s, reports) {
@@ -121,15 +99,15 @@ func (d *Dispatcher) Notify(notices ...alerting.Notice) {
 	for _, l := range d.lanes {
 		for _, n := range notices {
 			if l.sink.Accepts(n) && !l.own.add(n) {
-				l.count(func(s *Stats) { s.Lapsed++ })
+				l.count(func(s *alerting.SinkStats) { s.Lapsed++ })
 			}
 		}
 	}
 }
 
 // Stats is the state of every sink's lane, in the order of the sinks.
-func (d *Dispatcher) Stats() []Stats {
-	out := make([]Stats, 0, len(d.lanes))
+func (d *Dispatcher) Stats() []alerting.SinkStats {
+	out := make([]alerting.SinkStats, 0, len(d.lanes))
 	for _, l := range d.lanes {
 		out = append(out, l.snapshot())
 	}
@@ -177,7 +155,7 @@ type lane struct {
 	sending sync.Mutex // held during an attempt
 
 	mu         sync.Mutex // guards what follows
-	stats      Stats
+	stats      alerting.SinkStats
 	fails      int       // failed attempts in a row
 	reportedAt time.Time // when a failure was last reported
 }
@@ -207,7 +185,7 @@ func (l *lane) run(ctx, sending context.Context, q Queue) {
 // deliver sends, skips or returns a notice of the log. Errors are those of the log.
 func (l *lane) deliver(ctx, sending context.Context, q Queue, d *alerting.Delivery) error {
 	if q != l.own {
-		l.count(func(s *Stats) { s.Queued = d.Waiting })
+		l.count(func(s *alerting.SinkStats) { s.Queued = d.Waiting })
 	}
 	wanted, err := l.wanted(ctx, q, d)
 	if err != nil {
@@ -251,11 +229,11 @@ func (l *lane) wanted(ctx context.Context, q Queue, d *alerting.Delivery) (bool,
 		return false, err
 	case replaced && l.sink.Accepts(newer):
 		if newID, _ := l.id(newer); newID != id { // the same id has the same content
-			l.count(func(s *Stats) { s.Superseded++ })
+			l.count(func(s *alerting.SinkStats) { s.Superseded++ })
 		}
 		return false, nil
 	case l.snapshot().Disabled || time.Since(d.Stored) > n.Life():
-		l.count(func(s *Stats) { s.Lapsed++ })
+		l.count(func(s *alerting.SinkStats) { s.Lapsed++ })
 		return false, nil
 	}
 	return true, nil
@@ -355,15 +333,18 @@ func (l *lane) record(n alerting.Notice, err error) (retry bool, pause time.Dura
 	answer, _ := errors.AsType[alerting.SendError](err)
 	switch {
 	case err == nil:
-		l.count(func(s *Stats) { s.Sent++ })
+		l.count(func(s *alerting.SinkStats) { s.Sent++ })
 		l.recovered()
 		return false, 0
 	case answer.Gone, answer.Permanent: // if permanent, the sink works, and only this notice fails
-		l.count(func(s *Stats) { s.Failed, s.Disabled = s.Failed+1, s.Disabled || answer.Gone; s.failed(err) })
+		l.count(func(s *alerting.SinkStats) {
+			s.Failed, s.Disabled = s.Failed+1, s.Disabled || answer.Gone
+			s.Fail(time.Now(), err)
+		})
 		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: 1, Final: true, Disabled: answer.Gone})
 		return false, 0
 	}
-	l.count(func(s *Stats) { s.Retried++ })
+	l.count(func(s *alerting.SinkStats) { s.Retried++ })
 	return true, max(l.failed(n, err), min(answer.After, maxRetryAfter))
 }
 
@@ -371,7 +352,7 @@ func (l *lane) record(n alerting.Notice, err error) (retry bool, pause time.Dura
 // before the next attempt: exponential, with 50 % jitter, so that daemons do not retry at the same time.
 func (l *lane) failed(n alerting.Notice, err error) (pause time.Duration) {
 	l.mu.Lock()
-	l.stats.failed(err)
+	l.stats.Fail(time.Now(), err)
 	l.fails++
 	fails, now := l.fails, time.Now()
 	report := fails == 1 || now.Sub(l.reportedAt) >= reportEvery
@@ -398,13 +379,13 @@ func (l *lane) recovered() {
 	}
 }
 
-func (l *lane) count(f func(s *Stats)) {
+func (l *lane) count(f func(s *alerting.SinkStats)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f(&l.stats)
 }
 
-func (l *lane) snapshot() Stats {
+func (l *lane) snapshot() alerting.SinkStats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.stats

@@ -164,7 +164,7 @@ func (q *memoryQueue) SetDelivered(_ context.Context, identity, id string) error
 }
 
 // run runs a dispatcher over sinks until act is done.
-func run(t *testing.T, log *memoryLog, sinks []alerting.Sink, report func(Failure), act func(d *Dispatcher)) (stats []Stats, err error) {
+func run(t *testing.T, log *memoryLog, sinks []alerting.Sink, report func(Failure), act func(d *Dispatcher)) (stats []alerting.SinkStats, err error) {
 	t.Helper()
 	if report == nil {
 		report = func(Failure) {}
@@ -181,7 +181,7 @@ func run(t *testing.T, log *memoryLog, sinks []alerting.Sink, report func(Failur
 }
 
 // deliver does so within a bubble of fake time.
-func deliver(t *testing.T, sinks []alerting.Sink, act func(log *memoryLog)) (stats []Stats, err error) {
+func deliver(t *testing.T, sinks []alerting.Sink, act func(log *memoryLog)) (stats []alerting.SinkStats, err error) {
 	t.Helper()
 	log := newMemoryLog()
 	return run(t, log, sinks, nil, func(*Dispatcher) { act(log) })
@@ -200,7 +200,7 @@ func TestDispatcherDelivers(t *testing.T) {
 		if diff := cmp.Diff([]string{"a-1", "ForewarmTooLateToWarm/a/kv"}, s.got); diff != "" {
 			t.Error(diff)
 		}
-		if diff := cmp.Diff([]Stats{{Sink: "s", Sent: 2}}, stats); diff != "" {
+		if diff := cmp.Diff([]alerting.SinkStats{{Sink: "s", Sent: 2}}, stats); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -315,7 +315,7 @@ func TestDispatcherNewestSupersedes(t *testing.T) {
 		if diff := cmp.Diff([]string{"b-1", "a-3", "ForewarmTooLateToWarm/a/kv"}, s.got); diff != "" {
 			t.Error(diff)
 		}
-		if diff := cmp.Diff([]Stats{{Sink: "s", Sent: 3, Retried: 1, Superseded: 3}}, stats); diff != "" {
+		if diff := cmp.Diff([]alerting.SinkStats{{Sink: "s", Sent: 3, Retried: 1, Superseded: 3}}, stats); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -328,25 +328,25 @@ func TestDispatcherGivesUp(t *testing.T) {
 		notices []alerting.Notice
 		wait    time.Duration
 		left    int
-		want    func(s Stats) bool
+		want    func(s alerting.SinkStats) bool
 	}{
 		"permanent": {
 			send: func(context.Context, int) error {
 				return fmt.Errorf("post: %w", alerting.Permanent(errors.New("400")))
 			},
-			notices: []alerting.Notice{decision("a", 1)}, want: func(s Stats) bool { return s.Failed == 1 && s.Err != "" && s.Sent+s.Retried == 0 },
+			notices: []alerting.Notice{decision("a", 1)}, want: func(s alerting.SinkStats) bool { return s.Failed == 1 && s.Err != "" && s.Sent+s.Retried == 0 },
 		},
 		"decision expires": {
 			send: refused, notices: []alerting.Notice{decision("a", 1)}, wait: 17 * time.Minute,
-			want: func(s Stats) bool { return s.Lapsed == 1 && s.Retried > 10 },
+			want: func(s alerting.SinkStats) bool { return s.Lapsed == 1 && s.Retried > 10 },
 		},
 		"alert expires sooner": {
 			send: refused, notices: []alerting.Notice{alert("a", false), decision("a", 1)}, wait: 7 * time.Minute, left: 1,
-			want: func(s Stats) bool { return s.Lapsed == 1 },
+			want: func(s alerting.SinkStats) bool { return s.Lapsed == 1 },
 		},
 		"report waits": {
 			send: refused, notices: []alerting.Notice{{Report: &alerting.Report{ID: "r"}}}, wait: 90 * 24 * time.Hour, left: 1,
-			want: func(s Stats) bool { return s.Lapsed == 0 },
+			want: func(s alerting.SinkStats) bool { return s.Lapsed == 0 },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -454,7 +454,7 @@ func TestDispatcherNotifies(t *testing.T) {
 			d.Notify(alert("", true))
 			time.Sleep(time.Minute)
 		})
-		if want := []Stats{{Sink: "s", Sent: 2, Retried: 1}}; err != nil || cmp.Diff(want, stats) != "" {
+		if want := []alerting.SinkStats{{Sink: "s", Sent: 2, Retried: 1}}; err != nil || cmp.Diff(want, stats) != "" {
 			t.Error(err, cmp.Diff(want, stats))
 		}
 	})
@@ -485,7 +485,7 @@ func TestDispatcherObeys(t *testing.T) {
 		if want := []time.Duration{0, 2 * time.Minute, 2 * time.Minute}; !slices.Equal(at, want) {
 			t.Errorf("attempts at %v, want %v", at, want)
 		}
-		want := []Stats{{Sink: "busy", Sent: 2, Retried: 1, Superseded: 1}, {Sink: "gone", Failed: 1, Lapsed: 2, Disabled: true, Err: "410", Since: stats[1].Since}}
+		want := []alerting.SinkStats{{Sink: "busy", Sent: 2, Retried: 1, Superseded: 1}, {Sink: "gone", Failed: 1, Lapsed: 2, Disabled: true, Err: "410", Since: stats[1].Since}}
 		if diff := cmp.Diff(want, stats); diff != "" {
 			t.Error(diff)
 		}

@@ -239,7 +239,7 @@ func (r *rig) run(t *testing.T, want outcome, wait time.Duration, afterFirst fun
 	go func() { done <- d.Run(ctx) }()
 	n := alert("llama", false)
 	log.enqueue(n)
-	stats := func() Stats { return d.Stats()[0] }
+	stats := func() alerting.SinkStats { return d.Stats()[0] }
 	testenv.Await(t, "the neighbour to have its own", func() bool { return d.Stats()[1].Sent == 1 })
 	testenv.Await(t, "an outcome", func() bool {
 		s := stats()

@@ -5,7 +5,7 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/forewarm/forewarm/alerting/sink"
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
@@ -152,11 +152,11 @@ func (d *Daemon) exportSinks() {
 			return 0
 		})
 	}
-	exportEach(d, "sink", names, d.dispatcher.Stats, []counter[sink.Stats]{
-		{"forewarm_sink_sent_total", "Notifications that were delivered.", func(s sink.Stats) uint64 { return s.Sent }},
-		{"forewarm_sink_retried_total", "Failed attempts to deliver that are repeated.", func(s sink.Stats) uint64 { return s.Retried }},
-		{"forewarm_sink_failed_total", "Notifications that a sink refused for good.", func(s sink.Stats) uint64 { return s.Failed }},
-		{"forewarm_sink_superseded_total", "Notifications that a newer one replaced before they were delivered.", func(s sink.Stats) uint64 { return s.Superseded }},
-		{"forewarm_sink_lapsed_total", "Notifications that expired before they were delivered, or were for a consumer that is gone.", func(s sink.Stats) uint64 { return s.Lapsed }},
+	exportEach(d, "sink", names, d.dispatcher.Stats, []counter[alerting.SinkStats]{
+		{"forewarm_sink_sent_total", "Notifications that were delivered.", func(s alerting.SinkStats) uint64 { return s.Sent }},
+		{"forewarm_sink_retried_total", "Failed attempts to deliver that are repeated.", func(s alerting.SinkStats) uint64 { return s.Retried }},
+		{"forewarm_sink_failed_total", "Notifications that a sink refused for good.", func(s alerting.SinkStats) uint64 { return s.Failed }},
+		{"forewarm_sink_superseded_total", "Notifications that a newer one replaced before they were delivered.", func(s alerting.SinkStats) uint64 { return s.Superseded }},
+		{"forewarm_sink_lapsed_total", "Notifications that expired before they were delivered, or were for a consumer that is gone.", func(s alerting.SinkStats) uint64 { return s.Lapsed }},
 	})
 }

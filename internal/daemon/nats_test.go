@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
-	"github.com/forewarm/forewarm/alerting/sink"
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/testenv"
@@ -252,7 +252,7 @@ func TestLeastRights(t *testing.T) {
 		t.Error("a consumer may write decisions: the test shows nothing")
 	}
 	testenv.Await(t, "delivery", func() bool {
-		return !slices.ContainsFunc(p.dispatcher.Stats(), func(s sink.Stats) bool { return s.Sent == 0 && s.Sink != "report/folder" })
+		return !slices.ContainsFunc(p.dispatcher.Stats(), func(s alerting.SinkStats) bool { return s.Sent == 0 && s.Sink != "report/folder" })
 	})
 	daemon := p.Daemon.conn
 	check := func() {

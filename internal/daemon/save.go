@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/forewarm/forewarm/internal/value"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage/stream"
 )
@@ -185,7 +186,7 @@ func (d *Daemon) showPeers(all []stream.State) {
 	}
 	var peers []string
 	for name, x := range newest {
-		peers = append(peers, fmt.Sprintf("%s (version %s, saved its state at %s)", printable(name), printable(x.Version), x.At.UTC().Format(time.RFC3339)))
+		peers = append(peers, fmt.Sprintf("%s (version %s, saved its state at %s)", value.Printable(name), value.Printable(x.Version), x.At.UTC().Format(time.RFC3339)))
 	}
 	slices.Sort(peers)
 	d.setStatus(func(s *server.Status) {

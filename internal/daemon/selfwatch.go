@@ -66,7 +66,7 @@ func (d *Daemon) checkSelf(w *selfWatch, now time.Time) {
 	}
 	text := d.logOmitted(w.omitted, omitted)
 	w.omitted = omitted
-	vitals.Sinks = d.sinkVitals()
+	vitals.Sinks = d.dispatcher.Stats()
 	d.mu.Lock()
 	vitals.Storage, vitals.StorageSince = d.writeTrouble(troubleRemote)
 	vitals.Refusals, vitals.Divergence = d.refusedText(now), d.divergence

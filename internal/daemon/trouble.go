@@ -6,13 +6,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"go.uber.org/zap"
 
-	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/sink"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // failedWrite is the error of the last attempt to write.
@@ -40,7 +38,7 @@ func (d *Daemon) noteWrite(what string, err error) {
 		u.since = time.Now()
 		d.log.Warn("cannot be written", zap.String("what", what), zap.Error(err))
 	}
-	u.err = printable(err.Error())
+	u.err = value.Printable(err.Error())
 	d.failedWrites[what] = u
 }
 
@@ -61,16 +59,6 @@ func (d *Daemon) writeTrouble(except string) (trouble string, since time.Time) {
 	return strings.Join(out, "; "), since
 }
 
-// printable makes text safe to show: a server's response may contain anything.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, text)
-}
-
 // undelivered logs that a sink fails or has recovered.
 func (d *Daemon) undelivered(f sink.Failure) {
 	log := d.log.With(zap.String("sink", f.Sink), zap.Int("failures in a row", f.Failures))
@@ -88,22 +76,12 @@ func (d *Daemon) undelivered(f sink.Failure) {
 	}
 }
 
-// sinkVitals returns the delivery state of each sink.
-func (d *Daemon) sinkVitals() (out []alerting.SinkVitals) {
-	for _, s := range d.dispatcher.Stats() {
-		out = append(out, alerting.SinkVitals{
-			Name: s.Sink, Failing: s.Err != "", Since: s.Since, Err: printable(s.Err), Waiting: s.Queued, Disabled: s.Disabled,
-		})
-	}
-	return out
-}
-
 // sinkTrouble lists the sinks that delivered nothing since their last failure, "" if none.
 func (d *Daemon) sinkTrouble() string {
 	var out []string
-	for _, s := range d.sinkVitals() {
-		if s.Failing {
-			out = append(out, fmt.Sprintf("%s: %s (%d wait)", s.Name, s.Err, s.Waiting))
+	for _, s := range d.dispatcher.Stats() {
+		if s.Err != "" {
+			out = append(out, fmt.Sprintf("%s: %s (%d wait)", s.Sink, s.Err, s.Queued))
 		}
 	}
 	return strings.Join(out, "; ")

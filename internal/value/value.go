@@ -6,7 +6,10 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Number is a number that may be unknown: NaN, null in JSON.
@@ -71,6 +74,16 @@ func Count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// Printable makes text safe to show: a server's response may contain anything.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
 }
 
 // Cut cuts a text to limit characters.
