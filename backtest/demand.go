@@ -159,11 +159,8 @@ func (d *Demand) close(a *features.Aggregator, t time.Time) error {
 
 // PeakPool returns a pool that needs n replicas in the busiest minute, in each resource with known demand: KV, prefill
 // and decode, or requests if only those are counted. So each resource binds at its peak. Replicas are bounded by four
-// times n.
+// times n ≥ 1.
 func PeakPool(name string, peak Load, n int, warmup capacity.Lag) (capacity.Pool, error) {
-	if n < 1 {
-		return capacity.Pool{}, fmt.Errorf("peak replicas %d: use 1 or more", n)
-	}
 	for i := range peak {
 		peak[i] /= float64(n)
 	}

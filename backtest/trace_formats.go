@@ -13,6 +13,7 @@ import (
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 const (
@@ -50,7 +51,7 @@ func newCSVReader(l *lineScanner, header []byte, start time.Time, o *Options) (*
 	}
 	for _, name := range []string{"t_s", "class"} {
 		if _, ok := c.columns[name]; !ok {
-			return nil, Format{}, fmt.Errorf("the first line %q is of no known trace format: it must be a JSON record, or a CSV header with t_s, class, prompt_tokens, cached_tokens, output_tokens", shortened(header, 60))
+			return nil, Format{}, fmt.Errorf("the first line %q is of no known trace format: it must be a JSON record, or a CSV header with t_s, class, prompt_tokens, cached_tokens, output_tokens", value.Cut(string(header), 60))
 		}
 	}
 	if _, sums := c.columns["requests"]; sums || o.Bin > 0 {
@@ -148,7 +149,7 @@ func (c *csvReader) number(column string, limit float64) (float64, error) {
 	x, err := strconv.ParseFloat(string(b), 64)
 	switch {
 	case err != nil || math.IsNaN(x):
-		return 0, badRow(fmt.Sprintf("%s %q is not a number: leave it empty when unknown", column, shortened(b, 40)))
+		return 0, badRow(fmt.Sprintf("%s %q is not a number: leave it empty when unknown", column, value.Cut(string(b), 40)))
 	case x < 0:
 		return 0, badRow(fmt.Sprintf("%s %s is negative: leave it empty when unknown", column, b))
 	case x > limit:
@@ -253,11 +254,4 @@ func (l *lineScanner) next() ([]byte, error) {
 		return nil, err
 	}
 	return nil, io.EOF
-}
-
-func shortened(b []byte, n int) string {
-	if len(b) > n {
-		return string(b[:n]) + "…"
-	}
-	return string(b)
 }

@@ -62,14 +62,12 @@ func (w *Warmup) Observe(d time.Duration) {
 	w.fit = w.pooled(logs(w.state.Observed))
 }
 
-// State is the state for a snapshot.
-func (w *Warmup) State() WarmupState {
-	return WarmupState{Observed: slices.Clone(w.state.Observed), Seen: w.state.Seen}
-}
+// State is the state for a snapshot. It does not change.
+func (w *Warmup) State() WarmupState { return w.state }
 
 // Restore replaces the state. It is not checked, because it comes from [Warmup.State].
 func (w *Warmup) Restore(s WarmupState) {
-	w.state = WarmupState{Observed: slices.Clone(s.Observed), Seen: s.Seen}
+	w.state = s
 	w.fit = w.pooled(logs(s.Observed))
 }
 
