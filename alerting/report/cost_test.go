@@ -97,7 +97,7 @@ func TestCostAddsUp(t *testing.T) {
 func TestCostByHand(t *testing.T) {
 	l := &ledger{values: map[ledgerKey][]float64{}}
 	for dimension, byClass := range map[string][2]float64{ // reader, writer
-		features.DimRequests: {1, 1}, features.DimPrefill: {1500, 0}, features.DimDecode: {0, 300}, features.DimWastedPrefill: {450, 0},
+		features.DimRequests: {1, 1}, features.DimServed: {.5, 1}, features.DimPrefill: {1500, 0}, features.DimDecode: {0, 300}, features.DimWastedPrefill: {450, 0},
 	} {
 		for range 60 {
 			for class, v := range map[string]float64{"reader": byClass[0], "writer": byClass[1], features.TotalClass: byClass[0] + byClass[1]} {
@@ -111,13 +111,13 @@ func TestCostByHand(t *testing.T) {
 			Basis: &alerting.Basis{ReplicaHourUSD: 3}, Reserves: rates.Reserves{Maintenance: 1},
 			Resources: []alerting.ResourceEvidence{{Dimension: features.DimPrefill, PerReplica: 750}, {Dimension: features.DimDecode, PerReplica: 300}}})
 	}
-	for i, want := range []struct{ share, request float64 }{
+	for i, want := range []struct{ share, served float64 }{
 		// Prefill takes two replicas and decode one: the reader pays two thirds of $12.
-		{1, 12. / 7200}, {2. / 3, 8. / 3600}, {1. / 3, 4. / 3600},
+		{1, 12. / 5400}, {2. / 3, 8. / 1800}, {1. / 3, 4. / 3600},
 	} {
 		x := reconcile(t, l, 0, 60).Pools[0].Totals[i]
-		if math.Abs(float64(x.CostShare)-want.share) > 1e-9 || math.Abs(float64(x.RequestUSD)-want.request) > 1e-9 {
-			t.Errorf("%s pays %g, $%g a request; want %+v", x.Class, x.CostShare, x.RequestUSD, want)
+		if math.Abs(float64(x.CostShare)-want.share) > 1e-9 || math.Abs(float64(x.ServedUSD)-want.served) > 1e-9 {
+			t.Errorf("%s pays %g, $%g a served request; want %+v", x.Class, x.CostShare, x.ServedUSD, want)
 		}
 	}
 }

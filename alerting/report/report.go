@@ -54,8 +54,8 @@ type Total struct {
 	CachedTokens Number `json:"cached_tokens"` // of PromptTokens
 	OutputTokens Number `json:"output_tokens"`
 
-	CostShare  Number `json:"cost_share"`      // of Provision.Paid
-	RequestUSD Number `json:"usd_per_request"` // CostShare of the cost of Paid, over the requests of the same minutes
+	CostShare Number `json:"cost_share"`             // of Provision.Paid
+	ServedUSD Number `json:"usd_per_served_request"` // CostShare of the cost of Paid, over the requests served in the same minutes
 }
 
 // Accuracy has the scores of forecasts of one class and dimension at one horizon.

@@ -27,7 +27,7 @@ func (p *pool) totals(paidUSD Number) []Total {
 		t := Total{Class: class, Requests: sum(features.DimRequests), PromptTokens: sum(features.DimPrefill), CachedTokens: sum(features.DimCached), OutputTokens: sum(features.DimDecode)}
 		add(&t.PromptTokens, t.CachedTokens)
 		t.CostShare = share(class)
-		t.RequestUSD = Number(value.Share(float64(t.CostShare*paidUSD), 60*p.used(series{class, features.DimRequests})))
+		t.ServedUSD = Number(value.Share(float64(t.CostShare*paidUSD), 60*p.used(series{class, features.DimServed})))
 		out = append(out, t)
 	}
 	slices.SortFunc(out, func(x, y Total) int { return cmp.Or(totalFirst(x.Class, y.Class), cmp.Compare(x.Class, y.Class)) })
