@@ -178,10 +178,7 @@ type replayer struct {
 
 func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 	for i := range b.Requests {
-		x := &b.Requests[i]
-		if err := r.pace(ctx, x.EventTime()); err != nil {
-			return err
-		}
+		x, at := &b.Requests[i], b.Requests[i].EventTime()
 		x.ID = r.run + "-" + x.ID
 		for _, t := range []*time.Time{&x.ArrivedAt, &x.StartedAt, &x.FirstTokenAt, &x.FinishedAt} {
 			if !t.IsZero() {
@@ -189,18 +186,15 @@ func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 			}
 		}
 		r.buffer = append(codec.AppendRequest(r.buffer, x), '\n')
-		if err := r.flush(ctx, x.Pool, x.Class, codec.ContentTypeNDJSON, i+1, len(b.Requests)); err != nil {
+		if err := r.flush(ctx, at, x.Pool, x.Class, codec.ContentTypeNDJSON, i+1, len(b.Requests)); err != nil {
 			return err
 		}
 	}
 	for i := range b.Sums {
-		x := &b.Sums[i]
-		if err := r.pace(ctx, x.Start); err != nil {
-			return err
-		}
-		x.Start = x.Start.Add(r.moved)
+		x, at := &b.Sums[i], b.Sums[i].Start
+		x.Start = at.Add(r.moved)
 		r.buffer = append(codec.AppendSum(r.buffer, x), '\n')
-		if err := r.flush(ctx, x.Pool, x.Class, codec.ContentTypeSumNDJSON, i+1, len(b.Sums)); err != nil {
+		if err := r.flush(ctx, at, x.Pool, x.Class, codec.ContentTypeSumNDJSON, i+1, len(b.Sums)); err != nil {
 			return err
 		}
 	}
@@ -215,8 +209,11 @@ func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 	return nil
 }
 
-// flush publishes a full message, or the last one of a batch.
-func (r *replayer) flush(ctx context.Context, pool, class, contentType string, done, of int) error {
+// flush waits until the record in the buffer is due, and publishes a full message, or the last one of a batch.
+func (r *replayer) flush(ctx context.Context, at time.Time, pool, class, contentType string, done, of int) error {
+	if err := r.pace(ctx, at); err != nil {
+		return err
+	}
 	r.records++
 	if done%r.batch != 0 && done != of {
 		return nil

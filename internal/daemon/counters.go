@@ -34,6 +34,16 @@ func exportEach[S any](d *Daemon, label string, names []string, states func() []
 	}
 }
 
+// flag exports a gauge that is 1 or 0.
+func (d *Daemon) flag(name, help string, f func() bool) {
+	d.exporter.Gauge(name, help, func() float64 {
+		if f() {
+			return 1
+		}
+		return 0
+	})
+}
+
 // exportCounters exports the counters of the parts.
 func (d *Daemon) exportCounters() {
 	export(d, func() *Daemon { return d }, []counter[*Daemon]{
@@ -98,13 +108,11 @@ func (d *Daemon) exportStorage() {
 		{"forewarm_series_compaction_failures_total", "Attempts to compact the time-series database that failed, and were made again.", func(c storage.StoreCounters) uint64 { return c.CompactFailures }},
 	})
 	d.exporter.Gauge("forewarm_log_waiting", "Ticks that are not in the log yet.", func() float64 { return float64(d.decisions.Counters().Waiting) })
-	d.exporter.Gauge("forewarm_storage_degraded", "1 while something cannot be written. Decisions go on in memory; /readyz says what.", func() float64 {
+	d.flag("forewarm_storage_degraded", "1 while something cannot be written. Decisions go on in memory; /readyz says what.", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if trouble, _ := d.writeTrouble(troubleRemote); trouble != "" {
-			return 1
-		}
-		return 0
+		trouble, _ := d.writeTrouble(troubleRemote)
+		return trouble != ""
 	})
 	d.exporter.Gauge("forewarm_storage_free_bytes", "Free space where storage.dir is.", func() float64 {
 		free, err := storage.Free(d.cfg.Storage.Dir)
@@ -145,11 +153,8 @@ func (d *Daemon) exportSinks() {
 		names = append(names, s.Sink)
 		label := "{sink=" + strconv.Quote(s.Sink) + "}"
 		d.exporter.Gauge("forewarm_sink_queued"+label, "Notifications that wait.", func() float64 { return float64(d.dispatcher.Stats()[i].Queued) })
-		d.exporter.Gauge("forewarm_sink_disabled"+label, "1 when the consumer answered 410 Gone: it gets nothing until a restart.", func() float64 {
-			if d.dispatcher.Stats()[i].Disabled {
-				return 1
-			}
-			return 0
+		d.flag("forewarm_sink_disabled"+label, "1 when the consumer answered 410 Gone: it gets nothing until a restart.", func() bool {
+			return d.dispatcher.Stats()[i].Disabled
 		})
 	}
 	exportEach(d, "sink", names, d.dispatcher.Stats, []counter[alerting.SinkStats]{

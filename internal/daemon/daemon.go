@@ -222,8 +222,6 @@ func (d *Daemon) openServer(context.Context) (err error) {
 		d.onClose(func() error { _ = d.probes.Close(); return nil }) // Run may have closed it already
 	}
 	d.openPages()
-	d.openTraffic()
-	d.openPromQL()
 	return nil
 }
 

@@ -26,6 +26,9 @@ func (d *Daemon) openPages() {
 	d.server.History = stored{storage.History{Store: d.store, Unsettled: true}, d.reader}
 	d.server.Explain = d.explanation
 	d.server.Plan = d.plan
+	d.server.Traffic = d.shapeOfTraffic
+	d.exporter.Write(func(w io.Writer) { _, _ = w.Write(server.RenderTraffic(d.shapeOfTraffic())) })
+	promapi.New(d.store.Queryable(), storage.SeriesHelp(), d.version, slogFrom(d.log)).Register(d.server.Handle)
 	d.handlePage("GET /reports/", d.serveReports)
 	d.handlePage("GET /api/v1/report", d.getReport)
 	d.handlePage("GET /api/v1/plan", d.getPlan)
@@ -76,11 +79,6 @@ func (d *Daemon) explanation(ctx context.Context, ref string) (alerting.Explanat
 	return x, err
 }
 
-// openPromQL serves PromQL queries over the stored series.
-func (d *Daemon) openPromQL() {
-	promapi.New(d.store.Queryable(), storage.SeriesHelp(), d.version, slogFrom(d.log)).Register(d.server.Handle)
-}
-
 const (
 	// trafficSpan is how much history the shape covers.
 	trafficSpan = 24 * time.Hour
@@ -94,12 +92,6 @@ type traffic struct {
 	read time.Time // on the wall clock
 	tick time.Time // of the pipeline
 	last server.Traffic
-}
-
-// openTraffic shows the shape of demand in metrics, API and page.
-func (d *Daemon) openTraffic() {
-	d.server.Traffic = d.shapeOfTraffic
-	d.exporter.Write(func(w io.Writer) { _, _ = w.Write(server.RenderTraffic(d.shapeOfTraffic())) })
 }
 
 // shapeOfTraffic reads the series of the day before the last tick, at most once per [trafficEvery] and tick. Cost: the

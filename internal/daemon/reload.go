@@ -79,11 +79,8 @@ func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error
 		r.loadedAt.Store(time.Now().UnixMilli())
 	}
 	d.server.Handle("POST /-/reload", r.handler(cfg.Server.Lifecycle))
-	d.exporter.Gauge("forewarm_config_last_reload_successful", "1 when the last reload of the configuration was successful, or there was none; else 0.", func() float64 {
-		if r.refused.Load() {
-			return 0
-		}
-		return 1
+	d.flag("forewarm_config_last_reload_successful", "1 when the last reload of the configuration was successful, or there was none; else 0.", func() bool {
+		return !r.refused.Load()
 	})
 	d.exporter.Gauge("forewarm_config_last_reload_success_timestamp_seconds", "Unix time when the configuration in use was loaded.", func() float64 {
 		return float64(r.loadedAt.Load()) / 1e3
