@@ -23,6 +23,7 @@ type format struct {
 	foreign     *foreign // nil for the others
 	binary      bool     // not JSON
 	prompts     bool     // by its schema, messages may hold users' text
+	anyKind     bool     // not only for subjects of requests
 }
 
 // The content types of the native formats.
@@ -42,9 +43,9 @@ const (
 
 // formats lists every format; the first is the default.
 var formats = [...]format{
-	{name: "json", contentType: ContentTypeJSON, decode: decodeJSON},
-	{name: "ndjson", contentType: ContentTypeNDJSON, decode: decodeNDJSON},
-	{name: "protobuf", contentType: ContentTypeProtobuf, decode: decodeProtobuf, binary: true},
+	{name: "json", contentType: ContentTypeJSON, decode: decodeJSON, anyKind: true},
+	{name: "ndjson", contentType: ContentTypeNDJSON, decode: decodeNDJSON, anyKind: true},
+	{name: "protobuf", contentType: ContentTypeProtobuf, decode: decodeProtobuf, binary: true, anyKind: true},
 	{name: "sum", contentType: ContentTypeSum, decode: decodeSumJSON},
 	{name: "sum-ndjson", contentType: ContentTypeSumNDJSON, decode: decodeSumNDJSON},
 	{name: "otlp", contentType: ContentTypeOTLP, decode: decodeOTLP(false, false), binary: true, prompts: true},
@@ -153,6 +154,10 @@ func (d *Decoder) message(data []byte) {
 	d.scratch, d.batch.Source = d.scratch[:0], d.meta.Source
 	if f == nil {
 		d.refuse(ingest.ReasonUnknownFormat, "content type %.64q is not known", d.meta.ContentType)
+		return
+	}
+	if !f.anyKind && d.meta.Kind != KindRequest {
+		d.refuse(ingest.ReasonUnknownFormat, "records of format %s belong on a request subject", f.name)
 		return
 	}
 	plain, reason, detail := d.inflater.inflate(d.meta.Encoding, data, d.limits.MessageBytes)

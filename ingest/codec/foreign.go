@@ -22,10 +22,6 @@ var ownPaths = paths{
 
 // decodeForeign reads a message of a foreign format.
 func decodeForeign(d *Decoder, data []byte) {
-	if d.meta.Kind != KindRequest {
-		d.refuse(ingest.ReasonUnknownFormat, "records of this format belong on a request subject")
-		return
-	}
 	d.split(data, d.foreignRecord)
 }
 

@@ -164,11 +164,6 @@ func (d *Decoder) looseText(v value) []byte {
 	return v.raw
 }
 
-// looseFlag reads true, "true", "True", 1 or "1" as true and all else as false.
-func looseFlag(v value) bool {
-	return bytes.EqualFold(v.raw, []byte("true")) || string(v.raw) == "1"
-}
-
 // looseHashes reads at most limit unsigned 64-bit numbers of a list, without loss of precision. They may be in quotes.
 func (d *Decoder) looseHashes(v value, limit int64) (all []uint64) {
 	if !d.isA(v.name, v.kind, '[') {

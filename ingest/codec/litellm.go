@@ -48,7 +48,7 @@ var liteLLM = &foreign{read: (*Decoder).liteLLMPayload, fields: newFieldTable(ow
 //
 // trace_id is no session: LiteLLM makes a new one for each call.
 func (d *Decoder) liteLLMPayload(r *record) {
-	if looseFlag(r.members[fieldCacheHit]) || r.contains(fieldRoute, managementWords...) {
+	if r.is(fieldCacheHit, "true", "1") || r.contains(fieldRoute, managementWords...) {
 		d.skip()
 		return
 	}
@@ -58,7 +58,7 @@ func (d *Decoder) liteLLMPayload(r *record) {
 		return
 	}
 	d.inferTokens(r, &q, false)
-	if !looseFlag(r.members[fieldStream]) && q.FirstTokenAt.Equal(q.FinishedAt) {
+	if !r.is(fieldStream, "true", "1") && q.FirstTokenAt.Equal(q.FinishedAt) {
 		q.FirstTokenAt = time.Time{} // time of the whole response; that of its first token is unknown
 	}
 	d.accept(&q)

@@ -47,10 +47,6 @@ func decodeDefinition(d *Decoder, data []byte) {
 
 // decodeSumJSON reads one [ingest.Sum].
 func decodeSumJSON(d *Decoder, data []byte) {
-	if d.meta.Kind != KindRequest {
-		d.refuse(ingest.ReasonUnknownFormat, "sums belong on a request subject")
-		return
-	}
 	native(d, data, sumType, &d.batch.Sums)
 }
 

@@ -18,10 +18,6 @@ import (
 // lowerCamelCase. The collector's file exporter writes one export of spans a line; they count as one. O(len(data)).
 func decodeOTLP(json, logs bool) func(d *Decoder, data []byte) {
 	return func(d *Decoder, data []byte) {
-		if d.meta.Kind != KindRequest {
-			d.refuse(ingest.ReasonUnknownFormat, "exports belong on a request subject")
-			return
-		}
 		x := export{Decoder: d}
 		d.foreign = otlp
 		message, item := tracesMessage, x.readSpan
