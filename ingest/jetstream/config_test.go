@@ -49,7 +49,7 @@ func TestEmbeddedSaysWhatToDo(t *testing.T) {
 	first := start(t, c)
 
 	second := c
-	second.Embedded.Listen = first.server.Addr().String()
+	second.Embedded.Listen = first.server.Load().Addr().String()
 	second.Embedded.StoreDir = t.TempDir()
 	_, err := StartEmbedded(testContext(t), second, nop)
 	wantError(t, err, "nats.embedded", second.Embedded.Listen, "choose another")

@@ -2,8 +2,7 @@ package jetstream
 
 import (
 	"fmt"
-	"net/url"
-	"strings"
+	"regexp"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -93,16 +92,7 @@ func LogTo(log *zap.Logger) nats.Option {
 	}
 }
 
+var credentials = regexp.MustCompile(`//([^:@/,]*):[^,]*@`)
+
 // Redact hides the passwords in a list of URLs.
-func Redact(urls string) string {
-	list := strings.Split(urls, ",")
-	for i, s := range list {
-		u, err := url.Parse(strings.TrimSpace(s))
-		if err != nil {
-			list[i] = "(no URL)"
-			continue
-		}
-		list[i] = u.Redacted()
-	}
-	return strings.Join(list, ",")
-}
+func Redact(urls string) string { return credentials.ReplaceAllString(urls, "//$1:xxxxx@") }

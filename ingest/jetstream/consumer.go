@@ -33,7 +33,7 @@ type ConsumerConfig struct {
 }
 
 // Consumer delivers the telemetry stream in order: each message once, decoded, through reconnects and restarts of the
-// server. It acknowledges nothing, for the position is the reader's own; it leaves no trace in the stream.
+// server. It acknowledges nothing, for the position is the reader's own. The server forgets its consumer soon.
 type Consumer struct {
 	js     jetstream.JetStream
 	cfg    ConsumerConfig
@@ -76,10 +76,7 @@ func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) e
 		free <- make([]ingest.Batch, 0, handedOver)
 	}
 	var work sync.WaitGroup
-	work.Go(func() {
-		defer close(ready)
-		repeat(ctx, c.cfg.Log, c.cfg.Stream, func() error { return c.session(ctx, free, ready) })
-	})
+	work.Go(func() { c.receive(ctx, free, ready) })
 	work.Go(func() {
 		for sleep.For(ctx, watchEvery) {
 			c.look(ctx)

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -46,9 +45,7 @@ type Embedded struct {
 	user, password string
 
 	broken atomic.Pointer[error] // see Broken
-
-	mu     sync.Mutex
-	server *server.Server
+	server atomic.Pointer[server.Server]
 }
 
 // StartEmbedded starts a server as c.Embedded says and waits until it serves. With c.User set, it asks clients for that
@@ -90,9 +87,7 @@ func (e *Embedded) start(ctx context.Context) error {
 		return fmt.Errorf("nats.embedded (listen %s, store_dir %s): %w; stop what uses the port or the directory, or choose another",
 			e.cfg.Embedded.Listen, e.cfg.Embedded.StoreDir, err)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.server = s
+	e.server.Store(s)
 	if a, ok := s.Addr().(*net.TCPAddr); ok && !opts.DontListen { // the next start has the same
 		host, _, _ := net.SplitHostPort(e.cfg.Embedded.Listen)
 		e.cfg.Embedded.Listen = net.JoinHostPort(host, strconv.Itoa(a.Port))
@@ -197,22 +192,16 @@ func (c *Config) permissions() *server.Permissions {
 }
 
 // InProcessConn connects to the server that is there now.
-func (e *Embedded) InProcessConn() (net.Conn, error) { return e.current().InProcessConn() }
+func (e *Embedded) InProcessConn() (net.Conn, error) { return e.server.Load().InProcessConn() }
 
 // admin are the options of a connection that may do everything.
 func (e *Embedded) admin() []nats.Option {
 	return []nats.Option{nats.InProcessServer(e), nats.UserInfo(e.user, e.password)}
 }
 
-func (e *Embedded) current() *server.Server {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.server
-}
-
 // URL is where other processes reach the server; "" when it is not on the network.
 func (e *Embedded) URL() string {
-	s := e.current()
+	s := e.server.Load()
 	if s.Addr() == nil {
 		return ""
 	}
@@ -221,7 +210,7 @@ func (e *Embedded) URL() string {
 
 // Shutdown stops the server and waits until its stores are closed.
 func (e *Embedded) Shutdown() {
-	s := e.current()
+	s := e.server.Load()
 	s.Shutdown()
 	s.WaitForShutdown()
 }

@@ -28,15 +28,16 @@ const (
 	retryWait      = 200 * time.Millisecond
 )
 
-// repeat calls session until ctx ends. Each session reads a stream through one consumer on the server. When it breaks
-// (a restart, a lost connection, a lost message), the next session starts after the last delivered message. That is
-// logged at most once a minute.
-func repeat(ctx context.Context, log *zap.Logger, stream string, session func() error) {
+// receive runs sessions until ctx ends. Each reads the stream through one consumer on the server. When it breaks (a
+// restart, a lost connection, a lost message), the next one starts after the last delivered message. That is logged at
+// most once a minute.
+func (c *Consumer) receive(ctx context.Context, free <-chan []ingest.Batch, ready chan<- []ingest.Batch) {
+	defer close(ready)
 	seldom := rate.Sometimes{Interval: time.Minute}
 	for ctx.Err() == nil {
-		if err := session(); ctx.Err() == nil {
+		if err := c.session(ctx, free, ready); ctx.Err() == nil {
 			seldom.Do(func() {
-				log.Warn("reading the stream was interrupted, trying again", zap.String("stream", stream), zap.Error(err))
+				c.cfg.Log.Warn("reading the stream was interrupted, trying again", zap.String("stream", c.cfg.Stream), zap.Error(err))
 			})
 			sleep.For(ctx, retryWait)
 		}
@@ -54,7 +55,6 @@ func (c *Consumer) session(ctx context.Context, free <-chan []ingest.Batch, read
 	if err != nil {
 		return err
 	}
-	defer c.close(ctx, consumer)
 	var (
 		mu        sync.Mutex // messages come on a goroutine of the client
 		delivered uint64
@@ -159,16 +159,6 @@ func (c *Consumer) open(ctx context.Context) (jetstream.Consumer, error) {
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(c.next, 1),
 		AckPolicy: jetstream.AckNonePolicy, InactiveThreshold: orphanAge, MemoryStorage: true, Replicas: 1,
 	})
-}
-
-// close removes the consumer from the server, which would otherwise keep it for orphanAge.
-func (c *Consumer) close(ctx context.Context, consumer jetstream.Consumer) {
-	if !c.js.Conn().IsConnected() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	_ = c.js.DeleteConsumer(ctx, c.cfg.Stream, consumer.CachedInfo().Name)
 }
 
 // decode fills b with what m carries.

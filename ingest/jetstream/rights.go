@@ -171,23 +171,23 @@ func (c *Config) Permissions() string {
 		daemon.Publish, daemon.Subscribe = union(daemon.Publish, r.Publish), union(daemon.Subscribe, r.Subscribe)
 	}
 	b.WriteString("authorization {\n  users = [\n")
-	for _, u := range []struct {
-		name string
-		has  Rights
-	}{{"forewarm", daemon}, {"producer", c.ProducerRights()}, {"consumer", c.ConsumerRights()}, {"discovery", c.DiscoveryRights()}} {
-		fmt.Fprintf(&b, "    {\n      user: %s\n      password: $%s_PASSWORD # from the environment of nats-server\n      permissions: {\n", u.name, strings.ToUpper(u.name))
-		for _, l := range []struct {
-			key      string
-			subjects []string
-		}{{"publish", u.has.Publish}, {"subscribe", u.has.Subscribe}} {
-			fmt.Fprintf(&b, "        %s: {allow: [\n", l.key)
-			for _, s := range l.subjects {
-				fmt.Fprintf(&b, "          %q\n", s)
-			}
-			b.WriteString("        ]}\n")
+	list := func(key string, subjects []string) {
+		fmt.Fprintf(&b, "        %s: {allow: [\n", key)
+		for _, s := range subjects {
+			fmt.Fprintf(&b, "          %q\n", s)
 		}
+		b.WriteString("        ]}\n")
+	}
+	user := func(name string, has Rights) {
+		fmt.Fprintf(&b, "    {\n      user: %s\n      password: $%s_PASSWORD # from the environment of nats-server\n      permissions: {\n", name, strings.ToUpper(name))
+		list("publish", has.Publish)
+		list("subscribe", has.Subscribe)
 		b.WriteString("      }\n    }\n")
 	}
+	user("forewarm", daemon)
+	user("producer", c.ProducerRights())
+	user("consumer", c.ConsumerRights())
+	user("discovery", c.DiscoveryRights())
 	b.WriteString("  ]\n}\n")
 	return b.String()
 }
