@@ -23,7 +23,7 @@ ENV FOREWARM_SERVER_LISTEN=0.0.0.0:9464 \
 USER 65532:65532
 VOLUME /data
 # NATS; the page and metrics; KEDA and Dynamo, and OTLP and HTTP telemetry, where the configuration has them listen.
-EXPOSE 4222 9464 9465 9466 4317 4318
+EXPOSE 4222 9464 9465 9466 4318
 HEALTHCHECK --interval=30s --timeout=5s --start-period=30s \
     CMD ["/usr/local/bin/forewarm", "check", "-health", "http://127.0.0.1:9464/healthz"]
 ENTRYPOINT ["/usr/local/bin/forewarm"]

@@ -17,7 +17,6 @@ import (
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest/jetstream"
-	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/internal/httpguard"
 	"github.com/forewarm/forewarm/internal/value"
 	"github.com/forewarm/forewarm/pipeline"
@@ -198,7 +197,7 @@ func checkPast(ctx context.Context, cfg *config.Config, pc *pipeline.Config, std
 func checkAddresses(cfg *config.Config, std streams) {
 	addresses := [][2]string{
 		{"server.listen", cfg.Server.Listen}, {"server.probes", cfg.Server.Probes}, {"keda.listen", cfg.KEDA.Listen},
-		{"listeners.http.listen", cfg.Listeners.HTTP.Listen}, {"listeners.grpc.listen", cfg.Listeners.GRPC.Listen},
+		{"listeners.http.listen", cfg.Listeners.HTTP.Listen},
 	}
 	for i, p := range cfg.Dynamo.Planners {
 		addresses = append(addresses, [2]string{fmt.Sprintf("dynamo.planners[%d].listen", i), p.RPC().Listen})
@@ -226,10 +225,8 @@ func checkAccess(cfg *config.Config, std streams) {
 	} else if httpguard.IsOpen(c.Listen) {
 		fmt.Fprintf(std.out, "warning: server.listen is %s: anyone on the network may read what the page, /metrics and PromQL say, and is asked for nothing; set server.web_config, or listen on 127.0.0.1\n", c.Listen)
 	}
-	for _, e := range []listener.Endpoint{cfg.Listeners.HTTP, cfg.Listeners.GRPC} {
-		if asks := cmp.Or(e.TLS.ClientCAFile, e.TokenFile); e.Listen != "" && httpguard.IsOpen(e.Listen) {
-			fmt.Fprintf(std.out, "ok  listeners: %s asks for what %s holds\n", e.Listen, asks)
-		}
+	if e := &cfg.Listeners.HTTP; httpguard.IsOpen(e.Listen) {
+		fmt.Fprintf(std.out, "ok  listeners: %s asks for what %s holds\n", e.Listen, cmp.Or(e.TLS.ClientCAFile, e.TokenFile))
 	}
 	if c := &cfg.NATS; c.URL == "" && c.Embedded.Listen != "none" && httpguard.IsOpen(c.Embedded.Listen) && c.User == "" {
 		fmt.Fprintf(std.out, "warning: nats.embedded.listen is %s: anyone on the network may publish telemetry and read forecasts; set nats.user and nats.password_file, or listen on 127.0.0.1\n", c.Embedded.Listen)

@@ -21,12 +21,12 @@ type outcome struct {
 
 // accept decodes body and stores what it carries. Refusals are reported when the rest is stored, so that a request
 // which is sent again reports them once.
-func (h *handler) accept(ctx context.Context, m codec.Meta, body []byte) (outcome, error) {
+func (l *Listener) accept(ctx context.Context, m codec.Meta, body []byte) (outcome, error) {
 	b := batches.Get().(*ingest.Batch)
 	defer batches.Put(b)
 	b.Reset()
 	limits := ingest.DefaultLimits()
-	limits.MessageBytes = h.MaxBytes
+	limits.MessageBytes = l.cfg.HTTP.MaxBytes
 	m.Kind = codec.KindRequest
 	b.ReceivedAt = time.Now().UTC() // the end of requests without a time
 	codec.Decode(m, body, limits, b)
@@ -39,16 +39,16 @@ func (h *handler) accept(ctx context.Context, m codec.Meta, body []byte) (outcom
 	if out.refused > 0 {
 		out.first = b.Refused[0]
 	}
-	h.findUnserved(b, &out)
+	l.findUnserved(b, &out)
 	if out.accepted+out.unserved > 0 {
-		ctx, cancel := context.WithTimeout(ctx, h.timeouts.store)
+		ctx, cancel := context.WithTimeout(ctx, l.timeouts.store)
 		defer cancel()
-		if err := h.Store(ctx, b); err != nil {
+		if err := l.deps.Store(ctx, b); err != nil {
 			return outcome{}, err
 		}
 	}
 	if len(b.Refused) > 0 {
-		h.Refused(b.Refused) // the pipeline counts those of unknown pools when it reads them
+		l.deps.Refused(b.Refused) // the pipeline counts those of unknown pools when it reads them
 	}
 	return out, nil
 }
@@ -57,9 +57,9 @@ func (h *handler) accept(ctx context.Context, m codec.Meta, body []byte) (outcom
 const unknownPools = 5
 
 // findUnserved counts the records that the pipeline will refuse for their pools.
-func (h *handler) findUnserved(b *ingest.Batch, out *outcome) {
+func (l *Listener) findUnserved(b *ingest.Batch, out *outcome) {
 	look := func(pool string) {
-		if h.Serves(pool) {
+		if l.deps.Serves(pool) {
 			return
 		}
 		out.unserved++

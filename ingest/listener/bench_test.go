@@ -17,7 +17,7 @@ import (
 // BenchmarkListen sends exports of 200 spans over loopback, one after the other.
 func BenchmarkListen(b *testing.B) {
 	c := onLoopback()
-	c.HTTP.RequestsPerS, c.GRPC.RequestsPerS = 1e6, 1e6
+	c.HTTP.RequestsPerS = 1e6
 	l := serve(b, c, func(context.Context, *ingest.Batch) error { return nil }, nil)
 	export := traces(slices.Repeat([]int64{100}, 200)...)
 	rate := func(b *testing.B) { b.ReportMetric(float64(200*b.N)/b.Elapsed().Seconds(), "spans/s") }
@@ -25,7 +25,7 @@ func BenchmarkListen(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			contentType := map[string]string{"http": "application/x-protobuf", "http-json": "application/json"}[name]
 			for b.Loop() {
-				res, err := http.Post("http://"+l.Addr("http").String()+"/v1/traces", contentType, bytes.NewReader(body))
+				res, err := http.Post("http://"+l.Addr()+"/v1/traces", contentType, bytes.NewReader(body))
 				if err != nil || res.StatusCode != http.StatusOK {
 					b.Fatal(err, res)
 				}
@@ -35,7 +35,7 @@ func BenchmarkListen(b *testing.B) {
 		})
 	}
 	b.Run("grpc", func(b *testing.B) {
-		conn, err := grpc.NewClient(l.Addr("grpc").String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		conn, err := grpc.NewClient(l.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			b.Fatal(err)
 		}

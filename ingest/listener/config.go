@@ -2,22 +2,19 @@ package listener
 
 import (
 	"fmt"
-	"iter"
 
 	"github.com/forewarm/forewarm/internal/httpguard"
 	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
-// Config says which listeners there are.
+// Config says where telemetry is taken in.
 type Config struct {
-	// Both take OTLP by HTTP and gRPC, and every other format by HTTP. They differ in their bounds.
-	HTTP Endpoint `yaml:"http"`
-	GRPC Endpoint `yaml:"grpc"`
-	// Hosts are names under which a listener is asked for although it listens on loopback, as by a proxy.
+	HTTP Endpoint `yaml:"http"` // OTLP by HTTP and gRPC, and every other format by HTTP
+	// Hosts are names under which the listener is asked for although it listens on loopback, as by a proxy.
 	Hosts []string `yaml:"hosts"`
 }
 
-// Endpoint is one listener, its credentials and its bounds.
+// Endpoint is the address of the listener, its credentials and its bounds.
 type Endpoint struct {
 	Listen       string           `yaml:"listen"`     // host:port; "" is off
 	TokenFile    string           `yaml:"token_file"` // holds the token that clients send as Authorization: Bearer
@@ -27,36 +24,18 @@ type Endpoint struct {
 	Concurrent   int              `yaml:"concurrent"`     // requests stored at once; above it: HTTP 503, or UNAVAILABLE by gRPC
 }
 
-// DefaultConfig is what an unset configuration means: no listeners. Bodies over HTTP may be larger, for the webhooks of
-// gateways carry prompts, a hundred at a time; so fewer are held at once.
+// DefaultConfig is what an unset configuration means: no listener. Bodies may be large, for the webhooks of gateways
+// carry prompts, a hundred at a time; so few are held at once.
 func DefaultConfig() Config {
-	return Config{
-		HTTP: Endpoint{MaxBytes: 8 << 20, RequestsPerS: 1000, Concurrent: 32},
-		GRPC: Endpoint{MaxBytes: 4 << 20, RequestsPerS: 1000, Concurrent: 64},
-	}
+	return Config{HTTP: Endpoint{MaxBytes: 8 << 20, RequestsPerS: 1000, Concurrent: 32}}
 }
 
 // Check is nil for a usable configuration; else it names the key, the value, the bound and what to do. It opens no file
 // and resolves no address.
 func (c *Config) Check() error {
-	for name, e := range c.endpoints() {
-		if err := e.check(name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// endpoints yields the listeners by name.
-func (c *Config) endpoints() iter.Seq2[string, *Endpoint] {
-	return func(yield func(string, *Endpoint) bool) {
-		_ = yield("http", &c.HTTP) && yield("grpc", &c.GRPC)
-	}
-}
-
-func (e *Endpoint) check(name string) error {
+	e := &c.HTTP
 	fail := func(key, format string, args ...any) error {
-		return fmt.Errorf("%s.%s: %w", name, key, fmt.Errorf(format, args...))
+		return fmt.Errorf("http.%s: %w", key, fmt.Errorf(format, args...))
 	}
 	switch {
 	case e.MaxBytes < 1<<10 || e.MaxBytes > 64<<20:
@@ -67,7 +46,7 @@ func (e *Endpoint) check(name string) error {
 		return fail("concurrent", "%d is out of 1…10000; each takes memory for its body", e.Concurrent)
 	}
 	if err := e.TLS.Check(); err != nil {
-		return fmt.Errorf("%s.tls.%w", name, err)
+		return fmt.Errorf("http.tls.%w", err)
 	}
 	if e.Listen == "" {
 		return nil
@@ -76,7 +55,7 @@ func (e *Endpoint) check(name string) error {
 		return fail("listen", "%w", err)
 	}
 	if httpguard.IsOpen(e.Listen) && e.TokenFile == "" && e.TLS.ClientCAFile == "" {
-		return fail("listen", "%q is open to the network and asks for no credentials; set %s.token_file, or %s.tls with a client_ca_file, or listen on 127.0.0.1", e.Listen, name, name)
+		return fail("listen", "%q is open to the network and asks for no credentials; set http.token_file, or http.tls with a client_ca_file, or listen on 127.0.0.1", e.Listen)
 	}
 	return nil
 }

@@ -31,12 +31,13 @@ func TestConfigCheck(t *testing.T) {
 		want   string // "" is no error
 	}{
 		"default":        {func(*Config) {}, ""},
-		"loopback":       {func(c *Config) { c.HTTP.Listen, c.GRPC.Listen = "127.0.0.1:4318", "[::1]:4317" }, ""},
+		"loopback":       {func(c *Config) { c.HTTP.Listen = "127.0.0.1:4318" }, ""},
+		"loopback, v6":   {func(c *Config) { c.HTTP.Listen = "[::1]:4318" }, ""},
 		"localhost":      {func(c *Config) { c.HTTP.Listen = "localhost:4318" }, ""},
 		"network":        {func(c *Config) { c.HTTP.Listen = "10.0.0.1:4318" }, "http.listen: "},
-		"every address":  {func(c *Config) { c.GRPC.Listen = ":4317" }, "grpc.listen: "},
-		"zero address":   {func(c *Config) { c.GRPC.Listen = "0.0.0.0:4317" }, "set grpc.token_file"},
-		"name":           {func(c *Config) { c.GRPC.Listen = "gpu-7:4317" }, "asks for no credentials"},
+		"every address":  {func(c *Config) { c.HTTP.Listen = ":4317" }, "http.listen: "},
+		"zero address":   {func(c *Config) { c.HTTP.Listen = "0.0.0.0:4317" }, "set http.token_file"},
+		"name":           {func(c *Config) { c.HTTP.Listen = "gpu-7:4317" }, "asks for no credentials"},
 		"network, token": {func(c *Config) { c.HTTP.Listen, c.HTTP.TokenFile = ":4318", "t" }, ""},
 		"network, mTLS": {func(c *Config) {
 			c.HTTP.Listen, c.HTTP.TLS = ":4318", tlsconfig.Server{CertFile: "c", KeyFile: "k", ClientCAFile: "ca"}
@@ -45,12 +46,12 @@ func TestConfigCheck(t *testing.T) {
 		"no port":              {func(c *Config) { c.HTTP.Listen = "localhost" }, "http.listen: "},
 		"bad port":             {func(c *Config) { c.HTTP.Listen = "localhost:http" }, "http.listen: "},
 		"certificate alone":    {func(c *Config) { c.HTTP.TLS.CertFile = "c" }, "http.tls.cert_file is "},
-		"clients' CA alone":    {func(c *Config) { c.GRPC.TLS.ClientCAFile = "ca" }, "grpc.tls.client_ca_file is "},
+		"clients' CA alone":    {func(c *Config) { c.HTTP.TLS.ClientCAFile = "ca" }, "http.tls.client_ca_file is "},
 		"no bytes":             {func(c *Config) { c.HTTP.MaxBytes = 0 }, "http.max_bytes: "},
 		"too many bytes":       {func(c *Config) { c.HTTP.MaxBytes = 1 << 30 }, "http.max_bytes: "},
 		"no requests":          {func(c *Config) { c.HTTP.RequestsPerS = 0 }, "http.requests_per_s: "},
-		"none at once":         {func(c *Config) { c.GRPC.Concurrent = 0 }, "grpc.concurrent: "},
-		"off, and out of line": {func(c *Config) { c.GRPC.Concurrent = -1 }, "grpc.concurrent: "},
+		"none at once":         {func(c *Config) { c.HTTP.Concurrent = 0 }, "http.concurrent: "},
+		"off, and out of line": {func(c *Config) { c.HTTP.Concurrent = -1 }, "http.concurrent: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := DefaultConfig()
@@ -74,11 +75,10 @@ func TestNewSaysWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*Config){
-		"listeners.grpc.listen is ":        func(c *Config) { c.GRPC.Listen = taken.Addr().String() },
+		"listeners.http.listen is ":        func(c *Config) { c.HTTP.Listen = taken.Addr().String() },
 		"listeners.http.token_file is ":    func(c *Config) { c.HTTP.TokenFile = "/none" },
 		"the file is empty":                func(c *Config) { c.HTTP.TokenFile = empty },
 		"listeners.http.tls.cert_file is ": func(c *Config) { c.HTTP.TLS = tlsconfig.Server{CertFile: empty, KeyFile: empty} },
-		"listeners.grpc.tls.cert_file is ": func(c *Config) { c.GRPC.TLS = tlsconfig.Server{CertFile: "/none", KeyFile: "/none"} },
 	} {
 		c := onLoopback()
 		change(&c)
@@ -125,7 +125,7 @@ func writePEM(t *testing.T, kind string, der []byte) string {
 	return path
 }
 
-// TestClientCertificates: with a client CA, both listeners talk only to clients whose certificate it signed.
+// TestClientCertificates: with a client CA, HTTP and gRPC talk only to clients whose certificate it signed.
 func TestClientCertificates(t *testing.T) {
 	ca, stranger := certificate(t, nil), certificate(t, nil)
 	own, client := certificate(t, &ca), certificate(t, &ca)
@@ -138,7 +138,6 @@ func TestClientCertificates(t *testing.T) {
 		CertFile: writePEM(t, "CERTIFICATE", own.Certificate[0]), KeyFile: writePEM(t, "PRIVATE KEY", key),
 		ClientCAFile: writePEM(t, "CERTIFICATE", ca.Certificate[0]),
 	}
-	c.GRPC.TLS = c.HTTP.TLS
 	m := &memory{}
 	l := serve(t, c, m.Store, m.refuse)
 	roots := x509.NewCertPool()
@@ -151,7 +150,7 @@ func TestClientCertificates(t *testing.T) {
 	} {
 		config := &tls.Config{RootCAs: roots, Certificates: tc.shown}
 		transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
-		res, err := (&http.Client{Transport: transport}).Post("https://"+l.Addr("http").String()+"/v1/traces", "application/x-protobuf", strings.NewReader(string(protobufOf(t, traces(1)))))
+		res, err := (&http.Client{Transport: transport}).Post("https://"+l.Addr()+"/v1/traces", "application/x-protobuf", strings.NewReader(string(protobufOf(t, traces(1)))))
 		if (err == nil) != tc.ok {
 			t.Errorf("HTTP with %s certificate: %v", name, err)
 		}
@@ -172,7 +171,7 @@ func TestClientCertificates(t *testing.T) {
 		}
 	}
 	if n := len(m.requests()); n != 2 {
-		t.Errorf("%d requests were stored, want that of each listener", n)
+		t.Errorf("%d requests were stored, want that of each protocol", n)
 	}
 }
 
@@ -212,7 +211,7 @@ func TestRenewedCertificateIsUsed(t *testing.T) {
 	roots.AddCert(ca.Leaf)
 	shown := func() *x509.Certificate {
 		t.Helper()
-		conn, err := tls.Dial("tcp", l.Addr("http").String(), &tls.Config{RootCAs: roots})
+		conn, err := tls.Dial("tcp", l.Addr(), &tls.Config{RootCAs: roots})
 		if err != nil {
 			t.Fatal(err)
 		}

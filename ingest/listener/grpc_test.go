@@ -22,12 +22,12 @@ import (
 )
 
 // dial connects as an OTLP exporter does.
-func dial(t *testing.T, l *Listeners, options ...grpc.DialOption) ptraceotlp.GRPCClient {
+func dial(t *testing.T, l *Listener, options ...grpc.DialOption) ptraceotlp.GRPCClient {
 	t.Helper()
 	if len(options) == 0 {
 		options = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
 	}
-	conn, err := grpc.NewClient(l.Addr("grpc").String(), options...)
+	conn, err := grpc.NewClient(l.Addr(), options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestGRPCExport(t *testing.T) {
 			t.Errorf("%d rejected, %q, stored %+v", partial.RejectedSpans(), partial.ErrorMessage(), m.batches)
 		}
 	}
-	if s := l.Stats()[1]; requestsBy(l, "grpc", "OK") != 2 || s.Records.Load() != 4 || s.Bytes.Load() == 0 {
+	if s := &l.Stats; requestsBy(l, "OK") != 2 || s.Records.Load() != 4 || s.Bytes.Load() == 0 {
 		t.Errorf("stats %+v", s)
 	}
 }
@@ -70,7 +70,7 @@ func TestLogs(t *testing.T) {
 	}
 	m := &memory{}
 	l := serve(t, onLoopback(), m.Store, m.refuse)
-	conn, err := grpc.NewClient(l.Addr("grpc").String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(l.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,11 +84,11 @@ func TestLogs(t *testing.T) {
 			answer, err = plogotlp.NewGRPCClient(conn).Export(t.Context(), request)
 		case "protobuf":
 			body, _ := request.MarshalProto()
-			_, text := post(t, "http://"+l.Addr("http").String()+"/v1/logs", body, "Content-Type", "application/x-protobuf")
+			_, text := post(t, "http://"+l.Addr()+"/v1/logs", body, "Content-Type", "application/x-protobuf")
 			err = answer.UnmarshalProto(text)
 		case "json":
 			body, _ := request.MarshalJSON()
-			_, text := post(t, "http://"+l.Addr("http").String()+"/v1/logs", body, "Content-Type", "application/json")
+			_, text := post(t, "http://"+l.Addr()+"/v1/logs", body, "Content-Type", "application/json")
 			err = answer.UnmarshalJSON(text)
 		}
 		if got := m.requests(); err != nil || answer.PartialSuccess().RejectedLogRecords() != 1 || len(got) != 1 || got[0].Pool != "m" || got[0].PromptTokens != 100 {
@@ -118,7 +118,7 @@ func TestGRPCRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := onLoopback()
-			c.GRPC.TokenFile, c.GRPC.MaxBytes = secret, 4096
+			c.HTTP.TokenFile, c.HTTP.MaxBytes = secret, 4096
 			l := serve(t, c, tc.store.Store, tc.store.refuse)
 			ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", tc.authorization)
 			export := traces(1)
@@ -129,7 +129,7 @@ func TestGRPCRefuses(t *testing.T) {
 			if status.Code(err) != tc.code {
 				t.Errorf("%v, want %s", err, tc.code)
 			}
-			if n := requestsBy(l, "grpc", tc.code.String()); n != 1 {
+			if n := requestsBy(l, tc.code.String()); n != 1 {
 				t.Errorf("%d requests counted as %s", n, tc.code)
 			}
 		})
@@ -151,7 +151,7 @@ func TestGRPCMalformed(t *testing.T) {
 		{"trace.v1.TraceService", "", codes.InvalidArgument},
 		{"metrics.v1.MetricsService", "\x00\x00\x00\x00\x00", codes.Unimplemented},
 	} {
-		res, err := client.Post("http://"+l.Addr("grpc").String()+"/opentelemetry.proto.collector."+tc.service+"/Export", "application/grpc", strings.NewReader(tc.body))
+		res, err := client.Post("http://"+l.Addr()+"/opentelemetry.proto.collector."+tc.service+"/Export", "application/grpc", strings.NewReader(tc.body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +167,7 @@ func TestGRPCMalformed(t *testing.T) {
 
 func TestGRPCRate(t *testing.T) {
 	c := onLoopback()
-	c.GRPC.RequestsPerS = 0.001
+	c.HTTP.RequestsPerS = 0.001
 	l := serve(t, c, new(memory).Store, new(memory).refuse)
 	client := dial(t, l)
 	for i, want := range []codes.Code{codes.OK, codes.Unavailable} {
@@ -184,7 +184,7 @@ func TestGRPCSlow(t *testing.T) {
 	if _, err := dial(t, l).Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(traces(1))); status.Code(err) != codes.Unavailable {
 		t.Errorf("a store that says nothing: %v, want Unavailable", err)
 	}
-	conn, err := grpc.NewClient(l.Addr("grpc").String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(l.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}

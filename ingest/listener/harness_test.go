@@ -3,7 +3,6 @@ package listener
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -60,20 +59,20 @@ func (m *memory) requests() []ingest.Request {
 	return all
 }
 
-// onLoopback is a configuration with both listeners on free ports of this machine.
+// onLoopback is a configuration with a free port of this machine.
 func onLoopback() Config {
 	c := DefaultConfig()
-	c.HTTP.Listen, c.GRPC.Listen = "127.0.0.1:0", "127.0.0.1:0"
+	c.HTTP.Listen = "127.0.0.1:0"
 	return c
 }
 
-// serve runs listeners with little patience until the test ends.
-func serve(t testing.TB, c Config, store func(context.Context, *ingest.Batch) error, refused func([]ingest.Refusal)) *Listeners {
+// serve runs a listener with little patience until the test ends.
+func serve(t testing.TB, c Config, store func(context.Context, *ingest.Batch) error, refused func([]ingest.Refusal)) *Listener {
 	t.Helper()
 	return run(t, c, Deps{Store: store, Refused: refused, Log: zap.NewNop()}, timeouts{body: patience, store: patience})
 }
 
-func run(t testing.TB, c Config, deps Deps, limits timeouts) *Listeners {
+func run(t testing.TB, c Config, deps Deps, limits timeouts) *Listener {
 	t.Helper()
 	if deps.Serves == nil {
 		deps.Serves = func(string) bool { return true }
@@ -94,7 +93,7 @@ func run(t testing.TB, c Config, deps Deps, limits timeouts) *Listeners {
 	return l
 }
 
-// patience is how long the tests' listeners wait for a body, and for the store.
+// patience is how long the tests' listener waits for a body, and for the store.
 const patience = 200 * time.Millisecond
 
 // answered is what an HTTP request came to.
@@ -180,11 +179,4 @@ func gzipped(t *testing.T, data []byte) []byte {
 	return out.Bytes()
 }
 
-func requestsBy(l *Listeners, listener, code string) uint64 {
-	for _, s := range l.Stats() {
-		if s.Listener == listener {
-			return s.Requests[code].Load()
-		}
-	}
-	panic(fmt.Sprintf("no count of %s %s", listener, code))
-}
+func requestsBy(l *Listener, code string) uint64 { return l.Requests[code].Load() }

@@ -31,20 +31,20 @@ const retryAfter = "5"
 // ingest. Bodies may be compressed by gzip. A producer may name itself in the header Forewarm-Source.
 //
 // A gRPC call is a POST by HTTP/2. So all bounds and checks are the same for both.
-func (h *handler) serve(ctx context.Context, l net.Listener) error {
+func (l *Listener) serve(ctx context.Context, socket net.Listener) error {
 	mux := http.NewServeMux()
 	for _, service := range [...]struct{ name, path, contentType, asJSON, rejected string }{
 		{"trace.v1.TraceService", "/v1/traces", codec.ContentTypeOTLP, codec.ContentTypeOTLPJSON, "rejectedSpans"},
 		{"logs.v1.LogsService", "/v1/logs", codec.ContentTypeOTLPLogs, codec.ContentTypeOTLPLogsJSON, "rejectedLogRecords"},
 	} {
-		mux.HandleFunc("POST "+service.path, h.postExport(service.contentType, service.asJSON, service.rejected))
-		mux.HandleFunc("POST /opentelemetry.proto.collector."+service.name+"/Export", h.postExport(service.contentType, service.asJSON, service.rejected))
+		mux.HandleFunc("POST "+service.path, l.postExport(service.contentType, service.asJSON, service.rejected))
+		mux.HandleFunc("POST /opentelemetry.proto.collector."+service.name+"/Export", l.postExport(service.contentType, service.asJSON, service.rejected))
 	}
-	mux.HandleFunc("POST /v1/telemetry/{format}", h.postTelemetry)
+	mux.HandleFunc("POST /v1/telemetry/{format}", l.postTelemetry)
 	mux.HandleFunc("POST /", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusNotFound, "this path takes nothing")
 	})
-	guarded := httpguard.Guard(h.Listen, h.hosts, h.authorized(mux), func(w http.ResponseWriter, r *http.Request, why string) {
+	guarded := httpguard.Guard(l.cfg.HTTP.Listen, l.cfg.Hosts, l.authorized(mux), func(w http.ResponseWriter, r *http.Request, why string) {
 		refuse(w, r, http.StatusForbidden, why)
 	})
 	var protocols http.Protocols
@@ -52,19 +52,19 @@ func (h *handler) serve(ctx context.Context, l net.Listener) error {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return httpguard.Serve(ctx, &http.Server{
-		Handler: h.counted(guarded), TLSConfig: h.secure, Protocols: &protocols, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: h.Concurrent},
-		MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: headerTimeout, ReadTimeout: h.timeouts.body,
-		WriteTimeout: h.timeouts.body + h.timeouts.store + grace, IdleTimeout: idleTimeout, ErrorLog: zap.NewStdLog(h.Log),
-	}, l, grace)
+		Handler: l.counted(guarded), TLSConfig: l.secure, Protocols: &protocols, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: l.cfg.HTTP.Concurrent},
+		MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: headerTimeout, ReadTimeout: l.timeouts.body,
+		WriteTimeout: l.timeouts.body + l.timeouts.store + grace, IdleTimeout: idleTimeout, ErrorLog: zap.NewStdLog(l.deps.Log),
+	}, socket, grace)
 }
 
 // authorized lets only clients through that hold the token, if there is one. It takes as long for every wrong one.
-func (h *handler) authorized(next http.Handler) http.Handler {
-	want := sha256.Sum256([]byte(h.token))
+func (l *Listener) authorized(next http.Handler) http.Handler {
+	want := sha256.Sum256([]byte(l.token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		have := sha256.Sum256([]byte(strings.TrimSpace(token)))
-		if h.token != "" && (!strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(have[:], want[:]) != 1) {
+		if l.token != "" && (!strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(have[:], want[:]) != 1) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			refuse(w, r, http.StatusUnauthorized, "the token is missing or wrong; send it as Authorization: Bearer")
 			return
@@ -74,29 +74,29 @@ func (h *handler) authorized(next http.Handler) http.Handler {
 }
 
 // counted lets next answer, and counts the status codes of its answers.
-func (h *handler) counted(next http.Handler) http.Handler {
+func (l *Listener) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		code := strconv.Itoa(httpsnoop.CaptureMetrics(next, w, r).Code)
 		if status, err := strconv.Atoi(w.Header().Get(grpcStatus)); err == nil {
 			code = codes.Code(status).String()
 		}
-		requests := h.Requests[code]
+		requests := l.Requests[code]
 		if requests == nil {
-			requests = h.Requests["other"]
+			requests = l.Requests["other"]
 		}
 		requests.Add(1)
 	})
 }
 
 // postTelemetry takes in one message of the format that the path names.
-func (h *handler) postTelemetry(w http.ResponseWriter, r *http.Request) {
+func (l *Listener) postTelemetry(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("format")
 	contentType, ok := codec.ContentTypeOf(name)
 	if !ok {
 		refuse(w, r, http.StatusNotFound, fmt.Sprintf("format %.64q is not known, want one of %s", name, strings.Join(codec.Formats(), ", ")))
 		return
 	}
-	out, code, message := h.take(w, r, contentType)
+	out, code, message := l.take(w, r, contentType)
 	if code != http.StatusOK {
 		refuse(w, r, code, message)
 		return
@@ -127,27 +127,27 @@ func codeOf(o *outcome) int {
 
 // take reads the body of a request and stores its records. A code other than 200 refuses the request; message is the
 // reason.
-func (h *handler) take(w http.ResponseWriter, r *http.Request, contentType string) (out outcome, code int, message string) {
+func (l *Listener) take(w http.ResponseWriter, r *http.Request, contentType string) (out outcome, code int, message string) {
 	later := func(code int, why string) (outcome, int, string) {
 		w.Header().Set("Retry-After", retryAfter)
 		return out, code, why
 	}
 	const busy = "too many requests at once"
-	if !h.rate.Allow() {
+	if !l.rate.Allow() {
 		return later(http.StatusTooManyRequests, "too many requests a second; send larger batches")
 	}
 	size := r.ContentLength
-	if size < 0 || size > int64(h.MaxBytes) { // unknown, or too long and read up to the bound
-		size = int64(h.MaxBytes)
+	if size < 0 || size > int64(l.cfg.HTTP.MaxBytes) { // unknown, or too long and read up to the bound
+		size = int64(l.cfg.HTTP.MaxBytes)
 	}
-	if !h.memory.TryAcquire(size) {
+	if !l.memory.TryAcquire(size) {
 		return later(http.StatusServiceUnavailable, busy)
 	}
-	defer h.memory.Release(size)
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.MaxBytes)))
-	h.Bytes.Add(uint64(len(body)))
+	defer l.memory.Release(size)
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(l.cfg.HTTP.MaxBytes)))
+	l.Bytes.Add(uint64(len(body)))
 	if err != nil {
-		code, message = h.bodyFault(err)
+		code, message = l.bodyFault(err)
 		return out, code, message
 	}
 	encoding, ok := r.Header.Get("Content-Encoding"), true
@@ -156,34 +156,34 @@ func (h *handler) take(w http.ResponseWriter, r *http.Request, contentType strin
 			return out, http.StatusBadRequest, "the body is not one message of gRPC"
 		}
 	}
-	if !h.slots.TryAcquire(1) {
+	if !l.slots.TryAcquire(1) {
 		return later(http.StatusServiceUnavailable, busy)
 	}
-	defer h.slots.Release(1)
+	defer l.slots.Release(1)
 	query := r.URL.Query()
-	out, err = h.accept(r.Context(), codec.Meta{
+	out, err = l.accept(r.Context(), codec.Meta{
 		ContentType: contentType, Encoding: encoding,
 		Pool: query.Get("pool"), Class: query.Get("class"), Source: r.Header.Get(codec.HeaderSource),
 	}, body)
 	if err != nil {
-		h.outage.Do(func() { // every request of an outage finds out
-			h.Log.Warn("telemetry is not stored; its producers are asked to try again", zap.String("listener", h.Listener), zap.Error(err))
+		l.outage.Do(func() { // every request of an outage finds out
+			l.deps.Log.Warn("telemetry is not stored; its producers are asked to try again", zap.Error(err))
 		})
 		return later(http.StatusServiceUnavailable, "the telemetry stream does not answer")
 	}
-	h.Records.Add(uint64(out.accepted + out.unserved))
-	h.Ignored.Add(uint64(out.ignored))
+	l.Records.Add(uint64(out.accepted + out.unserved))
+	l.Ignored.Add(uint64(out.ignored))
 	return out, http.StatusOK, ""
 }
 
 // bodyFault is the answer to a body that could not be read.
-func (h *handler) bodyFault(err error) (code int, message string) {
+func (l *Listener) bodyFault(err error) (code int, message string) {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		return http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes; send smaller batches", large.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return http.StatusRequestTimeout, fmt.Sprintf("the body took more than %s", h.timeouts.body)
+		return http.StatusRequestTimeout, fmt.Sprintf("the body took more than %s", l.timeouts.body)
 	}
 	return http.StatusBadRequest, "the body ends early"
 }

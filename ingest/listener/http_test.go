@@ -23,7 +23,7 @@ import (
 func TestHTTPTraces(t *testing.T) {
 	m := &memory{}
 	l := serve(t, onLoopback(), m.Store, m.refuse)
-	url := "http://" + l.Addr("http").String() + "/v1/traces"
+	url := "http://" + l.Addr() + "/v1/traces"
 	export := traces(100, 200)
 	for name, tc := range map[string]struct {
 		body    []byte
@@ -75,7 +75,7 @@ func TestHTTPPartialSuccess(t *testing.T) {
 		"application/json":       jsonOf(t, traces(100, -1, 200, -2)),
 	} {
 		m.batches, m.refused = nil, nil
-		res, answer := post(t, "http://"+l.Addr("http").String()+"/v1/traces", body, "Content-Type", contentType)
+		res, answer := post(t, "http://"+l.Addr()+"/v1/traces", body, "Content-Type", contentType)
 		partial := readExportAnswer(t, res, answer).PartialSuccess()
 		if res.code != http.StatusOK || partial.RejectedSpans() != 2 || !strings.Contains(partial.ErrorMessage(), "gen_ai.usage.input_tokens is -1") {
 			t.Errorf("%s: %d, %d spans rejected: %q", contentType, res.code, partial.RejectedSpans(), partial.ErrorMessage())
@@ -119,7 +119,7 @@ func TestHTTPFormats(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := &memory{}
 			l := serve(t, onLoopback(), m.Store, m.refuse)
-			res, answer := post(t, "http://"+l.Addr("http").String()+"/v1/telemetry/"+tc.path, []byte(tc.body))
+			res, answer := post(t, "http://"+l.Addr()+"/v1/telemetry/"+tc.path, []byte(tc.body))
 			var ids []string
 			for _, r := range m.requests() {
 				ids = append(ids, strings.TrimSpace(r.ID+" "+r.Pool+" "+r.Class))
@@ -130,7 +130,7 @@ func TestHTTPFormats(t *testing.T) {
 			if strings.Contains(string(answer), "a prompt") {
 				t.Errorf("the answer quotes a prompt: %s", answer)
 			}
-			if n := requestsBy(l, "http", fmt.Sprint(tc.code)); n != 1 {
+			if n := requestsBy(l, fmt.Sprint(tc.code)); n != 1 {
 				t.Errorf("%d requests counted as %d", n, tc.code)
 			}
 		})
@@ -147,7 +147,7 @@ func TestAnswerNamesUnknownPools(t *testing.T) {
 	line := func(pool string) string {
 		return `{"pool":"` + pool + `","prompt_tokens":7,"arrived_at":1795240800000}` + "\n"
 	}
-	base := "http://" + l.Addr("http").String()
+	base := "http://" + l.Addr()
 	stored := 0
 	for name, tc := range map[string]struct {
 		path, body string
@@ -197,8 +197,8 @@ func TestAnswerNamesUnknownPools(t *testing.T) {
 			t.Errorf("%s: %d rejected, %q", name, partial.RejectedSpans(), partial.ErrorMessage())
 		}
 	}
-	if n := l.Stats()[0].Records.Load(); n != uint64(stored+4) {
-		t.Errorf("%d records stored by HTTP, want %d", n, stored+4)
+	if n := l.Records.Load(); n != uint64(stored+6) {
+		t.Errorf("%d records are stored, want %d", n, stored+6)
 	}
 }
 
@@ -234,26 +234,26 @@ func TestHTTPRefuses(t *testing.T) {
 			c := onLoopback()
 			c.HTTP.TokenFile, c.HTTP.MaxBytes = secret, 4096
 			l := serve(t, c, tc.store.Store, tc.store.refuse)
-			res, body := post(t, "http://"+l.Addr("http").String()+"/v1/traces", tc.body, tc.headers...)
+			res, body := post(t, "http://"+l.Addr()+"/v1/traces", tc.body, tc.headers...)
 			if res.code != tc.code || (res.header.Get("Retry-After") != "") != tc.retry {
 				t.Errorf("%d %q, headers %v; want %d", res.code, body, res.header, tc.code)
 			}
 			if tc.code != 200 && (len(body) == 0 || len(tc.store.requests()) > 0) {
 				t.Errorf("answer %q, stored %+v", body, tc.store.requests())
 			}
-			if n := requestsBy(l, "http", fmt.Sprint(tc.code)); n != 1 {
+			if n := requestsBy(l, fmt.Sprint(tc.code)); n != 1 {
 				t.Errorf("%d requests counted as %d", n, tc.code)
 			}
 		})
 	}
 	t.Run("method", func(t *testing.T) {
 		l := serve(t, onLoopback(), new(memory).Store, new(memory).refuse)
-		res, err := http.Get("http://" + l.Addr("http").String() + "/v1/traces")
+		res, err := http.Get("http://" + l.Addr() + "/v1/traces")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer res.Body.Close()
-		if res.StatusCode != http.StatusMethodNotAllowed || requestsBy(l, "http", "405") != 1 {
+		if res.StatusCode != http.StatusMethodNotAllowed || requestsBy(l, "405") != 1 {
 			t.Errorf("GET is answered %d", res.StatusCode)
 		}
 	})
@@ -262,7 +262,7 @@ func TestHTTPRefuses(t *testing.T) {
 func TestHTTPSlowStore(t *testing.T) {
 	m := &memory{hold: make(chan struct{})}
 	l := serve(t, onLoopback(), m.Store, m.refuse)
-	res, _ := post(t, "http://"+l.Addr("http").String()+"/v1/traces", protobufOf(t, traces(1, -1)), "Content-Type", "application/x-protobuf")
+	res, _ := post(t, "http://"+l.Addr()+"/v1/traces", protobufOf(t, traces(1, -1)), "Content-Type", "application/x-protobuf")
 	if res.code != http.StatusServiceUnavailable || len(m.refused) > 0 {
 		t.Errorf("answered %d, refused %+v: what is sent again would be refused twice", res.code, m.refused)
 	}
@@ -272,7 +272,7 @@ func TestHTTPRate(t *testing.T) {
 	c := onLoopback()
 	c.HTTP.RequestsPerS = 0.001
 	l := serve(t, c, new(memory).Store, new(memory).refuse)
-	url := "http://" + l.Addr("http").String() + "/v1/traces"
+	url := "http://" + l.Addr() + "/v1/traces"
 	for i, want := range []int{200, 429, 429} {
 		res, _ := post(t, url, protobufOf(t, traces(1)), "Content-Type", "application/x-protobuf")
 		if res.code != want || (want == 429) != (res.header.Get("Retry-After") != "") {
@@ -286,7 +286,7 @@ func TestHTTPConcurrency(t *testing.T) {
 	c.HTTP.Concurrent = 1
 	m := &memory{hold: make(chan struct{})}
 	l := run(t, c, Deps{Store: m.Store, Log: zap.NewNop()}, usualTimeouts)
-	url := "http://" + l.Addr("http").String() + "/v1/traces"
+	url := "http://" + l.Addr() + "/v1/traces"
 	body := protobufOf(t, traces(1))
 	codes := make(chan int)
 	for range 2 {
@@ -312,7 +312,7 @@ func TestHTTPConcurrency(t *testing.T) {
 // TestHTTPSlowBody: a client that sends half a body must not hold a slot for ever.
 func TestHTTPSlowBody(t *testing.T) {
 	l := serve(t, onLoopback(), new(memory).Store, new(memory).refuse)
-	conn, err := net.Dial("tcp", l.Addr("http").String())
+	conn, err := net.Dial("tcp", l.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +334,7 @@ func TestHTTPSlowBody(t *testing.T) {
 // TestHTTPUnfinishedBodies: many clients that do not finish leave room for one that does.
 func TestHTTPUnfinishedBodies(t *testing.T) {
 	l := run(t, onLoopback(), Deps{Store: new(memory).Store, Log: zap.NewNop()}, usualTimeouts)
-	address := l.Addr("http").String()
+	address := l.Addr()
 	for range 200 {
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
@@ -354,7 +354,7 @@ func TestHTTPUnfinishedBodies(t *testing.T) {
 // that it has resolve to this machine.
 func TestHTTPForeign(t *testing.T) {
 	l := run(t, onLoopback(), Deps{Store: new(memory).Store, Log: zap.NewNop()}, usualTimeouts)
-	url := "http://" + l.Addr("http").String() + "/v1/telemetry/native"
+	url := "http://" + l.Addr() + "/v1/telemetry/native"
 	for i, header := range [][]string{
 		{"Origin", "https://evil.example", "Content-Type", "text/plain"}, {"Sec-Fetch-Site", "cross-site"}, {"Origin", "null"},
 		{"Host", "evil.example", "Origin", "http://evil.example", "Sec-Fetch-Site", "same-origin"},
@@ -362,11 +362,11 @@ func TestHTTPForeign(t *testing.T) {
 		if res, _ := post(t, url, []byte("{}"), header...); res.code != http.StatusForbidden {
 			t.Errorf("%v: answered %d", header, res.code)
 		}
-		if n := requestsBy(l, "http", "403"); n != uint64(i+1) {
+		if n := requestsBy(l, "403"); n != uint64(i+1) {
 			t.Errorf("%d refused are counted", n)
 		}
 	}
-	if res, _ := post(t, url, []byte("{}"), "Origin", "http://"+l.Addr("http").String()); res.code == http.StatusForbidden {
+	if res, _ := post(t, url, []byte("{}"), "Origin", "http://"+l.Addr()); res.code == http.StatusForbidden {
 		t.Error("a page of its own is refused")
 	}
 }

@@ -17,7 +17,7 @@ const protobufType = "application/x-protobuf"
 // Spans and log records that cannot be used make a partial success, which the exporter must not send again; so 400 is
 // only for what is no export at all. protobuf and json are content types, rejected is the member that counts what is
 // refused.
-func (h *handler) postExport(protobuf, json, rejected string) http.HandlerFunc {
+func (l *Listener) postExport(protobuf, json, rejected string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		contentType := protobuf
 		switch kind := mediaType(r); {
@@ -27,7 +27,7 @@ func (h *handler) postExport(protobuf, json, rejected string) http.HandlerFunc {
 			refuse(w, r, http.StatusUnsupportedMediaType, "want Content-Type application/x-protobuf or application/json")
 			return
 		}
-		out, code, message := h.take(w, r, contentType)
+		out, code, message := l.take(w, r, contentType)
 		switch {
 		case code != http.StatusOK:
 			refuse(w, r, code, message)

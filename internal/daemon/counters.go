@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/forewarm/forewarm/alerting"
-	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/stream"
@@ -77,7 +76,7 @@ func (d *Daemon) exportCounters() {
 	})
 	d.exportStorage()
 	d.exportSinks()
-	d.exportListeners()
+	d.exportListener()
 	if d.reporter != nil {
 		export(d, func() *reporter { return d.reporter }, []counter[*reporter]{
 			{"forewarm_reports_made_total", "Scheduled reports that were made.", func(r *reporter) uint64 { return r.made.Load() }},
@@ -129,21 +128,14 @@ func (d *Daemon) exportStorage() {
 	}
 }
 
-// exportListeners exports the requests of each listener.
-func (d *Daemon) exportListeners() {
-	var names []string
-	for _, s := range d.listeners.Stats() {
-		names = append(names, s.Listener)
-		for code, requests := range s.Requests {
-			d.exporter.Counter(fmt.Sprintf("forewarm_listener_requests_total{listener=%q,code=%q}", s.Listener, code),
-				"Requests of producers that do not speak NATS, by status code.", requests.Load)
-		}
+// exportListener exports the requests of the listener.
+func (d *Daemon) exportListener() {
+	for code, requests := range d.intake.Requests {
+		d.exporter.Counter(fmt.Sprintf("forewarm_listener_requests_total{code=%q}", code), "Requests of producers that do not speak NATS, by status code.", requests.Load)
 	}
-	exportEach(d, "listener", names, d.listeners.Stats, []counter[*listener.Stats]{
-		{"forewarm_listener_bytes_total", "Bytes of the bodies of requests to a listener, as sent.", func(s *listener.Stats) uint64 { return s.Bytes.Load() }},
-		{"forewarm_listener_records_total", "Records that came by a listener and are in the stream.", func(s *listener.Stats) uint64 { return s.Records.Load() }},
-		{"forewarm_listener_ignored_total", "Records that came by a listener and carry no demand, such as spans of tools.", func(s *listener.Stats) uint64 { return s.Ignored.Load() }},
-	})
+	d.exporter.Counter("forewarm_listener_bytes_total", "Bytes of the bodies of requests to the listener, as sent.", d.intake.Bytes.Load)
+	d.exporter.Counter("forewarm_listener_records_total", "Records that came by the listener and are in the stream.", d.intake.Records.Load)
+	d.exporter.Counter("forewarm_listener_ignored_total", "Records that came by the listener and carry no demand, such as spans of tools.", d.intake.Ignored.Load)
 }
 
 // exportSinks exports the results of delivery of each sink.

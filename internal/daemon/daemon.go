@@ -88,7 +88,7 @@ type Daemon struct {
 	relay      *jetstream.Relay
 	scraper    *scrape.Scraper // nil when nothing is scraped
 	deadLetter *jetstream.DeadLetter
-	listeners  *listener.Listeners
+	intake     *listener.Listener
 	dispatcher *sink.Dispatcher
 	reporter   *reporter // nil without a schedule
 	rendered   atomic.Pointer[rendered]
@@ -203,7 +203,7 @@ func (d *Daemon) openSources(ctx context.Context) (err error) {
 		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Ignored: d.exporter.Ignored.Add, Log: d.log,
 	})
 	d.deadLetter = jetstream.NewDeadLetter(d.conn, d.cfg.NATS.Prefix)
-	return d.openListeners()
+	return d.openListener()
 }
 
 func (d *Daemon) openServer(context.Context) (err error) {
@@ -308,10 +308,10 @@ func (d *Daemon) openSinks(context.Context) error {
 	return nil
 }
 
-// openListeners opens the addresses for producers without NATS. What they send goes through the stream, like all
+// openListener opens the address for producers without NATS. What they send goes through the stream, like all
 // telemetry.
-func (d *Daemon) openListeners() (err error) {
-	d.listeners, err = listener.New(d.cfg.Listeners, listener.Deps{
+func (d *Daemon) openListener() (err error) {
+	d.intake, err = listener.New(d.cfg.Listeners, listener.Deps{
 		Store:   jetstream.NewStreamWriter(d.js, &d.cfg.NATS).Store,
 		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) },
 		Serves:  func(pool string) bool { return d.served.Load().has(pool) },
@@ -320,9 +320,9 @@ func (d *Daemon) openListeners() (err error) {
 	if err != nil {
 		return ConfigError{err}
 	}
-	d.onClose(func() error { d.listeners.Close(); return nil })
-	for _, s := range d.listeners.Stats() {
-		d.log.Info("accepting telemetry", zap.String("listener", s.Listener), zap.String("address", d.listeners.Addr(s.Listener).String()))
+	d.onClose(func() error { d.intake.Close(); return nil })
+	if address := d.intake.Addr(); address != "" {
+		d.log.Info("accepting telemetry by HTTP and gRPC", zap.String("address", address))
 	}
 	return nil
 }
@@ -382,7 +382,7 @@ func (d *Daemon) outputs() []func(context.Context) error {
 
 // sources are the parts that write or read the telemetry stream, and the reports.
 func (d *Daemon) sources() []func(context.Context) error {
-	all := []func(context.Context) error{d.consume, d.listeners.Run, d.relay.Run}
+	all := []func(context.Context) error{d.consume, d.intake.Run, d.relay.Run}
 	if d.ticker != nil {
 		all = append(all, d.tick)
 	}

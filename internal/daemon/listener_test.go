@@ -24,7 +24,7 @@ func TestDaemonListens(t *testing.T) {
 	t.Parallel()
 	p := startDaemon(t,
 		"clock: event",
-		"listeners: {http: {listen: '127.0.0.1:0'}, grpc: {listen: '127.0.0.1:0'}}",
+		"listeners: {http: {listen: '127.0.0.1:0'}}",
 		"pools: [{name: m, decode_tokens_per_s: 400, replicas: {max: 4}}]",
 	)
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
@@ -43,7 +43,7 @@ func TestDaemonListens(t *testing.T) {
 		spans.AppendEmpty() // ignored
 		return export
 	}
-	base := "http://" + p.listeners.Addr("http").String()
+	base := "http://" + p.intake.Addr()
 	send := func(path, contentType string, body []byte) {
 		t.Helper()
 		res := must(http.Post(base+path, contentType, bytes.NewReader(body)))
@@ -67,7 +67,7 @@ func TestDaemonListens(t *testing.T) {
 		}
 	}
 
-	conn := must(grpc.NewClient(p.listeners.Addr("grpc").String(), grpc.WithTransportCredentials(insecure.NewCredentials())))
+	conn := must(grpc.NewClient(p.intake.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials())))
 	defer conn.Close()
 	answer, err := ptraceotlp.NewGRPCClient(conn).Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(traces(11)))
 	if err != nil || answer.PartialSuccess().RejectedSpans() != 1 {
@@ -75,22 +75,21 @@ func TestDaemonListens(t *testing.T) {
 	}
 	p.settle(t)
 	for name, want := range map[string]float64{
-		`forewarm_ingest_records_total`:                                5, // two of HTTP, one of LiteLLM, two of gRPC
-		`forewarm_ingest_refused_total{reason="duplicate"}`:            2,
-		`forewarm_ingest_refused_total{reason="negative_count"}`:       3,
-		`forewarm_ingest_refused_total{reason="unknown_pool"}`:         2,
-		`forewarm_listener_requests_total{listener="http",code="400"}`: 2,
-		`forewarm_listener_requests_total{listener="http",code="200"}`: 3,
-		`forewarm_listener_requests_total{listener="grpc",code="OK"}`:  1,
-		`forewarm_listener_records_total{listener="http"}`:             7,
-		`forewarm_listener_records_total{listener="grpc"}`:             2,
-		`forewarm_listener_ignored_total{listener="http"}`:             2,
+		`forewarm_ingest_records_total`:                          5, // two of HTTP, one of LiteLLM, two of gRPC
+		`forewarm_ingest_refused_total{reason="duplicate"}`:      2,
+		`forewarm_ingest_refused_total{reason="negative_count"}`: 3,
+		`forewarm_ingest_refused_total{reason="unknown_pool"}`:   2,
+		`forewarm_listener_requests_total{code="400"}`:           2,
+		`forewarm_listener_requests_total{code="200"}`:           3,
+		`forewarm_listener_requests_total{code="OK"}`:            1,
+		`forewarm_listener_records_total`:                        9,
+		`forewarm_listener_ignored_total`:                        3,
 	} {
 		if got := testenv.Metric(t, p.base, name); got != want {
 			t.Errorf("%s is %g, want %g", name, got, want)
 		}
 	}
-	if n := testenv.Metric(t, p.base, `forewarm_listener_bytes_total{listener="http"}`); n != float64(2*len(body)+len(lite)+2*len(`{"prompt_tokens":5}`)) {
+	if n := testenv.Metric(t, p.base, `forewarm_listener_bytes_total`); n != float64(3*len(body)+5+len(lite)+2*len(`{"prompt_tokens":5}`)) {
 		t.Errorf("%g bytes", n)
 	}
 }
@@ -108,7 +107,7 @@ func TestDefaultPoolsAreServed(t *testing.T) {
 		pool string
 		code int
 	}{{"m", 200}, {"new", 200}, {"newer", 400}, {"new", 200}} {
-		res, err := http.Post("http://"+p.listeners.Addr("http").String()+"/v1/telemetry/json?pool="+x.pool, "application/json",
+		res, err := http.Post("http://"+p.intake.Addr()+"/v1/telemetry/json?pool="+x.pool, "application/json",
 			strings.NewReader(`{"prompt_tokens":5,"arrived_at":"2026-03-02T08:00:00Z"}`))
 		if err != nil {
 			t.Fatal(err)

@@ -125,7 +125,7 @@ func TestTurnedAwayIsSeen(t *testing.T) {
 	p.checkSelf(w, time.Now())
 	post := func(path, authorization, body string) {
 		t.Helper()
-		r := must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.listeners.Addr("http").String()+path, strings.NewReader(body)))
+		r := must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.intake.Addr()+path, strings.NewReader(body)))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Authorization", authorization)
 		res := must(http.DefaultClient.Do(r))

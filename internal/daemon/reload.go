@@ -159,8 +159,8 @@ func (d *Daemon) logAddresses() {
 		return
 	}
 	from, addresses := "this machine only", []string{strings.TrimPrefix(d.embedded.URL(), "nats://")}
-	for _, s := range d.listeners.Stats() {
-		addresses = append(addresses, d.listeners.Addr(s.Listener).String())
+	if address := d.intake.Addr(); address != "" {
+		addresses = append(addresses, address)
 	}
 	if slices.ContainsFunc(addresses, httpguard.IsOpen) {
 		from = "the network"

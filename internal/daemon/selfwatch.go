@@ -160,17 +160,13 @@ func (d *Daemon) countIntake() intake {
 		}
 		now.omitted["addresses of engines are not scraped: there are too many"] = d.scraper.Stats().LeftOut.Load()
 	}
-	ignored := d.exporter.Ignored.Get()
-	for _, s := range d.listeners.Stats() {
-		ignored += s.Ignored.Load()
-		for code, requests := range s.Requests {
-			if slices.Contains(refusedCodes, code) {
-				now.refused[s.Listener+" "+code] = requests.Load()
-				now.omitted["requests were answered "+code+" by listeners."+s.Listener+": see the producer's log"] = requests.Load()
-			}
+	for code, requests := range d.intake.Requests {
+		if slices.Contains(refusedCodes, code) {
+			now.refused["http "+code] = requests.Load()
+			now.omitted["requests were answered "+code+" by listeners.http: see the producer's log"] = requests.Load()
 		}
 	}
-	now.omitted[allIgnored] = ignored
+	now.omitted[allIgnored] = d.exporter.Ignored.Get() + d.intake.Ignored.Load()
 	return now
 }
 

@@ -31,10 +31,7 @@ nats: 4222
 keda: {{ regexFind "[0-9]+$" . }}
 {{- end }}
 {{- with dig "listeners" "http" "listen" "" $c }}
-otlp-http: {{ regexFind "[0-9]+$" . }}
-{{- end }}
-{{- with dig "listeners" "grpc" "listen" "" $c }}
-otlp-grpc: {{ regexFind "[0-9]+$" . }}
+otlp: {{ regexFind "[0-9]+$" . }}
 {{- end }}
 {{- range $i, $planner := dig "dynamo" "planners" list $c }}
 dynamo-{{ $i }}: {{ regexFind "[0-9]+$" $planner.listen }}
