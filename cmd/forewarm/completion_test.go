@@ -39,8 +39,8 @@ func TestCompletion(t *testing.T) {
 				has, lacks []string
 			}{
 				{[]string{"forewarm", ""}, []string{"serve", "nats-config", "completion", "help"}, []string{"-config", "bash"}},
-				{[]string{"forewarm", "serve", "-"}, []string{"-config"}, []string{"-health", "serve"}},
-				{[]string{"forewarm", "check", "-offline", "-"}, []string{"-health", "-offline"}, []string{"-shift"}},
+				{[]string{"forewarm", "serve", "-"}, []string{"-config", "-partition"}, []string{"-health", "serve"}},
+				{[]string{"forewarm", "check", "-offline", "-"}, []string{"-health", "-offline"}, []string{"-partition"}},
 				{[]string{"forewarm", "completion", ""}, []string{"bash", "zsh", "fish"}, []string{"serve"}},
 			} {
 				out, err := exec.CommandContext(t.Context(), path, append([]string{"-c", ask, file}, tc.words...)...).CombinedOutput()

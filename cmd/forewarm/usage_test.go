@@ -51,6 +51,7 @@ func TestUsage(t *testing.T) {
 		{"serve -config login.yaml", 2, []string{"login.yaml:2", "nats.url", "password", "a key that names a file"}},
 		{"serve -config embedded.yaml", 2, []string{"nats.embedded", taken.Addr().String(), "address already in use", "choose another"}},
 		{"serve -config none.yaml", 2, []string{"none.yaml", "no such file", "-config"}},
+		{"serve -config valid.yaml -clock moon", 2, []string{"-clock", `"moon"`, "wall or event"}},
 		{"serve valid.yaml", 2, []string{"flags only", `"valid.yaml"`, "serve -h"}},
 		{"serve -verbose", 2, []string{"-verbose", "serve -h"}},
 		{"srve", 2, []string{`"srve"`, "forewarm help"}},
