@@ -84,3 +84,28 @@ func TestSignalsHearLateReports(t *testing.T) {
 		}
 	}
 }
+
+// A breach stays while its latency is unknown, with its floor, for at most half an hour.
+func TestUnknownLatencyKeepsTheBreach(t *testing.T) {
+	in := scene{ready: 4, median: func(int) float64 { return 40 }, last: 40, edit: func(in *Input) {
+		in.Pool.StatedSLO.TTFT = time.Second
+		for m := range latestMinutes {
+			in.Signals = append(in.Signals, Signal{Minute: int64(m), Reports: 30, TTFT: 3, ITL: math.NaN(), Waiting: 0, KVUse: .4})
+		}
+	}}.input(t)
+	over, state := Decide(noon, in, State{}, DefaultConfig())
+	for i := range in.Signals {
+		in.Signals[i].TTFT, in.Signals[i].Reports = math.NaN(), 0
+	}
+	soon, _ := Decide(noon.Add(10*time.Minute), in, state, DefaultConfig())
+	late, _ := Decide(noon.Add(40*time.Minute), in, state, DefaultConfig())
+	if b := over.Breach; b == nil || !b.TTFT || b.Own.Replicas <= 4 {
+		t.Fatalf("a latency of three times its objective: %+v", b)
+	}
+	if diff := cmp.Diff(over.Breach, soon.Breach); diff != "" {
+		t.Errorf("ten minutes without latencies change the breach (-before +after): %s", diff)
+	}
+	if late.Breach != nil {
+		t.Errorf("the breach lasts 40 minutes without latencies: %+v", late.Breach)
+	}
+}

@@ -78,11 +78,16 @@ func (p *plan) updateBreach(was *Breach) {
 		b = *was
 	}
 	calm := !b.TTFT && !b.ITL
-	ttft := p.objective(LatencyTTFT, func(x *Signal) float64 { return x.TTFT }, p.in.Pool.StatedSLO.TTFT, b.TTFT)
-	itl := p.objective(LatencyITL, func(x *Signal) float64 { return x.ITL }, p.in.Pool.StatedSLO.ITL, b.ITL)
+	ttft, ttftKnown := p.objective(LatencyTTFT, func(x *Signal) float64 { return x.TTFT }, p.in.Pool.StatedSLO.TTFT, b.TTFT)
+	itl, itlKnown := p.objective(LatencyITL, func(x *Signal) float64 { return x.ITL }, p.in.Pool.StatedSLO.ITL, b.ITL)
+	held := was != nil && p.now.Sub(b.Until) < reliefHold
+	if held && (b.TTFT && !ttftKnown || b.ITL && !itlKnown) { // nothing new is known of the breach
+		p.breach = &b
+		return
+	}
 	b.TTFT, b.ITL = ttft > 0, itl > 0
 	if !b.TTFT && !b.ITL {
-		if was != nil && p.now.Sub(b.Until) < reliefHold { // keeps the current replicas, but requests no more
+		if held { // keeps the current replicas, but requests no more
 			b.Own.Replicas, b.Prefill.Replicas = min(b.Own.Replicas, p.own.current), min(b.Prefill.Replicas, p.prefill.current)
 			p.breach = &b
 		}
@@ -107,9 +112,9 @@ func (p *plan) updateBreach(was *Breach) {
 	}
 }
 
-// objective returns a latency divided by its objective, or 0 if it is within, or if too few of the newest minutes have
-// latencies. was is whether it was over its objective before.
-func (p *plan) objective(name string, of func(*Signal) float64, stated time.Duration, was bool) (excess float64) {
+// objective returns a latency divided by its objective, or 0 if it is within. was is whether it was over its objective
+// before. known is false if there is no objective, or if too few of the newest minutes have latencies.
+func (p *plan) objective(name string, of func(*Signal) float64, stated time.Duration, was bool) (excess float64, known bool) {
 	var minutes Signals
 	reports := 0.
 	s := p.in.Signals
@@ -119,7 +124,7 @@ func (p *plan) objective(name string, of func(*Signal) float64, stated time.Dura
 		}
 	}
 	if stated <= 0 || len(minutes) < fewestRecent || reports < minReports {
-		return 0
+		return 0, false
 	}
 	x := Objective{Latency: name, P90: minutes.median(of), Stated: stated.Seconds()}
 	limit := x.Stated
@@ -130,7 +135,7 @@ func (p *plan) objective(name string, of func(*Signal) float64, stated time.Dura
 		excess = x.P90 / x.Stated
 	}
 	p.objectives = append(p.objectives, x)
-	return excess
+	return excess, true
 }
 
 // step updates the floor at now, with ready replicas and a latency of excess times its objective.

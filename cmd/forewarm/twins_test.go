@@ -457,6 +457,10 @@ func (h *house) play(t *testing.T, minutes int, at func(*house, *testing.T, int)
 		})
 		if minutes > 60 { // else too little is known to give advice
 			h.ask(t, i, &last)
+			testenv.Await(t, "each twin to see the state of the other", func() bool {
+				_, ready := testenv.Get("http://" + h.http[i] + "/readyz")
+				return strings.Contains(ready, "saved its state at")
+			})
 		}
 	}
 	return out
