@@ -151,12 +151,11 @@ func (d *Decision) Risk() float64 {
 }
 
 // Basis is the assumptions of a decision about its pool. Reports compare them with what happened. Zero is unknown.
+// CBOR keys 3 and 4 are in older logs: do not use them again.
 type Basis struct {
 	GPUsPerReplica int     `json:"gpus_per_replica,omitempty" cbor:"1,keyasint,omitempty"`
 	ReplicaHourUSD float64 `json:"replica_hour_usd,omitempty" cbor:"2,keyasint,omitempty"`
-	ShortMinuteUSD float64 `json:"short_minute_usd,omitempty" cbor:"3,keyasint,omitempty"`
-	PricesDate     string  `json:"prices_date,omitempty" cbor:"4,keyasint,omitempty"` // YYYY-MM-DD
-	Least          int     `json:"least,omitempty" cbor:"5,keyasint,omitempty"`       // replicas.min
+	Least          int     `json:"least,omitempty" cbor:"5,keyasint,omitempty"` // replicas.min
 
 	Warmup WarmupBasis              `json:"warmup" cbor:"6,keyasint"`
 	Rates  []RateBasis              `json:"rates,omitempty" cbor:"7,keyasint,omitempty"`
@@ -193,8 +192,7 @@ type RateBasis struct {
 // NewBasis is the basis from the pool's configuration, the used warm-up lag and the learned rates.
 func NewBasis(stated *capacity.Pool, warmup *capacity.Warmup, t *capacity.Trusted, m *features.PoolMinute) *Basis {
 	b := &Basis{
-		GPUsPerReplica: stated.GPUsPerReplica, ReplicaHourUSD: stated.ReplicaHourUSD(), ShortMinuteUSD: stated.SLOViolationMinuteUSD,
-		PricesDate: stated.Prices.Date, Least: stated.Replicas.Min,
+		GPUsPerReplica: stated.GPUsPerReplica, ReplicaHourUSD: stated.ReplicaHourUSD(), Least: stated.Replicas.Min,
 		Warmup: WarmupBasis{
 			StatedP50: stated.Warmup.Quantile(.5).Seconds(), StatedP90: stated.Warmup.Quantile(.9).Seconds(),
 			P50: warmup.Quantile(.5).Seconds(), P90: warmup.Quantile(.9).Seconds(), Seen: warmup.State().Seen,
