@@ -78,7 +78,7 @@ func fromMeans(rs []ingest.Request, start time.Time, minutes int) []float64 {
 }
 
 // windowKV is the KV occupancy of each minute as the windows have it, of records that come in the given order: each
-// when due says. Besides it gives the token-seconds that came too late.
+// when due says. Besides it gives the token-seconds that came too late: those of minutes that had settled.
 func windowKV(t *testing.T, rs []ingest.Request, start time.Time, minutes int, revise time.Duration, due func(r *ingest.Request) time.Time) (kv []float64, late float64) {
 	t.Helper()
 	order := make([]int, len(rs))
@@ -95,9 +95,6 @@ func windowKV(t *testing.T, rs []ingest.Request, start time.Time, minutes int, r
 		windows, _ := a.Close(tick)
 		for i := range windows {
 			w := &windows[i]
-			if w.Late != nil {
-				late += w.Late.KVTokenSeconds
-			}
 			m := int(w.Start.Sub(start) / time.Minute)
 			if !w.Settled || m < 0 || m >= minutes {
 				continue
@@ -112,6 +109,7 @@ func windowKV(t *testing.T, rs []ingest.Request, start time.Time, minutes int, r
 		for ; !due(&rs[i]).Before(tick); tick = tick.Add(time.Minute) {
 			take(tick)
 		}
+		late += heldBefore(&rs[i], tick.Add(-time.Minute-revise))
 		if reason := a.AddRequest(&rs[i]); reason != "" && reason != ingest.ReasonLate {
 			t.Fatalf("refused as %s", reason)
 		}
@@ -120,6 +118,16 @@ func windowKV(t *testing.T, rs []ingest.Request, start time.Time, minutes int, r
 		take(tick)
 	}
 	return kv, late
+}
+
+// heldBefore is the token-seconds that a request held before an instant.
+func heldBefore(r *ingest.Request, t time.Time) float64 {
+	since := func(from time.Time) float64 { return min(max(t.Sub(from), 0), r.FinishedAt.Sub(from)).Seconds() }
+	held := float64(r.PromptTokens) * since(r.StartedAt)
+	if decoding := since(r.FirstTokenAt); decoding > 0 {
+		held += float64(r.OutputTokens) * decoding * decoding / (2 * r.FinishedAt.Sub(r.FirstTokenAt).Seconds())
+	}
+	return held
 }
 
 func dimension(t *testing.T, name string) *features.Dimension {

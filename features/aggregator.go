@@ -8,10 +8,10 @@
 // which they were requested.
 //
 // Invariants: a minute without evidence is not a minute without traffic ([Window.Covered]). Every request is counted in
-// exactly one minute, that of its arrival; if that has settled, in the totals of late records ([Window.Late]). The same
-// records in the same order give the same bytes. Units: rates are per second averaged over the minute, occupancy is
-// tokens. Bounds: classes per pool, names per class, open minutes and producers are capped ([Config], [Producers]); the
-// excess is counted under [OverflowClass] or dropped and counted.
+// exactly one minute, that of its arrival; if that has settled, it is refused as late. The same records in the same
+// order give the same bytes. Units: rates are per second averaged over the minute, occupancy is tokens. Bounds: classes
+// per pool, names per class, open minutes and producers are capped ([Config], [Producers]); the excess is counted under
+// [OverflowClass] or dropped and counted.
 //
 // The package also has [ClassifyConfig], which gives requests a class, [Ranking], which lists the largest consumers,
 // and [Producers], which detects faults of those who send telemetry.
@@ -153,9 +153,6 @@ func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 	minute := at.minute()
 	a.begin(minute)
 	if reason := a.refuse(minute); reason != "" {
-		if reason == ingest.ReasonLate {
-			a.addLateSum(s)
-		}
 		return reason
 	}
 	if minute < a.Open {

@@ -76,7 +76,7 @@ func (a *Aggregator) collect(m int64) {
 			}
 			w := c.window(at, m, covered, censored, settled)
 			if settled {
-				a.settle(p, c, at, &w)
+				a.settle(p, c, at, w.Censored)
 				held.add(&w)
 			}
 			w.Nowcast = c.Nowcasts.of(a.Open - m)
@@ -88,13 +88,9 @@ func (a *Aggregator) collect(m int64) {
 	}
 }
 
-// settle completes the window of a minute that settles; at is nil without records.
-func (a *Aggregator) settle(p *pool, c *class, at *bucket, w *Window) {
-	if c.Late != (Late{}) {
-		late := c.Late
-		w.Late, c.Late = &late, Late{}
-	}
-	if at != nil && at.Pace.N > 0 && !w.Censored && !a.censored(p, a.oldest()+1) {
+// settle learns the pace of a minute that settles; at is nil without records.
+func (a *Aggregator) settle(p *pool, c *class, at *bucket, censored bool) {
+	if at != nil && at.Pace.N > 0 && !censored && !a.censored(p, a.oldest()+1) {
 		c.Expected.learnPace(&at.Pace)
 		p.Expected.learnPace(&at.Pace)
 	}

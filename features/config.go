@@ -14,9 +14,9 @@ type Config struct {
 	// T + Lateness. Zero for traces in arrival order.
 	Lateness time.Duration `yaml:"lateness"`
 	// Revise is how long after its first count late records can still change a minute. Records are typically late
-	// because they are written when the request ends. Later ones are refused, and only their totals are kept
-	// ([Window.Late]). If each request is one record at its end, Revise should exceed the longest request plus the
-	// delay of its record; otherwise minutes settle without the tokens of long requests. Rounded up to whole minutes.
+	// because they are written when the request ends. Later ones are refused. If each request is one record at its end,
+	// Revise should exceed the longest request plus the delay of its record; otherwise minutes settle without the tokens
+	// of long requests. Rounded up to whole minutes.
 	Revise time.Duration `yaml:"revise"`
 	// FutureBound refuses records with an event time further ahead of the clock.
 	FutureBound time.Duration `yaml:"future_bound"`

@@ -71,18 +71,11 @@ func (l *life) secondsAt(minute int64) float64 {
 // decodes is the minute of the first output token.
 func (l *life) decodes() int64 { return (l.start + unixTime(l.first*float64(second))).minute() }
 
-// occupy adds the occupancy of a life to its minutes, by kind. Occupancy before the open span is late, that beyond it is
-// not counted.
+// occupy adds the occupancy of a life to its minutes, by kind. Occupancy outside the open span is not counted.
 func (a *Aggregator) occupy(c *class, l *life, to demandKind) {
 	first := max(l.start.minute(), a.oldest())
 	x := l.secondsAt(first)
-	held := 0.0
-	if x > 0 {
-		held = l.held(x)
-		if to != retried {
-			c.Late.KVTokenSeconds += held
-		}
-	}
+	held := l.held(x)
 	for m := first; m < a.end() && x < l.end; m++ {
 		x += seconds
 		area := l.held(x)

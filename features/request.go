@@ -32,8 +32,8 @@ func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason {
 // those of settled minutes in the oldest open one. Otherwise they count in the minute of arrival, or if that is
 // settled, of the end.
 //
-// Refusals: ReasonLate when its minute is settled (its tokens are in [Window.Late], and its occupancy and output of
-// open minutes in those), ReasonFuture beyond the open span.
+// Refusals: ReasonLate when its minute is settled, though what it held and generated in open minutes counts there;
+// ReasonFuture beyond the open span.
 func (a *Aggregator) AddAttempt(r *ingest.Request, before Earlier) ingest.Reason {
 	e := &a.delta
 	e.read(r, before)
@@ -42,7 +42,7 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, before Earlier) ingest.Reason
 	open := minute >= a.oldest()
 	if reason := a.refuse(minute); reason == ingest.ReasonLate {
 		if !before.Arrival || e.finished.minute() < a.oldest() {
-			a.addLate(a.class(a.pool(r.Pool), r.Class, a.oldest()), e)
+			a.serveLate(r, e)
 			return reason
 		}
 	} else if reason != "" {
@@ -71,6 +71,30 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, before Earlier) ingest.Reason
 	}
 	a.count(c, e)
 	return ""
+}
+
+// serveLate counts what a request that is refused as late held and generated in open minutes.
+func (a *Aggregator) serveLate(r *ingest.Request, e *delta) {
+	if !e.ends || e.neverServed() || e.output < 0 || e.finished.minute() < a.oldest() {
+		return
+	}
+	p := a.pool(r.Pool)
+	l, timed := e.life(p.service)
+	if !timed {
+		return
+	}
+	c := a.class(p, r.Class, a.oldest())
+	to := served
+	if !e.call {
+		to = retried
+	}
+	if e.prompt >= 0 {
+		a.occupy(c, &l, to)
+	}
+	if e.first != never {
+		done := l.generated(l.secondsAt(a.oldest()))
+		a.generateFrom(c, &l, max(l.decodes(), a.oldest()), done, to)
+	}
 }
 
 // count adds an attempt to its class.

@@ -52,7 +52,6 @@ type class struct {
 	Accounts accounts  `cbor:"8,keyasint"`
 
 	Name     string    `cbor:"1,keyasint"`
-	Late     Late      `cbor:"7,keyasint"`           // since a window settled last
 	Nowcasts *nowcasts `cbor:"9,keyasint,omitempty"` // nil while no record ever came late
 	open     int       // number of buckets
 	rankings [accountKinds]*Ranking

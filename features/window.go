@@ -116,10 +116,6 @@ type Window struct {
 	PromptWasted float64 `cbor:"51,keyasint,omitempty"`
 	OutputWasted float64 `cbor:"56,keyasint,omitempty"`
 
-	// Late has the refused late records since the class last settled a minute. They belong to older minutes. Nil
-	// without any.
-	Late *Late `cbor:"49,keyasint,omitempty"`
-
 	// The largest consumers of tokens, at the tick that returned this window; nil without names.
 	Tenants  *Ranking `cbor:"32,keyasint,omitempty"`
 	Features *Ranking `cbor:"33,keyasint,omitempty"`
