@@ -18,8 +18,8 @@ type engine struct {
 	read    func(r rank, to *ingest.Replica)
 }
 
-// engines lists every engine, in the order in which they are looked for. Those with workers elsewhere come last: they
-// count only where the target has no engine.
+// engines lists every engine, in the order in which they are looked for. Those with workers come last: their metrics
+// count only if the target has none of an engine of its own.
 var engines = [...]engine{vllm, sglang, trtllm, triton, dynamo, epp, inferencePool}
 
 // Auto finds the engine out by its metrics.
@@ -78,7 +78,7 @@ func (e exposition) replicas(target, wanted string) (out []ingest.Replica, elsew
 	return out, g.workers, nil
 }
 
-// setPrefix sets the counters of prefix reuse, if both are known and make sense.
+// setPrefix sets the counters of prefix reuse, if both are known and there are not more hits than queries.
 func setPrefix(to *ingest.Replica, hits, queries float64) {
 	if hits <= queries {
 		to.PrefixHitsTotal, to.PrefixQueryTotal = total(hits), total(queries)

@@ -169,7 +169,8 @@ func (s *Scraper) find(ctx context.Context) (all []*target) {
 				s.stats.LeftOut.Add(1)
 				continue
 			case t == nil:
-				t = &target{client: c, address: address, since: s.began, away: c.known, down: c.known}
+				t = c.target(address, s.began)
+				t.away, t.down = c.known, c.known
 			}
 			c.targets[address], all = t, append(all, t)
 		}

@@ -3,6 +3,7 @@ package scrape
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,12 +17,19 @@ type target struct {
 
 	mu        sync.Mutex // held while it is looked at
 	names     []string   // of its replicas in the last reports
-	elsewhere bool       // they are no part of the target, and may live when it fails
+	elsewhere bool       // they are no part of the target, and may live when it fails; see engine.workers
 	since     time.Time  // when it was last ready, or watching began: a process that began before is not a new one
 	away      bool       // the last scrape, or the list of targets, showed that no engine serves there …
 	down      bool       // … nor that a process is there
 
 	lastFailure string // the reason, "" when the last scrape succeeded
+}
+
+// target makes a target of the job that is watched since a time. With engine auto, a later scrape finds out whether its
+// replicas are elsewhere.
+func (c *client) target(address string, since time.Time) *target {
+	elsewhere := slices.ContainsFunc(engines[:], func(e engine) bool { return e.workers && e.name == c.job.Engine })
+	return &target{client: c, address: address, elsewhere: elsewhere, since: since}
 }
 
 // scrape asks the target once, and gives reports on its replicas.
@@ -54,9 +62,9 @@ func (t *target) scrape(ctx context.Context, now func() time.Time) ([]ingest.Rep
 	return t.complete(reports, at), err
 }
 
-// known is what the target's replicas are called: its address before they were seen, unless they are elsewhere.
+// known is what the target's replicas are called: its address before they were seen.
 func (t *target) known() []string {
-	if len(t.names) > 0 || t.client.job.Engine == dynamo.name {
+	if len(t.names) > 0 {
 		return t.names
 	}
 	return []string{t.address}
@@ -92,8 +100,8 @@ func (t *target) complete(reports []ingest.Replica, at time.Time) []ingest.Repli
 }
 
 // date sets when the process began and how long it took until it was ready: as the engine exposes it, else as observed.
-// A start is dated only when the engine was away at the last scrape; otherwise it may be ready for long. A busy engine
-// may be away too, so its process must have begun while it was watched and not ready, or not have been there at all.
+// A start is dated only if the engine was away at the last scrape: otherwise it may have been ready for long. A busy
+// engine may be away too. So the process must have begun after the engine was last ready, or not have been there at all.
 func (t *target) date(reports []ingest.Replica, started, at time.Time) {
 	fresh := t.away && started.After(t.since) && started.Before(at)
 	for i := range reports {

@@ -33,7 +33,7 @@ func newTarget(t *testing.T, j Job, address string) *target {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.http.CloseIdleConnections)
-	return &target{client: c, address: address, since: noon.Add(-time.Hour)}
+	return c.target(address, noon.Add(-time.Hour))
 }
 
 // said renders what a look found: name, state, running requests and how long the start took.
@@ -156,6 +156,20 @@ func TestWorkersElsewhere(t *testing.T) {
 	}
 	if got := target.end(noon); len(got) > 0 {
 		t.Errorf("listed no more: %v", said(got))
+	}
+}
+
+// TestNoReplicaAtTheAddressOfWorkers: a frontend that is away before it was ever seen is no replica.
+func TestNoReplicaAtTheAddressOfWorkers(t *testing.T) {
+	for i := range engines {
+		target := newTarget(t, Job{Pool: "p", Engine: engines[i].name}, "frontend:1")
+		target.client.http.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{}, Body: http.NoBody}, nil
+		})
+		got, err := target.scrape(t.Context(), func() time.Time { return noon })
+		if reasonOf(err) != reasonUnavailable || len(got) > 0 == engines[i].workers {
+			t.Errorf("%s: %v, %v", engines[i].name, said(got), err)
+		}
 	}
 }
 
