@@ -33,7 +33,7 @@ type ConsumerConfig struct {
 }
 
 // Consumer delivers the telemetry stream in order: each message once, decoded, through reconnects and restarts of the
-// server. It acknowledges nothing, for the position is the reader's own. The server forgets its consumer soon.
+// server. It acknowledges nothing: the snapshot has the position. The server forgets its consumer after orphanAge.
 type Consumer struct {
 	js     jetstream.JetStream
 	cfg    ConsumerConfig
@@ -47,7 +47,7 @@ type Consumer struct {
 	handled, last, lost atomic.Uint64 // sequences, and a count
 	opened              atomic.Bool
 	fault               atomic.Pointer[string]
-	messages            uint64 // of the stream, at the last look
+	messages            uint64 // of the stream, at the last look; owned by the goroutine that looks
 
 	injected chan ingest.Batch
 }
@@ -60,20 +60,20 @@ func NewConsumer(js jetstream.JetStream, cfg ConsumerConfig) *Consumer {
 }
 
 const (
-	watchEvery     = time.Second // how often the end of the stream is looked up
-	handedOver     = 32          // most batches that are handled at once
-	batchesRecords = 512         // with so many records they are handed over: some 180 KiB, which are still in a processor's cache when they are applied
-	sliceCount     = 8           // of batches that are filled or wait to be handled
+	watchEvery   = time.Second // how often the state of the stream is looked up
+	sliceCount   = 8           // slices of batches that are filled or wait to be handled
+	sliceBatches = 32          // most batches of a slice
+	sliceRecords = 512         // a slice with so many records is handed over: about 180 KiB, still in the processor's cache
 )
 
-// Run decodes messages on a goroutine of its own and hands them to handle on this one, in stream order, up to 32 at a
-// time. It returns nil when ctx ends, after the decoded batches are handled, or the error of handle. There is a batch
+// Run decodes messages on a goroutine of its own and hands them to handle on this one, in stream order, sliceBatches at
+// most. It returns nil when ctx ends, after the decoded batches are handled, or the error of handle. There is a batch
 // for each message, valid until handle returns. Run can be called once.
 func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	free, ready := make(chan []ingest.Batch, sliceCount), make(chan []ingest.Batch, sliceCount)
 	for range sliceCount {
-		free <- make([]ingest.Batch, 0, handedOver)
+		free <- make([]ingest.Batch, 0, sliceBatches)
 	}
 	var work sync.WaitGroup
 	work.Go(func() { c.receive(ctx, free, ready) })
@@ -109,8 +109,7 @@ func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) e
 	}
 }
 
-// Inject hands a watermark that the stream does not take to Run, between two messages. It returns false when ctx ends
-// before.
+// Inject gives Run a watermark that the stream refused, between two messages. It returns false when ctx ends first.
 func (c *Consumer) Inject(ctx context.Context, at time.Time) bool {
 	select {
 	case c.injected <- ingest.Batch{ReceivedAt: time.Now().UTC(), Watermark: &ingest.Watermark{At: at}}:

@@ -1,5 +1,5 @@
 // Package jetstream connects Forewarm to NATS JetStream: it runs or joins a server, keeps the streams, delivers
-// telemetry in stream order, and publishes what must not be lost or swapped.
+// telemetry in stream order, and publishes what must not be lost or reordered.
 //
 // Invariants: batches reach the pipeline strictly in the order of the stream, each exactly once per run; a stream that
 // Forewarm did not make is never changed; nothing here blocks the consumer but the pipeline itself. Constructors start

@@ -14,9 +14,8 @@ import (
 // longer agree: well below a minute, and more than an answer takes.
 const maxSkew = 5 * time.Second
 
-// Inspect makes again, empty, what was deleted of the streams and buckets other than that of telemetry, and gives the
-// names of these streams. It also gives the faults of the others, and what to do. The error is of streams that cannot be
-// read or made.
+// Inspect looks at all streams but that of telemetry. Those that were deleted it makes again, empty, and gives their
+// names. Of the others it gives the faults, and what to do. The error is of streams that cannot be read or made.
 func Inspect(ctx context.Context, js jetstream.JetStream, c Config, now time.Time) (made, faults []string, err error) {
 	for _, x := range new(Stores).others(js, c) {
 		s, e := js.Stream(ctx, x.stream)

@@ -87,7 +87,7 @@ func (c *Consumer) session(ctx context.Context, free <-chan []ingest.Batch, read
 		b.Reset()
 		c.decode(m, meta, b)
 		records += b.Records()
-		if len(batches) == cap(batches) || records >= batchesRecords || meta.NumPending == 0 {
+		if len(batches) == cap(batches) || records >= sliceRecords || meta.NumPending == 0 {
 			ready <- batches
 			batches, records = nil, 0
 		}

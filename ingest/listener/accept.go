@@ -15,8 +15,8 @@ import (
 type outcome struct {
 	accepted, refused, ignored int            // unserved ones are among the refused
 	first                      ingest.Refusal // Reason "" when nothing was refused
-	unserved                   int            // stored, but of pools that nobody counts
-	unknown                    []string       // some of those pools, each once
+	unserved                   int            // stored, but of pools that the pipeline does not serve
+	unknown                    []string       // some of those pools, each once, at most maxNamedPools
 }
 
 // accept decodes body and stores what it carries. Refusals are reported when the rest is stored, so that a request
@@ -53,8 +53,8 @@ func (l *Listener) accept(ctx context.Context, m codec.Meta, body []byte) (outco
 	return out, nil
 }
 
-// unknownPools is how many pools an answer names.
-const unknownPools = 5
+// maxNamedPools is how many unserved pools an answer names.
+const maxNamedPools = 5
 
 // findUnserved counts the records that the pipeline will refuse for their pools.
 func (l *Listener) findUnserved(b *ingest.Batch, out *outcome) {
@@ -63,7 +63,7 @@ func (l *Listener) findUnserved(b *ingest.Batch, out *outcome) {
 			return
 		}
 		out.unserved++
-		if len(out.unknown) < unknownPools && !slices.Contains(out.unknown, pool) {
+		if len(out.unknown) < maxNamedPools && !slices.Contains(out.unknown, pool) {
 			out.unknown = append(out.unknown, pool)
 		}
 	}

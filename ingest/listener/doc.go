@@ -1,12 +1,12 @@
-// Package listener takes in telemetry from producers that do not speak NATS: OTLP over HTTP and gRPC, and every
-// other format of package ingest over HTTP.
+// Package listener takes in telemetry from producers that do not speak NATS: OTLP over HTTP and gRPC, and every other
+// format of package codec over HTTP.
 //
-// What a request carries is decoded and goes to the telemetry stream; never the foreign bytes, which may
-// hold prompts. A request is answered with success only once the store holds all of it, so producers may send again
-// whatever they are not sure of: records have ids, and the pipeline drops what it has seen.
+// A request is decoded, and its records go to the telemetry stream: never its bytes, which may hold prompts. It is
+// answered with success only once the store holds all of them. So a producer may send again whatever it is not sure of:
+// records have ids, and the pipeline drops what it has seen.
 //
 // The listener is off until it has an address. It accepts clients that hold the token or a certificate, and must ask for
 // one of them where its address is not loopback. Bounds: bytes of a request, as sent and decompressed, requests a
 // second, requests at once, connections, header bytes, and the time that each step may take. What is over a bound is
-// refused with a status that reports whether to try again, and counted.
+// refused with a status that says whether to try again, and counted.
 package listener

@@ -28,7 +28,7 @@ import (
 const retryAfter = "5"
 
 // serve answers OTLP over HTTP and gRPC, and POST /v1/telemetry/{format}?pool=&class= for every format of package
-// ingest. Bodies may be compressed by gzip. A producer may name itself in the header Forewarm-Source.
+// codec. Bodies may be compressed by gzip. A producer may name itself in the header Forewarm-Source.
 //
 // A gRPC call is a POST by HTTP/2. So all bounds and checks are the same for both.
 func (l *Listener) serve(ctx context.Context, socket net.Listener) error {
@@ -42,7 +42,7 @@ func (l *Listener) serve(ctx context.Context, socket net.Listener) error {
 	}
 	mux.HandleFunc("POST /v1/telemetry/{format}", l.postTelemetry)
 	mux.HandleFunc("POST /", func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, r, http.StatusNotFound, "this path takes nothing")
+		refuse(w, r, http.StatusNotFound, "this path takes nothing; want /v1/traces, /v1/logs or /v1/telemetry/{format}")
 	})
 	guarded := httpguard.Guard(l.cfg.HTTP.Listen, l.cfg.Hosts, l.authorized(mux), func(w http.ResponseWriter, r *http.Request, why string) {
 		refuse(w, r, http.StatusForbidden, why)

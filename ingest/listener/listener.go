@@ -70,9 +70,9 @@ type Listener struct {
 	cfg      Config
 	socket   net.Listener // nil when it is off
 	timeouts timeouts
-	secure   *tls.Config // nil without TLS
-	token    string      // "" asks for none
-	outage   rate.Sometimes
+	secure   *tls.Config    // nil without TLS
+	token    string         // "" asks for none
+	outage   rate.Sometimes // limits the log while nothing can be stored
 
 	rate  *rate.Limiter
 	slots *semaphore.Weighted // a request takes one while it is stored
