@@ -112,35 +112,26 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 			return nil, fix(err)
 		}
 	}
-	minutes, done := p.days*24*60, 0
-	questions := append(source.Questions(r.KVTokens), source.Replicas())
-	var asked []string
+	questions, done := append(source.Questions(r.KVTokens), source.Replicas()), 0
+	err = reader.Read(ctx, questions, r.Start, p.days*24*60, func() { done++; step(done, len(questions)*p.days) })
+	if err != nil {
+		return nil, fix(err)
+	}
 	for _, q := range questions {
-		if q.Query == "" {
-			r.Notes = append(r.Notes, fmt.Sprintf("Not asked for: %s, because %s.", q.Name, q.Reason))
-			continue
+		if q.Note != "" {
+			r.Notes = append(r.Notes, q.Note)
 		}
-		asked = append(asked, q.Query)
-		values, err := reader.Minutes(ctx, q.Query, r.Start, minutes, func() { done++; step(done, len(questions)*p.days) })
-		if err != nil {
-			return nil, fix(fmt.Errorf("%s: %w", q.Name, err))
-		}
-		switch known := remote.Known(values); {
-		case known == 0:
-			r.Notes = append(r.Notes, fmt.Sprintf("Without any value: %s by %s.", q.Name, q.Query))
-			continue
-		case known < minutes:
-			r.Notes = append(r.Notes, fmt.Sprintf("Known of %s: %d of %d minutes.", q.Name, known, minutes))
-		}
-		if q.Name == "replicas" {
-			r.Replicas = values
-		} else {
-			r.Demand[q.Name] = values
+		switch {
+		case q.Values == nil:
+		case q.Name == "replicas":
+			r.Replicas = q.Values
+		default:
+			r.Demand[q.Name] = q.Values
 		}
 	}
 	if len(r.Demand) == 0 {
-		return nil, fmt.Errorf("no query has any value in %d days before %s: %s; check -match, -preset and -until, or state other queries by -query. Rates are over two minutes, so scrapes may be a minute apart at most",
-			p.days, until.Format(time.RFC3339), strings.Join(asked, "; "))
+		return nil, fmt.Errorf("no query has any value in %d days before %s; check -match, -preset and -until, or state other queries by -query. Rates are over two minutes, so scrapes may be a minute apart at most. %s",
+			p.days, until.Format(time.RFC3339), strings.Join(r.Notes, " "))
 	}
 	r.Trim()
 	return r, nil

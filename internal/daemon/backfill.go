@@ -61,7 +61,7 @@ func (d *Daemon) readPast(ctx context.Context) (start uint64, err error) {
 	return have.LastSeq + 1, nil
 }
 
-// readSource runs all queries of a source. It logs and leaves out those without values.
+// readSource runs all queries of a source. It logs what each has, and warns of those without values.
 func (d *Daemon) readSource(ctx context.Context, reader *remote.Past, s *remote.Source, from time.Time, minutes int) (found []ingest.History, err error) {
 	pool, _ := d.pipelineConfig.Pool(s.Pool)
 	kvTokens := pool.KVTokens
@@ -70,22 +70,18 @@ func (d *Daemon) readSource(ctx context.Context, reader *remote.Past, s *remote.
 			return nil, fmt.Errorf("KV capacity of %s: %w", s.Pool, err)
 		}
 	}
-	for _, q := range s.Questions(kvTokens) {
-		if q.Query == "" {
-			d.log.Info("a query is not run", zap.String("of", s.Pool), zap.String("query", q.Name), zap.String("because", q.Reason))
-			continue
+	questions := s.Questions(kvTokens)
+	if err := reader.Read(ctx, questions, from, minutes, nil); err != nil {
+		return nil, fmt.Errorf("of %s: %w", s.Pool, err)
+	}
+	for _, q := range questions {
+		level := zap.InfoLevel
+		if q.Query != "" && q.Values == nil {
+			level = zap.WarnLevel
 		}
-		values, err := reader.Minutes(ctx, q.Query, from, minutes, nil)
-		if err != nil {
-			return nil, fmt.Errorf("of %s: %s: %w", s.Pool, q.Name, err)
-		}
-		known := remote.Known(values)
-		if known == 0 {
-			d.log.Warn("a query has no value in the whole period", zap.String("of", s.Pool), zap.String("query", q.Query))
-			continue
-		}
-		d.log.Info("read", zap.String("of", s.Pool), zap.String("query", q.Query), zap.Int("minutes with a value", known), zap.Int("of minutes", minutes))
-		found = append(found, historiesOf(s.Pool, q.Name, values, from)...)
+		d.log.Log(level, "read", zap.String("of", s.Pool), zap.String("query", q.Query), zap.Int("minutes with a value", remote.Known(q.Values)),
+			zap.Int("of minutes", minutes), zap.String("note", q.Note))
+		found = append(found, historiesOf(s.Pool, q.Name, q.Values, from)...)
 	}
 	return found, nil
 }

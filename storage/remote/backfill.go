@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -137,21 +136,4 @@ func (c *BackfillConfig) Check() error {
 		seen[s.Pool] = true
 	}
 	return nil
-}
-
-// complete fills in the default query and the variables. An empty result has a reason and is not run.
-func complete(query, absent, match string, kvCapacityTokens float64) (filled, reason string) {
-	switch query {
-	case "":
-		query = absent
-	case None:
-		return "", "it is switched off"
-	}
-	if strings.Contains(query, kvVariable) {
-		if !(kvCapacityTokens > 0) {
-			return "", "the KV capacity of a replica is neither configured nor recorded"
-		}
-		query = strings.ReplaceAll(query, kvVariable, strconv.FormatFloat(kvCapacityTokens, 'f', -1, 64))
-	}
-	return strings.ReplaceAll(query, "$match", match), ""
 }

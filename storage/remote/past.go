@@ -60,11 +60,12 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// A Question is one query of a source. Query is "" if there is none; Reason says why.
+// A Question is one query of a source, and its answer.
 type Question struct {
-	Name   string // of the query: requests, prefill, decode, kv
-	Query  string
-	Reason string
+	Name   string    // of the query: requests, prefill, decode, kv, replicas
+	Query  string    // "" if there is none
+	Values []float64 // one a minute; NaN is unknown; nil if all are
+	Note   string    // what is unknown; "" if nothing is
 }
 
 // Questions returns the queries of a source, by dimension. kvCapacityTokens is that of one replica, 0 if unknown.
@@ -83,9 +84,17 @@ func (s *Source) Replicas() Question {
 
 func (s *Source) defaults() Queries { return presets[cmp.Or(s.Preset, "vllm")] }
 
+// question fills in the default query and the variables.
 func (s *Source) question(name, query, absent string, kvCapacityTokens float64) Question {
-	filled, reason := complete(query, absent, s.Match, kvCapacityTokens)
-	return Question{name, filled, reason}
+	query = cmp.Or(query, absent)
+	switch {
+	case query == None:
+		return Question{Name: name, Note: fmt.Sprintf("Not asked for: %s, because its query is none.", name)}
+	case strings.Contains(query, kvVariable) && !(kvCapacityTokens > 0):
+		return Question{Name: name, Note: fmt.Sprintf("Not asked for: %s, because the KV capacity of a replica is neither configured nor recorded.", name)}
+	}
+	tokens := strconv.FormatFloat(kvCapacityTokens, 'f', -1, 64)
+	return Question{Name: name, Query: strings.NewReplacer(kvVariable, tokens, "$match", s.Match).Replace(query)}
 }
 
 // KVCapacity returns the KV cache of one replica at a time, in tokens; 0 if unknown. Of several series it takes the
@@ -127,10 +136,30 @@ func kvTokens(s *model.Sample) float64 {
 // minutesPerQuery is the span of one query: a day.
 const minutesPerQuery = 24 * 60
 
-// Minutes returns the value of a query for n minutes from start, evaluated at the end of each minute. NaN means
-// unknown, also for negative and infinite values. It queries a day at a time and calls step, if set, after each. Errors
-// have the query and the server's message.
-func (p *Past) Minutes(ctx context.Context, query string, start time.Time, n int, step func()) (values []float64, err error) {
+// Read runs queries for n minutes from start, and sets their values. It calls step, if set, after each day of a query.
+func (p *Past) Read(ctx context.Context, questions []Question, start time.Time, n int, step func()) (err error) {
+	for i := range questions {
+		q := &questions[i]
+		if q.Query == "" {
+			continue
+		}
+		if q.Values, err = p.minutes(ctx, q.Query, start, n, step); err != nil {
+			return fmt.Errorf("%s: %w", q.Name, err)
+		}
+		switch known := Known(q.Values); {
+		case known == 0:
+			q.Values, q.Note = nil, fmt.Sprintf("Without any value: %s by %s.", q.Name, q.Query)
+		case known < n:
+			q.Note = fmt.Sprintf("Known of %s: %d of %d minutes.", q.Name, known, n)
+		}
+	}
+	return nil
+}
+
+// minutes returns the value of a query for n minutes from start, evaluated at the end of each minute. NaN means
+// unknown, also for negative and infinite values. It queries a day at a time. Errors have the query and the server's
+// message.
+func (p *Past) minutes(ctx context.Context, query string, start time.Time, n int, step func()) (values []float64, err error) {
 	for at := 0; at < n; at += minutesPerQuery {
 		var day []float64
 		err = p.retry(ctx, query, func(ctx context.Context) (err error) {

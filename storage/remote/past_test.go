@@ -22,19 +22,19 @@ func TestQuestions(t *testing.T) {
 	s := Source{Pool: "p", Match: `model_name="llama"`, Queries: Queries{Decode: None, Requests: `sum(rate(gateway_requests_total{$match,code="200"}[5m]))`}}
 	got := map[string]string{}
 	for _, q := range s.Questions(100_000) {
-		got[q.Name] = q.Query + q.Reason
+		got[q.Name] = q.Query + q.Note
 	}
 	want := map[string]string{
 		"requests": `sum(rate(gateway_requests_total{model_name="llama",code="200"}[5m]))`,
 		"prefill": `clamp_min(sum(rate(vllm:prompt_tokens_total{model_name="llama"}[2m])) - ` +
 			`(sum(rate(vllm:prompt_tokens_cached_total{model_name="llama"}[2m])) or vector(0)), 0)`,
-		"decode": "it is switched off",
+		"decode": "Not asked for: decode, because its query is none.",
 		"kv":     `sum(vllm:kv_cache_usage_perc{model_name="llama"}) * 100000`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if q := s.Questions(0)[3]; q.Query != "" || !strings.Contains(q.Reason, "KV capacity") {
+	if q := s.Questions(0)[3]; q.Query != "" || !strings.Contains(q.Note, "KV capacity") {
 		t.Errorf("without a known KV capacity: %+v", q)
 	}
 }
@@ -146,7 +146,7 @@ func TestMinutes(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.pause = time.Millisecond
-		got, err := p.Minutes(t.Context(), "sum(x)", start, 3, nil)
+		got, err := p.minutes(t.Context(), "sum(x)", start, 3, nil)
 		srv.Close()
 		if diff := cmp.Diff(c.want, got, cmpopts.EquateNaNs()); diff != "" || asked != c.asked {
 			t.Errorf("%s: asked %d times, want %d: %s", name, asked, c.asked, diff)
