@@ -124,12 +124,12 @@ type Daemon struct {
 	omissions        pipeline.Omissions // as of the last tick
 	snapshotsRefused int                // snapshots that this start could not use; constant
 	saver            saver
-	savedBytes       int64                     // of the newest snapshot
-	failedWrites     map[string]failedWrite    // by part: snapshot, log, series …
-	refusedBy        map[refusalKind]*refusals // recent ones
-	omitted          string                    // recent ones, see logOmitted
-	divergence       string                    // text of the newest
-	logFault         string                    // fault of the streams other than telemetry
+	savedBytes       int64                        // of the newest snapshot
+	failedWrites     map[string]failedWrite       // by part: snapshot, log, series …
+	refusedBy        map[ingest.Refusal]*refusals // recent ones
+	omitted          string                       // recent ones, see logOmitted
+	divergence       string                       // text of the newest
+	logFault         string                       // fault of the streams other than telemetry
 }
 
 func (d *Daemon) onClose(f func() error) { d.closers = append(d.closers, f) }
@@ -150,7 +150,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 	d := &Daemon{
 		cfg: cfg, version: o.Version, log: o.Log, onTick: o.OnTick, instance: instanceOf(cfg.Storage.Dir), gcPercent: startGC(),
 		board: server.NewBoard(), exporter: server.NewExporter(o.Version, cfg.Server.StaleAfter), decided: map[string]string{},
-		failedWrites: map[string]failedWrite{}, refusedBy: map[refusalKind]*refusals{},
+		failedWrites: map[string]failedWrite{}, refusedBy: map[ingest.Refusal]*refusals{},
 	}
 	lock, err := storage.Lock(cfg.Storage.Dir)
 	if err != nil {

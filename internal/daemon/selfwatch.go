@@ -109,8 +109,8 @@ func increase(now, then map[string]uint64) map[string]uint64 {
 	return out
 }
 
-// refusedCodes are response codes of listeners for requests that were not read.
-var refusedCodes = []string{"401", "403", "404", "405", "408", "413", "415", "429", "503", "Unauthenticated", "ResourceExhausted", "Unavailable", "DeadlineExceeded", "Unimplemented"}
+// readCodes are the listener's response codes for requests that were read. Their refused records are counted by reason.
+var readCodes = []string{"200", "400", "OK", "InvalidArgument", "other"}
 
 // logOmitted logs new omissions, and returns all of the window as text, "" if none.
 func (d *Daemon) logOmitted(before, now map[string]uint64) string {
@@ -161,7 +161,7 @@ func (d *Daemon) countIntake() intake {
 		now.omitted["addresses of engines are not scraped: there are too many"] = d.scraper.Stats().LeftOut.Load()
 	}
 	for code, requests := range d.intake.Requests {
-		if slices.Contains(refusedCodes, code) {
+		if !slices.Contains(readCodes, code) {
 			now.refused["http "+code] = requests.Load()
 			now.omitted["requests were answered "+code+" by listeners.http: see the producer's log"] = requests.Load()
 		}
