@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
@@ -24,7 +26,8 @@ import (
 type Relay struct {
 	conn *nats.Conn
 	cfg  RelayConfig
-	subs atomic.Pointer[[]*nats.Subscription]
+	ack  []byte
+	lost atomic.Uint64
 }
 
 // RelayConfig is what a [Relay] needs of others.
@@ -39,62 +42,88 @@ type RelayConfig struct {
 }
 
 const (
-	relayQueue = "forewarm" // the group of subscribers of which one gets a message
-	relayBytes = 64 << 20
+	relayQueue    = "forewarm" // the group of subscribers of which one gets a message
+	relayMessages = 256        // most that are stored at once
+	relayRecords  = 4096
+	relayBytes    = 64 << 20
 )
 
 // NewRelay relays cfg.Sources, which may be none.
-func NewRelay(conn *nats.Conn, cfg RelayConfig) *Relay { return &Relay{conn: conn, cfg: cfg} }
+func NewRelay(conn *nats.Conn, cfg RelayConfig) *Relay {
+	return &Relay{conn: conn, cfg: cfg, ack: fmt.Appendf(nil, `{"stream":%q,"seq":1}`, cfg.Stream)}
+}
 
 // Lost counts the messages that were dropped because too many waited.
-func (r *Relay) Lost() (lost uint64) {
-	if subs := r.subs.Load(); subs != nil {
-		for _, s := range *subs {
-			dropped, _ := s.Dropped()
-			lost += uint64(max(dropped, 0))
-		}
-	}
-	return lost
-}
+func (r *Relay) Lost() uint64 { return r.lost.Load() }
 
-// Run relays until ctx ends, and for a few seconds what came until then. Store, Refused and Ignored are called on a goroutine for each
+// Run relays until ctx ends, and what came until then. Refused, Ignored and Store are called by a goroutine for each
 // source.
 func (r *Relay) Run(ctx context.Context) error {
-	var subs []*nats.Subscription
+	var group errgroup.Group
 	for _, from := range routesOf(r.cfg.Sources) {
-		var batch ingest.Batch
-		s, err := r.conn.QueueSubscribe(from.subject, relayQueue, func(m *nats.Msg) { r.take(ctx, from.about, m, &batch) })
-		if err == nil {
-			err = s.SetPendingLimits(-1, relayBytes)
-		}
-		if err != nil {
-			return fmt.Errorf("nats.sources: %s: %w", from.subject, err)
-		}
-		subs = append(subs, s)
-	}
-	r.subs.Store(&subs)
-	<-ctx.Done()
-	deadline := time.After(apiTimeout)
-	for _, s := range subs {
-		closed := s.StatusChanged(nats.SubscriptionClosed)
-		if s.Drain() != nil {
-			continue // the connection is closed
-		}
-		select {
-		case <-closed:
-		case <-deadline:
+		group.Go(func() error {
+			if err := r.relay(ctx, from); err != nil {
+				return fmt.Errorf("nats.sources: %s: %w", from.subject, err)
+			}
 			return nil
-		}
+		})
 	}
-	return nil
+	return group.Wait()
 }
 
-// take decodes a message and stores its records. It tries again until they are stored, or until ctx ends.
-func (r *Relay) take(ctx context.Context, about codec.Meta, m *nats.Msg, b *ingest.Batch) {
-	b.Reset()
-	b.ReceivedAt = time.Now().UTC()
-	addHeaders(&about, m.Header)
-	codec.Decode(about, m.Data, r.cfg.Limits, b)
+func (r *Relay) relay(ctx context.Context, from route) error {
+	sub, err := r.conn.QueueSubscribeSync(from.subject, relayQueue)
+	if err != nil {
+		return err
+	}
+	if err := sub.SetPendingLimits(-1, relayBytes); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = sub.Drain() })() // NextMsg fails when nothing is left
+	var (
+		decoder codec.Decoder
+		batch   ingest.Batch
+		held    []*nats.Msg // that batch was decoded from
+		dropped int
+	)
+	for {
+		m, err := sub.NextMsgWithContext(context.WithoutCancel(ctx))
+		switch {
+		case errors.Is(err, nats.ErrSlowConsumer):
+			all, _ := sub.Dropped()
+			r.lost.Add(uint64(all - dropped))
+			dropped = all
+			r.cfg.Log.Warn("a source sends more than can be stored: messages are dropped", zap.String("subject", from.subject), zap.Int("dropped", all))
+			continue
+		case err != nil && ctx.Err() == nil:
+			return err
+		case err != nil:
+			return nil
+		}
+		about := from.about
+		addHeaders(&about, m.Header)
+		if len(held) > 0 && about.Source != batch.Source { // a batch has one producer
+			if r.flush(ctx, &batch, held) != nil {
+				return nil
+			}
+			held = held[:0]
+		}
+		batch.ReceivedAt = time.Now().UTC()
+		decoder.Decode(about, m.Data, r.cfg.Limits, &batch)
+		held = append(held, m)
+		if waiting, _, _ := sub.Pending(); waiting == 0 || len(held) == relayMessages || batch.Records() >= relayRecords {
+			if r.flush(ctx, &batch, held) != nil {
+				return nil
+			}
+			clear(held) // their data may hold prompts
+			held = held[:0]
+		}
+	}
+}
+
+// flush stores a batch and acknowledges its messages. It tries again until the batch is stored, or until ctx ends.
+func (r *Relay) flush(ctx context.Context, b *ingest.Batch, held []*nats.Msg) error {
+	defer b.Reset()
 	for b.Records() > len(b.Refused) {
 		storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), apiTimeout)
 		err := r.cfg.Store(storing, b)
@@ -104,16 +133,19 @@ func (r *Relay) take(ctx context.Context, about codec.Meta, m *nats.Msg, b *inge
 		}
 		r.cfg.Log.Debug("records of a source are not stored", zap.Error(err))
 		if !sleep.For(ctx, retryWait) {
-			return
+			return ctx.Err()
 		}
 	}
 	if len(b.Refused) > 0 {
 		r.cfg.Refused(b.Refused)
 	}
 	r.cfg.Ignored(b.Ignored)
-	if m.Reply != "" {
-		_ = m.Respond(fmt.Appendf(nil, `{"stream":%q,"seq":1}`, r.cfg.Stream)) // a publisher that misses it sends again
+	for _, m := range held {
+		if m.Reply != "" {
+			_ = m.Respond(r.ack) // a publisher that misses it sends again
+		}
 	}
+	return nil
 }
 
 // Relayed gives the sources that a [Relay] has to read: those that may hold prompts, and with partitions each source,
