@@ -51,7 +51,7 @@ func (p *Pipeline) redefine(name string, keys []byte) error {
 		e.Defined.LastSeen, e.Defined.Withdrawn = p.time.Last, false
 		return nil
 	case !served && len(p.pools) >= p.cfg.MaxPools:
-		return fmt.Errorf("pool %q is one too many: max_pools is %d", name, p.cfg.MaxPools)
+		return fmt.Errorf("pool %q is one too many: max_pools is %d; raise it", name, p.cfg.MaxPools)
 	case p.cfg.Define == nil:
 		return fmt.Errorf("pool %q cannot be defined here", name)
 	}

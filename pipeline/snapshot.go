@@ -17,8 +17,8 @@ import (
 const snapshotVersion = 27
 
 // state is the first part of a Pipeline's state. Then follow the parts of the Forecaster, the ids of seen requests, a
-// poolEntry for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), so neither
-// writer nor reader holds more than one part.
+// poolEntry for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), so neither writer nor reader
+// holds more than one part.
 type state struct {
 	Version  int                   `cbor:"1,keyasint"`
 	Clock    Clock                 `cbor:"2,keyasint"`
@@ -120,7 +120,7 @@ func (p *Pipeline) restore(s *state, next func(part any) error) (err error) {
 		if err := next(&saved); err != nil {
 			return err
 		}
-		if e := p.continued(saved.Name, &saved.AfterDecision); e != nil { // else it is no longer configured
+		if e := p.continued(saved.Name, &saved.AfterDecision); e != nil {
 			saved.pool, saved.warmup = e.pool, e.warmup
 			*e = saved
 		}

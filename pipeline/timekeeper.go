@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -118,32 +117,4 @@ func (k *timekeeper) watermarkTick(t time.Time) time.Time {
 		k.Last = due.Add(-features.Minute)
 	}
 	return due
-}
-
-// explain why a record was refused, for people.
-func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) string {
-	stamp := at.UTC().Format(time.RFC3339)
-	if reason == ingest.ReasonUnknownPool && p.foreign(pool) {
-		return fmt.Sprintf("pool %q belongs to another partition: name it in the subject of the message, which decides to which partition it goes", pool)
-	}
-	switch reason {
-	case ingest.ReasonUnknownPool:
-		if p.cfg.DefaultPool != nil {
-			return fmt.Sprintf("pool %q is one too many for default_pool: max_pools is %d", pool, p.cfg.MaxPools)
-		}
-		return fmt.Sprintf("pool %q is not in the configuration: add it under pools, or set default_pool", pool)
-	case ingest.ReasonFuture:
-		return fmt.Sprintf("event time %s is too far in the future: set the producer's clock right", stamp)
-	case ingest.ReasonLate:
-		late := p.time.Last.Sub(at)
-		age := late.Round(time.Second).String()
-		if late >= 2*24*time.Hour {
-			age = fmt.Sprintf("%d days", int(late.Hours()/24))
-		}
-		return fmt.Sprintf("event time %s is %s before the newest minute, and minutes are amended for %s: set the producer's clock right, publish sooner, or raise features.revise",
-			stamp, age, p.cfg.Features.Revise)
-	case ingest.ReasonDuplicate:
-		return "this id and attempt was counted before: the record was sent twice, or the producer reuses ids"
-	}
-	return ""
 }

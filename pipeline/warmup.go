@@ -1,0 +1,137 @@
+package pipeline
+
+import (
+	"slices"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// asks are the replicas that decisions requested and that are not ready yet.
+type asks struct {
+	Open    []time.Time `cbor:"1,keyasint,omitempty"` // request times, one a replica, ascending, at most maxAsks
+	Learned time.Time   `cbor:"2,keyasint,omitzero"`  // when a requested replica last became ready; to the second
+}
+
+const (
+	// ackPrecedence is how long, after an ack or a requested replica, startup times that replicas report are ignored:
+	// acks and requests give the whole lag.
+	ackPrecedence = 24 * time.Hour
+	maxAsks       = 256
+	// maxAskAge is the age beyond which a request teaches no lag: perhaps no autoscaler obeyed it.
+	maxAskAge = time.Hour
+)
+
+// update follows a decision; was is the desired number before. An increase is a new request, a decrease takes back the
+// newest ones. No more are open than replicas are missing.
+func (a *asks) update(d *alerting.Decision, was int) {
+	if d.Mode != alerting.Active || d.Stale {
+		a.Open = nil
+		return
+	}
+	open := slices.Clone(a.Open)
+	if d.Desired < was {
+		open = open[:max(0, len(open)-(was-d.Desired))]
+	}
+	for n := max(was, d.Ready); n < d.Desired && len(open) < maxAsks; n++ {
+		open = append(open, d.Tick.UTC())
+	}
+	a.Open = open[max(0, len(open)-max(0, d.Desired-d.Ready)):]
+}
+
+// complete removes the request of a replica that became ready, and returns its lag; 0 if there is no request, the
+// process started before it, or it is too old. The request is the newest one before the replica was pending, if that
+// was reported (warmed > 0), else the oldest.
+func (a *asks) complete(r *ingest.Replica, warmed time.Duration) time.Duration {
+	at := 0
+	if warmed > 0 {
+		pending := r.At.Add(-warmed)
+		n, _ := slices.BinarySearchFunc(a.Open, pending.Add(1), time.Time.Compare)
+		at = max(0, n-1)
+	}
+	if len(a.Open) == 0 || !r.StartedAt.IsZero() && r.StartedAt.Before(a.Open[at]) {
+		return 0
+	}
+	lag := r.At.Sub(a.Open[at])
+	a.Open = slices.Delete(slices.Clone(a.Open), at, at+1)
+	if lag > maxAskAge {
+		return 0
+	}
+	a.Learned = r.At.UTC().Truncate(time.Second)
+	return lag
+}
+
+// learnWarmup learns the warm-up lag from a replica's reports: from the request to its first ready report. If no
+// autoscaler is known to obey decisions, the lag is the pending time. The startup time of the process is only a part of
+// the lag: it counts if requests teach nothing, and if it is more than the median lag.
+func (e *poolEntry) learnWarmup(r *ingest.Replica, life features.ReplicaLife, mode alerting.Mode) {
+	var lag time.Duration
+	if life.New {
+		lag = e.Asks.complete(r, life.Warmed)
+	}
+	switch {
+	case !e.LastReadyAck.IsZero() && r.At.Sub(e.LastReadyAck) < ackPrecedence:
+		return
+	case mode != alerting.Active && life.Warmed > 0:
+		lag = life.Warmed
+	}
+	if lag > 0 {
+		e.warmup.Observe(lag)
+		return
+	}
+	if !life.Started || !e.Asks.Learned.IsZero() && r.At.Sub(e.Asks.Learned) < ackPrecedence {
+		return
+	}
+	if took := time.Duration(r.StartupSeconds * float64(time.Second)); took > e.warmup.Quantile(0.5) {
+		e.warmup.Observe(took)
+	}
+}
+
+// pendingAges is how long ago each pending replica was requested: by the open requests, oldest first, else by its first
+// report.
+func pendingAges(t time.Time, s *features.PoolState, asked []time.Time) []time.Duration {
+	if !s.Observed {
+		return nil
+	}
+	var ages []time.Duration
+	for i, since := range s.PendingSince {
+		if i < len(asked) && asked[i].Before(since) && t.Sub(asked[i]) <= maxAskAge {
+			since = asked[i]
+		}
+		ages = append(ages, t.Sub(since))
+	}
+	return ages
+}
+
+// issue is when the replicas of a generation of decisions were first requested.
+type issue struct {
+	Generation int64     `cbor:"1,keyasint"`
+	At         time.Time `cbor:"2,keyasint"`
+}
+
+const maxIssues = 64
+
+func (e *poolEntry) recordIssue(d *alerting.Decision) {
+	if !d.Publish || d.Action == alerting.ScaleIn || d.Action == alerting.Hold && d.Desired <= d.Ready {
+		return // no ack can give a lag
+	}
+	if len(e.Issued) == maxIssues {
+		e.Issued = append(e.Issued[:0], e.Issued[1:]...)
+	}
+	at := d.Tick
+	if !d.AskedAt.IsZero() {
+		at = d.AskedAt // a renewal requests nothing new, nor does a hold with pending replicas
+	}
+	e.Issued = append(e.Issued, issue{d.Generation, at})
+}
+
+func (e *poolEntry) issuedAt(generation int64) (time.Time, bool) {
+	for _, x := range e.Issued {
+		if x.Generation == generation {
+			return x.At, true
+		}
+	}
+	return time.Time{}, false
+}
