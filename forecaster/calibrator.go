@@ -206,8 +206,8 @@ func (c *rankCurve) level(p float64) float64 {
 	return (float64(i-1) + (p-c[i-1])/(c[i]-c[i-1])) / rankBins
 }
 
-// windowMinutes is a window in whole minutes, within 1…Horizon.
-func windowMinutes(window time.Duration) int {
+// WindowMinutes is a window in whole minutes, within 1…Horizon.
+func WindowMinutes(window time.Duration) int {
 	return min(Horizon, max(1, int(math.Ceil(window.Minutes()))))
 }
 

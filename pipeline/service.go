@@ -115,10 +115,10 @@ const warnProbability = 0.5
 
 // limitWarnings lists the limits that will probably be reached within window.
 func limitWarnings(limits []forecaster.ResourceProjection, window time.Duration) (warnings []string) {
-	minutes := min(max(int(window/features.Minute), 1), forecaster.Horizon)
+	minutes := forecaster.WindowMinutes(window)
 	for i := range limits {
 		l := &limits[i]
-		if p := l.Probability[minutes-1]; p >= warnProbability {
+		if p := l.Probability[minutes-1]; p >= warnProbability { // limits are configured per minute
 			warnings = append(warnings, fmt.Sprintf("%s %.0f will be reached within %d minutes with a probability of %.0f %%; more replicas do not help", l.Dimension, 60*l.PerReplica, minutes, 100*p))
 		}
 	}
