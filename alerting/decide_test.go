@@ -49,11 +49,11 @@ func (s scene) input(t testing.TB) Input {
 	}
 	in := Input{
 		Forecast: &forecaster.PoolForecast{Pool: "llama", Origin: noon, Total: []forecaster.Forecast{f}},
-		Projection: forecaster.Projection{Pool: "llama", Origin: noon, Lead: 13 * time.Minute, Binding: features.DimKV, Confidence: forecaster.Seasonal,
+		Projection: forecaster.Projection{Pool: "llama", Lead: 13 * time.Minute, Binding: features.DimKV, Confidence: forecaster.Seasonal,
 			Resources: []forecaster.ResourceProjection{{Dimension: features.DimKV, ETA: never}}},
 		Pool: pool,
 		Minute: features.PoolMinute{Pool: "llama", Start: noon.Add(-time.Minute), Covered: true, LastEvent: noon,
-			State: features.PoolState{Pool: "llama", At: noon, Observed: true, Ready: s.ready, Pending: s.pending,
+			State: features.PoolState{At: noon, Observed: true, Ready: s.ready, Pending: s.pending,
 				KVUsedMax: math.NaN(), WaitingPerReady: math.NaN(), ReportedAt: noon}},
 		Sequence: 7,
 	}

@@ -242,7 +242,7 @@ func (p *FluidPool) report(number uint64, state ingest.ReplicaState, at time.Tim
 func (p *FluidPool) state() features.PoolState {
 	o := p.Observe()
 	s := features.PoolState{
-		Pool: p.pool.Name, At: p.now, Ready: o.Ready, Pending: o.Pending, ReportedAt: p.now, KVUsedMax: o.KVUse,
+		At: p.now, Ready: o.Ready, Pending: o.Pending, ReportedAt: p.now, KVUsedMax: o.KVUse,
 		WaitingPerReady: math.NaN(), Observed: o.Ready+o.Pending > 0,
 	}
 	if o.Ready > 0 {

@@ -47,7 +47,7 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 	for _, p := range a.pools {
 		a.minutes = append(a.minutes, PoolMinute{
 			Pool: p.Name, Start: startOf(a.Open), Covered: a.covered(p, a.Open), QueueGrowing: a.growing(p, a.Open),
-			KVRatio: p.Sharing.ratio(p.Expected.Cached.of()), State: p.Fleet.state(p.Name, startOf(next), a.cfg.ReplicaTTL),
+			KVRatio: p.Sharing.ratio(p.Expected.Cached.of()), State: p.Fleet.state(startOf(next), a.cfg.ReplicaTTL),
 			LastEvent: p.LastEvent.time(), Attempts: a.attempts(p),
 		})
 	}

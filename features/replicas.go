@@ -152,8 +152,8 @@ func (f *fleet) forget(t time.Time) {
 }
 
 // state summarizes the replicas that reported within ttl before at. It resets the count of preemptions.
-func (f *fleet) state(pool string, at time.Time, ttl time.Duration) PoolState {
-	s := PoolState{Pool: pool, At: at, ReportedAt: f.Reported, KVUsedMax: math.NaN(), WaitingPerReady: math.NaN()}
+func (f *fleet) state(at time.Time, ttl time.Duration) PoolState {
+	s := PoolState{At: at, ReportedAt: f.Reported, KVUsedMax: math.NaN(), WaitingPerReady: math.NaN()}
 	s.Preemptions, f.Preemptions = f.Preemptions, 0
 	f.capacities, f.pending = f.capacities[:0], f.pending[:0]
 	waiting, reporting := 0.0, 0.0
@@ -213,8 +213,7 @@ func median(v []float64) float64 {
 // PoolState is the state of a pool's replicas at one instant. It counts replicas that reported within
 // Config.ReplicaTTL.
 type PoolState struct {
-	Pool string
-	At   time.Time
+	At time.Time
 
 	Ready, Pending, Draining int
 	PendingSince             []time.Time // when each pending or loading replica was first seen, ascending

@@ -109,7 +109,6 @@ type Driver struct {
 // Projection is the saturation risk of a pool.
 type Projection struct {
 	Pool        string
-	Origin      time.Time
 	Lead        time.Duration // see LeadTime
 	Supply      Supply
 	Reserve     int // replicas kept for failures
@@ -131,10 +130,10 @@ type Projection struct {
 // turns shares of paths into probabilities; nil uses the shares. O(resources × paths × minutes).
 func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve int, window time.Duration, calibrator *Calibrator) Projection {
 	p := Projection{
-		Pool: pf.Pool, Origin: pf.Origin, Lead: LeadTime(lag), Supply: supply, Reserve: reserve, Stale: pf.Stale,
+		Pool: pf.Pool, Lead: LeadTime(lag), Supply: supply, Reserve: reserve, Stale: pf.Stale,
 		ETA: ETA{Never, Never, Never}, Confidence: Cold,
 	}
-	span := windowMinutes(window)
+	span := WindowMinutes(window)
 	ready, left := readyPaths(pf, lag, supply, 0), readyPaths(pf, lag, supply, reserve)
 	for i := range pf.Total {
 		f := &pf.Total[i]
@@ -385,7 +384,7 @@ func ProjectLimits(pf *PoolForecast, limits []Limit, window time.Duration) []Res
 		if !(l.PerS > 0) || !ok {
 			continue
 		}
-		r := projectResource(l.Name, l.PerS, demand, one, windowMinutes(window), nil)
+		r := projectResource(l.Name, l.PerS, demand, one, WindowMinutes(window), nil)
 		r.Demand, r.Utilisation = now, now/l.PerS
 		out = append(out, r)
 	}

@@ -82,7 +82,7 @@ func fullOutput() *pipeline.Output {
 		Tick: origin, Sequence: 4711,
 		Pools: []features.PoolMinute{
 			{Pool: "chat", Start: origin.Add(-time.Minute), Covered: true, KVRatio: 1, LastEvent: origin.Add(-2 * time.Second),
-				State:  features.PoolState{Pool: "chat", Ready: 5, Pending: 1, Observed: true},
+				State:  features.PoolState{Ready: 5, Pending: 1, Observed: true},
 				Faults: []features.ProducerFault{{Producer: "gw-2", Kind: features.FaultSilent, Since: origin.Add(-20 * time.Minute)}}},
 			{Pool: "batch", Start: origin.Add(-time.Minute), KVRatio: 1},
 		},
@@ -93,10 +93,10 @@ func fullOutput() *pipeline.Output {
 		},
 		Forecasts: []forecaster.PoolForecast{chat, {Pool: "batch", Origin: origin, Stale: true}},
 		Projections: []forecaster.Projection{
-			{Pool: "chat", Origin: origin, Lead: 13 * time.Minute, Binding: features.DimKV, Confidence: forecaster.Warm, Reserve: 1,
+			{Pool: "chat", Lead: 13 * time.Minute, Binding: features.DimKV, Confidence: forecaster.Warm, Reserve: 1,
 				Supply:    forecaster.Supply{Ready: 5, Pending: []time.Time{origin.Add(-3 * time.Minute)}},
 				Resources: []forecaster.ResourceProjection{kv, prefill}},
-			{Pool: "batch", Origin: origin, Lead: 13 * time.Minute, Confidence: forecaster.Cold, Stale: true},
+			{Pool: "batch", Lead: 13 * time.Minute, Confidence: forecaster.Cold, Stale: true},
 		},
 		Services: []pipeline.PoolService{{Pool: "chat", Trusted: capacity.Trusted{
 			Rates:   capacity.Rates{PrefillTokensPerS: 8000, DecodeTokensPerS: 900, Bound: true},

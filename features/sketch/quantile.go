@@ -27,7 +27,6 @@ const (
 	binBits       = 6
 	binShift      = 52 - binBits
 	binBase       = (1023-20)<<binBits - 1 // leading bits of MinValue, less one
-	maxBin        = (20+37)<<binBits + 1   // the bin of MaxValue
 )
 
 // binOf is the bin of a value in 0..MaxValue.
