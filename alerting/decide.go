@@ -147,6 +147,21 @@ func (p *plan) target(s *side, st *State, cfg Config) int {
 	return s.enough
 }
 
+// remember adds the minimum for scale-in at now, and deletes those older than span.
+func remember(keeps []kept, now time.Time, replicas int, span time.Duration) []kept {
+	old := now.Add(-span).Unix()
+	keeps = slices.DeleteFunc(slices.Clone(keeps), func(k kept) bool { return k.At <= old })
+	return append(keeps, kept{now.Unix(), replicas})
+}
+
+// maxKept is the largest minimum for scale-in in keeps.
+func maxKept(keeps []kept) (replicas int) {
+	for _, k := range keeps {
+		replicas = max(replicas, k.Replicas)
+	}
+	return replicas
+}
+
 // whyKeepRequest returns why the request made at s.askedAt is not withdrawn, although enough replicas would do; "" if it
 // may be. A cancelled start costs money without use, so a request is kept for the warm-up plus decision.hold; while a
 // replica is pending, for up to twice the warm-up. It is withdrawn earlier only if demand is clearly gone: no request

@@ -15,7 +15,7 @@ const maxDrivers = 5
 // maxFaults bounds the producer faults in a decision's warnings.
 const maxFaults = 8
 
-// decision is the Decision without the results of target and clamp. All its numbers are finite.
+// decision is the Decision without the results of target and bound. All its numbers are finite.
 func (p *plan) decision(cfg Config) Decision {
 	d := Decision{
 		Pool: p.in.Pool.Name, Tick: p.now, Sequence: p.in.Sequence, Mode: cfg.Mode,

@@ -102,11 +102,11 @@ func Explain(d *Decision, after []Decision) Explanation {
 // steps are the steps from demand to the requested replicas.
 func steps(d *Decision) []Step {
 	var out []Step
-	takes := d.Floor
+	thisTick := d.Floor
 	for i := range d.Resources {
 		r := &d.Resources[i]
 		out = append(out, Step{r.NeedReplicas, fmt.Sprintf("for %s: at most %s expected (%s certain), a replica carries %s", resourceWithUnit(r.Dimension), value.Short(r.NeedQuantile), percent(d.Quantile), value.Short(r.PerReplica))})
-		takes = max(takes, r.NeedReplicas+d.Reserves.Total())
+		thisTick = max(thisTick, r.NeedReplicas+d.Reserves.Total())
 	}
 	for _, x := range d.Reserves.Each() {
 		if x.Replicas > 0 {
@@ -116,21 +116,21 @@ func steps(d *Decision) []Step {
 	if !d.ofPrefill() && d.SeenFloor() != nil { // prefill replicas have no floor
 		out = append(out, Step{d.Floor, "for what is seen now: demand, queues, KV use and latencies"})
 	}
-	out = append(out, Step{d.Needed, d.neededFor(takes)})
+	out = append(out, Step{d.Needed, d.neededFor(thisTick)})
 	if own := d.ownConstraints(); len(own) > 0 {
 		return append(out, Step{d.Desired, "asked for, limited by " + boundsText(own)})
 	}
 	return append(out, Step{d.Desired, fmt.Sprintf("asked for (at most %d are allowed)", d.Limit)})
 }
 
-// neededFor explains Needed, compared with the need of this tick alone.
-func (d *Decision) neededFor(takes int) string {
+// neededFor explains Needed, compared with the replicas that this tick alone needs.
+func (d *Decision) neededFor(thisTick int) string {
 	switch {
 	case len(d.Resources) == 0:
 		return "needed without a forecast"
-	case d.Needed > takes:
+	case d.Needed > thisTick:
 		return "kept: fewer must be enough for a while before any goes"
-	case d.Needed < takes:
+	case d.Needed < thisTick:
 		return "needed by the demand of now alone: the history is too short for the forecast"
 	}
 	return "needed: the largest of these and the reserves"

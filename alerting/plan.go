@@ -94,7 +94,7 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 		p.kvTokens = reported
 	}
 	if p.lead <= 0 {
-		p.lead = in.Pool.Warmup.Quantile(0.9) + features.Minute
+		p.lead = forecaster.LeadTime(&in.Pool.Warmup)
 	}
 	p.tau, p.tauFrom = DecisionQuantile(&in.Pool, cfg)
 	if p.confidence = max(cfg.ScaleInConfidence, p.tau); cfg.ScaleInConfidence == 0 {

@@ -31,26 +31,26 @@ const (
 // fail for other reasons than load. The bound is maxRetryFactor times the need without retries, or the current replicas
 // while the engines have room.
 func (p *plan) retried(r *resource, cfg Config) {
-	factor, there := p.in.Forecast.Factor(r.evidence.Dimension), p.sideOf(r.evidence.Dimension).current
+	factor, current := p.in.Forecast.Factor(r.evidence.Dimension), p.sideOf(r.evidence.Dimension).current
 	if !(factor > 1) {
 		return
 	}
 	e := &r.evidence
-	calls := func(demand float64) int { return ReplicasFor(demand/factor, e.PerReplica) }
-	out := &Retried{Attempts: p.in.Forecast.Factor(features.DimRequests), Factor: factor, Demand: e.Demand / factor, NeedReplicas: calls(e.NeedQuantile)}
+	withoutRetries := func(demand float64) int { return ReplicasFor(demand/factor, e.PerReplica) }
+	out := &Retried{Attempts: p.in.Forecast.Factor(features.DimRequests), Factor: factor, Demand: e.Demand / factor, NeedReplicas: withoutRetries(e.NeedQuantile)}
 	bound := func(all, calls int) int {
 		most := maxRetryFactor * max(calls, 1)
 		if all > most {
 			out.Why = fmt.Sprintf("with retries, at most %d times the replicas that calls need are asked for", maxRetryFactor)
 		}
-		if p.hasRoom(cfg) && min(all, most) > max(there, calls) {
-			most = max(there, calls)
+		if p.hasRoom(cfg) && min(all, most) > max(current, calls) {
+			most = max(current, calls)
 			out.Why = "the engines have room, so requests fail for other reasons than load"
 		}
 		return min(all, most)
 	}
-	r.now = bound(r.now, calls(e.Demand))
-	r.keep = min(r.keep, max(maxRetryFactor*max(calls(e.NeedQuantile), 1), r.now))
+	r.now = bound(r.now, withoutRetries(e.Demand))
+	r.keep = min(r.keep, max(maxRetryFactor*max(out.NeedReplicas, 1), r.now))
 	all := e.NeedReplicas
 	e.NeedReplicas = bound(all, out.NeedReplicas)
 	if out.Refused = all - e.NeedReplicas; out.Refused == 0 {

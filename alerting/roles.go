@@ -195,18 +195,3 @@ func (p *plan) roles(d *Decision, st *State, cfg Config) {
 	}
 	d.ByRole.PrefillDrivers = finiteDrivers(s.projection.Drivers)
 }
-
-// remember adds the minimum for scale-in at now, and deletes those older than span.
-func remember(keeps []kept, now time.Time, replicas int, span time.Duration) []kept {
-	old := now.Add(-span).Unix()
-	keeps = slices.DeleteFunc(slices.Clone(keeps), func(k kept) bool { return k.At <= old })
-	return append(keeps, kept{now.Unix(), replicas})
-}
-
-// maxKept is the largest minimum for scale-in in keeps.
-func maxKept(keeps []kept) (replicas int) {
-	for _, k := range keeps {
-		replicas = max(replicas, k.Replicas)
-	}
-	return replicas
-}

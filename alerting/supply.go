@@ -101,12 +101,11 @@ func withRequested(s forecaster.Supply, now time.Time, desired int) forecaster.S
 	return s
 }
 
-// newestPending are the n newest pending replicas: the older ones have become ready. Missing ones were requested at
-// tick.
-func newestPending(pending []time.Time, n int, tick time.Time) []time.Time {
+// newestPending are the n newest pending replicas: the older ones have become ready. Missing ones were requested now.
+func newestPending(pending []time.Time, n int, now time.Time) []time.Time {
 	pending = slices.Clone(pending[max(0, len(pending)-n):])
 	for len(pending) < n {
-		pending = append(pending, tick)
+		pending = append(pending, now)
 	}
 	return pending
 }

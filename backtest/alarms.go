@@ -28,7 +28,7 @@ type fixedPool struct {
 
 const (
 	fixedPoolShare   = .9
-	peakMinutes      = 16 // minutes
+	peakMinutes      = 16 // of a quarter hour, with both ends
 	minQuietMinutes  = 30 // minutes without saturation before a new one
 	maxNoticeMinutes = 60 // minutes before a saturation in which its alarm may begin
 )

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
@@ -84,9 +85,9 @@ func (m minutes) samples(end int64, put func(key seriesKey, v float64)) {
 }
 
 // maxFreshAge is how long an unsettled minute is kept: the largest features.revise, plus a minute.
-const maxFreshAge = 61 * 60_000
+const maxFreshAge = 61 * time.Minute
 
-// take replaces the unsettled minutes, and drops the settled ones.
+// take replaces the unsettled minutes at a tick, Unix ms, and drops the settled ones.
 func (f *fresh) take(windows []features.Window, tick int64, owns func(features.Key) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,7 +99,7 @@ func (f *fresh) take(windows []features.Window, tick int64, owns func(features.K
 			f.minutes.add(w, w.Expected(), owns(w.Key))
 		}
 	}
-	maps.DeleteFunc(f.minutes, func(end int64, _ map[features.Key]classValues) bool { return end < tick-maxFreshAge })
+	maps.DeleteFunc(f.minutes, func(end int64, _ map[features.Key]classValues) bool { return end < tick-maxFreshAge.Milliseconds() })
 }
 
 // freshQuerier reads the minutes from mint to maxt, Unix ms.

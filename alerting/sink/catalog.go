@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -50,4 +51,20 @@ func Open(c Config, deps Deps) ([]alerting.Sink, error) {
 		sinks = append(sinks, s)
 	}
 	return sinks, nil
+}
+
+// probed is a sink that can check whether it would deliver.
+type probed interface {
+	alerting.Sink
+	Probe(ctx context.Context) (detail string, err error)
+}
+
+// Probe checks each sink that implements probed, and calls found with the result. Nothing is delivered.
+func Probe(ctx context.Context, sinks []alerting.Sink, found func(sink, detail string, err error)) {
+	for _, s := range sinks {
+		if p, ok := s.(probed); ok {
+			detail, err := p.Probe(ctx)
+			found(s.Name(), detail, err)
+		}
+	}
 }

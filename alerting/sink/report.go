@@ -44,22 +44,6 @@ func OpenReports(c ReportConfig, deps Deps) ([]alerting.Sink, error) {
 	return sinks, nil
 }
 
-// probed is a sink that can check whether it would deliver.
-type probed interface {
-	alerting.Sink
-	Probe(ctx context.Context) (detail string, err error)
-}
-
-// Probe checks each sink that implements probed, and calls found with the result. Nothing is delivered.
-func Probe(ctx context.Context, sinks []alerting.Sink, found func(sink, detail string, err error)) {
-	for _, s := range sinks {
-		if p, ok := s.(probed); ok {
-			detail, err := p.Probe(ctx)
-			found(s.Name(), detail, err)
-		}
-	}
-}
-
 // folder writes reports to a directory.
 type folder struct {
 	dir  string

@@ -167,7 +167,8 @@ func (p *planFlags) readTrace(ctx context.Context, std streams) (err error) {
 		return err
 	}
 	records.Fill(&p.in, filepath.Base(p.trace))
-	return traceNotes(reader, std)
+	traceNotes(reader, std)
+	return nil
 }
 
 // writeMemory writes the model's memory per replica, if there is no traffic to plan for.

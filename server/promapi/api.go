@@ -120,7 +120,7 @@ func invalid(parameter string, cause error) error {
 	return refuse(fmt.Errorf("invalid parameter %q: %w", parameter, cause))
 }
 
-// failureOf classifies an error; one that is no failure is of the engine or of the series.
+// failureOf classifies an error. One that is not a failure comes from the engine or from the series.
 func failureOf(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
@@ -155,7 +155,7 @@ func (a *API) serve(e endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
 		if err := r.ParseForm(); err != nil {
-			a.refuse(w, refuse(fmt.Errorf("error parsing form values: %w", err)))
+			a.writeError(w, refuse(fmt.Errorf("error parsing form values: %w", err)))
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), a.timeout)
@@ -165,7 +165,7 @@ func (a *API) serve(e endpoint) http.Handler {
 			defer x.done()
 		}
 		if err != nil {
-			a.refuse(w, err)
+			a.writeError(w, err)
 			return
 		}
 		warnings, infos := x.warnings.AsStrings(r.Form.Get("query"), 10, 10)
@@ -173,7 +173,7 @@ func (a *API) serve(e endpoint) http.Handler {
 	})
 }
 
-func (a *API) refuse(w http.ResponseWriter, err error) {
+func (a *API) writeError(w http.ResponseWriter, err error) {
 	f := failureOf(err)
 	a.write(w, f.status, reply{Status: "error", ErrorType: f.kind, Error: f.Error()})
 }
