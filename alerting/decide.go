@@ -113,7 +113,7 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	return d, st
 }
 
-// target is the number of replicas of a role to request, before their bounds. If demand cannot be sized, none is removed.
+// target is the number of replicas of a role to request, before bounds. If demand cannot be sized, none is removed.
 func (p *plan) target(s *side, st *State, cfg Config) int {
 	there := max(s.current, s.asked)
 	if p.unusable != usable || len(s.rows) == 0 {
@@ -162,9 +162,9 @@ func maxKept(keeps []kept) (replicas int) {
 	return replicas
 }
 
-// whyKeepRequest returns why the request made at s.askedAt is not withdrawn, although enough replicas would do; "" if it
-// may be. A cancelled start costs money without use, so a request is kept for the warm-up plus decision.hold; while a
-// replica is pending, for up to twice the warm-up. It is withdrawn earlier only if demand is clearly gone: no request
+// whyKeepRequest returns why the request made at s.askedAt is not withdrawn, although enough replicas would do; "" if
+// it may be. A cancelled start costs money without use, so a request is kept for the warm-up plus decision.hold; while
+// a replica is pending, for up to twice the warm-up. It is withdrawn earlier only if demand is clearly gone: no request
 // for ten minutes, or more than a third of the ready replicas (and more than one) are not needed.
 func (p *plan) whyKeepRequest(s *side, enough int, cfg Config) string {
 	until := p.lead + cfg.Hold
@@ -247,8 +247,8 @@ func (r *resource) bursting() bool {
 	return r.now > 1 && r.evidence.Demand > burstTail*r.forecast.Minute[0].At(0.5)
 }
 
-// bound applies the bounds of the replicas of s to target: scale-ins a day, step, limit and minimum. It names those that
-// changed it. most is the limit. The other role has others replicas, which share the budget.
+// bound applies the bounds of the replicas of s to target: scale-ins a day, step, limit and minimum. It names those
+// that changed it. most is the limit. The other role has others replicas, which share the budget.
 func (p *plan) bound(s *side, target, others int, st *State, cfg Config) (desired, most int, constraints []string) {
 	bounds, prefix, keys := p.in.Pool.BoundsOf(s.role), "", "replicas."
 	if s.role == capacity.PrefillRole {

@@ -231,8 +231,8 @@ type ReportData struct {
 	Full json.RawMessage `json:"report"`
 }
 
-// CloudEvent is the notice as a CloudEvent. It shares strings, maps and lists with n. full is the whole report as JSON, for
-// a report.
+// CloudEvent is the notice as a CloudEvent. It shares strings, maps and lists with n. full is the whole report as JSON,
+// for a report.
 func (n Notice) CloudEvent(full json.RawMessage) (CloudEvent[any], error) {
 	switch {
 	case n.Decision != nil:

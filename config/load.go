@@ -101,7 +101,7 @@ func fieldsOf(t reflect.Type) (fields []reflect.StructField) {
 
 func join(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }
 
-// nearest asks for the candidate that shares the longest beginning with name, of half of either or more; "" without one.
+// nearest asks for the candidate that shares the longest beginning with name, at least half of both; "" without one.
 func nearest(name string, candidates []string) (question string) {
 	longest := 0
 	for _, c := range candidates {

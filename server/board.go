@@ -24,8 +24,8 @@ func NewBoard() *Board {
 // Pools are the views of the last tick, ordered by name.
 func (b *Board) Pools() []PoolView { return *b.views.Load() }
 
-// Restore sets the views of pools from before a restart, so that a valid decision is available before the first tick. It
-// owns the views afterwards. Only the pipeline's goroutine calls it, like [Board.Observe].
+// Restore sets the views of pools from before a restart, so that a valid decision is available before the first tick.
+// It owns the views afterwards. Only the pipeline's goroutine calls it, like [Board.Observe].
 func (b *Board) Restore(views []PoolView) {
 	slices.SortFunc(views, func(x, y PoolView) int { return strings.Compare(x.Pool, y.Pool) })
 	b.views.Store(&views)

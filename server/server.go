@@ -112,8 +112,8 @@ func checkQuery(accepted []parameter, next http.Handler) http.Handler {
 	})
 }
 
-// requireProxy accepts only requests that the configured proxy has authenticated; all requests without a proxy. /healthz is
-// always open.
+// requireProxy accepts only requests that the configured proxy has authenticated; all requests without a proxy.
+// /healthz is always open.
 func (s *Server) requireProxy(next http.Handler) http.Handler {
 	if s.cfg.Proxy.UserHeader == "" {
 		return next

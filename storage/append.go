@@ -15,8 +15,8 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// Append stores the output of one tick in one transaction: settled windows, forecasts at the kept horizons, decisions. A
-// tick that was stored before is skipped, as in a replay. It counts and skips samples that cannot be stored. An error
+// Append stores the output of one tick in one transaction: settled windows, forecasts at the kept horizons, decisions.
+// A tick that was stored before is skipped, as in a replay. It counts and skips samples that cannot be stored. An error
 // means that the tick's samples are lost, for example on a full disk. The store continues with the next tick.
 func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []forecaster.PoolForecast, decisions []alerting.Decision) error {
 	s.mu.Lock()

@@ -42,9 +42,9 @@ func (m minutes) add(w *features.Window, values []float64, own bool) {
 	m[end][w.Key] = classValues{values, own}
 }
 
-// samples calls put with the values of a minute by series. Sums over classes come first, because they are more important:
-// the pool, and its classes without their own series together. As in the forecast of a total, a class with an unknown
-// value is skipped; if all are unknown, so is the sum.
+// samples calls put with the values of a minute by series. Sums over classes come first, because they are more
+// important: the pool, and its classes without their own series together. As in the forecast of a total, a class with
+// an unknown value is skipped; if all are unknown, so is the sum.
 func (m minutes) samples(end int64, put func(key seriesKey, v float64)) {
 	sums := map[features.Key][]float64{}
 	add := func(pool, class string, values []float64) {

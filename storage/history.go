@@ -135,9 +135,9 @@ func (h History) minutes(ctx context.Context, name string, from, to time.Time, f
 	}, append(only, named(name))...)
 }
 
-// Forecasts calls fn with each forecast issued in [from, to), ordered by pool, class, dimension and origin. NaN marks what
-// is not stored: minutes other than 5, 15, 30 and 60, Last, Weights. The forecast is valid during the call. It needs
-// memory for the samples of one pool, class and dimension.
+// Forecasts calls fn with each forecast issued in [from, to), ordered by pool, class, dimension and origin. NaN marks
+// what is not stored: minutes other than 5, 15, 30 and 60, Last, Weights. The forecast is valid during the call. It
+// needs memory for the samples of one pool, class and dimension.
 func (h History) Forecasts(ctx context.Context, from, to time.Time, fn func(*forecaster.Forecast) error) error {
 	q, err := h.querier(from.UnixMilli(), to.UnixMilli()-1)
 	if err != nil {

@@ -142,8 +142,8 @@ func (s *Store) ready() error {
 	return nil
 }
 
-// deleted returns a directory of the TSDB that someone else deleted or emptied, or "". The TSDB itself notices it at the
-// next start only, when all later samples are lost.
+// deleted returns a directory of the TSDB that someone else deleted or emptied, or "". The TSDB itself notices it at
+// the next start only, when all later samples are lost.
 func (s *Store) deleted() string {
 	paths := []string{filepath.Join(s.dir, "wal")}
 	if len(s.maintaining) == 0 { // a compaction deletes blocks

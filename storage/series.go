@@ -36,7 +36,7 @@ var levelLabels = func() (out [forecaster.NumLevels]string) {
 	return out
 }()
 
-// A column is one number of a T, stored as a series. Columns of one series differ by label; only the first has the help.
+// column is one number of a T, stored as a series. Columns of one series differ by label; only the first has help.
 type column[T any] struct {
 	series string
 	label  [2]string // name and value; both "" if the series has one column

@@ -90,7 +90,6 @@ func (d Lengths) moments() (mean, square float64) {
 
 // Stated is a class with stated rates and distributions. Prompt and output are assumed independent.
 type Stated struct {
-	Class        string
 	RequestsPerS float64
 	Prompt       Lengths
 	Output       Lengths
@@ -100,17 +99,17 @@ type Stated struct {
 // Load is the load of the class; errors name the invalid number.
 func (s Stated) Load() (Load, error) {
 	switch {
-	case !(s.RequestsPerS >= 0) || math.IsInf(s.RequestsPerS, 0):
+	case !(s.RequestsPerS > 0) || math.IsInf(s.RequestsPerS, 0):
 		return Load{}, fmt.Errorf("requests_per_s is %g: it must be above 0", s.RequestsPerS)
 	case !(s.CacheHit >= 0 && s.CacheHit <= 1):
-		return Load{}, fmt.Errorf("cache_hit %g must be 0 to 1", s.CacheHit)
+		return Load{}, fmt.Errorf("cache_hit is %g: it must be 0 to 1", s.CacheHit)
 	}
 	for _, d := range []struct {
 		name string
 		Lengths
 	}{{"prompt", s.Prompt}, {"output", s.Output}} {
 		if !(d.P50 >= 0 && d.P95 >= d.P50 && d.P95 < maxTokens) || d.P50 == 0 && d.P95 > 0 {
-			return Load{}, fmt.Errorf("%s_p50 %g and %s_p95 %g must be 0 < p50 ≤ p95 tokens", d.name, d.P50, d.name, d.P95)
+			return Load{}, fmt.Errorf("%s_p50 is %g and %s_p95 is %g: they must be 0 < p50 ≤ p95 < %g tokens", d.name, d.P50, d.name, d.P95, maxTokens)
 		}
 	}
 	prompt, promptSquare := s.Prompt.moments()

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"time"
 
@@ -81,10 +80,10 @@ type Row struct {
 func New(in Input) (*Sheet, error) {
 	p, t := &in.Pool, &in.Traffic
 	if len(t.Minutes) == 0 || t.Mean().Requests <= 0 {
-		return nil, errors.New("the pool has no traffic to plan for")
+		return nil, fmt.Errorf("pool %q has no traffic to plan for: wait for its first minutes, or state rates above 0", p.Name)
 	}
 	if p.Replicas <= 0 {
-		return nil, errors.New("the present number of replicas is not known")
+		return nil, fmt.Errorf("the number of replicas of pool %q is not known: state how many there are", p.Name)
 	}
 	lead := p.Lead
 	if lead == 0 {

@@ -5,8 +5,8 @@
 //
 // An unknown outcome is skipped and counted, never read as zero. Every outcome minute belongs to one period, whichever
 // period its forecast was issued in. Units: shares are fractions (percent only for people), demand is in the unit of
-// its dimension, leads are minutes. Bounds: a period of at most [MaxDays]. About 80 bytes of memory for each minute of the
-// period and each stored class; storage.max_series bounds these.
+// its dimension, leads are minutes. Bounds: a period of at most [MaxDays]. About 80 bytes of memory for each minute of
+// the period and each stored class; storage.max_series bounds these.
 //
 // # How each number is defined
 //
@@ -24,8 +24,8 @@
 // Records that come after features.revise are in no minute. Rejected calls have their expected tokens. CostShare is the
 // share of a class in what was paid: of each resource in proportion to its use (failed attempts included), and
 // resources in proportion to the replicas that they need (Σ load / PerReplica), over the minutes with known load.
-// ServedUSD is that share of the cost of Paid (below) over the requests of these minutes that were served to their end, so
-// it includes failed work and idle replicas.
+// ServedUSD is that share of the cost of Paid (below) over the requests of these minutes that were served to their end,
+// so it includes failed work and idle replicas.
 //
 // Accuracy, of every stored class, dimension and horizon: y is the outcome, q(τ) the forecast's quantile, N the number
 // of outcomes. Sums are over forecasts whose target minute m is in the period and known; those with an unknown one are

@@ -226,7 +226,7 @@ func TestTimeline(t *testing.T) {
 		}
 	}
 	for minutes, want := range map[int]int{1: 1, 60: 1, 1440: 5, 10_080: 30, MaxDays * 1440: 480} {
-		if got := (&span{end: minutes}).binMinutes(); got != want {
+		if got := (&grid{end: minutes}).binMinutes(); got != want {
 			t.Errorf("bins of %d minutes for %d", got, minutes)
 		}
 	}

@@ -30,7 +30,7 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, zone *time.Lo
 		return nil, fmt.Errorf("report from %s to %s: a period is between a minute and %d days",
 			from.Format(time.RFC3339), to.Format(time.RFC3339), MaxDays)
 	}
-	b := &builder{span: span{base: from.Add(-lookback), from: from, to: to}, pools: map[string]*pool{}}
+	b := &builder{grid: grid{base: from.Add(-lookback), from: from, to: to}, pools: map[string]*pool{}}
 	b.first, b.end = b.index(from), b.index(to)
 	if err := b.read(ctx, h); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
@@ -54,29 +54,29 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, zone *time.Lo
 	return r, nil
 }
 
-// span is the period and the time before it, in minutes from base.
-type span struct {
+// grid is the minutes of the period and of the time before it, counted from base.
+type grid struct {
 	base, from, to time.Time
 	first, end     int // minutes of the period, [first, end)
 }
 
 // index of the minute that holds t; negative before base.
-func (s *span) index(t time.Time) int {
-	return int(math.Floor(float64(t.Sub(s.base)) / float64(features.Minute)))
+func (g *grid) index(t time.Time) int {
+	return int(math.Floor(float64(t.Sub(g.base)) / float64(features.Minute)))
 }
 
-func (s *span) time(index int) time.Time { return s.base.Add(time.Duration(index) * features.Minute) }
+func (g *grid) time(index int) time.Time { return g.base.Add(time.Duration(index) * features.Minute) }
 
 // builder reads a history.
 type builder struct {
-	span
+	grid
 	pools   map[string]*pool
 	scoring *scoring
 }
 
 // pool is the data of one pool.
 type pool struct {
-	*span
+	*grid
 	demand    map[series][]float64  // by minute from base
 	forecasts map[string]*headlines // of the total, by dimension
 	accuracy  []Accuracy            // the total first, then classes
@@ -97,7 +97,7 @@ type headlines struct{ p10, p50, p90 []float64 }
 func (b *builder) pool(name string) *pool {
 	p := b.pools[name]
 	if p == nil {
-		p = &pool{span: &b.span, demand: map[series][]float64{}, forecasts: map[string]*headlines{}, accuracy: []Accuracy{}}
+		p = &pool{grid: &b.grid, demand: map[series][]float64{}, forecasts: map[string]*headlines{}, accuracy: []Accuracy{}}
 		b.pools[name] = p
 	}
 	return p

@@ -12,8 +12,8 @@ import (
 
 // Schedule is the times of reports: a cron expression in one time zone. It is safe for concurrent use.
 //
-// robfig/cron skips local times that do not exist when clocks are set forward, and repeats times when they are set back.
-// Here each local time comes once: [time.Date] moves one that does not exist by the shift, and takes one of two.
+// robfig/cron skips local times that do not exist when clocks are set forward, and repeats times when they are set
+// back. Here each local time comes once: [time.Date] moves one that does not exist by the shift, and takes one of two.
 type Schedule struct {
 	spec *cron.SpecSchedule // of local times as if they were UTC
 	zone *time.Location

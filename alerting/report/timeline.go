@@ -38,9 +38,9 @@ type ResourceTimeline struct {
 const maxBins = 360
 
 // binMinutes is the least width of a bin for at most maxBins.
-func (s *span) binMinutes() int {
+func (g *grid) binMinutes() int {
 	for _, width := range []int{1, 2, 5, 10, 15, 30, 60, 120, 240} {
-		if s.end-s.first <= width*maxBins {
+		if g.end-g.first <= width*maxBins {
 			return width
 		}
 	}
@@ -48,11 +48,11 @@ func (s *span) binMinutes() int {
 }
 
 // bins reduces the known values of minutes to one of each bin.
-func (s *span) bins(reduce func([]float64) float64, value func(minute int) float64) (out []Number) {
-	width := s.binMinutes()
-	for from := s.first; from < s.end; from += width {
+func (g *grid) bins(reduce func([]float64) float64, value func(minute int) float64) (out []Number) {
+	width := g.binMinutes()
+	for from := g.first; from < g.end; from += width {
 		known := make([]float64, 0, width)
-		for m := from; m < min(from+width, s.end); m++ {
+		for m := from; m < min(from+width, g.end); m++ {
 			if v := value(m); !math.IsNaN(v) {
 				known = append(known, v)
 			}

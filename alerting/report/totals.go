@@ -112,9 +112,9 @@ func zeroIfUnknown(v float64) float64 {
 	return v
 }
 
-// tokens is the sum of known token counts.
+// tokens is the sum of the known token counts; unknown if none is.
 func (t *Total) tokens() Number {
-	sum := Number(0)
+	sum := value.Unknown
 	add(&sum, t.PromptTokens)
 	add(&sum, t.OutputTokens)
 	return sum

@@ -139,9 +139,6 @@ func (p *planFlags) readStated() error {
 	if err != nil {
 		return usagef("-%s", strings.ReplaceAll(err.Error(), "_", "-")) // the names of flags have dashes
 	}
-	if load.Requests == 0 {
-		return usagef("-requests-per-s is 0: state how many there are")
-	}
 	p.in.Traffic = plan.Traffic{
 		Source: "stated rates", Minutes: []plan.Load{load},
 		Notes: []string{"Rates are stated: take them at the 95th percentile of the minutes, not at the mean."},

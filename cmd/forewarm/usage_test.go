@@ -100,7 +100,7 @@ func TestUsage(t *testing.T) {
 		{"plan -config valid.yaml -requests-per-s 3 -launch 0", 2, []string{"-launch", "0.001 to 1000"}},
 		{"plan -config valid.yaml -requests-per-s 3 -format pdf", 2, []string{`"pdf"`, "html"}},
 		{"plan -config valid.yaml -requests-per-s 0", 2, []string{"-requests-per-s"}},
-		{"plan -config valid.yaml -requests-per-s 3 -cache-hit 40", 2, []string{"-cache-hit 40", "0 to 1"}},
+		{"plan -config valid.yaml -requests-per-s 3 -cache-hit 40", 2, []string{"-cache-hit is 40", "0 to 1"}},
 		{"plan -config valid.yaml -trace none.csv", 2, []string{"none.csv"}},
 		{"plan -from http://127.0.0.1:1 -requests-per-s 9", 2, []string{"-requests-per-s", "-from", "leave it out"}},
 		{"plan -config valid.yaml -requests-per-s 3 -prefill-replicas 2", 2, []string{"-prefill-replicas", "chat", "disaggregated.prefill_replicas.max"}},

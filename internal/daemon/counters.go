@@ -122,9 +122,7 @@ func (d *Daemon) exportStorage() {
 	})
 	if d.writer != nil {
 		d.exporter.Counter("forewarm_remote_write_rejected_total", "Samples that the receiver refused as invalid.", d.writer.Rejected.Load)
-		d.exporter.Gauge("forewarm_remote_write_waiting_seconds", "Time between the newest sample that was sent and the newest that is stored.", func() float64 {
-			return d.writer.Waiting().Seconds()
-		})
+		d.exporter.Gauge("forewarm_remote_write_waiting_seconds", "Time between the newest sample that was sent and the newest that is stored.", d.writer.Waiting)
 	}
 }
 

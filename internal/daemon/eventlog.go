@@ -41,7 +41,7 @@ func (d *Daemon) inspectStream(info *natsjs.StreamInfo) []string {
 	return faults
 }
 
-// inspectLog makes deleted streams again, checks them, and whether the log of decisions covers the configured retention.
+// inspectLog creates deleted streams again, checks all, and whether the log of decisions covers the retention.
 func (d *Daemon) inspectLog(ctx context.Context, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -247,14 +248,14 @@ func (w *Writer) deliver(ctx context.Context, series []prompb.TimeSeries, sample
 	}
 }
 
-// Waiting is the time between the newest sample that was sent and the newest that is stored.
-func (w *Writer) Waiting() time.Duration {
+// Waiting is the time between the newest sample that was sent and the newest that is stored, seconds; NaN if unknown.
+func (w *Writer) Waiting() float64 {
 	newest, ok := w.store.Newest()
 	done := w.done.Load()
 	if !ok || done == 0 {
-		return 0
+		return math.NaN()
 	}
-	return time.Duration(newest-done) * time.Millisecond
+	return float64(newest-done) / 1e3
 }
 
 // invalidCodes are the response codes for invalid samples, which a retry does not change.

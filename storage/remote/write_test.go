@@ -202,7 +202,7 @@ func TestWriterRestarts(t *testing.T) {
 	stop()
 	want = append(want, put(t, db, began+50, began+5000)...)
 	w, stop = follow(t, db, "http://127.0.0.1:1/")
-	testenv.Await(t, "an attempt", func() bool { return w.Retries.Load() > 0 && w.Waiting() == 4950*time.Second })
+	testenv.Await(t, "an attempt", func() bool { return w.Retries.Load() > 0 && w.Waiting() == 4950 })
 	stop()
 	restart()
 	want = append(want, put(t, db, began+5000, began+5050)...)
