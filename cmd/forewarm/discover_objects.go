@@ -71,6 +71,9 @@ type kubernetes struct {
 	client     *http.Client
 }
 
+// maxListBytes bounds an answer; a thousand Deployments have a few MiB.
+const maxListBytes = 64 << 20
+
 // serviceAccount is where a pod has its credentials for the API.
 const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
@@ -133,8 +136,10 @@ func (k *kubernetes) list(ctx context.Context, path string) ([]*object, error) {
 	switch res.StatusCode {
 	case http.StatusOK:
 		var list struct{ Items []*object }
-		err = json.NewDecoder(res.Body).Decode(&list)
-		return list.Items, err
+		if err := json.NewDecoder(http.MaxBytesReader(nil, res.Body, maxListBytes)).Decode(&list); err != nil {
+			return nil, fmt.Errorf("the answer to GET %s (at most %d MiB are read; -namespaces makes it smaller): %w", path, maxListBytes>>20, err)
+		}
+		return list.Items, nil
 	case http.StatusNotFound:
 		return nil, nil
 	}
