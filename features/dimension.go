@@ -24,7 +24,7 @@ type Dimension struct {
 	reports  Reports // what records must report for the value to be known
 	parts    func(w *Window) parts
 
-	nowcast int // index into Window.Nowcast; valid if Forecast
+	nowcast int // index into Window.Nowcast, set by nowcasted; valid if Forecast
 }
 
 // parts are the sums of a dimension over a minute. See Attempts.

@@ -35,7 +35,8 @@ func (e Estimate) Plus(o Estimate) Estimate {
 	return sum
 }
 
-// nowcasted has the indices of the forecast rows of Dimensions, in order. Window.Nowcast has one Estimate for each.
+// nowcasted has the indices of the forecast rows of Dimensions, in order. Window.Nowcast has one Estimate for each. Its
+// initializer also sets Dimension.nowcast.
 var nowcasted = func() (rows []int) {
 	for i := range Dimensions {
 		if Dimensions[i].Forecast {
@@ -122,7 +123,7 @@ func (a *Aggregator) nowcast() {
 	}
 }
 
-// amended reports whether a minute of a pool has changed after its first count.
+// amended reports whether a minute of a pool has changed since its first count.
 func (a *Aggregator) amended(p *pool) bool {
 	for _, c := range p.classes {
 		for m := a.oldest(); c.open > 0 && m < a.Open; m++ {
@@ -179,7 +180,7 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 		m := a.Open - int64(age)
 		x := float64(float32(value(age)) - d.Last[age-1][row])
 		if !p.teaches(c, m) || a.censored(p, m) != p.Coverage[a.slot(m)].Censored || math.IsNaN(x) {
-			continue // or the meaning of its values has changed
+			continue // also if the minute became censored, or no longer is: its values then mean something else
 		}
 		r.learn(age, x, value(age))
 		lag.learn(age, x, value(age))
@@ -253,7 +254,7 @@ const (
 )
 
 const (
-	recordsMinutes = 30
+	recordsMinutes = 30 // span of the average nowcasts.Records
 	// missingSteps is how much of one request must be missing from a minute for a nowcast.
 	missingSteps = 0.01
 )

@@ -242,14 +242,14 @@ func measureDelay(shape *sketch.Quantile, from, to unixTime, n int64) {
 type delta struct {
 	arrived, started, first, finished, event unixTime // event is the arrival, or else the end
 
-	prompt, cached, output, most int64 // tokens; negative when unknown
+	prompt, cached, output, most int64 // tokens; negative when unknown; most is the request's limit of output
 
 	names [accountKinds]string // for whom, "" when that is not known
 
 	minute int64 // in which the request counts
 
 	how     outcome
-	call    bool // it is the one that counts for its call
+	call    bool // this attempt counts for its call; false for its other attempts
 	arrives bool // the request has not been counted before
 	prompts bool // its prompt is to be counted
 	caches  bool // and so are its cached tokens

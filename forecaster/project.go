@@ -172,8 +172,9 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 	return p
 }
 
-// readyPaths is the number of usable replicas on each path at the start of each minute. 53 is odd, so every level of
-// the lag occurs once, in an order unrelated to the paths' ranks. All replicas of a path have the same level.
+// readyPaths is the number of usable replicas on each path at the start of each minute. NumPaths is a power of two and
+// 53 is odd, so every level of the lag occurs once, in an order unrelated to the paths' ranks. All replicas of a path
+// have the same level.
 func readyPaths(pf *PoolForecast, lag Lag, supply Supply, reserve int) [][Horizon]float32 {
 	var levels [NumPaths]float64
 	for j := range levels {
@@ -183,7 +184,7 @@ func readyPaths(pf *PoolForecast, lag Lag, supply Supply, reserve int) [][Horizo
 }
 
 // usable is the number of ready replicas minus reserve, at the start of each minute from origin on, one row for each
-// level of the lag of pending replicas. O(Horizon · (pending · levels)).
+// level of the lag of pending replicas. O(Horizon × pending × levels).
 func usable(origin time.Time, lag Lag, supply Supply, reserve int, levels ...float64) [][Horizon]float32 {
 	out := make([][Horizon]float32, len(levels))
 	ready := make([]float64, len(supply.Pending))
@@ -212,10 +213,10 @@ func drawCapacity(pool Capacity, dimension string, ready [][Horizon]float32) [][
 	if low == 1 && high == 1 {
 		return ready
 	}
-	const tail, least = 0.45, 0.05 // from the middle to a bound; the least factor
+	const tail, least = 0.45, 0.05 // probability between the middle and a bound; the least factor
 	out := make([][Horizon]float32, len(ready))
 	for j := range ready {
-		// 37 is odd: every level once, in an order unrelated to the ranks' and the lags'.
+		// 37 is odd, as 53 in readyPaths: every level once, in an order unrelated to ranks and lags.
 		level := (float64(j*37%len(ready))+.5)/float64(len(ready)) - .5
 		side := high - 1
 		if level < 0 {
@@ -280,7 +281,7 @@ func projectResource(name string, per float64, demand, ready [][Horizon]float32,
 }
 
 // Drivers names the classes behind a pool's demand for a dimension, at most n: first those with a cause in the last
-// hour, then the others, largest rise first.
+// hour, then the others, each by falling rise.
 func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 	p := f.pool(poolName)
 	d := dimensionIndex(dimension)

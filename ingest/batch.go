@@ -59,7 +59,7 @@ type Batch struct {
 	Ignored   int // valid records without demand, such as tool calls, health checks and answers of a response cache
 }
 
-// Records is the number of records of b, with refused ones.
+// Records is the number of requests, sums, replicas, acks and refusals of b.
 func (b *Batch) Records() int {
 	return len(b.Requests) + len(b.Sums) + len(b.Replicas) + len(b.Acks) + len(b.Refused)
 }

@@ -12,8 +12,8 @@ import (
 // newer one is full, the older one is dropped. So it always has the latest capacity/2 records.
 //
 // Entries are 64-bit hashes with a fixed seed. A new record counts as a duplicate with probability n/2⁶⁴ for n entries,
-// 5·10⁻¹⁴ for a million. 18 to 38 bytes an entry; a generation is allocated at once, so that it does not grow while
-// records wait, and reused. O(length of the id) a call.
+// 5·10⁻¹⁴ for a million. An entry takes 18 to 38 bytes. The first generation is allocated at once, so that no record
+// waits while it grows; from the third on they reuse memory. O(length of the id) a call.
 type Deduper struct {
 	half              int
 	current, previous map[uint64]struct{}

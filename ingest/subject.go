@@ -56,8 +56,8 @@ func NoticeSubject(prefix, kind, pool, identity string) string {
 // DeadLetterSubject is where refused telemetry is published.
 func DeadLetterSubject(prefix string) string { return prefix + ".deadletter" }
 
-// EscapeToken makes one token of a subject from any name: special characters of NATS or a terminal, and all that are
-// not ASCII, are percent-encoded byte by byte; the empty name becomes "_".
+// EscapeToken makes one token of a subject from any name. It percent-encodes, byte by byte, ".", "*", ">" and "%",
+// spaces, control characters and all that is not ASCII. The empty name becomes "_".
 func EscapeToken(name string) string {
 	switch name {
 	case "":

@@ -492,8 +492,7 @@ func (p *Pipeline) entry(name string) *poolEntry {
 	if p.foreign(name) || p.cfg.DefaultPool == nil || len(p.pools) >= p.cfg.MaxPools || name == "" {
 		return nil
 	}
-	c := *p.cfg.DefaultPool
-	c.Name = name
+	c, _ := p.cfg.Pool(name) // a copy of the default one
 	return p.addPool(c)
 }
 
@@ -550,7 +549,7 @@ func (p *Pipeline) Counters() Counters { return p.counters }
 type Omissions struct {
 	Features          features.Counters
 	IDsForgotten      uint64 // by the deduper
-	ConditionsDropped uint64 // by the alert board
+	ConditionsDropped uint64 // by the alert tracker
 	ProducersRefused  uint64 // records of producers beyond the bound
 }
 

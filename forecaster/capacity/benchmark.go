@@ -58,7 +58,7 @@ const (
 	perMilli       = 1e-3 // seconds of a millisecond
 	maxCurvePoints = 10_000
 	maxRate        = 1e12 // of tokens or requests a second
-	maxSpread      = 1.5  // of the lengths of requests: the rates of a replica depend on them
+	maxSpread      = 1.5  // longest over shortest request: the rates of a replica depend on the length
 )
 
 // Curve is a benchmark of one replica: requests of one length, by rising load.
@@ -100,7 +100,7 @@ func parseVLLM(data []byte) (c Curve, err error) {
 		}
 		var p Point
 		for _, x := range pointColumns {
-			perToken := strings.Replace(x.vllm, "_itl_", "_tpot_", 1) // if --percentile-metrics leaves out the other
+			perToken := strings.Replace(x.vllm, "_itl_", "_tpot_", 1) // what there is if --percentile-metrics leaves out ITL
 			*x.of(&p) = x.unit * cmp.Or(number(x.vllm), number(perToken))
 		}
 		p.Prompt, p.Output = p.Prompt/completed, p.Output/completed
@@ -150,7 +150,7 @@ func curveColumns() string {
 	return strings.Join(names, ",")
 }
 
-// check checks the points and sorts them.
+// check finds the first fault of the points, and sorts them by load.
 func (c Curve) check() error {
 	if len(c) == 0 || len(c) > maxCurvePoints {
 		return fmt.Errorf("the file has %d measurements with requests that were served, want 1…%d: results of vllm bench serve --save-result, or a CSV table with the columns %s",
@@ -161,21 +161,21 @@ func (c Curve) check() error {
 		p := &c[i]
 		for _, x := range pointColumns {
 			if v := *x.of(p); !(v >= 0 && v <= maxRate) {
-				return fmt.Errorf("measurement %d: %s is %g: it must be a number from 0", i+1, x.csv, v)
+				return fmt.Errorf("measurement %d: %s is %g: it must be 0 to %g", i+1, x.csv, v, maxRate)
 			}
 		}
 		if p.load() == 0 {
-			return fmt.Errorf("measurement %d: neither concurrency nor requests_per_s is known", i+1)
+			return fmt.Errorf("measurement %d: neither concurrency nor requests_per_s is known: add one", i+1)
 		}
 		if p.PrefillTokensPerS == 0 && p.DecodeTokensPerS == 0 {
-			return fmt.Errorf("measurement %d: no throughput is known", i+1)
+			return fmt.Errorf("measurement %d: no throughput is known: add prefill_tokens_per_s or decode_tokens_per_s", i+1)
 		}
 		if length := p.Prompt + p.Output; length > 0 {
 			shortest, longest = min(shortest, length), max(longest, length)
 		}
 	}
 	if longest > maxSpread*shortest {
-		return fmt.Errorf("requests have %.0f to %.0f tokens: leave those of the longest, at which a replica carries least", shortest, longest)
+		return fmt.Errorf("requests have %.0f to %.0f tokens, more than a factor of %g apart: keep the measurements with the longest only, at which a replica carries least", shortest, longest, maxSpread)
 	}
 	slices.SortStableFunc(c, func(a, b Point) int { return cmp.Compare(a.load(), b.load()) })
 	return nil

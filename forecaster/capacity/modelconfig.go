@@ -166,7 +166,7 @@ func (r *modelReader) kvHeads(f fields, heads int) int {
 	if string(f["multi_query"]) == "true" && string(f["new_decoder_architecture"]) != "true" {
 		return 1
 	}
-	r.read(f, &f, "an object", "attn_config")
+	r.read(f, &f, "an object", "attn_config") // of MPT and DBRX; it adds its fields to f
 	n := r.integer(f, maxHeads, "num_key_value_heads", "num_kv_heads", "n_head_kv", "kv_n_heads", "multi_query_group_num")
 	if n > heads {
 		r.fail("num_key_value_heads %d is above num_attention_heads %d", n, heads)

@@ -1,8 +1,6 @@
 package capacity
 
-import (
-	"time"
-)
+import "time"
 
 // Source is the origin of service rates, in rising order of trust.
 type Source string

@@ -20,10 +20,10 @@ type format struct {
 	name        string // in configurations
 	contentType string // in messages
 	decode      func(d *Decoder, data []byte)
-	foreign     *foreign // nil for the others
+	foreign     *foreign // for decodeForeign, else nil
 	binary      bool     // not JSON
 	prompts     bool     // by its schema, messages may hold users' text
-	anyKind     bool     // not only for subjects of requests
+	anyKind     bool     // allowed on all telemetry subjects; false: on those of requests only
 }
 
 // The content types of the native formats.
@@ -196,7 +196,7 @@ func (d *Decoder) refuseBeyond(records int) {
 	}
 }
 
-// refused refuses the current record if it is unusable.
+// refused reports whether the current record is unusable, and then refuses it.
 func (d *Decoder) refused() bool {
 	if d.refusal.Reason == "" {
 		return false

@@ -21,7 +21,7 @@ type otlpSpan struct {
 	service, source string
 }
 
-// maxAncestors bounds the spans above one that are looked at.
+// maxAncestors is how many of the spans above one are looked at.
 const maxAncestors = 32
 
 // endSpans selects the export's inferences that count. One with counts covers those above it and takes its missing names
@@ -50,7 +50,7 @@ func (x *export) endSpans() {
 		if x.accept(s.request); x.refusal.Reason != "" {
 			x.reject(s.key)
 		} else if !slices.Contains(sources, s.source) {
-			sources = append(sources[:min(1, len(sources))], s.source) // two are enough
+			sources = append(sources[:min(1, len(sources))], s.source) // two show that they differ
 		}
 	}
 	if x.batch.Source == "" && len(sources) == 1 {

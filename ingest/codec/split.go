@@ -42,7 +42,8 @@ func (d *Decoder) split(data []byte, each func(record []byte)) {
 // changes a text that is not kept.
 var nonFinite = regexp.MustCompile(`([:\[,]\s*)(?:NaN|-?Infinity)\b`)
 
-// elements calls record with each element of an array, and with any other value as it is.
+// elements calls record with each element of an array, and with any other value as it is: also with an array that nests
+// too deep, which record refuses.
 func (d *Decoder) elements(data []byte, record func(data []byte)) {
 	if data[0] != '[' || nestsDeeper(data, d.limits.Depth+1) {
 		record(data)
