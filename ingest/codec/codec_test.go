@@ -64,6 +64,9 @@ func TestDecodeRequest(t *testing.T) {
 		"session hash":    {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"session_hash":"fffffffffffffffe"}`, with(func(r *ingest.Request) { r.Session = math.MaxUint64 - 1 })},
 		"status to phase": {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"status":"rejected"}`, with(func(r *ingest.Request) { r.Phase, r.Status = ingest.PhaseRejected, ingest.StatusRejected })},
 		"phase to status": {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"phase":"cancelled"}`, with(func(r *ingest.Request) { r.Phase, r.Status = ingest.PhaseCancelled, ingest.StatusCancelled })},
+		"cached of one turned away": {`{"arrived_at":` + atMS + `,"status":"rejected","cached_tokens":0}`, with(func(r *ingest.Request) {
+			r.Phase, r.Status, r.PromptTokens = ingest.PhaseRejected, ingest.StatusRejected, ingest.Unknown
+		})},
 		"prompt of one turned away": {`{"arrived_at":` + atMS + `,"status":"rejected"}`, with(func(r *ingest.Request) {
 			r.Phase, r.Status, r.PromptTokens = ingest.PhaseRejected, ingest.StatusRejected, ingest.Unknown
 		})},

@@ -117,7 +117,7 @@ func FuzzDecodeProtobuf(f *testing.F) {
 			get := func(name protoreflect.Name) protoreflect.Value { return p.Get(p.Descriptor().Fields().ByName(name)) }
 			has := func(name protoreflect.Name) bool { return p.Has(p.Descriptor().Fields().ByName(name)) }
 			if get("id").String() != r.ID || has("prompt_tokens") && get("prompt_tokens").Int() != r.PromptTokens ||
-				has("cached_tokens") && get("cached_tokens").Int() != r.CachedTokens || has("arrived_at") && get("arrived_at").Int() != r.ArrivedAt.UnixNano() {
+				has("prompt_tokens") && has("cached_tokens") && get("cached_tokens").Int() != r.CachedTokens || has("arrived_at") && get("arrived_at").Int() != r.ArrivedAt.UnixNano() {
 				t.Fatalf("%+v, the library reads %v", r, p)
 			}
 		}

@@ -258,6 +258,9 @@ func (d *Decoder) completeRequest(r *ingest.Request) {
 	if r.Status == statusCount {
 		r.Status = statusOf[r.Phase]
 	}
+	if r.PromptTokens == ingest.Unknown {
+		r.CachedTokens = ingest.Unknown // it says nothing without the prompt
+	}
 	if len(r.Blocks) > 0 {
 		if r.BlockTokens == 0 {
 			d.fail(ingest.ReasonMissingField, "block_tokens is missing")
