@@ -311,9 +311,7 @@ func (p *Pipeline) watermark(w *ingest.Watermark, emit func(*Output)) ingest.Rea
 	if !p.time.plausible(w.At) {
 		return ingest.ReasonFuture
 	}
-	if w.Pool != "" {
-		p.aggregator.AddWatermark(w)
-	}
+	p.aggregator.AddWatermark(w)
 	if w.Pool == "" || p.cfg.Clock == EventClock {
 		p.run(p.time.watermarkTick(w.At), true, emit)
 	}

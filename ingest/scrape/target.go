@@ -53,21 +53,16 @@ func (t *target) scrape(ctx context.Context, now func() time.Time) ([]ingest.Rep
 		t.away, t.down = true, true
 	case reason == reasonUnavailable:
 		t.away = true
-		for _, name := range t.known() {
+		if len(t.names) == 0 { // it was never ready
+			t.names = []string{t.address}
+		}
+		for _, name := range t.names {
 			reports = append(reports, unknown(name, ingest.ReplicaLoading))
 		}
 	default:
 		return nil, err // the state of the replicas is unknown
 	}
 	return t.complete(reports, at), err
-}
-
-// known is what the target's replicas are called: its address before they were seen.
-func (t *target) known() []string {
-	if len(t.names) > 0 {
-		return t.names
-	}
-	return []string{t.address}
 }
 
 // end reports that the replicas of a target that is no longer listed are gone.
