@@ -41,8 +41,8 @@ const (
 	QuantileDefault  QuantileSource = "default" // neither is known
 )
 
-// Decision is the result of Decide for one pool at one tick, with its evidence. The journal stores it and the sinks
-// render it. The same inputs give the same bytes.
+// Decision is the result of Decide for one pool at one tick, with its evidence. The log stores it and the sinks render
+// it. The same inputs give the same bytes.
 type Decision struct {
 	Pool       string    `json:"pool" cbor:"1,keyasint"`
 	Tick       time.Time `json:"tick" cbor:"2,keyasint"`
@@ -75,7 +75,7 @@ type Decision struct {
 	Model       string              `json:"model" cbor:"26,keyasint"`  // of the forecast of the binding resource: network, or last value
 
 	Needed       int               `json:"needed" cbor:"27,keyasint"`   // before the constraints
-	Reserves     capacity.Reserves `json:"reserves" cbor:"28,keyasint"` // of prefill replicas see Roles
+	Reserves     capacity.Reserves `json:"reserves" cbor:"28,keyasint"` // those of prefill replicas are in ByRole
 	QuantileFrom QuantileSource    `json:"quantile_from" cbor:"29,keyasint"`
 	Limit        int               `json:"limit" cbor:"31,keyasint"`    // largest number of replicas that the pool's bounds allow
 	AskedAt      time.Time         `json:"asked_at" cbor:"30,keyasint"` // newest request for more replicas; zero if never
@@ -120,7 +120,7 @@ type ResourceEvidence struct {
 	PerReplica   float64        `json:"per_replica" cbor:"2,keyasint"`
 	Demand       float64        `json:"demand" cbor:"3,keyasint"`
 	NeedQuantile float64        `json:"need" cbor:"4,keyasint"`          // demand at the decision quantile in the lead window
-	NeedReplicas int            `json:"need_replicas" cbor:"5,keyasint"` // for NeedQuantile, before reserves and clamps
+	NeedReplicas int            `json:"need_replicas" cbor:"5,keyasint"` // for NeedQuantile, before reserves and bounds
 	Probability  float64        `json:"probability" cbor:"6,keyasint"`
 	ETA          forecaster.ETA `json:"eta" cbor:"7,keyasint"`
 	// Ahead is the probability within forecaster.WarningWindow, for warnings.

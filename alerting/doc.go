@@ -5,8 +5,7 @@
 // Nothing here reads a clock or opens a socket; the sinks and the dispatcher that owns their queues live in
 // alerting/sink.
 //
-// Invariants: stale or thin evidence never scales in; pending replicas count as supply; every clamp is named in
-// Decision.Constraints; a generation never repeats with other content. Units: probabilities and quantiles are
-// fractions, durations are time.Duration. Bounds: one open alert per pool, name and resource; each sink's queue has a
-// fixed size.
+// Invariants: stale or thin evidence never scales in; pending replicas count as supply; every bound that changes a number is
+// named in Decision.Constraints; a generation never repeats with other content. Units: probabilities and quantiles are
+// fractions, durations are time.Duration. Bounds: one open alert per pool, name and resource.
 package alerting

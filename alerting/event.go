@@ -51,7 +51,7 @@ type Prescale struct {
 	Admission   []AdmissionLimit `json:"admission_limits,omitempty"` // by class, while saturation cannot be averted; other classes are not limited
 	Retries     *Retried         `json:"retries,omitempty"`          // load that retries add to the binding resource
 	Reason      string           `json:"reason"`                     // in sentences, for people
-	Evidence    string           `json:"evidence"`                   // of the journal: pool, tick and stream sequence
+	Evidence    string           `json:"evidence"`                   // pool, tick and stream sequence of the decision in the log
 	Model       string           `json:"model,omitempty"`            // of the forecast of the binding resource
 	Confidence  string           `json:"confidence"`                 // cold below an hour of known minutes, warm below two days, then seasonal
 	Warnings    []string         `json:"warnings"`                   // what was assumed, in sentences

@@ -169,10 +169,10 @@ func PeakPool(name string, peak Load, n int, warmup capacity.Lag) (capacity.Pool
 
 // sizedPool returns a pool with a replica's capacity per resource; zero, negative and NaN do not bind.
 func sizedPool(name string, each Load, replicas capacity.Replicas, warmup capacity.Lag) (capacity.Pool, error) {
-	const whole = 1e-9 // prevents one replica more at the peak from rounding
+	const margin = 1e-9 // rounding must not add a replica at the peak
 	of := func(dimension string) float64 {
 		if x := each.Of(dimension); x > 0 {
-			return x * (1 + whole)
+			return x * (1 + margin)
 		}
 		return 0
 	}

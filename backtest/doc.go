@@ -10,5 +10,6 @@
 // oracle gets the [Future].
 //
 // Invariants: at origin o the pipeline sees only the trace before o; the same trace, configuration and seed give the
-// same bytes. Units: event time in UTC, tokens, rates per second. Bounds: a reader holds its reorder buffer.
+// same bytes. Units: event time in UTC, tokens, rates per second. Bounds: a reader holds at most the
+// rows of its sort buffer.
 package backtest

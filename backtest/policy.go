@@ -17,8 +17,8 @@ type Observation struct {
 	Ready, Pending int
 	Waiting        float64 // queued requests of the pool
 	KVUse          float64 // 0..1, of the fullest ready replica; NaN if none is ready
-	Need           float64 // last minute's demand in replicas, not rounded; NaN if unknown
-	Backlog        float64 // waiting work, in minutes of one replica; NaN if unknown
+	Need           float64 // last minute's demand in replicas, not rounded; 0 if unknown
+	Backlog        float64 // waiting work, in minutes of one replica
 }
 
 // Policy returns the desired replicas of a pool, once a minute, in order of time. It may keep state.
@@ -66,7 +66,7 @@ var (
 	scaleIns = []float64{5, 15, 30, 60}
 )
 
-// Policies lists all policies. To add one, write a type and add a row.
+// Policies lists all policies. To add one, write a constructor and add a row.
 var Policies = []PolicySpec{
 	// Obeys Forewarm's decisions.
 	{Name: ForewarmPolicy, Knobs: []Knob{
@@ -102,8 +102,8 @@ var Policies = []PolicySpec{
 	}},
 }
 
-// PolicyNames converts a list such as "forewarm,oracle" or "all" to rows of the catalog, in its order.
-func PolicyNames(list []string) ([]PolicySpec, error) {
+// PoliciesNamed returns the rows of the catalog that a list names, in the order of the catalog; "all" names all.
+func PoliciesNamed(list []string) ([]PolicySpec, error) {
 	var chosen []PolicySpec
 	var names []string
 	for _, p := range Policies {

@@ -47,12 +47,12 @@ func TestForecastingRivals(t *testing.T) {
 	}
 }
 
-func TestPolicyNames(t *testing.T) {
-	all, err := PolicyNames([]string{"all"})
+func TestPoliciesNamed(t *testing.T) {
+	all, err := PoliciesNamed([]string{"all"})
 	if err != nil || len(all) != len(Policies) {
 		t.Errorf("all: %d policies of %d, %v", len(all), len(Policies), err)
 	}
-	if _, err := PolicyNames([]string{"oracle", "orakel"}); err == nil {
+	if _, err := PoliciesNamed([]string{"oracle", "orakel"}); err == nil {
 		t.Error("an unknown policy was accepted")
 	}
 }

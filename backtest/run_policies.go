@@ -13,7 +13,7 @@ import (
 
 // createPools creates the pools of the run: of the pipeline, of Forewarm with other settings, and of rivals.
 func (r *runner) createPools() error {
-	specs, err := PolicyNames(r.cfg.Policies)
+	specs, err := PoliciesNamed(r.cfg.Policies)
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ func TestRunIsDeterministicAndComplete(t *testing.T) {
 			t.Errorf("as many replicas as the peak needs, and yet saturated: %+v", r)
 		}
 	}
-	chosen, err := PolicyNames(policies)
+	chosen, err := PoliciesNamed(policies)
 	if err != nil {
 		t.Fatal(err)
 	}

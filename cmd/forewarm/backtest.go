@@ -53,7 +53,7 @@ func runBacktest(f *flag.FlagSet) action {
 		if *policies != "" {
 			c.Policies = strings.Split(*policies, ",")
 		}
-		if _, err := backtest.PolicyNames(c.Policies); err != nil {
+		if _, err := backtest.PoliciesNamed(c.Policies); err != nil {
 			return usageError{err}
 		}
 		if err := c.Check(); err != nil {

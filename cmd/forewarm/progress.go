@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 )
 
-// progress shows the progress of long work if w is a terminal. It is nil-safe.
+// progress shows the progress of long work if w is a terminal. A nil progress shows nothing.
 type progress struct{ bar *progressbar.ProgressBar }
 
 func newProgress(w io.Writer, label string, total int64) *progress {

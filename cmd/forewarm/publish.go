@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"time"
 
@@ -41,9 +42,11 @@ func natsFlags(f *flag.FlagSet) (connect func(pool string, std streams) (*nats.C
 			return nil, "", usagef("nats.%w", err)
 		}
 		conn, err := jetstream.Connect(*c, nil)
-		if err != nil {
+		if errors.Is(err, nats.ErrNoServers) || errors.As(err, new(*net.OpError)) {
 			return nil, "", usagef("no NATS server at %s: %w; start the daemon (forewarm serve), or name another server with -nats or -config",
 				jetstream.Redact(c.URL), errors.Unwrap(err))
+		} else if err != nil { // a wrong user or key, or a file that cannot be read
+			return nil, "", usageError{err}
 		}
 		listed := slices.ContainsFunc(cfg.Pools, func(p capacity.Config) bool { return p.Name == pool })
 		if *path != "" && !listed && cfg.DefaultPool == nil {

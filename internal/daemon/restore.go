@@ -99,8 +99,7 @@ func (d *Daemon) load(ctx context.Context) (*stream.State, error) {
 	d.stream.Store(telemetry.CachedInfo())
 	now := d.stream.Load()
 	for i := range all {
-		x, remade := &all[i], false
-		err := error(nil)
+		x, remade, err := &all[i], false, error(nil)
 		switch {
 		case x.Stream != now.Config.Name:
 			err = fmt.Errorf("it is of stream %q, not of %q", x.Stream, now.Config.Name)
