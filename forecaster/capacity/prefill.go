@@ -188,3 +188,21 @@ func prefillMisfit(points []prefillPoint, rate float64) float64 {
 	}
 	return slices.Min(sums[:])
 }
+
+// erlangWait is the mean wait in M/M/c divided by the mean service time: C(c, cρ) / (c·(1 − ρ)), +Inf from ρ = 1. C
+// follows from Erlang's B by the recursion B(k) = a·B(k−1) / (k + a·B(k−1)), which cannot overflow. O(min(c,
+// maxErlangServers)).
+func erlangWait(c int, rho float64) float64 {
+	if rho >= 1 {
+		return math.Inf(1)
+	}
+	c = min(c, maxErlangServers)
+	a, b := float64(c)*rho, 1.0
+	for k := 1; k <= c; k++ {
+		b = a * b / (float64(k) + a*b)
+	}
+	return b / (1 - rho*(1-b)) / (float64(c) * (1 - rho))
+}
+
+// maxErlangServers is a number of servers from which the wait is negligible at any load below 90 %.
+const maxErlangServers = 200

@@ -84,10 +84,10 @@ func (c Contradiction) Words() (summary, fix string) {
 func (p *Pool) Trust(s *Service, kvTokens float64, now time.Time) Trusted {
 	t := Trusted{Rates: p.Rates}
 	if kvTokens > 0 && p.KVTokens > 0 && math.Abs(kvTokens/p.KVTokens-1) > contradiction {
-		since := s.contradicted(KV, true, now)
+		since := s.noteContradiction(KV, true, now)
 		t.Contradictions = append(t.Contradictions, Contradiction{Dimension: KV, Source: Stated, Stated: p.KVTokens, Learned: kvTokens, Low: kvTokens, High: kvTokens, Since: since, From: since})
 	} else {
-		s.contradicted(KV, false, now)
+		s.noteContradiction(KV, false, now)
 	}
 	if kvTokens <= 0 {
 		kvTokens = p.KVTokens
@@ -143,7 +143,7 @@ func (p *Pool) choose(t *Trusted, b *Basis, s *Service, name string, modelled fl
 	}
 	differs := learned.Value/modelled - 1
 	b.Disagrees = differs > limit || differs < -limit && learned.High < modelled*(1-limit/2)
-	since := s.contradicted(name, b.Disagrees, now)
+	since := s.noteContradiction(name, b.Disagrees, now)
 	use := p.RatesFrom != Stated && p.Rates.Source != Given && !learned.Extrapolated
 	if b.Disagrees {
 		c := Contradiction{Dimension: name, Source: p.Rates.Source, Stated: modelled, Learned: learned.Value, Low: learned.Low, High: learned.High, Since: since}
@@ -163,8 +163,8 @@ func (p *Pool) choose(t *Trusted, b *Basis, s *Service, name string, modelled fl
 	return learned.Value
 }
 
-// contradicted is the start of the contradiction of a rate, if there is one.
-func (s *Service) contradicted(name string, is bool, now time.Time) time.Time {
+// noteContradiction stores whether a rate is contradicted, and returns since when.
+func (s *Service) noteContradiction(name string, is bool, now time.Time) time.Time {
 	since := &s.Contradicted[slices.Index(contradictable[:], name)]
 	if !is {
 		*since = 0

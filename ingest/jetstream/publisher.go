@@ -17,8 +17,8 @@ const (
 	publishWindow = 512     // messages that are sent before their acknowledgements are waited for
 	windowBytes   = 8 << 20 // a window with so many bytes takes no more messages
 	ackWait       = 5 * time.Second
-	retryDelay    = 500 * time.Millisecond
-	maxAttempts   = 5 // for one message, on a server that answers
+	publishRetry  = 500 * time.Millisecond // from one attempt to the next
+	maxAttempts   = 5                      // for one message, on a server that answers
 )
 
 // Publisher stores messages, each once, through restarts of the server. It sends a window of messages and then waits
@@ -31,7 +31,8 @@ type Publisher struct {
 	acks   []jetstream.PubAckFuture // of the window
 	bytes  int                      // of its messages
 	resent uint64
-	losses uint64 // of the connection, that the window has dealt with
+
+	reconnects uint64 // of the connection, after which lost messages were sent again
 }
 
 // NewPublisher publishes on a connection that reconnects by itself.
@@ -49,11 +50,11 @@ func (p *Publisher) Publish(ctx context.Context, subject, msgID, contentType str
 	if contentType != "" {
 		m.Header.Set(headerContentType, contentType)
 	}
-	if reconnects := p.conn.Stats().Reconnects; reconnects != p.losses || !p.conn.IsConnected() {
+	if reconnects := p.conn.Stats().Reconnects; reconnects != p.reconnects || !p.conn.IsConnected() {
 		if err := p.Flush(ctx); err != nil { // or the lost messages would be stored after this one
 			return err
 		}
-		p.losses = reconnects
+		p.reconnects = reconnects
 	}
 	ack, err := p.js.PublishMsgAsync(m)
 	if _, lost := errors.AsType[net.Error](err); lost { // the connection, within the write
@@ -110,7 +111,7 @@ func (p *Publisher) again(ctx context.Context, m *nats.Msg) error {
 		default:
 			return fmt.Errorf("publish to %s: %w; is JetStream on at this server?", m.Subject, err)
 		}
-		if !sleep.For(ctx, retryDelay) {
+		if !sleep.For(ctx, publishRetry) {
 			return ctx.Err()
 		}
 	}

@@ -26,8 +26,8 @@ import (
 type Relay struct {
 	conn *nats.Conn
 	cfg  RelayConfig
-	ack  []byte
-	lost atomic.Uint64
+	ack  []byte        // answer to a publisher that waits, in the form of JetStream's
+	lost atomic.Uint64 // messages
 }
 
 // RelayConfig is what a [Relay] needs of others.
@@ -44,8 +44,8 @@ type RelayConfig struct {
 const (
 	relayQueue    = "forewarm" // the group of subscribers of which one gets a message
 	relayMessages = 256        // most that are stored at once
-	relayRecords  = 4096
-	relayBytes    = 64 << 20
+	relayRecords  = 4096       // from so many on they are stored
+	relayBytes    = 64 << 20   // most of a source that wait
 )
 
 // NewRelay relays cfg.Sources, which may be none.
@@ -115,13 +115,13 @@ func (r *Relay) relay(ctx context.Context, from route) error {
 			if r.flush(ctx, &batch, held) != nil {
 				return nil
 			}
-			clear(held) // their data may hold prompts
 			held = held[:0]
 		}
 	}
 }
 
-// flush stores a batch and acknowledges its messages. It tries again until the batch is stored, or until ctx ends.
+// flush stores a batch, and acknowledges and forgets its messages. It tries again until the batch is stored, or until
+// ctx ends.
 func (r *Relay) flush(ctx context.Context, b *ingest.Batch, held []*nats.Msg) error {
 	defer b.Reset()
 	for b.Records() > len(b.Refused) {
@@ -145,6 +145,7 @@ func (r *Relay) flush(ctx context.Context, b *ingest.Batch, held []*nats.Msg) er
 			_ = m.Respond(r.ack) // a publisher that misses it sends again
 		}
 	}
+	clear(held) // their data may hold prompts
 	return nil
 }
 

@@ -128,7 +128,7 @@ func (t *Ticker) offer(ctx context.Context, minute time.Time) {
 		}
 		if t.outcome(err); err == nil {
 			waiting = waiting[1:]
-			t.pending = t.pending[min(1, len(t.pending)):]
+			t.pending = t.pending[min(1, len(t.pending)):] // waiting began with the same minute, if there is one
 			continue
 		}
 		if t.now().Sub(due) >= offlineAfter && !slices.Contains(t.pending, minute) && t.offline(ctx, minute) {
