@@ -190,8 +190,8 @@ func (h History) readForecasts(ctx context.Context, from, to time.Time, fn func(
 		for i := range all {
 			f := unknownForecast
 			f.Key, f.Dimension, f.Origin = key, dimension, time.UnixMilli(all[i].origin).UTC()
-			for h, minute := range forecastMinutes {
-				f.Minute[minute-1] = all[i].values[h]
+			for j, minute := range forecastMinutes {
+				f.Minute[minute-1] = all[i].values[j]
 			}
 			f.WindowMax = all[i].values[len(forecastMinutes)]
 			if err := fn(&f); err != nil {
@@ -219,8 +219,8 @@ func (h History) readForecasts(ctx context.Context, from, to time.Time, fn func(
 			}
 			if i == len(all) || all[i].origin > origin {
 				x := issued{origin: origin}
-				for h := range x.values {
-					x.values[h] = unknownForecast.WindowMax
+				for k := range x.values {
+					x.values[k] = unknownForecast.WindowMax
 				}
 				all = slices.Insert(all, i, x)
 			}

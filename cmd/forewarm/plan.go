@@ -83,7 +83,7 @@ func (p *planFlags) run(ctx context.Context, given map[string]bool, std streams)
 		return usagef("give the traffic by -trace or by -requests-per-s, not both")
 	}
 	if p.from != "" {
-		return p.askDaemon(ctx, given, std)
+		return p.askForSheet(ctx, given, std)
 	}
 	if err := p.readPool(); err != nil {
 		return err
@@ -180,8 +180,8 @@ func (p *planFlags) writeMemory(std streams) error {
 	return writeTo(p.out, std.out, func(w io.Writer) error { return write(w, plan.MemoryOf(p.in.Fit, plan.Contexts{})) })
 }
 
-// askDaemon prints the sheet of a running daemon: with the pool, traffic, rates, bounds and lead time of its decisions.
-func (p *planFlags) askDaemon(ctx context.Context, given map[string]bool, std streams) error {
+// askForSheet prints the sheet of a running daemon: with the pool, traffic, rates, bounds and lead time of its decisions.
+func (p *planFlags) askForSheet(ctx context.Context, given map[string]bool, std streams) error {
 	for _, name := range []string{"trace", "start", "requests-per-s", "prompt-p50", "prompt-p95", "output-p50", "output-p95", "cache-hit"} {
 		if given[name] {
 			return usagef("-%s does not go with -from, for the daemon plans with its own pool: leave it out", name)

@@ -15,6 +15,7 @@ import (
 	"github.com/forewarm/forewarm/storage/remote"
 )
 
+// noteRelearning shows how far a start without a snapshot has come; over means that it is done.
 func (d *Daemon) noteRelearning(how string, over bool) {
 	d.setStatus(func(s *server.Status) {
 		s.Restored, s.Restore = over, fmt.Sprintf("no usable snapshot (%d not taken up): %s", d.snapshotsRefused, how)
