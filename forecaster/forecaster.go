@@ -283,9 +283,7 @@ func (f *Forecaster) pool(name string) *pool {
 		if !own {
 			zone = f.cfg.Zone
 		}
-		p := &pool{
-			of: f, name: name, zone: zone, total: newClass(name, features.TotalClass), newest: -1,
-		}
+		p := &pool{of: f, name: name, zone: zone, total: newClass(name, features.TotalClass), newest: -1}
 		for j := range f.cfg.Events {
 			if e := &f.cfg.Events[j]; e.Pool == name {
 				p.events = append(p.events, e)

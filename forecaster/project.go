@@ -290,11 +290,12 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 	}
 	type rise struct {
 		*class
-		now, growth float64 // with retries
-		isNew       bool
+		now    float64 // demand
+		growth float64 // of the load, retries included, within the last hour
+		isNew  bool
 	}
 	var rises []rise
-	var total, requests, before float64 // of requests: of the classes that can be compared
+	var total, requests, before float64 // demand; requests now, and an hour ago where that is known
 	for _, c := range p.classes {
 		s := c.series[d]
 		if s == nil {

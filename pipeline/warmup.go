@@ -113,25 +113,22 @@ type issue struct {
 
 const maxIssues = 64
 
+// recordIssue notes when a decision requested replicas, for the acks of its generation.
 func (e *poolEntry) recordIssue(d *alerting.Decision) {
 	if !d.Publish || d.Action == alerting.ScaleIn || d.Action == alerting.Hold && d.Desired <= d.Ready {
 		return // no ack can give a lag
-	}
-	if len(e.Issued) == maxIssues {
-		e.Issued = append(e.Issued[:0], e.Issued[1:]...)
 	}
 	at := d.Tick
 	if !d.AskedAt.IsZero() {
 		at = d.AskedAt // a renewal requests nothing new, nor does a hold with pending replicas
 	}
-	e.Issued = append(e.Issued, issue{d.Generation, at})
+	e.Issued = append(e.Issued[max(0, len(e.Issued)+1-maxIssues):], issue{d.Generation, at})
 }
 
 func (e *poolEntry) issuedAt(generation int64) (time.Time, bool) {
-	for _, x := range e.Issued {
-		if x.Generation == generation {
-			return x.At, true
-		}
+	i := slices.IndexFunc(e.Issued, func(x issue) bool { return x.Generation == generation })
+	if i < 0 {
+		return time.Time{}, false
 	}
-	return time.Time{}, false
+	return e.Issued[i].At, true
 }

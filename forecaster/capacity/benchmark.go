@@ -118,15 +118,13 @@ func parseCSV(data []byte) (c Curve, err error) {
 	if err != nil {
 		return nil, err
 	}
+	columns := curveColumns()
 	for i, row := range rows {
 		var p Point
 		for j, text := range row {
-			at := 0
-			for at < len(pointColumns) && pointColumns[at].csv != rows[0][j] {
-				at++
-			}
-			if at == len(pointColumns) {
-				return nil, fmt.Errorf("column %q is none of %s", rows[0][j], curveColumns())
+			at := slices.Index(columns, rows[0][j])
+			if at < 0 {
+				return nil, fmt.Errorf("column %q is none of %s", rows[0][j], strings.Join(columns, ","))
 			}
 			if i == 0 || text == "" {
 				continue
@@ -142,19 +140,18 @@ func parseCSV(data []byte) (c Curve, err error) {
 	return c, nil
 }
 
-func curveColumns() string {
-	var names []string
+func curveColumns() (names []string) {
 	for _, x := range pointColumns {
 		names = append(names, x.csv)
 	}
-	return strings.Join(names, ",")
+	return names
 }
 
 // check finds the first fault of the points, and sorts them by load.
 func (c Curve) check() error {
 	if len(c) == 0 || len(c) > maxCurvePoints {
 		return fmt.Errorf("the file has %d measurements with requests that were served, want 1…%d: results of vllm bench serve --save-result, or a CSV table with the columns %s",
-			len(c), maxCurvePoints, curveColumns())
+			len(c), maxCurvePoints, strings.Join(curveColumns(), ","))
 	}
 	shortest, longest := math.Inf(1), 0.0
 	for i := range c {

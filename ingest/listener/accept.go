@@ -30,9 +30,7 @@ func (l *Listener) accept(ctx context.Context, m codec.Meta, body []byte) (outco
 	m.Kind = codec.KindRequest
 	b.ReceivedAt = time.Now().UTC() // the end of requests without a time
 	codec.Decode(m, body, limits, b)
-	out := outcome{
-		accepted: b.Records() - len(b.Refused), refused: len(b.Refused), ignored: b.Ignored,
-	}
+	out := outcome{accepted: b.Records() - len(b.Refused), refused: len(b.Refused), ignored: b.Ignored}
 	if b.Watermark != nil {
 		out.accepted++
 	}
