@@ -32,12 +32,12 @@ const maxMinutes = 366 * 1440
 
 // AddSum counts a sum over requests. The error means that the trace is too long.
 func (g *Records) AddSum(s *ingest.Sum) error {
-	n := known(s.Requests)
+	n := zeroIfUnknown(s.Requests)
 	if n == 0 {
 		return nil
 	}
 	g.binned = true
-	load := Request(known(s.PromptTokens)/n, known(s.CachedTokens)/n, known(s.OutputTokens)/n).Times(n)
+	load := Request(zeroIfUnknown(s.PromptTokens)/n, zeroIfUnknown(s.CachedTokens)/n, zeroIfUnknown(s.OutputTokens)/n).Times(n)
 	g.calls += n
 	return g.addTo(s.Start, load)
 }
@@ -109,7 +109,7 @@ func (g *Records) Fill(in *Input, source string) {
 	in.Traffic = t
 }
 
-func known(x float64) float64 {
+func zeroIfUnknown(x float64) float64 {
 	if math.IsNaN(x) || x < 0 {
 		return 0
 	}
@@ -122,7 +122,7 @@ type history map[string][]float64
 // at is 0 if unknown.
 func (s history) at(dimension string, minute int) float64 {
 	if values := s[dimension]; minute < len(values) {
-		return known(values[minute])
+		return zeroIfUnknown(values[minute])
 	}
 	return 0
 }
@@ -136,7 +136,7 @@ func (s history) known(minute int) bool { return !math.IsNaN(s[features.DimReque
 func (s history) attempts() (again, twice float64) {
 	sum := func(dimension string) (sum float64) {
 		for _, v := range s[dimension] {
-			sum += known(v)
+			sum += zeroIfUnknown(v)
 		}
 		return sum
 	}

@@ -64,8 +64,10 @@ func (d *Daemon) exportCounters() {
 		{"forewarm_features_replicas_refused_total", "Replica reports beyond the bound on replicas.", func(o pipeline.Omissions) uint64 { return o.Features.ReplicasRefused }},
 	})
 	d.exporter.Gauge("forewarm_stream_lag_messages", "Messages of the telemetry stream that are not read yet.", func() float64 {
-		n, _ := d.consumer.Pending()
-		return float64(n)
+		if n, known := d.consumer.Pending(); known {
+			return float64(n)
+		}
+		return math.NaN()
 	})
 	d.tickTook = d.exporter.Histogram("forewarm_tick_duration_seconds",
 		"Time that a tick took: closing windows, learning, deciding, storing and handing on.", pauses)
