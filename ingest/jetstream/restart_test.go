@@ -1,9 +1,11 @@
 package jetstream
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -32,7 +34,9 @@ func TestRestartsOfTheServer(t *testing.T) {
 		for i := range messages {
 			m := &nats.Msg{Subject: "forewarm.telemetry.request.p.c", Data: numbered(i)}
 			for {
-				_, err := publisher.PublishMsg(ctx, m, jetstream.WithMsgID(fmt.Sprint(i)))
+				waiting, done := context.WithTimeout(ctx, time.Second) // a server that goes away may not answer
+				_, err := publisher.PublishMsg(waiting, m, jetstream.WithMsgID(fmt.Sprint(i)))
+				done()
 				if err == nil {
 					break
 				}
