@@ -83,10 +83,10 @@ func (s *Schedule) Last(t time.Time) time.Time {
 // Due reports whether a report is due at now, if the newest one ends at reported, and its period: the last interval of
 // the schedule. Earlier intervals without a report are skipped; missed is their number, at most 100.
 func (s *Schedule) Due(reported, now time.Time) (p Period, missed int, due bool) {
-	p.To = s.Last(now)
-	if !p.To.After(reported) {
+	if s.Next(reported).After(now) {
 		return Period{}, 0, false
 	}
+	p.To = s.Last(now)
 	p.From = s.Last(p.To.Add(-time.Second))
 	for t := s.Next(reported); t.Before(p.To) && missed < 100; t = s.Next(t) {
 		missed++
