@@ -9,12 +9,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 const planted = "a planted prompt"
@@ -41,9 +41,7 @@ func relaying(t *testing.T, c Config, js jetstream.JetStream, store func(context
 		}
 	})
 	t.Cleanup(stop)
-	for js.Conn().NumSubscriptions() == before {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Await(t, "the relay to subscribe", func() bool { return js.Conn().NumSubscriptions() > before })
 	return r, stop
 }
 
@@ -157,11 +155,7 @@ func TestRelayCountsWhatIsDropped(t *testing.T) {
 		}
 	}()
 	close(hold)
-	for deadline := time.Now().Add(timeout); r.Lost() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nothing is lost")
-		}
-	}
+	testenv.Await(t, "messages to be lost", func() bool { return r.Lost() > 0 })
 	if n := r.Lost(); n < 10 || n > 20 {
 		t.Errorf("%d are lost of %d", n, sent)
 	}
