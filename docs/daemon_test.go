@@ -1,7 +1,6 @@
 package docs_test
 
 import (
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -25,7 +24,7 @@ func startDaemon(t *testing.T, config string) *daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, address := t.TempDir(), freeAddress(t)
+	dir, address := t.TempDir(), testenv.FreeAddress(t)
 	config += "nats: {embedded: {listen: none}}\nserver: {listen: '" + address + "'}\nlog: {level: error}\n"
 	if err := os.WriteFile(filepath.Join(dir, "forewarm.yaml"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
@@ -48,15 +47,4 @@ func startDaemon(t *testing.T, config string) *daemon {
 		return err == nil
 	})
 	return d
-}
-
-// freeAddress is an address of loopback that nobody listens at.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/forewarm/forewarm/internal/testenv"
 	"github.com/forewarm/forewarm/server/keda/externalscalerpb"
 )
 
@@ -86,7 +87,7 @@ func TestTutorial(t *testing.T) {
 	dir, metrics := t.TempDir(), read(t, root+"/ingest/scrape/testdata/vllm.txt")
 	ports := map[string]string{}
 	for _, port := range []string{"4222", "9464", "9465"} {
-		ports["127.0.0.1:"+port] = freeAddress(t)
+		ports["127.0.0.1:"+port] = testenv.FreeAddress(t)
 	}
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, metrics)

@@ -62,14 +62,22 @@ func Alertmanager(t testing.TB) string {
 }
 
 // FreeAddress is a loopback address that nobody listens on. Its port is below those that the system gives to clients
-// and to port 0, so that no other test takes it meanwhile.
+// and to port 0. A listener at the port 10,000 above reserves it until the test ends, so that no other process of the
+// tests gets it, and so that it stays free while a daemon restarts.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	for range 100 {
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))); err == nil {
-			defer l.Close()
+		port := 10_000 + rand.IntN(10_000)
+		reservation, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+10_000))
+		if err != nil {
+			continue
+		}
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			t.Cleanup(func() { _ = reservation.Close() })
+			_ = l.Close()
 			return l.Addr().String()
 		}
+		_ = reservation.Close()
 	}
 	t.Fatal("no free port was found")
 	return ""

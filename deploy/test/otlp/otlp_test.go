@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -361,12 +362,20 @@ func await(t *testing.T, what string, done func() bool, detail ...*string) {
 	}
 }
 
+// ports are tried in this order, each once. They are below those that the system gives to clients.
+var ports = rand.Perm(20_000)
+
+// freeAddress is an address of loopback that nobody listens on, another one each time.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for len(ports) > 0 {
+		address := fmt.Sprintf("127.0.0.1:%d", 10_000+ports[0])
+		ports = ports[1:]
+		if l, err := net.Listen("tcp", address); err == nil {
+			defer l.Close()
+			return address
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port was found")
+	return ""
 }
