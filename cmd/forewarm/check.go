@@ -82,7 +82,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 		return usageError{err}
 	}
 	defer conn.Close()
-	fmt.Fprintf(std.out, "ok  nats: connected to %s\n", conn.ConnectedUrlRedacted())
+	fmt.Fprintf(std.out, "ok  nats: connected to %s\n", jetstream.Redact(conn.ConnectedUrl()))
 	if err := cfg.NATS.CheckRights(ctx, conn, func(err error) { fmt.Fprintf(std.out, "warning: %v\n", err) }); err != nil {
 		return usageError{err}
 	}

@@ -92,7 +92,8 @@ func TestConnectSaysWhatToDo(t *testing.T) {
 		change func(*Config)
 		want   []string
 	}{
-		"unreachable":    {func(c *Config) {}, []string{`nats.url is "nats://u:xxxxx@127.0.0.1:1"`, "no servers available", "correct nats.url"}},
+		"unreachable":    {func(c *Config) {}, []string{`nats.url is "nats://xxxxx@127.0.0.1:1"`, "no servers available", "correct nats.url"}},
+		"token in url":   {func(c *Config) { c.URL = "nats://hidden@127.0.0.1:1" }, []string{`nats.url is "nats://xxxxx@127.0.0.1:1"`}},
 		"no password":    {func(c *Config) { c.User, c.PasswordFile = "u", "/nowhere" }, []string{`nats.password_file is "/nowhere"`, "no such file"}},
 		"empty password": {func(c *Config) { c.User, c.PasswordFile = "u", empty }, []string{"nats.password_file", "empty"}},
 		"empty token":    {func(c *Config) { c.TokenFile = empty }, []string{"nats.token_file", "empty"}},

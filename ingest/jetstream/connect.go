@@ -83,7 +83,7 @@ func LogTo(log *zap.Logger) nats.Option {
 			}
 		}
 		o.ReconnectedCB = func(conn *nats.Conn) {
-			log.Info("NATS connection is back", zap.String("server", conn.ConnectedUrlRedacted()))
+			log.Info("NATS connection is back", zap.String("server", Redact(conn.ConnectedUrl())))
 		}
 		o.AsyncErrorCB = func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			log.Warn("NATS connection", zap.Error(err))
@@ -92,7 +92,7 @@ func LogTo(log *zap.Logger) nats.Option {
 	}
 }
 
-var credentials = regexp.MustCompile(`//([^:@/,]*):[^,]*@`)
+var credentials = regexp.MustCompile(`//[^,]*@`)
 
-// Redact hides the passwords in a list of URLs.
-func Redact(urls string) string { return credentials.ReplaceAllString(urls, "//$1:xxxxx@") }
+// Redact hides users, passwords and tokens in a list of URLs.
+func Redact(urls string) string { return credentials.ReplaceAllString(urls, "//xxxxx@") }

@@ -572,7 +572,7 @@ func (d *Daemon) Status() server.Status {
 	d.mu.Unlock()
 	s.Sinks = d.sinkTrouble()
 	s.Connected = d.conn.IsConnected()
-	s.Connection = d.conn.ConnectedUrlRedacted()
+	s.Connection = jetstream.Redact(d.conn.ConnectedUrl())
 	if !s.Connected {
 		s.Connection = "not connected; it is tried again: see that the NATS server runs and can be reached"
 	}
