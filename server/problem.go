@@ -52,23 +52,21 @@ func writeJSON(w http.ResponseWriter, kind string, code int, v any) error {
 // plainText is an answer that is not JSON.
 type plainText string
 
-// answer handles a request of the API.
+// answer handles a request of the API: its results are JSON, or plain text.
 type answer func(r *http.Request) (any, error)
 
-// api serves answers as JSON, or as plain text.
-func (s *Server) api(get answer) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		v, err := get(r)
-		if text, ok := v.(plainText); ok && err == nil {
-			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			_, _ = w.Write([]byte(text))
-			return
-		}
-		if err == nil {
-			err = writeJSON(w, "application/json", http.StatusOK, v)
-		}
-		if err != nil {
-			WriteProblem(w, err)
-		}
+// ServeHTTP implements [http.Handler].
+func (get answer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v, err := get(r)
+	if text, ok := v.(plainText); ok && err == nil {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte(text))
+		return
+	}
+	if err == nil {
+		err = writeJSON(w, "application/json", http.StatusOK, v)
+	}
+	if err != nil {
+		WriteProblem(w, err)
 	}
 }

@@ -64,16 +64,25 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.HandleFunc("GET /metrics", s.writeMetrics)
-	routes := append([]route{{"GET /api/v1/openapi.json", s.api(s.getOpenAPI)}}, s.extra...)
-	query := map[string][]parameter{"GET /api/v1/openapi.json": nil}
-	for _, o := range s.operations() {
-		if query["GET "+o.path] = o.query; o.get != nil {
-			routes = append(routes, route{"GET " + o.path, s.api(o.get)})
-		}
+	routes := slices.Concat(s.extra, []route{{"GET /api/v1/openapi.json", http.HandlerFunc(getOpenAPI)}})
+	for path, get := range map[string]answer{
+		"status":                       s.getStatus,
+		"pools":                        s.getPools,
+		"pools/{pool}":                 ofPool(s, getPool),
+		"pools/{pool}/timeline":        ofPool(s, s.timeline),
+		"pools/{pool}/forecast":        ofPool(s, getForecast),
+		"pools/{pool}/traffic":         ofPool(s, s.getTraffic),
+		"pools/{pool}/classes/{class}": ofPool(s, s.class),
+		"pools/{pool}/desired":         s.getDesired,
+		"explain":                      s.getForecastBasis,
+		"explain/{id...}":              s.getExplanation,
+	} {
+		routes = append(routes, route{"GET /api/v1/" + path, get})
 	}
-	for _, r := range routes { // other paths, such as PromQL's, accept any parameter
-		if accepted, ok := query[r.pattern]; ok {
-			r.handler = checkQuery(accepted, r.handler)
+	for _, r := range routes { // paths that are not in the document, such as PromQL's, accept any parameter
+		_, path, _ := strings.Cut(r.pattern, " ")
+		if names, ok := accepted[strings.Replace(path, "...", "", 1)]; ok {
+			r.handler = checkQuery(names, r.handler)
 		}
 		mux.Handle(r.pattern, r.handler)
 	}
@@ -88,13 +97,11 @@ func (s *Server) Handler() http.Handler {
 	return guarded
 }
 
-// checkQuery refuses a request with a parameter that is not accepted, such as a misspelt one.
-func checkQuery(accepted []parameter, next http.Handler) http.Handler {
+// checkQuery refuses a request with a parameter that is not one of the names, such as a misspelt one.
+func checkQuery(names []string, next http.Handler) http.Handler {
 	help := "this path has no parameters"
-	names := make([]string, len(accepted))
-	for i, p := range accepted {
-		names[i] = p.name
-		help = "the parameters are " + strings.Join(names[:i+1], ", ")
+	if len(names) > 0 {
+		help = "the parameters are " + strings.Join(names, ", ")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		query, err := url.ParseQuery(r.URL.RawQuery)
