@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"bytes"
 	"encoding/json"
 	"math"
 	"strings"
@@ -337,30 +336,32 @@ func TestRendering(t *testing.T) {
 	}), Traffic: launchTraffic(), Launch: changed(func(c *Change) { c.Rate = 3 }), Today: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)}
 	in.Traffic.Notes = []string{`<script>alert("|")</script>`}
 	s := sheet(t, in)
-	var md, page, js bytes.Buffer
-	for _, err := range []error{WriteMarkdown(&md, s), WriteHTML(&page, s), WriteJSON(&js, s)} {
+	rendered := func(format string) string {
+		out, err := Render(s, format)
 		if err != nil {
 			t.Fatal(err)
 		}
+		return string(out)
 	}
+	md, page, js := rendered("md"), rendered("html"), rendered("json")
 	for _, want := range []string{"# Launch sheet of chat", "| active KV tokens | ", "Prices are of 2026-01-05, 147 days old", "a reserve: 1 for failures", `alert("\|")`} {
-		if !strings.Contains(md.String(), want) {
-			t.Errorf("the Markdown lacks %q:\n%s", want, md.String())
+		if !strings.Contains(md, want) {
+			t.Errorf("the Markdown lacks %q:\n%s", want, md)
 		}
 	}
 	for _, want := range []string{"<!doctype html>", `<tr class="memory">`, "requests/s", "&lt;script&gt;"} {
-		if !strings.Contains(page.String(), want) {
+		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
 	for _, no := range []string{"<script", "http://", "https://", "src="} {
-		if strings.Contains(page.String(), no) {
+		if strings.Contains(page, no) {
 			t.Errorf("the page has %q and should need nothing else", no)
 		}
 	}
 	var back map[string]any
-	if err := json.Unmarshal(js.Bytes(), &back); err != nil || back["scenarios"] == nil || strings.Contains(js.String(), "NaN") {
-		t.Errorf("%v in %s", err, js.String())
+	if err := json.Unmarshal([]byte(js), &back); err != nil || back["scenarios"] == nil || strings.Contains(js, "NaN") {
+		t.Errorf("%v in %s", err, js)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -81,17 +80,4 @@ func (in *Input) UsePool(p *capacity.Pool, waitingPerReplica float64, d *alertin
 	}
 	in.Pool.Replicas, in.Pool.Prefill = cmp.Or(replicas, p.Replicas.Initial), cmp.Or(prefill, p.PrefillReplicas.Initial)
 	return nil
-}
-
-// FormatWriter returns the writer of a format: html, md or json.
-func FormatWriter(format string) (write func(io.Writer, *Sheet) error, contentType string, err error) {
-	switch format {
-	case "html":
-		return WriteHTML, "text/html; charset=utf-8", nil
-	case "md":
-		return WriteMarkdown, "text/markdown; charset=utf-8", nil
-	case "json":
-		return WriteJSON, "application/json", nil
-	}
-	return nil, "", fmt.Errorf("is %q: it must be html, md or json", format)
 }

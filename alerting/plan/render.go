@@ -3,12 +3,10 @@ package plan
 import (
 	_ "embed" // the templates
 	"fmt"
-	"html/template"
-	"io"
 	"math"
 	"strconv"
 	"strings"
-	texttemplate "text/template"
+	"text/template"
 	"time"
 
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -22,48 +20,20 @@ var (
 	//go:embed templates/sheet.html
 	page string
 
-	textTemplate = texttemplate.Must(texttemplate.New("sheet").Funcs(texttemplate.FuncMap{
-		"text": markdown.Text, "amount": func(n number) string { return value.Short(float64(n)) }, "percent": percent, "money": money, "bound": limitText, "kib": kib, "span": func(n number) string { return durationText(float64(n)) },
-	}).Parse(text))
-	pageTemplate = template.Must(template.New("page").Parse(page))
+	document = markdown.New(text, page, template.FuncMap{
+		"amount": func(n number) string { return value.Short(float64(n)) }, "percent": percent, "money": money, "bound": limitText, "kib": kib,
+		"span": func(n number) string { return durationText(float64(n)) },
+	}, string(Okay), string(Tight), string(Shortfall), string(OutOfMemory))
 )
 
 // number may be unknown.
 type number = value.Number
 
-// WriteJSON writes s as indented JSON; unknown numbers are null.
-func WriteJSON(w io.Writer, s *Sheet) error { return value.WriteJSON(w, s) }
+// Render writes s as md, html (one page without external resources) or json (unknown numbers are null).
+func Render(s *Sheet, format string) ([]byte, error) { return document.Render(format, s) }
 
-// WriteMemoryJSON writes only a replica's memory.
-func WriteMemoryJSON(w io.Writer, m *Memory) error { return value.WriteJSON(w, m) }
-
-// WriteMarkdown writes s for people, in one write; the error is that of w.
-func WriteMarkdown(w io.Writer, s *Sheet) error { return writeMarkdown(w, s, "sheet", "details") }
-
-// WriteMemoryMarkdown writes the memory of a model on a replica, without traffic.
-func WriteMemoryMarkdown(w io.Writer, m *Memory) error { return writeMarkdown(w, m, "memory") }
-
-func writeMarkdown(w io.Writer, data any, parts ...string) error {
-	out, err := markdown.Render(textTemplate, data, parts...)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(w, strings.TrimLeft(out, "\n"))
-	return err
-}
-
-// WriteHTML writes the Markdown as one page without external resources.
-func WriteHTML(w io.Writer, s *Sheet) error {
-	text, err := markdown.Render(textTemplate, s, "sheet", "details")
-	if err != nil {
-		return err
-	}
-	body, err := markdown.HTML(text, string(Okay), string(Tight), string(Shortfall), string(OutOfMemory))
-	if err != nil {
-		return err
-	}
-	return pageTemplate.Execute(w, map[string]any{"Title": s.Title(), "Body": template.HTML(body)}) // escaped by the Markdown package
-}
+// RenderMemory writes the memory of a model on a replica, without traffic: json, or memory, which is Markdown.
+func RenderMemory(m *Memory, format string) ([]byte, error) { return document.Render(format, m) }
 
 // Title names the sheet.
 func (s *Sheet) Title() string { return "Launch sheet of " + s.Pool }

@@ -21,10 +21,10 @@ type figure struct {
 	SVG            template.HTML
 }
 
-// charts of a pool: load and capacity of each resource with a known capacity, and replicas.
-func (r *Report) charts(p *Pool) (out []figure) {
-	t := p.Timeline
-	if t == nil {
+// Charts of a pool: load and capacity of each resource with a known capacity, and replicas.
+func (v poolView) Charts() (out []figure) {
+	r, p, t := v.Report, v.Pool, v.Timeline
+	if !v.drawn || t == nil {
 		return nil
 	}
 	for i := range t.Resources {

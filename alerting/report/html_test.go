@@ -1,9 +1,7 @@
 package report
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"math"
 	"regexp"
 	"strings"
@@ -20,13 +18,13 @@ import (
 // hostile is a name that would break out of text, attributes and drawings.
 const hostile = `</td><script>alert("x")</script><img src=//evil.example/a onerror=alert(1)>' " & ]]> javascript:x`
 
-func rendered(t testing.TB, r *Report) string {
+func rendered(t testing.TB, r *Report, format string) string {
 	t.Helper()
-	var b bytes.Buffer
-	if err := WriteHTML(&b, r); err != nil {
+	out, err := Render(r, format)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return b.String()
+	return string(out)
 }
 
 // drawn is week with what charts are drawn of.
@@ -64,13 +62,9 @@ func TestPageStandsAlone(t *testing.T) {
 	r.Pools[0].Accuracy[3].Dimension, r.Pools[0].Timeline.Resources[0].Resource, r.Pools[0].Saturation.Episodes[0].Resource = hostile, hostile, hostile
 	r.Pools[0].Saturation.Episodes[0].Cause = hostile
 	r.Summary = append(r.Summary, hostile)
-	for name, write := range map[string]func(io.Writer, *Report) error{"page": WriteHTML, "mail": WriteMail} {
-		var b bytes.Buffer
-		if err := write(&b, r); err != nil {
-			t.Fatal(err)
-		}
+	for _, name := range []string{"html", "mail.html"} {
 		drawings, shown := 0, false
-		for z := html.NewTokenizer(&b); ; {
+		for z := html.NewTokenizer(strings.NewReader(rendered(t, r, name))); ; {
 			kind := z.Next()
 			if kind == html.ErrorToken {
 				break
@@ -101,11 +95,11 @@ func TestPageStandsAlone(t *testing.T) {
 		if !shown {
 			t.Errorf("%s does not show a name as it is", name)
 		}
-		if name == "page" && drawings != 3 {
+		if name == "html" && drawings != 3 {
 			t.Errorf("%d drawings", drawings)
 		}
 	}
-	if out := regexp.MustCompile(`(?i)@import|url\((?:[^#])|\bNaN\b|Infinity`).FindString(rendered(t, r)); out != "" {
+	if out := regexp.MustCompile(`(?i)@import|url\((?:[^#])|\bNaN\b|Infinity`).FindString(rendered(t, r, "html")); out != "" {
 		t.Errorf("something is fetched, or a number that is none is drawn: %s", out)
 	}
 }
@@ -131,7 +125,7 @@ func TestPageIsBounded(t *testing.T) {
 		}
 		r.Pools = append(r.Pools, p)
 	}
-	out := rendered(t, r)
+	out := rendered(t, r, "html")
 	if len(out) > 3<<20 {
 		t.Errorf("%d bytes", len(out))
 	}
@@ -140,10 +134,9 @@ func TestPageIsBounded(t *testing.T) {
 			t.Errorf("the page does not say %q", want)
 		}
 	}
-	for _, write := range []func(io.Writer, *Report) error{WriteMail, WriteText} {
-		var b bytes.Buffer
-		if err := write(&b, r); err != nil || b.Len() > 100<<10 { // beyond that, readers of mail cut
-			t.Errorf("%d bytes of mail, %v", b.Len(), err)
+	for _, format := range []string{"mail.html", "mail.txt"} {
+		if n := len(rendered(t, r, format)); n > 100<<10 { // beyond that, readers of mail cut
+			t.Errorf("%d bytes of mail", n)
 		}
 	}
 }
@@ -181,12 +174,8 @@ func TestAdvice(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	var b bytes.Buffer
-	if err := WriteText(&b, drawn()); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(b.String(), "\n- **llama-70b** (act): Find out") {
-		t.Error(b.String())
+	if out := rendered(t, drawn(), "mail.txt"); !strings.Contains(out, "\n- **llama-70b** (act): Find out") {
+		t.Error(out)
 	}
 }
 
@@ -234,12 +223,8 @@ func TestTimeline(t *testing.T) {
 
 // TestMailIsNarrow: a mail fits windows of 600 pixels: it has no tables and no drawings, and says what to do.
 func TestMailIsNarrow(t *testing.T) {
-	var b bytes.Buffer
-	if err := WriteMail(&b, drawn()); err != nil {
-		t.Fatal(err)
-	}
-	out := b.String()
-	for _, want := range []string{"<strong>llama-70b</strong> (act): Find out", "Replicas used 5,440 GPU\u2011hours ($13,600)"} {
+	out := rendered(t, drawn(), "mail.html")
+	for _, want := range []string{"<strong>llama-70b</strong> (act): Find out", "Replicas used 5,440 GPU-hours ($13,600)"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q", want)
 		}

@@ -4,17 +4,14 @@ import (
 	"cmp"
 	_ "embed" // the templates
 	"fmt"
-	"html/template"
-	"io"
 	"slices"
 	"strings"
-	texttemplate "text/template"
+	"text/template"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/internal/markdown"
-	"github.com/forewarm/forewarm/internal/value"
 )
 
 var (
@@ -23,16 +20,12 @@ var (
 	//go:embed templates/report.html
 	page string
 
-	textTemplate = texttemplate.Must(texttemplate.New("report").Funcs(texttemplate.FuncMap{
-		"text": markdown.Text, "inc": func(i int) int { return i + 1 }, "share": shareText, "resource": alerting.ResourceName, "ahead": horizonText,
+	document = markdown.New(text, page, template.FuncMap{
+		"inc": func(i int) int { return i + 1 }, "share": shareText, "resource": alerting.ResourceName, "ahead": horizonText,
 		"percent": percent, "big": countText, "quantity": quantity, "money": money, "minutes": minutesText, "lasting": durationText, "count": count, "times": timesText,
 		"hours": Amount.hours, "row": amountRow, "class": classText,
-	}).Parse(text))
-	pageTemplate = template.Must(template.New("page").Parse(page))
+	}, string(good), string(watch), string(act), string(noData), "in time", "late", "no warning")
 )
-
-// unbroken keeps a number and its percent sign, and units, on one line.
-var unbroken = strings.NewReplacer(" %", "\u00a0%", "GPU-h", "GPU\u2011h", "replica-h", "replica\u2011h").Replace
 
 // Bounds of the Markdown and the page; the JSON has all.
 const (
@@ -41,108 +34,32 @@ const (
 	episodesShown = 10 // worst of a pool
 )
 
-// WriteJSON writes r as indented JSON; unknown numbers are null.
-func WriteJSON(w io.Writer, r *Report) error { return value.WriteJSON(w, r) }
+// Render writes r as json (unknown numbers are null); as md: the summary, the advice, then a section for each pool with
+// folded details; as html: one page without external resources or scripts, with charts of the ten most urgent pools; or
+// its first page for mail, as mail.txt (Markdown) or mail.html. A page of forty pools is less than 3 MB.
+func Render(r *Report, format string) ([]byte, error) {
+	v := view{Report: r}
+	for i, p := range byUrgency(r) {
+		v.Order = append(v.Order, poolView{r, p, i < poolsDrawn})
+	}
+	return document.Render(format, v)
+}
 
 // view is a report for the templates.
 type view struct {
 	*Report
-	Order []*Pool // most urgent first
+	Order []poolView `json:"-"` // most urgent first
 }
 
 // poolView is one pool for the templates.
 type poolView struct {
 	*Report
 	*Pool
+	drawn bool
 }
-
-func newView(r *Report) view { return view{r, byUrgency(r)} }
 
 // Title names the period.
 func (v view) Title() string { return "Forewarm report, " + v.period("2 January 2006") }
-
-// WriteMarkdown writes r for people: the summary, the advice, then a section for each pool with folded details. It is
-// one write; the error is that of w.
-func WriteMarkdown(w io.Writer, r *Report) error {
-	v := newView(r)
-	out, err := markdown.Render(textTemplate, v, "front", "pools")
-	for _, p := range v.Order {
-		if err != nil {
-			return err
-		}
-		var part string
-		part, err = markdown.Render(textTemplate, poolView{r, p}, "pool", "tables", "folded")
-		out += part
-	}
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(w, out)
-	return err
-}
-
-// toHTML renders parts of the template as HTML.
-func toHTML(data any, parts ...string) (template.HTML, error) {
-	text, err := markdown.Render(textTemplate, data, parts...)
-	if err != nil {
-		return "", err
-	}
-	out, err := markdown.HTML(unbroken(text), string(good), string(watch), string(act), string(noData), "in time", "late", "no warning")
-	return template.HTML(out), err // escaped by the Markdown package
-}
-
-// WriteHTML writes the Markdown as one page without external resources or scripts, with charts of the ten most urgent
-// pools. A page of forty pools is less than 3 MB. It is one write; the error is that of w.
-func WriteHTML(w io.Writer, r *Report) error {
-	type section struct {
-		Head, Tables, More template.HTML
-		Charts             []figure
-	}
-	v := newView(r)
-	var pools []section
-	front, err := toHTML(v, "front", "pools")
-	for i, p := range v.Order {
-		var x section
-		for part, to := range []*template.HTML{&x.Head, &x.Tables, &x.More} {
-			if err == nil {
-				*to, err = toHTML(poolView{r, p}, [...]string{"pool", "tables", "more"}[part])
-			}
-		}
-		if i < poolsDrawn {
-			x.Charts = r.charts(p)
-		}
-		pools = append(pools, x)
-	}
-	var b strings.Builder
-	if err == nil {
-		err = pageTemplate.Execute(&b, map[string]any{"Title": v.Title(), "Front": front, "Pools": pools})
-	}
-	if err != nil {
-		return fmt.Errorf("the page of the report: %w", err)
-	}
-	_, err = io.WriteString(w, b.String())
-	return err
-}
-
-// WriteMail writes the first page as HTML for mail.
-func WriteMail(w io.Writer, r *Report) error {
-	body, err := toHTML(newView(r), "front", "attached")
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(w, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"></head>\n<body style=\"font-family:Arial,Helvetica,sans-serif;font-size:14px;line-height:1.5\">\n%s</body></html>\n", body)
-	return err
-}
-
-// WriteText writes the first page as Markdown, for mail.
-func WriteText(w io.Writer, r *Report) error {
-	text, err := markdown.Render(textTemplate, newView(r), "front", "attached")
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(w, text)
-	return err
-}
 
 // horizonText is a horizon in words, without the unit.
 func horizonText(horizon string) string {

@@ -1,11 +1,9 @@
 package report
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -21,15 +19,12 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-func golden(t *testing.T, name string, write func(io.Writer, *Report) error, r *Report) {
+func golden(t *testing.T, name string, r *Report) {
 	t.Helper()
-	var got bytes.Buffer
-	if err := write(&got, r); err != nil {
-		t.Fatal(err)
-	}
+	got := rendered(t, r, strings.TrimPrefix(filepath.Ext(name), "."))
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -37,7 +32,7 @@ func golden(t *testing.T, name string, write func(io.Writer, *Report) error, r *
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s: go test -update rewrites it\n%s", name, diff)
 	}
 }
@@ -87,23 +82,19 @@ func week() *Report {
 }
 
 func TestGolden(t *testing.T) {
-	golden(t, "week.md", WriteMarkdown, week())
-	golden(t, "week.json", WriteJSON, week())
+	golden(t, "week.md", week())
+	golden(t, "week.json", week())
 	nothing, err := Reconcile(context.Background(), &past{}, start, start.AddDate(0, 0, 7), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "nothing.md", WriteMarkdown, nothing)
-	golden(t, "nothing.json", WriteJSON, nothing)
+	golden(t, "nothing.md", nothing)
+	golden(t, "nothing.json", nothing)
 }
 
 func TestRendering(t *testing.T) {
-	var b bytes.Buffer
-	if err := WriteMarkdown(&b, week()); err != nil {
-		t.Fatal(err)
-	}
 	columns := 0
-	for i, line := range strings.Split(b.String(), "\n") {
+	for i, line := range strings.Split(rendered(t, week(), "md"), "\n") {
 		if !strings.HasPrefix(line, "|") {
 			columns = 0
 			continue
@@ -114,12 +105,8 @@ func TestRendering(t *testing.T) {
 		}
 		columns = n
 	}
-	b.Reset()
-	if err := WriteJSON(&b, week()); err != nil {
-		t.Fatal(err)
-	}
 	var back map[string]any
-	if err := json.Unmarshal(b.Bytes(), &back); err != nil {
+	if err := json.Unmarshal([]byte(rendered(t, week(), "json")), &back); err != nil {
 		t.Error(err)
 	}
 	if n := len(week().Summary); n != 5 {
@@ -130,9 +117,8 @@ func TestRendering(t *testing.T) {
 	for range 60 {
 		long.Pools[0].Saturation.Episodes = append(long.Pools[0].Saturation.Episodes, long.Pools[0].Saturation.Episodes[0])
 	}
-	b.Reset()
-	if err := WriteMarkdown(&b, long); err != nil || !strings.Contains(b.String(), "52 smaller saturations are in the JSON") {
-		t.Errorf("a long list is not cut (%v)", err)
+	if !strings.Contains(rendered(t, long, "md"), "52 smaller saturations are in the JSON") {
+		t.Error("a long list is not cut")
 	}
 }
 

@@ -3,7 +3,6 @@ package report
 import (
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -68,19 +67,6 @@ func ParseTime(name, s string, zone *time.Location) (time.Time, error) {
 		}
 	}
 	return time.Time{}, fmt.Errorf("%s is %q: write RFC 3339, such as 2026-03-02T07:00:00Z, or a date", name, s)
-}
-
-// FormatWriter returns the writer of a format: md (or ""), json or html.
-func FormatWriter(format string) (write func(io.Writer, *Report) error, contentType string, err error) {
-	switch format {
-	case "", "md":
-		return WriteMarkdown, "text/markdown; charset=utf-8", nil
-	case "json":
-		return WriteJSON, "application/json", nil
-	case "html":
-		return WriteHTML, "text/html; charset=utf-8", nil
-	}
-	return nil, "", fmt.Errorf("is %q: it must be md, json or html", format)
 }
 
 // Day shows a minute in the report's zone.

@@ -1,9 +1,7 @@
 package report
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -24,37 +22,28 @@ func berlin(t *testing.T) *time.Location {
 
 // TestZone: people read times in the report's zone, programs in UTC beside the zone's name.
 func TestZone(t *testing.T) {
-	written := func(r *Report, write func(io.Writer, *Report) error) string {
-		t.Helper()
-		var b bytes.Buffer
-		if err := write(&b, r); err != nil {
-			t.Fatal(err)
-		}
-		return b.String()
-	}
 	utc, r := drawn(), drawn()
 	r.Zone, r.Timezone = berlin(t), "Europe/Berlin"
 	r.summarise()
-	if as, want := written(r, WriteJSON), written(utc, WriteJSON); !strings.Contains(as, `"timezone": "Europe/Berlin"`) || !strings.Contains(want, `"timezone": "UTC"`) ||
+	if as, want := rendered(t, r, "json"), rendered(t, utc, "json"); !strings.Contains(as, `"timezone": "Europe/Berlin"`) || !strings.Contains(want, `"timezone": "UTC"`) ||
 		strings.Count(as, `Z",`) != strings.Count(want, `Z",`) || strings.Contains(as, "+01:00") {
 		t.Error("the JSON has other times than in UTC, or does not name the zone")
 	}
-	pages := map[string]func(io.Writer, *Report) error{"Markdown": WriteMarkdown, "page": WriteHTML, "mail": WriteMail, "text": WriteText}
-	for name, write := range pages {
-		if got := written(r, write); !strings.Contains(got, "Europe/Berlin") || strings.Contains(got, "UTC") {
+	for _, name := range []string{"md", "html", "mail.html", "mail.txt"} {
+		if got := rendered(t, r, name); !strings.Contains(got, "Europe/Berlin") || strings.Contains(got, "UTC") {
 			t.Errorf("the %s does not name the zone, or names another", name)
 		}
-		if got := written(utc, write); !strings.Contains(got, "UTC") || strings.Contains(got, "Europe/Berlin") {
+		if got := rendered(t, utc, name); !strings.Contains(got, "UTC") || strings.Contains(got, "Europe/Berlin") {
 			t.Errorf("the %s in UTC does not say so", name)
 		}
 	}
 	start := r.Pools[0].Saturation.Episodes[0].Start
-	for _, name := range []string{"Markdown", "page"} {
+	for _, name := range []string{"md", "html"} {
 		here, there := start.UTC().Add(time.Hour).Format("Mon 2 Jan 15:04"), start.UTC().Format("Mon 2 Jan 15:04")
-		if got := written(r, pages[name]); !strings.Contains(got, here) {
+		if got := rendered(t, r, name); !strings.Contains(got, here) {
 			t.Errorf("the %s does not say that the first saturation was at %s", name, here)
 		}
-		if got := written(utc, pages[name]); !strings.Contains(got, there) {
+		if got := rendered(t, utc, name); !strings.Contains(got, there) {
 			t.Errorf("the %s in UTC does not say that the first saturation was at %s", name, there)
 		}
 	}

@@ -21,7 +21,7 @@ type Deps struct {
 	// PrescaleSubject and AlertSubject name the subject of a pool's events and alerts, escaped and with the prefix.
 	PrescaleSubject, AlertSubject func(pool string) string
 	// Pages returns the pages of a report.
-	Pages     func(*alerting.Report) (*Pages, error)
+	Pages     func(*alerting.Report) (Pages, error)
 	WriteFile func(path string, data []byte) error // atomic and durable; for reports
 }
 

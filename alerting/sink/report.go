@@ -11,15 +11,11 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// Pages are the rendered pages of a report.
-type Pages struct {
-	Markdown []byte
-	JSON     []byte
-	HTML     []byte
-	// MailText and MailHTML are its first page, for mail.
-	MailText []byte
-	MailHTML []byte
-}
+// Formats of a report that are delivered: mail.txt and mail.html are its first page.
+var Formats = []string{"md", "json", "html", "mail.txt", "mail.html"}
+
+// Pages are the pages of a report, by format.
+type Pages map[string][]byte
 
 // maxEmbedded bounds the report in a webhook's event, in bytes; the event leaves out a larger one.
 const maxEmbedded = 1 << 20
@@ -62,8 +58,8 @@ func (s *folder) Send(_ context.Context, n alerting.Notice) error {
 	if err != nil {
 		return err
 	}
-	for extension, data := range map[string][]byte{".md": pages.Markdown, ".json": pages.JSON, ".html": pages.HTML} {
-		if err := s.deps.WriteFile(filepath.Join(s.dir, n.Report.Name+extension), data); err != nil {
+	for _, format := range []string{"md", "json", "html"} {
+		if err := s.deps.WriteFile(filepath.Join(s.dir, n.Report.Name+"."+format), pages[format]); err != nil {
 			return fmt.Errorf("report.dir %s: %w; make room in it, or make it writable", s.dir, err)
 		}
 	}

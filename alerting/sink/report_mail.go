@@ -114,7 +114,7 @@ func (s *mailer) Send(ctx context.Context, n alerting.Notice) error {
 	return err
 }
 
-func (s *mailer) message(r *alerting.Report, pages *Pages) (*mail.Msg, error) {
+func (s *mailer) message(r *alerting.Report, pages Pages) (*mail.Msg, error) {
 	m := mail.NewMsg()
 	if err := errors.Join(m.From(s.cfg.From), m.To(s.cfg.To...)); err != nil {
 		return nil, err
@@ -124,9 +124,9 @@ func (s *mailer) message(r *alerting.Report, pages *Pages) (*mail.Msg, error) {
 	m.SetDateWithValue(r.To)
 	m.SetGenHeader(mail.Header("Auto-Submitted"), "auto-generated") // RFC 3834: no out-of-office answers
 	m.SetUserAgent("Forewarm")
-	m.SetBodyString(mail.TypeTextPlain, string(pages.MailText))
-	m.AddAlternativeString(mail.TypeTextHTML, string(pages.MailHTML))
-	return m, m.AttachReader(r.Name+".html", bytes.NewReader(pages.HTML), mail.WithFileContentType(mail.TypeTextHTML))
+	m.SetBodyString(mail.TypeTextPlain, string(pages["mail.txt"]))
+	m.AddAlternativeString(mail.TypeTextHTML, string(pages["mail.html"]))
+	return m, m.AttachReader(r.Name+".html", bytes.NewReader(pages["html"]), mail.WithFileContentType(mail.TypeTextHTML))
 }
 
 // messageID identifies the report and the configured mailboxes, at the sender's domain.

@@ -41,13 +41,13 @@ func weekly() alerting.Notice {
 		Summary: []string{"Two pools had telemetry.", "Nothing saturated."}}}
 }
 
-var testPages = &Pages{
-	Markdown: []byte("# Report\n"), JSON: []byte(`{"pools":[]}`), HTML: []byte("<!doctype html><p>" + strings.Repeat("größer, ", 20_000)),
-	MailText: []byte("Nothing saturated.\n"), MailHTML: []byte("<p>Nothing saturated.</p>"),
+var testPages = Pages{
+	"md": []byte("# Report\n"), "json": []byte(`{"pools":[]}`), "html": []byte("<!doctype html><p>" + strings.Repeat("größer, ", 20_000)),
+	"mail.txt": []byte("Nothing saturated.\n"), "mail.html": []byte("<p>Nothing saturated.</p>"),
 }
 
-func at(pages *Pages) func(*alerting.Report) (*Pages, error) {
-	return func(*alerting.Report) (*Pages, error) { return pages, nil }
+func at(pages Pages) func(*alerting.Report) (Pages, error) {
+	return func(*alerting.Report) (Pages, error) { return pages, nil }
 }
 
 // mailServer is a real SMTP server in this process, with user forewarm and password sesame. It refuses with the reply
@@ -249,7 +249,7 @@ func readMail(t *testing.T, raw []byte) (id string) {
 	}
 	walk(m.Header.Get("Content-Type"), m.Body)
 	want := map[string]string{"kinds": "multipart/mixed multipart/alternative ", "file": "report-2026-03-09T0700Z.html",
-		"text/plain": string(testPages.MailText), "text/html": string(testPages.MailHTML)}
+		"text/plain": string(testPages["mail.txt"]), "text/html": string(testPages["mail.html"])}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -325,9 +325,8 @@ func TestReportWebhook(t *testing.T) {
 		}
 		bodies = append(bodies, body)
 	})
-	large := *testPages
-	large.JSON = append(append([]byte(`"`), bytes.Repeat([]byte("x"), maxEmbedded)...), '"')
-	for _, pages := range []*Pages{testPages, &large} {
+	large := Pages{"json": append(append([]byte(`"`), bytes.Repeat([]byte("x"), maxEmbedded)...), '"')}
+	for _, pages := range []Pages{testPages, large} {
 		sinks, err := Open(Config{Webhooks: []WebhookConfig{{Name: "ops", Target: Target{URL: server.URL}, SecretFile: keyFile(t, testKey), Send: []string{"reports"}}}}, Deps{Pages: at(pages)})
 		if err != nil {
 			t.Fatal(err)

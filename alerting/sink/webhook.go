@@ -51,7 +51,7 @@ const (
 type Webhook struct {
 	cfg   WebhookConfig
 	now   func() time.Time
-	pages func(*alerting.Report) (*Pages, error)
+	pages func(*alerting.Report) (Pages, error)
 }
 
 // NewWebhook checks c. Errors start with the key below the webhook's.
@@ -139,8 +139,8 @@ func (s *Webhook) body(n alerting.Notice) (body []byte, contentType string, err 
 		if err != nil {
 			return nil, "", err
 		}
-		if len(pages.JSON) <= maxEmbedded {
-			full = pages.JSON
+		if len(pages["json"]) <= maxEmbedded {
+			full = pages["json"]
 		}
 	}
 	e, err := n.CloudEvent(full)

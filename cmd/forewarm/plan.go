@@ -104,11 +104,11 @@ func (p *planFlags) run(ctx context.Context, given map[string]bool, std streams)
 	if err != nil {
 		return usageError{err}
 	}
-	write, _, err := plan.FormatWriter(*p.format)
+	document, err := plan.Render(sheet, *p.format)
 	if err != nil {
-		return usagef("-format %w", err)
+		return err
 	}
-	return writeTo(p.out, std.out, func(w io.Writer) error { return write(w, sheet) })
+	return p.write(std, document)
 }
 
 // readPool sets the pool from the configuration.
@@ -173,11 +173,23 @@ func (p *planFlags) writeMemory(std streams) error {
 	if p.in.Fit == nil {
 		return usagef("no traffic is given, and no model and GPU whose memory could be counted: add -trace or -requests-per-s, or model_config and gpu to the pool")
 	}
-	write := map[string]func(io.Writer, *plan.Memory) error{"md": plan.WriteMemoryMarkdown, "json": plan.WriteMemoryJSON}[*p.format]
-	if write == nil {
+	format := map[string]string{"md": "memory", "json": "json"}[*p.format]
+	if format == "" {
 		return usagef("-format html is for launch sheets: give traffic, or -format md or json")
 	}
-	return writeTo(p.out, std.out, func(w io.Writer) error { return write(w, plan.MemoryOf(p.in.Fit, plan.Contexts{})) })
+	document, err := plan.RenderMemory(plan.MemoryOf(p.in.Fit, plan.Contexts{}), format)
+	if err != nil {
+		return err
+	}
+	return p.write(std, document)
+}
+
+// write writes a document to the file of -o, or to standard output.
+func (p *planFlags) write(std streams, document []byte) error {
+	return writeTo(p.out, std.out, func(w io.Writer) error {
+		_, err := w.Write(document)
+		return err
+	})
 }
 
 // askForSheet prints the sheet of a running daemon: with the pool, traffic, rates, bounds and lead time of its decisions.

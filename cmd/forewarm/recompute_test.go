@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -228,11 +227,11 @@ func recompute(t *testing.T, f *farm, pool capacity.Config) {
 	x.saturation(p)
 	x.decisions(p)
 	if testing.Verbose() {
-		var b strings.Builder
-		if err := report.WriteMarkdown(&b, r); err != nil {
+		out, err := report.Render(r, "md")
+		if err != nil {
 			t.Fatal(err)
 		}
-		t.Log(b.String())
+		t.Log(string(out))
 	}
 }
 

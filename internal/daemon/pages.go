@@ -15,6 +15,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/internal/markdown"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/server/promapi"
 	"github.com/forewarm/forewarm/storage"
@@ -61,13 +62,20 @@ func (d *Daemon) handlePage(pattern string, f func(http.ResponseWriter, *http.Re
 	}))
 }
 
-// writeDocument answers with what write writes.
-func (d *Daemon) writeDocument(w http.ResponseWriter, contentType string, write func() error) {
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
-	if err := write(); err != nil {
-		d.log.Debug("the client of a document disconnected", zap.Error(err))
+// documentFormat is the format that a query asks for.
+func documentFormat(r *http.Request, usual string) (string, error) {
+	format := cmp.Or(r.FormValue("format"), usual)
+	if markdown.MediaTypes[format] == "" {
+		return "", server.Problemf(http.StatusBadRequest, "format is %q: it must be md, json or html", format)
 	}
+	return format, nil
+}
+
+// writeDocument answers with a document.
+func writeDocument(w http.ResponseWriter, format string, document []byte) {
+	w.Header().Set("Content-Type", markdown.MediaTypes[format])
+	w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
+	_, _ = w.Write(document) // the client may have disconnected
 }
 
 // explanation returns the server's explanation of a decision.

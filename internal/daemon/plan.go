@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -20,15 +19,19 @@ const planDays = 7
 // /api/v1/plan?pool=chat&launch=3&prompt=1.5&output=1&cache_hit=0.5&retry=0.1&replicas=4&ramp=20m. Others:
 // prefill_replicas, format.
 func (d *Daemon) getPlan(w http.ResponseWriter, r *http.Request) error {
-	write, contentType, err := plan.FormatWriter(cmp.Or(r.FormValue("format"), "html"))
+	format, err := documentFormat(r, "html")
 	if err != nil {
-		return server.Problemf(http.StatusBadRequest, "format %v", err)
+		return err
 	}
 	sheet, err := d.plan(r.Context(), r.Form)
 	if err != nil {
 		return err
 	}
-	d.writeDocument(w, contentType, func() error { return write(w, sheet) })
+	document, err := plan.Render(sheet, format)
+	if err != nil {
+		return err
+	}
+	writeDocument(w, format, document)
 	return nil
 }
 

@@ -1,13 +1,11 @@
 package daemon
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -44,8 +42,8 @@ type reporter struct {
 
 	clock        func() time.Time                       // see Daemon.reportClock
 	lastReported func() (reported time.Time, err error) // see Daemon.reported
-	render       func(ctx context.Context, p report.Period) (*sink.Pages, []string, error)
-	store        func(ctx context.Context, n alerting.Notice, pages *sink.Pages) error // stores the notice in the log
+	render       func(ctx context.Context, p report.Period) (sink.Pages, []string, error)
+	store        func(ctx context.Context, n alerting.Notice, pages sink.Pages) error // stores the notice in the log
 	log          *zap.Logger
 
 	made, failed, missed atomic.Uint64
@@ -151,7 +149,7 @@ func (d *Daemon) openReporter() ([]alerting.Sink, error) {
 }
 
 // renderReport makes all pages of a report.
-func (d *Daemon) renderReport(ctx context.Context, p report.Period) (_ *sink.Pages, _ []string, err error) {
+func (d *Daemon) renderReport(ctx context.Context, p report.Period) (_ sink.Pages, _ []string, err error) {
 	ctx, span := d.tracer.Start(ctx, "report", trace.WithAttributes(attribute.String("forewarm.from", p.From.UTC().Format(time.RFC3339)), attribute.String("forewarm.to", p.To.UTC().Format(time.RFC3339))))
 	defer func() { endSpan(span, err) }()
 	h := storage.History{Store: d.store, Log: d.reader}
@@ -159,19 +157,11 @@ func (d *Daemon) renderReport(ctx context.Context, p report.Period) (_ *sink.Pag
 	if err != nil {
 		return nil, nil, err
 	}
-	pages := &sink.Pages{}
-	for _, x := range []struct {
-		into  *[]byte
-		write func(io.Writer, *report.Report) error
-	}{
-		{&pages.Markdown, report.WriteMarkdown}, {&pages.JSON, report.WriteJSON}, {&pages.HTML, report.WriteHTML},
-		{&pages.MailText, report.WriteText}, {&pages.MailHTML, report.WriteMail},
-	} {
-		var b bytes.Buffer
-		if err := x.write(&b, r); err != nil {
+	pages := sink.Pages{}
+	for _, format := range sink.Formats {
+		if pages[format], err = report.Render(r, format); err != nil {
 			return nil, nil, err
 		}
-		*x.into = b.Bytes()
 	}
 	return pages, r.Summary, nil
 }
@@ -210,11 +200,11 @@ func (d *Daemon) reported() (first time.Time, err error) {
 // rendered has the pages of a report.
 type rendered struct {
 	id    string
-	pages *sink.Pages
+	pages sink.Pages
 }
 
 // storeReport keeps a report's pages, and stores its notice.
-func (d *Daemon) storeReport(ctx context.Context, n alerting.Notice, pages *sink.Pages) error {
+func (d *Daemon) storeReport(ctx context.Context, n alerting.Notice, pages sink.Pages) error {
 	d.rendered.Store(&rendered{n.Report.ID, pages})
 	err := d.decisions.AddNotice(ctx, n)
 	d.noteWrite("report", err)
@@ -223,7 +213,7 @@ func (d *Daemon) storeReport(ctx context.Context, n alerting.Notice, pages *sink
 
 // pages returns the pages of a report to deliver. It renders them again if another daemon made the report, or this one
 // before a restart.
-func (d *Daemon) pages(n *alerting.Report) (*sink.Pages, error) {
+func (d *Daemon) pages(n *alerting.Report) (sink.Pages, error) {
 	if last := d.rendered.Load(); last != nil && last.id == n.ID {
 		return last.pages, nil
 	}
@@ -238,9 +228,9 @@ func (d *Daemon) pages(n *alerting.Report) (*sink.Pages, error) {
 
 // getReport answers with the report of the queried period, by default the last week that has settled.
 func (d *Daemon) getReport(w http.ResponseWriter, r *http.Request) error {
-	write, contentType, err := report.FormatWriter(r.FormValue("format"))
+	format, err := documentFormat(r, "md")
 	if err != nil {
-		return server.Problemf(http.StatusBadRequest, "format %v", err)
+		return err
 	}
 	span, err := report.ParseSpan(r.FormValue("from"), r.FormValue("to"), cmp.Or(r.FormValue("timezone"), d.cfg.Report.Timezone))
 	if err != nil {
@@ -262,6 +252,10 @@ func (d *Daemon) getReport(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	d.writeDocument(w, contentType, func() error { return write(w, rep) })
+	document, err := report.Render(rep, format)
+	if err != nil {
+		return err
+	}
+	writeDocument(w, format, document)
 	return nil
 }

@@ -44,10 +44,10 @@ func newDesk(t *testing.T, dir, expression, zone string) *desk {
 			}
 			return time.Parse(time.RFC3339, string(b))
 		},
-		render: func(context.Context, report.Period) (*sink.Pages, []string, error) {
-			return &sink.Pages{}, nil, d.broken
+		render: func(context.Context, report.Period) (sink.Pages, []string, error) {
+			return sink.Pages{}, nil, d.broken
 		},
-		store: func(_ context.Context, n alerting.Notice, _ *sink.Pages) error {
+		store: func(_ context.Context, n alerting.Notice, _ sink.Pages) error {
 			if d.deaf {
 				return errors.New("no space left on device")
 			}

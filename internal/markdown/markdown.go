@@ -1,14 +1,58 @@
-// Package markdown writes text as Markdown, and turns Markdown into HTML.
+// Package markdown writes documents: their templates make Markdown, and pages have that as HTML.
 package markdown
 
 import (
+	"bytes"
+	htmltemplate "html/template"
 	"regexp"
 	"strings"
 	"text/template"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/extension"
+
+	"github.com/forewarm/forewarm/internal/value"
 )
+
+// MediaTypes are the formats that clients may ask for.
+var MediaTypes = map[string]string{"md": "text/markdown; charset=utf-8", "json": "application/json", "html": "text/html; charset=utf-8"}
+
+// Document makes Markdown, pages and JSON of data. Each template is a format.
+type Document struct {
+	text *template.Template
+	page *htmltemplate.Template
+}
+
+// New parses templates of Markdown and of pages. In pages, part is a template of Markdown as HTML; see [HTML].
+func New(text, page string, functions template.FuncMap, states ...string) *Document {
+	functions["text"] = Text
+	d := &Document{text: template.Must(template.New("").Funcs(functions).Parse(text))}
+	part := func(name string, data any) (htmltemplate.HTML, error) {
+		var b strings.Builder
+		if err := d.text.ExecuteTemplate(&b, name, data); err != nil {
+			return "", err
+		}
+		out, err := HTML(strings.ReplaceAll(b.String(), " %", "\u00a0%"), states...) // a number and its sign stay on one line
+		return htmltemplate.HTML(out), err                                           // escaped by the Markdown package
+	}
+	d.page = htmltemplate.Must(htmltemplate.New("").Funcs(htmltemplate.FuncMap{"part": part}).Parse(page))
+	return d
+}
+
+// Render writes data in a format: json, or the name of a template. On an error there is no partial text.
+func (d *Document) Render(format string, data any) ([]byte, error) {
+	var b bytes.Buffer
+	var err error
+	switch {
+	case format == "json":
+		err = value.WriteJSON(&b, data)
+	case d.page.Lookup(format) != nil:
+		err = d.page.ExecuteTemplate(&b, format, data)
+	default:
+		err = d.text.ExecuteTemplate(&b, format, data)
+	}
+	return b.Bytes(), err
+}
 
 // special are the characters that mean something in Markdown: underscores do at the ends of words only.
 var special = regexp.MustCompile("[\\\\`*<&#|\\[\\]~]|\\b_+|_+\\b")
@@ -23,17 +67,6 @@ func Text(s string) string {
 
 // converter leaves raw HTML and dangerous links out. Of the extensions it has tables only.
 var converter = goldmark.New(goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))))
-
-// Render executes parts of a template, one after the other. On an error there is no partial text.
-func Render(t *template.Template, data any, parts ...string) (string, error) {
-	var b strings.Builder
-	for _, part := range parts {
-		if err := t.ExecuteTemplate(&b, part, data); err != nil {
-			return "", err
-		}
-	}
-	return b.String(), nil
-}
 
 // HTML is Markdown as HTML. Tables are wrapped in a div of class wide. Rows of which a cell is one of the states have the
 // state, without blanks, as their class.
