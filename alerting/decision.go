@@ -116,17 +116,15 @@ type Decision struct {
 
 // ResourceEvidence is the evidence of a decision on one resource.
 type ResourceEvidence struct {
-	Dimension    string         `json:"dimension" cbor:"1,keyasint"`
-	PerReplica   float64        `json:"per_replica" cbor:"2,keyasint"`
+	Dimension    string         `json:"resource" cbor:"1,keyasint"`
+	PerReplica   float64        `json:"replica_capacity" cbor:"2,keyasint"` // in the resource's own unit, like the demands
 	Demand       float64        `json:"demand" cbor:"3,keyasint"`
-	NeedQuantile float64        `json:"need" cbor:"4,keyasint"`          // demand at the decision quantile in the lead window
-	NeedReplicas int            `json:"need_replicas" cbor:"5,keyasint"` // for NeedQuantile, before reserves and bounds
-	Probability  float64        `json:"probability" cbor:"6,keyasint"`
-	ETA          forecaster.ETA `json:"eta" cbor:"7,keyasint"`
-	// Ahead is the probability within forecaster.WarningWindow, for warnings.
-	Ahead float64 `json:"ahead,omitempty" cbor:"9,keyasint,omitempty"`
-	// Retries is what retries add to Demand and NeedQuantile; nil if nothing.
-	Retries *Retried `json:"retries,omitempty" cbor:"10,keyasint,omitempty"`
+	NeedQuantile float64        `json:"demand_quantile" cbor:"4,keyasint"` // demand at the decision quantile in the lead window
+	NeedReplicas int            `json:"needed_replicas" cbor:"5,keyasint"` // for demand_quantile, before reserves and bounds
+	Probability  float64        `json:"saturation_probability" cbor:"6,keyasint"`
+	ETA          forecaster.ETA `json:"-" cbor:"7,keyasint"`
+	Ahead        float64        `json:"warning_probability" cbor:"9,keyasint,omitempty"` // of saturation within the lead time and 15 minutes
+	Retries      *Retried       `json:"retries,omitempty" cbor:"10,keyasint,omitempty"`  // what they add to the demands
 }
 
 // Ahead is the probability that a resource saturates within forecaster.WarningWindow, for warnings. It is without the

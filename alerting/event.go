@@ -45,24 +45,16 @@ type Prescale struct {
 	Quantile        float64       `json:"quantile"`                     // of demand to provide for
 	QuantileFrom    string        `json:"quantile_from"`                // stated, cost or default
 
-	Drivers     []DriverData     `json:"drivers"`                    // causes of a rise
-	Events      []EventData      `json:"events,omitempty"`           // scheduled events in the forecast
-	Constraints []string         `json:"constraints"`                // bounds that changed the number, such as "replicas.max 16: 19 wanted"
-	Admission   []AdmissionLimit `json:"admission_limits,omitempty"` // by class, while saturation cannot be averted; other classes are not limited
-	Retries     *Retried         `json:"retries,omitempty"`          // load that retries add to the binding resource
-	Reason      string           `json:"reason"`                     // in sentences, for people
-	Evidence    string           `json:"evidence"`                   // pool, tick and stream sequence of the decision in the log
-	Model       string           `json:"model,omitempty"`            // of the forecast of the binding resource
-	Confidence  string           `json:"confidence"`                 // cold below an hour of known minutes, warm below two days, then seasonal
-	Warnings    []string         `json:"warnings"`                   // what was assumed, in sentences
-}
-
-// EventData is a scheduled event: demand with it divided by demand without. low to high is the 90 % interval.
-type EventData struct {
-	Name   string  `json:"name"`
-	Factor float64 `json:"factor"`
-	Low    float64 `json:"low_factor"`
-	High   float64 `json:"high_factor"`
+	Drivers     []forecaster.Driver      `json:"drivers"`                    // causes of a rise
+	Events      []forecaster.EventEffect `json:"events,omitempty"`           // scheduled events in the forecast
+	Constraints []string                 `json:"constraints"`                // bounds that changed the number, such as "replicas.max 16: 19 wanted"
+	Admission   []AdmissionLimit         `json:"admission_limits,omitempty"` // by class, while saturation cannot be averted; other classes are not limited
+	Retries     *Retried                 `json:"retries,omitempty"`          // load that retries add to the binding resource
+	Reason      string                   `json:"reason"`                     // in sentences, for people
+	Evidence    string                   `json:"evidence"`                   // pool, tick and stream sequence of the decision in the log
+	Model       string                   `json:"model,omitempty"`            // of the forecast of the binding resource
+	Confidence  string                   `json:"confidence"`                 // cold below an hour of known minutes, warm below two days, then seasonal
+	Warnings    []string                 `json:"warnings"`                   // what was assumed, in sentences
 }
 
 // Current is the current replicas.
@@ -76,26 +68,6 @@ type SaturationETA struct {
 	P10 *time.Time `json:"p10"`
 	P50 *time.Time `json:"p50"`
 	P90 *time.Time `json:"p90"`
-}
-
-// DriverData is the class, tenant and cause of a rise.
-type DriverData struct {
-	Class  string  `json:"class"`
-	Tenant string  `json:"tenant,omitempty"`
-	Cause  string  `json:"cause,omitempty"` // missing, like factor, if no change is large enough
-	Factor float64 `json:"factor,omitempty"`
-	Share  float64 `json:"share"`
-
-	// Shares of the class's tokens; the true ones lie within share ± margin.
-	TenantShare   float64 `json:"tenant_share,omitempty"`
-	TenantMargin  float64 `json:"tenant_margin,omitempty"`
-	Feature       string  `json:"feature,omitempty"`
-	FeatureShare  float64 `json:"feature_share,omitempty"`
-	FeatureMargin float64 `json:"feature_margin,omitempty"`
-
-	// Shares of the rise of the class's tokens within the last half hour.
-	TenantRise  float64 `json:"tenant_rise,omitempty"`
-	FeatureRise float64 `json:"feature_rise,omitempty"`
 }
 
 // Saturation is how likely and when a resource saturates: the one that needs most replicas.
@@ -113,28 +85,16 @@ func NewPrescale(d *Decision) Prescale {
 		NeededBy: value.Instant(d.NeededBy), Mode: d.Mode, Action: d.Action, Current: Current{Ready: d.Ready, Pending: d.Pending},
 		DesiredReplicas: d.Desired, DesiredByRole: d.ByRole, FloorReplicas: d.SeenFloor(), Reserves: d.Reserves,
 		BindingResource: d.Binding, Probability: d.saturation().Probability, SaturationETA: at(tick, d.ETA), LeadTime: math.Round(d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
-		Drivers: make([]DriverData, 0, len(d.Drivers)), Constraints: append([]string{}, d.Constraints...), Reason: d.Reason,
+		Drivers: append([]forecaster.Driver{}, d.Drivers...), Events: d.Events, Constraints: append([]string{}, d.Constraints...), Reason: d.Reason,
 		Evidence: fmt.Sprintf("%s@%s#%d", d.Pool, tick.Format(time.RFC3339), d.Sequence),
 		Model:    d.Model, Confidence: string(d.Confidence), Warnings: append([]string{}, d.Warnings...),
 	}
 	data.Withheld, data.Admission = d.Withheld, d.Admission
-	if r := d.binding(); r != nil && r.Retries != nil {
-		x := *r.Retries
-		x.Attempts, x.Factor, x.Demand = round(x.Attempts), round(x.Factor), round(x.Demand)
-		data.Retries = &x
+	if r := d.binding(); r != nil {
+		data.Retries = r.Retries
 	}
 	if v := d.Prefilling(); v != nil {
 		data.Prefill = new(v.saturation())
-	}
-	for _, e := range d.Events {
-		data.Events = append(data.Events, EventData{Name: e.Name, Factor: round(e.Factor), Low: round(e.Low), High: round(e.High)})
-	}
-	for _, driver := range d.Drivers {
-		data.Drivers = append(data.Drivers, DriverData{
-			Class: driver.Class, Tenant: driver.Tenant, Cause: driver.Cause, Factor: round(driver.Factor), Share: round(driver.Share),
-			TenantShare: round(driver.TenantShare), TenantMargin: round(driver.TenantMargin), TenantRise: round(driver.TenantRise), FeatureRise: round(driver.FeatureRise),
-			Feature: driver.Feature, FeatureShare: round(driver.FeatureShare), FeatureMargin: round(driver.FeatureMargin),
-		})
 	}
 	return data
 }

@@ -32,17 +32,10 @@ type Explanation struct {
 	After     *Aftermath          `json:"after,omitempty"`         // nil before the next decision
 }
 
-// ExplainedResource is the evidence of a decision on one resource. Demand and capacities are in the resource's own
-// unit.
+// ExplainedResource is the evidence of a decision on one resource, with the times at which it saturates.
 type ExplainedResource struct {
-	Resource     string        `json:"resource"`
-	Demand       float64       `json:"demand"`
-	PerReplica   float64       `json:"replica_capacity"`
-	Need         float64       `json:"demand_quantile"` // demand at the decision quantile in the lead window
-	NeedReplicas int           `json:"needed_replicas"`
-	Probability  float64       `json:"saturation_probability"`
-	ETA          SaturationETA `json:"saturation_at"`
-	Retries      *Retried      `json:"retries,omitempty"` // what they add to demand and need
+	ResourceEvidence
+	ETA SaturationETA `json:"saturation_at"`
 }
 
 // Step is one step of the calculation of the requested replicas.
@@ -83,11 +76,10 @@ type Peak struct {
 func Explain(d *Decision, after []Decision) Explanation {
 	x := Explanation{ID: d.EventID(), Decision: *d, Event: NewPrescale(d), Resources: []ExplainedResource{},
 		Path: d.Path, Basis: d.Basis, Steps: steps(d)}
-	tick := d.Tick.UTC()
 	for _, side := range d.byRole() {
 		for i := range side.Resources {
-			r := &side.Resources[i]
-			x.Resources = append(x.Resources, ExplainedResource{r.Dimension, r.Demand, r.PerReplica, r.NeedQuantile, r.NeedReplicas, round(r.Probability), at(tick, r.ETA), r.Retries})
+			r := side.Resources[i]
+			x.Resources = append(x.Resources, ExplainedResource{r, at(d.Tick.UTC(), r.ETA)})
 		}
 	}
 	if v := d.Prefilling(); v != nil {

@@ -326,7 +326,7 @@ func TestDecisionNamesScheduledEvents(t *testing.T) {
 		t.Errorf("%q", d.Reason)
 	}
 	data := NewPrescale(&d)
-	if len(data.Events) != 1 || data.Events[0] != (EventData{"launch", 2.5, 1.7, 3.8}) {
+	if len(data.Events) != 1 || data.Events[0] != in.Forecast.Total[0].Basis.Events[0] {
 		t.Errorf("events %+v", data.Events)
 	}
 }

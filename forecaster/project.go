@@ -87,23 +87,27 @@ type Remainder struct {
 	Headroom    Span
 }
 
-// Driver is a class behind a projected rise.
+// Driver is a class behind a projected rise. In the log its fields have their Go names.
 type Driver struct {
-	Class  string
-	Tenant string  // with most of the rise of the class's tokens, else the heaviest; "" if unknown
-	Cause  string  // rate, mix, prompt_length, output_length, cache, retries; "" if no change is significant, or too little is known
-	Factor float64 // newest over an hour ago of that cause (mix: share of the pool's requests now; cache: hit ratio now; retries: share of attempts now)
-	Share  float64 // of the pool's demand for the binding resource
+	Class  string  `json:"class" cbor:"Class"`
+	Tenant string  `json:"tenant,omitempty" cbor:"Tenant"` // with most of the rise of the class's tokens, else the heaviest
+	Cause  string  `json:"cause,omitempty" cbor:"Cause"`   // missing if no change is significant, or too little is known
+	Factor float64 `json:"factor,omitempty" cbor:"Factor"` // newest over an hour ago; newest share of requests (mix, retries) or cache hits (cache)
+	Share  float64 `json:"share" cbor:"Share"`             // of the pool's demand for the binding resource
 
-	CacheHit, CacheLoss float64 // share of prompt tokens that were cached, and what it lost in the hour; 0 if unknown
+	CacheHit  float64 `json:"cache_hit,omitempty" cbor:"CacheHit"`   // share of prompt tokens that were cached; 0 if unknown
+	CacheLoss float64 `json:"cache_loss,omitempty" cbor:"CacheLoss"` // what it lost in the hour
 
-	// Shares of the class's tokens in about the last hour, exact within ± margin. Zero without a name.
-	TenantShare, TenantMargin   float64
-	Feature                     string // as Tenant
-	FeatureShare, FeatureMargin float64
+	// Shares of the class's tokens in about the last hour: the true ones lie within share ± margin.
+	TenantShare   float64 `json:"tenant_share,omitempty" cbor:"TenantShare"`
+	TenantMargin  float64 `json:"tenant_margin,omitempty" cbor:"TenantMargin"`
+	Feature       string  `json:"feature,omitempty" cbor:"Feature"` // as tenant
+	FeatureShare  float64 `json:"feature_share,omitempty" cbor:"FeatureShare"`
+	FeatureMargin float64 `json:"feature_margin,omitempty" cbor:"FeatureMargin"`
 
 	// Shares of the rise of the class's tokens within the last half hour; 0 without a rise, or below one half.
-	TenantRise, FeatureRise float64
+	TenantRise  float64 `json:"tenant_rise,omitempty" cbor:"TenantRise"`
+	FeatureRise float64 `json:"feature_rise,omitempty" cbor:"FeatureRise"`
 }
 
 // Projection is the saturation risk of a pool.

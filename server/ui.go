@@ -20,6 +20,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/plan"
+	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/internal/value"
 )
 
@@ -31,7 +32,7 @@ var pages = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
 	for _, name := range []string{"fleet", "pool", "class", "whatif", "decision", "problem"} {
 		all[name] = template.Must(template.New("frame.html").Funcs(template.FuncMap{
-			"short": short, "percent": percent, "change": func(d alerting.DriverData) string { return alerting.Change(d.Cause, d.Factor) }, "unit": unit, "chance": chance, "clock": clock, "when": when, "eta": etaText, "name": dimensionName, "words": words, "path": url.PathEscape, "query": url.QueryEscape,
+			"short": short, "percent": percent, "change": func(d forecaster.Driver) string { return alerting.Change(d.Cause, d.Factor) }, "unit": unit, "chance": chance, "clock": clock, "when": when, "eta": etaText, "name": dimensionName, "words": words, "path": url.PathEscape, "query": url.QueryEscape,
 		}).ParseFS(files, "templates/frame.html", "templates/"+name+".html"))
 	}
 	return all
