@@ -66,7 +66,6 @@ func (p *Pipeline) redefine(name string, keys []byte) error {
 	e.pool, e.warmup = c, c.Warmup
 	e.warmup.Restore(learned)
 	e.Defined = &definition{Keys: keys, LastSeen: p.time.Last}
-	p.changes++
 	p.aggregator.SetService(name, serviceOf(&c))
 	p.forecaster.SetZone(name, c.Zone)
 	return nil
@@ -86,7 +85,6 @@ func (p *Pipeline) forgetSilent(t time.Time) {
 		if silent < withdrawnAfter || !e.Defined.Withdrawn && silent < p.cfg.Features.ClassTTL {
 			return false
 		}
-		p.changes++
 		p.aggregator.Forget(e.Name)
 		p.forecaster.Forget(e.Name)
 		p.producers.Forget(e.Name)

@@ -117,7 +117,6 @@ type Pipeline struct {
 	producers  *features.Producers
 	forecaster *forecaster.Forecaster
 	pools      []*poolEntry // ordered by name
-	changes    uint64       // of pools; not part of the state
 	alerts     alerting.AlertTracker
 	sequence   uint64
 	counters   Counters
@@ -505,9 +504,6 @@ func (p *Pipeline) Pools() (pools []capacity.Pool, more bool) {
 	return pools, p.cfg.DefaultPool != nil && len(p.pools) < p.cfg.MaxPools
 }
 
-// PoolChanges counts how often a pool was added, defined again or forgotten.
-func (p *Pipeline) PoolChanges() uint64 { return p.changes }
-
 func (p *Pipeline) findPool(name string) (int, bool) {
 	return slices.BinarySearchFunc(p.pools, name, func(e *poolEntry, n string) int { return strings.Compare(e.Name, n) })
 }
@@ -516,7 +512,6 @@ func (p *Pipeline) addPool(c capacity.Pool) *poolEntry {
 	e := &poolEntry{Name: c.Name, pool: c, warmup: c.Warmup}
 	i, _ := p.findPool(c.Name)
 	p.pools = slices.Insert(p.pools, i, e)
-	p.changes++
 	return e
 }
 

@@ -3,35 +3,11 @@ package daemon
 import (
 	"fmt"
 	"math"
-	"strconv"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
-	"github.com/forewarm/forewarm/storage/stream"
 )
-
-// counter counts events since the start of the process. S is the state that it is read from.
-type counter[S any] struct {
-	name, help string
-	value      func(S) uint64
-}
-
-// export exports counters of one state.
-func export[S any](d *Daemon, state func() S, counters []counter[S]) {
-	for _, c := range counters {
-		d.exporter.Counter(c.name, c.help, func() uint64 { return c.value(state()) })
-	}
-}
-
-// exportEach exports counters of several parts, with a label for each.
-func exportEach[S any](d *Daemon, label string, names []string, states func() []S, counters []counter[S]) {
-	for _, c := range counters {
-		for i, name := range names {
-			d.exporter.Counter(fmt.Sprintf("%s{%s=%q}", c.name, label, name), c.help, func() uint64 { return c.value(states()[i]) })
-		}
-	}
-}
 
 // flag exports a gauge that is 1 or 0.
 func (d *Daemon) flag(name, help string, f func() bool) {
@@ -45,24 +21,22 @@ func (d *Daemon) flag(name, help string, f func() bool) {
 
 // exportCounters exports the counters of the parts.
 func (d *Daemon) exportCounters() {
-	export(d, func() *Daemon { return d }, []counter[*Daemon]{
-		{"forewarm_stream_lost_messages_total", "Messages that were gone from the telemetry stream or a source before they were read.", (*Daemon).lost},
-		{"forewarm_deadletter_dropped_total", "Refused records that could not be put on the dead-letter subject.", func(d *Daemon) uint64 { return d.deadLetter.Dropped() }},
-		{"forewarm_snapshots_refused_total", "Snapshots that could not be used at the start: damaged, of another version, or ahead of the stream.", func(d *Daemon) uint64 { return uint64(d.snapshotsRefused) }},
-		{"forewarm_http_foreign_requests_total", "Requests to the page's address that were refused with 403: another host, or a web page of another site.", func(d *Daemon) uint64 { return d.server.Foreign() }},
-	})
-	export(d, func() pipeline.Omissions { return locked(d, &d.omissions) }, []counter[pipeline.Omissions]{
-		{"forewarm_dedup_forgotten_total", "Request ids forgotten to stay within the bound.", func(o pipeline.Omissions) uint64 { return o.IDsForgotten }},
-		{"forewarm_alerts_dropped_total", "Alert conditions that are not followed because too many others are.", func(o pipeline.Omissions) uint64 { return o.ConditionsDropped }},
-		{"forewarm_producers_refused_total", "Records of producers beyond the bound. Their clocks are not watched.", func(o pipeline.Omissions) uint64 { return o.ProducersRefused }},
-		{"forewarm_features_amended_total", "Records that changed a minute after its first count.", func(o pipeline.Omissions) uint64 { return o.Features.Amended }},
-		{"forewarm_features_bad_times_total", "Requests that are counted without their times, because these contradict each other.", func(o pipeline.Omissions) uint64 { return o.Features.BadTimes }},
-		{"forewarm_features_overflow_records_total", "Records that are counted as class _other because there are too many classes.", func(o pipeline.Omissions) uint64 { return o.Features.OverflowRecords }},
-		{"forewarm_features_classes_evicted_total", "Classes forgotten after long silence.", func(o pipeline.Omissions) uint64 { return o.Features.ClassesEvicted }},
-		{"forewarm_features_skipped_windows_total", "Minutes of a long silence that were skipped.", func(o pipeline.Omissions) uint64 { return o.Features.SkippedMinutes }},
-		{"forewarm_features_replicas_stale_total", "Replica reports older than the newest of the same replica.", func(o pipeline.Omissions) uint64 { return o.Features.ReplicasStale }},
-		{"forewarm_features_replicas_refused_total", "Replica reports beyond the bound on replicas.", func(o pipeline.Omissions) uint64 { return o.Features.ReplicasRefused }},
-	})
+	count := d.exporter.Counter
+	count("forewarm_stream_lost_messages_total", "Messages that were gone from the telemetry stream or a source before they were read.", d.lost)
+	count("forewarm_deadletter_dropped_total", "Refused records that could not be put on the dead-letter subject.", d.deadLetter.Dropped)
+	count("forewarm_snapshots_refused_total", "Snapshots that could not be used at the start: damaged, of another version, or ahead of the stream.", func() uint64 { return uint64(d.snapshotsRefused) })
+	count("forewarm_http_foreign_requests_total", "Requests to the page's address that were refused with 403: another host, or a web page of another site.", d.server.Foreign)
+	omissions := func() pipeline.Omissions { return locked(d, &d.omissions) }
+	count("forewarm_dedup_forgotten_total", "Request ids forgotten to stay within the bound.", func() uint64 { return omissions().IDsForgotten })
+	count("forewarm_alerts_dropped_total", "Alert conditions that are not followed because too many others are.", func() uint64 { return omissions().ConditionsDropped })
+	count("forewarm_producers_refused_total", "Records of producers beyond the bound. Their clocks are not watched.", func() uint64 { return omissions().ProducersRefused })
+	count("forewarm_features_amended_total", "Records that changed a minute after its first count.", func() uint64 { return omissions().Features.Amended })
+	count("forewarm_features_bad_times_total", "Requests that are counted without their times, because these contradict each other.", func() uint64 { return omissions().Features.BadTimes })
+	count("forewarm_features_overflow_records_total", "Records that are counted as class _other because there are too many classes.", func() uint64 { return omissions().Features.OverflowRecords })
+	count("forewarm_features_classes_evicted_total", "Classes forgotten after long silence.", func() uint64 { return omissions().Features.ClassesEvicted })
+	count("forewarm_features_skipped_windows_total", "Minutes of a long silence that were skipped.", func() uint64 { return omissions().Features.SkippedMinutes })
+	count("forewarm_features_replicas_stale_total", "Replica reports older than the newest of the same replica.", func() uint64 { return omissions().Features.ReplicasStale })
+	count("forewarm_features_replicas_refused_total", "Replica reports beyond the bound on replicas.", func() uint64 { return omissions().Features.ReplicasRefused })
 	d.exporter.Gauge("forewarm_stream_lag_messages", "Messages of the telemetry stream that are not read yet.", func() float64 {
 		if n, known := d.consumer.Pending(); known {
 			return float64(n)
@@ -80,11 +54,9 @@ func (d *Daemon) exportCounters() {
 	d.exportSinks()
 	d.exportListener()
 	if d.reporter != nil {
-		export(d, func() *reporter { return d.reporter }, []counter[*reporter]{
-			{"forewarm_reports_made_total", "Scheduled reports that were made.", func(r *reporter) uint64 { return r.made.Load() }},
-			{"forewarm_reports_failed_total", "Attempts to make a report that failed.", func(r *reporter) uint64 { return r.failed.Load() }},
-			{"forewarm_reports_missed_total", "Scheduled reports that were skipped because the daemon was not running.", func(r *reporter) uint64 { return r.missed.Load() }},
-		})
+		count("forewarm_reports_made_total", "Scheduled reports that were made.", d.reporter.made.Load)
+		count("forewarm_reports_failed_total", "Attempts to make a report that failed.", d.reporter.failed.Load)
+		count("forewarm_reports_missed_total", "Scheduled reports that were skipped because the daemon was not running.", d.reporter.missed.Load)
 	}
 }
 
@@ -93,21 +65,21 @@ var pauses = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5
 
 // exportStorage exports the counters of storage.
 func (d *Daemon) exportStorage() {
-	export(d, d.decisions.Counters, []counter[stream.Counters]{
-		{"forewarm_log_stored_total", "Decisions that this daemon was the first to store in the log.", func(c stream.Counters) uint64 { return c.Stored }},
-		{"forewarm_log_repeated_total", "Decisions that were in the log already, and are the same: of another daemon, or made again after a restart.", func(c stream.Counters) uint64 { return c.Repeated }},
-		{"forewarm_log_divergent_total", "Decisions that differ from those in the log. Those in the log stand.", func(c stream.Counters) uint64 { return c.Divergent }},
-		{"forewarm_log_lost_total", "Ticks that were dropped, because the log could not be written for too long.", func(c stream.Counters) uint64 { return c.Lost }},
+	count := d.exporter.Counter
+	count("forewarm_log_stored_total", "Decisions that this daemon was the first to store in the log.", func() uint64 { return d.decisions.Counters().Stored })
+	count("forewarm_log_repeated_total", "Decisions that were in the log already, and are the same: of another daemon, or made again after a restart.", func() uint64 { return d.decisions.Counters().Repeated })
+	count("forewarm_log_divergent_total", "Decisions that differ from those in the log. Those in the log stand.", func() uint64 { return d.decisions.Counters().Divergent })
+	count("forewarm_log_lost_total", "Ticks that were dropped, because the log could not be written for too long.", func() uint64 { return d.decisions.Counters().Lost })
+	count("forewarm_series_appended_total", "Samples written to the time-series database.", func() uint64 { return d.store.Counters().Appended })
+	count("forewarm_series_refused_total", "Samples that the time-series database did not take.", func() uint64 {
+		c := d.store.Counters()
+		return c.Refused + c.Capped
 	})
-	export(d, d.store.Counters, []counter[storage.StoreCounters]{
-		{"forewarm_series_appended_total", "Samples written to the time-series database.", func(c storage.StoreCounters) uint64 { return c.Appended }},
-		{"forewarm_series_refused_total", "Samples that the time-series database did not take.", func(c storage.StoreCounters) uint64 { return c.Refused + c.Capped }},
-		{"forewarm_series_capped_total", "Samples left out because storage.max_series is reached.", func(c storage.StoreCounters) uint64 { return c.Capped }},
-		{"forewarm_series_lost_ticks_total", "Ticks whose samples are not stored, because the disk was full or did not work.", func(c storage.StoreCounters) uint64 { return c.LostTicks }},
-		{"forewarm_series_log_corruptions_total", "Times that the log of the time-series database was damaged and was cut there.", func(c storage.StoreCounters) uint64 { return c.Corruptions }},
-		{"forewarm_series_damaged_total", "Time-series databases found damaged when they were opened, and renamed, or deleted under the daemon.", func(c storage.StoreCounters) uint64 { return c.Damaged }},
-		{"forewarm_series_compaction_failures_total", "Attempts to compact the time-series database that failed, and were made again.", func(c storage.StoreCounters) uint64 { return c.CompactFailures }},
-	})
+	count("forewarm_series_capped_total", "Samples left out because storage.max_series is reached.", func() uint64 { return d.store.Counters().Capped })
+	count("forewarm_series_lost_ticks_total", "Ticks whose samples are not stored, because the disk was full or did not work.", func() uint64 { return d.store.Counters().LostTicks })
+	count("forewarm_series_log_corruptions_total", "Times that the log of the time-series database was damaged and was cut there.", func() uint64 { return d.store.Counters().Corruptions })
+	count("forewarm_series_damaged_total", "Time-series databases found damaged when they were opened, and renamed, or deleted under the daemon.", func() uint64 { return d.store.Counters().Damaged })
+	count("forewarm_series_compaction_failures_total", "Attempts to compact the time-series database that failed, and were made again.", func() uint64 { return d.store.Counters().CompactFailures })
 	d.exporter.Gauge("forewarm_log_waiting", "Ticks that are not in the log yet.", func() float64 { return float64(d.decisions.Counters().Waiting) })
 	d.flag("forewarm_storage_degraded", "1 while something cannot be written. Decisions go on in memory; /readyz says what.", func() bool {
 		d.mu.Lock()
@@ -140,20 +112,21 @@ func (d *Daemon) exportListener() {
 
 // exportSinks exports the results of delivery of each sink.
 func (d *Daemon) exportSinks() {
-	var names []string
 	for i, s := range d.dispatcher.Stats() {
-		names = append(names, s.Sink)
-		label := "{sink=" + strconv.Quote(s.Sink) + "}"
+		label := fmt.Sprintf("{sink=%q}", s.Sink)
+		count := func(name, help string, value func(alerting.SinkStats) uint64) {
+			d.exporter.Counter(name+label, help, func() uint64 { return value(d.dispatcher.Stats()[i]) })
+		}
+		count("forewarm_sink_sent_total", "Notifications that were delivered.", func(s alerting.SinkStats) uint64 { return s.Sent })
+		count("forewarm_sink_retried_total", "Failed attempts to deliver that are repeated.", func(s alerting.SinkStats) uint64 { return s.Retried })
+		count("forewarm_sink_failed_total", "Notifications that a sink refused for good.", func(s alerting.SinkStats) uint64 { return s.Failed })
+		count("forewarm_sink_superseded_total", "Notifications that a newer one replaced before they were delivered.",
+			func(s alerting.SinkStats) uint64 { return s.Superseded })
+		count("forewarm_sink_lapsed_total", "Notifications that expired before they were delivered, or were for a consumer that is gone.",
+			func(s alerting.SinkStats) uint64 { return s.Lapsed })
 		d.exporter.Gauge("forewarm_sink_queued"+label, "Notifications that wait.", func() float64 { return float64(d.dispatcher.Stats()[i].Queued) })
 		d.flag("forewarm_sink_disabled"+label, "1 when the consumer answered 410 Gone: it gets nothing until a restart.", func() bool {
 			return d.dispatcher.Stats()[i].Disabled
 		})
 	}
-	exportEach(d, "sink", names, d.dispatcher.Stats, []counter[alerting.SinkStats]{
-		{"forewarm_sink_sent_total", "Notifications that were delivered.", func(s alerting.SinkStats) uint64 { return s.Sent }},
-		{"forewarm_sink_retried_total", "Failed attempts to deliver that are repeated.", func(s alerting.SinkStats) uint64 { return s.Retried }},
-		{"forewarm_sink_failed_total", "Notifications that a sink refused for good.", func(s alerting.SinkStats) uint64 { return s.Failed }},
-		{"forewarm_sink_superseded_total", "Notifications that a newer one replaced before they were delivered.", func(s alerting.SinkStats) uint64 { return s.Superseded }},
-		{"forewarm_sink_lapsed_total", "Notifications that expired before they were delivered, or were for a consumer that is gone.", func(s alerting.SinkStats) uint64 { return s.Lapsed }},
-	})
 }

@@ -145,6 +145,7 @@ func (d *Daemon) openReporter() ([]alerting.Sink, error) {
 		render:       d.renderReport,
 		store:        d.storeReport,
 	}
+	d.sources = append(d.sources, d.reporter.Run)
 	return sink.OpenReports(d.cfg.Reports(), sink.Deps{Pages: d.pages, WriteFile: storage.WriteFile})
 }
 

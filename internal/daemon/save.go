@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -37,9 +38,9 @@ const (
 	logTimeout  = 30 * time.Second
 )
 
-// saver is the state of saving snapshots, one at a time.
+// saver saves snapshots, one at a time. Whoever holds busy saves one, and owns the rest.
 type saver struct {
-	running      bool
+	busy         sync.Mutex
 	sequence     uint64    // of the newest snapshot of this daemon
 	err          error     // of the last attempt
 	next         time.Time // when a snapshot is due
@@ -51,71 +52,67 @@ type saver struct {
 // tick. The log buffers new messages meanwhile. The upload to the bucket runs beside the pipeline, one file at a time,
 // so the newest snapshot is the most advanced one.
 func (d *Daemon) keepState(ticked bool) {
-	s, now := locked(d, &d.saver), time.Now()
-	if s.running {
+	s, now := &d.saver, time.Now()
+	if !s.busy.TryLock() {
 		return
 	}
 	late := now.Sub(s.next)
 	behind, _ := d.consumer.Pending()
 	if late >= 0 && (ticked || s.err != nil || late > tickMaxWait) || behind > 0 && now.After(s.nextProgress) {
 		d.startSaving()
+	} else {
+		s.busy.Unlock()
 	}
 }
 
-// startSaving writes the state to a file and stores it. It skips a state that is stored already.
+// startSaving writes the state to a file and stores it on a goroutine of its own, which unlocks busy at the end. It skips
+// a state that is stored already.
 func (d *Daemon) startSaving() {
-	began, sequence, saved := time.Now(), d.pipeline.Sequence(), locked(d, &d.saver.sequence)
-	if sequence == saved {
-		d.endSaving(began, saved, 0, nil)
+	began, sequence := time.Now(), d.pipeline.Sequence()
+	if sequence == d.saver.sequence {
+		d.endSaving(began, 0, nil)
+		d.saver.busy.Unlock()
 		return
 	}
 	_, span := d.tracer.Start(context.Background(), "snapshot", trace.WithAttributes(attribute.Int64("forewarm.sequence", int64(sequence))))
 	file, err := d.writeState()
-	stopped := time.Since(began)
-	d.snapshotStopped(stopped.Seconds())
-	if err != nil {
-		endSpan(span, err)
-		d.endSaving(time.Now(), saved, stopped, err)
-		return
-	}
-	decided := d.decisions.Added()
-	d.mu.Lock()
-	d.saver.running = true
-	d.mu.Unlock()
-	d.savers.Go(func() {
-		stored, uploading, err := d.storeState(file, sequence, decided)
-		if stored {
-			saved = sequence
+	busy, decided := time.Since(began), d.decisions.Added()
+	d.snapshotStopped(busy.Seconds())
+	go func() {
+		defer d.saver.busy.Unlock()
+		if err == nil {
+			var uploading time.Duration
+			uploading, err = d.storeState(file, sequence, decided)
+			busy += uploading
+			err = errors.Join(err, file.Close())
 		}
-		err = errors.Join(err, file.Close(), os.Remove(file.Name()))
 		endSpan(span, err)
-		d.endSaving(time.Now(), saved, stopped+uploading, err)
-	})
+		d.endSaving(time.Now(), busy, err)
+	}()
 }
 
-// writeState writes the state to a file in the data directory, and seeks to its start.
-func (d *Daemon) writeState() (_ *os.File, err error) {
+// writeState writes the state to a file in the data directory, and seeks to its start. The file has no name any more, so
+// that its space is free once it is closed.
+func (d *Daemon) writeState() (*os.File, error) {
 	file, err := os.Create(filepath.Join(d.cfg.Storage.Dir, "state.tmp"))
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil { // otherwise a full disk stays full
-			err = errors.Join(err, file.Close(), os.Remove(file.Name()))
-		}
-	}()
 	w := bufio.NewWriterSize(file, 1<<20)
-	if err := errors.Join(d.pipeline.Encode(w), w.Flush()); err != nil {
-		return nil, err
+	err = errors.Join(os.Remove(file.Name()), d.pipeline.Encode(w), w.Flush())
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
 	}
-	_, err = file.Seek(0, io.SeekStart)
-	return file, err
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
 }
 
 // endSaving notes the result of an attempt, and sets when the next snapshot is due. busy is the time that the attempt
 // took without waiting for other parts. A failure stops no decision, because the state is still in memory and in the
 // stream.
-func (d *Daemon) endSaving(ended time.Time, saved uint64, busy time.Duration, err error) {
+func (d *Daemon) endSaving(ended time.Time, busy time.Duration, err error) {
 	d.noteWrite("snapshot", err)
 	rest, every := snapshotPauseFactor*busy, d.cfg.Storage.SnapshotEvery
 	if err != nil {
@@ -124,24 +121,23 @@ func (d *Daemon) endSaving(ended time.Time, saved uint64, busy time.Duration, er
 	// At first the pause is only as long as the daemon has run, so that one that is killed soon keeps about half of
 	// what it read.
 	progress := min(max(progressPause, rest), ended.Sub(d.restoredAt))
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.saver = saver{sequence: saved, err: err, next: ended.Add(max(every, rest)), nextProgress: ended.Add(progress)}
+	s := &d.saver
+	s.err, s.next, s.nextProgress = err, ended.Add(max(every, rest)), ended.Add(progress)
 }
 
 // saveLast saves the last state after the pipeline has ended.
 func (d *Daemon) saveLast() error {
-	d.savers.Wait()
+	d.saver.busy.Lock()
 	d.startSaving()
-	d.savers.Wait()
-	return locked(d, &d.saver.err)
+	d.saver.busy.Lock()
+	defer d.saver.busy.Unlock()
+	return d.saver.err
 }
 
-// storeState stores a state after the log has its decisions. It runs on its own goroutine. took is the time of the
-// upload.
-func (d *Daemon) storeState(state io.Reader, sequence uint64, decided uint64) (stored bool, took time.Duration, err error) {
+// storeState stores a state after the log has its decisions. took is the time of the upload.
+func (d *Daemon) storeState(state io.Reader, sequence uint64, decided uint64) (took time.Duration, err error) {
 	if !d.conn.IsConnected() {
-		return false, 0, nats.ErrDisconnected
+		return 0, nats.ErrDisconnected
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
 	defer cancel()
@@ -149,23 +145,23 @@ func (d *Daemon) storeState(state io.Reader, sequence uint64, decided uint64) (s
 	defer func() { d.snapshotTook(time.Since(began).Seconds()) }()
 	waiting, done := context.WithTimeout(ctx, logTimeout)
 	defer done()
-	switch err := d.decisions.Await(waiting, decided); {
-	case errors.Is(err, context.DeadlineExceeded):
-		return false, 0, nil // the log is behind, as in a fast replay: the next state is enough
-	case err != nil:
-		return false, 0, err
+	if err := d.decisions.Await(waiting, decided); errors.Is(err, context.DeadlineExceeded) {
+		return 0, nil // the log is behind, as in a fast replay: the next state is enough
+	} else if err != nil {
+		return 0, err
 	}
 	now := d.stream.Load()
 	uploading := time.Now()
 	x, err := d.states.Save(ctx, stream.State{Stream: now.Config.Name, Created: now.Created, Sequence: sequence, Version: d.version}, state)
 	if x.Name == "" {
-		return false, 0, err
+		return 0, err
 	}
+	d.saver.sequence = sequence
 	d.show(&x)
 	if all, err := d.states.List(ctx); err == nil {
 		d.showPeers(all)
 	}
-	return true, time.Since(uploading), err
+	return time.Since(uploading), err
 }
 
 // show publishes which state is saved.

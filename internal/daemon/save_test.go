@@ -19,7 +19,7 @@ func TestProgressPause(t *testing.T) {
 	} {
 		d := &Daemon{cfg: &config.Config{}, restoredAt: time.Now()}
 		ended := d.restoredAt.Add(test.ran)
-		d.endSaving(ended, 0, test.busy, nil)
+		d.endSaving(ended, test.busy, nil)
 		if got := d.saver.nextProgress.Sub(ended); got != test.want {
 			t.Errorf("after %s, of which a snapshot took %s, the pause is %s, want %s", test.ran, test.busy, got, test.want)
 		}

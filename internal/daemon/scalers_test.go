@@ -27,10 +27,10 @@ import (
 // nothing is heard of the pool any more.
 func TestScalers(t *testing.T) {
 	t.Parallel()
+	kedaAddress, dynamoAddress := testenv.FreeAddress(t), testenv.FreeAddress(t)
 	p := startDaemon(t,
-		"clock: event", "features: {lateness: 0s, stale_after: 2m}", "decision: {mode: active}",
-		"keda: {listen: '127.0.0.1:0'}",
-		"dynamo: {planners: [{pool: chat, listen: '127.0.0.1:0', stages: [predict, propose]}]}",
+		"clock: event", "features: {lateness: 0s, stale_after: 2m}", "decision: {mode: active}", "keda: {listen: '"+kedaAddress+"'}",
+		"dynamo: {planners: [{pool: chat, listen: '"+dynamoAddress+"', stages: [predict, propose]}]}",
 		"pools: [{name: chat, decode_tokens_per_s: 100, replicas: {min: 1, max: 9}}, {name: batch, decode_tokens_per_s: 400, replicas: {max: 9}}]",
 	)
 	dial := func(address string) *grpc.ClientConn {
@@ -38,7 +38,7 @@ func TestScalers(t *testing.T) {
 		t.Cleanup(func() { _ = conn.Close() })
 		return conn
 	}
-	scaler := kedapb.NewExternalScalerClient(dial(p.scalers[0].Addr().String()))
+	scaler := kedapb.NewExternalScalerClient(dial(kedaAddress))
 	byKEDA := func() (float64, error) {
 		got, err := scaler.GetMetrics(t.Context(), &kedapb.GetMetricsRequest{
 			MetricName: keda.MetricName, ScaledObjectRef: &kedapb.ScaledObjectRef{ScalerMetadata: map[string]string{"pool": "chat"}}})
@@ -68,7 +68,7 @@ func TestScalers(t *testing.T) {
 	if n, code := desiredOverHTTP(t, p); code != http.StatusOK || n != desired {
 		t.Errorf("over HTTP: %g, status %d, want %g", n, code, desired)
 	}
-	plugin := dial(p.scalers[1].Addr().String())
+	plugin := dial(dynamoAddress)
 	proposed, err := dynamopb.NewProposePluginClient(plugin).Propose(t.Context(), &dynamopb.ProposeStageRequest{})
 	if targets := proposed.GetOverride().GetTargets(); err != nil || len(targets) != 1 || float64(targets[0].GetReplicas()) != desired || targets[0].Type != dynamopb.OverrideType_AT_LEAST {
 		t.Errorf("the planner gets %v (%v), want %g at least", proposed, err, desired)

@@ -31,6 +31,7 @@ func (d *Daemon) openScraper() (err error) {
 	if err != nil {
 		return err
 	}
+	d.sources = append(d.sources, d.scraper.Run)
 	stats := d.scraper.Stats()
 	d.exporter.Counter("forewarm_scrapes_total", "Scrapes of targets.", stats.Scrapes.Load)
 	d.exporter.Counter("forewarm_scrape_reports_total", "Replica reports published.", stats.Published.Load)

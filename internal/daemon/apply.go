@@ -1,0 +1,174 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/pipeline"
+	"github.com/forewarm/forewarm/server"
+	"github.com/forewarm/forewarm/storage/stream"
+)
+
+// consume applies the messages of the stream until ctx ends.
+func (d *Daemon) consume(ctx context.Context) error {
+	d.relearn(ctx)
+	err := d.consumer.Run(ctx, func(batches []ingest.Batch) error { return d.handle(ctx, batches) })
+	if errors.Is(err, errStopped) {
+		return nil
+	}
+	return err
+}
+
+// tick publishes the watermarks until ctx ends.
+func (d *Daemon) tick(ctx context.Context) error {
+	if s, err := d.js.Stream(ctx, d.stream.Load().Config.Name); err == nil { // on an error inspectStream sets the clock first
+		d.ticker.Sync(s.CachedInfo().TimeStamp)
+	}
+	return d.ticker.Run(ctx, d.stream.Load().State.LastSeq > 0)
+}
+
+// handle applies a batch of messages. Histories take long, so messages are applied one by one where some have them, until
+// ctx ends. The next start continues there.
+func (d *Daemon) handle(ctx context.Context, batches []ingest.Batch) error {
+	n := max(1, len(batches))
+	if slices.ContainsFunc(batches, func(b ingest.Batch) bool { return len(b.Histories) > 0 }) {
+		n = 1
+	}
+	for part := range slices.Chunk(batches, n) {
+		if n == 1 && ctx.Err() != nil {
+			return errStopped
+		}
+		d.keepState(d.apply(part))
+	}
+	return nil
+}
+
+// errStopped ends the pipeline before all received messages are applied.
+var errStopped = errors.New("stopped")
+
+// apply applies messages, counts the results, and reports whether a tick was among them.
+func (d *Daemon) apply(batches []ingest.Batch) (ticked bool) {
+	before := d.pipeline.Counters()
+	d.tickBegan = time.Now()
+	for i := range batches {
+		d.pipeline.Apply(&batches[i], d.emit)
+	}
+	d.noteServed()
+	for i := range batches {
+		d.refuse(batches[i].Sequence, batches[i].Refused)
+		d.exporter.Ignored.Add(batches[i].Ignored)
+	}
+	after := d.pipeline.Counters()
+	d.exporter.Records.Add(int(after.Records - before.Records))
+	d.setStatus(func(s *server.Status) { s.Sequence = d.pipeline.Sequence() })
+	return after.Ticks > before.Ticks
+}
+
+// emit passes on the output of a tick: first what other parts wait for, then the series for reports and queries.
+func (d *Daemon) emit(out *pipeline.Output) {
+	span := d.tickSpan(d.tickBegan, out)
+	failed := d.announce(out)
+	if d.resumed == nil || out.Tick.After(d.loggedTick) { // until then the last decisions are shown, see recall
+		d.board.Observe(out)
+		d.exporter.Observe(out)
+	}
+	err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions)
+	d.noteWrite("series", err)
+	d.noteWrite("compaction", d.store.CompactError())
+	if err != nil {
+		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
+	}
+	d.setStatus(func(s *server.Status) {
+		s.Tick, d.omissions, s.TickedAt = out.Tick, d.pipeline.Omissions(), time.Now()
+		s.Producers = slices.Clone(out.Producers)
+	})
+	endSpan(span, errors.Join(failed, err))
+	d.tickTook(time.Since(d.tickBegan).Seconds())
+	d.gcPercent = adjustGC(d.gcPercent)
+	if d.onTick != nil {
+		d.onTick(out)
+	}
+	d.tickBegan = time.Now()
+}
+
+// announce stores the decisions and notices of a tick in the log. The sinks read them there.
+func (d *Daemon) announce(out *pipeline.Output) error {
+	var records []stream.Record
+	var notices []alerting.Notice
+	for i := range out.Decisions {
+		x := &out.Decisions[i]
+		state, err := d.pipeline.DecisionState(x.Pool)
+		if err != nil {
+			d.log.Error("the state after a decision cannot be encoded", zap.Error(err))
+		}
+		records = append(records, stream.Record{Decision: *x, State: state})
+		if x.Publish {
+			notices = append(notices, alerting.Notice{Decision: x})
+		}
+	}
+	for i := range out.Alerts {
+		notices = append(notices, alerting.Notice{Alert: &out.Alerts[i]})
+	}
+	failed := d.decisions.Add(out.Tick, records, notices)
+	if failed != nil {
+		d.log.Error("a tick is not in the log", zap.Time("tick", out.Tick), zap.Error(failed))
+	}
+	if !out.Tick.After(d.loggedTick) {
+		return failed // logged before the restart
+	}
+	for i := range out.Decisions {
+		d.logDecision(&out.Decisions[i])
+	}
+	for i := range out.Services {
+		for _, c := range out.Services[i].Contradictions {
+			if c.Since.Equal(out.Tick) {
+				d.log.Warn(c.String(), zap.String("pool", out.Services[i].Pool), zap.Time("tick", out.Tick))
+			}
+		}
+	}
+	err := publishForecasts(d.conn, d.cfg.NATS.Prefix, out.Forecasts)
+	if err != nil {
+		d.log.Warn("forecasts were not published", zap.Time("tick", out.Tick), zap.Error(err))
+	}
+	return errors.Join(failed, err)
+}
+
+// served are the pools that count telemetry.
+type served struct {
+	pools []capacity.Pool
+	more  bool // other pools are admitted
+}
+
+func (s *served) pool(name string) (pool capacity.Pool, ok bool) {
+	if i := slices.IndexFunc(s.pools, func(p capacity.Pool) bool { return p.Name == name }); i >= 0 {
+		return s.pools[i], true
+	}
+	return pool, false
+}
+
+func (s *served) has(name string) bool {
+	_, known := s.pool(name)
+	return known || s.more && name != ""
+}
+
+// noteServed updates the pools for the listeners.
+func (d *Daemon) noteServed() {
+	pools, more := d.pipeline.Pools()
+	d.served.Store(&served{pools, more || d.cfg.NATS.Partitioned()}) // listeners pass on telemetry of other partitions
+}
+
+// refuse counts and shows records that could not be used. Sequence 0 means none. It is safe for concurrent use.
+func (d *Daemon) refuse(sequence uint64, refused []ingest.Refusal) {
+	for i := range refused {
+		d.exporter.Refused(refused[i].Reason).Inc()
+	}
+	d.noteRefused(refused)
+	d.deadLetter.Send(sequence, refused)
+}

@@ -1,0 +1,229 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+
+	"github.com/forewarm/forewarm/alerting/sink"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/ingest/listener"
+	"github.com/forewarm/forewarm/pipeline"
+	"github.com/forewarm/forewarm/server"
+	"github.com/forewarm/forewarm/server/dynamo"
+	"github.com/forewarm/forewarm/server/keda"
+	"github.com/forewarm/forewarm/server/rpc"
+	"github.com/forewarm/forewarm/storage"
+	"github.com/forewarm/forewarm/storage/remote"
+	"github.com/forewarm/forewarm/storage/stream"
+)
+
+// connect connects to NATS, or starts a server, and ensures that the streams exist.
+func (d *Daemon) connect(ctx context.Context) error {
+	err := d.join(ctx)
+	if err == nil {
+		return nil
+	}
+	if full := d.roomForStream(); full != nil && d.cfg.NATS.URL == "" {
+		return errors.Join(full, err)
+	}
+	return ConfigError{err}
+}
+
+func (d *Daemon) join(ctx context.Context) (err error) {
+	c := d.cfg.NATS
+	if c.URL == "" {
+		c.Embedded.StoreDir = d.cfg.StreamDir()
+		if d.embedded, err = jetstream.StartEmbedded(ctx, c, d.log); err != nil {
+			return err
+		}
+		d.onClose(func() error { d.embedded.Shutdown(); return nil })
+		d.sources = append(d.sources, d.watchEmbedded)
+	}
+	if d.conn, err = jetstream.Connect(c, d.embedded, jetstream.LogTo(d.log)); err != nil {
+		return err
+	}
+	d.onClose(func() error { d.conn.Close(); return nil })
+	if d.js, err = natsjs.New(d.conn); err != nil {
+		return err
+	}
+	if d.embedded == nil {
+		if err := c.CheckRights(ctx, d.conn, func(err error) { d.log.Warn("NATS permissions", zap.Error(err)) }); err != nil {
+			return err
+		}
+	}
+	if err := jetstream.CheckPartition(ctx, d.conn, &c); err != nil {
+		return err
+	}
+	stores, err := jetstream.Ensure(ctx, d.js, c)
+	if err != nil {
+		return err
+	}
+	d.stream.Store(stores.Telemetry.CachedInfo())
+	d.states, d.reader = stream.NewStates(stores.State, d.instance), stream.NewReader(d.js, c.Decisions(), c.Inner())
+	d.delivered = stores.Deliveries
+	return nil
+}
+
+func (d *Daemon) openStorage(context.Context) (err error) {
+	quiet := d.log
+	if quiet.Level() == zap.InfoLevel { // the TSDB logs a dozen lines every two hours without a fault
+		quiet = quiet.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
+	}
+	if d.store, err = storage.OpenStore(d.cfg.Storage, slogFrom(quiet)); err != nil {
+		return err
+	}
+	d.store.Shown = func(key features.Key) bool { return d.pipeline.Shown(key) }
+	d.onClose(d.store.Close)
+	if d.cfg.RemoteWrite.URL == "" {
+		return nil
+	}
+	d.writer, err = remote.NewWriter(d.cfg.RemoteWrite, d.store, filepath.Join(d.cfg.Storage.Dir, "tsdb"), slogFrom(d.log),
+		func(err error) { d.noteWrite(troubleRemote, err) })
+	if err != nil {
+		return ConfigError{fmt.Errorf("remote_write: %w", err)}
+	}
+	d.outputs = append(d.outputs, d.writer.Run)
+	return nil
+}
+
+func (d *Daemon) openSinks(context.Context) error {
+	prefix := d.cfg.NATS.Prefix
+	destinations, err := d.openReporter()
+	if err != nil {
+		return ConfigError{err}
+	}
+	sinks, err := sink.Open(d.cfg.Sinks, sink.Deps{
+		Pages:           d.pages,
+		NATS:            d.js,
+		PrescaleSubject: func(pool string) string { return ingest.PrescaleSubject(prefix, pool) },
+		AlertSubject:    func(pool string) string { return ingest.AlertSubject(prefix, pool) },
+	})
+	if err != nil {
+		return ConfigError{err}
+	}
+	open := func(name string, reports bool) sink.Queue { return d.decisions.Queue(d.delivered, name, reports) }
+	d.dispatcher = sink.NewDispatcher(append(sinks, destinations...), open, d.undelivered, d.tracer)
+	d.outputs = append(d.outputs, d.decisions.Run, func(ctx context.Context) error {
+		if err := d.dispatcher.Run(ctx); err != nil { // the log keeps what was not delivered
+			d.log.Warn("delivery", zap.Error(err))
+		}
+		return nil
+	})
+	return nil
+}
+
+// openSources opens the sources of telemetry.
+func (d *Daemon) openSources(ctx context.Context) (err error) {
+	var start uint64 // first sequence in the stream
+	switch {
+	case d.pipeline.Sequence() > 0:
+		start = d.pipeline.Sequence() + 1
+	case d.resumed != nil:
+		start = d.resumed.first
+	case d.cfg.Backfill.URL != "":
+		if start, err = d.readPast(ctx); err != nil {
+			return err
+		}
+	}
+	if err := d.openScraper(); err != nil {
+		return ConfigError{fmt.Errorf("scrape.%w", err)}
+	}
+	d.consumer = jetstream.NewConsumer(d.js, jetstream.ConsumerConfig{
+		Stream: d.stream.Load().Config.Name, Prefix: d.cfg.NATS.Inner(), Sources: d.cfg.NATS.Sources, Start: start,
+		Limits: ingest.DefaultLimits(), Log: d.log, Missing: d.remakeStream, Inspect: d.inspectStream,
+	})
+	if d.cfg.Clock == pipeline.WallClock {
+		stored := func(err error) { d.noteWrite(troubleWatermark, jetstream.Denied(d.conn, err)) }
+		d.sources = append(d.sources, d.tick)
+		d.ticker = jetstream.NewTicker(d.js, d.cfg.NATS.Inner(), d.cfg.Features.Lateness, stored, d.tickOffline, d.log)
+	}
+	d.relay = jetstream.NewRelay(d.conn, jetstream.RelayConfig{
+		Sources: d.cfg.NATS.Relayed(d.stream.Load().Config.Subjects), Stream: d.stream.Load().Config.Name,
+		Limits: ingest.DefaultLimits(), Store: jetstream.NewStreamWriter(d.js, &d.cfg.NATS).Store,
+		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Ignored: d.exporter.Ignored.Add, Log: d.log,
+	})
+	d.deadLetter = jetstream.NewDeadLetter(d.conn, d.cfg.NATS.Prefix)
+	d.sources = append(d.sources, d.consume, d.relay.Run)
+	return d.openListener()
+}
+
+// openListener opens the address for producers without NATS. What they send goes through the stream, like all
+// telemetry.
+func (d *Daemon) openListener() (err error) {
+	d.intake, err = listener.New(d.cfg.Listeners, listener.Deps{
+		Store:   jetstream.NewStreamWriter(d.js, &d.cfg.NATS).Store,
+		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) },
+		Serves:  func(pool string) bool { return d.served.Load().has(pool) },
+		Log:     d.log,
+	})
+	if err != nil {
+		return ConfigError{err}
+	}
+	d.onClose(func() error { d.intake.Close(); return nil })
+	d.sources = append(d.sources, d.intake.Run)
+	if address := d.intake.Addr(); address != "" {
+		d.log.Info("accepting telemetry by HTTP and gRPC", zap.String("address", address))
+	}
+	return nil
+}
+
+func (d *Daemon) openServer(context.Context) (err error) {
+	d.server = server.New(d.cfg.Server, d, d.exporter, d.log)
+	if d.cfg.OTLP.URL != "" {
+		d.server.Around = d.traceRequests
+	}
+	if d.listener, err = d.server.Listen(); err != nil {
+		return ConfigError{err}
+	}
+	d.onClose(func() error { _ = d.listener.Close(); return nil }) // Run may have closed it already
+	d.outputs = append(d.outputs, func(ctx context.Context) error { return d.server.Run(ctx, d.listener) }, d.watchSelf)
+	probes, err := d.server.ListenProbes()
+	if err != nil {
+		return ConfigError{err}
+	}
+	if probes != nil {
+		d.onClose(func() error { _ = probes.Close(); return nil }) // as above
+		d.outputs = append(d.outputs, func(ctx context.Context) error { return d.server.RunProbes(ctx, probes) })
+	}
+	d.openPages()
+	return nil
+}
+
+// openScalers opens the listeners that have an address.
+func (d *Daemon) openScalers(context.Context) error {
+	if d.cfg.KEDA.Listen != "" {
+		s, err := d.openScaler("keda", "keda", d.cfg.KEDA)
+		if err != nil {
+			return err
+		}
+		keda.Register(s, d)
+	}
+	for i, p := range d.cfg.Dynamo.Planners {
+		s, err := d.openScaler("dynamo", fmt.Sprintf("dynamo.planners[%d]", i), p.RPC())
+		if err != nil {
+			return err
+		}
+		dynamo.Register(s, p, d)
+	}
+	return nil
+}
+
+// openScaler opens a listener without services. key is its key in the configuration.
+func (d *Daemon) openScaler(service, key string, c rpc.Config) (*rpc.Server, error) {
+	s, err := rpc.Open(key, c, func(method string, code codes.Code) { d.exporter.CountCall(service, method, code.String()) }, d.log)
+	if err != nil {
+		return nil, ConfigError{err}
+	}
+	d.onClose(func() error { s.Close(); return nil })
+	d.outputs = append(d.outputs, s.Run)
+	d.log.Info("answering autoscalers", zap.String("service", service), zap.String("address", s.Addr().String()))
+	return s, nil
+}
