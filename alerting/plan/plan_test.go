@@ -376,9 +376,3 @@ func TestNewRefuses(t *testing.T) {
 		}
 	}
 }
-
-func TestTexts(t *testing.T) {
-	if got := strings.Join([]string{percent(-1098), percent(-.5), durationText(780), money(.0004)}, " "); got != "below −999 % −50 % 13 min 0.000400" {
-		t.Error(got)
-	}
-}

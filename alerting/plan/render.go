@@ -3,11 +3,8 @@ package plan
 import (
 	_ "embed" // the templates
 	"fmt"
-	"math"
-	"strconv"
 	"strings"
 	"text/template"
-	"time"
 
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/internal/markdown"
@@ -21,8 +18,8 @@ var (
 	page string
 
 	document = markdown.New(text, page, template.FuncMap{
-		"amount": func(n number) string { return value.Short(float64(n)) }, "percent": percent, "money": money, "bound": limitText, "kib": kib,
-		"span": func(n number) string { return durationText(float64(n)) },
+		"amount": func(n number) string { return value.Short(float64(n)) }, "percent": value.Percent, "money": value.Dollars, "bound": limitText, "kib": kib,
+		"span": func(seconds number) string { return value.Minutes(seconds / 60) },
 	}, string(Okay), string(Tight), string(Shortfall), string(OutOfMemory))
 )
 
@@ -53,7 +50,7 @@ func (s *Sheet) Headline() string {
 		text += fmt.Sprintf(" That is blocked by %s.", launch.Blocked)
 	}
 	return text + fmt.Sprintf(" Now the pool has %s; at most %s are allowed (%s). A new replica needs up to %s to start. Traffic is from %s.",
-		replicas(s.Replicas, s.Prefill), replicas(s.Limit, s.PrefillLimit), s.LimitBy, durationText(float64(s.Lead)), s.Source)
+		replicas(s.Replicas, s.Prefill), replicas(s.Limit, s.PrefillLimit), s.LimitBy, value.Minutes(s.Lead/60), s.Source)
 }
 
 func replicas(n, prefill int) string {
@@ -119,7 +116,7 @@ func (o *Outcome) WhenText() string {
 	case o.First == Budget:
 		return "once the replicas are bought"
 	case o.Share > 0 && o.When != nil && *o.When > 0:
-		text = fmt.Sprintf("after %s (at %.0f %% of the change)", durationText(*o.When), 100*float64(o.Share))
+		text = fmt.Sprintf("after %s (at %.0f %% of the change)", value.Minutes(number(*o.When)/60), 100*float64(o.Share))
 	case o.Share > 0:
 		text = fmt.Sprintf("at %.0f %% of the change", 100*float64(o.Share))
 	}
@@ -173,45 +170,7 @@ func (c *Cost) Prices() string {
 	return strings.TrimRight(fmt.Sprintf("Prices of %s, %s", c.Date, c.Region), ", ") + "."
 }
 
-func percent(n number) string {
-	if !n.Known() {
-		return "–"
-	}
-	switch {
-	case n < -9.99:
-		return "below −999 %"
-	case n > 9.99:
-		return "above 999 %"
-	}
-	return strings.Replace(fmt.Sprintf("%.0f %%", 100*float64(n)), "-", "−", 1)
-}
-
-func money(n number) string {
-	if !n.Known() {
-		return "–"
-	}
-	if v := math.Abs(float64(n)); v < 0.1 && v != 0 {
-		return strconv.FormatFloat(float64(n), 'f', 2-int(math.Floor(math.Log10(v))), 64) // three digits
-	}
-	return fmt.Sprintf("%.2f", float64(n))
-}
-
 // kib shows a size in KiB.
 func kib(bytes number) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(bytes)/1024), ".0") + " KiB"
-}
-
-// durationText shows a time in seconds.
-func durationText(seconds float64) string {
-	d := time.Duration(seconds * float64(time.Second)).Round(time.Second)
-	switch minutes := int(d.Round(time.Minute) / time.Minute); {
-	case d < time.Minute:
-		return d.String()
-	case minutes >= 60 && minutes%60 == 0:
-		return fmt.Sprintf("%d h", minutes/60)
-	case minutes >= 60:
-		return fmt.Sprintf("%d h %d min", minutes/60, minutes%60)
-	default:
-		return fmt.Sprintf("%d min", minutes)
-	}
 }

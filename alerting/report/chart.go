@@ -85,7 +85,7 @@ func (r *Report) loadChart(p *Pool, x *ResourceTimeline) figure {
 	c.Line("peak", xs, floats(x.Peak))
 	c.Line("median", xs, floats(x.P50))
 	c.Line("actual", xs, floats(x.Actual))
-	caption := fmt.Sprintf("Black: load, means over %s (dots: the largest minute). Blue: the forecast 15 minutes before, with the range that should hold in 80 %% of the minutes. Red: what the ready replicas can carry. Hatched: the load was more, in whichever resource.", count(t.Minutes, "minute"))
+	caption := fmt.Sprintf("Black: load, means over %s (dots: the largest minute). Blue: the forecast 15 minutes before, with the range that should hold in 80 %% of the minutes. Red: what the ready replicas can carry. Hatched: the load was more, in whichever resource.", value.Count(t.Minutes, "minute"))
 	if shown {
 		c.Steps("capacity", t.axis(0), floats(x.Capacity), float64(t.Minutes))
 	} else if limit > 0 {
@@ -105,7 +105,7 @@ func perSecond(unit string) string {
 func (r *Report) markEpisodes(c *draw.Chart, p *Pool) {
 	for _, e := range p.Saturation.Episodes[:min(len(p.Saturation.Episodes), marksDrawn)] {
 		at := e.Start.Sub(p.Timeline.From).Minutes()
-		c.Span("saturated", at, at+float64(e.Minutes), fmt.Sprintf("%s, %d min, %s at %s of capacity (warning: %s)", r.Day(e.Start), e.Minutes, alerting.ResourceName(e.Resource), percent(e.Utilisation), e.Warned()))
+		c.Span("saturated", at, at+float64(e.Minutes), fmt.Sprintf("%s, %d min, %s at %s of capacity (warning: %s)", r.Day(e.Start), e.Minutes, alerting.ResourceName(e.Resource), value.Percent(e.Utilisation), e.Warned()))
 	}
 }
 

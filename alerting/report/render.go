@@ -12,6 +12,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/internal/markdown"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 var (
@@ -22,7 +23,8 @@ var (
 
 	document = markdown.New(text, page, template.FuncMap{
 		"inc": func(i int) int { return i + 1 }, "share": shareText, "resource": alerting.ResourceName, "ahead": horizonText,
-		"percent": percent, "big": countText, "quantity": quantity, "money": money, "minutes": minutesText, "lasting": durationText, "count": count, "times": timesText,
+		"percent": value.Percent, "big": value.Large, "quantity": quantity, "money": value.Dollars, "times": func(n int) string { return value.Count(n, "time") },
+		"minutes": value.Minutes, "lasting": func(minutes int) string { return value.Minutes(Number(minutes)) },
 		"hours": Amount.hours, "row": amountRow, "class": classText,
 	}, string(good), string(watch), string(act), string(noData), "in time", "late", "no warning")
 )
@@ -87,15 +89,15 @@ func classText(class string) string {
 
 // amountRow is an amount as a row of a table.
 func amountRow(title string, a Amount) string {
-	return fmt.Sprintf("| %s | %s | %s | %s |\n", markdown.Text(title), withOneDecimal(a.ReplicaHours), withOneDecimal(a.GPUHours), money(a.USD))
+	return fmt.Sprintf("| %s | %s | %s | %s |\n", markdown.Text(title), value.Large(a.ReplicaHours), value.Large(a.GPUHours), value.Dollars(a.USD))
 }
 
 // ForecastError is the error of the tightest resource's forecasts.
 func (p *Pool) ForecastError() string {
 	if a := p.mainAccuracy(); a != nil {
-		return percent(a.WAPE)
+		return value.Percent(a.WAPE)
 	}
-	return unknown
+	return "–"
 }
 
 // Forecasts of the pool's total: of the tightest resource, or of the others.
@@ -121,7 +123,7 @@ func (p *Pool) Worst() []Episode {
 // Unlisted is the number of saturations that are not among the worst; "" if there are none.
 func (p *Pool) Unlisted() string {
 	if n := len(p.Saturation.Episodes) - episodesShown; n > 0 {
-		return count(n, "smaller saturation")
+		return value.Count(n, "smaller saturation")
 	}
 	return ""
 }
@@ -129,7 +131,7 @@ func (p *Pool) Unlisted() string {
 // UnlistedClasses counts the classes that are lighter than those in the table; "" if there are none.
 func (p *Pool) UnlistedClasses() string {
 	if n := len(p.Totals) - 1 - classesShown; n > 0 {
-		return fmt.Sprintf("Lighter classes are not listed: %s.", countText(Number(n)))
+		return fmt.Sprintf("Lighter classes are not listed: %s.", value.Large(Number(n)))
 	}
 	return ""
 }
@@ -147,8 +149,8 @@ func (p *Pool) Classes() []Total {
 func (p *Pool) ClassError(class string) string {
 	for _, a := range p.Accuracy {
 		if a.Class == class && a.Dimension == features.DimRequests && a.Horizon == headline {
-			return percent(a.WAPE)
+			return value.Percent(a.WAPE)
 		}
 	}
-	return unknown
+	return "–"
 }

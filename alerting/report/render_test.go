@@ -125,21 +125,12 @@ func TestRendering(t *testing.T) {
 func TestNumbers(t *testing.T) {
 	nan := Number(math.NaN())
 	for _, c := range []struct{ got, want string }{
-		{percent(0), "0.0 %"}, {percent(.0812), "8.1 %"}, {percent(.0999), "10 %"}, {percent(-.123), "-12 %"}, {percent(nan), "–"}, {percent(-.0001), "0.0 %"},
 		{shareText(9999, 10000), "more than 99 %"}, {shareText(1, 1), "100 %"}, {shareText(0, 0), "–"}, {percentRange(.081, .12), "8.1 to 12 %"}, {percentRange(.1, .1), "10 %"},
 		{quantity(0, "tokens"), "0 tokens"}, {quantity(12345, "tokens/s"), "12.3k tokens/s"}, {quantity(999.6, "tokens"), "1k tokens"},
 		{quantity(1.5e6, "tokens"), "1.5M tokens"}, {quantity(3.21, "1/s"), "3.21/s"}, {quantity(nan, "1/s"), "–"},
-		{countText(0), "0"}, {countText(5443), "5,440"}, {countText(7.456e6), "7.46 million"}, {countText(999_999), "1 million"}, {countText(1002), "1,000"}, {countText(12.34), "12.3"}, {countText(-1234), "-1,230"}, {countText(nan), "–"},
-		{money(.00427), "$0.00427"}, {money(13608), "$13,600"}, {money(0), "$0"}, {money(nan), "–"},
-		{minutesText(13.6), "14 min"}, {minutesText(nan), "–"}, {count(1, "pool"), "1 pool"}, {count(0, "pool"), "0 pools"}, {timesText(2), "twice"}, {percent(.0004), "<0.1 %"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)
-		}
-	}
-	for v, want := range map[Number]string{0.25: "0.25", Number(math.Inf(1)): "null"} {
-		if b, err := json.Marshal(v); err != nil || string(b) != want {
-			t.Errorf("%v is %s (%v)", float64(v), b, err)
 		}
 	}
 }

@@ -25,6 +25,18 @@ func (p *Pool) headline() (rows []Accuracy) {
 	return rows
 }
 
+// sums are over all pools.
+type sums struct {
+	observed, minutes   int
+	requests, tokens    Number
+	saturation          Saturation
+	worst               *Episode
+	worstOf             string     // its pool
+	forecasts           []Accuracy // of pools' totals at the headline horizon
+	known               bool       // of the amounts
+	paid, static, least Amount
+}
+
 // summarise sets r.Summary: five sentences.
 func (r *Report) summarise() {
 	period := r.period("2 Jan 2006")
@@ -32,92 +44,86 @@ func (r *Report) summarise() {
 		r.Summary = []string{"Nothing is known of the time from " + period + ": no telemetry, forecast or decision was stored."}
 		return
 	}
-	r.Summary = []string{r.traffic(period), r.saturated(), r.warningResults(), r.forecastAccuracy(), r.costSentence()}
-}
-
-// traffic: requests and tokens, and how much of the period is known.
-func (r *Report) traffic(period string) string {
-	observed, total := 0, 0
-	requests, tokens := value.Unknown, value.Unknown
+	s := sums{requests: value.Unknown, tokens: value.Unknown}
+	who := value.Count(len(r.Pools), "pool")
 	names := make([]string, len(r.Pools))
 	for i := range r.Pools {
-		p := &r.Pools[i]
-		names[i] = p.Pool
-		observed, total = observed+p.Data.Observed, total+p.Data.Minutes
-		if len(p.Totals) > 0 && p.Totals[0].Class == features.TotalClass {
-			add(&requests, p.Totals[0].Requests)
-			add(&tokens, p.Totals[0].tokens())
-		}
+		names[i] = r.Pools[i].Pool
+		s.add(&r.Pools[i])
 	}
-	who := fmt.Sprintf("%d pools", len(names))
 	if len(names) <= 3 {
 		who = strings.Join(names, " and ")
 	}
-	text := fmt.Sprintf("From %s, no request for %s is known", period, who)
-	if requests > 0 {
-		text = fmt.Sprintf("From %s, %s received %s requests with %s tokens", period, who, countText(requests), countText(tokens))
+	r.Summary = []string{s.traffic(period, who), s.saturated(r), s.warningResults(), s.forecastAccuracy(), s.cost()}
+}
+
+func (s *sums) add(p *Pool) {
+	s.observed, s.minutes = s.observed+p.Data.Observed, s.minutes+p.Data.Minutes
+	if len(p.Totals) > 0 && p.Totals[0].Class == features.TotalClass {
+		add(&s.requests, p.Totals[0].Requests)
+		add(&s.tokens, p.Totals[0].tokens())
 	}
-	if observed < total {
-		text += fmt.Sprintf("; telemetry is known for %s of the time", shareText(observed, total))
+	to, of := &s.saturation, &p.Saturation
+	to.KnownMinutes, to.SaturatedMinutes = to.KnownMinutes+of.KnownMinutes, to.SaturatedMinutes+of.SaturatedMinutes
+	to.InTime, to.Late, to.Missed = to.InTime+of.InTime, to.Late+of.Late, to.Missed+of.Missed
+	to.Averted, to.False = to.Averted+of.Averted, to.False+of.False
+	for i := range of.Episodes {
+		if e := &of.Episodes[i]; s.worst == nil || e.shortfall() > s.worst.shortfall() {
+			s.worst, s.worstOf = e, p.Pool
+		}
+	}
+	to.Episodes = append(to.Episodes, of.Episodes...)
+	s.forecasts = append(s.forecasts, p.headline()...)
+	if v := &p.Decisions.Provision; v.KnownMinutes > 0 {
+		s.known = true
+		s.paid, s.static, s.least = s.paid.plus(v.Paid), s.static.plus(v.Static), s.least.plus(v.Hindsight)
+	}
+}
+
+// traffic: requests and tokens, and how much of the period is known.
+func (s *sums) traffic(period, who string) string {
+	text := fmt.Sprintf("From %s, no request for %s is known", period, who)
+	if s.requests > 0 {
+		text = fmt.Sprintf("From %s, %s received %s requests with %s tokens", period, who, value.Large(s.requests), value.Large(s.tokens))
+	}
+	if s.observed < s.minutes {
+		text += fmt.Sprintf("; telemetry is known for %s of the time", shareText(s.observed, s.minutes))
 	}
 	return text + "."
 }
 
 // saturated says how long the load was above the planned capacity of the ready replicas.
-func (r *Report) saturated() string {
-	s, episodes := r.saturations(), 0
-	var worst *Episode
-	of := ""
-	for i := range r.Pools {
-		p := &r.Pools[i]
-		episodes += len(p.Saturation.Episodes)
-		if e := p.worst(); e != nil && (worst == nil || e.shortfall() > worst.shortfall()) {
-			worst, of = e, p.Pool
-		}
-	}
+func (s *sums) saturated(r *Report) string {
+	worst, minutes := s.worst, value.Count(s.saturation.SaturatedMinutes, "minute")
 	switch {
-	case s.KnownMinutes == 0:
+	case s.saturation.KnownMinutes == 0:
 		return "Whether the load was above the planned capacity is not known: load and capacity were never known together."
-	case worst == nil && s.SaturatedMinutes == 0:
+	case worst == nil && s.saturation.SaturatedMinutes == 0:
 		return "The load was within the planned capacity of the ready replicas at all times."
 	case worst == nil:
-		return fmt.Sprintf("The load was above the planned capacity of the ready replicas for %s, at the beginning.", count(s.SaturatedMinutes, "minute"))
+		return "The load was above the planned capacity of the ready replicas for " + minutes + ", at the beginning."
 	}
-	text := fmt.Sprintf("The load was above the planned capacity of the ready replicas (a saturation) %s, for %s in all. The longest began on %s and lasted %d min; the load reached %s of the capacity for %s",
-		timesText(episodes), count(s.SaturatedMinutes, "minute"), r.Day(worst.Start), worst.Minutes, percent(worst.Utilisation), alerting.ResourceName(worst.Resource))
+	text := fmt.Sprintf("The load was above the planned capacity of the ready replicas (a saturation) %s, for %s in all. The worst began on %s and lasted %d min; the load reached %s of the capacity for %s",
+		value.Count(len(s.saturation.Episodes), "time"), minutes, r.Day(worst.Start), worst.Minutes, value.Percent(worst.Utilisation), alerting.ResourceName(worst.Resource))
 	if len(r.Pools) > 1 {
-		text += " of " + of
+		text += " of " + s.worstOf
 	}
 	return text + "."
 }
 
-// saturations of all pools, summed up.
-func (r *Report) saturations() (s Saturation) {
-	for i := range r.Pools {
-		o := &r.Pools[i].Saturation
-		s.KnownMinutes, s.SaturatedMinutes = s.KnownMinutes+o.KnownMinutes, s.SaturatedMinutes+o.SaturatedMinutes
-		s.InTime, s.Late, s.Missed = s.InTime+o.InTime, s.Late+o.Late, s.Missed+o.Missed
-		s.Averted, s.False = s.Averted+o.Averted, s.False+o.False
-	}
-	return s
-}
-
 // warningResults counts the results of warnings.
-func (r *Report) warningResults() string {
-	s := r.saturations()
-	if s.InTime+s.Late+s.Missed+s.Averted+s.False == 0 {
+func (s *sums) warningResults() string {
+	x := &s.saturation
+	if x.InTime+x.Late+x.Missed+x.Averted+x.False == 0 {
 		return "There was no warning."
 	}
 	return fmt.Sprintf("Warnings: %d in time, %d late, %d followed by more replicas that prevented the saturation, %d false. Saturations without a warning: %d.",
-		s.InTime, s.Late, s.Averted, s.False, s.Missed)
+		x.InTime, x.Late, x.Averted, x.False, x.Missed)
 }
 
 // forecastAccuracy: accuracy of forecasts of the pools' totals.
-func (r *Report) forecastAccuracy() string {
-	var rows []Accuracy
-	for i := range r.Pools {
-		rows = append(rows, r.Pools[i].headline()...)
-	}
+func (s *sums) forecastAccuracy() string {
+	rows := s.forecasts
 	if len(rows) == 0 {
 		return "How good forecasts were is not known: no forecast was stored, or the load is not known."
 	}
@@ -132,21 +138,13 @@ func (r *Report) forecastAccuracy() string {
 		headline, percentRange(least, most), better, len(rows), percentRange(low, high))
 }
 
-// costSentence: the cost of replicas, of a fixed number of them, and the least possible.
-func (r *Report) costSentence() string {
-	var paid, static, least Amount
-	known := false
-	for i := range r.Pools {
-		if v := &r.Pools[i].Decisions.Provision; v.KnownMinutes > 0 {
-			known = true
-			paid, static, least = paid.plus(v.Paid), static.plus(v.Static), least.plus(v.Hindsight)
-		}
-	}
-	if !known {
+// cost of replicas, of a fixed number of them, and the least possible.
+func (s *sums) cost() string {
+	if !s.known {
 		return "How many replicas were needed is not known."
 	}
 	return fmt.Sprintf("Replicas used %s. A fixed number of replicas, enough for the peak, would have used %s. The least possible, with hindsight, was %s.",
-		paid.hours(), static.hours(), least.hours())
+		s.paid.hours(), s.static.hours(), s.least.hours())
 }
 
 // plus is the sum; unknown if one is unknown.
@@ -156,21 +154,11 @@ func (a Amount) plus(o Amount) Amount {
 
 // percentRange shows two shares as a range, or as one if they look alike.
 func percentRange(low, high Number) string {
-	a, b := percent(low), percent(high)
+	a, b := value.Percent(low), value.Percent(high)
 	if a == b {
 		return a
 	}
 	return strings.TrimSuffix(a, " %") + " to " + b
-}
-
-func timesText(n int) string {
-	switch n {
-	case 1:
-		return "once"
-	case 2:
-		return "twice"
-	}
-	return fmt.Sprintf("%d times", n)
 }
 
 // state summarises a pool in a word.
@@ -240,15 +228,15 @@ func (p *Pool) suggestions() (out []string) {
 		return []string{"Find out why no telemetry arrives."}
 	}
 	surprises := s.Missed + s.Late
-	suggest(surprises > 0, "Find out why %s came without a warning in time (listed below).", count(surprises, "saturation"))
+	suggest(surprises > 0, "Find out why %s came without a warning in time (listed below).", value.Count(surprises, "saturation"))
 	suggest(s.SaturatedMinutes > 0 && p.Decisions.Mode == string(alerting.Advisory), "Let an autoscaler follow the advice (decision.mode: active); nothing did.")
-	suggest(s.InTime > 0 && p.Decisions.Mode == string(alerting.Active), "Find out why %s came although the warning was in time: replicas may start too slowly.", count(s.InTime, "saturation"))
+	suggest(s.InTime > 0 && p.Decisions.Mode == string(alerting.Active), "Find out why %s came although the warning was in time: replicas may start too slowly.", value.Count(s.InTime, "saturation"))
 	decided := 10*d.Decided >= 9*d.Minutes
 	suggest(!decided, "Find out why Forewarm made no decision for %s of the time, unless it is new.", shareText(d.Minutes-d.Decided, d.Minutes))
-	suggest(decided && 10*d.Observed < 9*d.Minutes, "Repair the telemetry: it is missing for %s of the time.", percent(1-Number(d.Observed)/Number(d.Minutes)))
-	suggest(s.False >= minFalse && s.False > s.InTime+s.Averted, "If the %s disturb, raise decision.warning_probability.", count(s.False, "false warning"))
+	suggest(decided && 10*d.Observed < 9*d.Minutes, "Repair the telemetry: it is missing for %s of the time.", value.Percent(1-Number(d.Observed)/Number(d.Minutes)))
+	suggest(s.False >= minFalse && s.False > s.InTime+s.Averted, "If the %s disturb, raise decision.warning_probability.", value.Count(s.False, "false warning"))
 	if a := p.mainAccuracy(); a != nil && a.Q90.Effective >= minOutcomes && a.Q90.High < .9 {
-		suggest(true, "Raise decision.quantile for a while: the upper bound that should hold in 90 %% of the minutes held in %s.", percent(a.Q90.Share))
+		suggest(true, "Raise decision.quantile for a while: the upper bound that should hold in 90 %% of the minutes held in %s.", value.Percent(a.Q90.Share))
 	}
 	for _, c := range p.Contradicts {
 		what, correct := c.Words()
@@ -256,7 +244,7 @@ func (p *Pool) suggestions() (out []string) {
 	}
 	if v := &p.Decisions.Provision; v.KnownMinutes > 0 {
 		idle := v.Over.ReplicaHours / v.Paid.ReplicaHours
-		suggest(idle > .5, "Check whether fewer replicas would do: %s of their time was idle, reserves not counted.", percent(idle))
+		suggest(idle > .5, "Check whether fewer replicas would do: %s of their time was idle, reserves not counted.", value.Percent(idle))
 	}
 	return out
 }
@@ -281,16 +269,6 @@ func (p *Pool) tightest() string {
 		return ""
 	}
 	return p.Timeline.Resources[0].Resource
-}
-
-// worst is the saturation with the largest lack of capacity; nil if there is none.
-func (p *Pool) worst() (worst *Episode) {
-	for i := range p.Saturation.Episodes {
-		if e := &p.Saturation.Episodes[i]; worst == nil || e.shortfall() > worst.shortfall() {
-			worst = e
-		}
-	}
-	return worst
 }
 
 // shortfall is an upper bound of the missing capacity, in minutes of the ready capacity.

@@ -3,6 +3,7 @@ package value
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"math"
 	"strconv"
@@ -66,6 +67,61 @@ func Short(v float64) string {
 		v, unit = v/1000, larger
 	}
 	return strconv.FormatFloat(v, 'g', 3, 64) + unit
+}
+
+// Large writes a number in three digits: 5,440, 7.46 million.
+func Large(n Number) string {
+	v, _ := strconv.ParseFloat(strconv.FormatFloat(float64(n), 'g', 3, 64), 64)
+	if text := Short(v); !n.Known() || math.Abs(v) < 1000 || math.Abs(v) >= 1e6 {
+		return strings.NewReplacer("M", " million", "G", " billion", "T", " trillion").Replace(text)
+	}
+	return fmt.Sprintf("%.0f,%03.0f", math.Trunc(v/1000), math.Mod(math.Abs(v), 1000))
+}
+
+// Dollars writes an amount of money in three digits.
+func Dollars(usd Number) string {
+	switch v := float64(usd); {
+	case !usd.Known():
+		return "–"
+	case v > 0 && v < 1:
+		return "$" + strconv.FormatFloat(v, 'f', 2-int(math.Floor(math.Log10(v))), 64)
+	}
+	return "$" + Large(usd)
+}
+
+// Percent writes a share in percent, below ten with one decimal.
+func Percent(share Number) string {
+	p, digits := 100*float64(share), 0
+	switch {
+	case !share.Known():
+		return "–"
+	case p > 0 && p < .05:
+		return "<0.1 %"
+	case p > 999:
+		return "above 999 %"
+	case p < -999:
+		return "below −999 %"
+	case math.Abs(p) < 9.95:
+		digits = 1
+	}
+	scale := math.Pow10(digits)
+	return strings.Replace(strconv.FormatFloat(math.Round(p*scale)/scale+0, 'f', digits, 64), "-", "−", 1) + " %" // + 0 makes 0 of −0
+}
+
+// Minutes writes a number of minutes as a person would say it: in seconds, minutes, hours or days.
+func Minutes(n Number) string {
+	switch v := float64(n); {
+	case !n.Known():
+		return "–"
+	case v < 1:
+		return fmt.Sprintf("%.0f s", 60*v)
+	case v < 3*60:
+		return fmt.Sprintf("%.0f min", v)
+	case v < 3*24*60:
+		return fmt.Sprintf("%.0f hours", v/60)
+	default:
+		return fmt.Sprintf("%.0f days", v/60/24)
+	}
 }
 
 // Count writes "1 minute", "2 minutes".
