@@ -108,7 +108,7 @@ const (
 	Tight       Risk = "tight"     // above 80 %
 	Shortfall   Risk = "shortfall" // above 100 %
 	OutOfMemory Risk = "memory"    // a shortfall of KV cache: requests are preempted or rejected
-	Unknown     Risk = "unknown"   // the capacity is not known
+	Unknown     Risk = "unknown"   // the demand or the capacity is not known
 )
 
 const tightFrom = 0.8
@@ -138,11 +138,17 @@ type evaluation struct {
 // sizingPercentile is the share of minutes that a plan covers.
 const sizingPercentile = 0.95
 
-// percentile of demand over the minutes, and its minute. O(n log n).
+// percentile of demand over the minutes with known demand, and its minute; NaN without any. O(n log n).
 func (e *evaluation) percentile(r *resource) (p95 float64, at int) {
-	order, values := make([]int, len(e.loads)), make([]float64, len(e.loads))
+	var order []int
+	values := make([]float64, len(e.loads))
 	for i, l := range e.loads {
-		order[i], values[i] = i, r.demand(e.pool, l)
+		if values[i] = r.demand(e.pool, l); !math.IsNaN(values[i]) {
+			order = append(order, i)
+		}
+	}
+	if order == nil {
+		return math.NaN(), 0
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(values[a], values[b]) })
 	at = order[int(math.Ceil(sizingPercentile*float64(len(order))))-1]
@@ -180,7 +186,7 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 		}
 		demand, at := e.percentile(r)
 		o.Uses = append(o.Uses, use(r.name, r.title, r.unit, demand, have))
-		if math.IsNaN(have) {
+		if math.IsNaN(demand + have) {
 			continue
 		}
 		if r.whole == nil {

@@ -22,13 +22,26 @@ type Records struct {
 	contexts sketch.Quantile
 	longest  float64
 
-	uncached, outputs float64 // records without cached tokens, and without output tokens
-	records           float64
+	prompts, outputs  lengths
+	records, uncached float64 // uncached: without cached tokens
 	binned            bool
 }
 
 // maxMinutes bounds a trace: a year.
 const maxMinutes = 366 * 1440
+
+// lengths are tokens of requests.
+type lengths struct{ sum, known, unknown float64 }
+
+// of is the length of n requests: their tokens, or the mean of those before if that is unknown; NaN without any before.
+func (l *lengths) of(tokens, n float64) float64 {
+	if !(tokens >= 0) {
+		l.unknown += n
+		return l.sum / l.known
+	}
+	l.sum, l.known = l.sum+tokens*n, l.known+n
+	return tokens
+}
 
 // AddSum counts a sum over requests. The error means that the trace is too long.
 func (g *Records) AddSum(s *ingest.Sum) error {
@@ -37,9 +50,8 @@ func (g *Records) AddSum(s *ingest.Sum) error {
 		return nil
 	}
 	g.binned = true
-	load := Request(zeroIfUnknown(s.PromptTokens)/n, zeroIfUnknown(s.CachedTokens)/n, zeroIfUnknown(s.OutputTokens)/n).Times(n)
 	g.calls += n
-	return g.addTo(s.Start, load)
+	return g.addTo(s.Start, Request(g.prompts.of(s.PromptTokens/n, n), zeroIfUnknown(s.CachedTokens)/n, g.outputs.of(s.OutputTokens/n, n)).Times(n))
 }
 
 // Add counts a request. The error means that the trace is too long.
@@ -51,16 +63,15 @@ func (g *Records) Add(r *ingest.Request) error {
 	if r.CachedTokens < 0 {
 		g.uncached++
 	}
-	if r.OutputTokens < 0 {
-		g.outputs++
-	}
-	prompt, output := float64(max(r.PromptTokens, 0)), float64(max(r.OutputTokens, 0))
+	prompt, output := g.prompts.of(float64(r.PromptTokens), 1), g.outputs.of(float64(r.OutputTokens), 1)
 	load := Request(prompt, min(float64(max(r.CachedTokens, 0)), prompt), output)
 	rejected := r.Phase == ingest.PhaseRejected || r.Status == ingest.StatusRejected
 	if r.Attempt <= 1 {
 		g.calls++
-		g.contexts.Add(prompt + output)
-		g.longest = max(g.longest, prompt+output)
+		if r.PromptTokens >= 0 && r.OutputTokens >= 0 {
+			g.contexts.Add(prompt + output)
+			g.longest = max(g.longest, prompt+output)
+		}
 	} else if rejected {
 		load = Load{Requests: 1} // no replica computes it again
 	}
@@ -103,8 +114,8 @@ func (g *Records) Fill(in *Input, source string) {
 	if g.records > 0 && g.uncached/g.records > 0.5 {
 		t.Notes = append(t.Notes, "The trace has no cached tokens: all prompt tokens count as prefill.")
 	}
-	if g.records > 0 && g.outputs/g.records > 0.5 {
-		t.Notes = append(t.Notes, "The trace has no output tokens: decode and KV tokens are too low.")
+	if g.prompts.unknown+g.outputs.unknown > 0 {
+		t.Notes = append(t.Notes, "Where the trace has no length of a request, it counts as long as those before on average.")
 	}
 	in.Traffic = t
 }
@@ -119,12 +130,12 @@ func zeroIfUnknown(x float64) float64 {
 // history is the demand of a pool by dimension: one value a minute, NaN if unknown.
 type history map[string][]float64
 
-// at is 0 if unknown.
+// at is NaN if unknown.
 func (s history) at(dimension string, minute int) float64 {
 	if values := s[dimension]; minute < len(values) {
-		return zeroIfUnknown(values[minute])
+		return values[minute]
 	}
-	return 0
+	return math.NaN()
 }
 
 // known reports whether the minute has telemetry. A minute without it is not zero traffic.
@@ -153,13 +164,14 @@ func (s history) attempts() (again, twice float64) {
 // load of all attempts in a minute. Failed attempts hold KV cache as calls do.
 func (s history) load(p *Pool, minute int, again, twice float64) Load {
 	v := func(dimension string) float64 { return s.at(dimension, minute) }
-	prompt := v(features.DimPrefill)*(1+twice) + again*v(features.DimWastedPrefill)
-	output := v(features.DimDecode)*(1+twice) + again*v(features.DimWastedDecode)
+	ifKnown := func(dimension string) float64 { return zeroIfUnknown(v(dimension)) }
+	prompt := v(features.DimPrefill)*(1+twice) + again*ifKnown(features.DimWastedPrefill)
+	output := v(features.DimDecode)*(1+twice) + again*ifKnown(features.DimWastedDecode)
 	kv := v(features.DimKV)
 	if tokens := v(features.DimPrefill) + v(features.DimDecode); tokens > 0 {
 		kv *= (prompt + output) / tokens
 	}
-	return FromRates(v(features.DimRequests)+v(features.DimRetry), prompt, v(features.DimCached), output, kv, p.Rates.PrefillTokensPerS, p.Rates.ITL.Seconds())
+	return FromRates(v(features.DimRequests)+ifKnown(features.DimRetry), prompt, ifKnown(features.DimCached), output, kv, p.Rates.PrefillTokensPerS, p.Rates.ITL.Seconds())
 }
 
 // traffic of the minutes with telemetry.

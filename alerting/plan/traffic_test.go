@@ -12,6 +12,7 @@ import (
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/storage"
 )
 
@@ -79,6 +80,38 @@ func TestPlanAsDecided(t *testing.T) {
 		p := &in.Pool
 		if p.Replicas != want || p.Prefill != 3 || p.Lead != 11*time.Minute || p.Reported != 100_000 {
 			t.Errorf("%d stated: %d and %d replicas, lead %s, %d KV tokens", stated, p.Replicas, p.Prefill, p.Lead, p.Reported)
+		}
+	}
+}
+
+// TestUnknownLengths: a request without a length counts as long as those before on average; without any the demand is not known.
+func TestUnknownLengths(t *testing.T) {
+	at := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		outputs []int64
+		want    float64
+	}{"some": {[]int64{100, 300, -1}, 600. / 60}, "none": {[]int64{-1, -1}, math.NaN()}} {
+		var records plan.Records
+		for _, output := range c.outputs {
+			r := ingest.Request{ArrivedAt: at, PromptTokens: 1000, CachedTokens: -1, OutputTokens: output}
+			if err := records.Add(&r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pool, err := capacity.New(capacity.Config{Name: "p", PrefillTokensPerS: 5000, Replicas: capacity.Replicas{Max: 4}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := plan.Input{Pool: plan.Pool{Pool: pool, Replicas: 2}, Launch: plan.Same}
+		records.Fill(&in, "test")
+		s, err := plan.New(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range s.Rows {
+			if r.Resource == capacity.Decode && !(math.Abs(float64(r.Demand)-c.want) < 1e-9 || math.IsNaN(c.want) && !r.Demand.Known() && r.Risk == plan.Unknown) {
+				t.Errorf("%s: %+v", name, r)
+			}
 		}
 	}
 }
