@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/common/config"
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/internal/tlsconfig"
@@ -65,9 +66,10 @@ func (c *Config) clientOptions() ([]nats.Option, error) {
 		opts = append(opts, nats.Token(token))
 	}
 	if c.TLS != (tlsconfig.Client{}) {
-		t, err := c.TLS.Open()
+		files := c.TLS.Prometheus()
+		t, err := config.NewTLSConfig(&files)
 		if err != nil {
-			return nil, fmt.Errorf("nats.tls.%w", err)
+			return nil, fmt.Errorf("nats.tls: %w", err)
 		}
 		opts = append(opts, nats.Secure(t))
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forewarm/forewarm/internal/tlsconfig"
+	"github.com/forewarm/forewarm/internal/httpclient"
 )
 
 // Config says what is scraped; without jobs nothing is.
@@ -31,8 +31,7 @@ type Job struct {
 	Path   string `yaml:"path"`   // "" is /metrics
 	Engine string `yaml:"engine"` // one of Engines; "" is auto
 
-	BearerTokenFile string           `yaml:"bearer_token_file"` // read for each scrape, because tokens rotate
-	TLS             tlsconfig.Client `yaml:"tls"`
+	httpclient.Config `yaml:",inline"`
 }
 
 // DefaultConfig scrapes nothing.
@@ -80,11 +79,9 @@ func (j *Job) validate() error {
 		return fmt.Errorf("path is %q: it must begin with /", j.Path)
 	case j.Engine != "" && !slices.Contains(Engines(), j.Engine):
 		return fmt.Errorf("engine is %q: it must be one of %s", j.Engine, strings.Join(Engines(), ", "))
-	case j.Scheme != "https" && j.TLS != (tlsconfig.Client{}):
-		return errors.New("tls is set: it must come with scheme: https")
 	}
-	if err := j.TLS.Check(); err != nil {
-		return fmt.Errorf("tls.%w", err)
+	if err := j.Check(j.url("host:1")); err != nil {
+		return err
 	}
 	for i, target := range j.Targets {
 		if !isAddress(target) {
@@ -106,8 +103,7 @@ func isAddress(s string) bool {
 	return err == nil && n > 0
 }
 
-// complete fills in what is left out.
-func (j Job) complete() Job {
-	j.Scheme, j.Path, j.Engine = cmp.Or(j.Scheme, "http"), cmp.Or(j.Path, "/metrics"), cmp.Or(j.Engine, Auto)
-	return j
+// url is where a target has its metrics.
+func (j *Job) url(address string) string {
+	return cmp.Or(j.Scheme, "http") + "://" + address + cmp.Or(j.Path, "/metrics")
 }

@@ -130,9 +130,9 @@ func TestDynamoWithoutBlocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, elsewhere, err := e.replicas("h:1", Auto)
-	if d := diff([]ingest.Replica{replicaOf("7-0", func(r *ingest.Replica) { r.Waiting = 4 })}, got); d != "" || !elsewhere || err != nil {
-		t.Errorf("%v %v %s", elsewhere, err, d)
+	got, g, err := e.replicas("h:1", Auto)
+	if d := diff([]ingest.Replica{replicaOf("7-0", func(r *ingest.Replica) { r.Waiting = 4 })}, got); d != "" || err != nil || !g.workers {
+		t.Errorf("%v %s", err, d)
 	}
 }
 

@@ -2,11 +2,11 @@ package scrape
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"mime"
 	"slices"
 	"strings"
 	"time"
@@ -28,16 +28,12 @@ type sample struct {
 // each worker.
 const maxSeries = 50_000
 
-// parse reads the Prometheus text, OpenMetrics or protobuf format, as contentType says. After an error no sample is
-// usable.
+// parse reads the Prometheus text, OpenMetrics or protobuf format, as contentType says; old exporters of text say
+// nothing. After an error no sample is usable.
 func parse(body []byte, contentType string) (exposition, error) {
-	if !isExposition(contentType) {
-		return nil, &failure{reasonNotMetrics, fmt.Errorf("content type %.64q is no exposition of metrics%s", contentType, hint(contentType))}
-	}
-	// With a parser, an error only means that the fallback is used.
-	p, err := textparse.New(body, contentType, labels.NewSymbolTable(), textparse.ParserOptions{IgnoreNativeHistograms: true, FallbackContentType: "text/plain"})
-	if p == nil {
-		return nil, &failure{reasonBadExposition, err}
+	p, err := textparse.New(body, cmp.Or(contentType, "text/plain"), nil, textparse.ParserOptions{IgnoreNativeHistograms: true})
+	if err != nil {
+		return nil, &failure{reasonNotMetrics, fmt.Errorf("content type %.64q is no exposition of metrics; is the path right? trtllm-serve has its metrics at /prometheus/metrics", contentType)}
 	}
 	found, kept := exposition{}, 0
 	for {
@@ -65,24 +61,6 @@ func parse(body []byte, contentType string) (exposition, error) {
 	}
 }
 
-func isExposition(contentType string) bool {
-	if contentType == "" {
-		return true // old exporters
-	}
-	mediaType, _, err := mime.ParseMediaType(contentType)
-	return err == nil && (mediaType == "text/plain" || mediaType == "application/openmetrics-text" || mediaType == "application/vnd.google.protobuf")
-}
-
-// hint says how to correct the most frequent mistake.
-func hint(contentType string) string {
-	if strings.HasPrefix(contentType, "application/json") {
-		return "; trtllm-serve has its metrics at path: /prometheus/metrics"
-	}
-	return ""
-}
-
-const processStart = "process_start_time_seconds"
-
 // bare are the names of vLLM's metrics that NVIDIA NIM exposes without a prefix.
 var bare = [...]string{
 	"num_requests_running", "num_requests_waiting", "gpu_cache_usage_perc", "kv_cache_usage_perc", "num_preemptions_total", "prompt_tokens_total",
@@ -103,7 +81,7 @@ func canonical(name string) string {
 
 // started is when the process that answered began; zero where that is not exposed, or is exposed by several.
 func (e exposition) started() time.Time {
-	s := e[processStart]
+	s := e["process_start_time_seconds"]
 	if len(s) != 1 || !(s[0].value > 0 && s[0].value < 1e11) {
 		return time.Time{}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"net"
 	"net/url"
@@ -49,29 +50,24 @@ func Probe(ctx context.Context, metrics string) (Probed, error) {
 	if err != nil {
 		return fail(err)
 	}
-	g, _, err := e.find(Auto)
+	replicas, g, err := e.replicas(address, Auto)
 	if err != nil {
 		return fail(err)
 	}
-	seen.Engine = g.name
-	if seen.Replicas, _, err = e.replicas(address, g.name); err != nil {
-		return fail(err)
-	}
-	var own []sample // that only the engine has
-	for _, name := range g.anchors {
-		own = append(own, e[name]...)
-	}
-	if seen.Models = modelsOf(own); len(seen.Models) == 0 {
-		seen.Models = modelsOf(slices.Concat(slices.Collect(maps.Values(e))...))
+	seen.Engine, seen.Replicas = g.name, replicas
+	if seen.Models = e.models(slices.Values(g.anchors)); len(seen.Models) == 0 {
+		seen.Models = e.models(maps.Keys(e))
 	}
 	return seen, nil
 }
 
-// modelsOf lists the models that labels name, each once, in order.
-func modelsOf(samples []sample) (models []string) {
-	for _, x := range samples {
-		if model := cmp.Or(x.labels.Get("model_name"), x.labels.Get("model")); model != "" {
-			models = append(models, model)
+// models lists the models that labels of metrics name, each once, in order.
+func (e exposition) models(metrics iter.Seq[string]) (models []string) {
+	for name := range metrics {
+		for _, x := range e[name] {
+			if model := cmp.Or(x.labels.Get("model_name"), x.labels.Get("model")); model != "" {
+				models = append(models, model)
+			}
 		}
 	}
 	slices.Sort(models)

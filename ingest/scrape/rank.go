@@ -1,6 +1,7 @@
 package scrape
 
 import (
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -20,25 +21,23 @@ type rank struct {
 }
 
 // ranks finds the ranks of an engine, ordered by their labels.
-func (e exposition) ranks(g *engine) []rank {
-	var found []rank
+func (e exposition) ranks(g *engine) (found []rank) {
 	for _, name := range g.anchors {
 		for _, s := range e[name] {
-			if g.keep != nil && !g.keep(s) {
-				continue
-			}
-			r := rank{exposition: e, labels: g.labels}
-			for _, label := range g.labels {
-				r.values = append(r.values, s.labels.Get(label))
-			}
-			at, known := slices.BinarySearchFunc(found, r, func(a, b rank) int { return slices.Compare(a.values, b.values) })
-			if !known {
-				found = slices.Insert(found, at, r)
+			if g.keep == nil || g.keep(s) {
+				r := rank{exposition: e, labels: g.labels}
+				for _, label := range g.labels {
+					r.values = append(r.values, s.labels.Get(label))
+				}
+				found = append(found, r)
 			}
 		}
 	}
-	for i := range found {
-		found[i].alone = len(found) == 1
+	compare := func(a, b rank) int { return slices.Compare(a.values, b.values) }
+	slices.SortFunc(found, compare)
+	found = slices.CompactFunc(found, func(a, b rank) bool { return compare(a, b) == 0 })
+	if len(found) == 1 {
+		found[0].alone = true
 	}
 	return found
 }
@@ -54,82 +53,70 @@ func (r rank) with(label, value string) rank {
 	return r
 }
 
-// each calls f for the samples of r under a name. Those without labels of ranks are of all ranks, and are
-// included if shared is true.
-func (r rank) each(name string, shared bool, f func(s sample)) {
-	for _, s := range r.exposition[name] {
-		mine := r.where[0] == "" || s.labels.Get(r.where[0]) == r.where[1]
-		for i, label := range r.labels {
-			value := s.labels.Get(label)
-			mine = mine && (value == r.values[i] || value == "" && shared)
-		}
-		if mine {
-			f(s)
+// samples gives those of r under a name. Those without labels of ranks are of all ranks, and are included if shared is
+// true.
+func (r rank) samples(name string, shared bool) iter.Seq[sample] {
+	return func(yield func(sample) bool) {
+		for _, s := range r.exposition[name] {
+			mine := r.where[0] == "" || s.labels.Get(r.where[0]) == r.where[1]
+			for i, label := range r.labels {
+				value := s.labels.Get(label)
+				mine = mine && (value == r.values[i] || value == "" && shared)
+			}
+			if mine && !yield(s) {
+				return
+			}
 		}
 	}
 }
 
-// gauge is the highest value under the first of the names that has one: tensor-parallel ranks repeat a value, and
-// priorities have a part of it each. NaN when there is none.
-func (r rank) gauge(names ...string) float64 {
+// gauge is the highest value under a name: tensor-parallel ranks repeat a value, and priorities have a part of it each.
+// NaN when there is none.
+func (r rank) gauge(name string) float64 {
 	highest := math.NaN()
-	for _, name := range names {
-		r.each(name, true, func(s sample) {
-			if !(highest >= s.value) {
-				highest = s.value
-			}
-		})
-		if !math.IsNaN(highest) {
-			break
+	for s := range r.samples(name, true) {
+		if !(highest >= s.value) {
+			highest = s.value
 		}
 	}
 	return highest
 }
 
-// counter adds up the series under the first of the names that has any. Where there are several ranks, one that speaks
-// of all of them is nobody's. NaN when there is none.
-func (r rank) counter(names ...string) float64 {
-	for _, name := range names {
-		sum, n := 0.0, 0
-		r.each(name, r.alone, func(s sample) { sum, n = sum+s.value, n+1 })
-		if n > 0 {
-			return sum
+// counter adds up the series under a name. Where there are several ranks, one that speaks of all of them is nobody's.
+// NaN when there is none.
+func (r rank) counter(name string) float64 {
+	sum := math.NaN()
+	for s := range r.samples(name, r.alone) {
+		sum = first(sum, 0) + s.value
+	}
+	return sum
+}
+
+// info is a number in a label of an information metric; NaN when it is none.
+func (r rank) info(name, label string) float64 {
+	for s := range r.samples(name, true) {
+		if x, err := strconv.ParseFloat(s.labels.Get(label), 64); err == nil {
+			return x
 		}
 	}
 	return math.NaN()
 }
 
-// info is a number in a label of an information metric; NaN when it is none.
-func (r rank) info(name, label string) float64 {
-	found := math.NaN()
-	r.each(name, true, func(s sample) {
-		if x, err := strconv.ParseFloat(s.labels.Get(label), 64); err == nil {
-			found = x
-		}
-	})
-	return found
-}
-
 // only is the value that all series under the name agree on; NaN when they do not, or there is none.
 func (r rank) only(name string) float64 {
-	value := math.NaN()
-	for i, s := range r.exposition[name] {
-		if i > 0 && s.value != value {
-			return math.NaN()
-		}
-		value = s.value
+	all := r.exposition[name]
+	if len(all) == 0 || slices.ContainsFunc(all, func(s sample) bool { return s.value != all[0].value }) {
+		return math.NaN()
 	}
-	return value
+	return all[0].value
 }
 
-// tokens, requests and total turn a value into a count; what none can be is unknown.
-func tokens(x float64) int64 { return count(x, float64(ingest.DefaultLimits().Tokens)) }
+// count turns a value into tokens or requests, and total one of a counter; what none can be is unknown.
+func count(x float64) int64 { return integer(x, float64(ingest.DefaultLimits().Tokens)) }
 
-func requests(x float64) int64 { return tokens(x) }
+func total(x float64) int64 { return integer(x, 1<<53) }
 
-func total(x float64) int64 { return count(x, 1<<53) }
-
-func count(x, most float64) int64 {
+func integer(x, most float64) int64 {
 	if !(x >= 0 && x <= most) {
 		return ingest.Unknown
 	}

@@ -98,7 +98,7 @@ func (s *Scraper) Run(ctx context.Context) error {
 	}
 }
 
-// scrape scrapes one target and publishes its reports.
+// scrape scrapes one target and publishes its reports. It logs when the reason of failures changes.
 func (s *Scraper) scrape(ctx context.Context, t *target) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,26 +113,20 @@ func (s *Scraper) scrape(ctx context.Context, t *target) {
 	if s.deps.Took != nil {
 		s.deps.Took(time.Since(began))
 	}
+	reason := reasonOf(err)
 	if err != nil {
-		s.stats.Failures[reasonOf(err)].Add(1)
+		s.stats.Failures[reason].Add(1)
 	}
-	s.logChange(t, err)
+	log := s.deps.Log.With(zap.String("pool", t.client.job.Pool), zap.String("target", t.address))
+	switch {
+	case reason == t.lastFailure:
+	case err != nil:
+		log.Warn("engine cannot be scraped", zap.String("reason", reason), zap.Error(err))
+	default:
+		log.Info("engine answers again")
+	}
+	t.lastFailure = reason
 	s.publish(ctx, reports)
-}
-
-// logChange logs when a target begins to fail, fails for another reason, or answers again.
-func (s *Scraper) logChange(t *target, err error) {
-	trouble := reasonOf(err)
-	if trouble == t.lastFailure {
-		return
-	}
-	t.lastFailure = trouble
-	fields := []zap.Field{zap.String("pool", t.client.job.Pool), zap.String("target", t.address)}
-	if err == nil {
-		s.deps.Log.Info("engine answers again", fields...)
-		return
-	}
-	s.deps.Log.Warn("engine cannot be scraped", append(fields, zap.String("reason", trouble), zap.Error(err))...)
 }
 
 func (s *Scraper) publish(ctx context.Context, reports []ingest.Replica) {

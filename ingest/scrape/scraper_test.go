@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/httpclient"
 	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
@@ -234,8 +235,8 @@ func TestValidate(t *testing.T) {
 		}
 	}
 	c := DefaultConfig()
-	c.Jobs = []Job{{Pool: "p", Targets: []string{"a:1"}, Scheme: "https", TLS: tlsconfig.Client{CAFile: "none.pem"}}}
-	if _, err := New(c, Deps{Log: zap.NewNop()}); err == nil || !strings.Contains(err.Error(), `jobs[0].tls.ca_file is "none.pem"`) {
+	c.Jobs = []Job{{Pool: "p", Targets: []string{"a:1"}, Scheme: "https", Config: httpclient.Config{TLS: tlsconfig.Client{CAFile: "none.pem"}}}}
+	if _, err := New(c, Deps{Log: zap.NewNop()}); err == nil || !strings.Contains(err.Error(), `jobs[0].tls: unable to read CA cert: unable to read file none.pem`) {
 		t.Errorf("missing file: %v", err)
 	}
 }

@@ -1,14 +1,142 @@
 package scrape
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"math"
+	"net"
+	"net/http"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
+	"github.com/klauspost/compress/gzip"
+
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/httpclient"
 )
+
+// client asks the targets of one job.
+type client struct {
+	job  Job
+	http *http.Client
+
+	// Owned by the goroutine of Run.
+	targets  map[string]*target // by address
+	resolved []string           // addresses that the job's name last resolved to; nil before it did
+	known    bool               // it had resolved before: an address that is new now was not there then
+}
+
+// newClient reads the files of a job's credentials. It follows no redirect: that leads to a login page, or elsewhere.
+func newClient(j Job) (*client, error) {
+	transport, err := j.Transport("scrape")
+	if err != nil {
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	return &client{job: j, http: &http.Client{Transport: transport, CheckRedirect: httpclient.NoRedirect}}, nil
+}
+
+// accept asks for the formats that the parser reads, the cheapest to read first.
+const accept = "text/plain;version=0.0.4;q=0.9,application/openmetrics-text;version=1.0.0;q=0.5," +
+	"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.3"
+
+// ask gets and parses what a target exposes. The error is a [failure], or of the connection.
+func (c *client) ask(ctx context.Context, address string) (exposition, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.job.url(address), nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", accept)
+	request.Header.Set("Accept-Encoding", "gzip")
+	request.Header.Set("User-Agent", "forewarm")
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	switch response.StatusCode {
+	case http.StatusOK:
+	case http.StatusServiceUnavailable:
+		return nil, &failure{reasonUnavailable, errors.New("it answers 503")}
+	default:
+		return nil, &failure{reasonStatus, fmt.Errorf("it answers %d; is the path %s right?", response.StatusCode, request.URL.Path)}
+	}
+	plain := response.Body
+	if response.Header.Get("Content-Encoding") == "gzip" {
+		if plain, err = gzip.NewReader(response.Body); err != nil {
+			return nil, err
+		}
+	}
+	body, err := io.ReadAll(io.LimitReader(plain, maxBodyBytes+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(body) > maxBodyBytes:
+		return nil, &failure{reasonTooLarge, fmt.Errorf("the answer has more than %d bytes", maxBodyBytes)}
+	}
+	return parse(body, response.Header.Get("Content-Type"))
+}
+
+// The reasons why a scrape fails: a metric label.
+const (
+	reasonRefused       = "refused" // nobody listens there
+	reasonTimeout       = "timeout"
+	reasonName          = "name" // the name of the target does not resolve
+	reasonTLS           = "tls"
+	reasonNetwork       = "network" // any other fault of the connection
+	reasonToken         = "token"   // a file of credentials cannot be read
+	reasonUnavailable   = "unavailable"
+	reasonStatus        = "status" // another status than 200 and 503
+	reasonTooLarge      = "too_large"
+	reasonNotMetrics    = "not_metrics"
+	reasonBadExposition = "bad_exposition"
+	reasonNoEngine      = "no_engine"
+)
+
+// Reasons lists why a scrape can fail, for metrics that must exist at zero.
+var Reasons = []string{
+	reasonRefused, reasonTimeout, reasonName, reasonTLS, reasonNetwork, reasonToken, reasonUnavailable, reasonStatus,
+	reasonTooLarge, reasonNotMetrics, reasonBadExposition, reasonNoEngine,
+}
+
+// failure is a scrape that failed.
+type failure struct {
+	reason string
+	err    error
+}
+
+func (f *failure) Error() string { return f.reason + ": " + f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// reasonOf gives the reason of an error of a request; "" of none.
+func reasonOf(err error) string {
+	var f *failure
+	var timeout net.Error
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &f):
+		return f.reason
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return reasonRefused
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return reasonTimeout
+	case errors.As(err, new(*net.DNSError)):
+		return reasonName
+	case errors.As(err, new(*fs.PathError)):
+		return reasonToken
+	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, new(*tls.CertificateVerificationError)),
+		errors.As(err, new(tls.RecordHeaderError)), errors.As(err, new(tls.AlertError)):
+		return reasonTLS
+	}
+	return reasonNetwork
+}
 
 // target is one address of a job, and what is known of it.
 type target struct {
@@ -36,14 +164,14 @@ func (c *client) target(address string, since time.Time) *target {
 func (t *target) scrape(ctx context.Context, now func() time.Time) ([]ingest.Replica, error) {
 	e, err := t.client.ask(ctx, t.address)
 	var reports []ingest.Replica
-	var elsewhere bool
+	var g *engine
 	if err == nil {
-		reports, elsewhere, err = e.replicas(t.address, t.client.job.Engine)
+		reports, g, err = e.replicas(t.address, cmp.Or(t.client.job.Engine, Auto))
 	}
 	at := now().UTC()
 	switch reason := reasonOf(err); {
 	case err == nil:
-		if t.elsewhere = elsewhere; !elsewhere {
+		if t.elsewhere = g.workers; !g.workers {
 			t.date(reports, e.started(), at)
 		}
 		t.away, t.down, t.since = false, false, at
@@ -75,12 +203,8 @@ func (t *target) end(at time.Time) []ingest.Replica {
 
 // complete adds pool and time to reports, and a report that a replica is gone for each one without a report.
 func (t *target) complete(reports []ingest.Replica, at time.Time) []ingest.Replica {
-	names := make(map[string]bool, len(reports))
-	for i := range reports {
-		names[reports[i].Name] = true
-	}
 	for _, name := range t.names {
-		if !names[name] {
+		if !slices.ContainsFunc(reports, func(r ingest.Replica) bool { return r.Name == name }) {
 			reports = append(reports, unknown(name, ingest.ReplicaGone))
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/httpclient"
 	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
@@ -233,7 +234,7 @@ func TestAnswersThatCannotBeUsed(t *testing.T) {
 		"redirect":           {Job{Path: "/redirect"}, address, "status"},
 		"connection cut":     {Job{Path: "/cut"}, address, "network"},
 		"too slow":           {Job{Path: "/slow"}, address, "timeout"},
-		"token unreadable":   {Job{Path: "/token", BearerTokenFile: token}, address, "token"},
+		"token unreadable":   {Job{Path: "/token", Config: httpclient.Config{BearerTokenFile: token}}, address, "token"},
 		"plain text for TLS": {Job{Scheme: "https"}, address, "tls"},
 		"no such name":       {Job{}, "forewarm.invalid:80", "name"},
 	} {
@@ -248,7 +249,7 @@ func TestAnswersThatCannotBeUsed(t *testing.T) {
 		if err := os.WriteFile(token, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := ask(Job{Path: "/token", BearerTokenFile: token}, address); (err == nil) != want {
+		if err := ask(Job{Path: "/token", Config: httpclient.Config{BearerTokenFile: token}}, address); (err == nil) != want {
 			t.Errorf("token %q: %v", content, err)
 		}
 	}
@@ -265,13 +266,13 @@ func TestTLS(t *testing.T) {
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newTarget(t, Job{Scheme: "https", TLS: tlsconfig.Client{CAFile: ca}}, address).client.ask(t.Context(), address); err != nil {
+	if _, err := newTarget(t, Job{Scheme: "https", Config: httpclient.Config{TLS: tlsconfig.Client{CAFile: ca}}}, address).client.ask(t.Context(), address); err != nil {
 		t.Errorf("with its CA: %v", err)
 	}
 	if _, err := newTarget(t, Job{Scheme: "https"}, address).client.ask(t.Context(), address); reasonOf(err) != reasonTLS {
 		t.Errorf("without its CA: %v", err)
 	}
-	if _, err := newTarget(t, Job{Scheme: "https", TLS: tlsconfig.Client{CAFile: ca, ServerName: "other"}}, address).client.ask(t.Context(), address); reasonOf(err) != reasonTLS {
+	if _, err := newTarget(t, Job{Scheme: "https", Config: httpclient.Config{TLS: tlsconfig.Client{CAFile: ca, ServerName: "other"}}}, address).client.ask(t.Context(), address); reasonOf(err) != reasonTLS {
 		t.Errorf("of another name: %v", err)
 	}
 }

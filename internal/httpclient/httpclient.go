@@ -1,4 +1,4 @@
-// Package httpclient is shared by the clients of Prometheus, Alertmanager and remote storage. It has authentication,
+// Package httpclient is shared by the clients of engines, Prometheus, Alertmanager and remote storage. It has authentication,
 // headers and TLS. It starts no goroutine.
 package httpclient
 
@@ -57,11 +57,10 @@ func (c *Config) Check(raw string) error {
 			return fmt.Errorf("headers is with %q: it must have names of HTTP headers", name)
 		}
 	}
-	p := c.prometheus()
-	if err := p.TLSConfig.Validate(); err != nil {
-		return fmt.Errorf("tls: %w", err)
+	if err := c.TLS.Check(); err != nil {
+		return fmt.Errorf("tls.%w", err)
 	}
-	if err := p.Validate(); err != nil {
+	if err := c.prometheus().Validate(); err != nil {
 		return fmt.Errorf("headers: %w", err)
 	}
 	return nil
@@ -78,7 +77,7 @@ func Redacted(raw string) string {
 func (c *Config) prometheus() *config.HTTPClientConfig {
 	p := &config.HTTPClientConfig{
 		EnableHTTP2: true, BearerTokenFile: c.BearerTokenFile,
-		TLSConfig:   config.TLSConfig{CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, ServerName: c.TLS.ServerName},
+		TLSConfig:   c.TLS.Prometheus(),
 		HTTPHeaders: &config.Headers{Headers: map[string]config.Header{}},
 	}
 	if c.Username != "" {
@@ -92,11 +91,7 @@ func (c *Config) prometheus() *config.HTTPClientConfig {
 
 // Transport reads the certificates; errors name the file. name identifies it in traces.
 func (c *Config) Transport(name string) (http.RoundTripper, error) {
-	p := c.prometheus()
-	if err := p.Validate(); err != nil {
-		return nil, err
-	}
-	return config.NewRoundTripperFromConfig(*p, name)
+	return config.NewRoundTripperFromConfig(*c.prometheus(), name)
 }
 
 // NoRedirect follows no redirect: only the configuration says which hosts a client connects to.

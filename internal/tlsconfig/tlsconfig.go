@@ -2,14 +2,17 @@
 package tlsconfig
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/common/config"
 	"golang.org/x/time/rate"
 )
 
@@ -24,23 +27,9 @@ type Client struct {
 // Check opens no file. The error begins with a key.
 func (c Client) Check() error { return checkPair(c.CertFile, c.KeyFile) }
 
-// Open reads the files. The error begins with a key.
-func (c Client) Open() (*tls.Config, error) {
-	t := &tls.Config{ServerName: c.ServerName, MinVersion: tls.VersionTLS12}
-	var err error
-	if c.CAFile != "" {
-		if t.RootCAs, err = readCA("ca_file", c.CAFile); err != nil {
-			return nil, err
-		}
-	}
-	if c.CertFile != "" {
-		pair, err := readPair(c.CertFile, c.KeyFile)
-		if err != nil {
-			return nil, err
-		}
-		t.Certificates = []tls.Certificate{*pair}
-	}
-	return t, nil
+// Prometheus is the same for its clients.
+func (c Client) Prometheus() config.TLSConfig {
+	return config.TLSConfig{CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, ServerName: c.ServerName}
 }
 
 // Server names the files of a listener's TLS; all empty means no TLS.
@@ -81,9 +70,10 @@ func (s Server) Open(warn func(error)) (*tls.Config, error) {
 		return last.Load(), nil
 	}}
 	if s.ClientCAFile != "" {
-		t.ClientAuth = tls.RequireAndVerifyClientCert
-		if t.ClientCAs, err = readCA("client_ca_file", s.ClientCAFile); err != nil {
-			return nil, err
+		pem, err := os.ReadFile(s.ClientCAFile)
+		t.ClientAuth, t.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+		if err != nil || !t.ClientCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("client_ca_file is %q: %w; name a file of certificates in PEM", s.ClientCAFile, cmp.Or(err, errors.New("no certificate in it")))
 		}
 	}
 	return t, nil
@@ -102,18 +92,6 @@ func readPair(cert, key string) (*tls.Certificate, error) {
 		return nil, fmt.Errorf("cert_file is %q, key_file %q: %w; name a certificate and its key in PEM", cert, key, err)
 	}
 	return &pair, nil
-}
-
-func readCA(key, path string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s is %q: %w; name a file that the daemon may read", key, path, err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s is %q: no certificate in it; name a file of certificates in PEM", key, path)
-	}
-	return pool, nil
 }
 
 // ReadSecret reads the one line that the file of a key holds. Errors name the key.

@@ -180,7 +180,7 @@ func TestBackfillCheck(t *testing.T) {
 		`username is "me"`:                   func(c *BackfillConfig) { c.Username = "me" },
 		"bearer_token_file is set":           func(c *BackfillConfig) { c.Username, c.PasswordFile, c.BearerTokenFile = "me", "f", "g" },
 		"tls is set":                         func(c *BackfillConfig) { c.URL, c.TLS.CAFile = "http://prometheus", "ca.pem" },
-		"tls: exactly one of key":            func(c *BackfillConfig) { c.TLS.CertFile = "c.pem" },
+		"tls.cert_file is \"c.pem\"":         func(c *BackfillConfig) { c.TLS.CertFile = "c.pem" },
 		`headers is with "a b"`:              func(c *BackfillConfig) { c.Headers = map[string]string{"a b": "c"} },
 		`headers: setting header "Author`:    func(c *BackfillConfig) { c.Headers = map[string]string{"authorization": "c"} },
 		"sources[1].pool is empty":           func(c *BackfillConfig) { c.Sources[1].Pool = "" },
