@@ -39,7 +39,6 @@ const aheadMinutes = 60
 type Aggregator struct {
 	cfg           Config
 	revise, ahead int64 // minutes
-	mask          int64 // see slot
 
 	state
 	named  int     // classes of all pools without OverflowClass
@@ -57,13 +56,11 @@ func New(cfg Config) *Aggregator {
 	if cfg.Service == nil {
 		cfg.Service = map[string]Service{}
 	}
-	a := &Aggregator{
+	return &Aggregator{
 		cfg:    cfg,
 		revise: minutes(cfg.Revise),
 		ahead:  aheadMinutes + minutes(cfg.Lateness+cfg.FutureBound) + 1,
 	}
-	a.mask = int64(a.slots() - 1)
-	return a
 }
 
 // Counters are the counts since the Aggregator began, snapshots included.
@@ -130,7 +127,7 @@ func (a *Aggregator) refuse(minute int64) ingest.Reason {
 func (a *Aggregator) evidence(p *pool, minute int64, at unixTime) {
 	p.LastEvent = max(p.LastEvent, at)
 	if a.holds(minute) {
-		p.Coverage[a.slot(minute)].Evidence = true
+		p.Coverage.at(minute).Evidence = true
 	}
 }
 
@@ -138,7 +135,7 @@ func (a *Aggregator) evidence(p *pool, minute int64, at unixTime) {
 // that: its missing records are a reporting delay, which the nowcast corrects. Beyond the bounds of ProducersConfig
 // that is a fault: it warns and stops scale-in.
 func (a *Aggregator) covered(p *pool, minute int64) bool {
-	return p.Coverage[a.slot(minute)].Evidence || p.Watermark >= unixTime(minute+1)*minuteLength
+	return p.Coverage.at(minute).Evidence || p.Watermark >= unixTime(minute+1)*minuteLength
 }
 
 // AddSum counts traffic that its producer has summed, in the minute of its Start. It returns "" or the reason of a
@@ -162,7 +159,7 @@ func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 	p := a.pool(s.Pool)
 	a.evidence(p, minute, at)
 	c := a.class(p, s.Class, minute)
-	w := a.bucket(c, minute)
+	w := c.bucket(minute)
 	w.Records++
 	if s.Requests >= 0 {
 		c.reports(w, ReportsRequests)

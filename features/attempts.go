@@ -53,10 +53,10 @@ func (a *Aggregator) attempts(p *pool) []Attempts {
 	}
 	rows := make([]Attempts, 0, a.Open-a.oldest()+1)
 	for m := a.oldest(); m <= a.Open; m++ {
-		s := &p.Coverage[a.slot(m)].Queue
+		s := &p.Coverage.at(m).Queue
 		row, prompts := Attempts{Minute: m, Failed: s.Failed, FailedCalls: s.FailedCalls}, 0.0
 		for _, c := range p.classes {
-			at := a.find(c, m)
+			at := c.Buckets.find(m)
 			if at == nil {
 				continue
 			}
@@ -196,7 +196,7 @@ func (s *queuePressure) long(grown bool) bool {
 // noteQueue records the length of a pool's queue. A report at a minute boundary belongs to the minute that ends there.
 func (a *Aggregator) noteQueue(p *pool, at unixTime) {
 	if m := (at - 1).minute(); a.holds(m) && p.Fleet.reporting > 0 {
-		s := &p.Coverage[a.slot(m)].Queue
+		s := &p.Coverage.at(m).Queue
 		s.Waiting, s.Reported = float32(p.Fleet.waiting)/float32(p.Fleet.reporting), true
 	}
 }
@@ -204,18 +204,18 @@ func (a *Aggregator) noteQueue(p *pool, at unixTime) {
 // before is the coverage of the previous minute.
 func (a *Aggregator) before(p *pool, minute int64) *coverage {
 	if a.holds(minute - 1) {
-		return &p.Coverage[a.slot(minute-1)]
+		return p.Coverage.at(minute - 1)
 	}
 	return &p.Settled
 }
 
 // growing reports that a pool's queue grew in a minute of the open span.
 func (a *Aggregator) growing(p *pool, minute int64) bool {
-	return p.Coverage[a.slot(minute)].Queue.grows(&a.before(p, minute).Queue)
+	return p.Coverage.at(minute).Queue.grows(&a.before(p, minute).Queue)
 }
 
 // censored reports that a pool did not serve the demand of a minute of the open span at once: its queue grew or was
 // long. The caller has asked about the minutes before.
 func (a *Aggregator) censored(p *pool, minute int64) bool {
-	return a.growing(p, minute) || p.Coverage[a.slot(minute)].Queue.long(a.before(p, minute).Censored)
+	return a.growing(p, minute) || p.Coverage.at(minute).Queue.long(a.before(p, minute).Censored)
 }

@@ -60,13 +60,13 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 func (a *Aggregator) collect(m int64) {
 	settled := m == a.oldest()
 	for _, p := range a.pools {
-		covered, cov := a.covered(p, m), &p.Coverage[a.slot(m)]
+		covered, cov := a.covered(p, m), p.Coverage.at(m)
 		censored := a.censored(p, m)
 		due := settled || m == a.Open || covered != cov.Returned || censored != cov.Censored
 		cov.Returned, cov.Censored = covered, censored
 		var held heldMinute
 		for _, c := range p.classes {
-			at := a.find(c, m)
+			at := c.Buckets.find(m)
 			due := due || c.Nowcasts.moved(a.Open-m)
 			if at == nil && !(due && c.Born <= m) || at != nil && !due && !at.Dirty {
 				continue
@@ -110,14 +110,12 @@ func (c *class) window(at *bucket, m int64, covered, censored, settled bool) Win
 
 // advance moves the open span, so that it begins Revise before the given minute.
 func (a *Aggregator) advance(open int64) {
-	for m := a.oldest(); m < min(open-a.revise, a.end()); m++ {
-		i := a.slot(m)
-		for _, p := range a.pools {
-			p.Settled, p.Coverage[i] = p.Coverage[i], coverage{}
-			for _, c := range p.classes {
-				a.release(c, i)
-			}
+	a.Open = open
+	for _, p := range a.pools {
+		p.Settled = *p.Coverage.at(a.oldest() - 1)
+		p.Coverage.keep(a.oldest(), a.end())
+		for _, c := range p.classes {
+			c.Buckets.keep(a.oldest(), a.end())
 		}
 	}
-	a.Open = open
 }

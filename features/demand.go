@@ -236,7 +236,7 @@ func (a *Aggregator) spread(c *class, l *callDemand, to demandKind) {
 	for m := first; m == first || m < a.end() && x < l.end; m++ {
 		x += seconds
 		area, generated := l.held(x), l.generated(x)
-		to.enter(&a.bucket(c, m).Window, done-generated, (held-area)*l.scale) // negative: enter subtracts
+		to.enter(&c.bucket(m).Window, done-generated, (held-area)*l.scale) // negative: enter subtracts
 		held, done = area, generated
 	}
 }

@@ -105,7 +105,7 @@ func (a *Aggregator) nowcast() {
 		}
 		records := 0.0
 		for _, c := range p.classes {
-			if c.Nowcasts == nil && c.open > 0 {
+			if c.Nowcasts == nil && len(c.Buckets) > 0 {
 				c.Nowcasts = newNowcasts(a.revise, a.Open)
 			}
 			if c.Nowcasts != nil {
@@ -126,10 +126,8 @@ func (a *Aggregator) nowcast() {
 // amended reports whether a minute of a pool has changed since its first count.
 func (a *Aggregator) amended(p *pool) bool {
 	for _, c := range p.classes {
-		for m := a.oldest(); c.open > 0 && m < a.Open; m++ {
-			if at := a.find(c, m); at != nil && at.Dirty {
-				return true
-			}
+		if slices.ContainsFunc(c.Buckets, func(x dated[bucket]) bool { return x.Minute < a.Open && x.Of.Dirty }) {
+			return true
 		}
 	}
 	return false
@@ -179,7 +177,7 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 	for age := 1; age <= oldest; age++ {
 		m := a.Open - int64(age)
 		x := float64(float32(value(age)) - d.Last[age-1][row])
-		if !p.teaches(c, m) || a.censored(p, m) != p.Coverage[a.slot(m)].Censored || math.IsNaN(x) {
+		if !p.teaches(c, m) || a.censored(p, m) != p.Coverage.at(m).Censored || math.IsNaN(x) {
 			continue // also if the minute became censored, or no longer is: its values then mean something else
 		}
 		r.learn(age, x, value(age))
@@ -214,7 +212,7 @@ func (a *Aggregator) read(p *pool, c *class, n *nowcasting) {
 	for age := range ages {
 		m := a.Open - int64(age)
 		w := &n.nothing
-		if at := a.find(c, m); at != nil {
+		if at := c.Buckets.find(m); at != nil {
 			w = &at.Window
 		}
 		n.records[age] = w.Records

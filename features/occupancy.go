@@ -79,7 +79,7 @@ func (a *Aggregator) occupy(c *class, l *life, to demandKind) {
 	for m := first; m < a.end() && x < l.end; m++ {
 		x += seconds
 		area := l.held(x)
-		w := a.bucket(c, m)
+		w := c.bucket(m)
 		w.Known |= ReportsKV
 		w.KVTokenSeconds += area - held
 		to.enter(&w.Window, 0, area-held)
@@ -91,7 +91,7 @@ func (a *Aggregator) occupy(c *class, l *life, to demandKind) {
 func (a *Aggregator) generate(c *class, w *bucket, e *delta, l *life, timed bool, to demandKind) {
 	if !timed || e.first == never {
 		if e.finished != never && e.minute < a.oldest() {
-			w = a.bucket(c, min(max(e.finished.minute(), a.oldest()), a.end()-1))
+			w = c.bucket(min(max(e.finished.minute(), a.oldest()), a.end()-1))
 		}
 		w.generated(float64(e.output))
 		to.enter(&w.Window, float64(e.output), 0)
@@ -115,7 +115,7 @@ func (a *Aggregator) generateFrom(c *class, l *life, first int64, done float64, 
 	for m := first; m < a.end() && done < l.output; m++ {
 		x += seconds
 		next := l.generated(x)
-		w := a.bucket(c, m)
+		w := c.bucket(m)
 		w.generated(next - done)
 		to.enter(&w.Window, next-done, 0)
 		done = next

@@ -58,13 +58,13 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, before Earlier) ingest.Reason
 	e.caches = e.ends && e.prompt >= 0 && (open || e.prompts) && e.cached >= 0 && !e.neverServed()
 	if e.arrives {
 		a.evidence(p, minute, e.event)
-		p.Coverage[a.slot(minute)].Queue.Attempts++
+		p.Coverage.at(minute).Queue.Attempts++
 	}
 	if ended := e.finished.minute(); e.ends && e.finished != never && ended > minute && ended <= a.Open {
 		a.evidence(p, ended, e.finished)
 	}
 	if open {
-		p.tried(&p.Coverage[a.slot(minute)].Queue, e)
+		p.tried(&p.Coverage.at(minute).Queue, e)
 	}
 	if e.teaches() {
 		p.Expected.learn(e)
@@ -99,7 +99,7 @@ func (a *Aggregator) serveLate(r *ingest.Request, e *delta) {
 
 // count adds an attempt to its class.
 func (a *Aggregator) count(c *class, e *delta) {
-	w := a.bucket(c, max(e.minute, a.oldest()))
+	w := c.bucket(max(e.minute, a.oldest()))
 	if e.arrives {
 		c.reports(w, ReportsRequests|ReportsAttempts)
 		w.Records++

@@ -50,7 +50,7 @@ func usedTokens(r *ingest.Replica) float64 {
 func (a *Aggregator) noteUse(p *pool, before, now *ingest.Replica) {
 	at := unixTimeOf(now.At)
 	if m := (at - 1).minute(); a.holds(m) {
-		p.Coverage[a.slot(m)].Use.Serving = float64(p.Fleet.serving)
+		p.Coverage.at(m).Use.Serving = float64(p.Fleet.serving)
 	}
 	from := unixTimeOf(before.At)
 	start, end := usedTokens(before), usedTokens(now)
@@ -64,7 +64,7 @@ func (a *Aggregator) noteUse(p *pool, before, now *ingest.Replica) {
 		if span <= 0 || !a.holds(m) {
 			continue
 		}
-		u := &p.Coverage[a.slot(m)].Use
+		u := &p.Coverage.at(m).Use
 		u.Seconds += span
 		u.Area += span * (start + slope*(from.secondsTo(lower)+from.secondsTo(upper))/2)
 	}

@@ -1,9 +1,9 @@
 package features
 
 import (
+	"cmp"
 	"fmt"
 	"math"
-	"math/bits"
 	"slices"
 	"strings"
 )
@@ -12,17 +12,17 @@ import (
 
 // pool is the state of one pool.
 type pool struct {
-	Name      string     `cbor:"1,keyasint"`
-	LastEvent unixTime   `cbor:"3,keyasint"`
-	Watermark unixTime   `cbor:"4,keyasint"`
-	Coverage  []coverage `cbor:"5,keyasint"` // by slot
-	Settled   coverage   `cbor:"6,keyasint"` // of the minute that settled last
-	Expected  expected   `cbor:"7,keyasint"`
-	Sharing   sharing    `cbor:"8,keyasint"`
-	Lag       lag        `cbor:"9,keyasint"`
-	Retried   int64      `cbor:"10,keyasint"` // the newest minute with an attempt at a call that was counted before
-	Fleet     fleet      `cbor:"11,keyasint"`
-	Classes   int        `cbor:"12,keyasint"` // number of classes; only in a saved state
+	Name      string             `cbor:"1,keyasint"`
+	LastEvent unixTime           `cbor:"3,keyasint"`
+	Watermark unixTime           `cbor:"4,keyasint"`
+	Coverage  byMinute[coverage] `cbor:"5,keyasint"`
+	Settled   coverage           `cbor:"6,keyasint"` // of the minute that settled last
+	Expected  expected           `cbor:"7,keyasint"`
+	Sharing   sharing            `cbor:"8,keyasint"`
+	Lag       lag                `cbor:"9,keyasint"`
+	Retried   int64              `cbor:"10,keyasint"` // the newest minute with an attempt at a call that was counted before
+	Fleet     fleet              `cbor:"11,keyasint"`
+	Classes   int                `cbor:"12,keyasint"` // number of classes; only in a saved state
 
 	service Service
 	byName  map[string]*class
@@ -44,16 +44,15 @@ type coverage struct {
 type class struct {
 	// What each record needs comes first: with many classes its cost is the lines of memory that it touches.
 	pool     *pool
-	Born     int64     `cbor:"2,keyasint"` // first minute with a record
-	Last     int64     `cbor:"3,keyasint"` // newest minute with a record
-	Reports  Reports   `cbor:"4,keyasint"`
-	Buckets  []*bucket `cbor:"10,keyasint,omitempty"` // by slot, nil where nothing came; nil while nothing is open
-	Expected expected  `cbor:"6,keyasint"`
-	Accounts accounts  `cbor:"8,keyasint"`
+	Born     int64            `cbor:"2,keyasint"` // first minute with a record
+	Last     int64            `cbor:"3,keyasint"` // newest minute with a record
+	Reports  Reports          `cbor:"4,keyasint"`
+	Buckets  byMinute[bucket] `cbor:"10,keyasint,omitempty"` // without minutes in which nothing came
+	Expected expected         `cbor:"6,keyasint"`
+	Accounts accounts         `cbor:"8,keyasint"`
 
 	Name     string    `cbor:"1,keyasint"`
 	Nowcasts *nowcasts `cbor:"9,keyasint,omitempty"` // nil while no record ever came late
-	open     int       // number of buckets
 	rankings [accountKinds]*Ranking
 }
 
@@ -80,8 +79,7 @@ func (a *Aggregator) pool(name string) *pool {
 	i, ok := a.search(name)
 	if !ok {
 		a.insertPool(i, &pool{
-			Name: name, LastEvent: never, Watermark: never, Coverage: make([]coverage, a.slots()),
-			Lag: newLag(a.revise), Retried: math.MinInt64 / 2,
+			Name: name, LastEvent: never, Watermark: never, Lag: newLag(a.revise), Retried: math.MinInt64 / 2,
 		})
 	}
 	a.latest = a.pools[i]
@@ -130,43 +128,46 @@ func (a *Aggregator) addClass(p *pool, c *class) {
 }
 
 // bucket returns the bucket of a minute of the open span, for the caller to change.
-func (a *Aggregator) bucket(c *class, minute int64) *bucket {
-	if c.Buckets == nil {
-		c.Buckets = make([]*bucket, a.slots())
-	}
-	at := &c.Buckets[a.slot(minute)]
-	if *at == nil {
-		*at = &bucket{}
-		c.open++
-	}
-	(*at).Dirty = true
-	return *at
+func (c *class) bucket(minute int64) *bucket {
+	b := c.Buckets.at(minute)
+	b.Dirty = true
+	return b
 }
 
-// find is the bucket of a minute of the open span, nil without records.
-func (a *Aggregator) find(c *class, minute int64) *bucket {
-	if c.Buckets == nil {
-		return nil
-	}
-	return c.Buckets[a.slot(minute)]
+// byMinute has values of minutes of the open span, oldest first. They are few, and mostly the newest is asked for.
+type byMinute[T any] []dated[T]
+
+type dated[T any] struct {
+	_      struct{} `cbor:",toarray"`
+	Minute int64
+	Of     *T
 }
 
-// release takes the bucket of a minute out of the span.
-func (a *Aggregator) release(c *class, slot int) {
-	if c.Buckets == nil || c.Buckets[slot] == nil {
-		return
+// find is the value of a minute; nil without one.
+func (l byMinute[T]) find(minute int64) *T {
+	for i := len(l) - 1; i >= 0 && l[i].Minute >= minute; i-- {
+		if l[i].Minute == minute {
+			return l[i].Of
+		}
 	}
-	c.Buckets[slot] = nil
-	if c.open--; c.open == 0 {
-		c.Buckets = nil
-	}
+	return nil
 }
 
-// slots is the length of a ring that holds the open span: the next power of two, so that a slot is a mask.
-func (a *Aggregator) slots() int { return 1 << bits.Len64(uint64(a.revise+a.ahead-1)) }
+// at is the value of a minute, a new one if necessary.
+func (l *byMinute[T]) at(minute int64) *T {
+	x := l.find(minute)
+	if x == nil {
+		x = new(T)
+		i, _ := slices.BinarySearchFunc(*l, minute, func(d dated[T], minute int64) int { return cmp.Compare(d.Minute, minute) })
+		*l = slices.Insert(*l, i, dated[T]{Minute: minute, Of: x})
+	}
+	return x
+}
 
-// slot is the index of a minute of the open span in a ring.
-func (a *Aggregator) slot(minute int64) int { return int(minute & a.mask) }
+// keep drops the minutes before from, and those from to on.
+func (l *byMinute[T]) keep(from, to int64) {
+	*l = slices.DeleteFunc(*l, func(d dated[T]) bool { return d.Minute < from || d.Minute >= to })
+}
 
 // state is the first part of a saved Aggregator. Then come the pools, each followed by its classes. Equal Aggregators
 // encode to equal bytes. Minutes count from the Unix epoch.
@@ -174,14 +175,13 @@ type state struct {
 	Started bool     `cbor:"1,keyasint"` // a record has opened the span
 	Closed  bool     `cbor:"2,keyasint"` // Close has been called
 	Open    int64    `cbor:"3,keyasint"` // first minute that has not been closed
-	Oldest  int64    `cbor:"4,keyasint"` // first minute of the rings; only in a saved state
 	Pools   int      `cbor:"5,keyasint"` // number of pools; only in a saved state
 	Count   Counters `cbor:"6,keyasint"`
 }
 
 // Parts calls put with each part of the state, in the order that Restore expects. A part is valid until put returns.
 func (a *Aggregator) Parts(put func(part any) error) error {
-	a.Oldest, a.Pools = a.oldest(), len(a.pools)
+	a.Pools = len(a.pools)
 	if err := put(&a.state); err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (a *Aggregator) restore(next func(part any) error) error {
 		if err := next(p); err != nil {
 			return err
 		}
-		p.Coverage = rearranged(a, p.Coverage)
+		p.Coverage.keep(a.oldest(), a.end())
 		if !p.Lag.fits(a.revise) {
 			p.Lag = newLag(a.revise)
 		}
@@ -229,38 +229,14 @@ func (a *Aggregator) restore(next func(part any) error) error {
 			if err := next(c); err != nil {
 				return fmt.Errorf("pool %q: %w", p.Name, err)
 			}
-			a.restoreClass(p, c)
+			c.Buckets.keep(a.oldest(), a.end())
+			if c.Nowcasts != nil && !c.Nowcasts.fits(a.revise) {
+				c.Nowcasts = nil
+			}
+			a.addClass(p, c)
 		}
 	}
 	return nil
-}
-
-func (a *Aggregator) restoreClass(p *pool, c *class) {
-	a.addClass(p, c)
-	if c.Nowcasts != nil && !c.Nowcasts.fits(a.revise) {
-		c.Nowcasts = nil
-	}
-	if c.Buckets == nil {
-		return
-	}
-	c.Buckets = rearranged(a, c.Buckets)
-	for _, at := range c.Buckets {
-		if at != nil {
-			c.open++
-		}
-	}
-	if c.open == 0 {
-		c.Buckets = nil
-	}
-}
-
-// rearranged is a saved ring in the slots of the configured span.
-func rearranged[T any](a *Aggregator, saved []T) []T {
-	ring := make([]T, a.slots())
-	for m := max(a.Oldest, a.oldest()); m < min(a.Oldest+int64(len(saved)), a.end()); m++ {
-		ring[a.slot(m)] = saved[m&int64(len(saved)-1)]
-	}
-	return ring
 }
 
 // Forget removes a pool and all of its classes. Earlier results of Close become invalid.
