@@ -184,25 +184,24 @@ func (r *record) keep(f field, v value, rank uint16) {
 	}
 }
 
-// find keeps the values of fields in an object, which is below path. A string in place of an object is read as JSON text,
-// if it is one. Recursion is bounded by the length of the paths.
-func (d *Decoder) find(object []byte, t *fieldTable, path []byte, r *record) {
-	d.each(object, func(key, raw []byte) {
+// finder returns a function that keeps the values of the fields among the members of an object, which is below path. A
+// string in place of an object is read as JSON text, if it is one. Recursion is bounded by the length of the paths.
+func (d *Decoder) finder(t *fieldTable, path []byte, v *value, r *record) func(key []byte) {
+	return func(key []byte) {
 		path := append(path, key...)
 		p, known := t.places[string(path)]
 		if !known {
 			return
 		}
-		v := d.valueOf(p.path, raw)
+		inner := d.text(v)
 		if p.rank > 0 {
-			r.keep(p.field, v, p.rank)
+			r.keep(p.field, value{p.path, v.kind, inner}, p.rank)
 		}
-		inner := v.raw
 		if v.kind == '"' {
 			inner = bytes.TrimSpace(v.raw)
 		}
-		if p.inner && len(inner) > 0 && inner[0] == '{' && (v.kind == '{' || d.isValidJSON(inner)) {
-			d.find(inner, t, append(path, '.'), r)
+		if p.inner && len(inner) > 0 && inner[0] == '{' && (v.kind == '{' || isValid(inner, d.limits.Depth)) {
+			d.each(inner, 0, v, d.finder(t, append(path, '.'), v, r))
 		}
-	})
+	}
 }

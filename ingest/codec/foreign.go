@@ -31,7 +31,7 @@ func (d *Decoder) foreignRecord(data []byte) {
 	r := &d.found
 	*r = record{}
 	var path [64]byte
-	d.document(data, d.limits.Depth, func(object []byte) { d.find(object, d.foreign.fields, path[:0], r) })
+	d.object(data, d.limits.Depth, &d.member, d.finder(d.foreign.fields, path[:0], &d.member, r))
 	if d.refusal.Reason == "" {
 		d.foreign.read(d, r)
 	}

@@ -3,7 +3,10 @@ package codec
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"regexp"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -15,8 +18,11 @@ import (
 type value struct {
 	name string // for messages
 	kind byte   // of JSON: " 0 t f n { [
-	raw  []byte // a string without quotes and escapes, anything else as it is
+	raw  []byte // a string without quotes, anything else as it is
 }
+
+// escaped is the kind of a string of which raw has the quotes and the escapes.
+const escaped = '\\'
 
 // kindNames are the kinds of values, for messages.
 var kindNames = map[byte]string{'"': "a string", '0': "a number", 't': "a boolean", 'f': "a boolean", 'n': "null", '{': "an object", '[': "a list", 0: "nothing"}
@@ -24,66 +30,58 @@ var kindNames = map[byte]string{'"': "a string", '0': "a number", 't': "a boolea
 // The last value of a repeated key counts. UTF-8 is checked for the whole text; half a surrogate pair becomes U+FFFD.
 var jsonOptions = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
-// document checks data, one JSON text, and calls read if it is an object. A fault of the text replaces earlier faults.
-// O(len(data)).
-func (d *Decoder) document(data []byte, depth int, read func(object []byte)) {
-	data = bytes.Trim(data, " \t\r\n")
-	switch {
-	case nestsDeeper(data, depth):
-		d.replace(ingest.ReasonTooDeep, "it nests deeper than %d levels", depth)
-	case !jsontext.Value(data).IsValid(jsonOptions...):
-		reason, at := jsonFault(data)
-		d.replace(reason, "the message stops being valid at byte %d of %d", at, len(data))
-	case !utf8.Valid(data):
-		d.replace(ingest.ReasonInvalidUTF8, "a string is not valid UTF-8")
-	case d.isA("the record (batches have one a line)", d.valueOf("", data).kind, '{'):
-		read(data)
+const whiteSpace = " \t\r\n"
+
+// object calls member with each key of data, which is one JSON object, and sets v to its value. A fault of the text
+// replaces earlier faults. O(len(data)).
+func (d *Decoder) object(data []byte, depth int, v *value, member func(key []byte)) {
+	data = bytes.Trim(data, whiteSpace)
+	if len(data) > 0 && data[0] == '{' && d.each(data, depth, v, member) {
+		return
 	}
+	if reason, detail := jsonFault(data, depth); reason != "" {
+		d.replace(reason, "%s", detail)
+		return
+	}
+	d.fail(ingest.ReasonWrongType, "the record is no object (batches have one a line)")
 }
 
-// isValidJSON reports whether text is valid JSON within the limits.
-func (d *Decoder) isValidJSON(text []byte) bool {
-	return !nestsDeeper(text, d.limits.Depth) && jsontext.Value(text).IsValid(jsonOptions...)
+// isValid reports whether text is one JSON value that nests at most depth levels.
+func isValid(text []byte, depth int) bool {
+	_, levels := valueEnd(text, 0)
+	return levels <= depth && isText(text)
 }
 
-// jsonFault returns why data is not one JSON text, and where; "" if it is one.
-func jsonFault(data []byte) (reason ingest.Reason, at int64) {
+// isText reports whether text is one JSON value.
+func isText(text []byte) bool {
+	return jsontext.Value(text).IsValid(jsonOptions...) && utf8.Valid(text)
+}
+
+// jsonFault returns why data is not one JSON value that nests at most depth levels; "" if it is one.
+func jsonFault(data []byte, depth int) (reason ingest.Reason, detail string) {
+	if _, levels := valueEnd(data, 0); levels > depth {
+		return ingest.ReasonTooDeep, fmt.Sprintf("it nests deeper than %d levels", depth)
+	}
 	decoder := jsontext.NewDecoder(bytes.NewReader(data), jsonOptions...)
 	err := decoder.SkipValue()
 	if err == nil {
-		if _, err = decoder.ReadToken(); errors.Is(err, io.EOF) {
-			return "", 0
+		_, err = decoder.ReadToken()
+		switch {
+		case errors.Is(err, io.EOF) && utf8.Valid(data):
+			return "", ""
+		case errors.Is(err, io.EOF):
+			return ingest.ReasonInvalidUTF8, "a string is not valid UTF-8"
 		}
 	}
-	at = decoder.InputOffset()
+	at := decoder.InputOffset()
 	if fault := (*jsontext.SyntacticError)(nil); errors.As(err, &fault) {
 		at = fault.ByteOffset
 	}
+	reason = ingest.ReasonNotJSON
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return ingest.ReasonTruncated, at
+		reason = ingest.ReasonTruncated
 	}
-	return ingest.ReasonNotJSON, at
-}
-
-// nestsDeeper reports whether more than depth brackets are open at once.
-func nestsDeeper(data []byte, depth int) bool {
-	if bytes.Count(data, []byte{'{'})+bytes.Count(data, []byte{'['}) <= depth {
-		return false
-	}
-	open := 0
-	for i := 0; i < len(data); i++ {
-		switch data[i] {
-		case '"':
-			i = stringEnd(data, i)
-		case '{', '[':
-			if open++; open > depth {
-				return true
-			}
-		case '}', ']':
-			open--
-		}
-	}
-	return false
+	return reason, fmt.Sprintf("it stops being valid at byte %d of %d", at, len(data))
 }
 
 // isA refuses the record if a value is not of the wanted kind.
@@ -94,71 +92,194 @@ func (d *Decoder) isA(name string, kind, want byte) bool {
 	return kind == want
 }
 
-// each calls item with each element of a list, or with each key and value of an object. text is valid JSON.
-func (d *Decoder) each(text []byte, item func(key, raw []byte)) {
-	at := 1 // after the bracket
-	next := func() []byte {
-		for text[at] <= ' ' || text[at] == ',' || text[at] == ':' {
-			at++
-		}
-		from := at
-		at = valueEnd(text, at)
-		return text[from:at]
+// each sets v to each value of an object or a list, and calls item with its key. It returns false, perhaps after some
+// items, if text is invalid or nests deeper than depth. A depth of 0 says that text is part of one that was checked.
+func (d *Decoder) each(text []byte, depth int, v *value, item func(key []byte)) bool {
+	s := scanner{text: text, depth: depth}
+	first := s.next()
+	end := first + 2 // in ASCII, for both kinds of brackets
+	if s.next() == end {
+		return s.isAtEnd()
 	}
-	for raw := next(); len(raw) > 0; raw = next() {
-		if text[0] == '{' {
-			item(d.unquote(raw), next())
-		} else {
-			item(nil, raw)
+	for s.at--; ; {
+		var key []byte
+		if first == '{' {
+			if !s.value(v) || v.kind != '"' && v.kind != escaped || s.next() != ':' {
+				return false
+			}
+			key = d.text(v)
+		}
+		if !s.value(v) {
+			return false
+		}
+		item(key)
+		switch s.next() {
+		case ',':
+		case end:
+			return s.isAtEnd()
+		default:
+			return false
 		}
 	}
 }
 
-// valueEnd returns the end of the value at text[at:]; at itself before the end of a list or an object.
-func valueEnd(text []byte, at int) int {
-	switch text[at] {
-	case '"':
-		return stringEnd(text, at) + 1
-	case '{', '[':
-		for open := 0; ; at++ {
-			switch text[at] {
-			case '"':
-				at = stringEnd(text, at)
-			case '{', '[':
-				open++
-			case '}', ']':
-				if open--; open == 0 {
-					return at + 1
+// scanner reads the values of an object or a list.
+type scanner struct {
+	text  []byte
+	at    int // of the next byte
+	depth int // as in each
+}
+
+// next reads the next byte that is not white space; 0 at the end.
+func (s *scanner) next() byte {
+	for s.at < len(s.text) {
+		c := s.text[s.at]
+		s.at++
+		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
+			return c
+		}
+	}
+	return 0
+}
+
+// isAtEnd reports whether nothing but white space follows.
+func (s *scanner) isAtEnd() bool { return len(bytes.Trim(s.text[s.at:], whiteSpace)) == 0 }
+
+// value reads the next value; false if it is invalid. It reads strings of printable ASCII without escapes, whole numbers
+// and null itself: jsontext needs five times as long, and almost all members are such.
+func (s *scanner) value(v *value) bool {
+	first := s.next()
+	from, rest := max(0, s.at-1), s.text[s.at:]
+	switch {
+	case first == '"':
+		for i, c := range rest {
+			if endsText[c] {
+				if c != '"' {
+					break
 				}
+				v.kind, v.raw = '"', rest[:i]
+				s.at += i + 1
+				return true
+			}
+		}
+	case isDigit(first):
+		for i, c := range rest {
+			if !isDigit(c) {
+				if c|' ' == 'e' || c == '.' || first == '0' && i > 0 {
+					break
+				}
+				s.at += i
+				v.kind, v.raw = '0', s.text[from:s.at]
+				return true
+			}
+		}
+	case first == 'n' && bytes.HasPrefix(rest, []byte("ull")):
+		s.at += len("ull")
+		v.kind, v.raw = 'n', s.text[from:s.at]
+		return true
+	}
+	end, levels := valueEnd(s.text, from)
+	s.at = end
+	switch v.raw = s.text[from:s.at]; first {
+	case '"':
+		v.kind = escaped
+	case '{', '[', 't', 'f':
+		v.kind = first
+	default:
+		v.kind = '0'
+	}
+	return s.depth == 0 || levels < s.depth && isText(v.raw)
+}
+
+// endsText marks the bytes that end a string of printable ASCII without escapes.
+var endsText = func() (ends [256]bool) {
+	for c := range ends {
+		ends[c] = c < ' ' || c > '~' || c == '"' || c == '\\'
+	}
+	return ends
+}()
+
+// text returns the text of v, without the escapes of a string. It is valid until the message ends.
+func (d *Decoder) text(v *value) []byte {
+	if v.kind == escaped {
+		used := len(d.scratch)
+		d.scratch, _ = jsontext.AppendUnquote(d.scratch, v.raw)
+		v.kind, v.raw = '"', d.scratch[used:]
+	}
+	return v.raw
+}
+
+// valueEnd returns the end of the JSON value at text[at:], and how many levels it nests. Of an invalid one it is any end.
+func valueEnd(text []byte, at int) (end, levels int) {
+	for open := 0; at < len(text); at++ {
+		switch text[at] {
+		case '"':
+			for at++; at < len(text) && text[at] != '"'; at++ {
+				if text[at] == '\\' {
+					at++
+				}
+			}
+		case '{', '[':
+			open++
+			levels = max(levels, open)
+		case '}', ']':
+			open--
+		}
+		if open <= 0 && (at+1 >= len(text) || strings.IndexByte(",:]}"+whiteSpace, text[at+1]) >= 0) {
+			return min(at+1, len(text)), levels
+		}
+	}
+	return len(text), levels
+}
+
+// split calls each with every record of a message in a foreign JSON format: one object, an array of them, or one of
+// either a line. A broken line is refused alone, and so is what follows a broken element of an array. Records beyond
+// Limits.BatchRecords are refused together. O(len(data)).
+func (d *Decoder) split(data []byte, each func(record []byte)) {
+	if data = bytes.TrimSpace(data); len(data) == 0 {
+		d.refuse(ingest.ReasonTruncated, "the message is empty")
+		return
+	}
+	if bytes.Contains(data, []byte("NaN")) || bytes.Contains(data, []byte("Infinity")) {
+		data = nonFinite.ReplaceAll(data, []byte("${1}null"))
+	}
+	records := 0
+	record := func(data []byte) {
+		if records++; records <= d.limits.BatchRecords {
+			each(data)
+		}
+	}
+	hasLines := bytes.Contains(data, []byte("\n{")) || bytes.Contains(data, []byte("\n["))
+	if !hasLines || isValid(data, d.limits.Depth+1) {
+		d.elements(data, record)
+	} else {
+		for line := range bytes.Lines(data) {
+			if line = bytes.TrimSpace(line); len(line) > 0 {
+				d.elements(line, record)
 			}
 		}
 	}
-	for c := text[at]; c > ' ' && c != ',' && c != ']' && c != '}'; c = text[at] {
-		at++
-	}
-	return at
+	d.refuseBeyond(records)
 }
 
-// valueOf makes a value of raw.
-func (d *Decoder) valueOf(name string, raw []byte) value {
-	if len(raw) == 0 {
-		return value{}
-	}
-	switch raw[0] {
-	case '"':
-		return value{name, '"', d.unquote(raw)}
-	case '{', '[', 't', 'f', 'n':
-		return value{name, raw[0], raw}
-	}
-	return value{name, '0', raw}
-}
+// nonFinite finds NaN, Infinity and -Infinity, which Python's json writes but which are not JSON. One in a string
+// changes a text that is not kept.
+var nonFinite = regexp.MustCompile(`([:\[,]\s*)(?:NaN|-?Infinity)\b`)
 
-// unquote returns the text of a JSON string, valid until the message ends.
-func (d *Decoder) unquote(raw []byte) []byte {
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return raw[1 : len(raw)-1]
+// elements calls record with each element of an array, and with any other value as it is.
+func (d *Decoder) elements(data []byte, record func(data []byte)) {
+	if data[0] != '[' {
+		record(data)
+		return
 	}
-	used := len(d.scratch)
-	d.scratch, _ = jsontext.AppendUnquote(d.scratch, raw)
-	return d.scratch[used:]
+	var v value
+	d.each(data, d.limits.Depth+1, &v, func([]byte) {
+		if v.kind == '"' {
+			v.raw = []byte(`""`) // no object either
+		}
+		record(v.raw)
+	})
+	if reason, detail := jsonFault(data, d.limits.Depth+1); reason != "" {
+		d.refuse(reason, "the array breaks, and what follows is lost: %s", detail)
+	}
 }

@@ -169,8 +169,9 @@ func (d *Decoder) looseHashes(v value, limit int64) (all []uint64) {
 	if !d.isA(v.name, v.kind, '[') {
 		return nil
 	}
-	d.each(v.raw, func(_, raw []byte) {
-		hash, err := strconv.ParseUint(string(d.valueOf(v.name, raw).raw), 10, 64)
+	var element value
+	d.each(v.raw, 0, &element, func([]byte) {
+		hash, err := strconv.ParseUint(string(d.text(&element)), 10, 64)
 		switch {
 		case int64(len(all)) == limit:
 		case errors.Is(err, strconv.ErrRange):

@@ -107,7 +107,7 @@ func TestFind(t *testing.T) {
 	} {
 		d := Decoder{limits: ingest.DefaultLimits()}
 		var r record
-		d.find([]byte(data), tree, nil, &r)
+		d.object([]byte(data), 9, &d.member, d.finder(tree, nil, &d.member, &r))
 		if got := [2]string{string(r.members[fieldModel].raw), string(r.members[fieldTenant].raw)}; got != want {
 			t.Errorf("%s: found %q, want %q", data, got, want)
 		}

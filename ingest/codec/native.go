@@ -54,21 +54,12 @@ func decodeSumJSON(d *Decoder, data []byte) {
 func native[T any](d *Decoder, data []byte, t *recordType[T], list *[]T) {
 	add(d, t, list, func(r *T) {
 		next, v := 0, &d.member
-		read := func(key []byte) {
+		d.object(data, d.limits.Depth, v, func(key []byte) {
 			if m := t.find(&next, key, 0); m != nil && v.kind != 'n' {
 				v.name = m.name
+				d.text(v)
 				d.read(v, m.name, m.at(r))
 			}
-		}
-		if p := (plain{data: data}); p.members(v, read) {
-			return
-		}
-		*r, d.refusal = t.empty, ingest.Refusal{}
-		d.document(data, d.limits.Depth, func(object []byte) {
-			d.each(object, func(key, raw []byte) {
-				*v = d.valueOf("", raw)
-				read(key)
-			})
 		})
 	})
 	d.refused()
@@ -171,8 +162,9 @@ func (v *value) amounts(d *Decoder) (all []float64) {
 	if !d.isA(v.name, v.kind, '[') {
 		return nil
 	}
-	d.each(v.raw, func(_, raw []byte) {
-		x, element := math.NaN(), d.valueOf(v.name, raw)
+	element := value{name: v.name}
+	d.each(v.raw, 0, &element, func([]byte) {
+		x := math.NaN()
 		if len(all) == ingest.MaxHistoryMinutes {
 			d.fail(ingest.ReasonBatchTooLong, "%s has more than %d numbers", v.name, ingest.MaxHistoryMinutes)
 			return

@@ -24,7 +24,7 @@ func decodeOTLP(json, logs bool) func(d *Decoder, data []byte) {
 		if logs {
 			message, item, d.foreign = logsMessage, x.readLog, dynamo
 		}
-		read := func(data []byte) { x.read(part{json: json, raw: data}, message, item) }
+		read := func(data []byte) { x.read(part{json: json, value: value{kind: '{', raw: data}}, message, item) }
 		if json && !logs {
 			d.split(data, read)
 		} else {
@@ -39,7 +39,7 @@ func decodeOTLP(json, logs bool) func(d *Decoder, data []byte) {
 // part is a message of OTLP, or a member of one.
 type part struct {
 	json   bool
-	raw    []byte // JSON text, or the content of a protobuf field with a length
+	value         // in JSON; in protobuf raw has the content of a field with a length
 	number uint64 // value of any other protobuf field
 }
 
@@ -69,29 +69,30 @@ func (x *export) members(p part, m otlpMessage, f func(number uint32, member par
 			content, _ := w.Bytes()
 			varint, _ := w.Uint64()
 			fixed, _ := w.Fixed64()
-			f(w.FieldNum, part{raw: content, number: varint | fixed}) // one of the two is zero
+			f(w.FieldNum, part{value: value{raw: content}, number: varint | fixed}) // one of the two is zero
 		}
 		if w.fault != "" {
 			x.fail(w.fault, "it breaks within its %d bytes", len(p.raw))
 		}
 		return
 	}
-	if !x.isA("a message of the export", x.valueOf("", p.raw).kind, '{') {
+	if !x.isA("a message of the export", p.kind, '{') {
 		return
 	}
-	x.each(p.raw, func(key, raw []byte) {
+	var v value
+	x.each(p.raw, 0, &v, func(key []byte) {
 		number := m[string(key)]
-		one := func(_, raw []byte) {
-			if string(raw) != "null" {
-				f(number, part{json: true, raw: raw})
+		one := func([]byte) {
+			if v.kind != 'n' {
+				f(number, part{json: true, value: v})
 			}
 		}
 		switch {
 		case number == 0:
-		case raw[0] == '[':
-			x.each(raw, one)
+		case v.kind == '[':
+			x.each(v.raw, 0, &v, one)
 		default:
-			one(nil, raw)
+			one(nil)
 		}
 	})
 }
@@ -109,7 +110,7 @@ func (x *export) only(p part, m otlpMessage, number uint32, f func(member part))
 func (x *export) read(p part, export otlpMessage, item func(p part)) {
 	x.refusal = ingest.Refusal{}
 	if p.json { // check all before any part counts
-		x.document(p.raw, otlpNesting*x.limits.Depth, func([]byte) {})
+		x.object(p.raw, otlpNesting*x.limits.Depth, new(value), func([]byte) {})
 	}
 	resources := 0
 	if x.refusal.Reason == "" {
@@ -182,8 +183,8 @@ func readID(to []byte, p part) {
 	switch {
 	case !p.json && len(p.raw) == len(to):
 		copy(to, p.raw)
-	case p.json && len(p.raw) == 2*len(to)+2:
-		if _, err := hex.Decode(to, p.raw[1:len(p.raw)-1]); err != nil {
+	case p.json && len(p.raw) == 2*len(to):
+		if _, err := hex.Decode(to, p.raw); err != nil {
 			clear(to)
 		}
 	}
@@ -196,7 +197,7 @@ func (x *export) readAttribute(p part, to *record, later uint16) {
 	x.members(p, attributeMessage, func(number uint32, member part) {
 		switch number {
 		case 1:
-			key = x.text("", member).raw
+			key = x.string("", member).raw
 		case 2:
 			content = member
 		}
@@ -211,10 +212,8 @@ func (x *export) anyValue(p part, name string, inLists bool) (v value) {
 	x.members(p, valueMessage, func(number uint32, member part) {
 		v = value{name, '{', nil}
 		switch {
-		case number == 1:
-			v = x.text(name, member)
-		case number == 2 && p.json:
-			v = x.valueOf(name, member.raw)
+		case number == 1, number == 2 && p.json:
+			v = x.string(name, member)
 		case number == 2:
 			v = value{name, 't', strconv.AppendBool(nil, member.number != 0)}
 		case number == 3, number == 4 && p.json:
@@ -233,20 +232,23 @@ func (x *export) anyValue(p part, name string, inLists bool) (v value) {
 	return v
 }
 
-// text reads a string.
-func (x *export) text(name string, p part) value {
-	if p.json {
-		return x.valueOf(name, p.raw)
+// string reads a string; JSON may have another value.
+func (x *export) string(name string, p part) value {
+	p.name = name
+	if !p.json {
+		p.kind = '"'
 	}
-	return value{name, '"', p.raw}
+	x.text(&p.value)
+	return p.value
 }
 
 // integer reads a number; JSON may have it in quotes.
 func (x *export) integer(name string, p part) value {
-	v := value{name, '0', nil}
 	if !p.json {
-		v.raw = x.print(strconv.AppendInt(nil, int64(p.number), 10))
-	} else if v = x.valueOf(name, p.raw); v.kind == '"' {
+		return value{name, '0', x.print(strconv.AppendInt(nil, int64(p.number), 10))}
+	}
+	v := x.string(name, p)
+	if v.kind == '"' {
 		v.kind = '0'
 	}
 	return v
