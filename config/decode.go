@@ -13,6 +13,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/prometheus/common/model"
 
 	"github.com/forewarm/forewarm/internal/value"
 )
@@ -20,18 +21,17 @@ import (
 // decoder copies a YAML tree to structs with defaults. It collects all errors, and records where each key was set. The
 // library's own decoder stops at the first error, does not name the key, and reads 1.5 as the integer 1.
 type decoder struct {
-	file   string            // name in messages
-	lines  bool              // messages have the line, too
-	dir    string            // base of relative paths
-	source map[string]string // key → file:line
-	errs   Errors
+	checker
+	file  string // name in messages
+	lines bool   // messages have the line, too
+	dir   string // base of relative paths
 }
 
 func newDecoder(file string) *decoder {
-	return &decoder{file: filepath.Base(file), lines: true, dir: filepath.Dir(file), source: map[string]string{}}
+	return &decoder{checker{source: map[string]string{}}, filepath.Base(file), true, filepath.Dir(file)}
 }
 
-func (d *decoder) fail(node ast.Node, key, value, bound, fix string) {
+func (d *decoder) refuse(node ast.Node, key, value, bound, fix string) {
 	d.errs.add(d.at(node), errorText(key, value, bound, fix))
 }
 
@@ -48,7 +48,7 @@ func (d *decoder) decode(node ast.Node, v reflect.Value, path string) {
 	case nil, *ast.NullNode:
 		return
 	case *ast.TagNode, *ast.AnchorNode, *ast.AliasNode:
-		d.fail(node, path, "", "must have no tag, anchor or alias of YAML", "write the value out")
+		d.refuse(node, path, "", "must have no tag, anchor or alias of YAML", "write the value out")
 		return
 	}
 	switch v.Kind() {
@@ -84,7 +84,7 @@ func (d *decoder) key(place, value ast.Node, v reflect.Value, path string) {
 func (d *decoder) entries(node ast.Node, path string) (all []*ast.MappingValueNode) {
 	m, ok := node.(ast.MapNode)
 	if !ok {
-		d.fail(node, cmp.Or(path, "configuration"), text(node), "must be a section of key: value lines", "indent its keys below it")
+		d.refuse(node, cmp.Or(path, "configuration"), text(node), "must be a section of key: value lines", "indent its keys below it")
 		return nil
 	}
 	for pairs := m.MapRange(); pairs.Next(); {
@@ -105,89 +105,85 @@ func (d *decoder) section(node ast.Node, v reflect.Value, path string) {
 		for i, f := range fields {
 			names[i] = f.Name
 		}
-		d.fail(kv.Key, join(path, name), "", "unknown key", cmp.Or(nearest(name, names), "known keys here: "+strings.Join(names, ", ")))
+		d.refuse(kv.Key, join(path, name), "", "unknown key", cmp.Or(nearest(name, names), "known keys here: "+strings.Join(names, ", ")))
 	}
 }
 
 func (d *decoder) list(node ast.Node, v reflect.Value, path string) {
 	seq, ok := node.(*ast.SequenceNode)
 	if !ok {
-		d.fail(node, path, text(node), "must be a list", "write each element on a line of its own that starts with -")
+		d.refuse(node, path, text(node), "must be a list", "write each element on a line of its own that starts with -")
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values)))
 	for i, elem := range seq.Values {
 		name := strconv.Itoa(i)
 		if path == "pools" {
-			name = cmp.Or(nameOf(elem), name)
+			if n, err := nameOf.FilterNode(elem); err == nil && n != nil {
+				name = cmp.Or(n.GetToken().Value, name)
+			}
 		}
 		d.key(elem, elem, v.Index(i), path+"["+name+"]")
 	}
 }
 
-// nameOf returns the value of the key name in a section, "" without one.
-func nameOf(node ast.Node) string {
-	if m, ok := node.(ast.MapNode); ok {
-		for pairs := m.MapRange(); pairs.Next(); {
-			if pairs.Key().String() == "name" {
-				return pairs.Value().GetToken().Value
-			}
-		}
-	}
-	return ""
-}
+// nameOf is the key name of a section.
+var nameOf, _ = yaml.PathString("$.name")
 
-// notations are the kinds of YAML values that a number or bool accepts.
-var notations = map[reflect.Kind][]ast.NodeType{
-	reflect.Bool: {ast.BoolType}, reflect.Float64: {ast.IntegerType, ast.FloatType},
-	reflect.Int: {ast.IntegerType}, reflect.Int64: {ast.IntegerType}, reflect.Uint64: {ast.IntegerType},
+// numbers are the notations of YAML that the kind of a value accepts, and the kind's name for people.
+var numbers = map[reflect.Kind]struct {
+	notations []ast.NodeType
+	name      string
+}{
+	reflect.Bool:    {[]ast.NodeType{ast.BoolType}, "true or false"},
+	reflect.Float64: {[]ast.NodeType{ast.IntegerType, ast.FloatType}, "a finite number"},
+	reflect.Int:     {[]ast.NodeType{ast.IntegerType}, "a whole number"},
+	reflect.Int64:   {[]ast.NodeType{ast.IntegerType}, "a whole number"},
+	reflect.Uint64:  {[]ast.NodeType{ast.IntegerType}, "a whole number, not negative"},
 }
 
 // scalar decodes one value strictly. A number is valid text; any other value of a wrong type is an error.
 func (d *decoder) scalar(node ast.Node, v reflect.Value, path string) {
-	ok := false
-	switch {
+	switch of := numbers[v.Kind()]; {
 	case v.Type() == reflect.TypeFor[time.Duration]():
 		duration, err := parseDuration(node.GetToken().Value)
+		if err != nil {
+			d.refuse(node, path, text(node), "must be a duration such as 90s, 10m, 12h or 30d", "")
+		}
 		v.SetInt(int64(duration))
-		ok = err == nil
 	case v.Kind() == reflect.String:
-		switch n := node.(type) {
-		case ast.MapNode, *ast.SequenceNode:
-			d.fail(node, path, text(node), "must be text", "within brackets, quote what has a colon")
-			return
-		case *ast.LiteralNode:
-			v.SetString(n.Value.Value)
-		default:
-			v.SetString(node.GetToken().Value)
-		}
-		if hasPassword(v.String()) {
-			d.fail(node, path, "(hidden)", "must not carry a password", "use a key that names a file, or set "+EnvName(path))
-		}
-		if isPath(path) && v.String() != "" && !filepath.IsAbs(v.String()) {
-			v.SetString(filepath.Join(d.dir, v.String()))
-		}
-		ok = true
-	case slices.Contains(notations[v.Kind()], node.Type()):
-		ok = yaml.NodeToValue(node, v.Addr().Interface()) == nil && !(v.CanFloat() && math.IsInf(v.Float(), 0))
-	}
-	if !ok {
-		d.fail(node, path, text(node), "must be "+want(v.Type()), "")
+		d.text(node, v, path)
+	case !slices.Contains(of.notations, node.Type()), yaml.NodeToValue(node, v.Addr().Interface()) != nil, v.CanFloat() && math.IsInf(v.Float(), 0):
+		d.refuse(node, path, text(node), "must be "+of.name, "")
 	}
 }
 
-// parseDuration reads Go's notation with days: 90s, 1h30m, 8d, 1d12h.
+// text decodes text. A relative path becomes one from the working directory.
+func (d *decoder) text(node ast.Node, v reflect.Value, path string) {
+	switch n := node.(type) {
+	case ast.MapNode, *ast.SequenceNode:
+		d.refuse(node, path, text(node), "must be text", "within brackets, quote what has a colon")
+		return
+	case *ast.LiteralNode:
+		v.SetString(n.Value.Value)
+	default:
+		v.SetString(node.GetToken().Value)
+	}
+	if hasPassword(v.String()) {
+		d.refuse(node, path, "(hidden)", "must not carry a password", "use a key that names a file, or set "+EnvName(path))
+	}
+	if isPath(path) && v.String() != "" && !filepath.IsAbs(v.String()) {
+		v.SetString(filepath.Join(d.dir, v.String()))
+	}
+}
+
+// parseDuration reads the notations of Go and, with days, of Prometheus: 90s, 1h30m, 7.5ms, 8d, 1d12h.
 func parseDuration(s string) (time.Duration, error) {
-	days, rest, found := strings.Cut(s, "d")
-	if !found {
-		return time.ParseDuration(s)
+	if duration, err := time.ParseDuration(s); err == nil {
+		return duration, nil
 	}
-	n, err := strconv.ParseUint(days, 10, 16)
-	if err != nil {
-		return 0, err
-	}
-	more, err := time.ParseDuration(cmp.Or(rest, "0"))
-	return time.Duration(n)*24*time.Hour + more, err
+	duration, err := model.ParseDuration(s)
+	return time.Duration(duration), err
 }
 
 // hasPassword reports whether text has a URL with a password.
@@ -200,24 +196,6 @@ func hasPassword(text string) bool {
 		}
 	}
 	return false
-}
-
-// want describes the values of type t for people.
-func want(t reflect.Type) string {
-	if t == reflect.TypeFor[time.Duration]() {
-		return "a duration such as 90s, 10m, 12h or 30d"
-	}
-	switch t.Kind() {
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Float64:
-		return "a finite number"
-	case reflect.Int, reflect.Int64:
-		return "a whole number"
-	case reflect.Uint64:
-		return "a whole number, not negative"
-	}
-	return "a list" // an environment variable has no other type
 }
 
 // text returns the original text of a value, for a message.

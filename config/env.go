@@ -30,7 +30,7 @@ func (d *decoder) env(v reflect.Value, path string, getenv func(string) string) 
 			field.SetString(value)
 		default: // YAML, so that [a, b] is a list
 			d.source[p] = name
-			in := &decoder{file: name, source: map[string]string{}}
+			in := &decoder{checker: checker{source: map[string]string{}}, file: name}
 			in.document([]byte(value), field, p)
 			d.errs = append(d.errs, in.errs...)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -39,8 +40,8 @@ func Parse(file string, data []byte, getenv func(string) string) (*Config, error
 	if len(d.errs) > 0 {
 		return nil, d.errs
 	}
-	if errs := c.check(d.source); len(errs) > 0 {
-		return nil, errs
+	if c.check(&d.checker); len(d.errs) > 0 {
+		return nil, d.errs
 	}
 	return c, nil
 }
@@ -56,17 +57,14 @@ func (d *decoder) document(data []byte, v reflect.Value, path string) {
 		d.syntaxError(err)
 		return
 	}
-	var body ast.Node
-	for _, doc := range file.Docs {
-		if body != nil && doc.Body != nil {
-			d.fail(doc.Body, "configuration", "", "must be one YAML document", "remove the --- line and merge the sections")
-			return
-		}
-		if doc.Body != nil {
-			body = doc.Body
-		}
+	docs := slices.DeleteFunc(file.Docs, func(doc *ast.DocumentNode) bool { return doc.Body == nil })
+	switch len(docs) {
+	case 0:
+	case 1:
+		d.decode(docs[0].Body, v, path)
+	default:
+		d.refuse(docs[1].Body, "configuration", "", "must be one YAML document", "remove the --- line and merge the sections")
 	}
-	d.decode(body, v, path)
 }
 
 func (d *decoder) syntaxError(err error) {
@@ -103,15 +101,12 @@ func join(path, name string) string { return strings.TrimPrefix(path+"."+name, "
 
 // nearest asks for the candidate that shares the longest beginning with name, at least half of both; "" without one.
 func nearest(name string, candidates []string) (question string) {
-	longest := 0
-	for _, c := range candidates {
-		n := 0
-		for n < min(len(c), len(name)) && c[n] == name[n] {
-			n++
-		}
-		if n > longest && 2*n >= max(len(c), len(name)) {
-			longest, question = n, fmt.Sprintf("did you mean %q?", c)
+	for n := len(name); n > 0 && 2*n >= len(name); n-- {
+		for _, c := range candidates {
+			if strings.HasPrefix(c, name[:n]) && 2*n >= len(c) {
+				return fmt.Sprintf("did you mean %q?", c)
+			}
 		}
 	}
-	return question
+	return ""
 }

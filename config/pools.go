@@ -30,39 +30,22 @@ const defaultPoolKey = "default_pool"
 
 // Pipeline returns the pipeline's configuration. It reads the files that pools name.
 func (c *Config) Pipeline() (pipeline.Config, error) {
-	p := pipeline.DefaultConfig()
-	p.Clock, p.Every, p.DedupEntries, p.MaxPools = c.Clock, c.Every, c.DedupEntries, c.MaxPools
-	p.Features, p.Classify, p.Decision = c.Features, c.Classify, c.Decision
-	if c.NATS.Partitioned() {
-		p.Owns = c.NATS.Owns
-	}
 	k := &checker{}
-	for i := range c.Pools {
-		if pool, ok := c.pool(k, poolKey(c.Pools[i].Name), c.Pools[i]); ok {
-			p.Pools = append(p.Pools, pool)
-		}
-	}
-	if c.DefaultPool != nil {
-		if pool, ok := c.pool(k, defaultPoolKey, *c.DefaultPool); ok {
-			p.DefaultPool = &pool
-		}
-	}
-	p.Events, p.Define = c.events(k), c.definer()
+	p := c.pipeline(k)
 	if len(k.errs) > 0 {
 		return pipeline.Config{}, k.errs
 	}
 	return p, nil
 }
 
-// poolKey is the key of a pool's section.
-func poolKey(name string) string { return "pools[" + name + "]" }
-
-func (c *Config) checkPools(k *checker) {
-	if len(c.Pools) == 0 && c.DefaultPool == nil {
-		k.fail("pools", nil, "must list a pool, because telemetry of pools that are not configured is refused",
-			"add one with a name and replicas.max, or a default_pool that serves every name")
+// pipeline makes the pipeline's configuration. k gets the errors in pools and events.
+func (c *Config) pipeline(k *checker) pipeline.Config {
+	p := pipeline.DefaultConfig()
+	p.Clock, p.Every, p.DedupEntries, p.MaxPools = c.Clock, c.Every, c.DedupEntries, c.MaxPools
+	p.Features, p.Classify, p.Decision = c.Features, c.Classify, c.Decision
+	if c.NATS.Partitioned() {
+		p.Owns = c.NATS.Owns
 	}
-	between(k, "max_pools", c.MaxPools, max(1, len(c.Pools)), 10_000, "each pool costs memory and time every minute")
 	seen := map[string]bool{}
 	for i := range c.Pools {
 		name := c.Pools[i].Name
@@ -76,75 +59,73 @@ func (c *Config) checkPools(k *checker) {
 			k.fail(key+".name", name, "must be one token of a NATS subject", "use letters, digits, - and _")
 		default:
 			seen[name] = true
-			c.pool(k, key, c.Pools[i])
+			p.Pools = append(p.Pools, c.pool(k, key, c.Pools[i]))
 		}
 	}
 	if c.DefaultPool != nil {
-		if c.DefaultPool.Name != "" {
-			k.fail(defaultPoolKey+".name", c.DefaultPool.Name, "must be left out: the template serves any name", "remove it, or list the pool under pools")
+		if name := c.DefaultPool.Name; name != "" {
+			k.fail(defaultPoolKey+".name", name, "must be left out: the template serves any name", "remove it, or list the pool under pools")
 		}
-		c.pool(k, defaultPoolKey, *c.DefaultPool)
+		pool := c.pool(k, defaultPoolKey, *c.DefaultPool)
+		p.DefaultPool = &pool
 	}
+	p.Events, p.Define = c.events(k), c.definer()
+	return p
 }
 
+// poolKey is the key of a pool's section.
+func poolKey(name string) string { return "pools[" + name + "]" }
+
 // pool checks one pool and creates it. key is the key of its section.
-func (c *Config) pool(k *checker, key string, cfg capacity.Config) (capacity.Pool, bool) {
-	files, ok := k.files(key, &cfg)
-	if !ok {
-		return capacity.Pool{}, false
+func (c *Config) pool(k *checker, key string, cfg capacity.Config) capacity.Pool {
+	before := len(k.errs)
+	files := k.files(key, &cfg)
+	if len(k.errs) > before {
+		return capacity.Pool{}
 	}
 	return c.build(k, key, cfg, files)
 }
 
 // files reads the files that a pool names.
-func (k *checker) files(key string, cfg *capacity.Config) (files capacity.Files, ok bool) {
-	var err error
-	if files.Model, err = readFile(cfg.ModelConfig, maxModelBytes); err != nil {
-		k.fail(key+".model_config", cfg.ModelConfig, err.Error(), "name the config.json of the model that the pool serves")
-		return files, false
+func (k *checker) files(key string, cfg *capacity.Config) capacity.Files {
+	return capacity.Files{
+		Model: k.file(key+".model_config", cfg.ModelConfig, maxModelBytes, "name the config.json of the model that the pool serves"),
+		Curve: k.file(key+".curve_file", cfg.CurveFile, maxCurveBytes, "name a benchmark of one of the pool's replicas"),
 	}
-	if files.Curve, err = readFile(cfg.CurveFile, maxCurveBytes); err != nil {
-		k.fail(key+".curve_file", cfg.CurveFile, err.Error(), "name a benchmark of one of the pool's replicas")
-		return files, false
+}
+
+// file reads the file that a key names; nil if path is empty.
+func (k *checker) file(key, path string, limit int64, fix string) (data []byte) {
+	if path == "" {
+		return nil
 	}
-	return files, true
+	f, err := os.Open(path)
+	if err == nil {
+		defer f.Close()
+		data, err = io.ReadAll(io.LimitReader(f, limit+1))
+	}
+	switch {
+	case err != nil:
+		k.fail(key, path, fmt.Sprintf("cannot be read (%v)", errors.Unwrap(err)), fix) // the message has the path already
+	case int64(len(data)) > limit:
+		k.fail(key, path, fmt.Sprintf("must be at most %d bytes", limit), fix)
+	}
+	return data
 }
 
 // build creates a pool from its keys and files.
-func (c *Config) build(k *checker, key string, cfg capacity.Config, files capacity.Files) (capacity.Pool, bool) {
+func (c *Config) build(k *checker, key string, cfg capacity.Config, files capacity.Files) capacity.Pool {
 	cfg.Name = cmp.Or(cfg.Name, key) // a template has none
-	if mode := alerting.Mode(cfg.Mode); mode != "" && mode != alerting.Advisory && mode != alerting.Active {
-		k.fail(key+".mode", cfg.Mode, "is unknown", "set advisory or active, or leave it out for decision.mode")
-		return capacity.Pool{}, false
+	if cfg.Mode != "" {
+		k.oneOf(key+".mode", cfg.Mode, string(alerting.Advisory), string(alerting.Active))
 	}
 	pool, err := capacity.NewFrom(cfg, files)
 	if err != nil {
-		leaf, bound, _ := strings.Cut(strings.TrimPrefix(err.Error(), poolKey(cfg.Name)+"."), ":")
-		k.fail(key+"."+leaf, nil, bound, "")
-		return capacity.Pool{}, false
+		k.section(key, errors.New(strings.TrimPrefix(err.Error(), poolKey(cfg.Name)+".")))
+		return capacity.Pool{}
 	}
 	c.checkLead(k, key, &pool)
-	return pool, true
-}
-
-// readFile returns nil, nil for an empty path. Its errors do not repeat the path, which the message already has.
-func readFile(path string, limit int64) ([]byte, error) {
-	if path == "" {
-		return nil, nil
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot be read (%w)", errors.Unwrap(err))
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("cannot be read (%w)", errors.Unwrap(err))
-	case int64(len(data)) > limit:
-		return nil, fmt.Errorf("must be at most %d bytes", limit)
-	}
-	return data, nil
+	return pool
 }
 
 // checkLead checks that the forecast is longer than the warm-up. A replica ordered now is ready after the lead time,
@@ -175,27 +156,25 @@ func (c *Config) definer() func(pool string, keys []byte) (capacity.Pool, error)
 	if c.DefaultPool != nil {
 		base = *c.DefaultPool
 	}
-	files, _ := (&checker{}).files("", &base) // an unreadable file was reported with default_pool
+	files := (&checker{}).files("", &base) // an unreadable file was reported with default_pool
 	return func(pool string, keys []byte) (capacity.Pool, error) {
 		d, key := newDecoder("definition"), poolKey(pool)
 		defined := base
 		d.document(keys, reflect.ValueOf(&defined).Elem(), key)
-		k := &checker{d.source, d.errs}
 		if defined.Name != "" && defined.Name != pool {
-			k.fail(key+".name", defined.Name, "must be "+show(pool), "leave it out")
+			d.fail(key+".name", defined.Name, "must be "+show(pool), "leave it out")
 		}
 		for _, key := range slices.Sorted(maps.Keys(d.source)) {
 			if isPath(key) {
-				k.fail(key, nil, "must not name a file", "set it in default_pool, or list the pool under pools")
+				d.fail(key, nil, "must not name a file", "set it in default_pool, or list the pool under pools")
 			}
 		}
-		if len(k.errs) > 0 {
-			return capacity.Pool{}, k.errs
+		p := capacity.Pool{}
+		if defined.Name = pool; len(d.errs) == 0 {
+			p = c.build(&d.checker, key, defined, files)
 		}
-		defined.Name = pool
-		p, _ := c.build(k, key, defined, files)
-		if len(k.errs) > 0 {
-			return capacity.Pool{}, k.errs
+		if len(d.errs) > 0 {
+			return capacity.Pool{}, d.errs
 		}
 		return p, nil
 	}

@@ -81,9 +81,8 @@ func (k *checker) section(name string, err error) {
 	}
 }
 
-// check finds errors that types do not exclude, in the order of [Config]. source has the place of each key.
-func (c *Config) check(source map[string]string) Errors {
-	k := &checker{source: source}
+// check finds errors that types do not exclude, in the order of [Config].
+func (c *Config) check(k *checker) {
 	k.oneOf("clock", string(c.Clock), string(pipeline.WallClock), string(pipeline.EventClock))
 	between(k, "every", c.Every, time.Minute, time.Hour, "each minute is the default")
 	if c.Every%time.Minute != 0 {
@@ -91,9 +90,15 @@ func (c *Config) check(source map[string]string) Errors {
 	}
 	between(k, "dedup_entries", c.DedupEntries, 1, 1<<24, "it should cover the ids of the longest redelivery")
 	c.checkFeatures(k)
-	c.checkClassify(k)
-	c.checkPools(k)
-	c.events(k)
+	c.Classify.Check(func(rule int, field string, value any, bound, fix string) {
+		k.fail(strings.TrimSuffix(fmt.Sprintf("classify.rules[%d].%s", rule, field), "."), value, bound, fix)
+	})
+	if len(c.Pools) == 0 && c.DefaultPool == nil {
+		k.fail("pools", nil, "must list a pool, because telemetry of pools that are not configured is refused",
+			"add one with a name and replicas.max, or a default_pool that serves every name")
+	}
+	between(k, "max_pools", c.MaxPools, max(1, len(c.Pools)), 10_000, "each pool costs memory and time every minute")
+	c.pipeline(k)
 	k.section("decision", c.Decision.Check())
 	k.section("nats", c.NATS.Validate())
 	k.section("listeners", c.Listeners.Check())
@@ -111,7 +116,6 @@ func (c *Config) check(source map[string]string) Errors {
 	c.checkSources(k)
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "console", "json")
-	return k.errs
 }
 
 // checkSources checks that sources of telemetry fit the clock and the pools, and that planners have a pool.
@@ -119,37 +123,39 @@ func (c *Config) checkSources(k *checker) {
 	if len(c.Scrape.Jobs) > 0 && c.Clock == pipeline.EventClock {
 		k.fail("clock", string(c.Clock), "must be wall where engines are scraped, for they live now", "set clock: wall, or remove scrape.jobs")
 	}
-	var names []string
-	for i := range c.Pools {
-		names = append(names, c.Pools[i].Name)
-	}
-	known := func(pool, format string, i int) {
-		if pool != "" { // an empty pool is reported elsewhere
-			k.oneOf(fmt.Sprintf(format, i), pool, names...)
-		}
-	}
 	if c.Backfill.URL != "" {
 		switch {
 		case c.Clock == pipeline.EventClock:
 			k.fail("clock", string(c.Clock), "must be wall where a past is read, for it ends now", "set clock: wall, or remove backfill.url")
-		case len(c.Backfill.Sources) == 0 && len(names) != 1:
+		case len(c.Backfill.Sources) == 0 && len(c.Pools) != 1:
 			k.fail("backfill.sources", len(c.Backfill.Sources), "must say of which pool the past is, where there is not one", "list a source for each pool")
 		}
 		for i, s := range c.Backfill.Sources {
-			known(s.Pool, "backfill.sources[%d].pool", i)
+			c.checkListed(k, "backfill.sources", i, s.Pool)
 		}
 	}
 	if c.DefaultPool != nil {
 		return
 	}
 	for i, s := range c.NATS.Sources {
-		known(s.Pool, "nats.sources[%d].pool", i)
+		c.checkListed(k, "nats.sources", i, s.Pool)
 	}
 	for i, j := range c.Scrape.Jobs {
-		known(j.Pool, "scrape.jobs[%d].pool", i)
+		c.checkListed(k, "scrape.jobs", i, j.Pool)
 	}
 	for i, p := range c.Dynamo.Planners {
-		known(p.Pool, "dynamo.planners[%d].pool", i)
+		c.checkListed(k, "dynamo.planners", i, p.Pool)
+	}
+}
+
+// checkListed checks that the pool of the i-th element of a list is configured. An empty pool is reported elsewhere.
+func (c *Config) checkListed(k *checker, list string, i int, pool string) {
+	var names []string
+	for i := range c.Pools {
+		names = append(names, c.Pools[i].Name)
+	}
+	if pool != "" {
+		k.oneOf(fmt.Sprintf("%s[%d].pool", list, i), pool, names...)
 	}
 }
 
@@ -162,12 +168,6 @@ func (c *Config) checkFeatures(k *checker) {
 	between(k, "features.replica_ttl", f.ReplicaTTL, 10*time.Second, time.Hour, "three reporting intervals is usual")
 	between(k, "features.stale_after", f.StaleAfter, time.Minute, time.Hour, "shorter would call a quiet minute stale")
 	between(k, "features.class_ttl", f.ClassTTL, time.Hour, 365*24*time.Hour, "8d keeps a class that runs once a week")
-}
-
-func (c *Config) checkClassify(k *checker) {
-	c.Classify.Check(func(rule int, field string, value any, bound, fix string) {
-		k.fail(strings.TrimSuffix(fmt.Sprintf("classify.rules[%d].%s", rule, field), "."), value, bound, fix)
-	})
 }
 
 func (c *Config) checkReport(k *checker) {

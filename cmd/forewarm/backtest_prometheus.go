@@ -32,7 +32,7 @@ func (p *prometheusFlags) register(f *flag.FlagSet) {
 	f.StringVar(&p.url, "prometheus", "", "read a pool's last weeks from the Prometheus, VictoriaMetrics or Thanos at this `URL` in place of a trace")
 	f.IntVar(&p.days, "days", 14, "`number` of days to read")
 	timeFlag(f, &p.until, "until", "`time` up to which to read, RFC 3339 (default: now)")
-	f.Var(oneOf{&p.source.Preset, remote.Presets()}, "preset", "whose `metrics` to read: "+strings.Join(remote.Presets(), ", ")+" (default: vllm)")
+	f.Func("preset", "whose `metrics` to read: "+strings.Join(remote.Presets(), ", ")+" (default: vllm)", oneOf(&p.source.Preset, remote.Presets()))
 	f.StringVar(&p.source.Match, "match", "", "label `matchers` of the pool's series, such as model_name=\"llama\"")
 	q := &p.source.Queries
 	queries := map[string]*string{"requests": &q.Requests, "prefill": &q.Prefill, "decode": &q.Decode, "kv": &q.KV, "replicas": &q.Replicas, "kv_capacity": &q.KVCapacity}

@@ -45,9 +45,9 @@ func TestBacktestPrometheus(t *testing.T) {
 		"no query has any value in 1 days before " + end.AddDate(0, 0, -30).Format(time.RFC3339): {"-until", end.AddDate(0, 0, -30).Format(time.RFC3339), "-days", "1"},
 		"parse error: unclosed left parenthesis":                                                 {"-query", "decode=sum(", "-days", "1"},
 		"the answer has 2 series":                                                                {"-query", "decode=vllm:num_requests_running", "-until", end.Format(time.RFC3339), "-days", "1"},
-		"-preset is \"x\": it must be ":                                                          {"-preset", "x"},
+		"\"x\" for flag -preset: it must be ":                                                    {"-preset", "x"},
 		"-days is 0":                                                                             {"-days", "0"},
-		"-until is \"x\"":                                                                        {"-until", "x"},
+		"\"x\" for flag -until":                                                                  {"-until", "x"},
 		"-prometheus takes the place of a trace: leave out t.csv":                                {"t.csv"},
 	} {
 		code, _, errs := runHere(t.Context(), append([]string{"backtest", "-prometheus", prometheus.URL, "-report", page}, args...)...)

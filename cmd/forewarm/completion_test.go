@@ -19,9 +19,9 @@ func TestCompletion(t *testing.T) {
 	}
 	t.Setenv("PATH", filepath.Dir(path)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	for shell, ask := range map[string]string{
-		"bash": `source "$0"; complete -p forewarm >/dev/null || exit 1; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _forewarm; printf '%s\n' "${COMPREPLY[@]}"`,
-		// Outside a terminal zsh has no completion: what its functions are handed is printed in their place.
-		"zsh":  `compdef() {}; _describe() { print -rl -- "${(@)lines%%:*}" }; source "$0"; words=("$@"); CURRENT=$#; _forewarm`,
+		"bash": `source "$0"; command=$(complete -p forewarm | sed 's/.*-C \([^ ]*\).*/\1/'); COMP_LINE="$*" $command`,
+		// Outside a terminal zsh has no completion: the command that it is handed is run in its place.
+		"zsh":  `autoload() {}; bashcompinit() {}; complete() { command=$4 }; source "$0"; COMP_LINE="$*" $command`,
 		"fish": `source $argv[1]; complete -C (string join ' ' -- $argv[2..]) | string split -f1 \t; true`,
 	} {
 		t.Run(shell, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestCompletion(t *testing.T) {
 				words      []string
 				has, lacks []string
 			}{
-				{[]string{"forewarm", ""}, []string{"serve", "nats-config", "completion", "help"}, []string{"-config", "bash"}},
+				{[]string{"forewarm", ""}, []string{"serve", "nats-config", "completion"}, []string{"-config", "bash"}},
 				{[]string{"forewarm", "serve", "-"}, []string{"-config", "-partition"}, []string{"-health", "serve"}},
 				{[]string{"forewarm", "check", "-offline", "-"}, []string{"-health", "-offline"}, []string{"-partition"}},
 				{[]string{"forewarm", "completion", ""}, []string{"bash", "zsh", "fish"}, []string{"serve"}},

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -44,7 +43,7 @@ const (
 )
 
 // demoRun is the demo: one workload, and two simulated pools with the same demand and warm-ups. One pool follows the
-// daemon's pre-scale events on NATS, the other a reactive autoscaler.
+// daemon's decisions, the other a reactive autoscaler.
 type demoRun struct {
 	daemon   *daemon.Daemon
 	source   *backtest.Source
@@ -54,15 +53,11 @@ type demoRun struct {
 	keda     backtest.Policy
 	conn     *nats.Conn
 	replayer replayer
-	events   *nats.Subscription
 	ticks    chan demoTick
 	out      io.Writer
 	frame    time.Duration // wall time per minute; 0 as fast as possible
 	start    time.Time
-
-	watched    bool  // the second day
-	generation int64 // of the newest event
-	ready      int   // at the last tick
+	ready    int // at the last tick
 }
 
 // demoTick is what the demo needs of a tick.
@@ -143,9 +138,6 @@ func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 	if d.conn, err = nats.Connect(d.daemon.NATSURL()); err == nil {
 		d.replayer.publisher, err = jetstream.NewPublisher(d.conn)
 	}
-	if err == nil {
-		d.events, err = d.conn.SubscribeSync(ingest.PrescaleSubject(cfg.NATS.Prefix, demoPool))
-	}
 	if err != nil {
 		return nil, errors.Join(err, d.daemon.Close())
 	}
@@ -182,7 +174,6 @@ func (d *demoRun) play(ctx context.Context, bar *progress) error {
 		bar.set(m)
 	}
 	bar.finish()
-	d.watched = true
 	forewarm, reactive := d.forewarm.Account(), d.reactive.Account()
 	fmt.Fprintf(d.out, "\nThe second day, watched. At %s agents are rolled out: in 35 minutes they make three times the calls, with prompts 1.6 times as long.\n"+
 		"Replicas take about 8 minutes to warm up.\n\n", d.start.Add(demoLaunchAt).Format("15:04"))
@@ -191,7 +182,7 @@ func (d *demoRun) play(ctx context.Context, bar *progress) error {
 		if err != nil {
 			return err
 		}
-		d.show(tick)
+		d.show(&tick)
 		if d.frame > 0 && !sleep.For(ctx, d.frame) {
 			return ctx.Err()
 		}
@@ -201,30 +192,24 @@ func (d *demoRun) play(ctx context.Context, bar *progress) error {
 }
 
 // step runs the next minute in both pools, sends the telemetry to the daemon, and scales both pools.
-func (d *demoRun) step(ctx context.Context) (*demoTick, error) {
+func (d *demoRun) step(ctx context.Context) (t demoTick, err error) {
 	load := d.demand.At(d.start)
 	d.start = d.start.Add(time.Minute)
 	d.forewarm.Step(load)
 	d.reactive.Step(load)
 	d.reactive.SetDesired(d.keda(d.reactive.Observe()))
-	if err := d.publish(ctx); err != nil {
-		return nil, err
-	}
-	for {
+	err = d.publish(ctx)
+	for err == nil && t.at.Before(d.start) {
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
-		case t := <-d.ticks:
+			err = ctx.Err()
+		case t = <-d.ticks:
 			if t.decision.Publish {
-				if err := d.obey(ctx, t.decision.Generation); err != nil {
-					return nil, err
-				}
-			}
-			if !t.at.Before(d.start) {
-				return &t, nil
+				d.forewarm.SetDesired(t.decision.Desired)
 			}
 		}
 	}
+	return t, err
 }
 
 // publish sends the reports of Forewarm's replicas, the requests of the next minute, and the watermark.
@@ -249,31 +234,12 @@ func (d *demoRun) publish(ctx context.Context) error {
 	return r.publisher.Flush(ctx)
 }
 
-// obey waits for the event of a generation, as an autoscaler would, and applies it.
-func (d *demoRun) obey(ctx context.Context, generation int64) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	for d.generation < generation {
-		msg, err := d.events.NextMsgWithContext(ctx)
-		if err != nil {
-			return fmt.Errorf("pre-scale event %d did not come: %w", generation, err)
-		}
-		var e alerting.Event
-		if err := json.Unmarshal(msg.Data, &e); err != nil {
-			return fmt.Errorf("pre-scale event does not decode: %w", err)
-		}
-		d.generation = e.Data.Generation
-		d.forewarm.SetDesired(e.Data.DesiredReplicas)
-		if d.watched && e.Data.Action != alerting.Hold {
-			fmt.Fprintf(d.out, "%s  pre-scale event: %s\n", e.Time.UTC().Format("15:04"), e.Data.Reason)
-		}
-	}
-	return nil
-}
-
-// show prints replicas that are ready now, and the state every half hour.
+// show prints the pre-scale event, replicas that are ready now, and the state every half hour.
 func (d *demoRun) show(t *demoTick) {
 	x, at := &t.decision, t.at.Format("15:04")
+	if x.Publish && x.Action != alerting.Hold {
+		fmt.Fprintf(d.out, "%s  pre-scale event: %s\n", at, x.Reason)
+	}
 	if x.Ready > d.ready && d.ready > 0 {
 		fmt.Fprintf(d.out, "%s  ready %d→%d\n", at, d.ready, x.Ready)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/daemon"
 	"github.com/forewarm/forewarm/internal/httpguard"
+	"github.com/forewarm/forewarm/internal/sleep"
 	"github.com/forewarm/forewarm/pipeline"
 )
 
@@ -67,8 +68,7 @@ type discovery struct {
 
 	published map[string]publication // by pool
 	logged    map[string]string      // logged detail by object
-	failing   bool                   // the last comparison failed
-	ready     atomic.Bool
+	ready     atomic.Bool            // the last comparison succeeded
 
 	metrics *metrics.Set
 }
@@ -117,14 +117,13 @@ func (d *discovery) run(ctx context.Context, l net.Listener, every time.Duration
 		return httpguard.Serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: requestTimeout}, l, requestTimeout)
 	})
 	group.Go(func() error {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for {
-			d.compare(ctx, time.Now())
-			select {
-			case <-ctx.Done():
+		for first := true; ; first = false {
+			err := d.compare(ctx, time.Now())
+			if was := d.ready.Swap(err == nil); err != nil && (was || first) && ctx.Err() == nil {
+				d.log.Error("pools stay as they are; retrying", zap.Error(err))
+			}
+			if !sleep.For(ctx, every) {
 				return nil
-			case <-tick.C:
 			}
 		}
 	})
@@ -133,62 +132,45 @@ func (d *discovery) run(ctx context.Context, l net.Listener, every time.Duration
 }
 
 // compare publishes the differences. Where not all objects can be read, pools stay as they are.
-func (d *discovery) compare(ctx context.Context, now time.Time) {
+func (d *discovery) compare(ctx context.Context, now time.Time) error {
 	objects, err := d.kube.objects(ctx)
 	if err != nil {
 		d.metrics.GetOrCreateCounter(`forewarm_discovery_errors_total{of="kubernetes"}`).Inc()
-		d.finish(ctx, fmt.Errorf("objects cannot be read: %w", err))
-		return
+		return fmt.Errorf("objects cannot be read: %w", err)
 	}
 	var errs []error
 	named, faults, logged := map[string]bool{}, map[string]int{}, map[string]string{}
 	for _, f := range evaluate(objects, d.pools.Pools, d.published, d.cfg.MaxPools, d.pools.Define) {
 		named[f.pool], faults[f.reason] = true, faults[f.reason]+1
+		level, text := zap.WarnLevel, "an annotation defines no pool: "+f.detail
 		if f.reason == "" {
-			err := d.publish(ctx, f.pool, f.keys, now)
-			if errs = append(errs, err); err != nil {
+			if err := d.publish(ctx, f.pool, f.keys, now); err != nil {
+				errs = append(errs, err)
 				continue
 			}
-			f.detail = fmt.Sprintf("pool %q is defined: %s", f.pool, f.keys)
+			level, text = zap.InfoLevel, fmt.Sprintf("pool %q is defined: %s", f.pool, f.keys)
 		}
 		title := f.object.title()
-		if logged[title] = f.detail; d.logged[title] == f.detail {
-			continue
-		}
-		if f.reason == "" {
-			d.log.Info(f.detail, zap.String("object", title))
-		} else {
-			d.log.Warn("an annotation defines no pool: "+f.detail, zap.String("object", title), zap.String("reason", f.reason))
+		if logged[title] = text; d.logged[title] != text {
+			d.log.Log(level, text, zap.String("object", title), zap.String("reason", f.reason))
 		}
 	}
 	d.logged = logged
 	for pool, was := range d.published {
-		switch {
-		case !named[pool]:
-			if err := d.publish(ctx, pool, nil, now); err != nil {
-				errs = append(errs, err)
-				continue
-			}
+		if named[pool] { // also if its object is malformed now
+			errs = append(errs, d.publish(ctx, pool, was.keys, now))
+		} else if err := d.publish(ctx, pool, nil, now); err != nil {
+			errs = append(errs, err)
+		} else {
 			d.log.Info("no object names the pool any more: daemons forget it when its telemetry ends", zap.String("pool", pool))
 			delete(d.published, pool)
-		case now.Sub(was.at) >= repeatEvery: // its object is malformed now
-			errs = append(errs, d.publish(ctx, pool, was.keys, now))
 		}
 	}
 	d.metrics.GetOrCreateGauge("forewarm_discovery_pools", nil).Set(float64(len(d.published)))
 	for _, reason := range faultReasons {
 		d.metrics.GetOrCreateGauge(fmt.Sprintf("forewarm_discovery_faults{reason=%q}", reason), nil).Set(float64(faults[reason]))
 	}
-	d.finish(ctx, errors.Join(errs...))
-}
-
-// finish keeps whether a comparison failed, and logs the first failure of several.
-func (d *discovery) finish(ctx context.Context, err error) {
-	if err != nil && !d.failing && ctx.Err() == nil {
-		d.log.Error("pools stay as they are; retrying", zap.Error(err))
-	}
-	d.failing = err != nil
-	d.ready.Store(err == nil)
+	return errors.Join(errs...)
 }
 
 // publish stores a definition in the stream. Without keys it revokes the definition.

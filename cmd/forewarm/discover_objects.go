@@ -183,21 +183,14 @@ func keysOf(o *object) ([]byte, error) {
 	return text, err
 }
 
-// Reasons why an object defines no pool.
-const (
-	faultMalformed  = "malformed"
-	faultConfigured = "configured"
-	faultDuplicate  = "duplicate"
-	faultTooMany    = "max_pools"
-)
-
-var faultReasons = []string{faultMalformed, faultConfigured, faultDuplicate, faultTooMany}
+// faultReasons are why an object defines no pool.
+var faultReasons = []string{"malformed", "configured", "duplicate", "max_pools"}
 
 // finding is the result for an annotated object.
 type finding struct {
 	object *object
 	pool   string
-	keys   []byte
+	keys   []byte // what the object says, as JSON
 	reason string // one of faultReasons, or "" if the object defines the pool
 	detail string
 }
@@ -212,29 +205,29 @@ func evaluate(objects []*object, configured []capacity.Pool, published map[strin
 	var all []finding
 	by, places := map[string]*object{}, len(configured)
 	for _, o := range objects {
-		pool := o.Metadata.Annotations[annotationPool]
-		if owners := o.Metadata.OwnerReferences; slices.ContainsFunc(owners, func(x owner) bool { return x.Controller && x.Kind == "ScaledObject" }) {
+		if slices.Contains(o.Metadata.OwnerReferences, owner{"ScaledObject", true}) {
 			continue
 		}
-		f := finding{object: o, pool: pool}
+		pool := o.Metadata.Annotations[annotationPool]
 		keys, err := keysOf(o)
 		if err == nil {
 			_, err = define(pool, keys)
 		}
+		f := finding{object: o, pool: pool, keys: keys}
 		switch {
 		case slices.ContainsFunc(configured, func(c capacity.Pool) bool { return c.Name == pool }):
-			f.reason, f.detail = faultConfigured, fmt.Sprintf("pool %q is in the configuration, which wins: remove it there, or the annotation %s here", pool, annotationPool)
+			f.reason, f.detail = "configured", fmt.Sprintf("pool %q is in the configuration, which wins: remove it there, or the annotation %s here", pool, annotationPool)
 		case by[pool] != nil:
-			f.reason, f.detail = faultDuplicate, fmt.Sprintf("pool %q is defined by %s, which is older: annotate one of them", pool, by[pool].title())
+			f.reason, f.detail = "duplicate", fmt.Sprintf("pool %q is defined by %s, which is older: annotate one of them", pool, by[pool].title())
 		case err != nil:
-			f.reason, f.detail = faultMalformed, oneLine(err)
+			f.reason, f.detail = "malformed", oneLine(err)
 			if _, ok := published[pool]; ok {
 				places++
 			}
 		case places >= limit:
-			f.reason, f.detail = faultTooMany, fmt.Sprintf("pool %q is one too many: raise max_pools, which is %d", pool, limit)
+			f.reason, f.detail = "max_pools", fmt.Sprintf("pool %q is one too many: raise max_pools, which is %d", pool, limit)
 		default:
-			f.keys, by[pool] = keys, o
+			by[pool] = o
 			places++
 		}
 		all = append(all, f)

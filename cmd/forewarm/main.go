@@ -13,7 +13,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -73,6 +72,10 @@ func main() {
 
 // run is main without the process.
 func run(ctx context.Context, args []string, std streams) int {
+	if line := os.Getenv("COMP_LINE"); line != "" { // a shell asks, see completions
+		printCandidates(std.out, strings.Split(line, " "))
+		return 0
+	}
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" {
 		usage(std.out)
 		return 0
@@ -120,7 +123,8 @@ func (c *command) run(ctx context.Context, args []string, std streams) error {
 			c.help(f, std.out)
 			return err
 		case err != nil:
-			return usagef("%w; forewarm %s -h lists all flags", valueError(f, err), c.name)
+			text := strings.Replace(err.Error(), "parse error", "it must be a number, or a duration such as 20m", 1)
+			return usagef("%s; forewarm %s -h lists all flags with their types", text, c.name)
 		}
 		if args = f.Args(); len(args) > 0 {
 			rest, args = append(rest, args[0]), args[1:]
@@ -148,57 +152,21 @@ func (c *command) help(f *flag.FlagSet, w io.Writer) {
 	f.PrintDefaults()
 }
 
-// invalidValue matches the flag package's error for an invalid value.
-var invalidValue = regexp.MustCompile(`^invalid value (".*") for flag -([^:]+): (.*)$`)
-
-// valueError says what the value of a flag must be.
-func valueError(f *flag.FlagSet, err error) error {
-	m := invalidValue.FindStringSubmatch(err.Error())
-	if m == nil {
-		return err
-	}
-	must := m[3]
-	if number, ok := f.Lookup(m[2]).Value.(flag.Getter); ok {
-		must = "it must be a number"
-		switch number.Get().(type) {
-		case time.Duration:
-			must = "it must be a duration, such as 90s or 20m"
-		case int, int64:
-			must = "it must be a whole number"
-		case uint64:
-			must = "it must be a whole number from 0 on"
-		}
-	}
-	return fmt.Errorf("-%s is %s: %s", m[2], m[1], must)
-}
-
-// oneOf is a flag whose value is one of several words.
-type oneOf struct {
-	value *string
-	words []string
-}
-
-// String implements flag.Value.
-func (o oneOf) String() string {
-	if o.value == nil {
-		return "" // the flag package asks the zero value
-	}
-	return *o.value
-}
-
-// Set implements flag.Value.
-func (o oneOf) Set(s string) error {
-	if !slices.Contains(o.words, s) {
-		return errors.New("it must be " + strings.Join(o.words[:len(o.words)-1], ", ") + " or " + o.words[len(o.words)-1])
-	}
-	*o.value = s
-	return nil
-}
-
 // choice adds a flag whose value is one of several words.
 func choice(f *flag.FlagSet, name, value, usage string, words ...string) *string {
-	f.Var(oneOf{&value, words}, name, usage)
+	f.Func(name, usage, oneOf(&value, words))
 	return &value
+}
+
+// oneOf sets a value that is one of several words.
+func oneOf(value *string, words []string) func(string) error {
+	return func(s string) error {
+		if !slices.Contains(words, s) {
+			return errors.New("it must be one of " + strings.Join(words, ", "))
+		}
+		*value = s
+		return nil
+	}
 }
 
 // timeFlag adds a flag with a time, by default the zero time.

@@ -51,7 +51,7 @@ func TestUsage(t *testing.T) {
 		{"serve -config login.yaml", 2, []string{"login.yaml:2", "nats.url", "password", "a key that names a file"}},
 		{"serve -config embedded.yaml", 2, []string{"nats.embedded", taken.Addr().String(), "address already in use", "choose another"}},
 		{"serve -config none.yaml", 2, []string{"none.yaml", "no such file", "-config"}},
-		{"serve -config valid.yaml -clock moon", 2, []string{"-clock", `"moon"`, "wall or event"}},
+		{"serve -config valid.yaml -clock moon", 2, []string{"-clock", `"moon"`, "wall, event"}},
 		{"serve valid.yaml", 2, []string{"flags only", `"valid.yaml"`, "serve -h"}},
 		{"serve -verbose", 2, []string{"-verbose", "serve -h"}},
 		{"srve", 2, []string{`"srve"`, "forewarm help"}},
@@ -71,7 +71,7 @@ func TestUsage(t *testing.T) {
 		{"replay -nats nats://127.0.0.1:1 trace.csv", 2, []string{"nats://127.0.0.1:1", "forewarm serve", "-nats"}},
 		{"replay -speed -1 trace.csv", 2, []string{"-speed", "-1", "0 (as fast as possible)"}},
 		{"replay -speed fast trace.csv", 2, []string{"-speed", `"fast"`, "replay -h"}},
-		{"replay -shift back trace.csv", 2, []string{"-shift", `"back"`, "none, start or end"}},
+		{"replay -shift back trace.csv", 2, []string{"-shift", `"back"`, "none, start, end"}},
 		{"replay -batch 0 trace.csv", 2, []string{"-batch", "0", "1 to 1000"}},
 		{"replay -start monday trace.csv", 2, []string{"-start", `"monday"`, "RFC 3339"}},
 		{"backtest", 2, []string{"trace"}},
@@ -83,7 +83,7 @@ func TestUsage(t *testing.T) {
 		{"backtest -warmup-p50 0s trace.csv", 2, []string{"-warmup-p50", "0s"}},
 		{"explain", 2, []string{"name one DECISION", "chat-"}},
 		{"explain a b", 2, []string{"name one DECISION and not 2", "chat-"}},
-		{"explain -format pdf chat", 2, []string{"-format", `"pdf"`, "text or json"}},
+		{"explain -format pdf chat", 2, []string{"-format", `"pdf"`, "text, json"}},
 		{"explain -url http://127.0.0.1:1 chat", 1, []string{"no daemon answers at http://127.0.0.1:1", "refused", "forewarm serve", "-url is its address", "server.listen"}},
 		{"explain -url 127.0.0.1:1 chat", 2, []string{"-url", `"127.0.0.1:1"`, "such as http://127.0.0.1:9464"}},
 		{"explain -url= chat", 2, []string{"-url", `""`, "such as http://127.0.0.1:9464"}},
@@ -109,7 +109,7 @@ func TestUsage(t *testing.T) {
 		{"decode -received-at noon", 2, []string{"-received-at", `"noon"`, "RFC 3339"}},
 		{"decode none.json", 2, []string{"none.json", "no such file"}},
 		{"backtest -days 3 trace.csv", 2, []string{"-days", "-prometheus"}},
-		{"demo -seed -1", 2, []string{"-seed", `"-1"`, "a whole number"}},
+		{"demo -seed -1", 2, []string{"-seed", `"-1"`, "a number"}},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			code, _, errs := runHere(t.Context(), strings.Fields(tc.args)...)
