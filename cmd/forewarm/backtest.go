@@ -79,22 +79,12 @@ func runBacktest(f *flag.FlagSet) action {
 			c.Decision, c.Features = pc.Decision, &pc.Features
 			c.Options.Pool, kvTokens = c.Pool.Name, c.Pool.KVTokens
 		}
-		var bar *progress
-		stage := ""
-		c.Progress = func(now string, read, total int64) {
-			if now != stage {
-				bar.finish()
-				bar, stage = newProgress(std.err, now, total), now
-			}
-			bar.set(read)
-		}
+		bar := progress{w: std.err}
+		defer bar.finish()
+		c.Progress = bar.show
 		if prometheus.url != "" {
 			c.Options.Pool = cmp.Or(c.Options.Pool, "pool")
-			c.Recorded, err = prometheus.read(ctx, cfg, c.Options.Pool, kvTokens, func(done, all int) {
-				c.Progress("read", int64(done), int64(all))
-			})
-			if err != nil {
-				bar.finish()
+			if c.Recorded, err = prometheus.read(ctx, cfg, c.Options.Pool, kvTokens, &bar); err != nil {
 				return err
 			}
 		}

@@ -86,9 +86,8 @@ func (p *prometheusFlags) connect(cfg *config.Config) (*remote.Past, error) {
 	return reader, nil
 }
 
-// read runs all queries of a pool. kvTokens is the configured KV cache of a replica, 0 if not set. It calls step after
-// each query.
-func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool string, kvTokens float64, step func(done, all int)) (*backtest.Recorded, error) {
+// read runs all queries of a pool. kvTokens is the configured KV cache of a replica, 0 if not set.
+func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool string, kvTokens float64, bar *progress) (*backtest.Recorded, error) {
 	reader, err := p.connect(cfg)
 	if err != nil {
 		return nil, err
@@ -112,8 +111,8 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 			return nil, fix(err)
 		}
 	}
-	questions, done := append(source.Questions(r.KVTokens), source.Replicas()), 0
-	err = reader.Read(ctx, questions, r.Start, p.days*24*60, func() { done++; step(done, len(questions)*p.days) })
+	questions, done := append(source.Questions(r.KVTokens), source.Replicas()), int64(0)
+	err = reader.Read(ctx, questions, r.Start, p.days*24*60, func() { done++; bar.show("read", done, int64(len(questions)*p.days)) })
 	if err != nil {
 		return nil, fix(err)
 	}

@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
+	"strings"
 	"time"
-
-	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
@@ -57,65 +55,53 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 		return err
 	}
 	fmt.Fprintf(std.out, "ok  %s: %s, %s clock, %s mode\n", path, value.Count(len(cfg.Pools), "pool"), cfg.Clock, cfg.Decision.Mode)
-	if c := &cfg.Classify; len(c.Rules) > 0 {
-		fmt.Fprintf(std.out, "ok  classify: %d rules\n", len(c.Rules))
-	}
-	for i := range pc.Pools {
-		warnCapacity(&pc.Pools[i], std)
-	}
+	pools := pc.Pools
 	if pc.DefaultPool != nil {
-		warnCapacity(pc.DefaultPool, std)
+		pools = append(pools, *pc.DefaultPool)
+	}
+	for i := range pools {
+		warnCapacity(&pools[i], std)
 	}
 	checkAccess(cfg, std)
 	if offline {
 		return nil
 	}
 	checkAddresses(cfg, std)
+	check := checkServer
 	if cfg.NATS.URL == "" {
-		if err := checkEmbedded(cfg, std); err != nil {
-			return usageError{err}
-		}
-		return checkOthers(ctx, cfg, &pc, std)
+		check = checkEmbedded
 	}
+	if err := check(ctx, cfg, std); err != nil {
+		return usageError{err}
+	}
+	return checkOthers(ctx, cfg, &pc, std)
+}
+
+// checkServer connects to NATS, makes the streams as a daemon does at its start, and prints what is wrong with them.
+func checkServer(ctx context.Context, cfg *config.Config, std streams) error {
+	warn := func(err error) { fmt.Fprintf(std.out, "warning: %v\n", err) }
 	conn, err := jetstream.Connect(cfg.NATS, nil)
-	if err != nil {
-		return usageError{err}
-	}
-	defer conn.Close()
-	fmt.Fprintf(std.out, "ok  nats: connected to %s\n", jetstream.Redact(conn.ConnectedUrl()))
-	if err := cfg.NATS.CheckRights(ctx, conn, func(err error) { fmt.Fprintf(std.out, "warning: %v\n", err) }); err != nil {
-		return usageError{err}
-	}
-	js, err := natsjs.New(conn)
 	if err != nil {
 		return err
 	}
-	if cfg.NATS.Partitioned() {
-		if err := jetstream.CheckPartition(ctx, conn, &cfg.NATS); err != nil {
-			return usageError{err}
-		}
-		for i := range cfg.Pools {
-			fmt.Fprintf(std.out, "ok  pool %s: in partition %d\n", cfg.Pools[i].Name, cfg.NATS.PartitionOf(cfg.Pools[i].Name))
-		}
-	}
-	stores, err := jetstream.Ensure(ctx, js, cfg.NATS)
+	defer conn.Close()
+	fmt.Fprintf(std.out, "ok  nats: connected to %s\n", jetstream.Redact(conn.ConnectedUrl()))
+	js, stores, err := cfg.NATS.Join(ctx, conn, warn)
 	if err != nil {
-		return usageError{err}
+		return err
 	}
-	i := stores.Telemetry.CachedInfo()
+	for i := range cfg.Pools {
+		if c := &cfg.NATS; c.Partitioned() {
+			fmt.Fprintf(std.out, "ok  pool %s: in partition %d\n", cfg.Pools[i].Name, c.PartitionOf(cfg.Pools[i].Name))
+		}
+	}
+	telemetry := stores.Telemetry.CachedInfo()
 	_, faults, err := jetstream.Inspect(ctx, js, cfg.NATS, time.Now())
-	if err != nil {
-		return usageError{err}
+	for _, fault := range append(jetstream.TelemetryFaults(telemetry, &cfg.NATS, time.Now()), faults...) {
+		warn(errors.New(fault))
 	}
-	faults = slices.Concat(jetstream.Faults(i, &cfg.NATS), faults)
-	if skew := jetstream.Skew(i, time.Now()); skew != "" {
-		faults = append(faults, skew)
-	}
-	for _, fault := range faults {
-		fmt.Fprintf(std.out, "warning: %s\n", fault)
-	}
-	fmt.Fprintf(std.out, "ok  stream %s: %d messages of %v\n", i.Config.Name, i.State.Msgs, i.Config.Subjects)
-	return checkOthers(ctx, cfg, &pc, std)
+	fmt.Fprintf(std.out, "ok  stream %s: %d messages of %v\n", telemetry.Config.Name, telemetry.State.Msgs, telemetry.Config.Subjects)
+	return err
 }
 
 // warnCapacity warns if a replica's capacity is unknown and the pool has no limits: then it has no resource for a
@@ -202,19 +188,18 @@ func checkAddresses(cfg *config.Config, std streams) {
 	for i, p := range cfg.Dynamo.Planners {
 		addresses = append(addresses, [2]string{fmt.Sprintf("dynamo.planners[%d].listen", i), p.RPC().Listen})
 	}
-	if c := &cfg.NATS; c.URL == "" && c.Embedded.Listen != "none" {
-		addresses = append(addresses, [2]string{"nats.embedded.listen", c.Embedded.Listen})
+	if cfg.NATS.URL == "" {
+		addresses = append(addresses, [2]string{"nats.embedded.listen", strings.TrimPrefix(cfg.NATS.Embedded.Listen, "none")})
 	}
 	for _, a := range addresses {
 		if a[1] == "" {
 			continue
 		}
-		l, err := net.Listen("tcp", a[1])
-		if err != nil {
+		if l, err := net.Listen("tcp", a[1]); err == nil {
+			_ = l.Close()
+		} else {
 			fmt.Fprintf(std.out, "warning: %s: %v: if it is not this daemon that runs already, stop the other program or choose another address\n", a[0], err)
-			continue
 		}
-		_ = l.Close()
 	}
 }
 
@@ -234,7 +219,7 @@ func checkAccess(cfg *config.Config, std streams) {
 }
 
 // checkEmbedded prints the disk use of the embedded server.
-func checkEmbedded(cfg *config.Config, std streams) error {
+func checkEmbedded(_ context.Context, cfg *config.Config, std streams) error {
 	c, dir := &cfg.NATS, cfg.StreamDir()
 	fmt.Fprintf(std.out, "ok  nats: an embedded server on %s, telemetry of at most %d MiB and decisions of at most %d in %s, sync %s\n", c.Embedded.Listen, c.Stream.MaxBytes>>20, c.Kept.MaxBytes>>20, dir, c.Embedded.Sync)
 	free, used, err := storage.Space(dir)

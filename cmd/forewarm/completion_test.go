@@ -19,7 +19,7 @@ func TestCompletion(t *testing.T) {
 	}
 	t.Setenv("PATH", filepath.Dir(path)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	for shell, ask := range map[string]string{
-		"bash": `source "$0"; command=$(complete -p forewarm | sed 's/.*-C \([^ ]*\).*/\1/'); COMP_LINE="$*" $command`,
+		"bash": `source "$0"; command=$(complete -p forewarm | sed 's/.*-C \([^ ]*\).*/\1/'); COMP_LINE="$*" eval "$command"`,
 		// Outside a terminal zsh has no completion: the command that it is handed is run in its place.
 		"zsh":  `autoload() {}; bashcompinit() {}; complete() { command=$4 }; source "$0"; COMP_LINE="$*" $command`,
 		"fish": `source $argv[1]; complete -C (string join ' ' -- $argv[2..]) | string split -f1 \t; true`,

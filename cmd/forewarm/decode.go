@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"text/tabwriter"
 	"time"
 
 	"github.com/forewarm/forewarm/config"
@@ -22,7 +21,7 @@ import (
 func decode(f *flag.FlagSet) action {
 	var m codec.Meta
 	var received time.Time
-	format := choice(f, "format", "json", "`format` of the messages, one of those that -formats lists", codec.Formats()...)
+	format := choice(f, "format", "json", "`format` of the messages, one of those that -formats lists (default json)", codec.Formats()...)
 	list := f.Bool("formats", false, "list the formats with their content types, and stop")
 	subject := f.String("subject", "", "`subject` that the messages came on, such as forewarm.telemetry.replica.chat.r-0: of which kind they are, and whose")
 	timeFlag(f, &received, "received-at", "`time` at which the stream stored the messages, RFC 3339 (default: now)")
@@ -30,7 +29,11 @@ func decode(f *flag.FlagSet) action {
 	f.StringVar(&m.Class, "class", "", "`class` of records that name none")
 	return func(_ context.Context, files []string, std streams) error {
 		if *list {
-			return listFormats(std.out)
+			for _, name := range codec.Formats() {
+				contentType, _ := codec.ContentTypeOf(name)
+				fmt.Fprintf(std.out, "%-20s %s\n", name, contentType)
+			}
+			return nil
 		}
 		m.ContentType, _ = codec.ContentTypeOf(*format)
 		if received.IsZero() {
@@ -73,15 +76,6 @@ func decode(f *flag.FlagSet) action {
 	}
 }
 
-func listFormats(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, name := range codec.Formats() {
-		contentType, _ := codec.ContentTypeOf(name)
-		fmt.Fprintf(t, "%s\t%s\n", name, contentType)
-	}
-	return t.Flush()
-}
-
 // readMessage reads a file, or the standard input for "-", up to one byte more than the largest message.
 func readMessage(file string) (data []byte, err error) {
 	in := os.Stdin
@@ -96,31 +90,16 @@ func readMessage(file string) (data []byte, err error) {
 
 // printBatch writes records in the native format, one per line, and reports what was not converted.
 func printBatch(b *ingest.Batch, file string, std streams) (records int, err error) {
-	var out []byte
-	line := func(o []byte) {
-		out = append(o, '\n')
-		records++
-	}
-	for i := range b.Requests {
-		line(codec.AppendRequest(out, &b.Requests[i]))
-	}
-	for i := range b.Sums {
-		line(codec.AppendSum(out, &b.Sums[i]))
-	}
-	for i := range b.Replicas {
-		line(codec.AppendReplica(out, &b.Replicas[i]))
-	}
-	for i := range b.Acks {
-		line(codec.AppendAck(out, &b.Acks[i]))
-	}
-	for i := range b.Histories {
-		line(codec.AppendHistory(out, &b.Histories[i]))
-	}
+	out := appendLines(nil, b.Requests, codec.AppendRequest)
+	out = appendLines(out, b.Sums, codec.AppendSum)
+	out = appendLines(out, b.Replicas, codec.AppendReplica)
+	out = appendLines(out, b.Acks, codec.AppendAck)
+	out = appendLines(out, b.Histories, codec.AppendHistory)
 	if b.Definition != nil {
-		line(append(out, b.Definition.Keys...))
+		out = append(append(out, b.Definition.Keys...), '\n')
 	}
 	if b.Watermark != nil {
-		line(codec.AppendWatermark(out, b.Watermark))
+		out = append(codec.AppendWatermark(out, b.Watermark), '\n')
 	}
 	if b.Ignored > 0 {
 		fmt.Fprintf(std.err, "%s: ignored %d: valid, but without demand\n", file, b.Ignored)
@@ -129,5 +108,13 @@ func printBatch(b *ingest.Batch, file string, std streams) (records int, err err
 		fmt.Fprintf(std.err, "%s: %s: %s\n", file, r.Reason, r.Detail)
 	}
 	_, err = std.out.Write(out)
-	return records, err
+	return bytes.Count(out, []byte{'\n'}), err
+}
+
+// appendLines appends records, each on a line.
+func appendLines[T any](out []byte, records []T, record func([]byte, *T) []byte) []byte {
+	for i := range records {
+		out = append(record(out, &records[i]), '\n')
+	}
+	return out
 }

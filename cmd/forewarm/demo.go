@@ -93,7 +93,7 @@ func runDemo(ctx context.Context, std streams, once bool, seed uint64) (err erro
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- d.daemon.Run(ctx) }()
-	err = d.play(ctx, newProgress(std.err, "first day", int64(demoHistory/time.Minute)))
+	err = d.play(ctx, &progress{w: std.err})
 	if err == nil && live {
 		fmt.Fprintf(d.out, "\nThe page at http://%s has the whole day; press Ctrl-C to end.\n", d.daemon.HTTPAddress())
 		<-ctx.Done()
@@ -171,7 +171,7 @@ func (d *demoRun) play(ctx context.Context, bar *progress) error {
 		if _, err := d.step(ctx); err != nil {
 			return err
 		}
-		bar.set(m)
+		bar.show("first day", m, int64(demoHistory/time.Minute))
 	}
 	bar.finish()
 	forewarm, reactive := d.forewarm.Account(), d.reactive.Account()

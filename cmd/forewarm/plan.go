@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"io"
@@ -60,7 +61,7 @@ func (p *planFlags) define(f *flag.FlagSet) {
 		})
 	}
 
-	p.format = choice(f, "format", "md", "md, json or html", "md", "json", "html")
+	p.format = choice(f, "format", "md", "md (default), json or html", "md", "json", "html")
 	f.StringVar(&p.out, "o", "", "write to `file` instead of standard output")
 }
 
@@ -68,51 +69,26 @@ func runPlan(f *flag.FlagSet) action {
 	p := planFlags{in: plan.NewInput(time.Now().UTC()), query: url.Values{}}
 	p.define(f)
 	return func(ctx context.Context, _ []string, std streams) error {
-		given := map[string]bool{}
-		f.Visit(func(x *flag.Flag) { given[x.Name] = true })
-		return p.run(ctx, given, std)
+		switch {
+		case (p.config == "") == (p.from == ""):
+			return usagef("say which pool to plan, by -config FILE or by -from URL of a running daemon")
+		case p.trace != "" && p.stated.RequestsPerS != 0:
+			return usagef("give the traffic by -trace or by -requests-per-s, not both")
+		case p.from != "" && (p.trace != "" || p.stated.RequestsPerS != 0):
+			return usagef("-trace and -requests-per-s do not go with -from, for the daemon plans with its own traffic: leave it out")
+		}
+		return writeTo(p.out, std.out, func(w io.Writer) error {
+			if p.from != "" {
+				p.query.Set("format", *p.format)
+				return askDaemon(ctx, w, "-from", p.from, "/api/v1/plan?"+p.query.Encode())
+			}
+			return p.write(ctx, w, std)
+		})
 	}
 }
 
-// run writes the sheet. given has the names of the flags that were set.
-func (p *planFlags) run(ctx context.Context, given map[string]bool, std streams) error {
-	switch {
-	case given["config"] == given["from"]:
-		return usagef("say which pool to plan, by -config FILE or by -from URL of a running daemon")
-	case p.trace != "" && given["requests-per-s"]:
-		return usagef("give the traffic by -trace or by -requests-per-s, not both")
-	}
-	if p.from != "" {
-		return p.askForSheet(ctx, given, std)
-	}
-	if err := p.readPool(); err != nil {
-		return err
-	}
-	switch {
-	case p.trace != "":
-		if err := p.readTrace(ctx, std); err != nil {
-			return err
-		}
-	case given["requests-per-s"]:
-		if err := p.readStated(); err != nil {
-			return err
-		}
-	default:
-		return p.writeMemory(std)
-	}
-	sheet, err := plan.New(p.in)
-	if err != nil {
-		return usageError{err}
-	}
-	document, err := plan.Render(sheet, *p.format)
-	if err != nil {
-		return err
-	}
-	return p.write(std, document)
-}
-
-// readPool sets the pool from the configuration.
-func (p *planFlags) readPool() error {
+// write writes the sheet of a configured pool.
+func (p *planFlags) write(ctx context.Context, w io.Writer, std streams) error {
 	_, pc, err := loadPipeline(p.config)
 	if err != nil {
 		return err
@@ -124,16 +100,33 @@ func (p *planFlags) readPool() error {
 	if err := p.in.UsePool(pool, pc.Decision.WaitingPerReplica, nil); err != nil {
 		return usagef("-prefill-replicas: %w", err)
 	}
-	return nil
+	switch {
+	case p.trace != "":
+		err = p.readTrace(ctx, std)
+	case p.stated.RequestsPerS != 0:
+		err = p.readStated()
+	default:
+		return p.writeMemory(w)
+	}
+	if err != nil {
+		return err
+	}
+	sheet, err := plan.New(p.in)
+	if err != nil {
+		return usageError{err}
+	}
+	document, err := plan.Render(sheet, *p.format)
+	if err == nil {
+		_, err = w.Write(document)
+	}
+	return err
 }
 
 // readStated sets the traffic from flags.
 func (p *planFlags) readStated() error {
-	s := p.stated
+	s := &p.stated
 	for _, lengths := range []*plan.Lengths{&s.Prompt, &s.Output} {
-		if lengths.P95 == 0 {
-			lengths.P95 = 3 * lengths.P50
-		}
+		lengths.P95 = cmp.Or(lengths.P95, 3*lengths.P50)
 	}
 	load, err := s.Load()
 	if err != nil {
@@ -169,7 +162,7 @@ func (p *planFlags) readTrace(ctx context.Context, std streams) (err error) {
 }
 
 // writeMemory writes the model's memory per replica, if there is no traffic to plan for.
-func (p *planFlags) writeMemory(std streams) error {
+func (p *planFlags) writeMemory(w io.Writer) error {
 	if p.in.Fit == nil {
 		return usagef("no traffic is given, and no model and GPU whose memory could be counted: add -trace or -requests-per-s, or model_config and gpu to the pool")
 	}
@@ -178,29 +171,8 @@ func (p *planFlags) writeMemory(std streams) error {
 		return usagef("-format html is for launch sheets: give traffic, or -format md or json")
 	}
 	document, err := plan.RenderMemory(plan.MemoryOf(p.in.Fit, plan.Contexts{}), format)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = w.Write(document)
 	}
-	return p.write(std, document)
-}
-
-// write writes a document to the file of -o, or to standard output.
-func (p *planFlags) write(std streams, document []byte) error {
-	return writeTo(p.out, std.out, func(w io.Writer) error {
-		_, err := w.Write(document)
-		return err
-	})
-}
-
-// askForSheet prints the sheet of a running daemon: with the pool, traffic, rates, bounds and lead time of its decisions.
-func (p *planFlags) askForSheet(ctx context.Context, given map[string]bool, std streams) error {
-	for _, name := range []string{"trace", "start", "requests-per-s", "prompt-p50", "prompt-p95", "output-p50", "output-p95", "cache-hit"} {
-		if given[name] {
-			return usagef("-%s does not go with -from, for the daemon plans with its own pool: leave it out", name)
-		}
-	}
-	p.query.Set("format", *p.format)
-	return writeTo(p.out, std.out, func(w io.Writer) error {
-		return askDaemon(ctx, w, "-from", p.from, "/api/v1/plan?"+p.query.Encode())
-	})
+	return err
 }

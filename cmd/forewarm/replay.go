@@ -34,7 +34,7 @@ func replay(f *flag.FlagSet) action {
 	traceFlags(f, &o)
 	f.StringVar(&o.Pool, "pool", backtest.DefaultPool, "`pool` that the traffic belongs to; the daemon must serve it")
 	speed := f.Float64("speed", 0, "times faster than life; 1 is real time, 0 as fast as possible")
-	shift := choice(f, "shift", "none", "none keeps the trace's times; start, end: it starts or ends now", "none", "start", "end")
+	shift := choice(f, "shift", "none", "none (default) keeps the trace's times; start, end: it starts or ends now", "none", "start", "end")
 	batch := f.Int("batch", 1, "records a message; more than one makes NDJSON messages")
 	runID := f.String("run-id", "", "`id` of this replay, for deduplication of its messages (default: a new one)")
 	return func(ctx context.Context, args []string, std streams) error {
@@ -64,8 +64,7 @@ func replay(f *flag.FlagSet) action {
 			return err
 		}
 		r := &replayer{publisher: p, prefix: prefix, run: cmp.Or(*runID, nuid.Next()), pool: o.Pool, batch: *batch, moved: moved, speed: *speed, began: began}
-		_, total := reader.Progress()
-		bar := newProgress(std.err, "replaying", total)
+		bar := progress{w: std.err}
 		defer bar.finish()
 		source := backtest.NewSource(reader, o.Pool)
 		var b ingest.Batch
@@ -78,8 +77,8 @@ func replay(f *flag.FlagSet) action {
 			if err := r.send(ctx, &b); err != nil {
 				return err
 			}
-			done, _ := reader.Progress()
-			bar.set(done)
+			done, total := reader.Progress()
+			bar.show("replaying", done, total)
 		}
 		if err := p.Flush(ctx); err != nil {
 			return err
@@ -138,8 +137,7 @@ func shiftOf(ctx context.Context, shift, path string, o backtest.Options, now ti
 
 // eachItem reads a trace to its end, with progress.
 func eachItem(ctx context.Context, r *backtest.Reader, std streams, do func(*backtest.Item) error) error {
-	_, size := r.Progress()
-	bar := newProgress(std.err, "reading", size)
+	bar := progress{w: std.err}
 	defer bar.finish()
 	var it backtest.Item
 	for n := 0; ; n++ {
@@ -155,8 +153,8 @@ func eachItem(ctx context.Context, r *backtest.Reader, std streams, do func(*bac
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			read, _ := r.Progress()
-			bar.set(read)
+			read, size := r.Progress()
+			bar.show("reading", read, size)
 		}
 	}
 }

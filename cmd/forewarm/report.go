@@ -23,7 +23,7 @@ func runReport(f *flag.FlagSet) action {
 	from := f.String("from", "", "start of the period, RFC 3339 or a day YYYY-MM-DD of -timezone (default: a week before -to)")
 	to := f.String("to", "", "end of the period (default: the newest decision)")
 	timezone := f.String("timezone", "", "IANA `zone` that days begin by, and that times are shown by (default: report.timezone of the daemon)")
-	format := choice(f, "format", "md", "md, json or html", "md", "json", "html")
+	format := choice(f, "format", "md", "md (default), json or html", "md", "json", "html")
 	out := f.String("o", "", "write to `file` instead of standard output")
 	return func(ctx context.Context, _ []string, std streams) error {
 		query := url.Values{"from": {*from}, "to": {*to}, "timezone": {*timezone}, "format": {*format}}

@@ -191,14 +191,14 @@ func TestFaults(t *testing.T) {
 		Config:    jetstream.StreamConfig{Name: "T", Replicas: 1, Discard: jetstream.DiscardNew, MaxBytes: 1},
 		Cluster:   &jetstream.ClusterInfo{Replicas: []*jetstream.PeerInfo{{Name: "n2", Offline: true}, {Name: "n3", Current: true}}},
 	}
-	got := strings.Join(append(Faults(&info, &c), Skew(&info, now)), "\n")
+	got := strings.Join(TelemetryFaults(&info, &c, now), "\n")
 	for _, want := range []string{"1 of the 3 copies", "on n2 is offline", "refuses new messages", "is -1m0s from"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not said in\n%s", want, got)
 		}
 	}
 	info = jetstream.StreamInfo{TimeStamp: now.Add(time.Second), Config: jetstream.StreamConfig{Name: "T", Replicas: 3}}
-	if got := append(Faults(&info, &c), Skew(&info, now)); strings.Join(got, "") != "" {
+	if got := TelemetryFaults(&info, &c, now); strings.Join(got, "") != "" {
 		t.Errorf("nothing is wrong, and said is %v", got)
 	}
 }

@@ -31,7 +31,7 @@ func Inspect(ctx context.Context, js jetstream.JetStream, c Config, now time.Tim
 			err = errors.Join(err, fmt.Errorf("stream %s: %w", x.stream, Denied(js.Conn(), e)))
 			continue
 		}
-		faults = append(faults, Faults(s.CachedInfo(), &c)...)
+		faults = append(faults, faultsOf(s.CachedInfo(), &c)...)
 		if short := tooShort(s.CachedInfo(), &c, now); x.stream == c.Decisions() && short != "" {
 			faults = append(faults, short)
 		}
@@ -39,8 +39,18 @@ func Inspect(ctx context.Context, js jetstream.JetStream, c Config, now time.Tim
 	return made, faults, err
 }
 
-// Faults gives what is wrong with a stream, and what to do.
-func Faults(info *jetstream.StreamInfo, c *Config) (out []string) {
+// TelemetryFaults gives what is wrong with the stream of telemetry, and with the clock of the server, whose answer came
+// at now, and what to do.
+func TelemetryFaults(info *jetstream.StreamInfo, c *Config, now time.Time) []string {
+	out := faultsOf(info, c)
+	if skew := info.TimeStamp.Sub(now); !info.TimeStamp.IsZero() && skew.Abs() > maxSkew {
+		out = append(out, fmt.Sprintf("the clock of the NATS server is %s from this machine's: set both by NTP", skew.Round(time.Second)))
+	}
+	return out
+}
+
+// faultsOf gives what is wrong with a stream, and what to do.
+func faultsOf(info *jetstream.StreamInfo, c *Config) (out []string) {
 	name := info.Config.Name
 	if have := info.Config.Replicas; have < c.Stream.Replicas {
 		out = append(out, fmt.Sprintf("the stream %s has %d of the %d copies that nats.stream.replicas asks for: nats stream edit %s --replicas %d", name, have, c.Stream.Replicas, name, c.Stream.Replicas))
@@ -56,15 +66,6 @@ func Faults(info *jetstream.StreamInfo, c *Config) (out []string) {
 		out = append(out, fmt.Sprintf("the stream %s refuses new messages when it is full: nats stream edit %s --discard old", name, name))
 	}
 	return out
-}
-
-// Skew reports that the clock of the server, whose answer came at now, differs from this machine's; "" when it does
-// not.
-func Skew(info *jetstream.StreamInfo, now time.Time) string {
-	if skew := info.TimeStamp.Sub(now); !info.TimeStamp.IsZero() && skew.Abs() > maxSkew {
-		return fmt.Sprintf("the clock of the NATS server is %s from this machine's: set both by NTP", skew.Round(time.Second))
-	}
-	return ""
 }
 
 // tooShort reports that the log of decisions is full and younger than max_age; "" when it is not.

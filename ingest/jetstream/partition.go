@@ -115,9 +115,9 @@ const topicProbe = "partition"
 // probeTimeout is how long a probe may take from this connection to the server and back.
 const probeTimeout = 3 * time.Second
 
-// CheckPartition sends a message for a pool of this partition, and fails where it does not arrive here: the server has
+// checkPartition sends a message for a pool of this partition, and fails where it does not arrive here: the server has
 // no mapping, or one for another number of partitions.
-func CheckPartition(ctx context.Context, conn *nats.Conn, c *Config) error {
+func checkPartition(ctx context.Context, conn *nats.Conn, c *Config) error {
 	if !c.Partitioned() {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -45,6 +46,20 @@ type Stores struct {
 	Telemetry  jetstream.Stream
 	State      jetstream.ObjectStore // snapshots
 	Deliveries jetstream.KeyValue    // newest notice that each sink accepted
+}
+
+// Join checks what the user of a connection may do, and the partition. It makes or finds all streams and buckets.
+func (c *Config) Join(ctx context.Context, conn *nats.Conn, warn func(error)) (js jetstream.JetStream, s Stores, err error) {
+	if js, err = jetstream.New(conn); err == nil && c.URL != "" {
+		err = c.CheckRights(ctx, conn, warn)
+	}
+	if err == nil {
+		err = checkPartition(ctx, conn, c)
+	}
+	if err == nil {
+		s, err = Ensure(ctx, js, *c)
+	}
+	return js, s, err
 }
 
 // Ensure makes or finds all streams and buckets.

@@ -26,10 +26,7 @@ func (d *Daemon) inspectStream(info *natsjs.StreamInfo) []string {
 	if d.ticker != nil {
 		d.ticker.Sync(info.TimeStamp)
 	}
-	faults := jetstream.Faults(info, &d.cfg.NATS)
-	if skew := jetstream.Skew(info, time.Now()); skew != "" {
-		faults = append(faults, skew)
-	}
+	faults := jetstream.TelemetryFaults(info, &d.cfg.NATS, time.Now())
 	if d.embedded == nil || d.roomForStream() != nil {
 		return faults // storage reports a full disk
 	}

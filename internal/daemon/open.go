@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 
-	natsjs "github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 
@@ -51,21 +50,11 @@ func (d *Daemon) join(ctx context.Context) (err error) {
 		return err
 	}
 	d.onClose(func() error { d.conn.Close(); return nil })
-	if d.js, err = natsjs.New(d.conn); err != nil {
-		return err
-	}
-	if d.embedded == nil {
-		if err := c.CheckRights(ctx, d.conn, func(err error) { d.log.Warn("NATS permissions", zap.Error(err)) }); err != nil {
-			return err
-		}
-	}
-	if err := jetstream.CheckPartition(ctx, d.conn, &c); err != nil {
-		return err
-	}
-	stores, err := jetstream.Ensure(ctx, d.js, c)
+	js, stores, err := c.Join(ctx, d.conn, func(err error) { d.log.Warn("NATS permissions", zap.Error(err)) })
 	if err != nil {
 		return err
 	}
+	d.js = js
 	d.stream.Store(stores.Telemetry.CachedInfo())
 	d.states, d.reader = stream.NewStates(stores.State, d.instance), stream.NewReader(d.js, c.Decisions(), c.Inner())
 	d.delivered = stores.Deliveries
