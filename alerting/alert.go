@@ -108,31 +108,24 @@ type AlertTracker struct {
 
 // ActiveAlert is one tracked condition: firing, or pending until it has lasted long enough.
 type ActiveAlert struct {
-	Name     AlertName `cbor:"1,keyasint"`
-	Pool     string    `cbor:"2,keyasint"`
-	Resource string    `cbor:"3,keyasint"` // resource, class and severity are from when it was raised
-	Role     string    `cbor:"12,keyasint,omitempty"`
+	Condition           // as at the first tick or when it was raised; annotations are the newest
+	Held      int       `cbor:"7,keyasint"` // ticks in a row with it, before raising; then ticks in a row as a page of a firing warning
+	Clear     int       `cbor:"8,keyasint"` // ticks in a row without it, while firing
+	Firing    bool      `cbor:"9,keyasint"`
+	StartsAt  time.Time `cbor:"10,keyasint"`
+	UpdatedAt time.Time `cbor:"11,keyasint"` // newest tick with it
 
-	Class       string            `cbor:"4,keyasint"`
-	Severity    Severity          `cbor:"5,keyasint"`
-	Annotations map[string]string `cbor:"6,keyasint"`
-	Held        int               `cbor:"7,keyasint"` // ticks in a row with it, before raising; then ticks in a row as a page of a firing warning
-	Clear       int               `cbor:"8,keyasint"` // ticks in a row without it, while firing
-	Firing      bool              `cbor:"9,keyasint"`
-	StartsAt    time.Time         `cbor:"10,keyasint"`
-	UpdatedAt   time.Time         `cbor:"11,keyasint"`
+	held bool // at this tick
 }
 
 // Update takes all conditions at now and returns the firing and the newly resolved alerts, in the order of pool, name
 // and role. A condition that is listed twice counts once.
 func (t *AlertTracker) Update(now time.Time, conditions []Condition, cfg Config) []Alert {
-	held := make([]bool, len(t.Active), len(t.Active)+len(conditions))
 	blind := map[string]bool{}
 	for i := range conditions {
 		c := &conditions[i]
 		blind[c.Pool] = blind[c.Pool] || c.Name == TelemetryStale
-		key := ActiveAlert{Name: c.Name, Pool: c.Pool, Role: c.Role, Resource: c.Resource}
-		at, found := slices.BinarySearchFunc(t.Active, key, ActiveAlert.compare)
+		at, found := slices.BinarySearchFunc(t.Active, c, compareActive)
 		if !found {
 			if c.Fading {
 				continue
@@ -141,25 +134,25 @@ func (t *AlertTracker) Update(now time.Time, conditions []Condition, cfg Config)
 				t.Dropped++
 				continue
 			}
-			t.Active, held = slices.Insert(t.Active, at, key), slices.Insert(held, at, false)
+			t.Active = slices.Insert(t.Active, at, ActiveAlert{Condition: *c})
 		}
-		if o := &t.Active[at]; !held[at] && (o.Firing || !c.Fading) {
-			held[at] = true
+		if o := &t.Active[at]; !o.held && (o.Firing || !c.Fading) {
 			o.hold(now, c, cfg)
 		}
 	}
 
 	var alerts []Alert
 	kept := t.Active[:0]
-	for i, o := range t.Active {
-		if !held[i] && !blind[o.Pool] {
+	for _, o := range t.Active {
+		if !o.held && !blind[o.Pool] {
 			o.Clear++
 		}
 		resolved := o.Clear >= cfg.ResolveAfter
 		if o.Firing {
 			alerts = append(alerts, o.alert(now, resolved))
 		}
-		if held[i] || o.Firing && !resolved {
+		if o.held || o.Firing && !resolved {
+			o.held = false
 			kept = append(kept, o)
 		}
 	}
@@ -170,25 +163,24 @@ func (t *AlertTracker) Update(now time.Time, conditions []Condition, cfg Config)
 
 // hold counts a tick with c.
 func (o *ActiveAlert) hold(now time.Time, c *Condition, cfg Config) {
-	o.Clear, o.UpdatedAt = 0, now
-	o.Annotations = maps.Clone(c.Annotations)
+	o.held, o.Clear, o.UpdatedAt, o.Annotations = true, 0, now, c.Annotations
 	if o.Firing && (o.Severity == Page || c.Severity != Page || c.Fading) {
 		o.Held = 0
 		return
 	}
 	o.Held++
 	if c.Immediate || o.Held >= max(cmp.Or(c.Ticks, cfg.RaiseAfter), 1) {
-		o.Firing, o.StartsAt, o.Resource, o.Class, o.Severity, o.Held = true, now, c.Resource, c.Class, c.Severity, 0
+		o.Condition, o.Firing, o.StartsAt, o.Held = *c, true, now, 0
 	}
 }
 
-// compare orders by the identity of a condition. A pool has one per name and role, for all resources.
-func (o ActiveAlert) compare(other ActiveAlert) int {
-	c := cmp.Or(strings.Compare(o.Pool, other.Pool), strings.Compare(string(o.Name), string(other.Name)), strings.Compare(o.Role, other.Role))
-	if c == 0 && o.Pool == "" {
-		c = strings.Compare(o.Resource, other.Resource)
+// compareActive orders by the identity of a condition. A pool has one per name and role, for all resources.
+func compareActive(o ActiveAlert, c *Condition) int {
+	order := cmp.Or(strings.Compare(o.Pool, c.Pool), strings.Compare(string(o.Name), string(c.Name)), strings.Compare(o.Role, c.Role))
+	if order == 0 && o.Pool == "" {
+		order = strings.Compare(o.Resource, c.Resource)
 	}
-	return c
+	return order
 }
 
 // alert renders a firing condition. If the condition has ended but the alert is not resolved yet, the annotations are
@@ -218,13 +210,11 @@ func (o *ActiveAlert) alert(now time.Time, resolved bool) Alert {
 func (t *AlertTracker) Reopen(alerts []Alert) {
 	for i := range alerts {
 		a := &alerts[i]
-		o := ActiveAlert{
-			Name: a.Name, Pool: a.Labels["pool"], Role: a.Labels["role"], Resource: a.Labels["resource"], Class: a.Labels["class"], Severity: Severity(a.Labels["severity"]),
-			Annotations: a.Annotations, Firing: true, StartsAt: a.StartsAt, UpdatedAt: a.UpdatedAt,
-		}
-		at, found := slices.BinarySearchFunc(t.Active, o, ActiveAlert.compare)
+		c := Condition{Name: a.Name, Pool: a.Labels["pool"], Role: a.Labels["role"], Resource: a.Labels["resource"],
+			Class: a.Labels["class"], Severity: Severity(a.Labels["severity"]), Annotations: a.Annotations}
+		at, found := slices.BinarySearchFunc(t.Active, &c, compareActive)
 		if !found && !a.Resolved && len(t.Active) < maxActive {
-			t.Active = slices.Insert(t.Active, at, o)
+			t.Active = slices.Insert(t.Active, at, ActiveAlert{Condition: c, Firing: true, StartsAt: a.StartsAt, UpdatedAt: a.UpdatedAt})
 		}
 	}
 }

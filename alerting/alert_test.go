@@ -152,22 +152,30 @@ func TestConditions(t *testing.T) {
 		forecast *forecaster.PoolForecast
 		want     string // name:severity, ~ marks fading, ! immediate
 	}{
-		"calm":                          {decision: saturating(.1, forecaster.Never)},
-		"ahead":                         {decision: saturating(.86, 19*time.Minute), want: "SaturationAhead:warning"},
-		"less likely":                   {decision: saturating(.4, forecaster.Never), want: "SaturationAhead:warning~"},
-		"nearer than the warm-up":       {decision: saturating(.8, 12*time.Minute), want: "SaturationAhead:warning~ TooLateToWarm:page"},
-		"surely nearer":                 {decision: saturating(.95, 5*time.Minute), want: "SaturationAhead:warning~ TooLateToWarm:page!"},
-		"in the first hour":             {decision: with(saturating(.95, 0), func(d *Decision) { d.Confidence = forecaster.Cold }), want: "SaturationAhead:warning~ TooLateToWarm:warning!"},
-		"on assumed replicas":           {decision: with(saturating(.95, 0), func(d *Decision) { d.SupplyAssumed = true }), want: "SaturationAhead:warning~ TooLateToWarm:warning!"},
-		"of what does not bind":         {decision: with(saturating(.95, 0), func(d *Decision) { d.Binding = "decode" }), want: "SaturationAhead:warning~ TooLateToWarm:page!"},
-		"a limit blocks":                {decision: with(saturating(.8, 19*time.Minute), func(d *Decision) { d.Limit, d.Constraints = 16, []string{"replicas.max 16: 19 wanted"} }), want: "SaturationAhead:warning AtCapacityLimit:page"},
-		"a limit that blocks little":    {decision: with(saturating(.2, forecaster.Never), func(d *Decision) { d.Limit, d.Constraints = 16, []string{"replicas.max 16: 19 wanted"} })},
-		"a step, which is no limit":     {decision: with(saturating(.8, 19*time.Minute), func(d *Decision) { d.Desired, d.Constraints = 16, []string{"max_step_out 2: 19 wanted"} }), want: "SaturationAhead:warning"},
-		"only the reserve at stake":     {decision: reserved(.1, 1.02), want: "BelowReserve:warning"},
-		"the reserve is whole":          {decision: reserved(.1, .8)},
-		"not even the reserve will do":  {decision: reserved(.6, 1.02), want: "SaturationAhead:warning BelowReserve:warning"},
-		"demand beyond the reserve":     {decision: reserved(.95, 1.5), want: "SaturationAhead:warning"},
-		"no room for the reserve":       {decision: with(reserved(.1, 1.02), func(d *Decision) { d.Limit, d.Constraints = 18, []string{"replicas.max 18: 19 wanted"} }), want: "BelowReserve:warning"},
+		"calm":                    {decision: saturating(.1, forecaster.Never)},
+		"ahead":                   {decision: saturating(.86, 19*time.Minute), want: "SaturationAhead:warning"},
+		"less likely":             {decision: saturating(.4, forecaster.Never), want: "SaturationAhead:warning~"},
+		"nearer than the warm-up": {decision: saturating(.8, 12*time.Minute), want: "SaturationAhead:warning~ TooLateToWarm:page"},
+		"surely nearer":           {decision: saturating(.95, 5*time.Minute), want: "SaturationAhead:warning~ TooLateToWarm:page!"},
+		"in the first hour":       {decision: with(saturating(.95, 0), func(d *Decision) { d.Confidence = forecaster.Cold }), want: "SaturationAhead:warning~ TooLateToWarm:warning!"},
+		"on assumed replicas":     {decision: with(saturating(.95, 0), func(d *Decision) { d.SupplyAssumed = true }), want: "SaturationAhead:warning~ TooLateToWarm:warning!"},
+		"of what does not bind":   {decision: with(saturating(.95, 0), func(d *Decision) { d.Binding = "decode" }), want: "SaturationAhead:warning~ TooLateToWarm:page!"},
+		"a limit blocks": {decision: with(saturating(.8, 19*time.Minute), func(d *Decision) {
+			d.Limit, d.Constraints = 16, []Constraint{{Key: "replicas.max", Bound: 16, Wanted: 19}}
+		}), want: "SaturationAhead:warning AtCapacityLimit:page"},
+		"a limit that blocks little": {decision: with(saturating(.2, forecaster.Never), func(d *Decision) {
+			d.Limit, d.Constraints = 16, []Constraint{{Key: "replicas.max", Bound: 16, Wanted: 19}}
+		})},
+		"a step, which is no limit": {decision: with(saturating(.8, 19*time.Minute), func(d *Decision) {
+			d.Desired, d.Constraints = 16, []Constraint{{Key: "max_step_out", Bound: 2, Wanted: 19}}
+		}), want: "SaturationAhead:warning"},
+		"only the reserve at stake":    {decision: reserved(.1, 1.02), want: "BelowReserve:warning"},
+		"the reserve is whole":         {decision: reserved(.1, .8)},
+		"not even the reserve will do": {decision: reserved(.6, 1.02), want: "SaturationAhead:warning BelowReserve:warning"},
+		"demand beyond the reserve":    {decision: reserved(.95, 1.5), want: "SaturationAhead:warning"},
+		"no room for the reserve": {decision: with(reserved(.1, 1.02), func(d *Decision) {
+			d.Limit, d.Constraints = 18, []Constraint{{Key: "replicas.max", Bound: 18, Wanted: 19}}
+		}), want: "BelowReserve:warning"},
 		"stale, whatever the rest says": {decision: with(saturating(.95, 0), func(d *Decision) { d.Stale = true }), want: "TelemetryStale:warning"},
 		"baseline answers":              {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Total: []forecaster.Forecast{{Dimension: "kv", Fallback: true}}}, want: "ForecastDegraded:warning"},
 		"another resource's baseline":   {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Total: []forecaster.Forecast{{Dimension: "decode", Fallback: true}}}},

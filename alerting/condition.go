@@ -25,22 +25,22 @@ const (
 )
 
 // Condition is a problem at one tick that may raise an alert. Name, Pool and Role identify it; without a pool, Name and
-// Resource. Resource and Class keep their values from when the alert was raised.
+// Resource. Resource, Class and Severity keep their values from when the alert was raised.
 type Condition struct {
-	Name     AlertName
-	Pool     string
-	Role     string // "prefill" of a disaggregated pool's prefill replicas, else ""
-	Resource string // that runs out first; a sink for the daemon's own alerts; "" if none
-	Class    string // that drives demand; "" if unknown
-	Severity Severity
+	Name     AlertName `cbor:"1,keyasint"`
+	Pool     string    `cbor:"2,keyasint"`
+	Role     string    `cbor:"12,keyasint,omitempty"` // "prefill" of a disaggregated pool's prefill replicas, else ""
+	Resource string    `cbor:"3,keyasint"`            // that runs out first; a sink for the daemon's own alerts; "" if none
+	Class    string    `cbor:"4,keyasint"`            // that drives demand; "" if unknown
+	Severity Severity  `cbor:"5,keyasint"`
+
+	Annotations map[string]string `cbor:"6,keyasint"`
 
 	// Fading conditions keep a firing alert active, but raise no new one.
-	Fading bool
+	Fading bool `cbor:"-"`
 	// Immediate raises the alert at the first tick. Ticks is the number of ticks to raise it (0: as configured).
-	Immediate bool
-	Ticks     int
-
-	Annotations map[string]string
+	Immediate bool `cbor:"-"`
+	Ticks     int  `cbor:"-"`
 }
 
 // FadeShare is the share of the alert threshold above which a firing alert stays active.
@@ -59,56 +59,99 @@ const (
 // saturation that scaling cannot avert: it comes before a new replica is ready (pending replicas count), or a limit
 // blocks scaling. Everything else is a warning.
 func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
+	b := &conditions{Decision: d, pf: pf, cfg: cfg}
 	if d.Stale {
-		stale := condition(d, TelemetryStale, "", Warning, cfg, alertText{
+		b.add(TelemetryStale, "", alertText{
 			Summary:     "no current telemetry, so an overload would come without a warning",
 			Description: capitalise(d.Reason) + " Until telemetry is back, autoscalers get no number (KEDA uses its fallback).",
 			Action:      "Check that gateways run and reach NATS, and that their clocks are right. Forewarm's page /readyz says what was refused.",
 		})
-		return append([]Condition{stale}, telemetryFaults(d, pf, cfg)...) // a clock that is off makes a pool stale
+		b.telemetryFaults() // a clock that is off makes a pool stale
+		return b.all
 	}
-	out := slices.Concat(telemetryFaults(d, pf, cfg), retryStorm(d, pf, cfg), latencyCondition(d, cfg), contradictedRates(d, cfg))
-	for _, side := range d.byRole() {
-		out = append(out, saturationConditions(side, pf, cfg)...)
+	b.telemetryFaults()
+	b.retryStorm()
+	b.latency()
+	b.contradictedRates()
+	for _, b.Decision = range d.byRole() {
+		b.saturation()
+		b.reserve()
+		b.poorForecast()
 	}
-	return out
+	return b.all
 }
 
-// contradictedRates are the warnings that observed rates of replicas differ from the configuration.
-func contradictedRates(d *Decision, cfg Config) (out []Condition) {
-	if d.Basis == nil {
-		return nil
-	}
-	for _, c := range d.Basis.Contradicts {
-		description, action := c.Words()
-		out = append(out, condition(d, RateContradicted, c.Dimension, Warning, cfg, alertText{
-			Summary:     ResourceName(c.Dimension) + " of a replica is not what the configuration says",
-			Description: description, Action: action,
-		}))
-	}
-	return out
+// conditions collects the conditions of one tick: of the pool or role that Decision is about, or, if that is nil, of
+// the daemon itself.
+type conditions struct {
+	*Decision
+	pf  *forecaster.PoolForecast // nil before the first
+	cfg Config
+	all []Condition
 }
 
-// saturationConditions are the conditions about the replicas of d's role: that a resource saturates, before a new
-// replica can be ready, or while a bound of the pool blocks the replicas that this needs; that the reserve for failures
-// is used; and that the forecast is poor.
-func saturationConditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) (out []Condition) {
-	who, help := d.Cause(), loadAdvice(d, pf)
+// add adds a warning with the annotations that every alert has. The result is valid until the next call.
+func (b *conditions) add(name AlertName, resource string, w alertText) *Condition {
+	c := Condition{Name: name, Resource: resource, Severity: Warning, Annotations: map[string]string{"mode": string(b.cfg.Mode)}}
+	if d := b.Decision; d != nil {
+		const before, after = "Pool ", ": "
+		room := maxSummary - len(before+after) - len([]rune(w.Summary)) // a long name is cut
+		w.Summary = before + value.Cut(d.Pool, max(room, 8)) + after + w.Summary
+		if c.Pool = d.Pool; d.ofPrefill() {
+			c.Role = string(capacity.PrefillRole)
+		}
+		c.Annotations["decision"], c.Annotations["mode"] = d.EventID(), string(d.Mode)
+		if b.cfg.DashboardURL != "" {
+			c.Annotations["dashboard_url"] = strings.ReplaceAll(b.cfg.DashboardURL, "{pool}", url.PathEscape(d.Pool))
+		}
+	}
+	for key, text := range map[string]string{"summary": w.Summary, "description": w.Description, "action": w.Action} {
+		c.Annotations[key] = zoneOnce(text)
+	}
+	if runbook := Runbook(b.cfg.RunbookURL, name); runbook != "" {
+		c.Annotations["runbook_url"] = runbook
+	}
+	b.all = append(b.all, c)
+	return &b.all[len(b.all)-1]
+}
+
+// contradictedRates warns that observed rates of replicas differ from the configuration.
+func (b *conditions) contradictedRates() {
+	if b.Basis == nil {
+		return
+	}
+	for _, c := range b.Basis.Contradicts {
+		w := alertText{Summary: ResourceName(c.Dimension) + " of a replica is not what the configuration says"}
+		w.Description, w.Action = c.Words()
+		b.add(RateContradicted, c.Dimension, w)
+	}
+}
+
+// saturation adds that a resource of the replicas of one role saturates: at all, before a new replica can be ready, or
+// while a bound of the pool blocks the replicas that this needs.
+func (b *conditions) saturation() {
+	d := b.Decision
+	who, help := d.Cause(), loadAdvice(d, b.pf)
 	type evidence = []*ResourceEvidence
-	add := func(name AlertName, severity Severity, likely evidence, l alertWindow, end, action string, more ...string) *Condition {
-		c := condition(d, name, likely[0].Dimension, severity, cfg, alertText{
-			Summary:     d.saturationText(likely[0], l.at(likely[0]), l.window) + end,
-			Description: joinSentences(d.probabilitySentence(likely[0], l), who, requestSentence(d)), Action: action,
-		}.with(more...).with(d.furtherSentences(likely)...)).load(d, likely, l)
-		c.Fading = l.at(likely[0]) < l.threshold
-		out = append(out, c)
-		return &out[len(out)-1]
+	add := func(name AlertName, likely evidence, l alertWindow, end, action string, more ...string) *Condition {
+		first := likely[0]
+		c := b.add(name, first.Dimension, alertText{
+			Summary:     d.saturationText(first, l.at(first), l.window) + end,
+			Description: joinSentences(d.probabilitySentence(first, l), who, requestSentence(d)), Action: action,
+		}.with(more...).with(d.furtherSentences(likely)...))
+		c.load(d, likely, l)
+		c.Fading = l.at(first) < l.threshold
+		// In the first hour of history, or if no replica reports, nobody is woken.
+		if name != SaturationAhead && d.Confidence != forecaster.Cold && !d.SupplyAssumed {
+			c.Severity = Page
+		}
+		return c
 	}
-	early, soon := d.warningWindow(cfg), d.pageWindow(cfg)
+	early, soon := d.warningWindow(b.cfg), d.pageWindow(b.cfg)
 	likely := d.likely(soon)
 	late := slices.DeleteFunc(slices.Clone(likely), func(r *ResourceEvidence) bool { return !d.late(r.ETA) })
 	if ahead := d.likely(early); len(ahead) > 0 {
-		c := add(SaturationAhead, Warning, ahead, early, "", d.advice(help))
+		c := add(SaturationAhead, ahead, early, "", d.advice(help))
 		// A page for the same problem is enough: a firing warning stays active, but no new one is raised.
 		c.Fading = c.Fading || len(late) > 0
 		if d.WarnFrom > 0 {
@@ -117,36 +160,34 @@ func saturationConditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) 
 	}
 	switch blocked := d.Needed > d.Limit; {
 	case blocked && len(likely) > 0:
-		add(AtCapacityLimit, severityOf(d), likely, soon, ", and no more replicas are allowed", d.advice(help))
+		add(AtCapacityLimit, likely, soon, ", and no more replicas are allowed", d.advice(help))
 	case !blocked && len(late) > 0:
 		action := capitalise(help + ".")
 		switch total := d.reportedReplicas(); {
-		case d.Desired > total && (d.Mode == Advisory || d.Withheld != ""):
+		case d.Desired > total && d.byHand():
 			action = d.advice(help) + " " + action
 		case d.overdue() && (d.Desired > total || d.Pending > 0):
 			action = d.advice(help)
 		}
-		c := add(TooLateToWarm, severityOf(d), late, soon, ", and new replicas come too late", action,
-			fmt.Sprintf("A new replica needs %s to start.", span(d.Lead)))
+		c := add(TooLateToWarm, late, soon, ", and new replicas come too late", action, fmt.Sprintf("A new replica needs %s to start.", span(d.Lead)))
 		c.Immediate = late[0].Probability >= sureProbability
 	}
-	return append(append(out, belowReserve(d, cfg)...), poorForecast(d, pf, cfg)...)
 }
 
-// telemetryFaults is the warning that part of the telemetry is missing or in the wrong minutes.
-func telemetryFaults(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
-	if pf == nil || len(pf.Minute.Faults) == 0 {
-		return nil
+// telemetryFaults warns that part of the telemetry is missing or in the wrong minutes.
+func (b *conditions) telemetryFaults() {
+	if b.pf == nil || len(b.pf.Minute.Faults) == 0 {
+		return
 	}
 	who := "a producer"
-	if n := len(pf.Minute.Faults); n > 1 {
+	if n := len(b.pf.Minute.Faults); n > 1 {
 		who = fmt.Sprintf("%d producers", n)
 	}
 	w := alertText{Summary: "telemetry of " + who + " is missing or in the wrong minutes", Action: "Check that the producers run and reach NATS, and that NTP sets their clocks."}
-	for i := range pf.Minute.Faults {
-		w = w.with(faultText(&pf.Minute.Faults[i]))
+	for i := range b.pf.Minute.Faults {
+		w = w.with(faultText(&b.pf.Minute.Faults[i]))
 	}
-	return []Condition{condition(d, TelemetryFault, "", Warning, cfg, w)}
+	b.add(TelemetryFault, "", w)
 }
 
 // alertWindow is how far ahead an alert looks, and its threshold.
@@ -185,32 +226,33 @@ func (d *Decision) likely(l alertWindow) (out []*ResourceEvidence) {
 			out = append(out, r)
 		}
 	}
-	other := func(r *ResourceEvidence) int {
-		if r.Dimension == d.Binding {
-			return 0
-		}
-		return 1
-	}
 	slices.SortStableFunc(out, func(a, b *ResourceEvidence) int {
-		return cmp.Or(cmp.Compare(l.at(b), l.at(a)), other(a)-other(b))
+		switch c := cmp.Compare(l.at(b), l.at(a)); {
+		case c == 0 && a.Dimension == d.Binding:
+			return -1
+		case c == 0 && b.Dimension == d.Binding:
+			return 1
+		default:
+			return c
+		}
 	})
 	return out
 }
 
-// belowReserve is the warning that the pool serves its demand now, but would not after the failure it reserves for.
-func belowReserve(d *Decision, cfg Config) []Condition {
-	text := d.belowReserve()
+// reserve warns that the pool serves its demand now, but would not after the failure it reserves for.
+func (b *conditions) reserve() {
+	d, text := b.Decision, b.belowReserve()
 	if text == "" {
-		return nil
+		return
 	}
 	action := "Wait. If the replicas are late, see why they do not start."
-	if d.Needed > d.Limit || d.Desired <= d.Ready || d.Mode == Advisory || d.Withheld != "" || d.overdue() {
+	if d.Needed > d.Limit || d.Desired <= d.Ready || d.byHand() || d.overdue() {
 		action = d.advice("accept that a failure overloads the pool")
 	}
-	return []Condition{condition(d, BelowReserve, d.Binding, Warning, cfg, alertText{
+	b.add(BelowReserve, d.Binding, alertText{
 		Summary:     "too few " + d.role() + "replicas if " + failures(d.Reserves.Failure),
 		Description: joinSentences(capitalise(text)+".", requestSentence(d)), Action: action,
-	}.with(d.assumptionSentence()))}
+	}.with(d.assumptionSentence()))
 }
 
 // failures is the clause that n replicas fail.
@@ -251,76 +293,35 @@ func (d *Decision) late(e forecaster.ETA) bool {
 	return e.P50 != forecaster.Never && e.P50 < d.Lead
 }
 
-// severityOf is the severity of a saturation that cannot be averted: Page, but Warning in the first hour of history or
-// if no replica reports.
-func severityOf(d *Decision) Severity {
-	if d.Confidence != forecaster.Cold && !d.SupplyAssumed {
-		return Page
+// poorForecast warns that the forecast of the binding resource is poor: a baseline has been better for long, or too
+// many outcomes exceed its 95 % quantile.
+func (b *conditions) poorForecast() {
+	if b.pf == nil || b.Confidence == forecaster.Cold {
+		return
 	}
-	return Warning
-}
-
-// poorForecast is the warning that the forecast of the binding resource is poor: a baseline has been better for long,
-// or too many outcomes exceed its 95 % quantile.
-func poorForecast(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
-	if pf == nil || d.Confidence == forecaster.Cold {
-		return nil
-	}
-	f := pf.Of(d.Binding)
+	f := b.pf.Of(b.Binding)
 	if f == nil {
-		return nil
+		return
 	}
 	poor := alertText{
 		Summary: "the forecast of " + ResourceName(f.Dimension) + " is poor",
 		Action:  "Expect later warnings than usual. Long queues and full KV memory still add replicas. If that is not enough, raise replicas.min.",
 	}
-	if f.Fallback {
-		poor.Description = "Lately the assumption that demand stays as it is was more accurate than the forecast, so Forewarm uses it."
-		c := condition(d, ForecastDegraded, f.Dimension, Warning, cfg, poor)
-		c.Ticks = degradedTicks
-		return []Condition{c}
-	}
 	covered := &f.Basis.Covered
-	if below := float64(covered.Below[forecaster.L95]); covered.N >= driftOutcomes && below <= driftShare {
-		period := "24 hours"
-		if days := int(covered.N / forecaster.OriginsPerDay); days > 1 {
-			period = fmt.Sprintf("%d days", days)
-		}
-		poor.Description = fmt.Sprintf("In the last %s demand was above the forecast's upper limit in %s of the minutes, where 5 %% is right.",
-			period, percent(1-below))
-		return []Condition{condition(d, ForecastDegraded, f.Dimension, Warning, cfg, poor)}
+	below := float64(covered.Below[forecaster.L95])
+	switch {
+	case f.Fallback:
+		poor.Description = "Lately the assumption that demand stays as it is was more accurate than the forecast, so Forewarm uses it."
+		b.add(ForecastDegraded, f.Dimension, poor).Ticks = degradedTicks
+	case covered.N >= driftOutcomes && below <= driftShare:
+		poor.Description = fmt.Sprintf("In the last %d hours demand was above the forecast's upper limit in %s of the minutes, where 5 %% is right.",
+			24*int(covered.N/forecaster.OriginsPerDay), percent(1-below))
+		b.add(ForecastDegraded, f.Dimension, poor)
 	}
-	return nil
-}
-
-// condition fills in the fields that every condition has.
-func condition(d *Decision, name AlertName, resource string, severity Severity, cfg Config, w alertText) Condition {
-	role := ""
-	if d.ofPrefill() {
-		role = string(capacity.PrefillRole)
-	}
-	const before, after = "Pool ", ": "
-	room := maxSummary - len(before+after) - len([]rune(w.Summary)) // a long name is cut
-	w.Summary = before + value.Cut(d.Pool, max(room, 8)) + after + w.Summary
-	c := Condition{Name: name, Pool: d.Pool, Role: role, Resource: resource, Severity: severity, Annotations: w.annotations(name, d.Pool, cfg)}
-	c.Annotations["decision"], c.Annotations["mode"] = d.EventID(), string(d.Mode)
-	return c
-}
-
-// annotations are the annotations that every alert has.
-func (w alertText) annotations(name AlertName, pool string, cfg Config) map[string]string {
-	out := map[string]string{"summary": zoneOnce(w.Summary), "description": zoneOnce(w.Description), "action": zoneOnce(w.Action), "mode": string(cfg.Mode)}
-	if runbook := Runbook(cfg.RunbookURL, name); runbook != "" {
-		out["runbook_url"] = runbook
-	}
-	if cfg.DashboardURL != "" {
-		out["dashboard_url"] = strings.ReplaceAll(cfg.DashboardURL, "{pool}", url.PathEscape(pool))
-	}
-	return out
 }
 
 // load adds annotations: which resource saturates, how likely, when, and which class drives it.
-func (c Condition) load(d *Decision, likely []*ResourceEvidence, l alertWindow) Condition {
+func (c *Condition) load(d *Decision, likely []*ResourceEvidence, l alertWindow) {
 	at := fmt.Sprintf("beyond %d min", forecaster.Horizon)
 	if t := ahead(d.Tick, likely[0].ETA.P50); t != nil {
 		at = t.Format(time.RFC3339)
@@ -335,7 +336,6 @@ func (c Condition) load(d *Decision, likely []*ResourceEvidence, l alertWindow) 
 		first := mainDriver(d.Drivers)
 		c.Class, c.Annotations["driver"] = first.Class, driverText(first)
 	}
-	return c
 }
 
 // Runbook is the URL of an alert's runbook. The alert's name replaces {alert} in url, or is appended. "" without a url.
@@ -367,14 +367,4 @@ func tokensNow(pf *forecaster.PoolForecast, class string) (tokensPerS float64, o
 func twoDigits(v float64) string {
 	unit := math.Pow(10, math.Floor(math.Log10(v))-1)
 	return value.Short(math.Round(v/unit) * unit)
-}
-
-// limitKeys are the configuration keys in constraints such as "replicas.max 16: 19 wanted".
-func limitKeys(constraints []string) string {
-	var keys []string
-	for _, c := range constraints {
-		key, _, _ := strings.Cut(strings.TrimPrefix(c, prefillPrefix), " ")
-		keys = append(keys, key)
-	}
-	return strings.Join(keys, ", ")
 }

@@ -249,27 +249,27 @@ func (r *resource) bursting() bool {
 
 // bound applies the bounds of the replicas of s to target: scale-ins a day, step, limit and minimum. It names those
 // that changed it. most is the limit. The other role has others replicas, which share the budget.
-func (p *plan) bound(s *side, target, others int, st *State, cfg Config) (desired, most int, constraints []string) {
-	bounds, prefix, keys := p.in.Pool.BoundsOf(s.role), "", "replicas."
+func (p *plan) bound(s *side, target, others int, st *State, cfg Config) (desired, most int, constraints []Constraint) {
+	bounds, keys := p.in.Pool.BoundsOf(s.role), "replicas."
 	if s.role == capacity.PrefillRole {
-		prefix, keys = prefillPrefix, prefillBounds
+		keys = "disaggregated.prefill_replicas."
 	}
 	most, mostKey := bounds.Max, keys+"max"
 	if budget, ok := p.in.Pool.Budget(); ok && max(budget-others, bounds.Min) < most {
-		most, mostKey = max(budget-others, bounds.Min), prefix+"budget_hour_usd"
+		most, mostKey = max(budget-others, bounds.Min), budgetKey
 	}
 	desired = target
 	set := func(replicas int, key string, bound int) {
-		desired, constraints = replicas, append(constraints, fmt.Sprintf("%s %d: %d wanted", key, bound, target))
+		desired, constraints = replicas, append(constraints, Constraint{Key: key, Bound: bound, Wanted: target})
 	}
 	switch mayShrink := len(st.ScaleIns) < cfg.MaxScaleIns || s.asked < s.current; {
 	case desired < s.current && !mayShrink:
-		set(s.current, prefix+"max_scale_ins", cfg.MaxScaleIns)
+		set(s.current, "max_scale_ins", cfg.MaxScaleIns)
 	case desired < s.current-cfg.ScaleInStep && cfg.ScaleInStep > 0:
-		set(s.current-cfg.ScaleInStep, prefix+"scale_in_step", cfg.ScaleInStep)
+		set(s.current-cfg.ScaleInStep, "scale_in_step", cfg.ScaleInStep)
 	}
 	if cfg.MaxStepOut > 0 && desired > s.current+cfg.MaxStepOut {
-		set(s.current+cfg.MaxStepOut, prefix+"max_step_out", cfg.MaxStepOut)
+		set(s.current+cfg.MaxStepOut, "max_step_out", cfg.MaxStepOut)
 	}
 	if desired > most {
 		set(most, mostKey, most)
@@ -277,7 +277,12 @@ func (p *plan) bound(s *side, target, others int, st *State, cfg Config) (desire
 	if desired < bounds.Min {
 		set(bounds.Min, keys+"min", bounds.Min)
 	}
-	return desired, most, append(constraints, s.refusals(prefix)...)
+	for i := range s.rows {
+		if e := &s.rows[i].evidence; e.Retries != nil && e.Retries.Refused > 0 {
+			constraints = append(constraints, Constraint{Key: retriesKey, Bound: e.NeedReplicas, Wanted: e.NeedReplicas + e.Retries.Refused, Resource: e.Dimension})
+		}
+	}
+	return desired, most, constraints
 }
 
 // action compares desired with the current replicas, and if equal, with the previous request: to withdraw a request is

@@ -128,7 +128,7 @@ func TestDecide(t *testing.T) {
 		"floor: a cache that is meant to be full": {scene: scene{ready: 20, median: flat(1950), last: 1950, edit: func(in *Input) { in.Minute.State.KVUsedMax = .99 }}, want: 20, action: Hold},
 		"KV at the danger mark is not above":      {scene: scene{ready: 20, median: flat(1950), last: 1950, edit: func(in *Input) { in.Minute.State.KVUsedMax = .85 }}, want: 20, action: Hold},
 
-		"scale in one step":                          {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn, says: "4 replicas will do for the next 15 min, with a certainty of 98 %. Advising 7 replicas (8 now). Limited by scale_in_step 1 (4 wanted)."},
+		"scale in one step":                          {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn, says: "4 replicas will do for the next 15 min, with a certainty of 98 %. Advising 7 replicas (8 now). Limited by scale_in_step 1: 4 wanted."},
 		"stay: without a past":                       {scene: scene{ready: 8, median: flat(350), last: 350}, want: 8, action: Hold, says: "4 replicas would do, but demand is watched for 5 min more"},
 		"scale in: a peak long enough ago":           {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), kept(2, 8)), want: 7, action: ScaleIn},
 		"scale in: what still warms up goes, too":    {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn},
@@ -138,7 +138,7 @@ func TestDecide(t *testing.T) {
 		"stay: later peak in cooldown":               {scene: scene{ready: 8, median: rising(18, 350, 790), last: 350}, state: earlier(8), want: 8, action: Hold},
 		"stay: unlikely but possible":                {scene: scene{ready: 8, median: flat(390), spread: .5, last: 390}, state: earlier(8), want: 8, action: Hold},
 		"stay: a peak was feared a moment ago":       {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), kept(1, 8)), want: 8, action: Hold},
-		"stay: shrunk often enough today":            {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 7200, noon.Unix() - 3600} }), config: func(c *Config) { c.MaxScaleIns = 2 }, want: 8, action: Hold, says: "4 replicas would do. Staying at 8. Limited by max_scale_ins 2 (4 wanted)."},
+		"stay: shrunk often enough today":            {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 7200, noon.Unix() - 3600} }), config: func(c *Config) { c.MaxScaleIns = 2 }, want: 8, action: Hold, says: "4 replicas would do. Staying at 8. Limited by max_scale_ins 2: 4 wanted."},
 		"scale in: yesterday's actions do not count": {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 86400, noon.Unix() - 3600} }), config: func(c *Config) { c.MaxScaleIns = 2 }, want: 7, action: ScaleIn},
 		"stay: burst tail":                           {scene: scene{ready: 8, median: flat(350), last: 450}, state: earlier(8), want: 8, action: Hold, says: "a burst of KV memory is still draining"},
 		"stay: queue":                                {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 1 }}, state: earlier(8), want: 8, action: Hold, says: "requests are waiting"},
@@ -170,7 +170,7 @@ func TestDecide(t *testing.T) {
 
 		"max replicas":        {scene: scene{ready: 4, median: flat(7000), last: 350}, want: 50, action: ScaleOut, says: "replicas.max 50: 70 wanted"},
 		"max step":            {scene: scene{ready: 4, median: flat(700), last: 350}, config: func(c *Config) { c.MaxStepOut = 2 }, want: 6, action: ScaleOut, says: "max_step_out 2: 7 wanted"},
-		"budget":              {scene: scene{ready: 4, median: flat(700), last: 350, edit: func(in *Input) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 3, 16 }}, want: 5, action: ScaleOut, says: "Limited by budget_hour_usd, enough for 5 (7 wanted)."},
+		"budget":              {scene: scene{ready: 4, median: flat(700), last: 350, edit: func(in *Input) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 3, 16 }}, want: 5, action: ScaleOut, says: "Limited by budget_hour_usd, enough for 5: 7 wanted."},
 		"min replicas":        {scene: scene{ready: 1, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.Replicas.Min = 3 }}, want: 3, action: ScaleOut, says: "replicas.min 3"},
 		"above max":           {scene: scene{ready: 60, median: flat(5500), last: 5500}, want: 50, action: ScaleIn, says: "replicas.max 50"},
 		"zero traffic":        {scene: scene{ready: 2, median: flat(0), last: 0}, state: earlier(2), want: 1, action: ScaleIn},
@@ -206,7 +206,7 @@ func TestDecide(t *testing.T) {
 			if d.Desired != tt.want || d.Action != tt.action {
 				t.Errorf("desired %d (%s), want %d (%s): %s", d.Desired, d.Action, tt.want, tt.action, d.Reason)
 			}
-			said := d.Reason + strings.Join(d.Constraints, "; ") + strings.Join(d.Warnings, "; ")
+			said := d.Reason + strings.Join(texts(d.Constraints), "; ") + strings.Join(d.Warnings, "; ")
 			if !strings.Contains(said, tt.says) {
 				t.Errorf("%q\nlacks %q", said, tt.says)
 			}

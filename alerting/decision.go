@@ -2,6 +2,7 @@ package alerting
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -69,7 +70,7 @@ type Decision struct {
 
 	Resources   []ResourceEvidence  `json:"resources" cbor:"21,keyasint"`
 	Drivers     []forecaster.Driver `json:"drivers" cbor:"22,keyasint"`
-	Constraints []string            `json:"constraints" cbor:"23,keyasint"`
+	Constraints []Constraint        `json:"constraints" cbor:"50,keyasint"` // key 23 has texts in older logs
 	Warnings    []string            `json:"warnings" cbor:"24,keyasint"`
 	Reason      string              `json:"reason" cbor:"25,keyasint"` // one sentence for a person
 	Model       string              `json:"model" cbor:"26,keyasint"`  // of the forecast of the binding resource: network, or last value
@@ -125,6 +126,33 @@ type ResourceEvidence struct {
 	ETA          forecaster.ETA `json:"-" cbor:"7,keyasint"`
 	Ahead        float64        `json:"warning_probability" cbor:"9,keyasint,omitempty"` // of saturation within the lead time and 15 minutes
 	Retries      *Retried       `json:"retries,omitempty" cbor:"10,keyasint,omitempty"`  // what they add to the demands
+}
+
+// Constraint is a bound that changed a number of replicas.
+type Constraint struct {
+	_ struct{} `cbor:",toarray"`
+
+	Key      string // of the configuration; retriesKey for the bound on replicas for retries
+	Bound    int    // in replicas; in scale-ins for max_scale_ins
+	Wanted   int    // replicas
+	Resource string // that retries load
+}
+
+// The keys of constraints that texts need.
+const (
+	budgetKey  = "budget_hour_usd"
+	retriesKey = "retries"
+)
+
+// String is such as "replicas.max 16: 19 wanted".
+func (c Constraint) String() string {
+	switch c.Key {
+	case budgetKey:
+		return fmt.Sprintf("%s, enough for %d: %d wanted", c.Key, c.Bound, c.Wanted)
+	case retriesKey:
+		return fmt.Sprintf("%s %d: %d wanted for %s", c.Key, c.Bound, c.Wanted, ResourceName(c.Resource))
+	}
+	return fmt.Sprintf("%s %d: %d wanted", c.Key, c.Bound, c.Wanted)
 }
 
 // Ahead is the probability that a resource saturates within forecaster.WarningWindow, for warnings. It is without the

@@ -85,16 +85,18 @@ func NewPrescale(d *Decision) Prescale {
 		NeededBy: value.Instant(d.NeededBy), Mode: d.Mode, Action: d.Action, Current: Current{Ready: d.Ready, Pending: d.Pending},
 		DesiredReplicas: d.Desired, DesiredByRole: d.ByRole, FloorReplicas: d.SeenFloor(), Reserves: d.Reserves,
 		BindingResource: d.Binding, Probability: d.saturation().Probability, SaturationETA: at(tick, d.ETA), LeadTime: math.Round(d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
-		Drivers: append([]forecaster.Driver{}, d.Drivers...), Events: d.Events, Constraints: append([]string{}, d.Constraints...), Reason: d.Reason,
+		Drivers: append([]forecaster.Driver{}, d.Drivers...), Events: d.Events, Constraints: texts(d.Constraints), Reason: d.Reason, Retries: d.Retried(d.Binding),
 		Evidence: fmt.Sprintf("%s@%s#%d", d.Pool, tick.Format(time.RFC3339), d.Sequence),
 		Model:    d.Model, Confidence: string(d.Confidence), Warnings: append([]string{}, d.Warnings...),
 	}
 	data.Withheld, data.Admission = d.Withheld, d.Admission
-	if r := d.binding(); r != nil {
-		data.Retries = r.Retries
-	}
 	if v := d.Prefilling(); v != nil {
 		data.Prefill = new(v.saturation())
+	}
+	if d.ByRole != nil {
+		for _, c := range d.ByRole.PrefillConstraints {
+			data.Constraints = append(data.Constraints, "prefill: "+c.String())
+		}
 	}
 	return data
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"reflect"
+	"strings"
 	"text/tabwriter"
 	"text/template"
 	"time"
@@ -109,8 +110,8 @@ func steps(d *Decision) []Step {
 		out = append(out, Step{d.Floor, "for what is seen now: demand, queues, KV use and latencies"})
 	}
 	out = append(out, Step{d.Needed, d.neededFor(thisTick)})
-	if own := d.ownConstraints(); len(own) > 0 {
-		return append(out, Step{d.Desired, "asked for, limited by " + boundsText(own)})
+	if len(d.Constraints) > 0 {
+		return append(out, Step{d.Desired, "asked for, limited by " + strings.Join(texts(d.Constraints), "; ")})
 	}
 	return append(out, Step{d.Desired, fmt.Sprintf("asked for (at most %d are allowed)", d.Limit)})
 }

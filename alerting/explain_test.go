@@ -44,7 +44,7 @@ func TestExplainGolden(t *testing.T) {
 	full.ByRole = &Roles{Prefill: 6, Decode: 19, PrefillReady: 4, PrefillNeeded: 7, PrefillLimit: 6, PrefillReserves: capacity.Reserves{Failure: 1, Warm: 1}, PrefillDrivers: full.Drivers, PrefillProbability: .4}
 	full.Prompts = []ResourceEvidence{{Dimension: "prefill", PerReplica: 12000, Demand: 4.1e4, NeedQuantile: 5.6e4, NeedReplicas: 5, Probability: .4,
 		ETA: forecaster.ETA{P10: 3 * time.Minute, P50: 25 * time.Minute, P90: forecaster.Never}}}
-	full.Constraints = []string{"disaggregated.prefill_replicas.max 6: 7 wanted"}
+	full.ByRole.PrefillConstraints = []Constraint{{Key: "disaggregated.prefill_replicas.max", Bound: 6, Wanted: 7}}
 	full.Basis = &Basis{Warmup: WarmupBasis{StatedP50: 360, StatedP90: 720, P50: 402, P90: 726, Seen: 7},
 		Rates: []RateBasis{{Dimension: "decode", Stated: 4.5e6, Used: 4.5e6, Learned: 4.2e6, Low: 4e6, High: 4.5e6}, {Dimension: "kv", Learned: 111}}}
 	for m := pathEvery; m <= forecaster.Horizon; m += pathEvery { // up to half as much again
@@ -57,7 +57,7 @@ func TestExplainGolden(t *testing.T) {
 		r.Ahead = .9
 	}
 	full.Prompts[0].Ahead = .55
-	limited.Constraints = []string{"replicas.max 16: 19 wanted"}
+	limited.Constraints = []Constraint{{Key: "replicas.max", Bound: 16, Wanted: 19}}
 	blind := Decision{Pool: "p", Generation: 3, Tick: noon, Expires: noon.Add(time.Hour), Mode: Active, Action: Hold, Ready: 4, Desired: 4, Needed: 4, Limit: 8,
 		Lead: 13 * time.Minute, Quantile: .95, QuantileFrom: QuantileDefault, Confidence: forecaster.Cold, ETA: never, Stale: true,
 		Reason: "no telemetry since 11:48 UTC (12 min): holding 4 replicas."}

@@ -62,42 +62,42 @@ const (
 // SelfConditions are the conditions of the daemon itself: refused or lost telemetry, failed writes, differing decisions
 // and failing sinks. They have no pool.
 func SelfConditions(v *Vitals, cfg Config) []Condition {
-	var out []Condition
+	b := &conditions{cfg: cfg}
 	if w, ok := droppedText(v); ok {
-		out = append(out, selfCondition(InputDropped, "", cfg, w))
+		b.add(InputDropped, "", w)
 	}
 	if v.Storage != "" {
-		out = append(out, selfCondition(StorageDegraded, "", cfg, alertText{
+		b.add(StorageDegraded, "", alertText{
 			Summary:     "Some data has not been stored since " + clock(v.StorageSince),
 			Description: capitalise(firstWords(v.Storage)) + ". Decisions and alerts go on from memory. What is not stored will be missing in reports.",
 			Action:      "Make room on the disk, or repair the disk or the NATS stream that is named.",
-		}))
+		})
 	}
 	if v.Diverged > 0 {
-		out = append(out, selfCondition(DecisionsDiverge, "", cfg, alertText{
+		b.add(DecisionsDiverge, "", alertText{
 			Summary:     fmt.Sprintf("Two daemons decided differently %d times in %s", v.Diverged, span(v.Window)),
 			Description: "The decision that was logged first counts. The newest difference: " + firstWords(v.Divergence) + ".",
 			Action:      "Run the same version and the same configuration in all daemons.",
-		}))
+		})
 	}
 	for i := range v.Sinks {
 		s := &v.Sinks[i]
 		switch {
 		case s.Disabled:
-			out = append(out, selfCondition(SinkFailing, s.Sink, cfg, alertText{
+			b.add(SinkFailing, s.Sink, alertText{
 				Summary:     "Forewarm sends nothing to " + value.Cut(s.Sink, maxName) + " until it is restarted",
 				Description: "The receiver answered that it is gone: " + firstWords(s.Err) + ". Other receivers are not affected.",
 				Action:      "Correct the receiver's address in the configuration, and restart Forewarm.",
-			}))
+			})
 		case s.Err != "":
-			out = append(out, selfCondition(SinkFailing, s.Sink, cfg, alertText{
+			b.add(SinkFailing, s.Sink, alertText{
 				Summary:     fmt.Sprintf("Forewarm has not reached %s since %s", value.Cut(s.Sink, maxName), clock(s.Since)),
 				Description: fmt.Sprintf("%d notifications wait. The newest error: %s. Other receivers are not affected.", s.Queued, firstWords(s.Err)),
 				Action:      "Check the receiver, its address and its credentials.",
-			}))
+			})
 		}
 	}
-	return out
+	return b.all
 }
 
 // droppedText describes how much telemetry was not counted; ok is false if it is little.
@@ -141,16 +141,10 @@ func mainReasons(refused map[string]uint64) string {
 	return strings.Join(out, ", ")
 }
 
-func selfCondition(name AlertName, resource string, cfg Config, w alertText) Condition {
-	c := Condition{Name: name, Resource: resource, Severity: Warning, Annotations: w.annotations(name, "", cfg)}
-	delete(c.Annotations, "dashboard_url") // it needs a pool
-	return c
-}
-
 // NewWatchdog is the alert that always fires while the daemon works. began is the start of the daemon. A receiver that
 // does not get it for longer than alertLife knows that the daemon or the delivery is broken.
 func NewWatchdog(began, now time.Time, cfg Config) Alert {
-	c := selfCondition(Watchdog, "", cfg, alertText{
+	c := (&conditions{cfg: cfg}).add(Watchdog, "", alertText{
 		Summary:     "Forewarm decides and delivers",
 		Description: "This alert always fires.",
 		Action:      "Route it to a service that calls you when it stops.",

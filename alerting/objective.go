@@ -1,7 +1,6 @@
 package alerting
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -172,13 +171,13 @@ func (r *Relief) floor() int {
 
 // latencyText is a clause about the latencies over their objectives, or when they last were if nothing newer is known.
 func (p *plan) latencyText() string {
-	if slices.ContainsFunc(p.objectives, func(x Objective) bool { return x.Over }) {
-		return overObjectiveText(p.objectives) + " at the 90th percentile"
+	if text := overObjectiveText(p.objectives); text != "" {
+		return text + " at the 90th percentile"
 	}
 	return "latencies were over their objectives until " + clock(p.breach.Until)
 }
 
-// overObjectiveText is a clause about the latencies over their objectives.
+// overObjectiveText is a clause about the latencies over their objectives; "" if there are none.
 func overObjectiveText(all []Objective) string {
 	var parts []string
 	for _, x := range all {
@@ -193,38 +192,37 @@ func overObjectiveText(all []Objective) string {
 	return strings.Join(parts, ", and ")
 }
 
-// latencyCondition is the alert that a latency is over its objective. It is a page if more replicas do not help.
-func latencyCondition(d *Decision, cfg Config) []Condition {
-	b := d.Breach
-	if b == nil || !slices.ContainsFunc(d.Objectives, func(x Objective) bool { return x.Over }) {
-		return nil
+// latency warns that a latency is over its objective. It is a page if more replicas do not help.
+func (b *conditions) latency() {
+	breach, summary := b.Breach, overObjectiveText(b.Objectives)
+	if breach == nil || summary == "" {
+		return
 	}
 	w := alertText{
-		Summary:     overObjectiveText(d.Objectives),
-		Description: fmt.Sprintf("This has been so for one request in ten since %s. It points to %s.", clock(b.Since), bottleneckTexts[b.Binds]),
+		Summary:     summary,
+		Description: fmt.Sprintf("This has been so for one request in ten since %s. It points to %s.", clock(breach.Since), bottleneckTexts[breach.Binds]),
 		Action:      "If it lasts when the new replicas are ready, check the engines, the network and changes of the model.",
 	}
 	severity := Warning
-	for _, side := range d.byRole() {
-		r := &b.Own
+	for _, side := range b.byRole() {
+		r := &breach.Own
 		if side.ofPrefill() {
-			r = &b.Prefill
+			r = &breach.Prefill
 		}
 		switch {
 		case r.Failed:
 			severity = Page
 			w.Description += fmt.Sprintf(" %d more %sreplicas (%d now) hardly lowered it, so Forewarm asks for no more.", r.Replicas-r.From, side.role(), r.Replicas)
 			w.Action = "Do not add replicas. Check the engines, the network and changes of the model."
-		case r.floor() > side.Limit:
+		case r.Replicas > side.Limit:
 			severity = Page
-			w.Action = fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", cmp.Or(limitKeys(side.ownConstraints()), "the limit"), side.replicasText(r.Replicas), side.Limit)
+			w.Action = fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", side.limitKeys(), side.replicasText(r.Replicas), side.Limit)
 		case r.Replicas > 0:
 			w.Description = joinSentences(w.Description, requestSentence(side))
 		}
 	}
-	c := condition(d, LatencyObjective, "", severity, cfg, w)
-	c.Annotations["diagnosis"] = string(b.Binds)
-	return []Condition{c}
+	c := b.add(LatencyObjective, "", w)
+	c.Severity, c.Annotations["diagnosis"] = severity, string(breach.Binds)
 }
 
 // Bottleneck is the resource that is short, as latencies over their objectives show.

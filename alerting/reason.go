@@ -19,7 +19,7 @@ func (p *plan) reason(d *Decision, cfg Config) string {
 	}
 	s = append(s, d.limited())
 	if text := d.byRetries(); text != "" {
-		s = append(s, capitalise(text)+".", d.notForRetries())
+		s = append(s, text, d.notForRetries())
 	}
 	if d.Action == ScaleOut {
 		s = append(s, d.Cause())
@@ -42,21 +42,19 @@ func (p *plan) reason(d *Decision, cfg Config) string {
 
 // limited names the bounds that made Desired different from Needed.
 func (d *Decision) limited() string {
-	if own := d.ownConstraints(); len(own) > 0 && d.Needed != d.Desired {
-		return "Limited by " + boundsText(own) + "."
+	if len(d.Constraints) == 0 || d.Needed == d.Desired {
+		return ""
 	}
-	return ""
+	return "Limited by " + strings.Join(texts(d.Constraints), "; ") + "."
 }
 
-// boundsText is constraints in words: "replicas.max 16 (19 wanted)", "budget_hour_usd, enough for 16 (19 wanted)".
-func boundsText(constraints []string) string {
-	var parts []string
-	for _, c := range constraints {
-		bound, wanted, _ := strings.Cut(strings.TrimPrefix(c, prefillPrefix), ": ")
-		bound = strings.Replace(bound, "budget_hour_usd ", "budget_hour_usd, enough for ", 1) // the number is of replicas
-		parts = append(parts, bound+" ("+wanted+")")
+// texts are the texts of values.
+func texts[T fmt.Stringer](values []T) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = v.String()
 	}
-	return strings.Join(parts, ", ")
+	return out
 }
 
 // changeSentence is a sentence about the change that d requests.

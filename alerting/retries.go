@@ -68,21 +68,19 @@ func (p *plan) hasRoom(cfg Config) bool {
 
 // byRetries is a sentence about the load that retries add to the binding resource; "" if it is small or unknown.
 func (d *Decision) byRetries() string {
-	r := d.binding()
-	if r == nil || r.Retries == nil || r.Retries.Factor < minRetryFactor {
+	x := d.Retried(d.Binding)
+	if x == nil || x.Factor < minRetryFactor {
 		return ""
 	}
-	x := r.Retries
-	return fmt.Sprintf("in the last ten minutes retries made the load %.1f times as large; without them %s would do", x.Factor, d.replicasText(x.NeedReplicas))
+	return fmt.Sprintf("In the last ten minutes retries made the load %.1f times as large; without them %s would do.", x.Factor, d.replicasText(x.NeedReplicas))
 }
 
 // notForRetries is a sentence about replicas that are not requested for retries, and why; "" if none.
 func (d *Decision) notForRetries() string {
-	r := d.binding()
-	if r == nil || r.Retries == nil || r.Retries.Refused == 0 {
-		return ""
+	if x := d.Retried(d.Binding); x != nil && x.Refused > 0 {
+		return fmt.Sprintf("%d more replicas are not asked for: %s.", x.Refused, x.Why)
 	}
-	return fmt.Sprintf("%d more replicas are not asked for: %s.", r.Retries.Refused, r.Retries.Why)
+	return ""
 }
 
 // Retried is the load that retries add to a resource of any role; nil if none, or if d is nil.
@@ -109,23 +107,14 @@ func (r *ResourceEvidence) LoadFactor() float64 {
 // minRetryFactor is the load factor from which texts mention retries.
 const minRetryFactor = 1.1
 
-// refusals are the constraints from the bound on retries.
-func (s *side) refusals(prefix string) (constraints []string) {
-	for i := range s.rows {
-		if e := &s.rows[i].evidence; e.Retries != nil && e.Retries.Refused > 0 {
-			constraints = append(constraints, fmt.Sprintf("%sretries %d: %d wanted for %s", prefix, e.NeedReplicas, e.NeedReplicas+e.Retries.Refused, ResourceName(e.Dimension)))
-		}
-	}
-	return constraints
-}
-
 // stormEndShare is the share of retries below which a storm ends.
 const stormEndShare = 0.10
 
-// retryStorm is the warning that many attempts are retries.
-func retryStorm(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
+// retryStorm warns that many attempts are retries.
+func (b *conditions) retryStorm() {
+	d, pf := b.Decision, b.pf
 	if pf == nil || pf.Retries.Share < stormEndShare || pf.Retries.Attempts < forecaster.StormAttempts {
-		return nil
+		return
 	}
 	class, most := "", float32(0)
 	for i := range pf.Classes {
@@ -142,13 +131,9 @@ func retryStorm(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Conditio
 		w.Description += " Most come from class " + class + "."
 	}
 	w.Description = joinSentences(w.Description, d.notForRetries())
-	if r := d.binding(); r != nil && d.Probability >= FadeShare*cfg.AlertProbability {
-		w = w.with(capitalise(d.saturationText(r, d.Probability, d.pageWindow(cfg).window))+".", requestSentence(d))
+	if r := d.binding(); r != nil && d.Probability >= FadeShare*b.cfg.AlertProbability {
+		w = w.with(capitalise(d.saturationText(r, d.Probability, d.pageWindow(b.cfg).window))+".", requestSentence(d))
 	}
-	if text := d.byRetries(); text != "" {
-		w = w.with(capitalise(text) + ".")
-	}
-	c := condition(d, RetryStorm, features.DimRequests, Warning, cfg, w)
+	c := b.add(RetryStorm, features.DimRequests, w.with(d.byRetries()))
 	c.Class, c.Fading = class, pf.Retries.Share < forecaster.StormShare
-	return []Condition{c}
 }

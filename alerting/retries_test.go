@@ -37,7 +37,7 @@ func TestRetriesAreSizedWithinABound(t *testing.T) {
 			}
 			in.Forecast = in.Forecast.Load()
 			d, _ := Decide(noon, in, State{}, DefaultConfig())
-			if said := d.Reason + strings.Join(d.Constraints, "; "); d.Desired != tt.desired || !strings.Contains(said, tt.says) {
+			if said := d.Reason + strings.Join(texts(d.Constraints), "; "); d.Desired != tt.desired || !strings.Contains(said, tt.says) {
 				t.Errorf("asks for %d, want %d: %s", d.Desired, tt.desired, said)
 			}
 		})

@@ -3,7 +3,6 @@ package alerting
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/forecaster"
@@ -28,6 +27,8 @@ type Roles struct {
 	PrefillReserves capacity.Reserves   `json:"prefill_reserves" cbor:"8,keyasint,omitzero"`
 	PrefillAskedAt  time.Time           `json:"prefill_asked_at,omitzero" cbor:"9,keyasint,omitzero"` // newest request for more
 	PrefillDrivers  []forecaster.Driver `json:"-" cbor:"10,keyasint,omitempty"`
+
+	PrefillConstraints []Constraint `json:"-" cbor:"11,keyasint,omitempty"`
 }
 
 // prefill is the number of prefill replicas that d requests; 0 in a pool without any.
@@ -48,12 +49,7 @@ func (d *Decision) Prefilling() *Decision {
 	v := *d
 	v.Ready, v.Pending, v.Unreported, v.SupplyAssumed = r.PrefillReady, r.PrefillPending, 0, true
 	v.Desired, v.Needed, v.Limit, v.Reserves, v.AskedAt = r.Prefill, r.PrefillNeeded, r.PrefillLimit, r.PrefillReserves, r.PrefillAskedAt
-	v.Resources, v.Drivers, v.Constraints = d.Prompts, r.PrefillDrivers, nil
-	for _, c := range d.Constraints {
-		if ofPrefill(c) {
-			v.Constraints = append(v.Constraints, c)
-		}
-	}
+	v.Resources, v.Drivers, v.Constraints = d.Prompts, r.PrefillDrivers, r.PrefillConstraints
 	b := slices.MaxFunc(d.Prompts, func(a, b ResourceEvidence) int { return a.NeedReplicas - b.NeedReplicas })
 	v.Binding, v.Probability, v.ETA = b.Dimension, b.Probability, b.ETA
 	v.Floor, v.NeededBy, v.Events, v.Path = 0, time.Time{}, nil, nil
@@ -72,26 +68,6 @@ func (d *Decision) byRole() []*Decision {
 		return []*Decision{d, prefill}
 	}
 	return []*Decision{d}
-}
-
-// ownConstraints are the constraints on the replicas of d's role.
-func (d *Decision) ownConstraints() (constraints []string) {
-	for _, c := range d.Constraints {
-		if ofPrefill(c) == d.ofPrefill() {
-			constraints = append(constraints, c)
-		}
-	}
-	return constraints
-}
-
-// The prefixes of constraints on prefill replicas: for keys of both roles, and for keys of this role.
-const (
-	prefillPrefix = "prefill: "
-	prefillBounds = "disaggregated.prefill_replicas."
-)
-
-func ofPrefill(constraint string) bool {
-	return strings.HasPrefix(constraint, prefillPrefix) || strings.HasPrefix(constraint, prefillBounds)
 }
 
 // ofPrefill reports whether d is from Prefilling.
@@ -176,8 +152,6 @@ func (p *plan) roles(d *Decision, st *State, cfg Config) {
 	s := &p.prefill
 	there, wanted := s.current, p.target(s, st, cfg)
 	desired, most, constraints := p.bound(s, wanted, d.Desired, st, cfg)
-	d.Constraints = append(d.Constraints, constraints...)
-
 	at := p.now.Unix()
 	switch {
 	case desired > there:
@@ -189,9 +163,9 @@ func (p *plan) roles(d *Decision, st *State, cfg Config) {
 	d.ByRole = &Roles{
 		Prefill: desired, Decode: d.Desired, PrefillReady: s.supply.Ready, PrefillPending: len(s.supply.Pending),
 		PrefillNeeded: wanted, PrefillLimit: most, PrefillReserves: p.in.Pool.PrefillReserves, PrefillAskedAt: st.PrefillAsked.UTC(),
+		PrefillDrivers: finiteDrivers(s.projection.Drivers), PrefillConstraints: constraints,
 	}
 	for i := range s.rows {
 		d.ByRole.PrefillProbability = max(d.ByRole.PrefillProbability, s.rows[i].evidence.Probability)
 	}
-	d.ByRole.PrefillDrivers = finiteDrivers(s.projection.Drivers)
 }

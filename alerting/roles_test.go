@@ -66,7 +66,7 @@ func TestRolesAreSizedApart(t *testing.T) {
 		{minute: 30, prefillRows: 10, want: 3},
 	} {
 		d := step(tt.minute, tt.prefillRows, tt.stale)
-		if said := strings.Join(d.Constraints, "; "); d.ByRole.Prefill != tt.want || !strings.Contains(said, tt.says) {
+		if said := strings.Join(NewPrescale(&d).Constraints, "; "); d.ByRole.Prefill != tt.want || !strings.Contains(said, tt.says) {
 			t.Errorf("minute %d: %d prefill replicas, want %d; %q", tt.minute, d.ByRole.Prefill, tt.want, said)
 		}
 	}
@@ -86,7 +86,7 @@ func TestRolesAreSizedApart(t *testing.T) {
 		{"requests wait", func(in *Input, _ *State) { in.Minute.State.WaitingPerReady = 2 }, 5, ""},
 		{"a burst", func(in *Input, _ *State) { in.Forecast.Total[1].Now.Mean = 2400 }, 5, ""},
 		{"budget for both roles", func(in *Input, _ *State) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 2, 17 }, 4, ""},
-		{"budget for fewer", func(in *Input, _ *State) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 2, 14 }, 4, "budget_hour_usd 2: 4 wanted"},
+		{"budget for fewer", func(in *Input, _ *State) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 2, 14 }, 4, "budget_hour_usd, enough for 2: 4 wanted"},
 	} {
 		x, was := in, State{PrefillKnown: true, Prefill: 5, LastTick: noon.Add(-time.Minute), LastDesired: 4, UsableSince: noon.Add(-time.Hour)}
 		forecast := *in.Forecast
@@ -94,7 +94,7 @@ func TestRolesAreSizedApart(t *testing.T) {
 		x.Forecast = &forecast
 		tt.edit(&x, &was)
 		d, _ := Decide(noon, x, was, cfg)
-		if said := strings.Join(d.Constraints, "; "); d.ByRole.Prefill != tt.want || !strings.Contains(said, tt.says) {
+		if said := strings.Join(NewPrescale(&d).Constraints, "; "); d.ByRole.Prefill != tt.want || !strings.Contains(said, tt.says) {
 			t.Errorf("%s: %d prefill replicas, want %d; %q", tt.name, d.ByRole.Prefill, tt.want, said)
 		}
 		if budget, ok := x.Pool.Budget(); ok && d.ByRole.Prefill+d.ByRole.Decode > budget {
@@ -207,8 +207,8 @@ func TestPrefillReserves(t *testing.T) {
 		t.Errorf("with a smaller reserve: %d decode, %d prefill: %q", d.Desired, d.ByRole.Prefill, d.Reason)
 	}
 	if d := step(34, func(in *Input) { apart(in); in.Pool.PrefillReplicas.Max = 3 }); d.ByRole.Prefill != 3 || d.ByRole.PrefillNeeded != 4 ||
-		!slices.Contains(d.Constraints, "disaggregated.prefill_replicas.max 3: 4 wanted") {
-		t.Errorf("%+v at most 3: %v", *d.ByRole, d.Constraints)
+		d.ByRole.PrefillConstraints[0].String() != "disaggregated.prefill_replicas.max 3: 4 wanted" {
+		t.Errorf("%+v at most 3: %v", *d.ByRole, d.ByRole.PrefillConstraints)
 	}
 	st = State{}
 	if d := step(40, func(in *Input) { in.Projection.Confidence = forecaster.Cold }); d.ByRole.Prefill != 5 {
@@ -216,8 +216,8 @@ func TestPrefillReserves(t *testing.T) {
 	}
 	st = State{}
 	broke := func(in *Input) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 1, 9 }
-	if d := step(41, broke); d.ByRole.Prefill+d.Desired > 9 || !slices.Contains(d.Constraints, "prefill: budget_hour_usd 3: 5 wanted") {
-		t.Errorf("%+v for a budget of 9: %v", *d.ByRole, d.Constraints)
+	if d := step(41, broke); d.ByRole.Prefill+d.Desired > 9 || d.ByRole.PrefillConstraints[0].String() != "budget_hour_usd, enough for 3: 5 wanted" {
+		t.Errorf("%+v for a budget of 9: %v", *d.ByRole, d.ByRole.PrefillConstraints)
 	}
 }
 
@@ -263,7 +263,7 @@ func TestPrefillAlerts(t *testing.T) {
 	} {
 		d, _ := prompted(t, State{PrefillKnown: true, Prefill: tt.ready}, cfg, tt.reserves)
 		if tt.most > 0 {
-			d.ByRole.Prefill, d.ByRole.PrefillLimit, d.Constraints = tt.most, tt.most, []string{"prefill: scale_in_step 1: 3 wanted", "disaggregated.prefill_replicas.max 2: 4 wanted"}[1:]
+			d.ByRole.Prefill, d.ByRole.PrefillLimit, d.ByRole.PrefillConstraints = tt.most, tt.most, []Constraint{{Key: "disaggregated.prefill_replicas.max", Bound: 2, Wanted: 4}}
 		}
 		d.WarnFrom = .3
 		conditions := Conditions(&d, nil, cfg)

@@ -48,7 +48,7 @@ var nights = []struct {
 		d.SupplyAssumed, d.Ready, d.Desired, d.Drivers, d.ETA.P10, d.ETA.P50, d.AskedAt = true, 1, 2, nil, 0, time.Minute, noon
 	}},
 	{name: "the budget is the limit", alert: AtCapacityLimit, decision: func(d *Decision) {
-		d.Ready, d.Desired, d.Needed, d.Limit, d.Constraints = 16, 16, 23, 16, []string{"budget_hour_usd 16: 23 wanted"}
+		d.Ready, d.Desired, d.Needed, d.Limit, d.Constraints = 16, 16, 23, 16, []Constraint{{Key: "budget_hour_usd", Bound: 16, Wanted: 23}}
 		d.Admission = []AdmissionLimit{{"summarise", 40_200, .61}}
 	}},
 	{name: "more now than is expected, and both above the limit", alert: TooLateToWarm, load: 1.1, decision: func(d *Decision) {
@@ -81,7 +81,7 @@ var nights = []struct {
 		d.Probability, d.ETA, d.Ready, d.Desired, d.Withheld = .01, never, 3, 4, "less than 5 min of its traffic is known"
 	}},
 	{name: "a limit keeps the reserve out", alert: BelowReserve, load: .55, kept: 1, decision: func(d *Decision) {
-		d.Probability, d.ETA, d.Ready, d.Desired, d.Needed, d.Limit, d.Constraints = .04, never, 2, 2, 3, 2, []string{"replicas.max 2: 3 wanted"}
+		d.Probability, d.ETA, d.Ready, d.Desired, d.Needed, d.Limit, d.Constraints = .04, never, 2, 2, 3, 2, []Constraint{{Key: "replicas.max", Bound: 2, Wanted: 3}}
 	}},
 	{name: "three resources run out for one cause", alert: SaturationAhead, decision: func(d *Decision) {
 		decode, prefill := d.Resources[0], d.Resources[0]
@@ -103,7 +103,7 @@ var nights = []struct {
 	}},
 	{name: "no more prefill replicas are allowed", alert: AtCapacityLimit, load: .5, decision: func(d *Decision) {
 		prefilling(d, .97, 0, 4, 6)
-		d.ByRole.Prefill, d.ByRole.PrefillLimit, d.Constraints = 4, 4, []string{"scale_in_step 1: 12 wanted", "prefill: budget_hour_usd 4: 6 wanted"}
+		d.ByRole.Prefill, d.ByRole.PrefillLimit, d.ByRole.PrefillConstraints = 4, 4, []Constraint{{Key: "budget_hour_usd", Bound: 4, Wanted: 6}}
 	}},
 	{name: "decode replicas run short, and prefill does not", alert: TooLateToWarm, decision: func(d *Decision) {
 		p, eta := d.Probability, d.ETA
@@ -263,5 +263,5 @@ func otherAlerts() []Condition {
 		Window: 15 * time.Minute, Records: 1100, Refused: map[string]uint64{"bad_time": 60}, Storage: "series: the disk of /data is full", StorageSince: noon,
 		Diverged: 2, Divergence: "chat at 12:00", Sinks: []SinkStats{{Sink: "webhook/ops", Since: noon, Err: "connection refused", Queued: 3}},
 	}
-	return slices.Concat(contradictedRates(d, DefaultConfig()), SelfConditions(&vitals, DefaultConfig()))
+	return slices.Concat(Conditions(d, nil, DefaultConfig()), SelfConditions(&vitals, DefaultConfig()))
 }

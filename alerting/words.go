@@ -182,6 +182,9 @@ func classText(d *forecaster.Driver) string {
 	return "class " + d.Class
 }
 
+// byHand reports whether autoscalers do not get Desired.
+func (d *Decision) byHand() bool { return d.Mode == Advisory || d.Withheld != "" }
+
 // overdue reports whether the requested replicas should be ready by now.
 func (d *Decision) overdue() bool { return !d.AskedAt.IsZero() && d.AskedAt.Add(d.Lead).Before(d.Tick) }
 
@@ -230,8 +233,8 @@ func (d *Decision) advice(shed string) string {
 			takes += " (reserve included)"
 		}
 		return fmt.Sprintf("Raise %s: %s are needed, %d are allowed. %s",
-			cmp.Or(limitKeys(d.ownConstraints()), "the limit"), takes, d.Limit, capitalise("or "+shed+"."))
-	case d.Desired > total && d.Mode == Advisory, d.Desired > total && d.Withheld != "":
+			d.limitKeys(), takes, d.Limit, capitalise("or "+shed+"."))
+	case d.Desired > total && d.byHand():
 		return fmt.Sprintf("Scale to %s by hand.", d.replicasText(d.Desired))
 	case d.Desired > total && d.overdue():
 		return joinSentences("Check the autoscaler.", capitalise(shed+" until it scales."))
@@ -241,6 +244,15 @@ func (d *Decision) advice(shed string) string {
 		return "If the new replicas are late, " + shed + "."
 	}
 	return fmt.Sprintf("Nothing yet: %s will probably do.", d.replicasText(d.Ready))
+}
+
+// limitKeys are the configuration keys of the bounds on d.
+func (d *Decision) limitKeys() string {
+	var keys []string
+	for _, c := range d.Constraints {
+		keys = append(keys, c.Key)
+	}
+	return cmp.Or(strings.Join(keys, ", "), "the limit")
 }
 
 // maxRelief bounds the admission limits in an alert; the event lists all.
