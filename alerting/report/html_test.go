@@ -129,7 +129,7 @@ func TestPageIsBounded(t *testing.T) {
 	if len(out) > 3<<20 {
 		t.Errorf("%d bytes", len(out))
 	}
-	for _, want := range []string{"Lighter classes are not listed: 9,980.", "2992 smaller saturations are in the JSON", "class-9999"} {
+	for _, want := range []string{"Lighter classes are not listed: 9981.", "Smaller saturations are in the JSON: 2992", "class-9999"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the page does not say %q", want)
 		}

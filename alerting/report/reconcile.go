@@ -22,23 +22,19 @@ const (
 	headlineMinutes = 15
 )
 
-// Reconcile compares forecasts and decisions of [from, to), cut to whole minutes, with outcomes. Demand must have
-// settled: to must be older than features.revise. People read times in zone; nil is UTC.
-func Reconcile(ctx context.Context, h History, from, to time.Time, zone *time.Location) (*Report, error) {
-	from, to = from.UTC().Truncate(features.Minute), to.UTC().Truncate(features.Minute)
-	if !from.Before(to) || to.Sub(from) > MaxDays*24*time.Hour {
-		return nil, fmt.Errorf("report from %s to %s: a period is between a minute and %d days",
-			from.Format(time.RFC3339), to.Format(time.RFC3339), MaxDays)
+// Reconcile compares forecasts and decisions of a span, cut to whole minutes, with outcomes. Demand must have settled:
+// the end must be older than features.revise.
+func Reconcile(ctx context.Context, h History, s Span) (*Report, error) {
+	s.From, s.To = s.From.UTC().Truncate(features.Minute), s.To.UTC().Truncate(features.Minute)
+	if err := s.check(); err != nil {
+		return nil, fmt.Errorf("report: %w", err)
 	}
-	b := &builder{grid: grid{base: from.Add(-lookback), from: from, to: to}, pools: map[string]*pool{}}
-	b.first, b.end = b.index(from), b.index(to)
+	b := &builder{grid: grid{base: s.From.Add(-lookback), from: s.From, to: s.To}, pools: map[string]*pool{}}
+	b.first, b.end = b.index(s.From), b.index(s.To)
 	if err := b.read(ctx, h); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
-	if zone == nil {
-		zone = time.UTC
-	}
-	r := &Report{From: from, To: to, Timezone: zone.String(), Zone: zone, Pools: []Pool{}}
+	r := &Report{From: s.From, To: s.To, Timezone: s.Zone.String(), Zone: s.Zone, Pools: []Pool{}}
 	for _, name := range slices.Sorted(maps.Keys(b.pools)) {
 		p := b.pools[name]
 		p.setMinutes()

@@ -84,7 +84,7 @@ func forecast(key features.Key, origin int, median, windowMax float64) forecaste
 
 func reconcile(t *testing.T, h History, from, to int) *Report {
 	t.Helper()
-	r, err := Reconcile(context.Background(), h, minute(from), minute(to), nil)
+	r, err := Reconcile(context.Background(), h, Span{minute(from), minute(to), time.UTC})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestAccuracyOrder(t *testing.T) {
 
 func TestPeriodBounds(t *testing.T) {
 	for name, to := range map[string]time.Time{"empty": minute(0), "backwards": minute(-5), "endless": start.AddDate(1, 0, 0)} {
-		if _, err := Reconcile(context.Background(), &past{}, start, to, nil); err == nil {
+		if _, err := Reconcile(context.Background(), &past{}, Span{start, to, time.UTC}); err == nil {
 			t.Errorf("%s period: no error", name)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	_ "embed" // the templates
 	"fmt"
 	"slices"
-	"strings"
 	"text/template"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -25,7 +24,7 @@ var (
 		"inc": func(i int) int { return i + 1 }, "share": shareText, "resource": alerting.ResourceName, "ahead": horizonText,
 		"percent": value.Percent, "big": value.Large, "quantity": quantity, "money": value.Dollars, "times": func(n int) string { return value.Count(n, "time") },
 		"minutes": value.Minutes, "lasting": func(minutes int) string { return value.Minutes(Number(minutes)) },
-		"hours": Amount.hours, "row": amountRow, "class": classText,
+		"hours": Amount.hours,
 	}, string(good), string(watch), string(act), string(noData), "in time", "late", "no warning")
 )
 
@@ -73,36 +72,12 @@ func horizonText(horizon string) string {
 
 // Warned is the outcome in words.
 func (e Episode) Warned() string {
-	if e.Outcome == Missed {
-		return "no warning"
-	}
-	return strings.ReplaceAll(string(e.Outcome), "_", " ")
-}
-
-// classText names a class, or all of them.
-func classText(class string) string {
-	if class == features.TotalClass {
-		return "all"
-	}
-	return class
-}
-
-// amountRow is an amount as a row of a table.
-func amountRow(title string, a Amount) string {
-	return fmt.Sprintf("| %s | %s | %s | %s |\n", markdown.Text(title), value.Large(a.ReplicaHours), value.Large(a.GPUHours), value.Dollars(a.USD))
-}
-
-// ForecastError is the error of the tightest resource's forecasts.
-func (p *Pool) ForecastError() string {
-	if a := p.mainAccuracy(); a != nil {
-		return value.Percent(a.WAPE)
-	}
-	return "–"
+	return map[Outcome]string{InTime: "in time", Late: "late", Missed: "no warning"}[e.Outcome]
 }
 
 // Forecasts of the pool's total: of the tightest resource, or of the others.
 func (p *Pool) Forecasts(tightest bool) (rows []Accuracy) {
-	first := p.mainAccuracy()
+	first := p.MainAccuracy()
 	for _, a := range p.Accuracy {
 		if first != nil && a.Class == features.TotalClass && a.Outcomes > 0 && (a.Dimension == first.Dimension) == tightest {
 			rows = append(rows, a)
@@ -120,28 +95,16 @@ func (p *Pool) Worst() []Episode {
 	return all
 }
 
-// Unlisted is the number of saturations that are not among the worst; "" if there are none.
-func (p *Pool) Unlisted() string {
-	if n := len(p.Saturation.Episodes) - episodesShown; n > 0 {
-		return value.Count(n, "smaller saturation")
-	}
-	return ""
-}
+// Unlisted is the number of saturations that are not among the worst.
+func (p *Pool) Unlisted() int { return max(0, len(p.Saturation.Episodes)-episodesShown) }
 
-// UnlistedClasses counts the classes that are lighter than those in the table; "" if there are none.
-func (p *Pool) UnlistedClasses() string {
-	if n := len(p.Totals) - 1 - classesShown; n > 0 {
-		return fmt.Sprintf("Lighter classes are not listed: %s.", value.Large(Number(n)))
-	}
-	return ""
-}
+// UnlistedClasses is the number of classes that are lighter than those in the table.
+func (p *Pool) UnlistedClasses() int { return max(0, len(p.Totals)-1-classesShown) }
 
 // Classes are the pool and its heaviest classes by tokens.
 func (p *Pool) Classes() []Total {
 	all := slices.Clone(p.Totals)
-	slices.SortStableFunc(all, func(a, b Total) int {
-		return cmp.Or(totalFirst(a.Class, b.Class), cmp.Compare(b.tokens(), a.tokens()))
-	})
+	slices.SortStableFunc(all, func(a, b Total) int { return cmp.Compare(b.tokens(), a.tokens()) }) // the pool has most
 	return all[:min(len(all), classesShown+1)]
 }
 

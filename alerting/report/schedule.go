@@ -16,11 +16,8 @@ import (
 // back. Here each local time comes once: [time.Date] moves one that does not exist by the shift, and takes one of two.
 type Schedule struct {
 	spec *cron.SpecSchedule // of local times as if they were UTC
-	zone *time.Location
+	Zone *time.Location
 }
-
-// Period is the interval between two times of a schedule, [From, To).
-type Period struct{ From, To time.Time }
 
 // maxInterval between times of a schedule: one day less than the longest report, because a day may have 25 hours.
 const maxInterval = (MaxDays - 1) * 24 * time.Hour
@@ -55,21 +52,18 @@ const maxShift = 3 * time.Hour
 
 // Next is the first time after t.
 func (s *Schedule) Next(t time.Time) time.Time {
-	t = t.In(s.zone)
+	t = t.In(s.Zone)
 	_, offset := t.Zone()
 	local := t.UTC().Add(time.Duration(offset)*time.Second - maxShift)
 	for {
 		local = s.spec.Next(local)
 		year, month, day := local.Date()
 		hour, minute, second := local.Clock()
-		if at := time.Date(year, month, day, hour, minute, second, 0, s.zone); at.After(t) {
+		if at := time.Date(year, month, day, hour, minute, second, 0, s.Zone); at.After(t) {
 			return at
 		}
 	}
 }
-
-// Zone is the time zone of the expression.
-func (s *Schedule) Zone() *time.Location { return s.zone }
 
 // Last is the newest time that is not after t.
 func (s *Schedule) Last(t time.Time) time.Time {
@@ -77,17 +71,17 @@ func (s *Schedule) Last(t time.Time) time.Time {
 	const most = int(maxInterval/time.Second) + 48*60*60
 	start := t.Truncate(time.Second).Add(-time.Duration(most) * time.Second)
 	back := sort.Search(most, func(i int) bool { return s.Next(start.Add(time.Duration(i) * time.Second)).After(t) })
-	return start.Add(time.Duration(back) * time.Second).In(s.zone)
+	return start.Add(time.Duration(back) * time.Second).In(s.Zone)
 }
 
 // Due reports whether a report is due at now, if the newest one ends at reported, and its period: the last interval of
 // the schedule. Earlier intervals without a report are skipped; missed is their number, at most 100.
-func (s *Schedule) Due(reported, now time.Time) (p Period, missed int, due bool) {
+func (s *Schedule) Due(reported, now time.Time) (p Span, missed int, due bool) {
 	if s.Next(reported).After(now) {
-		return Period{}, 0, false
+		return Span{}, 0, false
 	}
 	p.To = s.Last(now)
-	p.From = s.Last(p.To.Add(-time.Second))
+	p.From, p.Zone = s.Last(p.To.Add(-time.Second)), s.Zone
 	for t := s.Next(reported); t.Before(p.To) && missed < 100; t = s.Next(t) {
 		missed++
 	}

@@ -235,7 +235,7 @@ func (p *Pool) suggestions() (out []string) {
 	suggest(!decided, "Find out why Forewarm made no decision for %s of the time, unless it is new.", shareText(d.Minutes-d.Decided, d.Minutes))
 	suggest(decided && 10*d.Observed < 9*d.Minutes, "Repair the telemetry: it is missing for %s of the time.", value.Percent(1-Number(d.Observed)/Number(d.Minutes)))
 	suggest(s.False >= minFalse && s.False > s.InTime+s.Averted, "If the %s disturb, raise decision.warning_probability.", value.Count(s.False, "false warning"))
-	if a := p.mainAccuracy(); a != nil && a.Q90.Effective >= minOutcomes && a.Q90.High < .9 {
+	if a := p.MainAccuracy(); a != nil && a.Q90.Effective >= minOutcomes && a.Q90.High < .9 {
 		suggest(true, "Raise decision.quantile for a while: the upper bound that should hold in 90 %% of the minutes held in %s.", value.Percent(a.Q90.Share))
 	}
 	for _, c := range p.Contradicts {
@@ -249,8 +249,8 @@ func (p *Pool) suggestions() (out []string) {
 	return out
 }
 
-// mainAccuracy is the headline row of the tightest resource, or else the first one; nil if there is none.
-func (p *Pool) mainAccuracy() *Accuracy {
+// MainAccuracy is the headline row of the tightest resource, or else the first one; nil if there is none.
+func (p *Pool) MainAccuracy() *Accuracy {
 	rows := p.headline()
 	for i := range rows {
 		if rows[i].Dimension == p.tightest() {

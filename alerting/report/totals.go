@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -19,7 +18,7 @@ func (p *pool) totals(paidUSD Number) []Total {
 	}
 	share := p.costShares()
 	out := []Total{}
-	for class := range classes {
+	for _, class := range slices.Sorted(maps.Keys(classes)) {
 		sum := func(dimension string) Number {
 			values := p.demand[series{class, dimension}]
 			return sumOf(values[min(p.first, len(values)):])
@@ -28,20 +27,13 @@ func (p *pool) totals(paidUSD Number) []Total {
 		add(&t.PromptTokens, t.CachedTokens)
 		t.CostShare = share(class)
 		t.ServedUSD = Number(value.Share(float64(t.CostShare*paidUSD), 60*p.used(series{class, features.DimServed})))
-		out = append(out, t)
+		if class == features.TotalClass {
+			out = slices.Insert(out, 0, t)
+		} else {
+			out = append(out, t)
+		}
 	}
-	slices.SortFunc(out, func(x, y Total) int { return cmp.Or(totalFirst(x.Class, y.Class), cmp.Compare(x.Class, y.Class)) })
 	return out
-}
-
-func totalFirst(x, y string) int {
-	switch features.TotalClass {
-	case y:
-		return 1
-	case x:
-		return -1
-	}
-	return 0
 }
 
 // used sums up a demand over the minutes with known load.

@@ -215,7 +215,7 @@ func recompute(t *testing.T, f *farm, pool capacity.Config) {
 	h := openList(t, sc)
 	f.run(t, pool, h)
 	from, to := f.start.Add(7*time.Hour), f.start.Add(25*time.Hour)
-	r, err := report.Reconcile(t.Context(), h, from, to, nil)
+	r, err := report.Reconcile(t.Context(), h, report.Span{From: from, To: to, Zone: time.UTC})
 	if err != nil {
 		t.Fatal(err)
 	}

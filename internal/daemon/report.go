@@ -42,7 +42,7 @@ type reporter struct {
 
 	clock        func() time.Time                       // see Daemon.reportClock
 	lastReported func() (reported time.Time, err error) // see Daemon.reported
-	render       func(ctx context.Context, p report.Period) (sink.Pages, []string, error)
+	render       func(ctx context.Context, p report.Span) (sink.Pages, []string, error)
 	store        func(ctx context.Context, n alerting.Notice, pages sink.Pages) error // stores the notice in the log
 	log          *zap.Logger
 
@@ -104,13 +104,13 @@ func (r *reporter) makeDue(ctx context.Context) {
 }
 
 // make makes the report of a period and notifies the sinks.
-func (r *reporter) make(ctx context.Context, p report.Period) error {
+func (r *reporter) make(ctx context.Context, p report.Span) error {
 	pages, summary, err := r.render(ctx, p)
 	if err != nil {
 		return err
 	}
 	n := &alerting.Report{Name: "report-" + p.To.UTC().Format("2006-01-02T1504Z") + r.suffix, From: p.From.UTC(), To: p.To.UTC(), Summary: summary}
-	n.When = alerting.Period(p.From.In(r.schedule.Zone()), p.To, "2 Jan 2006")
+	n.When = alerting.Period(p.From.In(p.Zone), p.To, "2 Jan 2006")
 	n.ID = fmt.Sprintf("%s-%x", n.Name, sha256.Sum256([]byte(r.instance+n.From.Format(time.RFC3339))))[:len(n.Name)+17]
 	if err := r.store(ctx, alerting.Notice{Report: n}, pages); err != nil {
 		return err
@@ -150,11 +150,11 @@ func (d *Daemon) openReporter() ([]alerting.Sink, error) {
 }
 
 // renderReport makes all pages of a report.
-func (d *Daemon) renderReport(ctx context.Context, p report.Period) (_ sink.Pages, _ []string, err error) {
+func (d *Daemon) renderReport(ctx context.Context, p report.Span) (_ sink.Pages, _ []string, err error) {
 	ctx, span := d.tracer.Start(ctx, "report", trace.WithAttributes(attribute.String("forewarm.from", p.From.UTC().Format(time.RFC3339)), attribute.String("forewarm.to", p.To.UTC().Format(time.RFC3339))))
 	defer func() { endSpan(span, err) }()
 	h := storage.History{Store: d.store, Log: d.reader}
-	r, err := report.Reconcile(ctx, h, p.From, p.To, d.reporter.schedule.Zone())
+	r, err := report.Reconcile(ctx, h, p)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -220,7 +220,7 @@ func (d *Daemon) pages(n *alerting.Report) (sink.Pages, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	pages, _, err := d.renderReport(ctx, report.Period{From: n.From, To: n.To})
+	pages, _, err := d.renderReport(ctx, report.Span{From: n.From, To: n.To, Zone: d.reporter.schedule.Zone})
 	if err == nil {
 		d.rendered.Store(&rendered{n.ID, pages})
 	}
@@ -233,23 +233,19 @@ func (d *Daemon) getReport(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	span, err := report.ParseSpan(r.FormValue("from"), r.FormValue("to"), cmp.Or(r.FormValue("timezone"), d.cfg.Report.Timezone))
-	if err != nil {
-		return server.Problemf(http.StatusBadRequest, "%v", err)
-	}
 	newest, err := d.reader.Last(r.Context())
 	if err != nil {
 		return err
 	}
-	switch err := span.Complete(newest); {
-	case errors.Is(err, report.ErrNoDecision):
-		return server.Problemf(http.StatusNotFound, "%v", err)
-	case err != nil:
-		return server.Problemf(http.StatusBadRequest, "%v", err)
-	case r.FormValue("to") == "": // unsettled minutes would count as missing
-		span.To = span.To.Add(-d.cfg.Features.Revise)
+	if newest.IsZero() && r.FormValue("to") == "" {
+		return server.Problemf(http.StatusNotFound, "the log has no decision yet")
 	}
-	rep, err := report.Reconcile(r.Context(), storage.History{Store: d.store, Log: d.reader}, span.From, span.To, span.Zone)
+	newest = newest.Add(-d.cfg.Features.Revise) // unsettled minutes would count as missing
+	span, err := report.ParseSpan(r.FormValue("from"), r.FormValue("to"), cmp.Or(r.FormValue("timezone"), d.cfg.Report.Timezone), newest)
+	if err != nil {
+		return server.Problemf(http.StatusBadRequest, "%v", err)
+	}
+	rep, err := report.Reconcile(r.Context(), storage.History{Store: d.store, Log: d.reader}, span)
 	if err != nil {
 		return err
 	}

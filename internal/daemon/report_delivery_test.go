@@ -85,7 +85,7 @@ func TestReportIsDelivered(t *testing.T) {
 	}
 	p := startDaemonIn(t, dir, lines...)
 	to := time.Now().UTC().Truncate(time.Hour)
-	period := report.Period{From: to.AddDate(0, 0, -7), To: to}
+	period := report.Span{From: to.AddDate(0, 0, -7), To: to, Zone: time.UTC}
 	if err := p.Daemon.reporter.make(t.Context(), period); err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func newDesk(t *testing.T, dir, expression, zone string) *desk {
 			}
 			return time.Parse(time.RFC3339, string(b))
 		},
-		render: func(context.Context, report.Period) (sink.Pages, []string, error) {
+		render: func(context.Context, report.Span) (sink.Pages, []string, error) {
 			return sink.Pages{}, nil, d.broken
 		},
 		store: func(_ context.Context, n alerting.Notice, _ sink.Pages) error {
