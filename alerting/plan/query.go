@@ -13,8 +13,8 @@ import (
 )
 
 // NewInput has the default launch: three times the requests, within 20 minutes.
-func NewInput(today time.Time) Input {
-	in := Input{Launch: Same, Ramp: 20 * time.Minute, Today: today}
+func NewInput() Input {
+	in := Input{Launch: Same, Ramp: 20 * time.Minute}
 	in.Launch.Rate = 3
 	return in
 }

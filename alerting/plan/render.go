@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	_ "embed" // the templates
 	"fmt"
 	"strings"
@@ -18,8 +19,10 @@ var (
 	page string
 
 	document = markdown.New(text, page, template.FuncMap{
-		"amount": func(n number) string { return value.Short(float64(n)) }, "percent": value.Percent, "money": value.Dollars, "bound": limitText, "kib": kib,
-		"span": func(seconds number) string { return value.Minutes(seconds / 60) },
+		"amount": func(n number) string { return value.Short(float64(n)) }, "percent": value.Percent, "money": value.Dollars,
+		"bound": func(name string) string { return cmp.Or(bounds[name], name) },
+		"kib":   func(bytes number) string { return value.Short(float64(bytes)/1024) + " KiB" },
+		"span":  func(seconds number) string { return value.Minutes(seconds / 60) },
 	}, string(Okay), string(Tight), string(Shortfall), string(OutOfMemory))
 )
 
@@ -126,17 +129,9 @@ func (o *Outcome) WhenText() string {
 	return text
 }
 
-// limitText is what bounds the requests of a replica, in words.
-func limitText(name string) string {
-	switch name {
-	case capacity.Slots:
-		return "requests at once (max_num_seqs)"
-	case capacity.KV:
-		return "KV memory"
-	case capacity.Context:
-		return "the longest request of the model"
-	}
-	return name
+// bounds are what bounds the requests of a replica, in words.
+var bounds = map[string]string{
+	capacity.Slots: "requests at once (max_num_seqs)", capacity.KV: "KV memory", capacity.Context: "the longest request of the model",
 }
 
 // memoryPart is a part of a GPU's memory.
@@ -168,9 +163,4 @@ func (c *Cost) Prices() string {
 		return ""
 	}
 	return strings.TrimRight(fmt.Sprintf("Prices of %s, %s", c.Date, c.Region), ", ") + "."
-}
-
-// kib shows a size in KiB.
-func kib(bytes number) string {
-	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(bytes)/1024), ".0") + " KiB"
 }

@@ -32,7 +32,6 @@ type Input struct {
 	Traffic Traffic
 	Launch  Change
 	Ramp    time.Duration // duration of the change; 0 is at once
-	Today   time.Time     // for the age of prices; zero skips it
 	Fit     *capacity.Fit // of the model on a replica; nil without a model
 	Lengths Contexts      // of requests, for Fit
 }
@@ -160,13 +159,8 @@ func (s *Sheet) note(in *Input) {
 	}
 	if p.Prices.Date == "" && p.GPUHourUSD > 0 {
 		s.Notes = append(s.Notes, "Prices carry no date: set prices.date and prices.region.")
-	} else if age, ok := p.Prices.Age(in.Today); ok && age > staleAfter {
-		s.Notes = append(s.Notes, fmt.Sprintf("Prices are of %s, %.0f days old.", p.Prices.Date, age.Hours()/24))
 	}
 }
-
-// staleAfter is the age of prices that gives a note.
-const staleAfter = 90 * 24 * time.Hour
 
 // Memory is the memory of a replica, and how many requests it holds.
 type Memory struct {

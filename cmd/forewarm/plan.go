@@ -66,7 +66,7 @@ func (p *planFlags) define(f *flag.FlagSet) {
 }
 
 func runPlan(f *flag.FlagSet) action {
-	p := planFlags{in: plan.NewInput(time.Now().UTC()), query: url.Values{}}
+	p := planFlags{in: plan.NewInput(), query: url.Values{}}
 	p.define(f)
 	return func(ctx context.Context, _ []string, std streams) error {
 		switch {

@@ -166,12 +166,3 @@ type Prices struct {
 	Date   string `yaml:"date"` // YYYY-MM-DD
 	Region string `yaml:"region"`
 }
-
-// Age is the age of the prices at a time; ok is false when either is unknown.
-func (p Prices) Age(at time.Time) (age time.Duration, ok bool) {
-	date, err := time.Parse(time.DateOnly, p.Date)
-	if err != nil || at.IsZero() {
-		return 0, false
-	}
-	return at.Sub(date), true
-}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/server"
@@ -41,7 +40,7 @@ func (d *Daemon) plan(ctx context.Context, query url.Values) (*plan.Sheet, error
 		return nil, server.Problemf(http.StatusTooManyRequests, "another plan is being made: ask again in a moment")
 	}
 	defer d.planning.Unlock()
-	in := plan.NewInput(time.Now().UTC())
+	in := plan.NewInput()
 	for name, values := range query {
 		if values[0] == "" {
 			continue
