@@ -46,36 +46,25 @@ type Target struct {
 	AllowHTTP bool   `yaml:"allow_http"` // to other machines, although it is not encrypted
 }
 
-// check refuses invalid URLs, and http to another machine unless that is allowed. Its errors do not show the URL.
-func (t *Target) check() error {
-	u, err := url.Parse(t.URL)
-	switch {
-	case (t.URL == "") == (t.URLFile == ""):
-		return errors.New("url: set it or url_file, one of the two")
-	case t.URL == "":
-		return nil
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("url: not an https URL; write it like https://hooks.example.org/forewarm")
-	case u.User != nil:
-		return errors.New("url: it carries a password; leave that out")
-	case u.Scheme == "http" && !t.AllowHTTP && !httpguard.IsLoopback(u.Hostname()):
-		return errors.New("url: http to another machine can be read on the way; use https, or set allow_http: true")
-	}
-	return nil
-}
-
-// read is the current URL, from the configuration or the file.
+// read is the current URL, from the configuration or the file. It refuses invalid ones, and http to another machine
+// unless that is allowed. Its errors do not show the URL.
 func (t *Target) read() (string, error) {
-	if t.URLFile == "" {
-		return t.URL, nil
+	raw, key := t.URL, "url"
+	if t.URLFile != "" {
+		text, err := os.ReadFile(t.URLFile)
+		if err != nil {
+			return "", fmt.Errorf("url_file: %w", err)
+		}
+		raw, key = strings.TrimSpace(string(text)), "url_file "+t.URLFile
 	}
-	text, err := os.ReadFile(t.URLFile)
-	if err != nil {
-		return "", fmt.Errorf("url_file: %w", err)
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return "", fmt.Errorf("%s: not an https URL; write it like https://hooks.example.org/forewarm", key)
+	case u.User != nil:
+		return "", fmt.Errorf("%s: it carries a password; leave that out", key)
+	case u.Scheme == "http" && !t.AllowHTTP && !httpguard.IsLoopback(u.Hostname()):
+		return "", fmt.Errorf("%s: http to another machine can be read on the way; use https, or set allow_http: true", key)
 	}
-	fromFile := Target{URL: strings.TrimSpace(string(text)), AllowHTTP: t.AllowHTTP}
-	if err := fromFile.check(); err != nil {
-		return "", fmt.Errorf("url_file %s: %w", t.URLFile, err)
-	}
-	return fromFile.URL, nil
+	return raw, nil
 }

@@ -32,12 +32,17 @@ type MailConfig struct {
 	CAFile       string `yaml:"ca_file"` // that signed the server's certificate; "" means those of the system
 }
 
-// How the connection is encrypted.
-const (
-	startTLS    = "starttls"
-	implicitTLS = "tls"
-	noTLS       = "none"
-)
+// encryptions are the values of tls, with their usual ports.
+var encryptions = map[string]struct {
+	port   int
+	option mail.Option
+}{
+	startTLS:    {587, mail.WithTLSPolicy(mail.TLSMandatory)},
+	implicitTLS: {465, mail.WithSSL()},
+	noTLS:       {25, mail.WithTLSPolicy(mail.NoTLS)},
+}
+
+const startTLS, implicitTLS, noTLS = "starttls", "tls", "none"
 
 // check is nil for a usable configuration. Errors start with the key.
 func (c *MailConfig) check() error {
@@ -46,7 +51,7 @@ func (c *MailConfig) check() error {
 		return fmt.Errorf("host: %q is no name of a mail server; write such as smtp.example.org, the port beside it", c.Host)
 	case c.Port < 0 || c.Port > 65535:
 		return fmt.Errorf("port: %d is out of 0…65535; set 0 for the usual one", c.Port)
-	case c.TLS != "" && c.TLS != startTLS && c.TLS != implicitTLS && c.TLS != noTLS:
+	case encryptions[c.TLS].port == 0:
 		return fmt.Errorf("tls: %q is unknown; set starttls, tls or none", c.TLS)
 	case c.TLS == noTLS && c.Username != "" && !httpguard.IsLoopback(c.Host):
 		return errors.New("tls: none, with a password for another machine, which anyone on the way could read; set starttls or tls")
@@ -76,7 +81,7 @@ type mailer struct {
 
 func newMailer(c MailConfig, deps Deps) (*mailer, error) {
 	c.TLS = cmp.Or(c.TLS, startTLS)
-	c.Port = cmp.Or(c.Port, map[string]int{startTLS: 587, implicitTLS: 465, noTLS: 25}[c.TLS])
+	c.Port = cmp.Or(c.Port, encryptions[c.TLS].port)
 	return &mailer{c, deps}, c.check()
 }
 
@@ -131,25 +136,15 @@ func (s *mailer) message(r *alerting.Report, pages Pages) (*mail.Msg, error) {
 
 // messageID identifies the report and the configured mailboxes, at the sender's domain.
 func (s *mailer) messageID(r *alerting.Report) string {
-	domain := "forewarm.invalid"
-	if a, err := netmail.ParseAddress(s.cfg.From); err == nil {
-		domain = a.Address[strings.LastIndexByte(a.Address, '@')+1:]
-	}
+	from, _ := netmail.ParseAddress(s.cfg.From) // check has parsed it
+	domain := from.Address[strings.LastIndexByte(from.Address, '@')+1:]
 	sum := sha256.Sum256([]byte(r.ID + "\n" + strings.Join(s.cfg.To, "\n")))
 	return fmt.Sprintf("%s.%x@%s", r.Name, sum[:8], domain)
 }
 
 // client reads the secrets at each call, so that they can change. It connects to nothing.
 func (s *mailer) client() (*mail.Client, error) {
-	options := []mail.Option{mail.WithPort(s.cfg.Port), mail.WithTimeout(reportPace.timeout), mail.WithoutNoop()}
-	switch s.cfg.TLS {
-	case startTLS:
-		options = append(options, mail.WithTLSPolicy(mail.TLSMandatory))
-	case implicitTLS:
-		options = append(options, mail.WithSSL())
-	case noTLS:
-		options = append(options, mail.WithTLSPolicy(mail.NoTLS))
-	}
+	options := []mail.Option{mail.WithPort(s.cfg.Port), mail.WithTimeout(reportPace.timeout), mail.WithoutNoop(), encryptions[s.cfg.TLS].option}
 	tlsConfig, err := config.NewTLSConfig(&config.TLSConfig{CAFile: s.cfg.CAFile, ServerName: s.cfg.Host})
 	if err != nil {
 		return nil, fmt.Errorf("report.mail.ca_file: %w", err)

@@ -358,7 +358,7 @@ func TestReportWebhook(t *testing.T) {
 	if newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URL: "https://a"}, SecretFile: "k"}).Accepts(weekly()) {
 		t.Error("reports come without being asked for")
 	}
-	body, err := slackMessage(weekly(), time.Unix(0, 0))
+	body, err := slackMessage(weekly())
 	if err != nil || !strings.Contains(string(body), "Report, 2 Mar 2026 07:00 to 9 Mar 2026 07:00 UTC") || !strings.Contains(string(body), "Nothing saturated.") {
 		t.Errorf("%s (%v)", body, err)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/value"
@@ -14,13 +13,13 @@ import (
 // maxSlackText is how many characters of title and text are sent; Slack cuts longer messages.
 const maxSlackText = 3000
 
-// slackMessage is n as a message in Slack's markup, sent at now. Mattermost and others show it, too.
-func slackMessage(n alerting.Notice, now time.Time) ([]byte, error) {
+// slackMessage is n as a message in Slack's markup. Mattermost and others show it, too.
+func slackMessage(n alerting.Notice) ([]byte, error) {
 	var title, text string
 	var context []string
 	if a := n.Alert; a != nil {
 		title, text = slackAlert(a)
-		context = append(context, fmt.Sprintf("severity %s", a.Labels["severity"]))
+		context = append(context, "severity "+a.Labels["severity"])
 		if id := a.Annotations["decision"]; id != "" {
 			context = append(context, "`forewarm explain "+id+"`")
 		}
@@ -36,7 +35,6 @@ func slackMessage(n alerting.Notice, now time.Time) ([]byte, error) {
 		title, text = slackDecision(n.Decision)
 		context = append(context, "`forewarm explain "+n.Decision.EventID()+"`")
 	}
-	context = append(context, fmt.Sprintf("<!date^%d^{date_short_pretty} {time}|%s>", now.Unix(), now.UTC().Format("2006-01-02 15:04 UTC")))
 	body := value.Cut("*"+slackEscape(title)+"*\n"+slackEscape(text), maxSlackText) + "\n" + strings.Join(context, " · ")
 	return json.Marshal(map[string]string{"text": body})
 }

@@ -71,12 +71,20 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 	case c.Format == CloudEvents && c.SecretFile == "":
 		return nil, errors.New("secret_file: not set, so that the consumer could not tell who sends; name a file with whsec_ and 32 random bytes in base64")
 	}
+	if (c.URL == "") == (c.URLFile == "") {
+		return nil, errors.New("url: set it or url_file, one of the two")
+	}
 	for i, what := range c.Send {
 		if what != sendAlerts && what != sendPrescale && what != sendReports {
 			return nil, fmt.Errorf("send[%d]: %q is unknown; set alerts, prescale or reports", i, what)
 		}
 	}
-	return &Webhook{cfg: c, now: time.Now}, c.check()
+	if c.URLFile == "" {
+		if _, err := c.read(); err != nil {
+			return nil, err
+		}
+	}
+	return &Webhook{cfg: c, now: time.Now}, nil
 }
 
 // Name is "webhook/" and the configured name.
@@ -115,11 +123,8 @@ func (s *Webhook) Send(ctx context.Context, n alerting.Notice) error {
 		return fmt.Errorf("%s: %w", s.Name(), err)
 	}
 	body, contentType, err := s.body(n)
-	if err != nil && n.Report != nil {
-		return err // no pages
-	}
 	if err != nil {
-		return alerting.Permanent(fmt.Errorf("%s: %w", s.Name(), err))
+		return err
 	}
 	header := http.Header{"Content-Type": {contentType}}
 	if err := s.sign(header, messageID(s.ID(n)), body); err != nil {
@@ -130,7 +135,7 @@ func (s *Webhook) Send(ctx context.Context, n alerting.Notice) error {
 
 func (s *Webhook) body(n alerting.Notice) (body []byte, contentType string, err error) {
 	if s.cfg.Format == Slack {
-		body, err = slackMessage(n, s.now())
+		body, err = slackMessage(n)
 		return body, "application/json; charset=utf-8", err
 	}
 	var full []byte
