@@ -89,7 +89,9 @@ func (a *Aggregator) pool(name string) *pool {
 func (a *Aggregator) insertPool(i int, p *pool) {
 	p.service = a.cfg.service(p.Name)
 	p.byName = make(map[string]*class)
-	p.Fleet.index()
+	if p.Fleet.Replicas == nil {
+		p.Fleet.Replicas = map[string]*replica{}
+	}
 	a.pools = slices.Insert(a.pools, i, p)
 }
 
