@@ -218,7 +218,7 @@ type RateBasis struct {
 // NewBasis is the basis from the pool's configuration, the used warm-up lag and the learned rates.
 func NewBasis(stated *capacity.Pool, warmup *capacity.Warmup, t *capacity.Trusted, m *features.PoolMinute) *Basis {
 	b := &Basis{
-		GPUsPerReplica: stated.GPUsPerReplica, ReplicaHourUSD: stated.ReplicaHourUSD(), Least: stated.Replicas.Min,
+		GPUsPerReplica: stated.GPU.PerReplica, ReplicaHourUSD: stated.ReplicaHourUSD(), Least: stated.Replicas.Min,
 		Warmup: WarmupBasis{
 			StatedP50: stated.Warmup.Quantile(.5).Seconds(), StatedP90: stated.Warmup.Quantile(.9).Seconds(),
 			P50: warmup.Quantile(.5).Seconds(), P90: warmup.Quantile(.9).Seconds(), Seen: warmup.State().Seen,

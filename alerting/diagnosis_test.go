@@ -88,7 +88,7 @@ func TestSignalsHearLateReports(t *testing.T) {
 // A breach stays while its latency is unknown, with its floor, for at most half an hour.
 func TestUnknownLatencyKeepsTheBreach(t *testing.T) {
 	in := scene{ready: 4, median: func(int) float64 { return 40 }, last: 40, edit: func(in *Input) {
-		in.Pool.StatedSLO.TTFT = time.Second
+		in.Pool.Config.SLO.TTFT = time.Second
 		for m := range latestMinutes {
 			in.Signals = append(in.Signals, Signal{Minute: int64(m), Reports: 30, TTFT: 3, ITL: math.NaN(), Waiting: 0, KVUse: .4})
 		}

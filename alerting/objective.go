@@ -77,8 +77,8 @@ func (p *plan) updateBreach(was *Breach) {
 		b = *was
 	}
 	calm := !b.TTFT && !b.ITL
-	ttft, ttftKnown := p.objective(LatencyTTFT, func(x *Signal) float64 { return x.TTFT }, p.in.Pool.StatedSLO.TTFT, b.TTFT)
-	itl, itlKnown := p.objective(LatencyITL, func(x *Signal) float64 { return x.ITL }, p.in.Pool.StatedSLO.ITL, b.ITL)
+	ttft, ttftKnown := p.objective(LatencyTTFT, func(x *Signal) float64 { return x.TTFT }, p.in.Pool.Config.SLO.TTFT, b.TTFT)
+	itl, itlKnown := p.objective(LatencyITL, func(x *Signal) float64 { return x.ITL }, p.in.Pool.Config.SLO.ITL, b.ITL)
 	held := was != nil && p.now.Sub(b.Until) < reliefHold
 	if held && (b.TTFT && !ttftKnown || b.ITL && !itlKnown) { // nothing new is known of the breach
 		p.breach = &b

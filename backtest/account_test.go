@@ -20,7 +20,7 @@ func TestOrdersCountWhatIsTakenBack(t *testing.T) {
 		"one action takes several back":       {[]step{{0, 6}, {1, 8}, {2, 4}}, 3, 1},
 		"the initial ones were not asked for": {[]step{{0, 4}, {1, 3}, {2, 4}, {30, 4}}, 3, 0},
 	} {
-		pool := capacity.Pool{Warmup: capacity.NewWarmup(6*time.Minute, 12*time.Minute), Replicas: capacity.Replicas{Initial: 5, Max: 20}}
+		pool := capacity.Pool{Warmup: capacity.NewWarmup(6*time.Minute, 12*time.Minute), Config: capacity.Config{Replicas: capacity.Replicas{Initial: 5, Max: 20}}}
 		p := NewFluidPool(pool, DefaultStart, 1)
 		for _, s := range tt.steps {
 			p.now = DefaultStart.Add(time.Duration(s.minute) * time.Minute)

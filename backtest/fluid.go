@@ -132,7 +132,7 @@ func (p *FluidPool) lag(k uint64) time.Duration {
 func (p *FluidPool) Step(load Load) {
 	end := p.now.Add(features.Minute)
 	serving := float64(len(p.ready))
-	p.account.GPUHours += float64((len(p.ready)+len(p.pending))*p.pool.GPUsPerReplica) / 60
+	p.account.GPUHours += float64((len(p.ready)+len(p.pending))*p.pool.GPU.PerReplica) / 60
 	left := p.pending[:0]
 	for _, w := range p.pending {
 		if w.ready.Before(end) {

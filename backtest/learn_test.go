@@ -76,7 +76,7 @@ func TestLearnsTheSimulatedPool(t *testing.T) {
 		cfg.Pool, cfg.Replicas = "sim", 2
 		cfg.PrefillTokensPerS, cfg.MaxNumSeqs, cfg.KVCapacityTokens, cfg.Objective = 20_000, 256, x.kvCapacity, x.itl
 		stated := cfg.Capacity(3000)
-		stated.Rates = string(capacity.Learned)
+		stated.Rates = capacity.Learned
 		stated.MaxNumSeqs, stated.PrefillTokensPerS, stated.DecodeTokensPerS = 0, 2*stated.PrefillTokensPerS, 2*stated.DecodeTokensPerS
 		if !x.statedTwice {
 			stated.PrefillTokensPerS, stated.DecodeTokensPerS = 0, 0

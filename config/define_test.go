@@ -32,7 +32,7 @@ func TestDefine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Name != "chat" || got.Replicas.Max != 16 || got.GPUsPerReplica != 2 || got.Zone.String() != "Europe/Berlin" || got.KVTokens <= p.DefaultPool.KVTokens {
+	if got.Name != "chat" || got.Replicas.Max != 16 || got.GPU.PerReplica != 2 || got.Zone.String() != "Europe/Berlin" || got.KVTokens <= p.DefaultPool.KVTokens {
 		t.Errorf("%+v", got)
 	}
 	if p.DefaultPool.Replicas.Max != 8 {

@@ -36,7 +36,7 @@ func TestReadyMinutes(t *testing.T) {
 }
 
 func TestLimitWarnings(t *testing.T) {
-	p := capacity.Pool{Limits: capacity.Limits{RequestsPerMin: 600}}
+	p := capacity.Pool{Config: capacity.Config{Limits: capacity.Limits{RequestsPerMin: 600}}}
 	if l := limitsOf(&p); l[0].PerS != 10 || l[1].PerS != 0 {
 		t.Errorf("%+v", l)
 	}

@@ -74,7 +74,7 @@ func TestPlanAsDecided(t *testing.T) {
 	d := &alerting.Decision{Ready: 5, Lead: 11 * time.Minute, ByRole: &alerting.Roles{PrefillReady: 3}, Resources: []alerting.ResourceEvidence{{Dimension: features.DimKV, PerReplica: 85_000}}}
 	for stated, want := range map[int]int{0: 5, 2: 2} {
 		in := plan.Input{Pool: plan.Pool{Replicas: stated}}
-		if err := in.UsePool(&capacity.Pool{KVTarget: .85, Disaggregated: true}, 4, d); err != nil {
+		if err := in.UsePool(&capacity.Pool{Config: capacity.Config{KVTarget: .85}, Disaggregated: true}, 4, d); err != nil {
 			t.Fatal(err)
 		}
 		p := &in.Pool

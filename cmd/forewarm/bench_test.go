@@ -144,7 +144,7 @@ func benchConfig(classes int) pipeline.Config {
 	cfg := pipeline.DefaultConfig()
 	cfg.Features.MaxClasses = classes
 	cfg.Every = time.Hour // forecasts are measured elsewhere
-	cfg.Pools = []capacity.Pool{{Name: "chat"}}
+	cfg.Pools = []capacity.Pool{{Config: capacity.Config{Name: "chat"}}}
 	return cfg
 }
 

@@ -178,7 +178,7 @@ func TestTrust(t *testing.T) {
 		{"stated too low, and learned shall be used", Stated, Learned, .5 * decode, .5 * prefill, 0, decode, Learned, 2, "as rates: learned says"},
 	} {
 		s := learned
-		p := Pool{KVTokens: 1e9, KVTarget: .85, PrefillTarget: .7, RatesFrom: tt.from, SLO: SLO{ITL: 24 * time.Millisecond}, Rates: Rates{PrefillTokensPerS: tt.prefill, DecodeTokensPerS: tt.decode, Sustained: tt.source == Given, Bound: true, ITL: 24 * time.Millisecond, Source: tt.source}}
+		p := Pool{Config: Config{KVTarget: .85, PrefillTarget: .7, Rates: tt.from}, KVTokens: 1e9, SLO: SLO{ITL: 24 * time.Millisecond}, Rates: Rates{PrefillTokensPerS: tt.prefill, DecodeTokensPerS: tt.decode, Sustained: tt.source == Given, Bound: true, ITL: 24 * time.Millisecond, Source: tt.source}}
 		p.Trust(&s, 0, began)
 		got := p.Trust(&s, 0, began.Add(tt.after))
 		if !near(got.Rates.Decode(), tt.wantDecode, .04) || got.Decode.Source != tt.wantFrom || len(got.Warnings) != tt.warn || len(got.Contradictions) != tt.warn {

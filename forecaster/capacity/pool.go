@@ -20,38 +20,20 @@ const (
 // Context is the binding limit of a request that is longer than its model supports.
 const Context = "context"
 
-// Pool is the capacity of one pool, checked and with defaults filled in.
+// Pool is the capacity of one pool: its checked configuration with defaults, and what follows from it.
 type Pool struct {
-	Name          string
-	Mode          string         // of decisions; "" for that of all pools
-	Zone          *time.Location // of daily and weekly seasons; nil is UTC
-	KVTokens      float64        // KV cache of one replica in tokens, before KVTarget; 0 is unknown
-	KVTarget      float64
-	PrefillTarget float64 // share of Rates.PrefillTokensPerS to plan with
-	Rates         Rates
-	// RatesFrom selects the rates to use when stated and learned ones contradict each other: Stated, Learned, or "" for
-	// the lower after a day's notice.
-	RatesFrom Source
-	Warmup    Warmup
-
-	Replicas Replicas
-	Reserves Reserves
-
-	GPUsPerReplica        int
-	GPUHourUSD            float64
-	SLOViolationMinuteUSD float64
-	BudgetHourUSD         float64
-	Quantile              float64 // stated; 0 computes it from cost
+	Config
+	Zone     *time.Location // of daily and weekly seasons; nil is UTC
+	KVTokens float64        // KV cache of one replica in tokens, before KVTarget; 0 is unknown
+	Rates    Rates
+	Warmup   Warmup
 
 	Disaggregated   bool // prompts are computed on replicas of their own; Replicas are those that decode
 	PrefillReplicas Replicas
 	PrefillReserves Reserves // of PrefillReplicas
-	Limits          Limits
-	Prices          Prices
-	Fit             *Fit // of the model on a replica; nil without a model
-	StatedSLO       SLO
-	SLO             SLO   // with the ITL of Rates when none is stated
-	Curve           Curve // of a benchmark; nil without one
+	Fit             *Fit     // of the model on a replica; nil without a model
+	SLO             SLO      // with the ITL of Rates when none is stated
+	Curve           Curve    // of a benchmark; nil without one
 }
 
 // Files are the contents of the files that a Config names; nil without a name.
@@ -74,15 +56,12 @@ func NewFrom(c Config, files Files) (Pool, error) {
 		return Pool{}, err
 	}
 	p := Pool{
-		Name: c.Name, Mode: c.Mode, Zone: zone, KVTarget: c.KVTarget, PrefillTarget: c.PrefillTarget, KVTokens: float64(c.KVCapacityTokens),
+		Config: c, Zone: zone, KVTokens: float64(c.KVCapacityTokens),
 		Rates: Rates{
 			PrefillTokensPerS: c.PrefillTokensPerS, DecodeTokensPerS: c.DecodeTokensPerS, RequestsPerS: c.MaxRequestsPerS,
 			MaxNumSeqs: c.MaxNumSeqs, ITL: c.ITL, Source: Stated,
 		},
-		RatesFrom: Source(c.Rates),
-		Warmup:    NewWarmup(c.Warmup.P50, c.Warmup.P90), Replicas: c.Replicas, Reserves: c.Reserves,
-		GPUsPerReplica: c.GPU.PerReplica, GPUHourUSD: c.GPUHourUSD, SLOViolationMinuteUSD: c.SLOViolationMinuteUSD,
-		BudgetHourUSD: c.BudgetHourUSD, Quantile: c.Quantile, Limits: c.Limits, Prices: c.Prices,
+		Warmup:        NewWarmup(c.Warmup.P50, c.Warmup.P90),
 		Disaggregated: c.Disaggregated.PrefillReplicas.Max > 0, PrefillReplicas: c.Disaggregated.PrefillReplicas,
 	}
 	switch kept := c.Disaggregated.PrefillReserves; {
@@ -91,7 +70,7 @@ func NewFrom(c Config, files Files) (Pool, error) {
 	case p.Disaggregated:
 		p.PrefillReserves = c.Reserves
 	}
-	p.StatedSLO, p.SLO = c.SLO, c.SLO
+	p.SLO = c.SLO
 	p.SLO.ITL = cmp.Or(c.SLO.ITL, c.ITL)
 	if err := p.readModel(&c, files.Model); err != nil {
 		return Pool{}, err
@@ -265,7 +244,7 @@ func (p *Pool) Budget() (replicas int, ok bool) {
 }
 
 // ReplicaHourUSD is the price of a replica for an hour; 0 unknown.
-func (p *Pool) ReplicaHourUSD() float64 { return p.GPUHourUSD * float64(p.GPUsPerReplica) }
+func (p *Pool) ReplicaHourUSD() float64 { return p.GPUHourUSD * float64(p.GPU.PerReplica) }
 
 func (c Config) errorf(key, format string, args ...any) error {
 	return fmt.Errorf("pools[%s].%s: "+format, append([]any{c.Name, key}, args...)...)

@@ -171,7 +171,7 @@ func TestNewDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.KVTarget != .85 || p.GPUsPerReplica != 1 || p.Replicas.Initial != 1 || p.Warmup.Quantile(.9) != 12*time.Minute {
+	if p.KVTarget != .85 || p.GPU.PerReplica != 1 || p.Replicas.Initial != 1 || p.Warmup.Quantile(.9) != 12*time.Minute {
 		t.Errorf("%+v", p)
 	}
 	if _, ok := p.PerReplica(KV, 0); ok {

@@ -77,7 +77,7 @@ func (c Contradiction) Words() (summary, fix string) {
 }
 
 // Trust chooses the rates of a replica: given by a benchmark, else learned, else stated. If a learned rate differs by
-// more than 25 % from a given or stated one, users are warned for a day before the lower one is used; Pool.RatesFrom
+// more than 25 % from a given or stated one, users are warned for a day before the lower one is used; Config.Rates
 // decides at once. An extrapolated learned rate replaces another only if it is lower. It is not limited to observed
 // loads: more replicas have less load each, so their rate would fall and the pool would grow again. kvTokens is the
 // cache of a replica that engines report, 0 when unknown. s stores the start of contradictions.
@@ -144,13 +144,13 @@ func (p *Pool) choose(t *Trusted, b *Basis, s *Service, name string, modelled fl
 	differs := learned.Value/modelled - 1
 	b.Disagrees = differs > limit || differs < -limit && learned.High < modelled*(1-limit/2)
 	since := s.noteContradiction(name, b.Disagrees, now)
-	use := p.RatesFrom != Stated && p.Rates.Source != Given && !learned.Extrapolated
+	use := p.Config.Rates != Stated && p.Rates.Source != Given && !learned.Extrapolated
 	if b.Disagrees {
 		c := Contradiction{Dimension: name, Source: p.Rates.Source, Stated: modelled, Learned: learned.Value, Low: learned.Low, High: learned.High, Since: since}
 		switch {
-		case p.RatesFrom == Learned:
+		case p.Config.Rates == Learned:
 			c.From = since
-		case p.RatesFrom == "" && learned.Value < modelled:
+		case p.Config.Rates == "" && learned.Value < modelled:
 			c.From = since.Add(notice)
 		}
 		t.Contradictions = append(t.Contradictions, c)

@@ -68,7 +68,7 @@ func (c Config) check() error {
 			return c.errorf(amount.key, "%g is below 0; set 0 (unset) or more", amount.value)
 		}
 	}
-	if c.Rates != "" && Source(c.Rates) != Stated && Source(c.Rates) != Learned {
+	if c.Rates != "" && c.Rates != Stated && c.Rates != Learned {
 		return c.errorf("rates", "%q is neither stated nor learned; set one of them, or nothing", c.Rates)
 	}
 	if n := c.GPU.PerReplica; n < 1 || n > maxGPUs {
