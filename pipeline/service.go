@@ -72,7 +72,7 @@ func serviceMinute(windows []features.Window, replicas float64, disaggregated bo
 		m.Context = (area - prompts) / seconds / replicas / m.Decoding
 	}
 	if !censored && !disaggregated { // rejected prompts took no time
-		m.Prompts, m.Prefill = capacity.PrefillSums(prefills), prefill/seconds/replicas
+		m.Prompts, m.Prefill = prefills, prefill/seconds/replicas
 	}
 	return m
 }

@@ -1,6 +1,10 @@
 package capacity
 
-import "math"
+import (
+	"math"
+
+	"github.com/forewarm/forewarm/features"
+)
 
 // ServiceMinute is the service of a pool's ready replicas in one minute, averaged per replica; NaN is unknown.
 type ServiceMinute struct {
@@ -9,9 +13,9 @@ type ServiceMinute struct {
 	ITL      float64 // mean seconds from one output token to the next
 	Context  float64 // tokens that a generating sequence holds; less than KV/Decoding, because prompts hold tokens too
 
-	Prompts  PrefillSums // of all replicas together
-	Prefill  float64     // prompt tokens prefilled a second
-	Replicas float64     // ready replicas
+	Prompts  features.Prefills // of all replicas together
+	Prefill  float64           // prompt tokens prefilled a second
+	Replicas float64           // ready replicas
 }
 
 // Service learns the service rates of one replica from telemetry. The zero value has learned nothing. Copies are

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
+
+	"github.com/forewarm/forewarm/features"
 )
 
 // truth is a replica whose law is known.
@@ -37,16 +39,15 @@ func (x truth) minutes(n int, most, noise, outliers float64) []ServiceMinute {
 			factor *= 6
 		}
 		for range 30 {
-			m.Prompts.add(1200*math.Exp(.5*rng.NormFloat64()), func(tokens float64) float64 { return .1 + factor*tokens/(x.prefill-load) })
+			addPrefill(&m.Prompts, 1200*math.Exp(.5*rng.NormFloat64()), func(tokens float64) float64 { return .1 + factor*tokens/(x.prefill-load) })
 		}
 		out = append(out, m)
 	}
 	return out
 }
 
-func (p *PrefillSums) add(tokens float64, took func(tokens float64) float64) {
-	t := took(tokens)
-	p.N, p.Tokens, p.Seconds, p.TokensSq, p.TokenSeconds = p.N+1, p.Tokens+tokens, p.Seconds+t, p.TokensSq+tokens*tokens, p.TokenSeconds+tokens*t
+func addPrefill(p *features.Prefills, tokens float64, took func(tokens float64) float64) {
+	p.Add(tokens, took(tokens))
 }
 
 var sample = truth{a0: .014, perSequence: 150e-6, perThousand: 30e-6, prefill: 7000, context: 1800}
@@ -118,7 +119,7 @@ func TestLearnsAnew(t *testing.T) {
 func TestLearnsNothingOfNothing(t *testing.T) {
 	s := taught(sample.minutes(30, 45, 0, 0))
 	nan := math.NaN()
-	for _, m := range []ServiceMinute{{}, {nan, nan, nan, nan, PrefillSums{nan, nan, nan, nan, nan}, nan, nan}, {Decoding: 1, KV: math.Inf(1), ITL: 1}, {Prompts: PrefillSums{N: 9, Tokens: 9, Seconds: 9, TokensSq: 12, TokenSeconds: 12}, Prefill: -1}, {Prompts: PrefillSums{N: 9, Tokens: 9}, Prefill: 1}} {
+	for _, m := range []ServiceMinute{{}, {nan, nan, nan, nan, features.Prefills{N: nan, Tokens: nan, Seconds: nan, TokensSq: nan, TokenSeconds: nan}, nan, nan}, {Decoding: 1, KV: math.Inf(1), ITL: 1}, {Prompts: features.Prefills{N: 9, Tokens: 9, Seconds: 9, TokensSq: 12, TokenSeconds: 12}, Prefill: -1}, {Prompts: features.Prefills{N: 9, Tokens: 9}, Prefill: 1}} {
 		before := s
 		s.Observe(m)
 		if s != before {
@@ -202,7 +203,7 @@ func TestTrust(t *testing.T) {
 	for range 1500 {
 		var m ServiceMinute
 		for range 30 {
-			m.Prompts.add(300, func(tokens float64) float64 { return .15 + tokens/8000 })
+			addPrefill(&m.Prompts, 300, func(tokens float64) float64 { return .15 + tokens/8000 })
 		}
 		m.Prefill, m.Replicas = 1500, 1
 		none.Observe(m)

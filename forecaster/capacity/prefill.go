@@ -5,12 +5,6 @@ import (
 	"slices"
 )
 
-// PrefillSums are sums over the requests of one minute: how many, their prompt tokens x to prefill, their seconds t
-// from leaving the queue to the first token, and Σx², Σx·t.
-type PrefillSums struct {
-	N, Tokens, Seconds, TokensSq, TokenSeconds float64
-}
-
 // prefillBin has sums over minutes of about the same load, which fade. Sxx and Sxt are the sums of squares and products
 // of a minute about its means.
 type prefillBin struct {
