@@ -60,8 +60,8 @@ func serviceMinute(windows []features.Window, replicas float64, disaggregated bo
 			itlTokens += w.OutputTokens
 		}
 		prefills.Merge(w.Prefills)
-		if w.TTFT.Count() > 0 && w.QueueKnown > 0 {
-			prompts += w.PromptTokens * (w.TTFT.Mean() - w.QueueSeconds/w.QueueKnown)
+		if w.TTFT.Count() > 0 { // a request that reports no start holds its prompt from its arrival
+			prompts += w.PromptTokens * (w.TTFT.Mean() - w.QueueSeconds/max(w.QueueKnown, w.TTFT.Count()))
 		}
 	}
 	m := capacity.ServiceMinute{Replicas: replicas}

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -66,5 +67,15 @@ func TestPrefillApartIsNotLearned(t *testing.T) {
 	}
 	if apart.Prefill != 0 || apart.Prompts.N != 0 || apart.Decoding != together.Decoding || apart.KV != together.KV {
 		t.Errorf("replicas that decode only: %+v, want all but prefill of %+v", apart, together)
+	}
+}
+
+// TestContextWithoutStarts: producers that do not report when a request left the queue hold its prompt from its arrival.
+func TestContextWithoutStarts(t *testing.T) {
+	w := features.Window{OutputTokens: 6000, KVTokenSeconds: 60_000, PromptTokens: 12_000}
+	w.ITL.Add(.02)
+	w.TTFT.Add(2)
+	if got := serviceMinute([]features.Window{w}, 1, false); math.Abs(got.Context*got.Decoding*60-36_000) > 1 {
+		t.Errorf("a context of %g tokens of %g sequences: prompts held 24,000 of 60,000 token-seconds", got.Context, got.Decoding)
 	}
 }
