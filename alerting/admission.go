@@ -71,7 +71,6 @@ func (p *plan) admitted(d *Decision, s *side, binding string, cfg Config) []Admi
 			a.tokensPerS += demand
 		}
 	}
-	slices.SortStableFunc(list, func(a, b classDemand) int { return cmp.Compare(b.demand, a.demand) })
 	return shareCapacity(list, b.evidence.PerReplica*float64(s.supply.Ready), cfg.Priorities)
 }
 
@@ -109,7 +108,9 @@ func shareCapacity(classes []classDemand, capacity float64, priorities []string)
 		}
 		return len(priorities)
 	}
-	slices.SortStableFunc(classes, func(a, b classDemand) int { return cmp.Compare(rank(a.class), rank(b.class)) })
+	slices.SortStableFunc(classes, func(a, b classDemand) int {
+		return cmp.Or(cmp.Compare(rank(a.class), rank(b.class)), cmp.Compare(b.demand, a.demand))
+	})
 	var limits []AdmissionLimit
 	for from := 0; from < len(classes); {
 		to, sum := from, 0.0

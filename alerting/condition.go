@@ -139,7 +139,20 @@ func (b *conditions) saturation() {
 			Summary:     d.saturationText(first, l.at(first), l.window) + end,
 			Description: joinSentences(d.probabilitySentence(first, l), who, requestSentence(d)), Action: action,
 		}.with(more...).with(d.furtherSentences(likely)...))
-		c.load(d, likely, l)
+		c.Annotations["saturation_probability"] = fmt.Sprintf("%.2f", l.at(first))
+		c.Annotations["saturation_at"] = fmt.Sprintf("beyond %d min", forecaster.Horizon)
+		if t := ahead(d.Tick, first.ETA.P50); t != nil {
+			c.Annotations["saturation_at"] = t.Format(time.RFC3339)
+		}
+		var names []string
+		for _, r := range likely {
+			names = append(names, r.Dimension)
+		}
+		c.Annotations["resources"] = strings.Join(names, ", ")
+		if len(d.Drivers) > 0 {
+			main := mainDriver(d.Drivers)
+			c.Class, c.Annotations["driver"] = main.Class, driverText(main)
+		}
 		c.Fading = l.at(first) < l.threshold
 		// In the first hour of history, or if no replica reports, nobody is woken.
 		if name != SaturationAhead && d.Confidence != forecaster.Cold && !d.SupplyAssumed {
@@ -222,20 +235,15 @@ func (l alertWindow) at(r *ResourceEvidence) float64 {
 // first. They run out for the same cause, so they share one alert.
 func (d *Decision) likely(l alertWindow) (out []*ResourceEvidence) {
 	for i := range d.Resources {
-		if r := &d.Resources[i]; l.at(r) >= FadeShare*l.threshold {
+		switch r := &d.Resources[i]; {
+		case l.at(r) < FadeShare*l.threshold:
+		case r.Dimension == d.Binding:
+			out = slices.Insert(out, 0, r)
+		default:
 			out = append(out, r)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b *ResourceEvidence) int {
-		switch c := cmp.Compare(l.at(b), l.at(a)); {
-		case c == 0 && a.Dimension == d.Binding:
-			return -1
-		case c == 0 && b.Dimension == d.Binding:
-			return 1
-		default:
-			return c
-		}
-	})
+	slices.SortStableFunc(out, func(a, b *ResourceEvidence) int { return cmp.Compare(l.at(b), l.at(a)) })
 	return out
 }
 
@@ -317,24 +325,6 @@ func (b *conditions) poorForecast() {
 		poor.Description = fmt.Sprintf("In the last %d hours demand was above the forecast's upper limit in %s of the minutes, where 5 %% is right.",
 			24*int(covered.N/forecaster.OriginsPerDay), percent(1-below))
 		b.add(ForecastDegraded, f.Dimension, poor)
-	}
-}
-
-// load adds annotations: which resource saturates, how likely, when, and which class drives it.
-func (c *Condition) load(d *Decision, likely []*ResourceEvidence, l alertWindow) {
-	at := fmt.Sprintf("beyond %d min", forecaster.Horizon)
-	if t := ahead(d.Tick, likely[0].ETA.P50); t != nil {
-		at = t.Format(time.RFC3339)
-	}
-	c.Annotations["saturation_probability"], c.Annotations["saturation_at"] = fmt.Sprintf("%.2f", l.at(likely[0])), at
-	var names []string
-	for _, r := range likely {
-		names = append(names, r.Dimension)
-	}
-	c.Annotations["resources"] = strings.Join(names, ", ")
-	if len(d.Drivers) > 0 {
-		first := mainDriver(d.Drivers)
-		c.Class, c.Annotations["driver"] = first.Class, driverText(first)
 	}
 }
 

@@ -1,6 +1,7 @@
 package alerting
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -55,52 +56,41 @@ const DefaultQuantile = 0.95
 
 // Check is nil for a usable configuration; else it names the key, the value, the bound and the fix.
 func (c Config) Check() error {
+	const horizon, day = forecaster.Horizon * time.Minute, 24 * time.Hour
+	share, span := "a share such as 0.9", "a duration between them"
 	if c.Mode != Advisory && c.Mode != Active {
 		return fmt.Errorf("mode: %q is unknown; set advisory or active", c.Mode)
 	}
-	for _, share := range []struct {
-		key    string
-		value  float64
-		lo, hi float64
-	}{
-		{"quantile", c.Quantile, 0, 0.999}, {"scale_in_confidence", c.ScaleInConfidence, 0, 0.9999},
-		{"kv_danger", c.KVDanger, 0.01, 1}, {"alert_probability", c.AlertProbability, 0.01, 1},
-		{"warning_probability", c.WarningProbability, 0.01, 1},
-	} {
-		if !(share.value >= share.lo && share.value <= share.hi) {
-			return fmt.Errorf("%s: %g is out of %g…%g; set a share such as 0.9", share.key, share.value, share.lo, share.hi)
-		}
-	}
-	horizon := forecaster.Horizon * time.Minute
-	for _, span := range []struct {
-		key    string
-		value  time.Duration
-		lo, hi time.Duration
-	}{
-		{"hold", c.Hold, 0, horizon}, {"cooldown", c.Cooldown, 0, horizon},
-		{"renew", c.Renew, time.Minute, 24 * time.Hour}, {"expiry", c.Expiry, time.Minute, 24 * time.Hour},
-	} {
-		if span.value < span.lo || span.value > span.hi {
-			return fmt.Errorf("%s: %s is out of %s…%s; set it between them", span.key, span.value, span.lo, span.hi)
-		}
+	if err := cmp.Or(
+		within("quantile", c.Quantile, 0, 0.999, share), within("kv_danger", c.KVDanger, 0.01, 1, share),
+		within("alert_probability", c.AlertProbability, 0.01, 1, share), within("warning_probability", c.WarningProbability, 0.01, 1, share),
+		within("hold", c.Hold, 0, horizon, span), within("cooldown", c.Cooldown, 0, horizon, span),
+		within("renew", c.Renew, time.Minute, day, span), within("expiry", c.Expiry, time.Minute, day, span),
+		within("scale_in_step", c.ScaleInStep, 0, maxNeed, "the replicas given up at a time, or 0 for no limit"),
+		within("max_scale_ins", c.MaxScaleIns, 1, maxActions, "how often in a day replicas may be given up, such as 96"),
+		within("max_step_out", c.MaxStepOut, 0, maxNeed, "the replicas requested at a time, or 0 for no limit"),
+		within("raise_after", c.RaiseAfter, 1, maxActions, "a number of ticks"),
+		within("resolve_after", c.ResolveAfter, 1, maxActions, "a number of ticks"),
+	); err != nil {
+		return err
 	}
 	switch {
+	case c.ScaleInConfidence != 0 && !(c.ScaleInConfidence >= 0.5 && c.ScaleInConfidence <= 0.9999):
+		return fmt.Errorf("scale_in_confidence: %g is out of 0.5…0.9999; set it between them, or 0 to follow the quantile", c.ScaleInConfidence)
 	case c.Expiry <= c.Renew:
 		return fmt.Errorf("expiry: %s is not above renew (%s), so that advice would expire in between; set expiry > renew", c.Expiry, c.Renew)
-	case c.ScaleInConfidence > 0 && c.ScaleInConfidence < 0.5:
-		return fmt.Errorf("scale_in_confidence: %g is below 0.5; set 0.5 to 0.9999, or 0 to follow the quantile", c.ScaleInConfidence)
-	case c.ScaleInStep < 0:
-		return fmt.Errorf("scale_in_step: %d is below 0; set the replicas given up at a time, or 0 for no limit", c.ScaleInStep)
-	case c.MaxScaleIns < 1 || c.MaxScaleIns > maxActions:
-		return fmt.Errorf("max_scale_ins: %d is out of 1…%d; set how often in a day replicas may be given up, such as 96", c.MaxScaleIns, maxActions)
 	case len(c.Priorities) > maxPriorities:
 		return fmt.Errorf("priorities: %d classes are listed; list the %d most important", len(c.Priorities), maxPriorities)
-	case c.MaxStepOut < 0:
-		return fmt.Errorf("max_step_out: %d is below 0; set 0 for no limit", c.MaxStepOut)
 	case !(c.WaitingPerReplica > 0):
 		return fmt.Errorf("waiting_per_replica: %g is not above 0; set 3 to 5", c.WaitingPerReplica)
-	case c.RaiseAfter < 1 || c.ResolveAfter < 1:
-		return fmt.Errorf("raise_after, resolve_after: %d, %d; set at least 1 tick", c.RaiseAfter, c.ResolveAfter)
 	}
 	return nil
+}
+
+// within is the error of a key whose value is not in lo…hi; nil if it is. fix is what to set.
+func within[T cmp.Ordered](key string, value, lo, hi T, fix string) error {
+	if value >= lo && value <= hi {
+		return nil
+	}
+	return fmt.Errorf("%s: %v is out of %v…%v; set %s", key, value, lo, hi, fix)
 }

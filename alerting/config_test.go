@@ -27,7 +27,7 @@ func TestConfigCheck(t *testing.T) {
 		{"max_scale_ins: 0", func(c *Config) { c.MaxScaleIns = 0 }},
 		{"max_step_out: -1", func(c *Config) { c.MaxStepOut = -1 }},
 		{"waiting_per_replica: 0", func(c *Config) { c.WaitingPerReplica = 0 }},
-		{"raise_after, resolve_after: 0, 5", func(c *Config) { c.RaiseAfter = 0 }},
+		{"raise_after: 0 is out of 1…", func(c *Config) { c.RaiseAfter = 0 }},
 	} {
 		c := DefaultConfig()
 		tt.change(&c)

@@ -124,7 +124,7 @@ func (p *plan) target(s *side, st *State, cfg Config) int {
 	if s.need >= there {
 		return s.need
 	}
-	s.enough = maxKept(*s.kept)
+	s.enough = slices.MaxFunc(*s.kept, func(a, b kept) int { return a.Replicas - b.Replicas }).Replicas
 	enough := min(s.enough, there)
 	if enough < there {
 		if s.blockedBy = p.whyKeepRequest(s, enough, cfg); s.blockedBy != "" {
@@ -152,14 +152,6 @@ func remember(keeps []kept, now time.Time, replicas int, span time.Duration) []k
 	old := now.Add(-span).Unix()
 	keeps = slices.DeleteFunc(slices.Clone(keeps), func(k kept) bool { return k.At <= old })
 	return append(keeps, kept{now.Unix(), replicas})
-}
-
-// maxKept is the largest minimum for scale-in in keeps.
-func maxKept(keeps []kept) (replicas int) {
-	for _, k := range keeps {
-		replicas = max(replicas, k.Replicas)
-	}
-	return replicas
 }
 
 // whyKeepRequest returns why the request made at s.askedAt is not withdrawn, although enough replicas would do; "" if

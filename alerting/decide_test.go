@@ -345,7 +345,7 @@ func drawInput(t *rapid.T, tb testing.TB) (Input, State, Config) {
 	in.Projection.Probability = number.Draw(t, "probability")
 	in.Projection.Resources[0].Probability[17] = number.Draw(t, "probability")
 	in.Projection.Drivers = []forecaster.Driver{{Class: "chat", Cause: "rate", Factor: number.Draw(t, "factor")}}
-	in.Projection.Confidence = rapid.SampledFrom([]forecaster.Confidence{"", forecaster.Cold, forecaster.Warm, forecaster.Seasonal}).Draw(t, "confidence")
+	in.Projection.Confidence = rapid.SampledFrom([]forecaster.Confidence{forecaster.Cold, forecaster.Warm, forecaster.Seasonal}).Draw(t, "confidence")
 	in.Pool.Replicas.Min = rapid.IntRange(0, 5).Draw(t, "min")
 	in.Pool.Reserves.Failure = rapid.IntRange(0, 3).Draw(t, "failure")
 	cfg := DefaultConfig()
@@ -367,7 +367,7 @@ func TestDecideProperties(t *testing.T) {
 		if d.Desired < in.Pool.Replicas.Min || d.Desired > limit {
 			rt.Fatalf("%d desired is out of %d…%d", d.Desired, in.Pool.Replicas.Min, limit)
 		}
-		blind := in.Forecast.Stale || in.Projection.Confidence == "" || in.Projection.Confidence == forecaster.Cold
+		blind := in.Forecast.Stale || in.Projection.Confidence == forecaster.Cold
 		if total := min(d.Ready+d.Pending, limit); blind && (d.Action == ScaleIn || d.Desired < total) {
 			rt.Fatalf("scaled in to %d of %d without sight: %s", d.Desired, total, d.Reason)
 		}

@@ -223,23 +223,21 @@ func NewBasis(stated *capacity.Pool, warmup *capacity.Warmup, t *capacity.Truste
 			StatedP50: stated.Warmup.Quantile(.5).Seconds(), StatedP90: stated.Warmup.Quantile(.9).Seconds(),
 			P50: warmup.Quantile(.5).Seconds(), P90: warmup.Quantile(.9).Seconds(), Seen: warmup.State().Seen,
 		},
+		Contradicts: slices.Clone(t.Contradictions),
 	}
-	add := func(dimension string, used, stated float64, learned capacity.Estimate) {
+	add := func(dimension string, used, stated float64, learned capacity.Estimate, note string) {
 		if stated = finite(stated); stated > 0 || learned.Value > 0 {
 			b.Rates = append(b.Rates, RateBasis{Dimension: dimension, Used: finite(used), Stated: stated,
 				Learned: finite(learned.Value), Low: finite(learned.Low), High: finite(learned.High)})
 		}
-	}
-	add(capacity.Prefill, t.Rates.PrefillTokensPerS, stated.Rates.PrefillTokensPerS, t.Prefill.Learned)
-	add(capacity.Decode, t.Rates.Decode(), stated.Rates.Decode(), t.Decode.Learned)
-	b.Contradicts = slices.Clone(t.Contradictions)
-	for i, basis := range [...]*capacity.Basis{&t.Prefill, &t.Decode} {
-		if basis.Note != "" {
-			b.Notes = append(b.Notes, [...]string{capacity.Prefill, capacity.Decode}[i]+": "+basis.Note)
+		if note != "" {
+			b.Notes = append(b.Notes, dimension+": "+note)
 		}
 	}
-	reported := finite(m.State.KVCapacityTokens)
-	add(capacity.KV, cmp.Or(reported, stated.KVTokens), stated.KVTokens, capacity.Estimate{Value: m.State.KVCapacityTokens, Low: m.State.KVCapacityLeast, High: m.State.KVCapacityMost})
+	add(capacity.Prefill, t.Rates.PrefillTokensPerS, stated.Rates.PrefillTokensPerS, t.Prefill.Learned, t.Prefill.Note)
+	add(capacity.Decode, t.Rates.Decode(), stated.Rates.Decode(), t.Decode.Learned, t.Decode.Note)
+	reported := capacity.Estimate{Value: m.State.KVCapacityTokens, Low: m.State.KVCapacityLeast, High: m.State.KVCapacityMost}
+	add(capacity.KV, cmp.Or(finite(reported.Value), stated.KVTokens), stated.KVTokens, reported, "")
 	if n := min(len(m.Faults), maxFaults); n > 0 {
 		b.Faults = append(b.Faults, m.Faults[:n]...)
 		for i := range b.Faults {

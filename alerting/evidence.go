@@ -9,9 +9,6 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// maxDrivers bounds the drivers in a decision.
-const maxDrivers = 5
-
 // maxFaults bounds the producer faults in a decision's warnings.
 const maxFaults = 8
 
@@ -23,22 +20,14 @@ func (p *plan) decision(cfg Config) Decision {
 		Expires: p.now.Add(cfg.Expiry), Lead: p.lead, Quantile: p.tau, QuantileFrom: p.tauFrom, KeepQuantile: p.confidence,
 		Binding: p.in.Projection.Binding, Probability: finite(p.in.Projection.Probability), ETA: p.in.Projection.ETA,
 		Confidence: p.in.Projection.Confidence, Stale: p.unusable == stale || p.unusable == noRequests, SupplyAssumed: !p.observed,
-		Warnings: slices.Concat(p.in.Projection.Warnings, p.warnings()),
+		WarnFrom: cfg.WarningProbability, Objectives: p.objectives, Breach: p.breach, Basis: p.in.Basis, Withheld: p.withheld(),
+		Drivers: finiteDrivers(p.in.Projection.Drivers), Warnings: slices.Concat(p.in.Projection.Warnings, p.warnings()),
 	}
 	if p.observed {
 		d.Unreported = max(0, len(p.own.supply.Pending)-p.in.Minute.State.Pending)
 	}
-	d.WarnFrom = cfg.WarningProbability
-	d.Objectives, d.Breach = p.objectives, p.breach
-	d.Basis, d.Withheld = p.in.Basis, p.withheld()
 	if w := p.in.Minute.State.WaitingPerReady * float64(p.in.Minute.State.Ready); w >= 0 && !math.IsInf(w, 0) {
 		d.Waiting = &w
-	}
-	if d.Binding == "" {
-		d.ETA = forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never}
-	}
-	if d.Confidence == "" {
-		d.Confidence = forecaster.Cold
 	}
 	for i := range p.own.rows {
 		d.Resources = append(d.Resources, p.own.rows[i].evidence)
@@ -53,7 +42,6 @@ func (p *plan) decision(cfg Config) Decision {
 		}
 		d.Events, d.Path = b.forecast.Basis.Events, p.path(b)
 	}
-	d.Drivers = finiteDrivers(p.in.Projection.Drivers)
 	return d
 }
 
@@ -78,10 +66,10 @@ func (p *plan) withheld() string {
 // delivered reports whether autoscalers receive d.
 func (d *Decision) delivered() bool { return d.Mode == Active && d.Withheld == "" }
 
-// finiteDrivers are the drivers in a decision: the first few with finite numbers.
+// finiteDrivers are the drivers with finite numbers.
 func finiteDrivers(all []forecaster.Driver) (drivers []forecaster.Driver) {
 	for _, driver := range all {
-		if len(drivers) < maxDrivers && !math.IsNaN(driver.Factor+driver.Share) && !math.IsInf(driver.Factor+driver.Share, 0) {
+		if v := driver.Factor + driver.Share; !math.IsNaN(v) && !math.IsInf(v, 0) {
 			drivers = append(drivers, driver)
 		}
 	}
@@ -97,14 +85,6 @@ func (p *plan) warnings() []string {
 			text += ", the last report is from " + clock(at)
 		}
 		out = append(out, text)
-	}
-	switch p.unusable {
-	case stale, noRequests:
-		out = append(out, "telemetry is stale: nothing is scaled in")
-	case unsized:
-		out = append(out, "no resource has both a capacity and a forecast: wait for minutes of traffic, and set kv_capacity_tokens or the rates of the pool where they are missing")
-	case cold:
-		out = append(out, "too little history to forecast from: reacting to current demand only")
 	}
 	for i := range p.in.Minute.Faults[:min(len(p.in.Minute.Faults), maxFaults)] {
 		out = append(out, faultText(&p.in.Minute.Faults[i]))

@@ -12,7 +12,6 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/internal/value"
 )
@@ -187,13 +186,7 @@ func (x *Explanation) WriteText(w io.Writer) error {
 
 // resourceWithUnit is a resource in words with the unit of its quantities.
 func resourceWithUnit(dimension string) string {
-	switch dimension {
-	case features.DimKV:
-		return ResourceName(dimension) + " (tokens)"
-	case features.DimPrefill, features.DimDecode:
-		return ResourceName(dimension) + " (tokens/s)"
-	}
-	return ResourceName(dimension)
+	return ResourceName(dimension) + resourceTexts[dimension].unit
 }
 
 // minutesAhead is a time ahead in a table.

@@ -25,6 +25,8 @@ const (
 	LatencyITL  = "itl"
 )
 
+var latencyTexts = map[string]string{LatencyTTFT: "the first token takes", LatencyITL: "each further token takes"}
+
 // Breach is a period in which latencies are over their objectives, with the replicas requested for that. It is part of
 // the decision state, and ends reliefHold after the latencies are back.
 type Breach struct {
@@ -182,11 +184,7 @@ func overObjectiveText(all []Objective) string {
 	var parts []string
 	for _, x := range all {
 		if x.Over {
-			what := "the first token takes"
-			if x.Latency == LatencyITL {
-				what = "each further token takes"
-			}
-			parts = append(parts, fmt.Sprintf("%s %s (objective %s)", what, latency(x.P90), latency(x.Stated)))
+			parts = append(parts, fmt.Sprintf("%s %s (objective %s)", latencyTexts[x.Latency], latency(x.P90), latency(x.Stated)))
 		}
 	}
 	return strings.Join(parts, ", and ")
@@ -204,11 +202,8 @@ func (b *conditions) latency() {
 		Action:      "If it lasts when the new replicas are ready, check the engines, the network and changes of the model.",
 	}
 	severity := Warning
-	for _, side := range b.byRole() {
-		r := &breach.Own
-		if side.ofPrefill() {
-			r = &breach.Prefill
-		}
+	for i, side := range b.byRole() {
+		r := [...]*Relief{&breach.Own, &breach.Prefill}[i]
 		switch {
 		case r.Failed:
 			severity = Page

@@ -93,9 +93,6 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 	if reported := finite(in.Minute.State.KVCapacityTokens); reported > 0 {
 		p.kvTokens = reported
 	}
-	if p.lead <= 0 {
-		p.lead = forecaster.LeadTime(&in.Pool.Warmup)
-	}
 	p.tau, p.tauFrom = DecisionQuantile(&in.Pool, cfg)
 	if p.confidence = max(cfg.ScaleInConfidence, p.tau); cfg.ScaleInConfidence == 0 {
 		p.confidence = 1 - (1-p.tau)*scaleInRisk
@@ -115,7 +112,7 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 		p.unusable = noRequests
 	case len(p.own.rows) == 0:
 		p.unusable = unsized
-	case in.Projection.Confidence == forecaster.Cold || in.Projection.Confidence == "":
+	case in.Projection.Confidence == forecaster.Cold:
 		p.unusable = cold
 	}
 

@@ -1,6 +1,7 @@
 package alerting
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -120,7 +121,7 @@ func (p *plan) withoutForecast(d *Decision, move string) []string {
 			why = fmt.Sprintf("No telemetry since %s (%s).", clock(at), span(p.now.Sub(at)))
 		}
 	case unsized:
-		why = "No resource of the pool has both a capacity and a forecast."
+		why = "No resource of the pool has both a capacity and a forecast. Wait for minutes of traffic, and set kv_capacity_tokens or the rates of the pool."
 	case cold:
 		why = "Less than an hour of traffic is known, so only the demand of now counts."
 	}
@@ -150,20 +151,16 @@ func riskSentence(d *Decision, cfg Config) string {
 	return text + "."
 }
 
-// ResourceName is a resource in words.
-func ResourceName(dimension string) string {
-	switch dimension {
-	case features.DimKV:
-		return "KV memory"
-	case features.DimPrefill:
-		return "prefill throughput"
-	case features.DimDecode:
-		return "decode throughput"
-	case features.DimRequests:
-		return "request rate"
-	}
-	return dimension
+// resourceTexts has, by dimension, the name of a resource, what happens when it runs out, and the unit of its quantities.
+var resourceTexts = map[string]struct{ name, end, unit string }{
+	features.DimKV:       {"KV memory", "be full", " (tokens)"},
+	features.DimPrefill:  {"prefill throughput", "be used up", " (tokens/s)"},
+	features.DimDecode:   {"decode throughput", "be used up", " (tokens/s)"},
+	features.DimRequests: {"request rate", "be used up", ""},
 }
+
+// ResourceName is a resource in words.
+func ResourceName(dimension string) string { return cmp.Or(resourceTexts[dimension].name, dimension) }
 
 // percent is a share in percent, for people. Only exact values are shown as 0 % or 100 %.
 func percent(p float64) string {

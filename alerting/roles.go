@@ -1,12 +1,12 @@
 package alerting
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Roles are the replicas of a disaggregated pool by role. Decode is the desired_replicas of the pool. All other fields
@@ -87,12 +87,7 @@ func (d *Decision) role() string {
 }
 
 // replicasText is "n replicas" with d's role.
-func (d *Decision) replicasText(n int) string {
-	if n == 1 {
-		return fmt.Sprintf("1 %sreplica", d.role())
-	}
-	return fmt.Sprintf("%d %sreplicas", n, d.role())
-}
+func (d *Decision) replicasText(n int) string { return value.Count(n, d.role()+"replica") }
 
 // PrefillSupply is the prefill replicas of a disaggregated pool, counted as in Roles.
 func PrefillSupply(now time.Time, p *capacity.Pool, st *State) forecaster.Supply {
@@ -120,15 +115,7 @@ func (s serving) Spread(dimension string) (low, high float64) {
 	if s.trusted == nil {
 		return 1, 1
 	}
-	var b *capacity.Basis
-	switch dimension {
-	case capacity.Prefill:
-		b = &s.trusted.Prefill
-	case capacity.Decode:
-		b = &s.trusted.Decode
-	default:
-		return 1, 1
-	}
+	b := map[string]capacity.Basis{capacity.Prefill: s.trusted.Prefill, capacity.Decode: s.trusted.Decode}[dimension]
 	if e := b.Learned; b.Source == capacity.Learned && !b.Extrapolated && e.Value > 0 && e.Low > 0 && e.High >= e.Value {
 		return min(e.Low/e.Value, 1), e.High / e.Value
 	}

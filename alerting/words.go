@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 )
 
@@ -83,14 +82,6 @@ func timeAhead(d time.Duration) string {
 	}
 }
 
-// saturationVerb is the verb phrase for a saturated resource.
-func saturationVerb(dimension string) string {
-	if dimension == features.DimKV {
-		return "be full"
-	}
-	return "be used up"
-}
-
 // overCapacity reports whether demand exceeds the ready capacity.
 func (d *Decision) overCapacity(r *ResourceEvidence) bool {
 	have := r.PerReplica * float64(d.Ready)
@@ -99,17 +90,17 @@ func (d *Decision) overCapacity(r *ResourceEvidence) bool {
 
 // saturationText is which resource saturates and when: "KV memory will be full in about 14 min".
 func (d *Decision) saturationText(r *ResourceEvidence, probability float64, window time.Duration) string {
-	what := d.role() + ResourceName(r.Dimension)
-	if strings.HasPrefix(ResourceName(r.Dimension), strings.TrimSpace(d.role())) {
-		what = ResourceName(r.Dimension)
+	what, end := ResourceName(r.Dimension), cmp.Or(resourceTexts[r.Dimension].end, "run out")
+	if role := d.role(); role != "" && !strings.HasPrefix(what, strings.TrimSpace(role)) {
+		what = role + what
 	}
 	switch {
 	case d.overCapacity(r):
 		return what + " is over its planned limit now"
 	case probability >= .5 && r.ETA.P50 != forecaster.Never:
-		return what + " will " + saturationVerb(r.Dimension) + " " + timeAhead(min(r.ETA.P50, window)) // half of the chance lies before the window ends
+		return what + " will " + end + " " + timeAhead(min(r.ETA.P50, window)) // half of the chance lies before the window ends
 	}
-	return fmt.Sprintf("%s may %s within %s (%s likely)", what, saturationVerb(r.Dimension), span(window), likelihood(probability))
+	return fmt.Sprintf("%s may %s within %s (%s likely)", what, end, span(window), likelihood(probability))
 }
 
 // probabilitySentence is a sentence about the probability of an outcome, or about the utilisation if it is present.
@@ -200,8 +191,6 @@ func requestSentence(d *Decision) string {
 		return fmt.Sprintf("Forewarm asked for %s (%d now) at %s, but none arrived.", d.replicasText(d.Desired), total, clock(d.AskedAt))
 	case d.Desired > total:
 		return fmt.Sprintf("Forewarm asked for %s (%d now) at %s, due by %s.", d.replicasText(d.Desired), total, clock(d.AskedAt), by)
-	case d.Pending > 0 && d.overdue():
-		return fmt.Sprintf("Forewarm waits for %d of %s to start, which were due by %s.", d.Pending, d.replicasText(total), by)
 	case d.Pending > 0 && !d.AskedAt.IsZero():
 		return fmt.Sprintf("Forewarm waits for %d of %s to start, due by %s.", d.Pending, d.replicasText(total), by)
 	case d.Pending > 0:
@@ -274,10 +263,7 @@ func loadAdvice(d *Decision, pf *forecaster.PoolForecast) string {
 			parts = append(parts, "no request of class "+l.Class)
 			continue
 		}
-		part := fmt.Sprintf("%s tokens/s of class %s", twoDigits(l.TokensPerS), l.Class)
-		if !strings.Contains(strings.Join(parts, ""), "at most") {
-			part = "at most " + part
-		}
+		part := fmt.Sprintf("at most %s tokens/s of class %s", twoDigits(l.TokensPerS), l.Class)
 		if now, ok := tokensNow(pf, l.Class); ok {
 			part += fmt.Sprintf(" (now %s)", twoDigits(now))
 		}
@@ -289,12 +275,11 @@ func loadAdvice(d *Decision, pf *forecaster.PoolForecast) string {
 // minLoss is the smallest absolute loss of the cache hit ratio that is mentioned besides the main cause.
 const minLoss = 0.1
 
-// mainDriver is the driver to name first: the first one with a known cause, or else the one with the largest share.
+// mainDriver is the driver to name first: one with a known cause, which is the first, or else the one with the largest
+// share.
 func mainDriver(drivers []forecaster.Driver) *forecaster.Driver {
-	for i := range drivers {
-		if d := &drivers[i]; d.Cause != "" {
-			return d
-		}
+	if drivers[0].Cause != "" {
+		return &drivers[0]
 	}
 	return largestDriver(drivers)
 }
@@ -324,21 +309,17 @@ func changes(d *forecaster.Driver) (out []string) {
 	return out
 }
 
+// changeTexts has the text of each cause; its factor is a share or a ratio.
+var changeTexts = map[string]string{
+	forecaster.CauseCache:   "cache hits down to %[1]s",
+	forecaster.CauseMix:     "a higher share of the requests (%[1]s)",
+	forecaster.CauseRetries: "%[1]s retries among its requests",
+	forecaster.CauseRate:    "%.1[2]f times as many requests",
+	forecaster.CausePrompt:  "prompts %.1[2]f times as long",
+	forecaster.CauseOutput:  "answers %.1[2]f times as long",
+}
+
 // Change is one change of a class within the hour in words.
 func Change(cause string, factor float64) string {
-	switch cause {
-	case forecaster.CauseCache:
-		return "cache hits down to " + percent(factor)
-	case forecaster.CauseMix:
-		return fmt.Sprintf("a higher share of the requests (%s)", percent(factor))
-	case forecaster.CauseRetries:
-		return percent(factor) + " retries among its requests"
-	case forecaster.CauseRate:
-		return fmt.Sprintf("%.1f times as many requests", factor)
-	case forecaster.CausePrompt:
-		return fmt.Sprintf("prompts %.1f times as long", factor)
-	case forecaster.CauseOutput:
-		return fmt.Sprintf("answers %.1f times as long", factor)
-	}
-	return fmt.Sprintf("%s ×%.1f", strings.ReplaceAll(cause, "_", " "), factor)
+	return fmt.Sprintf(changeTexts[cause], percent(factor), factor)
 }
