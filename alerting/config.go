@@ -57,7 +57,7 @@ const DefaultQuantile = 0.95
 // Check is nil for a usable configuration; else it names the key, the value, the bound and the fix.
 func (c Config) Check() error {
 	const horizon, day = forecaster.Horizon * time.Minute, 24 * time.Hour
-	share, span := "a share such as 0.9", "a duration between them"
+	share, span := "a share such as 0.9", "it between them"
 	if c.Mode != Advisory && c.Mode != Active {
 		return fmt.Errorf("mode: %q is unknown; set advisory or active", c.Mode)
 	}
