@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
@@ -69,7 +68,7 @@ func (c *Config) pipeline(k *checker) pipeline.Config {
 		pool := c.pool(k, defaultPoolKey, *c.DefaultPool)
 		p.DefaultPool = &pool
 	}
-	p.Events, p.Define = c.events(k), c.definer()
+	p.Events, p.Define = c.events(k, &p), c.definer()
 	return p
 }
 
@@ -81,7 +80,7 @@ func (c *Config) pool(k *checker, key string, cfg capacity.Config) capacity.Pool
 	before := len(k.errs)
 	files := k.files(key, &cfg)
 	if len(k.errs) > before {
-		return capacity.Pool{}
+		return capacity.Pool{Config: cfg}
 	}
 	return c.build(k, key, cfg, files)
 }
@@ -122,7 +121,7 @@ func (c *Config) build(k *checker, key string, cfg capacity.Config, files capaci
 	pool, err := capacity.NewFrom(cfg, files)
 	if err != nil {
 		k.section(key, errors.New(strings.TrimPrefix(err.Error(), poolKey(cfg.Name)+".")))
-		return capacity.Pool{}
+		return capacity.Pool{Config: cfg}
 	}
 	c.checkLead(k, key, &pool)
 	return pool
@@ -181,7 +180,7 @@ func (c *Config) definer() func(pool string, keys []byte) (capacity.Pool, error)
 }
 
 // events returns the valid events of the calendar; k gets the errors of the others.
-func (c *Config) events(k *checker) (all []forecaster.Event) {
+func (c *Config) events(k *checker, p *pipeline.Config) (all []forecaster.Event) {
 	if len(c.Events) > forecaster.MaxEvents {
 		k.fail("events", len(c.Events), fmt.Sprintf("must be at most %d", forecaster.MaxEvents), "remove what is over")
 		return nil
@@ -189,8 +188,8 @@ func (c *Config) events(k *checker) (all []forecaster.Event) {
 	seen := map[[2]string]bool{}
 	for i := range c.Events {
 		x, key := &c.Events[i], fmt.Sprintf("events[%d]", i)
-		zone, known := c.zone(x.Pool)
-		e, err := forecaster.NewEvent(*x, zone)
+		pool, known := p.Pool(x.Pool)
+		e, err := forecaster.NewEvent(*x, pool.Zone)
 		switch {
 		case err != nil:
 			k.section(key, err)
@@ -204,19 +203,4 @@ func (c *Config) events(k *checker) (all []forecaster.Event) {
 		seen[[2]string{x.Pool, x.Name}] = true
 	}
 	return all
-}
-
-// zone returns the time zone of a pool, and whether it is served. An invalid zone is reported with the pool.
-func (c *Config) zone(pool string) (*time.Location, bool) {
-	served := c.DefaultPool
-	if i := slices.IndexFunc(c.Pools, func(p capacity.Config) bool { return p.Name == pool }); i >= 0 {
-		served = &c.Pools[i]
-	}
-	if served == nil {
-		return time.UTC, false
-	}
-	if zone, err := time.LoadLocation(served.Timezone); err == nil {
-		return zone, true
-	}
-	return time.UTC, true
 }

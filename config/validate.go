@@ -9,6 +9,8 @@ import (
 	"time"
 	_ "time/tzdata" // report.timezone must not depend on the machine
 
+	"github.com/prometheus/common/model"
+
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/pipeline"
@@ -41,13 +43,7 @@ func show(value any) string {
 	case string:
 		return strconv.Quote(v)
 	case time.Duration:
-		s := v.String()
-		for _, zero := range []string{"m0s", "h0m"} {
-			if strings.HasSuffix(s, zero) {
-				s = s[:len(s)-2]
-			}
-		}
-		return s
+		return model.Duration(v).String()
 	}
 	return fmt.Sprint(value)
 }

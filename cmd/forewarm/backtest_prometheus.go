@@ -23,10 +23,8 @@ type prometheusFlags struct {
 	source remote.Source
 }
 
-const (
-	// maxBacktestDays bounds -days, because the data is held in memory.
-	maxBacktestDays = 92
-)
+// maxBacktestDays bounds -days, because the data is held in memory.
+const maxBacktestDays = 92
 
 func (p *prometheusFlags) register(f *flag.FlagSet) {
 	f.StringVar(&p.url, "prometheus", "", "read a pool's last weeks from the Prometheus, VictoriaMetrics or Thanos at this `URL` in place of a trace")
@@ -69,9 +67,9 @@ func (p *prometheusFlags) sourceOf(cfg *config.Config, pool string) *remote.Sour
 	return &p.source
 }
 
-// connect creates the reader. If the configuration has the same address, it connects as the daemon does, with its
-// credentials and certificates.
-func (p *prometheusFlags) connect(cfg *config.Config) (*remote.Past, error) {
+// read runs all queries of a pool. kvTokens is the configured KV cache of a replica, 0 if not set. If the configuration
+// has the same address, it connects as the daemon does, with its credentials and certificates.
+func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool string, kvTokens float64, bar *progress) (*backtest.Recorded, error) {
 	if p.days < 1 || p.days > maxBacktestDays {
 		return nil, usagef("-days is %d: it must be 1 to %d", p.days, maxBacktestDays)
 	}
@@ -82,15 +80,6 @@ func (p *prometheusFlags) connect(cfg *config.Config) (*remote.Past, error) {
 	reader, err := remote.NewPast(c)
 	if err != nil {
 		return nil, usagef("-prometheus: %w", err)
-	}
-	return reader, nil
-}
-
-// read runs all queries of a pool. kvTokens is the configured KV cache of a replica, 0 if not set.
-func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool string, kvTokens float64, bar *progress) (*backtest.Recorded, error) {
-	reader, err := p.connect(cfg)
-	if err != nil {
-		return nil, err
 	}
 	source := p.sourceOf(cfg, pool)
 	until := p.until

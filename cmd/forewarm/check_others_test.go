@@ -18,8 +18,8 @@ import (
 // TestCheckOthers checks a real Prometheus, and test servers that refuse.
 func TestCheckOthers(t *testing.T) {
 	dir := t.TempDir()
-	prometheus := testenv.StartPrometheus(t, filepath.Join(dir, "prometheus"), "", "--web.enable-remote-write-receiver")
-	readOnly := testenv.StartPrometheus(t, filepath.Join(dir, "other"), "")
+	prometheus := testenv.StartPrometheus(t, nil, filepath.Join(dir, "prometheus"), "", "--web.enable-remote-write-receiver")
+	readOnly := testenv.StartPrometheus(t, nil, filepath.Join(dir, "other"), "")
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if r.URL.Path == "/api/v2/alerts" && string(body) != "[]" {

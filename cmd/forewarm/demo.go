@@ -19,7 +19,6 @@ import (
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
-	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/jetstream"
@@ -41,6 +40,20 @@ const (
 	// demoWatched is how long the second day takes on a terminal.
 	demoWatched = time.Minute
 )
+
+// demoConfig has a pool like a 30-billion-parameter model on two GPUs. Records come in order, so no minute waits for late
+// ones.
+const demoConfig = `
+clock: event
+pools:
+  - {name: demo, kv_capacity_tokens: 200000, prefill_tokens_per_s: 7000, prefill_target: 0.7, decode_tokens_per_s: 2000, gpu: {per_replica: 2},
+     warmup: {p50: 8m, p90: 11m}, replicas: {min: 1, max: 24, initial: 4}}
+features: {lateness: 0s, revise: 0s}
+decision: {mode: active}
+report: {schedule: ""}
+nats: {embedded: {listen: "127.0.0.1:0"}}
+server: {listen: "127.0.0.1:0"}
+`
 
 // demoRun is the demo: one workload, and two simulated pools with the same demand and warm-ups. One pool follows the
 // daemon's decisions, the other a reactive autoscaler.
@@ -107,18 +120,11 @@ func runDemo(ctx context.Context, std streams, once bool, seed uint64) (err erro
 }
 
 func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
-	cfg := config.Default()
-	cfg.Clock = pipeline.EventClock
-	cfg.Pools = append(cfg.Pools, capacity.Config{ // like a 30-billion-parameter model on two GPUs
-		Name: demoPool, KVCapacityTokens: 200_000, PrefillTokensPerS: 7000, PrefillTarget: .7, DecodeTokensPerS: 2000, GPU: capacity.GPU{PerReplica: 2},
-		Warmup: capacity.Lag{P50: 8 * time.Minute, P90: 11 * time.Minute}, Replicas: capacity.Replicas{Min: 1, Max: 24, Initial: 4},
-	})
-	cfg.Features.Lateness, cfg.Features.Revise = 0, 0 // records come in order
-	cfg.Decision.Mode = alerting.Active
+	cfg, err := config.Parse("demo", []byte(demoConfig), func(string) string { return "" })
+	if err != nil {
+		return nil, err
+	}
 	cfg.Storage.Dir = dir
-	cfg.Report.Schedule = "" // a demo takes hours at most
-	cfg.NATS.Embedded.Listen = "127.0.0.1:0"
-	cfg.Server.Listen = "127.0.0.1:0"
 	pc, err := cfg.Pipeline()
 	if err != nil {
 		return nil, err

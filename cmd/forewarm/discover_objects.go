@@ -108,11 +108,11 @@ func (k *kubernetes) objects(ctx context.Context) (all []*object, err error) {
 			if namespace != "" {
 				namespace = "/namespaces/" + url.PathEscape(namespace)
 			}
-			items, err := k.list(ctx, fmt.Sprintf(kind.path, namespace))
-			if err != nil {
+			var list struct{ Items []*object }
+			if err := k.get(ctx, fmt.Sprintf(kind.path, namespace), &list); err != nil {
 				return nil, err
 			}
-			for _, o := range items {
+			for _, o := range list.Items {
 				if o.discovered = kind; o.Metadata.Annotations[annotationPool] != "" {
 					all = append(all, o)
 				}
@@ -122,28 +122,28 @@ func (k *kubernetes) objects(ctx context.Context) (all []*object, err error) {
 	return all, nil
 }
 
-// list reads the objects of a path, in the version of the server's cache (0). A kind that is not installed has none.
-func (k *kubernetes) list(ctx context.Context, path string) ([]*object, error) {
+// get reads the list at a path, in the version of the server's cache (0). A kind that is not installed has none.
+func (k *kubernetes) get(ctx context.Context, path string, list any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.server+path+"?resourceVersion=0", http.NoBody)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	res, err := k.client.Do(req)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer res.Body.Close()
 	switch res.StatusCode {
-	case http.StatusOK:
-		var list struct{ Items []*object }
-		if err := json.NewDecoder(http.MaxBytesReader(nil, res.Body, maxListBytes)).Decode(&list); err != nil {
-			return nil, fmt.Errorf("the answer to GET %s (at most %d MiB are read; -namespaces makes it smaller): %w", path, maxListBytes>>20, err)
-		}
-		return list.Items, nil
 	case http.StatusNotFound:
-		return nil, nil
+		return nil
+	case http.StatusOK:
+	default:
+		return fmt.Errorf("the Kubernetes API answers %s to GET %s", res.Status, path)
 	}
-	return nil, fmt.Errorf("the Kubernetes API answers %s to GET %s", res.Status, path)
+	if err := json.NewDecoder(http.MaxBytesReader(nil, res.Body, maxListBytes)).Decode(list); err != nil {
+		return fmt.Errorf("the answer to GET %s (at most %d MiB are read; -namespaces makes it smaller): %w", path, maxListBytes>>20, err)
+	}
+	return nil
 }
 
 // keysOf returns the keys of an object's pool as JSON: its bounds of replicas, then its annotations.

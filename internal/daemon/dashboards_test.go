@@ -76,7 +76,7 @@ func TestScenarioDashboards(t *testing.T) {
 	const minutes, every = 4 * 60, 3
 	known := recordHours(t, dir, start, minutes, every)
 	end := start.Add(minutes * time.Minute)
-	prometheus := testenv.StartPrometheus(t, dir, "")
+	prometheus := testenv.StartPrometheus(t, nil, dir, "")
 
 	for name, d := range readDashboards(t) {
 		if d.UID != "forewarm-"+name {

@@ -17,7 +17,7 @@ func TestRemoteWrite(t *testing.T) {
 	t.Parallel()
 	t.Run("prometheus", func(t *testing.T) {
 		testRemoteWrite(t, func(dir, address string) *testenv.Server {
-			return testenv.StartPrometheus(t, dir, address, "--web.enable-remote-write-receiver")
+			return testenv.StartPrometheus(t, nil, dir, address, "--web.enable-remote-write-receiver")
 		})
 	})
 	t.Run("victoria", func(t *testing.T) {

@@ -76,7 +76,7 @@ func TestRulesInPrometheus(t *testing.T) {
 		"pools: [{name: chat, decode_tokens_per_s: 400, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 9}}]")
 	text := must(os.ReadFile(rulesFile))
 	hasty := testenv.WriteFile(t, filepath.Join(t.TempDir(), "rules.yaml"), regexp.MustCompile(`(?m)^ +for: \w+\n`).ReplaceAllString(string(text), ""))
-	prometheus := testenv.StartPrometheusOf(t, []string{
+	prometheus := testenv.StartPrometheus(t, []string{
 		"global: {scrape_interval: 1s, evaluation_interval: 1s}", "rule_files: [" + hasty + "]",
 		"alerting: {alertmanagers: [{static_configs: [{targets: ['" + strings.TrimPrefix(alertmanager, "http://") + "']}]}]}",
 		"scrape_configs: [{job_name: forewarm, static_configs: [{targets: ['" + strings.TrimPrefix(p.base, "http://") + "']}]}]",

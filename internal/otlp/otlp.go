@@ -139,14 +139,12 @@ type spanQueue struct {
 }
 
 func (q spanQueue) OnEnd(s sdktrace.ReadOnlySpan) {
-	switch {
-	case !s.SpanContext().IsSampled():
-	case q.of.waiting.Add(1) > spansWaiting:
+	if q.of.waiting.Add(1) > spansWaiting {
 		q.of.waiting.Add(-1)
 		q.of.Dropped.Add(1)
-	default:
-		q.SpanProcessor.OnEnd(s)
+		return
 	}
+	q.SpanProcessor.OnEnd(s)
 }
 
 // spanExporter reports errors to ended.

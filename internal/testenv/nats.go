@@ -1,13 +1,13 @@
 package testenv
 
 import (
-	"encoding/json"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // StartNATS runs a nats-server with JetStream and more of a configuration file.
@@ -66,15 +66,13 @@ func Next(s *nats.Subscription) func(func(*nats.Msg) bool) {
 // long ago, which changes nothing once there is a first record.
 func StoredSequence(t testing.TB, conn *nats.Conn) uint64 {
 	t.Helper()
-	m, err := conn.Request("forewarm.telemetry.watermark._", []byte(`{"at":978307200000}`), Patience)
+	js, err := jetstream.New(conn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ack struct {
-		Seq uint64 `json:"seq"`
+	ack, err := js.Publish(t.Context(), "forewarm.telemetry.watermark._", []byte(`{"at":978307200000}`))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := json.Unmarshal(m.Data, &ack); err != nil || ack.Seq == 0 {
-		t.Fatalf("the stream answers %q (%v)", m.Data, err)
-	}
-	return ack.Seq
+	return ack.Sequence
 }

@@ -2,17 +2,17 @@ package testenv
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/api"
+	promapi "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
 )
 
 // Server is a running Prometheus, VictoriaMetrics or Alertmanager.
@@ -21,15 +21,9 @@ type Server struct {
 	Stop func()
 }
 
-// StartPrometheus runs a Prometheus over dir until the test ends. An empty address takes a free one. It skips the test
-// if Prometheus is not installed.
-func StartPrometheus(t testing.TB, dir, address string, flags ...string) *Server {
-	t.Helper()
-	return StartPrometheusOf(t, []string{"global: {}"}, dir, address, flags...)
-}
-
-// StartPrometheusOf is StartPrometheus with a configuration of so many lines.
-func StartPrometheusOf(t testing.TB, config []string, dir, address string, flags ...string) *Server {
+// StartPrometheus runs a Prometheus over dir until the test ends, with a configuration of so many lines. An empty address
+// takes a free one. It skips the test if Prometheus is not installed.
+func StartPrometheus(t testing.TB, config []string, dir, address string, flags ...string) *Server {
 	t.Helper()
 	binary := Program(t, "prometheus", "prometheus")
 	address = cmp.Or(address, FreeAddress(t))
@@ -83,24 +77,17 @@ func StartAlertmanager(t testing.TB) (url string) {
 // Scalar is the value of a query with one series; 0 if there is none.
 func Scalar(t testing.TB, base, query string, at time.Time) float64 {
 	t.Helper()
-	_, body := Get(base + "/api/v1/query?" + url.Values{"query": {query}, "time": {fmt.Sprint(at.Unix())}}.Encode())
-	var x struct {
-		Error string `json:"error"`
-		Data  struct {
-			Result []struct {
-				Value [2]any `json:"value"`
-			} `json:"result"`
-		} `json:"data"`
-	}
-	if err := json.Unmarshal([]byte(body), &x); err != nil || x.Error != "" || len(x.Data.Result) > 1 {
-		t.Fatalf("%s: %v: %s", query, err, body)
-	}
-	if len(x.Data.Result) == 0 {
-		return 0
-	}
-	v, err := strconv.ParseFloat(x.Data.Result[0].Value[1].(string), 64)
+	client, err := api.NewClient(api.Config{Address: base})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return v
+	answer, _, err := promapi.NewAPI(client).Query(t.Context(), query, at)
+	vector, ok := answer.(model.Vector)
+	if err != nil || !ok || len(vector) > 1 {
+		t.Fatalf("%s: %v: %v", query, err, answer)
+	}
+	if len(vector) == 0 {
+		return 0
+	}
+	return float64(vector[0].Value)
 }
