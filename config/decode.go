@@ -3,9 +3,9 @@ package config
 import (
 	"cmp"
 	"math"
-	"net/url"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -169,7 +169,7 @@ func (d *decoder) text(node ast.Node, v reflect.Value, path string) {
 	default:
 		v.SetString(node.GetToken().Value)
 	}
-	if hasPassword(v.String()) {
+	if password.MatchString(v.String()) {
 		d.refuse(node, path, "(hidden)", "must not carry a password", "use a key that names a file, or set "+EnvName(path))
 	}
 	if isPath(path) && v.String() != "" && !filepath.IsAbs(v.String()) {
@@ -186,17 +186,8 @@ func parseDuration(s string) (time.Duration, error) {
 	return time.Duration(duration), err
 }
 
-// hasPassword reports whether text has a URL with a password.
-func hasPassword(text string) bool {
-	for part := range strings.SplitSeq(text, ",") {
-		if u, err := url.Parse(strings.TrimSpace(part)); err == nil && u.User != nil {
-			if _, set := u.User.Password(); set {
-				return true
-			}
-		}
-	}
-	return false
-}
+// password matches a URL with a password.
+var password = regexp.MustCompile(`//[^/?#\s]*:[^/?#\s]*@`)
 
 // text returns the original text of a value, for a message.
 func text(node ast.Node) string {
