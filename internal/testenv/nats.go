@@ -66,7 +66,7 @@ func Next(s *nats.Subscription) func(func(*nats.Msg) bool) {
 // long ago, which changes nothing once there is a first record.
 func StoredSequence(t testing.TB, conn *nats.Conn) uint64 {
 	t.Helper()
-	js, err := jetstream.New(conn)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
