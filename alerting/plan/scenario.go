@@ -176,7 +176,7 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 	o := Outcome{Scenario: s, Share: value.Unknown, Over: value.Unknown, HourUSD: value.Unknown}
 	first := math.Inf(1)
 	worst, busiest := 0.0, -1 // highest use of replicas, and its minute
-	over := make([]bool, len(e.loads))
+	over := map[int]bool{}    // minutes
 	blocked := ""
 	for i := range resources {
 		r := &resources[i]
@@ -200,7 +200,9 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 			}
 		}
 		for j, l := range e.loads {
-			over[j] = over[j] || r.demand(e.pool, l) > have
+			if r.demand(e.pool, l) > have {
+				over[j] = true
+			}
 		}
 		if demand <= have {
 			continue
@@ -222,7 +224,7 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 	e.queue(&o, worst, busiest, lead)
 	e.budget(&o, &first)
 	o.Blocked = cmp.Or(o.Blocked, blocked)
-	e.when(&o, first, over, ramp, lead)
+	e.when(&o, first, len(over), ramp, lead)
 	return o
 }
 
@@ -287,24 +289,17 @@ func (e *evaluation) budget(o *Outcome, first *float64) {
 	}
 }
 
-func (e *evaluation) when(o *Outcome, first float64, over []bool, ramp, lead time.Duration) {
-	n := 0
-	for _, out := range over {
-		if out {
-			n++
-		}
-	}
-	if len(over) > 1 {
-		o.Over = number(float64(n) / float64(len(over)))
+// when sets when the first resource runs out, and the share of minutes in which one is out.
+func (e *evaluation) when(o *Outcome, first float64, short int, ramp, lead time.Duration) {
+	if len(e.loads) > 1 {
+		o.Over = number(float64(short) / float64(len(e.loads)))
 	}
 	if math.IsInf(first, 1) {
 		return
 	}
-	o.Share = number(first)
 	seconds := first * ramp.Seconds()
 	if e.c.Lost > 0 || e.c.Limits < 1 {
 		seconds = 0
 	}
-	o.When = &seconds
-	o.TooLate = seconds < lead.Seconds()
+	o.Share, o.When, o.TooLate = number(first), &seconds, seconds < lead.Seconds()
 }

@@ -34,9 +34,8 @@ type tick struct {
 // resource is a resource of a decision.
 type resource struct {
 	dimension  string
-	perReplica float64 // capacity of one
+	perReplica float64 // capacity of one; NaN for prefill replicas of a disaggregated pool
 	retries    float64 // load of all attempts over that of calls
-	prompts    bool    // of a disaggregated pool's prefill replicas
 }
 
 func newTick(d *alerting.Decision) tick {
@@ -53,15 +52,25 @@ func newTick(d *alerting.Decision) tick {
 		t.least = d.Basis.Least
 		t.lag = time.Duration(d.Basis.Warmup.P50 * float64(time.Second)).Round(time.Second)
 	}
-	for i := range d.Resources {
-		r := &d.Resources[i]
-		t.resources = append(t.resources, resource{r.Dimension, r.PerReplica, r.LoadFactor(), false})
+	for _, r := range d.Resources {
+		t.resources = append(t.resources, resource{r.Dimension, r.PerReplica, max(r.LoadFactor(), 1)})
 	}
-	for i := range d.Prompts {
-		r := &d.Prompts[i]
-		t.resources = append(t.resources, resource{r.Dimension, r.PerReplica, r.LoadFactor(), true})
+	for _, r := range d.Prompts {
+		t.resources = append(t.resources, resource{r.Dimension, math.NaN(), max(r.LoadFactor(), 1)})
 	}
 	return t
+}
+
+// of is the resource of a dimension.
+func (t *tick) of(dimension string) resource {
+	if t != nil {
+		for _, r := range t.resources {
+			if r.dimension == dimension {
+				return r
+			}
+		}
+	}
+	return resource{dimension, math.NaN(), 1}
 }
 
 // poolMinute is a pool's state in a minute.
@@ -80,13 +89,8 @@ type load struct {
 
 var unknownLoad = load{replicas: math.NaN(), utilisation: math.NaN()}
 
-// needed is the number of replicas; unknownNeed if it is unknown.
-func (l load) needed() int {
-	if math.IsNaN(l.replicas) {
-		return unknownNeed
-	}
-	return int(math.Ceil(l.replicas - 1e-9))
-}
+// needed is the number of replicas; NaN if unknown.
+func (l load) needed() float64 { return math.Ceil(l.replicas - 1e-9) }
 
 // setMinutes sets the state of every minute.
 func (p *pool) setMinutes() {
@@ -123,7 +127,7 @@ func (p *pool) setMinutes() {
 func (p *pool) load(t *tick, minute int) load {
 	out := unknownLoad
 	for _, r := range t.resources {
-		if n := p.loadOf(r.dimension, minute) / r.perReplica; !r.prompts && r.perReplica > 0 && !math.IsNaN(n) && !(n <= out.replicas) {
+		if n := p.loadOf(r.dimension, minute) / r.perReplica; r.perReplica > 0 && !math.IsNaN(n) && !(n <= out.replicas) {
 			out.replicas, out.resource = n, r.dimension
 		}
 	}
@@ -140,15 +144,10 @@ func (p *pool) loadOf(dimension string, minute int) float64 {
 
 // loadFactor is the load of all attempts over that of calls in a minute.
 func (p *pool) loadFactor(dimension string, minute int) float64 {
-	if minute < 0 || p.minutes[minute].next == nil {
+	if minute < 0 {
 		return 1
 	}
-	for _, r := range p.minutes[minute].next.resources {
-		if r.dimension == dimension {
-			return max(r.retries, 1)
-		}
-	}
-	return 1
+	return p.minutes[minute].next.of(dimension).retries
 }
 
 // forecastLoad is the load that forecasts headlineMinutes before a minute led to, of its demand by them.

@@ -7,9 +7,6 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// unknownNeed is the need of a minute with unknown load or capacity.
-const unknownNeed = -1
-
 // provision sums up replica-minutes; see the package comment for each definition.
 func (p *pool) provision() Provision {
 	out := Provision{ReplicaHourUSD: value.Unknown, GPUsPerReplica: p.basis.GPUsPerReplica}
@@ -18,20 +15,22 @@ func (p *pool) provision() Provision {
 	}
 	var needed, over, under, paid int // replica-minutes
 	var lags []float64
-	required := slices.Repeat([]int{unknownNeed}, p.end-p.first)
-	for i, x := range p.minutes[p.first:] {
-		need, t := x.needed(), x.tick
-		if need == unknownNeed {
+	var required []int // in known minutes
+	for _, x := range p.minutes[p.first:] {
+		if math.IsNaN(x.replicas) {
 			continue
 		}
+		need, t := int(x.needed()), x.tick
 		lags = append(lags, t.lag.Minutes())
 		paid += t.ready + t.pending
 		needed += need
 		over += max(0, t.ready-max(need+t.reserve, t.least))
 		under += max(0, need-t.ready)
-		if required[i] = max(need, t.least); t.limit > 0 {
-			required[i] = min(required[i], t.limit)
+		least := max(need, t.least)
+		if t.limit > 0 {
+			least = min(least, t.limit)
 		}
+		required = append(required, least)
 	}
 	out.KnownMinutes, out.LagMinutes = len(lags), median(lags)
 	amount := func(replicaMinutes int) Amount {
@@ -46,7 +45,7 @@ func (p *pool) provision() Provision {
 		return a
 	}
 	out.Needed, out.Over, out.Under, out.Paid = amount(needed), amount(over), amount(under), amount(paid)
-	out.Static = amount(slices.Max(required) * out.KnownMinutes)
+	out.Static = amount(slices.Max(append(required, 0)) * out.KnownMinutes)
 	out.Hindsight = amount(hindsight(required, int(math.Round(zeroIfUnknown(float64(out.LagMinutes))))))
 	return out
 }
@@ -55,15 +54,11 @@ func (p *pool) provision() Provision {
 // replica is paid during its warm-up of lag minutes and while it is ready; between two runs of minutes that need it, it
 // is kept if that costs less than a start. Each replica k, needed while the need is k or more, can be optimised alone
 // (Lu, Chen and Andrew 2013, doi:10.1109/TPDS.2012.241, §3). A replica first needed within a lag of the beginning is
-// paid from the beginning; minutes of unknown need are skipped. O(minutes + replicas · changes).
+// paid from the beginning. O(minutes + replicas · changes).
 func hindsight(needs []int, lag int) (replicaMinutes int) {
-	idle := make([]int, max(slices.Max(needs), 0)) // known minutes at the end of each replica's last need, or 0
-	minutes := 0                                   // known so far
-	top := 0                                       // replicas needed in the newest known minute
-	for _, n := range needs {
-		if n == unknownNeed {
-			continue
-		}
+	idle := make([]int, slices.Max(append(needs, 0))) // minutes at the end of each replica's last need, or 0
+	top := 0                                          // replicas needed in the minute before
+	for minutes, n := range needs {
 		for k := n; k < top; k++ {
 			idle[k] = minutes // not needed from here on
 		}
@@ -72,7 +67,6 @@ func hindsight(needs []int, lag int) (replicaMinutes int) {
 		}
 		replicaMinutes += n
 		top = n
-		minutes++
 	}
 	return replicaMinutes
 }

@@ -91,42 +91,35 @@ func (p *pool) timeline() *Timeline {
 		return nil
 	}
 	least, most := slices.Min[[]float64], slices.Max[[]float64]
-	decided := func(of func(*tick) int) func(m int) float64 {
-		return func(m int) float64 {
-			if x := p.minutes[m].tick; x != nil {
-				return float64(of(x))
-			}
-			return math.NaN()
-		}
-	}
-	t.Ready = p.bins(least, decided(func(x *tick) int { return x.ready }))
-	t.Desired = p.bins(most, decided(func(x *tick) int { return x.desired }))
-	t.Needed = p.bins(most, func(m int) float64 { return math.Ceil(p.minutes[m].replicas - 1e-9) })
-	warned := func(x *tick) int {
+	t.Ready = p.bins(least, p.decided(func(x *tick) float64 { return float64(x.ready) }))
+	t.Desired = p.bins(most, p.decided(func(x *tick) float64 { return float64(x.desired) }))
+	t.Needed = p.bins(most, func(m int) float64 { return p.minutes[m].needed() })
+	warned := func(x *tick) float64 {
 		if x.warns {
 			return 1
 		}
 		return 0
 	}
-	for _, n := range p.bins(most, decided(warned)) {
+	for _, n := range p.bins(most, p.decided(warned)) {
 		t.Warned = append(t.Warned, n > 0)
 	}
 	return t
 }
 
-// resourceTimeline has the load of one resource, and its forecasts.
-func (p *pool) resourceTimeline(d features.Dimension) ResourceTimeline {
-	load := func(m int) float64 { return p.loadOf(d.Name, m) }
-	capacity := func(m int) float64 {
-		if t := p.minutes[m].tick; t != nil {
-			for _, r := range t.resources {
-				if r.dimension == d.Name && !r.prompts {
-					return float64(t.ready) * r.perReplica
-				}
-			}
+// decided is a value of the decision in force in a minute; NaN without one.
+func (p *pool) decided(of func(*tick) float64) func(minute int) float64 {
+	return func(m int) float64 {
+		if x := p.minutes[m].tick; x != nil {
+			return of(x)
 		}
 		return math.NaN()
 	}
+}
+
+// resourceTimeline has the load of one resource, and its forecasts.
+func (p *pool) resourceTimeline(d features.Dimension) ResourceTimeline {
+	load := func(m int) float64 { return p.loadOf(d.Name, m) }
+	capacity := p.decided(func(t *tick) float64 { return float64(t.ready) * t.of(d.Name).perReplica })
 	t := ResourceTimeline{Resource: d.Name, Unit: d.Unit, Actual: p.bins(mean, load), Peak: p.bins(slices.Max, load), Capacity: p.bins(slices.Min, capacity)}
 	f := p.forecasts[d.Name]
 	if f == nil {

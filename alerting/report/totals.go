@@ -52,11 +52,11 @@ func (p *pool) used(s series) (sum float64) {
 func (p *pool) costShares() func(class string) Number {
 	weights := map[string]float64{}
 	for m := p.first; m < p.end; m++ {
-		if p.minutes[m].needed() == unknownNeed {
+		if math.IsNaN(p.minutes[m].replicas) {
 			continue
 		}
 		for _, r := range p.minutes[m].tick.resources {
-			if !r.prompts && r.perReplica > 0 {
+			if r.perReplica > 0 {
 				weights[r.dimension] += zeroIfUnknown(p.loadOf(r.dimension, m)) / r.perReplica
 			}
 		}
