@@ -12,8 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/VictoriaMetrics/metrics"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
@@ -70,7 +72,10 @@ type discovery struct {
 	logged    map[string]string      // logged detail by object
 	ready     atomic.Bool            // the last comparison succeeded
 
-	metrics *metrics.Set
+	metrics *prometheus.Registry
+	defined prometheus.Gauge
+	faults  *prometheus.GaugeVec   // by reason
+	errors  *prometheus.CounterVec // by the server that was asked
 }
 
 type publication struct {
@@ -79,7 +84,11 @@ type publication struct {
 }
 
 func newDiscovery(path, server string, namespaces []string) (d *discovery, stop func(), err error) {
-	d = &discovery{published: map[string]publication{}, logged: map[string]string{}, metrics: metrics.NewSet()}
+	d = &discovery{published: map[string]publication{}, logged: map[string]string{}, metrics: prometheus.NewRegistry()}
+	metrics := promauto.With(d.metrics)
+	d.defined = metrics.NewGauge(prometheus.GaugeOpts{Name: "forewarm_discovery_pools", Help: "Pools that are defined."})
+	d.faults = metrics.NewGaugeVec(prometheus.GaugeOpts{Name: "forewarm_discovery_faults", Help: "Annotated objects that define no pool."}, []string{"reason"})
+	d.errors = metrics.NewCounterVec(prometheus.CounterOpts{Name: "forewarm_discovery_errors_total", Help: "Requests that failed."}, []string{"of"})
 	if d.cfg, d.pools, err = loadPipeline(path); err != nil {
 		return nil, nil, err
 	}
@@ -111,7 +120,7 @@ func (d *discovery) run(ctx context.Context, l net.Listener, every time.Duration
 			http.Error(w, "not all objects were read, or NATS takes no definition: see the log", http.StatusServiceUnavailable)
 		}
 	})
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { d.metrics.WritePrometheus(w) })
+	mux.Handle("GET /metrics", promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{}))
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return httpguard.Serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: requestTimeout}, l, requestTimeout)
@@ -135,7 +144,7 @@ func (d *discovery) run(ctx context.Context, l net.Listener, every time.Duration
 func (d *discovery) compare(ctx context.Context, now time.Time) error {
 	objects, err := d.kube.objects(ctx)
 	if err != nil {
-		d.metrics.GetOrCreateCounter(`forewarm_discovery_errors_total{of="kubernetes"}`).Inc()
+		d.errors.WithLabelValues("kubernetes").Inc()
 		return fmt.Errorf("objects cannot be read: %w", err)
 	}
 	var errs []error
@@ -166,9 +175,9 @@ func (d *discovery) compare(ctx context.Context, now time.Time) error {
 			delete(d.published, pool)
 		}
 	}
-	d.metrics.GetOrCreateGauge("forewarm_discovery_pools", nil).Set(float64(len(d.published)))
+	d.defined.Set(float64(len(d.published)))
 	for _, reason := range faultReasons {
-		d.metrics.GetOrCreateGauge(fmt.Sprintf("forewarm_discovery_faults{reason=%q}", reason), nil).Set(float64(faults[reason]))
+		d.faults.WithLabelValues(reason).Set(float64(faults[reason]))
 	}
 	return errors.Join(errs...)
 }
@@ -182,7 +191,7 @@ func (d *discovery) publish(ctx context.Context, pool string, keys []byte, now t
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if _, err := d.js.Publish(ctx, ingest.DefinitionSubject(d.cfg.NATS.Prefix, pool), keys); err != nil {
-		d.metrics.GetOrCreateCounter(`forewarm_discovery_errors_total{of="nats"}`).Inc()
+		d.errors.WithLabelValues("nats").Inc()
 		return fmt.Errorf("pool %s: %w", pool, err)
 	}
 	d.published[pool] = publication{keys, now}
