@@ -61,26 +61,28 @@ func timeAxis(title, description, unit string, width, height float64, from, to t
 	return c
 }
 
+// columnOf are the values of a list.
+func columnOf[T any](list []T, value func(*T) float64) []float64 {
+	out := make([]float64, len(list))
+	for i := range list {
+		out[i] = value(&list[i])
+	}
+	return out
+}
+
 // loadChart draws load and capacity from the answer of /timeline.
 func loadChart(t *timelineJSON) *figure {
 	if t.At.IsZero() {
 		return nil
 	}
-	var xs, load, ahead, p10, p50, p90, p95 []float64
-	for _, x := range t.Actual {
-		xs, load = append(xs, minutesFrom(t.From, x.At)+.5), append(load, float64(x.Value))
-	}
-	for _, x := range t.Forecast {
-		ahead = append(ahead, minutesFrom(t.From, x.At)+.5)
-		p10, p50, p90, p95 = append(p10, float64(x.P10)), append(p50, float64(x.P50)), append(p90, float64(x.P90)), append(p95, float64(x.P95))
-	}
+	load := columnOf(t.Actual, func(x *pointJSON) float64 { return float64(x.Value) })
+	ahead := columnOf(t.Forecast, func(x *bandJSON) float64 { return minutesFrom(t.From, x.At) + .5 })
+	p90 := columnOf(t.Forecast, func(x *bandJSON) float64 { return float64(x.P90) })
+	p95 := columnOf(t.Forecast, func(x *bandJSON) float64 { return float64(x.P95) })
+	limits := columnOf(t.Steps, func(x *stepJSON) float64 { return float64(x.Capacity) })
 	out := &figure{Title: dimensionName(t.Resource) + ": load and capacity, " + t.Unit, Legend: []key{
 		{"actual", "load", false}, {"median", "forecast", false}, {"inner", "8 of 10 outcomes lie in it", true}, {"outer", "19 of 20 lie below its top", true}}}
-	top, limits := highest(load, p95), []float64(nil)
-	for _, x := range t.Steps {
-		limits = append(limits, float64(x.Capacity))
-	}
-	shown := highest(limits)
+	top, shown := highest(load, p95), highest(limits)
 	if shown > top*highestLimit && top > 0 {
 		out.Note, limits = "The capacity ("+value.Short(shown)+" "+t.Unit+") is above the picture.", nil
 	} else {
@@ -92,17 +94,17 @@ func loadChart(t *timelineJSON) *figure {
 		out.Legend = append(out.Legend, key{"warmup", "a new replica warms up", true})
 	}
 	c.Band("outer", ahead, p90, p95)
-	c.Band("inner", ahead, p10, p90)
-	c.Line("median", ahead, p50)
-	c.Line("actual", xs, load)
+	c.Band("inner", ahead, columnOf(t.Forecast, func(x *bandJSON) float64 { return float64(x.P10) }), p90)
+	c.Line("median", ahead, columnOf(t.Forecast, func(x *bandJSON) float64 { return float64(x.P50) }))
+	c.Line("actual", columnOf(t.Actual, func(x *pointJSON) float64 { return minutesFrom(t.From, x.At) + .5 }), load)
 	if limits != nil {
 		drawSteps(c, t, "limit", limits)
 		out.Legend = append(out.Legend, key{"limit", "capacity of ready replicas", false})
-		if slices.ContainsFunc(t.Steps, func(x stepJSON) bool { return x.Ahead }) {
+		if t.known() < len(t.Steps) {
 			out.Legend = append(out.Legend, key{"limit later", "with those that are starting", false})
 		}
 	}
-	if !slices.ContainsFunc(load, func(v float64) bool { return !math.IsNaN(v) }) {
+	if highest(load) == 0 && !slices.Contains(load, 0) {
 		out.Note = strings.TrimSpace(out.Note + " No load of this time is in the history.")
 	}
 	now := minutesFrom(t.From, t.At)
@@ -117,25 +119,19 @@ func loadChart(t *timelineJSON) *figure {
 	return out
 }
 
+// known is how many steps are not ahead; these are the first ones.
+func (t *timelineJSON) known() int {
+	if n := slices.IndexFunc(t.Steps, func(x stepJSON) bool { return x.Ahead }); n >= 0 {
+		return n
+	}
+	return len(t.Steps)
+}
+
 // drawSteps draws each value until the next one.
 func drawSteps(c *draw.Chart, t *timelineJSON, class string, values []float64) {
-	for i, x := range t.Steps {
-		end := t.To
-		switch {
-		case i+1 < len(t.Steps):
-			end = t.Steps[i+1].At
-		case !x.Ahead && t.Newest.Before(end):
-			end = t.Newest
-		}
-		from, later := minutesFrom(t.From, x.At), class
-		if x.Ahead {
-			later += " later"
-		}
-		c.Steps(later, []float64{from}, values[i:i+1], minutesFrom(x.At, end))
-		if i > 0 && !math.IsNaN(values[i-1]+values[i]) {
-			c.Line(later, []float64{from, from}, []float64{values[i-1], values[i]})
-		}
-	}
+	at, n := columnOf(t.Steps, func(x *stepJSON) float64 { return minutesFrom(t.From, x.At) }), t.known()
+	c.Steps(class, at[:n], values[:n], min(minutesFrom(t.From, t.Newest), c.X1))
+	c.Steps(class+" later", at[n:], values[n:], c.X1)
 }
 
 // replicaChart draws ready replicas, starting ones on top of them, and the requested number.
@@ -143,20 +139,18 @@ func replicaChart(t *timelineJSON) *figure {
 	if len(t.Steps) == 0 {
 		return nil
 	}
-	var ready, all, asked []float64
-	for _, x := range t.Steps {
-		ready, all = append(ready, float64(x.Ready)), append(all, float64(x.Ready+x.Pending))
-		desired := math.NaN()
-		if x.Desired != nil {
-			desired = float64(*x.Desired)
+	all := columnOf(t.Steps, func(x *stepJSON) float64 { return float64(x.Ready + x.Pending) })
+	asked := columnOf(t.Steps, func(x *stepJSON) float64 {
+		if x.Desired == nil {
+			return math.NaN()
 		}
-		asked = append(asked, desired)
-	}
+		return float64(*x.Desired)
+	})
 	out := &figure{Title: "Replicas", Legend: []key{{"actual", "ready", false}, {"starting", "with those that are starting", false}, {"asked", "asked for", false}}}
 	c := timeAxis(out.Title, fmt.Sprintf("of pool %s; the table below has the numbers", t.Pool), "replicas", wideWidth, lowHeight, t.From, t.To, 1.15*highest(all, asked))
 	drawSteps(c, t, "asked", asked)
 	drawSteps(c, t, "starting", all)
-	drawSteps(c, t, "actual", ready)
+	drawSteps(c, t, "actual", columnOf(t.Steps, func(x *stepJSON) float64 { return float64(x.Ready) }))
 	out.SVG = template.HTML(c.String())
 	return out
 }
@@ -166,10 +160,8 @@ func lineChart(title, unit string, from, to time.Time, series []seriesJSON) *fig
 	out := &figure{Title: title}
 	xs, ys := make([][]float64, len(series)), make([][]float64, len(series))
 	for i, x := range series {
-		for _, p := range x.Points {
-			xs[i] = append(xs[i], minutesFrom(from, p.At)+classBin/2)
-			ys[i] = append(ys[i], float64(p.Value))
-		}
+		xs[i] = columnOf(x.Points, func(p *pointJSON) float64 { return minutesFrom(from, p.At) + classBin/2 })
+		ys[i] = columnOf(x.Points, func(p *pointJSON) float64 { return float64(p.Value) })
 	}
 	top := highest(ys...)
 	if top == 0 {

@@ -87,7 +87,7 @@ func (r *Report) loadChart(p *Pool, x *ResourceTimeline) figure {
 	c.Line("actual", xs, floats(x.Actual))
 	caption := fmt.Sprintf("Black: load, means over %s (dots: the largest minute). Blue: the forecast 15 minutes before, with the range that should hold in 80 %% of the minutes. Red: what the ready replicas can carry. Hatched: the load was more, in whichever resource.", value.Count(t.Minutes, "minute"))
 	if shown {
-		c.Steps("capacity", t.axis(0), floats(x.Capacity), float64(t.Minutes))
+		c.Steps("capacity", t.axis(0), floats(x.Capacity), c.X1)
 	} else if limit > 0 {
 		caption += " What the ready replicas can carry is far above."
 	}
@@ -119,7 +119,7 @@ func (r *Report) replicaChart(p *Pool) figure {
 	c.YAxis("replicas", value.Short)
 	c.Days(t.From.In(r.Zone))
 	r.markEpisodes(c, p)
-	xs, width := t.axis(0), float64(t.Minutes)
+	xs := t.axis(0)
 	warned := make([]float64, len(xs)) // a line at the top
 	for i := range warned {
 		if warned[i] = math.NaN(); t.Warned[i] {
@@ -127,9 +127,9 @@ func (r *Report) replicaChart(p *Pool) figure {
 		}
 	}
 	c.Band("needed", t.axis(.5), make([]float64, len(xs)), floats(t.Needed))
-	c.Steps("ready", xs, floats(t.Ready), width)
-	c.Steps("desired", xs, floats(t.Desired), width)
-	c.Steps("alert", xs, warned, width)
+	c.Steps("ready", xs, floats(t.Ready), c.X1)
+	c.Steps("desired", xs, floats(t.Desired), c.X1)
+	c.Steps("alert", xs, warned, c.X1)
 	return figure{Title: title, SVG: template.HTML(c.String()),
 		Caption: "Blue: ready. Dashed: asked for. Grey: what the load needed, known only afterwards. Line at the top: a warning. Hatched: the load was more than the ready replicas can carry."}
 }

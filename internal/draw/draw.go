@@ -107,11 +107,15 @@ func (c *Chart) Text(x, y float64, class, text string) {
 // Line joins the values at each x.
 func (c *Chart) Line(class string, xs, ys []float64) { c.path(class, c.points(xs, ys)) }
 
-// Steps draws each value from its x on, over a width.
-func (c *Chart) Steps(class string, xs, ys []float64, width float64) {
+// Steps draws each value from its x to the next one, and the last value to end.
+func (c *Chart) Steps(class string, xs, ys []float64, end float64) {
 	var corners, values []float64
 	for i, x := range xs {
-		corners, values = append(corners, x, x+width), append(values, ys[i], ys[i])
+		next := end
+		if i+1 < len(xs) {
+			next = xs[i+1]
+		}
+		corners, values = append(corners, x, next), append(values, ys[i], ys[i])
 	}
 	c.Line(class, corners, values)
 }

@@ -46,7 +46,7 @@ func TestChartIsWellFormed(t *testing.T) {
 	c.Days(time.Date(2026, 3, 2, 0, 30, 0, 0, time.UTC))
 	xs := []float64{0, 1, 2, 3}
 	c.Line("a", xs, []float64{1, nan, math.Inf(1), 2})
-	c.Steps("a", xs, []float64{nan, 1, 2, nan}, 1)
+	c.Steps("a", xs, []float64{nan, 1, 2, nan}, 4)
 	c.Band("a", xs, []float64{1, nan, 1, 1}, []float64{2, 2, 2, nan})
 	c.Span("a", -5, 99, hostile)
 	c.Dot("a", nan, 1, hostile)
