@@ -106,7 +106,7 @@ func prefilling(out *pipeline.Output) {
 
 // TestPrefillOnThePage: the page shows the assumed number of prefill replicas, and their own load.
 func TestPrefillOnThePage(t *testing.T) {
-	b, out := NewBoard(), fullOutput()
+	b, out := &Board{}, fullOutput()
 	prefilling(out)
 	b.Observe(out)
 	s := newTestServer(fixedReader{pools: b.Pools()})

@@ -188,7 +188,7 @@ func poolToJSON(p *PoolView) poolJSON {
 	}
 	slices.SortStableFunc(out.Alerts, func(a, b alerting.Alert) int { return strings.Compare(a.Labels["severity"], b.Labels["severity"]) }) // pages first
 	if d := p.Decision; d != nil {
-		out.Decision = prescale(d)
+		out.Decision = new(alerting.NewPrescale(d))
 	}
 	if s := p.Service; s != nil {
 		out.Service = &serviceJSON{basisToJSON(s.Rates.PrefillTokensPerS, &s.Prefill), basisToJSON(s.Rates.Decode(), &s.Decode), s.Contradictions, curveToJSON(s.Curve, p.decodePerReplica())}
@@ -209,11 +209,6 @@ func poolToJSON(p *PoolView) poolJSON {
 		}
 	}
 	return out
-}
-
-// prescale is a decision as its event has it, also if none was published.
-func prescale(d *alerting.Decision) *alerting.Prescale {
-	return new(alerting.NewPrescale(d))
 }
 
 func resourceToJSON(r *forecaster.ResourceProjection) resourceJSON {

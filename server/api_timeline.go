@@ -116,7 +116,7 @@ func (s *Server) timeline(r *http.Request, p *PoolView) (*timelineJSON, error) {
 	if out.Newest.Before(known) {
 		known = out.Newest
 	}
-	decisions, err := s.decisions(r.Context(), p, out.From, known.Add(time.Minute))
+	decisions, err := s.History.PoolDecisions(r.Context(), p.Pool, out.From, known.Add(time.Minute))
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (s *Server) timeline(r *http.Request, p *PoolView) (*timelineJSON, error) {
 		out.Steps = append(out.Steps, stepsAhead(p, live)...)
 	}
 	if then != nil {
-		out.Decision = prescale(then)
+		out.Decision = new(alerting.NewPrescale(then))
 		out.Warmup = &spanJSON{out.At, out.At.Add(then.Lead)}
 	}
 	out.Marks, err = s.marks(r.Context(), p, decisions, out.From, known)
@@ -173,15 +173,6 @@ func resourceNames() (names []string) {
 		}
 	}
 	return names
-}
-
-// decisions are the decisions in the log, and at least the newest one.
-func (s *Server) decisions(ctx context.Context, p *PoolView, from, to time.Time) (all []alerting.Decision, err error) {
-	all, err = s.History.PoolDecisions(ctx, p.Pool, from, to)
-	if d := p.Decision; err == nil && d != nil && len(all) == 0 && !d.Tick.Before(from) && d.Tick.Before(to) {
-		all = append(all, *d)
-	}
-	return all, err
 }
 
 // loads are the demand of the minutes of [from, to), with retries; the expected demand for minutes that have not

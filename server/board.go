@@ -1,7 +1,7 @@
 package server
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -10,19 +10,17 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// Board has the newest results of every pool. Only the pipeline's goroutine calls [Board.Observe]; [Board.Pools] is
-// safe for concurrent use. It keeps the last forecasts in memory.
+// Board has the newest results of every pool; it begins without pools. Only the pipeline's goroutine calls
+// [Board.Observe]; [Board.Pools] is safe for concurrent use. It keeps the last forecasts in memory.
 type Board struct{ views atomic.Pointer[[]PoolView] }
 
-// NewBoard returns a board without pools.
-func NewBoard() *Board {
-	b := &Board{}
-	b.views.Store(&[]PoolView{})
-	return b
-}
-
 // Pools are the views of the last tick, ordered by name.
-func (b *Board) Pools() []PoolView { return *b.views.Load() }
+func (b *Board) Pools() []PoolView {
+	if views := b.views.Load(); views != nil {
+		return *views
+	}
+	return nil
+}
 
 // Restore sets the views of pools from before a restart, so that a valid decision is available before the first tick.
 // It owns the views afterwards. Only the pipeline's goroutine calls it, like [Board.Observe].
@@ -34,25 +32,21 @@ func (b *Board) Restore(views []PoolView) {
 // Observe keeps the output of a tick, and copies of its pools, which the next tick overwrites. Pools that are not in it
 // are deleted; a pool without a decision in it keeps its last one. Cost: linear in the size of the output.
 func (b *Board) Observe(out *pipeline.Output) {
-	last, now := map[string]PoolView{}, make(map[string]*PoolView, len(out.Pools))
+	last := map[string]PoolView{}
 	for _, v := range b.Pools() {
 		last[v.Pool] = v
 	}
-	of := func(pool string) *PoolView {
-		if now[pool] == nil {
-			now[pool] = &PoolView{Pool: pool}
-		}
-		return now[pool]
-	}
-	for _, m := range out.Pools {
-		v := last[m.Pool]
+	views, byName := make([]PoolView, len(out.Pools)), map[string]*PoolView{}
+	for i := range out.Pools {
+		m, v := &out.Pools[i], &views[i]
+		*v, byName[m.Pool] = last[m.Pool], v
 		v.Pool, v.State, v.LastEvent = m.Pool, m.State, m.LastEvent
 		v.State.PendingSince = slices.Clone(m.State.PendingSince)
 		if len(out.Decisions) > 0 {
 			v.Alerts = nil
 		}
-		now[m.Pool] = &v
 	}
+	of := func(pool string) *PoolView { return cmp.Or(byName[pool], &PoolView{}) } // each pool is in out.Pools
 	for i := range out.Decisions {
 		v := of(out.Decisions[i].Pool)
 		v.Decision, v.Decided = &out.Decisions[i], time.Now()
@@ -72,9 +66,5 @@ func (b *Board) Observe(out *pipeline.Output) {
 			v.Alerts = append(v.Alerts, a)
 		}
 	}
-	views := make([]PoolView, 0, len(now))
-	for _, pool := range slices.Sorted(maps.Keys(now)) {
-		views = append(views, *now[pool])
-	}
-	b.views.Store(&views)
+	b.Restore(views)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func TestBoardForgets(t *testing.T) {
-	b := NewBoard()
+	b := &Board{}
 	b.Observe(&pipeline.Output{Pools: []features.PoolMinute{{Pool: "chat"}}})
 	b.Observe(&pipeline.Output{Pools: []features.PoolMinute{{Pool: "other"}}})
 	if len(b.Pools()) != 1 || b.Pools()[0].Pool != "other" {
@@ -18,7 +18,7 @@ func TestBoardForgets(t *testing.T) {
 }
 
 func TestBoardKeepsTheLastDecision(t *testing.T) {
-	b, out := NewBoard(), fullOutput()
+	b, out := &Board{}, fullOutput()
 	b.Observe(out)
 	b.Observe(&pipeline.Output{Tick: origin.Add(time.Minute), Pools: out.Pools}) // a tick that decides nothing
 	chat := b.Pools()[1]

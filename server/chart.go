@@ -38,18 +38,6 @@ type key struct {
 	Filled      bool
 }
 
-// highest is the largest known value; 0 without any.
-func highest(lists ...[]float64) (top float64) {
-	for _, list := range lists {
-		for _, v := range list {
-			if v > top {
-				top = v
-			}
-		}
-	}
-	return top
-}
-
 // minutesFrom is the position of a time on an axis that begins at from.
 func minutesFrom(from, t time.Time) float64 { return t.Sub(from).Minutes() }
 
@@ -82,7 +70,7 @@ func loadChart(t *timelineJSON) *figure {
 	limits := columnOf(t.Steps, func(x *stepJSON) float64 { return float64(x.Capacity) })
 	out := &figure{Title: dimensionName(t.Resource) + ": load and capacity, " + t.Unit, Legend: []key{
 		{"actual", "load", false}, {"median", "forecast", false}, {"inner", "8 of 10 outcomes lie in it", true}, {"outer", "19 of 20 lie below its top", true}}}
-	top, shown := highest(load, p95), highest(limits)
+	top, shown := value.Highest(load, p95), value.Highest(limits)
 	if shown > top*highestLimit && top > 0 {
 		out.Note, limits = "The capacity ("+value.Short(shown)+" "+t.Unit+") is above the picture.", nil
 	} else {
@@ -104,7 +92,7 @@ func loadChart(t *timelineJSON) *figure {
 			out.Legend = append(out.Legend, key{"limit later", "with those that are starting", false})
 		}
 	}
-	if highest(load) == 0 && !slices.Contains(load, 0) {
+	if value.Highest(load) == 0 && !slices.Contains(load, 0) {
 		out.Note = strings.TrimSpace(out.Note + " No load of this time is in the history.")
 	}
 	now := minutesFrom(t.From, t.At)
@@ -147,7 +135,7 @@ func replicaChart(t *timelineJSON) *figure {
 		return float64(*x.Desired)
 	})
 	out := &figure{Title: "Replicas", Legend: []key{{"actual", "ready", false}, {"starting", "with those that are starting", false}, {"asked", "asked for", false}}}
-	c := timeAxis(out.Title, fmt.Sprintf("of pool %s; the table below has the numbers", t.Pool), "replicas", wideWidth, lowHeight, t.From, t.To, 1.15*highest(all, asked))
+	c := timeAxis(out.Title, fmt.Sprintf("of pool %s; the table below has the numbers", t.Pool), "replicas", wideWidth, lowHeight, t.From, t.To, 1.15*value.Highest(all, asked))
 	drawSteps(c, t, "asked", asked)
 	drawSteps(c, t, "starting", all)
 	drawSteps(c, t, "actual", columnOf(t.Steps, func(x *stepJSON) float64 { return float64(x.Ready) }))
@@ -163,7 +151,7 @@ func lineChart(title, unit string, from, to time.Time, series []seriesJSON) *fig
 		xs[i] = columnOf(x.Points, func(p *pointJSON) float64 { return minutesFrom(from, p.At) + classBin/2 })
 		ys[i] = columnOf(x.Points, func(p *pointJSON) float64 { return float64(p.Value) })
 	}
-	top := highest(ys...)
+	top := value.Highest(ys...)
 	if top == 0 {
 		return nil
 	}
@@ -194,7 +182,7 @@ func curveChart(s *curveJSON) *figure {
 	}
 	from := map[capacity.Source]string{capacity.Given: "from the benchmark", capacity.Learned: "learned"}[s.Source]
 	out := &figure{Title: "What a replica can serve", Legend: []key{{"line hue0", "time per output token, " + from, false}}}
-	right, top := highest(xs, []float64{float64(s.Knee)}), highest(ys, []float64{1000 * float64(s.Objective)})
+	right, top := value.Highest(xs, []float64{float64(s.Knee)}), value.Highest(ys, []float64{1000 * float64(s.Objective)})
 	c := draw.New(halfWidth, halfHeight, out.Title, "time per output token over output tokens a second", 0, 1.05*right, 0, 1.1*top)
 	c.YAxis("ms per token, over output tokens/s", value.Short)
 	for _, v := range draw.Ticks(0, right, 5) {

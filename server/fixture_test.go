@@ -140,7 +140,7 @@ func (r fixedReader) Pools() []PoolView { return r.pools }
 
 // fullReader shows fullOutput on a healthy daemon.
 func fullReader() fixedReader {
-	b := NewBoard()
+	b := &Board{}
 	b.Observe(fullOutput())
 	return fixedReader{pools: b.Pools(), status: Status{
 		Version: "v1.2.3", Mode: alerting.Advisory, Clock: "wall", Began: time.Now(), Tick: origin, Sequence: 4711, StateDigest: "abc",

@@ -37,11 +37,12 @@ type Exporter struct {
 
 	staleAfter time.Duration
 
-	mu       sync.Mutex
-	tick     time.Time // origin of the last one
-	sequence uint64    // that it has read
-	gauges   []prometheus.Metric
-	decided  time.Time // when the gauges were set, by the clock of this process
+	tick     atomic.Int64  // origin of the last one, Unix ms; 0 before it
+	sequence atomic.Uint64 // that it has read
+
+	mu      sync.Mutex
+	gauges  []prometheus.Metric
+	decided time.Time // when the gauges were set, by the clock of this process
 }
 
 // NewExporter returns an exporter that withdraws gauges after staleAfter.
@@ -62,18 +63,9 @@ func NewExporter(version string, staleAfter time.Duration) *Exporter {
 	}
 	e.Gauge("forewarm_build_info", "Version of this build.", func() float64 { return 1 }, "version", version, "goversion", runtime.Version())
 	e.Gauge("forewarm_tick_timestamp_seconds", "Origin of the last tick, in Unix time of the pipeline's clock; 0 before the first.", func() float64 {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if e.tick.IsZero() {
-			return 0
-		}
-		return float64(e.tick.UnixMilli()) / 1e3
+		return float64(e.tick.Load()) / 1e3
 	})
-	e.Gauge("forewarm_stream_sequence", "Sequence number in the telemetry stream up to which the last tick has read.", func() float64 {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		return float64(e.sequence)
-	})
+	e.Gauge("forewarm_stream_sequence", "Sequence number in the telemetry stream up to which the last tick has read.", func() float64 { return float64(e.sequence.Load()) })
 	return e
 }
 
@@ -85,10 +77,11 @@ func (e *Exporter) Observe(out *pipeline.Output) {
 			e.events.Add(1)
 		}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.tick, e.sequence = out.Tick, out.Sequence
+	e.tick.Store(out.Tick.UnixMilli())
+	e.sequence.Store(out.Sequence)
 	if len(out.Decisions) > 0 {
+		e.mu.Lock()
+		defer e.mu.Unlock()
 		e.gauges, e.decided = sampled(func(add add) { collect(out, add) }), time.Now() // the output is used again
 	}
 }

@@ -34,7 +34,7 @@ type Server struct {
 	reader  Reader
 	metrics *Exporter
 	log     *zap.Logger
-	extra   []route
+	extra   map[string]http.Handler // by pattern
 	foreign atomic.Uint64
 
 	// Data from other parts of the daemon. All but Around must be set before Handler or Run.
@@ -45,17 +45,12 @@ type Server struct {
 	Around  func(http.Handler) http.Handler // middleware for all requests; may be nil
 }
 
-type route struct {
-	pattern string
-	handler http.Handler
-}
-
 // Handle adds a route with data from other parts of the daemon, such as reports. Call it before Handler or Run.
-func (s *Server) Handle(pattern string, h http.Handler) { s.extra = append(s.extra, route{pattern, h}) }
+func (s *Server) Handle(pattern string, h http.Handler) { s.extra[pattern] = h }
 
 // New returns a server; it starts nothing.
 func New(cfg Config, reader Reader, metrics *Exporter, log *zap.Logger) *Server {
-	return &Server{cfg: cfg, reader: reader, metrics: metrics, log: log}
+	return &Server{cfg: cfg, reader: reader, metrics: metrics, log: log, extra: map[string]http.Handler{}}
 }
 
 // Handler routes all paths of the server; all are GET (and HEAD).
@@ -64,7 +59,8 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", s.metrics)
-	routes := slices.Concat(s.extra, []route{{"GET /api/v1/openapi.json", http.HandlerFunc(getOpenAPI)}})
+	routes := maps.Clone(s.extra)
+	routes["GET /api/v1/openapi.json"] = http.HandlerFunc(getOpenAPI)
 	for path, get := range map[string]answer{
 		"status":                       s.getStatus,
 		"pools":                        s.getPools,
@@ -77,14 +73,14 @@ func (s *Server) Handler() http.Handler {
 		"explain":                      s.getForecastBasis,
 		"explain/{id...}":              s.getExplanation,
 	} {
-		routes = append(routes, route{"GET /api/v1/" + path, get})
+		routes["GET /api/v1/"+path] = get
 	}
-	for _, r := range routes { // paths that are not in the document, such as PromQL's, accept any parameter
-		_, path, _ := strings.Cut(r.pattern, " ")
+	for pattern, h := range routes { // paths that are not in the document, such as PromQL's, accept any parameter
+		_, path, _ := strings.Cut(pattern, " ")
 		if names, ok := accepted[strings.Replace(path, "...", "", 1)]; ok {
-			r.handler = checkQuery(names, r.handler)
+			h = checkQuery(names, h)
 		}
-		mux.Handle(r.pattern, r.handler)
+		mux.Handle(pattern, h)
 	}
 	s.routePages(mux)
 	guarded := httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, securityHeaders(s.requireProxy(mux)), func(w http.ResponseWriter, _ *http.Request, why string) {

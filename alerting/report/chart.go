@@ -28,11 +28,11 @@ func (v poolView) Charts() (out []figure) {
 		return nil
 	}
 	for i := range t.Resources {
-		if x := &t.Resources[i]; top(x.P50, x.Peak) > 0 && (i == 0 || top(x.Capacity) > 0) {
+		if x := &t.Resources[i]; value.Highest(x.P50, x.Peak) > 0 && (i == 0 || value.Highest(x.Capacity) > 0) {
 			out = append(out, r.loadChart(p, x))
 		}
 	}
-	if top(t.Desired, t.Ready) > 0 {
+	if value.Highest(t.Desired, t.Ready) > 0 {
 		out = append(out, r.replicaChart(p))
 	}
 	return out
@@ -55,28 +55,16 @@ func floats(all []Number) []float64 {
 	return out
 }
 
-// top is the largest known value; 0 if there is none.
-func top(lists ...[]Number) (top float64) {
-	for _, list := range lists {
-		for _, n := range list {
-			if v := float64(n); v > top {
-				top = v
-			}
-		}
-	}
-	return top
-}
-
 // loadChart draws load, its forecast, and capacity.
 func (r *Report) loadChart(p *Pool, x *ResourceTimeline) figure {
 	t := p.Timeline
-	high, limit := top(x.Peak, x.P90), top(x.Capacity)
+	high, limit := value.Highest(x.Peak, x.P90), value.Highest(x.Capacity)
 	shown := limit > 0 && limit <= 3*high // a much higher line would flatten the load
 	if shown {
 		high = max(high, limit)
 	}
 	title := fmt.Sprintf("Load and capacity: %s of %s", alerting.ResourceName(x.Resource), p.Pool)
-	c := draw.New(chartWidth, chartHeight+20, title, fmt.Sprintf("the largest minute was %s", quantity(Number(top(x.Peak)), x.Unit)), 0, float64(t.Minutes*len(x.Actual)), 0, high*1.05)
+	c := draw.New(chartWidth, chartHeight+20, title, fmt.Sprintf("the largest minute was %s", quantity(Number(value.Highest(x.Peak)), x.Unit)), 0, float64(t.Minutes*len(x.Actual)), 0, high*1.05)
 	c.YAxis(perSecond(x.Unit), value.Short)
 	c.Days(t.From.In(r.Zone))
 	r.markEpisodes(c, p)
@@ -113,8 +101,8 @@ func (r *Report) markEpisodes(c *draw.Chart, p *Pool) {
 func (r *Report) replicaChart(p *Pool) figure {
 	t := p.Timeline
 	title := "Replicas of " + p.Pool
-	high := min(top(t.Ready, t.Desired, t.Needed), 2*top(t.Ready, t.Desired))
-	c := draw.New(chartWidth, chartHeight, title, fmt.Sprintf("at most %d ready, %d asked for, %.0f needed", p.Decisions.PeakReady, p.Decisions.PeakDesired, top(t.Needed)),
+	high := min(value.Highest(t.Ready, t.Desired, t.Needed), 2*value.Highest(t.Ready, t.Desired))
+	c := draw.New(chartWidth, chartHeight, title, fmt.Sprintf("at most %d ready, %d asked for, %.0f needed", p.Decisions.PeakReady, p.Decisions.PeakDesired, value.Highest(t.Needed)),
 		0, float64(t.Minutes*len(t.Ready)), 0, high*1.12)
 	c.YAxis("replicas", value.Short)
 	c.Days(t.From.In(r.Zone))

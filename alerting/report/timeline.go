@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Timeline is a pool over the period, in bins for charts. Lists have a value a bin, null if unknown.
@@ -81,9 +82,9 @@ func (p *pool) timeline() *Timeline {
 		if !d.Forecast {
 			continue
 		}
-		if r := p.resourceTimeline(d); top(r.Peak, r.P50) > 0 && d.Name == tightest {
+		if r := p.resourceTimeline(d); value.Highest(r.Peak, r.P50) > 0 && d.Name == tightest {
 			t.Resources = slices.Insert(t.Resources, 0, r)
-		} else if top(r.Peak, r.P50) > 0 {
+		} else if value.Highest(r.Peak, r.P50) > 0 {
 			t.Resources = append(t.Resources, r)
 		}
 	}

@@ -135,7 +135,7 @@ func (d *Daemon) Close() error {
 func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err error) {
 	d := &Daemon{
 		cfg: cfg, version: o.Version, log: o.Log, onTick: o.OnTick, instance: instanceOf(cfg.Storage.Dir), gcPercent: startGC(),
-		board: server.NewBoard(), exporter: server.NewExporter(o.Version, cfg.Server.StaleAfter), decided: map[string]string{},
+		board: &server.Board{}, exporter: server.NewExporter(o.Version, cfg.Server.StaleAfter), decided: map[string]string{},
 		failedWrites: map[string]failedWrite{}, refusedBy: map[ingest.Refusal]*refusals{},
 	}
 	lock, err := storage.Lock(cfg.Storage.Dir)

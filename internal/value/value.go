@@ -54,6 +54,18 @@ func Share(part, whole float64) float64 {
 	return part / whole
 }
 
+// Highest is the largest known value; 0 without any above it.
+func Highest[T ~float64](lists ...[]T) (top float64) {
+	for _, list := range lists {
+		for _, v := range list {
+			if float64(v) > top {
+				top = float64(v)
+			}
+		}
+	}
+	return top
+}
+
 // Short writes v in up to three digits with k, M, G or T: 1.35k; – if it is unknown.
 func Short(v float64) string {
 	if !Number(v).Known() {
