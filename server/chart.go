@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/internal/draw"
@@ -226,17 +227,13 @@ func interpolate(xs, ys []float64, x float64) float64 {
 	return ys[i-1] + (ys[i]-ys[i-1])*(x-xs[i-1])/(xs[i]-xs[i-1])
 }
 
+// counted is what a dimension is about, if its name does not say so.
+var counted = map[string]string{
+	features.DimPrefill: " (prompt tokens to compute)", features.DimDecode: " (output tokens)", features.DimKV: " (active tokens)",
+}
+
 // dimensionName is a dimension in words.
 func dimensionName(dimension string) string {
-	switch dimension {
-	case features.DimPrefill:
-		return "Prefill throughput (prompt tokens to compute)"
-	case features.DimDecode:
-		return "Decode throughput (output tokens)"
-	case features.DimKV:
-		return "KV memory (active tokens)"
-	case features.DimRequests:
-		return "Request rate"
-	}
-	return dimension
+	name := alerting.ResourceName(dimension)
+	return strings.ToUpper(name[:1]) + name[1:] + counted[dimension]
 }

@@ -32,7 +32,9 @@ var pages = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
 	for _, name := range []string{"fleet", "pool", "class", "whatif", "decision", "problem"} {
 		all[name] = template.Must(template.New("frame.html").Funcs(template.FuncMap{
-			"short": short, "percent": percent, "change": func(d forecaster.Driver) string { return alerting.Change(d.Cause, d.Factor) }, "unit": unit, "chance": chance, "clock": clock, "when": when, "eta": etaText, "name": dimensionName, "words": words, "path": url.PathEscape, "query": url.QueryEscape,
+			"short": shown(func(n number) string { return value.Short(float64(n)) }), "percent": shown(value.Percent), "chance": shown(chance),
+			"change": func(d forecaster.Driver) string { return alerting.Change(d.Cause, d.Factor) }, "unit": unit, "name": dimensionName, "words": words,
+			"clock": clock, "when": when, "eta": etaText, "path": url.PathEscape, "query": url.QueryEscape,
 		}).ParseFS(files, "templates/frame.html", "templates/"+name+".html"))
 	}
 	return all
@@ -259,37 +261,25 @@ func data(f float64, text string) template.HTML {
 	return template.HTML(fmt.Sprintf(`<data value="%s">%s</data>`, strconv.FormatFloat(f, 'g', -1, 64), template.HTMLEscapeString(text)))
 }
 
-func short(v any) template.HTML {
-	f, ok := finite(v)
-	if !ok {
+// shown shows numbers as text.
+func shown(text func(number) string) func(any) template.HTML {
+	return func(v any) template.HTML {
+		if f, ok := finite(v); ok {
+			return data(f, text(number(f)))
+		}
 		return unknownText
 	}
-	return data(f, value.Short(f))
-}
-
-func percent(v any) template.HTML {
-	f, ok := finite(v)
-	switch {
-	case !ok:
-		return unknownText
-	case f < -9.99:
-		return data(f, "below −999 %")
-	}
-	return data(f, strings.Replace(fmt.Sprintf("%.0f %%", math.Round(100*f)+0), "-", "−", 1)) // + 0 makes 0 of −0
 }
 
 // chance is a probability in percent, never shown as 0 % or 100 %.
-func chance(v any) template.HTML {
-	f, ok := finite(v)
+func chance(p number) string {
 	switch {
-	case !ok:
-		return unknownText
-	case f < .01:
-		return data(f, "below 1 %")
-	case f > .99:
-		return data(f, "above 99 %")
+	case p < .01:
+		return "below 1 %"
+	case p > .99:
+		return "above 99 %"
 	}
-	return percent(v)
+	return fmt.Sprintf("%.0f %%", 100*p)
 }
 
 // clock is the time of day, when the day with it; both in UTC.
