@@ -88,7 +88,6 @@ func (b *bench) sendMinute(publisher *jetstream.Publisher, m, classes int, sent 
 			sent++
 		}
 	}
-	b.check(publisher.Flush(context.Background()))
 	return sent
 }
 

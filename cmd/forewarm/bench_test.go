@@ -208,12 +208,11 @@ func (b *bench) jetstream() []row {
 	c := jetstream.DefaultConfig()
 	stream, err := jetstream.EnsureTelemetry(ctx, js, c)
 	b.check(err)
-	publisher, err := jetstream.NewPublisher(conn)
-	b.check(err)
-	for i, m := range b.jsonMessages() {
-		b.check(publisher.Publish(ctx, "forewarm.telemetry.request.chat", fmt.Sprint(i), "", m))
+	for _, m := range b.jsonMessages() {
+		_, err := js.PublishAsync("forewarm.telemetry.request.chat", m)
+		b.check(err)
 	}
-	b.check(publisher.Flush(ctx))
+	<-js.PublishAsyncComplete()
 	ref, us := b.compare(
 		func() time.Duration {
 			consumer, err := stream.OrderedConsumer(ctx, natsjs.OrderedConsumerConfig{})

@@ -237,7 +237,7 @@ func (d *demoRun) publish(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.publisher.Flush(ctx)
+	return nil
 }
 
 // show prints the pre-scale event, replicas that are ready now, and the state every half hour.

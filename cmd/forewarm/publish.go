@@ -113,8 +113,7 @@ func publish(f *flag.FlagSet) action {
 			}
 			of := func(tokens int64) int64 { return int64(float64(tokens)*scale + 0.5) }
 			x := endedNow(time.Now(), of(*input), of(*cached), of(*output))
-			err := p.Publish(ctx, subject, x.ID, codec.ContentTypeJSON, codec.AppendRequest(nil, &x))
-			if err = errors.Join(err, p.Flush(ctx)); err != nil {
+			if err := p.Publish(ctx, subject, x.ID, codec.ContentTypeJSON, codec.AppendRequest(nil, &x)); err != nil {
 				return fmt.Errorf("%w (%d of %d records are stored)", err, i, *n)
 			}
 		}

@@ -80,9 +80,6 @@ func replay(f *flag.FlagSet) action {
 			done, total := reader.Progress()
 			bar.show("replaying", done, total)
 		}
-		if err := p.Flush(ctx); err != nil {
-			return err
-		}
 		bar.finish()
 		fmt.Fprintf(std.out, "replayed %d records in %d messages over %s of traffic, in %s (%d sent again after a lost connection)\n",
 			r.records, r.messages, r.last.Sub(r.first).Round(time.Second), time.Since(began).Round(time.Millisecond), p.Resent())
@@ -238,15 +235,6 @@ func (r *replayer) pace(ctx context.Context, t time.Time) error {
 	if r.speed == 0 {
 		return ctx.Err()
 	}
-	due := r.began.Add(time.Duration(float64(t.Sub(r.first)) / r.speed))
-	if time.Until(due) <= 0 {
-		return ctx.Err()
-	}
-	if err := r.publisher.Flush(ctx); err != nil { // due records must not wait for a full window
-		return err
-	}
-	if !sleep.For(ctx, time.Until(due)) {
-		return ctx.Err()
-	}
-	return nil
+	sleep.For(ctx, time.Until(r.began.Add(time.Duration(float64(t.Sub(r.first))/r.speed))))
+	return ctx.Err()
 }

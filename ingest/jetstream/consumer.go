@@ -35,9 +35,8 @@ type ConsumerConfig struct {
 // Consumer delivers the telemetry stream in order: each message once, decoded, through reconnects and restarts of the
 // server. It acknowledges nothing: the snapshot has the position. The server forgets its consumer after orphanAge.
 type Consumer struct {
-	js     jetstream.JetStream
-	cfg    ConsumerConfig
-	routes []route
+	js  jetstream.JetStream
+	cfg ConsumerConfig
 
 	// Owned by the goroutine that receives.
 	next    uint64 // sequence wanted next; 0 while anything will do
@@ -54,7 +53,7 @@ type Consumer struct {
 
 // NewConsumer makes a consumer; Run starts it.
 func NewConsumer(js jetstream.JetStream, cfg ConsumerConfig) *Consumer {
-	c := &Consumer{js: js, cfg: cfg, routes: routesOf(cfg.Sources), next: cfg.Start, injected: make(chan ingest.Batch)}
+	c := &Consumer{js: js, cfg: cfg, next: cfg.Start, injected: make(chan ingest.Batch)}
 	c.handled.Store(max(cfg.Start, 1) - 1)
 	return c
 }

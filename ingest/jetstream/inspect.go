@@ -17,23 +17,27 @@ const maxSkew = 5 * time.Second
 // Inspect looks at all streams but that of telemetry. Those that were deleted it makes again, empty, and gives their
 // names. Of the others it gives the faults, and what to do. The error is of streams that cannot be read or made.
 func Inspect(ctx context.Context, js jetstream.JetStream, c Config, now time.Time) (made, faults []string, err error) {
-	for _, x := range new(Stores).others(js, c) {
-		s, e := js.Stream(ctx, x.stream)
-		if errors.Is(e, jetstream.ErrStreamNotFound) {
-			if e = x.ensure(ctx); e != nil {
-				err = errors.Join(err, e)
-			} else if _, e := js.Stream(ctx, x.stream); e == nil { // not a user's stream with another name
-				made = append(made, x.stream)
+	var missing []string
+	for _, name := range c.others() {
+		s, e := js.Stream(ctx, name)
+		switch {
+		case errors.Is(e, jetstream.ErrStreamNotFound):
+			missing = append(missing, name)
+		case e != nil:
+			err = errors.Join(err, fmt.Errorf("stream %s: %w", name, Denied(js.Conn(), e)))
+		default:
+			faults = append(faults, faultsOf(s.CachedInfo(), &c)...)
+			if short := tooShort(s.CachedInfo(), &c, now); name == c.Decisions() && short != "" {
+				faults = append(faults, short)
 			}
-			continue
 		}
-		if e != nil {
-			err = errors.Join(err, fmt.Errorf("stream %s: %w", x.stream, Denied(js.Conn(), e)))
-			continue
-		}
-		faults = append(faults, faultsOf(s.CachedInfo(), &c)...)
-		if short := tooShort(s.CachedInfo(), &c, now); x.stream == c.Decisions() && short != "" {
-			faults = append(faults, short)
+	}
+	if len(missing) > 0 {
+		err = errors.Join(err, new(Stores).ensureOthers(ctx, js, c))
+	}
+	for _, name := range missing {
+		if _, e := js.Stream(ctx, name); e == nil { // not a user's stream with another name
+			made = append(made, name)
 		}
 	}
 	return made, faults, err

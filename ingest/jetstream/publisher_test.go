@@ -1,7 +1,6 @@
 package jetstream
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -32,22 +30,8 @@ func TestPublisherStoresEachOnceAndInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := publisher.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
-	got := storedIDs(t, stream)
-	early := 0
-	for i, id := range got {
-		if n, _ := strconv.Atoi(id); n > i {
-			early++
-		}
-	}
-	if early > cuts { // a message that the client still held when it lost the connection
-		t.Errorf("%d messages were stored before older ones, want %d at most", early, cuts)
-	}
-	slices.SortFunc(got, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
-	if !slices.Equal(got, want) {
-		t.Errorf("stored %d messages of %d", len(got), len(want))
+	if got := storedIDs(t, stream); !slices.Equal(got, want) {
+		t.Errorf("stored %d messages of %d, or in another order", len(got), len(want))
 	}
 	if publisher.Resent() == 0 {
 		t.Error("no message was sent again: the test breaks nothing")
@@ -115,7 +99,7 @@ func TestPublisherGivesUpOnWhatNoServerTakes(t *testing.T) {
 
 	err := publisher.Publish(ctx, "forewarm.telemetry.request.p.c", "big", "", make([]byte, maxPayload+1))
 	wantError(t, err, "forewarm.telemetry.request.p.c", "maximum payload")
-	if err := errors.Join(publisher.Publish(ctx, "forewarm.telemetry.request.p.c", "small", "", numbered(1)), publisher.Flush(ctx)); err != nil {
+	if err := publisher.Publish(ctx, "forewarm.telemetry.request.p.c", "small", "", numbered(1)); err != nil {
 		t.Errorf("the next message: %v", err)
 	}
 	if got := strings.Join(storedIDs(t, stream), " "); got != "small" {
@@ -124,7 +108,7 @@ func TestPublisherGivesUpOnWhatNoServerTakes(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := errors.Join(publisher.Publish(ctx, "nowhere", "x", "", nil), publisher.Flush(ctx)); !errors.Is(err, context.Canceled) {
+	if err := publisher.Publish(ctx, "nowhere", "x", "", nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 }
@@ -135,6 +119,6 @@ func TestPublisherNamesASubjectThatNoStreamHolds(t *testing.T) {
 	c.Embedded = EmbeddedConfig{Listen: listenNone, StoreDir: t.TempDir()}
 	server := start(t, c)
 	publisher := publisherOf(t, c, server)
-	err := errors.Join(publisher.Publish(ctx, "nowhere", "x", "", []byte("{}")), publisher.Flush(ctx))
+	err := publisher.Publish(ctx, "nowhere", "x", "", []byte("{}"))
 	wantError(t, err, "nowhere", "stream holds this subject")
 }

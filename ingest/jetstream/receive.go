@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/textproto"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -172,7 +173,10 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 	b.Sequence, b.ReceivedAt = sequence, meta.Timestamp.UTC()
 	about, ok := codec.ParseSubject(c.cfg.Prefix, m.Subject())
 	if !ok {
-		about, ok = routeOf(c.routes, m.Subject())
+		i := slices.IndexFunc(c.cfg.Sources, func(s Source) bool { return covers(s.Subject, m.Subject()) })
+		if ok = i >= 0; ok {
+			about = c.cfg.Sources[i].about()
+		}
 	}
 	if !ok && strings.HasPrefix(m.Subject(), c.cfg.Prefix+".telemetry."+topicProbe+".") {
 		b.Ignored++

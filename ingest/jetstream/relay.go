@@ -42,10 +42,9 @@ type RelayConfig struct {
 }
 
 const (
-	relayQueue    = "forewarm" // the group of subscribers of which one gets a message
-	relayMessages = 256        // most that are stored at once
-	relayRecords  = 4096       // from so many on they are stored
-	relayBytes    = 64 << 20   // most of a source that wait
+	relayQueue  = "forewarm" // the group of subscribers of which one gets a message
+	relayStores = 16         // messages of a source that are stored at once
+	relayBytes  = 64 << 20   // most of a source that wait
 )
 
 // NewRelay relays cfg.Sources, which may be none.
@@ -56,14 +55,13 @@ func NewRelay(conn *nats.Conn, cfg RelayConfig) *Relay {
 // Lost counts the messages that were dropped because too many waited.
 func (r *Relay) Lost() uint64 { return r.lost.Load() }
 
-// Run relays until ctx ends, and what came until then. Refused, Ignored and Store are called by a goroutine for each
-// source.
+// Run relays until ctx ends, and what came until then. Refused, Ignored and Store are called by many goroutines at once.
 func (r *Relay) Run(ctx context.Context) error {
 	var group errgroup.Group
-	for _, from := range routesOf(r.cfg.Sources) {
+	for _, from := range r.cfg.Sources {
 		group.Go(func() error {
 			if err := r.relay(ctx, from); err != nil {
-				return fmt.Errorf("nats.sources: %s: %w", from.subject, err)
+				return fmt.Errorf("nats.sources: %s: %w", from.Subject, err)
 			}
 			return nil
 		})
@@ -71,8 +69,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-func (r *Relay) relay(ctx context.Context, from route) error {
-	sub, err := r.conn.QueueSubscribeSync(from.subject, relayQueue)
+func (r *Relay) relay(ctx context.Context, from Source) error {
+	sub, err := r.conn.QueueSubscribeSync(from.Subject, relayQueue)
 	if err != nil {
 		return err
 	}
@@ -80,73 +78,54 @@ func (r *Relay) relay(ctx context.Context, from route) error {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { _ = sub.Drain() })() // NextMsg fails when nothing is left
-	var (
-		decoder codec.Decoder
-		batch   ingest.Batch
-		held    []*nats.Msg // that batch was decoded from
-		dropped int
-	)
-	for {
+	var storing errgroup.Group
+	defer func() { _ = storing.Wait() }() // its functions have no errors
+	storing.SetLimit(relayStores)
+	for dropped := 0; ; {
 		m, err := sub.NextMsgWithContext(context.WithoutCancel(ctx))
 		switch {
 		case errors.Is(err, nats.ErrSlowConsumer):
 			all, _ := sub.Dropped()
 			r.lost.Add(uint64(all - dropped))
 			dropped = all
-			r.cfg.Log.Warn("a source sends more than can be stored: messages are dropped", zap.String("subject", from.subject), zap.Int("dropped", all))
-			continue
+			r.cfg.Log.Warn("a source sends more than can be stored: messages are dropped", zap.String("subject", from.Subject), zap.Int("dropped", all))
 		case err != nil && ctx.Err() == nil:
 			return err
 		case err != nil:
 			return nil
-		}
-		about := from.about
-		addHeaders(&about, m.Header)
-		if len(held) > 0 && about.Source != batch.Source { // a batch has one producer
-			if r.flush(ctx, &batch, held) != nil {
+		default:
+			storing.Go(func() error {
+				r.store(ctx, from.about(), m)
 				return nil
-			}
-			held = held[:0]
-		}
-		batch.ReceivedAt = time.Now().UTC()
-		decoder.Decode(about, m.Data, r.cfg.Limits, &batch)
-		held = append(held, m)
-		if waiting, _, _ := sub.Pending(); waiting == 0 || len(held) == relayMessages || batch.Records() >= relayRecords {
-			if r.flush(ctx, &batch, held) != nil {
-				return nil
-			}
-			held = held[:0]
+			})
 		}
 	}
 }
 
-// flush stores a batch, and acknowledges and forgets its messages. It tries again until the batch is stored, or until
-// ctx ends.
-func (r *Relay) flush(ctx context.Context, b *ingest.Batch, held []*nats.Msg) error {
-	defer b.Reset()
+// store stores the records of a message and acknowledges it. It tries again until they are stored, or until ctx ends.
+func (r *Relay) store(ctx context.Context, about codec.Meta, m *nats.Msg) {
+	addHeaders(&about, m.Header)
+	b := ingest.Batch{ReceivedAt: time.Now().UTC()}
+	codec.Decode(about, m.Data, r.cfg.Limits, &b)
 	for b.Records() > len(b.Refused) {
 		storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), apiTimeout)
-		err := r.cfg.Store(storing, b)
+		err := r.cfg.Store(storing, &b)
 		cancel()
 		if err == nil {
 			break
 		}
 		r.cfg.Log.Debug("records of a source are not stored", zap.Error(err))
 		if !sleep.For(ctx, retryWait) {
-			return ctx.Err()
+			return
 		}
 	}
 	if len(b.Refused) > 0 {
 		r.cfg.Refused(b.Refused)
 	}
 	r.cfg.Ignored(b.Ignored)
-	for _, m := range held {
-		if m.Reply != "" {
-			_ = m.Respond(r.ack) // a publisher that misses it sends again
-		}
+	if m.Reply != "" {
+		_ = m.Respond(r.ack) // a publisher that misses it sends again
 	}
-	clear(held) // their data may hold prompts
-	return nil
 }
 
 // Relayed gives the sources that a [Relay] has to read: those that may hold prompts, and with partitions each source,

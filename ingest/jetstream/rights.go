@@ -37,7 +37,6 @@ func (c *Config) DaemonRights() Rights {
 		publish = append(publish, c.Inner()+".telemetry.>")
 		subscribe = append(subscribe, c.Inner()+".telemetry."+topicProbe+".*")
 	}
-	streams := []string{c.Telemetry(), SignalsStream, ForecastsStream, c.Decisions(), objects, values}
 	readers := []string{c.Telemetry(), c.Decisions(), objects}
 	for _, s := range c.Relayed(nil) {
 		subscribe = append(subscribe, s.Subject)
@@ -45,7 +44,7 @@ func (c *Config) DaemonRights() Rights {
 	if len(c.Relayed(nil)) > 0 {
 		publish = append(publish, inboxes) // of publishers that wait for an acknowledgement
 	}
-	for _, stream := range streams {
+	for _, stream := range append([]string{c.Telemetry()}, c.others()...) {
 		publish = append(publish, apiPrefix+"STREAM.INFO."+stream, apiPrefix+"STREAM.CREATE."+stream, apiPrefix+"STREAM.UPDATE."+stream)
 	}
 	for _, stream := range readers {

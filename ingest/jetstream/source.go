@@ -55,31 +55,11 @@ func (c *Config) validateSources() error {
 
 // relays reports whether the telemetry stream does not take in a source as it is, see [Config.Relayed].
 func (c *Config) relays(s Source) bool {
+	return c.Partitioned() || codec.HoldsPrompts(s.about().ContentType)
+}
+
+// about describes the messages of a source.
+func (s *Source) about() codec.Meta {
 	contentType, _ := codec.ContentTypeOf(s.Format)
-	return c.Partitioned() || codec.HoldsPrompts(contentType)
-}
-
-// route describes the messages of a subject outside the prefix.
-type route struct {
-	subject string
-	about   codec.Meta
-}
-
-func routesOf(sources []Source) []route {
-	var routes []route
-	for _, s := range sources {
-		contentType, _ := codec.ContentTypeOf(s.Format)
-		routes = append(routes, route{s.Subject, codec.Meta{Kind: codec.KindRequest, ContentType: contentType, Pool: s.Pool, Class: s.Class}})
-	}
-	return routes
-}
-
-// routeOf describes the messages of a subject; ok is false when no route has it.
-func routeOf(routes []route, subject string) (m codec.Meta, ok bool) {
-	for i := range routes {
-		if covers(routes[i].subject, subject) {
-			return routes[i].about, true
-		}
-	}
-	return codec.Meta{}, false
+	return codec.Meta{Kind: codec.KindRequest, ContentType: contentType, Pool: s.Pool, Class: s.Class}
 }

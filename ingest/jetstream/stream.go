@@ -64,69 +64,55 @@ func (c *Config) Join(ctx context.Context, conn *nats.Conn, warn func(error)) (j
 
 // Ensure makes or finds all streams and buckets.
 func Ensure(ctx context.Context, js jetstream.JetStream, c Config) (s Stores, err error) {
-	if s.Telemetry, err = EnsureTelemetry(ctx, js, c); err != nil {
-		return s, err
+	if s.Telemetry, err = EnsureTelemetry(ctx, js, c); err == nil {
+		err = s.ensureOthers(ctx, js, c)
 	}
-	for _, other := range s.others(js, c) {
-		if err := other.ensure(ctx); err != nil {
-			return s, err
+	return s, err
+}
+
+// others are the streams beside that of telemetry, those of buckets included.
+func (c *Config) others() []string {
+	return []string{SignalsStream, ForecastsStream, c.Decisions(), objectStream + c.State(), valueStream + c.Deliveries()}
+}
+
+// ensureOthers makes or finds them.
+func (s *Stores) ensureOthers(ctx context.Context, js jetstream.JetStream, c Config) error {
+	for _, want := range [...]jetstream.StreamConfig{{
+		Name: SignalsStream, Description: "Forewarm: pre-scale events and alerts",
+		Subjects:          []string{c.Prefix + ".prescale.*", c.Prefix + ".alert.*"},
+		MaxMsgsPerSubject: 1000, MaxAge: 30 * 24 * time.Hour, Duplicates: time.Hour,
+	}, {
+		Name: ForecastsStream, Description: "Forewarm: the latest forecasts",
+		Subjects: []string{c.Prefix + ".forecast.>"}, MaxMsgsPerSubject: 1,
+	}, {
+		Name: c.Decisions(), Description: "Forewarm: decisions, the state that they leave, and notifications",
+		Subjects: []string{c.Inner() + ".decision.>", c.Inner() + ".notice.>"}, MaxAge: c.Kept.MaxAge, MaxBytes: c.Kept.MaxBytes,
+		AllowAtomicPublish: true, AllowMsgTTL: true,
+	}} {
+		made, err := ensure(ctx, js, c, want)
+		if err == nil && want.AllowAtomicPublish && !made.CachedInfo().Config.AllowAtomicPublish { // an older server ignores what it does not know
+			err = fmt.Errorf("nats.url: stream %s takes no atomic batches (allow_atomic); the server, version %s, has to be nats-server 2.12 or later", want.Name, js.Conn().ConnectedServerVersion())
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return s, nil
-}
-
-// other is a stream, or the stream of a bucket, beside that of telemetry.
-type other struct {
-	stream string
-	ensure func(context.Context) error // makes or finds it
-}
-
-func (s *Stores) others(js jetstream.JetStream, c Config) []other {
-	stream := func(want jetstream.StreamConfig) other {
-		return other{want.Name, func(ctx context.Context) error {
-			made, err := ensure(ctx, js, c, want)
-			if err == nil && want.AllowAtomicPublish && !made.CachedInfo().Config.AllowAtomicPublish { // an older server ignores what it does not know
-				err = fmt.Errorf("nats.url: stream %s takes no atomic batches (allow_atomic); the server, version %s, has to be nats-server 2.12 or later", want.Name, js.Conn().ConnectedServerVersion())
-			}
-			return err
-		}}
+	var err error
+	name := c.State()
+	if s.State, err = js.ObjectStore(ctx, name); errors.Is(err, jetstream.ErrBucketNotFound) {
+		s.State, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name, Description: "Forewarm: snapshots of the state", Replicas: c.Stream.Replicas})
 	}
-	return []other{
-		stream(jetstream.StreamConfig{
-			Name: SignalsStream, Description: "Forewarm: pre-scale events and alerts",
-			Subjects:          []string{c.Prefix + ".prescale.*", c.Prefix + ".alert.*"},
-			MaxMsgsPerSubject: 1000, MaxAge: 30 * 24 * time.Hour, Duplicates: time.Hour,
-		}),
-		stream(jetstream.StreamConfig{
-			Name: ForecastsStream, Description: "Forewarm: the latest forecasts",
-			Subjects: []string{c.Prefix + ".forecast.>"}, MaxMsgsPerSubject: 1,
-		}),
-		stream(jetstream.StreamConfig{
-			Name: c.Decisions(), Description: "Forewarm: decisions, the state that they leave, and notifications",
-			Subjects: []string{c.Inner() + ".decision.>", c.Inner() + ".notice.>"}, MaxAge: c.Kept.MaxAge, MaxBytes: c.Kept.MaxBytes,
-			AllowAtomicPublish: true, AllowMsgTTL: true,
-		}),
-		{objectStream + c.State(), func(ctx context.Context) (err error) {
-			name := c.State()
-			if s.State, err = js.ObjectStore(ctx, name); errors.Is(err, jetstream.ErrBucketNotFound) {
-				s.State, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name, Description: "Forewarm: snapshots of the state", Replicas: c.Stream.Replicas})
-			}
-			if err != nil {
-				err = fmt.Errorf("object store %s: %w; let this user use it, or make it with nats object add %s", name, err, name)
-			}
-			return err
-		}},
-		{valueStream + c.Deliveries(), func(ctx context.Context) (err error) {
-			name := c.Deliveries()
-			if s.Deliveries, err = js.KeyValue(ctx, name); errors.Is(err, jetstream.ErrBucketNotFound) {
-				s.Deliveries, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, Description: "Forewarm: newest notice that each sink accepted", TTL: 7 * 24 * time.Hour, Replicas: c.Stream.Replicas})
-			}
-			if err != nil {
-				err = fmt.Errorf("key-value store %s: %w; let this user use it, or make it with nats kv add %s", name, err, name)
-			}
-			return err
-		}},
+	if err != nil {
+		return fmt.Errorf("object store %s: %w; let this user use it, or make it with nats object add %s", name, err, name)
 	}
+	name = c.Deliveries()
+	if s.Deliveries, err = js.KeyValue(ctx, name); errors.Is(err, jetstream.ErrBucketNotFound) {
+		s.Deliveries, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, Description: "Forewarm: newest notice that each sink accepted", TTL: 7 * 24 * time.Hour, Replicas: c.Stream.Replicas})
+	}
+	if err != nil {
+		return fmt.Errorf("key-value store %s: %w; let this user use it, or make it with nats kv add %s", name, err, name)
+	}
+	return nil
 }
 
 // madeBy marks the streams that Forewarm made, which alone it may change.

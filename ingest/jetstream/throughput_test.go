@@ -42,9 +42,6 @@ func BenchmarkStream(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	if err := publisher.Flush(ctx); err != nil {
-		b.Fatal(err)
-	}
 	published := b.Elapsed()
 	handled := 0
 	_ = NewConsumer(js, consumerOf(js, c, 1)).Run(ctx, each(func(*ingest.Batch) error {

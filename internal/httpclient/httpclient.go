@@ -1,5 +1,5 @@
-// Package httpclient is shared by the clients of engines, Prometheus, Alertmanager and remote storage. It has authentication,
-// headers and TLS. It starts no goroutine.
+// Package httpclient is shared by the clients of engines, Prometheus, Alertmanager and remote storage. It has
+// authentication, headers and TLS. It starts no goroutine.
 package httpclient
 
 import (
