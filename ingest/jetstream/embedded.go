@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -134,17 +135,12 @@ func (e *Embedded) options() (*server.Options, error) {
 	if opts.DontListen {
 		return opts, nil
 	}
-	host, port, err := net.SplitHostPort(c.Embedded.Listen)
-	if err == nil {
-		opts.Host = host
-		opts.Port, err = strconv.Atoi(port)
-	}
+	host, port, _ := net.SplitHostPort(c.Embedded.Listen)
+	number, err := strconv.Atoi(port)
 	if err != nil {
 		return nil, fmt.Errorf("nats.embedded.listen is %q: it must be host:port, or none", c.Embedded.Listen)
 	}
-	if opts.Port == 0 {
-		opts.Port = server.RANDOM_PORT
-	}
+	opts.Host, opts.Port = host, cmp.Or(number, server.RANDOM_PORT)
 	return opts, nil
 }
 

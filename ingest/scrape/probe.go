@@ -3,7 +3,6 @@ package scrape
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -12,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/httpclient"
 )
 
 // Probed is what the engines at one URL expose.
@@ -25,13 +25,10 @@ type Probed struct {
 // Probe scrapes the engines at the URL of their metrics once. The default path is /metrics. The error says why no
 // engine answered.
 func Probe(ctx context.Context, metrics string) (Probed, error) {
-	u, err := url.Parse(metrics)
-	switch {
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return Probed{}, fmt.Errorf("%.100q is no URL of metrics; write one such as http://10.0.0.1:8000/metrics", metrics)
-	case u.User != nil:
-		return Probed{}, errors.New("the URL must not carry a password; name the engine without it, and set bearer_token_file in scrape.jobs")
+	if err := new(httpclient.Config).Check(metrics); err != nil {
+		return Probed{}, err
 	}
+	u, _ := url.Parse(metrics)
 	if u.Path == "/" {
 		u.Path = ""
 	}
@@ -43,18 +40,17 @@ func Probe(ctx context.Context, metrics string) (Probed, error) {
 		return Probed{}, err
 	}
 	defer client.http.CloseIdleConnections()
-	fail := func(err error) (Probed, error) { return Probed{}, fmt.Errorf("%s: %w", address, err) }
 	ctx, cancel := context.WithTimeout(ctx, DefaultConfig().Timeout)
 	defer cancel()
+	var g *engine
 	e, err := client.ask(ctx, address)
-	if err != nil {
-		return fail(err)
+	if err == nil {
+		seen.Replicas, g, err = e.replicas(address, Auto)
 	}
-	replicas, g, err := e.replicas(address, Auto)
 	if err != nil {
-		return fail(err)
+		return Probed{}, fmt.Errorf("%s: %w", address, err)
 	}
-	seen.Engine, seen.Replicas = g.name, replicas
+	seen.Engine = g.name
 	if seen.Models = e.models(slices.Values(g.anchors)); len(seen.Models) == 0 {
 		seen.Models = e.models(maps.Keys(e))
 	}
