@@ -42,17 +42,13 @@ func newClient(j Job) (*client, error) {
 	return &client{job: j, http: &http.Client{Transport: transport, CheckRedirect: httpclient.NoRedirect}}, nil
 }
 
-// accept asks for the formats that the parser reads, the cheapest to read first.
-const accept = "text/plain;version=0.0.4;q=0.9,application/openmetrics-text;version=1.0.0;q=0.5," +
-	"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.3"
-
 // ask gets and parses what a target exposes. The error is a [failure], or of the connection.
 func (c *client) ask(ctx context.Context, address string) (exposition, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.job.url(address), nil)
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("Accept", accept)
+	request.Header.Set("Accept", "text/plain;version=0.0.4,*/*;q=0.1")
 	request.Header.Set("Accept-Encoding", "gzip")
 	request.Header.Set("User-Agent", "forewarm")
 	response, err := c.http.Do(request)
