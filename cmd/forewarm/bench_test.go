@@ -153,7 +153,7 @@ var benchStart = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 func (b *bench) jsonMessages() [][]byte {
 	messages := make([][]byte, b.messages)
 	for i, r := range requests(b.messages, 8, benchStart) {
-		messages[i] = codec.AppendRequest(nil, &r)
+		messages[i] = codec.Append(nil, &r)
 	}
 	return messages
 }
@@ -357,10 +357,10 @@ func (b *bench) classes() (rows []row) {
 	for k, classes := range counts {
 		plain[k] = requests(n, classes, benchStart)
 		for i := range plain[k] {
-			messages[k] = append(messages[k], codec.AppendRequest(nil, &plain[k][i]))
+			messages[k] = append(messages[k], codec.Append(nil, &plain[k][i]))
 		}
 		for _, r := range requests(n, classes, before) {
-			earlier[k] = append(earlier[k], codec.AppendRequest(nil, &r))
+			earlier[k] = append(earlier[k], codec.Append(nil, &r))
 		}
 	}
 	for range rounds {

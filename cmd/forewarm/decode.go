@@ -42,7 +42,7 @@ func decode(f *flag.FlagSet) action {
 		if *subject != "" {
 			on, ok := codec.ParseSubject(config.Default().NATS.Prefix, *subject)
 			if !ok {
-				return usagef("-subject is %q: it must be one that carries telemetry, such as %s", *subject, ingest.ReplicaSubject(config.Default().NATS.Prefix, "chat", "r-0"))
+				return usagef("-subject is %q: it must be one that carries telemetry, such as %s", *subject, ingest.Subject(config.Default().NATS.Prefix, ingest.ReplicaSubject, "chat", "r-0"))
 			}
 			m.Source, m.Kind, m.Replica, m.Pool, m.Class = on.Source, on.Kind, on.Replica, cmp.Or(m.Pool, on.Pool), cmp.Or(m.Class, on.Class)
 		}
@@ -90,16 +90,16 @@ func readMessage(file string) (data []byte, err error) {
 
 // printBatch writes records in the native format, one per line, and reports what was not converted.
 func printBatch(b *ingest.Batch, file string, std streams) (records int, err error) {
-	out := appendLines(nil, b.Requests, codec.AppendRequest)
-	out = appendLines(out, b.Sums, codec.AppendSum)
-	out = appendLines(out, b.Replicas, codec.AppendReplica)
-	out = appendLines(out, b.Acks, codec.AppendAck)
-	out = appendLines(out, b.Histories, codec.AppendHistory)
+	out := appendLines(nil, b.Requests, codec.Append)
+	out = appendLines(out, b.Sums, codec.Append)
+	out = appendLines(out, b.Replicas, codec.Append)
+	out = appendLines(out, b.Acks, codec.Append)
+	out = appendLines(out, b.Histories, codec.Append)
 	if b.Definition != nil {
 		out = append(append(out, b.Definition.Keys...), '\n')
 	}
 	if b.Watermark != nil {
-		out = append(codec.AppendWatermark(out, b.Watermark), '\n')
+		out = append(codec.Append(out, b.Watermark), '\n')
 	}
 	if b.Ignored > 0 {
 		fmt.Fprintf(std.err, "%s: ignored %d: valid, but without demand\n", file, b.Ignored)

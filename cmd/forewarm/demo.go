@@ -222,10 +222,10 @@ func (d *demoRun) step(ctx context.Context) (t demoTick, err error) {
 func (d *demoRun) publish(ctx context.Context) error {
 	var body []byte
 	for _, r := range d.forewarm.Reports(nil) {
-		body = append(codec.AppendReplica(body, &r), '\n')
+		body = append(codec.Append(body, &r), '\n')
 	}
 	r := &d.replayer
-	if err := r.publish(ctx, ingest.ReplicaSubject(r.prefix, demoPool, "all"), codec.ContentTypeNDJSON, body); err != nil {
+	if err := r.publish(ctx, ingest.Subject(r.prefix, ingest.ReplicaSubject, demoPool, "all"), codec.ContentTypeNDJSON, body); err != nil {
 		return err
 	}
 	var b ingest.Batch

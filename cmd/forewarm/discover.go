@@ -190,7 +190,7 @@ func (d *discovery) publish(ctx context.Context, pool string, keys []byte, now t
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if _, err := d.js.Publish(ctx, ingest.DefinitionSubject(d.cfg.NATS.Prefix, pool), keys); err != nil {
+	if _, err := d.js.Publish(ctx, ingest.Subject(d.cfg.NATS.Prefix, ingest.DefinitionSubject, pool), keys); err != nil {
 		d.errors.WithLabelValues("nats").Inc()
 		return fmt.Errorf("pool %s: %w", pool, err)
 	}

@@ -46,8 +46,8 @@ func TestFullDisk(t *testing.T) {
 			if err := conn.Publish("forewarm.telemetry.request.chat.talk", fmt.Appendf(nil, `{"arrived_at":%d,"prompt_tokens":100,"output_tokens":10}`, at.UnixMilli())); err != nil {
 				t.Fatal(err)
 			}
-			mark := codec.AppendWatermark(nil, &ingest.Watermark{At: at.Add(time.Minute)})
-			if _, err := conn.Request(ingest.WatermarkSubject("forewarm", "chat"), mark, testenv.Patience); err != nil {
+			mark := codec.Append(nil, &ingest.Watermark{At: at.Add(time.Minute)})
+			if _, err := conn.Request(ingest.Subject("forewarm", ingest.WatermarkSubject, "chat"), mark, testenv.Patience); err != nil {
 				t.Fatal(err)
 			}
 		}

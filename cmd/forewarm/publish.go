@@ -105,7 +105,7 @@ func publish(f *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		subject, began := ingest.RequestSubject(prefix, *pool, *class), time.Now()
+		subject, began := ingest.Subject(prefix, ingest.RequestSubject, *pool, *class), time.Now()
 		for i := range *n {
 			scale := 1.0
 			if *n > 1 {
@@ -113,7 +113,7 @@ func publish(f *flag.FlagSet) action {
 			}
 			of := func(tokens int64) int64 { return int64(float64(tokens)*scale + 0.5) }
 			x := endedNow(time.Now(), of(*input), of(*cached), of(*output))
-			if err := p.Publish(ctx, subject, x.ID, codec.ContentTypeJSON, codec.AppendRequest(nil, &x)); err != nil {
+			if err := p.Publish(ctx, subject, x.ID, codec.ContentTypeJSON, codec.Append(nil, &x)); err != nil {
 				return fmt.Errorf("%w (%d of %d records are stored)", err, i, *n)
 			}
 		}

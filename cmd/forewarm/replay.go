@@ -180,7 +180,7 @@ func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 				*t = t.Add(r.moved)
 			}
 		}
-		r.buffer = append(codec.AppendRequest(r.buffer, x), '\n')
+		r.buffer = append(codec.Append(r.buffer, x), '\n')
 		if err := r.flush(ctx, at, x.Pool, x.Class, codec.ContentTypeNDJSON, i+1, len(b.Requests)); err != nil {
 			return err
 		}
@@ -188,7 +188,7 @@ func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 	for i := range b.Sums {
 		x, at := &b.Sums[i], b.Sums[i].Start
 		x.Start = at.Add(r.moved)
-		r.buffer = append(codec.AppendSum(r.buffer, x), '\n')
+		r.buffer = append(codec.Append(r.buffer, x), '\n')
 		if err := r.flush(ctx, at, x.Pool, x.Class, codec.ContentTypeSumNDJSON, i+1, len(b.Sums)); err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 		}
 		// Also in a hole of the trace: a daemon treats a jump in time as an error until several records confirm it.
 		moved := ingest.Watermark{Pool: r.pool, At: w.At.Add(r.moved)}
-		return r.publish(ctx, ingest.WatermarkSubject(r.prefix, r.pool), codec.ContentTypeJSON, codec.AppendWatermark(nil, &moved))
+		return r.publish(ctx, ingest.Subject(r.prefix, ingest.WatermarkSubject, r.pool), codec.ContentTypeJSON, codec.Append(nil, &moved))
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func (r *replayer) flush(ctx context.Context, at time.Time, pool, class, content
 	if r.batch > 1 {
 		class = "" // records of several classes name their class
 	}
-	err := r.publish(ctx, ingest.RequestSubject(r.prefix, pool, class), contentType, r.buffer)
+	err := r.publish(ctx, ingest.Subject(r.prefix, ingest.RequestSubject, pool, class), contentType, r.buffer)
 	r.buffer = r.buffer[:0]
 	return err
 }

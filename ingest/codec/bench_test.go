@@ -27,11 +27,11 @@ type wireRecord struct {
 	MaxOutputTokens *int64 `json:"max_output_tokens"`
 }
 
-// jsonRecords writes requests with times in milliseconds, as AppendRequest does, and as dates.
+// jsonRecords writes requests with times in milliseconds, as Append does, and as dates.
 func jsonRecords(requests []ingest.Request) (millis, dates [][]byte) {
 	for i := range requests {
 		r := &requests[i]
-		record := AppendRequest(nil, r)
+		record := Append(nil, r)
 		millis = append(millis, record)
 		for _, t := range []time.Time{r.ArrivedAt, r.StartedAt, r.FirstTokenAt, r.FinishedAt} {
 			date := t.AppendFormat(nil, `"2006-01-02T15:04:05.000Z07:00"`)

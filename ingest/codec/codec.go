@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/klauspost/compress/gzip"
+
 	"github.com/forewarm/forewarm/ingest"
 )
 
@@ -44,10 +46,10 @@ const (
 // formats lists every format; the first is the default.
 var formats = [...]format{
 	{name: "json", contentType: ContentTypeJSON, decode: decodeJSON, anyKind: true},
-	{name: "ndjson", contentType: ContentTypeNDJSON, decode: decodeNDJSON, anyKind: true},
+	{name: "ndjson", contentType: ContentTypeNDJSON, decode: func(d *Decoder, data []byte) { d.lines(data, decodeJSON) }, anyKind: true},
 	{name: "protobuf", contentType: ContentTypeProtobuf, decode: decodeProtobuf, binary: true, anyKind: true},
 	{name: "sum", contentType: ContentTypeSum, decode: decodeSumJSON},
-	{name: "sum-ndjson", contentType: ContentTypeSumNDJSON, decode: decodeSumNDJSON},
+	{name: "sum-ndjson", contentType: ContentTypeSumNDJSON, decode: func(d *Decoder, data []byte) { d.lines(data, decodeSumJSON) }},
 	{name: "otlp", contentType: ContentTypeOTLP, decode: decodeOTLP(false, false), binary: true, prompts: true},
 	{name: "otlp-json", contentType: ContentTypeOTLPJSON, decode: decodeOTLP(true, false), prompts: true},
 	{name: "otlp-logs", contentType: ContentTypeOTLPLogs, decode: decodeOTLP(false, true), binary: true, prompts: true},
@@ -101,75 +103,74 @@ type Decoder struct {
 	meta    Meta
 	limits  ingest.Limits
 	batch   *ingest.Batch
+	records int            // so far, also those beyond the limit
 	binary  bool           // not JSON
 	foreign *foreign       // format of the current record
 	service string         // pool of a record that names neither a pool nor a model; "" for none
 	refusal ingest.Refusal // why the current record is refused; Reason "" while it is not
 
 	// These are reused for the next message.
-	member   value  // of a native record in JSON
-	record   wire   // a native record in protobuf
-	found    record // of a foreign format
-	names    names
-	inflater inflater
-	scratch  []byte       // unescaped strings of the current message
-	table    []tableEntry // of the current protobuf batch
+	member     value  // of a record in JSON
+	record     wire   // a native record in protobuf
+	found      record // of a foreign format
+	names      names
+	compressed bytes.Reader
+	gzip       gzip.Reader
+	plain      []byte       // the current message, decompressed
+	scratch    []byte       // its unescaped strings
+	table      []tableEntry // of the current protobuf batch
 }
 
 // Decode appends the records of one message and its refusals to b. It never fails as a whole: an unusable record is
 // refused with a reason, the others stay. Nothing in b aliases data. O(len(data)).
 func (d *Decoder) Decode(m Meta, data []byte, lim ingest.Limits, b *ingest.Batch) {
 	d.meta, d.limits, d.batch = m, lim, b
-	d.message(data)
-	d.inflater.release()
-	if d.scratch = d.scratch[:0]; cap(d.scratch) > keepScratch {
-		d.scratch = nil
+	d.records, d.refusal = 0, ingest.Refusal{}
+	f, plain := d.open(data)
+	if !d.refused() {
+		f.decode(d, plain)
 	}
-	if cap(d.table) > keepTable {
-		d.table = nil
+	if over := d.records - lim.BatchRecords; over > 0 {
+		d.refuse(ingest.ReasonBatchTooLong, "%d records beyond the limit of %d", over, lim.BatchRecords)
 	}
-	d.meta, d.batch, d.binary, d.foreign = Meta{}, nil, false, nil
+	d.plain, d.scratch, d.table = emptied(d.plain), emptied(d.scratch), emptied(d.table)
+	d.meta, d.batch, d.foreign = Meta{}, nil, nil
 }
 
-// keepScratch is the most memory for unescaped strings that a Decoder keeps for its next message, in bytes.
-const keepScratch = 64 << 10
+// emptied keeps the memory of list for the next message, unless it is large.
+func emptied[T any](list []T) []T {
+	if cap(list) > 64<<10 {
+		return nil
+	}
+	return list[:0]
+}
 
-func (d *Decoder) message(data []byte) {
-	f := formatOf(d.meta.ContentType)
-	d.binary = f != nil && f.binary
+// open finds the format of a message, checks its names and decompresses it. It refuses the message if it cannot.
+func (d *Decoder) open(data []byte) (f *format, plain []byte) {
 	if len(data) > d.limits.MessageBytes {
-		d.refuse(ingest.ReasonTooLarge, "message has %d bytes, the limit is %d", len(data), d.limits.MessageBytes)
-		return
+		d.fail(ingest.ReasonTooLarge, "message has %d bytes, the limit is %d", len(data), d.limits.MessageBytes)
+		return nil, nil
 	}
 	for _, name := range [...]*string{&d.meta.Pool, &d.meta.Class, &d.meta.Replica, &d.meta.Source} {
-		if *name == "" {
-			continue
-		}
-		d.refusal = ingest.Refusal{}
-		d.scratch = append(d.scratch[:0], *name...)
-		if *name = d.label("a name in the subject or a header", d.scratch); d.refused() {
-			return
+		if *name != "" {
+			d.scratch = append(d.scratch[:0], *name...)
+			*name = d.label("a name in the subject or a header", d.scratch)
 		}
 	}
 	d.scratch, d.batch.Source = d.scratch[:0], d.meta.Source
-	if f == nil {
-		d.refuse(ingest.ReasonUnknownFormat, "content type %.64q is not known", d.meta.ContentType)
-		return
+	f = formatOf(d.meta.ContentType)
+	switch {
+	case f == nil:
+		d.fail(ingest.ReasonUnknownFormat, "content type %.64q is not known", d.meta.ContentType)
+		return nil, nil
+	case !f.anyKind && d.meta.Kind != KindRequest:
+		d.fail(ingest.ReasonUnknownFormat, "records of format %s belong on a request subject", f.name)
 	}
-	if !f.anyKind && d.meta.Kind != KindRequest {
-		d.refuse(ingest.ReasonUnknownFormat, "records of format %s belong on a request subject", f.name)
-		return
-	}
-	plain, reason, detail := d.inflater.inflate(d.meta.Encoding, data, d.limits.MessageBytes)
-	if reason != "" {
-		d.refuse(reason, "%s", detail)
-		return
-	}
-	if !f.binary {
+	d.binary, d.foreign = f.binary, f.foreign
+	if plain = d.inflate(data); !f.binary {
 		plain = bytes.TrimPrefix(plain, byteOrderMark)
 	}
-	d.foreign = f.foreign
-	f.decode(d, plain)
+	return f, plain
 }
 
 // byteOrderMark precedes JSON of some Windows software; readers may ignore it (RFC 8259, section 8.1).
@@ -189,10 +190,16 @@ func formatOf(contentType string) *format {
 	return nil
 }
 
-// refuseBeyond refuses the records of a message beyond the limit as one.
-func (d *Decoder) refuseBeyond(records int) {
-	if over := records - d.limits.BatchRecords; over > 0 {
-		d.refuse(ingest.ReasonBatchTooLong, "%d records beyond the limit of %d", over, d.limits.BatchRecords)
+// within counts a record, and reports whether it is within the limit of a message.
+func (d *Decoder) within() bool {
+	d.records++
+	return d.records <= d.limits.BatchRecords
+}
+
+// refuseEmpty refuses a batch without records.
+func (d *Decoder) refuseEmpty() {
+	if d.records == 0 {
+		d.refuse(ingest.ReasonTruncated, "the batch has no record")
 	}
 }
 

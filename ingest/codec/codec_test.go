@@ -339,7 +339,7 @@ func TestDecodeJSONAllocatesTheIDs(t *testing.T) {
 	}
 	millis, dates := jsonRecords(typical(10).Requests)
 	escaped := []byte(`{"id":"a\u00e9\" b","pool":"p\/q","session":"one \"conversation\" of many","prompt_tokens":7,"arrived_at":` + atMS + `}`)
-	for _, record := range [][]byte{millis[0], dates[0], escaped, bytes.Join(millis, newline)} {
+	for _, record := range [][]byte{millis[0], dates[0], escaped, bytes.Join(millis, []byte("\n"))} {
 		var b ingest.Batch
 		if n := testing.AllocsPerRun(200, func() {
 			b.Reset()
@@ -355,7 +355,7 @@ func BenchmarkDecode(b *testing.B) {
 		b.Run(fmt.Sprint(records), func(b *testing.B) {
 			var data []byte
 			for i := range records {
-				data = AppendRequest(data, &ingest.Request{
+				data = Append(data, &ingest.Request{
 					ID: fmt.Sprintf("req-%08d", i), Pool: "llama-70b", Class: "chat", Model: "llama-3-70b", Tenant: fmt.Sprintf("tenant-%d", i%50),
 					Attempt: 1, Session: uint64(i), ArrivedAt: at, FirstTokenAt: at.Add(time.Second), FinishedAt: at.Add(time.Minute),
 					PromptTokens: 1234, CachedTokens: 1000, OutputTokens: 250, MaxOutputTokens: ingest.Unknown,

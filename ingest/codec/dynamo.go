@@ -73,8 +73,7 @@ func (d *Decoder) dynamoRow(r *record) {
 		q.CachedTokens = int64(rate*float64(q.PromptTokens) + 0.5)
 	}
 	if size := d.looseCount(m[fieldBlockTokens], d.limits.Tokens); size > 0 && q.PromptTokens > 0 && r.has(fieldBlocks) {
-		limit := (q.PromptTokens + size - 1) / size // the last block may be partial
-		q.Blocks, q.BlockTokens = d.looseHashes(m[fieldBlocks], limit), size
+		q.Blocks, q.BlockTokens = d.looseHashes(m[fieldBlocks]), size
 	}
 	d.accept(&q)
 }

@@ -14,25 +14,25 @@ import (
 // The encoders write the compact native JSON that [Decode] reads: without unknown values, times as whole Unix
 // milliseconds. They append to dst and return it, like the append functions of strconv.
 
-// AppendRequest appends r. The hash of the session is written as session_hash.
-func AppendRequest(dst []byte, r *ingest.Request) []byte { return appendRecord(dst, requestType, r) }
-
-// AppendSum appends s; its content type is [ContentTypeSum].
-func AppendSum(dst []byte, s *ingest.Sum) []byte { return appendRecord(dst, sumType, s) }
-
-// AppendReplica appends r.
-func AppendReplica(dst []byte, r *ingest.Replica) []byte { return appendRecord(dst, replicaType, r) }
-
-// AppendAck appends a.
-func AppendAck(dst []byte, a *ingest.Ack) []byte { return appendRecord(dst, ackType, a) }
-
-// AppendWatermark appends m.
-func AppendWatermark(dst []byte, m *ingest.Watermark) []byte {
-	return appendRecord(dst, watermarkType, m)
+// Append appends a record: an [ingest.Request], Sum, Replica, Ack, Watermark or History. The content type of a Sum is
+// [ContentTypeSum]. The hash of a session is written as session_hash.
+func Append[T ingest.Request | ingest.Sum | ingest.Replica | ingest.Ack | ingest.Watermark | ingest.History](dst []byte, r *T) []byte {
+	switch r := any(r).(type) {
+	case *ingest.Request:
+		return appendRecord(dst, requestType, r)
+	case *ingest.Sum:
+		return appendRecord(dst, sumType, r)
+	case *ingest.Replica:
+		return appendRecord(dst, replicaType, r)
+	case *ingest.Ack:
+		return appendRecord(dst, ackType, r)
+	case *ingest.Watermark:
+		return appendRecord(dst, watermarkType, r)
+	case *ingest.History:
+		return appendRecord(dst, historyType, r)
+	}
+	return dst
 }
-
-// AppendHistory appends h.
-func AppendHistory(dst []byte, h *ingest.History) []byte { return appendRecord(dst, historyType, h) }
 
 func appendRecord[T any](dst []byte, t *recordType[T], r *T) []byte {
 	dst = append(dst, '{')
@@ -85,70 +85,52 @@ type memberValue struct {
 	amounts []float64
 }
 
-// memberOf returns the written value of a member of the record of, for both encodings.
+// memberOf returns the written value of a member of the record of, for both encodings. Default values of phase and status
+// are not written.
 func memberOf(of, from any) (m memberValue) {
-	count := func(kind byte, n int64, known bool) {
-		if known {
-			m.kind, m.whole = kind, n
-		}
-	}
-	enum := func(n uint8, name string, known bool) {
-		if known {
-			m.kind, m.whole, m.text = 'e', int64(n), name
-		}
-	}
-	amount := func(f float64) {
-		if !math.IsNaN(f) && !math.IsInf(f, 0) {
-			m.kind, m.amount = '.', f
-		}
-	}
+	known := false
 	switch v := from.(type) {
 	case *label:
-		if *v != "" {
-			m.kind, m.text = 'l', string(*v)
-		}
+		m.kind, m.text, known = 'l', string(*v), *v != ""
 	case *string:
-		if *v != "" {
-			m.kind, m.text = '"', *v
-		}
+		m.kind, m.text, known = '"', *v, *v != ""
 	case *time.Time:
-		if !v.IsZero() {
-			m.kind, m.time = 't', *v
-		}
+		m.kind, m.time, known = 't', *v, !v.IsZero()
 	case *int64:
-		count('0', *v, *v >= 0)
+		m.kind, m.whole, known = '0', *v, *v >= 0
 	case *counter:
-		count('0', int64(*v), *v >= 0)
+		m.kind, m.whole, known = '0', int64(*v), *v >= 0
 	case *int:
-		count('0', int64(*v), *v >= 0)
+		m.kind, m.whole, known = '0', int64(*v), *v >= 0
 	case *attempt:
-		count('0', int64(*v), *v != 1)
+		m.kind, m.whole, known = '0', int64(*v), *v != 1
 	case *sessionHash:
-		count('h', int64(*v), *v != 0)
+		m.kind, m.whole, known = 'h', int64(*v), *v != 0
 	case *blockTokens:
-		count('b', int64(*v), *v > 0)
+		m.kind, m.whole, known = 'b', int64(*v), *v > 0
 	case *hashes:
-		if len(*v) > 0 {
-			m.kind, m.hashes = 'B', *v
-		}
+		m.kind, m.hashes, known = 'B', *v, len(*v) > 0
 	case *float64:
-		amount(*v)
+		m.kind, m.amount, known = '.', *v, isFinite(*v)
 	case *seconds:
-		amount(float64(*v))
+		m.kind, m.amount, known = '.', float64(*v), isFinite(float64(*v))
 	case *ratio:
-		amount(float64(*v))
+		m.kind, m.amount, known = '.', float64(*v), isFinite(float64(*v))
 	case *amounts:
-		m.kind, m.amounts = '[', *v
+		m.kind, m.amounts, known = '[', *v, true
 	case *ingest.Phase:
-		enum(uint8(*v), v.String(), !endedWell(of))
+		m.kind, m.whole, m.text, known = 'e', int64(*v), v.String(), !endedWell(of)
 	case *ingest.Status:
-		enum(uint8(*v), v.String(), !endedWell(of))
+		m.kind, m.whole, m.text, known = 'e', int64(*v), v.String(), !endedWell(of)
 	case *ingest.ReplicaState:
-		enum(uint8(*v), v.String(), true)
+		m.kind, m.whole, m.text, known = 'e', int64(*v), v.String(), true
 	case *ingest.AckStage:
-		enum(uint8(*v), v.String(), true)
+		m.kind, m.whole, m.text, known = 'e', int64(*v), v.String(), true
 	}
-	return m // a clear session name is never kept
+	if !known { // as is the clear name of a session, which is never kept
+		m.kind = 0
+	}
+	return m
 }
 
 // endedWell reports whether phase and status of a request are the defaults.
@@ -157,8 +139,10 @@ func endedWell(of any) bool {
 	return r.Phase == ingest.PhaseFinished && r.Status == ingest.StatusOK
 }
 
+func isFinite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+
 func appendAmount(dst []byte, f float64) []byte {
-	if math.IsNaN(f) || math.IsInf(f, 0) {
+	if !isFinite(f) {
 		return append(dst, "null"...)
 	}
 	return strconv.AppendFloat(dst, f, 'f', -1, 64)

@@ -62,7 +62,7 @@ var anyRequest = rapid.Custom(func(t *rapid.T) ingest.Request {
 func TestRequestsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := anyRequest.Draw(t, "request")
-		roundTrip(t, Meta{}, AppendRequest(nil, &r), ingest.Batch{Requests: []ingest.Request{r}})
+		roundTrip(t, Meta{}, Append(nil, &r), ingest.Batch{Requests: []ingest.Request{r}})
 	})
 }
 
@@ -78,7 +78,7 @@ var anySum = rapid.Custom(func(t *rapid.T) ingest.Sum {
 func TestSumsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anySum.Draw(t, "sum")
-		roundTrip(t, Meta{ContentType: ContentTypeSum}, AppendSum(nil, &s), ingest.Batch{Sums: []ingest.Sum{s}})
+		roundTrip(t, Meta{ContentType: ContentTypeSum}, Append(nil, &s), ingest.Batch{Sums: []ingest.Sum{s}})
 	})
 }
 
@@ -116,23 +116,23 @@ var anyHistory = rapid.Custom(func(t *rapid.T) ingest.History {
 func TestPoolRecordsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := anyReplica.Draw(t, "replica")
-		roundTrip(t, Meta{Kind: KindReplica}, AppendReplica(nil, &r), ingest.Batch{Replicas: []ingest.Replica{r}})
+		roundTrip(t, Meta{Kind: KindReplica}, Append(nil, &r), ingest.Batch{Replicas: []ingest.Replica{r}})
 		a := anyAck.Draw(t, "ack")
-		roundTrip(t, Meta{Kind: KindAck}, AppendAck(nil, &a), ingest.Batch{Acks: []ingest.Ack{a}})
+		roundTrip(t, Meta{Kind: KindAck}, Append(nil, &a), ingest.Batch{Acks: []ingest.Ack{a}})
 		w := anyWatermark.Draw(t, "watermark")
-		roundTrip(t, Meta{Kind: KindWatermark}, AppendWatermark(nil, &w), ingest.Batch{Watermark: &w})
+		roundTrip(t, Meta{Kind: KindWatermark}, Append(nil, &w), ingest.Batch{Watermark: &w})
 		h := anyHistory.Draw(t, "history")
-		roundTrip(t, Meta{Kind: KindHistory}, AppendHistory(nil, &h), ingest.Batch{Histories: []ingest.History{h}})
+		roundTrip(t, Meta{Kind: KindHistory}, Append(nil, &h), ingest.Batch{Histories: []ingest.History{h}})
 	})
 }
 
-func TestAppendRequestIsCompact(t *testing.T) {
+func TestAppendIsCompact(t *testing.T) {
 	r := ingest.Request{
 		Pool: "p", Class: `say "hi"`, Attempt: 1, ArrivedAt: at, PromptTokens: 7,
 		CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown,
 	}
 	want := `x{"pool":"p","class":"say \"hi\"","arrived_at":` + atMS + `,"prompt_tokens":7}`
-	if got := string(AppendRequest([]byte("x"), &r)); got != want {
+	if got := string(Append([]byte("x"), &r)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

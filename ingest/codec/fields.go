@@ -131,16 +131,9 @@ func newFieldTable(all paths) *fieldTable {
 	return t
 }
 
-// names lists the most trusted paths of fields, for messages.
-func (t *fieldTable) names(fields ...field) string {
-	var all []string
-	for _, f := range fields {
-		all = append(all, t.paths[f][:min(3, len(t.paths[f]))]...)
-		if len(t.paths[f]) > 3 {
-			all = append(all, "…")
-		}
-	}
-	return strings.Join(all, ", ")
+// names lists the most trusted paths of a field, for messages.
+func (t *fieldTable) names(f field) string {
+	return strings.Join(t.paths[f][:min(4, len(t.paths[f]))], ", ")
 }
 
 // record has the found values by field.

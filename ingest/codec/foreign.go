@@ -22,7 +22,11 @@ var ownPaths = paths{
 
 // decodeForeign reads a message of a foreign format.
 func decodeForeign(d *Decoder, data []byte) {
-	d.split(data, d.foreignRecord)
+	d.split(data, func(record []byte) {
+		if d.within() {
+			d.foreignRecord(record)
+		}
+	})
 }
 
 // foreignRecord reads one record, or refuses it.
@@ -91,9 +95,9 @@ func (d *Decoder) accept(q *ingest.Request) {
 	if q.Pool = cmp.Or(q.Pool, d.meta.Pool, q.Model, d.service); q.Pool == "" {
 		d.fail(ingest.ReasonMissingField, "pool is missing in the record, in the subject and in the URL, and so is model, whose name would be used")
 	}
-	d.fillClass(&q.Class)
 	settle(q)
-	if d.checkForeign(q); d.refusal.Reason == "" {
+	d.checkForeign(q)
+	if d.completeRequest(q); d.refusal.Reason == "" {
 		d.batch.Requests = append(d.batch.Requests, *q)
 	}
 }
@@ -128,11 +132,12 @@ func (d *Decoder) checkForeign(q *ingest.Request) {
 	}
 	switch {
 	case q.PromptTokens == ingest.Unknown && q.Status == ingest.StatusOK:
-		d.fail(ingest.ReasonMissingField, "prompt_tokens is missing: the record has none of %s", d.foreign.fields.names(fieldPromptTokens))
+		d.fail(ingest.ReasonMissingField, "prompt_tokens is missing: the record has no %s", d.foreign.fields.names(fieldPromptTokens))
 	case q.ArrivedAt.IsZero() && q.FinishedAt.IsZero():
-		d.fail(ingest.ReasonMissingField, "arrived_at is missing, and so is finished_at: the record has none of %s", d.foreign.fields.names(fieldArrivedAt, fieldFinishedAt))
+		known := d.foreign.fields
+		d.fail(ingest.ReasonMissingField, "arrived_at and finished_at are missing: the record has no %s, nor %s",
+			known.names(fieldArrivedAt), known.names(fieldFinishedAt))
 	}
-	d.checkRequest(q)
 }
 
 // inferTokens completes the counts of q. Tokens read from a cache or written to it are added to a prompt that leaves them

@@ -19,7 +19,7 @@ func read(format string, data []byte, meta Meta) string {
 	Decode(meta, data, ingest.DefaultLimits(), &b)
 	var out strings.Builder
 	for i := range b.Requests {
-		out.Write(AppendRequest(nil, &b.Requests[i]))
+		out.Write(Append(nil, &b.Requests[i]))
 		out.WriteByte('\n')
 	}
 	if b.Ignored > 0 {

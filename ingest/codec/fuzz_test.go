@@ -131,10 +131,11 @@ func FuzzInflate(f *testing.F) {
 	}
 	const atMost = 1 << 16
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var p inflater
-		plain, reason, detail := p.inflate(EncodingGzip, data, atMost)
-		if len(plain) > atMost || cap(p.plain) > 4*atMost || (reason == "") != (detail == "") {
-			t.Fatalf("%d bytes in a buffer of %d, %q %q", len(plain), cap(p.plain), reason, detail)
+		d := Decoder{meta: Meta{Encoding: EncodingGzip}, limits: ingest.Limits{MessageBytes: atMost}}
+		plain := d.inflate(data)
+		reason, detail := d.refusal.Reason, d.refusal.Detail
+		if reason == "" && len(plain) > atMost || cap(d.plain) > 4*atMost || (reason == "") != (detail == "") {
+			t.Fatalf("%d bytes in a buffer of %d, %q %q", len(plain), cap(d.plain), reason, detail)
 		}
 		want, err := io.ReadAll(io.LimitReader(newGzip(data), atMost+1))
 		if valid := err == nil && len(want) <= atMost; valid != (reason == "") || valid && !bytes.Equal(plain, want) {

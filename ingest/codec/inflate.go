@@ -3,11 +3,8 @@ package codec
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
-
-	"github.com/klauspost/compress/gzip"
 
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -15,47 +12,33 @@ import (
 // EncodingGzip is the content encoding of compressed messages (RFC 1952).
 const EncodingGzip = "gzip"
 
-// keepPlain is the largest buffer that a decoder keeps for its next message, in bytes.
-const keepPlain = 1 << 20
-
-// inflater decompresses messages. It is reused, and starts no goroutine.
-type inflater struct {
-	plain  []byte // what the last message decoded to
-	source bytes.Reader
-	gzip   gzip.Reader
-}
-
-// inflate decompresses data to at most atMost bytes. The result is valid until the next call of release. Without a
-// result, reason is not "".
-func (p *inflater) inflate(encoding string, data []byte, atMost int) (plain []byte, reason ingest.Reason, detail string) {
+// inflate returns data decompressed to at most Limits.MessageBytes, valid until the next message. It refuses the message if
+// it cannot. It starts no goroutine.
+func (d *Decoder) inflate(data []byte) []byte {
+	encoding := d.meta.Encoding
 	switch {
 	case encoding == "" || strings.EqualFold(encoding, "identity"):
-		return data, "", ""
+		return data
 	case !strings.EqualFold(encoding, EncodingGzip) && !strings.EqualFold(encoding, "x-gzip"):
-		return nil, ingest.ReasonUnknownFormat, fmt.Sprintf("content encoding %.64q is not known, want %s", encoding, EncodingGzip)
+		d.fail(ingest.ReasonUnknownFormat, "content encoding %.64q is not known, want %s", encoding, EncodingGzip)
+		return nil
 	}
-	p.source.Reset(data)
-	err := p.gzip.Reset(&p.source)
+	d.compressed.Reset(data)
+	err := d.gzip.Reset(&d.compressed)
 	if err == nil {
-		buffer := bytes.NewBuffer(p.plain)
-		_, err = buffer.ReadFrom(io.LimitReader(&p.gzip, int64(atMost)+1))
-		p.plain = buffer.Bytes()
+		buffer := bytes.NewBuffer(d.plain)
+		_, err = buffer.ReadFrom(io.LimitReader(&d.gzip, int64(d.limits.MessageBytes)+1))
+		d.plain = buffer.Bytes()
 	}
+	d.compressed.Reset(nil)
 	switch {
-	case err == nil && len(p.plain) > atMost:
-		return nil, ingest.ReasonTooLarge, fmt.Sprintf("message of %d bytes decodes from %s to more than the limit of %d", len(data), encoding, atMost)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, ingest.ReasonTruncated, fmt.Sprintf("message of %d bytes ends within its %s stream", len(data), encoding)
+		d.fail(ingest.ReasonTruncated, "message of %d bytes ends within its %s stream", len(data), encoding)
 	case err != nil:
-		return nil, ingest.ReasonBadEncoding, fmt.Sprintf("message does not decode from %s: %v", encoding, err)
+		d.fail(ingest.ReasonBadEncoding, "message does not decode from %s: %v", encoding, err)
+	case len(d.plain) > d.limits.MessageBytes:
+		d.fail(ingest.ReasonTooLarge, "message of %d bytes decodes from %s to more than the limit of %d", len(data), encoding,
+			d.limits.MessageBytes)
 	}
-	return p.plain, "", ""
-}
-
-// release releases the last message, and a large buffer.
-func (p *inflater) release() {
-	p.source.Reset(nil)
-	if p.plain = p.plain[:0]; cap(p.plain) > keepPlain {
-		p.plain = nil
-	}
+	return d.plain
 }

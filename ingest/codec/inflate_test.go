@@ -75,10 +75,10 @@ func TestDecodeRefusesToInflate(t *testing.T) {
 			if len(b.Requests) > 0 || len(b.Refused) != 1 || b.Refused[0].Reason != tc.want {
 				t.Errorf("%d records, refused %+v, want %s", len(b.Requests), b.Refused, tc.want)
 			}
-			var p inflater
-			_, _, _ = p.inflate(tc.encoding, tc.data, limits.MessageBytes)
-			if most := 4 * limits.MessageBytes; cap(p.plain) > most {
-				t.Errorf("needed a buffer of %d bytes, want at most %d", cap(p.plain), most)
+			d := Decoder{meta: Meta{Encoding: tc.encoding}, limits: limits}
+			d.inflate(tc.data)
+			if most := 4 * limits.MessageBytes; cap(d.plain) > most {
+				t.Errorf("needed a buffer of %d bytes, want at most %d", cap(d.plain), most)
 			}
 		})
 	}

@@ -232,34 +232,26 @@ func valueEnd(text []byte, at int) (end, levels int) {
 	return len(text), levels
 }
 
-// split calls each with every record of a message in a foreign JSON format: one object, an array of them, or one of
-// either a line. A broken line is refused alone, and so is what follows a broken element of an array. Records beyond
-// Limits.BatchRecords are refused together. O(len(data)).
-func (d *Decoder) split(data []byte, each func(record []byte)) {
-	if data = bytes.TrimSpace(data); len(data) == 0 {
+// split calls record with every record of a message in a foreign JSON format: one object, an array of them, or one of
+// either a line. A broken line is refused alone, and so is what follows a broken element of an array. O(len(data)).
+func (d *Decoder) split(data []byte, record func(data []byte)) {
+	if data = bytes.Trim(data, whiteSpace); len(data) == 0 {
 		d.refuse(ingest.ReasonTruncated, "the message is empty")
 		return
 	}
 	if bytes.Contains(data, []byte("NaN")) || bytes.Contains(data, []byte("Infinity")) {
 		data = nonFinite.ReplaceAll(data, []byte("${1}null"))
 	}
-	records := 0
-	record := func(data []byte) {
-		if records++; records <= d.limits.BatchRecords {
-			each(data)
-		}
-	}
 	hasLines := bytes.Contains(data, []byte("\n{")) || bytes.Contains(data, []byte("\n["))
 	if !hasLines || isValid(data, d.limits.Depth+1) {
 		d.elements(data, record)
-	} else {
-		for line := range bytes.Lines(data) {
-			if line = bytes.TrimSpace(line); len(line) > 0 {
-				d.elements(line, record)
-			}
+		return
+	}
+	for line := range bytes.Lines(data) {
+		if line = bytes.Trim(line, whiteSpace); len(line) > 0 {
+			d.elements(line, record)
 		}
 	}
-	d.refuseBeyond(records)
 }
 
 // nonFinite finds NaN, Infinity and -Infinity, which Python's json writes but which are not JSON. One in a string

@@ -33,7 +33,7 @@ func (v value) missing() bool {
 func (d *Decoder) looseCount(v value, limit int64) int64 {
 	n := ingest.Unknown
 	if f, ok := d.looseNumber(v); ok {
-		d.count(v.name, f, limit, &n)
+		count(d, v.name, f, limit, &n)
 	}
 	return n
 }
@@ -164,8 +164,8 @@ func (d *Decoder) looseText(v value) []byte {
 	return v.raw
 }
 
-// looseHashes reads at most limit unsigned 64-bit numbers of a list, without loss of precision. They may be in quotes.
-func (d *Decoder) looseHashes(v value, limit int64) (all []uint64) {
+// looseHashes reads the unsigned 64-bit numbers of a list, without loss of precision. They may be in quotes.
+func (d *Decoder) looseHashes(v value) (all []uint64) {
 	if !d.isA(v.name, v.kind, '[') {
 		return nil
 	}
@@ -173,7 +173,6 @@ func (d *Decoder) looseHashes(v value, limit int64) (all []uint64) {
 	d.each(v.raw, 0, &element, func([]byte) {
 		hash, err := strconv.ParseUint(string(d.text(&element)), 10, 64)
 		switch {
-		case int64(len(all)) == limit:
 		case errors.Is(err, strconv.ErrRange):
 			d.fail(ingest.ReasonHugeCount, "%s holds a number beyond 64 bits", v.name)
 		case err != nil:

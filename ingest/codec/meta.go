@@ -38,23 +38,17 @@ const HeaderSource = "Forewarm-Source"
 // ok is false for a subject without telemetry.
 func ParseSubject(prefix, subject string) (m Meta, ok bool) {
 	rest, ok := strings.CutPrefix(subject, prefix+".")
-	if !ok {
-		return Meta{}, false
-	}
 	area, rest, _ := strings.Cut(rest, ".")
 	topic, rest, named := strings.Cut(rest, ".")
 	var names [2]string
 	given := 0
-	for named {
-		if given == len(names) {
-			return Meta{}, false
-		}
+	for ; named && ok && given < len(names); given++ {
 		var token string
 		token, rest, named = strings.Cut(rest, ".")
-		if names[given], ok = unescapeToken(token); !ok {
-			return Meta{}, false
-		}
-		given++
+		names[given], ok = unescapeToken(token)
+	}
+	if !ok || named {
+		return Meta{}, false
 	}
 	switch {
 	case area == "telemetry" && topic == "request":

@@ -43,11 +43,11 @@ func TestSubjectsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pool, name := rapid.String().Draw(t, "pool"), rapid.String().Draw(t, "name")
 		for subject, want := range map[string]Meta{
-			ingest.RequestSubject("a.b", pool, name):       {Kind: KindRequest, Pool: pool, Class: name},
-			ingest.ReplicaSubject("a.b", pool, name):       {Kind: KindReplica, Pool: pool, Replica: name},
-			ingest.HistorySubject("a.b", pool, name):       {Kind: KindHistory, Pool: pool, Class: name},
-			ingest.WatermarkSubject("a.b", pool):           {Kind: KindWatermark, Pool: pool},
-			"a.b.prescale.ack." + ingest.EscapeToken(pool): {Kind: KindAck, Pool: pool},
+			ingest.Subject("a.b", ingest.RequestSubject, pool, name): {Kind: KindRequest, Pool: pool, Class: name},
+			ingest.Subject("a.b", ingest.ReplicaSubject, pool, name): {Kind: KindReplica, Pool: pool, Replica: name},
+			ingest.Subject("a.b", ingest.HistorySubject, pool, name): {Kind: KindHistory, Pool: pool, Class: name},
+			ingest.Subject("a.b", ingest.WatermarkSubject, pool):     {Kind: KindWatermark, Pool: pool},
+			"a.b.prescale.ack." + ingest.EscapeToken(pool):           {Kind: KindAck, Pool: pool},
 		} {
 			if strings.ContainsAny(subject, " *>\t\r\n") || strings.Contains(subject, "..") {
 				t.Fatalf("%q is no subject", subject)

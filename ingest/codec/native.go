@@ -65,114 +65,90 @@ func native[T any](d *Decoder, data []byte, t *recordType[T], list *[]T) {
 	d.refused()
 }
 
-// decodeNDJSON reads a batch: one native JSON record a line. It skips blank lines. A bad line is refused alone; the
-// lines beyond Limits.BatchRecords are refused together.
-func decodeNDJSON(d *Decoder, data []byte) { d.lines(data, decodeJSON) }
-
-// decodeSumNDJSON reads a batch of sums.
-func decodeSumNDJSON(d *Decoder, data []byte) { d.lines(data, decodeSumJSON) }
-
+// lines reads a batch with one record a line. It skips blank lines. A bad line is refused alone.
 func (d *Decoder) lines(data []byte, decode func(d *Decoder, line []byte)) {
-	records := 0
 	for line := range bytes.Lines(data) {
-		if line = bytes.TrimSuffix(line, newline); len(bytes.Trim(line, " \t\r")) == 0 {
-			continue
-		}
-		if records++; records <= d.limits.BatchRecords {
+		if line = bytes.Trim(line, whiteSpace); len(line) > 0 && d.within() {
 			decode(d, line)
 		}
 	}
-	d.refuseBeyond(records)
-	if records == 0 {
-		d.refuse(ingest.ReasonTruncated, "the batch has no record")
-	}
+	d.refuseEmpty()
 }
-
-var newline = []byte{'\n'}
 
 // These methods read a member of a native record from JSON.
 
-func (v *value) text(d *Decoder) ([]byte, bool) {
-	return v.raw, d.isA(v.name, v.kind, '"')
+func (v *value) text(d *Decoder) []byte {
+	d.isA(v.name, v.kind, '"')
+	return v.raw
 }
 
-func (v *value) label(d *Decoder) (string, bool) {
-	text, ok := v.text(d)
-	if !ok {
-		return "", false
-	}
-	return d.label(v.name, text), true
-}
+func (v *value) label(d *Decoder, to *string) { *to = d.label(v.name, v.text(d)) }
 
-func (v *value) number(d *Decoder) (float64, bool) {
-	return parseNumber(v.raw), d.isA(v.name, v.kind, '0')
+func (v *value) number(d *Decoder) float64 {
+	d.isA(v.name, v.kind, '0')
+	return parseNumber(v.raw)
 }
 
 // instant reads an RFC 3339 string or a whole number of Unix milliseconds.
-func (v *value) instant(d *Decoder) (t time.Time, ok bool) {
+func (v *value) instant(d *Decoder, to *time.Time) {
+	var t time.Time
 	switch v.kind {
 	case '0':
 		ms := parseNumber(v.raw)
 		if ms != math.Trunc(ms) || math.Abs(ms) > 1<<53 {
 			d.fail(ingest.ReasonBadTime, "%s is %.24s, want whole Unix milliseconds", v.name, v.raw)
-			return t, false
+			return
 		}
-		t = time.UnixMilli(int64(ms)).UTC()
+		t = time.UnixMilli(int64(ms))
 	case '"':
 		if t.UnmarshalText(v.raw) != nil && t.UnmarshalText(bytes.ToUpper(v.raw)) != nil { // T and Z may be in lower case
 			d.fail(ingest.ReasonBadTime, "%s is %s, want RFC 3339", v.name, quoted(v.raw))
-			return t, false
+			return
 		}
-		t = t.UTC()
 	default:
 		d.fail(ingest.ReasonWrongType, "%s is %s, want an RFC 3339 string or Unix milliseconds", v.name, kindNames[v.kind])
-		return t, false
+		return
 	}
-	return t, d.checkTime(v.name, t, "numbers are Unix milliseconds")
+	d.instant(v.name, t.UTC(), "numbers are Unix milliseconds", to)
 }
 
 // hash reads 16 hexadecimal digits, because JSON numbers lose bits above 2⁵³.
-func (v *value) hash(d *Decoder) (uint64, bool) {
-	text, ok := v.text(d)
-	if !ok {
-		return 0, false
-	}
+func (v *value) hash(d *Decoder, to *uint64) {
+	text := v.text(d)
 	hash, err := strconv.ParseUint(string(text), 16, 64)
 	if err != nil || len(text) != 16 {
 		d.fail(ingest.ReasonWrongType, "%s is %s, want 16 hexadecimal digits", v.name, quoted(text))
-		return 0, false
 	}
-	return hash, true
+	*to = hash
 }
 
-func (v *value) enum(d *Decoder, known []string) (uint8, bool) {
-	text, ok := v.text(d)
-	if !ok {
-		return 0, false
-	}
+func (v *value) enum(d *Decoder, known []string, to *uint8) {
+	text := v.text(d)
 	i := slices.Index(known, string(text))
 	if i < 0 {
 		d.fail(ingest.ReasonBadEnum, "%s is %s, want one of %s", v.name, quoted(text), strings.Join(known, ", "))
+		return
 	}
-	return uint8(max(i, 0)), i >= 0
+	*to = uint8(i)
 }
 
-// amounts reads a list of numbers that are not negative; null is unknown.
-func (v *value) amounts(d *Decoder) (all []float64) {
-	if !d.isA(v.name, v.kind, '[') {
-		return nil
+// list reads the numbers of a history, none of them negative; null is unknown. Records in JSON have no other lists.
+func (v *value) list(d *Decoder, to any) {
+	all, ok := to.(*amounts)
+	if !ok || !d.isA(v.name, v.kind, '[') {
+		return
 	}
+	*all = nil
 	element := value{name: v.name}
 	d.each(v.raw, 0, &element, func([]byte) {
-		x := math.NaN()
-		if len(all) == ingest.MaxHistoryMinutes {
+		if len(*all) == ingest.MaxHistoryMinutes {
 			d.fail(ingest.ReasonBatchTooLong, "%s has more than %d numbers", v.name, ingest.MaxHistoryMinutes)
 			return
 		}
+		x := math.NaN()
 		if element.kind != 'n' {
-			d.readNumber(&element, v.name, float64(d.limits.SumTokens), &x)
+			d.number(v.name, element.number(d), float64(d.limits.SumTokens), &x)
 		}
-		all = append(all, x)
+		*all = append(*all, x)
 	})
-	return all
 }

@@ -116,7 +116,6 @@ type export struct {
 	attrs    record   // of the current item and its resource
 	span     otlpSpan // current one
 	failed   bool     // the current span failed
-	items    int      // spans or log records
 	spans    []otlpSpan
 }
 

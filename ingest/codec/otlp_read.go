@@ -30,7 +30,6 @@ func decodeOTLP(json, logs bool) func(d *Decoder, data []byte) {
 		} else {
 			read(data)
 		}
-		d.refuseBeyond(x.items)
 		x.endSpans()
 		d.service = ""
 	}
@@ -112,12 +111,15 @@ func (x *export) read(p part, export otlpMessage, item func(p part)) {
 	if p.json { // check all before any part counts
 		x.object(p.raw, otlpNesting*x.limits.Depth, new(value), func([]byte) {})
 	}
-	resources := 0
+	resources, before := 0, x.records
 	if x.refusal.Reason == "" {
 		x.only(p, export, 1, func(resource part) {
 			resources++
 			x.readResource(resource, item)
 		})
+	}
+	if x.records == before { // an export without items is a record too, so that their number is bounded
+		x.records++
 	}
 	isEmpty := len(p.raw) == 0 || p.json && len(bytes.Trim(p.raw, " {}\t\r\n")) == 0
 	if resources == 0 && !isEmpty && (x.refusal.Reason == "" || x.refusal.Reason == ingest.ReasonWrongType) {
@@ -144,7 +146,7 @@ func (x *export) readResource(p part, item func(p part)) {
 // readScope reads a ScopeSpans or ScopeLogs. An item that cannot be used refuses itself only.
 func (x *export) readScope(p part, item func(p part)) {
 	x.only(p, scopeMessage, 2, func(p part) {
-		if x.items++; x.items <= x.limits.BatchRecords {
+		if x.within() {
 			outer := x.refusal
 			x.refusal, x.attrs = ingest.Refusal{}, x.resource
 			item(p)

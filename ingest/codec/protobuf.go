@@ -61,24 +61,17 @@ type tableEntry struct {
 	fault ingest.Reason
 }
 
-const (
-	labelsPerRecord = 9    // largest number of strings that a record uses
-	keepTable       = 4096 // largest table that a decoder keeps for its next message
-)
+const labelsPerRecord = 9 // largest number of strings that a record uses
 
 // decodeProtobuf reads a forewarm.v1.Batch, on a subject of any kind. A bad record is refused alone. If the frames
 // around the records are broken, the rest of the message is refused as one. O(len(data)).
 func decodeProtobuf(d *Decoder, data []byte) {
-	records, valid := 0, 0
-	d.table = d.table[:0]
+	valid := 0
 	frames := wire{rest: data}
 	for frames.next() { // the table may come after the records that use it
 		valid = len(data) - len(frames.rest)
 		text, isString := frames.Bytes()
-		switch {
-		case batchRequests <= frames.FieldNum && frames.FieldNum <= batchWatermark:
-			records++
-		case frames.FieldNum == batchStrings && isString && len(d.table) <= labelsPerRecord*d.limits.BatchRecords:
+		if frames.FieldNum == batchStrings && isString && len(d.table) <= labelsPerRecord*d.limits.BatchRecords {
 			entry := tableEntry{fault: labelFault(text, d.limits.LabelBytes)}
 			if entry.fault == "" {
 				entry.name = d.names.of(text)
@@ -90,41 +83,31 @@ func decodeProtobuf(d *Decoder, data []byte) {
 		d.refuse(ingest.ReasonInconsistent, "the first of the batch's strings is not empty, but index 0 means no label")
 		return
 	}
-	d.protobufRecords(data[:valid])
-	switch {
-	case frames.fault != "":
-		d.refuse(frames.fault, "the batch breaks at byte %d of %d: what follows is lost", valid, len(data))
-	case records == 0:
-		d.refuse(ingest.ReasonTruncated, "the batch has no record")
-	default:
-		d.refuseBeyond(records)
-	}
-}
-
-// protobufRecords decodes the records of valid frames, in order.
-func (d *Decoder) protobufRecords(data []byte) {
-	records := 0
-	for frames := (wire{rest: data}); records < d.limits.BatchRecords && frames.next(); {
-		record, ok := frames.Bytes()
-		d.refusal = ingest.Refusal{}
-		switch number := frames.FieldNum; {
-		case number < batchRequests || number > batchWatermark:
-			continue
-		case !ok:
-			d.fail(ingest.ReasonWrongType, "field %d of the batch is no message", number)
-		case number == batchRequests:
-			protobufRecord(d, record, requestType, &d.batch.Requests)
-		case number == batchSums:
-			protobufRecord(d, record, sumType, &d.batch.Sums)
-		case number == batchReplicas:
-			protobufRecord(d, record, replicaType, &d.batch.Replicas)
-		case number == batchAcks:
-			protobufRecord(d, record, ackType, &d.batch.Acks)
-		case number == batchWatermark:
-			protobufRecord(d, record, watermarkType, new([]ingest.Watermark))
+	for records := (wire{rest: data[:valid]}); records.next(); {
+		if number := records.FieldNum; batchRequests <= number && number <= batchWatermark && d.within() {
+			record, ok := records.Bytes()
+			d.refusal = ingest.Refusal{}
+			switch {
+			case !ok:
+				d.fail(ingest.ReasonWrongType, "field %d of the batch is no message", number)
+			case number == batchRequests:
+				protobufRecord(d, record, requestType, &d.batch.Requests)
+			case number == batchSums:
+				protobufRecord(d, record, sumType, &d.batch.Sums)
+			case number == batchReplicas:
+				protobufRecord(d, record, replicaType, &d.batch.Replicas)
+			case number == batchAcks:
+				protobufRecord(d, record, ackType, &d.batch.Acks)
+			default:
+				protobufRecord(d, record, watermarkType, new([]ingest.Watermark))
+			}
+			d.refused()
 		}
-		records++
-		d.refused()
+	}
+	if frames.fault != "" {
+		d.refuse(frames.fault, "the batch breaks at byte %d of %d: what follows is lost", valid, len(data))
+	} else {
+		d.refuseEmpty()
 	}
 }
 
@@ -155,13 +138,14 @@ func (w *wire) typed(d *Decoder, ok bool) bool {
 	return ok
 }
 
-func (w *wire) text(d *Decoder) ([]byte, bool) {
+func (w *wire) text(d *Decoder) []byte {
 	text, ok := w.Bytes()
-	return text, w.typed(d, ok) && len(text) > 0
+	w.typed(d, ok)
+	return text
 }
 
 // label reads an index into the batch's table of strings; 0 is absent.
-func (w *wire) label(d *Decoder) (string, bool) {
+func (w *wire) label(d *Decoder, to *string) {
 	index, ok := w.Uint64()
 	switch {
 	case !w.typed(d, ok) || index == 0:
@@ -170,51 +154,50 @@ func (w *wire) label(d *Decoder) (string, bool) {
 	case d.table[index].fault != "":
 		d.fail(d.table[index].fault, "%s is string %d of the batch, which cannot be a label", w.name, index)
 	default:
-		return d.table[index].name, true
+		*to = d.table[index].name
 	}
-	return "", false
 }
 
-func (w *wire) number(d *Decoder) (float64, bool) {
+func (w *wire) number(d *Decoder) float64 {
 	if f, ok := w.Double(); ok {
-		return f, true
+		return f
 	}
 	n, ok := w.Int64()
-	return float64(n), w.typed(d, ok)
+	w.typed(d, ok)
+	return float64(n)
 }
 
 // instant reads Unix nanoseconds; 0 is unknown.
-func (w *wire) instant(d *Decoder) (t time.Time, ok bool) {
-	ns, ok := w.Sfixed64()
-	if !w.typed(d, ok) || ns == 0 {
-		return t, false
+func (w *wire) instant(d *Decoder, to *time.Time) {
+	if ns, ok := w.Sfixed64(); w.typed(d, ok) && ns != 0 {
+		d.instant(w.name, time.Unix(0, ns).UTC(), "times are Unix nanoseconds", to)
 	}
-	t = time.Unix(0, ns).UTC()
-	return t, d.checkTime(w.name, t, "times are Unix nanoseconds")
 }
 
-func (w *wire) hash(d *Decoder) (uint64, bool) {
+func (w *wire) hash(d *Decoder, to *uint64) {
 	hash, ok := w.Fixed64()
-	return hash, w.typed(d, ok)
+	w.typed(d, ok)
+	*to = hash
 }
 
 // enum reads the number of a name, which is one more than its constant; 0 is absent.
-func (w *wire) enum(d *Decoder, known []string) (uint8, bool) {
+func (w *wire) enum(d *Decoder, known []string, to *uint8) {
 	n, ok := w.Uint64()
-	if !w.typed(d, ok) || n == 0 {
-		return 0, false
-	}
-	if n > uint64(len(known)) {
+	switch {
+	case !w.typed(d, ok) || n == 0:
+	case n > uint64(len(known)):
 		d.fail(ingest.ReasonBadEnum, "%s is %d, want 1 to %d", w.name, int64(n), len(known))
-		return 0, false
+	default:
+		*to = uint8(n - 1)
 	}
-	return uint8(n - 1), true
 }
 
-func (w *wire) hashes(d *Decoder, to *[]uint64) {
-	if all, ok := w.UnpackFixed64s(*to); w.typed(d, ok) {
-		*to = all
-	}
+// list reads the hashes of blocks, the only list in the schema's records.
+func (w *wire) list(d *Decoder, to any) {
+	blocks := to.(*hashes)
+	all, ok := w.UnpackFixed64s(*blocks)
+	w.typed(d, ok)
+	*blocks = all
 }
 
 var marshalers easyproto.MarshalerPool

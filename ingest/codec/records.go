@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -155,103 +156,66 @@ func add[T any](d *Decoder, t *recordType[T], list *[]T, read func(r *T)) {
 	}
 }
 
-// source is a member of a record in either encoding. Each method returns its value, or false when it is absent or the
-// record is refused.
+// source is a member of a record in either encoding. What cannot be read refuses the record.
 type source interface {
-	text(d *Decoder) ([]byte, bool)
-	label(d *Decoder) (string, bool)
-	number(d *Decoder) (float64, bool)
-	instant(d *Decoder) (time.Time, bool)
-	hash(d *Decoder) (uint64, bool)
-	enum(d *Decoder, known []string) (uint8, bool)
+	text(d *Decoder) []byte
+	label(d *Decoder, to *string)
+	number(d *Decoder) float64 // NaN when it is none
+	instant(d *Decoder, to *time.Time)
+	hash(d *Decoder, to *uint64)
+	enum(d *Decoder, known []string, to *uint8)
+	list(d *Decoder, to any)
 }
 
 // read stores the value of a member in to.
 func (d *Decoder) read(s source, name string, to any) {
 	switch to := to.(type) {
 	case *label:
-		if text, ok := s.label(d); ok {
-			*to = label(text)
-		}
+		s.label(d, (*string)(to))
 	case *string:
-		if text, ok := s.text(d); ok && d.checkLabel(name, text) {
+		if text := s.text(d); d.checkLabel(name, text) {
 			*to = string(text)
 		}
 	case *time.Time:
-		if t, ok := s.instant(d); ok {
-			*to = t
-		}
+		s.instant(d, to)
 	case *int64:
-		readCount(d, s, name, d.limits.Tokens, to)
+		count(d, name, s.number(d), d.limits.Tokens, to)
 	case *counter:
-		readCount(d, s, name, counterLimit, to)
+		count(d, name, s.number(d), counterLimit, to)
 	case *blockTokens:
 		if d.binary {
-			readCount(d, s, name, d.limits.Tokens, to)
+			count(d, name, s.number(d), d.limits.Tokens, to)
 		}
 	case *int:
-		readCount(d, s, name, d.limits.Tokens, to)
+		count(d, name, s.number(d), d.limits.Tokens, to)
 	case *attempt:
-		readCount(d, s, name, d.limits.Tokens, to)
+		count(d, name, s.number(d), d.limits.Tokens, to)
 	case *float64:
-		d.readNumber(s, name, float64(d.limits.SumTokens), to)
+		d.number(name, s.number(d), float64(d.limits.SumTokens), to)
 	case *seconds:
-		d.readNumber(s, name, maxStartupSeconds, (*float64)(to))
+		d.number(name, s.number(d), maxStartupSeconds, (*float64)(to))
 	case *ratio:
-		if f, ok := s.number(d); ok {
-			d.ratio(name, f, (*float64)(to))
-		}
+		d.ratio(name, s.number(d), (*float64)(to))
 	case *session:
-		if text, ok := s.text(d); ok {
-			*to = session(ingest.HashSession(text))
-		}
+		*to = session(ingest.HashSession(s.text(d)))
 	case *sessionHash:
-		if hash, ok := s.hash(d); ok {
-			*to = sessionHash(hash)
-		}
+		s.hash(d, (*uint64)(to))
 	case *ingest.Phase:
-		readEnum(d, s, ingest.PhaseNames, to)
+		s.enum(d, ingest.PhaseNames, (*uint8)(to))
 	case *ingest.Status:
-		readEnum(d, s, ingest.StatusNames, to)
+		s.enum(d, ingest.StatusNames, (*uint8)(to))
 	case *ingest.ReplicaState:
-		readEnum(d, s, ingest.ReplicaStateNames, to)
+		s.enum(d, ingest.ReplicaStateNames, (*uint8)(to))
 	case *ingest.AckStage:
-		readEnum(d, s, ingest.AckStageNames, to)
-	case *hashes:
-		if w, ok := s.(*wire); ok {
-			w.hashes(d, (*[]uint64)(to))
-		}
-	case *amounts:
-		if v, ok := s.(*value); ok {
-			*to = v.amounts(d)
-		}
-	}
-}
-
-func (d *Decoder) readNumber(s source, name string, limit float64, to *float64) {
-	if f, ok := s.number(d); ok {
-		d.number(name, f, limit, to)
-	}
-}
-
-func readCount[T ~int | ~int64](d *Decoder, s source, name string, limit int64, to *T) {
-	if f, ok := s.number(d); ok {
-		n := int64(*to)
-		d.count(name, f, limit, &n)
-		*to = T(n)
-	}
-}
-
-func readEnum[E ~uint8](d *Decoder, s source, known []string, to *E) {
-	if n, ok := s.enum(d, known); ok {
-		*to = E(n)
+		s.enum(d, ingest.AckStageNames, (*uint8)(to))
+	default:
+		s.list(d, to)
 	}
 }
 
 // completeRequest also derives a missing phase from the status, and a missing status from the phase.
 func (d *Decoder) completeRequest(r *ingest.Request) {
-	d.fillPool(&r.Pool)
-	d.fillClass(&r.Class)
+	d.fillNames(&r.Pool, &r.Class)
 	if r.Phase == phaseCount {
 		r.Phase = phaseOf[r.Status]
 	}
@@ -282,11 +246,9 @@ var (
 	statusOf = [256]ingest.Status{ingest.PhaseRejected: ingest.StatusRejected, ingest.PhaseCancelled: ingest.StatusCancelled}
 )
 
-// fillPool fills in a missing pool from the subject.
-func (d *Decoder) fillPool(pool *string) {
-	if *pool == "" {
-		*pool = d.meta.Pool
-	}
+// fillNames fills in a missing pool and class from the subject. A record needs a pool.
+func (d *Decoder) fillNames(pool, class *string) {
+	*pool, *class = cmp.Or(*pool, d.meta.Pool), cmp.Or(*class, d.meta.Class)
 	d.require("pool (of the record or the subject)", *pool != "")
 }
 
@@ -294,13 +256,6 @@ func (d *Decoder) fillPool(pool *string) {
 func (d *Decoder) require(name string, known bool) {
 	if !known {
 		d.fail(ingest.ReasonMissingField, "%s is missing", name)
-	}
-}
-
-// fillClass fills in a missing class from the subject.
-func (d *Decoder) fillClass(class *string) {
-	if *class == "" {
-		*class = d.meta.Class
 	}
 }
 
@@ -328,8 +283,7 @@ func (d *Decoder) checkRequest(r *ingest.Request) {
 }
 
 func (d *Decoder) completeSum(s *ingest.Sum) {
-	d.fillPool(&s.Pool)
-	d.fillClass(&s.Class)
+	d.fillNames(&s.Pool, &s.Class)
 	d.require("start", !s.Start.IsZero())
 	switch {
 	case math.IsNaN(s.Requests) && math.IsNaN(s.PromptTokens) && math.IsNaN(s.CachedTokens) && math.IsNaN(s.OutputTokens):
@@ -340,17 +294,15 @@ func (d *Decoder) completeSum(s *ingest.Sum) {
 }
 
 func (d *Decoder) completeReplica(r *ingest.Replica) {
-	if r.Name == "" {
-		r.Name = d.meta.Replica
-	}
-	d.fillPool(&r.Pool)
+	d.fillNames(&r.Pool, new(string))
+	r.Name = cmp.Or(r.Name, d.meta.Replica)
 	d.require("replica (of the record or the subject)", r.Name != "")
 	d.require("at", !r.At.IsZero())
 	d.require("state", r.State != replicaStateCount)
 }
 
 func (d *Decoder) completeAck(a *ingest.Ack) {
-	d.fillPool(&a.Pool)
+	d.fillNames(&a.Pool, new(string))
 	d.require("event_id", a.EventID != "")
 	d.require("stage", a.Stage != ackStageCount)
 	d.require("at", !a.At.IsZero())
@@ -358,9 +310,7 @@ func (d *Decoder) completeAck(a *ingest.Ack) {
 
 // completeWatermark sets the watermark of the batch; a message has one.
 func (d *Decoder) completeWatermark(w *ingest.Watermark) {
-	if w.Pool == "" {
-		w.Pool = d.meta.Pool
-	}
+	w.Pool = cmp.Or(w.Pool, d.meta.Pool)
 	switch {
 	case w.At.IsZero():
 		d.fail(ingest.ReasonMissingField, "at is missing")
@@ -374,8 +324,7 @@ func (d *Decoder) completeWatermark(w *ingest.Watermark) {
 }
 
 func (d *Decoder) completeHistory(h *ingest.History) {
-	d.fillPool(&h.Pool)
-	d.fillClass(&h.Class)
+	d.fillNames(&h.Pool, &h.Class)
 	d.require("class", h.Class != "") // * is the pool's total
 	d.require("dimension", h.Dimension != "")
 	d.require("start", !h.Start.IsZero())

@@ -47,13 +47,13 @@ func (d *Decoder) number(name string, f, limit float64, to *float64) {
 }
 
 // count stores a whole number in [0, limit]. 12.0 and 1e3 are whole numbers too.
-func (d *Decoder) count(name string, f float64, limit int64, to *int64) {
+func count[T ~int | ~int64](d *Decoder, name string, f float64, limit int64, to *T) {
 	whole := float64(*to)
 	if d.number(name, f, float64(limit), &whole); whole != math.Trunc(whole) {
 		d.fail(ingest.ReasonWrongType, "%s is %g, want a whole number", name, f)
 		return
 	}
-	*to = int64(whole)
+	*to = T(whole)
 }
 
 // ratio stores a number in [0, 1]; NaN is unknown.
@@ -65,13 +65,12 @@ func (d *Decoder) ratio(name string, f float64, to *float64) {
 	*to = math.Abs(f)
 }
 
-// checkTime refuses the record if t is out of bounds; unit is the assumed unit of numbers.
-func (d *Decoder) checkTime(name string, t time.Time, unit string) bool {
+// instant stores a time within the bounds; unit is the assumed unit of numbers.
+func (d *Decoder) instant(name string, t time.Time, unit string, to *time.Time) {
 	if t.Before(earliest) || !t.Before(latest) {
 		d.fail(ingest.ReasonBadTime, "%s is %s, outside the years 2000 to 2199 (%s)", name, t.Format(time.RFC3339), unit)
-		return false
 	}
-	return true
+	*to = t
 }
 
 // parseNumber parses a decimal number: NaN if it is none, ±Inf if it is out of range.

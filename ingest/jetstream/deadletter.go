@@ -29,7 +29,7 @@ type DeadLetter struct {
 
 // NewDeadLetter publishes to the dead-letter subject below prefix.
 func NewDeadLetter(conn *nats.Conn, prefix string) *DeadLetter {
-	return &DeadLetter{conn: conn, subject: ingest.DeadLetterSubject(prefix)}
+	return &DeadLetter{conn: conn, subject: ingest.Subject(prefix, ingest.DeadLetterSubject)}
 }
 
 // Send publishes what was refused of the message at sequence, without duplicates, which are no fault. Safe for

@@ -82,7 +82,7 @@ func publish(t *testing.T, js jetstream.JetStream, subject string, data []byte, 
 
 // numbered is a request whose id is i.
 func numbered(i int) []byte {
-	return codec.AppendRequest(nil, &ingest.Request{
+	return codec.Append(nil, &ingest.Request{
 		ID: fmt.Sprint(i), Pool: "p", Attempt: 1, ArrivedAt: time.UnixMilli(1795240800000),
 		PromptTokens: 1, CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown,
 	})

@@ -46,7 +46,7 @@ func NewTicker(js jetstream.JetStream, prefix string, lateness time.Duration, ou
 		_, err := js.PublishMsg(ctx, m, jetstream.WithMsgID(id))
 		return err
 	}
-	return &Ticker{publish: publish, subject: ingest.WatermarkSubject(prefix, ""), lateness: lateness, outcome: outcome, offline: offline, log: log, started: make(chan struct{})}
+	return &Ticker{publish: publish, subject: ingest.Subject(prefix, ingest.WatermarkSubject, ""), lateness: lateness, outcome: outcome, offline: offline, log: log, started: make(chan struct{})}
 }
 
 const (
@@ -122,7 +122,7 @@ func (t *Ticker) offer(ctx context.Context, minute time.Time) {
 	defer cancel()
 	for waiting := append(slices.Clone(t.pending), minute); len(waiting) > 0; {
 		at := waiting[0]
-		err := t.publish(ctx, t.subject, "watermark-"+strconv.FormatInt(at.Unix(), 10), codec.AppendWatermark(nil, &ingest.Watermark{At: at}))
+		err := t.publish(ctx, t.subject, "watermark-"+strconv.FormatInt(at.Unix(), 10), codec.Append(nil, &ingest.Watermark{At: at}))
 		if ctx.Err() != nil {
 			return
 		}

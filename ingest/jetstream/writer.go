@@ -82,7 +82,7 @@ func (w *StreamWriter) publish(ctx context.Context, pool string, b *ingest.Batch
 	if !w.js.Conn().IsConnected() {
 		return nats.ErrDisconnected // it would keep the message, and send it some time after we gave up
 	}
-	m := nats.NewMsg(ingest.RequestSubject(w.prefix, pool, ""))
+	m := nats.NewMsg(ingest.Subject(w.prefix, ingest.RequestSubject, pool, ""))
 	m.Data = codec.AppendProtobuf(nil, b)
 	m.Header.Set(headerContentType, codec.ContentTypeProtobuf)
 	if b.Source != "" {

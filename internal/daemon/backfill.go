@@ -49,7 +49,8 @@ func (d *Daemon) readPast(ctx context.Context) (start uint64, err error) {
 		return 0, err
 	}
 	for i := range all {
-		m := &nats.Msg{Subject: ingest.HistorySubject(d.cfg.NATS.Inner(), all[i].Pool, all[i].Class), Data: codec.AppendHistory(nil, &all[i])}
+		m := nats.NewMsg(ingest.Subject(d.cfg.NATS.Inner(), ingest.HistorySubject, all[i].Pool, all[i].Class))
+		m.Data = codec.Append(nil, &all[i])
 		if _, err := d.js.PublishMsg(ctx, m, natsjs.WithMsgID(nuid.Next())); err != nil {
 			return 0, fmt.Errorf("backfill: publish to %s: %w", m.Subject, err)
 		}

@@ -172,7 +172,7 @@ func checkForecasts(t *testing.T, s *nats.Subscription, start, last time.Time) {
 		if err := json.Unmarshal(m.Data, &f); err != nil {
 			t.Fatalf("%v in %s", err, m.Data)
 		}
-		if want := ingest.ForecastSubject("forewarm", f.Pool, f.Class); m.Subject != want {
+		if want := ingest.Subject("forewarm", ingest.ForecastSubject, f.Pool, f.Class); m.Subject != want {
 			t.Fatalf("a forecast of %s is on %s", want, m.Subject)
 		}
 		for _, d := range []string{"requests", "prefill", "decode", "kv"} {
@@ -314,7 +314,7 @@ func TestDaemonDecidesAgainWhatACrashLost(t *testing.T) {
 	log := must(p.js.Stream(t.Context(), jetstream.DecisionsStream))
 	// As the crash would leave it: no snapshot, and nothing of the last tick.
 	for _, pool := range []string{"a", "b"} {
-		m, err := log.GetLastMsgForSubject(t.Context(), ingest.DecisionSubject("forewarm", pool))
+		m, err := log.GetLastMsgForSubject(t.Context(), ingest.Subject("forewarm", ingest.DecisionSubject, pool))
 		if err == nil {
 			err = log.DeleteMsg(t.Context(), m.Sequence)
 		}

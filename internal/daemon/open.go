@@ -92,8 +92,8 @@ func (d *Daemon) openSinks(context.Context) error {
 	sinks, err := sink.Open(d.cfg.Sinks, sink.Deps{
 		Pages:           d.pages,
 		NATS:            d.js,
-		PrescaleSubject: func(pool string) string { return ingest.PrescaleSubject(prefix, pool) },
-		AlertSubject:    func(pool string) string { return ingest.AlertSubject(prefix, pool) },
+		PrescaleSubject: func(pool string) string { return ingest.Subject(prefix, ingest.PrescaleSubject, pool) },
+		AlertSubject:    func(pool string) string { return ingest.Subject(prefix, ingest.AlertSubject, pool) },
 	})
 	if err != nil {
 		return ConfigError{err}

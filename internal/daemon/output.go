@@ -70,7 +70,7 @@ func publishForecasts(conn *nats.Conn, prefix string, pools []forecaster.PoolFor
 			if err != nil {
 				return err
 			}
-			if err := conn.Publish(ingest.ForecastSubject(prefix, pf.Pool, rows[0].Class), body); err != nil {
+			if err := conn.Publish(ingest.Subject(prefix, ingest.ForecastSubject, pf.Pool, rows[0].Class), body); err != nil {
 				return err
 			}
 			rows = rows[n:]

@@ -140,7 +140,7 @@ func TestProducersOnALiveDaemon(t *testing.T) {
 		if err := json.Unmarshal(m.Data, &r); err != nil {
 			t.Fatal(err)
 		}
-		if want := ingest.ReplicaSubject("forewarm", r.Pool, r.Replica); m.Subject != want || m.Header.Get("Content-Type") != "application/json" || m.Header.Get("Forewarm-Source") != "scrape" {
+		if want := ingest.Subject("forewarm", ingest.ReplicaSubject, r.Pool, r.Replica); m.Subject != want || m.Header.Get("Content-Type") != "application/json" || m.Header.Get("Forewarm-Source") != "scrape" {
 			t.Errorf("a report on %s with %v, want %s", m.Subject, m.Header, want)
 		}
 		if seen[r.Pool+r.Replica] {

@@ -39,8 +39,9 @@ func testRemoteWrite(t *testing.T, receive func(dir, address string) *testenv.Se
 		for m := from; m < to; m++ {
 			at := start.Add(time.Duration(m) * time.Minute)
 			sum := ingest.Sum{Start: at, Requests: 60, PromptTokens: 6e4, CachedTokens: math.NaN(), OutputTokens: 6e3}
-			p.publish(t, ingest.RequestSubject("forewarm", "chat", "agent"), codec.AppendSum(nil, &sum), "Content-Type", codec.ContentTypeSum)
-			p.publish(t, ingest.WatermarkSubject("forewarm", "chat"), codec.AppendWatermark(nil, &ingest.Watermark{At: at.Add(time.Minute)}))
+			subject := ingest.Subject("forewarm", ingest.RequestSubject, "chat", "agent")
+			p.publish(t, subject, codec.Append(nil, &sum), "Content-Type", codec.ContentTypeSum)
+			p.publish(t, ingest.Subject("forewarm", ingest.WatermarkSubject, "chat"), codec.Append(nil, &ingest.Watermark{At: at.Add(time.Minute)}))
 		}
 		p.settle(t)
 	}

@@ -47,8 +47,8 @@ func (d *Daemon) openScraper() (err error) {
 func (d *Daemon) publishReplica(ctx context.Context, r *ingest.Replica) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	m := nats.NewMsg(ingest.ReplicaSubject(d.cfg.NATS.Inner(), r.Pool, r.Name))
-	m.Data = codec.AppendReplica(nil, r)
+	m := nats.NewMsg(ingest.Subject(d.cfg.NATS.Inner(), ingest.ReplicaSubject, r.Pool, r.Name))
+	m.Data = codec.Append(nil, r)
 	m.Header.Set("Content-Type", codec.ContentTypeJSON)
 	m.Header.Set(codec.HeaderSource, scrapeSource)
 	_, err := d.js.PublishMsg(ctx, m)

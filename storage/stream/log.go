@@ -160,7 +160,8 @@ func (l *Log) Add(tick time.Time, records []Record, notices []alerting.Notice) e
 	b := &batch{tick: tick}
 	for i := range records {
 		e := &records[i]
-		o := offer{pool: e.Decision.Pool, subject: ingest.DecisionSubject(l.cfg.Prefix, e.Decision.Pool), desired: e.Decision.Desired}
+		pool := e.Decision.Pool
+		o := offer{pool: pool, subject: ingest.Subject(l.cfg.Prefix, ingest.DecisionSubject, pool), desired: e.Decision.Desired}
 		var err error
 		if o.decision, err = encoding.Marshal(&e.Decision); err == nil {
 			o.payload, err = encoding.Marshal(&record{o.decision, e.State})

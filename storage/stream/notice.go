@@ -41,7 +41,7 @@ func (l *Log) noticeMessage(n *alerting.Notice) (*nats.Msg, error) {
 	if err != nil {
 		return nil, fmt.Errorf("notice %s: %w", n.ID(), err)
 	}
-	m := nats.NewMsg(ingest.NoticeSubject(l.cfg.Prefix, kind, pool, identity))
+	m := nats.NewMsg(ingest.Subject(l.cfg.Prefix, ingest.NoticeSubject, kind, pool, identity))
 	m.Data = data
 	m.Header.Set(headerPool, pool)
 	m.Header.Set(jetstream.MsgIDHeader, n.ID())
@@ -70,7 +70,7 @@ func (l *Log) AddNotice(ctx context.Context, n alerting.Notice) error {
 
 // Reported returns the newest stored report, nil if there is none.
 func (l *Log) Reported(ctx context.Context) (*alerting.Report, error) {
-	n, _, err := l.lastNotice(ctx, ingest.NoticeSubject(l.cfg.Prefix, kindReport, "", ""))
+	n, _, err := l.lastNotice(ctx, ingest.Subject(l.cfg.Prefix, ingest.NoticeSubject, kindReport, "", ""))
 	return n.Report, err
 }
 

@@ -45,7 +45,7 @@ func (r *Reader) Read(ctx context.Context, from, to time.Time, fn func(*alerting
 
 // PoolDecisions returns the decisions of one pool whose tick is in [from, to).
 func (r *Reader) PoolDecisions(ctx context.Context, pool string, from, to time.Time) (all []alerting.Decision, err error) {
-	err = r.read(ctx, ingest.DecisionSubject(r.prefix, pool), from, to, func(x *alerting.Decision) error {
+	err = r.read(ctx, ingest.Subject(r.prefix, ingest.DecisionSubject, pool), from, to, func(x *alerting.Decision) error {
 		all = append(all, *x)
 		return nil
 	})
