@@ -8,11 +8,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -103,7 +101,7 @@ func TestOpenNamesTheKey(t *testing.T) {
 
 // TestRealAlertmanager raises and resolves an alert at Debian's Alertmanager.
 func TestRealAlertmanager(t *testing.T) {
-	url := startAlertmanager(t, "route: {receiver: none}\nreceivers: [{name: none}]\n", "--cluster.listen-address=").url
+	url := testenv.StartAlertmanager(t, testenv.Silent).URL
 	s := newPeer(t, AlertmanagerConfig{URLs: []string{url}})
 	a := alert("llama70b", false)
 	if err := s.Send(t.Context(), a); err != nil {
@@ -146,10 +144,10 @@ func TestRealCluster(t *testing.T) {
 		"receivers: [{name: pager, webhook_configs: [{url: '" + pager.URL + "'}]}]\n"
 	gossip := testenv.FreeAddress(t)
 	cluster := []string{"--cluster.settle-timeout=500ms", "--cluster.gossip-interval=50ms", "--cluster.peer-timeout=1s"}
-	first := startAlertmanager(t, config, append(cluster, "--cluster.listen-address="+gossip)...)
-	second := startAlertmanager(t, config, append(cluster, "--cluster.listen-address="+testenv.FreeAddress(t), "--cluster.peer="+gossip)...)
+	first := testenv.StartAlertmanager(t, config, append(cluster, "--cluster.listen-address="+gossip)...)
+	second := testenv.StartAlertmanager(t, config, append(cluster, "--cluster.listen-address="+testenv.FreeAddress(t), "--cluster.peer="+gossip)...)
 
-	peers, err := NewAlertmanagers(AlertmanagerConfig{URLs: []string{first.url, second.url}})
+	peers, err := NewAlertmanagers(AlertmanagerConfig{URLs: []string{first.URL, second.URL}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +168,7 @@ func TestRealCluster(t *testing.T) {
 		log.enqueue(tick...)
 	}
 	send(false)
-	for _, peer := range []string{first.url, second.url} {
+	for _, peer := range []string{first.URL, second.URL} {
 		testenv.Await(t, "both alerts at "+peer, func() bool { return len(list(t, peer)) == 2 })
 	}
 	n := <-notified
@@ -178,11 +176,11 @@ func TestRealCluster(t *testing.T) {
 		t.Errorf("the first notification is %+v, want both alerts of the pool together", n)
 	}
 	testenv.Await(t, "the second peer to hear that it was sent", func() bool {
-		return regexp.MustCompile(`(?m)^alertmanager_cluster_messages_received_total\{msg_type="update"\} [1-9]`).MatchString(page(t, second.url+"/metrics"))
+		return regexp.MustCompile(`(?m)^alertmanager_cluster_messages_received_total\{msg_type="update"\} [1-9]`).MatchString(page(t, second.URL+"/metrics"))
 	})
-	first.stop()
+	first.Stop()
 	send(true)
-	testenv.Await(t, "the end at the peer that is left", func() bool { return len(list(t, second.url)) == 0 })
+	testenv.Await(t, "the end at the peer that is left", func() bool { return len(list(t, second.URL)) == 0 })
 	// One of the two notifies of the end; until then nothing is repeated.
 	for n = range notified {
 		if n.Status == "resolved" {
@@ -195,39 +193,6 @@ func TestRealCluster(t *testing.T) {
 	if sent := d.Stats()[1].Sent; sent != 4 {
 		t.Errorf("%d notices reached the peer that lived, want 4", sent)
 	}
-}
-
-// alertmanager is a running Alertmanager.
-type alertmanager struct {
-	url  string
-	stop func()
-}
-
-func startAlertmanager(t *testing.T, config string, flags ...string) *alertmanager {
-	t.Helper()
-	binary := testenv.Alertmanager(t)
-	dir := t.TempDir()
-	file := filepath.Join(dir, "alertmanager.yml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	address := testenv.FreeAddress(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, binary, append(flags, "--config.file="+file, "--storage.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	a := &alertmanager{url: "http://" + address, stop: sync.OnceFunc(func() { cancel(); cmd.Wait() })}
-	t.Cleanup(a.stop)
-	testenv.Await(t, "alertmanager to be ready", func() bool {
-		resp, err := http.Get(a.url + "/-/ready")
-		if err != nil {
-			return false
-		}
-		resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
-	})
-	return a
 }
 
 func list(t *testing.T, url string) (alerts []postable) {

@@ -127,7 +127,7 @@ func (p *inProcess) settle(t *testing.T) {
 // TestDaemon drives a pool to its limit by plain JSON over core NATS, and looks at everything that comes out.
 func TestDaemon(t *testing.T) {
 	t.Parallel()
-	alertmanager := testenv.StartAlertmanager(t)
+	alertmanager := testenv.StartAlertmanager(t, testenv.Silent).URL
 	p := startDaemon(t,
 		"clock: event",
 		"features: {lateness: 0s}",

@@ -60,7 +60,7 @@ func over(t *testing.T, url string, alerts map[string]string) {
 // cause is fixed. The watchdog fires while ticks come.
 func TestOwnAlerts(t *testing.T) {
 	t.Parallel()
-	alertmanager := testenv.StartAlertmanager(t)
+	alertmanager := testenv.StartAlertmanager(t, testenv.Silent).URL
 	var broken atomic.Bool
 	broken.Store(true)
 	consumer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -129,7 +129,7 @@ func TestOwnAlerts(t *testing.T) {
 // time.
 func TestSilentProducerAndBack(t *testing.T) {
 	t.Parallel()
-	alertmanager := testenv.StartAlertmanager(t)
+	alertmanager := testenv.StartAlertmanager(t, testenv.Silent).URL
 	p := startDaemon(t, "clock: event", "features: {lateness: 30s, stale_after: 5m}", "decision: {mode: active}",
 		"sinks: {alertmanager: {urls: ['"+alertmanager+"']}}", "pools: [{name: chat, decode_tokens_per_s: 4000, replicas: {max: 4}}]")
 	start, m := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC), 0

@@ -71,7 +71,7 @@ func TestRules(t *testing.T) {
 // Alertmanager. The waiting times of the rules (for) are left out; promtool tests them.
 func TestRulesInPrometheus(t *testing.T) {
 	t.Parallel()
-	alertmanager := testenv.StartAlertmanager(t)
+	alertmanager := testenv.StartAlertmanager(t, testenv.Silent).URL
 	p := startDaemon(t, "clock: event", "features: {lateness: 0s}", "decision: {mode: active}",
 		"pools: [{name: chat, decode_tokens_per_s: 400, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 9}}]")
 	text := must(os.ReadFile(rulesFile))

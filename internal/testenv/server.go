@@ -68,15 +68,20 @@ func serveUntil(t testing.TB, cmd *exec.Cmd, url, ready string, end os.Signal) *
 	return p
 }
 
-// StartAlertmanager runs an Alertmanager until the test ends.
-func StartAlertmanager(t testing.TB) (url string) {
+// StartAlertmanager runs an Alertmanager until the test ends; without flags it is no cluster.
+func StartAlertmanager(t testing.TB, config string, flags ...string) *Server {
 	t.Helper()
+	if len(flags) == 0 {
+		flags = []string{"--cluster.listen-address="}
+	}
 	dir, address := t.TempDir(), FreeAddress(t)
-	config := WriteFile(t, filepath.Join(dir, "alertmanager.yml"), "route: {receiver: none}", "receivers: [{name: none}]")
-	cmd := exec.Command(Alertmanager(t), "--config.file="+config, "--storage.path="+filepath.Join(dir, "data"),
-		"--web.listen-address="+address, "--cluster.listen-address=")
-	return serveUntil(t, cmd, "http://"+address, "/-/ready", os.Kill).URL
+	cmd := exec.Command(Program(t, "prometheus-alertmanager", "prometheus-alertmanager", "alertmanager"), append(flags,
+		"--config.file="+WriteFile(t, filepath.Join(dir, "alertmanager.yml"), config), "--storage.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)...)
+	return serveUntil(t, cmd, "http://"+address, "/-/ready", os.Kill)
 }
+
+// Silent is the configuration of an Alertmanager that notifies nobody.
+const Silent = "route: {receiver: none}\nreceivers: [{name: none}]"
 
 // Scalar is the value of a query with one series; 0 if there is none.
 func Scalar(t testing.TB, base, query string, at time.Time) float64 {

@@ -54,12 +54,6 @@ func Program(t testing.TB, debian string, names ...string) string {
 	return ""
 }
 
-// Alertmanager is the path of Alertmanager, by its name in Debian or its own.
-func Alertmanager(t testing.TB) string {
-	t.Helper()
-	return Program(t, "prometheus-alertmanager", "prometheus-alertmanager", "alertmanager")
-}
-
 // FreeAddress is a loopback address that nobody listens on. Its port is below those that the system gives to clients
 // and to port 0. A listener at the port 10,000 above reserves it until the test ends, so that no other process of the
 // tests gets it, and so that it stays free while a daemon restarts.
