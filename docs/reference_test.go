@@ -130,7 +130,7 @@ func labels(s string) string {
 }
 
 // metrics is the table of what /metrics exposes. Names and help are those in the code: a literal name that is followed by a
-// literal help. Labels are the literals after it, or those of a golden file or a running daemon.
+// literal help. Labels are those of the name, of a golden file, or of a running daemon.
 func (g goSource) metrics(t *testing.T, exposition string) string {
 	all := map[string]metric{}
 	for _, folder := range slices.Sorted(maps.Keys(g)) {
@@ -153,14 +153,11 @@ func (g goSource) metrics(t *testing.T, exposition string) string {
 				if len(args) < 2 || !strings.HasPrefix(text(args[0]), "forewarm_") {
 					return true
 				}
-				name, m := text(args[0]), metric{kind: "gauge", help: text(args[1])}
-				var names []string
-				for _, a := range args[2:] {
-					for label := range strings.FieldsSeq(text(a)) {
-						names = append(names, "`"+label+"`")
-					}
+				name, rest, _ := strings.Cut(text(args[0]), "{")
+				m := metric{kind: "gauge", help: text(args[1]), labels: labels(rest)}
+				if slices.Contains([]string{"gauge", "untyped"}, m.help) && len(args) > 2 {
+					m.help = text(args[2])
 				}
-				m.labels = strings.Join(names, ", ")
 				switch {
 				case strings.HasSuffix(name, "_total"):
 					m.kind = "counter"

@@ -77,14 +77,14 @@ func disaggregate(_ *Status, v *PoolView) { v.Decision.ByRole = &alerting.Roles{
 func TestRolesAreExported(t *testing.T) {
 	out := fullOutput()
 	prefilling(out)
-	text := gauges(out, nil)
+	text := string(gauges(out))
 	for line, want := range map[string]bool{
 		`forewarm_desired_replicas{pool="chat",role="all"} 8`: true, `forewarm_desired_replicas{pool="chat",role="decode"} 8`: true,
 		`forewarm_desired_replicas{pool="chat",role="prefill"} 3`: true, `forewarm_desired_replicas{pool="batch",role="prefill"}`: false,
 		`forewarm_needed_replicas{pool="chat",role="prefill"} 5`: true, `forewarm_needed_replicas{pool="batch",role="prefill"}`: false,
 		`forewarm_limit_replicas{pool="chat",role="prefill"} 4`: true, `forewarm_warning_probability{pool="chat",resource="transfer"} 0.7`: true,
 		`forewarm_headroom_after_failure_ratio{pool="chat",resource="transfer"} -0.8`:         true,
-		`forewarm_saturation_eta_seconds{pool="chat",quantile="0.5",resource="transfer"} 300`: true,
+		`forewarm_saturation_eta_seconds{pool="chat",resource="transfer",quantile="0.5"} 300`: true,
 		`forewarm_binding_resource{pool="chat",resource="transfer"}`:                          false, // it is the decode replicas' that is paged for
 	} {
 		if strings.Contains(text, line) != want {

@@ -1,16 +1,16 @@
 package server
 
 import (
-	"net/http"
+	"bytes"
+	"io"
 	"runtime"
-	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/ingest"
@@ -25,15 +25,11 @@ import (
 // forecasts: the 64 heaviest of a pool, and temporarily up to 80. Traffic has (stored classes + pools) × 4 × 10 series.
 // Each producer has 5 more; features bounds the number of producers.
 type Exporter struct {
-	*prometheus.Registry
+	Records *metrics.Counter // of telemetry, counted
+	Ignored *metrics.Counter // records that carry no demand
 
-	Records atomic.Uint64 // of telemetry, counted
-	Ignored atomic.Uint64 // records that carry no demand
-
-	refused   map[ingest.Reason]*atomic.Uint64
-	decisions *prometheus.CounterVec
-	calls     *prometheus.CounterVec
-	events    atomic.Uint64
+	set    *metrics.Set
+	events *metrics.Counter
 
 	staleAfter time.Duration
 
@@ -41,27 +37,28 @@ type Exporter struct {
 	sequence atomic.Uint64 // that it has read
 
 	mu      sync.Mutex
-	gauges  []prometheus.Metric
-	decided time.Time // when the gauges were set, by the clock of this process
+	help    map[string]string
+	writers []func(io.Writer)
+	gauges  []byte    // of the last tick with decisions, rendered
+	decided time.Time // time of that tick, by the clock of this process
 }
 
-// NewExporter returns an exporter that withdraws gauges after staleAfter.
+// NewExporter returns an exporter that withdraws gauges after staleAfter. It enables metadata in the metrics library
+// for the whole process.
 func NewExporter(version string, staleAfter time.Duration) *Exporter {
-	e := &Exporter{Registry: prometheus.NewRegistry(), refused: map[ingest.Reason]*atomic.Uint64{}, staleAfter: staleAfter}
-	e.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), samples(e.ofTick))
-	e.decisions = e.counters("forewarm_decisions_total", "Decisions made, one for each pool and tick.", "action")
-	e.calls = e.counters("forewarm_rpc_calls_total", "Calls that autoscalers made, by their outcome.", "service", "method", "code")
-	for _, action := range []alerting.Action{alerting.ScaleOut, alerting.ScaleIn, alerting.Hold} {
-		e.decisions.WithLabelValues(string(action))
-	}
-	e.Counter("forewarm_ingest_records_total", "Telemetry records read from the stream.", e.Records.Load)
-	e.Counter("forewarm_ingest_ignored_total", "Valid telemetry records that carry no demand, such as tool events.", e.Ignored.Load)
-	e.Counter("forewarm_prescale_events_total", "Pre-scale events issued.", e.events.Load)
+	metrics.ExposeMetadata(true)
+	e := &Exporter{set: metrics.NewSet(), staleAfter: staleAfter, help: map[string]string{}}
+	e.Records = e.counter("forewarm_ingest_records_total", "Telemetry records read from the stream.")
+	e.Ignored = e.counter("forewarm_ingest_ignored_total", "Valid telemetry records that carry no demand, such as tool events.")
 	for _, reason := range ingest.Reasons {
-		e.refused[reason] = new(atomic.Uint64)
-		e.Counter("forewarm_ingest_refused_total", "Telemetry records refused, by reason.", e.refused[reason].Load, "reason", string(reason))
+		e.Refused(reason)
 	}
-	e.Gauge("forewarm_build_info", "Version of this build.", func() float64 { return 1 }, "version", version, "goversion", runtime.Version())
+	for _, action := range []alerting.Action{alerting.ScaleOut, alerting.ScaleIn, alerting.Hold} {
+		e.decisions(action)
+	}
+	e.events = e.counter("forewarm_prescale_events_total", "Pre-scale events issued.")
+	e.Gauge("forewarm_build_info{version="+strconv.Quote(version)+",goversion="+strconv.Quote(runtime.Version())+"}",
+		"Version of this build.", func() float64 { return 1 })
 	e.Gauge("forewarm_tick_timestamp_seconds", "Origin of the last tick, in Unix time of the pipeline's clock; 0 before the first.", func() float64 {
 		return float64(e.tick.Load()) / 1e3
 	})
@@ -72,90 +69,115 @@ func NewExporter(version string, staleAfter time.Duration) *Exporter {
 // Observe sets the gauges from the output of a tick.
 func (e *Exporter) Observe(out *pipeline.Output) {
 	for i := range out.Decisions {
-		e.decisions.WithLabelValues(string(out.Decisions[i].Action)).Inc()
+		e.decisions(out.Decisions[i].Action).Inc()
 		if out.Decisions[i].Publish {
-			e.events.Add(1)
+			e.events.Inc()
 		}
 	}
 	e.tick.Store(out.Tick.UnixMilli())
 	e.sequence.Store(out.Sequence)
 	if len(out.Decisions) > 0 {
+		gauges := render(families, func(add add) { collect(out, add) })
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.gauges, e.decided = sampled(func(add add) { collect(out, add) }), time.Now() // the output is used again
+		e.gauges, e.decided = gauges, time.Now()
 	}
 }
 
-// ofTick returns the gauges of the last tick with decisions; none if it is too long ago.
-func (e *Exporter) ofTick() []prometheus.Metric {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if time.Since(e.decided) > e.staleAfter {
-		return nil
-	}
-	return e.gauges
+func (e *Exporter) decisions(action alerting.Action) *metrics.Counter {
+	return e.counter(`forewarm_decisions_total{action="`+string(action)+`"}`, "Decisions made, one for each pool and tick.")
 }
 
 // Refused counts the records that could not be used; reason is one of ingest.Reasons.
-func (e *Exporter) Refused(reason ingest.Reason) *atomic.Uint64 { return e.refused[reason] }
+func (e *Exporter) Refused(reason ingest.Reason) *metrics.Counter {
+	return e.counter(`forewarm_ingest_refused_total{reason="`+string(reason)+`"}`, "Telemetry records refused, by reason.")
+}
 
 // CountCall adds a finished call at a gRPC listener; all three values are from small fixed sets.
 func (e *Exporter) CountCall(service, method, code string) {
-	e.calls.WithLabelValues(service, method, code).Inc()
+	e.counter("forewarm_rpc_calls_total{service="+strconv.Quote(service)+",method="+strconv.Quote(method)+",code="+strconv.Quote(code)+"}",
+		"Calls that autoscalers made, by their outcome.").Inc()
 }
 
-// Gauge exposes what f returns; labels alternate names and values. A name with its labels is registered once.
-func (e *Exporter) Gauge(name, help string, f func() float64, labels ...string) {
-	e.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: constant(labels)}, f))
-}
-
-// Counter is like Gauge; name ends in _total.
-func (e *Exporter) Counter(name, help string, f func() uint64, labels ...string) {
-	value := func() float64 { return float64(f()) }
-	e.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: constant(labels)}, value))
+// Gauge exposes what f returns; name may carry labels. A name is registered once.
+func (e *Exporter) Gauge(name, help string, f func() float64) {
+	e.describe(name, help)
+	e.set.NewGauge(name, f)
 }
 
 // Histogram exposes a histogram of observed values; buckets are upper bounds. A name is registered once.
 func (e *Exporter) Histogram(name, help string, buckets []float64) (observe func(float64)) {
-	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
-	e.MustRegister(h)
-	return h.Observe
+	e.describe(name, help)
+	return e.set.NewPrometheusHistogramExt(name, buckets).Update
 }
 
-// Traffic exposes the shape of demand that f returns.
-func (e *Exporter) Traffic(f func() Traffic) {
-	e.MustRegister(samples(func() []prometheus.Metric { return sampled(func(add add) { collectTraffic(f(), add) }) }))
+// Counter exposes a counter that f returns; name ends in _total and may have labels.
+func (e *Exporter) Counter(name, help string, f func() uint64) {
+	e.describe(name, help)
+	e.Write(func(w io.Writer) { metrics.WriteCounterUint64(w, name, f()) })
 }
 
-// counters exposes counters with labels.
-func (e *Exporter) counters(name, help string, labels ...string) *prometheus.CounterVec {
-	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	e.MustRegister(c)
-	return c
-}
-
-func constant(labels []string) prometheus.Labels {
-	all := prometheus.Labels{}
-	for pair := range slices.Chunk(labels, 2) {
-		all[pair[0]] = pair[1]
+// WritePrometheus writes everything in the text exposition format.
+func (e *Exporter) WritePrometheus(w io.Writer) {
+	e.mu.Lock()
+	gauges, writers := e.gauges, e.writers
+	if time.Since(e.decided) > e.staleAfter {
+		gauges = nil
 	}
-	return all
-}
+	e.mu.Unlock()
 
-// ServeHTTP answers with all metrics, without those that cannot be collected.
-func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	promhttp.HandlerFor(e, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP(w, r)
-}
-
-// samples collects what the function returns.
-type samples func() []prometheus.Metric
-
-// Describe implements [prometheus.Collector]: which samples there are is not known before.
-func (samples) Describe(chan<- *prometheus.Desc) {}
-
-// Collect implements [prometheus.Collector].
-func (s samples) Collect(out chan<- prometheus.Metric) {
-	for _, m := range s() {
-		out <- m
+	var own bytes.Buffer
+	e.set.WritePrometheus(&own)
+	for _, write := range writers {
+		write(&own)
 	}
+	metrics.WriteProcessMetrics(&own)
+	_, _ = w.Write(e.describeAll(own.Bytes()))
+	_, _ = w.Write(gauges)
+}
+
+func (e *Exporter) counter(name, help string) *metrics.Counter {
+	e.describe(name, help)
+	return e.set.GetOrCreateCounter(name)
+}
+
+func (e *Exporter) describe(name, help string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	family, _, _ := strings.Cut(name, "{")
+	e.help[family] = help
+}
+
+// Write exposes what f writes in the text exposition format.
+func (e *Exporter) Write(f func(w io.Writer)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.writers = append(e.writers, f)
+}
+
+// describeAll adds the help texts, which the metrics library leaves empty, and deletes repeated metadata of a family.
+func (e *Exporter) describeAll(text []byte) []byte {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out bytes.Buffer
+	seen := map[string]bool{}
+	for line := range bytes.Lines(text) {
+		s := string(line)
+		if !strings.HasPrefix(s, "# ") {
+			out.Write(line)
+			continue
+		}
+		fields := strings.Fields(s) // # HELP name …
+		if key := fields[1] + fields[2]; seen[key] {
+			continue
+		} else if seen[key] = true; fields[1] == "HELP" && len(fields) == 3 {
+			help := e.help[fields[2]]
+			if help == "" {
+				help = "Resource use of the process or the Go runtime."
+			}
+			s = "# HELP " + fields[2] + " " + help + "\n"
+		}
+		out.WriteString(s)
+	}
+	return out.Bytes()
 }

@@ -1,14 +1,13 @@
 package server
 
 import (
-	"net/http"
-	"net/http/httptest"
+	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -20,29 +19,25 @@ import (
 )
 
 func exposition(e *Exporter) string {
-	w := httptest.NewRecorder()
-	e.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	return w.Body.String()
+	var b bytes.Buffer
+	e.WritePrometheus(&b)
+	return b.String()
 }
 
-// gauges are the samples of a tick and of the shape of demand as text.
-func gauges(out *pipeline.Output, shapes Traffic) string {
-	e := &Exporter{Registry: prometheus.NewRegistry()}
-	e.MustRegister(samples(func() []prometheus.Metric { return sampled(func(add add) { collect(out, add) }) }))
-	e.Traffic(func() Traffic { return shapes })
-	return exposition(e)
+func gauges(out *pipeline.Output) []byte {
+	return render(families, func(add add) { collect(out, add) })
 }
 
 func TestGaugesGolden(t *testing.T) {
 	traffic := Traffic{features.TrafficOf(features.Key{Pool: "chat", Class: features.TotalClass}, features.DimKV, []float64{1, 1, 1, 9})}
-	golden(t, "gauges.txt", []byte(gauges(fullOutput(), traffic)))
+	golden(t, "gauges.txt", slices.Concat(gauges(fullOutput()), RenderTraffic(traffic)))
 }
 
 // An event is newer than the tick if its clock is ahead. The age of telemetry is then 0.
 func TestTelemetryIsNotYoungerThanNow(t *testing.T) {
 	out := fullOutput()
 	out.Pools[0].LastEvent = out.Tick.Add(9 * time.Second)
-	if want := "forewarm_telemetry_age_seconds{pool=\"chat\"} 0\n"; !strings.Contains(gauges(out, nil), want) {
+	if want := "forewarm_telemetry_age_seconds{pool=\"chat\"} 0\n"; !strings.Contains(string(gauges(out)), want) {
 		t.Errorf("no %s", want)
 	}
 }
@@ -50,8 +45,8 @@ func TestTelemetryIsNotYoungerThanNow(t *testing.T) {
 // fullExporter has every kind of metric.
 func fullExporter() *Exporter {
 	e := NewExporter(`v1 "quoted"`, time.Hour)
-	e.Counter("forewarm_sink_errors_total", "Deliveries that failed.", func() uint64 { return 2 }, "sink", "a")
-	e.Counter("forewarm_sink_errors_total", "Deliveries that failed.", func() uint64 { return 3 }, "sink", "b")
+	e.Counter(`forewarm_sink_errors_total{sink="a"}`, "Deliveries that failed.", func() uint64 { return 2 })
+	e.Counter(`forewarm_sink_errors_total{sink="b"}`, "Deliveries that failed.", func() uint64 { return 3 })
 	e.Records.Add(10)
 	e.Refused(ingest.ReasonNotJSON).Add(4)
 	e.CountCall("keda", "GetMetrics", "Unavailable")
@@ -117,7 +112,7 @@ func TestGaugesDisappear(t *testing.T) {
 		if strings.Contains(text, "forewarm_desired_replicas") {
 			t.Error("gauges outlive the daemon's last decision")
 		}
-		if !strings.Contains(text, "forewarm_tick_timestamp_seconds 1.79") {
+		if !strings.Contains(text, "forewarm_tick_timestamp_seconds 179") {
 			t.Error("the time of the last tick is gone with them")
 		}
 		out := fullOutput()

@@ -58,7 +58,7 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.Handle("GET /metrics", s.metrics)
+	mux.HandleFunc("GET /metrics", s.writeMetrics)
 	routes := maps.Clone(s.extra)
 	routes["GET /api/v1/openapi.json"] = http.HandlerFunc(getOpenAPI)
 	for path, get := range map[string]answer{
@@ -204,4 +204,9 @@ func (s *Server) RunProbes(ctx context.Context, l net.Listener) error {
 	mux.HandleFunc("GET /readyz", s.probeReady)
 	srv := &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, MaxHeaderBytes: maxHeaderBytes, ErrorLog: zap.NewStdLog(s.log)}
 	return httpguard.Serve(ctx, srv, l, shutdownTimeout)
+}
+
+func (s *Server) writeMetrics(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	s.metrics.WritePrometheus(w)
 }

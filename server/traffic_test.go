@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/pipeline"
 )
 
 // The shape of traffic is in metrics and API. Unknown values are in neither.
@@ -18,12 +20,16 @@ func TestTrafficInMetricsAndAPI(t *testing.T) {
 		features.TrafficOf(features.Key{Pool: "chat", Class: features.TotalClass}, features.DimRequests, steps),
 		features.TrafficOf(features.Key{Pool: "other", Class: "a"}, features.DimKV, steps),
 	}
-	text := gauges(&pipeline.Output{}, shapes)
+	text := string(RenderTraffic(shapes))
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	if _, err := parser.TextToMetricFamilies(strings.NewReader(text)); err != nil {
+		t.Error(err)
+	}
 	for _, want := range []string{
-		`forewarm_traffic_peak_to_mean_ratio{class="*",dimension="requests",pool="chat",window="1m"} 5.5`,
-		`forewarm_traffic_bursts{class="*",dimension="requests",pool="chat"} 1`,
-		`forewarm_traffic_burst_seconds{class="*",dimension="requests",pool="chat",quantile="1"} 60`,
-		`forewarm_traffic_demand{class="a",dimension="kv",pool="other",quantile="0.5"} 1`,
+		`forewarm_traffic_peak_to_mean_ratio{pool="chat",class="*",dimension="requests",window="1m"} 5.5`,
+		`forewarm_traffic_bursts{pool="chat",class="*",dimension="requests"} 1`,
+		`forewarm_traffic_burst_seconds{pool="chat",class="*",dimension="requests",quantile="1"} 60`,
+		`forewarm_traffic_demand{pool="other",class="a",dimension="kv",quantile="0.5"} 1`,
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("no %s in:\n%s", want, text)

@@ -12,10 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/VictoriaMetrics/metrics"
 	natsjs "github.com/nats-io/nats.go/jetstream"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
@@ -72,10 +70,7 @@ type discovery struct {
 	logged    map[string]string      // logged detail by object
 	ready     atomic.Bool            // the last comparison succeeded
 
-	metrics *prometheus.Registry
-	defined prometheus.Gauge
-	faults  *prometheus.GaugeVec   // by reason
-	errors  *prometheus.CounterVec // by the server that was asked
+	metrics *metrics.Set
 }
 
 type publication struct {
@@ -84,11 +79,7 @@ type publication struct {
 }
 
 func newDiscovery(path, server string, namespaces []string) (d *discovery, stop func(), err error) {
-	d = &discovery{published: map[string]publication{}, logged: map[string]string{}, metrics: prometheus.NewRegistry()}
-	metrics := promauto.With(d.metrics)
-	d.defined = metrics.NewGauge(prometheus.GaugeOpts{Name: "forewarm_discovery_pools", Help: "Pools that are defined."})
-	d.faults = metrics.NewGaugeVec(prometheus.GaugeOpts{Name: "forewarm_discovery_faults", Help: "Annotated objects that define no pool."}, []string{"reason"})
-	d.errors = metrics.NewCounterVec(prometheus.CounterOpts{Name: "forewarm_discovery_errors_total", Help: "Requests that failed."}, []string{"of"})
+	d = &discovery{published: map[string]publication{}, logged: map[string]string{}, metrics: metrics.NewSet()}
 	if d.cfg, d.pools, err = loadPipeline(path); err != nil {
 		return nil, nil, err
 	}
@@ -120,7 +111,7 @@ func (d *discovery) run(ctx context.Context, l net.Listener, every time.Duration
 			http.Error(w, "not all objects were read, or NATS takes no definition: see the log", http.StatusServiceUnavailable)
 		}
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { d.metrics.WritePrometheus(w) })
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return httpguard.Serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: requestTimeout}, l, requestTimeout)
@@ -144,7 +135,7 @@ func (d *discovery) run(ctx context.Context, l net.Listener, every time.Duration
 func (d *discovery) compare(ctx context.Context, now time.Time) error {
 	objects, err := d.kube.objects(ctx)
 	if err != nil {
-		d.errors.WithLabelValues("kubernetes").Inc()
+		d.metrics.GetOrCreateCounter(`forewarm_discovery_errors_total{of="kubernetes"}`).Inc()
 		return fmt.Errorf("objects cannot be read: %w", err)
 	}
 	var errs []error
@@ -175,9 +166,9 @@ func (d *discovery) compare(ctx context.Context, now time.Time) error {
 			delete(d.published, pool)
 		}
 	}
-	d.defined.Set(float64(len(d.published)))
+	d.metrics.GetOrCreateGauge("forewarm_discovery_pools", nil).Set(float64(len(d.published)))
 	for _, reason := range faultReasons {
-		d.faults.WithLabelValues(reason).Set(float64(faults[reason]))
+		d.metrics.GetOrCreateGauge(fmt.Sprintf("forewarm_discovery_faults{reason=%q}", reason), nil).Set(float64(faults[reason]))
 	}
 	return errors.Join(errs...)
 }
@@ -191,7 +182,7 @@ func (d *discovery) publish(ctx context.Context, pool string, keys []byte, now t
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if _, err := d.js.Publish(ctx, ingest.Subject(d.cfg.NATS.Prefix, ingest.DefinitionSubject, pool), keys); err != nil {
-		d.errors.WithLabelValues("nats").Inc()
+		d.metrics.GetOrCreateCounter(`forewarm_discovery_errors_total{of="nats"}`).Inc()
 		return fmt.Errorf("pool %s: %w", pool, err)
 	}
 	d.published[pool] = publication{keys, now}

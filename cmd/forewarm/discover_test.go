@@ -97,10 +97,10 @@ func TestDiscover(t *testing.T) {
 		t.Helper()
 		testenv.Await(t, what, func() bool { return p.over() || strings.Contains(page(), line) })
 	}
-	testenv.Await(t, "discovery", func() bool {
-		code, _ := testenv.Get("http://" + address + "/readyz")
-		return p.over() || code == http.StatusOK
-	})
+	await("discovery", "forewarm_discovery_pools 0")
+	if code, _ := testenv.Get("http://" + address + "/readyz"); code != http.StatusOK {
+		t.Errorf("/readyz answers %d", code)
+	}
 	const rates = "forewarm.dev/decode_tokens_per_s: '400', forewarm.dev/warmup: '{p50: 6m, p90: 12m}'"
 	begin := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 	got := h.play(t, 60, func(h *house, t *testing.T, m int) {

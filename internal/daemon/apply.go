@@ -63,10 +63,10 @@ func (d *Daemon) apply(batches []ingest.Batch) (ticked bool) {
 	d.noteServed()
 	for i := range batches {
 		d.refuse(batches[i].Sequence, batches[i].Refused)
-		d.exporter.Ignored.Add(uint64(batches[i].Ignored))
+		d.exporter.Ignored.Add(batches[i].Ignored)
 	}
 	after := d.pipeline.Counters()
-	d.exporter.Records.Add(after.Records - before.Records)
+	d.exporter.Records.Add(int(after.Records - before.Records))
 	d.setStatus(func(s *server.Status) { s.Sequence = d.pipeline.Sequence() })
 	return after.Ticks > before.Ticks
 }
@@ -167,7 +167,7 @@ func (d *Daemon) noteServed() {
 // refuse counts and shows records that could not be used. Sequence 0 means none. It is safe for concurrent use.
 func (d *Daemon) refuse(sequence uint64, refused []ingest.Refusal) {
 	for i := range refused {
-		d.exporter.Refused(refused[i].Reason).Add(1)
+		d.exporter.Refused(refused[i].Reason).Inc()
 	}
 	d.noteRefused(refused)
 	d.deadLetter.Send(sequence, refused)

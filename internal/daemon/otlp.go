@@ -20,7 +20,7 @@ import (
 
 // openOTLP exports the daemon's own traces and metrics to the configured collector, if any.
 func (d *Daemon) openOTLP(ctx context.Context) error {
-	o, err := otlp.New(ctx, d.cfg.OTLP, d.version, d.instance, d.exporter, slogFrom(d.log))
+	o, err := otlp.New(ctx, d.cfg.OTLP, d.version, d.instance, d.exporter.WritePrometheus, slogFrom(d.log))
 	if err != nil {
 		return ConfigError{fmt.Errorf("otlp: %w", err)}
 	}

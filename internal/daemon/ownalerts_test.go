@@ -143,7 +143,7 @@ func TestSilentProducerAndBack(t *testing.T) {
 	minutes(15, usual()[:1])
 	silent := map[string]string{"ForewarmTelemetryFault": "Producer gw-2 has sent nothing since 08:40 UTC. Demand may be higher than Forewarm sees."}
 	raised(t, alertmanager, silent)
-	if _, body := testenv.Get(p.base + "/metrics"); !strings.Contains(body, `forewarm_producer_fault{kind="silent",pool="chat",source="gw-2"} 1`) {
+	if _, body := testenv.Get(p.base + "/metrics"); !strings.Contains(body, `forewarm_producer_fault{pool="chat",source="gw-2",kind="silent"} 1`) {
 		t.Error("no metric names the producer")
 	}
 	minutes(15, usual())

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"os"
 	"slices"
@@ -27,7 +28,7 @@ func (d *Daemon) openPages() {
 	d.server.Explain = d.explanation
 	d.server.Plan = d.plan
 	d.server.Traffic = d.shapeOfTraffic
-	d.exporter.Traffic(d.shapeOfTraffic)
+	d.exporter.Write(func(w io.Writer) { _, _ = w.Write(server.RenderTraffic(d.shapeOfTraffic())) })
 	promapi.New(d.store.Queryable(), storage.SeriesHelp(), d.version, slogFrom(d.log)).Register(d.server.Handle)
 	d.handlePage("GET /reports/", d.serveReports)
 	d.handlePage("GET /api/v1/report", d.getReport)

@@ -33,7 +33,7 @@ type refusals struct {
 // noteRefused counts refused records, and logs new kinds. refusedText shows duplicates only if they are most of the
 // telemetry.
 func (d *Daemon) noteRefused(refused []ingest.Refusal) {
-	now, applied := time.Now(), d.exporter.Records.Load()
+	now, applied := time.Now(), d.exporter.Records.Get()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, f := range refused {
@@ -61,7 +61,7 @@ func (d *Daemon) refusalsOf(kind ingest.Refusal, now time.Time) *refusals {
 		}
 	}
 	if x == nil {
-		x = &refusals{Refusal: kind, of: d.exporter.Records.Load(), first: now, log: rate.Sometimes{Interval: refusalLogEvery}}
+		x = &refusals{Refusal: kind, of: d.exporter.Records.Get(), first: now, log: rate.Sometimes{Interval: refusalLogEvery}}
 		d.refusedBy[kind] = x
 	}
 	return x
@@ -79,7 +79,7 @@ func (x *refusals) shown(applied uint64) bool {
 // refusedText lists recent refusals, their senders and the fix, "" if none. The caller holds mu.
 func (d *Daemon) refusedText(now time.Time) string {
 	d.forgetRefusals(now)
-	applied := d.exporter.Records.Load()
+	applied := d.exporter.Records.Get()
 	var out []string
 	shown := slices.SortedFunc(maps.Values(d.refusedBy), func(a, b *refusals) int {
 		return cmp.Or(cmp.Compare(b.n, a.n), a.first.Compare(b.first))

@@ -106,7 +106,7 @@ func TestScalers(t *testing.T) {
 	if err != nil || proposed.GetAccept() == nil {
 		t.Errorf("of a stale pool the planner gets %v (%v)", proposed, err)
 	}
-	if valid := testenv.Metric(t, p.base, `forewarm_advice_valid{mode="active",pool="chat"}`); valid != 0 {
+	if valid := testenv.Metric(t, p.base, `forewarm_advice_valid{pool="chat",mode="active"}`); valid != 0 {
 		t.Errorf("the advice of a stale pool is valid: %g", valid)
 	}
 }

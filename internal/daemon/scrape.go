@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -38,7 +39,7 @@ func (d *Daemon) openScraper() (err error) {
 	d.exporter.Counter("forewarm_scrape_left_out_total", "Addresses that are not scraped because there are too many targets.", stats.LeftOut.Load)
 	d.exporter.Gauge("forewarm_scrape_targets", "Targets that are scraped.", func() float64 { return float64(stats.Targets.Load()) })
 	for _, reason := range scrape.Reasons {
-		d.exporter.Counter("forewarm_scrape_failures_total", "Scrapes that failed, by reason.", stats.Failures[reason].Load, "reason", reason)
+		d.exporter.Counter("forewarm_scrape_failures_total{reason="+strconv.Quote(reason)+"}", "Scrapes that failed, by reason.", stats.Failures[reason].Load)
 	}
 	return nil
 }

@@ -139,10 +139,10 @@ func (d *Daemon) lost() uint64 {
 // countIntake counts telemetry so far.
 func (d *Daemon) countIntake() intake {
 	o := locked(d, &d.omissions)
-	now := intake{records: d.exporter.Records.Load(), lost: d.lost(), diverged: d.decisions.Counters().Divergent, refused: map[string]uint64{}}
+	now := intake{records: d.exporter.Records.Get(), lost: d.lost(), diverged: d.decisions.Counters().Divergent, refused: map[string]uint64{}}
 	for _, reason := range ingest.Reasons {
 		if reason != ingest.ReasonDuplicate {
-			now.refused[string(reason)] = d.exporter.Refused(reason).Load()
+			now.refused[string(reason)] = d.exporter.Refused(reason).Get()
 		}
 	}
 	now.omitted = map[string]uint64{
@@ -166,7 +166,7 @@ func (d *Daemon) countIntake() intake {
 			now.omitted["requests were answered "+code+" by listeners.http: see the producer's log"] = requests.Load()
 		}
 	}
-	now.omitted[allIgnored] = d.exporter.Ignored.Load() + d.intake.Ignored.Load()
+	now.omitted[allIgnored] = d.exporter.Ignored.Get() + d.intake.Ignored.Load()
 	return now
 }
 

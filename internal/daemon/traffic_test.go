@@ -29,8 +29,8 @@ func TestScenarioTraffic(t *testing.T) {
 	testenv.Await(t, "the last tick", func() bool { return !p.Status().Tick.Before(last) })
 
 	for _, c := range []struct{ path, want string }{
-		{"/metrics", `forewarm_traffic_burst_seconds{class="*",dimension="requests",pool="chat",quantile="1"} 600` + "\n"},
-		{"/metrics", `forewarm_traffic_bursts{class="talk",dimension="requests",pool="chat"} 1` + "\n"},
+		{"/metrics", `forewarm_traffic_burst_seconds{pool="chat",class="*",dimension="requests",quantile="1"} 600` + "\n"},
+		{"/metrics", `forewarm_traffic_bursts{pool="chat",class="talk",dimension="requests"} 1` + "\n"},
 		{"/api/v1/pools/chat/traffic", `"peak_to_mean_1m": 4.9`}, // 120 over (240·20 + 10·120)/250
 		{"/pools/chat/classes/talk", "Length of prompts"},
 		{"/api/v1/report?format=md&from=2026-03-02T08:30:00Z&to=2026-03-02T12:00:00Z", "| all | "},

@@ -5,16 +5,22 @@
 package otlp
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	bridge "go.opentelemetry.io/contrib/bridges/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
@@ -67,10 +73,10 @@ type Exporter struct {
 	stops    []func(context.Context) error
 }
 
-// New starts the export. version and instance describe this daemon. own has its metrics, which are
-// exported once a minute, or every OTEL_METRIC_EXPORT_INTERVAL milliseconds. Errors are of cfg. An unreachable collector
-// is logged every five minutes.
-func New(ctx context.Context, cfg Config, version, instance string, own prometheus.Gatherer, log *slog.Logger) (*Exporter, error) {
+// New starts the export. version and instance describe this daemon. exposition writes its metrics in Prometheus' text
+// format. They are exported once a minute, or every OTEL_METRIC_EXPORT_INTERVAL milliseconds. Errors are of cfg. An
+// unreachable collector is logged every five minutes.
+func New(ctx context.Context, cfg Config, version, instance string, exposition func(io.Writer), log *slog.Logger) (*Exporter, error) {
 	e := &Exporter{Traces: noop.NewTracerProvider(), log: log, logged: rate.Sometimes{Interval: 5 * time.Minute}}
 	if cfg.URL == "" {
 		return e, nil
@@ -100,7 +106,7 @@ func New(ctx context.Context, cfg Config, version, instance string, own promethe
 	queue := sdktrace.NewBatchSpanProcessor(spanExporter{spans, e}, sdktrace.WithMaxQueueSize(spansWaiting))
 	traces := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spanQueue{queue, e}), sdktrace.WithResource(self))
 	reader := metric.NewPeriodicReader(metricExporter{points, e}, metric.WithMaxExportBatchSize(pointsAtOnce),
-		metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(own))))
+		metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(gatherer(exposition)))))
 	metrics := metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(self))
 	e.Traces, e.stops = traces, []func(context.Context) error{traces.Shutdown, metrics.Shutdown}
 	return e, nil
@@ -162,4 +168,19 @@ type metricExporter struct {
 func (e metricExporter) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
 	e.of.ended(e.Exporter.Export(ctx, m))
 	return nil
+}
+
+// gatherer parses what the function writes, so that exported metrics have the names of /metrics.
+type gatherer func(io.Writer)
+
+// Gather implements prometheus.Gatherer.
+func (g gatherer) Gather() ([]*dto.MetricFamily, error) {
+	var text bytes.Buffer
+	g(&text)
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(&text)
+	if err != nil {
+		return nil, fmt.Errorf("own metrics: %w", err)
+	}
+	return slices.Collect(maps.Values(families)), nil
 }
