@@ -168,7 +168,7 @@ func (d *Daemon) noteServed() {
 func (d *Daemon) refuse(sequence uint64, refused []ingest.Refusal) {
 	for i := range refused {
 		d.exporter.Refused(refused[i].Reason).Inc()
+		d.noteRefused(refused[i], 1)
 	}
-	d.noteRefused(refused)
 	d.deadLetter.Send(sequence, refused)
 }

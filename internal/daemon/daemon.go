@@ -113,9 +113,7 @@ type Daemon struct {
 	savedBytes       int64                        // of the newest snapshot
 	failedWrites     map[string]failedWrite       // by part: snapshot, log, series …
 	refusedBy        map[ingest.Refusal]*refusals // recent ones
-	omitted          string                       // recent ones, see logOmitted
 	divergence       string                       // text of the newest
-	logFault         string                       // fault of the streams other than telemetry
 }
 
 func (d *Daemon) onClose(f func() error) { d.closers = append(d.closers, f) }
@@ -196,9 +194,9 @@ func (d *Daemon) setStatus(f func(*server.Status)) {
 func (d *Daemon) Status() server.Status {
 	d.mu.Lock()
 	s := d.status
-	s.Storage, _ = d.writeTrouble("")
+	s.Storage, _ = d.writeTrouble(troubleStreams)
 	s.Refused = d.refusedText(time.Now())
-	logFault := d.logFault
+	logFault := d.failedWrites[troubleStreams].err
 	d.mu.Unlock()
 	s.Sinks = d.sinkTrouble()
 	s.Connected = d.conn.IsConnected()

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,13 +12,6 @@ import (
 
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/storage"
-)
-
-// Parts of storage in the telemetry stream.
-const (
-	troubleDisk      = "telemetry disk"
-	troubleStore     = "telemetry store"
-	troubleWatermark = "telemetry watermark"
 )
 
 // inspectStream returns the faults of the telemetry stream, and sets the ticker to the server's clock. It runs every
@@ -47,15 +41,13 @@ func (d *Daemon) inspectLog(ctx context.Context, now time.Time) {
 		d.log.Error("streams were deleted. They are created again, empty. Check who may delete streams", zap.Strings("streams", made))
 	}
 	if err != nil {
-		faults = append(faults, strings.ReplaceAll(err.Error(), "\n", "; "))
+		faults = append(faults, oneLine(err))
 	}
-	found := strings.Join(faults, "; ")
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if found != "" && d.logFault == "" {
-		d.log.Error("the streams of decisions and states have a fault", zap.String("fault", found))
+	var fault error
+	if len(faults) > 0 {
+		fault = errors.New(strings.Join(faults, "; "))
 	}
-	d.logFault = found
+	d.noteWrite(troubleStreams, fault)
 }
 
 // roomForStream returns an error if the disk of the embedded server is full.
@@ -77,8 +69,8 @@ func (d *Daemon) watchEmbedded(ctx context.Context) error {
 	var reopened time.Time
 	for {
 		full, broken := d.roomForStream(), d.embedded.Broken()
-		d.noteWrite(troubleDisk, full)
-		d.noteWrite(troubleStore, broken)
+		d.noteWrite("telemetry disk", full)
+		d.noteWrite("telemetry store", broken)
 		if broken != nil && full == nil && time.Since(reopened) > reopenEvery {
 			reopened = time.Now()
 			d.log.Warn("the disk has room: restarting the embedded server, which refuses all messages after a failed write", zap.Error(broken))

@@ -24,7 +24,7 @@ import (
 // returns a [ConfigError], or the error of load, if the daemon cannot start. It keeps the old configuration if the new
 // one is invalid, or if no daemon starts with it.
 func Serve(ctx context.Context, load func() (*config.Config, error), hangups <-chan os.Signal, version string) error {
-	r := &reloader{load: load, version: version, hangups: hangups, posts: make(chan chan<- error)}
+	r := &reloader{load: load, version: version, hangups: hangups, posted: make(chan *config.Config)}
 	cfg, err := r.load()
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ type reloader struct {
 	load    func() (*config.Config, error) // reads and checks the configuration
 	version string
 	hangups <-chan os.Signal
-	posts   chan chan<- error // of /-/reload; each receives the error of the configuration, or nil
+	posted  chan *config.Config // valid configurations, by /-/reload
 
 	log *zap.Logger // of the configuration in use
 
@@ -98,23 +98,15 @@ func (r *reloader) serve(ctx context.Context, d *Daemon) (next *config.Config, e
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
 	for next == nil {
-		var answer chan<- error
 		select {
 		case err := <-ended:
 			if err = errors.Join(err, d.Close()); err == nil {
 				r.log.Info("stopped")
 			}
 			return nil, err
-		case answer = <-r.posts:
+		case next = <-r.posted:
 		case <-r.hangups:
-		}
-		if next, err = r.load(); err != nil {
-			r.refuse(err)
-		} else {
-			r.refused.Store(false)
-		}
-		if answer != nil {
-			answer <- err
+			next, _ = r.reload() // an error is logged
 		}
 	}
 	r.log.Info("the configuration is valid: the daemon restarts with it")
@@ -123,6 +115,17 @@ func (r *reloader) serve(ctx context.Context, d *Daemon) (next *config.Config, e
 		r.log.Warn("the daemon did not stop cleanly before the restart", zap.Error(err)) // the stream has what the state lacks
 	}
 	return next, nil
+}
+
+// reload reads the configuration, and logs that an invalid one is not used.
+func (r *reloader) reload() (*config.Config, error) {
+	cfg, err := r.load()
+	if err != nil {
+		r.refuse(err)
+		return nil, err
+	}
+	r.refused.Store(false)
+	return cfg, nil
 }
 
 // refuse logs that a configuration is not used.
@@ -138,18 +141,17 @@ func (r *reloader) handler(enabled bool) http.HandlerFunc {
 			server.WriteProblem(w, server.Problemf(http.StatusForbidden, "reloads over HTTP are off: set server.lifecycle to true, or send SIGHUP"))
 			return
 		}
-		answer := make(chan error, 1)
-		select {
-		case r.posts <- answer:
-		case <-req.Context().Done():
-			return
-		}
-		if err := <-answer; err != nil {
+		cfg, err := r.reload()
+		if err != nil {
 			server.WriteProblem(w, server.Problemf(http.StatusInternalServerError, "the configuration is not reloaded: %s", oneLine(err)))
 			return
 		}
-		w.WriteHeader(http.StatusAccepted)
-		_, _ = io.WriteString(w, "the configuration is valid: the daemon restarts with it\n")
+		select {
+		case r.posted <- cfg:
+			w.WriteHeader(http.StatusAccepted)
+			_, _ = io.WriteString(w, "the configuration is valid: the daemon restarts with it\n")
+		case <-req.Context().Done():
+		}
 	}
 }
 

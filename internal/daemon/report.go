@@ -42,8 +42,8 @@ type reporter struct {
 
 	clock        func() time.Time                       // see Daemon.reportClock
 	lastReported func() (reported time.Time, err error) // see Daemon.reported
-	render       func(ctx context.Context, p report.Span) (sink.Pages, []string, error)
-	store        func(ctx context.Context, n alerting.Notice, pages sink.Pages) error // stores the notice in the log
+	render       func(ctx context.Context, n *alerting.Report) (*rendered, error)
+	store        func(ctx context.Context, n alerting.Notice) error // stores the notice in the log
 	log          *zap.Logger
 
 	made, failed, missed atomic.Uint64
@@ -105,17 +105,18 @@ func (r *reporter) makeDue(ctx context.Context) {
 
 // make makes the report of a period and notifies the sinks.
 func (r *reporter) make(ctx context.Context, p report.Span) error {
-	pages, summary, err := r.render(ctx, p)
+	n := &alerting.Report{Name: "report-" + p.To.UTC().Format("2006-01-02T1504Z") + r.suffix, From: p.From.UTC(), To: p.To.UTC()}
+	n.When = alerting.Period(p.From.In(p.Zone), p.To, "2 Jan 2006")
+	n.ID = fmt.Sprintf("%s-%x", n.Name, sha256.Sum256([]byte(r.instance+n.From.Format(time.RFC3339))))[:len(n.Name)+17]
+	x, err := r.render(ctx, n)
 	if err != nil {
 		return err
 	}
-	n := &alerting.Report{Name: "report-" + p.To.UTC().Format("2006-01-02T1504Z") + r.suffix, From: p.From.UTC(), To: p.To.UTC(), Summary: summary}
-	n.When = alerting.Period(p.From.In(p.Zone), p.To, "2 Jan 2006")
-	n.ID = fmt.Sprintf("%s-%x", n.Name, sha256.Sum256([]byte(r.instance+n.From.Format(time.RFC3339))))[:len(n.Name)+17]
-	if err := r.store(ctx, alerting.Notice{Report: n}, pages); err != nil {
+	n.Summary = x.summary
+	if err := r.store(ctx, alerting.Notice{Report: n}); err != nil {
 		return err
 	}
-	r.log.Info("report made", zap.String("report", n.Name), zap.Strings("summary", summary))
+	r.log.Info("report made", zap.String("report", n.Name), zap.Strings("summary", n.Summary))
 	return nil
 }
 
@@ -138,33 +139,57 @@ func (d *Daemon) openReporter() ([]alerting.Sink, error) {
 	}
 	d.reporter = &reporter{
 		schedule: schedule, settle: d.cfg.Features.Revise + d.cfg.Every, log: d.log,
-		instance:     fmt.Sprintf("%s %d", d.stream.Load().Config.Name, d.stream.Load().Created.UnixNano()),
-		clock:        d.reportClock,
-		suffix:       suffix,
-		lastReported: d.reported,
-		render:       d.renderReport,
-		store:        d.storeReport,
+		instance: fmt.Sprintf("%s %d", d.stream.Load().Config.Name, d.stream.Load().Created.UnixNano()),
+		suffix:   suffix, clock: d.reportClock, lastReported: d.reported, render: d.renderReport,
+		store: func(ctx context.Context, n alerting.Notice) error {
+			err := d.decisions.AddNotice(ctx, n)
+			d.noteWrite("report", err)
+			return err
+		},
 	}
 	d.sources = append(d.sources, d.reporter.Run)
 	return sink.OpenReports(d.cfg.Reports(), sink.Deps{Pages: d.pages, WriteFile: storage.WriteFile})
 }
 
-// renderReport makes all pages of a report.
-func (d *Daemon) renderReport(ctx context.Context, p report.Span) (_ sink.Pages, _ []string, err error) {
-	ctx, span := d.tracer.Start(ctx, "report", trace.WithAttributes(attribute.String("forewarm.from", p.From.UTC().Format(time.RFC3339)), attribute.String("forewarm.to", p.To.UTC().Format(time.RFC3339))))
-	defer func() { endSpan(span, err) }()
-	h := storage.History{Store: d.store, Log: d.reader}
-	r, err := report.Reconcile(ctx, h, p)
-	if err != nil {
-		return nil, nil, err
+// rendered has the pages of a report.
+type rendered struct {
+	id      string
+	pages   sink.Pages
+	summary []string
+}
+
+// renderReport makes all pages of a report. It keeps the last ones for the sinks.
+func (d *Daemon) renderReport(ctx context.Context, n *alerting.Report) (_ *rendered, err error) {
+	if last := d.rendered.Load(); last != nil && last.id == n.ID {
+		return last, nil
 	}
-	pages := sink.Pages{}
+	ctx, span := d.tracer.Start(ctx, "report", trace.WithAttributes(attribute.String("forewarm.from", n.From.Format(time.RFC3339)),
+		attribute.String("forewarm.to", n.To.Format(time.RFC3339))))
+	defer func() { endSpan(span, err) }()
+	r, err := report.Reconcile(ctx, storage.History{Store: d.store, Log: d.reader}, report.Span{From: n.From, To: n.To, Zone: d.reporter.schedule.Zone})
+	if err != nil {
+		return nil, err
+	}
+	x := &rendered{n.ID, sink.Pages{}, r.Summary}
 	for _, format := range sink.Formats {
-		if pages[format], err = report.Render(r, format); err != nil {
-			return nil, nil, err
+		if x.pages[format], err = report.Render(r, format); err != nil {
+			return nil, err
 		}
 	}
-	return pages, r.Summary, nil
+	d.rendered.Store(x)
+	return x, nil
+}
+
+// pages returns the pages of a report to deliver. It renders them again if another daemon made the report, or this one
+// before a restart.
+func (d *Daemon) pages(n *alerting.Report) (pages sink.Pages, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	x, err := d.renderReport(ctx, n)
+	if err != nil {
+		return pages, err
+	}
+	return x.pages, nil
 }
 
 // reportClock is the time of the newest tick, so that all messages of a period were applied; zero before the first one.
@@ -196,35 +221,6 @@ func (d *Daemon) reported() (first time.Time, err error) {
 		err = nil
 	}
 	return first, err
-}
-
-// rendered has the pages of a report.
-type rendered struct {
-	id    string
-	pages sink.Pages
-}
-
-// storeReport keeps a report's pages, and stores its notice.
-func (d *Daemon) storeReport(ctx context.Context, n alerting.Notice, pages sink.Pages) error {
-	d.rendered.Store(&rendered{n.Report.ID, pages})
-	err := d.decisions.AddNotice(ctx, n)
-	d.noteWrite("report", err)
-	return err
-}
-
-// pages returns the pages of a report to deliver. It renders them again if another daemon made the report, or this one
-// before a restart.
-func (d *Daemon) pages(n *alerting.Report) (sink.Pages, error) {
-	if last := d.rendered.Load(); last != nil && last.id == n.ID {
-		return last.pages, nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	pages, _, err := d.renderReport(ctx, report.Span{From: n.From, To: n.To, Zone: d.reporter.schedule.Zone})
-	if err == nil {
-		d.rendered.Store(&rendered{n.ID, pages})
-	}
-	return pages, err
 }
 
 // getReport answers with the report of the queried period, by default the last week that has settled.

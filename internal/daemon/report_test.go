@@ -14,7 +14,6 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/report"
-	"github.com/forewarm/forewarm/alerting/sink"
 )
 
 // desk is a reporter whose world is in memory: what is on disk outlives it, as over a restart.
@@ -44,10 +43,8 @@ func newDesk(t *testing.T, dir, expression, zone string) *desk {
 			}
 			return time.Parse(time.RFC3339, string(b))
 		},
-		render: func(context.Context, report.Span) (sink.Pages, []string, error) {
-			return sink.Pages{}, nil, d.broken
-		},
-		store: func(_ context.Context, n alerting.Notice, _ sink.Pages) error {
+		render: func(context.Context, *alerting.Report) (*rendered, error) { return &rendered{}, d.broken },
+		store: func(_ context.Context, n alerting.Notice) error {
 			if d.deaf {
 				return errors.New("no space left on device")
 			}

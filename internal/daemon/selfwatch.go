@@ -2,13 +2,8 @@ package daemon
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/ingest"
@@ -23,19 +18,10 @@ const (
 // selfWatch raises the alerts about the daemon itself, on the wall clock. It has no state over a restart: a problem
 // that persists is raised again. One goroutine owns it.
 type selfWatch struct {
-	began  time.Time
-	alerts alerting.AlertTracker
-	intake []intake // one per check, oldest first, at most selfWindow + 1
-
-	omitted map[string]uint64 // at the last check
-}
-
-// intake counts telemetry since the start of the process, by result.
-type intake struct {
-	records, lost uint64
-	diverged      uint64
-	refused       map[string]uint64 // by reason; without resends
-	omitted       map[string]uint64 // by text: other records that were rejected or changed
+	began   time.Time
+	alerts  alerting.AlertTracker
+	intake  []alerting.Vitals // counts since the start of the process, one per check, oldest first, at most selfWindow + 1
+	skipped map[string]uint64 // at the last check, see countIntake
 }
 
 func newSelfWatch() *selfWatch {
@@ -60,15 +46,15 @@ func (d *Daemon) watchSelf(ctx context.Context) error {
 
 // checkSelf raises and resolves alerts about the daemon. It sends the watchdog alert while ticks come.
 func (d *Daemon) checkSelf(w *selfWatch, now time.Time) {
-	vitals, omitted := w.count(d.countIntake())
-	if vitals.Records > 0 {
-		delete(omitted, allIgnored)
+	intake, skipped := d.countIntake()
+	vitals := w.count(intake)
+	for text, n := range increase(skipped, w.skipped) {
+		d.noteRefused(ingest.Refusal{Detail: text}, n)
 	}
-	text := d.logOmitted(w.omitted, omitted)
-	w.omitted = omitted
+	w.skipped = skipped
 	vitals.Sinks = d.dispatcher.Stats()
 	d.mu.Lock()
-	vitals.Storage, vitals.StorageSince = d.writeTrouble(troubleRemote)
+	vitals.Storage, vitals.StorageSince = d.writeTrouble(troubleRemote, troubleStreams)
 	vitals.Refusals, vitals.Divergence = d.refusedText(now), d.divergence
 	d.mu.Unlock()
 	var notices []alerting.Notice
@@ -79,7 +65,7 @@ func (d *Daemon) checkSelf(w *selfWatch, now time.Time) {
 			firing = append(firing, a)
 		}
 	}
-	d.setStatus(func(s *server.Status) { s.Alerts, d.omitted = firing, text })
+	d.setStatus(func(s *server.Status) { s.Alerts = firing })
 	if d.ticks(now) {
 		a := alerting.NewWatchdog(w.began, now.UTC().Truncate(time.Second), d.cfg.Decision)
 		notices = append(notices, alerting.Notice{Alert: &a})
@@ -88,14 +74,14 @@ func (d *Daemon) checkSelf(w *selfWatch, now time.Time) {
 }
 
 // count returns the counts since the oldest check in the window.
-func (w *selfWatch) count(now intake) (v alerting.Vitals, omitted map[string]uint64) {
+func (w *selfWatch) count(now alerting.Vitals) alerting.Vitals {
 	w.intake = append(w.intake, now)
-	if len(w.intake) > selfWindow+1 {
-		w.intake = append(w.intake[:0], w.intake[1:]...)
-	}
+	w.intake = w.intake[max(0, len(w.intake)-selfWindow-1):]
 	then := &w.intake[0]
-	v = alerting.Vitals{Window: selfWindow * selfEvery, Records: now.records - then.records, Lost: now.lost - then.lost, Diverged: now.diverged - then.diverged, Refused: increase(now.refused, then.refused)}
-	return v, increase(now.omitted, then.omitted)
+	return alerting.Vitals{
+		Window: selfWindow * selfEvery, Records: now.Records - then.Records, Lost: now.Lost - then.Lost,
+		Diverged: now.Diverged - then.Diverged, Refused: increase(now.Refused, then.Refused),
+	}
 }
 
 // increase returns the counts that grew, and by how much.
@@ -112,23 +98,10 @@ func increase(now, then map[string]uint64) map[string]uint64 {
 // readCodes are the listener's response codes for requests that were read. Their refused records are counted by reason.
 var readCodes = []string{"200", "400", "OK", "InvalidArgument", "other"}
 
-// logOmitted logs new omissions, and returns all of the window as text, "" if none.
-func (d *Daemon) logOmitted(before, now map[string]uint64) string {
-	var out []string
-	for _, what := range slices.Sorted(maps.Keys(now)) {
-		out = append(out, fmt.Sprintf("in %.0f min %d %s", (selfWindow*selfEvery).Minutes(), now[what], what))
-		if before[what] == 0 {
-			d.log.Warn("telemetry is skipped: "+what, zap.Uint64("so far", now[what]))
-		}
-	}
-	return strings.Join(out, "; ")
-}
-
 // ticks reports whether a tick came within server.stale_after.
 func (d *Daemon) ticks(now time.Time) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return !d.status.TickedAt.IsZero() && now.Sub(d.status.TickedAt) <= d.cfg.Server.StaleAfter
+	at := locked(d, &d.status.TickedAt)
+	return !at.IsZero() && now.Sub(at) <= d.cfg.Server.StaleAfter
 }
 
 // lost returns the number of messages that were deleted before they were read.
@@ -136,38 +109,39 @@ func (d *Daemon) lost() uint64 {
 	return d.consumer.Lost() + d.relay.Lost()
 }
 
-// countIntake counts telemetry so far.
-func (d *Daemon) countIntake() intake {
+// countIntake counts telemetry since the start of the process, without resends. Each text of skipped says what is not
+// counted as it was sent, and the fix.
+func (d *Daemon) countIntake() (v alerting.Vitals, skipped map[string]uint64) {
 	o := locked(d, &d.omissions)
-	now := intake{records: d.exporter.Records.Get(), lost: d.lost(), diverged: d.decisions.Counters().Divergent, refused: map[string]uint64{}}
+	v = alerting.Vitals{Records: d.exporter.Records.Get(), Lost: d.lost(), Diverged: d.decisions.Counters().Divergent, Refused: map[string]uint64{}}
 	for _, reason := range ingest.Reasons {
 		if reason != ingest.ReasonDuplicate {
-			now.refused[string(reason)] = d.exporter.Refused(reason).Get()
+			v.Refused[string(reason)] = d.exporter.Refused(reason).Get()
 		}
 	}
-	now.omitted = map[string]uint64{
+	skipped = map[string]uint64{
 		"records are counted as class _other: raise features.max_classes, which is reached":                               o.Features.OverflowRecords,
 		"requests have times that contradict each other, and count as if without times":                                   o.Features.BadTimes,
 		"replica reports do not count: the pool has more than 8192 replicas, divide it":                                   o.Features.ReplicasRefused,
 		"records are of producers beyond those that can be followed: their clocks are not watched":                        o.ProducersRefused,
-		"messages left the stream before they were read: the stream is too small, or the daemon was away":                 now.lost,
+		"messages left the stream before they were read: the stream is too small, or the daemon was away":                 v.Lost,
 		"samples are not in the history: raise storage.max_series, which is reached":                                      d.store.Counters().Capped,
 		"refused records could not be put on the dead-letter subject: the log and this page say why records were refused": d.deadLetter.Dropped(),
+		allIgnored: d.exporter.Ignored.Get() + d.intake.Ignored.Load(),
 	}
 	if d.scraper != nil {
 		for reason, n := range d.scraper.Stats().Failures {
-			now.omitted["looks at the metrics of engines failed ("+reason+"): the log names the engines"] = n.Load()
+			skipped["looks at the metrics of engines failed ("+reason+"): the log names the engines"] = n.Load()
 		}
-		now.omitted["addresses of engines are not scraped: there are too many"] = d.scraper.Stats().LeftOut.Load()
+		skipped["addresses of engines are not scraped: there are too many"] = d.scraper.Stats().LeftOut.Load()
 	}
 	for code, requests := range d.intake.Requests {
 		if !slices.Contains(readCodes, code) {
-			now.refused["http "+code] = requests.Load()
-			now.omitted["requests were answered "+code+" by listeners.http: see the producer's log"] = requests.Load()
+			v.Refused["http "+code] = requests.Load()
+			skipped["requests were answered "+code+" by listeners.http: see the producer's log"] = requests.Load()
 		}
 	}
-	now.omitted[allIgnored] = d.exporter.Ignored.Get() + d.intake.Ignored.Load()
-	return now
+	return v, skipped
 }
 
 // allIgnored is shown only while no record counts.

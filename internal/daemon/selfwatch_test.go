@@ -2,14 +2,16 @@ package daemon
 
 import (
 	"testing"
+
+	"github.com/forewarm/forewarm/alerting"
 )
 
 // TestSelfWatchWindow: only what came within the window counts.
 func TestSelfWatchWindow(t *testing.T) {
 	w := newSelfWatch()
 	for look := range 40 {
-		now := intake{records: uint64(10 * look), lost: uint64(min(look, 5)), refused: map[string]uint64{"bad_time": uint64(look)}}
-		v, _ := w.count(now)
+		now := alerting.Vitals{Records: uint64(10 * look), Lost: uint64(min(look, 5)), Refused: map[string]uint64{"bad_time": uint64(look)}}
+		v := w.count(now)
 		if look < selfWindow {
 			continue
 		}

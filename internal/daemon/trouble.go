@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,8 +9,10 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/forewarm/forewarm/alerting/sink"
+	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/value"
 )
 
@@ -19,8 +22,12 @@ type failedWrite struct {
 	err   string
 }
 
-// troubleRemote is remote write. It does not depend on the local disk.
-const troubleRemote = "remote write"
+const (
+	// troubleRemote is remote write. It does not depend on the local disk.
+	troubleRemote = "remote write"
+	// troubleStreams are the streams other than telemetry.
+	troubleStreams = "streams of decisions and states"
+)
 
 // noteWrite records whether the last write of a part succeeded.
 func (d *Daemon) noteWrite(what string, err error) {
@@ -36,19 +43,19 @@ func (d *Daemon) noteWrite(what string, err error) {
 	}
 	if !failing {
 		u.since = time.Now()
-		d.log.Warn("cannot be written", zap.String("what", what), zap.Error(err))
+		d.log.Warn("cannot be written, or has a fault", zap.String("what", what), zap.Error(err))
 	}
 	u.err = value.Printable(err.Error())
 	d.failedWrites[what] = u
 }
 
-// writeTrouble lists the parts that failed at their last write, except one, and when the first failure began; "" if
+// writeTrouble lists the parts that failed at their last write, except some, and when the first failure began; "" if
 // none. The caller holds mu.
-func (d *Daemon) writeTrouble(except string) (trouble string, since time.Time) {
+func (d *Daemon) writeTrouble(except ...string) (trouble string, since time.Time) {
 	var out []string
 	for _, what := range slices.Sorted(maps.Keys(d.failedWrites)) {
 		u := d.failedWrites[what]
-		if what == except {
+		if slices.Contains(except, what) {
 			continue
 		}
 		out = append(out, what+": "+u.err)
@@ -85,4 +92,102 @@ func (d *Daemon) sinkTrouble() string {
 		}
 	}
 	return strings.Join(out, "; ")
+}
+
+const (
+	refusalShownFor   = 15 * time.Minute // how long a kind is shown after its newest record
+	refusalLogEvery   = 10 * time.Minute // between two log lines about one kind
+	refusalKindsMax   = 64               // kinds that are counted separately; the rest is one kind per reason
+	duplicatesIgnored = 5                // duplicates that are not logged
+	refusalsListed    = 4                // kinds that one text lists
+)
+
+// refusals counts the records of one kind that do not count as sent, on the wall clock. A kind is a producer, pool and
+// reason; if records are skipped without a refusal, it is the detail.
+type refusals struct {
+	ingest.Refusal        // of the kind; Detail is of the newest record
+	n, of          uint64 // records of the kind, and all that counted before the first of them
+	first, last    time.Time
+	log            rate.Sometimes
+}
+
+// noteRefused counts n refused or skipped records, and logs new kinds.
+func (d *Daemon) noteRefused(f ingest.Refusal, n uint64) {
+	now, applied := time.Now(), d.exporter.Records.Get()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	x := d.refusalsOf(f, now)
+	x.n += n
+	x.last, x.Detail = now, f.Detail
+	if !x.shown(applied) || f.Reason == ingest.ReasonDuplicate && x.n < duplicatesIgnored {
+		return
+	}
+	x.log.Do(func() {
+		d.log.Warn("telemetry is refused or skipped: "+f.Detail, zap.String("producer", f.Producer), zap.String("pool", f.Pool),
+			zap.String("reason", string(f.Reason)), zap.Uint64("records", x.n), zap.Time("since", x.first))
+	})
+}
+
+// refusalsOf finds or creates the count of the kind of a refusal. The caller holds mu.
+func (d *Daemon) refusalsOf(kind ingest.Refusal, now time.Time) *refusals {
+	if kind.Reason != "" {
+		kind.Detail = ""
+	}
+	x := d.refusedBy[kind]
+	if x == nil && len(d.refusedBy) >= refusalKindsMax {
+		if d.forgetRefusals(now); len(d.refusedBy) >= refusalKindsMax {
+			kind.Producer, kind.Pool = "(others)", ""
+			x = d.refusedBy[kind]
+		}
+	}
+	if x == nil {
+		x = &refusals{Refusal: kind, of: d.exporter.Records.Get(), first: now, log: rate.Sometimes{Interval: refusalLogEvery}}
+		d.refusedBy[kind] = x
+	}
+	return x
+}
+
+func (d *Daemon) forgetRefusals(now time.Time) {
+	maps.DeleteFunc(d.refusedBy, func(_ ingest.Refusal, x *refusals) bool { return now.Sub(x.last) > refusalShownFor })
+}
+
+// shown reports whether users should see it. Duplicates are harmless unless they are most of the telemetry, and records
+// without demand unless there are no others.
+func (x *refusals) shown(applied uint64) bool {
+	counted := applied - x.of
+	return (x.Reason != ingest.ReasonDuplicate || x.n > counted) && (x.Detail != allIgnored || counted == 0)
+}
+
+// refusedText lists recent refusals, their senders and the fix, "" if none. The caller holds mu.
+func (d *Daemon) refusedText(now time.Time) string {
+	d.forgetRefusals(now)
+	applied := d.exporter.Records.Get()
+	var out []string
+	shown := slices.SortedFunc(maps.Values(d.refusedBy), func(a, b *refusals) int {
+		return cmp.Or(cmp.Compare(min(1, len(b.Reason)), min(1, len(a.Reason))), cmp.Compare(b.n, a.n), a.first.Compare(b.first))
+	})
+	shown = slices.DeleteFunc(shown, func(x *refusals) bool { return !x.shown(applied) })
+	for _, x := range shown[:min(len(shown), refusalsListed)] {
+		out = append(out, x.text(applied))
+	}
+	if more := len(shown) - refusalsListed; more > 0 {
+		out = append(out, fmt.Sprintf("and %d more kinds, see forewarm_ingest_refused_total and the log", more))
+	}
+	return strings.Join(out, "; ")
+}
+
+func (x *refusals) text(applied uint64) string {
+	span := fmt.Sprintf("since %s, the newest at %s; %d others were counted", x.first.UTC().Format("15:04:05"),
+		x.last.UTC().Format("15:04:05 MST"), applied-x.of)
+	if x.Reason == "" {
+		return fmt.Sprintf("%d %s (%s)", x.n, x.Detail, span)
+	}
+	who := "of producers without a name"
+	if x.Producer != "" {
+		who = fmt.Sprintf("of producer %.64q", x.Producer)
+	}
+	if x.Pool != "" {
+		who += fmt.Sprintf(" for pool %.64q", x.Pool)
+	}
+	return fmt.Sprintf("%d record(s) %s refused as %s: %s (%s)", x.n, who, x.Reason, x.Detail, span)
 }

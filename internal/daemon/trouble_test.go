@@ -27,7 +27,7 @@ func (f *flaky) Send(context.Context, alerting.Notice) error {
 	return nil
 }
 
-func trouble(d *Daemon) string { text, _ := d.writeTrouble(""); return text }
+func trouble(d *Daemon) string { text, _ := d.writeTrouble(); return text }
 
 func TestTroubleEndsWhenItIsOver(t *testing.T) {
 	d := &Daemon{log: zap.NewNop(), failedWrites: map[string]failedWrite{}}
