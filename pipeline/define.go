@@ -28,7 +28,7 @@ func (p *Pipeline) define(b *ingest.Batch, x *ingest.Definition) {
 		p.refuse(b, ingest.ReasonBadDefinition, x.Pool, "", err.Error())
 		return
 	}
-	p.counters.Records++
+	p.state.Counters.Records++
 }
 
 func (p *Pipeline) redefine(name string, keys []byte) error {
@@ -48,7 +48,7 @@ func (p *Pipeline) redefine(name string, keys []byte) error {
 		}
 		return nil
 	case served && e.Defined != nil && bytes.Equal(e.Defined.Keys, keys):
-		e.Defined.LastSeen, e.Defined.Withdrawn = p.time.Last, false
+		e.Defined.LastSeen, e.Defined.Withdrawn = p.state.Time.Last, false
 		return nil
 	case !served && len(p.pools) >= p.cfg.MaxPools:
 		return fmt.Errorf("pool %q is one too many: max_pools is %d; raise it", name, p.cfg.MaxPools)
@@ -65,7 +65,7 @@ func (p *Pipeline) redefine(name string, keys []byte) error {
 	learned := e.warmup.State()
 	e.pool, e.warmup = c, c.Warmup
 	e.warmup.Restore(learned)
-	e.Defined = &definition{Keys: keys, LastSeen: p.time.Last}
+	e.Defined = &definition{Keys: keys, LastSeen: p.state.Time.Last}
 	p.aggregator.SetService(name, serviceOf(&c))
 	p.forecaster.SetZone(name, c.Zone)
 	return nil
@@ -87,7 +87,7 @@ func (p *Pipeline) forgetSilent(t time.Time) {
 		}
 		p.aggregator.Forget(e.Name)
 		p.forecaster.Forget(e.Name)
-		p.producers.Forget(e.Name)
+		p.state.Producers.Forget(e.Name)
 		return true
 	})
 }
@@ -100,6 +100,6 @@ func (p *Pipeline) history(b *ingest.Batch, h *ingest.History) {
 	} else if err := p.forecaster.Backfill(features.Key{Pool: h.Pool, Class: h.Class}, h.Dimension, h.Start, h.Values); err != nil {
 		p.refuse(b, ingest.ReasonNoHistory, h.Pool, "", err.Error())
 	} else {
-		p.counters.Records++
+		p.state.Counters.Records++
 	}
 }

@@ -94,7 +94,7 @@ func everythingHappened(t *testing.T, p *Pipeline) {
 			t.Errorf("nothing was refused as %s", reason)
 		}
 	}
-	if o.Features.Amended == 0 || !p.calls.Adopted || !p.calls.Arrivals {
-		t.Errorf("%d amended, %+v", o.Features.Amended, p.calls)
+	if o.Features.Amended == 0 || !p.state.Calls.Adopted || !p.state.Calls.Arrivals {
+		t.Errorf("%d amended, %+v", o.Features.Amended, p.state.Calls)
 	}
 }

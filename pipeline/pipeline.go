@@ -110,16 +110,11 @@ type PoolService struct {
 // Pipeline applies the log and holds the state. It is not safe for concurrent use: one goroutine owns it.
 type Pipeline struct {
 	cfg        Config
-	time       timekeeper
+	state      state
 	dedup      *ingest.Deduper
-	calls      calls
 	aggregator *features.Aggregator
-	producers  *features.Producers
 	forecaster *forecaster.Forecaster
 	pools      []*poolEntry // ordered by name
-	alerts     alerting.AlertTracker
-	sequence   uint64
-	counters   Counters
 }
 
 // poolEntry is the state of a pool, except its windows and forecasts. The exported fields are saved.
@@ -162,12 +157,12 @@ func New(cfg Config) *Pipeline {
 	maps.Copy(services, cfg.Features.Service) // a backtest sizes pools by a trace's peak, which forecasts must not know
 	cfg.Features.Service = services
 	p := &Pipeline{
-		cfg: cfg, time: newTimekeeper(&cfg),
-		dedup:      ingest.NewDeduper(cfg.DedupEntries),
-		aggregator: features.New(cfg.Features),
-		producers:  features.NewProducers(cfg.producers(), nil),
-		forecaster: forecaster.New(cfg.forecasterConfig()),
-		counters:   Counters{Refused: map[ingest.Reason]uint64{}},
+		cfg: cfg,
+		state: state{
+			Version: snapshotVersion, Clock: cfg.Clock, Time: newTimekeeper(&cfg), Counters: Counters{Refused: map[ingest.Reason]uint64{}},
+			Producers: features.NewProducers(cfg.producers(), nil),
+		},
+		dedup: ingest.NewDeduper(cfg.DedupEntries), aggregator: features.New(cfg.Features), forecaster: forecaster.New(cfg.forecasterConfig()),
 	}
 	for _, c := range cfg.Pools {
 		p.addPool(c)
@@ -199,36 +194,36 @@ func (c *Config) producers() features.ProducersConfig {
 // Output. Refused records are appended to b.Refused.
 func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 	if b.Sequence > 0 {
-		p.sequence = b.Sequence
+		p.state.Sequence = b.Sequence
 	}
-	p.time.received(b.ReceivedAt)
-	if w := b.Watermark; w == nil || !p.time.lateWatermark(w) {
-		p.run(p.time.overdue(), false, emit)
+	p.state.Time.received(b.ReceivedAt)
+	if w := b.Watermark; w == nil || !p.state.Time.lateWatermark(w) {
+		p.run(p.state.Time.overdue(), false, emit)
 	}
-	p.counters.Ignored += uint64(b.Ignored)
+	p.state.Counters.Ignored += uint64(b.Ignored)
 	for i := range b.Refused {
-		p.counters.Refused[b.Refused[i].Reason]++
+		p.state.Counters.Refused[b.Refused[i].Reason]++
 	}
 	if b.Definition != nil {
 		p.define(b, b.Definition)
 	}
-	p.producers.Begin(b.Source, b.ReceivedAt)
+	p.state.Producers.Begin(b.Source, b.ReceivedAt)
 	for i := range b.Requests {
 		r := &b.Requests[i]
 		reason := p.request(r, emit)
-		p.producers.Request(r, reason)
+		p.state.Producers.Request(r, reason)
 		p.finish(b, reason, r.Pool, r.ReplicaName, r.EventTime())
 	}
 	for i := range b.Sums {
 		s := &b.Sums[i]
 		reason := p.sum(s, emit)
-		p.producers.Sum(s, reason)
+		p.state.Producers.Sum(s, reason)
 		p.finish(b, reason, s.Pool, "", s.Start)
 	}
 	for i := range b.Replicas {
 		r := &b.Replicas[i]
 		reason := p.replica(r, emit)
-		p.producers.Replica(r, reason)
+		p.state.Producers.Replica(r, reason)
 		p.finish(b, reason, r.Pool, r.Name, r.At)
 	}
 	for i := range b.Acks {
@@ -258,7 +253,7 @@ func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason 
 	if class, ok := p.cfg.Classify.Class(r); ok {
 		r.Class = class
 	}
-	before, done := p.calls.earlier(r, p.dedup)
+	before, done := p.state.Calls.earlier(r, p.dedup)
 	if done {
 		return "" // a record of the arrival that came after the end
 	}
@@ -307,12 +302,12 @@ func (p *Pipeline) watermark(w *ingest.Watermark, emit func(*Output)) ingest.Rea
 	if w.Pool != "" && p.entry(w.Pool) == nil {
 		return ingest.ReasonUnknownPool
 	}
-	if !p.time.plausible(w.At) {
+	if !p.state.Time.plausible(w.At) {
 		return ingest.ReasonFuture
 	}
 	p.aggregator.AddWatermark(w)
 	if w.Pool == "" || p.cfg.Clock == EventClock {
-		p.run(p.time.watermarkTick(w.At), true, emit)
+		p.run(p.state.Time.watermarkTick(w.At), true, emit)
 	}
 	return ""
 }
@@ -323,10 +318,10 @@ func (p *Pipeline) admit(pool string, at time.Time, emit func(*Output)) ingest.R
 	switch {
 	case p.entry(pool) == nil:
 		return ingest.ReasonUnknownPool
-	case !p.time.plausible(at):
+	case !p.state.Time.plausible(at):
 		return ingest.ReasonFuture
-	case p.cfg.Clock == EventClock || !p.time.Live: // without watermarks, loaded history is learned minute by minute
-		p.run(p.time.recordTick(at), p.cfg.Clock == EventClock, emit)
+	case p.cfg.Clock == EventClock || !p.state.Time.Live: // without watermarks, loaded history is learned minute by minute
+		p.run(p.state.Time.recordTick(at), p.cfg.Clock == EventClock, emit)
 	}
 	return ""
 }
@@ -334,7 +329,7 @@ func (p *Pipeline) admit(pool string, at time.Time, emit func(*Output)) ingest.R
 // finish counts a record, or refuses it if there is a reason.
 func (p *Pipeline) finish(b *ingest.Batch, reason ingest.Reason, pool, replica string, at time.Time) {
 	if reason == "" {
-		p.counters.Records++
+		p.state.Counters.Records++
 		return
 	}
 	p.refuse(b, reason, pool, replica, p.explain(reason, pool, at))
@@ -342,7 +337,7 @@ func (p *Pipeline) finish(b *ingest.Batch, reason ingest.Reason, pool, replica s
 
 // refuse refuses a record, with the detail for people.
 func (p *Pipeline) refuse(b *ingest.Batch, reason ingest.Reason, pool, replica, detail string) {
-	p.counters.Refused[reason]++
+	p.state.Counters.Refused[reason]++
 	b.Refused = append(b.Refused, ingest.Refusal{Reason: reason, Detail: detail, Producer: cmp.Or(b.Source, replica), Pool: pool})
 }
 
@@ -361,7 +356,7 @@ func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) stri
 	case ingest.ReasonFuture:
 		return fmt.Sprintf("event time %s is too far in the future: set the producer's clock right", stamp)
 	case ingest.ReasonLate:
-		late := p.time.Last.Sub(at)
+		late := p.state.Time.Last.Sub(at)
 		age := late.Round(time.Second).String()
 		if late >= 2*24*time.Hour {
 			age = fmt.Sprintf("%d days", int(late.Hours()/24))
@@ -379,7 +374,7 @@ func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) stri
 // run runs the ticks after the last one up to and including last. In a gap of more than maxCatchUp, it skips from
 // where earlier minutes are final to the last part of the gap. Without advise no tick decides.
 func (p *Pipeline) run(last time.Time, advise bool, emit func(*Output)) {
-	first := p.time.Last.Add(features.Minute)
+	first := p.state.Time.Last.Add(features.Minute)
 	for t := first; !t.After(last); t = t.Add(features.Minute) {
 		if resume := last.Add(-maxCatchUp); t.Before(resume) && t.Sub(first) > p.cfg.Features.Revise {
 			t = resume
@@ -392,31 +387,18 @@ func (p *Pipeline) run(last time.Time, advise bool, emit func(*Output)) {
 
 // tick ends the minute before t: windows close and models learn. With decide, it also forecasts, projects and decides.
 func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
-	p.time.Last = t
+	p.state.Time.Last = t
 	p.forgetSilent(t)
-	p.counters.Ticks++
-	out := Output{Tick: t, Sequence: p.sequence}
+	p.state.Counters.Ticks++
+	out := Output{Tick: t, Sequence: p.state.Sequence}
 	out.Windows, out.Pools = p.aggregator.Close(t)
-	out.Producers = p.producers.Tick(t, out.Pools)
+	out.Producers = p.state.Producers.Tick(t, out.Pools)
 	p.updatePools(&out)
-	p.learnService(out.Windows, out.Pools)
 	p.forecaster.Observe(out.Windows, out.Pools)
 	if decide && (p.cfg.Every <= 0 || t.Unix()%int64(p.cfg.Every/time.Second) == 0) {
 		p.decide(t, &out)
 	}
 	emit(&out)
-}
-
-// updatePools updates the signals of each pool.
-func (p *Pipeline) updatePools(out *Output) {
-	for i := range out.Pools {
-		if e := p.entry(out.Pools[i].Pool); e != nil {
-			e.Signals = e.Signals.Add(out.Tick, out.Windows, &out.Pools[i])
-			if at := out.Pools[i].LastEvent; e.Defined != nil && at.After(e.Defined.LastSeen) {
-				e.Defined.LastSeen = at.UTC().Truncate(features.Minute)
-			}
-		}
-	}
 }
 
 func (p *Pipeline) decide(t time.Time, out *Output) {
@@ -455,7 +437,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		projection.Warnings = append(projection.Warnings, trusted.Warnings...)
 		projection.Warnings = append(projection.Warnings, limitWarnings(limits, window)...)
 		out.Services = append(out.Services, PoolService{f.Pool, trusted, pool.ServiceCurve(&e.Service, &trusted), limits})
-		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence, Signals: e.Signals}
+		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.state.Sequence, Signals: e.Signals}
 		in.Basis = alerting.NewBasis(&e.pool, &pool.Warmup, &trusted, &f.Minute)
 		was := e.Decision.LastDesired
 		var d alerting.Decision
@@ -469,7 +451,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		}
 	}
 	if !resuming {
-		out.Alerts = p.alerts.Update(t, conditions, p.cfg.Decision)
+		out.Alerts = p.state.Alerts.Update(t, conditions, p.cfg.Decision)
 	}
 }
 
@@ -527,16 +509,16 @@ func (p *Pipeline) Calibrator(pool string) *forecaster.Calibrator {
 }
 
 // Sequence is the sequence of the newest message applied.
-func (p *Pipeline) Sequence() uint64 { return p.sequence }
+func (p *Pipeline) Sequence() uint64 { return p.state.Sequence }
 
 // ResetSequence is for a new stream, of which no message has been applied.
-func (p *Pipeline) ResetSequence() { p.sequence = 0 }
+func (p *Pipeline) ResetSequence() { p.state.Sequence = 0 }
 
 // LastTick is the newest tick; zero before the first.
-func (p *Pipeline) LastTick() time.Time { return p.time.Last }
+func (p *Pipeline) LastTick() time.Time { return p.state.Time.Last }
 
 // Counters returns the counters; the map is read-only.
-func (p *Pipeline) Counters() Counters { return p.counters }
+func (p *Pipeline) Counters() Counters { return p.state.Counters }
 
 // Omissions count what the parts dropped to stay within their bounds. They only grow.
 type Omissions struct {
@@ -549,7 +531,7 @@ type Omissions struct {
 // Omissions since the first start.
 func (p *Pipeline) Omissions() Omissions {
 	return Omissions{
-		Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.alerts.Dropped,
-		ProducersRefused: p.producers.Refused,
+		Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.state.Alerts.Dropped,
+		ProducersRefused: p.state.Producers.Refused,
 	}
 }

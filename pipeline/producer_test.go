@@ -43,12 +43,12 @@ func watched(t *testing.T, cfg Config, minutes int, senders ...sender) (last Out
 				PromptTokens: 100, CachedTokens: ingest.Unknown, OutputTokens: 10, MaxOutputTokens: ingest.Unknown,
 			})
 			if s%x.every == x.every-1 {
-				p.Apply(&ingest.Batch{Sequence: p.sequence + 1, ReceivedAt: now.Add(40 * time.Millisecond), Source: x.name, Requests: held[i]}, emit)
+				p.Apply(&ingest.Batch{Sequence: p.state.Sequence + 1, ReceivedAt: now.Add(40 * time.Millisecond), Source: x.name, Requests: held[i]}, emit)
 				held[i] = nil
 			}
 		}
 		if s%60 == 10 {
-			p.Apply(&ingest.Batch{Sequence: p.sequence + 1, ReceivedAt: now, Watermark: &ingest.Watermark{At: now.Truncate(time.Minute)}}, emit)
+			p.Apply(&ingest.Batch{Sequence: p.state.Sequence + 1, ReceivedAt: now, Watermark: &ingest.Watermark{At: now.Truncate(time.Minute)}}, emit)
 		}
 	}
 	return last, p

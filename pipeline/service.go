@@ -77,11 +77,12 @@ func serviceMinute(windows []features.Window, replicas float64, disaggregated bo
 	return m
 }
 
-// learnService teaches each pool's service from the settled windows. They are of one minute and come first, in the order
-// of pools.
-func (p *Pipeline) learnService(windows []features.Window, pools []features.PoolMinute) {
-	for i := range pools {
-		m, n := &pools[i], 0
+// updatePools updates the signals of each pool, and teaches its service from the settled windows. These are of one minute
+// and come first, in the order of pools.
+func (p *Pipeline) updatePools(out *Output) {
+	windows := out.Windows
+	for i := range out.Pools {
+		m, n := &out.Pools[i], 0
 		for n < len(windows) && windows[n].Settled && windows[n].Pool == m.Pool {
 			n++
 		}
@@ -90,6 +91,10 @@ func (p *Pipeline) learnService(windows []features.Window, pools []features.Pool
 		e := p.entry(m.Pool)
 		if e == nil {
 			continue
+		}
+		e.Signals = e.Signals.Add(out.Tick, out.Windows, m)
+		if at := m.LastEvent; e.Defined != nil && at.After(e.Defined.LastSeen) {
+			e.Defined.LastSeen = at.UTC().Truncate(features.Minute)
 		}
 		if m.State.Observed {
 			e.Ready.set(m.State.At, m.State.Ready)

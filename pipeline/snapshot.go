@@ -23,7 +23,7 @@ type state struct {
 	Version  int                   `cbor:"1,keyasint"`
 	Clock    Clock                 `cbor:"2,keyasint"`
 	Sequence uint64                `cbor:"3,keyasint"`
-	Time     timekeeperState       `cbor:"4,keyasint"`
+	Time     timekeeper            `cbor:"4,keyasint"`
 	Counters Counters              `cbor:"5,keyasint"`
 	Calls    calls                 `cbor:"6,keyasint"`
 	Pools    int                   `cbor:"9,keyasint"` // number of pools
@@ -50,10 +50,8 @@ var encoder, decoder = func() (cbor.EncMode, cbor.DecMode) {
 // Encode writes the state: the same bytes for the same state.
 func (p *Pipeline) Encode(w io.Writer) error {
 	put := encoder.NewEncoder(w).Encode
-	if err := put(&state{
-		Version: snapshotVersion, Clock: p.cfg.Clock, Sequence: p.sequence, Time: p.time.timekeeperState, Counters: p.counters, Calls: p.calls,
-		Pools: len(p.pools), Alerts: p.alerts, Producers: p.producers,
-	}); err != nil {
+	p.state.Pools = len(p.pools)
+	if err := put(&p.state); err != nil {
 		return err
 	}
 	if err := p.forecaster.Parts(put); err != nil {
@@ -100,13 +98,12 @@ func Restore(cfg Config, snapshot io.Reader) (*Pipeline, error) {
 }
 
 func (p *Pipeline) restore(s *state, next func(part any) error) (err error) {
-	p.alerts = s.Alerts
-	p.producers = features.NewProducers(p.cfg.producers(), s.Producers)
-	p.sequence, p.time.timekeeperState = s.Sequence, s.Time
-	p.counters, p.calls = s.Counters, s.Calls
-	if p.counters.Refused == nil {
-		p.counters.Refused = map[ingest.Reason]uint64{}
+	s.Time.clock, s.Time.lateness, s.Time.ahead = p.state.Time.clock, p.state.Time.lateness, p.state.Time.ahead
+	s.Producers = features.NewProducers(p.cfg.producers(), s.Producers)
+	if s.Counters.Refused == nil {
+		s.Counters.Refused = map[ingest.Reason]uint64{}
 	}
+	p.state = *s
 	if p.forecaster, err = forecaster.Restore(p.cfg.forecasterConfig(), next); err != nil {
 		return err
 	}
@@ -168,7 +165,7 @@ func (p *Pipeline) Resume(pool string, state []byte) error {
 }
 
 // resuming reports whether a pool already decided on this part of the log, which then teaches no warm-up lag again.
-func (p *Pipeline) resuming(e *poolEntry) bool { return p.time.Last.Before(e.Decision.LastTick) }
+func (p *Pipeline) resuming(e *poolEntry) bool { return p.state.Time.Last.Before(e.Decision.LastTick) }
 
 // ResumeAlerts continues firing alerts.
-func (p *Pipeline) ResumeAlerts(firing []alerting.Alert) { p.alerts.Reopen(firing) }
+func (p *Pipeline) ResumeAlerts(firing []alerting.Alert) { p.state.Alerts.Reopen(firing) }

@@ -20,13 +20,16 @@ const (
 )
 
 // timekeeper turns event times and watermarks into ticks. It never reads a clock. The first time cannot be checked, and
-// time never goes back: if the first one is in the future, records are late until then.
+// time never goes back: if the first one is in the future, records are late until then. The exported fields are saved.
 type timekeeper struct {
 	clock    Clock
 	lateness time.Duration
 	ahead    time.Duration // how far a record may be ahead of the stream's time, on the event clock of the last tick
 
-	timekeeperState
+	Last   time.Time `cbor:"1,keyasint"` // newest tick
+	Stream time.Time `cbor:"2,keyasint"` // on the wall clock, newest time of storing a message
+	Leaps  int       `cbor:"3,keyasint"` // consecutive times too far ahead
+	Live   bool      `cbor:"4,keyasint"` // on the wall clock, a watermark was received
 }
 
 func newTimekeeper(c *Config) timekeeper {
@@ -36,13 +39,6 @@ func newTimekeeper(c *Config) timekeeper {
 		k.ahead = max(k.ahead, c.Features.Revise)
 	}
 	return k
-}
-
-type timekeeperState struct {
-	Last   time.Time `cbor:"1,keyasint"` // newest tick
-	Stream time.Time `cbor:"2,keyasint"` // on the wall clock, newest time of storing a message
-	Leaps  int       `cbor:"3,keyasint"` // consecutive times too far ahead
-	Live   bool      `cbor:"4,keyasint"` // on the wall clock, a watermark was received
 }
 
 // received records when the stream stored a message. The event clock ignores it, so two replays of a trace have the
@@ -57,7 +53,7 @@ func (k *timekeeper) received(at time.Time) {
 // first watermark. While no daemon runs there are no watermarks, and telemetry of that time must not wait for the next
 // one, hours later.
 func (k *timekeeper) overdue() time.Time {
-	if !k.Live || k.noneOverdue() {
+	if !k.Live {
 		return time.Time{}
 	}
 	return k.streamTick()
@@ -67,11 +63,6 @@ func (k *timekeeper) overdue() time.Time {
 // the daemon ran the tick without it.
 func (k *timekeeper) lateWatermark(w *ingest.Watermark) bool {
 	return k.clock == WallClock && w.Pool == "" && !w.At.After(k.streamTick())
-}
-
-// noneOverdue reports whether the stream's time makes no tick due.
-func (k *timekeeper) noneOverdue() bool {
-	return k.Stream.Sub(k.Last) < k.lateness+watermarkGrace+features.Minute
 }
 
 // streamTick is the newest tick that is due by the stream's time.
@@ -95,16 +86,13 @@ func (k *timekeeper) plausible(t time.Time) bool {
 
 // recordTick is the newest tick due by a record of time t; on the wall clock the newest minutes wait for watermarks.
 func (k *timekeeper) recordTick(t time.Time) time.Time {
-	if !k.Last.IsZero() && (t.Sub(k.Last) < k.lateness+features.Minute || k.clock == WallClock && k.noneOverdue()) {
-		return time.Time{} // the usual case, cheaper than the rest
-	}
 	due := t.Add(-k.lateness).Truncate(features.Minute)
 	if k.Last.IsZero() {
 		// The first record starts the clock; its minute is the first to end.
 		k.Last = due
 	}
-	if k.clock == WallClock && due.After(k.streamTick()) {
-		return k.streamTick()
+	if stream := k.streamTick(); k.clock == WallClock && due.After(stream) {
+		return stream
 	}
 	return due
 }

@@ -90,7 +90,7 @@ type Daemon struct {
 	// The goroutine of Consumer.Run owns the pipeline and what follows.
 	pipeline       *pipeline.Pipeline
 	pipelineConfig pipeline.Config   // constant
-	resumed        *newStart         // nil if a snapshot was restored, or if the stream has all telemetry
+	resumed        bool              // there was no snapshot, and the stream does not have all telemetry
 	loggedTick     time.Time         // newest tick in the log at the start
 	restoredAt     time.Time         // when reading began
 	decided        map[string]string // newest logged decision of each pool

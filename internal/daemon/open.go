@@ -119,8 +119,8 @@ func (d *Daemon) openSources(ctx context.Context) (err error) {
 	switch {
 	case d.pipeline.Sequence() > 0:
 		start = d.pipeline.Sequence() + 1
-	case d.resumed != nil:
-		start = d.resumed.first
+	case d.resumed:
+		start = max(d.stream.Load().State.FirstSeq, 1)
 	case d.cfg.Backfill.URL != "":
 		if start, err = d.readPast(ctx); err != nil {
 			return err

@@ -100,43 +100,36 @@ const (
 type traffic struct {
 	mu   sync.Mutex
 	read time.Time // on the wall clock
-	tick time.Time // of the pipeline
 	last server.Traffic
 }
 
-// shapeOfTraffic reads the series of the day before the last tick, at most once per [trafficEvery] and tick. Cost: the
-// samples of a day of each stored class and dimension.
+// shapeOfTraffic reads the series of the day before the last tick, at most once per [trafficEvery]. Cost: the samples of
+// a day of each stored class and dimension.
 func (d *Daemon) shapeOfTraffic() server.Traffic {
 	tick := locked(d, &d.status.Tick)
 	t := &d.traffic
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if tick.IsZero() || tick.Equal(t.tick) || time.Since(t.read) < trafficEvery {
+	if tick.IsZero() || time.Since(t.read) < trafficEvery {
 		return t.last
 	}
 	t.read = time.Now()
 	var shapes server.Traffic
-	h := storage.History{Store: d.store}
-	for i := range features.Dimensions {
-		x := &features.Dimensions[i]
-		if !x.Forecast {
-			continue
+	h, from := storage.History{Store: d.store}, tick.Add(-trafficSpan)
+	err := h.Demand(context.Background(), from, tick, func(key features.Key, dimension string, values []float64) error {
+		if s := features.TrafficOf(key, dimension, values); s.Minutes > 0 {
+			shapes = append(shapes, s)
 		}
-		err := h.Dimension(context.Background(), x, tick.Add(-trafficSpan), tick, func(key features.Key, values []float64) error {
-			if s := features.TrafficOf(key, x.Name, values); s.Minutes > 0 {
-				shapes = append(shapes, s)
-			}
-			return nil
-		})
-		if err != nil {
-			d.log.Warn("the traffic shape cannot be read from the series", zap.Error(err))
-			return t.last
-		}
+		return nil
+	})
+	if err != nil {
+		d.log.Warn("the traffic shape cannot be read from the series", zap.Error(err))
+		return t.last
 	}
 	slices.SortStableFunc(shapes, func(a, b features.Traffic) int {
 		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Class, b.Class))
 	})
-	t.tick, t.last = tick, shapes
+	t.last = shapes
 	return shapes
 }
 

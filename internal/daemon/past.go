@@ -117,52 +117,42 @@ func (d *Daemon) noteRelearning(how string, over bool) {
 // stream only. The pipeline continues from there. It does nothing on the event clock, because the age of the series is
 // unknown. It stops when ctx ends; the next start repeats it.
 func (d *Daemon) relearn(ctx context.Context) {
-	if d.resumed == nil {
+	if !d.resumed {
 		return
 	}
-	began, minutes := time.Now(), 0
-	if d.cfg.Clock == pipeline.WallClock {
-		var err error
-		if minutes, err = d.learnStored(ctx); ctx.Err() != nil {
-			return
-		} else if err != nil {
-			d.log.Warn("not all stored series could be learned", zap.Error(err))
+	began, minutes, have := time.Now(), 0, d.stream.Load().State
+	to := began.Truncate(features.Minute)
+	if have.Msgs > 0 {
+		to = have.FirstTime.Truncate(features.Minute)
+	}
+	from := to.AddDate(0, 0, -remote.MaxDays)
+	if d.cfg.Clock != pipeline.WallClock {
+		from = to
+	}
+	err := (storage.History{Store: d.store}).Demand(ctx, from, to, func(key features.Key, dimension string, values []float64) error {
+		if key.Class != features.TotalClass {
+			return nil
 		}
+		for _, h := range historiesOf(key.Pool, dimension, values, from) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			b := ingest.Batch{Histories: []ingest.History{h}}
+			d.pipeline.Apply(&b, d.emit)
+			if len(b.Refused) > 0 {
+				return fmt.Errorf("%s %s: %s", key, dimension, b.Refused[0].Detail)
+			}
+			minutes += remote.Known(h.Values)
+		}
+		d.noteRelearning(fmt.Sprintf("learning again, %d minutes of stored series are learned", minutes), false)
+		return nil
+	})
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		d.log.Warn("not all stored series could be learned", zap.Error(err))
 	}
 	d.log.Info("the stored series are learned; the stream comes next", zap.Int("minutes", minutes), zap.Duration("took", time.Since(began)))
-	d.noteRelearning(fmt.Sprintf("learned again from %d minutes of stored series, and from the stream at sequence %d", minutes, d.resumed.first), true)
-}
-
-// learnStored trains on the pools' totals. minutes is the sum over all series.
-func (d *Daemon) learnStored(ctx context.Context) (minutes int, err error) {
-	to := d.resumed.from.Truncate(features.Minute)
-	from := to.AddDate(0, 0, -remote.MaxDays)
-	for i := range features.Dimensions {
-		dim := &features.Dimensions[i]
-		if !dim.Forecast {
-			continue
-		}
-		err := (storage.History{Store: d.store}).Dimension(ctx, dim, from, to, func(key features.Key, values []float64) error {
-			if key.Class != features.TotalClass {
-				return nil
-			}
-			for _, h := range historiesOf(key.Pool, dim.Name, values, from) {
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				b := ingest.Batch{Histories: []ingest.History{h}}
-				d.pipeline.Apply(&b, d.emit)
-				if len(b.Refused) > 0 {
-					return fmt.Errorf("%s %s: %s", key, dim.Name, b.Refused[0].Detail)
-				}
-				minutes += remote.Known(h.Values)
-			}
-			d.noteRelearning(fmt.Sprintf("learning again, %d minutes of stored series are learned", minutes), false)
-			return nil
-		})
-		if err != nil {
-			return minutes, err
-		}
-	}
-	return minutes, nil
+	d.noteRelearning(fmt.Sprintf("learned again from %d minutes of stored series, and from the stream at sequence %d", minutes, have.FirstSeq), true)
 }

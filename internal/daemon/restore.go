@@ -99,33 +99,30 @@ func (d *Daemon) load(ctx context.Context) (*stream.State, error) {
 	d.stream.Store(telemetry.CachedInfo())
 	now := d.stream.Load()
 	for i := range all {
-		x, remade, err := &all[i], false, error(nil)
+		x, remade := &all[i], !all[i].Created.Equal(now.Created)
 		switch {
 		case x.Stream != now.Config.Name:
 			err = fmt.Errorf("it is of stream %q, not of %q", x.Stream, now.Config.Name)
-		case !x.Created.Equal(now.Created):
-			remade = true
-		case x.Sequence > now.State.LastSeq:
+		case x.Sequence > now.State.LastSeq && !remade:
 			err = fmt.Errorf("it is ahead of stream %s, which ends at %d: the stream has lost its end", x.Stream, now.State.LastSeq)
-		}
-		if err == nil {
+		default:
 			err = d.take(ctx, x)
 		}
-		switch {
-		case err == nil && remade:
+		if errors.Is(err, pipeline.ErrOtherClock) {
+			return nil, ConfigError{err}
+		}
+		if err != nil {
+			d.snapshotsRefused++
+			d.log.Error("a snapshot cannot be restored; without another the state is learned from the log", zap.String("snapshot", x.Name),
+				zap.Uint64("sequence", x.Sequence), zap.String("of version", x.Version), zap.Error(err))
+			continue
+		}
+		if remade {
 			d.pipeline.ResetSequence()
 			d.log.Error("the telemetry stream was deleted and created again: the state continues, and later messages of the old stream are lost",
 				zap.String("stream", x.Stream), zap.Time("made", now.Created))
-			return x, nil
-		case err == nil:
-			return x, nil
-		case errors.Is(err, pipeline.ErrOtherClock):
-			return nil, ConfigError{err}
 		}
-		d.snapshotsRefused++
-		d.pipeline = pipeline.New(d.pipelineConfig)
-		d.log.Error("a snapshot cannot be restored; without another the state is learned from the log", zap.String("snapshot", x.Name),
-			zap.Uint64("sequence", x.Sequence), zap.String("of version", x.Version), zap.Error(err))
+		return x, nil
 	}
 	return nil, nil
 }
@@ -152,21 +149,10 @@ func (d *Daemon) take(ctx context.Context, x *stream.State) (err error) {
 	return err
 }
 
-// newStart is the start without a snapshot: from the newest decisions, the stream, and the stored series before the
-// stream.
-type newStart struct {
-	first uint64    // first sequence in the stream
-	from  time.Time // when that message was stored
-}
-
 // resume prepares a daemon that has decisions in the log but no snapshot. The pools continue from the state that is
 // stored with their newest decisions.
 func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
-	have := d.stream.Load().State
-	d.resumed = &newStart{first: max(have.FirstSeq, 1), from: have.FirstTime}
-	if have.Msgs == 0 {
-		d.resumed.from = time.Now()
-	}
+	d.resumed = true
 	for i := range newest {
 		if err := d.pipeline.Resume(newest[i].Decision.Pool, newest[i].State); err != nil {
 			d.log.Error("the state stored with a pool's newest decision cannot be read: the pool starts without state", zap.Error(err))
@@ -178,7 +164,7 @@ func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 	}
 	d.pipeline.ResumeAlerts(firing)
 	d.log.Warn("decisions continue at the end of the log", zap.Time("at", d.loggedTick), zap.Int("pools", len(newest)), zap.Int("alerts", len(firing)),
-		zap.Time("stream from", d.resumed.from), zap.Uint64("sequence", d.resumed.first))
+		zap.Uint64("sequence", d.stream.Load().State.FirstSeq))
 	d.noteRelearning("learning again, the newest decisions are taken up", false)
 	return nil
 }
