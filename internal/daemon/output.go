@@ -3,6 +3,7 @@ package daemon
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -59,44 +60,36 @@ type forecastQuant struct {
 // replaced a minute later, so it waits for no acknowledgement.
 func publishForecasts(conn *nats.Conn, prefix string, pools []forecaster.PoolForecast) error {
 	for i := range pools {
-		pf := &pools[i]
-		rows := append(append([]forecaster.Forecast(nil), pf.Classes...), pf.Total...)
-		for len(rows) > 0 {
-			n := 1
-			for n < len(rows) && rows[n].Class == rows[0].Class {
-				n++
+		pf, messages := &pools[i], map[string]*forecastMessage{}
+		rows := slices.Concat(pf.Classes, pf.Total)
+		for j := range rows {
+			f := &rows[j]
+			m := messages[f.Class]
+			if m == nil {
+				m = &forecastMessage{
+					Pool: pf.Pool, Class: f.Class, Origin: pf.Origin, Stale: pf.Stale, Minutes: publishedMinutes,
+					Quantiles: published((*forecaster.Quantiles)(&forecaster.Levels)), Dimensions: map[string]forecastQuant{},
+				}
+				messages[f.Class] = m
 			}
-			body, err := json.Marshal(newForecastMessage(pf, rows[:n]))
+			d, _ := features.DimensionByName(f.Dimension)
+			q := forecastQuant{Unit: d.Unit, Confidence: f.Confidence, Fallback: f.Fallback, Max15To30: published(&f.WindowMax)}
+			for _, h := range publishedMinutes {
+				q.Values = append(q.Values, published(&f.Minute[h-1]))
+			}
+			m.Dimensions[f.Dimension] = q
+		}
+		for class, m := range messages {
+			body, err := json.Marshal(m)
 			if err != nil {
 				return err
 			}
-			if err := conn.Publish(ingest.Subject(prefix, ingest.ForecastSubject, pf.Pool, rows[0].Class), body); err != nil {
+			if err := conn.Publish(ingest.Subject(prefix, ingest.ForecastSubject, pf.Pool, class), body); err != nil {
 				return err
 			}
-			rows = rows[n:]
 		}
 	}
 	return nil
-}
-
-func newForecastMessage(pf *forecaster.PoolForecast, rows []forecaster.Forecast) forecastMessage {
-	m := forecastMessage{
-		Pool: pf.Pool, Class: rows[0].Class, Origin: pf.Origin, Stale: pf.Stale, Minutes: publishedMinutes,
-		Dimensions: map[string]forecastQuant{},
-	}
-	for _, i := range publishedLevels {
-		m.Quantiles = append(m.Quantiles, forecaster.Levels[i])
-	}
-	for i := range rows {
-		f := &rows[i]
-		d, _ := features.DimensionByName(f.Dimension)
-		q := forecastQuant{Unit: d.Unit, Confidence: f.Confidence, Fallback: f.Fallback, Max15To30: published(&f.WindowMax)}
-		for _, h := range publishedMinutes {
-			q.Values = append(q.Values, published(&f.Minute[h-1]))
-		}
-		m.Dimensions[f.Dimension] = q
-	}
-	return m
 }
 
 func published(q *forecaster.Quantiles) []float64 {
