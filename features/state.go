@@ -73,17 +73,13 @@ type bucket struct {
 
 // pool finds a pool or adds it.
 func (a *Aggregator) pool(name string) *pool {
-	if p := a.latest; p != nil && p.Name == name {
-		return p
-	}
 	i, ok := a.search(name)
 	if !ok {
 		a.insertPool(i, &pool{
 			Name: name, LastEvent: never, Watermark: never, Lag: newLag(a.revise), Retried: math.MinInt64 / 2,
 		})
 	}
-	a.latest = a.pools[i]
-	return a.latest
+	return a.pools[i]
 }
 
 func (a *Aggregator) insertPool(i int, p *pool) {
@@ -251,7 +247,7 @@ func (a *Aggregator) Forget(name string) {
 	for _, c := range a.pools[i].classes {
 		a.evict(a.pools[i], c)
 	}
-	a.pools, a.latest = slices.Delete(a.pools, i, i+1), nil
+	a.pools = slices.Delete(a.pools, i, i+1)
 }
 
 // SetService sets the service rates from which the KV occupancy of a pool's requests without times is computed.

@@ -49,8 +49,7 @@ func valueOf(bin int) float64 {
 
 // Quantile is a mergeable quantile sketch of non-negative values. Its quantiles are within [RelativeAccuracy], less
 // than 1 %, of the true ones (Masson, Rim and Lee 2019, DDSketch, section 2, doi:10.14778/3352063.3352135). Merging
-// adds no error. The zero value is empty and ready for use. Methods that read treat nil as empty. The fields are for
-// snapshots.
+// adds no error. The zero value is empty and ready for use. The fields are for snapshots.
 //
 // Add costs a few nanoseconds, and O(bins) for every 64th value. Memory is two bytes for each of the newest values, and
 // six for each bin in use, at most 22 KiB. A bin counts up to 2³²−1 and stays there.
@@ -122,17 +121,11 @@ func (s *Quantile) Quantile(q float64) float64 {
 
 // Count is the number of values.
 func (s *Quantile) Count() float64 {
-	if s == nil {
-		return 0
-	}
 	return float64(s.N)
 }
 
 // Sum is the sum of the values, exact up to rounding.
 func (s *Quantile) Sum() float64 {
-	if s == nil {
-		return 0
-	}
 	return s.Total
 }
 
