@@ -221,7 +221,7 @@ func NewBasis(stated *capacity.Pool, warmup *capacity.Warmup, t *capacity.Truste
 		GPUsPerReplica: stated.GPU.PerReplica, ReplicaHourUSD: stated.ReplicaHourUSD(), Least: stated.Replicas.Min,
 		Warmup: WarmupBasis{
 			StatedP50: stated.Warmup.Quantile(.5).Seconds(), StatedP90: stated.Warmup.Quantile(.9).Seconds(),
-			P50: warmup.Quantile(.5).Seconds(), P90: warmup.Quantile(.9).Seconds(), Seen: warmup.State().Seen,
+			P50: warmup.Quantile(.5).Seconds(), P90: warmup.Quantile(.9).Seconds(), Seen: warmup.Seen,
 		},
 		Contradicts: slices.Clone(t.Contradictions),
 	}

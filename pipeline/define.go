@@ -62,9 +62,7 @@ func (p *Pipeline) redefine(name string, keys []byte) error {
 	if !served {
 		e = p.addPool(c)
 	}
-	learned := e.warmup.State()
-	e.pool, e.warmup = c, c.Warmup
-	e.warmup.Restore(learned)
+	e.pool, e.Warmup = c, c.Warmup.With(e.Warmup)
 	e.Defined = &definition{Keys: keys, LastSeen: p.state.Time.Last}
 	p.aggregator.SetService(name, serviceOf(&c))
 	p.forecaster.SetZone(name, c.Zone)

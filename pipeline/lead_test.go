@@ -207,11 +207,11 @@ func TestAsksTeachTheLag(t *testing.T) {
 		for w.started < 20 {
 			w.rise()
 		}
-		warmup := &w.p.pools[0].warmup
+		warmup := &w.p.pools[0].Warmup
 		slices.Sort(lags)
 		t.Logf("| warm-up, %s | %d starts | median %.1f min, learned %.1f | 90th percentile %.1f min, learned %.1f | stated 8.0 and 9.0 |", x.name, w.started,
 			lags[len(lags)/2]/6e10, warmup.Quantile(.5).Minutes(), lags[len(lags)*9/10]/6e10, warmup.Quantile(.9).Minutes())
-		if seen := warmup.State().Seen; seen < 15 || math.Abs(warmup.Quantile(.5).Minutes()/12-1) > .1 || math.Abs(warmup.Quantile(.9).Minutes()/15-1) > .15 {
+		if seen := warmup.Seen; seen < 15 || math.Abs(warmup.Quantile(.5).Minutes()/12-1) > .1 || math.Abs(warmup.Quantile(.9).Minutes()/15-1) > .15 {
 			t.Errorf("%s: median %s, 90th percentile %s of %d lags; want %s and %s", x.name, warmup.Quantile(.5), warmup.Quantile(.9), seen, p50, p90)
 		}
 	}
@@ -223,7 +223,7 @@ func TestNobodyObeys(t *testing.T) {
 	w.deaf = true
 	w.rise()
 	w.rise()
-	if seen := w.p.pools[0].warmup.State().Seen; seen != 0 {
+	if seen := w.p.pools[0].Warmup.Seen; seen != 0 {
 		t.Errorf("%d lags learned although no replica came", seen)
 	}
 	for len(w.p.pools[0].Asks.Open) > 0 {
@@ -231,7 +231,7 @@ func TestNobodyObeys(t *testing.T) {
 	}
 	w.ready[7] = w.now.Add(-time.Minute)
 	w.minute()
-	if seen := w.p.pools[0].warmup.State().Seen; seen != 0 {
+	if seen := w.p.pools[0].Warmup.Seen; seen != 0 {
 		t.Errorf("%d lags learned from a replica that nobody asked for", seen)
 	}
 }

@@ -126,18 +126,17 @@ type poolEntry struct {
 	Calibrator    forecaster.Calibrator `cbor:"5,keyasint"`
 	Signals       alerting.Signals      `cbor:"6,keyasint"`
 
-	pool   capacity.Pool
-	warmup capacity.Warmup
+	pool capacity.Pool
 }
 
 // AfterDecision is the state after a decision that the next one of its pool needs, without that of models.
 type AfterDecision struct {
-	Warmup       capacity.WarmupState `cbor:"1,keyasint"` // only in a saved state
-	Decision     alerting.State       `cbor:"2,keyasint"`
-	Issued       []issue              `cbor:"3,keyasint"`          // newest last, at most maxIssues
-	LastReadyAck time.Time            `cbor:"4,keyasint,omitzero"` // of an autoscaler; to the second
-	Asks         asks                 `cbor:"5,keyasint"`
-	Defined      *definition          `cbor:"6,keyasint,omitempty"` // nil unless the log defines the pool
+	Warmup       capacity.Warmup `cbor:"1,keyasint"`
+	Decision     alerting.State  `cbor:"2,keyasint"`
+	Issued       []issue         `cbor:"3,keyasint"`          // newest last, at most maxIssues
+	LastReadyAck time.Time       `cbor:"4,keyasint,omitzero"` // of an autoscaler; to the second
+	Asks         asks            `cbor:"5,keyasint"`
+	Defined      *definition     `cbor:"6,keyasint,omitempty"` // nil unless the log defines the pool
 }
 
 // Counters of what was applied; they are part of the state.
@@ -290,7 +289,7 @@ func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
 			generation, _ = alerting.GenerationOf(a.Pool, a.EventID)
 		}
 		if asked, ok := e.issuedAt(generation); ok {
-			e.warmup.Observe(a.At.Sub(asked))
+			e.Warmup.Observe(a.At.Sub(asked))
 			e.LastReadyAck = a.At.UTC().Truncate(time.Second)
 		}
 	}
@@ -412,7 +411,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 			continue // no longer configured
 		}
 		pool, cfg := e.pool, p.decision(e)
-		pool.Warmup = e.warmup.Given(pendingAges(t, &f.Minute.State, e.Asks.Open))
+		pool.Warmup = e.Warmup.Given(pendingAges(t, &f.Minute.State, e.Asks.Open))
 		trusted := pool.Trust(&e.Service, f.Minute.State.KVCapacityTokens, t)
 		pool.Rates = trusted.Rates
 		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.Decision, cfg.Mode)
@@ -491,7 +490,7 @@ func (p *Pipeline) findPool(name string) (int, bool) {
 }
 
 func (p *Pipeline) addPool(c capacity.Pool) *poolEntry {
-	e := &poolEntry{Name: c.Name, pool: c, warmup: c.Warmup}
+	e := &poolEntry{Name: c.Name, pool: c, AfterDecision: AfterDecision{Warmup: c.Warmup}}
 	i, _ := p.findPool(c.Name)
 	p.pools = slices.Insert(p.pools, i, e)
 	return e

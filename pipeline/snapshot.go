@@ -61,7 +61,6 @@ func (p *Pipeline) Encode(w io.Writer) error {
 		return err
 	}
 	for _, e := range p.pools {
-		e.Warmup = e.warmup.State()
 		if err := put(e); err != nil {
 			return err
 		}
@@ -118,7 +117,7 @@ func (p *Pipeline) restore(s *state, next func(part any) error) (err error) {
 			return err
 		}
 		if e := p.continued(saved.Name, &saved.AfterDecision); e != nil {
-			saved.pool, saved.warmup = e.pool, e.warmup
+			saved.pool, saved.AfterDecision = e.pool, e.AfterDecision
 			*e = saved
 		}
 	}
@@ -135,7 +134,7 @@ func (p *Pipeline) continued(pool string, s *AfterDecision) *poolEntry {
 	e := p.entry(pool)
 	if e != nil {
 		e.AfterDecision = *s
-		e.warmup.Restore(s.Warmup)
+		e.Warmup = e.pool.Warmup.With(s.Warmup)
 	}
 	return e
 }
@@ -147,9 +146,7 @@ func (p *Pipeline) DecisionState(pool string) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("pool %q is not served", pool)
 	}
-	e := p.pools[i]
-	e.Warmup = e.warmup.State()
-	return encoder.Marshal(&e.AfterDecision)
+	return encoder.Marshal(&p.pools[i].AfterDecision)
 }
 
 // Resume continues after the newest decision of a pool, in a Pipeline that has applied nothing yet: generations,

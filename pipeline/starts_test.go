@@ -13,7 +13,7 @@ import (
 // than expected.
 func TestStartsTeachTheWarmupLag(t *testing.T) {
 	p := New(eventConfig(t, "p"))
-	median := p.pools[0].warmup.Quantile(0.5)
+	median := p.pools[0].Warmup.Quantile(0.5)
 	slow, quick := (median + time.Minute).Seconds(), (median / 2).Seconds()
 	report := func(name string, at, started time.Time, seconds float64, state ingest.ReplicaState) {
 		p.Apply(&ingest.Batch{Replicas: []ingest.Replica{{
@@ -42,7 +42,7 @@ func TestStartsTeachTheWarmupLag(t *testing.T) {
 		{"a", midnight.Add(55 * time.Second), started.Add(50 * time.Second), slow, ingest.ReplicaReady, 3},
 	} {
 		report(step.name, step.at, step.started, step.seconds, step.state)
-		if got := len(p.pools[0].warmup.State().Observed); got != step.want {
+		if got := len(p.pools[0].Warmup.Observed); got != step.want {
 			t.Errorf("step %d: %d starts, want %d", i, got, step.want)
 		}
 		p = reborn(t, eventConfig(t, "p"), p)
@@ -91,10 +91,10 @@ func TestPendingReplicasTeachTheLag(t *testing.T) {
 	}
 	e := p.pools[0]
 	e.Issued = append(e.Issued, issue{Generation: 7, At: at.Add(-time.Hour)})
-	seen := len(e.warmup.State().Observed)
+	seen := len(e.Warmup.Observed)
 	p.Apply(&ingest.Batch{Acks: []ingest.Ack{{Pool: "p", Generation: 7, Stage: ingest.AckReady, At: at.Add(-30 * time.Minute)}}}, func(*Output) {})
 	scaleUp(1, 20*time.Minute)
-	if got := len(e.warmup.State().Observed); got != seen+1 {
+	if got := len(e.Warmup.Observed); got != seen+1 {
 		t.Errorf("%d observations of an answer and the start it answers for, want 1", got-seen)
 	}
 }

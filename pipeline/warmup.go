@@ -78,14 +78,14 @@ func (e *poolEntry) learnWarmup(r *ingest.Replica, life features.ReplicaLife, mo
 		lag = life.Warmed
 	}
 	if lag > 0 {
-		e.warmup.Observe(lag)
+		e.Warmup.Observe(lag)
 		return
 	}
 	if !life.Started || !e.Asks.Learned.IsZero() && r.At.Sub(e.Asks.Learned) < ackPrecedence {
 		return
 	}
-	if took := time.Duration(r.StartupSeconds * float64(time.Second)); took > e.warmup.Quantile(0.5) {
-		e.warmup.Observe(took)
+	if took := time.Duration(r.StartupSeconds * float64(time.Second)); took > e.Warmup.Quantile(0.5) {
+		e.Warmup.Observe(took)
 	}
 }
 

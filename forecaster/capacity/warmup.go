@@ -25,15 +25,11 @@ const (
 // prior with a median and a 90th percentile, and from the observations since the lag last changed. Copies are
 // independent.
 type Warmup struct {
-	prior lognormal
-	state WarmupState
-	fit   lognormal // of prior, observations and the waits of [Warmup.Given]
-}
-
-// WarmupState is what a Warmup learned.
-type WarmupState struct {
 	Observed []time.Duration `cbor:"1,keyasint"` // since the lag last changed, oldest first, at most 64
 	Seen     int             `cbor:"2,keyasint"` // number of observations, up to 64; they reduce the prior
+
+	prior lognormal
+	fit   lognormal // of prior, observations and the waits of [Warmup.Given]
 }
 
 // lognormal are the mean and standard deviation of ln seconds.
@@ -55,20 +51,18 @@ func (w *Warmup) Observe(d time.Duration) {
 	if d <= 0 || d > maxWarmup {
 		return
 	}
-	kept := append(slices.Clone(w.state.Observed), d)
+	kept := append(slices.Clone(w.Observed), d)
 	kept = kept[max(0, len(kept)-warmupWindow):]
-	w.state.Observed = kept[changed(logs(kept), w.prior.sigma):]
-	w.state.Seen = min(w.state.Seen+1, warmupWindow)
-	w.fit = w.pooled(logs(w.state.Observed))
+	w.Observed = kept[changed(logs(kept), w.prior.sigma):]
+	w.Seen = min(w.Seen+1, warmupWindow)
+	w.fit = w.pooled(logs(w.Observed))
 }
 
-// State is the state for a snapshot. It does not change.
-func (w *Warmup) State() WarmupState { return w.state }
-
-// Restore replaces the state. It is not checked, because it comes from [Warmup.State].
-func (w *Warmup) Restore(s WarmupState) {
-	w.state = s
-	w.fit = w.pooled(logs(s.Observed))
+// With is w with the observations of another Warmup, such as a saved one, which has no prior.
+func (w Warmup) With(learned Warmup) Warmup {
+	w.Observed, w.Seen = learned.Observed, learned.Seen
+	w.fit = w.pooled(logs(w.Observed))
+	return w
 }
 
 // Given is the distribution with the waits of replicas that are not ready yet. Each wait is a lower bound of a lag, so
@@ -78,7 +72,7 @@ func (w *Warmup) Restore(s WarmupState) {
 func (w Warmup) Given(waiting []time.Duration) Warmup {
 	const rounds = 8 // enough to converge
 	waiting = waiting[max(0, len(waiting)-warmupWindow):]
-	observed := logs(w.state.Observed)
+	observed := logs(w.Observed)
 	for range rounds {
 		lags := slices.Clone(observed)
 		spare := 0.0
@@ -100,7 +94,7 @@ func (w Warmup) Given(waiting []time.Duration) Warmup {
 }
 
 // age is the weight of the prior in observations.
-func (w *Warmup) age() float64 { return priorWeight * math.Pow(priorFade, float64(w.state.Seen)) }
+func (w *Warmup) age() float64 { return priorWeight * math.Pow(priorFade, float64(w.Seen)) }
 
 // pooled combines prior and observations by the conjugate normal model (Gelman et al., Bayesian Data Analysis, 3rd ed.,
 // §3.3): with k the weight of the prior and n lags of mean m and sum of squares S about it,

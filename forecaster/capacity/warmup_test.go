@@ -69,7 +69,7 @@ func TestWarmupLearns(t *testing.T) {
 	if got := w.Quantile(.5); got < 15*time.Minute || got > 20*time.Minute {
 		t.Errorf("median %s after many lags of 20m", got)
 	}
-	if n := len(w.State().Observed); n != warmupWindow {
+	if n := len(w.Observed); n != warmupWindow {
 		t.Errorf("%d observations kept, want %d", n, warmupWindow)
 	}
 	copied := w
@@ -153,8 +153,7 @@ func TestWarmupProperties(t *testing.T) {
 		for _, d := range rapid.SliceOfN(rapid.Int64Range(1, int64(time.Hour)), 0, 80).Draw(t, "observed") {
 			w.Observe(time.Duration(d))
 		}
-		var restored Warmup = NewWarmup(p50, p90)
-		restored.Restore(w.State())
+		restored := NewWarmup(p50, p90).With(Warmup{Observed: w.Observed, Seen: w.Seen})
 		last := -1.0
 		for m := range 60 {
 			now := epoch.Add(time.Duration(rapid.IntRange(0, 10).Draw(t, "age")) * time.Minute)
