@@ -8,7 +8,7 @@
 // its dimension, leads are minutes. Bounds: a period of at most [MaxDays]. About 80 bytes of memory for each minute of
 // the period and each stored class; storage.max_series bounds these.
 //
-// # How each number is defined
+// # How numbers are defined that their fields do not explain
 //
 // Minutes are whole minutes of UTC; people read times in the zone of the report. The period is [From, To). The decision
 // in force in a minute is the newest one at or before its start, for at most fifteen minutes. Ready, Pending, Desired
@@ -17,8 +17,6 @@
 // replicas, all attempts: demand times the load factor of the first decision after the minute (Retries.Factor of its
 // resource; 1 if it has none), or of the last decision if none follows; 1 if that decision is more than fifteen minutes
 // away.
-//
-// Data: Minutes of the period; Observed, with any dimension of the pool known; Decided, with a decision in force.
 //
 // Totals: Σ 60 · demand over the known minutes of the period (prompt tokens are those to prefill and those cached).
 // Records that come after features.revise are in no minute. Rejected calls have their expected tokens. CostShare is the
@@ -53,9 +51,6 @@
 // warning came at least a lead time before it, else late; outside of any claim it is missed. A warning without an
 // episode is averted if load exceeded the capacity that was ready at its start, else false. A warning that starts
 // during an episode is not counted. If its claim outlasts the period, or demand in it is unknown, it is open.
-//
-// Decisions: Actions are decisions with another Desired than the one before; TakenBack are those that undo the action
-// before within an hour.
 //
 // Provision: need is load over PerReplica of the decision in force, rounded up, in the resource where it is largest;
 // minutes with unknown need do not count. Over is Σ max(0, ready − max(need + reserves,
