@@ -126,7 +126,7 @@ func TestNewNamesKeyValueBoundAndFix(t *testing.T) {
 		{"pools[llama].replicas.initial: 1 is out of min…max (2…16)", func(c *Config) { c.Replicas.Initial = 1 }},
 		{"pools[llama].reserves: 18 replicas in sum", func(c *Config) { c.Reserves.Rollout = 15 }},
 		{"pools[llama].gpu.per_replica: -2 is out of 1…1024", func(c *Config) { c.GPU.PerReplica = -2 }},
-		{`pools[llama].gpu.memory: "80" has no unit of memory; write it like 80GiB`, func(c *Config) { c.GPU.Memory = "80" }},
+		{`pools[llama].gpu.memory: "80" is no memory size with a unit, from 0 to 1024TiB; write it like 80GiB`, func(c *Config) { c.GPU.Memory = "80" }},
 		{`pools[llama].gpu.type: "h100" is no GPU known by name (a100-40g, `, func(c *Config) { c.GPU.Type, c.GPU.Memory = "h100", "" }},
 		{"pools[llama].limits.tokens_per_min: -1 is below 0", func(c *Config) { c.Limits.TokensPerMin = -1 }},
 		{`pools[llama].prices.date: "spring" is no date`, func(c *Config) { c.Prices.Date = "spring" }},
@@ -142,7 +142,7 @@ func TestNewNamesKeyValueBoundAndFix(t *testing.T) {
 		}},
 		{"pools[llama].reserves.failover: -1 is below 0", func(c *Config) { c.Reserves.Failover = -1 }},
 		{"pools[llama].gpu: weights take 256.0 GiB", func(c *Config) { c.GPU.Weights = "1TiB" }},
-		{`pools[llama].gpu.weights: "lots" has no unit of memory`, func(c *Config) { c.GPU.Weights, c.KVCapacityTokens = "lots", 5000 }},
+		{`pools[llama].gpu.weights: "lots" is no memory size with a unit`, func(c *Config) { c.GPU.Weights, c.KVCapacityTokens = "lots", 5000 }},
 		{`pools[llama].kv_dtype: KV cache dtype "int3" is unknown`, func(c *Config) { c.KVDType = "int3" }},
 	}
 	for _, tt := range tests {
