@@ -41,8 +41,9 @@ type Aggregator struct {
 	revise, ahead int64 // minutes
 
 	state
-	named int     // classes of all pools without OverflowClass
-	pools []*pool // ordered by name
+	named  int     // classes of all pools without OverflowClass
+	pools  []*pool // ordered by name
+	latest *pool   // the last one looked up
 
 	windows []Window
 	minutes []PoolMinute

@@ -54,6 +54,7 @@ type Producers struct {
 	Rotated unixTime             `cbor:"3,keyasint"` // beginning of the current span of delays
 
 	cfg      ProducersConfig
+	latest   *producer
 	source   string // of the batch that is being applied
 	received unixTime
 }
@@ -131,9 +132,12 @@ func (p *Producers) record(replica, pool string, at unixTime, exact, demand bool
 	if name == "" {
 		name = replica
 	}
-	x := p.find(name)
-	if x == nil {
-		return
+	x := p.latest
+	if x == nil || x.Name != name {
+		if x = p.find(name); x == nil {
+			return
+		}
+		p.latest = x
 	}
 	x.Declared = x.Declared || p.source != ""
 	x.Records++
@@ -201,6 +205,7 @@ func (p *Producers) makeRoom() bool {
 	if oldest == nil {
 		return false
 	}
+	p.latest = nil
 	delete(p.ByName, oldest.Name)
 	return true
 }
@@ -248,6 +253,7 @@ type ProducerFault struct {
 // about producers in pools. O(producers × pools).
 func (p *Producers) Tick(t time.Time, pools []PoolMinute) []ProducerState {
 	now := unixTimeOf(t)
+	p.latest = nil
 	maps.DeleteFunc(p.ByName, func(_ string, x *producer) bool { return x.LastSeen < now-unixTime(producerTTL) })
 	states := make([]ProducerState, 0, len(p.ByName))
 	for _, name := range slices.Sorted(maps.Keys(p.ByName)) {

@@ -73,13 +73,17 @@ type bucket struct {
 
 // pool finds a pool or adds it.
 func (a *Aggregator) pool(name string) *pool {
+	if p := a.latest; p != nil && p.Name == name {
+		return p
+	}
 	i, ok := a.search(name)
 	if !ok {
 		a.insertPool(i, &pool{
 			Name: name, LastEvent: never, Watermark: never, Lag: newLag(a.revise), Retried: math.MinInt64 / 2,
 		})
 	}
-	return a.pools[i]
+	a.latest = a.pools[i]
+	return a.latest
 }
 
 func (a *Aggregator) insertPool(i int, p *pool) {
@@ -247,7 +251,7 @@ func (a *Aggregator) Forget(name string) {
 	for _, c := range a.pools[i].classes {
 		a.evict(a.pools[i], c)
 	}
-	a.pools = slices.Delete(a.pools, i, i+1)
+	a.pools, a.latest = slices.Delete(a.pools, i, i+1), nil
 }
 
 // SetService sets the service rates from which the KV occupancy of a pool's requests without times is computed.

@@ -49,20 +49,20 @@ func valueOf(bin int) float64 {
 
 // Quantile is a mergeable quantile sketch of non-negative values. Its quantiles are within [RelativeAccuracy], less
 // than 1 %, of the true ones (Masson, Rim and Lee 2019, DDSketch, section 2, doi:10.14778/3352063.3352135). Merging
-// adds no error. The zero value is empty and ready for use. The fields are for snapshots.
+// adds no error. The zero value is empty and ready for use. Methods that read treat nil as empty. The fields are for
+// snapshots.
 //
-// Add costs a few nanoseconds, and O(bins) for every 64th value. Memory is two bytes for each of the newest values, and
-// six for each bin in use, at most 22 KiB. A bin counts up to 2³²−1 and stays there.
+// Add costs O(1), a few nanoseconds. Memory is two bytes a value, or four bytes for each bin between the smallest and
+// the largest if that is less: 256 bytes for each factor of two, at most 15 KiB. A bin counts up to 2³²−1 and stays
+// there.
 type Quantile struct {
-	Total  float64  `cbor:"1,keyasint"`           // sum of the values
-	N      uint64   `cbor:"2,keyasint"`           // number of values
-	Recent []uint16 `cbor:"3,keyasint,omitempty"` // bins of the newest values: adding one touches little memory
-	Bins   []uint16 `cbor:"4,keyasint,omitempty"` // of the other values, ascending
-	Counts []uint32 `cbor:"5,keyasint,omitempty"` // of Bins
+	Total float64  `cbor:"1,keyasint"`           // sum of the values
+	N     uint64   `cbor:"2,keyasint"`           // number of values
+	List  []uint16 `cbor:"3,keyasint,omitempty"` // bins of the values, while that takes less memory than Dense
+	Dense []uint32 `cbor:"4,keyasint,omitempty"` // counts of the bins Low..Low+len(Dense)−1
+	Low   uint16   `cbor:"5,keyasint"`           // first and last bin of the octaves in use
+	High  uint16   `cbor:"6,keyasint"`
 }
-
-// maxRecent is the largest number of recent values.
-const maxRecent = 64
 
 // Add counts one value. It ignores NaN and negative values.
 func (s *Quantile) Add(v float64) {
@@ -70,11 +70,8 @@ func (s *Quantile) Add(v float64) {
 		return
 	}
 	v = min(v, MaxValue)
-	s.Total, s.N = s.Total+v, s.N+1
-	if s.Recent = append(s.Recent, binOf(v)); len(s.Recent) == maxRecent {
-		s.count(s.Recent)
-		s.Recent = s.Recent[:0]
-	}
+	s.Total += v
+	s.add(binOf(v), 1)
 }
 
 // Merge adds the values of o.
@@ -82,52 +79,116 @@ func (s *Quantile) Merge(o *Quantile) {
 	if o.Count() == 0 {
 		return
 	}
-	s.Total, s.N = s.Total+o.Total, s.N+o.N
-	for i, bin := range o.Bins {
-		s.add(bin, o.Counts[i])
-	}
-	s.count(o.Recent)
-}
-
-// count adds one value to each of some bins.
-func (s *Quantile) count(bins []uint16) {
-	for _, bin := range bins {
+	s.Total += o.Total
+	for _, bin := range o.List {
 		s.add(bin, 1)
 	}
-}
-
-// add counts a bin n times.
-func (s *Quantile) add(bin uint16, n uint32) {
-	i, ok := slices.BinarySearch(s.Bins, bin)
-	if !ok {
-		s.Bins, s.Counts = slices.Insert(s.Bins, i, bin), slices.Insert(s.Counts, i, 0)
+	for i, n := range o.Dense {
+		if n > 0 {
+			s.add(o.Low+uint16(i), n)
+		}
 	}
-	s.Counts[i] += min(n, math.MaxUint32-s.Counts[i])
 }
 
-// Quantile is the value at rank q·(n−1), for q in 0..1; NaN when the sketch is empty or q is outside. O(bins).
+// Quantile is the value at rank q·(n−1), for q in 0..1; NaN when the sketch is empty or q is outside. O(values) for few
+// values, then O(bins).
 func (s *Quantile) Quantile(q float64) float64 {
 	if s.Count() == 0 || !(q >= 0 && q <= 1) {
 		return math.NaN()
 	}
-	var all Quantile // with the recent values in their bins
-	all.Merge(s)
-	rank, i := uint64(q*float64(s.N-1)), 0
-	for last := len(all.Bins) - 1; i < last && rank >= uint64(all.Counts[i]); i++ {
-		rank -= uint64(all.Counts[i])
-	}
-	return valueOf(int(all.Bins[i]))
+	rank, value, found := uint64(q*float64(s.N-1)), 0.0, false
+	s.each(func(bin int, n uint32) {
+		if found {
+			return
+		}
+		value, found = valueOf(bin), rank < uint64(n)
+		rank -= uint64(n)
+	})
+	return value
 }
 
 // Count is the number of values.
 func (s *Quantile) Count() float64 {
+	if s == nil {
+		return 0
+	}
 	return float64(s.N)
 }
 
 // Sum is the sum of the values, exact up to rounding.
 func (s *Quantile) Sum() float64 {
+	if s == nil {
+		return 0
+	}
 	return s.Total
 }
 
 // Mean is Sum over Count; NaN when the sketch is empty.
 func (s *Quantile) Mean() float64 { return s.Sum() / s.Count() }
+
+// add counts a bin n times, n > 0.
+func (s *Quantile) add(bin uint16, n uint32) {
+	s.N += uint64(n)
+	if i := int(bin) - int(s.Low); uint(i) < uint(len(s.Dense)) {
+		s.Dense[i] = saturating(s.Dense[i], n)
+		return
+	}
+	if s.N == uint64(n) {
+		s.Low, s.High = bin, bin
+	}
+	// The range grows by whole octaves, so that it is rarely copied.
+	low, high := min(s.Low, bin)&^(binsPerOctave-1), max(s.High, bin)|(binsPerOctave-1)
+	span := int(high) - int(low) + 1
+	// A count takes four bytes, a listed value two: list values while that takes less memory.
+	if len(s.Dense) == 0 && n == 1 && len(s.List) < 2*span {
+		s.List = append(s.List, bin)
+		s.Low, s.High = low, high
+		return
+	}
+	s.spread(low, span)
+	s.Dense[bin-s.Low] = saturating(s.Dense[bin-s.Low], n)
+}
+
+// spread moves all counts into an array of span bins from low. These include the bins in use.
+func (s *Quantile) spread(low uint16, span int) {
+	used := s.Dense
+	if cap(s.Dense) < span {
+		s.Dense = make([]uint32, span)
+	}
+	s.Dense = s.Dense[:span]
+	at := copy(s.Dense[s.Low-low:], used) + int(s.Low-low)
+	clear(s.Dense[:s.Low-low])
+	clear(s.Dense[at:])
+	for _, bin := range s.List {
+		s.Dense[bin-low]++
+	}
+	s.List = nil
+	s.Low, s.High = low, low+uint16(span-1)
+}
+
+func saturating(a, b uint32) uint32 {
+	if sum := a + b; sum >= a {
+		return sum
+	}
+	return math.MaxUint32
+}
+
+// each calls f for every bin in use, in ascending order.
+func (s *Quantile) each(f func(bin int, count uint32)) {
+	var few [64]uint16 // short lists are sorted on the stack
+	list := append(few[:0], s.List...)
+	slices.Sort(list)
+	for len(list) > 0 {
+		n := 1
+		for n < len(list) && list[n] == list[0] {
+			n++
+		}
+		f(int(list[0]), uint32(n))
+		list = list[n:]
+	}
+	for i, n := range s.Dense {
+		if n > 0 {
+			f(int(s.Low)+i, n)
+		}
+	}
+}
