@@ -43,7 +43,7 @@ type RelayConfig struct {
 
 const (
 	relayQueue  = "forewarm" // the group of subscribers of which one gets a message
-	relayStores = 16         // messages of a source that are stored at once, because each waits for the stream
+	relayStores = 64         // messages of a source that are stored at once, because each waits for the stream
 	relayBytes  = 64 << 20   // most of a source that wait
 )
 
