@@ -36,7 +36,7 @@ func ParseSpan(from, to, zone string, newest time.Time) (s Span, err error) {
 
 func (s *Span) check() error {
 	if !s.From.Before(s.To) || s.To.Sub(s.From) > MaxDays*24*time.Hour {
-		return fmt.Errorf("from %s to %s: a period is between a minute and %d days", s.From.Format(time.RFC3339), s.To.Format(time.RFC3339), MaxDays)
+		return fmt.Errorf("from %s to %s: a period has at least a minute and at most %d days; choose other days", s.From.Format(time.RFC3339), s.To.Format(time.RFC3339), MaxDays)
 	}
 	return nil
 }
