@@ -45,9 +45,10 @@ type Aggregator struct {
 	pools  []*pool // ordered by name
 	latest *pool   // the last one looked up
 
-	windows []Window
-	minutes []PoolMinute
-	delta   delta // of the current request
+	windows    []Window
+	minutes    []PoolMinute
+	delta      delta // of the current request
+	nowcasting nowcasting
 }
 
 // New makes an empty Aggregator.
@@ -74,7 +75,7 @@ func (a *Aggregator) AddReplica(r *ingest.Replica) ReplicaLife {
 	before := p.Fleet.newest(r.Name)
 	added, life := p.Fleet.add(r, &a.Count)
 	if added {
-		a.noteFleet(p, at)
+		a.noteQueue(p, at)
 		a.noteUse(p, &before, r)
 	}
 	a.evidence(p, at.minute(), at)

@@ -193,6 +193,14 @@ func (s *queuePressure) long(grown bool) bool {
 	return grown && ok && wait >= longWait || s.Reported && s.Waiting >= longQueue
 }
 
+// noteQueue records the length of a pool's queue. A report at a minute boundary belongs to the minute that ends there.
+func (a *Aggregator) noteQueue(p *pool, at unixTime) {
+	if m := (at - 1).minute(); a.holds(m) && p.Fleet.reporting > 0 {
+		s := &p.Coverage.at(m).Queue
+		s.Waiting, s.Reported = float32(p.Fleet.waiting)/float32(p.Fleet.reporting), true
+	}
+}
+
 // before is the coverage of the previous minute.
 func (a *Aggregator) before(p *pool, minute int64) *coverage {
 	if a.holds(minute - 1) {

@@ -82,6 +82,14 @@ func (d *Dimension) Now(w *Window) (e Estimate, ok bool) {
 // forecastValues has a value for each row of nowcasted.
 type forecastValues [forecastDimensions]float32
 
+// nowcasting is the scratch space of the pass over one class, reused for the next one.
+type nowcasting struct {
+	values  [][forecastDimensions]float64 // by age
+	records []float64                     // by age
+	shares  []float64                     // reported, by age
+	nothing Window                        // for minutes without records
+}
+
 // nowcast updates the delays of all classes for the minute that closes, and estimates all open minutes. Increments
 // after a minute without telemetry are a backlog, and nothing is learned from them.
 func (a *Aggregator) nowcast() {
@@ -126,26 +134,23 @@ func (a *Aggregator) amended(p *pool) bool {
 }
 
 func (a *Aggregator) nowcastClass(p *pool, c *class) {
-	d, oldest := c.Nowcasts, int(a.revise)
-	records, settling := 0.0, 0.0
-	for _, x := range c.Buckets {
-		if x.Minute <= a.Open {
-			records += x.Of.Records
-		}
-		if x.Minute == a.oldest() {
-			settling = x.Of.Records
-		}
-	}
+	n, d := &a.nowcasting, c.Nowcasts
+	a.read(p, c, n)
+	oldest := int(a.revise)
 	if p.teaches(c, a.oldest()) {
-		d.count(settling)
+		d.count(n.records[oldest])
+	}
+	records := 0.0
+	for _, r := range n.records {
+		records += r
 	}
 	for age := oldest; age > 0; age-- {
 		d.Open[age] = missingBefore * (d.Open[age-1] & missingNow)
 	}
 	d.Open[0] = 0
-	d.estimates = make([][forecastDimensions]Estimate, oldest+1)
-	for row, values := range a.read(p, c) {
-		a.nowcastRow(p, c, row, values, records)
+	d.estimates = grown(d.estimates, oldest+1)
+	for row := range d.Rows {
+		a.nowcastRow(p, c, row, records)
 	}
 	d.ages = 0
 	for age, state := range d.Open {
@@ -155,12 +160,14 @@ func (a *Aggregator) nowcastClass(p *pool, c *class) {
 	}
 }
 
-// nowcastRow learns the increments of one dimension of a class, and estimates open minutes from their values by age.
-func (a *Aggregator) nowcastRow(p *pool, c *class, row int, values []float64, records float64) {
-	d, r, lag, oldest := c.Nowcasts, &c.Nowcasts.Rows[row], p.Lag.Rows[row], int(a.revise)
+// nowcastRow learns the increments of one dimension of a class, and estimates open minutes.
+func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
+	n, d, r, oldest := &a.nowcasting, c.Nowcasts, &c.Nowcasts.Rows[row], int(a.revise)
+	lag := p.Lag.Rows[row]
+	value := func(age int) float64 { return n.values[age][row] }
 	sum := 0.0
-	for _, v := range values {
-		if !math.IsNaN(v) {
+	for age := range oldest + 1 {
+		if v := value(age); !math.IsNaN(v) {
 			sum += v
 		}
 	}
@@ -169,28 +176,28 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, values []float64, re
 	r.fade(keep(float64(d.Records)))
 	for age := 1; age <= oldest; age++ {
 		m := a.Open - int64(age)
-		x := float64(float32(values[age]) - d.Last[age-1][row])
+		x := float64(float32(value(age)) - d.Last[age-1][row])
 		if !p.teaches(c, m) || a.censored(p, m) != p.Coverage.at(m).Censored || math.IsNaN(x) {
 			continue // also if the minute became censored, or no longer is: its values then mean something else
 		}
-		r.learn(age, x, values[age])
-		lag.learn(age, x, values[age])
+		r.learn(age, x, value(age))
+		lag.learn(age, x, value(age))
 	}
-	shares := r.Hazards.shares(lag, quantum)
+	r.Hazards.shares(n.shares, lag, quantum)
 	level, exposure := float64(r.Level), float64(r.Exposure)
 	for age := oldest; age >= 0; age-- {
-		counted := values[age]
-		e := r.estimate(counted, shares[age], level/exposure, quantum)
+		counted := value(age)
+		e := r.estimate(counted, n.shares[age], level/exposure, quantum)
 		d.estimates[age][row] = e
 		d.Last[age][row] = float32(counted)
 		if math.Abs(e.Mean-counted) > missingSteps*quantum {
 			d.Open[age] |= missingNow
 		}
 		if !math.IsNaN(counted) {
-			level, exposure = levelFade*level+counted, levelFade*exposure+shares[age]
+			level, exposure = levelFade*level+counted, levelFade*exposure+n.shares[age]
 		}
 	}
-	if y := values[oldest]; !math.IsNaN(y) {
+	if y := value(oldest); !math.IsNaN(y) {
 		r.settle(y)
 	}
 }
@@ -198,25 +205,29 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, values []float64, re
 // teaches reports whether the increments of a minute since the last Close show usual delays.
 func (p *pool) teaches(c *class, m int64) bool { return m > p.Lag.Gap && m >= c.Nowcasts.Since }
 
-// read returns the values of the open minutes of a class by dimension and age. A usually reported value is zero until
-// reported.
-func (a *Aggregator) read(p *pool, c *class) (values [forecastDimensions][]float64) {
-	for m := a.Open; m >= a.oldest(); m-- {
-		var w Window
+// read reads the values of the open minutes of a class. A usually reported value is zero until reported.
+func (a *Aggregator) read(p *pool, c *class, n *nowcasting) {
+	ages := int(a.revise) + 1
+	n.values, n.records, n.shares = grown(n.values, ages), grown(n.records, ages), grown(n.shares, ages)
+	for age := range ages {
+		m := a.Open - int64(age)
+		w := &n.nothing
 		if at := c.Buckets.find(m); at != nil {
-			w = at.Window
+			w = &at.Window
 		}
+		n.records[age] = w.Records
 		covered, censored := a.covered(p, m), a.censored(p, m)
 		for row, i := range nowcasted {
 			v := math.NaN()
 			if d := &Dimensions[i]; covered && (w.Known|c.Reports)&d.reports != 0 {
-				v = d.rate(&w, censored)
+				v = d.rate(w, censored)
 			}
-			values[row] = append(values[row], v)
+			n.values[age][row] = v
 		}
 	}
-	return values
 }
+
+func grown[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
 
 // nowcasts are the nowcasts of a class: the reporting of each row of nowcasted, and the open minutes. A class has them
 // once records of its pool came late and it has traffic. With a revise span of ten minutes they take about 1 KiB.

@@ -265,8 +265,9 @@ func TestHazardsRecoverTheDistribution(t *testing.T) {
 			h.learn(age, counts[now-age][age], n)
 		}
 	}
+	shares := make([]float64, ages+1)
 	none := make(hazards, ages)
-	shares := h.shares(none, 1)
+	h.shares(shares, none, 1)
 	for age, got := range shares[:ages] {
 		want := 1 - math.Exp(-float64(age+1)/1.5)
 		if math.Abs(got-want) > .01 {

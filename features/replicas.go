@@ -1,7 +1,6 @@
 package features
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -18,6 +17,10 @@ type fleet struct {
 	Reported    time.Time           `cbor:"2,keyasint,omitzero"`
 	Preemptions float64             `cbor:"3,keyasint,omitempty"` // since the last state()
 
+	waiting   int64 // requests, over the ready replicas that report it
+	reporting int64 // those replicas
+	serving   int64 // replicas that serve
+
 	capacities []float64   // scratch
 	pending    []time.Time // result of state()
 }
@@ -27,6 +30,16 @@ type replica struct {
 	PendingSince time.Time      `cbor:"2,keyasint,omitzero"`  // zero unless pending or loading
 	Fresh        bool           `cbor:"3,keyasint,omitempty"` // first seen while the pool reported, and not ready since
 	Started      time.Time      `cbor:"4,keyasint,omitzero"`  // process start of the newest reported startup
+}
+
+// index sets the fields that follow from Replicas.
+func (f *fleet) index() {
+	if f.Replicas == nil {
+		f.Replicas = map[string]*replica{}
+	}
+	for _, r := range f.Replicas {
+		f.count(&r.Last, 1)
+	}
 }
 
 // ReplicaLife is the new information about a replica's start in a report.
@@ -95,8 +108,10 @@ func (f *fleet) add(r *ingest.Replica, n *Counters) (ok bool, life ReplicaLife) 
 		life.New, known.Fresh = known.Fresh, false
 	}
 	name := known.Last.Name
+	f.count(&known.Last, -1)
 	known.Last = *r
 	known.Last.Name, known.Last.Pool, known.Last.At = name, "", r.At.UTC()
+	f.count(&known.Last, 1)
 	switch {
 	case r.State != ingest.ReplicaPending && r.State != ingest.ReplicaLoading:
 		known.PendingSince = time.Time{}
@@ -107,27 +122,14 @@ func (f *fleet) add(r *ingest.Replica, n *Counters) (ok bool, life ReplicaLife) 
 	return true, life
 }
 
-// noteFleet records how many replicas of a pool serve, and their mean queue. A report at a minute boundary belongs to the
-// minute that ends there.
-func (a *Aggregator) noteFleet(p *pool, at unixTime) {
-	m := (at - 1).minute()
-	if !a.holds(m) {
-		return
+// count adds a report to the fleet's queue and number of serving replicas, or subtracts it with sign −1.
+func (f *fleet) count(r *ingest.Replica, sign int64) {
+	if r.State == ingest.ReplicaReady || r.State == ingest.ReplicaDraining {
+		f.serving += sign
 	}
-	serving, reporting, waiting := 0, 0, int64(0)
-	for _, r := range p.Fleet.Replicas {
-		if r.Last.State == ingest.ReplicaReady || r.Last.State == ingest.ReplicaDraining {
-			serving++
-		}
-		if r.Last.State == ingest.ReplicaReady && r.Last.Waiting >= 0 {
-			waiting += r.Last.Waiting
-			reporting++
-		}
-	}
-	minute := p.Coverage.at(m)
-	minute.Use.Serving = float64(serving)
-	if reporting > 0 {
-		minute.Queue.Waiting, minute.Queue.Reported = float32(waiting)/float32(reporting), true
+	if r.State == ingest.ReplicaReady && r.Waiting >= 0 {
+		f.waiting += sign * r.Waiting
+		f.reporting += sign
 	}
 }
 
@@ -141,7 +143,12 @@ func (f *fleet) newest(name string) ingest.Replica {
 
 // forget drops the replicas without a report since t.
 func (f *fleet) forget(t time.Time) {
-	maps.DeleteFunc(f.Replicas, func(_ string, r *replica) bool { return r.Last.At.Before(t) })
+	for name, r := range f.Replicas {
+		if r.Last.At.Before(t) {
+			f.count(&r.Last, -1)
+			delete(f.Replicas, name)
+		}
+	}
 }
 
 // state summarizes the replicas that reported within ttl before at. It resets the count of preemptions.

@@ -213,14 +213,13 @@ func (h hazards) blend(age int, pool hazards, quantum float64) float64 {
 	return (own*h.at(age) + prior*pool.at(age)) / (own + prior)
 }
 
-// shares is F, the reported share of a minute's value, by age from 0 to the settled age.
-func (h hazards) shares(pool hazards, quantum float64) []float64 {
-	f := make([]float64, len(h)+1)
-	f[len(h)] = 1
-	for age := len(h); age > 0; age-- {
+// shares fills f with F, the reported share of a minute's value, by age from 0 to the settled age.
+func (h hazards) shares(f []float64, pool hazards, quantum float64) {
+	last := len(f) - 1
+	f[last] = 1
+	for age := last; age > 0; age-- {
 		f[age-1] = f[age] * (1 - h.blend(age, pool, quantum))
 	}
-	return f
 }
 
 // Memory of the delays: the minutes in which memoryRecords records come, within bounds. Busy classes adapt to a change

@@ -89,9 +89,7 @@ func (a *Aggregator) pool(name string) *pool {
 func (a *Aggregator) insertPool(i int, p *pool) {
 	p.service = a.cfg.service(p.Name)
 	p.byName = make(map[string]*class)
-	if p.Fleet.Replicas == nil {
-		p.Fleet.Replicas = map[string]*replica{}
-	}
+	p.Fleet.index()
 	a.pools = slices.Insert(a.pools, i, p)
 }
 
