@@ -191,6 +191,8 @@ func requestSentence(d *Decision) string {
 		return fmt.Sprintf("Forewarm asked for %s (%d now) at %s, but none arrived.", d.replicasText(d.Desired), total, clock(d.AskedAt))
 	case d.Desired > total:
 		return fmt.Sprintf("Forewarm asked for %s (%d now) at %s, due by %s.", d.replicasText(d.Desired), total, clock(d.AskedAt), by)
+	case d.Pending > 0 && d.overdue():
+		return fmt.Sprintf("Forewarm waits for %d of %s to start, which should have been ready by %s.", d.Pending, d.replicasText(total), by)
 	case d.Pending > 0 && !d.AskedAt.IsZero():
 		return fmt.Sprintf("Forewarm waits for %d of %s to start, due by %s.", d.Pending, d.replicasText(total), by)
 	case d.Pending > 0:
@@ -321,5 +323,9 @@ var changeTexts = map[string]string{
 
 // Change is one change of a class within the hour in words.
 func Change(cause string, factor float64) string {
-	return fmt.Sprintf(changeTexts[cause], percent(factor), factor)
+	text, ok := changeTexts[cause]
+	if !ok { // of a newer version
+		return strings.ReplaceAll(cause, "_", " ")
+	}
+	return fmt.Sprintf(text, percent(factor), factor)
 }

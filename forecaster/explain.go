@@ -43,11 +43,11 @@ func (c *Covered) add(y float64, published *Quantiles) {
 // EventEffect is the effect of one event on a forecast.
 type EventEffect struct {
 	Name   string  `json:"name"`
-	Factor float64 `json:"factor"`
-	Low    float64 `json:"low_factor"` // true factor is in [Low, High] with a probability of 90 %
-	High   float64 `json:"high_factor"`
-	Now    float64 `json:"strength_now"` // 0 to 1
-	Ahead  float64 `json:"strength_ahead"`
+	Factor float64 `json:"factor"`         // demand with the event over demand without it
+	Low    float64 `json:"low_factor"`     // the factor is between low_factor and high_factor with a probability of 90 %
+	High   float64 `json:"high_factor"`    // see low_factor
+	Now    float64 `json:"strength_now"`   // 0 to 1, at the origin
+	Ahead  float64 `json:"strength_ahead"` // 0 to 1, at the forecast minute
 }
 
 // Explanation lists what a forecast was made from. Values are in Unit, LeadMinutes ahead; unknown ones are null.

@@ -87,27 +87,27 @@ type Remainder struct {
 	Headroom    Span
 }
 
-// Driver is a class behind a projected rise. In the log its fields have their Go names.
+// Driver is a class behind a projected rise.
 type Driver struct {
-	Class  string  `json:"class" cbor:"Class"`
-	Tenant string  `json:"tenant,omitempty" cbor:"Tenant"` // with most of the rise of the class's tokens, else the heaviest
-	Cause  string  `json:"cause,omitempty" cbor:"Cause"`   // missing if no change is significant, or too little is known
-	Factor float64 `json:"factor,omitempty" cbor:"Factor"` // newest over an hour ago; newest share of requests (mix, retries) or cache hits (cache)
-	Share  float64 `json:"share" cbor:"Share"`             // of the pool's demand for the binding resource
+	Class  string  `json:"class"`
+	Tenant string  `json:"tenant,omitempty"` // with most of the rise of the class's tokens, else the heaviest
+	Cause  string  `json:"cause,omitempty"`  // missing if no change is significant, or too little is known
+	Factor float64 `json:"factor,omitempty"` // newest over an hour ago; newest share of requests (mix, retries) or cache hits (cache)
+	Share  float64 `json:"share"`            // of the pool's demand for the binding resource
 
-	CacheHit  float64 `json:"cache_hit,omitempty" cbor:"CacheHit"`   // share of prompt tokens that were cached; 0 if unknown
-	CacheLoss float64 `json:"cache_loss,omitempty" cbor:"CacheLoss"` // what it lost in the hour
+	CacheHit  float64 `json:"cache_hit,omitempty"`  // share of prompt tokens that were cached; missing if unknown or 0
+	CacheLoss float64 `json:"cache_loss,omitempty"` // what it lost in the hour
 
 	// Shares of the class's tokens in about the last hour: the true ones lie within share ± margin.
-	TenantShare   float64 `json:"tenant_share,omitempty" cbor:"TenantShare"`
-	TenantMargin  float64 `json:"tenant_margin,omitempty" cbor:"TenantMargin"`
-	Feature       string  `json:"feature,omitempty" cbor:"Feature"` // as tenant
-	FeatureShare  float64 `json:"feature_share,omitempty" cbor:"FeatureShare"`
-	FeatureMargin float64 `json:"feature_margin,omitempty" cbor:"FeatureMargin"`
+	TenantShare   float64 `json:"tenant_share,omitempty"`
+	TenantMargin  float64 `json:"tenant_margin,omitempty"`
+	Feature       string  `json:"feature,omitempty"` // as tenant
+	FeatureShare  float64 `json:"feature_share,omitempty"`
+	FeatureMargin float64 `json:"feature_margin,omitempty"`
 
 	// Shares of the rise of the class's tokens within the last half hour; 0 without a rise, or below one half.
-	TenantRise  float64 `json:"tenant_rise,omitempty" cbor:"TenantRise"`
-	FeatureRise float64 `json:"feature_rise,omitempty" cbor:"FeatureRise"`
+	TenantRise  float64 `json:"tenant_rise,omitempty"`
+	FeatureRise float64 `json:"feature_rise,omitempty"`
 }
 
 // Projection is the saturation risk of a pool.

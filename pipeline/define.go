@@ -63,6 +63,7 @@ func (p *Pipeline) redefine(name string, keys []byte) error {
 		e = p.addPool(c)
 	}
 	e.pool, e.Warmup = c, c.Warmup.With(e.Warmup)
+	p.changes++
 	e.Defined = &definition{Keys: keys, LastSeen: p.state.Time.Last}
 	p.aggregator.SetService(name, serviceOf(&c))
 	p.forecaster.SetZone(name, c.Zone)
@@ -83,6 +84,7 @@ func (p *Pipeline) forgetSilent(t time.Time) {
 		if silent < withdrawnAfter || !e.Defined.Withdrawn && silent < p.cfg.Features.ClassTTL {
 			return false
 		}
+		p.changes++
 		p.aggregator.Forget(e.Name)
 		p.forecaster.Forget(e.Name)
 		p.state.Producers.Forget(e.Name)

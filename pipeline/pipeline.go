@@ -115,6 +115,7 @@ type Pipeline struct {
 	aggregator *features.Aggregator
 	forecaster *forecaster.Forecaster
 	pools      []*poolEntry // ordered by name
+	changes    uint64       // of pools; not part of the state
 }
 
 // poolEntry is the state of a pool, except its windows and forecasts. The exported fields are saved.
@@ -485,6 +486,9 @@ func (p *Pipeline) Pools() (pools []capacity.Pool, more bool) {
 	return pools, p.cfg.DefaultPool != nil && len(p.pools) < p.cfg.MaxPools
 }
 
+// PoolChanges counts how often a pool was added, defined again or forgotten.
+func (p *Pipeline) PoolChanges() uint64 { return p.changes }
+
 func (p *Pipeline) findPool(name string) (int, bool) {
 	return slices.BinarySearchFunc(p.pools, name, func(e *poolEntry, n string) int { return strings.Compare(e.Name, n) })
 }
@@ -493,6 +497,7 @@ func (p *Pipeline) addPool(c capacity.Pool) *poolEntry {
 	e := &poolEntry{Name: c.Name, pool: c, AfterDecision: AfterDecision{Warmup: c.Warmup}}
 	i, _ := p.findPool(c.Name)
 	p.pools = slices.Insert(p.pools, i, e)
+	p.changes++
 	return e
 }
 

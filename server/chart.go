@@ -119,7 +119,12 @@ func (t *timelineJSON) known() int {
 // drawSteps draws each value until the next one.
 func drawSteps(c *draw.Chart, t *timelineJSON, class string, values []float64) {
 	at, n := columnOf(t.Steps, func(x *stepJSON) float64 { return minutesFrom(t.From, x.At) }), t.known()
-	c.Steps(class, at[:n], values[:n], min(minutesFrom(t.From, t.Newest), c.X1))
+	end := min(minutesFrom(t.From, t.Newest), c.X1)
+	if n > 0 && n < len(at) {
+		end = at[n]
+		c.Line(class+" later", []float64{end, end}, values[n-1:n+1])
+	}
+	c.Steps(class, at[:n], values[:n], end)
 	c.Steps(class+" later", at[n:], values[n:], c.X1)
 }
 

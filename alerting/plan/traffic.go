@@ -51,7 +51,8 @@ func (g *Records) AddSum(s *ingest.Sum) error {
 	}
 	g.binned = true
 	g.calls += n
-	return g.addTo(s.Start, Request(g.prompts.of(s.PromptTokens/n, n), zeroIfUnknown(s.CachedTokens)/n, g.outputs.of(s.OutputTokens/n, n)).Times(n))
+	prompt, output := g.prompts.of(s.PromptTokens/n, n), g.outputs.of(s.OutputTokens/n, n)
+	return g.addTo(s.Start, Request(prompt, min(zeroIfUnknown(s.CachedTokens)/n, prompt), output).Times(n))
 }
 
 // Add counts a request. The error means that the trace is too long.

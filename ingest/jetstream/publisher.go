@@ -38,19 +38,20 @@ func (p *Publisher) Publish(ctx context.Context, subject, msgID, contentType str
 	if contentType != "" {
 		m.Header.Set(headerContentType, contentType)
 	}
-	for attempts := 0; ; p.resent++ {
+	for attempts, again := 0, uint64(1); ; again = 0 {
 		wait, cancel := context.WithTimeout(ctx, ackWait)
 		_, err := p.js.PublishMsg(wait, m)
 		cancel()
 		if err == nil {
 			return nil
 		}
+		p.resent += again
 		if p.js.Conn().IsConnected() {
 			attempts++
 		}
 		denied := p.js.Conn().LastError() // the server sends no reply to a message that it refuses
 		switch {
-		case errors.Is(err, nats.ErrMaxPayload):
+		case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, nats.ErrConnectionClosed):
 			return fmt.Errorf("publish to %s: %w", subject, err)
 		case errors.Is(denied, nats.ErrPermissionViolation):
 			return fmt.Errorf("publish to %s: %w; allow this user to publish there (forewarm nats-config prints the permissions), "+

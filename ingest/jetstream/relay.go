@@ -44,7 +44,7 @@ type RelayConfig struct {
 const (
 	relayQueue  = "forewarm" // the group of subscribers of which one gets a message
 	relayStores = 64         // messages of a source that are stored at once, because each waits for the stream
-	relayBytes  = 64 << 20   // most of a source that wait
+	relayBytes  = 64 << 20   // bytes of a source that wait
 )
 
 // NewRelay relays cfg.Sources, which may be none.
@@ -79,7 +79,8 @@ func (r *Relay) relay(ctx context.Context, from Source) error {
 	}
 	defer context.AfterFunc(ctx, func() { _ = sub.Drain() })() // NextMsg fails when nothing is left
 	var storing errgroup.Group
-	defer func() { _ = storing.Wait() }() // its functions have no errors
+	ctx, stop := context.WithCancel(ctx)
+	defer func() { stop(); _ = storing.Wait() }() // its functions have no errors
 	storing.SetLimit(relayStores)
 	for dropped := 0; ; {
 		m, err := sub.NextMsgWithContext(context.WithoutCancel(ctx))

@@ -142,26 +142,28 @@ func (d *Daemon) announce(out *pipeline.Output) error {
 
 // served are the pools that count telemetry.
 type served struct {
-	pools []capacity.Pool
-	more  bool // other pools are admitted
-}
-
-func (s *served) pool(name string) (pool capacity.Pool, ok bool) {
-	if i := slices.IndexFunc(s.pools, func(p capacity.Pool) bool { return p.Name == name }); i >= 0 {
-		return s.pools[i], true
-	}
-	return pool, false
+	changes uint64 // of the pipeline's pools
+	pools   map[string]capacity.Pool
+	more    bool // other pools are admitted
 }
 
 func (s *served) has(name string) bool {
-	_, known := s.pool(name)
+	_, known := s.pools[name]
 	return known || s.more && name != ""
 }
 
-// noteServed updates the pools for the listeners.
+// noteServed updates the pools for the listeners if they changed.
 func (d *Daemon) noteServed() {
+	changes := d.pipeline.PoolChanges()
+	if s := d.served.Load(); s != nil && s.changes == changes {
+		return
+	}
 	pools, more := d.pipeline.Pools()
-	d.served.Store(&served{pools, more || d.cfg.NATS.Partitioned()}) // listeners pass on telemetry of other partitions
+	s := &served{changes, map[string]capacity.Pool{}, more || d.cfg.NATS.Partitioned()} // listeners pass on telemetry of other partitions
+	for i := range pools {
+		s.pools[pools[i].Name] = pools[i]
+	}
+	d.served.Store(s)
 }
 
 // refuse counts and shows records that could not be used. Sequence 0 means none. It is safe for concurrent use.

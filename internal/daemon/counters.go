@@ -68,7 +68,7 @@ func (d *Daemon) exportStorage() {
 	count := d.exporter.Counter
 	count("forewarm_log_stored_total", "Decisions that this daemon was the first to store in the log.", func() uint64 { return d.decisions.Counters().Stored })
 	count("forewarm_log_repeated_total", "Decisions that were in the log already, and are the same: of another daemon, or made again after a restart.", func() uint64 { return d.decisions.Counters().Repeated })
-	count("forewarm_log_divergent_total", "Decisions that differ from those in the log. Those in the log stand.", func() uint64 { return d.decisions.Counters().Divergent })
+	count("forewarm_log_divergent_total", "Decisions that differ from those in the log. Those in the log are kept.", func() uint64 { return d.decisions.Counters().Divergent })
 	count("forewarm_log_lost_total", "Ticks that were dropped, because the log could not be written for too long.", func() uint64 { return d.decisions.Counters().Lost })
 	count("forewarm_series_appended_total", "Samples written to the time-series database.", func() uint64 { return d.store.Counters().Appended })
 	count("forewarm_series_refused_total", "Samples that the time-series database did not take.", func() uint64 {

@@ -3,6 +3,7 @@ package daemon
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -79,8 +80,8 @@ func publishForecasts(conn *nats.Conn, prefix string, pools []forecaster.PoolFor
 			}
 			m.Dimensions[f.Dimension] = q
 		}
-		for class, m := range messages {
-			body, err := json.Marshal(m)
+		for _, class := range slices.Sorted(maps.Keys(messages)) {
+			body, err := json.Marshal(messages[class])
 			if err != nil {
 				return err
 			}

@@ -201,7 +201,7 @@ func (d *Daemon) planned(in *plan.Input, name string) (view *server.PoolView, er
 	if view == nil {
 		return nil, server.Problemf(http.StatusNotFound, "pool is %q: it must be one that /api/v1/pools lists", name)
 	}
-	p, _ := d.served.Load().pool(view.Pool)
+	p := d.served.Load().pools[view.Pool]
 	if err := in.UsePool(&p, d.cfg.Decision.WaitingPerReplica, view.Decision); err != nil {
 		return nil, server.Problemf(http.StatusBadRequest, "prefill_replicas: %v", err)
 	}

@@ -58,7 +58,7 @@ type reloader struct {
 	hangups <-chan os.Signal
 	posted  chan *config.Config // valid configurations, by /-/reload
 
-	log *zap.Logger // of the configuration in use
+	log atomic.Pointer[zap.Logger] // of the configuration in use
 
 	refused  atomic.Bool  // the last reload
 	loadedAt atomic.Int64 // the configuration in use; milliseconds since 1970
@@ -74,7 +74,7 @@ func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error
 	if err != nil {
 		return nil, err
 	}
-	r.log = log
+	r.log.Store(log)
 	if !r.refused.Load() {
 		r.loadedAt.Store(time.Now().UnixMilli())
 	}
@@ -101,7 +101,7 @@ func (r *reloader) serve(ctx context.Context, d *Daemon) (next *config.Config, e
 		select {
 		case err := <-ended:
 			if err = errors.Join(err, d.Close()); err == nil {
-				r.log.Info("stopped")
+				r.log.Load().Info("stopped")
 			}
 			return nil, err
 		case next = <-r.posted:
@@ -109,10 +109,11 @@ func (r *reloader) serve(ctx context.Context, d *Daemon) (next *config.Config, e
 			next, _ = r.reload() // an error is logged
 		}
 	}
-	r.log.Info("the configuration is valid: the daemon restarts with it")
+	r.refused.Store(false)
+	r.log.Load().Info("the configuration is valid: the daemon restarts with it")
 	stop()
 	if err := errors.Join(<-ended, d.Close()); err != nil {
-		r.log.Warn("the daemon did not stop cleanly before the restart", zap.Error(err)) // the stream has what the state lacks
+		r.log.Load().Warn("the daemon did not stop cleanly before the restart", zap.Error(err)) // the stream has what the state lacks
 	}
 	return next, nil
 }
@@ -124,14 +125,13 @@ func (r *reloader) reload() (*config.Config, error) {
 		r.refuse(err)
 		return nil, err
 	}
-	r.refused.Store(false)
 	return cfg, nil
 }
 
 // refuse logs that a configuration is not used.
 func (r *reloader) refuse(err error) {
 	r.refused.Store(true)
-	r.log.Error("the configuration is not reloaded, the one before stays in use: " + oneLine(err))
+	r.log.Load().Error("the configuration is not reloaded, the one before stays in use: " + oneLine(err))
 }
 
 // handler reloads the configuration, and answers before the daemon restarts.

@@ -204,7 +204,7 @@ func (d *Daemon) recall(newest []stream.Record, now time.Time) {
 
 // stillAllowed reports whether the current configuration of the pool allows the mode and the replicas of x.
 func (d *Daemon) stillAllowed(x *alerting.Decision) bool {
-	p, ok := d.served.Load().pool(x.Pool)
+	p, ok := d.served.Load().pools[x.Pool]
 	if !ok {
 		p, ok = d.pipelineConfig.Pool(x.Pool)
 	}

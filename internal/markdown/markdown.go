@@ -51,7 +51,10 @@ func (d *Document) Render(format string, data any) ([]byte, error) {
 	default:
 		err = d.text.ExecuteTemplate(&b, format, data)
 	}
-	return b.Bytes(), err
+	if err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
 }
 
 // special are the characters that mean something in Markdown: underscores do at the ends of words only.
