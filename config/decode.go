@@ -105,7 +105,7 @@ func (d *decoder) section(node ast.Node, v reflect.Value, path string) {
 		for i, f := range fields {
 			names[i] = f.Name
 		}
-		d.refuse(kv.Key, join(path, name), "", "unknown key", cmp.Or(nearest(name, names), "known keys here: "+strings.Join(names, ", ")))
+		d.refuse(kv.Key, join(path, name), "", "unknown key", cmp.Or(value.DidYouMean(name, names), "known keys here: "+strings.Join(names, ", ")))
 	}
 }
 

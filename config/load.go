@@ -130,15 +130,3 @@ func fieldsOf(t reflect.Type) (fields []reflect.StructField) {
 }
 
 func join(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }
-
-// nearest asks for the candidate that shares the longest beginning with name, at least half of both; "" without one.
-func nearest(name string, candidates []string) (question string) {
-	for n := len(name); n > 0 && 2*n >= len(name); n-- {
-		for _, c := range candidates {
-			if strings.HasPrefix(c, name[:n]) && 2*n >= len(c) {
-				return fmt.Sprintf("did you mean %q?", c)
-			}
-		}
-	}
-	return ""
-}

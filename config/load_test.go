@@ -172,18 +172,6 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	keys := []string{"name", "kv_target", "replicas", "reserves", "max_bytes"}
-	for name, want := range map[string]string{"kv_targt": "kv_target", "nam": "name", "replica": "replicas", "zzzzz": "", "": "", "max_classes": ""} {
-		if want != "" {
-			want = `did you mean "` + want + `"?`
-		}
-		if got := nearest(name, keys); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", name, got, want)
-		}
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("0\n---"))
 	for _, pattern := range []string{"testdata/valid/*.yaml", "testdata/invalid/*.yaml"} {

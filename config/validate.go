@@ -91,7 +91,7 @@ func between[T cmp.Ordered](k *checker, key string, v, lo, hi T, fix string) {
 
 func (k *checker) oneOf(key, v string, allowed ...string) {
 	if !slices.Contains(allowed, v) {
-		k.fail(key, v, "must be one of "+strings.Join(allowed, ", "), nearest(v, allowed))
+		k.fail(key, v, "must be one of "+strings.Join(allowed, ", "), value.DidYouMean(v, allowed))
 	}
 }
 

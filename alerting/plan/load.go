@@ -99,8 +99,8 @@ type Stated struct {
 // Load is the load of the class; errors name the invalid number.
 func (s Stated) Load() (Load, error) {
 	switch {
-	case !(s.RequestsPerS > 0) || math.IsInf(s.RequestsPerS, 0):
-		return Load{}, fmt.Errorf("requests_per_s is %g: it must be above 0", s.RequestsPerS)
+	case !(s.RequestsPerS > 0 && s.RequestsPerS <= maxRequestsPerS):
+		return Load{}, fmt.Errorf("requests_per_s is %g: it must be above 0 and at most %g", s.RequestsPerS, maxRequestsPerS)
 	case !(s.CacheHit >= 0 && s.CacheHit <= 1):
 		return Load{}, fmt.Errorf("cache_hit is %g: it must be 0 to 1", s.CacheHit)
 	}
@@ -121,8 +121,11 @@ func (s Stated) Load() (Load, error) {
 	}.Times(s.RequestsPerS), nil
 }
 
-// maxTokens bounds stated lengths.
-const maxTokens = 1e9
+// maxTokens bounds stated lengths, and maxRequestsPerS stated rates.
+const (
+	maxTokens       = 1e9
+	maxRequestsPerS = 1e9
+)
 
 // FromRates is a load from sums over requests: tokens a second, and the KV tokens held (NaN unknown). Outputs are
 // assumed exponential and independent of prompts, which gives the ratios of second moments; the KV tokens give their

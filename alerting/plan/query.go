@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -32,8 +33,8 @@ var launchNumbers = map[string]struct {
 	"output":           {1e-3, 1000, func(in *Input, v float64) { in.Launch.Output = v }},
 	"cache_hit":        {0, 1000, func(in *Input, v float64) { in.Launch.CacheHit = v }},
 	"retry":            {0, 1000, func(in *Input, v float64) { in.Launch.Retry = v }},
-	"replicas":         {0, 100_000, func(in *Input, v float64) { in.Pool.Replicas = int(v) }},
-	"prefill_replicas": {0, 100_000, func(in *Input, v float64) { in.Pool.Prefill = int(v) }},
+	"replicas":         {1, 100_000, func(in *Input, v float64) { in.Pool.Replicas = int(v) }},
+	"prefill_replicas": {1, 100_000, func(in *Input, v float64) { in.Pool.Prefill = int(v) }},
 }
 
 // Set reads one value of a launch, by its name in the query of /api/v1/plan. Other names are ignored. The error says
@@ -55,6 +56,9 @@ func (in *Input) Set(name, text string) error {
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(v >= x.least && v <= x.most) {
 		return fmt.Errorf("it must be a number from %v to %v", x.least, x.most)
+	}
+	if strings.HasSuffix(name, "replicas") && v != math.Trunc(v) {
+		return errors.New("it must be a whole number")
 	}
 	x.set(in, v)
 	return nil

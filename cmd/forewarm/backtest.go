@@ -36,18 +36,11 @@ func runBacktest(f *flag.FlagSet) action {
 	var prometheus prometheusFlags
 	prometheus.register(f)
 	return func(ctx context.Context, args []string, std streams) (err error) {
-		switch {
-		case prometheus.url != "" && len(args) > 0:
-			return usagef("-prometheus takes the place of a trace: leave out %s", args[0])
-		case prometheus.url != "":
+		if prometheus.url != "" {
 			c.Recorded = &backtest.Recorded{}
 			*policies = cmp.Or(*policies, "forewarm,recorded,static_peak,reactive_keda,reactive_floor,oracle")
 			c.Report = cmp.Or(c.Report, "backtest.html")
-		case prometheus.given(f) != "":
-			return usagef("-%s goes with -prometheus: leave it out, or name a Prometheus in place of the trace", prometheus.given(f))
-		case len(args) == 0:
-			return usagef("name a trace, for example: forewarm backtest -report trace.html trace.csv.gz; or a Prometheus: forewarm backtest -prometheus http://prometheus:9090 -pool chat")
-		default:
+		} else {
 			c.Trace = args[0]
 		}
 		if *policies != "" {

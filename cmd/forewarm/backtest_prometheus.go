@@ -44,16 +44,6 @@ func (p *prometheusFlags) register(f *flag.FlagSet) {
 	})
 }
 
-// given returns a set flag that needs -prometheus, or "".
-func (p *prometheusFlags) given(f *flag.FlagSet) (name string) {
-	f.Visit(func(x *flag.Flag) {
-		if slices.Contains([]string{"days", "until", "preset", "match", "query"}, x.Name) {
-			name = x.Name
-		}
-	})
-	return name
-}
-
 // sourceOf returns the source that the flags describe, or the configured one of the pool.
 func (p *prometheusFlags) sourceOf(cfg *config.Config, pool string) *remote.Source {
 	stated := p.source != (remote.Source{})

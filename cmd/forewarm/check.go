@@ -29,9 +29,6 @@ func check(f *flag.FlagSet) action {
 	offline := f.Bool("offline", false, "check the configuration alone, connect to nothing")
 	health := f.String("health", "", "`URL` of a running daemon's /healthz or /readyz, as container health checks want it")
 	return func(ctx context.Context, _ []string, std streams) error {
-		if *path == "" && *health == "" {
-			return usagef("say what to check: -config FILE or -health URL")
-		}
 		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 		defer cancel()
 		if *path != "" {

@@ -6,15 +6,18 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// completions are scripts for shells. For the candidates a shell calls forewarm with its line in COMP_LINE.
+// completions are scripts for shells, with the name %[1]s and path %[2]s of this program. For the candidates a shell
+// calls it with its line in COMP_LINE.
 var completions = map[string]string{
-	"bash": "# source <(forewarm completion bash)\ncomplete -o default -C forewarm forewarm\n",
-	"zsh":  "# source <(forewarm completion zsh)\nautoload -U +X bashcompinit && bashcompinit\ncomplete -o default -C forewarm forewarm\n",
-	"fish": "# forewarm completion fish | source\ncomplete -c forewarm -a '(env COMP_LINE=(commandline -cp) forewarm)'\n",
+	"bash": "# source <(%[2]s completion bash)\ncomplete -o default -C '%[2]s' '%[1]s'\n",
+	"zsh":  "# source <(%[2]s completion zsh)\nautoload -U +X bashcompinit && bashcompinit\ncomplete -o default -C '%[2]s' '%[1]s'\n",
+	"fish": "# %[2]s completion fish | source\ncomplete -c '%[1]s' -a \"(env COMP_LINE=(commandline -cp) '%[2]s')\"\n",
 }
 
 // completion prints a shell script that completes commands and their flags.
@@ -24,7 +27,14 @@ func completion(*flag.FlagSet) action {
 		if script == "" {
 			return usagef("name one shell, bash, zsh or fish, for example: source <(forewarm completion bash)")
 		}
-		_, err := io.WriteString(std.out, script)
+		path := os.Args[0]
+		if filepath.Base(path) != path { // not found by the shell in its PATH
+			var err error
+			if path, err = filepath.Abs(path); err != nil {
+				return err
+			}
+		}
+		_, err := fmt.Fprintf(std.out, script, filepath.Base(path), path)
 		return err
 	}
 }
@@ -40,7 +50,9 @@ func printCandidates(w io.Writer, words []string) {
 		case c.name == words[1] && strings.HasPrefix(last, "-"):
 			f := flag.NewFlagSet(c.name, flag.ContinueOnError)
 			c.define(f)
-			f.VisitAll(func(f *flag.Flag) { all = append(all, "-"+f.Name) })
+			for _, name := range flagNames(f) {
+				all = append(all, "-"+name)
+			}
 		case c.name == words[1] && c.name == "completion":
 			all = slices.Collect(maps.Keys(completions))
 		}

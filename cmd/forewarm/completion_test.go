@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -11,13 +10,12 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestCompletion asks each shell itself what it offers after some words.
+// TestCompletion asks each shell itself what it offers after some words, of a program that is not in its PATH.
 func TestCompletion(t *testing.T) {
-	path, err := program()
+	forewarm, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("PATH", filepath.Dir(path)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	for shell, ask := range map[string]string{
 		"bash": `source "$0"; command=$(complete -p forewarm | sed 's/.*-C \([^ ]*\).*/\1/'); COMP_LINE="$*" eval "$command"`,
 		// Outside a terminal zsh has no completion: the command that it is handed is run in its place.
@@ -29,11 +27,11 @@ func TestCompletion(t *testing.T) {
 			if err != nil {
 				t.Skip("not installed: ", shell)
 			}
-			code, script, errs := runHere(t.Context(), "completion", shell)
-			if code != 0 {
-				t.Fatal(errs)
+			script, err := exec.CommandContext(t.Context(), forewarm, "completion", shell).Output()
+			if err != nil {
+				t.Fatal(err)
 			}
-			file := testenv.WriteFile(t, filepath.Join(t.TempDir(), "script"), script)
+			file := testenv.WriteFile(t, filepath.Join(t.TempDir(), "script"), string(script))
 			for _, tc := range []struct {
 				words      []string
 				has, lacks []string

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -44,7 +43,7 @@ func decode(f *flag.FlagSet) action {
 			if !ok {
 				return usagef("-subject is %q: it must be one that carries telemetry, such as %s", *subject, ingest.Subject(config.Default().NATS.Prefix, ingest.ReplicaSubject, "chat", "r-0"))
 			}
-			m.Source, m.Kind, m.Replica, m.Pool, m.Class = on.Source, on.Kind, on.Replica, cmp.Or(m.Pool, on.Pool), cmp.Or(m.Class, on.Class)
+			m.Source, m.Kind, m.Replica, m.Pool, m.Class = on.Source, on.Kind, on.Replica, on.Pool, on.Class
 		}
 		if len(files) == 0 {
 			files = []string{"-"}

@@ -41,7 +41,7 @@ func TestDecode(t *testing.T) {
 		"-formats":                                                           {0, "litellm", ""},
 		"-subject forewarm.telemetry.replica.p.r replica.json":               {0, `{"pool":"p","replica":"r","at":1795240800000,"state":"ready"}`, ""},
 		"-subject forewarm.telemetry.history.p.* history.json":               {0, `{"pool":"p","class":"*","dimension":"kv","start":1795240800000,"values":[1,null,2.5]}`, ""},
-		"-subject forewarm.telemetry.request.q.c -pool p bare.json":          {1, "", "bare.json: missing_field: arrived_at is missing"},
+		"-subject forewarm.telemetry.request.q.c bare.json":                  {1, "", "bare.json: missing_field: arrived_at is missing"},
 		"-subject forewarm.deadletter native.json":                           {2, "", `-subject is "forewarm.deadletter"`},
 		"-format openai -pool p bare.json -received-at 2026-11-21T06:00:00Z": {0, `"finished_at":1795240800000`, ""},
 	} {

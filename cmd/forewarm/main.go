@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/internal/daemon"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // command is one subcommand.
@@ -76,12 +78,16 @@ func run(ctx context.Context, args []string, std streams) int {
 		printCandidates(std.out, strings.Split(line, " "))
 		return 0
 	}
+	if len(args) > 1 && args[0] == "help" {
+		args = append(args[1:], "-h")
+	}
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" {
 		usage(std.out)
 		return 0
 	}
+	var names []string
 	for _, c := range commands() {
-		if c.name != args[0] {
+		if names = append(names, c.name); c.name != args[0] {
 			continue
 		}
 		err := c.run(ctx, args[1:], std)
@@ -97,7 +103,7 @@ func run(ctx context.Context, args []string, std streams) int {
 		}
 		return 1
 	}
-	fmt.Fprintf(std.err, "forewarm: unknown command %q: run forewarm help for the list\n", args[0])
+	fmt.Fprintf(std.err, "forewarm: unknown command %q: %s\n", args[0], cmp.Or(value.DidYouMean(args[0], names), "forewarm help lists all"))
 	return 2
 }
 
@@ -123,8 +129,11 @@ func (c *command) run(ctx context.Context, args []string, std streams) error {
 			c.help(f, std.out)
 			return err
 		case err != nil:
-			text := strings.Replace(err.Error(), "parse error", "it must be a number, or a duration such as 20m", 1)
-			return usagef("%s; forewarm %s -h lists all flags with their types", text, c.name)
+			text, help := err.Error(), fmt.Sprintf("forewarm %s -h lists all flags with their types", c.name)
+			if name, unknown := strings.CutPrefix(text, "flag provided but not defined: -"); unknown {
+				return usagef("unknown flag -%s: %s", name, cmp.Or(value.DidYouMean(name, flagNames(f)), help))
+			}
+			return usagef("%s; %s", strings.Replace(text, "parse error", "it must be a number, or a duration such as 20m", 1), help)
 		}
 		if args = f.Args(); len(args) > 0 {
 			rest, args = append(rest, args[0]), args[1:]
@@ -136,16 +145,27 @@ func (c *command) run(ctx context.Context, args []string, std streams) error {
 	case len(rest) == 0 && c.args != "" && !optional:
 		return usagef("name one %s: %s", c.args, c.about)
 	case len(rest) > 1 && !strings.Contains(c.args, "..."):
-		return usagef("name one %s and not %d: %s", strings.Trim(c.args, "[]"), len(rest), c.about)
+		return usagef("name one %s and not %d: %s", c.argument(), len(rest), c.about)
+	}
+	if err := c.checkTogether(f, rest); err != nil {
+		return err
 	}
 	return run(ctx, rest, std)
+}
+
+// argument is the name of the command's arguments, such as TRACE.
+func (c *command) argument() string { return strings.Trim(c.args, "[.] ") }
+
+func flagNames(f *flag.FlagSet) (names []string) {
+	f.VisitAll(func(x *flag.Flag) { names = append(names, x.Name) })
+	return names
 }
 
 // help prints a command's arguments and flags.
 func (c *command) help(f *flag.FlagSet, w io.Writer) {
 	fmt.Fprintf(w, "%s\n\nusage: %s\n", c.summary, strings.TrimSpace("forewarm "+c.name+" [flags] "+c.args))
 	if c.args != "" {
-		fmt.Fprintf(w, "\n%s: %s\n", strings.Trim(c.args, "[.] "), c.about)
+		fmt.Fprintf(w, "\n%s: %s\n", c.argument(), c.about)
 	}
 	fmt.Fprintln(w, "\nflags:")
 	f.SetOutput(w)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -66,27 +65,10 @@ func (p *planFlags) define(f *flag.FlagSet) {
 	f.StringVar(&p.out, "o", "", "write to `file` instead of standard output")
 }
 
-// trafficFlags state traffic.
-var trafficFlags = []string{"trace", "start", "requests-per-s", "prompt-p50", "prompt-p95", "output-p50", "output-p95", "cache-hit"}
-
 func runPlan(f *flag.FlagSet) action {
 	p := planFlags{in: plan.NewInput(), query: url.Values{}}
 	p.define(f)
 	return func(ctx context.Context, _ []string, std streams) error {
-		extra := "" // a flag of traffic beside -from
-		f.Visit(func(x *flag.Flag) {
-			if p.from != "" && slices.Contains(trafficFlags, x.Name) {
-				extra = x.Name
-			}
-		})
-		switch {
-		case (p.config == "") == (p.from == ""):
-			return usagef("say which pool to plan, by -config FILE or by -from URL of a running daemon")
-		case p.trace != "" && p.stated.RequestsPerS != 0:
-			return usagef("give the traffic by -trace or by -requests-per-s, not both")
-		case extra != "":
-			return usagef("-%s does not go with -from, for the daemon plans with its own traffic: leave it out", extra)
-		}
 		return writeTo(p.out, std.out, func(w io.Writer) error {
 			if p.from != "" {
 				p.query.Set("format", *p.format)

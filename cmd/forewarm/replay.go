@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"time"
 
@@ -39,8 +38,8 @@ func replay(f *flag.FlagSet) action {
 	runID := f.String("run-id", "", "`id` of this replay, for deduplication of its messages (default: a new one)")
 	return func(ctx context.Context, args []string, std streams) error {
 		switch {
-		case *speed < 0 || math.IsInf(*speed, 0) || math.IsNaN(*speed):
-			return usagef("-speed is %v: it must be 0 (as fast as possible) or a positive factor", *speed)
+		case *speed != 0 && !(*speed >= 1e-3 && *speed <= 1e6):
+			return usagef("-speed is %v: it must be 0 (as fast as possible) or 0.001 to 1e6", *speed)
 		case *batch < 1 || *batch > 1000:
 			return usagef("-batch is %d: it must be 1 to 1000", *batch)
 		}

@@ -161,3 +161,22 @@ func Cut(s string, limit int) string {
 	}
 	return s
 }
+
+// DidYouMean asks for the candidate that differs from an unknown name in the fewest characters between a common
+// beginning and end: in at most three, and half of both. It is "" without one.
+func DidYouMean(name string, candidates []string) (question string) {
+	least := 4
+	for _, c := range candidates {
+		from, to, limit := 0, 0, min(len(name), len(c))
+		for from < limit && name[from] == c[from] {
+			from++
+		}
+		for from+to < limit && name[len(name)-1-to] == c[len(c)-1-to] {
+			to++
+		}
+		if n := max(len(name), len(c)) - from - to; n < least && n <= from+to {
+			question, least = fmt.Sprintf("did you mean %q?", c), n
+		}
+	}
+	return question
+}

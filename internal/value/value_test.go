@@ -45,3 +45,17 @@ func TestCount(t *testing.T) {
 		t.Errorf("%s, %s", a, b)
 	}
 }
+
+func TestDidYouMean(t *testing.T) {
+	keys := []string{"name", "kv_target", "replicas", "reserves", "max_bytes", "serve"}
+	for name, want := range map[string]string{
+		"kv_targt": "kv_target", "nam": "name", "replica": "replicas", "srve": "serve", "serv": "serve", "zzzzz": "", "": "", "max_classes": "",
+	} {
+		if want != "" {
+			want = `did you mean "` + want + `"?`
+		}
+		if got := DidYouMean(name, keys); got != want {
+			t.Errorf("DidYouMean(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
