@@ -11,11 +11,11 @@ import (
 	"github.com/forewarm/forewarm/forecaster/network"
 )
 
-// TestAblation prints the loss on the last third of public traces without each part of the model, relative to the
-// whole: the geometric mean over traces, with its standard error over traces. Groups of features are set to their
-// means; the network is not trained again without them, so that their rows are upper bounds of what they earn. Skipped
-// unless FOREWARM_TRACES names the directory of the traces and FOREWARM_ABLATION is set. Every fourth series of a trace
-// is scored. FOREWARM_ACCURACY_NET and FOREWARM_ACCURACY_ONLY are as in TestAccuracy.
+// TestAblation removes each part of the model in turn, and prints the loss relative to the whole model, on the last
+// third of public traces: the geometric mean over traces, with its standard error. Groups of features are set to their
+// means. The network is not trained again without them, so these rows are upper bounds of what a group contributes.
+// Every fourth series of a trace is scored. Skipped unless FOREWARM_TRACES names the directory of the traces and
+// FOREWARM_ABLATION is set. FOREWARM_ACCURACY_NET and FOREWARM_ACCURACY_ONLY are as in TestAccuracy.
 func TestAblation(t *testing.T) {
 	dir := os.Getenv("FOREWARM_TRACES")
 	if dir == "" || os.Getenv("FOREWARM_ABLATION") == "" {
@@ -56,19 +56,19 @@ func TestAblation(t *testing.T) {
 			network.Fitted = func() *network.Net { return n }
 		}
 		rows := make([]accuracy, len(all))
-		atOnce(len(all), func(i int) { rows[i] = all[i].scoreWith(2.0/3, 1, 15, v.forget) })
+		inParallel(len(all), func(i int) { rows[i] = all[i].score(2.0/3, 1, 15, v.forget) })
 		if base == nil {
 			base = rows
 		}
-		minutes, minutesError := against(rows, base, func(a *accuracy) float64 { return a.pinball })
-		largest, largestError := against(rows, base, func(a *accuracy) float64 { return a.peak })
+		minutes, minutesError := meanLogRatio(rows, base, func(a *accuracy) float64 { return a.pinball })
+		largest, largestError := meanLogRatio(rows, base, func(a *accuracy) float64 { return a.peak })
 		fmt.Fprintf(&b, "%-42s %+8.1f %% ± %4.1f %+8.1f %% ± %4.1f\n", v.name, 100*minutes, 100*minutesError, 100*largest, 100*largestError)
 	}
 	t.Log("\n" + b.String())
 }
 
-// against is the mean logarithm, over traces, of the ratio of losses, and its standard error.
-func against(rows, base []accuracy, of func(*accuracy) float64) (mean, se float64) {
+// meanLogRatio returns the mean over traces of the logarithm of the ratio of losses, and its standard error.
+func meanLogRatio(rows, base []accuracy, of func(*accuracy) float64) (mean, se float64) {
 	sums, n := map[string]float64{}, map[string]float64{}
 	var traces []string
 	for i := range rows {

@@ -11,9 +11,10 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// TestBackfillAccuracy prints what a back-fill is worth on the first day of public traces' pools: the loss of minutes 15 to
-// 30, and of the largest of them, with what came before the day taught, over that of a daemon that begins with it. The days
-// begin a third into each trace, or two thirds for FOREWARM_ACCURACY=check. Skipped, and set up, as TestAccuracy.
+// TestBackfillAccuracy prints what a back-fill improves on a pool's first day, on public traces: the loss of minutes 15
+// to 30, and of the largest of them, when the minutes before that day were back-filled, divided by the loss of a daemon
+// that begins with the day. The day begins at a third of each trace, or at two thirds for FOREWARM_ACCURACY=check.
+// Environment variables are those of TestAccuracy.
 func TestBackfillAccuracy(t *testing.T) {
 	part, dir := os.Getenv("FOREWARM_ACCURACY"), os.Getenv("FOREWARM_TRACES")
 	if part == "" || dir == "" {
@@ -37,14 +38,14 @@ func TestBackfillAccuracy(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := slices.IndexFunc(dimensions, func(d features.Dimension) bool { return d.Name == s.dim })
-		taught, cold := f.pool("p").total.series[d], newSeries(key, 0)
-		var losses [3][2]reference // by part of the day: taught, cold
+		filled, cold := f.pool("p").total.series[d], newSeries(key, 0)
+		var losses [3][2]reference // by part of the day: back-filled, cold
 		for m := first; m < first+day-30; m++ {
-			for k, x := range []*series{taught, cold} {
+			for k, x := range []*series{filled, cold} {
 				x.push(s.start+int64(m), exact(s.y[m]))
-				var said Forecast
-				if m%step == 0 && m-first >= minKnown && x.forecast(&said) {
-					losses[dayPart(m-first)][k].score(&said, s.y[m+15:m+31])
+				var issued Forecast
+				if m%step == 0 && m-first >= minKnown && x.forecast(&issued) {
+					losses[dayPart(m-first)][k].score(&issued, s.y[m+15:m+31])
 				}
 			}
 		}
@@ -67,13 +68,13 @@ func dayPart(minute int) int {
 	return 2
 }
 
-// score adds the loss of what was said 15 to 30 minutes ahead.
-func (r *reference) score(said *Forecast, came []float64) {
-	most := slices.Max(came)
+// score adds the loss of a forecast of 15 to 30 minutes ahead.
+func (r *reference) score(f *Forecast, outcomes []float64) {
+	most := slices.Max(outcomes)
 	for _, level := range ScoredLevels {
-		for h, y := range came {
-			r.Minutes += Pinball(Levels[level], y, said.Minute[14+h][level])
+		for h, y := range outcomes {
+			r.Minutes += Pinball(Levels[level], y, f.Minute[14+h][level])
 		}
-		r.Peak += Pinball(Levels[level], most, said.WindowMax[level])
+		r.Peak += Pinball(Levels[level], most, f.WindowMax[level])
 	}
 }

@@ -23,10 +23,10 @@ import (
 	"github.com/forewarm/forewarm/forecaster/network"
 )
 
-// TestAccuracy streams public traces through the model stack, series by series, and prints how well it forecast them
-// relative to the last value with the empirical quantiles of its own past errors (= 1.00). It is how constants are tuned:
-// on origins in the second third of each trace, never the last. Skipped unless FOREWARM_ACCURACY names a share of the
-// traces to score: "tune" (origins from 1/3 to 2/3) or "check" (the last third). FOREWARM_TRACES is the traces' directory,
+// TestAccuracy runs the model over public traces, series by series, and prints its loss relative to that of the last
+// value with the empirical quantiles of its own past errors (= 1.00). Constants are tuned with it, on origins in the
+// second third of each trace and never on the last. Skipped unless FOREWARM_ACCURACY says which part of the traces to
+// score: "tune" (origins from 1/3 to 2/3) or "check" (the last third). FOREWARM_TRACES is the traces' directory,
 // FOREWARM_ACCURACY_ONLY a comma-separated list of parts of trace or class names, FOREWARM_ACCURACY_STEP the minutes
 // between origins, and FOREWARM_ACCURACY_NET a file of weights to use in place of those in the program.
 func TestAccuracy(t *testing.T) {
@@ -45,11 +45,11 @@ func TestAccuracy(t *testing.T) {
 	useWeights(t)
 	all := traceSeries(t, dir, os.Getenv("FOREWARM_ACCURACY_ONLY"))
 	results := make([]accuracy, len(all))
-	atOnce(len(all), func(i int) { results[i] = all[i].score(from, to, step) })
+	inParallel(len(all), func(i int) { results[i] = all[i].score(from, to, step, nil) })
 	printAccuracy(t, results, part)
 }
 
-// useWeights has the test use the weights that FOREWARM_ACCURACY_NET names, if it does.
+// useWeights replaces the network by the one in the file that FOREWARM_ACCURACY_NET names, until the test ends.
 func useWeights(t *testing.T) {
 	path := os.Getenv("FOREWARM_ACCURACY_NET")
 	if path == "" {
@@ -68,8 +68,8 @@ func useWeights(t *testing.T) {
 	t.Cleanup(func() { network.Fitted = was })
 }
 
-// atOnce calls f for 0 to n−1, as many at once as there are processors.
-func atOnce(n int, f func(i int)) {
+// inParallel calls f for 0 to n−1, with one goroutine per processor.
+func inParallel(n int, f func(i int)) {
 	var wait sync.WaitGroup
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for i := range n {
@@ -84,11 +84,11 @@ func atOnce(n int, f func(i int)) {
 	wait.Wait()
 }
 
-// traceOf is one trace as the scorer needs it.
+// traceOf describes a trace file.
 type traceOf struct {
 	file    string
-	bin     int // seconds, 0: one row a request
-	every   int // takes every so-manieth class
+	bin     int // seconds a row; 0 if a row is one request
+	every   int // one in so many classes is scored
 	dims    []string
 	weekday int // days after Monday on which it starts
 }
@@ -116,31 +116,22 @@ type traceSerie struct {
 	y                 []float64
 }
 
-// accuracy is what a series scored.
+// accuracy holds the scores of a series.
 type accuracy struct {
 	trace, class, dim                  string
 	origins                            int
 	pinball, peak                      float64 // relative to the reference
 	cov90, cov95, peakCov90, peakCov95 float64
-	// tied are the same four with zeros shared out: of an outcome of zero whose quantile is zero the share that a level has
-	// of the mass there is counted (randomised PIT). Plain coverage cannot be less than the share of outcomes that are zero,
-	// whatever is said; this one is the level's where the forecast is right.
+	// tied are the same four coverages with sharedOut. Plain coverage cannot be less than the share of outcomes that
+	// are zero, whatever the forecast. This one equals the level if the forecast is right.
 	tied        [4]float64
 	auc, recall float64 // of onset alarms, NaN without events
 }
 
 // traceSeries reads the traces into series of one minute each, as rates per second.
 func traceSeries(t *testing.T, dir, only string) (out []traceSerie) {
-	var wait sync.WaitGroup
 	parts := make([][]traceSerie, len(accuracyTraces))
-	for i, tr := range accuracyTraces {
-		wait.Add(1)
-		go func() {
-			defer wait.Done()
-			parts[i] = readTrace(t, filepath.Join(dir, tr.file), tr)
-		}()
-	}
-	wait.Wait()
+	inParallel(len(parts), func(i int) { parts[i] = readTrace(t, filepath.Join(dir, accuracyTraces[i].file), accuracyTraces[i]) })
 	for _, p := range parts {
 		for _, s := range p {
 			name := s.trace + "/" + s.class + "/" + s.dim
@@ -152,7 +143,7 @@ func traceSeries(t *testing.T, dir, only string) (out []traceSerie) {
 	return out
 }
 
-// openTrace reads a gzipped CSV file until the test ends; nil when it can't, which fails the test.
+// openTrace opens a gzipped CSV file until the test ends. If it can't, it fails the test and returns nil.
 func openTrace(t *testing.T, path string) *csv.Reader {
 	file, err := os.Open(path)
 	if err != nil {
@@ -264,17 +255,17 @@ func readTrace(t *testing.T, path string, tr traceOf) []traceSerie {
 
 var accuracyLevels = []float64{.5, .8, .9, .95, .99}
 
-// reference is the loss of the last-value forecast over the origins of a series: summed over minutes 15 to 30, and of the
-// window maximum.
+// reference is the loss of the last-value forecast over the origins of a series: summed over minutes 15 to 30, and of
+// the window maximum.
 type reference struct{ Minutes, Peak float64 }
 
-// sharedOut is the part of an outcome y that counts as covered by the quantile at a level: all or nothing, but for a zero of
-// which zero was said.
+// sharedOut is the part of an outcome y that counts as covered by the quantile at a level: 1 or 0. If both outcome and
+// quantile are zero, it is the level divided by the probability that the forecast gives to zero (randomised PIT).
 func sharedOut(y float64, q *Quantiles, level int) float64 {
 	if y > 0 || q[level] > 0 {
-		return count(y <= q[level])
+		return indicator(y <= q[level])
 	}
-	top := level // of the mass at zero, which ends between this level and the next
+	top := level // the highest level whose quantile is zero: the probability of zero is between it and the next
 	for top+1 < NumLevels && q[top+1] == 0 {
 		top++
 	}
@@ -285,11 +276,11 @@ func sharedOut(y float64, q *Quantiles, level int) float64 {
 	return Levels[level] / ((Levels[top] + next) / 2)
 }
 
-// refer computes the reference, or reads it from where it was kept: error quantiles of the last two days, leads pooled
-// ±2; looked at again every hour.
-func (s *traceSerie) refer(from, to float64, step int) (r reference) {
-	kept := filepath.Join(os.TempDir(), "forewarm-accuracy", strings.ReplaceAll(fmt.Sprintf("%s_%s_%s_%.3f_%.3f_%d_%d_sums.gob", s.trace, s.class, s.dim, from, to, step, len(s.y)), "/", "-"))
-	if f, err := os.Open(kept); err == nil {
+// reference computes the loss of the last-value forecast, and caches it in a file. Its quantiles are those of its
+// errors in the last two days, at leads within two minutes, computed every hour.
+func (s *traceSerie) reference(from, to float64, step int) (r reference) {
+	cached := filepath.Join(os.TempDir(), "forewarm-accuracy", strings.ReplaceAll(fmt.Sprintf("%s_%s_%s_%.3f_%.3f_%d_%d_sums.gob", s.trace, s.class, s.dim, from, to, step, len(s.y)), "/", "-"))
+	if f, err := os.Open(cached); err == nil {
 		defer f.Close()
 		if gob.NewDecoder(f).Decode(&r) == nil {
 			return r
@@ -333,8 +324,8 @@ func (s *traceSerie) refer(from, to float64, step int) (r reference) {
 		}
 		r.Minutes, r.Peak = r.Minutes+minutesLoss, r.Peak+peakLoss
 	}
-	_ = os.MkdirAll(filepath.Dir(kept), 0o755)
-	if f, err := os.Create(kept); err == nil {
+	_ = os.MkdirAll(filepath.Dir(cached), 0o755)
+	if f, err := os.Create(cached); err == nil {
 		_ = gob.NewEncoder(f).Encode(r)
 		_ = f.Close()
 	}
@@ -353,7 +344,7 @@ func quantilesOf(x []float64) []float64 {
 	return out
 }
 
-// origins are the minutes before which everything is known, and from which forecasts are scored.
+// origins are the minutes from which forecasts are scored. The minutes before an origin are known.
 func (s *traceSerie) origins(from, to float64, step int) func(func(int) bool) {
 	n := float64(len(s.y))
 	return func(yield func(int) bool) {
@@ -365,13 +356,8 @@ func (s *traceSerie) origins(from, to float64, step int) func(func(int) bool) {
 	}
 }
 
-// score streams the series and scores its forecasts.
-func (s *traceSerie) score(from, to float64, step int) accuracy {
-	return s.scoreWith(from, to, step, nil)
-}
-
-// scoreWith is score with a series of which something is forgotten after each minute.
-func (s *traceSerie) scoreWith(from, to float64, step int, forget func(*series)) accuracy {
+// score forecasts the series minute by minute and scores the forecasts. It calls forget, unless nil, after each minute.
+func (s *traceSerie) score(from, to float64, step int, forget func(*series)) accuracy {
 	a := accuracy{trace: s.trace, class: s.class, dim: s.dim, auc: math.NaN(), recall: math.NaN()}
 	scored := map[int]bool{}
 	end := 0
@@ -405,8 +391,8 @@ func (s *traceSerie) scoreWith(from, to float64, step int, forget func(*series))
 			}
 			a.tied[0] += sharedOut(y, q, L90)
 			a.tied[1] += sharedOut(y, q, L95)
-			a.cov90 += count(y <= q[L90])
-			a.cov95 += count(y <= q[L95])
+			a.cov90 += indicator(y <= q[L90])
+			a.cov95 += indicator(y <= q[L95])
 			minutes++
 		}
 		for _, i := range ScoredLevels {
@@ -415,21 +401,21 @@ func (s *traceSerie) scoreWith(from, to float64, step int, forget func(*series))
 		own.Minutes, own.Peak = own.Minutes+minutesLoss, own.Peak+peakLoss
 		a.tied[2] += sharedOut(most, &f.WindowMax, L90)
 		a.tied[3] += sharedOut(most, &f.WindowMax, L95)
-		a.peakCov90 += count(most <= f.WindowMax[L90])
-		a.peakCov95 += count(most <= f.WindowMax[L95])
+		a.peakCov90 += indicator(most <= f.WindowMax[L90])
+		a.peakCov95 += indicator(most <= f.WindowMax[L95])
 		alarm.add(m, most, 1-f.WindowMax.CDF(alarm.capacity))
 	}
 	if a.origins == 0 {
 		return a
 	}
-	ref := s.refer(from, to, step)
+	ref := s.reference(from, to, step)
 	a.pinball, a.peak = relative(own.Minutes, ref.Minutes), relative(own.Peak, ref.Peak)
 	a.cov90, a.cov95 = a.cov90/minutes, a.cov95/minutes
 	a.peakCov90, a.peakCov95 = a.peakCov90/float64(a.origins), a.peakCov95/float64(a.origins)
 	for i, n := range [4]float64{minutes, minutes, float64(a.origins), float64(a.origins)} {
 		a.tied[i] /= n
 	}
-	a.auc, a.recall = alarm.judge()
+	a.auc, a.recall = alarm.scores()
 	return a
 }
 
@@ -443,8 +429,8 @@ func relative(x, ref float64) float64 {
 	return math.Inf(1)
 }
 
-// alarms judges onset alarms: the window maximum exceeds the 90th percentile of past quarter-hour maxima, at origins
-// that are not above it already.
+// alarms scores alarms of an onset. An event is a window maximum above the 90th percentile of past quarter-hour maxima,
+// at an origin that is not yet above it.
 type alarms struct {
 	capacity float64
 	recent   []float64 // by minute, the largest of the last 16
@@ -470,8 +456,9 @@ func (a *alarms) add(m int, most, p float64) {
 	}
 }
 
-// judge is the area under the ROC curve and the recall at a 5 % share of false alarms; NaN with less than five events.
-func (a *alarms) judge() (auc, recall float64) {
+// scores returns the area under the ROC curve, and the recall when 5 % of the non-events raise an alarm. Both are NaN
+// with less than five events or 20 non-events.
+func (a *alarms) scores() (auc, recall float64) {
 	var yes, no []float64
 	for i, e := range a.event {
 		if e {
@@ -491,7 +478,7 @@ func (a *alarms) judge() (auc, recall float64) {
 			hi++
 		}
 		auc += float64(lo+hi) / 2
-		recall += count(p > stat.Quantile(.95, stat.LinInterp, no, nil))
+		recall += indicator(p > stat.Quantile(.95, stat.LinInterp, no, nil))
 	}
 	return auc / float64(len(yes)*len(no)), recall / float64(len(yes))
 }
@@ -553,5 +540,5 @@ func printAccuracy(t *testing.T, results []accuracy, part string) {
 	t.Log("\n" + b.String())
 }
 
-// leastRatio is what lesser ratios are taken for in geometric means: series that fell silent would rule them otherwise.
+// leastRatio replaces smaller ratios in geometric means. Otherwise series that became silent would dominate them.
 const leastRatio = 0.1

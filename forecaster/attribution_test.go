@@ -10,8 +10,8 @@ import (
 	"github.com/forewarm/forewarm/features/sketch"
 )
 
-// Whoever a rise is due to is named, be others heavier; without a rise it is the heaviest.
-func TestAttributionNamesTheRiser(t *testing.T) {
+// The tenant that rose is named, even if another is larger. Without a rise, the largest is named.
+func TestAttribution(t *testing.T) {
 	steady := map[string]float64{"acme": 1000, "beta": 300, "gamma": 200, "delta": 100, "epsilon": 50}
 	more := func(name string, tokens float64) map[string]float64 { return map[string]float64{name: tokens} }
 	for _, tt := range []struct {
@@ -24,11 +24,11 @@ func TestAttributionNamesTheRiser(t *testing.T) {
 		{"nothing", nil, 12, "acme", 0},
 		{"a new tenant", more("newcorp", 800), 12, "newcorp", 1},
 		{"a new tenant, just now", more("newcorp", 3000), 3, "newcorp", 1},
-		{"a small one that was not listed", more("epsilon", 800), 12, "epsilon", 1},
-		{"the heaviest", more("acme", 800), 12, "acme", 1},
-		{"all alike", map[string]float64{"acme": 300, "beta": 300, "gamma": 300}, 12, "acme", 0},
+		{"the smallest", more("epsilon", 800), 12, "epsilon", 1},
+		{"the largest", more("acme", 800), 12, "acme", 1},
+		{"three by the same amount", map[string]float64{"acme": 300, "beta": 300, "gamma": 300}, 12, "acme", 0},
 		{"two, one more than the other", map[string]float64{"beta": 600, "gamma": 200}, 12, "beta", .75},
-		{"somebody goes", more("beta", -300), 12, "acme", 0},
+		{"one falls", more("beta", -300), 12, "acme", 0},
 	} {
 		accounts := map[string]float64{}
 		var a attribution
@@ -59,8 +59,8 @@ func TestAttributionNamesTheRiser(t *testing.T) {
 	}
 }
 
-// A start is no rise.
-func TestAttributionOfAStart(t *testing.T) {
+// The first traffic of a pool does not count as a rise.
+func TestAttributionOfFirstTraffic(t *testing.T) {
 	var a attribution
 	weight := 0.0
 	for m := range int64(40) {

@@ -10,8 +10,8 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// What was back-filled serves as if it had been observed: forecasts are the same, and the first hour is no cold start.
-func TestBackfillIsExperience(t *testing.T) {
+// Forecasts after a back-fill are the same as after observing these minutes, and better in the first hour than without.
+func TestBackfill(t *testing.T) {
 	const past, now = 2000, 60
 	r := rand.New(rand.NewPCG(51, 52))
 	y, values := noisy(r), make([]float64, past+now)
@@ -28,7 +28,7 @@ func TestBackfillIsExperience(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var loss [2]float64 // of what was filled in, and cold
+	var loss [2]float64 // back-filled, cold
 	for i := past; i < past+now; i++ {
 		for _, f := range []*Forecaster{observed, filled, cold} {
 			f.Observe([]features.Window{window("p", "c", i, values[i])}, []features.PoolMinute{{Pool: "p", Start: minuteAt(i), Covered: true}})
@@ -38,7 +38,7 @@ func TestBackfillIsExperience(t *testing.T) {
 		}
 		a, b, c := observed.Forecast(minuteAt(i + 1))[0], filled.Forecast(minuteAt(i + 1))[0], cold.Forecast(minuteAt(i + 1))[0]
 		if a.Total[0].Minute != b.Total[0].Minute || a.Classes[0].WindowMax != b.Classes[0].WindowMax || b.Classes[0].Known != i+1 {
-			t.Fatalf("minute %d: what was filled in is forecast as %v, what was observed as %v", i, b.Total[0].Minute[19], a.Total[0].Minute[19])
+			t.Fatalf("minute %d: the forecast is %v after a back-fill, %v after observation", i, b.Total[0].Minute[19], a.Total[0].Minute[19])
 		}
 		for k, f := range []*PoolForecast{&b, &c} {
 			for _, level := range ScoredLevels {
@@ -53,7 +53,7 @@ func TestBackfillIsExperience(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := filled.Backfill(key, features.DimRequests, minuteAt(past+now+30), []float64{5, 6}); err != nil {
-		t.Errorf("a gap cannot be closed: %v", err)
+		t.Errorf("a back-fill half an hour after the known minutes: %v", err)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestBackfillRefuses(t *testing.T) {
 	}{
 		{c, features.DimRequests, minuteAt(-100), make([]float64, 200), "overlaps the known minutes"},
 		{c, features.DimRequests, minuteAt(9), []float64{1}, "overlaps the known minutes"},
-		{c, features.DimRequests, minuteAt(-5), []float64{1}, "overlaps the known minutes"}, // older than what is known
+		{c, features.DimRequests, minuteAt(-5), []float64{1}, "overlaps the known minutes"}, // older than the known minutes
 		{c, features.DimPrefill, minuteAt(20), []float64{-1}, "not a demand"},
 		{c, features.DimPrefill, minuteAt(20), []float64{math.Inf(1)}, "not a demand"},
 		{c, features.DimRetry, minuteAt(20), []float64{1}, "is not forecast"},
@@ -87,9 +87,9 @@ func TestBackfillRefuses(t *testing.T) {
 		}
 	}
 	if string(bytesOf(t, f)) != string(before) {
-		t.Error("a refused back-fill has changed something")
+		t.Error("a refused back-fill changed the state")
 	}
 	if err := f.Backfill(features.Key{Pool: "p", Class: "d"}, features.DimPrefill, minuteAt(20), []float64{1}); err == nil || !strings.Contains(err.Error(), "maximum of 1 classes") {
-		t.Errorf("more classes than may have forecasts: %v", err)
+		t.Errorf("a class above the maximum: %v", err)
 	}
 }

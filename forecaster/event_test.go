@@ -43,7 +43,7 @@ func TestEventStrength(t *testing.T) {
 		{&once, "2026-12-01T07:59:59Z", 0}, {&once, "2026-12-01T08:05:00Z", .5}, {&once, "2026-12-01T08:10:00Z", 1},
 		{&once, "2026-12-01T09:00:00Z", 1}, {&once, "2026-12-01T09:02:30Z", .75}, {&once, "2026-12-01T09:10:00Z", 0}, {&once, "2026-12-02T08:30:00Z", 0},
 		{&sudden, "2026-12-01T13:59:59Z", 0}, {&sudden, "2026-12-01T14:00:00Z", 1}, {&sudden, "2026-12-01T15:00:00Z", 0},
-		// Summer time began on 29 March: nine o'clock comes an hour earlier.
+		// From 29 March, summer time, nine o'clock is an hour earlier in UTC.
 		{&daily, "2026-03-26T08:30:00Z", 0}, {&daily, "2026-03-28T08:30:00Z", 1}, {&daily, "2026-03-28T07:30:00Z", 0},
 		{&daily, "2026-03-30T07:30:00Z", 1}, {&daily, "2026-03-30T08:30:00Z", 0},
 		{&night, "2026-03-27T23:00:00Z", 1}, {&night, "2026-03-28T00:29:00Z", 1}, {&night, "2026-03-28T00:30:00Z", 0}, {&night, "2026-03-27T00:00:00Z", 0},
@@ -77,7 +77,7 @@ func TestNewEventRefuses(t *testing.T) {
 	} {
 		c := EventConfig{Name: "launch", Pool: "p", Start: "2026-12-01 09:00", Factor: 2}
 		if _, err := NewEvent(c, nil); err != nil {
-			t.Fatalf("sound: %v", err)
+			t.Fatalf("valid event: %v", err)
 		}
 		change(&c)
 		if _, err := NewEvent(c, nil); err == nil || !strings.Contains(err.Error(), want) {
@@ -86,26 +86,27 @@ func TestNewEventRefuses(t *testing.T) {
 	}
 }
 
-// launch is an event that is to multiply demand by three, from a minute on and for two hours.
+// launch is an event that multiplies demand by three for two hours from a minute on.
 func launch(t *testing.T, minute int, repeat string) Config {
 	return Config{Events: []Event{mustEvent(t, EventConfig{
 		Name: "launch", Pool: "p", Start: minuteAt(minute).Format(time.RFC3339), Duration: 2 * time.Hour, Factor: 3, Uncertainty: 2, Repeat: repeat,
 	}, nil)}}
 }
 
-// observeLaunch has two classes of 10 and 5 requests a second, multiplied by what factor says of the minute.
+// observeLaunch observes two classes of about 10 and 5 requests a second, multiplied by the factor of the minute.
 func observeLaunch(f *Forecaster, from, to int, factor func(i int) float64) {
 	for i := from; i < to; i++ {
 		r := rand.New(rand.NewPCG(11, uint64(i)))
-		near := func(y float64) float64 { return y * math.Exp(.1*r.NormFloat64()) }
-		f.Observe([]features.Window{window("p", "a", i, near(10)*factor(i)), window("p", "b", i, near(5)*factor(i))},
+		noisy := func(y float64) float64 { return y * math.Exp(.1*r.NormFloat64()) }
+		f.Observe([]features.Window{window("p", "a", i, noisy(10)*factor(i)), window("p", "b", i, noisy(5)*factor(i))},
 			[]features.PoolMinute{{Pool: "p", Start: minuteAt(i), Covered: true, LastEvent: minuteAt(i)}})
 	}
 }
 
-const begins = 3000
+// launchMinute is when the launch begins.
+const launchMinute = 3000
 
-func when(from, to int, factor float64) func(int) float64 {
+func factorBetween(from, to int, factor float64) func(int) float64 {
 	return func(i int) float64 {
 		if i >= from && i < to {
 			return factor
@@ -114,18 +115,13 @@ func when(from, to int, factor float64) func(int) float64 {
 	}
 }
 
-// quantileOf is a quantile of the requests of a class, or of the pool, so many minutes ahead.
+// quantileOf is a quantile of the requests of a class, or of the pool, h minutes ahead.
 func quantileOf(f *Forecaster, class string, h, level int) float64 {
 	pf := f.Forecast(minuteAt(0))[0]
 	if class == features.TotalClass {
 		return pf.Of(features.DimRequests).Minute[h-1][level]
 	}
-	for _, c := range pf.Classes {
-		if c.Class == class {
-			return c.Minute[h-1][level]
-		}
-	}
-	return math.NaN()
+	return forecastOf(pf.Classes, class, features.DimRequests).Minute[h-1][level]
 }
 
 func expectAbout(t *testing.T, what string, got, want, by float64) {
@@ -135,13 +131,13 @@ func expectAbout(t *testing.T, what string, got, want, by float64) {
 	}
 }
 
-func TestEventsAreForecast(t *testing.T) {
-	f, plain := New(launch(t, begins, "")), New(Config{})
+func TestForecastOfEvent(t *testing.T) {
+	f, plain := New(launch(t, launchMinute, "")), New(Config{})
 	for _, x := range []*Forecaster{f, plain} {
-		observeLaunch(x, 0, begins-20, when(0, 0, 1))
+		observeLaunch(x, 0, launchMinute-20, factorBetween(0, 0, 1))
 	}
-	expectAbout(t, "the class before it begins", quantileOf(f, "a", 20, L50), 10, .1)
-	expectAbout(t, "the class once it has begun", quantileOf(f, "a", 25, L50), 30, .1)
+	expectAbout(t, "the class before the event", quantileOf(f, "a", 20, L50), 10, .1)
+	expectAbout(t, "the class in the event", quantileOf(f, "a", 25, L50), 30, .1)
 	expectAbout(t, "another class", quantileOf(f, "b", 25, L50), 15, .1)
 	expectAbout(t, "the pool", quantileOf(f, features.TotalClass, 25, L50), 45, .1)
 	pf := f.Forecast(minuteAt(0))[0]
@@ -157,25 +153,26 @@ func TestEventsAreForecast(t *testing.T) {
 	}
 }
 
-// Levels follow an event of another factor than the stated one, and the demand after it.
+// If the factor turns out to be other than stated, forecasts follow the demand, during the event and after it.
 func TestEventOfAnotherFactor(t *testing.T) {
-	f := New(launch(t, begins, ""))
-	observeLaunch(f, 0, begins+60, when(begins, begins+120, 2))
-	expectAbout(t, "the class while it lasts", quantileOf(f, "a", 20, L50), 20, .1)
-	expectAbout(t, "the pool while it lasts", quantileOf(f, features.TotalClass, 20, L50), 30, .1)
-	observeLaunch(f, begins+60, begins+160, when(begins, begins+120, 2))
-	expectAbout(t, "the class after its end", quantileOf(f, "a", 20, L50), 10, .15)
+	f := New(launch(t, launchMinute, ""))
+	observeLaunch(f, 0, launchMinute+60, factorBetween(launchMinute, launchMinute+120, 2))
+	expectAbout(t, "the class during the event", quantileOf(f, "a", 20, L50), 20, .1)
+	expectAbout(t, "the pool during the event", quantileOf(f, features.TotalClass, 20, L50), 30, .1)
+	observeLaunch(f, launchMinute+60, launchMinute+160, factorBetween(launchMinute, launchMinute+120, 2))
+	expectAbout(t, "the class after the event", quantileOf(f, "a", 20, L50), 10, .15)
 }
 
-// What does not come is believed for minutes, and a day with a launch is no season.
+// An event that does not come raises forecasts for less than half an hour. The day after an event that came, nothing is
+// expected at the same time of day.
 func TestEventThatDoesNotCome(t *testing.T) {
-	f := New(launch(t, begins, ""))
-	observeLaunch(f, 0, begins+30, when(0, 0, 1))
+	f := New(launch(t, launchMinute, ""))
+	observeLaunch(f, 0, launchMinute+30, factorBetween(0, 0, 1))
 	if y := quantileOf(f, "a", 20, L50); y > 14 {
-		t.Errorf("half an hour after a launch was put off %.1f requests are expected, 10 come", y)
+		t.Errorf("half an hour after the start of an event that did not come, %.1f requests are forecast, want about 10", y)
 	}
-	g := New(launch(t, begins, ""))
-	observeLaunch(g, 0, begins+1440-10, when(begins, begins+120, 3))
+	g := New(launch(t, launchMinute, ""))
+	observeLaunch(g, 0, launchMinute+1440-10, factorBetween(launchMinute, launchMinute+120, 3))
 	expectAbout(t, "the day after", quantileOf(g, "a", 20, L50), 10, .1)
 }
 
@@ -194,6 +191,6 @@ func TestMultiply(t *testing.T) {
 	silent := Quantiles{L95: 1, L99: 3}
 	multiply(&silent, math.Log(2), .04)
 	if silent[L90] != 0 || silent[L99] < 6 {
-		t.Errorf("mostly silent: %v", silent)
+		t.Errorf("a mostly silent class: %v", silent)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster/network"
 )
 
-// An explanation says what moved its forecast.
+// An explanation has the groups of inputs, largest effect first, the level and the events of its forecast.
 func TestExplain(t *testing.T) {
 	f := New(launch(t, 2000, ""))
 	r := rand.New(rand.NewPCG(21, 4))
@@ -23,7 +23,7 @@ func TestExplain(t *testing.T) {
 	for _, fc := range []*Forecast{&pf.Classes[0], pf.Of(features.DimRequests)} {
 		x := Explain(fc)
 		if x.Class != fc.Class || x.Dimension != features.DimRequests || x.Known != fc.Known {
-			t.Errorf("%s: the explanation %+v is not of its forecast", fc.Class, x)
+			t.Errorf("%s: explanation %+v", fc.Class, x)
 		}
 		for i, in := range x.Inputs {
 			if !in.Moved.Known() || i > 0 && math.Abs(float64(in.Moved)) > math.Abs(float64(x.Inputs[i-1].Moved)) {
@@ -40,8 +40,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Of a forecast of little all that is not known is null.
-func TestExplainLittle(t *testing.T) {
+// A forecast from a few minutes, and an empty one, can be written as JSON: unknown values are null.
+func TestExplainUnknown(t *testing.T) {
 	f := New(Config{})
 	pf := observePool(f, 4, map[string]func(int) float64{"a": func(int) float64 { return 1 }}, "a")
 	data, err := json.Marshal(Explain(&pf.Classes[0]))
@@ -50,10 +50,10 @@ func TestExplainLittle(t *testing.T) {
 	}
 	for _, want := range []string{`"confidence":"cold"`, `"events":[]`, `"known_minutes":4`} {
 		if !strings.Contains(string(data), want) {
-			t.Errorf("%s lacks %s", data, want)
+			t.Errorf("%s does not have %s", data, want)
 		}
 	}
 	if _, err := json.Marshal(Explain(&Forecast{Basis: Basis{Level: math.NaN()}})); err != nil {
-		t.Errorf("of nothing: %v", err)
+		t.Errorf("an empty forecast: %v", err)
 	}
 }

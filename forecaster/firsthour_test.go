@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// On public traces that are an hour long, forecasts are not worse than the last value with the quantiles of its own errors
-// so far, from 20 errors on. The 95 % interval is printed. Skipped unless FOREWARM_TRACES names the traces' directory.
+// On public traces of an hour, the loss is at most that of the last value with the quantiles of its own errors so far,
+// from 20 errors on. The 95 % interval is printed. Skipped unless FOREWARM_TRACES names the traces' directory.
 func TestFirstHour(t *testing.T) {
 	dir := os.Getenv("FOREWARM_TRACES")
 	if dir == "" {
@@ -20,7 +20,7 @@ func TestFirstHour(t *testing.T) {
 		}
 		for _, ts := range readTrace(t, dir+"/"+tr.file, tr) {
 			y, s := ts.y[ts.first:], newSeries(testKey, 0)
-			minutes := make([][2]float64, len(y)) // losses of outcomes of each minute: own, of the last value
+			minutes := make([][2]float64, len(y)) // the losses of each minute: own, of the last value
 			own, last := 0.0, 0.0
 			for m := range y {
 				minute := ts.start + int64(ts.first+m)
@@ -53,7 +53,7 @@ func TestFirstHour(t *testing.T) {
 	}
 }
 
-// lastErrors are those of the last value so many minutes ahead.
+// lastErrors are the errors of the last value as a forecast.
 func lastErrors(y []float64, ahead int) (errors []float64) {
 	for m := range len(y) - ahead {
 		errors = append(errors, y[m+ahead]-y[m])
@@ -61,8 +61,8 @@ func lastErrors(y []float64, ahead int) (errors []float64) {
 	return errors
 }
 
-// ratioInterval is the 95 % interval of the ratio of two sums over minutes, by a bootstrap of moving blocks (Künsch 1989,
-// doi:10.1214/aos/1176347265) of five minutes.
+// ratioInterval is the 95 % interval of the ratio of two sums over minutes, by a bootstrap of moving blocks (Künsch
+// 1989, doi:10.1214/aos/1176347265) of five minutes.
 func ratioInterval(minutes [][2]float64) (low, high float64) {
 	const block, draws = 5, 1000
 	r := rand.New(rand.NewPCG(1, 2))

@@ -2,18 +2,19 @@ package forecaster
 
 import (
 	"bytes"
-	"github.com/fxamacker/cbor/v2"
 	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/fxamacker/cbor/v2"
 
 	"github.com/forewarm/forewarm/features"
 )
 
 func minuteAt(i int) time.Time { return time.Unix((startMinute+int64(i))*60, 0).UTC() }
 
-// window is a minute in which a class asked for y requests per second and nothing else.
+// window is a minute in which a class asked for y requests per second. NaN means that nothing is known of the minute.
 func window(pool, class string, i int, y float64) features.Window {
 	w := features.Window{Key: features.Key{Pool: pool, Class: class}, Start: minuteAt(i), Settled: true}
 	if !math.IsNaN(y) {
@@ -44,9 +45,9 @@ func classQuantileSum(pf *PoolForecast, h, level int) float64 {
 	return sum
 }
 
-// TestPoolTotalIsNotASumOfQuantiles: independent classes hardly ever peak together, so the pool's 95 % quantile lies well
-// below the sum of theirs; of classes that move as one it does not.
-func TestPoolTotalIsNotASumOfQuantiles(t *testing.T) {
+// TestQuantilesOfTotal: independent classes hardly ever peak together, so the pool's 95 % quantile is well below the
+// sum of theirs. It is close to the sum for classes that move together.
+func TestQuantilesOfTotal(t *testing.T) {
 	independent, together := map[string]func(int) float64{}, map[string]func(int) float64{}
 	names := []string{"a", "b", "c", "d"}
 	for n, name := range names {
@@ -62,9 +63,9 @@ func TestPoolTotalIsNotASumOfQuantiles(t *testing.T) {
 	ri, pf := spread(independent)
 	rt, _ := spread(together)
 	if ri > .75 || rt < .8 {
-		t.Errorf("spread of the total over the sum of spreads: %.2f when independent, %.2f when together", ri, rt)
+		t.Errorf("spread of the total over the sum of spreads: %.2f if independent, %.2f if together", ri, rt)
 	}
-	// The paths carry the total's own quantiles.
+	// The paths have the quantiles of the total.
 	at := pf.Total[0].Paths
 	above := 0
 	for j := range at {
@@ -77,8 +78,8 @@ func TestPoolTotalIsNotASumOfQuantiles(t *testing.T) {
 	}
 }
 
-// TestGapIsNotZero: an hour without telemetry leaves the forecast where it was, marked stale.
-func TestGapIsNotZero(t *testing.T) {
+// TestForecastInGap: after an hour without telemetry the forecast is where it was, and marked as stale.
+func TestForecastInGap(t *testing.T) {
 	f := New(Config{StaleAfter: 5 * time.Minute})
 	y := noisy(rand.New(rand.NewPCG(3, 3)))
 	before := observePool(f, 1500, map[string]func(int) float64{"c": y}, "c")
@@ -95,37 +96,37 @@ func TestGapIsNotZero(t *testing.T) {
 	}
 }
 
-// TestAmendedMinutesReachTheTotal: a late count corrects the class and the pool alike.
-func TestAmendedMinutesReachTheTotal(t *testing.T) {
+// TestAmend: a late count corrects the history of the class and of the pool.
+func TestAmend(t *testing.T) {
 	f := New(Config{Settle: 10 * time.Minute})
 	observePool(f, 100, map[string]func(int) float64{"a": func(int) float64 { return 10 }, "b": func(int) float64 { return 5 }}, "a", "b")
 	f.Observe([]features.Window{window("p", "a", 95, 30)}, nil)
 	p := f.pools[0]
 	if got := p.class("a").series[0].history.At(startMinute + 95); got != 30 {
-		t.Errorf("class reads %v", got)
+		t.Errorf("the class has %v, want 30", got)
 	}
 	if got := p.total.series[0].history.At(startMinute + 95); got != 35 {
-		t.Errorf("total reads %v", got)
+		t.Errorf("the total has %v, want 35", got)
 	}
 }
 
-// TestOriginsAreBlindToTheFuture: a forecast does not depend on anything pushed after it, and asking changes nothing.
-func TestOriginsAreBlindToTheFuture(t *testing.T) {
+// TestForecastChangesNothing: forecasts do not depend on earlier calls of Forecast.
+func TestForecastChangesNothing(t *testing.T) {
 	y := noisy(rand.New(rand.NewPCG(4, 4)))
 	f, g := New(Config{}), New(Config{})
 	for i := range 600 {
 		w := []features.Window{window("p", "c", i, y(i))}
 		f.Observe(w, nil)
 		g.Observe(w, nil)
-		f.Forecast(minuteAt(i + 1)) // g is never asked before the end
+		f.Forecast(minuteAt(i + 1))
 	}
 	a, b := f.Forecast(minuteAt(600))[0], g.Forecast(minuteAt(600))[0]
 	if a.Total[0].Minute != b.Total[0].Minute || a.Total[0].WindowMax != b.Total[0].WindowMax {
-		t.Error("asking for forecasts changed them")
+		t.Error("earlier calls of Forecast changed the forecast")
 	}
 }
 
-// restoredOf sends a forecaster through its bytes.
+// restoredOf stores a forecaster and restores it.
 func restoredOf(t *testing.T, f *Forecaster) *Forecaster {
 	t.Helper()
 	g, err := Restore(f.cfg, cbor.NewDecoder(bytes.NewReader(bytesOf(t, f))).Decode)
@@ -148,13 +149,13 @@ func bytesOf(t *testing.T, f *Forecaster) []byte {
 	return b.Bytes()
 }
 
-// TestShown: the first classes of a pool are shown at once, and the heaviest from the next ranking on.
+// TestShown: the first classes of a pool are shown at once, and the largest from the next ranking on.
 func TestShown(t *testing.T) {
 	f := New(Config{Shown: 1})
 	for i := range 2 * rankEvery {
-		light, heavy := window("p", "a", i, 1), window("p", "b", i, 1)
-		light.PromptTokens, heavy.PromptTokens = 10, 1000
-		f.Observe([]features.Window{light, heavy}, []features.PoolMinute{{Pool: "p", Start: minuteAt(i)}})
+		small, large := window("p", "a", i, 1), window("p", "b", i, 1)
+		small.PromptTokens, large.PromptTokens = 10, 1000
+		f.Observe([]features.Window{small, large}, []features.PoolMinute{{Pool: "p", Start: minuteAt(i)}})
 		want := "a"
 		if minuteAt(i).Unix()/60/rankEvery > minuteAt(0).Unix()/60/rankEvery {
 			want = "b"

@@ -8,23 +8,23 @@ import (
 	"github.com/forewarm/forewarm/forecaster/model"
 )
 
-// covering counts how often quantiles lay at or above what came: of single minutes 15 to 30 and of the window maximum.
-type covering struct {
+// coverage counts how often outcomes were at or below a quantile: of single minutes 15 to 30 and of the window maximum.
+type coverage struct {
 	n, minute90, minute95, most90, most95 float64
 	low                                   float64 // minutes below the 5 % quantile
 }
 
-func (c *covering) add(f *Forecast, next []float64) {
+func (c *coverage) add(f *Forecast, next []float64) {
 	most := 0.0
 	for h := WindowFrom; h <= WindowTo; h++ {
 		y, q := next[h-1], &f.Minute[h-1]
 		most = math.Max(most, y)
-		c.minute90 += count(y <= q[L90]) / (WindowTo - WindowFrom + 1)
-		c.minute95 += count(y <= q[L95]) / (WindowTo - WindowFrom + 1)
-		c.low += count(y < q[L05]) / (WindowTo - WindowFrom + 1)
+		c.minute90 += indicator(y <= q[L90]) / (WindowTo - WindowFrom + 1)
+		c.minute95 += indicator(y <= q[L95]) / (WindowTo - WindowFrom + 1)
+		c.low += indicator(y < q[L05]) / (WindowTo - WindowFrom + 1)
 	}
-	c.most90 += count(most <= f.WindowMax[L90])
-	c.most95 += count(most <= f.WindowMax[L95])
+	c.most90 += indicator(most <= f.WindowMax[L90])
+	c.most95 += indicator(most <= f.WindowMax[L95])
 	c.n++
 }
 
@@ -36,10 +36,10 @@ func draw(n int, y func(int) float64) []float64 {
 	return out
 }
 
-// A series that has just begun, of whatever kind, is given a forecast after three minutes, wide enough to be right.
-func TestFreshSeriesAreWideAndHonest(t *testing.T) {
+// In the first hour of a series, from three minutes on, quantiles have about their coverage, for all kinds of series.
+func TestCoverageInFirstHour(t *testing.T) {
 	const each = 24
-	var first, hour covering
+	var first, hour coverage
 	for n, k := range kinds {
 		for seed := range uint64(each) {
 			y := draw(100, k.make(rand.New(rand.NewPCG(seed, uint64(n)))))
@@ -54,7 +54,7 @@ func TestFreshSeriesAreWideAndHonest(t *testing.T) {
 					t.Fatalf("%s: no forecast after %d minutes", k.name, i+1)
 				}
 				if s.history.Level(model.Level1d) == 0 {
-					continue // nothing came yet, and nothing says how much will
+					continue // only zeros so far: nothing says how much will come
 				}
 				hour.add(&f, y[i+1:])
 				if i+1 == minKnown {
@@ -63,7 +63,7 @@ func TestFreshSeriesAreWideAndHonest(t *testing.T) {
 			}
 		}
 	}
-	for name, c := range map[string]covering{"first forecast": first, "first hour": hour} {
+	for name, c := range map[string]coverage{"first forecast": first, "first hour": hour} {
 		if between := (c.minute95 - c.low) / c.n; between < .84 {
 			t.Errorf("%s: %.1f %% of the minutes lie between the 5 %% and the 95 %% quantile", name, 100*between)
 		}
@@ -73,8 +73,8 @@ func TestFreshSeriesAreWideAndHonest(t *testing.T) {
 	}
 }
 
-// count is 1 for what is so.
-func count(is bool) float64 {
+// indicator is 1 for true and 0 for false.
+func indicator(is bool) float64 {
 	if is {
 		return 1
 	}

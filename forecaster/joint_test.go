@@ -9,9 +9,9 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// Largest minutes and means of the paths of a pool's total cover what they say: classes that share part of their noise and
-// keep it over minutes.
-func TestPathsAreCalibratedTogether(t *testing.T) {
+// The largest minutes and the means of the paths of a pool's total have their nominal coverage. The classes share a
+// part of their noise, and the noise is correlated over minutes.
+func TestCoverageOfPaths(t *testing.T) {
 	const warm, n = 1440, 1440
 	r := rand.New(rand.NewPCG(61, 62))
 	common, own := 0.0, [3]float64{}
@@ -51,10 +51,10 @@ func TestPathsAreCalibratedTogether(t *testing.T) {
 			most, mean = math.Max(most, y), mean+y
 		}
 		at := func(tau float64) int { return int(tau * NumPaths) }
-		most90 += count(most <= mosts[at(.9)])
-		most95 += count(most <= mosts[at(.95)])
-		mean90 += count(mean <= means[at(.9)])
-		mean95 += count(mean <= means[at(.95)])
+		most90 += indicator(most <= mosts[at(.9)])
+		most95 += indicator(most <= mosts[at(.95)])
+		mean90 += indicator(mean <= means[at(.9)])
+		mean95 += indicator(mean <= means[at(.95)])
 		origins++
 	}
 	for _, x := range []struct {

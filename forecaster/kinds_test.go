@@ -12,8 +12,8 @@ type kind struct {
 	make func(r *rand.Rand) func(i int) float64
 }
 
-// kinds are what demand of a class looks like in the wild: noise that grows with the level and is correlated over
-// minutes, counts, batches, bursts of a few sessions, silence, and steps.
+// kinds are typical courses of the demand of a class: noise that grows with the level and is correlated over minutes,
+// counts, sums of heavy-tailed lengths, bursts of a few sessions, silence, and growth.
 var kinds = []kind{
 	{"correlated", noisy},
 	{"counts", func(r *rand.Rand) func(int) float64 {
@@ -61,7 +61,7 @@ func kindOf(name string) kind {
 	return kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })]
 }
 
-// counted draws a count of a given mean; from 500 on by its normal approximation.
+// counted draws a Poisson count, from a mean of 500 on by its normal approximation.
 func counted(r *rand.Rand, mean float64) float64 {
 	if mean > 500 {
 		return math.Max(0, math.Round(mean+math.Sqrt(mean)*r.NormFloat64()))
@@ -73,7 +73,7 @@ func counted(r *rand.Rand, mean float64) float64 {
 	return n
 }
 
-// summed draws the sum of the lengths of a Poisson number of requests, lognormal of a given mean.
+// summed draws the sum of the lengths of a Poisson number of requests. Lengths are lognormal.
 func summed(r *rand.Rand, rate, mean, sigma float64) (sum float64) {
 	for range int(counted(r, rate)) {
 		sum += mean * math.Exp(sigma*r.NormFloat64()-sigma*sigma/2)

@@ -17,11 +17,11 @@ func TestProjectLimits(t *testing.T) {
 	if len(got) != 1 || got[0].Dimension != "tokens_per_min" || got[0].PerReplica != 1000 {
 		t.Fatalf("%+v", got)
 	}
-	// As in TestProjectRamp: the sum climbs by 10 a minute from 800.
+	// As in TestProjectRamp, the sum grows by 10 a minute from 800.
 	if r := got[0]; r.ETA != (ETA{17 * time.Minute, 18 * time.Minute, 19 * time.Minute}) || r.Demand != 800 || r.Utilisation != .8 || r.Probability[29] != 1 {
 		t.Errorf("%+v", r)
 	}
 	if got := ProjectLimits(&PoolForecast{}, []Limit{{Name: "x", Dimensions: []string{"kv"}, PerS: 1}}, time.Hour); got != nil {
-		t.Errorf("%+v of no forecast", got)
+		t.Errorf("%+v without a forecast", got)
 	}
 }

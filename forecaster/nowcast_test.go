@@ -8,24 +8,23 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// What a nowcast expects of silent minutes is no end of the silence; what was counted is, also when it comes late.
-func TestNowcastIsNoEndOfSilence(t *testing.T) {
+// A nowcast above zero does not end a silence if nothing was counted. A count does, also if it comes late.
+func TestNowcastInSilence(t *testing.T) {
 	s := newSeries(testKey, 10)
 	for i := range 40 {
 		s.push(startMinute+int64(i), features.Estimate{Mean: .01})
 	}
 	if s.stage() != 1 {
-		t.Error("not silent, but nothing was counted")
+		t.Error("the series is not silent although nothing was counted")
 	}
-	late := exact(1)
-	s.amend(s.history.Newest-3, late)
+	s.amend(s.history.Newest-3, exact(1))
 	if s.stage() != 0 {
-		t.Error("silent in spite of a late record")
+		t.Error("the series is silent after a late record")
 	}
 }
 
-// When a burst follows silence, forecasts widen with it though its minutes have not settled.
-func TestBurstWidensBeforeItSettles(t *testing.T) {
+// When a burst follows silence, upper quantiles rise before its minutes have settled.
+func TestBurstAfterSilence(t *testing.T) {
 	s := newSeries(testKey, 10)
 	for i := range 60 {
 		s.push(startMinute+int64(i), exact(0))
@@ -36,12 +35,12 @@ func TestBurstWidensBeforeItSettles(t *testing.T) {
 	var f Forecast
 	s.forecast(&f)
 	if q := f.Minute[14]; !(q[L95] > 60) {
-		t.Errorf("amid a burst of 100 the quarter of an hour ahead is %v", q)
+		t.Errorf("in a burst of 100 the forecast for 15 minutes ahead is %v", q)
 	}
 }
 
-// Where the delay wanders, forecasts that start from nowcasts do better than those that start from first counts.
-func TestNowcastsForecastBetter(t *testing.T) {
+// If the share of records that come late varies, forecasts from nowcasts are better than forecasts from first counts.
+func TestForecastFromNowcast(t *testing.T) {
 	const settle, n = 5, 2 * 1440
 	loss := func(nowcast bool) (loss float64) {
 		r := rand.New(rand.NewPCG(21, 22))

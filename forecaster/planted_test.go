@@ -3,6 +3,7 @@ package forecaster
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -13,10 +14,10 @@ import (
 	"testing"
 )
 
-// plantedHours is for how many hours after a change of level coverage is looked at.
+// plantedHours is the number of hours after a change of level that are scored.
 const plantedHours = 8
 
-// noise draws minute i where the level is so many times the usual one.
+// noise makes a generator of minute i at a level, in multiples of the usual one.
 type noise struct {
 	name string
 	make func(r *rand.Rand) func(i int, level float64) float64
@@ -50,17 +51,17 @@ var noises = []noise{
 	}},
 }
 
-// factors are what levels change by.
+// factors are the changes of level.
 var factors = [...]float64{.2, .4, .6, 1, 1.7, 3}
 
-// hourly has the coverage and the mean pinball loss of the forecasts of one hour of origins, for minutes and for the
+// hourScore has the coverage and the pinball loss of the forecasts from one hour of origins, for minutes and for the
 // largest minute, in units of the mean.
-type hourly struct {
-	covering
+type hourScore struct {
+	coverage
 	minute, most float64
 }
 
-func (h *hourly) take(f *Forecast, next []float64, unit float64) {
+func (h *hourScore) score(f *Forecast, next []float64, unit float64) {
 	h.add(f, next)
 	largest, each := 0.0, 1/unit/float64(len(ScoredLevels))
 	for lead := WindowFrom; lead <= WindowTo; lead++ {
@@ -74,7 +75,7 @@ func (h *hourly) take(f *Forecast, next []float64, unit float64) {
 	}
 }
 
-func (h *hourly) plus(o *hourly) {
+func (h *hourScore) plus(o *hourScore) {
 	h.n += o.n
 	h.minute90, h.minute95, h.most90, h.most95 = h.minute90+o.minute90, h.minute95+o.minute95, h.most90+o.most90, h.most95+o.most95
 	h.minute, h.most = h.minute+o.minute, h.most+o.most
@@ -90,29 +91,29 @@ func (s *series) fork(t testing.TB) *series {
 	return out
 }
 
-// seasonal is the level that a day's rhythm gives minute i; a phase is a part of a day.
+// seasonal is the level of minute i with a daily season. The phase is a fraction of a day.
 func seasonal(i int, strength, phase float64) float64 {
 	return 1 + strength*math.Sin(2*math.Pi*(float64(i)/1440+phase))
 }
 
-// plantedCase is one draw of what was before a change, and the factor of the change.
+// plantedCase is one draw of the minutes before a change, and the factor of the change.
 type plantedCase struct {
 	noise, days int
 	season      bool
 	draw        int
 	factor      float64
-	back        bool // the level went back after plantedHours; hours are those after that
+	back        bool // the level went back after plantedHours: the hours after that are scored
 }
 
-// changes are the hours after each change that a draw of the past goes through.
-func (c plantedCase) changes(t testing.TB) map[plantedCase]*[plantedHours]hourly {
+// scores applies each change to a draw of the past, and scores the hours after it.
+func (c plantedCase) scores(t testing.TB) map[plantedCase]*[plantedHours]hourScore {
 	source := func() (*rand.Rand, func(int, float64) float64, float64) {
-		r := rand.New(rand.NewPCG(uint64(c.draw), uint64(100*c.noise+10*c.days)+uint64(count(c.season))))
+		r := rand.New(rand.NewPCG(uint64(c.draw), uint64(100*c.noise+10*c.days)+uint64(indicator(c.season))))
 		phase := r.Float64()
 		return r, noises[c.noise].make(r), phase
 	}
 	_, at, phase := source()
-	before, strength := 1440*c.days, .6*count(c.season)
+	before, strength := 1440*c.days, .6*indicator(c.season)
 	s := newSeries(testKey, 0)
 	sum := 0.0
 	for i := range before {
@@ -120,7 +121,7 @@ func (c plantedCase) changes(t testing.TB) map[plantedCase]*[plantedHours]hourly
 		sum += y
 		s.push(startMinute+int64(i), exact(y))
 	}
-	out := map[plantedCase]*[plantedHours]hourly{}
+	out := map[plantedCase]*[plantedHours]hourScore{}
 	for _, c.factor = range factors {
 		_, at, _ := source()
 		y := draw(plantedHours*60+WindowTo, func(i int) float64 {
@@ -139,15 +140,15 @@ func (c plantedCase) changes(t testing.TB) map[plantedCase]*[plantedHours]hourly
 	return out
 }
 
-// hours runs a series through the minutes that follow, and looks at every fourth origin; losses are in units of a mean.
-func (s *series) hours(y []float64, unit float64) *[plantedHours]hourly {
-	out := new([plantedHours]hourly)
+// hours feeds the series with the next minutes and scores every fourth origin. Losses are divided by unit.
+func (s *series) hours(y []float64, unit float64) *[plantedHours]hourScore {
+	out := new([plantedHours]hourScore)
 	from := s.history.Newest + 1
 	for i := range plantedHours * 60 {
 		s.push(from+int64(i), exact(y[i]))
 		var f Forecast
 		if i%4 == 3 && s.forecast(&f) {
-			out[i/60].take(&f, y[i+1:], unit)
+			out[i/60].score(&f, y[i+1:], unit)
 		}
 	}
 	return out
@@ -156,9 +157,9 @@ func (s *series) hours(y []float64, unit float64) *[plantedHours]hourly {
 // plantedShare is a mean over draws and its standard error.
 type plantedShare struct{ mean, se float64 }
 
-// over are the means over draws of coverage and losses from one hour to another: 90 and 95 % of minutes, of the largest, and
-// the two losses. Draws are independent; hours of one are not.
-func over(got map[plantedCase]*[plantedHours]hourly, from, to int, match func(c *plantedCase) bool) (out [6]plantedShare) {
+// meansOver returns means over draws, from one hour to another: coverage at 90 and 95 % of minutes and of the largest,
+// and the two losses. The standard error is over draws, because the hours of one draw are not independent.
+func meansOver(got map[plantedCase]*[plantedHours]hourScore, from, to int, match func(c *plantedCase) bool) (out [6]plantedShare) {
 	keys := make([]plantedCase, 0, len(got))
 	for c := range got {
 		if match(&c) {
@@ -166,12 +167,12 @@ func over(got map[plantedCase]*[plantedHours]hourly, from, to int, match func(c 
 		}
 	}
 	slices.SortFunc(keys, func(a, b plantedCase) int {
-		return cmp.Or(cmp.Compare(a.noise, b.noise), cmp.Compare(a.days, b.days), cmp.Compare(count(a.season), count(b.season)), cmp.Compare(a.draw, b.draw))
+		return cmp.Or(cmp.Compare(a.noise, b.noise), cmp.Compare(a.days, b.days), cmp.Compare(indicator(a.season), indicator(b.season)), cmp.Compare(a.draw, b.draw))
 	})
 	n := float64(len(keys))
 	var square [6]float64
 	for _, c := range keys {
-		var all hourly
+		var all hourScore
 		for h := from; h < to; h++ {
 			all.plus(&got[c][h])
 		}
@@ -186,36 +187,29 @@ func over(got map[plantedCase]*[plantedHours]hourly, from, to int, match func(c 
 	return out
 }
 
-// plant runs draws of each noise, with and without a daily season, through all changes.
-func plantAll(t *testing.T, draws int, days []int) map[plantedCase]*[plantedHours]hourly {
-	var lock sync.Mutex
-	var wait sync.WaitGroup
-	got := map[plantedCase]*[plantedHours]hourly{}
-	slots := make(chan struct{}, 2)
+// plantAll scores all changes for a number of draws of each noise, with and without a daily season.
+func plantAll(t *testing.T, draws int, days []int) map[plantedCase]*[plantedHours]hourScore {
+	var cases []plantedCase
 	for n := range noises {
 		for _, past := range days {
 			for d := range 2 * draws {
-				wait.Add(1)
-				slots <- struct{}{}
-				go func() {
-					defer wait.Done()
-					all := plantedCase{noise: n, days: past, season: d >= draws, draw: d % draws}.changes(t)
-					lock.Lock()
-					defer lock.Unlock()
-					for c, x := range all {
-						got[c] = x
-					}
-					<-slots
-				}()
+				cases = append(cases, plantedCase{noise: n, days: past, season: d >= draws, draw: d % draws})
 			}
 		}
 	}
-	wait.Wait()
+	var lock sync.Mutex
+	got := map[plantedCase]*[plantedHours]hourScore{}
+	inParallel(len(cases), func(i int) {
+		all := cases[i].scores(t)
+		lock.Lock()
+		defer lock.Unlock()
+		maps.Copy(got, all)
+	})
 	return got
 }
 
-// TestPlantedTable prints coverage and losses by hour after a change. Skipped unless FOREWARM_PLANTED says how many draws of
-// each noise to make; FOREWARM_PLANTED_DAYS the days of past, such as 1,3,7.
+// TestPlantedTable prints coverage and losses by hour after a change of level. Skipped unless FOREWARM_PLANTED is the
+// number of draws of each noise. FOREWARM_PLANTED_DAYS are the days before the change, such as 1,3,7.
 func TestPlantedTable(t *testing.T) {
 	draws, _ := strconv.Atoi(os.Getenv("FOREWARM_PLANTED"))
 	if draws == 0 {
@@ -235,7 +229,7 @@ func TestPlantedTable(t *testing.T) {
 	got := plantAll(t, draws, days)
 	var b strings.Builder
 	line := func(name string, from, to int, match func(c *plantedCase) bool) {
-		x := over(got, from, to, match)
+		x := meansOver(got, from, to, match)
 		fmt.Fprintf(&b, "%-30s minutes %5.1f %5.1f (±%.1f)  largest %5.1f %5.1f (±%.1f)  loss %.4f %.4f\n",
 			name, 100*x[0].mean, 100*x[1].mean, 100*x[0].se, 100*x[2].mean, 100*x[3].mean, 100*x[2].se, x[4].mean, x[5].mean)
 	}
@@ -265,15 +259,15 @@ func TestPlantedTable(t *testing.T) {
 	t.Log("\n" + b.String())
 }
 
-// TestPlantedTraces prints the same for the totals of public traces that are multiplied by a factor from an instant on, at
-// eight instants of their second third. Skipped unless FOREWARM_PLANTED and FOREWARM_TRACES are set.
+// TestPlantedTraces prints the same for totals of public traces, multiplied by a factor from one of eight instants of
+// their second third on. Skipped unless FOREWARM_PLANTED and FOREWARM_TRACES are set.
 func TestPlantedTraces(t *testing.T) {
 	dir := os.Getenv("FOREWARM_TRACES")
 	if dir == "" || os.Getenv("FOREWARM_PLANTED") == "" {
 		t.Skip("set FOREWARM_PLANTED and FOREWARM_TRACES to print coverage after changes planted in traces")
 	}
 	const instants = 8
-	got := map[plantedCase]*[plantedHours]hourly{}
+	got := map[plantedCase]*[plantedHours]hourScore{}
 	for n, tr := range traceSeries(t, dir, "/*/") {
 		third := len(tr.y) / 3
 		if third < 2*1440 {
@@ -293,7 +287,7 @@ func TestPlantedTraces(t *testing.T) {
 		}
 	}
 	for _, factor := range factors {
-		x := over(got, 2, plantedHours, func(c *plantedCase) bool { return !c.back && c.factor == factor })
+		x := meansOver(got, 2, plantedHours, func(c *plantedCase) bool { return !c.back && c.factor == factor })
 		t.Logf("times %.1f, from hour 2: minutes %.1f %.1f (±%.1f)  largest %.1f %.1f (±%.1f)  loss %.4f %.4f, %d instants", factor,
 			100*x[0].mean, 100*x[1].mean, 100*x[0].se, 100*x[2].mean, 100*x[3].mean, 100*x[2].se, x[4].mean, x[5].mean, len(got)/len(factors))
 	}

@@ -25,8 +25,8 @@ func (l fixedLag) ReadyBy(requested, _, t time.Time) float64 {
 	return 0
 }
 
-// ramp is a pool whose every path climbs by step a minute from level, path j by j/1000 of step faster, so that quantiles
-// of passage times are known.
+// ramp is a forecast whose paths grow from level by step a minute, path j faster by j/1000. So the quantiles of the
+// times at which they pass a capacity are known.
 func ramp(dimension string, level, step float64) PoolForecast {
 	pf := PoolForecast{Pool: "p", Origin: minuteAt(0)}
 	pf.Total = []Forecast{{Key: features.Key{Pool: "p", Class: features.TotalClass}, Dimension: dimension, Last: level, Now: features.Estimate{Mean: level}, Confidence: Seasonal}}
@@ -40,7 +40,7 @@ func ramp(dimension string, level, step float64) PoolForecast {
 }
 
 func TestProjectRamp(t *testing.T) {
-	// Path j passes 1000 at minute ⌈20/(1 + j/1000)⌉ or the one after: 18 for the fastest tenth, 20 for the slowest.
+	// Path j passes 1000 at minute ⌈20/(1 + j/1000)⌉ or the next: 18 for the fastest tenth, 20 for the slowest.
 	pf := ramp("kv", 800, 10)
 	p := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(10*time.Minute), Supply{Ready: 10}, 0, 30*time.Minute, nil)
 	if p.Binding != "kv" || p.Lead != 11*time.Minute {
@@ -61,8 +61,9 @@ func TestProjectRamp(t *testing.T) {
 	}
 }
 
-// Where engines hold half of what requests do, a replica holds twice as many.
-func TestSharedPrefixesStretchACache(t *testing.T) {
+// If engines hold half of the KV memory that requests add up to (shared prefixes), a replica holds twice as many
+// requests.
+func TestProjectKVRatio(t *testing.T) {
 	for dimension, want := range map[string]float64{"kv": .4, "decode": .8} {
 		pf := ramp(dimension, 800, 1)
 		pf.Minute.KVRatio = .5
@@ -73,8 +74,8 @@ func TestSharedPrefixesStretchACache(t *testing.T) {
 	}
 }
 
-// TestPendingReplicasAreSupply: replicas on their way avert what they are in time for, and only that.
-func TestPendingReplicasAreSupply(t *testing.T) {
+// TestProjectPendingReplicas: starting replicas avert a saturation only if they are ready before it.
+func TestProjectPendingReplicas(t *testing.T) {
 	pf := ramp("decode", 800, 10)
 	project := func(lag time.Duration, pending int) Projection {
 		s := Supply{Ready: 10}
@@ -84,21 +85,21 @@ func TestPendingReplicasAreSupply(t *testing.T) {
 		return Project(&pf, fixedCapacity{"decode": 100}, fixedLag(lag), s, 0, Horizon*time.Minute, nil)
 	}
 	if p := project(10*time.Minute, 6); p.Probability != 0 || p.ETA.P10 != Never {
-		t.Errorf("six replicas ready at ten minutes: P %v, ETA %v", p.Probability, p.ETA)
+		t.Errorf("six more replicas ready in 10 min: P %v, ETA %v", p.Probability, p.ETA)
 	}
 	if p := project(40*time.Minute, 6); p.Probability != 1 {
-		t.Errorf("six replicas ready at forty minutes: P %v", p.Probability)
+		t.Errorf("six more replicas ready in 40 min: P %v", p.Probability)
 	}
 }
 
-// TestFailureReserveIsSeparate: probabilities and headroom count all replicas. The headroom after a failure is a value
-// of its own. Without a replica headroom is unknown.
-func TestFailureReserveIsSeparate(t *testing.T) {
+// TestProjectAfterFailure: probabilities and headroom count all replicas. Those after a failure are values of their
+// own. Without a replica headroom is unknown.
+func TestProjectAfterFailure(t *testing.T) {
 	pf := ramp("kv", 850, 0)
 	with := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{Ready: 10}, 2, Horizon*time.Minute, nil)
 	left := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{Ready: 8}, 0, Horizon*time.Minute, nil)
 	if with.Probability != 0 || with.Resources[0].Headroom.P50 < .14 || left.Resources[0].AfterFailure != nil {
-		t.Errorf("P %v with ten replicas, of which eight would do not; headroom %v", with.Probability, with.Resources[0].Headroom)
+		t.Errorf("P %v with ten replicas, which suffice; headroom %v", with.Probability, with.Resources[0].Headroom)
 	}
 	want := Remainder{left.Probability, left.ETA, left.Resources[0].Headroom}
 	if got := *with.Resources[0].AfterFailure; got != want || got.Probability != 1 {
@@ -117,9 +118,9 @@ type uncertainCapacity struct {
 
 func (c uncertainCapacity) Spread(string) (low, high float64) { return c.low, c.high }
 
-// TestUncertainCapacity: a demand of 95 % of the capacity is too much for the share of paths whose capacity is as low, and
-// one of 105 % is not for those whose capacity is as high.
-func TestUncertainCapacity(t *testing.T) {
+// TestProjectUncertainCapacity: a demand of 95 % of the capacity saturates the share of the paths whose capacity is
+// lower. A demand of 105 % does not saturate those whose capacity is higher.
+func TestProjectUncertainCapacity(t *testing.T) {
 	for _, tt := range []struct {
 		demand, low, high, want float64
 	}{{950, 1, 1, 0}, {950, .9, 1.1, .5 - .45*.5}, {1050, .9, 1.1, .5 + .45*.5}, {1050, .9, 1, 1}, {800, .9, 1.3, 0}, {999, .001, 1, .5}} {
@@ -131,7 +132,8 @@ func TestUncertainCapacity(t *testing.T) {
 	}
 }
 
-func TestNearestToItsLimitBinds(t *testing.T) {
+// The binding resource is the one nearest to its capacity.
+func TestProjectBinding(t *testing.T) {
 	pf := ramp("kv", 500, 0)
 	other := ramp("decode", 900, 0)
 	pf.Total = append(pf.Total, other.Total...)
@@ -141,7 +143,8 @@ func TestNearestToItsLimitBinds(t *testing.T) {
 	}
 }
 
-func TestNoCapacityIsNotDivided(t *testing.T) {
+// A resource without a known capacity is not projected. Without a replica, utilisation is unknown.
+func TestProjectUnknownCapacity(t *testing.T) {
 	pf := ramp("kv", 500, 0)
 	if p := Project(&pf, fixedCapacity{}, fixedLag(time.Minute), Supply{Ready: 10}, 0, time.Hour, nil); p.Binding != "" || len(p.Resources) > 0 {
 		t.Errorf("without any capacity: %+v", p)
@@ -152,7 +155,8 @@ func TestNoCapacityIsNotDivided(t *testing.T) {
 	}
 }
 
-// slowLag is a lag of which a tenth takes an hour, the rest five minutes; what is not ready by then is of the slow ones.
+// slowLag is a warm-up of five minutes, but of an hour for a tenth of the replicas. So a replica that is not ready
+// after five minutes takes an hour.
 type slowLag struct{}
 
 func (slowLag) Quantile(p float64) time.Duration {
@@ -172,12 +176,12 @@ func (slowLag) ReadyBy(requested, now, t time.Time) float64 {
 	return .9
 }
 
-// TestOverdueReplicasAreNotSupply: a replica that should have been ready long ago is one of the slow ones.
-func TestOverdueReplicasAreNotSupply(t *testing.T) {
+// TestProjectOverdueReplica: a replica that is late is expected only when slow replicas are ready.
+func TestProjectOverdueReplica(t *testing.T) {
 	pf := ramp("kv", 1050, 0)
 	p := Project(&pf, fixedCapacity{"kv": 100}, slowLag{}, Supply{Ready: 10, Pending: []time.Time{minuteAt(-20)}}, 0, 30*time.Minute, nil)
 	if p.ETA.P50 != 0 || p.Resources[0].Headroom.P90 >= 0 {
-		t.Errorf("ETA %v, headroom %+v with an overdue replica as the only help", p.ETA, p.Resources[0].Headroom)
+		t.Errorf("ETA %v, headroom %+v", p.ETA, p.Resources[0].Headroom)
 	}
 	if f := readyPaths(&pf, slowLag{}, Supply{Ready: 10, Pending: []time.Time{minuteAt(-20)}}, 0); f[0][20] != 10 || f[0][45] != 11 {
 		t.Errorf("ready at minute 21: %v, at 46: %v", f[0][20], f[0][45])

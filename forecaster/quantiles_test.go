@@ -16,12 +16,12 @@ func drawQuantiles(t *rapid.T) Quantiles {
 	return q
 }
 
-func TestCDFInvertsAt(t *testing.T) {
+func TestCDFOfAt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := drawQuantiles(t)
 		for i := 1; i < NumLevels; i++ {
 			if q[i]-q[i-1] < 1e-3 || q[0] < 1e-3 {
-				return // an atom has no inverse
+				return // equal quantiles have no inverse
 			}
 		}
 		tau := rapid.Float64Range(0.001, 0.999).Draw(t, "tau")
@@ -42,21 +42,21 @@ func TestAtIsMonotone(t *testing.T) {
 	})
 }
 
-func TestCDFOfAtoms(t *testing.T) {
+func TestCDFOfEqualQuantiles(t *testing.T) {
 	zero := Quantiles{} // a class that is always silent
 	if got := zero.CDF(0); math.Abs(got-.495) > 1e-9 {
-		t.Errorf("CDF(0) of an atom at zero = %v, want its middle", got)
+		t.Errorf("CDF(0) of a class that is always silent = %v, want .495", got)
 	}
 	if got := zero.CDF(1); got != 0.9999 {
-		t.Errorf("CDF above everything = %v", got)
+		t.Errorf("CDF above all quantiles = %v, want 0.9999", got)
 	}
 	half := Quantiles{0, 0, 0, 0, 5, 6, 7, 8, 9} // silent half of the time
 	if got := half.CDF(0); got != .25 {
-		t.Errorf("CDF(0) of an atom of one half = %v, want .25", got)
+		t.Errorf("CDF(0) of a class that is silent half of the time = %v, want .25", got)
 	}
 }
 
-func TestSortRearranges(t *testing.T) {
+func TestSortQuantiles(t *testing.T) {
 	q := Quantiles{3, -1, math.NaN(), 2, 5, 4, 6, 8, 7}
 	q.Sort()
 	for i := range q {

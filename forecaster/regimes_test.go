@@ -12,16 +12,16 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// load is what a class asks for in a minute: requests, and what they are like.
+// load is the demand of a class in a minute: the number of requests and their means.
 type load struct {
-	requests, prompt, cached, output float64 // a minute; tokens; share of the prompt; tokens
-	retries                          float64 // attempts at calls that were counted before
+	requests, prompt, cached, output float64 // per minute; tokens; share of the prompt; tokens
+	retries                          float64 // attempts at requests that were counted before
 }
 
-// holds is how long a request holds its KV cache: its prefill, and a token each 25 ms.
-func (l *load) holds() float64 { return l.prompt*(1-l.cached)/8000 + l.output*.025 }
+// kvSeconds is how long a request holds its KV cache: its prefill, and 25 ms a token.
+func (l *load) kvSeconds() float64 { return l.prompt*(1-l.cached)/8000 + l.output*.025 }
 
-// window is the minute that a pool's aggregator would hand over, with the noise of counts and lengths.
+// window is minute i of a class, with noise of counts and lengths.
 func (l *load) window(r *rand.Rand, class string, i int) features.Window {
 	n := counted(r, l.requests)
 	length := func(mean float64) float64 { return mean * math.Exp(.6*r.NormFloat64()/math.Sqrt(max(n, 1))) }
@@ -32,12 +32,12 @@ func (l *load) window(r *rand.Rand, class string, i int) features.Window {
 		Records: n + l.retries, Attempts: n + l.retries, Requests: n, Retries: l.retries,
 		KVKnown:      n,
 		PromptTokens: prompt, CachedTokens: l.cached * prompt, PromptOfCachedKnown: prompt, OutputTokens: output,
-		KVModelled: (prompt + output/2) * l.holds(),
+		KVModelled: (prompt + output/2) * l.kvSeconds(),
 	}
 }
 
-// plant runs a pool of two classes, of which b changes its load after `before` minutes, and returns what is forecast
-// every five minutes from then on.
+// plant observes a pool of two classes. Class b changes its load after `before` minutes. It returns the forecasts of
+// every fifth minute from then on, by minutes since the change.
 func plant(t *testing.T, seed uint64, before, after int, was, is load) (f *Forecaster, issued map[int]PoolForecast) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -60,7 +60,7 @@ func plant(t *testing.T, seed uint64, before, after int, was, is load) (f *Forec
 	return f, issued
 }
 
-func of(fs []Forecast, class, dimension string) *Forecast {
+func forecastOf(fs []Forecast, class, dimension string) *Forecast {
 	for i := range fs {
 		if fs[i].Class == class && fs[i].Dimension == dimension {
 			return &fs[i]
@@ -69,9 +69,9 @@ func of(fs []Forecast, class, dimension string) *Forecast {
 	return nil
 }
 
-// Requests come at the rate they came, but are not what they were: what they load is seen within minutes, what they do
-// not load stays, and the cause has its name.
-func TestShapeChangesAreSeen(t *testing.T) {
+// Requests change while their rate stays. The forecasts of the resources that they load more follow within minutes, the
+// others stay, and the cause is named.
+func TestChangeOfRequests(t *testing.T) {
 	t.Parallel()
 	agent := load{requests: 30, prompt: 6000, cached: .8, output: 300}
 	change := func(by func(*load)) load {
@@ -107,26 +107,26 @@ func TestShapeChangesAreSeen(t *testing.T) {
 		f, at := plant(t, 1, 300, 45, agent, tc.is)
 		then := at[0]
 		for dimension, factor := range tc.rises {
-			was := of(then.Classes, "b", dimension)
+			was := forecastOf(then.Classes, "b", dimension)
 			soon, later := at[10], at[15]
-			if got := of(soon.Classes, "b", dimension).Minute[14][L90] / was.Minute[14][L50]; got < .9*factor {
+			if got := forecastOf(soon.Classes, "b", dimension).Minute[14][L90] / was.Minute[14][L50]; got < .9*factor {
 				t.Errorf("%s: after 10 minutes the 90 %% quantile of %s is %.2f times the median before, the demand %.2f times", tc.name, dimension, got, factor)
 			}
-			if got := of(later.Classes, "b", dimension).Minute[14][L50] / was.Minute[14][L50]; got < .8*factor || got > 1.3*factor {
+			if got := forecastOf(later.Classes, "b", dimension).Minute[14][L50] / was.Minute[14][L50]; got < .8*factor || got > 1.3*factor {
 				t.Errorf("%s: after a quarter of an hour the median of %s is %.2f times that before, the demand %.2f times", tc.name, dimension, got, factor)
 			}
-			// The pool's paths have seen it too: most of them lie above the old 90 % quantile.
+			// Most of the pool's paths are above its former 90 % quantile.
 			total := at[20]
 			bar, above := then.Of(dimension).Minute[19][L90], 0.0
 			for _, path := range total.Of(dimension).Paths {
-				above += count(float64(path[19]) > bar) / NumPaths
+				above += indicator(float64(path[19]) > bar) / NumPaths
 			}
 			if above < .5 {
-				t.Errorf("%s: %.0f %% of the pool's paths of %s lie above what was its 90 %% quantile", tc.name, 100*above, dimension)
+				t.Errorf("%s: %.0f %% of the pool's paths of %s are above its former 90 %% quantile", tc.name, 100*above, dimension)
 			}
 		}
 		for _, dimension := range tc.stays {
-			was, is := of(then.Classes, "b", dimension).Minute[14], of(at[20].Classes, "b", dimension).Minute[14]
+			was, is := forecastOf(then.Classes, "b", dimension).Minute[14], forecastOf(at[20].Classes, "b", dimension).Minute[14]
 			if r := is[L50] / was[L50]; r < .85 || r > 1.15 {
 				t.Errorf("%s: %s does not change, its median is %.2f times that before", tc.name, dimension, r)
 			}
@@ -136,28 +136,28 @@ func TestShapeChangesAreSeen(t *testing.T) {
 			found = found || d.Class == "b" && d.Cause == tc.cause
 		}
 		if !found {
-			t.Errorf("%s: drivers of %s are %+v, none is %s of b", tc.name, tc.in, f.Drivers("p", tc.in, 3), tc.cause)
+			t.Errorf("%s: drivers of %s are %+v, want %s of b", tc.name, tc.in, f.Drivers("p", tc.in, 3), tc.cause)
 		}
 	}
 }
 
-// A class that appears with a third of the pool's load is forecast after three minutes, and the pool's total has it.
-func TestNewClassAppears(t *testing.T) {
+// A new class with a third of the pool's load is forecast after five minutes, and included in the pool's total.
+func TestNewClass(t *testing.T) {
 	t.Parallel()
 	_, at := plant(t, 2, 300, 35, load{}, load{requests: 20, prompt: 1500, cached: .3, output: 250})
 	then, five, total := at[0], at[5], at[15]
-	f := of(five.Classes, "b", features.DimPrefill)
+	f := forecastOf(five.Classes, "b", features.DimPrefill)
 	if f == nil || f.Minute[14][L90] < 20*1500*.7/60 {
-		t.Errorf("five minutes after it appeared the class is forecast as %+v", f)
+		t.Errorf("five minutes after the first requests the forecast of the class is %+v", f)
 	}
 	if got := total.Of(features.DimPrefill).Minute[14][L50] / then.Of(features.DimPrefill).Minute[14][L50]; got < 1.35 || got > 1.85 {
-		t.Errorf("a quarter of an hour after, the pool's median is %.2f times that before, the demand 1.5 times", got)
+		t.Errorf("15 minutes after the first requests the pool's median is %.2f times that before, the demand 1.5 times", got)
 	}
 }
 
-// Gaps of an hour and of a day lose nothing: the weights, the error quantiles and yesterday are what they were, forecasts
-// start again with the first minutes, and a restart amid the gap changes no byte.
-func TestGapsLoseNothing(t *testing.T) {
+// A gap of an hour or of a day does not change the corrections that were learned. Five minutes after it forecasts are
+// at the level of demand, and a restart in the gap does not change them.
+func TestForecastAfterGap(t *testing.T) {
 	t.Parallel()
 	for _, gap := range []int{60, 1440} {
 		y := noisy(rand.New(rand.NewPCG(3, uint64(gap))))
@@ -178,9 +178,8 @@ func TestGapsLoseNothing(t *testing.T) {
 			feed(x, before+gap/2, before+gap, nothing)
 		}
 		s := f.pools[0].classes[0].series[0]
-		// Unknown minutes do not score forecasts from before the gap. At most the last settled minutes do.
 		if learned != s.corrections {
-			t.Errorf("gap of %d minutes: what was learned has changed", gap)
+			t.Errorf("gap of %d minutes: unknown minutes changed the corrections", gap)
 		}
 		values := draw(before+gap+40, noisy(rand.New(rand.NewPCG(4, uint64(gap)))))
 		resumed := func(i int) float64 { return values[i] }
@@ -189,58 +188,18 @@ func TestGapsLoseNothing(t *testing.T) {
 		}
 		a, b := f.Forecast(minuteAt(before + gap + 5))[0], g.Forecast(minuteAt(before + gap + 5))[0]
 		if diff := cmp.Diff(a, b, cmpopts.EquateNaNs()); diff != "" {
-			t.Errorf("gap of %d minutes: a restart amid it changes the forecast:\n%.600s", gap, diff)
+			t.Errorf("gap of %d minutes: a restart in it changes the forecast:\n%.600s", gap, diff)
 		}
 		c := a.Classes[0]
 		last := resumed(before + gap + 4)
 		if q := c.Minute[14]; c.Known != before+5 || c.Confidence != Seasonal || !(q[L50] > .5*last && q[L50] < 2*last && q[L95] < 4*last) {
-			t.Errorf("gap of %d minutes: five minutes after it, at %.0f: %v from %d known minutes", gap, last, c.Minute[14], c.Known)
+			t.Errorf("gap of %d minutes: five minutes after it the demand is %.0f, the forecast %v from %d known minutes", gap, last, c.Minute[14], c.Known)
 		}
 	}
 }
 
-// On series whose future nothing foretells, forecasts are not worse than the last value with the quantiles of its own
-// errors.
-func TestNeverWorseThanTheLastValue(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		make func(r *rand.Rand) func(int) float64
-	}{
-		{"zero", func(*rand.Rand) func(int) float64 { return func(int) float64 { return 0 } }},
-		{"flat", func(*rand.Rand) func(int) float64 { return func(int) float64 { return 1234.5 } }},
-		{"random walk", func(r *rand.Rand) func(int) float64 {
-			z := 60.0
-			return func(int) float64 {
-				z = math.Max(5, z+.5*r.NormFloat64())
-				return z * z
-			}
-		}},
-		{"intermittent", kindOf("intermittent").make},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			var own, last, size float64
-			for seed := range uint64(2) {
-				y := draw(1800, tc.make(rand.New(rand.NewPCG(seed, 5))))
-				var origins []int
-				for o := 720; o < len(y)-WindowTo; o++ {
-					origins = append(origins, o)
-					size += y[o]
-				}
-				lasts := simples[0].losses(y, origins)
-				for i, x := range ownLosses(newSeries(testKey, 0), y, startMinute, 0, origins) {
-					own, last = own+x.minutes+x.peak, last+lasts[i].minutes+lasts[i].peak
-				}
-			}
-			if own > 1.06*last+1e-6*size {
-				t.Errorf("pinball is %.3f times that of the last value", own/last)
-			}
-		})
-	}
-}
-
-// A ramp that came at the same time yesterday is foreseen, up to ten minutes early.
-func TestDailyRampIsForeseen(t *testing.T) {
+// A ramp that came at the same time yesterday is forecast, at most ten minutes early.
+func TestDailyRamp(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(6, 7))
 	rate := func(i int) float64 {
@@ -258,8 +217,8 @@ func TestDailyRampIsForeseen(t *testing.T) {
 	}
 }
 
-// On Monday morning the ramp of last Monday counts, and not the quiet of Sunday.
-func TestWeekendsAreNotYesterday(t *testing.T) {
+// On Monday morning the ramp of last Monday is expected, although Sunday had none.
+func TestRampAfterWeekend(t *testing.T) {
 	t.Parallel()
 	const first = startMinute/10080*10080 + 4*1440 // 1 January 1970 was a Thursday
 	r := rand.New(rand.NewPCG(6, 7))
@@ -288,7 +247,7 @@ func TestCoverageAfterAShift(t *testing.T) {
 	}{{"counts", 3}, {"counts", 1.0 / 3}, {"heavy tokens", 3}, {"heavy tokens", 1.0 / 3}} {
 		t.Run(fmt.Sprintf("%s times %.2f", tc.kind, tc.factor), func(t *testing.T) {
 			t.Parallel()
-			var was, soon, is covering
+			var was, soon, is coverage
 			for seed := range uint64(seeds) {
 				at := kindOf(tc.kind).make(rand.New(rand.NewPCG(seed, 9)))
 				y := draw(end+WindowTo, func(i int) float64 {
@@ -312,7 +271,7 @@ func TestCoverageAfterAShift(t *testing.T) {
 					}
 				}
 			}
-			for name, c := range map[string]covering{"before": was, "from two hours after": is} {
+			for name, c := range map[string]coverage{"before": was, "from two hours after": is} {
 				for _, x := range []struct {
 					what          string
 					share, lo, hi float64

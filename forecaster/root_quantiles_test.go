@@ -17,8 +17,8 @@ func drawRootQuantiles(t *rapid.T) (a rootQuantiles) {
 	return a
 }
 
-// TestAxisScoresInvert: a score leads back to its outcome, but for outcomes among quantiles that coincide.
-func TestAxisScoresInvert(t *testing.T) {
+// TestScoreAndAt: at is the inverse of score, up to the least distance between quantiles, and monotone.
+func TestScoreAndAt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := drawRootQuantiles(t)
 		const least = 0.01
@@ -28,15 +28,15 @@ func TestAxisScoresInvert(t *testing.T) {
 			t.Fatalf("score %v of %v on %v", x, z, a)
 		}
 		if got := a.at(x, least); math.Abs(got-z) > 1e-6*(1+math.Abs(z))+least {
-			t.Fatalf("%v has score %v, which is at %v on %v", z, x, got, a)
+			t.Fatalf("the score of %v is %v, at of it is %v on %v", z, x, got, a)
 		}
 		if y := a.at(x+0.1, least); !(y > a.at(x, least)-1e-9-least) {
-			t.Fatalf("falls from %v to %v after score %v", a.at(x, least), y, x)
+			t.Fatalf("at falls from %v to %v after score %v", a.at(x, least), y, x)
 		}
 	})
 }
 
-// TestRootQuantilesAtLevels: at the normal scores of the levels a distribution has its own quantiles.
+// TestRootQuantilesAtLevels: at the normal scores of the levels, at gives the quantiles.
 func TestRootQuantilesAtLevels(t *testing.T) {
 	a := rootQuantiles{1, 2, 4, 8, 9, 10, 20, 30, 60}
 	for i, x := range gaussian {
@@ -46,9 +46,9 @@ func TestRootQuantilesAtLevels(t *testing.T) {
 	}
 }
 
-// TestTrackedScoresMendAWrongWidth: the scores of outcomes that spread twice as far as a distribution says come to have
-// quantiles of twice the normal ones.
-func TestTrackedScoresMendAWrongWidth(t *testing.T) {
+// TestTrackerOfWrongWidth: if outcomes spread twice as far as the distribution says, the tracked quantiles of their
+// scores become twice the normal ones.
+func TestTrackerOfWrongWidth(t *testing.T) {
 	var a rootQuantiles
 	for i, x := range gaussian {
 		a[i] = float32(100 + x)
@@ -57,37 +57,32 @@ func TestTrackedScoresMendAWrongWidth(t *testing.T) {
 	const n = 20000
 	for i := range n {
 		u := (float64(i*7919%n) + .5) / n // every level once, in an order without pattern
-		x := a.score(100+2*normal(u), 1e-3)
+		x := a.score(100+2*distuv.UnitNormal.Quantile(u), 1e-3)
 		m.observe(x, x)
 	}
 	for i, x := range gaussian {
 		if got := float64(m.Score[i]); math.Abs(got-2*x) > .35 {
-			t.Errorf("level %v is at score %.2f, want %.2f", Levels[i], got, 2*x)
+			t.Errorf("the score at level %v is %.2f, want %.2f", Levels[i], got, 2*x)
 		}
 	}
 }
 
-func normal(u float64) float64 { return distuv.UnitNormal.Quantile(u) }
-
-// TestAtomsSayNothingOfTheirInside: where a distribution that is right about silence has an atom at zero, outcomes of zero
-// leave the quantiles of its scores where they are.
-func TestAtomsSayNothingOfTheirInside(t *testing.T) {
+// TestTrackerOfSilence: if the forecast is right about how often the outcome is zero, outcomes of zero do not change
+// the tracked quantiles.
+func TestTrackerOfSilence(t *testing.T) {
 	a := rootQuantiles{0, 0, 0, 0, 0, 0, 3, 5, 9} // silent four times in five
 	m := newTracker(300)
 	for i := range 4000 {
 		z := 0.0
 		if i%5 == 4 { // the upper fifth, evenly
-			z = a.at(phiInverse(.8+.2*(float64((i/5*37)%100)+.5)/100), 1e-3)
+			z = a.at(distuv.UnitNormal.Quantile(.8+.2*(float64((i/5*37)%100)+.5)/100), 1e-3)
 		}
 		from, to := a.scoreRange(z, 1e-3)
 		m.observe(from, to)
 	}
 	for i, x := range m.Score {
 		if math.Abs(float64(x)-gaussian[i]) > .15 {
-			t.Errorf("the score at level %v is %.2f, it was %.2f", Levels[i], x, gaussian[i])
+			t.Errorf("the score at level %v is %.2f, want %.2f", Levels[i], x, gaussian[i])
 		}
 	}
 }
-
-// phiInverse is the standard normal quantile of level tau.
-func phiInverse(tau float64) float64 { return math.Sqrt2 * math.Erfinv(2*tau-1) }

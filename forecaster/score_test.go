@@ -17,8 +17,8 @@ func TestPinball(t *testing.T) {
 	}
 }
 
-// saying makes the forecast of an origin that says q of every minute, and top of the window maximum.
-func saying(origin int64, q, top Quantiles) *Forecast {
+// forecastFrom makes a forecast with q for every minute and top for the window maximum.
+func forecastFrom(origin int64, q, top Quantiles) *Forecast {
 	f := &Forecast{Origin: time.Unix(60*origin, 0), WindowMax: top}
 	for h := range f.Minute {
 		f.Minute[h] = q
@@ -26,7 +26,7 @@ func saying(origin int64, q, top Quantiles) *Forecast {
 	return f
 }
 
-// flat is the distribution that is one point.
+// flat has all quantiles at x.
 func flat(x float64) (q Quantiles) {
 	for i := range q {
 		q[i] = x
@@ -41,13 +41,13 @@ func close(t *testing.T, name string, got, want float64) {
 	}
 }
 
-// TestScorerByHand scores three outcomes one minute ahead whose figures are worked out on paper.
+// TestScorerByHand scores three outcomes one minute ahead. The expected values are computed by hand.
 func TestScorerByHand(t *testing.T) {
 	s := NewScorer(0, 1)
 	q := Quantiles{1, 2, 3, 4, 5, 6, 7, 8, 9}
 	s.Observe(100, 4)
 	for i, y := range []float64{4, 8, 2, math.NaN()} {
-		s.Issue(saying(101+int64(i), q, q))
+		s.Issue(forecastFrom(101+int64(i), q, q))
 		s.Observe(101+int64(i), y)
 	}
 	a := s.Scores[0]
@@ -63,7 +63,7 @@ func TestScorerByHand(t *testing.T) {
 	y2 := .5*2 + .2*4 + .1*5 + .05*6 + .01*7
 	close(t, "pinball", a.MeanPinball(), (y4+y8+y2)/15)
 	close(t, "pinball at 90 %", a.loss[L90], .3+.9+.5)
-	c := a.Coverage(L90) // 4 and 2 lie below 7, 8 does not
+	c := a.Coverage(L90) // 4 and 2 are below 7, 8 is not
 	close(t, "coverage", c.Share, 2.0/3)
 	close(t, "effective", c.Effective, 3)
 	if !(c.Low > 0.2 && c.Low < c.Share && c.High > c.Share && c.High < 0.95) {
@@ -74,8 +74,9 @@ func TestScorerByHand(t *testing.T) {
 	}
 }
 
-// TestScorerMatches: each horizon meets its own minute, the window its maximum, and what is not wanted is left out.
-func TestScorerMatches(t *testing.T) {
+// TestScorerHorizons: each horizon is scored with its own minute, and the window with its maximum. Origins before the
+// first one, repeated forecasts and repeated outcomes are ignored.
+func TestScorerHorizons(t *testing.T) {
 	y := func(m int64) float64 { return float64(m * m % 101) }
 	s := NewScorer(150, 5, 60)
 	for m := range int64(300) {
@@ -89,10 +90,10 @@ func TestScorerMatches(t *testing.T) {
 				f.WindowMax = flat(max(f.WindowMax[0], y(k)))
 			}
 			s.Issue(f)
-			s.Issue(f) // again: is known
+			s.Issue(f)
 		}
 		s.Observe(m, y(m))
-		s.Observe(m-1, 1e6) // has been
+		s.Observe(m-1, 1e6)
 	}
 	for i, want := range []struct {
 		horizon string
@@ -109,14 +110,15 @@ func TestScorerMatches(t *testing.T) {
 	}
 }
 
-// TestBaselineSeesNothingLater: what is compared with does not change when what follows the origin does.
-func TestBaselineSeesNothingLater(t *testing.T) {
+// TestBaselineBeforeOrigin: the last value, with which forecasts are compared, does not depend on minutes after the
+// origin.
+func TestBaselineBeforeOrigin(t *testing.T) {
 	baselines := func(later float64) (out []float64) {
 		r := rand.New(rand.NewPCG(3, 4))
 		s := NewScorer(0, 1, 30)
 		for m := range int64(2000) {
 			if m == 1990 {
-				s.Issue(saying(m+5, flat(1), flat(1))) // before its newest minutes are settled
+				s.Issue(forecastFrom(m+5, flat(1), flat(1))) // before the minutes before its origin are observed
 			}
 			y := 100 + r.NormFloat64()
 			if m >= 1995 {
@@ -137,18 +139,19 @@ func TestBaselineSeesNothingLater(t *testing.T) {
 	}
 }
 
-func TestNothingScoredKnowsNothing(t *testing.T) {
+// Without outcomes all scores are unknown.
+func TestScoresWithoutOutcomes(t *testing.T) {
 	s := NewScorer(0, 1)
-	s.Issue(saying(10, flat(10), flat(10)))
+	s.Issue(forecastFrom(10, flat(10), flat(10)))
 	a := s.Scores[0]
 	for _, x := range []float64{a.Mean(), a.WAPE(), a.Bias(), a.RelativeMAE(), a.MeanPinball(), a.Coverage(L90).Share} {
 		if !math.IsNaN(x) {
-			t.Errorf("a figure without outcomes is %v, want NaN", x)
+			t.Errorf("a score without outcomes is %v, want NaN", x)
 		}
 	}
 }
 
-// TestEffectiveOutcomes: outcomes of overlapping horizons count for less.
+// TestEffectiveOutcomes: outcomes whose windows overlap count for less.
 func TestEffectiveOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		span  int

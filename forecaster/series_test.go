@@ -33,8 +33,8 @@ func run(s *series, from, n int, y func(i int) float64) {
 	}
 }
 
-// TestAnswersAfterThreeMinutes: the first forecast comes early, is wide, and is monotone.
-func TestAnswersAfterThreeMinutes(t *testing.T) {
+// TestFirstForecast: the first forecast comes after three minutes and is wide.
+func TestFirstForecast(t *testing.T) {
 	s := newSeries(testKey, 0)
 	var f Forecast
 	for i, y := range []float64{100, 120, 110} {
@@ -48,11 +48,12 @@ func TestAnswersAfterThreeMinutes(t *testing.T) {
 	}
 	q := f.Minute[29]
 	if f.Confidence != Cold || f.Last != 110 || q[L50] < 80 || q[L50] > 150 || q[L95] < 1.3*q[L50] {
-		t.Errorf("first forecast %+v of confidence %v", q, f.Confidence)
+		t.Errorf("first forecast %+v, confidence %v", q, f.Confidence)
 	}
 }
 
-func TestQuantilesAreMonotoneOnAwkwardSeries(t *testing.T) {
+// Quantiles are finite, not negative and in order, also for extreme series.
+func TestExtremeSeries(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	shapes := map[string]func(i int) float64{
 		"zero":         func(int) float64 { return 0 },
@@ -78,8 +79,8 @@ func TestQuantilesAreMonotoneOnAwkwardSeries(t *testing.T) {
 	}
 }
 
-// TestFlatIsForecastFlat: nothing beats the last value on a flat line, and nothing may lose to it.
-func TestFlatIsForecastFlat(t *testing.T) {
+// TestFlatSeries: the forecast of a flat series is its level.
+func TestFlatSeries(t *testing.T) {
 	for _, level := range []float64{0, 7, 1e6} {
 		s := newSeries(testKey, 0)
 		run(s, 0, 3000, func(int) float64 { return level })
@@ -88,14 +89,15 @@ func TestFlatIsForecastFlat(t *testing.T) {
 		for _, q := range append(f.Minute[:30:30], f.WindowMax) {
 			for i := range q {
 				if math.Abs(q[i]-level) > 1e-4*level+1e-9 {
-					t.Fatalf("flat at %v is forecast as %v", level, q)
+					t.Fatalf("the forecast of a flat series at %v is %v", level, q)
 				}
 			}
 		}
 	}
 }
 
-// TestCoverage: on a stationary series the quantiles cover what they say, at single minutes and for the window maximum.
+// TestCoverage: on a stationary series quantiles have their nominal coverage, for single minutes and the window
+// maximum.
 func TestCoverage(t *testing.T) {
 	y := noisy(rand.New(rand.NewPCG(3, 4)))
 	s := newSeries(testKey, 0)
@@ -118,13 +120,13 @@ func TestCoverage(t *testing.T) {
 			}
 		}
 		if a.N < n-Horizon || a.RelativeMAE() > .95 {
-			t.Errorf("%s: %.3f of the error of the last value, in %d", a.Horizon, a.RelativeMAE(), a.N)
+			t.Errorf("%s: %.3f of the error of the last value, in %d outcomes", a.Horizon, a.RelativeMAE(), a.N)
 		}
 	}
 }
 
-// TestRestoreGoesOnBitForBit takes a snapshot at awkward moments and compares what follows.
-func TestRestoreGoesOnBitForBit(t *testing.T) {
+// TestRestore: a restored forecaster forecasts the same as the original. A snapshot of another version is refused.
+func TestRestore(t *testing.T) {
 	f := New(Config{})
 	feed := func(f *Forecaster, from, to int, y func(i int) float64) []PoolForecast {
 		for i := from; i < to; i++ {
@@ -146,16 +148,16 @@ func TestRestoreGoesOnBitForBit(t *testing.T) {
 		part.(*state).Version = snapshotVersion + 1
 		return nil
 	}); err == nil {
-		t.Error("a state of another version was taken over")
+		t.Error("a snapshot of another version was restored")
 	}
 }
 
-// TestFallsBackToTheLastValue: a network that has gone astray gives way to the last value, which is said, and comes back
-// once it is right again.
-func TestFallsBackToTheLastValue(t *testing.T) {
-	right, astray := network.Fitted(), *network.Fitted()
+// TestFallback: if the network is much worse than the last value, the last value is used, and the forecast says so.
+// When the network is better again, it is used again.
+func TestFallback(t *testing.T) {
+	right, wrong := network.Fitted(), *network.Fitted()
 	for k := range network.Targets {
-		astray.Bias3[k*network.NumLevels+network.Middle] += 3
+		wrong.Bias3[k*network.NumLevels+network.Middle] += 3
 	}
 	defer func() { network.Fitted = func() *network.Net { return right } }()
 	r := rand.New(rand.NewPCG(9, 10))
@@ -170,16 +172,16 @@ func TestFallsBackToTheLastValue(t *testing.T) {
 		s.forecast(&f)
 		return f
 	}
-	f := feed(900, &astray)
+	f := feed(900, &wrong)
 	if got := f.Minute[14][L50]; !f.Fallback || math.Abs(got-level) > 150 {
 		t.Errorf("fallback %v, the median is %.0f at a level of %.0f", f.Fallback, got, level)
 	}
 	if f := feed(3*1440, right); f.Fallback {
-		t.Error("still fallen back after it was better for three days")
+		t.Error("still the last value after the network was better for three days")
 	}
 }
 
-// TestLevelShift: an hour after the load tripled, the forecast has followed.
+// TestLevelShift: an hour after the load tripled, the forecast is at the new level.
 func TestLevelShift(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	s := newSeries(testKey, 0)
@@ -195,10 +197,9 @@ func TestLevelShift(t *testing.T) {
 	}
 }
 
-// TestLateCountsStillCover: where every request is reported minutes after it came, first counts are next to nothing; the
-// quantiles cover what the minutes turn out to be, and the newest minute is taken for what it will be, though every count
-// is said to be all there is.
-func TestLateCountsStillCover(t *testing.T) {
+// TestLateCounts: nearly all requests are reported three minutes late, and no nowcast corrects the first counts.
+// Quantiles cover the final counts, and the estimate of demand now is near the final count of the newest minute.
+func TestLateCounts(t *testing.T) {
 	const settle, n = 10, 4 * 1440
 	r := rand.New(rand.NewPCG(13, 14))
 	s := newSeries(testKey, settle)
@@ -224,13 +225,13 @@ func TestLateCountsStillCover(t *testing.T) {
 		t.Errorf("the 90 %% quantile covers %.1f %%", 100*share)
 	}
 	if mean := now / float64(of); mean < 75 || mean > 125 {
-		t.Errorf("demand now is taken for %.0f, it is about 100", mean)
+		t.Errorf("the estimate of demand now is %.0f, want about 100", mean)
 	}
 }
 
-// TestNowIsUnbiased: where nothing comes late the newest minute is what was counted, and demand now is as high on average
-// as demand, however noisy it is.
-func TestNowIsUnbiased(t *testing.T) {
+// TestDemandNow: if nothing comes late, demand now has no bias, however noisy it is. If the newest minute is unknown,
+// it is the median of the forecast for the next.
+func TestDemandNow(t *testing.T) {
 	for _, sigma := range []float64{.1, .3, .8} {
 		r := rand.New(rand.NewPCG(31, 32))
 		s := newSeries(testKey, 10)
@@ -245,12 +246,12 @@ func TestNowIsUnbiased(t *testing.T) {
 			}
 		}
 		if bias := now/came - 1; math.Abs(bias) > .001 {
-			t.Errorf("sigma %v: demand now is taken for %+.1f %% of what it is", sigma, 100*bias)
+			t.Errorf("sigma %v: the bias of demand now is %+.1f %%", sigma, 100*bias)
 		}
 		s.push(startMinute+1440, unknown)
 		var f Forecast
 		if s.forecast(&f); f.Now.Mean != f.Minute[0][L50] {
-			t.Errorf("sigma %v: a minute that is not known is taken for %v, the median of the next is %v", sigma, f.Now.Mean, f.Minute[0][L50])
+			t.Errorf("sigma %v: demand in an unknown minute is %v, the median of the next %v", sigma, f.Now.Mean, f.Minute[0][L50])
 		}
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// Where most minutes are silent, the 90 % quantile is often zero, and an outcome of zero is at or below it. So plain
+// If most minutes are silent, the 90 % quantile is often zero, and an outcome of zero is at or below it. So plain
 // coverage is at least the share of silent minutes. With the zeros shared out (sharedOut) it is the nominal level.
-func TestSilentSeriesAreCovered(t *testing.T) {
+func TestCoverageOfSilentSeries(t *testing.T) {
 	const warm, n, seeds = 2 * 1440, 3 * 1440, 6
 	for _, tc := range []struct {
 		name  string
-		share float64 // of the minutes in which something comes
+		share float64 // of the minutes with demand
 	}{{"one minute in thirty", 1. / 30}, {"one minute in seven", 1. / 7}} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -32,7 +32,7 @@ func TestSilentSeriesAreCovered(t *testing.T) {
 						continue
 					}
 					for h := WindowFrom; h <= WindowTo; h++ {
-						plain += count(y[i+h] <= f.Minute[h-1][L90])
+						plain += indicator(y[i+h] <= f.Minute[h-1][L90])
 						shared += sharedOut(y[i+h], &f.Minute[h-1], L90)
 						minutes++
 					}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// plainKinds are series whose future little or nothing foretells, and clocks, that a sealed trace may hold.
+// plainKinds are series that are hard or impossible to forecast, and periodic ones.
 var plainKinds = []kind{
 	{"zero", func(*rand.Rand) func(int) float64 { return func(int) float64 { return 0 } }},
 	{"flat", func(r *rand.Rand) func(int) float64 {
@@ -92,7 +92,7 @@ var plainKinds = []kind{
 			return 100 * math.Exp(sigma*at)
 		}
 	}},
-	{"brief", func(r *rand.Rand) func(int) float64 { // begins late, for minutes or for good
+	{"brief", func(r *rand.Rand) func(int) float64 { // begins late, and lasts minutes or hours
 		begin, lasts := 300+r.IntN(600), math.Exp(2+6*r.Float64())
 		return func(i int) float64 {
 			if i < begin || float64(i) >= float64(begin)+lasts {
@@ -103,7 +103,7 @@ var plainKinds = []kind{
 	}},
 }
 
-// seriesOf draws a series of a kind, and says from which minute on it is scored.
+// seriesOf draws a series of a kind, and returns the first minute that is observed.
 func (k *kind) seriesOf(seed uint64, minutes int) (y []float64, first int) {
 	y = draw(minutes+WindowTo, k.make(rand.New(rand.NewPCG(seed, 77))))
 	for k.name == "brief" && y[first] == 0 {
@@ -112,18 +112,17 @@ func (k *kind) seriesOf(seed uint64, minutes int) (y []float64, first int) {
 	return y, first
 }
 
-// beside is what a kind lost: of minutes and of the largest, by forecaster, the full stack last, the sum over draws of the
-// logarithms of losses over those of the last value; and the worst of ours.
-type beside struct {
-	of    [2][]float64
-	worst [2]float64
+// kindLoss has the losses on a kind of series, relative to those of the last value: of minutes and of the largest.
+type kindLoss struct {
+	logs  [2][]float64 // sums over draws of logarithms, by forecaster; the model is the last
+	worst [2]float64   // the model's largest in a draw
 	draws float64
 }
 
-// besideOf draws series of a kind and has them forecast from every eleventh minute of their last two thirds.
-func besideOf(k *kind, draws, minutes int) *beside {
+// lossOfKind draws series of a kind and scores forecasts from every eleventh minute of their last two thirds.
+func lossOfKind(k *kind, draws, minutes int) *kindLoss {
 	own := len(simples)
-	b := &beside{of: [2][]float64{make([]float64, own+1), make([]float64, own+1)}, draws: float64(draws)}
+	b := &kindLoss{logs: [2][]float64{make([]float64, own+1), make([]float64, own+1)}, draws: float64(draws)}
 	for seed := range draws {
 		y, first := k.seriesOf(uint64(seed), minutes)
 		var origins []int
@@ -144,9 +143,9 @@ func besideOf(k *kind, draws, minutes int) *beside {
 		}
 		for i, l := range sums {
 			for m, x := range [2][2]float64{{l.minutes, sums[0].minutes}, {l.peak, sums[0].peak}} {
-				const rounding = 1e-4 // of what came
+				const rounding = 1e-4 // of the demand
 				r := relative(x[0]+rounding*size, x[1]+rounding*size)
-				b.of[m][i] += math.Log(max(r, leastRatio))
+				b.logs[m][i] += math.Log(max(r, leastRatio))
 				if i == own {
 					b.worst[m] = max(b.worst[m], r)
 				}
@@ -157,8 +156,8 @@ func besideOf(k *kind, draws, minutes int) *beside {
 }
 
 // worseKinds are the kinds for which the network is known to be worse than the last value in the first day, with bounds
-// on the loss of minutes and of their largest. There only the last value says anything, or the network has not seen
-// similar series.
+// on the loss of minutes and of their largest. On these the last value is perfect, or the network has not seen similar
+// series.
 var worseKinds = map[string][2]float64{
 	"clockwork": {1.2, 1.02}, "flat": {1.03, 1.02},
 }
@@ -174,20 +173,20 @@ func TestKindsFareNoWorseThanTheLastValue(t *testing.T) {
 	for _, k := range plainKinds {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
-			b := besideOf(&k, draws, minutes)
+			b := lossOfKind(&k, draws, minutes)
 			for m, what := range [2]string{"minutes", "largest"} {
 				best := 0
 				for i := range simples {
-					if b.of[m][i] < b.of[m][best] {
+					if b.logs[m][i] < b.logs[m][best] {
 						best = i
 					}
 				}
-				sum := b.of[m][len(simples)]
+				sum := b.logs[m][len(simples)]
 				own, bound := math.Exp(sum/b.draws), 1.02
 				if x, ok := worseKinds[k.name]; ok {
 					bound = x[m]
 				}
-				t.Logf("%s: %.3f of the last value, worst draw %.3f; %.3f of %s", what, own, b.worst[m], math.Exp((sum-b.of[m][best])/b.draws), simples[best].name)
+				t.Logf("%s: %.3f of the last value, worst draw %.3f; %.3f of %s", what, own, b.worst[m], math.Exp((sum-b.logs[m][best])/b.draws), simples[best].name)
 				if own > bound {
 					t.Errorf("the loss of %s is %.3f times that of the last value", what, own)
 				}

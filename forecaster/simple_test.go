@@ -7,19 +7,19 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// simple is a forecaster of one line: a point with the quantiles of its own errors over the last two days (every
-// seventh origin, leads pooled ±2), or the quantiles of the last hour's minutes.
+// simple is a simple forecaster: a point plus the quantiles of its own errors over the last two days (every seventh
+// origin, at leads within two minutes), or the quantiles of the last hour's minutes.
 type simple struct {
 	name   string
-	least  int                         // minutes that it takes
-	points func(y []float64) []float64 // by the minute known last; nil: the last hour's minutes
-	root   bool                        // its errors are of square roots, so that they grow with the point
-	// direct: the quantiles of the window maximum come from its own distances from the point. Otherwise they are the
-	// largest quantiles of its minutes.
+	least  int                         // minutes that it needs
+	points func(y []float64) []float64 // by the last known minute; nil: the last hour's minutes
+	root   bool                        // errors are those of square roots, so that they grow with the point
+	// direct: the quantiles of the window maximum are the point plus those of the maximum's errors. Otherwise they are
+	// the largest quantiles of its minutes.
 	direct bool
 }
 
-// simples are the forecasters beside which no series may fare badly. The first is the one by which losses are measured.
+// simples are the forecasters that the model is compared with. Losses are relative to the first.
 var simples = []simple{
 	{name: "last", least: 1, points: func(y []float64) []float64 { return y }, direct: true},
 	{name: "mean15", least: 15, points: means15},
@@ -37,7 +37,7 @@ func means15(y []float64) []float64 {
 	return out
 }
 
-// smoothed is exponential smoothing with so much for the newest minute, of square roots when root.
+// smoothed is exponential smoothing, of square roots if root. The newest minute has the weight alpha.
 func smoothed(alpha float64, root bool) func(y []float64) []float64 {
 	return func(y []float64) []float64 {
 		out := make([]float64, len(y))
@@ -79,7 +79,7 @@ func lossOf(y []float64, o int, minute *[WindowTo + 1]scoredQuantiles, most *sco
 	return l
 }
 
-// losses are those of the forecaster from origins of y. Error quantiles are looked up again every hour.
+// losses are those of forecasts from origins of y. Error quantiles are computed every hour.
 func (s *simple) losses(y []float64, origins []int) []lossAt {
 	out := make([]lossAt, len(origins))
 	var points []float64
@@ -88,7 +88,7 @@ func (s *simple) losses(y []float64, origins []int) []lossAt {
 	}
 	var errors [WindowTo + 1]scoredQuantiles
 	var largest scoredQuantiles
-	looked := -60
+	computed := -60
 	for j, o := range origins {
 		var minute [WindowTo + 1]scoredQuantiles
 		var most scoredQuantiles
@@ -100,19 +100,19 @@ func (s *simple) losses(y []float64, origins []int) []lossAt {
 			out[j] = lossOf(y, o, &minute, &q)
 			continue
 		}
-		if o-looked >= 60 {
-			looked = o
-			s.look(y, points, o, &errors, &largest)
+		if o-computed >= 60 {
+			computed = o
+			s.errorQuantiles(y, points, o, &errors, &largest)
 		}
 		for h := WindowFrom; h <= WindowTo; h++ {
 			for k := range most {
-				minute[h][k] = s.around(points[o-1], errors[h][k])
+				minute[h][k] = s.plus(points[o-1], errors[h][k])
 				most[k] = max(most[k], minute[h][k])
 			}
 		}
 		for k := range most {
 			if s.direct {
-				most[k] = s.around(points[o-1], largest[k])
+				most[k] = s.plus(points[o-1], largest[k])
 			}
 		}
 		out[j] = lossOf(y, o, &minute, &most)
@@ -120,8 +120,8 @@ func (s *simple) losses(y []float64, origins []int) []lossAt {
 	return out
 }
 
-// look finds the quantiles of the errors that are known at origin o.
-func (s *simple) look(y, points []float64, o int, errors *[WindowTo + 1]scoredQuantiles, largest *scoredQuantiles) {
+// errorQuantiles computes the quantiles of the errors that are known at origin o.
+func (s *simple) errorQuantiles(y, points []float64, o int, errors *[WindowTo + 1]scoredQuantiles, largest *scoredQuantiles) {
 	const days, every, pooled = 2880, 7, 2
 	var at [WindowTo + pooled + 1][]float64
 	var most []float64
@@ -144,21 +144,22 @@ func (s *simple) error(y, point float64) float64 {
 	return y - point
 }
 
-func (s *simple) around(point, e float64) float64 {
+// plus adds an error to a point.
+func (s *simple) plus(point, e float64) float64 {
 	if s.root {
 		return unroot(math.Sqrt(point) + e)
 	}
 	return max(0, point+e)
 }
 
-// scoredOf are the quantiles of x, which it sorts; zero of less than twenty.
+// scoredOf returns the quantiles of x, zero if there are less than twenty values. It sorts x.
 func scoredOf(x []float64) (q scoredQuantiles) {
 	copy(q[:], quantilesOf(x))
 	return q
 }
 
-// ownLosses are those of a series of the full stack from origins of y, which begins at minute start; first is the first
-// minute that it is given.
+// ownLosses are those of the model's forecasts from origins of y, which begins at minute start. The model observes y
+// from index first on.
 func ownLosses(x *series, y []float64, start int64, first int, origins []int) (out []lossAt) {
 	next := first
 	for _, o := range origins {

@@ -12,10 +12,10 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// firstHours are the minutes of a class's life that count as its first.
+// firstHours is how many minutes of a class count as its first.
 const firstHours = 360
 
-// TestTracesBesideSimple lists the series of public traces on which the full model is more than 2 % worse than the last
+// TestTracesBesideSimple lists the series of public traces on which the model is more than 2 % worse than the last
 // value, or more than 3 % worse than the best of the other simple forecasters, with the standard errors of both ratios,
 // for minutes 15 to 30 and the largest of them. Skipped unless FOREWARM_BESIDE is set: "all" takes the series and
 // origins of TestAccuracy, with the same variables; "young" takes the first six hours of every class that begins two
@@ -38,12 +38,12 @@ func TestTracesBesideSimple(t *testing.T) {
 	defer func() { accuracyTraces = traces }()
 	all := traceSeries(t, dir, os.Getenv("FOREWARM_ACCURACY_ONLY"))
 	rows := make([]*compared, len(all))
-	atOnce(len(all), func(i int) { rows[i] = all[i].compare(all[i].chosen(which, part, step)) })
+	inParallel(len(all), func(i int) { rows[i] = all[i].compare(all[i].comparedOrigins(which, part, step)) })
 	reportCompared(t, rows)
 }
 
-// chosen are the origins at which a series is compared.
-func (s *traceSerie) chosen(which, part string, step int) (origins []int) {
+// comparedOrigins are the origins at which a series is compared.
+func (s *traceSerie) comparedOrigins(which, part string, step int) (origins []int) {
 	if which == "young" {
 		for o := s.first + minKnown; s.first >= 120 && o < min(s.first+firstHours, len(s.y)*2/3) && o+WindowTo <= len(s.y); o += step {
 			origins = append(origins, o)
@@ -57,7 +57,7 @@ func (s *traceSerie) chosen(which, part string, step int) (origins []int) {
 	return slices.AppendSeq(origins, s.origins(from, to, step))
 }
 
-// compared is what a series lost at some origins: by forecaster, the full stack last.
+// compared has the losses of forecasts of a series from some origins, by forecaster. The model is the last.
 type compared struct {
 	trace, name string
 	origins     []int
@@ -89,17 +89,17 @@ func (c *compared) total(forecaster int, of func(lossAt) float64) (sum float64) 
 	return sum
 }
 
-// over is the model's loss over that of a forecaster, with its standard error: that of a ratio, to first order, from
-// sums over blocks of six hours, or of an eighth of a shorter span. Blocks are taken as independent (Cochran 1977,
-// Sampling Techniques, §6.4). The error is NaN with a single block.
-func (c *compared) over(forecaster int, of func(lossAt) float64) (r, se float64) {
+// ratioTo is the model's loss divided by that of a forecaster, with its standard error: that of a ratio, to first
+// order, from sums over blocks of six hours, or of an eighth of a shorter span. Blocks are taken as independent
+// (Cochran 1977, Sampling Techniques, §6.4). The error is NaN with a single block.
+func (c *compared) ratioTo(forecaster int, of func(lossAt) float64) (r, se float64) {
 	own, other := c.total(len(simples), of), c.total(forecaster, of)
 	if other == 0 {
 		return relative(own, other), math.NaN()
 	}
 	r = own / other
 	block := max(30, min(360, (c.origins[len(c.origins)-1]-c.origins[0])/8))
-	off := map[int]float64{} // by which a block is off the ratio
+	off := map[int]float64{} // the model's loss in a block, minus that expected by the ratio
 	for i, o := range c.origins {
 		off[o/block] += of(c.losses[len(simples)][i]) - r*of(c.losses[forecaster][i])
 	}
@@ -107,7 +107,7 @@ func (c *compared) over(forecaster int, of func(lossAt) float64) (r, se float64)
 	for i := range c.origins {
 		b := c.origins[i] / block
 		sum += off[b] * off[b]
-		off[b] = 0 // once a block, in the order of time
+		off[b] = 0 // each block counts once, in the order of time
 	}
 	if n < 2 {
 		return r, math.NaN()
@@ -115,7 +115,7 @@ func (c *compared) over(forecaster int, of func(lossAt) float64) (r, se float64)
 	return r, math.Sqrt(sum*n/(n-1)) / other
 }
 
-// reportCompared logs geometric means by trace, then the series that lose.
+// reportCompared logs the series on which the model is worse, and geometric means by trace.
 func reportCompared(t *testing.T, rows []*compared) {
 	rows = slices.DeleteFunc(rows, func(c *compared) bool { return c == nil })
 	type mean struct{ log, n float64 }
@@ -127,14 +127,14 @@ func reportCompared(t *testing.T, rows []*compared) {
 	for m, k := range lossKinds {
 		var lines []line
 		for _, c := range rows {
-			last, lastError := c.over(0, k.of)
+			last, lastError := c.ratioTo(0, k.of)
 			best := 1
 			for i := range simples[1:] {
 				if c.total(i+1, k.of) < c.total(best, k.of) {
 					best = i + 1
 				}
 			}
-			beside, besideError := c.over(best, k.of)
+			beside, besideError := c.ratioTo(best, k.of)
 			for _, name := range []string{c.trace, "all"} {
 				if means[name] == nil {
 					means[name] = new([len(lossKinds)]mean)
@@ -151,7 +151,7 @@ func reportCompared(t *testing.T, rows []*compared) {
 			}
 		}
 		slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(b.worst, a.worst) })
-		t.Logf("%s: %d of %d series lose", k.name, len(lines), len(rows))
+		t.Logf("%s: worse on %d of %d series", k.name, len(lines), len(rows))
 		for _, l := range lines {
 			t.Log("  " + l.text)
 		}

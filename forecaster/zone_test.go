@@ -10,8 +10,9 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// On the day after the clocks change, those who get up by the local clock are forecast by it.
-func TestSeasonsKeepLocalTime(t *testing.T) {
+// Demand follows the local clock. On the day after the clock changes, forecasts with the time zone are much better than
+// those by UTC.
+func TestSeasonInLocalTime(t *testing.T) {
 	zone, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
@@ -53,8 +54,8 @@ func TestSeasonsKeepLocalTime(t *testing.T) {
 	}
 }
 
-// Every series of a pool has the pool's calendar, also after a restart.
-func TestZonesReachEverySeries(t *testing.T) {
+// Every series of a pool has the pool's time zone, also after a restart.
+func TestZoneOfSeries(t *testing.T) {
 	zone := time.FixedZone("east", 5*3600+1800)
 	cfg := Config{Zones: map[string]*time.Location{"utc": nil}, Zone: zone}
 	f := New(cfg)
@@ -77,7 +78,7 @@ func TestZonesReachEverySeries(t *testing.T) {
 			}
 		}
 		if n != 6 {
-			t.Errorf("%d series, want of two pools a class, the rest and the total", n)
+			t.Errorf("%d series, want 6: two classes and the total, of two pools", n)
 		}
 	}
 }
