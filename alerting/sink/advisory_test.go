@@ -14,7 +14,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// bodies is a stream that keeps what is published.
+// bodies is a stream that keeps the last published message.
 type bodies struct{ got string }
 
 func (b *bodies) PublishMsg(_ context.Context, m *nats.Msg, _ ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
@@ -22,7 +22,7 @@ func (b *bodies) PublishMsg(_ context.Context, m *nats.Msg, _ ...jetstream.Publi
 	return &jetstream.PubAck{}, nil
 }
 
-// TestAdvisoryIsMarked: every sink marks advisory notices, and no others.
+// TestAdvisoryIsMarked: every sink marks advisory notices, and only these.
 func TestAdvisoryIsMarked(t *testing.T) {
 	for _, mode := range []alerting.Mode{alerting.Advisory, alerting.Active} {
 		cfg := alerting.DefaultConfig()
@@ -31,11 +31,9 @@ func TestAdvisoryIsMarked(t *testing.T) {
 		event.Decision.Mode, event.Decision.Action = mode, alerting.ScaleOut
 		d := *event.Decision
 		d.Stale = true
-		raised := new(alerting.AlertTracker).Update(d.Tick, []alerting.Condition{func() alerting.Condition {
-			c := alerting.Conditions(&d, nil, cfg)[0]
-			c.Immediate = true
-			return c
-		}()}, cfg)[0]
+		condition := alerting.Conditions(&d, nil, cfg)[0]
+		condition.Immediate = true
+		raised := new(alerting.AlertTracker).Update(d.Tick, []alerting.Condition{condition}, cfg)[0]
 		var got string
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)

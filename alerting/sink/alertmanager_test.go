@@ -62,11 +62,11 @@ func TestAlertmanagerPosts(t *testing.T) {
 		t.Errorf("%s, Authorization %q", path, auth)
 	}
 	if s.Accepts(decision("llama", 1)) {
-		t.Error("a decision is none of Alertmanager's business")
+		t.Error("Alertmanager accepts a decision, want only alerts")
 	}
 }
 
-// newPeer is the sink of the only peer that c names.
+// newPeer builds the sink of the only peer in c.
 func newPeer(t *testing.T, c AlertmanagerConfig) *Alertmanager {
 	t.Helper()
 	peers, err := NewAlertmanagers(c)
@@ -116,16 +116,16 @@ func TestRealAlertmanager(t *testing.T) {
 	}
 	testenv.Await(t, "the alert to be gone", func() bool { return len(list(t, url)) == 0 })
 
-	// What Alertmanager calls invalid must not be tried again.
+	// Alertmanager refuses an invalid alert. It must not be sent again.
 	bad := alert("", false)
 	bad.Alert.Labels = map[string]string{"no good label": "x"}
 	if answer, _ := errors.AsType[alerting.SendError](s.Send(t.Context(), bad)); !answer.Permanent {
-		t.Error("a bad label is worth no retry")
+		t.Error("a bad label is retried")
 	}
 }
 
-// TestRealCluster sends to both peers of a cluster. Each gets all alerts. The receiver is notified once, in one group,
-// also after a peer has died.
+// TestRealCluster sends to both peers of a cluster. Each gets all alerts. The receiver gets one notification for the
+// group, also after one peer has stopped.
 func TestRealCluster(t *testing.T) {
 	type notification struct {
 		Status      string
@@ -161,7 +161,7 @@ func TestRealCluster(t *testing.T) {
 		var tick []alerting.Notice
 		for _, resource := range []string{"kv", "decode"} {
 			n := alert("llama70b", resolved)
-			n.Alert.StartsAt = began // what began long ago is sent at once, without waiting for the rest of its group
+			n.Alert.StartsAt = began // Alertmanager sends an older alert at once, without waiting for its group
 			n.Alert.Labels["resource"] = resource
 			tick = append(tick, n)
 		}
@@ -180,18 +180,18 @@ func TestRealCluster(t *testing.T) {
 	})
 	first.Stop()
 	send(true)
-	testenv.Await(t, "the end at the peer that is left", func() bool { return len(list(t, second.URL)) == 0 })
-	// One of the two notifies of the end; until then nothing is repeated.
+	testenv.Await(t, "the end of the alerts at the second peer", func() bool { return len(list(t, second.URL)) == 0 })
+	// The next notification is that of the end. The first is not repeated.
 	for n = range notified {
 		if n.Status == "resolved" {
 			break
 		}
-		t.Errorf("the pager heard %+v a second time", n)
+		t.Errorf("the pager got %+v a second time", n)
 	}
 	stop()
 	<-done
 	if sent := d.Stats()[1].Sent; sent != 4 {
-		t.Errorf("%d notices reached the peer that lived, want 4", sent)
+		t.Errorf("%d notices reached the second peer, want 4", sent)
 	}
 }
 
@@ -217,17 +217,17 @@ func page(t *testing.T, url string) string {
 	return string(body)
 }
 
-// TestWatchdogGoesWhereItIsWanted: to an Alertmanager that asks for it; to nobody else.
-func TestWatchdogGoesWhereItIsWanted(t *testing.T) {
+// TestWatchdogIsOptIn: only an Alertmanager with watchdog: true gets the watchdog.
+func TestWatchdogIsOptIn(t *testing.T) {
 	watchdog := alert("", false)
 	watchdog.Alert.Name = alerting.Watchdog
 	for name, tt := range map[string]struct {
 		sink     alerting.Sink
 		watchdog bool
 	}{
-		"alertmanager that asks": {newPeer(t, AlertmanagerConfig{URLs: []string{"http://a"}, Watchdog: true}), true},
-		"alertmanager":           {newPeer(t, AlertmanagerConfig{URLs: []string{"http://a"}}), false},
-		"any other":              {&script{}, false},
+		"alertmanager with watchdog": {newPeer(t, AlertmanagerConfig{URLs: []string{"http://a"}, Watchdog: true}), true},
+		"alertmanager":               {newPeer(t, AlertmanagerConfig{URLs: []string{"http://a"}}), false},
+		"nats":                       {NewNATS(subjects), false},
 	} {
 		if got := tt.sink.Accepts(watchdog); got != tt.watchdog {
 			t.Errorf("%s accepts the watchdog: %t", name, got)

@@ -15,7 +15,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// TestCloudEvents reads messages as a stranger would who knows only CloudEvents 1.0.2 and its NATS binding 1.0.3.
+// TestCloudEvents reads messages as a program does that knows only CloudEvents 1.0.2 and its NATS binding 1.0.3.
 func TestCloudEvents(t *testing.T) {
 	for _, pool := range []string{"chat", `llama 70.b "eu", 100 % ünïcode`} {
 		n := decision(pool, 4)
@@ -47,13 +47,13 @@ func TestCloudEvents(t *testing.T) {
 				t.Error(diff)
 			}
 			if got, err := alerting.ReadPrescale(m.Data); err != nil || !cmp.Equal(want.Data, any(got)) {
-				t.Errorf("a consumer of ours reads %+v, %v", got, err)
+				t.Errorf("ReadPrescale: %+v, %v", got, err)
 			}
 		})
 	}
 }
 
-// readCloudEvent gives the attributes and the data of a message, having checked the rules.
+// readCloudEvent checks a message against the rules of CloudEvents, and returns its attributes and data.
 func readCloudEvent(t *testing.T, m *nats.Msg) (attributes map[string]string, data []byte) {
 	t.Helper()
 	if kind := m.Header.Get("Content-Type"); kind != "application/cloudevents+json" {
@@ -61,7 +61,7 @@ func readCloudEvent(t *testing.T, m *nats.Msg) (attributes map[string]string, da
 	}
 	for name := range m.Header {
 		if strings.HasPrefix(strings.ToLower(name), "ce-") {
-			t.Errorf("header %s: a reader takes the event for one in binary mode", name)
+			t.Errorf("header %s: a reader would expect binary mode", name)
 		}
 	}
 	var event map[string]json.RawMessage

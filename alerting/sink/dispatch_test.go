@@ -18,19 +18,19 @@ import (
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
-// script is a sink that does what its function says; it remembers what was delivered.
-type script struct {
+// fakeSink is a sink whose send function answers each attempt. It keeps the ids of what was delivered.
+type fakeSink struct {
 	name string
 	send func(ctx context.Context, attempt int) error
 	got  []string
 	n    int
 }
 
-func (s *script) Name() string { return s.name }
+func (s *fakeSink) Name() string { return s.name }
 
-func (*script) Accepts(n alerting.Notice) bool { return n.Report == nil && !isWatchdog(n) }
+func (*fakeSink) Accepts(n alerting.Notice) bool { return n.Report == nil && !isWatchdog(n) }
 
-func (s *script) Send(ctx context.Context, n alerting.Notice) error {
+func (s *fakeSink) Send(ctx context.Context, n alerting.Notice) error {
 	s.n++
 	if s.send != nil {
 		if err := s.send(ctx, s.n); err != nil {
@@ -61,7 +61,7 @@ func alert(pool string, resolved bool) alerting.Notice {
 	return alerting.Notice{Alert: a}
 }
 
-// memoryLog is a log for as long as the test.
+// memoryLog is a log of notices in memory, with a queue for each sink.
 type memoryLog struct {
 	mu        sync.Mutex
 	entries   []memoryEntry
@@ -94,14 +94,14 @@ func (m *memoryLog) open(sink string, reports bool) Queue {
 	return &memoryQueue{m, sink, reports}
 }
 
-// left is how many a sink has not settled.
+// left is the number of notices that a sink has not settled.
 func (m *memoryLog) left(sink string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.entries) - m.queues[fmt.Sprint(sink, false)]
 }
 
-// memoryQueue is that of one sink.
+// memoryQueue is the queue of one sink.
 type memoryQueue struct {
 	*memoryLog
 	sink    string
@@ -163,7 +163,7 @@ func (q *memoryQueue) SetDelivered(_ context.Context, identity, id string) error
 	return nil
 }
 
-// run runs a dispatcher over sinks until act is done.
+// run runs a dispatcher over sinks until act returns.
 func run(t *testing.T, log *memoryLog, sinks []alerting.Sink, report func(Failure), act func(d *Dispatcher)) (stats []alerting.SinkStats, err error) {
 	t.Helper()
 	if report == nil {
@@ -180,32 +180,6 @@ func run(t *testing.T, log *memoryLog, sinks []alerting.Sink, report func(Failur
 	return d.Stats(), err
 }
 
-// deliver does so within a bubble of fake time.
-func deliver(t *testing.T, sinks []alerting.Sink, act func(log *memoryLog)) (stats []alerting.SinkStats, err error) {
-	t.Helper()
-	log := newMemoryLog()
-	return run(t, log, sinks, nil, func(*Dispatcher) { act(log) })
-}
-
-func TestDispatcherDelivers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &script{name: "s"}
-		stats, err := deliver(t, []alerting.Sink{s}, func(log *memoryLog) {
-			log.enqueue(decision("a", 1), alert("a", false))
-			synctest.Wait()
-		})
-		if err != nil {
-			t.Error(err)
-		}
-		if diff := cmp.Diff([]string{"a-1", "ForewarmTooLateToWarm/a/kv"}, s.got); diff != "" {
-			t.Error(diff)
-		}
-		if diff := cmp.Diff([]alerting.SinkStats{{Sink: "s", Sent: 2}}, stats); diff != "" {
-			t.Error(diff)
-		}
-	})
-}
-
 // TestDispatcherBacksOff: failures slow down the whole sink. They are reported when they begin, every few minutes, and
 // when they end.
 func TestDispatcherBacksOff(t *testing.T) {
@@ -214,7 +188,7 @@ func TestDispatcherBacksOff(t *testing.T) {
 		var reported []int
 		start := time.Now()
 		var back atomic.Bool
-		s := &script{name: "s", send: func(context.Context, int) error {
+		s := &fakeSink{name: "s", send: func(context.Context, int) error {
 			if at = append(at, time.Since(start)); !back.Load() {
 				return errors.New("refused")
 			}
@@ -244,12 +218,12 @@ func TestDispatcherBacksOff(t *testing.T) {
 			t.Errorf("reported failures %v", reported)
 		}
 		if x := stats[0]; x.Sent != 1 || x.Superseded != 28 {
-			t.Errorf("%+v: what becomes of each of 29 notices has to be counted", x)
+			t.Errorf("%+v: want each of 29 notices counted", x)
 		}
 	})
 }
 
-// unreadQueue cannot be read until it works. Then it has no notice.
+// unreadQueue fails to read until it works. It has no notice.
 type unreadQueue struct {
 	*memoryQueue
 	works *atomic.Bool
@@ -263,14 +237,14 @@ func (q *unreadQueue) Next(ctx context.Context) (*alerting.Delivery, error) {
 	return nil, ctx.Err()
 }
 
-// TestDispatcherQueueWorksAgain: a queue that could not be read fails its sink until it can be read, also if no notice
-// comes.
+// TestDispatcherQueueWorksAgain: the sink is failing while its queue cannot be read. When it can be read, the failure
+// ends, also without a notice.
 func TestDispatcherQueueWorksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, works := newMemoryLog(), &atomic.Bool{}
 		open := func(sink string, reports bool) Queue { return &unreadQueue{&memoryQueue{log, sink, reports}, works} }
 		var said []bool
-		d := NewDispatcher([]alerting.Sink{&script{name: "s"}}, open, func(f Failure) { said = append(said, f.Err != nil) }, noop.Tracer{})
+		d := NewDispatcher([]alerting.Sink{&fakeSink{name: "s"}}, open, func(f Failure) { said = append(said, f.Err != nil) }, noop.Tracer{})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- d.Run(ctx) }()
@@ -296,16 +270,17 @@ func TestDispatcherQueueWorksAgain(t *testing.T) {
 
 func TestDispatcherNewestSupersedes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{name: "s", send: func(_ context.Context, attempt int) error {
+		s := &fakeSink{name: "s", send: func(_ context.Context, attempt int) error {
 			if attempt == 1 {
 				time.Sleep(time.Second)
 				return errors.New("reset")
 			}
 			return nil
 		}}
-		stats, err := deliver(t, []alerting.Sink{s}, func(log *memoryLog) {
+		log := newMemoryLog()
+		stats, err := run(t, log, []alerting.Sink{s}, nil, func(*Dispatcher) {
 			log.enqueue(decision("a", 1))
-			synctest.Wait() // the first one is on its way
+			synctest.Wait() // the first attempt has begun
 			log.enqueue(decision("a", 2), alert("a", false), decision("b", 1), decision("a", 3), alert("a", true))
 			time.Sleep(time.Minute)
 		})
@@ -351,7 +326,7 @@ func TestDispatcherGivesUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &script{name: "s", send: tt.send}
+				s := &fakeSink{name: "s", send: tt.send}
 				log := newMemoryLog()
 				stats, _ := run(t, log, []alerting.Sink{all{s}}, nil, func(*Dispatcher) {
 					log.enqueue(tt.notices...)
@@ -369,19 +344,21 @@ func TestDispatcherGivesUp(t *testing.T) {
 	}
 }
 
-// all takes reports, too.
-type all struct{ *script }
+// all accepts reports, too.
+type all struct{ *fakeSink }
 
 func (all) Accepts(alerting.Notice) bool { return true }
 
-// A sink that hangs, even one that ignores its context, delays neither another sink nor the end of the process.
+// TestDispatcherHangingSink: a sink that hangs and ignores its context delays neither another sink nor the end of the
+// process.
 func TestDispatcherHangingSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
-		bad := &script{name: "bad", send: func(context.Context, int) error { <-hang; return nil }}
-		good := &script{name: "good"}
+		bad := &fakeSink{name: "bad", send: func(context.Context, int) error { <-hang; return nil }}
+		good := &fakeSink{name: "good"}
 		start := time.Now()
-		_, err := deliver(t, []alerting.Sink{bad, good}, func(log *memoryLog) {
+		log := newMemoryLog()
+		_, err := run(t, log, []alerting.Sink{bad, good}, nil, func(*Dispatcher) {
 			for i := range 100 {
 				log.enqueue(decision(fmt.Sprint(i), 1))
 			}
@@ -398,7 +375,7 @@ func TestDispatcherHangingSink(t *testing.T) {
 }
 
 // episodes is a sink that sends an alert once when it is raised and once when it is resolved.
-type episodes struct{ script }
+type episodes struct{ fakeSink }
 
 func (*episodes) ID(n alerting.Notice) string { return fmt.Sprint(n.Alert.StartsAt, n.Alert.Resolved) }
 
@@ -406,7 +383,7 @@ func (*episodes) ID(n alerting.Notice) string { return fmt.Sprint(n.Alert.Starts
 func TestDispatcherSendsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := newMemoryLog()
-		each, once := &script{name: "each"}, &episodes{script{name: "once"}}
+		each, once := &fakeSink{name: "each"}, &episodes{fakeSink{name: "once"}}
 		send := func(alerts ...alerting.Notice) {
 			if _, err := run(t, log, []alerting.Sink{each, once}, nil, func(*Dispatcher) {
 				for _, n := range alerts {
@@ -440,7 +417,7 @@ func TestDispatcherSendsOnce(t *testing.T) {
 // a sink that sends an alert once.
 func TestDispatcherNotifies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &episodes{script{name: "s", send: func(_ context.Context, attempt int) error {
+		s := &episodes{fakeSink{name: "s", send: func(_ context.Context, attempt int) error {
 			if attempt == 1 {
 				return errors.New("refused")
 			}
@@ -460,20 +437,22 @@ func TestDispatcherNotifies(t *testing.T) {
 	})
 }
 
-// A consumer that asks to be left alone is, for all notices; one that is gone gets nothing more.
+// TestDispatcherObeys: a consumer that answers with Retry-After gets no notice until then. A consumer that answers 410 gets
+// none any more.
 func TestDispatcherObeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var at []time.Duration
-		busy := &script{name: "busy", send: func(_ context.Context, attempt int) error {
+		busy := &fakeSink{name: "busy", send: func(_ context.Context, attempt int) error {
 			at = append(at, time.Since(start))
 			if attempt == 1 {
 				return alerting.SendError{Err: errors.New("429"), After: 2 * time.Minute}
 			}
 			return nil
 		}}
-		gone := &script{name: "gone", send: func(context.Context, int) error { return alerting.SendError{Err: errors.New("410"), Gone: true} }}
-		stats, err := deliver(t, []alerting.Sink{busy, gone}, func(log *memoryLog) {
+		gone := &fakeSink{name: "gone", send: func(context.Context, int) error { return alerting.SendError{Err: errors.New("410"), Gone: true} }}
+		log := newMemoryLog()
+		stats, err := run(t, log, []alerting.Sink{busy, gone}, nil, func(*Dispatcher) {
 			log.enqueue(decision("a", 1))
 			synctest.Wait()
 			log.enqueue(decision("a", 2), decision("b", 1))

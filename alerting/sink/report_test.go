@@ -33,7 +33,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// weekly is a report, and testPages are its pages.
+// weekly is a notice of a report. Its pages are testPages.
 func weekly() alerting.Notice {
 	to := time.Date(2026, 3, 9, 7, 0, 0, 0, time.UTC)
 	return alerting.Notice{Report: &alerting.Report{ID: "report-2026-03-09T0700Z-1f", Name: "report-2026-03-09T0700Z", From: to.AddDate(0, 0, -7), To: to,
@@ -46,12 +46,12 @@ var testPages = Pages{
 	"mail.txt": []byte("Nothing saturated.\n"), "mail.html": []byte("<p>Nothing saturated.</p>"),
 }
 
-func at(pages Pages) func(*alerting.Report) (Pages, error) {
+func pagesFunc(pages Pages) func(*alerting.Report) (Pages, error) {
 	return func(*alerting.Report) (Pages, error) { return pages, nil }
 }
 
-// mailServer is a real SMTP server in this process, with user forewarm and password sesame. It refuses with the reply
-// that is set.
+// mailServer is a real SMTP server in this process, with user forewarm and password sesame. If reply is set, it refuses
+// mails with it.
 type mailServer struct {
 	addr     string
 	ca       string // file with its certificate
@@ -63,7 +63,7 @@ type mailServer struct {
 	recipients               []string
 }
 
-// startMail runs one; secure is starttls, tls or none.
+// startMail starts a mail server. The argument secure is starttls, tls or none.
 func startMail(t *testing.T, secure string) *mailServer {
 	t.Helper()
 	cert, ca := certificate(t)
@@ -92,13 +92,13 @@ func startMail(t *testing.T, secure string) *mailServer {
 	}()
 	t.Cleanup(func() {
 		_ = server.Close()
-		_ = listener.Close() // which the server does not know of when it has not begun yet
+		_ = listener.Close() // server.Close does not close it before Serve has begun
 		<-done
 	})
 	return m
 }
 
-// config is a client's for the server.
+// config is the configuration of a client of the server.
 func (m *mailServer) config(secure string) MailConfig {
 	_, port, _ := net.SplitHostPort(m.addr)
 	c := MailConfig{Host: "localhost", TLS: secure, CAFile: m.ca, From: "Forewarm <forewarm@example.org>", To: []string{"ops@example.org", "Ada <ada@example.org>"},
@@ -149,7 +149,7 @@ func (s *mailSession) Data(r io.Reader) error {
 	return err
 }
 
-// certificate makes one for localhost, and a file that says to trust it.
+// certificate makes a certificate for localhost, and a CA file with it.
 func certificate(t *testing.T) (tls.Certificate, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -174,7 +174,7 @@ func TestMail(t *testing.T) {
 	for _, secure := range []string{startTLS, implicitTLS, noTLS} {
 		t.Run(secure, func(t *testing.T) {
 			server := startMail(t, secure)
-			m, err := newMailer(server.config(secure), Deps{Pages: at(testPages)})
+			m, err := newMailer(server.config(secure), Deps{Pages: pagesFunc(testPages)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -189,7 +189,7 @@ func TestMail(t *testing.T) {
 				ids[readMail(t, <-server.mails)] = true
 			}
 			if len(ids) != 1 {
-				t.Errorf("a retry has another Message-ID: %v", ids)
+				t.Errorf("the retry has a different Message-ID: %v", ids)
 			}
 			if diff := cmp.Diff([]string{"ops@example.org", "ada@example.org"}, server.recipients); diff != "" || server.encrypted != (secure == startTLS || secure == implicitTLS) {
 				t.Errorf("encrypted: %v; recipients %s", server.encrypted, diff)
@@ -198,7 +198,7 @@ func TestMail(t *testing.T) {
 	}
 }
 
-// readMail checks a mail as a reader would take it apart, and gives its id.
+// readMail parses a mail, checks its headers and parts, and returns its Message-ID.
 func readMail(t *testing.T, raw []byte) (id string) {
 	t.Helper()
 	m, err := netmail.ReadMessage(bytes.NewReader(raw))
@@ -236,7 +236,7 @@ func readMail(t *testing.T, raw []byte) (id string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p.FileName() != "" { // base64 of the page
+			if p.FileName() != "" { // the page, as base64
 				got["file"] = p.FileName()
 				continue
 			}
@@ -256,8 +256,8 @@ func readMail(t *testing.T, raw []byte) (id string) {
 	return m.Header.Get("Message-ID")
 }
 
-// TestMailRefusals: a refusal of the mail itself is final; other failures are retried. A password is not sent to a server
-// without encryption.
+// TestMailRefusals: if the server refuses the mail itself, it is not sent again. After other failures it is. The password
+// is not sent without encryption.
 func TestMailRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		secure    string
@@ -271,13 +271,13 @@ func TestMailRefusals(t *testing.T) {
 		"no password":         {startTLS, func(_ *mailServer, c *MailConfig) { c.PasswordFile = "unset" }, false, "report.mail.password_file: open unset"},
 		"unknown certificate": {startTLS, func(_ *mailServer, c *MailConfig) { c.CAFile = "" }, false, "certificate"},
 		"no STARTTLS":         {noTLS, func(_ *mailServer, c *MailConfig) { c.TLS, c.CAFile = startTLS, "" }, false, "STARTTLS"},
-		"nobody there":        {startTLS, func(_ *mailServer, c *MailConfig) { c.Port = 1 }, false, "refused"},
+		"closed port":         {startTLS, func(_ *mailServer, c *MailConfig) { c.Port = 1 }, false, "refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := startMail(t, c.secure)
 			config := server.config(c.secure)
 			c.change(server, &config)
-			m, err := newMailer(config, Deps{Pages: at(testPages)})
+			m, err := newMailer(config, Deps{Pages: pagesFunc(testPages)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -286,7 +286,7 @@ func TestMailRefusals(t *testing.T) {
 				t.Errorf("permanent %v: %v", answer.Permanent, err)
 			}
 			if len(server.mails) > 0 || strings.Contains(err.Error(), "sesame") {
-				t.Error("a mail was taken, or the password sent")
+				t.Error("the server accepted a mail, or the error contains the password")
 			}
 		})
 	}
@@ -327,13 +327,13 @@ func TestReportWebhook(t *testing.T) {
 	})
 	large := Pages{"json": append(append([]byte(`"`), bytes.Repeat([]byte("x"), maxEmbedded)...), '"')}
 	for _, pages := range []Pages{testPages, large} {
-		sinks, err := Open(Config{Webhooks: []WebhookConfig{{Name: "ops", Target: Target{URL: server.URL}, SecretFile: keyFile(t, testKey), Send: []string{"reports"}}}}, Deps{Pages: at(pages)})
+		sinks, err := Open(Config{Webhooks: []WebhookConfig{{Name: "ops", Target: Target{URL: server.URL}, SecretFile: keyFile(t, testKey), Send: []string{"reports"}}}}, Deps{Pages: pagesFunc(pages)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		s := sinks[0].(*Webhook)
 		if !s.Accepts(weekly()) || s.Accepts(decision("a", 1)) {
-			t.Error("it wants something else than reports")
+			t.Error("a webhook with send: [reports] must accept reports, and nothing else")
 		}
 		if err := s.Send(t.Context(), weekly()); err != nil {
 			t.Fatal(err)
@@ -356,7 +356,7 @@ func TestReportWebhook(t *testing.T) {
 		}
 	}
 	if newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URL: "https://a"}, SecretFile: "k"}).Accepts(weekly()) {
-		t.Error("reports come without being asked for")
+		t.Error("a webhook without send accepts reports")
 	}
 	body, err := slackMessage(weekly())
 	if err != nil || !strings.Contains(string(body), "Report, 2 Mar 2026 07:00 to 9 Mar 2026 07:00 UTC") || !strings.Contains(string(body), "Nothing saturated.") {
@@ -364,8 +364,8 @@ func TestReportWebhook(t *testing.T) {
 	}
 }
 
-// TestReportDestinationsAreApart: a full disk and a mail server that hangs do not delay the webhook of an alert.
-func TestReportDestinationsAreApart(t *testing.T) {
+// TestReportsDoNotDelayAlerts: a full disk and a mail server that hangs do not delay the webhook of an alert.
+func TestReportsDoNotDelayAlerts(t *testing.T) {
 	hanging, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -375,7 +375,7 @@ func TestReportDestinationsAreApart(t *testing.T) {
 	hook := consumer(t, testKey, func(string, []byte) { alerts <- struct{}{} })
 	full := errors.New("no space left on device")
 	c := ReportConfig{Dir: "reports", Mail: (&mailServer{addr: hanging.Addr().String(), password: keyFile(t, "sesame")}).config(noTLS)}
-	sinks, err := OpenReports(c, Deps{Pages: at(testPages), WriteFile: func(string, []byte) error { return full }})
+	sinks, err := OpenReports(c, Deps{Pages: pagesFunc(testPages), WriteFile: func(string, []byte) error { return full }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,7 +387,7 @@ func TestReportDestinationsAreApart(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = d.Run(ctx) // it says what is left
+		_ = d.Run(ctx) // returns an error for the reports that were not sent
 	}()
 	log.enqueue(weekly(), alert("llama", false))
 	<-alerts

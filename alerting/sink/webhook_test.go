@@ -23,11 +23,11 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 const (
-	testKey  = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" // of the specification's own tests
+	testKey  = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" // from the tests of the Standard Webhooks specification
 	otherKey = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 )
 
-// keyFile is a file with these lines.
+// keyFile writes a file with these lines.
 func keyFile(t *testing.T, lines ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
@@ -46,7 +46,7 @@ func newWebhook(t *testing.T, c WebhookConfig) *Webhook {
 	return s
 }
 
-// TestSignatureVector is the vector that the reference libraries are tested with.
+// TestSignatureVector signs the test vector of the reference libraries.
 func TestSignatureVector(t *testing.T) {
 	got, err := sign(testKey, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
 	if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want || err != nil {
@@ -54,7 +54,7 @@ func TestSignatureVector(t *testing.T) {
 	}
 }
 
-// consumer takes what the reference library lets through with its key, and refuses the rest.
+// consumer calls take for messages that the reference library verifies with key, and answers 401 to others.
 func consumer(t *testing.T, key string, take func(id string, body []byte)) *httptest.Server {
 	t.Helper()
 	verifier, err := standardwebhooks.NewWebhook(key)
@@ -74,16 +74,16 @@ func consumer(t *testing.T, key string, take func(id string, body []byte)) *http
 	return server
 }
 
-// TestWebhookVerifies: the library of the specification accepts the signatures before, during and after a change of keys,
-// and none of another key.
+// TestWebhookVerifies: the reference library accepts the signatures before and during a change of keys. It refuses a
+// signature with another key.
 func TestWebhookVerifies(t *testing.T) {
 	for name, tt := range map[string]struct {
 		keys []string
 		ok   bool
 	}{
-		"one key":       {keys: []string{testKey}, ok: true},
-		"exchange":      {keys: []string{"# new, then old", otherKey, "", testKey}, ok: true},
-		"the other key": {keys: []string{otherKey}},
+		"one key":          {keys: []string{testKey}, ok: true},
+		"new and old keys": {keys: []string{"# new, then old", otherKey, "", testKey}, ok: true},
+		"another key":      {keys: []string{otherKey}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -114,7 +114,8 @@ func TestWebhookVerifies(t *testing.T) {
 	}
 }
 
-func TestKeysAreRefused(t *testing.T) {
+// TestInvalidKeys: the error says what is wrong, and does not contain the key.
+func TestInvalidKeys(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                              "no key",
 		"hunter2hunter2":                "line 1: a key is whsec_",
@@ -129,14 +130,15 @@ func TestKeysAreRefused(t *testing.T) {
 		}
 		for _, secret := range []string{"hunter2", "c2hvcnQ", "MfKQ"} {
 			if strings.Contains(err.Error(), secret) {
-				t.Errorf("%v gives a key away", err)
+				t.Errorf("%v contains a key", err)
 			}
 		}
 	}
 }
 
-// A key and a URL that are exchanged count from the next attempt on, without a restart.
-func TestWebhookReadsSecretsAnew(t *testing.T) {
+// TestWebhookReloadsSecrets: a changed file of a key or URL is used from the next attempt on, without a restart. Errors
+// do not contain the URL, because it may be a secret.
+func TestWebhookReloadsSecrets(t *testing.T) {
 	taken := 0
 	server := consumer(t, testKey, func(string, []byte) { taken++ })
 	secret, url := keyFile(t, otherKey), keyFile(t, "http://127.0.0.1:1/old/SECRET")
@@ -195,7 +197,7 @@ func TestWebhookConfig(t *testing.T) {
 	}
 }
 
-// TestWebhookSelects: who gets what, and what is one message.
+// TestWebhookSelects: format and send select the notices that a webhook gets. The id says which notices are one message.
 func TestWebhookSelects(t *testing.T) {
 	events := newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URL: "https://a"}, SecretFile: "k"})
 	chat := newWebhook(t, WebhookConfig{Name: "chat", Target: Target{URL: "https://a"}, Format: Slack})
@@ -216,19 +218,19 @@ func TestWebhookSelects(t *testing.T) {
 	renewed := decision("a", 9)
 	renewed.Decision.Action = alerting.ScaleOut
 	if both.ID(out) != both.ID(renewed) || events.ID(out) == events.ID(renewed) {
-		t.Error("advice that is renewed is the same message in a chat, and another event")
+		t.Error("a repeated advice: want the same message in a chat, and a new CloudEvent")
 	}
 	later := alert("a", false)
 	later.Alert.UpdatedAt = later.Alert.UpdatedAt.Add(time.Minute)
 	if events.ID(later) != events.ID(alert("a", false)) || events.ID(later) == events.ID(alert("a", true)) {
-		t.Error("an alert is one message when it is raised and one when it is over")
+		t.Error("an alert: want one message when it is raised and one when it is resolved")
 	}
 }
 
-// TestSlackGolden holds messages to what was read and found good; Slack's own bounds hold for any text.
+// TestSlackGolden compares messages with a golden file. A long text is cut to the bounds of Slack.
 func TestSlackGolden(t *testing.T) {
-	page, over, long := alert("llama", false), alert("llama", true), alert("llama", false)
-	for _, n := range []alerting.Notice{page, over, long} {
+	page, resolved, long := alert("llama", false), alert("llama", true), alert("llama", false)
+	for _, n := range []alerting.Notice{page, resolved, long} {
 		n.Alert.Annotations = map[string]string{"summary": "Pool llama: KV memory will be full in about 5 min", "description": "Chance: 85 % within 18 min. Class a<b> & co drives it.",
 			"action": "Shed or delay load.", "decision": "llama-4", "mode": "advisory", "runbook_url": "https://example.org/ForewarmTooLateToWarm.md", "dashboard_url": "https://example.org/pools/llama"}
 	}
@@ -237,7 +239,7 @@ func TestSlackGolden(t *testing.T) {
 	d := decision("llama", 4)
 	d.Decision.Action, d.Decision.Ready, d.Decision.Desired, d.Decision.Mode, d.Decision.Reason = alerting.ScaleOut, 14, 19, alerting.Active, "KV memory full in ~19 min."
 	var all bytes.Buffer
-	for _, n := range []alerting.Notice{page, over, d} {
+	for _, n := range []alerting.Notice{page, resolved, d} {
 		body, err := slackMessage(n)
 		if err != nil {
 			t.Fatal(err)
