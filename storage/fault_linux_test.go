@@ -13,27 +13,6 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// fill leaves so many bytes free; the returned function frees them.
-func fill(t *testing.T, dir string, leave int64) (free func()) {
-	t.Helper()
-	path := filepath.Join(dir, "ballast")
-	at, err := Free(dir)
-	if err == nil {
-		err = os.WriteFile(path, make([]byte, max(0, at-leave)), 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		if err := os.Remove(path); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// blind does not see how much room there is, so that writes run into the end of it.
-func blind(string) (int64, error) { return math.MaxInt64, nil }
-
 // TestStoreOnAFullDisk fills a real file system at several places in the write-ahead log and the chunks. The store
 // reports the full disk, continues when there is room, and keeps what it stored, also over a restart.
 func TestStoreOnAFullDisk(t *testing.T) {
@@ -42,35 +21,42 @@ func TestStoreOnAFullDisk(t *testing.T) {
 		t.Run(fmt.Sprintf("%d kB", leave>>10), func(t *testing.T) {
 			dir := testenv.SmallDisk(t, 32<<20)
 			s := openStore(t, config(dir))
-			s.free, s.retry = blind, 0
-			var free func()
+			s.free = func(string) (int64, error) { return math.MaxInt64, nil } // so that the store does not stop before the disk is full
+			s.retry = 0
+			ballast := filepath.Join(dir, "ballast")
 			stored, lost := map[int]bool{}, 0
 			for m := 1; m <= end; m++ {
+				var err error
 				switch m {
 				case filled:
-					free = fill(t, dir, leave)
+					var room int64
+					if room, err = Free(dir); err == nil {
+						err = os.WriteFile(ballast, make([]byte, max(0, room-leave)), 0o600)
+					}
 				case freed:
-					free()
+					err = os.Remove(ballast)
 				}
-				err := tryTick(s, m)
-				s.maintaining <- struct{}{} // whatever the tick has begun is over
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = tryTick(s, m)
+				s.maintaining <- struct{}{} // waits for a compaction that the tick has begun
 				<-s.maintaining
 				if stored[m] = err == nil; err != nil {
 					lost++
 				}
 				if m > freed+2 && err != nil {
-					t.Fatalf("minute %d: there is room again: %v", m, err)
+					t.Fatalf("minute %d, with free space again: %v", m, err)
 				}
 			}
 			if c := s.Counters(); c.LostTicks != uint64(lost) || lost == 0 {
-				t.Errorf("%d ticks are lost: %+v", lost, c)
+				t.Errorf("%d ticks failed, counters are %+v; want LostTicks equal, and more than 0", lost, c)
 			}
 			for _, when := range []string{"before", "after"} {
-				have := dump(t, s, "forewarm_desired_replicas")[`{__name__="forewarm_desired_replicas", pool="p", role="all"}`]
-				there := strings.Join(have, " ") + " "
+				have := " " + strings.Join(desired(t, s), " ") + " "
 				for m := 1; m <= end; m++ {
-					if stored[m] && !strings.Contains(" "+there, fmt.Sprintf(" %d=%d ", m, 3+m%2)) {
-						t.Fatalf("%s a restart minute %d is missing: %s", when, m, there)
+					if stored[m] && !strings.Contains(have, fmt.Sprintf(" %d=%d ", m, 3+m%2)) {
+						t.Fatalf("%s the restart minute %d is missing: %s", when, m, have)
 					}
 				}
 				if err := s.Close(); err != nil {
@@ -81,13 +67,12 @@ func TestStoreOnAFullDisk(t *testing.T) {
 					t.Errorf("%+v", c)
 				}
 			}
-			t.Logf("%d ticks lost", lost)
 		})
 	}
 }
 
-// TestReadOnlyDisk: nothing starts. Each part names the file that it could not write, and none says that the directory is
-// in use.
+// TestReadOnlyDisk: nothing starts. Each error names the file that could not be written, and none says that the directory
+// is in use.
 func TestReadOnlyDisk(t *testing.T) {
 	dir := testenv.SmallDisk(t, 64<<20)
 	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {

@@ -10,23 +10,29 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// ticksIn are the minutes that a store has of a series which each tick of appendTick adds to.
+// desired has the samples of desired replicas. Each tick of appendTick adds one.
+func desired(t *testing.T, s *Store) []string {
+	t.Helper()
+	return dump(t, s, "forewarm_desired_replicas")[`{__name__="forewarm_desired_replicas", pool="p", role="all"}`]
+}
+
+// ticksIn are the minutes of the stored ticks of appendTick.
 func ticksIn(t *testing.T, s *Store) []string {
 	t.Helper()
 	var out []string
-	for _, x := range dump(t, s, "forewarm_desired_replicas")[`{__name__="forewarm_desired_replicas", pool="p", role="all"}`] {
+	for _, x := range desired(t, s) {
 		at, _, _ := strings.Cut(x, "=")
 		out = append(out, at)
 	}
 	return out
 }
 
-// TestStoreTornLog cuts and corrupts the write-ahead log at many places, as a loss of power may. The store opens with the
+// TestStoreTornLog cuts and corrupts the write-ahead log at many places, as a power failure may. The store opens with the
 // ticks before the damage.
 func TestStoreTornLog(t *testing.T) {
 	whole := t.TempDir()
 	s := openStore(t, config(whole))
-	var ends []int64 // of the log, after each tick
+	var ends []int64 // size of the log after each tick
 	for m := 1; m <= 6; m++ {
 		appendTick(t, s, m)
 		info, err := os.Stat(filepath.Join(whole, "tsdb", "wal", "00000000"))
@@ -40,7 +46,7 @@ func TestStoreTornLog(t *testing.T) {
 	}
 	size := ends[len(ends)-1]
 	for at := size / 23; at < size; at += size / 23 {
-		for _, how := range []string{"cut", "garbled"} {
+		for _, how := range []string{"cut", "corrupt"} {
 			dir := t.TempDir()
 			if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
 				t.Fatal(err)
@@ -66,10 +72,10 @@ func TestStoreTornLog(t *testing.T) {
 				}
 			}
 			got := ticksIn(t, s)
-			if diff := cmp.Diff(want, got); diff != "" && (len(got) != len(want)+1 || got[len(want)] != fmt.Sprint(len(want)+1)) { // part of the next may be whole
+			if diff := cmp.Diff(want, got); diff != "" && (len(got) != len(want)+1 || got[len(want)] != fmt.Sprint(len(want)+1)) { // the next tick may be there in part
 				t.Errorf("%s at byte %d: %s", how, at, diff)
 			}
-			if c := s.Counters(); c.Corruptions != 1 && (how == "garbled" || at != ends[max(0, len(want)-1)]) {
+			if c := s.Counters(); c.Corruptions != 1 && (how == "corrupt" || at != ends[max(0, len(want)-1)]) {
 				t.Errorf("%s at byte %d: %+v", how, at, c)
 			}
 			appendTick(t, s, 7)
@@ -85,15 +91,15 @@ func TestStoreTornLog(t *testing.T) {
 	}
 }
 
-// TestStoreDamaged: a database with a block that cannot be opened is renamed, and counted; an empty one is opened.
+// TestStoreDamaged: if a block cannot be opened, the database is renamed and counted, and a new one is opened.
 func TestStoreDamaged(t *testing.T) {
 	for file, tt := range map[string]struct {
 		change  func(b []byte) []byte
-		there   int // ticks, with one that is stored after that
+		ticks   int // including one that is stored afterwards
 		renamed bool
 	}{
 		"tsdb/*/index":     {func(b []byte) []byte { return b[:len(b)-3] }, 1, true},
-		"tsdb/*/meta.json": {func([]byte) []byte { return nil }, 5, false}, // the TSDB passes over it, and the log has the ticks
+		"tsdb/*/meta.json": {func([]byte) []byte { return nil }, 5, false}, // the TSDB skips the block, and the log has its ticks
 	} {
 		dir := t.TempDir()
 		fillDirectory(t, dir)
@@ -110,8 +116,8 @@ func TestStoreDamaged(t *testing.T) {
 			t.Errorf("%s: %+v", file, c)
 		}
 		appendTick(t, s, 7)
-		if got := ticksIn(t, s); len(got) != tt.there {
-			t.Errorf("%s: %v is there", file, got)
+		if got := ticksIn(t, s); len(got) != tt.ticks {
+			t.Errorf("%s: ticks %v, want %d", file, got, tt.ticks)
 		}
 		if tt.renamed {
 			one(t, dir, "tsdb.damaged/*/index")
@@ -120,9 +126,10 @@ func TestStoreDamaged(t *testing.T) {
 	}
 }
 
-// TestStoreDeleted: a store whose files are deleted while it runs names them once, and stores again from the next tick on.
+// TestStoreDeleted: files are deleted while the store runs. The next tick fails and names them. The store works again from
+// the tick after it.
 func TestStoreDeleted(t *testing.T) {
-	for name, there := range map[string][]string{"wal": {"1", "2", "7"}, "": {"7"}} {
+	for name, want := range map[string][]string{"wal": {"1", "2", "7"}, "": {"7"}} {
 		dir := t.TempDir()
 		fillDirectory(t, dir)
 		s := openStore(t, config(dir))
@@ -138,7 +145,7 @@ func TestStoreDeleted(t *testing.T) {
 			t.Error(err)
 		}
 		s = openStore(t, config(dir))
-		if diff := cmp.Diff(there, ticksIn(t, s)); diff != "" {
+		if diff := cmp.Diff(want, ticksIn(t, s)); diff != "" {
 			t.Errorf("%s was deleted: %s", path, diff)
 		}
 		_ = s.Close()

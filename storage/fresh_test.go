@@ -14,8 +14,8 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// TestFreshMinutes: PromQL reads minutes that have not settled with their expected values, under the same names. Reports
-// read only settled minutes.
+// TestFreshMinutes: PromQL also reads minutes that have not settled yet, with their expected values and under the same
+// names. Reports read only settled minutes.
 func TestFreshMinutes(t *testing.T) {
 	s := openStore(t, config(t.TempDir()))
 	s.Shown = func(key features.Key) bool { return key.Class == "chat" }
@@ -43,7 +43,7 @@ func TestFreshMinutes(t *testing.T) {
 	tick(2, open("chat", 0, 3, 5), open("chat", 1, 1, 6), open("rag", 1, 1, 1))
 	want := map[string][]string{of("chat"): {"1=5", "2=6"}, of("_other"): {"1=2", "2=1"}, of("*"): {"1=7", "2=7"}}
 	if diff := cmp.Diff(want, read(s.Queryable())); diff != "" {
-		t.Errorf("before they settled (-want +got):\n%s", diff)
+		t.Errorf("no minute has settled (-want +got):\n%s", diff)
 	}
 	total := map[string]string{"pool": "p", "class": "*"}
 	got, err := History{Store: s, Unsettled: true}.Values(t.Context(), "forewarm_demand_requests_per_second", total, minute(0), minute(3))
@@ -53,13 +53,13 @@ func TestFreshMinutes(t *testing.T) {
 	tick(3, window("chat", 0, 360), window("rag", 0, 60), open("chat", 2, 1, 6))
 	want = map[string][]string{of("*"): {"1=7", "2=7", "3=6"}}
 	if diff := cmp.Diff(want, read(s.Queryable(), labels.MustNewMatcher(labels.MatchEqual, "class", "*"))); diff != "" {
-		t.Errorf("when one settled (-want +got):\n%s", diff)
+		t.Errorf("one minute has settled (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string][]string{of("chat"): {"1=6"}, of("_other"): {"1=1"}, of("*"): {"1=7"}}, read(s)); diff != "" {
-		t.Errorf("what reports read (-want +got):\n%s", diff)
+		t.Errorf("reports read (-want +got):\n%s", diff)
 	}
 	s.fresh.take(nil, minute(200).Add(time.Hour).UnixMilli(), s.owns)
 	if len(s.fresh.minutes) > 0 {
-		t.Errorf("%d minutes are kept for hours", len(s.fresh.minutes))
+		t.Errorf("%d old minutes are kept, want none", len(s.fresh.minutes))
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// Every series that is written is described, and nothing else.
+// TestSeriesHelpIsComplete: SeriesHelp describes every series that is written, and no other.
 func TestSeriesHelpIsComplete(t *testing.T) {
 	written := map[string]bool{ForecastSeries: true}
 	for _, x := range features.Dimensions {
@@ -24,12 +24,12 @@ func TestSeriesHelpIsComplete(t *testing.T) {
 	help := SeriesHelp()
 	for name := range written {
 		if help[name] == "" {
-			t.Errorf("%s is written and not described", name)
+			t.Errorf("%s is written, but not described", name)
 		}
 	}
 	for name := range help {
 		if !written[name] {
-			t.Errorf("%s is described and not written", name)
+			t.Errorf("%s is described, but not written", name)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func forecast(class string, origin int) forecaster.Forecast {
 	return f
 }
 
-// appendTick stores what a tick of a pool with two classes leaves: the minute before it and a forecast.
+// appendTick stores a tick of a pool with two classes: the windows of the minute before it, forecasts and a decision.
 func appendTick(t *testing.T, s *Store, m int) {
 	t.Helper()
 	if err := tryTick(s, m); err != nil {
@@ -84,7 +84,7 @@ func tryTick(s *Store, m int) error {
 		[]alerting.Decision{*d})
 }
 
-// Where the disk has no room to spare nothing is written, and each tick says so.
+// TestStoreLeavesRoom: with less free space than Reserve nothing is written, and each tick returns a FullError.
 func TestStoreLeavesRoom(t *testing.T) {
 	s, free := openStore(t, config(t.TempDir())), int64(Reserve)
 	s.free = func(string) (int64, error) { return free, nil }
@@ -92,24 +92,23 @@ func TestStoreLeavesRoom(t *testing.T) {
 	free = Reserve - 1
 	var full *FullError
 	if err := tryTick(s, 2); !errors.As(err, &full) || full.Free != Reserve-1 || full.Need != Reserve {
-		t.Errorf("without room: %v", err)
+		t.Errorf("with too little free space: %v", err)
 	}
 	free = Reserve
 	appendTick(t, s, 3)
 	if c := s.Counters(); c.LostTicks != 1 || c.Appended != 2*samplesPerTick {
 		t.Errorf("%+v", c)
 	}
-	got := dump(t, s, "forewarm_desired_replicas")[`{__name__="forewarm_desired_replicas", pool="p", role="all"}`]
-	if diff := cmp.Diff([]string{"1=4", "3=4"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"1=4", "3=4"}, desired(t, s)); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// samplesPerTick of appendTick: requests of two classes and their total, two forecasts, five pool values, six resource
-// values. Retries are known to be none as soon as there are records.
+// samplesPerTick is the number of samples of appendTick: requests of two classes and their total, two forecasts, five
+// values of the pool, six of a resource.
 const samplesPerTick = 3 + 2*5*forecaster.NumLevels + 5 + 6
 
-// dump gives every sample by series, "t=v" with t in minutes.
+// dump has every sample as "t=v", with t in minutes, by series.
 func dump(t *testing.T, s *Store, name string) map[string][]string {
 	t.Helper()
 	return samplesOf(t, s.Queryable(), labels.MustNewMatcher(labels.MatchRegexp, model.MetricNameLabel, name))
@@ -160,13 +159,13 @@ func TestStoreSeries(t *testing.T) {
 	}
 }
 
-// A total is the sum of the classes that know the dimension.
+// TestStoreTotals: a total is the sum of the classes that report the dimension.
 func TestStoreTotals(t *testing.T) {
 	s := openStore(t, config(t.TempDir()))
-	held, untimed := window("chat", 0, 60), window("rag", 0, 60)
-	held.Known |= features.ReportsKV
-	held.KVTokenSeconds = 6000
-	if err := s.Append(minute(1), []features.Window{held, untimed}, nil, nil); err != nil {
+	withKV, withoutKV := window("chat", 0, 60), window("rag", 0, 60)
+	withKV.Known |= features.ReportsKV
+	withKV.KVTokenSeconds = 6000
+	if err := s.Append(minute(1), []features.Window{withKV, withoutKV}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string][]string{
@@ -178,7 +177,8 @@ func TestStoreTotals(t *testing.T) {
 	}
 }
 
-// A restart offers some ticks again: nothing is stored twice, nothing fails, and the store goes on where it was.
+// TestStoreReplayAfterRestart: after a restart some ticks are appended again. They are not stored twice, and the next tick
+// is stored.
 func TestStoreReplayAfterRestart(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, config(dir))
@@ -209,6 +209,8 @@ func TestStoreReplayAfterRestart(t *testing.T) {
 	}
 }
 
+// TestStoreRefusesAndCounts: windows that are unsettled, unknown or too old are refused. Series above max_series are
+// dropped.
 func TestStoreRefusesAndCounts(t *testing.T) {
 	cfg := config(t.TempDir())
 	cfg.MaxSeries = 101 // two classes and a part of the third
@@ -244,7 +246,7 @@ func TestStoreRefusesAndCounts(t *testing.T) {
 		t.Errorf("%d series stored", got)
 	}
 
-	// Series that fell silent make room.
+	// Series without new samples are removed, so that others have room.
 	err = s.Append(minute(2+4*60), []features.Window{window("rag", 4*60, 60)}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -252,14 +254,15 @@ func TestStoreRefusesAndCounts(t *testing.T) {
 	if c := s.Counters(); len(s.series) != 2 || c.Appended != 103 {
 		t.Errorf("%+v", c)
 	}
-	// What is further back than the TSDB takes is counted, and stops nothing.
+	// A window that is too old for the TSDB is counted, and is no error.
 	err = s.Append(minute(3+4*60), []features.Window{window("old", 1, 60)}, nil, nil)
 	if now := s.Counters(); err != nil || now.Refused <= c.Refused {
 		t.Errorf("%v, %+v", err, now)
 	}
 }
 
-func TestHistoryGivesBackWhatWasStored(t *testing.T) {
+// TestHistory reads stored demand and forecasts back.
+func TestHistory(t *testing.T) {
 	s := openStore(t, config(t.TempDir()))
 	for _, m := range []int{1, 2, 4} {
 		appendTick(t, s, m)
@@ -324,7 +327,7 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// A tick of ten classes: about 2600 samples.
+// BenchmarkAppendTick appends ticks of ten classes, about 2600 samples each.
 func BenchmarkAppendTick(b *testing.B) {
 	s, err := OpenStore(config(b.TempDir()), quiet)
 	if err != nil {
@@ -340,31 +343,24 @@ func BenchmarkAppendTick(b *testing.B) {
 		}
 	}
 	for m := 0; b.Loop(); m++ {
-		for i := range pf.Classes {
-			pf.Classes[i].Origin = minute(m)
-		}
-		if err := s.Append(minute(m), nil, []forecaster.PoolForecast{pf}, nil); err != nil {
-			b.Fatal(err)
-		}
+		appendForecasts(b, s, pf, m)
 	}
 	b.ReportMetric(float64(s.Counters().Appended)/b.Elapsed().Seconds(), "samples/s")
 }
 
-// fillHours appends ticks of so many series until the head is about to be compacted; it gives the next minute.
-func fillHours(b *testing.B, s *Store, pf forecaster.PoolForecast, from, to int) {
+// appendForecasts appends a tick with the forecasts of a pool.
+func appendForecasts(b *testing.B, s *Store, pf forecaster.PoolForecast, m int) {
 	b.Helper()
-	for m := from; m < to; m++ {
-		for i := range pf.Classes {
-			pf.Classes[i].Origin = minute(m)
-		}
-		if err := s.Append(minute(m), nil, []forecaster.PoolForecast{pf}, nil); err != nil {
-			b.Fatal(err)
-		}
+	for i := range pf.Classes {
+		pf.Classes[i].Origin = minute(m)
+	}
+	if err := s.Append(minute(m), nil, []forecaster.PoolForecast{pf}, nil); err != nil {
+		b.Fatal(err)
 	}
 }
 
-// TestOtherClassesAreSummed: the shown classes have their own series, also of forecasts. The sum of the others includes
-// the overflow class. The total of the pool has all.
+// TestOtherClassesAreSummed: the shown classes have series of their own, also of forecasts. _other is the sum of the other
+// classes and of the overflow class. The total of the pool has all classes.
 func TestOtherClassesAreSummed(t *testing.T) {
 	s := openStore(t, config(t.TempDir()))
 	s.Shown = func(key features.Key) bool { return key.Class != "a" && key.Class != "c" }
@@ -393,15 +389,6 @@ func TestOtherClassesAreSummed(t *testing.T) {
 	}
 }
 
-// widePool has about so many series of forecasts.
-func widePool(series int) (pf forecaster.PoolForecast) {
-	pf.Pool = "p"
-	for c := range series / (5 * forecaster.NumLevels) {
-		pf.Classes = append(pf.Classes, forecast(fmt.Sprint("class", c), 0))
-	}
-	return pf
-}
-
 // BenchmarkTickBesideCompaction measures ticks of 20,000 series with and without a compaction at the same time, and how
 // long a restart reads the log. Each must be far below a minute.
 func BenchmarkTickBesideCompaction(b *testing.B) {
@@ -411,14 +398,17 @@ func BenchmarkTickBesideCompaction(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	pf := widePool(cfg.MaxSeries)
+	pf := forecaster.PoolForecast{Pool: "p"}
+	for c := range cfg.MaxSeries / (5 * forecaster.NumLevels) {
+		pf.Classes = append(pf.Classes, forecast(fmt.Sprint("class", c), 0))
+	}
 	var alone, beside time.Duration
 	m, compactions := 1, 0
 	for b.Loop() {
 		for range 240 { // four hours: at least one compaction
 			busy := len(s.maintaining) > 0
 			began := time.Now()
-			fillHours(b, s, pf, m, m+1)
+			appendForecasts(b, s, pf, m)
 			took := time.Since(began)
 			if m++; busy {
 				beside, compactions = max(beside, took), compactions+1
@@ -447,7 +437,7 @@ var (
 	start = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 )
 
-// one finds the one file of a pattern.
+// one finds the only file of a pattern.
 func one(t *testing.T, dir, pattern string) string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(pattern)))
@@ -467,7 +457,7 @@ func decision(minute int, pool string) *alerting.Decision {
 	}
 }
 
-// fillDirectory leaves a block of two ticks and a log of two.
+// fillDirectory writes a block of two ticks and a log of two.
 func fillDirectory(t *testing.T, dir string) {
 	t.Helper()
 	s := openStore(t, config(dir))

@@ -48,7 +48,7 @@ func TestPresets(t *testing.T) {
 			for _, q := range append(s.Questions(1000), s.Replicas(), s.question("kv_capacity", "", s.defaults().KVCapacity, 0)) {
 				if q.Query == "" {
 					if s.defaults().Replicas != None {
-						t.Errorf("%s asks nothing of %s", name, q.Name)
+						t.Errorf("%s has no query of %s", name, q.Name)
 					}
 				} else if _, err := parse.ParseExpr(q.Query); err != nil || strings.Contains(q.Query, "$") {
 					t.Errorf("%s, %s: %s: %v", name, q.Name, q.Query, err)
@@ -58,7 +58,7 @@ func TestPresets(t *testing.T) {
 	}
 }
 
-// The capacity of a KV cache is the largest that a series says, by its labels or by its value.
+// TestKVCapacity: the capacity of a KV cache is the largest of all series. A series has it in its labels or its value.
 func TestKVCapacity(t *testing.T) {
 	for result, want := range map[string]float64{
 		``: 0,
@@ -99,21 +99,21 @@ func TestMinutes(t *testing.T) {
 	}
 	nan := math.NaN()
 	for name, c := range map[string]struct {
-		answers []string // the last one is repeated; a number is a status
+		answers []string // the last one is repeated; a number is an HTTP status
 		want    []float64
 		err     string
-		asked   int
+		asked   int // number of requests
 	}{
-		"values, at the ends of minutes": {[]string{matrix(sample(1, "1") + "," + sample(3, "2.5"))}, []float64{1, nan, 2.5}, "", 1},
-		"what is no demand":              {[]string{matrix(sample(1, "-1") + "," + sample(2, "+Inf") + "," + sample(3, "NaN"))}, []float64{nan, nan, nan}, "", 1},
-		"what was not asked":             {[]string{matrix(sample(0, "1") + "," + sample(4, "1"))}, []float64{nan, nan, nan}, "", 1},
-		"no series":                      {[]string{`{"status":"success","data":{"resultType":"matrix","result":[]}}`}, []float64{nan, nan, nan}, "", 1},
-		"busy at first":                  {[]string{"503", "502", matrix(sample(2, "7"))}, []float64{nan, 7, nan}, "", 3},
-		"away":                           {[]string{"503"}, nil, "server error: 503", 4},
-		"a bad query":                    {[]string{`{"status":"error","errorType":"bad_data","error":"1:1: parse error"}`}, nil, "1:1: parse error", 1},
-		"not allowed":                    {[]string{"401"}, nil, "401", 1},
-		"not a Prometheus":               {[]string{"<html>"}, nil, "readObjectStart", 1},
-		"too much":                       {[]string{strings.Repeat(" ", maxAnswer+1)}, nil, "more than 16777216 bytes", 4},
+		"a sample ends its minute":  {[]string{matrix(sample(1, "1") + "," + sample(3, "2.5"))}, []float64{1, nan, 2.5}, "", 1},
+		"values that are no demand": {[]string{matrix(sample(1, "-1") + "," + sample(2, "+Inf") + "," + sample(3, "NaN"))}, []float64{nan, nan, nan}, "", 1},
+		"other minutes than asked":  {[]string{matrix(sample(0, "1") + "," + sample(4, "1"))}, []float64{nan, nan, nan}, "", 1},
+		"no series":                 {[]string{`{"status":"success","data":{"resultType":"matrix","result":[]}}`}, []float64{nan, nan, nan}, "", 1},
+		"busy at first":             {[]string{"503", "502", matrix(sample(2, "7"))}, []float64{nan, 7, nan}, "", 3},
+		"always unavailable":        {[]string{"503"}, nil, "server error: 503", 4},
+		"a bad query":               {[]string{`{"status":"error","errorType":"bad_data","error":"1:1: parse error"}`}, nil, "1:1: parse error", 1},
+		"not allowed":               {[]string{"401"}, nil, "401", 1},
+		"not a Prometheus":          {[]string{"<html>"}, nil, "readObjectStart", 1},
+		"a too large answer":        {[]string{strings.Repeat(" ", maxAnswer+1)}, nil, "more than 16777216 bytes", 4},
 	} {
 		asked := 0
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -157,7 +157,7 @@ func TestMinutes(t *testing.T) {
 	}
 }
 
-// Every key out of bounds is named.
+// TestBackfillCheck: the error names the key with an invalid value.
 func TestBackfillCheck(t *testing.T) {
 	valid := func() BackfillConfig {
 		c := DefaultBackfill()

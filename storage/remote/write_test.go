@@ -26,10 +26,10 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// receiver takes remote write as the specification's own server does, and notes each sample as text.
+// receiver accepts remote write with Prometheus' own library, and keeps each sample as text.
 type receiver struct {
 	mu       sync.Mutex
-	statuses []int // answered to the next requests in place of taking them; 0 breaks the connection off
+	statuses []int // answers to the next requests, which are not stored; 0 closes the connection
 	got      []string
 }
 
@@ -48,7 +48,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	remoteapi.NewWriteHandler(r, remoteapi.MessageTypes{remoteapi.WriteV1MessageType}).ServeHTTP(w, q)
 }
 
-// Store implements what remoteapi.NewWriteHandler wants.
+// Store is called by the handler of remoteapi.
 func (r *receiver) Store(q *http.Request, _ remoteapi.WriteMessageType) (*remoteapi.WriteResponse, error) {
 	body, err := io.ReadAll(q.Body)
 	if err != nil {
@@ -88,7 +88,7 @@ func openSeries(t *testing.T, dir string) series {
 	return series{db}
 }
 
-// put appends samples from..to-1, one commit for each ten, and adds to want what a receiver should get, with
+// put appends samples from to to-1, and commits after every ten. It returns what a receiver should get, with
 // cluster="eu". Series x is an hour behind the others.
 func put(t *testing.T, db series, from, to int) (want []string) {
 	t.Helper()
@@ -112,7 +112,7 @@ func put(t *testing.T, db series, from, to int) (want []string) {
 	return want
 }
 
-// follow runs a writer over db until stop.
+// follow runs a writer of db until stop.
 func follow(t *testing.T, db series, url string) (w *Writer, stop func()) {
 	t.Helper()
 	cfg := WriteConfig{Endpoint: httpclient.Endpoint{URL: url}, Labels: map[string]string{"cluster": "eu"}}
@@ -137,19 +137,19 @@ func follow(t *testing.T, db series, url string) (w *Writer, stop func()) {
 
 func sorted(all []string) []string { return slices.Sorted(slices.Values(all)) }
 
-// TestWriter: after any failure of the receiver every sample arrives, also late ones. Only samples that it refuses as
-// invalid are left out, and counted.
+// TestWriter: every sample arrives after a failure of the receiver, also samples in the past. Only samples that the
+// receiver refuses as invalid are dropped, and counted.
 func TestWriter(t *testing.T) {
 	for name, c := range map[string]struct {
 		statuses []int
 		rejected uint64 // samples
 		retries  bool
 	}{
-		"well":            {nil, 0, false},
-		"busy":            {[]int{503, 429, 500, 502}, 0, true},
-		"away":            {[]int{0, 0, 0}, 0, true},
-		"not known to it": {[]int{401, 403, 404, 408, 302}, 0, true},
-		"refused":         {[]int{400}, 23, false}, // of one name
+		"no failure":        {nil, 0, false},
+		"busy":              {[]int{503, 429, 500, 502}, 0, true},
+		"connection closed": {[]int{0, 0, 0}, 0, true},
+		"wrong credentials": {[]int{401, 403, 404, 408, 302}, 0, true},
+		"refused":           {[]int{400}, 23, false}, // the samples of one name
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -163,7 +163,7 @@ func TestWriter(t *testing.T) {
 			want := put(t, db, 0, 45)
 			w, stop := follow(t, db, srv.URL+"/api/v1/push")
 			defer stop()
-			testenv.Await(t, "all to be dealt with", func() bool { return w.Sent.Load()+w.Rejected.Load() == 45 && w.Waiting() == 0 })
+			testenv.Await(t, "all samples to be sent or rejected", func() bool { return w.Sent.Load()+w.Rejected.Load() == 45 && w.Waiting() == 0 })
 			stop()
 			if c.rejected > 0 {
 				want = slices.DeleteFunc(want, func(s string) bool { return strings.Contains(s, "desired") })
@@ -172,21 +172,21 @@ func TestWriter(t *testing.T) {
 				t.Error(diff)
 			}
 			if w.Rejected.Load() != c.rejected || (w.Retries.Load() > 0) != c.retries {
-				t.Errorf("%d samples are rejected, %d attempts repeated", w.Rejected.Load(), w.Retries.Load())
+				t.Errorf("%d samples are rejected, %d retries; want %d, retries %t", w.Rejected.Load(), w.Retries.Load(), c.rejected, c.retries)
 			}
 		})
 	}
 }
 
-// TestWriterRestarts: after a restart the rest is sent, in order, and nothing twice. A new writer begins with the newest
-// hours.
+// TestWriterRestarts: after a restart the writer sends the remaining samples in order, and none twice. A new writer starts
+// with the newest hours.
 func TestWriterRestarts(t *testing.T) {
 	r := &receiver{}
 	srv := httptest.NewServer(r)
 	defer srv.Close()
 	dir := t.TempDir()
 	db := openSeries(t, dir)
-	put(t, db, 0, 10) // hours before there was a receiver
+	put(t, db, 0, 10) // hours before the first writer: not sent
 	restart := func() {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
@@ -218,13 +218,13 @@ func TestWriterRestarts(t *testing.T) {
 		name := strings.Join(fields[:len(fields)-2], " ")
 		at, err := strconv.ParseInt(fields[len(fields)-2], 10, 64)
 		if err != nil || at <= newest[name] {
-			t.Fatalf("%s after %d, %v", sample, newest[name], err)
+			t.Fatalf("%s came after a sample of time %d, %v", sample, newest[name], err)
 		}
 		newest[name] = at
 	}
 }
 
-// Every key out of bounds is named.
+// TestWriteCheck: the error names the key with an invalid value.
 func TestWriteCheck(t *testing.T) {
 	for want, change := range map[string]func(*WriteConfig){
 		`labels is with "a-b"`:       func(c *WriteConfig) { c.Labels = map[string]string{"a-b": "c"} },

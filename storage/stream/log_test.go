@@ -44,7 +44,7 @@ func serve(t *testing.T) (natsjs.JetStream, natsjs.KeyValue) {
 	return js, stores.Deliveries
 }
 
-// writer is one daemon's log.
+// writer is the log of one daemon, with what it reported.
 type writer struct {
 	*Log
 	diverged []Divergence
@@ -63,7 +63,7 @@ func write(t *testing.T, js natsjs.JetStream, instance string) *writer {
 	return w
 }
 
-// tick stores what one minute decides for each pool, with a notice of each, and waits until it is in the log.
+// tick adds a decision and a notice of each pool in one minute, and waits until they are stored.
 func (w *writer) tick(t *testing.T, minute, desired int, pools ...string) {
 	t.Helper()
 	var records []Record
@@ -92,8 +92,8 @@ func messages(t *testing.T, js natsjs.JetStream) uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
-// TestTwoWriters: the first writer stores a tick with its notices. The other one compares, and reports a difference with
-// both values and versions.
+// TestTwoWriters: the first writer stores a tick with its notices. The second one compares its own with it, and reports a
+// difference with both values and the other version.
 func TestTwoWriters(t *testing.T) {
 	js, _ := serve(t)
 	a, b := write(t, js, "a"), write(t, js, "b")
@@ -111,7 +111,7 @@ func TestTwoWriters(t *testing.T) {
 		t.Errorf("the second writer counts %+v", got)
 	}
 	if n := messages(t, js); n != 8 {
-		t.Errorf("%d messages after a difference: want those of the first writer", n)
+		t.Errorf("%d messages after a difference, want 8: only those of the first writer", n)
 	}
 	for _, d := range a.diverged {
 		if !strings.HasPrefix(d.Ours, "5 replicas (digest ") || !strings.HasPrefix(d.Theirs, "4 replicas (digest ") || d.From != "b" || d.Version != "v-b" {
@@ -120,7 +120,7 @@ func TestTwoWriters(t *testing.T) {
 	}
 }
 
-// TestTwoWritersAndANewPool: a late writer, with a pool that is new in the late tick, stores no decision a second time.
+// TestTwoWritersAndANewPool: a writer is late, and the late tick has a new pool. No decision is stored twice.
 func TestTwoWritersAndANewPool(t *testing.T) {
 	js, _ := serve(t)
 	a, b := write(t, js, "a"), write(t, js, "b")
@@ -137,7 +137,8 @@ func TestTwoWritersAndANewPool(t *testing.T) {
 	}
 }
 
-// TestPausedWriter: one that missed ticks of another stores nothing for them, and says what it missed.
+// TestPausedWriter: a writer that paused stores nothing for the ticks that another writer stored meanwhile. It reports each
+// of them as a difference.
 func TestPausedWriter(t *testing.T) {
 	js, _ := serve(t)
 	a, b := write(t, js, "a"), write(t, js, "b")
@@ -145,7 +146,7 @@ func TestPausedWriter(t *testing.T) {
 	for minute := 2; minute < 6; minute++ {
 		b.tick(t, minute, 3, "chat")
 	}
-	a.tick(t, 7, 3, "chat") // it never made 2 to 5
+	a.tick(t, 7, 3, "chat") // without the ticks 2 to 5
 	if got := a.Counters(); got.Stored != 2 || got.Divergent != 4 {
 		t.Errorf("%+v", got)
 	}
@@ -154,7 +155,7 @@ func TestPausedWriter(t *testing.T) {
 	}
 }
 
-// TestLargeTick: what is too much for one batch is stored all the same, every notice once.
+// TestLargeTick: a tick that is too large for one batch is stored completely, each notice once.
 func TestLargeTick(t *testing.T) {
 	js, _ := serve(t)
 	w := write(t, js, "a")
@@ -171,7 +172,8 @@ func TestLargeTick(t *testing.T) {
 	}
 }
 
-// TestForeignMessage: a message that is no decision stops the log. The error says how to remove it; then the log goes on.
+// TestForeignMessage: a message that is no decision stops the log. The error says how to remove it. Without the message the
+// log continues.
 func TestForeignMessage(t *testing.T) {
 	js, _ := serve(t)
 	if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "forewarm.decision.chat", Data: []byte("?")}); err != nil {
@@ -184,7 +186,7 @@ func TestForeignMessage(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := w.Await(ctx, w.Added()); err == nil || !strings.Contains(err.Error(), "remove it with nats stream rmm FOREWARM_DECISIONS 1") {
-		t.Errorf("it says %v", err)
+		t.Errorf("error %v", err)
 	}
 	s, err := js.Stream(t.Context(), jetstream.DecisionsStream)
 	if err == nil {
@@ -196,7 +198,8 @@ func TestForeignMessage(t *testing.T) {
 	testenv.Await(t, "the tick to be stored", func() bool { return w.Counters().Stored == 1 })
 }
 
-// TestQueueRedelivers: a notice is redelivered under the same id until it is settled, also to a twin.
+// TestQueueRedelivers: a notice is redelivered with the same id until it is settled, also to a second daemon. The queue
+// works again after its consumer or its stream was deleted.
 func TestQueueRedelivers(t *testing.T) {
 	js, deliveries := serve(t)
 	a, b := write(t, js, "a"), write(t, js, "b")
@@ -217,7 +220,7 @@ func TestQueueRedelivers(t *testing.T) {
 	hung.wait, q.wait = time.Second, time.Second
 	first, again := next(hung), next(q)
 	if first.Notice.ID() != again.Notice.ID() {
-		t.Errorf("%s came again as %s", first.Notice.ID(), again.Notice.ID())
+		t.Errorf("%s is redelivered with id %s", first.Notice.ID(), again.Notice.ID())
 	}
 	if err := again.Settle(); err != nil {
 		t.Fatal(err)
@@ -228,29 +231,29 @@ func TestQueueRedelivers(t *testing.T) {
 	q.consumer = nil
 	a.tick(t, 2, 4, "chat")
 	if n := next(q).Notice; n.Decision.Generation != 2 {
-		t.Errorf("a queue that was made again gives generation %d", n.Decision.Generation)
+		t.Errorf("after the consumer was deleted: generation %d, want 2", n.Decision.Generation)
 	}
 
-	// The stream is created again with the sequence 1, before what the queue settled.
+	// The stream is created again. Its sequence starts at 1, which is below the last one that the queue settled.
 	q.settled = 100
 	if err := js.DeleteStream(t.Context(), jetstream.DecisionsStream); err != nil {
 		t.Fatal(err)
 	}
 	made, _, err := jetstream.Inspect(t.Context(), js, jetstream.DefaultConfig(), time.Now())
 	if err != nil || !slices.Contains(made, jetstream.DecisionsStream) {
-		t.Fatalf("%v are made again: %v", made, err)
+		t.Fatalf("streams %v were created again, want %s: %v", made, jetstream.DecisionsStream, err)
 	}
 	if again, _, err := jetstream.Inspect(t.Context(), js, jetstream.DefaultConfig(), time.Now()); len(again) > 0 || err != nil {
-		t.Errorf("%v are made twice: %v", again, err)
+		t.Errorf("streams %v were created twice: %v", again, err)
 	}
 	q.consumer = nil
 	a.tick(t, 3, 5, "chat")
 	if n := next(q).Notice; n.Decision.Generation != 3 {
-		t.Errorf("a queue of a stream that was made again gives generation %d", n.Decision.Generation)
+		t.Errorf("after the stream was deleted: generation %d, want 3", n.Decision.Generation)
 	}
 }
 
-// FuzzDecode: whatever a message holds, it is a decision or an error.
+// FuzzDecode: decoding any bytes gives a valid decision or an error.
 func FuzzDecode(f *testing.F) {
 	decision, err := encoding.Marshal(&alerting.Decision{Pool: "chat", Tick: noon, Desired: 3})
 	if err != nil {
@@ -264,7 +267,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("?"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if x, err := decode(data); err == nil && x.Decision.Tick.IsZero() {
-			t.Error("a decision without a tick is taken")
+			t.Error("decoded a decision without a tick")
 		}
 	})
 }
