@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestDefine: a definition changes keys of default_pool, whose files stay as they were read. Errors name the key.
+// TestDefine: a definition changes keys of default_pool. The files that default_pool names are not read again. Errors name
+// the key.
 func TestDefine(t *testing.T) {
 	model := filepath.Join(t.TempDir(), "config.json")
 	text, err := os.ReadFile("../forecaster/capacity/testdata/llama3-8b.json")
@@ -58,7 +59,7 @@ func TestDefine(t *testing.T) {
 	}
 }
 
-// FuzzDefine: whatever the keys, there is a pool or an error, and the same one each time.
+// FuzzDefine: any keys give a pool or an error, and the same one each time.
 func FuzzDefine(f *testing.F) {
 	p, err := Default().Pipeline()
 	if err != nil {

@@ -91,31 +91,27 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-func TestModelReachesThePool(t *testing.T) {
+// TestPipeline: a model, events and a time zone of a file are in the configuration of the pipeline.
+func TestPipeline(t *testing.T) {
 	c, p := parsePipeline(t, "testdata/valid/model.yaml")
 	if got, want := c.Pools[0].ModelConfig, filepath.Join("testdata", "valid", "models", "llama-3-8b.json"); got != want {
-		t.Errorf("model_config = %q, want %q: relative to the file", got, want)
+		t.Errorf("model_config = %q, want %q, with the directory of the file", got, want)
 	}
 	if safe, ok := p.Pools[0].PerReplica("kv", 0); !ok || safe <= 0 {
-		t.Error("the model's config.json did not reach the pool: no KV capacity")
+		t.Error("the pool has no KV capacity: the model's config.json was not used")
 	}
-}
-
-func TestEventsReachTheForecaster(t *testing.T) {
-	_, p := parsePipeline(t, "testdata/valid/events.yaml")
+	_, p = parsePipeline(t, "testdata/valid/events.yaml")
 	if len(p.Events) != 2 || p.Events[0].Name == "" || p.Events[1].Duration != time.Hour || p.Events[1].Uncertainty != 1.5 {
 		t.Errorf("events %+v", p.Events)
 	}
-}
-
-func TestTimezoneReachesThePool(t *testing.T) {
-	_, p := parsePipeline(t, "testdata/valid/default_pool_only.yaml")
+	_, p = parsePipeline(t, "testdata/valid/default_pool_only.yaml")
 	if zone := p.DefaultPool.Zone.String(); zone != "America/New_York" {
 		t.Errorf("time zone %s", zone)
 	}
 }
 
-func TestEnvironmentWins(t *testing.T) {
+// TestEnvironment: an environment variable replaces the value of the file.
+func TestEnvironment(t *testing.T) {
 	env := map[string]string{
 		"FOREWARM_DECISION_HOLD": "3m", "FOREWARM_FEATURES_MAX_CLASSES": "7", "FOREWARM_STORAGE_DIR": "data",
 		"FOREWARM_SINKS_ALERTMANAGER_URLS": "[http://a, http://b]", "FOREWARM_LOG_LEVEL": "debug",
@@ -147,7 +143,7 @@ func TestEnvironmentWins(t *testing.T) {
 	}
 }
 
-// TestEnvNamesAreUnique: a.b_c and a_b.c would share a variable.
+// TestEnvNamesAreUnique: no two keys have the same variable, as a.b_c and a_b.c would.
 func TestEnvNamesAreUnique(t *testing.T) {
 	seen := map[string]string{}
 	for _, k := range leaves(reflect.ValueOf(*Default()), "") {
@@ -195,12 +191,12 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, e := range errs {
 			if strings.ContainsAny(e, "\r\n") {
-				t.Fatalf("message of more than one line: %q", e)
+				t.Fatalf("message with more than one line: %q", e)
 			}
 		}
 		if c != nil {
 			if _, err := c.Pipeline(); err != nil {
-				t.Fatalf("a configuration that passed makes no pipeline: %v", err)
+				t.Fatalf("Parse accepts the configuration, Pipeline does not: %v", err)
 			}
 		}
 	})

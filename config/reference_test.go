@@ -37,8 +37,8 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// referenceOf is a page with its tables replaced. A table has the keys below the prefix of its heading, except those
-// of a heading with a longer prefix.
+// referenceOf returns the page with new tables. A table has the keys below the prefix of its heading, except those of a
+// heading with a longer prefix.
 func referenceOf(t *testing.T, page string) string {
 	t.Helper()
 	meaning, stated := map[string]string{}, map[string]string{}
@@ -130,7 +130,7 @@ func kindOf(t reflect.Type, path string) string {
 	return "integer"
 }
 
-// shown is a default as a user would write it; "" for nothing and zero.
+// shown is a default as a user writes it. It is empty for zero values.
 func shown(v reflect.Value) string {
 	text := show(v.Interface())
 	switch {
@@ -147,7 +147,7 @@ func shown(v reflect.Value) string {
 	return "`" + text + "`"
 }
 
-// TestExample: the example is short, and sets nothing but pools to something else than the default.
+// TestExample: the example is short. Only its pools differ from the defaults. Keys in its comments exist.
 func TestExample(t *testing.T) {
 	text, err := os.ReadFile(example)
 	if err != nil {
@@ -163,7 +163,7 @@ func TestExample(t *testing.T) {
 	if len(got.Pools) != 1 {
 		t.Errorf("the example has %d pools, want 1", len(got.Pools))
 	}
-	got.Pools = nil // each pool is its own; it has no defaults to compare with
+	got.Pools = nil // pools have no default
 	if diff := cmp.Diff(Default(), got); diff != "" {
 		t.Errorf("the example differs from the defaults (-default +example):\n%s", diff)
 	}
@@ -171,7 +171,7 @@ func TestExample(t *testing.T) {
 		if key, _, _ := strings.Cut(strings.TrimPrefix(line[1], "- "), ":"); !slices.ContainsFunc(leaves(reflect.ValueOf(*Default()), ""), func(k leaf) bool {
 			return slices.Contains(strings.Split(strings.ReplaceAll(k.name, "[]", ""), "."), key)
 		}) {
-			t.Errorf("the example has %q, which is no key", line[1])
+			t.Errorf("the example has %q, but there is no such key", line[1])
 		}
 	}
 }

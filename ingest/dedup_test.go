@@ -21,7 +21,7 @@ func TestDeduperDistinguishesRecords(t *testing.T) {
 		{"p1", "", 1, PhaseFinished}, {"", "p1", 1, PhaseFinished}, {"p", "11", 1, PhaseFinished}, {"p1", "1", 1, PhaseFinished},
 	} {
 		if d.Known(r.pool, r.id, r.attempt, r.phase) || d.Seen(r.pool, r.id, r.attempt, r.phase) {
-			t.Errorf("%+v: taken for another", r)
+			t.Errorf("%+v is new, but counts as seen", r)
 		}
 		if known := d.Known(r.pool, r.id, r.attempt, r.phase); known != (r.id != "") {
 			t.Errorf("%+v: known %v after it was seen", r, known)
@@ -38,7 +38,7 @@ func TestDeduperForgetsTheOldestHalf(t *testing.T) {
 	seen := func(i int) bool { return d.Seen("p", fmt.Sprint(i), 1, PhaseFinished) }
 	for i := range 1000 {
 		if seen(i) {
-			t.Fatalf("%d: never seen before", i)
+			t.Fatalf("%d is new, but counts as seen", i)
 		}
 		if d.Len() > capacity {
 			t.Fatalf("%d: remembers %d, more than %d", i, d.Len(), capacity)
@@ -53,7 +53,7 @@ func TestDeduperForgetsTheOldestHalf(t *testing.T) {
 		}
 	}
 	if seen(0) {
-		t.Error("0: remembered for ever")
+		t.Error("0 is not forgotten")
 	}
 }
 
@@ -77,7 +77,7 @@ func TestDeduperStateIsRestored(t *testing.T) {
 	}
 }
 
-func TestDeduperAllocatesNothingOnceItIsFull(t *testing.T) {
+func TestDeduperAllocatesNothingWhenFull(t *testing.T) {
 	d := NewDeduper(1000)
 	ids := make([]string, 10_000)
 	for i := range ids {

@@ -20,11 +20,11 @@ func TestPrefixCacheForgetsTheOldest(t *testing.T) {
 	}{
 		{[]uint64{1, 2}, 0},
 		{[]uint64{1, 2, 3}, 2},
-		{[]uint64{1, 9}, 1},          // 3, the tail of the newest prompt, is the oldest block now
-		{[]uint64{1, 2, 3}, 2},       // 2 outlived it
-		{[]uint64{5, 2, 3}, 0},       // a run that does not begin at the start is none
+		{[]uint64{1, 9}, 1},          // 3, the end of the last prompt, is the oldest block now, and is dropped
+		{[]uint64{1, 2, 3}, 2},       // 2 is still there
+		{[]uint64{5, 2, 3}, 0},       // blocks count only from the start of the prompt
 		{nil, 0},                     // no prompt
-		{[]uint64{5, 2, 3, 4, 6}, 3}, // longer than the capacity: its head is kept
+		{[]uint64{5, 2, 3, 4, 6}, 3}, // longer than the capacity: its first blocks are kept
 		{[]uint64{5, 2, 3, 4, 6}, 3},
 		{[]uint64{7}, 0},
 	} {
@@ -37,7 +37,7 @@ func TestPrefixCacheForgetsTheOldest(t *testing.T) {
 	}
 }
 
-// TestPrefixCacheIsLRU compares with a list.
+// TestPrefixCacheIsLRU compares with a list that is ordered by last use.
 func TestPrefixCacheIsLRU(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := rapid.IntRange(1, 8).Draw(t, "capacity")

@@ -38,7 +38,7 @@ func TestTicks(t *testing.T) {
 	})
 }
 
-// TestChartIsWellFormed draws hostile texts and values. The result is XML, without NaN or infinite values.
+// TestChartIsWellFormed draws texts with HTML, and NaN and infinite values. The result is valid XML without these values.
 func TestChartIsWellFormed(t *testing.T) {
 	nan, hostile := math.NaN(), `"><script>alert(1)</script>&`
 	c := New(400, 200, hostile, hostile, 0, 0, 5, 5)
@@ -61,15 +61,15 @@ func TestChartIsWellFormed(t *testing.T) {
 			t.Fatalf("%v in %s", err, out)
 		}
 		if e, ok := token.(xml.StartElement); ok && e.Name.Local == "script" {
-			t.Error("a text became an element")
+			t.Error("the text became an element")
 		}
 	}
 	if strings.Contains(out, "NaN") || strings.Contains(out, "Inf") {
-		t.Errorf("a value that is none: %s", out)
+		t.Errorf("NaN or Inf in %s", out)
 	}
 }
 
-// An unknown value interrupts a line.
+// TestLineHasGaps: a line has a gap at an unknown value.
 func TestLineHasGaps(t *testing.T) {
 	c := New(100, 100, "t", "d", 0, 3, 0, 1)
 	c.Left, c.Right, c.Top, c.Base = 0, 10, 0, 0

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// shown are the tags of a page and its text, cell by cell.
+// shown counts the tags of a page, and returns the text of each cell.
 func shown(t rapid.TB, text string) (tags map[string]int, cells []string) {
 	page, err := HTML(text)
 	if err != nil {
@@ -33,7 +33,7 @@ func shown(t rapid.TB, text string) (tags map[string]int, cells []string) {
 	}
 }
 
-// The text of a cell is shown unchanged, and creates no element.
+// TestTextIsShown: the text of a cell is shown unchanged, and creates no element.
 func TestTextIsShown(t *testing.T) {
 	piece := rapid.SampledFrom([]string{"a", "é", " ", "\\", "|", "_", "__", "*", "**", "`", "<b>", "</td>", "<script>", "&lt;", "&", "[x](javascript:y)", "![", "]", "(", ")", "~~", "#", "-", "1.", "\n", "https://x.example", "\"", "'", "<!--", "\\|"})
 	rapid.Check(t, func(r *rapid.T) {
@@ -57,7 +57,7 @@ func TestTextIsShown(t *testing.T) {
 	})
 }
 
-// Rows have the class of their state.
+// TestStates: a row has the class of its state.
 func TestStates(t *testing.T) {
 	page, err := HTML("| a | b |\n| --- | ---: |\n| x | no data |\n| y | other |\n", "held", "no data")
 	if err != nil || !strings.Contains(page, "<tr class=\"nodata\">\n<td>x</td>") || !strings.Contains(page, "<tr>\n<td>y</td>") {

@@ -14,12 +14,13 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// own are a daemon's metrics, for tests.
+// own writes metrics of a daemon.
 func own(w io.Writer) {
 	_, _ = io.WriteString(w, "# HELP a_total As.\n# TYPE a_total counter\na_total{x=\"1\"} 2\nb{y=\"z\"} 3\n")
 }
 
-// A collector that never answers delays nobody: spans beyond the bound are dropped and counted, and Close returns soon.
+// TestCollectorHangs: a collector that never answers does not delay the daemon. Spans above the bound are dropped and
+// counted, and Close returns soon.
 func TestCollectorHangs(t *testing.T) {
 	hang := make(chan struct{})
 	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
@@ -38,40 +39,40 @@ func TestCollectorHangs(t *testing.T) {
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("%d spans took %s", spans, took)
 	}
-	if dropped, least := o.Dropped.Load(), uint64(spans-spansWaiting-1024); dropped < least { // two batches may be taken out meanwhile
+	if dropped, least := o.Dropped.Load(), uint64(spans-spansWaiting-1024); dropped < least { // the exporter may have taken two batches
 		t.Errorf("%d spans are dropped, want at least %d", dropped, least)
 	}
 	began = time.Now()
 	o.Close()
 	if took := time.Since(began); took > lastExport+time.Second {
-		t.Errorf("the end took %s", took)
+		t.Errorf("Close took %s", took)
 	}
 }
 
-// Failed exports are counted and sometimes logged. Later exports are still tried.
-func TestCollectorAway(t *testing.T) {
-	var away atomic.Bool
+// TestCollectorFails: failed exports are counted, and the first is logged. Later exports are still tried.
+func TestCollectorFails(t *testing.T) {
+	var fails atomic.Bool
 	var taken atomic.Int64
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Content-Encoding") != "gzip" || r.Header.Get("X-Scope-Orgid") != "llm" {
 			t.Errorf("headers: %v", r.Header)
 		}
-		if away.Load() {
+		if fails.Load() {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
 		taken.Add(1)
 	}))
 	defer collector.Close()
-	var said strings.Builder
+	var logged strings.Builder
 	cfg := Config{httpclient.Endpoint{URL: collector.URL + "/otlp/"}}
 	cfg.Headers = map[string]string{"X-Scope-OrgID": "llm"}
-	o, err := New(t.Context(), cfg, "v1", "i", own, slog.New(slog.NewTextHandler(&said, nil)))
+	o, err := New(t.Context(), cfg, "v1", "i", own, slog.New(slog.NewTextHandler(&logged, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, gone := range []bool{true, true, true, false} {
-		away.Store(gone)
+	for want, failing := range []bool{true, true, true, false} {
+		fails.Store(failing)
 		before := taken.Load()
 		for range 512 { // a batch
 			_, span := o.Traces.Tracer("t").Start(t.Context(), "s")
@@ -82,11 +83,11 @@ func TestCollectorAway(t *testing.T) {
 		})
 	}
 	o.Close() // sends the metrics
-	if got := said.String(); strings.Count(got, "do not reach") != 1 || !strings.Contains(got, "400") {
-		t.Errorf("said:\n%s", got)
+	if got := logged.String(); strings.Count(got, "do not reach") != 1 || !strings.Contains(got, "400") {
+		t.Errorf("logged:\n%s", got)
 	}
 	if failed, got := o.Failures.Load(), taken.Load(); failed != 3 || got != 2 || o.Dropped.Load() != 0 {
-		t.Errorf("%d exports failed, %d came", failed, got)
+		t.Errorf("%d exports failed and %d were accepted, want 3 and 2", failed, got)
 	}
 }
 
