@@ -20,7 +20,7 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// TestAuthentication connects to real servers that demand each kind of credential, and sees that they do.
+// TestAuthentication connects to real servers, each of which requires one kind of credential. Without it they refuse.
 func TestAuthentication(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, data []byte) string {
@@ -30,18 +30,12 @@ func TestAuthentication(t *testing.T) {
 		}
 		return path
 	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	key, err := nkeys.CreateUser()
-	must(err)
+	must(t, err)
 	seed, err := key.Seed()
-	must(err)
+	must(t, err)
 	public, err := key.PublicKey()
-	must(err)
+	must(t, err)
 	ca, certificate := selfSigned(t)
 	operator, resolver, creds := account(t)
 
@@ -62,7 +56,7 @@ func TestAuthentication(t *testing.T) {
 			o := &server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true}
 			tt.server(o)
 			s, err := server.NewServer(o)
-			must(err)
+			must(t, err)
 			go s.Start()
 			t.Cleanup(s.Shutdown)
 			if !s.ReadyForConnections(10 * time.Second) {
@@ -72,62 +66,59 @@ func TestAuthentication(t *testing.T) {
 			c.URL = s.ClientURL()
 			conn, err := Connect(c, nil)
 			if err != nil {
-				t.Fatalf("with what it takes: %v", err)
+				t.Fatalf("with credentials: %v", err)
 			}
 			conn.Close()
 			if conn, err := Connect(Config{URL: s.ClientURL()}, nil); err == nil {
 				conn.Close()
-				t.Error("the server lets anybody in: the test shows nothing")
+				t.Error("the server accepts a client without credentials")
 			}
 		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
 func selfSigned(t *testing.T) (ca []byte, certificate tls.Certificate) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// account makes an operator with one account and one user of it.
+// account makes an operator, an account and a user, and returns the user's credentials.
 func account(t *testing.T) ([]*natsjwt.OperatorClaims, server.AccountResolver, []byte) {
 	t.Helper()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	pair := func(create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, string) {
 		k, err := create()
-		must(err)
+		must(t, err)
 		p, err := k.PublicKey()
-		must(err)
+		must(t, err)
 		return k, p
 	}
 	operator, operatorID := pair(nkeys.CreateOperator)
 	acc, accountID := pair(nkeys.CreateAccount)
 	user, userID := pair(nkeys.CreateUser)
 	encoded, err := natsjwt.NewAccountClaims(accountID).Encode(operator)
-	must(err)
+	must(t, err)
 	resolver := &server.MemAccResolver{}
-	must(resolver.Store(accountID, encoded))
+	must(t, resolver.Store(accountID, encoded))
 	token, err := natsjwt.NewUserClaims(userID).Encode(acc)
-	must(err)
+	must(t, err)
 	seed, err := user.Seed()
-	must(err)
+	must(t, err)
 	creds, err := natsjwt.FormatUserConfig(token, seed)
-	must(err)
+	must(t, err)
 	return []*natsjwt.OperatorClaims{natsjwt.NewOperatorClaims(operatorID)}, resolver, creds
 }

@@ -43,7 +43,8 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-func TestEmbeddedSaysWhatToDo(t *testing.T) {
+// TestEmbeddedErrors: an address or directory that cannot be used is named, with the remedy.
+func TestEmbeddedErrors(t *testing.T) {
 	c := DefaultConfig()
 	c.Embedded = EmbeddedConfig{Listen: "127.0.0.1:0", StoreDir: t.TempDir()}
 	first := start(t, c)
@@ -65,7 +66,7 @@ func TestEmbeddedSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestEmbeddedAsksForThePassword(t *testing.T) {
+func TestEmbeddedRequiresPassword(t *testing.T) {
 	password := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -83,7 +84,8 @@ func TestEmbeddedAsksForThePassword(t *testing.T) {
 	wantError(t, err, "nats.url", "Authorization")
 }
 
-func TestConnectSaysWhatToDo(t *testing.T) {
+// TestConnectErrors: the error names the key, and has xxxxx in place of secrets of the URL.
+func TestConnectErrors(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ import (
 
 var errEnough = errors.New("enough")
 
-// consume runs a consumer until it has handled n batches, and gives a line for each.
+// consume runs a consumer until it has handled n batches. It returns a line for each: sequence, ids and reasons of refusal.
 func consume(t *testing.T, consumer *Consumer, n int) []string {
 	t.Helper()
 	var got []string
@@ -67,18 +67,18 @@ func TestConsumerStartsAtSequence(t *testing.T) {
 	} {
 		consumer := NewConsumer(js, consumerOf(js, c, startSequence))
 		if n, ok := consumer.Pending(); ok {
-			t.Errorf("from %d: knows of %d messages before it has looked", startSequence, n)
+			t.Errorf("from %d: %d messages are pending before Run, want unknown", startSequence, n)
 		}
 		if d := cmp.Diff(want, consume(t, consumer, len(want))); d != "" {
 			t.Errorf("from %d: %s", startSequence, d)
 		}
-		if n, ok := consumer.Pending(); n < 1 || n > uint64(len(want)) || !ok { // the last one was handled with an error
-			t.Errorf("from %d: pending %d, %v, want the last one and those that came with it", startSequence, n, ok)
+		if n, ok := consumer.Pending(); n < 1 || n > uint64(len(want)) || !ok { // the handler of the last one failed, so it is pending
+			t.Errorf("from %d: pending %d, %v, want 1 to %d", startSequence, n, ok, len(want))
 		}
 	}
 }
 
-// TestConsumerFarBehind: the client drops nothing while a backlog waits that is larger than what it fetches at once.
+// TestConsumerFarBehind: the client drops no message of a backlog that is larger than one fetch.
 func TestConsumerFarBehind(t *testing.T) {
 	c, js := testServer(t)
 	js.Conn().SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Errorf("the client: %v", err) })
@@ -89,10 +89,10 @@ func TestConsumerFarBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	publish(t, js, "forewarm.telemetry.request.p.c", numbered(backlog)) // is stored after all others
+	publish(t, js, "forewarm.telemetry.request.p.c", numbered(backlog)) // stored after all others
 	n := 0
 	err := NewConsumer(js, consumerOf(js, c, 1)).Run(testContext(t), func(batches []ingest.Batch) error {
-		for range 100 { // slower than the server sends, so that what was fetched waits
+		for range 100 { // slower than the server sends, so that fetched messages wait
 			if err := js.Conn().Flush(); err != nil {
 				return err
 			}
@@ -107,8 +107,8 @@ func TestConsumerFarBehind(t *testing.T) {
 	}
 }
 
-// TestPendingCountsWhatCameSince: while a batch is being handled, what is published is seen to wait.
-func TestPendingCountsWhatCameSince(t *testing.T) {
+// TestPendingCountsNewMessages: messages that are published while a batch is handled are counted.
+func TestPendingCountsNewMessages(t *testing.T) {
 	c, js := testServer(t)
 	telemetry(t, js, c)
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(0))
@@ -122,7 +122,7 @@ func TestPendingCountsWhatCameSince(t *testing.T) {
 				return errEnough
 			}
 		}
-		return errors.New("what waits was never counted")
+		return errors.New("new messages are not counted")
 	}))
 	if !errors.Is(err, errEnough) {
 		n, _ := consumer.Pending()
@@ -130,7 +130,7 @@ func TestPendingCountsWhatCameSince(t *testing.T) {
 	}
 }
 
-func TestConsumerRefusesWhatItCannotRead(t *testing.T) {
+func TestConsumerRefusesUnreadableMessages(t *testing.T) {
 	c, js := testServer(t)
 	telemetry(t, js, c)
 	request := "forewarm.telemetry.request.p.c"
@@ -153,7 +153,8 @@ func TestConsumerRefusesWhatItCannotRead(t *testing.T) {
 	}
 }
 
-func TestConsumerSaysWhatTheStreamLost(t *testing.T) {
+// TestConsumerReportsGaps: messages that were deleted before they were read are logged and counted.
+func TestConsumerReportsGaps(t *testing.T) {
 	ctx := testContext(t)
 	c, js := testServer(t)
 	stream := telemetry(t, js, c)
@@ -187,7 +188,8 @@ func TestConsumerSaysWhatTheStreamLost(t *testing.T) {
 	}
 }
 
-func TestConsumerReadsAStreamThatWasMadeAgain(t *testing.T) {
+// TestConsumerOfRecreatedStream: the consumer should start at sequence 1000, but the stream was deleted and created again.
+func TestConsumerOfRecreatedStream(t *testing.T) {
 	c, js := testServer(t)
 	telemetry(t, js, c)
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(0))
@@ -221,8 +223,8 @@ func TestConsumerEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestConsumerWarnsOfPromptsInTheStream: what is published to the stream stays there as it is, and of formats that hold
-// what users wrote that is said, once.
+// TestConsumerWarnsOfPromptsInTheStream: the stream keeps messages as they were published. The consumer warns once if their
+// format may contain prompts.
 func TestConsumerWarnsOfPromptsInTheStream(t *testing.T) {
 	c, js := testServer(t)
 	telemetry(t, js, c)

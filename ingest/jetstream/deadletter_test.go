@@ -34,7 +34,7 @@ func TestDeadLetter(t *testing.T) {
 		}
 	}
 	if n, _, err := letters.Pending(); n != 0 || err != nil || d.Dropped() != 0 {
-		t.Errorf("%d more letters, %d dropped, %v", n, d.Dropped(), err)
+		t.Errorf("%d more messages, %d dropped, %v", n, d.Dropped(), err)
 	}
 }
 

@@ -20,9 +20,9 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestWhoMayDoWhat: without credentials clients publish telemetry and read what is said, and change nothing; who knows
-// the password from the file may do everything, also after the server was opened again.
-func TestWhoMayDoWhat(t *testing.T) {
+// TestPermissions: without credentials a client may publish telemetry and read signals, but change nothing. With the
+// password of the file it may do everything, also after the server was reopened.
+func TestPermissions(t *testing.T) {
 	c := DefaultConfig()
 	c.Embedded = EmbeddedConfig{Listen: "127.0.0.1:0", StoreDir: t.TempDir(), Sync: SyncAlways}
 	server := start(t, c)
@@ -67,7 +67,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 			_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "MINE", Subjects: []string{"mine"}})
 			return err
 		},
-		"say what Forewarm says": func(ctx context.Context, js jetstream.JetStream) error {
+		"publish a prescale event": func(ctx context.Context, js jetstream.JetStream) error {
 			_, err := js.Publish(ctx, "forewarm.prescale.p", []byte("{}"))
 			return err
 		},
@@ -98,17 +98,17 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
-// TestStreamIsMadeAgain: a telemetry stream that somebody deletes is made again, and read from its beginning.
-func TestStreamIsMadeAgain(t *testing.T) {
+// TestStreamIsRecreated: a telemetry stream that was deleted is created again, and read from its first message.
+func TestStreamIsRecreated(t *testing.T) {
 	c, js := testServer(t)
 	telemetry(t, js, c)
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(1))
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(2))
 	cfg := consumerOf(js, c, 1)
-	remade := make(chan struct{}, 1)
+	recreated := make(chan struct{}, 1)
 	cfg.Missing = func(ctx context.Context) error {
 		_, err := EnsureTelemetry(ctx, js, c)
-		remade <- struct{}{}
+		recreated <- struct{}{}
 		return err
 	}
 	consumer := NewConsumer(js, cfg)
@@ -121,7 +121,7 @@ func TestStreamIsMadeAgain(t *testing.T) {
 				return err
 			}
 			go func() {
-				<-remade
+				<-recreated
 				publish(t, js, "forewarm.telemetry.request.p.c", numbered(3))
 			}()
 		case 3:
@@ -133,18 +133,18 @@ func TestStreamIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestBrokenServer fills a real disk under a server: the write that fails is known though the server answers nobody,
-// and once there is room the server takes messages again when it is opened again, with all that it acknowledged.
+// TestBrokenServer fills the disk of a server. The failed write is reported, although the server does not answer. With
+// free space the reopened server accepts messages again, and has all that it acknowledged.
 func TestBrokenServer(t *testing.T) {
 	disk := testenv.SmallDisk(t, 40<<20)
 	c := DefaultConfig()
 	c.Embedded = EmbeddedConfig{Listen: listenNone, StoreDir: filepath.Join(disk, "nats")}
-	c.Stream.MaxBytes = minBytes // more than the disk has, and yet it starts
+	c.Stream.MaxBytes = minBytes // more than the disk has; the server starts all the same
 	server := start(t, c)
 	js := connect(t, c, server)
 	stream := telemetry(t, js, c)
 	if room := Room(&c, c.Embedded.StoreDir, 0, 40<<20); !strings.Contains(room, "nats.stream.max_bytes is 64 MiB and nats.decisions.max_bytes 1024") || !strings.Contains(room, "40 MiB") {
-		t.Errorf("the room is judged %q", room)
+		t.Errorf("Room: %q", room)
 	}
 	acknowledged := 0
 	for server.Broken() == nil {
@@ -154,7 +154,7 @@ func TestBrokenServer(t *testing.T) {
 		}
 		cancel()
 		if acknowledged > 40 {
-			t.Fatal("the disk does not fill")
+			t.Fatal("more is stored than the disk can hold")
 		}
 		if acknowledged == 20 {
 			if err := os.WriteFile(filepath.Join(disk, "ballast"), make([]byte, 15<<20), 0o600); err != nil {
@@ -168,7 +168,7 @@ func TestBrokenServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if _, err := js.Publish(ctx, "forewarm.telemetry.request.p.c", nil); err == nil {
-		t.Skip("this server takes messages again by itself: reopening is not needed any more")
+		t.Skip("this version of the server accepts messages again without Reopen")
 	}
 	if err := server.Reopen(testContext(t)); err != nil || server.Broken() != nil {
 		t.Fatal(err, server.Broken())
@@ -182,7 +182,7 @@ func TestBrokenServer(t *testing.T) {
 	}
 }
 
-func TestFaults(t *testing.T) {
+func TestTelemetryFaults(t *testing.T) {
 	now := time.Now()
 	c := DefaultConfig()
 	c.Stream.Replicas = 3
@@ -194,16 +194,17 @@ func TestFaults(t *testing.T) {
 	got := strings.Join(TelemetryFaults(&info, &c, now), "\n")
 	for _, want := range []string{"1 of the 3 copies", "on n2 is offline", "refuses new messages", "is -1m0s from"} {
 		if !strings.Contains(got, want) {
-			t.Errorf("%q is not said in\n%s", want, got)
+			t.Errorf("%q is not in\n%s", want, got)
 		}
 	}
 	info = jetstream.StreamInfo{TimeStamp: now.Add(time.Second), Config: jetstream.StreamConfig{Name: "T", Replicas: 3}}
 	if got := TelemetryFaults(&info, &c, now); strings.Join(got, "") != "" {
-		t.Errorf("nothing is wrong, and said is %v", got)
+		t.Errorf("a healthy stream: %v", got)
 	}
 }
 
-// TestServerLog: the first failed write is logged and kept, in whatever form the server reports it; the rest is left out.
+// TestServerLog: the first failed write is logged and kept, in each form in which the server reports it. Later ones are
+// not logged.
 func TestServerLog(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zap.InfoLevel)
@@ -211,7 +212,7 @@ func TestServerLog(t *testing.T) {
 	l := &serverLog{zap.New(core).Sugar(), make(chan error, 1), &broken}
 	l.Errorf("%s", "another error")
 	if broken.Load() != nil {
-		t.Error("a failed write is reported")
+		t.Error("another error counts as a failed write")
 	}
 	const first = "JetStream failed to store a msg on stream 'S': no space left on device"
 	l.Errorf("%s", first)

@@ -17,7 +17,7 @@ import (
 
 var nop = zap.NewNop()
 
-// timeout bounds every test that talks to a server; none comes near it.
+// timeout is the most that a test waits for a server.
 const timeout = time.Minute
 
 func testContext(t *testing.T) context.Context {
@@ -27,7 +27,7 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// testServer starts a server off the network, and connects to it.
+// testServer starts a server without a network socket, and connects to it.
 func testServer(t *testing.T) (Config, jetstream.JetStream) {
 	t.Helper()
 	c := DefaultConfig()
@@ -88,7 +88,7 @@ func numbered(i int) []byte {
 	})
 }
 
-// storedIDs reads the whole stream and gives the id that each message was stored under, in order.
+// storedIDs reads the whole stream and returns the message ids in order.
 func storedIDs(t *testing.T, stream jetstream.Stream) []string {
 	t.Helper()
 	ctx := testContext(t)
@@ -122,7 +122,7 @@ func wantError(t *testing.T, err error, parts ...string) {
 	}
 }
 
-// each hands batches to f one by one.
+// each calls f with each batch.
 func each(f func(*ingest.Batch) error) func([]ingest.Batch) error {
 	return func(batches []ingest.Batch) error {
 		for i := range batches {

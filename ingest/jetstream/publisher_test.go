@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestPublisherStoresEachOnceAndInOrder cuts connections in mid-message, in either direction: what was under way is
-// lost, or stored without an acknowledgement.
+// TestPublisherStoresEachOnceAndInOrder cuts connections within a message, in both directions. So some messages are lost,
+// and others are stored without an acknowledgement.
 func TestPublisherStoresEachOnceAndInOrder(t *testing.T) {
 	const cuts = 3
 	ctx := testContext(t)
@@ -21,7 +21,7 @@ func TestPublisherStoresEachOnceAndInOrder(t *testing.T) {
 	c.Embedded = EmbeddedConfig{Listen: "127.0.0.1:0", StoreDir: t.TempDir()}
 	server := start(t, c)
 	stream := telemetry(t, connect(t, c, server), c)
-	c.URL = "nats://" + frailProxy(t, strings.TrimPrefix(server.URL(), "nats://"), cuts, 7)
+	c.URL = "nats://" + cuttingProxy(t, strings.TrimPrefix(server.URL(), "nats://"), cuts, 7)
 	publisher := publisherOf(t, c, nil)
 	var want []string
 	for i := range 3000 {
@@ -31,10 +31,10 @@ func TestPublisherStoresEachOnceAndInOrder(t *testing.T) {
 		}
 	}
 	if got := storedIDs(t, stream); !slices.Equal(got, want) {
-		t.Errorf("stored %d messages of %d, or in another order", len(got), len(want))
+		t.Errorf("stored %d messages, want %d in order", len(got), len(want))
 	}
 	if publisher.Resent() == 0 {
-		t.Error("no message was sent again: the test breaks nothing")
+		t.Error("no message was sent again, so the test shows nothing")
 	}
 }
 
@@ -52,9 +52,8 @@ func publisherOf(t *testing.T, c Config, e *Embedded) *Publisher {
 	return p
 }
 
-// frailProxy forwards connections to a server and breaks the first cuts of them after some kilobytes. It gives its
-// address.
-func frailProxy(t *testing.T, server string, cuts int, seed uint64) string {
+// cuttingProxy forwards connections to a server, and closes the first of them after some kilobytes. It returns its address.
+func cuttingProxy(t *testing.T, server string, cuts int, seed uint64) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -75,7 +74,7 @@ func frailProxy(t *testing.T, server string, cuts int, seed uint64) string {
 			}
 			up, down := int64(1<<40), int64(1<<40)
 			if cuts--; cuts >= 0 {
-				up, down = 600+random.Int64N(20_000), 2000+random.Int64N(10_000) // the greeting fits
+				up, down = 600+random.Int64N(20_000), 2000+random.Int64N(10_000) // enough for the greeting
 			}
 			forward := func(to, from net.Conn, limit int64) {
 				_, _ = io.CopyN(to, from, limit)
@@ -89,7 +88,8 @@ func frailProxy(t *testing.T, server string, cuts int, seed uint64) string {
 	return listener.Addr().String()
 }
 
-func TestPublisherGivesUpOnWhatNoServerTakes(t *testing.T) {
+// TestPublisherErrors: the publisher does not retry a message that is too large, or whose subject is in no stream.
+func TestPublisherErrors(t *testing.T) {
 	ctx := testContext(t)
 	c := DefaultConfig()
 	c.Embedded = EmbeddedConfig{Listen: listenNone, StoreDir: t.TempDir()}
@@ -106,19 +106,12 @@ func TestPublisherGivesUpOnWhatNoServerTakes(t *testing.T) {
 		t.Errorf("stored %q, want small", got)
 	}
 
+	err = publisher.Publish(ctx, "nowhere", "x", "", []byte("{}"))
+	wantError(t, err, "nowhere", "stream holds this subject")
+
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	if err := publisher.Publish(ctx, "nowhere", "x", "", nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
-}
-
-func TestPublisherNamesASubjectThatNoStreamHolds(t *testing.T) {
-	ctx := testContext(t)
-	c := DefaultConfig()
-	c.Embedded = EmbeddedConfig{Listen: listenNone, StoreDir: t.TempDir()}
-	server := start(t, c)
-	publisher := publisherOf(t, c, server)
-	err := publisher.Publish(ctx, "nowhere", "x", "", []byte("{}"))
-	wantError(t, err, "nowhere", "stream holds this subject")
 }

@@ -24,7 +24,7 @@ func usage(id string) []byte {
 	return fmt.Appendf(nil, `{"id":%q,"created":1795240800,"model":"m","choices":[{"message":{"content":%q}}],"usage":{"prompt_tokens":9}}`, id, planted)
 }
 
-// relaying runs a relay of the sources of c until the test ends, or until stop.
+// relaying runs a relay of the sources of c until stop, or until the test ends.
 func relaying(t *testing.T, c Config, js jetstream.JetStream, store func(context.Context, *ingest.Batch) error, refused func([]ingest.Refusal)) (r *Relay, stop func()) {
 	t.Helper()
 	before := js.Conn().NumSubscriptions()
@@ -45,15 +45,15 @@ func relaying(t *testing.T, c Config, js jetstream.JetStream, store func(context
 	return r, stop
 }
 
-// TestRelayStoresNoPrompt: what a source with prompts publishes comes to the telemetry stream as native records.
-// Publishers get their acknowledgement as of that stream.
+// TestRelayStoresNoPrompt: messages of a source with prompts are stored in the telemetry stream as native records. A
+// publisher gets an acknowledgement as from that stream.
 func TestRelayStoresNoPrompt(t *testing.T) {
 	ctx := testContext(t)
 	c, js := testServer(t)
 	c.Sources = []Source{{Subject: "gateway.usage", Format: "openai", Pool: "p", Class: "c"}}
 	stream := telemetry(t, js, c)
 	if got := stream.CachedInfo().Config.Subjects; slices.Contains(got, "gateway.usage") {
-		t.Fatalf("the telemetry stream has %v", got)
+		t.Fatalf("the telemetry stream has the subjects %v", got)
 	}
 	stored, refusals := make(chan struct{}, 9), make(chan ingest.Refusal, 9)
 	writer := NewStreamWriter(js, &c)
@@ -97,8 +97,9 @@ func TestRelayStoresNoPrompt(t *testing.T) {
 	}
 }
 
-// TestRelayTriesAgain: what could not be stored is stored later, once. What came before the end is stored.
-func TestRelayTriesAgain(t *testing.T) {
+// TestRelayRetries: a message that could not be stored is stored later, once. At the end messages that have arrived are
+// still stored.
+func TestRelayRetries(t *testing.T) {
 	c, js := testServer(t)
 	c.Sources = []Source{{Subject: "gateway.usage", Format: "openai", Pool: "p"}}
 	telemetry(t, js, c)
@@ -115,7 +116,7 @@ func TestRelayTriesAgain(t *testing.T) {
 	send("a")
 	for _, answer := range []error{errors.New("no stream"), nil} {
 		if got := <-attempts; len(got) != 1 || got[0].ID != "a" {
-			t.Fatalf("stores %+v", got)
+			t.Fatalf("stored %+v, want a", got)
 		}
 		if answer == nil {
 			send("b")
@@ -132,12 +133,12 @@ func TestRelayTriesAgain(t *testing.T) {
 		answers <- nil
 	}
 	if slices.Sort(got); !slices.Equal(got, []string{"b", "c"}) {
-		t.Errorf("stores %v", got)
+		t.Errorf("stored %v, want b and c", got)
 	}
 }
 
-// TestRelayCountsWhatIsDropped: what comes beyond the bound while nothing is stored is lost, and counted.
-func TestRelayCountsWhatIsDropped(t *testing.T) {
+// TestRelayIsBounded: while nothing can be stored, messages above the bound are dropped and counted.
+func TestRelayIsBounded(t *testing.T) {
 	c, js := testServer(t)
 	c.Sources = []Source{{Subject: "gateway.usage", Format: "openai", Pool: "p"}}
 	telemetry(t, js, c)
@@ -164,18 +165,18 @@ func TestRelayCountsWhatIsDropped(t *testing.T) {
 	close(hold)
 	testenv.Await(t, "messages to be lost", func() bool { return r.Lost() > 0 })
 	if n := r.Lost(); n < 10 || n > 20 {
-		t.Errorf("%d are lost of %d", n, sent)
+		t.Errorf("%d of %d messages are lost, want 10 to 20", n, sent)
 	}
 }
 
-// TestRelayedSources: which sources the telemetry stream takes in as they are.
+// TestRelayedSources: the telemetry stream has the subjects of sources without prompts. The others are relayed.
 func TestRelayedSources(t *testing.T) {
 	c, js := testServer(t)
 	c.Sources = []Source{{Subject: "a", Format: "dynamo"}, {Subject: "b", Format: "envoy"}, {Subject: "c.d", Format: "sglang"}}
 	if got := telemetry(t, js, c).CachedInfo().Config.Subjects[2:]; !slices.Equal(got, []string{"a"}) {
-		t.Errorf("the telemetry stream takes in %v", got)
+		t.Errorf("the telemetry stream has the subjects %v", got)
 	}
-	if got := c.Relayed([]string{"forewarm.>", "c.>"}); len(got) != 1 || got[0].Subject != "b" { // a user's stream has the other
+	if got := c.Relayed([]string{"forewarm.>", "c.>"}); len(got) != 1 || got[0].Subject != "b" { // a stream of the user has c.d
 		t.Errorf("%+v are relayed", got)
 	}
 	c.Partition = "0/2"

@@ -14,9 +14,9 @@ import (
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
-// TestRestartsOfTheServer opens the server again, twice, while a publisher without credentials writes and a consumer
-// reads: every message arrives once and in order.
-func TestRestartsOfTheServer(t *testing.T) {
+// TestServerReopens: the server is reopened twice while a publisher without credentials writes and a consumer reads. Every
+// message arrives once and in order.
+func TestServerReopens(t *testing.T) {
 	t.Parallel()
 	const messages = 300
 	restartAt := map[uint64]bool{messages / 3: true, messages * 2 / 3: true}
@@ -24,17 +24,17 @@ func TestRestartsOfTheServer(t *testing.T) {
 	c.Embedded = EmbeddedConfig{Listen: "127.0.0.1:0", StoreDir: t.TempDir()}
 	server := start(t, c)
 	js := connect(t, c, server)
-	c.URL = server.URL() // and stays that
+	c.URL = server.URL() // the same after Reopen
 	stream := telemetry(t, js, c)
 	ctx := testContext(t)
 
 	publisher := connect(t, c, nil)
 	failed := make(chan error, 2)
-	go func() { // each message after the one before is stored, so that their order is known
+	go func() { // waits until a message is stored before it sends the next, so that their order is known
 		for i := range messages {
 			m := &nats.Msg{Subject: "forewarm.telemetry.request.p.c", Data: numbered(i)}
 			for {
-				waiting, done := context.WithTimeout(ctx, time.Second) // a server that goes away may not answer
+				waiting, done := context.WithTimeout(ctx, time.Second) // a server that is closing may not answer
 				_, err := publisher.PublishMsg(waiting, m, jetstream.WithMsgID(fmt.Sprint(i)))
 				done()
 				if err == nil {

@@ -16,15 +16,15 @@ func TestValidateSources(t *testing.T) {
 	dynamo := Source{Subject: "dynamo.request_trace.v1", Format: "dynamo"}
 	for name, tc := range map[string]struct {
 		sources []Source
-		want    []string // in the error; none when all is well
+		want    []string // parts of the error; none if valid
 	}{
 		"one":             {[]Source{dynamo}, nil},
 		"wildcards":       {[]Source{{Subject: "*.request_trace.v1", Format: "dynamo"}, {Subject: "acme.*.usage.>", Format: "json", Pool: "p", Class: "c"}}, nil},
 		"no subject":      {[]Source{{Format: "dynamo"}}, []string{"sources[0].subject", "words joined by dots"}},
 		"text after >":    {[]Source{{Subject: "a.>.b", Format: "dynamo"}}, []string{"sources[0].subject"}},
 		"system":          {[]Source{{Subject: "$SYS.>", Format: "dynamo"}}, []string{"sources[0].subject"}},
-		"ours":            {[]Source{{Subject: "forewarm.telemetry.request.p", Format: "dynamo"}}, []string{"sources[0].subject", "forewarm.telemetry.>", "Content-Type"}},
-		"ours by chance":  {[]Source{{Subject: "*.deadletter", Format: "dynamo"}}, []string{"sources[0].subject"}},
+		"telemetry":       {[]Source{{Subject: "forewarm.telemetry.request.p", Format: "dynamo"}}, []string{"sources[0].subject", "forewarm.telemetry.>", "Content-Type"}},
+		"dead letters":    {[]Source{{Subject: "*.deadletter", Format: "dynamo"}}, []string{"sources[0].subject"}},
 		"everything":      {[]Source{{Subject: ">", Format: "dynamo"}}, []string{"sources[0].subject"}},
 		"unknown format":  {[]Source{{Subject: "a", Format: "dynmo"}}, []string{"sources[0].format", "dynmo", "ndjson", "dynamo"}},
 		"twice":           {[]Source{dynamo, {Subject: "dynamo.>", Format: "json"}}, []string{"sources[1].subject", "sources[0]"}},
@@ -83,9 +83,9 @@ func TestSourcesAreReadInTheirFormat(t *testing.T) {
 		t.Error(d)
 	}
 
-	c.Sources = c.Sources[:1] // what is no longer a source leaves the stream, and what it stored is refused
+	c.Sources = c.Sources[:1] // the subject of a removed source leaves the stream, and its stored messages are refused
 	if got := telemetry(t, js, c).CachedInfo().Config.Subjects; len(got) != 3 {
-		t.Errorf("the stream has %v", got)
+		t.Errorf("the stream has the subjects %v, want 3", got)
 	}
 	cfg = consumerOf(js, c, 3)
 	cfg.Sources = c.Sources
@@ -108,10 +108,10 @@ func TestSourceOfAnotherStream(t *testing.T) {
 	c.Sources = nil
 	telemetry(t, js, c)
 	c.Sources = []Source{{Subject: "dynamo.request_trace.v1", Format: "dynamo"}}
-	_, err = EnsureTelemetry(ctx, js, c) // the same where the stream is there already
+	_, err = EnsureTelemetry(ctx, js, c) // the same error if the telemetry stream exists already
 	wantError(t, err, fix...)
 
-	c.Stream.Name = "DYNAMO" // the fix, half done
+	c.Stream.Name = "DYNAMO" // only the first half of the remedy
 	_, err = EnsureTelemetry(ctx, js, c)
 	wantError(t, err, "DYNAMO", "no subject that covers forewarm.telemetry.>")
 }

@@ -33,7 +33,8 @@ func TestCovers(t *testing.T) {
 	}
 }
 
-func TestStreamsAreMadeOnceAndFollowTheConfig(t *testing.T) {
+// TestStreamsFollowConfig: streams are created once. A changed configuration changes the stream, and keeps its messages.
+func TestStreamsFollowConfig(t *testing.T) {
 	ctx := testContext(t)
 	c, js := testServer(t)
 	for range 2 {
@@ -58,7 +59,8 @@ func TestStreamsAreMadeOnceAndFollowTheConfig(t *testing.T) {
 	}
 }
 
-// TestDecisionsNeedAtomicBatches: a stream without them, as an older server makes it, is refused.
+// TestDecisionsNeedAtomicBatches: a stream of decisions without atomic batches is refused. An older server creates such a
+// stream.
 func TestDecisionsNeedAtomicBatches(t *testing.T) {
 	ctx := testContext(t)
 	c, js := testServer(t)
@@ -69,10 +71,11 @@ func TestDecisionsNeedAtomicBatches(t *testing.T) {
 	wantError(t, err, c.Decisions(), "allow_atomic", "2.12")
 }
 
-func TestUsersStreamsAreAdoptedUnchanged(t *testing.T) {
+// TestStreamsOfUsers: a stream of the user with the right subjects is used, and not changed.
+func TestStreamsOfUsers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		stream jetstream.StreamConfig
-		want   []string // in the error; none when it is adopted
+		want   []string // parts of the error; none if the stream is used
 	}{
 		"same name":    {jetstream.StreamConfig{Name: "FOREWARM_TELEMETRY", Subjects: []string{"forewarm.telemetry.>", "forewarm.prescale.ack.>"}}, nil},
 		"other name":   {jetstream.StreamConfig{Name: "MINE", Subjects: []string{"forewarm.>"}}, nil},
@@ -96,7 +99,7 @@ func TestUsersStreamsAreAdoptedUnchanged(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			} else if name := got.CachedInfo().Config.Name; name != tc.stream.Name {
-				t.Errorf("took %s, want %s", name, tc.stream.Name)
+				t.Errorf("uses %s, want %s", name, tc.stream.Name)
 			}
 			after, err := js.Stream(ctx, tc.stream.Name)
 			if err != nil {
@@ -109,11 +112,9 @@ func TestUsersStreamsAreAdoptedUnchanged(t *testing.T) {
 	}
 }
 
-// TestTooManyCopies: more copies than there are servers are refused with the key.
+// TestTooManyCopies: more copies than servers are refused, and the error names the key.
 func TestTooManyCopies(t *testing.T) {
-	c := DefaultConfig()
-	c.Embedded = EmbeddedConfig{Listen: "none", StoreDir: t.TempDir()}
-	js := connect(t, c, start(t, c))
+	c, js := testServer(t)
 	c.Stream.Replicas = 3
 	if _, err := EnsureTelemetry(testContext(t), js, c); err == nil || !strings.Contains(err.Error(), "nats.stream.replicas asks for 3 copies") {
 		t.Error(err)

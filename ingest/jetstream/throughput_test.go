@@ -9,7 +9,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// BenchmarkStream publishes b.N requests, one a message, and then reads them back.
+// BenchmarkStream publishes b.N messages with one request each, and then reads them back.
 func BenchmarkStream(b *testing.B) {
 	ctx := b.Context()
 	c := DefaultConfig()

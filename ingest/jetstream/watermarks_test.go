@@ -16,8 +16,8 @@ import (
 	"github.com/forewarm/forewarm/ingest/codec"
 )
 
-// record runs a ticker for d from midnight + offset, whose publish fails while the time is in an outage, and gives a
-// line for each watermark stored: the time of day, its id, and its time.
+// record runs a ticker for the duration d, from midnight plus offset. During an outage it cannot publish. It returns a line
+// for each published watermark: its time, and when it was published, both since midnight.
 func record(t *testing.T, offset, lateness, d time.Duration, outage func(since time.Duration) bool) []string {
 	t.Helper()
 	var got, ids []string
@@ -81,8 +81,8 @@ func TestTicker(t *testing.T) {
 	}
 }
 
-// TestTickerClockIsSet sets the server's clock ten minutes ahead, then back: no minute is closed twice, and none before
-// its end.
+// TestTickerClockIsSet sets the server's clock ten minutes ahead, and later back. No minute gets a second watermark, and
+// none gets one before it ends.
 func TestTickerClockIsSet(t *testing.T) {
 	var got []string
 	synctest.Test(t, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestTickerClockIsSet(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 17*time.Minute)
 		defer cancel()
 		go func() {
-			time.Sleep(time.Second / 2) // between two looks of the ticker
+			time.Sleep(time.Second / 2) // between two checks of the ticker
 			for ctx.Err() == nil {
 				switch time.Since(midnight).Truncate(time.Second) {
 				case 2 * time.Minute:
@@ -113,7 +113,7 @@ func TestTickerClockIsSet(t *testing.T) {
 		if err := ticker.Run(ctx, true); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(time.Second) // the other goroutine sees that it is over
+		time.Sleep(time.Second) // the other goroutine ends
 	})
 	want := []string{"0s at 0s", "1m0s at 50s", "2m0s at 1m50s", "3m0s at 2m1s", "12m0s at 2m1s", "13m0s at 2m50s", "14m0s at 3m50s", "15m0s at 14m50s", "16m0s at 15m50s", "17m0s at 16m50s"}
 	if d := cmp.Diff(want, got); d != "" {

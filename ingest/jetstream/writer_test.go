@@ -16,7 +16,7 @@ import (
 	"github.com/forewarm/forewarm/ingest/codec"
 )
 
-// TestStreamWriterKeepsOrder stores a batch that is too large for one message, and reads it back as it was.
+// TestStreamWriterKeepsOrder stores a batch that is too large for one message, and reads the same batch back.
 func TestStreamWriterKeepsOrder(t *testing.T) {
 	c, js := testServer(t)
 	stream := telemetry(t, js, c)
@@ -62,7 +62,7 @@ func TestStreamWriterGivesUp(t *testing.T) {
 	b := &ingest.Batch{Replicas: []ingest.Replica{{Pool: "p", Name: "r", At: time.UnixMilli(1795240800000)}}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	wantError(t, NewStreamWriter(js, &c).Store(ctx, b), "publish to forewarm.telemetry.request._._") // there is no stream
+	wantError(t, NewStreamWriter(js, &c).Store(ctx, b), "publish to forewarm.telemetry.request._._") // no stream
 	js.Conn().Close()
 	wantError(t, NewStreamWriter(js, &c).Store(t.Context(), b), "disconnected")
 }

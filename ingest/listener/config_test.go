@@ -51,7 +51,7 @@ func TestConfigCheck(t *testing.T) {
 		"too many bytes":       {func(c *Config) { c.HTTP.MaxBytes = 1 << 30 }, "http.max_bytes: "},
 		"no requests":          {func(c *Config) { c.HTTP.RequestsPerS = 0 }, "http.requests_per_s: "},
 		"none at once":         {func(c *Config) { c.HTTP.Concurrent = 0 }, "http.concurrent: "},
-		"off, and out of line": {func(c *Config) { c.HTTP.Concurrent = -1 }, "http.concurrent: "},
+		"negative concurrency": {func(c *Config) { c.HTTP.Concurrent = -1 }, "http.concurrent: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := DefaultConfig()
@@ -64,7 +64,8 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-func TestNewSaysWhatToDo(t *testing.T) {
+// TestNewErrors: the error names the key.
+func TestNewErrors(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +89,7 @@ func TestNewSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// certificate signs a certificate for localhost by parent, or by itself.
+// certificate makes a certificate for localhost. It is signed by parent, or by itself if parent is nil.
 func certificate(t *testing.T, parent *tls.Certificate) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -125,9 +126,9 @@ func writePEM(t *testing.T, kind string, der []byte) string {
 	return path
 }
 
-// TestClientCertificates: with a client CA, HTTP and gRPC talk only to clients whose certificate it signed.
+// TestClientCertificates: with a client CA, HTTP and gRPC accept only clients whose certificate it has signed.
 func TestClientCertificates(t *testing.T) {
-	ca, stranger := certificate(t, nil), certificate(t, nil)
+	ca, unknown := certificate(t, nil), certificate(t, nil)
 	own, client := certificate(t, &ca), certificate(t, &ca)
 	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
 	if err != nil {
@@ -146,7 +147,7 @@ func TestClientCertificates(t *testing.T) {
 		shown []tls.Certificate
 		ok    bool
 	}{
-		"ours": {[]tls.Certificate{client}, true}, "a stranger's": {[]tls.Certificate{stranger}, false}, "none": {nil, false},
+		"a signed": {[]tls.Certificate{client}, true}, "an unknown": {[]tls.Certificate{unknown}, false}, "no": {nil, false},
 	} {
 		config := &tls.Config{RootCAs: roots, Certificates: tc.shown}
 		transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
@@ -171,12 +172,12 @@ func TestClientCertificates(t *testing.T) {
 		}
 	}
 	if n := len(m.requests()); n != 2 {
-		t.Errorf("%d requests were stored, want that of each protocol", n)
+		t.Errorf("%d requests were stored, want one of each protocol", n)
 	}
 }
 
-// TestRenewedCertificateIsUsed: a certificate that is renewed in place is used for the next connection, and one that
-// cannot be read leaves the one before in use.
+// TestRenewedCertificateIsUsed: a renewed certificate in the same file is used for the next connection. If the new one
+// cannot be read, the old one stays in use.
 func TestRenewedCertificateIsUsed(t *testing.T) {
 	ca := certificate(t, nil)
 	dir := t.TempDir()
@@ -227,6 +228,6 @@ func TestRenewedCertificateIsUsed(t *testing.T) {
 	}
 	write([]byte("broken"), []byte("broken"))
 	if got := shown(); !got.Equal(second) {
-		t.Errorf("shows certificate %s, want the one before, %s", got.SerialNumber, second.SerialNumber)
+		t.Errorf("shows certificate %s, want the previous one, %s", got.SerialNumber, second.SerialNumber)
 	}
 }

@@ -55,7 +55,7 @@ func TestGRPCExport(t *testing.T) {
 	}
 }
 
-// TestLogs sends what NVIDIA Dynamo's otel sink does, by both ways, with the collector's client.
+// TestLogs sends OTLP logs as NVIDIA Dynamo's otel sink does, over gRPC and HTTP, with the client library of the collector.
 func TestLogs(t *testing.T) {
 	logs := plog.NewLogs()
 	resource := logs.ResourceLogs().AppendEmpty()
@@ -110,11 +110,11 @@ func TestGRPCRefuses(t *testing.T) {
 		store         *memory
 		code          codes.Code
 	}{
-		"token":             {"Bearer s3cret", false, &memory{}, codes.OK},
-		"no token":          {"", false, &memory{}, codes.Unauthenticated},
-		"wrong token":       {"Bearer guess", false, &memory{}, codes.Unauthenticated},
-		"too large":         {"Bearer s3cret", true, &memory{}, codes.ResourceExhausted},
-		"store does not go": {"Bearer s3cret", false, &memory{fail: errors.New("no stream")}, codes.Unavailable},
+		"token":       {"Bearer s3cret", false, &memory{}, codes.OK},
+		"no token":    {"", false, &memory{}, codes.Unauthenticated},
+		"wrong token": {"Bearer guess", false, &memory{}, codes.Unauthenticated},
+		"too large":   {"Bearer s3cret", true, &memory{}, codes.ResourceExhausted},
+		"store fails": {"Bearer s3cret", false, &memory{fail: errors.New("no stream")}, codes.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := onLoopback()
@@ -146,8 +146,8 @@ func TestGRPCMalformed(t *testing.T) {
 		service, body string
 		want          codes.Code
 	}{
-		{"trace.v1.TraceService", "\x00\x00\x00\x00\x02\x0f\xff", codes.InvalidArgument}, // garbage
-		{"trace.v1.TraceService", "\x00\x00\x00\x00\x09\x0f\xff", codes.InvalidArgument}, // it ends early
+		{"trace.v1.TraceService", "\x00\x00\x00\x00\x02\x0f\xff", codes.InvalidArgument}, // not protobuf
+		{"trace.v1.TraceService", "\x00\x00\x00\x00\x09\x0f\xff", codes.InvalidArgument}, // shorter than its length says
 		{"trace.v1.TraceService", "", codes.InvalidArgument},
 		{"metrics.v1.MetricsService", "\x00\x00\x00\x00\x00", codes.Unimplemented},
 	} {
@@ -155,7 +155,7 @@ func TestGRPCMalformed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.Copy(io.Discard, res.Body); err != nil { // the trailers come after it
+		if _, err := io.Copy(io.Discard, res.Body); err != nil { // the trailers come after the body
 			t.Fatal(err)
 		}
 		res.Body.Close()
@@ -177,12 +177,12 @@ func TestGRPCRate(t *testing.T) {
 	}
 }
 
-// TestGRPCSlow: neither a client that sends nothing nor a store that says nothing holds a call for ever.
+// TestGRPCSlow: a call ends if the client sends nothing, or if the store does not answer.
 func TestGRPCSlow(t *testing.T) {
 	m := &memory{hold: make(chan struct{})}
 	l := serve(t, onLoopback(), m.Store, m.refuse)
 	if _, err := dial(t, l).Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(traces(1))); status.Code(err) != codes.Unavailable {
-		t.Errorf("a store that says nothing: %v, want Unavailable", err)
+		t.Errorf("a store that does not answer: %v, want Unavailable", err)
 	}
 	conn, err := grpc.NewClient(l.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

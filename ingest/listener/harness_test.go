@@ -18,7 +18,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// memory is a Store that keeps what it is given, and what was refused.
+// memory keeps stored batches and refusals.
 type memory struct {
 	mu      sync.Mutex
 	batches []ingest.Batch
@@ -59,14 +59,14 @@ func (m *memory) requests() []ingest.Request {
 	return all
 }
 
-// onLoopback is a configuration with a free port of this machine.
+// onLoopback is a configuration that listens on a free port of 127.0.0.1.
 func onLoopback() Config {
 	c := DefaultConfig()
 	c.HTTP.Listen = "127.0.0.1:0"
 	return c
 }
 
-// serve runs a listener with little patience until the test ends.
+// serve runs a listener with short timeouts until the test ends.
 func serve(t testing.TB, c Config, store func(context.Context, *ingest.Batch) error, refused func([]ingest.Refusal)) *Listener {
 	t.Helper()
 	return run(t, c, Deps{Store: store, Refused: refused, Log: zap.NewNop()}, timeouts{body: patience, store: patience})
@@ -93,16 +93,16 @@ func run(t testing.TB, c Config, deps Deps, limits timeouts) *Listener {
 	return l
 }
 
-// patience is how long the tests' listener waits for a body, and for the store.
+// patience is how long a listener of [serve] waits for a body, and for the store.
 const patience = 200 * time.Millisecond
 
-// answered is what an HTTP request came to.
+// answered is the status and header of a response.
 type answered struct {
 	code   int
 	header http.Header
 }
 
-// post sends body with headers, given as pairs, and gives the answer.
+// post sends body with headers, which are pairs of name and value. It returns the response and its body.
 func post(t *testing.T, url string, body []byte, headers ...string) (answered, []byte) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
@@ -112,7 +112,7 @@ func post(t *testing.T, url string, body []byte, headers ...string) (answered, [
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	req.Host = req.Header.Get("Host") // "" is that of the URL
+	req.Host = req.Header.Get("Host") // "": the host of the URL
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func post(t *testing.T, url string, body []byte, headers ...string) (answered, [
 	return answered{res.StatusCode, res.Header}, answer
 }
 
-// traces is an export of chats with these prompts, as an SDK would make it.
+// traces is an export of chats as an SDK makes it, with these numbers of prompt tokens.
 func traces(prompts ...int64) ptrace.Traces {
 	traces := ptrace.NewTraces()
 	rs := traces.ResourceSpans().AppendEmpty()

@@ -48,7 +48,7 @@ func TestHTTPTraces(t *testing.T) {
 	}
 }
 
-// readExportAnswer reads the answer to an export as an exporter does.
+// readExportAnswer decodes the response to an export.
 func readExportAnswer(t *testing.T, res answered, body []byte) ptraceotlp.ExportResponse {
 	t.Helper()
 	answer := ptraceotlp.NewExportResponse()
@@ -128,7 +128,7 @@ func TestHTTPFormats(t *testing.T) {
 				t.Errorf("%d %s, stored %q; want %d …%s, %q", res.code, answer, ids, tc.code, tc.answer, tc.ids)
 			}
 			if strings.Contains(string(answer), "a prompt") {
-				t.Errorf("the answer quotes a prompt: %s", answer)
+				t.Errorf("the answer contains a prompt: %s", answer)
 			}
 			if n := requestsBy(l, fmt.Sprint(tc.code)); n != 1 {
 				t.Errorf("%d requests counted as %d", n, tc.code)
@@ -137,8 +137,8 @@ func TestHTTPFormats(t *testing.T) {
 	}
 }
 
-// TestAnswerNamesUnknownPools: producers learn that records are of pools that nobody counts, though the stream keeps
-// those; who counts refusals is not called, because the pipeline counts them itself.
+// TestAnswerNamesUnknownPools: the answer names unknown pools, whose records are stored all the same. The listener does not
+// report them as refused, because the pipeline does.
 func TestAnswerNamesUnknownPools(t *testing.T) {
 	m := &memory{}
 	l := run(t, onLoopback(), Deps{
@@ -217,18 +217,18 @@ func TestHTTPRefuses(t *testing.T) {
 		code    int
 		retry   bool
 	}{
-		"token":             {small, proto, &memory{}, 200, false},
-		"no token":          {small, proto[:2], &memory{}, 401, false},
-		"wrong token":       {small, with("Authorization", "Bearer guess"), &memory{}, 401, false},
-		"no scheme":         {small, with("Authorization", "s3cret"), &memory{}, 401, false},
-		"content type":      {small, with("Content-Type", "text/plain"), &memory{}, 415, false},
-		"no content type":   {small, with("Content-Type", ""), &memory{}, 415, false},
-		"encoding":          {small, with("Content-Encoding", "br"), &memory{}, 415, false},
-		"malformed":         {[]byte("\x0f\xff"), proto, &memory{}, 400, false},
-		"too large":         {make([]byte, 5000), proto, &memory{}, 413, false},
-		"too large inside":  {gzipped(t, make([]byte, 1<<20)), with("Content-Encoding", "gzip"), &memory{}, 413, false},
-		"not gzip":          {small, with("Content-Encoding", "gzip"), &memory{}, 400, false},
-		"store does not go": {small, proto, &memory{fail: errors.New("no stream")}, 503, true},
+		"token":            {small, proto, &memory{}, 200, false},
+		"no token":         {small, proto[:2], &memory{}, 401, false},
+		"wrong token":      {small, with("Authorization", "Bearer guess"), &memory{}, 401, false},
+		"no scheme":        {small, with("Authorization", "s3cret"), &memory{}, 401, false},
+		"content type":     {small, with("Content-Type", "text/plain"), &memory{}, 415, false},
+		"no content type":  {small, with("Content-Type", ""), &memory{}, 415, false},
+		"encoding":         {small, with("Content-Encoding", "br"), &memory{}, 415, false},
+		"malformed":        {[]byte("\x0f\xff"), proto, &memory{}, 400, false},
+		"too large":        {make([]byte, 5000), proto, &memory{}, 413, false},
+		"too large inside": {gzipped(t, make([]byte, 1<<20)), with("Content-Encoding", "gzip"), &memory{}, 413, false},
+		"not gzip":         {small, with("Content-Encoding", "gzip"), &memory{}, 400, false},
+		"store fails":      {small, proto, &memory{fail: errors.New("no stream")}, 503, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := onLoopback()
@@ -264,7 +264,7 @@ func TestHTTPSlowStore(t *testing.T) {
 	l := serve(t, onLoopback(), m.Store, m.refuse)
 	res, _ := post(t, "http://"+l.Addr()+"/v1/traces", protobufOf(t, traces(1, -1)), "Content-Type", "application/x-protobuf")
 	if res.code != http.StatusServiceUnavailable || len(m.refused) > 0 {
-		t.Errorf("answered %d, refused %+v: what is sent again would be refused twice", res.code, m.refused)
+		t.Errorf("answered %d, refused %+v; want 503 and no refusal, because the client sends all again", res.code, m.refused)
 	}
 }
 
@@ -301,7 +301,7 @@ func TestHTTPConcurrency(t *testing.T) {
 		}()
 	}
 	if code := <-codes; code != http.StatusServiceUnavailable {
-		t.Errorf("the request beyond the bound is answered %d", code)
+		t.Errorf("the request above the bound is answered %d", code)
 	}
 	close(m.hold)
 	if code := <-codes; code != http.StatusOK {
@@ -309,7 +309,7 @@ func TestHTTPConcurrency(t *testing.T) {
 	}
 }
 
-// TestHTTPSlowBody: a client that sends half a body must not hold a slot for ever.
+// TestHTTPSlowBody: a request with half a body is answered after a timeout.
 func TestHTTPSlowBody(t *testing.T) {
 	l := serve(t, onLoopback(), new(memory).Store, new(memory).refuse)
 	conn, err := net.Dial("tcp", l.Addr())
@@ -331,7 +331,7 @@ func TestHTTPSlowBody(t *testing.T) {
 	}
 }
 
-// TestHTTPUnfinishedBodies: many clients that do not finish leave room for one that does.
+// TestHTTPUnfinishedBodies: many requests with unfinished bodies do not block a complete one.
 func TestHTTPUnfinishedBodies(t *testing.T) {
 	l := run(t, onLoopback(), Deps{Store: new(memory).Store, Log: zap.NewNop()}, usualTimeouts)
 	address := l.Addr()
@@ -350,9 +350,9 @@ func TestHTTPUnfinishedBodies(t *testing.T) {
 	}
 }
 
-// TestHTTPForeign: what a page of another site has a browser send is refused and counted, by itself and through a name
-// that it has resolve to this machine.
-func TestHTTPForeign(t *testing.T) {
+// TestHTTPCrossSite: requests that a page of another site makes in a browser are refused and counted. That includes a host
+// name of that site that resolves to this machine (DNS rebinding).
+func TestHTTPCrossSite(t *testing.T) {
 	l := run(t, onLoopback(), Deps{Store: new(memory).Store, Log: zap.NewNop()}, usualTimeouts)
 	url := "http://" + l.Addr() + "/v1/telemetry/native"
 	for i, header := range [][]string{
@@ -363,10 +363,10 @@ func TestHTTPForeign(t *testing.T) {
 			t.Errorf("%v: answered %d", header, res.code)
 		}
 		if n := requestsBy(l, "403"); n != uint64(i+1) {
-			t.Errorf("%d refused are counted", n)
+			t.Errorf("%d requests are counted as 403, want %d", n, i+1)
 		}
 	}
 	if res, _ := post(t, url, []byte("{}"), "Origin", "http://"+l.Addr()); res.code == http.StatusForbidden {
-		t.Error("a page of its own is refused")
+		t.Error("a request of the same origin is refused")
 	}
 }

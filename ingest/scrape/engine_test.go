@@ -111,8 +111,8 @@ func TestEngines(t *testing.T) {
 	}
 }
 
-// TestOldNamesOfTheEndpointPicker: until June 2026 llm-d's names began otherwise.
-func TestOldNamesOfTheEndpointPicker(t *testing.T) {
+// TestEndpointPickerOldNames: until June 2026 metrics of llm-d had another prefix.
+func TestEndpointPickerOldNames(t *testing.T) {
 	e, err := parse([]byte(`llm_d_router_epp_average_kv_cache_utilization{name="p"} 0.5
 llm_d_router_epp_per_endpoint_queue_size{model_server_endpoint="p-0",name="p"} 3
 `), "text/plain")
@@ -124,7 +124,7 @@ llm_d_router_epp_per_endpoint_queue_size{model_server_endpoint="p-0",name="p"} 3
 	}
 }
 
-// TestDynamoWithoutBlocks: a frontend without the KV router has only its workers' queues.
+// TestDynamoWithoutBlocks: a frontend without the KV router has only the queues of its workers.
 func TestDynamoWithoutBlocks(t *testing.T) {
 	e, err := parse([]byte(`dynamo_frontend_worker_waiting_requests{dp_rank="0",worker_id="7",worker_type="decode"} 4`+"\n"), "text/plain")
 	if err != nil {
@@ -149,8 +149,8 @@ func TestProcessStart(t *testing.T) {
 	}
 }
 
-// TestSeveralEnginesInOneAnswer: the first counts unless a job names another; the workers that a frontend speaks of
-// count only where there is none.
+// TestSeveralEnginesInOneAnswer: the first engine counts, unless the job names another. Workers of a frontend count only if
+// there is no engine.
 func TestSeveralEnginesInOneAnswer(t *testing.T) {
 	text := "vllm:num_requests_running{engine=\"0\"} 1\nvllm:num_requests_running{engine=\"1\"} 1\nsglang:num_running_reqs 1\n" + string(sampleFile(t, "dynamo.txt"))
 	e, err := parse([]byte(text), "")
@@ -172,7 +172,7 @@ func TestSeveralEnginesInOneAnswer(t *testing.T) {
 	}
 }
 
-func TestValuesThatNoneCanBeAreUnknown(t *testing.T) {
+func TestImpossibleValuesAreUnknown(t *testing.T) {
 	const text = `
 vllm:num_requests_running -1
 vllm:num_requests_waiting +Inf
@@ -188,13 +188,14 @@ vllm:cache_config_info{block_size="16",num_gpu_blocks="99999999999"} 1
 		t.Fatal(err)
 	}
 	got, _, err := e.replicas("h:1", Auto)
-	want := []ingest.Replica{replicaOf("h:1", func(r *ingest.Replica) { r.KVUsedRatio = 0.5 })} // the old name, where the new one says nothing
+	want := []ingest.Replica{replicaOf("h:1", func(r *ingest.Replica) { r.KVUsedRatio = 0.5 })} // from the old name, because the new one is NaN
 	if d := diff(want, got); d != "" || err != nil {
 		t.Errorf("%v\n%s", err, d)
 	}
 }
 
-// TestTensorRTPrefix: what requests report of prefix reuse comes before what the cache does, where there is any.
+// TestTensorRTPrefix: prefix hits come from counters of requests. If these are missing or zero, they come from counters of
+// cache blocks.
 func TestTensorRTPrefix(t *testing.T) {
 	const blocks = "trtllm_num_requests_running 1\ntrtllm_kv_cache_tokens_per_block 32\ntrtllm_kv_cache_reused_blocks_total 9\ntrtllm_kv_cache_missed_blocks_total 1\n"
 	for _, tc := range []struct {
@@ -203,7 +204,7 @@ func TestTensorRTPrefix(t *testing.T) {
 	}{
 		{"blocks alone", "", 288, 320},
 		{"requests", "trtllm_prompt_tokens_total 640\ntrtllm_prompt_cached_tokens_total 128\n", 128, 640},
-		{"requests report nothing", "trtllm_prompt_tokens_total 0\ntrtllm_prompt_cached_tokens_total 0\n", 288, 320},
+		{"requests are zero", "trtllm_prompt_tokens_total 0\ntrtllm_prompt_cached_tokens_total 0\n", 288, 320},
 	} {
 		e, err := parse([]byte(blocks+tc.more), "text/plain")
 		if err != nil {
@@ -258,21 +259,21 @@ func TestParseRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		contentType, body string
 		want              string
-		says              string
+		text              string // in the error
 	}{
-		"HTML":                      {"text/html; charset=utf-8", "<html></html>", reasonNotMetrics, "text/html"},
-		"HTML as text":              {"text/plain", "<html><body>Sign in</body></html>", reasonBadExposition, ""},
-		"JSON of trtllm-serve":      {"application/json", "[]", reasonNotMetrics, "/prometheus/metrics"},
-		"no type at all":            {"text", "x 1\n", reasonNotMetrics, ""},
-		"not a number":              {"text/plain", "vllm:num_requests_running many\n", reasonBadExposition, ""},
-		"cut off":                   {"text/plain", "vllm:num_requests_running{engine=\"", reasonBadExposition, ""},
-		"OpenMetrics without end":   {"application/openmetrics-text; version=1.0.0", "vllm:num_requests_running 1\n", reasonBadExposition, ""},
-		"protobuf that is none":     {"application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited", "vllm:num", reasonBadExposition, ""},
-		"more series than any fits": {"text/plain", many, reasonTooLarge, fmt.Sprint(maxSeries)},
+		"HTML":                    {"text/html; charset=utf-8", "<html></html>", reasonNotMetrics, "text/html"},
+		"HTML as text":            {"text/plain", "<html><body>Sign in</body></html>", reasonBadExposition, ""},
+		"JSON of trtllm-serve":    {"application/json", "[]", reasonNotMetrics, "/prometheus/metrics"},
+		"content type without /":  {"text", "x 1\n", reasonNotMetrics, ""},
+		"not a number":            {"text/plain", "vllm:num_requests_running many\n", reasonBadExposition, ""},
+		"incomplete":              {"text/plain", "vllm:num_requests_running{engine=\"", reasonBadExposition, ""},
+		"OpenMetrics without end": {"application/openmetrics-text; version=1.0.0", "vllm:num_requests_running 1\n", reasonBadExposition, ""},
+		"invalid protobuf":        {"application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited", "vllm:num", reasonBadExposition, ""},
+		"too many series":         {"text/plain", many, reasonTooLarge, fmt.Sprint(maxSeries)},
 	} {
 		_, err := parse([]byte(tc.body), tc.contentType)
-		if err == nil || reasonOf(err) != tc.want || !strings.Contains(err.Error(), tc.says) || len(err.Error()) > 300 {
-			t.Errorf("%s: %v, want it to be %s and to say %q", name, err, tc.want, tc.says)
+		if err == nil || reasonOf(err) != tc.want || !strings.Contains(err.Error(), tc.text) || len(err.Error()) > 300 {
+			t.Errorf("%s: %v, want reason %s and text %q", name, err, tc.want, tc.text)
 		}
 	}
 	e, err := parse([]byte("go_goroutines 5\nvllm:time_to_first_token_seconds_bucket{le=\"1\"} 5\n"), "")
@@ -297,7 +298,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(uint8(0), data)
 		f.Add(uint8(1), append(data, "# EOF\n"...))
 	}
-	f.Add(uint8(0), []byte("dynamo_frontend_worker_active_decode_blocks 1\n")) // of no worker by name
+	f.Add(uint8(0), []byte("dynamo_frontend_worker_active_decode_blocks 1\n")) // without the name of a worker
 	f.Add(uint8(2), []byte("\x0a\x08\x0a\x06vllm:x"))
 	types := []string{"text/plain", "application/openmetrics-text", "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"}
 	f.Fuzz(func(t *testing.T, format uint8, data []byte) {
@@ -326,7 +327,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func BenchmarkParse(b *testing.B) {
-	// A server of some use: forty histograms of thirty buckets beside what counts.
+	// A server with much traffic: forty histograms of thirty buckets, and the metrics that are used.
 	var text bytes.Buffer
 	for i := range 40 {
 		for j := range 30 {

@@ -30,29 +30,29 @@ func answer(text string) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text))}, nil
 }
 
-// diary notes what happens, and when since the start.
-type diary struct {
+// eventLog collects events with their time since the start.
+type eventLog struct {
 	mu    sync.Mutex
 	began time.Time
 	lines []string
 }
 
-func (d *diary) note(format string, args ...any) {
+func (d *eventLog) add(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lines = append(d.lines, fmt.Sprintf("%s ", time.Since(d.began))+fmt.Sprintf(format, args...))
 }
 
-// run runs a scraper of one job for a while and gives its diary.
-func run(t *testing.T, c Config, lookup func(string) ([]string, error), transport func(d *diary, r *http.Request) (*http.Response, error), span time.Duration) ([]string, *Stats) {
+// run runs a scraper for the duration span, and returns its events.
+func run(t *testing.T, c Config, lookup func(string) ([]string, error), transport func(d *eventLog, r *http.Request) (*http.Response, error), span time.Duration) ([]string, *Stats) {
 	t.Helper()
-	d := &diary{began: time.Now()}
+	d := &eventLog{began: time.Now()}
 	s, err := New(c, Deps{
 		Publish: func(_ context.Context, r *ingest.Replica) error {
 			if strings.Contains(r.Name, "unpublishable") {
 				return errors.New("no stream")
 			}
-			d.note("%s is %s", r.Name, r.State)
+			d.add("%s is %s", r.Name, r.State)
 			return nil
 		},
 		Lookup: func(_ context.Context, name string) ([]string, error) { return lookup(name) },
@@ -73,17 +73,18 @@ func run(t *testing.T, c Config, lookup func(string) ([]string, error), transpor
 	return d.lines, s.Stats()
 }
 
-func TestLooksAreSpread(t *testing.T) {
+// TestScrapesAreSpread: three targets are scraped 5 s apart within an interval of 15 s.
+func TestScrapesAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := DefaultConfig()
 		c.Jobs = []Job{{Pool: "p", Targets: []string{"c:1", "a:1", "b:1"}}}
-		got, stats := run(t, c, nil, func(d *diary, r *http.Request) (*http.Response, error) {
-			d.note("look at %s%s", r.URL.Host, r.URL.Path)
+		got, stats := run(t, c, nil, func(d *eventLog, r *http.Request) (*http.Response, error) {
+			d.add("scrape %s%s", r.URL.Host, r.URL.Path)
 			return answer("vllm:num_requests_running 1\n")
 		}, 29*time.Second)
 		want := []string{
-			"0s a:1 is ready", "0s look at a:1/metrics", "10s c:1 is ready", "10s look at c:1/metrics", "15s a:1 is ready", "15s look at a:1/metrics",
-			"20s b:1 is ready", "20s look at b:1/metrics", "25s c:1 is ready", "25s look at c:1/metrics", "5s b:1 is ready", "5s look at b:1/metrics",
+			"0s a:1 is ready", "0s scrape a:1/metrics", "10s c:1 is ready", "10s scrape c:1/metrics", "15s a:1 is ready", "15s scrape a:1/metrics",
+			"20s b:1 is ready", "20s scrape b:1/metrics", "25s c:1 is ready", "25s scrape c:1/metrics", "5s b:1 is ready", "5s scrape b:1/metrics",
 		}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Error(d)
@@ -94,7 +95,7 @@ func TestLooksAreSpread(t *testing.T) {
 	})
 }
 
-func TestLooksAreBounded(t *testing.T) {
+func TestScrapesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := DefaultConfig()
 		for i := range 20 * maxScrapes {
@@ -102,25 +103,25 @@ func TestLooksAreBounded(t *testing.T) {
 		}
 		var mu sync.Mutex
 		under, most := 0, 0
-		_, stats := run(t, c, nil, func(_ *diary, r *http.Request) (*http.Response, error) {
+		_, stats := run(t, c, nil, func(_ *eventLog, r *http.Request) (*http.Response, error) {
 			mu.Lock()
 			under++
 			most = max(most, under)
 			mu.Unlock()
-			<-r.Context().Done() // hangs until it is given up
+			<-r.Context().Done() // hangs until the timeout
 			mu.Lock()
 			under--
 			mu.Unlock()
 			return nil, r.Context().Err()
 		}, 5*time.Minute)
-		// Each look takes 10s: 30 times maxScrapes in five minutes, none of which says anything of a replica.
+		// Each scrape takes 10 s, so there are at most 30 times maxScrapes in five minutes. All time out.
 		if most != maxScrapes || stats.Scrapes.Load() < 27*maxScrapes || stats.Scrapes.Load() > 30*maxScrapes || stats.Failures["timeout"].Load() != stats.Scrapes.Load() || stats.Published.Load() != 0 {
 			t.Errorf("at most %d at once, %+v", most, stats)
 		}
 	})
 }
 
-func TestNamesAreLookedUpAgain(t *testing.T) {
+func TestDNSIsLookedUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := DefaultConfig()
 		c.Jobs = []Job{{Pool: "p", DNS: "engines:8000"}}
@@ -138,7 +139,7 @@ func TestNamesAreLookedUpAgain(t *testing.T) {
 				return []string{"fd00::2"}, nil
 			}
 			return []string{"10.0.0.1", "10.0.0.1"}, nil
-		}, func(*diary, *http.Request) (*http.Response, error) {
+		}, func(*eventLog, *http.Request) (*http.Response, error) {
 			return answer("vllm:num_requests_running 1\n")
 		}, 59*time.Second)
 		want := []string{
@@ -153,7 +154,7 @@ func TestNamesAreLookedUpAgain(t *testing.T) {
 	})
 }
 
-// TestStartsAreDated: an engine that appears while it is looked for started in the time since its process began.
+// TestStartsAreDated: the startup of a new engine lasts from the start of its process to its first scrape.
 func TestStartsAreDated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -197,7 +198,7 @@ func TestUnpublishedReportsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := DefaultConfig()
 		c.Jobs = []Job{{Pool: "p", Targets: []string{"unpublishable:1"}}}
-		_, stats := run(t, c, nil, func(*diary, *http.Request) (*http.Response, error) {
+		_, stats := run(t, c, nil, func(*eventLog, *http.Request) (*http.Response, error) {
 			return answer("vllm:num_requests_running 1\n")
 		}, time.Second)
 		if stats.Scrapes.Load() != 1 || stats.Published.Load() != 0 || stats.Unpublished.Load() != 1 {

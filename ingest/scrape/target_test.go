@@ -37,8 +37,8 @@ func newTarget(t *testing.T, j Job, address string) *target {
 	return c.target(address, noon.Add(-time.Hour))
 }
 
-// said renders what a look found: name, state, running requests and how long the start took.
-func said(replicas []ingest.Replica) (lines []string) {
+// summary has a line for each replica: pool, name, state, running requests, and when and in how long it started.
+func summary(replicas []ingest.Replica) (lines []string) {
 	for _, r := range replicas {
 		line := fmt.Sprint(r.Pool, " ", r.Name, " ", r.State, " ", r.Running)
 		if r.StartupSeconds > 0 {
@@ -49,8 +49,8 @@ func said(replicas []ingest.Replica) (lines []string) {
 	return lines
 }
 
-// TestLife looks at one target from before its start to after its end.
-func TestLife(t *testing.T) {
+// TestTargetLife scrapes one target from before its start to after its end.
+func TestTargetLife(t *testing.T) {
 	var answer http.HandlerFunc
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(w, r) }))
 	server.Config.SetKeepAlivesEnabled(false)
@@ -67,7 +67,7 @@ func TestLife(t *testing.T) {
 	target := newTarget(t, Job{Pool: "p"}, address)
 	for i, step := range []struct {
 		at     time.Duration
-		answer http.HandlerFunc // nil: nobody listens
+		answer http.HandlerFunc // nil: the port is closed
 		reason string           // of failure, "" for none
 		want   []string
 	}{
@@ -75,16 +75,16 @@ func TestLife(t *testing.T) {
 		{15 * time.Second, status(503), "unavailable", []string{"p ADDRESS loading -1"}},
 		{30 * time.Second, text(one + began(noon.Add(-80*time.Second))), "", []string{"p ADDRESS ready 5 started 11:58:40 in 110"}},
 		{45 * time.Second, text(one + began(noon.Add(-80*time.Second))), "", []string{"p ADDRESS ready 5"}},
-		{60 * time.Second, status(503), "unavailable", []string{"p ADDRESS loading -1"}},                                // busy …
-		{75 * time.Second, text(one + began(noon.Add(-80*time.Second))), "", []string{"p ADDRESS ready 5"}},             // … for it did not start again
-		{90 * time.Second, status(500), "status", nil},                                                                  // says nothing
-		{105 * time.Second, text("<html>"), "not_metrics", nil},                                                         // sniffed as text/html
-		{120 * time.Second, text("go_goroutines 5\n"), "no_engine", nil},                                                // no more does this
-		{135 * time.Second, text(two), "", []string{"p ADDRESS/0 ready 1", "p ADDRESS/1 ready 2", "p ADDRESS gone -1"}}, // renamed
-		{150 * time.Second, nil, "refused", []string{"p ADDRESS/0 gone -1", "p ADDRESS/1 gone -1"}},                     // once
-		{165 * time.Second, nil, "refused", nil},                                                                        //
-		{180 * time.Second, text(one + began(noon.Add(-time.Hour*24))), "", []string{"p ADDRESS ready 5"}},              // began before it was watched
-		{195 * time.Second, nil, "refused", []string{"p ADDRESS gone -1"}},                                              //
+		{60 * time.Second, status(503), "unavailable", []string{"p ADDRESS loading -1"}},                                // busy
+		{75 * time.Second, text(one + began(noon.Add(-80*time.Second))), "", []string{"p ADDRESS ready 5"}},             // no new start: it was only busy
+		{90 * time.Second, status(500), "status", nil},                                                                  // state unknown
+		{105 * time.Second, text("<html>"), "not_metrics", nil},                                                         // detected as text/html
+		{120 * time.Second, text("go_goroutines 5\n"), "no_engine", nil},                                                // state unknown
+		{135 * time.Second, text(two), "", []string{"p ADDRESS/0 ready 1", "p ADDRESS/1 ready 2", "p ADDRESS gone -1"}}, // two ranks now
+		{150 * time.Second, nil, "refused", []string{"p ADDRESS/0 gone -1", "p ADDRESS/1 gone -1"}},                     // reported once
+		{165 * time.Second, nil, "refused", nil},
+		{180 * time.Second, text(one + began(noon.Add(-time.Hour*24))), "", []string{"p ADDRESS ready 5"}}, // started before the target was known
+		{195 * time.Second, nil, "refused", []string{"p ADDRESS gone -1"}},
 		{210 * time.Second, text("sglang:num_running_reqs 5\nsglang:engine_startup_time 60\n"), "", []string{"p ADDRESS ready 5 started 12:02:30 in 60"}},
 		{225 * time.Second, text("sglang:num_running_reqs 5\nsglang:engine_startup_time 60\n"), "", []string{"p ADDRESS ready 5"}},
 		{240 * time.Second, status(503), "unavailable", []string{"p ADDRESS loading -1"}}, // busy again
@@ -113,12 +113,12 @@ func TestLife(t *testing.T) {
 		if len(step.want) == 0 {
 			want = nil
 		}
-		if d := cmp.Diff(want, said(got)); d != "" {
+		if d := cmp.Diff(want, summary(got)); d != "" {
 			t.Errorf("step %d: %s", i, d)
 		}
 		for _, r := range got {
 			if !r.At.Equal(noon.Add(step.at)) {
-				t.Errorf("step %d: %s is of %s", i, r.Name, r.At)
+				t.Errorf("step %d: %s has the time %s", i, r.Name, r.At)
 			}
 		}
 		if serving != nil {
@@ -128,13 +128,13 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestWorkersElsewhere: a frontend that is away says nothing of the workers it listed; one that it lists no more is
-// gone.
-func TestWorkersElsewhere(t *testing.T) {
+// TestWorkersOfFrontend: while a frontend is unavailable, its workers keep their state. A worker that it does not list any
+// more is gone.
+func TestWorkersOfFrontend(t *testing.T) {
 	const worker = "dynamo_frontend_worker_active_decode_blocks{worker_id=%q,dp_rank=\"0\",worker_type=\"decode\"} 1\nprocess_start_time_seconds 1795262390\n"
 	target := newTarget(t, Job{Pool: "p"}, "frontend:1")
 	for i, step := range []struct {
-		status int // 0: nobody listens
+		status int // 0: the port is closed
 		body   string
 		want   []string
 	}{
@@ -151,17 +151,17 @@ func TestWorkersElsewhere(t *testing.T) {
 			return &http.Response{StatusCode: step.status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(step.body))}, nil
 		})
 		got, _ := target.scrape(t.Context(), func() time.Time { return noon })
-		if d := cmp.Diff(step.want, said(got)); d != "" {
+		if d := cmp.Diff(step.want, summary(got)); d != "" {
 			t.Errorf("step %d: %s", i, d)
 		}
 	}
 	if got := target.end(noon); len(got) > 0 {
-		t.Errorf("listed no more: %v", said(got))
+		t.Errorf("at the end: %v, want nothing", summary(got))
 	}
 }
 
-// TestNoReplicaAtTheAddressOfWorkers: a frontend that is away before it was ever seen is no replica.
-func TestNoReplicaAtTheAddressOfWorkers(t *testing.T) {
+// TestFrontendIsNoReplica: a frontend that has always been unavailable is not a replica, but an engine is.
+func TestFrontendIsNoReplica(t *testing.T) {
 	for i := range engines {
 		target := newTarget(t, Job{Pool: "p", Engine: engines[i].name}, "frontend:1")
 		target.client.http.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
@@ -169,12 +169,12 @@ func TestNoReplicaAtTheAddressOfWorkers(t *testing.T) {
 		})
 		got, err := target.scrape(t.Context(), func() time.Time { return noon })
 		if reasonOf(err) != reasonUnavailable || len(got) > 0 == engines[i].workers {
-			t.Errorf("%s: %v, %v", engines[i].name, said(got), err)
+			t.Errorf("%s: %v, %v", engines[i].name, summary(got), err)
 		}
 	}
 }
 
-func TestAnswersThatCannotBeUsed(t *testing.T) {
+func TestUnusableAnswers(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	release := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -267,12 +267,12 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := newTarget(t, Job{Scheme: "https", Config: httpclient.Config{TLS: tlsconfig.Client{CAFile: ca}}}, address).client.ask(t.Context(), address); err != nil {
-		t.Errorf("with its CA: %v", err)
+		t.Errorf("with the CA: %v", err)
 	}
 	if _, err := newTarget(t, Job{Scheme: "https"}, address).client.ask(t.Context(), address); reasonOf(err) != reasonTLS {
-		t.Errorf("without its CA: %v", err)
+		t.Errorf("without the CA: %v", err)
 	}
 	if _, err := newTarget(t, Job{Scheme: "https", Config: httpclient.Config{TLS: tlsconfig.Client{CAFile: ca, ServerName: "other"}}}, address).client.ask(t.Context(), address); reasonOf(err) != reasonTLS {
-		t.Errorf("of another name: %v", err)
+		t.Errorf("with another server name: %v", err)
 	}
 }
