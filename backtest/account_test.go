@@ -7,18 +7,19 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// An action reverses an order when it removes a replica that was ordered less than a warm-up before.
-func TestOrdersCountWhatIsTakenBack(t *testing.T) {
+// TestReversedActions: an action is reversed when a later one removes a replica that was ordered less than the 90th
+// percentile of the warm-up before.
+func TestReversedActions(t *testing.T) {
 	type step struct{ minute, n int }
 	for name, tt := range map[string]struct {
 		steps             []step
 		actions, reversed int
 	}{
-		"up and down within the warm-up":      {[]step{{0, 6}, {2, 5}, {8, 6}, {10, 5}}, 4, 2},
-		"down after it":                       {[]step{{0, 6}, {12, 5}}, 2, 0},
-		"an older one goes after a new one":   {[]step{{0, 6}, {10, 7}, {13, 6}, {14, 5}}, 4, 1},
-		"one action takes several back":       {[]step{{0, 6}, {1, 8}, {2, 4}}, 3, 1},
-		"the initial ones were not asked for": {[]step{{0, 4}, {1, 3}, {2, 4}, {30, 4}}, 3, 0},
+		"up and down within the warm-up":        {[]step{{0, 6}, {2, 5}, {8, 6}, {10, 5}}, 4, 2},
+		"down after the warm-up":                {[]step{{0, 6}, {12, 5}}, 2, 0},
+		"the newest is removed first":           {[]step{{0, 6}, {10, 7}, {13, 6}, {14, 5}}, 4, 1},
+		"one action removes several":            {[]step{{0, 6}, {1, 8}, {2, 4}}, 3, 1},
+		"initial replicas were never asked for": {[]step{{0, 4}, {1, 3}, {2, 4}, {30, 4}}, 3, 0},
 	} {
 		pool := capacity.Pool{Warmup: capacity.NewWarmup(6*time.Minute, 12*time.Minute), Config: capacity.Config{Replicas: capacity.Replicas{Initial: 5, Max: 20}}}
 		p := NewFluidPool(pool, DefaultStart, 1)
@@ -27,7 +28,7 @@ func TestOrdersCountWhatIsTakenBack(t *testing.T) {
 			p.SetDesired(s.n)
 		}
 		if a := p.Account(); a.Actions != tt.actions || a.Reversed != tt.reversed {
-			t.Errorf("%s: %d of %d actions took an ask back, want %d of %d", name, a.Reversed, a.Actions, tt.reversed, tt.actions)
+			t.Errorf("%s: %d of %d actions are reversed, want %d of %d", name, a.Reversed, a.Actions, tt.reversed, tt.actions)
 		}
 	}
 }

@@ -21,12 +21,12 @@ import (
 )
 
 var (
-	compareAlarms = flag.Bool("alarms", false, "tell what of saturations of pools of four sizes was announced on the traces")
-	alarmThird    = flag.Int("third", 3, "tell it of this `third` of each trace, 2 or 3; the pools are of the size that what comes before needs")
+	compareAlarms = flag.Bool("alarms", false, "count the saturations that alarms announce on the traces, with pools of four sizes each")
+	alarmThird    = flag.Int("third", 3, "count them in this `third` of each trace, 2 or 3; pools are sized for the traffic before it")
 )
 
-// alarmPools are policyPools that somebody can foresee, clients of a log of two weeks as pools of their own, and a load
-// balancer.
+// alarmPools returns the pools of policyPools that have a trace, single clients of a log of two weeks as pools, and a
+// load balancer.
 func alarmPools() []policyPool {
 	pools := slices.DeleteFunc(slices.Clone(policyPools), func(p policyPool) bool { return p.make != nil })
 	for _, class := range []string{"m-mid/c30", "m-mid/c101", "m-large/c61", "m-small/c31"} {
@@ -38,11 +38,11 @@ func alarmPools() []policyPool {
 	return append(pools, policyPool{name: "ELB", file: "nab_seasonal.csv.gz", only: "elb_request_count_8c0756"})
 }
 
-// alarmShares are of quarter hours that the other three sizes are enough for.
+// alarmShares has a pool size for each element: it is enough for this share of the quarter hours.
 var alarmShares = []float64{.8, .95, .98}
 
-// TestAlarmBenchmark tells what of saturations was announced at the configured threshold, beside what fixed lines chosen
-// in hindsight would have.
+// TestAlarmBenchmark prints how many saturations alarms announced with the configured threshold, and how many they would
+// have announced with thresholds that are chosen in hindsight.
 func TestAlarmBenchmark(t *testing.T) {
 	if *traceDir == "" || !*compareAlarms {
 		t.Skip("give -traces and -alarms, as make bench-alarms does")
@@ -67,7 +67,7 @@ func TestAlarmBenchmark(t *testing.T) {
 	t.Logf("third %d\n%s", *alarmThird, alarmSection(rows))
 }
 
-// alarms are those of a third of the pool's trace, by size.
+// alarms judges the alarms in a third of the pool's trace, for each pool size.
 func (p *policyPool) alarms(t *testing.T, third int) (all []*sizedAlarms, err error) {
 	r, err := newRunner(t.Context(), RunConfig{
 		Trace: p.path(t, 0), Options: Options{Start: p.start, Only: p.only}, Seed: 1, PeakReplicas: policyReplicas,
@@ -86,10 +86,10 @@ func (p *policyPool) alarms(t *testing.T, third int) (all []*sizedAlarms, err er
 	return all, nil
 }
 
-// alarmThresholds are the fixed lines that are tried.
+// alarmThresholds are the thresholds that are tried.
 var alarmThresholds = []float64{.02, .05, .1, .15, .2, .25, .3, .4, .5, .6, .7, .8, .9, .95}
 
-// curve is of alarms at each threshold.
+// curve judges the alarms at each of alarmThresholds.
 func (w *fixedPool) curve(onsets []int) (all []AlarmPoint) {
 	for _, t := range alarmThresholds {
 		all = append(all, w.score(t, onsets))
@@ -100,8 +100,8 @@ func (w *fixedPool) curve(onsets []int) (all []AlarmPoint) {
 // falseShare is the largest share of quiet minutes in which alarms may be active. Peers are compared at it.
 const falseShare = .05
 
-// highestRecall is the point of the curve with the highest recall among those with alarms in at most falseShare
-// of the quiet minutes, of equals the one with the highest threshold; nil when there is none.
+// highestRecall returns the point of the curve with the highest recall and alarms in at most falseShare of the quiet
+// minutes. Of equal points it takes the one with the highest threshold. It returns nil when there is none.
 func (w *fixedPool) highestRecall(onsets []int) (best *AlarmPoint) {
 	for _, t := range alarmThresholds {
 		p := w.score(t, onsets)
@@ -112,10 +112,10 @@ func (w *fixedPool) highestRecall(onsets []int) (best *AlarmPoint) {
 	return best
 }
 
-// alarmShare is the share of minutes with an active alarm, of those that no saturation follows within notice.
-// O(minutes).
+// alarmShare returns the share of quiet minutes in which an alarm is active. A minute is quiet when no saturation follows
+// within maxNoticeMinutes. O(minutes).
 func (w *fixedPool) alarmShare(episodes []episode) float64 {
-	quiet, stood, next := 0, 0, len(w.need)+maxNoticeMinutes // next is the first saturated minute from m on
+	quiet, active, next := 0, 0, len(w.need)+maxNoticeMinutes // next is the first saturated minute from m on
 	for m := len(w.need) - 1; m >= 0; m-- {
 		if w.saturated(m) {
 			next = m
@@ -126,17 +126,17 @@ func (w *fixedPool) alarmShare(episodes []episode) float64 {
 		if next-m >= maxNoticeMinutes {
 			quiet++
 			if len(episodes) > 0 && m < episodes[len(episodes)-1].to {
-				stood++
+				active++
 			}
 		}
 	}
-	return value.Share(float64(stood), float64(quiet))
+	return value.Share(float64(active), float64(quiet))
 }
 
-// knowing is w with the probabilities of one who knows the level of each minute to come, and that single minutes lie
-// about it with errors of one spread on the square-root scale, each by itself: 1 − Π Φ((√replicas − √level)/σ) over the
-// warning window.
-func (w *fixedPool) knowing() *fixedPool {
+// knownLevelAlarms returns w with the probabilities of a forecaster that knows the level of each future minute, and the
+// spread σ of single minutes about it on the square-root scale. Minutes are independent, so the probability is
+// 1 − Π Φ((√replicas − √level)/σ) over the warning window.
+func (w *fixedPool) knownLevelAlarms() *fixedPool {
 	level := make([]float64, len(w.need)) // the mean of the quarter hour around each minute
 	for m := range level {
 		around := w.need[max(0, m-7):min(len(level), m+8)]
@@ -153,27 +153,26 @@ func (w *fixedPool) knowing() *fixedPool {
 	out.probability = make([]float64, len(w.need))
 	window := int(forecaster.WarningWindow(forecaster.LeadTime(&w.pool.Warmup)) / features.Minute)
 	for m := range out.probability {
-		holds := 1.
+		enough := 1. // the probability that the replicas are enough in the whole window
 		for _, x := range level[m:min(m+window, len(level))] {
-			holds *= distuv.UnitNormal.CDF((math.Sqrt(float64(w.replicas)) - math.Sqrt(x)) / max(math.Sqrt(square), 1e-9))
+			enough *= distuv.UnitNormal.CDF((math.Sqrt(float64(w.replicas)) - math.Sqrt(x)) / max(math.Sqrt(square), 1e-9))
 		}
-		out.probability[m] = 1 - holds
+		out.probability[m] = 1 - enough
 	}
 	return &out
 }
 
-// sizedAlarms are those of a pool of one size, with what is chosen in hindsight: the point of the curve that announces
-// most of those that stand for nothing in at most 5 % of the quiet minutes, and the same of one who knows the level to
-// come.
+// sizedAlarms are the alarms of a pool of one size, and the points that are chosen in hindsight.
 type sizedAlarms struct {
 	*Alarms
-	curve                    []AlarmPoint // by alarmThresholds
-	atFalseShare, levelKnown *AlarmPoint
+	curve        []AlarmPoint // by alarmThresholds
+	atFalseShare *AlarmPoint  // the highestRecall
+	levelKnown   *AlarmPoint  // the highestRecall of a forecaster that knows the level
 }
 
 func (w *fixedPool) inHindsight() *sizedAlarms {
-	a := w.alarms()
-	return &sizedAlarms{a, w.curve(w.onsets()), w.highestRecall(w.onsets()), w.knowing().highestRecall(w.onsets())}
+	onsets := w.onsets()
+	return &sizedAlarms{w.alarms(), w.curve(onsets), w.highestRecall(onsets), w.knownLevelAlarms().highestRecall(onsets)}
 }
 
 // alarmRow is one trace of the table.
@@ -182,10 +181,10 @@ type alarmRow struct {
 	sizes []*sizedAlarms
 }
 
-// alarmSum is the sum of the alarms of several pools.
+// alarmSum is the sum of the alarms of several pools. hourly counts a false alarm again in each hour in which it is active.
 type alarmSum struct{ onsets, announced, falses, hourly, weeks float64 }
 
-// add counts a point of a pool.
+// add adds a point of a pool.
 func (s *alarmSum) add(a *sizedAlarms, p *AlarmPoint) {
 	n := float64(a.Onsets)
 	s.onsets, s.weeks = s.onsets+n, s.weeks+float64(a.Weeks)
@@ -211,20 +210,19 @@ func (s alarmSum) String() string {
 	return fmt.Sprintf("%s, %.1f, %.1f", announced, value.Share(s.falses, s.weeks), value.Share(s.hourly, s.weeks))
 }
 
-// Ways to choose a line.
+// Ways to choose a threshold.
 func configuredThreshold(a *sizedAlarms) *AlarmPoint { return &a.Operating }
 func withinShare(a *sizedAlarms) *AlarmPoint         { return cmp.Or(a.atFalseShare, &AlarmPoint{}) }
 func knownLevel(a *sizedAlarms) *AlarmPoint          { return cmp.Or(a.levelKnown, &AlarmPoint{}) }
 
-func fixedLine(threshold float64) func(*sizedAlarms) *AlarmPoint {
+func fixedThreshold(threshold float64) func(*sizedAlarms) *AlarmPoint {
 	return func(a *sizedAlarms) *AlarmPoint { return &a.curve[slices.Index(alarmThresholds, threshold)] }
 }
 
-// lowestWithin is the lowest fixed line of each pool by itself, chosen in hindsight, at which no more are false than
-// are borne.
-func lowestWithin(borne float64) func(*sizedAlarms) *AlarmPoint {
+// lowestWithin chooses for each pool, in hindsight, the lowest threshold with at most so many false alarms a week.
+func lowestWithin(falsePerWeek float64) func(*sizedAlarms) *AlarmPoint {
 	return func(a *sizedAlarms) *AlarmPoint {
-		i := slices.IndexFunc(a.curve, func(p AlarmPoint) bool { return float64(p.HourlyFalsePerWeek) <= borne })
+		i := slices.IndexFunc(a.curve, func(p AlarmPoint) bool { return float64(p.HourlyFalsePerWeek) <= falsePerWeek })
 		if i < 0 {
 			return nil
 		}
@@ -232,49 +230,49 @@ func lowestWithin(borne float64) func(*sizedAlarms) *AlarmPoint {
 	}
 }
 
-// of sums up the sizes of a trace.
-func (r *alarmRow) of(line func(*sizedAlarms) *AlarmPoint) (s alarmSum) {
+// of adds up the sizes of a trace. point chooses the point of a pool.
+func (r *alarmRow) of(point func(*sizedAlarms) *AlarmPoint) (s alarmSum) {
 	for _, a := range r.sizes {
-		s.add(a, line(a))
+		s.add(a, point(a))
 	}
 	return s
 }
 
-// alarmsOf sums up traces.
-func alarmsOf(rows []alarmRow, line func(*sizedAlarms) *AlarmPoint) (s alarmSum) {
+// alarmsOf adds up traces.
+func alarmsOf(rows []alarmRow, point func(*sizedAlarms) *AlarmPoint) (s alarmSum) {
 	for i := range rows {
-		s.merge(rows[i].of(line))
+		s.merge(rows[i].of(point))
 	}
 	return s
 }
 
-// bestFixed is the fixed line, the same for all, that announces most with no more false alarms than are borne on the
-// mean.
-func bestFixed(rows []alarmRow, borne float64) float64 {
-	for _, t := range alarmThresholds { // fewer are announced the higher it is
-		if s := alarmsOf(rows, fixedLine(t)); s.hourly <= borne*s.weeks {
+// bestFixed returns the lowest threshold, the same for all pools, with at most so many false alarms a week on average.
+// The lowest announces the most.
+func bestFixed(rows []alarmRow, falsePerWeek float64) float64 {
+	for _, t := range alarmThresholds {
+		if s := alarmsOf(rows, fixedThreshold(t)); s.hourly <= falsePerWeek*s.weeks {
 			return t
 		}
 	}
 	return alarmThresholds[len(alarmThresholds)-1]
 }
 
-// alarmBorne is the accepted number of false alarms a week, on the mean over pools.
-const alarmBorne = 10.
+// acceptedFalsePerWeek is the accepted number of false alarms a week.
+const acceptedFalsePerWeek = 10.
 
-// alarmSection is the table, and below it how sure its sums are: 95 % of what as many traces drawn from these come to.
+// alarmSection writes the table, and below it the 95 % bootstrap intervals of the sums.
 func alarmSection(rows []alarmRow) string {
-	fixed := bestFixed(rows, alarmBorne)
+	fixed := bestFixed(rows, acceptedFalsePerWeek)
 	ways := []struct {
-		name string
-		line func(*sizedAlarms) *AlarmPoint
+		name  string
+		point func(*sizedAlarms) *AlarmPoint
 	}{
-		{"configured threshold", configuredThreshold}, {fmt.Sprintf("fixed %g", fixed), fixedLine(fixed)},
-		{fmt.Sprintf("each pool's lowest with %g borne", alarmBorne), lowestWithin(alarmBorne)},
-		{"each pool's best at 5 % for nothing", withinShare}, {"level known, at 5 %", knownLevel},
+		{"configured threshold", configuredThreshold}, {fmt.Sprintf("%g for all", fixed), fixedThreshold(fixed)},
+		{fmt.Sprintf("each pool's lowest with %g false a week", acceptedFalsePerWeek), lowestWithin(acceptedFalsePerWeek)},
+		{"each pool's best at 5 % of quiet minutes", withinShare}, {"level known, at 5 % of quiet minutes", knownLevel},
 	}
 	var b strings.Builder
-	b.WriteString("In time, false a week, false a week where one that stands is judged again each hour; all but the configured threshold are chosen in hindsight.\n\n| | saturations, weeks |")
+	b.WriteString("Saturations announced in time; false alarms a week; false alarms a week when an active alarm counts again each hour. All thresholds but the configured one are chosen in hindsight.\n\n| | saturations, weeks |")
 	for _, w := range ways {
 		fmt.Fprintf(&b, " %s |", w.name)
 	}
@@ -287,27 +285,27 @@ func alarmSection(rows []alarmRow) string {
 		total := alarmsOf(of, configuredThreshold)
 		fmt.Fprintf(&b, "| %s | %.0f, %.1f |", r.pool, total.onsets, total.weeks)
 		for _, w := range ways {
-			fmt.Fprintf(&b, " %s |", alarmsOf(of, w.line))
+			fmt.Fprintf(&b, " %s |", alarmsOf(of, w.point))
 		}
 		b.WriteString("\n")
 	}
 	b.WriteString("\n")
 	for i, w := range ways {
-		lo, hi := interval(rows, func(rows []alarmRow) float64 { s := alarmsOf(rows, w.line); return value.Share(s.announced, s.onsets) })
+		lo, hi := interval(rows, func(rows []alarmRow) float64 { s := alarmsOf(rows, w.point); return value.Share(s.announced, s.onsets) })
 		fmt.Fprintf(&b, "%s: in time %.0f to %.0f %%", w.name, 100*lo, 100*hi)
 		if i > 0 {
 			lo, hi = interval(rows, func(rows []alarmRow) float64 {
-				s, l := alarmsOf(rows, w.line), alarmsOf(rows, configuredThreshold)
+				s, l := alarmsOf(rows, w.point), alarmsOf(rows, configuredThreshold)
 				return value.Share(l.announced-s.announced, s.onsets)
 			})
-			fmt.Fprintf(&b, "; the configured threshold beyond it %+.0f to %+.0f", 100*lo, 100*hi)
+			fmt.Fprintf(&b, "; the configured threshold announces %+.0f to %+.0f points more", 100*lo, 100*hi)
 		}
 		b.WriteString("\n")
 	}
 	return b.String()
 }
 
-// interval is the 95 % bootstrap interval of a number (Efron 1979): it draws as many traces, with replacement.
+// interval returns the 95 % bootstrap interval of a number (Efron 1979). Each draw has as many traces, with replacement.
 func interval(rows []alarmRow, of func([]alarmRow) float64) (lo, hi float64) {
 	const draws = 2000
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -328,7 +326,7 @@ func interval(rows []alarmRow, of func([]alarmRow) float64) (lo, hi float64) {
 	return all[len(all)/40], all[len(all)-1-len(all)/40]
 }
 
-// A line is chosen, and pools are summed up, by counts.
+// TestAlarmSums: sums over pools are weighted by their saturations and weeks.
 func TestAlarmSums(t *testing.T) {
 	pool := func(onsets int, recall, hourly Number) *sizedAlarms {
 		a := &sizedAlarms{Alarms: &Alarms{Onsets: onsets, Weeks: .5, Operating: AlarmPoint{Recall: recall, HourlyFalsePerWeek: hourly}}}
@@ -344,18 +342,18 @@ func TestAlarmSums(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if got := alarmsOf(rows, withinShare); got != (alarmSum{onsets: 10, weeks: 1.5}) {
-		t.Errorf("without a line that is rare enough: %+v", got)
+		t.Errorf("without a threshold below the false share: %+v", got)
 	}
-	// At the i-th line from the end 3·i alarms in 1.5 weeks are false.
+	// At the i-th threshold from the end there are 3·i false alarms in 1.5 weeks.
 	if got, want := bestFixed(rows, 10), alarmThresholds[len(alarmThresholds)-5]; got != want {
-		t.Errorf("the best fixed line is %g, want %g", got, want)
+		t.Errorf("the best threshold for all is %g, want %g", got, want)
 	}
 	if got := rows[0].of(lowestWithin(4)); got.hourly != 2*.5*2+4*.5 {
-		t.Errorf("the lowest with 4 borne: %+v, want 2 steps of the first and 1 of the second", got)
+		t.Errorf("the lowest with 4 false a week: %+v, want 2 steps of the first and 1 of the second", got)
 	}
 	lo, hi := interval(rows, func(rows []alarmRow) float64 { s := alarmsOf(rows, configuredThreshold); return s.announced / s.onsets })
 	if lo != .5 || hi != 1 {
-		t.Errorf("%g to %g of two traces with 0.5 and 1", lo, hi)
+		t.Errorf("the interval is %g to %g, want 0.5 to 1", lo, hi)
 	}
 	if table := alarmSection(rows); !strings.Contains(table, "| all | 10, 1.5 | 6 (60 %), 0.0, 2.0 |") {
 		t.Error(table)

@@ -151,7 +151,6 @@ func (c *Cluster) endSecond() {
 		r.plan()
 	}
 	if int64(c.now)%60 == 0 {
-		c.metrics.Minutes++
 		for i, r := range c.replicas {
 			c.observe(r, i)
 		}
@@ -319,8 +318,8 @@ func DefaultClusterConfig() ClusterConfig {
 	}
 }
 
-// DecodeTokensPerS is the decode goodput of a replica with sequences of context tokens on average: b/ITL(b, b·context)
-// for the largest b within MaxNumSeqs, KVTarget of the cache, and the objective.
+// DecodeTokensPerS returns the decode goodput of a replica whose sequences hold context tokens on average:
+// b/ITL(b, b·context) for the largest b within MaxNumSeqs, KVTarget of the cache, and the objective.
 func (c *ClusterConfig) DecodeTokensPerS(context float64) float64 {
 	best := 0.0
 	for b := 1; b <= c.MaxNumSeqs; b++ {
@@ -337,7 +336,7 @@ func (c *ClusterConfig) DecodeTokensPerS(context float64) float64 {
 // prefillTarget is the planned share of a replica's prefill rate.
 const prefillTarget = 0.7
 
-// Capacity is this pool's configuration for a forecaster, for sequences of context tokens on average.
+// Capacity returns this pool's configuration for a forecaster, for sequences that hold context tokens on average.
 func (c *ClusterConfig) Capacity(context float64) capacity.Config {
 	return capacity.Config{
 		Name: c.Pool, KVCapacityTokens: int(c.KVCapacityTokens), KVTarget: kvTarget, PrefillTokensPerS: c.PrefillTokensPerS, PrefillTarget: prefillTarget,

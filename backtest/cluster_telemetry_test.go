@@ -54,8 +54,8 @@ func (c *Cluster) report(q *call, phase ingest.Phase) {
 	c.requests = append(c.requests, record)
 }
 
-// observe writes the report of the replica at a place. It has an equal part of the common queue; the first replicas have
-// the remainder.
+// observe writes the report of the replica at a place. Each replica reports an equal part of the common queue; the first
+// ones report the remainder.
 func (c *Cluster) observe(r *replica, place int) {
 	r.sync(c.now)
 	c.states = append(c.states, ingest.Replica{
@@ -70,7 +70,6 @@ func (c *Cluster) waiting() int { return len(c.queue) + len(c.preempted) }
 
 // Metrics is the result of a run. A user's request counts once for all its attempts.
 type Metrics struct {
-	Minutes     int
 	Requests    int64 // of users
 	Finished    int64
 	Failed      int64 // never served

@@ -3,7 +3,6 @@ package backtest
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -11,18 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// stationConfig is a cluster that is a plain queueing station: c servers, each serving one request at a time at 1 ms
-// per token.
-func stationConfig(servers int) ClusterConfig {
-	cfg := DefaultClusterConfig()
-	cfg.Replicas = servers
-	cfg.MaxNumSeqs, cfg.KVCapacityTokens, cfg.PrefillTokensPerS = 1, 1<<40, 1e12
-	cfg.ITL = ITL{Base: time.Millisecond}
-	cfg.QueueTimeout = 24 * time.Hour
-	return cfg
-}
-
-// erlangC is the probability of waiting in M/M/c with offered load a.
+// erlangC returns the probability of waiting in M/M/c with offered load a.
 func erlangC(c int, a float64) float64 {
 	term, sum := 1.0, 1.0
 	for k := 1; k < c; k++ {
@@ -33,7 +21,8 @@ func erlangC(c int, a float64) float64 {
 	return last / (sum + last)
 }
 
-func TestClusterWaitsAsErlangCSays(t *testing.T) {
+// TestClusterErlangC: with one slot a replica and 1 ms a token, the mean wait is that of M/M/c.
+func TestClusterErlangC(t *testing.T) {
 	for _, test := range []struct {
 		servers int
 		rho     float64
@@ -41,7 +30,11 @@ func TestClusterWaitsAsErlangCSays(t *testing.T) {
 		const meanTokens = 2000.0 // 2 s of service
 		lambda := test.rho * float64(test.servers) / (meanTokens / 1000)
 		rng := rand.New(rand.NewPCG(7, uint64(test.servers)))
-		c := NewCluster(stationConfig(test.servers))
+		cfg := DefaultClusterConfig()
+		cfg.Replicas, cfg.MaxNumSeqs, cfg.KVCapacityTokens, cfg.PrefillTokensPerS = test.servers, 1, 1<<40, 1e12
+		cfg.ITL = ITL{Base: time.Millisecond}
+		cfg.QueueTimeout = 24 * time.Hour
+		c := NewCluster(cfg)
 		at, wait, n := 0.0, 0.0, 0.0
 		for i := range 100_000 {
 			at += rng.ExpFloat64() / lambda
@@ -58,14 +51,14 @@ func TestClusterWaitsAsErlangCSays(t *testing.T) {
 		a := test.rho * float64(test.servers)
 		want := erlangC(test.servers, a) * (meanTokens / 1000) / (float64(test.servers) - a)
 		if got := wait / n; math.Abs(got/want-1) > .08 {
-			t.Errorf("M/M/%d at %g: mean wait %.3f s, Erlang C says %.3f s", test.servers, test.rho, got, want)
+			t.Errorf("M/M/%d at %g: mean wait %.3f s, want %.3f s by Erlang C", test.servers, test.rho, got, want)
 		}
 	}
 }
 
-// Token-seconds of KV held, sampled each minute, are the arrival rate times each request's area under its occupancy
-// curve (Little's law), with ITL by its own fixed point.
-func TestClusterHoldsKVAsLittleSays(t *testing.T) {
+// TestClusterKV: the mean KV tokens held are the arrival rate times the token-seconds of a request (Little's law). The
+// time per output token is that of the mean batch.
+func TestClusterKV(t *testing.T) {
 	cfg := DefaultClusterConfig()
 	cfg.Replicas = 1
 	cfg.KVCapacityTokens, cfg.MaxNumSeqs, cfg.PrefillTokensPerS = 1<<40, 1<<20, 1e9
@@ -90,10 +83,52 @@ func TestClusterHoldsKVAsLittleSays(t *testing.T) {
 	itl /= finished
 	n := lambda * itl * output
 	if want := cfg.ITL.At(int(math.Round(n)), n*(prompt+output/2)); math.Abs(itl/want-1) > .03 {
-		t.Errorf("mean ITL %.4f s, at the mean batch it is %.4f s", itl, want)
+		t.Errorf("mean time per output token %.4f s, want %.4f s as at the mean batch", itl, want)
 	}
 	if got, want := held/samples, lambda*itl*(prompt*output+output*output/2.0); math.Abs(got/want-1) > .05 {
-		t.Errorf("KV held %.0f tokens, Little's law says %.0f", got, want)
+		t.Errorf("%.0f KV tokens held, want %.0f by Little's law", got, want)
+	}
+}
+
+// TestClusterConservesRequests: the mean number in the system, with those that wait, is the arrival rate times the mean
+// time in it (Little's law). In each minute, every request that arrived is finished, failed, due for a retry, queued or
+// running.
+func TestClusterConservesRequests(t *testing.T) {
+	cfg := DefaultClusterConfig()
+	cfg.Replicas = 3
+	cfg.MaxNumSeqs = 8
+	cfg.QueueTimeout, cfg.Patience = 10*time.Second, 60*time.Second
+	c := NewCluster(cfg)
+	rng := rand.New(rand.NewPCG(2, 3))
+	var inside, minutes, spent, ended float64
+	const rate, seconds = 1.9, 10 * 3600.
+	minute := 60.
+	for i, at := uint64(1), rng.ExpFloat64()/rate; at < seconds; i, at = i+1, at+rng.ExpFloat64()/rate {
+		for ; at >= minute; minute += 60 {
+			c.Advance(DefaultStart.Add(time.Duration(minute * 1e9)))
+			requests, replicas := c.Drain()
+			here := int64(c.waiting())
+			for _, r := range replicas[len(replicas)-3:] {
+				here += r.Running
+			}
+			m := c.Metrics()
+			if all := m.Finished + m.Failed + here + int64(len(c.retries)); all != m.Requests {
+				t.Fatalf("second %g: %d requests arrived, %d are accounted for", minute, m.Requests, all)
+			}
+			inside, minutes = inside+float64(here), minutes+1
+			for i := range requests {
+				spent += requests[i].FinishedAt.Sub(requests[i].ArrivedAt).Seconds()
+				ended++
+			}
+		}
+		c.Submit(Arrival{ID: i, At: DefaultStart.Add(time.Duration(at * 1e9)), PromptTokens: 1, OutputTokens: 1 + int64(rng.ExpFloat64()*800)})
+	}
+	if m := c.Metrics(); m.Rejected == 0 || m.Retries == 0 || m.Failed == 0 || m.Cancelled == 0 {
+		t.Errorf("%+v: want attempts that are rejected, cancelled and retried, and failed requests", m)
+	}
+	attempts := ended / seconds
+	if got, want := inside/minutes, attempts*(spent/ended); math.Abs(got/want-1) > .03 {
+		t.Errorf("%.2f in the system on average, want %.2f by Little's law", got, want)
 	}
 }
 
@@ -107,7 +142,7 @@ func TestClusterPrefillIsShared(t *testing.T) {
 	}
 	c.Advance(DefaultStart.Add(time.Minute))
 	requests, _ := c.Drain()
-	// 1000 and 2000 tokens to compute at 1000/s: side by side for 2 s, then the longer one alone for 1 s.
+	// 1000 and 2000 tokens to compute at 1000/s: both share the rate for 2 s, then the longer one has it alone for 1 s.
 	want := []time.Duration{2 * time.Second, 3 * time.Second}
 	for i, r := range requests {
 		if got := r.FirstTokenAt.Sub(DefaultStart).Round(time.Millisecond); got != want[i] {
@@ -119,7 +154,7 @@ func TestClusterPrefillIsShared(t *testing.T) {
 	}
 }
 
-func TestClusterPreemptsTheNewestAndRecomputes(t *testing.T) {
+func TestClusterPreempts(t *testing.T) {
 	cfg := DefaultClusterConfig()
 	cfg.Replicas = 1
 	cfg.KVCapacityTokens = 10_000
@@ -130,17 +165,17 @@ func TestClusterPreemptsTheNewestAndRecomputes(t *testing.T) {
 	c.Advance(DefaultStart.Add(5 * time.Minute))
 	requests, replicas := c.Drain()
 	if len(requests) != 2 || requests[0].ID != "1" {
-		t.Fatalf("want request 1, then request 2 finished, got %+v", requests)
+		t.Fatalf("%+v: want request 1 to finish first, then the newer request 2", requests)
 	}
 	if got := c.Metrics().Preemptions; got != 1 {
 		t.Errorf("%d preemptions, want 1", got)
 	}
 	if first, second := requests[0].FinishedAt, requests[1].FinishedAt; second.Sub(first) < 10*time.Second {
-		t.Errorf("the preempted request ended %s after the other: it must have waited for its cache", second.Sub(first))
+		t.Errorf("the preempted request ended %s after the other, want 10 s or more: it computes its cache again", second.Sub(first))
 	}
 	for _, r := range replicas {
 		if r.KVUsedTokens > cfg.KVCapacityTokens {
-			t.Errorf("%s: %d tokens held of %d", r.At, r.KVUsedTokens, cfg.KVCapacityTokens)
+			t.Errorf("%s: %d KV tokens held, of %d at most", r.At, r.KVUsedTokens, cfg.KVCapacityTokens)
 		}
 	}
 	if last := replicas[len(replicas)-1]; last.KVUsedTokens != 0 {
@@ -168,45 +203,5 @@ func TestClusterRejectsAndRetries(t *testing.T) {
 	}
 	if m := c.Metrics(); m.Failed != 1 || m.Finished != 0 {
 		t.Errorf("want one failed request: %+v", m)
-	}
-}
-
-func TestWarmupDrawsAreLognormal(t *testing.T) {
-	var draws []float64
-	p := FluidPool{p50: 480, p90: 660, seed: 5}
-	for k := range uint64(20_000) {
-		draws = append(draws, p.lag(k).Seconds())
-	}
-	slices.Sort(draws)
-	for p, want := range map[float64]float64{.5: 480, .9: 660} {
-		if got := draws[int(p*float64(len(draws)))]; math.Abs(got/want-1) > .02 {
-			t.Errorf("quantile %g of the warm-up is %.0f s, want %.0f s", p, got, want)
-		}
-	}
-}
-
-// Two runs of a day's hour are equal to the byte, whatever the steps in which the clock is advanced.
-func TestClusterIsDeterministic(t *testing.T) {
-	run := func(step time.Duration) ([]ingest.Request, Metrics) {
-		c := NewCluster(DefaultClusterConfig())
-		w := surge{end: 20 * time.Minute}.arrivals(9)
-		var all []ingest.Request
-		for at := DefaultStart; at.Before(DefaultStart.Add(20 * time.Minute)); at = at.Add(step) {
-			for ; len(w) > 0 && !w[0].At.After(at.Add(step)); w = w[1:] {
-				c.Submit(w[0])
-			}
-			c.Advance(at.Add(step))
-			requests, _ := c.Drain()
-			all = append(all, requests...)
-		}
-		return all, c.Metrics()
-	}
-	a, am := run(time.Minute)
-	b, bm := run(10 * time.Second)
-	if diff := cmp.Diff(a, b); diff != "" || len(a) == 0 {
-		t.Errorf("%d records; steps of the clock show in them: %s", len(a), diff)
-	}
-	if diff := cmp.Diff(am, bm); diff != "" || am.Minutes != 20 {
-		t.Errorf("%d minutes; %s", am.Minutes, diff)
 	}
 }

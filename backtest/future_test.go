@@ -3,7 +3,6 @@ package backtest
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,7 +14,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// tablesOf runs a backtest over a trace and returns the forecasts and, of a given pool, the decisions that it writes.
+// tablesOf runs a backtest over a trace. It returns the tables of forecasts and, when the pool is given, of decisions.
 func tablesOf(t *testing.T, trace string, pool *capacity.Pool) (tables string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -28,16 +27,12 @@ func tablesOf(t *testing.T, trace string, pool *capacity.Pool) (tables string) {
 		if path == "" {
 			continue
 		}
-		table, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tables += string(table)
+		tables += read(t, path)
 	}
 	return tables
 }
 
-// upTo are the rows of tables up to a time.
+// upTo returns the rows of tables up to a time.
 func upTo(table string, until time.Duration) string {
 	var kept strings.Builder
 	for line := range strings.Lines(table) {
@@ -49,9 +44,9 @@ func upTo(table string, until time.Duration) string {
 	return kept.String()
 }
 
-// What comes after an origin may be anything at all, of new classes and a thousand times the size:
-// forecasts and decisions up to it stay, byte for byte, whether the pool is given or sized after the trace.
-func TestTheFutureMayBeGarbage(t *testing.T) {
+// TestFutureIsNotSeen: forecasts and decisions up to an origin do not depend on records after it. The test replaces these
+// records with garbage, and cuts them off. It does so with a given pool, and with one that is sized for the trace.
+func TestFutureIsNotSeen(t *testing.T) {
 	const cut = 90 * time.Minute
 	var past, future, garbage bytes.Buffer
 	fmt.Fprintln(&past, "t_s,class,prompt_tokens,cached_tokens,output_tokens,session")
@@ -73,25 +68,25 @@ func TestTheFutureMayBeGarbage(t *testing.T) {
 		pool                   *capacity.Pool
 	}{
 		{"a given pool", requests, future.String(), garbage.String(), testPool(t)},
-		{"the pool sized after the trace's peak", requests, future.String(), garbage.String(), nil},
+		{"a pool sized for the trace's peak", requests, future.String(), garbage.String(), nil},
 		{"bins", bins, "5400,chat,1,2,,3\n", "5400,!,9e9,9e9,,9e9\n5460,zz,1,1,,1\n", testPool(t)},
 	} {
 		want := tablesOf(t, tc.past+tc.follows, tc.pool)
 		if diff := cmp.Diff(upTo(want, cut), upTo(tablesOf(t, tc.past+tc.garbage, tc.pool), cut)); diff != "" {
-			t.Errorf("%s: garbage after the origin changes them (-as it was +garbage):\n%.2000s", tc.name, diff)
+			t.Errorf("%s: garbage after the origin changes rows before it (-without +with garbage):\n%.2000s", tc.name, diff)
 		}
-		last := cut - 5*time.Minute // the newest origin of a trace that ends before the cut
+		last := cut - 5*time.Minute // the last origin of a trace that ends before the cut
 		part := upTo(want, last)
 		if diff := cmp.Diff(part, upTo(tablesOf(t, tc.past, tc.pool), last)); diff != "" {
-			t.Errorf("%s: an end after the origin changes them (-as it was +cut):\n%.2000s", tc.name, diff)
+			t.Errorf("%s: the end of the trace changes rows before it (-whole +cut):\n%.2000s", tc.name, diff)
 		}
 		if n := strings.Count(part, "\n"); n < 17 {
-			t.Errorf("%s: %d rows", tc.name, n)
+			t.Errorf("%s: %d rows, want 17 or more", tc.name, n)
 		}
 	}
 }
 
-// binned sums up a trace of requests by the minute.
+// binned turns a trace of requests into a trace of sums by the minute.
 func binned(t *testing.T, requests string) string {
 	t.Helper()
 	type key struct {

@@ -14,10 +14,11 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// learnedOf runs hours of rising and falling traffic through a simulated pool, and gives what the pipeline took its
-// replicas to serve at the end, and the tokens that a running sequence held on average. stated is the pool's
-// configuration; with restart it is saved and restored when too little is left to learn all of it again.
-func learnedOf(t *testing.T, cfg ClusterConfig, stated capacity.Config, restart bool) (pipeline.PoolService, float64) {
+// learnedOf runs three hours of rising and falling traffic through a simulated pool. It returns the service rates that
+// the pipeline uses at the end, and the KV tokens that a running sequence held on average. stated is the pool's
+// configuration. With restart, the pipeline is saved and restored after 140 minutes: the remaining 40 are too few to
+// learn everything again.
+func learnedOf(t *testing.T, cfg ClusterConfig, stated capacity.Config, restart bool) (service pipeline.PoolService, context float64) {
 	t.Helper()
 	pool, err := capacity.New(stated, nil)
 	if err != nil {
@@ -29,15 +30,14 @@ func learnedOf(t *testing.T, cfg ClusterConfig, stated capacity.Config, restart 
 	const end = 180 * time.Minute
 	var arrivals []Arrival
 	for _, a := range (surge{end: 5 * end, factor: 1}).arrivals(7) {
-		a.At = DefaultStart.Add(a.At.Sub(DefaultStart) / 5) // five times the rate, half, or an eighth of it, twenty minutes each
+		a.At = DefaultStart.Add(a.At.Sub(DefaultStart) / 5) // five times the usual rate: an eighth, a half, all of it, for twenty minutes each
 		if a.ID%[...]uint64{8, 2, 1}[int(a.At.Sub(DefaultStart)/(20*time.Minute))%3] == 0 {
 			arrivals = append(arrivals, a)
 		}
 	}
-	var last pipeline.PoolService
 	take := func(out *pipeline.Output) {
 		if len(out.Services) > 0 {
-			last = out.Services[0]
+			service = out.Services[0]
 		}
 	}
 	running, held := 0.0, 0.0
@@ -53,18 +53,24 @@ func learnedOf(t *testing.T, cfg ClusterConfig, stated capacity.Config, restart 
 			batch = ingest.Batch{}
 		}
 		if restart && now.Equal(DefaultStart.Add(140*time.Minute)) {
-			p = restored(t, p, pc)
+			var b bytes.Buffer
+			if err := p.Encode(&b); err != nil {
+				t.Fatal(err)
+			}
+			if p, err = pipeline.Restore(pc, &b); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
-	return last, held / running
+	return service, held / running
 }
 
-// TestLearnsTheSimulatedPool: from the telemetry of a pool alone, what it serves at its objective comes within 10 % of
-// what its laws say, in prefill and decode, whether the cache or the latency binds, a restart or not. With twice as
-// much stated, the pipeline believes what it sees and says so.
+// TestLearnsTheSimulatedPool: the pipeline learns from telemetry alone, to within 10 %, the prefill and decode rates that
+// the simulated pool has at its objective. One pool is limited by its KV cache. The other is limited by its latency, has
+// rates that are stated twice too high, which the pipeline must overrule and warn of, and is restarted.
 func TestLearnsTheSimulatedPool(t *testing.T) {
 	for _, x := range []struct {
-		binds       string
+		limit       string
 		kvCapacity  int64
 		itl         time.Duration
 		statedTwice bool
@@ -90,26 +96,13 @@ func TestLearnsTheSimulatedPool(t *testing.T) {
 			{"decode", cfg.DecodeTokensPerS(context), got.Rates.Decode(), got.Decode},
 			{"prefill", cfg.PrefillTokensPerS, got.Rates.PrefillTokensPerS, got.Prefill},
 		} {
-			t.Logf("%s binds: %s %.0f tokens/s, learned %.0f (%.0f…%.0f)", x.binds, y.name, y.truth, y.basis.Learned.Value, y.basis.Learned.Low, y.basis.Learned.High)
+			t.Logf("limited by %s: %s %.0f tokens/s, learned %.0f (%.0f…%.0f)", x.limit, y.name, y.truth, y.basis.Learned.Value, y.basis.Learned.Low, y.basis.Learned.High)
 			if math.Abs(y.basis.Learned.Value/y.truth-1) > .1 || math.Abs(y.rate/y.truth-1) > .15 || y.basis.Source != capacity.Learned || y.basis.Disagrees != x.statedTwice {
-				t.Errorf("%s binds: %s taken as %.0f tokens/s, the truth is %.0f: %+v", x.binds, y.name, y.rate, y.truth, y.basis)
+				t.Errorf("limited by %s: %s %.0f tokens/s, want %.0f: %+v", x.limit, y.name, y.rate, y.truth, y.basis)
 			}
 		}
 		if n := len(got.Warnings); x.statedTwice && (n != 2 || !strings.Contains(got.Warnings[0], "as rates: learned says")) || !x.statedTwice && n != 0 {
-			t.Errorf("%s binds: warnings %q", x.binds, got.Warnings)
+			t.Errorf("limited by %s: warnings %q", x.limit, got.Warnings)
 		}
 	}
-}
-
-func restored(t *testing.T, p *pipeline.Pipeline, pc pipeline.Config) *pipeline.Pipeline {
-	t.Helper()
-	var b bytes.Buffer
-	if err := p.Encode(&b); err != nil {
-		t.Fatal(err)
-	}
-	again, err := pipeline.Restore(pc, &b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return again
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// serviceModel draws when requests of a trace without times were served: each waits for an exponential time, of which
-// the mean drifts, is prefilled at a fixed rate and decodes at a latency of its own.
+// serviceModel draws service times for requests of a trace that has none. A request waits for an exponential time, whose
+// mean drifts. Its prefill has a fixed rate, its time per output token is drawn.
 type serviceModel struct {
 	Wait      time.Duration // mean time in the queue
 	PrefillPS float64       // tokens/s
@@ -25,7 +25,7 @@ type serviceModel struct {
 	Slower    time.Time     // from then on everything takes twice as long; zero means never
 }
 
-// serve is the telemetry of requests that are reported when they end, in that order.
+// serve returns the records of requests, which are reported when they end, in this order.
 func (m serviceModel) serve(requests []ingest.Request, seed uint64) []ingest.Request {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	out, drift := slices.Clone(requests), 0.0
@@ -46,7 +46,7 @@ func (m serviceModel) serve(requests []ingest.Request, seed uint64) []ingest.Req
 	return out
 }
 
-// traceRequests reads a public trace, played so many times over.
+// traceRequests reads a public trace, and repeats it so many times.
 func traceRequests(t testing.TB, name string, times int) (out []ingest.Request) {
 	t.Helper()
 	dir := os.Getenv("FOREWARM_TRACES")
@@ -77,7 +77,7 @@ func traceRequests(t testing.TB, name string, times int) (out []ingest.Request) 
 	return out
 }
 
-// ownRequests are of the synthetic workload.
+// ownRequests returns requests of the synthetic workload.
 func ownRequests(d time.Duration, rate float64, seed uint64) (out []ingest.Request) {
 	for _, r := range requestsOf(WorkloadConfig{Rate: rate}, seed, d) {
 		r.Pool, r.Tenant, r.Session, r.MaxOutputTokens = DefaultPool, "", 0, ingest.Unknown
@@ -92,28 +92,21 @@ type nowcastOutcome struct {
 	now            features.Estimate
 }
 
-type nowcastKey struct {
-	class, dimension string
-	age              int
-}
+// nowcastKey is a class and the name of a dimension.
+type nowcastKey struct{ class, dimension string }
 
-const nowcastAges = 3
-
-// nowcastsOf aggregates telemetry minute by minute, and returns the estimates of the minutes from a time on.
+// nowcastsOf aggregates telemetry minute by minute. It returns the first estimate of each minute from a time on, made when
+// the minute ends.
 func nowcastsOf(t testing.TB, requests []ingest.Request, from time.Time) map[nowcastKey][]nowcastOutcome {
 	t.Helper()
 	type id struct {
-		class, dimension string
-		minute           int64
-	}
-	type minute struct {
-		newest nowcastOutcome
-		at     [nowcastAges]nowcastOutcome
+		nowcastKey
+		start int64 // s
 	}
 	cfg := features.DefaultConfig()
 	cfg.Lateness = 0
 	a := features.New(cfg)
-	open, out := map[id]*minute{}, map[nowcastKey][]nowcastOutcome{}
+	open, out := map[id]nowcastOutcome{}, map[nowcastKey][]nowcastOutcome{}
 	tick := requests[0].ArrivedAt.Truncate(time.Minute)
 	for len(requests) > 0 {
 		tick = tick.Add(time.Minute)
@@ -129,41 +122,32 @@ func nowcastsOf(t testing.TB, requests []ingest.Request, from time.Time) map[now
 				if !d.Forecast {
 					continue
 				}
-				key := id{w.Class, d.Name, w.Start.Unix() / 60}
+				key := id{nowcastKey{w.Class, d.Name}, w.Start.Unix()}
 				value, known := d.Value(w)
-				if !w.Settled {
-					if open[key] == nil {
-						open[key] = &minute{}
-					}
+				o, seen := open[key]
+				switch {
+				case !w.Settled && w.Start.Equal(tick.Add(-time.Minute)):
 					now, _ := d.Now(w)
-					open[key].newest = nowcastOutcome{counted: value, now: now}
-					continue
-				}
-				if m := open[key]; m != nil && known && !w.Start.Before(from) {
-					for age, was := range m.at {
-						was.truth = value
-						k := nowcastKey{w.Class, d.Name, age}
-						out[k] = append(out[k], was)
+					open[key] = nowcastOutcome{counted: value, now: now}
+				case !w.Settled && !seen: // the estimate was zero when the minute ended
+					open[key] = nowcastOutcome{}
+				case w.Settled:
+					if seen && known && !w.Start.Before(from) {
+						o.truth = value
+						out[key.nowcastKey] = append(out[key.nowcastKey], o)
 					}
+					delete(open, key)
 				}
-				delete(open, key)
-			}
-		}
-		for key, m := range open {
-			if age := tick.Unix()/60 - 1 - key.minute; age < nowcastAges {
-				m.at[age] = m.newest
 			}
 		}
 	}
 	return out
 }
 
-// nowcastScore says how far off counts and nowcasts were, as shares of what came.
+// nowcastScore has the errors of counts and nowcasts, as shares of the true sum.
 type nowcastScore struct {
 	counted, bias float64 // mean error of the count and of the nowcast
 	noise         float64 // standard error of bias
-	off, left     float64 // mean absolute error of the count and of the nowcast
-	minutes       int
 }
 
 func scoreNowcasts(outcomes []nowcastOutcome) (s nowcastScore) {
@@ -173,19 +157,12 @@ func scoreNowcasts(outcomes []nowcastOutcome) (s nowcastScore) {
 		s.counted += o.counted - o.truth
 		s.bias += o.now.Mean - o.truth
 		s.noise += (o.now.Mean - o.truth) * (o.now.Mean - o.truth)
-		s.off += math.Abs(o.counted - o.truth)
-		s.left += math.Abs(o.now.Mean - o.truth)
 	}
-	s.minutes, s.noise = len(outcomes), math.Sqrt(s.noise)
-	for _, x := range []*float64{&s.counted, &s.bias, &s.noise, &s.off, &s.left} {
-		*x /= truth
-	}
-	return s
+	return nowcastScore{s.counted / truth, s.bias / truth, math.Sqrt(s.noise) / truth}
 }
 
-// The newest minute lacks what is still running. Its nowcast is right on average, for traffic and services that it knows
-// nothing of: the first hours are not scored, all that is learned comes from the telemetry itself, and nothing is fitted
-// to any of these.
+// TestNowcast: the newest minute lacks the requests that still run. Its nowcast is right on average, for traffic and
+// service times that it learns from telemetry alone. The first hours are not scored.
 func TestNowcast(t *testing.T) {
 	quick := serviceModel{Wait: 300 * time.Millisecond, PrefillPS: 8000, ITL: 30 * time.Millisecond}
 	slow := serviceModel{Wait: time.Second, PrefillPS: 8000, ITL: 60 * time.Millisecond}
@@ -198,7 +175,7 @@ func TestNowcast(t *testing.T) {
 		requests func(t *testing.T) []ingest.Request
 		service  serviceModel
 		warm     time.Duration
-		missing  float64 // at least, of the requests of the newest minute
+		missing  float64 // the least share of the newest minute's requests that must be missing
 	}{
 		{"own traffic", own, slow, 6 * time.Hour, .05},
 		{"azure2023", hour("azure2023_conv_1h"), quick, time.Hour, .10},
@@ -208,30 +185,23 @@ func TestNowcast(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			outcomes := nowcastsOf(t, tc.service.serve(tc.requests(t), 1), DefaultStart.Add(tc.warm))
-			for _, class := range classesOf(outcomes) {
-				for _, d := range features.Dimensions {
-					newest := outcomes[nowcastKey{class, d.Name, 0}]
-					if !d.Forecast || len(newest) == 0 {
-						continue
-					}
-					s := scoreNowcasts(newest)
-					t.Logf("%-10s %-9s %5d minutes: counted %+6.1f %%, nowcast %+5.1f ± %.1f %%; mean error %4.1f %%, nowcast %4.1f %%",
-						class, d.Name, s.minutes, 100*s.counted, 100*s.bias, 100*s.noise, 100*s.off, 100*s.left)
-					if d.Name == features.DimRequests && s.counted > -tc.missing {
-						t.Errorf("%s: only %.1f %% of the newest minute are missing: no test", class, -100*s.counted)
-					}
-					// Where few requests carry most of the tokens the sum of a few days is itself uncertain.
-					if math.Abs(s.bias) > math.Max(.02, 3*s.noise) {
-						t.Errorf("%s, %s: nowcasts are off by %+.1f %% ± %.1f %% on average", class, d.Name, 100*s.bias, 100*s.noise)
-					}
+			for key, minutes := range outcomes {
+				s := scoreNowcasts(minutes)
+				t.Logf("%s, %s: %d minutes, counts are off by %+.1f %% on average, nowcasts by %+.1f ± %.1f %%",
+					key.class, key.dimension, len(minutes), 100*s.counted, 100*s.bias, 100*s.noise)
+				if key.dimension == features.DimRequests && s.counted > -tc.missing {
+					t.Errorf("%s: only %.1f %% of the newest minute are missing, too few for this test", key.class, -100*s.counted)
+				}
+				// Where few requests have most of the tokens, the sum of a few days is itself uncertain.
+				if math.Abs(s.bias) > math.Max(.02, 3*s.noise) {
+					t.Errorf("%s, %s: nowcasts are off by %+.1f %% ± %.1f %% on average", key.class, key.dimension, 100*s.bias, 100*s.noise)
 				}
 			}
 		})
 	}
 }
 
-// Rare classes, of which most minutes are empty, are no more biased than busy ones: a count far above the level is held
-// against the level no sooner than one below it can be.
+// TestNowcastOfRareClasses: nowcasts of classes with mostly empty minutes are not biased either.
 func TestNowcastOfRareClasses(t *testing.T) {
 	slow := serviceModel{Wait: time.Second, PrefillPS: 8000, ITL: 60 * time.Millisecond}
 	outcomes := map[nowcastKey][]nowcastOutcome{}
@@ -240,50 +210,29 @@ func TestNowcastOfRareClasses(t *testing.T) {
 			outcomes[k] = append(outcomes[k], o...)
 		}
 	}
-	for _, class := range classesOf(outcomes) {
-		newest := outcomes[nowcastKey{class, features.DimRequests, 0}]
-		s := scoreNowcasts(newest)
-		t.Logf("%-10s %5.1f calls an hour: counted %+6.1f %%, nowcast %+5.1f ± %.1f %%",
-			class, 3600*sumOf(newest)/float64(len(newest)), 100*s.counted, 100*s.bias, 100*s.noise)
+	for key, minutes := range outcomes {
+		if key.dimension != features.DimRequests {
+			continue
+		}
+		s := scoreNowcasts(minutes)
+		t.Logf("%s: counts are off by %+.1f %%, nowcasts by %+.1f ± %.1f %%", key.class, 100*s.counted, 100*s.bias, 100*s.noise)
 		if math.Abs(s.bias) > .02 {
-			t.Errorf("%s: nowcasts are off by %+.1f %%", class, 100*s.bias)
+			t.Errorf("%s: nowcasts are off by %+.1f %%", key.class, 100*s.bias)
 		}
 	}
 }
 
-// When everything suddenly takes twice as long, nowcasts are too low at first, by no more than counts are; a busy class
-// has followed within the hour.
-func TestNowcastFollowsTheService(t *testing.T) {
+// TestNowcastOfSlowerService: all requests suddenly take twice as long. Nowcasts of a busy class are too low at first, but
+// not lower than counts. An hour later they are right again.
+func TestNowcastOfSlowerService(t *testing.T) {
 	at := DefaultStart.Add(12 * time.Hour)
 	m := serviceModel{Wait: time.Second, PrefillPS: 8000, ITL: 40 * time.Millisecond, Slower: at}
 	outcomes := nowcastsOf(t, m.serve(ownRequests(20*time.Hour, 1, 7), 1), at)
-	busy := outcomes[nowcastKey{"chat", features.DimDecode, 0}]
-	score := func(from, to int) nowcastScore {
-		s := scoreNowcasts(busy[from:to])
-		t.Logf("minutes %3d to %3d: counted %+.1f %%, nowcast %+.1f %%", from, to, 100*s.counted, 100*s.bias)
-		return s
-	}
-	if s := score(0, 10); s.bias > 0 || s.bias < s.counted {
+	busy := outcomes[nowcastKey{"chat", features.DimDecode}]
+	if s := scoreNowcasts(busy[:10]); s.bias > 0 || s.bias < s.counted {
 		t.Errorf("in the first ten minutes counts are off by %+.1f %%, nowcasts by %+.1f %%", 100*s.counted, 100*s.bias)
 	}
-	score(10, 30)
-	score(30, 60)
-	if s := score(60, 420); math.Abs(s.bias) > .02 {
+	if s := scoreNowcasts(busy[60:420]); math.Abs(s.bias) > .02 {
 		t.Errorf("an hour later nowcasts are off by %+.1f %%", 100*s.bias)
 	}
-}
-
-func classesOf(outcomes map[nowcastKey][]nowcastOutcome) (names []string) {
-	for k := range outcomes {
-		names = append(names, k.class)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-func sumOf(outcomes []nowcastOutcome) (sum float64) {
-	for _, o := range outcomes {
-		sum += o.truth
-	}
-	return sum
 }

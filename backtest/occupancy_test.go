@@ -1,38 +1,19 @@
 package backtest
 
 import (
-	"cmp"
-	"compress/gzip"
-	"encoding/csv"
-	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
+
+	"gonum.org/v1/gonum/floats"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// drawTimes gives requests a service: 60 ms and a prefill of 8000 uncached tokens a second with 20 % jitter, 25 ms an
-// output token with 30 % jitter from request to request (lognormal), after an exponential wait of 0.3 s on average.
-func drawTimes(rs []ingest.Request, seed uint64) {
-	rng := rand.New(rand.NewPCG(seed, 1))
-	span := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-	for i := range rs {
-		r := &rs[i]
-		r.StartedAt = r.ArrivedAt.Add(span(.3 * rng.ExpFloat64()))
-		prefill := .06 + float64(r.PromptTokens-max(r.CachedTokens, 0))/8000
-		r.FirstTokenAt = r.StartedAt.Add(span(prefill * math.Exp(.2*rng.NormFloat64())))
-		r.FinishedAt = r.FirstTokenAt.Add(span(.025 * float64(r.OutputTokens) * math.Exp(.3*rng.NormFloat64())))
-	}
-}
-
-// counted is the KV tokens held in each minute from start, by looking at each request ten times a second.
+// counted returns the mean KV tokens held in each minute from start. It samples each request ten times a second.
 func counted(rs []ingest.Request, start time.Time, minutes int) []float64 {
 	const perSecond = 10
 	step := time.Second / perSecond
@@ -55,7 +36,8 @@ func counted(rs []ingest.Request, start time.Time, minutes int) []float64 {
 	return out
 }
 
-// fromMeans is λ·(ISL + OSL/2)·latency in each minute, each of them a mean over the requests that arrived in it.
+// fromMeans returns λ·(ISL + OSL/2)·latency of each minute, where each factor is the mean over the requests that arrived
+// in the minute.
 func fromMeans(rs []ingest.Request, start time.Time, minutes int) []float64 {
 	type sums struct{ n, prompt, output, latency float64 }
 	by := make([]sums, minutes)
@@ -77,8 +59,8 @@ func fromMeans(rs []ingest.Request, start time.Time, minutes int) []float64 {
 	return out
 }
 
-// windowKV is the KV occupancy of each minute as the windows have it, of records that come in the given order: each
-// when due says. Besides it gives the token-seconds that came too late: those of minutes that had settled.
+// windowKV returns the KV occupancy of each minute from the windows, when each record comes at the time that due returns.
+// late are the token-seconds of records that came after their minutes had settled.
 func windowKV(t *testing.T, rs []ingest.Request, start time.Time, minutes int, revise time.Duration, due func(r *ingest.Request) time.Time) (kv []float64, late float64) {
 	t.Helper()
 	order := make([]int, len(rs))
@@ -89,9 +71,13 @@ func windowKV(t *testing.T, rs []ingest.Request, start time.Time, minutes int, r
 	cfg := features.DefaultConfig()
 	cfg.Revise = revise
 	a := features.New(cfg)
+	dimension, ok := features.DimensionByName(features.DimKV)
+	if !ok {
+		t.Fatal("no such dimension: ", features.DimKV)
+	}
 	kv = make([]float64, minutes)
 	take := func(tick time.Time) {
-		a.AddWatermark(&ingest.Watermark{Pool: "p", At: tick})
+		a.AddWatermark(&ingest.Watermark{Pool: DefaultPool, At: tick})
 		windows, _ := a.Close(tick)
 		for i := range windows {
 			w := &windows[i]
@@ -99,7 +85,7 @@ func windowKV(t *testing.T, rs []ingest.Request, start time.Time, minutes int, r
 			if !w.Settled || m < 0 || m >= minutes {
 				continue
 			}
-			if v, ok := dimension(t, features.DimKV).Value(w); ok {
+			if v, ok := dimension.Value(w); ok {
 				kv[m] += v
 			}
 		}
@@ -111,7 +97,7 @@ func windowKV(t *testing.T, rs []ingest.Request, start time.Time, minutes int, r
 		}
 		late += heldBefore(&rs[i], tick.Add(-time.Minute-revise))
 		if reason := a.AddRequest(&rs[i]); reason != "" && reason != ingest.ReasonLate {
-			t.Fatalf("refused as %s", reason)
+			t.Fatalf("a record was refused: %s", reason)
 		}
 	}
 	for end := start.Add(time.Duration(minutes)*time.Minute + revise + 2*time.Minute); tick.Before(end); tick = tick.Add(time.Minute) {
@@ -120,7 +106,7 @@ func windowKV(t *testing.T, rs []ingest.Request, start time.Time, minutes int, r
 	return kv, late
 }
 
-// heldBefore is the token-seconds that a request held before an instant.
+// heldBefore returns the KV token-seconds that a request held before t.
 func heldBefore(r *ingest.Request, t time.Time) float64 {
 	since := func(from time.Time) float64 { return min(max(t.Sub(from), 0), r.FinishedAt.Sub(from)).Seconds() }
 	held := float64(r.PromptTokens) * since(r.StartedAt)
@@ -130,16 +116,7 @@ func heldBefore(r *ingest.Request, t time.Time) float64 {
 	return held
 }
 
-func dimension(t *testing.T, name string) *features.Dimension {
-	t.Helper()
-	d, ok := features.DimensionByName(name)
-	if !ok {
-		t.Fatal(name)
-	}
-	return &d
-}
-
-// off is Σ|a − b| / Σ b, and Σ a / Σ b.
+// off returns Σ|a − b| / Σ b, and Σ a / Σ b.
 func off(a, b []float64) (wape, ratio float64) {
 	var diff, sumA, sumB float64
 	for i := range b {
@@ -149,8 +126,8 @@ func off(a, b []float64) (wape, ratio float64) {
 	return diff / sumB, sumA / sumB
 }
 
-// mixed is an hour of traffic as a shared pool sees it: people who chat, and editors and agents that send much and get
-// little back.
+// mixed returns an hour of traffic of a shared pool: chat with short prompts and long answers, agents and summaries with
+// long prompts and short answers.
 func mixed() []ingest.Request {
 	rng := rand.New(rand.NewPCG(3, 3))
 	var out []ingest.Request
@@ -163,7 +140,7 @@ func mixed() []ingest.Request {
 				break
 			}
 			out = append(out, ingest.Request{
-				ID: fmt.Sprint(c.name, len(out)), Pool: "p", Class: c.name, Attempt: 1, ArrivedAt: DefaultStart.Add(time.Duration(at * 1e9)),
+				Pool: DefaultPool, Class: c.name, Attempt: 1, ArrivedAt: DefaultStart.Add(time.Duration(at * 1e9)),
 				PromptTokens: int64(c.prompt*math.Exp(.5*rng.NormFloat64())) + 1, OutputTokens: int64(c.output*rng.ExpFloat64()) + 1,
 				CachedTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown,
 			})
@@ -178,68 +155,25 @@ func mixed() []ingest.Request {
 	return out
 }
 
-// trace reads requests from one of the traces in FOREWARM_TRACES.
-func trace(t *testing.T, name string) []ingest.Request {
-	t.Helper()
-	dir := os.Getenv("FOREWARM_TRACES")
-	if dir == "" {
-		t.Skip("FOREWARM_TRACES does not name a directory of traces")
-	}
-	f, err := os.Open(filepath.Join(dir, name))
-	if err != nil {
-		t.Skip(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := csv.NewReader(z).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []ingest.Request
-	for i, row := range rows[1:] {
-		number := func(column int) float64 {
-			v, err := strconv.ParseFloat(row[column], 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return v
-		}
-		out = append(out, ingest.Request{
-			ID: strconv.Itoa(i), Pool: "p", Class: row[1], Attempt: 1, ArrivedAt: DefaultStart.Add(time.Duration(number(0) * 1e9)),
-			PromptTokens: int64(number(2)), CachedTokens: int64(number(3)), OutputTokens: int64(number(4)), MaxOutputTokens: ingest.Unknown,
-		})
-	}
-	slices.SortStableFunc(out, func(a, b ingest.Request) int { return a.ArrivedAt.Compare(b.ArrivedAt) })
-	return out
-}
-
-// The occupancy of each minute is what counting gives, whatever the order in which records come: by end, as engines
-// write them; by end with delays of minutes; by arrival, as traces have them. Means are no substitute.
-func TestOccupancyIsWhatCountingGives(t *testing.T) {
+// TestOccupancyEqualsCounting: the KV occupancy of each minute is what sampling the requests gives, for each order of the
+// records: by end, as engines write them; by end with delays of minutes; by arrival, as in traces. The formula from mean
+// lengths is far off.
+func TestOccupancyEqualsCounting(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		load  func(t *testing.T) []ingest.Request
-		means float64 // by what factor the formula from means must be off at least, on the whole
+		means float64 // the least factor by which the formula from means must be off in sum
 	}{
 		{"mixed traffic", func(*testing.T) []ingest.Request { return mixed() }, 1.8},
-		{"mooncake", func(t *testing.T) []ingest.Request { return trace(t, "mooncake_conversation_1h.csv.gz") }, 1},
-		{"agentic", func(t *testing.T) []ingest.Request { return trace(t, "agentic_claude_7d.csv.gz") }, 1},
+		{"mooncake", func(t *testing.T) []ingest.Request { return traceRequests(t, "mooncake_conversation_1h", 1) }, 1},
+		{"agentic", func(t *testing.T) []ingest.Request { return traceRequests(t, "agentic_claude_7d", 1) }, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			rs := tt.load(t)
-			drawTimes(rs, 1)
-			last := slices.MaxFunc(rs, func(a, b ingest.Request) int { return a.FinishedAt.Compare(b.FinishedAt) }).FinishedAt
-			longest := slices.MaxFunc(rs, func(a, b ingest.Request) int { return cmp.Compare(life(&a), life(&b)) })
-			minutes := int(last.Sub(DefaultStart)/time.Minute) + 1
+			rs := serviceModel{Wait: 300 * time.Millisecond, PrefillPS: 8000, ITL: 25 * time.Millisecond}.serve(tt.load(t), 1)
+			minutes := int(rs[len(rs)-1].FinishedAt.Sub(DefaultStart)/time.Minute) + 1
 			want := counted(rs, DefaultStart, minutes)
-			wape, ratio := off(fromMeans(rs, DefaultStart, minutes), want)
-			t.Logf("%d requests in %d minutes, the longest takes %s; λ·(ISL + OSL/2)·latency: %.2f of what is held, minutes are off by %.0f %%",
-				len(rs), minutes, life(&longest).Round(time.Second), ratio, 100*wape)
-			if max(ratio, 1/ratio) < tt.means {
-				t.Errorf("means are off by %.2f only", ratio)
+			if _, ratio := off(fromMeans(rs, DefaultStart, minutes), want); max(ratio, 1/ratio) < tt.means {
+				t.Errorf("the formula from means gives %.2f of the tokens held: too close for this test", ratio)
 			}
 			rng := rand.New(rand.NewPCG(9, 9))
 			delays := make(map[string]time.Duration, len(rs))
@@ -254,25 +188,16 @@ func TestOccupancyIsWhatCountingGives(t *testing.T) {
 				for _, revise := range []time.Duration{20 * time.Minute, 10 * time.Minute, 2 * time.Minute} {
 					got, late := windowKV(t, rs, DefaultStart, minutes, revise, due)
 					wape, ratio := off(got, want)
-					_, lost := off([]float64{late / 60}, []float64{sum(want)})
-					t.Logf("%-20s revise %-6s minutes are off by %.3f %%, the whole by %+.3f %%; %.3f %% came too late", order, revise, 100*wape, 100*(ratio-1), 100*lost)
-					if whole := order == "by arrival" || revise >= 20*time.Minute; whole && wape > .01 {
-						t.Errorf("%s, revise %s: off by %.2f %%", order, revise, 100*wape)
+					lost := late / 60 / floats.Sum(want)
+					t.Logf("%s, revise %s: minutes are off by %.3f %%, the sum by %+.3f %%; %.3f %% came too late", order, revise, 100*wape, 100*(ratio-1), 100*lost)
+					if complete := order == "by arrival" || revise >= 20*time.Minute; complete && wape > .01 {
+						t.Errorf("%s, revise %s: minutes are off by %.2f %%", order, revise, 100*wape)
 					}
 					if math.Abs(ratio+lost-1) > .002 {
-						t.Errorf("%s, revise %s: windows and what came late are %.4f of what was held", order, revise, ratio+lost)
+						t.Errorf("%s, revise %s: windows and late records are %.4f of the tokens held, want 1", order, revise, ratio+lost)
 					}
 				}
 			}
 		})
 	}
-}
-
-func life(r *ingest.Request) time.Duration { return r.FinishedAt.Sub(r.ArrivedAt) }
-
-func sum(v []float64) (s float64) {
-	for _, x := range v {
-		s += x
-	}
-	return s
 }

@@ -18,24 +18,23 @@ import (
 )
 
 const (
-	everywhereGrid  = 5      // minutes between the origins at which forecasters are compared beyond the drawn ones
-	everywhereBlock = 6 * 60 // minutes that are drawn together for an interval
+	everywhereGrid  = 5      // minutes between the origins of the comparison at more origins
+	everywhereBlock = 6 * 60 // minutes of a block of the bootstrap
 	everywhereDraws = 2000
-	everywhereShare = .9 // of draws within an interval
-	clearlyAhead    = 1.03
+	everywhereShare = .9 // the share of draws within an interval
+	clearlyBetter   = 1.03
 )
 
-// peerLosses is where losses of other forecasters at more than the drawn origins are kept, of those that take seconds
-// for each; -peers scores what it finds in forewarm/everywhere/SERIES.
+// peerLosses has the losses of slow forecasters at more than the drawn origins. -peers scores the forecasts that it finds
+// in forewarm/everywhere/SERIES.
 const peerLosses = "testdata/peers_everywhere.csv"
 
-// cheapPeer is one of the other forecasters that cost so little that it can be asked at every origin: a point, from the
-// minutes that are known, and the quantiles of its own errors around it; or, without one, those of the last hour's
-// minutes.
+// cheapPeer is a forecaster that is fast enough for every origin. It forecasts a point, with the quantiles of its own
+// errors around it. Without a point function, it forecasts the quantiles of the last hour's minutes.
 type cheapPeer struct {
 	name  string
-	least int // minutes that it takes
-	point func(y []float64) float64
+	least int                       // the fewest minutes that it needs
+	point func(y []float64) float64 // from the known minutes
 }
 
 var cheapPeers = []cheapPeer{
@@ -53,14 +52,14 @@ var cheapPeers = []cheapPeer{
 	{name: "hist1h", least: 60},
 }
 
-// cheap is such a forecaster on one series.
+// cheap is a cheapPeer on one series.
 type cheap struct {
 	cheapPeer
 	y      []float64
-	points []float64 // by the minute known last
+	points []float64 // by the last known minute
 }
 
-// newCheap is nil for a forecaster that is not cheap.
+// newCheap returns nil for a forecaster that is not in cheapPeers.
 func newCheap(name string, y []float64) *cheap {
 	i := slices.IndexFunc(cheapPeers, func(x cheapPeer) bool { return x.name == name })
 	if i < 0 {
@@ -76,7 +75,7 @@ func newCheap(name string, y []float64) *cheap {
 	return c
 }
 
-// quantiles are those of minutes 15 to 30 from origin o, and the largest of them for their maximum.
+// quantiles returns the quantiles of minutes 15 to 30 from origin o, and the largest of them for the window maximum.
 func (c *cheap) quantiles(o int) (q quantiles) {
 	for h := forecaster.WindowFrom; h <= forecaster.WindowTo; h++ {
 		if c.points == nil && h > forecaster.WindowFrom {
@@ -89,7 +88,7 @@ func (c *cheap) quantiles(o int) (q quantiles) {
 	return q
 }
 
-// at are the quantiles of lead h. Errors are those of the last two days, every seventh origin, leads pooled ±2.
+// at returns the quantiles of lead h. Errors are of every seventh origin of the last two days, at leads h±2.
 func (c *cheap) at(o, h int) (q [len(forecaster.ScoredLevels)]float64) {
 	const days, every = 2880, 7
 	var x []float64
@@ -125,19 +124,19 @@ func (s *peerSeries) lossAt(o int, q *quantiles) lossAt {
 	return lossAt{o, one.minutes, one.peak}
 }
 
-// widely is what came of Forewarm's forecast from one origin, drawn or not.
-type widely struct {
+// outcome is the result of Forewarm's forecast from one origin.
+type outcome struct {
 	lossAt
-	most [2]float64 // 1 where the 90 and the 95 % quantile of the window maximum covered it
-	fell bool       // the mean of the two hours before was less than half that of the eight before them
+	covered [2]float64 // 1 if the 90 and the 95 % quantile covered the window maximum
+	fell    bool       // the mean of the two hours before is less than half that of the eight hours before them
 }
 
-func (s *peerSeries) widely(o int, q *quantiles) widely {
-	w := widely{lossAt: s.lossAt(o, q)}
+func (s *peerSeries) outcome(o int, q *quantiles) outcome {
+	w := outcome{lossAt: s.lossAt(o, q)}
 	most := slices.Max(ahead(s.y, o))
-	for i := range w.most {
+	for i := range w.covered {
 		if most <= q[forecastMinutes][2+i] {
-			w.most[i] = 1
+			w.covered[i] = 1
 		}
 	}
 	if o >= 600 {
@@ -147,7 +146,7 @@ func (s *peerSeries) widely(o int, q *quantiles) widely {
 	return w
 }
 
-// within is a ratio, and the interval that it lies in.
+// within is a ratio and its interval.
 type within struct{ is, from, to float64 }
 
 func (w within) String() string { return fmt.Sprintf("%.2f (%.2f–%.2f)", w.is, w.from, w.to) }
@@ -156,7 +155,7 @@ func (w within) percent() string {
 	return fmt.Sprintf("%.1f (%.1f–%.1f)", 100*w.is, 100*w.from, 100*w.to)
 }
 
-// sixHours add up pairs over six hours of a trace each.
+// sixHours adds up pairs of numbers over blocks of six hours of a trace.
 type sixHours struct {
 	at   map[string]int
 	sums [][2]float64
@@ -177,9 +176,8 @@ func (b *sixHours) add(trace string, origin int, x, y float64) {
 	b.sums[i][1] += y
 }
 
-// ratio divides the sums. For the interval blocks are drawn with replacement (block bootstrap: Künsch 1989,
-// doi:10.1214/aos/1176347265, here of blocks that do not overlap), because neighbours have much in common.
-// O(draws × blocks).
+// ratio divides the sums. The interval is from a block bootstrap (Künsch 1989, doi:10.1214/aos/1176347265), here of
+// blocks that do not overlap: neighbouring minutes are not independent. O(draws × blocks).
 func (b *sixHours) ratio() within {
 	var all [2]float64
 	for _, x := range b.sums {
@@ -202,7 +200,7 @@ func (b *sixHours) ratio() within {
 	return within{over(all[0], all[1]), at((1 - everywhereShare) / 2), at((1 + everywhereShare) / 2)}
 }
 
-// thirds are the second third of a series and the last.
+// thirds are the parts of a series that are compared.
 var thirds = [...]string{"second third", "last third"}
 
 func (s *peerSeries) third(o int) int {
@@ -212,9 +210,9 @@ func (s *peerSeries) third(o int) int {
 	return 1
 }
 
-// everywhere writes, for each series on which another forecaster does clearly better at the drawn origins, whether that
-// is so at others, as far as it can be asked there or its losses are kept; then what the quantiles of the window
-// maximum cover.
+// everywhere compares Forewarm at more origins, on each series where another forecaster is clearly better at the drawn
+// ones. The other is run again if it is cheap, or its losses are in kept. Then it writes the coverage of the window
+// maximum.
 func everywhere(b *strings.Builder, all []*peerSeries, of map[string]map[string]figure, kept map[[2]string][]lossAt) {
 	var rows []string
 	for _, s := range all {
@@ -224,32 +222,33 @@ func everywhere(b *strings.Builder, all []*peerSeries, of map[string]map[string]
 			loss func(l lossAt) float64
 		}{{"minutes 15–30", byPinball, func(l lossAt) float64 { return l.minutes }}, {"largest", byPeak, func(l lossAt) float64 { return l.peak }}} {
 			best, mine := bestOther(of[s.name()], x.at), x.at(of[s.name()][own])
-			if best == nil || mine <= clearlyAhead*x.at(*best) {
+			if best == nil || mine <= clearlyBetter*x.at(*best) {
 				continue
 			}
-			if r, ok := s.beside(best.peer, kept[[2]string{s.name(), best.peer}], x.loss); ok {
+			if r, ok := s.comparedWith(best.peer, kept[[2]string{s.name(), best.peer}], x.loss); ok {
 				rows = append(rows, fmt.Sprintf("| %s, %s | %s | %.2f | %s | %s |", s.name(), x.what, best.peer, mine/x.at(*best), r[1], r[0]))
 			}
 		}
 	}
 	if len(rows) > 0 {
-		fmt.Fprintf(b, "\nFifty origins are few. Where the best of the others is more than %.0f %% ahead in the tables above, and can be asked at more origins:\n"+
-			"Forewarm's loss over its, at the %d, at every fifth minute of the last third and of the second (every thirtieth beside those that take\n"+
-			"seconds for each), and within what it lies with %.0f %% (blocks of six hours, drawn again).\n"+
-			"\n| series | beside | %d origins | last third | second third |\n|---|---|---:|---:|---:|\n%s\n", 100*(clearlyAhead-1), peerOrigins, 100*everywhereShare, peerOrigins, strings.Join(rows, "\n"))
+		fmt.Fprintf(b, "\nFifty origins are few. For each series where the best of the others is more than %.0f %% better in the tables above, and can be run at more origins:\n"+
+			"Forewarm's loss divided by its loss, at the %d origins, and at every fifth minute of the last and of the second third (every thirtieth for those that\n"+
+			"take seconds for each). In brackets: the %.0f %% bootstrap interval, with blocks of six hours.\n"+
+			"\n| series | compared with | %d origins | last third | second third |\n|---|---|---:|---:|---:|\n%s\n", 100*(clearlyBetter-1), peerOrigins, 100*everywhereShare, peerOrigins, strings.Join(rows, "\n"))
 	}
 	coverage(b, all)
 }
 
-// beside is Forewarm's loss over that of another, third by third; false when that is unknown.
-func (s *peerSeries) beside(peer string, kept []lossAt, loss func(l lossAt) float64) (r [len(thirds)]within, ok bool) {
+// comparedWith returns Forewarm's loss divided by that of another forecaster, for each third. ok is false without losses
+// of the other.
+func (s *peerSeries) comparedWith(peer string, kept []lossAt, loss func(l lossAt) float64) (r [len(thirds)]within, ok bool) {
 	losses := map[int]float64{}
 	for _, l := range kept {
 		losses[l.origin] = loss(l)
 	}
 	c := newCheap(peer, s.y)
 	var sums [len(thirds)]sixHours
-	for _, w := range s.wide {
+	for _, w := range s.everywhere {
 		x, known := losses[w.origin]
 		if c != nil {
 			q := c.quantiles(w.origin)
@@ -266,13 +265,13 @@ func (s *peerSeries) beside(peer string, kept []lossAt, loss func(l lossAt) floa
 	return r, ok
 }
 
-// coverage writes what the quantiles of the window maximum cover, and what they do after falls.
+// coverage writes the coverage of the quantiles of the window maximum, at all origins and after falls.
 func coverage(b *strings.Builder, all []*peerSeries) {
 	var sums [len(thirds)][2][2]sixHours // by third, whether it fell, and level
 	fell := 0
 	for _, s := range all {
-		for _, w := range s.wide {
-			for i, x := range w.most {
+		for _, w := range s.everywhere {
+			for i, x := range w.covered {
 				sums[s.third(w.origin)][0][i].add(s.trace, w.origin, x, 1)
 				if w.fell {
 					sums[s.third(w.origin)][1][i].add(s.trace, w.origin, x, 1)
@@ -284,8 +283,8 @@ func coverage(b *strings.Builder, all []*peerSeries) {
 	if fell == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nWhat the 90 and the 95 %% quantile of the window maximum cover at all these origins of these series, in per cent, and at those whose two hours before\n"+
-		"had less than half the mean of the eight hours before them:\n\n| | 90 %% | 95 %% | after falls: 90 %% | 95 %% |\n|---|---:|---:|---:|---:|\n")
+	fmt.Fprintf(b, "\nCoverage of the 90 and the 95 %% quantile of the window maximum at all these origins, in percent; and at the origins after a fall: the mean of the two\n"+
+		"hours before is less than half that of the eight hours before them.\n\n| | 90 %% | 95 %% | after falls: 90 %% | 95 %% |\n|---|---:|---:|---:|---:|\n")
 	for i := len(thirds) - 1; i >= 0; i-- {
 		fmt.Fprintf(b, "| %s |", thirds[i])
 		for f := range sums[i] {
@@ -297,7 +296,7 @@ func coverage(b *strings.Builder, all []*peerSeries) {
 	}
 }
 
-// checkCheap holds cheap forecasters against what their own programs were scored with.
+// checkCheap compares the scores of cheapPeers with those of the original programs.
 func (s *peerSeries) checkCheap(t *testing.T, figures figures) {
 	t.Helper()
 	for _, x := range cheapPeers {
@@ -312,13 +311,13 @@ func (s *peerSeries) checkCheap(t *testing.T, figures figures) {
 		}
 		got := a.figure(x.name)
 		if math.Abs(got.mean/want.mean-1) < 1e-4 && (math.Abs(got.peak/want.peak-1) > .01 || math.Abs(got.pinball/want.pinball-1) > .01) {
-			t.Errorf("%s: %s comes to %.3f and %.3f, its own program to %.3f and %.3f", s.name(), x.name, got.pinball, got.peak, want.pinball, want.peak)
+			t.Errorf("%s: %s has the scores %.3f and %.3f, its original program %.3f and %.3f", s.name(), x.name, got.pinball, got.peak, want.pinball, want.peak)
 		}
 	}
 }
 
-// widePeers scores what others have forecast at more origins than the drawn ones.
-func (s *peerSeries) widePeers(t *testing.T, kept map[[2]string][]lossAt) {
+// peersEverywhere scores the forecasts of others at more than the drawn origins.
+func (s *peerSeries) peersEverywhere(t *testing.T, kept map[[2]string][]lossAt) {
 	files, err := filepath.Glob(filepath.Join(*peerDir, "forewarm", "everywhere", s.name(), "*.csv"))
 	if err != nil {
 		t.Fatal(err)
@@ -371,8 +370,8 @@ func writeLosses(path string, kept map[[2]string][]lossAt) error {
 	return os.WriteFile(path, []byte(lossesHeader+"\n"+strings.Join(lines, "")), 0o644)
 }
 
-// On a ramp the last value is off by the lead, always; a mean of what does not change is that; and the last hour's
-// percentiles are those of sixty numbers.
+// TestCheapPeers: naive learns its constant error on a ramp; the means of a constant are this constant; hist1h has the
+// percentiles of the last sixty minutes.
 func TestCheapPeers(t *testing.T) {
 	ramp, flat := make([]float64, 600), make([]float64, 600)
 	for i := range ramp {
@@ -380,31 +379,32 @@ func TestCheapPeers(t *testing.T) {
 	}
 	const o = 500
 	naive := newCheap("naive", ramp).quantiles(o)
-	for h := forecaster.WindowFrom; h <= forecaster.WindowTo-2; h++ { // beyond there is nothing to pool with
+	for h := forecaster.WindowFrom; h <= forecaster.WindowTo-2; h++ { // the last two have no leads h+2
 		if got := naive[h-1][0]; got != ramp[o+h-1] {
-			t.Errorf("median of minute %d is %g on a ramp that comes to %g", h, got, ramp[o+h-1])
+			t.Errorf("median of minute %d is %g on a ramp, want %g", h, got, ramp[o+h-1])
 		}
 	}
 	for _, name := range []string{"mean15", "mean60", "ses", "hist1h"} {
 		for i, got := range newCheap(name, flat).quantiles(o)[forecastMinutes] {
 			if math.Abs(got-7) > 1e-9 {
-				t.Errorf("%s: quantile %d of the largest is %g where all minutes are 7", name, i, got)
+				t.Errorf("%s: quantile %d of the window maximum is %g, want 7 as in all minutes", name, i, got)
 			}
 		}
 	}
 	if got, want := newCheap("hist1h", ramp).quantiles(o)[forecastMinutes], [...]float64{469.5, 487.2, 493.1, 496.05, 498.41}; got != want {
 		for i := range got {
 			if math.Abs(got[i]-want[i]) > 1e-9 {
-				t.Errorf("last hour's percentile %d is %g, want %g", i, got[i], want[i])
+				t.Errorf("quantile %d of the last hour is %g, want %g", i, got[i], want[i])
 			}
 		}
 	}
 	if newCheap("r_auto.arima", flat) != nil {
-		t.Error("a forecaster that has no formula here counts as cheap")
+		t.Error("r_auto.arima counts as cheap")
 	}
 }
 
-// The interval of a ratio is narrow where all blocks have the same, and holds 1 where one block decides.
+// TestRatioOfBlocks: the interval of a ratio is narrow if all blocks have the same ratio. It includes 1 if a single block
+// makes the difference.
 func TestRatioOfBlocks(t *testing.T) {
 	var same, one sixHours
 	for o := 0; o < 40*everywhereBlock; o += everywhereBlock / 4 {
@@ -423,12 +423,12 @@ func TestRatioOfBlocks(t *testing.T) {
 	}
 }
 
-// Losses kept of another forecaster are set beside Forewarm's at the same origins alone, third by third.
-func TestBesideKeptLosses(t *testing.T) {
+// TestKeptLosses: kept losses of another forecaster are compared with Forewarm's at the same origins, for each third.
+func TestKeptLosses(t *testing.T) {
 	s := &peerSeries{trace: "trace", seriesKey: seriesKey{features.TotalClass, features.DimDecode}, y: make([]float64, 3000)}
 	var losses []lossAt
 	for o := 1000; o < 2900; o += everywhereGrid {
-		s.wide = append(s.wide, widely{lossAt: lossAt{o, 3, 1}})
+		s.everywhere = append(s.everywhere, outcome{lossAt: lossAt{o, 3, 1}})
 		if o%30 == 0 {
 			x := lossAt{o, 6, 2}
 			if o >= 2000 {
@@ -446,11 +446,11 @@ func TestBesideKeptLosses(t *testing.T) {
 	if err != nil || !slices.Equal(kept[key], losses) {
 		t.Fatalf("kept %v (%v)", kept, err)
 	}
-	r, ok := s.beside("arima", kept[key], func(l lossAt) float64 { return l.peak })
+	r, ok := s.comparedWith("arima", kept[key], func(l lossAt) float64 { return l.peak })
 	if want := [...]within{{.5, .5, .5}, {.25, .25, .25}}; !ok || r != want {
 		t.Errorf("%v %v, want %v", r, ok, want)
 	}
-	if _, ok := s.beside("other", nil, func(l lossAt) float64 { return l.peak }); ok {
-		t.Error("a forecaster of whom nothing is known is compared")
+	if _, ok := s.comparedWith("other", nil, func(l lossAt) float64 { return l.peak }); ok {
+		t.Error("a forecaster without losses is compared")
 	}
 }

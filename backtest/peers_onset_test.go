@@ -18,8 +18,8 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// alarmScores are what else an onset alarm could go by, of the minutes y of which o are known: simple rules, then two
-// that know the future, by which to judge what is to be had at all. Larger says that an onset is more likely.
+// alarmScores are other scores for an onset alarm: simple rules of the first o minutes of y, then two that know the
+// future, as upper bounds. A larger score means that an onset is more likely.
 var alarmScores = []struct {
 	name string
 	of   func(y []float64, o int) float64
@@ -43,13 +43,14 @@ var alarmScores = []struct {
 	{"knows the window's mean", func(y []float64, o int) float64 { return stat.Mean(ahead(y, o), nil) }},
 }
 
-// ahead are minutes 15 to 30 after the o first.
+// ahead returns minutes 15 to 30 from origin o.
 func ahead(y []float64, o int) []float64 {
 	return y[o+forecaster.WindowFrom-1 : o+forecaster.WindowTo]
 }
 
-// alarm judges P(the window maximum exceeds capacity) as an onset alarm, beside alarmScores: capacity is the 90th
-// percentile of sixteen-minute maxima in the first two thirds, and origins that are above it already do not count.
+// alarm judges P(the window maximum exceeds capacity) as an onset alarm, and compares it with alarmScores. capacity is the
+// 90th percentile of the maxima of sixteen minutes in the first two thirds. Origins that are above it already are left
+// out.
 type alarm struct {
 	capacity float64
 	origin   []int
@@ -57,20 +58,20 @@ type alarm struct {
 	scores   [][]float64 // Forewarm's first
 }
 
-// onset is what alarms of a pool were worth.
+// onset has the quality of the alarms of a pool.
 type onset struct {
 	seriesKey
 	series, pool    string
 	origins, events int
-	episodes        int          // events of which no more than episodeApart lies between are of one
-	worth           []alarmWorth // Forewarm's first; none when there are too few events
+	episodes        int            // groups of events at most episodeApart apart
+	quality         []alarmQuality // Forewarm's first; nil when there are too few events
 }
 
 // episodeApart is in minutes.
 const episodeApart = 60
 
-// alarmWorth is the area under an alarm's ROC curve, and its recall at a 5 % share of false alarms.
-type alarmWorth struct{ auc, recall float64 }
+// alarmQuality is the area under an alarm's ROC curve, and its recall at a 5 % share of false alarms.
+type alarmQuality struct{ auc, recall float64 }
 
 func newAlarm(y []float64) *alarm {
 	var past []float64
@@ -110,12 +111,12 @@ func (a *alarm) judge(s *peerSeries) onset {
 		return o
 	}
 	for _, scores := range a.scores {
-		o.worth = append(o.worth, judgeAlarm(a.event, scores))
+		o.quality = append(o.quality, judgeAlarm(a.event, scores))
 	}
 	return o
 }
 
-// pool is what the series is called as a pool.
+// pool returns the name of the series as a pool.
 func (s *peerSeries) pool() string {
 	if s.class == features.TotalClass {
 		return s.trace + " " + s.dimension
@@ -123,7 +124,7 @@ func (s *peerSeries) pool() string {
 	return s.trace + " " + s.class + " " + s.dimension
 }
 
-func judgeAlarm(event []bool, scores []float64) (w alarmWorth) {
+func judgeAlarm(event []bool, scores []float64) (w alarmQuality) {
 	var yes, no []float64
 	for i, e := range event {
 		if e {
@@ -148,22 +149,22 @@ func judgeAlarm(event []bool, scores []float64) (w alarmWorth) {
 	return w
 }
 
-// alarmPeer is the one other forecaster whose onset alarms are compared: it streams, and the rest would have to be
-// fitted again at thousands of origins.
+// alarmPeer is the only other forecaster whose onset alarms are compared. It is incremental. The others would be fitted
+// again at thousands of origins.
 const alarmPeer = "gostack"
 
-// alarmFigures is where the worth of its alarms is kept.
+// alarmFigures has the quality of its alarms.
 const alarmFigures = "testdata/onsets.csv"
 
-// peerAlarm is what the alarms of the other forecaster were worth at that many origins and events.
+// peerAlarm is the quality of alarmPeer's alarms, with the number of their origins and events.
 type peerAlarm struct {
 	origins, events int
-	alarmWorth
+	alarmQuality
 }
 
-// peer scores the other forecaster's quantiles of the window maximum at the origins of a, having it forecast them if
-// they lack; ok is false when there are none.
-func (a *alarm) peer(t *testing.T, s *peerSeries) (worth peerAlarm, ok bool) {
+// peer scores alarmPeer's quantiles of the window maximum at the origins of a. It runs alarmPeer if there is no file of
+// them. ok is false without forecasts.
+func (a *alarm) peer(t *testing.T, s *peerSeries) (quality peerAlarm, ok bool) {
 	base := filepath.Join(*peerDir, "forewarm", s.name())
 	origins, out := base+".onsets", filepath.Join(filepath.Dir(base), "out", s.name()+"."+alarmPeer+".onsets.csv")
 	if _, err := os.Stat(out); err != nil && *peerSet != "" {
@@ -175,34 +176,33 @@ func (a *alarm) peer(t *testing.T, s *peerSeries) (worth peerAlarm, ok bool) {
 			t.Fatal(err)
 		}
 		c := exec.CommandContext(t.Context(), filepath.Join(*peerDir, alarmPeer, alarmPeer), "--series", base+".csv", "--origins", origins, "--out", out)
-		if said, err := c.CombinedOutput(); err != nil {
-			t.Logf("%s: %v\n%s", s.name(), err, said)
-			return worth, false
+		if output, err := c.CombinedOutput(); err != nil {
+			t.Logf("%s: %v\n%s", s.name(), err, output)
+			return quality, false
 		}
 	}
 	p, err := readExceeded(out, a.capacity)
 	if err != nil {
 		t.Logf("%s: %v", out, err)
-		return worth, false
+		return quality, false
 	}
 	var scores []float64
 	for i, o := range a.origin {
-		x, said := p[o]
-		if !said {
-			t.Logf("%s: nothing at origin %d", out, o)
-			return worth, false
+		x, found := p[o]
+		if !found {
+			t.Logf("%s: no forecast at origin %d", out, o)
+			return quality, false
 		}
 		scores = append(scores, x)
 		if a.event[i] {
-			worth.events++
+			quality.events++
 		}
 	}
-	worth.origins, worth.alarmWorth = len(scores), judgeAlarm(a.event, scores)
-	return worth, true
+	quality.origins, quality.alarmQuality = len(scores), judgeAlarm(a.event, scores)
+	return quality, true
 }
 
-// readExceeded reads the probabilities, by origin, that the window maximum exceeds capacity, from a file as scoreFile
-// takes it.
+// readExceeded reads a peer's file. It returns, by origin, the probability that the window maximum exceeds capacity.
 func readExceeded(path string, capacity float64) (map[int]float64, error) {
 	file, err := readPeer(path)
 	if err != nil {
@@ -215,8 +215,8 @@ func readExceeded(path string, capacity float64) (map[int]float64, error) {
 	return out, nil
 }
 
-// exceeded is the probability that quantiles at the scored levels give to more than capacity: the levels are linear in
-// between and from zero on, and an exponential beyond.
+// exceeded returns the probability of more than capacity by quantiles at the scored levels. The distribution is linear
+// from zero to the first quantile and between quantiles, and exponential above the last.
 func exceeded(q *[len(forecaster.ScoredLevels)]float64, capacity float64) float64 {
 	const n = len(forecaster.ScoredLevels)
 	level := func(i int) float64 { return forecaster.Levels[forecaster.ScoredLevels[i]] }
@@ -237,26 +237,19 @@ func exceeded(q *[len(forecaster.ScoredLevels)]float64, capacity float64) float6
 	return 0
 }
 
-// alarmFile reads what is kept of the other forecaster's alarms, by series.
-func alarmFile(path string) (map[string]peerAlarm, error) {
+// readAlarms reads the quality of alarmPeer's alarms, by series.
+func readAlarms(path string) (map[string]peerAlarm, error) {
 	out := map[string]peerAlarm{}
-	b, err := os.ReadFile(path)
-	if os.IsNotExist(err) {
-		return out, nil
-	}
+	rows, err := readRows(path)
 	if err != nil {
 		return nil, err
 	}
-	for i, line := range strings.Split(strings.TrimSpace(string(b)), "\n") {
-		if i == 0 {
-			continue
-		}
-		series, rest, _ := strings.Cut(line, ",")
+	for _, row := range rows[1:] {
 		var p peerAlarm
-		if _, err := fmt.Sscanf(rest, "%d,%d,%g,%g", &p.origins, &p.events, &p.auc, &p.recall); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", path, i+1, err)
+		if _, err := fmt.Sscan(strings.Join(row[1:], " "), &p.origins, &p.events, &p.auc, &p.recall); err != nil {
+			return nil, fmt.Errorf("%s: %v: %w", path, row, err)
 		}
-		out[series] = p
+		out[row[0]] = p
 	}
 	return out, nil
 }
@@ -271,14 +264,14 @@ func writeAlarms(path string, all map[string]peerAlarm) error {
 	return os.WriteFile(path, []byte(b.String()), 0o644)
 }
 
-// alarmed writes the table of onset alarms.
-func alarmed(b *strings.Builder, onsets []onset, peer map[string]peerAlarm) {
+// onsetAlarms writes the table of onset alarms.
+func onsetAlarms(b *strings.Builder, onsets []onset, peer map[string]peerAlarm) {
 	b.WriteString("\nOnset alarms of pools: P(the largest of minutes 15 to 30 exceeds the 90th percentile of the past), at every minute " +
-		"of the last third that is not above it already. Area under the ROC curve, and recall at 5 % false alarms; beside it what " + alarmPeer + " and simple " +
-		"rules come to by their size at the same origins, and what two come to that know the future: the mean of the hour around the window, " +
-		"and of the window itself. A forecast of the level can hardly do better than the first, and one that does better than the second knows single minutes. " +
-		"Events overlap: those of less than an hour apart are one episode, and of few episodes an area is known to ± 0.05 at best. The models of m365 are pools of their own; " +
-		"the means leave out what was not run everywhere.\n" +
+		"of the last third that is not above it already. Each cell has the area under the ROC curve, and the recall at 5 % false alarms. " + alarmPeer + " and simple " +
+		"rules have the same origins. Two rules know the future: the mean of the hour around the window, and of the window itself. " +
+		"A forecast of the level can hardly do better than the first. One that does better than the second knows single minutes. " +
+		"Events less than an hour apart are one episode. With few episodes the area is known to ± 0.05 at best. Each model of m365 is a pool. " +
+		"The means leave out what was not run everywhere.\n" +
 		"\n| pool | events in episodes | " + own + " | " + alarmPeer + " |")
 	rule := "\n|---|---:|---:|---:|"
 	for _, s := range alarmScores {
@@ -287,22 +280,22 @@ func alarmed(b *strings.Builder, onsets []onset, peer map[string]peerAlarm) {
 	}
 	b.WriteString(rule + "\n")
 	const columns = 2
-	mean, n := make([]alarmWorth, columns+len(alarmScores)), make([]float64, columns+len(alarmScores))
+	mean, n := make([]alarmQuality, columns+len(alarmScores)), make([]float64, columns+len(alarmScores))
 	for _, o := range onsets {
 		fmt.Fprintf(b, "| %s | %d in %d |", o.pool, o.events, o.episodes)
-		if o.worth == nil {
+		if o.quality == nil {
 			b.WriteString(" too few |" + strings.Repeat(" |", columns-1+len(alarmScores)) + "\n")
 			continue
 		}
 		for i := range mean {
-			var w alarmWorth
+			var w alarmQuality
 			switch p, ok := peer[o.series]; {
 			case i == 0:
-				w = o.worth[0]
+				w = o.quality[0]
 			case i > 1:
-				w = o.worth[i-1]
-			case ok && p.origins == o.origins && p.events == o.events: // else of another version of the trace
-				w = p.alarmWorth
+				w = o.quality[i-1]
+			case ok && p.origins == o.origins && p.events == o.events: // other numbers are of another version of the trace
+				w = p.alarmQuality
 			default:
 				b.WriteString(" – |")
 				continue
@@ -328,7 +321,7 @@ func alarmed(b *strings.Builder, onsets []onset, peer map[string]peerAlarm) {
 	b.WriteString("\n")
 }
 
-// TestOnsetAlarms: a constant says nothing of onsets, and who knows the mean of the window finds them all.
+// TestOnsetAlarms: a constant probability finds no onsets. A rule that knows the mean of the window finds all.
 func TestOnsetAlarms(t *testing.T) {
 	y := make([]float64, 3000)
 	for i := range y {
@@ -343,20 +336,20 @@ func TestOnsetAlarms(t *testing.T) {
 	}
 	got := a.judge(&peerSeries{trace: "trace", seriesKey: seriesKey{features.TotalClass, features.DimDecode}})
 	if got.episodes != 1 || got.origins != len(a.event) {
-		t.Errorf("%d episodes at %d of %d origins", got.episodes, got.origins, len(a.event))
+		t.Errorf("%d episodes, %d origins; want 1, %d", got.episodes, got.origins, len(a.event))
 	}
-	if got.worth == nil {
-		t.Fatalf("%d events", got.events)
+	if got.quality == nil {
+		t.Fatalf("no quality with %d events", got.events)
 	}
-	if w := got.worth[0]; math.Abs(w.auc-.5) > 1e-9 || w.recall != 0 {
-		t.Errorf("a constant probability: %+v", w)
+	if w := got.quality[0]; math.Abs(w.auc-.5) > 1e-9 || w.recall != 0 {
+		t.Errorf("a constant probability has %+v, want an area of 0.5 and no recall", w)
 	}
-	if w := got.worth[len(alarmScores)]; w.auc < .999 || w.recall < .999 {
-		t.Errorf("the window's mean: %+v", w)
+	if w := got.quality[len(alarmScores)]; w.auc < .999 || w.recall < .999 {
+		t.Errorf("the window's mean has %+v, want 1 and 1", w)
 	}
 }
 
-// TestPeerAlarms: a forecaster that knows the window finds all onsets, and what its alarms were worth is read as it was
+// TestPeerAlarms: a forecaster that knows the window finds all onsets. The quality of its alarms is read as it was
 // written.
 func TestPeerAlarms(t *testing.T) {
 	a := &alarm{capacity: 10}
@@ -379,24 +372,23 @@ func TestPeerAlarms(t *testing.T) {
 		scores = append(scores, p[o])
 	}
 	if math.Abs(p[0]-.2) > 1e-9 || math.Abs(p[1]-.1) > 1e-9 {
-		t.Errorf("exceeded with %v and %v, want 0.2 and 0.1", p[0], p[1])
+		t.Errorf("probabilities %v and %v, want 0.2 and 0.1", p[0], p[1])
 	}
-	worth := judgeAlarm(a.event, scores)
-	if worth.auc < .999 || worth.recall < .999 {
-		t.Errorf("%+v", worth)
+	if w := judgeAlarm(a.event, scores); w.auc < .999 || w.recall < .999 {
+		t.Errorf("%+v, want an area and a recall of 1", w)
 	}
-	want := map[string]peerAlarm{"trace.ALL.decode": {60, 6, alarmWorth{.75, .5}}}
+	want := map[string]peerAlarm{"trace.ALL.decode": {60, 6, alarmQuality{.75, .5}}}
 	path := filepath.Join(t.TempDir(), "alarms.csv")
 	if err := writeAlarms(path, want); err != nil {
 		t.Fatal(err)
 	}
-	got, err := alarmFile(path)
+	got, err := readAlarms(path)
 	if err != nil || !maps.Equal(got, want) {
-		t.Errorf("%+v (%v)", got, err)
+		t.Errorf("%+v (%v), want %+v", got, err, want)
 	}
 }
 
-// TestExceeded: no more than a capacity above the largest quantile gives, and less the higher it is.
+// TestExceeded: probabilities between quantiles are by hand. Above the last, the probability falls with capacity.
 func TestExceeded(t *testing.T) {
 	q := [len(forecaster.ScoredLevels)]float64{10, 20, 30, 40, 50}
 	for _, x := range []struct{ capacity, want float64 }{{0, 1}, {5, .75}, {10, .5}, {25, .15}, {40, .05}, {50, .01}} {
@@ -405,6 +397,6 @@ func TestExceeded(t *testing.T) {
 		}
 	}
 	if a, b := exceeded(&q, 60), exceeded(&q, 70); !(a < .01 && b < a && b > 0) {
-		t.Errorf("beyond the last quantile %v, %v", a, b)
+		t.Errorf("above the last quantile %v, then %v; want less than 0.01, falling", a, b)
 	}
 }

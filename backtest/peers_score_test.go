@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/csv"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -17,10 +16,11 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// quantiles are a forecast's at the scored levels, minute by minute, and of the window maximum at last.
+// quantiles has the quantiles of a forecast at the scored levels, for each minute, then for the window maximum.
 type quantiles [forecastMinutes + 1][len(forecaster.ScoredLevels)]float64
 
-// largestOfQuantiles is what a forecaster without a view of the window maximum says of it.
+// largestOfQuantiles sets the quantiles of the window maximum to the largest of the minutes' quantiles, for forecasters
+// that do not forecast it.
 func (q *quantiles) largestOfQuantiles() {
 	for i := range q[forecastMinutes] {
 		q[forecastMinutes][i] = 0
@@ -30,11 +30,11 @@ func (q *quantiles) largestOfQuantiles() {
 	}
 }
 
-// tally adds up the losses of forecasts over the origins of a series, over minutes 15 to 30 and of the window maximum.
+// tally adds up the losses of forecasts over the origins of a series.
 type tally struct {
 	series        *peerSeries
-	minutes, peak float64 // pinball at the scored levels
-	wrong         float64 // absolute, of the median
+	minutes, peak float64 // pinball loss of minutes 15 to 30 and of the window maximum, over the scored levels
+	wrong         float64 // absolute error of the median
 	origins       int
 }
 
@@ -59,8 +59,8 @@ func losses(y float64, q *[len(forecaster.ScoredLevels)]float64) (sum float64) {
 	return sum
 }
 
-// reference is the last value with the empirical quantiles of its own errors of the last two days, leads pooled ±2; of
-// the window maximum those of the maximum less the last value.
+// reference returns the forecast of the reference: the last value with the empirical quantiles of its errors of the last
+// two days, at leads h±2. For the window maximum, errors are the maximum less the last value.
 func (s *peerSeries) reference(o int) (q quantiles) {
 	const days = 2880
 	i := o - 1
@@ -92,7 +92,7 @@ func (s *peerSeries) reference(o int) (q quantiles) {
 	return q
 }
 
-// base is the reference's tally, computed once.
+// base returns the tally of the reference. It is computed once.
 func (s *peerSeries) base() *tally {
 	if s.refer == nil {
 		s.refer = newTally(s)
@@ -107,13 +107,13 @@ func (s *peerSeries) base() *tally {
 // figure is one forecaster's scores on one series, relative to the reference.
 type figure struct {
 	series, peer        string
-	failed              int // origins without a forecast, at which the reference answers
-	point               bool
+	failed              int  // origins without a forecast, where the reference takes its place
+	point               bool // without quantiles
 	pinball, peak, wape float64
-	mean                float64 // of the outcomes: shows whether the series is still the same
+	mean                float64 // of the series at the origins: shows whether the series is still the same
 }
 
-// figure of a tally.
+// figure returns the scores of a tally.
 func (a *tally) figure(peer string) figure {
 	b, mean := a.series.base(), 0.0
 	for _, o := range a.series.origins {
@@ -125,7 +125,7 @@ func (a *tally) figure(peer string) figure {
 	return figure{series: a.series.name(), peer: peer, pinball: over(a.minutes, b.minutes), peak: over(a.peak, b.peak), wape: over(a.wrong, b.wrong), mean: mean}
 }
 
-// over is a ratio of losses; without any, both are as good.
+// over returns a ratio of losses. It is 1 if both are zero.
 func over(x, reference float64) float64 {
 	if x == reference {
 		return 1
@@ -133,17 +133,18 @@ func over(x, reference float64) float64 {
 	return x / reference
 }
 
-// peerFile is what a peer forecast, by origin: the minute after the row known last.
+// peerFile has the forecasts of a peer by origin, the minute after the last known row.
 type peerFile struct {
-	at            map[int]*quantiles
-	minutes       map[int]int // that an origin has
-	direct, point bool        // has forecast the window maximum; has no quantiles
+	at      map[int]*quantiles
+	minutes map[int]int // number of forecast minutes by origin
+	direct  bool        // forecasts the window maximum
+	point   bool        // has no quantiles
 }
 
-// complete says whether an origin was forecast.
+// complete reports whether all minutes from an origin are forecast.
 func (f *peerFile) complete(o int) bool { return f.minutes[o] >= forecastMinutes }
 
-// readRows reads a CSV file whole.
+// readRows reads all rows of a CSV file.
 func readRows(path string) ([][]string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -153,8 +154,8 @@ func readRows(path string) ([][]string, error) {
 	return csv.NewReader(file).ReadAll()
 }
 
-// readPeer reads a peer's file: origin (the row known last), h, q50, q80, q90, q95, q99 of sums per minute. Minute 31
-// is the window maximum, of those that have one; of others it is the largest of their quantiles.
+// readPeer reads a peer's file: origin (the last known row), h, q50, q80, q90, q95, q99 of sums per minute. Minute 31 is
+// the window maximum. Without it, the largest of the minutes' quantiles takes its place.
 func readPeer(path string) (*peerFile, error) {
 	rows, err := readRows(path)
 	if err != nil {
@@ -212,14 +213,14 @@ func (s *peerSeries) scoreFile(path string) (figure, error) {
 		a.add(o, q)
 	}
 	if failed > len(s.origins)/2 {
-		return figure{}, fmt.Errorf("%d of %d origins lack", failed, len(s.origins))
+		return figure{}, fmt.Errorf("%d of %d origins have no forecast", failed, len(s.origins))
 	}
 	f := a.figure(strings.TrimSuffix(filepath.Base(path), ".csv"))
 	f.failed, f.point = failed, file.point
 	return f, nil
 }
 
-// figures are kept by series and peer.
+// figures has the figures by series and peer.
 type figures map[[2]string]figure
 
 const figuresHeader = "series,peer,failed,point,pinball,peak,wape,mean"
@@ -232,32 +233,18 @@ func (fs figures) add(more ...figure) {
 
 func readFigures(path string) (figures, error) {
 	fs := figures{}
-	file, err := os.Open(path)
-	if os.IsNotExist(err) {
-		return fs, nil
-	}
+	rows, err := readRows(path)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	r := csv.NewReader(file)
-	for line := 1; ; line++ {
-		row, err := r.Read()
-		if err == io.EOF {
-			return fs, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if line == 1 {
-			continue
-		}
-		f := figure{series: row[0], peer: row[1], point: row[3] == "true"}
-		if _, err := fmt.Sscan(strings.Join([]string{row[2], row[4], row[5], row[6], row[7]}, " "), &f.failed, &f.pinball, &f.peak, &f.wape, &f.mean); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", path, line, err)
+	for _, row := range rows[1:] {
+		f := figure{series: row[0], peer: row[1]}
+		if _, err := fmt.Sscan(strings.Join(row[2:], " "), &f.failed, &f.point, &f.pinball, &f.peak, &f.wape, &f.mean); err != nil {
+			return nil, fmt.Errorf("%s: %v: %w", path, row, err)
 		}
 		fs.add(f)
 	}
+	return fs, nil
 }
 
 func (fs figures) write(path string) error {

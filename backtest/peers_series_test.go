@@ -21,8 +21,8 @@ type peerTrace struct {
 	name, file string
 	start      time.Time // of the trace, for its weekday
 	dimensions []string
-	classes    bool // or the pool alone
-	models     bool // its classes are models, each with a pool of its own
+	classes    bool // compare the classes too, not only the pool
+	models     bool // each class is a model with its own pool
 }
 
 var peerTraces = []peerTrace{
@@ -32,21 +32,21 @@ var peerTraces = []peerTrace{
 	{"agentic", "agentic_claude_7d.csv.gz", DefaultStart, []string{features.DimPrefill, features.DimDecode}, true, false},
 }
 
-// peerOrigins is how many origins of a trace are compared: other forecasters take seconds for each.
+// peerOrigins is the number of compared origins of a trace. Other forecasters take seconds for each.
 const peerOrigins = 50
 
-// peerSeries is one series: the minutes since the trace's start.
+// peerSeries is one series of a trace.
 type peerSeries struct {
 	trace string
 	seriesKey
-	y       []float64
-	origins []int // minutes before which everything is known
+	y       []float64 // by the minute since the trace's start
+	origins []int     // a forecast from origin o knows the minutes before o
 
 	own, refer *tally
-	wide       []widely // at every fifth minute of the last two thirds
+	everywhere []outcome // at every fifth minute of the last two thirds
 }
 
-// name is what files of the series are called.
+// name returns the name of the series in files.
 func (s *peerSeries) name() string {
 	class := s.class
 	if class == features.TotalClass {
@@ -100,7 +100,7 @@ func readSeries(t *testing.T, tr peerTrace) []*peerSeries {
 	}
 	var out []*peerSeries
 	origins := drawOrigins(last)
-	for _, s := range all { // the last minute may be cut off
+	for _, s := range all { // without the last minute, which may not be complete
 		for len(s.y) < last {
 			s.y = append(s.y, 0)
 		}
@@ -111,7 +111,7 @@ func readSeries(t *testing.T, tr peerTrace) []*peerSeries {
 	return out
 }
 
-// demanded is what an item asks for; what is not known counts as none.
+// demanded returns the demand of an item. Unknown counts are zero.
 func demanded(item *Item) (class string, prefill, decode float64) {
 	known := func(x float64) float64 {
 		if !(x > 0) {
@@ -126,10 +126,10 @@ func demanded(item *Item) (class string, prefill, decode float64) {
 	return r.Class, known(float64(r.PromptTokens)) - known(float64(r.CachedTokens)), known(float64(r.OutputTokens))
 }
 
-// originGrid is the spacing, in minutes, of which origins are drawn from: at each the pipeline makes its forecasts.
+// originGrid is the time between the pipeline's forecasts, in minutes. Compared origins are drawn from these.
 const originGrid = 5
 
-// drawOrigins draws from the last third of n minutes those at which forecasts are compared.
+// drawOrigins draws the compared origins from the last third of n minutes.
 func drawOrigins(n int) []int {
 	var grid []int
 	for o := (2*n/3/originGrid + 1) * originGrid; o+30 <= n; o += originGrid {
@@ -141,7 +141,7 @@ func drawOrigins(n int) []int {
 	return grid
 }
 
-// write writes the series, as sums per minute, and as origins the row known last at each; files that are there stay.
+// write writes the series as sums per minute, and the last known row of each origin. It does not overwrite files.
 func (s *peerSeries) write(dir string) error {
 	write := func(name string, lines func(w *bufio.Writer)) error {
 		path := filepath.Join(dir, s.name()+name)

@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// own is the name of Forewarm among the others.
+// own is Forewarm's name in tables.
 const own = "Forewarm"
 
 const comparisonHead = `## Accuracy beside other forecasters
 
-Quantile loss (mean pinball at 50, 80, 90, 95 and 99 %%) relative to the last value with the empirical quantiles of its own
-errors (= 1.00; lower is better), %d origins drawn from the last third of each trace, the same for all. Of minutes 15 to 30,
-and of the largest of them: for those without a forecast of it, the largest of their quantiles. Forewarm's figures come from
-its whole pipeline over the trace, the others' from the same minutes, refitted at every origin on a day to a week of
-history; gostack is the prototype that Forewarm's models began as. With so few origins, differences below 0.03 mean little.
+Quantile loss (mean pinball at 50, 80, 90, 95 and 99 %%), relative to that of the last value with the empirical quantiles of its
+errors (= 1.00; lower is better). It is measured at %d origins from the last third of each trace, the same for all, for minutes
+15 to 30 and for the largest of them. For forecasters that do not forecast the largest, it is the largest of their quantiles.
+Forewarm's figures come from its whole pipeline. The others have the same minutes, and are fitted again at each origin on a day
+to a week of history. gostack is the prototype of Forewarm's models. With so few origins, differences below 0.03 mean little.
 Made by ` + "`make bench-accuracy TRACES=… [PEERS=…]`" + `; the others' figures are kept in ` + "`backtest/testdata/peers.csv`" + `.
 `
 
-// comparison writes the section: one row a forecaster, then one a series, what rules hold, where Forewarm loses, and
-// the onset alarms. kept are losses of others at more origins.
+// comparison writes the section: a table of forecasters, the claims and whether they hold, tables of series, the series
+// where Forewarm loses, and the onset alarms. kept are the losses of other forecasters at more origins.
 func comparison(all []*peerSeries, fs figures, kept map[[2]string][]lossAt, onsets []onset, alarms map[string]peerAlarm) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, comparisonHead, peerOrigins)
@@ -34,14 +34,14 @@ func comparison(all []*peerSeries, fs figures, kept map[[2]string][]lossAt, onse
 			fmt.Fprintf(&b, "\n**%s: forecasts at %d of %d origins.**\n", s.name(), s.own.origins, len(s.origins))
 		}
 		for _, x := range fs {
-			if x.series == s.name() && math.Abs(x.mean/f.mean-1) < 1e-4 { // else of another version of the trace
+			if x.series == s.name() && math.Abs(x.mean/f.mean-1) < 1e-4 { // other means are of another version of the trace
 				of[s.name()][x.peer] = x
 			}
 		}
 	}
 	peers := ranked(all, of)
 	forecasters(&b, len(all), peers)
-	rules(&b, all, of, peers)
+	claims(&b, all, of, peers)
 	for _, x := range []struct {
 		what string
 		at   func(f figure) float64
@@ -49,14 +49,14 @@ func comparison(all []*peerSeries, fs figures, kept map[[2]string][]lossAt, onse
 		eachSeries(&b, all, of, peers, x.what, x.at)
 	}
 	everywhere(&b, all, of, kept)
-	alarmed(&b, onsets, alarms)
+	onsetAlarms(&b, onsets, alarms)
 	return b.String()
 }
 
 func byPinball(f figure) float64 { return f.pinball }
 func byPeak(f figure) float64    { return f.peak }
 
-// versus is a forecaster on the series it was run on, with Forewarm on the same.
+// versus has the geometric means of a forecaster over its series, and those of Forewarm over the same series.
 type versus struct {
 	peer                string
 	point               bool
@@ -66,7 +66,7 @@ type versus struct {
 	ownWAPE             float64
 }
 
-// ranked are the forecasters, by how much better Forewarm is in minutes 15 to 30 on the series of each.
+// ranked returns the forecasters, sorted by their loss in minutes 15 to 30 relative to Forewarm's.
 func ranked(all []*peerSeries, of map[string]map[string]figure) []versus {
 	sums := map[string]*versus{}
 	for _, s := range all {
@@ -100,12 +100,11 @@ func ranked(all []*peerSeries, of map[string]map[string]figure) []versus {
 	return out
 }
 
-// leastRatio is what lesser ratios are taken for in geometric means: a series that fell silent would rule them
-// otherwise.
+// leastRatio is the lower bound of ratios in geometric means. Without it, one series without traffic would dominate them.
 const leastRatio = 0.1
 
 func forecasters(b *strings.Builder, series int, peers []versus) {
-	fmt.Fprintf(b, "\nGeometric means over the series that each forecaster was run on, in brackets Forewarm's over the same (* has no quantiles: judge it by the error of its median).\n"+
+	fmt.Fprintf(b, "\nGeometric means over the series that each forecaster was run on. In brackets: Forewarm's on the same series. (* has no quantiles: judge it by the error of its median.)\n"+
 		"\n| forecaster | series of %d | minutes 15–30 | largest of them | error of the median |\n|---|---:|---:|---:|---:|\n", series)
 	for _, v := range peers {
 		name := v.peer
@@ -120,9 +119,8 @@ func forecasters(b *strings.Builder, series int, peers []versus) {
 	}
 }
 
-// rules say what Forewarm claims, and whether it holds: better than every other in geometric mean by at least a share,
-// and hardly behind the best of them on any series.
-func rules(b *strings.Builder, all []*peerSeries, of map[string]map[string]figure, peers []versus) {
+// claims writes Forewarm's claims, and whether they hold.
+func claims(b *strings.Builder, all []*peerSeries, of map[string]map[string]figure, peers []versus) {
 	const better, behind = 0.05, 0.03
 	var short []string
 	for _, v := range peers {
@@ -154,7 +152,7 @@ func rules(b *strings.Builder, all []*peerSeries, of map[string]map[string]figur
 				wins++
 			}
 		}
-		fmt.Fprintf(b, "- Nowhere more than 3 %% behind the best of the others, %s: ", x.what)
+		fmt.Fprintf(b, "- At most 3 %% worse than the best of the others on each series, %s: ", x.what)
 		if len(lost) == 0 {
 			b.WriteString("holds")
 		} else {
@@ -168,7 +166,7 @@ func rules(b *strings.Builder, all []*peerSeries, of map[string]map[string]figur
 			worst, at = f.pinball, s.name()
 		}
 	}
-	fmt.Fprintf(b, "- Nowhere worse than 1.02 × the last value: ")
+	fmt.Fprintf(b, "- At most 2 %% worse than the last value on each series: ")
 	if worst <= 1.02 {
 		b.WriteString("holds")
 	} else {
@@ -177,6 +175,7 @@ func rules(b *strings.Builder, all []*peerSeries, of map[string]map[string]figur
 	fmt.Fprintf(b, "; the worst is %.3f, %s.\n", worst, at)
 }
 
+// bestOther returns the best forecaster of a series that is not Forewarm, nil if there is none.
 func bestOther(of map[string]figure, at func(f figure) float64) *figure {
 	var best *figure
 	for name, f := range of {

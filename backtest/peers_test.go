@@ -1,7 +1,6 @@
 package backtest
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"flag"
@@ -25,17 +24,17 @@ import (
 )
 
 var (
-	traceDir  = flag.String("traces", "", "compare forecasts on the public traces in this `directory` with other forecasters'")
-	peerDir   = flag.String("peers", "", "`directory` of other forecasters, installed, with their bench.sh: scores what it has forecast")
-	peerSet   = flag.String("peer-set", "", "have bench.sh forecast what lacks: fast, slow or all")
-	peerTable = flag.String("table", "", "put the comparison into this Markdown `file`, in place of its section")
+	traceDir  = flag.String("traces", "", "compare Forewarm with other forecasters on the public traces in this `directory`")
+	peerDir   = flag.String("peers", "", "`directory` of other forecasters and their bench.sh: score their forecasts again")
+	peerSet   = flag.String("peer-set", "", "run bench.sh for forecasts that are missing: fast, slow or all")
+	peerTable = flag.String("table", "", "replace the section of this Markdown `file`")
 )
 
-// peerFigures is where other forecasters' scores are kept, so that Forewarm alone is run when it has changed.
+// peerFigures has the scores of other forecasters, so that only Forewarm is run when it has changed.
 const peerFigures = "testdata/peers.csv"
 
-// TestPeers compares Forewarm with other forecasters on public traces: the same series, the same origins, the same
-// reference. Each trace runs through the whole pipeline, as in backtest -forecasts.
+// TestPeers compares Forewarm with other forecasters on public traces. Series, origins and reference are the same for all.
+// Each trace runs through the whole pipeline, as in backtest -forecasts.
 func TestPeers(t *testing.T) {
 	if *traceDir == "" {
 		t.Skip("give -traces, as make bench-accuracy does")
@@ -43,16 +42,16 @@ func TestPeers(t *testing.T) {
 	var all []*peerSeries
 	var wait sync.WaitGroup
 	onsets := make([][]onset, len(peerTraces))
-	alarms, err := alarmFile(alarmFigures)
+	alarms, err := readAlarms(alarmFigures)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var lock sync.Mutex
 	peer := func(s *peerSeries, a *alarm) {
-		if worth, ok := a.peer(t, s); ok {
+		if quality, ok := a.peer(t, s); ok {
 			lock.Lock()
 			defer lock.Unlock()
-			alarms[s.name()] = worth
+			alarms[s.name()] = quality
 		}
 	}
 	for i, tr := range peerTraces {
@@ -76,7 +75,7 @@ func TestPeers(t *testing.T) {
 	if *peerDir != "" {
 		for _, s := range all {
 			figures.add(s.peers(t)...)
-			s.widePeers(t, kept)
+			s.peersEverywhere(t, kept)
 		}
 		if err := errors.Join(figures.write(peerFigures), writeAlarms(alarmFigures, alarms), writeLosses(peerLosses, kept)); err != nil {
 			t.Fatal(err)
@@ -94,8 +93,7 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// replaceSection puts a section, which begins with its heading, in place of the one with the same heading, or at the
-// end.
+// replaceSection replaces the section with the same heading, or appends the section to the file.
 func replaceSection(path, section string) error {
 	old, err := os.ReadFile(path)
 	if err != nil {
@@ -113,7 +111,7 @@ func replaceSection(path, section string) error {
 	return os.WriteFile(path, []byte(before+section), 0o644)
 }
 
-// peers scores what other forecasters have forecast of the series, after having them forecast what lacks.
+// peers scores the forecasts of other forecasters. With -peer-set it first runs those whose forecasts are missing.
 func (s *peerSeries) peers(t *testing.T) (out []figure) {
 	dir := filepath.Join(*peerDir, "forewarm")
 	forecasts := filepath.Join(dir, "out", s.name())
@@ -123,8 +121,8 @@ func (s *peerSeries) peers(t *testing.T) (out []figure) {
 	if *peerSet != "" {
 		base := filepath.Join(dir, s.name())
 		c := exec.CommandContext(t.Context(), filepath.Join(*peerDir, "bench.sh"), base+".csv", base+".origins", forecasts, *peerSet)
-		said, err := c.CombinedOutput()
-		t.Logf("%s: %v\n%s", s.name(), err, said)
+		output, err := c.CombinedOutput()
+		t.Logf("%s: %v\n%s", s.name(), err, output)
 	}
 	files, err := filepath.Glob(filepath.Join(forecasts, "*.csv"))
 	if err != nil {
@@ -141,8 +139,8 @@ func (s *peerSeries) peers(t *testing.T) (out []figure) {
 	return out
 }
 
-// forecast runs a trace through the pipeline, scores the series at their origins, and the pools' onset alarms at every
-// origin of the last third; peer scores those of the other forecaster, where there are any.
+// forecast runs a trace through the pipeline. It scores the series at their origins, and the onset alarms of pools at each
+// origin of the last third. It calls peer for pools with enough events.
 func (tr peerTrace) forecast(t *testing.T, series []*peerSeries, peer func(s *peerSeries, a *alarm)) (out []onset) {
 	r, err := newRunner(t.Context(), RunConfig{
 		Trace: filepath.Join(*traceDir, tr.file), Options: Options{Start: tr.start},
@@ -181,7 +179,7 @@ func (tr peerTrace) forecast(t *testing.T, series []*peerSeries, peer func(s *pe
 				x[h] = scoredLevels(&f.WindowMax)
 			}
 		}
-		s.wide = append(s.wide, s.widely(o, &x))
+		s.everywhere = append(s.everywhere, s.outcome(o, &x))
 		if slices.Contains(s.origins, o) {
 			s.own.add(o, &x)
 		}
@@ -210,7 +208,7 @@ func (tr peerTrace) forecast(t *testing.T, series []*peerSeries, peer func(s *pe
 	}
 	for key, a := range alarms {
 		o := a.judge(of[key])
-		if out = append(out, o); o.worth != nil && *peerDir != "" {
+		if out = append(out, o); o.quality != nil && *peerDir != "" {
 			peer(of[key], a)
 		}
 	}
@@ -234,9 +232,8 @@ func TestReplaceSection(t *testing.T) {
 		if err := replaceSection(path, "## A"+body); err != nil {
 			t.Fatal(err)
 		}
-		got, err := os.ReadFile(path)
-		if err != nil || !bytes.Equal(got, []byte(want)) {
-			t.Errorf("%q (%v), want %q", got, err, want)
+		if got := read(t, path); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 	if err := os.WriteFile(path, []byte("## A\n\nold\n\n## B\n\nstays\n"), 0o644); err != nil {
@@ -245,13 +242,13 @@ func TestReplaceSection(t *testing.T) {
 	if err := replaceSection(path, "## A\n\nnew\n"); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := os.ReadFile(path); string(got) != "## A\n\nnew\n\n## B\n\nstays\n" {
-		t.Errorf("%q", got)
+	if got, want := read(t, path), "## A\n\nnew\n\n## B\n\nstays\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
-// TestComparison scores files of other forecasters: one that says what the reference says is worth as much, one that
-// lacks an origin is given the reference there, and one that knows the future wins.
+// TestComparison scores files of other forecasters. One has the forecasts of the reference: its scores are 1. One lacks an
+// origin: there it has the forecast of the reference. One knows the future: it wins.
 func TestComparison(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	s := &peerSeries{trace: "trace", seriesKey: seriesKey{features.TotalClass, features.DimDecode}}
@@ -317,12 +314,12 @@ func TestComparison(t *testing.T) {
 		}
 	}
 	if m := fs[[2]string{name, "late"}].mean; math.Abs(m-100) > 1 {
-		t.Errorf("mean %v", m)
+		t.Errorf("the mean is %v, want about 100", m)
 	}
-	section := comparison([]*peerSeries{s}, fs, nil, []onset{{series: "trace.ALL.decode", pool: "trace decode", origins: 90, events: 5, episodes: 2, worth: slices.Repeat([]alarmWorth{{.9, .6}}, 1+len(alarmScores))}},
-		map[string]peerAlarm{"trace.ALL.decode": {90, 5, alarmWorth{.8, .4}}})
+	section := comparison([]*peerSeries{s}, fs, nil, []onset{{series: "trace.ALL.decode", pool: "trace decode", origins: 90, events: 5, episodes: 2, quality: slices.Repeat([]alarmQuality{{.9, .6}}, 1+len(alarmScores))}},
+		map[string]peerAlarm{"trace.ALL.decode": {90, 5, alarmQuality{.8, .4}}})
 	for _, want := range []string{
-		"| oracle \\* | 1 | 0.100 (1.000) |", "does **not** hold against oracle (+900.0 %), late (+0.0 %), reference (+0.0 %)", // 0.1 is the least that counts
+		"| oracle \\* | 1 | 0.100 (1.000) |", "does **not** hold against oracle (+900.0 %), late (+0.0 %), reference (+0.0 %)", // ratios are at least leastRatio
 		"does **not** hold on 1 of 1 series", "the worst is 1.000", "| trace.ALL.decode | 1.00 | **0.00** | 1.00 | 1.00 |", "| trace decode | 5 in 2 | 0.900, 0.60 | 0.800, 0.40 |",
 	} {
 		if !strings.Contains(section, want) {

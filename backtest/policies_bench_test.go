@@ -17,21 +17,21 @@ import (
 
 var (
 	comparePolicies = flag.Bool("policies", false, "compare scaling policies on the traces")
-	compareDraws    = flag.Int("draws", 1, "compare policies with warm-ups, and with traces that are made up, from so many seeds")
-	comparePools    = flag.String("pools", "", "compare policies on the pools whose name matches this `expression` alone, and print without writing the table")
+	compareDraws    = flag.Int("draws", 1, "draw the warm-ups, and synthetic traces, from so many seeds")
+	comparePools    = flag.String("pools", "", "compare policies only on pools whose name matches this `expression`, and do not write the table")
 )
 
 // policyPool is a pool whose demand is a public trace, or one class of it.
 type policyPool struct {
 	name, file, only string
 	start            time.Time
-	make             func() requests // of a pool that is made up
+	make             func() requests // of a synthetic pool
 }
 
-// requests are how many come in a minute of a trace that is made up.
+// requests returns the requests of a minute of a synthetic trace.
 type requests func(minute int, rng *rand.Rand) float64
 
-// policyPools are the public traces of a day or more, and two that nobody can foresee; the longest come last.
+// policyPools are the public traces of a day or more, and two synthetic ones without a pattern. The longest come last.
 var policyPools = []policyPool{
 	{name: "m365 modelC-prod", file: "sageserve_m365_1min.csv.gz", only: "modelC-prod"},
 	{name: "m365 modelA-dev", file: "sageserve_m365_1min.csv.gz", only: "modelA-dev"},
@@ -46,7 +46,7 @@ var policyPools = []policyPool{
 	{name: "sgA", file: "servegen_sgA_14d.csv.gz"},
 }
 
-// randomWalk is a level that moves by 2 % a minute, back towards 600.
+// randomWalk returns a level that moves by 2 % a minute, and tends to 600.
 func randomWalk() requests {
 	level := 0.
 	return func(_ int, rng *rand.Rand) float64 {
@@ -55,10 +55,10 @@ func randomWalk() requests {
 	}
 }
 
-// policyReplicas is how many replicas the busiest minute needs.
+// policyReplicas is the number of replicas that the busiest minute needs.
 const policyReplicas = 20
 
-// TestPolicyBenchmark compares the policies on every pool, as backtest -policies all -sweep does.
+// TestPolicyBenchmark compares the policies on each pool, as backtest -policies all -sweep does.
 func TestPolicyBenchmark(t *testing.T) {
 	if *traceDir == "" || !*comparePolicies {
 		t.Skip("give -traces and -policies, as make bench-policies does")
@@ -80,7 +80,7 @@ func TestPolicyBenchmark(t *testing.T) {
 		}
 		rows = append(rows, policyRow{p.name, all})
 		t.Logf("%s in %s\n%s", p.name, time.Since(began).Round(time.Second), policySection(rows[len(rows)-1:]))
-		if *peerTable != "" && *comparePools == "" { // what there is, if the rest is not waited for
+		if *peerTable != "" && *comparePools == "" { // after each pool: the test takes hours
 			if err := replaceSection(*peerTable, policySection(rows)); err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +88,7 @@ func TestPolicyBenchmark(t *testing.T) {
 	}
 }
 
-// compare runs every policy on the pool, with several draws of warm-ups, and of the trace where it is made up.
+// compare runs each policy on the pool, with several draws of warm-ups and, of a synthetic pool, of the trace.
 func (p *policyPool) compare(t *testing.T) (all []Comparison, err error) {
 	for draw := range *compareDraws {
 		s, err := Run(t.Context(), RunConfig{
@@ -103,7 +103,7 @@ func (p *policyPool) compare(t *testing.T) (all []Comparison, err error) {
 	return all, nil
 }
 
-// path is the trace's file; one that is made up is written first: three days of sums by the minute.
+// path returns the trace's file. It writes a synthetic trace first: three days of sums by the minute.
 func (p *policyPool) path(t *testing.T, run int) string {
 	if p.make == nil {
 		return filepath.Join(*traceDir, p.file)
@@ -129,7 +129,7 @@ type policyRow struct {
 	all  []Comparison // of every draw at every target
 }
 
-// at are the comparisons of each draw at a target.
+// at returns the comparisons of each draw at a target.
 func (r *policyRow) at(target float64) (draws []Comparison) {
 	for _, c := range r.all {
 		if float64(c.SaturatedShare) == target {
@@ -139,7 +139,7 @@ func (r *policyRow) at(target float64) (draws []Comparison) {
 	return draws
 }
 
-// of is the mean over draws of a figure, and its range.
+// of returns the mean of a figure over draws, and its range.
 func of(draws []Comparison, figure func(*Comparison) float64) (mean, low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	for i := range draws {
@@ -149,7 +149,7 @@ func of(draws []Comparison, figure func(*Comparison) float64) (mean, low, high f
 	return mean, low, high
 }
 
-// overDraws is a cell of the mean over draws, with the range when there are several.
+// overDraws returns a cell with the mean over draws, and the range of several draws.
 func overDraws(format string, draws []Comparison, figure func(*Comparison) float64) string {
 	mean, low, high := of(draws, figure)
 	if math.IsNaN(mean) || len(draws) == 1 {
@@ -158,7 +158,7 @@ func overDraws(format string, draws []Comparison, figure func(*Comparison) float
 	return fmt.Sprintf("%s (%s to %s)", cell(format, mean), cell(format, low), cell(format, high))
 }
 
-// hours is a cell of what a policy costs.
+// hours returns a function that returns the cost of a policy.
 func hours(policy string) func(*Comparison) float64 {
 	return func(c *Comparison) float64 { return c.hours(policy) }
 }
@@ -166,7 +166,7 @@ func hours(policy string) func(*Comparison) float64 {
 // rival reports whether Forewarm is compared with the policy.
 func (p *PolicySpec) rival() bool { return p.Name != ForewarmPolicy && !p.Clairvoyant }
 
-// bestRival is the rival that costs least over all draws.
+// bestRival returns the rival that costs least over all draws.
 func bestRival(draws []Comparison) (name string) {
 	least := math.Inf(1)
 	for i := range Policies {
@@ -181,18 +181,20 @@ func bestRival(draws []Comparison) (name string) {
 
 const policyHead = `## Policies at equal saturation
 
-GPU-hours (replicas, warming ones included) for the same share of saturated minutes in the last third of each trace, read
-off each policy's curve over its first knob; the other knobs of every policy are those that cost least in the first two
-thirds. Fluid pools of which the busiest minute needs %d replicas, that warm up in 6 minutes (p50; p90 12), the same draws
-for all; decisions each minute. The oracle knows the future: it is the cheapest plan for the demand that came and the
-warm-ups that were drawn. *Closed* is the share of the GPU-hours between the best rival and the oracle that Forewarm saves,
-*saturated* its saturated minutes over the best rival's at equal GPU-hours. – is a share that no setting reaches. Where there are several draws of warm-ups (and, of pools that
-are made up, of traces), figures are means, with the range in brackets. The first knob is read off in the scored part, for all
-alike; of static_peak it is the size of the pool itself, so that it is given the level of the last third, which no operator knows.
+GPU-hours (replicas, with those that warm up) for the same share of saturated minutes in the last third of each trace. They
+are read from each policy's curve over its first knob. The other knobs have the values that cost least in the first two
+thirds. The pools are fluid. Their busiest minute needs %d replicas, which warm up in 6 minutes (median; 90th percentile 12).
+All policies have the same draws, and decide each minute. The oracle knows the future: it is the cheapest plan for the demand
+and the warm-ups that came. *Closed* is the share of the GPU-hours between the best rival and the oracle that Forewarm saves.
+*Saturated* is its share of saturated minutes divided by the best rival's, at equal GPU-hours. – is a share that no setting
+reaches. With several draws of warm-ups (and of synthetic traces), figures are means, with the range in brackets. The first
+knob is chosen in the scored part, for all policies. For static_peak it is the size of the pool, so this policy is given the
+level of the last third, which no operator knows.
 Made by ` + "`make bench-policies TRACES=…`" + `.
 `
 
-// policySection writes the section: at each target one row a pool, and what was chosen beforehand.
+// policySection writes the section: a table for each target, with a row for each pool, then reversedActions and
+// tunedSettings.
 func policySection(rows []policyRow) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, policyHead, policyReplicas)
@@ -221,19 +223,19 @@ func policySection(rows []policyRow) string {
 		for _, x := range closed {
 			sum += x
 		}
-		fmt.Fprintf(&b, "\nMean closed: %s of %d pools; dearer than the reactive floor on %d.\n", cell("%.0f %%", 100*sum/float64(len(closed))), len(closed), worse)
+		fmt.Fprintf(&b, "\nMean closed: %s of %d pools; Forewarm costs more than the reactive floor on %d.\n", cell("%.0f %%", 100*sum/float64(len(closed))), len(closed), worse)
 	}
-	takenBack(&b, rows)
-	carriedOver(&b, rows)
+	reversedActions(&b, rows)
+	tunedSettings(&b, rows)
 	return b.String()
 }
 
-// takenBack says how often each policy removes a replica before it can have served.
-func takenBack(b *strings.Builder, rows []policyRow) {
+// reversedActions writes how often each policy removes a replica before it can have served.
+func reversedActions(b *strings.Builder, rows []policyRow) {
 	fmt.Fprintf(b, `
-GPU-hours at %g %% saturated minutes, and after them the share of the scaling actions that gave up a replica which had been
-asked for less than the warm-up's 90th percentile before: what it cost to start it was paid for nothing. The actions are those
-of the setting that was cheapest at that target in the first two thirds. Of the first draw.
+GPU-hours at %g %% saturated minutes, and the share of the scaling actions that removed a replica which was asked for less
+than the warm-up's 90th percentile before. The actions are those of the setting that cost least at this target in the first
+two thirds, in the first draw.
 
 |`, 100*Targets[0])
 	var policies []string
@@ -246,14 +248,14 @@ of the setting that was cheapest at that target in the first two thirds. Of the 
 	for _, r := range rows {
 		fmt.Fprintf(b, "| %s |", r.pool)
 		for _, name := range policies {
-			fmt.Fprintf(b, " %s |", r.all[0].withTakenBack(name))
+			fmt.Fprintf(b, " %s |", r.all[0].withReversed(name))
 		}
 		b.WriteString("\n")
 	}
 }
 
-// withTakenBack is a policy's cost and the share of its actions that took an ask back.
-func (c *Comparison) withTakenBack(policy string) string {
+// withReversed returns a policy's cost and the share of its actions that are reversed.
+func (c *Comparison) withReversed(policy string) string {
 	for _, x := range c.Costs {
 		if x.Policy == policy {
 			return cell("%.0f", float64(x.GPUHours)) + ", " + cell("%.0f %%", 100*float64(x.ReversedShare))
@@ -262,7 +264,7 @@ func (c *Comparison) withTakenBack(policy string) string {
 	return "–"
 }
 
-// hours is the cost of a policy; NaN of one that did not take part.
+// hours returns the cost of a policy, NaN if it was not run.
 func (c *Comparison) hours(policy string) float64 {
 	for _, x := range c.Costs {
 		if x.Policy == policy {
@@ -272,16 +274,16 @@ func (c *Comparison) hours(policy string) float64 {
 	return math.NaN()
 }
 
-// carriedOver has the results of the settings that were best at the first target before.
-func carriedOver(b *strings.Builder, rows []policyRow) {
-	fmt.Fprintf(b, "\nThe settings that cost least at %g %% in the first two thirds, and what they came to in the last, in the first draw: saturated minutes, GPU-hours.\n\n| | Forewarm | best rival |\n|---|---|---|\n", 100*Targets[0])
+// tunedSettings writes the results of the settings that cost least at the first target in the first two thirds.
+func tunedSettings(b *strings.Builder, rows []policyRow) {
+	fmt.Fprintf(b, "\nThe settings that cost least at %g %% in the first two thirds, and their saturated minutes and GPU-hours in the last, in the first draw.\n\n| | Forewarm | best rival |\n|---|---|---|\n", 100*Targets[0])
 	for _, r := range rows {
 		c := &r.all[0]
 		fmt.Fprintf(b, "| %s | %s | %s |\n", r.pool, c.carried(ForewarmPolicy), c.carried(c.BestRival))
 	}
 }
 
-// carried is a policy's setting and its result.
+// carried returns a policy's setting and its result.
 func (c *Comparison) carried(policy string) string {
 	for _, x := range c.Costs {
 		if x.Policy == policy {
@@ -291,7 +293,7 @@ func (c *Comparison) carried(policy string) string {
 	return "–"
 }
 
-// cell is a number of the table, – where there is none.
+// cell formats a number of the table. Without one it is a dash.
 func cell(format string, x float64) string {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return "–"

@@ -2,7 +2,8 @@ package backtest
 
 import "testing"
 
-func TestKnativeFollowsTheKPA(t *testing.T) {
+// TestKnative: the policy follows the rules of Knative's KPA.
+func TestKnative(t *testing.T) {
 	seen := func(ready int, need, backlog float64) Observation {
 		return Observation{Ready: ready, Need: need, Backlog: backlog}
 	}
@@ -12,15 +13,15 @@ func TestKnativeFollowsTheKPA(t *testing.T) {
 		seen  []Observation
 		want  int // after the last
 	}{
-		{"need over the target share", 0, []Observation{seen(4, 3.5, 0)}, 5},
-		{"what waits is concurrency", 0, []Observation{seen(4, 3.5, .7)}, 6},
-		{"half at a time going down", 0, []Observation{seen(9, .7, 0)}, 4},
-		{"twice the ready ones is a panic, which gives up nothing", 0, []Observation{seen(2, 2.8, 0), seen(4, .7, 0)}, 4},
-		{"for a minute after the last time", 0, []Observation{seen(2, 2.8, 0), seen(4, .7, 0), seen(4, .7, 0)}, 2},
-		{"without a delay a fall is followed at once", 0, []Observation{seen(6, 4.2, 0), seen(6, 2.1, 0)}, 3},
-		{"with a delay the largest answer stands", 2, []Observation{seen(6, 4.2, 0), seen(6, 2.1, 0), seen(6, 2.1, 0)}, 6},
-		{"until it is over", 2, []Observation{seen(6, 4.2, 0), seen(6, 2.1, 0), seen(6, 2.1, 0), seen(6, 2.1, 0)}, 3},
-		{"no traffic asks for none", 0, []Observation{seen(1, 0, 0)}, 0},
+		{"need above the target share", 0, []Observation{seen(4, 3.5, 0)}, 5},
+		{"waiting requests count as concurrency", 0, []Observation{seen(4, 3.5, .7)}, 6},
+		{"scale-in removes at most half", 0, []Observation{seen(9, .7, 0)}, 4},
+		{"a need of twice the ready replicas is a panic, without scale-in", 0, []Observation{seen(2, 2.8, 0), seen(4, .7, 0)}, 4},
+		{"a panic lasts a minute", 0, []Observation{seen(2, 2.8, 0), seen(4, .7, 0), seen(4, .7, 0)}, 2},
+		{"without a delay, scale-in is immediate", 0, []Observation{seen(6, 4.2, 0), seen(6, 2.1, 0)}, 3},
+		{"the scale-down delay keeps the largest answer", 2, []Observation{seen(6, 4.2, 0), seen(6, 2.1, 0), seen(6, 2.1, 0)}, 6},
+		{"the scale-down delay ends", 2, []Observation{seen(6, 4.2, 0), seen(6, 2.1, 0), seen(6, 2.1, 0), seen(6, 2.1, 0)}, 3},
+		{"no traffic needs no replica", 0, []Observation{seen(1, 0, 0)}, 0},
 	} {
 		p := newKnative(Scene{}, Setting{.7, test.delay})
 		got := 0

@@ -9,7 +9,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// bumpyDemand is two days of a season, noise and bursts, in units of a replica.
+// bumpyDemand returns two days of demand with a daily season, noise and bursts, in replicas.
 func bumpyDemand(seed uint64) []float64 {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	need := make([]float64, 2*day)
@@ -24,7 +24,7 @@ func bumpyDemand(seed uint64) []float64 {
 	return need
 }
 
-// fluidRun is how a policy does with a fluid pool of twelve replicas at most, each of one unit.
+// fluidRun runs a policy on a fluid pool of at most 24 replicas, each of which serves a demand of one.
 func fluidRun(t *testing.T, need []float64, seed uint64, make func(Scene) Policy) Account {
 	t.Helper()
 	pool, err := capacity.New(capacity.Config{
@@ -44,10 +44,10 @@ func fluidRun(t *testing.T, need []float64, seed uint64, make func(Scene) Policy
 	return p.Account()
 }
 
-// No policy, whatever its setting, costs less than the oracle at the same saturation, nor saturates less at the same
-// cost.
+// TestNoPolicyBeatsTheOracle: no policy costs less than the oracle at the same share of saturated minutes. One of so many
+// settings is tried for each seed.
 func TestNoPolicyBeatsTheOracle(t *testing.T) {
-	const settings = 6 // one of so many is tried, others with each seed
+	const settings = 6
 	for seed := range uint64(2) {
 		need := bumpyDemand(seed)
 		var ps []point
@@ -57,7 +57,7 @@ func TestNoPolicyBeatsTheOracle(t *testing.T) {
 		}
 		best := newCurve(ps)
 		if best[0][0] > 0 {
-			t.Errorf("seed %d: the oracle saturates %g of the minutes at any price", seed, best[0][0])
+			t.Errorf("seed %d: the oracle's least share of saturated minutes is %g, want 0", seed, best[0][0])
 		}
 		for _, spec := range Policies {
 			if spec.New == nil || spec.Name == OraclePolicy || spec.Name == RecordedPolicy {
@@ -69,7 +69,7 @@ func TestNoPolicyBeatsTheOracle(t *testing.T) {
 				}
 				a := fluidRun(t, need, seed, func(s Scene) Policy { return spec.New(s, set) })
 				if least := best.hoursAt(a.SaturatedShare()); a.GPUHours < least {
-					t.Errorf("seed %d: %s %s takes %.1f GPU-hours at %.2f %% saturated minutes, the oracle %.1f", seed, spec.Name, spec.knob(set), a.GPUHours, 100*a.SaturatedShare(), least)
+					t.Errorf("seed %d: %s %s costs %.1f GPU-hours at %.2f %% saturated minutes, the oracle %.1f", seed, spec.Name, spec.knob(set), a.GPUHours, 100*a.SaturatedShare(), least)
 				}
 			}
 		}
@@ -87,8 +87,8 @@ func specOf(t *testing.T, name string) *PolicySpec {
 	return nil
 }
 
-// With a constant lag and no price limit the cheapest plan can be computed by hand: three replicas for the need of
-// three, the third removed between needs that are further apart than its warm-up, and kept otherwise.
+// TestCheapestPlan: with a constant lag and a prohibitive price of saturation, the plan follows by hand. It has three
+// replicas where three are needed. It keeps the third until the next need if that is less than a warm-up away.
 func TestCheapestPlan(t *testing.T) {
 	f := &Future{Max: 9, Initial: 2, Need: []float64{2, 2, 3, 2, 2, 3, 2, 2, 2, 2, 2, 2, 3, 2}}
 	want := []int{2, 2, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 3, 2}
@@ -97,17 +97,19 @@ func TestCheapestPlan(t *testing.T) {
 			t.Fatalf("%v, want %v", cheapestPlan(f, 5, 1e6), want)
 		}
 	}
-	// A minute of saturation costs 4: less than six to warm up a third replica and use it, and two work off what is left.
+	// A saturated minute costs 4. That is less than the six replica-minutes of a third replica's warm-up and use, and two
+	// replicas serve the rest later.
 	f.Min, f.Need = 2, []float64{2, 2, 2.05, 1.5, 2, 2, 2.05, 1.5}
 	for i, got := range cheapestPlan(f, 5, 4) {
 		if got != 2 {
-			t.Errorf("minute %d: %d replicas, though being short is cheaper", i, got)
+			t.Errorf("minute %d: %d replicas, want 2: saturation is cheaper", i, got)
 		}
 	}
 }
 
-// The price of starts in plans is the mean lag; with each replica's own, a plan is carried out within a few percent.
-func TestOracleCarriesItsPlanOut(t *testing.T) {
+// TestOracleFollowsItsPlan: plans use the mean lag for each start. With the drawn lags, the oracle costs what the plan
+// does, within a few percent, and never saturates.
+func TestOracleFollowsItsPlan(t *testing.T) {
 	need := bumpyDemand(9)
 	var f *Future
 	a := fluidRun(t, need, 9, func(s Scene) Policy { f = s.Future; return newOracle(s, Setting{1e6, 3}) })
@@ -121,11 +123,12 @@ func TestOracleCarriesItsPlanOut(t *testing.T) {
 		t.Errorf("%.1f GPU-hours, the plan has %.1f", a.GPUHours, hours)
 	}
 	if a.Saturated > 0 {
-		t.Errorf("%d saturated minutes at any price", a.Saturated)
+		t.Errorf("%d saturated minutes, want none", a.Saturated)
 	}
 }
 
-// What comes after a minute does not change what a policy asks for until then, save those that are clairvoyant.
+// TestPoliciesDoNotSeeTheFuture: the decisions of a policy do not depend on later demand, except those of clairvoyant
+// policies.
 func TestPoliciesDoNotSeeTheFuture(t *testing.T) {
 	const cut = 1500
 	past := bumpyDemand(4)
@@ -153,12 +156,12 @@ func TestPoliciesDoNotSeeTheFuture(t *testing.T) {
 			same = same && a[m] == b[m]
 		}
 		if same == spec.Clairvoyant {
-			t.Errorf("%s: decisions up to the cut are the same: %v", spec.Name, same)
+			t.Errorf("%s: other demand after the cut leaves the decisions before it the same: %v, want %v", spec.Name, same, !spec.Clairvoyant)
 		}
 	}
 }
 
-// A plan made piece by piece is the one made at once, but for what lies beyond its sight.
+// TestPlanInPieces: a plan made from pieces of demand that overlap is the plan made at once.
 func TestPlanInPieces(t *testing.T) {
 	need := bumpyDemand(2)
 	whole := planner{min: 1, rows: 20, lag: 7, violation: 30}

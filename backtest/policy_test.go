@@ -2,6 +2,7 @@ package backtest
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,21 +10,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestReactiveFollowsTheHPA(t *testing.T) {
+// TestReactive: the policy follows the rules of the HPA.
+func TestReactive(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		seen []Observation
 		want int // after the last
 	}{
 		{"within tolerance", []Observation{{Ready: 4, KVUse: .75}}, 4},
-		{"kv use scales what is ready, not what is on its way", []Observation{{Ready: 4, Pending: 4, KVUse: 1}}, 6},
+		{"kv use scales ready replicas, not starting ones", []Observation{{Ready: 4, Pending: 4, KVUse: 1}}, 6},
 		{"kv use 0.9 of target 0.7", []Observation{{Ready: 7, KVUse: .9}}, 9},
-		{"queue over four each", []Observation{{Ready: 2, KVUse: .7, Waiting: 41}}, 11},
-		{"no ready replica is no reason to go", []Observation{{Pending: 3, KVUse: math.NaN()}}, 3},
-		{"a fall waits five minutes", []Observation{{Ready: 8, KVUse: .7}, {Ready: 8, KVUse: .2}, {Ready: 8, KVUse: .2}, {Ready: 8, KVUse: .2}, {Ready: 8, KVUse: .2}}, 8},
-		{"then it comes", []Observation{{Ready: 8, KVUse: .7}, {Ready: 8, KVUse: .2}, {Ready: 8, KVUse: .2}, {Ready: 8, KVUse: .3}, {Ready: 8, KVUse: .2}, {Ready: 8, KVUse: .2}}, 4},
-		{"never none", []Observation{{Ready: 1, KVUse: 0}}, 1},
-		{"a storm is capped", []Observation{{Ready: 1, KVUse: .7, Waiting: 4000}}, 17},
+		{"more than four waiting per replica", []Observation{{Ready: 2, KVUse: .7, Waiting: 41}}, 11},
+		{"starting replicas are kept while none is ready", []Observation{{Pending: 3, KVUse: math.NaN()}}, 3},
+		{"scale-in waits five minutes", []Observation{{Ready: 8, KVUse: .7}, {Ready: 8, KVUse: .2}, {Ready: 8, KVUse: .2}, {Ready: 8, KVUse: .2}, {Ready: 8, KVUse: .2}}, 8},
+		{"scale-in after five minutes", []Observation{{Ready: 8, KVUse: .7}, {Ready: 8, KVUse: .2}, {Ready: 8, KVUse: .2}, {Ready: 8, KVUse: .3}, {Ready: 8, KVUse: .2}, {Ready: 8, KVUse: .2}}, 4},
+		{"at least one", []Observation{{Ready: 1, KVUse: 0}}, 1},
+		{"scale-out has a limit", []Observation{{Ready: 1, KVUse: .7, Waiting: 4000}}, 17},
 	} {
 		p := NewReactive(.7, 5)
 		got := 0
@@ -37,8 +39,8 @@ func TestReactiveFollowsTheHPA(t *testing.T) {
 }
 
 func TestForecastingRivals(t *testing.T) {
-	// Level and trend of 1, 2, 4 by hand with smoothing 0.5 and trend 0.1: the level is 2 after the second value; the
-	// trend stays 0.1·1 + 0.9·1 = 1, so it is 0.5·4 + 0.5·(2 + 1) = 3.5 after the third.
+	// By hand, with smoothing 0.5 and trend 0.1: after the second value the level is 2 and the trend 0.1·1 + 0.9·1 = 1.
+	// After the third, the level is 0.5·4 + 0.5·(2 + 1) = 3.5.
 	if got := smoothed([]float64{1, 2, 4}, .5, .1); got != 3.5 {
 		t.Errorf("double_exponential_smoothing of 1, 2, 4 is %g, want 3.5", got)
 	}
@@ -73,7 +75,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// fluidPool has replicas of 100 tokens/s of decode that warm up in exactly 150 s.
+// fluidPool returns a pool with replicas of 100 decode tokens/s that warm up in exactly 150 s.
 func fluidPool(t *testing.T, initial int) *FluidPool {
 	t.Helper()
 	pool, err := capacity.New(capacity.Config{
@@ -92,20 +94,34 @@ func decodeLoad(tokens, requests float64) Load {
 	return l
 }
 
-func TestFluidPoolServesWhatItCan(t *testing.T) {
+func TestWarmupDrawsAreLognormal(t *testing.T) {
+	var draws []float64
+	p := FluidPool{p50: 480, p90: 660, seed: 5}
+	for k := range uint64(20_000) {
+		draws = append(draws, p.lag(k).Seconds())
+	}
+	slices.Sort(draws)
+	for p, want := range map[float64]float64{.5: 480, .9: 660} {
+		if got := draws[int(p*float64(len(draws)))]; math.Abs(got/want-1) > .02 {
+			t.Errorf("quantile %g of the warm-up is %.0f s, want %.0f s", p, got, want)
+		}
+	}
+}
+
+func TestFluidPool(t *testing.T) {
 	p := fluidPool(t, 2)
-	p.Step(decodeLoad(150, 10)) // 1.5 of 2
-	p.Step(decodeLoad(300, 10)) // 3 of 2: one waits
+	p.Step(decodeLoad(150, 10)) // needs 1.5 of 2 replicas
+	p.Step(decodeLoad(300, 10)) // needs 3 of 2: the load of one replica waits
 	if o := p.Observe(); o.Waiting != 1*10*60/3. || o.Need != 3 {
 		t.Errorf("%+v: want a replica-minute of requests waiting", o)
 	}
 	p.SetDesired(4)
-	p.Step(decodeLoad(200, 10)) // 2 and 1 of 2
-	p.Step(decodeLoad(0, 0))    // only what waits
-	p.Step(decodeLoad(300, 10)) // 3 of 2 and twice half a minute: enough
+	p.Step(decodeLoad(200, 10)) // 2, and 1 that waits, of 2
+	p.Step(decodeLoad(0, 0))    // only the load that waits
+	p.Step(decodeLoad(300, 10)) // 3 of 2, and of two more for half a minute: enough
 	o := p.Observe()
 	if o.Ready != 4 || o.Pending != 0 || o.Waiting != 0 {
-		t.Errorf("%+v: want four replicas, none waiting", o)
+		t.Errorf("%+v: want four ready replicas, no request waiting", o)
 	}
 	p.SetDesired(1)
 	p.Step(decodeLoad(50, 10))
@@ -123,7 +139,7 @@ func TestFluidPoolServesWhatItCan(t *testing.T) {
 	}
 }
 
-func TestFluidPoolGivesUpTheNewestFirst(t *testing.T) {
+func TestFluidPoolRemovesTheNewestFirst(t *testing.T) {
 	p := fluidPool(t, 2)
 	p.SetDesired(3)
 	p.SetDesired(5)
@@ -136,14 +152,15 @@ func TestFluidPoolGivesUpTheNewestFirst(t *testing.T) {
 		names[r.Name]++
 	}
 	if diff := cmp.Diff(map[string]int{"r1": 1, "r2": 1, "r3": 2, "r4": 2, "r5": 2}, names); diff != "" {
-		t.Errorf("want one report of what stays or goes, two of what came and went: %s", diff)
+		t.Errorf("want one report of each first replica, two of those that started and stopped: %s", diff)
 	}
 	if p.SetDesired(0); p.desired != 1 {
 		t.Errorf("%d desired, want the pool's minimum", p.desired)
 	}
 }
 
-func TestPeakPoolNeedsItsReplicasAtThePeak(t *testing.T) {
+// TestPeakPool: the peak needs all replicas.
+func TestPeakPool(t *testing.T) {
 	peak := Load{123_456, 7777, math.NaN(), 3}
 	pool, err := PeakPool("p", peak, 8, capacity.Lag{})
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// A recorded pool is run with the demand and the replicas that it had. Minutes of which nothing is known
-// are no traffic of zero, and its replicas carry what they were seen to carry.
+// TestRecorded: a recorded pool is run with the demand and the replicas that it had. Unknown minutes do not count as
+// minutes without traffic. A replica serves as much as it was seen to serve.
 func TestRecorded(t *testing.T) {
 	const minutes, gapFrom, gapTo = 6 * 60, 200, 230
 	nan := math.NaN()
@@ -34,7 +34,7 @@ func TestRecorded(t *testing.T) {
 			n = 4
 		}
 		if m == 150 {
-			r.Replicas = append(r.Replicas, nan) // as the minute before
+			r.Replicas = append(r.Replicas, nan) // unknown: taken from the minute before
 		} else {
 			r.Replicas = append(r.Replicas, n)
 		}
@@ -67,17 +67,18 @@ func TestRecorded(t *testing.T) {
 		}
 	}
 	if !found {
-		t.Error("the replicas that there were take no part")
+		t.Errorf("no results of %s", RecordedPolicy)
 	}
 	r.Replicas = nil
 	for _, p := range mustRun(t, RunConfig{Recorded: r, Policies: []string{"forewarm", RecordedPolicy}, Warmup: capacity.Lag{P50: 3 * time.Minute, P90: 4 * time.Minute}}).Policies {
 		if p.Policy == RecordedPolicy {
-			t.Error("replicas that nobody recorded take part")
+			t.Errorf("results of %s without recorded replicas", RecordedPolicy)
 		}
 	}
 }
 
-// A replica carries what it was seen to carry in 99 of 100 minutes, and of its KV cache at least what is planned with.
+// TestSeenPool: the capacity of a replica is the 99th percentile of its load, and of its KV cache at least the planned
+// share.
 func TestSeenPool(t *testing.T) {
 	r := &Recorded{Start: DefaultStart, Replicas: []float64{0, 2}, KVTokens: 1000}
 	demand := &Demand{Start: DefaultStart}
@@ -97,12 +98,12 @@ func TestSeenPool(t *testing.T) {
 	}
 }
 
-// Minutes before the first that is known are left out.
+// TestTrim: minutes before the first known one are left out.
 func TestTrim(t *testing.T) {
 	nan := math.NaN()
 	r := &Recorded{Start: DefaultStart, Replicas: []float64{1, 2, 3}, Demand: map[string][]float64{"a": {nan, 5, nan}, "b": {nan, nan, 7}}}
 	r.Trim()
 	if got := fmt.Sprint(r.Start.Sub(DefaultStart), r.Replicas, r.Demand); got != "1m0s [2 3] map[a:[5 NaN] b:[NaN 7]]" {
-		t.Error(got)
+		t.Errorf("%s: want the minutes from the second on", got)
 	}
 }

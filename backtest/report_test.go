@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -13,21 +12,17 @@ import (
 	"time"
 )
 
-// The page has every part, fetches nothing, and its drawings are well-formed and without numbers that are none.
+// TestReport: the page has every part and loads nothing. Its drawings are well-formed, and no number is NaN or infinite.
 func TestReport(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.html")
 	mustRun(t, RunConfig{
 		Trace: writeTrace(t, 5*time.Hour), Report: path, Policies: []string{"forewarm", "reactive_floor", "static_peak", "oracle"}, Sweep: true,
 		ScoreFrom: .4, PeakReplicas: 6,
 	})
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(raw)
+	text := read(t, path)
 	for _, part := range []string{"At equal saturation", "<h2>Policies", "Replicas and demand", "Alarms", "Forecasts of the pool", "reactive_floor", "Gap to the oracle"} {
 		if !strings.Contains(text, part) {
-			t.Errorf("the page lacks %q", part)
+			t.Errorf("the page has no %q", part)
 		}
 	}
 	if bad := regexp.MustCompile(`(?i)\b(src|href)=|url\(|@import|<script|NaN|Inf\b|%!|<no value>`).FindString(text); bad != "" {
@@ -35,7 +30,7 @@ func TestReport(t *testing.T) {
 	}
 	svgs := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(text, -1)
 	if len(svgs) < 5 {
-		t.Errorf("%d drawings, want the forecast and one track a policy", len(svgs))
+		t.Errorf("%d drawings, want one of the forecast and one of each policy", len(svgs))
 	}
 	for _, svg := range svgs {
 		d := xml.NewDecoder(strings.NewReader(svg))
@@ -47,16 +42,16 @@ func TestReport(t *testing.T) {
 			}
 		}
 	}
-	// Without a sweep, and without Forewarm among the policies, there is still a page.
+	// There is a page too without a sweep, and without Forewarm among the policies.
 	mustRun(t, RunConfig{Trace: writeTrace(t, time.Hour), Report: path, Policies: []string{"static_peak"}})
-	if raw, err = os.ReadFile(path); err != nil || !strings.Contains(string(raw), "static_peak") {
-		t.Errorf("%v: no page of a single policy", err)
+	if !strings.Contains(read(t, path), "static_peak") {
+		t.Error("the page of a single policy has no static_peak")
 	}
 }
 
-// TestTextWithoutFigures: what is unknown or not reached is a dash, not NaN or Inf. Without a saturation that begins, no
-// share of warnings came true.
-func TestTextWithoutFigures(t *testing.T) {
+// TestUnknownFigures: what is unknown or not reached is a dash, not NaN or Inf. Without saturations, the text has no share
+// of warnings that came true.
+func TestUnknownFigures(t *testing.T) {
 	nan, inf := Number(math.NaN()), Number(math.Inf(1))
 	s := Summary{
 		Alarms: &Alarms{Weeks: .01, Operating: AlarmPoint{Raised: 1, Precision: 1, Recall: nan}},
@@ -75,7 +70,7 @@ func TestTextWithoutFigures(t *testing.T) {
 			t.Error(text)
 		}
 		if !strings.Contains(text, want) || strings.Contains(text, "came true: 100 %") != (onsets > 0) {
-			t.Errorf("%d: %s", onsets, text)
+			t.Errorf("%d saturations: %s", onsets, text)
 		}
 	}
 }

@@ -25,7 +25,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// writeTrace writes synthetic traffic as a native CSV, up to a time; it is thinned so that a test takes little time.
+// writeTrace writes sparse synthetic traffic of so much time, as a native CSV. The file is compressed, and its name does
+// not say so: readers recognise gzip by its content.
 func writeTrace(t *testing.T, until time.Duration) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -49,6 +50,15 @@ func mustRun(t *testing.T, cfg RunConfig) Summary {
 	return s
 }
 
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
 func testPool(t *testing.T) *capacity.Pool {
 	t.Helper()
 	pool, err := capacity.New(capacity.Config{
@@ -63,30 +73,21 @@ func testPool(t *testing.T) *capacity.Pool {
 func TestRunIsDeterministicAndComplete(t *testing.T) {
 	dir := t.TempDir()
 	policies := []string{"forewarm", "static_peak", "reactive_keda", "holt_winters", "oracle"}
-	run := func(name string) (Summary, []byte) {
+	run := func(name string) (Summary, string) {
 		cfg := RunConfig{
 			Trace: writeTrace(t, 4*time.Hour), Forecasts: filepath.Join(dir, name+".csv.gz"), Decisions: filepath.Join(dir, name+"-d.csv"),
 			Summary: filepath.Join(dir, name+".json"), Policies: policies, Sweep: true, Seed: 3, PeakReplicas: 6,
 		}
-		s := mustRun(t, cfg)
-		var all []byte
-		for _, path := range []string{cfg.Forecasts, cfg.Decisions} {
-			b, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, b...)
-		}
-		return s, all
+		return mustRun(t, cfg), read(t, cfg.Forecasts) + read(t, cfg.Decisions)
 	}
 	a, files := run("a")
 	b, again := run("b")
 	a.Trace, b.Trace = TraceSummary{}, TraceSummary{} // the paths differ
-	if diff := cmp.Diff(a, b, cmp.Comparer(func(x, y Number) bool { return x == y || math.IsNaN(float64(x)) && math.IsNaN(float64(y)) })); diff != "" || !bytes.Equal(files, again) {
+	if diff := cmp.Diff(a, b, cmp.Comparer(func(x, y Number) bool { return x == y || math.IsNaN(float64(x)) && math.IsNaN(float64(y)) })); diff != "" || files != again {
 		t.Errorf("two runs differ: %s", diff)
 	}
 	if a.Minutes < 230 || a.Minutes > 240 || a.Origins != a.Minutes/15 {
-		t.Errorf("%d minutes, %d origins, want almost 240, an origin each quarter", a.Minutes, a.Origins)
+		t.Errorf("%d minutes, %d origins, want 230 to 240, and an origin each quarter of an hour", a.Minutes, a.Origins)
 	}
 	settings := map[string]int{}
 	for _, r := range a.Policies {
@@ -95,7 +96,7 @@ func TestRunIsDeterministicAndComplete(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		if r.Policy == "static_peak" && r.Knob == "share=1" && r.SaturatedShare != 0 {
-			t.Errorf("as many replicas as the peak needs, and yet saturated: %+v", r)
+			t.Errorf("the pool has the replicas that the peak needs, and is saturated: %+v", r)
 		}
 	}
 	chosen, err := PoliciesNamed(policies)
@@ -107,10 +108,7 @@ func TestRunIsDeterministicAndComplete(t *testing.T) {
 			t.Errorf("%d results of %s, want %d", settings[p.Name], p.Name, want)
 		}
 	}
-	raw, err := os.ReadFile(filepath.Join(dir, "a.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := read(t, filepath.Join(dir, "a.json"))
 	var decoded struct {
 		Scores []struct {
 			Class, Dimension, Horizon string
@@ -120,7 +118,7 @@ func TestRunIsDeterministicAndComplete(t *testing.T) {
 			SaturatedShare *float64 `json:"saturated_share"`
 		}
 	}
-	if err := json.Unmarshal(raw, &decoded); err != nil {
+	if err := json.Unmarshal([]byte(raw), &decoded); err != nil {
 		t.Fatal(err)
 	}
 	if len(decoded.Scores) == 0 || decoded.Scores[0].Class != features.TotalClass || decoded.Scores[0].WAPE == nil || len(decoded.Policies) != len(a.Policies) {
@@ -129,7 +127,7 @@ func TestRunIsDeterministicAndComplete(t *testing.T) {
 	checkForecasts(t, filepath.Join(dir, "a.csv.gz"))
 }
 
-// checkForecasts reads the table as a consumer would: 31 rows per series and origin, quantiles that do not cross.
+// checkForecasts checks a table of forecasts: 31 rows for each series and origin, and quantiles that do not cross.
 func checkForecasts(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.Open(path)
@@ -175,15 +173,15 @@ func checkForecasts(t *testing.T, path string) {
 	}
 }
 
-// A variant decides as the pipeline itself does when it has the same quantile.
+// TestVariantsDecideAsThePipeline: a variant with the pipeline's quantile makes the pipeline's decisions.
 func TestVariantsDecideAsThePipeline(t *testing.T) {
 	cfg := RunConfig{Trace: writeTrace(t, 3*time.Hour), Pool: testPool(t)}
 	r, err := newRunner(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	twin := newVariant(r.pool, r.cfg.Decision, r.quantile())
-	obeys, twins := NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed), NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
+	variant := newVariant(r.pool, r.cfg.Decision, r.quantile())
+	pool, ofVariant := NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed), NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
 	err = r.read("run", func(next nextBatch, timed bool) error {
 		p := pipeline.New(r.pipelineConfig(timed))
 		var batch ingest.Batch
@@ -191,24 +189,24 @@ func TestVariantsDecideAsThePipeline(t *testing.T) {
 		for {
 			if err := next(&batch); errors.Is(err, io.EOF) {
 				if decisions < 150 {
-					t.Errorf("%d decisions in three hours", decisions)
+					t.Errorf("%d decisions in three hours, want 150 or more", decisions)
 				}
 				return nil
 			} else if err != nil {
 				return err
 			}
 			if batch.Watermark != nil {
-				load := r.demand.At(obeys.now)
-				obeys.Step(load)
-				twins.Step(load)
-				batch.Replicas = obeys.Reports(batch.Replicas)
+				load := r.demand.At(pool.now)
+				pool.Step(load)
+				ofVariant.Step(load)
+				batch.Replicas = pool.Reports(batch.Replicas)
 			}
 			p.Apply(&batch, func(out *pipeline.Output) {
 				for i, d := range out.Decisions {
-					other := twin.decide(out.Tick, out.Sequence, &out.Forecasts[i], p.Calibrator(r.pool.Name), twins)
-					obeys.SetDesired(d.Desired)
+					other := variant.decide(out.Tick, out.Sequence, &out.Forecasts[i], p.Calibrator(r.pool.Name), ofVariant)
+					pool.SetDesired(d.Desired)
 					if d.Desired != other.Desired || d.Probability != other.Probability || d.Binding != other.Binding || d.Pending != other.Pending {
-						t.Fatalf("%s: the pipeline wants %d (%d pending, P %g of %s), its twin %d (%d pending, P %g of %s)", out.Tick,
+						t.Fatalf("%s: the pipeline wants %d (%d pending, P %g of %s), the variant %d (%d pending, P %g of %s)", out.Tick,
 							d.Desired, d.Pending, d.Probability, d.Binding, other.Desired, other.Pending, other.Probability, other.Binding)
 					}
 					decisions++
@@ -221,7 +219,7 @@ func TestVariantsDecideAsThePipeline(t *testing.T) {
 	}
 }
 
-// What is scored is what the table says against what the trace says.
+// TestScoresAgreeWithTheForecasts: the error of the summary is that of the table of forecasts against the trace.
 func TestScoresAgreeWithTheForecasts(t *testing.T) {
 	dir := t.TempDir()
 	trace := writeTrace(t, 4*time.Hour)
@@ -231,11 +229,7 @@ func TestScoresAgreeWithTheForecasts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(cfg.Forecasts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := csv.NewReader(bytes.NewReader(b)).ReadAll()
+	rows, err := readRows(cfg.Forecasts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +290,7 @@ func TestRunRefusesWrongConfigurations(t *testing.T) {
 	}
 }
 
-func TestRunTellsItsProgress(t *testing.T) {
+func TestRunReportsProgress(t *testing.T) {
 	var stages []string
 	s := mustRun(t, RunConfig{
 		Trace: "testdata/requests.csv", Every: time.Minute,
@@ -317,7 +311,7 @@ func TestRunTellsItsProgress(t *testing.T) {
 	}
 }
 
-// The pool's own speed, and how traffic is aggregated, are what was configured.
+// TestRunObeysTheConfiguration: the pool's time per token changes decisions, and max_classes limits the classes.
 func TestRunObeysTheConfiguration(t *testing.T) {
 	dir := t.TempDir()
 	trace := writeTrace(t, 2*time.Hour)
@@ -326,22 +320,15 @@ func TestRunObeysTheConfiguration(t *testing.T) {
 		pool.Rates.ITL, f.MaxClasses = itl, maxClasses
 		cfg := RunConfig{Trace: trace, Decisions: filepath.Join(dir, "d.csv"), Forecasts: filepath.Join(dir, "f.csv"), Pool: pool, Features: &f}
 		mustRun(t, cfg)
-		for path, to := range map[string]*string{cfg.Decisions: &decisions, cfg.Forecasts: &forecasts} {
-			b, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			*to = string(b)
-		}
-		return decisions, forecasts
+		return read(t, cfg.Decisions), read(t, cfg.Forecasts)
 	}
-	fast, each := run(25*time.Millisecond, 256)
-	slow, pooled := run(100*time.Millisecond, 1)
+	fast, all := run(25*time.Millisecond, 256)
+	slow, limited := run(100*time.Millisecond, 1)
 	if fast == slow {
-		t.Error("four times the time per token decides the same")
+		t.Error("decisions are the same with four times the time per token")
 	}
-	if overflow := "," + features.OverflowClass + ","; strings.Contains(each, overflow) || !strings.Contains(pooled, overflow) {
-		t.Error("max_classes is not what was configured")
+	if overflow := "," + features.OverflowClass + ","; strings.Contains(all, overflow) || !strings.Contains(limited, overflow) {
+		t.Errorf("class %s: %v with at most 256 classes, %v with one; want false, true", features.OverflowClass, strings.Contains(all, overflow), strings.Contains(limited, overflow))
 	}
 }
 
@@ -349,14 +336,14 @@ func TestWideBinsAreNoted(t *testing.T) {
 	for bin, want := range map[time.Duration]bool{time.Minute: false, 10 * time.Minute: true} {
 		s := mustRun(t, RunConfig{Trace: write(t, "t_s,class,requests\n0,taxi,5\n600,taxi,6\n1200,taxi,7\n"), Options: Options{Bin: bin}})
 		if got := slices.Contains(s.Trace.Notes, wideBins); got != want {
-			t.Errorf("bins of %s: notes %q", bin, s.Trace.Notes)
+			t.Errorf("bins of %s: notes %q; the note on wide bins: %v, want %v", bin, s.Trace.Notes, got, want)
 		}
 	}
 }
 
-// A hole in the log is not taken for a pool that has gone quiet: nothing is scaled in, written or scored while it
-// lasts, and forecasts go on from where they were.
-func TestHolesAreNoSilence(t *testing.T) {
+// TestHoles: minutes that the log lacks do not count as minutes without traffic. In a hole there is no scale-in, no
+// forecast and no score. After it, forecasts continue at the level before it.
+func TestHoles(t *testing.T) {
 	const from, to, end = 49 * time.Hour, 54 * time.Hour, 55 * time.Hour
 	var b strings.Builder
 	fmt.Fprintln(&b, "t_s,class,prompt_tokens,cached_tokens,output_tokens,session")
@@ -369,11 +356,7 @@ func TestHolesAreNoSilence(t *testing.T) {
 	cfg := RunConfig{Trace: write(t, b.String()), Forecasts: filepath.Join(dir, "f.csv"), Decisions: filepath.Join(dir, "d.csv")}
 	s := mustRun(t, cfg)
 	cells := func(path string, each func(at time.Duration, row []string)) {
-		all, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rows, err := csv.NewReader(bytes.NewReader(all)).ReadAll()
+		rows, err := readRows(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -393,7 +376,8 @@ func TestHolesAreNoSilence(t *testing.T) {
 	})
 	before, after := medians[from], medians[to+15*time.Minute]
 	if n := len(medians); n != int((end-(to-from))/(15*time.Minute)) || s.Origins != n || s.Holes != int((to-from)/time.Minute) || before == 0 || after < before/3 {
-		t.Errorf("%d origins written, %d counted, %d minutes of holes; at the hole's begin %g requests/s are expected, a quarter of an hour after its end %g", n, s.Origins, s.Holes, before, after)
+		t.Errorf("%d origins written, %d counted, %d minutes of holes; forecast of %g requests/s where the hole begins, %g a quarter of an hour after its end",
+			n, s.Origins, s.Holes, before, after)
 	}
 	least, n := math.Inf(1), 0
 	var kept float64
@@ -407,7 +391,7 @@ func TestHolesAreNoSilence(t *testing.T) {
 		}
 	})
 	if n != int((to-from)/time.Minute) || kept < 2 || least < kept {
-		t.Errorf("%d decisions in the hole, the least for %g replicas, %g before it", n, least, kept)
+		t.Errorf("%d decisions in the hole, for %g replicas or more; %g before it", n, least, kept)
 	}
 	for _, x := range s.Scores { // two origins after the hole are half an hour before the end
 		if want := int((from-30*time.Minute)/(15*time.Minute)) + 2; x.Class == features.TotalClass && x.Horizon == "30" && x.N != want {

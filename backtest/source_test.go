@@ -51,7 +51,7 @@ func TestSourceClosesEveryMinute(t *testing.T) {
 	}
 	want := []string{
 		"1: p/1@61 p/2@119.9 p<120", "2: p<180", "3: p<240", "4: p/3@240 p<300",
-		fmt.Sprintf("5: p/4@%g p<%g", 240+2*week, 300+2*week), // a hole of two weeks is no silence
+		fmt.Sprintf("5: p/4@%g p<%g", 240+2*week, 300+2*week), // minutes of a hole of two weeks are left out
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -89,15 +89,15 @@ func TestScanSumsByTheMinute(t *testing.T) {
 		t.Error(diff)
 	}
 	if !d.Start.Equal(DefaultStart) || d.End().Sub(d.Start) != 3*time.Minute || !math.IsNaN(d.At(d.End()).Of(features.DimPrefill)) {
-		t.Errorf("from %s to %s, load after it %v", d.Start, d.End(), d.At(d.End()))
+		t.Errorf("from %s to %s, load after the end %v; want three minutes, and NaN", d.Start, d.End(), d.At(d.End()))
 	}
 	if got := d.Peak().Of(features.DimDecode); got != 20./60 {
 		t.Errorf("peak decode %g, want %g", got, 20./60)
 	}
 }
 
-// A silence ten times as long as any before it is a hole in the log, in which minutes are unknown; one like
-// it that comes later is a habit, and what a trace does in its first days is not known to be unusual.
+// TestMinutesInHolesAreUnknown: a silence more than ten times as long as any before it is a hole in the log. Its minutes
+// are unknown. A later silence of the same length is not a hole, nor is any silence in the first days of a trace.
 func TestMinutesInHolesAreUnknown(t *testing.T) {
 	var items listed
 	talk := func(from, to float64) { // hours
@@ -107,9 +107,9 @@ func TestMinutesInHolesAreUnknown(t *testing.T) {
 	}
 	talk(0, 10)
 	talk(10.5, 50)
-	talk(54.5, 56) // a silence of four hours and a half, less than ten times the first
-	talk(103, 105) // of more than ten times that
-	talk(152, 153) // of as long again
+	talk(54.5, 56) // after a silence of 4.5 hours: less than ten times the first
+	talk(103, 105) // after 47 hours: more than ten times that
+	talk(152, 153) // after 47 hours again
 	s := NewSource(&items, "p")
 	var b ingest.Batch
 	unknown, last := map[int]int{}, 0 // minutes by the hour in which the first of them begins
@@ -126,7 +126,7 @@ func TestMinutesInHolesAreUnknown(t *testing.T) {
 			}
 			unknown[from]++
 			if len(b.Requests) > 0 {
-				t.Errorf("minute %d has requests, and is unknown", minute)
+				t.Errorf("minute %d is unknown although it has requests", minute)
 			}
 		} else if w.Pool != "p" {
 			t.Errorf("minute %d is of pool %q", minute, w.Pool)

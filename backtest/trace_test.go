@@ -2,7 +2,6 @@ package backtest
 
 import (
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +17,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// readAll renders every item as a line: seconds from the start, class, then counts with ? for unknown.
+// readAll returns each item of a trace as a line: seconds from the start, class, counts with ? for unknown.
 func readAll(t *testing.T, path string, opts Options) (lines []string, r *Reader) {
 	t.Helper()
 	r, err := Open(path, opts)
@@ -65,7 +64,7 @@ func TestFormats(t *testing.T) {
 			file: "requests.csv", format: "requests", start: DefaultStart,
 			want: []string{"0.25 chat 120 ? 30", "1 chat 0 0 5", "2.5 agent 9000 8192 ?"},
 		},
-		{ // bins of three minutes, whose width nobody gave; grouped by class, read in order of time
+		{ // bins of three minutes, whose width is inferred; grouped by class, read in order of time
 			file: "bins.csv", format: "bins", start: DefaultStart,
 			want: []string{
 				"0 chat sum 60 12000 ? 1800", "0 agent sum ? 30000 10000 1000", "60 chat sum 60 12000 ? 1800", "60 agent sum ? 30000 10000 1000",
@@ -76,14 +75,17 @@ func TestFormats(t *testing.T) {
 		{
 			file: "requests.csv", format: "bins", opts: Options{Bin: time.Minute, Start: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)},
 			start: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC),
-			// A bin that does not begin on a minute is cut at the minute.
-			want: []string{"0.25 chat sum ? 119.5 ? 29.875", "1 chat sum ? 0 0 4.91667", "2.5 agent sum ? 8625 7850.67 ?", "60 chat sum ? 0.5 ? 0.125", "60 chat sum ? 0 0 0.0833333", "60 agent sum ? 375 341.333 ?"},
+			// A bin that does not begin on a minute is split at the minute.
+			want: []string{
+				"0.25 chat sum ? 119.5 ? 29.875", "1 chat sum ? 0 0 4.91667", "2.5 agent sum ? 8625 7850.67 ?",
+				"60 chat sum ? 0.5 ? 0.125", "60 chat sum ? 0 0 0.0833333", "60 agent sum ? 375 341.333 ?",
+			},
 		},
-		{ // tool events are no requests; the record that ends first comes first, and an empty cache was hit by none
+		{ // tool events are not requests; records in order of their ends; an empty cache has no hits
 			file: "dynamo.jsonl", format: "dynamo", opts: Options{Class: "chat"}, start: time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC),
 			want: []string{"1 chat 130 0 16", "2 chat 200 128 5", "9 chat 130 64 16"},
 		},
-		{ // the record that was written first comes first, though its request arrived later
+		{ // records in the order of the file, although the first request arrived later
 			file: "telemetry.ndjson", format: "ndjson", start: time.Date(2025, 3, 3, 10, 0, 0, 0, time.UTC),
 			want: []string{"5 chat 10 8 4", "9 chat 100 ? 40"},
 		},
@@ -103,7 +105,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// The width is the smallest step in a class, also where another class has other times.
+// TestBinWidthIsInferred: the width is the smallest step within a class. Classes may have different times.
 func TestBinWidthIsInferred(t *testing.T) {
 	for rows, want := range map[string]string{
 		"0,taxi,1\n100,lift,1\n600,taxi,1\n700,lift,1\n1800,taxi,1\n": "10m0s", "0,taxi,1\n30,lift,1\n": "1m0s",
@@ -124,7 +126,8 @@ func write(t *testing.T, content string) string {
 	return path
 }
 
-// Records in order of arrival come up in order of their ends, also when many arrive while one runs.
+// TestLongRecordsInOrderOfArrival: records in order of arrival are read in order of their ends, also when many arrive while
+// one runs.
 func TestLongRecordsInOrderOfArrival(t *testing.T) {
 	const n = 20_000
 	var b strings.Builder
@@ -141,22 +144,8 @@ func TestLongRecordsInOrderOfArrival(t *testing.T) {
 	}
 }
 
-func TestGzipIsRecognisedByContent(t *testing.T) {
-	plain, err := os.ReadFile("testdata/requests.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	z.Write(plain)
-	z.Close()
-	lines, _ := readAll(t, write(t, b.String()), Options{})
-	if len(lines) != 3 {
-		t.Errorf("%d rows, want 3", len(lines))
-	}
-}
-
-func TestWrongRowsAreCountedAndNamed(t *testing.T) {
+// TestWrongRows: a row that is refused is counted and named. The rows around it are read.
+func TestWrongRows(t *testing.T) {
 	const header = "t_s,class,prompt_tokens,cached_tokens,output_tokens\n"
 	for name, test := range map[string]struct{ row, want string }{
 		"text":        {"1,c,many,,1", `prompt_tokens "many" is not a number`},
@@ -172,7 +161,7 @@ func TestWrongRowsAreCountedAndNamed(t *testing.T) {
 			path := write(t, header+"0,c,1,,1\n"+test.row+"\n2,\"c,d\",1,,1\n")
 			lines, r := readAll(t, path, Options{})
 			if len(lines) != 2 || lines[1] != "2 c,d 1 ? 1" {
-				t.Errorf("the other rows must survive: %q", lines)
+				t.Errorf("%q: want the rows before and after the wrong one", lines)
 			}
 			n := r.Summary
 			if n.Refused != 1 || n.Rows != 2 || n.First == "" || !strings.Contains(n.First, path+":3: ") || !strings.Contains(n.First, test.want) {
@@ -182,7 +171,9 @@ func TestWrongRowsAreCountedAndNamed(t *testing.T) {
 	}
 }
 
-func TestDisorderIsMendedWithinTheBufferAndCountedBeyond(t *testing.T) {
+// TestRecordsOutOfOrder: records out of order within the buffer are sorted. Those that come later are counted and
+// left out.
+func TestRecordsOutOfOrder(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("t_s,class,prompt_tokens\n")
 	const n = 5000 // more than the buffer holds
@@ -197,11 +188,11 @@ func TestDisorderIsMendedWithinTheBufferAndCountedBeyond(t *testing.T) {
 		}
 	}
 	if c := r.Summary; c.Disordered != 1 || c.Rows != n || !strings.Contains(c.First, "sort the file by time") {
-		t.Errorf("counts %+v", c)
+		t.Errorf("%+v: want one record out of order, and %d rows", c, n)
 	}
 }
 
-func TestUnusableFilesSayWhy(t *testing.T) {
+func TestUnusableFiles(t *testing.T) {
 	for name, test := range map[string]struct {
 		content string
 		opts    Options
@@ -249,7 +240,7 @@ func FuzzReader(f *testing.F) {
 			}
 			last = it.At()
 			if q := it.Request; q != nil && (q.PromptTokens < ingest.Unknown || q.OutputTokens < ingest.Unknown || q.CachedTokens < ingest.Unknown) {
-				t.Fatalf("a count below unknown: %+v", q)
+				t.Fatalf("a negative count that is not Unknown: %+v", q)
 			}
 			if s := it.Sum; s != nil && (s.Requests < 0 || s.PromptTokens < 0 || s.CachedTokens < 0 || s.OutputTokens < 0) {
 				t.Fatalf("a negative count: %+v", s)

@@ -24,7 +24,7 @@ func requestsOf(cfg WorkloadConfig, seed uint64, d time.Duration) (all []*ingest
 	return all
 }
 
-func TestWorkloadIsDeterministicOrderedAndBounded(t *testing.T) {
+func TestWorkload(t *testing.T) {
 	a := requestsOf(WorkloadConfig{}, 3, 24*time.Hour)
 	if len(a) < 200_000 || len(a) > 400_000 {
 		t.Errorf("%d requests in a day, want 200,000 to 400,000", len(a))
@@ -50,8 +50,8 @@ func TestWorkloadIsDeterministicOrderedAndBounded(t *testing.T) {
 	}
 }
 
-// Over a day each class comes at its stated rate, and its gaps have the variance of their law.
-func TestWorkloadFollowsItsLaws(t *testing.T) {
+// TestWorkloadLaws: over a day, a class has its stated rate, and its gaps have the variance of their distribution.
+func TestWorkloadLaws(t *testing.T) {
 	flat := [24]float64{}
 	for h := range flat {
 		flat[h] = 1
@@ -85,10 +85,11 @@ func TestWorkloadFollowsItsLaws(t *testing.T) {
 	}
 }
 
-func TestLaunchTriplesTheAgentsAndStretchesTheirContext(t *testing.T) {
+// TestLaunch: after a launch has ramped up, agents send three times the requests, with contexts of 1.6 times the length.
+// The other classes stay the same.
+func TestLaunch(t *testing.T) {
 	start := DefaultStart.Add(13 * time.Hour)
 	launch := start.Add(30 * time.Minute)
-	// The same two hours, with and without the launch, after it has ramped up.
 	count := func(l time.Time) (n, others float64) {
 		for _, a := range requestsOf(WorkloadConfig{Start: start, Launch: l}, 1, 3*time.Hour) {
 			switch {
@@ -104,7 +105,7 @@ func TestLaunchTriplesTheAgentsAndStretchesTheirContext(t *testing.T) {
 	n0, others0 := count(time.Time{})
 	n1, others1 := count(launch)
 	if r := n1 / n0; r < 2.7 || r > 3.3 {
-		t.Errorf("agents came %.2f times as often, want 3", r)
+		t.Errorf("agents send %.2f times the requests, want 3", r)
 	}
 	if others0 != others1 {
 		t.Errorf("the launch changed the other classes: %g and %g requests", others0, others1)
@@ -112,13 +113,13 @@ func TestLaunchTriplesTheAgentsAndStretchesTheirContext(t *testing.T) {
 	s := newClassStream(DefaultClasses()[2], WorkloadConfig{Start: start, Rate: 1, Launch: launch}, rand.New(rand.NewPCG(1, 1)))
 	for minutes, want := range map[float64]float64{0: 1, 30: 1, 47.5: 1.3, 65: 1.6, 300: 1.6} {
 		if got := s.ramp(minutes*60, launchContext); math.Abs(got-want) > 1e-9 {
-			t.Errorf("%g minutes in, context is %.3f times as long, want %g", minutes, got, want)
+			t.Errorf("after %g minutes the context is %.3f times as long, want %g", minutes, got, want)
 		}
 	}
 }
 
-func TestScheduledBurstsRecur(t *testing.T) {
-	// The batch class jumps at five past every second hour.
+// TestScheduledBursts: the batch class has a burst at five past every second hour.
+func TestScheduledBursts(t *testing.T) {
 	var inside, outside float64
 	for _, a := range requestsOf(WorkloadConfig{}, 1, 24*time.Hour) {
 		if a.Class != "summarise" {
@@ -131,6 +132,6 @@ func TestScheduledBurstsRecur(t *testing.T) {
 		}
 	}
 	if r := (inside / 10) / (outside / 80); r < 3 || r > 5.5 {
-		t.Errorf("the first ten minutes of a job are %.1f times as busy as quiet time, want about 4", r)
+		t.Errorf("the first ten minutes of a burst have %.1f times the requests of quiet minutes, want about 4", r)
 	}
 }
