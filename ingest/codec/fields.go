@@ -177,24 +177,27 @@ func (r *record) keep(f field, v value, rank uint16) {
 	}
 }
 
-// finder returns a function that keeps the values of the fields among the members of an object, which is below path. A
-// string in place of an object is read as JSON text, if it is one. Recursion is bounded by the length of the paths.
-func (d *Decoder) finder(t *fieldTable, path []byte, v *value, r *record) func(key []byte) {
-	return func(key []byte) {
-		path := append(path, key...)
-		p, known := t.places[string(path)]
-		if !known {
-			return
+// find keeps the values of the fields among the members of an object, which is below path. A string in place of an object
+// is read as JSON text, if it is one. Recursion is bounded by the length of the paths.
+func (d *Decoder) find(s *scanner, t *fieldTable, path []byte, r *record) {
+	for s.open('{'); s.more('}'); {
+		path := append(path, s.key...)
+		p := t.places[string(path)]
+		if p.inner && s.isNext('{') {
+			d.find(s, t, append(path, '.'), r)
+			continue
 		}
-		inner := d.text(v)
+		v := value{name: p.path}
+		if !s.value(&v) || p.path == "" && !p.inner {
+			continue
+		}
+		text := d.text(&v)
 		if p.rank > 0 {
-			r.keep(p.field, value{p.path, v.kind, inner}, p.rank)
+			r.keep(p.field, v, p.rank)
 		}
-		if v.kind == '"' {
-			inner = bytes.TrimSpace(v.raw)
-		}
-		if p.inner && len(inner) > 0 && inner[0] == '{' && (v.kind == '{' || isValid(inner, d.limits.Depth)) {
-			d.each(inner, 0, v, d.finder(t, append(path, '.'), v, r))
+		if text = bytes.TrimSpace(text); p.inner && v.kind == '"' && len(text) > 0 && text[0] == '{' && isValid(text, d.limits.Depth) {
+			inner := d.inside(text)
+			d.find(&inner, t, append(path, '.'), r)
 		}
 	}
 }

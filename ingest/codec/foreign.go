@@ -32,10 +32,10 @@ func decodeForeign(d *Decoder, data []byte) {
 // foreignRecord reads one record, or refuses it.
 func (d *Decoder) foreignRecord(data []byte) {
 	d.refusal = ingest.Refusal{}
-	r := &d.found
-	*r = record{}
+	r, s := &d.found, d.scan(data, d.limits.Depth)
 	var path [64]byte
-	d.object(data, d.limits.Depth, &d.member, d.finder(d.foreign.fields, path[:0], &d.member, r))
+	d.find(&s, d.foreign.fields, path[:0], r)
+	d.finish(&s, d.limits.Depth)
 	if d.refusal.Reason == "" {
 		d.foreign.read(d, r)
 	}

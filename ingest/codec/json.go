@@ -32,14 +32,18 @@ var jsonOptions = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontex
 
 const whiteSpace = " \t\r\n"
 
-// object calls member with each key of data, which is one JSON object, and sets v to its value. A fault of the text
-// replaces earlier faults. O(len(data)).
-func (d *Decoder) object(data []byte, depth int, v *value, member func(key []byte)) {
-	data = bytes.Trim(data, whiteSpace)
-	if len(data) > 0 && data[0] == '{' && d.each(data, depth, v, member) {
+// scan begins to read data, which is one JSON object or list that nests at most depth levels.
+func (d *Decoder) scan(data []byte, depth int) scanner {
+	return scanner{decoder: d, text: bytes.Trim(data, whiteSpace), depth: depth}
+}
+
+// finish refuses the record if what s has read is not all of one JSON object. A fault of the text replaces earlier faults.
+// O(len(data)).
+func (d *Decoder) finish(s *scanner, depth int) {
+	if s.isAtEnd() {
 		return
 	}
-	if reason, detail := jsonFault(data, depth); reason != "" {
+	if reason, detail := jsonFault(s.text, depth); reason != "" {
 		d.replace(reason, "%s", detail)
 		return
 	}
@@ -92,42 +96,50 @@ func (d *Decoder) isA(name string, kind, want byte) bool {
 	return kind == want
 }
 
-// each sets v to each value of an object or a list, and calls item with its key. It returns false, perhaps after some
-// items, if text is invalid or nests deeper than depth. A depth of 0 says that text is part of one that was checked.
-func (d *Decoder) each(text []byte, depth int, v *value, item func(key []byte)) bool {
-	s := scanner{text: text, depth: depth}
-	first := s.next()
-	end := first + 2 // in ASCII, for both kinds of brackets
-	if s.next() == end {
-		return s.isAtEnd()
-	}
-	for s.at--; ; {
-		var key []byte
-		if first == '{' {
-			if !s.value(v) || v.kind != '"' && v.kind != escaped || s.next() != ':' {
-				return false
-			}
-			key = d.text(v)
-		}
-		if !s.value(v) {
-			return false
-		}
-		item(key)
-		switch s.next() {
-		case ',':
-		case end:
-			return s.isAtEnd()
-		default:
-			return false
-		}
-	}
+// scanner reads the values of objects and lists in one pass. After a fault it reads nothing.
+type scanner struct {
+	decoder *Decoder
+	text    []byte
+	at      int    // of the next byte
+	depth   int    // levels that the next value may nest
+	checked bool   // text is part of one that was checked
+	first   bool   // the next value is the first of an object or a list
+	bad     bool   // text is invalid, or nests too deep
+	key     []byte // of the next value
 }
 
-// scanner reads the values of an object or a list.
-type scanner struct {
-	text  []byte
-	at    int // of the next byte
-	depth int // as in each
+// inside reads a text that is part of one that was checked.
+func (d *Decoder) inside(text []byte) scanner { return scanner{decoder: d, text: text, checked: true} }
+
+// open reads the bracket that begins an object or a list.
+func (s *scanner) open(bracket byte) {
+	s.first, s.depth = true, s.depth-1
+	s.bad = s.bad || s.next() != bracket || s.depth < 0 && !s.checked
+}
+
+// more reads what is before the next value, its key included; false at the bracket end.
+func (s *scanner) more(end byte) bool {
+	c := s.next()
+	switch {
+	case s.bad:
+		return false
+	case c == end:
+		s.first, s.depth = false, s.depth+1
+		return false
+	case c == 0 || !s.first && c != ',':
+		s.bad = true
+		return false
+	case s.first:
+		s.first = false
+		s.at--
+	}
+	if end == '}' {
+		var key value
+		s.value(&key)
+		s.bad = s.bad || key.kind != '"' && key.kind != escaped || s.next() != ':'
+		s.key = s.decoder.text(&key)
+	}
+	return !s.bad
 }
 
 // next reads the next byte that is not white space; 0 at the end.
@@ -142,11 +154,19 @@ func (s *scanner) next() byte {
 	return 0
 }
 
-// isAtEnd reports whether nothing but white space follows.
-func (s *scanner) isAtEnd() bool { return len(bytes.Trim(s.text[s.at:], whiteSpace)) == 0 }
+// isNext reports whether c begins the next value.
+func (s *scanner) isNext(c byte) bool {
+	at := s.at
+	is := s.next() == c
+	s.at = at
+	return is
+}
 
-// value reads the next value; false if it is invalid. It reads strings of printable ASCII without escapes, whole numbers
-// and null itself: jsontext needs five times as long, and almost all members are such.
+// isAtEnd reports whether the text is valid, and nothing but white space follows.
+func (s *scanner) isAtEnd() bool { return !s.bad && len(bytes.Trim(s.text[s.at:], whiteSpace)) == 0 }
+
+// value reads the next value; false if it is invalid. It reads strings of printable ASCII without escapes, whole numbers and null itself: jsontext
+// needs five times as long, and almost all members are such.
 func (s *scanner) value(v *value) bool {
 	first := s.next()
 	from, rest := max(0, s.at-1), s.text[s.at:]
@@ -188,7 +208,8 @@ func (s *scanner) value(v *value) bool {
 	default:
 		v.kind = '0'
 	}
-	return s.depth == 0 || levels < s.depth && isText(v.raw)
+	s.bad = s.bad || !s.checked && (levels > s.depth || !isText(v.raw))
+	return !s.bad
 }
 
 // endsText marks the bytes that end a string of printable ASCII without escapes.
@@ -264,14 +285,18 @@ func (d *Decoder) elements(data []byte, record func(data []byte)) {
 		record(data)
 		return
 	}
-	var v value
-	d.each(data, d.limits.Depth+1, &v, func([]byte) {
+	s := d.scan(data, d.limits.Depth+1)
+	for s.open('['); s.more(']'); {
+		var v value
+		if !s.value(&v) {
+			break
+		}
 		if v.kind == '"' {
 			v.raw = []byte(`""`) // no object either
 		}
 		record(v.raw)
-	})
-	if reason, detail := jsonFault(data, d.limits.Depth+1); reason != "" {
+	}
+	if reason, detail := jsonFault(data, d.limits.Depth+1); !s.isAtEnd() {
 		d.refuse(reason, "the array breaks, and what follows is lost: %s", detail)
 	}
 }

@@ -169,8 +169,10 @@ func (d *Decoder) looseHashes(v value) (all []uint64) {
 	if !d.isA(v.name, v.kind, '[') {
 		return nil
 	}
-	var element value
-	d.each(v.raw, 0, &element, func([]byte) {
+	s := d.inside(v.raw)
+	for s.open('['); s.more(']'); {
+		var element value
+		s.value(&element)
 		hash, err := strconv.ParseUint(string(d.text(&element)), 10, 64)
 		switch {
 		case errors.Is(err, strconv.ErrRange):
@@ -180,7 +182,7 @@ func (d *Decoder) looseHashes(v value) (all []uint64) {
 		default:
 			all = append(all, hash)
 		}
-	})
+	}
 	return slices.Clip(all)
 }
 

@@ -107,7 +107,9 @@ func TestFind(t *testing.T) {
 	} {
 		d := Decoder{limits: ingest.DefaultLimits()}
 		var r record
-		d.object([]byte(data), 9, &d.member, d.finder(tree, nil, &d.member, &r))
+		s := d.scan([]byte(data), 9)
+		d.find(&s, tree, nil, &r)
+		d.finish(&s, 9)
 		if got := [2]string{string(r.members[fieldModel].raw), string(r.members[fieldTenant].raw)}; got != want {
 			t.Errorf("%s: found %q, want %q", data, got, want)
 		}

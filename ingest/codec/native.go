@@ -53,14 +53,16 @@ func decodeSumJSON(d *Decoder, data []byte) {
 // native reads one record into list, or refuses it.
 func native[T any](d *Decoder, data []byte, t *recordType[T], list *[]T) {
 	add(d, t, list, func(r *T) {
-		next, v := 0, &d.member
-		d.object(data, d.limits.Depth, v, func(key []byte) {
-			if m := t.find(&next, key, 0); m != nil && v.kind != 'n' {
+		next, v, s := 0, &d.member, d.scan(data, d.limits.Depth)
+		for s.open('{'); s.more('}'); {
+			m := t.find(&next, s.key, 0)
+			if s.value(v) && m != nil && v.kind != 'n' {
 				v.name = m.name
 				d.text(v)
 				d.read(v, m.name, m.at(r))
 			}
-		})
+		}
+		d.finish(&s, d.limits.Depth)
 	})
 	d.refused()
 }
@@ -139,8 +141,9 @@ func (v *value) list(d *Decoder, to any) {
 		return
 	}
 	*all = nil
-	element := value{name: v.name}
-	d.each(v.raw, 0, &element, func([]byte) {
+	element, s := value{name: v.name}, d.inside(v.raw)
+	for s.open('['); s.more(']'); {
+		s.value(&element)
 		if len(*all) == ingest.MaxHistoryMinutes {
 			d.fail(ingest.ReasonBatchTooLong, "%s has more than %d numbers", v.name, ingest.MaxHistoryMinutes)
 			return
@@ -150,5 +153,5 @@ func (v *value) list(d *Decoder, to any) {
 			d.number(v.name, element.number(d), float64(d.limits.SumTokens), &x)
 		}
 		*all = append(*all, x)
-	})
+	}
 }

@@ -78,22 +78,24 @@ func (x *export) members(p part, m otlpMessage, f func(number uint32, member par
 	if !x.isA("a message of the export", p.kind, '{') {
 		return
 	}
-	var v value
-	x.each(p.raw, 0, &v, func(key []byte) {
-		number := m[string(key)]
-		one := func([]byte) {
-			if v.kind != 'n' {
-				f(number, part{json: true, value: v})
+	s := x.inside(p.raw)
+	for s.open('{'); s.more('}'); {
+		var v value
+		number := m[string(s.key)]
+		s.value(&v)
+		elements := x.inside(v.raw)
+		switch {
+		case number == 0 || v.kind == 'n':
+		case v.kind != '[':
+			f(number, part{json: true, value: v})
+		default:
+			for elements.open('['); elements.more(']'); {
+				if elements.value(&v); v.kind != 'n' {
+					f(number, part{json: true, value: v})
+				}
 			}
 		}
-		switch {
-		case number == 0:
-		case v.kind == '[':
-			x.each(v.raw, 0, &v, one)
-		default:
-			one(nil)
-		}
-	})
+	}
 }
 
 // only calls f with each member of one number.
@@ -109,7 +111,10 @@ func (x *export) only(p part, m otlpMessage, number uint32, f func(member part))
 func (x *export) read(p part, export otlpMessage, item func(p part)) {
 	x.refusal = ingest.Refusal{}
 	if p.json { // check all before any part counts
-		x.object(p.raw, otlpNesting*x.limits.Depth, new(value), func([]byte) {})
+		s := x.scan(p.raw, otlpNesting*x.limits.Depth)
+		for s.open('{'); s.more('}') && s.value(new(value)); {
+		}
+		x.finish(&s, otlpNesting*x.limits.Depth)
 	}
 	resources, before := 0, x.records
 	if x.refusal.Reason == "" {
