@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// near says whether got is within a share of want.
+// near reports whether got differs from want by at most a share of it.
 func near(got, want, share float64) bool { return math.Abs(got-want) <= share*math.Abs(want) }
 
-// on is one GPU of 79.2 GiB, with the defaults of a pool and the weights of Llama-3-8B.
-func on(edit func(*Deployment)) Deployment {
+// deployment is one GPU of 79.2 GiB, with the defaults of a pool and the weights of Llama-3-8B.
+func deployment(edit func(*Deployment)) Deployment {
 	d := Deployment{GPUs: 1, GPUBytes: 79.2 * gib, Utilization: .9, Weights: 14.96 * gib, Workspace: defaultWorkspace, KVTarget: .85}
 	if edit != nil {
 		edit(&d)
@@ -18,19 +18,20 @@ func on(edit func(*Deployment)) Deployment {
 	return d
 }
 
-// TestTokensAgainstEngines holds the tokens of a replica against what vLLM printed at its start.
+// TestTokensAgainstEngines compares the tokens of a replica with those that vLLM printed at its start.
 func TestTokensAgainstEngines(t *testing.T) {
 	for _, tt := range []struct {
 		name, model string
 		d           Deployment
 		tokens      float64
 	}{
-		// vllm-project/vllm#10511: 79.22 GiB, weights take 14.96GiB, available_kv_cache_memory 53.29GiB; 128 KiB a token.
-		{"Llama-3-8B on an H100", "llama3-8b", on(nil), 53.29 * gib / (128 << 10)},
+		// vllm-project/vllm#10511: 79.22 GiB, weights take 14.96GiB, available_kv_cache_memory 53.29GiB; 128 KiB a
+		// token.
+		{"Llama-3-8B on an H100", "llama3-8b", deployment(nil), 53.29 * gib / (128 << 10)},
 		// vllm-project/vllm#12569: weights took 67.7229 GB, -gpu-memory-utilization 0.98, 1381 blocks of 16.
-		{"Llama-3.1-70B w8a8 on an H100", "llama3.1-70b-w8a8", on(func(d *Deployment) { d.Weights, d.Utilization = 67.7229*gib, .98 }), 1381 * 16},
+		{"Llama-3.1-70B w8a8 on an H100", "llama3.1-70b-w8a8", deployment(func(d *Deployment) { d.Weights, d.Utilization = 67.7229*gib, .98 }), 1381 * 16},
 		// vllm-project/vllm#2031: 7351 blocks of 16 after the fix.
-		{"Llama-2-7B on an A100", "llama2-7b", on(func(d *Deployment) { d.Weights = 12.55 * gib }), 7351 * 16},
+		{"Llama-2-7B on an A100", "llama2-7b", deployment(func(d *Deployment) { d.Weights = 12.55 * gib }), 7351 * 16},
 	} {
 		f, err := NewFit(model(t, tt.model), tt.d)
 		if err != nil {
@@ -41,7 +42,7 @@ func TestTokensAgainstEngines(t *testing.T) {
 		}
 	}
 	// vllm-project/vllm#21348: 8.11 GiB of cache on each of 4 GPUs are 178,880 tokens.
-	f, err := NewFit(model(t, "qwen3-235b-a22b-fp8"), on(func(d *Deployment) { d.GPUs, d.Weights = 4, 220*gib }))
+	f, err := NewFit(model(t, "qwen3-235b-a22b-fp8"), deployment(func(d *Deployment) { d.GPUs, d.Weights = 4, 220*gib }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,7 @@ func TestTokensAgainstEngines(t *testing.T) {
 	}
 }
 
-// TestWindowedRequests: layers that look back over a window keep no more than it, whatever the context.
+// TestWindowedRequests: a layer with a sliding window holds at most the tokens of the window, however long the context.
 func TestWindowedRequests(t *testing.T) {
 	m := model(t, "gpt-oss-120b") // 18 of 36 layers keep 128 tokens
 	if m.Windowed != 18 || m.Window != 128 {
@@ -68,7 +69,7 @@ func TestWindowedRequests(t *testing.T) {
 }
 
 func TestRequests(t *testing.T) {
-	f, err := NewFit(model(t, "llama3-8b"), on(func(d *Deployment) { d.MaxNumSeqs = 128 }))
+	f, err := NewFit(model(t, "llama3-8b"), deployment(func(d *Deployment) { d.MaxNumSeqs = 128 }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func TestRequests(t *testing.T) {
 		most, safe, binding := f.Requests(tt.context)
 		switch {
 		case binding != tt.binding:
-			t.Errorf("%g tokens: bound by %s, want %s", tt.context, binding, tt.binding)
+			t.Errorf("%g tokens: limited by %s, want %s", tt.context, binding, tt.binding)
 		case binding == KV && (most != int(f.GPU.KV/(tt.context*131072)) || safe >= most):
 			t.Errorf("%g tokens: %d requests, %d safe", tt.context, most, safe)
 		case binding == Slots && most != 128, binding == Context && most != 0:
@@ -91,17 +92,17 @@ func TestRequests(t *testing.T) {
 func TestNewFitRefuses(t *testing.T) {
 	valid := model(t, "llama3-8b")
 	for want, d := range map[string]Deployment{
-		"memory of a GPU":        on(func(d *Deployment) { d.GPUBytes = 0 }),
-		"gpu.weights is not set": on(func(d *Deployment) { d.Weights = 0 }),
-		"more GPUs per replica":  on(func(d *Deployment) { d.GPUBytes = 16 * gib }),
-		`"int3"`:                 on(func(d *Deployment) { d.KVDType = "int3" }),
+		"memory of a GPU":        deployment(func(d *Deployment) { d.GPUBytes = 0 }),
+		"gpu.weights is not set": deployment(func(d *Deployment) { d.Weights = 0 }),
+		"more GPUs per replica":  deployment(func(d *Deployment) { d.GPUBytes = 16 * gib }),
+		`"int3"`:                 deployment(func(d *Deployment) { d.KVDType = "int3" }),
 	} {
 		if _, err := NewFit(valid, d); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}
 	}
-	if _, err := NewFit(model(t, "qwen3-next-80b"), on(nil)); err == nil || !strings.Contains(err.Error(), "keep a state for each sequence") {
-		t.Errorf("a hybrid: %v", err)
+	if _, err := NewFit(model(t, "qwen3-next-80b"), deployment(nil)); err == nil || !strings.Contains(err.Error(), "keep a state for each sequence") {
+		t.Errorf("a hybrid model: %v", err)
 	}
 }
 

@@ -32,7 +32,7 @@ func TestRequestBytes(t *testing.T) {
 		{model: "qwen3-32b", gpus: 1, kvDType: "float32", bytes: 512 << 10},
 		{model: "llama3-70b", gpus: 1, bytes: 320 << 10},
 		{model: "llama3-70b", gpus: 4, bytes: 80 << 10},
-		{model: "llama3-70b", gpus: 16, bytes: 40 << 10}, // 8 heads on 16 GPUs: each held twice
+		{model: "llama3-70b", gpus: 16, bytes: 40 << 10}, // 8 heads on 16 GPUs: each is held twice
 		{model: "llama3-70b", gpus: 3, bytes: 120 << 10}, // 3 + 3 + 2 heads: the fullest GPU counts
 		{model: "llama2-7b", gpus: 1, bytes: 512 << 10},  // no num_key_value_heads: one per attention head
 		{model: "mistral-7b", gpus: 1, bytes: 128 << 10},
@@ -85,7 +85,7 @@ func TestParseModelVariants(t *testing.T) {
 	}
 }
 
-func TestParseModelNamesTheField(t *testing.T) {
+func TestParseModelRefuses(t *testing.T) {
 	tests := map[string]string{
 		``:                        "not a JSON object",
 		`[]`:                      "not a JSON object",

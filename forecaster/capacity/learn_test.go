@@ -12,10 +12,10 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// truth is a replica whose law is known.
+// truth is a replica whose rates are known.
 type truth struct {
 	a0, perSequence, perThousand float64 // s
-	bend, bends                  float64 // perSequence is so many times more from so many sequences on
+	bend, bends                  float64 // from bends sequences on, each takes 1 + bend times perSequence
 	prefill                      float64 // tokens/s
 	context                      float64
 }
@@ -24,7 +24,7 @@ func (x truth) itl(b, kv float64) float64 {
 	return x.a0 + x.perSequence*(b+x.bend*max(b-x.bends, 0)) + x.perThousand*kv/1000
 }
 
-// minutes of load that comes and goes, with noise, of which a share is far off.
+// minutes of varying load, with noise. A share of them are outliers.
 func (x truth) minutes(n int, most, noise, outliers float64) []ServiceMinute {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var out []ServiceMinute
@@ -39,20 +39,17 @@ func (x truth) minutes(n int, most, noise, outliers float64) []ServiceMinute {
 			factor *= 6
 		}
 		for range 30 {
-			addPrefill(&m.Prompts, 1200*math.Exp(.5*rng.NormFloat64()), func(tokens float64) float64 { return .1 + factor*tokens/(x.prefill-load) })
+			tokens := 1200 * math.Exp(.5*rng.NormFloat64())
+			m.Prompts.Add(tokens, .1+factor*tokens/(x.prefill-load))
 		}
 		out = append(out, m)
 	}
 	return out
 }
 
-func addPrefill(p *features.Prefills, tokens float64, took func(tokens float64) float64) {
-	p.Add(tokens, took(tokens))
-}
-
 var sample = truth{a0: .014, perSequence: 150e-6, perThousand: 30e-6, prefill: 7000, context: 1800}
 
-// goodput by trying every batch.
+// goodput tries every batch size.
 func (x truth) goodput(slots int, kvTokens, objective float64) float64 {
 	best := 0.0
 	for b := 1.0; b <= float64(slots) && b*x.context <= kvTokens && x.itl(b, b*x.context) <= objective; b++ {
@@ -61,18 +58,18 @@ func (x truth) goodput(slots int, kvTokens, objective float64) float64 {
 	return best
 }
 
-func taught(minutes []ServiceMinute) (s Service) {
+func observed(minutes []ServiceMinute) (s Service) {
 	for _, m := range minutes {
 		s.Observe(m)
 	}
 	return s
 }
 
-// TestLearnedGoodput: for each binding limit the goodput is within 3 % of the truth and inside its interval, also if one
-// minute in twenty is an outlier. With outliers the prefill rate may be unknown, but not wrong.
+// TestLearnedGoodput: for each binding limit the goodput is within 3 % of the truth and inside its interval, also if
+// one minute in twenty is an outlier. With outliers the prefill rate may be unknown, but not wrong.
 func TestLearnedGoodput(t *testing.T) {
 	for _, outliers := range []float64{0, .05} {
-		s := taught(sample.minutes(1500, 45, .03, outliers))
+		s := observed(sample.minutes(1500, 45, .03, outliers))
 		for _, tt := range []struct {
 			name      string
 			slots     int
@@ -86,27 +83,27 @@ func TestLearnedGoodput(t *testing.T) {
 			}
 		}
 		if e, ok := s.Prefill(); !ok && outliers > 0 {
-			continue // so many may leave it unknown
+			continue
 		} else if !ok || !near(e.Value, sample.prefill, .04) || !(e.Low < e.Value && e.Value < e.High) {
 			t.Errorf("%.0f %% outliers: prefill %+v, %t; want %.0f", 100*outliers, e, ok, sample.prefill)
 		}
 	}
 }
 
-// TestLearnedBeyondSight: a knee at four times the load that was ever seen says so.
-func TestLearnedBeyondSight(t *testing.T) {
-	s := taught(sample.minutes(600, 10, .02, 0))
+// TestLearnedExtrapolated: a knee at four times the highest observed load is marked as extrapolated.
+func TestLearnedExtrapolated(t *testing.T) {
+	s := observed(sample.minutes(600, 10, .02, 0))
 	e, ok := s.Decode(256, 1e9, .024)
 	if want := sample.goodput(256, 1e9, .024); !ok || !e.Extrapolated || !near(e.Value, want, .15) || e.Low > want {
-		t.Errorf("%+v, %t; the truth is %.0f", e, ok, want)
+		t.Errorf("%+v, %t; want %.0f", e, ok, want)
 	}
 }
 
-// TestLearnsAnew: when replicas become a third slower, three days later the goodput is that of the slower ones.
-func TestLearnsAnew(t *testing.T) {
+// TestLearnsChange: three days after replicas became slower, the goodput is that of the slower ones.
+func TestLearnsChange(t *testing.T) {
 	slow := sample
 	slow.perSequence, slow.perThousand, slow.a0, slow.prefill = 1.5*slow.perSequence, 1.5*slow.perThousand, 1.3*slow.a0, .6*slow.prefill
-	s := taught(append(sample.minutes(1000, 45, .02, 0), slow.minutes(4000, 45, .02, 0)...))
+	s := observed(append(sample.minutes(1000, 45, .02, 0), slow.minutes(4000, 45, .02, 0)...))
 	if e, ok := s.Decode(256, 1e9, .03); !ok || !near(e.Value, slow.goodput(256, 1e9, .03), .1) {
 		t.Errorf("%+v, want %.0f", e, slow.goodput(256, 1e9, .03))
 	}
@@ -115,30 +112,30 @@ func TestLearnsAnew(t *testing.T) {
 	}
 }
 
-// TestLearnsNothingOfNothing: nonsense and short histories say nothing.
-func TestLearnsNothingOfNothing(t *testing.T) {
-	s := taught(sample.minutes(30, 45, 0, 0))
+// TestLearnsFromValidMinutes: invalid minutes are ignored. After half an hour nothing is known yet.
+func TestLearnsFromValidMinutes(t *testing.T) {
+	s := observed(sample.minutes(30, 45, 0, 0))
 	nan := math.NaN()
 	for _, m := range []ServiceMinute{{}, {nan, nan, nan, nan, features.Prefills{N: nan, Tokens: nan, Seconds: nan, TokensSq: nan, TokenSeconds: nan}, nan, nan}, {Decoding: 1, KV: math.Inf(1), ITL: 1}, {Prompts: features.Prefills{N: 9, Tokens: 9, Seconds: 9, TokensSq: 12, TokenSeconds: 12}, Prefill: -1}, {Prompts: features.Prefills{N: 9, Tokens: 9}, Prefill: 1}} {
 		before := s
 		s.Observe(m)
 		if s != before {
-			t.Errorf("%+v taught something", m)
+			t.Errorf("%+v was not ignored", m)
 		}
 	}
 	if _, ok := s.Decode(256, 1e9, .03); ok {
-		t.Error("half an hour is enough to know decode")
+		t.Error("decode is known after half an hour")
 	}
 	if _, ok := s.Prefill(); ok {
-		t.Error("half an hour is enough to know prefill")
+		t.Error("prefill is known after half an hour")
 	}
 	var other Service
 	if data, err := cbor.Marshal(s); err != nil || cbor.Unmarshal(data, &other) != nil || other != s {
-		t.Error("a snapshot loses something")
+		t.Error("the restored state is another one")
 	}
 }
 
-// TestErlangWait holds the wait against published values: C(2, 1) = 1/3 and C(5, 4) = 0.5541 (Erlang's tables).
+// TestErlangWait compares the wait with published values: C(2, 1) = 1/3 and C(5, 4) = 0.5541 (Erlang's tables).
 func TestErlangWait(t *testing.T) {
 	for _, x := range []struct {
 		c         int
@@ -153,7 +150,7 @@ func TestErlangWait(t *testing.T) {
 // TestTrust: given rates come before learned ones, and these before stated ones. If they differ by more than 25 %, the
 // stated rate is used and users are warned for a day. Then the lower one is used. The pool's rates decide at once.
 func TestTrust(t *testing.T) {
-	learned := taught(sample.minutes(1500, 45, .02, 0))
+	learned := observed(sample.minutes(1500, 45, .02, 0))
 	decode, prefill := sample.goodput(256, 1e9, .024), sample.prefill
 	began := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
@@ -163,47 +160,47 @@ func TestTrust(t *testing.T) {
 		after           time.Duration
 		wantDecode      float64
 		wantFrom        Source
-		warn            int
-		say             string
+		warnings        int
+		text            string
 	}{
 		{"nothing stated", Stated, "", 0, 0, 0, decode, Learned, 0, ""},
 		{"stated about right", Stated, "", 1.05 * decode, 1.05 * prefill, 0, decode, Learned, 0, ""},
-		{"stated about right, and it shall be used", Stated, Stated, 1.05 * decode, 1.05 * prefill, 0, 1.05 * decode, Stated, 0, ""},
+		{"stated about right, rates: stated", Stated, Stated, 1.05 * decode, 1.05 * prefill, 0, 1.05 * decode, Stated, 0, ""},
 		{"given about right", Given, "", 1.05 * decode, .7 * 1.05 * prefill, 0, 1.05 * decode, Given, 0, ""},
 		{"given too high", Given, "", 2 * decode, .7 * prefill, 0, 2 * decode, Given, 1, "From 2026-03-03 09:00 UTC on the observed one decides"},
 		{"given too high for a day", Given, "", 2 * decode, .7 * prefill, notice, decode, Learned, 1, "Correct curve_file"},
 		{"stated too high", Stated, "", 2 * decode, prefill, notice - time.Minute, 2 * decode, Stated, 1, "Correct decode_tokens_per_s"},
-		{"stated too high, and learned shall be used", Stated, Learned, 2 * decode, prefill, 0, decode, Learned, 1, "as rates: learned says"},
-		{"stated too high, and it shall be used", Stated, Stated, 2 * decode, prefill, notice, 2 * decode, Stated, 1, "as rates: stated says"},
+		{"stated too high, rates: learned", Stated, Learned, 2 * decode, prefill, 0, decode, Learned, 1, "as rates: learned says"},
+		{"stated too high, rates: stated", Stated, Stated, 2 * decode, prefill, notice, 2 * decode, Stated, 1, "as rates: stated says"},
 		{"stated too low", Stated, "", .5 * decode, .5 * prefill, notice, .5 * decode, Stated, 2, "is used, for it is lower"},
-		{"stated too low, and learned shall be used", Stated, Learned, .5 * decode, .5 * prefill, 0, decode, Learned, 2, "as rates: learned says"},
+		{"stated too low, rates: learned", Stated, Learned, .5 * decode, .5 * prefill, 0, decode, Learned, 2, "as rates: learned says"},
 	} {
 		s := learned
 		p := Pool{Config: Config{KVTarget: .85, PrefillTarget: .7, Rates: tt.from}, KVTokens: 1e9, SLO: SLO{ITL: 24 * time.Millisecond}, Rates: Rates{PrefillTokensPerS: tt.prefill, DecodeTokensPerS: tt.decode, Sustained: tt.source == Given, Bound: true, ITL: 24 * time.Millisecond, Source: tt.source}}
 		p.Trust(&s, 0, began)
 		got := p.Trust(&s, 0, began.Add(tt.after))
-		if !near(got.Rates.Decode(), tt.wantDecode, .04) || got.Decode.Source != tt.wantFrom || len(got.Warnings) != tt.warn || len(got.Contradictions) != tt.warn {
-			t.Errorf("%s: %.0f tokens/s as %s, %q; want %.0f as %s and %d warnings", tt.name, got.Rates.Decode(), got.Decode.Source, got.Warnings, tt.wantDecode, tt.wantFrom, tt.warn)
+		if !near(got.Rates.Decode(), tt.wantDecode, .04) || got.Decode.Source != tt.wantFrom || len(got.Warnings) != tt.warnings || len(got.Contradictions) != tt.warnings {
+			t.Errorf("%s: %.0f tokens/s as %s, %q; want %.0f as %s and %d warnings", tt.name, got.Rates.Decode(), got.Decode.Source, got.Warnings, tt.wantDecode, tt.wantFrom, tt.warnings)
 		}
 		for _, w := range got.Warnings {
-			if !strings.Contains(w, tt.say) {
-				t.Errorf("%s: %s", tt.name, w)
+			if !strings.Contains(w, tt.text) {
+				t.Errorf("%s: warning %q, want one with %q", tt.name, w, tt.text)
 			}
 		}
 		if got := p.Trust(&s, 5e8, began); !strings.Contains(strings.Join(got.Warnings, " "), "Engines report 500M tokens") {
-			t.Errorf("%s: the warnings of half the KV cache are %q", tt.name, got.Warnings)
+			t.Errorf("%s: engines report half of the KV cache, warnings %q", tt.name, got.Warnings)
 		}
 	}
 	var none Service
 	p := Pool{Rates: Rates{PrefillTokensPerS: 5000, DecodeTokensPerS: 900, Bound: true, Source: Stated}}
 	if got := p.Trust(&none, 0, began); got.Rates != p.Rates || len(got.Warnings) != 0 {
-		t.Errorf("without anything learned: %+v", got)
+		t.Errorf("nothing learned: %+v", got)
 	}
-	// An overhead of 150 ms and prompts of one length: the rate is not known, and a note says so.
+	// From prompts of one length the rate cannot be learned, because the overhead is unknown. A note says so.
 	for range 1500 {
 		var m ServiceMinute
 		for range 30 {
-			addPrefill(&m.Prompts, 300, func(tokens float64) float64 { return .15 + tokens/8000 })
+			m.Prompts.Add(300, .15+300./8000)
 		}
 		m.Prefill, m.Replicas = 1500, 1
 		none.Observe(m)

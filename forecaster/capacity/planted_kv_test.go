@@ -12,15 +12,15 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// plantedCache is a pool whose KV cache is known. Its engines store the common first blocks of running requests once.
+// plantedCache is a pool with a known KV cache. Its engines store the common first blocks of running requests once.
 type plantedCache struct {
-	tokens   float64 // of the cache of a replica, within ±2 % of each other
+	tokens   float64 // of the cache of a replica, ±2 %
 	block    float64 // tokens
 	replicas int
 	shared   float64    // tokens of prompt that all requests have in common
-	load     [2]float64 // share of the cache in use, between which it goes up and down in a period of two hours
-	stale    float64    // seconds that a report may be behind
-	silent   bool       // engines say only what share is used, not of how many tokens
+	load     [2]float64 // share of the cache in use: it varies between the two with a period of two hours
+	stale    float64    // largest delay of a report, seconds
+	ratio    bool       // engines report only the share that is in use, not the number of tokens
 }
 
 type plantedSequence struct{ from, first, to, prompt, output float64 }
@@ -44,7 +44,7 @@ func (p plantedCache) learn(seed uint64) (cache, held Estimate, known bool, toke
 	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
 	a := features.New(features.Config{Revise: 3 * time.Minute, MaxClasses: 9, ReplicaTTL: 3 * time.Minute})
 	running, blocks := make([][]plantedSequence, p.replicas), make([]float64, p.replicas)
-	capacity, used, each := 0., 0., 0. // the latter of the newest minutes
+	capacity, used, each := 0., 0., 0. // used and each are of the newest minutes
 	for i := range blocks {
 		blocks[i] = math.Floor(p.tokens * (.98 + .04*rng.Float64()) / p.block)
 		capacity += blocks[i] * p.block / float64(p.replicas)
@@ -68,7 +68,7 @@ func (p plantedCache) learn(seed uint64) (cache, held Estimate, known bool, toke
 		load := p.load[0] + (p.load[1]-p.load[0])*(.5-.5*math.Cos(2*math.Pi*float64(m)/120))
 		for s := float64(60 * m); s < float64(60*(m+1)); s++ {
 			for i := range running {
-				// Requests come as fast as the cache fills up to the load.
+				// Requests come until the cache is filled up to the load.
 				for tries := 0; tries < 4; tries++ {
 					if n, _ := inUse(i, s); n >= load*blocks[i]*(.95+.1*rng.Float64()) {
 						break
@@ -89,7 +89,7 @@ func (p plantedCache) learn(seed uint64) (cache, held Estimate, known bool, toke
 						KVUsedRatio: math.Round(1000*n/blocks[i]) / 1000, Running: ingest.Unknown, Waiting: 0, PreemptionsTotal: ingest.Unknown,
 						PrefixHitsTotal: ingest.Unknown, PrefixQueryTotal: ingest.Unknown, StartupSeconds: math.NaN(),
 					}
-					if p.silent {
+					if p.ratio {
 						r.KVCapacityTokens = ingest.Unknown
 					}
 					a.AddReplica(&r)
@@ -117,38 +117,39 @@ func (p plantedCache) learn(seed uint64) (cache, held Estimate, known bool, toke
 	return cache, held, last.KVRatio < 1, capacity, capacity * each / used
 }
 
-// TestPlantedKV is the same for the KV cache of a replica: its size in tokens, as engines report it, and how many tokens
-// of requests with common beginnings it holds. The latter follows from the use that engines report and from the tokens of
-// the requests. If engines report only the used share, both are unknown: less sharing would look like a smaller cache.
+// TestPlantedKV is TestPlantedPrefill for the KV cache of a replica: its size in tokens, as engines report it, and how
+// many tokens of requests with common prefixes it holds. The latter follows from the use that engines report and from
+// the tokens of the requests. If engines report only the used share, both are unknown: less sharing would look like a
+// smaller cache.
 func TestPlantedKV(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 5))
 	caches, shared := coverage{name: "KV cache, tokens"}, coverage{name: "KV cache, tokens of requests that begin alike"}
 	for _, x := range []struct {
 		name   string
 		shared float64
-		silent bool
+		ratio  bool
 	}{{"nothing shared", 0, false}, {"500 tokens shared", 500, false}, {"2,000 tokens shared", 2000, false}, {"only the share in use is reported", 2000, true}} {
 		size, holds := coverage{name: "KV cache, tokens, " + x.name}, coverage{name: "KV cache, tokens of requests, " + x.name}
 		for _, load := range [][2]float64{{.1, .1}, {.1, .5}, {.2, .95}, {.5, .5}, {.9, .9}, {.95, .95}} {
 			for range 2 {
 				p := plantedCache{
 					tokens: 30_000 + 300_000*rng.Float64(), block: []float64{16, 64}[rng.IntN(2)], replicas: 1 + rng.IntN(4), shared: x.shared, load: load,
-					stale: 10 * rng.Float64(), silent: x.silent,
+					stale: 10 * rng.Float64(), ratio: x.ratio,
 				}
 				cache, held, known, tokens, ofRequests := p.learn(rng.Uint64())
 				size.add(cache, cache.Value > 0, tokens)
 				holds.add(held, known, ofRequests)
-				if !p.silent {
+				if !p.ratio {
 					caches.add(cache, cache.Value > 0, tokens)
 				}
-				if !p.silent && x.shared > 0 {
+				if !p.ratio && x.shared > 0 {
 					shared.add(held, known, ofRequests)
 				}
 			}
 		}
 		size.log(t)
 		holds.log(t)
-		if x.silent && size.known+holds.known > 0 || x.shared == 0 && holds.known > 0 {
+		if x.ratio && size.known+holds.known > 0 || x.shared == 0 && holds.known > 0 {
 			t.Errorf("%s: known in %d and %d pools", x.name, size.known, holds.known)
 		}
 	}

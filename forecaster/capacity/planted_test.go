@@ -8,16 +8,16 @@ import (
 	"testing"
 )
 
-// plantedPool is a pool whose prefill is known. Its engines compute prompts at rate tokens/s in one of three ways, after
-// an overhead that does not depend on the length.
+// plantedPool is a pool with a known prefill rate. Its engines compute prompts in one of three ways, after an overhead
+// that does not depend on the length.
 type plantedPool struct {
-	engine   string // "shared" (all prompts at once), "queued" (one after the other), "chunked" (iterations of a bounded number of tokens)
+	engine   string // "shared": all prompts at once, "queued": one after the other, "chunked": iterations of a bounded number of tokens
 	rate     float64
-	overhead float64 // seconds, each request's own within ±20 %
+	overhead float64 // seconds, ±20 % by request
 	replicas int
-	least    bool // the router prefers the replica with the least work, else any
+	least    bool // the router chooses the replica with the least work, otherwise a random one
 	lengths  string
-	load     [2]float64 // share of the rate, between which it goes up and down in a period of six hours
+	load     [2]float64 // share of the rate: it varies between the two with a period of six hours
 }
 
 type plantedPrompt struct{ at, tokens, took float64 }
@@ -40,7 +40,7 @@ func (p plantedPool) tokens(rng *rand.Rand) float64 {
 	return math.Round(300 + 5*rng.NormFloat64()) // "alike"
 }
 
-// minutes are what a pipeline sees of so many minutes.
+// minutes returns what a pipeline observes in n minutes.
 func (p plantedPool) minutes(n int, seed uint64) []ServiceMinute {
 	rng := rand.New(rand.NewPCG(seed, 21))
 	mean := 0.0
@@ -48,7 +48,7 @@ func (p plantedPool) minutes(n int, seed uint64) []ServiceMinute {
 		mean += p.tokens(rng) / 20000
 	}
 	prompts := make([][]plantedPrompt, p.replicas)
-	work := make([]float64, p.replicas) // seconds of work that each has, as of last
+	work := make([]float64, p.replicas) // seconds of work in the queue of each replica, at the time last
 	last := 0.0
 	for m := range n {
 		swing := .5 - .5*math.Cos(2*math.Pi*float64(m)/360)
@@ -85,24 +85,21 @@ func (p plantedPool) minutes(n int, seed uint64) []ServiceMinute {
 		for _, q := range list {
 			m := &out[min(int(q.at/60), n-1)]
 			took := q.took + p.overhead*(.8+.4*rng.Float64())
-			m.Prompts.N++
-			m.Prompts.Tokens += q.tokens
-			m.Prompts.Seconds += took
-			m.Prompts.TokensSq += q.tokens * q.tokens
-			m.Prompts.TokenSeconds += q.tokens * took
+			m.Prompts.Add(q.tokens, took)
 			m.Prefill += q.tokens / 60 / float64(p.replicas)
 		}
 	}
 	return out
 }
 
-// The chunked engine takes chunk tokens an iteration at most, of which each begins with the time that decoding takes.
+// The chunked engine computes at most plantedChunk tokens in an iteration. Decoding takes plantedDecode seconds of
+// each.
 const (
 	plantedChunk  = 2048
 	plantedDecode = .015
 )
 
-// compute fills in what prompts of one replica took.
+// compute sets how long each prompt of one replica takes.
 func (p plantedPool) compute(list []plantedPrompt) {
 	switch p.engine {
 	case "shared":
@@ -114,7 +111,7 @@ func (p plantedPool) compute(list []plantedPrompt) {
 			list[i].took = free - list[i].at
 		}
 	case "chunked":
-		perToken := 1/p.rate - plantedDecode/plantedChunk // so that full iterations come to the rate
+		perToken := 1/p.rate - plantedDecode/plantedChunk // so that full iterations have the rate
 		now, next := 0.0, 0
 		type left struct {
 			i      int
@@ -151,7 +148,7 @@ func (p plantedPool) compute(list []plantedPrompt) {
 // share is processor sharing, by virtual time.
 func share(list []plantedPrompt, rate float64) {
 	var active marks
-	now, each := 0.0, 0.0 // what each prompt in the replica has been given so far
+	now, each := 0.0, 0.0 // each: tokens computed so far of a prompt that was there from the beginning
 	finish := func(until float64) {
 		for len(active) > 0 {
 			done := now + (active[0].mark-each)*float64(len(active))/rate
@@ -189,7 +186,7 @@ func (m *marks) Pop() any {
 	return x
 }
 
-// coverage counts how often what was learned holds the truth.
+// coverage counts how often a learned interval contains the true value.
 type coverage struct {
 	name                 string
 	n, known, held, near int
@@ -225,17 +222,16 @@ func (c *coverage) log(t *testing.T) {
 	t.Logf("| %s | %d | %d | %s | %s | %+.1f %% |", c.name, c.n, c.known, share(c.held), share(c.near), 100*c.worst)
 }
 
-// check checks all plantings together.
 func (c *coverage) check(t *testing.T) {
 	t.Helper()
 	c.log(t)
 	if float64(c.held) < .9*float64(c.known) || float64(c.near) < .95*float64(c.known) || c.known < c.n/3 {
-		t.Errorf("%s: known in %d of %d; the truth is in %d intervals, and %d values are within 10 %%", c.name, c.known, c.n, c.held, c.near)
+		t.Errorf("%s: known in %d of %d; %d intervals have the true value, and %d values are within 10 %%", c.name, c.known, c.n, c.held, c.near)
 	}
 }
 
-// TestPlantedPrefill: after six hours the learned interval has the truth in nine of ten pools, for any overhead, lengths,
-// engine, router and load, or the rate is not known. The log is the table of BENCHMARKS.md.
+// TestPlantedPrefill: after six hours the learned interval has the true rate in nine of ten pools, for any overhead,
+// lengths, engine, router and load, or the rate is unknown. The log is the table of BENCHMARKS.md.
 func TestPlantedPrefill(t *testing.T) {
 	all := coverage{name: "prefill, all"}
 	rng := rand.New(rand.NewPCG(5, 5))
@@ -245,7 +241,7 @@ func TestPlantedPrefill(t *testing.T) {
 			for _, load := range [][2]float64{{.1, .3}, {.1, .6}, {.2, .95}, {.5, .5}, {.6, .9}, {.95, .95}} {
 				for seed := range uint64(2) {
 					p := plantedPool{engine: engine, rate: 3000 + 9000*rng.Float64(), overhead: .5 * rng.Float64(), replicas: 1 + rng.IntN(4), least: rng.IntN(2) == 0, lengths: lengths, load: load}
-					s := taught(p.minutes(360, seed))
+					s := observed(p.minutes(360, seed))
 					e, ok := s.Prefill()
 					c.add(e, ok, p.rate)
 					all.add(e, ok, p.rate)
@@ -260,15 +256,16 @@ func TestPlantedPrefill(t *testing.T) {
 	all.check(t)
 }
 
-// TestPlantedDecode is the same for decode, after a day of changing loads. The law of an iteration's time, its noise,
-// context and the binding limit are drawn. If loads stay below the knee, the rate is marked as extrapolated. Its interval
-// has the truth even if the time of an iteration grows twice as fast from half of the knee on, unobserved.
+// TestPlantedDecode is TestPlantedPrefill for decode, after a day of varying load. How long an iteration takes, its
+// noise, the context and the binding limit are random. If loads stay below the knee, the rate is marked as
+// extrapolated. Its interval has the true rate even if iterations grow twice as fast from half of the knee on, where
+// there was no load.
 func TestPlantedDecode(t *testing.T) {
 	all, beyond := coverage{name: "decode, all"}, coverage{name: "decode, all extrapolated"}
 	rng := rand.New(rand.NewPCG(6, 5))
 	for _, x := range []struct {
 		name  string
-		share float64 // of the batch at the knee that the busiest minutes reach
+		share float64 // batch of the busiest minutes over that at the knee
 		noise float64
 		bend  float64
 	}{
@@ -285,7 +282,7 @@ func TestPlantedDecode(t *testing.T) {
 			}
 			p.bend, p.bends = x.bend, most/2
 			want := p.goodput(256, kvTokens, objective)
-			s := taught(p.minutes(1440, x.share*most, x.noise, .01))
+			s := observed(p.minutes(1440, x.share*most, x.noise, .01))
 			e, ok := s.Decode(256, kvTokens, objective)
 			if e.Extrapolated != (x.share < .8) {
 				t.Errorf("%s: extrapolated is %t", c.name, e.Extrapolated)
@@ -301,6 +298,6 @@ func TestPlantedDecode(t *testing.T) {
 	}
 	all.check(t)
 	if beyond.log(t); float64(beyond.held) < .9*float64(beyond.n) {
-		t.Errorf("%s: the truth is in %d intervals of %d", beyond.name, beyond.held, beyond.n)
+		t.Errorf("%s: %d intervals of %d have the true rate", beyond.name, beyond.held, beyond.n)
 	}
 }

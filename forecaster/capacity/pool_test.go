@@ -67,7 +67,7 @@ func TestPoolPerReplica(t *testing.T) {
 	}
 }
 
-func TestPoolCosts(t *testing.T) {
+func TestCostQuantileAndLimit(t *testing.T) {
 	c, data := llama(t)
 	for _, tt := range []struct {
 		gpuHour, minute float64
@@ -105,7 +105,7 @@ func TestPoolCosts(t *testing.T) {
 	}
 }
 
-func TestNewNamesKeyValueBoundAndFix(t *testing.T) {
+func TestNewRefuses(t *testing.T) {
 	tests := []struct {
 		want   string
 		change func(*Config)
@@ -158,7 +158,7 @@ func TestNewNamesKeyValueBoundAndFix(t *testing.T) {
 	}
 	c.KVCapacityTokens, c.GPU.Weights = 5000, "lots"
 	if _, err := New(c, nil); err == nil || !strings.HasPrefix(err.Error(), "pools[llama].gpu.weights: ") {
-		t.Errorf("sizes that are not needed: %v", err)
+		t.Errorf("an invalid gpu.weights that is not needed: %v", err)
 	}
 	c, _ = llama(t)
 	if _, err := New(c, []byte("{}")); err == nil || !strings.Contains(err.Error(), "pools[llama].model_config: testdata/llama3-70b.json: config.json: num_hidden_layers is missing") {
@@ -175,12 +175,13 @@ func TestNewDefaults(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	if _, ok := p.PerReplica(KV, 0); ok {
-		t.Error("an unknown KV cache has a capacity")
+		t.Error("an unknown KV cache has a known capacity")
 	}
 }
 
-// TestPoolCountsItsModel: a model, a type of GPU and the size of the weights are enough.
-func TestPoolCountsItsModel(t *testing.T) {
+// TestPoolFromModel: the KV capacity follows from a model, a type of GPU and the size of the weights. Prefill replicas
+// have their own bounds, and the reserves of the others unless stated.
+func TestPoolFromModel(t *testing.T) {
 	c, data := llama(t)
 	c.GPU = GPU{Type: "h100-80g", PerReplica: 4, Weights: "131.4GiB"}
 	c.Disaggregated = Disaggregated{PrefillReplicas: Replicas{Max: 4}}
@@ -192,15 +193,15 @@ func TestPoolCountsItsModel(t *testing.T) {
 		t.Errorf("%g tokens on %+v", p.KVTokens, p.Fit)
 	}
 	if p.PrefillReserves != p.Reserves || p.Reserves.Total() == 0 || p.ReservesOf(PrefillRole) != p.Reserves {
-		t.Errorf("of prefill %+v are kept, of the others %+v", p.PrefillReserves, p.Reserves)
+		t.Errorf("reserves of prefill %+v, of the others %+v", p.PrefillReserves, p.Reserves)
 	}
-	apart := c
-	apart.Disaggregated.PrefillReserves = &Reserves{Warm: 1}
-	if p, err := New(apart, data); err != nil || p.ReservesOf(PrefillRole) != (Reserves{Warm: 1}) || p.ReservesOf(DecodeRole) != c.Reserves || p.BoundsOf(PrefillRole).Max != 4 || p.BoundsOf(DecodeRole) != p.Replicas {
-		t.Errorf("stated apart: %+v, %v", p.PrefillReserves, err)
+	stated := c
+	stated.Disaggregated.PrefillReserves = &Reserves{Warm: 1}
+	if p, err := New(stated, data); err != nil || p.ReservesOf(PrefillRole) != (Reserves{Warm: 1}) || p.ReservesOf(DecodeRole) != c.Reserves || p.BoundsOf(PrefillRole).Max != 4 || p.BoundsOf(DecodeRole) != p.Replicas {
+		t.Errorf("stated prefill reserves: %+v, %v", p.PrefillReserves, err)
 	}
 	if !p.Disaggregated || RoleOf(KV) != DecodeRole || RoleOf(Prefill) != PrefillRole || RoleOf(Requests) != AnyRole {
-		t.Error("roles are mixed up")
+		t.Error("a resource has the wrong role")
 	}
 	gptOSS, err := os.ReadFile("testdata/gpt-oss-120b.json")
 	if err != nil {
@@ -217,12 +218,12 @@ func TestPoolCountsItsModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ratio := windowed.KVTokens / full.KVTokens; !(ratio > 1.9 && ratio < 2) {
-		t.Errorf("windows stretch the cache by %.2f at 32000 tokens", ratio)
+		t.Errorf("with sliding windows the cache holds %.2f times as many of 32000 tokens", ratio)
 	}
 }
 
-// TestPoolReadsItsCurve: measured rates win over stated ones, and slots bound them no further.
-func TestPoolReadsItsCurve(t *testing.T) {
+// TestPoolFromCurve: measured rates are used in place of stated ones, and max_num_seqs does not reduce them.
+func TestPoolFromCurve(t *testing.T) {
 	data, err := os.ReadFile("testdata/curves/vllm.jsonl")
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 
 func TestServiceCurve(t *testing.T) {
 	slo := SLO{ITL: 50 * time.Millisecond}
-	t.Run("of a benchmark", func(t *testing.T) {
+	t.Run("benchmark", func(t *testing.T) {
 		c := Curve{
 			{Concurrency: 1, Prompt: 1000, Output: 100, DecodeTokensPerS: 50, ITL: Percentiles{P50: .02}},
 			{Concurrency: 40, Prompt: 1000, Output: 100, DecodeTokensPerS: 1000, ITL: Percentiles{P50: .04}},
@@ -38,7 +38,7 @@ func TestServiceCurve(t *testing.T) {
 			}
 		}
 		if last := got.Points[len(got.Points)-1].ITL; last < .04 || last > .075 {
-			t.Errorf("it ends at %.3f s", last)
+			t.Errorf("the last point is at %.3f s", last)
 		}
 	})
 	t.Run("unknown", func(t *testing.T) {

@@ -22,7 +22,7 @@ func TestWarmupPrior(t *testing.T) {
 	constant := NewWarmup(8*time.Minute, 8*time.Minute)
 	for _, p := range []float64{.01, .5, .99} {
 		if got := constant.Quantile(p); got != 8*time.Minute {
-			t.Errorf("constant lag at %g: %s", p, got)
+			t.Errorf("constant warm-up: quantile %g is %s", p, got)
 		}
 	}
 }
@@ -32,17 +32,17 @@ func TestWarmupReadyBy(t *testing.T) {
 	tests := []struct {
 		name       string
 		w          *Warmup
-		now, until time.Duration // since it was asked for
+		now, until time.Duration // since the request
 		want       float64
 	}{
-		{"median, asked now", &w, 0, 6 * time.Minute, .5},
-		{"p90, asked now", &w, 0, 12 * time.Minute, .9},
-		{"nothing is ready in no time", &w, 3 * time.Minute, 3 * time.Minute, 0},
+		{"median, requested now", &w, 0, 6 * time.Minute, .5},
+		{"p90, requested now", &w, 0, 12 * time.Minute, .9},
+		{"no time passes", &w, 3 * time.Minute, 3 * time.Minute, 0},
 		{"the past", &w, 6 * time.Minute, 2 * time.Minute, 0},
-		{"given that half are not ready", &w, 6 * time.Minute, 12 * time.Minute, .8},
+		{"not ready at the median", &w, 6 * time.Minute, 12 * time.Minute, .8},
 		{"constant, before", &constant, 0, 7 * time.Minute, 0},
 		{"constant, at", &constant, 0, 8 * time.Minute, 1},
-		{"constant, overdue", &constant, 9 * time.Minute, 10 * time.Minute, 1},
+		{"constant, late", &constant, 9 * time.Minute, 10 * time.Minute, 1},
 	}
 	for _, tt := range tests {
 		if got := tt.w.ReadyBy(epoch, epoch.Add(tt.now), epoch.Add(tt.until)); math.Abs(got-tt.want) > 1e-6 {
@@ -57,17 +57,17 @@ func TestWarmupLearns(t *testing.T) {
 	w.Observe(0)
 	w.Observe(25 * time.Hour)
 	if got := w.Quantile(.5); got != 6*time.Minute {
-		t.Errorf("median %s after nonsense, want the prior's 6m", got)
+		t.Errorf("median %s after invalid durations, want the prior's 6m", got)
 	}
 	w.Observe(20 * time.Minute)
 	if got := w.Quantile(.5); got <= 6*time.Minute || got > 8*time.Minute {
-		t.Errorf("median %s after one lag of 20m; one observation is a tenth of the prior", got)
+		t.Errorf("median %s after one warm-up of 20m, want 6m to 8m", got)
 	}
 	for range 200 {
 		w.Observe(20 * time.Minute)
 	}
 	if got := w.Quantile(.5); got < 15*time.Minute || got > 20*time.Minute {
-		t.Errorf("median %s after many lags of 20m", got)
+		t.Errorf("median %s after many warm-ups of 20m", got)
 	}
 	if n := len(w.Observed); n != warmupWindow {
 		t.Errorf("%d observations kept, want %d", n, warmupWindow)
@@ -79,13 +79,13 @@ func TestWarmupLearns(t *testing.T) {
 	}
 }
 
-// TestWarmupFollowsAChange: within ten observations of a doubled lag, the 90th percentile is that of the new lag. It
-// falls back some observations after the lag has halved. Without a change it stays.
-func TestWarmupFollowsAChange(t *testing.T) {
+// TestWarmupChange: ten observations after warm-ups became twice as long, the 90th percentile is the new one. After
+// they became shorter again it falls within 40 observations. Without a change it stays.
+func TestWarmupChange(t *testing.T) {
 	const runs, spread = 200, 0.4
 	p90 := math.Exp(spread * z90)
 	r := rand.New(rand.NewPCG(5, 2))
-	after := map[int][]float64{} // the learned over the true 90th percentile, by observations so far
+	after := map[int][]float64{} // the learned 90th percentile over the true one, by observations so far
 	for range runs {
 		w := NewWarmup(6*time.Minute, 12*time.Minute)
 		for n := range 130 {
@@ -101,13 +101,13 @@ func TestWarmupFollowsAChange(t *testing.T) {
 		got := after[n]
 		slices.Sort(got)
 		if lo, mid, hi := got[runs/20], got[runs/2], got[runs-runs/20]; lo < want[0] || hi > want[1] || mid < .93 || mid > 1.13 {
-			t.Errorf("after %d lags p90 is %.2f of the true one (5 %%: %.2f, 95 %%: %.2f), want within %v", n, mid, lo, hi, want)
+			t.Errorf("after %d warm-ups p90 is %.2f of the true one (5 %%: %.2f, 95 %%: %.2f), want within %v", n, mid, lo, hi, want)
 		}
 	}
 }
 
-// TestWarmupGivenWaiting: replicas that wait longer than any before raise the lag before one of them is ready. Shorter
-// waits do not.
+// TestWarmupGivenWaiting: replicas that start for longer than any before raise the warm-up before one of them is ready.
+// Shorter waits do not.
 func TestWarmupGivenWaiting(t *testing.T) {
 	w := NewWarmup(6*time.Minute, 12*time.Minute)
 	for range 30 {
@@ -120,11 +120,11 @@ func TestWarmupGivenWaiting(t *testing.T) {
 		waiting  []time.Duration
 		min, max time.Duration // of the 90th percentile
 	}{
-		{"nobody", nil, before, before},
-		{"just asked for", many(time.Second, 3), before - time.Second, before + time.Second},
-		{"none of an age", many(0, 3), before, before},
-		{"five for twice as long", many(12*time.Minute, 5), 10 * time.Minute, 20 * time.Minute},
-		{"one for ever says no more than an hour", many(20*time.Hour, 1), w.given(many(maxWaiting, 1)), w.given(many(maxWaiting, 1))},
+		{"none", nil, before, before},
+		{"requested a second ago", many(time.Second, 3), before - time.Second, before + time.Second},
+		{"requested now", many(0, 3), before, before},
+		{"five, twice as long", many(12*time.Minute, 5), 10 * time.Minute, 20 * time.Minute},
+		{"a wait of 20 hours counts as maxWaiting", many(20*time.Hour, 1), w.given(many(maxWaiting, 1)), w.given(many(maxWaiting, 1))},
 	}
 	for _, tt := range tests {
 		if got := w.given(tt.waiting); got < tt.min || got > tt.max {
@@ -132,11 +132,11 @@ func TestWarmupGivenWaiting(t *testing.T) {
 		}
 	}
 	if w.Quantile(.9) != before {
-		t.Error("what waits was kept")
+		t.Error("Given changed the observations")
 	}
 	constant := NewWarmup(8*time.Minute, 8*time.Minute)
 	if got := constant.given(many(12*time.Minute, 4)); got <= 8*time.Minute || got > 30*time.Minute {
-		t.Errorf("p90 %s of a lag stated to be 8m that takes more than 12m", got)
+		t.Errorf("p90 %s of a stated warm-up of 8m, with replicas that start for 12m", got)
 	}
 }
 

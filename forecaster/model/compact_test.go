@@ -8,15 +8,15 @@ import (
 
 const compactError = 1.0 / 2048
 
-// TestCompact: values come back within the stated error, in the same order; zero, one and unknown exactly.
+// TestCompact: expand returns values within the stated error, in the same order, and zero, one and unknown exactly.
 func TestCompact(t *testing.T) {
 	for _, y := range []float32{0, 1, 30, 2047, 1 << 38} {
 		if got := expand(compact(y)); got != y {
-			t.Errorf("%v comes back as %v", y, got)
+			t.Errorf("%v becomes %v", y, got)
 		}
 	}
 	if got := expand(compact(nan32)); got == got {
-		t.Errorf("unknown comes back as %v", got)
+		t.Errorf("unknown becomes %v", got)
 	}
 	if least, most := expand(compact(1e-12)), expand(compact(float32(math.Inf(1)))); least != 0 || !(most > 5e11) || math.IsInf(float64(most), 0) {
 		t.Errorf("out of range: %v and %v", least, most)
@@ -27,14 +27,14 @@ func TestCompact(t *testing.T) {
 		y := x * (1 + .01*r.Float64())
 		a, b := compact(float32(x)), compact(float32(y))
 		if got := float64(expand(a)); math.Abs(got-x) > compactError*x || a > b {
-			t.Fatalf("%v comes back as %v, and has code %d where %v has %d", x, got, a, y, b)
+			t.Fatalf("%v becomes %v, and has code %d; %v has %d", x, got, a, y, b)
 		}
 	}
 }
 
-// TestBinsFollowTheirMinutes: bins are means of what is known of their minutes, amended ones too, from any first minute
-// on and across gaps.
-func TestBinsFollowTheirMinutes(t *testing.T) {
+// TestHalfHours: a half hour is the mean of its known minutes, also after amendments and gaps, and for any first
+// minute.
+func TestHalfHours(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, first := range []int64{start, start + 7} {
 		h, truth := NewHistory(), map[int64]float64{}
@@ -60,7 +60,7 @@ func TestBinsFollowTheirMinutes(t *testing.T) {
 				}
 			}
 			if got := h.halfHour(b); math.Abs(got-sum/n) > 2*compactError*got || math.IsNaN(got) != (n == 0) {
-				t.Fatalf("from minute %d: bin %d is %v, its minutes have mean %v", first%binMinutes, b-first/binMinutes, got, sum/n)
+				t.Fatalf("from minute %d: half hour %d is %v, the mean of its minutes %v", first%binMinutes, b-first/binMinutes, got, sum/n)
 			}
 		}
 	}

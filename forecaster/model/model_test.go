@@ -25,8 +25,8 @@ func repeat(n int, f func(i int) float64) []float64 {
 	return ys
 }
 
-// TestRestoredHistoryGoesOn: a restored history takes further minutes as the original does.
-func TestRestoredHistoryGoesOn(t *testing.T) {
+// TestRestore: a restored history has the same state as the original after further minutes.
+func TestRestore(t *testing.T) {
 	nan := math.NaN()
 	for shape, ys := range map[string][]float64{
 		"empty":   nil,
@@ -46,7 +46,7 @@ func TestRestoredHistoryGoesOn(t *testing.T) {
 	}
 }
 
-// restored sends a history through its bytes.
+// restored stores a history and restores it.
 func restored(t *testing.T, h *History) *History {
 	t.Helper()
 	g := NewHistory()
@@ -63,8 +63,8 @@ func restored(t *testing.T, h *History) *History {
 	return g
 }
 
-// TestMovesAreOfSettledMinutes recomputes what a history says of its moves.
-func TestMovesAreOfSettledMinutes(t *testing.T) {
+// TestMoves compares the moves of a history, which are those of settled minutes, with a direct computation.
+func TestMoves(t *testing.T) {
 	h := NewHistory()
 	ys := repeat(200, func(i int) float64 { return float64((i*7919)%101) + float64(i) })
 	for i, y := range ys {
@@ -92,8 +92,8 @@ func TestMovesAreOfSettledMinutes(t *testing.T) {
 	}
 }
 
-// TestGapsAreUnknown: minutes that were skipped, also for days, read as unknown and not as what the ring held before.
-func TestGapsAreUnknown(t *testing.T) {
+// TestGaps: skipped minutes are unknown, also in gaps of days. They do not have former values of the ring.
+func TestGaps(t *testing.T) {
 	for _, gap := range []int64{5, 2000, 3 * 1440, 20 * 1440} {
 		h := NewHistory()
 		feed(h, start, repeat(9*1440, func(int) float64 { return 4 }))
@@ -101,12 +101,12 @@ func TestGapsAreUnknown(t *testing.T) {
 		h.Push(was+gap, 9)
 		for m := was + gap - 1; m > was && m > was+gap-ringMinutes; m-- {
 			if !math.IsNaN(h.At(m)) {
-				t.Fatalf("gap of %d: minute %d reads %v", gap, m-was, h.At(m))
+				t.Fatalf("gap of %d: minute %d is %v", gap, m-was, h.At(m))
 			}
 		}
 		if gap > 1440 {
 			if y := h.Around(h.Newest - 1440); !math.IsNaN(y) {
-				t.Errorf("gap of %d: a bin within the gap reads %v", gap, y)
+				t.Errorf("gap of %d: a half hour in the gap is %v", gap, y)
 			}
 		}
 		if h.Known != 9*1440+1 {
@@ -128,8 +128,8 @@ func TestAmend(t *testing.T) {
 	}
 }
 
-// A minute that is amended leaves the levels as if it had come so at first.
-func TestAmendMovesTheLevels(t *testing.T) {
+// After amendments levels are those of the amended values.
+func TestLevelsOfAmendedMinutes(t *testing.T) {
 	direct, amended := NewHistory(), NewHistory()
 	for m := range int64(3000) {
 		y := 100 + float64(m%17)
@@ -150,8 +150,8 @@ func TestAmendMovesTheLevels(t *testing.T) {
 	}
 }
 
-// Minutes that become known only when the next one has come are known in the end like those that came at once.
-func TestLateMinutesEnterTheLevels(t *testing.T) {
+// Minutes that become known a minute late change the levels like those that are known at once.
+func TestLevelsOfLateMinutes(t *testing.T) {
 	direct, late := NewHistory(), NewHistory()
 	for m := range int64(300) {
 		y := 100 + 20*math.Sin(float64(m)/30) + float64(m%7)

@@ -9,9 +9,9 @@ import (
 	"github.com/forewarm/forewarm/forecaster/model"
 )
 
-// TestSeasonsKeepLocalTime: at noon after the clocks changed, and two days later, the seasons of traffic that keeps local
-// time are those of the same traffic where clocks don't change.
-func TestSeasonsKeepLocalTime(t *testing.T) {
+// TestSeasonsInLocalTime: traffic follows the local clock. At noon after the clock changed, and two days later, the
+// features of seasons are those of the same traffic without a change.
+func TestSeasonsInLocalTime(t *testing.T) {
 	zone, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestSeasonsKeepLocalTime(t *testing.T) {
 		for i := range got {
 			bound := 1e-3
 			if i >= 15 && i < 15+4*model.NumRepeats {
-				bound = .05 // memories of days, which hold the hour that was skipped or came twice
+				bound = .05 // averages over days, which include the hour that was skipped or came twice
 			}
 			if math.Abs(float64(got[i]-want[i])) > bound {
 				t.Errorf("%v: season %d is %v, want %v", noon, i, got[i], want[i])

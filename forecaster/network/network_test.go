@@ -32,8 +32,8 @@ func noisy(scale float64) func(i int) float64 {
 	}
 }
 
-// TestForecastsAreDistributions: whatever the history, what is seen of it is finite, and quantiles are finite and ascend.
-func TestForecastsAreDistributions(t *testing.T) {
+// TestExtremeHistories: for all histories, features are within bounds, and quantiles are finite and in order.
+func TestExtremeHistories(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	nan := math.NaN()
 	for name, y := range map[string]func(i int) float64{
@@ -71,12 +71,11 @@ func TestForecastsAreDistributions(t *testing.T) {
 	}
 }
 
-// TestNothingToGoBy: the network keeps silent on a history that is empty, unknown, flat or silent.
 // TestGroups: the inputs of a group are those that its method fills.
 func TestGroups(t *testing.T) {
 	var v view
 	if !v.read(history(3000, noisy(1))) {
-		t.Fatal("there is nothing to go by")
+		t.Fatal("no input from 3000 minutes")
 	}
 	f := filler{v: &v, x: new([NumFeatures]float32)}
 	for i, fill := range []func(*filler){
@@ -88,8 +87,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestInputAllocatesNothing: NewInput needs 105 KiB of working memory. Allocated for each series, it doubled the time
-// of a tick of ten thousand classes.
+// TestInputAllocatesNothing: NewInput needs 105 KiB of working memory. An allocation for each series would double the
+// time of a tick of ten thousand classes.
 func TestInputAllocatesNothing(t *testing.T) {
 	h := history(3000, noisy(1))
 	if n := testing.AllocsPerRun(10, func() { NewInput(h) }); n != 0 {
@@ -97,7 +96,8 @@ func TestInputAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestNothingToGoBy(t *testing.T) {
+// There is no input from a history that is empty, unknown, flat or silent.
+func TestNoInput(t *testing.T) {
 	for name, y := range map[string]func(i int) float64{
 		"flat":    func(int) float64 { return 7.1 },
 		"zero":    func(int) float64 { return 0 },
@@ -105,21 +105,21 @@ func TestNothingToGoBy(t *testing.T) {
 		"silent":  func(i int) float64 { return float64(max(0, 500-i)) },
 	} {
 		if _, ok := NewInput(history(3000, y)); ok {
-			t.Errorf("%s is looked at", name)
+			t.Errorf("there is an input from a history that is %s", name)
 		}
 	}
 	if _, ok := NewInput(model.NewHistory()); ok {
-		t.Error("an empty history is looked at")
+		t.Error("there is an input from an empty history")
 	}
 }
 
-// TestUnitsDoNotMatter: a series in another unit is seen as the same, and its forecast is the same in its unit.
-func TestUnitsDoNotMatter(t *testing.T) {
+// TestUnits: a series in another unit has the same features, and the same forecast in its unit.
+func TestUnits(t *testing.T) {
 	for _, n := range []int{5, 90, 1600, 11000} {
 		one, _ := NewInput(history(n, noisy(1)))
 		other, ok := NewInput(history(n, noisy(1<<20)))
 		if !ok {
-			t.Fatalf("nothing is seen of %d minutes", n)
+			t.Fatalf("no input from %d minutes", n)
 		}
 		for j := range one.X {
 			if d := one.X[j] - other.X[j]; d > 1e-3 || d < -1e-3 {
@@ -139,19 +139,19 @@ func TestUnitsDoNotMatter(t *testing.T) {
 	}
 }
 
-// TestKnowsNoise: around a level the median is near it, and most of what comes is within the outer quantiles.
-func TestKnowsNoise(t *testing.T) {
+// TestCoverageOfNoise: for noise around a level, 90 % of the outcomes are within the 5 % and the 95 % quantile.
+func TestCoverageOfNoise(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	y := func(int) float64 { z := 30 + 2*r.NormFloat64(); return z * z }
 	h := model.NewHistory()
 	inside, of := 0.0, 0.0
-	var asked []Quantiles
+	var issued []Quantiles
 	for i := range 2000 {
 		v := y(i)
 		h.Push(startMinute+int64(i), v)
 		h.Settle(h.Newest)
 		if i >= 60+18 {
-			q := asked[len(asked)-18][7]
+			q := issued[len(issued)-18][7]
 			of++
 			if z := float32(math.Sqrt(v)); z > q[0] && z < q[7] {
 				inside++
@@ -160,14 +160,14 @@ func TestKnowsNoise(t *testing.T) {
 		in, _ := NewInput(h)
 		var q Quantiles
 		Fitted().Forecast(&in, &q)
-		asked = append(asked, q)
+		issued = append(issued, q)
 	}
 	if share := inside / of; math.Abs(share-.9) > .06 {
 		t.Errorf("%.1f %% are within the 5 %% and the 95 %% quantile", 100*share)
 	}
 }
 
-// TestSameOutputsAsTrainer: the network gives what it gave in the trainer, for features that the trainer chose.
+// TestSameOutputsAsTrainer: the network has the same outputs as in the trainer, for features that the trainer chose.
 func TestSameOutputsAsTrainer(t *testing.T) {
 	b, err := os.ReadFile("testdata/outputs.json")
 	if err != nil {
@@ -193,25 +193,25 @@ func TestSameOutputsAsTrainer(t *testing.T) {
 	}
 }
 
-func TestDecodeRefusesDamage(t *testing.T) {
+func TestDecodeDamagedWeights(t *testing.T) {
 	b := slices.Clone(fitted)
 	if _, err := Decode(b); err != nil {
 		t.Fatal(err)
 	}
 	b[100] ^= 1
 	if _, err := Decode(b); err == nil {
-		t.Error("damaged weights were read")
+		t.Error("damaged weights were accepted")
 	}
 	if _, err := Decode(b[:50]); err == nil {
-		t.Error("half a file was read")
+		t.Error("a truncated file was accepted")
 	}
 }
 
-func BenchmarkLook(b *testing.B) {
+func BenchmarkNewInput(b *testing.B) {
 	h := history(11000, noisy(1))
 	for b.Loop() {
 		if _, ok := NewInput(h); !ok {
-			b.Fatal("nothing seen")
+			b.Fatal("no input")
 		}
 	}
 }
