@@ -10,8 +10,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// Each call is demand once, whichever of its attempts were seen and in whatever order.
-func TestACallIsDemandOnce(t *testing.T) {
+// A call counts as demand once, whichever of its attempts have records, and in any order.
+func TestCallsCountOnce(t *testing.T) {
 	const end, arrived = ingest.PhaseFinished, ingest.PhaseArrived
 	type record struct {
 		id      string
@@ -20,21 +20,21 @@ func TestACallIsDemandOnce(t *testing.T) {
 		again   bool
 	}
 	for name, records := range map[string][]record{
-		"retries":                    {{"a", 1, end, false}, {"a", 2, end, true}, {"a", 3, end, true}},
-		"first was rejected":         {{"a", 1, ingest.PhaseRejected, false}, {"a", 2, end, true}},
-		"first not seen":             {{"a", 2, end, false}, {"a", 3, end, true}, {"a", 4, end, true}},
-		"first comes late":           {{"a", 2, end, false}, {"a", 1, end, true}, {"a", 3, end, true}},
-		"second comes late":          {{"a", 3, end, false}, {"a", 2, end, true}, {"a", 1, end, true}},
-		"with arrivals":              {{"a", 1, arrived, false}, {"a", 2, arrived, true}, {"a", 1, end, false}, {"a", 2, end, true}},
-		"with arrivals, not seen":    {{"a", 2, arrived, false}, {"a", 2, end, false}, {"a", 3, arrived, true}, {"a", 3, end, true}},
-		"many attempts":              {{"a", 1, end, false}, {"a", 9, end, true}},
-		"without an id, by number":   {{"", 1, end, false}, {"", 1, end, false}, {"", 2, end, true}},
-		"another call is another":    {{"a", 1, end, false}, {"b", 2, end, false}, {"c", 1, end, false}, {"b", 1, end, true}},
-		"forgotten since it arrived": {{"a", 1, arrived, false}, {"a", 2, arrived, true}, {"", 0, end, false}, {"a", 2, end, true}},
+		"retries":                      {{"a", 1, end, false}, {"a", 2, end, true}, {"a", 3, end, true}},
+		"first rejected":               {{"a", 1, ingest.PhaseRejected, false}, {"a", 2, end, true}},
+		"first missing":                {{"a", 2, end, false}, {"a", 3, end, true}, {"a", 4, end, true}},
+		"first late":                   {{"a", 2, end, false}, {"a", 1, end, true}, {"a", 3, end, true}},
+		"second late":                  {{"a", 3, end, false}, {"a", 2, end, true}, {"a", 1, end, true}},
+		"with arrivals":                {{"a", 1, arrived, false}, {"a", 2, arrived, true}, {"a", 1, end, false}, {"a", 2, end, true}},
+		"with arrivals, first missing": {{"a", 2, arrived, false}, {"a", 2, end, false}, {"a", 3, arrived, true}, {"a", 3, end, true}},
+		"many attempts":                {{"a", 1, end, false}, {"a", 9, end, true}},
+		"without an id, by number":     {{"", 1, end, false}, {"", 1, end, false}, {"", 2, end, true}},
+		"three calls":                  {{"a", 1, end, false}, {"b", 2, end, false}, {"c", 1, end, false}, {"b", 1, end, true}},
+		"first forgotten":              {{"a", 1, arrived, false}, {"a", 2, arrived, true}, {"", 0, end, false}, {"a", 2, end, true}},
 	} {
 		seen, c := ingest.NewDeduper(100), calls{}
 		for i, x := range records {
-			if name == "forgotten since it arrived" && x.id == "" {
+			if name == "first forgotten" && x.id == "" {
 				seen = ingest.NewDeduper(100)
 				seen.Seen("p", "a", 2, arrived)
 				continue
@@ -49,8 +49,8 @@ func TestACallIsDemandOnce(t *testing.T) {
 	}
 }
 
-// A request counts once, by its records at arrival and at the end in either order.
-func TestARequestCountsOnce(t *testing.T) {
+// A request counts once if it has a record at arrival and one at the end, in either order.
+func TestRequestsCountOnce(t *testing.T) {
 	end := ingest.Request{
 		ID: "a", Pool: "p", Class: "chat", Attempt: 1, ArrivedAt: midnight.Add(10 * time.Second), StartedAt: midnight.Add(11 * time.Second),
 		FirstTokenAt: midnight.Add(12 * time.Second), FinishedAt: midnight.Add(30 * time.Second),

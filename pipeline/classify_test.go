@@ -11,9 +11,9 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// TestClassesOfTrafficWithoutLabels: rules give requests a class, and the record at a request's end lands in the class
-// of the one at its arrival.
-func TestClassesOfTrafficWithoutLabels(t *testing.T) {
+// TestClassify: rules give requests a class. The record at the end of a request gets the class of the one at its
+// arrival.
+func TestClassify(t *testing.T) {
 	cfg := eventConfig(t, "p")
 	cfg.Every = time.Hour
 	cfg.Classify = features.ClassifyConfig{Rules: []features.Rule{{Class: "batch", Tier: []string{"batch"}}, {Class: "long", PromptMin: 1 << 12}, {Class: "short"}}}

@@ -12,9 +12,9 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// underway is traffic of so many requests a second, reported at their ends, that a daemon finds under way when it
-// starts at midnight: what ended before was reported to nobody.
-func underway(minutes int, lasts time.Duration, rate func(minute float64) float64) []ingest.Batch {
+// trafficAtStart is traffic that began before a daemon starts at midnight. Requests are reported when they end, so
+// those that ended before midnight are missing. The rate is in requests per second.
+func trafficAtStart(minutes int, lasts time.Duration, rate func(minute float64) float64) []ingest.Batch {
 	r := rand.New(rand.NewPCG(1, 2))
 	var all []ingest.Request
 	for at := -1800.0; at < float64(minutes)*60; at += r.ExpFloat64() / rate(at/60) {
@@ -38,29 +38,28 @@ func underway(minutes int, lasts time.Duration, rate func(minute float64) float6
 	return out
 }
 
-// TestColdForecasts: in the first hour the median of flat demand is flat, at its level, and that of demand which rises
-// does not fall below what there is.
+// TestColdForecasts: in the first hour, medians of flat and of rising demand are near the present demand.
 func TestColdForecasts(t *testing.T) {
 	flat := func(float64) float64 { return 5 }
 	rising := func(m float64) float64 { return 5 * max(1, 1+.1*(m-30)) }
-	type check struct{ minute, least, most int } // in percent of what there is
+	type check struct{ minute, least, most int } // least and most in percent of the present demand
 	for name, tt := range map[string]struct {
 		lasts  time.Duration
 		rate   func(float64) float64
 		checks []check
 	}{
-		"flat, of seconds":    {2 * time.Second, flat, []check{{5, 80, 125}, {15, 85, 120}, {60, 85, 120}}},
-		"flat, of a minute":   {time.Minute, flat, []check{{5, 70, 150}, {15, 85, 120}, {60, 85, 120}}},
-		"flat, of minutes":    {3 * time.Minute, flat, []check{{5, 55, 180}, {15, 75, 125}, {60, 85, 120}}},
-		"rising, of seconds":  {9 * time.Second, rising, []check{{45, 80, 125}, {60, 80, 125}}},
-		"rising, of a minute": {time.Minute, rising, []check{{45, 75, 125}, {60, 75, 125}}},
+		"flat, seconds":    {2 * time.Second, flat, []check{{5, 80, 125}, {15, 85, 120}, {60, 85, 120}}},
+		"flat, a minute":   {time.Minute, flat, []check{{5, 70, 150}, {15, 85, 120}, {60, 85, 120}}},
+		"flat, minutes":    {3 * time.Minute, flat, []check{{5, 55, 180}, {15, 75, 125}, {60, 85, 120}}},
+		"rising, seconds":  {9 * time.Second, rising, []check{{45, 80, 125}, {60, 80, 125}}},
+		"rising, a minute": {time.Minute, rising, []check{{45, 75, 125}, {60, 75, 125}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := eventConfig(t, "p")
 			c.Classify = features.ClassifyConfig{}
 			p := New(c)
 			at := map[int][]forecaster.Forecast{}
-			batches := underway(80, tt.lasts, tt.rate)
+			batches := trafficAtStart(80, tt.lasts, tt.rate)
 			for i := range batches {
 				p.Apply(&batches[i], func(out *Output) {
 					if len(out.Forecasts) > 0 {
@@ -80,7 +79,7 @@ func TestColdForecasts(t *testing.T) {
 					}
 					for _, ahead := range []int{1, 15, 30, 60} {
 						if of := 100 * f.Minute[ahead-1][forecaster.L50] / is; of < float64(x.least) || of > float64(x.most) {
-							t.Errorf("minute %d, %s: the median %d minutes ahead is %.0f %% of what there is, %.4g; now is said to be %.4g", x.minute, f.Dimension, ahead, of, is, f.Now.Mean)
+							t.Errorf("minute %d, %s: the median %d minutes ahead is %.0f %% of the present demand, %.4g, which is estimated as %.4g", x.minute, f.Dimension, ahead, of, is, f.Now.Mean)
 						}
 					}
 				}

@@ -8,54 +8,49 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// totals are what came of a log, pool by pool, as somebody who sees only the records would add it up.
+// totals are sums over the records of a log.
 type totals struct {
 	calls, prompt, output float64
 }
 
-// witness reads the records of a log as they are applied, and counts for himself.
-type witness struct {
-	began    map[string]bool       // attempts, by pool, id and number
-	calls    map[string]int        // which attempt counts for a call
+// counter computes the expected sums of a log from its records.
+type counter struct {
+	calls    map[string]int        // the attempt that counts for a call
 	prompted map[string]bool       // attempts whose prompt was reported
-	owed     totals                // of calls, that windows must hold
-	held     map[time.Time]float64 // token-seconds in each minute, by looking at each request ten times a second
-	records  map[ingest.Reason]int // by what became of them
+	want     totals                // what windows must have
+	held     map[time.Time]float64 // token-seconds in each minute, from samples of each request ten times a second
+	records  map[ingest.Reason]int // by reason of refusal, empty if accepted
 }
 
-func newWitness() *witness {
-	return &witness{began: map[string]bool{}, calls: map[string]int{}, prompted: map[string]bool{}, held: map[time.Time]float64{}, records: map[ingest.Reason]int{}}
-}
-
-// see takes a record, what became of it, and the first minute that was open when it came.
-func (w *witness) see(r *ingest.Request, became ingest.Reason, oldest time.Time) {
-	w.records[became]++
-	if became != "" && became != ingest.ReasonLate {
+// add counts a record, given its refusal, if any, and the first minute that was open when it came.
+func (w *counter) add(r *ingest.Request, refused ingest.Reason, oldest time.Time) {
+	w.records[refused]++
+	if refused != "" && refused != ingest.ReasonLate {
 		return
 	}
 	call := r.Pool + " " + r.ID
 	attempt := call + string(rune('0'+r.Attempt))
 	if _, known := w.calls[call]; !known {
 		w.calls[call] = r.Attempt
-		if became == "" {
-			w.owed.calls++
+		if refused == "" {
+			w.want.calls++
 		}
 	}
 	counts := w.calls[call] == r.Attempt
-	if became == "" && !w.prompted[attempt] && counts {
-		w.owed.prompt += float64(r.PromptTokens)
+	if refused == "" && !w.prompted[attempt] && counts {
+		w.want.prompt += float64(r.PromptTokens)
 	}
 	w.prompted[attempt] = true
-	if r.OutputTokens < 0 { // an arrival, or never served
+	if r.OutputTokens < 0 { // an arrival, or a request that was not served
 		return
 	}
 	decode := r.FinishedAt.Sub(r.FirstTokenAt).Seconds()
 	if counts {
 		share := 1. // generated in open minutes
-		if became == ingest.ReasonLate {
+		if refused == ingest.ReasonLate {
 			share = min(max(r.FinishedAt.Sub(oldest).Seconds()/decode, 0), 1)
 		}
-		w.owed.output += share * float64(r.OutputTokens)
+		w.want.output += share * float64(r.OutputTokens)
 	}
 	const perSecond = 10
 	step := time.Second / perSecond
@@ -73,18 +68,18 @@ func (w *witness) see(r *ingest.Request, became ingest.Reason, oldest time.Time)
 	}
 }
 
-// TestMixedLogAddsUp: of a log in which everything happens, the windows of a Pipeline hold what the records say, each
-// once: calls, tokens, and in each minute the KV cache, by looking at every request ten times a second. Of late records
-// they hold what was served in minutes that were open. And each record was counted, came late or was refused.
-func TestMixedLogAddsUp(t *testing.T) {
+// TestSumsOfMixedLog: the windows of a mixedLog have the calls and tokens of its records, each once, and in each minute
+// the KV cache that the requests held. Of late records they have what was served in minutes that were open. Each record
+// is counted or refused.
+func TestSumsOfMixedLog(t *testing.T) {
 	for _, clock := range []Clock{WallClock, EventClock} {
-		t.Run(string(clock), func(t *testing.T) { addsUp(t, mixedConfig(t, clock)) })
+		t.Run(string(clock), func(t *testing.T) { checkSums(t, mixedConfig(t, clock)) })
 	}
 }
 
-func addsUp(t *testing.T, cfg Config) {
-	cfg.Every = time.Hour // forecasts are not looked at
-	p, w := New(cfg), newWitness()
+func checkSums(t *testing.T, cfg Config) {
+	cfg.Every = time.Hour // no forecasts
+	p, w := New(cfg), &counter{calls: map[string]int{}, prompted: map[string]bool{}, held: map[time.Time]float64{}, records: map[ingest.Reason]int{}}
 	var got totals
 	area := map[time.Time]float64{}
 	emit := func(o *Output) {
@@ -98,13 +93,13 @@ func addsUp(t *testing.T, cfg Config) {
 			got.output += x.OutputTokens - x.OutputRetried
 			area[x.Start] += x.KVTokenSeconds
 			if x.KVModelled != 0 {
-				t.Fatalf("%s: KV modelled, though all times are known", x.Start)
+				t.Fatalf("%s: KV is modelled although all times are known", x.Start)
 			}
 		}
 	}
 	log := mixedLog(11, 60)
 	last := log[len(log)-1].ReceivedAt
-	for m := range 20 { // until all has settled
+	for m := range 20 { // until all minutes have settled
 		at := last.Truncate(time.Minute).Add(time.Duration(m) * time.Minute)
 		log = append(log, ingest.Batch{ReceivedAt: at.Add(11 * time.Second), Watermark: &ingest.Watermark{At: at}})
 	}
@@ -114,19 +109,19 @@ func addsUp(t *testing.T, cfg Config) {
 			p.Apply(&b, emit)
 			continue
 		}
-		r := b.Requests[0] // before the fold completes it
+		r := b.Requests[0] // a copy, because Apply changes the record
 		b.Requests = []ingest.Request{r}
 		sent++
 		p.Apply(&b, emit)
-		became := ingest.Reason("")
+		refused := ingest.Reason("")
 		if len(b.Refused) > 0 {
-			became = b.Refused[0].Reason
+			refused = b.Refused[0].Reason
 		}
-		w.see(&r, became, p.LastTick().Add(-cfg.Features.Revise))
+		w.add(&r, refused, p.LastTick().Add(-cfg.Features.Revise))
 	}
 
 	counters := p.Counters()
-	others := 0 // that are no requests, and were counted
+	others := 0 // counted records that are not requests
 	for _, b := range log {
 		others += len(b.Sums) + len(b.Replicas) + len(b.Acks)
 	}
@@ -140,10 +135,10 @@ func addsUp(t *testing.T, cfg Config) {
 		}
 	}
 	if sent != 0 || w.records[ingest.ReasonLate] == 0 || w.records[ingest.ReasonDuplicate] == 0 {
-		t.Errorf("%d records are nowhere: %v", sent, w.records)
+		t.Errorf("%d records are neither counted nor refused, or none is late or a duplicate: %v", sent, w.records)
 	}
 	for name, x := range map[string][2]float64{
-		"calls": {got.calls, w.owed.calls}, "prompt tokens": {got.prompt, w.owed.prompt}, "output tokens": {got.output, w.owed.output},
+		"calls": {got.calls, w.want.calls}, "prompt tokens": {got.prompt, w.want.prompt}, "output tokens": {got.output, w.want.output},
 	} {
 		if math.Abs(x[0]-x[1]) > 1e-9*x[1] {
 			t.Errorf("%s: windows have %g, the records %g", name, x[0], x[1])
@@ -154,7 +149,7 @@ func addsUp(t *testing.T, cfg Config) {
 		sum += want
 		off += math.Abs(area[minute] - want)
 		if math.Abs(area[minute]-want) > .01*want+500 { // a tenth of a second of the largest requests
-			t.Errorf("%s: %g token-seconds in the windows, counted %g", minute.Format("15:04"), area[minute], want)
+			t.Errorf("%s: %g token-seconds in the windows, want %g", minute.Format("15:04"), area[minute], want)
 		}
 	}
 	t.Logf("%d records, %.0f calls, %.3g token-seconds: minutes are off by %.4f %%", len(log), got.calls, sum, 100*off/sum)

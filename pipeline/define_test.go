@@ -14,7 +14,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// definedConfig serves pool p, and takes the definitions of two others whose keys are their largest size.
+// definedConfig has pool p and accepts definitions of one more. The keys of a definition are the pool's replicas.max.
 func definedConfig(t testing.TB) Config {
 	c := eventConfig(t, "p")
 	c.MaxPools = 2
@@ -25,7 +25,7 @@ func definedConfig(t testing.TB) Config {
 	c.Define = func(name string, keys []byte) (capacity.Pool, error) {
 		pool := testPool(t, name)
 		if _, err := fmt.Sscan(string(keys), &pool.Replicas.Max); err != nil {
-			return pool, errors.New("unsound")
+			return pool, errors.New("invalid")
 		}
 		pool.Zone, pool.Rates.PrefillTokensPerS = berlin, 100*float64(pool.Replicas.Max)
 		return pool, nil
@@ -33,11 +33,11 @@ func definedConfig(t testing.TB) Config {
 	return c
 }
 
-func defining(pool, keys string) ingest.Batch {
+func definitionOf(pool, keys string) ingest.Batch {
 	return ingest.Batch{Definition: &ingest.Definition{Pool: pool, Keys: []byte(keys)}}
 }
 
-// minute is traffic of pool p and of the pool noted, with the minute's end.
+// minute is minute m of traffic of pool p and of pools, with the watermark at its end.
 func minute(m int, pools ...string) ingest.Batch {
 	at := midnight.Add(time.Duration(m) * time.Minute)
 	b := ingest.Batch{Sequence: uint64(m + 1), Watermark: &ingest.Watermark{Pool: "p", At: at.Add(time.Minute)}}
@@ -52,12 +52,12 @@ func minute(m int, pools ...string) ingest.Batch {
 	return b
 }
 
-// TestDefine: a pool is served from its definition on and bounded by the newest one, also after a restore and after a
-// start from the newest decisions. Definitions of configured pools, unsound ones and those beyond max_pools are refused
-// with a reason.
+// TestDefine: a pool is served from its definition on, with the bounds of the newest one, also after a restore and
+// after a start from the newest decisions. Definitions of configured pools, invalid ones and those above max_pools are
+// refused with a reason.
 func TestDefine(t *testing.T) {
 	cfg := definedConfig(t)
-	p, q := New(cfg), New(cfg) // q is restored all the time
+	p, q := New(cfg), New(cfg) // q is stored and restored after each batch
 	var got, same []string
 	var decided string
 	send := func(b ingest.Batch) []ingest.Refusal {
@@ -71,7 +71,7 @@ func TestDefine(t *testing.T) {
 			}
 		})
 		q.Apply(&x, func(o *Output) { same = append(same, encoded(o)) })
-		q = reborn(t, cfg, q)
+		q = restarted(t, cfg, q)
 		return b.Refused
 	}
 	refused := func(b ingest.Batch, want string) {
@@ -80,58 +80,59 @@ func TestDefine(t *testing.T) {
 			t.Errorf("refused %v, want %q", r, want)
 		}
 	}
-	if r := send(minute(0, "noted")); len(r) == 0 || r[0].Reason != ingest.ReasonUnknownPool {
-		t.Errorf("before its definition: %v", r)
+	if r := send(minute(0, "extra")); len(r) == 0 || r[0].Reason != ingest.ReasonUnknownPool {
+		t.Errorf("before the definition: %v", r)
 	}
-	if r := send(defining("noted", "8")); len(r) > 0 {
+	if r := send(definitionOf("extra", "8")); len(r) > 0 {
 		t.Errorf("refused: %v", r)
 	}
 	for m := 1; m < 20; m++ {
-		if r := send(minute(m, "noted")); len(r) > 0 {
+		if r := send(minute(m, "extra")); len(r) > 0 {
 			t.Fatalf("minute %d: %v", m, r)
 		}
 	}
-	if decided != "noted ≤8 p ≤30 " {
+	if decided != "extra ≤8 p ≤30 " {
 		t.Errorf("decided %s", decided)
 	}
-	refused(defining("p", "9"), "is in the configuration")
-	refused(defining("third", "9"), "max_pools is 2")
-	refused(defining("noted", "many"), "unsound")
-	send(defining("noted", "8"))
-	send(minute(20, "noted"))
-	send(defining("noted", "12"))
-	send(minute(21, "noted"))
-	send(minute(22, "noted"))
-	if decided != "noted ≤12 p ≤30 " {
+	refused(definitionOf("p", "9"), "is in the configuration")
+	refused(definitionOf("third", "9"), "max_pools is 2")
+	refused(definitionOf("extra", "many"), "invalid")
+	send(definitionOf("extra", "8"))
+	send(minute(20, "extra"))
+	send(definitionOf("extra", "12"))
+	send(minute(21, "extra"))
+	send(minute(22, "extra"))
+	if decided != "extra ≤12 p ≤30 " {
 		t.Errorf("decided %s", decided)
 	}
 	if !slices.Equal(got, same) || !bytes.Equal(saved(t, p), saved(t, q)) {
-		t.Error("a pipeline that is restored all the time differs")
+		t.Error("a pipeline that is restored after each batch has other outputs or another state")
 	}
 
-	state, err := p.DecisionState("noted")
+	state, err := p.DecisionState("extra")
 	if err != nil {
 		t.Fatal(err)
 	}
 	again := New(cfg)
-	if err := again.Resume("noted", state); err != nil || again.pools[0].Decision.LastTick.IsZero() || again.pools[0].pool.Replicas.Max != 12 {
+	if err := again.Resume("extra", state); err != nil || again.pools[0].Decision.LastTick.IsZero() || again.pools[0].pool.Replicas.Max != 12 {
 		t.Errorf("resumed with %v, %d pools", err, len(again.pools))
 	}
-	cfg.Pools = append(cfg.Pools, testPool(t, "noted")) // and now it is configured
+	cfg.Pools = append(cfg.Pools, testPool(t, "extra"))
 	again, err = Restore(cfg, bytes.NewReader(saved(t, p)))
 	if err != nil || again.pools[0].pool.Replicas.Max != 30 || again.pools[0].Defined != nil || again.pools[0].Decision.LastTick.IsZero() {
-		t.Errorf("%v: the configuration did not win", err)
+		t.Errorf("%v: the pool is now configured, and the configuration is not used", err)
 	}
 }
 
-// TestDefinitionEnds: without its definition a pool is served as long as there is telemetry. It is forgotten after an
-// hour of silence when the definition was taken back, else after class_ttl; then another pool has its place.
+// TestDefinitionEnds: a pool whose definition was withdrawn is served as long as there is telemetry. It is forgotten
+// after an hour of silence, and a pool whose definition was not withdrawn after class_ttl. Then another pool can be
+// defined.
 func TestDefinitionEnds(t *testing.T) {
 	cfg := definedConfig(t)
 	cfg.Features.ClassTTL = 3 * time.Hour
 	stale := false
 	for _, c := range []struct {
-		takenBack bool
+		withdrawn bool
 		after     int // minutes of silence
 	}{{true, 60}, {false, 180}} {
 		p := New(cfg)
@@ -141,38 +142,38 @@ func TestDefinitionEnds(t *testing.T) {
 			})
 			return b.Refused
 		}
-		send(defining("noted", "8"))
+		send(definitionOf("extra", "8"))
 		m := 0
 		for ; m < 30; m++ {
-			if m == 5 && c.takenBack {
-				send(defining("noted", ""))
+			if m == 5 && c.withdrawn {
+				send(definitionOf("extra", ""))
 			}
-			if r := send(minute(m, "noted")); len(r) > 0 {
+			if r := send(minute(m, "extra")); len(r) > 0 {
 				t.Fatalf("minute %d: %v", m, r)
 			}
 		}
 		quiet := m - 1
 		for ; len(p.pools) == 2 && m < 400; m++ {
 			send(minute(m))
-			p = reborn(t, cfg, p)
+			p = restarted(t, cfg, p)
 		}
 		if m-quiet < c.after || m-quiet > c.after+3 {
-			t.Errorf("taken back %t: forgotten after %d minutes, want %d", c.takenBack, m-quiet, c.after)
+			t.Errorf("withdrawn %t: forgotten after %d minutes, want %d", c.withdrawn, m-quiet, c.after)
 		}
-		if r := send(defining("third", "8")); len(r) > 0 {
-			t.Errorf("the place is not free: %v", r)
+		if r := send(definitionOf("third", "8")); len(r) > 0 {
+			t.Errorf("the definition of the next pool is refused: %v", r)
 		}
 		if r := send(minute(m, "third")); len(r) > 0 {
-			t.Errorf("the next pool: %v", r)
+			t.Errorf("traffic of the next pool: %v", r)
 		}
-		if stale == c.takenBack {
-			t.Errorf("taken back %t: alert of stale telemetry %t", c.takenBack, stale)
+		if stale == c.withdrawn {
+			t.Errorf("withdrawn %t: alert of stale telemetry %t", c.withdrawn, stale)
 		}
-		for end := m + 30; m < end; m++ { // alerts end
+		for end := m + 30; m < end; m++ { // until alerts end
 			send(minute(m, "third"))
 		}
-		for _, x := range []string{"noted", "third"} {
-			if has := bytes.Contains(saved(t, p), []byte(x)); has == (x == "noted") {
+		for _, x := range []string{"extra", "third"} {
+			if has := bytes.Contains(saved(t, p), []byte(x)); has == (x == "extra") {
 				t.Errorf("the state has %s: %t", x, has)
 			}
 		}

@@ -13,17 +13,17 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// stream is one class of a planted workload.
+// stream is one class of a workload.
 type stream struct {
 	rate           float64 // requests per second
 	prompt, output float64 // medians of log-normal lengths
-	hit            float64 // share of the prompt that the cache holds
-	retried        float64 // share of calls whose first attempt fails and is tried again
-	heavyTenant    float64 // share of requests of the tenant "t0"; the others are even
+	hit            float64 // share of the prompt that is in the cache
+	retried        float64 // share of calls whose first attempt fails and is retried
+	heavyTenant    float64 // share of requests of the tenant "t0"; the others have equal shares
 	heavyFeature   float64
 }
 
-// flatTraffic are three classes, four requests per second in all.
+// flatTraffic is three classes with four requests per second in total.
 func flatTraffic() map[string]stream {
 	return map[string]stream{
 		"chat":  {rate: 2, prompt: 800, output: 200, hit: .5, heavyTenant: .15, heavyFeature: .4},
@@ -32,7 +32,7 @@ func flatTraffic() map[string]stream {
 	}
 }
 
-// planted makes the records of one minute. Rates vary by a tenth from minute to minute.
+// planted makes the records of one minute. Rates vary by about 10 % from minute to minute.
 func planted(rng *rand.Rand, minute int, classes map[string]stream) ingest.Batch {
 	start := midnight.Add(time.Duration(minute) * time.Minute)
 	b := ingest.Batch{Watermark: &ingest.Watermark{At: start.Add(time.Minute)}}
@@ -83,7 +83,7 @@ func driversOf(t *testing.T, seed uint64, rates capacity.Config, minutes int, at
 	p, rng, out := New(cfg), rand.New(rand.NewPCG(seed, 7)), map[int][]forecaster.Driver{}
 	for m := range minutes {
 		classes := at(m)
-		if classes == nil { // nothing is heard
+		if classes == nil { // no telemetry
 			continue
 		}
 		b := planted(rng, m, classes)
@@ -96,9 +96,9 @@ func driversOf(t *testing.T, seed uint64, rates capacity.Config, minutes int, at
 	return out
 }
 
-// TestPlantedCausesAreNamedFirst plants one change of one class beside others, with noise, and asks ten, fifteen and
-// twenty-five minutes later what drives the pool.
-func TestPlantedCausesAreNamedFirst(t *testing.T) {
+// TestDrivers plants one change of one class in noisy traffic of three. 10, 15 and 25 minutes later the first driver
+// must be that change, in 90 % of the cases.
+func TestDrivers(t *testing.T) {
 	prefill := capacity.Config{PrefillTokensPerS: 5000}
 	decode := capacity.Config{DecodeTokensPerS: 800}
 	kv := capacity.Config{KVCapacityTokens: 40_000}
@@ -108,7 +108,7 @@ func TestPlantedCausesAreNamedFirst(t *testing.T) {
 		change func(map[string]stream, string) // of a class
 		want   func(d *forecaster.Driver, class string) bool
 	}{
-		{"rate", decode, of(func(s *stream) { s.rate *= 2 }), causeIs(forecaster.CauseRate)},
+		{"rate", decode, changeOf(func(s *stream) { s.rate *= 2 }), causeIs(forecaster.CauseRate)},
 		{"mix", prefill, func(c map[string]stream, class string) {
 			s, total := c[class], 4.
 			for name, other := range c {
@@ -121,15 +121,15 @@ func TestPlantedCausesAreNamedFirst(t *testing.T) {
 		{"new class", decode, func(c map[string]stream, _ string) {
 			c["new"] = stream{rate: 1.5, prompt: 1000, output: 300}
 		}, func(d *forecaster.Driver, _ string) bool { return d.Class == "new" && d.Cause == forecaster.CauseMix }},
-		{"prompt length", prefill, of(func(s *stream) { s.prompt *= 1.8 }), causeIs(forecaster.CausePrompt)},
-		{"prompt length, KV binds", kv, of(func(s *stream) { s.prompt *= 1.8 }), causeIs(forecaster.CausePrompt)},
-		{"output length", decode, of(func(s *stream) { s.output *= 1.8 }), causeIs(forecaster.CauseOutput)},
-		{"cache", prefill, of(func(s *stream) { s.hit = .1 }), causeIs(forecaster.CauseCache)},
-		{"retries", prefill, of(func(s *stream) { s.retried = .4 }), causeIs(forecaster.CauseRetries)},
-		{"tenant", decode, of(func(s *stream) { s.rate, s.heavyTenant = s.rate*1.6, (s.heavyTenant+.6)/1.6 }), func(d *forecaster.Driver, class string) bool {
+		{"prompt length", prefill, changeOf(func(s *stream) { s.prompt *= 1.8 }), causeIs(forecaster.CausePrompt)},
+		{"prompt length, KV binds", kv, changeOf(func(s *stream) { s.prompt *= 1.8 }), causeIs(forecaster.CausePrompt)},
+		{"output length", decode, changeOf(func(s *stream) { s.output *= 1.8 }), causeIs(forecaster.CauseOutput)},
+		{"cache", prefill, changeOf(func(s *stream) { s.hit = .1 }), causeIs(forecaster.CauseCache)},
+		{"retries", prefill, changeOf(func(s *stream) { s.retried = .4 }), causeIs(forecaster.CauseRetries)},
+		{"tenant", decode, changeOf(func(s *stream) { s.rate, s.heavyTenant = s.rate*1.6, (s.heavyTenant+.6)/1.6 }), func(d *forecaster.Driver, class string) bool {
 			return d.Class == class && d.Tenant == "t0" && d.TenantRise > 0 && d.Cause == forecaster.CauseRate
 		}},
-		{"feature", prefill, of(func(s *stream) { s.rate, s.heavyFeature = s.rate*1.6, (s.heavyFeature+.6)/1.6 }), func(d *forecaster.Driver, class string) bool {
+		{"feature", prefill, changeOf(func(s *stream) { s.rate, s.heavyFeature = s.rate*1.6, (s.heavyFeature+.6)/1.6 }), func(d *forecaster.Driver, class string) bool {
 			return d.Class == class && d.Feature == "f0" && d.FeatureRise > 0 && d.Cause == forecaster.CauseRate
 		}},
 	}
@@ -141,7 +141,7 @@ func TestPlantedCausesAreNamedFirst(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			right, asked := 0, 0
+			right, cases := 0, 0
 			for seed := range seeds {
 				class := []string{"chat", "agent", "rag"}[seed%3]
 				if tt.name == "cache" {
@@ -156,24 +156,24 @@ func TestPlantedCausesAreNamedFirst(t *testing.T) {
 					return flatTraffic()
 				})
 				for _, after := range []int{10, 15, 25} {
-					asked++
+					cases++
 					if d := got[onset+after]; len(d) > 0 && tt.want(&d[0], class) {
 						right++
 					} else if len(d) > 0 {
-						t.Logf("seed %d, %s, %d minutes on: %s %s %.2f %s %.2f %s %.2f", seed, class, after, d[0].Class, d[0].Cause, d[0].Factor, d[0].Tenant, d[0].TenantRise, d[0].Feature, d[0].FeatureRise)
+						t.Logf("seed %d, %s, %d minutes later: %s %s %.2f %s %.2f %s %.2f", seed, class, after, d[0].Class, d[0].Cause, d[0].Factor, d[0].Tenant, d[0].TenantRise, d[0].Feature, d[0].FeatureRise)
 					}
 				}
 			}
-			t.Logf("named first in %d of %d", right, asked)
-			if asked > 4 && float64(right) < .9*float64(asked) {
-				t.Errorf("named first in %d of %d plantings", right, asked)
+			t.Logf("named first in %d of %d", right, cases)
+			if cases > 4 && float64(right) < .9*float64(cases) {
+				t.Errorf("named first in %d of %d cases", right, cases)
 			}
 		})
 	}
 }
 
-// of is a change of one class.
-func of(change func(*stream)) func(map[string]stream, string) {
+// changeOf is a change of one class.
+func changeOf(change func(*stream)) func(map[string]stream, string) {
 	return func(c map[string]stream, class string) {
 		s := c[class]
 		change(&s)
@@ -185,9 +185,9 @@ func causeIs(cause string) func(*forecaster.Driver, string) bool {
 	return func(d *forecaster.Driver, class string) bool { return d.Class == class && d.Cause == cause }
 }
 
-// TestFlatTrafficHasNoDriver: neither noise nor missing minutes are a cause.
-func TestFlatTrafficHasNoDriver(t *testing.T) {
-	for name, heard := range map[string]func(minute int) bool{
+// TestNoDriverOfFlatTraffic: noise and gaps in telemetry are not named as a cause.
+func TestNoDriverOfFlatTraffic(t *testing.T) {
+	for name, reported := range map[string]func(minute int) bool{
 		"always":        func(int) bool { return true },
 		"after a gap":   func(m int) bool { return m < 40 || m >= 48 },
 		"after an hour": func(m int) bool { return m < 40 || m >= 100 },
@@ -197,7 +197,7 @@ func TestFlatTrafficHasNoDriver(t *testing.T) {
 			minutes := 0
 			for seed := range uint64(3) {
 				for m, drivers := range driversOf(t, seed, capacity.Config{PrefillTokensPerS: 5000}, 180, func(m int) map[string]stream {
-					if !heard(m) {
+					if !reported(m) {
 						return nil
 					}
 					return flatTraffic()

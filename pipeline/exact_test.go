@@ -8,7 +8,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// encoded is the whole output of a tick, byte for byte.
+// encoded has a digest of each part of the output of a tick.
 func encoded(o *Output) string {
 	encode := func(v any) []byte {
 		b, err := encoder.Marshal(v)
@@ -17,7 +17,7 @@ func encoded(o *Output) string {
 		}
 		return b
 	}
-	var nowcasts []byte // which windows leave out
+	var nowcasts []byte // which are not encoded with the windows
 	for i := range o.Windows {
 		nowcasts = append(nowcasts, encode(o.Windows[i].Nowcast)...)
 	}
@@ -35,9 +35,9 @@ func encoded(o *Output) string {
 	return line
 }
 
-// TestMixedLogIsExact: on a log in which everything happens, a pipeline that is saved and restored again and again has
-// the same outputs and the same state as one that runs through.
-func TestMixedLogIsExact(t *testing.T) {
+// TestExactOnMixedLog: on a mixedLog, a pipeline that is stored and restored many times has the same outputs and the
+// same state as one that runs without a restart.
+func TestExactOnMixedLog(t *testing.T) {
 	for _, clock := range []Clock{WallClock, EventClock} {
 		t.Run(string(clock), func(t *testing.T) {
 			cfg, log := mixedConfig(t, clock), mixedLog(7, 40)
@@ -51,28 +51,29 @@ func TestMixedLogIsExact(t *testing.T) {
 				}
 			})
 			if nowcasts == 0 {
-				t.Error("nothing was nowcast")
+				t.Error("the log has no nowcast")
 			}
 			var got []string
 			p := New(cfg)
 			for part := range slices.Chunk(log, 1009) {
 				apply(p, part, func(o *Output) { got = append(got, encoded(o)) })
-				p = reborn(t, cfg, p)
+				p = restarted(t, cfg, p)
 			}
 			for i := range want {
 				if i >= len(got) || want[i] != got[i] {
-					t.Fatalf("from here on it says something else:\n%s\n%s", want[i:], got[i:])
+					t.Fatalf("the outputs differ from here on:\n%s\n%s", want[i:], got[i:])
 				}
 			}
 			if !bytes.Equal(saved(t, whole), saved(t, p)) || whole.Omissions() != p.Omissions() {
 				t.Error("the final state differs")
 			}
-			everythingHappened(t, whole)
+			checkLogIsMixed(t, whole)
 		})
 	}
 }
 
-func reborn(t *testing.T, cfg Config, p *Pipeline) *Pipeline {
+// restarted stores a pipeline and restores it.
+func restarted(t *testing.T, cfg Config, p *Pipeline) *Pipeline {
 	t.Helper()
 	snapshot := saved(t, p)
 	q, err := Restore(cfg, bytes.NewReader(snapshot))
@@ -80,13 +81,13 @@ func reborn(t *testing.T, cfg Config, p *Pipeline) *Pipeline {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(snapshot, saved(t, q)) {
-		t.Fatal("a snapshot is another once it was restored")
+		t.Fatal("the snapshot of a restored pipeline is not the one that it was restored from")
 	}
 	return q
 }
 
-// everythingHappened makes sure that the log led to all the state there is.
-func everythingHappened(t *testing.T, p *Pipeline) {
+// checkLogIsMixed checks that the log had refusals, amendments and arrivals, so that the test covers them.
+func checkLogIsMixed(t *testing.T, p *Pipeline) {
 	t.Helper()
 	c, o := p.Counters(), p.Omissions()
 	for _, reason := range []ingest.Reason{ingest.ReasonDuplicate, ingest.ReasonLate, ingest.ReasonFuture, ingest.ReasonUnknownPool} {

@@ -12,14 +12,14 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// daily is a demand whose days are alike, with a steep morning, in requests a second.
+// daily is a demand with the same course every day and a steep morning, in requests per second.
 func daily(at time.Time) float64 {
 	hour := at.Sub(at.Truncate(24 * time.Hour)).Hours()
 	return 20 + 15*math.Tanh(4*(hour-8)) - 15*math.Tanh(4*(hour-18))
 }
 
-// pastOf are the histories of the days before at, a message a day.
-func pastOf(at time.Time, days int) (batches []ingest.Batch) {
+// historiesBefore returns the histories of the days before at, one message a day.
+func historiesBefore(at time.Time, days int) (batches []ingest.Batch) {
 	for day := at.AddDate(0, 0, -days); day.Before(at); day = day.AddDate(0, 0, 1) {
 		h := ingest.History{Pool: "p", Class: features.TotalClass, Dimension: features.DimRequests, Start: day}
 		for m := range ingest.MaxHistoryMinutes {
@@ -30,8 +30,8 @@ func pastOf(at time.Time, days int) (batches []ingest.Batch) {
 	return batches
 }
 
-// live is what a minute of that demand sends.
-func live(at time.Time) ingest.Batch {
+// telemetryAt is the telemetry of a minute of that demand.
+func telemetryAt(at time.Time) ingest.Batch {
 	return ingest.Batch{
 		Sums: []ingest.Sum{{
 			Pool: "p", Class: "c", Start: at, Requests: 60 * daily(at), PromptTokens: 6e4 * daily(at), CachedTokens: 0, OutputTokens: 6e3 * daily(at),
@@ -40,28 +40,28 @@ func live(at time.Time) ingest.Batch {
 	}
 }
 
-// What was demanded before telemetry began is known from its first minutes on: a rise that comes each morning is
-// foreseen. A restart in the middle of it changes nothing.
-func TestHistoryTeachesTheSeason(t *testing.T) {
+// With histories of two days, a rise that comes each morning is forecast from the first minutes of telemetry on. A
+// restart between two histories changes nothing.
+func TestHistory(t *testing.T) {
 	now := midnight.Add(7 * time.Hour)
-	taught, restarted, cold := New(eventConfig(t, "p")), New(eventConfig(t, "p")), New(eventConfig(t, "p"))
-	for i, b := range pastOf(now, 2) {
-		for _, p := range []*Pipeline{taught, restarted} {
+	filled, again, cold := New(eventConfig(t, "p")), New(eventConfig(t, "p")), New(eventConfig(t, "p"))
+	for i, b := range historiesBefore(now, 2) {
+		for _, p := range []*Pipeline{filled, again} {
 			if p.Apply(&b, nil); len(b.Refused) > 0 {
 				t.Fatal(b.Refused)
 			}
 		}
 		if i == 0 {
-			restarted = reborn(t, eventConfig(t, "p"), restarted)
+			again = restarted(t, eventConfig(t, "p"), again)
 		}
 	}
-	if !bytes.Equal(saved(t, taught), saved(t, restarted)) {
+	if !bytes.Equal(saved(t, filled), saved(t, again)) {
 		t.Error("a restart between histories changes the state")
 	}
 	const minutes, ahead = 40, 30
-	ahead50 := func(p *Pipeline) (forecast float64) {
+	median := func(p *Pipeline) (forecast float64) {
 		for m := range minutes {
-			b := live(now.Add(time.Duration(m) * time.Minute))
+			b := telemetryAt(now.Add(time.Duration(m) * time.Minute))
 			p.Apply(&b, func(o *Output) {
 				for _, f := range o.Forecasts {
 					if len(f.Total) > 0 {
@@ -73,31 +73,30 @@ func TestHistoryTeachesTheSeason(t *testing.T) {
 		return forecast
 	}
 	want := daily(now.Add((minutes + ahead - 1) * time.Minute))
-	with, without := math.Abs(ahead50(taught)-want), math.Abs(ahead50(cold)-want)
+	with, without := math.Abs(median(filled)-want), math.Abs(median(cold)-want)
 	if with > .4*without {
-		t.Errorf("half an hour ahead, as the morning begins, the forecast is off by %.1f of %.1f requests/s; without histories by %.1f", with, want, without)
+		t.Errorf("half an hour ahead the error of the forecast is %.1f of %.1f requests/s; without histories %.1f", with, want, without)
 	}
 }
 
-func TestHistoryIsRefused(t *testing.T) {
+func TestRefusedHistories(t *testing.T) {
 	p := New(eventConfig(t, "p"))
-	b := live(midnight)
+	b := telemetryAt(midnight)
 	p.Apply(&b, func(*Output) {})
 	for name, c := range map[string]struct {
-		to     *Pipeline
 		change func(*ingest.History)
 		want   string
 	}{
-		"after telemetry": {p, func(*ingest.History) {}, "overlaps the known minutes"},
-		"unknown pool":    {p, func(h *ingest.History) { h.Pool = "q" }, "pool \"q\" is not in the configuration"},
-		"no dimension":    {p, func(h *ingest.History) { h.Dimension = "x" }, "\"x\" is not forecast"},
+		"after telemetry":   {func(*ingest.History) {}, "overlaps the known minutes"},
+		"unknown pool":      {func(h *ingest.History) { h.Pool = "q" }, "pool \"q\" is not in the configuration"},
+		"unknown dimension": {func(h *ingest.History) { h.Dimension = "x" }, "\"x\" is not forecast"},
 	} {
-		b := pastOf(midnight.Add(time.Minute), 1)[0]
+		b := historiesBefore(midnight.Add(time.Minute), 1)[0]
 		c.change(&b.Histories[0])
-		before := c.to.Counters().Refused[ingest.ReasonNoHistory]
-		c.to.Apply(&b, func(*Output) {})
+		before := p.Counters().Refused[ingest.ReasonNoHistory]
+		p.Apply(&b, func(*Output) {})
 		if len(b.Refused) != 1 || b.Refused[0].Reason != ingest.ReasonNoHistory || !strings.Contains(b.Refused[0].Detail, c.want) ||
-			c.to.Counters().Refused[ingest.ReasonNoHistory] != before+1 {
+			p.Counters().Refused[ingest.ReasonNoHistory] != before+1 {
 			t.Errorf("%s: %+v", name, b.Refused)
 		}
 	}

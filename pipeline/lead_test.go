@@ -15,19 +15,19 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// risingPool is a pool that follows the decisions of a pipeline, and whose demand doubles for half an hour every two
-// hours, as its calendar says. One replica carries the demand before, two are needed while it lasts.
+// risingPool is a pool that follows the decisions of a pipeline. Its demand doubles for half an hour every two hours,
+// as stated in events. One replica suffices before, two are needed during the rise.
 type risingPool struct {
 	t       *testing.T
 	cfg     Config
 	p       *Pipeline
 	now     time.Time
 	lag     func(start int) time.Duration
-	silent  float64 // share of its lag in which a replica that was asked for does not report
-	deaf    bool    // nobody obeys
+	silent  float64 // share of the warm-up in which a new replica does not report
+	ignores bool    // the pool does not follow decisions
 	started int
-	ready   map[int]time.Time // of each replica that was not given up
-	heard   map[int]time.Time // from when on it reports
+	ready   map[int]time.Time // when each replica is ready
+	reports map[int]time.Time // when its reports begin
 	desired int
 }
 
@@ -35,7 +35,7 @@ const (
 	riseEvery  = 2 * time.Hour
 	riseLasts  = 30 * time.Minute
 	riseFirst  = 90 * time.Minute
-	riseDemand = 0.7 // of a replica, before
+	riseDemand = 0.7 // before a rise, of the capacity of a replica
 )
 
 func newRisingPool(t *testing.T) *risingPool {
@@ -44,7 +44,7 @@ func newRisingPool(t *testing.T) *risingPool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &risingPool{t: t, cfg: DefaultConfig(), now: midnight, ready: map[int]time.Time{0: midnight}, heard: map[int]time.Time{}, desired: 1}
+	w := &risingPool{t: t, cfg: DefaultConfig(), now: midnight, ready: map[int]time.Time{0: midnight}, reports: map[int]time.Time{}, desired: 1}
 	w.cfg.Clock, w.cfg.Features.Lateness, w.cfg.Features.Revise = EventClock, 0, 0
 	w.cfg.Pools, w.cfg.Decision.Mode = []capacity.Pool{pool}, alerting.Active
 	for k := range 12 {
@@ -61,7 +61,7 @@ func newRisingPool(t *testing.T) *risingPool {
 	return w
 }
 
-// minute serves one minute, in which replicas report and the pipeline decides.
+// minute simulates one minute, in which replicas report and the pipeline decides.
 func (w *risingPool) minute() {
 	b := ingest.Batch{}
 	rate := 10 * riseDemand
@@ -72,14 +72,14 @@ func (w *risingPool) minute() {
 	w.now = w.now.Add(time.Minute)
 	at := w.now.Add(-time.Millisecond)
 	for _, n := range slices.Sorted(maps.Keys(w.ready)) {
-		if w.now.Before(w.heard[n]) {
+		if w.now.Before(w.reports[n]) {
 			continue
 		}
 		state := ingest.ReplicaLoading
 		if !w.ready[n].After(w.now) {
 			state = ingest.ReplicaReady
 		}
-		b.Replicas = append(b.Replicas, w.report(n, at, state))
+		b.Replicas = append(b.Replicas, report(fmt.Sprint("r", n), at, state))
 	}
 	b.Watermark = &ingest.Watermark{Pool: "p", At: w.now}
 	w.p.Apply(&b, func(o *Output) {
@@ -89,51 +89,52 @@ func (w *risingPool) minute() {
 	})
 }
 
-func (*risingPool) report(n int, at time.Time, state ingest.ReplicaState) ingest.Replica {
+// report is a report of a replica that has only its state.
+func report(name string, at time.Time, state ingest.ReplicaState) ingest.Replica {
 	return ingest.Replica{
-		Pool: "p", Name: fmt.Sprint("r", n), At: at, State: state, KVUsedRatio: math.NaN(), KVCapacityTokens: ingest.Unknown, KVUsedTokens: ingest.Unknown,
+		Pool: "p", Name: name, At: at, State: state, KVUsedRatio: math.NaN(), KVCapacityTokens: ingest.Unknown, KVUsedTokens: ingest.Unknown,
 		Running: ingest.Unknown, Waiting: ingest.Unknown, PreemptionsTotal: ingest.Unknown, PrefixHitsTotal: ingest.Unknown, PrefixQueryTotal: ingest.Unknown,
 	}
 }
 
-// obey starts what is asked for, and gives up the newest of what is not.
+// obey starts replicas, or removes the newest.
 func (w *risingPool) obey(desired int) {
-	if w.desired = desired; w.deaf {
+	if w.desired = desired; w.ignores {
 		return
 	}
-	var gone []ingest.Replica
+	var changed []ingest.Replica
 	for n := w.started; len(w.ready) > desired; n-- {
 		if _, there := w.ready[n]; there {
 			delete(w.ready, n)
-			gone = append(gone, w.report(n, w.now, ingest.ReplicaGone))
+			changed = append(changed, report(fmt.Sprint("r", n), w.now, ingest.ReplicaGone))
 		}
 	}
 	for len(w.ready) < desired {
 		w.started++
 		lag := w.lag(w.started)
-		w.ready[w.started], w.heard[w.started] = w.now.Add(lag), w.now.Add(time.Duration(w.silent*float64(lag)))
+		w.ready[w.started], w.reports[w.started] = w.now.Add(lag), w.now.Add(time.Duration(w.silent*float64(lag)))
 		if w.silent == 0 {
-			gone = append(gone, w.report(w.started, w.now, ingest.ReplicaLoading))
+			changed = append(changed, report(fmt.Sprint("r", w.started), w.now, ingest.ReplicaLoading))
 		}
 	}
-	if len(gone) > 0 {
-		w.p.Apply(&ingest.Batch{Replicas: gone}, func(*Output) {})
+	if len(changed) > 0 {
+		w.p.Apply(&ingest.Batch{Replicas: changed}, func(*Output) {})
 	}
 }
 
-// rise goes on to the next rise of demand, and says how long before it the second replica was asked for, and for how
-// many of its minutes that one was not ready.
+// rise simulates the time to the end of the next rise and until the pool has one replica again. It returns how long
+// before the rise the second replica was requested, and for how many minutes of the rise it was not ready.
 func (w *risingPool) rise() (lead time.Duration, short int) {
 	n := (w.now.Sub(midnight.Add(riseFirst)) + riseEvery - 1) / riseEvery
 	start := midnight.Add(riseFirst + max(n, 0)*riseEvery)
-	var asked time.Time
+	var requested time.Time
 	for w.now.Before(start.Add(riseLasts)) {
 		w.minute()
 		switch {
 		case w.desired < 2:
-			asked = time.Time{}
-		case asked.IsZero():
-			asked = w.now
+			requested = time.Time{}
+		case requested.IsZero():
+			requested = w.now
 		}
 		serving := 0
 		for _, ready := range w.ready {
@@ -145,16 +146,16 @@ func (w *risingPool) rise() (lead time.Duration, short int) {
 			short++
 		}
 	}
-	for len(w.ready) > 1 && w.now.Before(start.Add(riseEvery)) { // and down again
+	for len(w.ready) > 1 && w.now.Before(start.Add(riseEvery)) {
 		w.minute()
 	}
-	return start.Sub(asked), short
+	return start.Sub(requested), short
 }
 
-// TestDecisionsLeadByTheLag: once replicas take twice as long, the first rises find them late; within ten scale-ups
-// each is asked for by the new lag before it is needed, a restart in between, and stands ready in time. Before, none
-// was asked for so early.
-func TestDecisionsLeadByTheLag(t *testing.T) {
+// TestLeadFollowsWarmup: replicas are requested one warm-up before they are needed. When the warm-up becomes twice as
+// long, replicas are late in the first rises. After ten starts, and a restart of the daemon, they are requested earlier
+// and ready in time.
+func TestLeadFollowsWarmup(t *testing.T) {
 	w := newRisingPool(t)
 	const before, after = 8 * time.Minute, 16 * time.Minute
 	usual := func(lag time.Duration) func(int) time.Duration {
@@ -165,31 +166,31 @@ func TestDecisionsLeadByTheLag(t *testing.T) {
 	for n := range 12 {
 		var short int
 		if lead, short = w.rise(); n >= 10 && (short > 0 || lead < before || lead >= after) {
-			t.Errorf("rise %d: asked for %s ahead and late in %d minutes, with a lag of %s", n, lead, short, before)
+			t.Errorf("rise %d: requested %s ahead and late in %d minutes, with a warm-up of %s", n, lead, short, before)
 		}
 	}
 	w.lag = usual(after)
 	if _, short := w.rise(); short == 0 {
-		t.Errorf("asked for %s ahead before the lag doubled: the test would not notice a decision that did not follow it", lead)
+		t.Errorf("requested %s ahead before the warm-up doubled: the test would not notice a lead that stays", lead)
 	}
 	from := w.started
 	for n := 0; w.started < from+10; n++ {
 		if n == 4 {
-			w.p = reborn(t, w.cfg, w.p)
+			w.p = restarted(t, w.cfg, w.p)
 		}
 		lead, _ = w.rise()
-		t.Logf("%d replicas were started since the lag doubled: the next was asked for %s ahead", w.started-from, lead)
+		t.Logf("%d replicas were started since the warm-up doubled: the next was requested %s ahead", w.started-from, lead)
 	}
 	for range 3 {
 		if lead, short := w.rise(); short > 0 || lead < after || lead > 2*after {
-			t.Errorf("after ten scale-ups: asked for %s ahead and late in %d minutes, with a lag of %s", lead, short, after)
+			t.Errorf("after ten starts: requested %s ahead and late in %d minutes, with a warm-up of %s", lead, short, after)
 		}
 	}
 }
 
-// TestAsksTeachTheLag: the lag that is learned is that from the ask to the first report of being ready, whenever a
-// replica begins to report. The table is that of BENCHMARKS.md.
-func TestAsksTeachTheLag(t *testing.T) {
+// TestWarmupFromRequests: the learned warm-up is the time from the request to the first report of a ready replica,
+// whenever the replica begins to report. The log is a table of BENCHMARKS.md.
+func TestWarmupFromRequests(t *testing.T) {
 	for _, x := range []struct {
 		name   string
 		silent float64
@@ -212,19 +213,20 @@ func TestAsksTeachTheLag(t *testing.T) {
 		t.Logf("| warm-up, %s | %d starts | median %.1f min, learned %.1f | 90th percentile %.1f min, learned %.1f | stated 8.0 and 9.0 |", x.name, w.started,
 			lags[len(lags)/2]/6e10, warmup.Quantile(.5).Minutes(), lags[len(lags)*9/10]/6e10, warmup.Quantile(.9).Minutes())
 		if seen := warmup.Seen; seen < 15 || math.Abs(warmup.Quantile(.5).Minutes()/12-1) > .1 || math.Abs(warmup.Quantile(.9).Minutes()/15-1) > .15 {
-			t.Errorf("%s: median %s, 90th percentile %s of %d lags; want %s and %s", x.name, warmup.Quantile(.5), warmup.Quantile(.9), seen, p50, p90)
+			t.Errorf("%s: median %s, 90th percentile %s of %d starts; want %s and %s", x.name, warmup.Quantile(.5), warmup.Quantile(.9), seen, p50, p90)
 		}
 	}
 }
 
-// TestNobodyObeys: asks that nobody obeys teach nothing, and neither does a replica that nobody asked for.
-func TestNobodyObeys(t *testing.T) {
+// TestNoWarmupWithoutStart: no warm-up is learned from a request that the autoscaler ignores, nor from a replica that
+// was not requested.
+func TestNoWarmupWithoutStart(t *testing.T) {
 	w := newRisingPool(t)
-	w.deaf = true
+	w.ignores = true
 	w.rise()
 	w.rise()
 	if seen := w.p.pools[0].Warmup.Seen; seen != 0 {
-		t.Errorf("%d lags learned although no replica came", seen)
+		t.Errorf("%d warm-ups learned although no replica started", seen)
 	}
 	for len(w.p.pools[0].Asks.Open) > 0 {
 		w.minute()
@@ -232,6 +234,6 @@ func TestNobodyObeys(t *testing.T) {
 	w.ready[7] = w.now.Add(-time.Minute)
 	w.minute()
 	if seen := w.p.pools[0].Warmup.Seen; seen != 0 {
-		t.Errorf("%d lags learned from a replica that nobody asked for", seen)
+		t.Errorf("%d warm-ups learned from a replica that was not requested", seen)
 	}
 }

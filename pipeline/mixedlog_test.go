@@ -12,12 +12,13 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// mixedLog is a log of some minutes in which everything happens. Three gateways send requests with sessions, tenants,
-// prefix blocks or cached tokens, with a class, without, and by rule. They are named soon, and one has a clock that is
-// ahead. Pool p has a record of each arrival too, pool q one record at the end. Calls are rejected, cancelled, fail and
-// are retried; some gateways report only the later attempt. Records come late, very late, twice, out of order, from the
-// future and from unknown pools. There are also sums, reports of replicas that start, queue and share prefixes, acks of
-// an autoscaler, and a watermark each minute. Batches are in the order of the stream, one for each record.
+// mixedLog is a log of some minutes with all kinds of records and faults. Three gateways send requests with sessions,
+// tenants, prefix blocks or cached tokens, with a class, without one, or with a class by rule. After namelessMinutes
+// they send their names, and the clock of one is ahead. Pool p has a record of each arrival too, pool q only one at the
+// end. Calls are rejected, cancelled, fail and are retried; of some only a later attempt is reported. Records come
+// late, very late, twice, out of order, from the future and from unknown pools. There are also sums, reports of
+// replicas, acks of an autoscaler, and a watermark each minute. Batches are in the order of the stream, one for each
+// record.
 func mixedLog(seed uint64, minutes int) []ingest.Batch {
 	g := &logWriter{rng: rand.New(rand.NewPCG(seed, 2))}
 	for s := 0; s < 60*minutes; s += 5 {
@@ -51,7 +52,7 @@ func mixedLog(seed uint64, minutes int) []ingest.Batch {
 	return g.log
 }
 
-// namelessMinutes pass before producers give their names.
+// namelessMinutes is for how long producers do not send their names.
 const namelessMinutes = 4
 
 // logWriter writes a mixedLog.
@@ -61,7 +62,7 @@ type logWriter struct {
 	calls int
 }
 
-// seconds draws a time.
+// seconds draws a duration.
 func (g *logWriter) seconds(from, to float64) time.Duration {
 	return time.Duration((from + (to-from)*g.rng.Float64()) * float64(time.Second))
 }
@@ -72,7 +73,7 @@ func (g *logWriter) add(at time.Time, source string, b ingest.Batch) {
 }
 
 func (g *logWriter) request(at time.Time, r ingest.Request) {
-	if r.ID[0] == '3' { // its clock is ahead
+	if r.ID[0] == '3' { // a gateway whose clock is ahead
 		for _, t := range []*time.Time{&r.ArrivedAt, &r.StartedAt, &r.FirstTokenAt, &r.FinishedAt} {
 			if !t.IsZero() {
 				*t = t.Add(3 * time.Second)
@@ -86,7 +87,7 @@ func (g *logWriter) request(at time.Time, r ingest.Request) {
 	g.add(at, source, ingest.Batch{Requests: []ingest.Request{r}})
 }
 
-// call writes the records of one call: of each attempt at its end, in pool p also at its arrival.
+// call writes the records of one call: one for each attempt at its end, in pool p also one at its arrival.
 func (g *logWriter) call(at time.Time) {
 	g.calls++
 	r := ingest.Request{
@@ -94,7 +95,7 @@ func (g *logWriter) call(at time.Time) {
 		Tenant: fmt.Sprint("t", g.rng.IntN(20)), Feature: fmt.Sprint("f", g.rng.IntN(4)), Session: uint64(g.rng.IntN(60)),
 		PromptTokens: int64(50 * math.Exp(g.rng.Float64())), CachedTokens: ingest.Unknown, OutputTokens: int64(400 * math.Exp(g.rng.Float64())), MaxOutputTokens: 2000,
 	}
-	if g.rng.IntN(2) == 0 { // two crowds
+	if g.rng.IntN(2) == 0 { // half of the calls have long prompts and short outputs
 		r.PromptTokens, r.OutputTokens = 40*r.PromptTokens, 1+r.OutputTokens/40
 	}
 	switch g.rng.IntN(3) {
@@ -108,7 +109,7 @@ func (g *logWriter) call(at time.Time) {
 	}
 	first := 1
 	if g.rng.IntN(25) == 0 {
-		first = 2 // nobody tells of the one before
+		first = 2 // the first attempt is not reported
 	}
 	for r.Attempt = first; ; r.Attempt++ {
 		end := g.attempt(at, r)
@@ -119,7 +120,7 @@ func (g *logWriter) call(at time.Time) {
 	}
 }
 
-// attempt writes the records of one attempt, and says when it ended.
+// attempt writes the records of one attempt, and returns its end.
 func (g *logWriter) attempt(at time.Time, r ingest.Request) time.Time {
 	r.ArrivedAt = at
 	wait, output := g.seconds(0, .8), r.OutputTokens
@@ -132,17 +133,17 @@ func (g *logWriter) attempt(at time.Time, r ingest.Request) time.Time {
 		g.request(at.Add(g.seconds(0, 1)), arrived)
 	}
 	end := at.Add(wait)
-	switch fate := g.rng.IntN(12); fate {
-	case 0, 1: // never served
+	switch outcome := g.rng.IntN(12); outcome {
+	case 0, 1: // not served
 		r.Phase, r.OutputTokens, r.CachedTokens, r.Blocks, r.BlockTokens = ingest.PhaseRejected, ingest.Unknown, ingest.Unknown, nil, 0
 		r.FinishedAt = end
 	default:
 		r.StartedAt = end
 		r.FirstTokenAt = r.StartedAt.Add(g.seconds(.1, 2))
-		if fate < 4 { // cut off
+		if outcome < 4 {
 			r.Phase, r.Status = ingest.PhaseCancelled, ingest.StatusCancelled
 			r.OutputTokens = 1 + output/int64(2+g.rng.IntN(5))
-		} else if fate == 4 {
+		} else if outcome == 4 {
 			r.Status = ingest.StatusError
 			r.OutputTokens = 1 + output/3
 		}
@@ -156,21 +157,21 @@ func (g *logWriter) attempt(at time.Time, r ingest.Request) time.Time {
 	case 3:
 		sent = sent.Add(g.seconds(600, 2400))
 	case 4:
-		g.request(sent.Add(time.Second), r) // and again
+		g.request(sent.Add(time.Second), r) // a duplicate
 	case 5:
-		strange := r
-		strange.Pool = "nobody"
-		g.request(sent, strange)
+		unknown := r
+		unknown.Pool = "unknown"
+		g.request(sent, unknown)
 	case 6:
-		strange := r
-		strange.ID, strange.ArrivedAt, strange.FinishedAt = r.ID+"?", at.Add(400*time.Hour), end.Add(400*time.Hour)
-		g.request(sent, strange)
+		future := r
+		future.ID, future.ArrivedAt, future.FinishedAt = r.ID+"?", at.Add(400*time.Hour), end.Add(400*time.Hour)
+		g.request(sent, future)
 	}
 	g.request(sent, r)
 	return end
 }
 
-// replicas writes a report of each.
+// replicas writes a report of each replica.
 func (g *logWriter) replicas(at time.Time) {
 	for _, name := range []string{"a", "b"} {
 		g.add(at, "", ingest.Batch{Replicas: []ingest.Replica{{
@@ -181,7 +182,7 @@ func (g *logWriter) replicas(at time.Time) {
 	}
 }
 
-// mixedConfig serves a mixedLog, with everything switched on.
+// mixedConfig is a configuration for a mixedLog.
 func mixedConfig(t testing.TB, clock Clock) Config {
 	cfg := eventConfig(t, "p", "q")
 	cfg.Clock = clock

@@ -12,17 +12,18 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// TestLatencyOverItsObjectiveRaisesTheFloor plants 36 minutes of slow service in traffic that the pool could carry,
-// with an autoscaler that obeys after three minutes.
-func TestLatencyOverItsObjectiveRaisesTheFloor(t *testing.T) {
+// TestLatencyObjective plants 36 minutes of slow service in traffic for which the pool has enough replicas. The
+// autoscaler obeys after three minutes. If an objective is stated, replicas are added and people are alerted, and paged
+// if more replicas do not help.
+func TestLatencyObjective(t *testing.T) {
 	const onset, minutes, normal, lag = 80, 36, 4, 3
 	for _, tt := range []struct {
 		name       string
-		slow       func(ready int, ttft, itl *float64) // what service is like meanwhile
-		promised   bool
+		slow       func(ready int, ttft, itl *float64) // changes the latencies
+		stated     bool                                // objectives
 		bottleneck alerting.Bottleneck
-		most       int // replicas that it may come to
-		helped     bool
+		most       int  // upper bound of the replicas
+		helped     bool // more replicas reduce the latency
 	}{
 		{"first token, no objective", func(_ int, ttft, _ *float64) { *ttft *= 4 }, false, alerting.BottleneckPrefill, normal, false},
 		{"first token, more replicas help", func(ready int, ttft, _ *float64) { *ttft *= 4 * (normal / float64(ready)) * (normal / float64(ready)) }, true, alerting.BottleneckPrefill, 8, true},
@@ -34,7 +35,7 @@ func TestLatencyOverItsObjectiveRaisesTheFloor(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			pc := capacity.Config{Name: "p", PrefillTokensPerS: 5000, DecodeTokensPerS: 2000, Replicas: capacity.Replicas{Min: normal, Max: 30, Initial: normal}}
-			if tt.promised {
+			if tt.stated {
 				pc.SLO = capacity.SLO{TTFT: time.Second, ITL: 40 * time.Millisecond}
 			}
 			pool, err := capacity.New(pc, nil)
@@ -93,9 +94,9 @@ func TestLatencyOverItsObjectiveRaisesTheFloor(t *testing.T) {
 			}
 			t.Logf("peak %d, at the end %d, diagnosed %d minutes, alerted %v, paged %v\n%s\n%v", peak, last.Desired, diagnosed, alerted, paged, text, desired[onset-1:])
 			switch {
-			case !tt.promised && (alerted != nil || peak > normal):
-				t.Error("an objective that was not stated is acted on")
-			case !tt.promised:
+			case !tt.stated && (alerted != nil || peak > normal):
+				t.Error("there is an alert or a replica more although no objective is stated")
+			case !tt.stated:
 			case peak <= normal || peak > tt.most:
 				t.Errorf("%d replicas, want %d to %d", peak, normal+1, tt.most)
 			case alerted == nil || alerted[0] > 6:
@@ -103,9 +104,9 @@ func TestLatencyOverItsObjectiveRaisesTheFloor(t *testing.T) {
 			case tt.helped && paged != nil, !tt.helped && (paged == nil || !strings.Contains(text, "Do not add replicas")):
 				t.Errorf("paged in minutes %v", paged)
 			case last.Desired != normal:
-				t.Errorf("%d replicas are kept in the end", last.Desired)
+				t.Errorf("%d replicas in the end, want %d", last.Desired, normal)
 			}
-			if tt.promised && !tt.helped && (diagnosed < minutes-4 || diagnosed > minutes+5) {
+			if tt.stated && !tt.helped && (diagnosed < minutes-4 || diagnosed > minutes+5) {
 				t.Errorf("diagnosed in %d minutes of %d", diagnosed, minutes)
 			}
 		})

@@ -11,23 +11,23 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// TestTelemetryOfAnOutageCounts: while no daemon runs the stream gets records and no watermark. All of them count,
-// every minute is learned, and no advice is given for what is past.
-func TestTelemetryOfAnOutageCounts(t *testing.T) {
+// TestRecordsOfOutage: while no daemon runs the stream gets records but no watermarks. All records count, there is a
+// tick for every minute, and no decision for the past.
+func TestRecordsOfOutage(t *testing.T) {
 	const minutes, from, to = 300, 20, 250
 	for name, first := range map[string]int{"in between": 0, "before the first start": from} {
 		t.Run(name, func(t *testing.T) {
 			cfg := eventConfig(t, "p")
 			cfg.Clock = WallClock
 			p := New(cfg)
-			var newest, ticks, advised int
+			var newest, ticks, decided int
 			emit := func(o *Output) {
 				ticks++
 				if len(o.Decisions) > 0 {
-					advised++
+					decided++
 					newest = int(o.Tick.Sub(midnight) / time.Minute)
 					if newest > from && newest < to {
-						t.Errorf("advice for minute %d, which had passed", newest)
+						t.Errorf("a decision for minute %d, which is in the past", newest)
 					}
 				}
 			}
@@ -41,49 +41,49 @@ func TestTelemetryOfAnOutageCounts(t *testing.T) {
 			if c := p.Counters(); c.Records != uint64(minutes-first) || len(c.Refused) != 0 {
 				t.Errorf("counters %+v, want all %d records", c, minutes-first)
 			}
-			if ticks < minutes-first-1 || newest != minutes-1 || advised < minutes-to {
-				t.Errorf("%d ticks, %d with advice, the newest at minute %d", ticks, advised, newest)
+			if ticks < minutes-first-1 || newest != minutes-1 || decided < minutes-to {
+				t.Errorf("%d ticks, %d with decisions, the newest at minute %d", ticks, decided, newest)
 			}
 		})
 	}
 }
 
-// TestPastLoadedIntoAnEmptyStateCounts: records of hours that arrive at once before the first watermark are all
-// learned, each minute once, without advice.
-func TestPastLoadedIntoAnEmptyStateCounts(t *testing.T) {
+// TestRecordsBeforeFirstWatermark: records of three hours that arrive at once before the first watermark are all
+// counted, each minute once, without a decision.
+func TestRecordsBeforeFirstWatermark(t *testing.T) {
 	const minutes = 180
 	cfg := eventConfig(t, "p")
 	cfg.Clock, cfg.Features.Lateness = WallClock, 10*time.Second
 	p := New(cfg)
-	learned, advised := map[time.Time]float64{}, 0
+	requests, decisions := map[time.Time]float64{}, 0
 	emit := func(o *Output) {
-		advised += len(o.Decisions)
+		decisions += len(o.Decisions)
 		for i := range o.Windows {
-			learned[o.Windows[i].Start] = o.Windows[i].Requests
+			requests[o.Windows[i].Start] = o.Windows[i].Requests
 		}
 	}
 	now := midnight.Add(minutes * time.Minute)
 	for m := range minutes {
 		p.Apply(&ingest.Batch{ReceivedAt: now, Requests: oneRequest(midnight.Add(time.Duration(m) * time.Minute))}, emit)
 	}
-	if advised != 0 {
-		t.Errorf("%d decisions for what has passed", advised)
+	if decisions != 0 {
+		t.Errorf("%d decisions for the past", decisions)
 	}
 	p.Apply(&ingest.Batch{ReceivedAt: now.Add(cfg.Features.Lateness), Watermark: &ingest.Watermark{At: now}}, emit)
-	if c := p.Counters(); c.Records != minutes || len(c.Refused) != 0 || advised != 1 {
-		t.Errorf("counters %+v, %d decisions", c, advised)
+	if c := p.Counters(); c.Records != minutes || len(c.Refused) != 0 || decisions != 1 {
+		t.Errorf("counters %+v, %d decisions", c, decisions)
 	}
 	for m := range minutes {
-		if at := midnight.Add(time.Duration(m) * time.Minute); learned[at] != 1 {
-			t.Errorf("minute %s has %g requests, want 1", at, learned[at])
+		if at := midnight.Add(time.Duration(m) * time.Minute); requests[at] != 1 {
+			t.Errorf("minute %s has %g requests, want 1", at, requests[at])
 		}
 	}
 }
 
-// TestHolesAreJumpedOver: a century of silence is not ticked through, and what came before it settles all the same.
-func TestHolesAreJumpedOver(t *testing.T) {
+// TestTicksInLongGap: a gap of a century has few ticks. The minutes before it settle.
+func TestTicksInLongGap(t *testing.T) {
 	cfg := eventConfig(t, "p")
-	cfg.Every = time.Hour // what is decided does not matter here
+	cfg.Every = time.Hour
 	p := New(cfg)
 	apply(p, mixedLog(5, 10), func(*Output) {})
 	end := midnight.AddDate(100, 0, 0)
@@ -105,15 +105,15 @@ func TestHolesAreJumpedOver(t *testing.T) {
 	}
 	for m := range 10 {
 		if at := midnight.Add(time.Duration(m) * time.Minute); !settled[at] {
-			t.Errorf("minute %s never settled", at)
+			t.Errorf("minute %s did not settle", at)
 		}
 	}
 }
 
-// TestHolesForgetNothing: telemetry that was away for three days comes back to what had been learned of each class and
-// of the pool, whichever clock found the hole.
-func TestHolesForgetNothing(t *testing.T) {
-	const before, after, hole = 230, 10, 3 * 24 * time.Hour
+// TestForecastAfterGap: after a gap of three days, forecasts of classes and of the pool use the minutes before it, with
+// both clocks.
+func TestForecastAfterGap(t *testing.T) {
+	const before, after, gap = 230, 10, 3 * 24 * time.Hour
 	for _, clock := range []Clock{EventClock, WallClock} {
 		t.Run(string(clock), func(t *testing.T) {
 			cfg := eventConfig(t, "p")
@@ -134,7 +134,7 @@ func TestHolesForgetNothing(t *testing.T) {
 			for m := range before + after {
 				at := midnight.Add(time.Duration(m) * time.Minute)
 				if m >= before {
-					at = at.Add(hole)
+					at = at.Add(gap)
 				}
 				b := ingest.Batch{ReceivedAt: at.Add(time.Minute), Watermark: &ingest.Watermark{At: at.Add(time.Minute)}}
 				for i := range 2 * leapConfirm {
@@ -147,16 +147,16 @@ func TestHolesForgetNothing(t *testing.T) {
 			}
 			for _, class := range []string{"full", "light", features.TotalClass} {
 				if known[class] < before {
-					t.Errorf("class %s is forecast from %d known minutes, want those before the hole, %d", class, known[class], before)
+					t.Errorf("the forecast of class %s is from %d known minutes, want at least %d", class, known[class], before)
 				}
 			}
 		})
 	}
 }
 
-// TestOfflineTicksReplay: ticks that the daemon took while its stream refused the watermarks are made again, with the
-// same advice and state, by who reads the stream once these watermarks were stored in it, late.
-func TestOfflineTicksReplay(t *testing.T) {
+// TestReplayOfLateWatermarks: while the stream refuses watermarks, a daemon ticks without them. When they are stored
+// later, a replay of the stream makes the same decisions and ends in the same state.
+func TestReplayOfLateWatermarks(t *testing.T) {
 	const full, free, minutes = 30, 40, 50
 	cfg := eventConfig(t, "p")
 	cfg.Clock = WallClock
@@ -167,17 +167,17 @@ func TestOfflineTicksReplay(t *testing.T) {
 	mark := func(m int, stored time.Time) *ingest.Batch {
 		return &ingest.Batch{ReceivedAt: stored, Watermark: &ingest.Watermark{At: at(m)}}
 	}
-	run := func(replay bool) (advised []time.Time, state []byte) {
+	run := func(replay bool) (decided []time.Time, state []byte) {
 		p := New(cfg)
 		apply := func(b *ingest.Batch) {
 			p.Apply(b, func(o *Output) {
 				for range o.Decisions {
-					advised = append(advised, o.Tick)
+					decided = append(decided, o.Tick)
 				}
 			})
 		}
 		for m := range minutes {
-			if m == free { // the watermarks of the minutes before are stored
+			if m == free { // the watermarks of the refused minutes are stored
 				for k := full; k < free; k++ {
 					apply(mark(k, at(m)))
 				}
@@ -190,14 +190,14 @@ func TestOfflineTicksReplay(t *testing.T) {
 				apply(mark(m, at(m).Add(5*time.Second)))
 			}
 		}
-		return advised, saved(t, p)
+		return decided, saved(t, p)
 	}
-	lived, state := run(false)
-	again, replayed := run(true)
-	if diff := cmp.Diff(lived, again); diff != "" || len(lived) < minutes-1 {
-		t.Errorf("advice at %d ticks (-lived +replayed):\n%s", len(lived), diff)
+	live, state := run(false)
+	replayed, replayedState := run(true)
+	if diff := cmp.Diff(live, replayed); diff != "" || len(live) < minutes-1 {
+		t.Errorf("decisions at %d ticks (-live +replayed):\n%s", len(live), diff)
 	}
-	if !bytes.Equal(state, replayed) {
+	if !bytes.Equal(state, replayedState) {
 		t.Error("the states differ")
 	}
 }

@@ -54,8 +54,8 @@ func apply(p *Pipeline, batches []ingest.Batch, emit func(*Output)) {
 	}
 }
 
-// TestBatchingDoesNotMatter: one record a message or many, the pipeline sees the same records in the same order.
-func TestBatchingDoesNotMatter(t *testing.T) {
+// TestBatching: the state is the same whether each message has one record or many.
+func TestBatching(t *testing.T) {
 	cfg, single := mixedConfig(t, EventClock), mixedLog(2, 40)
 	var joined []ingest.Batch
 	for _, b := range single {
@@ -74,7 +74,7 @@ func TestBatchingDoesNotMatter(t *testing.T) {
 	}
 }
 
-func TestRefusalsAreCountedAndExplained(t *testing.T) {
+func TestRefusals(t *testing.T) {
 	p := New(eventConfig(t, "p"))
 	at := midnight.Add(time.Hour)
 	good := ingest.Request{ID: "1", Pool: "p", Class: "c", Attempt: 1, ArrivedAt: at, PromptTokens: 10, CachedTokens: -1, OutputTokens: 5, MaxOutputTokens: -1}
@@ -105,8 +105,8 @@ func TestRefusalsAreCountedAndExplained(t *testing.T) {
 	}
 }
 
-// TestDefaultPoolIsBounded: names nobody configured get a pool of their own until there are too many.
-func TestDefaultPoolIsBounded(t *testing.T) {
+// TestDefaultPool: a pool that is not configured gets the default configuration, up to max_pools.
+func TestDefaultPool(t *testing.T) {
 	cfg := eventConfig(t)
 	d := testPool(t, "template")
 	cfg.DefaultPool, cfg.MaxPools = &d, 3
@@ -121,9 +121,9 @@ func TestDefaultPoolIsBounded(t *testing.T) {
 	}
 }
 
-// TestOneDecidingTickPerWatermarkOnTheWallClock: after an hour of silence the log goes on with one decision, not sixty,
-// and learns of every minute.
-func TestOneDecidingTickPerWatermarkOnTheWallClock(t *testing.T) {
+// TestTicksOnWallClock: each watermark has one decision. A watermark after an hour of silence has a tick for each
+// minute. Watermarks that are old or in the future have none.
+func TestTicksOnWallClock(t *testing.T) {
 	cfg := eventConfig(t, "p")
 	cfg.Clock = WallClock
 	p := New(cfg)
@@ -151,9 +151,9 @@ func TestOneDecidingTickPerWatermarkOnTheWallClock(t *testing.T) {
 	tick(69)
 	tick(70)
 	if ticks != 70 {
-		t.Error("time went back, or stood still and ticked")
+		t.Error("there was a tick for an old watermark")
 	}
-	// A watermark from the future is no time.
+	// A watermark from the future is refused.
 	b := ingest.Batch{ReceivedAt: midnight.Add(71 * time.Minute), Watermark: &ingest.Watermark{At: midnight.Add(1000 * time.Minute)}}
 	p.Apply(&b, count)
 	if ticks != 70 || len(b.Refused) != 1 || b.Refused[0].Reason != ingest.ReasonFuture {
@@ -161,8 +161,8 @@ func TestOneDecidingTickPerWatermarkOnTheWallClock(t *testing.T) {
 	}
 }
 
-// TestEventClockNeedsMoreThanOneWitness: a lone record from next week does not move time, traffic from next week does.
-func TestEventClockNeedsMoreThanOneWitness(t *testing.T) {
+// TestEventClockLeap: single records far ahead do not move the clock. Several in a row do.
+func TestEventClockLeap(t *testing.T) {
 	p := New(eventConfig(t, "p"))
 	send := func(at time.Time) int {
 		b := ingest.Batch{Requests: oneRequest(at)}
@@ -170,14 +170,14 @@ func TestEventClockNeedsMoreThanOneWitness(t *testing.T) {
 		return len(b.Refused)
 	}
 	send(midnight)
-	// Records that good ones come between do not move time, however near or far.
+	// Records far ahead do not move the clock if records of the present come between them.
 	for _, ahead := range []time.Duration{12 * time.Minute, time.Hour, 7 * 24 * time.Hour} {
 		for i := range 2 * leapConfirm {
 			if send(midnight.Add(ahead)) != 1 {
-				t.Fatalf("a record %s ahead was taken", ahead)
+				t.Fatalf("a record %s ahead was accepted", ahead)
 			}
 			if i%(leapConfirm-1) == leapConfirm-2 && send(midnight.Add(5*time.Second)) != 0 {
-				t.Fatal("a good record was refused")
+				t.Fatal("a record of the present was refused")
 			}
 		}
 		send(midnight.Add(5 * time.Second))
@@ -195,19 +195,20 @@ func TestEventClockNeedsMoreThanOneWitness(t *testing.T) {
 	}
 }
 
-// TestALeapWithinTheReviseSpanLosesNothing: what moves time too far by less than can be amended makes nothing late.
-func TestALeapWithinTheReviseSpanLosesNothing(t *testing.T) {
+// TestEventClockSmallLeap: after a record that is ahead by less than the revise span, no record is refused as late.
+func TestEventClockSmallLeap(t *testing.T) {
 	p := New(eventConfig(t, "p"))
 	for _, at := range []time.Duration{0, 9 * time.Minute, 10 * time.Second, time.Minute, 5 * time.Minute} {
 		b := ingest.Batch{Requests: oneRequest(midnight.Add(at))}
 		p.Apply(&b, func(*Output) {})
 		if len(b.Refused) != 0 {
-			t.Errorf("a record of %s is refused as %s", at, b.Refused[0].Reason)
+			t.Errorf("a record at %s is refused as %s", at, b.Refused[0].Reason)
 		}
 	}
 }
 
-func TestRestoreRefusesWhatItCannotRead(t *testing.T) {
+// A damaged snapshot and one with another clock are refused. A pool that is no longer configured is forgotten.
+func TestRestore(t *testing.T) {
 	p, log := New(eventConfig(t, "p")), mixedLog(3, 10)
 	apply(p, log[:len(log)/2], func(*Output) {})
 	good, wall := saved(t, p), eventConfig(t, "p")
@@ -224,7 +225,6 @@ func TestRestoreRefusesWhatItCannotRead(t *testing.T) {
 			t.Errorf("%s: restored", name)
 		}
 	}
-	// A pool that is no longer configured is forgotten and does no harm.
 	q, err := Restore(eventConfig(t, "new"), bytes.NewReader(good))
 	if err != nil {
 		t.Fatal(err)

@@ -13,16 +13,16 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// sender is a producer of one request a second, whose clock is off and who sends every so many seconds.
+// sender is a producer of one request per second.
 type sender struct {
 	name        string
-	ahead       time.Duration
-	every       int
-	from, until int // seconds
+	ahead       time.Duration // error of its clock
+	every       int           // seconds between messages
+	from, until int           // seconds
 }
 
-// watched runs senders for so many minutes on the wall clock and returns the last output that decided.
-func watched(t *testing.T, cfg Config, minutes int, senders ...sender) (last Output, p *Pipeline) {
+// send applies the messages of senders on the wall clock and returns the last output with decisions.
+func send(t *testing.T, cfg Config, minutes int, senders ...sender) (last Output, p *Pipeline) {
 	t.Helper()
 	p = New(cfg)
 	emit := func(o *Output) {
@@ -60,18 +60,18 @@ func wallConfig(t *testing.T) Config {
 	return cfg
 }
 
-// TestClocksOfProducers: a clock ahead, one behind, one that sends in batches and two that are right are distinguished,
-// and a decision warns of those that are wrong.
+// TestClocksOfProducers: the errors of clocks that are ahead and behind are measured, and a decision warns of them. A
+// producer that sends in batches is not warned of.
 func TestClocksOfProducers(t *testing.T) {
 	senders := []sender{
 		{name: "ahead", ahead: 90 * time.Second, every: 1},
 		{name: "batches", every: 60},
 		{name: "behind", ahead: -5 * time.Minute, every: 1},
 		{name: "right", every: 1},
-		{name: "too", every: 2},
+		{name: "second", every: 2},
 	}
-	out, _ := watched(t, wallConfig(t), 30, senders...)
-	skew := map[string]float64{"ahead": 89.96, "batches": 0, "behind": -300, "right": 0, "too": 0}
+	out, _ := send(t, wallConfig(t), 30, senders...)
+	skew := map[string]float64{"ahead": 89.96, "batches": 0, "behind": -300, "right": 0, "second": 0}
 	for _, x := range out.Producers {
 		if want := skew[x.Name]; math.Abs(float64(x.Skew)-want) > .2 {
 			t.Errorf("the clock of %s is off by %.2f s, want %.2f", x.Name, x.Skew, want)
@@ -82,7 +82,7 @@ func TestClocksOfProducers(t *testing.T) {
 	}
 	for _, x := range out.Producers {
 		if late := out.Tick.Sub(*x.Watermark); x.Name == "behind" && (late < 4*time.Minute || late > 6*time.Minute) {
-			t.Errorf("the slowest is said to be %s behind the tick, want 5m", late)
+			t.Errorf("the watermark of %s is %s behind the tick, want 5m", x.Name, late)
 		}
 	}
 	var faults []string
@@ -95,45 +95,46 @@ func TestClocksOfProducers(t *testing.T) {
 	warnings := strings.Join(out.Decisions[0].Warnings, "\n")
 	for _, part := range []string{"producer ahead is about 90 s ahead", "producer behind come about 5 min late"} {
 		if !strings.Contains(warnings, part) {
-			t.Errorf("no warning says %q:\n%s", part, warnings)
+			t.Errorf("no warning has %q:\n%s", part, warnings)
 		}
 	}
 }
 
-// TestFutureRecordsAreCountedByProducer: with a narrow bound the records of a clock that is ahead are refused; whose
-// they were is known.
-func TestFutureRecordsAreCountedByProducer(t *testing.T) {
+// TestFutureRecordsByProducer: with a future_bound below the error of a clock, records are refused and counted by
+// producer.
+func TestFutureRecordsByProducer(t *testing.T) {
 	cfg := wallConfig(t)
 	cfg.Features.FutureBound = time.Minute
-	out, p := watched(t, cfg, 20, sender{name: "ahead", ahead: 90 * time.Second, every: 1}, sender{name: "right", every: 1})
+	out, p := send(t, cfg, 20, sender{name: "ahead", ahead: 90 * time.Second, every: 1}, sender{name: "right", every: 1})
 	ahead := out.Producers[0]
 	if n := p.Counters().Refused[ingest.ReasonFuture]; n != 20*60 || ahead.Records != ahead.Future || ahead.Future < 1100 || out.Producers[1].Future != 0 {
-		t.Errorf("%d records refused in all; of the producer ahead %d of %d by the last tick", n, ahead.Future, ahead.Records)
+		t.Errorf("%d records refused, by the last tick %d of the %d from the producer ahead", n, ahead.Future, ahead.Records)
 	}
 	if w := strings.Join(out.Decisions[0].Warnings, "\n"); !strings.Contains(w, fmt.Sprint(ahead.Future, " were refused because they lie in the future")) {
-		t.Errorf("the decision does not say so:\n%s", w)
+		t.Errorf("the decision does not warn of them:\n%s", w)
 	}
 	if len(out.Pools[0].Faults) != 1 {
 		t.Errorf("faults %v, want one", out.Pools[0].Faults)
 	}
 }
 
-// TestSilentProducer: one of two gateways that falls silent is a fault; both, or a replica, are not.
+// TestSilentProducer: it is a fault if one of two gateways becomes silent. It is not if both do, nor for a producer
+// that sends rarely or sent only briefly.
 func TestSilentProducer(t *testing.T) {
 	const stops = 15 * 60
 	for name, x := range map[string]struct {
 		senders []sender
 		want    int
 	}{
-		"one of two":             {[]sender{{name: "a", every: 1}, {name: "b", every: 1, until: stops}}, 1},
-		"both":                   {[]sender{{name: "a", every: 1, until: stops}, {name: "b", every: 1, until: stops}}, 0},
-		"one that was brief":     {[]sender{{name: "a", every: 1}, {name: "b", every: 1, from: stops - 100, until: stops}}, 0},
-		"one that rarely speaks": {[]sender{{name: "a", every: 1}, {name: "b", every: 240}}, 0},
+		"one of two": {[]sender{{name: "a", every: 1}, {name: "b", every: 1, until: stops}}, 1},
+		"both":       {[]sender{{name: "a", every: 1, until: stops}, {name: "b", every: 1, until: stops}}, 0},
+		"one, brief": {[]sender{{name: "a", every: 1}, {name: "b", every: 1, from: stops - 100, until: stops}}, 0},
+		"one, rare":  {[]sender{{name: "a", every: 1}, {name: "b", every: 240}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := wallConfig(t)
 			cfg.Features.StaleAfter = 3 * time.Minute
-			out, _ := watched(t, cfg, 30, x.senders...)
+			out, _ := send(t, cfg, 30, x.senders...)
 			var silent []features.ProducerFault
 			for _, f := range out.Pools[0].Faults {
 				if f.Kind == features.FaultSilent {
@@ -153,7 +154,7 @@ func TestSilentProducer(t *testing.T) {
 	}
 }
 
-// TestProducersOnTheEventClock: when records were stored differs from replay to replay, and must leave no trace.
+// TestProducersOnTheEventClock: the state does not depend on when the stream stored the records.
 func TestProducersOnTheEventClock(t *testing.T) {
 	run := func(stored time.Duration) (string, Output) {
 		p := New(eventConfig(t, "p"))

@@ -10,9 +10,9 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// TestResume: a pipeline whose state was lost continues from the states of its newest decisions and the rest of the log.
-// These states do not change while the log is applied. No tick up to them is decided again, generations go on, and
-// firing alerts go on and are not raised again.
+// TestResume: a pipeline whose snapshot was lost continues from the states in its newest decisions and the rest of the
+// log. These states do not change while the log up to them is applied, and no tick is decided twice. Generations
+// continue, and firing alerts continue and do not fire again.
 func TestResume(t *testing.T) {
 	const minutes, lost = 120, 90
 	cfg, log := mixedConfig(t, WallClock), mixedLog(11, minutes)
@@ -32,7 +32,7 @@ func TestResume(t *testing.T) {
 	apply(whole, log[:cut], note)
 	last := journal[len(journal)-1]
 	if last.Generation == journal[0].Generation || len(alerts) == 0 {
-		t.Fatalf("nothing was published (%d decisions) or fires (%d alerts)", len(journal), len(alerts))
+		t.Fatalf("nothing is published (%d decisions) or no alert fires (%d)", len(journal), len(alerts))
 	}
 
 	begin := slices.IndexFunc(log, func(b ingest.Batch) bool { return b.ReceivedAt.After(midnight.Add(lost / 2 * time.Minute)) })
@@ -66,15 +66,15 @@ func TestResume(t *testing.T) {
 	apply(resumed, log[begin:cut], func(o *Output) {
 		ticks++
 		if len(o.Decisions)+len(o.Alerts) > 0 {
-			t.Errorf("%s: %d decisions and %d alerts of the past", o.Tick, len(o.Decisions), len(o.Alerts))
+			t.Errorf("%s: %d decisions and %d alerts for the past", o.Tick, len(o.Decisions), len(o.Alerts))
 		}
 		if len(o.Forecasts) == 0 && ticks > 1 {
-			t.Errorf("%s: nothing is forecast", o.Tick)
+			t.Errorf("%s: no forecast", o.Tick)
 		}
 	})
 	same()
 	if ticks < lost/2-5 {
-		t.Errorf("%d ticks of the past", ticks)
+		t.Errorf("%d ticks in the past", ticks)
 	}
 	published := map[string]int64{}
 	for i := range journal {
@@ -102,6 +102,6 @@ func TestResume(t *testing.T) {
 		}
 	})
 	if decided == 0 || continued == 0 {
-		t.Errorf("%d decisions and %d alerts that go on", decided, continued)
+		t.Errorf("%d decisions and %d alerts that continue", decided, continued)
 	}
 }

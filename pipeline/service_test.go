@@ -11,8 +11,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// TestReadyMinutes: a minute counts only when as many replicas were ready at its start as at its end, and both are
-// known.
+// TestReadyMinutes: the replicas of a minute are known only if the same number was ready at its start and at its end.
 func TestReadyMinutes(t *testing.T) {
 	var r readyMinutes
 	start := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
@@ -47,35 +46,36 @@ func TestLimitWarnings(t *testing.T) {
 	}
 	limits := []forecaster.ResourceProjection{r}
 	if w := limitWarnings(limits, 18*time.Minute); w != nil {
-		t.Errorf("it is said too soon: %q", w)
+		t.Errorf("a warning 20 minutes ahead with a span of 18: %q", w)
 	}
 	if w := limitWarnings(limits, 20*time.Minute); len(w) != 1 || !strings.HasPrefix(w[0], "limits.requests_per_min 600 will be reached within 20 minutes") || !strings.Contains(w[0], "80 %") {
 		t.Errorf("%q", w)
 	}
 }
 
-// TestPrefillApartIsNotLearned: where prompts are computed on replicas of their own, a minute teaches nothing of
-// prefill, for the number of those replicas is not known; it teaches decode as before.
-func TestPrefillApartIsNotLearned(t *testing.T) {
+// TestServiceMinuteOfDisaggregatedPool: if prefill replicas are separate, a service minute has no prefill, because
+// their number is not known. The rest is as in other pools.
+func TestServiceMinuteOfDisaggregatedPool(t *testing.T) {
 	w := features.Window{OutputTokens: 6000, KVTokenSeconds: 60_000, PromptTokens: 12_000}
 	w.ITL.Add(.02)
 	w.Prefills.Add(1000, .5)
 	windows := []features.Window{w}
-	together, apart := serviceMinute(windows, 2, false), serviceMinute(windows, 2, true)
+	together, separate := serviceMinute(windows, 2, false), serviceMinute(windows, 2, true)
 	if together.Prefill != 100 || together.Prompts.N != 1 {
 		t.Errorf("replicas that do both: %+v", together)
 	}
-	if apart.Prefill != 0 || apart.Prompts.N != 0 || apart.Decoding != together.Decoding || apart.KV != together.KV {
-		t.Errorf("replicas that decode only: %+v, want all but prefill of %+v", apart, together)
+	if separate.Prefill != 0 || separate.Prompts.N != 0 || separate.Decoding != together.Decoding || separate.KV != together.KV {
+		t.Errorf("separate prefill replicas: %+v, want all but prefill of %+v", separate, together)
 	}
 }
 
-// TestContextWithoutStarts: producers that do not report when a request left the queue hold its prompt from its arrival.
+// TestContextWithoutStarts: if producers do not report when a request left the queue, its prompt counts from its
+// arrival on, and the context of decoding sequences excludes that time.
 func TestContextWithoutStarts(t *testing.T) {
 	w := features.Window{OutputTokens: 6000, KVTokenSeconds: 60_000, PromptTokens: 12_000}
 	w.ITL.Add(.02)
 	w.TTFT.Add(2)
 	if got := serviceMinute([]features.Window{w}, 1, false); math.Abs(got.Context*got.Decoding*60-36_000) > 1 {
-		t.Errorf("a context of %g tokens of %g sequences: prompts held 24,000 of 60,000 token-seconds", got.Context, got.Decoding)
+		t.Errorf("a context of %g tokens of %g sequences, want 36,000 token-seconds: prompts held 24,000 of 60,000", got.Context, got.Decoding)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// saved is the state of p as it is written.
+// saved is the snapshot of p.
 func saved(t testing.TB, p *Pipeline) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -24,13 +24,13 @@ func digest(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// TestEncodeStopsWhereItCannotWrite: an error of the writer comes back, at whatever part.
-func TestEncodeStopsWhereItCannotWrite(t *testing.T) {
+// TestEncodeToFullWriter: Encode returns the writer's error, wherever it occurs.
+func TestEncodeToFullWriter(t *testing.T) {
 	p := New(mixedConfig(t, EventClock))
 	apply(p, mixedLog(11, 3), func(*Output) {})
 	whole := len(saved(t, p))
 	for room := 0; room < whole; room += whole/50 + 1 {
-		if err := p.Encode(&narrow{room}); !errors.Is(err, errFull) {
+		if err := p.Encode(&boundedWriter{room}); !errors.Is(err, errFull) {
 			t.Errorf("with room for %d of %d bytes: %v", room, whole, err)
 		}
 	}
@@ -38,16 +38,16 @@ func TestEncodeStopsWhereItCannotWrite(t *testing.T) {
 
 var errFull = errors.New("full")
 
-type narrow struct{ room int }
+type boundedWriter struct{ room int }
 
-func (n *narrow) Write(b []byte) (int, error) {
+func (n *boundedWriter) Write(b []byte) (int, error) {
 	if n.room -= len(b); n.room < 0 {
 		return 0, errFull
 	}
 	return len(b), nil
 }
 
-// FuzzRestore: whatever the bytes, restoring fails or gives a state that is written as it was read.
+// FuzzRestore: for all bytes, Restore fails or returns a state that can be encoded.
 func FuzzRestore(f *testing.F) {
 	p := New(mixedConfig(f, EventClock))
 	apply(p, mixedLog(11, 3), func(*Output) {})
@@ -60,7 +60,7 @@ func FuzzRestore(f *testing.F) {
 			return
 		}
 		if err := q.Encode(io.Discard); err != nil {
-			t.Errorf("restored from %d bytes, and cannot be written: %v", len(b), err)
+			t.Errorf("restored from %d bytes, and cannot be encoded: %v", len(b), err)
 		}
 	})
 }

@@ -9,18 +9,12 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// TestStartsTeachTheWarmupLag: each start once, however often and late it is reported, and only one that took longer
-// than expected.
-func TestStartsTeachTheWarmupLag(t *testing.T) {
+// TestWarmupFromStarts: a start is learned once, however often and late it is reported, and only if it took longer than
+// expected.
+func TestWarmupFromStarts(t *testing.T) {
 	p := New(eventConfig(t, "p"))
 	median := p.pools[0].Warmup.Quantile(0.5)
 	slow, quick := (median + time.Minute).Seconds(), (median / 2).Seconds()
-	report := func(name string, at, started time.Time, seconds float64, state ingest.ReplicaState) {
-		p.Apply(&ingest.Batch{Replicas: []ingest.Replica{{
-			Pool: "p", Name: name, At: at, State: state, StartedAt: started, StartupSeconds: seconds,
-			KVCapacityTokens: -1, KVUsedTokens: -1, Running: -1, Waiting: -1, PreemptionsTotal: -1, PrefixHitsTotal: -1, PrefixQueryTotal: -1,
-		}}}, func(*Output) {})
-	}
 	started := midnight.Add(-median - time.Minute)
 	for i, step := range []struct {
 		name    string
@@ -30,28 +24,30 @@ func TestStartsTeachTheWarmupLag(t *testing.T) {
 		state   ingest.ReplicaState
 		want    int // observations so far
 	}{
-		{"a", midnight, started, slow, ingest.ReplicaLoading, 0}, // not over
+		{"a", midnight, started, slow, ingest.ReplicaLoading, 0}, // not yet ready
 		{"a", midnight, time.Time{}, slow, ingest.ReplicaReady, 0},
 		{"a", midnight, started, slow, ingest.ReplicaReady, 1},
 		{"a", midnight.Add(15 * time.Second), started, slow, ingest.ReplicaReady, 1},
-		{"a", midnight.Add(30 * time.Second), time.Time{}, 0, ingest.ReplicaReady, 1}, // a reporter that knows of no start
+		{"a", midnight.Add(30 * time.Second), time.Time{}, 0, ingest.ReplicaReady, 1}, // a reporter that does not know the start
 		{"a", midnight.Add(45 * time.Second), started, slow, ingest.ReplicaReady, 1},
 		{"b", midnight.Add(45 * time.Second), started, slow, ingest.ReplicaReady, 2},
 		{"c", midnight.Add(45 * time.Second), started, quick, ingest.ReplicaReady, 2},
-		{"d", midnight.Add(50 * time.Second), started.Add(-time.Hour), slow, ingest.ReplicaReady, 2}, // long ago
+		{"d", midnight.Add(50 * time.Second), started.Add(-time.Hour), slow, ingest.ReplicaReady, 2}, // an hour ago
 		{"a", midnight.Add(55 * time.Second), started.Add(50 * time.Second), slow, ingest.ReplicaReady, 3},
 	} {
-		report(step.name, step.at, step.started, step.seconds, step.state)
+		r := report(step.name, step.at, step.state)
+		r.StartedAt, r.StartupSeconds = step.started, step.seconds
+		p.Apply(&ingest.Batch{Replicas: []ingest.Replica{r}}, func(*Output) {})
 		if got := len(p.pools[0].Warmup.Observed); got != step.want {
 			t.Errorf("step %d: %d starts, want %d", i, got, step.want)
 		}
-		p = reborn(t, eventConfig(t, "p"), p)
+		p = restarted(t, eventConfig(t, "p"), p)
 	}
 }
 
-// TestPendingReplicasTeachTheLag: of advice that nobody is known to obey, the lag is the pending time of replicas. The
-// acks of an autoscaler take precedence over it.
-func TestPendingReplicasTeachTheLag(t *testing.T) {
+// TestWarmupFromPendingReplicas: if it is not known that anybody obeys the advice, the warm-up is the pending time of
+// replicas. The acks of an autoscaler take precedence over it.
+func TestWarmupFromPendingReplicas(t *testing.T) {
 	p := New(eventConfig(t, "p"))
 	var lead time.Duration
 	at := midnight
@@ -62,32 +58,29 @@ func TestPendingReplicasTeachTheLag(t *testing.T) {
 			}
 		})
 	}
-	report := func(name string, at time.Time, state ingest.ReplicaState) {
-		p.Apply(&ingest.Batch{Replicas: []ingest.Replica{{
-			Pool: "p", Name: name, At: at, State: state,
-			KVCapacityTokens: -1, KVUsedTokens: -1, Running: -1, Waiting: -1, PreemptionsTotal: -1, PrefixHitsTotal: -1, PrefixQueryTotal: -1,
-		}}}, func(*Output) {})
+	send := func(name string, at time.Time, state ingest.ReplicaState) {
+		p.Apply(&ingest.Batch{Replicas: []ingest.Replica{report(name, at, state)}}, func(*Output) {})
 	}
 	scaleUp := func(n int, lag time.Duration) {
 		name := fmt.Sprint("r", n)
-		report("first", at, ingest.ReplicaReady)
-		report(name, at, ingest.ReplicaPending)
+		send("first", at, ingest.ReplicaReady)
+		send(name, at, ingest.ReplicaPending)
 		jitter := time.Duration(n%5-2) * time.Minute
 		for m := time.Minute; m < lag+jitter; m += time.Minute {
-			report(name, at.Add(m), ingest.ReplicaLoading)
+			send(name, at.Add(m), ingest.ReplicaLoading)
 			tick(at.Add(m))
 		}
 		at = at.Add(lag + jitter)
-		report(name, at, ingest.ReplicaReady)
+		send(name, at, ingest.ReplicaReady)
 		tick(at.Add(time.Minute))
-		report(name, at.Add(time.Minute), ingest.ReplicaGone)
+		send(name, at.Add(time.Minute), ingest.ReplicaGone)
 		at = at.Add(time.Minute)
 	}
 	for n := range 20 {
 		scaleUp(n, 10*time.Minute)
 	}
 	if lead < 11*time.Minute || lead > 15*time.Minute {
-		t.Errorf("lead %s after 20 lags of 8 to 12 minutes", lead)
+		t.Errorf("lead %s after 20 warm-ups of 8 to 12 minutes", lead)
 	}
 	e := p.pools[0]
 	e.Issued = append(e.Issued, issue{Generation: 7, At: at.Add(-time.Hour)})
@@ -95,13 +88,13 @@ func TestPendingReplicasTeachTheLag(t *testing.T) {
 	p.Apply(&ingest.Batch{Acks: []ingest.Ack{{Pool: "p", Generation: 7, Stage: ingest.AckReady, At: at.Add(-30 * time.Minute)}}}, func(*Output) {})
 	scaleUp(1, 20*time.Minute)
 	if got := len(e.Warmup.Observed); got != seen+1 {
-		t.Errorf("%d observations of an answer and the start it answers for, want 1", got-seen)
+		t.Errorf("%d observations from an ack and its start, want 1", got-seen)
 	}
 }
 
-// TestOnlyAsksAreAnswered: an answer to advice that asked for no more replicas teaches no lag, and one to a renewal or
-// to a hold while replicas are on their way counts from when they were asked for.
-func TestOnlyAsksAreAnswered(t *testing.T) {
+// TestRequestTimeOfAcks: the warm-up of an ack begins when replicas were requested, also for a later decision that
+// renews the request. Decisions that request no more replicas have no such time.
+func TestRequestTimeOfAcks(t *testing.T) {
 	var e poolEntry
 	asked := midnight.Add(-8 * time.Minute)
 	for i, x := range []struct {
@@ -118,7 +111,7 @@ func TestOnlyAsksAreAnswered(t *testing.T) {
 		x.d.Tick, x.d.Generation = midnight, int64(i)
 		e.recordIssue(&x.d)
 		if at, ok := e.issuedAt(int64(i)); ok == x.want.IsZero() || !at.Equal(x.want) {
-			t.Errorf("case %d: asked for at %s (%t), want %s", i, at, ok, x.want)
+			t.Errorf("case %d: requested at %s (%t), want %s", i, at, ok, x.want)
 		}
 	}
 }
