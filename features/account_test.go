@@ -39,11 +39,12 @@ func TestRankings(t *testing.T) {
 		w, _ = a.Close(at(float64(m) * 60))
 	}
 	if got := w[len(w)-1].Tenants.Top[0].Weight; got < 299 || got > 301 {
-		t.Errorf("after half an hour a weight of 600 has faded to %v, want 300", got)
+		t.Errorf("after half an hour a weight of 600 is %v, want 300", got)
 	}
 }
 
-func TestNobodyNamedHasNoRanking(t *testing.T) {
+// Requests that name no tenant and no feature have no ranking.
+func TestNoRanking(t *testing.T) {
 	a := New(testConfig())
 	mustAdd(t, a, request("", 1))
 	w, _ := a.Close(at(60))
@@ -51,28 +52,28 @@ func TestNobodyNamedHasNoRanking(t *testing.T) {
 		t.Errorf("tenants %v, features %v of requests that name none", w[0].Tenants, w[0].Features)
 	}
 	if name, share, margin := w[0].Tenants.First(); name != "" || !math.IsNaN(share) || !math.IsNaN(margin) {
-		t.Errorf("first of nobody is %q with %v ± %v", name, share, margin)
+		t.Errorf("the first of no ranking is %q with %v ± %v", name, share, margin)
 	}
 }
 
-// With far more tenants than counters a listed share is off, but never by more than it says.
-func TestRankingShareKeepsItsMargin(t *testing.T) {
+// With many more tenants than counters, the error of a share is at most its margin.
+func TestMarginOfRanking(t *testing.T) {
 	a := New(testConfig())
 	const n = 2000
 	for i := range n {
 		tenant := fmt.Sprint("t", i)
 		if i%3 == 0 {
-			tenant = "heavy"
+			tenant = "large"
 		}
 		mustAdd(t, a, changed(request("", 1+float64(i)/50), from(tenant, "")))
 	}
 	w, _ := a.Close(at(60))
 	name, share, margin := w[0].Tenants.First()
 	truth := math.Ceil(n/3.0) / n
-	if name != "heavy" || margin > 1.0/80/2 || math.Abs(share-truth) > margin+1e-9 {
-		t.Errorf("%s with %.4f ± %.4f, want heavy with %.4f", name, share, margin, truth)
+	if name != "large" || margin > 1.0/80/2 || math.Abs(share-truth) > margin+1e-9 {
+		t.Errorf("%s with %.4f ± %.4f, want large with %.4f", name, share, margin, truth)
 	}
 	if r := w[0].Tenants; r.Top[0].Error > r.Floor || r.Floor > r.Total/80 {
-		t.Errorf("error %v, floor %v, should be at most 1/80 of %v", r.Top[0].Error, r.Floor, r.Total)
+		t.Errorf("error %v, floor %v, want at most 1/80 of %v", r.Top[0].Error, r.Floor, r.Total)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// TestLoadOfAllAttempts plants calls of 100 prompt and 20 output tokens. The load is the work of engines for all
-// attempts, plus the expected work of calls that nobody tried again.
+// TestLoadOfAllAttempts adds calls of 100 prompt and 20 output tokens. The load is the work of engines for all
+// attempts, plus the expected work of failed calls that were not retried.
 func TestLoadOfAllAttempts(t *testing.T) {
 	status := func(s ingest.Status) func(*ingest.Request) { return func(r *ingest.Request) { r.Status = s } }
 	ends := func(s float64, output int64) func(*ingest.Request) {
@@ -17,21 +17,21 @@ func TestLoadOfAllAttempts(t *testing.T) {
 	}
 	tests := map[string]struct {
 		failed                    []func(*ingest.Request) // the first attempt of every other call
-		again                     bool                    // it is tried again, with success
+		retried                   bool                    // with success
 		requests, prefill, decode float64                 // load over demand
 	}{
-		"rejected, and tried again: the second attempt does the work of the call": {[]func(*ingest.Request){phase(ingest.PhaseRejected)}, true, 1.5, 1, 1},
-		"rejected for good: the call is expected in full":                         {[]func(*ingest.Request){phase(ingest.PhaseRejected)}, false, 1, 1, 1},
-		"an error after the prompt":                                               {[]func(*ingest.Request){status(ingest.StatusError), times(61, 61.1, 62), tokens(100, ingest.Unknown, 0)}, true, 1.5, 1.5, 1},
-		"an error at the end: its output is part of the demand":                   {[]func(*ingest.Request){status(ingest.StatusError), times(61, 61.1, 62)}, true, 1.5, 1.5, 1},
-		"an error of which only its time tells":                                   {[]func(*ingest.Request){status(ingest.StatusError), ends(90, 0)}, true, 1.5, 1.5, 1},
-		"an error at once":                                                        {[]func(*ingest.Request){status(ingest.StatusError), ends(60, 0)}, true, 1.5, 1, 1},
-		"both attempts are served":                                                {nil, true, 1.5, 1.5, 1.5},
+		"rejected and retried: the work of the call is that of the retry": {[]func(*ingest.Request){phase(ingest.PhaseRejected)}, true, 1.5, 1, 1},
+		"rejected and not retried: all of the call is expected":           {[]func(*ingest.Request){phase(ingest.PhaseRejected)}, false, 1, 1, 1},
+		"an error after the prompt":                                       {[]func(*ingest.Request){status(ingest.StatusError), times(61, 61.1, 62), tokens(100, ingest.Unknown, 0)}, true, 1.5, 1.5, 1},
+		"an error at the end: its output is part of the demand":           {[]func(*ingest.Request){status(ingest.StatusError), times(61, 61.1, 62)}, true, 1.5, 1.5, 1},
+		"an error of which only the end is known":                         {[]func(*ingest.Request){status(ingest.StatusError), ends(90, 0)}, true, 1.5, 1.5, 1},
+		"an error at once":      {[]func(*ingest.Request){status(ingest.StatusError), ends(60, 0)}, true, 1.5, 1, 1},
+		"both attempts succeed": {nil, true, 1.5, 1.5, 1.5},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			a := New(testConfig())
-			for i := range 20 { // what calls need
+			for i := range 20 { // from these the expected work is learned
 				mustAdd(t, a, request(fmt.Sprint("usual", i), 0))
 			}
 			a.Close(at(60))
@@ -41,7 +41,7 @@ func TestLoadOfAllAttempts(t *testing.T) {
 					first = changed(first, tt.failed...)
 				}
 				mustAdd(t, a, first)
-				if i%2 == 0 && tt.again {
+				if i%2 == 0 && tt.retried {
 					mustAdd(t, a, changed(request(fmt.Sprint(i), 65), attempt(2)))
 				}
 			}

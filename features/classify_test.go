@@ -12,7 +12,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-func TestClassifierFirstRuleThatFitsWins(t *testing.T) {
+func TestClass(t *testing.T) {
 	c := ClassifyConfig{Rules: []Rule{
 		{Class: "forced", Tenant: []string{"vip-*"}, Override: true},
 		{Class: "agent-long", Route: []string{"/v1/agents/*"}, PromptMin: 1000},
@@ -29,7 +29,7 @@ func TestClassifierFirstRuleThatFitsWins(t *testing.T) {
 		r    *ingest.Request
 		want string
 	}{
-		"nothing fits":         {with(func(r *ingest.Request) {}), ""},
+		"no rule matches":      {with(func(r *ingest.Request) {}), ""},
 		"by prompt":            {with(func(r *ingest.Request) { r.Route, r.PromptTokens = "/v1/agents/run", 1000 }), "agent-long"},
 		"prompt too short":     {with(func(r *ingest.Request) { r.Route, r.PromptTokens = "/v1/agents/run", 999 }), "agent"},
 		"prompt unknown":       {with(func(r *ingest.Request) { r.Route, r.PromptTokens = "/v1/agents/run", ingest.Unknown }), "agent"},

@@ -12,9 +12,9 @@ func rejection(id string, arrived float64, change ...func(*ingest.Request)) *ing
 	return changed(request(id, arrived), append([]func(*ingest.Request){phase(ingest.PhaseRejected), tokens(100, ingest.Unknown, ingest.Unknown)}, change...)...)
 }
 
-// taught is an Aggregator that has seen requests of 100 prompt tokens, half of them cached, with 20 output tokens each,
-// and of class long of 10,000 without cache, with 200.
-func taught(t *testing.T) *Aggregator {
+// withHistory is an Aggregator that has requests of class chat with 100 prompt tokens, half of them cached, and 20
+// output tokens, and of class long with 10,000 prompt tokens, none cached, and 200 output tokens.
+func withHistory(t *testing.T) *Aggregator {
 	a := New(testConfig())
 	for i := range 300 {
 		mustAdd(t, a, changed(request("", float64(i)/10), tokens(100, 50, 20)))
@@ -23,7 +23,8 @@ func taught(t *testing.T) *Aggregator {
 	return a
 }
 
-func TestWhatIsTurnedAwayIsDemandAsItsClassLetsExpect(t *testing.T) {
+// Requests that are rejected, cancelled or fail count as demand with the tokens that are expected of their class.
+func TestExpectedDemand(t *testing.T) {
 	cancelled := func(r *ingest.Request) { r.Phase = ingest.PhaseCancelled }
 	limit := func(n int64) func(*ingest.Request) { return func(r *ingest.Request) { r.MaxOutputTokens = n } }
 	for name, tt := range map[string]struct {
@@ -33,14 +34,14 @@ func TestWhatIsTurnedAwayIsDemandAsItsClassLetsExpect(t *testing.T) {
 		"short":                     {rejection("a", 70), 50, 20, .1},
 		"long":                      {rejection("a", 70, ofClass("long"), tokens(10_000, ingest.Unknown, ingest.Unknown)), 10_000, 200, .05},
 		"limited":                   {rejection("a", 70, limit(8)), 50, 8, 0},
-		"cached, says a gateway":    {rejection("a", 70, tokens(100, 100, ingest.Unknown)), 50, 20, .1},
+		"cached by a gateway":       {rejection("a", 70, tokens(100, 100, ingest.Unknown)), 50, 20, .1},
 		"cancelled in the queue":    {changed(request("a", 70), cancelled, tokens(100, ingest.Unknown, 0)), 50, 20, .1},
-		"cancelled on the way":      {changed(request("a", 70), cancelled, tokens(100, 50, 5), times(70, 71, 72)), 50, 25, .1},
+		"cancelled while running":   {changed(request("a", 70), cancelled, tokens(100, 50, 5), times(70, 71, 72)), 50, 25, .1},
 		"cancelled beyond the mean": {changed(request("a", 70), cancelled, tokens(100, 50, 400), times(70, 71, 72)), 50, 420, .05},
 		"failed":                    {changed(request("a", 70), func(r *ingest.Request) { r.Status = ingest.StatusError }, tokens(100, 50, 5)), 50, 25, .1},
-		"of a class that is new":    {rejection("a", 70, ofClass("new")), 99.5, 110, .05},
+		"new class":                 {rejection("a", 70, ofClass("new")), 99.5, 110, .05},
 	} {
-		a, h := taught(t), history{}
+		a, h := withHistory(t), history{}
 		h.closeUntil(t, a, 1, 1)
 		mustAdd(t, a, tt.r)
 		cover(a, 600)
@@ -59,15 +60,16 @@ func TestWhatIsTurnedAwayIsDemandAsItsClassLetsExpect(t *testing.T) {
 		if dims[DimRequests] != 1 || math.Abs(dims[DimPrefill]/tt.prefill-1) > .05 || math.Abs(dims[DimDecode]/tt.output-1) > tt.within+1e-9 {
 			t.Errorf("%s: %.2f requests, %.1f tokens to prefill, %.1f to decode, want 1, %v, %v", name, dims[DimRequests], dims[DimPrefill], dims[DimDecode], tt.prefill, tt.output)
 		}
-		// 1000 tokens of prefill and 100 of output a second, as configured.
+		// 1000 tokens/s of prefill and 100 tokens/s of output, as configured.
 		prompt := float64(tt.r.PromptTokens)
 		if want := prompt*dims[DimPrefill]/1000 + .01*(prompt*tt.output+tt.output*tt.output/2); math.Abs(dims[DimKV]/want-1) > .4 {
-			t.Errorf("%s: an area of %.0f token-seconds, want about %.0f", name, dims[DimKV], want)
+			t.Errorf("%s: %.0f token-seconds, want about %.0f", name, dims[DimKV], want)
 		}
 	}
 }
 
-func TestNothingIsExpectedOfNothing(t *testing.T) {
+// In a class without finished requests the output of a rejected one is unknown, unless the request limits it.
+func TestExpectedDemandUnknown(t *testing.T) {
 	a := New(testConfig())
 	mustAdd(t, a, rejection("a", 1))
 	w, _ := a.Close(at(60))
@@ -78,7 +80,8 @@ func TestNothingIsExpectedOfNothing(t *testing.T) {
 	wantDims(t, w[0], map[string]float64{DimDecode: 30. / 60})
 }
 
-func TestRetriesAreNoDemand(t *testing.T) {
+// Retries are not demand. A retry whose first attempt was not reported is the call.
+func TestDemandOfRetries(t *testing.T) {
 	a, h := New(testConfig()), history{}
 	mustAdd(t, a, changed(request("a", 1), attempt(2), tokens(100, 50, 20), times(10, 20, 100)), changed(request("b", 2), attempt(2)))
 	cover(a, 600)
@@ -88,9 +91,8 @@ func TestRetriesAreNoDemand(t *testing.T) {
 	}
 	wantDims(t, h.window(t, "chat", 0), map[string]float64{DimRetry: 2. / 60})
 	if w := h.window(t, "chat", 1); w.KVTokenSeconds == 0 || w.OutputTokens != 10 {
-		t.Errorf("it holds %v token-seconds and generates %v tokens all the same", w.KVTokenSeconds, w.OutputTokens)
+		t.Errorf("the retry holds %v token-seconds and generates %v tokens, want some and 10", w.KVTokenSeconds, w.OutputTokens)
 	}
-	// The only attempt that was seen is the call.
 	if reason := a.AddAttempt(changed(request("c", 250), attempt(3)), Earlier{}); reason != "" {
 		t.Fatal(reason)
 	}
@@ -98,8 +100,9 @@ func TestRetriesAreNoDemand(t *testing.T) {
 	wantDims(t, h.window(t, "chat", 4), map[string]float64{DimRequests: 1. / 60, DimPrefill: 100. / 60, DimDecode: 20. / 60, DimRetry: 0})
 }
 
-// What waited in a growing queue is demand of the minute it came in; where none grew, occupancy is what was held.
-func TestDelayedServiceIsDemandOfItsArrival(t *testing.T) {
+// While a queue grows, a request is demand of the minute in which it arrived. Otherwise it is demand while it is
+// served.
+func TestDemandOfQueuedRequests(t *testing.T) {
 	for _, queue := range []int64{0, 8} {
 		a, h := New(testConfig()), history{}
 		for m := range int64(3) { // reports that end minutes −1, 0 and 1
@@ -128,12 +131,12 @@ func TestDelayedServiceIsDemandOfItsArrival(t *testing.T) {
 
 func TestCensoredMinutes(t *testing.T) {
 	type minute struct {
-		rejected, served int // rejected ones below zero failed
+		rejected, served int // a negative number of rejected ones is failed ones
 		wait             float64
 	}
 	for name, tt := range map[string]struct {
 		minutes []minute
-		want    string // of each minute, once all is in: "." free, "g" growing, "c" censored
+		want    string // of each minute: "." free, "g" queue growing, "c" censored
 	}{
 		"free":              {[]minute{{0, 20, 0}, {0, 20, .5}, {0, 20, 0}}, "..."},
 		"one rejection":     {[]minute{{0, 20, 0}, {1, 20, 0}, {0, 20, 0}}, "..."},
@@ -141,7 +144,7 @@ func TestCensoredMinutes(t *testing.T) {
 		"failures":          {[]minute{{0, 20, 0}, {-5, 20, 0}, {0, 20, 0}}, "..."},
 		"waits grow":        {[]minute{{0, 20, 0}, {0, 20, 9}, {0, 20, 25}, {0, 20, 20}, {0, 20, 8}, {0, 20, 1}}, ".ggcc."},
 		"long but steady":   {[]minute{{0, 20, 10}, {0, 20, 11}, {0, 20, 10}}, "..."},
-		"too few to say":    {[]minute{{0, 3, 0}, {0, 3, 30}, {0, 3, 60}}, "..."},
+		"too few":           {[]minute{{0, 3, 0}, {0, 3, 30}, {0, 3, 60}}, "..."},
 		"after a quiet one": {[]minute{{0, 0, 0}, {0, 20, 20}, {0, 20, 20}}, "..."},
 	} {
 		cfg := testConfig()
@@ -185,8 +188,8 @@ func TestCensoredMinutes(t *testing.T) {
 	}
 }
 
-// Lengths of requests that were cut off at random are the same as of those that were not.
-func TestExpectedOutputIsNotThatOfTheSurvivors(t *testing.T) {
+// The expected output includes what cancelled requests would have generated (censored data).
+func TestExpectedOutputOfCancelledRequests(t *testing.T) {
 	a := New(testConfig())
 	for i := range 4000 {
 		length := int64(-100 * math.Log((float64(i*2654435761%4000)+.5)/4000)) // exponential
@@ -199,6 +202,6 @@ func TestExpectedOutputIsNotThatOfTheSurvivors(t *testing.T) {
 	}
 	c := a.pools[0].classes[0]
 	if got := c.Expected.Output.of(); math.Abs(got/100-1) > .05 {
-		t.Errorf("an output of %.1f tokens is expected, want 100", got)
+		t.Errorf("the expected output is %.1f tokens, want 100", got)
 	}
 }

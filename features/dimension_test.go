@@ -19,7 +19,7 @@ func TestDimensionRowsAreComplete(t *testing.T) {
 			t.Errorf("%s: series name %q", d.Name, d.Series)
 		}
 		if seen[d.Name] || seen[d.Series] {
-			t.Errorf("%s: name or series is taken", d.Name)
+			t.Errorf("%s: name or series is used twice", d.Name)
 		}
 		seen[d.Name], seen[d.Series] = true, true
 		if got, ok := DimensionByName(d.Name); !ok || got.Series != d.Series {
@@ -31,8 +31,9 @@ func TestDimensionRowsAreComplete(t *testing.T) {
 	}
 }
 
-// Each row has a value other than zero here, so that one that forgets its field on the way shows.
-func TestDimensionsSurviveASnapshot(t *testing.T) {
+// Each dimension has a value other than zero before and after a restart, so a sum that is missing in the snapshot is
+// noticed.
+func TestDimensionsInSnapshot(t *testing.T) {
 	a := New(testConfig())
 	mustAdd(t, a,
 		changed(request("a", 5), tokens(700, 100, 60), times(6, 7, 20)),
@@ -51,9 +52,10 @@ func TestDimensionsSurviveASnapshot(t *testing.T) {
 			t.Errorf("%s: %v (%v) before, %v (%v) after the snapshot", d.Name, v, ok, back, backOK)
 		}
 	}
-	// The failed attempt is wasted, and the one after it served the call: two calls are served, of 170 tokens nothing came.
+	// The failed attempt is wasted: 150 prompt and 20 output tokens. Its retry serves the call, so both calls are
+	// served.
 	if w := &want[0]; w.Served != 2 || w.PromptWasted != 150 || w.OutputWasted != 20 || w.Requests != 2 {
-		t.Errorf("%g of %g calls are served, and %g and %g tokens wasted; want 2 of 2, 150 and 20", w.Served, w.Requests, w.PromptWasted, w.OutputWasted)
+		t.Errorf("%g of %g calls are served, %g and %g tokens are wasted; want 2 of 2, 150 and 20", w.Served, w.Requests, w.PromptWasted, w.OutputWasted)
 	}
 }
 
@@ -66,10 +68,10 @@ func TestDimensionsOfAWindow(t *testing.T) {
 	w, _ := a.Close(at(60))
 	wantDims(t, w[0], map[string]float64{
 		DimRequests: 2.0 / 60,
-		DimPrefill:  (1000.0 - 100) / 60, // cached not known: all of the prompt counts
+		DimPrefill:  (1000.0 - 100) / 60, // if cached is unknown, all of the prompt counts
 		DimCached:   100.0 / 60,
 		DimDecode:   100.0 / 60,
-		DimRetry:    1.0 / 60, // pressure, whose tokens are none of the above
+		DimRetry:    1.0 / 60, // its tokens are not in the other dimensions
 		// Σ prompt·uncached/1000 + 0.01·(prompt·output + output²/2), over the minute
 		DimKV: (700*600/1000.0 + .01*(700*60+60*60/2) + 300*300/1000.0 + .01*(300*40+40*40/2)) / 60,
 	})
@@ -104,7 +106,8 @@ func TestUnknownIsNotZero(t *testing.T) {
 	}
 }
 
-func TestInFlightRequestsSayNothingOfTheirOutput(t *testing.T) {
+// The output of a running request is unknown.
+func TestOutputOfRunningRequests(t *testing.T) {
 	a := New(testConfig())
 	mustAdd(t, a, request("old", -60), changed(request("a", 1), phase(ingest.PhaseArrived), tokens(100, ingest.Unknown, ingest.Unknown)))
 	w, _ := a.Close(at(60))
@@ -117,8 +120,8 @@ func TestInFlightRequestsSayNothingOfTheirOutput(t *testing.T) {
 	t.Fatal("no window of the newest minute")
 }
 
-// Tokens that earlier requests generated in a minute are known, though nothing that arrived in it has ended.
-func TestSpilledOutputIsKnown(t *testing.T) {
+// Tokens that earlier requests generated in a minute are known, although no request that arrived in it has ended.
+func TestOutputOfEarlierRequests(t *testing.T) {
 	a, h := New(testConfig()), history{}
 	mustAdd(t, a, changed(request("old", 30), times(30, 60, 90)),
 		changed(request("a", 61), phase(ingest.PhaseArrived), tokens(100, ingest.Unknown, ingest.Unknown)))

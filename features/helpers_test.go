@@ -16,7 +16,7 @@ var t0 = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 // at is an instant, in seconds from t0.
 func at(s float64) time.Time { return t0.Add(time.Duration(math.Round(s * 1e9))) }
 
-// testConfig has small numbers: a revise span of three minutes, whose service numbers are easy to reckon with.
+// testConfig has a revise span of three minutes, and simple service rates.
 func testConfig() Config {
 	return Config{
 		Revise: 3 * Minute, MaxClasses: 4, ReplicaTTL: 3 * Minute, ClassTTL: 6 * time.Hour,
@@ -24,7 +24,8 @@ func testConfig() Config {
 	}
 }
 
-// request is a finished request without times but its arrival; 100 prompt tokens, 20 output tokens.
+// request is a finished request of which only the time of arrival is known, with 100 prompt tokens and 20 output
+// tokens.
 func request(id string, arrived float64) *ingest.Request {
 	return &ingest.Request{
 		ID: id, Pool: "p", Class: "chat", Attempt: 1, ArrivedAt: at(arrived),
@@ -72,10 +73,9 @@ func addEnd(t testing.TB, a *Aggregator, r *ingest.Request, prompt bool) {
 
 func cover(a *Aggregator, until float64) { a.AddWatermark(&ingest.Watermark{Pool: "p", At: at(until)}) }
 
-// history is the newest form of every window returned, with how often it came.
+// history has the newest version of each window that Close returned, and all pool minutes.
 type history struct {
 	newest map[windowID]Window
-	seen   map[windowID]int
 	pools  []PoolMinute
 }
 
@@ -90,21 +90,20 @@ type reporter interface {
 	Fatalf(format string, args ...any)
 }
 
-// closeUntil closes minute after minute until t0 + n minutes, and keeps copies of what comes.
+// closeUntil closes each minute from t0 + from to t0 + n minutes, and keeps copies of the windows.
 func (h *history) closeUntil(t reporter, a *Aggregator, from, n int) {
 	t.Helper()
 	if h.newest == nil {
-		h.newest, h.seen = map[windowID]Window{}, map[windowID]int{}
+		h.newest = map[windowID]Window{}
 	}
 	for m := from; m <= n; m++ {
 		windows, pools := a.Close(t0.Add(time.Duration(m) * Minute))
 		for _, w := range windows {
 			id := windowID{w.Key, int(w.Start.Sub(t0) / Minute)}
 			if h.newest[id].Settled {
-				t.Fatalf("%v came again after it had settled", id)
+				t.Fatalf("%v is returned again after it settled", id)
 			}
 			h.newest[id] = detached(w)
-			h.seen[id]++
 		}
 		h.pools = append(h.pools, pools...)
 	}
@@ -129,7 +128,7 @@ func (h *history) window(t testing.TB, class string, minute int) Window {
 	return w
 }
 
-// wantDims checks dimensions of a window: those named in want, where NaN stands for unknown.
+// wantDims checks the dimensions of a window that want has. NaN means unknown.
 func wantDims(t testing.TB, w Window, want map[string]float64) {
 	t.Helper()
 	for _, d := range Dimensions {

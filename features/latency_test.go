@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestLatencies: the classes of one pool are taken together, minute by minute.
+// TestLatencies: the latencies of a pool are those of all its classes, minute by minute.
 func TestLatencies(t *testing.T) {
 	start := at(0)
 	window := func(pool string, start time.Time, ttft ...float64) Window {
@@ -27,6 +27,6 @@ func TestLatencies(t *testing.T) {
 		}
 	}
 	if got := Latencies(nil, "p"); len(got) != 0 {
-		t.Errorf("of nothing: %+v", got)
+		t.Errorf("without windows: %+v", got)
 	}
 }

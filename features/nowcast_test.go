@@ -21,33 +21,33 @@ func dimension(t testing.TB, name string) Dimension {
 	return d
 }
 
-// ended is a minute's worth of requests that arrive every second and last for so long, in seconds; added at their end.
-type ended struct {
+// reportsAtEnd adds requests to an Aggregator when they end.
+type reportsAtEnd struct {
 	a       *Aggregator
-	waiting []*ingest.Request
+	running []*ingest.Request
 	minute  int
 }
 
-// pass lets a minute pass in which n requests arrive that last for lasts(i), and closes it.
-func (e *ended) pass(t testing.TB, n int, lasts func(i int) float64, change ...func(*ingest.Request)) []Window {
+// pass closes a minute in which n requests arrive that take lasts(i) seconds.
+func (e *reportsAtEnd) pass(t testing.TB, n int, lasts func(i int) float64, change ...func(*ingest.Request)) []Window {
 	t.Helper()
 	start := float64(e.minute) * 60
 	for i := range n {
 		at := start + float64(i)*60/float64(n)
 		r := changed(request(fmt.Sprint(e.minute, "-", i), at), times(at, at+lasts(i)/2, at+lasts(i)))
-		e.waiting = append(e.waiting, changed(r, change...))
+		e.running = append(e.running, changed(r, change...))
 	}
 	e.minute++
 	end := at(start + 60)
-	kept := e.waiting[:0]
-	for _, r := range e.waiting {
+	kept := e.running[:0]
+	for _, r := range e.running {
 		if r.FinishedAt.After(end) {
 			kept = append(kept, r)
 			continue
 		}
 		mustAdd(t, e.a, r)
 	}
-	e.waiting = kept
+	e.running = kept
 	cover(e.a, start+60)
 	w, _ := e.a.Close(end)
 	return w
@@ -60,7 +60,7 @@ func newest(windows []Window) *Window { return &windows[len(windows)-1] }
 func TestNowcastOfSteadyTraffic(t *testing.T) {
 	cfg := testConfig()
 	cfg.Revise = 5 * Minute
-	e := ended{a: New(cfg)}
+	e := reportsAtEnd{a: New(cfg)}
 	for range 40 {
 		e.pass(t, 60, steady)
 	}
@@ -70,31 +70,31 @@ func TestNowcastOfSteadyTraffic(t *testing.T) {
 		counted, _ := d.Value(w)
 		now, ok := d.Now(w)
 		if !ok || counted > .9*want || math.Abs(now.Mean-want) > .02*want {
-			t.Errorf("%s: %v counted, nowcast %+v, %v are true", name, counted, now, want)
+			t.Errorf("%s: %v counted, nowcast %+v, want %v", name, counted, now, want)
 		}
 		if now.Counted != counted || math.Abs(now.Share-counted/want) > .03 {
 			t.Errorf("%s: %v of %v reported, nowcast %+v", name, counted, want, now)
 		}
 	}
-	// The older a minute, the less is missing; a settled one lacks nothing.
+	// Nowcasts of older open minutes are good too. A settled minute has none.
 	for i, w := range e.pass(t, 60, steady) {
 		now, _ := Dimensions[0].Now(&w)
 		if w.Settled && (w.Nowcast != nil || now != complete(1)) {
 			t.Errorf("a settled window has nowcast %+v", now)
 		}
 		if i > 0 && math.Abs(now.Mean-1) > .02 {
-			t.Errorf("%v is nowcast at %+v", w.Start, now)
+			t.Errorf("the nowcast of %v is %+v", w.Start, now)
 		}
 	}
 }
 
-// Where every request outlasts its minute nothing is reported of the newest ones, and a nowcast of nothing would be as
-// wrong as the count. A single short request then tells no more of the level.
-func TestNowcastWhereNothingIsReportedYet(t *testing.T) {
+// If all requests take longer than a minute, the newest minutes have no reports, and the nowcast is the usual level. A
+// single short request does not change it much.
+func TestNowcastWithoutReports(t *testing.T) {
 	cfg := testConfig()
 	cfg.Revise = 8 * Minute
 	long := func(i int) float64 { return 121 + float64(i*37%239) }
-	e := ended{a: New(cfg)}
+	e := reportsAtEnd{a: New(cfg)}
 	for range 60 {
 		e.pass(t, 60, long)
 	}
@@ -104,7 +104,7 @@ func TestNowcastWhereNothingIsReportedYet(t *testing.T) {
 			d := dimension(t, name)
 			now, ok := d.Now(w)
 			if !ok || math.Abs(now.Counted-counted*want) > 1e-9 || math.Abs(now.Mean-want) > off*want || !now.Incomplete() {
-				t.Errorf("%s: nowcast %+v, %v are true", name, now, want)
+				t.Errorf("%s: nowcast %+v, want %v", name, now, want)
 			}
 		}
 	}
@@ -117,9 +117,9 @@ func TestNowcastWhereNothingIsReportedYet(t *testing.T) {
 	})), 1./60, .2)
 }
 
-// Where every request is reported as it arrives, requests and prompt are what was counted, to the last bit, while output
-// and occupancy are nowcast.
-func TestArrivalRecordsNeedNoNowcast(t *testing.T) {
+// If all requests are reported at their arrival, requests and prompt tokens are exactly those that were counted. Only
+// output has a nowcast.
+func TestNowcastWithArrivalRecords(t *testing.T) {
 	a := New(testConfig())
 	var running []*ingest.Request
 	requests, prefill, decode := dimension(t, DimRequests), dimension(t, DimPrefill), dimension(t, DimDecode)
@@ -151,13 +151,13 @@ func TestArrivalRecordsNeedNoNowcast(t *testing.T) {
 		}
 		now, _ := decode.Now(newest(windows))
 		if m > 30 && (math.Abs(now.Mean-10) > 1 || now.Counted > 8) {
-			t.Fatalf("minute %d: output nowcast %+v, true are 10 tokens/s", m, now)
+			t.Fatalf("minute %d: output nowcast %+v, want 10 tokens/s", m, now)
 		}
 	}
 }
 
-// Where nothing comes late there are no nowcasts, and a class without delays sheds those of its pool.
-func TestNothingLateNoNowcast(t *testing.T) {
+// There are no nowcasts if nothing comes late. A class without late records does not keep the delays of its pool.
+func TestNowcastWithoutLateRecords(t *testing.T) {
 	a := New(testConfig())
 	for m := range 40 {
 		late := m >= 10
@@ -176,47 +176,47 @@ func TestNothingLateNoNowcast(t *testing.T) {
 				t.Fatalf("minute %d: nowcast %+v before anything came late", m, now)
 			}
 			if m == 39 && w.Class == "prompt" && now != complete(now.Mean) {
-				t.Errorf("the class that reports at once has nowcast %+v", now)
+				t.Errorf("the class without late records has the nowcast %+v", now)
 			}
 		}
 	}
 }
 
-// A backlog after an outage teaches nothing, and a minute without telemetry stays unknown.
-func TestOutageTeachesNothing(t *testing.T) {
+// Records that come after an outage do not count as late when delays are learned. A minute without telemetry is
+// unknown.
+func TestNowcastAfterOutage(t *testing.T) {
 	a := New(testConfig()) // revise: 3 minutes
-	at0 := func(m int) []Window {
+	closeMinute := func(m int) []Window {
 		windows, _ := a.Close(at(float64(m+1) * 60))
 		return windows
 	}
-	add := func(m, of int) {
+	add := func(m int) {
 		for i := range 60 {
-			mustAdd(t, a, request("", float64(of)*60+float64(i)))
+			mustAdd(t, a, request("", float64(m)*60+float64(i)))
 		}
-		_ = m
 	}
 	for m := range 30 {
-		add(m, m)
-		if m > 0 { // a sixtieth comes a minute late
+		add(m)
+		if m > 0 { // one in 61 comes a minute late
 			mustAdd(t, a, request("", float64(m-1)*60+30))
 		}
-		at0(m)
+		closeMinute(m)
 	}
 	before := hazardsOf(a)
-	for m := 30; m < 32; m++ { // nothing comes
-		w := newest(at0(m))
+	for m := 30; m < 32; m++ {
+		w := newest(closeMinute(m))
 		if now, ok := Dimensions[0].Now(w); ok {
-			t.Errorf("minute %d without telemetry is nowcast %+v", m, now)
+			t.Errorf("minute %d without telemetry has the nowcast %+v", m, now)
 		}
 	}
-	add(32, 30)
-	add(32, 31)
-	add(32, 32)
-	at0(32)
+	add(30)
+	add(31)
+	add(32)
+	closeMinute(32)
 	for age := 2; age <= 3; age++ {
 		was, is := before.at(age), a.pools[0].Lag.Rows[0].at(age)
 		if is > was {
-			t.Errorf("after the backlog the hazard at age %d is %.3f, before it was %.3f", age, is, was)
+			t.Errorf("the hazard at age %d is %.3f after the outage, %.3f before", age, is, was)
 		}
 	}
 }
@@ -224,9 +224,9 @@ func TestOutageTeachesNothing(t *testing.T) {
 // hazardsOf is a copy of the hazards of the first row of the first pool.
 func hazardsOf(a *Aggregator) hazards { return slices.Clone(a.pools[0].Lag.Rows[0]) }
 
-// Minutes that were jumped over had no first count, so nothing can be said of what came after it.
-func TestJumpTeachesNothing(t *testing.T) {
-	e := ended{a: New(testConfig())}
+// Skipped minutes have no first count, so no delays are learned from them.
+func TestNowcastAfterSkippedMinutes(t *testing.T) {
+	e := reportsAtEnd{a: New(testConfig())}
 	for range 30 {
 		e.pass(t, 60, steady)
 	}
@@ -239,13 +239,14 @@ func TestJumpTeachesNothing(t *testing.T) {
 	e.a.Close(at(float64(e.minute+3) * 60))
 	for age := 1; age <= 3; age++ {
 		if was, is := before.at(age), e.a.pools[0].Lag.Rows[0].at(age); math.Abs(is-was) > 1e-6 {
-			t.Errorf("after the jump the hazard at age %d is %.3f, before it was %.3f", age, is, was)
+			t.Errorf("the hazard at age %d is %.3f after the skipped minutes, %.3f before", age, is, was)
 		}
 	}
 }
 
-// The hazards of a drawn delay distribution give back its distribution function, from minutes that are still open, too.
-func TestHazardsRecoverTheDistribution(t *testing.T) {
+// The shares computed from learned hazards are the distribution function of the delays, although the newest minutes are
+// open.
+func TestHazards(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	const ages, perMinute = 8, 400
 	h := make(hazards, ages)
@@ -279,13 +280,14 @@ func TestHazardsRecoverTheDistribution(t *testing.T) {
 	}
 }
 
-func TestYoungClassBorrowsDelays(t *testing.T) {
+// A new class uses the delays of its pool until it has its own.
+func TestDelaysOfNewClass(t *testing.T) {
 	own, pool := make(hazards, 1), make(hazards, 1)
 	pool.learn(1, 400, 1000)
 	for _, tc := range []struct{ seen, want float64 }{{0, .4}, {30, .4 * 27 / 57}, {300, 0}, {3000, 0}} {
 		own[0].Seen = float32(tc.seen)
 		if got := own.blend(1, pool, 1); math.Abs(got-tc.want) > 1e-6 {
-			t.Errorf("having seen %v requests on time it expects %v late, want %v", tc.seen, got, tc.want)
+			t.Errorf("after %v requests in time the share of late ones is %v, want %v", tc.seen, got, tc.want)
 		}
 	}
 }
@@ -298,13 +300,13 @@ func TestEstimateBetweenCountAndLevel(t *testing.T) {
 		counted, share, level float64
 		low, high             float64 // of the mean
 	}{
-		{"all there", 7, 1, 10, 7, 7},
-		{"nothing yet of a known level", 0, .05, 10, 9, 10},
+		{"complete", 7, 1, 10, 7, 7},
+		{"no count, known level", 0, .05, 10, 9, 10},
 		{"count and level agree", 5, .5, 10, 9.9, 10.1},
 		{"no level", 5, .5, math.NaN(), 10, 10},
-		{"a burst that the level contradicts", 500, .5, 10, 850, 1000},
+		{"a burst far above the level", 500, .5, 10, 850, 1000},
 		{"a value that shrinks as records come", 20, 2, 10, 9.9, 10.1},
-		{"nothing at all", 0, .5, 0, 0, 0},
+		{"silence", 0, .5, 0, 0, 0},
 	} {
 		e := d.estimate(tc.counted, tc.share, tc.level, 1)
 		if e.Mean < tc.low || e.Mean > tc.high {
@@ -312,7 +314,7 @@ func TestEstimateBetweenCountAndLevel(t *testing.T) {
 		}
 	}
 	if e := d.estimate(math.NaN(), .5, 10, 1); !math.IsNaN(e.Mean) {
-		t.Errorf("what is not known is nowcast at %+v", e)
+		t.Errorf("the nowcast of an unknown count is %+v", e)
 	}
 }
 
@@ -327,15 +329,15 @@ func TestPlus(t *testing.T) {
 	}
 }
 
-// Delays are lost when the revise span changes, and nothing else is.
-func TestDelaysUnderAnotherRevise(t *testing.T) {
+// When the revise span changes, the learned delays are discarded, and learned again.
+func TestDelaysAfterReviseChanged(t *testing.T) {
 	cfg := testConfig()
-	e := ended{a: New(cfg)}
+	e := reportsAtEnd{a: New(cfg)}
 	for range 10 {
 		e.pass(t, 60, steady)
 	}
 	if e.a.pools[0].classes[0].Nowcasts == nil {
-		t.Fatal("nothing was learned")
+		t.Fatal("no delays were learned")
 	}
 	cfg.Revise = 4 * Minute
 	e.a = restarted(t, e.a, cfg)

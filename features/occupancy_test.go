@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawnRequest has times drawn at will within the open span around t0 .. t0 + 5 min.
+// drawnRequest has random times between t0 and t0 + 6 min.
 func drawnRequest(t *rapid.T, i int) *ingest.Request {
 	arrived := rapid.Float64Range(0, 240).Draw(t, "arrived")
 	start := arrived + rapid.Float64Range(0, 20).Draw(t, "queue")
@@ -20,7 +20,7 @@ func drawnRequest(t *rapid.T, i int) *ingest.Request {
 		tokens(prompt, rapid.Int64Range(-1, prompt).Draw(t, "cached"), rapid.Int64Range(0, 2000).Draw(t, "output")))
 }
 
-// heldAt is what a request holds at an instant, straight from the definition.
+// heldAt computes the tokens that a request holds s seconds after t0, from the definition.
 func heldAt(r *ingest.Request, s float64) float64 {
 	now := at(s)
 	if now.Before(r.StartedAt) || !now.Before(r.FinishedAt) {
@@ -33,7 +33,8 @@ func heldAt(r *ingest.Request, s float64) float64 {
 	return held
 }
 
-func TestOccupancyAgainstCounting(t *testing.T) {
+// The KV dimension agrees with samples of what all requests hold, and the sums with exact ones.
+func TestOccupancy(t *testing.T) {
 	const minutes, step = 8, 0.25
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := testConfig()
@@ -75,12 +76,12 @@ func TestOccupancyAgainstCounting(t *testing.T) {
 			tokens += float64(r.OutputTokens)
 		}
 		if math.Abs(total-exact) > 1e-9*exact || math.Abs(output-tokens) > 1e-9*tokens {
-			t.Fatalf("areas sum to %v of %v, output to %v of %v", total, exact, output, tokens)
+			t.Fatalf("%v token-seconds, want %v; %v output tokens, want %v", total, exact, output, tokens)
 		}
 	})
 }
 
-// edge bounds what counting in steps can miss at the starts and ends of lives, per step.
+// edge bounds the error of the samples at the starts and ends of requests, per step.
 func edge(rs []*ingest.Request) (held float64) {
 	for _, r := range rs {
 		held += float64(r.PromptTokens + r.OutputTokens)
@@ -93,7 +94,8 @@ func valueIn(name string, w *Window) (float64, bool) {
 	return d.Value(w)
 }
 
-func TestOutputIsBookedWhereItWasGenerated(t *testing.T) {
+// Output tokens count in the minutes in which they were generated, if the times are known.
+func TestMinutesOfOutput(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		r      *ingest.Request
@@ -121,13 +123,13 @@ func TestOccupancyOutsideTheOpenSpan(t *testing.T) {
 	mustAdd(t, a, changed(request("a", 0), phase(ingest.PhaseArrived)))
 	h.closeUntil(t, a, 1, 5)                                             // minutes 2, 3, 4 can be amended
 	addEnd(t, a, changed(request("a", 0), times(0, 60, 240)), true)      // tokens of minutes 1..3
-	mustAdd(t, a, changed(request("b", 300), times(300, 301, 300+7200))) // and far into the future, which is left out
+	mustAdd(t, a, changed(request("b", 300), times(300, 301, 300+7200))) // ends after the last open minute
 	h.closeUntil(t, a, 6, 6)
 	if got, want := h.window(t, "chat", 2).KVTokenSeconds, 100*60+20*(120*120-60*60)/(2*180.0); math.Abs(got-want) > 1e-6 {
-		t.Errorf("oldest open minute has %v token-seconds, want %v without those of settled minutes", got, want)
+		t.Errorf("the oldest open minute has %v token-seconds, want %v, without those of settled minutes", got, want)
 	}
 	if got, want := h.window(t, "chat", 2).OutputTokens, 2*20/3.0; math.Abs(got-want) > 1e-9 {
-		t.Errorf("oldest open minute has %v output tokens, want %v with those of the settled minute", got, want)
+		t.Errorf("the oldest open minute has %v output tokens, want %v, with those of the settled minute", got, want)
 	}
 }
 
@@ -135,7 +137,7 @@ func TestContradictoryTimes(t *testing.T) {
 	a := New(testConfig())
 	mustAdd(t, a,
 		changed(request("ends before it starts", 10), times(30, 31, 20)),
-		changed(request("never ends", 11), func(r *ingest.Request) { r.FinishedAt = r.ArrivedAt.AddDate(5000, 0, 0) }),
+		changed(request("ends in 5000 years", 11), func(r *ingest.Request) { r.FinishedAt = r.ArrivedAt.AddDate(5000, 0, 0) }),
 		changed(request("first token after the end", 12), times(12, 40, 20)),
 		changed(request("starts before it arrives", 13), times(3, 14, 23)))
 	w, _ := a.Close(at(60))
@@ -143,9 +145,9 @@ func TestContradictoryTimes(t *testing.T) {
 		t.Errorf("BadTimes = %d, want 2", got)
 	}
 	if got, want := w[0].KVTokenSeconds, 100*8+100*10+20*9/2.0; math.Abs(got-want) > 1e-9 {
-		t.Errorf("KVTokenSeconds = %v, want %v of the two whose times can be read", got, want)
+		t.Errorf("KVTokenSeconds = %v, want %v, of the two requests with valid times", got, want)
 	}
 	if w[0].OutputTokens != 80 || w[0].KVModelled == 0 {
-		t.Errorf("output %v, modelled %v: the others count as without times", w[0].OutputTokens, w[0].KVModelled)
+		t.Errorf("output %v, modelled %v; want 80 and some, because the others count without times", w[0].OutputTokens, w[0].KVModelled)
 	}
 }

@@ -16,25 +16,25 @@ import (
 
 var wallProducers = ProducersConfig{ByReceipt: true, Lateness: 10 * time.Second, StaleAfter: 5 * Minute}
 
-// heard takes note of a finished request of a replica that ends at one time and is stored at another.
-func heard(p *Producers, source, replica string, ended, stored float64) {
+// addFinished adds a finished request of a replica, with the times at which it ended and was stored.
+func addFinished(p *Producers, source, replica string, ended, stored float64) {
 	r := changed(request("", ended-1), times(ended-1, ended-1, ended))
 	r.ReplicaName = replica
 	p.Begin(source, at(stored))
 	p.Request(r, "")
 }
 
-func TestProducersAreBounded(t *testing.T) {
+func TestProducerBounds(t *testing.T) {
 	p := NewProducers(wallProducers, nil)
 	for i := range maxProducers + 10 {
-		heard(p, "", fmt.Sprint("replica", i), float64(i), float64(i))
+		addFinished(p, "", fmt.Sprint("replica", i), float64(i), float64(i))
 	}
 	if len(p.ByName) != maxProducers || p.Refused != 10 {
 		t.Errorf("%d producers, %d refused; want %d and 10", len(p.ByName), p.Refused, maxProducers)
 	}
-	heard(p, "gateway", "", 1000, 1000)
+	addFinished(p, "gateway", "", 1000, 1000)
 	if p.ByName["gateway"] == nil || p.ByName["replica0"] != nil || len(p.ByName) != maxProducers {
-		t.Error("a producer named by its messages did not take the place of the replica that was silent longest")
+		t.Error("a producer named by its messages did not replace the replica that was silent longest")
 	}
 	p.Tick(at(1000+3601), nil)
 	if len(p.ByName) != 0 {
@@ -51,13 +51,13 @@ func TestProducersAreBounded(t *testing.T) {
 	}
 }
 
-// What is not known to the instant makes no clock slow, but can show one that is ahead.
-func TestSkewOfUnsureRecords(t *testing.T) {
-	skew := func(delay float64, unsure bool) float64 {
+// Records without an exact time can show that a clock is ahead, but not that it is behind.
+func TestSkewOfInexactRecords(t *testing.T) {
+	skew := func(delay float64, inexact bool) float64 {
 		p := NewProducers(wallProducers, nil)
 		for i := range 20 {
 			r := request("", float64(i)) // an end without its time: the request may have run for long
-			if !unsure {
+			if !inexact {
 				r = changed(r, phase(ingest.PhaseArrived))
 			}
 			p.Begin("gateway", at(float64(i)+delay))
@@ -66,18 +66,18 @@ func TestSkewOfUnsureRecords(t *testing.T) {
 		return float64(p.Tick(at(60), nil)[0].Skew)
 	}
 	for _, x := range []struct {
-		delay  float64
-		unsure bool
-		want   float64
+		delay   float64
+		inexact bool
+		want    float64
 	}{{100, true, unknown}, {100, false, -100}, {-30, true, 30}, {-30, false, 30}, {-.3, false, 0}, {.1, false, 0}} {
-		if got := skew(x.delay, x.unsure); got != x.want && !(math.IsNaN(got) && math.IsNaN(x.want)) {
-			t.Errorf("delays of %v s, unsure %t: skew %v, want %v", x.delay, x.unsure, got, x.want)
+		if got := skew(x.delay, x.inexact); got != x.want && !(math.IsNaN(got) && math.IsNaN(x.want)) {
+			t.Errorf("delays of %v s, inexact %t: skew %v, want %v", x.delay, x.inexact, got, x.want)
 		}
 	}
 }
 
-// A clock that was set right is seen to be right within two spans, and times beyond belief break nothing.
-func TestSkewIsForgotten(t *testing.T) {
+// After a clock was corrected, its skew is zero within 20 minutes. Impossible times give a bounded skew.
+func TestSkewAfterCorrection(t *testing.T) {
 	p := NewProducers(wallProducers, nil)
 	for m := range 40 {
 		ahead := 30.0
@@ -86,7 +86,7 @@ func TestSkewIsForgotten(t *testing.T) {
 		}
 		for i := range 30 {
 			s := float64(m)*60 + float64(i)
-			heard(p, "gateway", "", s+ahead, s)
+			addFinished(p, "gateway", "", s+ahead, s)
 		}
 		skew := p.Tick(at(float64(m+1)*60), nil)[0].Skew
 		if m < 10 && skew != 30 || m >= 31 && skew != 0 {
@@ -105,20 +105,20 @@ func TestSkewIsForgotten(t *testing.T) {
 	}
 }
 
-func TestProducersRestored(t *testing.T) {
+func TestRestoreProducers(t *testing.T) {
 	p, rng := NewProducers(wallProducers, nil), rand.New(rand.NewPCG(1, 1))
-	fold := func(p *Producers, rng *rand.Rand, from, to int) (out []any) {
+	run := func(p *Producers, rng *rand.Rand, from, to int) (out []any) {
 		for m := from; m < to; m++ {
 			for range 20 {
 				s := float64(m)*60 + 60*rng.Float64()
-				heard(p, []string{"", "a", "b"}[rng.IntN(3)], []string{"", "r1", "r2"}[rng.IntN(3)], s, s+20*rng.Float64()-5)
+				addFinished(p, []string{"", "a", "b"}[rng.IntN(3)], []string{"", "r1", "r2"}[rng.IntN(3)], s, s+20*rng.Float64()-5)
 			}
 			pools := []PoolMinute{{Pool: "p"}}
 			out = append(out, append([]ProducerState(nil), p.Tick(at(float64(m+1)*60), pools)...), pools)
 		}
 		return out
 	}
-	fold(p, rng, 0, 25)
+	run(p, rng, 0, 25)
 	data, err := cbor.Marshal(p)
 	if err != nil {
 		t.Fatal(err)
@@ -127,29 +127,29 @@ func TestProducersRestored(t *testing.T) {
 	if err := cbor.Unmarshal(data, &saved); err != nil {
 		t.Fatal(err)
 	}
-	back := NewProducers(wallProducers, saved)
-	want, got := fold(p, rand.New(rand.NewPCG(2, 2)), 25, 50), fold(back, rand.New(rand.NewPCG(2, 2)), 25, 50)
+	restored := NewProducers(wallProducers, saved)
+	want, got := run(p, rand.New(rand.NewPCG(2, 2)), 25, 50), run(restored, rand.New(rand.NewPCG(2, 2)), 25, 50)
 	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
-		t.Errorf("goes on differently after a restart (-kept +restored):\n%s", diff)
+		t.Errorf("outputs differ after a restart (-original +restored):\n%s", diff)
 	}
-	if diff := cmp.Diff(p.ByName, back.ByName, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("states differ (-kept +restored):\n%s", diff)
+	if diff := cmp.Diff(p.ByName, restored.ByName, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("states differ (-original +restored):\n%s", diff)
 	}
 }
 
 func TestProducersAllocateNothing(t *testing.T) {
 	p := NewProducers(wallProducers, nil)
 	r, n := changed(request("", 1), times(1, 1, 2)), 0
-	note := func() {
+	add := func() {
 		n++
 		r.ReplicaName = []string{"r1", "r2", "r3"}[n%3]
 		p.Begin("", at(3))
 		p.Request(r, "")
 	}
-	note()
-	note()
-	note()
-	if allocs := testing.AllocsPerRun(1000, note); allocs > 0 {
+	add()
+	add()
+	add()
+	if allocs := testing.AllocsPerRun(1000, add); allocs > 0 {
 		t.Errorf("%v allocations a record", allocs)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// reported is a report that says nothing but the state.
+// reported is a report that has only the state.
 func reported(name string, s float64, state ingest.ReplicaState) *ingest.Replica {
 	return &ingest.Replica{
 		Pool: "p", Name: name, At: at(s), State: state, KVCapacityTokens: -1, KVUsedTokens: -1, KVUsedRatio: math.NaN(),
@@ -24,7 +24,7 @@ func report(r *ingest.Replica, capacity, used, waiting, preemptions int64, ratio
 	return r
 }
 
-// stateAt closes the minute that ends at s seconds, and gives the state of pool p.
+// stateAt closes the minute that ends at s seconds, and returns the state of pool p.
 func stateAt(t testing.TB, a *Aggregator, s float64) PoolState {
 	t.Helper()
 	_, pools := a.Close(at(s))
@@ -47,10 +47,10 @@ func TestPoolState(t *testing.T) {
 		reported("f", 6, ingest.ReplicaDraining),
 		reported("g", 7, ingest.ReplicaReady),
 		reported("g", 8, ingest.ReplicaGone),
-		reported("g", 7.5, ingest.ReplicaReady),                                      // overtaken: it is gone
-		report(reported("a", 40, ingest.ReplicaReady), 1000, 600, 4, 15, math.NaN()), // 5 preemptions
-		report(reported("b", 41, ingest.ReplicaReady), 3000, -1, 2, 3, .25),          // restarted: 3
-		reported("d", 50, ingest.ReplicaLoading),                                     // still on its way
+		reported("g", 7.5, ingest.ReplicaReady),                                      // older than the report that it is gone
+		report(reported("a", 40, ingest.ReplicaReady), 1000, 600, 4, 15, math.NaN()), // 5 more preemptions
+		report(reported("b", 41, ingest.ReplicaReady), 3000, -1, 2, 3, .25),          // 3 since its restart
+		reported("d", 50, ingest.ReplicaLoading),                                     // still starting
 	} {
 		a.AddReplica(r)
 	}
@@ -75,9 +75,9 @@ func TestPoolState(t *testing.T) {
 	}
 }
 
-// TestReplicaLifeTellsTheLag: a replica that was asked for in sight and becomes ready tells how long that took, once; one
-// that was pending when the pool was first heard of, or that only starts again, does not.
-func TestReplicaLifeTellsTheLag(t *testing.T) {
+// TestWarmed: when a replica becomes ready for the first time, AddReplica returns how long it was pending. It does not
+// if the replica was pending at the first report of the pool or after a silence, nor if it was ready before.
+func TestWarmed(t *testing.T) {
 	a := New(testConfig())
 	for i, step := range []struct {
 		name  string
@@ -86,16 +86,16 @@ func TestReplicaLifeTellsTheLag(t *testing.T) {
 		want  time.Duration
 	}{
 		{"first", 1, ingest.ReplicaPending, 0},
-		{"asked", 2, ingest.ReplicaPending, 0},
-		{"asked", 30, ingest.ReplicaLoading, 0},
-		{"first", 40, ingest.ReplicaReady, 0}, // since when is not known
-		{"asked", 50, ingest.ReplicaReady, 48 * time.Second},
-		{"asked", 60, ingest.ReplicaReady, 0},
-		{"asked", 70, ingest.ReplicaLoading, 0},
-		{"asked", 80, ingest.ReplicaReady, 0}, // it served before
-		{"asked", 90, ingest.ReplicaGone, 0},
-		{"asked", 100, ingest.ReplicaPending, 0}, // a name that is used again
-		{"asked", 110, ingest.ReplicaReady, 10 * time.Second},
+		{"new", 2, ingest.ReplicaPending, 0},
+		{"new", 30, ingest.ReplicaLoading, 0},
+		{"first", 40, ingest.ReplicaReady, 0}, // pending since an unknown time
+		{"new", 50, ingest.ReplicaReady, 48 * time.Second},
+		{"new", 60, ingest.ReplicaReady, 0},
+		{"new", 70, ingest.ReplicaLoading, 0},
+		{"new", 80, ingest.ReplicaReady, 0}, // was ready before
+		{"new", 90, ingest.ReplicaGone, 0},
+		{"new", 100, ingest.ReplicaPending, 0}, // another replica with the same name
+		{"new", 110, ingest.ReplicaReady, 10 * time.Second},
 		{"late", 300, ingest.ReplicaPending, 0}, // after a silence
 		{"late", 310, ingest.ReplicaReady, 0},
 	} {
@@ -105,7 +105,7 @@ func TestReplicaLifeTellsTheLag(t *testing.T) {
 	}
 }
 
-func TestSilentReplicasAreForgotten(t *testing.T) {
+func TestReplicaTTL(t *testing.T) {
 	a := New(testConfig())
 	a.AddReplica(reported("a", 30, ingest.ReplicaReady))
 	for m, want := range []bool{true, true, true, false, false} { // TTL is three minutes
@@ -118,11 +118,11 @@ func TestSilentReplicasAreForgotten(t *testing.T) {
 		}
 	}
 	if !math.IsNaN(stateAt(t, a, 360).KVUsedMax) || len(a.pools[0].Fleet.Replicas) != 0 {
-		t.Error("the silent replica is still kept")
+		t.Error("the silent replica is not deleted")
 	}
 }
 
-func TestReplicasAreCapped(t *testing.T) {
+func TestMaxReplicas(t *testing.T) {
 	a := New(testConfig())
 	for i := range maxReplicas + 3 {
 		a.AddReplica(reported(fmt.Sprint(i), 1, ingest.ReplicaReady))
@@ -136,7 +136,8 @@ func TestReplicasAreCapped(t *testing.T) {
 	}
 }
 
-func TestReplicaReportsCoverTheirMinute(t *testing.T) {
+// A report of a replica shows that telemetry arrives, so its minute is covered.
+func TestReplicaReportCoversMinute(t *testing.T) {
 	a, h := New(testConfig()), history{}
 	mustAdd(t, a, request("a", 10))
 	a.AddReplica(reported("r", 70, ingest.ReplicaReady))
@@ -148,7 +149,7 @@ func TestReplicaReportsCoverTheirMinute(t *testing.T) {
 	}
 }
 
-func TestPreemptionsSurviveASnapshot(t *testing.T) {
+func TestPreemptionsInSnapshot(t *testing.T) {
 	a := New(testConfig())
 	for i := range 3 {
 		a.AddReplica(report(reported("r", float64(i), ingest.ReplicaReady), -1, -1, -1, int64(10*i), math.NaN()))

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What the arrival did not say its end says, and what it said is not counted again.
-func TestEndAddsWhatTheArrivalLeftOut(t *testing.T) {
-	fold := func(arrived, ended func(*ingest.Request), late bool) (prompt, cached float64) {
+// The record at the end of a request adds what the record at its arrival did not have. What both have counts once.
+func TestArrivalAndEnd(t *testing.T) {
+	sums := func(arrived, ended func(*ingest.Request), late bool) (prompt, cached float64) {
 		a, h := New(testConfig()), history{}
 		mustAdd(t, a, changed(request("a", 10), phase(ingest.PhaseArrived), arrived))
 		h.closeUntil(t, a, 1, 1)
@@ -38,21 +38,21 @@ func TestEndAddsWhatTheArrivalLeftOut(t *testing.T) {
 		late                   bool
 		wantPrompt, wantCached float64
 	}{
-		"both twice":                {tokens(100, 40, none), tokens(100, 40, 20), false, 100, 40},
+		"both at both":              {tokens(100, 40, none), tokens(100, 40, 20), false, 100, 40},
 		"cached at the end":         {tokens(100, none, none), tokens(100, 40, 20), false, 100, 40},
 		"cached when settled":       {tokens(100, none, none), tokens(100, 40, 20), true, 100, 0},
 		"prompt at the end":         {tokens(none, none, none), tokens(100, 40, 20), false, 100, 40},
 		"prompt when settled":       {tokens(none, none, none), tokens(100, 40, 20), true, 100, 40},
 		"more cached than prompted": {tokens(100, 170, none), tokens(100, 170, 20), false, 100, 100},
 	} {
-		if prompt, cached := fold(tt.arrived, tt.ended, tt.late); prompt != tt.wantPrompt || cached != tt.wantCached {
+		if prompt, cached := sums(tt.arrived, tt.ended, tt.late); prompt != tt.wantPrompt || cached != tt.wantCached {
 			t.Errorf("%s: prompt %v, cached %v, want %v, %v", name, prompt, cached, tt.wantPrompt, tt.wantCached)
 		}
 	}
 }
 
-// The end of a request may come long after its minute has settled; its tokens load the minutes that are still open.
-func TestEndAfterTheArrivalHasSettled(t *testing.T) {
+// If the minute of the arrival has settled when a request ends, its tokens count in the minutes that are still open.
+func TestEndAfterArrivalSettled(t *testing.T) {
 	a, h := New(testConfig()), history{}
 	mustAdd(t, a,
 		changed(request("timed", 10), phase(ingest.PhaseArrived)),
@@ -64,7 +64,7 @@ func TestEndAfterTheArrivalHasSettled(t *testing.T) {
 	if got := a.AddAttempt(changed(request("past", 10), times(11, 12, 13)), Earlier{Arrival: true, Prompt: true}); got != ingest.ReasonLate {
 		t.Errorf("an end in settled minutes: %q, want late", got)
 	}
-	if got := a.AddRequest(request("unheard of", 10)); got != ingest.ReasonLate {
+	if got := a.AddRequest(request("new", 10)); got != ingest.ReasonLate {
 		t.Errorf("a request of a settled minute: %q, want late", got)
 	}
 	cover(a, 900)
@@ -80,8 +80,8 @@ func TestEndAfterTheArrivalHasSettled(t *testing.T) {
 	for _, w := range h.newest {
 		requests, cached = requests+w.Requests, cached+w.CachedTokens
 	}
-	if requests != 3 || cached != 0 { // the prompt is settled: what was cached cannot be taken off another minute's
-		t.Errorf("%v requests and %v cached tokens in all, want 3 and 0", requests, cached)
+	if requests != 3 || cached != 0 { // the prompt is in a settled minute: cached tokens cannot be subtracted from another one
+		t.Errorf("%v requests and %v cached tokens in total, want 3 and 0", requests, cached)
 	}
 	if c := a.Counters(); c.Amended != 2 {
 		t.Errorf("%d amended, want 2", c.Amended)
@@ -103,7 +103,7 @@ func TestOutcomes(t *testing.T) {
 		t.Errorf("requests %v, retries %v, records %v", w.Requests, w.Retries, w.Records)
 	}
 	if w.PromptTokens != 900 || w.PromptRetried != 100 || w.OutputTokens != 80 || w.OutputRetried != 20 || w.KVKnown != 4 {
-		t.Errorf("prompt %v and %v again, output %v and %v again, kv known of %v: rejected requests ask for their prompt, and hold nothing",
+		t.Errorf("prompt %v, retried %v, output %v, retried %v, KV known of %v; rejected requests have a prompt, and hold nothing",
 			w.PromptTokens, w.PromptRetried, w.OutputTokens, w.OutputRetried, w.KVKnown)
 	}
 }
@@ -112,7 +112,7 @@ func TestShapes(t *testing.T) {
 	a := New(testConfig())
 	mustAdd(t, a, changed(request("a", 1), tokens(400, 100, 11), times(3, 4, 6)),
 		changed(request("b", 2), tokens(200, ingest.Unknown, 1)),
-		changed(request("skewed", 50), tokens(200, ingest.Unknown, 1), times(40, 45, 55)))
+		changed(request("starts before it arrives", 50), tokens(200, ingest.Unknown, 1), times(40, 45, 55)))
 	got, _ := a.Close(at(60))
 	w := got[0]
 	for name, s := range map[string]struct {
@@ -127,10 +127,10 @@ func TestShapes(t *testing.T) {
 		}
 	}
 	if w.QueueKnown != 1 || w.QueueSeconds != 2 {
-		t.Errorf("%v requests waited %v s, want one 2 s", w.QueueKnown, w.QueueSeconds)
+		t.Errorf("%v requests waited %v s, want 1 and 2 s", w.QueueKnown, w.QueueSeconds)
 	}
 	if w.PromptOfCachedKnown != 400 {
-		t.Errorf("the hit ratio's denominator is %v, want 400", w.PromptOfCachedKnown)
+		t.Errorf("the prompt tokens of requests whose cached tokens are known are %v, want 400", w.PromptOfCachedKnown)
 	}
 	mustAdd(t, a, changed(request("c", 61), tokens(ingest.Unknown, 5, ingest.Unknown)))
 	got, _ = a.Close(at(120))
@@ -139,7 +139,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-func TestClassesBeyondTheCapArePooled(t *testing.T) {
+func TestMaxClasses(t *testing.T) {
 	a := New(testConfig()) // at most 4
 	mustAdd(t, a, changed(request("", 1), ofClass(TotalClass)))
 	for i := range 10 {
@@ -159,8 +159,8 @@ func TestClassesBeyondTheCapArePooled(t *testing.T) {
 	}
 }
 
-// The same records in another order, all within the bounds, make the same windows.
-func TestOrderDoesNotMatterWithinTheBound(t *testing.T) {
+// The same records in another order, none of them late, make the same windows.
+func TestRecordsOutOfOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	cfg := testConfig()
 	cfg.Revise = 10 * Minute
@@ -171,7 +171,7 @@ func TestOrderDoesNotMatterWithinTheBound(t *testing.T) {
 		r.Tenant = fmt.Sprint("t", i%5)
 		rs = append(rs, r)
 	}
-	fold := func(order []int) map[windowID]Window {
+	windows := func(order []int) map[windowID]Window {
 		a, h := New(cfg), history{}
 		mustAdd(t, a, request("first", 0))
 		for n, i := range order {
@@ -182,7 +182,7 @@ func TestOrderDoesNotMatterWithinTheBound(t *testing.T) {
 		}
 		h.closeUntil(t, a, len(order)/60+1, 20)
 		for id, w := range h.newest {
-			w.Tenants, w.Features, w.Nowcast = nil, nil, nil // of the moment
+			w.Tenants, w.Features, w.Nowcast = nil, nil, nil // these depend on the order
 			h.newest[id] = w
 		}
 		return h.newest
@@ -191,17 +191,17 @@ func TestOrderDoesNotMatterWithinTheBound(t *testing.T) {
 	for i := range order {
 		order[i] = i
 	}
-	want := fold(order)
+	want := windows(order)
 	for range 5 {
 		rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-		if diff := cmp.Diff(want, fold(order), about); diff != "" {
+		if diff := cmp.Diff(want, windows(order), about); diff != "" {
 			t.Fatalf("shuffled (-in order +shuffled):\n%s", diff)
 		}
 	}
 }
 
-// When the class was forgotten while the request ran, its end brings the class back.
-func TestRequestOutlivesItsClass(t *testing.T) {
+// If a class is forgotten while one of its requests runs, the end of the request creates the class again.
+func TestEndAfterClassForgotten(t *testing.T) {
 	cfg := testConfig()
 	cfg.ClassTTL = Minute
 	a := New(cfg)
@@ -210,11 +210,11 @@ func TestRequestOutlivesItsClass(t *testing.T) {
 		a.Close(at(float64(m) * 60))
 	}
 	if a.Counters().ClassesEvicted != 1 {
-		t.Fatal("the class is still there")
+		t.Fatal("the class was not forgotten")
 	}
 	addEnd(t, a, changed(request("a", 1), ofClass("agent"), times(1, 2, 120*60+1)), false)
 	if !bytes.Equal(bytesOf(t, a), bytesOf(t, restarted(t, a, cfg))) {
-		t.Error("the state does not come back")
+		t.Error("the restored state is another one")
 	}
 	if windows, _ := a.Close(at(121 * 60)); len(windows) == 0 || windows[len(windows)-1].Class != "agent" {
 		t.Errorf("%d windows, want one of agent", len(windows))

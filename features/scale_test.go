@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// BenchmarkFoldByClasses spreads the same traffic over few or many classes: what a record costs should not tell which.
-func BenchmarkFoldByClasses(b *testing.B) {
+// BenchmarkAddRequestByClasses spreads the same traffic over few or many classes. The cost of a record should not
+// depend on their number.
+func BenchmarkAddRequestByClasses(b *testing.B) {
 	for _, classes := range []int{10, 100, 1000, 10_000} {
 		b.Run(fmt.Sprint(classes), func(b *testing.B) {
 			cfg := DefaultConfig()
@@ -27,7 +28,7 @@ func BenchmarkFoldByClasses(b *testing.B) {
 			const perMinute = 240_000
 			var closing time.Duration
 			step := Minute / perMinute
-			fold := func(i int) {
+			add := func(i int) {
 				class := func(i int) string { return names[uint64(i)*0x9e3779b97f4a7c15>>32%uint64(classes)] }
 				r.Class, r.Tenant = class(i), tenants[i*i%30]
 				r.PromptTokens, r.CachedTokens, r.OutputTokens = int64(100+i*7919%3000), int64(i%100), int64(10+i*13%500)
@@ -42,17 +43,16 @@ func BenchmarkFoldByClasses(b *testing.B) {
 					closing += cpuTime(b) - began
 				}
 			}
-			closing = 0
 			warm := 14 * perMinute
 			for i := range warm {
-				fold(i)
+				add(i)
 			}
 			b.ReportAllocs()
 			b.ResetTimer()
 			closing = 0
 			began := cpuTime(b)
 			for i := range b.N {
-				fold(warm + i)
+				add(warm + i)
 			}
 			b.ReportMetric(float64(closing)/float64(b.N), "close-ns/op")
 			b.ReportMetric(float64(cpuTime(b)-began)/float64(b.N), "cpu-ns/op")
@@ -60,7 +60,7 @@ func BenchmarkFoldByClasses(b *testing.B) {
 	}
 }
 
-// cpuTime is what this process has used; on a busy machine it tells more than the clock.
+// cpuTime is the CPU time of this process, which depends less on other processes than the wall clock.
 func cpuTime(tb testing.TB) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -69,8 +69,8 @@ func cpuTime(tb testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// A class that was busy with many tenants and has fallen silent keeps no windows, and little else.
-func TestIdleClassIsSmall(t *testing.T) {
+// A class that had many tenants and is now silent takes little memory.
+func TestMemoryOfIdleClass(t *testing.T) {
 	const classes, busy = 1000, 15
 	cfg := DefaultConfig()
 	cfg.MaxClasses = classes

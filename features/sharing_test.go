@@ -9,7 +9,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// engine is a replica that keeps the preamble of its requests once, however many run, or not.
+// engine is a replica whose requests begin with the same preamble. If it shares, it stores the preamble once.
 type engine struct {
 	shares   bool
 	preamble float64
@@ -31,23 +31,24 @@ func (e *engine) used(s float64) (tokens float64) {
 	return tokens
 }
 
-func TestSharingIsWhatEnginesHoldOfWhatRequestsHold(t *testing.T) {
+// The KV ratio is the tokens that engines hold, divided by those of all their requests. It is 1 if it cannot be known.
+func TestKVRatio(t *testing.T) {
 	const minutes, preamble = 60, 2000
 	for name, tt := range map[string]struct {
 		shares bool
-		spoil  func(r *ingest.Request) // what records say
+		spoil  func(r *ingest.Request) // changes the records
 		silent bool                    // one replica does not report
 		noise  float64                 // relative, of reports
-		shared bool                    // what follows
+		known  bool                    // the ratio is below 1
 	}{
-		"shared":                   {shares: true, shared: true},
-		"shared, reports disperse": {shares: true, noise: .1, shared: true},
-		"not shared":               {},
-		"cached tokens not known":  {shares: true, spoil: func(r *ingest.Request) { r.CachedTokens = ingest.Unknown }},
-		"too few are cached":       {shares: true, spoil: func(r *ingest.Request) { r.CachedTokens /= 8 }},
-		"times not known":          {shares: true, spoil: func(r *ingest.Request) { r.FinishedAt = r.ArrivedAt }},
-		"a replica is silent":      {shares: true, silent: true},
-		"reports contradict":       {shares: true, noise: .9},
+		"shared":                  {shares: true, known: true},
+		"shared, noisy reports":   {shares: true, noise: .1, known: true},
+		"not shared":              {},
+		"cached tokens not known": {shares: true, spoil: func(r *ingest.Request) { r.CachedTokens = ingest.Unknown }},
+		"too few are cached":      {shares: true, spoil: func(r *ingest.Request) { r.CachedTokens /= 8 }},
+		"times not known":         {shares: true, spoil: func(r *ingest.Request) { r.FinishedAt = r.ArrivedAt }},
+		"a replica is silent":     {shares: true, silent: true},
+		"reports contradict":      {shares: true, noise: .9},
 		"half of output not known": {shares: true, spoil: func(r *ingest.Request) {
 			if r.PromptTokens%2 == 0 {
 				r.OutputTokens = ingest.Unknown
@@ -94,15 +95,14 @@ func TestSharingIsWhatEnginesHoldOfWhatRequestsHold(t *testing.T) {
 			_, pools := a.Close(at(end))
 			last = pools[0]
 			if m == 30 {
-				b := restarted(t, a, testConfig())
-				a = b
+				a = restarted(t, a, testConfig())
 			}
 		}
 		want := 1.0
-		if tt.shared {
+		if tt.known {
 			want = measured / computed
 		}
-		if got := last.KVRatio; got < want*.98 || got > want*1.1 || !tt.shared && got != 1 {
+		if got := last.KVRatio; got < want*.98 || got > want*1.1 || !tt.known && got != 1 {
 			t.Errorf("%s: ratio %.3f, want %.3f", name, got, want)
 		}
 	}

@@ -3,8 +3,10 @@ package features
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,10 +17,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// step is one thing that happens to an Aggregator.
+// step is one call of an Aggregator. It returns the result.
 type step func(a *Aggregator) any
 
-// drawSteps draws records of every kind, in and out of order, refused ones too, with a Close each few.
+// drawSteps draws records of all kinds, in and out of order, some of them refused, and calls of Close.
 func drawSteps(t *rapid.T) (steps []step) {
 	minute := 1
 	for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
@@ -71,7 +73,7 @@ type closed struct {
 	Pools   []PoolMinute
 }
 
-// difference of what two Aggregators said at a step: most are equal, which cmp would take its time to find.
+// difference of two results. Most are equal, and cmp is slow.
 func difference(want, got any) string {
 	if reflect.DeepEqual(want, got) {
 		return ""
@@ -79,7 +81,8 @@ func difference(want, got any) string {
 	return cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateNaNs())
 }
 
-func TestSnapshotGoesOnExactly(t *testing.T) {
+// A restored Aggregator returns the same results as the original, and ends in the same state.
+func TestRestore(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := drawSteps(rt)
 		cut := rapid.IntRange(0, len(steps)).Draw(rt, "cut")
@@ -89,12 +92,12 @@ func TestSnapshotGoesOnExactly(t *testing.T) {
 		}
 		b := restarted(t, a, testConfig())
 		if !bytes.Equal(bytesOf(t, a), bytesOf(t, b)) {
-			rt.Fatal("a state changes by being restored")
+			rt.Fatal("the restored state is another one")
 		}
 		for i, s := range steps[cut:] {
 			want, got := s(a), s(b)
 			if diff := difference(want, got); diff != "" {
-				rt.Fatalf("step %d after the snapshot (-unbroken +restored):\n%s", i, diff)
+				rt.Fatalf("step %d after the snapshot (-original +restored):\n%s", i, diff)
 			}
 		}
 		if !bytes.Equal(bytesOf(t, a), bytesOf(t, b)) {
@@ -103,7 +106,7 @@ func TestSnapshotGoesOnExactly(t *testing.T) {
 	})
 }
 
-func TestRestoreUnderAnotherConfig(t *testing.T) {
+func TestRestoreAfterReviseChanged(t *testing.T) {
 	cfg := testConfig()
 	a := New(cfg)
 	for m := range 3 {
@@ -115,11 +118,11 @@ func TestRestoreUnderAnotherConfig(t *testing.T) {
 	var h history
 	h.closeUntil(t, b, 4, 4)
 	if len(h.newest) != 2 || h.window(t, "chat", 2).Requests != 1 {
-		t.Errorf("with a shorter revise span came %v", h.seen)
+		t.Errorf("with a shorter revise span the windows are %v", slices.Collect(maps.Keys(h.newest)))
 	}
 }
 
-func TestRestoreRefusesAStateThatEndsEarly(t *testing.T) {
+func TestRestoreTruncated(t *testing.T) {
 	a := New(testConfig())
 	mustAdd(t, a, changed(request("a", 1), phase(ingest.PhaseArrived)))
 	a.AddReplica(reported("r", 1, ingest.ReplicaReady))
@@ -131,7 +134,7 @@ func TestRestoreRefusesAStateThatEndsEarly(t *testing.T) {
 	}
 }
 
-// bytesOf is the state of a as it is written.
+// bytesOf is the snapshot of a.
 func bytesOf(t testing.TB, a *Aggregator) []byte {
 	t.Helper()
 	options := cbor.CoreDetEncOptions()
@@ -147,7 +150,7 @@ func bytesOf(t testing.TB, a *Aggregator) []byte {
 	return b.Bytes()
 }
 
-// restarted is a as it comes back from its bytes.
+// restarted stores a and restores it.
 func restarted(t testing.TB, a *Aggregator, cfg Config) *Aggregator {
 	t.Helper()
 	b, err := Restore(cfg, cbor.NewDecoder(bytes.NewReader(bytesOf(t, a))).Decode)

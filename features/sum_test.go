@@ -10,7 +10,7 @@ func sum(s, requests, prompt, cached, output float64) *ingest.Sum {
 	return &ingest.Sum{Pool: "p", Class: "chat", Start: at(s), Requests: requests, PromptTokens: prompt, CachedTokens: cached, OutputTokens: output}
 }
 
-func TestSumsAddUp(t *testing.T) {
+func TestAddSum(t *testing.T) {
 	a := New(testConfig())
 	for _, s := range []*ingest.Sum{sum(0, 10, 1000, 400, 200), sum(30, 20, 2000, 2500, 400), sum(59, 0, 0, 0, 0)} {
 		if reason := a.AddSum(s); reason != "" {

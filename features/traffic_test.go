@@ -16,7 +16,8 @@ import (
 func TestTrafficOf(t *testing.T) {
 	nan := value.Unknown
 	flat := slices.Repeat([]float64{2}, 60)
-	// An hour at 1, in it a burst of 15 minutes and one of 5, each at 10, and an unknown minute that splits the longer.
+	// An hour at 1 with a burst of 15 minutes and one of 5, each at 10. In split an unknown minute divides the longer
+	// one.
 	bursty := slices.Repeat([]float64{1}, 60)
 	for m := range 15 {
 		bursty[10+m] = 10
@@ -41,11 +42,11 @@ func TestTrafficOf(t *testing.T) {
 		{"flat", flat, Traffic{Minutes: 60, Mean: 2, Peak1: 1, Peak15: 1, Quantiles: levels(2, 2, 2, 2), BurstMinutes: bursts(nan, nan, nan)}},
 		{"bursts", bursty, Traffic{Minutes: 60, Mean: mean, Peak1: 10 / mean, Peak15: 10 / mean, Quantiles: levels(1, 10, 10, 10),
 			Bursts: 2, BurstMinutes: bursts(10, 14, 15)}},
-		{"a hole", split, Traffic{Minutes: 59, Mean: splitMean, Peak1: 10 / splitMean, Peak15: (9*10 + 6) / 15. / splitMean, Quantiles: levels(1, 10, 10, 10),
+		{"a gap", split, Traffic{Minutes: 59, Mean: splitMean, Peak1: 10 / splitMean, Peak15: (9*10 + 6) / 15. / splitMean, Quantiles: levels(1, 10, 10, 10),
 			Bursts: 3, BurstMinutes: bursts(5, 8.2, 9)}},
 		{"too short for fifteen", []float64{1, 3}, Traffic{Minutes: 2, Mean: 2, Peak1: 1.5, Peak15: nan, Quantiles: levels(2, 2.8, 2.9, 2.98), BurstMinutes: bursts(nan, nan, nan)}},
 		{"silence", []float64{0, 0}, Traffic{Minutes: 2, Peak1: nan, Peak15: nan, Quantiles: levels(0, 0, 0, 0), BurstMinutes: bursts(nan, nan, nan)}},
-		{"nothing known", []float64{math.NaN()}, Traffic{Mean: nan, Peak1: nan, Peak15: nan, Quantiles: levels(nan, nan, nan, nan), BurstMinutes: bursts(nan, nan, nan)}},
+		{"unknown", []float64{math.NaN()}, Traffic{Mean: nan, Peak1: nan, Peak15: nan, Quantiles: levels(nan, nan, nan, nan), BurstMinutes: bursts(nan, nan, nan)}},
 	} {
 		got := TrafficOf(Key{}, "", c.values)
 		if diff := cmp.Diff(c.want, got, cmp.Transformer("", func(n value.Number) float64 { return float64(n) }), cmpopts.EquateApprox(1e-12, 1e-12), cmpopts.EquateNaNs()); diff != "" {

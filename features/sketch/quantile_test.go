@@ -31,7 +31,7 @@ func filled(v []float64) *Quantile {
 	return s
 }
 
-func TestQuantileWithinRelativeAccuracy(t *testing.T) {
+func TestQuantileAccuracy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := values(t)
 		s := filled(v)
@@ -45,7 +45,7 @@ func TestQuantileWithinRelativeAccuracy(t *testing.T) {
 	})
 }
 
-func TestQuantileMergeOfPartsIsTheWhole(t *testing.T) {
+func TestQuantileMerge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := values(t)
 		cut := rapid.IntRange(0, len(v)).Draw(t, "cut")
@@ -58,7 +58,7 @@ func TestQuantileMergeOfPartsIsTheWhole(t *testing.T) {
 	})
 }
 
-// sameBins checks that two sketches have counted the same, with sums that differ by rounding at most.
+// sameBins checks that two sketches have the same counts, and the same sum up to rounding.
 func sameBins(t *rapid.T, a, b *Quantile) {
 	t.Helper()
 	if math.Abs(a.Sum()-b.Sum()) > 1e-9*a.Sum() {
@@ -74,7 +74,7 @@ func sameBins(t *rapid.T, a, b *Quantile) {
 	}
 }
 
-func TestQuantileOrderDoesNotMatter(t *testing.T) {
+func TestQuantileOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := values(t)
 		shuffled := rapid.Permutation(v).Draw(t, "shuffled")
@@ -82,7 +82,7 @@ func TestQuantileOrderDoesNotMatter(t *testing.T) {
 	})
 }
 
-// Values enough for every form that a sketch takes, with the exact answer for each quantile.
+// With many values a sketch changes from a list to counts. Its quantiles stay accurate.
 func TestQuantileOfMany(t *testing.T) {
 	s, v := new(Quantile), []float64(nil)
 	for i := range 20_000 {
@@ -101,11 +101,12 @@ func TestQuantileOfMany(t *testing.T) {
 		}
 	}
 	if len(s.Dense) == 0 || len(s.List) > 0 || len(s.Dense) > 4096 {
-		t.Errorf("%d values are held in a list of %d and %d counts", len(v), len(s.List), len(s.Dense))
+		t.Errorf("%d values are in a list of %d and %d counts", len(v), len(s.List), len(s.Dense))
 	}
 }
 
-func TestQuantileBinsStopAtTheirLimit(t *testing.T) {
+// A count that reaches its maximum stays there and does not overflow.
+func TestQuantileMaxCount(t *testing.T) {
 	s := new(Quantile)
 	s.add(binOf(3), math.MaxUint32-1)
 	for range 3 {
@@ -117,18 +118,18 @@ func TestQuantileBinsStopAtTheirLimit(t *testing.T) {
 	}
 }
 
-func TestQuantileSurvivesASnapshot(t *testing.T) {
+func TestQuantileRestore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := filled(values(t))
 		data, err := cbor.Marshal(s)
 		var back Quantile
 		if err != nil || cbor.Unmarshal(data, &back) != nil {
-			t.Fatal("a sketch has no bytes")
+			t.Fatal("the sketch cannot be stored and restored")
 		}
 		s.Add(7)
 		back.Add(7)
 		if diff := cmp.Diff(s, &back, cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("a restored sketch goes on differently (-kept +restored):\n%s", diff)
+			t.Fatalf("a restored sketch differs (-original +restored):\n%s", diff)
 		}
 	})
 }

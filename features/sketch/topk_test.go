@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// stream draws skewed weights for few names: some heavy, a tail that fights for the last counters.
+// stream draws names, some of them much more often than others, with weights.
 func stream(t *rapid.T) (names []string, weights []float64) {
 	n := rapid.IntRange(1, 300).Draw(t, "n")
 	for range n {
@@ -21,15 +21,15 @@ func stream(t *rapid.T) (names []string, weights []float64) {
 	return names, weights
 }
 
-// checkBounds compares a sketch with exact weights: no weight below the truth, none off by more than its error, no
-// error and no weight without a counter above bound.
+// checkBounds compares a sketch with exact weights. Each weight is at least the exact one, and at most its error above
+// it. Errors, and weights without a counter, are at most bound.
 func checkBounds(t *rapid.T, s *TopK, exact map[string]float64, bound float64) {
 	const rounding = 1e-9
 	tracked := map[string]bool{}
 	for _, c := range s.Top(len(s.Counts)) {
 		tracked[c.Name] = true
 		if truth := exact[c.Name]; truth > c.Weight+rounding || truth < c.Weight-c.Error-rounding {
-			t.Fatalf("%s: true weight %v is not in %v..%v", c.Name, truth, c.Weight-c.Error, c.Weight)
+			t.Fatalf("%s: the exact weight %v is not in %v..%v", c.Name, truth, c.Weight-c.Error, c.Weight)
 		}
 		if c.Error > bound+rounding {
 			t.Fatalf("%s: error %v exceeds %v", c.Name, c.Error, bound)
@@ -40,7 +40,7 @@ func checkBounds(t *rapid.T, s *TopK, exact map[string]float64, bound float64) {
 	}
 	for name, truth := range exact {
 		if !tracked[name] && truth > s.Floor+rounding {
-			t.Fatalf("%s weighs %v, has no counter, and the floor is %v", name, truth, s.Floor)
+			t.Fatalf("%s has the weight %v and no counter, and the floor is %v", name, truth, s.Floor)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func TestTopKBounds(t *testing.T) {
 	})
 }
 
-func TestTopKStateGoesOnAlike(t *testing.T) {
+func TestTopKRestore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names, weights := stream(t)
 		s := &TopK{Capacity: rapid.IntRange(1, 12).Draw(t, "counters")}
@@ -74,7 +74,7 @@ func TestTopKStateGoesOnAlike(t *testing.T) {
 		data, err := cbor.Marshal(s)
 		var back TopK
 		if err != nil || cbor.Unmarshal(data, &back) != nil {
-			t.Fatal("a sketch has no bytes")
+			t.Fatal("the sketch cannot be stored and restored")
 		}
 		for i, name := range names[cut:] {
 			s.Add(name, weights[cut+i])
@@ -83,18 +83,19 @@ func TestTopKStateGoesOnAlike(t *testing.T) {
 			back.Scale(0.9)
 		}
 		if diff := cmp.Diff(s, &back, cmpopts.IgnoreUnexported(TopK{}), cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("a restored sketch goes on differently (-kept +restored):\n%s", diff)
+			t.Fatalf("a restored sketch differs (-original +restored):\n%s", diff)
 		}
 	})
 }
 
-func TestTopKTiesGoByName(t *testing.T) {
+// Names of equal weight are in alphabetical order.
+func TestTopKTies(t *testing.T) {
 	for _, names := range [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c", "a"}} {
 		s := &TopK{Capacity: 3}
 		for _, name := range names {
 			s.Add(name, 2)
 		}
-		s.Add("d", 1) // the last of the equals goes: c
+		s.Add("d", 1) // replaces c, the last of equal weight
 		want := []Count{{"d", 3, 2}, {"a", 2, 0}, {"b", 2, 0}}
 		if diff := cmp.Diff(want, s.Top(5)); diff != "" {
 			t.Errorf("order %v (-want +got):\n%s", names, diff)
@@ -102,7 +103,8 @@ func TestTopKTiesGoByName(t *testing.T) {
 	}
 }
 
-func TestTopKNamelessWeightCountsInTheTotalAlone(t *testing.T) {
+// Weight without a name counts in the total only.
+func TestTopKWithoutName(t *testing.T) {
 	s := &TopK{Capacity: 2}
 	s.Add("a", 3)
 	s.Add("", 7)
@@ -111,10 +113,10 @@ func TestTopKNamelessWeightCountsInTheTotalAlone(t *testing.T) {
 	}
 }
 
-// Weights fade for as long as a class lives: far beyond the range of what a stored weight can be divided by.
-func TestTopKFadesForEver(t *testing.T) {
+// Weights can be scaled down any number of times, also beyond the range of float64.
+func TestTopKScale(t *testing.T) {
 	s, want := &TopK{Capacity: 20}, 0.0
-	for i := range 12 { // more than are looked at one by one
+	for i := range 12 {
 		s.Add(fmt.Sprintf("old%d", i), 1e6)
 	}
 	for range 5000 {
@@ -124,14 +126,15 @@ func TestTopKFadesForEver(t *testing.T) {
 	}
 	top := s.Top(2)
 	if math.Abs(s.Total-want) > 1e-6 || top[0].Name != "now" || math.Abs(top[0].Weight-want) > 1e-6 {
-		t.Errorf("top %v of %v, want now with all of %v", top, s.Total, want)
+		t.Errorf("top %v of a total of %v, want now with %v", top, s.Total, want)
 	}
 	if len(s.Counts) != 1 || s.Floor > negligible {
-		t.Errorf("%d names are kept, floor %v: those that faded away should be gone", len(s.Counts), s.Floor)
+		t.Errorf("%d names, floor %v; want one name, because the others became negligible", len(s.Counts), s.Floor)
 	}
 }
 
-func TestTopKLeavesOutWhatIsNoWeight(t *testing.T) {
+// Weights that are not positive and finite are ignored.
+func TestTopKInvalidWeights(t *testing.T) {
 	s := &TopK{Capacity: 2}
 	for _, w := range []float64{0, -1, math.NaN(), math.Inf(1)} {
 		s.Add("a", w)
