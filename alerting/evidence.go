@@ -80,7 +80,7 @@ func finiteDrivers(all []forecaster.Driver) (drivers []forecaster.Driver) {
 func (p *plan) warnings() []string {
 	var out []string
 	if !p.observed {
-		text := fmt.Sprintf("no replica of the pool reports (scrape.jobs can read them): assuming %d ready and %d starting", p.own.supply.Ready, len(p.own.supply.Pending))
+		text := fmt.Sprintf("no replica of the pool reports (set scrape.jobs; if the pool has a job, /readyz says why it fails): assuming %d ready and %d starting", p.own.supply.Ready, len(p.own.supply.Pending))
 		if at := p.in.Minute.State.ReportedAt; !at.IsZero() {
 			text += ", the last report is from " + clock(at)
 		}
@@ -121,11 +121,11 @@ func faultText(f *features.ProducerFault) string {
 	by := latency(f.Seconds)
 	switch f.Kind {
 	case features.FaultAhead:
-		s := fmt.Sprintf("The clock of %s is about %s ahead, so its requests count in the wrong minutes.", name, by)
+		s := fmt.Sprintf("The clock of %s is about %s ahead, so its requests count in the wrong minutes", name, by)
 		if f.Future > 0 {
-			s += fmt.Sprintf(" %d were refused because they lie in the future.", f.Future)
+			s += fmt.Sprintf(" or are refused (%d so far)", f.Future)
 		}
-		return s
+		return s + "."
 	case features.FaultBehind:
 		return fmt.Sprintf("The records of %s come about %s late: its clock is behind, or it holds them back. The newest minutes lack these requests.", name, by)
 	}

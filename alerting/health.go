@@ -37,7 +37,7 @@ type SinkStats struct {
 	Superseded uint64 // replaced by a newer notice before delivery
 	Failed     uint64 // refused for good
 	Lapsed     uint64 // expired before delivery, or for a disabled consumer
-	Queued     int    // waiting behind the newest one received
+	Queued     int    // not delivered yet, with the one that is being delivered
 	Disabled   bool   // nothing is sent until a restart
 
 	Err   string    // newest error since the last delivery; "" if none

@@ -43,7 +43,7 @@ type ProducersConfig struct {
 // least that. If a clock is behind, all delays are too long. A producer that holds records back looks the same, and the
 // two cannot be distinguished. One that sends batches has long delays too, but its smallest delay is short, because the
 // last record of a batch does not wait. Only records with an exact event time count for that: an arrival, an end with
-// its time, a report of a replica.
+// its time, a report of a replica. Refused records do not count while others are accepted.
 //
 // At most 256 producers are tracked; the others are counted. A producer named by its messages replaces the replica that
 // was silent longest. O(1) a record. A Producers must not be used by two goroutines at once. The exported fields are
@@ -68,6 +68,7 @@ type producer struct {
 	Watermark unixTime         `cbor:"5,keyasint"`
 	LastSeen  unixTime         `cbor:"6,keyasint"`
 	Delays    [2]delays        `cbor:"7,keyasint"` // this span, and the one before
+	Refused   [2]delays        `cbor:"9,keyasint"` // as Delays, of refused records
 	Feeds     map[string]*feed `cbor:"8,keyasint"` // by pool, at most maxFeeds
 }
 
@@ -142,7 +143,11 @@ func (p *Producers) record(replica, pool string, at unixTime, exact, demand bool
 	x.Declared = x.Declared || p.source != ""
 	x.Records++
 	if p.received != never && refusal != ingest.ReasonDuplicate {
-		x.Delays[0].add(p.received-min(max(at, p.received-maxDelay), p.received+maxDelay), exact)
+		spans := &x.Delays
+		if refusal != "" {
+			spans = &x.Refused
+		}
+		spans[0].add(p.received-min(max(at, p.received-maxDelay), p.received+maxDelay), exact)
 	}
 	if refusal == ingest.ReasonFuture {
 		x.Future++
@@ -189,7 +194,8 @@ func (p *Producers) find(name string) *producer {
 		p.Refused++
 		return nil
 	}
-	x := &producer{Name: name, Watermark: never, LastSeen: never, Delays: [2]delays{noDelays, noDelays}, Feeds: map[string]*feed{}}
+	none := [2]delays{noDelays, noDelays}
+	x := &producer{Name: name, Watermark: never, LastSeen: never, Delays: none, Refused: none, Feeds: map[string]*feed{}}
 	p.ByName[name] = x
 	return x
 }
@@ -221,7 +227,7 @@ func (p *Producers) Forget(pool string) {
 type ProducerState struct {
 	Name      string     `json:"source,omitempty"` // the header Forewarm-Source of its messages, or its replica; "" if unknown
 	Declared  bool       `json:"declared"`         // the header names it
-	Records   uint64     `json:"records"`          // accepted
+	Records   uint64     `json:"records"`          // refused ones included
 	Future    uint64     `json:"future_records"`   // refused because they are too far in the future
 	Watermark *time.Time `json:"watermark"`        // newest event time
 	Heard     *time.Time `json:"heard"`            // when its newest record was stored
@@ -268,7 +274,7 @@ func (p *Producers) Tick(t time.Time, pools []PoolMinute) []ProducerState {
 	}
 	if p.Rotated == never || now-p.Rotated >= unixTime(delaySpan) {
 		for _, x := range p.ByName {
-			x.Delays = [2]delays{noDelays, x.Delays[0]}
+			x.Delays, x.Refused = [2]delays{noDelays, x.Delays[0]}, [2]delays{noDelays, x.Refused[0]}
 		}
 		p.Rotated = now
 	}
@@ -278,6 +284,9 @@ func (p *Producers) Tick(t time.Time, pools []PoolMinute) []ProducerState {
 // skew is the clock skew in seconds, see Producers.
 func (x *producer) skew() float64 {
 	this, before := &x.Delays[0], &x.Delays[1]
+	if min(this.Least, before.Least) == math.MaxInt64 { // none was accepted
+		this, before = &x.Refused[0], &x.Refused[1]
+	}
 	least := min(this.Least, before.Least)
 	exact := min(this.LeastExact, before.LeastExact)
 	switch {

@@ -90,6 +90,7 @@ type Reason string
 const (
 	ReasonNotJSON        Reason = "not_json"
 	ReasonNotProtobuf    Reason = "not_protobuf"
+	ReasonEmpty          Reason = "empty" // no byte, or no record
 	ReasonTruncated      Reason = "truncated"
 	ReasonBadEncoding    Reason = "bad_encoding" // compressed data that is corrupt
 	ReasonInvalidUTF8    Reason = "invalid_utf8"
@@ -119,7 +120,8 @@ const (
 
 // Reasons lists every reason, for metrics that must exist at zero and for documentation.
 var Reasons = []Reason{
-	ReasonNotJSON, ReasonNotProtobuf, ReasonTruncated, ReasonBadEncoding, ReasonInvalidUTF8, ReasonWrongType, ReasonNegativeCount, ReasonHugeCount,
+	ReasonNotJSON, ReasonNotProtobuf, ReasonEmpty, ReasonTruncated, ReasonBadEncoding, ReasonInvalidUTF8, ReasonWrongType,
+	ReasonNegativeCount, ReasonHugeCount,
 	ReasonTooLarge, ReasonTooDeep, ReasonBatchTooLong, ReasonLabelTooLong, ReasonMissingField, ReasonBadTime,
 	ReasonBadEnum, ReasonBadLabel, ReasonOutOfRange, ReasonInconsistent, ReasonUnknownFormat, ReasonUnknownSubject,
 	ReasonUnknownPool, ReasonDuplicate, ReasonFuture, ReasonLate, ReasonNoHistory, ReasonBadDefinition,

@@ -110,7 +110,7 @@ func TestFutureRecordsByProducer(t *testing.T) {
 	if n := p.Counters().Refused[ingest.ReasonFuture]; n != 20*60 || ahead.Records != ahead.Future || ahead.Future < 1100 || out.Producers[1].Future != 0 {
 		t.Errorf("%d records refused, by the last tick %d of the %d from the producer ahead", n, ahead.Future, ahead.Records)
 	}
-	if w := strings.Join(out.Decisions[0].Warnings, "\n"); !strings.Contains(w, fmt.Sprint(ahead.Future, " were refused because they lie in the future")) {
+	if w := strings.Join(out.Decisions[0].Warnings, "\n"); !strings.Contains(w, fmt.Sprintf("or are refused (%d so far)", ahead.Future)) {
 		t.Errorf("the decision does not warn of them:\n%s", w)
 	}
 	if len(out.Pools[0].Faults) != 1 {

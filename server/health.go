@@ -68,6 +68,7 @@ func checks(st Status, pools []PoolView, lagLimit uint64, now time.Time) []Check
 		troubleCheck("stream", "as it should be", st.Stream),
 		poolsCheck(st, pools),
 		troubleCheck("telemetry", "none refused", st.Refused),
+		troubleCheck("scrape", "no target of scrape.jobs fails", st.Scrape),
 		troubleCheck("storage", "written", st.Storage),
 		troubleCheck("sinks", "delivering", st.Sinks),
 		{Name: "peers", OK: true, Detail: st.Peers},

@@ -47,6 +47,7 @@ type Status struct {
 	Storage string // newest write error; "" if all writes work
 	Sinks   string // failing sinks and why; "" if none
 	Refused string // recently refused telemetry: producer, reason and fix; "" if none
+	Scrape  string // targets that cannot be scraped: job, address and why; "" if none
 
 	Alerts []alerting.Alert // firing ones about the daemon itself
 }

@@ -133,7 +133,7 @@ func TestReadiness(t *testing.T) {
 		"lag over limit":  {func(s *Status) { s.Lag = DefaultConfig().LagLimit + 1 }, false, "lag"},
 		"restoring":       {func(s *Status) { s.Restored = false }, false, "restore"},
 		"before any tick": {func(s *Status) { s.Tick = time.Time{} }, true, ""},
-		"troubled":        {func(s *Status) { s.Storage, s.Sinks = "disk full", "unreachable" }, true, ""},
+		"troubled":        {func(s *Status) { s.Storage, s.Sinks, s.Scrape = "disk full", "unreachable", "404" }, true, ""},
 	} {
 		r := fullReader()
 		c.change(&r.status)
@@ -157,7 +157,7 @@ func TestReadiness(t *testing.T) {
 			if check.Name == "pools" && !check.Degraded { // the fixture has a stale pool
 				t.Errorf("%s: model is not marked degraded: %s", name, check.Detail)
 			}
-			if trouble := map[string]string{"storage": r.status.Storage, "sinks": r.status.Sinks}[check.Name]; check.Name != "pools" &&
+			if trouble := map[string]string{"storage": r.status.Storage, "sinks": r.status.Sinks, "scrape": r.status.Scrape}[check.Name]; check.Name != "pools" &&
 				(check.Degraded != (trouble != "") || !strings.Contains(check.Detail, trouble)) {
 				t.Errorf("%s: check %s is degraded: %v, %s", name, check.Name, check.Degraded, check.Detail)
 			}

@@ -61,7 +61,7 @@ type Dispatcher struct {
 func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool) Queue, report func(Failure), tracer trace.Tracer) *Dispatcher {
 	d := &Dispatcher{}
 	for _, s := range sinks {
-		l := &lane{sink: s, signals: signalPace, own: newOwnQueue(), report: report, tracer: tracer, stats: alerting.SinkStats{Sink: s.Name()}}
+		l := &lane{sink: s, signals: signalPace, own: newOwnQueue(), report: report, tracer: tracer, stats: alerting.SinkStats{Sink: s.Name()}, waiting: map[Queue]int{}}
 		l.queues = append(l.queues, l.own)
 		for _, reports := range []bool{false, true} {
 			if wants(s, reports) {
@@ -156,8 +156,9 @@ type lane struct {
 
 	mu         sync.Mutex // guards what follows
 	stats      alerting.SinkStats
-	fails      int       // failed attempts in a row
-	reportedAt time.Time // when a failure was last reported
+	waiting    map[Queue]int // notices, with the one that is being delivered
+	fails      int           // failed attempts in a row
+	reportedAt time.Time     // when a failure was last reported
 }
 
 // maxQueueRetry bounds the pause before a failed read of a queue is retried.
@@ -184,14 +185,13 @@ func (l *lane) run(ctx, sending context.Context, q Queue) {
 
 // deliver sends, skips or returns a notice of the log. Errors are those of the log.
 func (l *lane) deliver(ctx, sending context.Context, q Queue, d *alerting.Delivery) error {
-	if q != l.own {
-		l.count(func(s *alerting.SinkStats) { s.Queued = d.Waiting })
-	}
+	l.waits(q, d.Waiting+1)
 	wanted, err := l.wanted(ctx, q, d)
 	if err != nil {
 		return errors.Join(err, d.Return())
 	}
 	if !wanted {
+		l.waits(q, d.Waiting)
 		return d.Settle()
 	}
 	failure := l.attempt(sending, d.Notice)
@@ -203,6 +203,7 @@ func (l *lane) deliver(ctx, sending context.Context, q Queue, d *alerting.Delive
 	if id, naming := l.id(d.Notice); naming && failure == nil {
 		err = q.SetDelivered(sending, d.Notice.Identity(), id)
 	}
+	l.waits(q, d.Waiting)
 	return errors.Join(err, d.Settle())
 }
 
@@ -278,6 +279,7 @@ func (q *ownQueue) Next(ctx context.Context) (*alerting.Delivery, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case d := <-q.notices:
+		d.Waiting = len(q.notices)
 		return d, nil
 	}
 }
@@ -377,6 +379,11 @@ func (l *lane) recovered() {
 	if fails > 0 {
 		l.report(Failure{Sink: l.stats.Sink, Failures: fails})
 	}
+}
+
+// waits sets how many notices of q wait, with the one that is being delivered.
+func (l *lane) waits(q Queue, n int) {
+	l.count(func(s *alerting.SinkStats) { s.Queued, l.waiting[q] = s.Queued+n-l.waiting[q], n })
 }
 
 func (l *lane) count(f func(s *alerting.SinkStats)) {

@@ -333,7 +333,7 @@ func TestDispatcherGivesUp(t *testing.T) {
 					time.Sleep(tt.wait)
 					synctest.Wait()
 				})
-				if !tt.want(stats[0]) {
+				if !tt.want(stats[0]) || stats[0].Queued != tt.left {
 					t.Errorf("%+v", stats[0])
 				}
 				if tt.notices[0].Report == nil && log.left("s") != tt.left {

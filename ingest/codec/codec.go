@@ -199,7 +199,7 @@ func (d *Decoder) within() bool {
 // refuseEmpty refuses a batch without records.
 func (d *Decoder) refuseEmpty() {
 	if d.records == 0 {
-		d.refuse(ingest.ReasonTruncated, "the batch has no record")
+		d.refuse(ingest.ReasonEmpty, "the batch has no record")
 	}
 }
 

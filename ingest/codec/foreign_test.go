@@ -173,7 +173,7 @@ func TestForeignFields(t *testing.T) {
 		{"an id too long", "litellm", litellm, []string{`"i"`, `"` + strings.Repeat("x", 300) + `"`}, "label_too_long"},
 		{"deep body", "litellm", litellm, []string{`"id"`, `"messages":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `,"id"`}, "too_deep"},
 		{"not served as JSON", "litellm", "<html>", nil, "not_json"},
-		{"empty", "litellm", " \n", nil, "truncated"},
+		{"empty", "litellm", " \n", nil, "empty"},
 		{"no records", "litellm", "[]", nil, ""},
 		{"junk after an array", "litellm", "[" + litellm + "]]", nil, "not_json"},
 		{"a tool", "litellm", litellm, []string{`"id"`, `"call_type":"call_mcp_tool","id"`}, "ignored 1"},

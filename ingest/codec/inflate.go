@@ -20,7 +20,7 @@ func (d *Decoder) inflate(data []byte) []byte {
 	case encoding == "" || strings.EqualFold(encoding, "identity"):
 		return data
 	case !strings.EqualFold(encoding, EncodingGzip) && !strings.EqualFold(encoding, "x-gzip"):
-		d.fail(ingest.ReasonUnknownFormat, "content encoding %.64q is not known, want %s", encoding, EncodingGzip)
+		d.fail(ingest.ReasonUnknownFormat, "content encoding %.64q is not accepted: send %s, or no compression and no Content-Encoding", encoding, EncodingGzip)
 		return nil
 	}
 	d.compressed.Reset(data)

@@ -61,10 +61,15 @@ func isText(text []byte) bool {
 	return jsontext.Value(text).IsValid(jsonOptions...) && utf8.Valid(text)
 }
 
+const emptyMessage = "the message has no content: see that the producer sends a body"
+
 // jsonFault returns why data is not one JSON value that nests at most depth levels; "" if it is one.
 func jsonFault(data []byte, depth int) (reason ingest.Reason, detail string) {
 	if _, levels := valueEnd(data, 0); levels > depth {
 		return ingest.ReasonTooDeep, fmt.Sprintf("it nests deeper than %d levels", depth)
+	}
+	if len(bytes.Trim(data, whiteSpace)) == 0 {
+		return ingest.ReasonEmpty, emptyMessage
 	}
 	decoder := jsontext.NewDecoder(bytes.NewReader(data), jsonOptions...)
 	err := decoder.SkipValue()
@@ -257,7 +262,7 @@ func valueEnd(text []byte, at int) (end, levels int) {
 // either a line. A broken line is refused alone, and so is what follows a broken element of an array. O(len(data)).
 func (d *Decoder) split(data []byte, record func(data []byte)) {
 	if data = bytes.Trim(data, whiteSpace); len(data) == 0 {
-		d.refuse(ingest.ReasonTruncated, "the message is empty")
+		d.refuse(ingest.ReasonEmpty, "%s", emptyMessage)
 		return
 	}
 	if bytes.Contains(data, []byte("NaN")) || bytes.Contains(data, []byte("Infinity")) {

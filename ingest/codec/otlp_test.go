@@ -431,7 +431,7 @@ func TestOTLPRefusesMessages(t *testing.T) {
 		want              ingest.Reason
 	}{
 		"not JSON":               {ContentTypeOTLPJSON, "hello", ingest.ReasonNotJSON},
-		"empty":                  {ContentTypeOTLPJSON, "", ingest.ReasonTruncated},
+		"empty":                  {ContentTypeOTLPJSON, "", ingest.ReasonEmpty},
 		"word":                   {ContentTypeOTLPJSON, `"resourceSpans"`, ingest.ReasonUnknownFormat},
 		"native record":          {ContentTypeOTLPJSON, `{"pool":"p","prompt_tokens":7}`, ingest.ReasonUnknownFormat},
 		"deep":                   {ContentTypeOTLPJSON, deep, ingest.ReasonTooDeep},

@@ -259,8 +259,8 @@ func TestDecodeProtobufRefuses(t *testing.T) {
 		"watermark of no time":    {table + "watermark { pool: 1 }", ingest.ReasonMissingField},
 		"watermark of all time":   {"watermark { at: 1795240800000000000 }", ingest.ReasonMissingField},
 		"first string not empty":  {`strings: "p" requests { ` + request + "}", ingest.ReasonInconsistent},
-		"no record":               {table, ingest.ReasonTruncated},
-		"nothing":                 {"", ingest.ReasonTruncated},
+		"no record":               {table, ingest.ReasonEmpty},
+		"nothing":                 {"", ingest.ReasonEmpty},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := decode(protobufMeta, marshal(t, tc.in))
@@ -334,7 +334,11 @@ func TestDecodeProtobufCut(t *testing.T) {
 		if d := diff(b.Requests[:last], got.Requests); d != "" {
 			t.Fatalf("cut at %d: %s", n, d)
 		}
-		if want := !ends[n] || last == 0; (len(got.Refused) == 1) != want || len(got.Refused) == 1 && got.Refused[0].Reason != ingest.ReasonTruncated {
+		reason := ingest.ReasonTruncated
+		if ends[n] {
+			reason = ingest.ReasonEmpty // no record yet
+		}
+		if want := !ends[n] || last == 0; (len(got.Refused) == 1) != want || len(got.Refused) == 1 && got.Refused[0].Reason != reason {
 			t.Fatalf("cut at %d: refused %+v", n, got.Refused)
 		}
 	}

@@ -98,8 +98,8 @@ func (o *outcome) unreadable() bool {
 		return false
 	}
 	switch o.first.Reason {
-	case ingest.ReasonNotJSON, ingest.ReasonNotProtobuf, ingest.ReasonTruncated, ingest.ReasonTooDeep, ingest.ReasonInvalidUTF8,
-		ingest.ReasonTooLarge, ingest.ReasonBadEncoding, ingest.ReasonUnknownFormat:
+	case ingest.ReasonNotJSON, ingest.ReasonNotProtobuf, ingest.ReasonEmpty, ingest.ReasonTruncated, ingest.ReasonTooDeep,
+		ingest.ReasonInvalidUTF8, ingest.ReasonTooLarge, ingest.ReasonBadEncoding, ingest.ReasonUnknownFormat:
 		return true
 	}
 	return false

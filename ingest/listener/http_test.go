@@ -112,7 +112,7 @@ func TestHTTPFormats(t *testing.T) {
 		"OTLP":             {"otlp?pool=p", string(protobufOf(t, traces(5))), 200, "01000000000000000000000000000000-0100000000000000 p", `"accepted":1`},
 		"nothing usable":   {"json", native, 400, "", `"reason":"missing_field"`},
 		"not JSON":         {"litellm", "hello", 400, "", `"refused":1`},
-		"empty":            {"json", "", 400, "", `"reason":"truncated"`},
+		"empty":            {"json", "", 400, "", `"reason":"empty"`},
 		"long pool":        {"json?pool=" + strings.Repeat("x", 300), native, 400, "", `"reason":"label_too_long"`},
 		"unknown format":   {"xml", native, 404, "", "want one of json, ndjson"},
 	} {

@@ -3,6 +3,7 @@ package scrape
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/sleep"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Deps is what a Scraper needs of others.
@@ -98,7 +100,7 @@ func (s *Scraper) Run(ctx context.Context) error {
 	}
 }
 
-// scrape scrapes one target and publishes its reports. It logs when the reason of failures changes.
+// scrape scrapes one target and publishes its reports.
 func (s *Scraper) scrape(ctx context.Context, t *target) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,20 +115,58 @@ func (s *Scraper) scrape(ctx context.Context, t *target) {
 	if s.deps.Took != nil {
 		s.deps.Took(time.Since(began))
 	}
-	reason := reasonOf(err)
-	if err != nil {
-		s.stats.Failures[reason].Add(1)
-	}
-	log := s.deps.Log.With(zap.String("pool", t.client.job.Pool), zap.String("target", t.address))
-	switch {
-	case reason == t.lastFailure:
-	case err != nil:
-		log.Warn("engine cannot be scraped", zap.String("reason", reason), zap.Error(err))
-	default:
-		log.Info("engine answers again")
-	}
-	t.lastFailure = reason
+	s.note(t.client, t.address, err)
 	s.publish(ctx, reports)
+}
+
+// fault is why a target cannot be scraped.
+type fault struct {
+	reason, text string
+	since        time.Time
+}
+
+// note keeps the outcome at a target, or of the resolution of a job's name, and logs when the reason changes.
+func (s *Scraper) note(c *client, target string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before, failed := c.failing[target]
+	log := s.deps.Log.With(zap.String("pool", c.job.Pool), zap.String("target", target))
+	if err == nil {
+		if delete(c.failing, target); failed {
+			log.Info("engine can be scraped again")
+		}
+		return
+	}
+	now := fault{reasonOf(err), value.Printable(err.Error()), time.Now()}
+	s.stats.Failures[now.reason].Add(1)
+	if now.reason != before.reason {
+		log.Warn("engine cannot be scraped", zap.String("reason", now.reason), zap.Error(err))
+	}
+	if failed {
+		now.since = before.since
+	}
+	c.failing[target] = now
+}
+
+// faultsListed bounds the targets that Faults names.
+const faultsListed = 4
+
+// Faults says which targets of which jobs cannot be scraped, and why; "" if all can.
+func (s *Scraper) Faults() string {
+	var out []string
+	for i, c := range s.clients {
+		c.mu.Lock()
+		for _, target := range slices.Sorted(maps.Keys(c.failing)) {
+			f := c.failing[target]
+			out = append(out, fmt.Sprintf("scrape.jobs[%d] of pool %s cannot read %s since %s: %s",
+				i, c.job.Pool, c.job.url(target), f.since.UTC().Format("15:04:05 MST"), f.text))
+		}
+		c.mu.Unlock()
+	}
+	if more := len(out) - faultsListed; more > 0 {
+		out = append(out[:faultsListed], fmt.Sprintf("and %d more targets, which the log names", more))
+	}
+	return strings.Join(out, "; ")
 }
 
 func (s *Scraper) publish(ctx context.Context, reports []ingest.Replica) {
@@ -172,6 +212,7 @@ func (s *Scraper) find(ctx context.Context) (all []*target) {
 			if c.targets[address] == nil {
 				t.mu.Lock() // at most as long as a scrape takes
 				s.publish(ctx, t.end(time.Now().UTC()))
+				s.note(c, address, nil)
 				t.mu.Unlock()
 			}
 		}
@@ -193,13 +234,14 @@ func (s *Scraper) lookUp(ctx context.Context, c *client) {
 	asking, cancel := context.WithTimeout(ctx, min(lookupTimeout, s.cfg.Interval))
 	defer cancel()
 	hosts, err := s.deps.Lookup(asking, name)
-	if err != nil {
-		if ctx.Err() == nil {
-			s.stats.Failures[reasonName].Add(1)
-		}
-		s.deps.Log.Debug("name does not resolve", zap.String("pool", c.job.Pool), zap.String("dns", c.job.DNS), zap.Error(err))
+	if ctx.Err() != nil {
 		return
 	}
+	if err != nil {
+		s.note(c, c.job.DNS, &failure{reasonName, err})
+		return
+	}
+	s.note(c, c.job.DNS, nil)
 	c.resolved = make([]string, 0, len(hosts))
 	for _, host := range hosts {
 		if !strings.Contains(host, "%") { // a link-local address

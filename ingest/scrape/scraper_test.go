@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -190,6 +191,67 @@ func TestStartsAreDated(t *testing.T) {
 		want := []string{"old:1 NaN", "old:1 NaN", "new:1 25", "old:1 NaN", "new:1 NaN"}
 		if d := cmp.Diff(want, reported); d != "" {
 			t.Error(d)
+		}
+	})
+}
+
+// TestFaultsNameTheTarget: for each target that cannot be read there is its job, its pool, its address, since when, and
+// the error. A target that answers again, or is listed no more, is not named.
+func TestFaultsNameTheTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		s, err := New(Config{Interval: 15 * time.Second, Timeout: time.Second, Jobs: []Job{
+			{Pool: "p", Targets: []string{"well:1", "html:1", "broken:1"}, Path: "/m"}, {Pool: "q", DNS: "engines:1"},
+		}}, Deps{
+			Publish: func(context.Context, *ingest.Replica) error { return nil },
+			Lookup: func(context.Context, string) ([]string, error) {
+				switch time.Since(began) {
+				case 0:
+					return nil, errors.New("no such host")
+				case 15 * time.Second:
+					return []string{"gone"}, nil
+				}
+				return []string{}, nil
+			},
+			Log: zap.NewNop(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range s.clients {
+			c.http.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+				switch host := r.URL.Hostname(); {
+				case host == "well":
+					return answer("vllm:num_requests_running 1\n")
+				case host == "html" && time.Since(began) < 40*time.Second:
+					return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody}, nil
+				case host == "html":
+					return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/html"}}, Body: http.NoBody}, nil
+				case host == "broken" && time.Since(began) > 40*time.Second:
+					return answer("vllm:num_requests_running 1\n")
+				}
+				return nil, syscall.ECONNREFUSED
+			})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 59*time.Second)
+		done := make(chan error)
+		go func() { done <- s.Run(ctx) }()
+		const broken = "scrape.jobs[0] of pool p cannot read http://broken:1/m since 00:00:00 UTC: connection refused; "
+		const missing = "scrape.jobs[0] of pool p cannot read http://html:1/m since 00:00:05 UTC: it answers 404; is the path /m right?"
+		for _, want := range []string{
+			broken + missing + "; scrape.jobs[1] of pool q cannot read http://engines:1/metrics since 00:00:00 UTC: no such host",
+			broken + missing + "; scrape.jobs[1] of pool q cannot read http://gone:1/metrics since 00:00:26 UTC: connection refused",
+			broken + missing,
+			`scrape.jobs[0] of pool p cannot read http://html:1/m since 00:00:05 UTC: content type "text/html" is no exposition of metrics; is the path right?`,
+		} {
+			time.Sleep(14 * time.Second)
+			if got := s.Faults(); !strings.HasPrefix(got, want) {
+				t.Errorf("after %s: %s\nwant %s", time.Since(began), got, want)
+			}
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }

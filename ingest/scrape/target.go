@@ -11,6 +11,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"syscall"
@@ -31,6 +32,9 @@ type client struct {
 	targets  map[string]*target // by address
 	resolved []string           // addresses that the job's name last resolved to; nil before it did
 	known    bool               // it had resolved before: an address that is new now was not there then
+
+	mu      sync.Mutex
+	failing map[string]fault // by address, and the job's name when it does not resolve
 }
 
 // newClient reads the files of a job's credentials. It follows no redirect: that leads to a login page, or elsewhere.
@@ -39,7 +43,7 @@ func newClient(j Job) (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tls: %w", err)
 	}
-	return &client{job: j, http: &http.Client{Transport: transport, CheckRedirect: httpclient.NoRedirect}}, nil
+	return &client{job: j, failing: map[string]fault{}, http: &http.Client{Transport: transport, CheckRedirect: httpclient.NoRedirect}}, nil
 }
 
 // ask gets and parses what a target exposes. The error is a [failure], or of the connection.
@@ -52,6 +56,9 @@ func (c *client) ask(ctx context.Context, address string) (exposition, error) {
 	request.Header.Set("Accept-Encoding", "gzip")
 	request.Header.Set("User-Agent", "forewarm")
 	response, err := c.http.Do(request)
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return nil, e.Err // without the address, which the caller names
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +114,7 @@ type failure struct {
 	err    error
 }
 
-func (f *failure) Error() string { return f.reason + ": " + f.err.Error() }
+func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
 // reasonOf gives the reason of an error of a request; "" of none.
@@ -145,8 +152,6 @@ type target struct {
 	since     time.Time  // when it was last ready, or watching began: a process that began before is not a new one
 	away      bool       // the last scrape, or the list of targets, showed that no engine serves there …
 	down      bool       // … nor that a process is there
-
-	lastFailure string // the reason, "" when the last scrape succeeded
 }
 
 // target makes a target of the job that is watched since a time. With engine auto, a later scrape finds out whether its

@@ -199,6 +199,9 @@ func (d *Daemon) Status() server.Status {
 	logFault := d.failedWrites[troubleStreams].err
 	d.mu.Unlock()
 	s.Sinks = d.sinkTrouble()
+	if d.scraper != nil {
+		s.Scrape = d.scraper.Faults()
+	}
 	s.Connected = d.conn.IsConnected()
 	s.Connection = jetstream.Redact(d.conn.ConnectedUrl())
 	if !s.Connected {

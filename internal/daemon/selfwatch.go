@@ -130,9 +130,6 @@ func (d *Daemon) countIntake() (v alerting.Vitals, skipped map[string]uint64) {
 		allIgnored: d.exporter.Ignored.Get() + d.intake.Ignored.Load(),
 	}
 	if d.scraper != nil {
-		for reason, n := range d.scraper.Stats().Failures {
-			skipped["looks at the metrics of engines failed ("+reason+"): the log names the engines"] = n.Load()
-		}
 		skipped["addresses of engines are not scraped: there are too many"] = d.scraper.Stats().LeftOut.Load()
 	}
 	for code, requests := range d.intake.Requests {

@@ -88,7 +88,7 @@ func (d *Daemon) sinkTrouble() string {
 	var out []string
 	for _, s := range d.dispatcher.Stats() {
 		if s.Err != "" {
-			out = append(out, fmt.Sprintf("%s: %s (%d wait)", s.Sink, s.Err, s.Queued))
+			out = append(out, fmt.Sprintf("%s: %s (%d not delivered yet)", s.Sink, s.Err, s.Queued))
 		}
 	}
 	return strings.Join(out, "; ")
@@ -177,7 +177,7 @@ func (d *Daemon) refusedText(now time.Time) string {
 }
 
 func (x *refusals) text(applied uint64) string {
-	span := fmt.Sprintf("since %s, the newest at %s; %d others were counted", x.first.UTC().Format("15:04:05"),
+	span := fmt.Sprintf("since %s, the newest at %s, %d others were counted", x.first.UTC().Format("15:04:05"),
 		x.last.UTC().Format("15:04:05 MST"), applied-x.of)
 	if x.Reason == "" {
 		return fmt.Sprintf("%d %s (%s)", x.n, x.Detail, span)
@@ -189,5 +189,9 @@ func (x *refusals) text(applied uint64) string {
 	if x.Pool != "" {
 		who += fmt.Sprintf(" for pool %.64q", x.Pool)
 	}
-	return fmt.Sprintf("%d record(s) %s refused as %s: %s (%s)", x.n, who, x.Reason, x.Detail, span)
+	newest := ""
+	if x.n > 1 {
+		newest = ", the newest one"
+	}
+	return fmt.Sprintf("%d record(s) %s refused as %s%s: %s (%s)", x.n, who, x.Reason, newest, x.Detail, span)
 }

@@ -54,7 +54,7 @@ func TestTroubleEndsWhenItIsOver(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- d.dispatcher.Run(ctx) }()
 	tell()
-	if got := <-during; got != "flaky: unreachable (0 wait)" {
+	if got := <-during; got != "flaky: unreachable (1 not delivered yet)" {
 		t.Errorf("sinks: %q while it failed", got)
 	}
 	tell()
