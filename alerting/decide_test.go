@@ -187,10 +187,12 @@ func TestDecide(t *testing.T) {
 		"clock behind, then silent": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) {
 			in.Forecast.Stale, in.Minute.LastEvent, in.Minute.Heard = true, noon.Add(-62*time.Minute), noon.Add(-7*time.Minute)
 		}}, state: earlier(8), want: 8, action: Hold, says: "No telemetry since 11:53 UTC (7 min)"},
-		"no forecast yet":              {scene: scene{ready: 8, median: flat(10), edit: func(in *Input) { in.Forecast, in.Minute.LastEvent = nil, time.Time{} }}, want: 8, action: Hold, says: "There is no telemetry yet."},
-		"cold holds":                   {scene: scene{ready: 8, median: flat(2000), last: 10, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 8, action: Hold, says: "Less than an hour of traffic is known"},
-		"cold follows current demand":  {scene: scene{ready: 4, median: flat(10), last: 550, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 6, action: ScaleOut},
-		"no capacity known":            {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.KVTokens = 0 }}, want: 8, action: Hold, says: "set kv_capacity_tokens"},
+		"no forecast yet":             {scene: scene{ready: 8, median: flat(10), edit: func(in *Input) { in.Forecast, in.Minute.LastEvent = nil, time.Time{} }}, want: 8, action: Hold, says: "There is no telemetry yet."},
+		"cold holds":                  {scene: scene{ready: 8, median: flat(2000), last: 10, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 8, action: Hold, says: "Less than an hour of traffic is known"},
+		"cold follows current demand": {scene: scene{ready: 4, median: flat(10), last: 550, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 6, action: ScaleOut},
+		"no capacity known":           {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.KVTokens = 0 }}, want: 8, action: Hold, says: "Set kv_capacity_tokens"},
+		"no demand known": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Forecast.Total[0].Now.Mean = math.NaN() }}, want: 8, action: Hold,
+			says: "No demand for KV memory is known yet. Wait"},
 		"capacity reported by engines": {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.KVCapacityTokens = 50 }}, want: 7, action: ScaleOut},
 		"capacity as last reported":    {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(4), func(s *State) { s.KVTokens = 50 }), want: 7, action: ScaleOut},
 		"no replica reports":           {scene: scene{ready: 99, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.Observed = false }}, want: 4, action: Hold, says: "assuming 4 ready and 0 starting"},

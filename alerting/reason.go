@@ -121,7 +121,7 @@ func (p *plan) withoutForecast(d *Decision, move string) []string {
 			why = fmt.Sprintf("No telemetry since %s (%s).", clock(at), span(p.now.Sub(at)))
 		}
 	case unsized:
-		why = "No resource of the pool has both a capacity and a forecast. Wait for minutes of traffic, and set kv_capacity_tokens or the rates of the pool."
+		why = p.unsizedText()
 	case cold:
 		why = "Less than an hour of traffic is known, so only the demand of now counts."
 	}
@@ -129,6 +129,20 @@ func (p *plan) withoutForecast(d *Decision, move string) []string {
 		return []string{why, move}
 	}
 	return []string{why, "Holding " + d.replicasText(d.Desired) + "."}
+}
+
+// unsizedText says which fact is missing: the capacity of a replica, or the demand for what has one.
+func (p *plan) unsizedText() string {
+	var sized []string
+	for _, dimension := range []string{features.DimKV, features.DimPrefill, features.DimDecode, features.DimRequests} {
+		if _, ok := p.in.Pool.PerReplica(dimension, p.kvTokens); ok && p.sideOf(dimension) == &p.own {
+			sized = append(sized, ResourceName(dimension))
+		}
+	}
+	if sized == nil {
+		return "No capacity of a replica is known. Set kv_capacity_tokens, prefill_tokens_per_s or decode_tokens_per_s of the pool."
+	}
+	return fmt.Sprintf("No demand for %s is known yet. Wait for some minutes of traffic. If it stays unknown, the records lack token counts.", strings.Join(sized, " or "))
 }
 
 // riskSentence is a sentence about the binding resource. It predicts a saturation only if that is more likely than not.

@@ -149,7 +149,7 @@ func prefilling(d *Decision, probability float64, ahead time.Duration, ready, de
 }
 
 // uncached has the class that drives demand cache 32 % of its prompts, and not 71 % as an hour ago.
-func uncached(d *Decision) { d.Drivers[0].CacheHit, d.Drivers[0].CacheLoss = .32, .39 }
+func uncached(d *Decision) { d.Drivers[0].CacheHit, d.Drivers[0].CacheLoss = new(.32), new(.39) }
 
 // TestAlertsReadLikeMessages compares every alert with the golden file. Read that file before you change it: it is all that
 // someone has at three in the morning.

@@ -301,12 +301,12 @@ func driverText(d *forecaster.Driver) string {
 
 // changes are the changes of a class within the hour: its cause, and a loss of cache hits that is not small.
 func changes(d *forecaster.Driver) (out []string) {
-	lost := d.CacheLoss >= minLoss
+	lost := d.CacheHit != nil && d.CacheLoss != nil && *d.CacheLoss >= minLoss
 	if d.Cause != "" && (d.Cause != forecaster.CauseCache || !lost) {
 		out = append(out, Change(d.Cause, d.Factor))
 	}
 	if lost {
-		out = append(out, fmt.Sprintf("cache hits down from %s to %s", percent(d.CacheHit+d.CacheLoss), percent(d.CacheHit)))
+		out = append(out, fmt.Sprintf("cache hits down from %s to %s", percent(*d.CacheHit+*d.CacheLoss), percent(*d.CacheHit)))
 	}
 	return out
 }

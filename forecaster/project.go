@@ -95,8 +95,8 @@ type Driver struct {
 	Factor float64 `json:"factor,omitempty"` // newest over an hour ago; newest share of requests (mix, retries) or cache hits (cache)
 	Share  float64 `json:"share"`            // of the pool's demand for the binding resource
 
-	CacheHit  float64 `json:"cache_hit,omitempty"`  // share of prompt tokens that were cached; missing if unknown or 0
-	CacheLoss float64 `json:"cache_loss,omitempty"` // what it lost in the hour
+	CacheHit  *float64 `json:"cache_hit"`  // share of prompt tokens that were cached; null if unknown
+	CacheLoss *float64 `json:"cache_loss"` // what it lost in the hour, negative if it gained; null if unknown
 
 	// Shares of the class's tokens in about the last hour: the true ones lie within share ± margin.
 	TenantShare   float64 `json:"tenant_share,omitempty"`
@@ -332,7 +332,7 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 	var out, others []Driver
 	for _, r := range rises[:min(max(n, maxCauses), len(rises))] {
 		is, was := r.shape.sum(0), r.shape.sum(shapeBack)
-		part, hit := float64(is.Requests)/requests, zeroIfNaN(is.cacheHit())
+		part := float64(is.Requests) / requests
 		cause, size := "", 0.0
 		switch {
 		case r.growth <= 0:
@@ -346,7 +346,7 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 		}
 		tenant, feature := &r.shape.Tenant, &r.shape.Feature
 		driver := Driver{
-			Class: r.key.Class, Cause: cause, Factor: size, Share: r.now / total, CacheHit: hit, CacheLoss: zeroIfNaN(was.cacheHit() - is.cacheHit()),
+			Class: r.key.Class, Cause: cause, Factor: size, Share: r.now / total, CacheHit: known(is.cacheHit()), CacheLoss: known(was.cacheHit() - is.cacheHit()),
 			Tenant: tenant.Name, TenantShare: zeroIfNaN(tenant.Share), TenantMargin: zeroIfNaN(tenant.Margin), TenantRise: tenant.Rise,
 			Feature: feature.Name, FeatureShare: zeroIfNaN(feature.Share), FeatureMargin: zeroIfNaN(feature.Margin), FeatureRise: feature.Rise,
 		}
@@ -359,6 +359,14 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 	}
 	out = append(out, others...)
 	return out[:min(n, len(out))]
+}
+
+// known is v; nil if it is NaN.
+func known(v float64) *float64 {
+	if math.IsNaN(v) {
+		return nil
+	}
+	return &v
 }
 
 // maxCauses is the least number of classes that are tested for a cause.

@@ -114,6 +114,7 @@ const (
 	ReasonDuplicate     Reason = "duplicate"
 	ReasonFuture        Reason = "future"
 	ReasonLate          Reason = "late"
+	ReasonUnknownEvent  Reason = "unknown_event"  // an acknowledgement of none of the pool's newest events
 	ReasonNoHistory     Reason = "no_history"     // the history's model cannot learn it, or has data of that time
 	ReasonBadDefinition Reason = "bad_definition" // of a pool: invalid, of a configured pool, or beyond the limit
 )
@@ -124,5 +125,5 @@ var Reasons = []Reason{
 	ReasonNegativeCount, ReasonHugeCount,
 	ReasonTooLarge, ReasonTooDeep, ReasonBatchTooLong, ReasonLabelTooLong, ReasonMissingField, ReasonBadTime,
 	ReasonBadEnum, ReasonBadLabel, ReasonOutOfRange, ReasonInconsistent, ReasonUnknownFormat, ReasonUnknownSubject,
-	ReasonUnknownPool, ReasonDuplicate, ReasonFuture, ReasonLate, ReasonNoHistory, ReasonBadDefinition,
+	ReasonUnknownPool, ReasonDuplicate, ReasonFuture, ReasonLate, ReasonUnknownEvent, ReasonNoHistory, ReasonBadDefinition,
 }

@@ -278,21 +278,27 @@ func (p *Pipeline) replica(r *ingest.Replica, emit func(*Output)) ingest.Reason 
 	return ""
 }
 
-// ack applies an autoscaler's acknowledgement: a ready replica teaches the warm-up lag.
+// ack applies an autoscaler's acknowledgement: a ready replica teaches the warm-up lag. It refuses one of an event that
+// is none of the newest maxIssues of the pool.
 func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
 	e := p.entry(a.Pool)
 	if e == nil {
 		return ingest.ReasonUnknownPool
 	}
-	if a.Stage == ingest.AckReady && !p.resuming(e) {
-		generation := a.Generation
-		if generation == ingest.Unknown { // the id ends in the generation
-			generation, _ = alerting.GenerationOf(a.Pool, a.EventID)
-		}
-		if asked, ok := e.issuedAt(generation); ok {
-			e.Warmup.Observe(a.At.Sub(asked))
-			e.LastReadyAck = a.At.UTC().Truncate(time.Second)
-		}
+	if p.resuming(e) {
+		return ""
+	}
+	generation := a.Generation
+	if generation == ingest.Unknown { // the id ends in the generation
+		generation, _ = alerting.GenerationOf(a.Pool, a.EventID)
+	}
+	asked, ok := e.issuedAt(generation)
+	switch {
+	case !ok:
+		return ingest.ReasonUnknownEvent
+	case a.Stage == ingest.AckReady && !asked.IsZero():
+		e.Warmup.Observe(a.At.Sub(asked))
+		e.LastReadyAck = a.At.UTC().Truncate(time.Second)
 	}
 	return ""
 }
@@ -363,6 +369,8 @@ func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) stri
 		}
 		return fmt.Sprintf("event time %s is %s before the newest minute, and minutes are amended for %s: set the producer's clock right, publish sooner, or raise features.revise",
 			stamp, age, p.cfg.Features.Revise)
+	case ingest.ReasonUnknownEvent:
+		return fmt.Sprintf("the acknowledgement of %s names none of the newest %d events of pool %q: send event_id and generation as they are in the event", stamp, maxIssues, pool)
 	case ingest.ReasonMissingField:
 		return "id is missing: a record of an arrival needs one, so that its end is found"
 	case ingest.ReasonDuplicate:

@@ -86,6 +86,16 @@ func TestWarmupFromPendingReplicas(t *testing.T) {
 	e.Issued = append(e.Issued, issue{Generation: 7, At: at.Add(-time.Hour)})
 	seen := len(e.Warmup.Observed)
 	p.Apply(&ingest.Batch{Acks: []ingest.Ack{{Pool: "p", Generation: 7, Stage: ingest.AckReady, At: at.Add(-30 * time.Minute)}}}, func(*Output) {})
+	unknown := &ingest.Batch{Acks: []ingest.Ack{
+		{Pool: "p", EventID: "p-7", Generation: ingest.Unknown, Stage: ingest.AckAccepted, At: at},
+		{Pool: "p", EventID: "p-8", Generation: ingest.Unknown, Stage: ingest.AckReady, At: at},
+		{Pool: "p", EventID: "p-7", Generation: 6, Stage: ingest.AckReady, At: at},
+		{Pool: "p", EventID: "7", Generation: ingest.Unknown, Stage: ingest.AckRejected, At: at},
+	}}
+	p.Apply(unknown, func(*Output) {})
+	if n := len(unknown.Refused); n != 3 || p.Counters().Refused[ingest.ReasonUnknownEvent] != 3 {
+		t.Errorf("of four acknowledgements, three of events that are not there: %+v", unknown.Refused)
+	}
 	scaleUp(1, 20*time.Minute)
 	if got := len(e.Warmup.Observed); got != seen+1 {
 		t.Errorf("%d observations from an ack and its start, want 1", got-seen)
@@ -106,11 +116,11 @@ func TestRequestTimeOfAcks(t *testing.T) {
 		{alerting.Decision{Action: alerting.Hold, Publish: true, Ready: 2, Pending: 2, Desired: 4, AskedAt: asked}, asked},
 		{alerting.Decision{Action: alerting.Hold, Publish: true, Ready: 4, Desired: 4, AskedAt: asked}, time.Time{}},
 		{alerting.Decision{Action: alerting.ScaleIn, Publish: true, Ready: 4, Desired: 3, AskedAt: asked}, time.Time{}},
-		{alerting.Decision{Action: alerting.ScaleOut, Ready: 2, Desired: 4}, time.Time{}}, // not published
+		{alerting.Decision{Action: alerting.ScaleOut, Ready: 2, Desired: 4}, time.Time{}},
 	} {
 		x.d.Tick, x.d.Generation = midnight, int64(i)
 		e.recordIssue(&x.d)
-		if at, ok := e.issuedAt(int64(i)); ok == x.want.IsZero() || !at.Equal(x.want) {
+		if at, ok := e.issuedAt(int64(i)); ok != x.d.Publish || !at.Equal(x.want) {
 			t.Errorf("case %d: requested at %s (%t), want %s", i, at, ok, x.want)
 		}
 	}

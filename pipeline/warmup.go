@@ -105,7 +105,7 @@ func pendingAges(t time.Time, s *features.PoolState, asked []time.Time) []time.D
 	return ages
 }
 
-// issue is when the replicas of a generation of decisions were first requested.
+// issue is a published generation of decisions, and when its replicas were first requested; never if it asks for none.
 type issue struct {
 	Generation int64     `cbor:"1,keyasint"`
 	At         time.Time `cbor:"2,keyasint"`
@@ -115,11 +115,13 @@ const maxIssues = 64
 
 // recordIssue notes when a decision requested replicas, for the acks of its generation.
 func (e *poolEntry) recordIssue(d *alerting.Decision) {
-	if !d.Publish || d.Action == alerting.ScaleIn || d.Action == alerting.Hold && d.Desired <= d.Ready {
-		return // no ack can give a lag
-	}
 	at := d.Tick
-	if !d.AskedAt.IsZero() {
+	switch {
+	case !d.Publish:
+		return
+	case d.Action == alerting.ScaleIn || d.Action == alerting.Hold && d.Desired <= d.Ready:
+		at = time.Time{} // no ack can give a lag
+	case !d.AskedAt.IsZero():
 		at = d.AskedAt // a renewal requests nothing new, nor does a hold with pending replicas
 	}
 	e.Issued = append(e.Issued[max(0, len(e.Issued)+1-maxIssues):], issue{d.Generation, at})

@@ -115,7 +115,7 @@ func (d *Daemon) countIntake() (v alerting.Vitals, skipped map[string]uint64) {
 	o := locked(d, &d.omissions)
 	v = alerting.Vitals{Records: d.exporter.Records.Get(), Lost: d.lost(), Diverged: d.decisions.Counters().Divergent, Refused: map[string]uint64{}}
 	for _, reason := range ingest.Reasons {
-		if reason != ingest.ReasonDuplicate {
+		if reason != ingest.ReasonDuplicate && reason != ingest.ReasonUnknownEvent { // no demand is missed
 			v.Refused[string(reason)] = d.exporter.Refused(reason).Get()
 		}
 	}

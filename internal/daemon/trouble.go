@@ -171,7 +171,7 @@ func (d *Daemon) refusedText(now time.Time) string {
 		out = append(out, x.text(applied))
 	}
 	if more := len(shown) - refusalsListed; more > 0 {
-		out = append(out, fmt.Sprintf("and %d more kinds, see forewarm_ingest_refused_total and the log", more))
+		out = append(out, fmt.Sprintf("and %d other kinds: see forewarm_ingest_refused_total and the log", more))
 	}
 	return strings.Join(out, "; ")
 }
