@@ -128,3 +128,39 @@ func TestLibraries(t *testing.T) {
 		}
 	}
 }
+
+// TestRunbooks: the metrics, fields, keys, annotations and paths that runbooks name are in the reference pages, most of
+// which are generated.
+func TestRunbooks(t *testing.T) {
+	reference := ""
+	for _, page := range []string{"http-api", "metrics", "configuration", "subjects-and-events", "telemetry", "alerts"} {
+		reference += read(t, page+".md")
+	}
+	pages, err := filepath.Glob(filepath.Join(root, "deploy/runbooks/*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, seen := regexp.MustCompile(`^[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*$`), 0
+	others := strings.Fields("certificate df dmesg max_num_batched_tokens payload.json repeat_interval timedatectl up") // of other programs
+	for _, page := range pages {
+		for _, span := range codeSpan.FindAllString(read(t, page), -1) {
+			for _, word := range strings.FieldsFunc(span, func(r rune) bool { return strings.ContainsRune("` (){}[]=,:\"<>?", r) }) {
+				known := slices.Contains(others, word)
+				switch {
+				case strings.HasPrefix(word, "/"):
+					known = strings.Contains(reference, word)
+				case name.MatchString(word) && (span == "`"+word+"`" || strings.ContainsAny(word, "._")):
+					known = known || strings.Contains(reference, "`"+word+"`") || strings.Contains(reference, "."+word+"`")
+				default:
+					continue
+				}
+				if seen++; !known {
+					t.Errorf("%s names %s, which no reference page has", page, word)
+				}
+			}
+		}
+	}
+	if seen < 80 {
+		t.Errorf("%d names were found", seen)
+	}
+}
