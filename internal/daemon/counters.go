@@ -46,7 +46,7 @@ func (d *Daemon) exportCounters() {
 	d.tickTook = d.exporter.Histogram("forewarm_tick_duration_seconds",
 		"Time that a tick took: closing windows, learning, deciding, storing and handing on.", pauses)
 	d.snapshotTook = d.exporter.Histogram("forewarm_snapshot_duration_seconds", "Time that storing a snapshot took.", pauses)
-	d.snapshotStopped = d.exporter.Histogram("forewarm_snapshot_stop_duration_seconds", "Time that the pipeline stood still for a snapshot.", pauses)
+	d.snapshotStopped = d.exporter.Histogram("forewarm_snapshot_stop_duration_seconds", "Time that the pipeline stopped for a snapshot.", pauses)
 	d.exporter.Gauge("forewarm_snapshot_bytes", "Size of the newest saved state; 0 before the first.", func() float64 {
 		return float64(locked(d, &d.savedBytes))
 	})

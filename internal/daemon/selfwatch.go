@@ -130,7 +130,7 @@ func (d *Daemon) countIntake() (v alerting.Vitals, skipped map[string]uint64) {
 		allIgnored: d.exporter.Ignored.Get() + d.intake.Ignored.Load(),
 	}
 	if d.scraper != nil {
-		skipped["addresses of engines are not scraped: there are too many"] = d.scraper.Stats().LeftOut.Load()
+		skipped["addresses of engines are not scraped: scrape.jobs have more than 4096"] = d.scraper.Stats().LeftOut.Load()
 	}
 	for code, requests := range d.intake.Requests {
 		if !slices.Contains(readCodes, code) {
