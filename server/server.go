@@ -144,10 +144,14 @@ func (s *Server) Foreign() uint64 { return s.foreign.Load() }
 // DocumentPolicy is the Content-Security-Policy of a document with inline style, such as a report.
 const DocumentPolicy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
-// securityHeaders sets the headers that restrict a browser to showing an answer.
+// HeaderAPI is in each answer of a daemon, with the version of its API: a client knows that no other server answered.
+const HeaderAPI = "Forewarm-Api"
+
+// securityHeaders sets the headers that name the daemon, and that restrict a browser to showing an answer.
 func securityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
+		h.Set(HeaderAPI, "1")
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
@@ -202,7 +206,7 @@ func (s *Server) RunProbes(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", s.probeReady)
-	srv := &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, MaxHeaderBytes: maxHeaderBytes, ErrorLog: zap.NewStdLog(s.log)}
+	srv := &http.Server{Handler: securityHeaders(mux), ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, MaxHeaderBytes: maxHeaderBytes, ErrorLog: zap.NewStdLog(s.log)}
 	return httpguard.Serve(ctx, srv, l, shutdownTimeout)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/internal/httpclient"
 	"github.com/forewarm/forewarm/internal/httpguard"
 	"github.com/forewarm/forewarm/internal/value"
 	"github.com/forewarm/forewarm/pipeline"
@@ -37,10 +38,13 @@ func check(f *flag.FlagSet) action {
 			}
 		}
 		if *health != "" {
+			if !strings.HasSuffix(*health, "/healthz") && !strings.HasSuffix(*health, "/readyz") {
+				return usagef("-health is %q: it must end in /healthz or /readyz, such as http://127.0.0.1:9464/healthz", httpclient.Redacted(*health))
+			}
 			if err := askDaemon(ctx, io.Discard, "-health", *health, ""); err != nil {
 				return err
 			}
-			fmt.Fprintf(std.out, "ok  %s answers 200 OK\n", *health)
+			fmt.Fprintf(std.out, "ok  %s answers 200 OK\n", httpclient.Redacted(*health))
 		}
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/forewarm/forewarm/internal/testenv"
+	"github.com/forewarm/forewarm/server"
 )
 
 type plannedSheet struct {
@@ -105,6 +106,7 @@ func TestPlanAsksTheDaemon(t *testing.T) {
 	var asked string
 	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = r.URL.RequestURI()
+		w.Header().Set(server.HeaderAPI, "1")
 		fmt.Fprint(w, "# Launch sheet\n")
 	}))
 	defer daemon.Close()

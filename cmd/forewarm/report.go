@@ -13,7 +13,9 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
+	"github.com/forewarm/forewarm/internal/httpclient"
 	"github.com/forewarm/forewarm/server"
 )
 
@@ -33,22 +35,33 @@ func runReport(f *flag.FlagSet) action {
 	}
 }
 
-// askDaemon copies the response of the daemon at base to a path. Errors name the flag that base is from.
+// daemonTimeout bounds a request to a daemon, which takes up to half a minute to answer.
+const daemonTimeout = time.Minute
+
+// askDaemon copies the response of the daemon at base to a path. Errors name the flag that base is from. A response
+// without [server.HeaderAPI] is not of a daemon.
 func askDaemon(ctx context.Context, w io.Writer, from, base, path string) error {
+	at := httpclient.Redacted(base)
 	if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return usagef("%s is %q: it must be the URL of a running daemon, such as http://127.0.0.1:9464", from, base)
+		return usagef("%s is %q: it must be the URL of a running daemon, such as http://127.0.0.1:9464", from, at)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+path, http.NoBody)
 	if err != nil {
 		return err
 	}
-	res, err := http.DefaultClient.Do(req)
+	client := http.Client{Timeout: daemonTimeout}
+	res, err := client.Do(req)
 	if err != nil {
 		return fmt.Errorf("no daemon answers at %s: %w; see that it runs (forewarm serve), and that %s is its address, "+
-			"which is server.listen in its configuration", base, errors.Unwrap(err), from)
+			"which is server.listen in its configuration", at, errors.Unwrap(err), from)
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
+	switch ours := res.Header.Get(server.HeaderAPI) != ""; {
+	case !ours && res.StatusCode == http.StatusUnauthorized:
+		return fmt.Errorf("%s answers %s: write %s with a user it knows, as in http://user:password@host", at, res.Status, from)
+	case !ours:
+		return fmt.Errorf("%s answers %s, but is no daemon: %s must be the address of one, which is server.listen in its configuration", at, res.Status, from)
+	case res.StatusCode != http.StatusOK:
 		var p server.Problem
 		_ = json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&p) // the status is enough
 		err := fmt.Errorf("the daemon answers %s: %s", res.Status, cmp.Or(p.Detail, "see its log"))

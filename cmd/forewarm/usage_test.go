@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +22,13 @@ func TestUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/login/api/v1/report" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+		fmt.Fprint(w, "<title>Some page</title>")
+	}))
+	defer page.Close()
 	for name, lines := range map[string][]string{
 		"valid.yaml":    {validPool},
 		"twice.yaml":    {"pools: [{name: a, replicas: {max: 4}}, {name: b, replicas: {max: 4}}]"},
@@ -92,6 +101,13 @@ func TestUsage(t *testing.T) {
 		{"explain a b", 2, []string{"name one DECISION and not 2", "chat-"}},
 		{"explain -format pdf chat", 2, []string{"-format", `"pdf"`, "text, json"}},
 		{"explain -url http://127.0.0.1:1 chat", 1, []string{"no daemon answers at http://127.0.0.1:1", "refused", "forewarm serve", "-url is its address", "server.listen"}},
+		{"explain -url " + page.URL + " chat", 1, []string{page.URL, "200 OK", "no daemon", "-url must be", "server.listen"}},
+		{"report -url " + page.URL + " -format html", 1, []string{page.URL, "no daemon", "-url must be"}},
+		{"report -url " + page.URL + "/login", 1, []string{"401 Unauthorized", "-url with a user", "http://user:password@host"}},
+		{"plan -from " + page.URL, 1, []string{page.URL, "no daemon", "-from must be"}},
+		{"check -health " + page.URL + "/healthz", 1, []string{page.URL, "no daemon", "-health must be"}},
+		{"check -health " + page.URL, 2, []string{"-health", page.URL, "/healthz or /readyz"}},
+		{"explain -url http://u:secret@127.0.0.1:1 chat", 1, []string{"no daemon answers at http://u:xxxxx@127.0.0.1:1"}},
 		{"explain -url 127.0.0.1:1 chat", 2, []string{"-url", `"127.0.0.1:1"`, "such as http://127.0.0.1:9464"}},
 		{"explain -url= chat", 2, []string{"-url", `""`, "such as http://127.0.0.1:9464"}},
 		{"plan -from http://127.0.0.1:1", 1, []string{"no daemon answers at http://127.0.0.1:1", "refused", "-from is its address"}},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/prometheus/common/config"
 	"golang.org/x/net/http/httpguts"
@@ -68,10 +69,14 @@ func (c *Config) Check(raw string) error {
 
 // Redacted is a URL without its password.
 func Redacted(raw string) string {
-	if u, err := url.Parse(raw); err == nil {
+	u, err := url.Parse(raw)
+	switch {
+	case err == nil:
 		return u.Redacted()
+	case strings.Contains(raw, "@"): // there may be a password
+		return "…"
 	}
-	return "…"
+	return raw
 }
 
 func (c *Config) prometheus() *config.HTTPClientConfig {
