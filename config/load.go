@@ -1,16 +1,20 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // MaxBytes bounds the size of a configuration file.
@@ -19,31 +23,57 @@ const MaxBytes = 1 << 20
 // Load reads and validates the configuration at path, with overrides from the environment. An empty path means the
 // defaults. Errors in the configuration are [Errors]; other errors are of reading the file.
 func Load(path string) (*Config, error) {
+	c, _, err := load(path)
+	return c, err
+}
+
+// CheckFiles reads each file that the configuration at path names. [Load] reads those of pools only, because secrets and
+// certificates may come later.
+func CheckFiles(path string) error {
+	c, d, err := load(path)
+	if err != nil {
+		return err
+	}
+	eachFile(reflect.ValueOf(c).Elem(), "", func(key, file string) {
+		d.checker.file(key, file, maxCurveBytes, "name a file with a secret or certificate, and let the daemon read it")
+	})
+	if len(d.errs) > 0 {
+		return d.errs
+	}
+	return nil
+}
+
+func load(path string) (*Config, *decoder, error) {
 	if path == "" {
-		return Parse("", nil, os.Getenv)
+		return parse("", nil, os.Getenv)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("configuration: %w; name a readable file with -config", err)
+		return nil, nil, fmt.Errorf("configuration: %w; name a readable file with -config", err)
 	}
-	return Parse(path, data, os.Getenv)
+	return parse(path, data, os.Getenv)
 }
 
 // Parse is [Load] for data in memory. Messages name file, and relative paths in data are relative to its directory. It
-// reads the files that the configuration names.
+// reads the files that pools name.
 func Parse(file string, data []byte, getenv func(string) string) (*Config, error) {
+	c, _, err := parse(file, data, getenv)
+	return c, err
+}
+
+func parse(file string, data []byte, getenv func(string) string) (*Config, *decoder, error) {
 	d := newDecoder(file)
 	c := Default()
 	v := reflect.ValueOf(c).Elem()
 	d.document(data, v, "")
-	d.env(v, "", getenv)
+	d.env(v, getenv)
 	if len(d.errs) > 0 {
-		return nil, d.errs
+		return nil, nil, d.errs
 	}
 	if c.check(&d.checker); len(d.errs) > 0 {
-		return nil, d.errs
+		return nil, nil, d.errs
 	}
-	return c, nil
+	return c, d, nil
 }
 
 // document decodes the one YAML document in data to v at path; an empty one changes nothing.
@@ -87,34 +117,88 @@ func EnvName(key string) string {
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// env sets keys of section v from the environment: values and lists of values. Keys inside lists, maps and optional
-// sections are only in the file. It ignores other variables with the prefix, because Kubernetes creates some for a
-// service called forewarm.
-func (d *decoder) env(v reflect.Value, path string, getenv func(string) string) {
+// settable calls do with each key of section v that the environment can set: values and lists of values. Keys inside
+// lists, maps and optional sections are only in the file.
+func settable(v reflect.Value, path string, do func(key string, field reflect.Value)) {
 	for _, f := range fieldsOf(v.Type()) {
-		p, field := join(path, f.Name), v.FieldByIndex(f.Index)
-		name := EnvName(p)
-		value := getenv(name)
+		key, field := join(path, f.Name), v.FieldByIndex(f.Index)
 		switch kind := f.Type.Kind(); {
 		case kind == reflect.Struct:
-			d.env(field, p, getenv)
-		case value == "", kind == reflect.Map, kind == reflect.Pointer, kind == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct:
-		case kind == reflect.String: // as it is: neither a path nor a password of the file
-			d.source[p] = name
-			field.SetString(value)
-		default: // YAML, so that [a, b] is a list
-			d.source[p] = name
-			in := &decoder{checker: checker{source: map[string]string{}}, file: name}
-			in.document([]byte(value), field, p)
-			d.errs = append(d.errs, in.errs...)
+			settable(field, key, do)
+		case kind == reflect.Map, kind == reflect.Pointer, kind == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct:
+		default:
+			do(key, field)
 		}
 	}
 }
 
+// env sets keys from the environment.
+func (d *decoder) env(v reflect.Value, getenv func(string) string) {
+	settable(v, "", func(key string, field reflect.Value) {
+		name := EnvName(key)
+		switch text := getenv(name); {
+		case text == "":
+		case field.Kind() == reflect.String: // as it is: neither a path nor a password of the file
+			d.source[key] = name
+			field.SetString(text)
+		default: // YAML, so that [a, b] is a list
+			d.source[key] = name
+			in := &decoder{checker: checker{source: map[string]string{}}, file: name}
+			in.document([]byte(text), field, key)
+			d.errs = append(d.errs, in.errs...)
+		}
+	})
+}
+
+// ofService matches variables that Kubernetes sets for a service whose name begins with forewarm.
+var ofService = regexp.MustCompile(`^` + EnvPrefix + `(.*_)?(SERVICE_(HOST|PORT)(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// UnknownEnv returns a sentence on each variable that has the prefix, and sets no key. environ is as of [os.Environ].
+func UnknownEnv(environ []string) (warnings []string) {
+	var known []string
+	settable(reflect.ValueOf(Default()).Elem(), "", func(key string, _ reflect.Value) { known = append(known, EnvName(key)) })
+	for _, x := range environ {
+		name, text, _ := strings.Cut(x, "=")
+		if text != "" && strings.HasPrefix(name, EnvPrefix) && !slices.Contains(known, name) && !ofService.MatchString(name) {
+			warnings = append(warnings, fmt.Sprintf("%s is set, but no key has this variable: %s", name,
+				cmp.Or(value.DidYouMean(name, known), "keys inside lists, maps and optional sections are only in the file")))
+		}
+	}
+	return warnings
+}
+
+// isFile reports whether key names a file, or a list of them.
+func isFile(key string) bool {
+	key, _, _ = strings.Cut(key[strings.LastIndexByte(key, '.')+1:], "[")
+	return strings.HasSuffix(key, "_file") || strings.HasSuffix(key, "_files") || strings.HasSuffix(key, "_config")
+}
+
 // isPath reports whether key is a path on disk, or a list of them.
 func isPath(key string) bool {
-	key, _, _ = strings.Cut(key[strings.LastIndexByte(key, '.')+1:], "[")
-	return key == "dir" || key == "model_config" || strings.HasSuffix(key, "_file") || strings.HasSuffix(key, "_files") || strings.HasSuffix(key, "_dir")
+	name := key[strings.LastIndexByte(key, '.')+1:]
+	return isFile(key) || name == "dir" || strings.HasSuffix(name, "_dir")
+}
+
+// eachFile calls do with each file that v at key names.
+func eachFile(v reflect.Value, key string, do func(key, file string)) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			eachFile(v.Elem(), key, do)
+		}
+	case reflect.Struct:
+		for _, f := range fieldsOf(v.Type()) {
+			eachFile(v.FieldByIndex(f.Index), join(key, f.Name), do)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			eachFile(v.Index(i), fmt.Sprintf("%s[%d]", key, i), do)
+		}
+	case reflect.String:
+		if isFile(key) && v.String() != "" {
+			do(key, v.String())
+		}
+	}
 }
 
 // fieldsOf lists the keys of struct type t in order of declaration. The name of a field is its key. Fields of embedded

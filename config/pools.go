@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -108,6 +109,8 @@ func (k *checker) file(key, path string, limit int64, fix string) (data []byte) 
 		k.fail(key, path, fmt.Sprintf("cannot be read (%v)", errors.Unwrap(err)), fix) // the message has the path already
 	case int64(len(data)) > limit:
 		k.fail(key, path, fmt.Sprintf("must be at most %d bytes", limit), fix)
+	case len(bytes.TrimSpace(data)) == 0:
+		k.fail(key, path, "must not be empty", fix)
 	}
 	return data
 }

@@ -3,6 +3,8 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/alerting/sink"
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 	"github.com/forewarm/forewarm/internal/value"
 	"github.com/forewarm/forewarm/pipeline"
 )
@@ -127,6 +130,7 @@ func (c *Config) check(k *checker) {
 	c.pipeline(k)
 	k.section("decision", c.Decision.Check())
 	k.section("nats", c.NATS.Validate())
+	c.checkEmbedded(k)
 	k.section("listeners", c.Listeners.Check())
 	k.section("scrape", c.Scrape.Validate())
 	_, err := sink.Open(c.Sinks, sink.Deps{})
@@ -139,10 +143,67 @@ func (c *Config) check(k *checker) {
 	k.section("server", c.Server.Check())
 	k.section("keda", c.KEDA.Check())
 	k.section("dynamo", c.Dynamo.Check())
+	c.checkAddresses(k)
 	c.checkSources(k)
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "console", "json")
 }
+
+// checkEmbedded refuses an embedded server beside the URL of another in the same file.
+func (c *Config) checkEmbedded(k *checker) {
+	if c.NATS.URL == "" || k.source["nats.url"] == EnvName("nats.url") {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(k.source)) {
+		if strings.HasPrefix(key, "nats.embedded") {
+			k.fail(key, nil, "must not be set beside nats.url, which is the server that is used", "remove one of them")
+			return
+		}
+	}
+}
+
+// Listener is an address that the daemon listens on, by its key.
+type Listener struct {
+	Key, Address string
+	TLS          tlsconfig.Server
+}
+
+// Addresses lists where the daemon listens.
+func (c *Config) Addresses() (all []Listener) {
+	add := func(key, address string, tls tlsconfig.Server) {
+		if address != "" {
+			all = append(all, Listener{key, address, tls})
+		}
+	}
+	add("server.listen", c.Server.Listen, tlsconfig.Server{})
+	add("server.probes", c.Server.Probes, tlsconfig.Server{})
+	add("keda.listen", c.KEDA.Listen, c.KEDA.TLS)
+	add("listeners.http.listen", c.Listeners.HTTP.Listen, c.Listeners.HTTP.TLS)
+	for i := range c.Dynamo.Planners {
+		add(fmt.Sprintf("dynamo.planners[%d].listen", i), c.Dynamo.Planners[i].Listen, c.Dynamo.Planners[i].TLS)
+	}
+	if c.NATS.URL == "" && c.NATS.Embedded.Listen != "none" {
+		add("nats.embedded.listen", c.NATS.Embedded.Listen, tlsconfig.Server{})
+	}
+	return all
+}
+
+// checkAddresses checks that no two listeners have one address. Port 0 is any free one.
+func (c *Config) checkAddresses(k *checker) {
+	all := c.Addresses()
+	for i := range all {
+		host, port, _ := net.SplitHostPort(all[i].Address) // errors were reported
+		for _, other := range all[:i] {
+			otherHost, otherPort, _ := net.SplitHostPort(other.Address)
+			if port == otherPort && port != "0" && (host == otherHost || isAny(host) || isAny(otherHost)) {
+				k.fail(all[i].Key, all[i].Address, fmt.Sprintf("must not be the address of %s, %s", other.Key, other.Address), "choose another port")
+			}
+		}
+	}
+}
+
+// isAny reports whether host is every address of the machine.
+func isAny(host string) bool { return host == "" || host == "0.0.0.0" || host == "::" }
 
 // checkSources checks that sources of telemetry fit the clock and the pools, and that planners have a pool.
 func (c *Config) checkSources(k *checker) {

@@ -7,7 +7,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/ingest/scrape"
 	"github.com/forewarm/forewarm/internal/httpclient"
 	"github.com/forewarm/forewarm/internal/httpguard"
 	"github.com/forewarm/forewarm/internal/value"
@@ -27,7 +31,7 @@ const checkTimeout = 15 * time.Second
 
 func check(f *flag.FlagSet) action {
 	path := f.String("config", "", "configuration `file` to check, with what it names: NATS and its streams, Prometheus, Alertmanager, where reports go")
-	offline := f.Bool("offline", false, "check the configuration alone, connect to nothing")
+	offline := f.Bool("offline", false, "check the configuration alone, open no file of a secret and connect to nothing")
 	health := f.String("health", "", "`URL` of a running daemon's /healthz or /readyz, as container health checks want it")
 	return func(ctx context.Context, _ []string, std streams) error {
 		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
@@ -64,10 +68,18 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 		warnCapacity(&pools[i], std)
 	}
 	checkAccess(cfg, std)
+	for _, warning := range config.UnknownEnv(os.Environ()) {
+		fmt.Fprintln(std.out, "warning:", warning)
+	}
 	if offline {
 		return nil
 	}
-	checkAddresses(cfg, std)
+	if err := config.CheckFiles(path); err != nil {
+		return usageError{err}
+	}
+	if err := checkAddresses(cfg, std); err != nil {
+		return err
+	}
 	check := checkServer
 	if cfg.NATS.URL == "" {
 		check = checkEmbedded
@@ -148,10 +160,36 @@ func checkOthers(ctx context.Context, cfg *config.Config, pc *pipeline.Config, s
 		sinks = append(sinks, destinations...)
 	}
 	sink.Probe(ctx, sinks, found)
+	errs = append(errs, checkEngines(ctx, cfg, std))
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
 	}
 	return nil
+}
+
+// checkEngines scrapes the engines once. One where nothing serves is an error if no other of its pool answers.
+func checkEngines(ctx context.Context, cfg *config.Config, std streams) error {
+	answers, err := scrape.ProbeJobs(ctx, cfg.Scrape)
+	if err != nil {
+		return fmt.Errorf("scrape.%w", err)
+	}
+	serving, failed := map[string]bool{}, map[string]error{} // by pool
+	for _, a := range answers {
+		if a.Err == nil {
+			serving[a.Pool] = true
+			fmt.Fprintf(std.out, "ok  scrape: pool %s: %s has %s\n", a.Pool, a.URL, value.Count(a.Replicas, "replica"))
+		}
+	}
+	for _, a := range answers {
+		switch err := fmt.Errorf("scrape: pool %s: %s: %w", a.Pool, a.URL, a.Err); {
+		case a.Err == nil:
+		case a.Away && serving[a.Pool]:
+			fmt.Fprintln(std.out, "warning:", err)
+		case failed[a.Pool] == nil:
+			failed[a.Pool] = fmt.Errorf("%w; start the engine, or correct scrape.jobs[].targets, dns and path", err)
+		}
+	}
+	return errors.Join(slices.Collect(maps.Values(failed))...)
 }
 
 // checkPast runs each query of a first start, for the newest hour.
@@ -180,28 +218,19 @@ func checkPast(ctx context.Context, cfg *config.Config, pc *pipeline.Config, std
 	return nil
 }
 
-// checkAddresses warns of addresses that the daemon could not listen on.
-func checkAddresses(cfg *config.Config, std streams) {
-	addresses := [][2]string{
-		{"server.listen", cfg.Server.Listen}, {"server.probes", cfg.Server.Probes}, {"keda.listen", cfg.KEDA.Listen},
-		{"listeners.http.listen", cfg.Listeners.HTTP.Listen},
-	}
-	for i, p := range cfg.Dynamo.Planners {
-		addresses = append(addresses, [2]string{fmt.Sprintf("dynamo.planners[%d].listen", i), p.RPC().Listen})
-	}
-	if cfg.NATS.URL == "" {
-		addresses = append(addresses, [2]string{"nats.embedded.listen", strings.TrimPrefix(cfg.NATS.Embedded.Listen, "none")})
-	}
-	for _, a := range addresses {
-		if a[1] == "" {
-			continue
+// checkAddresses warns of addresses that the daemon could not listen on. The error is of a certificate.
+func checkAddresses(cfg *config.Config, std streams) error {
+	for _, a := range cfg.Addresses() {
+		if _, err := a.TLS.Open(nil); err != nil {
+			return usagef("%s.tls.%w", strings.TrimSuffix(a.Key, ".listen"), err)
 		}
-		if l, err := net.Listen("tcp", a[1]); err == nil {
+		if l, err := net.Listen("tcp", a.Address); err == nil {
 			_ = l.Close()
 		} else {
-			fmt.Fprintf(std.out, "warning: %s: %v: if it is not this daemon that runs already, stop the other program or choose another address\n", a[0], err)
+			fmt.Fprintf(std.out, "warning: %s: %v: if it is not this daemon that runs already, stop the other program or choose another address\n", a.Key, err)
 		}
 	}
+	return nil
 }
 
 // checkAccess prints how network clients authenticate.

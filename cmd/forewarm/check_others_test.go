@@ -50,11 +50,7 @@ func TestCheckOthers(t *testing.T) {
 	}()
 	_, port, _ := net.SplitHostPort(mail.Addr().String())
 	file := testenv.WriteFile(t, filepath.Join(dir, "file"), "")
-	for name, c := range map[string]struct {
-		lines string
-		code  int
-		want  []string
-	}{
+	testChecks(t, map[string]checked{
 		"all is well": {"remote_write: {url: '" + prometheus.URL + "/api/v1/write'}\nbackfill: {url: '" + prometheus.URL + "'}\nsinks: {alertmanager: {urls: ['" + taking.URL + "']}}", 0,
 			[]string{"ok  remote_write: ", "warning: backfill: requests of chat has no value in the last hour", "ok  alertmanager/127.0.0.1", "ok  report/folder: "}},
 		"a taken port":          {"keda: {listen: '" + mail.Addr().String() + "'}", 0, []string{"warning: keda.listen: ", "address already in use", "choose another address"}},
@@ -67,7 +63,19 @@ func TestCheckOthers(t *testing.T) {
 		"no mail":               {"report: {mail: {host: 127.0.0.1, port: " + port + ", tls: none, from: a@example.org, to: [b@example.org]}}", 2, []string{"report/mail: ", "554", "check report.mail.host"}},
 		"no folder":             {"report: {dir: '" + file + "'}", 2, []string{"report/folder: report.dir " + file}},
 		"no reports":            {"report: {schedule: '', dir: '" + file + "'}", 0, []string{"ok  nats"}},
-	} {
+	})
+}
+
+// checked is a configuration, and what check says of it.
+type checked struct {
+	lines string
+	code  int
+	want  []string
+}
+
+func testChecks(t *testing.T, table map[string]checked) {
+	t.Helper()
+	for name, c := range table {
 		t.Run(name, func(t *testing.T) {
 			data := filepath.Join(t.TempDir(), "data")
 			path := testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"), validPool, "storage: {dir: "+data+"}", c.lines)
@@ -85,4 +93,23 @@ func TestCheckOthers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCheckNames checks files, engines and variables.
+func TestCheckNames(t *testing.T) {
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }))
+	defer page.Close()
+	engines := strings.TrimPrefix(engineFiles(t), "http://")
+	words := testenv.WriteFile(t, filepath.Join(t.TempDir(), "words"), "words")
+	t.Setenv("FOREWARM_NATS_ULR", "nats://nats:4222")
+	file := testenv.WriteFile(t, filepath.Join(t.TempDir(), "file"), "")
+	testChecks(t, map[string]checked{
+		"a missing secret": {"sinks: {webhooks: [{name: a, url: 'http://127.0.0.1:1', secret_file: /nope}]}\nreport: {mail: {host: h, from: a@b.de, to: [a@b.de], username: u, password_file: " + file + "}}", 2,
+			[]string{"forewarm.yaml:3: sinks.webhooks[0].secret_file = \"/nope\": cannot be read", "forewarm.yaml:4: report.mail.password_file = ", "must not be empty"}},
+		"no certificate":      {"keda: {listen: '127.0.0.1:0', tls: {cert_file: " + words + ", key_file: " + words + "}}", 2, []string{"keda.tls.cert_file is ", "PEM"}},
+		"some engines":        {"scrape: {jobs: [{pool: chat, path: /vllm, targets: ['127.0.0.1:1', '" + engines + "']}]}", 0, []string{"/vllm has 1 replica", "warning: scrape: pool chat: http://127.0.0.1:1/vllm: dial"}},
+		"no engine":           {"scrape: {jobs: [{pool: chat, targets: ['127.0.0.1:1']}]}", 2, []string{"http://127.0.0.1:1/metrics: dial", "correct scrape.jobs[].targets"}},
+		"a page of engines":   {"scrape: {jobs: [{pool: chat, path: /vllm, targets: ['" + engines + "', '" + strings.TrimPrefix(page.URL, "http://") + "']}]}", 2, []string{"is no exposition of metrics"}},
+		"a mistyped variable": {"", 0, []string{`warning: FOREWARM_NATS_ULR is set, but no key has this variable: did you mean "FOREWARM_NATS_URL"?`}},
+	})
 }

@@ -41,7 +41,7 @@ func initConfig(f *flag.FlagSet) action {
 			if err != nil {
 				return fmt.Errorf("-metrics: %w", err)
 			}
-			c.add(url, &seen)
+			c.add(&seen)
 		}
 		if c.Replicas == 1 {
 			c.notes = append(c.notes, "one replica answered. Behind a load balancer there may be more: give -metrics for each, or set dns to the name of a headless service")
@@ -101,8 +101,8 @@ type firstConfig struct {
 	notes    []string
 }
 
-// add adds the data of the engines at a URL.
-func (c *firstConfig) add(url string, seen *scrape.Probed) {
+// add adds the data of engines.
+func (c *firstConfig) add(seen *scrape.Probed) {
 	c.Replicas += len(seen.Replicas)
 	for i := range seen.Replicas {
 		if kv := seen.Replicas[i].KVCapacityTokens; kv > 0 {
@@ -113,7 +113,7 @@ func (c *firstConfig) add(url string, seen *scrape.Probed) {
 	if len(seen.Models) > 0 {
 		model = fmt.Sprintf("%.200q", strings.Join(seen.Models, ", ")) // any text is possible, and it goes into a comment
 	}
-	c.Sources = append(c.Sources, fmt.Sprintf("%s serves %s on %s at %s", seen.Engine, model, value.Count(len(seen.Replicas), "replica"), url))
+	c.Sources = append(c.Sources, fmt.Sprintf("%s serves %s on %s at %s", seen.Engine, model, value.Count(len(seen.Replicas), "replica"), seen.URL))
 	job := "{pool: " + c.Pool + ", targets: [" + strconv.Quote(seen.Job.Targets[0]) + "]"
 	if seen.Job.Scheme == "https" {
 		job += ", scheme: https"

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -46,7 +47,14 @@ func natsFlags(f *flag.FlagSet) (connect func(pool string, std streams) (*nats.C
 			return nil, "", usagef("no NATS server at %s: %w; start the daemon (forewarm serve), or name another server with -nats or -config",
 				jetstream.Redact(c.URL), errors.Unwrap(err))
 		} else if err != nil { // a wrong user or key, or a file that cannot be read
-			return nil, "", usageError{err}
+			text := err.Error()
+			if *creds != "" || *path == "" {
+				text = strings.ReplaceAll(text, "nats.creds_file", "-creds")
+			}
+			if *url != "" {
+				text = strings.ReplaceAll(text, "nats.url", "-nats")
+			}
+			return nil, "", usageError{errors.New(text)}
 		}
 		listed := slices.ContainsFunc(cfg.Pools, func(p capacity.Config) bool { return p.Name == pool })
 		if *path != "" && !listed && cfg.DefaultPool == nil {

@@ -5,10 +5,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
@@ -206,6 +208,11 @@ func TestReportAsksTheDaemon(t *testing.T) {
 // TestWarnings: what works, but not as one would hope, says so.
 func TestWarnings(t *testing.T) {
 	t.Chdir(t.TempDir())
+	for _, variable := range os.Environ() { // of tests
+		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, config.EnvPrefix) {
+			t.Setenv(name, "")
+		}
+	}
 	testenv.WriteFile(t, "bare.yaml", validPool)
 	testenv.WriteFile(t, "sized.yaml", "pools: [{name: chat, replicas: {max: 4}, decode_tokens_per_s: 400}]")
 	testenv.WriteFile(t, "hosted.yaml", "pools: [{name: chat, replicas: {max: 1}, limits: {requests_per_min: 6000}}]")

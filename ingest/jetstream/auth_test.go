@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,9 +70,19 @@ func TestAuthentication(t *testing.T) {
 				t.Fatalf("with credentials: %v", err)
 			}
 			conn.Close()
-			if conn, err := Connect(Config{URL: s.ClientURL()}, nil); err == nil {
-				conn.Close()
-				t.Error("the server accepts a client without credentials")
+			for says, c := range map[string]Config{
+				"the server asks for a user": {URL: s.ClientURL()}, `nats.user is "x": the server at `: {URL: s.ClientURL(), User: "x", PasswordFile: file("other", []byte("wrong"))},
+				"the server refuses its user": {URL: strings.Replace(s.ClientURL(), "//", "//x:secret@", 1)},
+			} {
+				conn, err := Connect(c, nil)
+				switch {
+				case err == nil:
+					conn.Close()
+					t.Error("the server accepts a client without its credentials")
+				case name == "TLS": // it asks for no user
+				case !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret"):
+					t.Errorf("%v, want %q", err, says)
+				}
 			}
 		})
 	}

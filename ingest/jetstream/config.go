@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -138,17 +139,18 @@ const (
 	minKept  = 6 * time.Hour
 )
 
+// way is a way to authenticate, by its key.
+type way struct{ key, value string }
+
+// ways lists the ways to authenticate that are set.
+func (c *Config) ways() []way {
+	all := []way{{"creds_file", c.CredsFile}, {"nkey_file", c.NkeyFile}, {"user", c.User}, {"token_file", c.TokenFile}}
+	return slices.DeleteFunc(all, func(w way) bool { return w.value == "" })
+}
+
 func (c *Config) validateAuth() error {
-	var ways []string
-	for _, way := range [...]struct{ key, value string }{
-		{"creds_file", c.CredsFile}, {"nkey_file", c.NkeyFile}, {"user", c.User}, {"token_file", c.TokenFile},
-	} {
-		if way.value != "" {
-			ways = append(ways, way.key)
-		}
-	}
-	if len(ways) > 1 {
-		return fmt.Errorf("%s is set beside %s: there is one way to authenticate; leave the others out", ways[0], strings.Join(ways[1:], " and "))
+	if ways := c.ways(); len(ways) > 1 {
+		return fmt.Errorf("%s is set beside %s: there is one way to authenticate; leave the others out", ways[0].key, ways[1].key)
 	}
 	if (c.User == "") != (c.PasswordFile == "") {
 		return fmt.Errorf("user is %q and password_file is %q: set both, or neither", c.User, c.PasswordFile)

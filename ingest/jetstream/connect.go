@@ -1,11 +1,14 @@
 package jetstream
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 	"github.com/prometheus/common/config"
 	"go.uber.org/zap"
 
@@ -31,9 +34,24 @@ func Connect(c Config, e *Embedded, extra ...nats.Option) (*nats.Conn, error) {
 		return conn, nil
 	case e != nil:
 		return nil, fmt.Errorf("nats.embedded: %w", err)
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
+		return nil, c.refused(err)
 	default:
 		return nil, fmt.Errorf("nats.url is %q: %w; start that server, correct nats.url, or leave it out to run an embedded one", Redact(c.URL), err)
 	}
+}
+
+// refused names the credentials that the server refuses.
+func (c *Config) refused(err error) error {
+	const fix = "set the credentials of a user of that server"
+	at := Redact(c.URL)
+	if ways := c.ways(); len(ways) > 0 {
+		return fmt.Errorf("nats.%s is %q: the server at %s refuses it: %w; %s", ways[0].key, ways[0].value, at, err, fix)
+	}
+	if credentials.MatchString(c.URL) {
+		return fmt.Errorf("nats.url is %q: the server refuses its user: %w; %s", at, err, fix)
+	}
+	return fmt.Errorf("nats.url is %q: the server asks for a user: %w; set nats.creds_file, nats.nkey_file, nats.user with nats.password_file, or nats.token_file", at, err)
 }
 
 func (c *Config) clientOptions() ([]nats.Option, error) {
@@ -45,6 +63,13 @@ func (c *Config) clientOptions() ([]nats.Option, error) {
 	}
 	switch {
 	case c.CredsFile != "":
+		data, err := os.ReadFile(c.CredsFile)
+		if err == nil {
+			_, err = nkeys.ParseDecoratedNKey(data)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("nats.creds_file is %q: %w; name a file of credentials, as nsc writes it", c.CredsFile, err)
+		}
 		opts = append(opts, nats.UserCredentials(c.CredsFile))
 	case c.NkeyFile != "":
 		nkey, err := nats.NkeyOptionFromSeed(c.NkeyFile)

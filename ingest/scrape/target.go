@@ -86,6 +86,14 @@ func (c *client) ask(ctx context.Context, address string) (exposition, error) {
 	return parse(body, response.Header.Get("Content-Type"))
 }
 
+// look asks a target, and reads reports on its replicas from the answer.
+func (c *client) look(ctx context.Context, address string) (e exposition, reports []ingest.Replica, g *engine, err error) {
+	if e, err = c.ask(ctx, address); err == nil {
+		reports, g, err = e.replicas(address, cmp.Or(c.job.Engine, Auto))
+	}
+	return e, reports, g, err
+}
+
 // The reasons why a scrape fails: a metric label.
 const (
 	reasonRefused       = "refused" // nobody listens there
@@ -163,12 +171,7 @@ func (c *client) target(address string, since time.Time) *target {
 
 // scrape asks the target once, and gives reports on its replicas.
 func (t *target) scrape(ctx context.Context, now func() time.Time) ([]ingest.Replica, error) {
-	e, err := t.client.ask(ctx, t.address)
-	var reports []ingest.Replica
-	var g *engine
-	if err == nil {
-		reports, g, err = e.replicas(t.address, cmp.Or(t.client.job.Engine, Auto))
-	}
+	e, reports, g, err := t.client.look(ctx, t.address)
 	at := now().UTC()
 	switch reason := reasonOf(err); {
 	case err == nil:
