@@ -158,10 +158,10 @@ func Open(path string, opts Options) (*Reader, error) {
 	}
 	if !opts.Start.Equal(opts.Start.Truncate(time.Minute)) {
 		minute := opts.Start.Truncate(time.Minute).Format(time.RFC3339)
-		return nil, fmt.Errorf("start %s is not a whole minute: use %s", opts.Start.Format(time.RFC3339Nano), minute)
+		return nil, fmt.Errorf("-start %s is not a whole minute: use %s", opts.Start.Format(time.RFC3339Nano), minute)
 	}
 	if opts.Bin < 0 || opts.Bin > maxBinWidth {
-		return nil, fmt.Errorf("bin %s is out of 0…%s: give the width of one row, such as 10m", opts.Bin, maxBinWidth)
+		return nil, fmt.Errorf("-bin %s is out of 0…%s: give the width of one row, such as 10m", opts.Bin, maxBinWidth)
 	}
 	file, err := os.Open(path)
 	if err != nil {

@@ -55,6 +55,8 @@ type Config struct {
 	KEDA     rpc.Config            `yaml:"keda"`
 	Dynamo   dynamo.Config         `yaml:"dynamo"`
 	Log      Log                   `yaml:"log"`
+
+	read *decoder // by which it was read; nil for a default
 }
 
 // Log configures the log on stderr.

@@ -22,13 +22,14 @@ import (
 // library's own decoder stops at the first error, does not name the key, and reads 1.5 as the integer 1.
 type decoder struct {
 	checker
-	file  string // name in messages
-	lines bool   // messages have the line, too
-	dir   string // base of relative paths
+	file  string            // name in messages
+	lines bool              // messages have the line, too
+	dir   string            // base of relative paths
+	files map[string]string // paths of files, by key
 }
 
 func newDecoder(file string) *decoder {
-	return &decoder{checker{source: map[string]string{}}, filepath.Base(file), true, filepath.Dir(file)}
+	return &decoder{checker{source: map[string]string{}}, filepath.Base(file), true, filepath.Dir(file), map[string]string{}}
 }
 
 func (d *decoder) refuse(node ast.Node, key, value, bound, fix string) {
@@ -174,6 +175,14 @@ func (d *decoder) text(node ast.Node, v reflect.Value, path string) {
 	}
 	if isPath(path) && v.String() != "" && !filepath.IsAbs(v.String()) {
 		v.SetString(filepath.Join(d.dir, v.String()))
+	}
+	d.note(path, v.String())
+}
+
+// note records the path of a file.
+func (d *decoder) note(key, path string) {
+	if isFile(key) && path != "" {
+		d.files[key] = path
 	}
 }
 

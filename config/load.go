@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -23,57 +24,45 @@ const MaxBytes = 1 << 20
 // Load reads and validates the configuration at path, with overrides from the environment. An empty path means the
 // defaults. Errors in the configuration are [Errors]; other errors are of reading the file.
 func Load(path string) (*Config, error) {
-	c, _, err := load(path)
-	return c, err
-}
-
-// CheckFiles reads each file that the configuration at path names. [Load] reads those of pools only, because secrets and
-// certificates may come later.
-func CheckFiles(path string) error {
-	c, d, err := load(path)
-	if err != nil {
-		return err
-	}
-	eachFile(reflect.ValueOf(c).Elem(), "", func(key, file string) {
-		d.checker.file(key, file, maxCurveBytes, "name a file with a secret or certificate, and let the daemon read it")
-	})
-	if len(d.errs) > 0 {
-		return d.errs
-	}
-	return nil
-}
-
-func load(path string) (*Config, *decoder, error) {
 	if path == "" {
-		return parse("", nil, os.Getenv)
+		return Parse("", nil, os.Getenv)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("configuration: %w; name a readable file with -config", err)
+		return nil, fmt.Errorf("configuration: %w; name a readable file with -config", err)
 	}
-	return parse(path, data, os.Getenv)
+	return Parse(path, data, os.Getenv)
 }
 
 // Parse is [Load] for data in memory. Messages name file, and relative paths in data are relative to its directory. It
-// reads the files that pools name.
+// reads the files that pools name; see [Config.CheckFiles].
 func Parse(file string, data []byte, getenv func(string) string) (*Config, error) {
-	c, _, err := parse(file, data, getenv)
-	return c, err
-}
-
-func parse(file string, data []byte, getenv func(string) string) (*Config, *decoder, error) {
 	d := newDecoder(file)
 	c := Default()
 	v := reflect.ValueOf(c).Elem()
 	d.document(data, v, "")
 	d.env(v, getenv)
 	if len(d.errs) > 0 {
-		return nil, nil, d.errs
+		return nil, d.errs
 	}
 	if c.check(&d.checker); len(d.errs) > 0 {
-		return nil, nil, d.errs
+		return nil, d.errs
 	}
-	return c, d, nil
+	c.read = d
+	return c, nil
+}
+
+// CheckFiles reads each file that the configuration names. [Parse] reads those of pools only, because secrets and
+// certificates may come later.
+func (c *Config) CheckFiles() error {
+	k := checker{source: c.read.source}
+	for _, key := range slices.Sorted(maps.Keys(c.read.files)) {
+		k.file(key, c.read.files[key], maxCurveBytes, "name a file with a secret or certificate, and let the daemon read it")
+	}
+	if len(k.errs) > 0 {
+		return k.errs
+	}
+	return nil
 }
 
 // document decodes the one YAML document in data to v at path; an empty one changes nothing.
@@ -141,9 +130,10 @@ func (d *decoder) env(v reflect.Value, getenv func(string) string) {
 		case field.Kind() == reflect.String: // as it is: neither a path nor a password of the file
 			d.source[key] = name
 			field.SetString(text)
+			d.note(key, text)
 		default: // YAML, so that [a, b] is a list
 			d.source[key] = name
-			in := &decoder{checker: checker{source: map[string]string{}}, file: name}
+			in := &decoder{checker: checker{source: map[string]string{}}, file: name, files: d.files}
 			in.document([]byte(text), field, key)
 			d.errs = append(d.errs, in.errs...)
 		}
@@ -177,28 +167,6 @@ func isFile(key string) bool {
 func isPath(key string) bool {
 	name := key[strings.LastIndexByte(key, '.')+1:]
 	return isFile(key) || name == "dir" || strings.HasSuffix(name, "_dir")
-}
-
-// eachFile calls do with each file that v at key names.
-func eachFile(v reflect.Value, key string, do func(key, file string)) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if !v.IsNil() {
-			eachFile(v.Elem(), key, do)
-		}
-	case reflect.Struct:
-		for _, f := range fieldsOf(v.Type()) {
-			eachFile(v.FieldByIndex(f.Index), join(key, f.Name), do)
-		}
-	case reflect.Slice:
-		for i := range v.Len() {
-			eachFile(v.Index(i), fmt.Sprintf("%s[%d]", key, i), do)
-		}
-	case reflect.String:
-		if isFile(key) && v.String() != "" {
-			do(key, v.String())
-		}
-	}
 }
 
 // fieldsOf lists the keys of struct type t in order of declaration. The name of a field is its key. Fields of embedded

@@ -76,6 +76,9 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 	if until.IsZero() {
 		until = time.Now().UTC()
 	}
+	if until.After(time.Now()) {
+		return nil, usagef("-until is %s: it must not be in the future", until.Format(time.RFC3339))
+	}
 	until = until.Truncate(features.Minute)
 	address, _ := url.Parse(p.url) // already checked
 	r := &backtest.Recorded{

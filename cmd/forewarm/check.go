@@ -7,12 +7,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/prometheus/exporter-toolkit/web"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
@@ -74,7 +76,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	if offline {
 		return nil
 	}
-	if err := config.CheckFiles(path); err != nil {
+	if err := cfg.CheckFiles(); err != nil {
 		return usageError{err}
 	}
 	if err := checkAddresses(cfg, std); err != nil {
@@ -160,36 +162,41 @@ func checkOthers(ctx context.Context, cfg *config.Config, pc *pipeline.Config, s
 		sinks = append(sinks, destinations...)
 	}
 	sink.Probe(ctx, sinks, found)
-	errs = append(errs, checkEngines(ctx, cfg, std))
+	checkEngines(ctx, cfg, found, std)
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
 	}
 	return nil
 }
 
-// checkEngines scrapes the engines once. One where nothing serves is an error if no other of its pool answers.
-func checkEngines(ctx context.Context, cfg *config.Config, std streams) error {
-	answers, err := scrape.ProbeJobs(ctx, cfg.Scrape)
-	if err != nil {
-		return fmt.Errorf("scrape.%w", err)
-	}
-	serving, failed := map[string]bool{}, map[string]error{} // by pool
-	for _, a := range answers {
-		if a.Err == nil {
-			serving[a.Pool] = true
-			fmt.Fprintf(std.out, "ok  scrape: pool %s: %s has %s\n", a.Pool, a.URL, value.Count(a.Replicas, "replica"))
+// maxProbes is how many engines are asked at once.
+const maxProbes = 64
+
+// checkEngines scrapes the engines once. It warns of those that do not answer, unless no engine of the job does.
+func checkEngines(ctx context.Context, cfg *config.Config, found func(what, detail string, err error), std streams) {
+	faults := make([][]error, len(cfg.Scrape.Jobs))
+	var group errgroup.Group
+	group.SetLimit(maxProbes)
+	for i, j := range cfg.Scrape.Jobs {
+		addresses := slices.DeleteFunc(append(slices.Clone(j.Targets), j.DNS), func(address string) bool { return address == "" })
+		faults[i] = make([]error, len(addresses))
+		for k, address := range addresses {
+			group.Go(func() error { _, faults[i][k] = scrape.Probe(ctx, j, address); return nil })
 		}
 	}
-	for _, a := range answers {
-		switch err := fmt.Errorf("scrape: pool %s: %s: %w", a.Pool, a.URL, a.Err); {
-		case a.Err == nil:
-		case a.Away && serving[a.Pool]:
-			fmt.Fprintln(std.out, "warning:", err)
-		case failed[a.Pool] == nil:
-			failed[a.Pool] = fmt.Errorf("%w; start the engine, or correct scrape.jobs[].targets, dns and path", err)
+	_ = group.Wait() // no function returns an error
+	for i, all := range faults {
+		what := fmt.Sprintf("scrape.jobs[%d]", i)
+		failed := slices.DeleteFunc(slices.Clone(all), func(err error) bool { return err == nil })
+		if len(failed) == len(all) {
+			found(what, "", fmt.Errorf("%w; start the engine, or correct targets, dns and path", failed[0]))
+			continue
 		}
+		for _, err := range failed {
+			fmt.Fprintf(std.out, "warning: %s: %v\n", what, err)
+		}
+		found(what, fmt.Sprintf("%d of %d targets answer", len(all)-len(failed), len(all)), nil)
 	}
-	return errors.Join(slices.Collect(maps.Values(failed))...)
 }
 
 // checkPast runs each query of a first start, for the newest hour.
@@ -220,6 +227,9 @@ func checkPast(ctx context.Context, cfg *config.Config, pc *pipeline.Config, std
 
 // checkAddresses warns of addresses that the daemon could not listen on. The error is of a certificate.
 func checkAddresses(cfg *config.Config, std streams) error {
+	if err := web.Validate(cfg.Server.WebConfig); err != nil {
+		return usagef("server.web_config is %q: %w", cfg.Server.WebConfig, err)
+	}
 	for _, a := range cfg.Addresses() {
 		if _, err := a.TLS.Open(nil); err != nil {
 			return usagef("%s.tls.%w", strings.TrimSuffix(a.Key, ".listen"), err)

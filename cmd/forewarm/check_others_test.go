@@ -106,10 +106,11 @@ func TestCheckNames(t *testing.T) {
 	testChecks(t, map[string]checked{
 		"a missing secret": {"sinks: {webhooks: [{name: a, url: 'http://127.0.0.1:1', secret_file: /nope}]}\nreport: {mail: {host: h, from: a@b.de, to: [a@b.de], username: u, password_file: " + file + "}}", 2,
 			[]string{"forewarm.yaml:3: sinks.webhooks[0].secret_file = \"/nope\": cannot be read", "forewarm.yaml:4: report.mail.password_file = ", "must not be empty"}},
-		"no certificate":      {"keda: {listen: '127.0.0.1:0', tls: {cert_file: " + words + ", key_file: " + words + "}}", 2, []string{"keda.tls.cert_file is ", "PEM"}},
-		"some engines":        {"scrape: {jobs: [{pool: chat, path: /vllm, targets: ['127.0.0.1:1', '" + engines + "']}]}", 0, []string{"/vllm has 1 replica", "warning: scrape: pool chat: http://127.0.0.1:1/vllm: dial"}},
-		"no engine":           {"scrape: {jobs: [{pool: chat, targets: ['127.0.0.1:1']}]}", 2, []string{"http://127.0.0.1:1/metrics: dial", "correct scrape.jobs[].targets"}},
-		"a page of engines":   {"scrape: {jobs: [{pool: chat, path: /vllm, targets: ['" + engines + "', '" + strings.TrimPrefix(page.URL, "http://") + "']}]}", 2, []string{"is no exposition of metrics"}},
-		"a mistyped variable": {"", 0, []string{`warning: FOREWARM_NATS_ULR is set, but no key has this variable: did you mean "FOREWARM_NATS_URL"?`}},
+		"no web configuration": {"server: {web_config: " + words + "}", 2, []string{"server.web_config is "}},
+		"no certificate":       {"keda: {listen: '127.0.0.1:0', tls: {cert_file: " + words + ", key_file: " + words + "}}", 2, []string{"keda.tls.cert_file is ", "PEM"}},
+		"some engines":         {"scrape: {jobs: [{pool: chat, path: /vllm, targets: ['127.0.0.1:1', '" + engines + "']}]}", 0, []string{"ok  scrape.jobs[0]: 1 of 2 targets answer", "warning: scrape.jobs[0]: http://127.0.0.1:1/vllm: dial"}},
+		"no engine":            {"scrape: {jobs: [{pool: chat, targets: ['127.0.0.1:1']}]}", 2, []string{"http://127.0.0.1:1/metrics: dial", "scrape.jobs[0]: ", "correct targets"}},
+		"a page of engines":    {"scrape: {jobs: [{pool: chat, path: /vllm, targets: ['" + strings.TrimPrefix(page.URL, "http://") + "']}]}", 2, []string{"is no exposition of metrics"}},
+		"a mistyped variable":  {"", 0, []string{`warning: FOREWARM_NATS_ULR is set, but no key has this variable: did you mean "FOREWARM_NATS_URL"?`}},
 	})
 }

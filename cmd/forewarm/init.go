@@ -37,11 +37,15 @@ func initConfig(f *flag.FlagSet) action {
 		}
 		c := firstConfig{Pool: *pool}
 		for _, url := range urls {
-			seen, err := scrape.Probe(ctx, url)
+			job, err := scrape.JobAt(url)
 			if err != nil {
 				return fmt.Errorf("-metrics: %w", err)
 			}
-			c.add(&seen)
+			seen, err := scrape.Probe(ctx, job, job.Targets[0])
+			if err != nil {
+				return fmt.Errorf("-metrics: %w", err)
+			}
+			c.add(job, &seen)
 		}
 		if c.Replicas == 1 {
 			c.notes = append(c.notes, "one replica answered. Behind a load balancer there may be more: give -metrics for each, or set dns to the name of a headless service")
@@ -102,7 +106,7 @@ type firstConfig struct {
 }
 
 // add adds the data of engines.
-func (c *firstConfig) add(seen *scrape.Probed) {
+func (c *firstConfig) add(at scrape.Job, seen *scrape.Probed) {
 	c.Replicas += len(seen.Replicas)
 	for i := range seen.Replicas {
 		if kv := seen.Replicas[i].KVCapacityTokens; kv > 0 {
@@ -114,12 +118,12 @@ func (c *firstConfig) add(seen *scrape.Probed) {
 		model = fmt.Sprintf("%.200q", strings.Join(seen.Models, ", ")) // any text is possible, and it goes into a comment
 	}
 	c.Sources = append(c.Sources, fmt.Sprintf("%s serves %s on %s at %s", seen.Engine, model, value.Count(len(seen.Replicas), "replica"), seen.URL))
-	job := "{pool: " + c.Pool + ", targets: [" + strconv.Quote(seen.Job.Targets[0]) + "]"
-	if seen.Job.Scheme == "https" {
+	job := "{pool: " + c.Pool + ", targets: [" + strconv.Quote(at.Targets[0]) + "]"
+	if at.Scheme == "https" {
 		job += ", scheme: https"
 	}
-	if seen.Job.Path != "" && seen.Job.Path != "/metrics" {
-		job += ", path: " + strconv.Quote(seen.Job.Path)
+	if at.Path != "" && at.Path != "/metrics" {
+		job += ", path: " + strconv.Quote(at.Path)
 	}
 	c.Jobs = append(c.Jobs, job+"}")
 }

@@ -83,5 +83,8 @@ func writeTo(path string, w io.Writer, write func(io.Writer) error) error {
 	if err := write(&b); err != nil {
 		return err
 	}
-	return os.WriteFile(path, b.Bytes(), 0o644)
+	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+		return usagef("-o: %w; name a file that can be written", err)
+	}
+	return nil
 }

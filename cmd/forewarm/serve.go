@@ -37,7 +37,7 @@ func serveConfig(path string, clock pipeline.Clock, partition string) (*config.C
 	if partition != "" {
 		cfg.NATS.Partition = partition
 		if err := cfg.NATS.Validate(); err != nil {
-			return nil, usagef("nats.%w", err)
+			return nil, usagef("-%w", err)
 		}
 	}
 	cfg.KeepOwn()
