@@ -17,7 +17,7 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-var benchDay = flag.Int("day", 1440, "`minutes` of the day that the daemon of ten thousand classes goes through")
+var benchDay = flag.Int("day", 1440, "`minutes` of traffic for the daemon of ten thousand classes")
 
 // daemonMemory sends the traffic of ten thousand classes over a day to a daemon in its own process, with its NATS
 // server. Then it restarts the daemon from the saved state.
@@ -61,14 +61,14 @@ func (b *bench) daemonMemory() []row {
 	stops := metrics["forewarm_snapshot_stop_duration_seconds_count"]
 	return []row{
 		{fmt.Sprintf("Resident memory of the daemon, NATS server included, after %d minutes of %d active classes", *benchDay, classes), after.String(), "< 1024 MiB"},
-		{"The same once it is restored from its snapshot of " + fmt.Sprintf("%.0f MiB", metrics["forewarm_snapshot_bytes"]/(1<<20)), restored.String(), "< 1024 MiB"},
+		{"The same after a restart from its snapshot of " + fmt.Sprintf("%.0f MiB", metrics["forewarm_snapshot_bytes"]/(1<<20)), restored.String(), "< 1024 MiB"},
 		{"Time the pipeline waits for a snapshot of it", fmt.Sprintf("%.0f ms, and %.0f ms until it is stored, mean of %.0f; longest within %s",
 			1e3*metrics["forewarm_snapshot_stop_duration_seconds_sum"]/stops,
 			1e3*metrics["forewarm_snapshot_duration_seconds_sum"]/metrics["forewarm_snapshot_duration_seconds_count"], stops, longest(metrics, stops)), "< 2 s"},
 	}
 }
 
-// sendMinute stores a minute of two requests of each class, and gives the number of messages so far.
+// sendMinute stores a minute of two requests of each class, and returns the number of messages so far.
 func (b *bench) sendMinute(publisher *jetstream.Publisher, m, classes int, sent uint64) uint64 {
 	const perMinute, perBatch = 2, 250
 	start := benchStart.Add(time.Duration(m) * time.Minute)
@@ -91,13 +91,13 @@ func (b *bench) sendMinute(publisher *jetstream.Publisher, m, classes int, sent 
 	return sent
 }
 
-// memory is the resident memory of a process, and the most that it has had, in MiB.
+// memory is the resident memory of a process and its peak, in MiB.
 type memory struct{ now, most float64 }
 
 func (m memory) String() string { return fmt.Sprintf("%.0f MiB, %.0f at most", m.now, m.most) }
 
 func memoryOf(p *process) (m memory) {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid)) // elsewhere than on Linux it is not known
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid)) // there is no such file on other systems than Linux
 	for line := range strings.Lines(string(b)) {
 		for name, to := range map[string]*float64{"VmRSS:": &m.now, "VmHWM:": &m.most} {
 			if rest, ok := strings.CutPrefix(line, name); ok {
@@ -120,7 +120,7 @@ func metricsOf(address string) map[string]float64 {
 	return out
 }
 
-// longest is the bound of the histogram's bucket that the longest stop is in.
+// longest returns the upper bound of the histogram bucket with the longest stop.
 func longest(metrics map[string]float64, stops float64) string {
 	bounds := []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30} // of the metric
 	for _, bound := range bounds {

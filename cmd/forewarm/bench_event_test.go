@@ -15,12 +15,12 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestCloseToEvent measures the time from the watermark that closes a minute of ten thousand classes to the results
-// on NATS: the decision in the log, and the event if there is one. FOREWARM_EVENT_MINUTES is the number of minutes.
+// TestCloseToEvent measures the time from the watermark that closes a minute of ten thousand classes to the decision in
+// the log, and to the event if there is one. FOREWARM_EVENT_MINUTES is the number of minutes.
 func TestCloseToEvent(t *testing.T) {
 	minutes, err := strconv.Atoi(os.Getenv("FOREWARM_EVENT_MINUTES"))
 	if err != nil {
-		t.Skip("FOREWARM_EVENT_MINUTES is not set: it takes minutes, on a machine that does nothing else")
+		t.Skip("set FOREWARM_EVENT_MINUTES to measure, on a machine that does nothing else")
 	}
 	const classes = 10_000
 	b := &bench{t: t}

@@ -30,7 +30,7 @@ type crowd struct {
 	windows []features.Window
 }
 
-// crowdSpan is how many minutes a tick counts: the newest, and earlier ones of which records still come.
+// crowdSpan is the number of minutes in the windows of a tick: the newest, and earlier ones whose records still come.
 const crowdSpan = 3
 
 func newCrowd(classes int) *crowd {
@@ -42,7 +42,7 @@ func newCrowd(classes int) *crowd {
 	return c
 }
 
-// tick makes the windows of the minute before t, ordered as features.Aggregator.Close does.
+// tick adds the windows of the minute before t. It returns all windows in the order of features.Aggregator.Close.
 func (c *crowd) tick(t time.Time) []features.Window {
 	fresh := make([]features.Window, len(c.names))
 	for k := range fresh {
@@ -66,7 +66,7 @@ func (c *crowd) tick(t time.Time) []features.Window {
 	return c.windows
 }
 
-// forecastDimensions is how many dimensions are forecast.
+// forecastDimensions returns the number of dimensions that are forecast.
 func forecastDimensions() (n int) {
 	for _, d := range features.Dimensions {
 		if d.Forecast {
@@ -76,8 +76,7 @@ func forecastDimensions() (n int) {
 	return n
 }
 
-// forecasts follows pools of few and many classes: a minute learned and forecast, with sample paths, totals and window
-// maxima, and what a class takes up.
+// forecasts measures pools of few and many classes: the time to learn and forecast a minute, and the memory of a class.
 func (b *bench) forecasts() (rows []row) {
 	const history, ticks = 75, 5
 	dims := forecastDimensions()
@@ -104,7 +103,7 @@ func (b *bench) forecasts() (rows []row) {
 		runtime.KeepAlive(f)
 		runtime.KeepAlive(c)
 		light = least.Seconds() / float64(classes*dims)
-		what := fmt.Sprintf("A minute of %d classes × %d dimensions learned and forecast, with paths, totals and window maxima", classes, dims)
+		what := fmt.Sprintf("Learning and forecasting a minute of %d classes × %d dimensions, with paths, totals and window maxima", classes, dims)
 		cost := fmt.Sprintf("%.2f s of processor time, %.0f µs a series", least.Seconds(), 1e6*light)
 		if first == 0 {
 			first = light
@@ -119,13 +118,13 @@ func (b *bench) forecasts() (rows []row) {
 		}))
 		rows = append(rows,
 			row{what, cost + fmt.Sprintf(", %.2f × that of 1250 classes", light/first), "< 6 s on two cores"},
-			row{fmt.Sprintf("Heap of the forecasts of a class, on average over %d", classes), fmt.Sprintf("%.1f KiB, %.1f KiB in a snapshot", size/float64(classes)/(1<<10), float64(saved)/float64(classes)/(1<<10)), "≤ 30 KiB"})
+			row{fmt.Sprintf("Heap of the forecasts of a class, mean of %d", classes), fmt.Sprintf("%.1f KiB, %.1f KiB in a snapshot", size/float64(classes)/(1<<10), float64(saved)/float64(classes)/(1<<10)), "≤ 30 KiB"})
 	}
 	return append(rows, b.refits(time.Duration(light*float64(time.Second)))...)
 }
 
-// refits compares a minute of one series, learned and forecast 60 minutes ahead, with a fit of augurs' MSTL and ETS
-// to a week of minutes. light is the time for one series of many.
+// refits compares learning a minute of one series and forecasting 60 with a fit of augurs' MSTL and ETS to a week of
+// minutes. light is the time for one series of many.
 func (b *bench) refits(light time.Duration) (rows []row) {
 	const week, ticks = 7 * 1440, 200
 	draw := rand.New(rand.NewPCG(2, 3))
@@ -151,17 +150,17 @@ func (b *bench) refits(light time.Duration) (rows []row) {
 	for _, x := range []struct {
 		series string
 		took   time.Duration
-	}{{"series that is shown, its pool's paths included,", full}, {"series of many", light}} {
+	}{{"series that is shown, with its pool's paths", full}, {"series of many", light}} {
 		result := fmt.Sprintf("%.0f × (%v and %v of processor time)", float64(refit)/float64(x.took), refit.Round(time.Millisecond), x.took.Round(time.Microsecond))
 		if err != nil {
 			result = fmt.Sprintf("not measured, because %v; %v of processor time", err, x.took.Round(time.Microsecond))
 		}
-		rows = append(rows, row{"A minute of a " + x.series + " learned and 60 forecast, against fitting augurs' MSTL with ETS to a week of minutes", result, "≥ 1000 ×"})
+		rows = append(rows, row{"Learning a minute and forecasting 60 of a " + x.series + ", against fitting augurs' MSTL with ETS to a week of minutes", result, "≥ 1000 ×"})
 	}
 	return rows
 }
 
-// augurs fits MSTL with ETS and forecasts an hour at five levels, and says how long the faster of two runs took.
+// augurs returns the time to fit MSTL with ETS and to forecast an hour at five levels: the faster of two runs.
 func augurs(values []float64) (time.Duration, error) {
 	dir := os.Getenv(augursEnv)
 	if dir == "" {

@@ -31,15 +31,15 @@ import (
 
 var benchTable = flag.String("table", "", "run the benchmarks and write their table to this `file`")
 
-var benchParts = flag.String("parts", "", "`names` of the benchmarks to run, by comma; the others' rows stay out of the table")
+var benchParts = flag.String("parts", "", "comma-separated `names` of the benchmarks to run; the table has only their rows")
 
-var benchMessages = flag.Int("messages", 400_000, "`number` of messages in each benchmark that sends some")
+var benchMessages = flag.Int("messages", 400_000, "`number` of messages of a benchmark")
 
 // row is one line of BENCHMARKS.md.
 type row struct{ what, result, bound string }
 
-// TestBenchmarkTable compares two programs in one run. Ratios depend on the program, absolute rates mostly on the
-// machine.
+// TestBenchmarkTable writes the table of BENCHMARKS.md. It compares two programs in one run: ratios depend on the
+// programs, absolute rates mostly on the machine.
 func TestBenchmarkTable(t *testing.T) {
 	if *benchTable == "" {
 		t.Skip("give -table, as make bench does")
@@ -67,13 +67,13 @@ func TestBenchmarkTable(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "# Benchmarks\n\nRatios within one run on one machine, so that they hold on others; `make bench` writes this page.\n\n"+
+	fmt.Fprintf(&out, "# Benchmarks\n\nRatios are from one run on one machine, so they hold on other machines. `make bench` writes this page.\n\n"+
 		"Run of %s, %s/%s, %d cores, %s.\n\n| what | result | bound |\n|---|---|---|\n",
 		time.Now().UTC().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), runtime.Version())
 	for _, r := range rows {
 		fmt.Fprintf(&out, "| %s | %s | %s |\n", r.what, r.result, r.bound)
 	}
-	if old, err := os.ReadFile(*benchTable); err == nil { // sections of other commands stay
+	if old, err := os.ReadFile(*benchTable); err == nil { // keep the sections of other commands
 		if i := bytes.Index(old, []byte("\n## ")); i >= 0 {
 			out.Write(old[i:])
 		}
@@ -84,7 +84,8 @@ func TestBenchmarkTable(t *testing.T) {
 	t.Log("\n" + out.String())
 }
 
-// rounds is how often each side of a comparison runs, in turns; the best run of each counts, the others waited.
+// rounds is the number of runs of each side of a comparison, in turns. The fastest run counts: other processes delayed
+// the others.
 const rounds = 5
 
 type bench struct {
@@ -92,10 +93,10 @@ type bench struct {
 	messages int
 }
 
-// cost is what one side of a comparison took, by the clock and in processor time.
+// cost is the time of one side of a comparison.
 type cost struct{ wall, cpu time.Duration }
 
-// compare runs both sides in turns and returns the least that each took.
+// compare runs both sides in turns, and returns the least cost of each.
 func (b *bench) compare(reference, own func() time.Duration) (ref, us cost) {
 	least := func(c *cost, side func() time.Duration) {
 		used := cpuTime(b.t)
@@ -115,11 +116,11 @@ func (b *bench) compare(reference, own func() time.Duration) (ref, us cost) {
 	return ref, us
 }
 
-// requests are n records, one a message, spread over a minute and the given number of classes. Their content is
-// random, because a processor predicts a pattern that repeats.
+// requests returns n records, spread over a minute and so many classes. Their content is random, because a processor
+// predicts a pattern that repeats.
 func requests(n, classes int, start time.Time) []ingest.Request {
 	rs, draw := make([]ingest.Request, n), rand.New(rand.NewPCG(1, 2))
-	names := func(kind string, n int) (all []string) { // one string in memory for each, as a decoder gives them
+	names := func(kind string, n int) (all []string) { // records share strings, as a decoder returns them
 		for i := range n {
 			all = append(all, fmt.Sprint(kind, i))
 		}
@@ -143,7 +144,7 @@ func newPipeline(classes int) *pipeline.Pipeline { return pipeline.New(benchConf
 func benchConfig(classes int) pipeline.Config {
 	cfg := pipeline.DefaultConfig()
 	cfg.Features.MaxClasses = classes
-	cfg.Every = time.Hour // forecasts are measured elsewhere
+	cfg.Every = time.Hour // forecasts have their own benchmark
 	cfg.Pools = []capacity.Pool{{Config: capacity.Config{Name: "chat"}}}
 	return cfg
 }
@@ -258,14 +259,15 @@ func (b *bench) ratio(what string, ref, us cost, bound int) []row {
 		100*float64(ref.wall)/float64(us.wall), rate(us), rate(ref), each(us), each(ref)), fmt.Sprintf("≥ %d %%", bound)}}
 }
 
-// At most perParcel messages change hands at once, and no more once they have parcelRecords, as in the daemon.
+// A parcel has at most perParcel messages, and takes no more messages once it has parcelRecords records. The daemon has
+// the same limits.
 const (
 	perParcel     = 32
 	parcelRecords = 512
 )
 
-// pipe decodes on the caller's goroutine and applies on another, some messages at a time, as the daemon does. in
-// takes a message, settle waits until all are applied, end stops the other goroutine.
+// pipe decodes on the caller's goroutine and applies parcels on another, as the daemon does. in takes a message, settle
+// waits until all are applied, end stops the other goroutine.
 func pipe(p *pipeline.Pipeline) (in func(about codec.Meta, data []byte), settle, end func()) {
 	const parcels = 8
 	type parcel []ingest.Batch
@@ -326,7 +328,7 @@ func (b *bench) protobuf() []row {
 			}
 			settle()
 		}
-		run(messages[:n/2]) // fills the tables
+		run(messages[:n/2]) // not measured: it fills the tables
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		began, used := time.Now(), cpuTime(b.t)
@@ -341,13 +343,12 @@ func (b *bench) protobuf() []row {
 		fmt.Sprintf("%.2f million records/s, %.0f ns of processor time and %.2f allocations a record", records/best.Seconds()/1e6, float64(cpu)/records, allocs), "≥ 1.5 million/s"}}
 }
 
-// busyBefore is the number of busy minutes before the timed one. After them, new windows reuse the memory of old
-// ones. A silent hour in between would free that memory, and the timed minute would allocate it again.
+// busyBefore is the number of busy minutes before the timed one. After them, new windows reuse the memory of old ones.
+// Without them, the timed minute would allocate it.
 const busyBefore = 4
 
-// classes spreads the same JSON traffic over few and many classes. It measures from bytes to windows, in the second
-// half of a busy minute that follows others. The time to close minutes does not count: it is per window, not per
-// record.
+// classes spreads the same JSON traffic over few and many classes. It measures the time from bytes to windows in the
+// second half of a busy minute. The time to close minutes does not count: it is per window, not per record.
 func (b *bench) classes() (rows []row) {
 	counts := [...]int{10, 100, 1000, 10_000}
 	var messages, earlier [len(counts)][][]byte
@@ -366,7 +367,7 @@ func (b *bench) classes() (rows []row) {
 	for range rounds {
 		for k, classes := range counts {
 			cfg := benchConfig(classes)
-			cfg.Features.Revise = time.Minute // so that windows are given back early
+			cfg.Features.Revise = time.Minute // windows are released early
 			p, batches, decoder := pipeline.New(cfg), make([]ingest.Batch, perParcel), new(codec.Decoder)
 			run := func(messages [][]byte) {
 				for len(messages) > 0 {
@@ -409,19 +410,19 @@ func (b *bench) classes() (rows []row) {
 	last := len(counts) - 1
 	few, many := b.bare(counts[0]), b.bare(counts[last])
 	return append(rows, row{
-		fmt.Sprintf("For comparison: a loop that adds to %d lines of memory of a record's class, about what counting it touches, and does nothing else", bareBlocks*bareLines),
+		fmt.Sprintf("For comparison: a loop that only adds to %d cache lines of a record's class, about as many as counting it changes", bareBlocks*bareLines),
 		fmt.Sprintf("%.0f ns a record more with %d classes than with %d; decode and count %.0f ns more", many-few, counts[last], counts[0], float64(best[last]-best[0])/float64(n/2)), "",
 	})
 }
 
-// A class's minute is some eighty lines of memory in eight places, of which a record changes about thirty.
+// A minute of a class is about eighty cache lines in eight blocks. A record changes about thirty of them.
 const (
 	bareBlocks = 8
-	bareLines  = 4  // touched in each
-	blockWords = 80 // ten lines
+	bareLines  = 4  // changed in each block
+	blockWords = 80 // ten cache lines
 )
 
-// applyAt applies requests some time before or after their own, without ids.
+// applyAt applies requests without ids, with their times shifted.
 func (b *bench) applyAt(p *pipeline.Pipeline, rs []ingest.Request, shift time.Duration) {
 	var batch ingest.Batch
 	for part := range slices.Chunk(rs, parcelRecords) {
@@ -437,7 +438,7 @@ func (b *bench) applyAt(p *pipeline.Pipeline, rs []ingest.Request, shift time.Du
 	}
 }
 
-// bare is what memory alone costs with so many classes in random order, in ns a record.
+// bare returns the cost of memory access alone in ns a record, with so many classes in random order.
 func (b *bench) bare(classes int) float64 {
 	const records = 200_000
 	minutes, draw := make([][bareBlocks][]uint64, classes), rand.New(rand.NewPCG(1, 2))
@@ -461,7 +462,8 @@ func (b *bench) bare(classes int) float64 {
 	return float64(best) / records
 }
 
-// memory follows ten thousand classes over a day, the last half hour of it busy, and then lets them fall silent.
+// memory measures the windows of ten thousand classes after a day with a busy last half hour, and after two hours of
+// silence.
 func (b *bench) memory() []row {
 	const classes = 10_000
 	cfg := features.DefaultConfig()
@@ -518,7 +520,7 @@ func heap() float64 {
 	return float64(s.HeapInuse)
 }
 
-// cpuTime is the processor time of this process. On a busy machine it is more precise than the clock.
+// cpuTime returns the processor time of this process. On a busy machine it is more precise than the clock.
 func cpuTime(t *testing.T) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -527,8 +529,7 @@ func cpuTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// server is a NATS server with JetStream on a loopback port.
-// server starts a NATS server without permissions, to which both sides of a comparison connect alike.
+// server starts a NATS server with JetStream on a loopback port.
 func (b *bench) server() (url string) {
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: b.t.TempDir(), NoLog: true, NoSigs: true})
 	b.check(err)

@@ -25,7 +25,7 @@ import (
 // stale. The program is built with a time.Now that signals can shift.
 func TestClockJumps(t *testing.T) {
 	if os.Getenv("FOREWARM_KILLS") == "" {
-		t.Skip("FOREWARM_KILLS is not set: it takes eight minutes")
+		t.Skip("set FOREWARM_KILLS for this test, which takes eight minutes")
 	}
 	program := buildWith(t, map[string]string{
 		timeSource(t): shiftedTime(t),
@@ -91,13 +91,13 @@ func init() {
 	}
 	for m := begin.Truncate(time.Minute).Add(time.Minute); m.Before(begin.Add(478 * time.Second)); m = m.Add(time.Minute) {
 		if !minutes[m.UTC()] {
-			t.Errorf("%s has no decision; there are those of %v", m, minutes)
+			t.Errorf("%s has no decision; these minutes have one: %v", m, minutes)
 		}
 	}
-	t.Logf("%d minutes have a decision; the daemon said:\n%s", len(minutes), daemon.out.String())
+	t.Logf("%d minutes have a decision; the daemon printed:\n%s", len(minutes), daemon.out.String())
 }
 
-// timeSource is where the source of time.Now is.
+// timeSource returns the path of the file with time.Now.
 func timeSource(t *testing.T) string {
 	t.Helper()
 	root, err := exec.Command("go", "env", "GOROOT").Output()
@@ -107,7 +107,7 @@ func timeSource(t *testing.T) string {
 	return filepath.Join(strings.TrimSpace(string(root)), "src/time/time.go")
 }
 
-// shiftedTime is the source of package time with a clock that is Shift seconds ahead.
+// shiftedTime returns this file with a clock that is Shift seconds ahead.
 func shiftedTime(t *testing.T) string {
 	t.Helper()
 	source, err := os.ReadFile(timeSource(t))
@@ -116,7 +116,7 @@ func shiftedTime(t *testing.T) string {
 	}
 	read := []byte("	sec, nsec, mono := runtimeNow()\n	if mono == 0 {")
 	if !bytes.Contains(source, read) {
-		t.Fatal("time.Now is another than this test knows")
+		t.Fatal("time.Now has changed: this test must follow it")
 	}
-	return string(bytes.Replace(source, read, []byte("	sec, nsec, mono := runtimeNow()\n	sec += Shift\n	if mono == 0 {"), 1)) + "\n// Shift is by how many seconds the clock is ahead.\nvar Shift int64\n"
+	return string(bytes.Replace(source, read, []byte("	sec, nsec, mono := runtimeNow()\n	sec += Shift\n	if mono == 0 {"), 1)) + "\n// Shift is added to the clock, in seconds.\nvar Shift int64\n"
 }

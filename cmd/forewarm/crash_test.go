@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -35,95 +34,36 @@ func TestKills(t *testing.T) {
 	}
 	want := newSite(t, trace, length).play(t, 0)
 	if want.Snapshot == "" || !strings.HasPrefix(want.Decisions, "up to ") {
-		t.Fatalf("an undisturbed daemon left:\n%+v", want)
+		t.Fatalf("an undisturbed daemon stored:\n%+v", want)
 	}
 	if len(want.Newest) != 1 {
 		t.Fatalf("an undisturbed daemon advised %d pools, want 1", len(want.Newest))
 	}
-	t.Run("embedded", func(t *testing.T) {
-		t.Parallel()
-		compareRemains(t, want, newSite(t, trace, length).play(t, kills))
-	})
-	t.Run("reload", func(t *testing.T) {
-		t.Parallel()
-		s := newSite(t, trace, length)
-		s.reload = true
-		compareRemains(t, want, s.play(t, kills))
-	})
-	t.Run("external", func(t *testing.T) {
-		t.Parallel()
-		s := newSite(t, trace, length)
-		s.serveNATS(t)
-		compareRemains(t, want, s.play(t, 3))
-	})
-}
-
-// TestTwins runs two daemons on one log, and kills one of them at random moments. The decisions must be those of one
-// undisturbed daemon, with each tick once. Neither daemon may find a decision of the other that differs from its own.
-func TestTwins(t *testing.T) {
-	t.Parallel()
-	const length = time.Hour
-	trace := writeTrace(t, filepath.Join(t.TempDir(), "trace.csv"), length)
-	want := newSite(t, trace, length).play(t, 0)
-	s, twin := newSite(t, trace, length), newSite(t, trace, length)
-	s.serveNATS(t)
-	nats, err := os.ReadFile(s.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, _, _ := strings.Cut(string(nats), "\n")
-	twin.write(t, first)
-	other := start(t, "serve", "-config", twin.config)
-	stop := make(chan struct{})
-	killed := make(chan int)
-	go func() {
-		kills, random := 0, rand.New(rand.NewPCG(2, 2))
-		for {
-			select {
-			case <-stop:
-				killed <- kills
-				return
-			case <-time.After(time.Duration(300+random.IntN(900)) * time.Millisecond):
+	for name, tc := range map[string]struct {
+		kills            int
+		reload, external bool
+	}{"embedded": {kills: kills}, "reload": {kills: kills, reload: true}, "external": {kills: 3, external: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, trace, length)
+			if s.reload = tc.reload; tc.external {
+				s.serveNATS(t)
 			}
-			other.kill(t)
-			other = start(t, "serve", "-config", twin.config)
-			kills++
-		}
-	}()
-	got := s.play(t, 5)
-	close(stop)
-	if n := <-killed; n < 3 {
-		t.Errorf("the twin was killed %d times", n)
-	}
-	testenv.Await(t, "the advice that a dead twin had in hand", func() bool { return cmp.Equal(want.Newest, s.advice(t)) })
-	if want.Decisions != got.Decisions {
-		t.Errorf("decisions: %s, of an unbroken run %s", got.Decisions, want.Decisions)
-	}
-	testenv.Await(t, "the twin to apply all", func() bool {
-		st, err := statusOf(twin.http)
-		return other.over() || err == nil && st.Lag != nil && *st.Lag == 0 && st.Sequence > 0
-	})
-	if _, page := testenv.Get("http://" + twin.http + "/metrics"); !strings.Contains(page, "\nforewarm_log_divergent_total 0\n") {
-		t.Error("the twins decided otherwise")
-	}
-	other.stop(t)
-}
-
-func compareRemains(t *testing.T, want, got remains) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-unbroken +killed):\n%s", diff)
+			if diff := cmp.Diff(want, s.play(t, tc.kills)); diff != "" {
+				t.Errorf("(-undisturbed +%s):\n%s", name, diff)
+			}
+		})
 	}
 }
 
-// site is where one daemon works: its addresses, directories and configuration.
+// site has the addresses, directories and configuration of one daemon.
 type site struct {
 	trace, config, data, store string
 	nats, http                 string
 	length                     time.Duration // of the trace
-	external                   bool
-	reload                     bool   // it is not killed, but reloads its configuration
-	password                   string // the file of the external server's
+	external                   bool          // the NATS server is in the test's process
+	reload                     bool          // the daemon is not killed, but reloads its configuration
+	password                   string        // the password file of the external server
 }
 
 func newSite(t *testing.T, trace string, length time.Duration) *site {
@@ -150,7 +90,7 @@ func (s *site) write(t *testing.T, nats string) {
 	)
 }
 
-// serveNATS puts the NATS server into this process, where no kill reaches it.
+// serveNATS runs the NATS server in the test's process, which is not killed.
 func (s *site) serveNATS(t *testing.T) {
 	t.Helper()
 	c := jetstream.DefaultConfig()
@@ -164,24 +104,24 @@ func (s *site) serveNATS(t *testing.T) {
 	s.write(t, "nats: {url: "+e.URL()+", user: forewarm, password_file: "+s.password+"}")
 }
 
-// remains is what can be compared of two daemons.
-type remains struct {
+// storedState is what a daemon stored, so that two daemons can be compared.
+type storedState struct {
 	Snapshot, Decisions string
 	Newest              map[string]string // subject to the newest pre-scale event on it
 }
 
-// play replays the trace at a daemon that is killed so many times, and looks at what it left.
-func (s *site) play(t *testing.T, kills int) remains {
+// play replays the trace to a daemon that is killed so many times. It returns what the daemon stored.
+func (s *site) play(t *testing.T, kills int) storedState {
 	t.Helper()
 	began := time.Now()
 	daemon := start(t, "serve", "-config", s.config)
 	testenv.Await(t, "the daemon to answer", func() bool { _, err := statusOf(s.http); return err == nil || daemon.over() })
 	speed := "0"
 	if kills > 0 {
-		speed = strconv.Itoa(int(s.length.Seconds()) / (kills + 1)) // so that it is not over before the last kill
+		speed = strconv.Itoa(int(s.length.Seconds()) / (kills + 1)) // the replay must last until the last kill
 	}
 	producer := start(t, "replay", "-nats", "nats://"+s.nats, "-pool", "fleet", "-run-id", "same", "-speed", speed, s.trace)
-	testenv.Await(t, "the replay to begin", func() bool { // it does not wait for a daemon that is killed before
+	testenv.Await(t, "the replay to begin", func() bool { // it fails if the daemon is killed before
 		st, err := statusOf(s.http)
 		return producer.over() || err == nil && st.Sequence > 0
 	})
@@ -190,7 +130,7 @@ func (s *site) play(t *testing.T, kills int) remains {
 		timer := time.NewTimer(time.Duration(50+random.IntN(900)) * time.Millisecond)
 		<-timer.C
 		if s.reload {
-			_ = daemon.cmd.Process.Signal(syscall.SIGHUP) // that it ended is found below
+			_ = daemon.cmd.Process.Signal(syscall.SIGHUP) // an exit is detected below
 			continue
 		}
 		daemon.kill(t)
@@ -200,7 +140,7 @@ func (s *site) play(t *testing.T, kills int) remains {
 	producer.wait(t)
 	var records, messages uint64
 	if _, err := fmt.Sscanf(producer.out.String(), "replayed %d records in %d messages", &records, &messages); err != nil {
-		t.Fatalf("replay said %q: %v", producer.out.String(), err)
+		t.Fatalf("replay printed %q: %v", producer.out.String(), err)
 	}
 	testenv.Await(t, fmt.Sprintf("message %d to be applied", messages), func() bool {
 		st, err := statusOf(s.http)
@@ -212,12 +152,12 @@ func (s *site) play(t *testing.T, kills int) remains {
 		t.Errorf("the replay was over before the last of %d kills", kills)
 	}
 	t.Logf("%d kills, %d messages, %s; %s", kills, messages, time.Since(began).Round(10*time.Millisecond), producer.out.String())
-	left := readStored(t, s.config)
-	left.Newest = s.advice(t)
-	return left
+	state := readStored(t, s.config)
+	state.Newest = s.advice(t)
+	return state
 }
 
-// delivered waits until the log has all ticks, and the stream of signals all their events.
+// delivered waits until the log has all ticks, and the stream of signals has all their events.
 func (s *site) delivered(t *testing.T) {
 	t.Helper()
 	c := jetstream.DefaultConfig()
@@ -240,13 +180,13 @@ func (s *site) delivered(t *testing.T) {
 	})
 }
 
-// advice reads the pre-scale events that the stream holds. No id may occur twice.
+// advice returns the newest pre-scale event of each subject in the stream. No id may occur twice.
 func (s *site) advice(t *testing.T) map[string]string {
 	t.Helper()
 	c := jetstream.DefaultConfig()
 	c.URL, c.User, c.PasswordFile = "nats://"+s.nats, "forewarm", s.password
 	var server *jetstream.Embedded
-	if !s.external { // it died with the daemon
+	if !s.external { // the server was in the daemon
 		c.URL, c.User, c.Embedded = "", "", jetstream.EmbeddedConfig{Listen: "none", StoreDir: s.store}
 		var err error
 		if server, err = jetstream.StartEmbedded(t.Context(), c, zap.NewNop()); err != nil {
@@ -297,7 +237,7 @@ func storedMessages(t *testing.T, js natsjs.JetStream, name string) (all []*nats
 	return all
 }
 
-// writeTrace writes traffic of three classes, with a launch of agents after two thirds of it: six times the requests
+// writeTrace writes traffic of three classes. After two thirds of it, the requests of agents rise to six times their rate
 // within half an hour.
 func writeTrace(t *testing.T, path string, length time.Duration) string {
 	t.Helper()

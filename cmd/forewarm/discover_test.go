@@ -26,7 +26,7 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// cluster lists objects as the Kubernetes API does.
+// cluster is a Kubernetes API that lists objects.
 type cluster struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -60,7 +60,7 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
 	for _, k := range discoveredKinds {
 		for _, o := range c.objects {
 			if _, resource, _ := strings.Cut(k.path, "%s"); strings.HasSuffix(r.URL.Path, resource) && o["kind"] == k.kind {
-				items = append(items, map[string]any{"metadata": o["metadata"], "spec": o["spec"]}) // elements of a list have no kind
+				items = append(items, map[string]any{"metadata": o["metadata"], "spec": o["spec"]}) // without a kind, as in the real API
 			}
 		}
 	}
@@ -85,10 +85,10 @@ spec: {scaleTargetRef: {name: chat}, minReplicaCount: 1, maxReplicaCount: %d, tr
 }
 
 // TestDiscover runs two daemons on one log. Annotations add, change and remove a pool; the configuration does not
-// change. Both daemons decide the same throughout, and one of them is killed once.
+// change. Both daemons make the same decisions, and one of them is killed once.
 func TestDiscover(t *testing.T) {
 	t.Parallel()
-	c, h := newCluster(t, "horizontalpodautoscalers"), newHouse(t, 1)
+	c, h := newCluster(t, "horizontalpodautoscalers"), newPair(t, 1)
 	address := testenv.FreeAddress(t)
 	p := start(t, "discover", "-config", filepath.Join(h.dirs[0], "forewarm.yaml"), "-server", c.URL, "-every", "200ms", "-listen", address)
 	defer p.stop(t)
@@ -103,7 +103,7 @@ func TestDiscover(t *testing.T) {
 	}
 	const rates = "forewarm.dev/decode_tokens_per_s: '400', forewarm.dev/warmup: '{p50: 6m, p90: 12m}'"
 	begin := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
-	got := h.play(t, 60, func(h *house, t *testing.T, m int) {
+	got := h.play(t, 60, func(h *pair, t *testing.T, m int) {
 		switch m {
 		case 10:
 			c.set(t, scaledObject("chat", "noted", rates, 16))
@@ -115,13 +115,13 @@ func TestDiscover(t *testing.T) {
 				return err == nil && strings.Contains(string(m.Data), `"max":2`)
 			})
 		case 35:
-			h.twins[1].kill(t)
+			h.daemons[1].kill(t)
 			h.start(t, 1)
 		case 40:
 			c.mu.Lock()
 			clear(c.objects)
 			c.mu.Unlock()
-			await("the pool to be given up", "forewarm_discovery_pools 0")
+			await("the pool to be removed", "forewarm_discovery_pools 0")
 		}
 		if m < 5 || m > 50 {
 			return
@@ -136,7 +136,7 @@ func TestDiscover(t *testing.T) {
 		}
 	})
 	if got.divergent > 0 || got.ticks < 60+45 {
-		t.Errorf("%d decisions, of which %d differ", got.ticks, got.divergent)
+		t.Errorf("%d decisions, %d of them differ; want %d or more, and none", got.ticks, got.divergent, 60+45)
 	}
 	newest, err := stream.NewReader(h.js, jetstream.DecisionsStream, "forewarm").Newest(t.Context())
 	if err != nil || len(newest) != 2 || newest[1].Decision.Pool != "noted" || newest[1].Decision.Limit != 2 {
@@ -210,17 +210,17 @@ func TestDiscoverFaults(t *testing.T) {
 	}
 	// A definition stays in force while its object is malformed.
 	c.set(t, object("Deployment", "batch", day1, "forewarm.dev/pool: batch, forewarm.dev/replicas: '{max: none}'", ""))
-	testenv.Await(t, "the fault", func() bool { return logged(p, "replicas.max") && logged(p, `"none"`) })
-	testenv.Await(t, "the metrics of it", func() bool {
+	testenv.Await(t, "the fault to be logged", func() bool { return logged(p, "replicas.max") && logged(p, `"none"`) })
+	testenv.Await(t, "the fault to be counted", func() bool {
 		_, page := testenv.Get("http://" + address + "/metrics")
 		return strings.Contains(page, `forewarm_discovery_faults{reason="malformed"} 4`)
 	})
 	if _, page := testenv.Get("http://" + address + "/metrics"); !strings.Contains(page, "forewarm_discovery_pools 2") || !logged(p, `pool "toomany" is one too many`) {
-		t.Error("a pool was given up, or its place, because its object is malformed")
+		t.Error("the pool of a malformed object was removed, or replaced by another")
 	}
 }
 
-// TestDiscoveryPage: the objects of the page and of deploy/keda define pools, and the page names every annotation.
+// TestDiscoveryPage: the objects in docs/discovery.md and deploy/keda define pools. The page names each annotation.
 func TestDiscoveryPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/discovery.md")
 	if err != nil {
@@ -254,13 +254,13 @@ func TestDiscoveryPage(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := evaluate([]*object{x}, nil, nil, 64, p.Define)
-		if len(f) != 1 || f[0].reason != "" && !strings.Contains(f[0].detail, "model_config") { // which default_pool has
+		if len(f) != 1 || f[0].reason != "" && !strings.Contains(f[0].detail, "model_config") { // default_pool has it
 			t.Errorf("%s: %+v", x.title(), f)
 		}
 		kinds[x.kind] = true
 	}
 	if len(kinds) != len(discoveredKinds) {
-		t.Errorf("there are examples of %v", kinds)
+		t.Errorf("examples of %v, want %d kinds", kinds, len(discoveredKinds))
 	}
 	keys := map[string]bool{"pool": true}
 	for f := range reflect.TypeFor[capacity.Config]().Fields() {
@@ -270,7 +270,7 @@ func TestDiscoveryPage(t *testing.T) {
 	}
 	for _, m := range regexp.MustCompile("`forewarm.dev/([a-z0-9_]+)`").FindAllStringSubmatch(string(page), -1) {
 		if !keys[m[1]] {
-			t.Errorf("%s is no key of a pool", m[1])
+			t.Errorf("%s is not a key of a pool", m[1])
 		}
 	}
 	for key := range keys {

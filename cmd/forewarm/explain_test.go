@@ -11,7 +11,7 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestExplain: the same decision is explained by the daemon that made it, as text, JSON and a page.
+// TestExplain: a daemon explains its decision as text, JSON and a page.
 func TestExplain(t *testing.T) {
 	p := startDaemon(t, "clock: event", "features: {lateness: 0s}", "pools: [{name: chat, decode_tokens_per_s: 400, itl: 25ms, replicas: {max: 4}}]")
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)

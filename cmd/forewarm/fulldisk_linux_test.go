@@ -15,9 +15,9 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestFullDisk fills the disk of a daemon in its own process. The daemon goes on deciding and reports a degraded
-// history. When there is room again, it stores again and has counted the gap. It is killed once on the full disk, and
-// starts there. In the end nothing is damaged, and the journal is complete.
+// TestFullDisk fills the disk of a daemon. The daemon continues to decide, and reports a degraded history. It is killed
+// once, and starts on the full disk. When there is room again, it stores again. The gap is counted, nothing is damaged,
+// and the log is complete.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	disk := testenv.SmallDisk(t, 64<<20)
@@ -81,7 +81,7 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("%s does not say %q", path, what)
 		}
 	}
-	if err := os.Truncate(ballast, 50<<20); err != nil { // so little room that it starts without history
+	if err := os.Truncate(ballast, 50<<20); err != nil { // too little room for the history
 		t.Fatal(err)
 	}
 	daemon.kill(t)
@@ -89,20 +89,20 @@ func TestFullDisk(t *testing.T) {
 	testenv.Await(t, "the daemon to start on the full disk", up)
 	minutes(20, 25)
 	if !says("/metrics", "\nforewarm_storage_degraded 1\n") || says("/metrics", "\nforewarm_series_lost_ticks_total 0\n") {
-		t.Error("a daemon that starts on a full disk does not say so")
+		t.Error("a daemon that starts on a full disk does not report it")
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
 	last := 30
-	for minutes(25, last); !says("/metrics", "\nforewarm_storage_degraded 0\n"); last++ { // a state that is saved is known to be with the next message
+	for minutes(25, last); !says("/metrics", "\nforewarm_storage_degraded 0\n"); last++ { // the daemon learns of a saved state with the next message
 		if last == 300 {
-			t.Fatal("there is room, and storage is not well")
+			t.Fatal("there is room, and storage is still degraded")
 		}
 		minutes(last, last+1)
 	}
 	if n := testenv.Scalar(t, "http://"+page, "count_over_time(forewarm_desired_replicas[10h])", begin.Add(time.Duration(last)*time.Minute)); int(n) != last-15 {
-		t.Errorf("%g ticks are in the history, want those before the disk was full and after", n)
+		t.Errorf("%g ticks are in the history, want the %d before and after the full disk", n, last-15)
 	}
 	daemon.stop(t)
 	want := "up to " + begin.Add(time.Duration(last)*time.Minute).Format(time.RFC3339)
@@ -110,11 +110,11 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("decisions %s, want %s", got, want)
 	}
 	if found, err := filepath.Glob(filepath.Join(data, "*", "*.tmp")); err != nil || len(found) > 0 {
-		t.Errorf("left behind: %v, %v", found, err)
+		t.Errorf("temporary files: %v, %v", found, err)
 	}
 }
 
-// TestNoRoomToStart: a disk without a free byte is no fault of the configuration.
+// TestNoRoomToStart: on a full disk serve exits with code 1, not 2, because the configuration is not wrong.
 func TestNoRoomToStart(t *testing.T) {
 	t.Parallel()
 	disk := testenv.SmallDisk(t, 1<<20)
@@ -132,8 +132,8 @@ func TestNoRoomToStart(t *testing.T) {
 	}
 }
 
-// TestFullDiskUnderTheStream fills the disk that has all data. The daemon reports it within seconds, and ticks go on.
-// When there is room again it takes telemetry without a restart, and no acknowledged message is missing.
+// TestFullDiskUnderTheStream fills the disk of the embedded NATS server. The daemon reports it within seconds, and ticks
+// continue. When there is room again, it takes telemetry without a restart, and no acknowledged message is missing.
 func TestFullDiskUnderTheStream(t *testing.T) {
 	t.Parallel()
 	disk := testenv.SmallDisk(t, 120<<20)
@@ -184,25 +184,25 @@ func TestFullDiskUnderTheStream(t *testing.T) {
 	}
 	full := time.Now()
 	for path, what := range map[string]string{"/readyz": "telemetry store: ", "/metrics": "\nforewarm_storage_degraded 1\n"} {
-		testenv.Await(t, path+" to say it", func() bool { return says(path, what) })
+		testenv.Await(t, path+" to report the full disk", func() bool { return says(path, what) })
 	}
 	if d := time.Since(full); d > 10*time.Second {
-		t.Errorf("it took %s to say it", d)
+		t.Errorf("the full disk was reported after %s, want 10 s or less", d)
 	}
 	testenv.Await(t, "a tick on the full disk", func() bool { return daemon.over() || !tick().Before(full) })
 	if daemon.over() {
 		t.Fatalf("the daemon ended on the full disk:\n%s", daemon.out.String())
 	}
 	if publish() || !says("/readyz", `"ready": true`) {
-		t.Error("the disk is not full any more, or the daemon is not ready")
+		t.Error("telemetry is taken on the full disk, or the daemon is not ready")
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Await(t, "telemetry to be taken again", publish)
-	testenv.Await(t, "the state to be as before", func() bool { return says("/readyz", `"detail": "written"`) })
+	testenv.Await(t, "the state to be written", func() bool { return says("/readyz", `"detail": "written"`) })
 	if s, err := statusOf(page); err != nil || s.Sequence < stored {
-		t.Errorf("%d messages are applied of %d that were acknowledged (%v)", s.Sequence, stored, err)
+		t.Errorf("%d of %d acknowledged messages are applied (%v)", s.Sequence, stored, err)
 	}
 	daemon.stop(t)
 }

@@ -16,19 +16,19 @@ import (
 
 const module = "github.com/forewarm/forewarm"
 
-// room is one row of the table in docs/packages.md: which of our packages a package may import, and what it must not
-// reach, through whatever chain of imports.
-type room struct {
-	imports []string // of ours; nil with everything set
+// tableRow is one row of the table in docs/packages.md: the packages of this module that a package may import, and what
+// it must not reach, directly or indirectly.
+type tableRow struct {
+	imports []string // nil with all set
 	all     bool
 	bans    []string // names in banned, and clock
 }
 
-// pure is the list of everything that is banned.
+// pure are the bans of a pure package.
 var pure = []string{"nats", "http", "tsdb", "zap", "clock"}
 
-// readTable parses the table of packages out of docs/packages.md, so that the page cannot lie.
-func readTable(t *testing.T) map[string]room {
+// readTable reads the table of packages from docs/packages.md.
+func readTable(t *testing.T) map[string]tableRow {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/packages.md")
 	if err != nil {
@@ -38,27 +38,27 @@ func readTable(t *testing.T) map[string]room {
 	if !ok {
 		t.Fatal("docs/packages.md has no table of packages")
 	}
-	rooms := map[string]room{}
+	rows := map[string]tableRow{}
 	for line := range strings.Lines(table) {
 		cells := strings.Split(strings.TrimSpace(line), "|")
 		if len(cells) != 6 {
 			break
 		}
 		names := func(cell string) []string { return strings.Fields(strings.ReplaceAll(cell, "`", "")) }
-		r := room{imports: names(cells[3]), bans: names(cells[4])}
+		r := tableRow{imports: names(cells[3]), bans: names(cells[4])}
 		if len(r.imports) == 1 && r.imports[0] == "everything" {
-			r = room{all: true, bans: r.bans}
+			r = tableRow{all: true, bans: r.bans}
 		}
 		if len(r.bans) == 1 && r.bans[0] == "pure" {
 			r.bans = pure
 		}
-		rooms[names(cells[1])[0]] = r
+		rows[names(cells[1])[0]] = r
 	}
-	return rooms
+	return rows
 }
 
-// banned are import paths (with everything below them) by their short names. The clock is not a package: the test
-// looks for it in the source.
+// banned has import paths (with everything below them) by short name. The clock is not a package: the test looks for it
+// in the source.
 var banned = map[string][]string{
 	"nats": {"github.com/nats-io"},
 	"http": {"net/http"},
@@ -66,7 +66,7 @@ var banned = map[string][]string{
 	"zap":  {"go.uber.org/zap"},
 }
 
-// clockCalls read or wait for the wall clock, or draw from a source that no seed fixes.
+// clockCalls are functions that read or wait for the wall clock, or draw random numbers without a seed.
 var clockCalls = map[string][]string{
 	"time":         {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"},
 	"math/rand":    {"*"},
@@ -74,10 +74,10 @@ var clockCalls = map[string][]string{
 	"os":           {"*"},
 }
 
+// listed is a package as go list prints it.
 type listed struct {
-	ImportPath, Dir   string
-	GoFiles, Imports  []string
-	Deps, TestGoFiles []string
+	ImportPath, Dir        string
+	GoFiles, Imports, Deps []string
 }
 
 func listPackages(t *testing.T) []listed {
@@ -99,12 +99,12 @@ func listPackages(t *testing.T) []listed {
 	}
 }
 
-// TestImportTable enforces the table: a package without a row fails, and so does a row without a package.
+// TestImportTable enforces the table. A package without a row is an error, and so is a row without a package.
 func TestImportTable(t *testing.T) {
-	rooms, seen := readTable(t), map[string]bool{}
+	rows, seen := readTable(t), map[string]bool{}
 	for _, p := range listPackages(t) {
 		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
-		row, ok := rooms[name]
+		row, ok := rows[name]
 		if !ok {
 			t.Errorf("package %s has no row in the import table: decide what it may import", p.ImportPath)
 			continue
@@ -134,9 +134,9 @@ func TestImportTable(t *testing.T) {
 			}
 		}
 	}
-	for name := range rooms {
+	for name := range rows {
 		if !seen[name] {
-			t.Errorf("the import table has a row for %q, which is no package", name)
+			t.Errorf("the import table has a row for %q, which is not a package", name)
 		}
 	}
 }
@@ -164,7 +164,7 @@ func findClock(t *testing.T, path string, clock bool) {
 	}
 	ast.Inspect(f, func(n ast.Node) bool {
 		if g, ok := n.(*ast.GoStmt); ok {
-			t.Errorf("%s: the package may start no goroutine", fset.Position(g.Pos()))
+			t.Errorf("%s: the package must not start a goroutine", fset.Position(g.Pos()))
 		}
 		call, ok := n.(*ast.SelectorExpr)
 		if !ok || !clock {

@@ -11,7 +11,7 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// engineFiles serves what engines expose: the path is the name of a file of ingest/scrape/testdata.
+// engineFiles serves the metrics of engines. The path is the name of a file in ingest/scrape/testdata.
 func engineFiles(t *testing.T) (url string) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -26,7 +26,7 @@ func engineFiles(t *testing.T) (url string) {
 	return s.URL
 }
 
-// TestInit: forewarm check accepts what init writes, which has what each engine says of itself.
+// TestInit: init writes what each engine reports, and forewarm check accepts the file.
 func TestInit(t *testing.T) {
 	dir, url := t.TempDir()+"/", engineFiles(t)
 	for name, want := range map[string]struct {
@@ -66,7 +66,7 @@ func TestInit(t *testing.T) {
 		}
 		text, err := os.ReadFile(path)
 		if n := strings.Count(string(text), "\n"); err != nil || n > 12 {
-			t.Errorf("%q: %d lines (%v)", name, n, err)
+			t.Errorf("%q: %d lines, want at most 12 (%v)", name, n, err)
 		}
 	}
 	both := dir + "both.yaml"
@@ -80,7 +80,7 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestInitRefuses: it replaces no file without -force, and says why an engine reported nothing.
+// TestInitRefuses: init replaces no file without -force, and says why an engine reported nothing.
 func TestInitRefuses(t *testing.T) {
 	t.Chdir(t.TempDir())
 	url := engineFiles(t)

@@ -18,19 +18,19 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// binaryDir holds the program that tests run as a process of its own; "" while none was built.
+// binaryDir has the program that tests run as a process. It is "" before the program is built.
 var binaryDir string
 
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if binaryDir != "" {
-		_ = os.RemoveAll(binaryDir) // below the temporary directory anyway
+		_ = os.RemoveAll(binaryDir)
 	}
 	os.Exit(code)
 }
 
-// program builds the program once, without the race detector, which would make it ten times slower. Tests that run
-// the daemon in this process find races.
+// program builds the program once, without the race detector, which would make it ten times slower. Tests that run the
+// daemon in the test's process find races.
 var program = sync.OnceValues(func() (path string, err error) {
 	if binaryDir, err = os.MkdirTemp("", "forewarm-test-"); err != nil {
 		return "", err
@@ -45,7 +45,7 @@ func build(path string, flags ...string) error {
 	return nil
 }
 
-// buildWith builds the program with other contents of some source files, by their paths, and returns where it is.
+// buildWith builds the program with other contents of some files, by path. It returns the path of the program.
 func buildWith(t *testing.T, replaced map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -73,12 +73,12 @@ func buildWith(t *testing.T, replaced map[string]string) string {
 	return program
 }
 
-// process is forewarm in a process of its own.
+// process is a running forewarm.
 type process struct {
 	cmd    *exec.Cmd
 	out    output
 	exited chan struct{}
-	code   int // once exited is closed; -1 when a signal ended it
+	code   int // valid once exited is closed; -1 when a signal ended it
 }
 
 func start(t *testing.T, args ...string) *process {
@@ -99,24 +99,24 @@ func startProgram(t *testing.T, path string, args ...string) *process {
 	}
 	go func() {
 		defer close(p.exited)
-		_ = p.cmd.Wait() // the exit code says it
+		_ = p.cmd.Wait() // its error is in the exit code
 		p.code = p.cmd.ProcessState.ExitCode()
 	}()
 	t.Cleanup(func() { <-p.exited })
 	return p
 }
 
-// kill is kill -9: nothing in the process hears of it.
+// kill sends SIGKILL. It fails the test if the process has exited before.
 func (p *process) kill(t *testing.T) {
 	t.Helper()
 	if p.over() {
-		t.Fatalf("%q ended by itself with code %d:\n%s", p.cmd.Args[1:], p.code, p.out.String())
+		t.Fatalf("%q ended before it was killed, with code %d:\n%s", p.cmd.Args[1:], p.code, p.out.String())
 	}
 	_ = p.cmd.Process.Kill()
 	<-p.exited
 }
 
-// stop asks the process to end, and wants it to do so well.
+// stop sends SIGTERM, and waits for exit code 0.
 func (p *process) stop(t *testing.T) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -125,6 +125,7 @@ func (p *process) stop(t *testing.T) {
 	p.wait(t)
 }
 
+// wait waits for exit code 0.
 func (p *process) wait(t *testing.T) {
 	t.Helper()
 	select {
@@ -137,6 +138,7 @@ func (p *process) wait(t *testing.T) {
 	}
 }
 
+// over reports whether the process has exited.
 func (p *process) over() bool {
 	select {
 	case <-p.exited:
@@ -171,7 +173,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// runHere runs a command in this process.
+// runHere runs a command in the test's process.
 func runHere(ctx context.Context, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = run(ctx, args, streams{out: &out, err: &errs})
@@ -188,7 +190,7 @@ type daemonStatus struct {
 func statusOf(address string) (s daemonStatus, err error) {
 	code, body := testenv.Get("http://" + address + "/api/v1/status")
 	if code != http.StatusOK {
-		return s, errors.New("no answer")
+		return s, errors.New("the daemon does not answer")
 	}
 	return s, json.Unmarshal([]byte(body), &s)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestPublish: the daemon counts what publish sends, whenever that is, alone and many.
+// TestPublish: the daemon counts the records that publish sends, one and many.
 func TestPublish(t *testing.T) {
 	p := startDaemon(t, validPool)
 	code, out, errs := runHere(t.Context(), "publish", "-nats", p.nats, "-class", "agent", "-cached", "200")
@@ -30,7 +30,7 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// TestPublishWarns: a pool that the configuration does not serve is named.
+// TestPublishWarns: publish warns of a pool that the configuration does not serve.
 func TestPublishWarns(t *testing.T) {
 	p := startDaemon(t, validPool)
 	for config, warned := range map[string]bool{validPool: true, "default_pool: {replicas: {max: 4}}": false} {

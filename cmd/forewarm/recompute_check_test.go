@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -11,21 +10,21 @@ import (
 	"github.com/forewarm/forewarm/alerting/report"
 )
 
-// recomputed holds a report against what is stored, minute by minute. Times are Unix minutes.
+// recomputed computes the numbers of a report again from the stored data, minute by minute. Times are Unix minutes.
 type recomputed struct {
 	*testing.T
 	*raw
 	from, to int64
 }
 
-// same compares a number of the report with one that was computed here.
+// same compares a number of the report with the computed one.
 func (x *recomputed) same(what string, got report.Number, want float64) {
 	x.Helper()
 	if math.IsNaN(float64(got)) && (math.IsNaN(want) || math.IsInf(want, 0)) {
 		return
 	}
 	if !(math.Abs(float64(got)-want) <= 1e-6*(1e-3+math.Abs(want))) {
-		x.Errorf("%s is %v in the report, and %v by what is stored", what, float64(got), want)
+		x.Errorf("%s is %v in the report, want %v", what, float64(got), want)
 	}
 }
 
@@ -34,11 +33,11 @@ func (x *recomputed) count(what string, got, want int) {
 	x.same(what, report.Number(got), float64(want))
 }
 
-// scored is one forecast with what came.
+// scoredForecast is one forecast with its outcome.
 type scoredForecast struct {
 	origin, minute int64
 	q              map[float64]float64
-	y, last        float64 // what came, and what the last value says
+	y, last        float64 // the outcome, and the forecast of the last value
 }
 
 func (x *recomputed) accuracy(p *report.Pool) {
@@ -50,7 +49,7 @@ func (x *recomputed) accuracy(p *report.Pool) {
 					return a.Class == class && a.Dimension == dimension && a.Horizon == horizon
 				})
 				if i < 0 {
-					x.Errorf("the report has nothing of %s, %s, %s", class, dimension, horizon)
+					x.Errorf("the report has no row of %s, %s, %s", class, dimension, horizon)
 					continue
 				}
 				x.row(&p.Accuracy[i])
@@ -59,11 +58,11 @@ func (x *recomputed) accuracy(p *report.Pool) {
 		}
 	}
 	if rows != len(p.Accuracy) {
-		x.Errorf("the report has %d rows, %d of which are known of", len(p.Accuracy), rows)
+		x.Errorf("the report has %d rows, want %d", len(p.Accuracy), rows)
 	}
 }
 
-// forecasts of one row; those whose outcome is not known are counted.
+// forecasts returns the forecasts of a row, and the number of those without a known outcome.
 func (x *recomputed) forecasts(a *report.Accuracy) (known []scoredForecast, missing int) {
 	demand, quantiles := x.demand(a.Class, a.Dimension), x.quantiles(a.Class, a.Dimension, a.Horizon)
 	largest := func(from, to int64) float64 {
@@ -121,7 +120,7 @@ func (x *recomputed) row(a *report.Accuracy) {
 	x.interval(name, a.Horizon, a.Q90, all)
 }
 
-// interval is Wilson's, for the number of outcomes that do not overlap.
+// interval checks Wilson's interval, for the number of outcomes that do not overlap.
 func (x *recomputed) interval(name, horizon string, c report.Covered, all []scoredForecast) {
 	h := 30.
 	if minutes, err := strconv.Atoi(horizon); err == nil {
@@ -168,7 +167,7 @@ func (x *recomputed) totals(p *report.Pool) {
 	x.count("minutes decided", p.Data.Decided, decided)
 }
 
-// most is, of the resources of a decision, the largest of what one takes; NaN when none is known.
+// most returns the largest value of a decision's resources, NaN when none is known.
 func (x *recomputed) most(d *alerting.Decision, minute int64, of func(load, perReplica float64) float64) float64 {
 	most := math.NaN()
 	if d != nil {
@@ -205,9 +204,7 @@ func (x *recomputed) decisions(p *report.Pool) {
 		under += math.Max(0, need-float64(d.Ready))
 		must = append(must, min(max(int(need), d.Basis.Least), d.Limit))
 	}
-	slices.Sort(lags)
-	lag := (lags[len(lags)/2] + lags[(len(lags)-1)/2]) / 2
-	least := float64(cheapestPath(must, int(math.Round(lag))))
+	least := float64(cheapestPath(must, int(math.Round(median(lags)))))
 	o, v := &p.Decisions, &p.Decisions.Provision
 	x.count("minutes with known need", v.KnownMinutes, known)
 	for what, c := range map[string]struct {
@@ -242,8 +239,8 @@ func (x *recomputed) decisions(p *report.Pool) {
 	x.count("actions taken back in an hour", o.TakenBack, hour)
 }
 
-// cheapestPath tries every number of replicas in every minute: a minute of each costs 1, a start lag; -1 is a minute of
-// unknown need, which costs nothing.
+// cheapestPath tries each number of replicas in each minute. A replica costs 1 a minute, its start costs lag. A need of -1
+// is unknown: the minute costs nothing.
 func cheapestPath(needs []int, lag int) int {
 	top := slices.Max(needs)
 	best := make([]int, top+1)
@@ -274,6 +271,6 @@ func median(v []float64) float64 {
 	if len(v) == 0 {
 		return math.NaN()
 	}
-	slices.SortFunc(v, cmp.Compare[float64])
+	slices.Sort(v)
 	return (v[len(v)/2] + v[(len(v)-1)/2]) / 2
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/forewarm/forewarm/storage"
 )
 
-// raw is a data directory as it is stored: samples by series and time, decisions by tick.
+// raw has the stored data: samples by series and time, decisions by tick.
 type raw struct {
 	series    []rawSeries
 	decisions []alerting.Decision
-	end       int64 // of the period: later decisions are in no report
+	end       int64 // of the period: a report does not use later decisions
 }
 
 type rawSeries struct {
@@ -70,13 +70,13 @@ func (r *raw) find(match map[string]string) *rawSeries {
 	return nil
 }
 
-// seriesNames are the names of demand.
+// seriesNames has the names of demand series by dimension.
 var seriesNames = map[string]string{
 	"requests": "forewarm_demand_requests_per_second", "prefill": "forewarm_demand_prefill_tokens_per_second", "cached": "forewarm_demand_cached_tokens_per_second",
 	"decode": "forewarm_demand_decode_tokens_per_second", "kv": "forewarm_demand_kv_tokens",
 }
 
-// demand gives what settled of the minute that begins at a Unix minute: it is stamped with its end.
+// demand returns the settled demand of the minute that begins at a Unix minute. Its sample has the time of its end.
 func (r *raw) demand(class, dimension string) func(minute int64) float64 {
 	s := r.find(map[string]string{"__name__": seriesNames[dimension], "class": class})
 	return func(minute int64) float64 {
@@ -90,7 +90,7 @@ func (r *raw) demand(class, dimension string) func(minute int64) float64 {
 	}
 }
 
-// quantiles gives a forecast by level, nil where none is stored.
+// quantiles returns a forecast by level, nil if none is stored.
 func (r *raw) quantiles(class, dimension, horizon string) func(origin int64) map[float64]float64 {
 	of := map[float64]*rawSeries{}
 	for _, level := range []float64{.05, .1, .25, .5, .75, .8, .9, .95, .99} {
@@ -112,8 +112,8 @@ func (r *raw) quantiles(class, dimension, horizon string) func(origin int64) map
 	}
 }
 
-// retried is the load of all attempts over that of calls in a minute: by the first decision within 15 minutes after
-// it, or else by the newest.
+// retried returns the load of all attempts divided by that of calls in a minute, by the first decision within 15 minutes
+// after it, or by the last one within 15 minutes before it.
 func (r *raw) retried(resource string, minute int64) float64 {
 	var after *alerting.Decision
 	for i := range r.decisions {
@@ -139,7 +139,7 @@ func (r *raw) retried(resource string, minute int64) float64 {
 	return 1
 }
 
-// inForce is the decision that applies in a minute: the newest that is at most 15 minutes old; nil without one.
+// inForce returns the decision that applies in a minute: the newest one of the last 15 minutes, nil without one.
 func (r *raw) inForce(minute int64) *alerting.Decision {
 	var found *alerting.Decision
 	for i := range r.decisions {

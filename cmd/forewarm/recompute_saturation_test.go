@@ -9,23 +9,24 @@ import (
 	"github.com/forewarm/forewarm/alerting/report"
 )
 
-// spell is a run of minutes, or of decisions that announce, no further than ten minutes apart.
-type spell struct {
+// span is a group of minutes, or of decisions that warn, at most ten minutes apart.
+type span struct {
 	first, last int64
-	by          *alerting.Decision // the first of an announcement
-	until       int64              // claimed
+	by          *alerting.Decision // the first decision that warns
+	until       int64              // the end of the warning window
 }
 
-func joined(spells []spell, m int64) ([]spell, *spell) {
-	if n := len(spells); n > 0 && m-spells[n-1].last-1 <= 10 {
-		spells[n-1].last = m
-		return spells, &spells[n-1]
+// joined adds minute m to the last span, or to a new one.
+func joined(spans []span, m int64) ([]span, *span) {
+	if n := len(spans); n > 0 && m-spans[n-1].last-1 <= 10 {
+		spans[n-1].last = m
+		return spans, &spans[n-1]
 	}
-	spells = append(spells, spell{first: m, last: m})
-	return spells, &spells[len(spells)-1]
+	spans = append(spans, span{first: m, last: m})
+	return spans, &spans[len(spans)-1]
 }
 
-// use is a pool's demand over what the ready replicas of a decision carry, in a minute.
+// use returns a pool's demand in a minute divided by the capacity of the ready replicas of a decision.
 func (x *recomputed) use(d *alerting.Decision, m int64) float64 {
 	if d == nil || d.Ready == 0 {
 		return math.NaN()
@@ -33,10 +34,11 @@ func (x *recomputed) use(d *alerting.Decision, m int64) float64 {
 	return x.most(d, m, func(demand, per float64) float64 { return demand / per / float64(d.Ready) })
 }
 
-// announces says that a decision warns of what it sees a quarter hour beyond the lead.
+// announces reports whether a decision warns: whether the probability of a saturation within the lead and a quarter of an
+// hour is high enough.
 func (x *recomputed) announces(d *alerting.Decision) bool {
 	if d.WarnFrom == 0 {
-		x.Error("a decision does not say from which probability on its pool is warned")
+		x.Error("a decision has no probability from which its pool is warned")
 	}
 	for i := range d.Resources {
 		if d.Resources[i].Ahead >= d.WarnFrom {
@@ -46,7 +48,7 @@ func (x *recomputed) announces(d *alerting.Decision) bool {
 	return false
 }
 
-// foreseen is the median of 15 minutes before over what was ready.
+// foreseen returns the median forecast of 15 minutes before, divided by the capacity of the ready replicas.
 func (x *recomputed) foreseen(resource string, m int64) float64 {
 	d, q := x.inForce(m), x.quantiles("*", resource, "15")(m-14)
 	for i := range d.Resources {
@@ -57,10 +59,10 @@ func (x *recomputed) foreseen(resource string, m int64) float64 {
 	return math.NaN()
 }
 
-// saturation follows what was announced and what came.
+// saturation compares saturations with warnings.
 func (x *recomputed) saturation(p *report.Pool) {
 	known, saturated := 0, 0
-	var episodes, announced []spell
+	var episodes, announced []span
 	for m := x.from - 120; m < x.to; m++ {
 		use := x.use(x.inForce(m), m)
 		if m >= x.from && !math.IsNaN(use) {
@@ -76,11 +78,11 @@ func (x *recomputed) saturation(p *report.Pool) {
 	for i := range x.raw.decisions {
 		d := &x.raw.decisions[i]
 		if at := d.Tick.Unix() / 60; at >= x.from-120 && at < x.to && x.announces(d) && !d.Stale {
-			var s *spell
+			var s *span
 			if announced, s = joined(announced, at); s.by == nil {
 				s.by = d
 			}
-			s.until = d.Tick.Add(d.Lead+15*time.Minute).Unix() / 60 // the warning window, which is more than ten minutes beyond the lead
+			s.until = d.Tick.Add(d.Lead+15*time.Minute).Unix() / 60 // the warning window
 		}
 	}
 	var inTime, late, missed, averted, wrong, open int
@@ -119,7 +121,7 @@ func (x *recomputed) saturation(p *report.Pool) {
 		row := p.Saturation.Episodes[listed]
 		listed++
 		if row.Start.Unix()/60 != e.first || row.Minutes != int(e.last-e.first)+1 || row.Outcome != outcome {
-			x.Errorf("%+v is %s for %d minutes from minute %d by what is stored", row, outcome, e.last-e.first+1, e.first)
+			x.Errorf("%+v: want %s, %d minutes from minute %d", row, outcome, e.last-e.first+1, e.first)
 		}
 		x.same("lead of a saturation", row.LeadMinutes, lead)
 		peak, at := 0.0, int64(0)
@@ -164,6 +166,6 @@ func (x *recomputed) saturation(p *report.Pool) {
 	}
 	x.same("lead time", s.LeadMinutes, median(leads))
 	if listed == 0 {
-		x.Error("nothing saturated: there is nothing to compare")
+		x.Error("no saturation to compare")
 	}
 }

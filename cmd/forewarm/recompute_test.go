@@ -19,35 +19,34 @@ import (
 	"github.com/forewarm/forewarm/storage"
 )
 
-// farm is a pool that is fed with traffic and scaled as its decisions say, into a data directory.
-type farm struct {
+// simulation is a pool with traffic, scaled as its decisions say. Its results go to a data directory.
+type simulation struct {
 	start   time.Time
 	minutes int
 	every   time.Duration
-	// class gives what a class asks for in a minute.
-	classes []func(m int) asked
-	lost    func(m int) bool // no telemetry comes
-	held    func(m int) bool // records come 25 minutes late
-	lag     func(m int) time.Duration
+	classes []func(m int) traffic     // of a minute, by class
+	lost    func(m int) bool          // no telemetry comes
+	held    func(m int) bool          // records come 25 minutes late
+	lag     func(m int) time.Duration // of a replica's start
 
 	rng      *rand.Rand
-	replicas []copyOf // of the model
+	replicas []simulatedReplica
 	named    int
 }
 
-// asked is the traffic of a class in a minute.
-type asked struct {
-	requests, prompt, cached, output float64 // means
-	again                            float64 // attempts beyond the first, of requests
+// traffic is the traffic of a class in a minute.
+type traffic struct {
+	requests, prompt, cached, output float64 // means; cached is a share of the prompt
+	again                            float64 // the share of requests with a second attempt
 }
 
-type copyOf struct {
+type simulatedReplica struct {
 	name  string
 	ready time.Time
 }
 
-// run feeds the pipeline and keeps what it says.
-func (s *farm) run(t *testing.T, pool capacity.Config, h storage.History) {
+// run runs the pipeline over the traffic, and stores its outputs.
+func (s *simulation) run(t *testing.T, pool capacity.Config, h storage.History) {
 	t.Helper()
 	p, err := capacity.New(pool, nil)
 	if err != nil {
@@ -99,20 +98,21 @@ func (s *farm) run(t *testing.T, pool capacity.Config, h storage.History) {
 	}
 }
 
-// scale starts and stops replicas.
-func (s *farm) scale(desired int, now time.Time, m int) {
+// scale starts or stops replicas.
+func (s *simulation) scale(desired int, now time.Time, m int) {
 	for len(s.replicas) < desired {
 		lag := 6 * time.Minute
 		if s.lag != nil {
 			lag = s.lag(m)
 		}
 		s.named++
-		s.replicas = append(s.replicas, copyOf{fmt.Sprint("r", s.named), now.Add(lag + time.Duration(s.rng.IntN(60))*time.Second)})
+		s.replicas = append(s.replicas, simulatedReplica{fmt.Sprint("r", s.named), now.Add(lag + time.Duration(s.rng.IntN(60))*time.Second)})
 	}
 	s.replicas = s.replicas[:desired]
 }
 
-func (s *farm) arrive(later map[int][]ingest.Request, m int, class string, a asked) {
+// arrive adds the requests of a class in minute m to later, by the minute in which they end.
+func (s *simulation) arrive(later map[int][]ingest.Request, m int, class string, a traffic) {
 	n := int(a.requests + s.rng.Float64() + math.Sqrt(a.requests)*s.rng.NormFloat64())
 	for i := range n {
 		at := s.start.Add(time.Duration(m)*time.Minute + time.Duration(s.rng.IntN(60000))*time.Millisecond)
@@ -132,40 +132,28 @@ func (s *farm) arrive(later map[int][]ingest.Request, m int, class string, a ask
 
 func diurnal(m int) float64 { return 1 + .5*math.Sin(2*math.Pi*float64(m)/1440) }
 
-func usualFarm(minutes int) *farm {
-	return &farm{start: time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC), minutes: minutes, every: time.Minute, classes: []func(int) asked{
-		func(m int) asked { return asked{requests: 40 * diurnal(m), prompt: 1200, cached: .75, output: 250} },
-		func(m int) asked { return asked{requests: 12 * diurnal(m+200), prompt: 4000, cached: .3, output: 350} },
-	}}
-}
-
-// eventful is a day with a multiple of the usual requests, and these events:
+// eventful returns a day with so many times the usual requests, and these events:
 //   - 10:00 to 11:00: prompts of class c1 are longer times as long;
 //   - 12:00 to 12:15: telemetry comes too late to count;
 //   - 14:00 to 14:25: no telemetry comes;
-//   - 16:00 to 16:40: the cache has nothing;
+//   - 16:00 to 16:40: the prefix cache is empty;
 //   - 20:00 to 23:00: replicas take 20 minutes to start, and requests double.
-func eventful(longer, requests float64) *farm {
-	f := usualFarm(26 * 60)
-	f.every = 5 * time.Minute
-	usual := f.classes
+func eventful(longer, requests float64) *simulation {
 	within := func(m, from, minutes int) bool { return m >= from*60 && m < from*60+minutes }
-	f.classes = []func(int) asked{
-		func(m int) asked {
-			a := usual[0](m)
-			a.requests *= requests
+	f := &simulation{start: time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC), minutes: 26 * 60, every: 5 * time.Minute}
+	f.classes = []func(int) traffic{
+		func(m int) traffic {
+			a := traffic{requests: requests * 40 * diurnal(m), prompt: 1200, cached: .75, output: 250, again: .05}
 			if within(m, 20, 180) {
 				a.requests *= 2
 			}
 			if within(m, 16, 40) {
 				a.cached = 0
 			}
-			a.again = .05
 			return a
 		},
-		func(m int) asked {
-			a := usual[1](m)
-			a.requests *= requests
+		func(m int) traffic {
+			a := traffic{requests: requests * 12 * diurnal(m+200), prompt: 4000, cached: .3, output: 350}
 			if within(m, 10, 60) {
 				a.prompt *= longer
 			}
@@ -192,53 +180,53 @@ var usualPool = capacity.Config{
 	Reserves: capacity.Reserves{Failure: 1}, Prices: capacity.Prices{Date: "2026-02-01"},
 }
 
-// TestReportRecomputed computes the main numbers of a report from the stored data, by brute force and in other ways
-// than the report: for a pool of one role, and for a disaggregated one.
+// TestReportRecomputed computes the main numbers of a report from the stored data, by brute force and with other code than
+// the report: for a pool with one role, and for a disaggregated one.
 func TestReportRecomputed(t *testing.T) {
 	disaggregated := usualPool
 	disaggregated.Disaggregated.PrefillReplicas = capacity.Replicas{Min: 1, Initial: 3, Max: 20}
-	disaggregated.Replicas = capacity.Replicas{Min: 1, Initial: 3, Max: 3} // too few for the morning
+	disaggregated.Replicas = capacity.Replicas{Min: 1, Initial: 3, Max: 3} // too few in the morning
 	disaggregated.KVCapacityTokens, disaggregated.PrefillTokensPerS, disaggregated.DecodeTokensPerS = 120_000, 900, 330
 	for name, c := range map[string]struct {
-		farm *farm
+		*simulation
 		pool capacity.Config
 	}{
 		"one role": {eventful(3, 1), usualPool}, "disaggregated": {eventful(2, 3), disaggregated},
 	} {
-		t.Run(name, func(t *testing.T) { recompute(t, c.farm, c.pool) })
+		t.Run(name, func(t *testing.T) {
+			sc := storage.DefaultConfig()
+			sc.Dir = t.TempDir()
+			store, err := storage.OpenStore(sc, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := store.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			h := storage.History{Store: store, Log: &decisionList{}}
+			c.run(t, c.pool, h)
+			from, to := c.start.Add(7*time.Hour), c.start.Add(25*time.Hour)
+			r, err := report.Reconcile(t.Context(), h, report.Span{From: from, To: to, Zone: time.UTC})
+			if err != nil {
+				t.Fatal(err)
+			}
+			x := &recomputed{T: t, raw: readRaw(t, h), from: from.Unix() / 60, to: to.Unix() / 60}
+			x.raw.end = x.to
+			p := &r.Pools[0]
+			x.accuracy(p)
+			x.totals(p)
+			x.saturation(p)
+			x.decisions(p)
+		})
 	}
 }
 
-func recompute(t *testing.T, f *farm, pool capacity.Config) {
-	sc := storage.DefaultConfig()
-	sc.Dir = t.TempDir()
-	h := openList(t, sc)
-	f.run(t, pool, h)
-	from, to := f.start.Add(7*time.Hour), f.start.Add(25*time.Hour)
-	r, err := report.Reconcile(t.Context(), h, report.Span{From: from, To: to, Zone: time.UTC})
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := &recomputed{T: t, raw: readRaw(t, h), from: from.Unix() / 60, to: to.Unix() / 60}
-	x.raw.end = x.to
-	p := &r.Pools[0]
-	x.accuracy(p)
-	x.totals(p)
-	x.saturation(p)
-	x.decisions(p)
-	if testing.Verbose() {
-		out, err := report.Render(r, "md")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Log(string(out))
-	}
-}
-
-// decisionList keeps decisions in memory, in place of the log.
+// decisionList has decisions in memory, in place of the log.
 type decisionList struct{ all []alerting.Decision }
 
-// add keeps a copy of d, as the log would have it.
+// add adds a copy of d, encoded and decoded as in the log.
 func (l *decisionList) add(t *testing.T, d *alerting.Decision) {
 	t.Helper()
 	var x alerting.Decision
@@ -257,19 +245,4 @@ func (l *decisionList) Read(_ context.Context, from, to time.Time, fn func(*aler
 		}
 	}
 	return nil
-}
-
-// openList opens a history whose decisions are a list.
-func openList(t *testing.T, c storage.Config) storage.History {
-	t.Helper()
-	store, err := storage.OpenStore(c, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return storage.History{Store: store, Log: &decisionList{}}
 }

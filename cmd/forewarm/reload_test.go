@@ -12,8 +12,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestReload: the same process takes a valid configuration, by SIGHUP and over HTTP. It refuses an invalid one, and
-// one with which no daemon starts; it logs and counts the refusal, and goes on.
+// TestReload: a daemon takes a valid configuration, by SIGHUP and over HTTP. It refuses an invalid one, and one with which
+// it cannot start. It logs and counts the refusal, and continues with the one before.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -30,7 +30,7 @@ func TestReload(t *testing.T) {
 			return p.over() || strings.Contains(metrics, "\n"+line+"\n")
 		}
 	}
-	said := func(what string) func() bool {
+	logged := func(what string) func() bool {
 		return func() bool { return p.over() || strings.Contains(p.out.String(), what) }
 	}
 	hangup := func() {
@@ -44,7 +44,7 @@ func TestReload(t *testing.T) {
 	write(address, validPool, "decision: {quantile: 1.5}")
 	hangup()
 	testenv.Await(t, "the refusal to be counted", page(address, bad))
-	testenv.Await(t, "the refusal to be said", said("not reloaded, the one before stays in use: forewarm.yaml:2: decision.quantile: 1.5 is out of"))
+	testenv.Await(t, "the refusal to be logged", logged("not reloaded, the one before stays in use: forewarm.yaml:2: decision.quantile: 1.5 is out of"))
 	if code, body := askReload(t, address); code != http.StatusInternalServerError || !strings.Contains(body, "decision.quantile") {
 		t.Errorf("a bad file by HTTP: %d, %s", code, body)
 	}
@@ -55,8 +55,8 @@ func TestReload(t *testing.T) {
 	}
 	write(other, validPool)
 	hangup()
-	testenv.Await(t, "the taken address to be said", said("server.listen = "+other))
-	testenv.Await(t, "the daemon to be back as it was", page(address, bad))
+	testenv.Await(t, "the taken address to be logged", logged("server.listen = "+other))
+	testenv.Await(t, "the daemon to be back on the old address", page(address, bad))
 	_ = taken.Close()
 	if code, body := askReload(t, address); code != http.StatusAccepted {
 		t.Errorf("a good file by HTTP: %d, %s", code, body)
@@ -71,7 +71,7 @@ func TestReload(t *testing.T) {
 	})
 }
 
-// askReload posts to /-/reload; code is 0 while nobody answers.
+// askReload posts to /-/reload. code is 0 without an answer.
 func askReload(t *testing.T, address string) (code int, body string) {
 	t.Helper()
 	res, err := http.Post("http://"+address+"/-/reload", "", nil)

@@ -15,8 +15,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestNoSentinels checks each field of every JSON output of cold and warm daemons, and of one with fewer replicas
-// than its reserve. An unknown value is missing or null, never a number or a time. The test does not judge zeros.
+// TestNoSentinels checks each field of all JSON outputs of cold and warm daemons, and of one with fewer replicas than its
+// reserve. An unknown value is missing or null, never a number or a time. Most zeros are not checked.
 func TestNoSentinels(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
@@ -25,7 +25,7 @@ func TestNoSentinels(t *testing.T) {
 		pool    string
 		minutes int
 		report  string // of a replica, for each minute
-		silent  int    // minutes without telemetry after them
+		silent  int    // further minutes without telemetry
 	}{
 		"cold":        {pool + "}", 0, "", 0},
 		"one minute":  {pool + "}", 1, "", 0},
@@ -60,7 +60,7 @@ func TestNoSentinels(t *testing.T) {
 			look := func(path string) string {
 				code, body := testenv.Get(p.base + path)
 				if strings.Contains(path, "format=json") && code >= 400 {
-					return "" // said in a sentence, as where no traffic can be planned for
+					return "" // the answer is a sentence, such as that there is no traffic to plan for
 				}
 				walkJSON(t, path, []byte(body))
 				return body
@@ -90,7 +90,7 @@ func TestNoSentinels(t *testing.T) {
 					}
 					walkJSON(t, m.Subject, m.Data)
 					if name == "no capacity" && s == prescale && !bytes.Contains(m.Data, []byte(`"saturation_probability":null`)) {
-						t.Errorf("a probability without any capacity: %s", m.Data)
+						t.Errorf("a probability although no capacity is known: %s", m.Data)
 					}
 				}
 			}
@@ -98,14 +98,14 @@ func TestNoSentinels(t *testing.T) {
 	}
 }
 
-// walkJSON looks at each value of a JSON text. Names are paths such as pools[0].tick.
+// walkJSON checks each value of a JSON text. Names are paths such as pools[0].tick.
 func walkJSON(t *testing.T, name string, text []byte) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	var v any
 	if err := d.Decode(&v); err != nil {
-		t.Errorf("%s is no JSON: %v: %.200s", name, err, text)
+		t.Errorf("%s is not JSON: %v: %.200s", name, err, text)
 		return
 	}
 	var walk func(path string, v any)

@@ -12,7 +12,7 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// daemonHere is forewarm serve in this process, and a plain NATS client beside it.
+// daemonHere is forewarm serve in the test's process, with a plain NATS client.
 type daemonHere struct {
 	nats string
 	base string // of its HTTP server
@@ -20,7 +20,7 @@ type daemonHere struct {
 	stop func()
 }
 
-// startDaemon runs forewarm serve with a configuration; a directory and addresses are added to it.
+// startDaemon runs forewarm serve with a configuration. It adds a directory and addresses.
 func startDaemon(t *testing.T, lines ...string) *daemonHere {
 	t.Helper()
 	dir := t.TempDir()
@@ -56,7 +56,7 @@ func startDaemon(t *testing.T, lines ...string) *daemonHere {
 	return p
 }
 
-// publish sends as a gateway in any language would: the bytes, and no more.
+// publish sends bytes, as a gateway in any language would.
 func (p *daemonHere) publish(t *testing.T, subject string, data []byte) {
 	t.Helper()
 	if err := p.conn.Publish(subject, data); err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// readStored reads the newest snapshot and the log of a stopped daemon, from its server or its embedded server's
-// files.
-func readStored(t *testing.T, path string) (s remains) {
+// readStored reads the newest snapshot and the log of a stopped daemon, from its NATS server or from the files of its
+// embedded server.
+func readStored(t *testing.T, path string) (s storedState) {
 	t.Helper()
 	cfg := must(config.Load(path))
 	c := cfg.NATS
@@ -46,7 +46,7 @@ func readStored(t *testing.T, path string) (s remains) {
 	return s
 }
 
-// decisionsDigest is the SHA-256 of all decisions and their states, in the order of the log.
+// decisionsDigest returns the SHA-256 of all decisions and their states, in the order of the log.
 func decisionsDigest(t *testing.T, js natsjs.JetStream) [sha256.Size]byte {
 	t.Helper()
 	h := sha256.New()

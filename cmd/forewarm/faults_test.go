@@ -39,9 +39,9 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// TestFaults runs two daemons on one log while something fails, with one NATS server or three. After each fault the
-// decisions are those of a run without faults, and every tick has one. The webhook has the newest advice, and no id
-// twice unless a daemon was killed. The test prints the table of docs/durability.md. FOREWARM_KILLS is the number of
+// TestFaults runs two daemons on one log while something fails, with one NATS server or three. After each fault, each
+// tick has one decision, and the decisions are those of a run without faults. The webhook has the newest advice, and no
+// id twice unless a daemon was killed. The test prints the table of docs/durability.md. FOREWARM_KILLS is the number of
 // kills at random moments; if it is set, the long cases run as well.
 func TestFaults(t *testing.T) {
 	t.Parallel()
@@ -51,24 +51,24 @@ func TestFaults(t *testing.T) {
 	}
 	moments, longMoments := rand.New(rand.NewPCG(24, 24)), rand.New(rand.NewPCG(24, 25))
 	faults := []fault{
-		{name: "either twin killed at random moments", minutes: 3*kills + 10, twice: true, at: func(h *house, t *testing.T, m int) {
+		{name: "either of two daemons killed at random moments", minutes: 3*kills + 10, twice: true, at: func(h *pair, t *testing.T, m int) {
 			if m%3 == 2 && m/3 < kills {
 				i := moments.IntN(2)
 				h.pause(time.Duration(moments.IntN(300)) * time.Millisecond)
-				h.twins[i].kill(t)
+				h.daemons[i].kill(t)
 				h.start(t, i)
 			}
 		}},
-		{name: "a twin takes up an older snapshot", twice: true, at: (*house).olderSnapshot},
-		{name: "one twin cut off from NATS", at: func(h *house, _ *testing.T, m int) {
+		{name: "a daemon takes up an older snapshot", twice: true, at: (*pair).olderSnapshot},
+		{name: "one daemon cut off from NATS", at: func(h *pair, _ *testing.T, m int) {
 			switch m {
 			case 10:
-				h.door.set(false)
+				h.proxy.set(false)
 			case 25:
-				h.door.set(true)
+				h.proxy.set(true)
 			}
 		}},
-		{name: "object store full", twice: true, at: func(h *house, t *testing.T, m int) {
+		{name: "object store full", twice: true, at: func(h *pair, t *testing.T, m int) {
 			switch m {
 			case 10:
 				h.must(t, h.limitState(t, 1024))
@@ -76,20 +76,20 @@ func TestFaults(t *testing.T) {
 				if _, ready := testenv.Get("http://" + h.http[0] + "/readyz"); !strings.Contains(ready, "snapshot: ") {
 					t.Error("the object store is full, and /readyz does not say so")
 				}
-				for i := range h.twins {
-					h.twins[i].kill(t)
+				for i := range h.daemons {
+					h.daemons[i].kill(t)
 					h.start(t, i)
 				}
 			case 30:
 				h.must(t, h.limitState(t, -1))
 			}
 		}},
-		{name: "queue of a sink deleted", at: func(h *house, t *testing.T, m int) {
+		{name: "queue of a sink deleted", at: func(h *pair, t *testing.T, m int) {
 			if m == 20 {
 				h.must(t, h.js.DeleteConsumer(t.Context(), jetstream.DecisionsStream, webhookQueue))
 			}
 		}},
-		{name: "telemetry stream purged", at: func(h *house, t *testing.T, m int) {
+		{name: "telemetry stream purged", at: func(h *pair, t *testing.T, m int) {
 			if m == 20 {
 				h.settled(t)
 				s, err := h.js.Stream(t.Context(), "FOREWARM_TELEMETRY")
@@ -97,10 +97,10 @@ func TestFaults(t *testing.T) {
 				h.must(t, s.Purge(t.Context()))
 			}
 		}},
-		{name: "webhook with Alertmanager and remote write away and back", at: func(h *house, _ *testing.T, m int) {
+		{name: "webhook and Alertmanager and remote write away and back", at: func(h *pair, _ *testing.T, m int) {
 			h.hook.set(m < 10 || m > 25)
 		}},
-		{name: "leader of three servers stopped", servers: 3, long: true, at: func(h *house, t *testing.T, m int) {
+		{name: "leader of three servers stopped", servers: 3, long: true, at: func(h *pair, t *testing.T, m int) {
 			switch m {
 			case 10:
 				h.stopLeader(t)
@@ -108,7 +108,7 @@ func TestFaults(t *testing.T) {
 				h.startServer(t, h.stopped)
 			}
 		}},
-		{name: "both twins killed ten times deep in a long log", minutes: 1500, long: true, twice: true, at: func(h *house, t *testing.T, m int) {
+		{name: "both daemons killed ten times in a long log", minutes: 1500, long: true, twice: true, at: func(h *pair, t *testing.T, m int) {
 			switch m {
 			case 10:
 				h.killBoth(t)
@@ -121,18 +121,18 @@ func TestFaults(t *testing.T) {
 				h.startBoth(t)
 			}
 		}},
-		{name: "rolling upgrade to another model", long: true, differs: true, at: func(h *house, t *testing.T, m int) {
-			if i := m/10 - 1; m%10 == 0 && i >= 0 && i < len(h.twins) {
+		{name: "rolling upgrade to another model", long: true, differs: true, at: func(h *pair, t *testing.T, m int) {
+			if i := m/10 - 1; m%10 == 0 && i >= 0 && i < len(h.daemons) {
 				if i == 0 {
 					h.program = buildWith(t, map[string]string{"../../forecaster/network/weights.bin": otherModel(t)})
 				}
-				h.twins[i].stop(t)
+				h.daemons[i].stop(t)
 				h.start(t, i)
 			}
 		}},
 	}
-	want := map[int]*unbroken{} // by their minutes
-	var mu sync.Mutex           // guards table
+	want := map[int]*reference{} // by minutes
+	var mu sync.Mutex            // guards table
 	var table strings.Builder
 	for _, f := range faults {
 		if f.long && !long {
@@ -140,29 +140,29 @@ func TestFaults(t *testing.T) {
 		}
 		f.minutes, f.servers = cmp.Or(f.minutes, 40), cmp.Or(f.servers, 1)
 		if want[f.minutes] == nil {
-			want[f.minutes] = &unbroken{}
+			want[f.minutes] = &reference{}
 		}
 		run := want[f.minutes]
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			run.once.Do(func() { run.remnant = newHouse(t, 1).play(t, f.minutes, func(*house, *testing.T, int) {}) })
-			h, unbroken := newHouse(t, f.servers), run.remnant
+			run.once.Do(func() { run.runResult = newPair(t, 1).play(t, f.minutes, func(*pair, *testing.T, int) {}) })
+			h, reference := newPair(t, f.servers), run.runResult
 			got := h.play(t, f.minutes, f.at)
-			if got.ticks != unbroken.ticks {
-				t.Errorf("%d minutes have a decision, of an unbroken run %d", got.ticks, unbroken.ticks)
+			if got.ticks != reference.ticks {
+				t.Errorf("%d minutes have a decision, want %d", got.ticks, reference.ticks)
 			}
-			if same := got.digest == unbroken.digest && got.divergent == 0; same == f.differs {
-				t.Errorf("%d decisions differ from the log, and its digest is %s, of an unbroken run %s", got.divergent, got.digest, unbroken.digest)
+			if same := got.digest == reference.digest && got.divergent == 0; same == f.differs {
+				t.Errorf("%d decisions differ from the log; its digest is %s, without faults %s", got.divergent, got.digest, reference.digest)
 			}
-			if !f.differs && got.newest != unbroken.newest {
-				t.Errorf("the newest advice is %q, of an unbroken run %q", got.newest, unbroken.newest)
+			if !f.differs && got.newest != reference.newest {
+				t.Errorf("the newest advice is %q, want %q", got.newest, reference.newest)
 			}
 			if got.twice > 0 && !f.twice {
 				t.Errorf("%d ids were delivered twice", got.twice)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			fmt.Fprintf(&table, "| %s | %d | %d | %d | %d |\n", f.name, unbroken.ticks-got.ticks, got.divergent, got.delivered, got.twice)
+			fmt.Fprintf(&table, "| %s | %d | %d | %d | %d |\n", f.name, reference.ticks-got.ticks, got.divergent, got.delivered, got.twice)
 		})
 	}
 	t.Cleanup(func() {
@@ -170,21 +170,21 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// fault is what breaks. at is called before the telemetry of each minute.
+// fault is a case of TestFaults. at is called before the telemetry of each minute.
 type fault struct {
 	name    string
 	servers int  // of NATS; 1 by default
 	minutes int  // of telemetry; 40 by default
 	long    bool // only with FOREWARM_KILLS
-	twice   bool // an id may be delivered twice, because a daemon may be killed between a delivery and its acknowledgement
-	differs bool // decisions differ, because the daemons do
-	at      func(h *house, t *testing.T, minute int)
+	twice   bool // an id may be delivered twice: a daemon may be killed between a delivery and its acknowledgement
+	differs bool // the daemons have different models, so decisions differ
+	at      func(h *pair, t *testing.T, minute int)
 }
 
-// webhookQueue is the consumer of the webhook that the daemons send to.
+// webhookQueue is the name of the consumer that feeds the webhook.
 const webhookQueue = "sink-signals-webhook_2fops"
 
-// otherModel is the file of weights with each a hundredth larger.
+// otherModel returns the file of weights, with each weight 1 % larger.
 func otherModel(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile("../../forecaster/network/weights.bin")
@@ -200,46 +200,46 @@ func otherModel(t *testing.T) string {
 	return string(b)
 }
 
-// unbroken is a run in which nothing broke.
-type unbroken struct {
+// reference is the result of a run without faults.
+type reference struct {
 	once sync.Once
-	remnant
+	runResult
 }
 
-// remnant is what a run left.
-type remnant struct {
+// runResult is the result of a run: the digest of the log, the id of the newest advice, and counts.
+type runResult struct {
 	digest, newest                     string
 	ticks, divergent, delivered, twice int
 }
 
-// house is two daemons, their NATS servers and a webhook.
-type house struct {
+// pair is two daemons, their NATS servers and a webhook.
+type pair struct {
 	options []*server.Options
 	servers []*server.Server
 	stopped int
-	door    *door // of the second twin to NATS
+	proxy   *proxy // between the second daemon and NATS
 	hook    *receiver
 	dirs    [2]string
 	http    [2]string
 	keda    [2]string
-	program string // that twins run from now on; the one of other tests where it is empty
-	twins   [2]*process
-	down    bool // both twins are killed
+	program string // for the next starts of daemons; "" is that of other tests
+	daemons [2]*process
+	down    bool // both daemons are killed
 	conn    *nats.Conn
 	js      natsjs.JetStream
 	last    uint64 // message of telemetry
 }
 
-func (h *house) must(t *testing.T, err error) {
+func (h *pair) must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func newHouse(t *testing.T, servers int) *house {
+func newPair(t *testing.T, servers int) *pair {
 	t.Helper()
-	h := &house{hook: newReceiver()}
+	h := &pair{hook: newReceiver()}
 	stores := t.TempDir() // removed after the cleanup that stops the servers
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -276,12 +276,12 @@ func newHouse(t *testing.T, servers int) *house {
 		_, err := h.js.AccountInfo(ctx)
 		return err == nil
 	})
-	h.door = newDoor(t, strings.TrimPrefix(urls[0], "nats://"))
-	for i := range h.twins {
+	h.proxy = newProxy(t, strings.TrimPrefix(urls[0], "nats://"))
+	for i := range h.daemons {
 		h.dirs[i], h.http[i], h.keda[i] = t.TempDir(), testenv.FreeAddress(t), testenv.FreeAddress(t)
 		url := strings.Join(urls, ",")
 		if i == 1 && servers == 1 {
-			url = "nats://" + h.door.Addr().String()
+			url = "nats://" + h.proxy.Addr().String()
 		}
 		testenv.WriteFile(t, filepath.Join(h.dirs[i], "keys"), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 		testenv.WriteFile(t, filepath.Join(h.dirs[i], "forewarm.yaml"),
@@ -292,37 +292,37 @@ func newHouse(t *testing.T, servers int) *house {
 			"remote_write: {url: '"+h.hook.server.URL+"/api/v1/write'}",
 			"pools:", "  - {name: fleet, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 40}}")
 		h.start(t, i)
-		testenv.Await(t, "the daemon to answer", func() bool { _, err := statusOf(h.http[i]); return err == nil || h.twins[i].over() })
+		testenv.Await(t, "the daemon to answer", func() bool { _, err := statusOf(h.http[i]); return err == nil || h.daemons[i].over() })
 	}
 	return h
 }
 
-func (h *house) start(t *testing.T, i int) {
+func (h *pair) start(t *testing.T, i int) {
 	t.Helper()
 	program, err := program()
 	h.must(t, err)
-	h.twins[i] = startProgram(t, cmp.Or(h.program, program), "serve", "-config", filepath.Join(h.dirs[i], "forewarm.yaml"))
+	h.daemons[i] = startProgram(t, cmp.Or(h.program, program), "serve", "-config", filepath.Join(h.dirs[i], "forewarm.yaml"))
 }
 
-func (h *house) startBoth(t *testing.T) {
+func (h *pair) startBoth(t *testing.T) {
 	t.Helper()
-	for i := range h.twins {
+	for i := range h.daemons {
 		h.start(t, i)
 	}
 	h.down = false
 }
 
-func (h *house) killBoth(t *testing.T) {
+func (h *pair) killBoth(t *testing.T) {
 	t.Helper()
-	for i := range h.twins {
-		h.twins[i].kill(t)
+	for i := range h.daemons {
+		h.daemons[i].kill(t)
 	}
 	h.down = true
 }
 
-// explain prints what the daemons said and where their goroutines are.
-func (h *house) explain(t *testing.T) {
-	for i, p := range h.twins {
+// explain prints the output of the daemons, with the stacks of their goroutines.
+func (h *pair) explain(t *testing.T) {
+	for i, p := range h.daemons {
 		if p == nil {
 			continue
 		}
@@ -331,11 +331,11 @@ func (h *house) explain(t *testing.T) {
 		case <-p.exited:
 		case <-time.After(10 * time.Second):
 		}
-		t.Logf("twin %d:\n%s", i, p.out.String())
+		t.Logf("daemon %d:\n%s", i, p.out.String())
 	}
 }
 
-func (h *house) startServer(t *testing.T, i int) {
+func (h *pair) startServer(t *testing.T, i int) {
 	t.Helper()
 	s, err := server.NewServer(h.options[i].Clone())
 	h.must(t, err)
@@ -346,7 +346,7 @@ func (h *house) startServer(t *testing.T, i int) {
 	h.servers[i] = s
 }
 
-func (h *house) stopLeader(t *testing.T) {
+func (h *pair) stopLeader(t *testing.T) {
 	t.Helper()
 	s, err := h.js.Stream(t.Context(), jetstream.DecisionsStream)
 	h.must(t, err)
@@ -356,30 +356,30 @@ func (h *house) stopLeader(t *testing.T) {
 	h.servers[h.stopped].WaitForShutdown()
 }
 
-// pause lets a random time pass before a kill.
-func (h *house) pause(d time.Duration) { <-time.After(d) }
+// pause waits before a kill.
+func (h *pair) pause(d time.Duration) { <-time.After(d) }
 
-// olderSnapshot has the second twin come back to the snapshot that it left, where the other's is gone.
-func (h *house) olderSnapshot(t *testing.T, minute int) {
+// olderSnapshot stops the second daemon. Later it deletes the newer snapshot of the first, and starts the second again.
+func (h *pair) olderSnapshot(t *testing.T, minute int) {
 	t.Helper()
 	switch minute {
 	case 10:
-		h.twins[1].stop(t) // which saves a snapshot of its own
+		h.daemons[1].stop(t) // this saves a snapshot
 	case 25:
-		h.must(t, h.twins[0].cmd.Process.Signal(syscall.SIGSTOP))
+		h.must(t, h.daemons[0].cmd.Process.Signal(syscall.SIGSTOP))
 		bucket, err := h.js.ObjectStore(t.Context(), jetstream.StateBucket)
 		h.must(t, err)
 		for _, x := range h.states(t)[:1] {
 			h.must(t, bucket.Delete(t.Context(), x.Name))
 		}
 		h.start(t, 1)
-		testenv.Await(t, "the twin to be back", func() bool { s, err := statusOf(h.http[1]); return h.twins[1].over() || err == nil && s.Sequence > 0 })
-		h.must(t, h.twins[0].cmd.Process.Signal(syscall.SIGCONT))
+		testenv.Await(t, "the second daemon to be back", func() bool { s, err := statusOf(h.http[1]); return h.daemons[1].over() || err == nil && s.Sequence > 0 })
+		h.must(t, h.daemons[0].cmd.Process.Signal(syscall.SIGCONT))
 	}
 }
 
-// states are the snapshots, the newest first.
-func (h *house) states(t *testing.T) []stream.State {
+// states returns the snapshots, the newest first.
+func (h *pair) states(t *testing.T) []stream.State {
 	t.Helper()
 	bucket, err := h.js.ObjectStore(t.Context(), jetstream.StateBucket)
 	h.must(t, err)
@@ -388,7 +388,7 @@ func (h *house) states(t *testing.T) []stream.State {
 	return all
 }
 
-func (h *house) limitState(t *testing.T, most int64) error {
+func (h *pair) limitState(t *testing.T, most int64) error {
 	s, err := h.js.Stream(t.Context(), "OBJ_"+jetstream.StateBucket)
 	if err != nil {
 		return err
@@ -399,8 +399,8 @@ func (h *house) limitState(t *testing.T, most int64) error {
 	return err
 }
 
-// play publishes so many minutes of telemetry, with demand that rises and falls, and says what the twins make of it.
-func (h *house) play(t *testing.T, minutes int, at func(*house, *testing.T, int)) (out remnant) {
+// play publishes so many minutes of telemetry, with demand that rises and falls. It returns what the daemons decided.
+func (h *pair) play(t *testing.T, minutes int, at func(*pair, *testing.T, int)) (out runResult) {
 	t.Helper()
 	begin := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 	for m := range minutes {
@@ -420,7 +420,7 @@ func (h *house) play(t *testing.T, minutes int, at func(*house, *testing.T, int)
 			return err == nil
 		})
 		if m%3 != 0 && !h.down {
-			testenv.Await(t, "a twin to apply it", func() bool { return h.applied(0) || h.applied(1) })
+			testenv.Await(t, "a daemon to apply it", func() bool { return h.applied(0) || h.applied(1) })
 		}
 	}
 	h.settled(t)
@@ -437,27 +437,27 @@ func (h *house) play(t *testing.T, minutes int, at func(*house, *testing.T, int)
 		return nil
 	}))
 	testenv.Await(t, "the newest advice to be delivered", func() bool { return h.hook.has(out.newest) })
-	testenv.Await(t, "nothing to wait for the sinks", func() bool {
+	testenv.Await(t, "the queue of the webhook to be empty", func() bool {
 		c, err := h.js.Consumer(t.Context(), jetstream.DecisionsStream, webhookQueue)
 		return err == nil && c.CachedInfo().NumPending == 0 && c.CachedInfo().NumAckPending == 0
 	})
 	out.delivered, out.twice = h.hook.counts()
 	divergent := regexp.MustCompile(`(?m)^forewarm_log_divergent_total (\d+)$`)
-	for i := range h.twins {
+	for i := range h.daemons {
 		_, page := testenv.Get("http://" + h.http[i] + "/metrics")
 		if found := divergent.FindStringSubmatch(page); found != nil {
 			n, _ := strconv.Atoi(found[1])
 			out.divergent += n
 		} else {
-			t.Errorf("twin %d does not say how many decisions differ", i)
+			t.Errorf("daemon %d has no metric forewarm_log_divergent_total", i)
 		}
 		testenv.Await(t, "all series to be sent", func() bool {
 			_, page := testenv.Get("http://" + h.http[i] + "/metrics")
 			return strings.Contains(page, "\nforewarm_remote_write_waiting_seconds 0\n")
 		})
-		if minutes > 60 { // else too little is known to give advice
+		if minutes > 60 { // shorter runs have no advice
 			h.ask(t, i, &last)
-			testenv.Await(t, "each twin to see the state of the other", func() bool {
+			testenv.Await(t, "each daemon to see the state of the other", func() bool {
 				_, ready := testenv.Get("http://" + h.http[i] + "/readyz")
 				return strings.Contains(ready, "saved its state at")
 			})
@@ -466,8 +466,8 @@ func (h *house) play(t *testing.T, minutes int, at func(*house, *testing.T, int)
 	return out
 }
 
-// ask wants the newest decision from a twin by KEDA, by HTTP and by PromQL.
-func (h *house) ask(t *testing.T, i int, want *alerting.Decision) {
+// ask checks that a daemon answers with the newest decision over KEDA, HTTP and PromQL.
+func (h *pair) ask(t *testing.T, i int, want *alerting.Decision) {
 	t.Helper()
 	conn, err := grpc.NewClient(h.keda[i], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	h.must(t, err)
@@ -475,29 +475,29 @@ func (h *house) ask(t *testing.T, i int, want *alerting.Decision) {
 	got, err := kedapb.NewExternalScalerClient(conn).GetMetrics(t.Context(), &kedapb.GetMetricsRequest{
 		MetricName: keda.MetricName, ScaledObjectRef: &kedapb.ScaledObjectRef{ScalerMetadata: map[string]string{"pool": "fleet"}}})
 	if err != nil || got.MetricValues[0].MetricValueFloat != float64(want.Desired) {
-		t.Errorf("twin %d answers KEDA %v (%v), want %d", i, got, err, want.Desired)
+		t.Errorf("daemon %d answers KEDA %v (%v), want %d", i, got, err, want.Desired)
 	}
 	if _, page := testenv.Get("http://" + h.http[i] + "/api/v1/pools/fleet/desired"); !strings.Contains(page, fmt.Sprintf(`"desired_replicas": %d,`, want.Desired)) {
-		t.Errorf("twin %d answers %s, want %d", i, page, want.Desired)
+		t.Errorf("daemon %d answers %s, want %d", i, page, want.Desired)
 	}
 	query := fmt.Sprintf(`http://%s/api/v1/query?query=forewarm_desired_replicas{role="all"}&time=%d`, h.http[i], want.Tick.Unix())
 	if _, page := testenv.Get(query); !strings.Contains(page, fmt.Sprintf(`"%d"]`, want.Desired)) {
-		t.Errorf("twin %d answers %s to PromQL, want %d", i, page, want.Desired)
+		t.Errorf("daemon %d answers %s to PromQL, want %d", i, page, want.Desired)
 	}
 }
 
-func (h *house) applied(i int) bool {
+func (h *pair) applied(i int) bool {
 	s, err := statusOf(h.http[i])
 	return err == nil && s.Sequence >= h.last
 }
 
-// settled waits until both twins have applied all messages, and the log has their decisions.
-func (h *house) settled(t *testing.T) {
+// settled waits until both daemons have applied all messages, and the log has their decisions.
+func (h *pair) settled(t *testing.T) {
 	t.Helper()
-	for i := range h.twins {
-		testenv.Await(t, fmt.Sprintf("twin %d to apply message %d, and to compare with the log", i, h.last), func() bool {
-			if h.twins[i].over() {
-				t.Fatalf("twin %d ended:\n%s", i, h.twins[i].out.String())
+	for i := range h.daemons {
+		testenv.Await(t, fmt.Sprintf("daemon %d to apply message %d, and to compare with the log", i, h.last), func() bool {
+			if h.daemons[i].over() {
+				t.Fatalf("daemon %d ended:\n%s", i, h.daemons[i].out.String())
 			}
 			_, page := testenv.Get("http://" + h.http[i] + "/metrics")
 			return h.applied(i) && strings.Contains(page, "\nforewarm_log_waiting 0\n")
@@ -505,8 +505,8 @@ func (h *house) settled(t *testing.T) {
 	}
 }
 
-func (h *house) close() {
-	for _, p := range h.twins {
+func (h *pair) close() {
+	for _, p := range h.daemons {
 		if p != nil {
 			_ = p.cmd.Process.Kill()
 			<-p.exited
@@ -524,12 +524,13 @@ func (h *house) close() {
 	h.hook.server.Close()
 }
 
-// receiver is a webhook, an Alertmanager and a receiver of remote write that can be away.
+// receiver is a webhook, an Alertmanager and a receiver of remote write. It can be away.
 type receiver struct {
 	server    *httptest.Server
 	mu        sync.Mutex
 	away      bool
-	delivered map[string]int
+	first     func()         // called at the next webhook request
+	delivered map[string]int // number of requests by webhook id
 }
 
 func newReceiver() *receiver {
@@ -544,6 +545,10 @@ func newReceiver() *receiver {
 		}
 		if id := r.Header.Get("Webhook-Id"); id != "" {
 			h.delivered[id]++
+			if h.first != nil {
+				h.first()
+				h.first = nil
+			}
 		}
 	}))
 	return h
@@ -553,6 +558,7 @@ func (h *receiver) set(up bool) { h.mu.Lock(); defer h.mu.Unlock(); h.away = !up
 
 func (h *receiver) has(id string) bool { h.mu.Lock(); defer h.mu.Unlock(); return h.delivered[id] > 0 }
 
+// counts returns the number of ids, and of those delivered more than once.
 func (h *receiver) counts() (delivered, twice int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -565,21 +571,31 @@ func (h *receiver) counts() (delivered, twice int) {
 	return delivered, twice
 }
 
-// door is a TCP proxy that can be shut.
-type door struct {
+// requests returns the number of webhook requests.
+func (h *receiver) requests() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, x := range h.delivered {
+		n += x
+	}
+	return n
+}
+
+// proxy is a TCP proxy that can be shut.
+type proxy struct {
 	net.Listener
 	mu    sync.Mutex
 	open  bool
 	conns map[net.Conn]bool
 }
 
-func newDoor(t *testing.T, to string) *door {
+func newProxy(t *testing.T, to string) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &door{Listener: l, open: true, conns: map[net.Conn]bool{}}
+	d := &proxy{Listener: l, open: true, conns: map[net.Conn]bool{}}
 	t.Cleanup(func() { _ = l.Close(); d.set(false) })
 	go func() {
 		for {
@@ -614,7 +630,7 @@ func newDoor(t *testing.T, to string) *door {
 	return d
 }
 
-func (d *door) set(open bool) {
+func (d *proxy) set(open bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.open = open; !open {
