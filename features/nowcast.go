@@ -15,9 +15,9 @@ import (
 // Records after Config.Revise are refused as late and are not predicted. If requests run longer than that, the settled
 // count and its nowcast are too low.
 type Estimate struct {
-	Mean    float64
-	Counted float64 // reported by now
-	Share   float64 // expected reported share of the settled value; 1 when nothing is missing
+	Mean    float64 `cbor:"1,keyasint"`
+	Counted float64 `cbor:"2,keyasint"` // reported by now
+	Share   float64 `cbor:"3,keyasint"` // expected reported share of the settled value; 1 when nothing is missing
 }
 
 // complete is the estimate of a complete value.
@@ -57,8 +57,9 @@ func (w *Window) Expected() []float64 {
 			out[d] = math.NaN()
 		}
 		if d == 0 && w.Nowcast != nil { // requests
-			if rest = math.NaN(); now.Counted > 0 {
-				rest = now.Mean / now.Counted
+			rest = math.NaN()
+			if counted, _ := Dimensions[d].Value(w); counted > 0 {
+				rest = now.Mean / counted
 			}
 		}
 		if !Dimensions[d].Forecast {
@@ -148,15 +149,12 @@ func (a *Aggregator) nowcastClass(p *pool, c *class) {
 		d.Open[age] = missingBefore * (d.Open[age-1] & missingNow)
 	}
 	d.Open[0] = 0
-	d.estimates = grown(d.estimates, oldest+1)
+	d.Estimates = grown(d.Estimates, oldest+1)
 	for row := range d.Rows {
 		a.nowcastRow(p, c, row, records)
 	}
-	d.ages = 0
-	for age, state := range d.Open {
-		if state&missingNow != 0 {
-			d.ages = age + 1
-		}
+	for len(d.Estimates) > 0 && d.Open[len(d.Estimates)-1]&missingNow == 0 {
+		d.Estimates = d.Estimates[:len(d.Estimates)-1]
 	}
 }
 
@@ -188,7 +186,7 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 	for age := oldest; age >= 0; age-- {
 		counted := value(age)
 		e := r.estimate(counted, n.shares[age], level/exposure, quantum)
-		d.estimates[age][row] = e
+		d.Estimates[age][row] = e
 		d.Last[age][row] = float32(counted)
 		if math.Abs(e.Mean-counted) > missingSteps*quantum {
 			d.Open[age] |= missingNow
@@ -240,9 +238,8 @@ type nowcasts struct {
 	// Of the minutes that were open at the last Close, by age:
 	Last []forecastValues `cbor:"5,keyasint"` // NaN when unknown
 	Open []byte           `cbor:"7,keyasint"` // missingNow, missingBefore
-
-	estimates [][forecastDimensions]Estimate // of this Close, by age
-	ages      int                            // number of incomplete ages
+	// Estimates of the last Close, by age, up to the oldest minute that was incomplete.
+	Estimates [][forecastDimensions]Estimate `cbor:"8,keyasint,omitempty"`
 }
 
 // Whether something of a minute was missing at the last Close, and at the one before.
@@ -267,7 +264,7 @@ func newNowcasts(revise, since int64) *nowcasts {
 
 // fits reports whether a restored state matches this revise span.
 func (d *nowcasts) fits(revise int64) bool {
-	ok := len(d.Last) == int(revise)+1 && len(d.Open) == int(revise)+1
+	ok := len(d.Last) == int(revise)+1 && len(d.Open) == int(revise)+1 && len(d.Estimates) <= int(revise)+1
 	for i := range d.Rows {
 		ok = ok && len(d.Rows[i].Hazards) == int(revise)
 	}
@@ -282,10 +279,10 @@ func (d *nowcasts) count(records float64) {
 
 // of returns the nowcasts of a minute that is age minutes old, nil when it is complete.
 func (d *nowcasts) of(age int64) []Estimate {
-	if d == nil || age >= int64(d.ages) {
+	if d == nil || age >= int64(len(d.Estimates)) {
 		return nil
 	}
-	return d.estimates[age][:]
+	return d.Estimates[age][:]
 }
 
 // moved reports whether the nowcast of an open minute may have changed.

@@ -419,38 +419,20 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		if e == nil {
 			continue // no longer configured
 		}
-		pool, cfg := e.pool, p.decision(e)
-		pool.Warmup = e.Warmup.Given(pendingAges(t, &f.Minute.State, e.Asks.Open))
-		trusted := pool.Trust(&e.Service, f.Minute.State.KVCapacityTokens, t)
-		pool.Rates = trusted.Rates
-		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.Decision, cfg.Mode)
-		lead := forecaster.LeadTime(&pool.Warmup)
-		load := func(dimension string, minute int64) float64 { return p.forecaster.Load(f.Pool, dimension, minute) }
-		e.Calibrator.Learn(t, load)
-		window := lead + cfg.Hold
-		projection := forecaster.Project(f, alerting.CapacityOf(&pool, &trusted, capacity.DecodeRole), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.Calibrator)
-		if pool.Disaggregated {
-			projection.Prompts = new(forecaster.Project(f, alerting.CapacityOf(&pool, &trusted, capacity.PrefillRole), &pool.Warmup, alerting.PrefillSupply(t, &pool, &e.Decision), pool.PrefillReserves.Failure, window, &e.Calibrator))
-		}
+		e.Calibrator.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Load(f.Pool, dimension, minute) })
+		cfg := p.decision(e)
+		x := p.project(t, e, f)
 		e.Calibrator.Issue(f)
 		if !t.After(e.Decision.LastTick) {
 			resuming = true
 			continue // decided before the state was lost: see Resume
 		}
-		projection.Drivers = p.forecaster.Drivers(f.Pool, projection.Binding, 3)
-		if prompts := projection.Prompts; prompts != nil {
-			prompts.Drivers = p.forecaster.Drivers(f.Pool, prompts.Binding, 3)
-		}
-		limits := forecaster.ProjectLimits(f, limitsOf(&pool), window)
-		projection.Warnings = append(projection.Warnings, trusted.Warnings...)
-		projection.Warnings = append(projection.Warnings, limitWarnings(limits, window)...)
-		out.Services = append(out.Services, PoolService{f.Pool, trusted, pool.ServiceCurve(&e.Service, &trusted), limits})
-		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.state.Sequence, Signals: e.Signals}
-		in.Basis = alerting.NewBasis(&e.pool, &pool.Warmup, &trusted, &f.Minute)
+		in := alerting.Input{Projection: x.Projection, Forecast: f, Pool: x.pool, Minute: f.Minute, Sequence: p.state.Sequence, Signals: e.Signals}
+		in.Basis = alerting.NewBasis(&e.pool, &x.pool.Warmup, &x.service.Trusted, &f.Minute)
 		was := e.Decision.LastDesired
 		var d alerting.Decision
 		d, e.Decision = alerting.Decide(t, in, e.Decision, cfg)
-		out.Projections = append(out.Projections, projection)
+		out.add(&x)
 		out.Decisions = append(out.Decisions, d)
 		e.recordIssue(&d)
 		e.Asks.update(&d, was)
@@ -461,6 +443,55 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 	if !resuming {
 		out.Alerts = p.state.Alerts.Update(t, conditions, p.cfg.Decision)
 	}
+}
+
+// projected is a projection, and what it assumes of the pool.
+type projected struct {
+	forecaster.Projection
+	pool    capacity.Pool // with the rates and the warm-up lag that are used
+	service PoolService
+}
+
+func (out *Output) add(x *projected) {
+	out.Projections, out.Services = append(out.Projections, x.Projection), append(out.Services, x.service)
+}
+
+// project sets the load of a pool against its replicas. It changes nothing.
+func (p *Pipeline) project(t time.Time, e *poolEntry, f *forecaster.PoolForecast) (x projected) {
+	pool, cfg := e.pool, p.decision(e)
+	pool.Warmup = e.Warmup.Given(pendingAges(t, &f.Minute.State, e.Asks.Open))
+	trusted := pool.Trust(&e.Service, f.Minute.State.KVCapacityTokens, t)
+	pool.Rates = trusted.Rates
+	supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.Decision, cfg.Mode)
+	window := forecaster.LeadTime(&pool.Warmup) + cfg.Hold
+	projection := forecaster.Project(f, alerting.CapacityOf(&pool, &trusted, capacity.DecodeRole), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.Calibrator)
+	projection.Drivers = p.forecaster.Drivers(f.Pool, projection.Binding, 3)
+	if pool.Disaggregated {
+		prompts := forecaster.Project(f, alerting.CapacityOf(&pool, &trusted, capacity.PrefillRole), &pool.Warmup, alerting.PrefillSupply(t, &pool, &e.Decision), pool.PrefillReserves.Failure, window, &e.Calibrator)
+		prompts.Drivers = p.forecaster.Drivers(f.Pool, prompts.Binding, 3)
+		projection.Prompts = &prompts
+	}
+	limits := forecaster.ProjectLimits(f, limitsOf(&pool), window)
+	projection.Warnings = append(projection.Warnings, trusted.Warnings...)
+	projection.Warnings = append(projection.Warnings, limitWarnings(limits, window)...)
+	return projected{projection, pool, PoolService{f.Pool, trusted, pool.ServiceCurve(&e.Service, &trusted), limits}}
+}
+
+// Last is the output of the last tick once more, for a program that starts from a saved state: all unsettled windows,
+// the pools, forecasts, projections and firing alerts. It has no decisions: the log has them. It changes nothing.
+func (p *Pipeline) Last() *Output {
+	t := p.LastTick()
+	out := &Output{Tick: t, Sequence: p.state.Sequence, Windows: p.aggregator.Unsettled(), Producers: p.state.Producers.States(),
+		Forecasts: p.forecaster.Forecast(t), Alerts: p.state.Alerts.Firing(t)}
+	for i := range out.Forecasts {
+		f := out.Forecasts[i].Load()
+		out.Pools = append(out.Pools, f.Minute)
+		if at, ok := p.findPool(f.Pool); ok {
+			x := p.project(t, p.pools[at], f)
+			out.add(&x)
+		}
+	}
+	return out
 }
 
 // decision is the configuration of a pool's decisions; a pool may have its own mode.

@@ -42,7 +42,7 @@ func Advise(r Reader, pool, role string, now time.Time) (replicas int, v *PoolVi
 // withheld is why autoscalers must not follow the decision of a pool now; "" if they may.
 func withheld(r Reader, v *PoolView, now time.Time) string {
 	d := v.Decision
-	if d == nil {
+	if d == nil || v.Decided.IsZero() {
 		return "nothing is decided yet since the daemon started with this configuration"
 	}
 	life := d.Expires.Sub(d.Tick)

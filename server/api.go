@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
@@ -128,11 +129,23 @@ func basisToJSON(rate float64, b *capacity.Basis) basisJSON {
 	return out
 }
 
+// replicasJSON is null where a number is unknown.
 type replicasJSON struct {
-	Ready    int  `json:"ready"`    // serving
-	Pending  int  `json:"pending"`  // starting
-	Draining int  `json:"draining"` // stopping
+	Ready    *int `json:"ready"`    // serving
+	Pending  *int `json:"pending"`  // starting
+	Draining *int `json:"draining"` // stopping; null if no replica reports
 	Observed bool `json:"observed"` // false if no replica reports and the number is assumed
+}
+
+// String is such as "3 ready, 1 starting".
+func (r replicasJSON) String() string {
+	switch {
+	case r.Ready == nil:
+		return "unknown"
+	case r.Pending == nil || *r.Pending == 0:
+		return fmt.Sprintf("%d ready", *r.Ready)
+	}
+	return fmt.Sprintf("%d ready, %d starting", *r.Ready, *r.Pending)
 }
 
 type resourceJSON struct {

@@ -48,9 +48,12 @@ type headJSON struct {
 
 func head(p *PoolView) headJSON {
 	s := &p.State
-	out := headJSON{p.Pool, stateOf(p), nil, replicasJSON{s.Ready, s.Pending, s.Draining, s.Observed}, riskOf(p)}
+	out := headJSON{p.Pool, stateOf(p), nil, replicasJSON{Observed: s.Observed}, riskOf(p)}
+	if s.Observed {
+		out.Replicas = replicasJSON{&s.Ready, &s.Pending, &s.Draining, true}
+	}
 	if d := p.Decision; d != nil {
-		out.Tick, out.Replicas.Ready, out.Replicas.Pending = value.Instant(d.Tick), d.Ready, d.Pending
+		out.Tick, out.Replicas.Ready, out.Replicas.Pending, out.Replicas.Observed = value.Instant(d.Tick), &d.Ready, &d.Pending, !d.SupplyAssumed
 	}
 	return out
 }

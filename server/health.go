@@ -61,6 +61,7 @@ func checks(st Status, pools []PoolView, lagLimit uint64, now time.Time) []Check
 		lag.Detail = fmt.Sprintf("%d messages behind the stream, limit %d", st.Lag, lagLimit)
 	}
 	return []Check{
+		troubleCheck("config", "the newest that was read is in use", st.Config),
 		{Name: "nats", OK: st.Connected, Detail: st.Connection},
 		{Name: "restore", OK: st.Restored, Detail: st.Restore},
 		lag,
@@ -78,20 +79,24 @@ func checks(st Status, pools []PoolView, lagLimit uint64, now time.Time) []Check
 // tickLimit is the largest age of the newest tick by the wall clock; ticks come each minute.
 const tickLimit = 3 * time.Minute
 
-// tickCheck fails if the newest tick is too old.
+// tickCheck fails if the newest tick is too old. It says where the data is from before the first tick of this process.
 func tickCheck(st Status, now time.Time) Check {
 	c := Check{Name: "tick", OK: true, Detail: "comes as telemetry does"}
-	if st.Clock != string(pipeline.WallClock) {
-		return c
+	if st.Clock == string(pipeline.WallClock) {
+		since := st.TickedAt
+		if since.IsZero() {
+			since = st.Began
+		}
+		if age := now.Sub(since); age > tickLimit {
+			return Check{Name: "tick", Detail: fmt.Sprintf("no tick for %s, and one is due each minute: see the other checks and the log for what keeps it", age.Round(time.Second))}
+		}
+		c.Detail = "one each minute"
 	}
-	since := st.TickedAt
-	if since.IsZero() {
-		since = st.Began
+	if st.TickedAt.IsZero() && !st.Tick.IsZero() {
+		c.Degraded = true
+		c.Detail = fmt.Sprintf("degraded: none since the start at %s. Forecasts are restored as of %s, and decisions from the log; the next tick renews them",
+			st.Began.UTC().Format(time.RFC3339), st.Tick.UTC().Format(time.RFC3339))
 	}
-	if age := now.Sub(since); age > tickLimit {
-		return Check{Name: "tick", Detail: fmt.Sprintf("no tick for %s, and one is due each minute: see the other checks and the log for what keeps it", age.Round(time.Second))}
-	}
-	c.Detail = "one each minute"
 	return c
 }
 

@@ -74,13 +74,18 @@ func (e *Exporter) Observe(out *pipeline.Output) {
 			e.events.Inc()
 		}
 	}
+	e.Restore(out, time.Now())
+}
+
+// Restore sets the gauges from the output of a tick at a time of this process' clock. It counts nothing.
+func (e *Exporter) Restore(out *pipeline.Output, at time.Time) {
 	e.tick.Store(out.Tick.UnixMilli())
 	e.sequence.Store(out.Sequence)
 	if len(out.Decisions) > 0 {
 		gauges := render(families, func(add add) { collect(out, add) })
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.gauges, e.decided = gauges, time.Now()
+		e.gauges, e.decided = gauges, at
 	}
 }
 

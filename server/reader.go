@@ -43,6 +43,7 @@ type Status struct {
 	Restored bool   // the start-up restore is over, with or without a snapshot
 	Restore  string // what was restored: "snapshot at 1234", "no snapshot: empty state"
 
+	Config  string // when and why a configuration was not reloaded; "" if the newest one is in use
 	Peers   string // other daemons on the same log; never empty once the state is restored
 	Storage string // newest write error; "" if all writes work
 	Sinks   string // failing sinks and why; "" if none
@@ -52,14 +53,14 @@ type Status struct {
 	Alerts []alerting.Alert // firing ones about the daemon itself
 }
 
-// PoolView is one pool at the last tick. Decision and Projection are nil if the tick made none. Between a start and the
-// first tick, there may only be a Decision from before.
+// PoolView is one pool at the last tick. Decision and Projection are nil if there is none. Without a saved state there is
+// only a Decision between a start and the first tick.
 type PoolView struct {
 	Pool       string
 	State      features.PoolState
 	LastEvent  time.Time
 	Decision   *alerting.Decision
-	Decided    time.Time // when Decision was made, by the clock of this process
+	Decided    time.Time // when Decision was made, by the clock of this process; zero if autoscalers must not get it
 	Projection *forecaster.Projection
 	Service    *pipeline.PoolService   // rates of a replica, and limits of the pool; nil without a projection
 	Forecast   forecaster.PoolForecast // its Minute may be overwritten by the next tick

@@ -133,7 +133,7 @@ func TestReadiness(t *testing.T) {
 		"lag over limit":  {func(s *Status) { s.Lag = DefaultConfig().LagLimit + 1 }, false, "lag"},
 		"restoring":       {func(s *Status) { s.Restored = false }, false, "restore"},
 		"before any tick": {func(s *Status) { s.Tick = time.Time{} }, true, ""},
-		"troubled":        {func(s *Status) { s.Storage, s.Sinks, s.Scrape = "disk full", "unreachable", "404" }, true, ""},
+		"troubled":        {func(s *Status) { s.Storage, s.Sinks, s.Scrape, s.Config = "disk full", "unreachable", "404", "line 2" }, true, ""},
 	} {
 		r := fullReader()
 		c.change(&r.status)
@@ -157,7 +157,10 @@ func TestReadiness(t *testing.T) {
 			if check.Name == "pools" && !check.Degraded { // the fixture has a stale pool
 				t.Errorf("%s: model is not marked degraded: %s", name, check.Detail)
 			}
-			if trouble := map[string]string{"storage": r.status.Storage, "sinks": r.status.Sinks, "scrape": r.status.Scrape}[check.Name]; check.Name != "pools" &&
+			trouble := map[string]string{
+				"storage": r.status.Storage, "sinks": r.status.Sinks, "scrape": r.status.Scrape, "config": r.status.Config,
+			}[check.Name]
+			if check.Name != "pools" &&
 				(check.Degraded != (trouble != "") || !strings.Contains(check.Detail, trouble)) {
 				t.Errorf("%s: check %s is degraded: %v, %s", name, check.Name, check.Degraded, check.Detail)
 			}
@@ -187,6 +190,18 @@ func TestUnknownParameters(t *testing.T) {
 		body := strings.ReplaceAll(w.Body.String(), `\"`, `"`)
 		if (w.Code == http.StatusBadRequest) != (want != "") || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %s, want %q", path, w.Code, body, want)
+		}
+	}
+}
+
+// TestRestored: before the first tick after a start, the page and /readyz say of what time the data is.
+func TestRestored(t *testing.T) {
+	r := fullReader()
+	r.status.TickedAt, r.status.Began = time.Time{}, time.Now()
+	for _, path := range []string{"/", "/readyz"} {
+		w := get(t, newTestServer(r), path)
+		if want := "Forecasts are restored as of 2026-11-16T09:00:00Z, and decisions from the log"; w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %d, lacks %q: %s", path, w.Code, want, w.Body)
 		}
 	}
 }

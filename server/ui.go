@@ -141,8 +141,8 @@ func (s *Server) poolPage(r *http.Request) (string, any, error) {
 				b.Notes = append(b.Notes, sentence(warning))
 			}
 		}
-		if d.Withheld != "" && d.Mode == alerting.Active {
-			b.Notes = append(b.Notes, "Autoscalers get no advice: "+d.Withheld+".")
+		if reason := withheld(s.reader, p, time.Now()); reason != "" && d.Mode == alerting.Active {
+			b.Notes = append(b.Notes, "Autoscalers get no advice: "+reason+".")
 		}
 	}
 	return p.Pool, b, nil

@@ -75,7 +75,7 @@ func (d *Daemon) apply(batches []ingest.Batch) (ticked bool) {
 func (d *Daemon) emit(out *pipeline.Output) {
 	span := d.tickSpan(d.tickBegan, out)
 	failed := d.announce(out)
-	if !d.resumed || out.Tick.After(d.loggedTick) { // until then the last decisions are shown, see recall
+	if !out.Tick.Before(d.loggedTick) { // until then the last decisions are shown, see recall
 		d.board.Observe(out)
 		d.exporter.Observe(out)
 	}

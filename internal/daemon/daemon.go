@@ -103,6 +103,8 @@ type Daemon struct {
 	served                        atomic.Pointer[served] // after the newest applied messages
 	snapshotTook, snapshotStopped func(seconds float64)
 
+	reloadRefused *atomic.Pointer[string] // when and why; constant, and nil without reloads
+
 	saver    saver
 	planning sync.Mutex // held while a launch sheet is made
 
@@ -198,6 +200,11 @@ func (d *Daemon) Status() server.Status {
 	s.Refused = d.refusedText(time.Now())
 	logFault := d.failedWrites[troubleStreams].err
 	d.mu.Unlock()
+	if d.reloadRefused != nil {
+		if refused := d.reloadRefused.Load(); refused != nil {
+			s.Config = *refused
+		}
+	}
 	s.Sinks = d.sinkTrouble()
 	if d.scraper != nil {
 		s.Scrape = d.scraper.Faults()

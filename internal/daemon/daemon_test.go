@@ -128,13 +128,14 @@ func (p *inProcess) settle(t *testing.T) {
 func TestDaemon(t *testing.T) {
 	t.Parallel()
 	alertmanager := testenv.StartAlertmanager(t, testenv.Silent).URL
-	p := startDaemon(t,
+	dir, config := t.TempDir(), []string{
 		"clock: event",
 		"features: {lateness: 0s}",
-		"sinks: {alertmanager: {urls: ['"+alertmanager+"']}}",
+		"sinks: {alertmanager: {urls: ['" + alertmanager + "']}}",
 		"pools:",
 		"  - {name: chat, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 4}}",
-	)
+	}
+	p := startDaemonIn(t, dir, config...)
 	forecasts := testenv.Subscribe(t, p.conn, "forewarm.forecast.>")
 	events := testenv.Subscribe(t, p.conn, "forewarm.prescale.chat")
 
@@ -161,6 +162,25 @@ func TestDaemon(t *testing.T) {
 	t.Run("events", func(t *testing.T) { checkEvents(t, events) })
 	t.Run("http", func(t *testing.T) { checkHTTP(t, p, requests) })
 	t.Run("alertmanager", func(t *testing.T) { checkAlerts(t, alertmanager) })
+	t.Run("restart", func(t *testing.T) {
+		before := answers(p, last)
+		p.stop()
+		if diff := cmp.Diff(before, answers(startDaemonIn(t, dir, config...), last)); diff != "" {
+			t.Errorf("a restarted daemon answers otherwise before its first tick (-before +after):\n%s", diff)
+		}
+	})
+}
+
+// answers are what a daemon says of its newest minutes, by path.
+func answers(p *inProcess, last time.Time) map[string]string {
+	all := map[string]string{}
+	for _, path := range []string{
+		"pools", "pools/chat", "pools/chat/timeline?resource=decode", "pools/chat/forecast", "pools/chat/classes/talk", "pools/chat/traffic", "plan?format=json",
+		fmt.Sprintf("query_range?query=forewarm_demand_decode_tokens_per_second&start=%d&end=%d&step=60", last.Unix()-1800, last.Unix()),
+	} {
+		_, all[path] = testenv.Get(p.base + "/api/v1/" + path)
+	}
+	return all
 }
 
 // checkForecasts wants one for each class and one for the pool in every minute of event time, once there is a minute to

@@ -60,8 +60,8 @@ type reloader struct {
 
 	log atomic.Pointer[zap.Logger] // of the configuration in use
 
-	refused  atomic.Bool  // the last reload
-	loadedAt atomic.Int64 // the configuration in use; milliseconds since 1970
+	refused  atomic.Pointer[string] // when and why the last reload was refused; nil if it was not
+	loadedAt atomic.Int64           // the configuration in use; milliseconds since 1970
 }
 
 // open creates a daemon.
@@ -75,12 +75,13 @@ func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error
 		return nil, err
 	}
 	r.log.Store(log)
-	if !r.refused.Load() {
+	d.reloadRefused = &r.refused
+	if r.refused.Load() == nil {
 		r.loadedAt.Store(time.Now().UnixMilli())
 	}
 	d.server.Handle("POST /-/reload", r.handler(cfg.Server.Lifecycle))
 	d.flag("forewarm_config_last_reload_successful", "1 when the last reload of the configuration was successful, or there was none; else 0.", func() bool {
-		return !r.refused.Load()
+		return r.refused.Load() == nil
 	})
 	d.exporter.Gauge("forewarm_config_last_reload_success_timestamp_seconds", "Unix time when the configuration in use was loaded.", func() float64 {
 		return float64(r.loadedAt.Load()) / 1e3
@@ -109,7 +110,7 @@ func (r *reloader) serve(ctx context.Context, d *Daemon) (next *config.Config, e
 			next, _ = r.reload() // an error is logged
 		}
 	}
-	r.refused.Store(false)
+	r.refused.Store(nil)
 	r.log.Load().Info("the configuration is valid: the daemon restarts with it")
 	stop()
 	if err := errors.Join(<-ended, d.Close()); err != nil {
@@ -128,9 +129,9 @@ func (r *reloader) reload() (*config.Config, error) {
 	return cfg, nil
 }
 
-// refuse logs that a configuration is not used.
+// refuse logs and shows that a configuration is not used.
 func (r *reloader) refuse(err error) {
-	r.refused.Store(true)
+	r.refused.Store(new(fmt.Sprintf("not reloaded at %s, the one before stays in use: %s", time.Now().UTC().Format(time.RFC3339), oneLine(err))))
 	r.log.Load().Error("the configuration is not reloaded, the one before stays in use: " + oneLine(err))
 }
 

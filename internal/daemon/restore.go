@@ -182,24 +182,32 @@ func (d *Daemon) diverged(x stream.Divergence) {
 	}
 }
 
-// recall shows autoscalers each pool's newest decision in the log until the first tick. It skips decisions that have
-// expired, that are older than stale_after, or that the current mode or bounds of the pool do not allow. On the event
-// clock the age is unknown, so it skips all. The board lists pools without such a decision too.
+// recall shows the last tick, and each pool's newest decision in the log, until the next tick. Autoscalers get a decision
+// unless it has expired, is older than stale_after, or the current mode or bounds of the pool do not allow it. On the
+// event clock its age is unknown, so they get none.
 func (d *Daemon) recall(newest []stream.Record, now time.Time) {
-	var views []server.PoolView
+	out, decided := d.pipeline.Last(), map[string]time.Time{}
+	d.store.Restore(out.Tick, out.Windows)
+	d.setStatus(func(s *server.Status) { s.Producers = out.Producers })
+	var obeyed []alerting.Decision
 	for i := range newest {
 		x := newest[i].Decision
-		view := server.PoolView{Pool: x.Pool}
+		if !d.served.Load().has(x.Pool) {
+			continue
+		}
 		end := x.Tick.Add(d.cfg.Features.StaleAfter)
 		if d.cfg.Clock == pipeline.WallClock && !end.Before(now) && !x.Tick.After(now) && d.stillAllowed(&x) {
 			if x.Expires.After(end) {
 				x.Expires = end
 			}
-			view.Decision, view.Decided = &x, x.Tick
+			decided[x.Pool], obeyed = x.Tick, append(obeyed, x)
 		}
-		views = append(views, view)
+		out.Decisions = append(out.Decisions, x)
 	}
-	d.board.Restore(views)
+	d.board.Restore(out, decided)
+	if out.Decisions = obeyed; !out.Tick.IsZero() {
+		d.exporter.Restore(out, out.Tick)
+	}
 }
 
 // stillAllowed reports whether the current configuration of the pool allows the mode and the replicas of x.
