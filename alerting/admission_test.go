@@ -24,12 +24,12 @@ func TestShareByPriority(t *testing.T) {
 		priorities []string
 		want       []AdmissionLimit
 	}{
-		"enough":                          {900, nil, nil},
-		"without priorities all alike":    {450, nil, []AdmissionLimit{{"batch", 2000, .5}, {"chat", 1500, .5}, {"agent", 1000, .5}}},
-		"the last pays first":             {700, []string{"chat", "agent", "batch"}, []AdmissionLimit{{"batch", 2000, .5}}},
-		"those not listed pay first":      {700, []string{"chat"}, []AdmissionLimit{{"batch", 4000 * 2. / 3, 2. / 3}, {"agent", 2000 * 2. / 3, 2. / 3}}},
-		"nothing is left for the last":    {300, []string{"chat", "agent", "batch"}, []AdmissionLimit{{"agent", 0, 0}, {"batch", 0, 0}}},
-		"not enough even for the highest": {150, []string{"chat", "agent", "batch"}, []AdmissionLimit{{"chat", 1500, .5}, {"agent", 0, 0}, {"batch", 0, 0}}},
+		"enough":                       {900, nil, nil},
+		"no priorities: equal shares":  {450, nil, []AdmissionLimit{{"batch", 2000, .5}, {"chat", 1500, .5}, {"agent", 1000, .5}}},
+		"the last is limited first":    {700, []string{"chat", "agent", "batch"}, []AdmissionLimit{{"batch", 2000, .5}}},
+		"the others are limited first": {700, []string{"chat"}, []AdmissionLimit{{"batch", 4000 * 2. / 3, 2. / 3}, {"agent", 2000 * 2. / 3, 2. / 3}}},
+		"nothing for the last":         {300, []string{"chat", "agent", "batch"}, []AdmissionLimit{{"agent", 0, 0}, {"batch", 0, 0}}},
+		"not enough for the first":     {150, []string{"chat", "agent", "batch"}, []AdmissionLimit{{"chat", 1500, .5}, {"agent", 0, 0}, {"batch", 0, 0}}},
 	}
 	for name, tt := range tests {
 		if diff := cmp.Diff(tt.want, shareCapacity(classes(), tt.capacity, tt.priorities)); diff != "" {
@@ -38,8 +38,8 @@ func TestShareByPriority(t *testing.T) {
 	}
 }
 
-// TestShareFits: what is let in fits the capacity, and uses all of it where anything is limited.
-func TestShareFits(t *testing.T) {
+// TestShareUsesCapacity: the admitted demand is the capacity, or all demand if that is less.
+func TestShareUsesCapacity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		demands := rapid.SliceOfN(rapid.Float64Range(0, 1e6), 0, 60).Draw(t, "demands")
 		have := rapid.Float64Range(0, 1e7).Draw(t, "capacity")
@@ -61,13 +61,13 @@ func TestShareFits(t *testing.T) {
 			}
 		}
 		if want := math.Min(sum, have); math.Abs(in-want) > 1e-6*math.Max(1, sum) {
-			t.Fatalf("%g let in of %g, capacity %g", in, sum, have)
+			t.Fatalf("%g of %g is admitted, capacity %g", in, sum, have)
 		}
 	})
 }
 
-// late is a saturation that comes before replicas can, of two classes.
-func late(in *Input) {
+// tooLate is a saturation by two classes that comes before a new replica can be ready.
+func tooLate(in *Input) {
 	r := &in.Projection.Resources[0]
 	for h := range r.Probability {
 		r.Probability[h] = .9
@@ -98,44 +98,44 @@ func TestAdmissionAdvice(t *testing.T) {
 	}{
 		{"too late to scale", func(*Input) {}, []AdmissionLimit{{"batch", 40, 2. / 3}}},
 		{"in time", func(in *Input) { in.Projection.Resources[0].ETA.P50 = 20 * time.Minute }, nil},
-		{"in time, but for a bound", func(in *Input) {
+		{"in time, but above replicas.max", func(in *Input) {
 			in.Projection.Resources[0].ETA.P50 = 20 * time.Minute
 			in.Pool.Replicas.Max = 4
 		}, []AdmissionLimit{{"batch", 40, 2. / 3}}},
 		{"unlikely", func(in *Input) { in.Projection.Resources[0].Probability = [forecaster.Horizon]float64{} }, nil},
 		{"stale", func(in *Input) { in.Forecast.Stale = true }, nil},
 	} {
-		in := scene{ready: 4, median: flat(500), last: 350, edit: late}.input(t)
+		in := scene{ready: 4, median: flat(500), last: 350, edit: tooLate}.input(t)
 		tt.edit(&in)
 		d, _ := Decide(noon, in, State{}, cfg)
 		if diff := cmp.Diff(tt.want, d.Admission, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })); diff != "" {
 			t.Errorf("%s: %s", tt.name, diff)
 		}
 		if got := NewPrescale(&d).Admission; len(got) != len(tt.want) {
-			t.Errorf("%s: the event says %v", tt.name, got)
+			t.Errorf("%s: the event has %v", tt.name, got)
 		}
 	}
 }
 
-// If prefill replicas run out before more can be ready, classes are limited by what the ready ones compute. If both roles
-// run out, the lower limit counts.
+// If prefill replicas run out before more can be ready, classes are limited to what the ready ones compute. If both
+// roles run out, the lower limit is used.
 func TestAdmissionOfRoles(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Priorities = []string{"chat", "batch"}
 	soon := forecaster.ETA{P10: 0, P50: 3 * time.Minute, P90: 9 * time.Minute}
 	for _, tt := range []struct {
-		name    string
-		per     float64 // prompt tokens a second of each of the two prefill replicas, of the 50 that batch asks for
-		decode  bool    // is short, too
-		want    []AdmissionLimit
-		because string
+		name   string
+		per    float64 // prompt tokens/s of each of the two prefill replicas; class batch needs 50
+		decode bool    // decode runs out too
+		want   []AdmissionLimit
+		class  string // that the alert tells to limit
 	}{
-		{"prefill alone", 10, false, []AdmissionLimit{{"batch", 24, .4}}, "batch"},
-		{"both, prefill more so", 10, true, []AdmissionLimit{{"batch", 24, .4}}, ""},
-		{"both, decode more so", 20, true, []AdmissionLimit{{"batch", 40, 2. / 3}}, ""},
+		{"prefill", 10, false, []AdmissionLimit{{"batch", 24, .4}}, "batch"},
+		{"both, prefill is lower", 10, true, []AdmissionLimit{{"batch", 24, .4}}, ""},
+		{"both, decode is lower", 20, true, []AdmissionLimit{{"batch", 40, 2. / 3}}, ""},
 		{"neither", 30, false, nil, ""},
 	} {
-		in := scene{ready: 4, median: flat(500), last: 350, edit: late}.input(t)
+		in := scene{ready: 4, median: flat(500), last: 350, edit: tooLate}.input(t)
 		disaggregated(50)(&in)
 		in.Pool.Rates.PrefillTokensPerS = tt.per
 		if !tt.decode {
@@ -152,21 +152,21 @@ func TestAdmissionOfRoles(t *testing.T) {
 		if diff := cmp.Diff(tt.want, d.Admission, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })); diff != "" {
 			t.Errorf("%s: %s", tt.name, diff)
 		}
-		if tt.because != "" {
+		if tt.class != "" {
 			i := slices.IndexFunc(Conditions(&d, in.Forecast, cfg), func(c Condition) bool { return c.Name == TooLateToWarm && c.Resource == features.DimPrefill })
-			if i < 0 || !strings.Contains(Conditions(&d, in.Forecast, cfg)[i].Annotations["action"], "Admit at most 24 tokens/s of class batch") {
-				t.Errorf("%s: the alert does not say what to let in: %+v", tt.name, Conditions(&d, in.Forecast, cfg))
+			if i < 0 || !strings.Contains(Conditions(&d, in.Forecast, cfg)[i].Annotations["action"], "Admit at most 24 tokens/s of class "+tt.class) {
+				t.Errorf("%s: the alert does not say what to admit: %+v", tt.name, Conditions(&d, in.Forecast, cfg))
 			}
 		}
 	}
 }
 
-// The classes are not all high at once. So chat, with a median of 200 and 300 at the quantile, gets the pool's margin of 60,
-// and batch, which is certain, its 300.
-func TestAdmissionKeepsTheMargin(t *testing.T) {
+// Classes are rarely high at the same time. So chat, with a median of 200 and 300 at the quantile, gets the pool's
+// margin of 60, and batch, which is certain, the rest.
+func TestAdmissionMargin(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Priorities = []string{"chat", "batch"}
-	in := scene{ready: 4, median: flat(500), spread: .12, last: 350, edit: late}.input(t)
+	in := scene{ready: 4, median: flat(500), spread: .12, last: 350, edit: tooLate}.input(t)
 	chat := &in.Forecast.Classes[3]
 	for h := range chat.Minute {
 		for i, level := range forecaster.Levels {

@@ -13,8 +13,8 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// track runs ticks, one letter each: c the condition holds, f it fades, s telemetry is stale, anything else is clear.
-// It returns F for each tick at which the alert fires, R where it resolves, . for neither.
+// track runs ticks, one letter each: c the condition is true, f it fades, s telemetry is stale, others it is false. It
+// returns a letter for each tick: F the alert fires, R it is resolved, . neither.
 func track(t *testing.T, b *AlertTracker, ticks string, change func(*Condition)) string {
 	t.Helper()
 	var out strings.Builder
@@ -54,16 +54,16 @@ func TestAlertTracker(t *testing.T) {
 		ticks, want string
 		change      func(*Condition)
 	}{
-		"one tick is not enough":    {ticks: "c.c.c", want: "....."},
-		"raised, kept, resolved":    {ticks: "ccc.......", want: ".FFFFFFR.."},
-		"no flapping":               {ticks: "cc..c....c....", want: ".FFFFFFFFFFFFF"},
-		"fading raises nothing":     {ticks: "ffff", want: "...."},
-		"fading does not help":      {ticks: "cfcf", want: "...."},
-		"fading keeps":              {ticks: "ccffffffff", want: ".FFFFFFFFF"},
-		"at once":                   {ticks: "c.....", want: "FFFFFR", change: func(c *Condition) { c.Immediate = true }},
-		"its own patience":          {ticks: "cccccc", want: "....FF", change: func(c *Condition) { c.Ticks = 5 }},
-		"stale telemetry keeps":     {ticks: "ccssssssss.....", want: ".FFFFFFFFFFFFFR"},
-		"stale telemetry raises no": {ticks: "csc", want: "..."},
+		"one tick is not enough":  {ticks: "c.c.c", want: "....."},
+		"fires and is resolved":   {ticks: "ccc.......", want: ".FFFFFFR.."},
+		"no flapping":             {ticks: "cc..c....c....", want: ".FFFFFFFFFFFFF"},
+		"fading does not fire":    {ticks: "ffff", want: "...."},
+		"fading between does not": {ticks: "cfcf", want: "...."},
+		"fading keeps it firing":  {ticks: "ccffffffff", want: ".FFFFFFFFF"},
+		"immediate":               {ticks: "c.....", want: "FFFFFR", change: func(c *Condition) { c.Immediate = true }},
+		"its own number of ticks": {ticks: "cccccc", want: "....FF", change: func(c *Condition) { c.Ticks = 5 }},
+		"stale keeps it firing":   {ticks: "ccssssssss.....", want: ".FFFFFFFFFFFFFR"},
+		"stale does not fire":     {ticks: "csc", want: "..."},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestAlertTracker(t *testing.T) {
 	}
 }
 
-func TestAlertTrackerLabelsStayPut(t *testing.T) {
+func TestAlertTrackerLabels(t *testing.T) {
 	b := new(AlertTracker)
 	var first Alert
 	for i := range 6 {
@@ -89,10 +89,10 @@ func TestAlertTrackerLabelsStayPut(t *testing.T) {
 		}
 		a := alerts[0]
 		if diff := cmp.Diff(first.Labels, a.Labels); diff != "" || !a.StartsAt.Equal(first.StartsAt) {
-			t.Errorf("tick %d: a new alert: %s", i, diff)
+			t.Errorf("tick %d: the labels or the start changed: %s", i, diff)
 		}
 		if a.Annotations["summary"] != fmt.Sprint(i) || !a.EndsAt.Equal(now.Add(4*time.Minute)) {
-			t.Errorf("tick %d: not renewed: %v until %s", i, a.Annotations, a.EndsAt)
+			t.Errorf("tick %d: annotations %v until %s, want those of this tick", i, a.Annotations, a.EndsAt)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func TestAlertTrackerRestore(t *testing.T) {
 	}
 }
 
-func TestAlertTrackerIsBounded(t *testing.T) {
+func TestAlertTrackerBound(t *testing.T) {
 	b := new(AlertTracker)
 	var conditions []Condition
 	for i := range maxActive + 10 {
@@ -140,7 +140,7 @@ func TestConditions(t *testing.T) {
 		d.Reserves.Failure, d.Resources[0].Probability, d.Resources[0].ETA.P50 = 0, p, p50
 		return d
 	}
-	// reserved keeps one replica for failures, and demand takes so many of the others.
+	// reserved has one replica in reserve for failures. Demand is a share of the capacity of the others.
 	reserved := func(p float64, others float64) Decision {
 		d := saturating(p, forecaster.Never)
 		d.Reserves.Failure, d.Resources[0].Demand = 1, others*float64(d.Ready-1)*d.Resources[0].PerReplica
@@ -150,42 +150,42 @@ func TestConditions(t *testing.T) {
 	tests := map[string]struct {
 		decision Decision
 		forecast *forecaster.PoolForecast
-		want     string // name:severity, ~ marks fading, ! immediate
+		want     string // name:severity, then ~ if fading, ! if immediate
 	}{
 		"calm":                    {decision: saturating(.1, forecaster.Never)},
 		"ahead":                   {decision: saturating(.86, 19*time.Minute), want: "SaturationAhead:warning"},
 		"less likely":             {decision: saturating(.4, forecaster.Never), want: "SaturationAhead:warning~"},
-		"nearer than the warm-up": {decision: saturating(.8, 12*time.Minute), want: "SaturationAhead:warning~ TooLateToWarm:page"},
-		"surely nearer":           {decision: saturating(.95, 5*time.Minute), want: "SaturationAhead:warning~ TooLateToWarm:page!"},
+		"before the warm-up ends": {decision: saturating(.8, 12*time.Minute), want: "SaturationAhead:warning~ TooLateToWarm:page"},
+		"probably before":         {decision: saturating(.95, 5*time.Minute), want: "SaturationAhead:warning~ TooLateToWarm:page!"},
 		"in the first hour":       {decision: with(saturating(.95, 0), func(d *Decision) { d.Confidence = forecaster.Cold }), want: "SaturationAhead:warning~ TooLateToWarm:warning!"},
 		"on assumed replicas":     {decision: with(saturating(.95, 0), func(d *Decision) { d.SupplyAssumed = true }), want: "SaturationAhead:warning~ TooLateToWarm:warning!"},
-		"of what does not bind":   {decision: with(saturating(.95, 0), func(d *Decision) { d.Binding = "decode" }), want: "SaturationAhead:warning~ TooLateToWarm:page!"},
+		"another resource binds":  {decision: with(saturating(.95, 0), func(d *Decision) { d.Binding = "decode" }), want: "SaturationAhead:warning~ TooLateToWarm:page!"},
 		"a limit blocks": {decision: with(saturating(.8, 19*time.Minute), func(d *Decision) {
 			d.Limit, d.Constraints = 16, []Constraint{{Key: "replicas.max", Bound: 16, Wanted: 19}}
 		}), want: "SaturationAhead:warning AtCapacityLimit:page"},
 		"a limit that blocks little": {decision: with(saturating(.2, forecaster.Never), func(d *Decision) {
 			d.Limit, d.Constraints = 16, []Constraint{{Key: "replicas.max", Bound: 16, Wanted: 19}}
 		})},
-		"a step, which is no limit": {decision: with(saturating(.8, 19*time.Minute), func(d *Decision) {
+		"a step limits, not a bound": {decision: with(saturating(.8, 19*time.Minute), func(d *Decision) {
 			d.Desired, d.Constraints = 16, []Constraint{{Key: "max_step_out", Bound: 2, Wanted: 19}}
 		}), want: "SaturationAhead:warning"},
-		"only the reserve at stake":    {decision: reserved(.1, 1.02), want: "BelowReserve:warning"},
-		"the reserve is whole":         {decision: reserved(.1, .8)},
-		"not even the reserve will do": {decision: reserved(.6, 1.02), want: "SaturationAhead:warning BelowReserve:warning"},
-		"demand beyond the reserve":    {decision: reserved(.95, 1.5), want: "SaturationAhead:warning"},
+		"part of the reserve is needed": {decision: reserved(.1, 1.02), want: "BelowReserve:warning"},
+		"the reserve is complete":       {decision: reserved(.1, .8)},
+		"more than the reserve":         {decision: reserved(.6, 1.02), want: "SaturationAhead:warning BelowReserve:warning"},
+		"demand beyond the reserve":     {decision: reserved(.95, 1.5), want: "SaturationAhead:warning"},
 		"no room for the reserve": {decision: with(reserved(.1, 1.02), func(d *Decision) {
 			d.Limit, d.Constraints = 18, []Constraint{{Key: "replicas.max", Bound: 18, Wanted: 19}}
 		}), want: "BelowReserve:warning"},
-		"stale, whatever the rest says": {decision: with(saturating(.95, 0), func(d *Decision) { d.Stale = true }), want: "TelemetryStale:warning"},
-		"baseline answers":              {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Total: []forecaster.Forecast{{Dimension: "kv", Fallback: true}}}, want: "ForecastDegraded:warning"},
-		"another resource's baseline":   {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Total: []forecaster.Forecast{{Dimension: "decode", Fallback: true}}}},
+		"stale hides the others":       {decision: with(saturating(.95, 0), func(d *Decision) { d.Stale = true }), want: "TelemetryStale:warning"},
+		"fallback forecast":            {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Total: []forecaster.Forecast{{Dimension: "kv", Fallback: true}}}, want: "ForecastDegraded:warning"},
+		"fallback of another resource": {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Total: []forecaster.Forecast{{Dimension: "decode", Fallback: true}}}},
 		"a producer at fault": {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Minute: features.PoolMinute{
 			Faults: []features.ProducerFault{{Producer: "gw", Kind: features.FaultAhead, Seconds: 90}}}}, want: "TelemetryFault:warning"},
-		"retry storm":                 {decision: saturating(.6, 19*time.Minute), forecast: retrying(.3, 100), want: "RetryStorm:warning SaturationAhead:warning"},
-		"retries without consequence": {decision: saturating(.1, forecaster.Never), forecast: retrying(.3, 100), want: "RetryStorm:warning"},
-		"a storm that fades":          {decision: saturating(.1, forecaster.Never), forecast: retrying(.12, 100), want: "RetryStorm:warning~"},
-		"usual retries":               {decision: saturating(.1, forecaster.Never), forecast: retrying(.05, 100)},
-		"a few attempts":              {decision: saturating(.1, forecaster.Never), forecast: retrying(.5, 8)},
+		"retry storm":                {decision: saturating(.6, 19*time.Minute), forecast: retrying(.3, 100), want: "RetryStorm:warning SaturationAhead:warning"},
+		"retries without saturation": {decision: saturating(.1, forecaster.Never), forecast: retrying(.3, 100), want: "RetryStorm:warning"},
+		"fewer retries":              {decision: saturating(.1, forecaster.Never), forecast: retrying(.12, 100), want: "RetryStorm:warning~"},
+		"usual retries":              {decision: saturating(.1, forecaster.Never), forecast: retrying(.05, 100)},
+		"a few attempts":             {decision: saturating(.1, forecaster.Never), forecast: retrying(.5, 8)},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -211,9 +211,9 @@ func retrying(share, attempts float64) *forecaster.PoolForecast {
 	return &forecaster.PoolForecast{Retries: forecaster.Retries{Share: share, Attempts: attempts}}
 }
 
-// A pool has one alert for all resources that run out, with the label from when it was raised. Prefill replicas and each
-// sink have their own alert.
-func TestOneAlertForOneCause(t *testing.T) {
+// A pool has one alert for all resources that run out, with the resource label of the first firing tick. Prefill
+// replicas and each sink have their own alert.
+func TestAlertIdentity(t *testing.T) {
 	b := new(AlertTracker)
 	for i, resource := range []string{"kv", "decode", "prefill", "kv"} {
 		alerts := b.Update(noon.Add(time.Duration(i)*time.Minute), []Condition{
@@ -232,13 +232,13 @@ func TestOneAlertForOneCause(t *testing.T) {
 		reopened := new(AlertTracker)
 		reopened.Reopen(alerts)
 		if n := len(reopened.Update(noon.Add(time.Hour), nil, DefaultConfig())); n != len(alerts) {
-			t.Errorf("%d of %d alerts go on", n, len(alerts))
+			t.Errorf("%d of %d alerts continue", n, len(alerts))
 		}
 	}
 }
 
-// A warning that has become worth a page is raised again, as a page: a label that changed would be another alert.
-func TestAlertTrackerEscalates(t *testing.T) {
+// A warning that becomes a page fires again, as a page, because a changed label makes another alert.
+func TestAlertTrackerSeverity(t *testing.T) {
 	b := new(AlertTracker)
 	var got []string
 	for i, severity := range []Severity{Warning, Warning, Page, Warning, Page, Page, Warning} {
@@ -253,8 +253,8 @@ func TestAlertTrackerEscalates(t *testing.T) {
 	}
 }
 
-// Whoever routes alerts can tell a trial from the real thing.
-func TestAlertTrackerMarksAdvisory(t *testing.T) {
+// Alerts of a pool in advisory mode have the label mode.
+func TestAlertTrackerMode(t *testing.T) {
 	for mode, want := range map[Mode]string{Advisory: "advisory", Active: ""} {
 		c := Condition{Name: TooLateToWarm, Pool: "p", Severity: Page, Immediate: true, Annotations: map[string]string{"mode": string(mode)}}
 		alerts := new(AlertTracker).Update(noon, []Condition{c}, DefaultConfig())

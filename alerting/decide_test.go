@@ -70,7 +70,7 @@ var never = forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: fo
 
 func flat(v float64) func(int) float64 { return func(int) float64 { return v } }
 
-// rising is before until the minute, after from it on.
+// rising has one value before a minute, and another from it on.
 func rising(minute int, before, after float64) func(int) float64 {
 	return func(h int) float64 {
 		if h < minute {
@@ -80,7 +80,7 @@ func rising(minute int, before, after float64) func(int) float64 {
 	}
 }
 
-// shared has engines hold that much of what requests do.
+// shared is the share of the KV memory of requests that engines hold.
 func shared(ratio float64) func(*Input) {
 	return func(in *Input) {
 		in.Minute.KVRatio = ratio
@@ -117,7 +117,7 @@ func TestDecide(t *testing.T) {
 		"quantile, not median":                    {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350}, want: 6, action: ScaleOut},
 		"stated quantile":                         {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350}, config: func(c *Config) { c.Quantile = .5 }, want: 4, action: Hold},
 		"newsvendor: shortage is cheap":           {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(60, 1)}, want: 4, action: Hold, says: "To be 50 % sure"},
-		"newsvendor: shortage is dear":            {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(6, 1000)}, want: 7, action: ScaleOut, says: "To be 99 % sure"},
+		"newsvendor: shortage is expensive":       {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(6, 1000)}, want: 7, action: ScaleOut, says: "To be 99 % sure"},
 		"reserves":                                {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Pool.Reserves = capacity.Reserves{Failure: 1, Warm: 2} }}, want: 7, action: ScaleOut, says: "and as a reserve 1 for failures, 2 warm for bursts"},
 		"pending counts as supply":                {scene: scene{ready: 4, pending: 3, median: flat(620), last: 620}, state: earlier(7), want: 7, action: Hold},
 		"floor: demand above the forecast":        {scene: scene{ready: 4, median: flat(350), last: 520}, want: 6, action: ScaleOut, says: "KV memory is over its planned limit now. Demand is 130 % of the planned capacity of 4 replicas. Advising 6 replicas (4 now)."},
@@ -129,16 +129,16 @@ func TestDecide(t *testing.T) {
 		"KV at the danger mark is not above":      {scene: scene{ready: 20, median: flat(1950), last: 1950, edit: func(in *Input) { in.Minute.State.KVUsedMax = .85 }}, want: 20, action: Hold},
 
 		"scale in one step":                          {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn, says: "4 replicas will do for the next 15 min, with a certainty of 98 %. Advising 7 replicas (8 now). Limited by scale_in_step 1: 4 wanted."},
-		"stay: without a past":                       {scene: scene{ready: 8, median: flat(350), last: 350}, want: 8, action: Hold, says: "4 replicas would do, but demand is watched for 5 min more"},
+		"stay: first decision":                       {scene: scene{ready: 8, median: flat(350), last: 350}, want: 8, action: Hold, says: "4 replicas would do, but demand is watched for 5 min more"},
 		"scale in: a peak long enough ago":           {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), kept(2, 8)), want: 7, action: ScaleIn},
-		"scale in: what still warms up goes, too":    {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn},
+		"scale in: also a starting replica":          {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn},
 		"scale in to what one replica holds":         {scene: scene{ready: 3, median: flat(50), last: 50}, state: earlier(3), want: 2, action: ScaleIn, says: "1 replica will do for the next 15 min"},
 		"scale in: stated confidence":                {scene: scene{ready: 8, median: flat(390), spread: .5, last: 390}, state: earlier(8), config: func(c *Config) { c.ScaleInConfidence, c.Quantile = .5, .5 }, want: 7, action: ScaleIn, says: "4 replicas will do for the next 15 min, with a certainty of 50 %"},
 		"scale in: larger step":                      {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), config: func(c *Config) { c.ScaleInStep = 10 }, want: 4, action: ScaleIn},
 		"stay: later peak in cooldown":               {scene: scene{ready: 8, median: rising(18, 350, 790), last: 350}, state: earlier(8), want: 8, action: Hold},
 		"stay: unlikely but possible":                {scene: scene{ready: 8, median: flat(390), spread: .5, last: 390}, state: earlier(8), want: 8, action: Hold},
-		"stay: a peak was feared a moment ago":       {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), kept(1, 8)), want: 8, action: Hold},
-		"stay: shrunk often enough today":            {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 7200, noon.Unix() - 3600} }), config: func(c *Config) { c.MaxScaleIns = 2 }, want: 8, action: Hold, says: "4 replicas would do. Staying at 8. Limited by max_scale_ins 2: 4 wanted."},
+		"stay: a peak was forecast a minute ago":     {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), kept(1, 8)), want: 8, action: Hold},
+		"stay: max_scale_ins reached":                {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 7200, noon.Unix() - 3600} }), config: func(c *Config) { c.MaxScaleIns = 2 }, want: 8, action: Hold, says: "4 replicas would do. Staying at 8. Limited by max_scale_ins 2: 4 wanted."},
 		"scale in: yesterday's actions do not count": {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 86400, noon.Unix() - 3600} }), config: func(c *Config) { c.MaxScaleIns = 2 }, want: 7, action: ScaleIn},
 		"stay: burst tail":                           {scene: scene{ready: 8, median: flat(350), last: 450}, state: earlier(8), want: 8, action: Hold, says: "a burst of KV memory is still draining"},
 		"stay: queue":                                {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 1 }}, state: earlier(8), want: 8, action: Hold, says: "requests are waiting"},
@@ -147,26 +147,26 @@ func TestDecide(t *testing.T) {
 		}}, state: earlier(8), want: 8, action: Hold, says: "producer gw-2 fell silent"},
 		"stay: the fullest replica would be in danger on one fewer": {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.KVUsedMax, in.Pool.KVTarget, in.Pool.KVTokens = .8, .8, 125 }}, state: earlier(8), want: 8, action: Hold, says: "4 replicas would do, but on fewer the fullest one's KV cache, 80 % full, would pass 85 %. Staying at 8."},
 		"scale in: as far as the fullest replica allows":            {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.KVUsedMax, in.Pool.KVTarget, in.Pool.KVTokens = .6, .8, 125 }}, state: earlier(8), config: func(c *Config) { c.ScaleInStep = 0 }, want: 6, action: ScaleIn, says: "6 replicas will do"},
-		"stay: preemption":                        {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(8), want: 8, action: Hold, says: "preempting"},
-		"stay: uncovered minute":                  {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.Covered = false }}, state: earlier(8), want: 8, action: Hold, says: "no telemetry"},
-		"a step in on its way is kept":            {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(7), want: 7, action: ScaleIn},
-		"a step is from what there is":            {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(7), config: func(c *Config) { c.ScaleInStep = 3 }, want: 5, action: ScaleIn},
-		"foreign replicas go stepwise":            {scene: scene{ready: 20, median: flat(350), last: 350}, state: earlier(8), want: 19, action: ScaleIn},
-		"a request is kept":                       {scene: scene{ready: 7, pending: 1, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: Hold, says: "7 replicas would do, but the request of 11:43 UTC is kept until 12:09. Staying at 8."},
-		"a request is kept: ready and not judged": {scene: scene{ready: 8, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: Hold, says: "7 replicas would do, but the request of 11:43 UTC is kept until 12:01. Staying at 8."},
-		"an ask was judged":                       {scene: scene{ready: 8, median: flat(650), last: 650}, state: after(earlier(8), asked(18)), want: 7, action: ScaleIn},
-		"an ask outlives a replica that vanishes": {scene: scene{ready: 7, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: ScaleOut, says: "Advising 8 replicas (7 now)."},
-		"an ask is taken back with a word":        {scene: scene{ready: 7, median: flat(650), last: 650}, state: after(earlier(8), asked(18)), want: 7, action: ScaleIn, says: "Staying at 7. Before, it was 8."},
-		"an ask for demand that is gone":          {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: after(earlier(8), asked(1)), want: 7, action: ScaleIn, says: "4 replicas will do"},
-		"an ask for traffic that ended":           {scene: scene{ready: 1, pending: 1, median: flat(0), last: 0}, state: after(earlier(2), asked(1)), want: 1, action: ScaleIn},
-		"a request outlives a minute of silence":  {scene: scene{ready: 1, pending: 1, median: flat(0), last: 0, edit: func(in *Input) { in.Forecast.Total[0].Basis.Now.Requests = 2 }}, state: after(earlier(2), asked(1)), want: 2, action: Hold, says: "the request of 11:59 UTC is kept"},
-		"a floor for latencies that are back asks for no more": {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(4), func(s *State) {
+		"stay: preemption":                      {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(8), want: 8, action: Hold, says: "preempting"},
+		"stay: uncovered minute":                {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.Covered = false }}, state: earlier(8), want: 8, action: Hold, says: "no telemetry"},
+		"a scale-in continues":                  {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(7), want: 7, action: ScaleIn},
+		"a step is from the present replicas":   {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(7), config: func(c *Config) { c.ScaleInStep = 3 }, want: 5, action: ScaleIn},
+		"more replicas than requested":          {scene: scene{ready: 20, median: flat(350), last: 350}, state: earlier(8), want: 19, action: ScaleIn},
+		"a request is kept":                     {scene: scene{ready: 7, pending: 1, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: Hold, says: "7 replicas would do, but the request of 11:43 UTC is kept until 12:09. Staying at 8."},
+		"a request is kept: ready, in the hold": {scene: scene{ready: 8, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: Hold, says: "7 replicas would do, but the request of 11:43 UTC is kept until 12:01. Staying at 8."},
+		"a request is over":                     {scene: scene{ready: 8, median: flat(650), last: 650}, state: after(earlier(8), asked(18)), want: 7, action: ScaleIn},
+		"a request is kept: a replica is lost":  {scene: scene{ready: 7, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: ScaleOut, says: "Advising 8 replicas (7 now)."},
+		"a request is withdrawn, with a reason": {scene: scene{ready: 7, median: flat(650), last: 650}, state: after(earlier(8), asked(18)), want: 7, action: ScaleIn, says: "Staying at 7. Before, it was 8."},
+		"a request whose demand is gone":        {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: after(earlier(8), asked(1)), want: 7, action: ScaleIn, says: "4 replicas will do"},
+		"a request when traffic ended":          {scene: scene{ready: 1, pending: 1, median: flat(0), last: 0}, state: after(earlier(2), asked(1)), want: 1, action: ScaleIn},
+		"a request is kept: a silent minute":    {scene: scene{ready: 1, pending: 1, median: flat(0), last: 0, edit: func(in *Input) { in.Forecast.Total[0].Basis.Now.Requests = 2 }}, state: after(earlier(2), asked(1)), want: 2, action: Hold, says: "the request of 11:59 UTC is kept"},
+		"latencies recovered": {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(4), func(s *State) {
 			s.Breach = &Breach{Since: noon.Add(-time.Hour), Until: noon.Add(-10 * time.Minute), Own: Relief{From: 4, Replicas: 6}}
 		}), want: 4, action: Hold},
-		"a step in is taken back with a word": {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(7), want: 8, action: ScaleOut, says: "preempting requests. Staying at 8. Before, it was 7."},
-		"a step in that is under way is kept": {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: after(earlier(7), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 120} }), config: func(c *Config) { c.Mode = Active }, want: 7, action: Hold},
-		"a request is kept for the cooldown":  {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(9), kept(1, 9)), want: 9, action: ScaleOut, says: "Advising 9 replicas (4 now)."},
-		"an unmet ask shrinks after it":       {scene: scene{ready: 4, median: flat(560), last: 350}, state: after(earlier(9), kept(2, 9)), want: 6, action: ScaleOut},
+		"a scale-in is withdrawn, with a reason": {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(7), want: 8, action: ScaleOut, says: "preempting requests. Staying at 8. Before, it was 7."},
+		"a scale-in continues in active mode":    {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: after(earlier(7), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 120} }), config: func(c *Config) { c.Mode = Active }, want: 7, action: Hold},
+		"a request is kept for the cooldown":     {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(9), kept(1, 9)), want: 9, action: ScaleOut, says: "Advising 9 replicas (4 now)."},
+		"a request is reduced after it":          {scene: scene{ready: 4, median: flat(560), last: 350}, state: after(earlier(9), kept(2, 9)), want: 6, action: ScaleOut},
 
 		"max replicas":        {scene: scene{ready: 4, median: flat(7000), last: 350}, want: 50, action: ScaleOut, says: "replicas.max 50: 70 wanted"},
 		"max step":            {scene: scene{ready: 4, median: flat(700), last: 350}, config: func(c *Config) { c.MaxStepOut = 2 }, want: 6, action: ScaleOut, says: "max_step_out 2: 7 wanted"},
@@ -175,12 +175,12 @@ func TestDecide(t *testing.T) {
 		"above max":           {scene: scene{ready: 60, median: flat(5500), last: 5500}, want: 50, action: ScaleIn, says: "replicas.max 50"},
 		"zero traffic":        {scene: scene{ready: 2, median: flat(0), last: 0}, state: earlier(2), want: 1, action: ScaleIn},
 		"zero traffic, min 0": {scene: scene{ready: 1, median: flat(0), last: 0, edit: func(in *Input) { in.Pool.Replicas.Min = 0 }}, state: earlier(1), want: 0, action: ScaleIn},
-		"zero replicas wake":  {scene: scene{ready: 0, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.Replicas.Min = 0 }}, state: earlier(0), want: 1, action: ScaleOut},
+		"from zero replicas":  {scene: scene{ready: 0, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.Replicas.Min = 0 }}, state: earlier(0), want: 1, action: ScaleOut},
 
 		"stale holds":                {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Forecast.Stale, in.Minute.LastEvent = true, noon.Add(-7*time.Minute) }}, state: earlier(8), want: 8, action: Hold, says: "No telemetry since 11:53 UTC (7 min). Holding 8 replicas."},
-		"stale keeps the ask":        {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(9), want: 9, action: ScaleOut},
-		"stale takes back a step in": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(7), want: 8, action: ScaleOut, says: "Holding 8 replicas. Before, it was 7."},
-		"stale still sees a queue":   {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale, in.Minute.State.WaitingPerReady = true, 8 }}, state: earlier(4), want: 5, action: ScaleOut},
+		"stale keeps the request":    {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(9), want: 9, action: ScaleOut},
+		"stale withdraws a scale-in": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(7), want: 8, action: ScaleOut, says: "Holding 8 replicas. Before, it was 7."},
+		"stale with a queue":         {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale, in.Minute.State.WaitingPerReady = true, 8 }}, state: earlier(4), want: 5, action: ScaleOut},
 		"clock behind holds": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) {
 			in.Forecast.Stale, in.Minute.LastEvent, in.Minute.Heard = true, noon.Add(-62*time.Minute), noon.Add(-time.Minute)
 		}}, state: earlier(8), want: 8, action: Hold, says: "Telemetry comes, but none that counts for the newest minutes"},
@@ -210,10 +210,10 @@ func TestDecide(t *testing.T) {
 			}
 			said := d.Reason + strings.Join(texts(d.Constraints), "; ") + strings.Join(d.Warnings, "; ")
 			if !strings.Contains(said, tt.says) {
-				t.Errorf("%q\nlacks %q", said, tt.says)
+				t.Errorf("%q\ndoes not have %q", said, tt.says)
 			}
 			if st.LastDesired != d.Desired {
-				t.Errorf("state remembers %d of %d desired", st.LastDesired, d.Desired)
+				t.Errorf("the state has %d of %d desired", st.LastDesired, d.Desired)
 			}
 		})
 	}
@@ -244,9 +244,9 @@ func TestDecideReason(t *testing.T) {
 	}
 }
 
-// Four replicas are enough for the uncached prompts. But without the fifth, the prompts that its cache serves must be
-// computed, too.
-func TestScaleInCountsTheCacheThatGoes(t *testing.T) {
+// Four replicas are enough for the uncached prompts. But without the fifth, the prompts that are in its cache must be
+// computed too.
+func TestScaleInLosesCache(t *testing.T) {
 	for cached, want := range map[float32]int{0: 4, 600 * 200: 4, 600 * 300: 5} { // tokens of ten minutes; a fifth of it each
 		in := scene{ready: 5, median: flat(350), last: 350, edit: func(in *Input) {
 			f := &in.Forecast.Total[0]
@@ -259,8 +259,8 @@ func TestScaleInCountsTheCacheThatGoes(t *testing.T) {
 	}
 }
 
-// Pending replicas count as supply: 2→4→8→16 is the runaway of autoscalers that do not count them.
-func TestDecideDoesNotRunAway(t *testing.T) {
+// Pending replicas count as supply. An autoscaler that does not count them requests 2, 4, 8, 16 replicas and so on.
+func TestDecideCountsPending(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Mode = Active
 	var st State
@@ -277,8 +277,8 @@ func TestDecideDoesNotRunAway(t *testing.T) {
 	}
 }
 
-// Without replica reports an active pool is believed to follow what was asked for, after the warm-up.
-func TestDecideBelievesItsOwnAsk(t *testing.T) {
+// Without replica reports, the replicas that an active pool requested are assumed to be ready after the warm-up.
+func TestDecideWithoutReports(t *testing.T) {
 	for mode, want := range map[Mode][2]int{Active: {7, 0}, Advisory: {4, 0}} {
 		cfg := DefaultConfig()
 		cfg.Mode = mode
@@ -291,11 +291,11 @@ func TestDecideBelievesItsOwnAsk(t *testing.T) {
 				t.Fatalf("%s, minute %d: %d desired, want 7", mode, minute, d.Desired)
 			}
 			if mode == Active && minute == 1 && d.Pending != 3 {
-				t.Errorf("%d pending after asking, want 3", d.Pending)
+				t.Errorf("%d pending after the request, want 3", d.Pending)
 			}
 		}
 		if got := [2]int{d.Ready, d.Pending}; got != want {
-			t.Errorf("%s: believes in %v ready and pending, want %v", mode, got, want)
+			t.Errorf("%s: %v ready and pending, want %v", mode, got, want)
 		}
 	}
 }
@@ -318,17 +318,17 @@ func TestDecidePublishes(t *testing.T) {
 			t.Fatalf("minute %d: generation %d after %d publications, want %d", minute, d.Generation, len(published), want)
 		}
 	}
-	// A state that was lost starts above all that was published.
+	// After the state was lost, generations are above those that were published.
 	if d, _ := Decide(noon.Add(30*time.Minute), scene{ready: 4, median: flat(350), last: 350}.input(t), State{}, cfg); d.Generation <= st.Generation {
 		t.Errorf("generation %d after the state was lost, %d before", d.Generation, st.Generation)
 	}
-	// At first, on renewal after 10 minutes, on change, then on renewal.
+	// The first decision, a renewal after 10 minutes, a change, and a renewal.
 	if want := []int{0, 10, 12, 22}; !slices.Equal(published, want) {
 		t.Errorf("published at %v, want %v", published, want)
 	}
 }
 
-// drawInput draws anything the pipeline could hand over, and what it should not: NaN, infinities, huge and odd values.
+// drawInput draws valid inputs, and ones with NaN, infinities, and huge and negative values.
 func drawInput(t *rapid.T, tb testing.TB) (Input, State, Config) {
 	number := rapid.OneOf(rapid.Float64Range(0, 1e4), rapid.SampledFrom([]float64{0, math.NaN(), math.Inf(1), 1e300, -1}))
 	peak, base := number.Draw(t, "peak"), number.Draw(t, "base")
@@ -371,13 +371,13 @@ func TestDecideProperties(t *testing.T) {
 		}
 		blind := in.Forecast.Stale || in.Projection.Confidence == forecaster.Cold
 		if total := min(d.Ready+d.Pending, limit); blind && (d.Action == ScaleIn || d.Desired < total) {
-			rt.Fatalf("scaled in to %d of %d without sight: %s", d.Desired, total, d.Reason)
+			rt.Fatalf("scaled in to %d of %d, stale or cold: %s", d.Desired, total, d.Reason)
 		}
 		if d.Desired != d.Needed && len(d.Constraints) == 0 {
-			rt.Fatalf("%d needed, %d desired, and no constraint named", d.Needed, d.Desired)
+			rt.Fatalf("%d needed, %d desired, and no constraint", d.Needed, d.Desired)
 		}
 		if !st.LastTick.IsZero() && d.Desired != st.LastDesired && d.Action == Hold && len(d.Constraints) == 0 {
-			rt.Fatalf("%d after %d without a word: %s", d.Desired, st.LastDesired, d.Reason)
+			rt.Fatalf("%d after %d, action hold and no constraint: %s", d.Desired, st.LastDesired, d.Reason)
 		}
 		if _, err := json.Marshal(NewPrescale(&d)); err != nil {
 			rt.Fatalf("event: %v", err) // NaN and infinities have no JSON
@@ -400,10 +400,10 @@ func TestDecideNeededBy(t *testing.T) {
 		scene scene
 		want  time.Time
 	}{
-		"when the forecast first exceeds what is ready": {scene: scene{ready: 4, median: rising(10, 350, 620), last: 350}, want: noon.Add(9 * time.Minute)},
-		"pending replicas are not ready":                {scene: scene{ready: 4, pending: 1, median: rising(10, 450, 620), last: 350}, want: noon},
-		"now, when the floor asks":                      {scene: scene{ready: 4, median: rising(10, 350, 620), last: 520}, want: noon},
-		"never, when nothing is asked for":              {scene: scene{ready: 4, median: flat(350), last: 350}},
+		"when the forecast exceeds what is ready": {scene: scene{ready: 4, median: rising(10, 350, 620), last: 350}, want: noon.Add(9 * time.Minute)},
+		"pending replicas are not ready":          {scene: scene{ready: 4, pending: 1, median: rising(10, 450, 620), last: 350}, want: noon},
+		"now, for the floor":                      {scene: scene{ready: 4, median: rising(10, 350, 620), last: 520}, want: noon},
+		"never, without a request":                {scene: scene{ready: 4, median: flat(350), last: 350}},
 	}
 	for name, tt := range tests {
 		if d, _ := Decide(noon, tt.scene.input(t), State{}, DefaultConfig()); !d.NeededBy.Equal(tt.want) {
@@ -412,7 +412,7 @@ func TestDecideNeededBy(t *testing.T) {
 	}
 }
 
-// Which resource would bind is news only while something is asked for because of it.
+// A change of the binding resource is published only if replicas are requested.
 func TestDecidePublishesBinding(t *testing.T) {
 	for _, tt := range []struct {
 		ready   int

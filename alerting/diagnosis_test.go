@@ -12,8 +12,8 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// TestBinds: which latencies are over their objectives, and whether requests queue, tells what is short.
-func TestBinds(t *testing.T) {
+// TestBottleneck: the bottleneck follows from which latencies are over their objectives, and whether requests queue.
+func TestBottleneck(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ttft, itl      bool
 		waiting, kvUse float64
@@ -21,11 +21,11 @@ func TestBinds(t *testing.T) {
 	}{
 		"neither":                         {false, false, 4, .97, BottleneckNone},
 		"the first token":                 {true, false, 0, .6, BottleneckPrefill},
-		"so it does while requests queue": {true, false, 3, .6, BottleneckPrefill},
+		"the first token, requests queue": {true, false, 3, .6, BottleneckPrefill},
 		"further tokens":                  {false, true, 0, .7, BottleneckDecode},
 		"both, and KV is full":            {true, true, 4, .97, BottleneckKV},
 		"the first token, and KV is full": {true, false, 4, .97, BottleneckKV},
-		"both, requests queue beside KV":  {true, true, 4, .5, BottleneckSlots},
+		"both, requests queue":            {true, true, 4, .5, BottleneckSlots},
 		"both, KV is not reported":        {true, true, 4, math.NaN(), BottleneckSlots},
 		"both without a queue":            {true, true, 0, .9, BottleneckBoth},
 		"both, the queue is not reported": {true, true, math.NaN(), .9, BottleneckBoth},
@@ -36,41 +36,35 @@ func TestBinds(t *testing.T) {
 	}
 }
 
-// TestSignalsAreBounded: the newest quarter of an hour is kept, and a copy stays what it was.
-func TestSignalsAreBounded(t *testing.T) {
+// TestSignals: the newest 15 minutes are kept. Add does not change a copy.
+func TestSignals(t *testing.T) {
 	m := &features.PoolMinute{Pool: "p", State: features.PoolState{WaitingPerReady: 2, KVUsedMax: .5}}
 	var s, kept Signals
 	for i := range 3 * latestMinutes {
 		if m.State.WaitingPerReady = float64(i); i == 3 {
 			kept = s
 		}
-		s = s.Add(noon.Add(time.Duration(i+1)*time.Minute), minuteOf(i, 1, .02), m)
+		s = s.Add(noon.Add(time.Duration(i+1)*time.Minute), minuteOf(i, 1), m)
 	}
 	if len(s) != latestMinutes || s[len(s)-1].Waiting != 3*latestMinutes-1 || len(kept) != 3 || kept[0].Waiting != 0 {
 		t.Errorf("%d minutes kept, the newest %+v; the copy %+v", len(s), s[len(s)-1], kept)
 	}
 }
 
-// minuteOf are windows of a minute after noon with these latencies in seconds.
-func minuteOf(minute int, ttft, itl float64) []features.Window {
+// minuteOf is the window of a minute after noon, with the times to the first token of its requests, in seconds.
+func minuteOf(minute int, ttft ...float64) []features.Window {
 	w := features.Window{Key: features.Key{Pool: "p"}, Start: noon.Add(time.Duration(minute) * time.Minute)}
-	w.TTFT.Add(ttft)
-	w.ITL.Add(itl)
+	for _, v := range ttft {
+		w.TTFT.Add(v)
+	}
 	return []features.Window{w}
 }
 
 // A late report updates its minute, unless it has fewer requests. A minute that is no longer kept is not updated.
-func TestSignalsHearLateReports(t *testing.T) {
+func TestSignalsOfLateReports(t *testing.T) {
 	m := &features.PoolMinute{Pool: "p"}
-	window := func(minute int, ttft ...float64) []features.Window {
-		w := features.Window{Key: features.Key{Pool: "p"}, Start: noon.Add(time.Duration(minute) * time.Minute)}
-		for _, v := range ttft {
-			w.TTFT.Add(v)
-		}
-		return []features.Window{w}
-	}
 	var s Signals
-	for i, windows := range [][]features.Window{nil, window(0, 2), window(0, 4, 4), window(0, 1), window(-90, 9, 9), window(4, 7)} {
+	for i, windows := range [][]features.Window{nil, minuteOf(0, 2), minuteOf(0, 4, 4), minuteOf(0, 1), minuteOf(-90, 9, 9), minuteOf(4, 7)} {
 		before := slices.Clone(s)
 		copied := s
 		s = s.Add(noon.Add(time.Duration(i+1)*time.Minute), windows, m)
@@ -85,8 +79,8 @@ func TestSignalsHearLateReports(t *testing.T) {
 	}
 }
 
-// A breach stays while its latency is unknown, with its floor, for at most half an hour.
-func TestUnknownLatencyKeepsTheBreach(t *testing.T) {
+// A breach and its floor stay while the latency is unknown, for at most half an hour.
+func TestBreachWithUnknownLatency(t *testing.T) {
 	in := scene{ready: 4, median: func(int) float64 { return 40 }, last: 40, edit: func(in *Input) {
 		in.Pool.Config.SLO.TTFT = time.Second
 		for m := range latestMinutes {

@@ -20,7 +20,7 @@ func warnedFrom(threshold, soon, ahead float64, p50 time.Duration) Decision {
 	return d
 }
 
-// What is warned of early says by how far, and from which probability on.
+// An early warning has its probability, its time and the threshold.
 func TestEarlyWarning(t *testing.T) {
 	cfg := DefaultConfig()
 	d := warnedFrom(.2, .12, .31, forecaster.Never)
@@ -37,7 +37,7 @@ func TestEarlyWarning(t *testing.T) {
 	}
 	d = warnedFrom(.4, .12, .31, forecaster.Never)
 	if got := Conditions(&d, nil, cfg); len(got) != 1 || !got[0].Fading {
-		t.Errorf("%+v: want one that keeps an alert and raises none", got)
+		t.Errorf("%+v: want one that fades", got)
 	}
 	d = warnedFrom(.6, .12, .31, forecaster.Never)
 	if got := Conditions(&d, nil, cfg); len(got) != 0 {
@@ -45,10 +45,10 @@ func TestEarlyWarning(t *testing.T) {
 	}
 }
 
-// A page is the same whatever the threshold.
-func TestPagesIgnoreTheThreshold(t *testing.T) {
+// A page does not depend on the threshold of warnings.
+func TestPageIgnoresThreshold(t *testing.T) {
 	cfg := DefaultConfig()
-	late := func(from float64) *Condition {
+	page := func(from float64) *Condition {
 		d := warnedFrom(from, .8, .85, 12*time.Minute)
 		for _, c := range Conditions(&d, nil, cfg) {
 			if c.Severity == Page {
@@ -57,12 +57,12 @@ func TestPagesIgnoreTheThreshold(t *testing.T) {
 		}
 		return nil
 	}
-	fixed := late(0)
+	fixed := page(0)
 	if fixed == nil {
-		t.Fatal("no page of what is nearer than the warm-up")
+		t.Fatal("no page for a saturation that comes before a new replica is ready")
 	}
 	for _, from := range []float64{.1, .8} {
-		if diff := cmp.Diff(fixed, late(from)); diff != "" {
+		if diff := cmp.Diff(fixed, page(from)); diff != "" {
 			t.Errorf("with another threshold:\n%s", diff)
 		}
 	}

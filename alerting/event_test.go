@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,7 +32,26 @@ func decided() Decision {
 	}
 }
 
-func TestNewEventGolden(t *testing.T) {
+// golden compares got with a file in testdata, which -update rewrites.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	file = "testdata/" + file
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+// The JSON of an event is a contract with its consumers.
+func TestEventGolden(t *testing.T) {
 	d := decided()
 	e, err := Notice{Decision: &d}.CloudEvent(nil)
 	if err != nil {
@@ -41,23 +61,10 @@ func TestNewEventGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got = append(got, '\n')
-	const golden = "testdata/prescale.golden.json"
-	if *update {
-		if err := os.WriteFile(golden, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("the event changed; consumers read these names (-want +got):\n%s", diff)
-	}
+	golden(t, "prescale.golden.json", string(got)+"\n")
 }
 
-func TestNewEventOfNothing(t *testing.T) {
+func TestEmptyEvent(t *testing.T) {
 	d := Decision{Pool: "p", Tick: noon.In(time.FixedZone("", 3600)), Action: Hold, ETA: never}
 	e, err := Notice{Decision: &d}.CloudEvent(nil)
 	if err != nil {
@@ -80,7 +87,7 @@ func TestReadPrescaleRefuses(t *testing.T) {
 		"", "no", `{}`, `{"type":"forewarm.alert.v1","data":{"id":"a-1","expires_at":"2026-03-02T12:00:00Z"}}`, `{"type":"forewarm.prescale.v1","data":{"id":"a-1"}}`,
 	} {
 		if e, err := ReadPrescale([]byte(body)); err == nil {
-			t.Errorf("%s was read as %+v", body, e)
+			t.Errorf("%s is read as %+v", body, e)
 		}
 	}
 }
@@ -94,7 +101,7 @@ func TestGenerationOf(t *testing.T) {
 	}
 	for _, id := range []string{"", "chat", "chat-", "chat--1", "chat-x", "talk-7", "chat-99999999999999999999"} {
 		if g, ok := GenerationOf("chat", id); ok {
-			t.Errorf("%q is taken for generation %d", id, g)
+			t.Errorf("%q is read as generation %d", id, g)
 		}
 	}
 }

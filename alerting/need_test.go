@@ -7,7 +7,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// even is demand spread evenly from 0 to 100, as far as a distribution's levels go, times by.
+// even are the quantiles of a demand that is uniform from 0 to 100, times by.
 func even(by float64) (q forecaster.Quantiles) {
 	for i, level := range forecaster.Levels {
 		q[i] = 100 * level * by
@@ -33,14 +33,14 @@ func TestProvision(t *testing.T) {
 		want float64
 		ok   bool
 	}{
-		"minutes alike: their quantile":                {fill(func(int) forecaster.Quantiles { return even(1) }), .8, 80, true},
-		"of ten minutes one may be short at 85 %":      {fill(func(h int) forecaster.Quantiles { return even([]float64{1e-3, 1}[h/9%2]) }), .85, .0944, true},
-		"of ten minutes two may not, but half of each": {fill(func(h int) forecaster.Quantiles { return even([]float64{1e-3, 1}[h/8%2]) }), .9, 50, true},
-		"minutes that are not known do not count": {fill(func(h int) forecaster.Quantiles {
+		"equal minutes: their quantile":           {fill(func(int) forecaster.Quantiles { return even(1) }), .8, 80, true},
+		"at 85 % one of ten minutes may be short": {fill(func(h int) forecaster.Quantiles { return even([]float64{1e-3, 1}[h/9%2]) }), .85, .0944, true},
+		"at 90 % half of each of two minutes may": {fill(func(h int) forecaster.Quantiles { return even([]float64{1e-3, 1}[h/8%2]) }), .9, 50, true},
+		"unknown minutes do not count": {fill(func(h int) forecaster.Quantiles {
 			return map[bool]forecaster.Quantiles{true: nan, false: even(1)}[h < 5]
 		}), .8, 80, true},
-		"nothing known":   {fill(func(int) forecaster.Quantiles { return nan }), .8, 0, false},
-		"nothing to come": {fill(func(int) forecaster.Quantiles { return even(0) }), .95, 0, true},
+		"unknown":   {fill(func(int) forecaster.Quantiles { return nan }), .8, 0, false},
+		"no demand": {fill(func(int) forecaster.Quantiles { return even(0) }), .95, 0, true},
 	} {
 		got, ok := provision(tt.f, tt.tau, 10)
 		if ok != tt.ok || math.Abs(got-tt.want) > .01*tt.want {

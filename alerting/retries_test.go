@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// Calls need 350 of KV on replicas of 100, and attempts load the pool by a factor.
-func TestRetriesAreSizedWithinABound(t *testing.T) {
+// Calls need 350 KV tokens on replicas of 100. Retries multiply the load, and may request only a bounded number of
+// replicas.
+func TestReplicasForRetries(t *testing.T) {
 	tests := map[string]struct {
 		factor  float64
 		edit    func(*Input)
@@ -15,12 +16,12 @@ func TestRetriesAreSizedWithinABound(t *testing.T) {
 		says    string // of the reason and the constraints
 	}{
 		"no retries":                    {1, nil, 4, ""},
-		"half of the calls again":       {1.5, nil, 6, "1.5 times as large; without them 4 replicas would do"},
-		"more than retries may ask for": {5, nil, 12, "retries 12: 18 wanted for KV memory"},
+		"half of the calls are retried": {1.5, nil, 6, "1.5 times as large; without them 4 replicas would do"},
+		"above the bound":               {5, nil, 12, "retries 12: 18 wanted for KV memory"},
 		"an idle pool": {2, func(in *Input) {
 			in.Minute.State.KVUsedMax, in.Minute.State.WaitingPerReady = .2, 0
 		}, 4, "3 more replicas are not asked for: the engines have room"},
-		"engines that do not tell": {2, func(in *Input) { in.Minute.State.KVUsedMax = math.NaN() }, 7, "2.0 times as large"},
+		"KV use is not reported": {2, func(in *Input) { in.Minute.State.KVUsedMax = math.NaN() }, 7, "2.0 times as large"},
 		"an idle pool with a queue": {2, func(in *Input) {
 			in.Minute.State.KVUsedMax, in.Minute.State.WaitingPerReady, in.Minute.QueueGrowing = .2, 2, true
 		}, 7, "2.0 times as large"},
@@ -38,7 +39,7 @@ func TestRetriesAreSizedWithinABound(t *testing.T) {
 			in.Forecast = in.Forecast.Load()
 			d, _ := Decide(noon, in, State{}, DefaultConfig())
 			if said := d.Reason + strings.Join(texts(d.Constraints), "; "); d.Desired != tt.desired || !strings.Contains(said, tt.says) {
-				t.Errorf("asks for %d, want %d: %s", d.Desired, tt.desired, said)
+				t.Errorf("%d desired, want %d: %s", d.Desired, tt.desired, said)
 			}
 		})
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// disaggregated adds replicas that compute 1000 prompt tokens a second each, and a demand for them.
+// disaggregated adds prefill replicas of 1000 prompt tokens/s each, and a demand for them.
 func disaggregated(prompts float64) func(*Input) {
 	return func(in *Input) {
 		in.Pool.Disaggregated, in.Pool.PrefillReplicas = true, capacity.Replicas{Min: 1, Max: 6, Initial: 2}
@@ -29,7 +29,7 @@ func disaggregated(prompts float64) func(*Input) {
 }
 
 // Prompts need prefill replicas only, within their own bounds. Fewer are requested only after the cooldown.
-func TestRolesAreSizedApart(t *testing.T) {
+func TestSizeOfRoles(t *testing.T) {
 	cfg := DefaultConfig()
 	var st State
 	step := func(minute int, prompts float64, stale bool) Decision {
@@ -50,14 +50,14 @@ func TestRolesAreSizedApart(t *testing.T) {
 		says        string
 	}{
 		{minute: 0, prefillRows: 4500, want: 5},
-		{minute: 1, prefillRows: 2500, want: 5}, // not yet
+		{minute: 1, prefillRows: 2500, want: 5}, // before the cooldown ends
 		{minute: 2, prefillRows: 100, stale: true, want: 5},
 		{minute: 3, prefillRows: 9000, want: 6, says: "disaggregated.prefill_replicas.max 6: 9 wanted"},
 		{minute: 4, prefillRows: 2500, want: 6},
-		{minute: 11, prefillRows: 2500, want: 6}, // the cooldown is over, but both asks are on their way
+		{minute: 11, prefillRows: 2500, want: 6}, // the cooldown is over, but both requests are pending
 		{minute: 12, prefillRows: 2500, want: 5, says: "prefill: scale_in_step 1: 3 wanted"},
 		{minute: 13, prefillRows: 2500, want: 4},
-		{minute: 14, prefillRows: 2500, want: 4}, // one fewer would do, but the request of minute 3 is kept for a lead of 13 and a hold of 5 minutes
+		{minute: 14, prefillRows: 2500, want: 4}, // 3 are enough, but the request of minute 3 is kept for a lead of 13 and a hold of 5 minutes
 		{minute: 21, prefillRows: 2500, want: 3},
 		{minute: 25, prefillRows: 4500, want: 5},
 		{minute: 26, prefillRows: 2500, want: 5},
@@ -71,7 +71,7 @@ func TestRolesAreSizedApart(t *testing.T) {
 		}
 	}
 	if outs, ins := len(st.ScaleOuts), len(st.ScaleIns); outs != 3 || ins != 5 {
-		t.Errorf("%d actions out and %d in are counted, want 3 and 5", outs, ins)
+		t.Errorf("%d scale-outs and %d scale-ins, want 3 and 5", outs, ins)
 	}
 	cfg.MaxScaleIns = 2
 	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(10)}.input(t)
@@ -82,7 +82,7 @@ func TestRolesAreSizedApart(t *testing.T) {
 		says string
 	}{
 		{"fewer", func(*Input, *State) {}, 4, "prefill: scale_in_step 1: 1 wanted"},
-		{"often enough today", func(_ *Input, st *State) { st.ScaleIns = []int64{noon.Unix() - 60, noon.Unix() - 30} }, 5, "prefill: max_scale_ins 2: 1 wanted"},
+		{"max_scale_ins reached", func(_ *Input, st *State) { st.ScaleIns = []int64{noon.Unix() - 60, noon.Unix() - 30} }, 5, "prefill: max_scale_ins 2: 1 wanted"},
 		{"requests wait", func(in *Input, _ *State) { in.Minute.State.WaitingPerReady = 2 }, 5, ""},
 		{"a burst", func(in *Input, _ *State) { in.Forecast.Total[1].Now.Mean = 2400 }, 5, ""},
 		{"budget for both roles", func(in *Input, _ *State) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 2, 17 }, 4, ""},
@@ -107,7 +107,7 @@ func TestRolesAreSizedApart(t *testing.T) {
 	}
 }
 
-// promptPaths is in's forecast with paths of prompts: 1500 tokens a second on one half of them, 2500 on the other.
+// promptPaths is the forecast of in, with 1500 prompt tokens/s on one half of its paths and 2500 on the other.
 func promptPaths(in *Input) forecaster.PoolForecast {
 	pf := *in.Forecast
 	pf.Origin = noon
@@ -122,7 +122,7 @@ func promptPaths(in *Input) forecaster.PoolForecast {
 	return pf
 }
 
-// prompted is a decision for a demand of 2500 prompt tokens a second, with the probabilities of promptPaths.
+// prompted is a decision for a demand of 2500 prompt tokens/s, with the probabilities of promptPaths.
 func prompted(t *testing.T, st State, cfg Config, reserves capacity.Reserves) (Decision, State) {
 	t.Helper()
 	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(2500)}.input(t)
@@ -133,13 +133,13 @@ func prompted(t *testing.T, st State, cfg Config, reserves capacity.Reserves) (D
 	return Decide(noon, in, st, cfg)
 }
 
-// The probability of prefill replicas is of the requested ones, without those reserved for failures, and at first without
-// the pending ones.
-func TestPrefillHasItsProbability(t *testing.T) {
+// The probability that prefill runs out counts all requested prefill replicas from their lead time on. Reserved ones
+// count too.
+func TestPrefillProbability(t *testing.T) {
 	ready := func(n int) State { return State{PrefillKnown: true, Prefill: n} }
-	onTheWay := ready(3)
-	onTheWay.PrefillPending = []time.Time{noon.Add(-time.Minute)}
-	arrived := onTheWay
+	pending := ready(3)
+	pending.PrefillPending = []time.Time{noon.Add(-time.Minute)}
+	arrived := pending
 	arrived.PrefillPending = []time.Time{noon.Add(-13 * time.Minute)}
 	for name, tt := range map[string]struct {
 		st       State
@@ -147,33 +147,29 @@ func TestPrefillHasItsProbability(t *testing.T) {
 		want     float64
 		pending  int
 	}{
-		"initial":                   {State{}, capacity.Reserves{}, .5, 0},
-		"enough":                    {ready(3), capacity.Reserves{}, 0, 0},
-		"one on its way":            {onTheWay, capacity.Reserves{}, .5, 1},
-		"it has arrived":            {arrived, capacity.Reserves{}, 0, 0},
-		"one is kept for failures":  {ready(3), capacity.Reserves{Failure: 1}, 0, 0},
-		"one is kept for a rollout": {ready(3), capacity.Reserves{Rollout: 1}, 0, 0},
+		"initial":                  {State{}, capacity.Reserves{}, .5, 0},
+		"enough":                   {ready(3), capacity.Reserves{}, 0, 0},
+		"one is pending":           {pending, capacity.Reserves{}, .5, 1},
+		"it is ready":              {arrived, capacity.Reserves{}, 0, 0},
+		"one in reserve, failures": {ready(3), capacity.Reserves{Failure: 1}, 0, 0},
+		"one in reserve, rollout":  {ready(3), capacity.Reserves{Rollout: 1}, 0, 0},
 	} {
 		d, _ := prompted(t, tt.st, DefaultConfig(), tt.reserves)
 		r := d.Prompts[0]
 		if len(d.Prompts) != 1 || r.Dimension != features.DimPrefill || r.PerReplica != 1000 || r.Demand != 2500 || r.NeedReplicas != 3 || r.Probability != d.ByRole.PrefillProbability {
-			t.Errorf("%s: of prefill is kept %+v, with a probability of %g by role", name, d.Prompts, d.ByRole.PrefillProbability)
+			t.Errorf("%s: prefill is %+v, its probability by role %g", name, d.Prompts, d.ByRole.PrefillProbability)
 		}
 		if math.Abs(r.Probability-tt.want) > .02 || d.ByRole.PrefillPending != tt.pending {
-			t.Errorf("%s: runs out with a probability of %.2f, %d pending, want %g and %d", name, r.Probability, d.ByRole.PrefillPending, tt.want, tt.pending)
+			t.Errorf("%s: probability %.2f, %d pending, want %g and %d", name, r.Probability, d.ByRole.PrefillPending, tt.want, tt.pending)
 		}
 	}
-	if n := d0(t).Prefilling(); n != nil {
-		t.Errorf("prefill replicas %+v in a pool without", n)
+	d, _ := Decide(noon, scene{ready: 4, median: flat(350), last: 350}.input(t), State{}, DefaultConfig())
+	if n := d.Prefilling(); n != nil {
+		t.Errorf("prefill replicas %+v in a pool without roles", n)
 	}
 }
 
-func d0(t *testing.T) *Decision {
-	d, _ := Decide(noon, scene{ready: 4, median: flat(350), last: 350}.input(t), State{}, DefaultConfig())
-	return &d
-}
-
-// Each role has its own reserves. They are added before the bounds, are kept at scale-in, and do not grow.
+// Each role has its own reserves. They are added before the bounds apply, are kept at scale-in, and do not grow.
 func TestPrefillReserves(t *testing.T) {
 	cfg := DefaultConfig()
 	var st State
@@ -192,37 +188,38 @@ func TestPrefillReserves(t *testing.T) {
 		t.Errorf("%d decode and %+v, want 4 and 3 with 2 in reserve of each", first.Desired, *first.ByRole)
 	}
 	if want := "Prefill throughput is over its planned limit now. Demand is 125 % of the planned capacity of 2 prefill replicas. Advising 5 prefill replicas (2 now). A new one takes up to 13 min."; !strings.HasSuffix(first.Reason, want) {
-		t.Errorf("%q\nlacks %q", first.Reason, want)
+		t.Errorf("%q\ndoes not end with %q", first.Reason, want)
 	}
-	for m := range 30 { // neither grows nor goes
+	for m := range 30 { // the number stays
 		if d := step(1+m, nil); d.ByRole.Prefill != 5 || strings.Contains(d.Reason, "prompts") {
 			t.Fatalf("minute %d: %d prefill replicas, %q", 1+m, d.ByRole.Prefill, d.Reason)
 		}
 	}
-	apart := func(in *Input) { in.Pool.PrefillReserves = capacity.Reserves{Failure: 1} }
-	if d := step(31, apart); d.ByRole.Prefill != 5 { // what had to stay a minute ago stays
-		t.Errorf("%d at once", d.ByRole.Prefill)
+	smaller := func(in *Input) { in.Pool.PrefillReserves = capacity.Reserves{Failure: 1} }
+	if d := step(31, smaller); d.ByRole.Prefill != 5 { // five were needed a minute ago
+		t.Errorf("%d prefill replicas immediately after the change, want 5", d.ByRole.Prefill)
 	}
-	if d := step(32, apart); d.Desired != 6 || d.ByRole.Prefill != 4 || !strings.Contains(d.Reason, "4 prefill replicas will do for the next 15 min, with a certainty of 98 %. Advising 4 prefill replicas (5 now).") {
+	if d := step(32, smaller); d.Desired != 6 || d.ByRole.Prefill != 4 || !strings.Contains(d.Reason, "4 prefill replicas will do for the next 15 min, with a certainty of 98 %. Advising 4 prefill replicas (5 now).") {
 		t.Errorf("with a smaller reserve: %d decode, %d prefill: %q", d.Desired, d.ByRole.Prefill, d.Reason)
 	}
-	if d := step(34, func(in *Input) { apart(in); in.Pool.PrefillReplicas.Max = 3 }); d.ByRole.Prefill != 3 || d.ByRole.PrefillNeeded != 4 ||
+	if d := step(34, func(in *Input) { smaller(in); in.Pool.PrefillReplicas.Max = 3 }); d.ByRole.Prefill != 3 || d.ByRole.PrefillNeeded != 4 ||
 		d.ByRole.PrefillConstraints[0].String() != "disaggregated.prefill_replicas.max 3: 4 wanted" {
 		t.Errorf("%+v at most 3: %v", *d.ByRole, d.ByRole.PrefillConstraints)
 	}
 	st = State{}
 	if d := step(40, func(in *Input) { in.Projection.Confidence = forecaster.Cold }); d.ByRole.Prefill != 5 {
-		t.Errorf("%d prefill replicas on a cold start, want the 3 that this minute takes and 2", d.ByRole.Prefill)
+		t.Errorf("%d prefill replicas on a cold start, want 3 for this minute and 2 in reserve", d.ByRole.Prefill)
 	}
 	st = State{}
-	broke := func(in *Input) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 1, 9 }
-	if d := step(41, broke); d.ByRole.Prefill+d.Desired > 9 || d.ByRole.PrefillConstraints[0].String() != "budget_hour_usd, enough for 3: 5 wanted" {
+	budget := func(in *Input) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 1, 9 }
+	if d := step(41, budget); d.ByRole.Prefill+d.Desired > 9 || d.ByRole.PrefillConstraints[0].String() != "budget_hour_usd, enough for 3: 5 wanted" {
 		t.Errorf("%+v for a budget of 9: %v", *d.ByRole, d.ByRole.PrefillConstraints)
 	}
 }
 
-// TestPrefillIsPublished: a change of the prefill replicas alone is advice, too; and none may be left, for long.
-func TestPrefillIsPublished(t *testing.T) {
+// TestPublishPrefill: a change of only the prefill replicas is published. With a minimum of zero, prefill replicas can
+// be scaled in to zero.
+func TestPublishPrefill(t *testing.T) {
 	var st State
 	var d Decision
 	step := func(minute int, prompts float64) {
@@ -232,7 +229,7 @@ func TestPrefillIsPublished(t *testing.T) {
 	}
 	step(0, 1500)
 	if step(1, 1500); d.Publish {
-		t.Errorf("the same again is published")
+		t.Errorf("an unchanged decision is published")
 	}
 	if step(2, 2500); !d.Publish || d.Action != Hold || d.ByRole.Prefill != 3 {
 		t.Errorf("published %t: %s, %+v", d.Publish, d.Action, *d.ByRole)
@@ -241,12 +238,11 @@ func TestPrefillIsPublished(t *testing.T) {
 		step(3+m, 0)
 	}
 	if ins := len(st.ScaleIns); d.ByRole.Prefill != 0 || ins != 3 {
-		t.Errorf("%d prefill replicas without prompts, after %d steps", d.ByRole.Prefill, ins)
+		t.Errorf("%d prefill replicas without prompts, after %d scale-ins; want 0 and 3", d.ByRole.Prefill, ins)
 	}
 }
 
-// Prefill replicas have their own alert. It counts all of them, or all but those reserved for failures. Their number is
-// not reported, so it is never a page.
+// Prefill replicas have their own alerts. Their number is not reported, so none of these is a page.
 func TestPrefillAlerts(t *testing.T) {
 	cfg := DefaultConfig()
 	for name, tt := range map[string]struct {
@@ -256,10 +252,10 @@ func TestPrefillAlerts(t *testing.T) {
 		alert    AlertName // "" is none
 		says     string
 	}{
-		"too few":                 {ready: 2, alert: SaturationAhead, says: "Demand is 125 % of the planned capacity of 2 prefill replicas."},
-		"enough":                  {ready: 4},
-		"a failure would be felt": {ready: 3, reserves: capacity.Reserves{Failure: 1}, alert: BelowReserve, says: "Demand needs 3 of 3 ready prefill replicas: if one fails, the rest is overloaded."},
-		"a limit":                 {ready: 2, reserves: capacity.Reserves{Failure: 1}, most: 2, alert: AtCapacityLimit, says: "Raise disaggregated.prefill_replicas.max: 4 prefill replicas (reserve included) are needed, 2 are allowed."},
+		"too few":                  {ready: 2, alert: SaturationAhead, says: "Demand is 125 % of the planned capacity of 2 prefill replicas."},
+		"enough":                   {ready: 4},
+		"a failure would saturate": {ready: 3, reserves: capacity.Reserves{Failure: 1}, alert: BelowReserve, says: "Demand needs 3 of 3 ready prefill replicas: if one fails, the rest is overloaded."},
+		"a limit":                  {ready: 2, reserves: capacity.Reserves{Failure: 1}, most: 2, alert: AtCapacityLimit, says: "Raise disaggregated.prefill_replicas.max: 4 prefill replicas (reserve included) are needed, 2 are allowed."},
 	} {
 		d, _ := prompted(t, State{PrefillKnown: true, Prefill: tt.ready}, cfg, tt.reserves)
 		if tt.most > 0 {
@@ -275,21 +271,21 @@ func TestPrefillAlerts(t *testing.T) {
 			continue
 		}
 		if i < 0 {
-			t.Errorf("%s: no %s among %d", name, tt.alert, len(conditions))
+			t.Errorf("%s: no %s in %d conditions", name, tt.alert, len(conditions))
 			continue
 		}
 		c := conditions[i]
 		if c.Resource != features.DimPrefill || c.Severity != Warning || c.Fading || c.Class != "agent" && tt.alert != BelowReserve || c.Role != "prefill" || !strings.Contains(c.Annotations["description"]+" "+c.Annotations["action"], tt.says) {
-			t.Errorf("%s: %s of %s, class %s, fading %t: %q\nlacks %q", name, c.Severity, c.Resource, c.Class, c.Fading, c.Annotations["description"]+" "+c.Annotations["action"], tt.says)
+			t.Errorf("%s: %s of %s, class %s, fading %t: %q\ndoes not have %q", name, c.Severity, c.Resource, c.Class, c.Fading, c.Annotations["description"]+" "+c.Annotations["action"], tt.says)
 		}
 		if action := c.Annotations["action"]; !strings.Contains(action, "prefill replicas") {
-			t.Errorf("%s: the action is of others: %q", name, action)
+			t.Errorf("%s: the action does not name prefill replicas: %q", name, action)
 		}
 	}
 }
 
-// TestServingHidesPrompts: the projection of a disaggregated pool does not set prompts against replicas that decode.
-func TestServingHidesPrompts(t *testing.T) {
+// TestCapacityOfRole: in a disaggregated pool, decode replicas have no prefill capacity.
+func TestCapacityOfRole(t *testing.T) {
 	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(1)}.input(t)
 	for dimension, want := range map[string]bool{capacity.KV: true, capacity.Prefill: false} {
 		if _, ok := CapacityOf(&in.Pool, nil, capacity.DecodeRole).PerReplica(dimension, 0); ok != want {
@@ -298,11 +294,12 @@ func TestServingHidesPrompts(t *testing.T) {
 	}
 	in.Pool.Disaggregated = false
 	if _, ok := CapacityOf(&in.Pool, nil, capacity.DecodeRole).PerReplica(capacity.Prefill, 0); !ok {
-		t.Error("prompts are nobody's")
+		t.Error("replicas of a pool without roles have no prefill capacity")
 	}
 }
 
-func TestServingIsAsUncertainAsWhatWasLearned(t *testing.T) {
+// The spread of a capacity is the interval of the learned rate, unless that is extrapolated.
+func TestSpreadOfCapacity(t *testing.T) {
 	learned := capacity.Basis{Source: capacity.Learned, Learned: capacity.Estimate{Value: 100, Low: 80, High: 130}}
 	guessed := learned
 	guessed.Extrapolated = true
@@ -315,8 +312,8 @@ func TestServingIsAsUncertainAsWhatWasLearned(t *testing.T) {
 	}
 }
 
-// TestDecisionNamesScheduledEvents: with what a reader needs to see why.
-func TestDecisionNamesScheduledEvents(t *testing.T) {
+// TestDecisionWithScheduledEvent: the reason and the data name the event of the calendar.
+func TestDecisionWithScheduledEvent(t *testing.T) {
 	in := scene{ready: 4, median: rising(10, 350, 900), last: 350, edit: func(in *Input) {
 		in.Forecast.Total[0].Basis.Events = []forecaster.EventEffect{{Name: "launch", Factor: 2.5, Low: 1.7, High: 3.8, Ahead: 1}}
 		in.Projection.Drivers = nil

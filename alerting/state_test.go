@@ -12,7 +12,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// A day of decisions, half of it without replica reports, must come out the same with a snapshot between any two ticks.
+// A day of decisions, half of it without replica reports, is the same with a snapshot and a restore after each tick.
 func TestDecideRestored(t *testing.T) {
 	enc, err := cbor.CoreDetEncOptions().EncMode()
 	if err != nil {
@@ -24,7 +24,7 @@ func TestDecideRestored(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Mode = Active
 	var whole, restored State
-	asked := 0
+	scaleOuts := 0
 	for minute := range 24 * 60 {
 		now := noon.Add(time.Duration(minute) * time.Minute)
 		demand := 800 - 500*math.Cos(2*math.Pi*float64(minute)/(24*60))
@@ -34,7 +34,7 @@ func TestDecideRestored(t *testing.T) {
 				in.Minute.State = features.PoolState{}
 				return
 			}
-			// Reports follow what was asked for, with times that are no whole seconds.
+			// Reports follow the requests, with fractions of seconds.
 			in.Minute.State.Ready = max(whole.LastDesired-1, 1)
 			in.Minute.State.Pending = 1
 			in.Minute.State.PendingSince = []time.Time{now.Add(-1500 * time.Millisecond)}
@@ -47,7 +47,7 @@ func TestDecideRestored(t *testing.T) {
 			t.Fatalf("minute %d: %s", minute, diff)
 		}
 		if a.Action == ScaleOut {
-			asked++
+			scaleOuts++
 		}
 		data, err := enc.Marshal(restored)
 		if err != nil {
@@ -62,12 +62,12 @@ func TestDecideRestored(t *testing.T) {
 			t.Fatalf("minute %d: the state changes in a snapshot (%v)", minute, err)
 		}
 	}
-	if asked == 0 {
-		t.Error("nothing was ever asked for: the test proves nothing")
+	if scaleOuts == 0 {
+		t.Error("no decision scaled out: the test proves nothing")
 	}
 }
 
-// bytesOf is a decision as the journal would show it.
+// bytesOf is a decision as it is in the journal.
 func bytesOf(t *testing.T, d Decision) string {
 	t.Helper()
 	data, err := json.Marshal(d)

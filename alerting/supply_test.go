@@ -17,37 +17,37 @@ func TestCurrentSupply(t *testing.T) {
 		t.Fatal(err)
 	}
 	ago := func(minutes int) time.Time { return noon.Add(-time.Duration(minutes) * time.Minute) }
-	believed := State{SupplyKnown: true, Ready: 2, Pending: []time.Time{ago(20), ago(12), ago(7), noon}}
+	assumed := State{SupplyKnown: true, Ready: 2, Pending: []time.Time{ago(20), ago(12), ago(7), noon}}
 	tests := map[string]struct {
 		minute   features.PoolState
 		state    State
 		want     forecaster.Supply
 		observed bool
 	}{
-		"nothing is known":         {want: forecaster.Supply{Ready: 3}},
-		"belief ripens at the p90": {state: believed, want: forecaster.Supply{Ready: 4, Pending: []time.Time{ago(7), noon}}},
-		"asks that do not report yet are pending": {
+		"nothing is known":            {want: forecaster.Supply{Ready: 3}},
+		"assumed ready after the p90": {state: assumed, want: forecaster.Supply{Ready: 4, Pending: []time.Time{ago(7), noon}}},
+		"requests that do not report yet are pending": {
 			state:  State{LastTick: noon, LastDesired: 7, Pending: []time.Time{ago(14), ago(3), ago(2)}},
 			minute: features.PoolState{Observed: true, Ready: 4},
-			want:   forecaster.Supply{Ready: 4, Pending: []time.Time{ago(3), ago(2)}}, observed: true, // not the one beyond the lead time of 13 minutes
+			want:   forecaster.Supply{Ready: 4, Pending: []time.Time{ago(3), ago(2)}}, observed: true, // without the one older than the lead time of 13 minutes
 		},
-		"those that report are the oldest": {
+		"reports are of the oldest requests": {
 			state:  State{LastTick: noon, LastDesired: 7, Pending: []time.Time{ago(4), ago(3), ago(2)}},
 			minute: features.PoolState{Observed: true, Ready: 4, Pending: 2, PendingSince: []time.Time{ago(3), ago(1)}},
 			want:   forecaster.Supply{Ready: 4, Pending: []time.Time{ago(3), ago(2), ago(1)}}, observed: true,
 		},
-		"a replica that was given up is not ready, though it reports": {
+		"a replica is not ready after a scale-in, although it reports": {
 			state:  State{LastTick: noon, LastDesired: 3, ScaleIns: []int64{ago(5).Unix()}},
 			minute: features.PoolState{Observed: true, Ready: 4},
 			want:   forecaster.Supply{Ready: 3}, observed: true,
 		},
-		"it is when it still serves after the lead time": {
+		"it is ready if it still reports after the lead time": {
 			state:  State{LastTick: noon, LastDesired: 3, ScaleIns: []int64{ago(13).Unix()}},
 			minute: features.PoolState{Observed: true, Ready: 4},
 			want:   forecaster.Supply{Ready: 4}, observed: true,
 		},
-		"reports win": {
-			state: believed, minute: features.PoolState{Observed: true, Ready: 5, Pending: 2, PendingSince: []time.Time{ago(3).Add(700 * time.Millisecond)}},
+		"reports count, not assumptions": {
+			state: assumed, minute: features.PoolState{Observed: true, Ready: 5, Pending: 2, PendingSince: []time.Time{ago(3).Add(700 * time.Millisecond)}},
 			want: forecaster.Supply{Ready: 5, Pending: []time.Time{ago(3), noon}}, observed: true,
 		},
 	}
@@ -61,7 +61,7 @@ func TestCurrentSupply(t *testing.T) {
 	}
 }
 
-func TestBelief(t *testing.T) {
+func TestUpdateSupply(t *testing.T) {
 	early, late := noon.Add(-2*time.Minute), noon.Add(-time.Minute)
 	supply := forecaster.Supply{Ready: 3, Pending: []time.Time{early, late}}
 	tests := map[string]struct {
@@ -71,13 +71,13 @@ func TestBelief(t *testing.T) {
 		was      []time.Time
 		want     State
 	}{
-		"more is pending from now on":          {desired: 6, advised: true, want: State{Ready: 3, Pending: []time.Time{early, late, noon}}},
-		"the newest ask is cancelled":          {desired: 4, advised: true, want: State{Ready: 3, Pending: []time.Time{early}}},
-		"then ready replicas go":               {desired: 1, advised: true, want: State{Ready: 1, Pending: []time.Time{}}},
-		"nobody acts on advice":                {desired: 9, want: State{Ready: 3, Pending: []time.Time{early, late}}},
-		"asks that do not report yet are kept": {desired: 6, advised: true, observed: true, was: []time.Time{early}, want: State{Ready: 3, Pending: []time.Time{early, noon, noon}}},
-		"the oldest ask is met first":          {desired: 4, advised: true, observed: true, was: []time.Time{early, late}, want: State{Ready: 3, Pending: []time.Time{late}}},
-		"nobody acts on advice, observed":      {desired: 9, observed: true, want: State{Ready: 3, Pending: []time.Time{early, late}}},
+		"a request is pending from now on":      {desired: 6, advised: true, want: State{Ready: 3, Pending: []time.Time{early, late, noon}}},
+		"the newest request is withdrawn":       {desired: 4, advised: true, want: State{Ready: 3, Pending: []time.Time{early}}},
+		"then ready replicas are removed":       {desired: 1, advised: true, want: State{Ready: 1, Pending: []time.Time{}}},
+		"nobody obeys":                          {desired: 9, want: State{Ready: 3, Pending: []time.Time{early, late}}},
+		"requests without a report are kept":    {desired: 6, advised: true, observed: true, was: []time.Time{early}, want: State{Ready: 3, Pending: []time.Time{early, noon, noon}}},
+		"the oldest request is fulfilled first": {desired: 4, advised: true, observed: true, was: []time.Time{early, late}, want: State{Ready: 3, Pending: []time.Time{late}}},
+		"nobody obeys, observed":                {desired: 9, observed: true, want: State{Ready: 3, Pending: []time.Time{early, late}}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
