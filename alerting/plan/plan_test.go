@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,8 +13,8 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// launchPool has ten replicas with the capacity of the published launch sheet: 400 requests/s, 650k prompt tokens/s, 22k
-// output tokens/s and 240k KV tokens.
+// launchPool has ten replicas that have, together, the capacity of the published launch sheet: 400 requests/s, 650k
+// prompt tokens/s, 22k output tokens/s and 240k KV tokens.
 func launchPool(t testing.TB, change func(*capacity.Config)) Pool {
 	t.Helper()
 	c := capacity.Config{
@@ -80,33 +81,29 @@ func TestLaunchSheet(t *testing.T) {
 		{capacity.KV, 83_098, 385_000, OutOfMemory},
 	}
 	for _, w := range want {
-		found := false
-		for _, r := range s.Rows {
-			if r.Resource != w.name {
-				continue
-			}
-			found = true
-			if !near(float64(r.Baseline), w.baseline, .01) || !near(float64(r.Demand), w.launch, .01) || r.Risk != w.risk {
-				t.Errorf("%s: %.0f → %.0f of %.0f, %s; want %.0f → %.0f, %s", w.name, r.Baseline, r.Demand, r.Capacity, r.Risk, w.baseline, w.launch, w.risk)
-			}
-		}
-		if !found {
+		i := slices.IndexFunc(s.Rows, func(r Row) bool { return r.Resource == w.name })
+		if i < 0 {
 			t.Errorf("no row for %s", w.name)
+			continue
+		}
+		r := s.Rows[i]
+		if !near(float64(r.Baseline), w.baseline, .01) || !near(float64(r.Demand), w.launch, .01) || r.Risk != w.risk {
+			t.Errorf("%s: %.0f → %.0f of %.0f, %s; want %.0f → %.0f, %s", w.name, r.Baseline, r.Demand, r.Capacity, r.Risk, w.baseline, w.launch, w.risk)
 		}
 	}
 	if o := s.outcome(t, "launch"); o.First != capacity.KV || o.Replicas != 16 || !o.TooLate || !(o.Share > .1 && o.Share < 1) {
 		t.Errorf("%s first at %.2f, %d replicas, too late: %t", o.First, o.Share, o.Replicas, o.TooLate)
 	}
 	if o := s.outcome(t, "baseline"); o.First != "" || o.When != nil {
-		t.Errorf("as it is, %s runs out", o.First)
+		t.Errorf("without a change %s runs out", o.First)
 	}
 }
 
 func near(got, want, share float64) bool { return math.Abs(got-want) <= share*math.Abs(want) }
 
-// A sheet must find this failure: requests are as planned, but prompts are twice as long and not cached. Prefill and KV
+// The scenario "silent": the number of requests stays, but prompts are twice as long and not cached. Prefill and KV
 // memory run out while requests/s are okay.
-func TestRequestsOnPlan(t *testing.T) {
+func TestSilentScenario(t *testing.T) {
 	p := launchPool(t, func(c *capacity.Config) { c.PrefillTokensPerS, c.KVCapacityTokens = 20_000, 14_000 })
 	s := sheet(t, Input{Pool: p, Traffic: launchTraffic(), Launch: Same})
 	before, after := risks(s.outcome(t, "baseline").Uses), s.outcome(t, "silent")
@@ -117,17 +114,17 @@ func TestRequestsOnPlan(t *testing.T) {
 		}
 	}
 	if got[capacity.Requests] != Okay || got[capacity.Decode] != Okay {
-		t.Errorf("requests/s are %s and output tokens/s %s, and neither changed", got[capacity.Requests], got[capacity.Decode])
+		t.Errorf("requests/s are %s and output tokens/s %s, want okay", got[capacity.Requests], got[capacity.Decode])
 	}
 	if got[capacity.Prefill] != Shortfall || got[capacity.KV] != OutOfMemory {
 		t.Errorf("prefill is %s and KV %s", got[capacity.Prefill], got[capacity.KV])
 	}
 	if after.Replicas <= p.Replicas || after.First == "" {
-		t.Errorf("%d replicas are to do, first out is %q", after.Replicas, after.First)
+		t.Errorf("%d replicas suffice, %q runs out first", after.Replicas, after.First)
 	}
 }
 
-// TestLimits: what no replica lifts can be what runs out first.
+// TestLimits: limits that more replicas do not raise can be what runs out first.
 func TestLimits(t *testing.T) {
 	for _, tt := range []struct {
 		change  func(*capacity.Config)
@@ -142,14 +139,14 @@ func TestLimits(t *testing.T) {
 	} {
 		s := sheet(t, Input{Pool: launchPool(t, tt.change), Traffic: launchTraffic(), Launch: changed(func(c *Change) { c.Rate = 3.5 }), Ramp: time.Hour})
 		if o := s.outcome(t, "launch"); o.First != tt.first || o.Blocked != tt.blocked {
-			t.Errorf("first out is %s, blocked by %q; want %s, %q", o.First, o.Blocked, tt.first, tt.blocked)
+			t.Errorf("%s runs out first, blocked by %q; want %s, %q", o.First, o.Blocked, tt.first, tt.blocked)
 		}
 	}
 }
 
-// TestWhen: a change that comes linearly over an hour exhausts at half of it what has room for half.
+// TestWhen: when a change grows linearly over an hour, a resource with room for half of it runs out after half an hour.
 func TestWhen(t *testing.T) {
-	p := launchPool(t, func(c *capacity.Config) { c.MaxRequestsPerS = 15 }) // 150 in all, 100 used
+	p := launchPool(t, func(c *capacity.Config) { c.MaxRequestsPerS = 15 }) // 150 in total, 100 used
 	in := Input{Pool: p, Traffic: launchTraffic(), Launch: changed(func(c *Change) { c.Rate = 2 }), Ramp: time.Hour}
 	o := sheet(t, in).outcome(t, "launch")
 	if o.First != capacity.Requests || !near(*o.When, 1800, .01) || o.TooLate {
@@ -157,9 +154,9 @@ func TestWhen(t *testing.T) {
 	}
 	in.Ramp = 10 * time.Minute
 	if o := sheet(t, in).outcome(t, "launch"); !o.TooLate {
-		t.Error("5 minutes are enough to warm up")
+		t.Error("a saturation in 5 minutes is not too late for the warm-up")
 	}
-	// Minutes of a trace: the second is over, with a change of nothing.
+	// Of two minutes of a trace the second is above the capacity, without any change.
 	in.Traffic.Minutes = append(in.Traffic.Minutes, launchTraffic().Minutes[0].Times(2))
 	b := sheet(t, in).outcome(t, "baseline")
 	if b.Over != .5 || b.Share != 0 {
@@ -167,7 +164,7 @@ func TestWhen(t *testing.T) {
 	}
 }
 
-// TestDisaggregated: prompts are sized on prefill replicas, the rest on those that decode.
+// TestDisaggregated: prompts determine the prefill replicas, the other resources those that decode.
 func TestDisaggregated(t *testing.T) {
 	p := launchPool(t, func(c *capacity.Config) { c.Disaggregated.PrefillReplicas.Max = 20 })
 	p.Prefill = 2
@@ -178,7 +175,7 @@ func TestDisaggregated(t *testing.T) {
 	}
 }
 
-// TestReservesOfRoles: each role has reserves and bounds of its own, and both are paid.
+// TestReservesOfRoles: each role has its own reserves and bounds, and both are in the cost.
 func TestReservesOfRoles(t *testing.T) {
 	in := func(edit func(*capacity.Config)) Input {
 		p := launchPool(t, func(c *capacity.Config) {
@@ -195,24 +192,24 @@ func TestReservesOfRoles(t *testing.T) {
 	plain := without.outcome(t, "launch")
 	for name, tt := range map[string]struct {
 		edit            func(*capacity.Config)
-		decode, prefill int // more than without
+		decode, prefill int // more than without reserves
 		blocked         string
 	}{
-		"the same of each": {func(c *capacity.Config) { c.Reserves = capacity.Reserves{Failure: 1, Failover: 1} }, 2, 2, ""},
-		"of prefill apart": {func(c *capacity.Config) {
+		"the same for both": {func(c *capacity.Config) { c.Reserves = capacity.Reserves{Failure: 1, Failover: 1} }, 2, 2, ""},
+		"other for prefill": {func(c *capacity.Config) {
 			c.Reserves.Failure, c.Disaggregated.PrefillReserves = 2, &capacity.Reserves{Failure: 1}
 		}, 2, 1, ""},
-		"of prefill none": {func(c *capacity.Config) {
+		"none for prefill": {func(c *capacity.Config) {
 			c.Reserves.Failure, c.Disaggregated.PrefillReserves = 2, new(capacity.Reserves)
 		}, 2, 0, ""},
-		"at least so many":  {func(c *capacity.Config) { c.Disaggregated.PrefillReplicas.Min = plain.Prefill + 3 }, 0, 3, ""},
-		"above their limit": {func(c *capacity.Config) { c.Reserves.Failure, c.Disaggregated.PrefillReplicas.Max = 1, plain.Prefill }, 1, 1, "disaggregated.prefill_replicas.max"},
+		"a minimum":         {func(c *capacity.Config) { c.Disaggregated.PrefillReplicas.Min = plain.Prefill + 3 }, 0, 3, ""},
+		"above the maximum": {func(c *capacity.Config) { c.Reserves.Failure, c.Disaggregated.PrefillReplicas.Max = 1, plain.Prefill }, 1, 1, "disaggregated.prefill_replicas.max"},
 	} {
 		x := in(tt.edit)
 		s := sheet(t, x)
 		o := s.outcome(t, "launch")
 		if o.Replicas != plain.Replicas+tt.decode || o.Prefill != plain.Prefill+tt.prefill || o.Blocked != tt.blocked {
-			t.Errorf("%s: %d decode and %d prefill, blocked by %q; without it takes %d and %d", name, o.Replicas, o.Prefill, o.Blocked, plain.Replicas, plain.Prefill)
+			t.Errorf("%s: %d decode and %d prefill, blocked by %q; without reserves %d and %d", name, o.Replicas, o.Prefill, o.Blocked, plain.Replicas, plain.Prefill)
 		}
 		hour := x.Pool.ReplicaHourUSD()
 		if paid := float64(o.HourUSD - plain.HourUSD); !near(paid, hour*float64(tt.decode+tt.prefill), 1e-9) {
@@ -221,7 +218,7 @@ func TestReservesOfRoles(t *testing.T) {
 	}
 }
 
-// TestCost: an hour of all replicas is divided by the calls, not by the attempts.
+// TestCost: the cost of a request is that of all replicas divided by the calls, not by the attempts.
 func TestCost(t *testing.T) {
 	in := Input{Pool: launchPool(t, nil), Launch: Same, Traffic: launchTraffic()}
 	in.Traffic.Calls = 80
@@ -230,8 +227,8 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// TestAllLost loses the only replica: the capacity is 0, not unknown.
-func TestAllLost(t *testing.T) {
+// TestLastReplicaLost: without the only replica the capacity is 0, not unknown.
+func TestLastReplicaLost(t *testing.T) {
 	pool := launchPool(t, nil)
 	pool.Replicas = 1
 	o := sheet(t, Input{Pool: pool, Traffic: launchTraffic(), Launch: Same}).outcome(t, "replica_lost")
@@ -252,7 +249,7 @@ func loads() *rapid.Generator[Load] {
 	})
 }
 
-// TestChange: nothing changed is the same load, and each factor moves what it should and in the right direction.
+// TestChange: without a change the load is the same. Each factor changes its sums in the right direction.
 func TestChange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := loads().Draw(t, "load")
@@ -280,7 +277,7 @@ func TestChange(t *testing.T) {
 	})
 }
 
-// TestKVByLittlesLaw adds up what requests hold token by token.
+// TestKVByLittlesLaw compares KV tokens with the sum of what requests hold, token by token.
 func TestKVByLittlesLaw(t *testing.T) {
 	const prefill, itl = 4000.0, .02
 	held := func(prompt, cached, output float64) float64 { // token-seconds of one request
@@ -310,22 +307,22 @@ func TestStated(t *testing.T) {
 		{RequestsPerS: -1}, {RequestsPerS: math.NaN()}, {CacheHit: 2}, {Prompt: Lengths{10, 5}}, {Prompt: Lengths{0, 5}}, {Output: Lengths{1, math.Inf(1)}},
 	} {
 		if _, err := bad.Load(); err == nil {
-			t.Errorf("%+v is taken", bad)
+			t.Errorf("%+v is accepted", bad)
 		}
 	}
 }
 
-// TestFromRates: second moments follow the KV tokens that are held.
+// TestFromRates: second moments follow from the KV tokens.
 func TestFromRates(t *testing.T) {
 	l := FromRates(10, 8000, 2000, 3000, 50_000, 6000, .02)
 	if !near(l.KV(6000, .02), 50_000, 1e-9) || l.Prompt != 10_000 || l.Cached != 2000 {
 		t.Errorf("%+v holds %g", l, l.KV(6000, .02))
 	}
 	if l := FromRates(10, 8000, 2000, 3000, math.NaN(), 6000, .02); !(l.KV(6000, .02) > 0) {
-		t.Error("unknown KV tokens are none")
+		t.Error("unknown KV tokens count as none")
 	}
 	if l := FromRates(0, 1, 1, 1, 1, 1, 1); l != (Load{}) {
-		t.Errorf("%+v of no requests", l)
+		t.Errorf("%+v without requests", l)
 	}
 }
 
@@ -346,17 +343,17 @@ func TestRendering(t *testing.T) {
 	md, page, js := rendered("md"), rendered("html"), rendered("json")
 	for _, want := range []string{"# Launch sheet of chat", "| active KV tokens | ", "Prices of 2026-01-05, eu-1.", "a reserve: 1 for failures", `alert("\|")`} {
 		if !strings.Contains(md, want) {
-			t.Errorf("the Markdown lacks %q:\n%s", want, md)
+			t.Errorf("the Markdown does not have %q:\n%s", want, md)
 		}
 	}
 	for _, want := range []string{"<!doctype html>", `<tr class="memory">`, "requests/s", "&lt;script&gt;"} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page lacks %q", want)
+			t.Errorf("the page does not have %q", want)
 		}
 	}
 	for _, no := range []string{"<script", "http://", "https://", "src="} {
 		if strings.Contains(page, no) {
-			t.Errorf("the page has %q and should need nothing else", no)
+			t.Errorf("the page has %q, and should load nothing", no)
 		}
 	}
 	var back map[string]any

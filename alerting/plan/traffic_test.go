@@ -16,8 +16,8 @@ import (
 	"github.com/forewarm/forewarm/storage"
 )
 
-// TestPlanFromHistory: what a store keeps of two classes is the pool's traffic once, not once more for their total; the
-// minutes before the daemon began and those without telemetry are left out.
+// TestPlanFromHistory: the traffic of a pool is that of its two classes in the store, and their total does not count
+// again. Minutes before the first record and minutes without telemetry are not used.
 func TestPlanFromHistory(t *testing.T) {
 	c := storage.DefaultConfig()
 	c.Dir = t.TempDir()
@@ -51,26 +51,27 @@ func TestPlanFromHistory(t *testing.T) {
 	if err := in.ReadHistory(context.Background(), storage.History{Store: store}, "test", start.Add(time.Hour), 1); err != nil {
 		t.Fatal(err)
 	}
-	// A tenth of the calls is tried again after an attempt that computed its prompt and half of its output.
+	// A tenth of the calls is retried after an attempt that computed its prompt and half of its output.
 	got := in.Traffic
 	mean := got.Mean()
 	if len(got.Minutes) != 59 || math.Abs(mean.Requests-3.3) > 1e-9 || math.Abs(mean.Prompt-3225) > 1e-6 || math.Abs(mean.Cached-750) > 1e-6 || math.Abs(mean.Output-315) > 1e-6 {
 		t.Errorf("%d minutes of %+v, want 59 of 3.3 attempts/s", len(got.Minutes), mean)
 	}
 	if kv := mean.KV(5000, .025); math.Abs(kv-9847) > 1 {
-		t.Errorf("%g KV tokens are held, want 9847", kv)
+		t.Errorf("%g KV tokens, want 9847", kv)
 	}
 	if math.Abs(got.Calls-3) > 1e-9 {
 		t.Errorf("%g calls/s, want 3", got.Calls)
 	}
 	in.Pool.Name = "other"
 	if err := in.ReadHistory(context.Background(), storage.History{Store: store}, "test", start.Add(time.Hour), 1); !errors.Is(err, plan.ErrNoTraffic) {
-		t.Errorf("of another pool: %v", err)
+		t.Errorf("another pool: %v", err)
 	}
 }
 
-// TestPlanAsDecided: a plan goes by what the newest decision saw and went by; replicas that are stated stay.
-func TestPlanAsDecided(t *testing.T) {
+// TestUsePool: a plan uses the replicas, lead and KV capacity of the newest decision. A stated number of replicas is
+// kept.
+func TestUsePool(t *testing.T) {
 	d := &alerting.Decision{Ready: 5, Lead: 11 * time.Minute, ByRole: &alerting.Roles{PrefillReady: 3}, Resources: []alerting.ResourceEvidence{{Dimension: features.DimKV, PerReplica: 85_000}}}
 	for stated, want := range map[int]int{0: 5, 2: 2} {
 		in := plan.Input{Pool: plan.Pool{Replicas: stated}}
@@ -84,7 +85,8 @@ func TestPlanAsDecided(t *testing.T) {
 	}
 }
 
-// TestUnknownLengths: a request without a length counts as long as those before on average; without any the demand is not known.
+// TestUnknownLengths: a request without a length counts with the mean length. If no length is known, the demand is
+// unknown.
 func TestUnknownLengths(t *testing.T) {
 	at := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {

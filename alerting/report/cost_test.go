@@ -46,11 +46,11 @@ func drawLedger(t *rapid.T) *ledger {
 		key := features.Key{Pool: "p", Class: strconv.Itoa(c)}
 		for _, d := range features.Dimensions {
 			if d.Name != features.DimRequests && rapid.IntRange(0, 5).Draw(t, "missing") == 0 {
-				continue // a class that does not report it
+				continue // the class does not report it
 			}
 			of, all := ledgerKey{key, d.Name}, ledgerKey{features.Key{Pool: "p", Class: features.TotalClass}, d.Name}
 			for m := range minutes {
-				v := float64(rapid.IntRange(0, 1_000_000).Draw(t, d.Name)) / 1000 // a demand of 1e-158 does not add up
+				v := float64(rapid.IntRange(0, 1_000_000).Draw(t, d.Name)) / 1000 // rounding of tiny demands would add up to more
 				l.values[of] = append(l.values[of], v)
 				if len(l.values[all]) <= m {
 					l.values[all] = append(l.values[all], 0)
@@ -73,16 +73,16 @@ func drawLedger(t *rapid.T) *ledger {
 	return l
 }
 
-// TestCostAddsUp: the shares of classes add up to one.
-func TestCostAddsUp(t *testing.T) {
+// TestSumOfCostShares: the shares of classes add up to one.
+func TestSumOfCostShares(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		sum := 0.
 		for _, x := range reconcile(t, drawLedger(r), 0, 30).Pools[0].Totals {
 			switch share := float64(x.CostShare); {
 			case math.IsNaN(share):
-				return // nothing is known
+				return // the cost is unknown
 			case x.Class == features.TotalClass && math.Abs(share-1) > 1e-9:
-				r.Errorf("the pool pays %g of its cost", share)
+				r.Errorf("the share of the pool is %g, want 1", share)
 			case x.Class != features.TotalClass:
 				sum += share
 			}
@@ -93,7 +93,7 @@ func TestCostAddsUp(t *testing.T) {
 	})
 }
 
-// TestCostByHand: an hour of four replicas at $3, and two classes that ask alike, one of them for outputs alone.
+// TestCostByHand: an hour of four replicas at $3, and two classes. One has only prompts, the other only outputs.
 func TestCostByHand(t *testing.T) {
 	l := &ledger{values: map[ledgerKey][]float64{}}
 	for dimension, byClass := range map[string][2]float64{ // reader, writer
@@ -117,7 +117,7 @@ func TestCostByHand(t *testing.T) {
 	} {
 		x := reconcile(t, l, 0, 60).Pools[0].Totals[i]
 		if math.Abs(float64(x.CostShare)-want.share) > 1e-9 || math.Abs(float64(x.ServedUSD)-want.served) > 1e-9 {
-			t.Errorf("%s pays %g, $%g a served request; want %+v", x.Class, x.CostShare, x.ServedUSD, want)
+			t.Errorf("%s has a share of %g, $%g a served request; want %+v", x.Class, x.CostShare, x.ServedUSD, want)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// hostile is a name that would break out of text, attributes and drawings.
+// hostile is a name that runs a script where it is not escaped.
 const hostile = `</td><script>alert("x")</script><img src=//evil.example/a onerror=alert(1)>' " & ]]> javascript:x`
 
 func rendered(t testing.TB, r *Report, format string) string {
@@ -27,8 +27,8 @@ func rendered(t testing.TB, r *Report, format string) string {
 	return string(out)
 }
 
-// drawn is week with what charts are drawn of.
-func drawn() *Report {
+// withTimeline is week with data for charts.
+func withTimeline() *Report {
 	r := week()
 	p := &r.Pools[0]
 	kv := ResourceTimeline{Resource: "kv", Unit: "tokens"}
@@ -55,9 +55,9 @@ func drawn() *Report {
 	return r
 }
 
-// TestPageStandsAlone: nothing is fetched, no script runs, every drawing can be read out.
-func TestPageStandsAlone(t *testing.T) {
-	r := drawn()
+// TestPageIsSelfContained: the page loads nothing and runs no script, and each drawing has a label for screen readers.
+func TestPageIsSelfContained(t *testing.T) {
+	r := withTimeline()
 	r.Pools[0].Pool, r.Pools[0].Accuracy[0].Class, r.Pools[0].Totals[1].Class = hostile, hostile, hostile
 	r.Pools[0].Accuracy[3].Dimension, r.Pools[0].Timeline.Resources[0].Resource, r.Pools[0].Saturation.Episodes[0].Resource = hostile, hostile, hostile
 	r.Pools[0].Saturation.Episodes[0].Cause = hostile
@@ -83,32 +83,32 @@ func TestPageStandsAlone(t *testing.T) {
 			}
 			switch token.Data {
 			case "script", "link", "img", "iframe", "object", "base", "form":
-				t.Errorf("%s: there is a %s", name, token.Data)
+				t.Errorf("%s has a %s", name, token.Data)
 			case "svg":
 				if attributes["aria-hidden"] != "true" {
 					if drawings++; attributes["role"] != "img" || attributes["aria-label"] == "" {
-						t.Errorf("%s: a drawing that cannot be read out: %v", name, attributes)
+						t.Errorf("%s: a drawing without a label: %v", name, attributes)
 					}
 				}
 			}
 		}
 		if !shown {
-			t.Errorf("%s does not show a name as it is", name)
+			t.Errorf("%s does not show a name unchanged", name)
 		}
 		if name == "html" && drawings != 3 {
-			t.Errorf("%d drawings", drawings)
+			t.Errorf("%d drawings, want 3", drawings)
 		}
 	}
 	if out := regexp.MustCompile(`(?i)@import|url\((?:[^#])|\bNaN\b|Infinity`).FindString(rendered(t, r, "html")); out != "" {
-		t.Errorf("something is fetched, or a number that is none is drawn: %s", out)
+		t.Errorf("the page loads something or draws a value that is not a number: %s", out)
 	}
 }
 
-// TestPageIsBounded: ten pools of 10,000 classes.
-func TestPageIsBounded(t *testing.T) {
+// TestPageSize: the page of ten pools with 10,000 classes each, and thirty small ones, is bounded.
+func TestPageSize(t *testing.T) {
 	r := &Report{From: start, To: start.AddDate(0, 0, 7), Zone: time.UTC}
 	for i := range 40 {
-		p := drawn().Pools[0]
+		p := withTimeline().Pools[0]
 		p.Pool = fmt.Sprint("pool-", i)
 		classes := 10_000
 		if i >= 10 {
@@ -127,21 +127,21 @@ func TestPageIsBounded(t *testing.T) {
 	}
 	out := rendered(t, r, "html")
 	if len(out) > 3<<20 {
-		t.Errorf("%d bytes", len(out))
+		t.Errorf("the page has %d bytes, want at most 3 MiB", len(out))
 	}
 	for _, want := range []string{"Lighter classes are not listed: 9981.", "Smaller saturations are in the JSON: 2992", "class-9999"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("the page does not have %q", want)
 		}
 	}
 	for _, format := range []string{"mail.html", "mail.txt"} {
-		if n := len(rendered(t, r, format)); n > 100<<10 { // beyond that, readers of mail cut
-			t.Errorf("%d bytes of mail", n)
+		if n := len(rendered(t, r, format)); n > 100<<10 { // mail programs cut longer mails
+			t.Errorf("%s has %d bytes, want at most 100 KiB", format, n)
 		}
 	}
 }
 
-// TestAdvice: what the report tells a reader to do follows from what happened.
+// TestAdvice: the advice of the report for each state of a pool.
 func TestAdvice(t *testing.T) {
 	calm := func(p *Pool) { p.Saturation, p.Contradicts = Saturation{KnownMinutes: 9}, nil }
 	for name, c := range map[string]struct {
@@ -149,23 +149,23 @@ func TestAdvice(t *testing.T) {
 		state  state
 		advice string
 	}{
-		"missed": {func(*Pool) {}, act, "Find out why 1 saturation came without a warning in time (listed below). Let an autoscaler follow the advice (decision.mode: active); nothing did. " +
+		"missed saturation": {func(*Pool) {}, act, "Find out why 1 saturation came without a warning in time (listed below). Let an autoscaler follow the advice (decision.mode: active); nothing did. " +
 			"Engines report 700k tokens of KV cache a replica, and the pool's configuration comes to 1M. The reported ones are used. Correct kv_capacity_tokens, or the model and GPU."},
-		"warned of":       {func(p *Pool) { p.Saturation.Missed, p.Contradicts = 0, nil }, watch, "Let an autoscaler follow the advice (decision.mode: active); nothing did."},
+		"warned":          {func(p *Pool) { p.Saturation.Missed, p.Contradicts = 0, nil }, watch, "Let an autoscaler follow the advice (decision.mode: active); nothing did."},
 		"active":          {func(p *Pool) { p.Saturation.Missed, p.Contradicts, p.Decisions.Mode = 0, nil, "active" }, watch, "Find out why 1 saturation came although the warning was in time: replicas may start too slowly."},
 		"false warnings":  {func(p *Pool) { calm(p); p.Saturation.False = 3 }, watch, "If the 3 false warnings disturb, raise decision.warning_probability."},
 		"a false warning": {func(p *Pool) { calm(p); p.Saturation.False = 1 }, good, "Nothing to do."},
 		"no telemetry":    {func(p *Pool) { p.Data.Observed = 0 }, noData, "Find out why no telemetry arrives."},
 		"gaps":            {func(p *Pool) { calm(p); p.Data.Observed = 8064 }, watch, "Repair the telemetry: it is missing for 20 % of the time."},
-		"well":            {calm, good, "Nothing to do."},
-		"few":             {func(p *Pool) { calm(p); p.Accuracy[3].Q90 = Covered{.3, 0, .8, 3} }, good, "Nothing to do."},
+		"no problem":      {calm, good, "Nothing to do."},
+		"few outcomes":    {func(p *Pool) { calm(p); p.Accuracy[3].Q90 = Covered{.3, 0, .8, 3} }, good, "Nothing to do."},
 		"new":             {func(p *Pool) { calm(p); p.Data.Decided = 504 }, watch, "Find out why Forewarm made no decision for 95 % of the time, unless it is new."},
 		"idle": {func(p *Pool) { calm(p); p.Decisions.Provision.Over.ReplicaHours = 500 }, watch,
 			"Check whether fewer replicas would do: 73 % of their time was idle, reserves not counted."},
 		"too narrow": {func(p *Pool) { calm(p); p.Accuracy[3].Q90 = Covered{.8, .7, .85, 99} }, watch,
 			"Raise decision.quantile for a while: the upper bound that should hold in 90 % of the minutes held in 80 %."},
 	} {
-		p := drawn().Pools[0]
+		p := withTimeline().Pools[0]
 		c.change(&p)
 		if got := strings.Join(p.Advice(), " "); p.State() != c.state || got != c.advice {
 			t.Errorf("%s: %s, %q", name, p.State(), got)
@@ -174,12 +174,12 @@ func TestAdvice(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	if out := rendered(t, drawn(), "mail.txt"); !strings.Contains(out, "\n- **llama-70b** (act): Find out") {
+	if out := rendered(t, withTimeline(), "mail.txt"); !strings.Contains(out, "\n- **llama-70b** (act): Find out") {
 		t.Error(out)
 	}
 }
 
-// TestTimeline holds bins against what was stored: a resource that binds, a replica more in the second half.
+// TestTimeline compares bins with the stored data: a resource that binds, and one more replica in the second half.
 func TestTimeline(t *testing.T) {
 	h := ramp()
 	for m := range 120 {
@@ -216,17 +216,17 @@ func TestTimeline(t *testing.T) {
 	}
 	for minutes, want := range map[int]int{1: 1, 60: 1, 1440: 5, 10_080: 30, MaxDays * 1440: 480} {
 		if got := (&grid{end: minutes}).binMinutes(); got != want {
-			t.Errorf("bins of %d minutes for %d", got, minutes)
+			t.Errorf("bins of %d minutes for %d, want %d", got, minutes, want)
 		}
 	}
 }
 
-// TestMailIsNarrow: a mail fits windows of 600 pixels: it has no tables and no drawings, and says what to do.
-func TestMailIsNarrow(t *testing.T) {
-	out := rendered(t, drawn(), "mail.html")
+// TestMail: a mail has no tables and no drawings, so it fits a window of 600 pixels. It has the advice.
+func TestMail(t *testing.T) {
+	out := rendered(t, withTimeline(), "mail.html")
 	for _, want := range []string{"<strong>llama-70b</strong> (act): Find out", "Replicas used 5,440 GPU-hours ($13,600)"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("no %q", want)
+			t.Errorf("the mail does not have %q", want)
 		}
 	}
 	if strings.Contains(out, "<table") || strings.Contains(out, "<svg") || strings.Contains(out, "nowrap") {

@@ -11,13 +11,14 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// cheapest tries every path: replicas · minutes, and lag minutes for each start but those before the first minute.
+// cheapest tries all numbers of replicas in all minutes. The cost is replica minutes, plus lag minutes for each start
+// after the first minute.
 func cheapest(needs []int, lag int) int {
 	most := 0
 	for _, n := range needs {
 		most = max(most, n)
 	}
-	best := make([]int, most+1) // by replicas that are there
+	best := make([]int, most+1) // by number of replicas
 	for i, n := range needs {
 		next := make([]int, most+1)
 		for to := range next {
@@ -43,18 +44,18 @@ func cheapest(needs []int, lag int) int {
 	return least
 }
 
-func TestHindsightIsTheLeast(t *testing.T) {
+func TestHindsight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		needs := rapid.SliceOfN(rapid.IntRange(0, 4), 1, 30).Draw(t, "needs")
 		lag := rapid.IntRange(0, 8).Draw(t, "lag")
 		if got, want := hindsight(needs, lag), cheapest(needs, lag); got != want {
-			t.Fatalf("%d, and %d would do", got, want)
+			t.Fatalf("%d replica minutes, want %d", got, want)
 		}
 	})
 }
 
-// A replica serves 10 requests/s. Two are ready. At minute 70 two more are requested, and are ready at 78 and 84. From 80
-// on, demand needs four. At 100 it falls to one. At 110 two are removed, and one of them is requested again.
+// A replica serves 10 requests/s. Two are ready. At minute 70 two more are requested, and are ready at 78 and 84. From
+// 80 on, demand needs four. At 100 it falls to one. At 110 two are removed, and one of them is requested again.
 func provisioned() *past {
 	h := &past{demand: map[features.Key][]float64{}}
 	basis := &alerting.Basis{GPUsPerReplica: 8, ReplicaHourUSD: 20, Least: 1, Warmup: alerting.WarmupBasis{StatedP50: 600, StatedP90: 900, P50: 600, P90: 900}}
@@ -110,14 +111,14 @@ func TestProvision(t *testing.T) {
 	if diff := cmp.Diff(want, got.Provision, close); diff != "" {
 		t.Error(diff)
 	}
-	// Asked at 70, given up at 110, asked again at 120, given up at 130: all but the first undo the one before within
-	// the hour.
+	// Requested at 70, removed at 110, requested at 120, removed at 130: each of the last three undoes the one before
+	// within the hour.
 	if got.Actions != 4 || got.TakenBack != 3 {
 		t.Errorf("%d actions, %d taken back", got.Actions, got.TakenBack)
 	}
 }
 
-// What a decision does not have is unknown.
+// If decisions have no basis, GPU-hours and costs are unknown.
 func TestProvisionWithoutBasis(t *testing.T) {
 	h := provisioned()
 	for i := range h.decisions {
@@ -127,7 +128,7 @@ func TestProvisionWithoutBasis(t *testing.T) {
 	if got.GPUsPerReplica != 0 || !math.IsNaN(float64(got.Paid.GPUHours)) || !math.IsNaN(float64(got.Paid.USD)) {
 		t.Errorf("%+v", got)
 	}
-	if got.LagMinutes != 9 || got.Paid.ReplicaHours == 0 { // the lead time less a minute
+	if got.LagMinutes != 9 || got.Paid.ReplicaHours == 0 { // the lead time minus a minute
 		t.Errorf("%+v", got)
 	}
 }

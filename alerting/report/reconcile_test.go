@@ -24,7 +24,7 @@ var close = cmp.Comparer(func(a, b Number) bool {
 
 func minute(m int) time.Time { return start.Add(time.Duration(m) * time.Minute) }
 
-// past is a history in memory. Demand is by minute from start, of the pool "p" in requests.
+// past is a history in memory. Demand is in requests/s by minute from start.
 type past struct {
 	demand    map[features.Key][]float64
 	forecasts []forecaster.Forecast
@@ -68,7 +68,7 @@ func (h *past) Decisions(_ context.Context, from, to time.Time, fn func(*alertin
 	return nil
 }
 
-// forecast says at origin that minutes 5 and 15 will be median, give or take; other horizons are not kept.
+// forecast has quantiles around median for the horizons 5 and 15. Other horizons are unknown.
 func forecast(key features.Key, origin int, median, windowMax float64) forecaster.Forecast {
 	f := forecaster.Forecast{Key: key, Dimension: features.DimRequests, Origin: minute(origin)}
 	for i, level := range forecaster.Levels {
@@ -110,8 +110,8 @@ func TestAccuracy(t *testing.T) {
 	if len(r.Pools) != 1 || len(r.Pools[0].Accuracy) != 3 {
 		t.Fatalf("%+v", r.Pools)
 	}
-	// Minutes 60…119 but 90…94 are outcomes of h = 5. The last value is five behind, except that five origins (the
-	// gap's minute after) have none: targets 95…99 had origins 91…95, whose minute before is in the gap.
+	// Minutes 60…119 without 90…94 are outcomes of the horizon 5. The last value is five behind. Targets 95…99 have
+	// none: the minute before their origins is in the gap.
 	sum := 0.0
 	for m := 60; m < 120; m++ {
 		if m < 90 || m >= 95 {
@@ -128,12 +128,13 @@ func TestAccuracy(t *testing.T) {
 	if diff := cmp.Diff(want, got, opts...); diff != "" {
 		t.Error(diff)
 	}
-	// Five minutes ahead, five forecasts look at the same minute: Wilson's interval of 11 in 11 begins at n/(n+z²).
+	// Forecasts five minutes ahead overlap, so 55 outcomes count as 11. Wilson's interval of 11 in 11 begins at
+	// n/(n+z²).
 	if low := got.Q90.Low; low < 0.74 || low > 0.75 {
-		t.Errorf("interval of 55 out of 55, five of them alike, begins at %v", low)
+		t.Errorf("the interval of 11 out of 11 begins at %v", low)
 	}
-	// The window maximum of origin o is the demand of minute o+29; it is missing when one of minutes o+14…o+29 is. Last
-	// minutes 90…109 touch the gap.
+	// The window maximum of origin o is the demand of minute o+29. It is missing if one of the minutes o+14…o+29 is:
+	// windows whose last minute is 90…109 overlap the gap.
 	got = r.Pools[0].Accuracy[2]
 	if got.Horizon != forecaster.HorizonWindowMax || got.Outcomes != 40 || got.Missing != 20 || got.WAPE != 0 {
 		t.Errorf("%+v", got)
@@ -159,8 +160,8 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-// Every outcome is in one period: two reports side by side count what one over both counts.
-func TestPeriodsShareNothing(t *testing.T) {
+// Each outcome is in one period: the reports of two adjacent periods count the same as one report of both.
+func TestAdjacentPeriods(t *testing.T) {
 	h := ramp()
 	counts := func(from, to int) (out [3][2]int) {
 		for i, a := range reconcile(t, h, from, to).Pools[0].Accuracy {
@@ -177,7 +178,7 @@ func TestPeriodsShareNothing(t *testing.T) {
 			}
 		}
 		if a != whole {
-			t.Errorf("cut at %d: %v, not %v", cut, a, whole)
+			t.Errorf("cut at %d: %v, want %v", cut, a, whole)
 		}
 	}
 }
@@ -191,7 +192,7 @@ func TestAccuracyOrder(t *testing.T) {
 	for _, a := range reconcile(t, h, 60, 120).Pools[0].Accuracy {
 		got = append(got, a.Class+" "+a.Horizon)
 		if a.Outcomes != 0 || a.Missing != 1 || !math.IsNaN(float64(a.WAPE)) {
-			t.Errorf("unknown demand was scored: %+v", a)
+			t.Errorf("unknown demand is scored: %+v", a)
 		}
 	}
 	if diff := cmp.Diff([]string{"* 5", "* 15", "* max15_30", "# 5", "# 15", "# max15_30", "a 5", "a 15", "a max15_30"}, got); diff != "" {
@@ -219,26 +220,26 @@ func TestSaturations(t *testing.T) {
 	type during [2]int // [from, to)
 	nan := math.NaN()
 	for name, c := range map[string]struct {
-		high, unknown, announced, scaled, stale []during // demand 25 instead of 15; none; P = 0.9 instead of 0; 3 instead of 2 ready; stale
-		want                                    Saturation
+		high, unknown, warned, scaled, stale []during // demand 25 instead of 15; unknown; probability .9 instead of 0; 3 ready instead of 2; stale
+		want                                 Saturation
 	}{
-		"calm":             {want: Saturation{KnownMinutes: 120, LeadMinutes: Number(nan)}},
-		"in time":          {high: []during{{100, 105}}, announced: []during{{85, 100}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 5, InTime: 1, LeadMinutes: 15}},
-		"late":             {high: []during{{100, 105}}, announced: []during{{96, 100}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 5, Late: 1, LeadMinutes: 4}},
-		"missed":           {high: []during{{100, 105}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 5, Missed: 1, LeadMinutes: Number(nan)}},
-		"noticed only":     {high: []during{{100, 105}}, announced: []during{{101, 110}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 5, Missed: 1, LeadMinutes: Number(nan)}},
-		"claim too old":    {high: []during{{130, 131}}, announced: []during{{85, 90}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 1, Missed: 1, False: 1, LeadMinutes: Number(nan)}},
-		"false alarm":      {announced: []during{{85, 90}}, want: Saturation{KnownMinutes: 120, False: 1, LeadMinutes: Number(nan)}},
-		"averted":          {high: []during{{100, 105}}, announced: []during{{85, 95}}, scaled: []during{{98, 180}}, want: Saturation{KnownMinutes: 120, Averted: 1, LeadMinutes: 15}},
-		"open at the end":  {announced: []during{{170, 180}}, want: Saturation{KnownMinutes: 120, Open: 1, LeadMinutes: Number(nan)}},
-		"open in a gap":    {announced: []during{{85, 90}}, unknown: []during{{95, 96}}, want: Saturation{KnownMinutes: 119, Open: 1, LeadMinutes: Number(nan)}},
-		"one episode":      {high: []during{{100, 102}, {112, 113}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 3, Missed: 1, LeadMinutes: Number(nan)}},
-		"two episodes":     {high: []during{{100, 102}, {113, 114}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 3, Missed: 2, LeadMinutes: Number(nan)}},
-		"two, one leads":   {high: []during{{100, 101}, {140, 141}}, announced: []during{{85, 90}, {120, 135}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 2, InTime: 2, LeadMinutes: 17.5}},
-		"from before":      {high: []during{{55, 65}}, announced: []during{{50, 55}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 5, LeadMinutes: Number(nan)}},
-		"false before":     {announced: []during{{45, 50}}, want: Saturation{KnownMinutes: 120, LeadMinutes: Number(nan)}},
-		"stale":            {announced: []during{{85, 90}}, stale: []during{{80, 95}}, want: Saturation{KnownMinutes: 120, LeadMinutes: Number(nan)}},
-		"announced before": {high: []during{{62, 65}}, announced: []during{{45, 55}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 3, InTime: 1, LeadMinutes: 17}},
+		"calm":            {want: Saturation{KnownMinutes: 120, LeadMinutes: Number(nan)}},
+		"in time":         {high: []during{{100, 105}}, warned: []during{{85, 100}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 5, InTime: 1, LeadMinutes: 15}},
+		"late":            {high: []during{{100, 105}}, warned: []during{{96, 100}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 5, Late: 1, LeadMinutes: 4}},
+		"missed":          {high: []during{{100, 105}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 5, Missed: 1, LeadMinutes: Number(nan)}},
+		"warned after":    {high: []during{{100, 105}}, warned: []during{{101, 110}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 5, Missed: 1, LeadMinutes: Number(nan)}},
+		"warning too old": {high: []during{{130, 131}}, warned: []during{{85, 90}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 1, Missed: 1, False: 1, LeadMinutes: Number(nan)}},
+		"false warning":   {warned: []during{{85, 90}}, want: Saturation{KnownMinutes: 120, False: 1, LeadMinutes: Number(nan)}},
+		"averted":         {high: []during{{100, 105}}, warned: []during{{85, 95}}, scaled: []during{{98, 180}}, want: Saturation{KnownMinutes: 120, Averted: 1, LeadMinutes: 15}},
+		"open at the end": {warned: []during{{170, 180}}, want: Saturation{KnownMinutes: 120, Open: 1, LeadMinutes: Number(nan)}},
+		"open in a gap":   {warned: []during{{85, 90}}, unknown: []during{{95, 96}}, want: Saturation{KnownMinutes: 119, Open: 1, LeadMinutes: Number(nan)}},
+		"one episode":     {high: []during{{100, 102}, {112, 113}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 3, Missed: 1, LeadMinutes: Number(nan)}},
+		"two episodes":    {high: []during{{100, 102}, {113, 114}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 3, Missed: 2, LeadMinutes: Number(nan)}},
+		"two, one leads":  {high: []during{{100, 101}, {140, 141}}, warned: []during{{85, 90}, {120, 135}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 2, InTime: 2, LeadMinutes: 17.5}},
+		"from before":     {high: []during{{55, 65}}, warned: []during{{50, 55}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 5, LeadMinutes: Number(nan)}},
+		"false before":    {warned: []during{{45, 50}}, want: Saturation{KnownMinutes: 120, LeadMinutes: Number(nan)}},
+		"stale":           {warned: []during{{85, 90}}, stale: []during{{80, 95}}, want: Saturation{KnownMinutes: 120, LeadMinutes: Number(nan)}},
+		"warned before":   {high: []during{{62, 65}}, warned: []during{{45, 55}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 3, InTime: 1, LeadMinutes: 17}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := func(spans []during, m int) bool {
@@ -261,7 +262,7 @@ func TestSaturations(t *testing.T) {
 				if in(c.scaled, m) {
 					ready = 3
 				}
-				if in(c.announced, m) {
+				if in(c.warned, m) {
 					p = .9
 				}
 				h.demand[total] = append(h.demand[total], y)
@@ -285,7 +286,7 @@ func TestSaturations(t *testing.T) {
 	}
 }
 
-// Capacity that is not known saturates nothing and fits nothing.
+// If the capacity is unknown, there are no saturations and no known minutes.
 func TestSaturationUnknown(t *testing.T) {
 	h := &past{demand: map[features.Key][]float64{total: make([]float64, 200)}}
 	for m := range 200 {
@@ -301,7 +302,7 @@ func TestSaturationUnknown(t *testing.T) {
 
 func TestDecisions(t *testing.T) {
 	h := &past{}
-	for m := 0; m < 180; m += 5 { // a decision each five minutes, none from 100 to 150
+	for m := 0; m < 180; m += 5 { // a decision every five minutes, none from 100 to 149
 		if m >= 100 && m < 150 {
 			continue
 		}
@@ -316,21 +317,21 @@ func TestDecisions(t *testing.T) {
 	if diff := cmp.Diff(want, p.Decisions, cmpopts.EquateApprox(0, 1e-12), close, cmpopts.IgnoreFields(Decisions{}, "Provision")); diff != "" {
 		t.Error(diff)
 	}
-	// The last one before the gap is in force for fifteen minutes: 95 to 109.
+	// The last one before the gap is valid for 15 minutes, 95 to 109.
 	if p.Data.Decided != 50 || p.Data.Observed != 0 {
 		t.Errorf("%+v", p.Data)
 	}
 }
 
-// A decision warns from its pool's own threshold on, for as long as warnings look ahead.
-func TestWarningsHaveThresholds(t *testing.T) {
+// A decision warns if the probability within the span of warnings reaches its threshold.
+func TestWarningThreshold(t *testing.T) {
 	for name, c := range map[string]struct {
 		ahead, warnFrom float64
 		inTime, missed  int
 	}{
-		"warned":            {ahead: .3, warnFrom: .2, inTime: 1},
-		"not warned":        {ahead: .3, warnFrom: .4, missed: 1},
-		"of older journals": {missed: 1},
+		"warned":       {ahead: .3, warnFrom: .2, inTime: 1},
+		"not warned":   {ahead: .3, warnFrom: .4, missed: 1},
+		"no threshold": {missed: 1},
 	} {
 		h := &past{demand: map[features.Key][]float64{}}
 		for m := range 200 {
@@ -338,7 +339,7 @@ func TestWarningsHaveThresholds(t *testing.T) {
 			if m >= 120 && m < 125 {
 				y = 25
 			}
-			if d.WarnFrom = c.warnFrom; m >= 90 && m < 97 { // 24 minutes before, which is within a lead of ten and a quarter hour
+			if d.WarnFrom = c.warnFrom; m >= 90 && m < 97 { // the last is 24 minutes before: the span is the lead of 10 minutes plus 15
 				d.Resources[0].Ahead = c.ahead
 			}
 			h.demand[total] = append(h.demand[total], y)
@@ -350,8 +351,8 @@ func TestWarningsHaveThresholds(t *testing.T) {
 	}
 }
 
-// An episode has what was forecast of its peak, and the cause that the decision of that minute names.
-func TestEpisodeIsExplained(t *testing.T) {
+// An episode has the forecast of its peak, and the cause in the decision of that minute.
+func TestEpisode(t *testing.T) {
 	h := &past{demand: map[features.Key][]float64{}}
 	for m := range 200 {
 		all, d := 15., decision(m, 2, 0)

@@ -37,8 +37,7 @@ func golden(t *testing.T, name string, r *Report) {
 	}
 }
 
-// week is a report with a pool that is well known, one of which only decisions are known, and a name that would break a
-// table.
+// week is a report with a pool that has all data, and a pool that has only decisions. A class name would break a table.
 func week() *Report {
 	nan := Number(math.NaN())
 	row := func(class, dimension, unit, horizon string, mean, wape Number) Accuracy {
@@ -110,7 +109,7 @@ func TestRendering(t *testing.T) {
 		t.Error(err)
 	}
 	if n := len(week().Summary); n != 5 {
-		t.Errorf("the summary has %d sentences", n)
+		t.Errorf("the summary has %d sentences, want 5", n)
 	}
 
 	long := week()

@@ -25,19 +25,19 @@ func schedule(t testing.TB, expression, zone string) *Schedule {
 	return s
 }
 
-// TestScheduleOverDaylightSaving walks over the days on which clocks jump.
+// TestScheduleOverDaylightSaving: times of schedules on the days of clock changes.
 func TestScheduleOverDaylightSaving(t *testing.T) {
 	for _, c := range []struct {
 		name, expression, zone, from string
 		want                         []string
 	}{
-		{"Berlin forward: a time that does not exist comes an hour later", "30 2 * * *", "Europe/Berlin", "2026-03-28T00:00:00+01:00",
+		{"Berlin forward: a time that does not exist is an hour later", "30 2 * * *", "Europe/Berlin", "2026-03-28T00:00:00+01:00",
 			[]string{"2026-03-28T02:30:00+01:00", "2026-03-29T03:30:00+02:00", "2026-03-30T02:30:00+02:00"}},
-		{"Berlin back: only one of two", "30 2 * * *", "Europe/Berlin", "2026-10-24T00:00:00+02:00",
+		{"Berlin back: one of two times", "30 2 * * *", "Europe/Berlin", "2026-10-24T00:00:00+02:00",
 			[]string{"2026-10-24T02:30:00+02:00", "2026-10-25T02:30:00+01:00", "2026-10-26T02:30:00+01:00"}},
-		{"Berlin back, asked between the two", "30 2 * * *", "Europe/Berlin", "2026-10-25T02:10:00+01:00",
+		{"Berlin back, from between the two", "30 2 * * *", "Europe/Berlin", "2026-10-25T02:10:00+01:00",
 			[]string{"2026-10-25T02:30:00+01:00", "2026-10-26T02:30:00+01:00"}},
-		{"Berlin forward: the times of a gap and its end are one", "0,30 2,3 * * *", "Europe/Berlin", "2026-03-29T00:00:00+01:00",
+		{"Berlin forward: a time in the gap and its end are one", "0,30 2,3 * * *", "Europe/Berlin", "2026-03-29T00:00:00+01:00",
 			[]string{"2026-03-29T03:00:00+02:00", "2026-03-29T03:30:00+02:00", "2026-03-30T02:00:00+02:00"}},
 		{"Berlin, the usual Monday", "0 7 * * 1", "Europe/Berlin", "2026-03-16T07:00:00+01:00",
 			[]string{"2026-03-23T07:00:00+01:00", "2026-03-30T07:00:00+02:00"}},
@@ -45,7 +45,7 @@ func TestScheduleOverDaylightSaving(t *testing.T) {
 			[]string{"2026-10-26T07:00:00+01:00", "2026-11-02T07:00:00+01:00"}},
 		{"Berlin, Sunday night of next spring", "30 2 * * 0", "Europe/Berlin", "2027-03-21T02:30:00+01:00",
 			[]string{"2027-03-28T03:30:00+02:00", "2027-04-04T02:30:00+02:00"}},
-		{"Berlin back, by the hour: two hours are one period", "0 * * * *", "Europe/Berlin", "2026-10-25T01:00:00+02:00",
+		{"Berlin back, hourly: two hours are one period", "0 * * * *", "Europe/Berlin", "2026-10-25T01:00:00+02:00",
 			[]string{"2026-10-25T02:00:00+01:00", "2026-10-25T03:00:00+01:00"}},
 		{"New York forward", "30 2 * * *", "America/New_York", "2026-03-07T12:00:00-05:00",
 			[]string{"2026-03-08T01:30:00-05:00", "2026-03-09T02:30:00-04:00"}},
@@ -80,7 +80,7 @@ func TestScheduleOverDaylightSaving(t *testing.T) {
 }
 
 func TestScheduleDue(t *testing.T) {
-	weekly := schedule(t, "30 2 * * 0", "Europe/Berlin") // on the days that clocks jump
+	weekly := schedule(t, "30 2 * * 0", "Europe/Berlin") // in the hour of clock changes
 	at := func(s string) time.Time {
 		v, err := time.Parse(time.RFC3339, s)
 		if err != nil {
@@ -95,11 +95,11 @@ func TestScheduleDue(t *testing.T) {
 	}{
 		{"not yet", "2026-03-22T01:30:00Z", "2026-03-29T01:29:59Z", "", "", 0},
 		{"forward: on time", "2026-03-22T01:30:00Z", "2026-03-29T01:30:00Z", "2026-03-22T01:30:00Z", "2026-03-29T01:30:00Z", 0},
-		{"done already", "2026-03-29T01:30:00Z", "2026-03-29T01:30:01Z", "", "", 0},
-		{"the week after has an hour less", "2026-03-29T01:30:00Z", "2026-04-05T00:30:00Z", "2026-03-29T01:30:00Z", "2026-04-05T00:30:00Z", 0},
+		{"already reported", "2026-03-29T01:30:00Z", "2026-03-29T01:30:01Z", "", "", 0},
+		{"the next week", "2026-03-29T01:30:00Z", "2026-04-05T00:30:00Z", "2026-03-29T01:30:00Z", "2026-04-05T00:30:00Z", 0},
 		{"back: not at the first of two", "2026-10-18T00:30:00Z", "2026-10-25T00:30:00Z", "", "", 0},
 		{"back: at the second", "2026-10-18T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-18T00:30:00Z", "2026-10-25T01:30:00Z", 0},
-		{"away for four weeks: the newest one only", "2026-09-27T00:30:00Z", "2026-10-27T12:00:00Z", "2026-10-18T00:30:00Z", "2026-10-25T01:30:00Z", 3},
+		{"no report for four weeks: only the newest", "2026-09-27T00:30:00Z", "2026-10-27T12:00:00Z", "2026-10-18T00:30:00Z", "2026-10-25T01:30:00Z", 3},
 		{"the clock was set back", "2026-10-25T00:30:00Z", "2026-10-01T12:00:00Z", "", "", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestScheduleDue(t *testing.T) {
 	}
 }
 
-// TestWeeksOfClockChanges: a weekly period has an hour less, or more, and its title says when it began and ended.
+// TestWeeksOfClockChanges: a week with a clock change is an hour shorter or longer. Its title has its begin and end.
 func TestWeeksOfClockChanges(t *testing.T) {
 	for _, c := range []struct {
 		expression, now string
@@ -142,8 +142,9 @@ func TestWeeksOfClockChanges(t *testing.T) {
 	}
 }
 
-// TestPeriodsTile lets reports be made at any times: each period begins where one ends, and none is reported twice.
-func TestPeriodsTile(t *testing.T) {
+// TestPeriodsAreAdjacent makes reports at random times. Each period begins where another ends, and none is reported
+// twice.
+func TestPeriodsAreAdjacent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zone, err := time.LoadLocation(rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu"}).Draw(t, "zone"))
 		if err != nil {
@@ -168,16 +169,16 @@ func TestPeriodsTile(t *testing.T) {
 				t.Fatalf("at %s period %s to %s", now, p.From, p.To)
 			}
 			if missed == 0 && p.From.After(reported) {
-				t.Fatalf("from %s leaves out what came after %s", p.From, reported)
+				t.Fatalf("the time from %s to %s is in no period", reported, p.From)
 			}
 			if reported = p.To; now.Before(reported) {
-				t.Fatal("reported before its end")
+				t.Fatal("a period is reported before its end")
 			}
 		}
 	})
 }
 
-func TestScheduleRefusals(t *testing.T) {
+func TestNewScheduleRefuses(t *testing.T) {
 	for expression, want := range map[string]string{
 		"CRON_TZ=UTC 0 7 * * 1": "time zone",
 		"@every 24h":            "must name times",

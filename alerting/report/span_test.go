@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestSpan: days begin where people live, and a week is seven of them.
+// TestSpan: days begin at midnight in the time zone, and a week has seven of them.
 func TestSpan(t *testing.T) {
 	for _, c := range []struct{ from, to, zone, start, end string }{
 		{"2026-10-19", "2026-10-26", "Europe/Berlin", "2026-10-18T22:00:00Z", "2026-10-25T23:00:00Z"},

@@ -20,9 +20,9 @@ func berlin(t *testing.T) *time.Location {
 	return zone
 }
 
-// TestZone: people read times in the report's zone, programs in UTC beside the zone's name.
+// TestZone: times for people are in the report's time zone. Those in JSON are in UTC, next to the name of the zone.
 func TestZone(t *testing.T) {
-	utc, r := drawn(), drawn()
+	utc, r := withTimeline(), withTimeline()
 	r.Zone, r.Timezone = berlin(t), "Europe/Berlin"
 	r.summarise()
 	if as, want := rendered(t, r, "json"), rendered(t, utc, "json"); !strings.Contains(as, `"timezone": "Europe/Berlin"`) || !strings.Contains(want, `"timezone": "UTC"`) ||
@@ -31,28 +31,28 @@ func TestZone(t *testing.T) {
 	}
 	for _, name := range []string{"md", "html", "mail.html", "mail.txt"} {
 		if got := rendered(t, r, name); !strings.Contains(got, "Europe/Berlin") || strings.Contains(got, "UTC") {
-			t.Errorf("the %s does not name the zone, or names another", name)
+			t.Errorf("the %s does not name the time zone, or names another", name)
 		}
 		if got := rendered(t, utc, name); !strings.Contains(got, "UTC") || strings.Contains(got, "Europe/Berlin") {
-			t.Errorf("the %s in UTC does not say so", name)
+			t.Errorf("the %s in UTC does not name UTC, or names another time zone", name)
 		}
 	}
 	start := r.Pools[0].Saturation.Episodes[0].Start
 	for _, name := range []string{"md", "html"} {
 		here, there := start.UTC().Add(time.Hour).Format("Mon 2 Jan 15:04"), start.UTC().Format("Mon 2 Jan 15:04")
 		if got := rendered(t, r, name); !strings.Contains(got, here) {
-			t.Errorf("the %s does not say that the first saturation was at %s", name, here)
+			t.Errorf("the %s does not have %s, the time of the first saturation", name, here)
 		}
 		if got := rendered(t, utc, name); !strings.Contains(got, there) {
-			t.Errorf("the %s in UTC does not say that the first saturation was at %s", name, there)
+			t.Errorf("the %s in UTC does not have %s, the time of the first saturation", name, there)
 		}
 	}
 	if r.Pools[0].Saturation.Episodes[0].Start != start || start.Location() != time.UTC {
-		t.Error("what was shown was changed")
+		t.Error("rendering changed the report")
 	}
 }
 
-// TestDaysOfClockChanges: marks are at midnights where they are, and at hours that clocks show.
+// TestDaysOfClockChanges: on days of clock changes, the marks of a chart are at local midnights and local hours.
 func TestDaysOfClockChanges(t *testing.T) {
 	marks := func(from, to time.Time) (labels []string) {
 		c := draw.New(4000, 100, "", "", 0, to.Sub(from).Minutes(), 0, 1)
