@@ -30,7 +30,7 @@ func TestDesired(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d with %q", query, w.Code, body, want.code, want.body)
 		}
 		if w.Code != http.StatusOK && strings.Contains(body, "desired_replicas") {
-			t.Errorf("%s: a failure with a number: %s", query, body)
+			t.Errorf("%s: an error with a number of replicas: %s", query, body)
 		}
 	}
 }

@@ -17,12 +17,12 @@ import (
 func TestAdvise(t *testing.T) {
 	decided := time.Now()
 	tests := map[string]struct {
-		change func(s *Status, v *PoolView) // of a pool with valid advice
+		change func(s *Status, v *PoolView) // changes a pool with valid advice
 		pool   string                       // "" is chat
 		role   string                       // "" is all
-		after  time.Duration                // since the decision came
-		want   string                       // of the error; "" is advice
-		code   int                          // of the error; 0 is 503
+		after  time.Duration                // time since the decision
+		want   string                       // part of the error; "" is advice
+		code   int                          // status of the error; 0 is 503
 	}{
 		"valid":                   {},
 		"just before it expires":  {after: 15 * time.Minute},
@@ -31,11 +31,11 @@ func TestAdvise(t *testing.T) {
 		"cold":                    {change: func(_ *Status, v *PoolView) { v.Decision.Withheld = "less than 5 min of its traffic is known" }, want: "less than 5 min"},
 		"undecided":               {change: func(_ *Status, v *PoolView) { v.Decision = nil }, want: "nothing is decided"},
 		"restored":                {change: func(_ *Status, v *PoolView) { v.Decided = time.Time{} }, want: "nothing is decided yet since the daemon started"},
-		"no ticks any more":       {after: 15*time.Minute + time.Second, want: "15m1s old and expired after 15m0s"},
+		"no new ticks":       {after: 15*time.Minute + time.Second, want: "15m1s old and expired after 15m0s"},
 		"behind its stream":       {change: func(s *Status, _ *PoolView) { s.Clock = "wall" }, want: "expired at 2026-11-16T09:15:00Z"},
 		"unknown pool":            {pool: "chatt", want: "/api/v1/pools lists batch, chat", code: http.StatusNotFound},
 		"no pool":                 {pool: "", change: func(_ *Status, v *PoolView) { v.Pool = "gone" }, want: "/api/v1/pools lists batch, gone", code: http.StatusNotFound},
-		"decode of a pool in one": {role: RoleDecode, want: `no role "decode" of pool "chat": the roles are all`, code: http.StatusBadRequest},
+		"decode, but one role":    {role: RoleDecode, want: `no role "decode" of pool "chat": the roles are all`, code: http.StatusBadRequest},
 		"prefill":                 {change: disaggregate, role: RolePrefill},
 		"decode":                  {change: disaggregate, role: RoleDecode},
 		"unknown role, undecided": {change: func(_ *Status, v *PoolView) { v.Decision = nil }, role: "decoder", want: "the roles are all, decode, prefill", code: http.StatusBadRequest},
@@ -86,15 +86,15 @@ func TestRolesAreExported(t *testing.T) {
 		`forewarm_limit_replicas{pool="chat",role="prefill"} 4`: true, `forewarm_warning_probability{pool="chat",resource="transfer"} 0.7`: true,
 		`forewarm_headroom_after_failure_ratio{pool="chat",resource="transfer"} -0.8`:         true,
 		`forewarm_saturation_eta_seconds{pool="chat",resource="transfer",quantile="0.5"} 300`: true,
-		`forewarm_binding_resource{pool="chat",resource="transfer"}`:                          false, // it is the decode replicas' that is paged for
+		`forewarm_binding_resource{pool="chat",resource="transfer"}`:                          false, // the alert is about the decode replicas
 	} {
 		if strings.Contains(text, line) != want {
-			t.Errorf("%s is there: %t", line, !want)
+			t.Errorf("%s is in the gauges: %t, want %t", line, !want, want)
 		}
 	}
 }
 
-// prefilling gives the fixture's first pool two prefill replicas, one of them kept for failures, and one that starts.
+// prefilling gives the fixture's first pool two ready prefill replicas, of which one is a reserve, and one that starts.
 func prefilling(out *pipeline.Output) {
 	d, soon, now := &out.Decisions[0], forecaster.ETA{P50: 5 * time.Minute}, forecaster.ETA{}
 	d.ByRole = &alerting.Roles{Prefill: 3, Decode: 8, PrefillReady: 2, PrefillPending: 1, PrefillNeeded: 5, PrefillLimit: 4, PrefillReserves: capacity.Reserves{Failure: 1}}
@@ -105,7 +105,7 @@ func prefilling(out *pipeline.Output) {
 	out.Projections[0].Prompts = &p
 }
 
-// TestPrefillOnThePage: the page shows the assumed number of prefill replicas, and their own load.
+// TestPrefillOnThePage: page and API show the prefill replicas and their load.
 func TestPrefillOnThePage(t *testing.T) {
 	b, out := &Board{}, fullOutput()
 	prefilling(out)
@@ -118,7 +118,7 @@ func TestPrefillOnThePage(t *testing.T) {
 		body := get(t, s, path).Body.String()
 		for _, want := range wants {
 			if !strings.Contains(body, want) {
-				t.Errorf("%s lacks %s:\n%s", path, want, body)
+				t.Errorf("%s has no %s:\n%s", path, want, body)
 			}
 		}
 	}

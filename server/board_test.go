@@ -13,19 +13,19 @@ func TestBoardForgets(t *testing.T) {
 	b.Observe(&pipeline.Output{Pools: []features.PoolMinute{{Pool: "chat"}}})
 	b.Observe(&pipeline.Output{Pools: []features.PoolMinute{{Pool: "other"}}})
 	if len(b.Pools()) != 1 || b.Pools()[0].Pool != "other" {
-		t.Errorf("a pool that is gone is still there: %v", b.Pools())
+		t.Errorf("pools %v, want only other", b.Pools())
 	}
 }
 
 func TestBoardKeepsTheLastDecision(t *testing.T) {
 	b, out := &Board{}, fullOutput()
 	b.Observe(out)
-	b.Observe(&pipeline.Output{Tick: origin.Add(time.Minute), Pools: out.Pools}) // a tick that decides nothing
+	b.Observe(&pipeline.Output{Tick: origin.Add(time.Minute), Pools: out.Pools}) // a tick without decisions
 	chat := b.Pools()[1]
 	if chat.Decision == nil || chat.Decision.Constraints[0].Key != "replicas.max" {
 		t.Errorf("the decision was lost: %+v", chat.Decision)
 	}
 	if len(chat.Alerts) != 1 || chat.Alerts[0].Labels["severity"] != "warning" {
-		t.Errorf("alerts: got %+v, want the one that fires", chat.Alerts)
+		t.Errorf("alerts: got %+v, want the firing one", chat.Alerts)
 	}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"math"
 	"net/http/httptest"
 	"slices"
@@ -18,27 +19,27 @@ import (
 func TestCapacityGrowsWhenPendingReplicasAreReady(t *testing.T) {
 	p := fullReader().pools[1]
 	f := p.Forecast.Of(features.DimKV)
-	got := capacityAhead(&p, f) // one pending since 3 minutes, lead 13 minutes
+	got := capacityAhead(&p, f) // one replica is pending for 3 minutes, and the lead time is 13 minutes
 	if got[9] != 500_000 || got[10] != 600_000 {
 		t.Errorf("capacity at minutes 9 and 10: %g, %g; want 500000, 600000", got[9], got[10])
 	}
 	if c := capacityAhead(&p, p.Forecast.Of(features.DimRequests)); c != nil {
-		t.Errorf("capacity of a dimension without one: %v", c)
+		t.Errorf("capacity of a dimension without capacity: %v", c)
 	}
 }
 
-// pastOf is a history of chat: two hours of 300,000 tokens, four replicas until half an hour ago and five since then, a
-// forecast of an hour ago, and an alert.
-type pastOf struct{}
+// chatHistory is the history of pool chat: two hours of 300,000 tokens, four replicas until half an hour ago and five since
+// then, a forecast from an hour ago, and an alert.
+type chatHistory struct{}
 
-func (pastOf) Values(_ context.Context, series string, labels map[string]string, from, to time.Time) ([]float64, error) {
+func (chatHistory) Values(_ context.Context, series string, labels map[string]string, from, to time.Time) ([]float64, error) {
 	if labels["pool"] != "chat" || series == "forewarm_itl_seconds" {
 		return nil, nil
 	}
 	return slices.Repeat([]float64{300_000}, int(to.Sub(from)/time.Minute)), nil
 }
 
-func (pastOf) Forecast(_ context.Context, key features.Key, dimension string, from, at time.Time) (*forecaster.Forecast, error) {
+func (chatHistory) Forecast(_ context.Context, key features.Key, dimension string, from, at time.Time) (*forecaster.Forecast, error) {
 	made := origin.Add(-time.Hour)
 	if at.Before(made) || from.After(made) {
 		return nil, nil
@@ -55,7 +56,7 @@ func (pastOf) Forecast(_ context.Context, key features.Key, dimension string, fr
 	return &f, nil
 }
 
-func (pastOf) PoolDecisions(_ context.Context, pool string, from, to time.Time) (all []alerting.Decision, _ error) {
+func (chatHistory) PoolDecisions(_ context.Context, pool string, from, to time.Time) (all []alerting.Decision, _ error) {
 	for m := -120; m <= 0; m++ {
 		d := fullOutput().Decisions[0]
 		d.Pool, d.Tick, d.Ready, d.Pending, d.Desired, d.Publish = pool, origin.Add(time.Duration(m)*time.Minute), 4, 0, 4, m == -40
@@ -73,7 +74,7 @@ func (pastOf) PoolDecisions(_ context.Context, pool string, from, to time.Time) 
 	return all, nil
 }
 
-func (pastOf) Alerts(context.Context, string) ([]alerting.Alert, error) {
+func (chatHistory) Alerts(context.Context, string) ([]alerting.Alert, error) {
 	return fullOutput().Alerts[:1], nil
 }
 
@@ -81,7 +82,7 @@ func timelineOf(t *testing.T, query string) *timelineJSON {
 	t.Helper()
 	r := fullReader()
 	s := newTestServer(r)
-	s.History = pastOf{}
+	s.History = chatHistory{}
 	got, err := s.timeline(httptest.NewRequest("GET", "/?"+query, nil), &r.pools[1])
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +90,7 @@ func timelineOf(t *testing.T, query string) *timelineJSON {
 	return got
 }
 
-// TestTimeline: load includes retries, capacity has steps in the past and ahead, and marks are events.
+// TestTimeline: the load includes retries, the capacity has steps in past and future, and events are marked.
 func TestTimeline(t *testing.T) {
 	x := timelineOf(t, "resource=kv")
 	if x.Past || !x.At.Equal(origin) || len(x.Actual) != 180 || math.Abs(float64(x.Actual[100].Value)-330_000) > 1e-6 {
@@ -110,21 +111,30 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// TestTimelineAsSeen: a time in the past has its own forecast and decision, and the load after it.
+// TestTimelineAsSeen: for a time in the past, the timeline has the forecast and decision of that time, and the load until
+// now.
 func TestTimelineAsSeen(t *testing.T) {
 	x := timelineOf(t, "resource=kv&at="+origin.Add(-55*time.Minute).Format(time.RFC3339))
 	if !x.Past || len(x.Forecast) != 4 || x.Decision == nil || x.Decision.DesiredReplicas != 4 {
 		t.Fatalf("past %v, %d minutes, decision %+v", x.Past, len(x.Forecast), x.Decision)
 	}
 	if last := x.Actual[len(x.Actual)-1].At; !last.Equal(origin.Add(-time.Minute)) {
-		t.Errorf("what came is known up to %s", last)
+		t.Errorf("the load ends at %s, want the last minute", last)
 	}
 	if x := timelineOf(t, "resource=kv&at="+origin.Add(-90*time.Minute).Format(time.RFC3339)); len(x.Forecast) != 0 {
-		t.Errorf("a forecast of %d minutes, where none is kept", len(x.Forecast))
+		t.Errorf("a forecast of %d minutes, but none is stored", len(x.Forecast))
 	}
 }
 
-// TestCharts: no picture contains NaN, and a capacity far above the load is in the note.
+// TestTimelineBeforeTheFirstTick: unknown times are left out.
+func TestTimelineBeforeTheFirstTick(t *testing.T) {
+	text, err := json.Marshal(timelineJSON{Pool: "chat"})
+	if err != nil || strings.Contains(string(text), "0001-") {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// TestCharts: no chart contains NaN or infinite values. A capacity far above the load is not drawn, but in the note.
 func TestCharts(t *testing.T) {
 	x := timelineOf(t, "resource=kv")
 	curve := curveChart(curveToJSON(&capacity.ServiceCurve{Source: capacity.Learned, Knee: 900, Objective: .05,

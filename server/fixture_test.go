@@ -40,7 +40,7 @@ func golden(t *testing.T, name string, got []byte) {
 
 var origin = time.Date(2026, 11, 16, 9, 0, 0, 0, time.UTC)
 
-// ramp is a forecast that starts at base and grows by one part in a hundred each minute.
+// ramp is a forecast that starts at base and grows by 1 % of it each minute.
 func ramp(pool, class, dimension string, base float64) forecaster.Forecast {
 	f := forecaster.Forecast{
 		Key: features.Key{Pool: pool, Class: class}, Dimension: dimension, Origin: origin, Last: base,
@@ -129,7 +129,7 @@ var fullProducers = []features.ProducerState{
 	{Name: "replica-1", Records: 5, Watermark: value.Instant(origin.Add(-55 * time.Second)), Heard: value.Instant(origin.Add(-time.Minute)), Skew: value.Unknown},
 }
 
-// fixedReader is a Reader of values.
+// fixedReader is a Reader of fixed values.
 type fixedReader struct {
 	status Status
 	pools  []PoolView

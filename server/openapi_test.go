@@ -17,7 +17,7 @@ import (
 	"github.com/forewarm/forewarm/alerting/plan"
 )
 
-// compile reads the document and compiles a schema in it.
+// compile compiles a schema of the OpenAPI document.
 func compile(t *testing.T, pointer string) *jsonschema.Schema {
 	t.Helper()
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(openAPI))
@@ -35,7 +35,7 @@ func compile(t *testing.T, pointer string) *jsonschema.Schema {
 	return schema
 }
 
-// checkFields compares the names of a type's fields with the properties of its schema, and those of all types in it.
+// checkFields compares the names of a type's fields with the properties of its schema, also for the types of the fields.
 func checkFields(t *testing.T, of reflect.Type, s *jsonschema.Schema, seen map[reflect.Type]bool) {
 	t.Helper()
 	if s != nil && s.Ref != nil {
@@ -64,12 +64,12 @@ func checkFields(t *testing.T, of reflect.Type, s *jsonschema.Schema, seen map[r
 		}
 		slices.Sort(names)
 		if documented := slices.Sorted(maps.Keys(s.Properties)); !slices.Equal(names, documented) {
-			t.Errorf("%s has %v, and the document %v", of, names, documented)
+			t.Errorf("%s has the fields %v, the document has %v", of, names, documented)
 		}
 	}
 }
 
-// TestOpenAPI compares the document with the types and the answers of all its paths.
+// TestOpenAPI compares the document with the types and answers of all paths.
 func TestOpenAPI(t *testing.T) {
 	s := fullServer()
 	asked := map[string]struct {
@@ -86,17 +86,17 @@ func TestOpenAPI(t *testing.T) {
 		"/api/v1/pools/{pool}/desired":         {desiredJSON{}, []string{"/api/v1/pools/chat/desired", "/api/v1/pools/none/desired"}},
 		"/api/v1/explain":                      {forecastBasisJSON{}, []string{"/api/v1/explain?pool=chat&dimension=requests"}},
 		"/api/v1/explain/{id}":                 {alerting.Explanation{}, []string{"/api/v1/explain/chat-3", "/api/v1/explain/chat-3?format=pdf"}},
-		"/api/v1/plan":                         {plan.Sheet{}, nil}, // of the daemon
+		"/api/v1/plan":                         {plan.Sheet{}, nil}, // answered by the daemon
 		"/api/v1/report":                       {},
 		"/api/v1/openapi.json":                 {nil, []string{"/api/v1/openapi.json"}},
 	}
 	if got, want := slices.Sorted(maps.Keys(accepted)), slices.Sorted(maps.Keys(asked)); !slices.Equal(got, want) {
-		t.Errorf("the document has the paths %v, and this test %v", got, want)
+		t.Errorf("the document has the paths %v, this test has %v", got, want)
 	}
 	problem, seen := compile(t, "/components/schemas/Problem"), map[reflect.Type]bool{}
 	for path, x := range asked {
 		if path == "/api/v1/report" {
-			continue // it is not JSON by default
+			continue // not JSON by default
 		}
 		schema := compile(t, "/paths/"+strings.ReplaceAll(path, "/", "~1")+"/get/responses/200/content/application~1json/schema")
 		if x.answer != nil {
@@ -122,7 +122,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// TestPaging: each pool is on one page.
+// TestPaging: each pool is on exactly one page.
 func TestPaging(t *testing.T) {
 	s, seen, after := fullServer(), []string{}, ""
 	for range 3 {

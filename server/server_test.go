@@ -29,7 +29,7 @@ func newTestServer(r Reader) *Server {
 	return newServer(DefaultConfig(), r, NewExporter("v1.2.3", time.Hour))
 }
 
-// newServer has no history but the newest alert, and no reports or traffic.
+// newServer makes a server whose history has only the newest alert. It has no reports and no traffic.
 func newServer(cfg Config, r Reader, m *Exporter) *Server {
 	s := New(cfg, r, m, zap.NewNop())
 	s.Traffic, s.History = func() Traffic { return nil }, noHistory{}
@@ -103,16 +103,17 @@ func TestGoldens(t *testing.T) {
 	}
 }
 
+// TestPageShowsTroubleAndEscapes: the page says that NATS is disconnected, and what to do without pools. It escapes names.
 func TestPageShowsTroubleAndEscapes(t *testing.T) {
 	r := fullReader()
 	r.status.Connected, r.status.Connection = false, "connection refused"
 	r.pools[0].Pool = "<script>alert(1)</script>"
 	body := get(t, newTestServer(r), "/").Body.String()
 	if strings.Contains(body, "<script>") {
-		t.Error("a pool's name reaches the page unescaped")
+		t.Error("the name of a pool is not escaped")
 	}
 	if !strings.Contains(body, "connection refused") {
-		t.Error("the page does not say that NATS is gone")
+		t.Error("the page does not say that NATS is disconnected")
 	}
 	empty := get(t, newTestServer(fixedReader{}), "/").Body.String()
 	if !strings.Contains(empty, "forewarm publish -config FILE -pool POOL") {
@@ -126,14 +127,14 @@ func TestReadiness(t *testing.T) {
 		ready   bool
 		failing string
 	}{
-		"well":            {func(*Status) {}, true, ""},
+		"healthy":         {func(*Status) {}, true, ""},
 		"no connection":   {func(s *Status) { s.Connected = false }, false, "nats"},
 		"lag not known":   {func(s *Status) { s.LagKnown = false }, false, "lag"},
 		"lag at limit":    {func(s *Status) { s.Lag = DefaultConfig().LagLimit }, true, ""},
 		"lag over limit":  {func(s *Status) { s.Lag = DefaultConfig().LagLimit + 1 }, false, "lag"},
 		"restoring":       {func(s *Status) { s.Restored = false }, false, "restore"},
 		"before any tick": {func(s *Status) { s.Tick = time.Time{} }, true, ""},
-		"troubled":        {func(s *Status) { s.Storage, s.Sinks, s.Scrape, s.Config = "disk full", "unreachable", "404", "line 2" }, true, ""},
+		"degraded":        {func(s *Status) { s.Storage, s.Sinks, s.Scrape, s.Config = "disk full", "unreachable", "404", "line 2" }, true, ""},
 	} {
 		r := fullReader()
 		c.change(&r.status)
@@ -155,7 +156,7 @@ func TestReadiness(t *testing.T) {
 				t.Errorf("%s: check %s is %v", name, check.Name, check.OK)
 			}
 			if check.Name == "pools" && !check.Degraded { // the fixture has a stale pool
-				t.Errorf("%s: model is not marked degraded: %s", name, check.Detail)
+				t.Errorf("%s: pools are not marked degraded: %s", name, check.Detail)
 			}
 			trouble := map[string]string{
 				"storage": r.status.Storage, "sinks": r.status.Sinks, "scrape": r.status.Scrape, "config": r.status.Config,
@@ -219,7 +220,7 @@ func TestReadOnly(t *testing.T) {
 		t.Errorf("unknown path: status %d, want 404", w.Code)
 	}
 	if csp := get(t, s, "/").Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") {
-		t.Errorf("Content-Security-Policy %q lets the page load things", csp)
+		t.Errorf("Content-Security-Policy %q allows other sources", csp)
 	}
 }
 
@@ -241,7 +242,7 @@ func TestRunStopsWithItsContext(t *testing.T) {
 	body, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
 	if !bytes.Equal(body, []byte("ok\n")) {
-		t.Errorf("healthz says %q", body)
+		t.Errorf("healthz answers %q", body)
 	}
 	taken := cfg
 	taken.Listen = l.Addr().String()
@@ -270,7 +271,8 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-// TestForeignHosts: a foreign name that resolves to this machine opens no page; configured names do.
+// TestForeignHosts: requests with a foreign host name are refused and counted, also if it resolves to this machine (DNS
+// rebinding). Configured names are accepted.
 func TestForeignHosts(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Hosts = []string{"forewarm.example"}
@@ -285,22 +287,22 @@ func TestForeignHosts(t *testing.T) {
 		}
 	}
 	if s.Foreign() != 1 {
-		t.Errorf("%d are counted", s.Foreign())
+		t.Errorf("%d requests are counted, want 1", s.Foreign())
 	}
 }
 
-// TestOldTick: on the wall clock, a daemon without a tick for minutes is not ready, whatever the cause.
+// TestOldTick: on the wall clock, a daemon without a tick for some minutes is not ready.
 func TestOldTick(t *testing.T) {
 	now := time.Now()
 	for name, tc := range map[string]struct {
 		status Status
 		want   bool
 	}{
-		"just begun":   {Status{Clock: "wall", Began: now.Add(-time.Minute)}, true},
-		"none came":    {Status{Clock: "wall", Began: now.Add(-4 * time.Minute)}, false},
-		"came":         {Status{Clock: "wall", Began: now.Add(-time.Hour), TickedAt: now.Add(-time.Minute)}, true},
-		"came no more": {Status{Clock: "wall", Began: now.Add(-time.Hour), TickedAt: now.Add(-4 * time.Minute)}, false},
-		"no clock":     {Status{Clock: "event", Began: now.Add(-time.Hour)}, true},
+		"just started": {Status{Clock: "wall", Began: now.Add(-time.Minute)}, true},
+		"never a tick": {Status{Clock: "wall", Began: now.Add(-4 * time.Minute)}, false},
+		"a new tick":   {Status{Clock: "wall", Began: now.Add(-time.Hour), TickedAt: now.Add(-time.Minute)}, true},
+		"an old tick":  {Status{Clock: "wall", Began: now.Add(-time.Hour), TickedAt: now.Add(-4 * time.Minute)}, false},
+		"event clock":  {Status{Clock: "event", Began: now.Add(-time.Hour)}, true},
 	} {
 		if c := tickCheck(tc.status, now); c.OK != tc.want {
 			t.Errorf("%s: %+v", name, c)
@@ -308,8 +310,8 @@ func TestOldTick(t *testing.T) {
 	}
 }
 
-// TestWhoMayRead: off loopback, authentication is required, and a proxy's header counts only from the proxy.
-func TestWhoMayRead(t *testing.T) {
+// TestAuthentication: a server on the network needs authentication. The user header counts only from the proxy.
+func TestAuthentication(t *testing.T) {
 	open := DefaultConfig()
 	open.Listen = "0.0.0.0:9464"
 	if err := open.Check(); err == nil || !strings.Contains(err.Error(), "asks for no credentials") {
@@ -317,7 +319,7 @@ func TestWhoMayRead(t *testing.T) {
 	}
 	open.Proxy = Proxy{UserHeader: "X-Forwarded-User"}
 	if err := open.Check(); err == nil || !strings.Contains(err.Error(), "proxy.from") {
-		t.Errorf("a header from anywhere: %v", err)
+		t.Errorf("a user header without proxy.from: %v", err)
 	}
 	open.Proxy.From = []string{"10.0.0.7", "10.1.0.0/16"}
 	if err := open.Check(); err != nil {
@@ -340,8 +342,8 @@ func TestWhoMayRead(t *testing.T) {
 	}
 }
 
-// TestWebConfig: with a web configuration file of Prometheus, users need a password. Probes need none, and get no
-// reasons.
+// TestWebConfig: with a web configuration file of Prometheus, users need a password. Probes need none, and their answers
+// have no details.
 func TestWebConfig(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Listen, cfg.Probes, cfg.WebConfig = "127.0.0.1:0", "127.0.0.1:0", filepath.Join(t.TempDir(), "web.yaml")
@@ -371,7 +373,7 @@ func TestWebConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer response.Body.Close()
-		body, _ := io.ReadAll(response.Body) // what is missing fails the test
+		body, _ := io.ReadAll(response.Body)
 		return fmt.Sprint(response.StatusCode, " ", string(body))
 	}
 	for path, want := range map[string]string{"/healthz": "200 ok\n", "/readyz": "200 ready: true\n", "/metrics": "404 404 page not found\n"} {
@@ -399,6 +401,6 @@ func TestWebConfig(t *testing.T) {
 	}
 	s.cfg.WebConfig += ".gone"
 	if _, err := s.Listen(); err == nil || !strings.Contains(err.Error(), "server.web_config") {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// The shape of traffic is in metrics and API. Unknown values are in neither.
+// TestTrafficInMetricsAndAPI: the shape of traffic is in metrics and API. Unknown values are in neither.
 func TestTrafficInMetricsAndAPI(t *testing.T) {
 	steps := []float64{1, 1, 1, 1, 1, 1, 1, 1, 1, 11, math.NaN()}
 	shapes := Traffic{
@@ -36,7 +36,7 @@ func TestTrafficInMetricsAndAPI(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, `window="15m"`) || strings.Contains(text, "NaN") {
-		t.Errorf("what is not known is shown:\n%s", text)
+		t.Errorf("unknown values are shown:\n%s", text)
 	}
 
 	s := newServer(Config{}, fullReader(), fullExporter())

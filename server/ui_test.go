@@ -9,10 +9,10 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// fullServer also has a history.
+// fullServer has a history, and explains one decision.
 func fullServer() *Server {
 	s := newTestServer(fullReader())
-	s.History = pastOf{}
+	s.History = chatHistory{}
 	s.Explain = func(_ context.Context, ref string) (alerting.Explanation, error) {
 		if ref != "chat-3" {
 			return alerting.Explanation{}, Problemf(http.StatusNotFound, "no decision %q", ref)
@@ -42,10 +42,10 @@ func TestPages(t *testing.T) {
 		w := get(t, s, path)
 		body := w.Body.String()
 		if !strings.Contains(body, want) || strings.HasPrefix(body, "<!doctype") && !strings.Contains(body, "</html>") {
-			t.Errorf("%s: %d lacks %q:\n%s", path, w.Code, want, body)
+			t.Errorf("%s: %d, no %q in:\n%s", path, w.Code, want, body)
 		}
 		if strings.Contains(body, "NaN") || strings.Contains(body, "style=") {
-			t.Errorf("%s: a NaN, or a style that the policy forbids:\n%s", path, body)
+			t.Errorf("%s: NaN, or a style attribute, which the Content-Security-Policy forbids:\n%s", path, body)
 		}
 	}
 }

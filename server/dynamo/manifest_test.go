@@ -11,8 +11,8 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// plannerConfig is the part of PlannerConfig that deploy/dynamo/planner.yaml sets, with every field that the planner
-// accepts there; it refuses others (ai-dynamo/dynamo, docs/components/planner/planner-config-reference.mdx).
+// plannerConfig has the sections of PlannerConfig that deploy/dynamo/planner.yaml sets, with every field that the planner
+// accepts in them. It refuses others (ai-dynamo/dynamo, docs/components/planner/planner-config-reference.mdx).
 type plannerConfig struct {
 	PluginRegistration struct {
 		Auth struct {
@@ -65,7 +65,7 @@ func TestPlannerManifest(t *testing.T) {
 	registration := &c.PluginRegistration
 	for _, p := range c.Scheduling.ExternalPlugins {
 		if stage := Stage(p.PluginType); p.PluginID != (&Planner{Pool: "chat"}).PluginID(stage) || stage != Propose && stage != Predict {
-			t.Errorf("plug-in %q of type %q is none of ours", p.PluginID, p.PluginType)
+			t.Errorf("Forewarm has no plug-in %q of type %q", p.PluginID, p.PluginType)
 		}
 		address, plain := strings.CutPrefix(p.Endpoint, "grpc://")
 		if _, _, err := net.SplitHostPort(address); err != nil || !plain || !registration.Transport.AllowInsecureGRPC {

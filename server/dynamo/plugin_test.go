@@ -23,8 +23,8 @@ type daemon struct{ view server.PoolView }
 func (d *daemon) Status() server.Status    { return server.Status{Clock: "event"} }
 func (d *daemon) Pools() []server.PoolView { return []server.PoolView{d.view} }
 
-// flat is a forecast that rises by base each minute. All its quantiles are equal.
-func flat(dimension string, base float64) forecaster.Forecast {
+// rising is a forecast that rises by base each minute. All its quantiles are equal.
+func rising(dimension string, base float64) forecaster.Forecast {
 	f := forecaster.Forecast{Key: features.Key{Pool: "chat", Class: features.TotalClass}, Dimension: dimension}
 	for h := range f.Minute {
 		for l := range f.Minute[h] {
@@ -34,8 +34,8 @@ func flat(dimension string, base float64) forecaster.Forecast {
 	return f
 }
 
-// newDaemon asks for 7 replicas. In ten minutes, when they could be ready, it expects 20 requests a second, each with 100
-// tokens to prefill and 30 of output.
+// newDaemon asks for 7 replicas. In ten minutes, when they can be ready, it expects 20 requests a second, each with 100
+// tokens of prefill and 30 of output.
 func newDaemon() *daemon {
 	at := time.Now()
 	return &daemon{server.PoolView{
@@ -46,7 +46,7 @@ func newDaemon() *daemon {
 			Quantile: 0.95, Confidence: forecaster.Warm, Reason: "Load doubles.",
 		},
 		Forecast: forecaster.PoolForecast{
-			Total:   []forecaster.Forecast{flat(features.DimRequests, 2), flat(features.DimPrefill, 200), flat(features.DimDecode, 60)},
+			Total:   []forecaster.Forecast{rising(features.DimRequests, 2), rising(features.DimPrefill, 200), rising(features.DimDecode, 60)},
 			Classes: []forecaster.Forecast{{Key: features.Key{Pool: "chat", Class: "agent"}, Dimension: features.DimRequests}},
 		},
 	}}
@@ -76,14 +76,14 @@ func TestPropose(t *testing.T) {
 		change  func(*daemon)
 		want    *pb.ProposeStageResponse
 	}{
-		"a floor":               {Planner{Pool: "chat"}, nil, floor("decode")},
-		"of prefill workers":    {Planner{Pool: "chat", Component: "prefill"}, nil, floor("prefill")},
-		"disaggregated":         {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.ByRole = &alerting.Roles{Prefill: 3, Decode: 7} }, both},
-		"stale":                 {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Withheld = "its telemetry is stale" }, accept},
-		"cold":                  {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Withheld = "less than 5 min of its traffic is known" }, accept},
-		"expired":               {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decided = time.Now().Add(-time.Hour) }, accept},
-		"advisory":              {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Mode = alerting.Advisory }, accept},
-		"without a pool as yet": {Planner{Pool: "batch"}, nil, accept},
+		"decode workers":  {Planner{Pool: "chat"}, nil, floor("decode")},
+		"prefill workers": {Planner{Pool: "chat", Component: "prefill"}, nil, floor("prefill")},
+		"disaggregated":   {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.ByRole = &alerting.Roles{Prefill: 3, Decode: 7} }, both},
+		"stale":           {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Withheld = "its telemetry is stale" }, accept},
+		"cold":            {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Withheld = "less than 5 min of its traffic is known" }, accept},
+		"expired":         {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decided = time.Now().Add(-time.Hour) }, accept},
+		"advisory":        {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Mode = alerting.Advisory }, accept},
+		"unknown pool":    {Planner{Pool: "batch"}, nil, accept},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestPredict(t *testing.T) {
 	tests := map[string]struct {
 		change func(*daemon)
 		seen   *pb.TrafficMetrics
-		want   *pb.PredictionData // nil is no opinion
+		want   *pb.PredictionData // nil is no prediction
 		reason string
 	}{
 		"a minute":           {nil, minute, &pb.PredictionData{PredictedNumReq: proto.Float32(1200), PredictedIsl: proto.Float32(100), PredictedOsl: proto.Float32(30)}, "chat-42: Load doubles."},
@@ -167,6 +167,6 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	if err := (Config{Planners: make([]Planner, maxPlanners+1)}).Check(); err == nil {
-		t.Error("any number of planners")
+		t.Error("no error about too many planners")
 	}
 }

@@ -101,7 +101,7 @@ func TestMetrics(t *testing.T) {
 		"unknown pool":   {ref: ref("pool", "chatt"), code: codes.NotFound},
 		"no pool":        {ref: ref("pool", ""), code: codes.InvalidArgument},
 		"no reference":   {code: codes.InvalidArgument},
-		"misspelt":       {ref: ref("Role", "all"), code: codes.InvalidArgument},
+		"wrong key":      {ref: ref("Role", "all"), code: codes.InvalidArgument},
 		"no such role":   {ref: ref("role", "decoder"), code: codes.InvalidArgument},
 		"another metric": {ref: ref(), metric: "cpu", code: codes.InvalidArgument},
 	}
@@ -139,7 +139,7 @@ func TestMetrics(t *testing.T) {
 
 func advisory(d *alerting.Decision) { d.Mode = alerting.Advisory }
 
-// TestSpec: both methods return the same specification, whatever is known of the pool.
+// TestSpec: both methods return the same specification, also without advice for the pool.
 func TestSpec(t *testing.T) {
 	d := newDaemon()
 	d.decide(func(d *alerting.Decision) { d.Withheld = "its telemetry is stale" })
@@ -162,7 +162,7 @@ func TestSpec(t *testing.T) {
 	}
 	cancel()
 	if _, err := stream.Recv(); status.Code(err) != codes.Canceled {
-		t.Errorf("the stream does not stay open until its client leaves: %v", err)
+		t.Errorf("the stream ended before its client cancelled it: %v", err)
 	}
 	for _, bad := range []*pb.ScaledObjectRef{nil, ref("Pool", "chat")} {
 		if _, err := client.GetMetricSpec(t.Context(), bad); status.Code(err) != codes.InvalidArgument {

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 )
 
-// A query that costs too much is refused with Prometheus' text and status.
+// TestLimits: a query that costs too much is refused with the text and status of Prometheus.
 func TestLimits(t *testing.T) {
 	h := handler(fillStore(t, t.TempDir()), 12_000, queryTimeout)
 	from, to := start.Unix(), start.Unix()+11_000*60
@@ -52,7 +52,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// blocked is a store whose series are never found.
+// blocked is a store whose queries end only when they are cancelled.
 type blocked struct{ asked chan struct{} }
 
 func (b blocked) Querier(int64, int64) (storage.Querier, error) {
@@ -70,8 +70,8 @@ func (b blockedQuerier) Select(ctx context.Context, _ bool, _ *storage.SelectHin
 	return storage.ErrSeriesSet(ctx.Err())
 }
 
-// A query is cancelled if it takes too long, waits too long for its turn, or its client disconnects.
-func TestTimeAndTurns(t *testing.T) {
+// TestQueryTimeout: a query is cancelled if it takes too long, waits too long for a slot, or its client disconnects.
+func TestQueryTimeout(t *testing.T) {
 	data := blocked{asked: make(chan struct{}, maxQueries)}
 	h := handler(data, maxSamples, time.Hour)
 	query := func(ctx context.Context) *httptest.ResponseRecorder {
@@ -88,30 +88,30 @@ func TestTimeAndTurns(t *testing.T) {
 	first := make(chan *httptest.ResponseRecorder, maxQueries)
 	for range maxQueries {
 		go func() { first <- query(ctx) }()
-		<-data.asked // it has its turn now, and keeps it
+		<-data.asked // it has a slot now, and keeps it
 	}
 	if w := query(soon()); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"errorType":"timeout"`) {
-		t.Errorf("a query without a turn: status %d, %s", w.Code, w.Body)
+		t.Errorf("a query without a slot: status %d, %s", w.Code, w.Body)
 	}
 	leave()
 	if w := <-first; w.Code != statusClientClosed || !strings.Contains(w.Body.String(), `"errorType":"canceled"`) {
-		t.Errorf("a client that went away: status %d, %s", w.Code, w.Body)
+		t.Errorf("a client that disconnected: status %d, %s", w.Code, w.Body)
 	}
 	if w := query(soon()); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"errorType":"timeout"`) {
 		t.Errorf("a slow query: status %d, %s", w.Code, w.Body)
 	}
-	<-data.asked // the turn was free again
+	<-data.asked // the slot was free again
 }
 
-// Warnings and infos of the engine are in the answer.
-func TestRemarks(t *testing.T) {
+// TestWarnings: warnings and infos of the engine are in the answer.
+func TestWarnings(t *testing.T) {
 	_, body := ask(t, handler(fillStore(t, t.TempDir()), maxSamples, queryTimeout), question{path: "query", form: form("query", "rate(forewarm_forecast[5m])", "time", start.Unix()+3600)})
 	if x := decode(t, body); x["infos"] == nil {
-		t.Errorf("the engine's remarks are missing: %s", body)
+		t.Errorf("no infos in %s", body)
 	}
 }
 
-func TestMetadataAndBuildInfo(t *testing.T) {
+func TestMetadata(t *testing.T) {
 	h := handler(fillStore(t, t.TempDir()), maxSamples, queryTimeout)
 	for q, want := range map[string]string{
 		"":                  `{"status":"success","data":{"forewarm_forecast":[{"help":"Demand forecast.","type":"gauge","unit":""}],"odd_values":[{"help":"Odd.","type":"gauge","unit":""}]}}`,
@@ -128,7 +128,7 @@ func TestMetadataAndBuildInfo(t *testing.T) {
 	}
 }
 
-// The version in the answer is that of the module in go.mod.
+// TestPrometheusVersion: the version that the API reports is that of the module in go.mod.
 func TestPrometheusVersion(t *testing.T) {
 	mod, err := os.ReadFile("../../go.mod")
 	if err != nil {
@@ -143,7 +143,7 @@ func TestPrometheusVersion(t *testing.T) {
 	}
 }
 
-// Any request gets an answer in JSON with a matching status, or none.
+// FuzzAPI: the answer to any request is JSON with a matching status, or has no body.
 func FuzzAPI(f *testing.F) {
 	for _, q := range questions() {
 		f.Add(q.path, q.form.Encode())
@@ -158,7 +158,7 @@ func FuzzAPI(f *testing.F) {
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, u, nil))
 		if w.Header().Get("Content-Type") != "application/json" {
-			return // no path of this API, or nothing to say
+			return // no path of this API, or no body
 		}
 		x := decode(t, w.Body.String())
 		if ok := w.Code == http.StatusOK; ok != (x["status"] == "success") {

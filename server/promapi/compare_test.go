@@ -50,8 +50,8 @@ func TestAnswersAsPrometheus(t *testing.T) {
 	t.Logf("%d questions to Prometheus %d", asked, version)
 }
 
-// questions are the requests to both. Times lie between samples, because ranges are open on the left since Prometheus 3,
-// and were closed before.
+// questions are the requests to both. Their times are between samples, because Prometheus 3 excludes a sample at the start
+// of a range, and earlier versions include it.
 func questions() (qs []question) {
 	at := func(m float64) string {
 		return fmt.Sprintf("%.3f", float64(start.Unix())+60*m+7)
@@ -127,11 +127,11 @@ func questions() (qs []question) {
 	}...)
 }
 
-// number is a value of a sample; large and small ones may be written with an exponent or without.
+// number is a value of a sample, with or without an exponent.
 var number = regexp.MustCompile(`"-?[0-9]+(\.[0-9]+)?(e[-+][0-9]+)?"\]`)
 
-// normal is an answer with its series in order, without the parts that differ between versions of Prometheus. An answer
-// without a body is nil.
+// normal is an answer with sorted series, without the parts that differ between versions of Prometheus. It is nil for an
+// answer without a body.
 func normal(t *testing.T, version int, body string) any {
 	t.Helper()
 	if body == "" {

@@ -20,13 +20,13 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// start of the fixture's samples: recent, so that a Prometheus on a copy keeps them, and on a whole hour.
+// start is the time of the first sample: a full hour, and recent, so that a Prometheus keeps the samples.
 var start = time.Now().Add(-6 * time.Hour).Truncate(time.Hour).UTC()
 
 const minutes = 180
 
-// fillStore fills a TSDB with series as Forewarm stores them, one with a gap, one with NaN and infinities, one with
-// characters that JSON escapes, and a counter that is reset.
+// fillStore fills a TSDB with series as Forewarm stores them. One has a gap, one has NaN and infinities, one has characters
+// that JSON escapes, and one is a counter that is reset.
 func fillStore(t *testing.T, dir string) *tsdb.DB {
 	t.Helper()
 	db, err := tsdb.Open(dir, quiet, nil, tsdb.DefaultOptions(), nil)
@@ -73,11 +73,11 @@ func handler(data storage.Queryable, samples int, timeout time.Duration) http.Ha
 	return mux
 }
 
-// question is a request in the terms of the API: a path and its parameters, as "name=value" pairs in URL encoding.
+// question is a request to the API: a path and its parameters.
 type question struct {
 	path  string
 	form  url.Values
-	since int // oldest major version of Prometheus that answers alike; 0 for any
+	since int // oldest major version of Prometheus with the same answer; 0 for any
 	post  bool
 }
 
@@ -114,7 +114,7 @@ func askServer(t *testing.T, base string, q question) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
-// form makes parameters of name and value pairs.
+// form makes parameters of pairs of name and value.
 func form(pairs ...any) url.Values {
 	v := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -123,7 +123,7 @@ func form(pairs ...any) url.Values {
 	return v
 }
 
-// decode parses an answer's members.
+// decode parses an answer.
 func decode(t *testing.T, body string) map[string]any {
 	t.Helper()
 	var x map[string]any

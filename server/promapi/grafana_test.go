@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// TestGrafana sends the requests of a Grafana that has this as its Prometheus data source: the health check of "Save &
+// TestGrafana sends the requests of a Grafana that has Forewarm as a Prometheus data source: the health check of "Save &
 // test" (pkg/promlib/healthcheck.go, heuristics.go), those of its query editor (grafana-prometheus language_provider.ts,
-// resource_clients.ts), and those of a panel (pkg/promlib/client/client.go). Times are Unix seconds. Queries and look-ups
-// are POSTed, unless a path only knows GET. After a 405 or 400 Grafana tries again with GET.
+// resource_clients.ts), and those of a panel (pkg/promlib/client/client.go). Times are Unix seconds. Grafana uses POST
+// where a path accepts it. After a 405 or 400 it tries again with GET.
 func TestGrafana(t *testing.T) {
 	h := handler(fillStore(t, t.TempDir()), maxSamples, queryTimeout)
 	from, to := start.Unix(), start.Unix()+3600
@@ -23,8 +23,8 @@ func TestGrafana(t *testing.T) {
 			d := data.(map[string]any)
 			return d["resultType"] == "scalar" && d["result"].([]any)[1] == "2"
 		}},
-		{"what it is, by POST", question{path: "status/buildinfo", post: true}, http.StatusMethodNotAllowed, nil},
-		{"what it is: no features, so a Prometheus", question{path: "status/buildinfo"}, http.StatusOK, func(data any) bool {
+		{"build info, by POST", question{path: "status/buildinfo", post: true}, http.StatusMethodNotAllowed, nil},
+		{"build info without features, as of Prometheus", question{path: "status/buildinfo"}, http.StatusOK, func(data any) bool {
 			d := data.(map[string]any)
 			return d["version"] == prometheusVersion && d["features"] == nil && d["application"] == "Forewarm"
 		}},
@@ -50,7 +50,7 @@ func TestGrafana(t *testing.T) {
 			"panel", question{path: "query_range", form: form(within("query", "sum by(class) (forewarm_forecast)", "step", 15)...), post: true},
 			http.StatusOK, func(data any) bool { return len(data.(map[string]any)["result"].([]any)) == 3 },
 		},
-		{"a slip of the pen, by POST", question{path: "query", form: form("query", "sum("), post: true}, http.StatusBadRequest, nil},
+		{"syntax error, by POST", question{path: "query", form: form("query", "sum("), post: true}, http.StatusBadRequest, nil},
 	} {
 		code, body := ask(t, h, step.question)
 		if code != step.code {

@@ -30,7 +30,7 @@ import (
 	pb "github.com/forewarm/forewarm/server/keda/externalscalerpb"
 )
 
-// service is any service with a call and a stream.
+// service is a service with a unary call and a stream.
 type service struct {
 	pb.UnimplementedExternalScalerServer
 }
@@ -47,7 +47,7 @@ func (service) StreamIsActive(_ *pb.ScaledObjectRef, s grpc.ServerStreamingServe
 	return status.Error(codes.Unavailable, "stopped")
 }
 
-// counts are the calls that ended, by method and code.
+// counts has the number of ended calls by method and code.
 type counts struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -107,13 +107,13 @@ func TestBounds(t *testing.T) {
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	other := dial(t, address, insecure.NewCredentials()) // the bound holds over all connections
+	other := dial(t, address, insecure.NewCredentials()) // the bound is for all connections together
 	if _, err := other.IsActive(t.Context(), &pb.ScaledObjectRef{}); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("a second call beside a stream: %v", err)
+		t.Errorf("a second call during a stream: %v", err)
 	}
 	stop()
 	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable {
-		t.Errorf("the stream of a server that stopped: %v", err)
+		t.Errorf("the stream after the server stopped: %v", err)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -123,22 +123,29 @@ func TestBounds(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	dir := t.TempDir()
-	ca, serverPair, clientPair := certificates(t, dir)
+	ca, unknown := certificate(t, nil), certificate(t, nil)
+	own, client := certificate(t, &ca), certificate(t, &ca)
+	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
 	roots := x509.NewCertPool()
-	roots.AddCert(ca)
+	roots.AddCert(ca.Leaf)
 	c := Config{}
-	c.TLS = tlsconfig.Server{CertFile: filepath.Join(dir, "server.pem"), KeyFile: filepath.Join(dir, "server.key"), ClientCAFile: filepath.Join(dir, "ca.pem")}
+	c.TLS = tlsconfig.Server{
+		CertFile: writePEM(t, "CERTIFICATE", own.Certificate[0]), KeyFile: writePEM(t, "PRIVATE KEY", key),
+		ClientCAFile: writePEM(t, "CERTIFICATE", ca.Certificate[0]),
+	}
 	address, _, _ := run(t, c, maxCalls)
 	for name, tt := range map[string]struct {
 		secure credentials.TransportCredentials
 		ok     bool
 	}{
-		"with a certificate":    {credentials.NewTLS(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{clientPair}, MinVersion: tls.VersionTLS12}), true},
-		"without a certificate": {credentials.NewTLS(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}), false},
-		"that trusts others":    {credentials.NewTLS(&tls.Config{RootCAs: x509.NewCertPool(), Certificates: []tls.Certificate{clientPair}, MinVersion: tls.VersionTLS12}), false},
-		"with another's":        {credentials.NewTLS(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{selfSigned(t, serverPair)}, MinVersion: tls.VersionTLS12}), false},
-		"in clear":              {insecure.NewCredentials(), false},
+		"with a certificate":               {credentials.NewTLS(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{client}}), true},
+		"without a certificate":            {credentials.NewTLS(&tls.Config{RootCAs: roots}), false},
+		"that does not know the CA":        {credentials.NewTLS(&tls.Config{RootCAs: x509.NewCertPool(), Certificates: []tls.Certificate{client}}), false},
+		"with a certificate of another CA": {credentials.NewTLS(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{unknown}}), false},
+		"without TLS":                      {insecure.NewCredentials(), false},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		_, err := dial(t, address, tt.secure).IsActive(ctx, &pb.ScaledObjectRef{})
@@ -186,69 +193,39 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// certificates writes a CA, and a server's and a client's certificate that it signed, to dir.
-func certificates(t *testing.T, dir string) (ca *x509.Certificate, serverPair, clientPair tls.Certificate) {
-	t.Helper()
-	root := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	rootKey := newKey(t)
-	ca = sign(t, root, root, rootKey, rootKey)
-	write(t, filepath.Join(dir, "ca.pem"), "CERTIFICATE", ca.Raw)
-	pair := func(name string, serial int64, usage x509.ExtKeyUsage) tls.Certificate {
-		key := newKey(t)
-		leaf := sign(t, &x509.Certificate{
-			SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-			ExtKeyUsage: []x509.ExtKeyUsage{usage}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		}, ca, key, rootKey)
-		der, err := x509.MarshalECPrivateKey(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		write(t, filepath.Join(dir, name+".pem"), "CERTIFICATE", leaf.Raw)
-		write(t, filepath.Join(dir, name+".key"), "EC PRIVATE KEY", der)
-		return tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key}
-	}
-	return ca, pair("server", 2, x509.ExtKeyUsageServerAuth), pair("client", 3, x509.ExtKeyUsageClientAuth)
-}
-
-// selfSigned is a client's certificate that nobody trusts.
-func selfSigned(t *testing.T, like tls.Certificate) tls.Certificate {
-	t.Helper()
-	key := like.PrivateKey.(*ecdsa.PrivateKey)
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(9), Subject: pkix.Name{CommonName: "client"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	return tls.Certificate{Certificate: [][]byte{sign(t, c, c, key, key).Raw}, PrivateKey: key}
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
+// certificate makes a certificate for 127.0.0.1. It is signed by parent, or by itself if parent is nil.
+func certificate(t *testing.T, parent *tls.Certificate) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return key
-}
-
-func sign(t *testing.T, c, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) *x509.Certificate {
-	t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, parentKey)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotAfter: time.Now().Add(time.Hour), IsCA: parent == nil, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	issuer, signer := template, any(key)
+	if parent != nil {
+		issuer, signer = parent.Leaf, parent.PrivateKey
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, issuer, key.Public(), signer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed, err := x509.ParseCertificate(der)
+	leaf, err := x509.ParseCertificate(der)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return signed
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-func write(t *testing.T, path, kind string, der []byte) {
+func writePEM(t *testing.T, kind string, der []byte) string {
 	t.Helper()
+	path := filepath.Join(t.TempDir(), "pem")
 	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return path
 }

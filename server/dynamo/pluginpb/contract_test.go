@@ -33,6 +33,7 @@ PredictPlugin Predict
 ProposePlugin Propose
 `
 
+// TestContract: the schema that Forewarm uses is the published one.
 func TestContract(t *testing.T) {
 	file := File_server_dynamo_pluginpb_plugin_proto
 	if file.Package() != "dynamo.planner.plugin.v1" {
@@ -70,7 +71,7 @@ func TestContract(t *testing.T) {
 	want := strings.Split(strings.TrimSpace(published), "\n")
 	for i := range max(len(got), len(want)) {
 		if i >= len(got) || i >= len(want) || got[i] != want[i] {
-			t.Fatalf("line %d is not as published:\n%s\nwant\n%s", i+1, strings.Join(got, "\n"), published)
+			t.Fatalf("line %d differs:\n%s\nwant\n%s", i+1, strings.Join(got, "\n"), published)
 		}
 	}
 }
