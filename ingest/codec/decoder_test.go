@@ -7,9 +7,9 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// TestDecoderGivesALabelAgain: labels that come again are the same string in memory, also those of a subject, which is
-// another one with each message.
-func TestDecoderGivesALabelAgain(t *testing.T) {
+// TestDecoderReusesLabels: equal labels of several messages are the same string in memory. That holds for labels of
+// records and for labels of subjects.
+func TestDecoderReusesLabels(t *testing.T) {
 	var d Decoder
 	decoded := func(record string) ingest.Request {
 		var b ingest.Batch
@@ -27,7 +27,7 @@ func TestDecoderGivesALabelAgain(t *testing.T) {
 	} {
 		one, two := decoded(record), decoded(record)
 		if one.Class == "" || unsafe.StringData(one.Pool) != unsafe.StringData(two.Pool) || unsafe.StringData(one.Class) != unsafe.StringData(two.Class) {
-			t.Errorf("%s: %q and %q come as other strings", name, one.Pool, one.Class)
+			t.Errorf("%s: %q and %q are new strings", name, one.Pool, one.Class)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func TestDecodeDynamo(t *testing.T) {
 		want ingest.Request
 	}{
 		"compact": {dynamoRow(""), compact},
-		"full, laid out over lines": {string(full), ingest.Request{
+		"full, several lines": {string(full), ingest.Request{
 			ID: "7c1e0f3a-full", Pool: "p", Class: "c", Model: "llama-3.1-70b", Attempt: 1, Session: ingest.HashSession("research-42:researcher"),
 			ArrivedAt: at, StartedAt: at.Add(12500 * time.Microsecond), FirstTokenAt: at.Add(101125 * time.Microsecond), FinishedAt: at.Add(time.Second),
 			PromptTokens: 130, CachedTokens: 64, OutputTokens: 16, MaxOutputTokens: ingest.Unknown,
@@ -60,7 +60,7 @@ func TestDecodeDynamo(t *testing.T) {
 			r.FirstTokenAt = at.Add(1000400 * time.Microsecond)
 			r.FinishedAt = r.FirstTokenAt
 		})},
-		"times that cannot be":      {dynamoRow(`,"total_time_ms":-1,"ttft_ms":3e10`), compact},
+		"impossible times":          {dynamoRow(`,"total_time_ms":-1,"ttft_ms":3e10`), compact},
 		"wait below 0":              {dynamoRow(`,"prefill_wait_time_ms":-0.001,"ttft_ms":250`), with(func(r *ingest.Request) { r.FirstTokenAt = at.Add(250 * time.Millisecond) })},
 		"first token after the end": {dynamoRow(`,"total_time_ms":1000,"ttft_ms":1000.01`), compact},
 		"session is a number":       {strings.Replace(dynamoRow(""), `"request":`, `"agent_context":{"session_id":12,"session_final":true,"kv_hints":null},"request":`, 1), with(func(r *ingest.Request) { r.Session = ingest.HashSession("12") })},
@@ -79,13 +79,6 @@ func TestDecodeDynamo(t *testing.T) {
 				t.Error(d)
 			}
 		})
-	}
-}
-
-func TestDecodeDynamoTakesThePoolFromTheModel(t *testing.T) {
-	b := decode(Meta{ContentType: ContentTypeDynamo}, dynamoRow(`,"model":"llama"`))
-	if len(b.Requests) != 1 || b.Requests[0].Pool != "llama" {
-		t.Errorf("got %+v", b)
 	}
 }
 
@@ -119,10 +112,10 @@ func TestDecodeDynamoRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := decode(Meta{ContentType: ContentTypeDynamo, Pool: "p"}, tc.row)
 			if len(b.Refused) != 1 || b.Refused[0].Reason != tc.want || len(b.Requests)+b.Ignored > 0 {
-				t.Fatalf("got %+v, want it refused as %s", b, tc.want)
+				t.Fatalf("got %+v, want one refusal %s", b, tc.want)
 			}
 			if r := b.Refused[0]; strings.Contains(r.Detail, "secret") {
-				t.Errorf("kept what may be a prompt: %s", r.Detail)
+				t.Errorf("the detail may contain a prompt: %s", r.Detail)
 			}
 		})
 	}
@@ -149,12 +142,13 @@ func TestDecodeDynamoIgnoresOtherEvents(t *testing.T) {
 	}
 }
 
-// TestDecodeDynamoThroughPipelines reads a row that came by way of tools that write arrays, and numbers as strings.
+// TestDecodeDynamoThroughPipelines reads rows of log pipelines that write arrays, or numbers as strings. Without a pool in
+// the subject, the model is the pool.
 func TestDecodeDynamoThroughPipelines(t *testing.T) {
 	const row = `{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":1795240801000,"request":{"request_id":"7","model":"m",` +
 		`"input_tokens":130,"cached_tokens":64,"output_tokens":3,"request_received_ms":1795240800000,"ttft_ms":20.5,"replay":{"trace_block_size":64,"input_length":130,"input_sequence_hashes":[9223372036854775809,2,3]}}}`
 	want := decode(Meta{ContentType: ContentTypeDynamo}, row)
-	if len(want.Requests) != 1 {
+	if len(want.Requests) != 1 || want.Requests[0].Pool != "m" {
 		t.Fatalf("got %+v", want)
 	}
 	quotes := regexp.MustCompile(`([:[,])([0-9.]+)`)
@@ -174,8 +168,9 @@ func TestDecodeDynamoThroughPipelines(t *testing.T) {
 	}
 }
 
-// TestBlocksOutliveTheirNeighbours: the hashes of a batch share memory that grows, and none may move under another.
-func TestBlocksOutliveTheirNeighbours(t *testing.T) {
+// TestBlocksAreIndependent: the hashes of all records of a batch share memory. Appending to those of one record does not
+// change those of another.
+func TestBlocksAreIndependent(t *testing.T) {
 	var rows strings.Builder
 	for i := range 500 {
 		rows.WriteString(strings.Replace(dynamoRow(""), "[1,2,3]", fmt.Sprintf("[%d,%d,%d]", 3*i, 3*i+1, 3*i+2), 1) + "\n")
@@ -186,7 +181,7 @@ func TestBlocksOutliveTheirNeighbours(t *testing.T) {
 		Decode(Meta{ContentType: ContentTypeDynamo, Pool: "p"}, []byte(rows.String()), ingest.DefaultLimits(), &b)
 		next := uint64(0)
 		for i := range b.Requests {
-			_ = append(b.Requests[i].Blocks, 0) // what is appended to one must not be seen by another
+			_ = append(b.Requests[i].Blocks, 0)
 			for _, hash := range b.Requests[i].Blocks {
 				if hash != next {
 					t.Fatalf("hash %d of %d is %d", next, 1500, hash)
@@ -214,7 +209,7 @@ func FuzzDecodeDynamo(f *testing.F) {
 				t.Fatalf("%d blocks of %d tokens in a prompt of %d", len(r.Blocks), r.BlockTokens, r.PromptTokens)
 			}
 		}
-		if n += b.Ignored + len(b.Refused); n > len(data)+1 { // an array may end too early, after a last record
+		if n += b.Ignored + len(b.Refused); n > len(data)+1 { // plus one: a record may be followed by the refusal of an array that ends too early
 			t.Fatalf("%d bytes became %d records", len(data), n)
 		}
 	})

@@ -15,8 +15,8 @@ func FuzzDecodeEnvoy(f *testing.F)   { fuzzForeign(f, "envoy") }
 func FuzzDecodeSGLang(f *testing.F)  { fuzzForeign(f, "sglang") }
 func FuzzDecodeKong(f *testing.F)    { fuzzForeign(f, "kong") }
 
-// fuzzForeign checks that any bytes at all become valid records or refusals, that text planted anywhere is kept in
-// neither, and that a prompt in a record changes nothing.
+// fuzzForeign checks that any bytes become valid records or refusals. A secret inserted anywhere is in neither of them. A
+// prompt added to a record changes nothing.
 func fuzzForeign(f *testing.F, format string) {
 	for _, sample := range samples(f, format) {
 		f.Add(sample, uint16(len(sample)/2))
@@ -42,13 +42,12 @@ func fuzzForeign(f *testing.F, format string) {
 		}
 		with := decode(slices.Concat(body[:len(body)-1], []byte{','}, object[1:]), false)
 		if d := diff(plain.Requests, with.Requests); d != "" {
-			t.Fatalf("a prompt changes what is read (-without +with):\n%s", d)
+			t.Fatalf("a prompt changes the decoded request (-without +with):\n%s", d)
 		}
 	})
 }
 
-// checkStored checks that what was accepted is read back the same from the log, where listeners put it as native
-// records.
+// checkStored checks that accepted requests are the same after they were stored as native records, as listeners do.
 func checkStored(t *testing.T, b *ingest.Batch) {
 	t.Helper()
 	if len(b.Requests) == 0 {
@@ -56,6 +55,6 @@ func checkStored(t *testing.T, b *ingest.Batch) {
 	}
 	stored := decode(protobufMeta, string(AppendProtobuf(nil, &ingest.Batch{Requests: b.Requests})))
 	if d := diff(b.Requests, stored.Requests); d != "" || len(stored.Refused) > 0 {
-		t.Fatalf("stored, it is read otherwise (-accepted +read), refused %+v:\n%s", stored.Refused, d)
+		t.Fatalf("stored requests differ (-accepted +stored), refused %+v:\n%s", stored.Refused, d)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// read decodes a message of a foreign format, and returns what became of it: the requests as native JSON, then how many
-// records were passed over, then the reasons of refusals.
+// read decodes a message of a foreign format. It returns the requests as native JSON, then the number of ignored records,
+// then the reasons of refusals.
 func read(format string, data []byte, meta Meta) string {
 	meta.ContentType, _ = ContentTypeOf(format)
 	var b ingest.Batch
@@ -31,14 +31,14 @@ func read(format string, data []byte, meta Meta) string {
 	return out.String()
 }
 
-// TestForeignSamples reads the samples, which are written by hand from the documented schemas, or recorded from the
-// libraries named.
+// TestForeignSamples decodes the samples. They are written by hand from documented schemas, or recorded from the libraries
+// that a comment names.
 func TestForeignSamples(t *testing.T) {
 	for sample, want := range map[string][]string{
 		"litellm/success.json": {
 			`{"id":"chatcmpl-9f1c2","pool":"llama-70b","class":"chat","model":"llama-70b","tenant":"acme","feature":"assistant","route":"acompletion","replica":"b68d56d76b0c","arrived_at":1795240800125,"first_token_at":1795240800900,"finished_at":1795240807400,"prompt_tokens":3120,"cached_tokens":2048,"output_tokens":260,"max_output_tokens":1024}`,
 		},
-		"litellm/array.json": { // the second was answered from the proxy's cache
+		"litellm/array.json": { // the second request was answered from the proxy's cache
 			`{"id":"a-1","pool":"llama-70b","model":"llama-70b","tenant":"batch","route":"completion","arrived_at":1795240800125,"finished_at":1795240801000,"prompt_tokens":20,"output_tokens":10}`,
 			`{"id":"a-3","pool":"bge-m3","model":"bge-m3","route":"aembedding","arrived_at":1795240802000,"finished_at":1795240802250,"prompt_tokens":512,"output_tokens":0}`,
 			"ignored 1",
@@ -73,43 +73,43 @@ func TestForeignSamples(t *testing.T) {
 		"openai/embedding.json": {
 			`{"pool":"bge-m3","model":"bge-m3","arrived_at":1795240800000,"prompt_tokens":8,"output_tokens":0}`,
 		},
-		"openai/bad_usage.json": {"missing_field"}, // when was it?
+		"openai/bad_usage.json": {"missing_field"}, // no time
 		"envoy/access.json": {
 			`{"id":"83b63da3-45a9-4196-98b8-1a7f697d6d8d","pool":"llama-70b","model":"llama-70b","route":"/v1/chat/completions","replica":"10.0.0.9:8000","arrived_at":1795240800125,"finished_at":1795240801651,"prompt_tokens":15,"output_tokens":7}`,
 		},
-		"envoy/access.ndjson": { // then a list of models, and a tool call
+		"envoy/access.ndjson": { // the last two are a list of models and a tool call
 			`{"id":"e-1","pool":"llama-70b","model":"llama-70b","tenant":"acme","route":"/v1/chat/completions","arrived_at":1795240800125,"finished_at":1795240802125,"prompt_tokens":1200,"output_tokens":80}`,
 			`{"id":"e-2","pool":"llama-70b","model":"llama-70b","route":"/v1/chat/completions","phase":"rejected","status":"rejected","arrived_at":1795240801125,"finished_at":1795240801128}`,
 			`{"id":"e-3","pool":"llama-70b","model":"llama-70b","route":"/v1/chat/completions","phase":"cancelled","status":"cancelled","arrived_at":1795240802125,"finished_at":1795240803025,"prompt_tokens":700}`,
 			"ignored 2",
 		},
 		"envoy/bad_tokens.json": {"missing_field"},
-		"sglang/metrics.log": { // the second has an instant of another clock; then a health check
+		"sglang/metrics.log": { // the second has a time of another clock; the third is a health check
 			`{"id":"8c1a","pool":"qwen3-32b","model":"qwen3-32b","session_hash":"65f6e62a6454c70b","arrived_at":1795240800125,"started_at":1795240800137,"first_token_at":1795240800300,"finished_at":1795240801500,"prompt_tokens":812,"cached_tokens":640,"output_tokens":44,"max_output_tokens":256}`,
 			`{"id":"8c1b","pool":"qwen3-32b","model":"qwen3-32b","phase":"rejected","status":"rejected","arrived_at":1795240801000,"finished_at":1795240801500,"output_tokens":0}`,
 			"ignored 1",
 		},
 		"sglang/bad_lines.log": {"missing_field", "truncated"},
-		"kong/http-log.ndjson": { // then a health check, and an answer from the cache
+		"kong/http-log.ndjson": { // the last two are a health check and an answer from the cache
 			`{"id":"9a1b","pool":"qwen3-32b","model":"qwen3-32b","tenant":"acme","route":"chat","session_hash":"0fa26c5e979a0bf7","arrived_at":1795240800125,"first_token_at":1795240800400,"finished_at":1795240802125,"prompt_tokens":812,"cached_tokens":640,"output_tokens":44}`,
 			`{"id":"9a1c","pool":"qwen3-32b","model":"qwen3-32b","route":"chat","phase":"rejected","status":"rejected","arrived_at":1795240801125,"finished_at":1795240801128}`,
 			"ignored 2",
 		},
 		"kong/bad_tokens.json": {"missing_field"},
-		"otlp-json/ai_sdk_5.json": { // of ai 5.0.277 and @ai-sdk/anthropic 2, whose cached tokens are in provider metadata only
+		"otlp-json/ai_sdk_5.json": { // ai 5.0.277 and @ai-sdk/anthropic 2: cached tokens are only in provider metadata
 			`{"id":"msg_01AAAAAAAAAAAAAAAAAAAA0.07293336343967916","pool":"claude-x","model":"claude-x","tenant":"umbrella","feature":"summarise","session_hash":"0fa26c5e979a0bf7","arrived_at":1795240800000,"finished_at":1795240800044,"prompt_tokens":2100,"output_tokens":42}`,
 			`{"id":"86553c34310e40b4682c91be1b17c484-980773d6740341ee","pool":"text-embedding-3","model":"text-embedding-3","tenant":"umbrella","feature":"summarise","session_hash":"0fa26c5e979a0bf7","arrived_at":1795240800000,"finished_at":1795240800005,"prompt_tokens":77,"output_tokens":0}`,
 			"ignored 1",
 		},
-		"otlp-json/ai_sdk_7.json": { // of ai 7.0.173 and @ai-sdk/otel
+		"otlp-json/ai_sdk_7.json": { // ai 7.0.173 and @ai-sdk/otel
 			`{"id":"chatcmpl-2935eaee13838abcdefabcdef","pool":"gpt-s","model":"gpt-s","arrived_at":1795240800000,"first_token_at":1795240800177,"finished_at":1795240800377,"prompt_tokens":500,"cached_tokens":256,"output_tokens":60}`,
 			`{"id":"d46d765fae63c7975a105a40019c1feb-0fb56c47faa66b4e","pool":"limited-x","model":"limited-x","phase":"rejected","status":"rejected","arrived_at":1795240800000,"finished_at":1795240800010}`,
 			"ignored 4",
 		},
-		"otlp-json/openllmetry.json": { // of @traceloop/instrumentation-anthropic 0.27, which leaves cached tokens out of the prompt
+		"otlp-json/openllmetry.json": { // @traceloop/instrumentation-anthropic 0.27: the prompt is without cached tokens
 			`{"id":"5e988569d7fb05c22021795229bd99bc-8269fdbc6853ca3c","pool":"claude-x","model":"claude-x","arrived_at":1795240800000,"finished_at":1795240800052,"prompt_tokens":2100,"cached_tokens":900,"output_tokens":42,"max_output_tokens":100}`,
 		},
-		"otlp-json/openinference.json": { // of its instrumentations of @anthropic-ai/sdk 1.13, which has spans of its own, and of Bedrock
+		"otlp-json/openinference.json": { // instrumentations of @anthropic-ai/sdk 1.13, which also has its own spans, and of Bedrock
 			`{"id":"f19a4c36c0196ee5e1a2a7a0b58a5728-a988fa304313946c","pool":"limited-c","model":"limited-c","phase":"rejected","status":"rejected","arrived_at":1795240800000,"finished_at":1795240800018}`,
 			`{"id":"4b382cc224b7dffedca603662def19ab-baff27d7909989eb","pool":"claude-conv","model":"claude-conv","arrived_at":1795240800000,"finished_at":1795240800055,"prompt_tokens":3300,"output_tokens":42}`,
 			`{"id":"27d16b1e21e67be9fc7087f446813b36-5a7ee756f2d2ad0a","pool":"claude-inv","model":"claude-inv","arrived_at":1795240800000,"finished_at":1795240800016,"prompt_tokens":2100,"cached_tokens":900,"output_tokens":42}`,
@@ -126,7 +126,7 @@ func TestForeignSamples(t *testing.T) {
 	}
 }
 
-// TestForeignFields changes one thing at a time in a valid record.
+// TestForeignFields changes one part of a valid record at a time.
 func TestForeignFields(t *testing.T) {
 	const (
 		litellm = `{"id":"i","status":"success","startTime":1795240800,"endTime":1795240802,"model":"m","prompt_tokens":20,"completion_tokens":10}`
@@ -137,8 +137,8 @@ func TestForeignFields(t *testing.T) {
 	)
 	for _, tc := range []struct {
 		name, format, record string
-		change               []string // pairs of old and new
-		want                 string   // part of what becomes of it
+		change               []string // pairs of old and new text
+		want                 string   // part of the result
 	}{
 		{"cache hit", "litellm", litellm, []string{`"id"`, `"cache_hit":"True","id"`}, "ignored 1"},
 		{"no cache", "litellm", litellm, []string{`"id"`, `"cache_hit":"None","id"`}, `"prompt_tokens":20,"output_tokens":10`},
@@ -148,9 +148,9 @@ func TestForeignFields(t *testing.T) {
 		{"ranks documents, counted", "litellm", litellm, []string{`"id"`, `"call_type":"arerank","id"`}, `"prompt_tokens":20`},
 		{"transcribes", "litellm", litellm, []string{`"id"`, `"call_type":"atranscription","id"`}, "ignored 1"},
 		{"reasoning of xAI", "openai", openai, []string{`:10}`, `:10,"total_tokens":124,"completion_tokens_details":{"reasoning_tokens":94}}`}, `"prompt_tokens":20,"output_tokens":104`},
-		{"Cohere bills others", "openai", openai, []string{`{"prompt_tokens":20,"completion_tokens":10}`, `{"billed_units":{"input_tokens":5,"output_tokens":9},"tokens":{"input_tokens":20,"output_tokens":10}}`}, `"prompt_tokens":20,"output_tokens":10`},
-		{"start never set", "litellm", litellm, []string{`"startTime":1795240800`, `"startTime":0.0`}, `"model":"m","finished_at":1795240802000`},
-		{"start of Go's zero", "litellm", litellm, []string{`"startTime":1795240800`, `"startTime":"0001-01-01T00:00:00Z"`}, `"model":"m","finished_at":1795240802000`},
+		{"billed tokens of Cohere", "openai", openai, []string{`{"prompt_tokens":20,"completion_tokens":10}`, `{"billed_units":{"input_tokens":5,"output_tokens":9},"tokens":{"input_tokens":20,"output_tokens":10}}`}, `"prompt_tokens":20,"output_tokens":10`},
+		{"start 0", "litellm", litellm, []string{`"startTime":1795240800`, `"startTime":0.0`}, `"model":"m","finished_at":1795240802000`},
+		{"start is the zero time of Go", "litellm", litellm, []string{`"startTime":1795240800`, `"startTime":"0001-01-01T00:00:00Z"`}, `"model":"m","finished_at":1795240802000`},
 		{"busy", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":"503"}`, `:20,`, `:0,`, `:10}`, `:0}`}, `"status":"rejected"`},
 		{"client left", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":499}`}, `"status":"cancelled","arrived_at":1795240800000,"finished_at":1795240802000,"prompt_tokens":20`},
 		{"busy by name", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":"","error_class":"RateLimitError"}`}, `"status":"rejected"`},
@@ -162,7 +162,7 @@ func TestForeignFields(t *testing.T) {
 		{"inclusive", "litellm", litellm, []string{`"id"`, `"metadata":{"usage_object":{"cache_read_input_tokens":8,"cache_creation_input_tokens":5}},"id"`}, `"prompt_tokens":20,"cached_tokens":8`},
 		{"metadata as text", "litellm", litellm, []string{`"id"`, `"metadata":"{\"user_api_key_team_alias\":\"t\"}","id"`}, `"tenant":"t"`},
 		{"a trace is no session", "litellm", litellm, []string{`"id"`, `"trace_id":"7d3e0c5a-5e1a-4a8e-9a63-2f7f0c1e5b11","id"`}, `"model":"m","arrived_at"`},
-		{"passed through to nobody knows what", "litellm", litellm, []string{`"id"`, `"call_type":"pass_through_endpoint","id"`, `:20,`, `:0,`, `:10}`, `:0}`}, "ignored 1"},
+		{"passed through, no tokens", "litellm", litellm, []string{`"id"`, `"call_type":"pass_through_endpoint","id"`, `:20,`, `:0,`, `:10}`, `:0}`}, "ignored 1"},
 		{"passed through to a model", "litellm", litellm, []string{`"id"`, `"call_type":"pass_through_endpoint","id"`}, `"prompt_tokens":20,"output_tokens":10`},
 		{"retried", "litellm", litellm, []string{`"id"`, `"metadata":{"attempted_retries":2},"id"`}, `"attempt":3`},
 		{"cached beyond prompt", "litellm", litellm, []string{`"id"`, `"metadata":{"usage_object":{"prompt_tokens_details":{"cached_tokens":21}}},"id"`}, "inconsistent"},
@@ -172,23 +172,23 @@ func TestForeignFields(t *testing.T) {
 		{"a tenant too long", "litellm", litellm, []string{`"id"`, `"end_user":"` + strings.Repeat("x", 300) + `","id"`}, `"model":"m","arrived_at"`},
 		{"an id too long", "litellm", litellm, []string{`"i"`, `"` + strings.Repeat("x", 300) + `"`}, "label_too_long"},
 		{"deep body", "litellm", litellm, []string{`"id"`, `"messages":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `,"id"`}, "too_deep"},
-		{"not served as JSON", "litellm", "<html>", nil, "not_json"},
+		{"HTML", "litellm", "<html>", nil, "not_json"},
 		{"empty", "litellm", " \n", nil, "empty"},
 		{"no records", "litellm", "[]", nil, ""},
 		{"junk after an array", "litellm", "[" + litellm + "]]", nil, "not_json"},
 		{"a tool", "litellm", litellm, []string{`"id"`, `"call_type":"call_mcp_tool","id"`}, "ignored 1"},
-		{"a batch of others", "litellm", litellm, []string{`"id"`, `"call_type":"aretrieve_batch","id"`}, "ignored 1"},
+		{"a stored batch", "litellm", litellm, []string{`"id"`, `"call_type":"aretrieve_batch","id"`}, "ignored 1"},
 		{"a stored response", "litellm", litellm, []string{`"id"`, `"call_type":"aget_responses","id"`}, "ignored 1"},
 		{"a message", "litellm", litellm, []string{`"id"`, `"call_type":"anthropic_messages","id"`}, `"route":"anthropic_messages"`},
-		{"a cost that is no number", "litellm", litellm, []string{`"id"`, `"response_cost":NaN,"note":"NaN -Infinity","id"`}, `{"id":"i"`},
-		{"a count that is no number", "litellm", "[" + litellm + "," + litellm + "]", []string{`"prompt_tokens":20`, `"prompt_tokens":Infinity`}, "missing_field"},
-		{"a word that JSON has not", "litellm", litellm, []string{`"id"`, `"note":Nil,"id"`}, "not_json"},
+		{"cost is NaN", "litellm", litellm, []string{`"id"`, `"response_cost":NaN,"note":"NaN -Infinity","id"`}, `{"id":"i"`},
+		{"count is Infinity", "litellm", "[" + litellm + "," + litellm + "]", []string{`"prompt_tokens":20`, `"prompt_tokens":Infinity`}, "missing_field"},
+		{"an unknown literal", "litellm", litellm, []string{`"id"`, `"note":Nil,"id"`}, "not_json"},
 		{"lines of arrays", "litellm", "[" + litellm + "]\n[" + litellm + "]", nil, `"id":"i"`},
 
 		{"from Kong's cache", "kong", kong, []string{`"meta"`, `"cache":{"cache_status":"Hit","fetch_latency":21},"meta"`}, "ignored 1"},
 		{"not in Kong's cache", "kong", kong, []string{`"meta"`, `"cache":{"cache_status":"Miss"},"meta"`}, `"prompt_tokens":20,"output_tokens":10`},
 		{"Kong 3.7", "kong", kong, []string{`"proxy"`, `"ai-proxy"`, `"prompt_tokens"`, `"prompt_token"`, `"completion_tokens"`, `"completion_token"`}, `"pool":"m","model":"m","arrived_at":1795240800000,"finished_at":1795240802000,"prompt_tokens":20,"output_tokens":10`},
-		{"Kong knows no model", "kong", kong, []string{`"m"`, `"UNSPECIFIED"`, `"request"`, `"pool":"p","request"`}, `{"id":"i","pool":"p","arrived_at"`},
+		{"no model", "kong", kong, []string{`"m"`, `"UNSPECIFIED"`, `"request"`, `"pool":"p","request"`}, `{"id":"i","pool":"p","arrived_at"`},
 		{"several lines of Kong", "kong", "[" + kong + "]", nil, `"prompt_tokens":20,"output_tokens":10`},
 
 		{"usage as text", "openai", openai, []string{`{"prompt_tokens":20,"completion_tokens":10}`, `"{\"prompt_tokens\":20,\"completion_tokens\":10}"`}, `"prompt_tokens":20,"output_tokens":10`},
@@ -197,17 +197,17 @@ func TestForeignFields(t *testing.T) {
 		{"exclusive", "openai", openai, []string{`"prompt_tokens":20,"completion_tokens":10`, `"input_tokens":20,"output_tokens":10,"cache_read_input_tokens":8,"cache_creation_input_tokens":null`}, `"prompt_tokens":28,"cached_tokens":8`},
 		{"output from the total", "openai", openai, []string{`"completion_tokens":10`, `"total_tokens":25`}, `"output_tokens":5`},
 		{"failed", "openai", openai, []string{`"id"`, `"status":"failed","id"`}, `"status":"error"`},
-		{"of a full pool", "openai", `{"request_id":"i","model":"m","status_code":429,"finished_at":1795240800}`, nil, `"status":"rejected","finished_at":1795240800000}`},
+		{"a full pool", "openai", `{"request_id":"i","model":"m","status_code":429,"finished_at":1795240800}`, nil, `"status":"rejected","finished_at":1795240800000}`},
 		{"error", "openai", `{"error":{"message":"no","type":"rate_limit_error","code":null},"model":"m","created":1795240800}`, nil, `"status":"rejected"`},
-		{"what a user wrote", "openai", openai, []string{`"id"`, `"message":"{\"status\":\"failed\",\"service_tier\":\"gold\"}","id"`}, `"model":"m","arrived_at"`},
+		{"text of a user", "openai", openai, []string{`"id"`, `"message":"{\"status\":\"failed\",\"service_tier\":\"gold\"}","id"`}, `"model":"m","arrived_at"`},
 		{"not done yet", "openai", openai, []string{`"id"`, `"status":"in_progress","id"`}, "ignored 1"},
 		{"without usage", "openai", openai, []string{`"usage"`, `"abuse"`}, "missing_field"},
 		{"arrived in 1970", "openai", openai, []string{`"id"`, `"arrived_at":17952408,"id"`}, "bad_time"},
 		{"server-sent events", "openai", "data: {}", nil, "not_json"},
-		{"event of its own", "openai", openai, []string{"chat.completion", "chat.completion.chunk", `{"prompt_tokens":20,"completion_tokens":10}`, "null"}, "ignored 1"},
-		{"event that reports none", "openai", openai, []string{"chat.completion", "chat.completion.chunk", `,"usage":{"prompt_tokens":20,"completion_tokens":10}`, ""}, "missing_field"},
+		{"one event of a stream", "openai", openai, []string{"chat.completion", "chat.completion.chunk", `{"prompt_tokens":20,"completion_tokens":10}`, "null"}, "ignored 1"},
+		{"one event without usage", "openai", openai, []string{"chat.completion", "chat.completion.chunk", `,"usage":{"prompt_tokens":20,"completion_tokens":10}`, ""}, "missing_field"},
 
-		{"failure on its own", "openai", `{"type":"response.failed","response":{"id":"i","status":"failed","created_at":1795240800,"model":"m","usage":null}}`, nil, `"status":"error"`},
+		{"failure event", "openai", `{"type":"response.failed","response":{"id":"i","status":"failed","created_at":1795240800,"model":"m","usage":null}}`, nil, `"status":"error"`},
 		{"legacy events", "openai", `{"id":"i","object":"text_completion","created":1795240800,"model":"m","choices":[{"text":"a"}],"usage":null}` + "\n" +
 			`{"id":"i","object":"text_completion","created":1795240800,"model":"m","choices":[],"usage":{"prompt_tokens":20,"completion_tokens":10}}`, nil, `{"id":"i","pool":"m","model":"m","arrived_at":1795240800000,"prompt_tokens":20,"output_tokens":10}` + "\n"},
 		{"legacy without usage", "openai", openai, []string{"chat.completion", "text_completion", `,"usage":{"prompt_tokens":20,"completion_tokens":10}`, ""}, "missing_field"},
@@ -220,17 +220,17 @@ func TestForeignFields(t *testing.T) {
 		{"half counted", "envoy", envoy, []string{`"gen_ai.usage.input_tokens":20`, `"genai_tokens_total":30`}, `"prompt_tokens":20,"output_tokens":10`},
 		{"duration of years", "envoy", envoy, []string{`:2000`, `:1e12`}, `"arrived_at":1795240800000,"prompt_tokens":20`},
 		{"list of models", "envoy", `{"method":"get","start_time":1795240800}`, nil, "ignored 1"},
-		{"beyond the calendar", "envoy", envoy, []string{"2026-11-21T06:00:00", "2199-12-31T23:59:59"}, "bad_time"},
+		{"end after 2199", "envoy", envoy, []string{"2026-11-21T06:00:00", "2199-12-31T23:59:59"}, "bad_time"},
 		{"logged at its end", "envoy", envoy, []string{"start_time", "time"}, `"arrived_at":1795240798000,"finished_at":1795240800000`},
 
-		{"cut by the client", "sglang", sglang, []string{`"id"`, `"finish_reason":{"type":"abort"},"id"`}, `"status":"cancelled"`},
+		{"aborted by the client", "sglang", sglang, []string{`"id"`, `"finish_reason":{"type":"abort"},"id"`}, `"status":"cancelled"`},
 		{"refused by the engine", "sglang", sglang, []string{`"id"`, `"finish_reason":{"type":"abort","status_code":400},"id"`}, `"phase":"finished","status":"error"`},
 		{"a reason of another version", "sglang", sglang, []string{`"id"`, `"finish_reason":{"type":"repetition"},"id"`}, `"output_tokens":10}`},
 		{"queue", "sglang", sglang, []string{`"id"`, `"queue_time":0.5,"id"`}, `"started_at":1795240800500`},
 		{"prompt in it", "sglang", sglang, []string{`\"model\":`, `\"text\":\"\\\"prompt_tokens\\\":1\",\"model\":`}, `"model":"m","arrived_at"`},
 		{"parameters cut", "sglang", sglang, []string{`\"}"`, `"`, `"id"`, `"model":"n","id"`}, `"model":"n"`},
-		{"rates that are no numbers", "sglang", sglang, []string{`"id"`, `"decode_throughput":-Infinity,"queue_time":NaN,"id"`}, `"arrived_at":1795240800000,"finished_at"`},
-		{"waits backwards", "sglang", sglang, []string{`"id"`, `"queue_time":-0.5,"id"`}, `"arrived_at":1795240800000,"finished_at"`},
+		{"rates are NaN and Infinity", "sglang", sglang, []string{`"id"`, `"decode_throughput":-Infinity,"queue_time":NaN,"id"`}, `"arrived_at":1795240800000,"finished_at"`},
+		{"negative queue time", "sglang", sglang, []string{`"id"`, `"queue_time":-0.5,"id"`}, `"arrived_at":1795240800000,"finished_at"`},
 		{"of a batch", "sglang", sglang, []string{`"id":"i"`, `"id":["i","j"]`}, `{"pool":"m"`},
 	} {
 		record := tc.record
@@ -239,12 +239,13 @@ func TestForeignFields(t *testing.T) {
 		}
 		got := read(tc.format, []byte(record), Meta{})
 		if !strings.Contains(got, tc.want) || tc.want == "" && got != "" {
-			t.Errorf("%s, %s: %s\nbecame %swant %s", tc.format, tc.name, record, got, tc.want)
+			t.Errorf("%s, %s: %s\ngot %swant %s", tc.format, tc.name, record, got, tc.want)
 		}
 	}
 }
 
-func TestForeignTakesPoolAndClass(t *testing.T) {
+// TestForeignPoolAndClass: pool and class come from the record, else from the subject, else the model is the pool.
+func TestForeignPoolAndClass(t *testing.T) {
 	const bare = `{"created":1795240800,"model":"m","usage":{"prompt_tokens":2}}`
 	const full = `{"created":1795240800,"model":"m","pool":"p","class":"c","usage":{"prompt_tokens":2}}`
 	for _, tc := range []struct {
@@ -259,7 +260,7 @@ func TestForeignTakesPoolAndClass(t *testing.T) {
 		tc.meta.ContentType = ContentTypeOpenAI
 		b := decode(tc.meta, tc.record)
 		if len(b.Requests) != 1 || b.Requests[0].Pool != tc.pool || b.Requests[0].Class != tc.class {
-			t.Errorf("%s with %+v became %+v", tc.record, tc.meta, b)
+			t.Errorf("%s with %+v: got %+v", tc.record, tc.meta, b)
 		}
 	}
 	for _, m := range []Meta{{Kind: KindReplica, Pool: "p"}, {Kind: KindWatermark}, {Kind: KindAck}} {
@@ -270,8 +271,7 @@ func TestForeignTakesPoolAndClass(t *testing.T) {
 	}
 }
 
-// TestUsageWithoutATime: the time at which the stream stored a message is used as the end of the request, and for
-// nothing that the record says itself.
+// TestUsageWithoutATime: if the record has no time, the request ended when the stream stored the message.
 func TestUsageWithoutATime(t *testing.T) {
 	for record, want := range map[string]time.Time{
 		`{"prompt_tokens":9,"completion_tokens":12}`:                           at,
@@ -280,7 +280,7 @@ func TestUsageWithoutATime(t *testing.T) {
 		b := ingest.Batch{ReceivedAt: at}
 		Decode(Meta{ContentType: ContentTypeOpenAI, Pool: "p"}, []byte(record), ingest.DefaultLimits(), &b)
 		if len(b.Requests) != 1 || !b.Requests[0].FinishedAt.Equal(want) || b.Requests[0].EventTime().IsZero() {
-			t.Errorf("%s became %+v", record, b)
+			t.Errorf("%s: got %+v", record, b)
 		}
 	}
 }
@@ -297,19 +297,20 @@ func TestForeignBatchIsBounded(t *testing.T) {
 		var b ingest.Batch
 		Decode(Meta{ContentType: ContentTypeOpenAI}, []byte(data), limits, &b)
 		if len(b.Requests) != 2 || len(b.Refused) != 1 || b.Refused[0].Detail != "3 records beyond the limit of 2" {
-			t.Errorf("%s became %d requests and %+v", data, len(b.Requests), b.Refused)
+			t.Errorf("%s: got %d requests and %+v", data, len(b.Requests), b.Refused)
 		}
 	}
 }
 
-func TestSplitKeepsWhatIsWhole(t *testing.T) {
+// TestSplit: of a message with several records, the complete and valid ones are decoded, and the others are refused.
+func TestSplit(t *testing.T) {
 	const a, b, c = `{"created":1795240801,"model":"m","usage":{"prompt_tokens":1}}`, `{"x":[{"y":"]}"}],"z":}`, `{"created":1795240803,"model":"m","usage":{"prompt_tokens":3}}`
 	for data, want := range map[string]string{
 		"[" + a + "," + b + "," + c + "]":                                 "1 not_json",
 		a + "\n" + b + "\n" + c:                                           "1 3 not_json",
-		`[2026-11-21 06:00:00.123][1][info] "x" {[` + "\n" + a + "\n" + c: "1 3 wrong_type not_json", // of a program's own log
+		`[2026-11-21 06:00:00.123][1][info] "x" {[` + "\n" + a + "\n" + c: "1 3 wrong_type not_json", // a line of the program's own log
 		"half\n" + a + "\n\n" + c + "\r\n":                                "1 3 not_json",
-		"[" + a + `,{"x":[1},` + c + "]":                                  "1 not_json", // a bracket is missing
+		"[" + a + `,{"x":[1},` + c + "]":                                  "1 not_json", // without a bracket
 		"[" + a + `,{"x":1,` + c + "]":                                    "1 not_json",
 		`{"x":[1}` + "\n" + a + "\n" + `{"x":"y` + "\n" + c:               "1 3 not_json truncated",
 		"\ufeff" + a + "\n" + c:                                           "1 3",
@@ -321,7 +322,7 @@ func TestSplitKeepsWhatIsWhole(t *testing.T) {
 		"[" + a + "," + c + "]" + "x":                                     "1 3 not_json",
 		"{\"model\": [\"m\"]\n, \"usage\": {\n  \"a\"":                    "truncated",
 		"<html>\n<body>\n":                                                "not_json",
-		"{\n  \"model\": \"m\",\n  \"usage\": {\n  \"a":                   "truncated", // one record, not many
+		"{\n  \"model\": \"m\",\n  \"usage\": {\n  \"a":                   "truncated", // one record of several lines
 		"[[" + a + "]]":                                                   "wrong_type",
 		"[1,\"a,]\",null," + c + "]":                                      "3 wrong_type wrong_type wrong_type",
 		a + c:                                                             "not_json",

@@ -21,8 +21,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// The fuzz targets check what every later stage relies on, for any bytes at all.
-
+// FuzzDecodeJSON: any bytes become one valid record or one refusal. The result is that of the standard library.
 func FuzzDecodeJSON(f *testing.F) {
 	for _, sample := range samples(f, "json") {
 		for kind := range KindHistory + 1 {
@@ -41,12 +40,12 @@ func FuzzDecodeJSON(f *testing.F) {
 			t.Fatalf("one message became %d records and %d refusals", n, len(b.Refused))
 		}
 		if n == 1 && !json.Valid(data) {
-			t.Fatal("accepted what is not JSON")
+			t.Fatal("accepted invalid JSON")
 		}
 		if open := bytes.IndexByte(data, '{'); open >= 0 && json.Valid(data) && !bytes.HasPrefix(bytes.TrimSpace(data[open+1:]), []byte{'}'}) {
 			nested := append(append(bytes.Clone(data[:open+1]), `"a_member_that_is_not_plain":{},`...), data[open+1:]...)
 			if d := diff(&b, decode(m, string(nested))); n == 1 && d != "" {
-				t.Fatalf("the scanner of plain records reads otherwise than the reader of all JSON: %s", d)
+				t.Fatalf("the scanner of plain records and the reader of all JSON differ: %s", d)
 			}
 		}
 		compareWithReference(t, data, &b)
@@ -124,7 +123,7 @@ func FuzzDecodeProtobuf(f *testing.F) {
 	})
 }
 
-// FuzzInflate compares with the standard library's gzip, and holds the result to the bound.
+// FuzzInflate compares with gzip of the standard library, and checks the bound of the result.
 func FuzzInflate(f *testing.F) {
 	for _, sample := range samples(f, EncodingGzip) {
 		f.Add(sample)
@@ -152,7 +151,7 @@ func newGzip(data []byte) io.Reader {
 	return r
 }
 
-// samples reads the files below testdata that are of one format.
+// samples reads the samples of a format.
 func samples(t testing.TB, format string) [][]byte {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("testdata", format, "*"))
@@ -170,7 +169,7 @@ func samples(t testing.TB, format string) [][]byte {
 	return all
 }
 
-// checkBatch checks what holds for all decoded records, and returns their number.
+// checkBatch checks that all decoded records are valid, as later stages expect, and returns their number.
 func checkBatch(t *testing.T, b *ingest.Batch) int {
 	t.Helper()
 	limits := ingest.DefaultLimits()
@@ -264,7 +263,7 @@ func checkBatch(t *testing.T, b *ingest.Batch) int {
 	return len(b.Requests) + len(b.Sums) + len(b.Replicas) + len(b.Acks) + len(b.Histories)
 }
 
-// compareWithReference reads an accepted request with the standard library as well.
+// compareWithReference compares an accepted request with what the standard library reads.
 func compareWithReference(t *testing.T, data []byte, b *ingest.Batch) {
 	t.Helper()
 	if len(b.Requests) != 1 {

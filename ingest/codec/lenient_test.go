@@ -16,7 +16,7 @@ func TestLooseTime(t *testing.T) {
 	for in, want := range map[string]time.Time{
 		"1795240800":                              at,
 		"1795240800.5":                            half,
-		"1.7952408005e9":                          at, // whole seconds of it
+		"1.7952408005e9":                          at, // whole seconds
 		"1795240800000":                           at,
 		"1795240800500.0":                         half,
 		"1795240800000000":                        at,
@@ -92,7 +92,7 @@ func TestLooseCount(t *testing.T) {
 func TestFind(t *testing.T) {
 	tree := newFieldTable(paths{fieldModel: {"a.b", "m"}, fieldTenant: {"t.u"}})
 	for data, want := range map[string][2]string{
-		`{"m":"2","a":{"b":"1"}}`:              {"1"}, // by trust, not by order
+		`{"m":"2","a":{"b":"1"}}`:              {"1"}, // the first path wins, in any order of members
 		`{"a":{"b":"1"},"m":"2"}`:              {"1"},
 		`{"a.b":"1"}`:                          {"1"},
 		`{"a":"{\"b\":\"1\"}"}`:                {"1"},

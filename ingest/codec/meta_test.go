@@ -50,7 +50,7 @@ func TestSubjectsRoundTrip(t *testing.T) {
 			"a.b.prescale.ack." + ingest.EscapeToken(pool):           {Kind: KindAck, Pool: pool},
 		} {
 			if strings.ContainsAny(subject, " *>\t\r\n") || strings.Contains(subject, "..") {
-				t.Fatalf("%q is no subject", subject)
+				t.Fatalf("%q is not a valid subject", subject)
 			}
 			if got, ok := ParseSubject("a.b", subject); !ok || got != want {
 				t.Fatalf("%s: got %+v, %v, want %+v", subject, got, ok, want)

@@ -11,7 +11,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// dynamoLogs is the export of NVIDIA Dynamo's otel sink for the given rows, and of a log line that is none.
+// dynamoLogs is an export of NVIDIA Dynamo's otel sink with rows, and with one other log line.
 func dynamoLogs(service string, rows ...string) plog.Logs {
 	logs := plog.NewLogs()
 	resource := logs.ResourceLogs().AppendEmpty()
@@ -29,8 +29,7 @@ func dynamoLogs(service string, rows ...string) plog.Logs {
 	return logs
 }
 
-// TestOTLPLogs: rows become the requests that they become over NATS, in both encodings; what cannot be used is refused
-// alone.
+// TestOTLPLogs: in both encodings, rows give the same requests as over NATS. An unusable row does not affect the others.
 func TestOTLPLogs(t *testing.T) {
 	full, err := os.ReadFile(filepath.Join("testdata", "dynamo", "full.json"))
 	if err != nil {
@@ -54,7 +53,7 @@ func TestOTLPLogs(t *testing.T) {
 		b := decodeLogs(t, tc.meta, tc.logs)
 		for i := range b.Refused {
 			if leaks(b.Refused[i].Detail) {
-				t.Errorf("%s: refused with text: %+v", name, b.Refused[i])
+				t.Errorf("%s: the refusal contains the secret: %+v", name, b.Refused[i])
 			}
 			b.Refused[i] = ingest.Refusal{Reason: b.Refused[i].Reason}
 		}
@@ -74,7 +73,7 @@ func TestOTLPLogs(t *testing.T) {
 	}
 }
 
-// decodeLogs decodes an export in both encodings, which must agree.
+// decodeLogs decodes an export in both encodings. The results must be equal.
 func decodeLogs(t *testing.T, m Meta, logs plog.Logs) *ingest.Batch {
 	t.Helper()
 	proto, err := (&plog.ProtoMarshaler{}).MarshalLogs(logs)

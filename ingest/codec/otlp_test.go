@@ -16,16 +16,16 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// span is one span of an export; its trace is 1 and its id counts from 1 in the order of the export.
+// span is one span of an export. Its id is its number in the export, from 1.
 type span struct {
 	parent     byte
-	trace      byte
+	trace      byte // 0 is trace 1
 	attrs      map[string]any
 	start, end time.Time
 	failed     bool
 }
 
-// llm is a span of a chat that took a second.
+// llm is a span of a chat of one second, with attributes added; those that are nil are removed.
 func llm(attrs map[string]any) span {
 	all := map[string]any{"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 100, "gen_ai.request.model": "m"}
 	maps.Copy(all, attrs)
@@ -33,10 +33,10 @@ func llm(attrs map[string]any) span {
 	return span{attrs: all, start: at, end: at.Add(time.Second)}
 }
 
-// under puts a span below another.
+// under sets the parent of a span.
 func (s span) under(parent byte) span { s.parent = parent; return s }
 
-// tracesOf makes the export that an SDK or the collector would send.
+// tracesOf makes an export as an SDK or the collector sends it.
 func tracesOf(resource map[string]any, spans ...span) ptrace.Traces {
 	traces := ptrace.NewTraces()
 	rs := traces.ResourceSpans().AppendEmpty()
@@ -49,7 +49,7 @@ func tracesOf(resource map[string]any, spans ...span) ptrace.Traces {
 		if s.parent != 0 {
 			p.SetParentSpanID(pcommon.SpanID{s.parent})
 		}
-		p.SetName("a name that says nothing")
+		p.SetName("a name")
 		p.SetStartTimestamp(stamp(s.start))
 		p.SetEndTimestamp(stamp(s.end))
 		if s.failed {
@@ -77,7 +77,7 @@ func put(to pcommon.Map, attrs map[string]any) {
 	}
 }
 
-// decodeTraces decodes an export in both encodings, which must agree.
+// decodeTraces decodes an export in both encodings. The results must be equal.
 func decodeTraces(t *testing.T, m Meta, traces ptrace.Traces) *ingest.Batch {
 	t.Helper()
 	proto, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
@@ -111,7 +111,7 @@ func TestOTLPSpans(t *testing.T) {
 	failed := func(s span) span { s.failed = true; return s }
 	for name, tc := range map[string]struct {
 		span span
-		want *ingest.Request // nil when it is ignored
+		want *ingest.Request // nil: ignored
 	}{
 		"least": {llm(nil), &bare},
 		"new names": {
@@ -157,7 +157,7 @@ func TestOTLPSpans(t *testing.T) {
 			llm(map[string]any{"gen_ai.usage.input_tokens": "100", "gen_ai.usage.output_tokens": 20.0, "gen_ai.request.max_tokens": "-", "gen_ai.latency.time_in_queue": "0.5"}),
 			with(func(r *ingest.Request) { r.OutputTokens, r.StartedAt = 20, at.Add(500*time.Millisecond) }),
 		},
-		"empty strings say nothing": {
+		"empty strings are unknown": {
 			llm(map[string]any{"gen_ai.usage.input_tokens": "", "gen_ai.usage.prompt_tokens": 100, "gen_ai.conversation.id": ""}), &bare,
 		},
 		"total": {llm(map[string]any{"gen_ai.usage.input_tokens": nil, "gen_ai.usage.total_tokens": 120, "gen_ai.usage.output_tokens": 20}),
@@ -171,14 +171,14 @@ func TestOTLPSpans(t *testing.T) {
 			with(func(r *ingest.Request) { r.CachedTokens = 80 }),
 		},
 		"zero is known": {llm(map[string]any{"gen_ai.usage.cache_read.input_tokens": 0}), with(func(r *ingest.Request) { r.CachedTokens = 0 })},
-		"ours win": {
+		"attributes of Forewarm win": {
 			llm(map[string]any{"forewarm.pool": "p", "forewarm.class": "c", "forewarm.tenant": 42, "enduser.id": "x", "http.route": "/v1/chat/completions"}),
 			with(func(r *ingest.Request) { r.Pool, r.Class, r.Tenant, r.Route = "p", "c", "42", "/v1/chat/completions" }),
 		},
 		"embedding":                          {llm(map[string]any{"gen_ai.operation.name": "embeddings"}), with(func(r *ingest.Request) { r.OutputTokens = 0 })},
 		"time to first token beyond the end": {llm(map[string]any{"gen_ai.response.time_to_first_chunk": 1.5}), &bare},
-		"names that cannot be":               {llm(map[string]any{"tenant": "a\nb", "http.route": strings.Repeat("x", 257), "gen_ai.response.id": strings.Repeat("x", 257)}), &bare},
-		"short id recurs":                    {llm(map[string]any{"gen_ai.response.id": "chatcmpl-17"}), &bare},
+		"invalid names":                      {llm(map[string]any{"tenant": "a\nb", "http.route": strings.Repeat("x", 257), "gen_ai.response.id": strings.Repeat("x", 257)}), &bare},
+		"short id is not unique":             {llm(map[string]any{"gen_ai.response.id": "chatcmpl-17"}), &bare},
 
 		"error":                  {failed(llm(nil)), with(func(r *ingest.Request) { r.Status = ingest.StatusError })},
 		"rate limit":             {failed(llm(map[string]any{"error.type": "RateLimitError"})), with(func(r *ingest.Request) { r.Phase, r.Status = ingest.PhaseRejected, ingest.StatusRejected })},
@@ -236,7 +236,7 @@ func TestOTLPSpans(t *testing.T) {
 			llm(map[string]any{"gen_ai.usage.input_tokens": 21, "gen_ai.usage.cache_creation_input_tokens": 1188, "gen_ai.usage.cache_read_input_tokens": 0}),
 			with(func(r *ingest.Request) { r.PromptTokens, r.CachedTokens = 1209, 0 }),
 		},
-		"Bedrock counts apart, and says so by the total": {
+		"Bedrock counts apart, shown by the total": {
 			llm(map[string]any{"gen_ai.usage.output_tokens": 20, "gen_ai.usage.total_tokens": 150, "gen_ai.usage.cache_read.input_tokens": 30}),
 			with(func(r *ingest.Request) { r.PromptTokens, r.CachedTokens, r.OutputTokens = 130, 30, 20 }),
 		},
@@ -260,8 +260,8 @@ func TestOTLPSpans(t *testing.T) {
 		"OpenInference's new names": {
 			span{attrs: map[string]any{"openinference.span.kind": "LLM", "llm.request.model_name": "m", "llm.response.model_name": "m-1", "llm.token_count.prompt": 100}, start: at, end: at.Add(time.Second)}, &bare,
 		},
-		"LiteLLM listens":   {llm(map[string]any{"gen_ai.operation.name": "generate_content", "litellm.call_type": "atranscription", "gen_ai.usage.input_tokens": nil}), nil},
-		"LiteLLM moderates": {llm(map[string]any{"gen_ai.operation.name": "litellm.responses_management", "gen_ai.usage.input_tokens": nil}), nil},
+		"LiteLLM transcribes": {llm(map[string]any{"gen_ai.operation.name": "generate_content", "litellm.call_type": "atranscription", "gen_ai.usage.input_tokens": nil}), nil},
+		"LiteLLM moderates":   {llm(map[string]any{"gen_ai.operation.name": "litellm.responses_management", "gen_ai.usage.input_tokens": nil}), nil},
 		"embedding of OpenInference": {
 			span{attrs: map[string]any{"openinference.span.kind": "EMBEDDING", "embedding.model_name": "m", "llm.token_count.prompt": 100}, start: at, end: at.Add(time.Second)},
 			with(func(r *ingest.Request) { r.OutputTokens = 0 }),
@@ -308,7 +308,8 @@ func TestOTLPPool(t *testing.T) {
 	}
 }
 
-// TestOTLPCountsOnce: each case lists spans, the first of which has id 1, and the prompts of those that count.
+// TestOTLPCountsOnce: of spans of one call, only the innermost with counts becomes a request. A case has spans, with ids
+// from 1, and the prompt tokens of the spans that count.
 func TestOTLPCountsOnce(t *testing.T) {
 	prompt := func(n int, attrs ...any) span {
 		s := llm(map[string]any{"gen_ai.usage.input_tokens": n})
@@ -324,22 +325,22 @@ func TestOTLPCountsOnce(t *testing.T) {
 		want    []int64
 		ignored int
 	}{
-		"engine under gateway":           {[]span{prompt(1), prompt(2).under(1)}, []int64{2}, 1},
-		"engine comes first":             {[]span{prompt(2).under(2), prompt(1)}, []int64{2}, 1},
-		"with http between":              {[]span{prompt(1), other.under(1), other.under(2), prompt(4).under(3)}, []int64{4}, 3},
-		"three deep":                     {[]span{prompt(1), prompt(2).under(1), prompt(3).under(2)}, []int64{3}, 2},
-		"agent with many calls":          {[]span{other, prompt(2).under(1), prompt(3).under(1), prompt(4).under(1)}, []int64{2, 3, 4}, 1},
-		"one gateway call, two tries":    {[]span{prompt(1), prompt(2).under(1), prompt(3).under(1)}, []int64{2, 3}, 1},
-		"two gateway calls":              {[]span{other, prompt(2).under(1), prompt(3).under(2), prompt(4).under(1), prompt(5).under(4)}, []int64{3, 5}, 3},
-		"parent elsewhere":               {[]span{prompt(1).under(9), prompt(2).under(8)}, []int64{1, 2}, 0},
-		"same ids in another trace":      {[]span{prompt(1), {trace: 2, parent: 1, attrs: prompt(2).attrs, start: at, end: at}}, []int64{1, 2}, 0},
-		"gateway without counts":         {[]span{unsized, prompt(2).under(1)}, []int64{2}, 1},
-		"inner without counts":           {[]span{prompt(1), unsized.under(1)}, []int64{1}, 1},
-		"gateway under one without":      {[]span{prompt(1), unsized.under(1), prompt(3).under(2)}, []int64{3}, 2},
-		"its own parent":                 {[]span{prompt(1).under(1)}, []int64{1}, 0},
-		"circle":                         {[]span{prompt(1).under(2), prompt(2).under(1)}, []int64{1}, 1},
-		"circle of others":               {[]span{other.under(2), other.under(1), prompt(3).under(1)}, []int64{3}, 2},
-		"failed try, then one that went": {[]span{other, prompt(2, "error.type", "500").under(1), prompt(3).under(1)}, []int64{2, 3}, 1},
+		"engine under gateway":          {[]span{prompt(1), prompt(2).under(1)}, []int64{2}, 1},
+		"engine comes first":            {[]span{prompt(2).under(2), prompt(1)}, []int64{2}, 1},
+		"with http between":             {[]span{prompt(1), other.under(1), other.under(2), prompt(4).under(3)}, []int64{4}, 3},
+		"three deep":                    {[]span{prompt(1), prompt(2).under(1), prompt(3).under(2)}, []int64{3}, 2},
+		"agent with many calls":         {[]span{other, prompt(2).under(1), prompt(3).under(1), prompt(4).under(1)}, []int64{2, 3, 4}, 1},
+		"one gateway call, two tries":   {[]span{prompt(1), prompt(2).under(1), prompt(3).under(1)}, []int64{2, 3}, 1},
+		"two gateway calls":             {[]span{other, prompt(2).under(1), prompt(3).under(2), prompt(4).under(1), prompt(5).under(4)}, []int64{3, 5}, 3},
+		"parent elsewhere":              {[]span{prompt(1).under(9), prompt(2).under(8)}, []int64{1, 2}, 0},
+		"same ids in another trace":     {[]span{prompt(1), {trace: 2, parent: 1, attrs: prompt(2).attrs, start: at, end: at}}, []int64{1, 2}, 0},
+		"gateway without counts":        {[]span{unsized, prompt(2).under(1)}, []int64{2}, 1},
+		"inner without counts":          {[]span{prompt(1), unsized.under(1)}, []int64{1}, 1},
+		"gateway under one without":     {[]span{prompt(1), unsized.under(1), prompt(3).under(2)}, []int64{3}, 2},
+		"its own parent":                {[]span{prompt(1).under(1)}, []int64{1}, 0},
+		"circle":                        {[]span{prompt(1).under(2), prompt(2).under(1)}, []int64{1}, 1},
+		"circle of others":              {[]span{other.under(2), other.under(1), prompt(3).under(1)}, []int64{3}, 2},
+		"a failed try, then a good one": {[]span{other, prompt(2, "error.type", "500").under(1), prompt(3).under(1)}, []int64{2, 3}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := decodeTraces(t, Meta{}, tracesOf(nil, tc.spans...))
@@ -354,7 +355,8 @@ func TestOTLPCountsOnce(t *testing.T) {
 	}
 }
 
-func TestOTLPEngineTakesOverFromGateway(t *testing.T) {
+// TestOTLPEngineInheritsFromGateway: the request of the engine's span has names and session of the gateway's span.
+func TestOTLPEngineInheritsFromGateway(t *testing.T) {
 	gateway := llm(map[string]any{
 		"gen_ai.conversation.id": "s", "metadata.user_api_key_team_alias": "team",
 		"gen_ai.usage.output_tokens": 7, "forewarm.class": "c",
@@ -370,7 +372,7 @@ func TestOTLPEngineTakesOverFromGateway(t *testing.T) {
 	}
 }
 
-// TestOTLPRecordings: what libraries send as JSON is the same in protobuf.
+// TestOTLPRecordings: recorded JSON of libraries decodes the same when converted to protobuf.
 func TestOTLPRecordings(t *testing.T) {
 	for _, sample := range samples(t, "otlp-json") {
 		traces, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(sample)
@@ -380,8 +382,8 @@ func TestOTLPRecordings(t *testing.T) {
 	}
 }
 
-// TestOTLPSharesTheIDOfAResponse: the spans of a gateway and of its vLLM, which export by different ways, have one id.
-func TestOTLPSharesTheIDOfAResponse(t *testing.T) {
+// TestOTLPResponseID: the spans of a gateway and of its vLLM, which come in different exports, have the same id.
+func TestOTLPResponseID(t *testing.T) {
 	const id = "chatcmpl-8ac0b1d2f3e44b5d9a6c7e8f90a1b2c3"
 	gateway := decodeTraces(t, Meta{Pool: "p"}, tracesOf(nil, llm(map[string]any{"gen_ai.response.id": id})))
 	engine := decodeTraces(t, Meta{Pool: "p"}, tracesOf(nil, llm(map[string]any{"gen_ai.request.id": id, "gen_ai.request.model": nil})))
@@ -418,7 +420,7 @@ func TestOTLPRefuses(t *testing.T) {
 				t.Fatalf("got %+v, want one request, and one refused as %s", b, tc.want)
 			}
 			if r := b.Refused[0]; !strings.HasPrefix(r.Detail, "span 0100000000000000: ") {
-				t.Errorf("refusal %+v names no span", r)
+				t.Errorf("refusal %+v does not name the span", r)
 			}
 		})
 	}
@@ -462,7 +464,7 @@ func TestOTLPRefusesMessages(t *testing.T) {
 	}
 }
 
-// TestOTLPLines: the exports of one message, as the collector's file exporter writes them, are one.
+// TestOTLPLines: all exports in one message, as the collector's file exporter writes them, count as one export.
 func TestOTLPLines(t *testing.T) {
 	line := func(id, parent string, prompt int) string {
 		return fmt.Sprintf(`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":%q,"parentSpanId":%q,"startTimeUnixNano":"`+atMS+`000000","attributes":[{"key":"gen_ai.request.model","value":{"stringValue":"m"}},{"key":"gen_ai.usage.input_tokens","value":{"intValue":%d}}]}]}]}]}`, id, parent, prompt)
@@ -474,19 +476,18 @@ func TestOTLPLines(t *testing.T) {
 	} {
 		b := decode(Meta{ContentType: ContentTypeOTLPJSON}, data)
 		if len(b.Requests) != 1 || b.Requests[0].PromptTokens != 7 || b.Ignored != 1 || len(b.Refused) != 1 {
-			t.Errorf("%s\nbecame %+v", data, b)
+			t.Errorf("%s\ngot %+v", data, b)
 		}
 	}
 }
 
-// TestOTLPNestingIsFree: an attribute nested a hundred thousand deep is passed over.
-func TestOTLPNestingIsFree(t *testing.T) {
-	var nested []byte // from the inside out, each length before its content
+// TestOTLPSkipsNesting: an attribute with 100,000 nested levels is skipped. The lengths of the levels are wrong, which the
+// decoder does not see.
+func TestOTLPSkipsNesting(t *testing.T) {
+	var nested []byte
 	for range 100_000 {
 		for _, tag := range []uint64{message(1), message(5)} {
-			head := appendVarint(appendVarint(nil, tag), uint64(len(nested)))
-			_ = head
-			nested = append(nested, head...) // lengths are wrong, and nobody looks
+			nested = appendVarint(appendVarint(nested, tag), uint64(len(nested)))
 		}
 	}
 	attribute := append(appendVarint([]byte{byte(message(1)), 1, 'x', byte(message(2))}, uint64(len(nested))), nested...)
@@ -523,7 +524,8 @@ func TestOTLPBatchLimit(t *testing.T) {
 	}
 }
 
-func TestOTLPSourceIsThatOfAll(t *testing.T) {
+// TestOTLPSource: an export of two hosts has no source, unless the message names one.
+func TestOTLPSource(t *testing.T) {
 	two := tracesOf(map[string]any{"host.name": "a"}, llm(nil))
 	tracesOf(map[string]any{"host.name": "b"}, llm(nil)).ResourceSpans().At(0).CopyTo(two.ResourceSpans().AppendEmpty())
 	if b := decodeTraces(t, Meta{}, two); b.Source != "" || len(b.Requests) != 2 {
@@ -552,7 +554,7 @@ func BenchmarkDecodeOTLP(b *testing.B) {
 	b.ReportMetric(float64(b.N*len(spans))/b.Elapsed().Seconds(), "spans/s")
 }
 
-// TestOTLPKeepsNoSecret plants a sentence in every place of every sample, and looks for it in what is refused.
+// TestOTLPKeepsNoSecret puts a secret in every place of every sample. No refusal contains it.
 func TestOTLPKeepsNoSecret(t *testing.T) {
 	for _, sample := range samples(t, "otlp-json") {
 		var tree any
@@ -578,7 +580,7 @@ func FuzzDecodeOTLPJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { checkExport(t, ContentTypeOTLPJSON, data) })
 }
 
-// FuzzDecodeOTLPProtobuf compares the decoder with pdata's, and its reading of protobuf with that of JSON.
+// FuzzDecodeOTLPProtobuf compares the number of spans with pdata's decoder, and the result with that of JSON.
 func FuzzDecodeOTLPProtobuf(f *testing.F) {
 	for _, sample := range samples(f, "otlp-json") {
 		traces, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(sample)
@@ -598,7 +600,7 @@ func FuzzDecodeOTLPProtobuf(f *testing.F) {
 			return
 		}
 		if n := len(b.Requests) + len(b.Refused) + b.Ignored; n < traces.SpanCount() {
-			t.Fatalf("%d spans became %d", traces.SpanCount(), n)
+			t.Fatalf("%d spans, but %d results", traces.SpanCount(), n)
 		}
 		text, err := (&ptrace.JSONMarshaler{}).MarshalTraces(traces)
 		if err != nil || !json.Valid(text) || !utf8.Valid(data) {
@@ -611,7 +613,7 @@ func FuzzDecodeOTLPProtobuf(f *testing.F) {
 	})
 }
 
-// checkExport decodes data, checks what holds for any export.
+// checkExport decodes an export and checks that all records are valid.
 func checkExport(t *testing.T, contentType string, data []byte) *ingest.Batch {
 	t.Helper()
 	var b ingest.Batch

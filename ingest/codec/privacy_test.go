@@ -12,10 +12,10 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// secret is used as prompt text. No twelve bytes of it may be kept.
+// secret is the text of a prompt. No twelve bytes of it may be kept.
 const secret = "my passphrase is Correct Horse: 4111 1111 1111 1111, \"tell nobody\" {or else}"
 
-// secretRuns are the runs of twelve bytes of the secret, in clear and escaped.
+// secretRuns are all twelve consecutive bytes of the secret, plain and escaped.
 var secretRuns = func() map[string]bool {
 	runs := map[string]bool{}
 	escaped, _ := json.Marshal(secret)
@@ -36,23 +36,24 @@ func leaks(text string) bool {
 	return false
 }
 
-// checkSecret checks that b kept nothing of the secret; in its records only where it was not planted as a name.
+// checkSecret checks that refusals do not contain the secret. Records do not contain it either, unless it is in place of a
+// name (named).
 func checkSecret(t *testing.T, data []byte, b *ingest.Batch, named bool) {
 	t.Helper()
 	for _, r := range b.Refused {
 		if leaks(r.Detail) {
-			t.Fatalf("%.400s\nis refused with detail %q", data, r.Detail)
+			t.Fatalf("%.400s\nthe detail of the refusal is %q", data, r.Detail)
 		}
 	}
 	for _, r := range b.Requests {
 		if !named && leaks(fmt.Sprintf("%+v", r)) {
-			t.Fatalf("%.400s\nbecame %+v", data, r)
+			t.Fatalf("%.400s\ngot %+v", data, r)
 		}
 	}
 }
 
-// TestSecretsAreNotKept plants a sentence in every place of every sample, as a value, as a key, inside and around what
-// is there, and at every byte, where it breaks the JSON; and decodes each as every format.
+// TestSecretsAreNotKept puts a secret in every place of every sample, as a value and as a key, and between bytes, where it
+// makes the JSON invalid. It decodes each result as every format.
 func TestSecretsAreNotKept(t *testing.T) {
 	for _, format := range Formats() {
 		contentType, _ := ContentTypeOf(format)
@@ -86,8 +87,8 @@ func TestSecretsAreNotKept(t *testing.T) {
 	}
 }
 
-// plant calls look with copies of tree that have the secret in one place each. named says that the place is one for
-// names, which are kept.
+// plant calls look with copies of tree. Each has the secret in one place. If named is true, that is the place of a name,
+// which is kept.
 func plant(tree any, named bool, look func(planted any, named bool)) {
 	escaped, _ := json.Marshal(map[string]string{"content": secret})
 	look(secret, named)
@@ -122,7 +123,7 @@ func plant(tree any, named bool, look func(planted any, named bool)) {
 	}
 }
 
-// nameKeys are the keys of names in records, and the last key of each path to one: a text there is kept as a name.
+// nameKeys are the keys of names in records, and the last key of each path to a name. Their values are kept.
 var nameKeys = func() map[string]bool {
 	keys := map[string]bool{}
 	for _, m := range requestType.members {

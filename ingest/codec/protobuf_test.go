@@ -23,7 +23,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// schema is telemetry.proto, as a producer compiles it.
+// schema is telemetry.proto as a producer compiles it.
 var schema = sync.OnceValues(func() (protoreflect.FileDescriptor, error) {
 	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{}}
 	files, err := compiler.Compile(context.Background(), "telemetry.proto")
@@ -33,7 +33,7 @@ var schema = sync.OnceValues(func() (protoreflect.FileDescriptor, error) {
 	return files[0], nil
 })
 
-// producerBatch is an empty batch in a library that knows only the schema.
+// producerBatch is an empty batch of a library that knows only the schema.
 func producerBatch(t rapid.TB) *dynamicpb.Message {
 	t.Helper()
 	file, err := schema()
@@ -50,7 +50,7 @@ func marshal(t testing.TB, text string) string {
 	if err := prototext.Unmarshal([]byte(text), batch); err != nil {
 		t.Fatal(err)
 	}
-	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(batch) // fields in order, which some tests cut
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(batch) // some tests cut it, so fields must be in order
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func marshal(t testing.TB, text string) string {
 
 var protobufMeta = Meta{ContentType: ContentTypeProtobuf}
 
-// full has every field set, each to another value.
+// full has every field, each with a different value.
 const full = `
 strings: ["", "p", "c", "m", "t", "gold", "f", "r", "eu", "r0"]
 requests {
@@ -136,8 +136,8 @@ func TestDecodeProtobuf(t *testing.T) {
 	}
 }
 
-// TestProtobufAgreesWithSchema sends batches both ways: what AppendProtobuf writes is what a library reads and writes
-// that knows only the schema.
+// TestProtobufAgreesWithSchema: a library that knows only the schema reads what AppendProtobuf writes. Decode reads what
+// the library writes.
 func TestProtobufAgreesWithSchema(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		mark := anyWatermark.Draw(t, "watermark")
@@ -154,7 +154,7 @@ func TestProtobufAgreesWithSchema(t *testing.T) {
 		}
 		data := AppendProtobuf(nil, &want)
 		if d := diff(&want, decode(protobufMeta, string(data))); d != "" {
-			t.Fatalf("own bytes: %s", d)
+			t.Fatalf("bytes of AppendProtobuf: %s", d)
 		}
 		m := producerBatch(t)
 		if err := proto.Unmarshal(data, m); err != nil {
@@ -194,7 +194,7 @@ func TestProtobufNames(t *testing.T) {
 		for i, name := range names {
 			v := values.ByNumber(protoreflect.EnumNumber(i + 1))
 			if v == nil || !strings.HasSuffix(string(v.Name()), "_"+strings.ToUpper(name)) {
-				t.Errorf("%s: value %d is %v, the table says %s", enum, i+1, v, name)
+				t.Errorf("%s: value %d is %v, the table has %s", enum, i+1, v, name)
 			}
 		}
 		if values.Len() != len(names)+1 {
@@ -210,7 +210,7 @@ func compareMembers[T any](t *testing.T, message protoreflect.Name, r *recordTyp
 	}
 	for _, m := range r.members {
 		if f := fields.ByNumber(protoreflect.FieldNumber(m.number)); f == nil || string(f.Name()) != m.name {
-			t.Errorf("%s: field %d is %v, the table says %s", message, m.number, f, m.name)
+			t.Errorf("%s: field %d is %v, the table has %s", message, m.number, f, m.name)
 		}
 	}
 }
@@ -256,8 +256,8 @@ func TestDecodeProtobufRefuses(t *testing.T) {
 		"infinite sum":            {table + "sums { pool: 1 start: 1795240800000000000 requests: inf }", ingest.ReasonHugeCount},
 		"sum of nothing":          {table + "sums { pool: 1 start: 1795240800000000000 }", ingest.ReasonMissingField},
 		"ack without event":       {table + "acks { pool: 1 at: 1795240800000000000 stage: ACK_STAGE_ACCEPTED }", ingest.ReasonMissingField},
-		"watermark of no time":    {table + "watermark { pool: 1 }", ingest.ReasonMissingField},
-		"watermark of all time":   {"watermark { at: 1795240800000000000 }", ingest.ReasonMissingField},
+		"watermark without time":  {table + "watermark { pool: 1 }", ingest.ReasonMissingField},
+		"watermark without pool":  {"watermark { at: 1795240800000000000 }", ingest.ReasonMissingField},
 		"first string not empty":  {`strings: "p" requests { ` + request + "}", ingest.ReasonInconsistent},
 		"no record":               {table, ingest.ReasonEmpty},
 		"nothing":                 {"", ingest.ReasonEmpty},
@@ -271,7 +271,7 @@ func TestDecodeProtobufRefuses(t *testing.T) {
 	}
 }
 
-// TestDecodeProtobufWire feeds bytes that no library writes.
+// TestDecodeProtobufWire decodes bytes that no library writes.
 func TestDecodeProtobufWire(t *testing.T) {
 	valid := []byte(marshal(t, `strings: ["", "p"] requests { pool: 1 arrived_at: 1795240800000000000 prompt_tokens: 7 }`))
 	record := func(fields ...byte) string {
@@ -290,11 +290,11 @@ func TestDecodeProtobufWire(t *testing.T) {
 		"requests that are a number":       {"\x10\x01" + string(valid), 1, []ingest.Reason{ingest.ReasonWrongType}},
 		"JSON":                             {`{"pool":"p"}`, 0, []ingest.Reason{ingest.ReasonNotProtobuf}},
 		"field number 0":                   {string(valid) + "\x00\x01" + string(valid), 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
-		"end of no group":                  {string(valid) + "\x7c", 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
+		"end without a group":              {string(valid) + "\x7c", 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
 		"reserved wire type":               {string(valid) + "\x7f", 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
 		"varint of 11 bytes":               {string(valid) + strings.Repeat("\xff", 11), 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
 		"length beyond the end":            {string(valid) + "\x12\x7f", 1, []ingest.Reason{ingest.ReasonTruncated}},
-		"length beyond memory":             {string(valid) + "\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 1, []ingest.Reason{ingest.ReasonTruncated}},
+		"length of 2^64-1":                 {string(valid) + "\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 1, []ingest.Reason{ingest.ReasonTruncated}},
 		"record cut in a field":            {record(7<<3|1, 1, 2, 3), 1, []ingest.Reason{ingest.ReasonTruncated}},
 		"record with a broken varint":      {record(append([]byte{11 << 3}, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"...)...), 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
 		"record with the wrong wire type":  {record(1<<3, 1), 1, []ingest.Reason{ingest.ReasonWrongType}},
@@ -316,7 +316,7 @@ func TestDecodeProtobufWire(t *testing.T) {
 	}
 }
 
-// TestDecodeProtobufCut cuts a batch at every byte: whole records stay, and the rest is one refusal.
+// TestDecodeProtobufCut cuts a batch at every byte. Complete records are decoded, and the rest is one refusal.
 func TestDecodeProtobufCut(t *testing.T) {
 	b := typical(3)
 	data := AppendProtobuf(nil, &b)
@@ -355,6 +355,7 @@ func TestDecodeProtobufBoundsRecords(t *testing.T) {
 	}
 }
 
+// TestDecodeProtobufAllocatesTheIDs: decoding allocates only the id of each record.
 func TestDecodeProtobufAllocatesTheIDs(t *testing.T) {
 	if raceDetector {
 		t.Skip("the number of allocations is different under the race detector")
@@ -374,7 +375,7 @@ func TestDecodeProtobufAllocatesTheIDs(t *testing.T) {
 	}
 }
 
-// typical is a batch as a gateway would publish it.
+// typical is a batch as a gateway publishes it.
 func typical(records int) ingest.Batch {
 	var b ingest.Batch
 	for i := range records {

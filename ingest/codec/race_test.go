@@ -2,6 +2,5 @@
 
 package codec
 
-// raceDetector says that pools drop what they hold now and then and that more escapes to the heap: allocations tell
-// nothing.
+// raceDetector: with the race detector there are more allocations, so tests do not count them.
 const raceDetector = true

@@ -38,7 +38,7 @@ func TestNamesIsBounded(t *testing.T) {
 	}
 }
 
-func TestNamesGivesWhatItGot(t *testing.T) {
+func TestNamesReturnsAnyBytes(t *testing.T) {
 	var n names
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SliceOfN(rapid.SampledFrom([]byte("\x00ab\xff")), 0, 40).Draw(t, "name")
