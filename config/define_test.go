@@ -11,10 +11,7 @@ import (
 // the key.
 func TestDefine(t *testing.T) {
 	model := filepath.Join(t.TempDir(), "config.json")
-	text, err := os.ReadFile("../forecaster/capacity/testdata/llama3-8b.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../forecaster/capacity/testdata/llama3-8b.json"))
 	if err := os.WriteFile(model, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -22,17 +19,11 @@ func TestDefine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := c.Pipeline()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(c.Pipeline())
 	if err := os.Remove(model); err != nil {
 		t.Fatal(err)
 	}
-	got, err := p.Define("chat", []byte(`{"gpu": {"per_replica": 2}, "timezone": "Europe/Berlin", "replicas": {"min": 2, "max": 16}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must(p.Define("chat", []byte(`{"gpu": {"per_replica": 2}, "timezone": "Europe/Berlin", "replicas": {"min": 2, "max": 16}}`)))
 	if got.Name != "chat" || got.Replicas.Max != 16 || got.GPU.PerReplica != 2 || got.Zone.String() != "Europe/Berlin" || got.KVTokens <= p.DefaultPool.KVTokens {
 		t.Errorf("%+v", got)
 	}

@@ -30,10 +30,7 @@ func files(t *testing.T, pattern string) []string {
 
 func parseFile(t *testing.T, name string) (*Config, error) {
 	t.Helper()
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must(os.ReadFile(name))
 	return Parse(name, data, noEnv)
 }
 
@@ -61,17 +58,14 @@ func TestValid(t *testing.T) {
 func TestInvalid(t *testing.T) {
 	const mark = "# want: "
 	for _, name := range files(t, "testdata/invalid/*.yaml") {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must(os.ReadFile(name))
 		var want []string
 		rest := string(data)
 		for strings.HasPrefix(rest, mark) {
 			line, after, _ := strings.Cut(rest, "\n")
 			want, rest = append(want, strings.TrimPrefix(line, mark)), after
 		}
-		_, err = Parse(name, data, noEnv)
+		_, err := Parse(name, data, noEnv)
 		var errs Errors
 		if !errors.As(err, &errs) {
 			t.Errorf("%s: error %v, want Errors", name, err)
@@ -119,10 +113,7 @@ func TestEnvironment(t *testing.T) {
 	}
 	getenv := func(name string) string { return env[name] }
 	data := []byte("pools: [{name: chat, replicas: {max: 8}}]\ndecision: {hold: 9m}\nfeatures: {revise: 3m}\n")
-	c, err := Parse("/etc/forewarm/forewarm.yaml", data, getenv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(Parse("/etc/forewarm/forewarm.yaml", data, getenv))
 	type values struct {
 		Hold       time.Duration
 		MaxClasses int
@@ -137,7 +128,7 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	env["FOREWARM_DECISION_HOLD"] = "soon"
-	_, err = Parse("forewarm.yaml", data, getenv)
+	_, err := Parse("forewarm.yaml", data, getenv)
 	if want := `FOREWARM_DECISION_HOLD: decision.hold = "soon": must be a duration such as 90s, 10m, 12h or 30d`; err == nil || err.Error() != want {
 		t.Errorf("error %v\nwant %s", err, want)
 	}
@@ -215,4 +206,11 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

@@ -24,10 +24,7 @@ const (
 // ./config -run TestReference -update writes rows, types and defaults. The meaning is written by hand, and also the
 // default if the program has zero for it.
 func TestReference(t *testing.T) {
-	page, err := os.ReadFile(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must(os.ReadFile(reference))
 	got := referenceOf(t, string(page))
 	if *update {
 		if err := os.WriteFile(reference, []byte(got), 0o644); err != nil {
@@ -150,17 +147,11 @@ func shown(v reflect.Value) string {
 
 // TestExample: the example is short. Only its pools differ from the defaults. Keys in its comments exist.
 func TestExample(t *testing.T) {
-	text, err := os.ReadFile(example)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(example))
 	if n := strings.Count(string(text), "\n"); n > 60 {
 		t.Errorf("the example has %d lines, want at most 60", n)
 	}
-	got, err := parseFile(t, example)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must(parseFile(t, example))
 	if len(got.Pools) != 1 {
 		t.Errorf("the example has %d pools, want 1", len(got.Pools))
 	}

@@ -83,11 +83,7 @@ func timelineOf(t *testing.T, query string) *timelineJSON {
 	r := fullReader()
 	s := newTestServer(r)
 	s.History = chatHistory{}
-	got, err := s.timeline(httptest.NewRequest("GET", "/?"+query, nil), &r.pools[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return got
+	return must(s.timeline(httptest.NewRequest("GET", "/?"+query, nil), &r.pools[1]))
 }
 
 // TestTimeline: the load includes retries, the capacity has steps in past and future, and events are marked.

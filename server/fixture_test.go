@@ -29,10 +29,7 @@ func golden(t *testing.T, name string, got []byte) {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must(os.ReadFile(path))
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("%s (run with -update to accept; -want +got):\n%s", name, diff)
 	}
@@ -147,4 +144,11 @@ func fullReader() fixedReader {
 		Connected: true, Connection: "nats://127.0.0.1:4222", Lag: 3, LagKnown: true, Restored: true, Restore: "snapshot at 4000",
 		Producers: fullProducers,
 	}}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

@@ -27,10 +27,7 @@ func TestManifestQueries(t *testing.T) {
 	text, queries := exposition(e), 0
 	line := regexp.MustCompile(`(?m)^\s*-? *(query|seriesQuery|metricsQuery): ['"]?(.*?)['"]?$`)
 	for _, file := range files {
-		manifest, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		manifest := must(os.ReadFile(file))
 		series := ""
 		for _, m := range line.FindAllSubmatch(manifest, -1) {
 			queries++

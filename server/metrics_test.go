@@ -84,10 +84,7 @@ func TestExpositionIsValid(t *testing.T) {
 			t.Errorf("%q in the exposition: %v, want %v", line, !want, want)
 		}
 	}
-	problems, err := promlint.New(strings.NewReader(text)).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	problems := must(promlint.New(strings.NewReader(text)).Lint())
 	for _, p := range problems {
 		if strings.HasPrefix(p.Metric, "forewarm_") {
 			t.Errorf("%s: %s", p.Metric, p.Text)

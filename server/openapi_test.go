@@ -20,19 +20,12 @@ import (
 // compile compiles a schema of the OpenAPI document.
 func compile(t *testing.T, pointer string) *jsonschema.Schema {
 	t.Helper()
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(openAPI))
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := must(jsonschema.UnmarshalJSON(bytes.NewReader(openAPI)))
 	c := jsonschema.NewCompiler()
 	if err := c.AddResource("openapi.json", document); err != nil {
 		t.Fatal(err)
 	}
-	schema, err := c.Compile("openapi.json#" + pointer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return schema
+	return must(c.Compile("openapi.json#" + pointer))
 }
 
 // checkFields compares the names of a type's fields with the properties of its schema, also for the types of the fields.

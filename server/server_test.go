@@ -228,17 +228,11 @@ func TestRunStopsWithItsContext(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Listen = "127.0.0.1:0"
 	s := newServer(cfg, fullReader(), NewExporter("v1", time.Hour))
-	l, err := s.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(s.Listen())
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx, l) }()
-	resp, err := http.Get("http://" + l.Addr().String() + "/healthz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must(http.Get("http://" + l.Addr().String() + "/healthz"))
 	body, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
 	if !bytes.Equal(body, []byte("ok\n")) {
@@ -355,23 +349,14 @@ func TestWebConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newServer(cfg, fullReader(), NewExporter("v1", time.Hour))
-	l, err := s.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
-	probes, err := s.ListenProbes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(s.Listen())
+	probes := must(s.ListenProbes())
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 2)
 	go func() { done <- s.Run(ctx, l) }()
 	go func() { done <- s.RunProbes(ctx, probes) }()
 	ask := func(path string) string {
-		response, err := http.Get("http://" + probes.Addr().String() + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must(http.Get("http://" + probes.Addr().String() + path))
 		defer response.Body.Close()
 		body, _ := io.ReadAll(response.Body)
 		return fmt.Sprint(response.StatusCode, " ", string(body))
@@ -384,10 +369,7 @@ func TestWebConfig(t *testing.T) {
 	for password, want := range map[string]int{"secret": 200, "wrong": 401} {
 		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.Addr().String()+"/api/v1/pools", nil)
 		r.SetBasicAuth("ann", password)
-		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must(http.DefaultClient.Do(r))
 		response.Body.Close()
 		if response.StatusCode != want {
 			t.Errorf("password %s: %d", password, response.StatusCode)

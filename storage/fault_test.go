@@ -35,10 +35,7 @@ func TestStoreTornLog(t *testing.T) {
 	var ends []int64 // size of the log after each tick
 	for m := 1; m <= 6; m++ {
 		appendTick(t, s, m)
-		info, err := os.Stat(filepath.Join(whole, "tsdb", "wal", "00000000"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must(os.Stat(filepath.Join(whole, "tsdb", "wal", "00000000")))
 		ends = append(ends, info.Size())
 	}
 	if err := s.Close(); err != nil {
@@ -52,10 +49,7 @@ func TestStoreTornLog(t *testing.T) {
 				t.Fatal(err)
 			}
 			path := filepath.Join(dir, "tsdb", "wal", "00000000")
-			b, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must(os.ReadFile(path))
 			if how == "cut" {
 				b = b[:at]
 			} else {

@@ -34,10 +34,7 @@ func openStore(t *testing.T, cfg Config) *Store {
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	s, err := OpenStore(cfg, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(OpenStore(cfg, quiet))
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -116,10 +113,7 @@ func dump(t *testing.T, s *Store, name string) map[string][]string {
 
 func samplesOf(t *testing.T, from promstorage.Queryable, matchers ...*labels.Matcher) map[string][]string {
 	t.Helper()
-	q, err := from.Querier(math.MinInt64, math.MaxInt64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must(from.Querier(math.MinInt64, math.MaxInt64))
 	defer q.Close()
 	out := map[string][]string{}
 	set := q.Select(context.Background(), true, nil, matchers...)
@@ -329,10 +323,7 @@ func TestConfigValidate(t *testing.T) {
 
 // BenchmarkAppendTick appends ticks of ten classes, about 2600 samples each.
 func BenchmarkAppendTick(b *testing.B) {
-	s, err := OpenStore(config(b.TempDir()), quiet)
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := must(OpenStore(config(b.TempDir()), quiet))
 	defer s.Close()
 	pf := forecaster.PoolForecast{Pool: "p"}
 	for c := range 10 {
@@ -394,10 +385,7 @@ func TestOtherClassesAreSummed(t *testing.T) {
 func BenchmarkTickBesideCompaction(b *testing.B) {
 	cfg := config(b.TempDir())
 	cfg.MaxSeries = 20_000
-	s, err := OpenStore(cfg, quiet)
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := must(OpenStore(cfg, quiet))
 	pf := forecaster.PoolForecast{Pool: "p"}
 	for c := range cfg.MaxSeries / (5 * forecaster.NumLevels) {
 		pf.Classes = append(pf.Classes, forecast(fmt.Sprint("class", c), 0))
@@ -421,9 +409,7 @@ func BenchmarkTickBesideCompaction(b *testing.B) {
 		b.Fatal(err)
 	}
 	began := time.Now()
-	if s, err = OpenStore(cfg, quiet); err != nil {
-		b.Fatal(err)
-	}
+	s = must(OpenStore(cfg, quiet))
 	b.ReportMetric(float64(s.db.Head().NumSeries()), "series")
 	b.ReportMetric(float64(compactions), "ticks-beside")
 	b.ReportMetric(alone.Seconds()*1000, "max-ms/tick-alone")
@@ -471,4 +457,11 @@ func fillDirectory(t *testing.T, dir string) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

@@ -7,8 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -32,11 +30,7 @@ func TestAlertmanagerPosts(t *testing.T) {
 		}
 	}))
 	defer peer.Close()
-	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("s3cret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := newPeer(t, AlertmanagerConfig{URLs: []string{peer.URL + "/am/"}, Config: httpclient.Config{BearerTokenFile: token}, GeneratorURL: "http://forewarm",
+	s := newPeer(t, AlertmanagerConfig{URLs: []string{peer.URL + "/am/"}, Config: httpclient.Config{BearerTokenFile: keyFile(t, "s3cret")}, GeneratorURL: "http://forewarm",
 		Labels: map[string]string{"cluster": "eu", "pool": "loses"}})
 	// The wall clock is long past the alert's event time, as in a replay.
 	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
@@ -147,10 +141,7 @@ func TestRealCluster(t *testing.T) {
 	first := testenv.StartAlertmanager(t, config, append(cluster, "--cluster.listen-address="+gossip)...)
 	second := testenv.StartAlertmanager(t, config, append(cluster, "--cluster.listen-address="+testenv.FreeAddress(t), "--cluster.peer="+gossip)...)
 
-	peers, err := NewAlertmanagers(AlertmanagerConfig{URLs: []string{first.URL, second.URL}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	peers := must(NewAlertmanagers(AlertmanagerConfig{URLs: []string{first.URL, second.URL}}))
 	log := newMemoryLog()
 	d := NewDispatcher([]alerting.Sink{peers[0], peers[1]}, log.open, func(Failure) {}, noop.Tracer{})
 	ctx, stop := context.WithCancel(t.Context())
@@ -205,16 +196,9 @@ func list(t *testing.T, url string) (alerts []postable) {
 
 func page(t *testing.T, url string) string {
 	t.Helper()
-	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must(http.Get(url))
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
+	return string(must(io.ReadAll(resp.Body)))
 }
 
 // TestWatchdogIsOptIn: only an Alertmanager with watchdog: true gets the watchdog.

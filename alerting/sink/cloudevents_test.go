@@ -19,15 +19,9 @@ import (
 func TestCloudEvents(t *testing.T) {
 	for _, pool := range []string{"chat", `llama 70.b "eu", 100 % ünïcode`} {
 		n := decision(pool, 4)
-		want, err := n.CloudEvent(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must(n.CloudEvent(nil))
 		t.Run(pool, func(t *testing.T) {
-			m, err := NewNATS(subjects).message(n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must(NewNATS(subjects).message(n))
 			attributes, data := readCloudEvent(t, m)
 			for attribute, value := range map[string]string{
 				"specversion": "1.0", "id": want.ID, "source": want.Source, "type": want.Type, "subject": pool, "datacontenttype": "application/json",

@@ -470,3 +470,10 @@ func TestDispatcherObeys(t *testing.T) {
 		}
 	})
 }
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

@@ -38,24 +38,14 @@ func embedded(t *testing.T) jetstream.JetStream {
 	if !s.ReadyForConnections(10 * time.Second) {
 		t.Fatal("embedded NATS is not ready")
 	}
-	nc, err := nats.Connect("", nats.InProcessServer(s))
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must(nats.Connect("", nats.InProcessServer(s)))
 	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
+	return must(jetstream.New(nc))
 }
 
 func TestNATS(t *testing.T) {
 	js := embedded(t)
-	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "out", Subjects: []string{"fw.>"}, Storage: jetstream.MemoryStorage})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "out", Subjects: []string{"fw.>"}, Storage: jetstream.MemoryStorage}))
 	deps := subjects
 	deps.NATS = js
 	s := NewNATS(deps)
@@ -66,40 +56,29 @@ func TestNATS(t *testing.T) {
 			}
 		}
 	}
-	info, err := stream.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must(stream.Info(t.Context()))
 	if info.State.Msgs != 2 {
 		t.Errorf("the stream holds %d messages, want 2: retries are not deduplicated", info.State.Msgs)
 	}
 
-	m, err := stream.GetLastMsgForSubject(t.Context(), "fw.prescale.llama_70_b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must(stream.GetLastMsgForSubject(t.Context(), "fw.prescale.llama_70_b"))
 	if got := m.Header["Nats-Msg-Id"]; !cmp.Equal(got, []string{"llama%2070.b-4"}) {
 		t.Errorf("message id %q", got)
 	}
-	if m, err = stream.GetMsg(t.Context(), 2); err != nil {
-		t.Fatal(err)
-	}
+	m = must(stream.GetMsg(t.Context(), 2))
 	var a alerting.AlertEvent
 	if err := json.Unmarshal(m.Data, &a); err != nil {
 		t.Fatal(err)
 	}
 	n := alert("llama 70.b", false)
-	want, err := n.CloudEvent(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must(n.CloudEvent(nil))
 	if diff := cmp.Diff(want.Data, any(a.Data)); diff != "" || a.ID != n.ID() || a.Type != want.Type || !a.Time.Equal(want.Time) {
 		t.Error(diff)
 	}
 
 	large := decision("a", 1)
 	large.Decision.Reason = strings.Repeat("x", 100<<10) // more than MaxPayload
-	err = s.Send(t.Context(), large)
+	err := s.Send(t.Context(), large)
 	if answer, _ := errors.AsType[alerting.SendError](err); !answer.Permanent {
 		t.Errorf("too large: %v, want a permanent error", err)
 	}
@@ -115,10 +94,7 @@ func TestNATSRecovers(t *testing.T) {
 		js jetstream.JetStream
 	}
 	start := func(t *testing.T, w *natsServer) {
-		s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: w.port, JetStream: true, StoreDir: w.dir, NoLog: true, NoSigs: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must(server.NewServer(&server.Options{Host: "127.0.0.1", Port: w.port, JetStream: true, StoreDir: w.dir, NoLog: true, NoSigs: true}))
 		s.Start()
 		if !s.ReadyForConnections(10 * time.Second) {
 			t.Fatal("NATS is not ready")
@@ -126,11 +102,7 @@ func TestNATSRecovers(t *testing.T) {
 		w.Server = s
 	}
 	create := func(t *testing.T, w *natsServer) jetstream.Stream {
-		s, err := w.js.CreateOrUpdateStream(t.Context(), stream)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
+		return must(w.js.CreateOrUpdateStream(t.Context(), stream))
 	}
 	stop := func(w *natsServer) {
 		w.Shutdown()
@@ -156,10 +128,7 @@ func TestNATSRecovers(t *testing.T) {
 		}, start},
 		"a slow consumer of the stream": {func(t *testing.T, w *natsServer) { // does not make publishing fail
 			s := create(t, w)
-			c, err := s.CreateConsumer(t.Context(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must(s.CreateConsumer(t.Context(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 1}))
 			if _, err := w.js.Publish(t.Context(), "fw.other", nil); err != nil {
 				t.Fatal(err)
 			}
@@ -173,14 +142,9 @@ func TestNATSRecovers(t *testing.T) {
 			w := &natsServer{dir: t.TempDir(), port: server.RANDOM_PORT}
 			start(t, w)
 			t.Cleanup(func() { stop(w) })
-			nc, err := nats.Connect(w.ClientURL(), nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1))
-			if err != nil {
-				t.Fatal(err)
-			}
+			nc := must(nats.Connect(w.ClientURL(), nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1)))
 			t.Cleanup(nc.Close)
-			if w.js, err = jetstream.New(nc); err != nil {
-				t.Fatal(err)
-			}
+			w.js = must(jetstream.New(nc))
 			w.port = w.Addr().(*net.TCPAddr).Port
 			tt.breaks(t, w)
 
@@ -207,14 +171,8 @@ func TestNATSRecovers(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
-			s, err := w.js.Stream(t.Context(), "out")
-			if err != nil {
-				t.Fatal(err)
-			}
-			info, err := s.Info(t.Context(), jetstream.WithSubjectFilter("fw.prescale.>"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must(w.js.Stream(t.Context(), "out"))
+			info := must(s.Info(t.Context(), jetstream.WithSubjectFilter("fw.prescale.>")))
 			if info.State.Subjects["fw.prescale.a"] != 1 {
 				t.Errorf("in the stream: %v", info.State.Subjects)
 			}

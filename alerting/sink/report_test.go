@@ -73,10 +73,7 @@ func startMail(t *testing.T, secure string) *mailServer {
 		return &mailSession{m, c}, nil
 	}))
 	server.Domain, server.AllowInsecureAuth, server.ErrorLog = "mail.example.org", true, quiet{}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	m.addr = listener.Addr().String()
 	config := &tls.Config{Certificates: []tls.Certificate{cert}}
 	switch secure {
@@ -152,17 +149,11 @@ func (s *mailSession) Data(r io.Reader) error {
 // certificate makes a certificate for localhost, and a CA file with it.
 func certificate(t *testing.T) (tls.Certificate, string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))
 	path := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
 		t.Fatal(err)
@@ -174,10 +165,7 @@ func TestMail(t *testing.T) {
 	for _, secure := range []string{startTLS, implicitTLS, noTLS} {
 		t.Run(secure, func(t *testing.T) {
 			server := startMail(t, secure)
-			m, err := newMailer(server.config(secure), Deps{Pages: pagesFunc(testPages)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must(newMailer(server.config(secure), Deps{Pages: pagesFunc(testPages)}))
 			if detail, err := m.Probe(t.Context()); err != nil || !strings.Contains(detail, "knows forewarm") {
 				t.Fatalf("probe: %q, %v", detail, err)
 			}
@@ -201,10 +189,7 @@ func TestMail(t *testing.T) {
 // readMail parses a mail, checks its headers and parts, and returns its Message-ID.
 func readMail(t *testing.T, raw []byte) (id string) {
 	t.Helper()
-	m, err := netmail.ReadMessage(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must(netmail.ReadMessage(bytes.NewReader(raw)))
 	if got := m.Header.Get("Subject"); got != "Forewarm report, 2 Mar 2026 07:00 to 9 Mar 2026 07:00 UTC" {
 		t.Errorf("subject %q", got)
 	}
@@ -219,10 +204,7 @@ func readMail(t *testing.T, raw []byte) (id string) {
 			t.Fatal(err)
 		}
 		if !strings.HasPrefix(kind, "multipart/") {
-			body, err := io.ReadAll(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			body := must(io.ReadAll(r))
 			got[kind] += strings.ReplaceAll(string(body), "\r\n", "\n")
 			return
 		}
@@ -277,11 +259,8 @@ func TestMailRefusals(t *testing.T) {
 			server := startMail(t, c.secure)
 			config := server.config(c.secure)
 			c.change(server, &config)
-			m, err := newMailer(config, Deps{Pages: pagesFunc(testPages)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = m.Send(t.Context(), weekly())
+			m := must(newMailer(config, Deps{Pages: pagesFunc(testPages)}))
+			err := m.Send(t.Context(), weekly())
 			if answer, _ := errors.AsType[alerting.SendError](err); err == nil || answer.Permanent != c.permanent || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("permanent %v: %v", answer.Permanent, err)
 			}
@@ -355,7 +334,7 @@ func TestReportWebhook(t *testing.T) {
 			t.Errorf("%s", bodies[i][:200])
 		}
 	}
-	if newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URL: "https://a"}, SecretFile: "k"}).Accepts(weekly()) {
+	if must(NewWebhook(WebhookConfig{Name: "ops", Target: Target{URL: "https://a"}, SecretFile: "k"})).Accepts(weekly()) {
 		t.Error("a webhook without send accepts reports")
 	}
 	body, err := slackMessage(weekly())
@@ -366,22 +345,16 @@ func TestReportWebhook(t *testing.T) {
 
 // TestReportsDoNotDelayAlerts: a full disk and a mail server that hangs do not delay the webhook of an alert.
 func TestReportsDoNotDelayAlerts(t *testing.T) {
-	hanging, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	hanging := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer hanging.Close()
 	alerts := make(chan struct{}, 1)
 	hook := consumer(t, testKey, func(string, []byte) { alerts <- struct{}{} })
 	full := errors.New("no space left on device")
 	c := ReportConfig{Dir: "reports", Mail: (&mailServer{addr: hanging.Addr().String(), password: keyFile(t, "sesame")}).config(noTLS)}
-	sinks, err := OpenReports(c, Deps{Pages: pagesFunc(testPages), WriteFile: func(string, []byte) error { return full }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sinks := must(OpenReports(c, Deps{Pages: pagesFunc(testPages), WriteFile: func(string, []byte) error { return full }}))
 	failed := make(chan Failure, 8)
 	log := newMemoryLog()
-	d := NewDispatcher(append(sinks, newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URL: hook.URL}, SecretFile: keyFile(t, testKey)})), log.open,
+	d := NewDispatcher(append(sinks, must(NewWebhook(WebhookConfig{Name: "ops", Target: Target{URL: hook.URL}, SecretFile: keyFile(t, testKey)}))), log.open,
 		func(f Failure) { failed <- f }, noop.Tracer{})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

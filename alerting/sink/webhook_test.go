@@ -18,6 +18,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -30,20 +31,7 @@ const (
 // keyFile writes a file with these lines.
 func keyFile(t *testing.T, lines ...string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-func newWebhook(t *testing.T, c WebhookConfig) *Webhook {
-	t.Helper()
-	s, err := NewWebhook(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return testenv.WriteFile(t, filepath.Join(t.TempDir(), "secret"), lines...)
 }
 
 // TestSignatureVector signs the test vector of the reference libraries.
@@ -57,10 +45,7 @@ func TestSignatureVector(t *testing.T) {
 // consumer calls take for messages that the reference library verifies with key, and answers 401 to others.
 func consumer(t *testing.T, key string, take func(id string, body []byte)) *httptest.Server {
 	t.Helper()
-	verifier, err := standardwebhooks.NewWebhook(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	verifier := must(standardwebhooks.NewWebhook(key))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if err := verifier.Verify(body, r.Header); err != nil {
@@ -94,7 +79,7 @@ func TestWebhookVerifies(t *testing.T) {
 				}
 				got = append(got, id, event.ID, event.Type, event.Subject)
 			})
-			s := newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URL: server.URL}, SecretFile: keyFile(t, tt.keys...)})
+			s := must(NewWebhook(WebhookConfig{Name: "ops", Target: Target{URL: server.URL}, SecretFile: keyFile(t, tt.keys...)}))
 			err := s.Send(t.Context(), decision("llama 70.b", 4))
 			if answer, _ := errors.AsType[alerting.SendError](err); answer.Permanent == tt.ok || (err == nil) != tt.ok {
 				t.Fatalf("error %v", err)
@@ -142,22 +127,18 @@ func TestWebhookReloadsSecrets(t *testing.T) {
 	taken := 0
 	server := consumer(t, testKey, func(string, []byte) { taken++ })
 	secret, url := keyFile(t, otherKey), keyFile(t, "http://127.0.0.1:1/old/SECRET")
-	s := newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URLFile: url}, SecretFile: secret})
+	s := must(NewWebhook(WebhookConfig{Name: "ops", Target: Target{URLFile: url}, SecretFile: secret}))
 	if err := s.Send(t.Context(), decision("a", 1)); err == nil || strings.Contains(err.Error(), "SECRET") {
 		t.Errorf("error %v", err)
 	}
 	for path, text := range map[string]string{secret: testKey, url: server.URL} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.WriteFile(t, path, text)
 	}
 	if err := s.Send(t.Context(), decision("a", 1)); err != nil || taken != 1 {
 		t.Errorf("%d taken, error %v", taken, err)
 	}
-	if err := os.WriteFile(url, []byte("http://elsewhere.example/SECRET"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s = newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URLFile: url}, SecretFile: secret})
+	testenv.WriteFile(t, url, "http://elsewhere.example/SECRET")
+	s = must(NewWebhook(WebhookConfig{Name: "ops", Target: Target{URLFile: url}, SecretFile: secret}))
 	if err := s.Send(t.Context(), decision("a", 4)); err == nil || !strings.Contains(err.Error(), "http to another machine") || strings.Contains(err.Error(), "SECRET") {
 		t.Errorf("error %v", err)
 	}
@@ -199,9 +180,9 @@ func TestWebhookConfig(t *testing.T) {
 
 // TestWebhookSelects: format and send select the notices that a webhook gets. The id says which notices are one message.
 func TestWebhookSelects(t *testing.T) {
-	events := newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URL: "https://a"}, SecretFile: "k"})
-	chat := newWebhook(t, WebhookConfig{Name: "chat", Target: Target{URL: "https://a"}, Format: Slack})
-	both := newWebhook(t, WebhookConfig{Name: "both", Target: Target{URL: "https://a"}, Format: Slack, Send: []string{"alerts", "prescale"}})
+	events := must(NewWebhook(WebhookConfig{Name: "ops", Target: Target{URL: "https://a"}, SecretFile: "k"}))
+	chat := must(NewWebhook(WebhookConfig{Name: "chat", Target: Target{URL: "https://a"}, Format: Slack}))
+	both := must(NewWebhook(WebhookConfig{Name: "both", Target: Target{URL: "https://a"}, Format: Slack, Send: []string{"alerts", "prescale"}}))
 	out, hold, watchdog := decision("a", 1), decision("a", 2), alert("a", false)
 	out.Decision.Action, hold.Decision.Action, watchdog.Alert.Name = alerting.ScaleOut, alerting.Hold, alerting.Watchdog
 	for name, tt := range map[string]struct {
@@ -240,10 +221,7 @@ func TestSlackGolden(t *testing.T) {
 	d.Decision.Action, d.Decision.Ready, d.Decision.Desired, d.Decision.Mode, d.Decision.Reason = alerting.ScaleOut, 14, 19, alerting.Active, "KV memory full in ~19 min."
 	var all bytes.Buffer
 	for _, n := range []alerting.Notice{page, resolved, d} {
-		body, err := slackMessage(n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must(slackMessage(n))
 		if err := json.Indent(&all, body, "", "  "); err != nil {
 			t.Fatal(err)
 		}
@@ -255,17 +233,11 @@ func TestSlackGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must(os.ReadFile(golden))
 	if diff := cmp.Diff(string(want), all.String()); diff != "" {
 		t.Error(diff)
 	}
-	body, err := slackMessage(long)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must(slackMessage(long))
 	var got struct{ Text string }
 	if err := json.Unmarshal(body, &got); err != nil {
 		t.Fatal(err)

@@ -286,10 +286,7 @@ func TestDecodeSamples(t *testing.T) {
 	}
 	kinds := map[string]Kind{"replica.json": KindReplica, "ack.json": KindAck, "watermark.json": KindWatermark, "history.json": KindHistory}
 	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must(os.ReadFile(path))
 		format, name := filepath.Base(filepath.Dir(path)), filepath.Base(path)
 		m := Meta{Kind: kinds[name]}
 		if m.ContentType, _ = ContentTypeOf(format); format == "sum" {
@@ -344,4 +341,11 @@ func TestDecodeJSONAllocatesTheIDs(t *testing.T) {
 			t.Errorf("%g allocations for %d requests and refusals %+v", n, len(b.Requests), b.Refused)
 		}
 	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

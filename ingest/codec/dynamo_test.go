@@ -28,10 +28,7 @@ func TestDecodeDynamo(t *testing.T) {
 		change(&r)
 		return r
 	}
-	full, err := os.ReadFile("testdata/dynamo/full.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	full := must(os.ReadFile("testdata/dynamo/full.json"))
 	for name, tc := range map[string]struct {
 		row  string
 		want ingest.Request
@@ -128,10 +125,7 @@ func TestDecodeDynamoRefuses(t *testing.T) {
 }
 
 func TestDecodeDynamoIgnoresOtherEvents(t *testing.T) {
-	rows, err := os.ReadFile("testdata/dynamo/rows.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must(os.ReadFile("testdata/dynamo/rows.jsonl"))
 	b := decode(Meta{ContentType: ContentTypeDynamo, Pool: "p"}, string(rows))
 	want := ingest.Batch{Ignored: 3, Requests: []ingest.Request{{
 		ID: "wrapped", Pool: "p", Model: "m", Attempt: 1, Session: ingest.HashSession("s"), Status: ingest.StatusError, ArrivedAt: at.Add(time.Second),

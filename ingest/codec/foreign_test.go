@@ -116,10 +116,7 @@ func TestForeignSamples(t *testing.T) {
 			"ignored 1",
 		},
 	} {
-		data, err := os.ReadFile(filepath.Join("testdata", sample))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must(os.ReadFile(filepath.Join("testdata", sample)))
 		if d := diff(strings.Join(want, "\n")+"\n", read(filepath.Dir(sample), data, Meta{})); d != "" {
 			t.Errorf("%s (-want +got):\n%s", sample, d)
 		}

@@ -160,10 +160,7 @@ func samples(t testing.TB, format string) [][]byte {
 	}
 	var all [][]byte
 	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must(os.ReadFile(path))
 		all = append(all, data)
 	}
 	return all

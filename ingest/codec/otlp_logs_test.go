@@ -31,10 +31,7 @@ func dynamoLogs(service string, rows ...string) plog.Logs {
 
 // TestOTLPLogs: in both encodings, rows give the same requests as over NATS. An unusable row does not affect the others.
 func TestOTLPLogs(t *testing.T) {
-	full, err := os.ReadFile(filepath.Join("testdata", "dynamo", "full.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	full := must(os.ReadFile(filepath.Join("testdata", "dynamo", "full.json")))
 	compact := dynamoRow("")
 	want := decode(Meta{ContentType: ContentTypeDynamo}, string(full))
 	for name, tc := range map[string]struct {
@@ -76,14 +73,8 @@ func TestOTLPLogs(t *testing.T) {
 // decodeLogs decodes an export in both encodings. The results must be equal.
 func decodeLogs(t *testing.T, m Meta, logs plog.Logs) *ingest.Batch {
 	t.Helper()
-	proto, err := (&plog.ProtoMarshaler{}).MarshalLogs(logs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := (&plog.JSONMarshaler{}).MarshalLogs(logs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proto := must((&plog.ProtoMarshaler{}).MarshalLogs(logs))
+	text := must((&plog.JSONMarshaler{}).MarshalLogs(logs))
 	m.ContentType = ContentTypeOTLPLogs
 	b := decode(m, string(proto))
 	m.ContentType = ContentTypeOTLPLogsJSON

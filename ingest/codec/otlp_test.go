@@ -80,14 +80,8 @@ func put(to pcommon.Map, attrs map[string]any) {
 // decodeTraces decodes an export in both encodings. The results must be equal.
 func decodeTraces(t *testing.T, m Meta, traces ptrace.Traces) *ingest.Batch {
 	t.Helper()
-	proto, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := (&ptrace.JSONMarshaler{}).MarshalTraces(traces)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proto := must((&ptrace.ProtoMarshaler{}).MarshalTraces(traces))
+	text := must((&ptrace.JSONMarshaler{}).MarshalTraces(traces))
 	m.ContentType = ContentTypeOTLP
 	b := decode(m, string(proto))
 	m.ContentType = ContentTypeOTLPJSON
@@ -513,10 +507,7 @@ func appendVarint(b []byte, n uint64) []byte {
 func TestOTLPBatchLimit(t *testing.T) {
 	limits := ingest.DefaultLimits()
 	limits.BatchRecords = 2
-	data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(tracesOf(nil, llm(nil), llm(nil), llm(nil), llm(nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must((&ptrace.ProtoMarshaler{}).MarshalTraces(tracesOf(nil, llm(nil), llm(nil), llm(nil), llm(nil))))
 	var b ingest.Batch
 	Decode(Meta{ContentType: ContentTypeOTLP}, data, limits, &b)
 	if want := "2 records beyond the limit of 2"; len(b.Requests) != 2 || len(b.Refused) != 1 || b.Refused[0].Detail != want {
@@ -541,10 +532,7 @@ func BenchmarkDecodeOTLP(b *testing.B) {
 	for i := range spans {
 		spans[i] = llm(map[string]any{"gen_ai.usage.output_tokens": 20, "gen_ai.response.id": fmt.Sprintf("chatcmpl-%032d", i), "gen_ai.input.messages": strings.Repeat("x", 2000)})
 	}
-	data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(tracesOf(map[string]any{"service.name": "gw"}, spans...))
-	if err != nil {
-		b.Fatal(err)
-	}
+	data := must((&ptrace.ProtoMarshaler{}).MarshalTraces(tracesOf(map[string]any{"service.name": "gw"}, spans...)))
 	b.ReportAllocs()
 	var batch ingest.Batch
 	for b.Loop() {
@@ -562,10 +550,7 @@ func TestOTLPKeepsNoSecret(t *testing.T) {
 			t.Fatal(err)
 		}
 		plant(tree, false, func(planted any, _ bool) {
-			data, err := json.Marshal(planted)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must(json.Marshal(planted))
 			var b ingest.Batch
 			Decode(Meta{ContentType: ContentTypeOTLPJSON}, data, ingest.DefaultLimits(), &b)
 			checkSecret(t, data, &b, true)

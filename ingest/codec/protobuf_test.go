@@ -36,10 +36,7 @@ var schema = sync.OnceValues(func() (protoreflect.FileDescriptor, error) {
 // producerBatch is an empty batch of a library that knows only the schema.
 func producerBatch(t rapid.TB) *dynamicpb.Message {
 	t.Helper()
-	file, err := schema()
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must(schema())
 	return dynamicpb.NewMessage(file.Messages().ByName("Batch"))
 }
 
@@ -169,10 +166,7 @@ func TestProtobufAgreesWithSchema(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must(proto.MarshalOptions{Deterministic: true}.Marshal(m))
 		if d := diff(&want, decode(protobufMeta, string(again))); d != "" {
 			t.Fatalf("bytes of the library: %s", d)
 		}

@@ -31,12 +31,9 @@ func TestAuthentication(t *testing.T) {
 		}
 		return path
 	}
-	key, err := nkeys.CreateUser()
-	must(t, err)
-	seed, err := key.Seed()
-	must(t, err)
-	public, err := key.PublicKey()
-	must(t, err)
+	key := must(nkeys.CreateUser())
+	seed := must(key.Seed())
+	public := must(key.PublicKey())
 	ca, certificate := selfSigned(t)
 	operator, resolver, creds := account(t)
 
@@ -56,8 +53,7 @@ func TestAuthentication(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := &server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true}
 			tt.server(o)
-			s, err := server.NewServer(o)
-			must(t, err)
+			s := must(server.NewServer(o))
 			go s.Start()
 			t.Cleanup(s.Shutdown)
 			if !s.ReadyForConnections(10 * time.Second) {
@@ -88,23 +84,14 @@ func TestAuthentication(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func selfSigned(t *testing.T) (ca []byte, certificate tls.Certificate) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	must(t, err)
+	der := must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
@@ -112,24 +99,20 @@ func selfSigned(t *testing.T) (ca []byte, certificate tls.Certificate) {
 func account(t *testing.T) ([]*natsjwt.OperatorClaims, server.AccountResolver, []byte) {
 	t.Helper()
 	pair := func(create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, string) {
-		k, err := create()
-		must(t, err)
-		p, err := k.PublicKey()
-		must(t, err)
+		k := must(create())
+		p := must(k.PublicKey())
 		return k, p
 	}
 	operator, operatorID := pair(nkeys.CreateOperator)
 	acc, accountID := pair(nkeys.CreateAccount)
 	user, userID := pair(nkeys.CreateUser)
-	encoded, err := natsjwt.NewAccountClaims(accountID).Encode(operator)
-	must(t, err)
+	encoded := must(natsjwt.NewAccountClaims(accountID).Encode(operator))
 	resolver := &server.MemAccResolver{}
-	must(t, resolver.Store(accountID, encoded))
-	token, err := natsjwt.NewUserClaims(userID).Encode(acc)
-	must(t, err)
-	seed, err := user.Seed()
-	must(t, err)
-	creds, err := natsjwt.FormatUserConfig(token, seed)
-	must(t, err)
+	if err := resolver.Store(accountID, encoded); err != nil {
+		t.Fatal(err)
+	}
+	token := must(natsjwt.NewUserClaims(userID).Encode(acc))
+	seed := must(user.Seed())
+	creds := must(natsjwt.FormatUserConfig(token, seed))
 	return []*natsjwt.OperatorClaims{natsjwt.NewOperatorClaims(operatorID)}, resolver, creds
 }

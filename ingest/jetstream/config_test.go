@@ -1,12 +1,13 @@
 package jetstream
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 func TestValidate(t *testing.T) {
@@ -55,10 +56,7 @@ func TestEmbeddedErrors(t *testing.T) {
 	_, err := StartEmbedded(testContext(t), second, nop)
 	wantError(t, err, "nats.embedded", second.Embedded.Listen, "choose another")
 
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := testenv.WriteFile(t, filepath.Join(t.TempDir(), "file"))
 	for _, dir := range []string{"", file, filepath.Join(file, "below")} {
 		c.Embedded.StoreDir = dir
 		_, err := StartEmbedded(testContext(t), c, nop)
@@ -67,10 +65,7 @@ func TestEmbeddedErrors(t *testing.T) {
 }
 
 func TestEmbeddedRequiresPassword(t *testing.T) {
-	password := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	password := testenv.WriteFile(t, filepath.Join(t.TempDir(), "password"), "secret")
 	c := DefaultConfig()
 	c.Embedded = EmbeddedConfig{Listen: "127.0.0.1:0", StoreDir: t.TempDir()}
 	c.User, c.PasswordFile = "u", password
@@ -86,10 +81,7 @@ func TestEmbeddedRequiresPassword(t *testing.T) {
 
 // TestConnectErrors: the error names the key, and has xxxxx in place of secrets of the URL.
 func TestConnectErrors(t *testing.T) {
-	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	empty := testenv.WriteFile(t, filepath.Join(t.TempDir(), "empty"))
 	for name, tc := range map[string]struct {
 		change func(*Config)
 		want   []string

@@ -11,10 +11,7 @@ import (
 
 func TestDeadLetter(t *testing.T) {
 	_, js := testServer(t)
-	letters, err := js.Conn().SubscribeSync("forewarm.deadletter")
-	if err != nil {
-		t.Fatal(err)
-	}
+	letters := must(js.Conn().SubscribeSync("forewarm.deadletter"))
 	d := NewDeadLetter(js.Conn(), "forewarm")
 	d.Send(7, []ingest.Refusal{
 		{Reason: ingest.ReasonNotJSON, Detail: "at byte 0\r\nof 5"},
@@ -25,10 +22,7 @@ func TestDeadLetter(t *testing.T) {
 		{Header: nats.Header{HeaderReason: {"not_json"}, HeaderDetail: {"at byte 0  of 5"}, HeaderSequence: {"7"}}},
 		{Header: nats.Header{HeaderReason: {"late"}, HeaderDetail: {"an hour late"}, HeaderSequence: {"7"}}},
 	} {
-		got, err := letters.NextMsgWithContext(testContext(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must(letters.NextMsgWithContext(testContext(t)))
 		if d := cmp.Diff(want.Header, got.Header) + cmp.Diff(string(want.Data), string(got.Data)); d != "" {
 			t.Error(d)
 		}

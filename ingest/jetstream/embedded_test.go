@@ -33,27 +33,15 @@ func TestPermissions(t *testing.T) {
 	}
 	publish(t, own, "forewarm.alert.p", []byte("{}"))
 
-	conn, err := nats.Connect(server.URL(), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(nats.Connect(server.URL(), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})))
 	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := must(jetstream.New(conn))
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(1))
-	reader, err := js.OrderedConsumer(testContext(t), SignalsStream, jetstream.OrderedConsumerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := must(js.OrderedConsumer(testContext(t), SignalsStream, jetstream.OrderedConsumerConfig{}))
 	if _, err := reader.Next(); err != nil {
 		t.Errorf("a reader of alerts: %v", err)
 	}
-	stream, err := js.Stream(testContext(t), c.Stream.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must(js.Stream(testContext(t), c.Stream.Name))
 	changes := map[string]func(context.Context, jetstream.JetStream) error{
 		"delete":         func(ctx context.Context, js jetstream.JetStream) error { return js.DeleteStream(ctx, c.Stream.Name) },
 		"delete signals": func(ctx context.Context, js jetstream.JetStream) error { return js.DeleteStream(ctx, SignalsStream) },

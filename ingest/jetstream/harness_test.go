@@ -38,35 +38,20 @@ func testServer(t *testing.T) (Config, jetstream.JetStream) {
 
 func start(t *testing.T, c Config) *Embedded {
 	t.Helper()
-	e, err := StartEmbedded(testContext(t), c, nop)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must(StartEmbedded(testContext(t), c, nop))
 	t.Cleanup(e.Shutdown)
 	return e
 }
 
 func connect(t *testing.T, c Config, e *Embedded) jetstream.JetStream {
 	t.Helper()
-	conn, err := Connect(c, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(Connect(c, e))
 	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
+	return must(jetstream.New(conn))
 }
 
 func telemetry(t *testing.T, js jetstream.JetStream, c Config) jetstream.Stream {
-	t.Helper()
-	stream, err := EnsureTelemetry(testContext(t), js, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return stream
+	return must(EnsureTelemetry(testContext(t), js, c))
 }
 
 func publish(t *testing.T, js jetstream.JetStream, subject string, data []byte, headers ...string) {
@@ -92,16 +77,10 @@ func numbered(i int) []byte {
 func storedIDs(t *testing.T, stream jetstream.Stream) []string {
 	t.Helper()
 	ctx := testContext(t)
-	info, err := stream.Info(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must(stream.Info(ctx))
 	var ids []string
 	for sequence := info.State.FirstSeq; sequence <= info.State.LastSeq; sequence++ {
-		m, err := stream.GetMsg(ctx, sequence)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must(stream.GetMsg(ctx, sequence))
 		ids = append(ids, m.Header.Get(jetstream.MsgIDHeader))
 	}
 	return ids
@@ -132,4 +111,11 @@ func each(f func(*ingest.Batch) error) func([]ingest.Batch) error {
 		}
 		return nil
 	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

@@ -40,25 +40,15 @@ func TestPublisherStoresEachOnceAndInOrder(t *testing.T) {
 
 func publisherOf(t *testing.T, c Config, e *Embedded) *Publisher {
 	t.Helper()
-	conn, err := Connect(c, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(Connect(c, e))
 	t.Cleanup(conn.Close)
-	p, err := NewPublisher(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return must(NewPublisher(conn))
 }
 
 // cuttingProxy forwards connections to a server, and closes the first of them after some kilobytes. It returns its address.
 func cuttingProxy(t *testing.T, server string, cuts int, seed uint64) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	t.Cleanup(func() { listener.Close() })
 	random := rand.New(rand.NewPCG(seed, 1))
 	go func() {

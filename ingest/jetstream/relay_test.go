@@ -77,15 +77,9 @@ func TestRelayStoresNoPrompt(t *testing.T) {
 		t.Errorf("refused %s: %s", r.Reason, r.Detail)
 	}
 	var got ingest.Batch
-	info, err := stream.Info(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must(stream.Info(ctx))
 	for sequence := info.State.FirstSeq; sequence <= info.State.LastSeq; sequence++ {
-		m, err := stream.GetMsg(ctx, sequence)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must(stream.GetMsg(ctx, sequence))
 		if bytes.Contains(m.Data, []byte("planted")) {
 			t.Errorf("stored %q", m.Data)
 		}

@@ -42,10 +42,7 @@ func TestStreamsFollowConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range []string{c.Stream.Name, SignalsStream, ForecastsStream, DecisionsStream} {
-			stream, err := js.Stream(ctx, name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			stream := must(js.Stream(ctx, name))
 			if got := stream.CachedInfo().Config; got.Storage != jetstream.FileStorage || got.Retention != jetstream.LimitsPolicy {
 				t.Errorf("%s: made %+v", name, got)
 			}
@@ -101,10 +98,7 @@ func TestStreamsOfUsers(t *testing.T) {
 			} else if name := got.CachedInfo().Config.Name; name != tc.stream.Name {
 				t.Errorf("uses %s, want %s", name, tc.stream.Name)
 			}
-			after, err := js.Stream(ctx, tc.stream.Name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			after := must(js.Stream(ctx, tc.stream.Name))
 			if c := after.CachedInfo().Config; c.Description != "a user's" || c.MaxAge != 0 || len(c.Subjects) != len(tc.stream.Subjects) {
 				t.Errorf("changed to %+v", c)
 			}

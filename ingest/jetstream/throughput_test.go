@@ -14,27 +14,15 @@ func BenchmarkStream(b *testing.B) {
 	ctx := b.Context()
 	c := DefaultConfig()
 	c.Embedded = EmbeddedConfig{Listen: listenNone, StoreDir: b.TempDir()}
-	server, err := StartEmbedded(ctx, c, nop)
-	if err != nil {
-		b.Fatal(err)
-	}
+	server := must(StartEmbedded(ctx, c, nop))
 	defer server.Shutdown()
-	conn, err := Connect(c, server)
-	if err != nil {
-		b.Fatal(err)
-	}
+	conn := must(Connect(c, server))
 	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		b.Fatal(err)
-	}
+	js := must(jetstream.New(conn))
 	if _, err := EnsureTelemetry(ctx, js, c); err != nil {
 		b.Fatal(err)
 	}
-	publisher, err := NewPublisher(conn)
-	if err != nil {
-		b.Fatal(err)
-	}
+	publisher := must(NewPublisher(conn))
 
 	b.ResetTimer()
 	for i := range b.N {

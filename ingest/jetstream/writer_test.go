@@ -33,15 +33,9 @@ func TestStreamWriterKeepsOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got ingest.Batch
-	info, err := stream.Info(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must(stream.Info(testContext(t)))
 	for sequence := uint64(1); sequence <= info.State.LastSeq; sequence++ {
-		m, err := stream.GetMsg(testContext(t), sequence)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must(stream.GetMsg(testContext(t), sequence))
 		if len(m.Data) > 512<<10 || m.Header.Get(jetstream.MsgIDHeader) == "" {
 			t.Errorf("message %d has %d bytes, headers %v", sequence, len(m.Data), m.Header)
 		}

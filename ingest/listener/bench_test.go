@@ -21,7 +21,7 @@ func BenchmarkListen(b *testing.B) {
 	l := serve(b, c, func(context.Context, *ingest.Batch) error { return nil }, nil)
 	export := traces(slices.Repeat([]int64{100}, 200)...)
 	rate := func(b *testing.B) { b.ReportMetric(float64(200*b.N)/b.Elapsed().Seconds(), "spans/s") }
-	for name, body := range map[string][]byte{"http": protobufOf(b, export), "http-json": jsonOf(b, export)} {
+	for name, body := range map[string][]byte{"http": protobufOf(export), "http-json": jsonOf(export)} {
 		b.Run(name, func(b *testing.B) {
 			contentType := map[string]string{"http": "application/x-protobuf", "http-json": "application/json"}[name]
 			for b.Loop() {
@@ -35,10 +35,7 @@ func BenchmarkListen(b *testing.B) {
 		})
 	}
 	b.Run("grpc", func(b *testing.B) {
-		conn, err := grpc.NewClient(l.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			b.Fatal(err)
-		}
+		conn := must(grpc.NewClient(l.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials())))
 		defer conn.Close()
 		client, request := ptraceotlp.NewGRPCClient(conn), ptraceotlp.NewExportRequestFromTraces(export)
 		for b.Loop() {

@@ -66,10 +66,7 @@ func TestConfigCheck(t *testing.T) {
 
 // TestNewErrors: the error names the key.
 func TestNewErrors(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer taken.Close()
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
@@ -92,10 +89,7 @@ func TestNewErrors(t *testing.T) {
 // certificate makes a certificate for localhost. It is signed by parent, or by itself if parent is nil.
 func certificate(t *testing.T, parent *tls.Certificate) tls.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "test"}, DNSNames: []string{"localhost"},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour), IsCA: parent == nil, BasicConstraintsValid: true,
@@ -106,14 +100,8 @@ func certificate(t *testing.T, parent *tls.Certificate) tls.Certificate {
 	if parent != nil {
 		issuer, signer = parent.Leaf, parent.PrivateKey
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, issuer, key.Public(), signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must(x509.CreateCertificate(rand.Reader, template, issuer, key.Public(), signer))
+	leaf := must(x509.ParseCertificate(der))
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
@@ -130,10 +118,7 @@ func writePEM(t *testing.T, kind string, der []byte) string {
 func TestClientCertificates(t *testing.T) {
 	ca, unknown := certificate(t, nil), certificate(t, nil)
 	own, client := certificate(t, &ca), certificate(t, &ca)
-	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(x509.MarshalPKCS8PrivateKey(own.PrivateKey))
 	c := onLoopback()
 	c.HTTP.TLS = tlsconfig.Server{
 		CertFile: writePEM(t, "CERTIFICATE", own.Certificate[0]), KeyFile: writePEM(t, "PRIVATE KEY", key),
@@ -151,7 +136,7 @@ func TestClientCertificates(t *testing.T) {
 	} {
 		config := &tls.Config{RootCAs: roots, Certificates: tc.shown}
 		transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
-		res, err := (&http.Client{Transport: transport}).Post("https://"+l.Addr()+"/v1/traces", "application/x-protobuf", strings.NewReader(string(protobufOf(t, traces(1)))))
+		res, err := (&http.Client{Transport: transport}).Post("https://"+l.Addr()+"/v1/traces", "application/x-protobuf", strings.NewReader(string(protobufOf(traces(1)))))
 		if (err == nil) != tc.ok {
 			t.Errorf("HTTP with %s certificate: %v", name, err)
 		}
@@ -197,10 +182,7 @@ func TestRenewedCertificateIsUsed(t *testing.T) {
 	}
 	renew := func() *x509.Certificate {
 		c := certificate(t, &ca)
-		key, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := must(x509.MarshalPKCS8PrivateKey(c.PrivateKey))
 		write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
 		return c.Leaf
 	}
@@ -212,10 +194,7 @@ func TestRenewedCertificateIsUsed(t *testing.T) {
 	roots.AddCert(ca.Leaf)
 	shown := func() *x509.Certificate {
 		t.Helper()
-		conn, err := tls.Dial("tcp", l.Addr(), &tls.Config{RootCAs: roots})
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must(tls.Dial("tcp", l.Addr(), &tls.Config{RootCAs: roots}))
 		defer conn.Close()
 		return conn.ConnectionState().PeerCertificates[0]
 	}

@@ -27,10 +27,7 @@ func dial(t *testing.T, l *Listener, options ...grpc.DialOption) ptraceotlp.GRPC
 	if len(options) == 0 {
 		options = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
 	}
-	conn, err := grpc.NewClient(l.Addr(), options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(grpc.NewClient(l.Addr(), options...))
 	t.Cleanup(func() { conn.Close() })
 	return ptraceotlp.NewGRPCClient(conn)
 }
@@ -41,10 +38,7 @@ func TestGRPCExport(t *testing.T) {
 	client := dial(t, l)
 	for _, options := range [][]grpc.CallOption{nil, {grpc.UseCompressor(gzip.Name)}} {
 		m.batches = nil
-		answer, err := client.Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(traces(100, -1, 200)), options...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must(client.Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(traces(100, -1, 200)), options...))
 		partial := answer.PartialSuccess()
 		if partial.RejectedSpans() != 1 || !strings.Contains(partial.ErrorMessage(), "input_tokens is -1") || len(m.requests()) != 2 || m.batches[0].Source != "gateway-0" {
 			t.Errorf("%d rejected, %q, stored %+v", partial.RejectedSpans(), partial.ErrorMessage(), m.batches)
@@ -70,15 +64,13 @@ func TestLogs(t *testing.T) {
 	}
 	m := &memory{}
 	l := serve(t, onLoopback(), m.Store, m.refuse)
-	conn, err := grpc.NewClient(l.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(grpc.NewClient(l.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials())))
 	defer conn.Close()
 	request := plogotlp.NewExportRequestFromLogs(logs)
 	for _, way := range []string{"grpc", "protobuf", "json"} {
 		m.batches = nil
 		answer := plogotlp.NewExportResponse()
+		var err error
 		switch way {
 		case "grpc":
 			answer, err = plogotlp.NewGRPCClient(conn).Export(t.Context(), request)
@@ -184,15 +176,9 @@ func TestGRPCSlow(t *testing.T) {
 	if _, err := dial(t, l).Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(traces(1))); status.Code(err) != codes.Unavailable {
 		t.Errorf("a store that does not answer: %v, want Unavailable", err)
 	}
-	conn, err := grpc.NewClient(l.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(grpc.NewClient(l.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials())))
 	defer conn.Close()
-	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, "/opentelemetry.proto.collector.trace.v1.TraceService/Export")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must(conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, "/opentelemetry.proto.collector.trace.v1.TraceService/Export"))
 	if err := stream.RecvMsg(new(any)); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("a client that sends nothing: %v, want DeadlineExceeded", err)
 	}

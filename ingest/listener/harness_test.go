@@ -77,10 +77,7 @@ func run(t testing.TB, c Config, deps Deps, limits timeouts) *Listener {
 	if deps.Serves == nil {
 		deps.Serves = func(string) bool { return true }
 	}
-	l, err := open(c, deps, limits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(open(c, deps, limits))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(ctx) }()
@@ -105,23 +102,14 @@ type answered struct {
 // post sends body with headers, which are pairs of name and value. It returns the response and its body.
 func post(t *testing.T, url string, body []byte, headers ...string) (answered, []byte) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must(http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body)))
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
 	req.Host = req.Header.Get("Host") // "": the host of the URL
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must(http.DefaultClient.Do(req))
 	defer res.Body.Close()
-	answer, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must(io.ReadAll(res.Body))
 	return answered{res.StatusCode, res.Header}, answer
 }
 
@@ -148,22 +136,12 @@ func traces(prompts ...int64) ptrace.Traces {
 	return traces
 }
 
-func protobufOf(t testing.TB, traces ptrace.Traces) []byte {
-	t.Helper()
-	data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+func protobufOf(traces ptrace.Traces) []byte {
+	return must((&ptrace.ProtoMarshaler{}).MarshalTraces(traces))
 }
 
-func jsonOf(t testing.TB, traces ptrace.Traces) []byte {
-	t.Helper()
-	data, err := (&ptrace.JSONMarshaler{}).MarshalTraces(traces)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+func jsonOf(traces ptrace.Traces) []byte {
+	return must((&ptrace.JSONMarshaler{}).MarshalTraces(traces))
 }
 
 func gzipped(t *testing.T, data []byte) []byte {
@@ -180,3 +158,10 @@ func gzipped(t *testing.T, data []byte) []byte {
 }
 
 func requestsBy(l *Listener, code string) uint64 { return l.Requests[code].Load() }
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

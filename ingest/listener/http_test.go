@@ -29,9 +29,9 @@ func TestHTTPTraces(t *testing.T) {
 		body    []byte
 		headers []string
 	}{
-		"protobuf":       {protobufOf(t, export), []string{"Content-Type", "application/x-protobuf"}},
-		"protobuf, gzip": {gzipped(t, protobufOf(t, export)), []string{"Content-Type", "application/x-protobuf", "Content-Encoding", "gzip"}},
-		"JSON":           {jsonOf(t, export), []string{"Content-Type", "application/json; charset=utf-8"}},
+		"protobuf":       {protobufOf(export), []string{"Content-Type", "application/x-protobuf"}},
+		"protobuf, gzip": {gzipped(t, protobufOf(export)), []string{"Content-Type", "application/x-protobuf", "Content-Encoding", "gzip"}},
+		"JSON":           {jsonOf(export), []string{"Content-Type", "application/json; charset=utf-8"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m.batches = nil
@@ -71,8 +71,8 @@ func TestHTTPPartialSuccess(t *testing.T) {
 	m := &memory{}
 	l := serve(t, onLoopback(), m.Store, m.refuse)
 	for contentType, body := range map[string][]byte{
-		"application/x-protobuf": protobufOf(t, traces(100, -1, 200, -2)),
-		"application/json":       jsonOf(t, traces(100, -1, 200, -2)),
+		"application/x-protobuf": protobufOf(traces(100, -1, 200, -2)),
+		"application/json":       jsonOf(traces(100, -1, 200, -2)),
 	} {
 		m.batches, m.refused = nil, nil
 		res, answer := post(t, "http://"+l.Addr()+"/v1/traces", body, "Content-Type", contentType)
@@ -109,7 +109,7 @@ func TestHTTPFormats(t *testing.T) {
 		"native":           {"json?pool=p&class=c", native, 200, "a p c", `{"accepted":1,"ignored":0,"refused":0}`},
 		"native, lines":    {"ndjson?pool=p", native + "\nbroken\n", 200, "a p", `"reason":"not_json"`},
 		"native, protobuf": {"protobuf", string(protobuf), 200, "a p", `{"accepted":1,"ignored":0,"refused":0}`},
-		"OTLP":             {"otlp?pool=p", string(protobufOf(t, traces(5))), 200, "01000000000000000000000000000000-0100000000000000 p", `"accepted":1`},
+		"OTLP":             {"otlp?pool=p", string(protobufOf(traces(5))), 200, "01000000000000000000000000000000-0100000000000000 p", `"accepted":1`},
 		"nothing usable":   {"json", native, 400, "", `"reason":"missing_field"`},
 		"not JSON":         {"litellm", "hello", 400, "", `"refused":1`},
 		"empty":            {"json", "", 400, "", `"reason":"empty"`},
@@ -177,18 +177,15 @@ func TestAnswerNamesUnknownPools(t *testing.T) {
 	ghosts.ResourceSpans().At(0).Resource().Attributes().PutStr("forewarm.pool", "ghost")
 	for name, export := range map[string]func() ptraceotlp.ExportPartialSuccess{
 		"protobuf": func() ptraceotlp.ExportPartialSuccess {
-			res, answer := post(t, base+"/v1/traces", protobufOf(t, ghosts), "Content-Type", "application/x-protobuf")
+			res, answer := post(t, base+"/v1/traces", protobufOf(ghosts), "Content-Type", "application/x-protobuf")
 			return readExportAnswer(t, res, answer).PartialSuccess()
 		},
 		"JSON": func() ptraceotlp.ExportPartialSuccess {
-			res, answer := post(t, base+"/v1/traces", jsonOf(t, ghosts), "Content-Type", "application/json")
+			res, answer := post(t, base+"/v1/traces", jsonOf(ghosts), "Content-Type", "application/json")
 			return readExportAnswer(t, res, answer).PartialSuccess()
 		},
 		"gRPC": func() ptraceotlp.ExportPartialSuccess {
-			answer, err := dial(t, l).Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(ghosts))
-			if err != nil {
-				t.Fatal(err)
-			}
+			answer := must(dial(t, l).Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(ghosts)))
 			return answer.PartialSuccess()
 		},
 	} {
@@ -209,7 +206,7 @@ func TestHTTPRefuses(t *testing.T) {
 	}
 	proto := []string{"Content-Type", "application/x-protobuf", "Authorization", "Bearer s3cret"}
 	with := func(headers ...string) []string { return append(append([]string{}, proto...), headers...) }
-	small := protobufOf(t, traces(1))
+	small := protobufOf(traces(1))
 	for name, tc := range map[string]struct {
 		body    []byte
 		headers []string
@@ -248,10 +245,7 @@ func TestHTTPRefuses(t *testing.T) {
 	}
 	t.Run("method", func(t *testing.T) {
 		l := serve(t, onLoopback(), new(memory).Store, new(memory).refuse)
-		res, err := http.Get("http://" + l.Addr() + "/v1/traces")
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must(http.Get("http://" + l.Addr() + "/v1/traces"))
 		defer res.Body.Close()
 		if res.StatusCode != http.StatusMethodNotAllowed || requestsBy(l, "405") != 1 {
 			t.Errorf("GET is answered %d", res.StatusCode)
@@ -262,7 +256,7 @@ func TestHTTPRefuses(t *testing.T) {
 func TestHTTPSlowStore(t *testing.T) {
 	m := &memory{hold: make(chan struct{})}
 	l := serve(t, onLoopback(), m.Store, m.refuse)
-	res, _ := post(t, "http://"+l.Addr()+"/v1/traces", protobufOf(t, traces(1, -1)), "Content-Type", "application/x-protobuf")
+	res, _ := post(t, "http://"+l.Addr()+"/v1/traces", protobufOf(traces(1, -1)), "Content-Type", "application/x-protobuf")
 	if res.code != http.StatusServiceUnavailable || len(m.refused) > 0 {
 		t.Errorf("answered %d, refused %+v; want 503 and no refusal, because the client sends all again", res.code, m.refused)
 	}
@@ -274,7 +268,7 @@ func TestHTTPRate(t *testing.T) {
 	l := serve(t, c, new(memory).Store, new(memory).refuse)
 	url := "http://" + l.Addr() + "/v1/traces"
 	for i, want := range []int{200, 429, 429} {
-		res, _ := post(t, url, protobufOf(t, traces(1)), "Content-Type", "application/x-protobuf")
+		res, _ := post(t, url, protobufOf(traces(1)), "Content-Type", "application/x-protobuf")
 		if res.code != want || (want == 429) != (res.header.Get("Retry-After") != "") {
 			t.Errorf("request %d is answered %d with %v, want %d", i, res.code, res.header, want)
 		}
@@ -287,7 +281,7 @@ func TestHTTPConcurrency(t *testing.T) {
 	m := &memory{hold: make(chan struct{})}
 	l := run(t, c, Deps{Store: m.Store, Log: zap.NewNop()}, usualTimeouts)
 	url := "http://" + l.Addr() + "/v1/traces"
-	body := protobufOf(t, traces(1))
+	body := protobufOf(traces(1))
 	codes := make(chan int)
 	for range 2 {
 		go func() {
@@ -312,19 +306,13 @@ func TestHTTPConcurrency(t *testing.T) {
 // TestHTTPSlowBody: a request with half a body is answered after a timeout.
 func TestHTTPSlowBody(t *testing.T) {
 	l := serve(t, onLoopback(), new(memory).Store, new(memory).refuse)
-	conn, err := net.Dial("tcp", l.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(net.Dial("tcp", l.Addr()))
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\nContent-Length: 100\r\n\r\nhalf")
 	if err := conn.SetReadDeadline(time.Now().Add(20 * patience)); err != nil {
 		t.Fatal(err)
 	}
-	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must(http.ReadResponse(bufio.NewReader(conn), nil))
 	defer res.Body.Close()
 	if body, _ := io.ReadAll(res.Body); res.StatusCode != http.StatusRequestTimeout {
 		t.Errorf("answered %d %q", res.StatusCode, body)
@@ -336,15 +324,12 @@ func TestHTTPUnfinishedBodies(t *testing.T) {
 	l := run(t, onLoopback(), Deps{Store: new(memory).Store, Log: zap.NewNop()}, usualTimeouts)
 	address := l.Addr()
 	for range 200 {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must(net.Dial("tcp", address))
 		defer conn.Close()
 		fmt.Fprintf(conn, "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\nContent-Length: 1000000\r\n\r\nhalf")
 	}
 	for range 10 {
-		if res, _ := post(t, "http://"+address+"/v1/traces", protobufOf(t, traces(1)), "Content-Type", "application/x-protobuf"); res.code != http.StatusOK {
+		if res, _ := post(t, "http://"+address+"/v1/traces", protobufOf(traces(1)), "Content-Type", "application/x-protobuf"); res.code != http.StatusOK {
 			t.Fatalf("answered %d", res.code)
 		}
 	}

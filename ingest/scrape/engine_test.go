@@ -25,13 +25,8 @@ func replicaOf(name string, change func(*ingest.Replica)) ingest.Replica {
 	return r
 }
 
-func sampleFile(t testing.TB, name string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+func sampleFile(name string) []byte {
+	return must(os.ReadFile(filepath.Join("testdata", name)))
 }
 
 func diff(want, got any) string {
@@ -88,10 +83,7 @@ func TestEngines(t *testing.T) {
 		},
 	} {
 		t.Run(file, func(t *testing.T) {
-			e, err := parse(sampleFile(t, file), "text/plain; version=0.0.4; charset=utf-8")
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must(parse(sampleFile(file), "text/plain; version=0.0.4; charset=utf-8"))
 			engine, _, _ := strings.Cut(strings.TrimSuffix(file, ".txt"), "_")
 			for _, wanted := range []string{Auto, engine} {
 				got, _, err := e.replicas("h:1", wanted)
@@ -126,10 +118,7 @@ llm_d_router_epp_per_endpoint_queue_size{model_server_endpoint="p-0",name="p"} 3
 
 // TestDynamoWithoutBlocks: a frontend without the KV router has only the queues of its workers.
 func TestDynamoWithoutBlocks(t *testing.T) {
-	e, err := parse([]byte(`dynamo_frontend_worker_waiting_requests{dp_rank="0",worker_id="7",worker_type="decode"} 4`+"\n"), "text/plain")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must(parse([]byte(`dynamo_frontend_worker_waiting_requests{dp_rank="0",worker_id="7",worker_type="decode"} 4`+"\n"), "text/plain"))
 	got, g, err := e.replicas("h:1", Auto)
 	if d := diff([]ingest.Replica{replicaOf("7-0", func(r *ingest.Replica) { r.Waiting = 4 })}, got); d != "" || err != nil || !g.workers {
 		t.Errorf("%v %s", err, d)
@@ -137,7 +126,7 @@ func TestDynamoWithoutBlocks(t *testing.T) {
 }
 
 func TestProcessStart(t *testing.T) {
-	e, err := parse(sampleFile(t, "vllm.txt"), "text/plain")
+	e, err := parse(sampleFile("vllm.txt"), "text/plain")
 	if want := time.UnixMilli(1795240440120).UTC(); err != nil || !e.started().Equal(want) {
 		t.Errorf("started %v, want %v (%v)", e.started(), want, err)
 	}
@@ -152,11 +141,8 @@ func TestProcessStart(t *testing.T) {
 // TestSeveralEnginesInOneAnswer: the first engine counts, unless the job names another. Workers of a frontend count only if
 // there is no engine.
 func TestSeveralEnginesInOneAnswer(t *testing.T) {
-	text := "vllm:num_requests_running{engine=\"0\"} 1\nvllm:num_requests_running{engine=\"1\"} 1\nsglang:num_running_reqs 1\n" + string(sampleFile(t, "dynamo.txt"))
-	e, err := parse([]byte(text), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := "vllm:num_requests_running{engine=\"0\"} 1\nvllm:num_requests_running{engine=\"1\"} 1\nsglang:num_running_reqs 1\n" + string(sampleFile("dynamo.txt"))
+	e := must(parse([]byte(text), ""))
 	for wanted, want := range map[string][]string{Auto: {"h:1/0", "h:1/1"}, "sglang": {"h:1"}} {
 		got, _, err := e.replicas("h:1", wanted)
 		if err != nil {
@@ -183,10 +169,7 @@ vllm:prompt_tokens_total 5
 vllm:prompt_tokens_cached_total 6
 vllm:cache_config_info{block_size="16",num_gpu_blocks="99999999999"} 1
 `
-	e, err := parse([]byte(text), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must(parse([]byte(text), ""))
 	got, _, err := e.replicas("h:1", Auto)
 	want := []ingest.Replica{replicaOf("h:1", func(r *ingest.Replica) { r.KVUsedRatio = 0.5 })} // from the old name, because the new one is NaN
 	if d := diff(want, got); d != "" || err != nil {
@@ -206,10 +189,7 @@ func TestTensorRTPrefix(t *testing.T) {
 		{"requests", "trtllm_prompt_tokens_total 640\ntrtllm_prompt_cached_tokens_total 128\n", 128, 640},
 		{"requests are zero", "trtllm_prompt_tokens_total 0\ntrtllm_prompt_cached_tokens_total 0\n", 288, 320},
 	} {
-		e, err := parse([]byte(blocks+tc.more), "text/plain")
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must(parse([]byte(blocks+tc.more), "text/plain"))
 		got, _, err := e.replicas("h:1", Auto)
 		if err != nil || len(got) != 1 || got[0].PrefixHitsTotal != tc.hits || got[0].PrefixQueryTotal != tc.queries {
 			t.Errorf("%s: %+v (%v), want %d of %d", tc.name, got, err, tc.hits, tc.queries)
@@ -334,7 +314,7 @@ func BenchmarkParse(b *testing.B) {
 			fmt.Fprintf(&text, "vllm:request_%d_seconds_bucket{engine=\"0\",le=\"%d.0\",model_name=\"meta-llama/Llama-3.1-70B-Instruct\"} %d.0\n", i, j, 10*j)
 		}
 	}
-	text.Write(sampleFile(b, "vllm.txt"))
+	text.Write(sampleFile("vllm.txt"))
 	b.SetBytes(int64(text.Len()))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -342,4 +322,11 @@ func BenchmarkParse(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

@@ -29,10 +29,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func newTarget(t *testing.T, j Job, address string) *target {
 	t.Helper()
-	c, err := newClient(j)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(newClient(j))
 	t.Cleanup(c.http.CloseIdleConnections)
 	return c.target(address, noon.Add(-time.Hour))
 }
@@ -93,10 +90,7 @@ func TestTargetLife(t *testing.T) {
 		var serving *http.Server
 		if step.answer != nil {
 			answer = step.answer
-			listener, err := net.Listen("tcp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			listener := must(net.Listen("tcp", address))
 			serving = &http.Server{Handler: server.Config.Handler}
 			go serving.Serve(listener)
 		}

@@ -54,18 +54,12 @@ func dial(t *testing.T, d *daemon) pb.ExternalScalerClient {
 	t.Helper()
 	c := rpc.Config{}
 	c.Listen = "127.0.0.1:0"
-	s, err := rpc.Open("keda", c, func(string, codes.Code) {}, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(rpc.Open("keda", c, func(string, codes.Code) {}, zap.NewNop()))
 	Register(s, d)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
-	conn, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials())))
 	t.Cleanup(func() {
 		cancel()
 		if err := errors.Join(<-ended, conn.Close()); err != nil {
@@ -144,18 +138,12 @@ func TestSpec(t *testing.T) {
 	d := newDaemon()
 	d.decide(func(d *alerting.Decision) { d.Withheld = "its telemetry is stale" })
 	client := dial(t, d)
-	pulled, err := client.GetMetricSpec(t.Context(), ref())
-	if err != nil {
-		t.Fatal(err)
-	}
+	pulled := must(client.GetMetricSpec(t.Context(), ref()))
 	if len(pulled.MetricSpecs) != 1 || pulled.MetricSpecs[0].MetricName != MetricName || pulled.MetricSpecs[0].TargetSize != 1 || pulled.MetricSpecs[0].TargetSizeFloat != 1 {
 		t.Errorf("%v", pulled)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	stream, err := client.StreamMetricSpec(ctx, ref())
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must(client.StreamMetricSpec(ctx, ref()))
 	pushed, err := stream.Recv()
 	if err != nil || pushed.String() != pulled.String() {
 		t.Errorf("pushed %v (%v), pulled %v", pushed, err, pulled)
@@ -181,10 +169,7 @@ func TestSpec(t *testing.T) {
 // TestStreamIsActive: each change is one message. Without advice there is an error, not false.
 func TestStreamIsActive(t *testing.T) {
 	d := newDaemon()
-	stream, err := dial(t, d).StreamIsActive(t.Context(), ref())
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must(dial(t, d).StreamIsActive(t.Context(), ref()))
 	for _, step := range []struct {
 		desired int
 		want    bool
@@ -199,4 +184,11 @@ func TestStreamIsActive(t *testing.T) {
 	if got, err := stream.Recv(); status.Code(err) != codes.Unavailable {
 		t.Errorf("stale: %v, %v", got, err)
 	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

@@ -118,10 +118,7 @@ func TestMetadata(t *testing.T) {
 		"metric=odd_values": `{"status":"success","data":{"odd_values":[{"help":"Odd.","type":"gauge","unit":""}]}}`,
 		"metric=x":          `{"status":"success","data":{}}`,
 	} {
-		v, err := url.ParseQuery(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must(url.ParseQuery(q))
 		if _, body := ask(t, h, question{path: "metadata", form: v}); strings.TrimSpace(body) != want {
 			t.Errorf("metadata?%s: %s", q, body)
 		}
@@ -130,10 +127,7 @@ func TestMetadata(t *testing.T) {
 
 // TestPrometheusVersion: the version that the API reports is that of the module in go.mod.
 func TestPrometheusVersion(t *testing.T) {
-	mod, err := os.ReadFile("../../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mod := must(os.ReadFile("../../go.mod"))
 	var major, minor, patch int
 	if _, err := fmt.Sscanf(prometheusVersion, "%d.%d.%d", &major, &minor, &patch); err != nil {
 		t.Fatal(err)

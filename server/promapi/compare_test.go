@@ -142,10 +142,7 @@ func normal(t *testing.T, version int, body string) any {
 		digits = 13
 	}
 	body = number.ReplaceAllStringFunc(body, func(s string) string {
-		f, err := strconv.ParseFloat(s[1:len(s)-2], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must(strconv.ParseFloat(s[1:len(s)-2], 64))
 		return fmt.Sprintf(`"%.*g"]`, digits, f)
 	})
 	x := decode(t, body)
@@ -184,10 +181,7 @@ func labelsOf(element any) string {
 // startPrometheus runs a Prometheus on a directory of samples until the test ends, and returns its address and version.
 func startPrometheus(t *testing.T, binary, dir string) (base string, major int) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))
 	addr := l.Addr().String()
 	_ = l.Close()
 	cfg := filepath.Join(t.TempDir(), "prometheus.yml")

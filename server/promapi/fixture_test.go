@@ -29,10 +29,7 @@ const minutes = 180
 // that JSON escapes, and one is a counter that is reset.
 func fillStore(t *testing.T, dir string) *tsdb.DB {
 	t.Helper()
-	db, err := tsdb.Open(dir, quiet, nil, tsdb.DefaultOptions(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(tsdb.Open(dir, quiet, nil, tsdb.DefaultOptions(), nil))
 	t.Cleanup(func() { _ = db.Close() })
 	app := db.Appender(t.Context())
 	put := func(at time.Time, v float64, pairs ...string) {
@@ -95,22 +92,13 @@ func askServer(t *testing.T, base string, q question) (int, string) {
 	if q.post {
 		method, target, body = http.MethodPost, base+"/api/v1/"+q.path, q.form.Encode()
 	}
-	r, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body)))
 	if q.post {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must(http.DefaultClient.Do(r))
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(io.ReadAll(resp.Body))
 	return resp.StatusCode, string(b)
 }
 
@@ -131,4 +119,11 @@ func decode(t *testing.T, body string) map[string]any {
 		t.Fatalf("%v: %s", err, body)
 	}
 	return x
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

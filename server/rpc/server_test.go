@@ -63,10 +63,7 @@ func run(t *testing.T, c Config, calls int64) (address string, n *counts, stop f
 	t.Helper()
 	n = &counts{n: map[string]int{}}
 	c.Listen = "127.0.0.1:0"
-	s, err := Open("keda", c, n.add, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(Open("keda", c, n.add, zap.NewNop()))
 	s.slots = semaphore.NewWeighted(calls)
 	pb.RegisterExternalScalerServer(s, service{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -84,10 +81,7 @@ func run(t *testing.T, c Config, calls int64) (address string, n *counts, stop f
 
 func dial(t *testing.T, address string, secure credentials.TransportCredentials) pb.ExternalScalerClient {
 	t.Helper()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(secure))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(grpc.NewClient(address, grpc.WithTransportCredentials(secure)))
 	t.Cleanup(func() { _ = conn.Close() })
 	return pb.NewExternalScalerClient(conn)
 }
@@ -100,10 +94,7 @@ func TestBounds(t *testing.T) {
 	if _, err := client.IsActive(t.Context(), long); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a message that is too long: %v", err)
 	}
-	stream, err := client.StreamIsActive(t.Context(), &pb.ScaledObjectRef{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must(client.StreamIsActive(t.Context(), &pb.ScaledObjectRef{}))
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
@@ -125,10 +116,7 @@ func TestBounds(t *testing.T) {
 func TestTLS(t *testing.T) {
 	ca, unknown := certificate(t, nil), certificate(t, nil)
 	own, client := certificate(t, &ca), certificate(t, &ca)
-	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(x509.MarshalPKCS8PrivateKey(own.PrivateKey))
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.Leaf)
 	c := Config{}
@@ -157,10 +145,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestOpenFails(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer taken.Close()
 	for want, change := range map[string]func(*Config){
 		"keda.listen = 127.0.0.1:":             func(c *Config) { c.Listen = taken.Addr().String() },
@@ -196,10 +181,7 @@ func TestCheck(t *testing.T) {
 // certificate makes a certificate for 127.0.0.1. It is signed by parent, or by itself if parent is nil.
 func certificate(t *testing.T, parent *tls.Certificate) tls.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotAfter: time.Now().Add(time.Hour), IsCA: parent == nil, BasicConstraintsValid: true,
@@ -210,14 +192,8 @@ func certificate(t *testing.T, parent *tls.Certificate) tls.Certificate {
 	if parent != nil {
 		issuer, signer = parent.Leaf, parent.PrivateKey
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, issuer, key.Public(), signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must(x509.CreateCertificate(rand.Reader, template, issuer, key.Public(), signer))
+	leaf := must(x509.ParseCertificate(der))
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
@@ -228,4 +204,11 @@ func writePEM(t *testing.T, kind string, der []byte) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

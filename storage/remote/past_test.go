@@ -5,7 +5,6 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/forewarm/forewarm/internal/httpclient"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 func TestQuestions(t *testing.T) {
@@ -72,10 +72,7 @@ func TestKVCapacity(t *testing.T) {
 		}))
 		c := DefaultBackfill()
 		c.URL, c.Timeout = srv.URL, time.Second
-		p, err := NewPast(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must(NewPast(c))
 		if got, err := p.KVCapacity(t.Context(), &Source{Pool: "p"}, time.Unix(1, 0)); got != want || err != nil {
 			t.Errorf("%s: %g, %v; want %g", result, got, err, want)
 		}
@@ -93,10 +90,7 @@ func TestMinutes(t *testing.T) {
 	sample := func(minute int, v string) string {
 		return fmt.Sprintf(`[%d,%q]`, start.Unix()+60*int64(minute), v)
 	}
-	password := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	password := testenv.WriteFile(t, filepath.Join(t.TempDir(), "password"), "secret")
 	nan := math.NaN()
 	for name, c := range map[string]struct {
 		answers []string // the last one is repeated; a number is an HTTP status
@@ -141,10 +135,7 @@ func TestMinutes(t *testing.T) {
 		}))
 		cfg := DefaultBackfill()
 		cfg.Endpoint = httpclient.Endpoint{URL: srv.URL, Config: httpclient.Config{Username: "me", PasswordFile: password, Headers: map[string]string{"X-Scope-OrgID": "llm"}}}
-		p, err := NewPast(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must(NewPast(cfg))
 		p.pause = time.Millisecond
 		got, err := p.minutes(t.Context(), "sum(x)", start, 3, nil)
 		srv.Close()

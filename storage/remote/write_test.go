@@ -80,10 +80,7 @@ func openSeries(t *testing.T, dir string) series {
 	t.Helper()
 	o := tsdb.DefaultOptions()
 	o.OutOfOrderTimeWindow = 3 * time.Hour.Milliseconds()
-	db, err := tsdb.Open(dir, quiet, nil, o, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(tsdb.Open(dir, quiet, nil, o, nil))
 	db.DisableCompactions()
 	return series{db}
 }
@@ -116,10 +113,7 @@ func put(t *testing.T, db series, from, to int) (want []string) {
 func follow(t *testing.T, db series, url string) (w *Writer, stop func()) {
 	t.Helper()
 	cfg := WriteConfig{Endpoint: httpclient.Endpoint{URL: url}, Labels: map[string]string{"cluster": "eu"}}
-	w, err := NewWriter(cfg, db, db.Dir(), quiet, func(error) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w = must(NewWriter(cfg, db, db.Dir(), quiet, func(error) {}))
 	w.pause = time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -240,4 +234,11 @@ func TestWriteCheck(t *testing.T) {
 			t.Errorf("want %q: %v", want, err)
 		}
 	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

@@ -23,24 +23,12 @@ func serve(t *testing.T) (natsjs.JetStream, natsjs.KeyValue) {
 	t.Helper()
 	c := jetstream.DefaultConfig()
 	c.Embedded = jetstream.EmbeddedConfig{Listen: "none", StoreDir: t.TempDir()}
-	e, err := jetstream.StartEmbedded(t.Context(), c, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must(jetstream.StartEmbedded(t.Context(), c, zap.NewNop()))
 	t.Cleanup(e.Shutdown)
-	conn, err := jetstream.Connect(c, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(jetstream.Connect(c, e))
 	t.Cleanup(conn.Close)
-	js, err := natsjs.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stores, err := jetstream.Ensure(t.Context(), js, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := must(natsjs.New(conn))
+	stores := must(jetstream.Ensure(t.Context(), js, c))
 	return js, stores.Deliveries
 }
 
@@ -85,10 +73,7 @@ func (w *writer) tick(t *testing.T, minute, desired int, pools ...string) {
 
 func messages(t *testing.T, js natsjs.JetStream) uint64 {
 	t.Helper()
-	s, err := js.Stream(t.Context(), jetstream.DecisionsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(js.Stream(t.Context(), jetstream.DecisionsStream))
 	return s.CachedInfo().State.Msgs
 }
 
@@ -207,10 +192,7 @@ func TestQueueRedelivers(t *testing.T) {
 	next := func(q *Queue) *alerting.Delivery {
 		t.Helper()
 		for {
-			d, err := q.Next(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := must(q.Next(t.Context()))
 			if d != nil {
 				return d
 			}
@@ -270,4 +252,11 @@ func FuzzDecode(f *testing.F) {
 			t.Error("decoded a decision without a tick")
 		}
 	})
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
