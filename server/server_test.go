@@ -1,11 +1,9 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -23,6 +21,7 @@ import (
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 func newTestServer(r Reader) *Server {
@@ -232,10 +231,7 @@ func TestRunStopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx, l) }()
-	resp := must(http.Get("http://" + l.Addr().String() + "/healthz"))
-	body, _ := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if !bytes.Equal(body, []byte("ok\n")) {
+	if _, body := testenv.Get("http://" + l.Addr().String() + "/healthz"); body != "ok\n" {
 		t.Errorf("healthz answers %q", body)
 	}
 	taken := cfg
@@ -355,15 +351,9 @@ func TestWebConfig(t *testing.T) {
 	done := make(chan error, 2)
 	go func() { done <- s.Run(ctx, l) }()
 	go func() { done <- s.RunProbes(ctx, probes) }()
-	ask := func(path string) string {
-		response := must(http.Get("http://" + probes.Addr().String() + path))
-		defer response.Body.Close()
-		body, _ := io.ReadAll(response.Body)
-		return fmt.Sprint(response.StatusCode, " ", string(body))
-	}
 	for path, want := range map[string]string{"/healthz": "200 ok\n", "/readyz": "200 ready: true\n", "/metrics": "404 404 page not found\n"} {
-		if got := ask(path); got != want {
-			t.Errorf("%s: %q, want %q", path, got, want)
+		if code, body := testenv.Get("http://" + probes.Addr().String() + path); fmt.Sprint(code, " ", body) != want {
+			t.Errorf("%s: %d %q, want %q", path, code, body, want)
 		}
 	}
 	for password, want := range map[string]int{"secret": 200, "wrong": 401} {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -93,31 +92,6 @@ func TestOpenNamesTheKey(t *testing.T) {
 	}
 }
 
-// TestRealAlertmanager raises and resolves an alert at Debian's Alertmanager.
-func TestRealAlertmanager(t *testing.T) {
-	url := testenv.StartAlertmanager(t, testenv.Silent).URL
-	s := newPeer(t, AlertmanagerConfig{URLs: []string{url}})
-	a := alert("llama70b", false)
-	if err := s.Send(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
-	testenv.Await(t, "the alert to be listed", func() bool {
-		got := list(t, url)
-		return len(got) == 1 && got[0].Labels["alertname"] == "ForewarmTooLateToWarm" && got[0].Annotations["summary"] == a.Alert.Annotations["summary"]
-	})
-	if err := s.Send(t.Context(), alert("llama70b", true)); err != nil {
-		t.Fatal(err)
-	}
-	testenv.Await(t, "the alert to be gone", func() bool { return len(list(t, url)) == 0 })
-
-	// Alertmanager refuses an invalid alert. It must not be sent again.
-	bad := alert("", false)
-	bad.Alert.Labels = map[string]string{"no good label": "x"}
-	if answer, _ := errors.AsType[alerting.SendError](s.Send(t.Context(), bad)); !answer.Permanent {
-		t.Error("a bad label is retried")
-	}
-}
-
 // TestRealCluster sends to both peers of a cluster. Each gets all alerts. The receiver gets one notification for the
 // group, also after one peer has stopped.
 func TestRealCluster(t *testing.T) {
@@ -161,13 +135,17 @@ func TestRealCluster(t *testing.T) {
 	send(false)
 	for _, peer := range []string{first.URL, second.URL} {
 		testenv.Await(t, "both alerts at "+peer, func() bool { return len(list(t, peer)) == 2 })
+		if a := list(t, peer)[0]; a.Labels["alertname"] != "ForewarmTooLateToWarm" || a.Annotations["summary"] != "KV memory full in ~5 min" {
+			t.Errorf("%s lists %+v", peer, a)
+		}
 	}
 	n := <-notified
 	if n.Status != "firing" || len(n.Alerts) != 2 || n.GroupLabels["pool"] != "llama70b" {
 		t.Errorf("the first notification is %+v, want both alerts of the pool together", n)
 	}
 	testenv.Await(t, "the second peer to hear that it was sent", func() bool {
-		return regexp.MustCompile(`(?m)^alertmanager_cluster_messages_received_total\{msg_type="update"\} [1-9]`).MatchString(page(t, second.URL+"/metrics"))
+		_, metrics := testenv.Get(second.URL + "/metrics")
+		return regexp.MustCompile(`(?m)^alertmanager_cluster_messages_received_total\{msg_type="update"\} [1-9]`).MatchString(metrics)
 	})
 	first.Stop()
 	send(true)
@@ -184,21 +162,22 @@ func TestRealCluster(t *testing.T) {
 	if sent := d.Stats()[1].Sent; sent != 4 {
 		t.Errorf("%d notices reached the second peer, want 4", sent)
 	}
+
+	// Alertmanager refuses an invalid alert. It must not be sent again.
+	bad := alert("", false)
+	bad.Alert.Labels = map[string]string{"no good label": "x"}
+	if answer, _ := errors.AsType[alerting.SendError](peers[1].Send(t.Context(), bad)); !answer.Permanent {
+		t.Error("a bad label is retried")
+	}
 }
 
 func list(t *testing.T, url string) (alerts []postable) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(page(t, url+"/api/v2/alerts")), &alerts); err != nil {
+	_, body := testenv.Get(url + "/api/v2/alerts")
+	if err := json.Unmarshal([]byte(body), &alerts); err != nil {
 		t.Fatal(err)
 	}
 	return alerts
-}
-
-func page(t *testing.T, url string) string {
-	t.Helper()
-	resp := must(http.Get(url))
-	defer resp.Body.Close()
-	return string(must(io.ReadAll(resp.Body)))
 }
 
 // TestWatchdogIsOptIn: only an Alertmanager with watchdog: true gets the watchdog.

@@ -26,25 +26,10 @@ var subjects = Deps{
 	AlertSubject:    func(pool string) string { return "fw.alert." + escape.Replace(pool) },
 }
 
-// embedded starts a JetStream server in this process, without a socket.
-func embedded(t *testing.T) jetstream.JetStream {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true, MaxPayload: 64 << 10})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("embedded NATS is not ready")
-	}
-	nc := must(nats.Connect("", nats.InProcessServer(s)))
-	t.Cleanup(nc.Close)
-	return must(jetstream.New(nc))
-}
-
 func TestNATS(t *testing.T) {
-	js := embedded(t)
+	nc := must(nats.Connect(testenv.StartNATS(t, "max_payload: 65536")))
+	defer nc.Close()
+	js := must(jetstream.New(nc))
 	stream := must(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "out", Subjects: []string{"fw.>"}, Storage: jetstream.MemoryStorage}))
 	deps := subjects
 	deps.NATS = js

@@ -15,10 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forewarm/forewarm/internal/tlsconfig"
 	natsjwt "github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
+
+	"github.com/forewarm/forewarm/internal/testenv"
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
 // TestAuthentication connects to real servers, each of which requires one kind of credential. Without it they refuse.
@@ -51,24 +53,19 @@ func TestAuthentication(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			o := &server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true}
+			o := &server.Options{Host: "127.0.0.1", Port: -1}
 			tt.server(o)
-			s := must(server.NewServer(o))
-			go s.Start()
-			t.Cleanup(s.Shutdown)
-			if !s.ReadyForConnections(10 * time.Second) {
-				t.Fatal("the server is not ready")
-			}
+			url := testenv.StartNATSWith(t, o)
 			c := tt.client
-			c.URL = s.ClientURL()
+			c.URL = url
 			conn, err := Connect(c, nil)
 			if err != nil {
 				t.Fatalf("with credentials: %v", err)
 			}
 			conn.Close()
 			for says, c := range map[string]Config{
-				"the server asks for a user": {URL: s.ClientURL()}, `nats.user is "x": the server at `: {URL: s.ClientURL(), User: "x", PasswordFile: file("other", []byte("wrong"))},
-				"the server refuses its user": {URL: strings.Replace(s.ClientURL(), "//", "//x:secret@", 1)},
+				"the server asks for a user": {URL: url}, `nats.user is "x": the server at `: {URL: url, User: "x", PasswordFile: file("other", []byte("wrong"))},
+				"the server refuses its user": {URL: strings.Replace(url, "//", "//x:secret@", 1)},
 			} {
 				conn, err := Connect(c, nil)
 				switch {

@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -25,14 +22,19 @@ import (
 // status, number and error text must be the same. Warnings and infos are not compared: each release of the engine has
 // its own texts. A Prometheus before version 3 may differ in the last digit of a number, and in the text of an error.
 func TestAnswersAsPrometheus(t *testing.T) {
-	binary := testenv.Program(t, "prometheus", "prometheus")
+	testenv.Program(t, "prometheus", "prometheus")
 	dir := t.TempDir()
 	db := fillStore(t, filepath.Join(dir, "ours"))
 	if err := os.CopyFS(filepath.Join(dir, "theirs"), os.DirFS(filepath.Join(dir, "ours"))); err != nil {
 		t.Fatal(err)
 	}
 	_ = os.Remove(filepath.Join(dir, "theirs", "lock"))
-	theirs, version := startPrometheus(t, binary, filepath.Join(dir, "theirs"))
+	theirs := testenv.StartPrometheus(t, []string{"global: {}"}, filepath.Join(dir, "theirs"), "").URL
+	version := 0 // major
+	_, body := askServer(t, theirs, question{path: "status/buildinfo"})
+	if _, err := fmt.Sscanf(decode(t, body)["data"].(map[string]any)["version"].(string), "%d.", &version); err != nil {
+		t.Fatal(err)
+	}
 	h := handler(db, maxSamples, queryTimeout)
 
 	asked := 0
@@ -176,39 +178,4 @@ func labelsOf(element any) string {
 		panic(err)
 	}
 	return string(b)
-}
-
-// startPrometheus runs a Prometheus on a directory of samples until the test ends, and returns its address and version.
-func startPrometheus(t *testing.T, binary, dir string) (base string, major int) {
-	t.Helper()
-	l := must(net.Listen("tcp", "127.0.0.1:0"))
-	addr := l.Addr().String()
-	_ = l.Close()
-	cfg := filepath.Join(t.TempDir(), "prometheus.yml")
-	if err := os.WriteFile(cfg, []byte("global: {}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(binary, "--config.file="+cfg, "--storage.tsdb.path="+dir, "--web.listen-address="+addr, "--log.level=error")
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	base = "http://" + addr
-	testenv.Await(t, "Prometheus to be ready", func() bool {
-		resp, err := http.Get(base + "/-/ready")
-		if err != nil {
-			return false
-		}
-		_ = resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
-	})
-	_, body := askServer(t, base, question{path: "status/buildinfo"})
-	if _, err := fmt.Sscanf(decode(t, body)["data"].(map[string]any)["version"].(string), "%d.", &major); err != nil {
-		t.Fatal(err)
-	}
-	return base, major
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/ingest/jetstream"
@@ -21,14 +20,10 @@ var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
 func serve(t *testing.T) (natsjs.JetStream, natsjs.KeyValue) {
 	t.Helper()
-	c := jetstream.DefaultConfig()
-	c.Embedded = jetstream.EmbeddedConfig{Listen: "none", StoreDir: t.TempDir()}
-	e := must(jetstream.StartEmbedded(t.Context(), c, zap.NewNop()))
-	t.Cleanup(e.Shutdown)
-	conn := must(jetstream.Connect(c, e))
+	conn := must(nats.Connect(testenv.StartNATS(t)))
 	t.Cleanup(conn.Close)
 	js := must(natsjs.New(conn))
-	stores := must(jetstream.Ensure(t.Context(), js, c))
+	stores := must(jetstream.Ensure(t.Context(), js, jetstream.DefaultConfig()))
 	return js, stores.Deliveries
 }
 
