@@ -1,4 +1,4 @@
-// Package docs_test holds the pages of this folder to the program.
+// Package docs_test compares the pages of this folder with the program.
 package docs_test
 
 import (
@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-const root = ".." // of the repository, from this folder
+const root = ".." // of the repository
 
 var update = flag.Bool("update", false, "write the generated parts of the pages")
 
@@ -46,4 +46,17 @@ func read(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// pages returns the paths of the files of the repository that match a pattern.
+func pages(t *testing.T, patterns ...string) (all []string) {
+	t.Helper()
+	for _, pattern := range patterns {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no file %s (%v)", pattern, err)
+		}
+		all = append(all, found...)
+	}
+	return all
 }

@@ -10,25 +10,20 @@ import (
 	"testing"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 var yamlBlock = regexp.MustCompile("(?ms)^( *)```yaml\n(.*?)^ *```$")
 
-// TestExamples: every yaml block is accepted by forewarm check, on its own or beside a pool.
+// TestExamples: forewarm check accepts each yaml block of the pages. A block without pools gets one.
 func TestExamples(t *testing.T) {
 	path, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(read(t, root+"/forecaster/capacity/testdata/llama3-70b.json")), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for _, page := range pages {
+	testenv.WriteFile(t, filepath.Join(dir, "config.json"), read(t, root+"/forecaster/capacity/testdata/llama3-70b.json"))
+	for _, page := range pages(t, "docs/*.md") {
 		for _, m := range yamlBlock.FindAllStringSubmatch(read(t, page), -1) {
 			if strings.Contains(m[2], "apiVersion:") {
 				continue
@@ -37,10 +32,7 @@ func TestExamples(t *testing.T) {
 			if !strings.Contains(text, "\npools:") {
 				text += "pools: [{name: chat, replicas: {max: 4}}]\n"
 			}
-			file := filepath.Join(dir, "forewarm.yaml")
-			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			file := testenv.WriteFile(t, filepath.Join(dir, "forewarm.yaml"), text)
 			if out, err := exec.Command(path, "check", "-offline", "-config", file).CombinedOutput(); err != nil {
 				t.Errorf("%s: %s\n%s", page, out, text)
 			}
@@ -48,7 +40,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestAlertsPage: the page lists the alerts that the program has, and their runbooks are there.
+// TestAlertsPage: the page lists the alerts of the program, and each has a runbook.
 func TestAlertsPage(t *testing.T) {
 	var listed []alerting.AlertName
 	for _, m := range regexp.MustCompile("(?m)^\\| \\[`(\\w+)`\\]").FindAllStringSubmatch(read(t, "alerts.md"), -1) {
@@ -59,7 +51,7 @@ func TestAlertsPage(t *testing.T) {
 	}
 	want := slices.Sorted(slices.Values(alerting.AlertNames))
 	if slices.Sort(listed); !slices.Equal(listed, want) {
-		t.Errorf("the page lists %v; there are %v", listed, want)
+		t.Errorf("the page lists %v, want %v", listed, want)
 	}
 }
 
@@ -69,7 +61,7 @@ var (
 	flagName    = regexp.MustCompile(`(?:^|\s)-([a-z][a-z0-9-]*)`)
 )
 
-// TestCommands: the commands that pages name are there, with their flags.
+// TestCommands: the commands and flags that pages name exist.
 func TestCommands(t *testing.T) {
 	path, err := program()
 	if err != nil {
@@ -85,36 +77,30 @@ func TestCommands(t *testing.T) {
 		usage[m[1]] = string(text)
 	}
 	seen := 0
-	for _, pattern := range []string{"*.md", "docs/*.md", "deploy/*/*.md"} {
-		pages, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
+	for _, page := range pages(t, "*.md", "docs/*.md", "deploy/*/*.md") {
+		if name := filepath.Base(page); name == "CHANGELOG.md" || name == "BENCHMARKS.md" {
+			continue // they are about other versions too
 		}
-		for _, page := range pages {
-			if name := filepath.Base(page); name == "CHANGELOG.md" || name == "BENCHMARKS.md" {
-				continue // they tell of other versions
-			}
-			text := strings.ReplaceAll(read(t, page), "\\\n", " ")
-			for _, span := range codeSpan.FindAllString(text, -1) {
-				for _, m := range commandLine.FindAllStringSubmatch(strings.Trim(span, "`"), -1) {
-					flags, ok := usage[m[1]]
-					if !ok {
-						t.Errorf("%s names the command %q", page, m[0])
-						continue
-					}
-					seen++
-					arguments, _, _ := strings.Cut(m[2], "#")
-					for _, f := range flagName.FindAllStringSubmatch(arguments, -1) {
-						if !strings.Contains(flags, "  -"+f[1]+" ") && !strings.Contains(flags, "  -"+f[1]+"\n") {
-							t.Errorf("%s names %s, which has no flag -%s", page, m[0], f[1])
-						}
+		text := strings.ReplaceAll(read(t, page), "\\\n", " ")
+		for _, span := range codeSpan.FindAllString(text, -1) {
+			for _, m := range commandLine.FindAllStringSubmatch(strings.Trim(span, "`"), -1) {
+				flags, ok := usage[m[1]]
+				if !ok {
+					t.Errorf("%s names the command %q, which does not exist", page, m[0])
+					continue
+				}
+				seen++
+				arguments, _, _ := strings.Cut(m[2], "#")
+				for _, f := range flagName.FindAllStringSubmatch(arguments, -1) {
+					if !strings.Contains(flags, "  -"+f[1]+" ") && !strings.Contains(flags, "  -"+f[1]+"\n") {
+						t.Errorf("%s names %s, which has no flag -%s", page, m[0], f[1])
 					}
 				}
 			}
 		}
 	}
 	if seen < 20 {
-		t.Errorf("%d commands were found", seen)
+		t.Errorf("%d commands were found, want 20 or more", seen)
 	}
 }
 
@@ -136,13 +122,9 @@ func TestRunbooks(t *testing.T) {
 	for _, page := range []string{"http-api", "metrics", "configuration", "subjects-and-events", "telemetry", "alerts"} {
 		reference += read(t, page+".md")
 	}
-	pages, err := filepath.Glob(filepath.Join(root, "deploy/runbooks/*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	name, seen := regexp.MustCompile(`^[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*$`), 0
 	others := strings.Fields("certificate df dmesg max_num_batched_tokens payload.json repeat_interval timedatectl up") // of other programs
-	for _, page := range pages {
+	for _, page := range pages(t, "deploy/runbooks/*.md") {
 		for _, span := range codeSpan.FindAllString(read(t, page), -1) {
 			for _, word := range strings.FieldsFunc(span, func(r rune) bool { return strings.ContainsRune("` (){}[]=,:\"<>?", r) }) {
 				known := slices.Contains(others, word)
@@ -161,6 +143,6 @@ func TestRunbooks(t *testing.T) {
 		}
 	}
 	if seen < 80 {
-		t.Errorf("%d names were found", seen)
+		t.Errorf("%d names were found, want 80 or more", seen)
 	}
 }

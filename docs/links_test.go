@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// TestLength: the two first pages stay short.
+// TestLength: the first two pages are short.
 func TestLength(t *testing.T) {
 	for page, limit := range map[string]int{"README.md": 150, "ARCHITECTURE.md": 120} {
 		if n := strings.Count(read(t, filepath.Join(root, page)), "\n"); n > limit {
-			t.Errorf("%s has %d lines: at most %d", page, n, limit)
+			t.Errorf("%s has %d lines, want at most %d", page, n, limit)
 		}
 	}
 }
@@ -23,7 +23,10 @@ var (
 	fence   = regexp.MustCompile("(?ms)^```.*?^```$")
 )
 
-// anchors are the fragments that the headings of a page make, as GitHub makes them.
+// documents are the patterns of pages that are checked for links and paths.
+var documents = []string{"*.md", "docs/*.md", "docs/decisions/*.md", "deploy/*/*.md"}
+
+// anchors returns the link fragments of the headings of a page, as GitHub makes them.
 func anchors(page string) map[string]bool {
 	all := map[string]bool{}
 	for _, h := range heading.FindAllStringSubmatch(fence.ReplaceAllString(page, ""), -1) {
@@ -41,17 +44,9 @@ func anchors(page string) map[string]bool {
 	return all
 }
 
-// TestLinks: what a page links to in this repository is there.
+// TestLinks: the targets of links within the repository exist.
 func TestLinks(t *testing.T) {
-	var pages []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/decisions/*.md", "deploy/*/*.md"} {
-		found, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		pages = append(pages, found...)
-	}
-	for _, page := range pages {
+	for _, page := range pages(t, documents...) {
 		for _, m := range link.FindAllStringSubmatch(fence.ReplaceAllString(read(t, page), ""), -1) {
 			target, fragment, _ := strings.Cut(m[1], "#")
 			if strings.Contains(target, ":") {
@@ -62,7 +57,7 @@ func TestLinks(t *testing.T) {
 				file = filepath.Join(filepath.Dir(page), target)
 			}
 			if _, err := os.Stat(file); err != nil {
-				t.Errorf("%s links to %s, which is not there", page, m[1])
+				t.Errorf("%s links to %s, which does not exist", page, m[1])
 			} else if fragment != "" && !anchors(read(t, file))[fragment] {
 				t.Errorf("%s links to %s, which has no such heading", page, m[1])
 			}
@@ -70,13 +65,13 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestArchitecture: the functions that the page names are where it says.
+// TestArchitecture: the functions that the page names are in the files that it names.
 func TestArchitecture(t *testing.T) {
-	hops := regexp.MustCompile("`([a-z/]+\\.go)`: ((?:`\\w+`(?:, )?)+)").FindAllStringSubmatch(read(t, filepath.Join(root, "ARCHITECTURE.md")), -1)
-	if len(hops) < 10 {
-		t.Errorf("%d places are named", len(hops))
+	named := regexp.MustCompile("`([a-z/]+\\.go)`: ((?:`\\w+`(?:, )?)+)").FindAllStringSubmatch(read(t, filepath.Join(root, "ARCHITECTURE.md")), -1)
+	if len(named) < 10 {
+		t.Errorf("%d files are named, want 10 or more", len(named))
 	}
-	for _, m := range hops {
+	for _, m := range named {
 		source := read(t, filepath.Join(root, m[1]))
 		for _, name := range regexp.MustCompile(`\w+`).FindAllString(m[2], -1) {
 			if !regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + name + `\(`).MatchString(source) {
@@ -86,22 +81,16 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
-// TestPaths: the files of this repository that pages name are there.
+// TestPaths: the files of the repository that pages name exist.
 func TestPaths(t *testing.T) {
 	named := regexp.MustCompile("`((?:[a-z0-9_]+/)+[A-Za-z0-9_]+\\.(?:go|md|yaml|conf|proto|py|bin|service))`")
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/decisions/*.md", "deploy/*/*.md"} {
-		pages, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
+	for _, page := range pages(t, documents...) {
+		if name := filepath.Base(page); name == "CHANGELOG.md" || name == "001-one-network.md" {
+			continue // they are about other versions too
 		}
-		for _, page := range pages {
-			if name := filepath.Base(page); name == "CHANGELOG.md" || name == "001-one-network.md" {
-				continue // they tell of other versions
-			}
-			for _, m := range named.FindAllStringSubmatch(read(t, page), -1) {
-				if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
-					t.Errorf("%s names %s, which is not there", page, m[1])
-				}
+		for _, m := range named.FindAllStringSubmatch(read(t, page), -1) {
+			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+				t.Errorf("%s names %s, which does not exist", page, m[1])
 			}
 		}
 	}

@@ -7,10 +7,8 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io"
 	"io/fs"
 	"maps"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,17 +21,21 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/testenv"
 	"github.com/forewarm/forewarm/storage"
 )
 
-// TestGenerated holds the generated parts of the reference pages to the program:
+// TestGenerated compares the generated parts of the reference pages with the program:
 // go test ./docs -run TestGenerated -update writes them.
 func TestGenerated(t *testing.T) {
-	d := startDaemon(t, strings.Join([]string{
-		"pools: [{name: chat, replicas: {max: 4}}]", "listeners: {http: {listen: '127.0.0.1:0'}}", "keda: {listen: '127.0.0.1:0'}",
-		"remote_write: {url: 'http://127.0.0.1:1'}", "otlp: {url: 'http://127.0.0.1:1'}", "scrape: {jobs: [{pool: chat, targets: ['127.0.0.1:1']}]}", "",
-	}, "\n"))
-	api, exposition := openAPI(t, d), string(get(t, d.base+"/metrics"))
+	url := startDaemon(t, "pools: [{name: chat, replicas: {max: 4}}]", "listeners: {http: {listen: '127.0.0.1:0'}}", "keda: {listen: '127.0.0.1:0'}",
+		"remote_write: {url: 'http://127.0.0.1:1'}", "otlp: {url: 'http://127.0.0.1:1'}", "scrape: {jobs: [{pool: chat, targets: ['127.0.0.1:1']}]}")
+	var api document
+	_, text := testenv.Get(url + "/api/v1/openapi.json")
+	if err := json.Unmarshal([]byte(text), &api); err != nil {
+		t.Fatal(err)
+	}
+	_, exposition := testenv.Get(url + "/metrics")
 	source := parseSource(t)
 	for page, parts := range map[string]map[string]string{
 		"metrics.md":             {"metrics": source.metrics(t, exposition), "series": series()},
@@ -60,12 +62,12 @@ func TestGenerated(t *testing.T) {
 				t.Error(err)
 			}
 		default:
-			t.Errorf("%s is not what the program says: go test ./docs -run TestGenerated -update", page)
+			t.Errorf("%s differs from the program: go test ./docs -run TestGenerated -update", page)
 		}
 	}
 }
 
-// cell is text in a cell of a table.
+// cell escapes text for a cell of a table.
 func cell(s string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`)
 }
@@ -96,7 +98,7 @@ func parseSource(t *testing.T) goSource {
 	return source
 }
 
-// text is a constant string as far as it is literal: what is not is left out.
+// text returns the literal parts of a constant string.
 func text(e ast.Expr) string {
 	switch x := e.(type) {
 	case *ast.BasicLit:
@@ -129,8 +131,8 @@ func labels(s string) string {
 	return strings.Join(names, ", ")
 }
 
-// metrics is the table of what /metrics exposes. Names and help are those in the code: a literal name that is followed by a
-// literal help. Labels are those of the name, of a golden file, or of a running daemon.
+// metrics writes the table of metrics. Names and help are from the code: a literal name, followed by a literal help. Labels
+// are from the name, from a golden file, or from a running daemon.
 func (g goSource) metrics(t *testing.T, exposition string) string {
 	all := map[string]metric{}
 	for _, folder := range slices.Sorted(maps.Keys(g)) {
@@ -188,7 +190,7 @@ func (g goSource) metrics(t *testing.T, exposition string) string {
 	return b.String()
 }
 
-// series is the table of what the store keeps.
+// series writes the table of stored series.
 func series() string {
 	help := storage.SeriesHelp()
 	var b strings.Builder
@@ -244,7 +246,7 @@ func (g goSource) structs(t *testing.T, folder, name string) string {
 	return b.String()
 }
 
-// words are the constants of a type that is text, "" for any other type.
+// words returns the constants of a string type, "" for any other type.
 func (g goSource) words(of [2]string) string {
 	spec, _ := g.find(of[0], of[1])
 	if kind, ok := spec.(*ast.Ident); !ok || kind.Name != "string" {
@@ -267,7 +269,7 @@ func (g goSource) words(of [2]string) string {
 	return "word: " + strings.Join(all, ", ")
 }
 
-// find gives the type of a name, and its comment.
+// find returns the type of a name, and its comment.
 func (g goSource) find(folder, name string) (ast.Expr, string) {
 	for _, file := range g[folder] {
 		for _, d := range file.Decls {
@@ -285,10 +287,10 @@ func (g goSource) find(folder, name string) (ast.Expr, string) {
 	return nil, ""
 }
 
-// packages are the folders of packages that events take types from.
+// packages has the folders of packages whose types are in events.
 var packages = map[string]string{"forecaster": "forecaster", "capacity": "forecaster/capacity", "alerting": "alerting", "features": "features"}
 
-// typeName says what a field holds, in the words of JSON, and of is the struct that it holds.
+// typeName returns the kind of a field in the words of JSON, and the folder and name of its struct type.
 func typeName(folder string, e ast.Expr) (kind string, of [2]string) {
 	switch x := e.(type) {
 	case *ast.StarExpr:
@@ -335,7 +337,8 @@ func dimensions() string {
 	return b.String()
 }
 
-// TestTelemetryPage: the page has the fields of the protobuf schema and every reason to refuse, and its samples are read.
+// TestTelemetryPage: the page has the fields of the protobuf schema and each reason to refuse a record. forewarm decode
+// reads its samples.
 func TestTelemetryPage(t *testing.T) {
 	page, proto := read(t, "telemetry.md"), read(t, root+"/ingest/codec/telemetry.proto")
 	for _, m := range regexp.MustCompile("(?s)<!-- fields: (\\w+) -->\n(.*?)\n\n").FindAllStringSubmatch(page, -1) {
@@ -369,13 +372,10 @@ func TestTelemetryPage(t *testing.T) {
 	}
 	samples := regexp.MustCompile("(?s)<!-- sample: (\\w+).json -->\n```json\n(.*?)\n```").FindAllStringSubmatch(page, -1)
 	if len(samples) != len(subjects) {
-		t.Errorf("%d samples for %d kinds of record", len(samples), len(subjects))
+		t.Errorf("%d samples, want one for each of %d kinds of record", len(samples), len(subjects))
 	}
 	for _, m := range samples {
-		file := filepath.Join(t.TempDir(), "record.json")
-		if err := os.WriteFile(file, []byte(m[2]), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		file := testenv.WriteFile(t, filepath.Join(t.TempDir(), "record.json"), m[2])
 		format := "json"
 		if m[1] == "sum" {
 			format = "sum"
@@ -387,7 +387,7 @@ func TestTelemetryPage(t *testing.T) {
 	}
 }
 
-// document is the OpenAPI document of the server, as far as the page shows it.
+// document has the parts of the server's OpenAPI document that the page shows.
 type document struct {
 	Paths map[string]map[string]struct {
 		Summary    string
@@ -407,29 +407,6 @@ type schema struct {
 	AdditionalProperties any
 	AnyOf                []schema
 	Properties           map[string]schema
-}
-
-func openAPI(t *testing.T, d *daemon) document {
-	t.Helper()
-	var doc document
-	if err := json.Unmarshal(get(t, d.base+"/api/v1/openapi.json"), &doc); err != nil {
-		t.Fatal(err)
-	}
-	return doc
-}
-
-func get(t *testing.T, url string) []byte {
-	t.Helper()
-	res, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return body
 }
 
 func (d *document) operations() string {
@@ -475,8 +452,8 @@ func (d *document) schemas(source goSource) string {
 	return b.String()
 }
 
-// notes are the comments of the fields of the struct that a schema is made of: the one of its name that has most of the
-// properties.
+// notes returns the comments of the fields of a schema's struct: of the structs with its name, the one with the most
+// properties of the schema.
 func (g goSource) notes(name string, properties map[string]schema) (best map[string]string) {
 	most := 0
 	for _, folder := range slices.Sorted(maps.Keys(g)) {
@@ -504,7 +481,7 @@ func (g goSource) notes(name string, properties map[string]schema) (best map[str
 	return best
 }
 
-// jsonName is a field's name in JSON; "" where it has none of its own.
+// jsonName returns a field's name in JSON, "" if it has none.
 func jsonName(f *ast.Field) string {
 	if f.Tag == nil {
 		return ""
@@ -515,7 +492,7 @@ func jsonName(f *ast.Field) string {
 
 func (s schema) isSet() bool { return s.Ref != "" || s.Type != nil || s.AnyOf != nil }
 
-// name says what a schema allows.
+// name returns the type that a schema allows.
 func (s *schema) name() string {
 	if s == nil {
 		return "any"

@@ -20,7 +20,7 @@ import (
 	"github.com/forewarm/forewarm/server/keda/externalscalerpb"
 )
 
-// shell is a bash that runs one block of a page after the other.
+// shell is a bash that runs the blocks of a page.
 type shell struct {
 	in  io.Writer
 	out *bufio.Reader
@@ -49,7 +49,7 @@ func startShell(t *testing.T, dir string) *shell {
 	return &shell{in, bufio.NewReader(out)}
 }
 
-// run gives what the block prints. It fails at the first command that fails.
+// run runs a block and returns its output. The test fails if a command fails.
 func (s *shell) run(t *testing.T, block string) string {
 	t.Helper()
 	const end = "-- end of the block: "
@@ -68,12 +68,11 @@ func (s *shell) run(t *testing.T, block string) string {
 
 var block = regexp.MustCompile("(?s)```(sh|text)\n(.*?)```|<!-- test: (\\w+) -->")
 
-// TestTutorial runs every sh block of the tutorial, and compares what it prints with the text block after it, line by
-// line, in which … is any text. Ports that the page names are replaced by free ones; at the engine's there is a page of
-// vLLM's metrics.
+// TestTutorial runs each sh block of the tutorial, and compares its output with the text block after it, line by line; …
+// is any text. Ports of the page are replaced by free ones. The engine is a server with the metrics of a vLLM.
 func TestTutorial(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it replays three hours of traffic in some seconds")
+		t.Skip("the tutorial replays three hours of traffic")
 	}
 	for _, program := range []string{"bash", "curl", "awk"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -101,7 +100,7 @@ func TestTutorial(t *testing.T) {
 		return text
 	}
 	sh := startShell(t, dir)
-	// What the page leaves at its default is stated for the test.
+	// The page uses the default ports of these.
 	sh.run(t, "export FOREWARM_SERVER_LISTEN="+ports["127.0.0.1:9464"]+" FOREWARM_NATS_EMBEDDED_LISTEN="+ports["127.0.0.1:4222"])
 	printed := ""
 	for _, m := range block.FindAllStringSubmatch(read(t, "tutorial.md"), -1) {
@@ -118,7 +117,7 @@ func TestTutorial(t *testing.T) {
 	}
 }
 
-// compare wants each line of want to be in printed, in this order.
+// compare checks that printed has each line of want, in this order.
 func compare(t *testing.T, want, printed string) {
 	t.Helper()
 	lines := strings.Split(printed, "\n")
@@ -133,7 +132,7 @@ func compare(t *testing.T, want, printed string) {
 	}
 }
 
-// askAsKEDA asks the daemon for the number of replicas as KEDA's operator does.
+// askAsKEDA asks for the number of replicas as KEDA's operator does. It must be 7 or more.
 func askAsKEDA(t *testing.T, address string) {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -141,7 +140,7 @@ func askAsKEDA(t *testing.T, address string) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	object := &externalscalerpb.ScaledObjectRef{Name: "chat", Namespace: "llm", ScalerMetadata: map[string]string{"pool": "chat"}}
 	got, err := externalscalerpb.NewExternalScalerClient(conn).GetMetrics(ctx, &externalscalerpb.GetMetricsRequest{ScaledObjectRef: object, MetricName: "forewarm-desired-replicas"}, grpc.WaitForReady(true))
@@ -153,5 +152,5 @@ func askAsKEDA(t *testing.T, address string) {
 			return
 		}
 	}
-	t.Errorf("KEDA gets %v", got.MetricValues)
+	t.Errorf("KEDA gets %v, want 7 or more", got.MetricValues)
 }

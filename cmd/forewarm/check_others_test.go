@@ -15,7 +15,7 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestCheckOthers checks a real Prometheus, and test servers that refuse.
+// TestCheckOthers checks configurations that name a real Prometheus, and servers that refuse.
 func TestCheckOthers(t *testing.T) {
 	dir := t.TempDir()
 	prometheus := testenv.StartPrometheus(t, nil, filepath.Join(dir, "prometheus"), "", "--web.enable-remote-write-receiver")
@@ -33,7 +33,7 @@ func TestCheckOthers(t *testing.T) {
 	defer refusing.Close()
 	taking := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer taking.Close()
-	mail, err := net.Listen("tcp", "127.0.0.1:0") // greets, and hangs up
+	mail, err := net.Listen("tcp", "127.0.0.1:0") // it refuses each client
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestCheckOthers(t *testing.T) {
 	})
 }
 
-// checked is a configuration, and what check says of it.
+// checked is a configuration, with the exit code and the texts that check must print.
 type checked struct {
 	lines string
 	code  int
@@ -81,7 +81,7 @@ func testChecks(t *testing.T, table map[string]checked) {
 			path := testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"), validPool, "storage: {dir: "+data+"}", c.lines)
 			code, out, errs := runHere(t.Context(), "check", "-config", path)
 			if code != c.code {
-				t.Errorf("code %d", code)
+				t.Errorf("exit code %d, want %d", code, c.code)
 			}
 			for _, want := range c.want {
 				if !strings.Contains(out+errs, want) {
@@ -89,7 +89,7 @@ func testChecks(t *testing.T, table map[string]checked) {
 				}
 			}
 			if _, err := os.Stat(data); err == nil {
-				t.Error("it made the data directory")
+				t.Error("check created the data directory")
 			}
 		})
 	}

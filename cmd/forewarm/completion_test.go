@@ -10,7 +10,7 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestCompletion asks each shell itself what it offers after some words, of a program that is not in its PATH.
+// TestCompletion runs each shell, and checks the words that it offers. The program is not in its PATH.
 func TestCompletion(t *testing.T) {
 	forewarm, err := program()
 	if err != nil {
@@ -18,7 +18,7 @@ func TestCompletion(t *testing.T) {
 	}
 	for shell, ask := range map[string]string{
 		"bash": `source "$0"; command=$(complete -p forewarm | sed 's/.*-C \([^ ]*\).*/\1/'); COMP_LINE="$*" eval "$command"`,
-		// Outside a terminal zsh has no completion: the command that it is handed is run in its place.
+		// Without a terminal zsh has no completion, so the test runs the command that the script registers.
 		"zsh":  `autoload() {}; bashcompinit() {}; complete() { command=$4 }; source "$0"; COMP_LINE="$*" $command`,
 		"fish": `source $argv[1]; complete -C (string join ' ' -- $argv[2..]) | string split -f1 \t; true`,
 	} {
@@ -33,8 +33,8 @@ func TestCompletion(t *testing.T) {
 			}
 			file := testenv.WriteFile(t, filepath.Join(t.TempDir(), "script"), string(script))
 			for _, tc := range []struct {
-				words      []string
-				has, lacks []string
+				words       []string
+				has, hasNot []string
 			}{
 				{[]string{"forewarm", ""}, []string{"serve", "nats-config", "completion"}, []string{"-config", "bash"}},
 				{[]string{"forewarm", "serve", "-"}, []string{"-config", "-partition"}, []string{"-health", "serve"}},
@@ -48,10 +48,10 @@ func TestCompletion(t *testing.T) {
 				}
 				for _, word := range tc.has {
 					if !slices.Contains(offered, word) {
-						t.Errorf("%v: %q is not offered, but %q", tc.words, word, offered)
+						t.Errorf("%v: %q is not offered: %q", tc.words, word, offered)
 					}
 				}
-				for _, word := range tc.lacks {
+				for _, word := range tc.hasNot {
 					if slices.Contains(offered, word) {
 						t.Errorf("%v: %q is offered", tc.words, word)
 					}

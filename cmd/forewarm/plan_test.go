@@ -73,7 +73,7 @@ func TestPlanMemory(t *testing.T) {
 	}
 }
 
-// TestPlanSources: the same traffic as stated and as a trace comes to the same.
+// TestPlanSources: stated traffic and a trace of the same traffic have the same plan.
 func TestPlanSources(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -101,7 +101,7 @@ func TestPlanSources(t *testing.T) {
 	}
 }
 
-// TestPlanAsksTheDaemon: a daemon makes the sheet, of what it knows; flags that describe another pool are refused.
+// TestPlanAsksTheDaemon: with -from, the daemon makes the sheet. Flags of the launch are passed on.
 func TestPlanAsksTheDaemon(t *testing.T) {
 	var asked string
 	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -119,7 +119,7 @@ func TestPlanAsksTheDaemon(t *testing.T) {
 	}
 }
 
-// TestPlanOfAConfiguration: roles, limits and prices as they are configured.
+// TestPlanOfAConfiguration: a sheet has the roles, limits and prices of the configuration.
 func TestPlanOfAConfiguration(t *testing.T) {
 	t.Chdir(t.TempDir())
 	testenv.WriteFile(t, "c.yaml", "pools:", "  - name: chat", "    kv_capacity_tokens: 100000", "    prefill_tokens_per_s: 10000", "    prefill_target: 1", "    decode_tokens_per_s: 2000",

@@ -16,7 +16,7 @@ import (
 
 const validPool = "pools: [{name: chat, replicas: {max: 4}}]"
 
-// TestUsage: a mistake is answered with one line that says what to correct, and with exit code 2.
+// TestUsage: a mistake has exit code 2, a daemon that does not answer 1, and stderr has one line that says what to correct.
 func TestUsage(t *testing.T) {
 	t.Chdir(t.TempDir())
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -161,7 +161,7 @@ func TestUsage(t *testing.T) {
 				}
 			}
 			if strings.Contains(errs, "secret") {
-				t.Errorf("%q gives a password away", errs)
+				t.Errorf("%q has a password", errs)
 			}
 		})
 	}
@@ -180,7 +180,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestReportAsksTheDaemon: a report comes from the running daemon.
+// TestReportAsksTheDaemon: the running daemon makes the report.
 func TestReportAsksTheDaemon(t *testing.T) {
 	p := startDaemon(t, validPool)
 	if code, _, errs := runHere(t.Context(), "report", "-url", p.base); code != 1 || !strings.Contains(errs, "the daemon answers 404 Not Found: the log has no decision") {
@@ -195,17 +195,17 @@ func TestReportAsksTheDaemon(t *testing.T) {
 		t.Errorf("after it: %d, %s%s", code, out, errs)
 	}
 	if code, _, errs := runHere(t.Context(), "report", "-url", p.base, "-from", "2020-01-05"); code != 2 || !strings.Contains(errs, "at most 93 days") {
-		t.Errorf("too long a period: %d, %s", code, errs)
+		t.Errorf("a period that is too long: %d, %s", code, errs)
 	}
 	if code, body := testenv.Get(p.base + "/api/v1/report?format=html"); code != 200 || !strings.HasPrefix(body, "<!doctype html>") {
 		t.Errorf("as a page: %d, %.200s", code, body)
 	}
 	if code, body := testenv.Get(p.base + "/api/v1/report?format=pdf"); code != 400 || !strings.Contains(body, "md, json or html") {
-		t.Errorf("as what it cannot be: %d, %s", code, body)
+		t.Errorf("in an unknown format: %d, %s", code, body)
 	}
 }
 
-// TestWarnings: what works, but not as one would hope, says so.
+// TestWarnings: commands that succeed warn of results that are less than expected.
 func TestWarnings(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, variable := range os.Environ() { // of tests
