@@ -205,6 +205,8 @@ func TestForeignFields(t *testing.T) {
 		{"one event without usage", "openai", openai, []string{"chat.completion", "chat.completion.chunk", `,"usage":{"prompt_tokens":20,"completion_tokens":10}`, ""}, "missing_field"},
 
 		{"failure event", "openai", `{"type":"response.failed","response":{"id":"i","status":"failed","created_at":1795240800,"model":"m","usage":null}}`, nil, `"status":"error"`},
+		{"run of the Assistants API", "openai", `{"object":"thread.run","id":"i","created_at":1795240800,"completed_at":1795240802,"model":"m","status":"completed",` +
+			`"usage":{"prompt_tokens":20,"completion_tokens":10,"total_tokens":30}}`, nil, `"arrived_at":1795240800000,"finished_at":1795240802000,"prompt_tokens":20,"output_tokens":10`},
 		{"legacy events", "openai", `{"id":"i","object":"text_completion","created":1795240800,"model":"m","choices":[{"text":"a"}],"usage":null}` + "\n" +
 			`{"id":"i","object":"text_completion","created":1795240800,"model":"m","choices":[],"usage":{"prompt_tokens":20,"completion_tokens":10}}`, nil, `{"id":"i","pool":"m","model":"m","arrived_at":1795240800000,"prompt_tokens":20,"output_tokens":10}` + "\n"},
 		{"legacy without usage", "openai", openai, []string{"chat.completion", "text_completion", `,"usage":{"prompt_tokens":20,"completion_tokens":10}`, ""}, "missing_field"},

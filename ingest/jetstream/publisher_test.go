@@ -78,7 +78,8 @@ func cuttingProxy(t *testing.T, server string, cuts int, seed uint64) string {
 	return listener.Addr().String()
 }
 
-// TestPublisherErrors: the publisher does not retry a message that is too large, or whose subject is in no stream.
+// TestPublisherErrors: a message that is too large, or whose subject is in no stream, is an error, and not retried without
+// end.
 func TestPublisherErrors(t *testing.T) {
 	ctx := testContext(t)
 	c := DefaultConfig()

@@ -10,19 +10,19 @@ import (
 	"github.com/forewarm/forewarm/backtest"
 )
 
-// lagging is an autoscaler that obeys at once, with machines that take 8 minutes. Its replicas say nothing before they
-// are ready, as engines whose metrics are scraped, and nothing when they are removed.
-type lagging struct {
-	ready, starting []int // since which minute; until which
-	born, cancelled int
+// slowAutoscaler obeys at once, but its replicas take 8 minutes to start. They report nothing before they are ready, and
+// nothing when they are removed, like engines whose metrics are scraped.
+type slowAutoscaler struct {
+	ready, starting    []int // minutes since which, and until which
+	started, cancelled int   // number of replicas
 }
 
-func (l *lagging) obey(minute, desired int) {
+func (l *slowAutoscaler) obey(minute, desired int) {
 	for len(l.starting) > 0 && l.starting[0] <= minute {
 		l.ready, l.starting = append(l.ready, minute), l.starting[1:]
 	}
 	for len(l.ready)+len(l.starting) < desired {
-		l.born++
+		l.started++
 		l.starting = append(l.starting, minute+8)
 	}
 	for len(l.ready)+len(l.starting) > desired {
@@ -35,19 +35,19 @@ func (l *lagging) obey(minute, desired int) {
 	}
 }
 
-// TestScenarioAsksStand serves generated traffic on a pool that lags, and wants asks to stand until their replicas are
-// ready, and each change of desired to have an action and a reason.
-func TestScenarioAsksStand(t *testing.T) {
+// TestScenarioAsksAreKept serves generated traffic by a pool whose replicas start slowly. No replica is asked for and then
+// cancelled before it is ready. Each change of the desired replicas has an action and a reason.
+func TestScenarioAsksAreKept(t *testing.T) {
 	t.Parallel()
 	p := startDaemon(t, "clock: event", "decision: {mode: active}", "features: {lateness: 0s}",
 		"pools: [{name: asks, decode_tokens_per_s: 30, prefill_tokens_per_s: 600, prefill_target: 1, warmup: {p50: 8m, p90: 9m}, replicas: {min: 2, max: 30, initial: 4}}]")
 	start := time.Date(2026, 3, 2, 7, 0, 0, 0, time.UTC)
 	traffic := backtest.NewWorkload(backtest.WorkloadConfig{Start: start, Rate: .15}, 1)
 	var next backtest.Item
-	_ = traffic.Next(&next) // it has no end
+	_ = traffic.Next(&next) // never ends
 	id := 0
-	fleet := lagging{ready: make([]int, 4)}
-	var asked []int // when each replica of desired was asked for
+	fleet := slowAutoscaler{ready: make([]int, 4)}
+	var asked []int // the minute in which each desired replica was asked for
 	type view struct {
 		Decision struct {
 			Desired        int `json:"desired_replicas"`
@@ -93,7 +93,7 @@ func TestScenarioAsksStand(t *testing.T) {
 			if d.Desired < was {
 				if newest := asked[len(asked)-1]; m-newest < 10 {
 					reversed++
-					back = fmt.Sprintf(" TAKES BACK the ask of %d min ago", m-newest)
+					back = fmt.Sprintf(" CANCELS the ask of %d min ago", m-newest)
 				}
 				asked = asked[:d.Desired]
 			}
@@ -109,8 +109,8 @@ func TestScenarioAsksStand(t *testing.T) {
 		}
 		fleet.obey(m, d.Desired)
 	}
-	t.Logf("%d changes, %d took an ask back within ten minutes, %d without a word; of %d starts %d were cancelled", changes, reversed, silent, fleet.born, fleet.cancelled)
+	t.Logf("%d changes, %d cancelled an ask within ten minutes, %d had no reason; of %d starts %d were cancelled", changes, reversed, silent, fleet.started, fleet.cancelled)
 	if changes < 8 || reversed+silent+fleet.cancelled > 0 {
-		t.Error("want eight changes or more, and none of the others")
+		t.Error("want at least eight changes, and nothing cancelled or without reason")
 	}
 }

@@ -17,12 +17,11 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// pastDays is short, for learning a day takes a while; -past-days 14 is what a user has.
+// pastDays is short, because learning a day takes some time. The default of backfill.days is 14.
 var pastDays = flag.Int("past-days", 2, "`days` of the past in TestScenarioBackfill")
 
-// TestScenarioBackfill: at its first start the daemon learns from a real Prometheus, or VictoriaMetrics, what vLLM's
-// replicas served before, and foresees from its first minutes the rise that comes each morning. The second start asks
-// nobody.
+// TestScenarioBackfill: at its first start, the daemon learns past traffic of vLLM from a real Prometheus or
+// VictoriaMetrics. Then it forecasts the rise of each morning from its first minutes on. The second start asks for nothing.
 func TestScenarioBackfill(t *testing.T) {
 	t.Run("prometheus", func(t *testing.T) { testBackfill(t, testenv.PrometheusPast) })
 	t.Run("victoria", func(t *testing.T) { testBackfill(t, testenv.VictoriaPast) })
@@ -30,7 +29,7 @@ func TestScenarioBackfill(t *testing.T) {
 
 func testBackfill(t *testing.T, serve func(t testing.TB, days int, end time.Time, turn time.Duration) *testenv.Server) {
 	now := time.Now().UTC().Truncate(time.Minute)
-	// The season is turned so that it is now half past seven in it.
+	// The daily traffic is shifted, so that now is at half past seven of its day.
 	turn := now.Sub(now.Truncate(24*time.Hour)) - 7*time.Hour - 30*time.Minute
 	prometheus := serve(t, *pastDays+1, now, turn)
 
@@ -49,16 +48,16 @@ func testBackfill(t *testing.T, serve func(t testing.TB, days int, end time.Time
 		t.Errorf("counted: %+v", got)
 	}
 
-	// What comes next is applied by hand, because it takes the wall clock an hour.
+	// The next minutes are applied directly, because they would take an hour.
 	cold := pipeline.New(must(p.cfg.Pipeline()))
 	const minutes, ahead = 20, 50
 	known, errs := map[string]int{}, [2]float64{}
-	for i, twin := range []*pipeline.Pipeline{p.pipeline, cold} {
+	for i, pipe := range []*pipeline.Pipeline{p.pipeline, cold} {
 		var forecast float64
 		for m := range minutes {
 			at := now.Add(time.Duration(m+1) * time.Minute)
 			rate := testenv.Seasonal(at.Add(-turn))
-			twin.Apply(&ingest.Batch{
+			pipe.Apply(&ingest.Batch{
 				ReceivedAt: at.Add(time.Minute),
 				Sums: []ingest.Sum{{
 					Pool: "chat", Class: "c", Start: at, Requests: 60 * rate, PromptTokens: 60 * 1000 * rate, CachedTokens: 60 * 400 * rate, OutputTokens: 60 * 200 * rate,
@@ -80,23 +79,23 @@ func testBackfill(t *testing.T, serve func(t testing.TB, days int, end time.Time
 		errs[i] = math.Abs(forecast - 600*testenv.Seasonal(now.Add((minutes+ahead)*time.Minute).Add(-turn)))
 	}
 	if errs[0] > .75*errs[1] {
-		t.Errorf("50 minutes before the morning the forecast of prefill is off by %.0f tokens/s; without a past by %.0f", errs[0], errs[1])
+		t.Errorf("50 minutes before the rise the error of the forecast of prefill is %.0f tokens/s; without a past it is %.0f", errs[0], errs[1])
 	}
-	t.Logf("the forecast is off by %.0f tokens/s, without a past by %.0f", errs[0], errs[1])
+	t.Logf("the error of the forecast is %.0f tokens/s, without a past %.0f", errs[0], errs[1])
 	for dimension, days := range map[string]int{features.DimRequests: 0, features.DimPrefill: *pastDays, features.DimKV: 0, features.DimDecode: 0} {
 		if got := known[dimension]; got < 1435*days || days == 0 && got > minutes {
-			t.Errorf("%s: %d minutes are known, of %d days", dimension, got, days)
+			t.Errorf("%s: %d minutes are known, want %d days", dimension, got, days)
 		}
 	}
 
 	prometheus.Stop()
-	p = startDaemonIn(t, dir, lines...) // Prometheus is gone, and not missed
+	p = startDaemonIn(t, dir, lines...) // without Prometheus
 	if got := p.pipeline.Counters().Records; got != lessons {
 		t.Errorf("restored: %d records", got)
 	}
 }
 
-// What is wrong with the past is said at once, with the query and the fix, and nothing is stored.
+// TestBackfillRefuses: if the past cannot be read, the daemon does not start. The error says why and how to fix it.
 func TestBackfillRefuses(t *testing.T) {
 	answer := `{"status":"success","data":{"resultType":"matrix","result":[]}}`
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -21,19 +21,19 @@ const badInputPool = "  - {name: chat, decode_tokens_per_s: 400, replicas: {max:
 
 var badInputStart = time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 
-// request is one valid record of the minute that is open in these tests, changed by pairs of old and new text.
+// request is a valid record of the current minute. The changes are pairs of old and new text.
 func request(id string, changes ...string) string {
 	r := fmt.Sprintf(`{"id":"%s","arrived_at":%d,"prompt_tokens":100,"output_tokens":20}`, id, badInputStart.UnixMilli())
 	return strings.NewReplacer(changes...).Replace(r)
 }
 
-// badInput is one kind of input that nobody should send. message makes the n-th of its kind.
+// badInput is one kind of invalid input. message makes the n-th message of this kind.
 type badInput struct {
 	name    string
 	reason  ingest.Reason
-	subject string // "" is that of the pool
-	batch   bool   // NDJSON, with sound records beside the bad one
-	sound   int    // records in it that count all the same
+	subject string // "" is the subject of the pool
+	batch   bool   // NDJSON, with valid records and the bad one
+	valid   int    // number of valid records in it
 	message func(n int) string
 }
 
@@ -49,13 +49,13 @@ var badInputs = []badInput{
 	{name: "far past", reason: ingest.ReasonLate, message: func(n int) string {
 		return request(fmt.Sprint("past", n), fmt.Sprint(badInputStart.UnixMilli()), fmt.Sprint(badInputStart.AddDate(-20, 0, -n%100).UnixMilli()))
 	}},
-	{name: "before time", reason: ingest.ReasonBadTime, message: func(n int) string {
+	{name: "before 2000", reason: ingest.ReasonBadTime, message: func(n int) string {
 		return request(fmt.Sprint("zero", n), fmt.Sprint(badInputStart.UnixMilli()), fmt.Sprint(n))
 	}},
 	{name: "unknown pool", reason: ingest.ReasonUnknownPool, subject: "forewarm.telemetry.request.nobody.talk",
 		message: func(n int) string { return request(fmt.Sprint("pool", n)) }},
-	{name: "duplicate", reason: ingest.ReasonDuplicate, message: func(int) string { return request("sound") }},
-	{name: "truncated batch", reason: ingest.ReasonTruncated, batch: true, sound: 2, message: func(n int) string {
+	{name: "duplicate", reason: ingest.ReasonDuplicate, message: func(int) string { return request("valid") }},
+	{name: "truncated batch", reason: ingest.ReasonTruncated, batch: true, valid: 2, message: func(n int) string {
 		cut := request(fmt.Sprint("cut", n))
 		return request(fmt.Sprint("whole", n)) + "\n" + request(fmt.Sprint("too", n)) + "\n" + cut[:len(cut)/2]
 	}},
@@ -79,26 +79,26 @@ func refused(t *testing.T, p *inProcess, reason ingest.Reason) int {
 	return int(testenv.Metric(t, p.base, `forewarm_ingest_refused_total{reason="`+string(reason)+`"}`))
 }
 
-// TestBadInput mixes every kind of bad input with valid records. Each is counted by its reason and, unless it is a
-// duplicate, put on the dead-letter subject; every valid record counts.
+// TestBadInput mixes every kind of bad input with valid records. Each bad input is counted by its reason, and published on
+// the dead-letter subject, except duplicates. Each valid record counts.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	p := startDaemon(t, "clock: event", "pools:", badInputPool)
 	letters := testenv.Subscribe(t, p.conn, "forewarm.deadletter")
 	const rounds = 3
-	sound := 0
+	valid := 0
 	good := func(id string) {
-		sound++
+		valid++
 		p.publish(t, "forewarm.telemetry.request.chat.talk", []byte(request(id)))
 	}
-	good("sound")
+	good("valid")
 	want, wantLetters := map[ingest.Reason]int{}, map[ingest.Reason]int{}
 	for n := range rounds {
 		for i := range badInputs {
 			in := &badInputs[i]
 			in.publish(t, p, n)
 			good(fmt.Sprintf("good-%d-%d", n, i))
-			sound += in.sound
+			valid += in.valid
 			if want[in.reason]++; in.reason != ingest.ReasonDuplicate {
 				wantLetters[in.reason]++
 			}
@@ -114,14 +114,14 @@ func TestBadInput(t *testing.T) {
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("refused, by reason (-want +got):\n%s", diff)
 	}
-	if n := int(testenv.Metric(t, p.base, "forewarm_ingest_records_total")); n != sound {
-		t.Errorf("%d records were counted, want all %d sound ones", n, sound)
+	if n := int(testenv.Metric(t, p.base, "forewarm_ingest_records_total")); n != valid {
+		t.Errorf("%d records were counted, want all %d valid ones", n, valid)
 	}
 	gotLetters := map[ingest.Reason]int{}
 	for m := range testenv.Next(letters) {
 		gotLetters[ingest.Reason(m.Header.Get(jetstream.HeaderReason))]++
 		if m.Header.Get(jetstream.HeaderDetail) == "" || m.Header.Get(jetstream.HeaderSequence) == "" || len(m.Data) > 0 {
-			t.Errorf("letter with headers %v and %d bytes", m.Header, len(m.Data))
+			t.Errorf("dead letter with headers %v and %d bytes", m.Header, len(m.Data))
 		}
 	}
 	if diff := gocmp.Diff(wantLetters, gotLetters); diff != "" {
@@ -129,7 +129,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestHostileFlood sends twenty thousand bad messages: none stays in memory, and a valid record counts as before.
+// TestHostileFlood sends 14,000 bad messages. Memory does not grow, and all are counted.
 func TestHostileFlood(t *testing.T) {
 	p := startDaemon(t, "clock: event", "pools:", badInputPool)
 	flood := []badInput{{name: "new class each time", reason: "", message: func(n int) string {
@@ -137,8 +137,8 @@ func TestHostileFlood(t *testing.T) {
 	}}}
 	for _, in := range badInputs {
 		switch in.reason {
-		case ingest.ReasonTooLarge, ingest.ReasonTooDeep: // measures the speed of the loopback
-		case ingest.ReasonFuture: // that many in a row are believed, see below
+		case ingest.ReasonTooLarge, ingest.ReasonTooDeep: // too slow to send
+		case ingest.ReasonFuture: // many in a row move the clock, see below
 		default:
 			flood = append(flood, in)
 		}
@@ -161,7 +161,7 @@ func TestHostileFlood(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	p.publish(t, "forewarm.telemetry.request.chat.talk", []byte(request("sound")))
+	p.publish(t, "forewarm.telemetry.request.chat.talk", []byte(request("valid")))
 	const warm, total, growth = 4_000, 14_000, 8 << 20
 	send(0, warm)
 	before := heap()
@@ -178,8 +178,8 @@ func TestHostileFlood(t *testing.T) {
 		t.Errorf("refused, by reason (-sent +counted):\n%s", diff)
 	}
 
-	// Sixteen records of another century in a row move the event clock, for a trace may have a hole. It must not tick
-	// through every minute of it.
+	// Sixteen records of another century in a row move the event clock, because a trace may have a gap. The daemon must not
+	// make a tick for each minute of the gap.
 	for n := range 20 {
 		at := badInputStart.AddDate(100, 0, 0).UnixMilli()
 		p.publish(t, "forewarm.telemetry.request.chat.talk", bytes.Replace([]byte(request(fmt.Sprint("century", n))),

@@ -2,7 +2,8 @@ package daemon
 
 import "testing"
 
-func TestHeapGrowsLessTheLargerItIs(t *testing.T) {
+// TestGCPercent: the larger the heap, the less it may grow, in percent.
+func TestGCPercent(t *testing.T) {
 	for live, want := range map[uint64]int{0: 100, 1 << 20: 100, 80 << 20: 100, 160 << 20: 50, 400 << 20: 20, 410 << 20: 10, 1 << 40: 10} {
 		if got := gcPercent(live); got != want {
 			t.Errorf("%d MiB live: %d %%, want %d", live>>20, got, want)
@@ -10,14 +11,15 @@ func TestHeapGrowsLessTheLargerItIs(t *testing.T) {
 	}
 }
 
-func TestCollectorLeavesWhatTheEnvironmentSays(t *testing.T) {
+// TestGCEnvironment: GOGC and GOMEMLIMIT are not changed.
+func TestGCEnvironment(t *testing.T) {
 	t.Setenv("GOGC", "70")
 	if percent := startGC(); percent != 0 {
-		t.Error("it is set over GOGC")
+		t.Error("GOGC was replaced")
 	}
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "1GiB")
 	if percent := startGC(); percent != 0 {
-		t.Error("it is set over GOMEMLIMIT")
+		t.Error("GOMEMLIMIT was replaced")
 	}
 }

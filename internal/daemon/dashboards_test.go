@@ -26,7 +26,7 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// dashboard is what the tests read of a Grafana dashboard; deploy/test/schemas judges all of it by Grafana's schema.
+// dashboard is the part of a Grafana dashboard that this test reads. deploy/test/schemas validates all of it.
 type dashboard struct {
 	UID        string
 	Templating struct {
@@ -62,15 +62,14 @@ func readDashboards(t *testing.T) map[string]dashboard {
 	return all
 }
 
-// mayBeEmpty are the queries that answer only when something is wrong or has changed, after some time, or on the wall
-// clock.
+// mayBeEmpty matches queries that have no result before something fails or changes, or on the event clock.
 var mayBeEmpty = regexp.MustCompile(`forewarm_(traffic_peak_to_mean_ratio|driver_change|producer_fault|ingest_refused_total|forecast_coverage_ratio|producer_clock_skew_seconds)`)
 
-// TestScenarioDashboards puts the metrics of a daemon that goes through some hours of traffic into a real Prometheus,
-// and asks it each query of the dashboards. The traffic grows in the last hour until the pool runs out.
+// TestScenarioDashboards records the metrics of a daemon over four hours of traffic, and sends each query of the dashboards
+// to a real Prometheus with them. In the last hour the traffic grows until the pool is saturated.
 func TestScenarioDashboards(t *testing.T) {
 	t.Parallel()
-	testenv.Program(t, "prometheus", "prometheus") // before the long recording
+	testenv.Program(t, "prometheus", "prometheus") // skips the test before the long recording
 	dir := t.TempDir()
 	start := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 	const minutes, every = 4 * 60, 3
@@ -97,7 +96,7 @@ func TestScenarioDashboards(t *testing.T) {
 				continue
 			}
 			if p.Title == "" || !strings.HasSuffix(p.Description, ".") || p.FieldConfig.Defaults.Unit == "" || len(p.Targets) == 0 {
-				t.Errorf("%s: panel %q lacks a title, a description in sentences, a unit or a query", name, p.Title)
+				t.Errorf("%s: panel %q needs a title, a description in sentences, a unit and a query", name, p.Title)
 			}
 			for _, target := range p.Targets {
 				query := strings.ReplaceAll(target.Expr, "$pool", "chat")
@@ -121,8 +120,8 @@ func TestScenarioDashboards(t *testing.T) {
 	}
 }
 
-// recordHours writes what a daemon exposes in each few minutes of event time to a Prometheus database in dir, and gives
-// the labels of each metric.
+// recordHours runs a daemon, and writes its metrics every few minutes of event time to a Prometheus database in dir. It
+// returns the labels of each metric.
 func recordHours(t *testing.T, dir string, start time.Time, minutes, every int) map[string]map[string]bool {
 	t.Helper()
 	p := startDaemon(t, "clock: event", "features: {lateness: 0s}",
@@ -158,7 +157,7 @@ func recordHours(t *testing.T, dir string, start time.Time, minutes, every int) 
 	return known
 }
 
-// appendMetrics writes an exposition to db as if it had been scraped at that time.
+// appendMetrics writes an exposition to db, as if it was scraped at that time.
 func appendMetrics(t *testing.T, db *tsdb.DB, text string, at time.Time, known map[string]map[string]bool) {
 	t.Helper()
 	p := must(textparse.New([]byte(text), "text/plain", labels.NewSymbolTable(), textparse.ParserOptions{FallbackContentType: "text/plain"}))
@@ -192,7 +191,8 @@ func appendMetrics(t *testing.T, db *tsdb.DB, text string, at time.Time, known m
 	}
 }
 
-// checkMetrics wants metrics and labels that were exposed, or, of those that may be empty, that the program names.
+// checkMetrics checks that the metrics and labels of a query were exposed. A metric that may be empty must be named in the
+// source code.
 func checkMetrics(t *testing.T, place, query string, known map[string]map[string]bool) {
 	t.Helper()
 	expression, err := parser.NewParser(parser.Options{}).ParseExpr(query)

@@ -17,7 +17,7 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// readStrict reads a file of deploy into v, where an unknown key is an error.
+// readStrict reads a YAML file of deploy into v. An unknown key is an error.
 func readStrict(t *testing.T, file string, v any) {
 	t.Helper()
 	text := must(os.ReadFile(filepath.Join("../../deploy", file)))
@@ -26,8 +26,8 @@ func readStrict(t *testing.T, file string, v any) {
 	}
 }
 
-// compose is the part of a Compose file that deploy/compose.yaml has (compose-spec, 05-services.md, 07-volumes.md,
-// 08-configs.md); content of a config is Compose 2.23.1 and later.
+// compose has the keys of a Compose file that deploy/compose.yaml uses (compose-spec, 05-services.md, 07-volumes.md,
+// 08-configs.md). The content of a config needs Compose 2.23.1 or later.
 type compose struct {
 	Name     string
 	Services map[string]struct {
@@ -51,8 +51,8 @@ type compose struct {
 	Volumes map[string]*struct{}
 }
 
-// TestCompose reads deploy/compose.yaml as Compose does: each part that a service names is there, Forewarm takes its
-// environment, Prometheus' and Alertmanager's own tools take their configurations, and Grafana is given the dashboards.
+// TestCompose reads deploy/compose.yaml as Compose does. Everything that a service refers to exists. Forewarm accepts its
+// environment, promtool and amtool accept their configurations, and Grafana gets the dashboards.
 func TestCompose(t *testing.T) {
 	var c compose
 	readStrict(t, "compose.yaml", &c)
@@ -78,18 +78,18 @@ func TestCompose(t *testing.T) {
 		}
 		for _, x := range s.Ports {
 			if !regexp.MustCompile(`^127\.0\.0\.1:\d+:\d+$`).MatchString(x) {
-				t.Errorf("%s: port %q is not published to this machine only", name, x)
+				t.Errorf("%s: port %q is published beyond 127.0.0.1", name, x)
 			}
 		}
 		for other := range s.DependsOn {
 			if c.Services[other].Healthcheck == nil {
-				t.Errorf("%s waits for %s, whose health nobody checks", name, other)
+				t.Errorf("%s depends on %s, which has no health check", name, other)
 			}
 		}
 	}
 	for name, config := range c.Configs {
 		if _, err := os.Stat(filepath.Join("../../deploy", config.File)); err != nil || !used[name] {
-			t.Errorf("config %s: %v, or no service has it", name, err)
+			t.Errorf("config %s: %v, or no service uses it", name, err)
 		}
 	}
 	for key, value := range c.Services["forewarm"].Environment {
@@ -103,7 +103,7 @@ func TestCompose(t *testing.T) {
 	const rulesAt = "/etc/prometheus/forewarm.yaml"
 	here := must(filepath.Abs(rulesFile))
 	if m := c.Services["prometheus"].Configs; len(m) != 2 || m[1].Target != rulesAt || filepath.Join("../../deploy", c.Configs[m[1].Source].File) != rulesFile {
-		t.Errorf("Prometheus is given %v", m)
+		t.Errorf("Prometheus has the configs %v", m)
 	}
 	for name, tool := range map[string][]string{
 		"prometheus":   {testenv.Program(t, "prometheus", "promtool"), "check", "config"},
@@ -120,11 +120,11 @@ func TestCompose(t *testing.T) {
 	}
 	for _, name := range regexp.MustCompile(`Forewarm[A-Z]\w+`).FindAllString(c.Configs["prometheus"].Content, -1) {
 		if !known[name] {
-			t.Errorf("Prometheus passes %s on, which is no alert", name)
+			t.Errorf("Prometheus forwards %s, but there is no such alert", name)
 		}
 	}
 
-	// What Grafana is provisioned with: docs/sources/administration/provisioning of its repository.
+	// Provisioning of Grafana: docs/sources/administration/provisioning of its repository.
 	var source struct {
 		APIVersion  int `yaml:"apiVersion"`
 		Datasources []struct {
@@ -147,18 +147,18 @@ func TestCompose(t *testing.T) {
 	}
 	path := provider.Providers[0].Options.Path
 	if !slices.Contains(c.Services["grafana"].Volumes, "./grafana:"+path+":ro") || source.Datasources[0].URL != "http://prometheus:9090" {
-		t.Errorf("Grafana reads %s, and asks %s", path, source.Datasources[0].URL)
+		t.Errorf("Grafana reads dashboards in %s, and queries %s", path, source.Datasources[0].URL)
 	}
 	if home := c.Services["grafana"].Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]; home != path+"/fleet.json" {
 		t.Errorf("Grafana starts with %s", home)
 	}
 }
 
-// TestUnit has systemd's own tool read the unit, and judge how much a process of it may do.
+// TestUnit checks the systemd unit, and its security, with systemd-analyze.
 func TestUnit(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		t.Skip(err) // CI need not have it
+		t.Skip(err) // optional also in CI
 	}
 	text := must(os.ReadFile("../../deploy/systemd/forewarm.service"))
 	const program = "/usr/local/bin/forewarm"
@@ -187,37 +187,33 @@ type adapterRule struct {
 	}
 }
 
-// TestAdapterRules: rules have keys that prometheus-adapter knows, and make the metrics that our autoscalers ask for.
-// Their queries are tested in server.
+// TestAdapterRules: the rules have only keys of prometheus-adapter, and make the metric that the HPA asks for. TestManifestQueries
+// of server tests their queries.
 func TestAdapterRules(t *testing.T) {
 	var values struct {
 		Rules struct{ External []adapterRule }
 	}
 	readStrict(t, "keda/prometheus-adapter.yaml", &values)
-	asked := map[string]bool{}
-	for _, file := range []string{"hpa.yaml"} {
-		var hpa struct {
-			Spec struct {
-				Metrics []struct {
-					External struct{ Metric struct{ Name string } }
-				}
+	var hpa struct {
+		Spec struct {
+			Metrics []struct {
+				External struct{ Metric struct{ Name string } }
 			}
 		}
-		text := must(os.ReadFile(filepath.Join("../../deploy/keda", file)))
-		if err := yaml.Unmarshal(text, &hpa); err != nil {
-			t.Fatal(err)
-		}
-		asked[hpa.Spec.Metrics[0].External.Metric.Name] = true
 	}
+	if err := yaml.Unmarshal(must(os.ReadFile("../../deploy/keda/hpa.yaml")), &hpa); err != nil {
+		t.Fatal(err)
+	}
+	asked := map[string]bool{hpa.Spec.Metrics[0].External.Metric.Name: true}
 	for _, r := range values.Rules.External {
 		series, _, _ := strings.Cut(r.SeriesQuery, "{")
 		matches, err := regexp.Compile(r.Name.Matches)
 		if err != nil || !matches.MatchString(series) || !asked[r.Name.As] {
-			t.Errorf("%s becomes %q, and autoscalers ask for %v (%v)", series, r.Name.As, asked, err)
+			t.Errorf("%s becomes %q, but the HPA asks for %v (%v)", series, r.Name.As, asked, err)
 		}
 		delete(asked, r.Name.As)
 		if overridden := len(r.Resources.Overrides) > 0; overridden == (r.Resources.Namespaced != nil && !*r.Resources.Namespaced) {
-			t.Errorf("%s: it belongs to a namespace, or to none", series)
+			t.Errorf("%s: want either resources.overrides, or namespaced: false", series)
 		}
 	}
 	if len(asked) > 0 {
@@ -225,8 +221,8 @@ func TestAdapterRules(t *testing.T) {
 	}
 }
 
-// TestContainerIsReached reads the Dockerfile. Its listen addresses must accept connections from outside the container,
-// and it must expose their ports. An address on loopback does not accept them.
+// TestContainerIsReached: the listen addresses of the Dockerfile accept connections from outside the container, which those
+// on loopback do not. It exposes their ports.
 func TestContainerIsReached(t *testing.T) {
 	text := must(os.ReadFile("../../Dockerfile"))
 	for _, variable := range []string{"FOREWARM_NATS_EMBEDDED_LISTEN", "FOREWARM_SERVER_LISTEN"} {

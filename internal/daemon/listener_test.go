@@ -18,8 +18,7 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestDaemonListens sends each kind of telemetry that needs no NATS by its own way, and counts what the pipeline made
-// of it.
+// TestDaemonListens sends telemetry over HTTP and gRPC, and checks the counters of listener and pipeline.
 func TestDaemonListens(t *testing.T) {
 	t.Parallel()
 	p := startDaemon(t,
@@ -38,7 +37,7 @@ func TestDaemonListens(t *testing.T) {
 			s.SetStartTimestamp(pcommon.NewTimestampFromTime(start))
 			s.SetEndTimestamp(pcommon.NewTimestampFromTime(start.Add(time.Second)))
 			s.Attributes().PutStr("gen_ai.request.model", "m")
-			s.Attributes().PutInt("gen_ai.usage.input_tokens", 100*int64(i)-100) // the first one is refused
+			s.Attributes().PutInt("gen_ai.usage.input_tokens", 100*int64(i)-100) // the first is -100, and refused
 		}
 		spans.AppendEmpty() // ignored
 		return export
@@ -54,16 +53,16 @@ func TestDaemonListens(t *testing.T) {
 	}
 	body := must((&ptrace.ProtoMarshaler{}).MarshalTraces(traces(1)))
 	send("/v1/traces", "application/x-protobuf", body)
-	send("/v1/traces", "application/x-protobuf", body) // sent again: the pipeline drops it
+	send("/v1/traces", "application/x-protobuf", body) // the pipeline refuses duplicates
 	lite := fmt.Appendf(nil, `[{"id":"a","model":"m","startTime":%d,"endTime":%d,"prompt_tokens":5,"completion_tokens":5,"messages":"a prompt"}]`, start.Unix(), start.Unix()+1)
 	send("/v1/telemetry/litellm?class=chat", "application/json", lite)
 
-	for range 2 { // it is said to the producer, and counted by the pipeline, once each
+	for range 2 { // each time the producer gets an error, and the pipeline counts one refusal
 		res := must(http.Post(base+"/v1/telemetry/openai?pool=ghost", "application/json", strings.NewReader(`{"prompt_tokens":5}`)))
 		body, _ := io.ReadAll(res.Body)
 		res.Body.Close()
 		if res.StatusCode != http.StatusBadRequest || !bytes.Contains(body, []byte(`"unknown_pools":["ghost"]`)) {
-			t.Errorf("a pool that nobody knows is answered %s %s", res.Status, body)
+			t.Errorf("an unknown pool is answered %s %s", res.Status, body)
 		}
 	}
 
@@ -94,8 +93,8 @@ func TestDaemonListens(t *testing.T) {
 	}
 }
 
-// TestDefaultPoolsAreServed: with a default pool a listener takes any name until there are too many, and then those it
-// knows.
+// TestDefaultPoolsAreServed: with a default pool, a listener accepts records of any pool until there are max_pools. Then it
+// accepts those of known pools.
 func TestDefaultPoolsAreServed(t *testing.T) {
 	t.Parallel()
 	p := startDaemon(t,

@@ -23,7 +23,7 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// decisionOf is what a partition must decide as a daemon of all pools does.
+// decisionOf is the part of a decision that does not depend on partitions.
 type decisionOf struct {
 	Pool    string
 	Tick    time.Time
@@ -40,8 +40,8 @@ func comparableDecisions(t *testing.T, p *inProcess) (all map[string][]decisionO
 	return all
 }
 
-// TestPartitions: three daemons of a third of all pools each decide as one daemon of all pools does, from the telemetry
-// that producers publish as ever.
+// TestPartitions: three daemons, each with a part of the pools, make the same decisions as one daemon of all pools.
+// Producers publish on the usual subjects.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
 	const partitions, minutes = 3, 30
@@ -66,7 +66,7 @@ func TestPartitions(t *testing.T) {
 						`{"id":"%s-%d-%d","arrived_at":%d,"finished_at":%d,"prompt_tokens":900,"output_tokens":%d}`, pool, m, r, at.UnixMilli()+int64(r), at.UnixMilli()+9000, 300+100*m))
 				}
 			}
-			for _, d := range daemons { // what is published on one connection may overtake what is published on another
+			for _, d := range daemons { // messages of one connection may overtake those of another
 				if err := d.conn.Flush(); err != nil {
 					t.Fatal(err)
 				}
@@ -89,7 +89,7 @@ func TestPartitions(t *testing.T) {
 	finish(one)
 	want := comparableDecisions(t, one)
 	if len(want) != len(pools) {
-		t.Fatalf("one daemon decides for %d pools of %d", len(want), len(pools))
+		t.Fatalf("one daemon decides for %d pools, want %d", len(want), len(pools))
 	}
 
 	url := testenv.StartNATS(t, jetstream.Mappings("forewarm", partitions))
@@ -115,7 +115,7 @@ func TestPartitions(t *testing.T) {
 		t.Errorf("decisions (-one daemon +partitions):\n%s", diff)
 	}
 
-	// The pool that a record names must be that of its subject.
+	// A record that names a pool of another partition than its subject is refused.
 	other := pools[0]
 	for parts[0].cfg.NATS.PartitionOf(other) == parts[0].cfg.NATS.PartitionOf("chat") {
 		other += "x"
@@ -127,8 +127,8 @@ func TestPartitions(t *testing.T) {
 	})
 }
 
-// TestPartitionsNeedTheirMapping: without the server's mapping, or with one for another number, a partition does not
-// start, and says what to do.
+// TestPartitionsNeedTheirMapping: if the server has no mapping, or one for another number of partitions, a partition does
+// not start. The error says what to do.
 func TestPartitionsNeedTheirMapping(t *testing.T) {
 	for name, mapping := range map[string]string{"none": "", "another number": jetstream.Mappings("forewarm", 8)} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestPartitionsNeedTheirMapping(t *testing.T) {
 	}
 }
 
-// TestPartitionOf compares the hash with the server's.
+// TestPartitionOf compares the partition of pools with the server's mapping.
 func TestPartitionOf(t *testing.T) {
 	t.Parallel()
 	const partitions = 7
@@ -156,13 +156,13 @@ func TestPartitionOf(t *testing.T) {
 		}
 		m := must(got.NextMsg(testenv.Patience))
 		if want := fmt.Sprintf("forewarm.7.%d.telemetry.request.%s.a.b", c.PartitionOf(pool), pool); m.Subject != want {
-			t.Errorf("the server takes pool %s to %s, not to %s", pool, m.Subject, want)
+			t.Errorf("the server maps pool %s to %s, want %s", pool, m.Subject, want)
 		}
 	}
 }
 
-// TestPartitionsLeastRights: the users of a partitioned server may publish what they have to. The server checks their
-// rights after the mapping.
+// TestPartitionsLeastRights: the users of a partitioned server may publish on the subjects that they need. The server checks
+// permissions after the mapping.
 func TestPartitionsLeastRights(t *testing.T) {
 	const partitions = 3
 	users := map[string][]string{
@@ -194,9 +194,9 @@ func TestPartitionsLeastRights(t *testing.T) {
 	}
 }
 
-// TestLeastRights: with the users of deploy/nats/permissions.conf and no more rights, telemetry comes in, decisions and
-// advice go out, snapshots are kept, and autoscalers read and acknowledge; a client without one of the daemon's rights
-// reads which.
+// TestLeastRights: with the permissions of deploy/nats/permissions.conf, the daemon reads telemetry, publishes decisions and
+// events, and restores snapshots. Autoscalers read events and acknowledge. If a permission of the daemon is missing, the
+// error names it.
 func TestLeastRights(t *testing.T) {
 	for _, user := range []string{"FOREWARM", "PRODUCER", "CONSUMER", "DISCOVERY"} {
 		t.Setenv(user+"_PASSWORD", "secret")
@@ -205,7 +205,7 @@ func TestLeastRights(t *testing.T) {
 	file := must(os.ReadFile(shipped))
 	c := jetstream.DefaultConfig()
 	if !strings.HasSuffix(string(file), "\n"+c.Permissions()) {
-		t.Error("deploy/nats/permissions.conf is not what forewarm nats-config prints: print it there again")
+		t.Error("deploy/nats/permissions.conf differs from the output of forewarm nats-config: write it again")
 	}
 	address := strings.TrimPrefix(testenv.StartNATS(t, string(file)), "nats://")
 	as := func(user string) *nats.Conn {
@@ -246,10 +246,10 @@ func TestLeastRights(t *testing.T) {
 		t.Fatalf("no pre-scale event: %v", err)
 	}
 	if _, err := js.Publish(t.Context(), "forewarm.prescale.ack.chat", []byte(`{"generation":1,"accepted":true}`)); err != nil {
-		t.Errorf("an acknowledgement is not taken: %v", err)
+		t.Errorf("publish an acknowledgement: %v", err)
 	}
 	if _, err := js.Publish(t.Context(), "forewarm.decision.chat", nil); err == nil {
-		t.Error("a consumer may write decisions: the test shows nothing")
+		t.Error("a consumer may publish decisions, so the test shows nothing")
 	}
 	testenv.Await(t, "delivery", func() bool {
 		return !slices.ContainsFunc(p.dispatcher.Stats(), func(s alerting.SinkStats) bool { return s.Sent == 0 && s.Sink != "report/folder" })
@@ -258,20 +258,20 @@ func TestLeastRights(t *testing.T) {
 	check := func() {
 		t.Helper()
 		if err := daemon.LastError(); err != nil {
-			t.Errorf("the daemon lacks a right: %v", err)
+			t.Errorf("the daemon has too few permissions: %v", err)
 		}
 	}
 	check()
 	p.stop()
 	p = startDaemonIn(t, dir, lines...)
 	daemon = p.Daemon.conn
-	testenv.Await(t, "the daemon to go on", func() bool { lag, ok := p.consumer.Pending(); return ok && lag == 0 })
+	testenv.Await(t, "the restarted daemon to read the stream", func() bool { lag, ok := p.consumer.Pending(); return ok && lag == 0 })
 	if s := p.Status(); !strings.HasPrefix(s.Restore, "snapshot at") {
 		t.Errorf("after a restart: %s", s.Restore)
 	}
 	check()
 
-	// Each right is missed by name. One server has a user without each.
+	// Each missing permission is named. One server has a user for each, who does not have it.
 	all := c.DaemonRights()
 	missing := append(slices.Clone(all.Publish), all.Subscribe...)
 	o := &server.Options{Host: "127.0.0.1", Port: -1}

@@ -24,7 +24,7 @@ type class struct {
 	ahead                  time.Duration // of the producer's clock
 }
 
-// usual is the traffic that every pool has until its cause is nightCauses.
+// usual is the traffic of every pool before nightBegins.
 func usual() []class {
 	return []class{
 		{name: "chat", tenant: "web", perMinute: 20, prompt: 800, cached: 500, output: 250, producer: "gw-1"},
@@ -32,16 +32,16 @@ func usual() []class {
 	}
 }
 
-// nightBegins is the minute in which causes begin, and nightSpan how many a slow one takes to unfold.
+// nightBegins is the minute in which causes begin. A slow cause grows for nightSpan minutes.
 const nightBegins, nightMinutes, nightSpan = 75, 125, 25
 
-// nightCauses are causes of trouble: what is otherwise in a pool from nightBegins on, and what is to be heard of it.
+// nightCauses are causes of trouble. Each changes one pool from nightBegins on, and has an alert with these facts.
 var nightCauses = []struct {
 	pool    string
 	change  func(c []class, minutes float64) []class
-	replica string // configuration of the pool; "" is the usual
+	replica string // keys of the pool; "" is the default
 	warning alerting.AlertName
-	facts   []string // in its words
+	facts   []string // parts of its text
 }{
 	{pool: "prompts", change: func(c []class, m float64) []class {
 		c[1].prompt *= 1 + 1.1*min(m/nightSpan, 1)
@@ -78,8 +78,8 @@ var nightCauses = []struct {
 	}, warning: alerting.AtCapacityLimit, facts: []string{"replicas.max"}},
 }
 
-// TestScenarioNight plants a cause in each pool of a running daemon. The alerts must name each cause and say what to
-// do.
+// TestScenarioNight changes each pool of a running daemon by another cause of trouble. The alerts name the cause and say
+// what to do.
 func TestScenarioNight(t *testing.T) {
 	t.Parallel()
 	var pools []string
@@ -115,7 +115,7 @@ func TestScenarioNight(t *testing.T) {
 	}
 	p.settle(t)
 
-	heard, said := map[string]string{}, map[string]string{} // first of all; all
+	first, all := map[string]string{}, map[string]string{} // texts of alerts
 	for m := range testenv.Next(alerts) {
 		var e alerting.AlertEvent
 		if err := json.Unmarshal(m.Data, &e); err != nil {
@@ -123,25 +123,25 @@ func TestScenarioNight(t *testing.T) {
 		}
 		a := e.Data
 		key := fmt.Sprintf("%s %s", a.Labels["pool"], a.Name)
-		said[key] += testenv.Words(a.Annotations) + "\n"
-		if a.State == "firing" && heard[key] == "" {
-			heard[key] = fmt.Sprintf("%s %s (%s, class %q)\n%s", a.UpdatedAt.Format("15:04"), key, a.Labels["severity"], a.Labels["class"], testenv.Words(a.Annotations))
+		all[key] += testenv.Words(a.Annotations) + "\n"
+		if a.State == "firing" && first[key] == "" {
+			first[key] = fmt.Sprintf("%s %s (%s, class %q)\n%s", a.UpdatedAt.Format("15:04"), key, a.Labels["severity"], a.Labels["class"], testenv.Words(a.Annotations))
 		}
 	}
 	for _, c := range nightCauses {
 		key := c.pool + " " + string(c.warning)
 		for _, fact := range c.facts {
-			if !strings.Contains(said[key], fact) { // a driver is named once its change is more than chance
-				t.Errorf("%s: %q does not say %q", c.pool, heard[key], fact)
+			if !strings.Contains(all[key], fact) { // a driver is named only after its change is significant
+				t.Errorf("%s: no %q in %q", c.pool, fact, first[key])
 			}
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(heard)) {
-		t.Log(heard[key])
+	for _, key := range slices.Sorted(maps.Keys(first)) {
+		t.Log(first[key])
 	}
 }
 
-// minute publishes a minute's requests of a pool as each class's producer would.
+// minute publishes the requests of a pool in one minute, as the producer of each class does.
 func (p *inProcess) minute(t *testing.T, pool string, at time.Time, traffic []class) {
 	t.Helper()
 	for _, c := range traffic {

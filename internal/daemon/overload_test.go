@@ -14,8 +14,8 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// TestOverload holds the pipeline up, as if more came than the machine can work off: the stream keeps it, the daemon
-// takes in only a little more than it has counted, says that it lags, and in the end has counted every message.
+// TestOverload stops the pipeline, as if there were more messages than the machine can handle. The stream keeps them, the
+// daemon fetches few of them, and reports that it lags. In the end it has counted every message.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	const messages = 20_000
@@ -43,12 +43,12 @@ func TestOverload(t *testing.T) {
 	}
 	testenv.Await(t, "the daemon to lag by all that is after the first minute", func() bool {
 		s := d.Status()
-		return s.LagKnown && s.Lag > messages*3/4 && s.Sequence > messages/5-50 // the parcel at hand is not counted yet
+		return s.LagKnown && s.Lag > messages*3/4 && s.Sequence > messages/5-50 // the current batch is not counted yet
 	})
 	if code, page := testenv.Get(p.base + "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(page, "messages behind the stream, limit 5000") {
 		t.Errorf("readyz of a daemon that lags: %d %s", code, page)
 	}
-	testenv.Await(t, "the metrics to say how far the daemon lags, once all is stored", func() bool {
+	testenv.Await(t, "the metrics to have the lag", func() bool {
 		_, page := testenv.Get(p.base + "/metrics")
 		return strings.Contains(page, fmt.Sprintf("forewarm_stream_lag_messages %d\n", d.Status().Lag))
 	})
@@ -57,7 +57,7 @@ func TestOverload(t *testing.T) {
 	for c := range stream.ListConsumers(ctx).Info() {
 		readers++
 		if taken := c.Delivered.Stream - d.Status().Sequence; taken > 2048 {
-			t.Errorf("%d messages are in memory and not counted", taken)
+			t.Errorf("%d messages are in memory, want at most 2048", taken)
 		}
 	}
 	if readers != 1 {

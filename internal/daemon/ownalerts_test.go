@@ -15,8 +15,7 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// firingAt is what a real Alertmanager lists as firing: summaries by name and resource. What is resolved is not among
-// it.
+// firingAt returns the texts of the alerts that a real Alertmanager lists as firing, by name and resource.
 func firingAt(t *testing.T, url string) map[string]string {
 	t.Helper()
 	_, body := testenv.Get(url + "/api/v2/alerts?active=true")
@@ -31,33 +30,33 @@ func firingAt(t *testing.T, url string) map[string]string {
 	return firing
 }
 
-// raised waits until each alert fires at Alertmanager and says what is wanted, and prints it.
-func raised(t *testing.T, url string, want map[string]string) {
+// awaitAlerts waits until each alert fires at Alertmanager, checks its text, and logs it.
+func awaitAlerts(t *testing.T, url string, want map[string]string) {
 	t.Helper()
 	for key, part := range want {
-		var said string
+		var text string
 		testenv.Await(t, key, func() bool {
-			said = firingAt(t, url)[key]
-			return said != ""
+			text = firingAt(t, url)[key]
+			return text != ""
 		})
-		if !strings.Contains(said, part) {
-			t.Errorf("%s says %q, want %q", key, said, part)
+		if !strings.Contains(text, part) {
+			t.Errorf("%s: %q, want %q", key, text, part)
 		}
-		t.Logf("%s\n%s", key, said)
+		t.Logf("%s\n%s", key, text)
 	}
 }
 
-// over waits until none of the alerts fires any more.
-func over(t *testing.T, url string, alerts map[string]string) {
+// awaitResolved waits until none of the alerts fires.
+func awaitResolved(t *testing.T, url string, alerts map[string]string) {
 	t.Helper()
 	for key := range alerts {
-		testenv.Await(t, key+" to be over", func() bool { return firingAt(t, url)[key] == "" })
+		testenv.Await(t, key+" to be resolved", func() bool { return firingAt(t, url)[key] == "" })
 	}
 }
 
-// TestOwnAlerts plants, in a daemon on the wall clock, a producer whose clock is ahead, one that holds its records
-// back, records that are refused, and a consumer that refuses; each is an alert in Alertmanager, and over once its
-// cause is fixed. The watchdog fires while ticks come.
+// TestOwnAlerts: a daemon on the wall clock has a producer whose clock is ahead, one whose records come late, records that
+// are refused, and a sink that fails. Each is an alert in Alertmanager, which is resolved after the cause ends. The watchdog
+// fires while there are ticks.
 func TestOwnAlerts(t *testing.T) {
 	t.Parallel()
 	alertmanager := testenv.StartAlertmanager(t, testenv.Silent).URL
@@ -77,8 +76,8 @@ func TestOwnAlerts(t *testing.T) {
 	now, w := time.Now(), newSelfWatch()
 	p.checkSelf(w, now)
 	minutes, looks := 0, 0
-	// minute goes on by one: the watermark that the ticker would write, and requests that end now by their producer's
-	// clock, or ended a while ago.
+	// minute publishes the requests of one minute, and a watermark as the ticker does. Requests of gw-2 end ahead of the
+	// clock, those of gw-3 ended some time ago.
 	minute := func(ahead, behind time.Duration, bad bool) {
 		minutes++
 		at := now.Add(time.Duration(minutes) * time.Minute).Truncate(time.Minute)
@@ -110,23 +109,23 @@ func TestOwnAlerts(t *testing.T) {
 		"ForewarmInputDropped":            "Forewarm refuses 50 % of ",
 		"ForewarmSinkFailing webhook/ops": "Forewarm has not reached webhook/ops since ",
 	}
-	raised(t, alertmanager, alerts)
-	raised(t, alertmanager, map[string]string{"ForewarmWatchdog": "This alert always fires."})
+	awaitAlerts(t, alertmanager, alerts)
+	awaitAlerts(t, alertmanager, map[string]string{"ForewarmWatchdog": "This alert always fires."})
 	if p.ticks(time.Now().Add(11*time.Minute)) || !p.ticks(time.Now()) {
-		t.Error("the watchdog fires 11 minutes after the newest tick, or not right after it")
+		t.Error("the watchdog fires 11 minutes after the last tick, or does not fire directly after it")
 	}
-	raised(t, alertmanager, map[string]string{"ForewarmTelemetryFault": " The records of producer gw-3 come about "})
+	awaitAlerts(t, alertmanager, map[string]string{"ForewarmTelemetryFault": " The records of producer gw-3 come about "})
 
 	broken.Store(false)
-	testenv.Await(t, "the webhook to get what waited", func() bool { return p.sinkTrouble() == "" })
-	for range 30 { // a clock is judged by ten to twenty minutes, telemetry by fifteen, and an alert is over after five
+	testenv.Await(t, "the webhook to get the waiting notices", func() bool { return p.sinkTrouble() == "" })
+	for range 30 { // the clock needs ten to twenty minutes, telemetry needs fifteen, and an alert is resolved after five
 		minute(0, 0, false)
 	}
-	over(t, alertmanager, alerts)
+	awaitResolved(t, alertmanager, alerts)
 }
 
-// TestSilentProducerAndBack: of two gateways one falls silent for a while, in a daemon that follows the telemetry's own
-// time.
+// TestSilentProducerAndBack: on the event clock, one of two gateways sends nothing for fifteen minutes. An alert names it,
+// and is resolved when it sends again.
 func TestSilentProducerAndBack(t *testing.T) {
 	t.Parallel()
 	alertmanager := testenv.StartAlertmanager(t, testenv.Silent).URL
@@ -142,10 +141,10 @@ func TestSilentProducerAndBack(t *testing.T) {
 	minutes(40, usual())
 	minutes(15, usual()[:1])
 	silent := map[string]string{"ForewarmTelemetryFault": "Producer gw-2 has sent nothing since 08:40 UTC. Demand may be higher than Forewarm sees."}
-	raised(t, alertmanager, silent)
+	awaitAlerts(t, alertmanager, silent)
 	if _, body := testenv.Get(p.base + "/metrics"); !strings.Contains(body, `forewarm_producer_fault{pool="chat",source="gw-2",kind="silent"} 1`) {
 		t.Error("no metric names the producer")
 	}
 	minutes(15, usual())
-	over(t, alertmanager, silent)
+	awaitResolved(t, alertmanager, silent)
 }

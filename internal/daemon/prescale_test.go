@@ -14,8 +14,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestPrescaleConsumer has the example consumer scale by the events of a daemon, and the daemon
-// learn from its answers how long replicas take.
+// TestPrescaleConsumer runs the example consumer. It scales by the events of a daemon, and the daemon learns the warm-up
+// lag from its acknowledgements.
 func TestPrescaleConsumer(t *testing.T) {
 	t.Parallel()
 	consumer := filepath.Join(t.TempDir(), "prescale")
@@ -46,7 +46,7 @@ func TestPrescaleConsumer(t *testing.T) {
 	}()
 
 	js := must(p.conn.JetStream())
-	testenv.Await(t, "the example to subscribe", func() bool { // of a late start it would see the last event only, which may be to hold
+	testenv.Await(t, "the example to subscribe", func() bool { // a consumer that starts late sees only the last event, which may be to hold
 		stream, err := js.StreamNameBySubject("forewarm.prescale.chat")
 		for range js.ConsumerNames(stream) {
 			return err == nil
@@ -54,7 +54,7 @@ func TestPrescaleConsumer(t *testing.T) {
 		return false
 	})
 
-	// The minutes end now, because expired advice is not obeyed. The load rises at the end.
+	// The minutes end now, because the consumer ignores expired events. The load rises at the end.
 	const minutes = 70
 	now := time.Now().Truncate(time.Minute)
 	for m := range minutes {
@@ -67,8 +67,8 @@ func TestPrescaleConsumer(t *testing.T) {
 	p.settle(t)
 	before := leadSeconds(t, p)
 
-	asked, last := map[string]bool{}, 0                               // of the events that were in force
-	testenv.Await(t, "the last number to be scaled to", func() bool { // of as many events as have come by then
+	asked, last := map[string]bool{}, 0 // of events that have not expired
+	testenv.Await(t, "the consumer to scale to the last number", func() bool {
 		for m, err := events.NextMsg(time.Millisecond); err == nil; m, err = events.NextMsg(time.Millisecond) {
 			e, err := alerting.ReadPrescale(m.Data)
 			if err != nil || m.Header.Get("Content-Type") != alerting.StructuredType || m.Header.Get("Nats-Msg-Id") != e.ID {
@@ -93,17 +93,17 @@ func TestPrescaleConsumer(t *testing.T) {
 		t.Errorf("answered %s, events %v (%v)", m.Data, asked, err)
 	}
 	p.publishMinute(t, "chat.talk", now, 40, 500, 300)
-	p.publishMinute(t, "chat.talk", now.Add(time.Minute), 1, 500, 300) // which ends the one before
+	p.publishMinute(t, "chat.talk", now.Add(time.Minute), 1, 500, 300) // ends the minute before
 	p.settle(t)
 	if refused := testenv.Metric(t, p.base, `forewarm_ingest_refused_total{reason="missing_field"}`); refused > 0 {
 		t.Errorf("%g records refused", refused)
 	}
 	if after := leadSeconds(t, p); after == before {
-		t.Errorf("the warm-up lag is still taken for %g s after an answer", after)
+		t.Errorf("the lead time is still %g s after an acknowledgement", after)
 	}
 }
 
-// leadSeconds is the warm-up lag that the last decision was made with.
+// leadSeconds is the lead time of the last decision.
 func leadSeconds(t *testing.T, p *inProcess) float64 {
 	t.Helper()
 	var pool struct {

@@ -26,9 +26,8 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// reversion replaces the snapshot of a data directory by one of the same sequence and stream, with the parts that
-// change gives.
-func reversion(t *testing.T, data string, change func(parts []map[int]cbor.RawMessage) []map[int]cbor.RawMessage) {
+// replaceSnapshot replaces the snapshot of a data directory by one of the same sequence and stream, with changed parts.
+func replaceSnapshot(t *testing.T, data string, change func(parts []map[int]cbor.RawMessage) []map[int]cbor.RawMessage) {
 	t.Helper()
 	site := openSite(t, data)
 	defer site.close()
@@ -49,12 +48,12 @@ func reversion(t *testing.T, data string, change func(parts []map[int]cbor.RawMe
 		changed = append(changed, must(cbor.Marshal(part))...)
 	}
 	changed = append(changed, state...)
-	for range 2 { // a daemon has two
+	for range 2 { // a daemon keeps two snapshots
 		must(states.Save(t.Context(), was, bytes.NewReader(changed)))
 	}
 }
 
-// older takes one off the version of a part.
+// older lowers the version of a part.
 func older(part map[int]cbor.RawMessage, by int) {
 	var version int
 	if err := cbor.Unmarshal(part[1], &version); err != nil {
@@ -63,13 +62,13 @@ func older(part map[int]cbor.RawMessage, by int) {
 	part[1] = must(cbor.Marshal(version - by))
 }
 
-// upgradeSite is a daemon with a past: a pool that grows, two sinks of which one takes nothing, and a stream that has
-// lost its beginning.
+// upgradeSite is the data of a stopped daemon. It has a pool that grows, an event that the webhook did not get, and a stream
+// without its oldest messages.
 type upgradeSite struct {
 	dir, data string
 	config    []string
 	now       time.Time
-	events    []alerting.Event // that came over NATS
+	events    []alerting.Event // published on NATS
 	journal   []alerting.Decision
 }
 
@@ -97,7 +96,7 @@ func newUpgradeSite(t *testing.T) *upgradeSite {
 	return s
 }
 
-// copied is the same site in another directory.
+// copied copies the site to another directory.
 func (s *upgradeSite) copied(t *testing.T) *upgradeSite {
 	t.Helper()
 	c := *s
@@ -109,7 +108,7 @@ func (s *upgradeSite) copied(t *testing.T) *upgradeSite {
 	return &c
 }
 
-// minutes has telemetry of some minutes come, and the watermarks after them.
+// minutes publishes the telemetry of some minutes and their watermarks, and collects the events.
 func (s *upgradeSite) minutes(t *testing.T, p *inProcess, from, to int) {
 	t.Helper()
 	events := testenv.Subscribe(t, p.conn, "forewarm.prescale.chat")
@@ -122,7 +121,7 @@ func (s *upgradeSite) minutes(t *testing.T, p *inProcess, from, to int) {
 			p.publish(t, "forewarm.telemetry.request.chat."+class, fmt.Appendf(nil,
 				`{"start":%d,"requests":60,"prompt_tokens":30000,"output_tokens":%d}`, at.UnixMilli(), tokens*(i+1)), "Content-Type", codec.ContentTypeSum)
 		}
-		if m >= 0 { // the past is learned from the records' own times
+		if m >= 0 { // records of the past are learned without watermarks
 			p.publish(t, "forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, at.Add(time.Minute).UnixMilli()))
 		}
 	}
@@ -137,7 +136,7 @@ func (s *upgradeSite) minutes(t *testing.T, p *inProcess, from, to int) {
 	}
 }
 
-// hook is a webhook's consumer that remembers the ids of what it was sent.
+// hook is the consumer of a webhook. It keeps the ids of the messages that it got.
 type hook struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -162,9 +161,9 @@ func (h *hook) got() []string {
 	return slices.Clone(h.ids)
 }
 
-// TestUpgrade: a daemon finds the snapshot of another program, or a damaged one. It learns from the stored series what
-// the stream no longer has, and the rest from the stream. It decides no minute twice. Generations go on. It delivers
-// what was not delivered, under its own id, and nothing twice.
+// TestUpgrade: a daemon has a snapshot of another version, or a damaged one. It learns from the stream, and from the stored
+// series where the stream has no messages any more. It decides no minute twice, and generations continue. It delivers the
+// notice that was not delivered, with the same id, and no other again.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	h := newHook(t)
@@ -178,45 +177,45 @@ func TestUpgrade(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := site.copied(t)
 			last := s.events[len(s.events)-1]
-			reversion(t, s.data, change)
+			replaceSnapshot(t, s.data, change)
 			s.config[2] = strings.Replace(s.config[2], "http://127.0.0.1:1", h.URL, 1)
 			before := len(h.got())
 
 			p := startDaemonIn(t, s.dir, s.config...)
 			testenv.Await(t, "the past to be learned", func() bool { return p.Status().Restored && p.Status().Lag == 0 && p.Status().LagKnown })
 			if got := p.Status().Restore; !strings.Contains(got, "2 not taken up") || !strings.Contains(got, "learned again") {
-				t.Errorf("the status says %q", got)
+				t.Errorf("status: %q", got)
 			}
 			if diff := decisionsOf(t, p); len(diff) != len(s.journal) {
-				t.Errorf("%d decisions are journaled, were %d", len(diff), len(s.journal))
+				t.Errorf("%d decisions are stored, want %d", len(diff), len(s.journal))
 			}
 			if n := p.decisions.Counters(); n.Repeated+n.Divergent != 0 {
-				t.Errorf("the log was offered again what it has: %+v", n)
+				t.Errorf("stored decisions were added again: %+v", n)
 			}
-			testenv.Await(t, "what was not delivered", func() bool { return len(h.got()) > before })
+			testenv.Await(t, "the delivery of the waiting event", func() bool { return len(h.got()) > before })
 			if got := h.got()[before:]; !slices.Equal(got, []string{last.ID}) {
-				t.Errorf("the hook that was away got %q, want %q", got, last.ID)
+				t.Errorf("the webhook got %q, want %q", got, last.ID)
 			}
 			known := len(s.events)
 			s.minutes(t, p, 5, 10)
-			for i, e := range s.events[known:] { // an event that a newer one overtakes is not sent
+			for i, e := range s.events[known:] { // events that a newer one supersedes are not sent
 				if e.Data.Generation <= s.events[known+i-1].Data.Generation {
-					t.Errorf("advice %s after %s", e.ID, s.events[known+i-1].ID)
+					t.Errorf("event %s came after %s", e.ID, s.events[known+i-1].ID)
 				}
 			}
 			if len(s.events) == known {
-				t.Error("nothing is advised")
+				t.Error("no event came")
 			}
 			learned := 0
 			for _, f := range p.Pools()[0].Forecast.Total {
 				learned = max(learned, f.Known)
 			}
 			if learned < upgradePast-5 {
-				t.Errorf("models know %d minutes of %d", learned, upgradePast)
+				t.Errorf("%d minutes were learned, want %d", learned, upgradePast-5)
 			}
 			got := decisionsOf(t, p)
 			if len(got) < len(s.journal)+5 {
-				t.Errorf("%d decisions, %d of them before", len(got), len(s.journal))
+				t.Errorf("%d decisions, want 5 more than %d", len(got), len(s.journal))
 			}
 			for i, generation := len(s.journal), last.Data.Generation; i < len(got); i++ {
 				if got[i].Publish {
@@ -227,7 +226,7 @@ func TestUpgrade(t *testing.T) {
 				}
 			}
 			if n := testenv.Metric(t, p.base, "forewarm_snapshots_refused_total"); n != 2 {
-				t.Errorf("%g snapshots were not taken up", n)
+				t.Errorf("%g snapshots were refused, want 2", n)
 			}
 			_, ready := testenv.Get(p.base + "/readyz")
 			if !strings.Contains(ready, "not taken up") {
@@ -237,14 +236,14 @@ func TestUpgrade(t *testing.T) {
 
 			p = startDaemonIn(t, s.dir, s.config...)
 			if got := p.Status().Restore; !strings.Contains(got, "snapshot at") {
-				t.Errorf("the next start: %s", got)
+				t.Errorf("status after the next start: %s", got)
 			}
 		})
 	}
 }
 
-// TestSeriesAreACache: a daemon whose time-series database was deleted decides as one that has it. It stores series from
-// then on, and the past is not filled in.
+// TestSeriesAreACache: a daemon whose time-series database was deleted makes the same decisions. It stores series from then
+// on, and does not restore the past.
 func TestSeriesAreACache(t *testing.T) {
 	t.Parallel()
 	config := []string{"clock: event", "features: {lateness: 0s}", "pools: [{name: chat, decode_tokens_per_s: 400, itl: 25ms, replicas: {min: 1, max: 40}}]"}
@@ -276,7 +275,7 @@ func TestSeriesAreACache(t *testing.T) {
 		play(p, 60, 80)
 		decisions[deleted] = decisionsOf(t, p)
 		if n := testenv.Scalar(t, p.base, "count_over_time(forewarm_desired_replicas[10h])", start.Add(80*time.Minute)); n != minutes {
-			t.Errorf("deleted: %v: %g minutes are stored, want %g", deleted, n, minutes)
+			t.Errorf("database deleted %t: %g minutes are stored, want %g", deleted, n, minutes)
 		}
 		p.stop()
 	}

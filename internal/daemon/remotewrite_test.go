@@ -11,8 +11,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestRemoteWrite: a real Prometheus, and a real VictoriaMetrics, end up with every sample that is stored here, though
-// they were away for a while, and the daemon was restarted meanwhile.
+// TestRemoteWrite: a real Prometheus, and a real VictoriaMetrics, get every stored sample, although they are stopped for
+// some time and the daemon is restarted meanwhile.
 func TestRemoteWrite(t *testing.T) {
 	t.Parallel()
 	t.Run("prometheus", func(t *testing.T) {
@@ -51,17 +51,17 @@ func testRemoteWrite(t *testing.T, receive func(dir, address string) *testenv.Se
 	alike := func() bool { return samples(receiver.URL) == samples(p.base) }
 
 	minutes(0, 20)
-	testenv.Await(t, "the receiver to have what is stored", alike)
+	testenv.Await(t, "the receiver to have all samples", alike)
 	receiver.Stop()
 	minutes(20, 30)
 	p.stop()
 	p = startDaemonIn(t, dir, lines...)
 	minutes(30, 40)
 	if p.writer.Waiting() == 0 {
-		t.Error("nothing waits, though nobody takes it")
+		t.Error("no sample waits while the receiver is stopped")
 	}
 	receiver = receive(theirs, receiver.URL[len("http://"):])
-	testenv.Await(t, "the receiver to have what was stored meanwhile", alike)
+	testenv.Await(t, "the receiver to have the samples of the meantime", alike)
 	if n := samples(p.base); n < 40*20 {
 		t.Errorf("only %g samples are stored", n)
 	}
@@ -71,7 +71,7 @@ func testRemoteWrite(t *testing.T, receive func(dir, address string) *testenv.Se
 	}
 	settled := start.Add(40*time.Minute - p.cfg.Features.Revise)
 	if n := testenv.Scalar(t, receiver.URL, `count_over_time(forewarm_demand_requests_per_second{class="*"}[3h])`, settled); start.Add(time.Duration(n) * time.Minute).Before(settled) {
-		t.Errorf("the receiver has %g minutes of those up to %s, some of which settled after the restart", n, settled.Sub(start))
+		t.Errorf("the receiver has %g minutes, want all up to %s, also those that settled after the restart", n, settled.Sub(start))
 	}
 	if testenv.Metric(t, p.base, "forewarm_remote_write_rejected_total") != 0 {
 		t.Error("samples are counted as lost")

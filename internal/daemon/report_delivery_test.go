@@ -20,7 +20,7 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// inbox is a mail server that keeps what it gets.
+// inbox is a mail server that keeps its mails.
 type inbox struct {
 	mails chan string
 	port  int
@@ -38,7 +38,7 @@ func startInbox(t *testing.T) *inbox {
 	}()
 	t.Cleanup(func() {
 		_ = server.Close()
-		_ = listener.Close() // which the server does not know of when it has not begun yet
+		_ = listener.Close() // server.Close does not close it before Serve has begun
 		<-done
 	})
 	return box
@@ -54,8 +54,8 @@ func (b *inbox) Data(r io.Reader) error {
 	return err
 }
 
-// TestReportIsDelivered: to the folder, the webhook and the mailbox, to each once, though the process dies before
-// it could note that, and though one of them was away at first.
+// TestReportIsDelivered: folder, webhook and mailbox each get the report once, although the webhook fails at first, and
+// the process stops before it has stored that the report was made.
 func TestReportIsDelivered(t *testing.T) {
 	t.Parallel()
 	box := startInbox(t)
@@ -63,7 +63,7 @@ func TestReportIsDelivered(t *testing.T) {
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if refusals.Add(1) == 1 {
-			w.Header().Set("Retry-After", "600") // longer than this process lives
+			w.Header().Set("Retry-After", "600") // longer than this daemon runs
 			http.Error(w, "not yet", http.StatusServiceUnavailable)
 			return
 		}
@@ -107,14 +107,14 @@ func TestReportIsDelivered(t *testing.T) {
 		}
 	}
 
-	// The next process knows who has it: only the webhook, which waits, gets it.
+	// After a restart only the webhook, which has not got it, gets the report.
 	p.stop()
 	p = startDaemonIn(t, dir, lines...)
 	testenv.Await(t, "the webhook to get it", func() bool { return sent("webhook/ops") == 1 })
 	if hooks.Load() != 1 || sent("report/mail")+sent("report/folder") > 0 || len(box.mails) > 0 {
-		t.Error("something was delivered twice")
+		t.Error("a report was delivered twice")
 	}
-	if err := p.Daemon.reporter.make(t.Context(), period); err != nil { // as after a crash before the mark was written
+	if err := p.Daemon.reporter.make(t.Context(), period); err != nil { // as after a crash before the report was stored as made
 		t.Fatal(err)
 	}
 	p.stop()

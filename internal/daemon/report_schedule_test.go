@@ -17,7 +17,7 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// TestMissedReportIsMade: a daemon that was away when its weekly report was due makes it, and delivers it.
+// TestMissedReportIsMade: a daemon was stopped when its weekly report was due. After its start it makes and delivers it.
 func TestMissedReportIsMade(t *testing.T) {
 	t.Parallel()
 	due := time.Now().UTC().Add(-3 * time.Hour).Truncate(time.Minute)
@@ -45,11 +45,11 @@ func TestMissedReportIsMade(t *testing.T) {
 		return err == nil && p.Daemon.reporter.made.Load() == 1
 	})
 	if r, err := p.decisions.Reported(t.Context()); err != nil || r == nil || !r.To.Equal(due) {
-		t.Errorf("reported is %+v, %v; want what ends at %v", r, err, due)
+		t.Errorf("the last report is %+v, %v; want one that ends at %v", r, err, due)
 	}
 }
 
-// fillHistory stores what a class of pool chat generated in [from, to).
+// fillHistory stores windows of a class of pool chat in [from, to).
 func fillHistory(t *testing.T, dir string, from, to time.Time) {
 	t.Helper()
 	c := storage.DefaultConfig()

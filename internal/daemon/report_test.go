@@ -16,23 +16,24 @@ import (
 	"github.com/forewarm/forewarm/alerting/report"
 )
 
-// desk is a reporter whose world is in memory: what is on disk outlives it, as over a restart.
-type desk struct {
+// testReporter is a reporter with a fake clock, log and renderer. The time of the last report is in a file in dir, so that a
+// second testReporter continues as after a restart.
+type testReporter struct {
 	*reporter
 	dir    string
 	sent   []string // periods
 	titles []string
 	broken error
 	lag    time.Duration // of the pipeline behind the clock
-	deaf   bool          // the log takes nothing
+	full   bool          // the log cannot be written
 }
 
-func newDesk(t *testing.T, dir, expression, zone string) *desk {
+func newTestReporter(t *testing.T, dir, expression, zone string) *testReporter {
 	t.Helper()
 	z := must(time.LoadLocation(zone))
 	schedule := must(report.NewSchedule(expression, z))
 	first := time.Now()
-	d := &desk{dir: dir}
+	d := &testReporter{dir: dir}
 	d.reporter = &reporter{
 		schedule: schedule, settle: 10 * time.Minute, log: zap.NewNop(), instance: "forewarm 1",
 		clock: func() time.Time { return time.Now().Add(-d.lag) },
@@ -45,7 +46,7 @@ func newDesk(t *testing.T, dir, expression, zone string) *desk {
 		},
 		render: func(context.Context, *alerting.Report) (*rendered, error) { return &rendered{}, d.broken },
 		store: func(_ context.Context, n alerting.Notice) error {
-			if d.deaf {
+			if d.full {
 				return errors.New("no space left on device")
 			}
 			d.sent = append(d.sent, n.Report.From.Format("2 Jan 15:04")+" to "+n.Report.To.Format("2 Jan 15:04"))
@@ -56,22 +57,22 @@ func newDesk(t *testing.T, dir, expression, zone string) *desk {
 	return d
 }
 
-// runFor runs it until a span has passed on the clock of the bubble.
-func (d *desk) runFor(t *testing.T, span time.Duration) {
+// runFor runs the reporter for a span of the fake time.
+func (d *testReporter) runFor(t *testing.T, span time.Duration) {
 	ctx, cancel := context.WithTimeout(t.Context(), span)
 	defer cancel()
 	_ = d.Run(ctx) // always nil
 	synctest.Wait()
 }
 
-// The bubble's clock begins at midnight of 2000-01-01 UTC, a Saturday.
+// The fake time of synctest starts at 2000-01-01 00:00 UTC, a Saturday.
 
 // TestReporterOnSchedule: periods and titles follow the time zone of the schedule.
 func TestReporterOnSchedule(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, dir, "30 2 * * 0", "Europe/Berlin")
+		d := newTestReporter(t, dir, "30 2 * * 0", "Europe/Berlin")
 		d.runFor(t, 9*24*time.Hour)
 		want := []string{"26 Dec 01:30 to 2 Jan 01:30", "2 Jan 01:30 to 9 Jan 01:30"}
 		if diff := cmp.Diff(want, d.sent); diff != "" || d.made.Load() != 2 || d.missed.Load() != 0 {
@@ -84,11 +85,12 @@ func TestReporterOnSchedule(t *testing.T) {
 	})
 }
 
-// On the event clock periods are of the traffic's time: a week that is replayed in a minute has each day's report.
+// TestReporterOnTheEventClock: on the event clock, periods follow the time of the traffic. If a day is replayed in a minute,
+// there is a daily report each minute.
 func TestReporterOnTheEventClock(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, dir, "0 7 * * *", "UTC")
+		d := newTestReporter(t, dir, "0 7 * * *", "UTC")
 		began, first := time.Now(), time.Date(2024, 5, 12, 0, 0, 0, 0, time.UTC)
 		d.lastReported = func() (time.Time, error) { return first, nil }
 		d.clock = func() time.Time {
@@ -105,24 +107,24 @@ func TestReporterOnTheEventClock(t *testing.T) {
 	})
 }
 
-// TestReporterSettles: no report before its minutes are settled and counted.
+// TestReporterSettles: a report is made only after its minutes have settled, and the pipeline has read them.
 func TestReporterSettles(t *testing.T) {
 	for name, c := range map[string]struct {
 		lag    time.Duration
-		before time.Duration // by which nothing may have been sent
-		after  time.Duration // by which it must have been
+		before time.Duration // no report until then
+		after  time.Duration // a report until then
 	}{
-		"at once": {0, 10 * time.Minute, 11 * time.Minute},
-		"behind":  {30 * time.Minute, 40 * time.Minute, 41 * time.Minute},
+		"no lag": {0, 10 * time.Minute, 11 * time.Minute},
+		"behind": {30 * time.Minute, 40 * time.Minute, 41 * time.Minute},
 	} {
 		dir := t.TempDir()
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDesk(t, dir, "0 1 * * *", "UTC")
+				d := newTestReporter(t, dir, "0 1 * * *", "UTC")
 				d.lag = c.lag
 				d.runFor(t, time.Hour+c.before-time.Second)
 				if len(d.sent) > 0 {
-					t.Error("too early")
+					t.Error("the report is too early")
 				}
 				d.runFor(t, c.after-c.before)
 				if diff := cmp.Diff([]string{"31 Dec 01:00 to 1 Jan 01:00"}, d.sent); diff != "" {
@@ -133,19 +135,19 @@ func TestReporterSettles(t *testing.T) {
 	}
 }
 
-// TestReporterCatchesUpOnce: over restarts and downtimes the newest period is reported, and none twice.
+// TestReporterCatchesUpOnce: after a downtime only the newest period is reported, and none twice.
 func TestReporterCatchesUpOnce(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		run := func(span time.Duration) *desk {
-			d := newDesk(t, dir, "0 7 * * 1", "UTC")
+		run := func(span time.Duration) *testReporter {
+			d := newTestReporter(t, dir, "0 7 * * 1", "UTC")
 			d.runFor(t, span)
 			return d
 		}
 		if d := run(time.Hour); len(d.sent) > 0 {
-			t.Errorf("a first start reports what was before it: %v", d.sent)
+			t.Errorf("the first start reports the time before it: %v", d.sent)
 		}
-		time.Sleep(24 * 24 * time.Hour) // three Mondays; the bubble's clock
+		time.Sleep(24 * 24 * time.Hour) // three Mondays
 		d := run(time.Minute)
 		if diff := cmp.Diff([]string{"17 Jan 07:00 to 24 Jan 07:00"}, d.sent); diff != "" || d.missed.Load() != 3 {
 			t.Errorf("%d missed; %s", d.missed.Load(), diff)
@@ -158,15 +160,15 @@ func TestReporterCatchesUpOnce(t *testing.T) {
 	})
 }
 
-// TestReporterCrash: a report that could not be sent of is made again, under the same id.
+// TestReporterCrash: a report that could not be stored is made again after a restart.
 func TestReporterCrash(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, dir, "0 1 * * *", "UTC")
+		d := newTestReporter(t, dir, "0 1 * * *", "UTC")
 		d.runFor(t, time.Minute)
-		d.deaf = true
+		d.full = true
 		d.runFor(t, 2*time.Hour)
-		again := newDesk(t, dir, "0 1 * * *", "UTC")
+		again := newTestReporter(t, dir, "0 1 * * *", "UTC")
 		again.runFor(t, time.Minute)
 		if diff := cmp.Diff([]string{"31 Dec 01:00 to 1 Jan 01:00"}, again.sent); diff != "" || len(d.sent) > 0 {
 			t.Error(diff)
@@ -174,19 +176,20 @@ func TestReporterCrash(t *testing.T) {
 	})
 }
 
-func TestReporterTriesAgain(t *testing.T) {
+// TestReporterRetries: a report that fails is made again every few minutes.
+func TestReporterRetries(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, dir, "0 1 * * *", "UTC")
+		d := newTestReporter(t, dir, "0 1 * * *", "UTC")
 		d.broken = errors.New("history: input/output error")
 		d.runFor(t, 80*time.Minute+time.Second)
 		if d.failed.Load() != 3 || len(d.sent) > 0 {
-			t.Errorf("%d attempts in ten minutes", d.failed.Load())
+			t.Errorf("%d attempts in ten minutes, want 3", d.failed.Load())
 		}
 		d.broken = nil
 		d.runFor(t, 6*time.Minute)
 		if len(d.sent) != 1 || d.made.Load() != 1 {
-			t.Error("a report that failed is lost")
+			t.Error("the report was not made after a failure")
 		}
 	})
 }

@@ -13,9 +13,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestScenarioRetryStorm plants failures on a running daemon: for 36 minutes 40 % of the attempts fail and are tried
-// again. The load grows by that, and is to be seen in probability and replicas; the storm is announced within five
-// minutes and ends after it.
+// TestScenarioRetryStorm: for 36 minutes, 40 % of the attempts fail and are retried. That raises the load, the saturation
+// probability and the desired replicas. The alert comes within five minutes, and is resolved after the storm.
 func TestScenarioRetryStorm(t *testing.T) {
 	t.Parallel()
 	const begins, ends, minutes = 90, 126, 150
@@ -70,17 +69,17 @@ func TestScenarioRetryStorm(t *testing.T) {
 		}
 	}
 	if raised < begins*time.Minute || raised > (begins+5)*time.Minute || ended < ends*time.Minute || ended > (ends+12)*time.Minute {
-		t.Errorf("the storm from minute %d to %d is announced at %s and over at %s", begins, ends, raised, ended)
+		t.Errorf("the storm lasts from minute %d to %d, the alert from %s to %s", begins, ends, raised, ended)
 	}
 	var before, during alerting.Prescale
-	loads := map[string]float64{} // of prefill, as decisions in the storm had it, by when
+	loads := map[string]float64{} // prefill load of decisions during the storm, by time
 	for m := range testenv.Next(events) {
 		e := must(alerting.ReadPrescale(m.Data))
 		if at := e.IssuedAt.Sub(start); at <= begins*time.Minute {
 			before = e
 		} else if at <= ends*time.Minute {
 			if during = e; e.DesiredReplicas < before.DesiredReplicas {
-				t.Errorf("%s: asks for %d, and for %d before the storm", at, e.DesiredReplicas, before.DesiredReplicas)
+				t.Errorf("%s: asks for %d replicas, for %d before the storm", at, e.DesiredReplicas, before.DesiredReplicas)
 			}
 			if r := e.Retries; r != nil && e.BindingResource == features.DimPrefill {
 				loads[e.IssuedAt.UTC().Format(time.RFC3339)] = r.Demand * r.Factor
@@ -92,7 +91,7 @@ func TestScenarioRetryStorm(t *testing.T) {
 		t.Errorf("probability %.2f before and %.2f in the storm, retries %+v and %+v", *before.Probability, *during.Probability, before.Retries, during.Retries)
 	}
 
-	// The report and its hindsight have the same load as decisions had.
+	// The report and its hindsight have the same load as the decisions.
 	var r struct {
 		Pools []struct {
 			Timeline struct {
@@ -108,20 +107,20 @@ func TestScenarioRetryStorm(t *testing.T) {
 	p.getJSON(t, "/api/v1/report?format=json&from="+start.Format(time.RFC3339)+"&to="+start.Add((minutes-10)*time.Minute).Format(time.RFC3339), &r)
 	line := r.Pools[0].Timeline
 	if len(line.Resources) == 0 || line.Minutes != 1 || len(loads) < 3 {
-		t.Fatalf("the report draws %+v by %d minutes, and %d decisions of the storm were published", line.Resources, line.Minutes, len(loads))
+		t.Fatalf("the report has %+v per %d minutes, and %d decisions of the storm were published", line.Resources, line.Minutes, len(loads))
 	}
 	prefill := line.Resources[0]
 	if prefill.Resource != features.DimPrefill {
-		t.Fatalf("the report draws %s first", prefill.Resource)
+		t.Fatalf("the first resource of the report is %s, want prefill", prefill.Resource)
 	}
 	for at, load := range loads {
 		tick, _ := time.Parse(time.RFC3339, at)
 		m := int(tick.Sub(start)/time.Minute) - 1
 		if got := prefill.Peak[m]; math.Abs(got/load-1) > .1 {
-			t.Errorf("%s: the report has a load of %.0f tokens/s to prefill, and the decision %.0f", at, got, load)
+			t.Errorf("%s: the report has a prefill load of %.0f tokens/s, the decision has %.0f", at, got, load)
 		}
 		if need := math.Ceil(prefill.Peak[m] / 270); line.Needed[m] < need {
-			t.Errorf("%s: in hindsight %v replicas were needed, and prefill took %v", at, line.Needed[m], need)
+			t.Errorf("%s: in hindsight %v replicas were needed, want at least %v for prefill", at, line.Needed[m], need)
 		}
 	}
 }

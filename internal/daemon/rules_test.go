@@ -49,7 +49,7 @@ func readRules(t *testing.T) (rules []rule) {
 	return rules
 }
 
-// TestRules holds the rules to their own tests, with Prometheus' tool.
+// TestRules runs the tests of the rules with promtool. Each alert has a test in which it fires.
 func TestRules(t *testing.T) {
 	promtool := testenv.Program(t, "prometheus", "promtool")
 	for _, args := range [][]string{{"check", "rules", filepath.Base(rulesFile)}, {"test", "rules", "forewarm_test.yaml"}} {
@@ -67,17 +67,17 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestRulesInPrometheus has a real Prometheus scrape a daemon whose pool runs out, evaluate the rules, and notify a real
-// Alertmanager. The waiting times of the rules (for) are left out; promtool tests them.
+// TestRulesInPrometheus: a real Prometheus scrapes a daemon whose pool becomes saturated, evaluates the rules, and notifies
+// a real Alertmanager. The rules have no waiting times (for) here, because promtool tests them.
 func TestRulesInPrometheus(t *testing.T) {
 	t.Parallel()
 	alertmanager := testenv.StartAlertmanager(t, testenv.Silent).URL
 	p := startDaemon(t, "clock: event", "features: {lateness: 0s}", "decision: {mode: active}",
 		"pools: [{name: chat, decode_tokens_per_s: 400, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 9}}]")
 	text := must(os.ReadFile(rulesFile))
-	hasty := testenv.WriteFile(t, filepath.Join(t.TempDir(), "rules.yaml"), regexp.MustCompile(`(?m)^ +for: \w+\n`).ReplaceAllString(string(text), ""))
+	rulesWithoutFor := testenv.WriteFile(t, filepath.Join(t.TempDir(), "rules.yaml"), regexp.MustCompile(`(?m)^ +for: \w+\n`).ReplaceAllString(string(text), ""))
 	prometheus := testenv.StartPrometheus(t, []string{
-		"global: {scrape_interval: 1s, evaluation_interval: 1s}", "rule_files: [" + hasty + "]",
+		"global: {scrape_interval: 1s, evaluation_interval: 1s}", "rule_files: [" + rulesWithoutFor + "]",
 		"alerting: {alertmanagers: [{static_configs: [{targets: ['" + strings.TrimPrefix(alertmanager, "http://") + "']}]}]}",
 		"scrape_configs: [{job_name: forewarm, static_configs: [{targets: ['" + strings.TrimPrefix(p.base, "http://") + "']}]}]",
 	}, t.TempDir(), "", "--rules.alert.resend-delay=1s")
@@ -88,7 +88,7 @@ func TestRulesInPrometheus(t *testing.T) {
 		p.publish(t, "forewarm.telemetry.replica.chat.chat-0", fmt.Appendf(nil, `{"at":%d,"state":"ready"}`, start.Add(time.Duration(m)*time.Minute+59*time.Second).UnixMilli()))
 	}
 	p.settle(t)
-	raised(t, alertmanager, map[string]string{"ForewarmTooLateToWarm": "Pool chat: it runs out within a minute", "ForewarmPrometheusWatchdog": "Always firing"})
+	awaitAlerts(t, alertmanager, map[string]string{"ForewarmTooLateToWarm": "Pool chat: it runs out within a minute", "ForewarmPrometheusWatchdog": "Always firing"})
 	var rules struct {
 		Data struct {
 			Groups []struct {
@@ -109,11 +109,11 @@ func TestRulesInPrometheus(t *testing.T) {
 		}
 	}
 	if n != len(readRules(t)) {
-		t.Errorf("Prometheus has %d rules, and the file %d", n, len(readRules(t)))
+		t.Errorf("Prometheus has %d rules, the file has %d", n, len(readRules(t)))
 	}
 }
 
-// TestAlertmanagerExample has Alertmanager's tool read the example, and route alerts by it.
+// TestAlertmanagerExample checks the example, and its routes, with amtool.
 func TestAlertmanagerExample(t *testing.T) {
 	amtool := testenv.Program(t, "prometheus-alertmanager", "amtool")
 	example := filepath.Join(filepath.Dir(rulesFile), "alertmanager.example.yaml")
@@ -134,7 +134,7 @@ func TestAlertmanagerExample(t *testing.T) {
 	}
 }
 
-// TestRulesKnowTheirMetrics: a metric that nobody exports makes a rule that never fires.
+// TestRulesKnowTheirMetrics: each metric of a rule is exported. Otherwise the rule never fires.
 func TestRulesKnowTheirMetrics(t *testing.T) {
 	var exported strings.Builder
 	for _, file := range []string{"counters.go", "../../server/gauges.go", "../../server/metrics.go"} {
@@ -151,7 +151,8 @@ func TestRulesKnowTheirMetrics(t *testing.T) {
 	}
 }
 
-// TestEveryAlertHasARunbook, whoever raises it, each page answers the same five questions, and links lead to it.
+// TestEveryAlertHasARunbook: each alert of Forewarm and of the rules has a page with the same five sections, and links to
+// it.
 func TestEveryAlertHasARunbook(t *testing.T) {
 	names := map[string]bool{}
 	for _, name := range alerting.AlertNames {
@@ -167,7 +168,7 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 		}
 	}
 	if !strings.HasSuffix(alerting.DefaultConfig().RunbookURL, "/deploy/runbooks/{alert}.md") {
-		t.Errorf("runbook_url is %s by default, and the pages are in deploy/runbooks", alerting.DefaultConfig().RunbookURL)
+		t.Errorf("the default of runbook_url is %s, but the pages are in deploy/runbooks", alerting.DefaultConfig().RunbookURL)
 	}
 	for name := range names {
 		page, err := os.ReadFile(filepath.Join(runbookDir, name+".md"))
@@ -177,19 +178,19 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 		}
 		text := string(page)
 		if !strings.HasPrefix(text, "# "+name+"\n") {
-			t.Errorf("%s.md is about something else", name)
+			t.Errorf("%s.md has another title", name)
 		}
 		for _, section := range []string{"What it means", "What was already done", "What to check", "What to do", "When to ignore it"} {
 			_, after, ok := strings.Cut(text, "\n## "+section+"\n\n")
 			if body, _, _ := strings.Cut(after, "\n## "); !ok || len(body) < 20 {
-				t.Errorf("%s.md does not say: %s", name, section)
+				t.Errorf("%s.md has no section %q", name, section)
 			}
 		}
 	}
 	pages := must(os.ReadDir(runbookDir))
 	for _, p := range pages {
 		if name := strings.TrimSuffix(p.Name(), ".md"); !names[name] {
-			t.Errorf("%s is the runbook of no alert", p.Name())
+			t.Errorf("%s: there is no such alert", p.Name())
 		}
 	}
 }

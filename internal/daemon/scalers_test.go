@@ -23,8 +23,7 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// TestScalers has every kind of autoscaler ask one daemon, and wants the same number from all; and no number, once
-// nothing is heard of the pool any more.
+// TestScalers: every kind of autoscaler gets the same number from a daemon. When the pool is stale, none gets a number.
 func TestScalers(t *testing.T) {
 	t.Parallel()
 	kedaAddress, dynamoAddress := testenv.FreeAddress(t), testenv.FreeAddress(t)
@@ -79,45 +78,45 @@ func TestScalers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The traffic is steady: about what it was, by a high quantile.
+	// The traffic is constant, so a high quantile is not far above it.
 	for what, x := range map[string]struct{ got, want float32 }{
 		"requests":      {predicted.Predictions.GetPredictedNumReq(), perMinute},
 		"prompt tokens": {predicted.Predictions.GetPredictedIsl(), 500}, "output tokens": {predicted.Predictions.GetPredictedOsl(), 400},
 	} {
 		if x.got < 0.8*x.want || x.got > 1.5*x.want {
-			t.Errorf("%g %s predicted, there were %g", x.got, what, x.want)
+			t.Errorf("%g %s predicted, want about %g", x.got, what, x.want)
 		}
 	}
 	_, exposition := testenv.Get(p.base + "/metrics")
 	t.Run("metrics", func(t *testing.T) { testenv.LintMetrics(t, exposition) })
 
-	// Another pool's telemetry moves the time on; chat falls silent without a word that this is zero traffic.
+	// The telemetry of another pool advances the time. Pool chat has no telemetry, which does not mean zero traffic.
 	for m := range 10 {
 		p.publishMinute(t, "batch.talk", start.Add((minutes+time.Duration(m))*time.Minute), 2, 500, 400)
 	}
 	p.settle(t)
 	if n, err := byKEDA(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "stale") {
-		t.Errorf("of a stale pool KEDA gets %g (%v)", n, err)
+		t.Errorf("stale: KEDA gets %g (%v)", n, err)
 	}
 	if n, code := desiredOverHTTP(t, p); code != http.StatusServiceUnavailable {
-		t.Errorf("of a stale pool over HTTP: %g, status %d", n, code)
+		t.Errorf("stale, over HTTP: %g, status %d", n, code)
 	}
 	proposed, err = dynamopb.NewProposePluginClient(plugin).Propose(t.Context(), &dynamopb.ProposeStageRequest{})
 	if err != nil || proposed.GetAccept() == nil {
-		t.Errorf("of a stale pool the planner gets %v (%v)", proposed, err)
+		t.Errorf("stale: the planner gets %v (%v)", proposed, err)
 	}
 	if valid := testenv.Metric(t, p.base, `forewarm_advice_valid{pool="chat",mode="active"}`); valid != 0 {
-		t.Errorf("the advice of a stale pool is valid: %g", valid)
+		t.Errorf("stale: forewarm_advice_valid is %g", valid)
 	}
 }
 
-// TestScalersAfterARestart: what was decided shortly before a restart is said until the first tick, and nothing of it
-// that is not to be obeyed, or is of another configuration.
+// TestScalersAfterARestart: until the first tick after a restart, autoscalers get the last decision. They do not if it is
+// too old, if the mode is advisory, or if the configuration has changed.
 func TestScalersAfterARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	const active, usual = "{mode: active}", "{min: 1, max: 9}"
-	open := func(mode, replicas string) *Daemon { // which never runs, so that no tick comes
+	open := func(mode, replicas string) *Daemon { // never runs, so there is no tick
 		return must(newDaemon(t, dir, "decision: "+mode, "nats: {embedded: {listen: '127.0.0.1:0'}}", "pools: [{name: chat, replicas: "+replicas+"}]"))
 	}
 	d, tick := open(active, usual), time.Now().Add(-time.Minute).UTC()
@@ -140,11 +139,11 @@ func TestScalersAfterARestart(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		mode, replicas string
-		off            time.Duration // from now on
-		want           int           // 0: nothing is said
+		off            time.Duration // from now
+		want           int           // 0: no number
 	}{
 		{active, usual, 0, 4},
-		{active, usual, 5 * time.Minute, 0}, // telemetry may be stale by then, though the decision would stand
+		{active, usual, 5 * time.Minute, 0}, // telemetry may be stale by then, although the decision has not expired
 		{"{mode: advisory}", usual, 0, 0},
 		{active, "{min: 1, max: 3}", 0, 0},
 	} {

@@ -9,9 +9,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestForeignSubjectsAreRelayed: what NVIDIA Dynamo publishes by itself, bytes without headers on its own subject, is
-// counted, and its cached tokens are known though no row has them. What a gateway logs is counted too, and its refusals
-// keep no prompt.
+// TestForeignSubjectsAreRelayed: records that NVIDIA Dynamo publishes on its own subject, without headers, are counted, with
+// their cached tokens. Records of a gateway's log are counted, too. Dead letters contain no prompt.
 func TestForeignSubjectsAreRelayed(t *testing.T) {
 	t.Parallel()
 	p := startDaemon(t,
@@ -48,7 +47,7 @@ func TestForeignSubjectsAreRelayed(t *testing.T) {
 	}
 	for m := range testenv.Next(letters) {
 		if len(m.Data) > 0 {
-			t.Errorf("dead letter %s, want none of the record", m.Data)
+			t.Errorf("dead letter %s, want no part of the record", m.Data)
 		}
 	}
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestScenarioTraffic: of four hours with one burst of ten minutes, metrics, API, series, page and report say what was
-// planted.
+// TestScenarioTraffic: in four hours there is one burst of ten minutes. Metrics, API, page and report show it.
 func TestScenarioTraffic(t *testing.T) {
 	t.Parallel()
 	p := startDaemon(t, "clock: event", "features: {lateness: 0s}", "log: {level: error}", "report: {schedule: '0 12 * * *'}",
@@ -39,5 +38,5 @@ func TestScenarioTraffic(t *testing.T) {
 			t.Errorf("%s: %d, no %q in\n%.3000s", c.path, code, c.want, body)
 		}
 	}
-	testenv.Await(t, "the report of noon by the traffic's clock", func() bool { return p.Daemon.reporter.made.Load() == 1 })
+	testenv.Await(t, "the report at 12:00 of the event clock", func() bool { return p.Daemon.reporter.made.Load() == 1 })
 }

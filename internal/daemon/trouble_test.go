@@ -29,7 +29,8 @@ func (f *flaky) Send(context.Context, alerting.Notice) error {
 
 func trouble(d *Daemon) string { text, _ := d.writeTrouble(); return text }
 
-func TestTroubleEndsWhenItIsOver(t *testing.T) {
+// TestTroubleEnds: a failed write or delivery is reported until one succeeds.
+func TestTroubleEnds(t *testing.T) {
 	d := &Daemon{log: zap.NewNop(), failedWrites: map[string]failedWrite{}}
 	d.noteWrite("snapshot", errors.New("disk full"))
 	d.noteWrite("log", nil)
@@ -38,7 +39,7 @@ func TestTroubleEndsWhenItIsOver(t *testing.T) {
 	}
 	d.noteWrite("snapshot", nil)
 	if got := trouble(d); got != "" {
-		t.Errorf("storage, written again: %q", got)
+		t.Errorf("storage, after a successful write: %q", got)
 	}
 
 	during := make(chan string, 2)
@@ -47,17 +48,17 @@ func TestTroubleEndsWhenItIsOver(t *testing.T) {
 		during <- d.sinkTrouble()
 	}, noop.Tracer{})
 	now := time.Now()
-	tell := func() {
+	notify := func() {
 		d.dispatcher.Notify(alerting.Notice{Decision: &alerting.Decision{Pool: "p", Tick: now, Expires: now.Add(time.Hour)}})
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- d.dispatcher.Run(ctx) }()
-	tell()
+	notify()
 	if got := <-during; got != "flaky: unreachable (1 not delivered yet)" {
 		t.Errorf("sinks: %q while it failed", got)
 	}
-	tell()
+	notify()
 	if got := <-during; got != "" {
 		t.Errorf("sinks: %q after", got)
 	}
