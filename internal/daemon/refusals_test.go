@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -16,11 +18,11 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestRefusedIsSeen: whoever sends what cannot be used is named, with the reason and the fix, on the page, in /readyz
-// and in the log, as soon as it came.
+// TestRefusedIsSeen: refused records are on the page, in /readyz and in the log at once, with their producer, the reason and
+// the remedy.
 func TestRefusedIsSeen(t *testing.T) {
 	at := badInputStart.Add(time.Hour)
-	sound := func(i int, at time.Time) string {
+	record := func(i int, at time.Time) string {
 		return fmt.Sprintf(`{"id":"s%d","arrived_at":%d,"prompt_tokens":100,"output_tokens":20}`, i, at.UnixMilli())
 	}
 	for name, tt := range map[string]struct {
@@ -28,21 +30,21 @@ func TestRefusedIsSeen(t *testing.T) {
 		repeat                int
 		want                  []string
 	}{
-		"clock behind": {source: "gw-1", data: sound(-1, badInputStart), want: []string{
+		"clock behind": {source: "gw-1", data: record(-1, badInputStart), want: []string{
 			`1 record(s) of producer "gw-1" for pool "chat" refused as late: event time`, "before the newest minute", "set the producer's clock right"}},
-		"no name":      {data: sound(-1, badInputStart), want: []string{`1 record(s) of producers without a name for pool "chat" refused as late`}},
-		"unknown pool": {subject: "forewarm.telemetry.request.nobody.talk", data: sound(-1, at), want: []string{"add it under pools"}},
+		"no producer":  {data: record(-1, badInputStart), want: []string{`1 record(s) of producers without a name for pool "chat" refused as late`}},
+		"unknown pool": {subject: "forewarm.telemetry.request.nobody.talk", data: record(-1, at), want: []string{"add it under pools"}},
 		"not JSON":     {source: "gw-2", data: "<xml/>", want: []string{`of producer "gw-2" for pool "chat" refused as not_json`}},
-		"same id":      {data: sound(0, at), repeat: 30, want: []string{"30 record(s)", "as duplicate", "the record was sent twice, or the producer reuses ids"}},
-		"sound":        {data: sound(-1, at)},
-		"few twice":    {data: sound(0, at) + "\n" + sound(-1, at) + "\n" + sound(-2, at)},
+		"same id":      {data: record(0, at), repeat: 30, want: []string{"30 record(s)", "as duplicate", "the record was sent twice, or the producer reuses ids"}},
+		"valid":        {data: record(-1, at)},
+		"few repeated": {data: record(0, at) + "\n" + record(-1, at) + "\n" + record(-2, at)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := startDaemon(t, "clock: event", "pools:", badInputPool)
 			core, logged := observer.New(zap.WarnLevel)
 			p.log = zap.New(core)
 			for i := range 3 {
-				p.publish(t, "forewarm.telemetry.request.chat.talk", []byte(sound(i, at.Add(time.Duration(i)*time.Minute))))
+				p.publish(t, "forewarm.telemetry.request.chat.talk", []byte(record(i, at.Add(time.Duration(i)*time.Minute))))
 			}
 			p.settle(t)
 			headers := []string{"Forewarm-Source", tt.source}
@@ -57,7 +59,7 @@ func TestRefusedIsSeen(t *testing.T) {
 			_, page := testenv.Get(p.base + "/")
 			if tt.want == nil {
 				if !strings.Contains(ready, `"none refused"`) || logged.Len() > 0 || strings.Contains(page, "<strong>telemetry") {
-					t.Errorf("nothing is wrong, yet /readyz says %s, and the log %v", ready, logged.All())
+					t.Errorf("want nothing refused: /readyz has %s, the log has %v", ready, logged.All())
 				}
 				return
 			}
@@ -65,18 +67,18 @@ func TestRefusedIsSeen(t *testing.T) {
 			for _, part := range tt.want {
 				for where, text := range map[string]string{"/readyz": ready, "page": page} {
 					if !strings.Contains(plain.Replace(text), part) {
-						t.Errorf("%s does not say %q:\n%s", where, part, text)
+						t.Errorf("%s has no %q:\n%s", where, part, text)
 					}
 				}
 			}
 			if logged.Len() != 1 || !strings.Contains(logged.All()[0].Message, "telemetry is refused or skipped: ") {
-				t.Errorf("the log has %v, want one line about what was refused", logged.All())
+				t.Errorf("the log has %v, want one line about refused records", logged.All())
 			}
 		})
 	}
 }
 
-// TestManyKindsOfRefusals: as many producers as there may ever be take bounded room.
+// TestManyKindsOfRefusals: refusals of many producers take a bounded amount of memory.
 func TestManyKindsOfRefusals(t *testing.T) {
 	p := startDaemon(t, "clock: event", "pools:", badInputPool)
 	for i := range 500 {
@@ -86,15 +88,15 @@ func TestManyKindsOfRefusals(t *testing.T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n, text := len(p.refusedBy), p.refusedText(time.Now()); n != refusalKindsMax+1 || len(text) > 2000 || !strings.Contains(text, `"(others)"`) {
-		t.Errorf("%d kinds are kept, and said are %d bytes: %s", n, len(text), text)
+		t.Errorf("%d kinds are kept, and the text has %d bytes: %s", n, len(text), text)
 	}
 	if text := p.refusedText(time.Now().Add(2 * refusalShownFor)); text != "" {
-		t.Errorf("half an hour later %s", text)
+		t.Errorf("after twice refusalShownFor: %s", text)
 	}
 }
 
-// TestPublishedExample pastes the record of the page on integrations into a shell, with a client that prints in place
-// of publishing.
+// TestPublishedExample runs the example of docs/integrations.md in a shell, with a nats command that prints the message. A
+// daemon counts that record.
 func TestPublishedExample(t *testing.T) {
 	t.Parallel()
 	page := must(os.ReadFile("../../docs/integrations.md"))
@@ -111,21 +113,31 @@ func TestPublishedExample(t *testing.T) {
 	p.publish(t, subject, []byte(record))
 	p.settle(t)
 	if n := testenv.Metric(t, p.base, "forewarm_ingest_records_total"); n != 1 {
-		t.Errorf("%v records count of %s on %s: %s", n, record, subject, p.Status().Refused)
+		t.Errorf("%v records are counted, want 1 of %s on %s: %s", n, record, subject, p.Status().Refused)
 	}
 }
 
-// TestTurnedAwayIsSeen: requests that a listener does not let in, and traffic of which nothing counts, are reported at
-// the next look.
-func TestTurnedAwayIsSeen(t *testing.T) {
+// TestUnusedRequestsAreSeen: the next check of the daemon reports requests that a listener refuses, and records that are
+// ignored. Only the listener runs, because a running daemon would make a check of its own.
+func TestUnusedRequestsAreSeen(t *testing.T) {
 	dir := t.TempDir()
 	token := testenv.WriteFile(t, dir+"/token", "0123456789abcdef0123456789abcdef")
-	p := startDaemonIn(t, dir, "clock: event", "pools:", badInputPool, "listeners: {http: {listen: '127.0.0.1:0', token_file: "+token+"}}")
+	d := must(newDaemon(t, dir, "clock: event", "pools:", badInputPool, "nats: {embedded: {listen: none}}",
+		"listeners: {http: {listen: '127.0.0.1:0', token_file: "+token+"}}"))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.intake.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-ended, d.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 	w := newSelfWatch()
-	p.checkSelf(w, time.Now())
+	d.checkSelf(w, time.Now())
 	post := func(path, authorization, body string) {
 		t.Helper()
-		r := must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.intake.Addr()+path, strings.NewReader(body)))
+		r := must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+d.intake.Addr()+path, strings.NewReader(body)))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Authorization", authorization)
 		res := must(http.DefaultClient.Do(r))
@@ -137,14 +149,14 @@ func TestTurnedAwayIsSeen(t *testing.T) {
 			`{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"GET /","startTimeUnixNano":"1772438400000000000","endTimeUnixNano":"1772438401000000000"}]}]}]}`)
 	}
 	for minute := range 2 {
-		p.checkSelf(w, time.Now().Add(time.Duration(minute+1)*time.Minute))
+		d.checkSelf(w, time.Now().Add(time.Duration(minute+1)*time.Minute))
 	}
-	s := p.Status()
+	s := d.Status()
 	if !strings.Contains(s.Refused, "7 records are sound but ask for nothing of a pool") {
-		t.Errorf("said is %q of traffic that asks for nothing", s.Refused)
+		t.Errorf("%q does not have the ignored records", s.Refused)
 	}
 	if !strings.Contains(s.Refused, "7 requests were answered 401 by listeners.http") || len(s.Alerts) != 1 ||
 		!strings.Contains(testenv.Words(s.Alerts[0].Annotations), "7 as http 401") {
-		t.Errorf("said is %q, with alerts %+v", s.Refused, s.Alerts)
+		t.Errorf("%q, alerts %+v", s.Refused, s.Alerts)
 	}
 }
