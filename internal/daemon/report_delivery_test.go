@@ -74,10 +74,7 @@ func TestReportIsDelivered(t *testing.T) {
 	}))
 	defer hook.Close()
 	dir := t.TempDir()
-	keys := filepath.Join(dir, "keys")
-	if err := os.WriteFile(keys, []byte("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	keys := testenv.WriteFile(t, filepath.Join(dir, "keys"), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	lines := []string{
 		soundPool, "log: {level: error}",
 		"sinks: {webhooks: [{name: ops, url: '" + hook.URL + "', secret_file: '" + keys + "', send: [reports]}]}",
