@@ -116,7 +116,7 @@ func TestBackfillRefuses(t *testing.T) {
 		"the answer has 2 series":           `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"1"},"values":[]},{"metric":{"a":"2"},"values":[]}]}}`,
 	} {
 		answer = a
-		d, err := newDaemon(t, t.TempDir(), soundPool, "backfill: {url: '"+srv.URL+"'}", "nats: {embedded: {listen: '127.0.0.1:0'}}")
+		d, err := newDaemon(t, t.TempDir(), onePool, "backfill: {url: '"+srv.URL+"'}", "nats: {embedded: {listen: '127.0.0.1:0'}}")
 		if err == nil {
 			_ = d.Close()
 		}

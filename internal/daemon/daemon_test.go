@@ -25,16 +25,17 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// inProcess is a daemon in this process, where the race detector sees it, and a plain NATS client beside it.
+// inProcess is a daemon in the process of the test, so that the race detector sees it, and a NATS client.
 type inProcess struct {
 	*Daemon
-	data string
+	data string // directory
 	conn *nats.Conn
-	base string // of its HTTP server
+	base string // URL of its HTTP server
 	stop func()
 }
 
-// startDaemon runs a daemon of the given configuration; a directory, addresses and a quiet log are added to it.
+// startDaemon runs a daemon with these lines of configuration until the test ends. It adds a directory, addresses, and a
+// logger that logs nothing.
 func startDaemon(t *testing.T, lines ...string) *inProcess {
 	t.Helper()
 	return startDaemonIn(t, t.TempDir(), lines...)
@@ -45,7 +46,11 @@ func startDaemonIn(t *testing.T, dir string, lines ...string) *inProcess {
 	if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "nats:") }) {
 		lines = append(lines, "nats: {embedded: {listen: '127.0.0.1:0'}}")
 	}
-	d := must(newDaemon(t, dir, lines...))
+	return runDaemon(t, must(newDaemon(t, dir, lines...)))
+}
+
+func runDaemon(t *testing.T, d *Daemon) *inProcess {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
@@ -66,7 +71,7 @@ func startDaemonIn(t *testing.T, dir string, lines ...string) *inProcess {
 	return p
 }
 
-// newDaemon creates a daemon of a configuration. Its data is in dir, and an address of the server is added.
+// newDaemon creates a daemon with these lines of configuration. Its data is in dir. It adds an address of the server.
 func newDaemon(t *testing.T, dir string, lines ...string) (*Daemon, error) {
 	t.Helper()
 	lines = append(slices.Clip(lines), "storage: {dir: "+filepath.Join(dir, "data")+"}")
@@ -78,7 +83,7 @@ func newDaemon(t *testing.T, dir string, lines ...string) (*Daemon, error) {
 	return New(t.Context(), cfg, Options{Log: zap.NewNop()})
 }
 
-// publish sends as a gateway in any language would: the bytes, and headers by name and value.
+// publish sends a message as a gateway does. The headers are pairs of name and value.
 func (p *inProcess) publish(t *testing.T, subject string, data []byte, headers ...string) {
 	t.Helper()
 	m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
@@ -90,7 +95,7 @@ func (p *inProcess) publish(t *testing.T, subject string, data []byte, headers .
 	}
 }
 
-// publishMinute sends n requests that arrive evenly in a minute. of is the pool and the class.
+// publishMinute sends n requests that arrive evenly in a minute. The argument of is the pool and the class, as "chat.talk".
 func (p *inProcess) publishMinute(t *testing.T, of string, at time.Time, n, prompt, output int) {
 	t.Helper()
 	for i := range n {
@@ -99,7 +104,7 @@ func (p *inProcess) publishMinute(t *testing.T, of string, at time.Time, n, prom
 	}
 }
 
-// getJSON reads an answer of the daemon's server.
+// getJSON reads an answer of the daemon's HTTP server.
 func (p *inProcess) getJSON(t *testing.T, path string, into any) (code int) {
 	t.Helper()
 	code, body := testenv.Get(p.base + path)
@@ -124,7 +129,8 @@ func (p *inProcess) settle(t *testing.T) {
 	}
 }
 
-// TestDaemon drives a pool to its limit by plain JSON over core NATS, and looks at everything that comes out.
+// TestDaemon raises the traffic of a pool to its limit, with JSON over core NATS. It checks forecasts, events, alerts and
+// HTTP answers.
 func TestDaemon(t *testing.T) {
 	t.Parallel()
 	alertmanager := testenv.StartAlertmanager(t, testenv.Silent).URL
@@ -144,7 +150,7 @@ func TestDaemon(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 3))
 	requests := 0
 	for minute := range minutes {
-		perMinute := 12 + max(0, minute-60)*4 // doubles in three minutes, and goes on
+		perMinute := 12 + max(0, minute-60)*4 // doubles in three minutes, and grows further
 		for i := range perMinute {
 			at := start.Add(time.Duration(minute)*time.Minute + time.Duration(i)*time.Minute/time.Duration(perMinute))
 			class := []string{"talk", "code"}[i%2]
@@ -156,7 +162,7 @@ func TestDaemon(t *testing.T) {
 			p.settle(t)
 		}
 	}
-	last := start.Add((minutes - 1) * time.Minute) // the last minute is not over
+	last := start.Add((minutes - 1) * time.Minute) // the last minute has not ended
 
 	t.Run("forecasts", func(t *testing.T) { checkForecasts(t, forecasts, start, last) })
 	t.Run("events", func(t *testing.T) { checkEvents(t, events) })
@@ -183,15 +189,11 @@ func answers(p *inProcess, last time.Time) map[string]string {
 	return all
 }
 
-// checkForecasts wants one for each class and one for the pool in every minute of event time, once there is a minute to
-// forecast from.
+// checkForecasts checks that there is a forecast of each class and of the pool in every minute, after the first minutes.
 func checkForecasts(t *testing.T, s *nats.Subscription, start, last time.Time) {
 	origins := map[string][]time.Time{}
 	for m := range testenv.Next(s) {
-		var f forecastMessage
-		if err := json.Unmarshal(m.Data, &f); err != nil {
-			t.Fatalf("%v in %s", err, m.Data)
-		}
+		f := parse[forecastMessage](t, m.Data)
 		if want := ingest.Subject("forewarm", ingest.ForecastSubject, f.Pool, f.Class); m.Subject != want {
 			t.Fatalf("a forecast of %s is on %s", want, m.Subject)
 		}
@@ -216,13 +218,10 @@ func checkForecasts(t *testing.T, s *nats.Subscription, start, last time.Time) {
 func checkEvents(t *testing.T, s *nats.Subscription) {
 	generation, most := int64(0), 0
 	for m := range testenv.Next(s) {
-		var e alerting.Event
-		if err := json.Unmarshal(m.Data, &e); err != nil {
-			t.Fatalf("%v in %s", err, m.Data)
-		}
+		e := parse[alerting.Event](t, m.Data)
 		if e.SpecVersion != "1.0" || e.Type != alerting.EventType || e.Subject != "chat" || e.Source == "" || e.Time.IsZero() ||
 			e.ID != "chat-"+strconv.FormatInt(e.Data.Generation, 10) || m.Header.Get("ce-id") != "" || m.Header.Get("Nats-Msg-Id") != e.ID {
-			t.Errorf("no valid CloudEvent: %s, headers %v", m.Data, m.Header)
+			t.Errorf("not a valid CloudEvent: %s, headers %v", m.Data, m.Header)
 		}
 		if e.Data.Generation <= generation {
 			t.Errorf("generation %d came after %d", e.Data.Generation, generation)
@@ -233,7 +232,7 @@ func checkEvents(t *testing.T, s *nats.Subscription) {
 		generation, most = e.Data.Generation, max(most, e.Data.DesiredReplicas)
 	}
 	if most != 4 {
-		t.Errorf("the most that was asked for is %d replicas, want all 4", most)
+		t.Errorf("at most %d replicas were asked for, want all 4", most)
 	}
 }
 
@@ -257,12 +256,12 @@ func checkHTTP(t *testing.T, p *inProcess, requests int) {
 		"/":                                         "chat",
 	} {
 		if code, body := testenv.Get(p.base + path); code != http.StatusOK || !strings.Contains(body, want) {
-			t.Errorf("GET %s: %d without %q in\n%.600s", path, code, want, body)
+			t.Errorf("GET %s: %d, no %q in\n%.600s", path, code, want, body)
 		}
 	}
 }
 
-// checkAlerts reads back what Alertmanager lists. Its labels identify an alert, so that no number may be among them.
+// checkAlerts reads the alerts of Alertmanager. Labels identify an alert, so they contain no numbers, which change.
 func checkAlerts(t *testing.T, url string) {
 	var alerts []struct {
 		Labels, Annotations map[string]string
@@ -283,7 +282,8 @@ func checkAlerts(t *testing.T, url string) {
 	}
 }
 
-// TestDaemonOnTheWallClock gives the daemon the watermarks that its ticker would write over the next minutes.
+// TestDaemonOnTheWallClock publishes the watermarks that the daemon's ticker writes in the next minutes. There is a
+// decision for each.
 func TestDaemonOnTheWallClock(t *testing.T) {
 	t.Parallel()
 	p := startDaemon(t, "features: {future_bound: 10m}", "pools: [{name: chat, decode_tokens_per_s: 400, replicas: {max: 4}}]")
@@ -304,16 +304,16 @@ func TestDaemonOnTheWallClock(t *testing.T) {
 		ticks = append(ticks, d.Tick)
 	}
 	if diff := cmp.Diff(want, ticks); diff != "" {
-		t.Errorf("ticks that decided (-want +got):\n%s", diff)
+		t.Errorf("ticks with decisions (-want +got):\n%s", diff)
 	}
 	if records := testenv.Metric(t, p.base, "forewarm_ingest_records_total"); records != 10*minutes {
 		t.Errorf("%g records were counted, want %d", records, 10*minutes)
 	}
 }
 
-// TestDaemonDecidesAgainWhatACrashLost: a process that dies before a tick is in the log has delivered nothing of it;
-// the next one decides it again and delivers it. What is in the log is compared, and not delivered twice.
-func TestDaemonDecidesAgainWhatACrashLost(t *testing.T) {
+// TestDaemonDecidesAgainAfterACrash: a daemon stopped before a tick was in the log, and so nothing of the tick was delivered.
+// The next one makes the same decisions and stores them. Decisions that are in the log are compared, and not delivered twice.
+func TestDaemonDecidesAgainAfterACrash(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	config := []string{"clock: event", "features: {lateness: 0s}", "pools: [{name: a, replicas: {max: 4}}, {name: b, replicas: {max: 4}}]"}
@@ -326,13 +326,13 @@ func TestDaemonDecidesAgainWhatACrashLost(t *testing.T) {
 		}
 	}
 	p.settle(t)
-	testenv.Await(t, "the advice for both pools to be delivered", func() bool { return p.dispatcher.Stats()[0].Sent == 2 })
+	testenv.Await(t, "the events of both pools to be delivered", func() bool { return p.dispatcher.Stats()[0].Sent == 2 })
 	all := decisionsOf(t, p)
 	if len(all) < 4 {
 		t.Fatalf("%d decisions", len(all))
 	}
 	log := must(p.js.Stream(t.Context(), jetstream.DecisionsStream))
-	// As the crash would leave it: no snapshot, and nothing of the last tick.
+	// After a crash there is no snapshot, and nothing of the last tick.
 	for _, pool := range []string{"a", "b"} {
 		m, err := log.GetLastMsgForSubject(t.Context(), ingest.Subject("forewarm", ingest.DecisionSubject, pool))
 		if err == nil {
@@ -343,7 +343,7 @@ func TestDaemonDecidesAgainWhatACrashLost(t *testing.T) {
 		}
 	}
 	p.stop()
-	s := openSite(t, p.data)
+	s := openOffline(t, p.data)
 	if err := s.js.DeleteObjectStore(t.Context(), jetstream.StateBucket); err != nil {
 		t.Fatal(err)
 	}
@@ -352,23 +352,23 @@ func TestDaemonDecidesAgainWhatACrashLost(t *testing.T) {
 	p = startDaemonIn(t, dir, config...)
 	p.settle(t)
 	if n := p.decisions.Counters(); n.Repeated != uint64(len(all)-2) || n.Stored != 2 || n.Divergent != 0 {
-		t.Errorf("counters of the log %+v, want %d decisions that were there, and 2 new ones", n, len(all)-2)
+		t.Errorf("counters of the log %+v, want %d repeated and 2 stored decisions", n, len(all)-2)
 	}
 	if diff := cmp.Diff(all, decisionsOf(t, p)); diff != "" {
 		t.Error(diff)
 	}
 	if n := p.dispatcher.Stats()[0].Sent; n > 0 {
-		t.Errorf("%d notices are delivered again", n)
+		t.Errorf("%d notices were delivered again", n)
 	}
 }
 
-// offline is the log of a daemon that is stopped.
+// offline is the NATS server of a stopped daemon.
 type offline struct {
 	js    natsjs.JetStream
 	close func()
 }
 
-func openSite(t *testing.T, data string) offline {
+func openOffline(t *testing.T, data string) offline {
 	t.Helper()
 	c := jetstream.DefaultConfig()
 	c.Embedded.Listen, c.Embedded.StoreDir = "none", filepath.Join(data, "nats")
@@ -391,12 +391,21 @@ func decisionsOf(t *testing.T, p *inProcess) (all []alerting.Decision) {
 	return all
 }
 
-// soundPool is the least that a configuration has.
-const soundPool = "pools: [{name: chat, replicas: {max: 4}}]"
+// onePool is the shortest valid configuration.
+const onePool = "pools: [{name: chat, replicas: {max: 4}}]"
 
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
+	}
+	return v
+}
+
+// parse reads JSON.
+func parse[T any](t *testing.T, data []byte) (v T) {
+	t.Helper()
+	if err := json.Unmarshal(data, &v); err != nil {
+		t.Fatalf("%v in %s", err, data)
 	}
 	return v
 }

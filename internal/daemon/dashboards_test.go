@@ -53,10 +53,7 @@ func readDashboards(t *testing.T) map[string]dashboard {
 	all := map[string]dashboard{}
 	for _, file := range files {
 		text := must(os.ReadFile(file))
-		var d dashboard
-		if err := json.Unmarshal(text, &d); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		d := parse[dashboard](t, text)
 		all[strings.TrimSuffix(filepath.Base(file), ".json")] = d
 	}
 	return all

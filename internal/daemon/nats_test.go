@@ -132,7 +132,7 @@ func TestPartitions(t *testing.T) {
 func TestPartitionsNeedTheirMapping(t *testing.T) {
 	for name, mapping := range map[string]string{"none": "", "another number": jetstream.Mappings("forewarm", 8)} {
 		t.Run(name, func(t *testing.T) {
-			_, err := newDaemon(t, t.TempDir(), "nats: {url: '"+testenv.StartNATS(t, mapping)+"', partition: 1/4}", soundPool)
+			_, err := newDaemon(t, t.TempDir(), "nats: {url: '"+testenv.StartNATS(t, mapping)+"', partition: 1/4}", onePool)
 			if err == nil || !strings.Contains(err.Error(), "forewarm nats-config -partitions 4") {
 				t.Error(err)
 			}

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -117,10 +116,7 @@ func TestScenarioNight(t *testing.T) {
 
 	first, all := map[string]string{}, map[string]string{} // texts of alerts
 	for m := range testenv.Next(alerts) {
-		var e alerting.AlertEvent
-		if err := json.Unmarshal(m.Data, &e); err != nil {
-			t.Fatal(err)
-		}
+		e := parse[alerting.AlertEvent](t, m.Data)
 		a := e.Data
 		key := fmt.Sprintf("%s %s", a.Labels["pool"], a.Name)
 		all[key] += testenv.Words(a.Annotations) + "\n"

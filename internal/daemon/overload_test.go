@@ -1,14 +1,12 @@
 package daemon
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/forewarm/forewarm/internal/testenv"
 	"github.com/forewarm/forewarm/pipeline"
@@ -19,21 +17,13 @@ import (
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	const messages = 20_000
-	d, err := newDaemon(t, t.TempDir(), "clock: event", "features: {lateness: 0s}", "nats: {embedded: {listen: '127.0.0.1:0'}}",
-		"pools: [{name: chat, decode_tokens_per_s: 400, replicas: {max: 4}}]", "server: {listen: '127.0.0.1:0', lag_limit: 5000}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(newDaemon(t, t.TempDir(), "clock: event", "features: {lateness: 0s}", "nats: {embedded: {listen: '127.0.0.1:0'}}",
+		"pools: [{name: chat, decode_tokens_per_s: 400, replicas: {max: 4}}]", "server: {listen: '127.0.0.1:0', lag_limit: 5000}"))
 	busy := make(chan struct{})
 	d.onTick = func(*pipeline.Output) { <-busy }
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- d.Run(ctx) }()
-	p := &inProcess{Daemon: d, base: "http://" + d.listener.Addr().String()}
-	if p.conn, err = nats.Connect(d.embedded.URL()); err != nil {
-		t.Fatal(err)
-	}
-	defer p.conn.Close()
+	p := runDaemon(t, d)
+	release := sync.OnceFunc(func() { close(busy) })
+	defer release()
 
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 	for i := range messages {
@@ -52,9 +42,9 @@ func TestOverload(t *testing.T) {
 		_, page := testenv.Get(p.base + "/metrics")
 		return strings.Contains(page, fmt.Sprintf("forewarm_stream_lag_messages %d\n", d.Status().Lag))
 	})
-	stream := must(d.js.Stream(ctx, d.stream.Load().Config.Name))
+	stream := must(d.js.Stream(t.Context(), d.stream.Load().Config.Name))
 	readers := 0
-	for c := range stream.ListConsumers(ctx).Info() {
+	for c := range stream.ListConsumers(t.Context()).Info() {
 		readers++
 		if taken := c.Delivered.Stream - d.Status().Sequence; taken > 2048 {
 			t.Errorf("%d messages are in memory, want at most 2048", taken)
@@ -64,20 +54,14 @@ func TestOverload(t *testing.T) {
 		t.Errorf("%d readers of the stream", readers)
 	}
 
-	close(busy)
+	release()
 	p.settle(t)
 	testenv.Await(t, "the daemon to be ready again", func() bool {
 		code, _ := testenv.Get(p.base + "/readyz")
 		return code == http.StatusOK
 	})
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	p.stop()
 	if got := d.pipeline.Counters(); got.Records != messages || len(got.Refused) > 0 {
 		t.Errorf("%d of %d messages were counted, refused: %v", got.Records, messages, got.Refused)
-	}
-	if err := d.Close(); err != nil {
-		t.Error(err)
 	}
 }

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -29,7 +28,7 @@ import (
 // replaceSnapshot replaces the snapshot of a data directory by one of the same sequence and stream, with changed parts.
 func replaceSnapshot(t *testing.T, data string, change func(parts []map[int]cbor.RawMessage) []map[int]cbor.RawMessage) {
 	t.Helper()
-	site := openSite(t, data)
+	site := openOffline(t, data)
 	defer site.close()
 	bucket := must(site.js.ObjectStore(t.Context(), jetstream.StateBucket))
 	was := must(stream.NewStates(bucket, "").List(t.Context()))[0]
@@ -128,10 +127,7 @@ func (s *upgradeSite) minutes(t *testing.T, p *inProcess, from, to int) {
 	p.settle(t)
 	testenv.Await(t, "all notices to be delivered", func() bool { return p.dispatcher.Stats()[0].Queued == 0 })
 	for m := range testenv.Next(events) {
-		var e alerting.Event
-		if err := json.Unmarshal(m.Data, &e); err != nil {
-			t.Fatal(err)
-		}
+		e := parse[alerting.Event](t, m.Data)
 		s.events = append(s.events, e)
 	}
 }

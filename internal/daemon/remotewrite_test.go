@@ -30,7 +30,7 @@ func testRemoteWrite(t *testing.T, receive func(dir, address string) *testenv.Se
 	receiver := receive(theirs, "")
 	dir := t.TempDir()
 	lines := []string{
-		soundPool, "clock: event", "log: {level: error}",
+		onePool, "clock: event", "log: {level: error}",
 		"remote_write: {url: '" + receiver.URL + "/api/v1/write', labels: {cluster: eu}}",
 	}
 	p := startDaemonIn(t, dir, lines...)

@@ -76,7 +76,7 @@ func TestReportIsDelivered(t *testing.T) {
 	dir := t.TempDir()
 	keys := testenv.WriteFile(t, filepath.Join(dir, "keys"), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	lines := []string{
-		soundPool, "log: {level: error}",
+		onePool, "log: {level: error}",
 		"sinks: {webhooks: [{name: ops, url: '" + hook.URL + "', secret_file: '" + keys + "', send: [reports]}]}",
 		fmt.Sprintf("report: {mail: {host: localhost, port: %d, tls: none, from: fw@example.org, to: [ops@example.org]}}", box.port),
 	}

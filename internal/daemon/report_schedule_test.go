@@ -24,7 +24,7 @@ func TestMissedReportIsMade(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
 	fillHistory(t, data, due.Add(-3*time.Hour), due)
-	site := openSite(t, data)
+	site := openOffline(t, data)
 	must(jetstream.Ensure(t.Context(), site.js, jetstream.DefaultConfig()))
 	log := stream.NewLog(site.js, stream.Config{Stream: jetstream.DecisionsStream, Prefix: "forewarm"}, time.Time{}, time.Time{}, nil)
 	if err := log.AddNotice(t.Context(), alerting.Notice{Report: &alerting.Report{ID: "before", To: due.AddDate(0, 0, -7)}}); err != nil {
@@ -32,7 +32,7 @@ func TestMissedReportIsMade(t *testing.T) {
 	}
 	site.close()
 	box := startInbox(t)
-	p := startDaemonIn(t, dir, soundPool, "log: {level: error}",
+	p := startDaemonIn(t, dir, onePool, "log: {level: error}",
 		fmt.Sprintf("report: {schedule: '%d %d * * %d', timezone: UTC, mail: {host: localhost, port: %d, tls: none, from: fw@example.org, to: [ops@example.org]}}",
 			due.Minute(), due.Hour(), due.Weekday(), box.port))
 	mail := strings.ReplaceAll(<-box.mails, "=\r\n", "") // quoted-printable

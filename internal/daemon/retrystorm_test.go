@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"math"
 	"testing"
@@ -52,10 +51,7 @@ func TestScenarioRetryStorm(t *testing.T) {
 
 	var raised, ended time.Duration
 	for m := range testenv.Next(alerts) {
-		var e alerting.AlertEvent
-		if err := json.Unmarshal(m.Data, &e); err != nil {
-			t.Fatal(err)
-		}
+		e := parse[alerting.AlertEvent](t, m.Data)
 		a := e.Data
 		if a.Name != alerting.RetryStorm {
 			continue
