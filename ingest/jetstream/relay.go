@@ -79,7 +79,7 @@ func (r *Relay) relay(ctx context.Context, from Source) error {
 	}
 	defer context.AfterFunc(ctx, func() { _ = sub.Drain() })() // NextMsg fails when nothing is left
 	var storing errgroup.Group
-	ctx, stop := context.WithCancel(ctx)
+	ending, stop := context.WithCancel(ctx)
 	defer func() { stop(); _ = storing.Wait() }() // its functions have no errors
 	storing.SetLimit(relayStores)
 	for dropped := 0; ; {
@@ -96,7 +96,7 @@ func (r *Relay) relay(ctx context.Context, from Source) error {
 			return nil
 		default:
 			storing.Go(func() error {
-				r.store(ctx, from.about(), m)
+				r.store(ending, from.about(), m)
 				return nil
 			})
 		}
