@@ -403,6 +403,7 @@ func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 	out.Producers = p.state.Producers.Tick(t, out.Pools)
 	p.updatePools(&out)
 	p.forecaster.Observe(out.Windows, out.Pools)
+	out.Pools = slices.DeleteFunc(out.Pools, func(m features.PoolMinute) bool { return !p.serves(m.Pool) })
 	if decide && (p.cfg.Every <= 0 || t.Unix()%int64(p.cfg.Every/time.Second) == 0) {
 		p.decide(t, &out)
 	}
@@ -410,15 +411,12 @@ func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 }
 
 func (p *Pipeline) decide(t time.Time, out *Output) {
-	out.Forecasts = p.forecaster.Forecast(t)
+	out.Forecasts = p.forecasts(t)
 	var conditions []alerting.Condition
 	resuming := false
 	for i := range out.Forecasts {
 		f := out.Forecasts[i].Load() // replicas serve all attempts
 		e := p.entry(f.Pool)
-		if e == nil {
-			continue // no longer configured
-		}
 		e.Calibrator.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Load(f.Pool, dimension, minute) })
 		cfg := p.decision(e)
 		x := p.project(t, e, f)
@@ -482,16 +480,25 @@ func (p *Pipeline) project(t time.Time, e *poolEntry, f *forecaster.PoolForecast
 func (p *Pipeline) Last() *Output {
 	t := p.LastTick()
 	out := &Output{Tick: t, Sequence: p.state.Sequence, Windows: p.aggregator.Unsettled(), Producers: p.state.Producers.States(),
-		Forecasts: p.forecaster.Forecast(t), Alerts: p.state.Alerts.Firing(t)}
+		Forecasts: p.forecasts(t), Alerts: p.state.Alerts.Firing(t)}
 	for i := range out.Forecasts {
 		f := out.Forecasts[i].Load()
+		x := p.project(t, p.entry(f.Pool), f)
+		out.add(&x)
 		out.Pools = append(out.Pools, f.Minute)
-		if at, ok := p.findPool(f.Pool); ok {
-			x := p.project(t, p.pools[at], f)
-			out.add(&x)
-		}
 	}
 	return out
+}
+
+// forecasts are those of the pools that are served. The models of a pool that is no longer configured stay, so that it
+// continues once it is configured again.
+func (p *Pipeline) forecasts(t time.Time) []forecaster.PoolForecast {
+	return slices.DeleteFunc(p.forecaster.Forecast(t), func(f forecaster.PoolForecast) bool { return !p.serves(f.Pool) })
+}
+
+func (p *Pipeline) serves(pool string) bool {
+	_, ok := p.findPool(pool)
+	return ok
 }
 
 // decision is the configuration of a pool's decisions; a pool may have its own mode.

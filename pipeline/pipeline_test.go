@@ -225,9 +225,16 @@ func TestRestore(t *testing.T) {
 			t.Errorf("%s: restored", name)
 		}
 	}
+	// A pool that is no longer configured is in no output.
 	q, err := Restore(eventConfig(t, "new"), bytes.NewReader(good))
 	if err != nil {
 		t.Fatal(err)
 	}
-	apply(q, log[len(log)/2:], func(*Output) {})
+	check := func(o *Output) {
+		if len(o.Pools)+len(o.Forecasts) > 0 {
+			t.Errorf("%s: an output of %d pools and %d forecasts", o.Tick, len(o.Pools), len(o.Forecasts))
+		}
+	}
+	check(q.Last())
+	apply(q, log[len(log)/2:], check)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // snapshotVersion changes with the layout of state.
-const snapshotVersion = 29
+const snapshotVersion = 30
 
 // state is the first part of a Pipeline's state. Then follow the parts of the Forecaster, the ids of seen requests, a
 // poolEntry for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), so neither writer nor reader
@@ -72,7 +72,7 @@ func (p *Pipeline) Encode(w io.Writer) error {
 var ErrOtherClock = errors.New("snapshot was taken on another clock")
 
 // Restore creates a Pipeline from a snapshot. The configuration may have changed: pools that are no longer configured
-// are dropped, new ones start empty. Errors: [forecaster.VersionError] for another version, [ErrOtherClock], or that
+// are not served, new ones start empty. Errors: [forecaster.VersionError] for another version, [ErrOtherClock], or that
 // the snapshot does not decode.
 func Restore(cfg Config, snapshot io.Reader) (*Pipeline, error) {
 	next := decoder.NewDecoder(snapshot).Decode

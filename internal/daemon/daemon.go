@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -39,6 +40,31 @@ type Options struct {
 	Version string
 	Log     *zap.Logger
 	OnTick  func(*pipeline.Output) // is called after each tick, on the goroutine of the pipeline; may be nil
+
+	lasting *lasting // of the daemon that this one replaces, which is closed; nil for the first of a process
+}
+
+// lasting is what the daemons of a process have in common, one after the other. A saved state does not have it.
+type lasting struct {
+	exporter *server.Exporter
+	watch    *selfWatch
+	// The rest is guarded by Daemon.mu.
+	failedWrites map[string]failedWrite       // by part: snapshot, log, series …
+	refusedBy    map[ingest.Refusal]*refusals // recent ones
+	divergence   string                       // text of the newest
+}
+
+func newLasting(version string) *lasting {
+	return &lasting{exporter: server.NewExporter(version, 0), watch: newSelfWatch(), failedWrites: map[string]failedWrite{}, refusedBy: map[ingest.Refusal]*refusals{}}
+}
+
+// next prepares for the next daemon. The errors of writes belong to the one before, but not since when they fail.
+func (l *lasting) next(staleAfter time.Duration) *lasting {
+	l.exporter = l.exporter.Next(staleAfter)
+	for what, u := range l.failedWrites {
+		l.failedWrites[what] = failedWrite{since: u.since}
+	}
+	return l
 }
 
 // ConfigError is an error in the configuration, or in a file that it names.
@@ -49,6 +75,8 @@ func (e ConfigError) Unwrap() error { return e.error }
 // Daemon is one running Forewarm: the pipeline, its inputs and its outputs. [New] opens the parts in order, and Close
 // closes them in reverse order. Run owns all goroutines.
 type Daemon struct {
+	*lasting
+
 	cfg     *config.Config
 	version string
 	log     *zap.Logger
@@ -84,7 +112,6 @@ type Daemon struct {
 	listener   net.Listener
 	server     *server.Server
 	board      *server.Board
-	exporter   *server.Exporter
 	traffic    traffic
 
 	// The goroutine of Consumer.Run owns the pipeline and what follows.
@@ -110,12 +137,9 @@ type Daemon struct {
 
 	mu               sync.Mutex
 	status           server.Status
-	omissions        pipeline.Omissions           // as of the last tick
-	snapshotsRefused int                          // snapshots that this start could not use; constant
-	savedBytes       int64                        // of the newest snapshot
-	failedWrites     map[string]failedWrite       // by part: snapshot, log, series …
-	refusedBy        map[ingest.Refusal]*refusals // recent ones
-	divergence       string                       // text of the newest
+	omissions        pipeline.Omissions // as of the last tick
+	snapshotsRefused int                // snapshots that this start could not use; constant
+	savedBytes       int64              // of the newest snapshot
 }
 
 func (d *Daemon) onClose(f func() error) { d.closers = append(d.closers, f) }
@@ -135,8 +159,8 @@ func (d *Daemon) Close() error {
 func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err error) {
 	d := &Daemon{
 		cfg: cfg, version: o.Version, log: o.Log, onTick: o.OnTick, instance: instanceOf(cfg.Storage.Dir), gcPercent: startGC(),
-		board: &server.Board{}, exporter: server.NewExporter(o.Version, cfg.Server.StaleAfter), decided: map[string]string{},
-		failedWrites: map[string]failedWrite{}, refusedBy: map[ingest.Refusal]*refusals{},
+		board: &server.Board{}, decided: map[string]string{},
+		lasting: cmp.Or(o.lasting, newLasting(o.Version)).next(cfg.Server.StaleAfter),
 	}
 	lock, err := storage.Lock(cfg.Storage.Dir)
 	if err != nil {
@@ -156,6 +180,9 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 		}
 	}
 	d.exportCounters()
+	if d.watch.skipped == nil { // what a saved state counts was skipped before
+		_, d.watch.skipped = d.countIntake()
+	}
 	return d, nil
 }
 

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -15,8 +16,8 @@ const (
 	selfWindow = 15 // checks in the evaluation window
 )
 
-// selfWatch raises the alerts about the daemon itself, on the wall clock. It has no state over a restart: a problem
-// that persists is raised again. One goroutine owns it.
+// selfWatch raises the alerts about the daemon itself, on the wall clock. It lasts over a reload, but not over a restart:
+// a problem that persists is raised again. One goroutine owns it.
 type selfWatch struct {
 	began   time.Time
 	alerts  alerting.AlertTracker
@@ -30,7 +31,7 @@ func newSelfWatch() *selfWatch {
 
 // watchSelf checks the daemon each minute until ctx ends.
 func (d *Daemon) watchSelf(ctx context.Context) error {
-	w, ticker := newSelfWatch(), time.NewTicker(selfEvery)
+	w, ticker := d.watch, time.NewTicker(selfEvery)
 	defer ticker.Stop()
 	d.checkSelf(w, time.Now())
 	for {
@@ -88,8 +89,8 @@ func (w *selfWatch) count(now alerting.Vitals) alerting.Vitals {
 func increase(now, then map[string]uint64) map[string]uint64 {
 	out := map[string]uint64{}
 	for name, n := range now {
-		if n -= then[name]; n > 0 {
-			out[name] = n
+		if n > then[name] {
+			out[name] = n - then[name]
 		}
 	}
 	return out
@@ -104,16 +105,14 @@ func (d *Daemon) ticks(now time.Time) bool {
 	return !at.IsZero() && now.Sub(at) <= d.cfg.Server.StaleAfter
 }
 
-// lost returns the number of messages that were deleted before they were read.
-func (d *Daemon) lost() uint64 {
-	return d.consumer.Lost() + d.relay.Lost()
-}
-
-// countIntake counts telemetry since the start of the process, without resends. Each text of skipped says what is not
-// counted as it was sent, and the fix.
+// countIntake counts telemetry since the start of the process, over reloads, without resends. Each text of skipped says
+// what is not counted as it was sent, and the fix.
 func (d *Daemon) countIntake() (v alerting.Vitals, skipped map[string]uint64) {
-	o := locked(d, &d.omissions)
-	v = alerting.Vitals{Records: d.exporter.Records.Get(), Lost: d.lost(), Diverged: d.decisions.Counters().Divergent, Refused: map[string]uint64{}}
+	o, total := locked(d, &d.omissions), d.exporter.Total
+	v = alerting.Vitals{
+		Records: d.exporter.Records.Get(), Lost: total("forewarm_stream_lost_messages_total"), Diverged: total("forewarm_log_divergent_total"),
+		Refused: map[string]uint64{},
+	}
 	for _, reason := range ingest.Reasons {
 		if reason != ingest.ReasonDuplicate && reason != ingest.ReasonUnknownEvent { // no demand is missed
 			v.Refused[string(reason)] = d.exporter.Refused(reason).Get()
@@ -125,17 +124,15 @@ func (d *Daemon) countIntake() (v alerting.Vitals, skipped map[string]uint64) {
 		"replica reports do not count: the pool has more than 8192 replicas, divide it":                                   o.Features.ReplicasRefused,
 		"records are of producers beyond those that can be followed: their clocks are not watched":                        o.ProducersRefused,
 		"messages left the stream before they were read: the stream is too small, or the daemon was away":                 v.Lost,
-		"samples are not in the history: raise storage.max_series, which is reached":                                      d.store.Counters().Capped,
-		"refused records could not be put on the dead-letter subject: the log and this page say why records were refused": d.deadLetter.Dropped(),
-		allIgnored: d.exporter.Ignored.Get() + d.intake.Ignored.Load(),
+		"samples are not in the history: raise storage.max_series, which is reached":                                      total("forewarm_series_capped_total"),
+		"refused records could not be put on the dead-letter subject: the log and this page say why records were refused": total("forewarm_deadletter_dropped_total"),
+		"addresses of engines are not scraped: scrape.jobs have more than 4096":                                           total("forewarm_scrape_left_out_total"),
+		allIgnored: d.exporter.Ignored.Get() + total("forewarm_listener_ignored_total"),
 	}
-	if d.scraper != nil {
-		skipped["addresses of engines are not scraped: scrape.jobs have more than 4096"] = d.scraper.Stats().LeftOut.Load()
-	}
-	for code, requests := range d.intake.Requests {
-		if !slices.Contains(readCodes, code) {
-			v.Refused["http "+code] = requests.Load()
-			skipped["requests were answered "+code+" by listeners.http: see the producer's log"] = requests.Load()
+	for code := range d.intake.Requests {
+		if requests := total(fmt.Sprintf("forewarm_listener_requests_total{code=%q}", code)); !slices.Contains(readCodes, code) {
+			v.Refused["http "+code] = requests
+			skipped["requests were answered "+code+" by listeners.http: see the producer's log"] = requests
 		}
 	}
 	return v, skipped
