@@ -111,10 +111,12 @@ func troubleCheck(name, fine, trouble string) Check {
 // poolsCheck never makes the daemon unready: cold and stale pools safely hold their replicas.
 func poolsCheck(st Status, pools []PoolView) Check {
 	switch {
-	case st.Tick.IsZero():
+	case len(pools) == 0 && st.Tick.IsZero():
 		return troubleCheck("pools", "", "no tick yet, nothing is decided")
 	case len(pools) == 0:
 		return troubleCheck("pools", "", "no telemetry of any pool has come yet")
+	case st.Tick.IsZero():
+		return troubleCheck("pools", "", "no tick yet and no saved state: decisions are the newest of the log, with their times, and the rest is unknown")
 	}
 	var stale, cold, trouble []string
 	for i := range pools {
