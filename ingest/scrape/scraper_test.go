@@ -195,13 +195,13 @@ func TestStartsAreDated(t *testing.T) {
 	})
 }
 
-// TestFaultsNameTheTarget: for each target that cannot be read there is its job, its pool, its address, since when, and
-// the error. A target that answers again, or is listed no more, is not named.
+// TestFaultsNameTheTarget: for each target that cannot be read, the text has its job, pool and address, the time since when,
+// and the error. It does not name a target that answers again, or that is not in DNS any more.
 func TestFaultsNameTheTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		s, err := New(Config{Interval: 15 * time.Second, Timeout: time.Second, Jobs: []Job{
-			{Pool: "p", Targets: []string{"well:1", "html:1", "broken:1"}, Path: "/m"}, {Pool: "q", DNS: "engines:1"},
+			{Pool: "p", Targets: []string{"ok:1", "html:1", "broken:1"}, Path: "/m"}, {Pool: "q", DNS: "engines:1"},
 		}}, Deps{
 			Publish: func(context.Context, *ingest.Replica) error { return nil },
 			Lookup: func(context.Context, string) ([]string, error) {
@@ -221,7 +221,7 @@ func TestFaultsNameTheTarget(t *testing.T) {
 		for _, c := range s.clients {
 			c.http.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
 				switch host := r.URL.Hostname(); {
-				case host == "well":
+				case host == "ok":
 					return answer("vllm:num_requests_running 1\n")
 				case host == "html" && time.Since(began) < 40*time.Second:
 					return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody}, nil

@@ -172,12 +172,12 @@ func TestDaemon(t *testing.T) {
 		before := answers(p, last)
 		p.stop()
 		if diff := cmp.Diff(before, answers(startDaemonIn(t, dir, config...), last)); diff != "" {
-			t.Errorf("a restarted daemon answers otherwise before its first tick (-before +after):\n%s", diff)
+			t.Errorf("after a restart, before the first tick, the answers differ (-before +after):\n%s", diff)
 		}
 	})
 }
 
-// answers are what a daemon says of its newest minutes, by path.
+// answers are the answers of the API about the last minutes, by path.
 func answers(p *inProcess, last time.Time) map[string]string {
 	all := map[string]string{}
 	for _, path := range []string{
