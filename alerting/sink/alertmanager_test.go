@@ -1,7 +1,6 @@
 package sink
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -118,9 +117,7 @@ func TestRealCluster(t *testing.T) {
 	peers := must(NewAlertmanagers(AlertmanagerConfig{URLs: []string{first.URL, second.URL}}))
 	log := newMemoryLog()
 	d := NewDispatcher([]alerting.Sink{peers[0], peers[1]}, log.open, func(Failure) {}, noop.Tracer{})
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- d.Run(ctx) }()
+	stop := dispatch(t, d)
 	began := time.Now()
 	send := func(resolved bool) {
 		var tick []alerting.Notice
@@ -157,8 +154,7 @@ func TestRealCluster(t *testing.T) {
 		}
 		t.Errorf("the pager got %+v a second time", n)
 	}
-	stop()
-	<-done
+	_ = stop()
 	if sent := d.Stats()[1].Sent; sent != 4 {
 		t.Errorf("%d notices reached the second peer, want 4", sent)
 	}

@@ -170,14 +170,22 @@ func run(t *testing.T, log *memoryLog, sinks []alerting.Sink, report func(Failur
 		report = func(Failure) {}
 	}
 	d := NewDispatcher(sinks, log.open, report, noop.Tracer{})
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	done := make(chan error)
-	go func() { done <- d.Run(ctx) }()
+	stop := dispatch(t, d)
 	act(d)
-	stop()
-	err = <-done
+	err = stop()
 	return d.Stats(), err
+}
+
+// dispatch runs a dispatcher until stop, which returns the error of Run.
+func dispatch(t *testing.T, d *Dispatcher) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	return func() error {
+		cancel()
+		return <-done
+	}
 }
 
 // TestDispatcherBacksOff: failures slow down the whole sink. They are reported when they begin, every few minutes, and
@@ -245,12 +253,9 @@ func TestDispatcherQueueWorksAgain(t *testing.T) {
 		open := func(sink string, reports bool) Queue { return &unreadQueue{&memoryQueue{log, sink, reports}, works} }
 		var said []bool
 		d := NewDispatcher([]alerting.Sink{&fakeSink{name: "s"}}, open, func(f Failure) { said = append(said, f.Err != nil) }, noop.Tracer{})
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- d.Run(ctx) }()
-		start := time.Now()
+		stop, began := dispatch(t, d), time.Now()
 		time.Sleep(time.Minute)
-		if s := d.Stats()[0]; s.Err != "consumer deleted" || !s.Since.Equal(start) {
+		if s := d.Stats()[0]; s.Err != "consumer deleted" || !s.Since.Equal(began) {
 			t.Errorf("%+v", s)
 		}
 		works.Store(true)
@@ -258,8 +263,7 @@ func TestDispatcherQueueWorksAgain(t *testing.T) {
 		if s := d.Stats()[0]; s.Err != "" || !s.Since.IsZero() {
 			t.Errorf("%+v", s)
 		}
-		stop()
-		if err := <-done; err != nil {
+		if err := stop(); err != nil {
 			t.Error(err)
 		}
 		if diff := cmp.Diff([]bool{true, false}, said); diff != "" {

@@ -230,9 +230,7 @@ func (r *faultTest) run(t *testing.T, want outcome, wait time.Duration, afterFir
 	for _, l := range d.lanes { // TestDispatcherBacksOff tests the real pace
 		l.signals = pace{250 * time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond}
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- d.Run(ctx) }()
+	stop := dispatch(t, d)
 	n := alert("llama", false)
 	log.enqueue(n)
 	stats := func() alerting.SinkStats { return d.Stats()[0] }
@@ -245,8 +243,7 @@ func (r *faultTest) run(t *testing.T, want outcome, wait time.Duration, afterFir
 		log.enqueue(n)
 		testenv.Await(t, "the next notice to lapse", func() bool { return stats().Lapsed > 0 })
 	}
-	stop()
-	<-done
+	_ = stop()
 
 	s := stats()
 	got := map[outcome]bool{

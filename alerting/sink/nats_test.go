@@ -1,7 +1,6 @@
 package sink
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"net"
@@ -143,17 +142,14 @@ func TestNATSRecovers(t *testing.T) {
 				}
 			}, noop.Tracer{})
 			d.lanes[0].signals = pace{200 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond}
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan error)
-			go func() { done <- d.Run(ctx) }()
+			stopDispatcher := dispatch(t, d)
 			log.enqueue(decision("a", 1))
 			if tt.repairs != nil {
 				<-failed
 				tt.repairs(t, w)
 			}
 			testenv.Await(t, "the event to be delivered", func() bool { return d.Stats()[0].Sent == 1 })
-			cancel()
-			if err := <-done; err != nil {
+			if err := stopDispatcher(); err != nil {
 				t.Fatal(err)
 			}
 			s := must(w.js.Stream(t.Context(), "out"))

@@ -2,7 +2,6 @@ package sink
 
 import (
 	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -356,17 +355,11 @@ func TestReportsDoNotDelayAlerts(t *testing.T) {
 	log := newMemoryLog()
 	d := NewDispatcher(append(sinks, must(NewWebhook(WebhookConfig{Name: "ops", Target: Target{URL: hook.URL}, SecretFile: keyFile(t, testKey)}))), log.open,
 		func(f Failure) { failed <- f }, noop.Tracer{})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = d.Run(ctx) // returns an error for the reports that were not sent
-	}()
+	stop := dispatch(t, d)
 	log.enqueue(weekly(), alert("llama", false))
 	<-alerts
 	if f := <-failed; f.Sink != "report/folder" || f.Final || !errors.Is(f.Err, full) {
 		t.Errorf("%+v", f)
 	}
-	cancel()
-	<-done
+	_ = stop() // an error about the reports that were not sent
 }
