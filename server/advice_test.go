@@ -72,6 +72,32 @@ func TestAdvise(t *testing.T) {
 	}
 }
 
+// TestDesired reads advice from the API.
+func TestDesired(t *testing.T) {
+	r := fullReader()
+	r.status.Clock = "event"
+	r.pools[1].Decision.Mode = alerting.Active
+	s := newTestServer(r)
+	for query, want := range map[string]struct {
+		code int
+		body string
+	}{
+		"/api/v1/pools/chat/desired":            {http.StatusOK, `"desired_replicas": 8`},
+		"/api/v1/pools/batch/desired":           {http.StatusServiceUnavailable, "its telemetry is stale"},
+		"/api/v1/pools/chat/desired?role=cache": {http.StatusBadRequest, "the roles are all"},
+		"/api/v1/pools/none/desired":            {http.StatusNotFound, "/api/v1/pools lists batch, chat"},
+	} {
+		w := get(t, s, query)
+		body := strings.ReplaceAll(w.Body.String(), `\"`, `"`)
+		if w.Code != want.code || !strings.Contains(body, want.body) {
+			t.Errorf("%s: %d %s, want %d with %q", query, w.Code, body, want.code, want.body)
+		}
+		if w.Code != http.StatusOK && strings.Contains(body, "desired_replicas") {
+			t.Errorf("%s: an error with a number of replicas: %s", query, body)
+		}
+	}
+}
+
 func disaggregate(_ *Status, v *PoolView) { v.Decision.ByRole = &alerting.Roles{Prefill: 3, Decode: 8} }
 
 // TestRolesAreExported: a disaggregated pool has the replicas of each role, another pool only those of role all.

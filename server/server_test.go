@@ -61,16 +61,8 @@ func (noHistory) Alerts(context.Context, string) ([]alerting.Alert, error) {
 
 func get(t *testing.T, s *Server, path string) *httptest.ResponseRecorder {
 	t.Helper()
-	return getWith(t, s, path, "", "")
-}
-
-func getWith(t *testing.T, s *Server, path, header, value string) *httptest.ResponseRecorder {
-	t.Helper()
-	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil)
-	if header != "" {
-		r.Header.Set(header, value)
-	}
-	s.Handler().ServeHTTP(w, r)
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil))
 	return w
 }
 

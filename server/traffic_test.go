@@ -3,7 +3,6 @@ package server
 import (
 	"encoding/json"
 	"math"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -41,8 +40,7 @@ func TestTrafficInMetricsAndAPI(t *testing.T) {
 
 	s := newServer(Config{}, fullReader(), fullExporter())
 	s.Traffic = func() Traffic { return shapes }
-	w := httptest.NewRecorder()
-	s.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/pools/chat/traffic", nil))
+	w := get(t, s, "/api/v1/pools/chat/traffic")
 	var got struct {
 		Traffic []struct {
 			Class string   `json:"class"`
