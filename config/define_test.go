@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestDefine: a definition changes keys of default_pool. The files that default_pool names are not read again. Errors name
-// the key.
+// TestDefine: a definition changes keys of default_pool. The files that default_pool names are not read again. Errors
+// name the key.
 func TestDefine(t *testing.T) {
 	model := filepath.Join(t.TempDir(), "config.json")
 	text := must(os.ReadFile("../forecaster/capacity/testdata/llama3-8b.json"))

@@ -28,8 +28,8 @@ func TestCapacityGrowsWhenPendingReplicasAreReady(t *testing.T) {
 	}
 }
 
-// chatHistory is the history of pool chat: two hours of 300,000 tokens, four replicas until half an hour ago and five since
-// then, a forecast from an hour ago, and an alert.
+// chatHistory is the history of pool chat: two hours of 300,000 tokens, four replicas until half an hour ago and five
+// since then, a forecast from an hour ago, and an alert.
 type chatHistory struct{}
 
 func (chatHistory) Values(_ context.Context, series string, labels map[string]string, from, to time.Time) ([]float64, error) {
@@ -107,8 +107,8 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// TestTimelineAsSeen: for a time in the past, the timeline has the forecast and decision of that time, and the load until
-// now.
+// TestTimelineAsSeen: for a time in the past, the timeline has the forecast and decision of that time, and the load
+// until now.
 func TestTimelineAsSeen(t *testing.T) {
 	x := timelineOf(t, "resource=kv&at="+origin.Add(-55*time.Minute).Format(time.RFC3339))
 	if !x.Past || len(x.Forecast) != 4 || x.Decision == nil || x.Decision.DesiredReplicas != 4 {

@@ -33,8 +33,8 @@ func TestGaugesGolden(t *testing.T) {
 	golden(t, "gauges.txt", slices.Concat(gauges(fullOutput()), RenderTraffic(traffic)))
 }
 
-// TestTelemetryAgeIsNotNegative: if a producer's clock is ahead, an event is newer than the tick. The age of telemetry is
-// then 0.
+// TestTelemetryAgeIsNotNegative: if a producer's clock is ahead, an event is newer than the tick. The age of telemetry
+// is then 0.
 func TestTelemetryAgeIsNotNegative(t *testing.T) {
 	out := fullOutput()
 	out.Pools[0].LastEvent = out.Tick.Add(9 * time.Second)

@@ -28,7 +28,8 @@ func compile(t *testing.T, pointer string) *jsonschema.Schema {
 	return must(c.Compile("openapi.json#" + pointer))
 }
 
-// checkFields compares the names of a type's fields with the properties of its schema, also for the types of the fields.
+// checkFields compares the names of a type's fields with the properties of its schema, also for the types of the
+// fields.
 func checkFields(t *testing.T, of reflect.Type, s *jsonschema.Schema, seen map[reflect.Type]bool) {
 	t.Helper()
 	if s != nil && s.Ref != nil {

@@ -94,7 +94,8 @@ func TestGoldens(t *testing.T) {
 	}
 }
 
-// TestPageShowsTroubleAndEscapes: the page says that NATS is disconnected, and what to do without pools. It escapes names.
+// TestPageShowsTroubleAndEscapes: the page says that NATS is disconnected, and what to do without pools. It escapes
+// names.
 func TestPageShowsTroubleAndEscapes(t *testing.T) {
 	r := fullReader()
 	r.status.Connected, r.status.Connection = false, "connection refused"
@@ -324,8 +325,8 @@ func TestAuthentication(t *testing.T) {
 	}
 }
 
-// TestWebConfig: with a web configuration file of Prometheus, users need a password. Probes need none, and their answers
-// have no details.
+// TestWebConfig: with a web configuration file of Prometheus, users need a password. Probes need none, and their
+// answers have no details.
 func TestWebConfig(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Listen, cfg.Probes, cfg.WebConfig = "127.0.0.1:0", "127.0.0.1:0", filepath.Join(t.TempDir(), "web.yaml")

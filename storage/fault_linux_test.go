@@ -71,8 +71,8 @@ func TestStoreOnAFullDisk(t *testing.T) {
 	}
 }
 
-// TestReadOnlyDisk: nothing starts. Each error names the file that could not be written, and none says that the directory
-// is in use.
+// TestReadOnlyDisk: nothing starts. Each error names the file that could not be written, and none says that the
+// directory is in use.
 func TestReadOnlyDisk(t *testing.T) {
 	dir := testenv.SmallDisk(t, 64<<20)
 	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {

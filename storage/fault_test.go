@@ -27,8 +27,8 @@ func ticksIn(t *testing.T, s *Store) []string {
 	return out
 }
 
-// TestStoreTornLog cuts and corrupts the write-ahead log at many places, as a power failure may. The store opens with the
-// ticks before the damage.
+// TestStoreTornLog cuts and corrupts the write-ahead log at many places, as a power failure may. The store opens with
+// the ticks before the damage.
 func TestStoreTornLog(t *testing.T) {
 	whole := t.TempDir()
 	s := openStore(t, config(whole))
@@ -120,8 +120,8 @@ func TestStoreDamaged(t *testing.T) {
 	}
 }
 
-// TestStoreDeleted: files are deleted while the store runs. The next tick fails and names them. The store works again from
-// the tick after it.
+// TestStoreDeleted: files are deleted while the store runs. The next tick fails and names them. The store works again
+// from the tick after it.
 func TestStoreDeleted(t *testing.T) {
 	for name, want := range map[string][]string{"wal": {"1", "2", "7"}, "": {"7"}} {
 		dir := t.TempDir()

@@ -171,8 +171,8 @@ func TestStoreTotals(t *testing.T) {
 	}
 }
 
-// TestStoreReplayAfterRestart: after a restart some ticks are appended again. They are not stored twice, and the next tick
-// is stored.
+// TestStoreReplayAfterRestart: after a restart some ticks are appended again. They are not stored twice, and the next
+// tick is stored.
 func TestStoreReplayAfterRestart(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, config(dir))
@@ -350,8 +350,8 @@ func appendForecasts(b *testing.B, s *Store, pf forecaster.PoolForecast, m int) 
 	}
 }
 
-// TestOtherClassesAreSummed: the shown classes have series of their own, also of forecasts. _other is the sum of the other
-// classes and of the overflow class. The total of the pool has all classes.
+// TestOtherClassesAreSummed: the shown classes have series of their own, also of forecasts. _other is the sum of the
+// other classes and of the overflow class. The total of the pool has all classes.
 func TestOtherClassesAreSummed(t *testing.T) {
 	s := openStore(t, config(t.TempDir()))
 	s.Shown = func(key features.Key) bool { return key.Class != "a" && key.Class != "c" }

@@ -383,7 +383,8 @@ type episodes struct{ fakeSink }
 
 func (*episodes) ID(n alerting.Notice) string { return fmt.Sprint(n.Alert.StartsAt, n.Alert.Resolved) }
 
-// TestDispatcherSendsOnce: a settled notice is not sent again, neither after an update of its alert nor after a restart.
+// TestDispatcherSendsOnce: a settled notice is not sent again, neither after an update of its alert nor after a
+// restart.
 func TestDispatcherSendsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := newMemoryLog()
@@ -417,8 +418,8 @@ func TestDispatcherSendsOnce(t *testing.T) {
 	})
 }
 
-// TestDispatcherNotifies: the daemon's own notices bypass the log. They are retried with the next call, and sent once by
-// a sink that sends an alert once.
+// TestDispatcherNotifies: the daemon's own notices bypass the log. They are retried with the next call, and sent once
+// by a sink that sends an alert once.
 func TestDispatcherNotifies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &episodes{fakeSink{name: "s", send: func(_ context.Context, attempt int) error {
@@ -441,8 +442,8 @@ func TestDispatcherNotifies(t *testing.T) {
 	})
 }
 
-// TestDispatcherObeys: a consumer that answers with Retry-After gets no notice until then. A consumer that answers 410 gets
-// none any more.
+// TestDispatcherObeys: a consumer that answers with Retry-After gets no notice until then. A consumer that answers 410
+// gets none any more.
 func TestDispatcherObeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

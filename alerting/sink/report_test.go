@@ -237,8 +237,8 @@ func readMail(t *testing.T, raw []byte) (id string) {
 	return m.Header.Get("Message-ID")
 }
 
-// TestMailRefusals: if the server refuses the mail itself, it is not sent again. After other failures it is. The password
-// is not sent without encryption.
+// TestMailRefusals: if the server refuses the mail itself, it is not sent again. After other failures it is. The
+// password is not sent without encryption.
 func TestMailRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		secure    string

@@ -178,7 +178,8 @@ func TestWebhookConfig(t *testing.T) {
 	}
 }
 
-// TestWebhookSelects: format and send select the notices that a webhook gets. The id says which notices are one message.
+// TestWebhookSelects: format and send select the notices that a webhook gets. The id says which notices are one
+// message.
 func TestWebhookSelects(t *testing.T) {
 	events := must(NewWebhook(WebhookConfig{Name: "ops", Target: Target{URL: "https://a"}, SecretFile: "k"}))
 	chat := must(NewWebhook(WebhookConfig{Name: "chat", Target: Target{URL: "https://a"}, Format: Slack}))

@@ -136,8 +136,8 @@ func TestDecodeDynamoIgnoresOtherEvents(t *testing.T) {
 	}
 }
 
-// TestDecodeDynamoThroughPipelines reads rows of log pipelines that write arrays, or numbers as strings. Without a pool in
-// the subject, the model is the pool.
+// TestDecodeDynamoThroughPipelines reads rows of log pipelines that write arrays, or numbers as strings. Without a pool
+// in the subject, the model is the pool.
 func TestDecodeDynamoThroughPipelines(t *testing.T) {
 	const row = `{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":1795240801000,"request":{"request_id":"7","model":"m",` +
 		`"input_tokens":130,"cached_tokens":64,"output_tokens":3,"request_received_ms":1795240800000,"ttft_ms":20.5,"replay":{"trace_block_size":64,"input_length":130,"input_sequence_hashes":[9223372036854775809,2,3]}}}`
@@ -162,8 +162,8 @@ func TestDecodeDynamoThroughPipelines(t *testing.T) {
 	}
 }
 
-// TestBlocksAreIndependent: the hashes of all records of a batch share memory. Appending to those of one record does not
-// change those of another.
+// TestBlocksAreIndependent: the hashes of all records of a batch share memory. Appending to those of one record does
+// not change those of another.
 func TestBlocksAreIndependent(t *testing.T) {
 	var rows strings.Builder
 	for i := range 500 {

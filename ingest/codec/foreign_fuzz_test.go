@@ -15,8 +15,8 @@ func FuzzDecodeEnvoy(f *testing.F)   { fuzzForeign(f, "envoy") }
 func FuzzDecodeSGLang(f *testing.F)  { fuzzForeign(f, "sglang") }
 func FuzzDecodeKong(f *testing.F)    { fuzzForeign(f, "kong") }
 
-// fuzzForeign checks that any bytes become valid records or refusals. A secret inserted anywhere is in neither of them. A
-// prompt added to a record changes nothing.
+// fuzzForeign checks that any bytes become valid records or refusals. A secret inserted anywhere is in neither of them.
+// A prompt added to a record changes nothing.
 func fuzzForeign(f *testing.F, format string) {
 	for _, sample := range samples(f, format) {
 		f.Add(sample, uint16(len(sample)/2))

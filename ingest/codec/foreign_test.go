@@ -11,8 +11,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// read decodes a message of a foreign format. It returns the requests as native JSON, then the number of ignored records,
-// then the reasons of refusals.
+// read decodes a message of a foreign format. It returns the requests as native JSON, then the number of ignored
+// records, then the reasons of refusals.
 func read(format string, data []byte, meta Meta) string {
 	meta.ContentType, _ = ContentTypeOf(format)
 	var b ingest.Batch
@@ -31,8 +31,8 @@ func read(format string, data []byte, meta Meta) string {
 	return out.String()
 }
 
-// TestForeignSamples decodes the samples. They are written by hand from documented schemas, or recorded from the libraries
-// that a comment names.
+// TestForeignSamples decodes the samples. They are written by hand from documented schemas, or recorded from the
+// libraries that a comment names.
 func TestForeignSamples(t *testing.T) {
 	for sample, want := range map[string][]string{
 		"litellm/success.json": {

@@ -29,7 +29,8 @@ func dynamoLogs(service string, rows ...string) plog.Logs {
 	return logs
 }
 
-// TestOTLPLogs: in both encodings, rows give the same requests as over NATS. An unusable row does not affect the others.
+// TestOTLPLogs: in both encodings, rows give the same requests as over NATS. An unusable row does not affect the
+// others.
 func TestOTLPLogs(t *testing.T) {
 	full := must(os.ReadFile(filepath.Join("testdata", "dynamo", "full.json")))
 	compact := dynamoRow("")

@@ -302,8 +302,8 @@ func TestOTLPPool(t *testing.T) {
 	}
 }
 
-// TestOTLPCountsOnce: of spans of one call, only the innermost with counts becomes a request. A case has spans, with ids
-// from 1, and the prompt tokens of the spans that count.
+// TestOTLPCountsOnce: of spans of one call, only the innermost with counts becomes a request. A case has spans, with
+// ids from 1, and the prompt tokens of the spans that count.
 func TestOTLPCountsOnce(t *testing.T) {
 	prompt := func(n int, attrs ...any) span {
 		s := llm(map[string]any{"gen_ai.usage.input_tokens": n})
@@ -475,8 +475,8 @@ func TestOTLPLines(t *testing.T) {
 	}
 }
 
-// TestOTLPSkipsNesting: an attribute with 100,000 nested levels is skipped. The lengths of the levels are wrong, which the
-// decoder does not see.
+// TestOTLPSkipsNesting: an attribute with 100,000 nested levels is skipped. The lengths of the levels are wrong, which
+// the decoder does not see.
 func TestOTLPSkipsNesting(t *testing.T) {
 	var nested []byte
 	for range 100_000 {

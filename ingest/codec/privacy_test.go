@@ -36,8 +36,8 @@ func leaks(text string) bool {
 	return false
 }
 
-// checkSecret checks that refusals do not contain the secret. Records do not contain it either, unless it is in place of a
-// name (named).
+// checkSecret checks that refusals do not contain the secret. Records do not contain it either, unless it is in place
+// of a name (named).
 func checkSecret(t *testing.T, data []byte, b *ingest.Batch, named bool) {
 	t.Helper()
 	for _, r := range b.Refused {
@@ -52,8 +52,8 @@ func checkSecret(t *testing.T, data []byte, b *ingest.Batch, named bool) {
 	}
 }
 
-// TestSecretsAreNotKept puts a secret in every place of every sample, as a value and as a key, and between bytes, where it
-// makes the JSON invalid. It decodes each result as every format.
+// TestSecretsAreNotKept puts a secret in every place of every sample, as a value and as a key, and between bytes, where
+// it makes the JSON invalid. It decodes each result as every format.
 func TestSecretsAreNotKept(t *testing.T) {
 	for _, format := range Formats() {
 		contentType, _ := ContentTypeOf(format)
@@ -87,8 +87,8 @@ func TestSecretsAreNotKept(t *testing.T) {
 	}
 }
 
-// plant calls look with copies of tree. Each has the secret in one place. If named is true, that is the place of a name,
-// which is kept.
+// plant calls look with copies of tree. Each has the secret in one place. If named is true, that is the place of a
+// name, which is kept.
 func plant(tree any, named bool, look func(planted any, named bool)) {
 	escaped, _ := json.Marshal(map[string]string{"content": secret})
 	look(secret, named)

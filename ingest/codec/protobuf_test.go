@@ -133,8 +133,8 @@ func TestDecodeProtobuf(t *testing.T) {
 	}
 }
 
-// TestProtobufAgreesWithSchema: a library that knows only the schema reads what AppendProtobuf writes. Decode reads what
-// the library writes.
+// TestProtobufAgreesWithSchema: a library that knows only the schema reads what AppendProtobuf writes. Decode reads
+// what the library writes.
 func TestProtobufAgreesWithSchema(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		mark := anyWatermark.Draw(t, "watermark")

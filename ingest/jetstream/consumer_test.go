@@ -24,7 +24,8 @@ import (
 
 var errEnough = errors.New("enough")
 
-// consume runs a consumer until it has handled n batches. It returns a line for each: sequence, ids and reasons of refusal.
+// consume runs a consumer until it has handled n batches. It returns a line for each: sequence, ids and reasons of
+// refusal.
 func consume(t *testing.T, consumer *Consumer, n int) []string {
 	t.Helper()
 	var got []string
@@ -188,7 +189,8 @@ func TestConsumerReportsGaps(t *testing.T) {
 	}
 }
 
-// TestConsumerOfRecreatedStream: the consumer should start at sequence 1000, but the stream was deleted and created again.
+// TestConsumerOfRecreatedStream: the consumer should start at sequence 1000, but the stream was deleted and created
+// again.
 func TestConsumerOfRecreatedStream(t *testing.T) {
 	c, js := testServer(t)
 	telemetry(t, js, c)
@@ -223,8 +225,8 @@ func TestConsumerEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestConsumerWarnsOfPromptsInTheStream: the stream keeps messages as they were published. The consumer warns once if their
-// format may contain prompts.
+// TestConsumerWarnsOfPromptsInTheStream: the stream keeps messages as they were published. The consumer warns once if
+// their format may contain prompts.
 func TestConsumerWarnsOfPromptsInTheStream(t *testing.T) {
 	c, js := testServer(t)
 	telemetry(t, js, c)

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestPublisherStoresEachOnceAndInOrder cuts connections within a message, in both directions. So some messages are lost,
-// and others are stored without an acknowledgement.
+// TestPublisherStoresEachOnceAndInOrder cuts connections within a message, in both directions. So some messages are
+// lost, and others are stored without an acknowledgement.
 func TestPublisherStoresEachOnceAndInOrder(t *testing.T) {
 	const cuts = 3
 	ctx := testContext(t)
@@ -45,7 +45,8 @@ func publisherOf(t *testing.T, c Config, e *Embedded) *Publisher {
 	return must(NewPublisher(conn))
 }
 
-// cuttingProxy forwards connections to a server, and closes the first of them after some kilobytes. It returns its address.
+// cuttingProxy forwards connections to a server, and closes the first of them after some kilobytes. It returns its
+// address.
 func cuttingProxy(t *testing.T, server string, cuts int, seed uint64) string {
 	t.Helper()
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))
@@ -78,8 +79,8 @@ func cuttingProxy(t *testing.T, server string, cuts int, seed uint64) string {
 	return listener.Addr().String()
 }
 
-// TestPublisherErrors: a message that is too large, or whose subject is in no stream, is an error, and not retried without
-// end.
+// TestPublisherErrors: a message that is too large, or whose subject is in no stream, is an error, and not retried
+// without end.
 func TestPublisherErrors(t *testing.T) {
 	ctx := testContext(t)
 	c := DefaultConfig()

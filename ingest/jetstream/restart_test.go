@@ -14,8 +14,8 @@ import (
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
-// TestServerReopens: the server is reopened twice while a publisher without credentials writes and a consumer reads. Every
-// message arrives once and in order.
+// TestServerReopens: the server is reopened twice while a publisher without credentials writes and a consumer reads.
+// Every message arrives once and in order.
 func TestServerReopens(t *testing.T) {
 	t.Parallel()
 	const messages = 300

@@ -33,7 +33,8 @@ func TestCovers(t *testing.T) {
 	}
 }
 
-// TestStreamsFollowConfig: streams are created once. A changed configuration changes the stream, and keeps its messages.
+// TestStreamsFollowConfig: streams are created once. A changed configuration changes the stream, and keeps its
+// messages.
 func TestStreamsFollowConfig(t *testing.T) {
 	ctx := testContext(t)
 	c, js := testServer(t)
@@ -56,8 +57,8 @@ func TestStreamsFollowConfig(t *testing.T) {
 	}
 }
 
-// TestDecisionsNeedAtomicBatches: a stream of decisions without atomic batches is refused. An older server creates such a
-// stream.
+// TestDecisionsNeedAtomicBatches: a stream of decisions without atomic batches is refused. An older server creates such
+// a stream.
 func TestDecisionsNeedAtomicBatches(t *testing.T) {
 	ctx := testContext(t)
 	c, js := testServer(t)

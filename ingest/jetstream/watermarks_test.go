@@ -16,8 +16,8 @@ import (
 	"github.com/forewarm/forewarm/ingest/codec"
 )
 
-// record runs a ticker for the duration d, from midnight plus offset. During an outage it cannot publish. It returns a line
-// for each published watermark: its time, and when it was published, both since midnight.
+// record runs a ticker for the duration d, from midnight plus offset. During an outage it cannot publish. It returns a
+// line for each published watermark: its time, and when it was published, both since midnight.
 func record(t *testing.T, offset, lateness, d time.Duration, outage func(since time.Duration) bool) []string {
 	t.Helper()
 	var got, ids []string
@@ -81,8 +81,8 @@ func TestTicker(t *testing.T) {
 	}
 }
 
-// TestTickerClockIsSet sets the server's clock ten minutes ahead, and later back. No minute gets a second watermark, and
-// none gets one before it ends.
+// TestTickerClockIsSet sets the server's clock ten minutes ahead, and later back. No minute gets a second watermark,
+// and none gets one before it ends.
 func TestTickerClockIsSet(t *testing.T) {
 	var got []string
 	synctest.Test(t, func(t *testing.T) {

@@ -49,7 +49,8 @@ func TestGRPCExport(t *testing.T) {
 	}
 }
 
-// TestLogs sends OTLP logs as NVIDIA Dynamo's otel sink does, over gRPC and HTTP, with the client library of the collector.
+// TestLogs sends OTLP logs as NVIDIA Dynamo's otel sink does, over gRPC and HTTP, with the client library of the
+// collector.
 func TestLogs(t *testing.T) {
 	logs := plog.NewLogs()
 	resource := logs.ResourceLogs().AppendEmpty()

@@ -125,8 +125,8 @@ func TestHTTPFormats(t *testing.T) {
 	}
 }
 
-// TestAnswerNamesUnknownPools: the answer names unknown pools, whose records are stored all the same. The listener does not
-// report them as refused, because the pipeline does.
+// TestAnswerNamesUnknownPools: the answer names unknown pools, whose records are stored all the same. The listener does
+// not report them as refused, because the pipeline does.
 func TestAnswerNamesUnknownPools(t *testing.T) {
 	m := &memory{}
 	l := run(t, onLoopback(), Deps{
@@ -323,8 +323,8 @@ func TestHTTPUnfinishedBodies(t *testing.T) {
 	}
 }
 
-// TestHTTPCrossSite: requests that a page of another site makes in a browser are refused and counted. That includes a host
-// name of that site that resolves to this machine (DNS rebinding).
+// TestHTTPCrossSite: requests that a page of another site makes in a browser are refused and counted. That includes a
+// host name of that site that resolves to this machine (DNS rebinding).
 func TestHTTPCrossSite(t *testing.T) {
 	l := run(t, onLoopback(), Deps{Store: new(memory).Store, Log: zap.NewNop()}, usualTimeouts)
 	url := "http://" + l.Addr() + "/v1/telemetry/native"

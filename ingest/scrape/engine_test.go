@@ -138,8 +138,8 @@ func TestProcessStart(t *testing.T) {
 	}
 }
 
-// TestSeveralEnginesInOneAnswer: the first engine counts, unless the job names another. Workers of a frontend count only if
-// there is no engine.
+// TestSeveralEnginesInOneAnswer: the first engine counts, unless the job names another. Workers of a frontend count
+// only if there is no engine.
 func TestSeveralEnginesInOneAnswer(t *testing.T) {
 	text := "vllm:num_requests_running{engine=\"0\"} 1\nvllm:num_requests_running{engine=\"1\"} 1\nsglang:num_running_reqs 1\n" + string(sampleFile("dynamo.txt"))
 	e := must(parse([]byte(text), ""))
@@ -177,8 +177,8 @@ vllm:cache_config_info{block_size="16",num_gpu_blocks="99999999999"} 1
 	}
 }
 
-// TestTensorRTPrefix: prefix hits come from counters of requests. If these are missing or zero, they come from counters of
-// cache blocks.
+// TestTensorRTPrefix: prefix hits come from counters of requests. If these are missing or zero, they come from counters
+// of cache blocks.
 func TestTensorRTPrefix(t *testing.T) {
 	const blocks = "trtllm_num_requests_running 1\ntrtllm_kv_cache_tokens_per_block 32\ntrtllm_kv_cache_reused_blocks_total 9\ntrtllm_kv_cache_missed_blocks_total 1\n"
 	for _, tc := range []struct {

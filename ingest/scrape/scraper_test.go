@@ -195,8 +195,8 @@ func TestStartsAreDated(t *testing.T) {
 	})
 }
 
-// TestFaultsNameTheTarget: for each target that cannot be read, the text has its job, pool and address, the time since when,
-// and the error. It does not name a target that answers again, or that is not in DNS any more.
+// TestFaultsNameTheTarget: for each target that cannot be read, the text has its job, pool and address, the time since
+// when, and the error. It does not name a target that answers again, or that is not in DNS any more.
 func TestFaultsNameTheTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -122,8 +122,8 @@ func TestTargetLife(t *testing.T) {
 	}
 }
 
-// TestWorkersOfFrontend: while a frontend is unavailable, its workers keep their state. A worker that it does not list any
-// more is gone.
+// TestWorkersOfFrontend: while a frontend is unavailable, its workers keep their state. A worker that it does not list
+// any more is gone.
 func TestWorkersOfFrontend(t *testing.T) {
 	const worker = "dynamo_frontend_worker_active_decode_blocks{worker_id=%q,dp_rank=\"0\",worker_type=\"decode\"} 1\nprocess_start_time_seconds 1795262390\n"
 	target := newTarget(t, Job{Pool: "p"}, "frontend:1")

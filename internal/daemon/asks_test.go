@@ -10,8 +10,8 @@ import (
 	"github.com/forewarm/forewarm/backtest"
 )
 
-// slowAutoscaler obeys at once, but its replicas take 8 minutes to start. They report nothing before they are ready, and
-// nothing when they are removed, like engines whose metrics are scraped.
+// slowAutoscaler obeys at once, but its replicas take 8 minutes to start. They report nothing before they are ready,
+// and nothing when they are removed, like engines whose metrics are scraped.
 type slowAutoscaler struct {
 	ready, starting    []int // minutes since which, and until which
 	started, cancelled int   // number of replicas
@@ -35,8 +35,8 @@ func (l *slowAutoscaler) obey(minute, desired int) {
 	}
 }
 
-// TestScenarioAsksAreKept serves generated traffic by a pool whose replicas start slowly. No replica is asked for and then
-// cancelled before it is ready. Each change of the desired replicas has an action and a reason.
+// TestScenarioAsksAreKept serves generated traffic by a pool whose replicas start slowly. No replica is asked for and
+// then cancelled before it is ready. Each change of the desired replicas has an action and a reason.
 func TestScenarioAsksAreKept(t *testing.T) {
 	t.Parallel()
 	p := startDaemon(t, "clock: event", "decision: {mode: active}", "features: {lateness: 0s}",

@@ -21,7 +21,8 @@ import (
 var pastDays = flag.Int("past-days", 2, "`days` of the past in TestScenarioBackfill")
 
 // TestScenarioBackfill: at its first start, the daemon learns past traffic of vLLM from a real Prometheus or
-// VictoriaMetrics. Then it forecasts the rise of each morning from its first minutes on. The second start asks for nothing.
+// VictoriaMetrics. Then it forecasts the rise of each morning from its first minutes on. The second start asks for
+// nothing.
 func TestScenarioBackfill(t *testing.T) {
 	t.Run("prometheus", func(t *testing.T) { testBackfill(t, testenv.PrometheusPast) })
 	t.Run("victoria", func(t *testing.T) { testBackfill(t, testenv.VictoriaPast) })

@@ -79,8 +79,8 @@ func refused(t *testing.T, p *inProcess, reason ingest.Reason) int {
 	return int(testenv.Metric(t, p.base, `forewarm_ingest_refused_total{reason="`+string(reason)+`"}`))
 }
 
-// TestBadInput mixes every kind of bad input with valid records. Each bad input is counted by its reason, and published on
-// the dead-letter subject, except duplicates. Each valid record counts.
+// TestBadInput mixes every kind of bad input with valid records. Each bad input is counted by its reason, and published
+// on the dead-letter subject, except duplicates. Each valid record counts.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	p := startDaemon(t, "clock: event", "pools:", badInputPool)
@@ -178,8 +178,8 @@ func TestHostileFlood(t *testing.T) {
 		t.Errorf("refused, by reason (-sent +counted):\n%s", diff)
 	}
 
-	// Sixteen records of another century in a row move the event clock, because a trace may have a gap. The daemon must not
-	// make a tick for each minute of the gap.
+	// Sixteen records of another century in a row move the event clock, because a trace may have a gap. The daemon must
+	// not make a tick for each minute of the gap.
 	for n := range 20 {
 		at := badInputStart.AddDate(100, 0, 0).UnixMilli()
 		p.publish(t, "forewarm.telemetry.request.chat.talk", bytes.Replace([]byte(request(fmt.Sprint("century", n))),

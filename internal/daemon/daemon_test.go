@@ -34,8 +34,8 @@ type inProcess struct {
 	stop func()
 }
 
-// startDaemon runs a daemon with these lines of configuration until the test ends. It adds a directory, addresses, and a
-// logger that logs nothing.
+// startDaemon runs a daemon with these lines of configuration until the test ends. It adds a directory, addresses, and
+// a logger that logs nothing.
 func startDaemon(t *testing.T, lines ...string) *inProcess {
 	t.Helper()
 	return startDaemonIn(t, t.TempDir(), lines...)
@@ -95,7 +95,8 @@ func (p *inProcess) publish(t *testing.T, subject string, data []byte, headers .
 	}
 }
 
-// publishMinute sends n requests that arrive evenly in a minute. The argument of is the pool and the class, as "chat.talk".
+// publishMinute sends n requests that arrive evenly in a minute. The argument of is the pool and the class, as
+// "chat.talk".
 func (p *inProcess) publishMinute(t *testing.T, of string, at time.Time, n, prompt, output int) {
 	t.Helper()
 	for i := range n {
@@ -129,8 +130,8 @@ func (p *inProcess) settle(t *testing.T) {
 	}
 }
 
-// TestDaemon raises the traffic of a pool to its limit, with JSON over core NATS. It checks forecasts, events, alerts and
-// HTTP answers.
+// TestDaemon raises the traffic of a pool to its limit, with JSON over core NATS. It checks forecasts, events, alerts
+// and HTTP answers.
 func TestDaemon(t *testing.T) {
 	t.Parallel()
 	alertmanager := testenv.StartAlertmanager(t, testenv.Silent).URL
@@ -189,7 +190,8 @@ func answers(p *inProcess, last time.Time) map[string]string {
 	return all
 }
 
-// checkForecasts checks that there is a forecast of each class and of the pool in every minute, after the first minutes.
+// checkForecasts checks that there is a forecast of each class and of the pool in every minute, after the first
+// minutes.
 func checkForecasts(t *testing.T, s *nats.Subscription, start, last time.Time) {
 	origins := map[string][]time.Time{}
 	for m := range testenv.Next(s) {
@@ -311,8 +313,9 @@ func TestDaemonOnTheWallClock(t *testing.T) {
 	}
 }
 
-// TestDaemonDecidesAgainAfterACrash: a daemon stopped before a tick was in the log, and so nothing of the tick was delivered.
-// The next one makes the same decisions and stores them. Decisions that are in the log are compared, and not delivered twice.
+// TestDaemonDecidesAgainAfterACrash: a daemon stopped before a tick was in the log, and so nothing of the tick was
+// delivered. The next one makes the same decisions and stores them. Decisions that are in the log are compared, and not
+// delivered twice.
 func TestDaemonDecidesAgainAfterACrash(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

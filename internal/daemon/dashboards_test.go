@@ -62,8 +62,8 @@ func readDashboards(t *testing.T) map[string]dashboard {
 // mayBeEmpty matches queries that have no result before something fails or changes, or on the event clock.
 var mayBeEmpty = regexp.MustCompile(`forewarm_(traffic_peak_to_mean_ratio|driver_change|producer_fault|ingest_refused_total|forecast_coverage_ratio|producer_clock_skew_seconds)`)
 
-// TestScenarioDashboards records the metrics of a daemon over four hours of traffic, and sends each query of the dashboards
-// to a real Prometheus with them. In the last hour the traffic grows until the pool is saturated.
+// TestScenarioDashboards records the metrics of a daemon over four hours of traffic, and sends each query of the
+// dashboards to a real Prometheus with them. In the last hour the traffic grows until the pool is saturated.
 func TestScenarioDashboards(t *testing.T) {
 	t.Parallel()
 	testenv.Program(t, "prometheus", "prometheus") // skips the test before the long recording
@@ -188,8 +188,8 @@ func appendMetrics(t *testing.T, db *tsdb.DB, text string, at time.Time, known m
 	}
 }
 
-// checkMetrics checks that the metrics and labels of a query were exposed. A metric that may be empty must be named in the
-// source code.
+// checkMetrics checks that the metrics and labels of a query were exposed. A metric that may be empty must be named in
+// the source code.
 func checkMetrics(t *testing.T, place, query string, known map[string]map[string]bool) {
 	t.Helper()
 	expression, err := parser.NewParser(parser.Options{}).ParseExpr(query)

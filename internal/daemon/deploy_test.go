@@ -51,8 +51,8 @@ type compose struct {
 	Volumes map[string]*struct{}
 }
 
-// TestCompose reads deploy/compose.yaml as Compose does. Everything that a service refers to exists. Forewarm accepts its
-// environment, promtool and amtool accept their configurations, and Grafana gets the dashboards.
+// TestCompose reads deploy/compose.yaml as Compose does. Everything that a service refers to exists. Forewarm accepts
+// its environment, promtool and amtool accept their configurations, and Grafana gets the dashboards.
 func TestCompose(t *testing.T) {
 	var c compose
 	readStrict(t, "compose.yaml", &c)
@@ -187,8 +187,8 @@ type adapterRule struct {
 	}
 }
 
-// TestAdapterRules: the rules have only keys of prometheus-adapter, and make the metric that the HPA asks for. TestManifestQueries
-// of server tests their queries.
+// TestAdapterRules: the rules have only keys of prometheus-adapter, and make the metric that the HPA asks for.
+// TestManifestQueries of server tests their queries.
 func TestAdapterRules(t *testing.T) {
 	var values struct {
 		Rules struct{ External []adapterRule }
@@ -221,8 +221,8 @@ func TestAdapterRules(t *testing.T) {
 	}
 }
 
-// TestContainerIsReached: the listen addresses of the Dockerfile accept connections from outside the container, which those
-// on loopback do not. It exposes their ports.
+// TestContainerIsReached: the listen addresses of the Dockerfile accept connections from outside the container, which
+// those on loopback do not. It exposes their ports.
 func TestContainerIsReached(t *testing.T) {
 	text := must(os.ReadFile("../../Dockerfile"))
 	for _, variable := range []string{"FOREWARM_NATS_EMBEDDED_LISTEN", "FOREWARM_SERVER_LISTEN"} {

@@ -93,8 +93,8 @@ func TestDaemonListens(t *testing.T) {
 	}
 }
 
-// TestDefaultPoolsAreServed: with a default pool, a listener accepts records of any pool until there are max_pools. Then it
-// accepts those of known pools.
+// TestDefaultPoolsAreServed: with a default pool, a listener accepts records of any pool until there are max_pools.
+// Then it accepts those of known pools.
 func TestDefaultPoolsAreServed(t *testing.T) {
 	t.Parallel()
 	p := startDaemon(t,

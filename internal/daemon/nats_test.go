@@ -127,8 +127,8 @@ func TestPartitions(t *testing.T) {
 	})
 }
 
-// TestPartitionsNeedTheirMapping: if the server has no mapping, or one for another number of partitions, a partition does
-// not start. The error says what to do.
+// TestPartitionsNeedTheirMapping: if the server has no mapping, or one for another number of partitions, a partition
+// does not start. The error says what to do.
 func TestPartitionsNeedTheirMapping(t *testing.T) {
 	for name, mapping := range map[string]string{"none": "", "another number": jetstream.Mappings("forewarm", 8)} {
 		t.Run(name, func(t *testing.T) {
@@ -161,8 +161,8 @@ func TestPartitionOf(t *testing.T) {
 	}
 }
 
-// TestPartitionsLeastRights: the users of a partitioned server may publish on the subjects that they need. The server checks
-// permissions after the mapping.
+// TestPartitionsLeastRights: the users of a partitioned server may publish on the subjects that they need. The server
+// checks permissions after the mapping.
 func TestPartitionsLeastRights(t *testing.T) {
 	const partitions = 3
 	users := map[string][]string{
@@ -194,9 +194,9 @@ func TestPartitionsLeastRights(t *testing.T) {
 	}
 }
 
-// TestLeastRights: with the permissions of deploy/nats/permissions.conf, the daemon reads telemetry, publishes decisions and
-// events, and restores snapshots. Autoscalers read events and acknowledge. If a permission of the daemon is missing, the
-// error names it.
+// TestLeastRights: with the permissions of deploy/nats/permissions.conf, the daemon reads telemetry, publishes
+// decisions and events, and restores snapshots. Autoscalers read events and acknowledge. If a permission of the daemon
+// is missing, the error names it.
 func TestLeastRights(t *testing.T) {
 	for _, user := range []string{"FOREWARM", "PRODUCER", "CONSUMER", "DISCOVERY"} {
 		t.Setenv(user+"_PASSWORD", "secret")

@@ -77,8 +77,8 @@ var nightCauses = []struct {
 	}, warning: alerting.AtCapacityLimit, facts: []string{"replicas.max"}},
 }
 
-// TestScenarioNight changes each pool of a running daemon by another cause of trouble. The alerts name the cause and say
-// what to do.
+// TestScenarioNight changes each pool of a running daemon by another cause of trouble. The alerts name the cause and
+// say what to do.
 func TestScenarioNight(t *testing.T) {
 	t.Parallel()
 	var pools []string

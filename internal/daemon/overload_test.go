@@ -12,8 +12,8 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// TestOverload stops the pipeline, as if there were more messages than the machine can handle. The stream keeps them, the
-// daemon fetches few of them, and reports that it lags. In the end it has counted every message.
+// TestOverload stops the pipeline, as if there were more messages than the machine can handle. The stream keeps them,
+// the daemon fetches few of them, and reports that it lags. In the end it has counted every message.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	const messages = 20_000

@@ -54,9 +54,9 @@ func awaitResolved(t *testing.T, url string, alerts map[string]string) {
 	}
 }
 
-// TestOwnAlerts: a daemon on the wall clock has a producer whose clock is ahead, one whose records come late, records that
-// are refused, and a sink that fails. Each is an alert in Alertmanager, which is resolved after the cause ends. The watchdog
-// fires while there are ticks.
+// TestOwnAlerts: a daemon on the wall clock has a producer whose clock is ahead, one whose records come late, records
+// that are refused, and a sink that fails. Each is an alert in Alertmanager, which is resolved after the cause ends.
+// The watchdog fires while there are ticks.
 func TestOwnAlerts(t *testing.T) {
 	t.Parallel()
 	alertmanager := testenv.StartAlertmanager(t, testenv.Silent).URL
@@ -76,8 +76,8 @@ func TestOwnAlerts(t *testing.T) {
 	now, w := time.Now(), newSelfWatch()
 	p.checkSelf(w, now)
 	minutes, looks := 0, 0
-	// minute publishes the requests of one minute, and a watermark as the ticker does. Requests of gw-2 end ahead of the
-	// clock, those of gw-3 ended some time ago.
+	// minute publishes the requests of one minute, and a watermark as the ticker does. Requests of gw-2 end ahead of
+	// the clock, those of gw-3 ended some time ago.
 	minute := func(ahead, behind time.Duration, bad bool) {
 		minutes++
 		at := now.Add(time.Duration(minutes) * time.Minute).Truncate(time.Minute)
@@ -124,8 +124,8 @@ func TestOwnAlerts(t *testing.T) {
 	awaitResolved(t, alertmanager, alerts)
 }
 
-// TestSilentProducerAndBack: on the event clock, one of two gateways sends nothing for fifteen minutes. An alert names it,
-// and is resolved when it sends again.
+// TestSilentProducerAndBack: on the event clock, one of two gateways sends nothing for fifteen minutes. An alert names
+// it, and is resolved when it sends again.
 func TestSilentProducerAndBack(t *testing.T) {
 	t.Parallel()
 	alertmanager := testenv.StartAlertmanager(t, testenv.Silent).URL

@@ -14,8 +14,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestPrescaleConsumer runs the example consumer. It scales by the events of a daemon, and the daemon learns the warm-up
-// lag from its acknowledgements.
+// TestPrescaleConsumer runs the example consumer. It scales by the events of a daemon, and the daemon learns the
+// warm-up lag from its acknowledgements.
 func TestPrescaleConsumer(t *testing.T) {
 	t.Parallel()
 	consumer := filepath.Join(t.TempDir(), "prescale")

@@ -18,8 +18,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestRefusedIsSeen: refused records are on the page, in /readyz and in the log at once, with their producer, the reason and
-// the remedy.
+// TestRefusedIsSeen: refused records are on the page, in /readyz and in the log at once, with their producer, the
+// reason and the remedy.
 func TestRefusedIsSeen(t *testing.T) {
 	at := badInputStart.Add(time.Hour)
 	record := func(i int, at time.Time) string {
@@ -95,8 +95,8 @@ func TestManyKindsOfRefusals(t *testing.T) {
 	}
 }
 
-// TestPublishedExample runs the example of docs/integrations.md in a shell, with a nats command that prints the message. A
-// daemon counts that record.
+// TestPublishedExample runs the example of docs/integrations.md in a shell, with a nats command that prints the
+// message. A daemon counts that record.
 func TestPublishedExample(t *testing.T) {
 	t.Parallel()
 	page := must(os.ReadFile("../../docs/integrations.md"))
@@ -117,8 +117,8 @@ func TestPublishedExample(t *testing.T) {
 	}
 }
 
-// TestUnusedRequestsAreSeen: the next check of the daemon reports requests that a listener refuses, and records that are
-// ignored. Only the listener runs, because a running daemon would make a check of its own.
+// TestUnusedRequestsAreSeen: the next check of the daemon reports requests that a listener refuses, and records that
+// are ignored. Only the listener runs, because a running daemon would make a check of its own.
 func TestUnusedRequestsAreSeen(t *testing.T) {
 	dir := t.TempDir()
 	token := testenv.WriteFile(t, dir+"/token", "0123456789abcdef0123456789abcdef")

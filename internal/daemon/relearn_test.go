@@ -61,8 +61,8 @@ func older(part map[int]cbor.RawMessage, by int) {
 	part[1] = must(cbor.Marshal(version - by))
 }
 
-// upgradeSite is the data of a stopped daemon. It has a pool that grows, an event that the webhook did not get, and a stream
-// without its oldest messages.
+// upgradeSite is the data of a stopped daemon. It has a pool that grows, an event that the webhook did not get, and a
+// stream without its oldest messages.
 type upgradeSite struct {
 	dir, data string
 	config    []string
@@ -157,9 +157,9 @@ func (h *hook) got() []string {
 	return slices.Clone(h.ids)
 }
 
-// TestUpgrade: a daemon has a snapshot of another version, or a damaged one. It learns from the stream, and from the stored
-// series where the stream has no messages any more. It decides no minute twice, and generations continue. It delivers the
-// notice that was not delivered, with the same id, and no other again.
+// TestUpgrade: a daemon has a snapshot of another version, or a damaged one. It learns from the stream, and from the
+// stored series where the stream has no messages any more. It decides no minute twice, and generations continue. It
+// delivers the notice that was not delivered, with the same id, and no other again.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	h := newHook(t)
@@ -238,8 +238,8 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// TestSeriesAreACache: a daemon whose time-series database was deleted makes the same decisions. It stores series from then
-// on, and does not restore the past.
+// TestSeriesAreACache: a daemon whose time-series database was deleted makes the same decisions. It stores series from
+// then on, and does not restore the past.
 func TestSeriesAreACache(t *testing.T) {
 	t.Parallel()
 	config := []string{"clock: event", "features: {lateness: 0s}", "pools: [{name: chat, decode_tokens_per_s: 400, itl: 25ms, replicas: {min: 1, max: 40}}]"}

@@ -11,8 +11,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestRemoteWrite: a real Prometheus, and a real VictoriaMetrics, get every stored sample, although they are stopped for
-// some time and the daemon is restarted meanwhile.
+// TestRemoteWrite: a real Prometheus, and a real VictoriaMetrics, get every stored sample, although they are stopped
+// for some time and the daemon is restarted meanwhile.
 func TestRemoteWrite(t *testing.T) {
 	t.Parallel()
 	t.Run("prometheus", func(t *testing.T) {

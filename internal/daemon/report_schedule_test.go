@@ -17,7 +17,8 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// TestMissedReportIsMade: a daemon was stopped when its weekly report was due. After its start it makes and delivers it.
+// TestMissedReportIsMade: a daemon was stopped when its weekly report was due. After its start it makes and delivers
+// it.
 func TestMissedReportIsMade(t *testing.T) {
 	t.Parallel()
 	due := time.Now().UTC().Add(-3 * time.Hour).Truncate(time.Minute)

@@ -16,8 +16,8 @@ import (
 	"github.com/forewarm/forewarm/alerting/report"
 )
 
-// testReporter is a reporter with a fake clock, log and renderer. The time of the last report is in a file in dir, so that a
-// second testReporter continues as after a restart.
+// testReporter is a reporter with a fake clock, log and renderer. The time of the last report is in a file in dir, so
+// that a second testReporter continues as after a restart.
 type testReporter struct {
 	*reporter
 	dir    string
@@ -85,8 +85,8 @@ func TestReporterOnSchedule(t *testing.T) {
 	})
 }
 
-// TestReporterOnTheEventClock: on the event clock, periods follow the time of the traffic. If a day is replayed in a minute,
-// there is a daily report each minute.
+// TestReporterOnTheEventClock: on the event clock, periods follow the time of the traffic. If a day is replayed in a
+// minute, there is a daily report each minute.
 func TestReporterOnTheEventClock(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,8 +12,9 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestScenarioRetryStorm: for 36 minutes, 40 % of the attempts fail and are retried. That raises the load, the saturation
-// probability and the desired replicas. The alert comes within five minutes, and is resolved after the storm.
+// TestScenarioRetryStorm: for 36 minutes, 40 % of the attempts fail and are retried. That raises the load, the
+// saturation probability and the desired replicas. The alert comes within five minutes, and is resolved after the
+// storm.
 func TestScenarioRetryStorm(t *testing.T) {
 	t.Parallel()
 	const begins, ends, minutes = 90, 126, 150

@@ -67,8 +67,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestRulesInPrometheus: a real Prometheus scrapes a daemon whose pool becomes saturated, evaluates the rules, and notifies
-// a real Alertmanager. The rules have no waiting times (for) here, because promtool tests them.
+// TestRulesInPrometheus: a real Prometheus scrapes a daemon whose pool becomes saturated, evaluates the rules, and
+// notifies a real Alertmanager. The rules have no waiting times (for) here, because promtool tests them.
 func TestRulesInPrometheus(t *testing.T) {
 	t.Parallel()
 	alertmanager := testenv.StartAlertmanager(t, testenv.Silent).URL
@@ -151,8 +151,8 @@ func TestRulesKnowTheirMetrics(t *testing.T) {
 	}
 }
 
-// TestEveryAlertHasARunbook: each alert of Forewarm and of the rules has a page with the same five sections, and links to
-// it.
+// TestEveryAlertHasARunbook: each alert of Forewarm and of the rules has a page with the same five sections, and links
+// to it.
 func TestEveryAlertHasARunbook(t *testing.T) {
 	names := map[string]bool{}
 	for _, name := range alerting.AlertNames {

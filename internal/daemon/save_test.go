@@ -7,8 +7,8 @@ import (
 	"github.com/forewarm/forewarm/config"
 )
 
-// TestProgressPause: a daemon that lags saves snapshots. At first a pause is as long as the daemon has run, so that a killed
-// daemon keeps about half of its work. Later, snapshots use at most 5 % of the time.
+// TestProgressPause: a daemon that lags saves snapshots. At first a pause is as long as the daemon has run, so that a
+// killed daemon keeps about half of its work. Later, snapshots use at most 5 % of the time.
 func TestProgressPause(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ ran, busy, want time.Duration }{

@@ -110,8 +110,8 @@ func TestScalers(t *testing.T) {
 	}
 }
 
-// TestScalersAfterARestart: until the first tick after a restart, autoscalers get the last decision. They do not if it is
-// too old, if the mode is advisory, or if the configuration has changed.
+// TestScalersAfterARestart: until the first tick after a restart, autoscalers get the last decision. They do not if it
+// is too old, if the mode is advisory, or if the configuration has changed.
 func TestScalersAfterARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -9,8 +9,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestForeignSubjectsAreRelayed: records that NVIDIA Dynamo publishes on its own subject, without headers, are counted, with
-// their cached tokens. Records of a gateway's log are counted, too. Dead letters contain no prompt.
+// TestForeignSubjectsAreRelayed: records that NVIDIA Dynamo publishes on its own subject, without headers, are counted,
+// with their cached tokens. Records of a gateway's log are counted, too. Dead letters contain no prompt.
 func TestForeignSubjectsAreRelayed(t *testing.T) {
 	t.Parallel()
 	p := startDaemon(t,

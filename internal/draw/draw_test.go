@@ -38,7 +38,8 @@ func TestTicks(t *testing.T) {
 	})
 }
 
-// TestChartIsWellFormed draws texts with HTML, and NaN and infinite values. The result is valid XML without these values.
+// TestChartIsWellFormed draws texts with HTML, and NaN and infinite values. The result is valid XML without these
+// values.
 func TestChartIsWellFormed(t *testing.T) {
 	nan, hostile := math.NaN(), `"><script>alert(1)</script>&`
 	c := New(400, 200, hostile, hostile, 0, 0, 5, 5)

@@ -11,8 +11,8 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// plannerConfig has the sections of PlannerConfig that deploy/dynamo/planner.yaml sets, with every field that the planner
-// accepts in them. It refuses others (ai-dynamo/dynamo, docs/components/planner/planner-config-reference.mdx).
+// plannerConfig has the sections of PlannerConfig that deploy/dynamo/planner.yaml sets, with every field that the
+// planner accepts in them. It refuses others (ai-dynamo/dynamo, docs/components/planner/planner-config-reference.mdx).
 type plannerConfig struct {
 	PluginRegistration struct {
 		Auth struct {

@@ -52,8 +52,8 @@ func TestAnswersAsPrometheus(t *testing.T) {
 	t.Logf("%d questions to Prometheus %d", asked, version)
 }
 
-// questions are the requests to both. Their times are between samples, because Prometheus 3 excludes a sample at the start
-// of a range, and earlier versions include it.
+// questions are the requests to both. Their times are between samples, because Prometheus 3 excludes a sample at the
+// start of a range, and earlier versions include it.
 func questions() (qs []question) {
 	at := func(m float64) string {
 		return fmt.Sprintf("%.3f", float64(start.Unix())+60*m+7)
@@ -132,8 +132,8 @@ func questions() (qs []question) {
 // number is a value of a sample, with or without an exponent.
 var number = regexp.MustCompile(`"-?[0-9]+(\.[0-9]+)?(e[-+][0-9]+)?"\]`)
 
-// normal is an answer with sorted series, without the parts that differ between versions of Prometheus. It is nil for an
-// answer without a body.
+// normal is an answer with sorted series, without the parts that differ between versions of Prometheus. It is nil for
+// an answer without a body.
 func normal(t *testing.T, version int, body string) any {
 	t.Helper()
 	if body == "" {

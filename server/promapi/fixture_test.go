@@ -25,8 +25,8 @@ var start = time.Now().Add(-6 * time.Hour).Truncate(time.Hour).UTC()
 
 const minutes = 180
 
-// fillStore fills a TSDB with series as Forewarm stores them. One has a gap, one has NaN and infinities, one has characters
-// that JSON escapes, and one is a counter that is reset.
+// fillStore fills a TSDB with series as Forewarm stores them. One has a gap, one has NaN and infinities, one has
+// characters that JSON escapes, and one is a counter that is reset.
 func fillStore(t *testing.T, dir string) *tsdb.DB {
 	t.Helper()
 	db := must(tsdb.Open(dir, quiet, nil, tsdb.DefaultOptions(), nil))

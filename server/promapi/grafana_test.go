@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// TestGrafana sends the requests of a Grafana that has Forewarm as a Prometheus data source: the health check of "Save &
-// test" (pkg/promlib/healthcheck.go, heuristics.go), those of its query editor (grafana-prometheus language_provider.ts,
-// resource_clients.ts), and those of a panel (pkg/promlib/client/client.go). Times are Unix seconds. Grafana uses POST
-// where a path accepts it. After a 405 or 400 it tries again with GET.
+// TestGrafana sends the requests of a Grafana that has Forewarm as a Prometheus data source: the health check of "Save
+// & test" (pkg/promlib/healthcheck.go, heuristics.go), those of its query editor (grafana-prometheus
+// language_provider.ts, resource_clients.ts), and those of a panel (pkg/promlib/client/client.go). Times are Unix
+// seconds. Grafana uses POST where a path accepts it. After a 405 or 400 it tries again with GET.
 func TestGrafana(t *testing.T) {
 	h := handler(fillStore(t, t.TempDir()), maxSamples, queryTimeout)
 	from, to := start.Unix(), start.Unix()+3600

@@ -172,8 +172,8 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// TestWriterRestarts: after a restart the writer sends the remaining samples in order, and none twice. A new writer starts
-// with the newest hours.
+// TestWriterRestarts: after a restart the writer sends the remaining samples in order, and none twice. A new writer
+// starts with the newest hours.
 func TestWriterRestarts(t *testing.T) {
 	r := &receiver{}
 	srv := httptest.NewServer(r)

@@ -72,8 +72,8 @@ func messages(t *testing.T, js natsjs.JetStream) uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
-// TestTwoWriters: the first writer stores a tick with its notices. The second one compares its own with it, and reports a
-// difference with both values and the other version.
+// TestTwoWriters: the first writer stores a tick with its notices. The second one compares its own with it, and reports
+// a difference with both values and the other version.
 func TestTwoWriters(t *testing.T) {
 	js, _ := serve(t)
 	a, b := write(t, js, "a"), write(t, js, "b")
@@ -117,8 +117,8 @@ func TestTwoWritersAndANewPool(t *testing.T) {
 	}
 }
 
-// TestPausedWriter: a writer that paused stores nothing for the ticks that another writer stored meanwhile. It reports each
-// of them as a difference.
+// TestPausedWriter: a writer that paused stores nothing for the ticks that another writer stored meanwhile. It reports
+// each of them as a difference.
 func TestPausedWriter(t *testing.T) {
 	js, _ := serve(t)
 	a, b := write(t, js, "a"), write(t, js, "b")
@@ -152,8 +152,8 @@ func TestLargeTick(t *testing.T) {
 	}
 }
 
-// TestForeignMessage: a message that is no decision stops the log. The error says how to remove it. Without the message the
-// log continues.
+// TestForeignMessage: a message that is no decision stops the log. The error says how to remove it. Without the message
+// the log continues.
 func TestForeignMessage(t *testing.T) {
 	js, _ := serve(t)
 	if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "forewarm.decision.chat", Data: []byte("?")}); err != nil {
