@@ -35,7 +35,10 @@ var rules = []rule{
 // checkTogether applies the rules of the command to the flags that are given, and to its arguments.
 func (c *command) checkTogether(f *flag.FlagSet, args []string) error {
 	given := map[string]bool{c.argument(): len(args) > 0}
-	f.Visit(func(x *flag.Flag) { given[x.Name] = true })
+	f.Visit(func(x *flag.Flag) {
+		value, ok := x.Value.(flag.Getter)
+		given[x.Name] = !ok || value.Get() != "" // an empty text is as none
+	})
 	first := func(names string) string {
 		for name := range strings.FieldsSeq(names) {
 			if given[name] {

@@ -71,6 +71,7 @@ func TestUsage(t *testing.T) {
 		{"dance", 2, []string{`unknown command "dance"`, "forewarm help"}},
 		{"init once", 2, []string{"flags only", `"once"`, "init -h"}},
 		{"check", 2, []string{"give -config or -health"}},
+		{"check -config=", 2, []string{"give -config or -health"}},
 		{"check -offline -health http://127.0.0.1:1/healthz", 2, []string{"-offline needs -config", "leave -offline out"}},
 		{"check -offline -config warmup.yaml", 2, []string{"warmup.yaml:4", "58m"}},
 		{"check -config nats.yaml", 2, []string{"nats.url"}},
@@ -184,6 +185,9 @@ func TestHelp(t *testing.T) {
 func TestReportAsksTheDaemon(t *testing.T) {
 	p := startDaemon(t, validPool)
 	if code, _, errs := runHere(t.Context(), "report", "-url", p.base); code != 1 || !strings.Contains(errs, "the daemon answers 404 Not Found: the log has no decision") {
+		t.Errorf("before the first decision: %d, %s", code, errs)
+	}
+	if code, _, errs := runHere(t.Context(), "explain", "-url", p.base, "chat"); code != 1 || !strings.Contains(errs, "404 Not Found: no such decision") {
 		t.Errorf("before the first decision: %d, %s", code, errs)
 	}
 	now := time.Now().UTC().Truncate(time.Minute)

@@ -143,7 +143,7 @@ func (r *Reader) find(ctx context.Context, ref string, span time.Duration) (d al
 		return d, nil, err
 	}
 	if len(newest) == 0 {
-		return d, nil, errors.New("the log has no decision yet")
+		return d, nil, fmt.Errorf("%w, which has none yet", ErrNoDecision)
 	}
 	last := slices.MaxFunc(newest, func(a, b Record) int { return a.Decision.Tick.Compare(b.Decision.Tick) })
 	found := false
