@@ -104,7 +104,7 @@ func (f *fresh) take(windows []features.Window, tick int64, owns func(features.K
 
 // freshQuerier reads the minutes from mint to maxt, Unix ms.
 type freshQuerier struct {
-	promstorage.Querier // no-op: label names and values are those of settled minutes
+	promstorage.Querier // no-op: there is nothing to close
 	of                  *fresh
 	mint, maxt          int64
 }
@@ -138,6 +138,26 @@ func (q freshQuerier) Select(_ context.Context, _ bool, _ *promstorage.SelectHin
 	}
 	slices.SortFunc(set.left, func(a, b promstorage.Series) int { return labels.Compare(a.Labels(), b.Labels()) })
 	return set
+}
+
+// LabelValues implements storage.LabelQuerier.
+func (q freshQuerier) LabelValues(ctx context.Context, name string, _ *promstorage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+	found := map[string]bool{}
+	for set := q.Select(ctx, false, nil, matchers...); set.Next(); {
+		if v := set.At().Labels().Get(name); v != "" {
+			found[v] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), nil, nil
+}
+
+// LabelNames implements storage.LabelQuerier.
+func (q freshQuerier) LabelNames(ctx context.Context, _ *promstorage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+	found := map[string]bool{}
+	for set := q.Select(ctx, false, nil, matchers...); set.Next(); {
+		set.At().Labels().Range(func(l labels.Label) { found[l.Name] = true })
+	}
+	return slices.Sorted(maps.Keys(found)), nil, nil
 }
 
 type freshSet struct {

@@ -45,6 +45,9 @@ func TestReload(t *testing.T) {
 	hangup()
 	testenv.Await(t, "the refusal to be counted", page(address, bad))
 	testenv.Await(t, "the refusal to be logged", logged("not reloaded, the one before stays in use: forewarm.yaml:2: decision.quantile: 1.5 is out of"))
+	if code, body := testenv.Get("http://" + address + "/readyz"); code != http.StatusOK || !strings.Contains(body, "the one before stays in use: forewarm.yaml:2: decision.quantile: 1.5 is out of") {
+		t.Errorf("/readyz after a refused file: %d, %s", code, body)
+	}
 	if code, body := askReload(t, address); code != http.StatusInternalServerError || !strings.Contains(body, "decision.quantile") {
 		t.Errorf("a bad file by HTTP: %d, %s", code, body)
 	}
