@@ -16,9 +16,9 @@ import (
 	"github.com/forewarm/forewarm/alerting/sink"
 )
 
-// TestEvents reads pre-scale events and alerts of both modes with the CloudEvents SDK and its protocol for JetStream,
-// from a real server. A consumer must get the numbers that were sent: a number that is silently 0 would scale a pool to
-// nothing.
+// TestEvents reads a pre-scale event and an alert from a NATS server with the CloudEvents SDK and its protocol for
+// JetStream. A consumer must get the numbers that were sent, because a number that is silently 0 would scale a pool to
+// zero.
 func TestEvents(t *testing.T) {
 	at := time.Date(2026, 3, 2, 9, 30, 0, 0, time.UTC)
 	decision := alerting.Notice{Decision: &alerting.Decision{
@@ -49,8 +49,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// send returns the event that the SDK's protocol for JetStream receives from a server on which the sink published the
-// notice.
+// send publishes a notice with the sink, and returns the event that the SDK receives.
 func send(t *testing.T, n alerting.Notice) event.Event {
 	t.Helper()
 	conn := connect(t)
@@ -92,7 +91,7 @@ func send(t *testing.T, n alerting.Notice) event.Event {
 	}
 }
 
-// connect starts a server that lives as long as the test.
+// connect starts a server until the test ends, and connects to it.
 func connect(t *testing.T) *nats.Conn {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})

@@ -19,8 +19,8 @@ import (
 
 const manifests = "../../keda"
 
-// TestManifests judges every object in deploy/keda by the schema of its kind: those of KEDA by the custom resource
-// definitions that it ships, autoscalers by the types of the Kubernetes API, where an unknown key is an error.
+// TestManifests checks each object in deploy/keda: those of KEDA against its custom resource definitions, autoscalers
+// by decoding into the type of the Kubernetes API, where an unknown key is an error.
 func TestManifests(t *testing.T) {
 	definitions := map[string]schema{
 		"ScaledObject":          definition(t, "scaledobjects"),
@@ -32,7 +32,7 @@ func TestManifests(t *testing.T) {
 		seen[kind]++
 		switch crd, ok := definitions[kind]; {
 		case ok:
-			for _, problem := range crd.judge("", object) {
+			for _, problem := range crd.check("", object) {
 				t.Errorf("%s: %s%s", file, kind, problem)
 			}
 		case kind == "HorizontalPodAutoscaler":
@@ -48,7 +48,7 @@ func TestManifests(t *testing.T) {
 				t.Errorf("%s: it must have one external metric with an average value of 1", file)
 			}
 		default:
-			t.Errorf("%s: nothing here knows what a %q is", file, kind)
+			t.Errorf("%s: no schema for %q", file, kind)
 		}
 	}
 	for _, kind := range []string{"ScaledObject", "TriggerAuthentication", "HorizontalPodAutoscaler"} {
@@ -58,7 +58,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// TestSchemaRefuses shows that the judge can say no.
+// TestSchemaRefuses: the check of TestManifests finds errors.
 func TestSchemaRefuses(t *testing.T) {
 	crd := definition(t, "scaledobjects")
 	for want, text := range map[string]string{
@@ -72,18 +72,18 @@ func TestSchemaRefuses(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(text), &object); err != nil {
 			t.Fatal(err)
 		}
-		if problems := crd.judge("", object); len(problems) != 1 || !strings.HasPrefix(problems[0], want) {
+		if problems := crd.check("", object); len(problems) != 1 || !strings.HasPrefix(problems[0], want) {
 			t.Errorf("%q, want %s", problems, want)
 		}
 	}
 }
 
-// TestTriggers looks the keys of each trigger up in the source of KEDA's scaler, and wants a fallback that never goes down.
+// TestTriggers: each key of a trigger is in the source of KEDA's scaler, and the fallback never removes replicas.
 func TestTriggers(t *testing.T) {
 	sources := map[string]string{
 		"prometheus": "prometheus_scaler.go", "metrics-api": "metrics_api_scaler.go", "external-push": "external_scaler.go",
 	}
-	ours := []string{"pool", "role"} // handed over to the external scaler as they are
+	ours := []string{"pool", "role"} // passed on to the external scaler
 	for file, object := range objects(t) {
 		if object["kind"] != "ScaledObject" {
 			continue
@@ -119,12 +119,12 @@ func TestTriggers(t *testing.T) {
 			}
 		}
 		if trigger.Type == "prometheus" && trigger.Metadata["ignoreNullValues"] != "false" {
-			t.Errorf("%s: no data would be 0", file)
+			t.Errorf("%s: ignoreNullValues is not false, so missing data would count as 0", file)
 		}
 	}
 }
 
-// objects gives every object of the manifests with its file; what is no Kubernetes object is left out.
+// objects iterates over the Kubernetes objects of the manifests, each with its file.
 func objects(t *testing.T) func(func(string, map[string]any) bool) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(manifests, "*.yaml"))
@@ -150,7 +150,7 @@ func objects(t *testing.T) func(func(string, map[string]any) bool) {
 	}
 }
 
-// module is where KEDA's module is.
+// module returns the directory of KEDA's module.
 func module(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/kedacore/keda/v2").Output()
@@ -192,8 +192,8 @@ func definition(t *testing.T, plural string) schema {
 	return crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 }
 
-// judge lists what is wrong with value, each with its place.
-func (s *schema) judge(place string, value any) (problems []string) {
+// check returns the errors of value, each with its place.
+func (s *schema) check(place string, value any) (problems []string) {
 	wrong := func(at, format string, args ...any) {
 		problems = append(problems, at+": "+fmt.Sprintf(format, args...))
 	}
@@ -215,9 +215,9 @@ func (s *schema) judge(place string, value any) (problems []string) {
 			at := place + "." + key
 			switch property, known := s.Properties[key]; {
 			case known:
-				problems = append(problems, property.judge(at, v[key])...)
+				problems = append(problems, property.check(at, v[key])...)
 			case s.AdditionalProperties != nil:
-				problems = append(problems, s.AdditionalProperties.judge(at, v[key])...)
+				problems = append(problems, s.AdditionalProperties.check(at, v[key])...)
 			case len(s.Properties) > 0 && !s.PreserveUnknown:
 				wrong(at, "unknown")
 			}
@@ -228,7 +228,7 @@ func (s *schema) judge(place string, value any) (problems []string) {
 			return problems
 		}
 		for i := range v {
-			problems = append(problems, s.Items.judge(fmt.Sprintf("%s[%d]", place, i), v[i])...)
+			problems = append(problems, s.Items.check(fmt.Sprintf("%s[%d]", place, i), v[i])...)
 		}
 	case float64:
 		if s.IntOrString {

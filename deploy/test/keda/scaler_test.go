@@ -1,5 +1,5 @@
-// Package keda has Forewarm's external scaler asked by KEDA's own client, and Forewarm's manifests judged by KEDA's and
-// Kubernetes' own schemas.
+// Package keda tests Forewarm's external scaler with KEDA's client, and checks Forewarm's manifests against the schemas
+// of KEDA and Kubernetes.
 package keda
 
 import (
@@ -36,7 +36,7 @@ import (
 
 const patience = time.Minute
 
-// TestExternalScaler runs the daemon in a process of its own over two hours of event time and asks it as KEDA does.
+// TestExternalScaler runs the daemon as a process over two hours of event time and asks it as KEDA does.
 func TestExternalScaler(t *testing.T) {
 	d := startDaemon(t)
 	client := pb.NewExternalScalerClient(d.conn)
@@ -49,7 +49,7 @@ func TestExternalScaler(t *testing.T) {
 	}
 	obeyed := ref()
 
-	// Before there is advice: the specification, and no number.
+	// Before there is advice there is a specification, and no number.
 	spec, err := client.GetMetricSpec(t.Context(), obeyed)
 	if err != nil || len(spec.MetricSpecs) != 1 {
 		t.Fatalf("specification: %v, %v", spec, err)
@@ -63,10 +63,10 @@ func TestExternalScaler(t *testing.T) {
 		return res.MetricValues[0].MetricValueFloat, nil
 	}
 	if n, err := get(obeyed); err == nil {
-		t.Errorf("a daemon that has heard nothing says %g replicas", n)
+		t.Errorf("before there is telemetry: %g replicas", n)
 	}
 
-	// The mode is advisory: there is no number, on any way, and the error says what it would be.
+	// In advisory mode there is no number. The error says what it would be.
 	d.replay(t, 0, 2*time.Hour)
 	if n, err := get(obeyed); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "would ask for ") {
 		t.Errorf("advisory: %g, %v", n, err)
@@ -75,7 +75,7 @@ func TestExternalScaler(t *testing.T) {
 		t.Errorf("advisory: active %v, %v", active, err)
 	}
 
-	// One pool becomes active, as a user would do it.
+	// One pool becomes active by a reload.
 	d.activate(t)
 	d.replay(t, 2*time.Hour, 2*time.Hour+10*time.Minute)
 	desired := d.desired(t)
@@ -105,7 +105,7 @@ func TestExternalScaler(t *testing.T) {
 	}
 }
 
-// daemon is a Forewarm in a process of its own, and a connection to its scaler that shows a certificate.
+// daemon is a Forewarm process, and a connection to its scaler with a client certificate.
 type daemon struct {
 	program, config, nats, http, keda string
 	process                           *os.Process
@@ -159,7 +159,7 @@ pools: [{name: chat, decode_tokens_per_s: 400, replicas: {min: 1, max: 9}}, {nam
 	return d
 }
 
-// activate sets the pool chat to active mode in the configuration, and has the daemon reload it.
+// activate sets the pool chat to active mode in the configuration, and makes the daemon reload it.
 func (d *daemon) activate(t *testing.T) {
 	t.Helper()
 	loaded := func() string {
@@ -186,7 +186,7 @@ func (d *daemon) activate(t *testing.T) {
 // traceStart is the time of t_s = 0 in a replayed trace, by default.
 var traceStart = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// replay publishes a part of a load that takes several replicas, and waits until it is applied.
+// replay publishes a part of a load that needs several replicas, and waits until it is counted.
 func (d *daemon) replay(t *testing.T, from, to time.Duration) {
 	t.Helper()
 	trace := filepath.Join(t.TempDir(), "trace.csv")
@@ -200,8 +200,8 @@ func (d *daemon) replay(t *testing.T, from, to time.Duration) {
 	if out, err := exec.Command(d.program, "replay", "-nats", "nats://"+d.nats, "-pool", "chat", "-batch", "100", trace).CombinedOutput(); err != nil {
 		t.Fatalf("replay: %v\n%s", err, out)
 	}
-	nearlyAll := traceStart.Add(to - 10*time.Minute) // no lag alone may be that of a moment ago
-	await(t, "the telemetry to be applied", func() bool {
+	nearlyAll := traceStart.Add(to - 10*time.Minute) // a lag of 0 may be that from before the replay
+	await(t, "the telemetry to be counted", func() bool {
 		var status struct {
 			Lag  *int `json:"stream_lag_messages"`
 			Tick time.Time
@@ -211,7 +211,7 @@ func (d *daemon) replay(t *testing.T, from, to time.Duration) {
 	})
 }
 
-// desired is what the last decision for the pool asks for.
+// desired is the number of replicas in the newest decision for the pool.
 func (d *daemon) desired(t *testing.T) int {
 	t.Helper()
 	body, err := d.fetch("/api/v1/pools/chat/desired")
@@ -253,7 +253,7 @@ func await(t *testing.T, what string, done func() bool) {
 // ports are tried in this order, each once. They are below those that the system gives to clients.
 var ports = mathrand.Perm(20_000)
 
-// freeAddress is an address of loopback that nobody listens on, another one each time.
+// freeAddress returns a loopback address on which nothing listens, a different one each time.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for len(ports) > 0 {
@@ -268,7 +268,7 @@ func freeAddress(t *testing.T) string {
 	return ""
 }
 
-// certificates writes a CA and the server's certificate to dir, and gives the client's TLS.
+// certificates writes a CA and the server's certificate to dir, and returns the TLS configuration of the client.
 func certificates(t *testing.T, dir string) *tls.Config {
 	t.Helper()
 	issue := func(serial int64, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {

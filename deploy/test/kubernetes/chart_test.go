@@ -1,5 +1,5 @@
-// Package kubernetes judges the Helm chart and the Kustomize base by Helm's and Kustomize's own code, by the types of the
-// Kubernetes API and of the Prometheus Operator, and by Forewarm's check of its configuration.
+// Package kubernetes checks the Helm chart and the Kustomize base with the code of Helm and Kustomize, the types of the
+// Kubernetes API and of the Prometheus Operator, and Forewarm's check of its configuration.
 package kubernetes
 
 import (
@@ -35,7 +35,7 @@ import (
 
 const chartDir = "../../helm/forewarm"
 
-// trial is one daemon with the NATS server inside it.
+// trial is one daemon with an embedded NATS server.
 const trial = `
 replicas: 1
 config: {nats: {url: ""}}
@@ -71,7 +71,7 @@ func template(values string) (map[string]string, error) {
 	return engine.Render(chart, v)
 }
 
-// object is one Kubernetes object, as text and as the type of its kind; typed is nil for kinds that have no type here.
+// object is one Kubernetes object, as text and as the type of its kind. typed is nil for kinds without a type here.
 type object struct {
 	kind, name string
 	labels     map[string]string
@@ -79,7 +79,8 @@ type object struct {
 	typed      any
 }
 
-// types of the API, by kind. ScaledObjects are judged in deploy/test/keda, and the test below compares ours with those.
+// types of the API, by kind. ScaledObjects are checked in deploy/test/keda, and TestScaledObjects compares ours with
+// those.
 var types = map[string]func() any{
 	"apps/v1 Deployment":                              func() any { return new(apps.Deployment) },
 	"rbac.authorization.k8s.io/v1 ClusterRole":        func() any { return new(rbac.ClusterRole) },
@@ -115,7 +116,7 @@ func decode(t *testing.T, text string) (all []object) {
 		}
 		make, ok := types[head.APIVersion+" "+head.Kind]
 		if !ok {
-			t.Fatalf("nothing here knows what a %s %q is:\n%s", head.APIVersion, head.Kind, document)
+			t.Fatalf("no type for %s %q:\n%s", head.APIVersion, head.Kind, document)
 		}
 		o := object{kind: head.Kind, name: head.Metadata.Name, labels: head.Metadata.Labels, text: document}
 		if make != nil {
@@ -129,7 +130,7 @@ func decode(t *testing.T, text string) (all []object) {
 	return all
 }
 
-// chart gives the objects of the chart and its notes.
+// chart returns the objects of the chart and its notes.
 func chart(t *testing.T, values string) (all []object, notes string) {
 	t.Helper()
 	files, err := template(values)
@@ -146,7 +147,7 @@ func chart(t *testing.T, values string) (all []object, notes string) {
 	return all, notes
 }
 
-// of gives the objects that have the type T.
+// of returns the objects that have the type T.
 func of[T any](all []object) (out []*T) {
 	for _, o := range all {
 		if x, ok := o.typed.(*T); ok {
@@ -171,12 +172,12 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestChart renders the chart and judges its objects, alone and against each other.
+// TestChart renders the chart and checks its objects, and that they fit together.
 func TestChart(t *testing.T) {
 	everywhere := []string{"ConfigMap", "Pod", "Service", "Service", "ServiceAccount", "StatefulSet"}
 	for name, x := range map[string]struct {
 		values string
-		kinds  []string // beside those that are there always
+		kinds  []string // in addition to those that are always there
 		notes  []string
 	}{
 		"default": {"", []string{"NetworkPolicy", "PodDisruptionBudget"}, []string{"2 daemons, advisory mode, NATS nats://nats:4222", "config.pools is empty", "forewarm.forewarm.svc.cluster.local:9465", "helm -n forewarm test forewarm"}},
@@ -199,19 +200,19 @@ func TestChart(t *testing.T) {
 			}
 			for _, part := range x.notes {
 				if !strings.Contains(notes, part) {
-					t.Errorf("the notes do not say %q:\n%s", part, notes)
+					t.Errorf("the notes do not have %q:\n%s", part, notes)
 				}
 			}
-			judge(t, all)
+			checkObjects(t, all)
 			checkConfig(t, all)
 		})
 	}
 }
 
-// judge holds objects against each other: what selects pods finds those of the StatefulSet, and what is named is there.
-func judge(t *testing.T, all []object) {
+// checkObjects checks that objects fit together: selectors select the pods of the StatefulSet, and named objects exist.
+func checkObjects(t *testing.T, all []object) {
 	t.Helper()
-	all = judgeDiscovery(t, all)
+	all = checkDiscovery(t, all)
 	sets := of[apps.StatefulSet](all)
 	if len(sets) != 1 {
 		t.Fatalf("%d StatefulSets", len(sets))
@@ -235,7 +236,7 @@ func judge(t *testing.T, all []object) {
 	ports := map[string]int32{}
 	for _, p := range container.Ports {
 		if problems := validation.IsValidPortName(p.Name); len(problems) > 0 || ports[p.Name] != 0 {
-			t.Errorf("port %s: %v, or twice", p.Name, problems)
+			t.Errorf("port %s is invalid (%v) or occurs twice", p.Name, problems)
 		}
 		ports[p.Name] = p.ContainerPort
 	}
@@ -246,10 +247,10 @@ func judge(t *testing.T, all []object) {
 			open[p.Port.StrVal] = ports[p.Port.StrVal]
 		}
 		if !maps.Equal(open, ports) || len(o.Spec.Ingress[0].From) == 0 {
-			t.Errorf("the network policy lets %v to %v, the container listens on %v", o.Spec.Ingress[0].From, open, ports)
+			t.Errorf("the network policy allows %v to %v, the container listens on %v", o.Spec.Ingress[0].From, open, ports)
 		}
 		if egress := slices.Contains(o.Spec.PolicyTypes, networking.PolicyTypeEgress); egress != (len(o.Spec.Egress) > 0) {
-			t.Errorf("policy types %v with %d rules of egress", o.Spec.PolicyTypes, len(o.Spec.Egress))
+			t.Errorf("policy types %v with %d egress rules", o.Spec.PolicyTypes, len(o.Spec.Egress))
 		}
 	}
 	headless := false
@@ -266,7 +267,7 @@ func judge(t *testing.T, all []object) {
 		}
 	}
 	if !headless {
-		t.Errorf("the StatefulSet names the service %s, and there is none without an address", set.Spec.ServiceName)
+		t.Errorf("there is no headless service %s, which the StatefulSet names", set.Spec.ServiceName)
 	}
 	for _, o := range of[monitoring.ServiceMonitor](all) {
 		found := 0
@@ -280,7 +281,7 @@ func judge(t *testing.T, all []object) {
 			}
 		}
 		if found != 1 || len(o.Spec.Endpoints) != 1 || ports[o.Spec.Endpoints[0].Port] == 0 {
-			t.Errorf("the ServiceMonitor finds %d services, and asks at %v", found, o.Spec.Endpoints)
+			t.Errorf("the ServiceMonitor selects %d services, with the endpoints %v", found, o.Spec.Endpoints)
 		}
 	}
 
@@ -293,7 +294,7 @@ func judge(t *testing.T, all []object) {
 		if source := v.ConfigMap; v.Name == "config" && !slices.ContainsFunc(all, func(o object) bool {
 			return o.kind == "ConfigMap" && source != nil && o.name == source.Name
 		}) {
-			t.Errorf("the configuration is from %v, which is not there", source)
+			t.Errorf("the configuration is from %v, which does not exist", source)
 		}
 	}
 	for i := range set.Spec.VolumeClaimTemplates {
@@ -303,7 +304,7 @@ func judge(t *testing.T, all []object) {
 	for _, m := range container.VolumeMounts {
 		mounts[m.MountPath] = m.Name
 		if !volumes[m.Name] {
-			t.Errorf("%s mounts %s, which is no volume", m.MountPath, m.Name)
+			t.Errorf("%s mounts %s, which is not a volume", m.MountPath, m.Name)
 		}
 		delete(volumes, m.Name)
 		if m.ReadOnly == (m.MountPath == "/data") {
@@ -311,7 +312,7 @@ func judge(t *testing.T, all []object) {
 		}
 	}
 	if len(volumes) > 0 {
-		t.Errorf("nobody mounts %v", volumes)
+		t.Errorf("volumes %v are not mounted", volumes)
 	}
 	for _, p := range []*core.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
 		if p == nil || p.HTTPGet == nil || ports[p.HTTPGet.Port.StrVal] != 9463 {
@@ -319,16 +320,16 @@ func judge(t *testing.T, all []object) {
 		}
 	}
 	if container.LivenessProbe.HTTPGet.Path != "/healthz" || container.ReadinessProbe.HTTPGet.Path != "/readyz" {
-		t.Error("probes ask for other paths than the daemon has")
+		t.Error("probes do not have the paths /healthz and /readyz")
 	}
-	restricted(t, &pod)
+	checkRestricted(t, &pod)
 	for _, o := range of[core.Pod](all) {
-		restricted(t, &o.Spec)
+		checkRestricted(t, &o.Spec)
 	}
 }
 
-// judgeDiscovery holds the objects of discovery against each other, and returns the others.
-func judgeDiscovery(t *testing.T, all []object) (others []object) {
+// checkDiscovery checks that the objects of discovery fit together, and returns the others.
+func checkDiscovery(t *testing.T, all []object) (others []object) {
 	t.Helper()
 	deployments := of[apps.Deployment](all)
 	if len(deployments) == 0 {
@@ -375,12 +376,12 @@ func judgeDiscovery(t *testing.T, all []object) (others []object) {
 			}
 		case *core.ServiceAccount:
 		default:
-			t.Errorf("what is a %s of discovery?", o.kind)
+			t.Errorf("discovery has an unexpected %s", o.kind)
 		}
 	}
 	for _, r := range rules {
 		if !slices.Equal(r.Verbs, []string{"list"}) || len(rules)%3 != 0 {
-			t.Errorf("discovery may %v %v", r.Verbs, r.Resources)
+			t.Errorf("discovery may %v %v, want only list", r.Verbs, r.Resources)
 		}
 	}
 	for _, o := range of[core.Service](others) {
@@ -392,12 +393,13 @@ func judgeDiscovery(t *testing.T, all []object) (others []object) {
 		t.Error("discovery has no token")
 	}
 	pod.AutomountServiceAccountToken = new(bool)
-	restricted(t, &pod)
+	checkRestricted(t, &pod)
 	return others
 }
 
-// restricted wants what the Pod Security Standard of that name asks for, a read-only file system and no token.
-func restricted(t *testing.T, pod *core.PodSpec) {
+// checkRestricted checks that a pod obeys the Pod Security Standard "restricted", and has a read-only file system and
+// no token.
+func checkRestricted(t *testing.T, pod *core.PodSpec) {
 	t.Helper()
 	is := func(b *bool, want bool) bool { return b != nil && *b == want }
 	if s := pod.SecurityContext; s == nil || !is(s.RunAsNonRoot, true) || s.SeccompProfile == nil || s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault || !is(pod.AutomountServiceAccountToken, false) {
@@ -425,7 +427,7 @@ var forewarm = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
-	log.SetOutput(io.Discard) // Helm logs each symbolic link that it follows
+	log.SetOutput(io.Discard) // Helm logs each symbolic link
 	code := m.Run()
 	if program, err := forewarm(); err == nil {
 		os.RemoveAll(filepath.Dir(program))
@@ -433,8 +435,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// checkConfig has Forewarm check the configuration as the container has it: its environment, and a file wherever a key names
-// one that a Secret holds.
+// checkConfig checks the configuration with Forewarm as in the container, with its environment. Paths in mounted
+// Secrets are replaced by those of temporary directories.
 func checkConfig(t *testing.T, all []object) {
 	t.Helper()
 	set := of[apps.StatefulSet](all)[0]
@@ -460,7 +462,7 @@ func checkConfig(t *testing.T, all []object) {
 	check(t, config, environment)
 }
 
-// check is forewarm check -offline.
+// check runs forewarm check -offline.
 func check(t *testing.T, config string, environment []string) {
 	t.Helper()
 	program, err := forewarm()
@@ -479,8 +481,8 @@ func check(t *testing.T, config string, environment []string) {
 	}
 }
 
-// TestRefused names what the chart refuses, by its schema or its templates.
-func TestRefused(t *testing.T) {
+// TestChartRefuses: values that the schema or the templates of the chart refuse.
+func TestChartRefuses(t *testing.T) {
 	for values, want := range map[string]string{
 		"replica: 3":                             "additional properties 'replica' not allowed",
 		"replicas: 0":                            "minimum: got 0, want 1",
@@ -511,7 +513,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestDashboards: the ConfigMaps have the dashboards of deploy/grafana, byte for byte but for a line feed at the end.
+// TestDashboards: the ConfigMaps have the dashboards of deploy/grafana, byte for byte except for a line feed at the
+// end.
 func TestDashboards(t *testing.T) {
 	all, _ := chart(t, "dashboards: {enabled: true}")
 	files, err := filepath.Glob("../../grafana/*.json")
@@ -529,7 +532,7 @@ func TestDashboards(t *testing.T) {
 	}
 }
 
-// TestPackage: a packaged chart has the files that symbolic links lead to.
+// TestPackage: a packaged chart has the files to which symbolic links point.
 func TestPackage(t *testing.T) {
 	chart, err := loader.Load(chartDir)
 	if err != nil {
@@ -552,7 +555,7 @@ func TestPackage(t *testing.T) {
 	}
 }
 
-// TestScaledObjects: the chart's ScaledObject is that of deploy/keda, which is judged by KEDA's own schema.
+// TestScaledObjects: the chart's ScaledObjects are those of deploy/keda, which are checked against KEDA's schema.
 func TestScaledObjects(t *testing.T) {
 	spec := func(text string) (s map[string]any) {
 		var object struct {
@@ -571,7 +574,7 @@ func TestScaledObjects(t *testing.T) {
 			continue
 		}
 		got, want := spec(o.text), spec(example)
-		if o.name == "split-prefill" { // the same, but for its names, bounds and role
+		if o.name == "split-prefill" { // the same with other names, bounds and role
 			for text, other := range map[string]string{
 				"    name: chat": "    name: split-prefill", "pool: chat": "pool: split", "role: all": "role: prefill",
 				"minReplicaCount: 1": "minReplicaCount: 2", "maxReplicaCount: 16": "maxReplicaCount: 8", "value: 16": "value: 8", "replicas: 4": "replicas: 2",

@@ -15,8 +15,8 @@ import (
 
 const root = "../../.."
 
-// TestInstallPage follows docs/install.md as far as it can be followed without a cluster: values are those of the page,
-// commands of Helm are rendered, and what is named is there.
+// TestInstallPage checks docs/install.md as far as possible without a cluster: it renders the commands of Helm with the
+// values of the page, and the files that the page names exist.
 func TestInstallPage(t *testing.T) {
 	page := strings.ReplaceAll(read(t, root+"/docs/install.md"), "\\\n", " ")
 	files := map[string]string{}
@@ -25,7 +25,7 @@ func TestInstallPage(t *testing.T) {
 	}
 	commands := regexp.MustCompile(`(?m)^helm (?:install|upgrade) forewarm deploy/helm/forewarm .*$`).FindAllString(page, -1)
 	if len(files) != 1 || len(commands) != 3 {
-		t.Fatalf("%d files, %d commands of Helm", len(files), len(commands))
+		t.Fatalf("%d files, %d Helm commands", len(files), len(commands))
 	}
 	for _, command := range commands {
 		values, err := helmValues(command, files)
@@ -34,7 +34,7 @@ func TestInstallPage(t *testing.T) {
 			continue
 		}
 		all, _ := chart(t, values)
-		judge(t, all)
+		checkObjects(t, all)
 		checkConfig(t, all)
 	}
 	for _, path := range regexp.MustCompile(`\bdeploy/[\w./-]+\w`).FindAllString(page, -1) {
@@ -50,7 +50,7 @@ func TestInstallPage(t *testing.T) {
 	check(t, read(t, root+"/deploy/forewarm.example.yaml"), nil)
 }
 
-// helmValues are the values that a command of Helm gives to the chart.
+// helmValues returns the values that a Helm command sets.
 func helmValues(command string, files map[string]string) (string, error) {
 	values := chartutil.Values{}
 	words := strings.Fields(command)
@@ -59,7 +59,7 @@ func helmValues(command string, files map[string]string) (string, error) {
 		case "-f":
 			text, ok := files[words[i+1]]
 			if !ok {
-				return "", fmt.Errorf("the page makes no %s", words[i+1])
+				return "", fmt.Errorf("the page does not write %s", words[i+1])
 			}
 			read, err := chartutil.ReadValues([]byte(text))
 			if err != nil {

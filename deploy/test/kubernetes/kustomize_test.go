@@ -17,10 +17,10 @@ import (
 
 const kustomizeDir = "../../kustomize"
 
-var update = flag.Bool("update", false, "write the files of deploy/kustomize that the chart makes")
+var update = flag.Bool("update", false, "write the files of deploy/kustomize that are made from the chart")
 
-// TestBase: the manifests and the configuration of deploy/kustomize are those of the chart with its default values.
-// Kustomize makes the ConfigMap, and its hash in the name restarts the pods.
+// TestBase: the manifests and the configuration of deploy/kustomize are those of the chart with its default values. The
+// ConfigMap is not compared: Kustomize makes it, with a hash in its name that restarts the pods.
 func TestBase(t *testing.T) {
 	all, _ := chart(t, "serviceMonitor: {enabled: true}\nprometheusRule: {enabled: true}\ndiscovery: {enabled: true}")
 	ofHelm := regexp.MustCompile(`(?m)^ +(helm\.sh/chart|app\.kubernetes\.io/(managed-by|version)): .*\n|^ +annotations:\n +checksum/config: .*\n|^# Source: .*\n`)
@@ -32,7 +32,7 @@ func TestBase(t *testing.T) {
 			part = "discovery"
 		}
 		switch o.kind {
-		case "Pod", "PodMonitor": // helm test, and what would need the Prometheus Operator
+		case "Pod", "PodMonitor": // the pod of helm test, and a kind that needs the Prometheus Operator
 		case "ConfigMap":
 			_, config, _ := strings.Cut(o.text, "forewarm.yaml: |\n")
 			made["base/forewarm.yaml"] = strings.TrimSpace(regexp.MustCompile(`(?m)^    `).ReplaceAllString(config, "")) + "\n"
@@ -51,12 +51,13 @@ func TestBase(t *testing.T) {
 			}
 		}
 		if read(t, path) != text {
-			t.Errorf("%s is not what the chart makes; write it with -update", path)
+			t.Errorf("%s differs from the chart; write it with -update", path)
 		}
 	}
 }
 
-// TestKustomize builds the base and the example, and judges them as the chart is judged.
+// TestKustomize builds the base, the example and the component discovery, and checks their objects like those of the
+// chart.
 func TestKustomize(t *testing.T) {
 	for name, want := range map[string][]string{
 		"discovery": {"ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment", "NetworkPolicy", "NetworkPolicy", "PodDisruptionBudget", "Service", "Service", "ServiceAccount", "ServiceAccount", "StatefulSet"},
@@ -95,14 +96,14 @@ func TestKustomize(t *testing.T) {
 			if slices.Sort(kinds); !slices.Equal(kinds, want) {
 				t.Errorf("objects %v, want %v", kinds, want)
 			}
-			judge(t, all)
+			checkObjects(t, all)
 			checkConfig(t, all)
 			if name == "example" {
 				if set := of[apps.StatefulSet](all)[0]; set.Namespace != "forewarm" {
 					t.Errorf("namespace %q", set.Namespace)
 				}
 				if m := of[monitoring.ServiceMonitor](all)[0]; m.Labels["release"] == "" {
-					t.Error("the ServiceMonitor has no label that a Prometheus selects")
+					t.Error("the ServiceMonitor has no label release, which Prometheus selects")
 				}
 			}
 		})

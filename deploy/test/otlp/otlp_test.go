@@ -1,4 +1,4 @@
-// Package otlp has the receiver of the OpenTelemetry collector take the traces and metrics of a running daemon.
+// Package otlp receives the traces and metrics of a running daemon with the receiver of the OpenTelemetry collector.
 package otlp
 
 import (
@@ -34,7 +34,7 @@ import (
 
 const patience = time.Minute
 
-// TestExport: a daemon's ticks and all its metrics arrive; after an outage of the collector the next ones do.
+// TestExport: a daemon's spans and all its metrics arrive, and later ones do after an outage of the collector.
 func TestExport(t *testing.T) {
 	address := freeAddress(t)
 	c := startCollector(t, address)
@@ -43,7 +43,7 @@ func TestExport(t *testing.T) {
 	d.fetch(t, "/api/v1/pools/chat/forecast")
 
 	var tick span
-	await(t, "a tick that decided", func() bool {
+	await(t, "a tick with a decision", func() bool {
 		for _, s := range c.spans() {
 			if s.Name() == "tick" && s.attribute("forewarm.decisions") == "1" && s.attribute("forewarm.events") != "[]" {
 				tick = s
@@ -76,7 +76,7 @@ func TestExport(t *testing.T) {
 		}
 	}
 
-	// Each metric, under its name, with as many series, once nothing changes any more.
+	// When nothing changes any more, each metric has the same name and number of series.
 	var diff string
 	await(t, "all metrics", func() bool {
 		diff = cmp.Diff(d.metrics(t), c.newest(t))
@@ -87,7 +87,7 @@ func TestExport(t *testing.T) {
 	d.replay(t, "2024-01-01T03:00:00Z")
 	await(t, "exports to fail", func() bool { return d.value(t, "forewarm_otlp_failures_total") > 5 })
 	if n := strings.Count(d.log.String(), "do not reach the OpenTelemetry collector"); n != 1 {
-		t.Errorf("the daemon complained %d times", n)
+		t.Errorf("the daemon logged the failure %d times, want once", n)
 	}
 	c = startCollector(t, address)
 	d.replay(t, "2024-01-01T06:00:00Z")
@@ -99,7 +99,7 @@ func TestExport(t *testing.T) {
 	await(t, "metrics to arrive again", func() bool { return c.metrics.DataPointCount() > 0 })
 }
 
-// collector is the receiver, with what it took.
+// collector is the receiver, with what it received.
 type collector struct {
 	traces  *consumertest.TracesSink
 	metrics *consumertest.MetricsSink
@@ -140,7 +140,7 @@ func startCollector(t *testing.T, address string) *collector {
 	return c
 }
 
-// span is one that arrived, and of whom.
+// span is a received span with its resource.
 type span struct {
 	ptrace.Span
 	service, version, instance string
@@ -169,7 +169,7 @@ func (c *collector) spans() (all []span) {
 	return all
 }
 
-// newest is how many points each metric has, and of what type, in the newest export.
+// newest returns the type and the number of points of each metric in the newest export.
 func (c *collector) newest(t *testing.T) map[string]string {
 	t.Helper()
 	all := c.metrics.AllMetrics()
@@ -198,7 +198,7 @@ func (c *collector) newest(t *testing.T) map[string]string {
 	return out
 }
 
-// daemon is a Forewarm in a process of its own.
+// daemon is a Forewarm process.
 type daemon struct {
 	program, nats, http string
 	log                 lockedBuffer
@@ -248,7 +248,7 @@ pools: [{name: chat, decode_tokens_per_s: 400, replicas: {min: 1, max: 9}}]
 	return d
 }
 
-// replay publishes two hours of load, and waits until they are applied.
+// replay publishes two hours of load, and waits until they are counted.
 func (d *daemon) replay(t *testing.T, start string) {
 	t.Helper()
 	trace := filepath.Join(t.TempDir(), "trace.csv")
@@ -266,7 +266,7 @@ func (d *daemon) replay(t *testing.T, start string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the telemetry to be applied", func() bool {
+	await(t, "the telemetry to be counted", func() bool {
 		return d.value(t, "forewarm_tick_timestamp_seconds") > float64(begin.Add(110*time.Minute).Unix())
 	})
 }
@@ -303,7 +303,7 @@ func (d *daemon) families(t *testing.T) map[string]*dto.MetricFamily {
 	return families
 }
 
-// metrics is how many series each metric of /metrics has, and of what type.
+// metrics returns the type and the number of series of each metric of /metrics.
 func (d *daemon) metrics(t *testing.T) map[string]string {
 	t.Helper()
 	families := d.families(t)
@@ -327,7 +327,7 @@ func (d *daemon) value(t *testing.T, name string) float64 {
 	return 0
 }
 
-// lockedBuffer is a log that grows while it is read.
+// lockedBuffer is a log that can be read while it is written.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -345,7 +345,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// await waits until done; detail is said where it never is.
+// await waits until done. If that takes too long, the error has detail.
 func await(t *testing.T, what string, done func() bool, detail ...*string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -365,7 +365,7 @@ func await(t *testing.T, what string, done func() bool, detail ...*string) {
 // ports are tried in this order, each once. They are below those that the system gives to clients.
 var ports = rand.Perm(20_000)
 
-// freeAddress is an address of loopback that nobody listens on, another one each time.
+// freeAddress returns a loopback address on which nothing listens, a different one each time.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for len(ports) > 0 {

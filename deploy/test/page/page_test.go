@@ -1,4 +1,4 @@
-// Package page looks at Forewarm's pages in a real Chromium: no errors, the API's numbers, and use by everyone.
+// Package page tests Forewarm's pages in Chromium: no errors, the numbers of the API, and accessibility.
 package page
 
 import (
@@ -27,7 +27,7 @@ import (
 
 const patience = 2 * time.Minute
 
-// missing skips where a program is not there, and fails in CI, which must have them all.
+// missing skips a test that needs a missing program. In CI it fails the test.
 func missing(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv("FOREWARM_CI") == "1" {
@@ -43,11 +43,11 @@ func chromium(t *testing.T) string {
 			return path
 		}
 	}
-	missing(t, "no chromium to look at the page with; install Debian's package chromium")
+	missing(t, "chromium is missing; install Debian's package chromium")
 	return ""
 }
 
-// window is a browser of the test, and what it complained of.
+// window is a browser window, and its errors.
 type window struct {
 	context.Context
 	mu     sync.Mutex
@@ -77,7 +77,7 @@ func open(t *testing.T, width, height int) *window {
 			if e.Type == runtime.APITypeError {
 				w.errors = append(w.errors, fmt.Sprint(e.Args))
 			}
-		case *log.EventEntryAdded: // refusals of the Content-Security-Policy, what could not be loaded
+		case *log.EventEntryAdded: // refusals by the Content-Security-Policy, and failed loads
 			if e.Entry.Level == log.LevelError {
 				w.errors = append(w.errors, e.Entry.Text+" "+e.Entry.URL)
 			}
@@ -94,12 +94,12 @@ func (w *window) run(t *testing.T, what string, actions ...chromedp.Action) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range w.errors {
-		t.Errorf("%s: the browser complains: %s", what, e)
+		t.Errorf("%s: error in the browser: %s", what, e)
 	}
 	w.errors = nil
 }
 
-// paths are the pages, with what each waits for.
+// paths are the pages, with the element that a test waits for.
 var paths = map[string]string{
 	"/": "tr[data-pool=chat]", "/pools/chat": "[data-part=timeline] svg", "/pools/chat/classes/talk": "figure svg", "/what-if?pool=chat&launch=3": "[data-part=sheet] table",
 	"/explain/chat": "pre",
@@ -120,20 +120,20 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// checkPage opens a page in a window of a width, in a light or dark theme.
+// checkPage opens a page in a window of the given width and theme.
 func checkPage(t *testing.T, url, part string, width int64, theme, axe string) {
 	w := open(t, int(width), 900)
-	var broad int64
+	var pageWidth int64
 	var scrolling []string
 	w.run(t, url, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}),
 		chromedp.EmulateViewport(width, 900), chromedp.Navigate(url), chromedp.WaitVisible(part, chromedp.ByQuery),
-		chromedp.Evaluate("document.documentElement.scrollWidth", &broad),
+		chromedp.Evaluate("document.documentElement.scrollWidth", &pageWidth),
 		chromedp.Evaluate(`[...document.querySelectorAll(".scroll:has(table)")].filter(s => s.scrollWidth > s.clientWidth + 1).map(s => s.textContent.slice(0, 60))`, &scrolling))
-	if broad > width || len(scrolling) > 0 {
-		t.Errorf("the page is %d wide in a window of %d, and these tables scroll: %q", broad, width, scrolling)
+	if pageWidth > width || len(scrolling) > 0 {
+		t.Errorf("the page is %d wide in a window of %d, and these tables scroll: %q", pageWidth, width, scrolling)
 	}
 	if axe == "" {
-		t.Skip("no axe-core: npm is not there, or its registry is not; install Debian's package npm")
+		t.Skip("axe-core is missing, because npm or its registry is; install Debian's package npm")
 	}
 	var found []string
 	w.run(t, url, chromedp.Evaluate(axe, nil), chromedp.Evaluate(`axe.run().then(r => r.violations.map(v => v.id + ": " + v.help + ": " + v.nodes.map(n => n.html).slice(0, 3).join(" ")))`, &found,
@@ -143,7 +143,7 @@ func checkPage(t *testing.T, url, part string, width int64, theme, axe string) {
 	}
 }
 
-// TestNumbers: what the page shows is what the API says, and the slider shows another moment without a reload.
+// TestNumbers: the page shows the numbers of the API, and the slider shows another moment without a reload.
 func TestNumbers(t *testing.T) {
 	chromium(t)
 	d := startDaemon(t)
@@ -172,7 +172,7 @@ func TestNumbers(t *testing.T) {
 	same := func(selector string, want float64) {
 		t.Helper()
 		if got := value(selector); got != want {
-			t.Errorf("%s shows %g, and the API says %g", selector, got, want)
+			t.Errorf("%s shows %g, the API %g", selector, got, want)
 		}
 	}
 	w.run(t, "fleet", chromedp.Navigate(d.url+"/"), chromedp.WaitVisible("tr[data-pool=chat]", chromedp.ByQuery))
@@ -200,15 +200,15 @@ func TestNumbers(t *testing.T) {
 		chromedp.WaitVisible(fmt.Sprintf("[data-part=timeline][data-at='%d']", at), chromedp.ByQuery), chromedp.Evaluate("forecast.open = true", nil))
 	d.ask(t, fmt.Sprintf("/api/v1/pools/chat/timeline?at=%d", at), &timeline)
 	same("#forecast td[data-field=p50]", timeline.Forecast[0].P50)
-	var stayed bool
+	var stayed bool // the page was not loaded again
 	var address string
 	w.run(t, "address", chromedp.Evaluate("window.stayed === true", &stayed), chromedp.Location(&address))
 	if !stayed || !strings.Contains(address, fmt.Sprintf("at=%d", at)) {
-		t.Errorf("the page is another one (%t), or its address %s does not keep the moment", !stayed, address)
+		t.Errorf("the page was loaded again (%t), or its address %s does not have the moment", !stayed, address)
 	}
 }
 
-// axeCore is the source of axe-core, "" where it cannot be had.
+// axeCore returns the source of axe-core, "" if it cannot be installed.
 func axeCore(t *testing.T) string {
 	t.Helper()
 	npm, err := exec.LookPath("npm")
@@ -236,7 +236,7 @@ func axeCore(t *testing.T) string {
 	return string(source)
 }
 
-// daemon is a Forewarm in a process of its own that has seen three hours of load.
+// daemon is a Forewarm process with three hours of telemetry.
 type daemon struct{ url string }
 
 func startDaemon(t *testing.T) *daemon {
@@ -266,16 +266,16 @@ pools: [{name: chat, decode_tokens_per_s: 400, prefill_tokens_per_s: 9000, kv_ca
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
+	var logged bytes.Buffer
 	serve := exec.Command(program, "serve", "-config", config)
-	serve.Stderr = &said
+	serve.Stderr = &logged
 	if err := serve.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = serve.Process.Signal(os.Interrupt)
 		if err := serve.Wait(); err != nil {
-			t.Errorf("serve: %v\n%s", err, said.String())
+			t.Errorf("serve: %v\n%s", err, logged.String())
 		}
 	})
 	d := &daemon{"http://" + address}
@@ -340,7 +340,7 @@ func await(t *testing.T, what string, done func() bool) {
 // ports are tried in this order, each once. They are below those that the system gives to clients.
 var ports = rand.Perm(20_000)
 
-// freeAddress is an address of loopback that nobody listens on, another one each time.
+// freeAddress returns a loopback address on which nothing listens, a different one each time.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for len(ports) > 0 {

@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestCompose has Compose's own loader judge deploy/compose.yaml: by the schema of the specification, and for parts that are
-// named and not there.
+// TestCompose loads deploy/compose.yaml with the loader of Compose, which checks it against the schema of the
+// specification and refuses names of missing parts.
 func TestCompose(t *testing.T) {
 	options, err := cli.NewProjectOptions([]string{"../../compose.yaml"}, cli.WithName("forewarm"))
 	if err != nil {
@@ -41,14 +41,14 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// TestAdapter has prometheus-adapter make namers of our rules: unknown keys, templates and patterns that it does not
-// take are errors.
+// TestAdapter loads our rules with the code of prometheus-adapter. Unknown keys, and templates and patterns that it
+// does not accept, are errors.
 func TestAdapter(t *testing.T) {
 	text, err := os.ReadFile("../../keda/prometheus-adapter.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var values struct { // of its Helm chart, which passes rules.external on as externalRules
+	var values struct { // of its Helm chart, which makes externalRules of rules.external
 		Rules struct {
 			External any `json:"external"`
 		} `json:"rules"`
@@ -73,20 +73,18 @@ func TestAdapter(t *testing.T) {
 	if len(namers) != 1 {
 		t.Fatalf("%d rules, want 1", len(namers))
 	}
-	for i, x := range []struct{ series, label, want string }{
-		{"forewarm_desired_replicas", "pool", `max by (pool) (forewarm_desired_replicas{pool="chat",role="all"} and on (pool) (forewarm_advice_valid == 1))`},
-	} {
-		if name, err := namers[i].MetricNameForSeries(client.Series{Name: x.series}); err != nil || name != x.series {
-			t.Errorf("%s is called %q (%v)", x.series, name, err)
-		}
-		query, err := namers[i].QueryForExternalSeries(x.series, "llm", labels.SelectorFromSet(labels.Set{x.label: "chat"}))
-		if err != nil || string(query) != x.want {
-			t.Errorf("%s is asked for by %s (%v), want %s", x.series, query, err, x.want)
-		}
+	const series = "forewarm_desired_replicas"
+	const want = `max by (pool) (forewarm_desired_replicas{pool="chat",role="all"} and on (pool) (forewarm_advice_valid == 1))`
+	if name, err := namers[0].MetricNameForSeries(client.Series{Name: series}); err != nil || name != series {
+		t.Errorf("%s has the name %q (%v)", series, name, err)
+	}
+	query, err := namers[0].QueryForExternalSeries(series, "llm", labels.SelectorFromSet(labels.Set{"pool": "chat"}))
+	if err != nil || string(query) != want {
+		t.Errorf("the query of %s is %s (%v), want %s", series, query, err, want)
 	}
 }
 
-// TestDashboards has Grafana's own types judge deploy/grafana, panels, options and queries included: unknown keys and
+// TestDashboards decodes deploy/grafana with the types of Grafana, with panels, options and queries. Unknown keys and
 // wrong types are errors.
 func TestDashboards(t *testing.T) {
 	types := cog.NewRuntime()
@@ -105,7 +103,7 @@ func TestDashboards(t *testing.T) {
 			t.Fatal(err)
 		}
 		var d dashboard.Dashboard
-		// The types answer with an empty list of errors, too.
+		// A valid dashboard may return an empty list of errors.
 		if err := d.UnmarshalJSONStrict(text); err != nil && err.Error() != "" {
 			t.Errorf("%s: %v", file, err)
 		}
@@ -132,7 +130,7 @@ func TestDashboards(t *testing.T) {
 			for x := panel.GridPos.X; x < panel.GridPos.X+panel.GridPos.W; x++ {
 				for y := panel.GridPos.Y; y < panel.GridPos.Y+panel.GridPos.H; y++ {
 					if other := occupied[[2]uint32{x, y}]; other != "" || x >= 24 {
-						t.Errorf("%s: %q is in the place of %q, or outside", file, *panel.Title, other)
+						t.Errorf("%s: %q overlaps %q, or is outside", file, *panel.Title, other)
 					}
 					occupied[[2]uint32{x, y}] = *panel.Title
 				}

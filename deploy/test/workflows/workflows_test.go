@@ -10,7 +10,8 @@ import (
 	"github.com/rhysd/actionlint"
 )
 
-// TestWorkflows has actionlint judge .github/workflows. Each action is pinned to a commit, with its version in a comment.
+// TestWorkflows checks .github/workflows with actionlint. Each action is pinned to a commit, with its version in a
+// comment.
 func TestWorkflows(t *testing.T) {
 	files, err := filepath.Glob("../../../.github/workflows/*.yml")
 	if err != nil || len(files) != 2 {
