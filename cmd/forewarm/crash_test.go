@@ -61,7 +61,6 @@ type site struct {
 	trace, config, data, store string
 	nats, http                 string
 	length                     time.Duration // of the trace
-	external                   bool          // the NATS server is in the test's process
 	reload                     bool          // the daemon is not killed, but reloads its configuration
 	password                   string        // the password file of the external server
 }
@@ -100,7 +99,7 @@ func (s *site) serveNATS(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Shutdown)
-	s.password, s.external = jetstream.CredentialFile(s.store), true
+	s.password = jetstream.CredentialFile(s.store)
 	s.write(t, "nats: {url: "+e.URL()+", user: forewarm, password_file: "+s.password+"}")
 }
 
@@ -152,9 +151,7 @@ func (s *site) play(t *testing.T, kills int) storedState {
 		t.Errorf("the replay was over before the last of %d kills", kills)
 	}
 	t.Logf("%d kills, %d messages, %s; %s", kills, messages, time.Since(began).Round(10*time.Millisecond), producer.out.String())
-	state := readStored(t, s.config)
-	state.Newest = s.advice(t)
-	return state
+	return readStored(t, s.config)
 }
 
 // delivered waits until the log has all ticks, and the stream of signals has all their events.
@@ -178,44 +175,6 @@ func (s *site) delivered(t *testing.T) {
 		sink, err := js.Consumer(t.Context(), jetstream.DecisionsStream, "sink-signals-nats")
 		return err == nil && sink.CachedInfo().NumPending == 0 && sink.CachedInfo().NumAckPending == 0
 	})
-}
-
-// advice returns the newest pre-scale event of each subject in the stream. No id may occur twice.
-func (s *site) advice(t *testing.T) map[string]string {
-	t.Helper()
-	c := jetstream.DefaultConfig()
-	c.URL, c.User, c.PasswordFile = "nats://"+s.nats, "forewarm", s.password
-	var server *jetstream.Embedded
-	if !s.external { // the server was in the daemon
-		c.URL, c.User, c.Embedded = "", "", jetstream.EmbeddedConfig{Listen: "none", StoreDir: s.store}
-		var err error
-		if server, err = jetstream.StartEmbedded(t.Context(), c, zap.NewNop()); err != nil {
-			t.Fatal(err)
-		}
-		defer server.Shutdown()
-	}
-	conn, err := jetstream.Connect(c, server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	js, err := natsjs.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	newest, seen := map[string]string{}, map[string]bool{}
-	for _, m := range storedMessages(t, js, jetstream.SignalsStream) {
-		if !strings.HasPrefix(m.Subject, "forewarm.prescale.") {
-			continue
-		}
-		if id := m.Header.Get(natsjs.MsgIDHeader); seen[id] {
-			t.Errorf("event %s is in the stream twice", id)
-		} else {
-			seen[id] = true
-		}
-		newest[m.Subject] = string(m.Data)
-	}
-	return newest
 }
 
 func storedMessages(t *testing.T, js natsjs.JetStream, name string) (all []*natsjs.RawStreamMsg) {

@@ -17,8 +17,8 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// readStored reads the newest snapshot and the log of a stopped daemon, from its NATS server or from the files of its
-// embedded server.
+// readStored reads the newest snapshot, the log and the pre-scale events of a stopped daemon, from its NATS server or from
+// the files of its embedded server. No event may be stored twice.
 func readStored(t *testing.T, path string) (s storedState) {
 	t.Helper()
 	cfg := must(config.Load(path))
@@ -42,6 +42,18 @@ func readStored(t *testing.T, path string) (s storedState) {
 	}
 	if !last.IsZero() {
 		s.Decisions = fmt.Sprintf("up to %s, sha256 %x", last.UTC().Format(time.RFC3339), decisionsDigest(t, js))
+	}
+	s.Newest = map[string]string{}
+	seen := map[string]bool{}
+	for _, m := range storedMessages(t, js, jetstream.SignalsStream) {
+		if !strings.HasPrefix(m.Subject, "forewarm.prescale.") {
+			continue
+		}
+		id := m.Header.Get(natsjs.MsgIDHeader)
+		if seen[id] {
+			t.Errorf("event %s is in the stream twice", id)
+		}
+		seen[id], s.Newest[m.Subject] = true, string(m.Data)
 	}
 	return s
 }
