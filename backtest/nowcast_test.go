@@ -161,7 +161,7 @@ func scoreNowcasts(outcomes []nowcastOutcome) (s nowcastScore) {
 	return nowcastScore{s.counted / truth, s.bias / truth, math.Sqrt(s.noise) / truth}
 }
 
-// TestNowcast: the newest minute lacks the requests that still run. Its nowcast is right on average, for traffic and
+// TestNowcast: requests that still run are missing in the newest minute. Its nowcast is right on average, for traffic and
 // service times that it learns from telemetry alone. The first hours are not scored.
 func TestNowcast(t *testing.T) {
 	quick := serviceModel{Wait: 300 * time.Millisecond, PrefillPS: 8000, ITL: 30 * time.Millisecond}

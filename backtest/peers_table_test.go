@@ -11,7 +11,7 @@ import (
 // own is Forewarm's name in tables.
 const own = "Forewarm"
 
-const comparisonHead = `## Accuracy beside other forecasters
+const comparisonHead = `## Accuracy compared with other forecasters
 
 Quantile loss (mean pinball at 50, 80, 90, 95 and 99 %%), relative to that of the last value with the empirical quantiles of its
 errors (= 1.00; lower is better). It is measured at %d origins from the last third of each trace, the same for all, for minutes

@@ -247,8 +247,8 @@ func TestReplaceSection(t *testing.T) {
 	}
 }
 
-// TestComparison scores files of other forecasters. One has the forecasts of the reference: its scores are 1. One lacks an
-// origin: there it has the forecast of the reference. One knows the future: it wins.
+// TestComparison scores files of other forecasters. One has the forecasts of the reference: its scores are 1. In one
+// an origin is missing: there it has the forecast of the reference. One knows the future: it wins.
 func TestComparison(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	s := &peerSeries{trace: "trace", seriesKey: seriesKey{features.TotalClass, features.DimDecode}}

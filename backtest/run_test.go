@@ -341,7 +341,7 @@ func TestWideBinsAreNoted(t *testing.T) {
 	}
 }
 
-// TestHoles: minutes that the log lacks do not count as minutes without traffic. In a hole there is no scale-in, no
+// TestHoles: minutes that are missing in the log do not count as minutes without traffic. In a hole there is no scale-in, no
 // forecast and no score. After it, forecasts continue at the level before it.
 func TestHoles(t *testing.T) {
 	const from, to, end = 49 * time.Hour, 54 * time.Hour, 55 * time.Hour
