@@ -9,26 +9,26 @@ import (
 )
 
 func TestSelfConditions(t *testing.T) {
-	const well = 15 * time.Minute
+	const window = 15 * time.Minute
 	tests := map[string]struct {
 		vitals Vitals
 		want   []string // name, resource, summary, description
 	}{
-		"well":                      {vitals: Vitals{Window: well, Records: 1000, Sinks: []SinkStats{{Sink: "nats"}}}},
-		"nothing comes":             {vitals: Vitals{Window: well}},
-		"one in a thousand refused": {vitals: Vitals{Window: well, Records: 99_900, Refused: map[string]uint64{"bad_time": 100}}},
-		"a few refused":             {vitals: Vitals{Window: well, Records: 20, Refused: map[string]uint64{"bad_time": 19}}},
-		"most of little refused": {vitals: Vitals{Window: well, Records: 4, Refused: map[string]uint64{"late": 5}, Refusals: "5 records of producer gw"}, want: []string{
+		"no problem":                {vitals: Vitals{Window: window, Records: 1000, Sinks: []SinkStats{{Sink: "nats"}}}},
+		"no records":                {vitals: Vitals{Window: window}},
+		"one in a thousand refused": {vitals: Vitals{Window: window, Records: 99_900, Refused: map[string]uint64{"bad_time": 100}}},
+		"few records":               {vitals: Vitals{Window: window, Records: 20, Refused: map[string]uint64{"bad_time": 19}}},
+		"most of a few refused": {vitals: Vitals{Window: window, Records: 4, Refused: map[string]uint64{"late": 5}, Refusals: "5 records of producer gw"}, want: []string{
 			"ForewarmInputDropped", "", "Forewarm refuses 56 % of the telemetry", "In 15 min 5 of 9 records were refused: 5 as late. Demand is higher than Forewarm sees. 5 records of producer gw."}},
-		"refused": {vitals: Vitals{Window: well, Records: 1100, Refused: map[string]uint64{"bad_time": 60, "unknown_pool": 30, "too_deep": 6, "not_json": 4}}, want: []string{
+		"refused": {vitals: Vitals{Window: window, Records: 1100, Refused: map[string]uint64{"bad_time": 60, "unknown_pool": 30, "too_deep": 6, "not_json": 4}}, want: []string{
 			"ForewarmInputDropped", "", "Forewarm refuses 8 % of the telemetry", "In 15 min 100 of 1200 records were refused: 60 as bad_time, 30 as unknown_pool, 6 as too_deep. Demand is higher than Forewarm sees."}},
-		"lost": {vitals: Vitals{Window: well, Records: 10, Lost: 7}, want: []string{
+		"lost": {vitals: Vitals{Window: window, Records: 10, Lost: 7}, want: []string{
 			"ForewarmInputDropped", "", "7 messages were lost from the telemetry stream in 15 min", "They left the stream before Forewarm read them. Demand was higher than Forewarm sees."}},
-		"full disk": {vitals: Vitals{Window: well, Storage: "series: the disk of /data is full", StorageSince: noon}, want: []string{
+		"full disk": {vitals: Vitals{Window: window, Storage: "series: the disk of /data is full", StorageSince: noon}, want: []string{
 			"ForewarmStorageDegraded", "", "Some data has not been stored since 12:00 UTC", "Series: the disk of /data is full. Decisions and alerts go on from memory. What is not stored will be missing in reports."}},
-		"diverged": {vitals: Vitals{Window: well, Diverged: 2, Divergence: "chat at 12:00"}, want: []string{
+		"diverged": {vitals: Vitals{Window: window, Diverged: 2, Divergence: "chat at 12:00"}, want: []string{
 			"ForewarmDecisionsDiverge", "", "Two daemons decided differently 2 times in 15 min", "The decision that was logged first counts. The newest difference: chat at 12:00."}},
-		"sinks": {vitals: Vitals{Window: well, Sinks: []SinkStats{
+		"sinks": {vitals: Vitals{Window: window, Sinks: []SinkStats{
 			{Sink: "nats"}, {Sink: "alertmanager/am:9093", Since: noon, Err: "post to alertmanager/am:9093: connection refused", Queued: 3},
 			{Sink: "webhook/ops", Disabled: true, Err: "post to webhook/ops: 410 Gone"}}}, want: []string{
 			"ForewarmSinkFailing", "alertmanager/am:9093", "Forewarm has not reached alertmanager/am:9093 since 12:00 UTC", "3 notifications wait. The newest error: post to alertmanager/am:9093: connection refused. Other receivers are not affected.",
@@ -36,8 +36,8 @@ func TestSelfConditions(t *testing.T) {
 	}
 	long := strings.TrimSuffix(strings.Repeat("a cause in many words, ", 40), ", ")
 	for name, vitals := range map[string]Vitals{
-		"long refusals": {Window: well, Records: 4, Refused: map[string]uint64{"late": 500}, Refusals: long + "; " + long},
-		"long faults":   {Window: well, Storage: long, StorageSince: noon, Diverged: 1, Divergence: long, Sinks: []SinkStats{{Sink: long, Since: noon, Err: long}, {Sink: long, Disabled: true, Err: long}}},
+		"long refusals": {Window: window, Records: 4, Refused: map[string]uint64{"late": 500}, Refusals: long + "; " + long},
+		"long faults":   {Window: window, Storage: long, StorageSince: noon, Diverged: 1, Divergence: long, Sinks: []SinkStats{{Sink: long, Since: noon, Err: long}, {Sink: long, Disabled: true, Err: long}}},
 	} {
 		for _, c := range SelfConditions(&vitals, DefaultConfig()) {
 			checkWords(t, name, &c)
@@ -60,7 +60,8 @@ func TestSelfConditions(t *testing.T) {
 	}
 }
 
-func TestWatchdogIsOneAlert(t *testing.T) {
+// The watchdog keeps its labels and its start, so that it is one alert.
+func TestWatchdog(t *testing.T) {
 	first, second := NewWatchdog(noon, noon, DefaultConfig()), NewWatchdog(noon, noon.Add(time.Minute), DefaultConfig())
 	if diff := cmp.Diff(first.Labels, second.Labels); diff != "" || !first.StartsAt.Equal(second.StartsAt) || !second.EndsAt.Equal(noon.Add(5*time.Minute)) {
 		t.Errorf("%+v, then %+v", first, second)

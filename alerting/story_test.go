@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -17,14 +16,14 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// nights are situations with an alert, for example at night: the decision, and the alert's name.
+// nights are situations with an alert, and the name of the alert. The names are titles in the golden file.
 var nights = []struct {
 	name     string
 	alert    AlertName
 	decision func(d *Decision)
 	forecast func(pf *forecaster.PoolForecast)
-	load     float64 // of what is ready; 0 is 96 %
-	kept     int     // replicas, for failures
+	load     float64 // share of the capacity of ready replicas; 0 means .96
+	kept     int     // replicas in reserve for failures
 }{
 	{name: "agents' prompts doubled", alert: SaturationAhead},
 	{name: "the same, on trial", alert: SaturationAhead, decision: func(d *Decision) { d.Mode = Advisory }},
@@ -139,8 +138,8 @@ var nights = []struct {
 	}, forecast: func(pf *forecaster.PoolForecast) { pf.Retries = forecaster.Retries{Share: .34, Attempts: 120} }},
 }
 
-// prefilling makes d the decision of a disaggregated pool with enough decode replicas. Its prefill replicas run out with
-// the given probability, at the median the given time ahead.
+// prefilling makes d the decision of a disaggregated pool with enough decode replicas. Its prefill replicas run out
+// with the given probability, at the median the given time ahead.
 func prefilling(d *Decision, probability float64, ahead time.Duration, ready, desired int) {
 	d.Desired, d.Needed, d.Probability, d.ETA = d.Ready, d.Ready, .02, never
 	d.ByRole = &Roles{Prefill: desired, Decode: d.Desired, PrefillReady: ready, PrefillNeeded: desired, PrefillLimit: 8, PrefillAskedAt: noon, PrefillProbability: probability, PrefillDrivers: d.Drivers}
@@ -148,11 +147,11 @@ func prefilling(d *Decision, probability float64, ahead time.Duration, ready, de
 		ETA: forecaster.ETA{P10: ahead / 2, P50: ahead, P90: ahead * 2}}}
 }
 
-// uncached has the class that drives demand cache 32 % of its prompts, and not 71 % as an hour ago.
+// uncached: 32 % of the prompts of the class that causes the rise are in the cache, 71 % an hour ago.
 func uncached(d *Decision) { d.Drivers[0].CacheHit, d.Drivers[0].CacheLoss = new(.32), new(.39) }
 
-// TestAlertsReadLikeMessages compares every alert with the golden file. Read that file before you change it: it is all that
-// someone has at three in the morning.
+// TestAlertsReadLikeMessages compares each alert with the golden file. Read that file before you change it: an on-call
+// engineer has nothing else at night.
 func TestAlertsReadLikeMessages(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.RunbookURL = ""
@@ -177,7 +176,7 @@ func TestAlertsReadLikeMessages(t *testing.T) {
 		conditions := Conditions(&d, pf, cfg)
 		at := slices.IndexFunc(conditions, func(c Condition) bool { return c.Name == night.alert && !c.Fading })
 		if at < 0 {
-			t.Errorf("%s: no %s among %d conditions", night.name, night.alert, len(conditions))
+			t.Errorf("%s: no %s in %d conditions", night.name, night.alert, len(conditions))
 			continue
 		}
 		c := &conditions[at]
@@ -196,22 +195,10 @@ func TestAlertsReadLikeMessages(t *testing.T) {
 		checkWords(t, string(c.Name), &c)
 		write("without a forecast", &c)
 	}
-	const golden = "testdata/alerts.golden.txt"
-	if *update {
-		if err := os.WriteFile(golden, []byte(text.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := gocmp.Diff(strings.Split(string(want), "\n"), strings.Split(text.String(), "\n")); diff != "" {
-		t.Errorf("alerts changed (-want +got):\n%s", diff)
-	}
+	golden(t, "alerts.golden.txt", text.String())
 }
 
-// checkWords holds an alert to docs/style.md.
+// checkWords checks an alert against the rules of docs/style.md.
 func checkWords(t *testing.T, name string, c *Condition) {
 	t.Helper()
 	summary, description, action := c.Annotations["summary"], c.Annotations["description"], c.Annotations["action"]
@@ -223,12 +210,12 @@ func checkWords(t *testing.T, name string, c *Condition) {
 	}
 	for _, text := range []string{description, action} {
 		if !strings.HasSuffix(text, ".") || strings.Contains(text, "..") || strings.Contains(text, "  ") || strings.ToUpper(text[:1]) != text[:1] {
-			t.Errorf("%s: no sentences: %s", name, text)
+			t.Errorf("%s: not sentences: %s", name, text)
 		}
 	}
 	for _, term := range []string{"quantile", "p10", "p90", "nowcast", "→", "×", "percentile", "binds", "settled"} {
 		if strings.Contains(summary+description+action, term) {
-			t.Errorf("%s: says %q: %s %s %s", name, term, summary, description, action)
+			t.Errorf("%s: has %q: %s %s %s", name, term, summary, description, action)
 		}
 	}
 	if c.Severity == Page && strings.HasPrefix(action, "Nothing") {
@@ -241,8 +228,8 @@ func TestAnnotations(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.RunbookURL, cfg.DashboardURL = "https://example.org/runbooks/", "https://example.org/pools/{pool}"
 	got := Conditions(&d, nil, cfg)[0].Annotations
-	for _, said := range []string{"summary", "description", "action"} { // see above
-		delete(got, said)
+	for _, text := range []string{"summary", "description", "action"} { // in the golden file
+		delete(got, text)
 	}
 	want := map[string]string{
 		"mode": "active", "resources": "kv", "decision": "llama70b-h100-12", "saturation_probability": "0.86", "saturation_at": "2026-03-02T12:19:00Z",
@@ -254,7 +241,7 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
-// otherAlerts are one of each kind that does not rest on a forecast, but the watchdog.
+// otherAlerts has an alert of each kind that does not depend on a forecast, except the watchdog.
 func otherAlerts() []Condition {
 	d := &Decision{Pool: "llama", Tick: noon, Mode: Active, Basis: &Basis{Contradicts: []capacity.Contradiction{
 		{Dimension: features.DimPrefill, Source: capacity.Stated, Stated: 12_000, Learned: 8_000, Low: 7_400, High: 8_600, Since: noon, From: noon.Add(24 * time.Hour)},
