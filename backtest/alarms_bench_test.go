@@ -41,8 +41,8 @@ func alarmPools() []policyPool {
 // alarmShares has a pool size for each element: it is enough for this share of the quarter hours.
 var alarmShares = []float64{.8, .95, .98}
 
-// TestAlarmBenchmark prints how many saturations alarms announced with the configured threshold, and how many they would
-// have announced with thresholds that are chosen in hindsight.
+// TestAlarmBenchmark prints how many saturations alarms announced with the configured threshold, and how many they
+// would have announced with thresholds that are chosen in hindsight.
 func TestAlarmBenchmark(t *testing.T) {
 	if *traceDir == "" || !*compareAlarms {
 		t.Skip("give -traces and -alarms, as make bench-alarms does")
@@ -112,8 +112,8 @@ func (w *fixedPool) highestRecall(onsets []int) (best *AlarmPoint) {
 	return best
 }
 
-// alarmShare returns the share of quiet minutes in which an alarm is active. A minute is quiet when no saturation follows
-// within maxNoticeMinutes. O(minutes).
+// alarmShare returns the share of quiet minutes in which an alarm is active. A minute is quiet when no saturation
+// follows within maxNoticeMinutes. O(minutes).
 func (w *fixedPool) alarmShare(episodes []episode) float64 {
 	quiet, active, next := 0, 0, len(w.need)+maxNoticeMinutes // next is the first saturated minute from m on
 	for m := len(w.need) - 1; m >= 0; m-- {
@@ -181,7 +181,8 @@ type alarmRow struct {
 	sizes []*sizedAlarms
 }
 
-// alarmSum is the sum of the alarms of several pools. hourly counts a false alarm again in each hour in which it is active.
+// alarmSum is the sum of the alarms of several pools. hourly counts a false alarm again in each hour in which it is
+// active.
 type alarmSum struct{ onsets, announced, falses, hourly, weeks float64 }
 
 // add adds a point of a pool.
@@ -305,7 +306,8 @@ func alarmSection(rows []alarmRow) string {
 	return b.String()
 }
 
-// interval returns the 95 % bootstrap interval of a number (Efron 1979). Each draw has as many traces, with replacement.
+// interval returns the 95 % bootstrap interval of a number (Efron 1979). Each draw has as many traces, with
+// replacement.
 func interval(rows []alarmRow, of func([]alarmRow) float64) (lo, hi float64) {
 	const draws = 2000
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -70,8 +70,8 @@ func TestAlarms(t *testing.T) {
 	}
 }
 
-// TestAlarmEpisodes: alarms a few minutes apart count as one. An alarm that begins during a saturation does not count as
-// a warning.
+// TestAlarmEpisodes: alarms a few minutes apart count as one. An alarm that begins during a saturation does not count
+// as a warning.
 func TestAlarmEpisodes(t *testing.T) {
 	w := testPoolOfTwo(time.Minute, 200, func(m int) (need, p float64) {
 		need = 1
@@ -88,8 +88,8 @@ func TestAlarmEpisodes(t *testing.T) {
 	}
 }
 
-// TestLongAlarm: an alarm that is active for hours before a saturation does not announce it, and counts as false in each
-// of these hours. From the first saturation on, it announces the next.
+// TestLongAlarm: an alarm that is active for hours before a saturation does not announce it, and counts as false in
+// each of these hours. From the first saturation on, it announces the next.
 func TestLongAlarm(t *testing.T) {
 	w := testPoolOfTwo(time.Minute, 600, func(m int) (need, p float64) {
 		if m == 400 || m == 450 {

@@ -54,8 +54,8 @@ func (c *Cluster) report(q *call, phase ingest.Phase) {
 	c.requests = append(c.requests, record)
 }
 
-// observe writes the report of the replica at a place. Each replica reports an equal part of the common queue; the first
-// ones report the remainder.
+// observe writes the report of the replica at a place. Each replica reports an equal part of the common queue; the
+// first ones report the remainder.
 func (c *Cluster) observe(r *replica, place int) {
 	r.sync(c.now)
 	c.states = append(c.states, ingest.Replica{

@@ -44,8 +44,9 @@ func upTo(table string, until time.Duration) string {
 	return kept.String()
 }
 
-// TestFutureIsNotSeen: forecasts and decisions up to an origin do not depend on records after it. The test replaces these
-// records with garbage, and cuts them off. It does so with a given pool, and with one that is sized for the trace.
+// TestFutureIsNotSeen: forecasts and decisions up to an origin do not depend on records after it. The test replaces
+// these records with garbage, and cuts them off. It does so with a given pool, and with one that is sized for the
+// trace.
 func TestFutureIsNotSeen(t *testing.T) {
 	const cut = 90 * time.Minute
 	var past, future, garbage bytes.Buffer

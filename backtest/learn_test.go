@@ -65,9 +65,9 @@ func learnedOf(t *testing.T, cfg ClusterConfig, stated capacity.Config, restart 
 	return service, held / running
 }
 
-// TestLearnsTheSimulatedPool: the pipeline learns from telemetry alone, to within 10 %, the prefill and decode rates that
-// the simulated pool has at its objective. One pool is limited by its KV cache. The other is limited by its latency, has
-// rates that are stated twice too high, which the pipeline must overrule and warn of, and is restarted.
+// TestLearnsTheSimulatedPool: the pipeline learns from telemetry alone, to within 10 %, the prefill and decode rates
+// that the simulated pool has at its objective. One pool is limited by its KV cache. The other is limited by its
+// latency, has rates that are stated twice too high, which the pipeline must overrule and warn of, and is restarted.
 func TestLearnsTheSimulatedPool(t *testing.T) {
 	for _, x := range []struct {
 		limit       string

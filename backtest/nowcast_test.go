@@ -16,8 +16,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// serviceModel draws service times for requests of a trace that has none. A request waits for an exponential time, whose
-// mean drifts. Its prefill has a fixed rate, its time per output token is drawn.
+// serviceModel draws service times for requests of a trace that has none. A request waits for an exponential time,
+// whose mean drifts. Its prefill has a fixed rate, its time per output token is drawn.
 type serviceModel struct {
 	Wait      time.Duration // mean time in the queue
 	PrefillPS float64       // tokens/s
@@ -95,8 +95,8 @@ type nowcastOutcome struct {
 // nowcastKey is a class and the name of a dimension.
 type nowcastKey struct{ class, dimension string }
 
-// nowcastsOf aggregates telemetry minute by minute. It returns the first estimate of each minute from a time on, made when
-// the minute ends.
+// nowcastsOf aggregates telemetry minute by minute. It returns the first estimate of each minute from a time on, made
+// when the minute ends.
 func nowcastsOf(t testing.TB, requests []ingest.Request, from time.Time) map[nowcastKey][]nowcastOutcome {
 	t.Helper()
 	type id struct {
@@ -161,8 +161,8 @@ func scoreNowcasts(outcomes []nowcastOutcome) (s nowcastScore) {
 	return nowcastScore{s.counted / truth, s.bias / truth, math.Sqrt(s.noise) / truth}
 }
 
-// TestNowcast: requests that still run are missing in the newest minute. Its nowcast is right on average, for traffic and
-// service times that it learns from telemetry alone. The first hours are not scored.
+// TestNowcast: requests that still run are missing in the newest minute. Its nowcast is right on average, for traffic
+// and service times that it learns from telemetry alone. The first hours are not scored.
 func TestNowcast(t *testing.T) {
 	quick := serviceModel{Wait: 300 * time.Millisecond, PrefillPS: 8000, ITL: 30 * time.Millisecond}
 	slow := serviceModel{Wait: time.Second, PrefillPS: 8000, ITL: 60 * time.Millisecond}
@@ -222,8 +222,8 @@ func TestNowcastOfRareClasses(t *testing.T) {
 	}
 }
 
-// TestNowcastOfSlowerService: all requests suddenly take twice as long. Nowcasts of a busy class are too low at first, but
-// not lower than counts. An hour later they are right again.
+// TestNowcastOfSlowerService: all requests suddenly take twice as long. Nowcasts of a busy class are too low at first,
+// but not lower than counts. An hour later they are right again.
 func TestNowcastOfSlowerService(t *testing.T) {
 	at := DefaultStart.Add(12 * time.Hour)
 	m := serviceModel{Wait: time.Second, PrefillPS: 8000, ITL: 40 * time.Millisecond, Slower: at}

@@ -36,8 +36,8 @@ func counted(rs []ingest.Request, start time.Time, minutes int) []float64 {
 	return out
 }
 
-// fromMeans returns λ·(ISL + OSL/2)·latency of each minute, where each factor is the mean over the requests that arrived
-// in the minute.
+// fromMeans returns λ·(ISL + OSL/2)·latency of each minute, where each factor is the mean over the requests that
+// arrived in the minute.
 func fromMeans(rs []ingest.Request, start time.Time, minutes int) []float64 {
 	type sums struct{ n, prompt, output, latency float64 }
 	by := make([]sums, minutes)
@@ -59,8 +59,8 @@ func fromMeans(rs []ingest.Request, start time.Time, minutes int) []float64 {
 	return out
 }
 
-// windowKV returns the KV occupancy of each minute from the windows, when each record comes at the time that due returns.
-// late are the token-seconds of records that came after their minutes had settled.
+// windowKV returns the KV occupancy of each minute from the windows, when each record comes at the time that due
+// returns. late are the token-seconds of records that came after their minutes had settled.
 func windowKV(t *testing.T, rs []ingest.Request, start time.Time, minutes int, revise time.Duration, due func(r *ingest.Request) time.Time) (kv []float64, late float64) {
 	t.Helper()
 	order := make([]int, len(rs))
@@ -126,8 +126,8 @@ func off(a, b []float64) (wape, ratio float64) {
 	return diff / sumB, sumA / sumB
 }
 
-// mixed returns an hour of traffic of a shared pool: chat with short prompts and long answers, agents and summaries with
-// long prompts and short answers.
+// mixed returns an hour of traffic of a shared pool: chat with short prompts and long answers, agents and summaries
+// with long prompts and short answers.
 func mixed() []ingest.Request {
 	rng := rand.New(rand.NewPCG(3, 3))
 	var out []ingest.Request
@@ -155,9 +155,9 @@ func mixed() []ingest.Request {
 	return out
 }
 
-// TestOccupancyEqualsCounting: the KV occupancy of each minute is what sampling the requests gives, for each order of the
-// records: by end, as engines write them; by end with delays of minutes; by arrival, as in traces. The formula from mean
-// lengths is far off.
+// TestOccupancyEqualsCounting: the KV occupancy of each minute is what sampling the requests gives, for each order of
+// the records: by end, as engines write them; by end with delays of minutes; by arrival, as in traces. The formula from
+// mean lengths is far off.
 func TestOccupancyEqualsCounting(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

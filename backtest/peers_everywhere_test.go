@@ -25,8 +25,8 @@ const (
 	clearlyBetter   = 1.03
 )
 
-// peerLosses has the losses of slow forecasters at more than the drawn origins. -peers scores the forecasts that it finds
-// in forewarm/everywhere/SERIES.
+// peerLosses has the losses of slow forecasters at more than the drawn origins. -peers scores the forecasts that it
+// finds in forewarm/everywhere/SERIES.
 const peerLosses = "testdata/peers_everywhere.csv"
 
 // cheapPeer is a forecaster that is fast enough for every origin. It forecasts a point, with the quantiles of its own
@@ -239,8 +239,8 @@ func everywhere(b *strings.Builder, all []*peerSeries, of map[string]map[string]
 	coverage(b, all)
 }
 
-// comparedWith returns Forewarm's loss divided by that of another forecaster, for each third. ok is false without losses
-// of the other.
+// comparedWith returns Forewarm's loss divided by that of another forecaster, for each third. ok is false without
+// losses of the other.
 func (s *peerSeries) comparedWith(peer string, kept []lossAt, loss func(l lossAt) float64) (r [len(thirds)]within, ok bool) {
 	losses := map[int]float64{}
 	for _, l := range kept {
@@ -403,8 +403,8 @@ func TestCheapPeers(t *testing.T) {
 	}
 }
 
-// TestRatioOfBlocks: the interval of a ratio is narrow if all blocks have the same ratio. It includes 1 if a single block
-// makes the difference.
+// TestRatioOfBlocks: the interval of a ratio is narrow if all blocks have the same ratio. It includes 1 if a single
+// block makes the difference.
 func TestRatioOfBlocks(t *testing.T) {
 	var same, one sixHours
 	for o := 0; o < 40*everywhereBlock; o += everywhereBlock / 4 {

@@ -48,9 +48,9 @@ func ahead(y []float64, o int) []float64 {
 	return y[o+forecaster.WindowFrom-1 : o+forecaster.WindowTo]
 }
 
-// alarm judges P(the window maximum exceeds capacity) as an onset alarm, and compares it with alarmScores. capacity is the
-// 90th percentile of the maxima of sixteen minutes in the first two thirds. Origins that are above it already are left
-// out.
+// alarm judges P(the window maximum exceeds capacity) as an onset alarm, and compares it with alarmScores. capacity is
+// the 90th percentile of the maxima of sixteen minutes in the first two thirds. Origins that are above it already are
+// left out.
 type alarm struct {
 	capacity float64
 	origin   []int
@@ -349,8 +349,8 @@ func TestOnsetAlarms(t *testing.T) {
 	}
 }
 
-// TestPeerAlarms: probabilities are read from the quantiles of the window maximum, which are sums per minute. The quality
-// of alarms is read as it was written.
+// TestPeerAlarms: probabilities are read from the quantiles of the window maximum, which are sums per minute. The
+// quality of alarms is read as it was written.
 func TestPeerAlarms(t *testing.T) {
 	rows := "origin,h,q50,q80,q90,q95,q99\n"
 	for o, median := range []float64{9, 8} {

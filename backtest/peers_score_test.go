@@ -59,8 +59,8 @@ func losses(y float64, q *[len(forecaster.ScoredLevels)]float64) (sum float64) {
 	return sum
 }
 
-// reference returns the forecast of the reference: the last value with the empirical quantiles of its errors of the last
-// two days, at leads h±2. For the window maximum, errors are the maximum less the last value.
+// reference returns the forecast of the reference: the last value with the empirical quantiles of its errors of the
+// last two days, at leads h±2. For the window maximum, errors are the maximum less the last value.
 func (s *peerSeries) reference(o int) (q quantiles) {
 	const days = 2880
 	i := o - 1
@@ -154,8 +154,8 @@ func readRows(path string) ([][]string, error) {
 	return csv.NewReader(file).ReadAll()
 }
 
-// readPeer reads a peer's file: origin (the last known row), h, q50, q80, q90, q95, q99 of sums per minute. Minute 31 is
-// the window maximum. Without it, the largest of the minutes' quantiles takes its place.
+// readPeer reads a peer's file: origin (the last known row), h, q50, q80, q90, q95, q99 of sums per minute. Minute 31
+// is the window maximum. Without it, the largest of the minutes' quantiles takes its place.
 func readPeer(path string) (*peerFile, error) {
 	rows, err := readRows(path)
 	if err != nil {

@@ -100,7 +100,8 @@ func ranked(all []*peerSeries, of map[string]map[string]figure) []versus {
 	return out
 }
 
-// leastRatio is the lower bound of ratios in geometric means. Without it, one series without traffic would dominate them.
+// leastRatio is the lower bound of ratios in geometric means. Without it, one series without traffic would dominate
+// them.
 const leastRatio = 0.1
 
 func forecasters(b *strings.Builder, series int, peers []versus) {

@@ -33,8 +33,8 @@ var (
 // peerFigures has the scores of other forecasters, so that only Forewarm is run when it has changed.
 const peerFigures = "testdata/peers.csv"
 
-// TestPeers compares Forewarm with other forecasters on public traces. Series, origins and reference are the same for all.
-// Each trace runs through the whole pipeline, as in backtest -forecasts.
+// TestPeers compares Forewarm with other forecasters on public traces. Series, origins and reference are the same for
+// all. Each trace runs through the whole pipeline, as in backtest -forecasts.
 func TestPeers(t *testing.T) {
 	if *traceDir == "" {
 		t.Skip("give -traces, as make bench-accuracy does")
@@ -139,8 +139,8 @@ func (s *peerSeries) peers(t *testing.T) (out []figure) {
 	return out
 }
 
-// forecast runs a trace through the pipeline. It scores the series at their origins, and the onset alarms of pools at each
-// origin of the last third. It calls peer for pools with enough events.
+// forecast runs a trace through the pipeline. It scores the series at their origins, and the onset alarms of pools at
+// each origin of the last third. It calls peer for pools with enough events.
 func (tr peerTrace) forecast(t *testing.T, series []*peerSeries, peer func(s *peerSeries, a *alarm)) (out []onset) {
 	r, err := newRunner(t.Context(), RunConfig{
 		Trace: filepath.Join(*traceDir, tr.file), Options: Options{Start: tr.start},

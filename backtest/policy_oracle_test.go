@@ -44,8 +44,8 @@ func fluidRun(t *testing.T, need []float64, seed uint64, make func(Scene) Policy
 	return p.Account()
 }
 
-// TestNoPolicyBeatsTheOracle: no policy costs less than the oracle at the same share of saturated minutes. One of so many
-// settings is tried for each seed.
+// TestNoPolicyBeatsTheOracle: no policy costs less than the oracle at the same share of saturated minutes. One of so
+// many settings is tried for each seed.
 func TestNoPolicyBeatsTheOracle(t *testing.T) {
 	const settings = 6
 	for seed := range uint64(2) {

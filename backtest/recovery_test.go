@@ -113,8 +113,8 @@ func TestDemandOfASaturatedPool(t *testing.T) {
 	}
 }
 
-// offered returns the mean demand during the surge. KV is what the requests hold when they are spread over so many pools
-// that each has its usual load.
+// offered returns the mean demand during the surge. KV is what the requests hold when they are spread over so many
+// pools that each has its usual load.
 func offered(t *testing.T, cfg ClusterConfig, load surge, arrivals []Arrival) map[string]float64 {
 	from, to := DefaultStart.Add(load.from), DefaultStart.Add(load.to)
 	span := to.Sub(from).Seconds()

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// TestReport: the page has every part and loads nothing. Its drawings are well-formed, and no number is NaN or infinite.
+// TestReport: the page has every part and loads nothing. Its drawings are well-formed, and no number is NaN or
+// infinite.
 func TestReport(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.html")
 	mustRun(t, RunConfig{
@@ -49,8 +50,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestUnknownFigures: what is unknown or not reached is a dash, not NaN or Inf. Without saturations, the text has no share
-// of warnings that came true.
+// TestUnknownFigures: what is unknown or not reached is a dash, not NaN or Inf. Without saturations, the text has no
+// share of warnings that came true.
 func TestUnknownFigures(t *testing.T) {
 	nan, inf := Number(math.NaN()), Number(math.Inf(1))
 	s := Summary{

@@ -25,8 +25,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// writeTrace writes sparse synthetic traffic of so much time, as a native CSV. The file is compressed, and its name does
-// not say so: readers recognise gzip by its content.
+// writeTrace writes sparse synthetic traffic of so much time, as a native CSV. The file is compressed, and its name
+// does not say so: readers recognise gzip by its content.
 func writeTrace(t *testing.T, until time.Duration) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -341,8 +341,8 @@ func TestWideBinsAreNoted(t *testing.T) {
 	}
 }
 
-// TestHoles: minutes that are missing in the log do not count as minutes without traffic. In a hole there is no scale-in, no
-// forecast and no score. After it, forecasts continue at the level before it.
+// TestHoles: minutes that are missing in the log do not count as minutes without traffic. In a hole there is no
+// scale-in, no forecast and no score. After it, forecasts continue at the level before it.
 func TestHoles(t *testing.T) {
 	const from, to, end = 49 * time.Hour, 54 * time.Hour, 55 * time.Hour
 	var b strings.Builder

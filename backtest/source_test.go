@@ -96,8 +96,9 @@ func TestScanSumsByTheMinute(t *testing.T) {
 	}
 }
 
-// TestMinutesInHolesAreUnknown: a silence more than ten times as long as any before it is a hole in the log. Its minutes
-// are unknown. A later silence of the same length is not a hole, nor is any silence in the first days of a trace.
+// TestMinutesInHolesAreUnknown: a silence more than ten times as long as any before it is a hole in the log. Its
+// minutes are unknown. A later silence of the same length is not a hole, nor is any silence in the first days of a
+// trace.
 func TestMinutesInHolesAreUnknown(t *testing.T) {
 	var items listed
 	talk := func(from, to float64) { // hours

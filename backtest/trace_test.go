@@ -126,8 +126,8 @@ func write(t *testing.T, content string) string {
 	return path
 }
 
-// TestLongRecordsInOrderOfArrival: records in order of arrival are read in order of their ends, also when many arrive while
-// one runs.
+// TestLongRecordsInOrderOfArrival: records in order of arrival are read in order of their ends, also when many arrive
+// while one runs.
 func TestLongRecordsInOrderOfArrival(t *testing.T) {
 	const n = 20_000
 	var b strings.Builder

@@ -85,8 +85,8 @@ func TestWorkloadLaws(t *testing.T) {
 	}
 }
 
-// TestLaunch: after a launch has ramped up, agents send three times the requests, with contexts of 1.6 times the length.
-// The other classes stay the same.
+// TestLaunch: after a launch has ramped up, agents send three times the requests, with contexts of 1.6 times the
+// length. The other classes stay the same.
 func TestLaunch(t *testing.T) {
 	start := DefaultStart.Add(13 * time.Hour)
 	launch := start.Add(30 * time.Minute)

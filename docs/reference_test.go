@@ -131,8 +131,8 @@ func labels(s string) string {
 	return strings.Join(names, ", ")
 }
 
-// metrics writes the table of metrics. Names and help are from the code: a literal name, followed by a literal help. Labels
-// are from the name, from a golden file, or from a running daemon.
+// metrics writes the table of metrics. Names and help are from the code: a literal name, followed by a literal help.
+// Labels are from the name, from a golden file, or from a running daemon.
 func (g goSource) metrics(t *testing.T, exposition string) string {
 	all := map[string]metric{}
 	for _, folder := range slices.Sorted(maps.Keys(g)) {

@@ -68,8 +68,8 @@ func (s *shell) run(t *testing.T, block string) string {
 
 var block = regexp.MustCompile("(?s)```(sh|text)\n(.*?)```|<!-- test: (\\w+) -->")
 
-// TestTutorial runs each sh block of the tutorial, and compares its output with the text block after it, line by line; …
-// is any text. Ports of the page are replaced by free ones. The engine is a server with the metrics of a vLLM.
+// TestTutorial runs each sh block of the tutorial, and compares its output with the text block after it, line by line;
+// … is any text. Ports of the page are replaced by free ones. The engine is a server with the metrics of a vLLM.
 func TestTutorial(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the tutorial replays three hours of traffic")

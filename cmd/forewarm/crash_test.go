@@ -196,8 +196,8 @@ func storedMessages(t *testing.T, js natsjs.JetStream, name string) (all []*nats
 	return all
 }
 
-// writeTrace writes traffic of three classes. After two thirds of it, the requests of agents rise to six times their rate
-// within half an hour.
+// writeTrace writes traffic of three classes. After two thirds of it, the requests of agents rise to six times their
+// rate within half an hour.
 func writeTrace(t *testing.T, path string, length time.Duration) string {
 	t.Helper()
 	random := rand.New(rand.NewPCG(7, 7))

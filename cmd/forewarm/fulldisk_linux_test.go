@@ -132,8 +132,9 @@ func TestNoRoomToStart(t *testing.T) {
 	}
 }
 
-// TestFullDiskUnderTheStream fills the disk of the embedded NATS server. The daemon reports it within seconds, and ticks
-// continue. When there is room again, it takes telemetry without a restart, and no acknowledged message is missing.
+// TestFullDiskUnderTheStream fills the disk of the embedded NATS server. The daemon reports it within seconds, and
+// ticks continue. When there is room again, it takes telemetry without a restart, and no acknowledged message is
+// missing.
 func TestFullDiskUnderTheStream(t *testing.T) {
 	t.Parallel()
 	disk := testenv.SmallDisk(t, 120<<20)

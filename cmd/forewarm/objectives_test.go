@@ -142,8 +142,8 @@ func TestRetriesAreBounded(t *testing.T) {
 }
 
 // TestObjectivesRaiseTheirRole: in one disaggregated pool, first tokens become four times as slow, in another, further
-// tokens three times. The first pool asks for more prefill replicas, the second for more decode replicas. Alert and event
-// say why.
+// tokens three times. The first pool asks for more prefill replicas, the second for more decode replicas. Alert and
+// event say why.
 func TestObjectivesRaiseTheirRole(t *testing.T) {
 	t.Parallel()
 	const begins, minutes, ready = 75, 90, 4

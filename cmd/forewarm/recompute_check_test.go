@@ -239,8 +239,8 @@ func (x *recomputed) decisions(p *report.Pool) {
 	x.count("actions taken back in an hour", o.TakenBack, hour)
 }
 
-// cheapestPath tries each number of replicas in each minute. A replica costs 1 a minute, its start costs lag. A need of -1
-// is unknown: the minute costs nothing.
+// cheapestPath tries each number of replicas in each minute. A replica costs 1 a minute, its start costs lag. A need of
+// -1 is unknown: the minute costs nothing.
 func cheapestPath(needs []int, lag int) int {
 	top := slices.Max(needs)
 	best := make([]int, top+1)

@@ -112,8 +112,8 @@ func (r *raw) quantiles(class, dimension, horizon string) func(origin int64) map
 	}
 }
 
-// retried returns the load of all attempts divided by that of calls in a minute, by the first decision within 15 minutes
-// after it, or by the last one within 15 minutes before it.
+// retried returns the load of all attempts divided by that of calls in a minute, by the first decision within 15
+// minutes after it, or by the last one within 15 minutes before it.
 func (r *raw) retried(resource string, minute int64) float64 {
 	var after *alerting.Decision
 	for i := range r.decisions {

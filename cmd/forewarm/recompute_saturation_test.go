@@ -34,8 +34,8 @@ func (x *recomputed) use(d *alerting.Decision, m int64) float64 {
 	return x.most(d, m, func(demand, per float64) float64 { return demand / per / float64(d.Ready) })
 }
 
-// announces reports whether a decision warns: whether the probability of a saturation within the lead and a quarter of an
-// hour is high enough.
+// announces reports whether a decision warns: whether the probability of a saturation within the lead and a quarter of
+// an hour is high enough.
 func (x *recomputed) announces(d *alerting.Decision) bool {
 	if d.WarnFrom == 0 {
 		x.Error("a decision has no probability from which its pool is warned")

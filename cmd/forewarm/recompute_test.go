@@ -180,8 +180,8 @@ var usualPool = capacity.Config{
 	Reserves: capacity.Reserves{Failure: 1}, Prices: capacity.Prices{Date: "2026-02-01"},
 }
 
-// TestReportRecomputed computes the main numbers of a report from the stored data, by brute force and with other code than
-// the report: for a pool with one role, and for a disaggregated one.
+// TestReportRecomputed computes the main numbers of a report from the stored data, by brute force and with other code
+// than the report: for a pool with one role, and for a disaggregated one.
 func TestReportRecomputed(t *testing.T) {
 	disaggregated := usualPool
 	disaggregated.Disaggregated.PrefillReplicas = capacity.Replicas{Min: 1, Initial: 3, Max: 20}

@@ -12,8 +12,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestReload: a daemon takes a valid configuration, by SIGHUP and over HTTP. It refuses an invalid one, and one with which
-// it cannot start. It logs and counts the refusal, and continues with the one before.
+// TestReload: a daemon takes a valid configuration, by SIGHUP and over HTTP. It refuses an invalid one, and one with
+// which it cannot start. It logs and counts the refusal, and continues with the one before.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -15,8 +15,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestNoSentinels checks each field of all JSON outputs of cold and warm daemons, and of one with fewer replicas than its
-// reserve. An unknown value is missing or null, never a number or a time. Most zeros are not checked.
+// TestNoSentinels checks each field of all JSON outputs of cold and warm daemons, and of one with fewer replicas than
+// its reserve. An unknown value is missing or null, never a number or a time. Most zeros are not checked.
 func TestNoSentinels(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)

@@ -17,8 +17,8 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// readStored reads the newest snapshot, the log and the pre-scale events of a stopped daemon, from its NATS server or from
-// the files of its embedded server. No event may be stored twice.
+// readStored reads the newest snapshot, the log and the pre-scale events of a stopped daemon, from its NATS server or
+// from the files of its embedded server. No event may be stored twice.
 func readStored(t *testing.T, path string) (s storedState) {
 	t.Helper()
 	cfg := must(config.Load(path))

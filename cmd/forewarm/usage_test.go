@@ -16,7 +16,8 @@ import (
 
 const validPool = "pools: [{name: chat, replicas: {max: 4}}]"
 
-// TestUsage: a mistake has exit code 2, a daemon that does not answer 1, and stderr has one line that says what to correct.
+// TestUsage: a mistake has exit code 2, a daemon that does not answer 1, and stderr has one line that says what to
+// correct.
 func TestUsage(t *testing.T) {
 	t.Chdir(t.TempDir())
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
