@@ -9,7 +9,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// classJSON is the stored series of one class over the last day; empty if storage.max_classes excludes the class.
+// classJSON is the stored series of one class over the last day; empty if no series of the class are stored.
 type classJSON struct {
 	Pool    string       `json:"pool"`
 	Class   string       `json:"class"`

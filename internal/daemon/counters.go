@@ -48,8 +48,8 @@ func (d *Daemon) exportCounters() {
 		"Time that a tick took: closing windows, learning, deciding, storing and handing on.", pauses)
 	d.snapshotTook = d.exporter.Histogram("forewarm_snapshot_duration_seconds", "Time that storing a snapshot took.", pauses)
 	d.snapshotStopped = d.exporter.Histogram("forewarm_snapshot_stop_duration_seconds", "Time that the pipeline stopped for a snapshot.", pauses)
-	d.exporter.Gauge("forewarm_snapshot_bytes", "Size of the newest saved state; 0 before the first.", func() float64 {
-		return float64(locked(d, &d.savedBytes))
+	d.exporter.Gauge("forewarm_snapshot_bytes", "Size of the newest saved state; NaN before the first.", func() float64 {
+		return locked(d, &d.savedBytes)
 	})
 	d.exportStorage()
 	d.exportSinks()

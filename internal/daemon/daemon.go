@@ -139,7 +139,7 @@ type Daemon struct {
 	status           server.Status
 	omissions        pipeline.Omissions // as of the last tick
 	snapshotsRefused int                // snapshots that this start could not use; constant
-	savedBytes       int64              // of the newest snapshot
+	savedBytes       float64            // of the newest snapshot; NaN before
 }
 
 func (d *Daemon) onClose(f func() error) { d.closers = append(d.closers, f) }
@@ -159,7 +159,7 @@ func (d *Daemon) Close() error {
 func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err error) {
 	d := &Daemon{
 		cfg: cfg, version: o.Version, log: o.Log, onTick: o.OnTick, instance: instanceOf(cfg.Storage.Dir), gcPercent: startGC(),
-		board: &server.Board{}, decided: map[string]string{},
+		board: &server.Board{}, decided: map[string]string{}, savedBytes: math.NaN(),
 		lasting: cmp.Or(o.lasting, newLasting(o.Version)).next(cfg.Server.StaleAfter),
 	}
 	lock, err := storage.Lock(cfg.Storage.Dir)

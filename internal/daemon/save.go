@@ -166,7 +166,7 @@ func (d *Daemon) storeState(state io.Reader, sequence uint64, decided uint64) (t
 
 // show publishes which state is saved.
 func (d *Daemon) show(x *stream.State) {
-	d.setStatus(func(s *server.Status) { s.StateDigest, d.savedBytes = x.Digest, x.Bytes })
+	d.setStatus(func(s *server.Status) { s.StateDigest, d.savedBytes = x.Digest, float64(x.Bytes) })
 }
 
 // peerShownFor is how long another daemon is listed after it saved a state.
