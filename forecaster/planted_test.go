@@ -258,37 +258,3 @@ func TestPlantedTable(t *testing.T) {
 	}
 	t.Log("\n" + b.String())
 }
-
-// TestPlantedTraces prints the same for totals of public traces, multiplied by a factor from one of eight instants of
-// their second third on. Skipped unless FOREWARM_PLANTED and FOREWARM_TRACES are set.
-func TestPlantedTraces(t *testing.T) {
-	dir := os.Getenv("FOREWARM_TRACES")
-	if dir == "" || os.Getenv("FOREWARM_PLANTED") == "" {
-		t.Skip("set FOREWARM_PLANTED and FOREWARM_TRACES to print coverage after changes planted in traces")
-	}
-	const instants = 8
-	got := map[plantedCase]*[plantedHours]hourScore{}
-	for n, tr := range traceSeries(t, dir, "/*/") {
-		third := len(tr.y) / 3
-		if third < 2*1440 {
-			continue
-		}
-		s, sum := newSeries(testKey, 0), 0.0
-		for i := tr.first; i < 2*third-plantedHours*60-WindowTo; i++ {
-			s.push(tr.start+int64(i), exact(tr.y[i]))
-			sum += tr.y[i]
-			if i < third || (i-third)%(third/instants) != 0 {
-				continue
-			}
-			for _, factor := range factors {
-				y := draw(plantedHours*60+WindowTo, func(k int) float64 { return factor * tr.y[i+1+k] })
-				got[plantedCase{noise: n, draw: i, factor: factor}] = s.fork(t).hours(y, factor*sum/float64(i+1-tr.first))
-			}
-		}
-	}
-	for _, factor := range factors {
-		x := meansOver(got, 2, plantedHours, func(c *plantedCase) bool { return !c.back && c.factor == factor })
-		t.Logf("times %.1f, from hour 2: minutes %.1f %.1f (±%.1f)  largest %.1f %.1f (±%.1f)  loss %.4f %.4f, %d instants", factor,
-			100*x[0].mean, 100*x[1].mean, 100*x[0].se, 100*x[2].mean, 100*x[3].mean, 100*x[2].se, x[4].mean, x[5].mean, len(got)/len(factors))
-	}
-}

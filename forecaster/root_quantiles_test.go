@@ -8,19 +8,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-func drawRootQuantiles(t *rapid.T) (a rootQuantiles) {
-	sum := rapid.Float32Range(0, 100).Draw(t, "first")
-	for i := range a {
-		a[i] = sum
-		sum += rapid.OneOf(rapid.Just(float32(0)), rapid.Float32Range(0, 50)).Draw(t, "width")
-	}
-	return a
-}
-
 // TestScoreAndAt: at is the inverse of score, up to the least distance between quantiles, and monotone.
 func TestScoreAndAt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a := drawRootQuantiles(t)
+		var a rootQuantiles
+		sum := rapid.Float32Range(0, 100).Draw(t, "first")
+		for i := range a {
+			a[i] = sum
+			sum += rapid.OneOf(rapid.Just(float32(0)), rapid.Float32Range(0, 50)).Draw(t, "width")
+		}
 		const least = 0.01
 		z := rapid.Float64Range(-50, 600).Draw(t, "z")
 		x := a.score(z, least)
