@@ -110,6 +110,7 @@ type scanner struct {
 	checked bool   // text is part of one that was checked
 	first   bool   // the next value is the first of an object or a list
 	bad     bool   // text is invalid, or nests too deep
+	name    value  // the same, as it is read
 	key     []byte // of the next value
 }
 
@@ -139,12 +140,13 @@ func (s *scanner) more(end byte) bool {
 		s.at--
 	}
 	if end == '}' {
-		var key value
-		s.value(&key)
-		s.bad = s.bad || key.kind != '"' && key.kind != escaped || s.next() != ':'
-		s.key = s.decoder.text(&key)
+		if !s.value(&s.name) || s.name.kind != '"' && s.name.kind != escaped || s.next() != ':' {
+			s.bad = true
+			return false
+		}
+		s.key = s.decoder.text(&s.name)
 	}
-	return !s.bad
+	return true
 }
 
 // next reads the next byte that is not white space; 0 at the end.
