@@ -26,7 +26,7 @@ type Status struct {
 	Version     string
 	Mode        alerting.Mode
 	Clock       string    // wall or event
-	Began       time.Time // start of the process, by the clock of the machine
+	Began       time.Time // start of the process or newest reload, by the clock of the machine
 	Tick        time.Time // zero before the first tick
 	TickedAt    time.Time // when that ran, by the clock of the machine; zero before the first one of this process
 	Sequence    uint64    // sequence of the newest message applied
