@@ -103,47 +103,56 @@ func newKubernetes(server string, namespaces []string) (*kubernetes, error) {
 
 // objects returns all annotated objects.
 func (k *kubernetes) objects(ctx context.Context) (all []*object, err error) {
+	installed := false // at least one kind
 	for _, kind := range discoveredKinds {
 		for _, namespace := range k.namespaces {
 			if namespace != "" {
 				namespace = "/namespaces/" + url.PathEscape(namespace)
 			}
-			var list struct{ Items []*object }
-			if err := k.get(ctx, fmt.Sprintf(kind.path, namespace), &list); err != nil {
+			items, err := k.list(ctx, fmt.Sprintf(kind.path, namespace))
+			if err != nil {
 				return nil, err
 			}
-			for _, o := range list.Items {
+			installed = installed || items != nil
+			for _, o := range items {
 				if o.discovered = kind; o.Metadata.Annotations[annotationPool] != "" {
 					all = append(all, o)
 				}
 			}
 		}
 	}
+	if !installed {
+		return nil, fmt.Errorf("%s answers 404 to all lists: -server must be the address of the Kubernetes API", k.server)
+	}
 	return all, nil
 }
 
-// get reads the list at a path, in the version of the server's cache (0). A kind that is not installed has none.
-func (k *kubernetes) get(ctx context.Context, path string, list any) error {
+// list reads the objects at a path, in the version of the server's cache (0). They are nil if the kind is not installed.
+func (k *kubernetes) list(ctx context.Context, path string) ([]*object, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.server+path+"?resourceVersion=0", http.NoBody)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	res, err := k.client.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer res.Body.Close()
 	switch res.StatusCode {
 	case http.StatusNotFound:
-		return nil
+		return nil, nil
 	case http.StatusOK:
 	default:
-		return fmt.Errorf("the Kubernetes API answers %s to GET %s", res.Status, path)
+		return nil, fmt.Errorf("the Kubernetes API answers %s to GET %s", res.Status, path)
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(nil, res.Body, maxListBytes)).Decode(list); err != nil {
-		return fmt.Errorf("the answer to GET %s (at most %d MiB are read; -namespaces makes it smaller): %w", path, maxListBytes>>20, err)
+	var list struct{ Items []*object }
+	if err := json.NewDecoder(http.MaxBytesReader(nil, res.Body, maxListBytes)).Decode(&list); err != nil {
+		return nil, fmt.Errorf("the answer to GET %s (at most %d MiB are read; -namespaces makes it smaller): %w", path, maxListBytes>>20, err)
 	}
-	return nil
+	if list.Items == nil {
+		return nil, fmt.Errorf("the answer to GET %s is no list: -server must be the address of the Kubernetes API", path)
+	}
+	return list.Items, nil
 }
 
 // keysOf returns the keys of an object's pool as JSON: its bounds of replicas, then its annotations.

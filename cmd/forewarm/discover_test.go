@@ -279,3 +279,20 @@ func TestDiscoveryPage(t *testing.T) {
 		}
 	}
 }
+
+// TestDiscoverOtherServer: another server in place of the Kubernetes API has no empty list, which would revoke all pools.
+func TestDiscoverOtherServer(t *testing.T) {
+	t.Parallel()
+	for answer, handler := range map[string]http.HandlerFunc{
+		"404 to all lists":  http.NotFound,
+		"is no list":        func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) },
+		"invalid character": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
+	} {
+		server := httptest.NewServer(handler)
+		_, err := must(newKubernetes(server.URL, []string{""})).objects(t.Context())
+		server.Close()
+		if err == nil || !strings.Contains(err.Error(), answer) {
+			t.Errorf("the error is %v, want one with %q", err, answer)
+		}
+	}
+}

@@ -52,7 +52,7 @@ func (c *command) checkTogether(f *flag.FlagSet, args []string) error {
 		switch {
 		case r.command != c.name || r.flags != "" && flag == "":
 		case barred != "":
-			return usagef("%s does not go with %s, for %s: leave one of them out", flag, barred, r.why)
+			return usagef("%s does not go with %s, because %s: leave one of them out", flag, barred, r.why)
 		case r.needs == "" || needed != "":
 		case r.flags == "":
 			return usagef("give %s: %s", dashed(r.needs), r.why)
