@@ -148,3 +148,14 @@ func TestReplicaReportCoversMinute(t *testing.T) {
 		t.Errorf("pool minutes %+v", p)
 	}
 }
+
+func TestPreemptionsInSnapshot(t *testing.T) {
+	a := New(testConfig())
+	for i := range 3 {
+		a.AddReplica(report(reported("r", float64(i), ingest.ReplicaReady), -1, -1, -1, int64(10*i), math.NaN()))
+	}
+	b := restarted(t, a, testConfig())
+	if s := stateAt(t, b, 60); s.Preemptions != 20 {
+		t.Errorf("%v preemptions, want 20", s.Preemptions)
+	}
+}
