@@ -198,6 +198,43 @@ func TestForecastAfterGap(t *testing.T) {
 	}
 }
 
+// On series that cannot be forecast, the loss is at most 1.06 times that of the last value with the quantiles of its own
+// errors. Without the score of the last value the random walk fails, which TestKindsFareNoWorseThanTheLastValue does not
+// notice.
+func TestNeverWorseThanTheLastValue(t *testing.T) {
+	for _, k := range []kind{
+		{"random walk", func(r *rand.Rand) func(int) float64 {
+			z := 60.0
+			return func(int) float64 {
+				z = math.Max(5, z+.5*r.NormFloat64())
+				return z * z
+			}
+		}},
+		kindOf("intermittent"),
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			var own, last lossAt
+			for seed := range uint64(2) {
+				y := draw(1800, k.make(rand.New(rand.NewPCG(seed, 5))))
+				var origins []int
+				for o := 720; o < len(y)-WindowTo; o++ {
+					origins = append(origins, o)
+				}
+				for _, x := range simples[0].losses(y, origins) {
+					last.add(x)
+				}
+				for _, x := range ownLosses(newSeries(testKey, 0), y, startMinute, 0, origins) {
+					own.add(x)
+				}
+			}
+			if ratio := (own.minutes + own.peak) / (last.minutes + last.peak); ratio > 1.06 {
+				t.Errorf("pinball is %.3f times that of the last value", ratio)
+			}
+		})
+	}
+}
+
 // A ramp that came at the same time yesterday is forecast, at most ten minutes early.
 func TestDailyRamp(t *testing.T) {
 	t.Parallel()

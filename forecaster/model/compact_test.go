@@ -65,3 +65,14 @@ func TestHalfHours(t *testing.T) {
 		}
 	}
 }
+
+// TestAround: the mean around a minute is interpolated between half hours. On a ramp it is the value of the minute.
+func TestAround(t *testing.T) {
+	h := NewHistory()
+	feed(h, start, repeat(3*1440, func(i int) float64 { return float64(i) }))
+	for _, m := range []int64{2000, 2007, 2014, 2029} {
+		if got := h.Around(start + m); math.Abs(got-float64(m)) > 2 {
+			t.Errorf("minute %d: %v", m, got)
+		}
+	}
+}
