@@ -96,7 +96,7 @@ func (s *Alertmanager) post(ctx context.Context, alerts []postable) error {
 	if err != nil {
 		return alerting.Permanent(err)
 	}
-	err = post(ctx, s.client, s.url, http.Header{"Content-Type": {"application/json"}}, body, s.name)
+	err = post(ctx, s.client, s.url, http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}}, body, s.name)
 	if answer, _ := errors.AsType[alerting.SendError](err); answer.Gone {
 		return alerting.Permanent(err) // from a proxy: Alertmanager itself never answers 410
 	}

@@ -56,6 +56,12 @@ func TestAlertmanagerPosts(t *testing.T) {
 	if s.Accepts(decision("llama", 1)) {
 		t.Error("Alertmanager accepts a decision, want only alerts")
 	}
+	login := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
+	defer login.Close()
+	s = newPeer(t, AlertmanagerConfig{URLs: []string{login.URL}})
+	if err := s.Send(t.Context(), alert("llama", false)); err == nil || !strings.Contains(err.Error(), "a web page answers in place of the API") {
+		t.Errorf("a login page takes an alert: %v", err)
+	}
 }
 
 // newPeer builds the sink of the only peer in c.
