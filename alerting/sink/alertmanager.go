@@ -41,7 +41,7 @@ type Alertmanager struct {
 
 // NewAlertmanagers is one sink for each of c.URLs. Errors start with the key below alertmanager.
 func NewAlertmanagers(c AlertmanagerConfig) ([]*Alertmanager, error) {
-	transport, err := c.Transport("alertmanager")
+	transport, err := c.API("alertmanager")
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (s *Alertmanager) post(ctx context.Context, alerts []postable) error {
 	if err != nil {
 		return alerting.Permanent(err)
 	}
-	err = post(ctx, s.client, s.url, http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}}, body, s.name)
+	err = post(ctx, s.client, s.url, http.Header{"Content-Type": {"application/json"}}, body, s.name)
 	if answer, _ := errors.AsType[alerting.SendError](err); answer.Gone {
 		return alerting.Permanent(err) // from a proxy: Alertmanager itself never answers 410
 	}

@@ -99,5 +99,24 @@ func (c *Config) Transport(name string) (http.RoundTripper, error) {
 	return config.NewRoundTripperFromConfig(*c.prometheus(), name)
 }
 
+// API is Transport to a server that never answers with a web page. Such an answer is an error: a login page or another
+// server that answers 200 would seem to take what is sent.
+func (c *Config) API(name string) (http.RoundTripper, error) {
+	transport, err := c.Transport(name)
+	return api{transport}, err
+}
+
+type api struct{ http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (a api) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := a.RoundTripper.RoundTrip(req)
+	if err == nil && res.StatusCode/100 == 2 && strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") {
+		_ = res.Body.Close()
+		return nil, errors.New("a web page answers in place of the API")
+	}
+	return res, err
+}
+
 // NoRedirect follows no redirect: only the configuration says which hosts a client connects to.
 func NoRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

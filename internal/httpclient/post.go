@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -32,8 +31,8 @@ func (e StatusError) Error() string {
 	return text
 }
 
-// Post sends a body. It returns nil for 2xx, and a [StatusError] for another status. A web page is an error if the header
-// Accept asks for application/json: a login page answers 200, too. Errors do not have the URL, which may be a secret.
+// Post sends a body. It returns nil for 2xx, and a [StatusError] for another status. Errors do not have the URL, which
+// may be a secret.
 func Post(ctx context.Context, client *http.Client, to string, header http.Header, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
@@ -50,9 +49,6 @@ func Post(ctx context.Context, client *http.Client, to string, header http.Heade
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode/100 == 2 {
-		if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") && header.Get("Accept") == "application/json" {
-			return errors.New("a web page answers in place of the API")
-		}
 		return nil
 	}
 	reply, _ := io.ReadAll(io.LimitReader(resp.Body, maxReply)) // if the body is cut, the status is enough

@@ -81,7 +81,7 @@ func New(ctx context.Context, cfg Config, version, instance string, exposition f
 	if cfg.URL == "" {
 		return e, nil
 	}
-	transport, err := cfg.Transport("otlp")
+	transport, err := cfg.API("otlp")
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func NewPast(cfg BackfillConfig) (*Past, error) {
 	if err := cfg.Endpoint.Check(); err != nil {
 		return nil, err
 	}
-	transport, err := cfg.Transport("backfill")
+	transport, err := cfg.API("backfill")
 	if err != nil {
 		return nil, err
 	}

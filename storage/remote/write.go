@@ -99,7 +99,7 @@ func NewWriter(cfg WriteConfig, store Store, dir string, log *slog.Logger, troub
 }
 
 func (c *WriteConfig) client() (*http.Client, error) {
-	transport, err := c.Transport("remote_write")
+	transport, err := c.API("remote_write")
 	return &http.Client{Transport: transport, Timeout: writeTimeout, CheckRedirect: httpclient.NoRedirect}, err
 }
 
