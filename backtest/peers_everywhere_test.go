@@ -231,9 +231,9 @@ func everywhere(b *strings.Builder, all []*peerSeries, of map[string]map[string]
 		}
 	}
 	if len(rows) > 0 {
-		fmt.Fprintf(b, "\nFifty origins are few. For each series where the best of the others is more than %.0f %% better in the tables above, and can be run at more origins:\n"+
-			"Forewarm's loss divided by its loss, at the %d origins, and at every fifth minute of the last and of the second third (every thirtieth for those that\n"+
-			"take seconds for each). In brackets: the %.0f %% bootstrap interval, with blocks of six hours.\n"+
+		fmt.Fprintf(b, "\nFifty origins are few. So the series where the best of the others is more than %.0f %% better in the tables above are scored at more origins, if that\n"+
+			"forecaster can be run there. The table has Forewarm's loss divided by the other's loss, at the %d origins, and at every fifth minute of the last and of the\n"+
+			"second third (every thirtieth for those that take seconds for each). In brackets: the %.0f %% bootstrap interval, with blocks of six hours.\n"+
 			"\n| series | compared with | %d origins | last third | second third |\n|---|---|---:|---:|---:|\n%s\n", 100*(clearlyBetter-1), peerOrigins, 100*everywhereShare, peerOrigins, strings.Join(rows, "\n"))
 	}
 	coverage(b, all)
@@ -283,8 +283,8 @@ func coverage(b *strings.Builder, all []*peerSeries) {
 	if fell == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nCoverage of the 90 and the 95 %% quantile of the window maximum at all these origins, in percent; and at the origins after a fall: the mean of the two\n"+
-		"hours before is less than half that of the eight hours before them.\n\n| | 90 %% | 95 %% | after falls: 90 %% | 95 %% |\n|---|---:|---:|---:|---:|\n")
+	fmt.Fprintf(b, "\nCoverage of the 90 and the 95 %% quantile of the window maximum, in percent, at all these origins and at the origins after a fall. After a fall, the mean\n"+
+		"of the two hours before is less than half that of the eight hours before them.\n\n| | 90 %% | 95 %% | after falls: 90 %% | 95 %% |\n|---|---:|---:|---:|---:|\n")
 	for i := len(thirds) - 1; i >= 0; i-- {
 		fmt.Fprintf(b, "| %s |", thirds[i])
 		for f := range sums[i] {

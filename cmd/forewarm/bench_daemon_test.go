@@ -62,7 +62,7 @@ func (b *bench) daemonMemory() []row {
 	return []row{
 		{fmt.Sprintf("Resident memory of the daemon, NATS server included, after %d minutes of %d active classes", *benchDay, classes), after.String(), "< 1024 MiB"},
 		{"The same after a restart from its snapshot of " + fmt.Sprintf("%.0f MiB", metrics["forewarm_snapshot_bytes"]/(1<<20)), restored.String(), "< 1024 MiB"},
-		{"Time the pipeline waits for a snapshot of it", fmt.Sprintf("%.0f ms, and %.0f ms until it is stored, mean of %.0f; longest within %s",
+		{"Time that the pipeline waits for a snapshot", fmt.Sprintf("%.0f ms, and %.0f ms until it is stored, mean of %.0f; longest within %s",
 			1e3*metrics["forewarm_snapshot_stop_duration_seconds_sum"]/stops,
 			1e3*metrics["forewarm_snapshot_duration_seconds_sum"]/metrics["forewarm_snapshot_duration_seconds_count"], stops, longest(metrics, stops)), "< 2 s"},
 	}

@@ -104,7 +104,7 @@ func (b *bench) forecasts() (rows []row) {
 		runtime.KeepAlive(c)
 		light = least.Seconds() / float64(classes*dims)
 		what := fmt.Sprintf("Learning and forecasting a minute of %d classes × %d dimensions, with paths, totals and window maxima", classes, dims)
-		cost := fmt.Sprintf("%.2f s of processor time, %.0f µs a series", least.Seconds(), 1e6*light)
+		cost := fmt.Sprintf("%.2f s of CPU time, %.0f µs per series", least.Seconds(), 1e6*light)
 		if first == 0 {
 			first = light
 			rows = append(rows, row{what, cost, ""})
@@ -150,12 +150,12 @@ func (b *bench) refits(light time.Duration) (rows []row) {
 	for _, x := range []struct {
 		series string
 		took   time.Duration
-	}{{"series that is shown, with its pool's paths", full}, {"series of many", light}} {
-		result := fmt.Sprintf("%.0f × (%v and %v of processor time)", float64(refit)/float64(x.took), refit.Round(time.Millisecond), x.took.Round(time.Microsecond))
+	}{{"displayed series, with the paths of its pool", full}, {"one of many series", light}} {
+		result := fmt.Sprintf("%.0f × (%v and %v of CPU time)", float64(refit)/float64(x.took), refit.Round(time.Millisecond), x.took.Round(time.Microsecond))
 		if err != nil {
-			result = fmt.Sprintf("not measured, because %v; %v of processor time", err, x.took.Round(time.Microsecond))
+			result = fmt.Sprintf("not measured, because %v; %v of CPU time", err, x.took.Round(time.Microsecond))
 		}
-		rows = append(rows, row{"Learning a minute and forecasting 60 of a " + x.series + ", against fitting augurs' MSTL with ETS to a week of minutes", result, "≥ 1000 ×"})
+		rows = append(rows, row{"Learning one minute and forecasting 60 minutes of a " + x.series + ", compared with fitting augurs' MSTL with ETS on a week of minutes", result, "≥ 1000 ×"})
 	}
 	return rows
 }

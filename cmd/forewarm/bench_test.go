@@ -197,7 +197,7 @@ func (b *bench) core() []row {
 			settle()
 			return took + time.Since(began)
 		})
-	return b.ratio("JSON, one record a message, core NATS: decode, dedup, classify and count, against a subscriber that does nothing", ref, us, 50)
+	return b.ratio("JSON, one record per message, core NATS: decode, dedup, classify and count, compared with a subscriber that does nothing", ref, us, 50)
 }
 
 // jetstream compares the daemon's consumer with a consumer that does nothing, over one full stream.
@@ -247,7 +247,7 @@ func (b *bench) jetstream() []row {
 			}
 			return time.Since(began)
 		})
-	return b.ratio("the same over JetStream: the daemon's consumer against a nats.go ordered consumer that does nothing", ref, us, 75)
+	return b.ratio("the same over JetStream: the daemon's consumer compared with a nats.go ordered consumer that does nothing", ref, us, 75)
 }
 
 var errEnough = errors.New("enough")
@@ -255,7 +255,7 @@ var errEnough = errors.New("enough")
 func (b *bench) ratio(what string, ref, us cost, bound int) []row {
 	rate := func(c cost) float64 { return float64(b.messages) / c.wall.Seconds() / 1e3 }
 	each := func(c cost) float64 { return float64(c.cpu.Microseconds()) / float64(b.messages) }
-	return []row{{what, fmt.Sprintf("%.0f %% (%.0f of %.0f thousand messages/s; %.1f and %.1f µs of processor time a message, server included)",
+	return []row{{what, fmt.Sprintf("%.0f %% (%.0f of %.0f thousand messages/s; %.1f and %.1f µs of CPU time per message, server included)",
 		100*float64(ref.wall)/float64(us.wall), rate(us), rate(ref), each(us), each(ref)), fmt.Sprintf("≥ %d %%", bound)}}
 }
 
@@ -339,8 +339,8 @@ func (b *bench) protobuf() []row {
 		end()
 	}
 	records := float64(n / 2 * perBatch)
-	return []row{{"Protobuf, 100 records a message, decode to count on two cores",
-		fmt.Sprintf("%.2f million records/s, %.0f ns of processor time and %.2f allocations a record", records/best.Seconds()/1e6, float64(cpu)/records, allocs), "≥ 1.5 million/s"}}
+	return []row{{"Protobuf, 100 records per message, decode to count on two cores",
+		fmt.Sprintf("%.2f million records/s, %.0f ns of CPU time and %.2f allocations per record", records/best.Seconds()/1e6, float64(cpu)/records, allocs), "≥ 1.5 million/s"}}
 }
 
 // busyBefore is the number of busy minutes before the timed one. After them, new windows reuse the memory of old ones.
@@ -404,14 +404,14 @@ func (b *bench) classes() (rows []row) {
 		}
 	}
 	for k, classes := range counts {
-		rows = append(rows, row{fmt.Sprintf("Processor time a record, JSON to count, %d classes in random order", classes),
+		rows = append(rows, row{fmt.Sprintf("CPU time per record, JSON to count, %d classes in random order", classes),
 			fmt.Sprintf("%.2f × that of 10 classes (%.0f ns)", float64(best[k])/float64(best[0]), float64(best[k])/float64(n/2)), "≤ 1.6"})
 	}
 	last := len(counts) - 1
 	few, many := b.bare(counts[0]), b.bare(counts[last])
 	return append(rows, row{
 		fmt.Sprintf("For comparison: a loop that only adds to %d cache lines of a record's class, about as many as counting it changes", bareBlocks*bareLines),
-		fmt.Sprintf("%.0f ns a record more with %d classes than with %d; decode and count %.0f ns more", many-few, counts[last], counts[0], float64(best[last]-best[0])/float64(n/2)), "",
+		fmt.Sprintf("%.0f ns more per record with %d classes than with %d; decode and count take %.0f ns more", many-few, counts[last], counts[0], float64(best[last]-best[0])/float64(n/2)), "",
 	})
 }
 
@@ -507,7 +507,7 @@ func (b *bench) memory() []row {
 	idle := heap() - empty
 	runtime.KeepAlive(a)
 	return []row{
-		{fmt.Sprintf("Heap of the windows of %d active classes after a day of 2 requests a minute each, 20 in its last half hour", classes), fmt.Sprintf("%.0f MiB", active/(1<<20)), "< 1024 MiB"},
+		{fmt.Sprintf("Heap of the windows of %d active classes after a day of 2 requests per minute each, 20 in its last half hour", classes), fmt.Sprintf("%.0f MiB", active/(1<<20)), "< 1024 MiB"},
 		{"Heap of a class that has been silent for two hours", fmt.Sprintf("%.1f KiB", idle/classes/(1<<10)), "< 8 KiB"},
 	}
 }
