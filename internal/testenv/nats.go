@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// StartNATS runs a nats-server with JetStream and more of a configuration file.
+// StartNATS runs a nats-server with JetStream and these lines of configuration until the test ends.
 func StartNATS(t testing.TB, lines ...string) (url string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,7 +37,7 @@ func StartNATSWith(t testing.TB, o *server.Options) (url string) {
 	return s.ClientURL()
 }
 
-// Subscribe returns a subscription without a bound on waiting messages.
+// Subscribe returns a subscription without a limit on pending messages.
 func Subscribe(t testing.TB, conn *nats.Conn, subject string) *nats.Subscription {
 	t.Helper()
 	s, err := conn.SubscribeSync(subject)
@@ -62,8 +62,8 @@ func Next(s *nats.Subscription) func(func(*nats.Msg) bool) {
 	}
 }
 
-// StoredSequence is the sequence of the telemetry stream after all that conn has published. It publishes a watermark of
-// long ago, which changes nothing once there is a first record.
+// StoredSequence returns the sequence of the telemetry stream after everything that conn has published. It publishes an
+// old watermark, which has no effect after the first record.
 func StoredSequence(t testing.TB, conn *nats.Conn) uint64 {
 	t.Helper()
 	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(Patience))

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// SameSchema compiles the schema that code was generated from, and compares the two. root is the directory of schemas,
-// relative to the test.
+// SameSchema compiles the schema that code was generated from, and compares it with code. root is the directory of
+// schemas, relative to the test.
 func SameSchema(t testing.TB, root string, code protoreflect.FileDescriptor) {
 	t.Helper()
 	compiler := protocompile.Compiler{Resolver: protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{root}})}

@@ -25,8 +25,8 @@ type Server struct {
 	Stop func()
 }
 
-// StartPrometheus runs a Prometheus over dir until the test ends, with a configuration of so many lines. An empty address
-// takes a free one. It skips the test if Prometheus is not installed.
+// StartPrometheus runs a Prometheus with its data in dir until the test ends. config has the lines of its configuration.
+// An empty address means a free one. The test is skipped if Prometheus is not installed.
 func StartPrometheus(t testing.TB, config []string, dir, address string, flags ...string) *Server {
 	t.Helper()
 	binary := Program(t, "prometheus", "prometheus")
@@ -37,7 +37,7 @@ func StartPrometheus(t testing.TB, config []string, dir, address string, flags .
 	return serveUntil(t, cmd, "http://"+address, "/-/ready", os.Kill)
 }
 
-// StartVictoria runs a VictoriaMetrics in the same way. CI may lack it: then the test is skipped.
+// StartVictoria runs a VictoriaMetrics in the same way. The test is skipped if it is not installed, also in CI.
 func StartVictoria(t testing.TB, dir, address string) *Server {
 	t.Helper()
 	binary, err := exec.LookPath("victoria-metrics")
@@ -46,7 +46,7 @@ func StartVictoria(t testing.TB, dir, address string) *Server {
 	}
 	address = cmp.Or(address, FreeAddress(t))
 	cmd := exec.Command(binary, "-storageDataPath="+dir, "-httpListenAddr="+address, "-retentionPeriod=100y", "-search.latencyOffset=0s", "-loggerLevel=ERROR")
-	// SIGKILL would lose samples of the last seconds that it has accepted.
+	// SIGKILL would lose accepted samples of the last seconds.
 	return serveUntil(t, cmd, "http://"+address, "/health", syscall.SIGTERM)
 }
 
@@ -68,7 +68,7 @@ func serveUntil(t testing.TB, cmd *exec.Cmd, url, ready string, end os.Signal) *
 	return p
 }
 
-// StartAlertmanager runs an Alertmanager until the test ends; without flags it is no cluster.
+// StartAlertmanager runs an Alertmanager until the test ends. Without flags, it does not form a cluster.
 func StartAlertmanager(t testing.TB, config string, flags ...string) *Server {
 	t.Helper()
 	if len(flags) == 0 {
@@ -83,7 +83,7 @@ func StartAlertmanager(t testing.TB, config string, flags ...string) *Server {
 // Silent is the configuration of an Alertmanager that notifies nobody.
 const Silent = "route: {receiver: none}\nreceivers: [{name: none}]"
 
-// Scalar is the value of a query with one series; 0 if there is none.
+// Scalar returns the value of a query that gives one series, or 0 if it gives none.
 func Scalar(t testing.TB, base, query string, at time.Time) float64 {
 	t.Helper()
 	client, err := api.NewClient(api.Config{Address: base})
@@ -101,13 +101,13 @@ func Scalar(t testing.TB, base, query string, at time.Time) float64 {
 	return float64(vector[0].Value)
 }
 
-// Seasonal is a demand whose days are alike, in requests a second, with a steep morning at eight.
+// Seasonal returns a demand in requests per second. All days are equal, with a steep rise at 8:00.
 func Seasonal(at time.Time) float64 {
 	hour := at.Sub(at.Truncate(24 * time.Hour)).Hours()
 	return 20 + 15*math.Tanh(4*(hour-8)) - 15*math.Tanh(4*(hour-18))
 }
 
-// vllmHistory are the metrics of two vLLM replicas over some days until end, scraped each half minute, as OpenMetrics.
+// vllmHistory returns metrics of two vLLM replicas as OpenMetrics: the given days before end, scraped every 30 seconds.
 // turn moves the daily season later.
 func vllmHistory(days int, end time.Time, turn time.Duration) []byte {
 	const step = 30 * time.Second
@@ -133,7 +133,7 @@ func vllmHistory(days int, end time.Time, turn time.Duration) []byte {
 	return text.Bytes()
 }
 
-// PrometheusPast is a Prometheus over blocks of that history.
+// PrometheusPast starts a Prometheus that has the history of vllmHistory.
 func PrometheusPast(t testing.TB, days int, end time.Time, turn time.Duration) *Server {
 	dir := filepath.Join(t.TempDir(), "prometheus")
 	file := WriteFile(t, filepath.Join(t.TempDir(), "history"), string(vllmHistory(days, end, turn)))
@@ -144,7 +144,7 @@ func PrometheusPast(t testing.TB, days int, end time.Time, turn time.Duration) *
 	return StartPrometheus(t, nil, dir, "")
 }
 
-// VictoriaPast is a VictoriaMetrics that was sent that history.
+// VictoriaPast starts a VictoriaMetrics and imports the history of vllmHistory.
 func VictoriaPast(t testing.TB, days int, end time.Time, turn time.Duration) *Server {
 	p := StartVictoria(t, filepath.Join(t.TempDir(), "victoria"), "")
 	resp, err := http.Post(p.URL+"/api/v1/import/prometheus", "text/plain", bytes.NewReader(vllmHistory(days, end, turn)))

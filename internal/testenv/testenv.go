@@ -1,4 +1,4 @@
-// Package testenv finds the real parts that tests run against: programs, file systems, addresses.
+// Package testenv provides the real programs, file systems and addresses that tests run against.
 package testenv
 
 import (
@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Missing skips a test that lacks a part, and says how to get it. CI sets FOREWARM_CI=1 and must have all parts: there
-// the test fails.
+// Missing skips a test for which a part of its environment is missing. The message says how to get that part. With
+// FOREWARM_CI=1 the test fails instead, because CI must have all parts.
 func Missing(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("FOREWARM_CI") == "1" {
@@ -25,8 +25,8 @@ func Missing(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// Await polls until done, for the work of another process or goroutine. After two minutes it ends the test and says
-// what it waited for.
+// Await polls until done returns true. It is for the work of another process or goroutine. After two minutes it fails
+// the test and says what it waited for.
 func Await(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	poll := time.NewTicker(10 * time.Millisecond)
@@ -41,8 +41,8 @@ func Await(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// Program is the path of a program, under the first of its names that is installed. Without one the test is [Missing]
-// it. debian is the package that has it.
+// Program returns the path of the first of these programs that is installed. If none is, it calls [Missing]. debian is
+// the Debian package that has the program.
 func Program(t testing.TB, debian string, names ...string) string {
 	t.Helper()
 	for _, name := range names {
@@ -54,9 +54,9 @@ func Program(t testing.TB, debian string, names ...string) string {
 	return ""
 }
 
-// FreeAddress is a loopback address that nobody listens on. Its port is below those that the system gives to clients
-// and to port 0. A listener at the port 10,000 above reserves it until the test ends, so that no other process of the
-// tests gets it, and so that it stays free while a daemon restarts.
+// FreeAddress returns a loopback address that nobody listens on. Its port is below those that the system gives to
+// clients and to port 0. A listener at the port 10,000 above reserves the address until the test ends. So no other test
+// process gets it, and it stays free while a daemon restarts.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	for range 100 {
@@ -76,12 +76,12 @@ func FreeAddress(t testing.TB) string {
 	return ""
 }
 
-// LintMetrics runs promtool's linter on an exposition. Faults of names that the metrics library chooses are ignored.
+// LintMetrics runs promtool's linter on an exposition. It ignores problems with names that libraries choose.
 func LintMetrics(t testing.TB, exposition string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), Program(t, "prometheus", "promtool"), "check", "metrics")
 	cmd.Stdin = strings.NewReader(exposition)
-	out, err := cmd.CombinedOutput() // an error is of faults, which are lines of out
+	out, err := cmd.CombinedOutput() // promtool also fails if it reports problems in out
 	if err != nil && len(out) == 0 {
 		t.Fatal(err)
 	}
@@ -92,10 +92,10 @@ func LintMetrics(t testing.TB, exposition string) {
 	}
 }
 
-// Patience bounds every wait for something outside the test; none comes near it.
+// Patience limits every wait for something outside the test. Usual waits are much shorter.
 const Patience = time.Minute
 
-// Get reads a page; code is 0 while nobody answers.
+// Get returns the status code and the body of a page. code is 0 if the server does not answer.
 func Get(url string) (code int, body string) {
 	res, err := http.Get(url)
 	if err != nil {
@@ -109,7 +109,7 @@ func Get(url string) (code int, body string) {
 	return res.StatusCode, b.String()
 }
 
-// WriteFile writes lines to a new file of the test's directory.
+// WriteFile writes lines to a file and returns its path.
 func WriteFile(t testing.TB, path string, lines ...string) string {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
@@ -118,7 +118,7 @@ func WriteFile(t testing.TB, path string, lines ...string) string {
 	return path
 }
 
-// Metric reads one value from the /metrics at a base URL, 0 when it is not there.
+// Metric returns one value of /metrics at a base URL, or 0 if it is missing.
 func Metric(t testing.TB, base, name string) float64 {
 	t.Helper()
 	_, body := Get(base + "/metrics")
@@ -134,7 +134,7 @@ func Metric(t testing.TB, base, name string) float64 {
 	return 0
 }
 
-// Words are what people read of an alert.
+// Words returns the text of an alert that people read.
 func Words(annotations map[string]string) string {
 	return annotations["summary"] + "\n" + annotations["description"] + "\n=> " + annotations["action"]
 }
