@@ -185,7 +185,7 @@ GPU-hours (replicas, with those that warm up) for the same share of saturated mi
 are read from each policy's curve over its first knob. The other knobs have the values that cost least in the first two
 thirds. The pools are fluid. Their busiest minute needs %d replicas, which warm up in 6 minutes (median; 90th percentile 12).
 All policies have the same draws, and decide each minute. The oracle knows the future: it is the cheapest plan for the demand
-and the warm-ups that came. *Closed* is the share of the GPU-hours between the best rival and the oracle that Forewarm saves.
+and the warm-ups that occurred. *Closed* is the share of the GPU-hours between the best rival and the oracle that Forewarm saves.
 *Saturated* is its share of saturated minutes divided by the best rival's, at equal GPU-hours. – is a share that no setting
 reaches. With several draws of warm-ups (and of synthetic traces), figures are means, with the range in brackets. The first
 knob is chosen in the scored part, for all policies. For static_peak it is the size of the pool, so this policy is given the
