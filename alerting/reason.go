@@ -140,6 +140,9 @@ func (p *plan) unsizedText() string {
 		}
 	}
 	if sized == nil {
+		if p.in.Pool.Disaggregated {
+			return "No capacity of a decode replica is known. Set kv_capacity_tokens or decode_tokens_per_s of the pool."
+		}
 		return "No capacity of a replica is known. Set kv_capacity_tokens, prefill_tokens_per_s or decode_tokens_per_s of the pool."
 	}
 	return fmt.Sprintf("No demand for %s is known yet. Wait for some minutes of traffic. If it stays unknown, the records lack token counts.", strings.Join(sized, " or "))

@@ -109,10 +109,11 @@ func TestEnvironment(t *testing.T) {
 	env := map[string]string{
 		"FOREWARM_DECISION_HOLD": "3m", "FOREWARM_FEATURES_MAX_CLASSES": "7", "FOREWARM_STORAGE_DIR": "data",
 		"FOREWARM_SINKS_ALERTMANAGER_URLS": "[http://a, http://b]", "FOREWARM_LOG_LEVEL": "debug",
-		"FOREWARM_PORT": "tcp://10.0.0.1:9464", // as Kubernetes sets it
+		"FOREWARM_PORT":                 "tcp://10.0.0.1:9464", // as Kubernetes sets it
+		"FOREWARM_NATS_EMBEDDED_LISTEN": "0.0.0.0:4222",        // as the image sets it
 	}
 	getenv := func(name string) string { return env[name] }
-	data := []byte("pools: [{name: chat, replicas: {max: 8}}]\ndecision: {hold: 9m}\nfeatures: {revise: 3m}\n")
+	data := []byte("pools: [{name: chat, replicas: {max: 8}}]\ndecision: {hold: 9m}\nfeatures: {revise: 3m}\nnats: {url: nats://nats:4222}\n")
 	c := must(Parse("/etc/forewarm/forewarm.yaml", data, getenv))
 	type values struct {
 		Hold       time.Duration

@@ -149,13 +149,14 @@ func (c *Config) check(k *checker) {
 	k.oneOf("log.format", c.Log.Format, "console", "json")
 }
 
-// checkEmbedded refuses an embedded server beside the URL of another in the same file.
+// checkEmbedded refuses an embedded server beside the URL of another in the same file. The environment of an image may
+// set keys of both.
 func (c *Config) checkEmbedded(k *checker) {
 	if c.NATS.URL == "" || k.source["nats.url"] == EnvName("nats.url") {
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(k.source)) {
-		if strings.HasPrefix(key, "nats.embedded") {
+		if strings.HasPrefix(key, "nats.embedded") && k.source[key] != EnvName(key) {
 			k.fail(key, nil, "must not be set beside nats.url, which is the server that is used", "remove one of them")
 			return
 		}
@@ -192,7 +193,10 @@ func (c *Config) Addresses() (all []Listener) {
 func (c *Config) checkAddresses(k *checker) {
 	all := c.Addresses()
 	for i := range all {
-		host, port, _ := net.SplitHostPort(all[i].Address) // errors were reported
+		host, port, err := net.SplitHostPort(all[i].Address)
+		if err != nil {
+			continue // it was reported
+		}
 		for _, other := range all[:i] {
 			otherHost, otherPort, _ := net.SplitHostPort(other.Address)
 			if port == otherPort && port != "0" && (host == otherHost || isAny(host) || isAny(otherHost)) {

@@ -105,7 +105,7 @@ func pendingAges(t time.Time, s *features.PoolState, asked []time.Time) []time.D
 	return ages
 }
 
-// issue is a published generation of decisions, and when its replicas were first requested; never if it asks for none.
+// issue is a published generation of decisions, and when its replicas were first requested; zero if it asks for none.
 type issue struct {
 	Generation int64     `cbor:"1,keyasint"`
 	At         time.Time `cbor:"2,keyasint"`

@@ -23,7 +23,7 @@ const (
 )
 
 // Advise returns the replicas that a pool, or a role in it, should have, from its last decision. now is the clock of
-// the process. The view has a Decision; the rest is missing before the first tick after a start. The error is a
+// the process. The view has a Decision; the rest is missing until the first tick if no state was saved. The error is a
 // [*Problem]: status 404 for an unknown pool, 400 for a role that the pool does not have, and 503 if autoscalers must
 // not follow the decision. An autoscaler then keeps its replicas, or uses its fallback.
 func Advise(r Reader, pool, role string, now time.Time) (replicas int, v *PoolView, err error) {

@@ -60,6 +60,7 @@ func NewExporter(version string, staleAfter time.Duration) *Exporter {
 func (e *Exporter) Next(staleAfter time.Duration) *Exporter {
 	before, help := map[string]uint64{}, map[string]string{}
 	maps.Copy(help, e.help)
+	maps.Copy(before, e.before) // of parts that this daemon did not have
 	for name, total := range e.totals {
 		before[name] = total()
 	}
@@ -77,13 +78,16 @@ func (e *Exporter) Next(staleAfter time.Duration) *Exporter {
 	e.events = e.counter("forewarm_prescale_events_total", "Pre-scale events issued.")
 	e.Gauge("forewarm_build_info{version="+strconv.Quote(e.version)+",goversion="+strconv.Quote(runtime.Version())+"}",
 		"Version of this build.", func() float64 { return 1 })
-	e.Gauge("forewarm_tick_timestamp_seconds", "Origin of the last tick, in Unix time of the pipeline's clock; NaN before the first.", func() float64 {
-		if e.tick.Load() == 0 {
-			return math.NaN()
-		}
-		return float64(e.tick.Load()) / 1e3
-	})
-	e.Gauge("forewarm_stream_sequence", "Sequence number in the telemetry stream up to which the last tick has read.", func() float64 { return float64(e.sequence.Load()) })
+	ofTick := func(name, help string, f func() float64) {
+		e.Gauge(name, help+"; NaN before the first.", func() float64 {
+			if e.tick.Load() == 0 {
+				return math.NaN()
+			}
+			return f()
+		})
+	}
+	ofTick("forewarm_tick_timestamp_seconds", "Origin of the last tick, in Unix time of the pipeline's clock", func() float64 { return float64(e.tick.Load()) / 1e3 })
+	ofTick("forewarm_stream_sequence", "Sequence number in the telemetry stream up to which the last tick has read", func() float64 { return float64(e.sequence.Load()) })
 	return e
 }
 

@@ -99,7 +99,7 @@ func TestCountersOutliveAReload(t *testing.T) {
 	e := fullExporter()
 	e.Lasting("forewarm_features_amended_total", "Amended.", func() uint64 { return 5 })
 	for reload := range 2 {
-		e = e.Next(time.Hour)
+		e = e.Next(time.Hour).Next(time.Hour) // the daemon in between does not start
 		e.Records.Add(1)
 		e.Counter(`forewarm_sink_errors_total{sink="b"}`, "Deliveries that failed.", func() uint64 { return 1 })
 		e.Lasting("forewarm_features_amended_total", "Amended.", func() uint64 { return 5 })

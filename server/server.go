@@ -83,10 +83,10 @@ func (s *Server) Handler() http.Handler {
 		mux.Handle(pattern, h)
 	}
 	s.routePages(mux)
-	guarded := httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, securityHeaders(s.requireProxy(mux)), func(w http.ResponseWriter, _ *http.Request, why string) {
+	guarded := securityHeaders(httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, s.requireProxy(mux), func(w http.ResponseWriter, _ *http.Request, why string) {
 		s.foreign.Add(1)
 		http.Error(w, why, http.StatusForbidden)
-	})
+	}))
 	if s.Around != nil {
 		return s.Around(guarded)
 	}
@@ -144,7 +144,7 @@ func (s *Server) Foreign() uint64 { return s.foreign.Load() }
 // DocumentPolicy is the Content-Security-Policy of a document with inline style, such as a report.
 const DocumentPolicy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
-// HeaderAPI is in each answer of a daemon, with the version of its API: a client knows that no other server answered.
+// HeaderAPI is in each answer of a daemon but the 401 of server.web_config, with the version of its API: a client knows that no other server answered.
 const HeaderAPI = "Forewarm-Api"
 
 // securityHeaders sets the headers that name the daemon, and that restrict a browser to showing an answer.

@@ -271,17 +271,16 @@ func (q *ownQueue) add(n alerting.Notice) (ok bool) {
 }
 
 func (q *ownQueue) Next(ctx context.Context) (*alerting.Delivery, error) {
-	if d := q.returned; d != nil {
-		q.returned = nil
-		return d, nil
+	d := q.returned
+	if q.returned = nil; d == nil {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case d = <-q.notices:
+		}
 	}
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case d := <-q.notices:
-		d.Waiting = len(q.notices)
-		return d, nil
-	}
+	d.Waiting = len(q.notices)
+	return d, nil
 }
 
 func (q *ownQueue) Delivered(_ context.Context, identity string) (id string, err error) {

@@ -181,10 +181,13 @@ func checkEngines(ctx context.Context, cfg *config.Config, found func(what, deta
 		addresses := slices.DeleteFunc(append(slices.Clone(j.Targets), j.DNS), func(address string) bool { return address == "" })
 		faults[i] = make([]error, len(addresses))
 		for k, address := range addresses {
-			group.Go(func() error { _, faults[i][k] = scrape.Probe(ctx, j, address); return nil })
+			group.Go(func() error { _, faults[i][k] = scrape.Probe(ctx, j, address, cfg.Scrape.Timeout); return nil })
 		}
 	}
-	_ = group.Wait() // no function returns an error
+	if _ = group.Wait(); ctx.Err() != nil { // no function returns an error
+		fmt.Fprintf(std.out, "warning: scrape.jobs: not all targets were asked, because the check may take %s\n", checkTimeout)
+		return
+	}
 	for i, all := range faults {
 		what := fmt.Sprintf("scrape.jobs[%d]", i)
 		failed := slices.DeleteFunc(slices.Clone(all), func(err error) bool { return err == nil })

@@ -51,8 +51,11 @@ func natsFlags(f *flag.FlagSet) (connect func(pool string, std streams) (*nats.C
 			if *creds != "" || *path == "" {
 				text = strings.ReplaceAll(text, "nats.creds_file", "-creds")
 			}
-			if *url != "" {
+			if *url != "" || *path == "" {
 				text = strings.ReplaceAll(text, "nats.url", "-nats")
+			}
+			if *path == "" {
+				text = strings.ReplaceAll(text, "-creds, nats.nkey_file, nats.user with nats.password_file, or nats.token_file", "-creds, or name a configuration with -config")
 			}
 			return nil, "", usageError{errors.New(text)}
 		}

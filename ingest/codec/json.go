@@ -172,8 +172,8 @@ func (s *scanner) isNext(c byte) bool {
 // isAtEnd reports whether the text is valid, and nothing but white space follows.
 func (s *scanner) isAtEnd() bool { return !s.bad && len(bytes.Trim(s.text[s.at:], whiteSpace)) == 0 }
 
-// value reads the next value; false if it is invalid. It reads strings of printable ASCII without escapes, whole numbers and null itself: jsontext
-// needs five times as long, and almost all members are such.
+// value reads the next value; false if it is invalid. It reads strings of printable ASCII without escapes, whole numbers
+// and null itself: jsontext needs five times as long, and almost all members are such.
 func (s *scanner) value(v *value) bool {
 	first := s.next()
 	from, rest := max(0, s.at-1), s.text[s.at:]
@@ -303,7 +303,8 @@ func (d *Decoder) elements(data []byte, record func(data []byte)) {
 		}
 		record(v.raw)
 	}
-	if reason, detail := jsonFault(data, d.limits.Depth+1); !s.isAtEnd() {
+	if !s.isAtEnd() {
+		reason, detail := jsonFault(data, d.limits.Depth+1)
 		d.refuse(reason, "the array breaks, and what follows is lost: %s", detail)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"time"
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/httpclient"
@@ -37,13 +38,13 @@ func JobAt(metrics string) (Job, error) {
 }
 
 // Probe scrapes the engines at an address of a job once. The error says why no engine answered.
-func Probe(ctx context.Context, j Job, address string) (Probed, error) {
+func Probe(ctx context.Context, j Job, address string, timeout time.Duration) (Probed, error) {
 	client, err := newClient(j)
 	if err != nil {
 		return Probed{}, err
 	}
 	defer client.http.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(ctx, DefaultConfig().Timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	seen := Probed{URL: j.url(address)}
 	e, replicas, g, err := client.look(ctx, address)

@@ -159,7 +159,7 @@ func (s *Scraper) Faults() string {
 		for _, target := range slices.Sorted(maps.Keys(c.failing)) {
 			f := c.failing[target]
 			out = append(out, fmt.Sprintf("scrape.jobs[%d] of pool %s cannot read %s since %s: %s",
-				i, c.job.Pool, c.job.url(target), f.since.UTC().Format("15:04:05 MST"), f.text))
+				i, c.job.Pool, c.job.url(target), f.since.UTC().Format(time.RFC3339), f.text))
 		}
 		c.mu.Unlock()
 	}
@@ -212,8 +212,10 @@ func (s *Scraper) find(ctx context.Context) (all []*target) {
 			if c.targets[address] == nil {
 				t.mu.Lock() // at most as long as a scrape takes
 				s.publish(ctx, t.end(time.Now().UTC()))
-				s.note(c, address, nil)
 				t.mu.Unlock()
+				c.mu.Lock()
+				delete(c.failing, address)
+				c.mu.Unlock()
 			}
 		}
 	}

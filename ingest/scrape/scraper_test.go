@@ -236,13 +236,13 @@ func TestFaultsNameTheTarget(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 59*time.Second)
 		done := make(chan error)
 		go func() { done <- s.Run(ctx) }()
-		const broken = "scrape.jobs[0] of pool p cannot read http://broken:1/m since 00:00:00 UTC: connection refused; "
-		const missing = "scrape.jobs[0] of pool p cannot read http://html:1/m since 00:00:05 UTC: it answers 404; is the path /m right?"
+		const broken = "scrape.jobs[0] of pool p cannot read http://broken:1/m since 2000-01-01T00:00:00Z: connection refused; "
+		const missing = "scrape.jobs[0] of pool p cannot read http://html:1/m since 2000-01-01T00:00:05Z: it answers 404; is the path /m right?"
 		for _, want := range []string{
-			broken + missing + "; scrape.jobs[1] of pool q cannot read http://engines:1/metrics since 00:00:00 UTC: no such host",
-			broken + missing + "; scrape.jobs[1] of pool q cannot read http://gone:1/metrics since 00:00:26 UTC: connection refused",
+			broken + missing + "; scrape.jobs[1] of pool q cannot read http://engines:1/metrics since 2000-01-01T00:00:00Z: no such host",
+			broken + missing + "; scrape.jobs[1] of pool q cannot read http://gone:1/metrics since 2000-01-01T00:00:26Z: connection refused",
 			broken + missing,
-			`scrape.jobs[0] of pool p cannot read http://html:1/m since 00:00:05 UTC: content type "text/html" is no exposition of metrics; is the path right?`,
+			`scrape.jobs[0] of pool p cannot read http://html:1/m since 2000-01-01T00:00:05Z: content type "text/html" is no exposition of metrics; is the path right?`,
 		} {
 			time.Sleep(14 * time.Second)
 			if got := s.Faults(); !strings.HasPrefix(got, want) {

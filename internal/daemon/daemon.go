@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math"
 	"net"
 	"strings"
@@ -61,6 +62,7 @@ func newLasting(version string) *lasting {
 // next prepares for the next daemon. The errors of writes belong to the one before, but not since when they fail.
 func (l *lasting) next(staleAfter time.Duration) *lasting {
 	l.exporter = l.exporter.Next(staleAfter)
+	maps.DeleteFunc(l.failedWrites, func(_ string, u failedWrite) bool { return u.err == "" })
 	for what, u := range l.failedWrites {
 		l.failedWrites[what] = failedWrite{since: u.since}
 	}

@@ -80,8 +80,8 @@ func (w *selfWatch) count(now alerting.Vitals) alerting.Vitals {
 	w.intake = w.intake[max(0, len(w.intake)-selfWindow-1):]
 	then := &w.intake[0]
 	return alerting.Vitals{
-		Window: selfWindow * selfEvery, Records: now.Records - then.Records, Lost: now.Lost - then.Lost,
-		Diverged: now.Diverged - then.Diverged, Refused: increase(now.Refused, then.Refused),
+		Window: selfWindow * selfEvery, Records: since(now.Records, then.Records), Lost: since(now.Lost, then.Lost),
+		Diverged: since(now.Diverged, then.Diverged), Refused: increase(now.Refused, then.Refused),
 	}
 }
 
@@ -89,12 +89,15 @@ func (w *selfWatch) count(now alerting.Vitals) alerting.Vitals {
 func increase(now, then map[string]uint64) map[string]uint64 {
 	out := map[string]uint64{}
 	for name, n := range now {
-		if n > then[name] {
-			out[name] = n - then[name]
+		if n = since(n, then[name]); n > 0 {
+			out[name] = n
 		}
 	}
 	return out
 }
+
+// since is how much a count grew; 0 if it began again.
+func since(now, then uint64) uint64 { return now - min(now, then) }
 
 // readCodes are the listener's response codes for requests that were read. Their refused records are counted by reason.
 var readCodes = []string{"200", "400", "OK", "InvalidArgument", "other"}
