@@ -42,9 +42,6 @@ type Consumer struct {
 	next    uint64 // sequence wanted next; 0 while anything will do
 	decoder codec.Decoder
 	warned  bool // that the stream keeps prompts
-	parts   [partCount][]ingest.Batch
-	filling int // index in parts
-	records int // in that part
 
 	handled, last, lost atomic.Uint64 // sequences, and a count
 	opened              atomic.Bool
@@ -52,33 +49,33 @@ type Consumer struct {
 	messages            uint64 // of the stream, at the last look; owned by the goroutine that looks
 
 	injected chan ingest.Batch
-	ready    chan []ingest.Batch // parts to handle
 }
 
 // NewConsumer makes a consumer; Run starts it.
 func NewConsumer(js jetstream.JetStream, cfg ConsumerConfig) *Consumer {
-	c := &Consumer{js: js, cfg: cfg, next: cfg.Start, injected: make(chan ingest.Batch), ready: make(chan []ingest.Batch, partCount-2)}
-	for i := range c.parts {
-		c.parts[i] = make([]ingest.Batch, 0, partBatches)
-	}
+	c := &Consumer{js: js, cfg: cfg, next: cfg.Start, injected: make(chan ingest.Batch)}
 	c.handled.Store(max(cfg.Start, 1) - 1)
 	return c
 }
 
 const (
-	watchEvery  = time.Second // how often the state of the stream is looked up
-	partCount   = 8           // of these one is filled, one is handled, and the others wait
-	partBatches = 32          // most batches of a part
-	partRecords = 512         // a part with so many records is handed over: about 180 KiB, still in the processor's cache
+	watchEvery   = time.Second // how often the state of the stream is looked up
+	sliceCount   = 8           // slices of batches that are filled or wait to be handled
+	sliceBatches = 32          // most batches of a slice
+	sliceRecords = 512         // a slice with so many records is handed over: about 180 KiB, still in the processor's cache
 )
 
-// Run decodes messages on a goroutine of its own and hands them to handle on this one, in stream order, partBatches at
+// Run decodes messages on a goroutine of its own and hands them to handle on this one, in stream order, sliceBatches at
 // most. It returns nil when ctx ends, after the decoded batches are handled, or the error of handle. There is a batch
 // for each message, valid until handle returns. Run can be called once.
 func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) error {
 	ctx, stop := context.WithCancel(ctx)
+	free, ready := make(chan []ingest.Batch, sliceCount), make(chan []ingest.Batch, sliceCount)
+	for range sliceCount {
+		free <- make([]ingest.Batch, 0, sliceBatches)
+	}
 	var work sync.WaitGroup
-	work.Go(func() { c.receive(ctx) })
+	work.Go(func() { c.receive(ctx, free, ready) })
 	work.Go(func() {
 		for sleep.For(ctx, watchEvery) {
 			c.look(ctx)
@@ -86,7 +83,7 @@ func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) e
 	})
 	defer func() {
 		stop()
-		for range c.ready { // until the receiver has ended
+		for range ready { // until the receiver has ended
 		}
 		work.Wait()
 	}()
@@ -96,14 +93,17 @@ func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) e
 			if err := handle([]ingest.Batch{b}); err != nil {
 				return err
 			}
-		case batches, ok := <-c.ready:
+		case batches, ok := <-ready:
 			if !ok {
 				return nil
 			}
-			if err := handle(batches); err != nil {
-				return err
+			if len(batches) > 0 {
+				if err := handle(batches); err != nil {
+					return err
+				}
+				c.handled.Store(batches[len(batches)-1].Sequence)
 			}
-			c.handled.Store(batches[len(batches)-1].Sequence)
+			free <- batches[:0]
 		}
 	}
 }

@@ -32,11 +32,11 @@ const (
 // receive runs sessions until ctx ends. Each reads the stream through one consumer on the server. When it breaks (a
 // restart, a lost connection, a lost message), the next one starts after the last delivered message. That is logged at
 // most once a minute.
-func (c *Consumer) receive(ctx context.Context) {
-	defer close(c.ready)
+func (c *Consumer) receive(ctx context.Context, free <-chan []ingest.Batch, ready chan<- []ingest.Batch) {
+	defer close(ready)
 	seldom := rate.Sometimes{Interval: time.Minute}
 	for ctx.Err() == nil {
-		if err := c.session(ctx); ctx.Err() == nil {
+		if err := c.session(ctx, free, ready); ctx.Err() == nil {
 			seldom.Do(func() {
 				c.cfg.Log.Warn("reading the stream was interrupted, trying again", zap.String("stream", c.cfg.Stream), zap.Error(err))
 			})
@@ -45,67 +45,87 @@ func (c *Consumer) receive(ctx context.Context) {
 	}
 }
 
-// session decodes messages until ctx ends or one is missing. The consumer on the server is short-lived. It uses Consume, as
-// the channel of Messages has no room for the server's status messages between a thousand others: the client then drops
-// messages of a stream that is read from far behind.
-func (c *Consumer) session(ctx context.Context) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
+// session decodes messages into free slices. It sends a slice to ready when it is full, when no more messages wait, and
+// at the end. That send never blocks, because ready has room for all slices. The consumer on the server is short-lived.
+// It uses Consume, as the channel of Messages has no room for the server's status messages between a thousand others:
+// the client then drops messages of a stream that is read from far behind.
+func (c *Consumer) session(ctx context.Context, free <-chan []ingest.Batch, ready chan<- []ingest.Batch) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	consumer, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
-	var mu sync.Mutex // messages come on a goroutine of the client
-	delivered := uint64(0)
+	var (
+		mu        sync.Mutex // messages come on a goroutine of the client
+		delivered uint64
+		records   int
+		batches   []ingest.Batch // nil while none is being filled
+	)
+	take := func(m jetstream.Msg) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return err
+		}
+		if meta.Sequence.Consumer != delivered+1 { // true for all messages after a lost one, too
+			return fmt.Errorf("delivery %d came in place of %d", meta.Sequence.Consumer, delivered+1)
+		}
+		if batches == nil {
+			select {
+			case batches = <-free:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		delivered++
+		batches = batches[:len(batches)+1]
+		b := &batches[len(batches)-1]
+		b.Reset()
+		c.decode(m, meta, b)
+		records += b.Records()
+		if len(batches) == cap(batches) || records >= sliceRecords || meta.NumPending == 0 {
+			ready <- batches
+			batches, records = nil, 0
+		}
+		return nil
+	}
+	broken := make(chan error, 1) // the first reason counts
+	fail := func(err error) {
+		select {
+		case broken <- err:
+		default:
+		}
+	}
 	limit := max(fetchBytes, 2*int(c.js.Conn().MaxPayload()))
 	reading, err := consumer.Consume(
 		func(m jetstream.Msg) {
-			mu.Lock()
-			defer mu.Unlock()
-			delivered++
-			meta, err := m.Metadata()
-			if err == nil && meta.Sequence.Consumer != delivered { // true for all messages after a lost one, too
-				err = fmt.Errorf("delivery %d came in place of %d", meta.Sequence.Consumer, delivered)
-			}
-			if err != nil {
-				stop(err)
-			}
-			if ctx.Err() == nil {
-				c.take(m, meta)
+			if err := take(m); err != nil {
+				fail(err)
 			}
 		},
 		jetstream.PullMaxMessagesWithBytesLimit(fetchMessages, limit), jetstream.PullHeartbeat(fetchHeartbeat),
-		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { stop(err) }))
+		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { fail(err) }))
 	if err != nil {
 		return err
 	}
-	<-ctx.Done() // no message is taken after this
+	select {
+	case err = <-broken:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	stop() // take accepts no message after this
 	reading.Stop()
 	mu.Lock()
 	defer mu.Unlock()
-	c.flush()
-	return context.Cause(ctx)
-}
-
-// take decodes a message. It hands the part over when it is full, and when no more messages wait.
-func (c *Consumer) take(m jetstream.Msg, meta *jetstream.MsgMetadata) {
-	n := len(c.parts[c.filling])
-	part := c.parts[c.filling][:n+1]
-	part[n].Reset()
-	c.decode(m, meta, &part[n])
-	c.parts[c.filling] = part
-	if c.records += part[n].Records(); n+1 == cap(part) || c.records >= partRecords || meta.NumPending == 0 {
-		c.flush()
+	if batches != nil {
+		ready <- batches
 	}
-}
-
-// flush hands over the part that is being filled. It waits while all others do.
-func (c *Consumer) flush() {
-	if part := c.parts[c.filling]; len(part) > 0 {
-		c.ready <- part
-		c.filling, c.records = (c.filling+1)%partCount, 0
-		c.parts[c.filling] = c.parts[c.filling][:0]
-	}
+	return err
 }
 
 // open makes a consumer on the server that starts at c.next.
