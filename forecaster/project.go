@@ -405,20 +405,26 @@ func ProjectLimits(pf *PoolForecast, limits []Limit, window time.Duration) []Res
 	return out
 }
 
-// sum adds up the paths of dimensions, and their newest demand; ok is false if one has no forecast.
+// sum adds up the paths of dimensions, and their newest demand; ok is false if one has no forecast. Cached tokens have
+// none: each request has as many as in the last ten minutes.
 func (pf *PoolForecast) sum(dimensions []string) (paths [][Horizon]float32, now float64, ok bool) {
 	for _, name := range dimensions {
-		f := pf.Of(name)
+		f, each := pf.Of(name), float32(1)
+		if name == features.DimCached {
+			if f = pf.Of(features.DimRequests); f != nil {
+				each = f.Basis.Now.Cached / max(f.Basis.Now.Requests, 1)
+			}
+		}
 		if f == nil || math.IsNaN(f.Now.Mean) {
 			return nil, 0, false
 		}
-		now += f.Now.Mean
+		now += f.Now.Mean * float64(each)
 		if paths == nil {
 			paths = make([][Horizon]float32, len(f.Paths))
 		}
 		for j := range paths {
 			for h, y := range f.Paths[j] {
-				paths[j][h] += y
+				paths[j][h] += y * each
 			}
 		}
 	}

@@ -107,11 +107,11 @@ func (p *Pipeline) updatePools(out *Output) {
 	}
 }
 
-// limitsOf are a pool's limits. Cached tokens are not forecast, so a quota that counts them is reached earlier.
+// limitsOf are a pool's limits. That of tokens counts cached ones, as providers do.
 func limitsOf(p *capacity.Pool) []forecaster.Limit {
 	return []forecaster.Limit{
 		{Name: "limits.requests_per_min", Dimensions: []string{features.DimRequests}, PerS: p.Limits.RequestsPerMin / 60},
-		{Name: "limits.tokens_per_min", Dimensions: []string{features.DimPrefill, features.DimDecode}, PerS: p.Limits.TokensPerMin / 60},
+		{Name: "limits.tokens_per_min", Dimensions: []string{features.DimPrefill, features.DimCached, features.DimDecode}, PerS: p.Limits.TokensPerMin / 60},
 	}
 }
 
