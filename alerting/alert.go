@@ -174,13 +174,18 @@ func (o *ActiveAlert) hold(now time.Time, c *Condition, cfg Config) {
 	}
 }
 
-// compareActive orders by the identity of a condition. A pool has one per name and role, for all resources.
+// compareActive orders by the identity of a condition. A pool has one per name and role, for all resources of replicas.
 func compareActive(o ActiveAlert, c *Condition) int {
 	order := cmp.Or(strings.Compare(o.Pool, c.Pool), strings.Compare(string(o.Name), string(c.Name)), strings.Compare(o.Role, c.Role))
-	if order == 0 && o.Pool == "" {
-		order = strings.Compare(o.Resource, c.Resource)
+	return cmp.Or(order, strings.Compare(o.separate(), c.separate()))
+}
+
+// separate is the resource, if it has a condition of its own: a sink, or a limit of the whole pool.
+func (c *Condition) separate() string {
+	if c.Pool == "" || strings.HasPrefix(c.Resource, limitPrefix) {
+		return c.Resource
 	}
-	return order
+	return ""
 }
 
 // alert renders a firing condition. If the condition has ended but the alert is not resolved yet, the annotations are

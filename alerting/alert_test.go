@@ -163,6 +163,10 @@ func TestConditions(t *testing.T) {
 		"a limit blocks": {decision: with(saturating(.8, 19*time.Minute), func(d *Decision) {
 			d.Limit, d.Constraints = 16, []Constraint{{Key: "replicas.max", Bound: 16, Wanted: 19}}
 		}), want: "SaturationAhead:warning AtCapacityLimit:page"},
+		"a quota is exceeded":     {decision: with(saturating(.1, forecaster.Never), quota(17.4, 1)), want: "AtCapacityLimit:warning"},
+		"a quota will be reached": {decision: with(saturating(.1, forecaster.Never), quota(7, .6)), want: "AtCapacityLimit:warning"},
+		"a quota may be reached":  {decision: with(saturating(.1, forecaster.Never), quota(7, .4)), want: "AtCapacityLimit:warning~"},
+		"a quota is far away":     {decision: with(saturating(.1, forecaster.Never), quota(7, .2))},
 		"a limit that blocks little": {decision: with(saturating(.2, forecaster.Never), func(d *Decision) {
 			d.Limit, d.Constraints = 16, []Constraint{{Key: "replicas.max", Bound: 16, Wanted: 19}}
 		})},
@@ -207,25 +211,33 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// quota gives the pool a limit of 600 requests a minute, with the demand per second and the probability of reaching it.
+func quota(perS, probability float64) func(*Decision) {
+	return func(d *Decision) {
+		d.Limits = []ResourceEvidence{{Dimension: "limits.requests_per_min", PerReplica: 10, Demand: perS, Probability: probability, ETA: forecaster.ETA{P50: 8 * time.Minute}}}
+	}
+}
+
 func retrying(share, attempts float64) *forecaster.PoolForecast {
 	return &forecaster.PoolForecast{Retries: forecaster.Retries{Share: share, Attempts: attempts}}
 }
 
 // A pool has one alert for all resources that run out, with the resource label of the first firing tick. Prefill
-// replicas and each sink have their own alert.
+// replicas, each limit of the whole pool and each sink have their own alert.
 func TestAlertIdentity(t *testing.T) {
 	b := new(AlertTracker)
 	for i, resource := range []string{"kv", "decode", "prefill", "kv"} {
 		alerts := b.Update(noon.Add(time.Duration(i)*time.Minute), []Condition{
 			{Name: SinkFailing, Resource: "nats", Severity: Warning}, {Name: SinkFailing, Resource: "webhook", Severity: Warning},
 			{Name: SaturationAhead, Pool: "p", Resource: resource, Severity: Warning},
+			{Name: SaturationAhead, Pool: "p", Resource: "limits.tokens_per_min", Severity: Warning},
 			{Name: SaturationAhead, Pool: "p", Role: "prefill", Resource: "transfer", Severity: Warning},
 		}, DefaultConfig())
 		var got []string
 		for _, a := range alerts {
 			got = append(got, a.Identity())
 		}
-		want := []string{"ForewarmSinkFailing//nats", "ForewarmSinkFailing//webhook", "ForewarmSaturationAhead/p/decode", "ForewarmSaturationAhead/p/transfer/role=prefill"}
+		want := []string{"ForewarmSinkFailing//nats", "ForewarmSinkFailing//webhook", "ForewarmSaturationAhead/p/decode", "ForewarmSaturationAhead/p/limits.tokens_per_min", "ForewarmSaturationAhead/p/transfer/role=prefill"}
 		if diff := cmp.Diff(want, got); i > 0 && diff != "" {
 			t.Errorf("tick %d: %s", i, diff)
 		}

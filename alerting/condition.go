@@ -73,6 +73,7 @@ func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Conditio
 	b.retryStorm()
 	b.latency()
 	b.contradictedRates()
+	b.poolLimits()
 	for _, b.Decision = range d.byRole() {
 		b.saturation()
 		b.reserve()
@@ -184,6 +185,27 @@ func (b *conditions) saturation() {
 		}
 		c := add(TooLateToWarm, late, soon, ", and new replicas come too late", action, fmt.Sprintf("A new replica needs %s to start.", span(d.Lead)))
 		c.Immediate = late[0].Probability >= sureProbability
+	}
+}
+
+// poolLimits warns that demand exceeds a limit of the whole pool, or probably will within the window of pages.
+func (b *conditions) poolLimits() {
+	window := b.pageWindow(b.cfg).window
+	for i := range b.Limits {
+		l := &b.Limits[i]
+		text := b.limitText(l, window)
+		if text == "" {
+			continue
+		}
+		likely, exceeded := "", l.Demand > l.PerReplica
+		if !exceeded && l.Probability >= limitProbability {
+			likely = fmt.Sprintf("That is %s likely by %s.", likelihood(l.Probability), clock(b.Tick.Add(window)))
+		}
+		b.add(AtCapacityLimit, l.Dimension, alertText{
+			Summary:     text,
+			Description: joinSentences(likely, fmt.Sprintf("Demand is %s of the limit. More replicas do not help.", percent(l.Demand/l.PerReplica))),
+			Action:      fmt.Sprintf("Raise the quota and then %s, or throttle requests.", l.Dimension),
+		}).Fading = !exceeded && l.Probability < limitProbability
 	}
 }
 

@@ -18,8 +18,9 @@ type Input struct {
 	Pool       capacity.Pool
 	Minute     features.PoolMinute
 	Sequence   uint64
-	Signals    Signals // of the newest minutes; nil if unknown
-	Basis      *Basis  // stored in the decision; may be nil
+	Signals    Signals                         // of the newest minutes; nil if unknown
+	Basis      *Basis                          // stored in the decision; may be nil
+	Limits     []forecaster.ResourceProjection // of the whole pool; see forecaster.ProjectLimits
 }
 
 // State is the state of a pool between decisions. The zero value is a pool without a decision. Times are whole seconds,

@@ -96,6 +96,10 @@ type Decision struct {
 	// Prompts are the resources of a disaggregated pool's prefill replicas; Resources are those of its decode replicas.
 	Prompts []ResourceEvidence `json:"prefill_resources,omitempty" cbor:"43,keyasint,omitempty"`
 
+	// Limits are those of the whole pool, which more replicas do not raise: PerReplica is the limit per second, and
+	// Probability that of reaching it within the lead time and Config.Hold.
+	Limits []ResourceEvidence `json:"-" cbor:"45,keyasint,omitempty"`
+
 	// WarnFrom is the threshold of warnings: a probability of saturation within forecaster.WarningWindow.
 	WarnFrom float64 `json:"warn_from,omitempty" cbor:"44,keyasint,omitempty"`
 

@@ -35,6 +35,14 @@ func (p *plan) decision(cfg Config) Decision {
 	for i := range p.prefill.rows {
 		d.Prompts = append(d.Prompts, p.prefill.rows[i].evidence)
 	}
+	for i := range p.in.Limits {
+		l := &p.in.Limits[i]
+		e := ResourceEvidence{Dimension: l.Dimension, PerReplica: l.PerReplica, Demand: l.Demand, ETA: l.ETA, Probability: l.Probability[minutes(p.lead+cfg.Hold)-1]}
+		d.Limits = append(d.Limits, e)
+		if text := d.limitText(&e, p.lead+cfg.Hold); text != "" {
+			d.Warnings = append(d.Warnings, text+"; more replicas do not help")
+		}
+	}
 	if b := p.own.binding(p.in.Projection.Binding); b != nil {
 		d.Binding, d.Probability, d.ETA = b.evidence.Dimension, b.evidence.Probability, b.evidence.ETA
 		if d.Model = modelNetwork; b.forecast.Fallback {

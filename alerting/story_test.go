@@ -61,6 +61,14 @@ var nights = []struct {
 			pf.Classes = append(pf.Classes, forecaster.Forecast{Key: features.Key{Class: c.class}, Dimension: c.dimension, Now: features.Estimate{Mean: c.now}})
 		}
 	}},
+	{name: "a provider's quota is exceeded", alert: AtCapacityLimit, load: .5, decision: func(d *Decision) {
+		d.Probability, d.ETA = .04, never
+		quota(17.4, 1)(d)
+	}},
+	{name: "it will be reached", alert: AtCapacityLimit, load: .5, decision: func(d *Decision) {
+		d.Probability, d.ETA = .04, never
+		quota(8.5, .8)(d)
+	}},
 	{name: "a newcomer", alert: SaturationAhead, decision: func(d *Decision) {
 		d.Drivers[0].Tenant, d.Drivers[0].TenantShare, d.Drivers[0].TenantRise, d.Drivers[0].Feature = "newcorp", .17, .998, ""
 	}},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // The sentences of alerts and of events' reasons; docs/style.md has the rules. Each fact has one sentence, in this
@@ -101,6 +102,26 @@ func (d *Decision) saturationText(r *ResourceEvidence, probability float64, wind
 		return what + " will " + end + " " + timeAhead(min(r.ETA.P50, window)) // half of the chance lies before the window ends
 	}
 	return fmt.Sprintf("%s may %s within %s (%s likely)", what, end, span(window), likelihood(probability))
+}
+
+const (
+	limitPrefix      = "limits." // of the names of limits of the whole pool
+	limitProbability = 0.5       // least probability of reaching one that raises an alert
+)
+
+// limitText is that a limit of the whole pool is exceeded or will be reached within the window; "" if that is unlikely.
+func (d *Decision) limitText(r *ResourceEvidence, window time.Duration) string {
+	unit := strings.ReplaceAll(strings.TrimPrefix(r.Dimension, limitPrefix), "_", " ")
+	what := fmt.Sprintf("the limit of %s %s", value.Short(60*r.PerReplica), unit)
+	switch {
+	case r.Demand > r.PerReplica:
+		return what + " is exceeded"
+	case r.Probability >= limitProbability && r.ETA.P50 != forecaster.Never:
+		return what + " will be reached " + timeAhead(min(r.ETA.P50, window))
+	case r.Probability >= FadeShare*limitProbability:
+		return fmt.Sprintf("%s may be reached within %s (%s likely)", what, span(window), likelihood(r.Probability))
+	}
+	return ""
 }
 
 // probabilitySentence is a sentence about the probability of an outcome, or about the utilisation if it is present.

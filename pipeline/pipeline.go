@@ -425,7 +425,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 			resuming = true
 			continue // decided before the state was lost: see Resume
 		}
-		in := alerting.Input{Projection: x.Projection, Forecast: f, Pool: x.pool, Minute: f.Minute, Sequence: p.state.Sequence, Signals: e.Signals}
+		in := alerting.Input{Projection: x.Projection, Forecast: f, Pool: x.pool, Minute: f.Minute, Sequence: p.state.Sequence, Signals: e.Signals, Limits: x.service.Limits}
 		in.Basis = alerting.NewBasis(&e.pool, &x.pool.Warmup, &x.service.Trusted, &f.Minute)
 		was := e.Decision.LastDesired
 		var d alerting.Decision
@@ -471,7 +471,6 @@ func (p *Pipeline) project(t time.Time, e *poolEntry, f *forecaster.PoolForecast
 	}
 	limits := forecaster.ProjectLimits(f, limitsOf(&pool), window)
 	projection.Warnings = append(projection.Warnings, trusted.Warnings...)
-	projection.Warnings = append(projection.Warnings, limitWarnings(limits, window)...)
 	return projected{projection, pool, PoolService{f.Pool, trusted, pool.ServiceCurve(&e.Service, &trusted), limits}}
 }
 

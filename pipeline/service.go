@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -113,19 +112,4 @@ func limitsOf(p *capacity.Pool) []forecaster.Limit {
 		{Name: "limits.requests_per_min", Dimensions: []string{features.DimRequests}, PerS: p.Limits.RequestsPerMin / 60},
 		{Name: "limits.tokens_per_min", Dimensions: []string{features.DimPrefill, features.DimCached, features.DimDecode}, PerS: p.Limits.TokensPerMin / 60},
 	}
-}
-
-// warnProbability is the least probability of reaching a limit that gives a warning.
-const warnProbability = 0.5
-
-// limitWarnings lists the limits that will probably be reached within window.
-func limitWarnings(limits []forecaster.ResourceProjection, window time.Duration) (warnings []string) {
-	minutes := forecaster.WindowMinutes(window)
-	for i := range limits {
-		l := &limits[i]
-		if p := l.Probability[minutes-1]; p >= warnProbability { // limits are configured per minute
-			warnings = append(warnings, fmt.Sprintf("%s %.0f will be reached within %d minutes with a probability of %.0f %%; more replicas do not help", l.Dimension, 60*l.PerReplica, minutes, 100*p))
-		}
-	}
-	return warnings
 }

@@ -2,12 +2,10 @@ package pipeline
 
 import (
 	"math"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
@@ -35,21 +33,10 @@ func TestReadyMinutes(t *testing.T) {
 	}
 }
 
-func TestLimitWarnings(t *testing.T) {
+func TestLimitsOf(t *testing.T) {
 	p := capacity.Pool{Config: capacity.Config{Limits: capacity.Limits{RequestsPerMin: 600}}}
 	if l := limitsOf(&p); l[0].PerS != 10 || l[1].PerS != 0 {
 		t.Errorf("%+v", l)
-	}
-	r := forecaster.ResourceProjection{Dimension: "limits.requests_per_min", PerReplica: 10}
-	for h := 19; h < forecaster.Horizon; h++ {
-		r.Probability[h] = .8
-	}
-	limits := []forecaster.ResourceProjection{r}
-	if w := limitWarnings(limits, 18*time.Minute); w != nil {
-		t.Errorf("a warning 20 minutes ahead with a span of 18: %q", w)
-	}
-	if w := limitWarnings(limits, 20*time.Minute); len(w) != 1 || !strings.HasPrefix(w[0], "limits.requests_per_min 600 will be reached within 20 minutes") || !strings.Contains(w[0], "80 %") {
-		t.Errorf("%q", w)
 	}
 }
 
