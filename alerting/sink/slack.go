@@ -61,8 +61,11 @@ func slackDecision(d *alerting.Decision) (title, text string) {
 	if d.Action == alerting.ScaleIn {
 		sign = "⬇️"
 	}
-	if d.Mode == alerting.Advisory {
+	switch {
+	case d.Mode == alerting.Advisory:
 		verb = "advised (advisory)"
+	case d.Withheld != "":
+		verb = "wanted, but not asked for yet"
 	}
 	return fmt.Sprintf("%s %s: %d→%d replicas %s", sign, d.Pool, d.Ready+d.Pending, d.Desired, verb), d.Reason
 }

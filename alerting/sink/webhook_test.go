@@ -220,8 +220,11 @@ func TestSlackGolden(t *testing.T) {
 	long.Alert.Labels["pool"] = strings.Repeat("p", 400)
 	d := decision("llama", 4)
 	d.Decision.Action, d.Decision.Ready, d.Decision.Desired, d.Decision.Mode, d.Decision.Reason = alerting.ScaleOut, 14, 19, alerting.Active, "KV memory full in ~19 min."
+	withheld := decision("llama", 5)
+	*withheld.Decision = *d.Decision
+	withheld.Decision.Withheld = "less than an hour of history"
 	var all bytes.Buffer
-	for _, n := range []alerting.Notice{page, resolved, d} {
+	for _, n := range []alerting.Notice{page, resolved, d, withheld} {
 		body := must(slackMessage(n))
 		if err := json.Indent(&all, body, "", "  "); err != nil {
 			t.Fatal(err)

@@ -79,7 +79,7 @@ func (r *reporter) makeDue(ctx context.Context) {
 			r.log.Error("the newest report could not be read; retrying", zap.Error(err))
 			return
 		}
-		if r.reported.IsZero() { // nothing to report before the first start
+		if r.reported.IsZero() { // nothing to report before the first tick
 			r.reported = now
 		}
 	}
@@ -202,7 +202,8 @@ func (d *Daemon) reportClock() time.Time {
 	return tick
 }
 
-// reported returns the end of the newest reported period, or the tick of the first decision; zero if there is none.
+// reported returns the end of the newest reported period, else the tick of the first decision, else the time of this
+// first start: zero on the event clock.
 func (d *Daemon) reported() (first time.Time, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -213,12 +214,15 @@ func (d *Daemon) reported() (first time.Time, err error) {
 		return r.To, nil
 	}
 	found := errors.New("found")
-	err = d.reader.Read(ctx, time.Time{}, locked(d, &d.status.Tick).Add(1), func(x *alerting.Decision) error {
+	err = d.reader.Read(ctx, time.Time{}, time.Now().AddDate(100, 0, 0), func(x *alerting.Decision) error {
 		first = x.Tick
 		return found
 	})
-	if errors.Is(err, found) {
+	switch {
+	case errors.Is(err, found):
 		err = nil
+	case err == nil && d.cfg.Clock != pipeline.EventClock:
+		first = time.Now()
 	}
 	return first, err
 }

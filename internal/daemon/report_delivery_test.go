@@ -81,6 +81,9 @@ func TestReportIsDelivered(t *testing.T) {
 		fmt.Sprintf("report: {mail: {host: localhost, port: %d, tls: none, from: fw@example.org, to: [ops@example.org]}}", box.port),
 	}
 	p := startDaemonIn(t, dir, lines...)
+	if at, err := p.Daemon.reported(); err != nil || time.Since(at) > 5*time.Minute {
+		t.Errorf("a first start reports the time before it, since %s: %v", at, err)
+	}
 	to := time.Now().UTC().Truncate(time.Hour)
 	period := report.Span{From: to.AddDate(0, 0, -7), To: to, Zone: time.UTC}
 	if err := p.Daemon.reporter.make(t.Context(), period); err != nil {
