@@ -63,10 +63,12 @@ func (p *plan) withheld() string {
 	switch {
 	case p.unusable == stale || p.unusable == noRequests:
 		return "its telemetry is stale"
-	case p.unusable == cold && p.observed && known < int(minKnown/features.Minute), p.unusable == unsized && p.in.Projection.Confidence == forecaster.Cold:
+	case p.unusable == cold && p.observed && known < int(minKnown/features.Minute):
 		return fmt.Sprintf("less than %s of its traffic is known", span(minKnown))
 	case p.unusable == cold && !p.observed:
 		return "less than an hour of its traffic is known, and no replica reports how many there are"
+	case p.unusable == unsized && (p.in.Projection.Binding == "" || p.in.Projection.Confidence == forecaster.Cold):
+		return "its demand cannot be counted in replicas"
 	}
 	return ""
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 // reason is the decision in a few sentences, for people.
@@ -140,6 +141,9 @@ func (p *plan) unsizedText() string {
 		}
 	}
 	if sized == nil {
+		if p.in.Pool.Limits != (capacity.Limits{}) {
+			return "Only limits of the whole pool are known, and replicas do not raise them."
+		}
 		if p.in.Pool.Disaggregated {
 			return "No capacity of a decode replica is known. Set kv_capacity_tokens or decode_tokens_per_s of the pool."
 		}

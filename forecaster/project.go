@@ -162,6 +162,9 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 		p.Resources = append(p.Resources, r)
 	}
 	if len(p.Resources) == 0 {
+		if f := pf.Of(features.DimRequests); f != nil {
+			p.Confidence = f.Confidence
+		}
 		return p
 	}
 	binding := slices.MaxFunc(p.Resources, func(a, b ResourceProjection) int {
