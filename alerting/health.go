@@ -37,7 +37,7 @@ type SinkStats struct {
 	Superseded uint64 // replaced by a newer notice before delivery
 	Failed     uint64 // refused for good
 	Lapsed     uint64 // expired before delivery, or for a disabled consumer
-	Queued     int    // not delivered yet, with the one that is being delivered
+	Queued     int    // at most so many wait: some of the log may not be for this sink
 	Disabled   bool   // nothing is sent until a restart
 
 	Err   string    // newest error since the last delivery; "" if none
@@ -91,8 +91,8 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 			})
 		case s.Err != "":
 			b.add(SinkFailing, s.Sink, alertText{
-				Summary:     fmt.Sprintf("Forewarm has not reached %s since %s", value.Cut(s.Sink, maxName), clock(s.Since)),
-				Description: fmt.Sprintf("%d notifications wait. The newest error: %s. Other receivers are not affected.", s.Queued, firstWords(s.Err)),
+				Summary:     fmt.Sprintf("Forewarm has delivered nothing to %s since %s", value.Cut(s.Sink, maxName), clock(s.Since)),
+				Description: fmt.Sprintf("At most %d notifications wait. The newest error: %s. Other receivers are not affected.", s.Queued, firstWords(s.Err)),
 				Action:      "Check the receiver, its address and its credentials.",
 			})
 		}

@@ -17,7 +17,7 @@ type Notice struct {
 type Delivery struct {
 	Notice  Notice
 	Stored  time.Time // by the server's clock
-	Waiting int       // number of notices after it
+	Waiting int       // number of notices after it, for this sink or others
 	// Newer is the notice that has replaced this one in the log; ok is false without one.
 	Newer  func(ctx context.Context) (n Notice, ok bool, err error)
 	Settle func() error // acknowledges it

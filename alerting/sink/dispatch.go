@@ -152,7 +152,8 @@ type lane struct {
 	report  func(Failure)
 	tracer  trace.Tracer
 
-	sending sync.Mutex // held during an attempt
+	sending sync.Mutex // held during an attempt; guards resume
+	resume  time.Time  // no attempt before it: the consumer asked to wait
 
 	mu         sync.Mutex // guards what follows
 	stats      alerting.SinkStats
@@ -194,8 +195,8 @@ func (l *lane) deliver(ctx, sending context.Context, q Queue, d *alerting.Delive
 		l.waits(q, d.Waiting)
 		return d.Settle()
 	}
-	failure := l.attempt(sending, d.Notice)
-	if retry, pause := l.record(d.Notice, failure); retry {
+	retry, pause, failure := l.attempt(sending, d.Notice)
+	if retry {
 		err := d.Return()
 		sleep.For(ctx, pause)
 		return err
@@ -310,10 +311,19 @@ func (l *lane) pace(n alerting.Notice) pace {
 	return l.signals
 }
 
-// attempt tries once to send n.
-func (l *lane) attempt(ctx context.Context, n alerting.Notice) (err error) {
+// attempt tries once to send n, unless the consumer has asked to wait. It returns whether to retry, and after which pause.
+func (l *lane) attempt(ctx context.Context, n alerting.Notice) (retry bool, pause time.Duration, err error) {
 	l.sending.Lock()
 	defer l.sending.Unlock()
+	if pause = time.Until(l.resume); pause > 0 {
+		return true, pause, nil
+	}
+	err = l.send(ctx, n)
+	retry, pause = l.record(n, err)
+	return retry, pause, err
+}
+
+func (l *lane) send(ctx context.Context, n alerting.Notice) (err error) {
 	ctx, span := l.tracer.Start(ctx, "deliver", trace.WithAttributes(attribute.String("forewarm.sink", l.sink.Name()), attribute.StringSlice("forewarm.notices", []string{n.ID()})))
 	defer func() {
 		if err != nil {
@@ -329,7 +339,7 @@ func (l *lane) attempt(ctx context.Context, n alerting.Notice) (err error) {
 // maxRetryAfter bounds the pause that a consumer may ask for.
 const maxRetryAfter = time.Hour
 
-// record counts the outcome of an attempt, and returns whether to retry, and after which pause.
+// record counts the outcome of an attempt, and returns whether to retry, and after which pause. The caller holds sending.
 func (l *lane) record(n alerting.Notice, err error) (retry bool, pause time.Duration) {
 	answer, _ := errors.AsType[alerting.SendError](err)
 	switch {
@@ -338,15 +348,20 @@ func (l *lane) record(n alerting.Notice, err error) (retry bool, pause time.Dura
 		l.recovered()
 		return false, 0
 	case answer.Gone, answer.Permanent: // if permanent, the sink works, and only this notice fails
+		var fails int
 		l.count(func(s *alerting.SinkStats) {
 			s.Failed, s.Disabled = s.Failed+1, s.Disabled || answer.Gone
 			s.Fail(time.Now(), err)
+			l.fails++
+			fails = l.fails
 		})
-		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: 1, Final: true, Disabled: answer.Gone})
+		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: fails, Final: true, Disabled: answer.Gone})
 		return false, 0
 	}
 	l.count(func(s *alerting.SinkStats) { s.Retried++ })
-	return true, max(l.failed(n, err), min(answer.After, maxRetryAfter))
+	wait := min(answer.After, maxRetryAfter)
+	l.resume = time.Now().Add(wait)
+	return true, max(l.failed(n, err), wait)
 }
 
 // failed counts a failure, and reports it if it is the first in a row or reportEvery has passed. It returns the pause

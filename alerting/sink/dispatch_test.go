@@ -442,8 +442,8 @@ func TestDispatcherNotifies(t *testing.T) {
 	})
 }
 
-// TestDispatcherObeys: a consumer that answers with Retry-After gets no notice until then. A consumer that answers 410
-// gets none any more.
+// TestDispatcherObeys: a consumer that answers with Retry-After gets no notice until then, nor one of the daemon itself.
+// A consumer that answers 410 gets none any more. Notices that are refused for good are counted in a row.
 func TestDispatcherObeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -456,22 +456,38 @@ func TestDispatcherObeys(t *testing.T) {
 			return nil
 		}}
 		gone := &fakeSink{name: "gone", send: func(context.Context, int) error { return alerting.SendError{Err: errors.New("410"), Gone: true} }}
+		refuses := &fakeSink{name: "refuses", send: func(_ context.Context, attempt int) error {
+			if attempt == 4 {
+				return nil
+			}
+			return alerting.Permanent(errors.New("404"))
+		}}
 		log := newMemoryLog()
-		stats, err := run(t, log, []alerting.Sink{busy, gone}, nil, func(*Dispatcher) {
+		var refused []int
+		stats, err := run(t, log, []alerting.Sink{busy, gone, refuses}, func(f Failure) {
+			if f.Sink == "refuses" {
+				refused = append(refused, f.Failures)
+			}
+		}, func(d *Dispatcher) {
 			log.enqueue(decision("a", 1))
 			synctest.Wait()
 			log.enqueue(decision("a", 2), decision("b", 1))
+			d.Notify(alert("", false))
 			time.Sleep(5 * time.Minute)
 		})
 		if err != nil {
 			t.Error(err)
 		}
-		if want := []time.Duration{0, 2 * time.Minute, 2 * time.Minute}; !slices.Equal(at, want) {
+		if want := []time.Duration{0, 2 * time.Minute, 2 * time.Minute, 2 * time.Minute}; !slices.Equal(at, want) {
 			t.Errorf("attempts at %v, want %v", at, want)
 		}
-		want := []alerting.SinkStats{{Sink: "busy", Sent: 2, Retried: 1, Superseded: 1}, {Sink: "gone", Failed: 1, Lapsed: 2, Disabled: true, Err: "410", Since: stats[1].Since}}
+		want := []alerting.SinkStats{{Sink: "busy", Sent: 3, Retried: 1, Superseded: 1}, {Sink: "gone", Failed: 1, Lapsed: 3, Disabled: true, Err: "410", Since: stats[1].Since},
+			{Sink: "refuses", Sent: 1, Failed: 3}}
 		if diff := cmp.Diff(want, stats); diff != "" {
 			t.Error(diff)
+		}
+		if want := []int{1, 2, 3, 3}; !slices.Equal(refused, want) { // the last ends the row
+			t.Errorf("failures in a row %v, want %v", refused, want)
 		}
 	})
 }

@@ -125,7 +125,7 @@ func (d *Daemon) exportSinks() {
 			func(s alerting.SinkStats) uint64 { return s.Superseded })
 		count("forewarm_sink_lapsed_total", "Notifications that expired before they were delivered, or were for a consumer that is gone.",
 			func(s alerting.SinkStats) uint64 { return s.Lapsed })
-		d.exporter.Gauge("forewarm_sink_queued"+label, "Notifications that are not delivered yet, with the one that is tried now.", func() float64 { return float64(d.dispatcher.Stats()[i].Queued) })
+		d.exporter.Gauge("forewarm_sink_queued"+label, "Notifications that wait, at most, with the one that is tried now: some may not be for this sink.", func() float64 { return float64(d.dispatcher.Stats()[i].Queued) })
 		d.flag("forewarm_sink_disabled"+label, "1 when the consumer answered 410 Gone: it gets nothing until a restart.", func() bool {
 			return d.dispatcher.Stats()[i].Disabled
 		})

@@ -107,7 +107,7 @@ func TestOwnAlerts(t *testing.T) {
 	alerts := map[string]string{
 		"ForewarmTelemetryFault":          "The clock of producer gw-2 is about ",
 		"ForewarmInputDropped":            "Forewarm refuses 50 % of ",
-		"ForewarmSinkFailing webhook/ops": "Forewarm has not reached webhook/ops since ",
+		"ForewarmSinkFailing webhook/ops": "Forewarm has delivered nothing to webhook/ops since ",
 	}
 	awaitAlerts(t, alertmanager, alerts)
 	awaitAlerts(t, alertmanager, map[string]string{"ForewarmWatchdog": "This alert always fires."})

@@ -64,7 +64,7 @@ func TestTroubleEnds(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- d.dispatcher.Run(ctx) }()
 	notify()
-	if got := <-during; got != "flaky: unreachable (1 not delivered yet)" {
+	if got := <-during; got != "flaky: unreachable (at most 1 wait)" {
 		t.Errorf("sinks: %q while it failed", got)
 	}
 	notify()
