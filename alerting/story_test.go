@@ -40,6 +40,9 @@ var nights = []struct {
 		d.AskedAt = noon.Add(-25 * time.Minute)
 		d.Drivers[0].Tenant, d.Drivers[0].Feature, d.Drivers[0].Cause = "", "", ""
 	}},
+	{name: "its requests name no class", alert: TooLateToWarm, decision: func(d *Decision) {
+		d.ETA.P10, d.ETA.P50, d.Drivers[0].Class, d.Admission = 0, 4*time.Minute, "", []AdmissionLimit{{"", 7700, .9}}
+	}},
 	{name: "replicas that do not become ready", alert: TooLateToWarm, decision: func(d *Decision) {
 		d.Pending, d.ETA.P10, d.ETA.P50, d.AskedAt = 5, 0, 4*time.Minute, noon.Add(-40*time.Minute)
 	}},

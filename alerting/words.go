@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/internal/value"
 )
@@ -183,15 +184,16 @@ func (d *Decision) Cause() string {
 
 // classText is a class, with the tenant or feature that has most of it.
 func classText(d *forecaster.Driver) string {
+	class := features.ClassText(d.Class)
 	switch {
 	case d.Tenant != "" && d.TenantRise >= .5 && d.TenantShare < .5:
-		return fmt.Sprintf("class %s (tenant %s grew most)", d.Class, d.Tenant)
+		return fmt.Sprintf("%s (tenant %s grew most)", class, d.Tenant)
 	case d.Tenant != "" && (d.TenantShare >= .5 || d.TenantShare == 0):
-		return fmt.Sprintf("class %s (mostly tenant %s)", d.Class, d.Tenant)
+		return fmt.Sprintf("%s (mostly tenant %s)", class, d.Tenant)
 	case d.Feature != "" && d.FeatureShare >= .5:
-		return fmt.Sprintf("class %s (mostly feature %s)", d.Class, d.Feature)
+		return fmt.Sprintf("%s (mostly feature %s)", class, d.Feature)
 	}
-	return "class " + d.Class
+	return class
 }
 
 // byHand reports whether autoscalers do not get Desired.
@@ -278,15 +280,15 @@ func loadAdvice(d *Decision, pf *forecaster.PoolForecast) string {
 		if len(d.Drivers) == 0 {
 			return "throttle requests"
 		}
-		return "throttle class " + largestDriver(d.Drivers).Class
+		return "throttle " + features.ClassText(largestDriver(d.Drivers).Class)
 	}
 	var parts []string
 	for _, l := range admitted[:min(maxRelief, len(admitted))] {
 		if l.TokensPerS < 1 {
-			parts = append(parts, "no request of class "+l.Class)
+			parts = append(parts, "no request of "+features.ClassText(l.Class))
 			continue
 		}
-		part := fmt.Sprintf("at most %s tokens/s of class %s", twoDigits(l.TokensPerS), l.Class)
+		part := fmt.Sprintf("at most %s tokens/s of %s", twoDigits(l.TokensPerS), features.ClassText(l.Class))
 		if now, ok := tokensNow(pf, l.Class); ok {
 			part += fmt.Sprintf(" (now %s)", twoDigits(now))
 		}

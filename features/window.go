@@ -20,6 +20,17 @@ const OverflowClass = "_other"
 // TotalClass is the class name of the pool total in outputs.
 const TotalClass = "*"
 
+// ClassName is a class as tables and links name it.
+func ClassName(class string) string { return cmp.Or(class, "without a class") }
+
+// ClassText is a class as sentences name it.
+func ClassText(class string) string {
+	if class == "" {
+		return "traffic " + ClassName(class)
+	}
+	return "class " + class
+}
+
 // Key names one series of windows.
 type Key struct {
 	Pool, Class string

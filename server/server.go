@@ -62,16 +62,16 @@ func (s *Server) Handler() http.Handler {
 	routes := maps.Clone(s.extra)
 	routes["GET /api/v1/openapi.json"] = http.HandlerFunc(getOpenAPI)
 	for path, get := range map[string]answer{
-		"status":                       s.getStatus,
-		"pools":                        s.getPools,
-		"pools/{pool}":                 ofPool(s, getPool),
-		"pools/{pool}/timeline":        ofPool(s, s.timeline),
-		"pools/{pool}/forecast":        ofPool(s, getForecast),
-		"pools/{pool}/traffic":         ofPool(s, s.getTraffic),
-		"pools/{pool}/classes/{class}": ofPool(s, s.class),
-		"pools/{pool}/desired":         s.getDesired,
-		"explain":                      s.getForecastBasis,
-		"explain/{id...}":              s.getExplanation,
+		"status":                          s.getStatus,
+		"pools":                           s.getPools,
+		"pools/{pool}":                    ofPool(s, getPool),
+		"pools/{pool}/timeline":           ofPool(s, s.timeline),
+		"pools/{pool}/forecast":           ofPool(s, getForecast),
+		"pools/{pool}/traffic":            ofPool(s, s.getTraffic),
+		"pools/{pool}/classes/{class...}": ofPool(s, s.class),
+		"pools/{pool}/desired":            s.getDesired,
+		"explain":                         s.getForecastBasis,
+		"explain/{id...}":                 s.getExplanation,
 	} {
 		routes["GET /api/v1/"+path] = get
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/forewarm/forewarm/features"
@@ -46,14 +47,14 @@ type trafficJSON struct {
 
 // getTraffic answers the shape of a pool's demand.
 func (s *Server) getTraffic(_ *http.Request, p *PoolView) (any, error) {
-	return trafficJSON{p.Pool, "the last day", s.trafficOf(p.Pool, "")}, nil
+	return trafficJSON{p.Pool, "the last day", s.trafficOf(p.Pool)}, nil
 }
 
-// trafficOf is the traffic of a pool's class; of all its classes if class is "".
-func (s *Server) trafficOf(pool, class string) Traffic {
+// trafficOf is the traffic of a pool's classes; of all if none is named.
+func (s *Server) trafficOf(pool string, classes ...string) Traffic {
 	out := Traffic{}
 	for _, t := range s.Traffic() {
-		if t.Pool == pool && (class == "" || t.Class == class) {
+		if t.Pool == pool && (len(classes) == 0 || slices.Contains(classes, t.Class)) {
 			out = append(out, t)
 		}
 	}

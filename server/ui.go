@@ -20,6 +20,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/plan"
+	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/internal/value"
 )
@@ -34,7 +35,7 @@ var pages = func() map[string]*template.Template {
 		all[name] = template.Must(template.New("frame.html").Funcs(template.FuncMap{
 			"short": shown(func(n number) string { return value.Short(float64(n)) }), "percent": shown(value.Percent), "chance": shown(chance),
 			"change": func(d forecaster.Driver) string { return alerting.Change(d.Cause, d.Factor) }, "unit": unit, "name": dimensionName, "words": words,
-			"clock": clock, "when": when, "eta": etaText, "path": url.PathEscape, "query": url.QueryEscape,
+			"clock": clock, "when": when, "eta": etaText, "path": url.PathEscape, "class": features.ClassName, "query": url.QueryEscape,
 		}).ParseFS(files, "templates/frame.html", "templates/"+name+".html"))
 	}
 	return all
@@ -62,7 +63,7 @@ func (s *Server) routePages(mux *http.ServeMux) {
 		pattern, name string
 		get           page
 	}{
-		{"/{$}", "fleet", s.fleetPage}, {"/pools/{pool}", "pool", s.poolPage}, {"/pools/{pool}/classes/{class}", "class", s.classPage},
+		{"/{$}", "fleet", s.fleetPage}, {"/pools/{pool}", "pool", s.poolPage}, {"/pools/{pool}/classes/{class...}", "class", s.classPage},
 		{"/what-if", "whatif", s.whatIfPage}, {"/explain/{id...}", "decision", s.decisionPage},
 	} {
 		mux.HandleFunc("GET "+x.pattern, func(w http.ResponseWriter, r *http.Request) { s.show(w, r, x.name, x.get) })
@@ -174,7 +175,7 @@ func (s *Server) classPage(r *http.Request) (string, any, error) {
 		}
 		rest = rest[n:]
 	}
-	return c.Class + " of " + c.Pool, b, nil
+	return features.ClassName(c.Class) + " of " + c.Pool, b, nil
 }
 
 // slider is one parameter of the what-if page.

@@ -26,18 +26,20 @@ func fullServer() *Server {
 func TestPages(t *testing.T) {
 	s := fullServer()
 	for path, want := range map[string]string{
-		"/":                      "8 replicas hold it.",
-		"/pools/chat":            `<data value="0.19999999999999996">20 %</data>`,
-		"/pools/batch":           "Telemetry of this pool is stale",
-		"/pools/chat/classes/*":  "Length of prompts",
-		"/what-if?pool=chat":     "no traffic to plan from",
-		"/explain/chat-3":        `<pre tabindex="0">`,
-		"/static/forewarm.js":    `"use strict"`,
-		"/static/forewarm.css":   "prefers-color-scheme",
-		"/pools/chat?at=1":       "No forecast is kept of that moment",
-		"/pools/chat?resource=x": "it must be one of",
-		"/pools/none":            "no pool &#34;none&#34; at the last tick",
-		"/explain/none-1":        "no decision",
+		"/":                         "8 replicas hold it.",
+		"/pools/chat":               `<data value="0.19999999999999996">20 %</data>`,
+		"/pools/batch":              "Telemetry of this pool is stale",
+		"/pools/chat/classes/*":     "Length of prompts",
+		"/pools/chat/classes/":      "Traffic without a class of pool",
+		"/pools/chat/classes/a%2Fb": "Class a/b of pool",
+		"/what-if?pool=chat":        "no traffic to plan from",
+		"/explain/chat-3":           `<pre tabindex="0">`,
+		"/static/forewarm.js":       `"use strict"`,
+		"/static/forewarm.css":      "prefers-color-scheme",
+		"/pools/chat?at=1":          "No forecast is kept of that moment",
+		"/pools/chat?resource=x":    "it must be one of",
+		"/pools/none":               "no pool &#34;none&#34; at the last tick",
+		"/explain/none-1":           "no decision",
 	} {
 		w := get(t, s, path)
 		body := w.Body.String()
