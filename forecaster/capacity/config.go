@@ -39,7 +39,7 @@ type Config struct {
 
 	GPUHourUSD            float64 `yaml:"gpu_hour_usd"`             // price of one GPU for an hour; 0 is unknown
 	SLOViolationMinuteUSD float64 `yaml:"slo_violation_minute_usd"` // cost of a minute short of one replica; 0 is unknown
-	BudgetHourUSD         float64 `yaml:"budget_hour_usd"`          // most the pool may cost per hour; 0 is unlimited
+	BudgetHourUSD         float64 `yaml:"budget_hour_usd"`          // most the pool may cost per hour, by GPUHourUSD; 0 is unlimited
 	Quantile              float64 `yaml:"quantile"`                 // of demand to provide for; 0 computes it from cost
 	Prices                Prices  `yaml:"prices"`                   // date and region of the prices
 }

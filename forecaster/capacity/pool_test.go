@@ -132,6 +132,8 @@ func TestNewRefuses(t *testing.T) {
 		{`pools[llama].prices.date: "spring" is no date`, func(c *Config) { c.Prices.Date = "spring" }},
 		{"pools[llama].slo.ttft: -1 is below 0", func(c *Config) { c.SLO.TTFT = -time.Second }},
 		{"pools[llama].disaggregated.prefill_replicas.min: 3 is above max (2)", func(c *Config) { c.Disaggregated.PrefillReplicas, c.Reserves = Replicas{Min: 3, Max: 2}, Reserves{} }},
+		{"pools[llama].budget_hour_usd: 40, and gpu_hour_usd is not set", func(c *Config) { c.BudgetHourUSD, c.GPUHourUSD = 40, 0 }},
+		{"pools[llama].disaggregated.prefill_replicas.max: not set, and", func(c *Config) { c.Disaggregated.PrefillReplicas.Initial = 2 }},
 		{"pools[llama].disaggregated.prefill_reserves: set, and prefill_replicas.max is not", func(c *Config) { c.Disaggregated.PrefillReserves = new(Reserves) }},
 		{"pools[llama].disaggregated.prefill_reserves: not set, so that the 3 replicas of reserves are kept for prefill too, above prefill_replicas.max (2)", func(c *Config) { c.Disaggregated.PrefillReplicas.Max = 2 }},
 		{"pools[llama].disaggregated.prefill_reserves: 5 replicas in sum are above disaggregated.prefill_replicas.max (4)", func(c *Config) {

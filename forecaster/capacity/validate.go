@@ -29,7 +29,9 @@ func (c Config) withDefaults() Config {
 		c.Warmup = Lag{P50: 6 * time.Minute, P90: 12 * time.Minute}
 	}
 	for _, r := range []*Replicas{&c.Replicas, &c.Disaggregated.PrefillReplicas} {
-		r.Initial = cmp.Or(r.Initial, max(r.Min, 1))
+		if r.Max != 0 {
+			r.Initial = cmp.Or(r.Initial, max(r.Min, 1))
+		}
 	}
 	return c
 }
@@ -68,6 +70,9 @@ func (c Config) check() error {
 			return c.errorf(amount.key, "%g is below 0; set 0 (unset) or more", amount.value)
 		}
 	}
+	if c.BudgetHourUSD > 0 && c.GPUHourUSD == 0 {
+		return c.errorf("budget_hour_usd", "%g, and gpu_hour_usd is not set, so that it bounds nothing; set both or neither", c.BudgetHourUSD)
+	}
 	if c.Rates != "" && c.Rates != Stated && c.Rates != Learned {
 		return c.errorf("rates", "%q is neither stated nor learned; set one of them, or nothing", c.Rates)
 	}
@@ -95,6 +100,8 @@ func (c Config) checkRoles() error {
 	switch {
 	case r.Max == 0 && kept != nil:
 		return c.errorf(prefill+"reserves", "set, and prefill_replicas.max is not; set both or neither")
+	case r.Max == 0 && r != Replicas{}:
+		return c.errorf(prefill+"replicas.max", "not set, and other keys of prefill_replicas are; set it, or none of them")
 	case r.Max == 0:
 		return nil
 	case kept == nil && c.Reserves.Total() > r.Max:
