@@ -156,7 +156,7 @@ func (p *pool) forecastLoad(dimension string, minute int, demand []float64) floa
 }
 
 func (p *pool) decisions() Decisions {
-	out := Decisions{Mode: string(p.mode), Provision: p.provision()}
+	out := Decisions{Mode: string(p.mode), DecodeOnly: p.decodeOnly, Provision: p.provision()}
 	var before *tick // the action before
 	up := false
 	for i := range p.ticks {

@@ -73,13 +73,14 @@ type builder struct {
 // pool is the data of one pool.
 type pool struct {
 	*grid
-	demand    map[series][]float64  // by minute from base
-	forecasts map[string]*headlines // of the total, by dimension
-	accuracy  []Accuracy            // the total first, then classes
-	ticks     []tick                // by time
-	mode      alerting.Mode         // of the newest decision
-	basis     alerting.Basis
-	minutes   []poolMinute // from base; see setMinutes
+	demand     map[series][]float64  // by minute from base
+	forecasts  map[string]*headlines // of the total, by dimension
+	accuracy   []Accuracy            // the total first, then classes
+	ticks      []tick                // by time
+	mode       alerting.Mode         // of the newest decision
+	decodeOnly bool                  // the newest decision has prefill replicas, which are left out
+	basis      alerting.Basis
+	minutes    []poolMinute // from base; see setMinutes
 }
 
 // series of a pool.
@@ -109,7 +110,7 @@ func (b *builder) read(ctx context.Context, h History) error {
 	if err := h.Decisions(ctx, b.base, b.to, func(d *alerting.Decision) error {
 		p := b.pool(d.Pool)
 		if p.ticks = append(p.ticks, newTick(d)); !d.Tick.Before(b.from) {
-			p.mode = d.Mode
+			p.mode, p.decodeOnly = d.Mode, d.ByRole != nil
 		}
 		if d.Basis != nil {
 			p.basis = *d.Basis

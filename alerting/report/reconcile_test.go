@@ -308,12 +308,12 @@ func TestDecisions(t *testing.T) {
 		}
 		d := decision(m, 2, 0)
 		if m >= 80 {
-			d.Desired, d.Action = 4, alerting.ScaleOut
+			d.Desired, d.Action, d.ByRole = 4, alerting.ScaleOut, &alerting.Roles{}
 		}
 		h.decisions = append(h.decisions, d)
 	}
 	p := reconcile(t, h, 60, 120).Pools[0]
-	want := Decisions{Mode: "advisory", PeakReady: 2, PeakDesired: 4, Actions: 1}
+	want := Decisions{Mode: "advisory", DecodeOnly: true, PeakReady: 2, PeakDesired: 4, Actions: 1}
 	if diff := cmp.Diff(want, p.Decisions, cmpopts.EquateApprox(0, 1e-12), close, cmpopts.IgnoreFields(Decisions{}, "Provision")); diff != "" {
 		t.Error(diff)
 	}

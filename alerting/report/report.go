@@ -21,7 +21,7 @@ type Report struct {
 	To       time.Time      `json:"to"`
 	Timezone string         `json:"timezone"` // of times in Markdown, page and mail; times here are UTC
 	Zone     *time.Location `json:"-"`        // Timezone
-	Summary  []string       `json:"summary"`  // one sentence each: traffic, saturation, warnings, forecasts, cost
+	Summary  []string       `json:"summary"`  // one sentence each: traffic, saturation, warnings, forecasts, cost; and pools whose prefill replicas are left out
 	Pools    []Pool         `json:"pools"`
 }
 
@@ -126,7 +126,8 @@ type Episode struct {
 
 // Decisions counts decisions.
 type Decisions struct {
-	Mode        string `json:"mode"` // of the newest decision
+	Mode        string `json:"mode"`                  // of the newest decision
+	DecodeOnly  bool   `json:"decode_only,omitempty"` // the pool has prefill replicas, which replicas, hours and saturations leave out
 	PeakReady   int    `json:"peak_ready"`
 	PeakDesired int    `json:"peak_desired"`
 

@@ -25,6 +25,9 @@ func (p *Pool) headline() (rows []Accuracy) {
 	return rows
 }
 
+// namesShown bounds the pools that a sentence of the summary names.
+const namesShown = 3
+
 // sums are over all pools.
 type sums struct {
 	observed, minutes   int
@@ -35,9 +38,10 @@ type sums struct {
 	forecasts           []Accuracy // of pools' totals at the headline horizon
 	known               bool       // of the amounts
 	paid, static, least Amount
+	decodeOnly          []string // pools whose prefill replicas are left out
 }
 
-// summarise sets r.Summary: five sentences.
+// summarise sets r.Summary: five sentences, and one more if prefill replicas are left out.
 func (r *Report) summarise() {
 	period := r.period("2 Jan 2006")
 	if len(r.Pools) == 0 {
@@ -51,10 +55,17 @@ func (r *Report) summarise() {
 		names[i] = r.Pools[i].Pool
 		s.add(&r.Pools[i])
 	}
-	if len(names) <= 3 {
+	if len(names) <= namesShown {
 		who = strings.Join(names, " and ")
 	}
 	r.Summary = []string{s.traffic(period, who), s.saturated(r), s.warningResults(), s.forecastAccuracy(), s.cost()}
+	if n := len(s.decodeOnly); n > 0 {
+		of := value.Count(n, "pool")
+		if n <= namesShown {
+			of = strings.Join(s.decodeOnly, " and ")
+		}
+		r.Summary = append(r.Summary, "Prefill replicas of "+of+" are not counted: replicas, costs, saturations and warnings are those of the decode replicas.")
+	}
 }
 
 func (s *sums) add(p *Pool) {
@@ -71,6 +82,9 @@ func (s *sums) add(p *Pool) {
 		if e := &of.Episodes[i]; s.worst == nil || e.shortfall() > s.worst.shortfall() {
 			s.worst, s.worstOf = e, p.Pool
 		}
+	}
+	if p.Decisions.DecodeOnly {
+		s.decodeOnly = append(s.decodeOnly, p.Pool)
 	}
 	to.Episodes = append(to.Episodes, of.Episodes...)
 	s.forecasts = append(s.forecasts, p.headline()...)
