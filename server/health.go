@@ -114,7 +114,7 @@ func poolsCheck(st Status, pools []PoolView) Check {
 	case len(pools) == 0 && st.Tick.IsZero():
 		return troubleCheck("pools", "", "no tick yet, nothing is decided")
 	case len(pools) == 0:
-		return troubleCheck("pools", "", "no telemetry of any pool has come yet")
+		return troubleCheck("pools", "", "no telemetry of any pool had been counted by the last tick, at "+st.Tick.UTC().Format("15:04 MST"))
 	case st.Tick.IsZero():
 		return troubleCheck("pools", "", "no tick yet and no saved state: decisions are the newest of the log, with their times, and the rest is unknown")
 	}

@@ -74,7 +74,7 @@ func find(r Reader, name string) (*PoolView, error) {
 	if ok {
 		return &views[i], nil
 	}
-	known := "; no telemetry of any pool has come yet"
+	known := "; no telemetry of any pool was counted by then"
 	if len(views) > 0 {
 		names := make([]string, len(views))
 		for i := range views {

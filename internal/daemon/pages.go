@@ -18,6 +18,7 @@ import (
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/internal/markdown"
+	"github.com/forewarm/forewarm/internal/value"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/server/promapi"
 	"github.com/forewarm/forewarm/storage"
@@ -182,7 +183,8 @@ func (d *Daemon) plan(ctx context.Context, query url.Values) (*plan.Sheet, error
 	end = end.Add(-d.cfg.Features.Revise) // unsettled minutes are not stored
 	err = in.ReadHistory(ctx, storage.History{Store: d.store, Log: d.reader}, "the last week", end, planDays)
 	if errors.Is(err, plan.ErrNoTraffic) {
-		return nil, server.Problemf(http.StatusNotFound, "%v", err)
+		return nil, server.Problemf(http.StatusNotFound, "%v before %s; a later minute is used %s after it ends (features.revise), when late records no longer change it",
+			err, end.UTC().Format("15:04 MST"), value.Minutes(value.Number(d.cfg.Features.Revise.Minutes())))
 	}
 	if err != nil {
 		return nil, err
