@@ -129,14 +129,22 @@ func droppedText(v *Vitals) (w alertText, ok bool) {
 	return w, true
 }
 
-// mainReasons are the three most frequent reasons.
+// mainReasons are the three most frequent reasons, and how many records have others.
 func mainReasons(refused map[string]uint64) string {
 	names := slices.SortedFunc(maps.Keys(refused), func(a, b string) int {
 		return cmp.Or(cmp.Compare(refused[b], refused[a]), strings.Compare(a, b))
 	})
 	var out []string
-	for _, name := range names[:min(3, len(names))] {
-		out = append(out, fmt.Sprintf("%d as %s", refused[name], name))
+	var others uint64
+	for i, name := range names {
+		if i < 3 {
+			out = append(out, fmt.Sprintf("%d as %s", refused[name], name))
+		} else {
+			others += refused[name]
+		}
+	}
+	if others > 0 {
+		out = append(out, fmt.Sprintf("%d for other reasons", others))
 	}
 	return strings.Join(out, ", ")
 }

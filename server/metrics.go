@@ -120,7 +120,7 @@ func (e *Exporter) decisions(action alerting.Action) *metrics.Counter {
 
 // Refused counts the records that could not be used; reason is one of ingest.Reasons.
 func (e *Exporter) Refused(reason ingest.Reason) *metrics.Counter {
-	return e.counter(`forewarm_ingest_refused_total{reason="`+string(reason)+`"}`, "Telemetry records refused, by reason.")
+	return e.counter(`forewarm_ingest_refused_total{reason="`+string(reason)+`"}`, "Telemetry records refused, by reason. A message that is refused as a whole counts as one.")
 }
 
 // CountCall adds a finished call at a gRPC listener; all three values are from small fixed sets.

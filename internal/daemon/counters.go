@@ -33,7 +33,7 @@ func (d *Daemon) exportCounters() {
 	lasting("forewarm_producers_refused_total", "Records of producers beyond the bound. Their clocks are not watched.", func() uint64 { return omissions().ProducersRefused })
 	lasting("forewarm_features_amended_total", "Records that changed a minute after its first count.", func() uint64 { return omissions().Features.Amended })
 	lasting("forewarm_features_bad_times_total", "Requests that are counted without their times, because these contradict each other.", func() uint64 { return omissions().Features.BadTimes })
-	lasting("forewarm_features_overflow_records_total", "Records that are counted as class _other because there are too many classes.", func() uint64 { return omissions().Features.OverflowRecords })
+	lasting("forewarm_features_overflow_records_total", "Records that are counted as class _other because there are too many classes, or theirs is *, the name of the whole pool.", func() uint64 { return omissions().Features.OverflowRecords })
 	lasting("forewarm_features_classes_evicted_total", "Classes forgotten after long silence.", func() uint64 { return omissions().Features.ClassesEvicted })
 	lasting("forewarm_features_skipped_windows_total", "Minutes of a long silence that were skipped.", func() uint64 { return omissions().Features.SkippedMinutes })
 	lasting("forewarm_features_replicas_stale_total", "Replica reports older than the newest of the same replica.", func() uint64 { return omissions().Features.ReplicasStale })
