@@ -187,6 +187,9 @@ func TestDecide(t *testing.T) {
 		"clock behind, then silent": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) {
 			in.Forecast.Stale, in.Minute.LastEvent, in.Minute.Heard = true, noon.Add(-62*time.Minute), noon.Add(-7*time.Minute)
 		}}, state: earlier(8), want: 8, action: Hold, says: "No telemetry since 11:53 UTC (7 min)"},
+		"silent for less than recentRecord": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) {
+			in.Forecast.Stale, in.Minute.LastEvent, in.Minute.Heard = true, noon.Add(-3*time.Minute), noon.Add(-179*time.Second)
+		}}, state: earlier(8), want: 8, action: Hold, says: "No telemetry since 11:57 UTC (3 min)"},
 		"no forecast yet":             {scene: scene{ready: 8, median: flat(10), edit: func(in *Input) { in.Forecast, in.Minute.LastEvent = nil, time.Time{} }}, want: 8, action: Hold, says: "There is no telemetry yet."},
 		"cold holds":                  {scene: scene{ready: 8, median: flat(2000), last: 10, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 8, action: Hold, says: "Less than an hour of traffic is known"},
 		"cold follows current demand": {scene: scene{ready: 4, median: flat(10), last: 550, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 6, action: ScaleOut},

@@ -113,7 +113,7 @@ func (p *plan) withoutForecast(d *Decision, move string) []string {
 		why = "There is no telemetry yet."
 		at, heard := p.in.Minute.LastEvent, p.in.Minute.Heard
 		switch {
-		case heard.After(at) && p.now.Sub(heard) < recentRecord:
+		case heard.Sub(at) > p.now.Sub(heard) && p.now.Sub(heard) < recentRecord: // records also come a little after their event
 			why = "Telemetry comes, but none that counts for the newest minutes: see the producers' clocks, and what /readyz says is refused."
 		case heard.After(at): // the producers' clocks were behind
 			at = heard
