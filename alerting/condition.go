@@ -61,8 +61,12 @@ const (
 func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	b := &conditions{Decision: d, pf: pf, cfg: cfg}
 	if d.Stale {
+		what := "no current telemetry"
+		if d.Withheld == requestsMissing {
+			what = requestsMissing
+		}
 		b.add(TelemetryStale, "", alertText{
-			Summary:     "no current telemetry, so an overload would come without a warning",
+			Summary:     what + ", so an overload would come without a warning",
 			Description: capitalise(d.Reason) + " Until telemetry is back, autoscalers get no number (KEDA uses its fallback).",
 			Action:      "Check that gateways run and reach NATS, and that their clocks are right. Forewarm's page /readyz says what was refused.",
 		})

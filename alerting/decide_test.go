@@ -190,6 +190,8 @@ func TestDecide(t *testing.T) {
 		"silent for less than recentRecord": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) {
 			in.Forecast.Stale, in.Minute.LastEvent, in.Minute.Heard = true, noon.Add(-3*time.Minute), noon.Add(-179*time.Second)
 		}}, state: earlier(8), want: 8, action: Hold, says: "No telemetry since 11:57 UTC (3 min)"},
+		"engines without requests": {scene: scene{ready: 8, median: flat(10), edit: func(in *Input) { in.Minute.State.KVUsedMax = .5 }}, state: earlier(8), want: 8, action: Hold,
+			says: "no request is reported although its engines are busy"},
 		"no forecast yet":             {scene: scene{ready: 8, median: flat(10), edit: func(in *Input) { in.Forecast, in.Minute.LastEvent = nil, time.Time{} }}, want: 8, action: Hold, says: "There is no telemetry yet."},
 		"cold holds":                  {scene: scene{ready: 8, median: flat(2000), last: 10, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 8, action: Hold, says: "Less than an hour of traffic is known"},
 		"cold follows current demand": {scene: scene{ready: 4, median: flat(10), last: 550, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 6, action: ScaleOut},
@@ -216,7 +218,7 @@ func TestDecide(t *testing.T) {
 			if d.Desired != tt.want || d.Action != tt.action {
 				t.Errorf("desired %d (%s), want %d (%s): %s", d.Desired, d.Action, tt.want, tt.action, d.Reason)
 			}
-			said := d.Reason + strings.Join(texts(d.Constraints), "; ") + strings.Join(d.Warnings, "; ")
+			said := d.Reason + d.Withheld + strings.Join(texts(d.Constraints), "; ") + strings.Join(d.Warnings, "; ")
 			if !strings.Contains(said, tt.says) {
 				t.Errorf("%q\ndoes not have %q", said, tt.says)
 			}

@@ -53,6 +53,9 @@ func (p *plan) decision(cfg Config) Decision {
 	return d
 }
 
+// requestsMissing is that the engines of a pool work, and its producers report no requests.
+const requestsMissing = "no request is reported although its engines are busy"
+
 // withheld returns why autoscalers get no advice yet; "" if they do. In the first hour, decisions request replicas for
 // the present demand and never scale in. That is published once a few minutes are known, if replicas report.
 func (p *plan) withheld() string {
@@ -61,8 +64,10 @@ func (p *plan) withheld() string {
 		known = max(known, p.own.rows[i].forecast.Known)
 	}
 	switch {
-	case p.unusable == stale || p.unusable == noRequests:
+	case p.unusable == stale:
 		return "its telemetry is stale"
+	case p.unusable == noRequests:
+		return requestsMissing
 	case p.unusable == cold && p.observed && known < int(minKnown/features.Minute):
 		return fmt.Sprintf("less than %s of its traffic is known", span(minKnown))
 	case p.unusable == cold && !p.observed:

@@ -132,6 +132,10 @@ var nights = []struct {
 	{name: "the gateway is silent", alert: TelemetryStale, decision: func(d *Decision) {
 		d.Stale, d.Reason = true, "No telemetry since 11:48 UTC (12 min). Holding 14 replicas."
 	}},
+	{name: "engines work, and the gateway reports nothing", alert: TelemetryStale, decision: func(d *Decision) {
+		d.Stale, d.Withheld = true, requestsMissing
+		d.Reason = "The engines are busy (KV cache up to 50 % in use), but no request was reported for 10 min. Holding 14 replicas."
+	}},
 	{name: "a producer's clock is off, another is silent", alert: TelemetryFault, forecast: func(pf *forecaster.PoolForecast) {
 		pf.Minute.Faults = []features.ProducerFault{{Producer: "gw-3", Kind: features.FaultAhead, Seconds: 92, Future: 40},
 			{Producer: "gw-7", Kind: features.FaultSilent, Since: noon.Add(-20 * time.Minute)}}
