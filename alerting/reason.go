@@ -79,7 +79,7 @@ func (p *plan) findings(d *Decision, s *side, cfg Config) []string {
 	case more && s.floor.cause != "" && s.floor.replicas >= s.need && s.floor.replicas > s.current:
 		return []string{capitalise(s.floor.cause) + ".", move}
 	case p.unusable != usable:
-		return p.withoutForecast(d, move)
+		return p.withoutForecast(d, s, move)
 	case more && s.need <= s.current && d.Needed <= s.current:
 		return []string{"The pool is below its least size.", move}
 	case more && s.need <= s.current:
@@ -104,7 +104,7 @@ func (p *plan) findings(d *Decision, s *side, cfg Config) []string {
 const recentRecord = 5 * time.Minute
 
 // withoutForecast is the finding if the forecast cannot be used.
-func (p *plan) withoutForecast(d *Decision, move string) []string {
+func (p *plan) withoutForecast(d *Decision, s *side, move string) []string {
 	why := ""
 	switch p.unusable {
 	case noRequests:
@@ -126,7 +126,7 @@ func (p *plan) withoutForecast(d *Decision, move string) []string {
 	case cold:
 		why = "Less than an hour of traffic is known, so only the demand of now counts."
 	}
-	if d.Desired > p.own.current {
+	if d.Desired > s.current {
 		return []string{why, move}
 	}
 	return []string{why, "Holding " + d.replicasText(d.Desired) + "."}

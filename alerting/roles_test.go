@@ -85,6 +85,9 @@ func TestSizeOfRoles(t *testing.T) {
 		{"max_scale_ins reached", func(_ *Input, st *State) { st.ScaleIns = []int64{noon.Unix() - 60, noon.Unix() - 30} }, 5, "prefill: max_scale_ins 2: 1 wanted"},
 		{"requests wait", func(in *Input, _ *State) { in.Minute.State.WaitingPerReady = 2 }, 5, ""},
 		{"a burst", func(in *Input, _ *State) { in.Forecast.Total[1].Now.Mean = 2400 }, 5, ""},
+		{"the first hour", func(in *Input, _ *State) {
+			in.Projection.Confidence, in.Forecast.Total[1].Now.Mean = forecaster.Cold, 5500
+		}, 6, "Advising 6 prefill replicas (5 now)."},
 		{"budget for both roles", func(in *Input, _ *State) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 2, 17 }, 4, ""},
 		{"budget for fewer", func(in *Input, _ *State) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 2, 14 }, 4, "budget_hour_usd, enough for 2: 4 wanted"},
 	} {
@@ -94,7 +97,7 @@ func TestSizeOfRoles(t *testing.T) {
 		x.Forecast = &forecast
 		tt.edit(&x, &was)
 		d, _ := Decide(noon, x, was, cfg)
-		if said := strings.Join(NewPrescale(&d).Constraints, "; "); d.ByRole.Prefill != tt.want || !strings.Contains(said, tt.says) {
+		if said := d.Reason + strings.Join(NewPrescale(&d).Constraints, "; "); d.ByRole.Prefill != tt.want || !strings.Contains(said, tt.says) {
 			t.Errorf("%s: %d prefill replicas, want %d; %q", tt.name, d.ByRole.Prefill, tt.want, said)
 		}
 		if budget, ok := x.Pool.Budget(); ok && d.ByRole.Prefill+d.ByRole.Decode > budget {
