@@ -29,9 +29,9 @@ func TestSelfConditions(t *testing.T) {
 		"diverged": {vitals: Vitals{Window: window, Diverged: 2, Divergence: "chat at 12:00"}, want: []string{
 			"ForewarmDecisionsDiverge", "", "Two daemons decided differently 2 times in 15 min", "The decision that was logged first counts. The newest difference: chat at 12:00."}},
 		"sinks": {vitals: Vitals{Window: window, Sinks: []SinkStats{
-			{Sink: "nats"}, {Sink: "alertmanager/am:9093", Since: noon, Err: "post to alertmanager/am:9093: connection refused", Queued: 3},
+			{Sink: "nats"}, {Sink: "alertmanager/am:9093", Since: noon, Err: "post to alertmanager/am:9093: connection refused", Queued: 3, Failed: 2},
 			{Sink: "webhook/ops", Disabled: true, Err: "post to webhook/ops: 410 Gone"}}}, want: []string{
-			"ForewarmSinkFailing", "alertmanager/am:9093", "Forewarm has delivered nothing to alertmanager/am:9093 since 12:00 UTC", "At most 3 notifications wait. The newest error: post to alertmanager/am:9093: connection refused. Other receivers are not affected.",
+			"ForewarmSinkFailing", "alertmanager/am:9093", "Forewarm has delivered nothing to alertmanager/am:9093 since 12:00 UTC", "At most 3 notifications wait, 2 were refused and are lost. The newest error: post to alertmanager/am:9093: connection refused. Other receivers are not affected.",
 			"ForewarmSinkFailing", "webhook/ops", "Forewarm sends nothing to webhook/ops until it is restarted", "The receiver answered that it is gone: post to webhook/ops: 410 Gone. Other receivers are not affected."}},
 	}
 	long := strings.TrimSuffix(strings.Repeat("a cause in many words, ", 40), ", ")
