@@ -178,7 +178,11 @@ func (b *conditions) saturation() {
 	}
 	switch blocked := d.Needed > d.Limit; {
 	case blocked && len(likely) > 0:
-		add(AtCapacityLimit, likely, soon, ", and no more replicas are allowed", d.advice(help))
+		end := ", and no more replicas are allowed"
+		if d.Desired > d.reportedReplicas() {
+			end = fmt.Sprintf(", and the limit of %s will not do", d.replicasText(d.Limit))
+		}
+		add(AtCapacityLimit, likely, soon, end, d.advice(help))
 	case !blocked && len(late) > 0:
 		action := capitalise(help + ".")
 		switch total := d.reportedReplicas(); {

@@ -213,7 +213,7 @@ func (b *conditions) latency() {
 			severity = Page
 			w.Action = fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", side.limitKeys(), side.replicasText(r.Replicas), side.Limit)
 		case r.Replicas > 0:
-			w.Description = joinSentences(w.Description, requestSentence(side))
+			w.Description, w.Action = joinSentences(w.Description, requestSentence(side)), joinSentences(side.chase(), w.Action)
 		}
 	}
 	c := b.add(LatencyObjective, "", w)

@@ -53,6 +53,10 @@ var nights = []struct {
 		d.Ready, d.Desired, d.Needed, d.Limit, d.Constraints = 16, 16, 23, 16, []Constraint{{Key: "budget_hour_usd", Bound: 16, Wanted: 23}}
 		d.Admission = []AdmissionLimit{{"summarise", 40_200, .61}}
 	}},
+	{name: "the limit is not reached, and the autoscaler does nothing", alert: AtCapacityLimit, decision: func(d *Decision) {
+		d.Ready, d.Desired, d.Needed, d.Limit, d.Constraints = 2, 3, 5, 3, []Constraint{{Key: "replicas.max", Bound: 3, Wanted: 5}}
+		d.AskedAt = noon.Add(-40 * time.Minute)
+	}},
 	{name: "more now than is expected, and both above the limit", alert: TooLateToWarm, load: 1.1, decision: func(d *Decision) {
 		d.ETA.P10, d.ETA.P50 = 0, 0
 		d.Admission = []AdmissionLimit{{"agent", 777, .98}, {"chat", 179, .98}}
@@ -124,6 +128,10 @@ var nights = []struct {
 	{name: "the first token comes too late", alert: LatencyObjective, decision: func(d *Decision) {
 		d.Objectives = []Objective{{Latency: LatencyTTFT, P90: 3.4, Stated: 1, Over: true}, {Latency: LatencyITL, P90: .03, Stated: .05}}
 		d.Breach = &Breach{Since: noon.Add(-4 * time.Minute), TTFT: true, Binds: BottleneckPrefill, Own: Relief{From: 14, Replicas: 19, Excess: 3.4}}
+	}},
+	{name: "and the autoscaler does nothing", alert: LatencyObjective, decision: func(d *Decision) {
+		d.Objectives, d.AskedAt = []Objective{{Latency: LatencyTTFT, P90: 3.4, Stated: 1, Over: true}}, noon.Add(-40*time.Minute)
+		d.Breach = &Breach{Since: noon.Add(-44 * time.Minute), TTFT: true, Binds: BottleneckPrefill, Own: Relief{From: 14, Replicas: 19, Excess: 3.4}}
 	}},
 	{name: "and more replicas did not help", alert: LatencyObjective, decision: func(d *Decision) {
 		d.Objectives = []Objective{{Latency: LatencyTTFT, P90: 3.4, Stated: 1, Over: true}, {Latency: LatencyITL, P90: .09, Stated: .05, Over: true}}

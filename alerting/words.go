@@ -237,6 +237,19 @@ func (d *Decision) assumptionSentence() string {
 	return ""
 }
 
+// chase is what a person can do to get the replicas that Desired counts; "" if they are there, or not late yet.
+func (d *Decision) chase() string {
+	switch more := d.Desired > d.reportedReplicas(); {
+	case more && d.byHand():
+		return fmt.Sprintf("Scale to %s by hand.", d.replicasText(d.Desired))
+	case more && d.overdue():
+		return "Check the autoscaler."
+	case d.Pending > 0 && d.overdue():
+		return "Check why the starting replicas do not become ready."
+	}
+	return ""
+}
+
 // advice is what a person can do to get more replicas. shed is what helps otherwise, for the middle of a sentence.
 func (d *Decision) advice(shed string) string {
 	total := d.reportedReplicas()
@@ -246,14 +259,13 @@ func (d *Decision) advice(shed string) string {
 		if d.Reserves.String() != "" {
 			takes += " (reserve included)"
 		}
-		return fmt.Sprintf("Raise %s: %s are needed, %d are allowed. %s",
-			d.limitKeys(), takes, d.Limit, capitalise("or "+shed+"."))
+		return joinSentences(d.chase(), fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", d.limitKeys(), takes, d.Limit), capitalise("or "+shed+"."))
 	case d.Desired > total && d.byHand():
-		return fmt.Sprintf("Scale to %s by hand.", d.replicasText(d.Desired))
+		return d.chase()
 	case d.Desired > total && d.overdue():
-		return joinSentences("Check the autoscaler.", capitalise(shed+" until it scales."))
+		return joinSentences(d.chase(), capitalise(shed+" until it scales."))
 	case d.Pending > 0 && d.overdue():
-		return joinSentences("Check why the starting replicas do not become ready.", capitalise(shed+" until they are."))
+		return joinSentences(d.chase(), capitalise(shed+" until they are."))
 	case d.Desired > d.Ready:
 		return "If the new replicas are late, " + shed + "."
 	}
